@@ -17,7 +17,6 @@ import (
 // +kubebuilder:validation:XValidation:rule="!has(self.command) || !has(self.interpreter)",message="task.interpreter works with task.script and task.scriptFrom only: with task.command, name the interpreter first in the command"
 // +kubebuilder:validation:XValidation:rule="!has(self.template) || !has(self.interpreter)",message="task.interpreter works with task.script and task.scriptFrom only: with task.template, set command in the template's container"
 // +kubebuilder:validation:XValidation:rule="!has(self.template) || !has(self.env)",message="task.env works with task.script, task.scriptFrom and task.command only: with task.template, set env in the template's container"
-// +kubebuilder:validation:XValidation:rule="!has(self.template) || !has(self.resources)",message="task.resources works with task.script, task.scriptFrom and task.command only: with task.template, set resources in the template's containers"
 // +kubebuilder:validation:XValidation:rule="!has(self.template) || !has(self.outputArchive) || self.outputArchive == 'Never'",message="task.outputArchive works with task.script, task.scriptFrom and task.command only: with task.template, collect the logs of the template's containers"
 // +kubebuilder:validation:XValidation:rule="!has(self.env) || self.env.all(e, !e.name.startsWith('EVERYNODE_'))",message="names in task.env must not begin with EVERYNODE_, which is kept for Everynode's own: choose another name"
 // +kubebuilder:validation:XValidation:rule="!has(self.template) || !has(self.template.spec) || !has(self.template.spec.restartPolicy) || self.template.spec.restartPolicy == 'Never'",message="task.template.spec.restartPolicy must be Never or omitted: use spec.retry to repeat a failed attempt"
@@ -78,8 +77,9 @@ type TaskSpec struct {
 	// +kubebuilder:validation:Maximum=86400
 	TimeoutSeconds *int32 `json:"timeoutSeconds,omitempty"`
 
-	// resources are those of the pods of script, scriptFrom and command, and of their verify and rollback. Without
-	// limits.memory the installation's default is the limit: 512Mi, unless the manager has another.
+	// resources are those of all pods of the runner: script, scriptFrom, command, verify, rollback and reboot. With template,
+	// the task itself has the resources of its containers. Without limits.memory the installation's default is the limit:
+	// 512Mi, unless the manager has another.
 	// +optional
 	Resources *TaskResources `json:"resources,omitempty"`
 

@@ -97,10 +97,15 @@ func (p *probed) with(starts []plan.Start, results []error) ([]plan.Start, []err
 }
 
 // mayPrepare reports whether an action may run: it is not the cordon or drain for an attempt, or the API server would
-// accept the pod of that attempt.
+// accept the pods of that attempt and of its reboot.
 func (r *Reconciler) mayPrepare(ctx context.Context, seen observation, action plan.Action, p *probed) bool {
 	mark, ok := action.(plan.PatchNode)
-	return !ok || mark.Before == nil || r.probe(ctx, seen, mark.Before, p)
+	if !ok || mark.Before == nil {
+		return true
+	}
+	reboot := *mark.Before
+	reboot.Phase = task.Reboot
+	return r.probe(ctx, seen, mark.Before, p) && (task.RebootPolicy(seen.job) == v1alpha1.RebootNever || r.probe(ctx, seen, &reboot, p))
 }
 
 // probe reports whether the API server would accept the pod of an attempt, before a node is cordoned or drained for it.

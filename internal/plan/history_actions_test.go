@@ -32,7 +32,13 @@ func (h *history) do(action Action) {
 		h.say("pod %s is stopped (%s)", a.Pod.Name, a.Reason)
 		if pod := h.pods[a.Pod.Name]; pod != nil && pod.DeleteRequested.IsZero() {
 			pod.DeleteRequested = h.now
-			h.cache.pods[pod.Name] = pod.Pod
+			seen, known := h.cache.pods[pod.Name]
+			if h.isMade(pod) {
+				seen, known = pod.Pod, true
+			}
+			if seen.DeleteRequested = h.now; known { // of a pod that was changed meanwhile, the manager sees nothing new
+				h.cache.pods[pod.Name] = seen
+			}
 		}
 	case FinalizePod:
 		if made := h.made[a.Pod.UID]; a.Unrecorded && made != nil {

@@ -305,14 +305,10 @@ func ScriptPodSpec(text, owner, node string, timeout time.Duration, opts Options
 
 // scriptSpec returns the pod of the runner for a phase of a NodeJob.
 func scriptSpec(job *v1alpha1.NodeJob, src Source, a Attempt, opts Options) corev1.PodSpec {
-	own := job.Spec.Task.Resources
-	if a.Phase == Reboot {
-		own = nil
-	}
 	if a.Archive != nil {
 		opts.RunnerImage = opts.ArchiveRunnerImage
 	}
-	return runnerSpec(scriptEnv(job, src, a, opts), resources(own, opts.MemoryLimit), messagePolicy(job.Spec.Task.Output), opts)
+	return runnerSpec(scriptEnv(job, src, a, opts), resources(job.Spec.Task.Resources, opts.MemoryLimit), messagePolicy(job.Spec.Task.Output), opts)
 }
 
 // runnerSpec returns the pod of the runner. It uses the host's PID namespace to find the other namespaces of the host,

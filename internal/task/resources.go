@@ -12,8 +12,8 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 )
 
-// resources returns the resources of a script's pod. A reboot runs no script of the NodeJob, so it only has those of
-// the installation.
+// resources returns the resources of a pod of the runner. All pods of a run have the same, so that a ResourceQuota or a LimitRange
+// of the namespace that accepts the first of them accepts the others.
 //
 // If there is a limit and no request, the request is 0. Otherwise the API server sets the request to the limit, and a
 // kubelet without enough resources evicts other pods for a pod with the priority system-node-critical.

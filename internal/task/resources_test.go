@@ -60,9 +60,9 @@ func TestResources(t *testing.T) {
 			phase: Rollback, own: &v1alpha1.TaskResources{Limits: list("2Gi", "")}, installation: "512Mi",
 			want: corev1.ResourceRequirements{Limits: list("2Gi", ""), Requests: list("0", "")},
 		},
-		"the reboot has the installation's limit": {
+		"the reboot has the resources of the task": {
 			phase: Reboot, own: &v1alpha1.TaskResources{Limits: list("2Gi", "1")}, installation: "512Mi",
-			want: corev1.ResourceRequirements{Limits: list("512Mi", ""), Requests: list("0", "")},
+			want: corev1.ResourceRequirements{Limits: list("2Gi", "1"), Requests: list("0", "0")},
 		},
 	}
 	for name, tt := range tests {
