@@ -42,7 +42,7 @@ func (r *Reconciler) authorize(ctx context.Context, seen *observation) error {
 	case err != nil:
 		return err
 	case answer.Wait > 0:
-		return undecidedError(answer.Wait)
+		return policies.UndecidedError(answer.Wait)
 	}
 	seen.input.NotAllowed, seen.authorization = answer.Obstacle, answer.Authorization
 	if !answer.Store {
@@ -53,7 +53,7 @@ func (r *Reconciler) authorize(ctx context.Context, seen *observation) error {
 	changed, err := r.writeStatus(ctx, job, status)
 	switch {
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
-		return undecidedError(loop.Soon) // the NodeJob has changed meanwhile; the cache shows it a moment later
+		return policies.UndecidedError(loop.Soon) // the NodeJob has changed meanwhile; the cache shows it a moment later
 	case err != nil:
 		return fmt.Errorf("writing status.authorization: %w", err)
 	}
@@ -74,17 +74,9 @@ func confirmCommand(job *v1alpha1.NodeJob) string {
 	return fmt.Sprintf("kubectl -n %s annotate nodejob %s %s=\"$(date +%%s)\" --overwrite", job.Namespace, job.Name, v1alpha1.RetryAnnotation)
 }
 
-// undecidedError ends a pass that nothing can be decided in before that time.
-type undecidedError time.Duration
-
-// Error implements error.
-func (e undecidedError) Error() string {
-	return fmt.Sprintf("whether the NodeJob may start is decided in %s", time.Duration(e))
-}
-
 // undecided returns the result of a pass that ended before its plan.
 func undecided(err error) (ctrl.Result, error) {
-	if wait, is := errors.AsType[undecidedError](err); is {
+	if wait, is := errors.AsType[policies.UndecidedError](err); is {
 		return ctrl.Result{RequeueAfter: time.Duration(wait)}, nil
 	}
 	return ctrl.Result{}, err

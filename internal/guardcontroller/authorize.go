@@ -6,7 +6,6 @@ package guardcontroller
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
@@ -38,7 +37,7 @@ func (r *Reconciler) observeAuthorized(ctx context.Context, g *v1alpha1.NodeGuar
 		}
 	}
 	if answer.Wait > 0 {
-		return nil, undecidedError(answer.Wait)
+		return nil, policies.UndecidedError(answer.Wait)
 	}
 	if answer.Store {
 		changed := g.DeepCopy()
@@ -57,14 +56,6 @@ func (r *Reconciler) observeAuthorized(ctx context.Context, g *v1alpha1.NodeGuar
 		seen.input.NotAllowed = answer.Obstacle
 	}
 	return seen, nil
-}
-
-// undecidedError ends a pass in which nothing can be decided before that time.
-type undecidedError time.Duration
-
-// Error implements error.
-func (e undecidedError) Error() string {
-	return fmt.Sprintf("whether anything may start is decided in %s", time.Duration(e))
 }
 
 // wakeAll triggers a pass of all NodeGuards.

@@ -135,7 +135,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 
 // again waits a moment after a conflict, until the cache shows the other write.
 func again(err error) (ctrl.Result, error) {
-	if wait, is := errors.AsType[undecidedError](err); is {
+	if wait, is := errors.AsType[policies.UndecidedError](err); is {
 		return ctrl.Result{RequeueAfter: time.Duration(wait)}, nil
 	}
 	if apierrors.IsConflict(err) {

@@ -5,6 +5,7 @@ package policies
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -62,6 +63,14 @@ type Answer struct {
 	Store bool
 	// Wait is how long to wait before this can be answered; 0 if it is.
 	Wait time.Duration
+}
+
+// UndecidedError ends a pass in which nothing can be decided before that time.
+type UndecidedError time.Duration
+
+// Error implements error.
+func (e UndecidedError) Error() string {
+	return fmt.Sprintf("whether anything may start is decided in %s", time.Duration(e))
 }
 
 // OnChange has f called when something changes that concerns all objects.
