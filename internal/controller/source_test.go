@@ -14,6 +14,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/observe"
+	"github.com/everynode/everynode/internal/script"
 	"github.com/everynode/everynode/internal/task"
 )
 
@@ -33,6 +34,14 @@ func TestScriptsThatLinuxRejects(t *testing.T) {
 			Message: "spec.verify.script has 131072 bytes, of which 65536 are allowed. Put large files into an image and use spec.task.template"}},
 		"a rollback script that is too long": {script: "true", rollback: "echo \x00", want: &task.Obstacle{Reason: v1alpha1.ReasonInvalidScript,
 			Message: "spec.rollback.script contains a zero byte, which no environment can hold. Take it out"}},
+		"Windows line endings": {script: "#!/bin/sh\r\ntrue\r\n", want: &task.Obstacle{Reason: v1alpha1.ReasonInvalidScript,
+			Message: "spec.task.script " + script.Problem("\r\n")}},
+		"a check with Windows line endings": {script: "true", verify: "true\r\n", want: &task.Obstacle{Reason: v1alpha1.ReasonInvalidScript,
+			Message: "spec.verify.script " + script.Problem("\r\n")}},
+		"a rollback with Windows line endings": {script: "true", rollback: "true\r\n", want: &task.Obstacle{Reason: v1alpha1.ReasonInvalidScript,
+			Message: "spec.rollback.script " + script.Problem("\r\n")}},
+		"a byte order mark": {script: "\ufeff#!/bin/bash\n", want: &task.Obstacle{Reason: v1alpha1.ReasonInvalidScript,
+			Message: "spec.task.script " + script.Problem("\ufeff")}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

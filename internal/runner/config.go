@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/everynode/everynode/internal/script"
 )
 
 // The contract with the controller, in the container's environment.
@@ -227,16 +229,22 @@ func parseScript(name, text, interpreterName, interpreter string) (Script, error
 	if len(text) > MaxScriptBytes {
 		return s, fmt.Errorf("%s has %d bytes; at most %d are possible, so put the rest on the node or into an image", name, len(text), MaxScriptBytes)
 	}
+	if problem := script.Problem(text); problem != "" {
+		return s, fmt.Errorf("%s %s", name, problem)
+	}
 	if interpreter != "" {
 		var err error
 		s.Interpreter, err = parseArgv(interpreterName, interpreter, "interpreter")
 		return s, err
 	}
-	if line, ok := strings.CutPrefix(text, "#!"); ok {
-		line, _, _ = strings.Cut(line, "\n")
-		if s.Interpreter = splitShebang(line); s.Interpreter == nil {
-			return s, fmt.Errorf("the #! line of %s names no interpreter", name)
-		}
+	program, argument, line := script.Interpreter(text)
+	switch {
+	case line > 0 && program == "":
+		return s, fmt.Errorf("the #! line of %s names no interpreter", name)
+	case argument != "":
+		s.Interpreter = []string{program, argument}
+	case line > 0:
+		s.Interpreter = []string{program}
 	}
 	return s, nil
 }
@@ -261,20 +269,6 @@ func parseArgv(name, array, program string) (argv []string, err error) {
 		return nil, fmt.Errorf("%s contains a NUL", name)
 	}
 	return argv, nil
-}
-
-// splitShebang works like Linux (fs/binfmt_script.c): the rest of the line after the interpreter is one argument, so
-// "#!/usr/bin/env -S bash -eu" works as it does in a file.
-func splitShebang(line string) []string {
-	line = strings.Trim(line, " \t")
-	if line == "" {
-		return nil
-	}
-	end := strings.IndexAny(line, " \t")
-	if end < 0 {
-		return []string{line}
-	}
-	return []string{line[:end], strings.Trim(line[end:], " \t")}
 }
 
 func parseTimeout(s string) (time.Duration, error) {
