@@ -39,6 +39,8 @@ const (
 	defaultInterpreter = "/bin/sh"
 	defaultPath        = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 	defaultHome        = "/root"
+	defaultShell       = "/bin/sh"
+	defaultUser        = "root"
 )
 
 // Reboot is the value of EnvReboot: how the pod takes part in a reboot of its node. Empty: not at all.
@@ -282,15 +284,16 @@ func parseTimeout(s string) (time.Duration, error) {
 	return time.Duration(seconds) * time.Second, nil
 }
 
-// withDefaults sets PATH and HOME of root on a host for the scripts. HOME=/ counts as unset: runc sets it for an image
-// without /etc/passwd, and it is never intended.
+// withDefaults sets for the scripts what a login of root on the host sets, except SHELL, which only the host knows: see rootShell.
+// HOME=/ counts as unset: runc sets it for an image without /etc/passwd, and it is never intended.
 func withDefaults(environ []string) []string {
-	home := lookup(environ, "HOME")
-	if home == "" || home == "/" {
+	if lookup(environ, "HOME") == "/" {
 		environ = with(environ, "HOME", defaultHome)
 	}
-	if lookup(environ, "PATH") == "" {
-		environ = with(environ, "PATH", defaultPath)
+	for _, d := range [][2]string{{"HOME", defaultHome}, {"PATH", defaultPath}, {"USER", defaultUser}, {"LOGNAME", defaultUser}} {
+		if lookup(environ, d[0]) == "" {
+			environ = with(environ, d[0], d[1])
+		}
 	}
 	return environ
 }

@@ -250,8 +250,13 @@ func (a *attempt) prepare() (err error) {
 		return err
 	}
 	a.supervisor.results = a.results
-	a.host, err = enterHost(a.TargetPID)
-	return err
+	if a.host, err = enterHost(a.TargetPID); err != nil {
+		return err
+	}
+	if lookup(a.Config.Environ, "SHELL") == "" {
+		a.host.do(func() { a.Config.Environ = with(a.Config.Environ, "SHELL", rootShell("/etc/passwd")) })
+	}
+	return nil
 }
 
 // openOutput connects the scripts with the container. One pair of pipes serves both scripts.

@@ -5,7 +5,9 @@ package runner
 
 import (
 	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -201,8 +203,45 @@ func TestEnvironmentOfTheScript(t *testing.T) {
 		t.Errorf("%s is %q", EnvResults, env[EnvResults])
 	}
 	delete(env, EnvResults)
-	want := map[string]string{"HOME": "/root", "PATH": defaultPath, "EVERYNODE_NODE_NAME": r.node, "EVERYNODE_ATTEMPT": "2", "PLAIN": "a b"}
+	want := map[string]string{"HOME": "/root", "PATH": defaultPath, "USER": "root", "LOGNAME": "root", "SHELL": rootShell("/etc/passwd"), "EVERYNODE_NODE_NAME": r.node, "EVERYNODE_ATTEMPT": "2", "PLAIN": "a b"}
 	if diff := cmp.Diff(want, env); diff != "" {
 		t.Errorf("environment (-want +got):\n%s", diff)
+	}
+}
+
+func TestTheEnvironmentOfTheNodeJobBeatsThatOfALogin(t *testing.T) {
+	t.Parallel()
+	got := runToEnd(t, "HOME=/home/app", "USER=app", "LOGNAME=app2", "SHELL=/bin/other", `EVERYNODE_COMMAND=["sh","-c","echo $HOME $USER $LOGNAME $SHELL"]`)
+	if want := "/home/app app app2 /bin/other\n"; got.stdout != want {
+		t.Errorf("stdout %q, want %q", got.stdout, want)
+	}
+}
+
+func TestRootShell(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct{ passwd, want string }{
+		"a shell":                     {"daemon:x:1:1::/:/bin/false\nroot:x:0:0:root:/root:/bin/bash\n", "/bin/bash"},
+		"the first entry of user 0":   {"root:x:0:0:root:/root:/bin/zsh\ntoor:x:0:0::/root:/bin/csh\n", "/bin/zsh"},
+		"another name of user 0":      {"admin:x:0:0:root:/root:/bin/ash", "/bin/ash"},
+		"no shell":                    {"root:x:0:0:root:/root:\n", "/bin/sh"},
+		"a shell that allows nothing": {"root:x:0:0:root:/root:/usr/sbin/nologin\n", "/bin/sh"},
+		"a shell that only fails":     {"root:x:0:0:root:/root:/bin/false\n", "/bin/sh"},
+		"a shell that is no path":     {"root:x:0:0:root:/root:bash\n", "/bin/sh"},
+		"no entry":                    {"daemon:x:1:1::/:/bin/bash\n+::::::\n", "/bin/sh"},
+		"a line of another format":    {"root:x:0\n\x00\x00\nroot:x:0:0:root:/root:/bin/bash\n", "/bin/bash"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			path := filepath.Join(t.TempDir(), "passwd")
+			if err := os.WriteFile(path, []byte(tt.passwd), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if got := rootShell(path); got != tt.want {
+				t.Errorf("shell %q, want %q", got, tt.want)
+			}
+		})
+	}
+	if got := rootShell(filepath.Join(t.TempDir(), "none")); got != "/bin/sh" {
+		t.Errorf("without a file: shell %q, want /bin/sh", got)
 	}
 }
