@@ -59,6 +59,30 @@ func TestScriptsThatLinuxRejects(t *testing.T) {
 	}
 }
 
+// Linux executes no program with a longer variable, so the container would not start.
+func TestVariablesThatLinuxRejects(t *testing.T) {
+	const most = 128<<10 - len("BIG=") - 1
+	for name, tt := range map[string]struct {
+		size int
+		want *task.Obstacle
+	}{
+		"the longest that fits": {size: most},
+		"a longer one": {size: most + 1, want: &task.Obstacle{Reason: v1alpha1.ReasonInvalidScript,
+			Message: "spec.task.env: BIG has 131068 bytes, of which 131067 are allowed, since Linux starts no program with a longer variable. Put the value into a file, or split it"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			job := &v1alpha1.NodeJob{Spec: v1alpha1.NodeJobSpec{Task: v1alpha1.TaskSpec{Script: "true", Env: []corev1.EnvVar{{Name: "BIG", Value: strings.Repeat("x", tt.size)}}}}}
+			_, got, err := (&Reconciler{}).source(t.Context(), job)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("obstacle (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 func TestSource(t *testing.T) {
 	from := func(name string) *v1alpha1.ScriptSource {
 		return &v1alpha1.ScriptSource{ConfigMapKeyRef: v1alpha1.ConfigMapKeyRef{Name: name, Key: "sh"}}

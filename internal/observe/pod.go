@@ -242,5 +242,28 @@ func viewExit(t *corev1.ContainerStateTerminated, image string, only bool) *plan
 	}
 	exit.Reason = outcome.Clean(t.Reason, 128)
 	exit.Message = outcome.Clean(t.Message, outcome.MaxMessageBytes)
+	if isTooLarge(t) {
+		o := outcome.Outcome{Message: exit.Message}
+		o.Note(TooLargeToStart)
+		exit.Reason, exit.Message = startError, o.Message
+	}
 	return exit
+}
+
+// startError is the reason that the container runtime sets for a container that it could not start.
+const startError = "StartError"
+
+// TooLargeToStart says why a container could not be started, and what to do.
+const TooLargeToStart = "the container could not be started, so the task has not run: its environment is too large for Linux. " +
+	"One variable may have 128 KiB, and all together about 2 MiB: put large values of env, such as those of ConfigMaps, into files"
+
+// isTooLarge reports whether a container did not start because its arguments and its environment are too large. runc executes the
+// program of a container at the very end. If that fails, the container has started for the container runtime, and ends with an
+// exit code and this line in its log.
+func isTooLarge(t *corev1.ContainerStateTerminated) bool {
+	said := strings.TrimSpace(t.Message)
+	if !strings.HasSuffix(said, "argument list too long") {
+		return false
+	}
+	return t.Reason == startError || strings.HasPrefix(said, "exec ") && !strings.Contains(said, "\n")
 }

@@ -59,6 +59,9 @@ func Source(job *v1alpha1.NodeJob, fetch Fetch) (task.Source, *task.Obstacle, er
 	if obstacle := unusableCommand(job.Spec.Task.Command); obstacle != nil {
 		return src, obstacle, nil
 	}
+	if obstacle := unusableEnv(job.Spec.Task.Env); obstacle != nil {
+		return src, obstacle, nil
+	}
 	contents, obstacle, err := fetch.Contents()
 	src.Contents = contents
 	return src, obstacle, err
@@ -163,6 +166,21 @@ func unusableCommand(command []string) *task.Obstacle {
 		return obstacle
 	}
 	return unusable(task.CommandText(command), "spec.task.command, written as JSON,")
+}
+
+// maxVariableBytes is how much of a variable, with its name, "=" and the byte at its end, Linux takes (MAX_ARG_STRLEN).
+const maxVariableBytes = 128 << 10
+
+// unusableEnv returns why no program can be started with the variables, or nil. Values from ConfigMaps and Secrets are not read.
+func unusableEnv(env []corev1.EnvVar) *task.Obstacle {
+	for i := range env {
+		if most := maxVariableBytes - len(env[i].Name) - len("=") - 1; len(env[i].Value) > most {
+			return &task.Obstacle{Reason: v1alpha1.ReasonInvalidScript, Message: fmt.Sprintf(
+				"spec.task.env: %s has %d bytes, of which %d are allowed, since Linux starts no program with a longer variable. Put the value into a file, or split it",
+				env[i].Name, len(env[i].Value), most)}
+		}
+	}
+	return nil
 }
 
 // ConfigMapNames returns the ConfigMaps that a NodeJob references.
