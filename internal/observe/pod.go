@@ -76,19 +76,23 @@ func viewContainer(view *plan.Pod, pod *corev1.Pod, own []string, status *corev1
 			view.Started = started.Time
 		}
 		view.Exit = viewExit(status.State.Terminated, status.Image, only)
-		added := task.AddedContainers(pod)
-		if len(added) == 0 {
-			view.Concluded = only && view.Exit.Reported && initEnded(pod)
-		} else {
-			view.Added = strings.Join(slices.DeleteFunc(added, func(name string) bool { return hasEnded(pod, name) }), ", ")
-			view.Concluded = concludedBeside(view, pod, own, only)
-		}
-		view.Concluded = view.Concluded && view.Exit.Reason != outcome.ReasonDisrupted && neverRestarts(pod, own)
-		if view.Concluded && view.Added != "" {
-			noteAdded(view)
-		}
+		viewEnd(view, pod, own, only)
 	case status.State.Running != nil:
 		view.Started = status.State.Running.StartedAt.Time
+	}
+}
+
+// viewEnd decides whether Exit is the outcome of the pod.
+func viewEnd(view *plan.Pod, pod *corev1.Pod, own []string, only bool) {
+	added := task.AddedContainers(pod)
+	known := only && view.Exit.Reported && initEnded(pod)
+	if len(added) > 0 {
+		view.Added = strings.Join(slices.DeleteFunc(added, func(name string) bool { return hasEnded(pod, name) }), ", ")
+		known = concludedBeside(view, pod, own, only)
+	}
+	view.Concluded = known && view.Exit.Reason != outcome.ReasonDisrupted && neverRestarts(pod, own)
+	if view.Concluded && view.Added != "" {
+		noteAdded(view)
 	}
 }
 
