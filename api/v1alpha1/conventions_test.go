@@ -313,7 +313,7 @@ func TestConstants(t *testing.T) {
 }
 
 func TestKeys(t *testing.T) {
-	keys := []string{PodFinalizer, NodeJobFinalizer, NodeJobLabel, RevisionLabel, AttemptAnnotation, RecordedAnnotation, NodeUIDAnnotation, MachineAnnotation,
+	keys := []string{PodFinalizer, NodeJobFinalizer, NodeJobLabel, RevisionLabel, AttemptAnnotation, ContainersAnnotation, RecordedAnnotation, NodeUIDAnnotation, MachineAnnotation,
 		NodeGuardLabel, GuardRoleLabel, NodeGuardUIDAnnotation, GuardedNodeAnnotation, RequestedAtAnnotation, EndedReleaseAnnotation, ApproveReleaseAnnotation, BreakGlassAnnotation}
 	seen := map[string]bool{}
 	for _, key := range keys {

@@ -51,6 +51,10 @@ const (
 	// AttemptAnnotation, on a task's pod, is the number of the attempt, from 1.
 	AttemptAnnotation = Group + "/attempt"
 
+	// ContainersAnnotation, on a pod that the manager has created, names its containers, separated by commas. An admission webhook
+	// or policy has added the others.
+	ContainersAnnotation = Group + "/containers"
+
 	// RecordedAnnotation, on a task's pod, says that its end is on record, and that it is kept for its logs only.
 	RecordedAnnotation = Group + "/recorded"
 

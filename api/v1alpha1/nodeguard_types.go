@@ -141,6 +141,8 @@ type ReleaseSpec struct {
 //
 // +kubebuilder:validation:XValidation:rule="has(self.script) != has(self.container)",message="set exactly one of release.check.script and release.check.container"
 // +kubebuilder:validation:XValidation:rule="!has(self.script) || self.script.matches('[^[:space:]]')",message="release.check.script is empty: write commands that exit with 0 if the node may be released"
+// +kubebuilder:validation:XValidation:rule="!has(self.script) || !self.script.matches('\\r\\n|\\r$')",message="release.check.script has Windows line endings (CRLF), and an interpreter takes the carriage return for a part of a word: convert it to Unix line endings (LF)"
+// +kubebuilder:validation:XValidation:rule="!has(self.script) || !self.script.matches('(^|\\n)\\ufeff')",message="release.check.script has a byte order mark (BOM) at the beginning of a line, and an interpreter takes it for a part of a word: save it as UTF-8 without BOM"
 // +kubebuilder:validation:XValidation:rule="!has(self.script) || !has(self.serviceAccountName)",message="release.check.serviceAccountName works with release.check.container only: a script has no API access"
 type ReleaseCheck struct {
 	// script runs on the node, as root, in the host's namespaces, as the script of a NodeJob does: at most 64 KiB.

@@ -60,7 +60,7 @@ const (
 	ReasonConfigMapNotFound = "ConfigMapNotFound"
 	// ReasonConfigMapNotLabeled : a ConfigMap does not have the label that lets NodeJobs run its scripts.
 	ReasonConfigMapNotLabeled = "ConfigMapNotLabeled"
-	// ReasonInvalidScript : a script is empty or too long.
+	// ReasonInvalidScript : a script is empty or too long, an interpreter would misread it, or task.env is too large.
 	ReasonInvalidScript = "InvalidScript"
 	// ReasonPodForbidden : the API server forbids the task's pod (Pod Security, quota, a policy).
 	ReasonPodForbidden = "PodForbidden"

@@ -10,6 +10,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/cmdutil"
+	"github.com/everynode/everynode/internal/script"
 	"github.com/everynode/everynode/internal/task"
 )
 
@@ -32,9 +33,9 @@ func newCreateScriptCommand(f *cmdutil.Factory) *cobra.Command {
 				path string
 				put  func(string)
 			}{
-				{file, func(script string) { job.Spec.Task.Script = script }},
-				{verify, func(script string) { job.Spec.Verify = &v1alpha1.VerifySpec{Script: script} }},
-				{rollback, func(script string) { job.Spec.Rollback = &v1alpha1.RollbackSpec{Script: script} }},
+				{file, func(text string) { job.Spec.Task.Script = text }},
+				{verify, func(text string) { job.Spec.Verify = &v1alpha1.VerifySpec{Script: text} }},
+				{rollback, func(text string) { job.Spec.Rollback = &v1alpha1.RollbackSpec{Script: text} }},
 			} {
 				if s.path == "" {
 					continue
@@ -45,6 +46,9 @@ func newCreateScriptCommand(f *cmdutil.Factory) *cobra.Command {
 				}
 				if !isText(content) || strings.TrimSpace(string(content)) == "" {
 					return cmdutil.Failf(cmdutil.ExitUsage, "%s is no script: it has no text in UTF-8", s.path)
+				}
+				if problem := script.Problem(string(content)); problem != "" {
+					return cmdutil.Failf(cmdutil.ExitUsage, "%s %s", s.path, problem)
 				}
 				s.put(string(content))
 			}

@@ -39,6 +39,16 @@ func TestStripKeepsWhatThePlanReads(t *testing.T) {
 			p.Spec.InitContainers = []corev1.Container{{Name: "sidecar"}}
 			p.Status = corev1.PodStatus{Phase: corev1.PodFailed, InitContainerStatuses: []corev1.ContainerStatus{terminated("sidecar", 1, "Error", "no")}}
 		},
+		"a pod with an added container": func(p *corev1.Pod) {
+			p.Annotations[v1alpha1.ContainersAnnotation] = "task"
+			p.Spec.Containers = append([]corev1.Container{{Name: "mesh"}}, p.Spec.Containers...)
+			mesh := corev1.ContainerStatus{Name: "mesh", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: at(1)}}}
+			p.Status.ContainerStatuses = []corev1.ContainerStatus{mesh, terminated("task", 0, "Completed", `{"exitCode":0}`)}
+		},
+		"a pod with an init container that runs": func(p *corev1.Pod) {
+			p.Spec.InitContainers = []corev1.Container{{Name: "init"}}
+			p.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "init", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: at(1)}}}}
+		},
 		"a pod that is rejected": func(p *corev1.Pod) {
 			p.Status = corev1.PodStatus{Phase: corev1.PodFailed, Reason: "OutOfcpu", Message: "node is full"}
 		},

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/observe"
 	"github.com/everynode/everynode/internal/outcome"
 	"github.com/everynode/everynode/internal/plan"
 	"github.com/everynode/everynode/internal/seal"
@@ -244,6 +245,23 @@ func TestExit(t *testing.T) {
 		"the runtime was not running, and an init container has an outcome": {
 			livePod(ended(corev1.PodFailed, waitingFor("task", "PodInitializing", "")), initially(terminated("init", 255, "Unknown", word))),
 			&plan.Exit{Code: 255, Finished: finished, Lost: true, Message: noContainer("init")},
+		},
+
+		"an environment that is too large for the runner": {
+			livePod(ended(corev1.PodFailed, terminated("task", 255, "Error", "exec /everynode-runner: argument list too long\n"))),
+			&plan.Exit{Code: 255, Finished: finished, Reason: "StartError", Message: "exec /everynode-runner: argument list too long\n" + observe.TooLargeToStart},
+		},
+		"an environment that is too large, as the container runtime reports it": {
+			livePod(ended(corev1.PodFailed, terminated("task", 128, "StartError", "failed to create containerd task: exec failed: argument list too long"))),
+			&plan.Exit{Code: 128, Finished: finished, Reason: "StartError", Message: "failed to create containerd task: exec failed: argument list too long\n" + observe.TooLargeToStart},
+		},
+		"arguments that are too many for a program of the task": {
+			livePod(ended(corev1.PodFailed, terminated("task", 1, "Error", "rm: argument list too long"))),
+			&plan.Exit{Code: 1, Finished: finished, Reason: "Error", Message: "rm: argument list too long"},
+		},
+		"a script that reports the same": {
+			livePod(ended(corev1.PodFailed, terminated("task", 126, "Error", `{"exitCode":126,"reason":"TaskFailed","message":"exec /bin/rm: argument list too long"}`))),
+			&plan.Exit{Code: 126, Finished: finished, Reported: true, Reason: outcome.ReasonTaskFailed, Message: "exec /bin/rm: argument list too long"},
 		},
 
 		"of two containers that succeeded, the first of the template counts": {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/observe"
+	"github.com/everynode/everynode/internal/script"
 	"github.com/everynode/everynode/internal/task"
 )
 
@@ -33,12 +34,44 @@ func TestScriptsThatLinuxRejects(t *testing.T) {
 			Message: "spec.verify.script has 131072 bytes, of which 65536 are allowed. Put large files into an image and use spec.task.template"}},
 		"a rollback script that is too long": {script: "true", rollback: "echo \x00", want: &task.Obstacle{Reason: v1alpha1.ReasonInvalidScript,
 			Message: "spec.rollback.script contains a zero byte, which no environment can hold. Take it out"}},
+		"Windows line endings": {script: "#!/bin/sh\r\ntrue\r\n", want: &task.Obstacle{Reason: v1alpha1.ReasonInvalidScript,
+			Message: "spec.task.script " + script.Problem("\r\n")}},
+		"a check with Windows line endings": {script: "true", verify: "true\r\n", want: &task.Obstacle{Reason: v1alpha1.ReasonInvalidScript,
+			Message: "spec.verify.script " + script.Problem("\r\n")}},
+		"a rollback with Windows line endings": {script: "true", rollback: "true\r\n", want: &task.Obstacle{Reason: v1alpha1.ReasonInvalidScript,
+			Message: "spec.rollback.script " + script.Problem("\r\n")}},
+		"a byte order mark": {script: "\ufeff#!/bin/bash\n", want: &task.Obstacle{Reason: v1alpha1.ReasonInvalidScript,
+			Message: "spec.task.script " + script.Problem("\ufeff")}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			job := &v1alpha1.NodeJob{Spec: v1alpha1.NodeJobSpec{
 				Task: v1alpha1.TaskSpec{Script: tt.script}, Verify: &v1alpha1.VerifySpec{Script: tt.verify}, Rollback: &v1alpha1.RollbackSpec{Script: tt.rollback},
 			}}
+			_, got, err := (&Reconciler{}).source(t.Context(), job)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("obstacle (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Linux executes no program with a longer variable, so the container would not start.
+func TestVariablesThatLinuxRejects(t *testing.T) {
+	const most = 128<<10 - len("BIG=") - 1
+	for name, tt := range map[string]struct {
+		size int
+		want *task.Obstacle
+	}{
+		"the longest that fits": {size: most},
+		"a longer one": {size: most + 1, want: &task.Obstacle{Reason: v1alpha1.ReasonInvalidScript,
+			Message: "spec.task.env: BIG has 131068 bytes, of which 131067 are allowed, since Linux starts no program with a longer variable. Put the value into a file, or split it"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			job := &v1alpha1.NodeJob{Spec: v1alpha1.NodeJobSpec{Task: v1alpha1.TaskSpec{Script: "true", Env: []corev1.EnvVar{{Name: "BIG", Value: strings.Repeat("x", tt.size)}}}}}
 			_, got, err := (&Reconciler{}).source(t.Context(), job)
 			if err != nil {
 				t.Fatal(err)

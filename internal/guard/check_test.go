@@ -119,3 +119,44 @@ func TestPassedDeadlineIsReported(t *testing.T) {
 		}
 	}
 }
+
+// An admission webhook or policy may add a container to a check, which neither decides how the check ended, nor when.
+func TestChecksWithAddedContainers(t *testing.T) {
+	running := corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
+	ended := func(code int32, message string) corev1.ContainerState {
+		return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code, Message: message}}
+	}
+	for name, tt := range map[string]struct {
+		task, mesh corev1.ContainerState
+		phase      corev1.PodPhase
+		reason     string
+
+		want        corev1.PodPhase
+		wantCode    int32
+		wantMessage string
+	}{
+		"the check runs":                                {task: running, mesh: running, phase: corev1.PodRunning, want: corev1.PodRunning},
+		"the added one has ended":                       {task: running, mesh: ended(0, ""), phase: corev1.PodRunning, want: corev1.PodRunning},
+		"the check has succeeded":                       {task: ended(0, "fine"), mesh: running, phase: corev1.PodRunning, want: corev1.PodSucceeded, wantMessage: "fine"},
+		"the check has failed":                          {task: ended(3, "2 volumes"), mesh: running, phase: corev1.PodRunning, want: corev1.PodFailed, wantCode: 3, wantMessage: "2 volumes"},
+		"the check has failed, the added one not":       {task: ended(3, "2 volumes"), mesh: ended(0, ""), phase: corev1.PodFailed, want: corev1.PodFailed, wantCode: 3, wantMessage: "2 volumes"},
+		"the check has succeeded, the added one not":    {task: ended(0, "fine"), mesh: ended(1, "no"), phase: corev1.PodFailed, want: corev1.PodSucceeded, wantMessage: "fine"},
+		"the kubelet has ended the check":               {task: ended(0, ""), mesh: ended(143, ""), phase: corev1.PodFailed, reason: "DeadlineExceeded", want: corev1.PodFailed},
+		"the kubelet has ended the pod after the check": {task: ended(0, `{"exitCode":0,"message":"fine"}`), mesh: ended(143, ""), phase: corev1.PodFailed, reason: "DeadlineExceeded", want: corev1.PodSucceeded, wantMessage: "fine"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, check := range []*v1alpha1.ReleaseCheck{{Script: "true"}, {Container: &v1alpha1.CheckContainer{Image: "i"}}} {
+				g := scene(cordoned(0)).Guard
+				g.Spec.Release.Check = check
+				pod := Check(g, "n1", "c-check", "", options)
+				own := pod.Spec.Containers[0].Name
+				pod.Spec.Containers = nil // the cache does not keep them
+				pod.Status = corev1.PodStatus{Phase: tt.phase, Reason: tt.reason, ContainerStatuses: []corev1.ContainerStatus{{Name: own, State: tt.task}, {Name: "mesh", State: tt.mesh}}}
+				got := ViewPod(pod)
+				if got.Phase != tt.want || got.ended() && (got.ExitCode != tt.wantCode || got.Message != tt.wantMessage) {
+					t.Errorf("%s: %s with %d %q, want %s with %d %q", own, got.Phase, got.ExitCode, got.Message, tt.want, tt.wantCode, tt.wantMessage)
+				}
+			}
+		})
+	}
+}

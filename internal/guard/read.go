@@ -42,7 +42,7 @@ func ViewTarget(p *corev1.Pod) (TargetPod, bool) {
 func ViewPod(p *corev1.Pod) Pod {
 	view := Pod{
 		Name: p.Name, UID: p.UID, Node: p.Spec.NodeName, Owner: owner(p), Revision: p.Labels[v1alpha1.RevisionLabel],
-		Created: p.CreationTimestamp.Time, Phase: p.Status.Phase, Ready: podReady(p), Terminating: !p.DeletionTimestamp.IsZero(),
+		Created: p.CreationTimestamp.Time, Phase: phaseOf(p), Ready: podReady(p), Terminating: !p.DeletionTimestamp.IsZero(),
 		RequestedAt: p.Annotations[v1alpha1.RequestedAtAnnotation], Waiting: task.Waiting(p),
 	}
 	if view.ended() {
@@ -68,12 +68,44 @@ func podReady(p *corev1.Pod) bool {
 	return false
 }
 
+// phaseOf returns the phase of a companion or a check. An admission webhook or policy may have added containers to a check, which
+// may run for ever, or fail: then the phase follows from how its own container ended, unless the kubelet has ended it.
+func phaseOf(p *corev1.Pod) corev1.PodPhase {
+	own := checkContainer(p)
+	if own == nil || own.State.Terminated == nil || len(p.Status.ContainerStatuses) == 1 {
+		return p.Status.Phase
+	}
+	_, reported := outcome.Decode(own.State.Terminated.Message)
+	switch isEnded := p.Status.Reason != "" || !p.DeletionTimestamp.IsZero(); {
+	case isEnded && !reported:
+		return p.Status.Phase
+	case own.State.Terminated.ExitCode == 0:
+		return corev1.PodSucceeded
+	}
+	return corev1.PodFailed
+}
+
+// checkContainer returns the container of a check, which is not always the only one; nil if there is none.
+func checkContainer(p *corev1.Pod) *corev1.ContainerStatus {
+	if p.Labels[v1alpha1.GuardRoleLabel] != v1alpha1.GuardRoleCheck {
+		return nil
+	}
+	if status := task.ContainerStatus(p, task.ContainerName); status != nil {
+		return status
+	}
+	return task.ContainerStatus(p, ContainerName)
+}
+
 // ended returns how a check ended. A check that the kubelet ended has no end time: then its creation time is used, so
 // that the next check starts sooner.
 func ended(p *corev1.Pod) (at time.Time, code int32, message string) {
 	at, code, message = p.CreationTimestamp.Time, -1, p.Status.Reason
-	for i := range p.Status.ContainerStatuses {
-		if t := p.Status.ContainerStatuses[i].State.Terminated; t != nil {
+	statuses := p.Status.ContainerStatuses
+	if own := checkContainer(p); own != nil {
+		statuses = []corev1.ContainerStatus{*own}
+	}
+	for i := range statuses {
+		if t := statuses[i].State.Terminated; t != nil {
 			at, code, message = p.CreationTimestamp.Add(took(p, t.FinishedAt)), t.ExitCode, t.Message
 			if o, reported := outcome.Decode(t.Message); reported {
 				message = o.Message

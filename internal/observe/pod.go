@@ -6,6 +6,7 @@ package observe
 import (
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -44,6 +45,7 @@ func Pod(pod *corev1.Pod) plan.Pod {
 		StatusReason:  outcome.Clean(pod.Status.Reason, 128),
 		StatusMessage: outcome.CleanHead(pod.Status.Message, maxSaidBytes),
 		Waiting:       task.Waiting(pod),
+		Initializing:  initializing(pod),
 		Silent:        isSilent(pod),
 		DeleteGrace:   deleteGrace(pod),
 	}
@@ -57,42 +59,102 @@ func Pod(pod *corev1.Pod) plan.Pod {
 			view.DisruptedReason = outcome.Clean(c.Reason, 128)
 		}
 	}
-	if status := taskContainer(pod); status != nil {
-		viewContainer(&view, pod, status)
+	own := task.Containers(pod)
+	if status := taskContainer(pod, own); status != nil {
+		viewContainer(&view, pod, own, status)
 	}
 	return view
 }
 
 // viewContainer adds the state of the container that represents the pod.
-func viewContainer(view *plan.Pod, pod *corev1.Pod, status *corev1.ContainerStatus) {
+func viewContainer(view *plan.Pod, pod *corev1.Pod, own []string, status *corev1.ContainerStatus) {
 	switch {
 	case status.State.Terminated != nil:
-		only := len(pod.Spec.Containers) == 1 && pod.Spec.Containers[0].Name == status.Name
+		only := len(own) == 1 && own[0] == status.Name
 		// For a container that could not be started, this is the start of Unix time.
 		if started := status.State.Terminated.StartedAt; started.Unix() > 0 {
 			view.Started = started.Time
 		}
 		view.Exit = viewExit(status.State.Terminated, status.Image, only)
-		view.Concluded = only && staysEnded(pod) && view.Exit.Reported && view.Exit.Reason != outcome.ReasonDisrupted
+		viewEnd(view, pod, own, only)
 	case status.State.Running != nil:
 		view.Started = status.State.Running.StartedAt.Time
 	}
 }
 
-// Ended reports whether the outcome of a pod is known: no container of it runs or will run, or its only container has
-// reported its outcome and ended.
+// viewEnd decides whether Exit is the outcome of the pod.
+func viewEnd(view *plan.Pod, pod *corev1.Pod, own []string, only bool) {
+	added := task.AddedContainers(pod)
+	known := only && view.Exit.Reported && initEnded(pod)
+	if len(added) > 0 {
+		view.Added = strings.Join(slices.DeleteFunc(added, func(name string) bool { return hasEnded(pod, name) }), ", ")
+		known = concludedBeside(view, pod, own, only)
+	}
+	view.Concluded = known && view.Exit.Reason != outcome.ReasonDisrupted && neverRestarts(pod, own)
+	if view.Concluded && view.Added != "" {
+		noteAdded(view)
+	}
+}
+
+// concludedBeside reports whether the outcome of a pod to which containers were added is known. The added ones may run for ever,
+// or fail, so the phase of the pod says nothing. The task has ended when all its own containers have. A container that did not
+// report its outcome may have been ended together with the pod, so then nothing else may end the pod.
+func concludedBeside(view *plan.Pod, pod *corev1.Pod, own []string, only bool) bool {
+	if view.Exit.Lost || slices.ContainsFunc(own, func(name string) bool { return !hasEnded(pod, name) }) {
+		return false
+	}
+	if view.Added == "" && !initEnded(pod) {
+		return false
+	}
+	isEnded := pod.DeletionTimestamp != nil || pod.Status.Reason != "" || !view.Disrupted.IsZero()
+	return only && view.Exit.Reported || !isEnded
+}
+
+// hasEnded reports whether a container has ended.
+func hasEnded(pod *corev1.Pod, name string) bool {
+	status := task.ContainerStatus(pod, name)
+	return status != nil && status.State.Terminated != nil
+}
+
+// noteAdded names the containers that were added to a pod, and still run when the task has ended.
+func noteAdded(view *plan.Pod) {
+	kind, it := "the container ", "it"
+	if strings.Contains(view.Added, ",") {
+		kind, it = "the containers ", "them"
+	}
+	o := outcome.Outcome{Message: view.Exit.Message}
+	o.Note(outcome.CleanHead(kind+view.Added, maxSaidBytes) + " still ran when the task had ended: an admission webhook or policy added " + it + " to the pod")
+	view.Exit.Message = o.Message
+}
+
+// Ended reports whether the outcome of a pod is known: no container of it runs or will run, or its own containers have ended, see
+// plan.Pod.
 func Ended(pod *corev1.Pod) bool {
 	return task.PodEnded(pod.Status.Phase) || Pod(pod).Concluded
 }
 
-// staysEnded reports whether a container of a pod that has ended is not restarted, and nothing else of the pod runs. The
-// phase of a pod that was restricted in this way follows from the exit code of its only container, unless the kubelet
-// ends the pod for another reason in between.
-func staysEnded(pod *corev1.Pod) bool {
-	if pod.Spec.RestartPolicy != corev1.RestartPolicyNever || pod.Spec.Containers[0].RestartPolicy != nil {
-		return false
-	}
+// neverRestarts reports whether the containers of a pod that have ended are not restarted. The phase of a pod with one container
+// that was restricted in this way follows from its exit code, unless the kubelet ends the pod for another reason in between.
+func neverRestarts(pod *corev1.Pod, own []string) bool {
+	return pod.Spec.RestartPolicy == corev1.RestartPolicyNever && !slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool {
+		return c.RestartPolicy != nil && slices.Contains(own, c.Name)
+	})
+}
+
+// initEnded reports whether no init container runs, which includes sidecars.
+func initEnded(pod *corev1.Pod) bool {
 	return !slices.ContainsFunc(pod.Status.InitContainerStatuses, func(s corev1.ContainerStatus) bool { return s.State.Terminated == nil })
+}
+
+// initializing returns the last init container that runs: one that must end, or a sidecar that must have started. The kubelet reports
+// them in the order of the spec.
+func initializing(pod *corev1.Pod) string {
+	for _, status := range slices.Backward(pod.Status.InitContainerStatuses) {
+		if status.State.Running != nil {
+			return outcome.Clean(status.Name, 128)
+		}
+	}
+	return ""
 }
 
 // isSilent reports whether the kubelet has reported nothing about a pod. It reports on each container, or why it rejects
@@ -118,12 +180,13 @@ func attemptOf(pod *corev1.Pod) int32 {
 	return int32(n)
 }
 
-// taskContainer returns the container that represents the pod: the first container that failed, or if none failed, the
-// first container of the pod. Init containers are considered after the others, because they include sidecars, which are
-// ended by a signal after the others have ended.
-func taskContainer(pod *corev1.Pod) *corev1.ContainerStatus {
+// taskContainer returns the container that represents the pod: the first of its own containers that failed, or if none failed,
+// the first of them. Init containers are considered after the others, because they include sidecars, which are ended by a signal
+// after the others have ended.
+func taskContainer(pod *corev1.Pod, own []string) *corev1.ContainerStatus {
 	if pod.Status.Phase != corev1.PodSucceeded {
-		statuses := slices.Concat(pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses)
+		statuses := slices.DeleteFunc(slices.Clone(pod.Status.ContainerStatuses), func(s corev1.ContainerStatus) bool { return !slices.Contains(own, s.Name) })
+		statuses = append(statuses, pod.Status.InitContainerStatuses...)
 		known := func(t *corev1.ContainerStateTerminated) bool { return !lost(t) }
 		// A container with an unknown end may never have started, because another one failed before it.
 		for _, kind := range []func(*corev1.ContainerStateTerminated) bool{known, lost} {
@@ -135,11 +198,9 @@ func taskContainer(pod *corev1.Pod) *corev1.ContainerStatus {
 		}
 	}
 	// The kubelet sorts statuses by name; the spec has the user's order.
-	for i := range pod.Spec.Containers {
-		for j := range pod.Status.ContainerStatuses {
-			if status := &pod.Status.ContainerStatuses[j]; status.Name == pod.Spec.Containers[i].Name {
-				return status
-			}
+	for _, name := range own {
+		if status := task.ContainerStatus(pod, name); status != nil {
+			return status
 		}
 	}
 	return nil
@@ -185,5 +246,28 @@ func viewExit(t *corev1.ContainerStateTerminated, image string, only bool) *plan
 	}
 	exit.Reason = outcome.Clean(t.Reason, 128)
 	exit.Message = outcome.Clean(t.Message, outcome.MaxMessageBytes)
+	if isTooLarge(t) {
+		o := outcome.Outcome{Message: exit.Message}
+		o.Note(TooLargeToStart)
+		exit.Reason, exit.Message = startError, o.Message
+	}
 	return exit
+}
+
+// startError is the reason that the container runtime sets for a container that it could not start.
+const startError = "StartError"
+
+// TooLargeToStart says why a container could not be started, and what to do.
+const TooLargeToStart = "the container could not be started, so the task has not run: its environment is too large for Linux. " +
+	"One variable may have 128 KiB, and all together about 2 MiB: put large values of env, such as those of ConfigMaps, into files"
+
+// isTooLarge reports whether a container did not start because its arguments and its environment are too large. runc executes the
+// program of a container at the very end. If that fails, the container has started for the container runtime, and ends with an
+// exit code and this line in its log.
+func isTooLarge(t *corev1.ContainerStateTerminated) bool {
+	said := strings.TrimSpace(t.Message)
+	if !strings.HasSuffix(said, "argument list too long") {
+		return false
+	}
+	return t.Reason == startError || strings.HasPrefix(said, "exec ") && !strings.Contains(said, "\n")
 }

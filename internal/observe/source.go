@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/script"
 	"github.com/everynode/everynode/internal/task"
 )
 
@@ -58,6 +59,9 @@ func Source(job *v1alpha1.NodeJob, fetch Fetch) (task.Source, *task.Obstacle, er
 	if obstacle := unusableCommand(job.Spec.Task.Command); obstacle != nil {
 		return src, obstacle, nil
 	}
+	if obstacle := unusableEnv(job.Spec.Task.Env); obstacle != nil {
+		return src, obstacle, nil
+	}
 	contents, obstacle, err := fetch.Contents()
 	src.Contents = contents
 	return src, obstacle, err
@@ -99,13 +103,13 @@ func (s *scriptSpec) needed(job *v1alpha1.NodeJob) bool {
 // resolve returns the script itself.
 func (s *scriptSpec) resolve(job *v1alpha1.NodeJob, fetch Fetch) (string, *task.Obstacle, error) {
 	if s.from == nil {
-		return s.inline, unusable(s.inline, fmt.Sprintf("spec.%s.script", s.field)), nil
+		return s.inline, unusableScript(s.inline, fmt.Sprintf("spec.%s.script", s.field)), nil
 	}
 	ref := s.from.ConfigMapKeyRef
 	obstacle := func(reason, format string, args ...any) *task.Obstacle {
 		return &task.Obstacle{Reason: reason, Message: fmt.Sprintf("spec.%s.scriptFrom: ", s.field) + fmt.Sprintf(format, args...)}
 	}
-	script, ok, err := fetch.Script(s.field, ref)
+	text, ok, err := fetch.Script(s.field, ref)
 	switch {
 	case apierrors.IsNotFound(err):
 		return "", obstacle(v1alpha1.ReasonConfigMapNotFound,
@@ -119,22 +123,33 @@ func (s *scriptSpec) resolve(job *v1alpha1.NodeJob, fetch Fetch) (string, *task.
 	case !ok:
 		return "", obstacle(v1alpha1.ReasonConfigMapNotFound,
 			"ConfigMap %s/%s has no key %q. Add it; the NodeJob then continues automatically", job.Namespace, ref.Name, ref.Key), nil
-	case strings.TrimSpace(script) == "":
+	case strings.TrimSpace(text) == "":
 		return "", obstacle(v1alpha1.ReasonInvalidScript,
 			"key %q of ConfigMap %s/%s is empty. Write the commands to run on each node into it", ref.Key, job.Namespace, ref.Name), nil
 	}
-	return script, unusable(script, fmt.Sprintf("spec.%s.scriptFrom: key %q of ConfigMap %s/%s", s.field, ref.Key, job.Namespace, ref.Name)), nil
+	return text, unusableScript(text, fmt.Sprintf("spec.%s.scriptFrom: key %q of ConfigMap %s/%s", s.field, ref.Key, job.Namespace, ref.Name)), nil
 }
 
-// unusable returns why a script cannot be passed to a container, or nil. The API limits an inline script in characters,
+// unusableScript returns why a script cannot run, or nil.
+func unusableScript(text, where string) *task.Obstacle {
+	if obstacle := unusable(text, where); obstacle != nil {
+		return obstacle
+	}
+	if problem := script.Problem(text); problem != "" {
+		return &task.Obstacle{Reason: v1alpha1.ReasonInvalidScript, Message: where + " " + problem}
+	}
+	return nil
+}
+
+// unusable returns why a text cannot be passed to a container, or nil. The API limits an inline script in characters,
 // not in bytes, and allows a zero byte.
-func unusable(script, where string) *task.Obstacle {
+func unusable(text, where string) *task.Obstacle {
 	obstacle := &task.Obstacle{Reason: v1alpha1.ReasonInvalidScript}
 	switch {
-	case len(script) > task.MaxScriptBytes:
+	case len(text) > task.MaxScriptBytes:
 		obstacle.Message = fmt.Sprintf("%s has %d bytes, of which %d are allowed. Put large files into an image and use spec.task.template",
-			where, len(script), task.MaxScriptBytes)
-	case strings.ContainsRune(script, 0):
+			where, len(text), task.MaxScriptBytes)
+	case strings.ContainsRune(text, 0):
 		obstacle.Message = where + " contains a zero byte, which no environment can hold. Take it out"
 	default:
 		return nil
@@ -151,6 +166,21 @@ func unusableCommand(command []string) *task.Obstacle {
 		return obstacle
 	}
 	return unusable(task.CommandText(command), "spec.task.command, written as JSON,")
+}
+
+// maxVariableBytes is how much of a variable, with its name, "=" and the byte at its end, Linux takes (MAX_ARG_STRLEN).
+const maxVariableBytes = 128 << 10
+
+// unusableEnv returns why no program can be started with the variables, or nil. Values from ConfigMaps and Secrets are not read.
+func unusableEnv(env []corev1.EnvVar) *task.Obstacle {
+	for i := range env {
+		if most := maxVariableBytes - len(env[i].Name) - len("=") - 1; len(env[i].Value) > most {
+			return &task.Obstacle{Reason: v1alpha1.ReasonInvalidScript, Message: fmt.Sprintf(
+				"spec.task.env: %s has %d bytes, of which %d are allowed, since Linux starts no program with a longer variable. Put the value into a file, or split it",
+				env[i].Name, len(env[i].Value), most)}
+		}
+	}
+	return nil
 }
 
 // ConfigMapNames returns the ConfigMaps that a NodeJob references.

@@ -132,6 +132,10 @@ func (a *attemptReader) notStarting(pod *Pod) (string, time.Time) {
 	case pod.Silent:
 		return fmt.Sprintf("the kubelet has not reported on the pod for %d s", slowStart/time.Second), time.Time{}
 	}
+	if pod.Initializing != "" {
+		return fmt.Sprintf("not started for %d s: its init container %[2]s has not ended; its log: kubectl -n %[3]s logs %[4]s -c %[2]s",
+			slowStart/time.Second, pod.Initializing, a.in.Job.Namespace, pod.Name), time.Time{}
+	}
 	return fmt.Sprintf("not started for %d s: kubectl -n %s describe pod %s says why",
 		slowStart/time.Second, a.in.Job.Namespace, pod.Name), time.Time{}
 }

@@ -50,6 +50,7 @@ func TestOutcomeBeforeThePodHasEnded(t *testing.T) {
 		keep     = newJob(func(j *v1alpha1.NodeJob) { j.Spec.RetainPodsSeconds = 600 })
 		onNode   = func(p *Pod) { p.RecordedOn = node.UID }
 		rollback = func(p *Pod) { p.Runs = task.Rollback }
+		added    = func(p *Pod) { p.Added = "mesh" }
 		evicted  = func(p *Pod) {
 			p.Phase, p.StatusReason, p.Disrupted, p.DisruptedReason = corev1.PodFailed, "Evicted", ago(1), "TerminationByKubelet"
 		}
@@ -86,6 +87,11 @@ func TestOutcomeBeforeThePodHasEnded(t *testing.T) {
 		"a reboot waits for the end of the pod":                    {job: reboot, node: newNode("n", recorded(record.Rebooting, recordedAgo(1), func(r *record.Record) { r.Reboot.FromBootID = "n-boot" })), pod: newPod(node, concluded(0)), wantState: Running, wantWake: 59},
 		"the pod is retained for its logs when it has ended":       {job: keep, node: done, pod: newPod(node, exited(0)), want: []string{"keep n-pod"}, wantState: Done, wantWake: 599},
 		"the pod is retained for its logs not before it has ended": {job: keep, node: done, pod: newPod(node, concluded(0)), wantState: Done, wantWake: 59},
+		"a success is recorded while an added container runs":      {node: node, pod: newPod(node, concluded(0), added), want: []string{success}, wantState: Running},
+		"a failure is recorded while an added container runs":      {node: node, pod: newPod(node, concluded(3), added), want: []string{failure}, wantState: Running},
+		"a pod with an added container is not waited for":          {node: done, pod: newPod(node, concluded(0), added), want: []string{"release n-pod"}, wantState: Done},
+		"a pod with an added container is retained for its logs":   {job: keep, node: done, pod: newPod(node, concluded(0), added), want: []string{"keep n-pod"}, wantState: Done, wantWake: 599},
+		"a reboot does not wait for an added container":            {job: reboot, node: newNode("n", recorded(record.Rebooting, recordedAgo(1), func(r *record.Record) { r.Reboot.FromBootID = "n-boot" })), pod: newPod(node, concluded(0), added), want: []string{"release n-pod"}, wantState: Running},
 		"a rollback is recorded":                                   {job: newJob(func(j *v1alpha1.NodeJob) { j.Spec.Rollback = &v1alpha1.RollbackSpec{Script: "true"} }), node: newNode("n", recorded(record.Failed, attempts(2))), pod: newPod(node, concluded(0), rollback), want: []string{"record Failed on n: attempts 2, disruptions 0, TaskFailed: line 1\nno space left, rollback Succeeded: attempts 1, disruptions 0, and its pod ends"}, wantState: Failed},
 	}
 	for name, tt := range tests {

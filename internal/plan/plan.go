@@ -142,13 +142,18 @@ type Pod struct {
 	// Exit is how the container of the task ended; nil if that is not known.
 	Exit *Exit
 	// Concluded is true if Exit is the outcome, whatever the phase says or will say: the only container has reported its
-	// outcome itself, has ended, and is not restarted. Kubelets report that a second before the phase of the pod.
+	// outcome itself, has ended, and is not restarted. Kubelets report that a second before the phase of the pod. It is also true if
+	// an admission webhook or policy has added other containers, and those that the pod was created with have ended.
 	Concluded bool
+	// Added are the names of added containers that have not ended, separated by commas. They may run for ever.
+	Added string
 	// RecordedOn is the UID of the Node on which this manager has recorded the outcome; "" if it has not. It stays if a
 	// user removes the record from the node later.
 	RecordedOn types.UID
 	// Waiting is why the container does not start, such as "ImagePullBackOff: …"; "" if it does.
 	Waiting string
+	// Initializing is the init container that runs, before the task can start; "" if none does.
+	Initializing string
 	// Silent is true if its kubelet has reported nothing about it.
 	Silent bool
 }
@@ -157,6 +162,9 @@ type Pod struct {
 func (p *Pod) ended() bool {
 	return task.PodEnded(p.Phase)
 }
+
+// over reports whether nothing of the pod is waited for: it has ended, or runs only containers that were added to it.
+func (p *Pod) over() bool { return p.ended() || p.Concluded && p.Added != "" }
 
 // succeeded reports whether the task has succeeded. What the task itself has reported counts more than the phase: a pod
 // whose container has ended can still be evicted.

@@ -24,7 +24,7 @@ type recorder struct {
 func (rec *recorder) recordAction(node *Node, pod *Pod, r record.Record) Record {
 	a := Record{Node: node.Name, Change: rec.cordons.changeOf(node), Pod: *pod}
 	a.Record = &r
-	a.Ending = pod.Concluded && !pod.ended()
+	a.Ending = pod.Concluded && !pod.over()
 	a.Quarantine = node.On.Record != nil && node.On.Record.Cordoned
 	r.Earlier = record.EarlierThan(node.On.Record, &r, pod.Runs == task.Rollback)
 	r.Previous = record.PreviousTo(node.On.Record, &r)

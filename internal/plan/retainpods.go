@@ -13,7 +13,7 @@ import (
 // retained.
 func (a *attemptReader) retainedUntil(pod *Pod, rec *record.Record) time.Time {
 	keep := a.in.Job.Spec.RetainPodsSeconds
-	if keep == 0 || rec == nil || !pod.ended() || !pod.DeleteRequested.IsZero() || !a.in.Job.DeletionTimestamp.IsZero() {
+	if keep == 0 || rec == nil || !pod.over() || !pod.DeleteRequested.IsZero() || !a.in.Job.DeletionTimestamp.IsZero() {
 		return time.Time{}
 	}
 	if rec.Outcome == record.Rebooting {
@@ -32,7 +32,7 @@ func (a *attemptReader) recordedEnd(pod *Pod, rec *record.Record) time.Time {
 
 // endsUntil is until when a pod whose outcome is on record may take to end; zero if it has ended, or need not end.
 func (a *attemptReader) endsUntil(pod *Pod, node *Node) time.Time {
-	if pod.ended() || !onRecord(pod, node) {
+	if pod.over() || !onRecord(pod, node) {
 		return time.Time{}
 	}
 	return a.recordedEnd(pod, node.On.Record).Add(EndSlack)

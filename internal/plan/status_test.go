@@ -230,6 +230,16 @@ func TestConditions(t *testing.T) {
 				"Stalled=False NotStalled: no action needed",
 			},
 		},
+		"an init container does not end": {
+			see(newJob(), []Node{newNode("a")}, newPod(newNode("a"), func(p *Pod) {
+				p.Name, p.Phase, p.Started, p.Created, p.Initializing = "job-x", corev1.PodPending, time.Time{}, now.Add(-slowStart), "mesh-init"
+			})), []string{
+				"Complete=False PodNotStarting: 0 of 1 node is done, 1 running",
+				"Reconciling=True PodNotStarting: on 1 node the pod does not start (a: not started for 30 s: its init container mesh-init has not ended; its log: kubectl -n ns logs job-x -c mesh-init). " +
+					"Check the image's name, that the node can pull it, and the Secrets, ConfigMaps and volumes that the pod names",
+				"Stalled=False NotStalled: no action needed",
+			},
+		},
 		"the kubelets are silent": {
 			see(newJob(), []Node{newNode("a"), newNode("b")}, silent("b"), silent("a")), []string{
 				"Complete=False PodNotStarting: 0 of 2 nodes are done, 2 running",

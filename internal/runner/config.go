@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/everynode/everynode/internal/script"
 )
 
 // The contract with the controller, in the container's environment.
@@ -37,6 +39,8 @@ const (
 	defaultInterpreter = "/bin/sh"
 	defaultPath        = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 	defaultHome        = "/root"
+	defaultShell       = "/bin/sh"
+	defaultUser        = "root"
 )
 
 // Reboot is the value of EnvReboot: how the pod takes part in a reboot of its node. Empty: not at all.
@@ -227,16 +231,22 @@ func parseScript(name, text, interpreterName, interpreter string) (Script, error
 	if len(text) > MaxScriptBytes {
 		return s, fmt.Errorf("%s has %d bytes; at most %d are possible, so put the rest on the node or into an image", name, len(text), MaxScriptBytes)
 	}
+	if problem := script.Problem(text); problem != "" {
+		return s, fmt.Errorf("%s %s", name, problem)
+	}
 	if interpreter != "" {
 		var err error
 		s.Interpreter, err = parseArgv(interpreterName, interpreter, "interpreter")
 		return s, err
 	}
-	if line, ok := strings.CutPrefix(text, "#!"); ok {
-		line, _, _ = strings.Cut(line, "\n")
-		if s.Interpreter = splitShebang(line); s.Interpreter == nil {
-			return s, fmt.Errorf("the #! line of %s names no interpreter", name)
-		}
+	program, argument, line := script.Interpreter(text)
+	switch {
+	case line > 0 && program == "":
+		return s, fmt.Errorf("the #! line of %s names no interpreter", name)
+	case argument != "":
+		s.Interpreter = []string{program, argument}
+	case line > 0:
+		s.Interpreter = []string{program}
 	}
 	return s, nil
 }
@@ -263,20 +273,6 @@ func parseArgv(name, array, program string) (argv []string, err error) {
 	return argv, nil
 }
 
-// splitShebang works like Linux (fs/binfmt_script.c): the rest of the line after the interpreter is one argument, so
-// "#!/usr/bin/env -S bash -eu" works as it does in a file.
-func splitShebang(line string) []string {
-	line = strings.Trim(line, " \t")
-	if line == "" {
-		return nil
-	}
-	end := strings.IndexAny(line, " \t")
-	if end < 0 {
-		return []string{line}
-	}
-	return []string{line[:end], strings.Trim(line[end:], " \t")}
-}
-
 func parseTimeout(s string) (time.Duration, error) {
 	if s == "" {
 		return 0, nil
@@ -288,15 +284,16 @@ func parseTimeout(s string) (time.Duration, error) {
 	return time.Duration(seconds) * time.Second, nil
 }
 
-// withDefaults sets PATH and HOME of root on a host for the scripts. HOME=/ counts as unset: runc sets it for an image
-// without /etc/passwd, and it is never intended.
+// withDefaults sets for the scripts what a login of root on the host sets, except SHELL, which only the host knows: see rootShell.
+// HOME=/ counts as unset: runc sets it for an image without /etc/passwd, and it is never intended.
 func withDefaults(environ []string) []string {
-	home := lookup(environ, "HOME")
-	if home == "" || home == "/" {
+	if lookup(environ, "HOME") == "/" {
 		environ = with(environ, "HOME", defaultHome)
 	}
-	if lookup(environ, "PATH") == "" {
-		environ = with(environ, "PATH", defaultPath)
+	for _, d := range [][2]string{{"HOME", defaultHome}, {"PATH", defaultPath}, {"USER", defaultUser}, {"LOGNAME", defaultUser}} {
+		if lookup(environ, d[0]) == "" {
+			environ = with(environ, d[0], d[1])
+		}
 	}
 	return environ
 }

@@ -65,7 +65,7 @@ func TestParseConfig(t *testing.T) {
 				}
 				return
 			}
-			tt.want.Environ = []string{"HOME=/root", "PATH=" + defaultPath}
+			tt.want.Environ = []string{"HOME=/root", "PATH=" + defaultPath, "USER=root", "LOGNAME=root"}
 			if diff := cmp.Diff(tt.want, got); diff != "" || err != nil {
 				t.Errorf("error %v, config (-want +got):\n%s", err, diff)
 			}
@@ -75,7 +75,7 @@ func TestParseConfig(t *testing.T) {
 
 func TestParseConfigKeepsPathAndHome(t *testing.T) {
 	got, err := ParseConfig([]string{"EVERYNODE_SCRIPT=x", "HOME=/home/me", "A=1=2", "PATH=/opt/bin", "EVERYNODE_RESULTS=/forged"})
-	if diff := cmp.Diff([]string{"HOME=/home/me", "A=1=2", "PATH=/opt/bin"}, got.Environ); diff != "" || err != nil {
+	if diff := cmp.Diff([]string{"HOME=/home/me", "A=1=2", "PATH=/opt/bin", "USER=root", "LOGNAME=root"}, got.Environ); diff != "" || err != nil {
 		t.Errorf("error %v, environment (-want +got):\n%s", err, diff)
 	}
 }
@@ -85,7 +85,7 @@ func TestParseConfigReadsSecrets(t *testing.T) {
 	if diff := cmp.Diff([]string{"b", "a=1", ""}, got.Secrets); diff != "" || err != nil {
 		t.Errorf("error %v, secrets (-want +got):\n%s", err, diff)
 	}
-	if diff := cmp.Diff([]string{"A=a=1", "B=b", "HOME=/root", "PATH=" + defaultPath}, got.Environ); diff != "" {
+	if diff := cmp.Diff([]string{"A=a=1", "B=b", "HOME=/root", "PATH=" + defaultPath, "USER=root", "LOGNAME=root"}, got.Environ); diff != "" {
 		t.Errorf("environment (-want +got):\n%s", diff)
 	}
 }

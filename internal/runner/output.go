@@ -56,6 +56,10 @@ type pump struct {
 	stall time.Duration
 	mask  *maskedStream // nil: nothing is masked
 
+	// received is how many bytes were read. It changes together with the content of the pipe, so that printed can add both.
+	receiving sync.Mutex
+	received  int
+
 	queue   chan []byte
 	dropped int // bytes; above 0 while dropping
 	read    chan struct{}
@@ -81,7 +85,7 @@ func (p *pump) readAll() {
 	defer close(p.read)
 	for {
 		chunk := make([]byte, chunkBytes)
-		n, err := p.from.Read(chunk)
+		n, err := p.receive(chunk)
 		chunk = chunk[:n]
 		if p.mask != nil {
 			chunk = p.mask.add(chunk, err != nil)

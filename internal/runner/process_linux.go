@@ -4,10 +4,12 @@
 package runner
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -103,10 +105,23 @@ func spawn(path string, argv, environ []string, files []uintptr, otherPIDs bool)
 		attr.Sys.Pdeathsig = syscall.SIGKILL
 	}
 	pid, err := syscall.ForkExec(path, argv, attr)
+	if errors.Is(err, unix.E2BIG) {
+		return 0, tooLarge(path, environ, err)
+	}
 	if err != nil {
 		return 0, startError(path, err)
 	}
 	return pid, nil
+}
+
+// tooLarge explains an error of the kernel that names no cause. Scripts are not passed in the environment, and commands have at most
+// MaxScriptBytes, so the cause is the environment.
+func tooLarge(path string, environ []string, err error) error {
+	largest := slices.MaxFunc(append([]string{"="}, environ...), func(a, b string) int { return cmp.Compare(len(a), len(b)) })
+	name, _, _ := strings.Cut(largest, "=")
+	return &failure{outcome.ReasonBadConfiguration, fmt.Errorf("starting %q on the node: %w: its environment is too large. One variable may have "+
+		"128 KiB, and all together about 2 MiB; the largest variable is %s with %d bytes. Put large values of task.env, such as those of ConfigMaps, into files",
+		path, err, name, len(largest))}
 }
 
 func startError(interpreter string, err error) error {

@@ -151,6 +151,9 @@ type attempt struct {
 	host       *hostThread
 	results    *os.File
 	secrets    *masker
+	// printed returns how many bytes of output there are until now, and last is the script that has run last.
+	printed    func() int
+	last       lastScript
 	spool      *spool   // nil: the output is not archived, or cannot be
 	spoolError error    // why it cannot be
 	notes      []string // what the outcome contains in addition to the scripts' output
@@ -175,6 +178,9 @@ func (a *attempt) run() (o outcome.Outcome, notes []string) {
 	}
 	ended, err := work(io)
 	finish()
+	if err == nil {
+		a.noteSilence(ended)
+	}
 	o.ExitCode, o.Reason = ended.code, ended.reason
 	o.Message = a.keptOutput(&last, ended)
 	if err != nil {
@@ -250,8 +256,13 @@ func (a *attempt) prepare() (err error) {
 		return err
 	}
 	a.supervisor.results = a.results
-	a.host, err = enterHost(a.TargetPID)
-	return err
+	if a.host, err = enterHost(a.TargetPID); err != nil {
+		return err
+	}
+	if lookup(a.Config.Environ, "SHELL") == "" {
+		a.host.do(func() { a.Config.Environ = with(a.Config.Environ, "SHELL", rootShell("/etc/passwd")) })
+	}
+	return nil
 }
 
 // openOutput connects the scripts with the container. One pair of pipes serves both scripts.
@@ -270,6 +281,7 @@ func (a *attempt) openOutput(last *tail) (stdio, func(), error) {
 	}
 	out := startPump(outRead, a.Stdout, last, a.spool, a.Limits.Stall, a.secrets)
 	errs := startPump(errRead, a.Stderr, last, a.spool, a.Limits.Stall, a.secrets)
+	a.printed = func() int { return out.printed() + errs.printed() }
 	return stdio{null, outWrite, errWrite}, func() {
 		_ = outWrite.Close() // ours; the scripts' copies are closed with them
 		_ = errWrite.Close()

@@ -5,7 +5,9 @@ package runner
 
 import (
 	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -40,7 +42,14 @@ func TestRun(t *testing.T) {
 		"the given interpreter beats the #! line":                       {env: []string{"EVERYNODE_SCRIPT=#!/no/such\necho ran", `EVERYNODE_INTERPRETER=["sh"]`}, wantOutput: "ran\n"},
 		"a missing interpreter is named":                                {env: []string{"EVERYNODE_SCRIPT=#!/no/such/shell\n"}, wantCode: 127, wantReason: outcome.ReasonInterpreterNotFound, wantSaid: `interpreter "/no/such/shell" not found on the node`},
 		"a missing bare interpreter is named":                           {env: []string{"EVERYNODE_SCRIPT=x", `EVERYNODE_INTERPRETER=["nosuchshell"]`, "PATH=/bin"}, wantCode: 127, wantReason: outcome.ReasonInterpreterNotFound, wantSaid: `interpreter "nosuchshell" not found on the node, looked in PATH /bin`},
-		"Windows line ends in the #! line show":                         {env: []string{"EVERYNODE_SCRIPT=#!/bin/sh\r\n"}, wantCode: 127, wantReason: outcome.ReasonInterpreterNotFound, wantSaid: `"/bin/sh\r" not found`},
+		"a #! line after an empty line counts":                          {env: []string{"EVERYNODE_SCRIPT=\n#!/usr/bin/env -S cat --\n[[ x ]]\n"}, wantOutput: "\n#!/usr/bin/env -S cat --\n[[ x ]]\n"},
+		"a #! line after comments counts":                               {env: []string{"EVERYNODE_SCRIPT=# License\n\n# Us\n#!/bin/sh -e\nfalse; echo on"}, wantCode: 1, wantReason: outcome.ReasonTaskFailed},
+		"a #! line after a comment counts in a check":                   {env: []string{"EVERYNODE_SCRIPT=:", "EVERYNODE_VERIFY=# License\n#!/no/such\n"}, wantCode: 127, wantReason: outcome.ReasonInterpreterNotFound, wantSaid: "/no/such"},
+		"a #! line after a command does not count":                      {env: []string{"EVERYNODE_SCRIPT=cat <<END\n#!/no/such\nEND\n"}, wantOutput: "#!/no/such\n"},
+		"a byte order mark is named":                                    {env: []string{"EVERYNODE_SCRIPT=\ufeff#!/bin/sh\ntrue\n"}, wantCode: 125, wantReason: outcome.ReasonBadConfiguration, wantSaid: "EVERYNODE_SCRIPT has a byte order mark (BOM) at the beginning of line 1"},
+		"Windows line endings in the #! line are named":                 {env: []string{"EVERYNODE_SCRIPT=#!/bin/sh\r\ntrue\r\n"}, wantCode: 125, wantReason: outcome.ReasonBadConfiguration, wantSaid: "EVERYNODE_SCRIPT has Windows line endings (CRLF), the first in line 1"},
+		"Windows line endings in a part are named":                      {env: []string{"EVERYNODE_SCRIPT=set -e\ntouch /no/such\r\n"}, wantCode: 125, wantReason: outcome.ReasonBadConfiguration, wantSaid: "EVERYNODE_SCRIPT has Windows line endings (CRLF), the first in line 2"},
+		"Windows line endings are named before the task runs":           {env: []string{"EVERYNODE_SCRIPT=echo ran", "EVERYNODE_VERIFY=true\r\n"}, wantCode: 125, wantReason: outcome.ReasonBadConfiguration, wantSaid: "EVERYNODE_VERIFY has Windows line endings (CRLF), the first in line 1"},
 		"an interpreter that is not a program is named":                 {env: []string{"EVERYNODE_SCRIPT=#!/etc/passwd\n"}, wantCode: 126, wantReason: outcome.ReasonInterpreterNotFound, wantSaid: `"/etc/passwd"`},
 		"a command gets its arguments as they are":                      {env: []string{`EVERYNODE_COMMAND=["printf","<%s>","a  b","","$HOME","*","'\"; echo no"]`}, wantOutput: `<a  b><><$HOME><*><'"; echo no>`, wantSaid: `<a  b><><$HOME>`},
 		"a command knows the name that it was called by":                {env: []string{`EVERYNODE_COMMAND=["sh","-c","echo $0"]`}, wantOutput: "sh\n"},
@@ -194,8 +203,45 @@ func TestEnvironmentOfTheScript(t *testing.T) {
 		t.Errorf("%s is %q", EnvResults, env[EnvResults])
 	}
 	delete(env, EnvResults)
-	want := map[string]string{"HOME": "/root", "PATH": defaultPath, "EVERYNODE_NODE_NAME": r.node, "EVERYNODE_ATTEMPT": "2", "PLAIN": "a b"}
+	want := map[string]string{"HOME": "/root", "PATH": defaultPath, "USER": "root", "LOGNAME": "root", "SHELL": rootShell("/etc/passwd"), "EVERYNODE_NODE_NAME": r.node, "EVERYNODE_ATTEMPT": "2", "PLAIN": "a b"}
 	if diff := cmp.Diff(want, env); diff != "" {
 		t.Errorf("environment (-want +got):\n%s", diff)
+	}
+}
+
+func TestTheEnvironmentOfTheNodeJobBeatsThatOfALogin(t *testing.T) {
+	t.Parallel()
+	got := runToEnd(t, "HOME=/home/app", "USER=app", "LOGNAME=app2", "SHELL=/bin/other", `EVERYNODE_COMMAND=["sh","-c","echo $HOME $USER $LOGNAME $SHELL"]`)
+	if want := "/home/app app app2 /bin/other\n"; got.stdout != want {
+		t.Errorf("stdout %q, want %q", got.stdout, want)
+	}
+}
+
+func TestRootShell(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct{ passwd, want string }{
+		"a shell":                     {"daemon:x:1:1::/:/bin/false\nroot:x:0:0:root:/root:/bin/bash\n", "/bin/bash"},
+		"the first entry of user 0":   {"root:x:0:0:root:/root:/bin/zsh\ntoor:x:0:0::/root:/bin/csh\n", "/bin/zsh"},
+		"another name of user 0":      {"admin:x:0:0:root:/root:/bin/ash", "/bin/ash"},
+		"no shell":                    {"root:x:0:0:root:/root:\n", "/bin/sh"},
+		"a shell that allows nothing": {"root:x:0:0:root:/root:/usr/sbin/nologin\n", "/bin/sh"},
+		"a shell that only fails":     {"root:x:0:0:root:/root:/bin/false\n", "/bin/sh"},
+		"a shell that is no path":     {"root:x:0:0:root:/root:bash\n", "/bin/sh"},
+		"no entry":                    {"daemon:x:1:1::/:/bin/bash\n+::::::\n", "/bin/sh"},
+		"a line of another format":    {"root:x:0\n\x00\x00\nroot:x:0:0:root:/root:/bin/bash\n", "/bin/bash"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			path := filepath.Join(t.TempDir(), "passwd")
+			if err := os.WriteFile(path, []byte(tt.passwd), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if got := rootShell(path); got != tt.want {
+				t.Errorf("shell %q, want %q", got, tt.want)
+			}
+		})
+	}
+	if got := rootShell(filepath.Join(t.TempDir(), "none")); got != "/bin/sh" {
+		t.Errorf("without a file: shell %q, want /bin/sh", got)
 	}
 }

@@ -63,6 +63,7 @@ func (a *attempt) runScript(p phase, s Script, io stdio) (ending, error) {
 		return ending{}, err
 	}
 	defer func() { _ = text.Close() }()
+	a.last = lastScript{phase: p, script: s, printed: a.printed()}
 	pid, err := a.host.start(s, a.Config.Environ, io, text, a.results)
 	if err != nil {
 		return ending{}, err
@@ -101,6 +102,9 @@ func (a *attempt) ending(p phase, status unix.WaitStatus) ending {
 		if p == taskPhase {
 			return ending{code, outcome.ReasonSignaled}
 		}
+	}
+	if status.Exited() {
+		a.last.exitCode = code
 	}
 	return ending{code, p.failedReason}
 }

@@ -255,6 +255,7 @@ func Pod(job *v1alpha1.NodeJob, src Source, a Attempt, opts Options) *corev1.Pod
 	if pod.Spec.PriorityClassName == "" {
 		pod.Spec.PriorityClassName = opts.PriorityClassName
 	}
+	NameContainers(pod)
 	opts.Key.SealPod(pod)
 	return pod
 }

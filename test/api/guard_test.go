@@ -43,6 +43,7 @@ func TestTheAPIRejectsNodeGuardsThatCannotWork(t *testing.T) {
 		"a check without a condition":            {spec: with(`release: {check: {script: "true"}}`), want: "release.check belongs to release.when Check"},
 		"a check with nothing in it":             {spec: with(`release: {when: Check, check: {}}`), want: "set exactly one of release.check.script and release.check.container"},
 		"a check with both":                      {spec: with(`release: {when: Check, check: {script: "true", container: {image: a}}}`), want: "set exactly one of release.check.script"},
+		"a check with Windows line endings":      {spec: with(`release: {when: Check, check: {script: "true\r\n"}}`), want: "release.check.script has Windows line endings (CRLF)"},
 		"a check with only blanks":               {spec: with(`release: {when: Check, check: {script: " "}}`), want: "release.check.script is empty"},
 		"a check without an image":               {spec: with(`release: {when: Check, check: {container: {command: [a]}}}`), want: "spec.release.check.container.image: Required value"},
 		"a script with an account":               {spec: with(`release: {when: Check, check: {script: "true", serviceAccountName: a}}`), want: "works with release.check.container only"},

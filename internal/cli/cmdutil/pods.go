@@ -79,15 +79,15 @@ func Attempts(pods []corev1.Pod) []view.Attempt {
 	return attempts
 }
 
-// TaskContainer returns the name of the container whose log is read: the container of the task.
+// TaskContainer returns the name of the container whose log is read: the container of the task. An admission webhook or policy may
+// have added others before it.
 func TaskContainer(pod *corev1.Pod) string {
-	for i := range pod.Spec.Containers {
-		if pod.Spec.Containers[i].Name == task.ContainerName {
-			return task.ContainerName
-		}
+	own := task.Containers(pod)
+	if slices.Contains(own, task.ContainerName) {
+		return task.ContainerName
 	}
-	if len(pod.Spec.Containers) > 0 {
-		return pod.Spec.Containers[0].Name
+	if len(own) > 0 {
+		return own[0]
 	}
 	return ""
 }

@@ -23,6 +23,7 @@ import (
 
 	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/cli/text"
+	"github.com/everynode/everynode/internal/script"
 	"github.com/everynode/everynode/internal/task"
 )
 
@@ -301,6 +302,9 @@ func (o *options) readScript() error {
 		return cmdutil.Failf(cmdutil.ExitUsage, "the script %s is empty", o.file)
 	case !utf8.Valid(content) || strings.ContainsRune(string(content), 0):
 		return cmdutil.Failf(cmdutil.ExitUsage, "the script %s is no text in UTF-8", o.file)
+	}
+	if problem := script.Problem(string(content)); problem != "" {
+		return cmdutil.Failf(cmdutil.ExitUsage, "the script %s %s", o.file, problem)
 	}
 	o.script = string(content)
 	return nil
