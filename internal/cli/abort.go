@@ -103,7 +103,7 @@ func (m *mutation) endAttempts(ctx context.Context) error {
 		if err := m.client.Delete(ctx, pod, client.Preconditions{UID: &pod.UID}); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("ending what runs on node %s: %w", pod.Spec.NodeName, cmdutil.Explain(err))
 		}
-		if err := m.Print([]text.Line{text.Of("node "+pod.Spec.NodeName+": ").Tone(text.Strong, "the running attempt is ended")}); err != nil {
+		if err := m.Say(text.Of("node "+pod.Spec.NodeName+": ").Tone(text.Strong, "the running attempt is ended")); err != nil {
 			return err
 		}
 	}

@@ -246,7 +246,10 @@ func (o *canIOptions) notEnforced(ctx context.Context) ([]string, error) {
 
 func (o *canIOptions) show(result *canI) error {
 	if o.output == cmdutil.OutputPeople {
-		return o.Print(result.lines())
+		if err := o.Print(result.table()); err != nil {
+			return err
+		}
+		return o.Say(result.sentences()...)
 	}
 	b, err := json.MarshalIndent(result, "", "  ")
 	b = append(b, '\n')
@@ -259,8 +262,8 @@ func (o *canIOptions) show(result *canI) error {
 	return o.WriteFormatted(o.output, b)
 }
 
-// lines returns the result for people.
-func (r *canI) lines() []text.Line {
+// table returns the rights for people.
+func (r *canI) table() []text.Line {
 	rows := [][]text.Line{text.Cells("RIGHT", "NAMESPACE", "ALLOWED", "FOR")}
 	for _, right := range r.Rights {
 		what, namespace := right.Verb+" "+right.Resource, right.Namespace
@@ -273,7 +276,12 @@ func (r *canI) lines() []text.Line {
 		}
 		rows = append(rows, []text.Line{text.Of(what), text.Of(namespace), allowed, text.Of(strings.Join(right.For, ", "))})
 	}
-	lines := append(text.Table(rows), nil)
+	return append(text.Table(rows), nil)
+}
+
+// sentences returns what follows from the rights.
+func (r *canI) sentences() []text.Line {
+	var lines []text.Line
 	if n := len(r.missing()); n > 0 {
 		lines = append(lines, text.Toned(text.Bad, fmt.Sprintf("%s lacks %s. An administrator grants what is missing with:", cmp.Or(r.User, "This user"), plural.Count(n, "right"))))
 		for _, command := range r.Grants {

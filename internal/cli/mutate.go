@@ -92,7 +92,7 @@ func (m *mutation) change(ctx context.Context, decide func(*v1alpha1.NodeJob) (d
 }
 
 func (m *mutation) tell(job *v1alpha1.NodeJob, d decision) error {
-	if err := m.Print([]text.Line{text.Of("nodejob "+m.key.Name+": ").Tone(text.Strong, d.did)}); err != nil {
+	if err := m.Say(text.Of("nodejob "+m.key.Name+": ").Tone(text.Strong, d.did)); err != nil {
 		return err
 	}
 	if d.then != "" {
@@ -105,7 +105,7 @@ func (m *mutation) tell(job *v1alpha1.NodeJob, d decision) error {
 }
 
 func (m *mutation) tellNothing(why string) error {
-	return m.Print([]text.Line{text.Of("nodejob " + m.key.Name + ": nothing to change: ").With(why)})
+	return m.Say(text.Of("nodejob " + m.key.Name + ": nothing to change: ").With(why))
 }
 
 func (m *mutation) tellDim(message string) { m.Tell(text.Toned(text.Dim, message)) }

@@ -111,7 +111,7 @@ func (m *mutation) eachNode(ctx context.Context, names []string, decide func(nod
 		default:
 			changed, line = true, line.Tone(text.Strong, c.did)
 		}
-		if err := m.Print([]text.Line{line}); err != nil {
+		if err := m.Say(line); err != nil {
 			return changed, err
 		}
 	}
