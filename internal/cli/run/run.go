@@ -355,6 +355,9 @@ func (o *options) run(ctx context.Context) error {
 	if o.dryRun {
 		return o.PrintObject(cmdutil.OutputYAML, job)
 	}
+	if err := o.checkNamespace(ctx); err != nil {
+		return err
+	}
 	if err := o.confirm(ctx, targets); err != nil {
 		return err
 	}

@@ -165,6 +165,19 @@ func sortedKeys[V any](m map[string]V) []string {
 	return keys
 }
 
+// checkNamespace refuses a namespace in which nothing starts.
+func (o *options) checkNamespace(ctx context.Context) error {
+	served := cmdutil.CheckNamespace(ctx, o.client, o.namespace)
+	message := served.Message(o.namespace)
+	switch {
+	case served == cmdutil.NamespaceNotServed:
+		return cmdutil.Failf(cmdutil.ExitForbidden, "nothing was run: %s", message)
+	case message != "":
+		o.Tell(text.Toned(text.Warn, "note: ").With(message))
+	}
+	return nil
+}
+
 // confirm asks for confirmation if more than one node is affected.
 func (o *options) confirm(ctx context.Context, found targets) error {
 	atOnce, err := intstr.GetScaledValueFromIntOrPercent(new(o.concurrency(len(found.names))), len(found.names), false)
