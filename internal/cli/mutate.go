@@ -39,6 +39,26 @@ func newMutation(f *cmdutil.Factory, name string) (*mutation, error) {
 	return &mutation{Factory: f, client: c, key: client.ObjectKey{Namespace: namespace, Name: name}}, nil
 }
 
+// eachJob does the same for several NodeJobs. If one fails, the others are still done, and the exit code is the highest one.
+func eachJob(ctx context.Context, f *cmdutil.Factory, names []string, do func(context.Context, *mutation) error) error {
+	worst := cmdutil.ExitOK
+	for _, name := range names {
+		m, err := newMutation(f, name)
+		if err == nil {
+			err = do(ctx, m)
+		}
+		if len(names) == 1 || ctx.Err() != nil {
+			return err
+		}
+		err = cmdutil.Explain(err)
+		if err != nil && !cmdutil.IsSilent(err) {
+			f.Tell(text.Of("nodejob "+name+": ").Tone(text.Bad, "error: ").With(err.Error()))
+		}
+		worst = max(worst, cmdutil.CodeOf(err))
+	}
+	return cmdutil.Exit(worst)
+}
+
 // job reads the NodeJob.
 func (m *mutation) job(ctx context.Context) (*v1alpha1.NodeJob, error) {
 	job, err := cmdutil.GetJob(ctx, m.client, m.key)
