@@ -130,6 +130,13 @@ func (m *mutation) tellNothing(why string) error {
 
 func (m *mutation) tellDim(message string) { m.Tell(text.Toned(text.Dim, message)) }
 
+// tellUntilResumed says that a change of nodes has no effect yet if the NodeJob is suspended.
+func (m *mutation) tellUntilResumed(job *v1alpha1.NodeJob) {
+	if message := untilResumed(job); message != "" {
+		m.tellDim(message)
+	}
+}
+
 // tellCommit prints what to change in Git, and which tool otherwise reverts the change.
 func (m *mutation) tellCommit(job *v1alpha1.NodeJob, commit string) {
 	if owner := managedBy(job); owner != "" {

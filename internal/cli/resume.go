@@ -31,6 +31,14 @@ it is extended so that attempts can start for one more hour.`,
 	}
 }
 
+// untilResumed says that a suspended NodeJob starts nothing; "" if it is not suspended.
+func untilResumed(job *v1alpha1.NodeJob) string {
+	if !job.Spec.Suspend {
+		return ""
+	}
+	return fmt.Sprintf("The NodeJob is suspended. Nothing starts until: kubectl everynode resume %s -n %s", job.Name, job.Namespace)
+}
+
 // moreTime is the additional time that resume gives a NodeJob whose startingDeadlineSeconds has passed.
 const moreTime = time.Hour
 
