@@ -21,26 +21,24 @@ import (
 func newAbortCommand(f *cmdutil.Factory) *cobra.Command {
 	var rollback, yes bool
 	cmd := &cobra.Command{
-		Use:   "abort NAME [--rollback]",
-		Short: "Suspend a NodeJob and end running attempts; with --rollback, also roll it back",
-		Long: `Suspend a NodeJob by setting spec.suspend, and end running attempts: their scripts get SIGTERM, and have 25 seconds to
+		Use:   "abort NAME… [--rollback]",
+		Short: "Suspend NodeJobs and end running attempts; with --rollback, also roll them back",
+		Long: `Suspend NodeJobs by setting spec.suspend, and end running attempts: their scripts get SIGTERM, and have 25 seconds to
 end. Nodes that are done do not change; resume continues with the other nodes. Running rollbacks, and runs whose node is
 being rebooted, finish.
 
-With --rollback, the NodeJob is deleted with deletionPolicy RollBack: spec.rollback runs on every node on which the task
+With --rollback, each NodeJob is deleted with deletionPolicy RollBack: spec.rollback runs on every node on which the task
 has run, and the records are removed. The NodeJob exists until all rollbacks are done.`,
 		Example:           "  kubectl everynode abort somaxconn -n node-setup\n  kubectl everynode abort somaxconn -n node-setup --rollback",
-		Args:              cmdutil.ExactArgs(1, "the name of a NodeJob"),
-		ValidArgsFunction: f.CompleteJobs,
+		Args:              cmdutil.AtLeastOneArg("the names of one or more NodeJobs"),
+		ValidArgsFunction: f.CompleteSeveralJobs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			m, err := newMutation(f, args[0])
-			if err != nil {
-				return err
-			}
-			if rollback {
-				return m.abortAndRollBack(cmd.Context(), yes)
-			}
-			return m.abort(cmd.Context())
+			return eachJob(cmd.Context(), f, args, func(ctx context.Context, m *mutation) error {
+				if rollback {
+					return m.abortAndRollBack(ctx, yes)
+				}
+				return m.abort(ctx)
+			})
 		},
 	}
 	cmd.Flags().BoolVar(&rollback, "rollback", false, "delete the NodeJob, and run its rollback on every node on which it has run")
@@ -103,7 +101,7 @@ func (m *mutation) endAttempts(ctx context.Context) error {
 		if err := m.client.Delete(ctx, pod, client.Preconditions{UID: &pod.UID}); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("ending what runs on node %s: %w", pod.Spec.NodeName, cmdutil.Explain(err))
 		}
-		if err := m.Print([]text.Line{text.Of("node "+pod.Spec.NodeName+": ").Tone(text.Strong, "the running attempt is ended")}); err != nil {
+		if err := m.Say(text.Of("node "+pod.Spec.NodeName+": ").Tone(text.Strong, "the running attempt is ended")); err != nil {
 			return err
 		}
 	}

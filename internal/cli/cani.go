@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -87,6 +88,17 @@ type canI struct {
 	Grants []string `json:"grants,omitempty"`
 	// NotEnforced says why the API server does not ask for all of the rights.
 	NotEnforced []string `json:"notEnforced,omitempty"`
+	// Namespaces are those of the NodeJobs and NodeGuards, as far as the user may read them.
+	Namespaces []askedNamespace `json:"namespaces,omitempty"`
+}
+
+// askedNamespace is a namespace, and whether the manager serves NodeJobs and NodeGuards there.
+type askedNamespace struct {
+	Name    string   `json:"name"`
+	For     []string `json:"for"`
+	Allowed bool     `json:"allowed"`
+	// Message says why nothing starts there.
+	Message string `json:"message,omitempty"`
 }
 
 // askedRight is a right, and what the API server says of it.
@@ -126,6 +138,7 @@ func (o *canIOptions) run(ctx context.Context) error {
 	if result.NotEnforced, err = o.notEnforced(ctx); err != nil {
 		return err
 	}
+	result.Namespaces = o.namespaces(ctx, file)
 	if err := o.show(result); err != nil {
 		return err
 	}
@@ -193,6 +206,25 @@ func neededFor(file *planFile, live map[client.ObjectKey]*v1alpha1.NodeJob) []as
 	return all
 }
 
+// namespaces returns whether the manager serves the namespaces of the NodeJobs and NodeGuards of a file. The right to allow a
+// namespace is not needed to apply the file, so this does not change the exit code.
+func (o *canIOptions) namespaces(ctx context.Context, file *planFile) []askedNamespace {
+	needs := map[string][]string{}
+	for _, job := range file.jobs {
+		needs[job.Namespace] = append(needs[job.Namespace], "NodeJob "+job.Namespace+"/"+job.Name)
+	}
+	for _, guard := range file.guards {
+		needs[guard.Namespace] = append(needs[guard.Namespace], "NodeGuard "+guard.Namespace+"/"+guard.Name)
+	}
+	var all []askedNamespace
+	for _, name := range slices.Sorted(maps.Keys(needs)) {
+		if served := cmdutil.CheckNamespace(ctx, o.client, name); served != cmdutil.NamespaceUnknown {
+			all = append(all, askedNamespace{name, needs[name], served == cmdutil.NamespaceServed, served.Message(name)})
+		}
+	}
+	return all
+}
+
 // installed returns an error if the API server does not know NodeJobs. A user who may not list them learns that from the
 // rights.
 func (o *canIOptions) installed(ctx context.Context) error {
@@ -246,7 +278,10 @@ func (o *canIOptions) notEnforced(ctx context.Context) ([]string, error) {
 
 func (o *canIOptions) show(result *canI) error {
 	if o.output == cmdutil.OutputPeople {
-		return o.Print(result.lines())
+		if err := o.Print(result.table()); err != nil {
+			return err
+		}
+		return o.Say(result.sentences()...)
 	}
 	b, err := json.MarshalIndent(result, "", "  ")
 	b = append(b, '\n')
@@ -259,21 +294,32 @@ func (o *canIOptions) show(result *canI) error {
 	return o.WriteFormatted(o.output, b)
 }
 
-// lines returns the result for people.
-func (r *canI) lines() []text.Line {
+// table returns the rights for people.
+func (r *canI) table() []text.Line {
 	rows := [][]text.Line{text.Cells("RIGHT", "NAMESPACE", "ALLOWED", "FOR")}
 	for _, right := range r.Rights {
 		what, namespace := right.Verb+" "+right.Resource, right.Namespace
 		if right.OnNodes() {
 			what, namespace = right.Verb, right.Name
 		}
-		allowed := text.Toned(text.Good, "yes")
-		if !right.Allowed {
-			allowed = text.Toned(text.Bad, "no")
-		}
-		rows = append(rows, []text.Line{text.Of(what), text.Of(namespace), allowed, text.Of(strings.Join(right.For, ", "))})
+		rows = append(rows, []text.Line{text.Of(what), text.Of(namespace), yesOrNo(right.Allowed), text.Of(strings.Join(right.For, ", "))})
 	}
-	lines := append(text.Table(rows), nil)
+	for _, namespace := range r.Namespaces {
+		rows = append(rows, []text.Line{text.Of("(namespace)"), text.Of(namespace.Name), yesOrNo(namespace.Allowed), text.Of(strings.Join(namespace.For, ", "))})
+	}
+	return append(text.Table(rows), nil)
+}
+
+func yesOrNo(allowed bool) text.Line {
+	if allowed {
+		return text.Toned(text.Good, "yes")
+	}
+	return text.Toned(text.Bad, "no")
+}
+
+// sentences returns what follows from the rights.
+func (r *canI) sentences() []text.Line {
+	var lines []text.Line
 	if n := len(r.missing()); n > 0 {
 		lines = append(lines, text.Toned(text.Bad, fmt.Sprintf("%s lacks %s. An administrator grants what is missing with:", cmp.Or(r.User, "This user"), plural.Count(n, "right"))))
 		for _, command := range r.Grants {
@@ -281,6 +327,11 @@ func (r *canI) lines() []text.Line {
 		}
 	} else {
 		lines = append(lines, text.Toned(text.Good, cmp.Or(r.User, "This user")+" has all rights that this file needs."))
+	}
+	for _, namespace := range r.Namespaces {
+		if namespace.Message != "" {
+			lines = append(lines, text.Toned(text.Warn, namespace.Message))
+		}
 	}
 	for _, reason := range r.NotEnforced {
 		lines = append(lines, text.Toned(text.Warn, "Not all rights are enforced: "+reason))

@@ -12,8 +12,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/yaml"
@@ -35,11 +37,20 @@ type rightsServer struct {
 	notInstalled, mayNotRead bool
 	// live is the NodeJob tune in the cluster, if it exists.
 	live *v1alpha1.NodeJob
+	// namespace is the namespace, if jane may read it, and manager the Deployment of the manager.
+	namespace *corev1.Namespace
+	manager   *appsv1.Deployment
 }
 
 func (s *rightsServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	const policies = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings/"
 	switch path := r.URL.Path; {
+	case path == "/api/v1/namespaces/ns" && s.namespace != nil:
+		clitest.Respond(w, s.namespace)
+	case path == "/apis/apps/v1/namespaces/everynode-system/deployments/everynode-manager" && s.manager != nil:
+		clitest.Respond(w, s.manager)
+	case path == "/api/v1/namespaces/ns", strings.HasPrefix(path, "/apis/apps/"):
+		clitest.RespondError(w, http.StatusForbidden, metav1.StatusReasonForbidden, "no")
 	case path == clitest.JobsPath && s.notInstalled:
 		http.NotFound(w, r)
 	case path == clitest.JobsPath:
@@ -113,6 +124,18 @@ patch configmaps   ns         yes      ConfigMap ns/scripts
 	const both = `run-as-root        ns         yes      NodeJob ns/tune (spec.task.scriptFrom), ConfigMap ns/scripts (the label everynode.dev/script)
 disrupt            ns         yes      NodeJob ns/tune (spec.maintenance.drain)
 `
+	namespace := func(value string) *corev1.Namespace {
+		return &corev1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: metav1.ObjectMeta{Name: "ns", Labels: map[string]string{v1alpha1.NodeJobsLabel: value}}}
+	}
+	manager := func(args ...string) *appsv1.Deployment {
+		d := &appsv1.Deployment{TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"}}
+		d.Spec.Template.Spec.Containers = []corev1.Container{{Name: "manager", Args: args}}
+		return d
+	}
+	row := func(allowed string) string {
+		return strings.TrimSuffix(tail, "\n") + "(namespace)        ns         " + allowed + "      NodeJob ns/tune\n\n"
+	}
+	const closed = "namespace ns is not allowed to have NodeJobs and NodeGuards, which can be root on nodes: nothing starts. An administrator can allow it: kubectl label namespace ns everynode.dev/nodejobs=allowed\n"
 	none := strings.ReplaceAll(both, "yes", "no ")
 	const granted = "jane has all rights that this file needs.\n"
 	for name, tt := range map[string]struct {
@@ -129,6 +152,13 @@ disrupt            ns         yes      NodeJob ns/tune (spec.maintenance.drain)
 		"a NodeJob that has a gate, and loses it": {rightsServer{actions: deny, live: &v1alpha1.NodeJob{TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodeJob"},
 			Spec: v1alpha1.NodeJobSpec{Gate: &v1alpha1.GateSpec{}}}}, cmdutil.ExitOK, head + both +
 			"gate               ns         yes      NodeJob ns/tune (spec.gate)\n" + tail + granted},
+		"a namespace that is allowed": {rightsServer{actions: deny, namespace: namespace("allowed")}, cmdutil.ExitOK, head + both + row("yes") + granted},
+		"a namespace that is not allowed": {rightsServer{actions: deny, namespace: namespace("no"), manager: manager("--v=1")}, cmdutil.ExitOK,
+			head + both + row("no ") + granted + closed},
+		"a manager that serves all namespaces": {rightsServer{actions: deny, namespace: namespace("no"), manager: manager("--require-namespace-label=false")}, cmdutil.ExitOK,
+			head + both + row("yes") + granted},
+		"a manager that cannot be read": {rightsServer{actions: deny, namespace: namespace("no")}, cmdutil.ExitOK,
+			head + both + row("no ") + granted + "unless the manager serves all namespaces, " + closed},
 		"two rights are missing": {rightsServer{actions: deny, lacks: []string{"run-as-root", "disrupt"}}, cmdutil.ExitError, head + none + tail +
 			`jane lacks 2 rights. An administrator grants what is missing with:
   kubectl create clusterrole everynode-run-as-root-disrupt-in-ns --verb=run-as-root,disrupt --resource=nodejobs.everynode.dev/nodes --resource-name=ns

@@ -19,6 +19,7 @@ func TestNamesAreCompleted(t *testing.T) {
 	tests := map[string]struct{ line, want string }{
 		"a NodeJob":                               {"status |", "j job-2"},
 		"one NodeJob only":                        {"status j |", ""},
+		"another NodeJob":                         {"suspend j |", "job-2"},
 		"nodes of a NodeJob":                      {"retry j node-1 |", "node-2 other"},
 		"a node to explain":                       {"explain j no|", "node-1 node-2"},
 		"a NodeJob to compare with":               {"results j --diff |", "job-2"},

@@ -139,7 +139,7 @@ func (o *explainOptions) all(ctx context.Context, seen clusterView, i int) error
 	if len(lines) == 0 {
 		return nil
 	}
-	return o.Print(lines)
+	return o.Say(lines...)
 }
 
 // tellScope prints which NodeJobs are meant if this is not obvious.

@@ -39,6 +39,26 @@ func newMutation(f *cmdutil.Factory, name string) (*mutation, error) {
 	return &mutation{Factory: f, client: c, key: client.ObjectKey{Namespace: namespace, Name: name}}, nil
 }
 
+// eachJob does the same for several NodeJobs. If one fails, the others are still done, and the exit code is the highest one.
+func eachJob(ctx context.Context, f *cmdutil.Factory, names []string, do func(context.Context, *mutation) error) error {
+	worst := cmdutil.ExitOK
+	for _, name := range names {
+		m, err := newMutation(f, name)
+		if err == nil {
+			err = do(ctx, m)
+		}
+		if len(names) == 1 || ctx.Err() != nil {
+			return err
+		}
+		err = cmdutil.Explain(err)
+		if err != nil && !cmdutil.IsSilent(err) {
+			f.Tell(text.Of("nodejob "+name+": ").Tone(text.Bad, "error: ").With(err.Error()))
+		}
+		worst = max(worst, cmdutil.CodeOf(err))
+	}
+	return cmdutil.Exit(worst)
+}
+
 // job reads the NodeJob.
 func (m *mutation) job(ctx context.Context) (*v1alpha1.NodeJob, error) {
 	job, err := cmdutil.GetJob(ctx, m.client, m.key)
@@ -92,7 +112,7 @@ func (m *mutation) change(ctx context.Context, decide func(*v1alpha1.NodeJob) (d
 }
 
 func (m *mutation) tell(job *v1alpha1.NodeJob, d decision) error {
-	if err := m.Print([]text.Line{text.Of("nodejob "+m.key.Name+": ").Tone(text.Strong, d.did)}); err != nil {
+	if err := m.Say(text.Of("nodejob "+m.key.Name+": ").Tone(text.Strong, d.did)); err != nil {
 		return err
 	}
 	if d.then != "" {
@@ -105,10 +125,17 @@ func (m *mutation) tell(job *v1alpha1.NodeJob, d decision) error {
 }
 
 func (m *mutation) tellNothing(why string) error {
-	return m.Print([]text.Line{text.Of("nodejob " + m.key.Name + ": nothing to change: ").With(why)})
+	return m.Say(text.Of("nodejob " + m.key.Name + ": nothing to change: ").With(why))
 }
 
 func (m *mutation) tellDim(message string) { m.Tell(text.Toned(text.Dim, message)) }
+
+// tellUntilResumed says that a change of nodes has no effect yet if the NodeJob is suspended.
+func (m *mutation) tellUntilResumed(job *v1alpha1.NodeJob) {
+	if message := untilResumed(job); message != "" {
+		m.tellDim(message)
+	}
+}
 
 // tellCommit prints what to change in Git, and which tool otherwise reverts the change.
 func (m *mutation) tellCommit(job *v1alpha1.NodeJob, commit string) {

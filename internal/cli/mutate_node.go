@@ -85,6 +85,9 @@ func (m *mutation) nodeError(ctx context.Context, name string, err error) error 
 	if !apierrors.IsNotFound(err) {
 		return cmdutil.Explain(err)
 	}
+	if m.client.Get(ctx, client.ObjectKey{Namespace: m.key.Namespace, Name: name}, &v1alpha1.NodeJob{}) == nil {
+		return cmdutil.Failf(cmdutil.ExitNotFound, "there is no node %s, but a NodeJob: this command takes one NodeJob, and then nodes. Repeat it for each NodeJob", name)
+	}
 	all := cmdutil.NodeNames(ctx, m.client)
 	if len(all) == 0 {
 		return cmdutil.Failf(cmdutil.ExitNotFound, "there is no node %s", name)
@@ -111,7 +114,7 @@ func (m *mutation) eachNode(ctx context.Context, names []string, decide func(nod
 		default:
 			changed, line = true, line.Tone(text.Strong, c.did)
 		}
-		if err := m.Print([]text.Line{line}); err != nil {
+		if err := m.Say(line); err != nil {
 			return changed, err
 		}
 	}

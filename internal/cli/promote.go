@@ -5,6 +5,7 @@ package cli
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
 
@@ -18,22 +19,20 @@ func newPromoteCommand(f *cmdutil.Factory) *cobra.Command {
 	var to string
 	var full bool
 	cmd := &cobra.Command{
-		Use:   "promote NAME [--to STEP | --full]",
+		Use:   "promote NAME… [--to STEP | --full]",
 		Short: "Promote a rollout to its next step, a later step, or the last step",
 		Long: `Promote a rollout to the step after the current one, to a later step (--to), or to the last step (--full). This sets
 spec.rollout.promoteTo. A soak in progress is not shortened, and failed nodes still stop the rollout.`,
 		Example:           "  kubectl everynode promote somaxconn -n node-setup\n  kubectl everynode promote somaxconn -n node-setup --to production-eu\n  kubectl everynode promote somaxconn -n node-setup --full",
-		Args:              cmdutil.ExactArgs(1, "the name of a NodeJob"),
-		ValidArgsFunction: f.CompleteJobs,
+		Args:              cmdutil.AtLeastOneArg("the names of one or more NodeJobs"),
+		ValidArgsFunction: f.CompleteSeveralJobs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if to != "" && full {
 				return cmdutil.Failf(cmdutil.ExitUsage, "give --to or --full, not both")
 			}
-			m, err := newMutation(f, args[0])
-			if err != nil {
-				return err
-			}
-			return m.change(cmd.Context(), func(job *v1alpha1.NodeJob) (decision, error) { return promote(job, to, full) })
+			return eachJob(cmd.Context(), f, args, func(ctx context.Context, m *mutation) error {
+				return m.change(ctx, func(job *v1alpha1.NodeJob) (decision, error) { return promote(job, to, full) })
+			})
 		},
 	}
 	cmd.Flags().StringVar(&to, "to", "", "the last step that the rollout may reach")

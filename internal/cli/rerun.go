@@ -64,6 +64,7 @@ func (m *mutation) rerun(ctx context.Context, names []string, yes bool) error {
 	if !changed {
 		return err
 	}
+	m.tellUntilResumed(job)
 	m.tellCommit(job, "a change of what is executed, such as spec.task.env: [{name: RUN, value: \"2\"}]: it runs again on all nodes")
 	return err
 }

@@ -4,6 +4,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -15,21 +16,27 @@ import (
 
 func newResumeCommand(f *cmdutil.Factory) *cobra.Command {
 	return &cobra.Command{
-		Use:   "resume NAME",
-		Short: "Resume a NodeJob after suspend or abort",
-		Long: `Resume a NodeJob after suspend or abort by setting spec.suspend to false. If spec.startingDeadlineSeconds has passed,
+		Use:   "resume NAME…",
+		Short: "Resume NodeJobs after suspend or abort",
+		Long: `Resume NodeJobs after suspend or abort by setting spec.suspend to false. If spec.startingDeadlineSeconds has passed,
 it is extended so that attempts can start for one more hour.`,
 		Example:           "  kubectl everynode resume somaxconn -n node-setup",
-		Args:              cmdutil.ExactArgs(1, "the name of a NodeJob"),
-		ValidArgsFunction: f.CompleteJobs,
+		Args:              cmdutil.AtLeastOneArg("the names of one or more NodeJobs"),
+		ValidArgsFunction: f.CompleteSeveralJobs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			m, err := newMutation(f, args[0])
-			if err != nil {
-				return err
-			}
-			return m.change(cmd.Context(), func(job *v1alpha1.NodeJob) (decision, error) { return resume(job, f.Now()) })
+			return eachJob(cmd.Context(), f, args, func(ctx context.Context, m *mutation) error {
+				return m.change(ctx, func(job *v1alpha1.NodeJob) (decision, error) { return resume(job, f.Now()) })
+			})
 		},
 	}
+}
+
+// untilResumed says that a suspended NodeJob starts nothing; "" if it is not suspended.
+func untilResumed(job *v1alpha1.NodeJob) string {
+	if !job.Spec.Suspend {
+		return ""
+	}
+	return fmt.Sprintf("The NodeJob is suspended. Nothing starts until: kubectl everynode resume %s -n %s", job.Name, job.Namespace)
 }
 
 // moreTime is the additional time that resume gives a NodeJob whose startingDeadlineSeconds has passed.

@@ -70,6 +70,7 @@ func retryAll(job *v1alpha1.NodeJob, now time.Time) (decision, error) {
 	n := max(int(status.Nodes.Failed), len(status.Failures))
 	return decision{
 		did:    fmt.Sprintf("retry requested on %s: annotation %s=%s", plural.Count(n, "node"), v1alpha1.RetryAnnotation, value),
+		then:   untilResumed(job),
 		commit: "metadata.annotations: {" + v1alpha1.RetryAnnotation + ": " + strconv.Quote(value) + "}; any new value requests a retry",
 	}, nil
 }
@@ -84,6 +85,7 @@ func (m *mutation) retryNodes(ctx context.Context, names []string, alone bool) e
 	}
 	changed, err := m.eachNode(ctx, names, func(on nodeMetadata) nodeChange { return newNodeActions(job).retry(on, alone) })
 	if changed {
+		m.tellUntilResumed(job)
 		m.tellDim("With GitOps, commit nothing: the change is on the nodes.")
 	}
 	return err

@@ -21,7 +21,6 @@ import (
 	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/cli/dashboard"
 	"github.com/everynode/everynode/internal/cli/run"
-	"github.com/everynode/everynode/internal/cli/term"
 	"github.com/everynode/everynode/internal/cli/text"
 	"github.com/everynode/everynode/internal/cli/uninstall"
 )
@@ -32,12 +31,14 @@ func Run(ctx context.Context, streams genericiooptions.IOStreams, args []string)
 	rest.SetDefaultWarningHandler(warnings{f})
 	root := NewCommand(f) //nolint:contextcheck // cobra passes the context to each command
 	root.SetArgs(args)
-	err := root.ExecuteContext(ctx)
-	if err != nil {
-		err = cmdutil.Explain(err)
-		if !cmdutil.IsSilent(err) {
-			f.Tell(text.Wrap(text.Toned(text.Bad, "error: "), text.Plain, err.Error(), term.Of(f.ErrOut, f.Getenv).Options().Width)...)
-		}
+	return tellError(f, root.ExecuteContext(ctx))
+}
+
+// tellError prints an error, unless its command has already done so, and returns its exit code.
+func tellError(f *cmdutil.Factory, err error) int {
+	err = cmdutil.Explain(err)
+	if err != nil && !cmdutil.IsSilent(err) {
+		f.Tell(text.Toned(text.Bad, "error: ").With(err.Error()))
 	}
 	return cmdutil.CodeOf(err)
 }

@@ -28,7 +28,7 @@ func TestInvalidCommandLines(t *testing.T) {
 		want string
 	}{
 		"a mistyped command":                {[]string{"statsu"}, `unknown command "statsu" (similar: "status"). See: kubectl everynode --help`},
-		"no name":                           {[]string{"promote"}, "kubectl everynode promote takes the name of a NodeJob, and got 0 arguments. See: kubectl everynode promote --help"},
+		"no name":                           {[]string{"promote"}, "kubectl everynode promote takes the names of one or more NodeJobs. See: kubectl everynode promote --help"},
 		"too many names":                    {[]string{"list", "extra"}, "kubectl everynode list takes no arguments, and got 1 argument. See: kubectl everynode list --help"},
 		"results without a table":           {[]string{"status", "j", "--results"}, "--results is for the table of nodes: add -o wide, and leave out --watch"},
 		"results in a live view":            {[]string{"status", "j", "--results", "-o", "wide", "--watch"}, "--results is for the table of nodes: add -o wide, and leave out --watch"},

@@ -4,6 +4,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -15,19 +16,15 @@ import (
 
 func newSuspendCommand(f *cmdutil.Factory) *cobra.Command {
 	return &cobra.Command{
-		Use:   "suspend NAME",
-		Short: "Suspend a NodeJob: start nothing new, and let running attempts finish",
-		Long: `Suspend a NodeJob by setting spec.suspend: no attempt, rollback or drain starts. Attempts that are running finish, and
+		Use:   "suspend NAME…",
+		Short: "Suspend NodeJobs: start nothing new, and let running attempts finish",
+		Long: `Suspend NodeJobs by setting spec.suspend: no attempt, rollback or drain starts. Attempts that are running finish, and
 their outcome is recorded. To end them as well, use abort.`,
-		Example:           "  kubectl everynode suspend somaxconn -n node-setup",
-		Args:              cmdutil.ExactArgs(1, "the name of a NodeJob"),
-		ValidArgsFunction: f.CompleteJobs,
+		Example:           "  kubectl everynode suspend somaxconn -n node-setup\n  kubectl everynode suspend somaxconn max-map-count -n node-setup",
+		Args:              cmdutil.AtLeastOneArg("the names of one or more NodeJobs"),
+		ValidArgsFunction: f.CompleteSeveralJobs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			m, err := newMutation(f, args[0])
-			if err != nil {
-				return err
-			}
-			return m.change(cmd.Context(), suspend)
+			return eachJob(cmd.Context(), f, args, func(ctx context.Context, m *mutation) error { return m.change(ctx, suspend) })
 		},
 	}
 }

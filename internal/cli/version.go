@@ -88,7 +88,7 @@ func (o *versionOptions) run(ctx context.Context) error {
 	if !o.clientOnly {
 		rows = append(rows, v.Manager.row("manager"), v.Runner.row("runner"))
 	}
-	err := o.Print(text.Table(rows))
+	err := o.Say(text.Table(rows)...) // an image, or why a version is not known, is never cut
 	for _, warning := range v.Warnings {
 		o.Tell(text.Toned(text.Warn, "warning: ").With(warning))
 	}

@@ -8,7 +8,6 @@ package docs
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -19,7 +18,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,6 +26,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli"
+	"github.com/everynode/everynode/internal/cli/clitest"
 	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/plan/plantest"
 )
@@ -142,7 +141,7 @@ contexts: [{name: c, context: {cluster: c, user: u, namespace: default}}], users
 	if err := os.WriteFile(config, []byte(content), 0o600); err != nil {
 		s.t.Fatal(err)
 	}
-	return "$ kubectl everynode " + strings.Join(args, " ") + "\n" + onTerminal(s.t, s.columns, func(terminal *os.File) {
+	return "$ kubectl everynode " + strings.Join(args, " ") + "\n" + clitest.OnTerminal(s.t, s.columns, func(terminal *os.File) {
 		f := cmdutil.NewFactory(genericiooptions.IOStreams{In: strings.NewReader(""), Out: terminal, ErrOut: terminal})
 		*f.Config.KubeConfig = config
 		f.Now = func() time.Time { return s.now }
@@ -153,38 +152,4 @@ contexts: [{name: c, context: {cluster: c, user: u, namespace: default}}], users
 			s.t.Errorf("%q: %v", args, err)
 		}
 	})
-}
-
-// onTerminal returns what is written to a terminal.
-func onTerminal(t *testing.T, columns uint16, do func(*os.File)) string {
-	t.Helper()
-	control, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = control.Close() }()
-	if err := unix.IoctlSetPointerInt(int(control.Fd()), unix.TIOCSPTLCK, 0); err != nil {
-		t.Fatal(err)
-	}
-	number, err := unix.IoctlGetInt(int(control.Fd()), unix.TIOCGPTN)
-	if err != nil {
-		t.Fatal(err)
-	}
-	terminal, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.IoctlSetWinsize(int(terminal.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 50, Col: columns}); err != nil {
-		t.Fatal(err)
-	}
-	written := make(chan string)
-	go func() {
-		all, _ := io.ReadAll(control) // ends with an error when the terminal is closed
-		written <- string(all)
-	}()
-	do(terminal)
-	if err := terminal.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return strings.ReplaceAll(<-written, "\r\n", "\n")
 }

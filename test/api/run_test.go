@@ -91,6 +91,9 @@ func TestARunWithoutLogs(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	wantText(t, got.err, "1 of 2 succeeded, 1 failed", "record-2: the log could not be read", "at most 1024 bytes")
+	if !w.live("logless").Spec.Suspend {
+		t.Error("the run has ended, and its NodeJob is not suspended")
+	}
 }
 
 // TestARunSavesItsOutput checks the files of --save. There is no kubelet, so the output comes from the records.

@@ -29,6 +29,11 @@ func (f *Factory) CompleteJobs(cmd *cobra.Command, args []string, toComplete str
 	return f.names(cmd.Context(), toComplete, jobNames)
 }
 
+// CompleteSeveralJobs completes names of NodeJobs that are not in args yet.
+func (f *Factory) CompleteSeveralJobs(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+	return f.CompleteOtherJobs(cmd, args, toComplete)
+}
+
 // CompleteJobThenNodes completes the name of a NodeJob, and then names of nodes.
 func (f *Factory) CompleteJobThenNodes(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
 	if len(args) == 0 {

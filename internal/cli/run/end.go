@@ -149,24 +149,45 @@ func because(err error) string {
 	return " (" + strings.TrimSuffix(cmdutil.Explain(err).Error(), ".") + ")"
 }
 
-// cleanUp deletes the NodeJob if requested, or if nothing was run and there is nothing to inspect. It returns messages
-// about what remains.
+// cleanUp deletes the NodeJob if requested, or if nothing was run and there is nothing to inspect; otherwise it suspends the
+// NodeJob. It returns messages about what remains.
 func (r *running) cleanUp(ctx context.Context, how ending) string {
 	idle := how == endRest && r.count(view.RunSucceeded)+r.count(view.RunFailed) == 0 && (r.stops == 0 || !r.seen)
 	switch {
 	case how == endGone:
 		return ""
 	case !r.remove && !idle:
-		return r.remainingMessage(how)
+		return r.leave(ctx, how)
 	}
 	err := r.deleteJob(ctx)
 	switch {
 	case err != nil:
-		return fmt.Sprintf("NodeJob %s could not be deleted: %s. Delete it with: kubectl delete nodejob %s", r.job.Name, cmdutil.Explain(err), r.where())
+		deletion := fmt.Sprintf("NodeJob %s could not be deleted: %s. Delete it with: kubectl delete nodejob %s", r.job.Name, cmdutil.Explain(err), r.where())
+		if err := r.endRun(ctx); err != nil {
+			deletion += ". " + r.notSuspended(err)
+		}
+		return deletion
 	case idle:
 		return "Nothing was run, and NodeJob " + r.job.Name + " is deleted."
 	}
 	return ""
+}
+
+// leave suspends the NodeJob, unless the run continues without the command.
+func (r *running) leave(ctx context.Context, how ending) string {
+	if how == endDetached || how == endTimedOut {
+		r.excludeGone(ctx)
+	} else if err := r.endRun(ctx); err != nil {
+		return r.notSuspended(err) + ". " + r.remainingMessage(how)
+	}
+	return r.remainingMessage(how)
+}
+
+// notSuspended returns what may still start, and how to prevent it.
+func (r *running) notSuspended(err error) string {
+	until := r.job.CreationTimestamp.Add(r.startingDeadline).UTC().Format("2006-01-02 15:04:05 UTC")
+	return fmt.Sprintf("NodeJob %s could not be suspended: %s. Until %s, a machine that registers with the name of one of its nodes runs the command. To prevent this: kubectl everynode suspend %s",
+		r.job.Name, strings.TrimSuffix(err.Error(), "."), until, r.where())
 }
 
 // where returns the NodeJob as command line arguments.

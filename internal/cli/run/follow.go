@@ -33,6 +33,8 @@ type running struct {
 	index   map[string]int
 	outputs []*nodeOutput
 	records []*record.Record
+	// uids are the UIDs of the nodes when the run began; "" if not known.
+	uids []types.UID
 	// pods maps the pods that were observed to their nodes.
 	pods map[types.UID]int
 	// last is the pod of each node whose log counts.
@@ -55,6 +57,12 @@ type running struct {
 	suspended bool
 	// stopErr is the error of the last try to suspend the NodeJob.
 	stopErr error
+	// gone are the names of nodes whose Node was deleted. A Node that registers with one of these names is not a node of the run.
+	// toExclude reports whether spec.nodeNames may still have one of them, and excludeErr is the error of the last try to
+	// remove it.
+	gone       map[string]bool
+	toExclude  bool
+	excludeErr error
 	// broken reports whether the output cannot be written. writeErr is the error of the write.
 	broken   bool
 	writeErr error
@@ -95,7 +103,7 @@ const (
 func newRunning(o *options, job *v1alpha1.NodeJob, found targets) *running {
 	r := &running{
 		options: o, job: job, key: v1alpha1.RecordKey(job.Namespace, job.Name),
-		index: map[string]int{}, pods: map[types.UID]int{}, parts: make(chan logPart), patience: requestTimeout,
+		index: map[string]int{}, pods: map[types.UID]int{}, gone: map[string]bool{}, parts: make(chan logPart), patience: requestTimeout,
 	}
 	r.view = view.Run{Namespace: job.Namespace, Name: job.Name, Command: o.whatExactly(), Selection: o.selection(), Began: o.Now()}
 	for _, name := range found.names {
@@ -112,6 +120,7 @@ func newRunning(o *options, job *v1alpha1.NodeJob, found targets) *running {
 	for i := range r.view.Nodes {
 		r.index[r.view.Nodes[i].Name] = i
 		r.outputs = append(r.outputs, newNodeOutput(room))
+		r.uids = append(r.uids, found.uids[r.view.Nodes[i].Name])
 	}
 	r.records, r.last = make([]*record.Record, len(r.outputs)), make([]types.UID, len(r.outputs))
 	if terminal := term.Of(o.ErrOut, o.Getenv); terminal.Interactive {
@@ -179,6 +188,9 @@ func (r *running) loop(ctx context.Context) ending {
 				return endDetached
 			}
 		case <-tick:
+			if r.excludeErr == nil {
+				r.excludeGone(ctx)
+			}
 			r.draw()
 			tick = r.After(tickInterval)
 		case <-check:
@@ -331,6 +343,7 @@ func (r *running) checkPeriodically(ctx context.Context) bool {
 	if r.stops > 0 && !r.suspended {
 		r.suspend(ctx) // it was not possible when the user pressed Ctrl-C
 	}
+	r.excludeGone(ctx)
 	return r.onlyUnreachable(ctx)
 }
 

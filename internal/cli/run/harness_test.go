@@ -14,14 +14,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/clitest"
 )
 
 // jobServer is a fake API server with the NodeJob j that checks UIDs in preconditions.
 type jobServer struct {
 	uid types.UID
-	// silent reports whether it never responds.
-	silent bool
+	// silent reports whether it never responds, and refuses whether it refuses writes.
+	silent, refuses bool
+	// bodies are the bodies of the successful writes.
+	bodies []string
 	// done are the methods of the successful writes.
 	done []string
 }
@@ -30,6 +33,16 @@ func (s *jobServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	if s.silent {
 		<-r.Context().Done()
+		return
+	}
+	switch {
+	case r.Method == http.MethodGet:
+		job := clitest.NodeJob("j")
+		job.UID = s.uid
+		clitest.Respond(w, job)
+		return
+	case s.refuses:
+		clitest.RespondError(w, http.StatusForbidden, metav1.StatusReasonForbidden, "not you")
 		return
 	}
 	var wants struct {
@@ -44,9 +57,9 @@ func (s *jobServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		clitest.RespondError(w, http.StatusConflict, metav1.StatusReasonConflict, "the UID in the precondition is another one")
 		return
 	}
-	s.done = append(s.done, r.Method)
+	s.done, s.bodies = append(s.done, r.Method), append(s.bodies, string(body))
 	job := clitest.NodeJob("j")
-	job.Spec.Suspend = true
+	_ = json.Unmarshal(body, &struct{ Spec *v1alpha1.NodeJobSpec }{&job.Spec})
 	clitest.Respond(w, job)
 }
 

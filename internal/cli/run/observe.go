@@ -70,8 +70,8 @@ func (r *running) observeNodes(c change) {
 			r.observeNode(o, false)
 		}
 		for i := range r.view.Nodes {
-			if n := &r.view.Nodes[i]; !there[n.Name] && !n.State.Final() {
-				n.State, n.Said = view.RunDeleted, "the Node is gone"
+			if !there[r.view.Nodes[i].Name] {
+				r.nodeGone(i, "the Node is gone")
 			}
 		}
 	}
@@ -83,10 +83,8 @@ func (r *running) observeNode(node client.Object, deleted bool) {
 		return
 	}
 	n := &r.view.Nodes[i]
-	if deleted {
-		if !n.State.Final() {
-			n.State, n.Said = view.RunDeleted, "the Node was deleted"
-		}
+	if why := r.whyGone(i, node, deleted); why != "" {
+		r.nodeGone(i, why)
 		return
 	}
 	rec := record.Read(node.GetLabels(), node.GetAnnotations(), r.key).Record
@@ -106,6 +104,28 @@ func (r *running) observeNode(node client.Object, deleted bool) {
 	case record.Rebooting:
 	}
 	r.runFinished = r.atRest()
+}
+
+// whyGone returns why a Node is not that of the run; "" if it is.
+func (r *running) whyGone(i int, node client.Object, deleted bool) string {
+	switch {
+	case deleted:
+		return "the Node was deleted"
+	case r.uids[i] != "" && node.GetUID() != r.uids[i]:
+		return "the Node was deleted, and another one has its name"
+	}
+	return ""
+}
+
+// nodeGone notes that the Node of the run does not exist any more. The state of a node on which the run has ended stays.
+func (r *running) nodeGone(i int, why string) {
+	n := &r.view.Nodes[i]
+	if !r.gone[n.Name] {
+		r.gone[n.Name], r.toExclude = true, true
+	}
+	if !n.State.Final() {
+		n.State, n.Said = view.RunDeleted, why
+	}
 }
 
 // isLost reports whether records of a node no longer count: it was skipped or deleted, and a Node that registers with its

@@ -34,7 +34,15 @@ func (r *running) note() string {
 		return "not everything can be saved: " + r.saved.err.Error()
 	case !r.seen && waited > observeTimeout:
 		return r.unobserved()
-	case r.logsForbidden != nil:
+	case r.excludeErr != nil:
+		return "the name of a deleted node could not be removed from the NodeJob, so a machine that registers with it runs the command; retrying: " + r.excludeErr.Error()
+	}
+	return r.noteOfTheRun()
+}
+
+// noteOfTheRun returns what lasts longer, or is less urgent.
+func (r *running) noteOfTheRun() string {
+	if r.logsForbidden != nil {
 		return r.logsForbidden.Error() + "; what is shown of output is what is on record, at most the last 1024 bytes"
 	}
 	if c := meta.FindStatusCondition(r.job.Status.Conditions, v1alpha1.ConditionStalled); c != nil && c.Status == metav1.ConditionTrue && !r.finished() {

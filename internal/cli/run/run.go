@@ -79,7 +79,8 @@ script with -f (or -f - for standard input), or run a shell: -- sh -c 'dmesg | t
 
 The command creates a NodeJob with a time to live. Other users can see it, and it continues without this command. It runs
 on the nodes that exist now, also if they have taints; unreachable nodes are listed and skipped. A command that fails is
-not retried, and the other nodes continue unless --max-failures says otherwise.
+not retried, and the other nodes continue unless --max-failures says otherwise. When the result is known, the NodeJob is
+suspended, so that nothing starts later on a machine with the name of one of the nodes.
 
 Ctrl-C prevents new attempts and waits for running ones. A second Ctrl-C ends only this command, and prints how to check
 the run later.
@@ -357,6 +358,9 @@ func (o *options) run(ctx context.Context) error {
 	job := o.job(targets.names)
 	if o.dryRun {
 		return o.PrintObject(cmdutil.OutputYAML, job)
+	}
+	if err := o.checkNamespace(ctx); err != nil {
+		return err
 	}
 	if err := o.confirm(ctx, targets); err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -33,11 +34,13 @@ type targets struct {
 	otherOS map[string]string
 	// recorded are the nodes in names that have the record of a NodeJob with the name of the run.
 	recorded []string
+	// uids are the UIDs of the nodes in names.
+	uids map[string]types.UID
 }
 
 // targets finds the selected nodes.
 func (o *options) targets(ctx context.Context) (targets, error) {
-	found := targets{unreachable: map[string]string{}, otherOS: map[string]string{}}
+	found := targets{unreachable: map[string]string{}, otherOS: map[string]string{}, uids: map[string]types.UID{}}
 	selector, err := labels.Parse(o.selector)
 	if err != nil {
 		return found, cmdutil.Failf(cmdutil.ExitUsage, "-l %s is no selector: %w", o.selector, err)
@@ -81,6 +84,7 @@ func (o *options) addTarget(found *targets, node *corev1.Node, key string) {
 		return
 	}
 	found.names = append(found.names, node.Name)
+	found.uids[node.Name] = node.UID
 	if o.name != "" && record.Read(node.Labels, node.Annotations, key).Present {
 		found.recorded = append(found.recorded, node.Name)
 	}
@@ -159,6 +163,19 @@ func sortedKeys[V any](m map[string]V) []string {
 	}
 	slices.Sort(keys)
 	return keys
+}
+
+// checkNamespace refuses a namespace in which nothing starts.
+func (o *options) checkNamespace(ctx context.Context) error {
+	served := cmdutil.CheckNamespace(ctx, o.client, o.namespace)
+	message := served.Message(o.namespace)
+	switch {
+	case served == cmdutil.NamespaceNotServed:
+		return cmdutil.Failf(cmdutil.ExitForbidden, "nothing was run: %s", message)
+	case message != "":
+		o.Tell(text.Toned(text.Warn, "note: ").With(message))
+	}
+	return nil
 }
 
 // confirm asks for confirmation if more than one node is affected.

@@ -44,8 +44,8 @@ func Cells(texts ...string) []Line {
 	return row
 }
 
-// Wrap breaks the text after a head between words, so that no line is wider than the options allow. The second and
-// later lines are indented to the text, not to the head. Without a width, the result is one line.
+// Wrap breaks the text after a head between words, so that no line is wider than the options allow. A word that is wider than a
+// line is broken too. The second and later lines are indented to the text, not to the head. Without a width, the result is one line.
 func Wrap(head Line, tone Tone, s string, width int) []Line {
 	indent := head.Width()
 	room := width - indent
@@ -60,6 +60,12 @@ func Wrap(head Line, tone Tone, s string, width int) []Line {
 			lines = append(lines, line)
 			line, used = Of(strings.Repeat(" ", indent)), 0
 		}
+		for size > room { // a view is cut to the width, so such a word must be broken
+			part := fit(word, room)
+			lines = append(lines, line.Tone(tone, part))
+			line, word = Of(strings.Repeat(" ", indent)), word[len(part):]
+			size = Width(word)
+		}
 		if used > 0 {
 			word, size = " "+word, size+1
 		}
@@ -70,6 +76,65 @@ func Wrap(head Line, tone Tone, s string, width int) []Line {
 
 // minRoom is the minimum width for wrapped text, below which it is unreadable.
 const minRoom = 20
+
+// hanging is the indentation of the second and later lines of a sentence, relative to the first one.
+const hanging = 2
+
+// WrapLine breaks a line between words if it is wider than the width, and keeps the tones. Unlike Render, it never cuts: a word
+// that is wider than a line is left to the terminal. Without a width, the result is the line.
+func WrapLine(l Line, width int) []Line {
+	words := wordsOf(l)
+	if width <= 0 || len(words) == 0 || l.Width() <= width {
+		return []Line{l}
+	}
+	indent := words[0].gap + hanging
+	if width-indent < minRoom {
+		return []Line{l}
+	}
+	var lines []Line
+	line := append(Of(strings.Repeat(" ", words[0].gap)), words[0].spans...)
+	for _, word := range words[1:] {
+		if line.Width()+word.gap+word.spans.Width() > width {
+			lines = append(lines, line)
+			line = append(Of(strings.Repeat(" ", indent)), word.spans...)
+			continue
+		}
+		line = line.Tone(line[len(line)-1].Tone, strings.Repeat(" ", word.gap))
+		for _, span := range word.spans {
+			line = line.Tone(span.Tone, span.Text)
+		}
+	}
+	return append(lines, line)
+}
+
+// word is a part of a line without spaces, and the number of spaces before it. It may have several tones.
+type word struct {
+	gap   int
+	spans Line
+}
+
+// wordsOf splits a line into its words.
+func wordsOf(l Line) []word {
+	var words []word
+	gap, open := 0, false
+	for _, span := range l {
+		for i, part := range strings.Split(Safe(span.Text), " ") {
+			if i > 0 {
+				gap, open = gap+1, false
+			}
+			switch {
+			case part == "":
+			case open:
+				last := &words[len(words)-1]
+				last.spans = last.spans.Tone(span.Tone, part)
+			default:
+				words = append(words, word{gap, Toned(span.Tone, part)})
+				gap, open = 0, true
+			}
+		}
+	}
+	return words
+}
 
 // Lines returns the lines of an untrusted text, such as the end of an output.
 func Lines(s string) []string {

@@ -79,6 +79,42 @@ func TestWrapBreaksBetweenWords(t *testing.T) {
 	}
 }
 
+func TestWrapBreaksAWordThatIsWiderThanALine(t *testing.T) {
+	got := Render(Wrap(Of("NOTE  "), Plain, "see node-setup.everynode.dev/somaxconn-of-all-nodes now", 26), Options{Width: 26})
+	want := []string{"NOTE  see", "      node-setup.everynode", "      .dev/somaxconn-of-al", "      l-nodes now"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+}
+
+func TestASentenceIsWrappedAndNeverCut(t *testing.T) {
+	const wide = "everynode.node-restriction.kubernetes.io/node-setup.somaxconn"
+	for name, tt := range map[string]struct {
+		line  Line
+		width int
+		want  []string
+	}{
+		"without a width":           {Of("a sentence that is longer than one line"), 0, []string{"a sentence that is longer than one line"}},
+		"one that fits":             {Of("two  spaces, and 30 columns....").With(""), 31, []string{"two  spaces, and 30 columns...."}},
+		"too narrow for a sentence": {Of("a sentence that is longer"), 10, []string{"a sentence that is longer"}},
+		"one that does not":         {Of("a sentence that  is longer than one line"), 24, []string{"a sentence that  is", "  longer than one line"}},
+		"an indented one":           {Of("    a sentence that is longer than one line"), 30, []string{"    a sentence that is longer", "      than one line"}},
+		"tones":                     {Of("job j: ").Tone(Strong, "suspended now, and").With(": later resumed"), 26, []string{"job j: [suspended now, and]:", "  later resumed"}},
+		"a word that is too wide":   {Of("label " + wide + " is removed"), 24, []string{"label", "  " + wide, "  is removed"}},
+		"an escape":                 {Of("a sentence \x1b[2J that has\nescape sequences"), 24, []string{`a sentence \x1b[2J that`, `  has\nescape sequences`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := Render(WrapLine(tt.line, tt.width), Options{Colour: true})
+			for i := range got {
+				got[i] = strings.NewReplacer("\x1b[1m", "[", "\x1b[0m", "]").Replace(got[i])
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("-want +got\n%s", diff)
+			}
+		})
+	}
+}
+
 func TestABarShowsEveryPart(t *testing.T) {
 	tests := map[string]struct {
 		done, running, waiting, failed int

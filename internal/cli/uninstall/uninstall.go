@@ -70,10 +70,10 @@ func (u *uninstalling) run(ctx context.Context) error {
 	}
 	u.found = found
 	if found.empty() {
-		return u.Print([]text.Line{text.Of("nothing to remove: Everynode is not installed in this cluster")})
+		return u.Say(text.Of("nothing to remove: Everynode is not installed in this cluster"))
 	}
 	if u.dryRun {
-		return u.Print(found.lines(u.records))
+		return u.Say(found.lines(u.records)...)
 	}
 	if err := u.confirm(ctx); err != nil {
 		return err
@@ -85,7 +85,7 @@ func (u *uninstalling) run(ctx context.Context) error {
 			return u.interrupted(err)
 		}
 	}
-	return u.Print([]text.Line{text.Toned(text.Good, "Everynode is removed")})
+	return u.Say(text.Toned(text.Good, "Everynode is removed"))
 }
 
 // interrupted adds how to continue. Each step can be repeated.

@@ -98,7 +98,7 @@ func (s Status) head() []text.Line {
 	}
 	lines := []text.Line{name.Tone(text.Dim, "  created ").With(ago(s.Now, job.CreationTimestamp.Time) + " ago")}
 	lines = append(lines, s.changed()...)
-	tone, reason, message := situation(job)
+	tone, reason, message := situationAt(job, s.Now)
 	message, all, oneNode := cutRemedy(job, message)
 	if unobserved := unobservedMessage(job, s.Now); unobserved != "" {
 		message = unobserved
@@ -165,9 +165,9 @@ func situation(job *v1alpha1.NodeJob) (tone text.Tone, reason, message string) {
 	case !job.DeletionTimestamp.IsZero():
 		return text.Warn, reasonDeleting, deleting(job)
 	case complete == nil:
-		return text.Warn, "NotObserved", "the manager has not observed it yet; check that it is running: " + CheckManager
+		return text.Warn, reasonNotObserved, "the manager has not observed it yet; check that it is running: " + CheckManager
 	case job.Status.ObservedGeneration != job.Generation:
-		return text.Warn, "NotObserved", "the manager has not observed the last change of its spec yet; check that it is running: " + CheckManager + "; the following is older"
+		return text.Warn, reasonNotObserved, "the manager has not observed the last change of its spec yet; check that it is running: " + CheckManager + "; the following is older"
 	}
 	tones := map[string]text.Tone{v1alpha1.ConditionComplete: text.Good, v1alpha1.ConditionStalled: text.Bad, v1alpha1.ConditionReconciling: text.Active}
 	for kind, tone := range tones { // at most one of them is True
@@ -176,6 +176,18 @@ func situation(job *v1alpha1.NodeJob) (tone text.Tone, reason, message string) {
 		}
 	}
 	return text.Warn, complete.Reason, promotedBy(job, complete.Message)
+}
+
+// situationAt is situation without an alarm while a manager may be about to observe a change.
+func situationAt(job *v1alpha1.NodeJob, now time.Time) (tone text.Tone, reason, message string) {
+	tone, reason, message = situation(job)
+	if reason == reasonNotObserved && aboutToBeObserved(job, now) {
+		tone, message = text.Active, "the manager has not observed it yet"
+		if meta.FindStatusCondition(job.Status.Conditions, v1alpha1.ConditionComplete) != nil {
+			message = "the manager has not observed the last change of its spec yet; the following is older"
+		}
+	}
+	return tone, reason, message
 }
 
 // promotedBy replaces the command at the end of the message of a rollout that awaits promotion: the condition is also for
@@ -195,8 +207,12 @@ func promotedBy(job *v1alpha1.NodeJob, message string) string {
 	return message
 }
 
-// reasonDeleting is the reason shown for a NodeJob that is being deleted.
-const reasonDeleting = "Deleting"
+const (
+	// reasonDeleting is the reason shown for a NodeJob that is being deleted.
+	reasonDeleting = "Deleting"
+	// reasonNotObserved is the reason shown for a NodeJob whose last change the manager has not observed.
+	reasonNotObserved = "NotObserved"
+)
 
 // deleting describes the progress of a deletion. It ignores conditions from before the deletion.
 func deleting(job *v1alpha1.NodeJob) string {

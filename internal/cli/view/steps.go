@@ -107,7 +107,7 @@ func (s Status) stepState(i, current int) (text.Tone, string) {
 	case i > current:
 		return text.Dim, s.later(i)
 	}
-	tone, reason, _ := Situation(s.Job)
+	tone, reason, _ := situationAt(s.Job, s.Now)
 	switch {
 	case !rollout.SoakingSince.IsZero() && rollout.SoakedAt.IsZero():
 		soak := time.Duration(s.soakSeconds(i)) * time.Second

@@ -23,10 +23,15 @@ const observeTimeout = 10 * time.Second
 // observed the change, or may be about to.
 func unobserved(job *v1alpha1.NodeJob, now time.Time) time.Duration {
 	changed := changedAt(job)
-	if job.Status.ObservedGeneration == job.Generation || changed.IsZero() || now.Sub(changed) < observeTimeout {
+	if job.Status.ObservedGeneration == job.Generation || changed.IsZero() || aboutToBeObserved(job, now) {
 		return 0
 	}
 	return now.Sub(changed)
+}
+
+// aboutToBeObserved reports whether the last change of a NodeJob is so new that a manager may just not have observed it yet.
+func aboutToBeObserved(job *v1alpha1.NodeJob, now time.Time) bool {
+	return now.Sub(changedAt(job)) < observeTimeout
 }
 
 // changedAt returns the time of the last change of a NodeJob other than of its status.

@@ -4,6 +4,7 @@
 package view
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -17,6 +18,46 @@ import (
 func written(subresource string, ago time.Duration) metav1.ManagedFieldsEntry {
 	at := at(ago)
 	return metav1.ManagedFieldsEntry{Subresource: subresource, Time: &at}
+}
+
+// TestAChangeOfAMomentAgoIsNoReasonForAnAlarm checks status, also while it watches, and list: all warn only after ten seconds.
+func TestAChangeOfAMomentAgoIsNoReasonForAnAlarm(t *testing.T) {
+	const check = "kubectl everynode version"
+	for name, tt := range map[string]struct {
+		age   time.Duration
+		fresh bool
+		alarm bool
+		want  string
+	}{
+		"created a moment ago": {9 * time.Second, true, false, "the manager has not observed it yet"},
+		"created a while ago":  {11 * time.Second, true, true, "the manager has not observed it yet"},
+		"changed a moment ago": {0, false, false, "the manager has not observed the last change of its spec yet; the following is older"},
+		"changed a while ago":  {11 * time.Second, false, true, "the manager has not observed the last change of its spec yet"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			j := job(func(*v1alpha1.NodeJob) {})
+			j.Generation++
+			j.ManagedFields = []metav1.ManagedFieldsEntry{written("", tt.age)}
+			j.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionComplete, Status: metav1.ConditionTrue}}
+			if tt.fresh {
+				j.Status, j.CreationTimestamp = v1alpha1.NodeJobStatus{ObservedGeneration: -1}, at(tt.age)
+			}
+			s := Status{Job: j, Now: now}
+			for what, got := range map[string]string{
+				"status":         text.Print(s.Lines(), text.Options{}),
+				"status --watch": text.Print([]text.Line{s.Summary()}, text.Options{}),
+				"list -o wide":   text.Print(List{Jobs: []v1alpha1.NodeJob{*j}, Wide: true, Now: now}.Lines(), text.Options{}),
+			} {
+				// After a while, status says for how long it has waited.
+				if told := strings.Contains(got, tt.want); !told && (what != "status" || !tt.alarm) {
+					t.Errorf("%s does not say %q:\n%s", what, tt.want, got)
+				}
+				if strings.Contains(got, check) != tt.alarm || !strings.Contains(got, "NotObserved") {
+					t.Errorf("%s, with an alarm: %v:\n%s", what, !tt.alarm, got)
+				}
+			}
+		})
+	}
 }
 
 func TestUnobserved(t *testing.T) {

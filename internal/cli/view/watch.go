@@ -13,7 +13,8 @@ import (
 // Summary returns the status in one line. It changes with the state, but not with time.
 func (s Status) Summary() text.Line {
 	job := s.Job
-	tone, reason, message := Situation(job)
+	tone, reason, message := situationAt(job, s.Now)
+	message, _, _ = cutRemedy(job, message)
 	line := text.Of(job.Namespace+"/"+job.Name+"  ").Tone(tone, reason)
 	if rollout := job.Status.Rollout; rollout != nil && rollout.Step != "" {
 		line = line.With("  step " + rollout.Step)
