@@ -62,6 +62,9 @@ var hardening = map[string]mutant{
 	"a label that the user sets at the last moment is dropped": {
 		"recording.go", "pod.UID == \"\" || a.DropLabel ||", "pod.UID == \"\" ||",
 	},
+	"a label that the user removes and sets again is that of the earlier run": {
+		"recording.go", " || node.On.Record.LabelRemoved {", " {",
+	},
 	"a record that the user removes at the last moment is written again": {
 		"recording.go", "a.DropLabel || rec.buildsOn(&r) {", "a.DropLabel {",
 	},

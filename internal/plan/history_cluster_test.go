@@ -147,13 +147,16 @@ func (h *history) pass() {
 	h.checkTenant(p)
 	h.noteTry(in, p)
 	h.checkPlan(in, p)
+	bare, failed := h.bareNodes(in), map[*Node]bool{}
 	for _, action := range p.Actions {
 		if h.faults && h.rng.Intn(6) == 0 {
 			h.say("%T fails", action)
+			failed[h.target(action)] = true
 			continue
 		}
 		h.do(action)
 	}
+	h.noteBare(bare, failed)
 	h.removeOthers()
 	h.judgeStarts()
 	if h.faults && h.rng.Intn(6) == 0 {
