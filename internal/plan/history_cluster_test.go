@@ -100,7 +100,7 @@ func (h *history) collect() {
 }
 
 func (h *history) input() Input {
-	in := Input{Job: h.job, Revision: h.rev, Obstacle: h.obstacle, Now: h.apiTime(), Drains: map[types.UID][]DrainPod{}}
+	in := Input{Job: h.job, Revision: h.rev, Obstacle: h.obstacle, Now: h.apiTime(), BusyNodes: h.busyWithEarlier(), Drains: map[types.UID][]DrainPod{}}
 	for _, name := range slices.Sorted(maps.Keys(h.cache.nodes)) {
 		in.Nodes = append(in.Nodes, h.cache.nodes[name])
 	}

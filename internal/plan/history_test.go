@@ -188,6 +188,7 @@ type history struct {
 	shell
 	namespaces
 	tenant
+	earlierPods
 }
 
 // cache is what the manager sees.
@@ -267,6 +268,7 @@ func play(seed int64) *history {
 	h.templateMore()
 	h.deadlineMore()
 	h.scheduleMore()
+	h.someEarlier(seed)
 	h.beginRevision()
 	for i := range nodeCount {
 		h.addNode(fmt.Sprintf("n%d", i))

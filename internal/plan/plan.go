@@ -42,8 +42,9 @@ type Input struct {
 	// Drains are the remaining pods on the nodes that are being drained, by the UID of the node. A node that was not
 	// checked yet is not included.
 	Drains map[types.UID][]DrainPod
-	// BusyNodes are nodes on which a pod of an earlier NodeJob with the same name has not ended yet.
-	BusyNodes map[string]bool
+	// BusyNodes are nodes on which a pod of an earlier NodeJob with the same name has not ended yet, and since when it
+	// should have.
+	BusyNodes map[string]time.Time
 	// DependsOn are the NodeJobs of spec.dependsOn.
 	DependsOn []Peer
 	// GatePeers are the other NodeJobs whose gate has the same key and effect.
@@ -351,9 +352,10 @@ func (CleanUpNode) action()     {}
 func (RemoveFinalizer) action() {}
 
 // Next returns the plan for the observed state.
-func Next(in Input) Plan {
-	s := newPlanner(in)
-	if !in.Job.DeletionTimestamp.IsZero() {
+func Next(in Input) Plan { return newPlanner(in).next() }
+
+func (s *planner) next() Plan {
+	if !s.in.Job.DeletionTimestamp.IsZero() {
 		s.planDeletion()
 		return *s.plan
 	}
@@ -381,7 +383,22 @@ func Next(in Input) Plan {
 	s.plan.GateClosedSince = s.gate.closedSince(s.nodes)
 	s.expire()
 	s.plan.Steps, s.plan.Slots, s.plan.Nodes = s.rollout.stepNodes(), s.capacity.slots, s.states
+	s.recheck()
 	return *s.plan
+}
+
+// recheckInterval is how often a NodeJob is planned at least while nodes wait.
+const recheckInterval = 10 * time.Minute
+
+// recheck plans again after some time if nodes wait: the event that they wait for may be one that does not wake the
+// NodeJob.
+func (p *planner) recheck() {
+	for i := range p.nodes {
+		if w := &p.nodes[i]; w.State == Waiting || w.rollbackPending || w.progressDeadlineExceeded {
+			p.plan.wake(p.in.Now.Add(recheckInterval))
+			return
+		}
+	}
 }
 
 // wake stores the earliest time at which the plan changes without an event.
