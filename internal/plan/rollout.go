@@ -71,6 +71,7 @@ func (ro *rollout) advance() {
 	if ro.indexOf(ro.status.Step) < 0 {
 		ro.beginStep(0)
 	}
+	ro.checkDependencies()
 	for ro.stableAt.IsZero() {
 		if ro.stopped {
 			ro.status.SoakingSince = metav1.Time{} // a Stalled rollout has no soak
@@ -103,6 +104,7 @@ func (ro *rollout) beginStep(k int) {
 	ro.status.Step = ro.steps[k].name
 	ro.status.StepStartedAt = ro.now()
 	ro.status.SoakingSince, ro.status.SoakedAt = metav1.Time{}, metav1.Time{}
+	ro.status.WaitingForDependencySince = metav1.Time{}
 }
 
 // checkStep advances the current step, and returns true when it has passed. If a node is not Ready in the soak, it
@@ -184,8 +186,7 @@ func (ro *rollout) stepPassed(st *step) bool {
 		switch {
 		case ro.nodes[i].countsAsDone():
 			done++
-		case ro.nodes[i].State == Failed, ro.nodes[i].progressDeadlineExceeded:
-		case st.quota != nil, ro.stepWaitsFor(&ro.nodes[i]):
+		case ro.isPendingIn(st, i):
 			return false
 		}
 	}
@@ -193,6 +194,15 @@ func (ro *rollout) stepPassed(st *step) bool {
 		return ro.anySucceeded() // there are no more nodes
 	}
 	return done > 0
+}
+
+// isPendingIn reports whether the step waits for a node to be done or to fail.
+func (ro *rollout) isPendingIn(st *step, i int) bool {
+	w := &ro.nodes[i]
+	if w.countsAsDone() || w.State == Failed || w.progressDeadlineExceeded {
+		return false
+	}
+	return st.quota != nil || ro.stepWaitsFor(w)
 }
 
 // anySucceeded reports whether the revision has succeeded on any node.

@@ -193,7 +193,7 @@ func (ro *rollout) spread(nodes []int, inZone map[string]int) {
 	type place struct{ index, rank, turn int }
 	places := make([]place, 0, len(nodes))
 	for _, i := range nodes {
-		places = append(places, place{index: i, rank: ro.canaryRank(ro.nodes[i].node)})
+		places = append(places, place{index: i, rank: ro.canaryRank(&ro.nodes[i])})
 	}
 	slices.SortFunc(places, func(a, b place) int {
 		if a.rank != b.rank {
@@ -222,11 +222,15 @@ func compareAge(a, b *Node) int {
 	return cmp.Compare(a.Name, b.Name)
 }
 
-// canaryRank orders nodes by how suitable they are as a canary, the most suitable first.
-func (ro *rollout) canaryRank(node *Node) int {
-	n := 0
+// canaryRank orders nodes by how suitable they are as a canary, the most suitable first. A node that waits for a
+// NodeJob of spec.dependsOn comes after those that can start, but before control plane nodes.
+func (ro *rollout) canaryRank(w *nodePlan) int {
+	node, n := w.node, 0
 	if ro.disrupts() && node.Name == ro.in.OwnNode {
-		n += 8
+		n += 16
+	}
+	if w.cause == causeDependency {
+		n += 4
 	}
 	if !ro.disrupts() || !ro.cordonedForUs(node) {
 		n++ // a quarantined node is already unavailable
@@ -235,7 +239,7 @@ func (ro *rollout) canaryRank(node *Node) int {
 		n += 2
 	}
 	if isControlPlane(node) {
-		n += 4
+		n += 8
 	}
 	return n
 }

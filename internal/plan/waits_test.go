@@ -64,7 +64,7 @@ func TestWaitsEnd(t *testing.T) {
 			in.NodeProblems = map[types.UID]NodeProblem{"w-uid": {Reason: v1alpha1.ReasonPodNameTaken, Message: "no", Since: ago(9), RetryAt: now.Add(24 * time.Hour)}}
 		}), ends},
 		causeBackoff:         {see(newJob(), []Node{newNode("w", recorded(record.Failed, func(r *record.Record) { r.FinishedAt = now }))}), ends},
-		causeDependency:      {dependent(), ""},
+		causeDependency:      {dependent(), ends},
 		causeSlot:            {see(newJob(oneAtOnce), []Node{running, w}, newPod(running)), others},
 		causeStep:            {see(newJob(steps), []Node{running, w}, newPod(running)), others},
 		causeSoak:            {see(newJob(inSteps(soaked, rest)), []Node{done, w}), ends},
