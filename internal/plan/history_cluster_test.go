@@ -147,6 +147,7 @@ func (h *history) pass() {
 	h.checkTenant(p)
 	h.noteTry(in, p)
 	h.checkPlan(in, p)
+	h.noteStarts(in, p)
 	bare, failed := h.bareNodes(in), map[*Node]bool{}
 	for _, action := range p.Actions {
 		if h.faults && h.rng.Intn(6) == 0 {

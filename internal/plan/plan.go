@@ -354,37 +354,37 @@ func (RemoveFinalizer) action() {}
 // Next returns the plan for the observed state.
 func Next(in Input) Plan { return newPlanner(in).next() }
 
-func (s *planner) next() Plan {
-	if !s.in.Job.DeletionTimestamp.IsZero() {
-		s.planDeletion()
-		return *s.plan
+func (p *planner) next() Plan {
+	if !p.in.Job.DeletionTimestamp.IsZero() {
+		p.planDeletion()
+		return *p.plan
 	}
 
 	// 1. Each node separately: what its pods and its record mean, and whether it could start.
-	for i := range s.nodes {
-		s.assessor.assessNode(&s.nodes[i])
+	for i := range p.nodes {
+		p.assessor.assessNode(&p.nodes[i])
 	}
-	s.assessor.removeOrphanedPods()
+	p.assessor.removeOrphanedPods()
 
 	// 2. The rollout: it needs the states of all nodes, and decides which of those that could start may not start yet.
-	s.rollout.advance()
-	s.rollout.blockStarts()
+	p.rollout.advance()
+	p.rollout.blockStarts()
 
 	// 3. Starts, as far as slots, unavailable nodes and drains allow. The drains count only nodes that still may start.
-	s.capacity.countDrains()
-	s.startWithinLimit()
+	p.capacity.countDrains()
+	p.startWithinLimit()
 
 	// 4. What nodes need besides a run. A node that is written to already waits for the next pass.
-	s.quarantiner.quarantine()
-	s.reconcileNodeMetadata()
+	p.quarantiner.quarantine()
+	p.reconcileNodeMetadata()
 
 	// 5. The status, which is a fold over the nodes, and what depends on it.
-	s.plan.Status = s.newStatus().status()
-	s.plan.GateClosedSince = s.gate.closedSince(s.nodes)
-	s.expire()
-	s.plan.Steps, s.plan.Slots, s.plan.Nodes = s.rollout.stepNodes(), s.capacity.slots, s.states
-	s.recheck()
-	return *s.plan
+	p.plan.Status = p.newStatus().status()
+	p.plan.GateClosedSince = p.gate.closedSince(p.nodes)
+	p.expire()
+	p.plan.Steps, p.plan.Slots, p.plan.Nodes = p.rollout.stepNodes(), p.capacity.slots, p.states
+	p.recheck()
+	return *p.plan
 }
 
 // recheckInterval is how often a NodeJob is planned at least while nodes wait.

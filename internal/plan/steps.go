@@ -152,13 +152,21 @@ func (ro *rollout) choose(k, want int) []int {
 			return taken
 		}
 		taken = append(taken, i)
-		if ro.nodes[i].State != Failed && !ro.nodes[i].progressDeadlineExceeded {
+		if ro.nodes[i].State != Failed && !ro.nodes[i].progressDeadlineExceeded && !ro.leavesSoak(k, i) {
 			want--
 			inZone[zone(ro.nodes[i].node)]++
 		}
 	}
 	ro.spread(fresh, inZone)
 	return append(taken, fresh[:min(want, len(fresh))]...)
+}
+
+// leavesSoak reports whether a node of a step that has not soaked yet is no longer Ready because it is being removed.
+// Another node takes its place.
+func (ro *rollout) leavesSoak(k, i int) bool {
+	w := &ro.nodes[i]
+	unready := w.countsAsDone() && !w.slot && w.node.Ready != corev1.ConditionTrue
+	return k == ro.current && ro.steps[k].soak > 0 && ro.status.SoakedAt.IsZero() && unready && ro.isRemoved(w)
 }
 
 // choices are the nodes of a step on which the revision has run, and those on which it may run.
