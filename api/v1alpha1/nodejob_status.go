@@ -127,9 +127,15 @@ type RolloutStatus struct {
 	// +optional
 	SoakingSince metav1.Time `json:"soakingSince,omitzero"`
 	// soakedAt is when the soak of the current step was over; absent while it is not, or there is none.
-	// What becomes of its nodes after that is no failure of it.
+	// A node that turns NotReady after that is no failure of it.
 	// +optional
 	SoakedAt metav1.Time `json:"soakedAt,omitzero"`
+	// soakedNodes are the UIDs of at most 32 Nodes of the step that have soaked and are still done. When none
+	// is left, the step soaks again.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=32
+	SoakedNodes []types.UID `json:"soakedNodes,omitempty"`
 	// stableAt is when the last step was passed. Nodes that are created later run the task at once.
 	// +optional
 	StableAt metav1.Time `json:"stableAt,omitzero"`
@@ -154,6 +160,15 @@ type RolloutStatus struct {
 	// +listMapKey=uid
 	// +kubebuilder:validation:MaxItems=32
 	AtRisk []NodeAtRisk `json:"atRisk,omitempty"`
+	// notReadyBefore are the UIDs of at most 100 Nodes that have run this revision and are not Ready for another
+	// reason: they were not Ready when it started there, or their removal had begun. They do not count as failed.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=100
+	NotReadyBefore []types.UID `json:"notReadyBefore,omitempty"`
+	// waitingForDependencySince is since when the current step waits only for NodeJobs of dependsOn.
+	// +optional
+	WaitingForDependencySince metav1.Time `json:"waitingForDependencySince,omitzero"`
 	// waitingForReadySince is since when the soak of the step waits for a node to become Ready.
 	// +optional
 	WaitingForReadySince metav1.Time `json:"waitingForReadySince,omitzero"`

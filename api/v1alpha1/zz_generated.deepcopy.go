@@ -8,6 +8,7 @@ import (
 	"k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
@@ -1055,6 +1056,11 @@ func (in *RolloutStatus) DeepCopyInto(out *RolloutStatus) {
 	in.StepStartedAt.DeepCopyInto(&out.StepStartedAt)
 	in.SoakingSince.DeepCopyInto(&out.SoakingSince)
 	in.SoakedAt.DeepCopyInto(&out.SoakedAt)
+	if in.SoakedNodes != nil {
+		in, out := &in.SoakedNodes, &out.SoakedNodes
+		*out = make([]types.UID, len(*in))
+		copy(*out, *in)
+	}
 	in.StableAt.DeepCopyInto(&out.StableAt)
 	if in.Steps != nil {
 		in, out := &in.Steps, &out.Steps
@@ -1073,6 +1079,12 @@ func (in *RolloutStatus) DeepCopyInto(out *RolloutStatus) {
 		*out = make([]NodeAtRisk, len(*in))
 		copy(*out, *in)
 	}
+	if in.NotReadyBefore != nil {
+		in, out := &in.NotReadyBefore, &out.NotReadyBefore
+		*out = make([]types.UID, len(*in))
+		copy(*out, *in)
+	}
+	in.WaitingForDependencySince.DeepCopyInto(&out.WaitingForDependencySince)
 	in.WaitingForReadySince.DeepCopyInto(&out.WaitingForReadySince)
 }
 

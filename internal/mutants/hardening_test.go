@@ -62,6 +62,9 @@ var hardening = map[string]mutant{
 	"a label that the user sets at the last moment is dropped": {
 		"recording.go", "pod.UID == \"\" || a.DropLabel ||", "pod.UID == \"\" ||",
 	},
+	"a label that the user removes and sets again is that of the earlier run": {
+		"recording.go", " || node.On.Record.LabelRemoved {", " {",
+	},
 	"a record that the user removes at the last moment is written again": {
 		"recording.go", "a.DropLabel || rec.buildsOn(&r) {", "a.DropLabel {",
 	},
@@ -78,7 +81,16 @@ var hardening = map[string]mutant{
 		"attempt.go", "a.firstStart(node, pod.Revision),", "time.Time{},",
 	},
 	"a node that joins in a soak may fail in it": {
-		"rollout.go", "corev1.ConditionTrue && !ro.joinedInSoak(i) {", "corev1.ConditionTrue {",
+		"rollout.go", "case ro.wasHarmed(w) && !ro.joinedInSoak(i):", "case ro.wasHarmed(w):",
+	},
+	"a node that was not Ready before the task counts in a soak": {
+		"maxfailures.go", "return !removed(w.node) && !slices.Contains(ro.status.NotReadyBefore, w.node.UID)", "return !removed(w.node)",
+	},
+	"a node that is being removed counts in a soak": {
+		"maxfailures.go", "return !removed(w.node) && !slices.Contains(ro.status.NotReadyBefore, w.node.UID)", "return !slices.Contains(ro.status.NotReadyBefore, w.node.UID)",
+	},
+	"a soak stands for nodes that have not soaked": {
+		"rollout.go", "if len(ro.status.SoakedNodes) == 0 {\n\t\treturn\n", "if true {\n\t\treturn\n",
 	},
 	"a second reboot is not noticed": {
 		"reboot.go", " || differ(noted.BootID, node.BootID)\n", "\n",

@@ -24,6 +24,8 @@ func TestEachMistakeInThePlannerIsFound(t *testing.T) {
 			"a record that the user removes at the last moment is written again",
 			"a node settles from the first time at which it was Ready",
 			"a node that joins in a soak may fail in it",
+			"a node that is being removed counts in a soak",
+			"a soak stands for nodes that have not soaked",
 			"a second reboot is not noticed",
 			"the canaries change when they rerun",
 			"the status names only one rule that blocks nodes",

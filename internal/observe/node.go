@@ -7,6 +7,8 @@
 package observe
 
 import (
+	"time"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -45,14 +47,21 @@ func Node(node *corev1.Node) plan.Node {
 }
 
 // BusyNodes returns the nodes on which a task of an earlier NodeJob of the same name is still running, for example
-// after a user has deleted and recreated the NodeJob. Two runs at once on a node must not happen.
-func BusyNodes(job *v1alpha1.NodeJob, strangers []*corev1.Pod) map[string]bool {
-	nodes := map[string]bool{}
+// after a user has deleted and recreated the NodeJob, and since when its first pod should have ended there. Two runs at
+// once on a node must not happen.
+func BusyNodes(job *v1alpha1.NodeJob, strangers []*corev1.Pod) map[string]time.Time {
+	nodes := map[string]time.Time{}
 	for _, pod := range strangers {
 		owner := metav1.GetControllerOf(pod)
 		ended := task.PodEnded(pod.Status.Phase)
 		if !ended && owner != nil && owner.Kind == "NodeJob" && owner.Name == job.Name {
-			nodes[pod.Spec.NodeName] = true
+			since := pod.CreationTimestamp.Time
+			if pod.DeletionTimestamp != nil {
+				since = pod.DeletionTimestamp.Time // when its grace period ends
+			}
+			if first, busy := nodes[pod.Spec.NodeName]; !busy || since.Before(first) {
+				nodes[pod.Spec.NodeName] = since
+			}
 		}
 	}
 	return nodes

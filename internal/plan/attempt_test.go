@@ -192,7 +192,7 @@ func TestAttempt(t *testing.T) {
 			if tt.wantWake > 0 {
 				wantWake = now.Add(time.Duration(tt.wantWake) * time.Second)
 			}
-			if !p.WakeAt.Equal(wantWake) {
+			if !wakes(p, wantWake) {
 				t.Errorf("wakes at %v, want %v", p.WakeAt, wantWake)
 			}
 		})

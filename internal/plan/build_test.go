@@ -136,6 +136,11 @@ func see(job *v1alpha1.NodeJob, nodes []Node, pods ...Pod) Input {
 	return Input{Job: job, Revision: rev, Nodes: nodes, Pods: pods, Now: now}
 }
 
+// wakes reports whether a plan wakes at that time. While nodes wait, recheckInterval limits it.
+func wakes(p Plan, at time.Time) bool {
+	return p.WakeAt.Equal(at) || p.WakeAt.Equal(now.Add(recheckInterval)) && (at.IsZero() || at.After(p.WakeAt))
+}
+
 // readOnPeers reads from each node what it stores for the NodeJobs of DependsOn and GatePeers.
 func readOnPeers(in *Input) {
 	for i := range in.Nodes {

@@ -207,6 +207,7 @@ func (p *planner) begin(w *nodePlan) {
 		w.fail(v1alpha1.ReasonRollingBack, "", w.Until)
 		return
 	}
+	p.rollout.noteStart(w)
 	w.ranRevision = true
 	w.run(v1alpha1.ReasonStarting, "", w.Until)
 }

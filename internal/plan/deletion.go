@@ -148,14 +148,14 @@ func (p *planner) rollBackAll() {
 		// Something that is not watched, such as the deletion of the namespace, may unblock the deletion.
 		p.plan.wake(p.in.Now.Add(deletionRecheckInterval))
 	}
+	p.recheck()
 }
 
 // assessNodeOnDeletion is assessNode for a NodeJob that is rolled back.
 func (as *assessor) assessNodeOnDeletion(w *nodePlan) {
 	as.assessPods(w)
-	terminating := w.terminating || as.in.BusyNodes[w.node.Name]
 	if !w.slot && !w.progressDeadlineExceeded {
-		as.assessRollbackOnDeletion(terminating, w)
+		as.assessRollbackOnDeletion(w.terminating, w)
 	}
 	as.release(w)
 	if late := w.terminatingSince.Add(StopSlack); w.terminating && !w.terminatingSince.IsZero() && as.in.Now.Before(late) {

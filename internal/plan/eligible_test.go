@@ -133,7 +133,7 @@ func TestNodeStates(t *testing.T) {
 			if diff := cmp.Diff(want, p.Actions); diff != "" {
 				t.Errorf("actions (-want +got):\n%s", diff)
 			}
-			if !p.WakeAt.Equal(tt.want.Until) {
+			if !wakes(p, tt.want.Until) {
 				t.Errorf("wakes at %v, want %v", p.WakeAt, tt.want.Until)
 			}
 		})

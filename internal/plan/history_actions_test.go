@@ -142,6 +142,7 @@ func (h *history) record(a Record) {
 	case a.KeepLabel:
 	case decoded.Outcome == record.Succeeded:
 		node.On.Label = decoded.Revision
+		delete(h.bare, node.UID)
 	case a.DropLabel:
 		node.On.Label = ""
 	}

@@ -100,7 +100,7 @@ func (h *history) collect() {
 }
 
 func (h *history) input() Input {
-	in := Input{Job: h.job, Revision: h.rev, Obstacle: h.obstacle, Now: h.apiTime(), Drains: map[types.UID][]DrainPod{}}
+	in := Input{Job: h.job, Revision: h.rev, Obstacle: h.obstacle, Now: h.apiTime(), BusyNodes: h.busyWithEarlier(), Drains: map[types.UID][]DrainPod{}}
 	for _, name := range slices.Sorted(maps.Keys(h.cache.nodes)) {
 		in.Nodes = append(in.Nodes, h.cache.nodes[name])
 	}
@@ -147,13 +147,17 @@ func (h *history) pass() {
 	h.checkTenant(p)
 	h.noteTry(in, p)
 	h.checkPlan(in, p)
+	h.noteStarts(in, p)
+	bare, failed := h.bareNodes(in), map[*Node]bool{}
 	for _, action := range p.Actions {
 		if h.faults && h.rng.Intn(6) == 0 {
 			h.say("%T fails", action)
+			failed[h.target(action)] = true
 			continue
 		}
 		h.do(action)
 	}
+	h.noteBare(bare, failed)
 	h.removeOthers()
 	h.judgeStarts()
 	if h.faults && h.rng.Intn(6) == 0 {

@@ -313,4 +313,5 @@ func (h *history) kubelets() {
 		}
 	}
 	h.collect()
+	h.endEarlier()
 }

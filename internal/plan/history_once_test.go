@@ -102,7 +102,7 @@ func (h *history) checkAlone(in Input, node *Node) {
 	for i := range in.Nodes {
 		other := &in.Nodes[i]
 		rec := other.On.Record
-		if other.UID == node.UID || rec == nil || !rec.RunsAlone || rec.Revision != h.rev || rec.MachineID != other.MachineID || h.isBad(other) || !h.selected(other) {
+		if other.UID == node.UID || rec == nil || !rec.RunsAlone || rec.Revision != h.rev || rec.MachineID != other.MachineID || h.isBad(other) || !h.selected(other) || h.mayBeStuck(other) {
 			continue
 		}
 		if slices.ContainsFunc(in.Pods, func(p Pod) bool {

@@ -38,6 +38,11 @@ type oracle struct {
 	firstSuccess time.Time
 	notReady     map[types.UID]string // the machine
 	harmed       map[types.UID]bool
+	// before are the nodes that are not Ready for another reason than the revision: since before it started there, or since
+	// they were being removed.
+	before map[types.UID]bool
+	// beginsUnready are those on which the revision starts in this pass.
+	beginsUnready []types.UID
 	// soaked are the nodes that had succeeded and were seen not Ready while the first step soaked.
 	soaked       map[types.UID]bool
 	seenRevision string
@@ -47,6 +52,7 @@ func newOracle() oracle {
 	return oracle{
 		succeeded: map[string]bool{}, claimed: map[string]bool{}, failures: map[string]int32{}, undoFailures: map[string]int32{},
 		undone: map[types.UID]bool{}, notReady: map[types.UID]string{}, harmed: map[types.UID]bool{}, soaked: map[types.UID]bool{},
+		before: map[types.UID]bool{},
 	}
 }
 
@@ -71,6 +77,7 @@ func (h *history) forgetRuns(which func(key string) bool) {
 // beginRevision starts to observe a revision. Nodes may have run it before.
 func (h *history) beginRevision() {
 	h.staged, h.firstSuccess = false, time.Time{}
+	h.before = map[types.UID]bool{}
 	for _, node := range h.nodes {
 		if node.On.Label == h.rev {
 			h.firstSuccess = time.Unix(0, 0)
@@ -135,21 +142,65 @@ func (h *history) saw(in Input, before v1alpha1.NodeJobStatus) {
 		if h.isBad(node) {
 			continue
 		}
+		unwell := h.isUnwell(node)
 		if succeeded := node.On.Label == h.rev && h.ran(node, nil) && node.On.Record.Outcome == record.Succeeded; !succeeded {
 			delete(h.soaked, node.UID)
-		} else if soaks && !h.everPassed() && node.Ready != corev1.ConditionTrue && h.selected(node) && !barred(node) && !h.hadPod(in, node) {
+		} else if soaks && !h.everPassed() && unwell && h.selected(node) && !barred(node) && !h.hadPod(in, node) {
 			if !h.soaked[node.UID] {
 				h.say("%s is not Ready in the soak and counts as failed", node.Name)
 			}
 			h.soaked[node.UID] = true
 		}
-		unwell := node.Ready != corev1.ConditionTrue && (h.notReady[node.UID] != "" || !goingAway(node))
 		if h.selected(node) && h.ran(node, in.Pods) && (h.exhausted(node) || unwell) {
 			h.notReady[node.UID] = node.MachineID
 		} else {
 			delete(h.notReady, node.UID)
 		}
 	}
+	h.checkCasualties(before)
+	for _, uid := range h.beginsUnready {
+		h.before[uid] = true
+	}
+}
+
+// noteStarts notes the nodes that are not Ready when the revision starts there for the first time.
+func (h *history) noteStarts(in Input, p Plan) {
+	h.beginsUnready = nil
+	for _, action := range p.Actions {
+		start, ok := action.(Start)
+		if node := h.seen[start.Attempt.NodeName]; ok && start.Attempt.Phase == task.Task && node.Ready != corev1.ConditionTrue && !h.ran(&node, in.Pods) {
+			h.beginsUnready = append(h.beginsUnready, node.UID)
+		}
+	}
+}
+
+// checkCasualties checks that a node counts as failed in its soak only if the task may be the cause.
+func (h *history) checkCasualties(before v1alpha1.NodeJobStatus) {
+	if h.job.Status.Rollout == nil {
+		return
+	}
+	for _, c := range h.job.Status.Rollout.UnrecordedFailures {
+		known := before.Rollout != nil && before.Revision == h.job.Status.Revision &&
+			slices.ContainsFunc(before.Rollout.UnrecordedFailures, func(b v1alpha1.UnrecordedFailure) bool { return b.UID == c.UID })
+		switch {
+		case known, h.bad != "" && c.UID == h.bad:
+		case c.Reason == v1alpha1.ReasonNotReadyInSoak && h.before[c.UID]:
+			h.break_("rule 5", "%s counts as failed in its soak, and was not Ready before the revision started, or since its removal began", c.Node)
+		}
+	}
+}
+
+// isUnwell reports whether a node that a manager has seen turned NotReady when the revision had started there, and was not
+// being removed.
+func (h *history) isUnwell(node *Node) bool {
+	switch {
+	case node.Ready == corev1.ConditionTrue:
+		delete(h.before, node.UID)
+		return false
+	case h.notReady[node.UID] == "" && goingAway(node):
+		h.before[node.UID] = true
+	}
+	return !h.before[node.UID]
 }
 
 // hadPod reports whether a pod whose outcome was not on record was seen on a node.

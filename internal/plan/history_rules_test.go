@@ -36,6 +36,7 @@ func (h *history) checkPlan(in Input, p Plan) {
 				h.break_("rule 1", "%s starts beside pod %s", node.Name, in.Pods[i].Name)
 			}
 		}
+		h.checkEarlier(node.Name)
 		if !h.exempt(&node) {
 			busy[node.Name] = true
 		}

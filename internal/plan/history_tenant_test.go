@@ -115,6 +115,7 @@ func (h *history) readStatus(another bool) {
 		h.say("the status is lost")
 		h.job = job
 		h.forgiven()
+		clear(h.before)
 	}
 }
 

@@ -186,6 +186,9 @@ func (h *history) mayBeStuck(node *Node) bool {
 	if met := h.troubles[node.UID]; met != nil && over(met.Since) {
 		return true
 	}
+	if h.delayedByEarlier(node.Name, deadline) {
+		return true
+	}
 	leaves := func(pod *Pod) bool {
 		return pod.NodeName == node.Name && !pod.Finalized && over(pod.DeleteRequested.Add(pod.DeleteGrace))
 	}

@@ -19,13 +19,18 @@ import (
 type wishes struct {
 	// skip is the revision that a user has said that a node is done with.
 	skip map[types.UID]string
+	// bare are the nodes that a manager has seen without the label that it had set, while an attempt ran. No write to them
+	// failed then, so it can know that later.
+	bare map[types.UID]bool
 	// retriesNodes is true if users request a retry in the record.
 	retriesNodes bool
 	// failedSince are the failures of a run since its record was last removed, by run.
 	failedSince map[string]int32
 }
 
-func newWishes() wishes { return wishes{skip: map[types.UID]string{}, failedSince: map[string]int32{}} }
+func newWishes() wishes {
+	return wishes{skip: map[types.UID]string{}, bare: map[types.UID]bool{}, failedSince: map[string]int32{}}
+}
 
 // interrupt is a user's request on a node on which an attempt runs.
 func (h *history) interrupt() {
@@ -104,12 +109,37 @@ func (h *history) checkWish(before, after *Node) {
 	case !asked:
 	case h.deleting() || before.On.Label != wish || wish != h.rev || before.On.Record != nil && before.On.Record.MachineID != after.MachineID:
 		delete(h.skip, after.UID)
-	case before.On.Record != nil && before.On.Record.Revision == wish && (before.On.Record.Outcome == record.Succeeded || before.On.Record.Rerun):
-		// A user has requested a rerun by removing the label, and skipped it: on the node it looks like another
-		// rerun, whose failure removes the label.
+	case before.On.Record != nil && before.On.Record.Label == wish && !h.bare[after.UID]:
+		// A user has requested a rerun by removing the label, and skipped it before a manager has seen that: on the node it
+		// looks like another rerun, whose failure removes the label.
 		delete(h.skip, after.UID)
 	case after.On.Label != wish:
 		h.break_("skip", "a user has skipped %s with the label %q, and a record has made it %q", after.Name, wish, after.On.Label)
+	}
+}
+
+// bareNodes are the nodes that the manager sees without the label that it had set, while an attempt runs there.
+func (h *history) bareNodes(in Input) []*Node {
+	var bare []*Node
+	for i := range in.Nodes {
+		seen, node := &in.Nodes[i], h.nodes[in.Nodes[i].Name]
+		rec := seen.On.Record
+		if node == nil || node.ResourceVersion != seen.ResourceVersion || rec == nil || rec.Label == "" || rec.Label == seen.On.Label {
+			continue
+		}
+		if slices.ContainsFunc(in.Pods, func(p Pod) bool { return p.NodeName == seen.Name && h.owed(&p) && h.onThisMachine(&p, seen) }) {
+			bare = append(bare, node)
+		}
+	}
+	return bare
+}
+
+// noteBare notes which of these nodes were not written to in vain.
+func (h *history) noteBare(bare []*Node, failed map[*Node]bool) {
+	for _, node := range bare {
+		if !failed[node] {
+			h.bare[node.UID] = true
+		}
 	}
 }
 

@@ -162,30 +162,55 @@ func (ro *rollout) failuresMessage() string {
 	return fmt.Sprintf("%s failed, and rollout.maxFailures allows %d", plural.Count(ro.failed, "node"), ro.mayFail)
 }
 
-// noteRisks lists the nodes that become unrecorded failures if they are deleted in their current state. A node whose
-// removal was requested while it was healthy does not, for example if a cluster is scaled down.
+// maxNotReadyBefore bounds status.rollout.notReadyBefore.
+const maxNotReadyBefore = 100
+
+// wasAtRisk reports whether a node was at risk in the previous pass.
+func (ro *rollout) wasAtRisk(w *nodePlan) bool {
+	return slices.ContainsFunc(ro.status.AtRisk, func(n v1alpha1.NodeAtRisk) bool { return n.UID == w.node.UID })
+}
+
+// wasHarmed reports whether a node may not be Ready because of the task. It may not if it was not Ready when the revision
+// started there, which is so on each node that joins and needs the task to become Ready, or if its removal had begun when it
+// turned NotReady, for example because a cluster is scaled down.
+func (ro *rollout) wasHarmed(w *nodePlan) bool {
+	switch {
+	case !w.ranRevision, w.node.Ready == corev1.ConditionTrue:
+		return false
+	case ro.wasAtRisk(w):
+		return true
+	}
+	return !removed(w.node) && !slices.Contains(ro.status.NotReadyBefore, w.node.UID)
+}
+
+// isRemoved reports whether a node is about to be removed, and was Ready before.
+func (ro *rollout) isRemoved(w *nodePlan) bool { return removed(w.node) && !ro.wasAtRisk(w) }
+
+// noteStart notes that the revision starts for the first time on a node that is not Ready.
+func (ro *rollout) noteStart(w *nodePlan) {
+	if !w.ranRevision && w.node.Ready != corev1.ConditionTrue {
+		ro.status.NotReadyBefore = append(ro.status.NotReadyBefore, w.node.UID)
+	}
+}
+
+// noteRisks lists the nodes that become unrecorded failures if they are deleted in their current state, and those that are
+// not Ready for another reason than the task.
 func (ro *rollout) noteRisks() {
-	before := map[types.UID]bool{}
-	for _, n := range ro.status.AtRisk {
-		before[n.UID] = true
-	}
-	ro.status.AtRisk = nil
-	if !ro.status.StableAt.IsZero() {
-		return
-	}
 	var risks []v1alpha1.NodeAtRisk
+	var others []types.UID
 	for i := range ro.nodes {
 		w := &ro.nodes[i]
-		if !w.ranRevision || ro.isUnrecordedFailure(w.node.UID) {
-			continue
-		}
-		sick := w.node.Ready != corev1.ConditionTrue && (before[w.node.UID] || !removed(w.node))
-		if w.failed || sick {
+		switch {
+		case !ro.status.StableAt.IsZero(), !w.ranRevision, ro.isUnrecordedFailure(w.node.UID):
+		case w.failed, ro.wasHarmed(w):
 			risks = append(risks, v1alpha1.NodeAtRisk{Node: w.node.Name, UID: w.node.UID, MachineID: w.node.MachineID, Failed: w.failed})
+		case w.node.Ready != corev1.ConditionTrue && len(others) < maxNotReadyBefore:
+			others = append(others, w.node.UID)
 		}
 	}
 	slices.SortFunc(risks, func(a, b v1alpha1.NodeAtRisk) int { return cmp.Compare(a.Node, b.Node) })
-	ro.status.AtRisk = risks[:min(len(risks), maxUnrecordedFailures)]
+	slices.Sort(others)
+	ro.status.AtRisk, ro.status.NotReadyBefore = risks[:min(len(risks), maxUnrecordedFailures)], others
 }
 
 // removalTaints are set on nodes that are about to be removed. Sources: cluster-autoscaler utils/taints, ToBeDeletedTaint;

@@ -23,10 +23,25 @@ func (p *planner) reconcileNodeMetadata() {
 				mark.because(v1alpha1.ReasonPublished, "")
 			}
 		}
+		p.noteRemovedLabel(w, &mark)
 		if mark.Reason != "" && !w.written {
 			p.mark(w, mark)
 		}
 	}
+}
+
+// noteRemovedLabel notes in the record that the node does not have the label that the manager has set. If a user sets it to
+// the same value while an attempt runs, that skips the node, and is not the label of an earlier run. When no attempt runs or
+// continues, there is no difference.
+func (p *planner) noteRemovedLabel(w *nodePlan, mark *PatchNode) {
+	rec := w.node.On.Record
+	if left := labelLeft(w.node); left == "" || w.node.On.Label == left || p.replaced(w.node) || !(w.slot || rec.Rerun) {
+		return
+	}
+	r := *rec
+	r.LabelRemoved = true
+	mark.Record, mark.KeepLabel = &r, true
+	mark.because(v1alpha1.ReasonPublished, "")
 }
 
 // because sets the reason of a mark, unless it has one.

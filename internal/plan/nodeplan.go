@@ -36,9 +36,10 @@ type nodePlan struct {
 	rollbackFinished bool
 	// slot is true while the outcome of a pod of Everynode on the node is not on record.
 	slot bool
-	// terminating is true while a pod of Everynode on the node is terminating and needs no record.
+	// terminating is true while a pod of Everynode on the node is terminating and needs no record, or is that of an
+	// earlier NodeJob with the same name.
 	terminating bool
-	// terminatingSince is when that pod should have ended; zero if that is not known.
+	// terminatingSince is when the first such pod should have ended; zero if that is not known.
 	terminatingSince time.Time
 	// releases are pods of Everynode that are released.
 	releases []FinalizePod
@@ -160,6 +161,13 @@ func (w *nodePlan) done(due time.Time) { w.set(Done, v1alpha1.ReasonDone, "", du
 // the reason says so; a rollback may run. until is when the state may change.
 func (w *nodePlan) fail(reason, message string, until time.Time) {
 	w.set(Failed, reason, message, until)
+}
+
+// noteTerminating notes a pod that is terminating on the node, and should have ended at that time.
+func (w *nodePlan) noteTerminating(since time.Time) {
+	if w.terminating = true; w.terminatingSince.IsZero() || since.Before(w.terminatingSince) {
+		w.terminatingSince = since
+	}
 }
 
 // exclude excludes a node. It does not count as one that reruns the task.

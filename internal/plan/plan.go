@@ -42,8 +42,9 @@ type Input struct {
 	// Drains are the remaining pods on the nodes that are being drained, by the UID of the node. A node that was not
 	// checked yet is not included.
 	Drains map[types.UID][]DrainPod
-	// BusyNodes are nodes on which a pod of an earlier NodeJob with the same name has not ended yet.
-	BusyNodes map[string]bool
+	// BusyNodes are nodes on which a pod of an earlier NodeJob with the same name has not ended yet, and since when it
+	// should have.
+	BusyNodes map[string]time.Time
 	// DependsOn are the NodeJobs of spec.dependsOn.
 	DependsOn []Peer
 	// GatePeers are the other NodeJobs whose gate has the same key and effect.
@@ -359,37 +360,53 @@ func (CleanUpNode) action()     {}
 func (RemoveFinalizer) action() {}
 
 // Next returns the plan for the observed state.
-func Next(in Input) Plan {
-	s := newPlanner(in)
-	if !in.Job.DeletionTimestamp.IsZero() {
-		s.planDeletion()
-		return *s.plan
+func Next(in Input) Plan { return newPlanner(in).next() }
+
+func (p *planner) next() Plan {
+	if !p.in.Job.DeletionTimestamp.IsZero() {
+		p.planDeletion()
+		return *p.plan
 	}
 
 	// 1. Each node separately: what its pods and its record mean, and whether it could start.
-	for i := range s.nodes {
-		s.assessor.assessNode(&s.nodes[i])
+	for i := range p.nodes {
+		p.assessor.assessNode(&p.nodes[i])
 	}
-	s.assessor.removeOrphanedPods()
+	p.assessor.removeOrphanedPods()
 
 	// 2. The rollout: it needs the states of all nodes, and decides which of those that could start may not start yet.
-	s.rollout.advance()
-	s.rollout.blockStarts()
+	p.rollout.advance()
+	p.rollout.blockStarts()
 
 	// 3. Starts, as far as slots, unavailable nodes and drains allow. The drains count only nodes that still may start.
-	s.capacity.countDrains()
-	s.startWithinLimit()
+	p.capacity.countDrains()
+	p.startWithinLimit()
 
 	// 4. What nodes need besides a run. A node that is written to already waits for the next pass.
-	s.quarantiner.quarantine()
-	s.reconcileNodeMetadata()
+	p.quarantiner.quarantine()
+	p.reconcileNodeMetadata()
 
 	// 5. The status, which is a fold over the nodes, and what depends on it.
-	s.plan.Status = s.newStatus().status()
-	s.plan.GateClosedSince = s.gate.closedSince(s.nodes)
-	s.expire()
-	s.plan.Steps, s.plan.Slots, s.plan.Nodes = s.rollout.stepNodes(), s.capacity.slots, s.states
-	return *s.plan
+	p.plan.Status = p.newStatus().status()
+	p.plan.GateClosedSince = p.gate.closedSince(p.nodes)
+	p.expire()
+	p.plan.Steps, p.plan.Slots, p.plan.Nodes = p.rollout.stepNodes(), p.capacity.slots, p.states
+	p.recheck()
+	return *p.plan
+}
+
+// recheckInterval is how often a NodeJob is planned at least while nodes wait.
+const recheckInterval = 10 * time.Minute
+
+// recheck plans again after some time if nodes wait: the event that they wait for may be one that does not wake the
+// NodeJob.
+func (p *planner) recheck() {
+	for i := range p.nodes {
+		if w := &p.nodes[i]; w.State == Waiting || w.rollbackPending || w.progressDeadlineExceeded {
+			p.plan.wake(p.in.Now.Add(recheckInterval))
+			return
+		}
+	}
 }
 
 // wake stores the earliest time at which the plan changes without an event.

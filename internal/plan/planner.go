@@ -73,13 +73,12 @@ func (as *assessor) assessNode(w *nodePlan) {
 	w.rerun = known.ranRevision && !known.done && as.rerunsSuccess(node)
 	w.succeeded = w.succeeded || w.rerun
 	as.assessPods(w)
-	terminating := w.terminating || as.in.BusyNodes[node.Name]
 	switch {
 	case w.progressDeadlineExceeded:
 	case !w.slot && known.rebooting:
-		as.assessReboot(terminating, w)
+		as.assessReboot(w.terminating, w)
 	case !w.slot:
-		as.assessIdleNode(terminating, known, w)
+		as.assessIdleNode(w.terminating, known, w)
 	case known.failures > as.retryLimit() && as.selects(node):
 		w.failed = true // regardless of what still runs there
 	}
@@ -100,7 +99,7 @@ func (as *assessor) assessPods(w *nodePlan) {
 		as.plan.wake(v.checkAt)
 		switch v.disposition {
 		case podTerminating:
-			w.terminating, w.terminatingSince = true, pod.DeleteRequested.Add(pod.DeleteGrace)
+			w.noteTerminating(pod.DeleteRequested.Add(pod.DeleteGrace))
 			continue
 		case podOrphaned, podRecorded:
 			as.removePod(pod, v.disposition, w)
@@ -115,6 +114,9 @@ func (as *assessor) assessPods(w *nodePlan) {
 		}
 		w.slot = true
 		as.notePod(w, pod, v)
+	}
+	if since, busy := as.in.BusyNodes[w.Name]; busy {
+		w.noteTerminating(later(as.past(since), as.in.Job.CreationTimestamp.Time)) // this NodeJob has not waited before
 	}
 }
 

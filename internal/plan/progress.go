@@ -86,9 +86,52 @@ func (as *assessor) blockedSince(w *nodePlan) (time.Time, string) {
 	return time.Time{}, ""
 }
 
+// checkDependencies counts the nodes of the current step as failed that wait for NodeJobs of spec.dependsOn, if the step
+// has waited for nothing else for rollout.progressDeadlineSeconds. They count until the dependency is done there, or
+// until the step can continue with another node.
+func (ro *rollout) checkDependencies() {
+	since := &ro.status.WaitingForDependencySince
+	waits := ro.waitForDependency()
+	if len(waits) == 0 || !ro.stableAt.IsZero() {
+		*since = metav1.Time{}
+		return
+	}
+	if since.IsZero() {
+		*since = ro.now()
+	}
+	if !ro.overdue(since.Time) {
+		ro.plan.wake(ro.overdueAt(since.Time))
+		return
+	}
+	for ; len(waits) > 0 && !ro.stopped; waits = ro.waitForDependency() { // others take their places
+		for _, i := range waits {
+			ro.failProgress(&ro.nodes[i], ro.nodes[i].Message)
+		}
+		ro.countFailed()
+		ro.assignSteps()
+	}
+}
+
+// waitForDependency returns the nodes that the current step waits for, if each of them waits for a NodeJob of
+// spec.dependsOn; none if the step can continue otherwise.
+func (ro *rollout) waitForDependency() []int {
+	st := &ro.steps[ro.current]
+	var waits []int
+	for _, i := range st.nodes {
+		switch {
+		case !ro.isPendingIn(st, i):
+		case ro.nodes[i].cause != causeDependency:
+			return nil
+		default:
+			waits = append(waits, i)
+		}
+	}
+	return waits
+}
+
 // failProgress counts a node as failed for lack of progress.
-func (as *assessor) failProgress(w *nodePlan, why string) {
-	message := fmt.Sprintf("no progress for %d s (rollout.progressDeadlineSeconds): %s", as.progressDeadline()/time.Second, why)
+func (j *job) failProgress(w *nodePlan, why string) {
+	message := fmt.Sprintf("no progress for %d s (rollout.progressDeadlineSeconds): %s", j.progressDeadline()/time.Second, why)
 	w.failed, w.progressDeadlineExceeded = true, true
 	f := v1alpha1.NodeFailure{Node: w.node.Name, Reason: v1alpha1.ReasonProgressDeadlineExceeded, Message: message}
 	if rec := w.node.On.Record; rec != nil {

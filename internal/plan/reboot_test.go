@@ -203,7 +203,11 @@ func TestReboot(t *testing.T) {
 			if p.Nodes[0].Reason != tt.reason {
 				t.Errorf("%+v, want %s", p.Nodes[0], tt.reason)
 			}
-			if wake := p.WakeAt.Sub(now); !p.WakeAt.IsZero() && wake != tt.wake || p.WakeAt.IsZero() && tt.wake != 0 {
+			want := time.Time{}
+			if tt.wake != 0 {
+				want = now.Add(tt.wake)
+			}
+			if wake := p.WakeAt.Sub(now); !wakes(p, want) {
 				t.Errorf("wakes in %v, want %v", wake, tt.wake)
 			}
 		})

@@ -94,9 +94,9 @@ func (rec *recorder) skipped(node *Node, revision string) bool {
 	return label != "" && (label == revision || label == rec.in.Revision) && label != labelLeft(node)
 }
 
-// labelLeft is the label that the manager has last set on a node.
+// labelLeft is the label that the manager has last set on a node, if it has been there ever since.
 func labelLeft(node *Node) string {
-	if node.On.Record == nil {
+	if node.On.Record == nil || node.On.Record.LabelRemoved {
 		return ""
 	}
 	return node.On.Record.Label

@@ -84,8 +84,10 @@ func (r *recordReader) doneBesideSkip(node *Node) bool {
 }
 
 // rerunContinues reports whether a rerun has not ended. Then the label is from the earlier run. A failure removes the
-// label, so if the label exists afterwards, a user has set it to skip the node.
-func rerunContinues(rec *record.Record) bool { return rec.Rerun && rec.Outcome != record.Failed }
+// label, so if the label exists afterwards, a user has set it to skip the node. So it is after a user has removed it.
+func rerunContinues(rec *record.Record) bool {
+	return rec.Rerun && rec.Outcome != record.Failed && !rec.LabelRemoved
+}
 
 // readRerun determines why and when a node that is done reruns the task without a change of the task.
 func (r *recordReader) readRerun(node *Node, was *recordState) {
@@ -128,7 +130,7 @@ func (r *recordReader) nextDue(node *Node, finished time.Time) time.Time {
 // rerun.onChange false, the label may be of any revision.
 func (j *job) isRerun(node *Node, revision string) bool {
 	rec := node.On.Record
-	return j.doneBy(node.On.Label, revision) && !j.replaced(node) && rec != nil && (rec.Rerun || (rec.Outcome == record.Succeeded && rec.Revision == node.On.Label))
+	return j.doneBy(node.On.Label, revision) && !j.replaced(node) && rec != nil && !rec.LabelRemoved && (rec.Rerun || (rec.Outcome == record.Succeeded && rec.Revision == node.On.Label))
 }
 
 // rerunsSuccess reports whether a run on a node is a rerun, and the revision has succeeded there before.

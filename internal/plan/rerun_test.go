@@ -196,7 +196,7 @@ func TestNodesRerun(t *testing.T) {
 		"an hourly schedule reruns after a day":                              {job: []func(*v1alpha1.NodeJob){every(3600)}, node: newNode("n", recorded(record.Succeeded, ended(24*time.Hour))), want: []string{"start attempt 1 of rev on n"}},
 		"a schedule does not rerun within half an interval":                  {job: []func(*v1alpha1.NodeJob){every(3600)}, node: newNode("n", recorded(record.Succeeded, ended(1799*time.Second)))},
 		"a disrupted rerun continues":                                        {node: newNode("n", recorded(record.Disrupted, again), labelled(rev)), want: []string{"start attempt 1 of rev on n"}},
-		"a disrupted rerun continues with rerun.onChange: false":             {job: []func(*v1alpha1.NodeJob){keepOld}, node: newNode("n", recorded(record.Disrupted, again), labelled("old")), want: []string{"start attempt 1 of rev on n"}},
+		"a disrupted rerun continues with rerun.onChange: false":             {job: []func(*v1alpha1.NodeJob){keepOld}, node: newNode("n", recorded(record.Disrupted, again, func(r *record.Record) { r.Label = "old" }), labelled("old")), want: []string{"start attempt 1 of rev on n"}},
 		"a failed rerun without a label is retried":                          {node: newNode("n", recorded(record.Failed)), want: []string{"start attempt 2 of rev on n"}},
 	}
 	for name, tt := range tests {

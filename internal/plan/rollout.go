@@ -5,10 +5,12 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/record"
@@ -71,6 +73,8 @@ func (ro *rollout) advance() {
 	if ro.indexOf(ro.status.Step) < 0 {
 		ro.beginStep(0)
 	}
+	ro.reviewSoak()
+	ro.checkDependencies()
 	for ro.stableAt.IsZero() {
 		if ro.stopped {
 			ro.status.SoakingSince = metav1.Time{} // a Stalled rollout has no soak
@@ -102,10 +106,11 @@ func (ro *rollout) beginStep(k int) {
 	ro.current = k
 	ro.status.Step = ro.steps[k].name
 	ro.status.StepStartedAt = ro.now()
-	ro.status.SoakingSince, ro.status.SoakedAt = metav1.Time{}, metav1.Time{}
+	ro.status.SoakingSince, ro.status.SoakedAt, ro.status.SoakedNodes = metav1.Time{}, metav1.Time{}, nil
+	ro.status.WaitingForDependencySince = metav1.Time{}
 }
 
-// checkStep advances the current step, and returns true when it has passed. If a node is not Ready in the soak, it
+// checkStep advances the current step, and returns true when it has passed. If a node turns NotReady in the soak, it
 // becomes an unrecorded failure, and the step is checked once more: if it still passes, the soak continues; otherwise
 // the soak restarts later, for example after another node has taken the place.
 func (ro *rollout) checkStep() bool {
@@ -114,7 +119,8 @@ func (ro *rollout) checkStep() bool {
 		if st.soak == 0 || !ro.status.SoakedAt.IsZero() {
 			return true
 		}
-		sick, soaks := ro.notReady(st), !ro.status.SoakingSince.IsZero()
+		sick := ro.checkReady(st)
+		soaks := !ro.status.SoakingSince.IsZero()
 		switch {
 		case len(sick) == 0:
 			if !soaks {
@@ -172,8 +178,32 @@ func (ro *rollout) continueSoak(st *step) bool {
 		ro.plan.wake(until)
 		return false
 	}
-	ro.status.SoakingSince, ro.status.SoakedAt = metav1.Time{}, ro.now()
+	ro.status.SoakingSince, ro.status.SoakedAt, ro.status.SoakedNodes = metav1.Time{}, ro.now(), nil
+	for _, i := range st.nodes {
+		if w := &ro.nodes[i]; w.countsAsDone() && w.node.Ready == corev1.ConditionTrue && len(ro.status.SoakedNodes) < maxSoakedNodes {
+			ro.status.SoakedNodes = append(ro.status.SoakedNodes, w.node.UID)
+		}
+	}
 	return true
+}
+
+// maxSoakedNodes bounds status.rollout.soakedNodes.
+const maxSoakedNodes = 32
+
+// reviewSoak lets the current step soak again if none of the nodes that have soaked is done any more: they were deleted,
+// replaced by another machine, or run the task again because a user has requested it.
+func (ro *rollout) reviewSoak() {
+	if len(ro.status.SoakedNodes) == 0 {
+		return
+	}
+	done := map[types.UID]bool{}
+	for _, i := range ro.steps[ro.current].nodes {
+		done[ro.nodes[i].node.UID] = ro.nodes[i].countsAsDone()
+	}
+	ro.status.SoakedNodes = slices.DeleteFunc(ro.status.SoakedNodes, func(uid types.UID) bool { return !done[uid] })
+	if len(ro.status.SoakedNodes) == 0 {
+		ro.status.SoakedNodes, ro.status.SoakedAt = nil, metav1.Time{}
+	}
 }
 
 // stepPassed reports whether no node of the step is pending and the revision has succeeded there. A step for a number
@@ -184,8 +214,7 @@ func (ro *rollout) stepPassed(st *step) bool {
 		switch {
 		case ro.nodes[i].countsAsDone():
 			done++
-		case ro.nodes[i].State == Failed, ro.nodes[i].progressDeadlineExceeded:
-		case st.quota != nil, ro.stepWaitsFor(&ro.nodes[i]):
+		case ro.isPendingIn(st, i):
 			return false
 		}
 	}
@@ -193,6 +222,15 @@ func (ro *rollout) stepPassed(st *step) bool {
 		return ro.anySucceeded() // there are no more nodes
 	}
 	return done > 0
+}
+
+// isPendingIn reports whether the step waits for a node to be done or to fail.
+func (ro *rollout) isPendingIn(st *step, i int) bool {
+	w := &ro.nodes[i]
+	if w.countsAsDone() || w.State == Failed || w.progressDeadlineExceeded {
+		return false
+	}
+	return st.quota != nil || ro.stepWaitsFor(w)
 }
 
 // anySucceeded reports whether the revision has succeeded on any node.
@@ -215,15 +253,48 @@ func (ro *rollout) stepWaitsFor(w *nodePlan) bool {
 }
 
 // notReady are the nodes of the step that have succeeded and are not Ready, except those on which the task is running
-// again, and those that have joined since the soak started: they may never have been Ready.
+// again. In a soak, these are the nodes that turned NotReady because of the task, except those that have joined since. Before
+// it, the soak also waits for nodes that were not Ready when the task started, but not for those that are being removed, nor
+// for those that the step does not wait for.
 func (ro *rollout) notReady(st *step) []int {
+	soaks := !ro.status.SoakingSince.IsZero()
 	var sick []int
 	for _, i := range st.nodes {
-		if ro.nodes[i].countsAsDone() && !ro.nodes[i].slot && ro.nodes[i].node.Ready != corev1.ConditionTrue && !ro.joinedInSoak(i) {
+		w := &ro.nodes[i]
+		switch {
+		case !w.countsAsDone(), w.slot, w.node.Ready == corev1.ConditionTrue:
+		case ro.wasHarmed(w) && !ro.joinedInSoak(i):
+			sick = append(sick, i)
+		case !soaks && w.ranRevision && !ro.isRemoved(w) && (st.quota != nil || ro.stepWaitsFor(w)):
 			sick = append(sick, i)
 		}
 	}
 	return sick
+}
+
+// checkReady returns the nodes of the step that are not Ready and that its soak waits for, or that count in it. If no node
+// that is done is Ready any more, without a failure, the soak ends: it begins with the first that comes back.
+func (ro *rollout) checkReady(st *step) []int {
+	if sick := ro.notReady(st); len(sick) > 0 || ro.isAlive(st) {
+		return sick
+	}
+	ro.status.SoakingSince = metav1.Time{}
+	return slices.DeleteFunc(slices.Clone(st.nodes), func(i int) bool { return !ro.nodes[i].countsAsDone() })
+}
+
+// isAlive reports whether a node of the step that is done is Ready, or none is done.
+func (ro *rollout) isAlive(st *step) bool {
+	alive := true
+	for _, i := range st.nodes {
+		switch w := &ro.nodes[i]; {
+		case !w.countsAsDone():
+		case w.slot, w.node.Ready == corev1.ConditionTrue:
+			return true
+		default:
+			alive = false
+		}
+	}
+	return alive
 }
 
 // blockStarts sets the reason of the nodes that may not start yet.

@@ -26,7 +26,8 @@ func (j *job) isRetriedFirst(node *Node) bool {
 }
 
 // runsAlone reports whether other nodes wait for the run of a node. They do not wait for a node that can only continue
-// after something else: that may be one of them. And they do not wait once the revision is stable.
+// after something else: that may be one of them. They do not wait either once the revision is stable, or once the node
+// has kept them waiting for rollout.progressDeadlineSeconds, not even while another of its attempts runs.
 func (ro *rollout) runsAlone(w *nodePlan) bool {
 	if !ro.stableAt.IsZero() || w.progressDeadlineExceeded || !ro.isRetriedFirst(w.node) {
 		return false

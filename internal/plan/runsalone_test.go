@@ -59,6 +59,10 @@ func TestRetryOfOneNode(t *testing.T) {
 		"the others do not wait for a node on another machine":      {b: func(n *Node) { failed(alone)(n); n.MachineID = "another" }, want: []string{start + "a", start + "b"}, reason: v1alpha1.ReasonStarting},
 		"the others do not wait once the revision is stable":        {job: stable, b: failed(alone), want: []string{start + "b", start + "a"}, reason: v1alpha1.ReasonStarting},
 		"with one slot, the retried node gets it":                   {job: func(j *v1alpha1.NodeJob) { stable(j); few(j) }, b: failed(alone), want: []string{start + "b"}, reason: v1alpha1.ReasonWaitingForSlot},
+		"the others do not wait for the attempt of a node that has not made progress for too long": {
+			b: recorded(record.Disrupted, continues, func(r *record.Record) { r.DisruptedSince = ago(7200) }), pods: func(b Node) []Pod { return []Pod{newPod(b)} },
+			want: []string{start + "a"}, reason: v1alpha1.ReasonStarting,
+		},
 		"the others do not wait for a node of a later step": {
 			job: steps, a: func(n *Node) { n.Labels = map[string]string{"stage": "yes"} }, b: failed(alone), want: []string{start + "a"}, reason: v1alpha1.ReasonStarting,
 		},

@@ -152,13 +152,21 @@ func (ro *rollout) choose(k, want int) []int {
 			return taken
 		}
 		taken = append(taken, i)
-		if ro.nodes[i].State != Failed && !ro.nodes[i].progressDeadlineExceeded {
+		if ro.nodes[i].State != Failed && !ro.nodes[i].progressDeadlineExceeded && !ro.leavesSoak(k, i) {
 			want--
 			inZone[zone(ro.nodes[i].node)]++
 		}
 	}
 	ro.spread(fresh, inZone)
 	return append(taken, fresh[:min(want, len(fresh))]...)
+}
+
+// leavesSoak reports whether a node of a step that has not soaked yet is no longer Ready because it is being removed.
+// Another node takes its place.
+func (ro *rollout) leavesSoak(k, i int) bool {
+	w := &ro.nodes[i]
+	unready := w.countsAsDone() && !w.slot && w.node.Ready != corev1.ConditionTrue
+	return k == ro.current && ro.steps[k].soak > 0 && ro.status.SoakedAt.IsZero() && unready && ro.isRemoved(w)
 }
 
 // choices are the nodes of a step on which the revision has run, and those on which it may run.
@@ -193,7 +201,7 @@ func (ro *rollout) spread(nodes []int, inZone map[string]int) {
 	type place struct{ index, rank, turn int }
 	places := make([]place, 0, len(nodes))
 	for _, i := range nodes {
-		places = append(places, place{index: i, rank: ro.canaryRank(ro.nodes[i].node)})
+		places = append(places, place{index: i, rank: ro.canaryRank(&ro.nodes[i])})
 	}
 	slices.SortFunc(places, func(a, b place) int {
 		if a.rank != b.rank {
@@ -222,11 +230,15 @@ func compareAge(a, b *Node) int {
 	return cmp.Compare(a.Name, b.Name)
 }
 
-// canaryRank orders nodes by how suitable they are as a canary, the most suitable first.
-func (ro *rollout) canaryRank(node *Node) int {
-	n := 0
+// canaryRank orders nodes by how suitable they are as a canary, the most suitable first. A node that waits for a
+// NodeJob of spec.dependsOn comes after those that can start, but before control plane nodes.
+func (ro *rollout) canaryRank(w *nodePlan) int {
+	node, n := w.node, 0
 	if ro.disrupts() && node.Name == ro.in.OwnNode {
-		n += 8
+		n += 16
+	}
+	if w.cause == causeDependency {
+		n += 4
 	}
 	if !ro.disrupts() || !ro.cordonedForUs(node) {
 		n++ // a quarantined node is already unavailable
@@ -235,7 +247,7 @@ func (ro *rollout) canaryRank(node *Node) int {
 		n += 2
 	}
 	if isControlPlane(node) {
-		n += 4
+		n += 8
 	}
 	return n
 }

@@ -75,7 +75,7 @@ func TestStartingDeadline(t *testing.T) {
 			if got := c.Type + " " + string(c.Status) + " " + c.Reason; got != tt.condition {
 				t.Errorf("%s, want %s", got, tt.condition)
 			}
-			if !p.WakeAt.Equal(tt.wantWake) {
+			if !wakes(p, tt.wantWake) {
 				t.Errorf("it wakes at %v, want %v", p.WakeAt, tt.wantWake)
 			}
 		})
@@ -121,7 +121,7 @@ func TestPodsAreRetained(t *testing.T) {
 			if diff := cmp.Diff(tt.want, told(p)); diff != "" {
 				t.Errorf("actions (-want +got):\n%s", diff)
 			}
-			if !p.WakeAt.Equal(tt.wantWake) {
+			if !wakes(p, tt.wantWake) {
 				t.Errorf("it wakes at %v, want %v", p.WakeAt, tt.wantWake)
 			}
 		})
@@ -168,7 +168,7 @@ func TestExpiry(t *testing.T) {
 			if diff := cmp.Diff(tt.want, told(p)); diff != "" {
 				t.Errorf("actions (-want +got):\n%s", diff)
 			}
-			if !p.WakeAt.Equal(tt.wantWake) {
+			if !wakes(p, tt.wantWake) {
 				t.Errorf("it wakes at %v, want %v", p.WakeAt, tt.wantWake)
 			}
 		})

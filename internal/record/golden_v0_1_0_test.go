@@ -128,6 +128,15 @@ var readingsOfV010 = map[string]reading{
 			},
 		}},
 	},
+	"run-requested": {
+		On: record.NodeRecord{Sealed: true, Present: true, Record: &record.Record{
+			Revision: "8ef4ff86f1", Digest: "8ef4ff86f1e1e1b4cfc680a01977fd7ceb8532b4367d46bf054e0f4805efdc27", Outcome: record.Succeeded,
+			Attempts: 1, Label: "8ef4ff86f1", LabelRemoved: true,
+			StartedAt: at("12:00:00"), FinishedAt: at("12:00:20"), RecordedAt: at("12:00:20"),
+			ExitCode: new(int32(0)),
+			BootID:   "00000000-0000-4000-8000-000000000003", MachineID: "00000000000040008000000000000004", PodUID: "00000000-0000-4000-8000-000000000009",
+		}},
+	},
 	"retry-requested": {
 		On: record.NodeRecord{Sealed: true, Present: true, Record: &record.Record{
 			Revision: "8ef4ff86f1", Digest: "8ef4ff86f1e1e1b4cfc680a01977fd7ceb8532b4367d46bf054e0f4805efdc27", Outcome: record.Failed,

@@ -90,6 +90,16 @@ var situations = map[string]situation{
 			interrupt(c)
 		},
 	},
+	"run-requested": {
+		about: "The node was done. A user has removed its label to request another run, which has not ended.",
+		spec:  disk,
+		script: func(c *plantest.Cluster) {
+			c.Create()
+			c.Run(time.Minute)
+			c.Happens("A user removes the label of node-1.", func() { delete(c.Nodes["node-1"].Labels, c.Key()) })
+			c.Run(5 * time.Second)
+		},
+	},
 	"rebooting": {
 		about: "The task has succeeded, and the node is back from its reboot. The check waits until the node has been Ready long enough.",
 		spec:  "task: {script: grubby --args=quiet}\nverify: {script: grep -q quiet /proc/cmdline}\nmaintenance: {reboot: Always, minReadySeconds: 60}\n",

@@ -100,6 +100,8 @@ type Record struct {
 	Rerun bool `json:"rerun,omitempty"`
 	// Label is the label that the manager has set on the node with this record. A different label was set by the user.
 	Label string `json:"label,omitempty"`
+	// LabelRemoved is true if the node was seen without that label since: if it has the same value again, a user has set it.
+	LabelRemoved bool `json:"labelRemoved,omitempty"`
 	// Assumed is true if the revision has not succeeded on the node, which was set up before (spec.assumeDone): no attempt
 	// has ended there, or it runs now and was disrupted or reboots.
 	Assumed bool `json:"assumed,omitempty"`
@@ -317,7 +319,7 @@ func Encode(r Record) string {
 	least := Record{
 		Revision: r.Revision, Digest: r.Digest, Outcome: r.Outcome, Attempts: r.Attempts, Disruptions: r.Disruptions, DisruptedSince: r.DisruptedSince,
 		FinishedAt: r.FinishedAt, RecordedAt: r.RecordedAt, Retry: r.Retry, Cordoned: r.Cordoned, Drain: r.Drain, PodUID: r.PodUID,
-		Rerun: r.Rerun, Label: r.Label, ChangedBy: r.ChangedBy, Assumed: r.Assumed, RetryRequested: r.RetryRequested, RunsAlone: r.RunsAlone, NeverStarted: r.NeverStarted, Reboot: r.Reboot, RemovedLabels: r.RemovedLabels,
+		Rerun: r.Rerun, Label: r.Label, LabelRemoved: r.LabelRemoved, ChangedBy: r.ChangedBy, Assumed: r.Assumed, RetryRequested: r.RetryRequested, RunsAlone: r.RunsAlone, NeverStarted: r.NeverStarted, Reboot: r.Reboot, RemovedLabels: r.RemovedLabels,
 	}
 	if b := r.Rollback; b != nil {
 		least.Rollback = &Rollback{
