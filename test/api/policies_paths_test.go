@@ -4,6 +4,7 @@
 package api_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -126,8 +127,11 @@ func (p *plantedServer) isGone() {
 				_ = p.f.admin.Patch(p.f.ctx, &jobs.Items[i], mergePatch(`{"metadata":{"finalizers":null}}`))
 			}
 		}
-		if err := p.f.kubectl("get crd --ignore-not-found nodejobs.everynode.dev nodeguards.everynode.dev"); err != nil || p.f.printed != "" {
-			return fmt.Errorf("%v %s", err, p.f.printed)
+		if err := p.f.kubectl("get crd --ignore-not-found nodejobs.everynode.dev nodeguards.everynode.dev"); err != nil {
+			return err
+		}
+		if p.f.printed != "" {
+			return errors.New(p.f.printed)
 		}
 		return nil
 	})
