@@ -208,7 +208,7 @@ func (w *world) rightsAreAsked() {
 }
 
 // authorizesNewObjects waits until the policies are so old that a manager knows that they were enforced when an object is created.
-func authorizesNewObjects(ctx context.Context) error {
+func authorizesNewObjects(ctx context.Context, admin client.Client) error {
 	expected, err := policies.NewExpected(true)
 	if err != nil {
 		return err

@@ -122,7 +122,7 @@ func run(m *testing.M) int {
 		fmt.Println("installing config/authorization:", err)
 		return 1
 	}
-	if err := authorizesNewObjects(context.Background()); err != nil {
+	if err := authorizesNewObjects(context.Background(), admin); err != nil {
 		fmt.Println("waiting until NodeJobs are authorized:", err)
 		return 1
 	}

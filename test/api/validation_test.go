@@ -113,7 +113,6 @@ func TestTheAPIRejectsWhatCannotWork(t *testing.T) {
 		"a rollback on Windows": {spec: `{task: {template: {spec: {os: {name: windows}, containers: [{name: a, image: b}]}}}, rollback: {script: "true"}}`, wantMessage: "rollback and maintenance.reboot work on Linux nodes only: with another task.template.spec.os, leave them out"},
 		"a reboot of Windows":   {spec: `{task: {template: {spec: {os: {name: windows}, containers: [{name: a, image: b}]}}}, maintenance: {reboot: Always}}`, wantMessage: "work on Linux nodes only"},
 
-		"resources for a template":                   {spec: `task: {resources: {}, template: {spec: {containers: [{name: a, image: b}]}}}`, wantMessage: "with task.template, set resources in the template's containers"},
 		"a limit of a device":                        {spec: `task: {script: "true", resources: {limits: {vendor.example/gpu: 1}}}`, wantMessage: "task.resources.limits takes cpu, memory and ephemeral-storage: for other resources use task.template"},
 		"a request of a device":                      {spec: `task: {script: "true", resources: {requests: {vendor.example/gpu: 1}}}`, wantMessage: "task.resources.requests takes cpu, memory and ephemeral-storage"},
 		"a request above its limit":                  {spec: `task: {script: "true", resources: {requests: {memory: 1Gi}, limits: {memory: 512Mi}}}`, wantMessage: "lower the request or raise the limit"},
