@@ -199,7 +199,7 @@ func (w *tenant) wantRefused(closed string) {
 		case "to patch namespaces":
 			wantText(w.t, err.Error(), w.user+" lacks the right to patch namespaces in the whole cluster")
 		default:
-			wantText(w.t, err.Error(), w.user+" lacks the right "+try.lacks+" for namespace "+w.namespace, "--clusterrole=everynode-"+try.lacks)
+			wantText(w.t, err.Error(), w.user+" lacks the right "+try.lacks+" for namespace "+w.namespace, "kubectl everynode can-i")
 		}
 	}
 }
