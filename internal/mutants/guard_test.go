@@ -48,7 +48,9 @@ func TestEachMistakeInTheNodeGuardPlannerIsFound(t *testing.T) {
 			"the first NodeGuard removes the break-glass annotation",
 			"the break-glass annotation is removed based on a stale view",
 			"a NodeGuard waits for no other with the break-glass annotation",
-			"a NodeGuard with releases in a namespace that is not allowed is asked",
+			"NodeGuards in namespaces that are not allowed count for others",
+			"a NodeGuard in a namespace that is not allowed is asked about all nodes of its DaemonSet",
+			"a budget in a namespace that is not allowed holds a node",
 			"a node stays released after its release is over",
 		},
 	}.test(t)
@@ -161,8 +163,11 @@ var guardMutants = map[string]mutant{
 	"NodeGuards in namespaces that are not allowed count for others": {
 		"peers.go", "NotAllowed: !allowed(o)}", "NotAllowed: false}",
 	},
-	"a NodeGuard with releases in a namespace that is not allowed is asked": {
-		"peers.go", "return !p.NotAllowed && ", "return ",
+	"a NodeGuard in a namespace that is not allowed is asked about all nodes of its DaemonSet": {
+		"peers.go", "!p.NotAllowed && targetSelects", "targetSelects",
+	},
+	"a budget in a namespace that is not allowed holds a node": {
+		"peers.go", "p.in.NotAllowed == nil || n.companion != nil }", "true }",
 	},
 	"a node stays released after its release is over": {
 		"released.go", "(!n.requestsRelease() || n.isOver())", "!n.requestsRelease()",

@@ -44,10 +44,10 @@ var mutants = map[string]mutant{
 		"attempt.go", "case pod.ended() || pod.Concluded:", "case pod.ended():",
 	},
 	"a pod is released before it has ended": {
-		"recording.go", "a.Ending = pod.Concluded && !pod.ended()", "a.Ending = false",
+		"recording.go", "a.Ending = pod.Concluded && !pod.over()", "a.Ending = false",
 	},
 	"a recorded pod is released before it has ended": {
-		"retainpods.go", "if pod.ended() || !onRecord(pod, node) {", "if true {",
+		"retainpods.go", "if pod.over() || !onRecord(pod, node) {", "if true {",
 	},
 	"a pod that never ends is never released": {
 		"retainpods.go", "why == podRecorded && as.in.Now.Before(ends) {", "why == podRecorded && !ends.IsZero() {",
@@ -278,10 +278,10 @@ var mutants = map[string]mutant{
 		"reboot.go", "from := firstOf(node.BootID, task.BootID(pod.Machine))", "from := firstOf(task.BootID(pod.Machine), node.BootID)",
 	},
 	"the check runs in the boot that the task ran in": {
-		"reboot.go", "\tif !rebooted(node) {\n", "\tif !rebooted(node) && false {\n",
+		"reboot.go", "if !rebooted(node) && as.rebootWanted() {", "if false {",
 	},
 	"a pod that reboots the node is created when the node is in another boot": {
-		"reboot.go", "\tif !rebooted(node) {\n", "\tif !rebooted(node) || true {\n",
+		"reboot.go", "if !rebooted(node) && as.rebootWanted() {", "if as.rebootWanted() {",
 	},
 	"a node that has just become Ready counts as settled": {
 		"reboot.go", "case as.in.Now.Before(until):", "case false:",
