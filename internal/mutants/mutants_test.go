@@ -13,6 +13,7 @@ func TestEachMistakeInThePlannerIsFound(t *testing.T) {
 	planner{
 		pkg: "internal/plan", histories: "6000", mutants: merge(mutants, hardening),
 		byTables: []string{
+			"the boot for which a pod was created is recorded instead of the one in which it ran",
 			"an exhausted maxUnavailable is not reported",
 			"a label that the user sets at the last moment is dropped",
 			"a node that joins in a soak restarts it",
