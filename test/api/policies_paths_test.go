@@ -47,22 +47,20 @@ func TestNoScriptRunsWhileEverynodeIsInstalledOrRemoved(t *testing.T) {
 		}
 		p.isGone()
 	})
-	t.Run("with kubectl, object by object", func(t *testing.T) {
-		f := startFresh(t)
-		f.installed()
-		p := f.plant()
-		p.deleteEach(f.objectsOfDefault())
-		p.isGone()
-	})
-	t.Run("with kubectl, object by object, the last one first", func(t *testing.T) {
-		f := startFresh(t)
-		f.installed()
-		p := f.plant()
-		objects := f.objectsOfDefault()
-		slices.Reverse(objects)
-		p.deleteEach(objects)
-		p.isGone()
-	})
+	for name, order := range map[string]func([]*unstructured.Unstructured){
+		"with kubectl, object by object":                     func([]*unstructured.Unstructured) {},
+		"with kubectl, object by object, the last one first": slices.Reverse[[]*unstructured.Unstructured],
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := startFresh(t)
+			f.installed()
+			p := f.plant()
+			objects := f.objectsOfDefault()
+			order(objects)
+			p.deleteEach(objects)
+			p.isGone()
+		})
+	}
 }
 
 // objectsOfDefault are the objects of config/default that guard, or are guarded, or give the manager its rights. The namespace
@@ -86,14 +84,8 @@ func (p *plantedServer) deleteEach(objects []*unstructured.Unstructured) {
 	p.f.t.Helper()
 	for _, o := range objects {
 		p.f.t.Log("deleting", o.GetKind(), o.GetName())
-		before := p.tries.Load()
 		must(p.f.t, p.f.kubectl(fmt.Sprintf("delete --wait=false %s %s", strings.ToLower(o.GetKind()), o.GetName())))
-		p.f.eventually("the editor tries again", func() error {
-			if got := p.tries.Load() - before; got < 3 {
-				return fmt.Errorf("%d times", got)
-			}
-			return nil
-		})
+		p.awaits("tries again", &p.tries, 3)
 		p.ranNothing()
 	}
 }
@@ -101,13 +93,8 @@ func (p *plantedServer) deleteEach(objects []*unstructured.Unstructured) {
 // cannotWrite waits until the editor has tried to write for some time, without success.
 func (p *plantedServer) cannotWrite() {
 	p.f.t.Helper()
-	before, writes := p.tries.Load(), p.writes.Load()
-	p.f.eventually("the editor tries", func() error {
-		if got := p.tries.Load() - before; got < 20 {
-			return fmt.Errorf("%d times", got)
-		}
-		return nil
-	})
+	writes := p.writes.Load()
+	p.awaits("tries", &p.tries, 20)
 	if got := p.writes.Load() - writes; got > 0 {
 		p.f.t.Errorf("%d scripts were written", got)
 	}

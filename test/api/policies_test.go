@@ -113,15 +113,21 @@ func (e *plantingEditor) wrote(err error) {
 	}
 }
 
-func (e *plantingEditor) getsIn() {
+// awaits waits until a counter of the editor has grown by n.
+func (e *plantingEditor) awaits(what string, counter *atomic.Int32, n int32) {
 	e.f.t.Helper()
-	before := e.writes.Load()
-	e.f.eventually("the editor writes scripts", func() error {
-		if got := e.writes.Load() - before; got < 6 {
-			return fmt.Errorf("%d writes", got)
+	before := counter.Load()
+	e.f.eventually("the editor "+what, func() error {
+		if got := counter.Load() - before; got < n {
+			return fmt.Errorf("%d times", got)
 		}
 		return nil
 	})
+}
+
+func (e *plantingEditor) getsIn() {
+	e.f.t.Helper()
+	e.awaits("writes scripts", &e.writes, 6)
 }
 
 func (e *plantingEditor) isRefused() {
