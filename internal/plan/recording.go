@@ -50,7 +50,7 @@ func (rec *recorder) recordAction(node *Node, pod *Pod, r record.Record) Record 
 // setLabel determines what happens to the label of the node.
 func (rec *recorder) setLabel(node *Node, a *Record) {
 	a.DropLabel = node.On.Label != "" && rec.dropsLabel(node, a.Record)
-	a.KeepLabel = a.Record.Outcome == record.Succeeded && rec.skipped(node, a.Record.Revision)
+	a.KeepLabel = a.Record.Outcome == record.Succeeded && rec.skipped(node, a.Record.Revision) && !marksSuccess(node, a.Record)
 	a.Record.Label = rec.labelAfter(node, a)
 }
 
@@ -92,6 +92,12 @@ func (rec *recorder) dropsLabel(node *Node, r *record.Record) bool {
 func (rec *recorder) skipped(node *Node, revision string) bool {
 	label := node.On.Label
 	return label != "" && (label == revision || label == rec.in.Revision) && label != labelLeft(node)
+}
+
+// marksSuccess reports whether the label of a node without a record says what r says. Then it may be the label of this
+// very success, whose record was removed. If it was taken for that of a user, a later failure would not count.
+func marksSuccess(node *Node, r *record.Record) bool {
+	return node.On.Record == nil && node.On.Label == r.Revision
 }
 
 // labelLeft is the label that the manager has last set on a node, if it has been there ever since.

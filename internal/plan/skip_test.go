@@ -98,3 +98,13 @@ func TestARemovedLabelIsNotedOnlyForAnAttempt(t *testing.T) {
 		t.Errorf("the plan is %v", told(p))
 	}
 }
+
+// A user removed the record of a success before its pod was released. The label is that of the success, and not a skip.
+func TestTheLabelOfASuccessWithoutRecordIsNoSkip(t *testing.T) {
+	node := newNode("n", func(n *Node) { n.On.Label = rev })
+	pod := newPod(node, exited(0))
+	end, is := Next(see(newJob(), []Node{node}, pod)).Actions[0].(Record)
+	if !is || end.KeepLabel || end.Record.Label != rev {
+		t.Fatalf("%+v, want a record whose label is that of the manager", end)
+	}
+}
