@@ -124,6 +124,7 @@ const (
 // +kubebuilder:validation:XValidation:rule="!has(self.minReadySeconds) || !has(self.rebootTimeoutSeconds) || self.minReadySeconds < self.rebootTimeoutSeconds",message="maintenance.minReadySeconds must be less than maintenance.rebootTimeoutSeconds, or no reboot could ever be in time: raise rebootTimeoutSeconds"
 type MaintenanceSpec struct {
 	// cordon keeps new pods off the node from before the task until it has succeeded or failed for good.
+	// Nodes with the control plane or etcd are also cordoned for a task that only reboots.
 	// +optional
 	Cordon bool `json:"cordon,omitempty"`
 

@@ -5,6 +5,9 @@ package plan
 
 import (
 	"fmt"
+	"maps"
+	"math/rand"
+	"slices"
 	"strings"
 	"testing"
 
@@ -32,7 +35,15 @@ func TestOneControlPlaneNodeAtATime(t *testing.T) {
 	}{
 		"one of three starts": {
 			job: rebootingAs(v1alpha1.RebootAlways), nodes: []Node{newNode("a", ofControlPlane), newNode("b", ofControlPlane), newNode("c", ofControlPlane)},
+			want: []string{"Preparing a, cordoned by ns.everynode.dev/job"},
+		},
+		"it starts when it is cordoned": {
+			job: rebootingAs(v1alpha1.RebootAlways), nodes: []Node{newNode("a", ofControlPlane, cordonedBy(jobKey)), newNode("b", ofControlPlane)},
 			want: []string{"start attempt 1 of rev on a"},
+		},
+		"it is uncordoned when another NodeJob has cordoned another one": {
+			job: rebootingAs(v1alpha1.RebootAlways), nodes: []Node{newNode("a", ofControlPlane, cordonedBy(jobKey)), newNode("b", ofControlPlane, cordonedBy("ns.everynode.dev/other"), labelled(rev))},
+			want: []string{"Uncordoned a, uncordoned"},
 		},
 		"one of three is cordoned": {
 			job: cordoning, nodes: []Node{newNode("a", ofControlPlane), newNode("b", ofEtcd), newNode("w")},
@@ -52,7 +63,7 @@ func TestOneControlPlaneNodeAtATime(t *testing.T) {
 		},
 		"a node that is not Ready itself starts": {
 			job: rebootingAs(v1alpha1.RebootAlways), nodes: []Node{newNode("a", ofControlPlane, notReady), newNode("b", ofControlPlane, byHand, labelled(rev))},
-			want: []string{"start attempt 1 of rev on a"},
+			want: []string{"Preparing a, cordoned by ns.everynode.dev/job"},
 		},
 		"all start if the task needs no maintenance": {
 			job: func(*v1alpha1.NodeJob) {}, nodes: []Node{newNode("a", ofControlPlane), newNode("b", ofControlPlane)},
@@ -66,6 +77,48 @@ func TestOneControlPlaneNodeAtATime(t *testing.T) {
 				t.Errorf("actions (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// Two NodeJobs that only reboot, each another node, plan at the same time and see each other's writes late.
+func TestTwoNodeJobsDisruptOneControlPlaneNodeAtATime(t *testing.T) {
+	for seed := range int64(100) {
+		rng := rand.New(rand.NewSource(seed))
+		nodes := make([]Node, 3)
+		for i := range nodes {
+			nodes[i] = newNode(fmt.Sprint(i), func(n *Node) { n.Labels = map[string]string{controlPlaneLabel: ""} })
+		}
+		var jobs [2]struct {
+			pods    []Pod
+			planned *Plan
+		}
+		started := map[string]bool{}
+		for range 200 {
+			i := rng.Intn(len(jobs))
+			job := newJob(rebootingAs(v1alpha1.RebootIfRequested), func(j *v1alpha1.NodeJob) { j.Name, j.Spec.NodeNames = fmt.Sprint("job-", i), []string{fmt.Sprint(i)} })
+			if jobs[i].planned == nil {
+				jobs[i].planned = new(Next(see(job, slices.Clone(nodes), jobs[i].pods...)))
+				continue
+			}
+			for _, action := range jobs[i].planned.Actions {
+				switch a := action.(type) {
+				case Start:
+					started[a.Attempt.NodeName] = true
+					jobs[i].pods = append(jobs[i].pods, newPod(newNode(a.Attempt.NodeName)))
+				case PatchNode:
+					for k := range nodes {
+						if nodes[k].Name == a.Node && nodes[k].ResourceVersion == a.ResourceVersion {
+							nodes[k].CordonedBy, nodes[k].Unschedulable = a.Cordon.By, len(a.Cordon.By) > 0
+							nodes[k].ResourceVersion += "'"
+						}
+					}
+				}
+			}
+			jobs[i].planned = nil
+		}
+		if len(started) != 1 {
+			t.Errorf("seed %d: tasks run on %v, want one node", seed, slices.Sorted(maps.Keys(started)))
+		}
 	}
 }
 

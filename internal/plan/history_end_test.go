@@ -107,7 +107,7 @@ func (h *history) uncordonAll() {
 
 // checkCordonsAtRest checks that no node is cordoned for a task that does not start, or for a node that failed.
 func (h *history) checkCordonsAtRest() {
-	if !h.prepares() || h.broken != "" {
+	if !h.disrupts() || h.broken != "" {
 		return
 	}
 	leave := h.job.Spec.OnFailure.Node == "" || h.job.Spec.OnFailure.Node == v1alpha1.FailedNodeNone
@@ -156,7 +156,7 @@ func (h *history) finishDeletion() {
 func (h *history) until(what string, over func() bool) {
 	passes := 600
 	if h.refuses != nil {
-		passes = 1200 // each node may need all its retries, one after the other
+		passes = 3000 // each of up to 14 nodes may need all its retries, one after the other
 	}
 	for pass := range passes {
 		h.grow(pass)

@@ -22,6 +22,11 @@ func (h *history) prepares() bool {
 	return h.job.Spec.Maintenance.Cordon || h.job.Spec.Maintenance.Drain != nil
 }
 
+// cordons reports whether a node must be cordoned before the task. Other NodeJobs see it then.
+func (h *history) cordons(node *Node) bool {
+	return h.prepares() || ofControlPlane(node) && h.disrupts()
+}
+
 func (h *history) disrupts() bool {
 	reboot := h.job.Spec.Maintenance.Reboot
 	return h.prepares() || reboot == v1alpha1.RebootAlways || reboot == v1alpha1.RebootIfRequested
@@ -217,7 +222,7 @@ func (h *history) checkReadied(in Input, a task.Attempt) {
 	node := h.cache.nodes[a.NodeName]
 	pods, looked := in.Drains[node.UID]
 	switch {
-	case h.prepares() && !node.Unschedulable && !slices.Contains(node.CordonedBy, ownKey):
+	case h.cordons(&node) && !node.Unschedulable && !slices.Contains(node.CordonedBy, ownKey):
 		h.break_("disruption", "%s is started and is not cordoned", node.Name)
 	case h.job.Spec.Maintenance.Drain != nil && (!looked || len(pods) > 0):
 		h.break_("disruption", "%s is started and is not drained", node.Name)

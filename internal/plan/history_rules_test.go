@@ -269,7 +269,7 @@ func (h *history) checkMark(node *Node, a PatchNode) {
 	case v1alpha1.ReasonGateClosed:
 		h.checkClosed(&seen)
 	case v1alpha1.ReasonPreparing:
-		if !h.prepares() || !h.selected(&seen) {
+		if !h.cordons(&seen) || !h.selected(&seen) {
 			h.break_("disruption", "%s is cordoned before the task", node.Name)
 		}
 	case v1alpha1.ReasonDrained:

@@ -17,10 +17,11 @@ import (
 	"github.com/everynode/everynode/internal/task"
 )
 
-// prepares reports whether a node is cordoned or drained before the task.
-func (j *job) prepares() bool {
+// prepares reports whether a node is cordoned or drained before the task. A control plane node is cordoned for every task
+// that disrupts it, so that other NodeJobs see this from before the task starts until the node is back.
+func (j *job) prepares(node *Node) bool {
 	d := &j.in.Job.Spec.Maintenance
-	return d.Cordon || d.Drain != nil
+	return d.Cordon || d.Drain != nil || isControlPlane(node) && j.disrupts()
 }
 
 // disrupts reports whether the task affects other workloads on a node.
@@ -35,7 +36,7 @@ func Disrupts(job *v1alpha1.NodeJob) bool {
 
 // inPreparation reports whether a node got its slot in an earlier pass and is being prepared.
 func (c *capacity) inPreparation(w *nodePlan) bool {
-	if w.start.phase != task.Task || !c.prepares() {
+	if w.start.phase != task.Task || !c.prepares(w.node) {
 		return false
 	}
 	_, drains := c.drainingSince(w.node)
@@ -64,7 +65,7 @@ func (j *job) drainingSince(node *Node) (time.Time, bool) {
 // w.slot.
 func (p *planner) startOrPrepare(w *nodePlan) {
 	switch {
-	case w.start.phase != task.Task || !p.prepares():
+	case w.start.phase != task.Task || !p.prepares(w.node):
 		p.begin(w)
 	case p.mustCordon(w.node):
 		p.cordonBefore(w)

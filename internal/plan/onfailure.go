@@ -68,7 +68,7 @@ func (q *quarantiner) reconcileQuarantine(w *nodePlan) {
 // runs there, or will run again.
 func (q *quarantiner) retainsCordon(w *nodePlan) bool {
 	switch {
-	case !q.prepares():
+	case !q.prepares(w.node):
 		return false
 	case w.exhausted:
 		return !w.rollbackFinished // what the task did there must still be rolled back
@@ -97,7 +97,7 @@ func (j *job) cordonedForUs(node *Node) bool { return slices.Contains(node.Cordo
 // wasPrepared reports whether a node was cordoned before a task, and not because of a failure. If the task cannot
 // start, for example under spec.suspend, the node is uncordoned.
 func (j *job) wasPrepared(node *Node) bool {
-	return j.cordonedForUs(node) && j.prepares() && !(node.On.Record != nil && node.On.Record.Cordoned)
+	return j.cordonedForUs(node) && j.prepares(node) && !(node.On.Record != nil && node.On.Record.Cordoned)
 }
 
 // cordon is the change that cordons the node for this NodeJob; nil if it is already cordoned for this NodeJob, or if
