@@ -165,6 +165,7 @@ func (h *history) pass() {
 	} else {
 		before := h.job.Status
 		h.checkStatus(before, p.Status)
+		h.checkProgress(in, &before, &p.Status)
 		h.job.Status, h.shown = p.Status, nil
 		h.job.Status.Seal = h.key.NodeJob(h.job)
 		h.saw(in, before)

@@ -180,6 +180,7 @@ type history struct {
 	last   Plan
 	gone   bool
 	oracle
+	soakLog
 	truth
 	actors
 	gap
@@ -269,6 +270,7 @@ func play(seed int64) *history {
 	h.templateMore()
 	h.deadlineMore()
 	h.scheduleMore()
+	h.soakMore()
 	h.someEarlier(seed)
 	h.beginRevision()
 	for i := range nodeCount {
