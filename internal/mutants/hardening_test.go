@@ -134,6 +134,33 @@ var hardening = map[string]mutant{
 	"a deletion does not report that writes to a node fail": {
 		"deletion.go", "\tcase len(status.troubled) > 0:\n\t\ttext", "\tcase false:\n\t\ttext",
 	},
+	"the second step takes over the soak of the first": {
+		"rollout.go", "ro.status.SoakingSince, ro.status.SoakedAt, ro.status.SoakedNodes = metav1.Time{}, metav1.Time{}, nil", "ro.status.SoakingSince = metav1.Time{}",
+	},
+	"disruptions of a rollback have no growing backoff": {
+		"rollback.go", "r.after(rb.EndedAt(), rb.Disruptions)", "r.after(rb.EndedAt(), 1)",
+	},
+	"a terminating pod on another control plane node does not count": {
+		"maintenance.go", "(w.slot || w.terminating ||", "(w.slot ||",
+	},
+	"a rollback ignores maxUnavailable": {
+		"maintenance.go", "if w.Unavailable || c.unavailableNodes < c.maxUnavailableNodes ||", "if w.Unavailable || true ||",
+	},
+	"a NodeJob expires before its rollback": {
+		"ttl.go", "w.slot || (w.exhausted && !w.rollbackFinished)", "w.slot",
+	},
+	"drains before the task do not count": {
+		"capacity.go", "(before && c.inPreparation(w))", "(before && false)",
+	},
+	"each disruption begins the progress deadline anew": {
+		"attempt.go", "r.DisruptedSince = prev.DisruptedSince", "_ = prev.DisruptedSince",
+	},
+	"a NodeJob that only reboots does not show that it takes a control plane node": {
+		"maintenance.go", "|| isControlPlane(node) && j.disrupts()", "",
+	},
+	"the label of a success without record is taken for a skip": {
+		"recording.go", " && !marksSuccess(node, a.Record)", "",
+	},
 }
 
 // merge merges lists of mistakes.

@@ -36,6 +36,13 @@ func TestEachMistakeInThePlannerIsFound(t *testing.T) {
 			"nodes wait for a retried node of a later step",
 			"nodes wait for a retried node that has failed",
 			"a requested retry of one node is ignored",
+			"disruptions of a rollback have no growing backoff",
+			"a terminating pod on another control plane node does not count",
+			"a rollback ignores maxUnavailable",
+			"a NodeJob expires before its rollback",
+			"drains before the task do not count",
+			"each disruption begins the progress deadline anew",
+			"the label of a success without record is taken for a skip",
 		},
 	}.test(t)
 }
