@@ -61,7 +61,7 @@ type Input struct {
 	Foreign []ForeignBudget
 	// Peers are the other NodeGuards of the cluster, sorted by name.
 	Peers []Peer
-	// PeersUnknown is true if a node has the break-glass annotation (BreaksGlass) and the peers were not asked. Then no
+	// PeersUnknown is true if a node has the break-glass annotation (RequestingNodes) and the peers were not asked. Then no
 	// other node is released.
 	PeersUnknown bool
 	// Obstacle is why companions cannot be created; nil if there is none.

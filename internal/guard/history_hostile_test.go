@@ -25,9 +25,15 @@ type hostile struct {
 	// overwritten are the last statuses of the manager that a new manager may not find, or still see in an old view, until it
 	// writes the next one.
 	overwritten map[types.UID]v1alpha1.NodeGuardStatus
-	// statuses are what the manager knows, and sealed the objects that have a valid seal: to check one takes time.
+	// statuses are what the manager knows, and opened the objects that it has read: to check a seal takes time.
 	statuses Statuses
-	sealed   map[*v1alpha1.NodeGuard]bool
+	opened   map[*v1alpha1.NodeGuard]openedGuard
+}
+
+// openedGuard is a NodeGuard as the manager reads it while it knows the write of a number as the newest.
+type openedGuard struct {
+	guard  *v1alpha1.NodeGuard
+	newest int64
 }
 
 // closed are the NodeGuards in the namespace that was never allowed.
@@ -35,7 +41,7 @@ var closed = map[string]bool{"x1": true, "x2": true}
 
 func (h *history) addHostile(s int64) {
 	if rng := rand.New(rand.NewSource(^s)); rng.Intn(4) == 0 {
-		h.hostile = &hostile{rng: rng, written: map[types.UID][]v1alpha1.NodeGuardStatus{}, overwritten: map[types.UID]v1alpha1.NodeGuardStatus{}, sealed: map[*v1alpha1.NodeGuard]bool{}}
+		h.hostile = &hostile{rng: rng, written: map[types.UID][]v1alpha1.NodeGuardStatus{}, overwritten: map[types.UID]v1alpha1.NodeGuardStatus{}, opened: map[*v1alpha1.NodeGuard]openedGuard{}}
 	}
 }
 
@@ -214,14 +220,16 @@ func (h *history) status(g *v1alpha1.NodeGuard) *v1alpha1.NodeGuardStatus {
 
 // opened is a NodeGuard as the manager reads it. Only in histories with a hostile user, statuses are sealed: it takes time.
 func (h *history) opened(g *v1alpha1.NodeGuard) *v1alpha1.NodeGuard {
-	if h.hostile == nil || h.hostile.sealed[g] && g.Status.Writes == h.hostile.statuses.newest[g.UID].Writes {
+	if h.hostile == nil {
 		return g
 	}
-	opened := g.DeepCopy()
-	h.hostile.statuses.Open(opened)
-	if opened.Status.Seal != "" {
-		h.hostile.sealed[g] = true
+	statuses := &h.hostile.statuses
+	if before, there := h.hostile.opened[g]; there && before.newest == statuses.newest[g.UID].Writes {
+		return before.guard
 	}
+	opened := g.DeepCopy()
+	statuses.Open(opened)
+	h.hostile.opened[g] = openedGuard{opened, statuses.newest[g.UID].Writes}
 	return opened
 }
 
@@ -267,7 +275,7 @@ func (h *history) lost(g *v1alpha1.NodeGuard) {
 // wrote notes a status that the manager has written.
 func (h *history) wrote(g *v1alpha1.NodeGuard) {
 	if h.hostile != nil {
-		h.hostile.statuses.Open(g)
+		h.opened(g)
 		delete(h.hostile.overwritten, g.UID)
 		h.hostile.written[g.UID] = append(h.hostile.written[g.UID], g.Status)
 	}

@@ -309,11 +309,17 @@ func (h *history) replaces(in *Input, p *Plan) {
 
 // check checks the rules for the cluster after every step.
 func (h *history) check() {
-	for _, name := range sorted(h.budgets) {
-		b := h.budgets[name]
+	open := map[string]simBudget{}
+	for name, b := range h.budgets {
+		if b.Open {
+			open[name] = b
+		}
+	}
+	for _, name := range sorted(open) {
+		b := open[name]
 		g, there := h.guards[b.guard]
 		node, exists := h.nodes[b.Node]
-		if !there || !exists || g.UID != b.Owner || !b.Open || !g.DeletionTimestamp.IsZero() {
+		if !there || !exists || g.UID != b.Owner || !g.DeletionTimestamp.IsZero() {
 			continue
 		}
 		if all, _ := h.guarded(&h.cluster, g); !slices.Contains(all, b.Node) {

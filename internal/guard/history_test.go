@@ -52,7 +52,7 @@ func TestRandomHistories(t *testing.T) {
 	var group sync.WaitGroup
 	var next, first atomic.Int64
 	many := howMany(t)
-	defer debug.SetGCPercent(debug.SetGCPercent(800)) // the heap is small
+	defer debug.SetGCPercent(debug.SetGCPercent(2000)) // the heap is small
 	many += *from - 1
 	next.Store(*from - 1)
 	first.Store(many + 1)
@@ -315,58 +315,33 @@ func (h *history) catchUpWith() {
 	}
 }
 
-var template = &corev1.PodSpec{NodeSelector: map[string]string{"storage": "yes"}}
+var (
+	template        = &corev1.PodSpec{NodeSelector: map[string]string{"storage": "yes"}}
+	companionLabels = labels.Set{"companion": "yes"}
+)
 
-// view is the input of the plan from a cluster.
-func (h *history) view(c *cluster, name string, live bool) (Input, bool) {
-	in, there := h.viewOne(c, name, live)
-	if !there {
-		return in, false
-	}
-	asking := RequestingNodes(in)
-	if len(asking) > 0 && BreaksGlass(in) {
-		in.PeersUnknown = true
-		return in, true
-	}
-	for i := range in.Peers {
-		peer := &in.Peers[i]
-		g := peer.Guard
-		daemonSet := template
-		if c.missing[g.Spec.Target.DaemonSet] {
-			daemonSet = nil
-		}
-		if CanGuard(peer, daemonSet, asking, func(budget string) bool { _, there := c.budgets[budget]; return there }) {
-			other, _ := h.viewOne(c, g.Name, live)
-			peer.Stances = Stances(other)
-		}
-	}
-	return in, true
+// sight is what the manager observes of a cluster. All NodeGuards share it, because sorting takes longer than planning.
+type sight struct {
+	*cluster
+	live   bool
+	nodes  []Node
+	guards []*v1alpha1.NodeGuard
+	// parts are the pods and budgets of each NodeGuard, by its name.
+	parts map[string]*Input
 }
 
-// viewOne asks no other NodeGuard.
-func (h *history) viewOne(c *cluster, name string, live bool) (Input, bool) {
-	g, there := c.guards[name]
-	if !there {
-		return Input{}, false
+func (h *history) look(c *cluster, live bool) *sight {
+	s := &sight{cluster: c, live: live, nodes: make([]Node, 0, len(c.nodes)), guards: make([]*v1alpha1.NodeGuard, 0, len(c.guards)), parts: make(map[string]*Input, len(c.guards))}
+	for _, name := range sorted(c.nodes) {
+		s.nodes = append(s.nodes, c.nodes[name])
 	}
-	g = h.opened(g)
-	in := Input{Guard: g, Live: live, Now: h.now, Revision: g.Labels["revision"], Labels: labels.Set{"companion": "yes"}}
-	h.remembered(&in)
-	if c.barred[name] {
-		in.NotAllowed = task.NamespaceNotAllowed("ns")
+	for _, name := range sorted(c.guards) {
+		s.guards = append(s.guards, h.opened(c.guards[name]))
 	}
-	ds := g.Spec.Target.DaemonSet
-	in.Target = Target{Name: "DaemonSet " + ds, Missing: c.missing[ds], Template: template, Pods: make([]TargetPod, 0, len(c.targets[ds]))}
-	in.Nodes, in.Companions, in.Checks = make([]Node, 0, len(c.nodes)), make([]Pod, 0, len(c.pods)), make([]Pod, 0, len(c.pods))
-	for _, node := range sorted(c.targets[ds]) {
-		in.Target.Pods = append(in.Target.Pods, c.targets[ds][node])
-	}
-	for _, node := range sorted(c.nodes) {
-		in.Nodes = append(in.Nodes, c.nodes[node])
-	}
-	for _, pod := range sorted(c.pods) {
-		switch p := c.pods[pod]; {
-		case p.guard != name:
+	for _, name := range sorted(c.pods) {
+		p := c.pods[name]
+		in := s.part(p.guard)
+		switch {
 		case p.forged && p.role == "companion":
 			in.ForeignPods = append(in.ForeignPods, Stranger{p.Name, p.Node, NodeID(p.Node)})
 		case p.forged:
@@ -380,18 +355,66 @@ func (h *history) viewOne(c *cluster, name string, live bool) (Input, bool) {
 			in.Companions = append(in.Companions, p.Pod)
 		}
 	}
-	for _, budget := range sorted(c.budgets) {
-		if b := c.budgets[budget]; b.guard == name {
-			in.Budgets = append(in.Budgets, b.Budget)
+	for _, name := range sorted(c.budgets) {
+		b := c.budgets[name]
+		in := s.part(b.guard)
+		in.Budgets = append(in.Budgets, b.Budget)
+	}
+	return s
+}
+
+func (s *sight) part(guard string) *Input {
+	in := s.parts[guard]
+	if in == nil {
+		in = &Input{Companions: make([]Pod, 0, len(s.nodes)), Budgets: make([]Budget, 0, len(s.nodes))}
+		s.parts[guard] = in
+	}
+	return in
+}
+
+// view is the input of the plan from a cluster.
+func (h *history) view(c *cluster, name string, live bool) (Input, bool) {
+	if c.guards[name] == nil {
+		return Input{}, false
+	}
+	s := h.look(c, live)
+	in := h.viewOne(s, name)
+	asking, breaksGlass := RequestingNodes(in)
+	if breaksGlass {
+		in.PeersUnknown = true
+		return in, true
+	}
+	for i := range in.Peers {
+		peer := &in.Peers[i]
+		g := peer.Guard
+		daemonSet := template
+		if c.missing[g.Spec.Target.DaemonSet] {
+			daemonSet = nil
+		}
+		if CanGuard(peer, daemonSet, asking, func(budget string) bool { _, there := c.budgets[budget]; return there }) {
+			peer.Stances = Stances(h.viewOne(s, g.Name))
 		}
 	}
-	if c.foreign {
+	return in, true
+}
+
+// viewOne asks no other NodeGuard.
+func (h *history) viewOne(s *sight, name string) Input {
+	in := *s.part(name)
+	in.Guard = s.guards[slices.IndexFunc(s.guards, func(g *v1alpha1.NodeGuard) bool { return g.Name == name })]
+	in.Live, in.Now, in.Revision, in.Labels, in.Nodes = s.live, h.now, in.Guard.Labels["revision"], companionLabels, s.nodes
+	h.remembered(&in)
+	if s.barred[name] {
+		in.NotAllowed = task.NamespaceNotAllowed("ns")
+	}
+	ds := in.Guard.Spec.Target.DaemonSet
+	in.Target = Target{Name: "DaemonSet " + ds, Missing: s.missing[ds], Template: template, Pods: make([]TargetPod, 0, len(s.targets[ds]))}
+	for _, node := range sorted(s.targets[ds]) {
+		in.Target.Pods = append(in.Target.Pods, s.targets[ds][node])
+	}
+	if s.foreign {
 		in.Foreign = []ForeignBudget{{"theirs", labels.Everything()}}
 	}
-	all := make([]*v1alpha1.NodeGuard, 0, len(c.guards))
-	for _, other := range sorted(c.guards) {
-		all = append(all, h.opened(c.guards[other]))
-	}
-	in.Peers = PeersOf(g, all, func(o *v1alpha1.NodeGuard) bool { return !c.barred[o.Name] })
-	return in, true
+	in.Peers = PeersOf(in.Guard, s.guards, func(o *v1alpha1.NodeGuard) bool { return !s.barred[o.Name] })
+	return in
 }

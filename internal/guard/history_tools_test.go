@@ -6,7 +6,6 @@ package guard
 import (
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -99,7 +98,7 @@ func (h *history) evictAll(t *tool) {
 	left := false
 	for _, name := range sorted(h.pods) {
 		p := h.pods[name]
-		if !strings.Contains(" "+strings.Join(t.pods, " ")+" ", " "+string(p.UID)+" ") {
+		if !slices.Contains(t.pods, string(p.UID)) {
 			continue
 		}
 		left = true

@@ -53,15 +53,6 @@ func PeersOf(g *v1alpha1.NodeGuard, all []*v1alpha1.NodeGuard, allowed func(*v1a
 	return found
 }
 
-// BreaksGlass reports whether a node is released because it has the break-glass annotation. Such a release does not wait for
-// other NodeGuards, so they need not be asked, however many there are.
-func BreaksGlass(in Input) bool {
-	p := newPlanner(&in)
-	return p.capacity.entries() < maxReleased && slices.ContainsFunc(p.nodes, func(n *nodePlan) bool {
-		return n.awaitsRelease() && n.BreakGlass != ""
-	})
-}
-
 // CanGuard reports whether a NodeGuard may decide on one of the nodes, based on a cheap check: it has released the
 // node, or has a budget for it, or its DaemonSet (nil if it has none) selects the node. Any other NodeGuard does not
 // hold the node yet. When it creates its first budget for the node, it sees who has released it, and does the same. A
@@ -75,14 +66,17 @@ func CanGuard(p *Peer, daemonSet *corev1.PodSpec, nodes []*Node, hasBudget func(
 }
 
 // RequestingNodes returns the nodes for which other NodeGuards are asked: they request release and are not released.
-func RequestingNodes(in Input) []*Node {
-	var nodes []*Node
-	for _, n := range newPlanner(&in).nodes {
+// breaksGlass reports whether one of them is released because it has the break-glass annotation. Such a release does not
+// wait for other NodeGuards, so they need not be asked, however many there are.
+func RequestingNodes(in Input) (nodes []*Node, breaksGlass bool) {
+	p := newPlanner(&in)
+	for _, n := range p.nodes {
 		if n.awaitsRelease() {
 			nodes = append(nodes, n.Node)
+			breaksGlass = breaksGlass || n.BreakGlass != ""
 		}
 	}
-	return nodes
+	return nodes, breaksGlass && p.capacity.entries() < maxReleased
 }
 
 // Stances returns the decision of a NodeGuard on each node with a release request, regardless of other NodeGuards.

@@ -193,22 +193,29 @@ func TestTwoDrainsDoNotDeadlockWithUnhealthyTarget(t *testing.T) {
 	}
 }
 
-func TestAsking(t *testing.T) {
+func TestRequestingNodes(t *testing.T) {
+	glass := func(i int) func(*Input) { return func(in *Input) { in.Nodes[i].BreakGlass = "fire" } }
 	for name, tt := range map[string]struct {
-		in   Input
-		want bool
+		in                Input
+		asks, breaksGlass bool
 	}{
-		"no release request":   {scene(), false},
-		"one release request":  {scene(cordoned(0)), true},
-		"the node is released": {scene(cordoned(0), going(0, false)), false},
-		"a new release request before the node is available again": {scene(cordoned(0), going(0, true)), true},
-		"a release request of a node that is not guarded": {scene(func(in *Input) {
+		"no release request":   {in: scene()},
+		"one release request":  {in: scene(cordoned(0)), asks: true},
+		"the node is released": {in: scene(cordoned(0), going(0, false))},
+		"a new release request before the node is available again": {in: scene(cordoned(0), going(0, true)), asks: true},
+		"a release request of a node that is not guarded": {in: scene(func(in *Input) {
 			in.Nodes = append(in.Nodes, Node{Name: "n4", Unschedulable: true})
 			in.Target.Template = nil
-		}), false},
+		})},
+		"break glass":                           {in: scene(cordoned(0, 1), glass(1)), asks: true, breaksGlass: true},
+		"break glass without a release request": {in: scene(cordoned(0), glass(1)), asks: true},
+		"break glass, and the node is released": {in: scene(cordoned(0, 1), going(1, false), glass(1)), asks: true},
+		"break glass according to the status of another NodeGuard": {in: scene(cordoned(0), func(in *Input) {
+			in.Peers = []Peer{{Name: "ns/a", Released: []v1alpha1.ReleasedNode{{Node: "n1", UID: "uid-n1", Since: metav1.NewTime(t0), Reason: v1alpha1.ReasonBreakGlass}}}}
+		}), asks: true},
 	} {
-		if got := len(RequestingNodes(tt.in)) > 0; got != tt.want {
-			t.Errorf("%s: %v", name, got)
+		if nodes, breaksGlass := RequestingNodes(tt.in); len(nodes) > 0 != tt.asks || breaksGlass != tt.breaksGlass {
+			t.Errorf("%s: %d nodes, break glass %v", name, len(nodes), breaksGlass)
 		}
 	}
 }
@@ -245,9 +252,6 @@ func TestCanGuardNode(t *testing.T) {
 func TestBreakGlassDoesNotWaitForOtherNodeGuards(t *testing.T) {
 	in := scene(cordoned(0, 1), func(in *Input) { in.Nodes[1].BreakGlass = "fire" })
 	in.Guard.Spec.MaxUnavailable = new(intstr.FromInt32(3))
-	if !BreaksGlass(in) || BreaksGlass(scene(cordoned(0))) || BreaksGlass(scene(func(in *Input) { in.Nodes[0].BreakGlass = "fire" })) {
-		t.Error("the break-glass annotation is not detected")
-	}
 	in.PeersUnknown = true
 	if got := states(Next(in)); got["n1"] != "Held Releasing" || got["n2"] != "Released BreakGlass" {
 		t.Errorf("the nodes are %v", got)
@@ -260,7 +264,7 @@ func TestBreakGlassOfAnotherNodeGuardReleasesNothing(t *testing.T) {
 		in := scene(cordoned(0, 1), going(0, false), func(in *Input) {
 			in.Peers = []Peer{{Name: "ns/a", Released: []v1alpha1.ReleasedNode{{Node: "n2", UID: "uid-n2", Since: metav1.NewTime(t0), Reason: reason, Message: "fire"}}}}
 		})
-		if got := states(Next(in))["n2"]; got != "Held MaxUnavailableReached" || BreaksGlass(in) {
+		if got := states(Next(in))["n2"]; got != "Held MaxUnavailableReached" {
 			t.Errorf("another NodeGuard has released n2 (%s): it is %q here", reason, got)
 		}
 	}

@@ -24,8 +24,10 @@ type planner struct {
 func newPlanner(in *Input) *planner {
 	p := &planner{byName: make(map[string]*nodePlan, len(in.Nodes))}
 	p.observed = observe(in)
+	plans := make([]nodePlan, len(in.Nodes)) // one allocation, not one for each node
 	for i := range in.Nodes {
-		p.byName[in.Nodes[i].Name] = &nodePlan{observedNode: observedNode{Node: &in.Nodes[i]}}
+		plans[i].Node = &in.Nodes[i]
+		p.byName[in.Nodes[i].Name] = &plans[i]
 	}
 	p.join()
 	for i := range in.Nodes {

@@ -31,11 +31,11 @@ func (r *Reconciler) askPeers(ctx context.Context, seen *observation, what *arou
 	if len(in.Peers) == 0 {
 		return nil
 	}
-	asking := guard.RequestingNodes(*in)
+	asking, breaksGlass := guard.RequestingNodes(*in)
 	if len(asking) == 0 {
 		return nil
 	}
-	if guard.BreaksGlass(*in) {
+	if breaksGlass {
 		in.PeersUnknown = true
 		return nil
 	}
