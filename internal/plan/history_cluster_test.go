@@ -167,7 +167,9 @@ func (h *history) pass() {
 		h.checkStatus(before, p.Status)
 		h.checkProgress(in, &before, &p.Status)
 		h.job.Status, h.shown = p.Status, nil
-		h.job.Status.Seal = h.key.NodeJob(h.job)
+		if h.plot != nil {
+			h.job.Status.Seal = h.key.NodeJob(h.job)
+		}
 		h.saw(in, before)
 	}
 	h.collect()
