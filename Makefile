@@ -206,6 +206,13 @@ test-matrix: ## Run the tests on all versions of Kubernetes: API server, and the
 	@for version in $(MATRIX); do $(MAKE) --no-print-directory test-api K8S=$$version; done
 	@for version in $(MATRIX_REAL); do $(MAKE) --no-print-directory test-released test-e2e K8S=$$version RUN='$(MATRIX_ROWS)'; done
 
+# What to run on the new machine: all, demo, test or none.
+STEP ?= all
+
+.PHONY: test-fresh
+test-fresh: ## Run 'make demo' and 'make test' on the commit on a new minimal Debian 12 with empty caches; needs Linux and root (STEP: demo, test or none).
+	@STEP='$(STEP)' exec test/fresh.sh
+
 ##@ Release
 
 # The prefix of the images; platforms, such as linux/amd64, if not all; and the version of Go, which determines the bytes.
