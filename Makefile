@@ -166,7 +166,7 @@ test-release: ## Make a release for this machine's platform twice, and test its 
 
 .PHONY: test-api
 test-api: ## Run the tests against a real API server (K8S).
-	assets="$$($(LOCAL) binaries $(if $(K8S),--kubernetes=$(K8S)) etcd kube-apiserver kubectl kube-controller-manager)"; KUBEBUILDER_ASSETS="$$assets" go -C test test -count=1 -timeout=40m ./api -shards=$(SHARDS)
+	assets="$$($(LOCAL) binaries $(if $(K8S),--kubernetes=$(K8S)) etcd kube-apiserver kubectl kube-controller-manager)"; KUBEBUILDER_ASSETS="$$assets" exec go -C test test -count=1 -timeout=40m ./api -shards=$(SHARDS)
 
 # A folder for pictures of the dashboard; whether to measure how long it takes (1), or its memory during a time (1h), instead of testing
 # it; and a regular expression of tests to leave out.
@@ -177,7 +177,7 @@ SKIP     ?=
 .PHONY: test-browser
 test-browser: ## Show the dashboard in a headless Chromium (PICTURES: a folder for pictures of it; MEASURE=1: how long it takes, MEASURE=1h: memory over an hour; SKIP; K8S).
 	@command -v chromium >/dev/null || [ "$$(id -u)" = 0 ] || echo "Chromium is not installed, so the tests of the dashboard are skipped: apt-get install chromium"
-	assets="$$($(LOCAL) binaries $(if $(K8S),--kubernetes=$(K8S)) etcd kube-apiserver kubectl)"; KUBEBUILDER_ASSETS="$$assets" go -C test test -count=1 ./browser $(if $(SKIP),-skip='$(SKIP)') $(if $(PICTURES),-timeout=20m -pictures='$(abspath $(PICTURES))') $(if $(MEASURE),-v $(if $(filter 1,$(MEASURE)),-run=TestFirstPaint -measure,-timeout=0 -run=TestMemory -changes=$(MEASURE)))
+	assets="$$($(LOCAL) binaries $(if $(K8S),--kubernetes=$(K8S)) etcd kube-apiserver kubectl)"; KUBEBUILDER_ASSETS="$$assets" exec go -C test test -count=1 ./browser $(if $(SKIP),-skip='$(SKIP)') $(if $(PICTURES),-timeout=20m -pictures='$(abspath $(PICTURES))') $(if $(MEASURE),-v $(if $(filter 1,$(MEASURE)),-run=TestFirstPaint -measure,-timeout=0 -run=TestMemory -changes=$(MEASURE)))
 
 .PHONY: test-local
 test-local: ## Run the local cluster's own tests, on real nodes (K8S).
@@ -205,6 +205,13 @@ MATRIX_ROWS := ^TestR(01|04|13|18|19|23|25)_
 test-matrix: ## Run the tests on all versions of Kubernetes: API server, and the main ones on real nodes.
 	@for version in $(MATRIX); do $(MAKE) --no-print-directory test-api K8S=$$version; done
 	@for version in $(MATRIX_REAL); do $(MAKE) --no-print-directory test-released test-e2e K8S=$$version RUN='$(MATRIX_ROWS)'; done
+
+# What to run on the new machine: all, demo, test or none.
+STEP ?= all
+
+.PHONY: test-fresh
+test-fresh: ## Run 'make demo' and 'make test' on the commit on a new minimal Debian 12 with empty caches; needs Linux and root (STEP: demo, test or none).
+	@STEP='$(STEP)' exec test/fresh.sh
 
 ##@ Release
 

@@ -35,6 +35,7 @@ func ForNodes() []Requirement {
 	return []Requirement{
 		{"the program nft (kube-proxy sets up services with it)", "nftables", program("nft")},
 		{"libseccomp (runc refuses ordinary pods without it)", "libseccomp2", library("libseccomp.so.2")},
+		{"the programs of procps (tasks call sysctl, pgrep and pkill on nodes)", "procps", program("pkill")},
 	}
 }
 
@@ -50,7 +51,10 @@ func ForBuildingRunc() []Requirement {
 
 // ForBrowser lists what the tests of web pages need.
 func ForBrowser() []Requirement {
-	return []Requirement{{"the browser Chromium (tests show the dashboard in it)", "chromium", program("chromium")}}
+	return []Requirement{
+		{"the browser Chromium (tests show the dashboard in it)", "chromium", program("chromium")},
+		{"the program pgrep (tests find the API server with it)", "procps", program("pgrep")},
+	}
 }
 
 // ForAccessibility lists what the tests of the accessibility of web pages need.

@@ -33,6 +33,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/record"
+	"github.com/everynode/everynode/local/cleanup"
 	"github.com/everynode/everynode/test/install"
 )
 
@@ -52,18 +53,22 @@ func TestMain(m *testing.M) {
 	if program, ok := programs[filepath.Base(os.Args[0])]; ok {
 		os.Exit(program())
 	}
+	os.Exit(cleanup.Run(func() int { return tests(m) }))
+}
+
+func tests(m *testing.M) int {
 	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
 		fmt.Println("KUBEBUILDER_ASSETS is not set: it names the folder of etcd, kube-apiserver and kubectl. `make test` builds them and sets it")
-		os.Exit(1)
+		return 1
 	}
 	flag.Parse()
 	switch {
 	case flag.Lookup("test.list").Value.String() != "":
-		os.Exit(m.Run()) // needs no API server
+		return m.Run() // needs no API server
 	case *shardsAtOnce > 1:
-		os.Exit(runShards(*shardsAtOnce))
+		return runShards(*shardsAtOnce)
 	}
-	os.Exit(run(m))
+	return run(m)
 }
 
 func run(m *testing.M) int {
@@ -76,11 +81,6 @@ func run(m *testing.M) int {
 	remembered, err := os.MkdirTemp("", "everynode-kubectl-")
 	if err == nil {
 		err = os.Setenv("KUBECACHEDIR", remembered)
-		defer func() {
-			if err := os.RemoveAll(remembered); err != nil {
-				fmt.Println("removing the folder of kubectl:", err)
-			}
-		}()
 	}
 	if err != nil {
 		fmt.Println("making a folder for kubectl:", err)

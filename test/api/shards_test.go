@@ -27,7 +27,6 @@ func runShards(n int) int {
 		fmt.Println("making a folder for the shards:", err)
 		return 1
 	}
-	defer func() { _ = os.RemoveAll(dir) }() // of the temporary files
 	code := shards.Run(n, func(shard int) []string {
 		return []string{permissionsVariable + "=" + filepath.Join(dir, fmt.Sprint(shard))}
 	})

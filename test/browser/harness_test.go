@@ -32,6 +32,7 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli"
 	"github.com/everynode/everynode/internal/cli/clitest"
+	"github.com/everynode/everynode/local/cleanup"
 	"github.com/everynode/everynode/local/prereq"
 	"github.com/everynode/everynode/test/browser/chromium"
 )
@@ -52,20 +53,24 @@ func TestMain(m *testing.M) {
 	if kubeconfig := os.Getenv(asCommand); kubeconfig != "" {
 		os.Exit(runCommand(kubeconfig))
 	}
+	os.Exit(cleanup.Run(func() int { return tests(m) }))
+}
+
+func tests(m *testing.M) int {
 	flag.Parse()
 	ctrl.SetLogger(logr.Discard())
 	if err := prereq.Ensure(context.Background(), os.Stdout, prereq.ForBrowser()); err != nil {
 		fmt.Println("the tests of the dashboard are skipped:", err)
 		if os.Getenv("CI") != "" || os.Geteuid() == 0 {
-			os.Exit(1) // where Chromium can be installed, nothing is skipped
+			return 1 // where Chromium can be installed, nothing is skipped
 		}
-		return
+		return 0
 	}
 	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
 		fmt.Println("KUBEBUILDER_ASSETS is not set: it names the folder of etcd, kube-apiserver and kubectl. `make test-browser` builds them and sets it")
-		os.Exit(1)
+		return 1
 	}
-	os.Exit(run(m))
+	return run(m)
 }
 
 func run(m *testing.M) int {
