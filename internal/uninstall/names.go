@@ -133,7 +133,7 @@ func ClusterRBAC() []client.Object {
 	for _, name := range []string{
 		Manager, "everynode-nodejob-editor", "everynode-nodejob-viewer", "everynode-nodeguard-editor", "everynode-nodeguard-viewer",
 		"everynode-run-as-root", "everynode-disrupt", "everynode-gate", "everynode-label", "everynode-all-effects",
-		"everynode-view", "everynode-view-nodes", "everynode-view-drains", "everynode-operator", "everynode-operator-nodes",
+		"everynode-view", "everynode-view-nodes", "everynode-view-all", "everynode-view-drains", "everynode-operator", "everynode-operator-nodes",
 		"everynode-metrics-reader",
 	} {
 		all = append(all, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}})

@@ -58,7 +58,12 @@ func actors(node string) []actor {
 		{name: "viewer", user: "viewer", binds: func(w *world, user string) {
 			w.bind(user, "everynode-view", false)
 			w.bind(user, "everynode-view-nodes", true)
+			w.bind(user, "everynode-view-all", true)
 			w.bind(user, "everynode-view-drains", true)
+		}},
+		{name: "viewer here", user: "viewer-here", binds: func(w *world, user string) {
+			w.bind(user, "everynode-view", false)
+			w.bind(user, "everynode-view-nodes", true)
 		}},
 		{name: "edit", user: "edit", binds: func(w *world, user string) { // its role is aggregated from these
 			w.bind(user, "system:aggregate-to-edit", false)

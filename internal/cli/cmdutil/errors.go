@@ -91,8 +91,8 @@ func forbidden(err error) string {
 
 // viewRoles are the ClusterRoles that allow to read a resource: in one namespace, and in the whole cluster.
 var viewRoles = map[string]struct{ namespaced, cluster string }{
-	"nodejobs":             {viewRole, viewNodesRole},
-	"nodeguards":           {viewRole, viewNodesRole},
+	"nodejobs":             {viewRole, viewAllRole},
+	"nodeguards":           {viewRole, viewAllRole},
 	"nodes":                {cluster: viewNodesRole},
 	"pods":                 {viewRole, viewDrainsRole},
 	"pods/log":             {namespaced: viewRole},
@@ -103,6 +103,7 @@ var viewRoles = map[string]struct{ namespaced, cluster string }{
 const (
 	viewRole       = "everynode-view"
 	viewNodesRole  = "everynode-view-nodes"
+	viewAllRole    = "everynode-view-all"
 	viewDrainsRole = "everynode-view-drains"
 )
 
