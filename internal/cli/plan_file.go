@@ -34,6 +34,7 @@ type planFile struct {
 	guards     []*v1alpha1.NodeGuard
 	configMaps map[client.ObjectKey]*corev1.ConfigMap
 	secrets    map[client.ObjectKey]*corev1.Secret
+	accounts   map[client.ObjectKey]bool
 	// skipped are the kinds of the other objects in the file.
 	skipped []string
 }
@@ -48,7 +49,7 @@ func readFile(name string, in io.Reader, namespace string) (*planFile, error) {
 		defer func() { _ = file.Close() }()
 		in = file
 	}
-	f := &planFile{namespace: namespace, configMaps: map[client.ObjectKey]*corev1.ConfigMap{}, secrets: map[client.ObjectKey]*corev1.Secret{}}
+	f := &planFile{namespace: namespace, configMaps: map[client.ObjectKey]*corev1.ConfigMap{}, secrets: map[client.ObjectKey]*corev1.Secret{}, accounts: map[client.ObjectKey]bool{}}
 	documents := yaml.NewYAMLReader(bufio.NewReader(in))
 	for {
 		document, err := documents.Read()
@@ -69,7 +70,7 @@ func (f *planFile) add(document []byte) error {
 	if err := sigsyaml.Unmarshal(document, &kind); err != nil {
 		return fmt.Errorf("it is not a file of Kubernetes objects in YAML or JSON: %w", err)
 	}
-	job, guard, configMap, secret := &v1alpha1.NodeJob{}, &v1alpha1.NodeGuard{}, &corev1.ConfigMap{}, &corev1.Secret{}
+	job, guard, configMap, secret, account := &v1alpha1.NodeJob{}, &v1alpha1.NodeGuard{}, &corev1.ConfigMap{}, &corev1.Secret{}, &corev1.ServiceAccount{}
 	var object client.Object
 	var add func()
 	switch kind {
@@ -86,6 +87,8 @@ func (f *planFile) add(document []byte) error {
 			secret.Data = dataOf(secret)
 			f.secrets[client.ObjectKeyFromObject(secret)] = secret
 		}
+	case metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"}:
+		object, add = account, func() { f.accounts[client.ObjectKeyFromObject(account)] = true }
 	default:
 		f.skipped = append(f.skipped, kind.APIVersion+" "+kind.Kind)
 		return nil

@@ -60,6 +60,12 @@ func (s *planServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		clitest.Respond(w, corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}})
 	case strings.HasSuffix(r.URL.Path, "/nodejobs"):
 		clitest.Respond(w, v1alpha1.NodeJobList{TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodeJobList"}, Items: s.jobs})
+	case strings.HasSuffix(r.URL.Path, "/serviceaccounts/there"):
+		clitest.Respond(w, corev1.ServiceAccount{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"}})
+	case strings.HasSuffix(r.URL.Path, "/serviceaccounts/absent"):
+		clitest.RespondError(w, http.StatusNotFound, metav1.StatusReasonNotFound, "not there")
+	case strings.HasSuffix(r.URL.Path, "/serviceaccounts/hidden"):
+		clitest.RespondError(w, http.StatusForbidden, metav1.StatusReasonForbidden, "no")
 	case strings.HasSuffix(r.URL.Path, "/secrets/token") && s.secret != nil:
 		clitest.Respond(w, s.secret)
 	case strings.HasSuffix(r.URL.Path, "/secrets/token"), strings.HasSuffix(r.URL.Path, "/configmaps/absent"):
@@ -354,5 +360,30 @@ func TestAPlanSaysThatTheNamespaceIsNotAllowed(t *testing.T) {
 		if got := strings.Join(strings.Fields(out.String()), " "); strings.Contains(got, want) != denied {
 			t.Errorf("denied is %v, and the output is\n%s", denied, out)
 		}
+	}
+}
+
+func TestAPlanFindsAMissingServiceAccount(t *testing.T) {
+	const want = "ServiceAccountNotFound: ServiceAccount ns/absent does not exist. Create ServiceAccount absent in namespace ns: kubectl create serviceaccount absent -n ns; or correct spec.task.template.spec.serviceAccountName"
+	for name, tt := range map[string]struct {
+		account, more string
+		missing       bool
+	}{
+		"it does not exist":     {account: "absent", missing: true},
+		"it exists":             {account: "there"},
+		"it may not be read":    {account: "hidden"},
+		"the file creates it":   {account: "absent", more: "---\napiVersion: v1\nkind: ServiceAccount\nmetadata: {name: absent}\n"},
+		"another file's object": {account: "absent", more: "---\napiVersion: v1\nkind: ServiceAccount\nmetadata: {name: absent, namespace: other}\n", missing: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, out, errs := clitest.NewFactory(t, &planServer{t: t, nodes: []corev1.Node{readyNode("node-1")}})
+			f.In = strings.NewReader("apiVersion: everynode.dev/v1alpha1\nkind: NodeJob\nmetadata: {name: j}\nspec: {task: {template: {spec: {serviceAccountName: " + tt.account + ", containers: [{name: a, image: b}]}}}}\n" + tt.more)
+			if code := command(t, f, "plan", "-f", "-"); code != cmdutil.ExitOK {
+				t.Fatalf("exit code %d, and %s", code, errs)
+			}
+			if got := strings.Join(strings.Fields(out.String()), " "); strings.Contains(got, want) != tt.missing || strings.Contains(got, "NotFound") != tt.missing {
+				t.Errorf("the output is\n%s%s", out, errs)
+			}
+		})
 	}
 }

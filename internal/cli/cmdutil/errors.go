@@ -97,6 +97,7 @@ var viewRoles = map[string]struct{ namespaced, cluster string }{
 	"pods":                 {viewRole, viewDrainsRole},
 	"pods/log":             {namespaced: viewRole},
 	"configmaps":           {namespaced: viewRole},
+	"serviceaccounts":      {namespaced: viewRole},
 	"poddisruptionbudgets": {cluster: viewDrainsRole},
 }
 
