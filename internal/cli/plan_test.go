@@ -273,10 +273,20 @@ func TestAFileIsReadStrictly(t *testing.T) {
 		"apiVersion: v1\nkind: Secret\nmetadata: {name: a}\ndata: {a: no base64}":                          "base64",
 		"apiVersion: everynode.dev/v1alpha1\nkind: NodeJob\nmetadata: {name: a}\nspec: {script: \"true\"}": `unknown field "spec.script"`,
 		"apiVersion: everynode.dev/v1alpha1\nkind: NodeJob\nspec: {nodeSelector: {pool: db}}": `unknown field "spec.nodeSelector.pool". A selector has matchLabels ` +
-			"and matchExpressions: for the nodes with a label pool, write spec.nodeSelector.matchLabels.pool",
-		"apiVersion: everynode.dev/v1alpha1\nkind: NodeJob\nspec: {rollout: {steps: [{nodeSelector: {pool: db}}]}}": "write spec.rollout.steps[0].nodeSelector.matchLabels.pool",
-		"apiVersion: everynode.dev/v1alpha1\nkind: NodeJob\nspec: {suspend: maybe}":                                 "suspend",
-		"apiVersion: everynode.dev/v1alpha1\nkind: NodeJob\nspec: {suspend: true, suspend: false}":                  "suspend",
+			"and matchExpressions: for the nodes with a label pool, write it under spec.nodeSelector.matchLabels",
+		"apiVersion: everynode.dev/v1alpha1\nkind: NodeJob\nspec: {nodeSelector: {kubernetes.io/os: linux}}": `unknown field "spec.nodeSelector.kubernetes.io/os". A selector has matchLabels ` +
+			"and matchExpressions: for the nodes with a label kubernetes.io/os, write it under spec.nodeSelector.matchLabels",
+		"apiVersion: everynode.dev/v1alpha1\nkind: NodeJob\nspec: {nodeSelector: {matchLabel: {a: b}}}":                       `"spec.nodeSelector.matchLabel": did you mean matchLabels?`,
+		"apiVersion: everynode.dev/v1alpha1\nkind: NodeJob\nspec: {task: {scirpt: a}}":                                        `unknown field "spec.task.scirpt": did you mean script?`,
+		"apiVersion: everynode.dev/v1alpha1\nkind: NodeJob\nspec: {rollout: {steps: [{nods: 1}]}, taks: 1}":                   "\"spec.rollout.steps[0].nods\": did you mean nodes?\nunknown field \"spec.taks\": did you mean task?",
+		"apiVersion: everynode.dev/v1alpha1\nkind: NodeJob\nspec:\n  task:\n\t  script: a":                                    "reading -: line 5 contains a tab; YAML permits only spaces for indentation",
+		"apiVersion: everynode.dev/v1alpha1\nkind: NodeJob\nspec:\n  nodeNames:\n  -\ta":                                      "line 5 contains a tab",
+		"apiVersion: everynode.dev/v1alpha1\nkind: NodeJob\nspec:\n  task:\n    script: |\n\techo a":                          "line 6 contains a tab",
+		"apiVersion: everynode.dev/v1alpha1\nkind: NodeJob\nspec:\n  task:\n    script: |\n      a\n      \tb\n  suspend: @a": "line 8: found character that cannot start any token",
+		"a: b\n---\n# the line is that of the file\napiVersion: v1\nkind: Secret\n\tdata: {}":                                 "line 6 contains a tab",
+		"apiVersion: everynode.dev/v1alpha1\nkind: NodeJob\nspec: {rollout: {steps: [{nodeSelector: {pool: db}}]}}":           "write it under spec.rollout.steps[0].nodeSelector.matchLabels",
+		"apiVersion: everynode.dev/v1alpha1\nkind: NodeJob\nspec: {suspend: maybe}":                                           "suspend",
+		"apiVersion: everynode.dev/v1alpha1\nkind: NodeJob\nspec: {suspend: true, suspend: false}":                            "suspend",
 	} {
 		if _, err := readFile("-", strings.NewReader(document), "ns"); err == nil || cmdutil.CodeOf(err) != cmdutil.ExitUsage || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", document, err)
