@@ -85,16 +85,19 @@ func tabIn(content, document []byte) error {
 	if err == nil {
 		return nil
 	}
-	found := tabInYAML.FindStringSubmatch(err.Error())
-	if found == nil {
+	named := tabInYAML.FindStringSubmatch(err.Error())
+	if named == nil {
 		return nil
 	}
-	line, _ := strconv.Atoi(found[1])
+	line, _ := strconv.Atoi(named[1])
 	lines := strings.Split(string(document), "\n")
 	if line < 1 || line > len(lines) || !tabbed.MatchString(lines[line-1]) {
 		return nil
 	}
-	before, _, _ := strings.Cut(strings.ReplaceAll(string(content), "\r\n", "\n"), strings.TrimRight(string(document), "\n"))
+	before, _, found := strings.Cut(strings.ReplaceAll(string(content), "\r\n", "\n"), strings.TrimRight(string(document), "\n"))
+	if !found {
+		return nil
+	}
 	return fmt.Errorf("line %d contains a tab; YAML permits only spaces for indentation", strings.Count(before, "\n")+line)
 }
 
