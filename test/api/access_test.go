@@ -61,10 +61,6 @@ func actors(node string) []actor {
 			w.bind(user, "everynode-view-all", true)
 			w.bind(user, "everynode-view-drains", true)
 		}},
-		{name: "viewer here", user: "viewer-here", binds: func(w *world, user string) {
-			w.bind(user, "everynode-view", false)
-			w.bind(user, "everynode-view-nodes", true)
-		}},
 		{name: "edit", user: "edit", binds: func(w *world, user string) { // its role is aggregated from these
 			w.bind(user, "system:aggregate-to-edit", false)
 			w.bind(user, "system:aggregate-to-view", false)
@@ -301,7 +297,7 @@ func (a *accesses) answers(q ask, place, key string, before []string) (lines str
 			if key != "" {
 				said[i] = strings.ReplaceAll(said[i], ": "+key, ": KEY")
 			}
-			if key == v1alpha1.ChangedByAnnotation && a.actors[i].user == managerUser && strings.HasPrefix(said[i], "everynode-") {
+			if (key == v1alpha1.ChangedByAnnotation || key == v1alpha1.RequestedByAnnotation) && a.actors[i].user == managerUser && strings.HasPrefix(said[i], "everynode-") {
 				said[i] = "refused by two policies, of which the API server tells one"
 			}
 			if value, _, _ := unstructured.NestedString(o.Object, "metadata", place, key); err == nil && key != "" && value != "x" {
