@@ -144,6 +144,7 @@ Next      fix the task, or retry all failed nodes: kubectl everynode -n NAMESPAC
 // TestATenantReadsNodesAndNoNodeJobsOfOthers : the roles for a tenant are enough for the commands about its own NodeJobs.
 func TestATenantReadsNodesAndNoNodeJobsOfOthers(t *testing.T) {
 	w := newWorld(t)
+	startManager(t, noFaults)
 	w.node("tenant-1")
 	w.job("mine", func(s *v1alpha1.NodeJobSpec) { s.Suspend = true })
 	config := w.kubeconfigOf(rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"list"}})
