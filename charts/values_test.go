@@ -79,6 +79,8 @@ func TestValues(t *testing.T) {
 		"the confinement of the manager":        {with(""), confinement, []string{"policyName: everynode-confine-pods "}, nil},
 		"namespaces need a label":               {with(""), "ValidatingAdmissionPolicy everynode-confine-namespaces", []string{"everynode.dev/nodejobs"}, nil},
 		"namespaces need no label":              {with("requireNamespaceLabel: false"), "ValidatingAdmissionPolicy everynode-confine-namespaces", nil, []string{unwanted}},
+		"namespaces that are not allowed":       {with(""), "ValidatingAdmissionPolicyBinding everynode-warn-namespaces", []string{"validationActions: - Warn "}, nil},
+		"no warning of namespaces":              {with("requireNamespaceLabel: false"), "ValidatingAdmissionPolicyBinding everynode-warn-namespaces", nil, []string{unwanted}},
 		"the manager serves all namespaces":     {with("requireNamespaceLabel: false"), manager, []string{"- --require-namespace-label=false "}, nil},
 		"the manager serves allowed namespaces": {with(""), manager, []string{"--leader-elect"}, []string{"--require"}},
 		"no confinement of the manager":         {with(`confinement: {enabled: false}`), confinement, nil, []string{unwanted}},

@@ -32,10 +32,14 @@ const (
 	// on which it failed. On a task's pod it is the hash of the value that the pod was made under.
 	RetryAnnotation = Group + "/retry"
 
-	// ChangedByAnnotation, on a NodeJob or NodeGuard, is the name of the user who last created it, changed its spec, or
-	// requested a retry. Only the API server sets it (config/attribution). It is absent where that is not known. On a task's
-	// pod, it is that of the NodeJob when the pod was made.
+	// ChangedByAnnotation, on a NodeJob or NodeGuard, is the name of the user who last created it or changed its spec. Only
+	// the API server sets it (config/attribution). It is absent where that is not known. On a task's pod, it is that of the
+	// NodeJob when the pod was made.
 	ChangedByAnnotation = Group + "/changed-by"
+
+	// RequestedByAnnotation, on a NodeJob or NodeGuard, is the name of the user who last changed RetryAnnotation. Only the API
+	// server sets it (config/attribution). It is absent where that is not known.
+	RequestedByAnnotation = Group + "/requested-by"
 
 	// CordonedAnnotation, on a node, names by their record keys the NodeJobs that the node is cordoned
 	// for, separated by commas. A node that a user or another tool has cordoned does not have it.

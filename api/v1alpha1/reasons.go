@@ -64,6 +64,8 @@ const (
 	ReasonInvalidScript = "InvalidScript"
 	// ReasonPodForbidden : the API server forbids the task's pod (Pod Security, quota, a policy).
 	ReasonPodForbidden = "PodForbidden"
+	// ReasonServiceAccountNotFound : the ServiceAccount of the task's pod does not exist.
+	ReasonServiceAccountNotFound = "ServiceAccountNotFound"
 	// ReasonPodInvalid : the API server finds the task's pod invalid.
 	ReasonPodInvalid = "PodInvalid"
 	// ReasonPodNotCreated : the API server cannot create the task's pod, for example because a webhook does not respond.

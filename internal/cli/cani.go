@@ -88,6 +88,9 @@ type canI struct {
 	Grants []string `json:"grants,omitempty"`
 	// NotEnforced says why the API server does not ask for all of the rights.
 	NotEnforced []string `json:"notEnforced,omitempty"`
+	// Reading are permissions that other commands need, and not the file. ReadingGrants are commands that grant the missing ones.
+	Reading       []askedRight `json:"reading,omitempty"`
+	ReadingGrants []string     `json:"readingGrants,omitempty"`
 	// Namespaces are those of the NodeJobs and NodeGuards, as far as the user may read them.
 	Namespaces []askedNamespace `json:"namespaces,omitempty"`
 }
@@ -135,6 +138,9 @@ func (o *canIOptions) run(ctx context.Context) error {
 		return err
 	}
 	result.Grants = rights.Grants(result.missing(), result.User)
+	if err := o.reading(ctx, file, result); err != nil {
+		return err
+	}
 	if result.NotEnforced, err = o.notEnforced(ctx); err != nil {
 		return err
 	}
@@ -225,6 +231,38 @@ func (o *canIOptions) namespaces(ctx context.Context, file *planFile) []askedNam
 	return all
 }
 
+// reading asks for the permissions to read what the commands that follow an apply show. They do not change the exit code.
+func (o *canIOptions) reading(ctx context.Context, file *planFile, result *canI) error {
+	if len(file.jobs) == 0 {
+		return nil
+	}
+	ask := func(verb, resource, namespace, grant string, commands ...string) error {
+		right := askedRight{Right: rights.Right{Verb: verb, Resource: resource, Namespace: namespace}, For: commands}
+		var err error
+		if right.Allowed, err = o.ask(ctx, right.Right); err == nil && !right.Allowed {
+			name, flag := rights.Subject(result.User)
+			result.ReadingGrants = append(result.ReadingGrants, fmt.Sprintf(grant, name, flag))
+		}
+		result.Reading = append(result.Reading, right)
+		return err
+	}
+	if err := ask("list", "nodes", "", "kubectl create clusterrolebinding %s-everynode-view-nodes --clusterrole=everynode-view-nodes %s",
+		"explain", "plan", "results", "run", "status -o wide"); err != nil {
+		return err
+	}
+	namespaces := map[string]bool{}
+	for _, job := range file.jobs {
+		namespaces[job.Namespace] = true
+	}
+	for _, namespace := range slices.Sorted(maps.Keys(namespaces)) {
+		if err := ask("list", "pods", namespace, "kubectl -n "+namespace+" create rolebinding %s-everynode-view --clusterrole=everynode-view %s",
+			"logs", "run", "status"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // installed returns an error if the API server does not know NodeJobs. A user who may not list them learns that from the
 // rights.
 func (o *canIOptions) installed(ctx context.Context) error {
@@ -304,6 +342,9 @@ func (r *canI) table() []text.Line {
 		}
 		rows = append(rows, []text.Line{text.Of(what), text.Of(namespace), yesOrNo(right.Allowed), text.Of(strings.Join(right.For, ", "))})
 	}
+	for _, right := range r.Reading {
+		rows = append(rows, []text.Line{text.Of(right.Verb + " " + right.Resource), text.Of(cmp.Or(right.Namespace, "(all)")), yesOrNo(right.Allowed), text.Of(strings.Join(right.For, ", "))})
+	}
 	for _, namespace := range r.Namespaces {
 		rows = append(rows, []text.Line{text.Of("(namespace)"), text.Of(namespace.Name), yesOrNo(namespace.Allowed), text.Of(strings.Join(namespace.For, ", "))})
 	}
@@ -327,6 +368,12 @@ func (r *canI) sentences() []text.Line {
 		}
 	} else {
 		lines = append(lines, text.Toned(text.Good, cmp.Or(r.User, "This user")+" has all rights that this file needs."))
+	}
+	if len(r.ReadingGrants) > 0 {
+		lines = append(lines, text.Toned(text.Warn, "To use the commands that need to read more, which the file does not, an administrator grants:"))
+		for _, command := range r.ReadingGrants {
+			lines = append(lines, text.Of("  "+command))
+		}
 	}
 	for _, namespace := range r.Namespaces {
 		if namespace.Message != "" {

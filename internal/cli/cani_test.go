@@ -119,6 +119,8 @@ patch nodejobs     ns         yes      NodeJob ns/tune
 	const tail = `get configmaps     ns         yes      ConfigMap ns/scripts
 create configmaps  ns         yes      ConfigMap ns/scripts
 patch configmaps   ns         yes      ConfigMap ns/scripts
+list nodes         (all)      yes      explain, plan, results, run, status -o wide
+list pods          ns         yes      logs, run, status
 
 `
 	const both = `run-as-root        ns         yes      NodeJob ns/tune (spec.task.scriptFrom), ConfigMap ns/scripts (the label everynode.dev/script)
@@ -159,6 +161,12 @@ disrupt            ns         yes      NodeJob ns/tune (spec.maintenance.drain)
 			head + both + row("yes") + granted},
 		"a manager that cannot be read": {rightsServer{actions: deny, namespace: namespace("no")}, cmdutil.ExitOK,
 			head + both + row("no ") + granted + "unless the manager serves all namespaces, " + closed},
+		"nothing can be read": {rightsServer{actions: deny, lacks: []string{"list"}}, cmdutil.ExitOK, head + both +
+			strings.NewReplacer("(all)      yes", "(all)      no ", "list pods          ns         yes", "list pods          ns         no ").Replace(tail) + granted +
+			`To use the commands that need to read more, which the file does not, an administrator grants:
+  kubectl create clusterrolebinding jane-everynode-view-nodes --clusterrole=everynode-view-nodes --user=jane
+  kubectl -n ns create rolebinding jane-everynode-view --clusterrole=everynode-view --user=jane
+`},
 		"two rights are missing": {rightsServer{actions: deny, lacks: []string{"run-as-root", "disrupt"}}, cmdutil.ExitError, head + none + tail +
 			`jane lacks 2 rights. An administrator grants what is missing with:
   kubectl create clusterrole everynode-run-as-root-disrupt-in-ns --verb=run-as-root,disrupt --resource=nodejobs.everynode.dev/nodes --resource-name=ns

@@ -155,6 +155,9 @@ func (o *planOptions) draft(ctx context.Context, seen *observe.Cluster, file *pl
 		if v.Obstacle = obstacle; obstacle == nil {
 			v.Revision = task.Revision(&job.Spec, source)
 			asPeer.Status.Revision, asPeer.Status.ObservedGeneration = v.Revision, asPeer.Generation
+			if v.Obstacle, err = o.missingAccount(ctx, file, job); err != nil {
+				return nil, err
+			}
 		}
 		seen.Jobs = withJob(seen.Jobs, asPeer)
 		plans = append(plans, v)

@@ -5,14 +5,18 @@ package cli
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"os"
+	"reflect"
 	"regexp"
 	"slices"
+	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -34,6 +38,7 @@ type planFile struct {
 	guards     []*v1alpha1.NodeGuard
 	configMaps map[client.ObjectKey]*corev1.ConfigMap
 	secrets    map[client.ObjectKey]*corev1.Secret
+	accounts   map[client.ObjectKey]bool
 	// skipped are the kinds of the other objects in the file.
 	skipped []string
 }
@@ -48,15 +53,19 @@ func readFile(name string, in io.Reader, namespace string) (*planFile, error) {
 		defer func() { _ = file.Close() }()
 		in = file
 	}
-	f := &planFile{namespace: namespace, configMaps: map[client.ObjectKey]*corev1.ConfigMap{}, secrets: map[client.ObjectKey]*corev1.Secret{}}
-	documents := yaml.NewYAMLReader(bufio.NewReader(in))
+	f := &planFile{namespace: namespace, configMaps: map[client.ObjectKey]*corev1.ConfigMap{}, secrets: map[client.ObjectKey]*corev1.Secret{}, accounts: map[client.ObjectKey]bool{}}
+	content, err := io.ReadAll(in)
+	if err != nil {
+		return nil, cmdutil.Failf(cmdutil.ExitUsage, "reading %s: %w", name, err)
+	}
+	documents := yaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content)))
 	for {
 		document, err := documents.Read()
 		if errors.Is(err, io.EOF) {
 			return f, nil
 		}
 		if err == nil {
-			err = f.add(document)
+			err = cmp.Or(tabIn(content, document), f.add(document))
 		}
 		if err != nil {
 			return nil, cmdutil.Failf(cmdutil.ExitUsage, "reading %s: %w", name, err)
@@ -64,12 +73,40 @@ func readFile(name string, in io.Reader, namespace string) (*planFile, error) {
 	}
 }
 
+// tabInYAML finds the line of an error about a tab, which the parser does not always call a tab.
+var (
+	tabInYAML = regexp.MustCompile(`line (\d+): found (?:a tab character|character that cannot start any token)`)
+	tabbed    = regexp.MustCompile(`^[ -]*\t`)
+)
+
+// tabIn returns an error with the line of a file in which a tab makes one of its documents invalid; nil if none does.
+func tabIn(content, document []byte) error {
+	err := sigsyaml.Unmarshal(document, &metav1.TypeMeta{})
+	if err == nil {
+		return nil
+	}
+	named := tabInYAML.FindStringSubmatch(err.Error())
+	if named == nil {
+		return nil
+	}
+	line, _ := strconv.Atoi(named[1])
+	lines := strings.Split(string(document), "\n")
+	if line < 1 || line > len(lines) || !tabbed.MatchString(lines[line-1]) {
+		return nil
+	}
+	before, _, found := strings.Cut(strings.ReplaceAll(string(content), "\r\n", "\n"), strings.TrimRight(string(document), "\n"))
+	if !found {
+		return nil
+	}
+	return fmt.Errorf("line %d contains a tab; YAML permits only spaces for indentation", strings.Count(before, "\n")+line)
+}
+
 func (f *planFile) add(document []byte) error {
 	var kind metav1.TypeMeta
 	if err := sigsyaml.Unmarshal(document, &kind); err != nil {
 		return fmt.Errorf("it is not a file of Kubernetes objects in YAML or JSON: %w", err)
 	}
-	job, guard, configMap, secret := &v1alpha1.NodeJob{}, &v1alpha1.NodeGuard{}, &corev1.ConfigMap{}, &corev1.Secret{}
+	job, guard, configMap, secret, account := &v1alpha1.NodeJob{}, &v1alpha1.NodeGuard{}, &corev1.ConfigMap{}, &corev1.Secret{}, &corev1.ServiceAccount{}
 	var object client.Object
 	var add func()
 	switch kind {
@@ -86,6 +123,8 @@ func (f *planFile) add(document []byte) error {
 			secret.Data = dataOf(secret)
 			f.secrets[client.ObjectKeyFromObject(secret)] = secret
 		}
+	case metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"}:
+		object, add = account, func() { f.accounts[client.ObjectKeyFromObject(account)] = true }
 	default:
 		f.skipped = append(f.skipped, kind.APIVersion+" "+kind.Kind)
 		return nil
@@ -123,15 +162,43 @@ func unknownFields(document []byte, into client.Object) error {
 	if !ok {
 		return nil
 	}
-	err := errors.Join(strict.Errors()...)
-	if m := labelInSelector.FindStringSubmatch(err.Error()); m != nil {
-		err = fmt.Errorf("%w. A selector has matchLabels and matchExpressions: for the nodes with a label %s, write %s.matchLabels.%s", err, m[2], m[1], m[2])
+	var all []error
+	for _, err := range strict.Errors() {
+		path := strings.Split(strings.TrimSuffix(strings.TrimPrefix(err.Error(), `unknown field "`), `"`), ".")
+		if near := cmdutil.Similar(path[len(path)-1], fieldsAt(reflect.TypeOf(into), path[:len(path)-1])); near != "" {
+			err = fmt.Errorf("%w: did you mean %s?", err, near)
+		} else if m := labelInSelector.FindStringSubmatch(err.Error()); m != nil {
+			err = fmt.Errorf("%w. A selector has matchLabels and matchExpressions: for the nodes with a label %s, write it under %s.matchLabels", err, m[2], m[1])
+		}
+		all = append(all, err)
 	}
-	return err
+	return errors.Join(all...)
 }
 
-// labelInSelector finds labels in the place of matchLabels.
-var labelInSelector = regexp.MustCompile(`unknown field "(\S*[sS]elector)\.([^".]+)"`)
+// labelInSelector finds labels in the place of matchLabels, as in the nodeSelector of a pod.
+var labelInSelector = regexp.MustCompile(`unknown field "(\S*?[sS]elector)\.([^"]+)"`)
+
+// fieldsAt returns the names of the fields at a path in objects of a type; nil if the path does not lead to an object.
+func fieldsAt(t reflect.Type, path []string) []string {
+	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
+		t = t.Elem()
+	}
+	if t.Kind() != reflect.Struct {
+		return nil
+	}
+	var names []string
+	for _, field := range reflect.VisibleFields(t) {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		if len(path) > 0 && name != "" && name == strings.Split(path[0], "[")[0] {
+			return fieldsAt(field.Type, path[1:])
+		}
+		names = append(names, name)
+	}
+	if len(path) > 0 {
+		return nil
+	}
+	return names
+}
 
 // dataOf returns the data of a Secret after it is written: the API server moves stringData into data.
 func dataOf(secret *corev1.Secret) map[string][]byte {

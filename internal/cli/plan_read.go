@@ -4,12 +4,14 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,6 +21,7 @@ import (
 	"github.com/everynode/everynode/internal/cli/view"
 	"github.com/everynode/everynode/internal/plan"
 	"github.com/everynode/everynode/internal/record"
+	"github.com/everynode/everynode/internal/task"
 )
 
 // configMap returns the future ConfigMap: the one in the file, otherwise the one in the cluster.
@@ -41,6 +44,29 @@ func (o *planOptions) secret(ctx context.Context, file *planFile, key client.Obj
 		return secret, err != nil, nil
 	}
 	return secret, false, err
+}
+
+// missingAccount returns an obstacle if the ServiceAccount that the template of a NodeJob names is neither in the file nor in the
+// cluster. A user who may not read it gets none.
+func (o *planOptions) missingAccount(ctx context.Context, file *planFile, job *v1alpha1.NodeJob) (*task.Obstacle, error) {
+	template := job.Spec.Task.Template
+	if template == nil {
+		return nil, nil
+	}
+	name := cmp.Or(template.Spec.ServiceAccountName, template.Spec.DeprecatedServiceAccount)
+	key := client.ObjectKey{Namespace: job.Namespace, Name: name}
+	if name == "" || file.accounts[key] {
+		return nil, nil
+	}
+	err := o.client.Get(ctx, key, &corev1.ServiceAccount{})
+	switch {
+	case apierrors.IsForbidden(err):
+		return nil, nil
+	case !apierrors.IsNotFound(err):
+		return nil, cmdutil.Explain(err)
+	}
+	return &task.Obstacle{Reason: v1alpha1.ReasonServiceAccountNotFound, Message: fmt.Sprintf("ServiceAccount %s does not exist. %s", key,
+		task.CreateServiceAccount(key.Namespace, name, "spec.task.template.spec.serviceAccountName"))}, nil
 }
 
 // maxDrainLooks limits the number of nodes whose pods are read unless all are requested. Each node costs a request.

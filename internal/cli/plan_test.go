@@ -60,6 +60,12 @@ func (s *planServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		clitest.Respond(w, corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}})
 	case strings.HasSuffix(r.URL.Path, "/nodejobs"):
 		clitest.Respond(w, v1alpha1.NodeJobList{TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodeJobList"}, Items: s.jobs})
+	case strings.HasSuffix(r.URL.Path, "/serviceaccounts/there"):
+		clitest.Respond(w, corev1.ServiceAccount{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"}})
+	case strings.HasSuffix(r.URL.Path, "/serviceaccounts/absent"):
+		clitest.RespondError(w, http.StatusNotFound, metav1.StatusReasonNotFound, "not there")
+	case strings.HasSuffix(r.URL.Path, "/serviceaccounts/hidden"):
+		clitest.RespondError(w, http.StatusForbidden, metav1.StatusReasonForbidden, "no")
 	case strings.HasSuffix(r.URL.Path, "/secrets/token") && s.secret != nil:
 		clitest.Respond(w, s.secret)
 	case strings.HasSuffix(r.URL.Path, "/secrets/token"), strings.HasSuffix(r.URL.Path, "/configmaps/absent"):
@@ -267,10 +273,20 @@ func TestAFileIsReadStrictly(t *testing.T) {
 		"apiVersion: v1\nkind: Secret\nmetadata: {name: a}\ndata: {a: no base64}":                          "base64",
 		"apiVersion: everynode.dev/v1alpha1\nkind: NodeJob\nmetadata: {name: a}\nspec: {script: \"true\"}": `unknown field "spec.script"`,
 		"apiVersion: everynode.dev/v1alpha1\nkind: NodeJob\nspec: {nodeSelector: {pool: db}}": `unknown field "spec.nodeSelector.pool". A selector has matchLabels ` +
-			"and matchExpressions: for the nodes with a label pool, write spec.nodeSelector.matchLabels.pool",
-		"apiVersion: everynode.dev/v1alpha1\nkind: NodeJob\nspec: {rollout: {steps: [{nodeSelector: {pool: db}}]}}": "write spec.rollout.steps[0].nodeSelector.matchLabels.pool",
-		"apiVersion: everynode.dev/v1alpha1\nkind: NodeJob\nspec: {suspend: maybe}":                                 "suspend",
-		"apiVersion: everynode.dev/v1alpha1\nkind: NodeJob\nspec: {suspend: true, suspend: false}":                  "suspend",
+			"and matchExpressions: for the nodes with a label pool, write it under spec.nodeSelector.matchLabels",
+		"apiVersion: everynode.dev/v1alpha1\nkind: NodeJob\nspec: {nodeSelector: {kubernetes.io/os: linux}}": `unknown field "spec.nodeSelector.kubernetes.io/os". A selector has matchLabels ` +
+			"and matchExpressions: for the nodes with a label kubernetes.io/os, write it under spec.nodeSelector.matchLabels",
+		"apiVersion: everynode.dev/v1alpha1\nkind: NodeJob\nspec: {nodeSelector: {matchLabel: {a: b}}}":                       `"spec.nodeSelector.matchLabel": did you mean matchLabels?`,
+		"apiVersion: everynode.dev/v1alpha1\nkind: NodeJob\nspec: {task: {scirpt: a}}":                                        `unknown field "spec.task.scirpt": did you mean script?`,
+		"apiVersion: everynode.dev/v1alpha1\nkind: NodeJob\nspec: {rollout: {steps: [{nods: 1}]}, taks: 1}":                   "\"spec.rollout.steps[0].nods\": did you mean nodes?\nunknown field \"spec.taks\": did you mean task?",
+		"apiVersion: everynode.dev/v1alpha1\nkind: NodeJob\nspec:\n  task:\n\t  script: a":                                    "reading -: line 5 contains a tab; YAML permits only spaces for indentation",
+		"apiVersion: everynode.dev/v1alpha1\nkind: NodeJob\nspec:\n  nodeNames:\n  -\ta":                                      "line 5 contains a tab",
+		"apiVersion: everynode.dev/v1alpha1\nkind: NodeJob\nspec:\n  task:\n    script: |\n\techo a":                          "line 6 contains a tab",
+		"apiVersion: everynode.dev/v1alpha1\nkind: NodeJob\nspec:\n  task:\n    script: |\n      a\n      \tb\n  suspend: @a": "line 8: found character that cannot start any token",
+		"a: b\n---\n# the line is that of the file\napiVersion: v1\nkind: Secret\n\tdata: {}":                                 "line 6 contains a tab",
+		"apiVersion: everynode.dev/v1alpha1\nkind: NodeJob\nspec: {rollout: {steps: [{nodeSelector: {pool: db}}]}}":           "write it under spec.rollout.steps[0].nodeSelector.matchLabels",
+		"apiVersion: everynode.dev/v1alpha1\nkind: NodeJob\nspec: {suspend: maybe}":                                           "suspend",
+		"apiVersion: everynode.dev/v1alpha1\nkind: NodeJob\nspec: {suspend: true, suspend: false}":                            "suspend",
 	} {
 		if _, err := readFile("-", strings.NewReader(document), "ns"); err == nil || cmdutil.CodeOf(err) != cmdutil.ExitUsage || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", document, err)
@@ -354,5 +370,30 @@ func TestAPlanSaysThatTheNamespaceIsNotAllowed(t *testing.T) {
 		if got := strings.Join(strings.Fields(out.String()), " "); strings.Contains(got, want) != denied {
 			t.Errorf("denied is %v, and the output is\n%s", denied, out)
 		}
+	}
+}
+
+func TestAPlanFindsAMissingServiceAccount(t *testing.T) {
+	const want = "ServiceAccountNotFound: ServiceAccount ns/absent does not exist. Create ServiceAccount absent in namespace ns: kubectl create serviceaccount absent -n ns; or correct spec.task.template.spec.serviceAccountName"
+	for name, tt := range map[string]struct {
+		account, more string
+		missing       bool
+	}{
+		"it does not exist":     {account: "absent", missing: true},
+		"it exists":             {account: "there"},
+		"it may not be read":    {account: "hidden"},
+		"the file creates it":   {account: "absent", more: "---\napiVersion: v1\nkind: ServiceAccount\nmetadata: {name: absent}\n"},
+		"another file's object": {account: "absent", more: "---\napiVersion: v1\nkind: ServiceAccount\nmetadata: {name: absent, namespace: other}\n", missing: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, out, errs := clitest.NewFactory(t, &planServer{t: t, nodes: []corev1.Node{readyNode("node-1")}})
+			f.In = strings.NewReader("apiVersion: everynode.dev/v1alpha1\nkind: NodeJob\nmetadata: {name: j}\nspec: {task: {template: {spec: {serviceAccountName: " + tt.account + ", containers: [{name: a, image: b}]}}}}\n" + tt.more)
+			if code := command(t, f, "plan", "-f", "-"); code != cmdutil.ExitOK {
+				t.Fatalf("exit code %d, and %s", code, errs)
+			}
+			if got := strings.Join(strings.Fields(out.String()), " "); strings.Contains(got, want) != tt.missing || strings.Contains(got, "NotFound") != tt.missing {
+				t.Errorf("the output is\n%s%s", out, errs)
+			}
+		})
 	}
 }

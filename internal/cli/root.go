@@ -110,10 +110,10 @@ func noCommand(cmd *cobra.Command, args []string) error {
 	return cmdutil.Failf(cmdutil.ExitUsage, "%s. See: %s --help", message, cmd.CommandPath())
 }
 
-// hideRareFlags hides all but the common flags of kubectl in the help. The hidden flags still work.
+// hideRareFlags hides all but the common flags of kubectl in the help, such as --as. The hidden flags still work.
 func hideRareFlags(root *cobra.Command) {
 	for _, name := range []string{
-		"as", "as-group", "as-uid", "as-user-extra", "cache-dir", "certificate-authority", "client-certificate", "client-key", "cluster",
+		"as-group", "as-uid", "as-user-extra", "cache-dir", "certificate-authority", "client-certificate", "client-key", "cluster",
 		"disable-compression", "insecure-skip-tls-verify", "password", "request-timeout", "server", "tls-server-name", "token", "user", "username",
 	} {
 		if flag := root.PersistentFlags().Lookup(name); flag != nil {

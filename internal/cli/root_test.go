@@ -74,3 +74,13 @@ func TestAMissingClusterIsReported(t *testing.T) {
 		t.Errorf("exit code %d: %v", cmdutil.CodeOf(err), err)
 	}
 }
+
+// TestTheHelpOfEachCommandNamesAs because --as answers what another user may do.
+func TestTheHelpOfEachCommandNamesAs(t *testing.T) {
+	f, _, _ := clitest.NewFactory(t, http.NotFoundHandler())
+	for _, command := range NewCommand(f).Commands() {
+		if usage := command.UsageString(); !strings.Contains(usage, "--as string") {
+			t.Errorf("%s:\n%s", command.Name(), usage)
+		}
+	}
+}

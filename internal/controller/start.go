@@ -216,7 +216,8 @@ func (r *Reconciler) asRejection(job *v1alpha1.NodeJob, err error) error {
 
 // refusalReasons are the reasons of pods that the API server rejects.
 var refusalReasons = []string{
-	v1alpha1.ReasonPodForbidden, v1alpha1.ReasonPodInvalid, v1alpha1.ReasonPodNotCreated, v1alpha1.ReasonNamespaceTerminating,
+	v1alpha1.ReasonPodForbidden, v1alpha1.ReasonServiceAccountNotFound, v1alpha1.ReasonPodInvalid, v1alpha1.ReasonPodNotCreated,
+	v1alpha1.ReasonNamespaceTerminating,
 }
 
 // podTroubles are the problems that end when a pod could be created.

@@ -4,8 +4,10 @@
 package loop
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -116,6 +118,10 @@ func AsRefusal(err error) error {
 	return nil
 }
 
+// missingAccount finds the ServiceAccount that a pod lacks in the answer of the API server.
+// Source: kubernetes/plugin/pkg/admission/serviceaccount.
+var missingAccount = regexp.MustCompile(`serviceaccount "([a-z0-9.-]+)" not found`)
+
 // LacksDefaultAccount reports whether the API server rejects a pod because its namespace has no service account "default".
 // Source: kubernetes/plugin/pkg/admission/serviceaccount.
 func LacksDefaultAccount(err error) bool {
@@ -189,8 +195,12 @@ func reasonOf(err error) (reason string, remedy func(w *Words, o client.Object) 
 			return fmt.Sprintf("%s: kubectl label namespace %s pod-security.kubernetes.io/enforce=privileged --overwrite", w.Privileged, o.GetNamespace())
 		}
 	case LacksDefaultAccount(err):
-		return v1alpha1.ReasonPodForbidden, func(_ *Words, o client.Object) string {
+		return v1alpha1.ReasonServiceAccountNotFound, func(_ *Words, o client.Object) string {
 			return fmt.Sprintf("Kubernetes creates it in each namespace: check that kube-controller-manager runs, or create it: kubectl create serviceaccount default -n %s", o.GetNamespace())
+		}
+	case apierrors.IsForbidden(err) && missingAccount.MatchString(err.Error()):
+		return v1alpha1.ReasonServiceAccountNotFound, func(w *Words, o client.Object) string {
+			return task.CreateServiceAccount(o.GetNamespace(), missingAccount.FindStringSubmatch(err.Error())[1], cmp.Or(w.template(o), w.Field))
 		}
 	case apierrors.IsForbidden(err):
 		return v1alpha1.ReasonPodForbidden, func(w *Words, o client.Object) string {

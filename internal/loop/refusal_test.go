@@ -59,8 +59,13 @@ func TestRefusals(t *testing.T) {
 		},
 		"a namespace without its service account": {
 			forbidden(`error looking up service account ns/default: serviceaccount "default" not found`),
-			&task.Obstacle{Reason: v1alpha1.ReasonPodForbidden, Message: `the API server refuses the task's pod in namespace ns: error looking up service account ns/default: serviceaccount "default" not found. ` +
+			&task.Obstacle{Reason: v1alpha1.ReasonServiceAccountNotFound, Message: `the API server refuses the task's pod in namespace ns: error looking up service account ns/default: serviceaccount "default" not found. ` +
 				"Kubernetes creates it in each namespace: check that kube-controller-manager runs, or create it: kubectl create serviceaccount default -n ns"},
+		},
+		"a service account that does not exist": {
+			forbidden(`error looking up service account ns/web.reader: serviceaccount "web.reader" not found`),
+			&task.Obstacle{Reason: v1alpha1.ReasonServiceAccountNotFound, Message: `the API server refuses the task's pod in namespace ns: error looking up service account ns/web.reader: serviceaccount "web.reader" not found. ` +
+				"Create ServiceAccount web.reader in namespace ns: kubectl create serviceaccount web.reader -n ns; or correct spec.task"},
 		},
 		"a namespace that is being deleted": {
 			terminating("unable to create new content in namespace ns because it is being terminated"),

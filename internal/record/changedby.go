@@ -17,6 +17,11 @@ func ChangedBy(annotations map[string]string) string {
 	return boundUser(annotations[v1alpha1.ChangedByAnnotation])
 }
 
+// RequestedBy returns the user that the annotations of a NodeJob name as the one who last requested a retry; "" if they name none.
+func RequestedBy(annotations map[string]string) string {
+	return boundUser(annotations[v1alpha1.RequestedByAnnotation])
+}
+
 // boundUser returns the name of a user as one visible line.
 func boundUser(name string) string {
 	return outcome.CleanHead(outcome.CleanLine(name), MaxChangedBy)

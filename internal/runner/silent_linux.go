@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -44,22 +45,31 @@ func (a *attempt) noteSilence(ended ending) {
 	}
 	what, program, where, hint := last.phase.name, "", "", ""
 	if last.script.Command != nil {
-		what = "the command"
+		what = "the command " + a.quoted(strings.Join(last.script.Command, " "))
 	} else {
 		program = " (interpreter " + outcome.CleanHead(last.script.Interpreter[0], maxProgramBytes) + ")"
 		hint = ". To see which command failed, let it print what it does"
 		if isShell(last.script.Interpreter[0]) {
 			hint += ", for example with set -x"
-			if line := script.OnlyLine(last.script.Text); line > 0 {
-				where = " in line " + strconv.Itoa(line)
+			if text, line := script.OnlyLine(last.script.Text); line > 0 {
+				where = " in line " + strconv.Itoa(line) + " " + a.quoted(text)
 			}
 		}
 	}
 	a.note("%s ended with exit code %d%s and printed nothing%s%s%s", what, last.exitCode, where, program, meaning(last.exitCode), hint)
 }
 
-// maxProgramBytes limits the name of an interpreter in a note.
-const maxProgramBytes = 128
+// quoted returns what a script or command is, in parentheses, without the values of Secrets.
+func (a *attempt) quoted(text string) string {
+	return "(" + outcome.CleanHead(outcome.CleanLine(a.secrets.text(text)), maxQuotedBytes) + ")"
+}
+
+const (
+	// maxProgramBytes limits the name of an interpreter in a note.
+	maxProgramBytes = 128
+	// maxQuotedBytes limits a line of a script in a note.
+	maxQuotedBytes = 256
+)
 
 // isShell reports whether an interpreter is a shell, whose comments begin with "#" and whose commands end with their line.
 func isShell(interpreter string) bool {

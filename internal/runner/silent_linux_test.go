@@ -24,7 +24,7 @@ func TestAScriptThatFailsWithoutOutput(t *testing.T) {
 		},
 		"a script with one command": {
 			env:  []string{"EVERYNODE_SCRIPT=#!/bin/sh -u\n\n# why\ngrep -q x /dev/null\n"},
-			want: []string{"the script ended with exit code 1 in line 4 and printed nothing (interpreter /bin/sh). " + xtrace},
+			want: []string{"the script ended with exit code 1 in line 4 (grep -q x /dev/null) and printed nothing (interpreter /bin/sh). " + xtrace},
 		},
 		"a script of another language has comments of its own": {
 			env:  []string{`EVERYNODE_INTERPRETER=["/usr/bin/env","sh"]`, "EVERYNODE_SCRIPT=false\n"},
@@ -32,11 +32,11 @@ func TestAScriptThatFailsWithoutOutput(t *testing.T) {
 		},
 		"a check after a task that prints": {
 			env:  []string{"EVERYNODE_SCRIPT=echo wrote it", "EVERYNODE_VERIFY=test -e /no/such\n"},
-			want: []string{"wrote it\nthe check ended with exit code 1 in line 1 and printed nothing (interpreter /bin/sh). "},
+			want: []string{"wrote it\nthe check ended with exit code 1 in line 1 (test -e /no/such) and printed nothing (interpreter /bin/sh). "},
 		},
 		"a check after a task that prints much": {
 			env:  []string{"EVERYNODE_SCRIPT=head -c 3000000 /dev/zero | tr '\\0' x", "EVERYNODE_VERIFY=exit 3"},
-			want: []string{"the check ended with exit code 3 in line 1 and printed nothing"},
+			want: []string{"the check ended with exit code 3 in line 1 (exit 3) and printed nothing"},
 		},
 		"a check that prints after a silent task": {
 			env:  []string{"EVERYNODE_SCRIPT=:", "EVERYNODE_VERIFY=echo wrong; false"},
@@ -49,12 +49,14 @@ func TestAScriptThatFailsWithoutOutput(t *testing.T) {
 		"a script that is killed":                 {env: []string{"EVERYNODE_SCRIPT=kill -KILL $$"}, want: []string{"the script was killed by SIGKILL"}, not: "printed nothing"},
 		"a script that takes too long":            {env: []string{"EVERYNODE_SCRIPT=sleep 60", "EVERYNODE_TIMEOUT=1"}, want: []string{"the time limit"}, not: "printed nothing"},
 		"a script whose output is not kept":       {env: []string{"EVERYNODE_SCRIPT=false", "EVERYNODE_OUTPUT=None"}, want: []string{"the output is not kept (task.output: None)"}, not: "printed nothing"},
-		"a command that was not found":            {env: []string{"EVERYNODE_SCRIPT=nosuch 2>/dev/null"}, want: []string{"exit code 127 in line 1", "Exit code 127 usually means that a command was not found. " + xtrace}},
+		"a command that was not found":            {env: []string{"EVERYNODE_SCRIPT=nosuch 2>/dev/null"}, want: []string{"exit code 127 in line 1 (nosuch 2>/dev/null)", "Exit code 127 usually means that a command was not found. " + xtrace}},
 		"a command that cannot be executed":       {env: []string{"EVERYNODE_SCRIPT=/etc/passwd 2>/dev/null"}, want: []string{"exit code 126 in line 1", "Exit code 126 usually means that a command was found, but cannot be executed. "}},
 		"a command that was killed":               {env: []string{"EVERYNODE_SCRIPT=exit 137"}, want: []string{"Exit code 137 usually means that a command was killed by SIGKILL. "}},
-		"an exit code that is no signal":          {env: []string{"EVERYNODE_SCRIPT=exit 255"}, want: []string{"exit code 255 in line 1 and printed nothing (interpreter /bin/sh). " + xtrace}},
-		"a task that is a command":                {env: []string{`EVERYNODE_COMMAND=["false"]`}, want: []string{"the command ended with exit code 1 and printed nothing"}, not: "interpreter"},
-		"a check of a task that is a command":     {env: []string{`EVERYNODE_COMMAND=["true"]`, "EVERYNODE_VERIFY=false"}, want: []string{"the check ended with exit code 1 in line 1 and printed nothing (interpreter /bin/sh). "}},
+		"an exit code that is no signal":          {env: []string{"EVERYNODE_SCRIPT=exit 255"}, want: []string{"exit code 255 in line 1 (exit 255) and printed nothing (interpreter /bin/sh). " + xtrace}},
+		"a task that is a command":                {env: []string{`EVERYNODE_COMMAND=["false"]`}, want: []string{"the command (false) ended with exit code 1 and printed nothing"}, not: "interpreter"},
+		"a check of a task that is a command":     {env: []string{`EVERYNODE_COMMAND=["true"]`, "EVERYNODE_VERIFY=false"}, want: []string{"the check ended with exit code 1 in line 1 (false) and printed nothing (interpreter /bin/sh). "}},
+		"a line that has a secret":                {env: []string{"EVERYNODE_SCRIPT=test s3cr3t-token = \t$TOKEN-", "TOKEN=s3cr3t-token", `EVERYNODE_MASK=["TOKEN"]`}, want: []string{`in line 1 (test *** = \t$TOKEN-) and`}},
+		"a line that is long":                     {env: []string{"EVERYNODE_SCRIPT=test " + strings.Repeat("a", 300) + " = b"}, want: []string{"aaa...) and printed nothing (interpreter /bin/sh). " + xtrace}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -65,19 +65,19 @@ func split(line string) (program, argument string) {
 	return line[:end], strings.Trim(line[end:], " \t")
 }
 
-// OnlyLine returns the number of the only line of a script that is neither blank nor a comment, from 1; 0 if there are several,
+// OnlyLine returns the only line of a script that is neither blank nor a comment, and its number, from 1; 0 if there are several,
 // or none. Comments are those of a shell.
-func OnlyLine(text string) int {
-	only, n := 0, 0
+func OnlyLine(text string) (content string, number int) {
+	n := 0
 	for line := range strings.Lines(text) {
 		n++
 		if line = strings.TrimSpace(line); line == "" || line[0] == '#' {
 			continue
 		}
-		if only != 0 {
-			return 0
+		if number != 0 {
+			return "", 0
 		}
-		only = n
+		content, number = line, n
 	}
-	return only
+	return content, number
 }

@@ -73,8 +73,9 @@ func TestOnlyLine(t *testing.T) {
 		"none":                 {"# nothing\n", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := OnlyLine(tt.text); got != tt.want {
-				t.Errorf("line %d, want %d", got, tt.want)
+			content, got := OnlyLine(tt.text)
+			if got != tt.want || (content == "grep -q x /etc/y") != (got > 0) {
+				t.Errorf("line %d is %q, want line %d", got, content, tt.want)
 			}
 		})
 	}

@@ -34,3 +34,8 @@ type Obstacle struct {
 	// before the obstacle is known to be removed.
 	RetryAt time.Time
 }
+
+// CreateServiceAccount says what to do about a missing ServiceAccount that a field of an object names.
+func CreateServiceAccount(namespace, name, field string) string {
+	return fmt.Sprintf("Create ServiceAccount %s in namespace %s: kubectl create serviceaccount %s -n %s; or correct %s", name, namespace, name, namespace, field)
+}

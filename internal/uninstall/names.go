@@ -32,6 +32,8 @@ const (
 	GatePolicy    = "everynode-gate"
 	ManagerPolicy = "everynode-manager"
 	Attribution   = "everynode-attribution"
+	// NamespaceWarning is the policy of config/warnings.
+	NamespaceWarning = "everynode-warn-namespaces"
 
 	leaderElection = "everynode-leader-election"
 	sealName       = "everynode-seal"
@@ -69,7 +71,7 @@ func CRDs() []client.Object {
 	return []client.Object{CRD("nodejobs"), CRD("nodeguards")}
 }
 
-// Policies returns the admission policies of config/gate, config/attribution and config/authorization. Their bindings are found by the name of
+// Policies returns the admission policies of config/gate, config/attribution, config/warnings and config/authorization. Their bindings are found by the name of
 // their policy.
 func Policies() []client.Object {
 	all := []client.Object{
@@ -77,6 +79,7 @@ func Policies() []client.Object {
 		&admissionv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: ManagerPolicy}},
 		&admissionv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: Attribution}},
 		&admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: Attribution}},
+		&admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: NamespaceWarning}},
 	}
 	for _, name := range rights.Policies() {
 		all = append(all, &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}})
@@ -133,7 +136,7 @@ func ClusterRBAC() []client.Object {
 	for _, name := range []string{
 		Manager, "everynode-nodejob-editor", "everynode-nodejob-viewer", "everynode-nodeguard-editor", "everynode-nodeguard-viewer",
 		"everynode-run-as-root", "everynode-disrupt", "everynode-gate", "everynode-label", "everynode-all-effects",
-		"everynode-view", "everynode-view-nodes", "everynode-view-drains", "everynode-operator", "everynode-operator-nodes",
+		"everynode-view", "everynode-view-nodes", "everynode-view-all", "everynode-view-drains", "everynode-operator", "everynode-operator-nodes",
 		"everynode-metrics-reader",
 	} {
 		all = append(all, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}})

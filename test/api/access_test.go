@@ -58,6 +58,7 @@ func actors(node string) []actor {
 		{name: "viewer", user: "viewer", binds: func(w *world, user string) {
 			w.bind(user, "everynode-view", false)
 			w.bind(user, "everynode-view-nodes", true)
+			w.bind(user, "everynode-view-all", true)
 			w.bind(user, "everynode-view-drains", true)
 		}},
 		{name: "edit", user: "edit", binds: func(w *world, user string) { // its role is aggregated from these
@@ -296,7 +297,7 @@ func (a *accesses) answers(q ask, place, key string, before []string) (lines str
 			if key != "" {
 				said[i] = strings.ReplaceAll(said[i], ": "+key, ": KEY")
 			}
-			if key == v1alpha1.ChangedByAnnotation && a.actors[i].user == managerUser && strings.HasPrefix(said[i], "everynode-") {
+			if (key == v1alpha1.ChangedByAnnotation || key == v1alpha1.RequestedByAnnotation) && a.actors[i].user == managerUser && strings.HasPrefix(said[i], "everynode-") {
 				said[i] = "refused by two policies, of which the API server tells one"
 			}
 			if value, _, _ := unstructured.NestedString(o.Object, "metadata", place, key); err == nil && key != "" && value != "x" {

@@ -48,6 +48,11 @@ func changedBy(o *unstructured.Unstructured, user string) *unstructured.Unstruct
 
 func named(o client.Object) string { return o.GetAnnotations()[v1alpha1.ChangedByAnnotation] }
 
+// both are who has changed an object, and who has last requested a retry.
+func both(o client.Object) [2]string {
+	return [2]string{named(o), o.GetAnnotations()[v1alpha1.RequestedByAnnotation]}
+}
+
 // attributed are the kinds of which the API server names who changed them, with two changes of the spec.
 func attributed(t *testing.T, namespace string) map[*unstructured.Unstructured][2]string {
 	t.Helper()
@@ -57,11 +62,11 @@ func attributed(t *testing.T, namespace string) map[*unstructured.Unstructured][
 	}
 }
 
-// write is a request of a user, and who has changed the object after it.
+// write is a request of a user, and who has changed the object after it, and requested a retry.
 type write struct {
 	about, user string
 	do          func(client.Client, *unstructured.Unstructured) error
-	want        string
+	want, asked string
 }
 
 // patched returns a request that patches an object.
@@ -100,21 +105,31 @@ func (w *world) writesOf(manifest *unstructured.Unstructured, changes [2]string)
 			must(w.t, unstructured.SetNestedField(o.Object, int64(600), "spec", "ttlSecondsAfterFinished"))
 		}
 	}
+	annotated := func(annotations string) func(client.Client, *unstructured.Unstructured) error {
+		return w.patched(`{"metadata":{"annotations":{` + annotations + `}}}`)
+	}
 	return []write{
-		{"a label changes nothing", bob, w.patched(`{"metadata":{"labels":{"a":"b"}}}`), alice},
-		{"another name is not accepted", bob, w.patched(`{"metadata":{"annotations":{"everynode.dev/changed-by":"bob"}}}`), alice},
-		{"it cannot be removed", bob, w.patched(`{"metadata":{"annotations":{"everynode.dev/changed-by":null}}}`), alice},
-		{"an update without it does not remove it", bob, w.put(nothing), alice},
-		{"a change of the spec", bob, w.patched(changes[0]), bob},
-		{"a change with the name of another user", alice, w.patched(strings.TrimSuffix(changes[1], "}") + `,"metadata":{"annotations":{"everynode.dev/changed-by":"bob"}}}`), alice},
-		{"an update of the spec without it", bob, w.put(otherSpec), bob},
-		{"a request for a retry", alice, w.patched(`{"metadata":{"annotations":{"everynode.dev/retry":"1"}}}`), alice},
-		{"another annotation", bob, w.patched(`{"metadata":{"annotations":{"x.test/a":"1"}}}`), alice},
-		{"an apply by a GitOps tool", gitOpsUser, w.appliedBy(manifest, "gitops"), gitOpsUser},
-		{"the same manifest by another tool", alice, w.appliedBy(manifest, "other"), gitOpsUser},
-		{"a change that the tool has to correct", bob, w.patched(changes[0]), bob},
-		{"the manager's finalizer", managerUser, w.patched(`{"metadata":{"finalizers":["everynode.dev/records"]}}`), bob},
-		{"a long name", wordy, w.patched(changes[1]), string([]rune(wordy)[:256])},
+		{"a label changes nothing", bob, w.patched(`{"metadata":{"labels":{"a":"b"}}}`), alice, ""},
+		{"another name is not accepted", bob, annotated(`"everynode.dev/changed-by":"bob"`), alice, ""},
+		{"it cannot be removed", bob, annotated(`"everynode.dev/changed-by":null`), alice, ""},
+		{"an update without it does not remove it", bob, w.put(nothing), alice, ""},
+		{"a change of the spec", bob, w.patched(changes[0]), bob, ""},
+		{"a change with the name of another user", alice, w.patched(strings.TrimSuffix(changes[1], "}") + `,"metadata":{"annotations":{"everynode.dev/changed-by":"bob"}}}`), alice, ""},
+		{"an update of the spec without it", bob, w.put(otherSpec), bob, ""},
+		{"who requested a retry that was not requested", alice, annotated(`"everynode.dev/requested-by":"bob"`), bob, ""},
+		{"a request for a retry", alice, annotated(`"everynode.dev/retry":"1"`), bob, alice},
+		{"another annotation", bob, annotated(`"x.test/a":"1"`), bob, alice},
+		{"another name of who requested it", bob, annotated(`"everynode.dev/requested-by":"bob"`), bob, alice},
+		{"who requested it cannot be removed", bob, annotated(`"everynode.dev/requested-by":null`), bob, alice},
+		{"a request with the name of another user", bob, annotated(`"everynode.dev/retry":"2","everynode.dev/requested-by":"alice"`), bob, bob},
+		{"a change and a request", alice, w.patched(strings.TrimSuffix(changes[0], "}") + `,"metadata":{"annotations":{"everynode.dev/retry":"3"}}}`), alice, alice},
+		{"an update without annotations is a request", bob, w.put(nothing), alice, bob},
+		{"an apply by a GitOps tool", gitOpsUser, w.appliedBy(manifest, "gitops"), gitOpsUser, bob},
+		{"the same manifest by another tool", alice, w.appliedBy(manifest, "other"), gitOpsUser, bob},
+		{"a change that the tool has to correct", bob, w.patched(changes[1]), bob, bob},
+		{"the manager's finalizer", managerUser, w.patched(`{"metadata":{"finalizers":["everynode.dev/records"]}}`), bob, bob},
+		{"a long name", wordy, w.patched(changes[0]), string([]rune(wordy)[:256]), bob},
+		{"a request with a long name", wordy, annotated(`"everynode.dev/retry":"4"`), string([]rune(wordy)[:256]), string([]rune(wordy)[:256])},
 	}
 }
 
@@ -139,7 +154,7 @@ func TestTheAPIServerNamesWhoChangedAnObject(t *testing.T) {
 				if err := write.do(w.as(write.user), live); err != nil {
 					t.Errorf("%s: %v", write.about, err)
 				}
-				if got := named(live); got != write.want {
+				if got := both(live); got != [2]string{write.want, write.asked} {
 					t.Errorf("%s, by %s: it names %q (generation %d to %d)", write.about, write.user, got, generation, live.GetGeneration())
 				}
 			}
@@ -176,6 +191,18 @@ func TestWithoutTheMutationTheAnnotationCannotNameAnotherUser(t *testing.T) {
 				refused(about, err)
 				wantText(t, err.Error(), "kubectl -n "+w.namespace+" annotate node", " named everynode.dev/changed-by-")
 			}
+			for about, annotations := range map[string]string{
+				"who requested a retry without a request": `"everynode.dev/requested-by":"bob"`,
+				"another name of who requested a retry":   `"everynode.dev/retry":"1","everynode.dev/requested-by":"alice"`,
+			} {
+				err := w.as(bob).Patch(w.ctx, live.DeepCopy(), mergePatch(`{"metadata":{"annotations":{`+annotations+`}}}`))
+				refused(about, err)
+				wantText(t, err.Error(), "names who last requested a retry", " named everynode.dev/requested-by-")
+			}
+			must(t, w.as(bob).Patch(w.ctx, live, mergePatch(`{"metadata":{"annotations":{"everynode.dev/retry":"1","everynode.dev/requested-by":"bob"}}}`)))
+			if got := both(live); got != [2]string{alice, bob} {
+				t.Errorf("after a retry that bob requested, it names %q", got)
+			}
 			must(t, w.as(bob).Patch(w.ctx, live, mergePatch(`{"metadata":{"labels":{"a":"b"}}}`)))
 			must(t, w.as(bob).Patch(w.ctx, live, mergePatch(`{"metadata":{"annotations":{"everynode.dev/changed-by":null}}}`)))
 			must(t, w.as(bob).Patch(w.ctx, live, mergePatch(changes[0])))
@@ -205,6 +232,10 @@ func TestTheRecordNamesWhoHadChangedTheSpecWhenTheAttemptStarted(t *testing.T) {
 	config := w.kubeconfigOf()
 	wantText(t, w.everynode(config, "explain", "named", "named-1").out, "Spec      last changed by bob; before the last attempt, by alice")
 	wantText(t, w.everynode(config, "status", "named").out, "Spec      last changed by bob\n")
+	must(t, w.as(alice).Patch(w.ctx, job, mergePatch(`{"metadata":{"annotations":{"everynode.dev/retry":"1"}}}`)))
+	for _, args := range [][]string{{"explain", "named", "named-1"}, {"status", "named"}} {
+		wantText(t, w.everynode(config, args...).out, "Spec      last changed by bob", "\nRetry     last requested by alice\n")
+	}
 }
 
 // unattributed has the API server not name who changes objects in the namespace of the world.

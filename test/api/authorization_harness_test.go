@@ -32,7 +32,7 @@ import (
 
 // authorization are the objects of config/authorization, and userRoles those of config/rbac/user_roles.yaml.
 var (
-	authorization = []string{"authorization/nodejobs.yaml", "authorization/nodeguards.yaml", "authorization/configmaps.yaml", "authorization/namespaces.yaml", "authorization/status.yaml", "authorization/pods.yaml", "authorization/attribution.yaml"}
+	authorization = []string{"authorization/nodejobs.yaml", "authorization/nodeguards.yaml", "authorization/configmaps.yaml", "authorization/namespaces.yaml", "authorization/status.yaml", "authorization/pods.yaml", "authorization/attribution.yaml", "warnings/namespaces.yaml"}
 	userRoles     = []string{"rbac/user_roles.yaml"}
 )
 

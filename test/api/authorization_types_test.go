@@ -77,7 +77,7 @@ func TestTheExpressionsOfThePoliciesHaveTheRightTypes(t *testing.T) {
 		})
 		return policy.Status
 	}
-	for _, name := range append(rights.Policies(), uninstall.Attribution) {
+	for _, name := range append(rights.Policies(), uninstall.Attribution, uninstall.NamespaceWarning) {
 		for _, warning := range checked(name).TypeChecking.ExpressionWarnings {
 			t.Errorf("%s: %s: %s", name, warning.FieldRef, warning.Warning)
 		}

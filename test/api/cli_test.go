@@ -61,6 +61,7 @@ func (w *world) viewer() string {
 	config := w.kubeconfigOf(rule("", []string{"get"}, "nodes")) // a user has some rule
 	w.bind("user-"+w.namespace, "everynode-view", false)
 	w.bind("user-"+w.namespace, "everynode-view-nodes", true)
+	w.bind("user-"+w.namespace, "everynode-view-all", true)
 	return config
 }
 
@@ -137,6 +138,30 @@ Next      fix the task, or retry all failed nodes: kubectl everynode -n NAMESPAC
 				wantTold(t, strings.Join(tt.args, " "), told{tt.code, tt.out, tt.err}, got)
 			}
 		})
+	}
+}
+
+// TestATenantReadsNodesAndNoNodeJobsOfOthers : the roles for a tenant are enough for the commands about its own NodeJobs.
+func TestATenantReadsNodesAndNoNodeJobsOfOthers(t *testing.T) {
+	w := newWorld(t)
+	startManager(t, noFaults)
+	w.node("tenant-1")
+	w.job("mine", func(s *v1alpha1.NodeJobSpec) { s.Suspend = true })
+	config := w.kubeconfigOf(rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"list"}})
+	w.bind("user-"+w.namespace, "everynode-view", false)
+	w.bind("user-"+w.namespace, "everynode-view-nodes", true)
+	for _, args := range [][]string{{"explain", "mine", "tenant-1"}, {"results", "mine"}, {"status", "mine", "-o", "wide"}, {"list"}} {
+		w.eventually(strings.Join(args, " "), func() error {
+			if got := w.everynode(config, args...); got.code != 0 {
+				return fmt.Errorf("%+v", got)
+			}
+			return nil
+		})
+	}
+	for _, args := range [][]string{{"list", "-A"}, {"list", "-n", "default"}} {
+		if got := w.everynode(config, args...); got.code != 4 || !strings.Contains(got.err, "may not list nodejobs.everynode.dev") {
+			t.Errorf("%v: %+v", args, got)
+		}
 	}
 }
 

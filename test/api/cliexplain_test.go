@@ -74,7 +74,7 @@ func TestExplainNodeSaysWhatItLeavesOut(t *testing.T) {
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "user-" + w.namespace}},
 	}))
-	const mayNot, role1 = "user-NAMESPACE may not list ", " in the whole cluster. The ClusterRole everynode-view-nodes, bound in the whole cluster, allows it. To check: kubectl auth can-i list "
+	const mayNot, role1 = "user-NAMESPACE may not list ", " in the whole cluster. The ClusterRole everynode-view-all, bound in the whole cluster, allows it. To check: kubectl auth can-i list "
 	wantTold(t, "explain", told{0, "", "only NodeJobs of namespace NAMESPACE are considered: " + mayNot + "nodejobs.everynode.dev" + role1 + "nodejobs.everynode.dev\n" +
 		"there is no NodeJob in namespace NAMESPACE\n" +
 		"could not check whether a NodeGuard holds the node: " + mayNot + "nodeguards.everynode.dev" + role1 + "nodeguards.everynode.dev\n"}, w.everynode(config, "explain", "partial-1"))

@@ -6,6 +6,8 @@ package api_test
 import (
 	"errors"
 	"fmt"
+	"strings"
+	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/task"
 )
 
 // allowNamespace sets the label of the world's namespace, or removes it.
@@ -160,4 +163,65 @@ func TestANamespaceMustAllowNodeGuards(t *testing.T) {
 	}
 	g.allowNamespace(true)
 	g.ready(1)
+}
+
+// warned keeps the warnings of an API server.
+type warned struct {
+	mu   sync.Mutex
+	text []string
+}
+
+func (w *warned) HandleWarningHeader(_ int, _, text string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.text = append(w.text, text)
+}
+
+// TestTheAPIServerWarnsOfANamespaceThatIsNotAllowed : kubectl apply says what the status says later, and refuses nothing.
+func TestTheAPIServerWarnsOfANamespaceThatIsNotAllowed(t *testing.T) {
+	w := newWorld(t)
+	said := &warned{}
+	config := rest.CopyConfig(env.Config)
+	config.WarningHandler = said
+	c, err := client.New(config, client.Options{Scheme: scheme})
+	must(t, err)
+	warnings := func(about string, write func() error) []string {
+		t.Helper()
+		said.mu.Lock()
+		said.text = nil
+		said.mu.Unlock()
+		if err := write(); err != nil {
+			t.Errorf("%s: %v", about, err)
+		}
+		said.mu.Lock()
+		defer said.mu.Unlock()
+		return said.text
+	}
+	job := jobFromYAML(t, w.namespace, "early", `{task: {script: "true"}}`)
+	guard := guardFromYAML(t, w.namespace, "early", `{target: {daemonSet: a}}`)
+	want := task.NamespaceNotAllowed(w.namespace).Message
+	w.allowNamespace(false)
+	w.eventually("the API server knows the namespace", func() error {
+		if got := warnings("a dry run", func() error { return c.Create(w.ctx, job.DeepCopy(), client.DryRunAll) }); len(got) != 1 || !strings.Contains(got[0], want) {
+			return fmt.Errorf("the warnings are %q", got)
+		}
+		return nil
+	})
+	if got := warnings("a NodeGuard", func() error { return c.Create(w.ctx, guard, client.DryRunAll) }); len(got) != 1 || !strings.Contains(got[0], want) {
+		t.Errorf("a NodeGuard: %q", got)
+	}
+	must(t, c.Create(w.ctx, job))
+	for patch, n := range map[string]int{`{"metadata":{"labels":{"a":"b"}}}`: 0, `{"spec":{"suspend":true}}`: 1} {
+		if got := warnings(patch, func() error { return c.Patch(w.ctx, job, mergePatch(patch)) }); len(got) != n {
+			t.Errorf("%s: %q", patch, got)
+		}
+	}
+	w.allowNamespace(true)
+	w.eventually("the API server knows the label", func() error {
+		if got := warnings("an allowed namespace", func() error { return c.Create(w.ctx, guard, client.DryRunAll) }); len(got) != 0 {
+			return fmt.Errorf("the warnings are %q", got)
+		}
+		return nil
+	})
+	w.remove(w.ctx, job)
 }

@@ -34,6 +34,8 @@ var notExecuted = map[string]string{
 
 	"kubectl everynode dashboard":               "serves a page until it is interrupted: test/browser, and TestTheDashboardFollowsTheLogOfATask",
 	"kubectl -n everynode-system port-forward ": "needs a kubelet: TestTheDashboardRunsInTheCluster",
+	"kubectl -n everynode-system scale ":        "stops the manager of all tests",
+	"while read -r namespace name":              "changes the NodeJobs of all tests",
 	"kubectl drain ":                            "evicts pods, which needs a disruption controller: TestR25_TwoDrainsGoOneAfterTheOther",
 	"kubectl -n everynode-system logs ":         "reads a log, which needs a kubelet",
 	"kubectl delete -k your-overlay":            "waits for a manager that is told to exit: TestUninstallByDeletingConfigDefault",

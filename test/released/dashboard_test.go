@@ -30,6 +30,7 @@ func TestTheDashboardRunsInTheCluster(t *testing.T) {
 	u.helm("install everynode " + chart(site.old) + " --set dashboard.enabled=true --wait")
 	u.kubectl("create namespace node-setup")
 	u.kubectl("-n node-setup create serviceaccount viewer")
+	u.kubectl("create clusterrolebinding viewer-all --clusterrole=everynode-view-all --serviceaccount=node-setup:viewer")
 	u.kubectl("create clusterrolebinding viewer-nodes --clusterrole=everynode-view-nodes --serviceaccount=node-setup:viewer")
 	t.Cleanup(func() { u.kubectl("delete clusterrolebinding viewer-nodes --ignore-not-found") })
 	token := strings.TrimSpace(u.kubectl("-n node-setup create token viewer"))

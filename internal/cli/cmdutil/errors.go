@@ -91,18 +91,20 @@ func forbidden(err error) string {
 
 // viewRoles are the ClusterRoles that allow to read a resource: in one namespace, and in the whole cluster.
 var viewRoles = map[string]struct{ namespaced, cluster string }{
-	"nodejobs":             {viewRole, viewNodesRole},
-	"nodeguards":           {viewRole, viewNodesRole},
+	"nodejobs":             {viewRole, viewAllRole},
+	"nodeguards":           {viewRole, viewAllRole},
 	"nodes":                {cluster: viewNodesRole},
 	"pods":                 {viewRole, viewDrainsRole},
 	"pods/log":             {namespaced: viewRole},
 	"configmaps":           {namespaced: viewRole},
+	"serviceaccounts":      {namespaced: viewRole},
 	"poddisruptionbudgets": {cluster: viewDrainsRole},
 }
 
 const (
 	viewRole       = "everynode-view"
 	viewNodesRole  = "everynode-view-nodes"
+	viewAllRole    = "everynode-view-all"
 	viewDrainsRole = "everynode-view-drains"
 )
 

@@ -89,13 +89,18 @@ func TestTheNamedRoleHasThePermission(t *testing.T) {
 	for _, needed := range [][3]string{
 		{"list", "nodejobs", cluster}, {"list", "nodejobs", namespaced}, {"list", "nodeguards", cluster}, {"list", "nodeguards", namespaced},
 		{"list", "nodes", cluster}, {"list", "pods", cluster}, {"list", "pods", namespaced}, {"get", "pods/log", namespaced},
-		{"get", "configmaps", namespaced}, {"list", "poddisruptionbudgets", cluster}, {"patch", "nodes", cluster}, {"delete", "pods", namespaced},
+		{"get", "configmaps", namespaced}, {"get", "serviceaccounts", namespaced}, {"list", "poddisruptionbudgets", cluster}, {"patch", "nodes", cluster}, {"delete", "pods", namespaced},
 		{"create", "nodejobs", namespaced}, {"update", "nodejobs", namespaced}, {"patch", "nodejobs", namespaced}, {"delete", "nodejobs", namespaced},
 	} {
 		said := roleFor(needed[0], needed[1], needed[2])
 		role, _, _ := strings.Cut(strings.TrimPrefix(said, "The ClusterRole "), " ")
 		if !has[strings.TrimSuffix(role, ",")+" "+needed[0]+" "+needed[1]] {
 			t.Errorf("to %s %s in namespace %q it names %q", needed[0], needed[1], needed[2], said)
+		}
+	}
+	for _, resource := range []string{"nodejobs", "nodeguards", "pods", "configmaps"} {
+		if has["everynode-view-nodes list "+resource] || has["everynode-view-nodes get "+resource] {
+			t.Errorf("everynode-view-nodes, which tenants have, reads the %s of all namespaces", resource)
 		}
 	}
 }

@@ -44,6 +44,14 @@ func Nearest(name string, names []string) []string {
 	return names
 }
 
+// Similar returns the name that a mistyped one most likely stands for; "" if none is similar enough.
+func Similar(mistyped string, names []string) string {
+	if near := Nearest(mistyped, names); len(near) > 0 && 2*likeness(mistyped, near[0]) >= max(len(mistyped), len(near[0])) {
+		return near[0]
+	}
+	return ""
+}
+
 // likeness returns how many characters two names have in common at their ends, with a bonus if one contains the other.
 func likeness(a, b string) int {
 	n := 0

@@ -33,6 +33,7 @@ func mapper() meta.RESTMapper {
 		core.WithKind("Node"):                              meta.RESTScopeRoot,
 		core.WithKind("Pod"):                               meta.RESTScopeNamespace,
 		core.WithKind("ConfigMap"):                         meta.RESTScopeNamespace,
+		core.WithKind("ServiceAccount"):                    meta.RESTScopeNamespace,
 		core.WithKind("Secret"):                            meta.RESTScopeNamespace,
 		core.WithKind("Namespace"):                         meta.RESTScopeRoot,
 		core.WithKind("Event"):                             meta.RESTScopeNamespace,

@@ -55,7 +55,7 @@ func (c *converter) describeAccess(other *unstructured.Unstructured) bool {
 		return true
 	}
 	if owner := c.ownerOf(other, needed); owner != nil {
-		owner.note("The %s is still needed.", nameOf(other))
+		owner.note("The %s is needed only if the program uses the API of Kubernetes: see serviceAccountName.", nameOf(other))
 		return true
 	}
 	return false

@@ -133,6 +133,9 @@ func (d *draft) head() []string {
 		paragraphs = append(paragraphs, w.paragraph)
 	}
 	paragraphs = append(paragraphs, d.notes...)
+	namespace := cmp.Or(d.namespace, "NAMESPACE")
+	paragraphs = append(paragraphs, "NodeJobs run only in namespaces that are allowed. Unless this one has the label, an administrator sets it:\n"+
+		"kubectl label namespace "+namespace+" "+v1alpha1.NodeJobsLabel+"="+v1alpha1.NodeJobsAllowed)
 	paragraphs = append(paragraphs, "Switch over. The NodeJob is suspended, so nothing runs before the last command:\n"+strings.Join(d.switchOver(), "\n"))
 	if len(d.gone) > 0 {
 		paragraphs = append(paragraphs, "No longer needed:\n- "+strings.Join(d.gone, "\n- "))
@@ -149,7 +152,7 @@ func (d *draft) head() []string {
 
 // switchOver returns the commands that replace the source without running the task twice.
 func (d *draft) switchOver() []string {
-	commands := []string{"kubectl apply -f FILE"}
+	commands := []string{"kubectl everynode plan -f FILE", "kubectl apply -f FILE"}
 	for i, source := range d.sources {
 		if i == 3 {
 			commands = append(commands, "# and the others")
@@ -165,7 +168,7 @@ func (d *draft) switchOver() []string {
 		}
 		commands = append(commands, "kubectl delete "+resource+" "+name+inNamespace(cmp.Or(source.GetNamespace(), d.namespace)))
 	}
-	return append(commands, "kubectl everynode plan -f FILE", "kubectl everynode resume "+d.name+inNamespace(d.namespace))
+	return append(commands, "kubectl everynode resume "+d.name+inNamespace(d.namespace))
 }
 
 func inNamespace(namespace string) string {

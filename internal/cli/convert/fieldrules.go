@@ -65,6 +65,9 @@ func podRules(isTemplate bool, selector map[string]string) fieldRules {
 		r.add(templatePath+".metadata", names, "annotations")
 	}
 	r.add(templatePath+".metadata", names, "labels")
+	// Kubernetes ignores what else it stores in the metadata of a template.
+	r.add(templatePath+".metadata", converted, "name", "namespace", "generateName", "uid", "resourceVersion", "generation",
+		"creationTimestamp", "selfLink", "managedFields", "ownerReferences")
 
 	pod := templatePath + ".spec"
 	r.add(pod, converted, "nodeSelector", "tolerations",

@@ -127,6 +127,10 @@ var sources = map[string]struct {
 var silent = map[string][]string{
 	"": {
 		"metadata.generateName", "metadata.generation", "metadata.managedFields", "metadata.resourceVersion", "metadata.selfLink", "metadata.uid",
+		// Kubernetes ignores these.
+		"spec.template.metadata.name", "spec.template.metadata.namespace", "spec.template.metadata.generateName", "spec.template.metadata.uid",
+		"spec.template.metadata.resourceVersion", "spec.template.metadata.generation", "spec.template.metadata.selfLink",
+		"spec.template.metadata.managedFields", "spec.template.metadata.ownerReferences",
 	},
 	"DaemonSet": {"spec.selector"},
 	"Job": {

@@ -89,7 +89,7 @@ func TestEachNodeIsExplained(t *testing.T) {
 	}
 	tests := map[string]plan.Input{
 		"done-and-published": {Job: fresh(func(j *v1alpha1.NodeJob) {
-			j.Annotations = map[string]string{v1alpha1.ChangedByAnnotation: "system:serviceaccount:flux-system:kustomize-controller"}
+			j.Annotations = map[string]string{v1alpha1.ChangedByAnnotation: "system:serviceaccount:flux-system:kustomize-controller", v1alpha1.RequestedByAnnotation: "jane\n"}
 			j.Spec.Publish = []v1alpha1.Fact{{Result: "kernel", Label: "example.com/kernel"}, {Result: "kernle", Annotation: "example.com/a"}}
 		}), Nodes: first(func(n *plan.Node) {
 			ran(n, func(r *record.Record) {

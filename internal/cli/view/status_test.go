@@ -61,7 +61,7 @@ func TestStatusAsPeopleSeeIt(t *testing.T) {
 			j.Status.Rollout.StableAt = at(time.Hour)
 		})},
 		"canary-soaks": {Job: job(func(j *v1alpha1.NodeJob) {
-			j.Annotations = map[string]string{v1alpha1.ChangedByAnnotation: "jane@example.com"}
+			j.Annotations = map[string]string{v1alpha1.ChangedByAnnotation: "jane@example.com", v1alpha1.RequestedByAnnotation: "bob@example.com\x1b[2J"}
 			stands(j, v1alpha1.ConditionReconciling, v1alpha1.ReasonSoaking, "1 of 3 nodes are done; waiting: 2 WaitingForStep (node-2, …); step canary soaks until 2026-07-01T12:37:00Z")
 			j.Status.Nodes = v1alpha1.NodeCounts{Matched: 3, Done: 1, Waiting: 2}
 			j.Spec.Rollout.PromoteTo = "staging"
