@@ -1,0 +1,176 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/outcome"
+	"github.com/everynode/everynode/local/cluster"
+	"github.com/everynode/everynode/test/install"
+)
+
+// What public bug reports of other tools tell, where only a real kubelet shows it.
+
+func TestScriptsRunAsTheirAuthorsMeanThem(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	must(t, admin.Create(w.ctx, &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "large"}, Data: map[string]string{"value": strings.Repeat("x", 140000)},
+	}))
+	once := func(s *v1alpha1.NodeJobSpec) { onNode2(s); s.Retry.Limit = new(int32(0)) }
+	w.job("late-interpreter", "\n# Set things up.\n\n#!/bin/bash\n[[ $BASH_VERSION ]]", once)
+	w.job("login", "set -u\n[ \"$USER\" = root ] && [ \"$LOGNAME\" = root ] && [ -x \"$SHELL\" ]", once)
+	w.job("silent", "set -e\ntrue\ntest -e /nothing/is/here", once)
+	w.job("large-variable", "true", once, func(s *v1alpha1.NodeJobSpec) {
+		s.Task.Env = []corev1.EnvVar{{Name: "LARGE", ValueFrom: &corev1.EnvVarSource{
+			ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "large"}, Key: "value"},
+		}}}
+	})
+	w.done("late-interpreter", "node-2")
+	w.done("login", "node-2")
+	wantText(t, w.failed("silent", "node-2").Message, "exit code 1", "printed nothing")
+	rec := w.failed("large-variable", "node-2")
+	if rec.Reason != outcome.ReasonBadConfiguration {
+		t.Errorf("the reason is %s, want %s", rec.Reason, outcome.ReasonBadConfiguration)
+	}
+	wantText(t, rec.Message, "argument list too long", "the largest variable is LARGE with 140006 bytes")
+}
+
+// TestAContainerThatAdmissionAddsDoesNotHoldTheRecord has an admission policy add a container to each pod, which never ends.
+func TestAContainerThatAdmissionAddsDoesNotHoldTheRecord(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	name := w.namespace
+	policy := &admissionregistrationv1.MutatingAdmissionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: admissionregistrationv1.MutatingAdmissionPolicySpec{
+			MatchConstraints: &admissionregistrationv1.MatchResources{
+				NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: w.namespace}},
+				ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+					Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+					Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}},
+				}}},
+			},
+			ReinvocationPolicy: admissionregistrationv1.NeverReinvocationPolicy,
+			Mutations: []admissionregistrationv1.Mutation{{
+				PatchType: admissionregistrationv1.PatchTypeJSONPatch,
+				JSONPatch: &admissionregistrationv1.JSONPatch{Expression: fmt.Sprintf(`[JSONPatch{op: "add", path: "/spec/containers/0", value: Object.spec.containers{
+					name: "added", image: %q, securityContext: Object.spec.containers.securityContext{privileged: true},
+					env: [Object.spec.containers.env{name: "EVERYNODE_SCRIPT", value: "sleep 3600"}]}}]`, install.RunnerImage)},
+			}},
+		},
+	}
+	binding := &admissionregistrationv1.MutatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{PolicyName: name},
+	}
+	must(t, admin.Create(w.ctx, policy))
+	t.Cleanup(func() { must(t, admin.Delete(t.Context(), policy)) })
+	must(t, admin.Create(w.ctx, binding))
+	t.Cleanup(func() { must(t, admin.Delete(t.Context(), binding)) })
+	probe := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "probe"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "own", Image: install.RunnerImage}}}}
+	w.eventually("containers are added", func() error {
+		pod := probe.DeepCopy()
+		if err := admin.Create(w.ctx, pod, client.DryRunAll); err != nil {
+			return err
+		}
+		if len(pod.Spec.Containers) != 2 {
+			return fmt.Errorf("a pod has %d containers", len(pod.Spec.Containers))
+		}
+		return nil
+	})
+
+	w.job("beside", w.mark(), onNode2, func(s *v1alpha1.NodeJobSpec) { s.Task.TimeoutSeconds = new(int32(600)) })
+	rec := w.done("beside", "node-2")
+	if took := rec.FinishedAt.Sub(rec.StartedAt); took > time.Minute {
+		t.Errorf("the attempt took %s", took)
+	}
+	w.complete("beside")
+	w.wantRan("node-2", 1)
+	w.noPods()
+}
+
+// TestR22_ANodeThatRegistersAfterARunStartsNothing : the name that the run was for belongs to another machine now.
+func TestR22_ANodeThatRegistersAfterARunStartsNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	node := w.join(cluster.NodeOptions{})
+	if got := w.say("run", node, "node-2", "--yes", "--max-concurrent", "100%", "--", "sh", "-c", w.mark()); got.code != 0 {
+		t.Fatalf("exit code %d:\n%s", got.code, got.err)
+	}
+	name := w.runJob().Name
+	must(t, real.Remove(w.ctx, node))
+	w.join(cluster.NodeOptions{Name: node})
+	w.job("after", "true", onNodes(node)) // the manager has seen the new node, and has planned for it
+	w.done("after", node)
+	w.complete("after")
+	if run := w.get(name); !run.Spec.Suspend {
+		t.Errorf("the NodeJob of the run is not suspended: %+v", run.Spec)
+	}
+	w.wantRan(node, 0)
+}
+
+// TestAPodOfAnEarlierNodeJobDoesNotHoldTheOtherNodes : the kubelet of a node hangs while the NodeJob is deleted and created again.
+func TestAPodOfAnEarlierNodeJobDoesNotHoldTheOtherNodes(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	hangs, other := w.join(cluster.NodeOptions{}), w.join(cluster.NodeOptions{})
+	w.job("again", w.hold(), onNodes(hangs))
+	w.began(hangs)
+	must(t, real.StopKubelet(w.ctx, hangs))
+	must(t, admin.Delete(w.ctx, &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "again"}}))
+	w.eventually("the NodeJob is gone", func() error {
+		err := admin.Get(w.ctx, client.ObjectKey{Namespace: w.namespace, Name: "again"}, &v1alpha1.NodeJob{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return fmt.Errorf("it is there: %w", err)
+	})
+	w.job("again", "true", func(s *v1alpha1.NodeJobSpec) {
+		s.Rollout.Steps = []v1alpha1.RolloutStep{
+			{Name: "canary", Nodes: new(intstr.FromInt32(1))}, // the older node
+			{Name: "all"},
+		}
+		s.Rollout.ProgressDeadlineSeconds = new(int32(10))
+	})
+	w.done("again", other)
+	must(t, real.StartKubelet(w.ctx, hangs))
+	w.done("again", hangs)
+	w.complete("again")
+}
+
+// TestAQuotaOfCPUAcceptsAllPodsOfARun : also the pod that reboots the node, and the check.
+func TestAQuotaOfCPUAcceptsAllPodsOfARun(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	node := w.join(cluster.NodeOptions{})
+	must(t, admin.Create(w.ctx, &corev1.ResourceQuota{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "cpu"},
+		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourceLimitsCPU: resource.MustParse("4"), corev1.ResourceRequestsCPU: resource.MustParse("4")}},
+	}))
+	before := w.bootID(node)
+	w.job("kernel", "true", func(s *v1alpha1.NodeJobSpec) {
+		s.Retry.Limit = new(int32(0))
+		s.Task.Resources = &v1alpha1.TaskResources{
+			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m")}, Limits: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")},
+		}
+		s.Verify = &v1alpha1.VerifySpec{Script: "true"}
+		s.Maintenance = v1alpha1.MaintenanceSpec{Reboot: v1alpha1.RebootAlways, MinReadySeconds: new(int32(2))}
+	})
+	if w.done("kernel", node); w.bootID(node) == before {
+		t.Error("the node has not rebooted")
+	}
+}
