@@ -110,7 +110,7 @@ func (sb *statusBuilder) complete() summary {
 	if len(sb.unpublished) > 0 {
 		return summary{v1alpha1.ConditionStalled, v1alpha1.ReasonPublishConflict, sb.unpublishedMessage()}
 	}
-	return summary{v1alpha1.ConditionComplete, v1alpha1.ReasonAllNodesDone, sb.progress}
+	return summary{v1alpha1.ConditionComplete, v1alpha1.ReasonAllNodesDone, sb.progress + sb.excludedMessage()}
 }
 
 // blockedSummary is the summary of a rollout in which no node continues automatically, except the nodes that rerun the

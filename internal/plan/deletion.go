@@ -194,7 +194,7 @@ func (sb *statusBuilder) deletionStatus() v1alpha1.NodeJobStatus {
 	status.ObservedGeneration = sb.in.Job.Generation
 	status.Nodes = sb.counts
 	status.Failures = sb.boundedFailures()
-	status.Drains, status.NodeProblems, status.Gate = nil, sb.nodeProblems(), nil
+	status.Excluded, status.Drains, status.NodeProblems, status.Gate = nil, nil, sb.nodeProblems(), nil
 	n := status.Nodes
 	text := fmt.Sprintf("the NodeJob is being deleted; on %s the task is still to be rolled back", plural.Count(n.Matched, "node"))
 	is := summary{v1alpha1.ConditionReconciling, v1alpha1.ReasonRollingBack, text}

@@ -176,6 +176,11 @@ func (w *nodePlan) exclude(reason, message string) {
 	w.set(Excluded, reason, message, time.Time{})
 }
 
+// isExcludedThoughSelected reports whether a node is excluded although spec.nodeSelector and spec.nodeNames select it.
+func (w *nodePlan) isExcludedThoughSelected() bool {
+	return w.State == Excluded && (w.Reason == v1alpha1.ReasonUntoleratedTaint || w.Reason == v1alpha1.ReasonUnsupportedOS)
+}
+
 // postpone makes a node that is ready to start wait for other nodes. A rollback retains the state of its node.
 func (w *nodePlan) postpone(b block) {
 	if w.start.phase == task.Task {

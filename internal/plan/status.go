@@ -109,6 +109,7 @@ func (sb *statusBuilder) status() v1alpha1.NodeJobStatus {
 
 		UnattributedGeneration: sb.in.unattributed(),
 		Nodes:                  sb.counts,
+		Excluded:               sb.excludedNodes(),
 		Failures:               sb.boundedFailures(),
 		Drains:                 sb.boundedDrains(),
 		NodeProblems:           sb.nodeProblems(),
@@ -151,6 +152,9 @@ func count(nodes []nodePlan) v1alpha1.NodeCounts {
 	for i := range nodes {
 		switch nodes[i].State {
 		case Excluded:
+			if nodes[i].isExcludedThoughSelected() {
+				c.Excluded++
+			}
 			continue
 		case Done:
 			c.Done++

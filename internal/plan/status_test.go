@@ -153,7 +153,7 @@ func TestConditions(t *testing.T) {
 			"Stalled=False NotStalled: no action needed",
 		}},
 		"every node is done": {see(newJob(), []Node{done("a"), done("b"), tainted}), []string{
-			"Complete=True AllNodesDone: 2 of 2 nodes are done",
+			"Complete=True AllNodesDone: 2 of 2 nodes are done; 1 node is excluded by a taint",
 			"Reconciling=False AllNodesDone: 2 of 2 nodes are done",
 			"Stalled=False NotStalled: no action needed",
 		}},
@@ -336,7 +336,7 @@ func TestCounts(t *testing.T) {
 		newNode("tainted since it runs", func(n *Node) { n.Taints = []corev1.Taint{busy} }),
 	}
 	got := Next(see(newJob(), nodes, newPod(nodes[2]), newPod(nodes[7]))).Status.Nodes
-	want := v1alpha1.NodeCounts{Matched: 7, Done: 1, Running: 3, Waiting: 2, Failed: 1}
+	want := v1alpha1.NodeCounts{Matched: 7, Done: 1, Running: 3, Waiting: 2, Failed: 1, Excluded: 1}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("counts (-want +got):\n%s", diff)
 	}

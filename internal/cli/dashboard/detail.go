@@ -97,6 +97,10 @@ const maxEnds = 10_000
 // job returns the view of a NodeJob.
 func (o *observed) job(job *v1alpha1.NodeJob, podsUnknown string) jobView {
 	s := view.Status{Job: job, Now: o.Now, Running: o.running(job), RunningUnknown: podsUnknown}
+	if !cmdutil.NotObserved(job) {
+		_, p := o.planOf(job)
+		s.NotSelected = view.NotSelected(p.Nodes)
+	}
 	v := jobView{Rows: rowsOf(s.LinesWithoutSteps()), Steps: []stepView{}, Ends: o.ends(job), Now: seconds(o.Now), Offers: o.offersOfJob(job)}
 	for _, step := range s.Steps() {
 		v.Steps = append(v.Steps, stepView{

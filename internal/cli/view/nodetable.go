@@ -22,7 +22,29 @@ type NodeRow struct {
 	On    record.NodeRecord
 }
 
-// NodeTable draws the matching nodes of a NodeJob. Nodes that need a user to act come first. The record of an earlier
+// NodeRows returns the rows of a plan: the matching nodes, and those that are selected and excluded.
+func NodeRows(in plan.Input, p plan.Plan) []NodeRow {
+	steps := make([]string, len(p.Nodes))
+	for _, step := range p.Steps {
+		for _, i := range step.Nodes {
+			steps[i] = step.Name
+		}
+	}
+	rows := make([]NodeRow, 0, len(p.Nodes))
+	for i := range p.Nodes {
+		if IsSelected(&p.Nodes[i]) {
+			rows = append(rows, NodeRow{State: p.Nodes[i], Step: steps[i], On: in.Nodes[i].On})
+		}
+	}
+	return rows
+}
+
+// IsSelected reports whether a NodeJob selects a node, which may be excluded for another reason, such as a taint.
+func IsSelected(s *plan.NodeState) bool {
+	return s.State != plan.Excluded || s.Reason == v1alpha1.ReasonUntoleratedTaint || s.Reason == v1alpha1.ReasonUnsupportedOS
+}
+
+// NodeTable draws the selected nodes of a NodeJob. Nodes that need a user to act come first. The record of an earlier
 // revision is ignored, unless the node is done because of it. With results, each result has a column.
 func NodeTable(now time.Time, revision string, rows []NodeRow, results bool) []text.Line {
 	var keys []string

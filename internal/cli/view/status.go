@@ -26,7 +26,9 @@ type Status struct {
 	Running []Attempt
 	// RunningUnknown is the reason for which the running attempts are not known; "" if they are known.
 	RunningUnknown string
-	Now            time.Time
+	// NotSelected is the number of nodes that the NodeJob does not select; 0 if it is not known.
+	NotSelected int
+	Now         time.Time
 	// Width is the number of columns; 0 for no limit.
 	Width int
 	// All reports whether nothing is left out.
@@ -57,12 +59,12 @@ const (
 
 // Lines draws the status.
 func (s Status) Lines() []text.Line {
-	return joined(s.head(), s.steps(), s.problems(), s.drains(), s.running(), s.failures())
+	return joined(s.head(), s.steps(), s.excluded(), s.problems(), s.drains(), s.running(), s.failures())
 }
 
 // LinesWithoutSteps draws the status without the steps of the rollout.
 func (s Status) LinesWithoutSteps() []text.Line {
-	return joined(s.head(), s.problems(), s.drains(), s.running(), s.failures())
+	return joined(s.head(), s.excluded(), s.problems(), s.drains(), s.running(), s.failures())
 }
 
 // joined returns sections with an empty line between them.

@@ -60,6 +60,15 @@ func TestStatusAsPeopleSeeIt(t *testing.T) {
 			rollout(j, "all", v1alpha1.StepStatus{Name: "canary", Nodes: 1, Done: 1}, v1alpha1.StepStatus{Name: "staging", Nodes: 1, Done: 1}, v1alpha1.StepStatus{Name: "all", Nodes: 1, Done: 1})
 			j.Status.Rollout.StableAt = at(time.Hour)
 		})},
+		"done-where-it-is-not-excluded": {NotSelected: 12, Job: job(func(j *v1alpha1.NodeJob) {
+			stands(j, v1alpha1.ConditionComplete, v1alpha1.ReasonAllNodesDone, "3 of 3 nodes are done; 9 nodes are excluded by a taint, 1 node is excluded by the operating system")
+			j.Status.Nodes = v1alpha1.NodeCounts{Matched: 3, Done: 3, Excluded: 10}
+			j.Status.Excluded = []v1alpha1.ExcludedNodes{
+				{Nodes: 5, Message: "it has the taint dedicated=db:NoSchedule", Reason: v1alpha1.ReasonUntoleratedTaint, Names: []string{"node-4", "node-5", "node-6"}},
+				{Nodes: 1, Message: `its label kubernetes.io/os is "windows", and the task runs on linux nodes`, Reason: v1alpha1.ReasonUnsupportedOS, Names: []string{"node-3\x1b[2J"}},
+			}
+			rollout(j, "all", v1alpha1.StepStatus{Name: "all", Nodes: 3, Done: 3})
+		})},
 		"canary-soaks": {Job: job(func(j *v1alpha1.NodeJob) {
 			j.Annotations = map[string]string{v1alpha1.ChangedByAnnotation: "jane@example.com"}
 			stands(j, v1alpha1.ConditionReconciling, v1alpha1.ReasonSoaking, "1 of 3 nodes are done; waiting: 2 WaitingForStep (node-2, …); step canary soaks until 2026-07-01T12:37:00Z")
@@ -167,6 +176,21 @@ func TestAListAsPeopleSeeIt(t *testing.T) {
 	jobs := []v1alpha1.NodeJob{*fresh, *small, *big}
 	drawn(t, "list", func(int) []text.Line { return List{Jobs: jobs, Namespaces: true, Now: now}.Lines() })
 	drawn(t, "list-wide", func(int) []text.Line { return List{Jobs: jobs[1:], Wide: true, Now: now}.Lines() })
+}
+
+// TestTheTableOfNodesHasThoseThatAreExcluded checks that no selected node is missing, and that the others are counted.
+func TestTheTableOfNodesHasThoseThatAreExcluded(t *testing.T) {
+	p := withReboots().Plan
+	in := plan.Input{Nodes: make([]plan.Node, len(p.Nodes))}
+	printed := text.Print(NodeTable(now, revision, NodeRows(in, p), false), text.Options{})
+	for name, want := range map[string]bool{"node-1": true, "node-3  Excluded": true, "it has the taint gpu=true:NoSchedule": true, "node-4": false} {
+		if strings.Contains(printed, name) != want {
+			t.Errorf("%s: want %t in\n%s", name, want, printed)
+		}
+	}
+	if n := NotSelected(p.Nodes); n != 1 {
+		t.Errorf("%d nodes are not selected, want 1", n)
+	}
 }
 
 func TestAllNodesAreShownOnRequest(t *testing.T) {
