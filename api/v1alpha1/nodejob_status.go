@@ -288,6 +288,10 @@ type NodeDrain struct {
 	// deadline is when it is given up.
 	// +optional
 	Deadline metav1.Time `json:"deadline,omitzero"`
+	// blockedSince is since when the drain is blocked: one of its pods must not be evicted at all, or could not be evicted for
+	// 30 seconds. Absent while it is not blocked.
+	// +optional
+	BlockedSince metav1.Time `json:"blockedSince,omitzero"`
 	// pods that are not evicted yet.
 	// +optional
 	Pods int32 `json:"pods,omitempty"`

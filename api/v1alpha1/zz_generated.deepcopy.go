@@ -365,6 +365,7 @@ func (in *NodeDrain) DeepCopyInto(out *NodeDrain) {
 	*out = *in
 	in.Since.DeepCopyInto(&out.Since)
 	in.Deadline.DeepCopyInto(&out.Deadline)
+	in.BlockedSince.DeepCopyInto(&out.BlockedSince)
 	if in.Blocked != nil {
 		in, out := &in.Blocked, &out.Blocked
 		*out = make([]BlockedPod, len(*in))

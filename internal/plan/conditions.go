@@ -166,6 +166,9 @@ func (sb *statusBuilder) progressSummary(n v1alpha1.NodeCounts) summary {
 		is.message += "; " + sb.blockedByUnavailable()
 	case len(sb.notStarted) > 0:
 		is.reason, is.message = v1alpha1.ReasonPodNotStarting, sb.notStartedMessage()
+	case len(sb.drainsBlocked) > 0:
+		is.reason = v1alpha1.ReasonDrainBlocked
+		is.message += fmt.Sprintf("; the drain of %s blocked (%s)", plural.CountAre(len(sb.drainsBlocked), "node"), named(sb.drainsBlocked))
 	}
 	return is
 }
@@ -349,17 +352,42 @@ func (sb *statusBuilder) namedFailures() string {
 // remedy is what a user can do about failed nodes. A node that failed in a soak already has the label of a node that is
 // done.
 func (sb *statusBuilder) remedy() string {
-	all, oneNode := FailureRemedy(sb.in.Job, sb.in.Revision)
+	first := FixTask
+	if sb.onlyDrainsFailed() {
+		first = MakeRoom
+	}
+	all, oneNode := FailureRemedy(sb.in.Job, sb.in.Revision, first)
 	if unrecorded := len(sb.rollout.status.UnrecordedFailures); unrecorded > 0 && unrecorded >= sb.rollout.failed {
 		return all
 	}
 	return all + oneNode
 }
 
+// onlyDrainsFailed reports whether all nodes that are not retried have failed because they could not be drained. Then the task
+// has not run there.
+func (sb *statusBuilder) onlyDrainsFailed() bool {
+	final := 0
+	for i := range sb.failures {
+		if !sb.failures[i].Retrying {
+			final++
+			if sb.failures[i].Reason != v1alpha1.ReasonDrainTimedOut {
+				return false
+			}
+		}
+	}
+	return final > 0
+}
+
+// The beginnings of the remedy for failed nodes: for a task that has failed, and for drains that have timed out.
+const (
+	FixTask  = "Fix the task, or"
+	MakeRoom = "Make room for the pods that block the drain, or relax their disruption budgets, then"
+)
+
 // FailureRemedy is what a user can do about failed nodes, as the conditions say it: for all failed nodes, and what may
-// follow for a single node.
-func FailureRemedy(job *v1alpha1.NodeJob, revision string) (all, oneNode string) {
-	all = fmt.Sprintf("Fix the task, or retry all failed nodes: kubectl -n %s annotate nodejob %s %s=\"$(date +%%s)\" --overwrite",
+// follow for a single node. first is what to do before a retry: FixTask or MakeRoom.
+func FailureRemedy(job *v1alpha1.NodeJob, revision, first string) (all, oneNode string) {
+	all = fmt.Sprintf(first+" retry all failed nodes: kubectl -n %s annotate nodejob %s %s=\"$(date +%%s)\" --overwrite",
 		job.Namespace, job.Name, v1alpha1.RetryAnnotation)
 	oneNode = fmt.Sprintf("; one node (other nodes start too): kubectl annotate node NAME %s-; or skip a node: kubectl label node NAME %[1]s=%s --overwrite",
 		v1alpha1.RecordKey(job.Namespace, job.Name), revision)
@@ -406,5 +434,5 @@ func (sb *statusBuilder) notStartedMessage() string {
 func named(texts []string) string {
 	slices.Sort(texts)
 	list := strings.Join(texts[:min(len(texts), maxNamed)], "; ")
-	return outcome.Clean(list, maxFailureMessage)
+	return outcome.CleanHead(list, maxFailureMessage)
 }

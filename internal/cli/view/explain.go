@@ -25,6 +25,8 @@ type Explain struct {
 	State plan.NodeState
 	// Step is the step of the node; "" for none.
 	Step string
+	// Drain is the drain of the node; nil if there is none.
+	Drain *v1alpha1.NodeDrain
 	// Pods are the pods on the node, including retained ones that have ended.
 	Pods []plan.Pod
 	// Budget lists the nodes that use maintenance.maxUnavailable, if the node waits for it.
@@ -44,6 +46,11 @@ func ExplainNode(in plan.Input, p plan.Plan, i, width int) Explain {
 	for _, step := range p.Steps {
 		if slices.Contains(step.Nodes, i) {
 			e.Step = step.Name
+		}
+	}
+	for k := range p.Status.Drains {
+		if p.Status.Drains[k].Node == node.Name {
+			e.Drain = &p.Status.Drains[k]
 		}
 	}
 	for k := range in.Pods {
@@ -80,6 +87,9 @@ func (e Explain) Lines() []text.Line {
 	}
 	lines = append(lines, label("State").Tone(stateTone(e.State.State), state))
 	lines = append(lines, e.budget()...)
+	if e.Drain != nil {
+		lines = append(lines, drain(label("Draining"), e.Drain, e.Now, e.Width)...)
+	}
 	if e.Node.On.Altered {
 		lines = append(lines, text.Wrap(label("Altered"), text.Warn, "the record on the node was changed by something other than the manager, and is ignored: "+
 			"annotation "+v1alpha1.RecordKey(e.Job.Namespace, e.Job.Name), e.Width)...)
@@ -140,8 +150,11 @@ func (e Explain) Sentence() string {
 		return fmt.Sprintf("%s is done on %s%s.", job, node, e.doneSince())
 	case plan.Running:
 		verb := "runs"
-		if e.State.Reason == v1alpha1.ReasonStarting {
+		switch e.State.Reason {
+		case v1alpha1.ReasonStarting:
 			verb = "starts"
+		case v1alpha1.ReasonPreparing, v1alpha1.ReasonDrainBlocked:
+			verb = "prepares to run"
 		}
 		return fmt.Sprintf("%s %s on %s now: %s%s.", job, verb, node, why, e.atMost())
 	case plan.Failed:

@@ -101,15 +101,13 @@ func (s Status) head() []text.Line {
 	lines := []text.Line{name.Tone(text.Dim, "  created ").With(ago(s.Now, job.CreationTimestamp.Time) + " ago")}
 	lines = append(lines, s.changed()...)
 	tone, reason, message := situationAt(job, s.Now)
-	message, all, oneNode := cutRemedy(job, message)
+	message, remedy := cutRemedy(job, message)
 	if unobserved := unobservedMessage(job, s.Now); unobserved != "" {
 		message = unobserved
 	}
 	lines = append(lines, label("Status").Tone(tone, reason))
 	lines = append(lines, s.wrapped("", text.Plain, message)...)
-	if all {
-		lines = append(lines, s.remedies(oneNode)...)
-	}
+	lines = append(lines, s.remedies(remedy)...)
 	if failed := meta.FindStatusCondition(job.Status.Conditions, v1alpha1.ConditionRollbackFailed); failed != nil && failed.Status == metav1.ConditionTrue {
 		lines = append(lines, s.wrapped("ROLLBACK", text.Bad, failed.Message)...)
 	}
@@ -129,30 +127,44 @@ func (s Status) head() []text.Line {
 // condition: status shows them as commands of its own.
 func Situation(job *v1alpha1.NodeJob) (tone text.Tone, reason, message string) {
 	tone, reason, message = situation(job)
-	message, _, _ = cutRemedy(job, message)
+	message, _ = cutRemedy(job, message)
 	return tone, reason, message
 }
 
-// cutRemedy cuts the remedy for failed nodes off the message of a condition. all is true if there was one, and oneNode if
-// it also names remedies for single nodes.
-func cutRemedy(job *v1alpha1.NodeJob, message string) (rest string, all, oneNode bool) {
-	forAll, forOne := plan.FailureRemedy(job, job.Status.Revision)
-	if rest, oneNode = strings.CutSuffix(message, " "+forAll+forOne); oneNode {
-		return rest, true, true
-	}
-	rest, all = strings.CutSuffix(message, " "+forAll)
-	return rest, all, false
+// remedy is what the message of a condition says about failed nodes. It is empty if the message says nothing.
+type remedy struct {
+	// first is what to do before a retry: plan.FixTask or plan.MakeRoom.
+	first string
+	// oneNode is true if there are remedies for single nodes too.
+	oneNode bool
 }
 
-// remedies lists what a user can do about failed nodes, one command per line. With oneNode, about single nodes too.
-func (s Status) remedies(oneNode bool) []text.Line {
+// cutRemedy cuts the remedy for failed nodes off the message of a condition.
+func cutRemedy(job *v1alpha1.NodeJob, message string) (rest string, r remedy) {
+	for _, first := range []string{plan.FixTask, plan.MakeRoom} {
+		forAll, forOne := plan.FailureRemedy(job, job.Status.Revision, first)
+		if rest, cut := strings.CutSuffix(message, " "+forAll+forOne); cut {
+			return rest, remedy{first, true}
+		}
+		if rest, cut := strings.CutSuffix(message, " "+forAll); cut {
+			return rest, remedy{first, false}
+		}
+	}
+	return message, remedy{}
+}
+
+// remedies lists what a user can do about failed nodes, one command per line.
+func (s Status) remedies(r remedy) []text.Line {
+	if r.first == "" {
+		return nil
+	}
 	command := func(what, verb, node string) []text.Line {
 		lines := s.wrapped("", text.Plain, what+":")
 		return append(lines, text.Wrap(label("").With("  "), text.Plain, fmt.Sprintf("kubectl everynode %s %s%s -n %s", verb, s.Job.Name, node, s.Job.Namespace), s.Width)...)
 	}
-	lines := s.wrapped("Remedy", text.Plain, "fix the task, or")
+	lines := s.wrapped("Remedy", text.Plain, strings.ToLower(r.first[:1])+r.first[1:])
 	lines = append(lines, command("retry all failed nodes", "retry", "")...)
-	if oneNode {
+	if r.oneNode {
 		lines = append(lines, command("retry one node", "retry", " NODE")...)
 		lines = append(lines, command("skip a node", "skip", " NODE")...)
 	}
@@ -262,11 +274,17 @@ func (s Status) drains() []text.Line {
 	var lines []text.Line
 	for i := range s.Job.Status.Drains {
 		d := &s.Job.Status.Drains[i]
-		lines = append(lines, text.Wrap(label("Draining").With(d.Node+"  "), text.Dim,
-			fmt.Sprintf("since %s, %s not evicted yet, %s", ago(s.Now, d.Since.Time), plural.CountAre(d.Pods, "pod"), until(s.Now, d.Deadline.Time)), s.Width)...)
-		for _, b := range d.Blocked {
-			lines = append(lines, text.Wrap(label("").Tone(text.Warn, b.Pod+": "), text.Plain, b.Message, s.Width)...)
-		}
+		lines = append(lines, drain(label("Draining").With(d.Node+"  "), d, s.Now, s.Width)...)
+	}
+	return lines
+}
+
+// drain describes a drain, and what blocks it.
+func drain(head text.Line, d *v1alpha1.NodeDrain, now time.Time, width int) []text.Line {
+	lines := text.Wrap(head, text.Dim,
+		fmt.Sprintf("since %s, %s not evicted yet, %s", ago(now, d.Since.Time), plural.CountAre(d.Pods, "pod"), until(now, d.Deadline.Time)), width)
+	for _, b := range d.Blocked {
+		lines = append(lines, text.Wrap(label("").Tone(text.Warn, b.Pod+": "), text.Plain, b.Message, width)...)
 	}
 	return lines
 }

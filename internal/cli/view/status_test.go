@@ -42,7 +42,7 @@ func stands(j *v1alpha1.NodeJob, kind, reason, message string) {
 
 // remedyOf is how a condition ends that names the remedies for failed nodes.
 func remedyOf(j *v1alpha1.NodeJob) string {
-	all, oneNode := plan.FailureRemedy(j, j.Status.Revision)
+	all, oneNode := plan.FailureRemedy(j, j.Status.Revision, plan.FixTask)
 	return all + oneNode
 }
 

@@ -14,7 +14,7 @@ import (
 func (s Status) Summary() text.Line {
 	job := s.Job
 	tone, reason, message := situationAt(job, s.Now)
-	message, _, _ = cutRemedy(job, message)
+	message, _ = cutRemedy(job, message)
 	line := text.Of(job.Namespace+"/"+job.Name+"  ").Tone(tone, reason)
 	if rollout := job.Status.Rollout; rollout != nil && rollout.Step != "" {
 		line = line.With("  step " + rollout.Step)
