@@ -71,6 +71,9 @@ type findings struct {
 	// notStarted says why its pod does not start, unrecovered how the rollback failed, and unpublished what cannot be
 	// published; "" if that is not so.
 	notStarted, unrecovered, unpublished string
+	// rollbackRetried says how the last attempt of the rollback failed, which is retried while the NodeJob is deleted; "" if that
+	// is not so.
+	rollbackRetried string
 	// silent is true if its pod does not start because its kubelet is silent.
 	silent bool
 }

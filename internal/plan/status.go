@@ -47,6 +47,8 @@ type statusBuilder struct {
 	// notStarted are nodes whose pods do not start, disrupted those that were disrupted many times in a row, unrecovered
 	// those on which the rollback failed as well, and unpublished those on which something cannot be published.
 	notStarted, disrupted, unrecovered, unpublished []string
+	// rollbackRetried are nodes on which the rollback is retried while the NodeJob is deleted.
+	rollbackRetried []string
 	// drainsBlocked are nodes whose drain before the task is blocked.
 	drainsBlocked []string
 	// silent are the names of the nodes in notStarted whose kubelets are silent.
@@ -102,6 +104,9 @@ func (sb *statusBuilder) addFindings(w *nodePlan, found *findings) {
 	}
 	if found.unrecovered != "" {
 		sb.unrecovered = append(sb.unrecovered, found.unrecovered)
+	}
+	if found.rollbackRetried != "" {
+		sb.rollbackRetried = append(sb.rollbackRetried, found.rollbackRetried)
 	}
 	if found.unpublished != "" {
 		sb.unpublished = append(sb.unpublished, node.Name+": "+found.unpublished)

@@ -66,8 +66,8 @@ func StateOf(job *v1alpha1.NodeJob, p plan.Plan, i int) plan.NodeState {
 	if i < len(p.Nodes) {
 		return p.Nodes[i]
 	}
-	_, reason, message := Situation(job)
-	return plan.NodeState{State: plan.Waiting, Reason: reason, Message: message}
+	_, _, message := Situation(job)
+	return plan.NodeState{State: plan.Waiting, Reason: reasonDeleting, Message: message}
 }
 
 // Lines draws the explanation: a sentence with the reason, then the history, what was published, and what would start a
@@ -171,7 +171,7 @@ func (e Explain) deleting() bool { return !e.Job.DeletionTimestamp.IsZero() }
 func (e Explain) goes() string {
 	job := e.Job.Namespace + "/" + e.Job.Name
 	if e.State.Reason == reasonDeleting {
-		return job + " " + strings.TrimPrefix(deleting(e.Job), "it ")
+		return job + " " + strings.TrimPrefix(e.State.Message, "it ")
 	}
 	return fmt.Sprintf("%s is being deleted (deletionPolicy %s); on %s: %s%s", job, e.Job.Spec.DeletionPolicy, e.Node.Name, e.why(), e.until())
 }

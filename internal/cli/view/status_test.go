@@ -124,6 +124,17 @@ func TestStatusAsPeopleSeeIt(t *testing.T) {
 				j.Status.Failures = []v1alpha1.NodeFailure{{Node: "node-1", Attempts: 1, Retrying: true, Reason: "Disrupted", FinishedAt: at(time.Minute)}}
 			}),
 		},
+		"a-deletion-that-is-blocked": {
+			Job: job(func(j *v1alpha1.NodeJob) {
+				deleted := at(time.Minute)
+				j.DeletionTimestamp, j.Spec.DeletionPolicy = &deleted, v1alpha1.DeletionRollBack
+				stands(j, v1alpha1.ConditionStalled, v1alpha1.ReasonRollbackFailed, plan.BeingDeleted+"; on 1 node the task is still to be rolled back: node-1: the rollback has failed: TaskFailed, exit code 5: no way back. "+plan.DeletionRemedy(j))
+				j.Status.Conditions = append(j.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionRollbackFailed, Status: metav1.ConditionTrue, Message: "the rollback also failed on 1 node"})
+				j.Status.Nodes = v1alpha1.NodeCounts{Matched: 1, Failed: 1}
+				rollout(j, "all", v1alpha1.StepStatus{Name: "all", Nodes: 1, Done: 1})
+				j.Status.Failures = []v1alpha1.NodeFailure{{Node: "node-1", Attempts: 2, FinishedAt: at(time.Minute), Rollback: "RollbackFailed", RollbackMessage: "no way back"}}
+			}),
+		},
 		"being-deleted-and-pods-forbidden": {
 			Job: job(func(j *v1alpha1.NodeJob) {
 				stands(j, v1alpha1.ConditionReconciling, v1alpha1.ReasonRollingBack, "2 nodes are still to be rolled back")

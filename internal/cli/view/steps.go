@@ -28,7 +28,7 @@ type Step struct {
 // Steps returns the steps of the rollout: those that have passed, the current one, and later ones.
 func (s Status) Steps() []Step {
 	rollout := s.Job.Status.Rollout
-	if rollout == nil {
+	if rollout == nil || !s.Job.DeletionTimestamp.IsZero() { // a deletion has no steps
 		return nil
 	}
 	steps := make([]Step, 0, len(rollout.Steps))

@@ -16,7 +16,7 @@ func (s Status) Summary() text.Line {
 	tone, reason, message := situationAt(job, s.Now)
 	message, _ = cutRemedy(job, message)
 	line := text.Of(job.Namespace+"/"+job.Name+"  ").Tone(tone, reason)
-	if rollout := job.Status.Rollout; rollout != nil && rollout.Step != "" {
+	if rollout := job.Status.Rollout; rollout != nil && rollout.Step != "" && job.DeletionTimestamp.IsZero() {
 		line = line.With("  step " + rollout.Step)
 	}
 	return line.With("  " + message)
