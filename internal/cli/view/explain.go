@@ -147,7 +147,7 @@ func (e Explain) Sentence() string {
 	case plan.Excluded:
 		return fmt.Sprintf("%s is not for %s: %s.", job, node, why)
 	case plan.Done:
-		return fmt.Sprintf("%s is done on %s%s.", job, node, e.doneSince())
+		return fmt.Sprintf("%s %s.", job, e.isDone())
 	case plan.Running:
 		verb := "runs"
 		switch e.State.Reason {
@@ -290,16 +290,16 @@ func (e Explain) after() string {
 	return fmt.Sprintf(" after %s, the last %s ago", plural.Count(max(rec.Attempts, 1), "attempt"), ago(e.Now, rec.FinishedAt))
 }
 
-// doneSince describes why the node is done: because of a recorded success, or only because of its label.
-func (e Explain) doneSince() string {
-	on := e.Node.On
+// isDone describes why the node is done: because of a recorded success, or only because of its label.
+func (e Explain) isDone() string {
+	on, done := e.Node.On, "is done on "+e.Node.Name
 	switch rec := on.Record; {
 	case on.Altered:
-		return " by its label alone: the record there was changed by something other than the manager, and is ignored"
+		return done + " by its label alone: the record there was changed by something other than the manager, and is ignored"
 	case rec == nil:
-		return " by its label alone: the label was set by hand, as skip does, or the record was removed"
+		return done + " by its label alone: the label was set by hand, as skip does, or the record was removed"
 	case rec.Outcome == record.Succeeded && rec.Revision == on.Label:
-		since := fmt.Sprintf(" since %s (%s ago)", clock(e.Now, rec.FinishedAt), ago(e.Now, rec.FinishedAt))
+		since := fmt.Sprintf("has been done on %s since %s (%s ago)", e.Node.Name, clock(e.Now, rec.FinishedAt), ago(e.Now, rec.FinishedAt))
 		if rec.IsAssumed() {
 			since += ", without a run, because it matched spec.assumeDone"
 		}
@@ -308,7 +308,7 @@ func (e Explain) doneSince() string {
 		}
 		return since
 	}
-	return " by its label alone, without a success on record: the label was set by hand, as skip does"
+	return done + " by its label alone, without a success on record: the label was set by hand, as skip does"
 }
 
 // atMost describes the timeout of the current attempt.

@@ -53,10 +53,7 @@ func NodeTable(now time.Time, revision string, rows []NodeRow, results bool) []t
 	}
 	header := append(text.Cells("NODE", "STATE", "STEP", "REASON", "ATTEMPTS", "EXIT", "ENDED"), text.Cells(keys...)...)
 	table := [][]text.Line{append(header, text.Of("MESSAGE"))}
-	order := []plan.State{plan.Failed, plan.Running, plan.Waiting, plan.Done, plan.Excluded}
-	slices.SortStableFunc(rows, func(a, b NodeRow) int {
-		return slices.Index(order, a.State.State) - slices.Index(order, b.State.State)
-	})
+	slices.SortStableFunc(rows, func(a, b NodeRow) int { return Urgency(a.State.State) - Urgency(b.State.State) })
 	for _, r := range rows {
 		attempts, exit, ended, message := "", "", "", r.State.Message
 		rec := r.counts(revision)
@@ -83,6 +80,26 @@ func NodeTable(now time.Time, revision string, rows []NodeRow, results bool) []t
 		table = append(table, append(row, text.Of(message)))
 	}
 	return text.Table(table)
+}
+
+// UrgencyUnknown is the urgency of a state that is not known.
+const UrgencyUnknown = 3
+
+// Urgency returns the place of a state in a list. States that need a user come first.
+func Urgency(s plan.State) int {
+	switch s {
+	case plan.Failed:
+		return 0
+	case plan.Running:
+		return 1
+	case plan.Waiting:
+		return 2
+	case plan.Done:
+		return 4
+	case plan.Excluded:
+		return 5
+	}
+	return UrgencyUnknown
 }
 
 // reason returns the reason for the state. It distinguishes a node on which the task has not run.

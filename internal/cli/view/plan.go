@@ -124,6 +124,8 @@ func (p Plan) revision() string {
 		return "revision not known"
 	case !p.Exists:
 		return "revision " + p.Revision + ", new"
+	case p.Was == p.Revision && p.count(func(s *plan.NodeState) bool { return s.State == plan.Done }) == 0:
+		return "revision " + p.Revision + ", unchanged: no node is done yet"
 	case p.Was == p.Revision:
 		return "revision " + p.Revision + ", unchanged: nodes that are done stay done"
 	}

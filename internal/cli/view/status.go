@@ -165,7 +165,9 @@ func (s Status) remedies(r remedy) []text.Line {
 	verb := func(verb, node string) []text.Line {
 		return shown(fmt.Sprintf("kubectl everynode %s %s%s -n %s", verb, s.Job.Name, node, s.Job.Namespace))
 	}
-	command := func(what, name, node string) []text.Line { return append(s.wrapped("", text.Plain, what+":"), verb(name, node)...) }
+	command := func(what, name, node string) []text.Line {
+		return append(s.wrapped("", text.Plain, what+":"), verb(name, node)...)
+	}
 	switch {
 	case r.deletion:
 		lines := append(s.wrapped("Remedy", text.Plain, "fix the cause, then retry:"), verb("retry", "")...)

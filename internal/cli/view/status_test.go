@@ -245,6 +245,35 @@ func TestAPromotionEndsWithItsCommand(t *testing.T) {
 	}
 }
 
+// TestALogOfChangesHasTheFailures checks that the log of a CI job shows why an attempt failed before the last one has.
+func TestALogOfChangesHasTheFailures(t *testing.T) {
+	s := Status{Now: now, Job: job(func(j *v1alpha1.NodeJob) {
+		stands(j, v1alpha1.ConditionReconciling, v1alpha1.ReasonInProgress, "0 of 2 nodes are done; waiting: 2 BackingOff (node-1, …)")
+		for i, retrying := range []bool{false, true, true, true, true} {
+			j.Status.Failures = append(j.Status.Failures, v1alpha1.NodeFailure{Node: fmt.Sprint("node-", i), Retrying: retrying, Reason: "TaskFailed", ExitCode: new(int32(3)), Message: "looking\nno disk\n"})
+		}
+	})}
+	const want = "node-setup/somaxconn  InProgress  0 of 2 nodes are done; waiting: 2 BackingOff (node-1, …)" +
+		"; node-1: TaskFailed, exit code 3: no disk; node-2: TaskFailed, exit code 3: no disk; node-3: TaskFailed, exit code 3: no disk\n"
+	if got := text.Print([]text.Line{s.Summary()}, text.Options{}); got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// TestAStepWithFailuresHasNotPassed checks that failures are not shown in green.
+func TestAStepWithFailuresHasNotPassed(t *testing.T) {
+	s := Status{Now: now, Job: job(func(j *v1alpha1.NodeJob) {
+		rollout(j, "all", v1alpha1.StepStatus{Name: "canary", Nodes: 1, Done: 1}, v1alpha1.StepStatus{Name: "staging", Nodes: 3, Done: 1, Failed: 2}, v1alpha1.StepStatus{Name: "all", Nodes: 3, Done: 2, Failed: 1})
+		j.Status.Rollout.StableAt = at(time.Minute)
+	})}
+	steps := s.Steps()
+	for i, want := range []string{"passed", "ended with 2 failures", "ended with 1 failure 12:29:00 UTC"} {
+		if steps[i].State != want || (steps[i].Tone == text.Good) != (i == 0) {
+			t.Errorf("%s: %q with tone %d, want %q", steps[i].Name, steps[i].State, steps[i].Tone, want)
+		}
+	}
+}
+
 // TestTheNodesOfAStepAddUp checks that each node of a step is in its counts once.
 func TestTheNodesOfAStepAddUp(t *testing.T) {
 	s := Status{Job: job(func(j *v1alpha1.NodeJob) { j.Spec.Rollout.Steps[0].Nodes = new(intstr.FromInt32(1)) })}
@@ -254,7 +283,7 @@ func TestTheNodesOfAStepAddUp(t *testing.T) {
 	}{
 		"a canary":                            {v1alpha1.StepStatus{Name: "canary", Nodes: 1}, "0 of 1 done"},
 		"a canary that failed":                {v1alpha1.StepStatus{Name: "canary", Nodes: 1, Failed: 1}, "0 of 1 done, 1 failed"},
-		"another node in its place":           {v1alpha1.StepStatus{Name: "canary", Nodes: 2, Done: 1, Failed: 1}, "1 of 1 done, 1 more failed"},
+		"another node in its place":           {v1alpha1.StepStatus{Name: "canary", Nodes: 2, Done: 1, Failed: 1}, "1 of 1 done, 1 other failed"},
 		"no node is left":                     {v1alpha1.StepStatus{Name: "canary", Nodes: 2, Failed: 2}, "0 of 2 done, 2 failed"},
 		"a failed node of a step without one": {v1alpha1.StepStatus{Name: "all", Nodes: 5, Done: 3, Failed: 1}, "3 of 5 done, 1 failed"},
 	}
