@@ -234,9 +234,28 @@ func (sb *statusBuilder) waitsFor(c cause) bool {
 	return slices.ContainsFunc(sb.nodes, func(w nodePlan) bool { return w.cause == c })
 }
 
-// progress describes the progress, and what the remaining nodes wait for.
-func progress(n v1alpha1.NodeCounts, nodes []nodePlan) string {
+// haveEarlierRevision counts the nodes that are not done, and were done with an earlier revision.
+func (sb *statusBuilder) haveEarlierRevision() int {
+	n := 0
+	for i := range sb.nodes {
+		w := &sb.nodes[i]
+		if w.State != Excluded && w.State != Done && w.node.On.Label != "" && w.node.On.Label != sb.in.Revision {
+			n++
+		}
+	}
+	return n
+}
+
+// progress describes the progress, and what the remaining nodes wait for. earlier nodes have an earlier revision.
+func progress(n v1alpha1.NodeCounts, nodes []nodePlan, earlier int) string {
 	text := fmt.Sprintf("%d of %s done", n.Done, plural.CountAre(n.Matched, "node"))
+	switch earlier {
+	case 0:
+	case 1:
+		text += " (1 has an earlier revision)"
+	default:
+		text += fmt.Sprintf(" (%d have an earlier revision)", earlier)
+	}
 	if n.Failed > 0 {
 		text += fmt.Sprintf(", %d failed", n.Failed)
 	}
@@ -397,8 +416,12 @@ func FailureRemedy(job *v1alpha1.NodeJob, revision, first string) (all, oneNode 
 // promotionMessage says that the rollout is paused at the step in promoteTo, and what to do.
 func (sb *statusBuilder) promotionMessage() string {
 	next := sb.rollout.steps[min(sb.rollout.ceiling+1, len(sb.rollout.steps)-1)].name
-	return fmt.Sprintf("step %s is the last that spec.rollout.promoteTo allows; %s; the next step, %s, waits for: %s",
-		sb.rollout.steps[sb.rollout.ceiling].name, sb.progress, next, PromotionRemedy(sb.in.Job, next))
+	others := ""
+	if parts := grouped(sb.nodes, Waiting, v1alpha1.ReasonAwaitingPromotion); len(parts) > 0 {
+		others = "; also waiting: " + strings.Join(parts, ", ")
+	}
+	return fmt.Sprintf("step %s has passed; %s%s. To continue with step %s: %s", sb.rollout.steps[sb.rollout.ceiling].name,
+		progress(sb.counts, nil, sb.haveEarlierRevision()), others, next, PromotionRemedy(sb.in.Job, next))
 }
 
 // PromotionRemedy is the command that promotes the rollout to the next step, at the end of the condition.

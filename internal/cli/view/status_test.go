@@ -217,7 +217,7 @@ func TestAllNodesAreShownOnRequest(t *testing.T) {
 
 // TestAPromotionEndsWithItsCommand checks the command of this program, in place of that of the condition.
 func TestAPromotionEndsWithItsCommand(t *testing.T) {
-	const waits = "step canary is the last that spec.rollout.promoteTo allows; the next step, staging, waits for: "
+	const waits = "step canary has passed; 1 of 3 nodes are done. To continue with step staging: "
 	awaiting := func(promoteTo, remedy string) *v1alpha1.NodeJob {
 		return job(func(j *v1alpha1.NodeJob) {
 			j.Spec.Rollout.PromoteTo = promoteTo
