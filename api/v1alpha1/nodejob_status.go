@@ -34,6 +34,14 @@ type NodeJobStatus struct {
 	// +optional
 	Nodes NodeCounts `json:"nodes,omitempty"`
 
+	// excluded are nodes that are selected and that the task does not run on, by the reason: at most 5 reasons, those with the most
+	// nodes first. nodes.excluded counts all of them.
+	// +optional
+	// +listType=map
+	// +listMapKey=message
+	// +kubebuilder:validation:MaxItems=5
+	Excluded []ExcludedNodes `json:"excluded,omitempty"`
+
 	// rollout is how far the revision has come.
 	// +optional
 	Rollout *RolloutStatus `json:"rollout,omitempty"`
@@ -113,6 +121,27 @@ type NodeCounts struct {
 	// rollbackFailed are those of the failed on which every attempt of the rollback failed as well.
 	// +optional
 	RollbackFailed int32 `json:"rollbackFailed"`
+	// excluded nodes are selected and do not count as matched: they have an untolerated taint or another operating system.
+	// +optional
+	Excluded int32 `json:"excluded,omitempty"`
+}
+
+// ExcludedNodes are nodes that are selected and that the task does not run on, all for the same reason.
+type ExcludedNodes struct {
+	// message says why, such as which taint they have.
+	// +required
+	Message string `json:"message,omitempty"`
+	// reason is UntoleratedTaint or UnsupportedOS.
+	// +optional
+	Reason string `json:"reason,omitempty"`
+	// nodes is how many there are.
+	// +optional
+	Nodes int32 `json:"nodes,omitempty"`
+	// names are the first 3 of them, by name.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=3
+	Names []string `json:"names,omitempty"`
 }
 
 // RolloutStatus is the progress of a revision. It restarts with each revision.
@@ -259,6 +288,10 @@ type NodeDrain struct {
 	// deadline is when it is given up.
 	// +optional
 	Deadline metav1.Time `json:"deadline,omitzero"`
+	// blockedSince is since when the drain is blocked: one of its pods must not be evicted at all, or could not be evicted for
+	// 30 seconds. Absent while it is not blocked.
+	// +optional
+	BlockedSince metav1.Time `json:"blockedSince,omitzero"`
 	// pods that are not evicted yet.
 	// +optional
 	Pods int32 `json:"pods,omitempty"`

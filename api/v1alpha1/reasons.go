@@ -113,6 +113,8 @@ const (
 	ReasonManagerNodeLast = "ManagerNodeLast"
 	// ReasonPreparing : the node is cordoned or drained before the task.
 	ReasonPreparing = "Preparing"
+	// ReasonDrainBlocked : the node is drained before the task, and a pod cannot be evicted.
+	ReasonDrainBlocked = "DrainBlocked"
 	// ReasonRebooting : the task has succeeded, and the node is being rebooted.
 	ReasonRebooting = "Rebooting"
 	// ReasonSettling : the node is back from its reboot, and must stay Ready before the run counts.

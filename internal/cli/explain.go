@@ -109,28 +109,30 @@ func (o *explainOptions) explain(ctx context.Context, seen clusterView, job *v1a
 
 // all prints a sentence for each NodeJob, and for each NodeGuard that holds or has released the node.
 func (o *explainOptions) all(ctx context.Context, seen clusterView, i int) error {
-	jobs := slices.Clone(seen.Jobs)
-	slices.SortFunc(jobs, func(a, b *v1alpha1.NodeJob) int {
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
-	})
 	width := o.Terminal().Options().Width
-	var lines []text.Line
-	for _, job := range jobs {
-		sentence := job.Namespace + "/" + job.Name + ": " + cmdutil.ErrNotObserved.Error()
+	var told []explanation
+	for _, job := range seen.Jobs {
+		said := explanation{job: job, urgency: view.UrgencyUnknown}
+		said.sentence = job.Namespace + "/" + job.Name + ": " + cmdutil.ErrNotObserved.Error()
 		if !cmdutil.NotObserved(job) {
 			e, err := o.explain(ctx, seen, job, i)
 			switch {
 			case cmdutil.CodeOf(err) == cmdutil.ExitForbidden:
-				sentence = job.Namespace + "/" + job.Name + ": not known: " + err.Error()
+				said.sentence = job.Namespace + "/" + job.Name + ": not known: " + err.Error()
 			case err != nil:
 				return err
 			default:
-				sentence = e.Sentence()
+				said.sentence, said.urgency = e.Sentence(), view.Urgency(e.State.State)
 			}
 		}
-		lines = append(lines, text.Wrap(nil, text.Plain, sentence, width)...)
+		told = append(told, said)
 	}
-	o.tellScope(seen, len(jobs))
+	slices.SortFunc(told, explanation.compare)
+	var lines []text.Line
+	for _, said := range told {
+		lines = append(lines, text.Wrap(nil, text.Plain, said.sentence, width)...)
+	}
+	o.tellScope(seen, len(told))
 	var guards v1alpha1.NodeGuardList
 	if err := o.client.List(ctx, &guards); err != nil {
 		o.Tell(text.Of("could not check whether a NodeGuard holds the node: " + cmdutil.Explain(err).Error()))
@@ -140,6 +142,20 @@ func (o *explainOptions) all(ctx context.Context, seen clusterView, i int) error
 		return nil
 	}
 	return o.Say(lines...)
+}
+
+// explanation is what is said about a NodeJob for a node.
+type explanation struct {
+	job      *v1alpha1.NodeJob
+	urgency  int
+	sentence string
+}
+
+// compare orders explanations: NodeJobs that failed on the node come first, and commands that were run once come last.
+func (e explanation) compare(other explanation) int {
+	later := map[bool]int{true: 1}
+	return cmp.Or(later[cmdutil.IsRun(e.job)]-later[cmdutil.IsRun(other.job)], cmp.Compare(e.urgency, other.urgency),
+		cmp.Compare(e.job.Namespace, other.job.Namespace), cmp.Compare(e.job.Name, other.job.Name))
 }
 
 // tellScope prints which NodeJobs are meant if this is not obvious.

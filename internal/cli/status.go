@@ -12,9 +12,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/cmdutil"
-	"github.com/everynode/everynode/internal/cli/text"
 	"github.com/everynode/everynode/internal/cli/view"
-	"github.com/everynode/everynode/internal/plan"
 )
 
 type statusOptions struct {
@@ -97,43 +95,21 @@ func (o *statusOptions) run(ctx context.Context) error {
 	case o.forPrograms():
 		return o.PrintObject(o.output, job)
 	}
-	lines := o.view(ctx, job).Lines()
-	if o.output == cmdutil.OutputWide {
-		table, err := o.nodes(ctx, job)
-		if err != nil {
-			return err
-		}
-		lines = append(append(lines, nil), table...)
-	}
-	return o.Print(lines)
-}
-
-// nodes returns the table of all matching nodes.
-func (o *statusOptions) nodes(ctx context.Context, job *v1alpha1.NodeJob) ([]text.Line, error) {
-	if cmdutil.NotObserved(job) {
-		return nil, nil
+	shown := o.view(ctx, job)
+	if o.output != cmdutil.OutputWide || cmdutil.NotObserved(job) {
+		return o.Print(shown.Lines())
 	}
 	seen, err := readCluster(ctx, o.Factory, o.client, o.key.Namespace)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	in, p, err := planOf(ctx, o.client, seen.Cluster, job)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	steps := make([]string, len(p.Nodes))
-	for _, step := range p.Steps {
-		for _, i := range step.Nodes {
-			steps[i] = step.Name
-		}
-	}
-	rows := make([]view.NodeRow, 0, len(p.Nodes))
-	for i := range p.Nodes {
-		if p.Nodes[i].State != plan.Excluded {
-			rows = append(rows, view.NodeRow{State: p.Nodes[i], Step: steps[i], On: in.Nodes[i].On})
-		}
-	}
-	return view.NodeTable(o.Now(), job.Status.Revision, rows, o.results), nil
+	shown.NotSelected = view.NotSelected(p.Nodes)
+	table := view.NodeTable(o.Now(), job.Status.Revision, view.NodeRows(in, p), o.results)
+	return o.Print(append(append(shown.Lines(), nil), table...))
 }
 
 func (o *statusOptions) forPrograms() bool {

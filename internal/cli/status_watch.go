@@ -133,10 +133,15 @@ func (w *watching) disconnected(err error) error {
 const inProgress = -1
 
 // verdict returns the exit code for the current state of a NodeJob. A NodeJob that has stopped is in progress until the
-// rollbacks on its failed nodes have ended.
+// rollbacks on its failed nodes have ended, and one that is being deleted until it is gone or its deletion is blocked.
 func verdict(job *v1alpha1.NodeJob) int {
 	switch {
-	case job.Status.ObservedGeneration != job.Generation || !job.DeletionTimestamp.IsZero():
+	case job.Status.ObservedGeneration != job.Generation:
+		return inProgress
+	case !job.DeletionTimestamp.IsZero():
+		if meta.IsStatusConditionTrue(job.Status.Conditions, v1alpha1.ConditionStalled) {
+			return cmdutil.ExitNodesFailed
+		}
 		return inProgress
 	case meta.IsStatusConditionTrue(job.Status.Conditions, v1alpha1.ConditionComplete):
 		return cmdutil.ExitOK

@@ -22,6 +22,9 @@ func TestVerdict(t *testing.T) {
 			j.Status.Conditions = []metav1.Condition{{Type: kind, Status: metav1.ConditionTrue}}
 		}
 	}
+	deleting := func(j *v1alpha1.NodeJob) {
+		j.DeletionTimestamp = &metav1.Time{Time: time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)}
+	}
 	tests := map[string]struct {
 		changes []func(*v1alpha1.NodeJob)
 		want    int
@@ -39,6 +42,9 @@ func TestVerdict(t *testing.T) {
 		"stopped and suspended before the rollback": {[]func(*v1alpha1.NodeJob){
 			is(v1alpha1.ConditionStalled), func(j *v1alpha1.NodeJob) { j.Status.Nodes.RollbackPending, j.Spec.Suspend = 1, true },
 		}, cmdutil.ExitNodesFailed},
+		"its deletion continues":               {[]func(*v1alpha1.NodeJob){is(v1alpha1.ConditionReconciling), deleting}, inProgress},
+		"its deletion is blocked":              {[]func(*v1alpha1.NodeJob){is(v1alpha1.ConditionStalled), deleting}, cmdutil.ExitNodesFailed},
+		"it was Stalled before its deletion":   {[]func(*v1alpha1.NodeJob){is(v1alpha1.ConditionStalled), deleting, func(j *v1alpha1.NodeJob) { j.Generation = 2 }}, inProgress},
 		"a status that is older than the spec": {[]func(*v1alpha1.NodeJob){is(v1alpha1.ConditionComplete), func(j *v1alpha1.NodeJob) { j.Generation = 2 }}, inProgress},
 	}
 	for name, tt := range tests {

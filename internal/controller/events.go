@@ -23,6 +23,7 @@ const (
 	actionAttempt    = "Attempt"
 	actionRollback   = "Rollback"
 	actionQuarantine = "SetAside"
+	actionDrain      = "Drain"
 )
 
 // recorded sends an event after the end of an attempt is recorded. A success has no event, because the label shows it.

@@ -6,6 +6,7 @@ package controller
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -119,6 +120,27 @@ func TestEventsOfNodeChanges(t *testing.T) {
 				t.Errorf("events (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestABlockedDrainHasOneEvent checks that the event is not repeated while the drain stays blocked.
+func TestABlockedDrainHasOneEvent(t *testing.T) {
+	r := newReconciler(t)
+	drain := v1alpha1.NodeDrain{Node: "n", Deadline: metav1.NewTime(noon.Add(time.Minute)), Pods: 1,
+		Blocked: []v1alpha1.BlockedPod{{Pod: "shop/web-0", Message: "The disruption budget web needs 2 healthy pods and has 2 currently"}}}
+	seen := observation{job: liveJob(), input: plan.Input{Nodes: []plan.Node{{Name: "other"}, {Name: "n", UID: "node-uid"}}}}
+	for _, since := range []time.Time{{}, noon, noon, {}} {
+		drain.BlockedSince = metav1.Time{Time: since}
+		status := v1alpha1.NodeJobStatus{Drains: []v1alpha1.NodeDrain{drain}}
+		r.announceDrains(seen, &status)
+		seen.job.Status = status
+	}
+	const note = "NodeJob ns/job on node n: its drain is blocked, and ends without success at "
+	const why = ": shop/web-0: The disruption budget web needs 2 healthy pods and has 2 currently"
+	until := noon.Add(time.Minute).UTC().Format(time.RFC3339)
+	want := []string{"Warning DrainBlocked Drain on the NodeJob: " + note + until + why, "Warning DrainBlocked Drain on the Node: " + note + until + why}
+	if diff := cmp.Diff(want, r.told.events()); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
 	}
 }
 

@@ -58,6 +58,7 @@ func (r *Reconciler) report(ctx context.Context, seen observation, p plan.Plan) 
 	r.pace.Wrote(name, now)
 	r.Notifier.OfferNodeJob(changed)
 	r.announce(ctx, seen.job, p.Status)
+	r.announceDrains(seen, &p.Status)
 	return next, nil
 }
 
@@ -110,6 +111,20 @@ func (r *Reconciler) announceConditions(ctx context.Context, job *v1alpha1.NodeJ
 			continue
 		}
 		logf.FromContext(ctx).Info("condition changed", "condition", c.Type, "reason", c.Reason, "message", c.Message)
+	}
+}
+
+// announceDrains sends one event for each drain that has become blocked.
+func (r *Reconciler) announceDrains(seen observation, status *v1alpha1.NodeJobStatus) {
+	blocked := plan.DrainBlocked(&seen.job.Status, status)
+	if len(blocked) == 0 {
+		return
+	}
+	for i := range seen.input.Nodes {
+		node := &seen.input.Nodes[i]
+		if message := blocked[node.Name]; message != "" {
+			r.tell(seen.job, node.Name, node.UID, corev1.EventTypeWarning, v1alpha1.ReasonDrainBlocked, actionDrain, message)
+		}
 	}
 }
 

@@ -110,7 +110,7 @@ func (sb *statusBuilder) complete() summary {
 	if len(sb.unpublished) > 0 {
 		return summary{v1alpha1.ConditionStalled, v1alpha1.ReasonPublishConflict, sb.unpublishedMessage()}
 	}
-	return summary{v1alpha1.ConditionComplete, v1alpha1.ReasonAllNodesDone, sb.progress}
+	return summary{v1alpha1.ConditionComplete, v1alpha1.ReasonAllNodesDone, sb.progress + sb.excludedMessage()}
 }
 
 // blockedSummary is the summary of a rollout in which no node continues automatically, except the nodes that rerun the
@@ -166,6 +166,9 @@ func (sb *statusBuilder) progressSummary(n v1alpha1.NodeCounts) summary {
 		is.message += "; " + sb.blockedByUnavailable()
 	case len(sb.notStarted) > 0:
 		is.reason, is.message = v1alpha1.ReasonPodNotStarting, sb.notStartedMessage()
+	case len(sb.drainsBlocked) > 0:
+		is.reason = v1alpha1.ReasonDrainBlocked
+		is.message += fmt.Sprintf("; the drain of %s blocked (%s)", plural.CountAre(len(sb.drainsBlocked), "node"), named(sb.drainsBlocked))
 	}
 	return is
 }
@@ -231,9 +234,28 @@ func (sb *statusBuilder) waitsFor(c cause) bool {
 	return slices.ContainsFunc(sb.nodes, func(w nodePlan) bool { return w.cause == c })
 }
 
-// progress describes the progress, and what the remaining nodes wait for.
-func progress(n v1alpha1.NodeCounts, nodes []nodePlan) string {
+// haveEarlierRevision counts the nodes that are not done, and were done with an earlier revision.
+func (sb *statusBuilder) haveEarlierRevision() int {
+	n := 0
+	for i := range sb.nodes {
+		w := &sb.nodes[i]
+		if w.State != Excluded && w.State != Done && w.node.On.Label != "" && w.node.On.Label != sb.in.Revision {
+			n++
+		}
+	}
+	return n
+}
+
+// progress describes the progress, and what the remaining nodes wait for. earlier nodes have an earlier revision.
+func progress(n v1alpha1.NodeCounts, nodes []nodePlan, earlier int) string {
 	text := fmt.Sprintf("%d of %s done", n.Done, plural.CountAre(n.Matched, "node"))
+	switch earlier {
+	case 0:
+	case 1:
+		text += " (1 has an earlier revision)"
+	default:
+		text += fmt.Sprintf(" (%d have an earlier revision)", earlier)
+	}
 	if n.Failed > 0 {
 		text += fmt.Sprintf(", %d failed", n.Failed)
 	}
@@ -349,17 +371,42 @@ func (sb *statusBuilder) namedFailures() string {
 // remedy is what a user can do about failed nodes. A node that failed in a soak already has the label of a node that is
 // done.
 func (sb *statusBuilder) remedy() string {
-	all, oneNode := FailureRemedy(sb.in.Job, sb.in.Revision)
+	first := FixTask
+	if sb.onlyDrainsFailed() {
+		first = MakeRoom
+	}
+	all, oneNode := FailureRemedy(sb.in.Job, sb.in.Revision, first)
 	if unrecorded := len(sb.rollout.status.UnrecordedFailures); unrecorded > 0 && unrecorded >= sb.rollout.failed {
 		return all
 	}
 	return all + oneNode
 }
 
+// onlyDrainsFailed reports whether all nodes that are not retried have failed because they could not be drained. Then the task
+// has not run there.
+func (sb *statusBuilder) onlyDrainsFailed() bool {
+	final := 0
+	for i := range sb.failures {
+		if !sb.failures[i].Retrying {
+			final++
+			if sb.failures[i].Reason != v1alpha1.ReasonDrainTimedOut {
+				return false
+			}
+		}
+	}
+	return final > 0
+}
+
+// The beginnings of the remedy for failed nodes: for a task that has failed, and for drains that have timed out.
+const (
+	FixTask  = "Fix the task, or"
+	MakeRoom = "Make room for the pods that block the drain, or relax their disruption budgets, then"
+)
+
 // FailureRemedy is what a user can do about failed nodes, as the conditions say it: for all failed nodes, and what may
-// follow for a single node.
-func FailureRemedy(job *v1alpha1.NodeJob, revision string) (all, oneNode string) {
-	all = fmt.Sprintf("Fix the task, or retry all failed nodes: kubectl -n %s annotate nodejob %s %s=\"$(date +%%s)\" --overwrite",
+// follow for a single node. first is what to do before a retry: FixTask or MakeRoom.
+func FailureRemedy(job *v1alpha1.NodeJob, revision, first string) (all, oneNode string) {
+	all = fmt.Sprintf(first+" retry all failed nodes: kubectl -n %s annotate nodejob %s %s=\"$(date +%%s)\" --overwrite",
 		job.Namespace, job.Name, v1alpha1.RetryAnnotation)
 	oneNode = fmt.Sprintf("; one node (other nodes start too): kubectl annotate node NAME %s-; or skip a node: kubectl label node NAME %[1]s=%s --overwrite",
 		v1alpha1.RecordKey(job.Namespace, job.Name), revision)
@@ -369,8 +416,12 @@ func FailureRemedy(job *v1alpha1.NodeJob, revision string) (all, oneNode string)
 // promotionMessage says that the rollout is paused at the step in promoteTo, and what to do.
 func (sb *statusBuilder) promotionMessage() string {
 	next := sb.rollout.steps[min(sb.rollout.ceiling+1, len(sb.rollout.steps)-1)].name
-	return fmt.Sprintf("step %s is the last that spec.rollout.promoteTo allows; %s; the next step, %s, waits for: %s",
-		sb.rollout.steps[sb.rollout.ceiling].name, sb.progress, next, PromotionRemedy(sb.in.Job, next))
+	others := ""
+	if parts := grouped(sb.nodes, Waiting, v1alpha1.ReasonAwaitingPromotion); len(parts) > 0 {
+		others = "; also waiting: " + strings.Join(parts, ", ")
+	}
+	return fmt.Sprintf("step %s has passed; %s%s. To continue with step %s: %s", sb.rollout.steps[sb.rollout.ceiling].name,
+		progress(sb.counts, nil, sb.haveEarlierRevision()), others, next, PromotionRemedy(sb.in.Job, next))
 }
 
 // PromotionRemedy is the command that promotes the rollout to the next step, at the end of the condition.
@@ -406,5 +457,5 @@ func (sb *statusBuilder) notStartedMessage() string {
 func named(texts []string) string {
 	slices.Sort(texts)
 	list := strings.Join(texts[:min(len(texts), maxNamed)], "; ")
-	return outcome.Clean(list, maxFailureMessage)
+	return outcome.CleanHead(list, maxFailureMessage)
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/outcome"
 	"github.com/everynode/everynode/internal/plural"
 	"github.com/everynode/everynode/internal/record"
 	"github.com/everynode/everynode/internal/task"
@@ -64,7 +65,8 @@ func (p *planner) cleanUp() {
 	p.plan.Status.NodeProblems = status.nodeProblems()
 	switch {
 	case len(status.troubled) > 0:
-		text := fmt.Sprintf("the NodeJob is being deleted; what it has put on %s cannot be removed: %s", plural.Count(len(status.troubled), "node"), named(status.troubled))
+		text := fmt.Sprintf(BeingDeleted+"; what it has put on %s cannot be removed: %s", plural.Count(len(status.troubled), "node"), named(status.troubled))
+		p.plan.Status.ObservedGeneration = p.in.Job.Generation
 		status.setConditions(&p.plan.Status, summary{v1alpha1.ConditionStalled, status.troubleReason, text}, text)
 	case !p.waitsForWrites():
 		p.do(RemoveFinalizer{})
@@ -157,6 +159,7 @@ func (as *assessor) assessNodeOnDeletion(w *nodePlan) {
 	if !w.slot && !w.progressDeadlineExceeded {
 		as.assessRollbackOnDeletion(w.terminating, w)
 	}
+	as.noteFailureOnDeletion(w)
 	as.release(w)
 	if late := w.terminatingSince.Add(StopSlack); w.terminating && !w.terminatingSince.IsZero() && as.in.Now.Before(late) {
 		as.plan.wake(late)
@@ -181,12 +184,31 @@ func (as *assessor) assessRollbackOnDeletion(terminating bool, w *nodePlan) {
 		return
 	}
 	as.assessRollback(terminating, w)
-	if w.State == Failed {
-		f := as.cordons.failureOf(w.node, false)
-		f.Rollback, f.RollbackMessage = w.Reason, lastLine(rec.Rollback.Message)
-		w.addFailure(f)
-	}
 }
+
+// noteFailureOnDeletion notes a node on which the last attempt of the rollback failed.
+func (as *assessor) noteFailureOnDeletion(w *nodePlan) {
+	rec := w.node.On.Record
+	if w.State == Excluded || rec == nil || rec.Rollback == nil || rec.Rollback.Outcome != record.Failed {
+		return
+	}
+	if w.State != Failed {
+		w.findings().rollbackRetried = rollbackFailure(w.node.Name, rec.Rollback)
+	}
+	if len(w.findings().failures) > 0 {
+		return // an attempt runs, and has noted the failure
+	}
+	f := as.cordons.failureOf(w.node, w.State != Failed)
+	if rec.Outcome == record.Succeeded { // only the rollback has failed
+		rb := rec.Rollback
+		f.Attempts, f.ExitCode, f.Reason, f.Message, f.FinishedAt = rb.Attempts, rb.ExitCode, outcome.Clean(rb.Reason, 128), "", metav1.NewTime(rb.FinishedAt)
+	}
+	f.Rollback, f.RollbackMessage = w.Reason, lastLine(rec.Rollback.Message)
+	w.addFailure(f)
+}
+
+// BeingDeleted is the beginning of the messages of a NodeJob that is being deleted.
+const BeingDeleted = "the NodeJob is being deleted"
 
 // deletionStatus is the status of a NodeJob whose task is being rolled back.
 func (sb *statusBuilder) deletionStatus() v1alpha1.NodeJobStatus {
@@ -194,9 +216,15 @@ func (sb *statusBuilder) deletionStatus() v1alpha1.NodeJobStatus {
 	status.ObservedGeneration = sb.in.Job.Generation
 	status.Nodes = sb.counts
 	status.Failures = sb.boundedFailures()
-	status.Drains, status.NodeProblems, status.Gate = nil, sb.nodeProblems(), nil
+	status.Excluded, status.Drains, status.NodeProblems, status.Gate = nil, nil, sb.nodeProblems(), nil
 	n := status.Nodes
-	text := fmt.Sprintf("the NodeJob is being deleted; on %s the task is still to be rolled back", plural.Count(n.Matched, "node"))
+	text := BeingDeleted + "; the task is rolled back, and the last records are being removed"
+	if n.Matched > 0 {
+		text = fmt.Sprintf(BeingDeleted+"; on %s the task is still to be rolled back", plural.Count(n.Matched, "node"))
+	}
+	if len(sb.rollbackRetried) > 0 {
+		text += fmt.Sprintf("; the rollback failed on %s and is retried (%s)", plural.Count(len(sb.rollbackRetried), "node"), named(sb.rollbackRetried))
+	}
 	is := summary{v1alpha1.ConditionReconciling, v1alpha1.ReasonRollingBack, text}
 	held := sb.deletionBlockers()
 	switch {
@@ -221,7 +249,7 @@ func (sb *statusBuilder) deletionBlockers() string {
 		case st.progressDeadlineExceeded:
 			held = append(held, st.Name+": "+st.Message)
 		case st.State == Failed:
-			held = append(held, st.Name+": the rollback has failed")
+			held = append(held, st.Name+": the rollback has failed"+st.rollbackCause())
 		case st.State == Waiting && (st.rollbackFinished || sb.hindrance(st.node) != nil || sb.staysTooLong(st)):
 			held = append(held, st.Name+": "+st.Message)
 		case st.State == Waiting, st.State == Running:
@@ -229,6 +257,14 @@ func (sb *statusBuilder) deletionBlockers() string {
 		}
 	}
 	return named(held)
+}
+
+// rollbackCause is how the rollback on record failed, at the end of a sentence; "" if that is not known.
+func (w *nodePlan) rollbackCause() string {
+	if rec := w.node.On.Record; rec != nil && rec.Rollback != nil {
+		return ": " + rollbackCause(rec.Rollback)
+	}
+	return ""
 }
 
 // slotsStuck counts the slots of nodes that make no progress.
@@ -249,9 +285,18 @@ func (sb *statusBuilder) staysTooLong(w *nodePlan) bool {
 
 // deletionRemedy says how to continue a deletion without the rollback.
 func (sb *statusBuilder) deletionRemedy() string {
-	job := sb.in.Job
-	return fmt.Sprintf("Fix the cause and retry: kubectl -n %[1]s annotate nodejob %[2]s %[3]s=\"$(date +%%s)\" --overwrite; or delete the NodeJob without a rollback: kubectl -n %[1]s patch nodejob %[2]s --type=merge -p '{\"spec\":{\"deletionPolicy\":\"Forget\"}}'",
-		job.Namespace, job.Name, v1alpha1.RetryAnnotation)
+	return DeletionRemedy(sb.in.Job)
+}
+
+// DeletionRemedy is what a user can do about a deletion that is blocked, at the end of the condition.
+func DeletionRemedy(job *v1alpha1.NodeJob) string {
+	return fmt.Sprintf("Fix the cause and retry: kubectl -n %[1]s annotate nodejob %[2]s %[3]s=\"$(date +%%s)\" --overwrite; or delete the NodeJob without a rollback: %[4]s",
+		job.Namespace, job.Name, v1alpha1.RetryAnnotation, DeleteWithoutRollback(job))
+}
+
+// DeleteWithoutRollback is the command that ends the rollback of a NodeJob that is being deleted.
+func DeleteWithoutRollback(job *v1alpha1.NodeJob) string {
+	return fmt.Sprintf("kubectl -n %s patch nodejob %s --type=merge -p '{\"spec\":{\"deletionPolicy\":\"Forget\"}}'", job.Namespace, job.Name)
 }
 
 // setConditions sets each condition. At most one of the first three is True.
@@ -271,7 +316,12 @@ func (sb *statusBuilder) setConditions(status *v1alpha1.NodeJobStatus, is summar
 
 // rollbackFailure describes in one line how a rollback failed.
 func rollbackFailure(node string, rb *record.Rollback) string {
-	text := node + ": " + rb.Reason
+	return node + ": " + rollbackCause(rb)
+}
+
+// rollbackCause is rollbackFailure without the node.
+func rollbackCause(rb *record.Rollback) string {
+	text := outcome.Clean(rb.Reason, 128)
 	if rb.ExitCode != nil {
 		text += fmt.Sprintf(", exit code %d", *rb.ExitCode)
 	}

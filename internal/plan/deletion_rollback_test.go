@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -88,7 +89,7 @@ func TestDeletionWithRollback(t *testing.T) {
 			wantStalled: "the NodeJob is being deleted; on 1 node the task is still to be rolled back: a: the node has not reported its state yet. Fix the cause and",
 		},
 		"a failed rollback blocks it": {
-			nodes: []Node{newNode("a", failed)}, wantStalled: "the NodeJob is being deleted; on 1 node the task is still to be rolled back: a: the rollback has failed. Fix the cause and",
+			nodes: []Node{newNode("a", failed)}, wantStalled: "the NodeJob is being deleted; on 1 node the task is still to be rolled back: a: the rollback has failed: TaskFailed: no way back. Fix the cause and",
 		},
 		"a failed rollback is retried on request": {
 			job: []func(*v1alpha1.NodeJob){askAgain}, nodes: []Node{newNode("a", failed)}, want: []string{"start rollback 1 of rev on a"},
@@ -108,7 +109,7 @@ func TestDeletionWithRollback(t *testing.T) {
 			nodes:       []Node{newNode("a"), newNode("b", failed)},
 			pods:        []Pod{newPod(newNode("a"), func(p *Pod) { p.Created, p.DeleteRequested = ago(8000), ago(7900) })},
 			troubles:    map[types.UID]NodeProblem{"a-uid": {Reason: v1alpha1.ReasonRecordRejected, Message: "its annotations are full", RetryAt: ago(-5)}},
-			wantStalled: "the NodeJob is being deleted; on 2 nodes the task is still to be rolled back: a: its annotations are full; b: the rollback has failed. Fix the cause and",
+			wantStalled: "the NodeJob is being deleted; on 2 nodes the task is still to be rolled back: a: its annotations are full; b: the rollback has failed: TaskFailed: no way back. Fix the cause and",
 		},
 		"it is not Stalled while a node without problems runs": {
 			nodes: []Node{newNode("a"), newNode("b", failed)}, pods: []Pod{newPod(newNode("a"))},
@@ -138,5 +139,58 @@ func TestDeletionWithRollback(t *testing.T) {
 				t.Errorf("stalled: %q, want %q…", stalled, tt.wantStalled)
 			}
 		})
+	}
+}
+
+// TestFailuresOfARollbackOnDeletion checks that the reason of a rollback that fails is in the message and in status.failures, while
+// it is retried and afterwards.
+func TestFailuresOfARollbackOnDeletion(t *testing.T) {
+	const head = "the NodeJob is being deleted; on 1 node the task is still to be rolled back"
+	const retried = "; the rollback failed on 1 node and is retried (a: TaskFailed, exit code 5: no way back)"
+	undoneWith := func(attempts int32) func(*Node) {
+		return recorded(record.Succeeded, undone(record.Failed, attempts), func(r *record.Record) { r.Rollback.ExitCode, r.Rollback.FinishedAt = new(int32(5)), ago(1) })
+	}
+	want := v1alpha1.NodeFailure{Node: "a", ExitCode: new(int32(5)), Reason: "TaskFailed", FinishedAt: metav1.NewTime(ago(1)), RollbackMessage: "no way back"}
+	tests := map[string]struct {
+		attempts int32
+		pods     []Pod
+		retrying bool
+		rollback string
+		message  string
+	}{
+		"it backs off":     {1, nil, true, v1alpha1.ReasonRollbackPending, head + retried},
+		"it runs again":    {1, []Pod{newPod(newNode("a"), func(p *Pod) { p.Runs, p.UID, p.Attempt = task.Rollback, "second", 2 })}, true, v1alpha1.ReasonRollingBack, head + retried},
+		"no retry is left": {2, nil, false, v1alpha1.ReasonRollbackFailed, head + ": a: the rollback has failed: TaskFailed, exit code 5: no way back. "},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			job := newJob(withRollback, func(j *v1alpha1.NodeJob) {
+				j.DeletionTimestamp, j.Spec.DeletionPolicy = &metav1.Time{Time: ago(9)}, v1alpha1.DeletionRollBack
+			})
+			status := Next(see(job, []Node{newNode("a", undoneWith(tt.attempts))}, tt.pods...)).Status
+			kind := v1alpha1.ConditionReconciling
+			if !tt.retrying {
+				kind = v1alpha1.ConditionStalled
+			}
+			if c := meta.FindStatusCondition(status.Conditions, kind); c.Status != metav1.ConditionTrue || !strings.HasPrefix(c.Message, tt.message) {
+				t.Errorf("%s: %q, want %q", c.Status, c.Message, tt.message)
+			}
+			want.Attempts, want.Retrying, want.Rollback = tt.attempts, tt.retrying, tt.rollback
+			if diff := cmp.Diff([]v1alpha1.NodeFailure{want}, status.Failures); diff != "" {
+				t.Errorf("failures (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestADeletionWithoutNodes checks the message while the last records are removed.
+func TestADeletionWithoutNodes(t *testing.T) {
+	job := newJob(withRollback, func(j *v1alpha1.NodeJob) {
+		j.DeletionTimestamp, j.Spec.DeletionPolicy = &metav1.Time{Time: ago(9)}, v1alpha1.DeletionRollBack
+	})
+	status := Next(see(job, []Node{newNode("a", recorded(record.Succeeded, undone(record.Succeeded, 1)))})).Status
+	const want = "the NodeJob is being deleted; the task is rolled back, and the last records are being removed"
+	if c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReconciling); c.Message != want {
+		t.Errorf("got %q, want %q", c.Message, want)
 	}
 }

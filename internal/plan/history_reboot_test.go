@@ -202,7 +202,7 @@ func (h *history) checkPrepared(in Input, p Plan, busy map[string]bool, limit in
 	}
 	for i := range p.Nodes {
 		node := &in.Nodes[i]
-		if p.Nodes[i].Reason == v1alpha1.ReasonPreparing && !h.exempt(node) {
+		if reason := p.Nodes[i].Reason; (reason == v1alpha1.ReasonPreparing || reason == v1alpha1.ReasonDrainBlocked) && !h.exempt(node) {
 			slots[node.Name] = true
 		}
 	}

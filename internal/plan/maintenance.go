@@ -120,7 +120,11 @@ func (p *planner) drainBefore(w *nodePlan) {
 		p.preparing(w, look.message())
 		p.recordEnd(w, p.attempts.notDrained(w, since, look.message()))
 	default:
+		w.Until = look.status.Deadline.Time
 		p.preparing(w, fmt.Sprintf("it is drained before the task; %s not evicted yet", plural.CountAre(look.status.Pods, "pod")))
+		if blocked := blockedText(&look.status); blocked != "" {
+			w.explain(v1alpha1.ReasonDrainBlocked, w.Message+"; "+blocked)
+		}
 		p.continueDrain(w, look, spec)
 	}
 }
@@ -296,11 +300,12 @@ func (co *cordons) readDrain(node *Node, since time.Time, spec *v1alpha1.DrainSp
 	timeout := time.Duration(valueOr(spec.TimeoutSeconds, defaultDrainTimeoutSeconds)) * time.Second
 	deadline := co.past(since).Add(timeout)
 	pods, looked := co.in.Drains[node.UID]
+	blocked := co.blockedPods(node.Name, pods)
 	return drainProgress{
 		pods: pods, empty: looked && len(pods) == 0, late: !co.in.Now.Before(deadline), timeout: timeout,
 		status: v1alpha1.NodeDrain{
 			Node: node.Name, Since: metav1.NewTime(since), Deadline: metav1.NewTime(deadline),
-			Pods: int32(len(pods)), Blocked: co.blockedPods(node.Name, pods),
+			Pods: int32(len(pods)), Blocked: blocked, BlockedSince: co.blockedSince(node.Name, since, pods, blocked),
 		},
 	}
 }

@@ -4,11 +4,13 @@
 package plan
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -59,18 +61,18 @@ func TestPreparation(t *testing.T) {
 		"a cordon of another NodeJob is shared":                 {job: []func(*v1alpha1.NodeJob){cordoning}, node: []func(*Node){cordonedBy("ns.everynode.dev/other")}, want: []string{"Preparing n, cordoned by ns.everynode.dev/job and ns.everynode.dev/other"}, reason: v1alpha1.ReasonPreparing},
 		"it is cordoned before a drain":                         {job: []func(*v1alpha1.NodeJob){draining}, want: []string{prepared}, reason: v1alpha1.ReasonPreparing},
 		"the pods of a cordoned node are requested":             {job: []func(*v1alpha1.NodeJob){draining}, node: []func(*Node){ours}, reason: v1alpha1.ReasonPreparing, looks: 1, drains: 1},
-		"pods that can be evicted are evicted":                  {job: []func(*v1alpha1.NodeJob){draining, drainsSince("n", 10)}, node: []func(*Node){ours}, pods: web, looked: true, want: []string{"evict from n: web/a"}, reason: v1alpha1.ReasonPreparing, looks: 1, drains: 1},
+		"pods that can be evicted are evicted":                  {job: []func(*v1alpha1.NodeJob){draining, drainsSince("n", 10)}, node: []func(*Node){ours}, pods: web, looked: true, want: []string{"evict from n: web/a"}, reason: v1alpha1.ReasonDrainBlocked, looks: 1, drains: 1},
 		"the task starts when all pods have terminated":         {job: []func(*v1alpha1.NodeJob){draining, drainsSince("n", 10)}, node: []func(*Node){ours}, looked: true, want: []string{start}, reason: v1alpha1.ReasonStarting, looks: 1},
 		"the task does not start before the pods were observed": {job: []func(*v1alpha1.NodeJob){draining, drainsSince("n", 10)}, node: []func(*Node){ours}, reason: v1alpha1.ReasonPreparing, looks: 1, drains: 1},
 		"a drain that times out fails":                          {job: []func(*v1alpha1.NodeJob){draining, drainsSince("n", 60)}, node: []func(*Node){ours}, pods: web, looked: true, want: []string{inVain}, reason: v1alpha1.ReasonPreparing, looks: 1},
 		"the drain of an earlier node of the same name does not count": {
 			job: []func(*v1alpha1.NodeJob){draining, drainsSince("n", 60)}, node: []func(*Node){ours, made(30)}, pods: web, looked: true,
-			want: []string{"evict from n: web/a"}, reason: v1alpha1.ReasonPreparing, looks: 1, drains: 1,
+			want: []string{"evict from n: web/a"}, reason: v1alpha1.ReasonDrainBlocked, looks: 1, drains: 1,
 		},
 		"the drain for an earlier failure does not count": {
 			job: []func(*v1alpha1.NodeJob){draining, drainsSince("n", 60)}, pods: web, looked: true, looks: 1, drains: 1,
 			node: []func(*Node){ours, recorded(record.Failed, func(r *record.Record) { r.Revision, r.Drain = "old", &record.Drain{StartedAt: ago(60)} })},
-			want: []string{"evict from n: web/a"}, reason: v1alpha1.ReasonPreparing,
+			want: []string{"evict from n: web/a"}, reason: v1alpha1.ReasonDrainBlocked,
 		},
 		"it is uncordoned while suspended": {job: []func(*v1alpha1.NodeJob){cordoning, onHold}, node: []func(*Node){ours}, want: []string{"Uncordoned n, uncordoned"}, reason: v1alpha1.ReasonSuspended},
 		"it is uncordoned while suspended with onFailure.node: Cordon": {
@@ -223,5 +225,81 @@ func TestStatusReportsExhaustedMaxUnavailable(t *testing.T) {
 	}
 	if !wakes(p, time.Time{}) {
 		t.Errorf("wakes at %v, want no wake-up", p.WakeAt)
+	}
+}
+
+// TestBlockedDrain checks that a drain that cannot continue is not shown as progress.
+func TestBlockedDrain(t *testing.T) {
+	const budget = "The disruption budget web needs 2 healthy pods and has 2 currently"
+	const progress = "0 of 1 node is done, 1 running, of which 1 "
+	blockedFor := func(seconds int, pods ...DrainPod) Input {
+		node := newNode("n", made(3600), cordonedBy(jobKey))
+		job := newJob(draining, drainsSince("n", 40))
+		job.Status.Drains[0].Blocked = []v1alpha1.BlockedPod{{Pod: "shop/web-0", Since: metav1.NewTime(ago(seconds)), Message: budget}}
+		in := see(job, []Node{node})
+		in.Drains = map[types.UID][]DrainPod{node.UID: pods}
+		return in
+	}
+	web := DrainPod{Namespace: "shop", Name: "web-0", UID: "web-0", Blocked: budget, TriedAt: ago(1)}
+	bare := DrainPod{Namespace: "shop", Name: "db-0", UID: "db-0", EvictionRefused: "it has no controller"}
+	terminating := bare
+	terminating.Terminating = true
+	tests := map[string]struct {
+		in      Input
+		reason  string
+		since   time.Time
+		message string
+	}{
+		"a pod that is evicted":             {blockedFor(39, DrainPod{Namespace: "shop", Name: "web-0", UID: "web-0", TriedAt: ago(1)}), v1alpha1.ReasonPreparing, time.Time{}, progress + "Preparing (n)"},
+		"a budget that may allow it soon":   {blockedFor(29, web), v1alpha1.ReasonPreparing, time.Time{}, progress + "Preparing (n)"},
+		"a refused pod that terminates":     {blockedFor(9, terminating), v1alpha1.ReasonPreparing, time.Time{}, progress + "Preparing (n)"},
+		"a budget that does not allow it":   {blockedFor(30, web), v1alpha1.ReasonDrainBlocked, now, progress + "DrainBlocked (n); the drain of 1 node is blocked (n: shop/web-0: " + budget + "; until 2026-03-01T12:00:20Z)"},
+		"a pod that must never be evicted":  {blockedFor(9, bare), v1alpha1.ReasonDrainBlocked, now, progress + "DrainBlocked (n); the drain of 1 node is blocked (n: shop/db-0: it has no controller; until 2026-03-01T12:00:20Z)"},
+		"it has been blocked for some time": {blockedSinceBefore(blockedFor(38, web), 8), v1alpha1.ReasonDrainBlocked, ago(8), progress + "DrainBlocked (n); the drain of 1 node is blocked (n: shop/web-0: " + budget + "; until 2026-03-01T12:00:20Z)"},
+		"it is not blocked any more":        {blockedSinceBefore(blockedFor(38), 8), v1alpha1.ReasonStarting, time.Time{}, "0 of 1 node is done, 1 running"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			p := Next(tt.in)
+			c := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionReconciling)
+			if p.Nodes[0].Reason != tt.reason || c.Message != tt.message || (c.Reason == v1alpha1.ReasonDrainBlocked) != (tt.reason == v1alpha1.ReasonDrainBlocked) {
+				t.Errorf("%+v, %s: %q; want %s, %q", p.Nodes[0], c.Reason, c.Message, tt.reason, tt.message)
+			}
+			if len(p.Status.Drains) > 0 && !p.Status.Drains[0].BlockedSince.Time.Equal(tt.since) {
+				t.Errorf("blocked since %v, want %v", p.Status.Drains[0].BlockedSince, tt.since)
+			}
+			if got := len(DrainBlocked(&tt.in.Job.Status, &p.Status)); got != map[bool]int{true: 1}[tt.since.Equal(now)] {
+				t.Errorf("%d events", got)
+			}
+		})
+	}
+}
+
+// blockedSinceBefore is an input in which the drain has been blocked for some seconds.
+func blockedSinceBefore(in Input, seconds int) Input {
+	in.Job.Status.Drains[0].BlockedSince = metav1.NewTime(ago(seconds))
+	return in
+}
+
+// TestRemedyOfTimedOutDrains checks that nobody is told to fix a task that has never run, and that the message begins with what is wrong.
+func TestRemedyOfTimedOutDrains(t *testing.T) {
+	undrained := recorded(record.Failed, attempts(2), func(r *record.Record) {
+		r.Reason, r.ExitCode, r.NeverStarted = v1alpha1.ReasonDrainTimedOut, nil, true
+		r.Message = "1 pod not evicted within 60 s; shop/web-7d9c5b8f6d-x2x9q: The disruption budget web needs 2 healthy pods and has 2 currently" + strings.Repeat("; and so on", 60)
+	})
+	message := func(nodes ...Node) string {
+		return meta.FindStatusCondition(Next(see(newJob(draining), nodes)).Status.Conditions, v1alpha1.ConditionStalled).Message
+	}
+	got := message(newNode("n", undrained))
+	const want = "1 node failed (n: DrainTimedOut: 1 pod not evicted within 60 s; shop/web-7d9c5b8f6d-x2x9q: The disruption budget web needs 2 healthy pods and has 2 currently"
+	if !strings.HasPrefix(got, want) || !strings.Contains(got, ". "+MakeRoom+" retry all failed nodes: kubectl -n ns annotate") || strings.Contains(got, FixTask) {
+		t.Errorf("got %q", got)
+	}
+	if got := message(newNode("n", undrained), newNode("m", recorded(record.Failed, attempts(2)))); !strings.Contains(got, ". "+FixTask+" retry all failed nodes: kubectl") {
+		t.Errorf("with a failure of the task: %q", got)
+	}
+	f := Next(see(newJob(draining), []Node{newNode("n", undrained)})).Status.Failures[0]
+	if len(f.Message) > maxFailureMessage || !strings.HasPrefix(f.Message, "1 pod not evicted") {
+		t.Errorf("the failure begins with %q", f.Message)
 	}
 }

@@ -71,6 +71,9 @@ type findings struct {
 	// notStarted says why its pod does not start, unrecovered how the rollback failed, and unpublished what cannot be
 	// published; "" if that is not so.
 	notStarted, unrecovered, unpublished string
+	// rollbackRetried says how the last attempt of the rollback failed, which is retried while the NodeJob is deleted; "" if that
+	// is not so.
+	rollbackRetried string
 	// silent is true if its pod does not start because its kubelet is silent.
 	silent bool
 }
@@ -174,6 +177,11 @@ func (w *nodePlan) noteTerminating(since time.Time) {
 func (w *nodePlan) exclude(reason, message string) {
 	w.rerun = false
 	w.set(Excluded, reason, message, time.Time{})
+}
+
+// isExcludedThoughSelected reports whether a node is excluded although spec.nodeSelector and spec.nodeNames select it.
+func (w *nodePlan) isExcludedThoughSelected() bool {
+	return w.State == Excluded && (w.Reason == v1alpha1.ReasonUntoleratedTaint || w.Reason == v1alpha1.ReasonUnsupportedOS)
 }
 
 // postpone makes a node that is ready to start wait for other nodes. A rollback retains the state of its node.

@@ -30,6 +30,10 @@ const (
 	maxDrains         = 10
 	maxBlocked        = 3
 	maxBlockedMessage = 256
+
+	// drainBlockedAfter is how long a pod must not be evicted until its drain counts as blocked: a PodDisruptionBudget often
+	// allows the next eviction when the pods that were evicted before run elsewhere.
+	drainBlockedAfter = 30 * time.Second
 )
 
 // cordons determines what is written to a node to cordon and uncordon it.
@@ -306,6 +310,42 @@ func (co *cordons) blockedPods(node string, pods []DrainPod) []v1alpha1.BlockedP
 		return cmp.Or(a.Since.Compare(b.Since.Time), cmp.Compare(a.Pod, b.Pod))
 	})
 	return blocked[:min(len(blocked), maxBlocked)]
+}
+
+// blockedSince is since when a drain is blocked; zero while it is not.
+func (co *cordons) blockedSince(node string, since time.Time, pods []DrainPod, blocked []v1alpha1.BlockedPod) metav1.Time {
+	refused := slices.ContainsFunc(pods, func(pod DrainPod) bool { return pod.EvictionRefused != "" && !pod.Terminating })
+	waited := slices.ContainsFunc(blocked, func(b v1alpha1.BlockedPod) bool { return !co.in.Now.Before(b.Since.Add(drainBlockedAfter)) })
+	if !refused && !waited {
+		return metav1.Time{}
+	}
+	for i := range co.in.Job.Status.Drains {
+		if d := &co.in.Job.Status.Drains[i]; d.Node == node && d.Since.Time.Equal(since) && !d.BlockedSince.IsZero() {
+			return d.BlockedSince
+		}
+	}
+	return co.now()
+}
+
+// blockedText names a pod that blocks a drain, and what protects it; "" if the drain is not blocked.
+func blockedText(d *v1alpha1.NodeDrain) string {
+	if d.BlockedSince.IsZero() || len(d.Blocked) == 0 {
+		return ""
+	}
+	return d.Blocked[0].Pod + ": " + d.Blocked[0].Message
+}
+
+// DrainBlocked says which drains of a status have become blocked since an earlier status of the NodeJob, by node.
+func DrainBlocked(before, after *v1alpha1.NodeJobStatus) map[string]string {
+	messages := map[string]string{}
+	for i := range after.Drains {
+		d := &after.Drains[i]
+		known := slices.ContainsFunc(before.Drains, func(b v1alpha1.NodeDrain) bool { return b.Node == d.Node && b.BlockedSince.Equal(&d.BlockedSince) })
+		if text := blockedText(d); text != "" && !known {
+			messages[d.Node] = fmt.Sprintf("its drain is blocked, and ends without success at %s: %s", d.Deadline.UTC().Format(time.RFC3339), text)
+		}
+	}
+	return messages
 }
 
 // quarantineState is the progress of the quarantine of a failed node, as status.failures shows it; "" if the node is

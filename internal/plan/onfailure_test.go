@@ -274,7 +274,7 @@ func TestDrainStatus(t *testing.T) {
 		return v1alpha1.BlockedPod{Pod: "web/" + name, Since: metav1.Time{Time: since}, Message: "budget " + name}
 	}
 	want := []v1alpha1.NodeDrain{{
-		Node: "n", Since: metav1.Time{Time: ago(100)}, Deadline: metav1.Time{Time: now.Add(3 * time.Second)}, Pods: 4,
+		Node: "n", Since: metav1.Time{Time: ago(100)}, Deadline: metav1.Time{Time: now.Add(3 * time.Second)}, BlockedSince: metav1.Time{Time: now}, Pods: 4,
 		Blocked: []v1alpha1.BlockedPod{blocked("c", ago(50)), blocked("a", now), blocked("b", now)},
 	}}
 	if diff := cmp.Diff(want, p.Status.Drains); diff != "" {

@@ -5,13 +5,16 @@ package plan
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/outcome"
+	"github.com/everynode/everynode/internal/record"
 )
 
 const (
@@ -44,6 +47,10 @@ type statusBuilder struct {
 	// notStarted are nodes whose pods do not start, disrupted those that were disrupted many times in a row, unrecovered
 	// those on which the rollback failed as well, and unpublished those on which something cannot be published.
 	notStarted, disrupted, unrecovered, unpublished []string
+	// rollbackRetried are nodes on which the rollback is retried while the NodeJob is deleted.
+	rollbackRetried []string
+	// drainsBlocked are nodes whose drain before the task is blocked.
+	drainsBlocked []string
 	// silent are the names of the nodes in notStarted whose kubelets are silent.
 	silent []string
 	// obstructed counts the nodes that only the obstacle prevents from starting, and runnerObstructed those that only
@@ -63,7 +70,7 @@ func (p *planner) newStatus() *statusBuilder {
 // add adds what was found out about a node.
 func (sb *statusBuilder) add(w *nodePlan) {
 	if w.found != nil {
-		sb.addFindings(w.node, w.found)
+		sb.addFindings(w, w.found)
 	}
 	switch w.obstructedBy {
 	case nil:
@@ -74,10 +81,14 @@ func (sb *statusBuilder) add(w *nodePlan) {
 	}
 }
 
-func (sb *statusBuilder) addFindings(node *Node, found *findings) {
+func (sb *statusBuilder) addFindings(w *nodePlan, found *findings) {
+	node := w.node
 	sb.failures = append(sb.failures, found.failures...)
 	if found.drain != nil {
 		sb.drains = append(sb.drains, *found.drain)
+		if blocked := blockedText(found.drain); blocked != "" && w.State == Running {
+			sb.drainsBlocked = append(sb.drainsBlocked, fmt.Sprintf("%s: %s; until %s", node.Name, blocked, found.drain.Deadline.UTC().Format(time.RFC3339)))
+		}
 	}
 	if found.problem != nil {
 		sb.troubled, sb.troubleReason = append(sb.troubled, node.Name+": "+found.problem.Message), found.problem.Reason
@@ -94,6 +105,9 @@ func (sb *statusBuilder) addFindings(node *Node, found *findings) {
 	if found.unrecovered != "" {
 		sb.unrecovered = append(sb.unrecovered, found.unrecovered)
 	}
+	if found.rollbackRetried != "" {
+		sb.rollbackRetried = append(sb.rollbackRetried, found.rollbackRetried)
+	}
 	if found.unpublished != "" {
 		sb.unpublished = append(sb.unpublished, node.Name+": "+found.unpublished)
 	}
@@ -109,6 +123,7 @@ func (sb *statusBuilder) status() v1alpha1.NodeJobStatus {
 
 		UnattributedGeneration: sb.in.unattributed(),
 		Nodes:                  sb.counts,
+		Excluded:               sb.excludedNodes(),
 		Failures:               sb.boundedFailures(),
 		Drains:                 sb.boundedDrains(),
 		NodeProblems:           sb.nodeProblems(),
@@ -117,7 +132,7 @@ func (sb *statusBuilder) status() v1alpha1.NodeJobStatus {
 	for _, c := range sb.in.Job.Status.Conditions {
 		status.Conditions = append(status.Conditions, *c.DeepCopy())
 	}
-	sb.progress = progress(status.Nodes, sb.nodes)
+	sb.progress = progress(status.Nodes, sb.nodes, sb.haveEarlierRevision())
 	sb.setConditions(&status, sb.summarize(status.Nodes), sb.progress)
 	if sb.in.Revision != "" {
 		sb.rollout.noteRisks()
@@ -151,6 +166,9 @@ func count(nodes []nodePlan) v1alpha1.NodeCounts {
 	for i := range nodes {
 		switch nodes[i].State {
 		case Excluded:
+			if nodes[i].isExcludedThoughSelected() {
+				c.Excluded++
+			}
 			continue
 		case Done:
 			c.Done++
@@ -205,13 +223,22 @@ func (co *cordons) failureOf(node *Node, retrying bool) v1alpha1.NodeFailure {
 		Attempts:   r.Attempts,
 		ExitCode:   r.ExitCode,
 		Reason:     outcome.Clean(r.Reason, 128),
-		Message:    outcome.Clean(r.Message, maxFailureMessage),
+		Message:    failureMessage(r),
 		FinishedAt: metav1.NewTime(r.FinishedAt),
 		Quarantine: co.quarantineState(node),
 	}
 }
 
+// failureMessage is the end of the output, in which errors usually are, or the beginning of a sentence of the manager.
+func failureMessage(r *record.Record) string {
+	if r.Reason == v1alpha1.ReasonDrainTimedOut {
+		return outcome.CleanHead(r.Message, maxFailureMessage)
+	}
+	return outcome.Clean(r.Message, maxFailureMessage)
+}
+
+// lastLine is the beginning of the last line.
 func lastLine(s string) string {
 	s = strings.TrimRight(s, "\n")
-	return outcome.Clean(s[strings.LastIndexByte(s, '\n')+1:], 160)
+	return outcome.CleanHead(s[strings.LastIndexByte(s, '\n')+1:], 160)
 }

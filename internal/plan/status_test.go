@@ -61,7 +61,7 @@ func TestConditions(t *testing.T) {
 		soaked  = v1alpha1.RolloutStep{Name: "first", Nodes: canary.Nodes, SoakSeconds: 60}
 		missing = &task.Obstacle{Reason: v1alpha1.ReasonConfigMapNotFound, Message: "spec.task.scriptFrom: ConfigMap ns/x does not exist. Create it"}
 	)
-	const promote = "step first is the last that spec.rollout.promoteTo allows; 1 of 3 nodes are done; waiting: 2 AwaitingPromotion (b, …); the next step, rest, waits for: " +
+	const promote = "step first has passed; 1 of 3 nodes are done. To continue with step rest: " +
 		`kubectl -n ns patch nodejob job --type=merge -p '{"spec":{"rollout":{"promoteTo":"rest"}}}'`
 	const retryAll = `Fix the task, or retry all failed nodes: kubectl -n ns annotate nodejob job everynode.dev/retry="$(date +%s)" --overwrite`
 	const remedy = retryAll + "; " +
@@ -89,6 +89,15 @@ func TestConditions(t *testing.T) {
 		}},
 		"it waits for promotion": {see(reached("first", time.Time{}, inSteps(canary, rest), promotedTo("first")), []Node{done("a"), newNode("b"), newNode("c")}), []string{
 			"Complete=False AwaitingPromotion: " + promote, "Reconciling=False AwaitingPromotion: " + promote, "Stalled=False NotStalled: no action needed",
+		}},
+		"it waits for promotion, and a node for itself": {see(reached("first", time.Time{}, inSteps(canary, rest), promotedTo("first")), []Node{done("a"), newNode("b"), newNode("c", func(n *Node) { n.Ready = corev1.ConditionUnknown })}), []string{
+			"Complete=False AwaitingPromotion: " + strings.Replace(promote, "done.", "done; also waiting: 1 NodeUnreachable (c).", 1),
+			"Reconciling=False AwaitingPromotion: " + strings.Replace(promote, "done.", "done; also waiting: 1 NodeUnreachable (c).", 1), "Stalled=False NotStalled: no action needed",
+		}},
+		"nodes have an earlier revision": {see(newJob(one), []Node{newNode("a", labelled("old")), newNode("b", labelled("old")), done("c"), newNode("d")}), []string{
+			"Complete=False InProgress: 1 of 4 nodes are done (2 have an earlier revision), 1 running; waiting: 2 WaitingForSlot (b, …)",
+			"Reconciling=True InProgress: 1 of 4 nodes are done (2 have an earlier revision), 1 running; waiting: 2 WaitingForSlot (b, …)",
+			"Stalled=False NotStalled: no action needed",
 		}},
 		"no node is in the step": {see(reached("b", time.Time{}, inSteps(poolB(0), rest)), []Node{newNode("b"), newNode("c")}), []string{
 			"Complete=False StepWithoutNodes: 0 of 2 nodes are done; waiting: 2 StepWithoutNodes (b, …)",
@@ -153,7 +162,7 @@ func TestConditions(t *testing.T) {
 			"Stalled=False NotStalled: no action needed",
 		}},
 		"every node is done": {see(newJob(), []Node{done("a"), done("b"), tainted}), []string{
-			"Complete=True AllNodesDone: 2 of 2 nodes are done",
+			"Complete=True AllNodesDone: 2 of 2 nodes are done; 1 node is excluded by a taint",
 			"Reconciling=False AllNodesDone: 2 of 2 nodes are done",
 			"Stalled=False NotStalled: no action needed",
 		}},
@@ -336,7 +345,7 @@ func TestCounts(t *testing.T) {
 		newNode("tainted since it runs", func(n *Node) { n.Taints = []corev1.Taint{busy} }),
 	}
 	got := Next(see(newJob(), nodes, newPod(nodes[2]), newPod(nodes[7]))).Status.Nodes
-	want := v1alpha1.NodeCounts{Matched: 7, Done: 1, Running: 3, Waiting: 2, Failed: 1}
+	want := v1alpha1.NodeCounts{Matched: 7, Done: 1, Running: 3, Waiting: 2, Failed: 1, Excluded: 1}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("counts (-want +got):\n%s", diff)
 	}

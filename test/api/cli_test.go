@@ -106,7 +106,7 @@ fails  MaxFailuresExceeded  0/3   0        1       canary  SPAN   [BAR]
 works  AllNodesDone         3/3   0        0       all     SPAN   [BAR]
 `, ""},
 		"names": {[]string{"list", "-o", "name"}, 0, "nodejob.everynode.dev/fails\nnodejob.everynode.dev/works\n", ""},
-		"explain a node that is done": {[]string{"explain", "works", "reading-2"}, 0, `NAMESPACE/works is done on reading-2 since TIME (AGO).
+		"explain a node that is done": {[]string{"explain", "works", "reading-2"}, 0, `NAMESPACE/works has been done on reading-2 since TIME (AGO).
 
 State     Done, step all
 Last      attempt 1 succeeded at TIME (AGO) after SPAN, exit code 0
@@ -131,7 +131,7 @@ Next      fix the task, or retry all failed nodes: kubectl everynode -n NAMESPAC
 			got.out, got.err = timeless(got.out), timeless(got.err)
 			switch name {
 			case "all NodeJobs of a node": // other tests may have NodeJobs
-				wantText(t, got.out, "NAMESPACE/fails has not run on reading-3 yet: ", "NAMESPACE/works is done on reading-3 since TIME (AGO).\n")
+				wantText(t, got.out, "NAMESPACE/fails has not run on reading-3 yet: ", "NAMESPACE/works has been done on reading-3 since TIME (AGO).\n")
 			case "a missing node":
 				wantText(t, got.err, "error: there is no node reading-9; there are reading-")
 			default:

@@ -208,7 +208,7 @@ func TestARolloutGoesNoFurtherThanItIsPromotedTo(t *testing.T) {
 	w.end(w.podOn("prom-1"), 0, "")
 	for _, kind := range []string{v1alpha1.ConditionComplete, v1alpha1.ConditionReconciling} {
 		c := w.condition("promoted", kind, metav1.ConditionFalse, v1alpha1.ReasonAwaitingPromotion)
-		wantText(t, c.Message, "step canary", "the next step, all", `patch nodejob promoted --type=merge -p '{"spec":{"rollout":{"promoteTo":"all"}}}'`)
+		wantText(t, c.Message, "step canary has passed", "To continue with step all: ", `patch nodejob promoted --type=merge -p '{"spec":{"rollout":{"promoteTo":"all"}}}'`)
 	}
 	w.noPods()
 	w.change(job, `{"rollout":{"promoteTo":"all"}}`)

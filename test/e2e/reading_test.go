@@ -40,7 +40,7 @@ func TestR22_AFailureIsWatchedExplainedAndRead(t *testing.T) {
 	wantText(t, got.out, "NodeJob   NAMESPACE/fails", "Status    MaxFailuresExceeded",
 
 		// If the canary has failed, another node starts if maxFailures allows it.
-		"  canary  [.......!!!!!!!]  0 of 1 done, 1 more failed  MaxFailuresExceeded\n  all     [              ]  0 of 0 done                 waits for canary\n",
+		"  canary  [.......!!!!!!!]  0 of 1 done, 1 other failed  MaxFailuresExceeded\n  all     [              ]  0 of 0 done                  waits for canary\n",
 		"Failed\n  "+canary+"\n    TaskFailed, exit code 3, 1 attempt", `    | \x1b[2J\x1b[H`+other+": forged\n    | broken")
 	for line := range strings.Lines(logs.out) {
 		if !strings.HasPrefix(line, canary+" | ") {

@@ -66,3 +66,12 @@ func ListJobs(ctx context.Context, c client.Reader, namespace string) ([]v1alpha
 	}, client.InNamespace(namespace))
 	return all, err
 }
+
+// The label of the NodeJobs that the command run creates.
+const (
+	CreatedByLabel = "app.kubernetes.io/created-by"
+	CreatedByRun   = "kubectl-everynode-run"
+)
+
+// IsRun reports whether the command run has created a NodeJob. It is for display only, because users can set the label too.
+func IsRun(job *v1alpha1.NodeJob) bool { return job.Labels[CreatedByLabel] == CreatedByRun }

@@ -33,10 +33,26 @@ func PlanDrains(ctx context.Context, c client.Reader, in plan.Input, p plan.Plan
 		case err != nil:
 			return in, p, err
 		}
+		noteBlocked(in.Job, request.Node, evicted)
 		drains[request.UID] = evicted
 	}
 	in.Drains = drains
 	return in, plan.Next(in), nil
+}
+
+// noteBlocked adds to pods why the manager could not evict them, as the status of the NodeJob says.
+func noteBlocked(job *v1alpha1.NodeJob, node string, pods []plan.DrainPod) {
+	blocked := map[string]string{}
+	for i := range job.Status.Drains {
+		if d := &job.Status.Drains[i]; d.Node == node {
+			for _, b := range d.Blocked {
+				blocked[b.Pod] = b.Message
+			}
+		}
+	}
+	for i := range pods {
+		pods[i].Blocked = blocked[pods[i].Namespace+"/"+pods[i].Name]
+	}
 }
 
 // podsToEvict reads the pods that a drain of a node would evict.

@@ -97,6 +97,10 @@ const maxEnds = 10_000
 // job returns the view of a NodeJob.
 func (o *observed) job(job *v1alpha1.NodeJob, podsUnknown string) jobView {
 	s := view.Status{Job: job, Now: o.Now, Running: o.running(job), RunningUnknown: podsUnknown}
+	if !cmdutil.NotObserved(job) {
+		_, p := o.planOf(job)
+		s.NotSelected = view.NotSelected(p.Nodes)
+	}
 	v := jobView{Rows: rowsOf(s.LinesWithoutSteps()), Steps: []stepView{}, Ends: o.ends(job), Now: seconds(o.Now), Offers: o.offersOfJob(job)}
 	for _, step := range s.Steps() {
 		v.Steps = append(v.Steps, stepView{
@@ -174,7 +178,7 @@ func (o *observed) node(i int, withDrains drains) nodeView {
 		v.Jobs = append(v.Jobs, o.nodeJob(job, i, withDrains))
 	}
 	slices.SortFunc(v.Jobs, func(a, b nodeJobView) int {
-		return cmp.Or(cmp.Compare(urgency[a.State], urgency[b.State]), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(view.Urgency(plan.State(a.State)), view.Urgency(plan.State(b.State))), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 	guards := make([]v1alpha1.NodeGuard, 0, len(o.guards))
 	for _, g := range o.guards {
@@ -183,9 +187,6 @@ func (o *observed) node(i int, withDrains drains) nodeView {
 	v.Guards = append(v.Guards, rowsOf(view.Guards(guards, &o.Nodes[i], o.Now, 0))...)
 	return v
 }
-
-// urgency is the order of states in the page.
-var urgency = map[string]int{string(plan.Failed): 0, string(plan.Running): 1, string(plan.Waiting): 2, "": 3, string(plan.Done): 4, string(plan.Excluded): 5}
 
 func (o *observed) nodeJob(job *v1alpha1.NodeJob, i int, withDrains drains) nodeJobView {
 	v := nodeJobView{Namespace: job.Namespace, Name: job.Name, Rows: []row{}, Pods: []string{}, Offers: []Offer{}}

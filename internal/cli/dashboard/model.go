@@ -135,7 +135,7 @@ func (o *observed) addStates(nodes []nodeState, job *v1alpha1.NodeJob, key strin
 		}
 	}
 	for i := range p.Nodes {
-		if s := &p.Nodes[i]; s.State != plan.Excluded {
+		if s := &p.Nodes[i]; view.IsSelected(s) {
 			if nodes[i].Jobs == nil {
 				nodes[i].Jobs = map[string][3]string{}
 			}

@@ -28,6 +28,7 @@ func TestTheStateOfThePage(t *testing.T) {
 	o.Jobs[1].Namespace, o.Jobs[1].Name = "ns", "not-observed"
 	o.Nodes = []plan.Node{
 		{Name: "a", UID: "1", Labels: map[string]string{"zone": "z", "kubernetes.io/hostname": "a", "ns.everynode.dev/j": "old", "ns.everynode.dev.node-restriction.kubernetes.io/j": "x"}, Ready: corev1.ConditionTrue},
+		{Name: "tainted", UID: "3", Taints: []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoSchedule}}},
 		{Name: "b", UID: "2", Unschedulable: true, Taints: []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoSchedule}}},
 	}
 	values := o.values()
@@ -47,9 +48,26 @@ func TestTheStateOfThePage(t *testing.T) {
 		"job:ns/not-observed": `"reason":"NotObserved"`,
 		"job:ns/j":            `"matched":1,"done":0,"running":0,"waiting":1,"failed":0`,
 		"node:b":              `"ready":"Unknown","cordoned":true`,
+		"node:tainted":        `"jobs":{"ns/j":["Excluded","UntoleratedTaint",""]}`,
 	} {
 		if !strings.Contains(string(values[key]), want) {
 			t.Errorf("%s: %s, want %s", key, values[key], want)
+		}
+	}
+}
+
+// TestThePageOfANodeJobSaysWhichNodesAreExcluded checks the rows below the steps.
+func TestThePageOfANodeJobSaysWhichNodesAreExcluded(t *testing.T) {
+	job := clitest.NodeJob("j")
+	job.Spec.NodeNames = []string{"a", "tainted"}
+	job.Status.Nodes = v1alpha1.NodeCounts{Matched: 1, Waiting: 1, Excluded: 1}
+	job.Status.Excluded = []v1alpha1.ExcludedNodes{{Message: "it has the taint k:NoSchedule", Nodes: 1, Names: []string{"tainted"}}}
+	o := observed{}
+	o.Jobs, o.Nodes = []*v1alpha1.NodeJob{job}, []plan.Node{{Name: "a", UID: "1"}, {Name: "other", UID: "2"}}
+	page := string(encode(o.job(job, "")))
+	for _, want := range []string{"it has the taint k:NoSchedule", "tainted", "not selected by spec.nodeSelector or spec.nodeNames"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page does not say %q: %s", want, page)
 		}
 	}
 }

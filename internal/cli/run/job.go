@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/cli/cmdutil"
 )
 
 // job returns the NodeJob of a run. It runs once, only on these nodes, without retries, and is then deleted.
@@ -24,7 +25,7 @@ func (o *options) job(nodes []string) *v1alpha1.NodeJob {
 	job := &v1alpha1.NodeJob{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: o.namespace, Name: o.name,
-			Labels: map[string]string{"app.kubernetes.io/created-by": "kubectl-everynode-run"},
+			Labels: map[string]string{cmdutil.CreatedByLabel: cmdutil.CreatedByRun},
 		},
 		Spec: v1alpha1.NodeJobSpec{
 			NodeNames: nodes,

@@ -25,6 +25,8 @@ type Explain struct {
 	State plan.NodeState
 	// Step is the step of the node; "" for none.
 	Step string
+	// Drain is the drain of the node; nil if there is none.
+	Drain *v1alpha1.NodeDrain
 	// Pods are the pods on the node, including retained ones that have ended.
 	Pods []plan.Pod
 	// Budget lists the nodes that use maintenance.maxUnavailable, if the node waits for it.
@@ -46,6 +48,11 @@ func ExplainNode(in plan.Input, p plan.Plan, i, width int) Explain {
 			e.Step = step.Name
 		}
 	}
+	for k := range p.Status.Drains {
+		if p.Status.Drains[k].Node == node.Name {
+			e.Drain = &p.Status.Drains[k]
+		}
+	}
 	for k := range in.Pods {
 		if in.Pods[k].NodeName == node.Name {
 			e.Pods = append(e.Pods, in.Pods[k])
@@ -59,8 +66,8 @@ func StateOf(job *v1alpha1.NodeJob, p plan.Plan, i int) plan.NodeState {
 	if i < len(p.Nodes) {
 		return p.Nodes[i]
 	}
-	_, reason, message := Situation(job)
-	return plan.NodeState{State: plan.Waiting, Reason: reason, Message: message}
+	_, _, message := Situation(job)
+	return plan.NodeState{State: plan.Waiting, Reason: reasonDeleting, Message: message}
 }
 
 // Lines draws the explanation: a sentence with the reason, then the history, what was published, and what would start a
@@ -80,6 +87,9 @@ func (e Explain) Lines() []text.Line {
 	}
 	lines = append(lines, label("State").Tone(stateTone(e.State.State), state))
 	lines = append(lines, e.budget()...)
+	if e.Drain != nil {
+		lines = append(lines, drain(label("Draining"), e.Drain, e.Now, e.Width)...)
+	}
 	if e.Node.On.Altered {
 		lines = append(lines, text.Wrap(label("Altered"), text.Warn, "the record on the node was changed by something other than the manager, and is ignored: "+
 			"annotation "+v1alpha1.RecordKey(e.Job.Namespace, e.Job.Name), e.Width)...)
@@ -137,11 +147,14 @@ func (e Explain) Sentence() string {
 	case plan.Excluded:
 		return fmt.Sprintf("%s is not for %s: %s.", job, node, why)
 	case plan.Done:
-		return fmt.Sprintf("%s is done on %s%s.", job, node, e.doneSince())
+		return fmt.Sprintf("%s %s.", job, e.isDone())
 	case plan.Running:
 		verb := "runs"
-		if e.State.Reason == v1alpha1.ReasonStarting {
+		switch e.State.Reason {
+		case v1alpha1.ReasonStarting:
 			verb = "starts"
+		case v1alpha1.ReasonPreparing, v1alpha1.ReasonDrainBlocked:
+			verb = "prepares to run"
 		}
 		return fmt.Sprintf("%s %s on %s now: %s%s.", job, verb, node, why, e.atMost())
 	case plan.Failed:
@@ -158,7 +171,7 @@ func (e Explain) deleting() bool { return !e.Job.DeletionTimestamp.IsZero() }
 func (e Explain) goes() string {
 	job := e.Job.Namespace + "/" + e.Job.Name
 	if e.State.Reason == reasonDeleting {
-		return job + " " + strings.TrimPrefix(deleting(e.Job), "it ")
+		return job + " " + strings.TrimPrefix(e.State.Message, "it ")
 	}
 	return fmt.Sprintf("%s is being deleted (deletionPolicy %s); on %s: %s%s", job, e.Job.Spec.DeletionPolicy, e.Node.Name, e.why(), e.until())
 }
@@ -277,16 +290,16 @@ func (e Explain) after() string {
 	return fmt.Sprintf(" after %s, the last %s ago", plural.Count(max(rec.Attempts, 1), "attempt"), ago(e.Now, rec.FinishedAt))
 }
 
-// doneSince describes why the node is done: because of a recorded success, or only because of its label.
-func (e Explain) doneSince() string {
-	on := e.Node.On
+// isDone describes why the node is done: because of a recorded success, or only because of its label.
+func (e Explain) isDone() string {
+	on, done := e.Node.On, "is done on "+e.Node.Name
 	switch rec := on.Record; {
 	case on.Altered:
-		return " by its label alone: the record there was changed by something other than the manager, and is ignored"
+		return done + " by its label alone: the record there was changed by something other than the manager, and is ignored"
 	case rec == nil:
-		return " by its label alone: the label was set by hand, as skip does, or the record was removed"
+		return done + " by its label alone: the label was set by hand, as skip does, or the record was removed"
 	case rec.Outcome == record.Succeeded && rec.Revision == on.Label:
-		since := fmt.Sprintf(" since %s (%s ago)", clock(e.Now, rec.FinishedAt), ago(e.Now, rec.FinishedAt))
+		since := fmt.Sprintf("has been done on %s since %s (%s ago)", e.Node.Name, clock(e.Now, rec.FinishedAt), ago(e.Now, rec.FinishedAt))
 		if rec.IsAssumed() {
 			since += ", without a run, because it matched spec.assumeDone"
 		}
@@ -295,7 +308,7 @@ func (e Explain) doneSince() string {
 		}
 		return since
 	}
-	return " by its label alone, without a success on record: the label was set by hand, as skip does"
+	return done + " by its label alone, without a success on record: the label was set by hand, as skip does"
 }
 
 // atMost describes the timeout of the current attempt.

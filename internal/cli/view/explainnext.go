@@ -5,6 +5,7 @@ package view
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -26,6 +27,9 @@ func (e Explain) Next() string {
 	case plan.Failed:
 		return e.afterFailure(on)
 	case plan.Running:
+		if e.State.Reason == v1alpha1.ReasonDrainBlocked && e.Drain != nil {
+			return e.unblock()
+		}
 		return "no action needed: it ends automatically, at its timeout at the latest"
 	case plan.Excluded:
 		return e.include()
@@ -42,6 +46,9 @@ func (e Explain) verb(verb string) string {
 // afterFailure describes what helps a failed node.
 func (e Explain) afterFailure(on string) string {
 	again := "retry it: " + e.verb("retry") + on + "; or leave the node out: " + e.verb("skip") + on
+	if rec := e.record(); rec != nil && rec.Reason == v1alpha1.ReasonDrainTimedOut {
+		again = strings.ToLower(plan.MakeRoom[:1]) + plan.MakeRoom[1:] + " " + again
+	}
 	switch e.State.Reason {
 	case v1alpha1.ReasonProgressDeadlineExceeded:
 		return "it runs automatically when that is fixed. To leave the node out: " + e.verb("skip") + on
@@ -54,6 +61,34 @@ func (e Explain) afterFailure(on string) string {
 	}
 	return again
 }
+
+// unblock describes how a drain that is blocked can continue.
+func (e Explain) unblock() string {
+	var budgets, pods []string
+	for _, b := range e.Drain.Blocked {
+		pods = append(pods, b.Pod)
+		namespace, _, _ := strings.Cut(b.Pod, "/")
+		if m := budgetName.FindStringSubmatch(b.Message); m != nil && !slices.Contains(budgets, namespace+"/"+m[1]) {
+			budgets = append(budgets, namespace+"/"+m[1])
+		}
+	}
+	relax := ""
+	if len(budgets) > 0 {
+		relax = "relax " + the("budget", budgets) + ", or "
+	}
+	return fmt.Sprintf("%sdelete %s; else it fails at %s", relax, the("pod", pods), clock(e.Now, e.Drain.Deadline.Time))
+}
+
+// the returns a noun with names.
+func the(noun string, names []string) string {
+	if len(names) != 1 {
+		noun += "s"
+	}
+	return "the " + noun + " " + strings.Join(names, ", ")
+}
+
+// budgetName finds the name of a PodDisruptionBudget in what the API server says about an eviction.
+var budgetName = regexp.MustCompile(`disruption budget ([a-z0-9][-a-z0-9.]*) `)
 
 // turn describes what a node waits for before it runs.
 func (e Explain) turn(on string) string {

@@ -201,7 +201,7 @@ func TestSentencesAboutANode(t *testing.T) {
 		"done with an earlier revision that counts": {
 			func(j *v1alpha1.NodeJob) { j.Spec.Rerun.OnChange = new(false) },
 			func(n *plan.Node) { ran(n, func(r *record.Record) { r.Revision = "0ldc0de" }); n.On.Label = "0ldc0de" },
-			"node-setup/somaxconn is done on node-1 since 12:21:00 UTC (9m ago), with the earlier revision 0ldc0de, which counts since spec.rerun.onChange is false.",
+			"node-setup/somaxconn has been done on node-1 since 12:21:00 UTC (9m ago), with the earlier revision 0ldc0de, which counts since spec.rerun.onChange is false.",
 			"it runs again after kubectl everynode -n node-setup rerun somaxconn node-1",
 		},
 		"failed, and the rollback failed as well": {

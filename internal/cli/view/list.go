@@ -46,7 +46,7 @@ func (l List) row(job *v1alpha1.NodeJob) []text.Line {
 		step = job.Status.Rollout.Step
 	}
 	tone, reason, message := situationAt(job, l.Now)
-	message, _, _ = cutRemedy(job, message)
+	message, _ = cutRemedy(job, message)
 	failed := text.Of(number(n.Failed))
 	if n.Failed > 0 {
 		failed = text.Toned(text.Bad, number(n.Failed))

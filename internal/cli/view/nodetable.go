@@ -22,7 +22,29 @@ type NodeRow struct {
 	On    record.NodeRecord
 }
 
-// NodeTable draws the matching nodes of a NodeJob. Nodes that need a user to act come first. The record of an earlier
+// NodeRows returns the rows of a plan: the matching nodes, and those that are selected and excluded.
+func NodeRows(in plan.Input, p plan.Plan) []NodeRow {
+	steps := make([]string, len(p.Nodes))
+	for _, step := range p.Steps {
+		for _, i := range step.Nodes {
+			steps[i] = step.Name
+		}
+	}
+	rows := make([]NodeRow, 0, len(p.Nodes))
+	for i := range p.Nodes {
+		if IsSelected(&p.Nodes[i]) {
+			rows = append(rows, NodeRow{State: p.Nodes[i], Step: steps[i], On: in.Nodes[i].On})
+		}
+	}
+	return rows
+}
+
+// IsSelected reports whether a NodeJob selects a node, which may be excluded for another reason, such as a taint.
+func IsSelected(s *plan.NodeState) bool {
+	return s.State != plan.Excluded || s.Reason == v1alpha1.ReasonUntoleratedTaint || s.Reason == v1alpha1.ReasonUnsupportedOS
+}
+
+// NodeTable draws the selected nodes of a NodeJob. Nodes that need a user to act come first. The record of an earlier
 // revision is ignored, unless the node is done because of it. With results, each result has a column.
 func NodeTable(now time.Time, revision string, rows []NodeRow, results bool) []text.Line {
 	var keys []string
@@ -31,10 +53,7 @@ func NodeTable(now time.Time, revision string, rows []NodeRow, results bool) []t
 	}
 	header := append(text.Cells("NODE", "STATE", "STEP", "REASON", "ATTEMPTS", "EXIT", "ENDED"), text.Cells(keys...)...)
 	table := [][]text.Line{append(header, text.Of("MESSAGE"))}
-	order := []plan.State{plan.Failed, plan.Running, plan.Waiting, plan.Done, plan.Excluded}
-	slices.SortStableFunc(rows, func(a, b NodeRow) int {
-		return slices.Index(order, a.State.State) - slices.Index(order, b.State.State)
-	})
+	slices.SortStableFunc(rows, func(a, b NodeRow) int { return Urgency(a.State.State) - Urgency(b.State.State) })
 	for _, r := range rows {
 		attempts, exit, ended, message := "", "", "", r.State.Message
 		rec := r.counts(revision)
@@ -61,6 +80,26 @@ func NodeTable(now time.Time, revision string, rows []NodeRow, results bool) []t
 		table = append(table, append(row, text.Of(message)))
 	}
 	return text.Table(table)
+}
+
+// UrgencyUnknown is the urgency of a state that is not known.
+const UrgencyUnknown = 3
+
+// Urgency returns the place of a state in a list. States that need a user come first.
+func Urgency(s plan.State) int {
+	switch s {
+	case plan.Failed:
+		return 0
+	case plan.Running:
+		return 1
+	case plan.Waiting:
+		return 2
+	case plan.Done:
+		return 4
+	case plan.Excluded:
+		return 5
+	}
+	return UrgencyUnknown
 }
 
 // reason returns the reason for the state. It distinguishes a node on which the task has not run.

@@ -124,6 +124,8 @@ func (p Plan) revision() string {
 		return "revision not known"
 	case !p.Exists:
 		return "revision " + p.Revision + ", new"
+	case p.Was == p.Revision && p.count(func(s *plan.NodeState) bool { return s.State == plan.Done }) == 0:
+		return "revision " + p.Revision + ", unchanged: no node is done yet"
 	case p.Was == p.Revision:
 		return "revision " + p.Revision + ", unchanged: nodes that are done stay done"
 	}
@@ -265,26 +267,29 @@ func (p Plan) stepWords(k, ceiling int) string {
 
 // excluded returns the nodes that do not match, by reason.
 func (p Plan) excluded() []text.Line {
-	byReason := map[string][]string{}
-	var order []string
+	byReason := map[string]*excludedGroup{}
+	var groups []*excludedGroup
 	for i := range p.Plan.Nodes {
-		if s := &p.Plan.Nodes[i]; s.State == plan.Excluded {
-			if byReason[s.Message] == nil {
-				order = append(order, s.Message)
-			}
-			byReason[s.Message] = append(byReason[s.Message], s.Name)
+		s := &p.Plan.Nodes[i]
+		if s.State != plan.Excluded {
+			continue
 		}
+		g := byReason[s.Message]
+		if g == nil {
+			g = &excludedGroup{why: s.Message}
+			byReason[s.Message] = g
+			groups = append(groups, g)
+		}
+		g.nodes++
+		g.names = append(g.names, s.Name)
 	}
-	if len(order) == 0 {
-		return nil
+	slices.SortStableFunc(groups, func(a, b *excludedGroup) int { return b.nodes - a.nodes })
+	var lines []text.Line
+	for _, g := range groups {
+		lines = append(lines, g.head(p.Width)...)
+		lines = append(lines, p.names(g.names)...)
 	}
-	slices.SortFunc(order, func(a, b string) int { return len(byReason[b]) - len(byReason[a]) })
-	lines := []text.Line{label("Excluded")}
-	for _, why := range order {
-		lines = append(lines, text.Wrap(text.Of("  "+plural.Count(len(byReason[why]), "node")+": "), text.Dim, why, p.Width)...)
-		lines = append(lines, p.names(byReason[why])...)
-	}
-	return lines
+	return underExcluded(lines)
 }
 
 // disruption describes the maintenance of the nodes.

@@ -26,7 +26,9 @@ type Status struct {
 	Running []Attempt
 	// RunningUnknown is the reason for which the running attempts are not known; "" if they are known.
 	RunningUnknown string
-	Now            time.Time
+	// NotSelected is the number of nodes that the NodeJob does not select; 0 if it is not known.
+	NotSelected int
+	Now         time.Time
 	// Width is the number of columns; 0 for no limit.
 	Width int
 	// All reports whether nothing is left out.
@@ -57,12 +59,12 @@ const (
 
 // Lines draws the status.
 func (s Status) Lines() []text.Line {
-	return joined(s.head(), s.steps(), s.problems(), s.drains(), s.running(), s.failures())
+	return joined(s.head(), s.steps(), s.excluded(), s.problems(), s.drains(), s.running(), s.failures())
 }
 
 // LinesWithoutSteps draws the status without the steps of the rollout.
 func (s Status) LinesWithoutSteps() []text.Line {
-	return joined(s.head(), s.problems(), s.drains(), s.running(), s.failures())
+	return joined(s.head(), s.excluded(), s.problems(), s.drains(), s.running(), s.failures())
 }
 
 // joined returns sections with an empty line between them.
@@ -99,20 +101,18 @@ func (s Status) head() []text.Line {
 	lines := []text.Line{name.Tone(text.Dim, "  created ").With(ago(s.Now, job.CreationTimestamp.Time) + " ago")}
 	lines = append(lines, s.changed()...)
 	tone, reason, message := situationAt(job, s.Now)
-	message, all, oneNode := cutRemedy(job, message)
+	message, remedy := cutRemedy(job, message)
 	if unobserved := unobservedMessage(job, s.Now); unobserved != "" {
 		message = unobserved
 	}
 	lines = append(lines, label("Status").Tone(tone, reason))
 	lines = append(lines, s.wrapped("", text.Plain, message)...)
-	if all {
-		lines = append(lines, s.remedies(oneNode)...)
-	}
-	if failed := meta.FindStatusCondition(job.Status.Conditions, v1alpha1.ConditionRollbackFailed); failed != nil && failed.Status == metav1.ConditionTrue {
+	lines = append(lines, s.remedies(remedy)...)
+	if failed := meta.FindStatusCondition(job.Status.Conditions, v1alpha1.ConditionRollbackFailed); failed != nil && failed.Status == metav1.ConditionTrue && job.DeletionTimestamp.IsZero() {
 		lines = append(lines, s.wrapped("ROLLBACK", text.Bad, failed.Message)...)
 	}
 	if n := job.Status.Nodes; n.Matched > 0 {
-		lines = append(lines, s.wrapped("Nodes", text.Plain, counts(n))...)
+		lines = append(lines, s.wrapped("Nodes", text.Plain, counts(n, isRolledBack(job)))...)
 	}
 	if gate := job.Status.Gate; gate != nil {
 		lines = append(lines, label("Gate").With(fmt.Sprintf("%s:%s, closed on %s", gate.Key, gate.Effect, plural.Count(gate.Closed, "node"))))
@@ -127,30 +127,58 @@ func (s Status) head() []text.Line {
 // condition: status shows them as commands of its own.
 func Situation(job *v1alpha1.NodeJob) (tone text.Tone, reason, message string) {
 	tone, reason, message = situation(job)
-	message, _, _ = cutRemedy(job, message)
+	message, _ = cutRemedy(job, message)
 	return tone, reason, message
 }
 
-// cutRemedy cuts the remedy for failed nodes off the message of a condition. all is true if there was one, and oneNode if
-// it also names remedies for single nodes.
-func cutRemedy(job *v1alpha1.NodeJob, message string) (rest string, all, oneNode bool) {
-	forAll, forOne := plan.FailureRemedy(job, job.Status.Revision)
-	if rest, oneNode = strings.CutSuffix(message, " "+forAll+forOne); oneNode {
-		return rest, true, true
-	}
-	rest, all = strings.CutSuffix(message, " "+forAll)
-	return rest, all, false
+// remedy is what the message of a condition says about failed nodes, or about a deletion that is blocked. It is empty if the
+// message says nothing.
+type remedy struct {
+	// deletion is true for a deletion that is blocked.
+	deletion bool
+	// first is what to do before a retry: plan.FixTask or plan.MakeRoom.
+	first string
+	// oneNode is true if there are remedies for single nodes too.
+	oneNode bool
 }
 
-// remedies lists what a user can do about failed nodes, one command per line. With oneNode, about single nodes too.
-func (s Status) remedies(oneNode bool) []text.Line {
-	command := func(what, verb, node string) []text.Line {
-		lines := s.wrapped("", text.Plain, what+":")
-		return append(lines, text.Wrap(label("").With("  "), text.Plain, fmt.Sprintf("kubectl everynode %s %s%s -n %s", verb, s.Job.Name, node, s.Job.Namespace), s.Width)...)
+// cutRemedy cuts the remedy off the message of a condition.
+func cutRemedy(job *v1alpha1.NodeJob, message string) (rest string, r remedy) {
+	for _, first := range []string{plan.FixTask, plan.MakeRoom} {
+		forAll, forOne := plan.FailureRemedy(job, job.Status.Revision, first)
+		if rest, cut := strings.CutSuffix(message, " "+forAll+forOne); cut {
+			return rest, remedy{first: first, oneNode: true}
+		}
+		if rest, cut := strings.CutSuffix(message, " "+forAll); cut {
+			return rest, remedy{first: first}
+		}
 	}
-	lines := s.wrapped("Remedy", text.Plain, "fix the task, or")
+	if rest, cut := strings.CutSuffix(message, " "+plan.DeletionRemedy(job)); cut {
+		return rest, remedy{deletion: true}
+	}
+	return message, remedy{}
+}
+
+// remedies lists what a user can do about failed nodes, one command per line.
+func (s Status) remedies(r remedy) []text.Line {
+	shown := func(command string) []text.Line { return text.Wrap(label("").With("  "), text.Plain, command, s.Width) }
+	verb := func(verb, node string) []text.Line {
+		return shown(fmt.Sprintf("kubectl everynode %s %s%s -n %s", verb, s.Job.Name, node, s.Job.Namespace))
+	}
+	command := func(what, name, node string) []text.Line {
+		return append(s.wrapped("", text.Plain, what+":"), verb(name, node)...)
+	}
+	switch {
+	case r.deletion:
+		lines := append(s.wrapped("Remedy", text.Plain, "fix the cause, then retry:"), verb("retry", "")...)
+		lines = append(lines, s.wrapped("", text.Plain, "or delete the NodeJob without a rollback:")...)
+		return append(lines, shown(plan.DeleteWithoutRollback(s.Job))...)
+	case r.first == "":
+		return nil
+	}
+	lines := s.wrapped("Remedy", text.Plain, strings.ToLower(r.first[:1])+r.first[1:])
 	lines = append(lines, command("retry all failed nodes", "retry", "")...)
-	if oneNode {
+	if r.oneNode {
 		lines = append(lines, command("retry one node", "retry", " NODE")...)
 		lines = append(lines, command("skip a node", "skip", " NODE")...)
 	}
@@ -163,7 +191,7 @@ func situation(job *v1alpha1.NodeJob) (tone text.Tone, reason, message string) {
 	complete := find(v1alpha1.ConditionComplete)
 	switch {
 	case !job.DeletionTimestamp.IsZero():
-		return text.Warn, reasonDeleting, deleting(job)
+		return deleting(job)
 	case complete == nil:
 		return text.Warn, reasonNotObserved, "the manager has not observed it yet; check that it is running: " + CheckManager
 	case job.Status.ObservedGeneration != job.Generation:
@@ -214,22 +242,39 @@ const (
 	reasonNotObserved = "NotObserved"
 )
 
-// deleting describes the progress of a deletion. It ignores conditions from before the deletion.
-func deleting(job *v1alpha1.NodeJob) string {
-	message := "it is being deleted (deletionPolicy " + string(job.Spec.DeletionPolicy) + ")"
+// deleting is situation for a NodeJob that is being deleted. It ignores conditions from before the deletion.
+func deleting(job *v1alpha1.NodeJob) (tone text.Tone, reason, message string) {
+	message = "it is being deleted (deletionPolicy " + string(job.Spec.DeletionPolicy) + ")"
 	if job.Status.ObservedGeneration != job.Generation {
-		return message
+		return text.Warn, reasonDeleting, message
 	}
-	for _, kind := range []string{v1alpha1.ConditionStalled, v1alpha1.ConditionReconciling} {
-		if c := meta.FindStatusCondition(job.Status.Conditions, kind); c != nil && c.Status == metav1.ConditionTrue {
-			return message + ": " + c.Message
+	tones := map[string]text.Tone{v1alpha1.ConditionStalled: text.Bad, v1alpha1.ConditionReconciling: text.Warn}
+	for kind, tone := range tones { // at most one of them is True
+		c := meta.FindStatusCondition(job.Status.Conditions, kind)
+		if c == nil || c.Status != metav1.ConditionTrue {
+			continue
 		}
+		said, known := strings.CutPrefix(c.Message, plan.BeingDeleted)
+		if !known {
+			said = ": " + c.Message
+		}
+		return tone, c.Reason, message + said
 	}
-	return message
+	return text.Warn, reasonDeleting, message
 }
 
-func counts(n v1alpha1.NodeCounts) string {
-	parts := []string{fmt.Sprintf("%d done", n.Done)}
+// isRolledBack reports whether the status is that of a NodeJob that is rolled back and deleted. It counts the nodes that are still
+// to be rolled back.
+func isRolledBack(job *v1alpha1.NodeJob) bool {
+	return !job.DeletionTimestamp.IsZero() && job.Status.ObservedGeneration == job.Generation && job.Spec.DeletionPolicy == v1alpha1.DeletionRollBack
+}
+
+// counts counts the nodes. During a deletion, they are those that are still to be rolled back.
+func counts(n v1alpha1.NodeCounts, rollsBack bool) string {
+	parts, of := []string{fmt.Sprintf("%d done", n.Done)}, ", of which "
+	if rollsBack {
+		parts, of = nil, " to be rolled back: "
+	}
 	for _, p := range []struct {
 		n    int32
 		what string
@@ -238,7 +283,7 @@ func counts(n v1alpha1.NodeCounts) string {
 			parts = append(parts, fmt.Sprintf("%d %s", p.n, p.what))
 		}
 	}
-	line := fmt.Sprintf("%d, of which %s", n.Matched, strings.Join(parts, ", "))
+	line := fmt.Sprint(n.Matched) + of + strings.Join(parts, ", ")
 	var undone []string
 	if n.RollbackPending > 0 {
 		undone = append(undone, fmt.Sprintf("%d to be rolled back", n.RollbackPending))
@@ -260,11 +305,17 @@ func (s Status) drains() []text.Line {
 	var lines []text.Line
 	for i := range s.Job.Status.Drains {
 		d := &s.Job.Status.Drains[i]
-		lines = append(lines, text.Wrap(label("Draining").With(d.Node+"  "), text.Dim,
-			fmt.Sprintf("since %s, %s not evicted yet, %s", ago(s.Now, d.Since.Time), plural.CountAre(d.Pods, "pod"), until(s.Now, d.Deadline.Time)), s.Width)...)
-		for _, b := range d.Blocked {
-			lines = append(lines, text.Wrap(label("").Tone(text.Warn, b.Pod+": "), text.Plain, b.Message, s.Width)...)
-		}
+		lines = append(lines, drain(label("Draining").With(d.Node+"  "), d, s.Now, s.Width)...)
+	}
+	return lines
+}
+
+// drain describes a drain, and what blocks it.
+func drain(head text.Line, d *v1alpha1.NodeDrain, now time.Time, width int) []text.Line {
+	lines := text.Wrap(head, text.Dim,
+		fmt.Sprintf("since %s, %s not evicted yet, %s", ago(now, d.Since.Time), plural.CountAre(d.Pods, "pod"), until(now, d.Deadline.Time)), width)
+	for _, b := range d.Blocked {
+		lines = append(lines, text.Wrap(label("").Tone(text.Warn, b.Pod+": "), text.Plain, b.Message, width)...)
 	}
 	return lines
 }
@@ -359,7 +410,10 @@ func (s Status) failure(f *v1alpha1.NodeFailure) []text.Line {
 	case f.Retrying:
 		tone, next = text.Warn, "will be retried"
 	}
-	said := []string{f.Reason}
+	var said []string
+	if f.Reason != "" {
+		said = append(said, f.Reason)
+	}
 	if f.ExitCode != nil {
 		said = append(said, fmt.Sprintf("exit code %d", *f.ExitCode))
 	}

@@ -42,7 +42,7 @@ func stands(j *v1alpha1.NodeJob, kind, reason, message string) {
 
 // remedyOf is how a condition ends that names the remedies for failed nodes.
 func remedyOf(j *v1alpha1.NodeJob) string {
-	all, oneNode := plan.FailureRemedy(j, j.Status.Revision)
+	all, oneNode := plan.FailureRemedy(j, j.Status.Revision, plan.FixTask)
 	return all + oneNode
 }
 
@@ -59,6 +59,15 @@ func TestStatusAsPeopleSeeIt(t *testing.T) {
 			j.Status.Nodes = v1alpha1.NodeCounts{Matched: 3, Done: 3}
 			rollout(j, "all", v1alpha1.StepStatus{Name: "canary", Nodes: 1, Done: 1}, v1alpha1.StepStatus{Name: "staging", Nodes: 1, Done: 1}, v1alpha1.StepStatus{Name: "all", Nodes: 1, Done: 1})
 			j.Status.Rollout.StableAt = at(time.Hour)
+		})},
+		"done-where-it-is-not-excluded": {NotSelected: 12, Job: job(func(j *v1alpha1.NodeJob) {
+			stands(j, v1alpha1.ConditionComplete, v1alpha1.ReasonAllNodesDone, "3 of 3 nodes are done; 9 nodes are excluded by a taint, 1 node is excluded by the operating system")
+			j.Status.Nodes = v1alpha1.NodeCounts{Matched: 3, Done: 3, Excluded: 10}
+			j.Status.Excluded = []v1alpha1.ExcludedNodes{
+				{Nodes: 5, Message: "it has the taint dedicated=db:NoSchedule", Reason: v1alpha1.ReasonUntoleratedTaint, Names: []string{"node-4", "node-5", "node-6"}},
+				{Nodes: 1, Message: `its label kubernetes.io/os is "windows", and the task runs on linux nodes`, Reason: v1alpha1.ReasonUnsupportedOS, Names: []string{"node-3\x1b[2J"}},
+			}
+			rollout(j, "all", v1alpha1.StepStatus{Name: "all", Nodes: 3, Done: 3})
 		})},
 		"canary-soaks": {Job: job(func(j *v1alpha1.NodeJob) {
 			j.Annotations = map[string]string{v1alpha1.ChangedByAnnotation: "jane@example.com", v1alpha1.RequestedByAnnotation: "bob@example.com\x1b[2J"}
@@ -115,6 +124,17 @@ func TestStatusAsPeopleSeeIt(t *testing.T) {
 				j.Status.Failures = []v1alpha1.NodeFailure{{Node: "node-1", Attempts: 1, Retrying: true, Reason: "Disrupted", FinishedAt: at(time.Minute)}}
 			}),
 		},
+		"a-deletion-that-is-blocked": {
+			Job: job(func(j *v1alpha1.NodeJob) {
+				deleted := at(time.Minute)
+				j.DeletionTimestamp, j.Spec.DeletionPolicy = &deleted, v1alpha1.DeletionRollBack
+				stands(j, v1alpha1.ConditionStalled, v1alpha1.ReasonRollbackFailed, plan.BeingDeleted+"; on 1 node the task is still to be rolled back: node-1: the rollback has failed: TaskFailed, exit code 5: no way back. "+plan.DeletionRemedy(j))
+				j.Status.Conditions = append(j.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionRollbackFailed, Status: metav1.ConditionTrue, Message: "the rollback also failed on 1 node"})
+				j.Status.Nodes = v1alpha1.NodeCounts{Matched: 1, Failed: 1}
+				rollout(j, "all", v1alpha1.StepStatus{Name: "all", Nodes: 1, Done: 1})
+				j.Status.Failures = []v1alpha1.NodeFailure{{Node: "node-1", Attempts: 2, FinishedAt: at(time.Minute), Rollback: "RollbackFailed", RollbackMessage: "no way back"}}
+			}),
+		},
 		"being-deleted-and-pods-forbidden": {
 			Job: job(func(j *v1alpha1.NodeJob) {
 				stands(j, v1alpha1.ConditionReconciling, v1alpha1.ReasonRollingBack, "2 nodes are still to be rolled back")
@@ -169,6 +189,21 @@ func TestAListAsPeopleSeeIt(t *testing.T) {
 	drawn(t, "list-wide", func(int) []text.Line { return List{Jobs: jobs[1:], Wide: true, Now: now}.Lines() })
 }
 
+// TestTheTableOfNodesHasThoseThatAreExcluded checks that no selected node is missing, and that the others are counted.
+func TestTheTableOfNodesHasThoseThatAreExcluded(t *testing.T) {
+	p := withReboots().Plan
+	in := plan.Input{Nodes: make([]plan.Node, len(p.Nodes))}
+	printed := text.Print(NodeTable(now, revision, NodeRows(in, p), false), text.Options{})
+	for name, want := range map[string]bool{"node-1": true, "node-3  Excluded": true, "it has the taint gpu=true:NoSchedule": true, "node-4": false} {
+		if strings.Contains(printed, name) != want {
+			t.Errorf("%s: want %t in\n%s", name, want, printed)
+		}
+	}
+	if n := NotSelected(p.Nodes); n != 1 {
+		t.Errorf("%d nodes are not selected, want 1", n)
+	}
+}
+
 func TestAllNodesAreShownOnRequest(t *testing.T) {
 	s := thousands()
 	s.Now, s.All = now, true
@@ -182,7 +217,7 @@ func TestAllNodesAreShownOnRequest(t *testing.T) {
 
 // TestAPromotionEndsWithItsCommand checks the command of this program, in place of that of the condition.
 func TestAPromotionEndsWithItsCommand(t *testing.T) {
-	const waits = "step canary is the last that spec.rollout.promoteTo allows; the next step, staging, waits for: "
+	const waits = "step canary has passed; 1 of 3 nodes are done. To continue with step staging: "
 	awaiting := func(promoteTo, remedy string) *v1alpha1.NodeJob {
 		return job(func(j *v1alpha1.NodeJob) {
 			j.Spec.Rollout.PromoteTo = promoteTo
@@ -210,6 +245,35 @@ func TestAPromotionEndsWithItsCommand(t *testing.T) {
 	}
 }
 
+// TestALogOfChangesHasTheFailures checks that the log of a CI job shows why an attempt failed before the last one has.
+func TestALogOfChangesHasTheFailures(t *testing.T) {
+	s := Status{Now: now, Job: job(func(j *v1alpha1.NodeJob) {
+		stands(j, v1alpha1.ConditionReconciling, v1alpha1.ReasonInProgress, "0 of 2 nodes are done; waiting: 2 BackingOff (node-1, …)")
+		for i, retrying := range []bool{false, true, true, true, true} {
+			j.Status.Failures = append(j.Status.Failures, v1alpha1.NodeFailure{Node: fmt.Sprint("node-", i), Retrying: retrying, Reason: "TaskFailed", ExitCode: new(int32(3)), Message: "looking\nno disk\n"})
+		}
+	})}
+	const want = "node-setup/somaxconn  InProgress  0 of 2 nodes are done; waiting: 2 BackingOff (node-1, …)" +
+		"; node-1: TaskFailed, exit code 3: no disk; node-2: TaskFailed, exit code 3: no disk; node-3: TaskFailed, exit code 3: no disk\n"
+	if got := text.Print([]text.Line{s.Summary()}, text.Options{}); got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// TestAStepWithFailuresHasNotPassed checks that failures are not shown in green.
+func TestAStepWithFailuresHasNotPassed(t *testing.T) {
+	s := Status{Now: now, Job: job(func(j *v1alpha1.NodeJob) {
+		rollout(j, "all", v1alpha1.StepStatus{Name: "canary", Nodes: 1, Done: 1}, v1alpha1.StepStatus{Name: "staging", Nodes: 3, Done: 1, Failed: 2}, v1alpha1.StepStatus{Name: "all", Nodes: 3, Done: 2, Failed: 1})
+		j.Status.Rollout.StableAt = at(time.Minute)
+	})}
+	steps := s.Steps()
+	for i, want := range []string{"passed", "ended with 2 failures", "ended with 1 failure 12:29:00 UTC"} {
+		if steps[i].State != want || (steps[i].Tone == text.Good) != (i == 0) {
+			t.Errorf("%s: %q with tone %d, want %q", steps[i].Name, steps[i].State, steps[i].Tone, want)
+		}
+	}
+}
+
 // TestTheNodesOfAStepAddUp checks that each node of a step is in its counts once.
 func TestTheNodesOfAStepAddUp(t *testing.T) {
 	s := Status{Job: job(func(j *v1alpha1.NodeJob) { j.Spec.Rollout.Steps[0].Nodes = new(intstr.FromInt32(1)) })}
@@ -219,7 +283,7 @@ func TestTheNodesOfAStepAddUp(t *testing.T) {
 	}{
 		"a canary":                            {v1alpha1.StepStatus{Name: "canary", Nodes: 1}, "0 of 1 done"},
 		"a canary that failed":                {v1alpha1.StepStatus{Name: "canary", Nodes: 1, Failed: 1}, "0 of 1 done, 1 failed"},
-		"another node in its place":           {v1alpha1.StepStatus{Name: "canary", Nodes: 2, Done: 1, Failed: 1}, "1 of 1 done, 1 more failed"},
+		"another node in its place":           {v1alpha1.StepStatus{Name: "canary", Nodes: 2, Done: 1, Failed: 1}, "1 of 1 done, 1 other failed"},
 		"no node is left":                     {v1alpha1.StepStatus{Name: "canary", Nodes: 2, Failed: 2}, "0 of 2 done, 2 failed"},
 		"a failed node of a step without one": {v1alpha1.StepStatus{Name: "all", Nodes: 5, Done: 3, Failed: 1}, "3 of 5 done, 1 failed"},
 	}

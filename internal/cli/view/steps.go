@@ -13,6 +13,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/text"
+	"github.com/everynode/everynode/internal/plural"
 )
 
 // Step is a step of a rollout, and what it does or waits for.
@@ -28,7 +29,7 @@ type Step struct {
 // Steps returns the steps of the rollout: those that have passed, the current one, and later ones.
 func (s Status) Steps() []Step {
 	rollout := s.Job.Status.Rollout
-	if rollout == nil {
+	if rollout == nil || !s.Job.DeletionTimestamp.IsZero() { // a deletion has no steps
 		return nil
 	}
 	steps := make([]Step, 0, len(rollout.Steps))
@@ -84,7 +85,7 @@ func (s Status) stepBar(step Step) text.Line {
 // that have failed are not among the nodes that must be done.
 func (s Status) stepCounts(step v1alpha1.StepStatus) string {
 	if s.hasNumber(step.Name) && step.Nodes > step.Failed && step.Failed > 0 {
-		return fmt.Sprintf("%d of %d done, %d more failed", step.Done, step.Nodes-step.Failed, step.Failed)
+		return fmt.Sprintf("%d of %d done, %s failed", step.Done, step.Nodes-step.Failed, plural.Count(step.Failed, "other"))
 	}
 	line := fmt.Sprintf("%d of %d done", step.Done, step.Nodes)
 	if step.Failed > 0 {
@@ -103,7 +104,7 @@ func (s Status) stepState(i, current int) (text.Tone, string) {
 	rollout := s.Job.Status.Rollout
 	switch {
 	case i < current, !rollout.StableAt.IsZero() && i < len(rollout.Steps):
-		return text.Good, s.passed(i)
+		return s.passed(i)
 	case i > current:
 		return text.Dim, s.later(i)
 	}
@@ -118,13 +119,17 @@ func (s Status) stepState(i, current int) (text.Tone, string) {
 	return tone, reason
 }
 
-// passed describes, for a step that has passed, since when the revision is stable, if this is known.
-func (s Status) passed(i int) string {
+// passed describes, for a step that has passed, whether nodes failed in it, and since when the revision is stable, if this is known.
+func (s Status) passed(i int) (text.Tone, string) {
 	rollout := s.Job.Status.Rollout
-	if i == len(rollout.Steps)-1 && !rollout.StableAt.IsZero() {
-		return "passed " + clock(s.Now, rollout.StableAt.Time)
+	tone, said := text.Good, "passed"
+	if failed := rollout.Steps[i].Failed; failed > 0 {
+		tone, said = text.Warn, "ended with "+plural.Count(failed, "failure")
 	}
-	return "passed"
+	if i == len(rollout.Steps)-1 && !rollout.StableAt.IsZero() {
+		said += " " + clock(s.Now, rollout.StableAt.Time)
+	}
+	return tone, said
 }
 
 // later describes what a later step waits for.

@@ -5,8 +5,10 @@ package view
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
+	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/text"
 )
 
@@ -14,12 +16,36 @@ import (
 func (s Status) Summary() text.Line {
 	job := s.Job
 	tone, reason, message := situationAt(job, s.Now)
-	message, _, _ = cutRemedy(job, message)
+	message, _ = cutRemedy(job, message)
 	line := text.Of(job.Namespace+"/"+job.Name+"  ").Tone(tone, reason)
-	if rollout := job.Status.Rollout; rollout != nil && rollout.Step != "" {
+	if rollout := job.Status.Rollout; rollout != nil && rollout.Step != "" && job.DeletionTimestamp.IsZero() {
 		line = line.With("  step " + rollout.Step)
 	}
-	return line.With("  " + message)
+	line = line.With("  " + message)
+	for i, shown := 0, 0; i < len(job.Status.Failures) && shown < maxRetries; i++ {
+		if f := &job.Status.Failures[i]; f.Retrying && !strings.Contains(message, f.Node+": ") {
+			line, shown = line.With("; "+f.Node+": "+failure(f)), shown+1
+		}
+	}
+	return line
+}
+
+// maxRetries limits the nodes whose last failure is in the line, although it is retried.
+const maxRetries = 3
+
+// failure describes how the last attempt on a node failed, with the last line of its output.
+func failure(f *v1alpha1.NodeFailure) string {
+	said, output := f.Reason, f.Message
+	if f.RollbackMessage != "" {
+		output = f.RollbackMessage
+	}
+	if f.ExitCode != nil {
+		said += fmt.Sprintf(", exit code %d", *f.ExitCode)
+	}
+	if lines := text.Lines(output); len(lines) > 0 {
+		said += ": " + lines[len(lines)-1]
+	}
+	return said
 }
 
 // Stamp adds the time at the beginning of a line.

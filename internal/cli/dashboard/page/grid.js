@@ -5,8 +5,8 @@
 
 import { $, el, replace } from "./dom.js";
 
-export const states = ["failed", "running", "waiting", "done", "none"];
-const words = { failed: "Failed", running: "Running", waiting: "Waiting", done: "Done", none: "No task" };
+export const states = ["failed", "running", "waiting", "done", "excluded", "none"];
+const words = { failed: "Failed", running: "Running", waiting: "Waiting", done: "Done", excluded: "Excluded", none: "No task" };
 const flags = { notready: "Not Ready", cordoned: "Cordoned", held: "Held by a guard" };
 
 const zoneLabels = ["topology.kubernetes.io/zone"];
@@ -176,7 +176,7 @@ export class Grid {
         this.draw();
       },
     }, el("span", { class: "mark", "aria-hidden": "true" }), `${word} `, el("b", {}, String(counts[name])));
-    const shown = states.filter((name) => name !== "none" || counts.none || this.wanted.has(name)).map((name) => chip(name, words[name]));
+    const shown = states.filter((name) => (name !== "none" && name !== "excluded") || counts[name] || this.wanted.has(name)).map((name) => chip(name, words[name]));
     const marks = Object.keys(flags).filter((name) => counts[name] || this.wanted.has(name)).map((name) => chip(name, flags[name]));
     replace($("legend"), shown, marks);
   }
