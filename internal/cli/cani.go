@@ -134,11 +134,7 @@ func (o *canIOptions) run(ctx context.Context) error {
 			return err
 		}
 	}
-	if result.User, err = o.user(ctx); err != nil {
-		return err
-	}
-	result.Grants = rights.Grants(result.missing(), result.User)
-	if err := o.reading(ctx, file, result); err != nil {
+	if err := o.grants(ctx, file, result); err != nil {
 		return err
 	}
 	if result.NotEnforced, err = o.notEnforced(ctx); err != nil {
@@ -152,6 +148,16 @@ func (o *canIOptions) run(ctx context.Context) error {
 		return cmdutil.Exit(cmdutil.ExitError)
 	}
 	return nil
+}
+
+// grants determines the commands that grant what the user lacks.
+func (o *canIOptions) grants(ctx context.Context, file *planFile, result *canI) error {
+	var err error
+	if result.User, err = o.user(ctx); err != nil {
+		return err
+	}
+	result.Grants = rights.Grants(result.missing(), result.User)
+	return o.reading(ctx, file, result)
 }
 
 func (r *canI) missing() []rights.Right {

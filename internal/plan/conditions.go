@@ -164,6 +164,15 @@ func (sb *statusBuilder) progressSummary(n v1alpha1.NodeCounts) summary {
 		is.reason, is.message = sb.troubleReason, is.message+"; "+named(sb.troubled)
 	case sb.continuing() == sb.countReruns(Waiting) && sb.blockedByUnavailable() != "":
 		is.message += "; " + sb.blockedByUnavailable()
+	default:
+		return sb.stuckSummary(is)
+	}
+	return is
+}
+
+// stuckSummary adds to a summary the nodes whose pods do not start, or whose drains are blocked.
+func (sb *statusBuilder) stuckSummary(is summary) summary {
+	switch {
 	case len(sb.notStarted) > 0:
 		is.reason, is.message = v1alpha1.ReasonPodNotStarting, sb.notStartedMessage()
 	case len(sb.drainsBlocked) > 0:
