@@ -277,7 +277,7 @@ func TestAFileIsReadStrictly(t *testing.T) {
 		"apiVersion: everynode.dev/v1alpha1\nkind: NodeJob\nspec: {nodeSelector: {kubernetes.io/os: linux}}": `unknown field "spec.nodeSelector.kubernetes.io/os". A selector has matchLabels ` +
 			"and matchExpressions: for the nodes with a label kubernetes.io/os, write it under spec.nodeSelector.matchLabels",
 		"apiVersion: everynode.dev/v1alpha1\nkind: NodeJob\nspec: {nodeSelector: {matchLabel: {a: b}}}":                       `"spec.nodeSelector.matchLabel": did you mean matchLabels?`,
-		"apiVersion: everynode.dev/v1alpha1\nkind: NodeJob\nspec: {task: {scrit: a}}":                                        `unknown field "spec.task.scrit": did you mean script?`,
+		"apiVersion: everynode.dev/v1alpha1\nkind: NodeJob\nspec: {task: {scrit: a}}":                                         `unknown field "spec.task.scrit": did you mean script?`,
 		"apiVersion: everynode.dev/v1alpha1\nkind: NodeJob\nspec: {rollout: {steps: [{nods: 1}]}, taks: 1}":                   "\"spec.rollout.steps[0].nods\": did you mean nodes?\nunknown field \"spec.taks\": did you mean task?",
 		"apiVersion: everynode.dev/v1alpha1\nkind: NodeJob\nspec:\n  task:\n\t  script: a":                                    "reading -: line 5 contains a tab; YAML permits only spaces for indentation",
 		"apiVersion: everynode.dev/v1alpha1\nkind: NodeJob\nspec:\n  nodeNames:\n  -\ta":                                      "line 5 contains a tab",
