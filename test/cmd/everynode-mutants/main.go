@@ -18,6 +18,7 @@ import (
 	"path/filepath"
 	"regexp"
 	goruntime "runtime"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -97,55 +98,69 @@ func testPackage(pkg string, why map[string]string) ([]string, error) {
 	if err := p.baseline(tmp); err != nil {
 		return nil, err
 	}
-	var (
-		lines []string
-		mu    sync.Mutex
-		wg    sync.WaitGroup
-		slots = make(chan struct{}, goruntime.NumCPU())
-		found = make([]int, len(p.suites)+1) // by each suite, and not at all
-		exist = map[string]bool{}
-	)
-	report := func(key, format string, args ...any) {
-		lines = append(lines, key+"\t"+fmt.Sprintf(format, args...))
-		fmt.Println(lines[len(lines)-1])
-	}
+	r := report{why: why, found: make([]int, len(p.suites)+1)}
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, goruntime.NumCPU())
 	for id, m := range p.mutants {
-		exist[m.key] = true
-		_, isAccepted := why[m.key]
-		if isAccepted && !*all || !only.MatchString(m.key) {
+		if _, isAccepted := why[m.key]; isAccepted && !*all || !only.MatchString(m.key) {
 			continue
 		}
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
 			by, reached := p.test(id)
-			mu.Lock()
-			defer mu.Unlock()
-			found[by]++
-			switch survives := by == len(p.suites); {
-			case survives && !isAccepted:
-				report(m.key, "line %d%s", m.line, map[bool]string{false: ": no test reaches it"}[reached])
-			case !survives && isAccepted:
-				report(m.key, "found: remove it from accepted.txt")
-			}
+			r.tested(m, by, reached)
 		})
 	}
 	wg.Wait()
-	open, count := 0, 0
-	for key, reason := range why {
+	accepted, open := r.accepted(pkg, p.mutants)
+	fmt.Fprintf(os.Stderr, "%s: %d mutants; found by fast tests, slow tests, histories; and not found: %d; accepted: %d, of which %d are %s\n", pkg, len(p.mutants), r.found, accepted, open, unjudged)
+	return r.lines, nil
+}
+
+// report collects the results of a package.
+type report struct {
+	why map[string]string
+
+	mu    sync.Mutex
+	lines []string
+	found []int // by each suite, and not at all
+}
+
+func (r *report) line(key, format string, args ...any) {
+	r.lines = append(r.lines, key+"\t"+fmt.Sprintf(format, args...))
+	fmt.Println(r.lines[len(r.lines)-1])
+}
+
+// tested notes which suite has found a mutant.
+func (r *report) tested(m mutant, by int, reached bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.found[by]++
+	_, isAccepted := r.why[m.key]
+	switch survives := by == len(r.found)-1; {
+	case survives && !isAccepted:
+		r.line(m.key, "line %d%s", m.line, map[bool]string{false: ": no test reaches it"}[reached])
+	case !survives && isAccepted:
+		r.line(m.key, "found: remove it from accepted.txt")
+	}
+}
+
+// accepted returns how many mutants of a package are accepted, and how many of these are not judged. It notes those that no longer exist.
+func (r *report) accepted(pkg string, mutants []mutant) (many, open int) {
+	for key, reason := range r.why {
 		switch {
 		case !strings.HasPrefix(key, pkg+"/"):
-		case !exist[key]:
-			report(key, "no longer exists: remove it from accepted.txt")
-		case reason == unjudged:
-			open++
-			fallthrough
+		case !slices.ContainsFunc(mutants, func(m mutant) bool { return m.key == key }):
+			r.line(key, "no longer exists: remove it from accepted.txt")
 		default:
-			count++
+			many++
+			if reason == unjudged {
+				open++
+			}
 		}
 	}
-	fmt.Fprintf(os.Stderr, "%s: %d mutants; found by fast tests, slow tests, histories; and not found: %d; accepted: %d, of which %d are %s\n", pkg, len(p.mutants), found, count, open, unjudged)
-	return lines, nil
+	return many, open
 }
 
 // build compiles the tests of a package with all mutants in an overlay.
@@ -155,33 +170,11 @@ func build(pkg, tmp string) (*program, error) {
 		return nil, err
 	}
 	p := &program{dir: filepath.Join(top, pkg), path: filepath.Join(tmp, "mutants.test")}
-	files, err := filepath.Glob(filepath.Join(p.dir, "*.go"))
-	if err != nil {
-		return nil, err
-	}
-	overlay, m, name := map[string]string{}, mutator{}, ""
-	write := func(base, content string) error {
+	overlay := map[string]string{}
+	if err := p.rewrite(pkg, func(base, content string) error {
 		overlay[filepath.Join(p.dir, base)] = filepath.Join(tmp, base)
 		return os.WriteFile(filepath.Join(tmp, base), []byte(content), 0o600)
-	}
-	for _, file := range files {
-		if strings.HasSuffix(file, "_test.go") {
-			continue
-		}
-		source, err := os.ReadFile(file)
-		if err != nil {
-			return nil, err
-		}
-		var mutated string
-		if mutated, name, err = m.file(filepath.Join(pkg, filepath.Base(file)), source); err != nil {
-			return nil, err
-		}
-		if err := write(filepath.Base(file), mutated); err != nil {
-			return nil, err
-		}
-	}
-	p.mutants = m.mutants
-	if err := write("zz_mutants.go", "package "+name+fmt.Sprintf(runtime, len(m.mutants))); err != nil {
+	}); err != nil {
 		return nil, err
 	}
 	replaced, err := json.Marshal(map[string]any{"Replace": overlay})
@@ -199,6 +192,33 @@ func build(pkg, tmp string) (*program, error) {
 	return p, nil
 }
 
+// rewrite writes the files of the package with their mutants, and the runtime.
+func (p *program) rewrite(pkg string, write func(base, content string) error) error {
+	files, err := filepath.Glob(filepath.Join(p.dir, "*.go"))
+	if err != nil {
+		return err
+	}
+	m, name := mutator{keys: map[string]int{}}, ""
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		source, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		var mutated string
+		if mutated, name, err = m.file(filepath.Join(pkg, filepath.Base(file)), source); err != nil {
+			return err
+		}
+		if err := write(filepath.Base(file), mutated); err != nil {
+			return err
+		}
+	}
+	p.mutants = m.mutants
+	return write("zz_mutants.go", "package "+name+fmt.Sprintf(runtime, len(m.mutants)))
+}
+
 // slowTest finds the tests that take at least 0.05 s.
 var slowTest = regexp.MustCompile(`(?m)^--- PASS: (\S+) \((?:[1-9]\d*\.|0\.[1-9]|0\.0[5-9])`)
 
@@ -209,11 +229,11 @@ func (p *program) baseline(tmp string) error {
 	if err != nil {
 		return fmt.Errorf("testing without a mutant: %w\n%s", err, verbose)
 	}
-	slow := "^($"
+	names := []string{"$"}
 	for _, m := range slowTest.FindAllStringSubmatch(verbose, -1) {
-		slow += "|" + m[1]
+		names = append(names, m[1])
 	}
-	slow += ")$"
+	slow := "^(" + strings.Join(names, "|") + ")$"
 	p.suites = [][]string{{"-test.skip=" + slow + "|" + histories, "-test.failfast"}, {"-test.run=" + slow, "-test.skip=" + histories, "-test.failfast"}}
 	if out, err := p.run(context.Background(), "", "-test.list=^TestRandomHistories$"); err == nil && *count > 0 && strings.Contains(out, "TestRandomHistories") {
 		p.suites = append(p.suites, []string{"-test.run=^TestRandomHistories$", fmt.Sprintf("-histories=%d", *count)})

@@ -119,17 +119,22 @@ func (m *mutator) always(e ast.Expr, value string) {
 	m.add(e, value, "mutated"+strings.ToUpper(value[:1])+value[1:], "")
 }
 
+// Without a term, && is as if the term were true, and || as if it were false. A boundary moves if the comparison becomes the other one.
+var (
+	neutral  = map[token.Token]string{token.LAND: "true", token.LOR: "false"}
+	boundary = map[token.Token]string{token.LSS: "<=", token.LEQ: "<", token.GTR: ">=", token.GEQ: ">"}
+)
+
 // binary removes each term of a && b and a || b, and moves the boundary of a comparison.
 func (m *mutator) binary(b *ast.BinaryExpr) {
-	switch b.Op {
-	case token.LAND, token.LOR:
+	if value, is := neutral[b.Op]; is {
 		for _, e := range []ast.Expr{b.X, b.Y} {
 			if inner, ok := e.(*ast.BinaryExpr); !ok || inner.Op != b.Op {
-				m.always(e, map[token.Token]string{token.LAND: "true", token.LOR: "false"}[b.Op])
+				m.always(e, value)
 			}
 		}
-	case token.LSS, token.LEQ, token.GTR, token.GEQ:
-		other := map[token.Token]string{token.LSS: "<=", token.LEQ: "<", token.GTR: ">=", token.GEQ: ">"}[b.Op]
+	}
+	if other, is := boundary[b.Op]; is {
 		m.add(b, other, "mutatedBoundary", fmt.Sprintf(", func() bool { return (%s) == (%s) }", m.text(b.X), m.text(b.Y)))
 	}
 }
@@ -157,9 +162,6 @@ func (m *mutator) call(c *ast.CallExpr) {
 func (m *mutator) add(e ast.Expr, becomes, function, more string) {
 	id := len(m.mutants)
 	key := fmt.Sprintf("%s: %s: %s → %s", m.name, m.inside, strings.Join(strings.Fields(m.text(e)), " "), becomes)
-	if m.keys == nil {
-		m.keys = map[string]int{}
-	}
 	if m.keys[key]++; m.keys[key] > 1 {
 		key += fmt.Sprintf(" (%d)", m.keys[key])
 	}
