@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/record"
@@ -270,4 +271,40 @@ func TestATaskToleratesTheGateOfItsNodeJob(t *testing.T) {
 		}
 	}
 	t.Error("no task starts")
+}
+
+// A gate with NoExecute must not end the manager, nor a task that does not tolerate it.
+func TestPodsThatTheGateWouldEnd(t *testing.T) {
+	node := newNode("n")
+	rebooting := newNode("n", recorded(record.Rebooting))
+	for name, tt := range map[string]struct {
+		effect corev1.TaintEffect
+		own    string
+		node   Node
+		pods   map[string][]*Pod
+		want   bool
+	}{
+		"no pod":                          {corev1.TaintEffectNoExecute, "", node, nil, false},
+		"the manager":                     {corev1.TaintEffectNoExecute, "n", node, nil, true},
+		"the manager on another node":     {corev1.TaintEffectNoExecute, "m", node, nil, false},
+		"a pod of a task":                 {corev1.TaintEffectNoExecute, "", node, map[string][]*Pod{"n": {{}}}, true},
+		"a pod of a task on another node": {corev1.TaintEffectNoExecute, "", node, map[string][]*Pod{"m": {{}}}, false},
+		"a run between its pods":          {corev1.TaintEffectNoExecute, "", rebooting, nil, true},
+		"an effect that ends no pods":     {corev1.TaintEffectNoSchedule, "n", rebooting, map[string][]*Pod{"n": {{}}}, false},
+	} {
+		g := &gate{job: &job{in: Input{Job: newJob(), OwnNode: tt.own, Revision: rev}, podsOn: tt.pods}, Taint: corev1.Taint{Effect: tt.effect}}
+		if got := g.endsPods(&tt.node); got != tt.want {
+			t.Errorf("%s: %t, want %t", name, got, tt.want)
+		}
+	}
+}
+
+// A percentage of maxUnavailable is rounded down, and is at least one node.
+func TestMaxUnavailableIsRoundedDown(t *testing.T) {
+	for matched, want := range map[int]int{1: 1, 3: 1, 4: 2, 5: 2} {
+		nodeJob := newJob(func(j *v1alpha1.NodeJob) { j.Spec.Maintenance.MaxUnavailable = new(intstr.FromString("50%")) })
+		if got := (&capacity{job: &job{in: Input{Job: nodeJob}}}).maxUnavailable(matched); got != want {
+			t.Errorf("50%% of %d nodes: %d, want %d", matched, got, want)
+		}
+	}
 }
