@@ -160,6 +160,15 @@ test-unit: ## Run the unit tests.
 test-mutants: ## Put mistakes into the planner, and see that its tests find each.
 	go test -v -timeout=40m ./internal/mutants
 
+# Of the generated mutants: the packages, and flags such as -run='gate.go: gate' or -histories=5000.
+PACKAGES    ?= internal/plan internal/guard internal/record internal/outcome internal/observe
+MUTANTFLAGS ?=
+
+.PHONY: mutants
+mutants: ## Change each decision of the planners, one at a time, and list the changes that no test finds; takes an hour (PACKAGES, MUTANTFLAGS).
+	@program="$$(mktemp -d)"; trap 'rm -rf "$$program"' EXIT; go -C test build -o "$$program/" ./cmd/everynode-mutants; \
+	"$$program/everynode-mutants" $(MUTANTFLAGS) $(PACKAGES)
+
 .PHONY: test-release
 test-release: ## Make a release for this machine's platform twice, and test its files.
 	go -C release test -count=1 -timeout=30m ./...
