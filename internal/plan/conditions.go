@@ -182,13 +182,19 @@ func (sb *statusBuilder) stuckSummary(is summary) summary {
 	return is
 }
 
-// blockedByUnavailable names, once for each rule, the unavailable nodes that block the maintenance of the first waiting
-// node; "" if none do.
+// blockedByUnavailable names, once for each rule, the unavailable nodes that block the maintenance of the waiting node with the
+// first name; "" if none do.
 func (sb *statusBuilder) blockedByUnavailable() string {
 	var held []string
 	for _, rule := range []cause{causeMaxUnavailable, causeControlPlane} {
-		if i := slices.IndexFunc(sb.nodes, func(w nodePlan) bool { return w.cause == rule }); i >= 0 {
-			held = append(held, sb.nodes[i].Name+": "+sb.nodes[i].Message)
+		var first *nodePlan
+		for i := range sb.nodes {
+			if w := &sb.nodes[i]; w.cause == rule && (first == nil || w.Name < first.Name) {
+				first = w
+			}
+		}
+		if first != nil {
+			held = append(held, first.Name+": "+first.Message)
 		}
 	}
 	return strings.Join(held, "; ")

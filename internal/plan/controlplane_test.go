@@ -122,16 +122,23 @@ func TestTwoNodeJobsDisruptOneControlPlaneNodeAtATime(t *testing.T) {
 	}
 }
 
-// Nodes may wait for two rules, each for other nodes: the status names both.
+// Nodes may wait for two rules, each for other nodes: the status names both. Caches list nodes in random order, and the status must
+// not change with it.
 func TestStatusNamesNodesOfEachBlockingRule(t *testing.T) {
 	ofControlPlane := func(n *Node) { n.Labels = map[string]string{"pool": "a", controlPlaneLabel: ""} }
 	notReady := func(n *Node) { n.Ready = corev1.ConditionFalse }
 	job := newJob(rebootingAs(v1alpha1.RebootAlways), func(j *v1alpha1.NodeJob) { j.Spec.Maintenance.MaxUnavailable = new(intstr.FromInt32(1)) })
-	nodes := []Node{newNode("c1", ofControlPlane), newNode("c2", ofControlPlane, notReady, labelled(rev)), newNode("w1"), newNode("w2", labelled(rev))}
-	p := Next(see(job, nodes))
-	want := "; w1: 1 node is not Ready, cordoned or at work (c2), and maintenance.maxUnavailable allows 1; c1: control plane node c2 is not Ready, cordoned or at work, and only one is made unavailable at a time"
-	if c := p.Status.Conditions[1]; c.Status != metav1.ConditionTrue || !strings.HasSuffix(c.Message, want) {
-		t.Errorf("condition %+v, want Reconciling: …%s", c, want)
+	nodes := []Node{
+		newNode("c1", ofControlPlane), newNode("c2", ofControlPlane, notReady, labelled(rev)), newNode("c3", ofControlPlane, notReady, labelled(rev)),
+		newNode("w1"), newNode("w2", labelled(rev)), newNode("w3"),
+	}
+	want := "; w1: 2 nodes are not Ready, cordoned or at work (c2, c3), and maintenance.maxUnavailable allows 1; c1: control plane node c2 is not Ready, cordoned or at work, and only one is made unavailable at a time"
+	for range 2 {
+		p := Next(see(job, nodes))
+		if c := p.Status.Conditions[1]; c.Status != metav1.ConditionTrue || !strings.HasSuffix(c.Message, want) {
+			t.Errorf("condition %+v, want Reconciling: …%s", c, want)
+		}
+		slices.Reverse(nodes)
 	}
 }
 

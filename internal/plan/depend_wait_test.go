@@ -5,6 +5,7 @@ package plan
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -74,6 +75,10 @@ func TestStepsThatWaitForADependency(t *testing.T) {
 			nodes: []Node{newNode("a", made(9000), waits), newNode("b", made(9000), inPool("b"))}, pods: []Pod{newPod(newNode("b"))},
 			reason: v1alpha1.ReasonWaitingForDependency, wantSince: -1,
 		},
+		"a step that begins waits from this pass on, because no event triggers another one": {
+			steps: []v1alpha1.RolloutStep{one, rest}, mayFail: none, nodes: []Node{newNode("a", made(9), waits), newNode("b", made(90), recorded(record.Succeeded))},
+			reason: v1alpha1.ReasonWaitingForDependency, wantSince: 0,
+		},
 		"it continues when the dependency is done": {
 			steps: []v1alpha1.RolloutStep{one, rest}, mayFail: none, since: 9000, nodes: []Node{newNode("a", made(9000), waits, func(n *Node) { n.Labels[depKey] = "d1" })},
 			want: []string{"start attempt 1 of rev on a"}, reason: v1alpha1.ReasonStarting, wantSince: -1,
@@ -101,5 +106,23 @@ func TestStepsThatWaitForADependency(t *testing.T) {
 				t.Errorf("it waits since %v, want %v", got, want)
 			}
 		})
+	}
+}
+
+// A node that waits for a dependency no longer counts as failed when the revision is stable. The pass that makes it stable still
+// counts it, and no event triggers the next one.
+func TestAStableRevisionIsPlannedAgainAfterFailuresOfProgress(t *testing.T) {
+	waits := newNode("a", made(9000), func(n *Node) { n.Labels["stage"] = "yes" })
+	job := newJob(inSteps(rest), mayFailNodes(1))
+	job.Status.Revision, job.Status.Rollout = rev, &v1alpha1.RolloutStatus{Step: rest.Name, StepStartedAt: metav1.Time{Time: ago(4000)}, WaitingForDependencySince: metav1.Time{Time: ago(3600)}}
+	in := see(job, []Node{waits, newNode("b", made(9000), recorded(record.Succeeded))})
+	in.DependsOn = []Peer{{Name: "dep", Key: depKey, Selector: stageSelector(), Revision: "d1"}}
+	readOnPeers(&in)
+	p := Next(in)
+	if p.Status.Rollout.StableAt.IsZero() || p.Nodes[0].Reason != v1alpha1.ReasonProgressDeadlineExceeded {
+		t.Fatalf("the revision is stable at %v, and a is %s", p.Status.Rollout.StableAt, p.Nodes[0].Reason)
+	}
+	if want := in.Now.Add(time.Second); p.WakeAt.IsZero() || p.WakeAt.After(want) {
+		t.Errorf("the next pass is at %v, want %v", p.WakeAt, want)
 	}
 }

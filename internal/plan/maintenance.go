@@ -5,6 +5,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -183,10 +184,12 @@ func (c *capacity) unavailableMessage() string {
 	if c.unavailableNames == "" {
 		var names []string
 		for i := range c.nodes {
-			if w := &c.nodes[i]; w.Unavailable && len(names) < maxNamed {
+			if w := &c.nodes[i]; w.Unavailable {
 				names = append(names, w.node.Name)
 			}
 		}
+		slices.Sort(names) // the order of the nodes is random
+		names = names[:min(len(names), maxNamed)]
 		c.unavailableNames = strings.Join(names, ", ")
 		if c.unavailableNodes > len(names) {
 			c.unavailableNames += ", …"
@@ -264,19 +267,21 @@ func (c *capacity) cordonedElse(node *Node) bool {
 	return node.Unschedulable && !(len(node.CordonedBy) == 1 && c.cordonedForUs(node))
 }
 
-// unavailableControlPlane names another control plane node that is unavailable, whether or not it is selected, if the
+// unavailableControlPlane names the first other control plane node that is unavailable, whether or not it is selected, if the
 // node is a control plane node; "" otherwise. Without a majority of its members etcd stops, and the API server with it.
 func (c *capacity) unavailableControlPlane(node *Node) string {
 	if !isControlPlane(node) || node.Ready != corev1.ConditionTrue {
 		return ""
 	}
+	first := ""
 	for i := range c.nodes {
 		w := &c.nodes[i]
-		if w.node != node && isControlPlane(w.node) && (w.slot || w.terminating || c.cordonedElse(w.node) || w.node.Ready != corev1.ConditionTrue) {
-			return w.node.Name
+		if w.node != node && isControlPlane(w.node) && (w.slot || w.terminating || c.cordonedElse(w.node) || w.node.Ready != corev1.ConditionTrue) &&
+			(first == "" || w.node.Name < first) {
+			first = w.node.Name
 		}
 	}
-	return ""
+	return first
 }
 
 // drainProgress is the observed progress of a drain.

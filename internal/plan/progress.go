@@ -92,7 +92,7 @@ func (as *assessor) blockedSince(w *nodePlan) (time.Time, string) {
 func (ro *rollout) checkDependencies() {
 	since := &ro.status.WaitingForDependencySince
 	waits := ro.waitForDependency()
-	if len(waits) == 0 || !ro.stableAt.IsZero() {
+	if len(waits) == 0 {
 		*since = metav1.Time{}
 		return
 	}

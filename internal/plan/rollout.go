@@ -74,8 +74,11 @@ func (ro *rollout) advance() {
 		ro.beginStep(0)
 	}
 	ro.reviewSoak()
-	ro.checkDependencies()
+	if !ro.stableAt.IsZero() {
+		ro.status.WaitingForDependencySince = metav1.Time{}
+	}
 	for ro.stableAt.IsZero() {
+		ro.checkDependencies()
 		if ro.stopped {
 			ro.status.SoakingSince = metav1.Time{} // a Stalled rollout has no soak
 		}
@@ -85,9 +88,9 @@ func (ro *rollout) advance() {
 		switch {
 		case ro.current == len(ro.steps)-1:
 			ro.status.StableAt = ro.now()
-			if len(ro.status.UnrecordedFailures) > 0 || ro.ceiling < ro.current {
-				// The unrecorded failures and the ceiling do not block anything any more. The next pass applies that, and no event
-				// triggers it.
+			if ro.failed > 0 || len(ro.status.UnrecordedFailures) > 0 || ro.ceiling < ro.current {
+				// Failures for lack of progress, unrecorded failures and the ceiling do not block anything any more. The next pass
+				// applies that, and no event triggers it.
 				ro.plan.wake(ro.in.Now.Add(time.Second))
 			}
 			return
