@@ -114,7 +114,7 @@ func (h *history) checkCordonsAtRest() {
 	for _, name := range sortedKeys(h.nodes) {
 		node := h.nodes[name]
 		rec := node.On.Record
-		if slices.Contains(node.CordonedBy, ownKey) && (leave || rec == nil || !rec.Cordoned && !h.exhausted(node)) {
+		if h.cordons(node) && slices.Contains(node.CordonedBy, ownKey) && (leave || rec == nil || !rec.Cordoned && !h.exhausted(node)) {
 			h.break_("rule 8", "%s has no attempt and stays cordoned", name)
 		}
 	}
