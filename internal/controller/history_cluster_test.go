@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
-
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
@@ -65,7 +64,7 @@ func (h *history) reboot(node *corev1.Node) {
 	h.setReady(node, corev1.ConditionFalse)
 	edit(h.api, node, func(n *corev1.Node) {
 		var boot int
-		fmt.Sscanf(n.Status.NodeInfo.BootID, "boot%d", &boot)
+		_, _ = fmt.Sscanf(n.Status.NodeInfo.BootID, "boot%d", &boot)
 		n.Status.NodeInfo.BootID = fmt.Sprint("boot", boot+1)
 	})
 	time.AfterFunc(h.api.between(5*time.Second, 40*time.Second, node.Name, node.Status.NodeInfo.BootID), func() { h.setReady(node, corev1.ConditionTrue) })

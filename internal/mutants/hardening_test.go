@@ -141,7 +141,7 @@ var hardening = map[string]mutant{
 		"rollback.go", "r.after(rb.EndedAt(), rb.Disruptions)", "r.after(rb.EndedAt(), 1)",
 	},
 	"a terminating pod on another control plane node does not count": {
-		"maintenance.go", "(w.slot || w.terminating ||", "(w.slot ||",
+		"maintenance.go", "return w.slot || w.terminating ||", "return w.slot ||",
 	},
 	"a rollback ignores maxUnavailable": {
 		"maintenance.go", "if w.Unavailable || c.unavailableNodes < c.maxUnavailableNodes ||", "if w.Unavailable || true ||",

@@ -273,15 +273,21 @@ func (c *capacity) unavailableControlPlane(node *Node) string {
 	if !isControlPlane(node) || node.Ready != corev1.ConditionTrue {
 		return ""
 	}
-	first := ""
+	var names []string
 	for i := range c.nodes {
-		w := &c.nodes[i]
-		if w.node != node && isControlPlane(w.node) && (w.slot || w.terminating || c.cordonedElse(w.node) || w.node.Ready != corev1.ConditionTrue) &&
-			(first == "" || w.node.Name < first) {
-			first = w.node.Name
+		if w := &c.nodes[i]; w.node != node && isControlPlane(w.node) && c.isUnavailable(w) {
+			names = append(names, w.node.Name)
 		}
 	}
-	return first
+	if len(names) == 0 {
+		return ""
+	}
+	return slices.Min(names)
+}
+
+// isUnavailable reports whether a control plane node is not Ready, cordoned or at work.
+func (c *capacity) isUnavailable(w *nodePlan) bool {
+	return w.slot || w.terminating || c.cordonedElse(w.node) || w.node.Ready != corev1.ConditionTrue
 }
 
 // drainProgress is the observed progress of a drain.

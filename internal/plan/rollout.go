@@ -87,18 +87,22 @@ func (ro *rollout) advance() {
 		}
 		switch {
 		case ro.current == len(ro.steps)-1:
-			ro.status.StableAt = ro.now()
-			if ro.failed > 0 || len(ro.status.UnrecordedFailures) > 0 || ro.ceiling < ro.current {
-				// Failures for lack of progress, unrecorded failures and the ceiling do not block anything any more. The next pass
-				// applies that, and no event triggers it.
-				ro.plan.wake(ro.in.Now.Add(time.Second))
-			}
+			ro.becomeStable()
 			return
 		case ro.current >= ro.ceiling:
 			ro.passed = true
 			return
 		}
 		ro.beginStep(ro.current + 1)
+	}
+}
+
+// becomeStable notes that the revision has passed all steps. Failures for lack of progress, unrecorded failures and the ceiling
+// do not block anything any more. The next pass applies that, and no event triggers it.
+func (ro *rollout) becomeStable() {
+	ro.status.StableAt = ro.now()
+	if ro.failed > 0 || len(ro.status.UnrecordedFailures) > 0 || ro.ceiling < ro.current {
+		ro.plan.wake(ro.in.Now.Add(time.Second))
 	}
 }
 

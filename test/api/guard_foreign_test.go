@@ -255,7 +255,6 @@ func TestADecisionAmongManyNodeGuards(t *testing.T) {
 	c := &counted{}
 	startGuards(t, c.funcs())
 	g.guard(nil)
-	g.ready(2)
 	g.within(4*time.Minute, 100*time.Millisecond, "all NodeGuards guard their nodes", func() error {
 		var all v1alpha1.NodeGuardList
 		must(t, admin.List(g.ctx, &all, client.InNamespace(g.namespace)))
@@ -267,6 +266,7 @@ func TestADecisionAmongManyNodeGuards(t *testing.T) {
 		}
 		return nil
 	})
+	g.ready(2)
 	before := c.total.Load()
 	began := time.Now()
 	g.cordon("among-1", true)
