@@ -115,7 +115,7 @@ func (h *history) breaks(format string, args ...any) {
 	}
 }
 
-// do makes a request of somebody else than the manager.
+// do makes a request of a client other than the manager.
 func (h *history) do(request func() error) {
 	h.api.mu.Lock()
 	defer h.api.mu.Unlock()

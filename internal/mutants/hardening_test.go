@@ -152,7 +152,7 @@ var hardening = map[string]mutant{
 	"drains before the task do not count": {
 		"capacity.go", "(before && c.inPreparation(w))", "(before && false)",
 	},
-	"each disruption begins the progress deadline anew": {
+	"each disruption restarts the progress deadline": {
 		"attempt.go", "r.DisruptedSince = prev.DisruptedSince", "_ = prev.DisruptedSince",
 	},
 	"a NodeJob that only reboots does not show that it takes a control plane node": {

@@ -41,7 +41,7 @@ func TestEachMistakeInThePlannerIsFound(t *testing.T) {
 			"a rollback ignores maxUnavailable",
 			"a NodeJob expires before its rollback",
 			"drains before the task do not count",
-			"each disruption begins the progress deadline anew",
+			"each disruption restarts the progress deadline",
 			"the label of a success without record is taken for a skip",
 		},
 	}.test(t)

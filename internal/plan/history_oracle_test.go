@@ -46,6 +46,8 @@ type oracle struct {
 	// soaked are the nodes that had succeeded and were seen not Ready while the first step soaked.
 	soaked       map[types.UID]bool
 	seenRevision string
+	// stepBegan is when the step of the status began.
+	stepBegan time.Time
 }
 
 func newOracle() oracle {

@@ -15,12 +15,6 @@ import (
 // The status says how far a rollout is, and the planner believes it. So the oracle checks each progress that a status
 // claims against its own log.
 
-// soakLog is what the oracle knows about steps.
-type soakLog struct {
-	// stepBegan is when the current step began.
-	stepBegan time.Time
-}
-
 // soakMore gives the second step a soak in some histories.
 func (h *history) soakMore() {
 	if specs := h.job.Spec.Rollout.Steps; len(specs) == 3 && h.roll(2) {

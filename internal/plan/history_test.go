@@ -180,7 +180,6 @@ type history struct {
 	last   Plan
 	gone   bool
 	oracle
-	soakLog
 	truth
 	actors
 	gap

@@ -281,7 +281,7 @@ func blockedSinceBefore(in Input, seconds int) Input {
 	return in
 }
 
-// TestRemedyOfTimedOutDrains checks that nobody is told to fix a task that has never run, and that the message begins with what is wrong.
+// TestRemedyOfTimedOutDrains checks that no message says to fix a task that has never run, and that the message begins with what is wrong.
 func TestRemedyOfTimedOutDrains(t *testing.T) {
 	undrained := recorded(record.Failed, attempts(2), func(r *record.Record) {
 		r.Reason, r.ExitCode, r.NeverStarted = v1alpha1.ReasonDrainTimedOut, nil, true

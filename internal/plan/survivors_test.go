@@ -22,7 +22,7 @@ import (
 
 // exhaustedWith is a record of a node on which all attempts have failed, and the rollback has ended like this.
 func exhaustedWith(rb *record.Rollback) func(*Node) {
-	return recorded(record.Failed, func(r *record.Record) { r.Attempts, r.Rollback = 2, rb })
+	return recorded(record.Failed, attempts(2), func(r *record.Record) { r.Rollback = rb })
 }
 
 func TestDisruptionsOfARollbackHaveAGrowingBackoff(t *testing.T) {

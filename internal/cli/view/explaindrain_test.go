@@ -68,7 +68,7 @@ func TestNextOfABlockedDrain(t *testing.T) {
 	})
 }
 
-// TestRemedyOfADrainThatTimedOut checks that nobody is told to fix a task that has not run.
+// TestRemedyOfADrainThatTimedOut checks that no message says to fix a task that has not run.
 func TestRemedyOfADrainThatTimedOut(t *testing.T) {
 	s := Status{Now: now, Job: job(func(j *v1alpha1.NodeJob) {
 		all, oneNode := plan.FailureRemedy(j, j.Status.Revision, plan.MakeRoom)
