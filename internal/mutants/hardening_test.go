@@ -89,6 +89,15 @@ var hardening = map[string]mutant{
 	"a node that is being removed counts in a soak": {
 		"maxfailures.go", "return !removed(w.node) && !slices.Contains(ro.status.NotReadyBefore, w.node.UID)", "return !slices.Contains(ro.status.NotReadyBefore, w.node.UID)",
 	},
+	"a step is passed while its nodes wait": {
+		"rollout.go", "return st.quota != nil || ro.stepWaitsFor(w)", "return st.quota != nil",
+	},
+	"a healthy node that is deleted counts as failed": {
+		"maxfailures.go", "case w.failed, ro.wasHarmed(w):", "case true:",
+	},
+	"a soak waits for no node to become Ready": {
+		"rollout.go", "\tif ro.overdue(since) {\n\t\treturn true\n", "\tif true {\n\t\treturn true\n",
+	},
 	"a soak stands for nodes that have not soaked": {
 		"rollout.go", "if len(ro.status.SoakedNodes) == 0 {\n\t\treturn\n", "if true {\n\t\treturn\n",
 	},

@@ -38,6 +38,8 @@ type oracle struct {
 	firstSuccess time.Time
 	notReady     map[types.UID]string // the machine
 	harmed       map[types.UID]bool
+	// suspect are nodes that were seen failed, without progress, or not Ready after a run had begun there.
+	suspect map[types.UID]bool
 	// before are the nodes that are not Ready for another reason than the revision: since before it started there, or since
 	// they were being removed.
 	before map[types.UID]bool
@@ -54,7 +56,7 @@ func newOracle() oracle {
 	return oracle{
 		succeeded: map[string]bool{}, claimed: map[string]bool{}, failures: map[string]int32{}, undoFailures: map[string]int32{},
 		undone: map[types.UID]bool{}, notReady: map[types.UID]string{}, harmed: map[types.UID]bool{}, soaked: map[types.UID]bool{},
-		before: map[types.UID]bool{},
+		before: map[types.UID]bool{}, suspect: map[types.UID]bool{},
 	}
 }
 
@@ -90,7 +92,7 @@ func (h *history) beginRevision() {
 }
 
 func (h *history) forgiven() {
-	h.notReady, h.harmed, h.soaked = map[types.UID]string{}, map[types.UID]bool{}, map[types.UID]bool{}
+	h.notReady, h.harmed, h.soaked, h.suspect = map[types.UID]string{}, map[types.UID]bool{}, map[types.UID]bool{}, map[types.UID]bool{}
 }
 
 // exhausted reports whether every attempt has failed on a node, according to its record.
@@ -145,6 +147,9 @@ func (h *history) saw(in Input, before v1alpha1.NodeJobStatus) {
 			continue
 		}
 		unwell := h.isUnwell(node)
+		if h.exhausted(node) || h.mayBeStuck(node) || (h.began[node.UID] || h.ran(node, nil)) && node.Ready != corev1.ConditionTrue {
+			h.suspect[node.UID] = true
+		}
 		if succeeded := node.On.Label == h.rev && h.ran(node, nil) && node.On.Record.Outcome == record.Succeeded; !succeeded {
 			delete(h.soaked, node.UID)
 		} else if soaks && !h.everPassed() && unwell && h.selected(node) && !barred(node) && !h.hadPod(in, node) {
