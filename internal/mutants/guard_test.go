@@ -95,7 +95,7 @@ var guardMutants = map[string]mutant{
 		"target.go", "\tcase n.active():\n\t\treturn true\n", "\tcase false:\n\t\treturn true\n",
 	},
 	"no approval is required": {
-		"held.go", "\t{applies: (*releaseRules).awaitingApproval, own: true},\n", "",
+		"approval.go", "if _, approved := withoutApproval(n.Approved, r.key()); approved {", "if _, approved := withoutApproval(n.Approved, r.key()); approved || true {",
 	},
 	"a check for an earlier release request counts": {
 		"check.go", "case pod.RequestedAt != token(n.requestedAt):", "case false:",
@@ -104,7 +104,7 @@ var guardMutants = map[string]mutant{
 		"check.go", "case pod.Phase == corev1.PodSucceeded && age <", "case age <",
 	},
 	"a budget of another owner is ignored": {
-		"held.go", "\t{applies: (*releaseRules).overlappingBudget, own: true},\n", "",
+		"held.go", "if r.overlapping == \"\" {", "if true {",
 	},
 	"budgets open without a release": {
 		"budget.go", "\twant := BudgetState{RequestedAt: n.requestedAt}", "\twant := BudgetState{Open: n.requestsRelease(), RequestedAt: n.requestedAt}",
@@ -176,7 +176,7 @@ var guardMutants = map[string]mutant{
 		"peers.go", " && !v.Checks })", " })",
 	},
 	"a check runs though another NodeGuard holds the node": {
-		"held.go", "\t{applies: (*releaseRules).heldByOtherGuard},\n\t{applies: (*releaseRules).checkNotStarted},\n", "\t{applies: (*releaseRules).checkNotStarted},\n\t{applies: (*releaseRules).heldByOtherGuard},\n",
+		"peers.go", "func (r *releaseRules) heldByOtherGuard(n *nodePlan) *hold {\n", "func (r *releaseRules) heldByOtherGuard(n *nodePlan) *hold {\n\tif h := r.checkNotStarted(n); h != nil {\n\t\treturn h\n\t}\n",
 	},
 	"a node that waits for another NodeGuard prevents other checks": {
 		"check.go", "return recheckAt.IsZero(), recheckAt", "return true, recheckAt",
@@ -194,10 +194,10 @@ var guardMutants = map[string]mutant{
 		"status.go", "\tcase n.budget == nil:\n", "\tcase false:\n",
 	},
 	"a rejected budget is not reported": {
-		"conditions.go", "\t(*summary).budgetsRejected,\n", "",
+		"conditions.go", "if s.in.BudgetRefused == \"\" || !s.withoutBudget {", "if true {",
 	},
 	"the eviction of the target itself is not reported": {
-		"conditions.go", "\t(*summary).targetEvicted,\n", "",
+		"conditions.go", "if s.in.Target.Template != nil {\n\t\treturn nil\n\t}\n\tkinds", "if true {\n\t\treturn nil\n\t}\n\tkinds",
 	},
 	"a check is timed by the clock of its node": {
 		"read.go", "p.CreationTimestamp.Add(took(p, t.FinishedAt))", "t.FinishedAt.Time",
@@ -209,7 +209,7 @@ var guardMutants = map[string]mutant{
 		"budget.go", "(n.requestsRelease() || n.crowded)", "n.requestsRelease()",
 	},
 	"a locked budget can be opened by two pods": {
-		"objects.go", "const lockedAvailable = 1_000_000", "const lockedAvailable = 2",
+		"objects.go", "available = intstr.FromInt32(lockedAvailable)", "available = intstr.FromInt32(2)",
 	},
 	"a taken name is tried repeatedly": {
 		"companion.go", "_, taken := o.in.TakenNames[name]; !taken", "_, taken := o.in.TakenNames[name]; !taken || true",
@@ -242,13 +242,13 @@ var guardMutants = map[string]mutant{
 		"peers.go", " ||\n			hasBudget(BudgetName(p.Guard.Name, n.Name))", "",
 	},
 	"break glass releases other nodes before the other NodeGuards were asked": {
-		"held.go", "\t{applies: (*releaseRules).breakGlassElsewhere, own: true},\n", "",
+		"held.go", "if !r.in.PeersUnknown {", "if true {",
 	},
 	"foreign pods are not reported": {
-		"conditions.go", "\t(*summary).foreignCompanions,\n", "",
+		"conditions.go", "if len(s.in.ForeignPods) == 0 {", "if true {",
 	},
 	"taken names are not reported": {
-		"conditions.go", "\t(*summary).namesTaken,\n", "",
+		"conditions.go", "if len(s.in.TakenNames) == 0 {", "if true {",
 	},
 	"the status does not report what delays a deletion": {
 		"deletion.go", "setCondition(in, &plan.Status, ", "setCondition(in, &v1alpha1.NodeGuardStatus{}, ",

@@ -10,8 +10,12 @@
 package mutants_test
 
 import (
-	"context"
 	"encoding/json"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -52,16 +56,16 @@ func (p planner) test(t *testing.T) {
 			t.Errorf("there is no mistake %q: update the list", name)
 		}
 	}
-	for name, m := range p.mutants {
+	program := build(t, root, p.pkg, p.mutants)
+	for name := range p.mutants {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			program := build(t, root, p.pkg, m)
 			args, sign := []string{"-test.run=^TestRandomHistories$", "-histories=" + p.histories}, brokenHistory
 			if slices.Contains(p.byTables, name) {
 				args, sign = []string{"-test.skip=^(TestRandomHistories|TestStories)$", "-test.failfast"}, failedTest
 			}
 			cmd := exec.CommandContext(t.Context(), program, args...)
-			cmd.Dir = dir
+			cmd.Dir, cmd.Env = dir, append(os.Environ(), "EVERYNODE_MUTANT="+name)
 			out, err := cmd.CombinedOutput()
 			found := sign.Find(out)
 			switch {
@@ -89,39 +93,138 @@ func open(t *testing.T, dir string) {
 	}
 }
 
-// build compiles the tests of the planner with the mistake in place of the text, in an overlay. The file itself is not
-// changed.
-func build(t *testing.T, root, pkg string, m mutant) string {
+// build compiles the tests of the planner with all mistakes, in an overlay. The files themselves are not changed.
+func build(t *testing.T, root, pkg string, mutants map[string]mutant) string {
 	t.Helper()
-	file := filepath.Join(root, pkg, m.file)
-	source, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n := strings.Count(string(source), m.was); n != 1 {
-		t.Fatalf("%s has the text %d times, want once: update the list\n%s", m.file, n, m.was)
-	}
 	dir := t.TempDir()
-	mutated := filepath.Join(dir, filepath.Base(m.file))
-	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{file: mutated}})
-	if err != nil {
-		t.Fatal(err)
+	byFile, replaced := map[string]map[string]mutant{}, map[string]string{}
+	for name, m := range mutants {
+		file := filepath.Join(root, pkg, m.file)
+		if byFile[file] == nil {
+			byFile[file] = map[string]mutant{}
+		}
+		byFile[file][name] = m
 	}
-	for path, content := range map[string][]byte{
-		mutated:                            []byte(strings.Replace(string(source), m.was, m.is, 1)),
-		filepath.Join(dir, "overlay.json"): overlay,
-	} {
-		if err := os.WriteFile(path, content, 0o600); err != nil {
+	write := func(file, content string) {
+		replaced[file] = filepath.Join(dir, strings.ReplaceAll(strings.TrimPrefix(file, root), "/", "_"))
+		if err := os.WriteFile(replaced[file], []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	program := filepath.Join(dir, "plan.test")
-	// Without inlining, compiling takes a third less time, which is most of the time of these tests.
-	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), "go", "test", "-c", "-vet=off", "-gcflags=-l",
-		"-overlay", filepath.Join(dir, "overlay.json"), "-o", program, "./"+pkg)
+	for file, here := range byFile {
+		name, content := withMutants(t, file, here)
+		write(file, content)
+		write(filepath.Join(filepath.Dir(file), "zz_mutant.go"), "package "+name+"\n\nimport \"os\"\n\nvar mutant = os.Getenv(\"EVERYNODE_MUTANT\")\n")
+	}
+	overlay, err := json.Marshal(map[string]any{"Replace": replaced})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "overlay.json"), overlay, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	program := filepath.Join(dir, "planner.test")
+	cmd := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-overlay", filepath.Join(dir, "overlay.json"), "-o", program, "./"+pkg)
 	cmd.Dir = root
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("compiling: %v\n%s", err, out)
 	}
 	return program
+}
+
+// withMutants returns the package of a file, and its text with all mistakes: each function that has any gets a copy for each of
+// them, and calls it if $EVERYNODE_MUTANT names that mistake.
+func withMutants(t *testing.T, file string, mutants map[string]mutant) (pkg, text string) {
+	t.Helper()
+	source, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fset := token.NewFileSet()
+	tree, err := parser.ParseFile(fset, file, source, parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	offset := func(p token.Pos) int { return fset.Position(p).Offset }
+	copies := map[*ast.FuncDecl][]string{}
+	for _, name := range slices.Sorted(maps.Keys(mutants)) {
+		m := mutants[name]
+		if n := strings.Count(string(source), m.was); n != 1 {
+			t.Errorf("%s has the text %d times, want once: update the list\n%s", m.file, n, m.was)
+			continue
+		}
+		at := strings.Index(string(source), m.was)
+		i := slices.IndexFunc(tree.Decls, func(d ast.Decl) bool {
+			f, ok := d.(*ast.FuncDecl)
+			return ok && offset(f.Pos()) <= at && at+len(m.was) <= offset(f.End())
+		})
+		if i < 0 {
+			t.Errorf("%s has the text in no function\n%s", m.file, m.was)
+			continue
+		}
+		f := tree.Decls[i].(*ast.FuncDecl)
+		copies[f] = append(copies[f], name)
+	}
+	var out strings.Builder
+	last := 0
+	for _, d := range tree.Decls {
+		f, ok := d.(*ast.FuncDecl)
+		if !ok || copies[f] == nil {
+			continue
+		}
+		part := func(from, to token.Pos) string { return string(source[offset(from):offset(to)]) }
+		original, name := part(f.Pos(), f.End()), offset(f.Name.End())-offset(f.Pos())
+		named := func(text string, suffix int) string {
+			return fmt.Sprintf("\n\n%s_%d%s", text[:name], suffix, text[name:])
+		}
+		out.Write(source[last:offset(f.Pos())])
+		last = offset(f.End())
+		out.WriteString(dispatcher(f, part, copies[f]) + named(original, 0))
+		for i, mistake := range copies[f] {
+			out.WriteString(named(strings.Replace(original, mutants[mistake].was, mutants[mistake].is, 1), i+1))
+		}
+	}
+	out.Write(source[last:])
+	return tree.Name.Name, out.String()
+}
+
+// dispatcher is a function in place of f, which calls the copy of f with the mistake that $EVERYNODE_MUTANT names.
+func dispatcher(f *ast.FuncDecl, part func(from, to token.Pos) string, names []string) string {
+	var params, args []string
+	for _, field := range f.Type.Params.List {
+		for range max(1, len(field.Names)) {
+			arg := fmt.Sprintf("p%d", len(args))
+			params = append(params, arg+" "+part(field.Type.Pos(), field.Type.End()))
+			if _, variadic := field.Type.(*ast.Ellipsis); variadic {
+				arg += "..."
+			}
+			args = append(args, arg)
+		}
+	}
+	head, call, results := "func ", f.Name.Name, ""
+	if f.Recv != nil {
+		head += "(r " + part(f.Recv.List[0].Type.Pos(), f.Recv.List[0].Type.End()) + ") "
+		call = "r." + call
+	}
+	head += f.Name.Name
+	if list := f.Type.TypeParams; list != nil {
+		head += part(list.Pos(), list.End())
+	}
+	if list := f.Type.Results; list != nil {
+		results = part(list.Pos(), list.End())
+	}
+	run := func(suffix int) string {
+		text := fmt.Sprintf("%s_%d(%s)", call, suffix, strings.Join(args, ", "))
+		if results != "" {
+			return "return " + text
+		}
+		return text
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s(%s) %s {\n\tswitch mutant {\n", head, strings.Join(params, ", "), results)
+	for i, name := range names {
+		fmt.Fprintf(&b, "\tcase %q:\n\t\t%s\n", name, run(i+1))
+	}
+	fmt.Fprintf(&b, "\tdefault:\n\t\t%s\n\t}\n}", run(0))
+	return b.String()
 }
