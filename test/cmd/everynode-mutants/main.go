@@ -1,9 +1,9 @@
 // Copyright The Everynode Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Everynode-mutants changes each decision of a package, one at a time, and lists the changes that no test of the package finds. All
-// of them are compiled into one test program, so each costs only the time of the tests: first all but the random histories and the
-// stories, then random histories.
+// Everynode-mutants changes each decision of a package, one at a time, and lists the changes that no test of the package, or of the
+// packages named after it, finds. All of them are compiled into one test program for each package with tests, so each costs only the
+// time of the tests: first all but the random histories and the stories, then random histories.
 package main
 
 import (
@@ -70,16 +70,22 @@ func reasons(list string) map[string]string {
 	return byKey
 }
 
-// program is a test program with all mutants of a package.
+// program is the tests of a package, and of others that use it, with all mutants of the package.
 type program struct {
-	dir, path string
-	mutants   []mutant
-	limit     time.Duration
-	suites    [][]string // the arguments of each run, the fastest first
-	reached   []map[string]bool
+	dir     string // of the package
+	mutants []mutant
+	suites  []*suite // the fastest of each test program first
 }
 
-// testPackage tests the mutants of a package. It prints and returns a line for each that survives and is not accepted, and for each
+// suite is a part of the tests of a package.
+type suite struct {
+	dir, path string
+	args      []string
+	limit     time.Duration
+	reached   map[string]bool
+}
+
+// testPackage tests the mutants of a package with its own tests, and with those of the packages after it, separated by commas. It prints and returns a line for each that survives and is not accepted, and for each
 // that should not be in the list of accepted ones.
 func testPackage(pkg string, why map[string]string) ([]string, error) {
 	only, err := regexp.Compile(*run)
@@ -91,13 +97,12 @@ func testPackage(pkg string, why map[string]string) ([]string, error) {
 		return nil, err
 	}
 	defer func() { _ = os.RemoveAll(tmp) }()
-	p, err := build(pkg, tmp)
+	pkgs := strings.Split(pkg, ",")
+	p, err := build(pkgs, tmp)
 	if err != nil {
 		return nil, err
 	}
-	if err := p.baseline(tmp); err != nil {
-		return nil, err
-	}
+	pkg = pkgs[0]
 	r := report{why: why, found: make([]int, len(p.suites)+1)}
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, goruntime.NumCPU())
@@ -114,7 +119,7 @@ func testPackage(pkg string, why map[string]string) ([]string, error) {
 	}
 	wg.Wait()
 	accepted, open := r.accepted(pkg, p.mutants)
-	fmt.Fprintf(os.Stderr, "%s: %d mutants; found by fast tests, slow tests, histories; and not found: %d; accepted: %d, of which %d are %s\n", pkg, len(p.mutants), r.found, accepted, open, unjudged)
+	fmt.Fprintf(os.Stderr, "%s: %d mutants; found by each suite, and not at all: %d; accepted: %d, of which %d are %s\n", pkg, len(p.mutants), r.found, accepted, open, unjudged)
 	return r.lines, nil
 }
 
@@ -163,15 +168,15 @@ func (r *report) accepted(pkg string, mutants []mutant) (many, open int) {
 	return many, open
 }
 
-// build compiles the tests of a package with all mutants in an overlay.
-func build(pkg, tmp string) (*program, error) {
+// build compiles the tests of a package, and of the others, with all mutants of the first in an overlay.
+func build(pkgs []string, tmp string) (*program, error) {
 	top, err := filepath.Abs(*root)
 	if err != nil {
 		return nil, err
 	}
-	p := &program{dir: filepath.Join(top, pkg), path: filepath.Join(tmp, "mutants.test")}
+	p := &program{dir: filepath.Join(top, pkgs[0])}
 	overlay := map[string]string{}
-	if err := p.rewrite(pkg, func(base, content string) error {
+	if err := p.rewrite(pkgs[0], func(base, content string) error {
 		overlay[filepath.Join(p.dir, base)] = filepath.Join(tmp, base)
 		return os.WriteFile(filepath.Join(tmp, base), []byte(content), 0o600)
 	}); err != nil {
@@ -184,10 +189,16 @@ func build(pkg, tmp string) (*program, error) {
 	if err := os.WriteFile(filepath.Join(tmp, "overlay.json"), replaced, 0o600); err != nil {
 		return nil, err
 	}
-	cmd := exec.Command("go", "test", "-c", "-vet=off", "-overlay", filepath.Join(tmp, "overlay.json"), "-o", p.path, "./"+pkg)
-	cmd.Dir = top
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("compiling: %w\n%s", err, out)
+	for _, pkg := range pkgs {
+		path := filepath.Join(tmp, filepath.Base(pkg)+".test")
+		cmd := exec.Command("go", "test", "-c", "-vet=off", "-overlay", filepath.Join(tmp, "overlay.json"), "-o", path, "./"+pkg)
+		cmd.Dir = top
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return nil, fmt.Errorf("compiling: %w\n%s", err, out)
+		}
+		if err := p.addSuites(filepath.Join(top, pkg), path, tmp); err != nil {
+			return nil, err
+		}
 	}
 	return p, nil
 }
@@ -222,10 +233,9 @@ func (p *program) rewrite(pkg string, write func(base, content string) error) er
 // slowTest finds the tests that take at least 0.05 s.
 var slowTest = regexp.MustCompile(`(?m)^--- PASS: (\S+) \((?:[1-9]\d*\.|0\.[1-9]|0\.0[5-9])`)
 
-// baseline divides the tests into suites, and runs each without a mutant, to know what it reaches and how long it takes.
-func (p *program) baseline(tmp string) error {
-	p.limit = 15 * time.Second
-	verbose, err := p.run(context.Background(), "", "-test.skip="+histories, "-test.v")
+// addSuites divides the tests of a program into suites, and runs each without a mutant, to know what it reaches and how long it takes.
+func (p *program) addSuites(dir, path, tmp string) error {
+	verbose, err := (&suite{dir: dir, path: path}).run(context.Background(), "", "-test.skip="+histories, "-test.v")
 	if err != nil {
 		return fmt.Errorf("testing without a mutant: %w\n%s", err, verbose)
 	}
@@ -234,28 +244,28 @@ func (p *program) baseline(tmp string) error {
 		names = append(names, m[1])
 	}
 	slow := "^(" + strings.Join(names, "|") + ")$"
-	p.suites = [][]string{{"-test.skip=" + slow + "|" + histories, "-test.failfast"}, {"-test.run=" + slow, "-test.skip=" + histories, "-test.failfast"}}
-	if out, err := p.run(context.Background(), "", "-test.list=^TestRandomHistories$"); err == nil && *count > 0 && strings.Contains(out, "TestRandomHistories") {
-		p.suites = append(p.suites, []string{"-test.run=^TestRandomHistories$", fmt.Sprintf("-histories=%d", *count)})
+	lists := [][]string{{"-test.skip=" + slow + "|" + histories, "-test.failfast"}, {"-test.run=" + slow, "-test.skip=" + histories, "-test.failfast"}}
+	if out, err := (&suite{dir: dir, path: path}).run(context.Background(), "", "-test.list=^TestRandomHistories$"); err == nil && *count > 0 && strings.Contains(out, "TestRandomHistories") {
+		lists = append(lists, []string{"-test.run=^TestRandomHistories$", fmt.Sprintf("-histories=%d", *count)})
 	}
-	for _, args := range p.suites {
+	for _, args := range lists {
 		file, started := filepath.Join(tmp, "reached"), time.Now()
 		if err := os.WriteFile(file, nil, 0o600); err != nil {
 			return err
 		}
-		if out, err := p.run(context.Background(), "EVERYNODE_REACHED="+file, args...); err != nil {
+		su := &suite{dir: dir, path: path, args: args, reached: map[string]bool{}}
+		if out, err := su.run(context.Background(), "EVERYNODE_REACHED="+file, args...); err != nil {
 			return fmt.Errorf("testing without a mutant: %w\n%s", err, out)
 		}
-		p.limit = max(p.limit, 10*time.Since(started))
+		su.limit = max(15*time.Second, 10*time.Since(started))
 		ids, err := os.ReadFile(file)
 		if err != nil {
 			return err
 		}
-		reached := map[string]bool{}
 		for id := range strings.FieldsSeq(string(ids)) {
-			reached[id] = true
+			su.reached[id] = true
 		}
-		p.reached = append(p.reached, reached)
+		p.suites = append(p.suites, su)
 	}
 	return nil
 }
@@ -263,13 +273,13 @@ func (p *program) baseline(tmp string) error {
 // test returns the index of the first suite that finds a mutant, the number of suites if none does, and whether any reaches it. A
 // suite that takes too long has found it.
 func (p *program) test(id int) (by int, reached bool) {
-	for i, args := range p.suites {
-		if !p.reached[i][fmt.Sprint(id)] {
+	for i, su := range p.suites {
+		if !su.reached[fmt.Sprint(id)] {
 			continue
 		}
 		reached = true
-		ctx, cancel := context.WithTimeout(context.Background(), p.limit)
-		_, err := p.run(ctx, fmt.Sprintf("EVERYNODE_MUTANT=%d", id), args...)
+		ctx, cancel := context.WithTimeout(context.Background(), su.limit)
+		_, err := su.run(ctx, fmt.Sprintf("EVERYNODE_MUTANT=%d", id), su.args...)
 		cancel()
 		if err != nil {
 			return i, true
@@ -278,9 +288,9 @@ func (p *program) test(id int) (by int, reached bool) {
 	return len(p.suites), reached
 }
 
-func (p *program) run(ctx context.Context, env string, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, p.path, args...)
-	cmd.Dir, cmd.Env = p.dir, append(os.Environ(), env, "GOMAXPROCS=1", "GOMEMLIMIT=1GiB")
+func (su *suite) run(ctx context.Context, env string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, su.path, args...)
+	cmd.Dir, cmd.Env = su.dir, append(os.Environ(), env, "GOMAXPROCS=1", "GOMEMLIMIT=1GiB")
 	out, err := cmd.CombinedOutput()
 	if exit := new(exec.ExitError); err != nil && !errors.As(err, &exit) {
 		fmt.Fprintln(os.Stderr, err)
