@@ -5,11 +5,11 @@ package v1alpha1
 
 // Keys that Everynode writes.
 const (
-	// PodFinalizer keeps a task's pod in the API until its outcome is recorded on the node, so that
-	// neither pod garbage collection nor a person can make a result vanish unread.
+	// PodFinalizer retains the pod of an attempt until its outcome is recorded on the node, so that neither pod garbage collection
+	// nor a user removes it before.
 	PodFinalizer = Group + "/unrecorded"
 
-	// NodeJobFinalizer keeps a NodeJob until its records are taken off the nodes (deletionPolicy).
+	// NodeJobFinalizer retains a NodeJob until deletionPolicy has been applied to its nodes.
 	NodeJobFinalizer = Group + "/records"
 
 	// NodeJobLabel, on a task's pod, names its NodeJob. The manager's pod cache selects on it.
@@ -29,7 +29,7 @@ const (
 	PhaseLabel = Group + "/phase"
 
 	// RetryAnnotation, on a NodeJob: any new value retries the task on every node
-	// on which it failed. On a task's pod it is the hash of the value that the pod was made under.
+	// on which it failed. On a task's pod, it is a hash of the value at the creation of the pod.
 	RetryAnnotation = Group + "/retry"
 
 	// ChangedByAnnotation, on a NodeJob or NodeGuard, is the name of the user who last created it or changed its spec. Only
@@ -59,7 +59,7 @@ const (
 	// or policy has added the others.
 	ContainersAnnotation = Group + "/containers"
 
-	// RecordedAnnotation, on a task's pod, says that its end is on record, and that it is kept for its logs only.
+	// RecordedAnnotation, on a task's pod, means that its outcome is recorded, and that it is retained only for its logs.
 	RecordedAnnotation = Group + "/recorded"
 
 	// NodeUIDAnnotation, on a task's pod, is the UID of the Node that it was made for. A node that

@@ -3,7 +3,7 @@
 
 package v1alpha1
 
-// Keys that a NodeGuard writes, and that people write for it.
+// Keys that a NodeGuard writes, and that users write for it.
 const (
 	// NodeGuardLabel, on a companion, a check's pod and a budget, names their NodeGuard.
 	NodeGuardLabel = Group + "/nodeguard"
@@ -15,26 +15,26 @@ const (
 	// GuardRoleLabel, on a pod of a NodeGuard, is "companion" or "check".
 	GuardRoleLabel = Group + "/guard-role"
 
-	// NodeGuardUIDAnnotation, on all that a NodeGuard makes, is its UID: owner references may be taken off.
+	// NodeGuardUIDAnnotation, on each object that a NodeGuard creates, is the UID of the NodeGuard: owner references may be removed.
 	NodeGuardUIDAnnotation = Group + "/nodeguard-uid"
 
 	// GuardedNodeAnnotation, on a budget, is the name of its node.
 	GuardedNodeAnnotation = Group + "/guarded-node"
 
-	// RequestedAtAnnotation, on a budget, is when its node was first seen to ask to go; on a check's pod, which
-	// asking it is for.
+	// RequestedAtAnnotation, on a budget, is the time at which the release request was first observed; on a check's pod, the
+	// request that the check belongs to.
 	RequestedAtAnnotation = Group + "/requested-at"
 
-	// EndedReleaseAnnotation, on a budget, is the letting-go after which it was closed. A manager that slept through it
-	// must not open the budget again: its write meets another version.
+	// EndedReleaseAnnotation, on a budget, identifies the release after which it was closed. A manager with a stale view must not
+	// open the budget again: its write meets another resource version.
 	EndedReleaseAnnotation = Group + "/ended"
 
 	// ApproveReleaseAnnotation, on a node, lists the NodeGuards, as namespace/name and separated by commas, that
-	// may let it go, where release.when is Approval. It is taken off when the node is back.
+	// may release the node if release.when is Approval. It is removed when the node is available again.
 	ApproveReleaseAnnotation = Group + "/approve-release"
 
-	// BreakGlassAnnotation, on a node that asks to go, has every NodeGuard let it go at once. The value is the reason. It
-	// is taken off when the node is back.
+	// BreakGlassAnnotation, on a node with a release request, makes every NodeGuard release it immediately. The value is
+	// the reason. It is removed when the node is available again.
 	BreakGlassAnnotation = Group + "/break-glass"
 )
 

@@ -10,8 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// NodeGuard puts a companion pod beside each pod of a target, such as a DaemonSet, and makes drains wait for it:
-// a node is released when few enough other nodes are unavailable, and when the condition in spec.release is met.
+// NodeGuard makes drains of the nodes of a DaemonSet wait for each other. On each node with a pod of the target, it runs a companion
+// pod with a PodDisruptionBudget that blocks drains until the node is released: when few enough other nodes are unavailable and the
+// condition in spec.release is met.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -27,16 +28,16 @@ import (
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63",message="metadata.name must have at most 63 characters, because it becomes a label of each companion: choose a shorter name"
 type NodeGuard struct {
 	metav1.TypeMeta `json:",inline"`
-	// metadata is the standard object metadata. The name has at most 63 characters.
+	// metadata is the standard object metadata. The name has at most 63 characters, because it is a label of each companion.
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 
-	// spec says what is guarded, by what, and when a node may go.
+	// spec defines what is guarded, the companion, and when a node is released.
 	// +required
 	Spec NodeGuardSpec `json:"spec,omitzero"`
 
-	// status is the observed state. Its size does not depend on the size of the cluster. The observed generation -1 is that
-	// of an object that the manager has not observed yet.
+	// status is the most recently observed state of the NodeGuard. Its size does not depend on the number of nodes. An
+	// observedGeneration of -1 means that the manager has not observed the NodeGuard yet.
 	// +optional
 	// +kubebuilder:default:={"observedGeneration":-1}
 	Status NodeGuardStatus `json:"status,omitzero"`
@@ -54,7 +55,7 @@ type NodeGuardList struct {
 	Items []NodeGuard `json:"items"`
 }
 
-// NodeGuardSpec is what the user wants.
+// NodeGuardSpec defines the desired state of a NodeGuard.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.template) || (has(self.template.spec) && has(self.template.spec.containers) && self.template.spec.containers.size() > 0)",message="template.spec.containers is empty: name at least one container with its image, or leave template out for the built-in companion"
 // +kubebuilder:validation:XValidation:rule="!has(self.template) || !has(self.template.spec) || (!has(self.template.spec.nodeName) && !has(self.template.spec.nodeSelector) && !has(self.template.spec.affinity))",message="template.spec must not choose nodes (nodeName, nodeSelector, affinity): a companion is where the target's pods are"
@@ -63,81 +64,84 @@ type NodeGuardList struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.template) || !has(self.template.metadata) || !has(self.template.metadata.annotations) || self.template.metadata.annotations.all(k, !k.matches('^([^/]*[.])?everynode[.]dev/'))",message="template.metadata.annotations must not have keys of everynode.dev, which only the manager sets on pods: remove them, or use a prefix of your own"
 // +kubebuilder:validation:XValidation:rule="!has(self.maxUnavailable) || (type(self.maxUnavailable) == int ? self.maxUnavailable >= 0 : self.maxUnavailable.matches('^(100|[1-9]?[0-9])%$'))",message="maxUnavailable must be a number of nodes, or a percentage from \"0%\" to \"100%\"; with 0, no node is released"
 type NodeGuardSpec struct {
-	// target is what is guarded, in the NodeGuard's own namespace.
+	// target selects the pods whose nodes are guarded, in the namespace of the NodeGuard.
+	//
+	// Example: {daemonSet: ceph-osd}
 	// +required
 	Target GuardTarget `json:"target,omitzero"`
 
-	// template is the companion: one pod on each guarded node. Everynode sets where it runs. Without tolerations
-	// and without a priority class it gets those of the target. Omitted: a pod that does nothing but hold.
+	// template is the pod template of the companion. Everynode sets the node. Without tolerations and without a priority class, the
+	// companion gets those of the target. If unset, the companion is a pod that only waits.
 	// +optional
 	Template *corev1.PodTemplateSpec `json:"template,omitempty"`
 
-	// maxUnavailable is how many nodes of the target may be unavailable at once: a number, or a percentage of the guarded
-	// nodes, rounded down but, unless it is 0, never below one. with 0, no node is released. 1 when omitted.
+	// maxUnavailable is the maximum number of guarded nodes that are unavailable at the same time: a number, or a percentage of the
+	// guarded nodes, which is rounded down to at least one node unless it is 0%. With 0, no node is released. The default is 1.
 	// +optional
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:MaxLength=4
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
 
-	// release says when a node that asks to go may go.
+	// release defines when a node with a release request is released.
 	// +optional
 	// +kubebuilder:default={}
 	Release ReleaseSpec `json:"release,omitzero"`
 
-	// updateStrategy says how companions are replaced when the template has changed.
+	// updateStrategy defines how companions are replaced after a change of the template.
 	// +optional
 	// +kubebuilder:default={}
 	UpdateStrategy GuardUpdateStrategy `json:"updateStrategy,omitzero"`
 }
 
-// GuardTarget is what is guarded: exactly one of daemonSet and podSelector.
+// GuardTarget selects the pods whose nodes are guarded. Exactly one of daemonSet and podSelector must be set.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.daemonSet) != has(self.podSelector)",message="set exactly one of target.daemonSet and target.podSelector"
 // +kubebuilder:validation:XValidation:rule="!has(self.podSelector) || (has(self.podSelector.matchLabels) && self.podSelector.matchLabels.size() > 0) || (has(self.podSelector.matchExpressions) && self.podSelector.matchExpressions.size() > 0)",message="target.podSelector is empty, which would select every pod of the namespace: name the labels of the pods to guard"
 type GuardTarget struct {
-	// daemonSet is the name of a DaemonSet. Each node that has a pod of it, or should have one, is guarded.
+	// daemonSet is the name of a DaemonSet. Each node on which one of its pods runs or should run is guarded.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	DaemonSet string `json:"daemonSet,omitempty"`
 
-	// podSelector selects pods of DaemonSets, or static ones. Each node that has one is guarded. Drains evict all others
-	// themselves, and the status says so.
+	// podSelector selects pods of DaemonSets, or static pods, by their labels. Each node with such a pod is guarded. Pods of other
+	// owners are not supported, because a drain evicts them directly. The status reports them.
 	// +optional
 	PodSelector *metav1.LabelSelector `json:"podSelector,omitempty"`
 }
 
-// ReleaseSpec says when a node may go.
+// ReleaseSpec defines when a node with a release request is released.
 //
 // +kubebuilder:validation:XValidation:rule="(has(self.when) && self.when == 'Check') == has(self.check)",message="release.check belongs to release.when Check: set both or neither"
 // +kubebuilder:validation:XValidation:rule="!has(self.onDeadline) || has(self.deadlineSeconds)",message="release.onDeadline needs release.deadlineSeconds: say after how many seconds, or leave onDeadline out"
 type ReleaseSpec struct {
-	// when is the condition beyond maxUnavailable: TargetsReady has none, since nodes without a ready pod of the
-	// target count as unavailable; Check runs release.check; Approval waits for an annotation of the node.
+	// when is the condition in addition to maxUnavailable. TargetsReady, the default, has no further condition: nodes without a ready
+	// pod of the target count as unavailable. Check runs release.check. Approval waits for an annotation of the node.
 	// +optional
 	// +kubebuilder:default=TargetsReady
 	When ReleaseCondition `json:"when,omitempty"`
 
-	// check decides by its exit code whether the node may go.
+	// check is a pod whose exit code decides whether the node is released. It requires when Check.
 	// +optional
 	Check *ReleaseCheck `json:"check,omitempty"`
 
-	// deadlineSeconds is how long a node that asks to go is held, before onDeadline says what to do: 1 to 604800.
-	// Without it there is no deadline.
+	// deadlineSeconds is the time in seconds after the release request at which onDeadline applies: 1 to 604800. If unset, there is no
+	// deadline.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=604800
 	DeadlineSeconds *int32 `json:"deadlineSeconds,omitempty"`
 
-	// onDeadline is Hold, which reports the passed deadline and keeps the node held, or Release, which waits no longer
-	// for the condition, nor for nodes that are unavailable without a release; at most maxUnavailable nodes are released
-	// at once. Hold when omitted.
+	// onDeadline is Hold, which is the default, or Release. Hold reports the passed deadline, and the node stays held. Release
+	// releases the node without the condition, and without waiting for nodes that are unavailable but not released. In both cases, at
+	// most maxUnavailable nodes are released at the same time.
 	// +optional
 	OnDeadline DeadlineAction `json:"onDeadline,omitempty"`
 }
 
-// ReleaseCheck is a short pod on the node that asks to go. Exit code 0: it may go.
+// ReleaseCheck is a pod that runs on the node with the release request. The node is released if the exit code is 0. Exactly one of
+// script and container must be set.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.script) != has(self.container)",message="set exactly one of release.check.script and release.check.container"
 // +kubebuilder:validation:XValidation:rule="!has(self.script) || self.script.matches('[^[:space:]]')",message="release.check.script is empty: write commands that exit with 0 if the node may be released"
@@ -145,29 +149,31 @@ type ReleaseSpec struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.script) || !self.script.matches('(^|\\n)\\ufeff')",message="release.check.script has a byte order mark (BOM) at the beginning of a line, and an interpreter takes it for a part of a word: save it as UTF-8 without BOM"
 // +kubebuilder:validation:XValidation:rule="!has(self.script) || !has(self.serviceAccountName)",message="release.check.serviceAccountName works with release.check.container only: a script has no API access"
 type ReleaseCheck struct {
-	// script runs on the node, as root, in the host's namespaces, as the script of a NodeJob does: at most 64 KiB.
+	// script is run on the node as root and in the namespaces of the host, as the script of a NodeJob: at most 65536 bytes.
+	//
+	// Example: "ceph osd ok-to-stop osd.$(cat /var/lib/ceph/osd/whoami)"
 	// +optional
 	// +kubebuilder:validation:MaxLength=65536
 	Script string `json:"script,omitempty"`
 
-	// container runs once, for a check that brings its own image.
+	// container is a container, for a check with its own image.
 	// +optional
 	Container *CheckContainer `json:"container,omitempty"`
 
-	// serviceAccountName is the ServiceAccount of the container's pod. Without it the pod has no token.
+	// serviceAccountName is the ServiceAccount of the pod with the container. If unset, the pod has no service account token.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	ServiceAccountName string `json:"serviceAccountName,omitempty"`
 
-	// timeoutSeconds bounds one run, image pull included: 1 to 3600, 60 when omitted.
+	// timeoutSeconds is the time limit of one check in seconds, including the image pull: 1 to 3600. The default is 60.
 	// +optional
 	// +kubebuilder:default=60
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=3600
 	TimeoutSeconds *int32 `json:"timeoutSeconds,omitempty"`
 
-	// intervalSeconds is the time from the end of a run that said no to the next, and how long one that said yes
-	// counts, but then 30 at least: 5 to 3600, 30 when omitted.
+	// intervalSeconds is the time in seconds between the end of a failed check and the start of the next: 5 to 3600. The default is
+	// 30. A successful check is valid for this time, and for at least 30 seconds.
 	// +optional
 	// +kubebuilder:default=30
 	// +kubebuilder:validation:Minimum=5
@@ -175,27 +181,27 @@ type ReleaseCheck struct {
 	IntervalSeconds *int32 `json:"intervalSeconds,omitempty"`
 }
 
-// CheckContainer is what a check runs. EVERYNODE_NODE_NAME is in its environment.
+// CheckContainer is the container of a check. The variable EVERYNODE_NODE_NAME is set in its environment.
 type CheckContainer struct {
-	// image to run.
+	// image is the image of the container.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	Image string `json:"image,omitempty"`
 
-	// command is the entry point, the image's own when omitted.
+	// command is the entrypoint of the container. If unset, the entrypoint of the image is used.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	Command []string `json:"command,omitempty"`
 
-	// args are its arguments.
+	// args are the arguments of the entrypoint.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=256
 	Args []string `json:"args,omitempty"`
 
-	// env is its environment.
+	// env is the environment of the container.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -203,12 +209,12 @@ type CheckContainer struct {
 	Env []corev1.EnvVar `json:"env,omitempty"`
 }
 
-// GuardUpdateStrategy says how companions are replaced.
+// GuardUpdateStrategy defines how companions are replaced after a change of the template.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.maxUnavailable) || (type(self.maxUnavailable) == int ? self.maxUnavailable >= 1 : self.maxUnavailable.matches('^(100|[1-9][0-9]?)%$'))",message="updateStrategy.maxUnavailable must be a number of companions of at least 1, or a percentage from \"1%\" to \"100%\""
 type GuardUpdateStrategy struct {
-	// maxUnavailable is how many companions may be missing or not ready while they are replaced: a number, or a
-	// percentage of the guarded nodes, rounded down but never below one. 1 when omitted.
+	// maxUnavailable is the maximum number of companions that are missing or not ready during the update: a number, or a percentage of
+	// the guarded nodes, which is rounded down to at least one. The default is 1.
 	// +optional
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:XIntOrString
@@ -216,77 +222,79 @@ type GuardUpdateStrategy struct {
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
 }
 
-// ReleaseCondition is what a node that asks to go waits for, besides maxUnavailable.
+// ReleaseCondition is the condition for the release of a node, in addition to maxUnavailable.
 //
 // +kubebuilder:validation:Enum=TargetsReady;Check;Approval
 type ReleaseCondition string
 
 const (
-	// ReleaseWhenTargetsReady waits for nothing else.
+	// ReleaseWhenTargetsReady has no further condition.
 	ReleaseWhenTargetsReady ReleaseCondition = "TargetsReady"
-	// ReleaseWhenCheck waits until release.check ends with exit code 0.
+	// ReleaseWhenCheck releases the node after release.check has ended with exit code 0.
 	ReleaseWhenCheck ReleaseCondition = "Check"
-	// ReleaseWhenApproval waits for the annotation everynode.dev/approve-release of the node.
+	// ReleaseWhenApproval releases the node when it has the annotation everynode.dev/approve-release.
 	ReleaseWhenApproval ReleaseCondition = "Approval"
 )
 
-// DeadlineAction is what happens to a node that was held for release.deadlineSeconds.
+// DeadlineAction defines what happens to a node that has been held for release.deadlineSeconds.
 //
 // +kubebuilder:validation:Enum=Hold;Release
 type DeadlineAction string
 
 const (
-	// OnDeadlineHold keeps the node held.
+	// OnDeadlineHold does not release the node.
 	OnDeadlineHold DeadlineAction = "Hold"
 	// OnDeadlineRelease releases the node as soon as fewer than maxUnavailable other nodes are released.
 	OnDeadlineRelease DeadlineAction = "Release"
 )
 
-// NodeGuardStatus is what has been seen. Counts are written at most once a second.
+// NodeGuardStatus is the most recently observed state of a NodeGuard. Counts are written at most once per second.
 type NodeGuardStatus struct {
 	// observedGeneration is the metadata.generation that the manager observed last; -1 if it has not observed the object.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// revision is a short hash of the companion as it should be.
+	// revision is a short hash of the desired companion.
 	// +optional
 	Revision string `json:"revision,omitempty"`
 
-	// writes is a number that grows with each write of the status by the manager: at least the time in milliseconds since 1970. The
-	// manager ignores an earlier status that a user restores.
+	// writes is a number that increases with each write of the status by the manager: at least the time in milliseconds since 1970.
+	// The manager ignores an earlier status that another client restores.
 	// +optional
 	Writes int64 `json:"writes,omitempty"`
 
-	// nodes counts the guarded nodes by their state.
+	// nodes is the number of guarded nodes in each state.
 	// +optional
 	Nodes GuardCounts `json:"nodes,omitempty"`
 
-	// released are the released nodes that are not available again yet: at most 100, which limits how many are released at
-	// once. It is written before a budget opens, under the resource version, so that two managers cannot release too many.
+	// released are the released nodes that are not available again yet: at most 100, which is also the maximum number of nodes that
+	// are released at the same time. The list is written before a PodDisruptionBudget is opened, so that two managers cannot release
+	// too many nodes.
 	// +optional
 	// +listType=map
 	// +listMapKey=node
 	// +kubebuilder:validation:MaxItems=100
 	Released []ReleasedNode `json:"released,omitempty"`
 
-	// held are at most 10 nodes that have a release request and are not released yet, in the order of their turns.
+	// held are at most 10 nodes that have a release request and are not released yet, in the order in which they are released.
 	// +optional
 	// +listType=map
 	// +listMapKey=node
 	// +kubebuilder:validation:MaxItems=10
 	Held []HeldNode `json:"held,omitempty"`
 
-	// authorization says whether the API server asked for the rights to what the NodeGuard does on nodes when it was written.
+	// authorization shows whether the API server checked the rights of the user when the NodeGuard was written.
 	// +optional
 	Authorization *Authorization `json:"authorization,omitempty"`
 
-	// seal is a digest of the rest of the status with a key that only the manager has. The manager ignores a status without a
-	// valid seal, because it did not write it.
+	// seal is a digest of the other fields of the status, with a key that only the manager has. The manager ignores a status without a
+	// valid seal, because another client has written it.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Seal string `json:"seal,omitempty"`
 
-	// notifications are what the manager reports to the URL of its flag --notifications-url; absent without that flag.
+	// notifications is the state of the notifications to the URL of the manager's flag --notifications-url. It is absent without that
+	// flag.
 	// +optional
 	Notifications *NodeGuardNotifications `json:"notifications,omitempty"`
 
@@ -298,50 +306,50 @@ type NodeGuardStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// GuardCounts counts the guarded nodes.
+// GuardCounts is the number of guarded nodes in each state.
 type GuardCounts struct {
-	// guarded nodes have a pod of the target, or should have.
+	// guarded is the number of nodes on which a pod of the target runs or should run.
 	// +optional
 	Guarded int32 `json:"guarded"`
-	// ready companions.
+	// ready is the number of companions that are ready.
 	// +optional
 	Ready int32 `json:"ready"`
-	// updated companions are of the current revision.
+	// updated is the number of companions with the current revision.
 	// +optional
 	Updated int32 `json:"updated"`
-	// held nodes have a release request and are not released yet.
+	// held is the number of nodes that have a release request and are not released yet.
 	// +optional
 	Held int32 `json:"held"`
-	// released nodes are not available again yet.
+	// released is the number of released nodes that are not available again yet.
 	// +optional
 	Released int32 `json:"released"`
-	// unavailable are the nodes that are released, not Ready, or without a ready pod of the target.
+	// unavailable is the number of nodes that are released, not Ready, or without a ready pod of the target.
 	// +optional
 	Unavailable int32 `json:"unavailable"`
 }
 
 // ReleasedNode is a node that was released and is not available again yet.
 type ReleasedNode struct {
-	// node is its name.
+	// node is the name of the node.
 	// +required
 	Node string `json:"node,omitempty"`
-	// uid of the Node, to tell it from a later Node of the same name.
+	// uid is the UID of the Node, which distinguishes it from a later Node with the same name.
 	// +required
 	UID types.UID `json:"uid,omitempty"`
-	// since is when the node was released.
+	// since is the time at which the node was released.
 	// +required
 	Since metav1.Time `json:"since,omitzero"`
-	// requestedAt is when the release was requested.
+	// requestedAt is the time of the release request.
 	// +optional
 	RequestedAt metav1.Time `json:"requestedAt,omitzero"`
-	// returning is true after the release request has ended. A new request before the node is available again waits like
+	// returning is true after the release request has ended. A new request that is made before the node is available again waits like
 	// any other.
 	// +optional
 	Returning bool `json:"returning,omitempty"`
 	// reason is ConditionMet, DeadlineReached or BreakGlass.
 	// +optional
 	Reason string `json:"reason,omitempty"`
-	// message is additional text, such as the value of the break-glass annotation.
+	// message is additional information, such as the value of the break-glass annotation.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Message string `json:"message,omitempty"`
@@ -349,28 +357,28 @@ type ReleasedNode struct {
 
 // HeldNode is a node that has a release request and is not released yet.
 type HeldNode struct {
-	// node is its name.
+	// node is the name of the node.
 	// +required
 	Node string `json:"node,omitempty"`
-	// requestedAt is when the release request was first observed.
+	// requestedAt is the time at which the manager first observed the release request.
 	// +optional
 	RequestedAt metav1.Time `json:"requestedAt,omitzero"`
-	// requestedBy is the sign of the release request, such as "cordoned".
+	// requestedBy describes the release request, such as "cordoned".
 	// +optional
 	RequestedBy string `json:"requestedBy,omitempty"`
-	// reason in one word.
+	// reason is the reason in CamelCase, such as MaxUnavailableReached.
 	// +optional
 	Reason string `json:"reason,omitempty"`
-	// message says what holds it.
+	// message describes why the node is held.
 	// +optional
 	Message string `json:"message,omitempty"`
-	// releasedWhen says what has to happen before the node is released.
+	// releasedWhen describes what must happen before the node is released.
 	// +optional
 	ReleasedWhen string `json:"releasedWhen,omitempty"`
-	// deadline is when release.onDeadline applies; absent without one.
+	// deadline is the time at which release.onDeadline applies. It is absent without a deadline.
 	// +optional
 	Deadline metav1.Time `json:"deadline,omitzero"`
-	// deadlinePassed is true once it is held past its deadline.
+	// deadlinePassed is true if the node is held after its deadline.
 	// +optional
 	DeadlinePassed bool `json:"deadlinePassed,omitempty"`
 }

@@ -10,33 +10,37 @@ import (
 
 // In which order nodes get the task, and what happens when it fails.
 
-// RolloutSpec says in which steps a revision reaches the nodes, how many run at once, and how many
-// may fail.
+// RolloutSpec defines the steps in which a revision reaches the nodes, how many nodes run it at the same time, and how many may fail.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.maxConcurrent) || (type(self.maxConcurrent) == int ? self.maxConcurrent >= 1 : self.maxConcurrent.matches('^(100|[1-9][0-9]?)%$'))",message="rollout.maxConcurrent must be a number of nodes of at least 1, or a percentage from \"1%\" to \"100%\""
 // +kubebuilder:validation:XValidation:rule="!has(self.maxFailures) || (type(self.maxFailures) == int ? self.maxFailures >= 0 : self.maxFailures.matches('^(100|[1-9]?[0-9])%$'))",message="rollout.maxFailures must be a number of nodes of at least 0, or a percentage from \"0%\" to \"100%\""
-// +kubebuilder:validation:XValidation:rule="!has(self.steps) || self.steps.filter(s, !has(s.nodes) && !has(s.nodeSelector)).size() == 1",message="exactly one of rollout.steps, the last, must have neither nodes nor nodeSelector: it is for all nodes that the steps before leave. Add {name: all} as the last step, or give the others nodes or nodeSelector"
-// +kubebuilder:validation:XValidation:rule="!has(self.steps) || (!has(self.steps[self.steps.size()-1].nodes) && !has(self.steps[self.steps.size()-1].nodeSelector))",message="the last of rollout.steps must have neither nodes nor nodeSelector, since it is for all nodes that the steps before leave: add {name: all} as the last step; to hold the rollout before it, set rollout.promoteTo"
+// +kubebuilder:validation:XValidation:rule="!has(self.steps) || self.steps.filter(s, !has(s.nodes) && !has(s.nodeSelector)).size() == 1",message="exactly one of rollout.steps, the last, must have neither nodes nor nodeSelector: it includes all nodes that are in no earlier step. Add {name: all} as the last step, or give the others nodes or nodeSelector"
+// +kubebuilder:validation:XValidation:rule="!has(self.steps) || (!has(self.steps[self.steps.size()-1].nodes) && !has(self.steps[self.steps.size()-1].nodeSelector))",message="the last of rollout.steps must have neither nodes nor nodeSelector, since it includes all nodes that are in no earlier step: add {name: all} as the last step; to hold the rollout before it, set rollout.promoteTo"
 // +kubebuilder:validation:XValidation:rule="!has(self.promoteTo) || !has(self.steps) || self.steps.exists(s, s.name == self.promoteTo)",message="rollout.promoteTo must be the name of one of rollout.steps: without steps of your own these are canary and all"
 type RolloutSpec struct {
-	// maxConcurrent is how many nodes run at once: a number, or a percentage of the matching nodes,
-	// rounded down but never below one node. 25% when omitted. Nodes that join once the revision is
+	// maxConcurrent is the maximum number of nodes that run the task at the same time: a number of at least 1, or a percentage of the
+	// matching nodes, which is rounded down to at least one node. The default is 25%. Nodes that join after the revision has become
 	// stable (status.rollout.stableAt) do not count.
+	//
+	// Example: 5 or "10%"
 	// +optional
 	// +kubebuilder:default="25%"
 	// +kubebuilder:validation:XIntOrString
 	MaxConcurrent *intstr.IntOrString `json:"maxConcurrent,omitempty"`
 
-	// maxFailures is how many nodes may fail: a number, or a percentage of the matching nodes, rounded
-	// down. 0 when omitted. With more, nothing new starts, not on nodes that join either; what runs may end.
+	// maxFailures is the failure budget: the number of nodes that may fail, or a percentage of the matching nodes, rounded down. The
+	// default is 0. If more nodes fail, no new attempt starts on any node, including nodes that join. Running attempts complete.
+	//
+	// Example: 2 or "5%"
 	// +optional
 	// +kubebuilder:default=0
 	// +kubebuilder:validation:XIntOrString
 	MaxFailures *intstr.IntOrString `json:"maxFailures,omitempty"`
 
-	// progressDeadlineSeconds is how long a node may keep a slot, a step or a soak waiting without progress: 60 to
-	// 604800, or 0 for no limit; 3600 when omitted. After that the node counts as failed, with the reason ProgressDeadlineExceeded, until it
-	// continues. An attempt within its own time limits is progress, and so is a failure that counts; a disruption is not.
+	// progressDeadlineSeconds is the maximum time in seconds for which a node may delay others without progress, by its slot, its step
+	// or its soak: 60 to 604800, or 0 for no limit. The default is 3600. After that, the node counts as failed with the reason
+	// ProgressDeadlineExceeded until it makes progress. An attempt within its own time limits is progress, and so is a failed attempt.
+	// A disruption is not.
 	// +optional
 	// +kubebuilder:default=3600
 	// +kubebuilder:validation:Minimum=0
@@ -44,9 +48,11 @@ type RolloutSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self == 0 || self >= 60",message="rollout.progressDeadlineSeconds must be at least 60, or 0 for no limit"
 	ProgressDeadlineSeconds *int32 `json:"progressDeadlineSeconds,omitempty"`
 
-	// steps are the order in which a new revision reaches the nodes: at most 16. One node, then all, when
-	// omitted. A node belongs to the first step that takes it. The next step begins when all nodes of
-	// a step are done or have failed, one at least is done, and its soak is over.
+	// steps are the groups of nodes that a new revision reaches one after the other: at most 16. The default is one node, then all
+	// nodes. A node belongs to the first step that includes it. The next step starts when all nodes of the current step are done or
+	// failed, at least one of them is done, and the soak is over.
+	//
+	// Example: [{name: canary, nodes: 1, soakSeconds: 600}, {name: all}]
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -55,67 +61,71 @@ type RolloutSpec struct {
 	// +kubebuilder:validation:MaxItems=16
 	Steps []RolloutStep `json:"steps,omitempty"`
 
-	// promoteTo is the name of the last step that the rollout may reach: the last of all when omitted. It is
-	// an upper limit only: each revision begins with the first step.
+	// promoteTo is the name of the last step that the rollout may reach. It is an upper limit: each revision starts with the first
+	// step. The default is the last step.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	PromoteTo string `json:"promoteTo,omitempty"`
 }
 
-// RolloutStep is a group of nodes that a revision reaches together. A step with neither nodes nor
-// nodeSelector, which must be the last, is for all that the steps before leave.
+// RolloutStep is a group of nodes that a revision reaches together. A step without nodes and nodeSelector includes all nodes that are
+// in no earlier step. It must be the last step.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.nodes) || (type(self.nodes) == int ? self.nodes >= 1 : self.nodes.matches('^(100|[1-9][0-9]?)%$'))",message="nodes of a step must be a number of at least 1, or a percentage from \"1%\" to \"100%\": for all that are left, leave it out"
 type RolloutStep struct {
-	// name of the step, as promoteTo and the status name it: lower case letters, digits and dashes.
+	// name identifies the step in promoteTo and in the status. It consists of lower case letters, digits and dashes.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	Name string `json:"name,omitempty"`
 
-	// nodes is how many nodes must have succeeded: a number, or a percentage of the matching nodes (of
-	// those that the step's nodeSelector matches, if it has one), rounded up. All that are left, when
-	// there are fewer. The oldest nodes are taken first, spread over the zones.
+	// nodes is the number of nodes on which the task must succeed: a number, or a percentage of the matching nodes, rounded up. With
+	// nodeSelector, it refers to the nodes that the selector matches. If there are fewer nodes, the step includes all of them. The
+	// oldest nodes are selected first, spread over the zones.
+	//
+	// Example: 1 or "10%"
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:MaxLength=4
 	Nodes *intstr.IntOrString `json:"nodes,omitempty"`
 
-	// nodeSelector selects the nodes of the step, among those that spec.nodeSelector selects. It must not be empty.
+	// nodeSelector selects the nodes of the step among the matching nodes. It must not be empty.
+	//
+	// Example: {matchLabels: {stage: staging}}
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="(has(self.matchLabels) && self.matchLabels.size() > 0) || (has(self.matchExpressions) && self.matchExpressions.size() > 0)",message="the selector is empty: write nodeSelector.matchLabels.KEY: VALUE, or omit nodeSelector for all remaining nodes"
 	NodeSelector *metav1.LabelSelector `json:"nodeSelector,omitempty"`
 
-	// soakSeconds is how long the nodes of the step must stay Ready after all have succeeded, before
-	// the next step begins: 0 to 604800, 0 when omitted. A node that turns NotReady counts as failed.
+	// soakSeconds is the time in seconds for which the nodes of the step must stay Ready after the task has succeeded on them, before
+	// the next step starts: 0, which is the default, to 604800. A node that turns NotReady in this time counts as failed.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=604800
 	SoakSeconds int32 `json:"soakSeconds,omitempty"`
 }
 
-// RetrySpec says how often and when a failed attempt is repeated on its node. The wait before the
-// n-th retry is backoffSeconds * 2^(n-1), at most maxBackoffSeconds. An attempt that was ended by
-// something else (eviction, preemption, node shutdown) is not counted, but backs off alike.
+// RetrySpec defines how many times, and after which delay, a failed attempt is retried on its node. The delay before the n-th retry is
+// backoffSeconds * 2^(n-1), and at most maxBackoffSeconds. A disrupted attempt (eviction, preemption, node shutdown) does not count
+// against the limit and is retried with the same backoff.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.backoffSeconds) || !has(self.maxBackoffSeconds) || self.backoffSeconds <= self.maxBackoffSeconds",message="retry.backoffSeconds must not exceed retry.maxBackoffSeconds: raise maxBackoffSeconds or lower backoffSeconds"
 type RetrySpec struct {
-	// limit is how many retries follow the first failed attempt: 0 to 100, 3 when omitted.
+	// limit is the maximum number of retries after the first failed attempt: 0 to 100. The default is 3.
 	// +optional
 	// +kubebuilder:default=3
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	Limit *int32 `json:"limit,omitempty"`
 
-	// backoffSeconds is the wait before the first retry: 1 to 86400, 10 when omitted.
+	// backoffSeconds is the delay before the first retry in seconds: 1 to 86400. The default is 10.
 	// +optional
 	// +kubebuilder:default=10
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=86400
 	BackoffSeconds *int32 `json:"backoffSeconds,omitempty"`
 
-	// maxBackoffSeconds is the longest wait before a retry: 1 to 86400, 300 when omitted.
+	// maxBackoffSeconds is the maximum delay before a retry in seconds: 1 to 86400. The default is 300.
 	// +optional
 	// +kubebuilder:default=300
 	// +kubebuilder:validation:Minimum=1
@@ -123,26 +133,25 @@ type RetrySpec struct {
 	MaxBackoffSeconds *int32 `json:"maxBackoffSeconds,omitempty"`
 }
 
-// RollbackSpec is a script that undoes the task: exactly one of script and scriptFrom. It runs like
-// task.script, with task.env, and is repeated as spec.retry says when it fails.
+// RollbackSpec is a script that undoes the task on a node. Exactly one of script and scriptFrom must be set.
 //
 // +kubebuilder:validation:XValidation:rule="(has(self.script) ? 1 : 0) + (has(self.scriptFrom) ? 1 : 0) == 1",message="set exactly one of rollback.script and rollback.scriptFrom"
 // +kubebuilder:validation:XValidation:rule="!has(self.script) || self.script.matches('[^[:space:]]')",message="rollback.script is empty: write the commands that undo the task, or leave rollback out"
 // +kubebuilder:validation:XValidation:rule="!has(self.script) || !self.script.matches('\\r\\n|\\r$')",message="rollback.script has Windows line endings (CRLF), and an interpreter takes the carriage return for a part of a word: convert it to Unix line endings (LF)"
 // +kubebuilder:validation:XValidation:rule="!has(self.script) || !self.script.matches('(^|\\n)\\ufeff')",message="rollback.script has a byte order mark (BOM) at the beginning of a line, and an interpreter takes it for a part of a word: save it as UTF-8 without BOM"
 type RollbackSpec struct {
-	// script runs like task.script, and finds in its environment why it runs (EVERYNODE_ROLLBACK_FOR), how
-	// the last attempt ended (EVERYNODE_FAILED_EXIT_CODE, EVERYNODE_FAILED_REASON) and its results
-	// (EVERYNODE_RUN_RESULTS, and EVERYNODE_RESULT_KEY for each). At most 65536 bytes.
+	// script runs as task.script does: at most 65536 bytes. Its environment describes why it runs (EVERYNODE_ROLLBACK_FOR), how the
+	// last attempt ended (EVERYNODE_FAILED_EXIT_CODE, EVERYNODE_FAILED_REASON) and its results (EVERYNODE_RUN_RESULTS, and
+	// EVERYNODE_RESULT_KEY for each).
 	// +optional
 	// +kubebuilder:validation:MaxLength=65536
 	Script string `json:"script,omitempty"`
 
-	// scriptFrom takes the script from a ConfigMap of the same namespace.
+	// scriptFrom references a script in a ConfigMap of the same namespace.
 	// +optional
 	ScriptFrom *ScriptSource `json:"scriptFrom,omitempty"`
 
-	// interpreter is the command on the node that the script is given to, as for the task.
+	// interpreter is the command of the node that runs the script. The default is the same as for task.interpreter.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
@@ -151,8 +160,7 @@ type RollbackSpec struct {
 	// +kubebuilder:validation:items:MaxLength=1024
 	Interpreter []string `json:"interpreter,omitempty"`
 
-	// timeoutSeconds is the time limit of one attempt in seconds, image pull included: 1 to 86400,
-	// 600 when omitted.
+	// timeoutSeconds is the time limit of one attempt in seconds, including the image pull: 1 to 86400. The default is 600.
 	// +optional
 	// +kubebuilder:default=600
 	// +kubebuilder:validation:Minimum=1
@@ -160,59 +168,60 @@ type RollbackSpec struct {
 	TimeoutSeconds *int32 `json:"timeoutSeconds,omitempty"`
 }
 
-// OnFailureSpec says what becomes of a node on which every attempt failed.
+// OnFailureSpec defines what happens to a node on which all attempts have failed.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.drain) || (has(self.node) && self.node == 'Drain')",message="onFailure.drain works with onFailure.node Drain only: set node to Drain, or leave drain out"
 type OnFailureSpec struct {
-	// node is None (the default), Cordon, which keeps new pods off it, or Drain, which also evicts
-	// the pods that are there once the rollback has ended. A node that was cordoned for this is
-	// uncordoned when the task succeeds there, and when the NodeJob is not for it any more.
+	// node is None, which is the default, Cordon, or Drain. Cordon marks the node as unschedulable. Drain also evicts its pods after
+	// the rollback has ended. The node is uncordoned when the task succeeds there, or when the NodeJob no longer selects it.
 	// +optional
 	// +kubebuilder:default=None
 	Node FailedNodePolicy `json:"node,omitempty"`
 
-	// drain says how pods are evicted.
+	// drain defines how the pods of a failed node are evicted. It requires node Drain.
 	// +optional
 	Drain *DrainSpec `json:"drain,omitempty"`
 }
 
-// FailedNodePolicy says what becomes of a failed node.
+// FailedNodePolicy defines what happens to a failed node.
 //
 // +kubebuilder:validation:Enum=None;Cordon;Drain
 type FailedNodePolicy string
 
 const (
-	// FailedNodeNone leaves the node as it is.
+	// FailedNodeNone does not change the node.
 	FailedNodeNone FailedNodePolicy = "None"
-	// FailedNodeCordon keeps new pods off the node.
+	// FailedNodeCordon marks the node as unschedulable.
 	FailedNodeCordon FailedNodePolicy = "Cordon"
-	// FailedNodeDrain keeps new pods off the node and evicts those that are there.
+	// FailedNodeDrain marks the node as unschedulable and evicts its pods.
 	FailedNodeDrain FailedNodePolicy = "Drain"
 )
 
-// DrainSpec says how the pods of a node are evicted, as kubectl drain does it: through the Eviction
-// API, which heeds PodDisruptionBudgets. Pods of DaemonSets and static pods stay. Pods that nothing would
-// make again hold the drain up, as do those with emptyDir volumes unless deleteEmptyDirData is true.
+// DrainSpec defines how the pods of a node are evicted. As with kubectl drain, the Eviction API is used, which respects
+// PodDisruptionBudgets. Pods of DaemonSets and static pods are not evicted. Pods without a controller block the drain, and so do pods
+// with emptyDir volumes unless deleteEmptyDirData is true.
 type DrainSpec struct {
-	// timeoutSeconds is how long the drain may take, in seconds: 1 to 604800, 600 when omitted. After
-	// it nothing more is evicted; the node stays cordoned.
+	// timeoutSeconds is the time limit of the drain in seconds: 1 to 604800. The default is 600. After that, no further pod is
+	// evicted, and the node stays cordoned.
 	// +optional
 	// +kubebuilder:default=600
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=604800
 	TimeoutSeconds *int32 `json:"timeoutSeconds,omitempty"`
 
-	// gracePeriodSeconds is what an evicted pod has to end: 1 to 86400. The pod's own when omitted.
+	// gracePeriodSeconds is the time in seconds that an evicted pod has to terminate: 1 to 86400. If unset, the grace period of the
+	// pod applies.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=86400
 	GracePeriodSeconds *int32 `json:"gracePeriodSeconds,omitempty"`
 
-	// deleteEmptyDirData also evicts pods with emptyDir volumes, whose content is lost.
+	// deleteEmptyDirData also evicts pods with emptyDir volumes. The data of these volumes is deleted.
 	// +optional
 	DeleteEmptyDirData bool `json:"deleteEmptyDirData,omitempty"`
 
-	// podSelector selects the pods that are evicted, by their labels; the others stay. Omitted: all. It must not be empty.
+	// podSelector selects the pods that are evicted by their labels. Other pods are not evicted. It must not be empty. If unset, all
+	// pods are evicted.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="(has(self.matchLabels) && self.matchLabels.size() > 0) || (has(self.matchExpressions) && self.matchExpressions.size() > 0)",message="the selector is empty: write podSelector.matchLabels.KEY: VALUE, or omit podSelector for all pods"
 	PodSelector *metav1.LabelSelector `json:"podSelector,omitempty"`

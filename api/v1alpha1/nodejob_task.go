@@ -9,7 +9,7 @@ import (
 
 // What runs on a node, and when it runs again.
 
-// TaskSpec is what runs on each node: exactly one of script, scriptFrom, command and template.
+// TaskSpec defines what runs on each node. Exactly one of script, scriptFrom, command and template must be set.
 //
 // +kubebuilder:validation:XValidation:rule="(has(self.script) ? 1 : 0) + (has(self.scriptFrom) ? 1 : 0) + (has(self.command) ? 1 : 0) + (has(self.template) ? 1 : 0) == 1",message="set exactly one of task.script, task.scriptFrom, task.command and task.template"
 // +kubebuilder:validation:XValidation:rule="!has(self.script) || self.script.matches('[^[:space:]]')",message="task.script is empty: write the commands to run on each node, or use task.scriptFrom or task.template instead"
@@ -20,26 +20,29 @@ import (
 // +kubebuilder:validation:XValidation:rule="!has(self.template) || !has(self.interpreter)",message="task.interpreter works with task.script and task.scriptFrom only: with task.template, set command in the template's container"
 // +kubebuilder:validation:XValidation:rule="!has(self.template) || !has(self.env)",message="task.env works with task.script, task.scriptFrom and task.command only: with task.template, set env in the template's container"
 // +kubebuilder:validation:XValidation:rule="!has(self.template) || !has(self.outputArchive) || self.outputArchive == 'Never'",message="task.outputArchive works with task.script, task.scriptFrom and task.command only: with task.template, collect the logs of the template's containers"
-// +kubebuilder:validation:XValidation:rule="!has(self.env) || self.env.all(e, !e.name.startsWith('EVERYNODE_'))",message="names in task.env must not begin with EVERYNODE_, which is kept for Everynode's own: choose another name"
+// +kubebuilder:validation:XValidation:rule="!has(self.env) || self.env.all(e, !e.name.startsWith('EVERYNODE_'))",message="names in task.env must not begin with EVERYNODE_, which is reserved for Everynode: choose another name"
 // +kubebuilder:validation:XValidation:rule="!has(self.template) || !has(self.template.spec) || !has(self.template.spec.restartPolicy) || self.template.spec.restartPolicy == 'Never'",message="task.template.spec.restartPolicy must be Never or omitted: use spec.retry to repeat a failed attempt"
 // +kubebuilder:validation:XValidation:rule="!has(self.template) || !has(self.template.spec) || (!has(self.template.spec.nodeName) && !has(self.template.spec.nodeSelector) && !has(self.template.spec.affinity))",message="task.template.spec must not choose nodes (nodeName, nodeSelector, affinity): use spec.nodeSelector"
 // +kubebuilder:validation:XValidation:rule="!has(self.template) || (has(self.template.spec) && has(self.template.spec.containers) && self.template.spec.containers.size() > 0)",message="task.template.spec.containers is empty: name at least one container with its image"
 // +kubebuilder:validation:XValidation:rule="!has(self.template) || !has(self.template.metadata) || !has(self.template.metadata.labels) || self.template.metadata.labels.all(k, !k.matches('^([^/]*[.])?everynode[.]dev/'))",message="task.template.metadata.labels must not have keys of everynode.dev, which only the manager sets on pods: remove them, or use a prefix of your own"
 // +kubebuilder:validation:XValidation:rule="!has(self.template) || !has(self.template.metadata) || !has(self.template.metadata.annotations) || self.template.metadata.annotations.all(k, !k.matches('^([^/]*[.])?everynode[.]dev/'))",message="task.template.metadata.annotations must not have keys of everynode.dev, which only the manager sets on pods: remove them, or use a prefix of your own"
 type TaskSpec struct {
-	// script runs on the node as root, in the node's own namespaces, by the node's interpreter.
-	// At most 65536 bytes.
+	// script is run by an interpreter of the node, as root and in the namespaces of the host: at most 65536 bytes. The task has
+	// succeeded if the exit code is 0.
+	//
+	// Example: "apt-get update && apt-get install -y nfs-common"
 	// +optional
 	// +kubebuilder:validation:MaxLength=65536
 	Script string `json:"script,omitempty"`
 
-	// scriptFrom takes the script from a ConfigMap of the same namespace. A change of its content is a
-	// new revision.
+	// scriptFrom references a script in a ConfigMap of the same namespace. A change of its content is a new revision.
 	// +optional
 	ScriptFrom *ScriptSource `json:"scriptFrom,omitempty"`
 
-	// command is a program of the node and its arguments, which run as script does and reach the program as they
-	// are: no shell reads them. A name without a slash is looked up in PATH on the node. At most 65536 bytes.
+	// command is a program of the node and its arguments: at most 65536 bytes. It runs as script does, but without a shell: the
+	// arguments are passed to the program unchanged. A name without a slash is looked up in the PATH of the node.
+	//
+	// Example: ["systemctl", "restart", "chrony"]
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
@@ -47,14 +50,16 @@ type TaskSpec struct {
 	// +kubebuilder:validation:items:MaxLength=65536
 	Command []string `json:"command,omitempty"`
 
-	// template is a whole pod, for a task that brings its own image. Everynode sets where it runs,
-	// its tolerations, its restart policy and its activeDeadlineSeconds; it mounts no service account
-	// token unless the template names a service account or asks for the token.
+	// template is a pod template, for a task with its own image. Everynode sets the node, the tolerations, the restart policy and
+	// activeDeadlineSeconds. The pod has no service account token unless the template sets a service account or
+	// automountServiceAccountToken.
 	// +optional
 	Template *corev1.PodTemplateSpec `json:"template,omitempty"`
 
-	// interpreter is the command on the node that the script is given to, such as ["/bin/bash", "-eu"].
-	// Omitted: the script's own #! line, or else /bin/sh.
+	// interpreter is the command of the node that runs the script. If unset, the first line of the script with #! names it; without
+	// such a line it is /bin/sh.
+	//
+	// Example: ["/bin/bash", "-eu"]
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
@@ -63,56 +68,59 @@ type TaskSpec struct {
 	// +kubebuilder:validation:items:MaxLength=1024
 	Interpreter []string `json:"interpreter,omitempty"`
 
-	// env is added to the environment of script or command. EVERYNODE_NODE_NAME, EVERYNODE_ATTEMPT,
-	// EVERYNODE_REVISION and EVERYNODE_RESULTS are always there.
+	// env is added to the environment of script or command. The variables EVERYNODE_NODE_NAME, EVERYNODE_ATTEMPT, EVERYNODE_REVISION
+	// and EVERYNODE_RESULTS are always set.
+	//
+	// Example: [{name: PROXY, value: "http://proxy.example.com:3128"}]
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=64
 	Env []corev1.EnvVar `json:"env,omitempty"`
 
-	// timeoutSeconds is the time limit of one attempt in seconds, image pull included: 1 to 86400,
-	// 600 when omitted.
+	// timeoutSeconds is the time limit of one attempt in seconds, including the image pull: 1 to 86400. The default is 600.
 	// +optional
 	// +kubebuilder:default=600
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=86400
 	TimeoutSeconds *int32 `json:"timeoutSeconds,omitempty"`
 
-	// resources are those of all pods of the runner: script, scriptFrom, command, verify, rollback and reboot. With template,
-	// the task itself has the resources of its containers. Without limits.memory the installation's default is the limit:
-	// 512Mi, unless the manager has another.
+	// resources are the resource requests and limits of the pods that run script, scriptFrom, command, verify, rollback and reboots.
+	// With template, the containers of the template define the resources of the task itself. The memory limit defaults to that of the
+	// installation, which is 512Mi unless the manager is configured otherwise.
+	//
+	// Example: {limits: {memory: 1Gi}}
 	// +optional
 	Resources *TaskResources `json:"resources,omitempty"`
 
-	// output says what is kept of what the task prints: Tail, the default, keeps the end of it in the record,
-	// the status and events; None keeps nothing of it. The exit code, the reason and the results are kept either way.
+	// output defines which part of the output of an attempt is recorded. Tail, the default, records the end of the output on the node
+	// and shows it in the status and in events. None records no output. The exit code, the reason and the results are always recorded.
 	// +optional
 	// +kubebuilder:default=Tail
 	Output OutputPolicy `json:"output,omitempty"`
 
-	// outputArchive says of which attempts the whole output is stored in the archive of the installation: Never, the
-	// default, or Always. It applies to script, scriptFrom and command, and to their verify and rollback. If the
-	// installation has no archive, nothing starts with Always.
+	// outputArchive defines which attempts have their whole output stored in the archive of the installation: Never, which is the
+	// default, or Always. It applies to script, scriptFrom and command, and to their verify and rollback. With Always, no attempt
+	// starts if the installation has no archive.
 	// +optional
 	OutputArchive ArchivePolicy `json:"outputArchive,omitempty"`
 }
 
-// TaskResources are the resources of a script's pod: cpu, memory and ephemeral-storage.
+// TaskResources are the resource requests and limits of the pod of a script: cpu, memory and ephemeral-storage.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.requests) || !has(self.limits) || self.requests.all(k, !(k in self.limits) || quantity(string(self.requests[k])).compareTo(quantity(string(self.limits[k]))) <= 0)",message="task.resources.requests must not be above task.resources.limits: lower the request or raise the limit"
 // +kubebuilder:validation:XValidation:rule="!has(self.limits) || !('memory' in self.limits) || quantity(string(self.limits['memory'])).compareTo(quantity('32Mi')) >= 0",message="task.resources.limits.memory must be at least 32Mi, since the runner itself needs some: 512 are bytes and 512Mi are mebibytes"
 type TaskResources struct {
-	// requests are what the kubelet must have free before it admits the pod. What is not requested here is requested
-	// as 0, also where there is a limit: a task must be able to start on a node that is full.
+	// requests are the resources that must be free on the node when the pod starts. The default is 0 for each resource, even if it has
+	// a limit, so that a task can start on a node without free capacity.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=3
 	// +kubebuilder:validation:XValidation:rule="self.all(k, k in ['cpu', 'memory', 'ephemeral-storage'])",message="task.resources.requests takes cpu, memory and ephemeral-storage: for other resources use task.template"
 	// +kubebuilder:validation:XValidation:rule="self.all(k, quantity(string(self[k])).compareTo(quantity('0')) >= 0)",message="a request in task.resources.requests must be at least 0: leave it out to request nothing"
 	Requests corev1.ResourceList `json:"requests,omitempty"`
 
-	// limits are the most that the task may use, with all processes that it starts. Above the limit of memory the
-	// container is ended (OOMKilled), and the attempt has failed.
+	// limits are the maximum resources of the task and of all processes that it starts. If the task exceeds the memory limit, the
+	// container is terminated (OOMKilled) and the attempt fails.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=3
 	// +kubebuilder:validation:XValidation:rule="self.all(k, k in ['cpu', 'memory', 'ephemeral-storage'])",message="task.resources.limits takes cpu, memory and ephemeral-storage: for other resources use task.template"
@@ -120,47 +128,47 @@ type TaskResources struct {
 	Limits corev1.ResourceList `json:"limits,omitempty"`
 }
 
-// OutputPolicy says what is kept of what a task prints.
+// OutputPolicy defines which part of the output of an attempt is recorded.
 //
 // +kubebuilder:validation:Enum=Tail;None
 type OutputPolicy string
 
 const (
-	// OutputTail keeps the end of it.
+	// OutputTail records the end of the output.
 	OutputTail OutputPolicy = "Tail"
-	// OutputNone keeps nothing of it.
+	// OutputNone records no output.
 	OutputNone OutputPolicy = "None"
 )
 
-// ArchivePolicy says of which attempts the whole output is archived.
+// ArchivePolicy defines which attempts have their whole output archived.
 //
 // +kubebuilder:validation:Enum=Never;Always
 type ArchivePolicy string
 
 const (
-	// ArchiveNever archives nothing.
+	// ArchiveNever archives no output.
 	ArchiveNever ArchivePolicy = "Never"
 	// ArchiveAlways archives the output of every attempt.
 	ArchiveAlways ArchivePolicy = "Always"
 )
 
-// VerifySpec is a script that checks the task's result: exactly one of script and scriptFrom.
+// VerifySpec is a script that checks the result of the task. Exactly one of script and scriptFrom must be set.
 //
 // +kubebuilder:validation:XValidation:rule="(has(self.script) ? 1 : 0) + (has(self.scriptFrom) ? 1 : 0) == 1",message="set exactly one of verify.script and verify.scriptFrom"
 // +kubebuilder:validation:XValidation:rule="!has(self.script) || self.script.matches('[^[:space:]]')",message="verify.script is empty: write the commands that check the result, or leave verify out"
 // +kubebuilder:validation:XValidation:rule="!has(self.script) || !self.script.matches('\\r\\n|\\r$')",message="verify.script has Windows line endings (CRLF), and an interpreter takes the carriage return for a part of a word: convert it to Unix line endings (LF)"
 // +kubebuilder:validation:XValidation:rule="!has(self.script) || !self.script.matches('(^|\\n)\\ufeff')",message="verify.script has a byte order mark (BOM) at the beginning of a line, and an interpreter takes it for a part of a word: save it as UTF-8 without BOM"
 type VerifySpec struct {
-	// script runs like task.script, with the same environment. At most 65536 bytes.
+	// script runs as task.script does, with the same environment: at most 65536 bytes.
 	// +optional
 	// +kubebuilder:validation:MaxLength=65536
 	Script string `json:"script,omitempty"`
 
-	// scriptFrom takes the script from a ConfigMap of the same namespace.
+	// scriptFrom references a script in a ConfigMap of the same namespace.
 	// +optional
 	ScriptFrom *ScriptSource `json:"scriptFrom,omitempty"`
 
-	// interpreter is the command on the node that the script is given to, as for the task.
+	// interpreter is the command of the node that runs the script. The default is the same as for task.interpreter.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
@@ -170,58 +178,63 @@ type VerifySpec struct {
 	Interpreter []string `json:"interpreter,omitempty"`
 }
 
-// ScriptSource says where a script is found.
+// ScriptSource references a script.
 type ScriptSource struct {
-	// configMapKeyRef is a key of a ConfigMap in the NodeJob's namespace. Where the ConfigMap or the
-	// key does not exist, the NodeJob waits for it and says so.
+	// configMapKeyRef selects a key of a ConfigMap in the namespace of the NodeJob. While the ConfigMap or the key does not exist, the
+	// NodeJob is Stalled.
 	// +required
 	ConfigMapKeyRef ConfigMapKeyRef `json:"configMapKeyRef,omitzero"`
 }
 
-// ConfigMapKeyRef is a key of a ConfigMap in the same namespace.
+// ConfigMapKeyRef selects a key of a ConfigMap in the same namespace.
 type ConfigMapKeyRef struct {
-	// name of the ConfigMap.
+	// name is the name of the ConfigMap.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name,omitempty"`
-	// key in the ConfigMap's data.
+	// key is the key in the data of the ConfigMap.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Key string `json:"key,omitempty"`
 }
 
-// RerunSpec says what makes a node that is done run the task again. Removing the record's label
-// from a node always does.
+// RerunSpec defines when a node that is done runs the task again. Independently of these fields, a node runs the task again if the
+// label of its record is removed.
 type RerunSpec struct {
-	// onChange: a new revision (a change of task, verify or the content of a referenced ConfigMap)
-	// runs on nodes that are done with an earlier one. True when omitted.
+	// onChange reruns the task on nodes that are done with an earlier revision. The revision changes with task, verify and the content
+	// of referenced ConfigMaps. The default is true.
 	// +optional
 	// +kubebuilder:default=true
 	OnChange *bool `json:"onChange,omitempty"`
 
-	// onReplace: another machine (by its machine ID) behind the same node runs the task again. True
-	// when omitted.
+	// onReplace reruns the task if another machine takes the place of the node, that is, if its machine ID changes. The default is
+	// true.
 	// +optional
 	// +kubebuilder:default=true
 	OnReplace *bool `json:"onReplace,omitempty"`
 
-	// onReboot: a node that has rebooted (by its boot ID) since the task succeeded runs it again.
+	// onReboot reruns the task if the node has rebooted since the task succeeded, that is, if its boot ID has changed. The default is
+	// false.
 	// +optional
 	OnReboot bool `json:"onReboot,omitempty"`
 
-	// everySeconds: a node that is done runs the task again at this interval: 10 to 31536000, or 0, the
-	// default, for never. The nodes are spread over the interval, each at a time of its own, and the first
-	// time comes half an interval after the success at the earliest.
+	// everySeconds reruns the task periodically, in seconds: 10 to 31536000. The runs on the nodes are spread over the period. The
+	// first rerun takes place at least half a period after the success. With 0, which is the default, the task is not rerun
+	// periodically.
+	//
+	// Example: 86400
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=31536000
 	// +kubebuilder:validation:XValidation:rule="self == 0 || self >= 10",message="rerun.everySeconds must be 0, for never, or at least 10"
 	EverySeconds int32 `json:"everySeconds,omitempty"`
 
-	// onChangeOf are ConfigMaps and Secrets of the namespace whose content counts as part of the revision, such
-	// as those that task.template mounts. Of a Secret the manager must be allowed to get it: docs/reruns.md.
+	// onChangeOf are ConfigMaps and Secrets of the namespace whose content is part of the revision, such as those that task.template
+	// mounts. For a Secret, the manager needs the right to get it: see docs/reruns.md.
+	//
+	// Example: [{kind: ConfigMap, name: chrony-conf}]
 	// +optional
 	// +listType=map
 	// +listMapKey=kind
@@ -230,19 +243,19 @@ type RerunSpec struct {
 	OnChangeOf []ContentRef `json:"onChangeOf,omitempty"`
 }
 
-// ContentRef names an object of the NodeJob's namespace whose content counts.
+// ContentRef references an object in the namespace of the NodeJob whose content is part of the revision.
 type ContentRef struct {
 	// kind is ConfigMap or Secret.
 	// +required
 	Kind ContentKind `json:"kind,omitempty"`
-	// name of the object.
+	// name is the name of the object.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name,omitempty"`
 }
 
-// ContentKind is the kind of an object whose content counts.
+// ContentKind is the kind of an object whose content is part of the revision.
 //
 // +kubebuilder:validation:Enum=ConfigMap;Secret
 type ContentKind string

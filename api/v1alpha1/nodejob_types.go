@@ -8,8 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// NodeJob makes a task have run on every node that it selects, the present and the future ones:
-// once per revision, recorded on each node.
+// NodeJob runs a task once on every selected node, including nodes that join later, and records the outcome on each node. A change of
+// the task is a new revision, which rolls out to the nodes step by step.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -23,20 +23,20 @@ import (
 // +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.conditions[?(@.type=="Complete")].reason`
 // +kubebuilder:printcolumn:name="Revision",type=string,JSONPath=`.status.revision`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
-// +kubebuilder:validation:XValidation:rule="!has(self.spec.dependsOn) || !(self.metadata.name in self.spec.dependsOn)",message="spec.dependsOn names the NodeJob itself: take it out"
+// +kubebuilder:validation:XValidation:rule="!has(self.spec.dependsOn) || !(self.metadata.name in self.spec.dependsOn)",message="spec.dependsOn names the NodeJob itself: remove it"
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63",message="metadata.name must have at most 63 characters, because it becomes part of a label on each node: choose a shorter name"
 type NodeJob struct {
 	metav1.TypeMeta `json:",inline"`
-	// metadata is the standard object metadata. The name has at most 63 characters.
+	// metadata is the standard object metadata. The name has at most 63 characters, because it is part of a label key on each node.
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 
-	// spec says which nodes, what to run there, how fast, and what to do when it goes wrong.
+	// spec defines which nodes run the task, what the task is, how it rolls out, and what happens if it fails.
 	// +required
 	Spec NodeJobSpec `json:"spec,omitzero"`
 
-	// status is the observed state. Its size does not depend on the size of the cluster. The observed generation -1 is that
-	// of an object that the manager has not observed yet.
+	// status is the most recently observed state of the NodeJob. Its size does not depend on the number of nodes. An
+	// observedGeneration of -1 means that the manager has not observed the NodeJob yet.
 	// +optional
 	// +kubebuilder:default:={"observedGeneration":-1}
 	Status NodeJobStatus `json:"status,omitzero"`
@@ -54,24 +54,28 @@ type NodeJobList struct {
 	Items []NodeJob `json:"items"`
 }
 
-// NodeJobSpec is what the user wants.
+// NodeJobSpec defines the desired state of a NodeJob.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.gate) || !has(self.nodeNames)",message="gate is for nodes that join, and nodeNames for those that are there: use nodeSelector with a gate"
+// +kubebuilder:validation:XValidation:rule="!has(self.gate) || !has(self.nodeNames)",message="gate applies to nodes that join, and nodeNames to existing nodes: use nodeSelector with a gate"
 // +kubebuilder:validation:XValidation:rule="!has(self.gate) || !has(self.gate.onReboot) || !self.gate.onReboot || (has(self.rerun) && has(self.rerun.onReboot) && self.rerun.onReboot)",message="gate.onReboot closes the gate until the task has run again, which needs rerun.onReboot: set it to true, or leave gate.onReboot out"
 // +kubebuilder:validation:XValidation:rule="!has(self.ttlSecondsAfterFinished) || !has(self.rerun) || !has(self.rerun.everySeconds) || self.rerun.everySeconds == 0",message="with ttlSecondsAfterFinished the NodeJob is gone after its first run: leave it out, or rerun.everySeconds"
-// +kubebuilder:validation:XValidation:rule="!has(self.publish) || !has(self.removeLabels) || !self.publish.exists(p, has(p.label) && p.label in self.removeLabels)",message="a label in removeLabels is published as well: take it out of one of the two"
+// +kubebuilder:validation:XValidation:rule="!has(self.publish) || !has(self.removeLabels) || !self.publish.exists(p, has(p.label) && p.label in self.removeLabels)",message="a label in removeLabels is published as well: remove it from one of the two"
 // +kubebuilder:validation:XValidation:rule="!has(self.verify) || !has(self.task.template)",message="verify works with task.script, task.scriptFrom and task.command only: with task.template, check the result in the template's own container and end it with another exit code than 0"
 // +kubebuilder:validation:XValidation:rule="!has(self.task.template) || !has(self.task.template.spec) || !has(self.task.template.spec.os) || self.task.template.spec.os.name == 'linux' || (!has(self.rollback) && (!has(self.maintenance) || !has(self.maintenance.reboot) || self.maintenance.reboot == 'Never'))",message="rollback and maintenance.reboot work on Linux nodes only: with another task.template.spec.os, leave them out"
 // +kubebuilder:validation:XValidation:rule="!has(self.deletionPolicy) || self.deletionPolicy != 'RollBack' || has(self.rollback)",message="deletionPolicy RollBack needs spec.rollback: write the script that undoes the task, or use Forget or Retain"
 type NodeJobSpec struct {
-	// nodeSelector selects nodes by their labels. Omitted: every node. An empty selector is rejected: it may be what
-	// remains of a misspelled field.
+	// nodeSelector selects nodes by their labels. If unset, all nodes are selected. An empty selector is rejected, because it may be
+	// the result of a misspelled field.
+	//
+	// Example: {matchLabels: {pool: db}}
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="(has(self.matchLabels) && self.matchLabels.size() > 0) || (has(self.matchExpressions) && self.matchExpressions.size() > 0)",message="the selector is empty: write nodeSelector.matchLabels.KEY: VALUE, or omit nodeSelector for all nodes"
 	NodeSelector *metav1.LabelSelector `json:"nodeSelector,omitempty"`
 
-	// nodeNames are names of nodes: of those that nodeSelector selects, only these. For a run on nodes that are
-	// there now, and on no other that joins later. Omitted: all.
+	// nodeNames limits the NodeJob to the nodes with these names, among those that nodeSelector selects. Use it for a run on existing
+	// nodes only. If unset, the names do not matter.
+	//
+	// Example: [worker-1, worker-2]
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
@@ -80,58 +84,69 @@ type NodeJobSpec struct {
 	// +kubebuilder:validation:items:MaxLength=253
 	NodeNames []string `json:"nodeNames,omitempty"`
 
-	// tolerations are the taints that do not exclude a node, as for a DaemonSet. Always
-	// tolerated are those of a node that is not ready, unreachable, under pressure, without network
-	// or cordoned.
+	// tolerations are the taints that do not exclude a node. The taints of nodes that are not Ready, unreachable, under pressure,
+	// without network or cordoned are always tolerated, as for the pods of a DaemonSet.
+	//
+	// Example: [{operator: Exists}]
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
 
-	// task is what runs on each node.
+	// task defines what runs on each node. A change of the task is a new revision, except for timeoutSeconds, resources, output and
+	// outputArchive.
+	//
+	// Example: {script: "sysctl -w vm.max_map_count=262144"}
 	// +required
 	Task TaskSpec `json:"task,omitzero"`
 
-	// verify runs after the task succeeded, in the same pod and within the same time limit. Another
-	// exit code than 0 makes the attempt a failed one.
+	// verify is a check that runs after the task has succeeded, in the same pod and within the same time limit. The attempt fails if
+	// the exit code is not 0. It is part of the revision.
+	//
+	// Example: {script: "grep -qx 262144 /proc/sys/vm/max_map_count"}
 	// +optional
 	Verify *VerifySpec `json:"verify,omitempty"`
 
-	// rollback undoes the task on a node where every attempt failed, in a pod of its own; and, with
-	// deletionPolicy RollBack, on every node when the NodeJob is deleted. It is no part of the revision.
+	// rollback undoes the task, in a separate pod, on each node on which all attempts have failed. With deletionPolicy RollBack, it
+	// also runs when the NodeJob is deleted, on every node on which the task has run. It is not part of the revision.
 	// +optional
 	Rollback *RollbackSpec `json:"rollback,omitempty"`
 
-	// retry says how often and when a failed attempt is repeated.
+	// retry defines how many times, and after which delay, a failed attempt is retried.
 	// +optional
 	// +kubebuilder:default={}
 	Retry RetrySpec `json:"retry,omitzero"`
 
-	// onFailure says what becomes of a node on which every attempt failed.
+	// onFailure defines what happens to a node on which all attempts have failed.
 	// +optional
 	// +kubebuilder:default={}
 	OnFailure OnFailureSpec `json:"onFailure,omitzero"`
 
-	// rollout says in which steps, how many nodes at once, and how many may fail.
+	// rollout defines the steps in which a revision reaches the nodes, how many nodes run it at the same time, and how many nodes may
+	// fail.
 	// +optional
 	// +kubebuilder:default={}
 	Rollout RolloutSpec `json:"rollout,omitzero"`
 
-	// assumeDone names nodes that are already set up, for example by a DaemonSet that this NodeJob replaces: they count
-	// as done without a run.
+	// assumeDone selects existing nodes that count as done without a run, for example because a DaemonSet that this NodeJob replaces
+	// has already configured them.
 	// +optional
 	AssumeDone *AssumeDoneSpec `json:"assumeDone,omitempty"`
 
-	// publish puts results of the task on the node, in the same write that records the success. What is
-	// no longer listed, or no longer reported, is taken off again.
+	// publish sets results of the task as labels or annotations of the node, in the same write that records the success. A key is
+	// removed from the node when it is removed from this list, or when the task no longer reports the result.
+	//
+	// Example: [{result: kernel, label: example.com/kernel}]
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
 	// +kubebuilder:validation:XValidation:rule="self.all(p, (!has(p.label) || self.exists_one(q, has(q.label) && q.label == p.label)) && (!has(p.annotation) || self.exists_one(q, has(q.annotation) && q.annotation == p.annotation)))",message="two results are published under the same key: give each a key of its own"
 	Publish []Fact `json:"publish,omitempty"`
 
-	// removeLabels are labels that a success takes off the node, such as one with which a node template
-	// asks for the task: at most 8. The node stays one of the NodeJob's. Setting such a label again asks for another run.
+	// removeLabels are labels that are removed from a node when the task succeeds there, such as a label with which a node template
+	// requests the task: at most 8. The node remains selected. If the label is set again, the task runs again.
+	//
+	// Example: [example.com/needs-setup]
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=8
@@ -142,17 +157,19 @@ type NodeJobSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('node.kubernetes.io/exclude-'))",message="removeLabels must not name labels that begin with node.kubernetes.io/exclude-, which keep nodes out of load balancers: remove them with kubectl label node"
 	RemoveLabels []string `json:"removeLabels,omitempty"`
 
-	// gate is a taint that keeps workloads off a node that joins until the task has succeeded there.
+	// gate is a taint that prevents workloads from being scheduled on a joining node until the task has succeeded there.
 	// +optional
 	Gate *GateSpec `json:"gate,omitempty"`
 
-	// maintenance says what is done to the node around the task: cordon, drain, reboot.
+	// maintenance defines whether nodes are cordoned and drained before the task, and rebooted after it.
 	// +optional
 	// +kubebuilder:default={}
 	Maintenance MaintenanceSpec `json:"maintenance,omitzero"`
 
-	// dependsOn are other NodeJobs of the namespace, at most 16. On a node that one of them is for, the task
-	// starts when that one is done there.
+	// dependsOn are the names of other NodeJobs of the namespace: at most 16. The task starts on a node after each of them that
+	// selects the node is done there.
+	//
+	// Example: [install-driver]
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=16
@@ -160,58 +177,58 @@ type NodeJobSpec struct {
 	// +kubebuilder:validation:items:MaxLength=63
 	DependsOn []string `json:"dependsOn,omitempty"`
 
-	// suspend keeps new attempts from starting, of rollbacks too, and pods from being evicted. What runs may
-	// end, and is recorded. A deletion continues anyway.
+	// suspend prevents new attempts, rollbacks and evictions from starting. Running attempts complete and are recorded. A deletion of
+	// the NodeJob continues.
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
 
-	// startingDeadlineSeconds is for how long after the creation of the NodeJob attempts may start: 1 to 31536000.
-	// After that it is as if suspend were true: a node that becomes reachable later does not run the task. Omitted:
-	// for ever.
+	// startingDeadlineSeconds is the time after the creation of the NodeJob in which attempts may start, in seconds: 1 to 31536000.
+	// After that, the NodeJob behaves as if suspend were true: a node that becomes reachable later does not run the task. If unset,
+	// there is no deadline.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=31536000
 	StartingDeadlineSeconds *int32 `json:"startingDeadlineSeconds,omitempty"`
 
-	// ttlSecondsAfterFinished is how long the NodeJob is kept after it has finished, that is, after nothing in it
-	// continues automatically: 0 to 31536000. Then it is deleted, as deletionPolicy says. It has finished while its
-	// condition Reconciling is False, also if it is suspended, awaits promotion or needs help. Omitted: for ever.
+	// ttlSecondsAfterFinished is the time after which a finished NodeJob is deleted, in seconds: 0 to 31536000. deletionPolicy
+	// applies. A NodeJob is finished while its condition Reconciling is False, that is, while nothing continues automatically: also if
+	// it is suspended, paused or Stalled. If unset, the NodeJob is not deleted.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=31536000
 	TTLSecondsAfterFinished *int32 `json:"ttlSecondsAfterFinished,omitempty"`
 
-	// retainPodsSeconds is how long the pod of a node's last attempt is kept after its end, for its logs: 0, the
-	// default, to 86400. By then it uses no CPU and no memory. It goes before that when the node runs again.
+	// retainPodsSeconds is the time for which the pod of the last attempt on each node is retained after its end, so that its logs can
+	// be read, in seconds: 0, which is the default, to 86400. A retained pod uses no CPU and no memory. It is deleted earlier if the
+	// node runs the task again.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=86400
 	RetainPodsSeconds int32 `json:"retainPodsSeconds,omitempty"`
 
-	// rerun says what makes a node that is done run the task again.
+	// rerun defines when a node that is done runs the task again.
 	// +optional
 	// +kubebuilder:default={}
 	Rerun RerunSpec `json:"rerun,omitzero"`
 
-	// deletionPolicy says what becomes of the nodes when the NodeJob is deleted. Forget (the default)
-	// takes the records off them; Retain leaves the records, and a NodeJob that is made again under the
-	// same name finds its nodes done; RollBack runs the rollback on every node that the task has run on,
-	// within rollout.maxConcurrent, and then removes the records.
+	// deletionPolicy defines what happens to the nodes when the NodeJob is deleted. Forget, the default, removes the records from the
+	// nodes. Retain retains the records: if the NodeJob is created again with the same name, its nodes are done. RollBack runs the
+	// rollback on every node on which the task has run, within rollout.maxConcurrent, and then removes the records.
 	// +optional
 	// +kubebuilder:default=Forget
 	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`
 }
 
-// DeletionPolicy says what becomes of the records when a NodeJob is deleted.
+// DeletionPolicy defines what happens to the nodes when a NodeJob is deleted.
 //
 // +kubebuilder:validation:Enum=Forget;Retain;RollBack
 type DeletionPolicy string
 
 const (
-	// DeletionForget takes the records off the nodes.
+	// DeletionForget removes the records from the nodes.
 	DeletionForget DeletionPolicy = "Forget"
-	// DeletionRetain leaves the records on the nodes.
+	// DeletionRetain retains the records on the nodes.
 	DeletionRetain DeletionPolicy = "Retain"
-	// DeletionRollBack undoes the task on the nodes, and takes the records off them.
+	// DeletionRollBack runs the rollback on the nodes, and then removes the records.
 	DeletionRollBack DeletionPolicy = "RollBack"
 )

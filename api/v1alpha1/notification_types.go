@@ -7,21 +7,21 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// NodeJobNotifications are what the manager reports to the URL of its flag --notifications-url. They are written together with
-// the change that they report, so that a manager that is killed loses none.
+// NodeJobNotifications is the state of the notifications of a NodeJob. It is written together with the change that a notification
+// reports, so that none is lost if the manager is killed.
 type NodeJobNotifications struct {
-	// revision is the revision that the following fields are about.
+	// revision is the revision to which the following fields refer.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	Revision string `json:"revision,omitempty"`
-	// completedSteps is how many steps of the revision are reported as completed.
+	// completedSteps is the number of steps of the revision for which StepCompleted was reported.
 	// +optional
 	CompletedSteps int32 `json:"completedSteps,omitempty"`
 	// last is the last reported state of the rollout. The manager does not report the same state twice in a row.
 	// +optional
 	Last *NotifiedState `json:"last,omitempty"`
-	// pending are at most 32 notifications that are not delivered yet, the oldest first. They stay here for up to 10 seconds
-	// after the delivery.
+	// pending are at most 32 notifications that are not delivered yet, the oldest first. A delivered notification remains in the list
+	// for up to 10 seconds.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
@@ -33,7 +33,7 @@ type NotifiedState struct {
 	// type is AwaitingPromotion, Stopped or Complete.
 	// +required
 	Type NotificationType `json:"type,omitempty"`
-	// step is the current step of the rollout.
+	// step is the step of the rollout at that time.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	Step string `json:"step,omitempty"`
@@ -41,7 +41,7 @@ type NotifiedState struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	Reason string `json:"reason,omitempty"`
-	// failed is how many nodes had failed.
+	// failed is the number of failed nodes at that time.
 	// +optional
 	Failed int32 `json:"failed,omitempty"`
 	// generation is the metadata.generation of the NodeJob.
@@ -49,78 +49,78 @@ type NotifiedState struct {
 	Generation int64 `json:"generation,omitempty"`
 }
 
-// NodeGuardNotifications are what the manager reports to the URL of its flag --notifications-url.
+// NodeGuardNotifications is the state of the notifications of a NodeGuard.
 type NodeGuardNotifications struct {
-	// held are the names of the nodes in status.held that are reported as held for too long.
+	// held are the names of the nodes in status.held for which DrainHeld was reported.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=10
 	Held []string `json:"held,omitempty"`
-	// pending are at most 32 notifications that are not delivered yet, the oldest first. They stay here for up to 10 seconds
-	// after the delivery.
+	// pending are at most 32 notifications that are not delivered yet, the oldest first. A delivered notification remains in the list
+	// for up to 10 seconds.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
 	Pending []Notification `json:"pending,omitempty"`
 }
 
-// NotificationType says what a notification reports.
+// NotificationType is the kind of change that a notification reports.
 //
 // +kubebuilder:validation:Enum=Started;StepCompleted;AwaitingPromotion;Stopped;RollbackFailed;Complete;DrainHeld
 type NotificationType string
 
 const (
-	// NotificationStarted : a revision begins.
+	// NotificationStarted means that a revision has started.
 	NotificationStarted NotificationType = "Started"
-	// NotificationStepCompleted : a step of the rollout has passed.
+	// NotificationStepCompleted means that a step of the rollout has passed.
 	NotificationStepCompleted NotificationType = "StepCompleted"
-	// NotificationAwaitingPromotion : the rollout waits for rollout.promoteTo.
+	// NotificationAwaitingPromotion means that the rollout is paused at rollout.promoteTo.
 	NotificationAwaitingPromotion NotificationType = "AwaitingPromotion"
-	// NotificationStopped : the condition Stalled is True.
+	// NotificationStopped means that the condition Stalled is True.
 	NotificationStopped NotificationType = "Stopped"
-	// NotificationRollbackFailed : the condition RollbackFailed is True.
+	// NotificationRollbackFailed means that the condition RollbackFailed is True.
 	NotificationRollbackFailed NotificationType = "RollbackFailed"
-	// NotificationComplete : the condition Complete is True.
+	// NotificationComplete means that the condition Complete is True.
 	NotificationComplete NotificationType = "Complete"
-	// NotificationDrainHeld : a NodeGuard has held a node for too long.
+	// NotificationDrainHeld means that a NodeGuard has held a node for too long.
 	NotificationDrainHeld NotificationType = "DrainHeld"
 )
 
 // Notification is one notification.
 type Notification struct {
-	// type says what it reports.
+	// type is the kind of change that the notification reports.
 	// +required
 	Type NotificationType `json:"type,omitempty"`
-	// time is when the manager noticed it.
+	// time is the time at which the manager observed the change.
 	// +required
 	Time metav1.Time `json:"time,omitzero"`
 	// generation is the metadata.generation of the object.
 	// +optional
 	Generation int64 `json:"generation,omitempty"`
-	// revision of the NodeJob.
+	// revision is the revision of the NodeJob.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	Revision string `json:"revision,omitempty"`
-	// step of the rollout.
+	// step is the step of the rollout.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	Step string `json:"step,omitempty"`
-	// node is the held node.
+	// node is the name of the held node.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	Node string `json:"node,omitempty"`
-	// reason in one word.
+	// reason is the reason in CamelCase.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	Reason string `json:"reason,omitempty"`
-	// message is what the condition or the event says, in at most 1000 bytes.
+	// message is the message of the condition or of the event, in at most 1000 bytes.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1000
 	Message string `json:"message,omitempty"`
-	// nodes counts the nodes of the NodeJob.
+	// nodes is the number of nodes of the NodeJob in each state.
 	// +optional
 	Nodes *NodeCounts `json:"nodes,omitempty"`
-	// changedBy is the user who last changed the spec, if it is known.
+	// changedBy is the name of the user who last changed the spec. It is absent if that is not known.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	ChangedBy string `json:"changedBy,omitempty"`

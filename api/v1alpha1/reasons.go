@@ -8,9 +8,9 @@ package v1alpha1
 const (
 	// ConditionComplete is True when every matching node is done with the current revision.
 	ConditionComplete = "Complete"
-	// ConditionReconciling is True while nodes run the task or wait for their turn.
+	// ConditionReconciling is True while nodes run the task or continue automatically.
 	ConditionReconciling = "Reconciling"
-	// ConditionStalled is True when the NodeJob does not continue until a person acts.
+	// ConditionStalled is True while the NodeJob does not make progress until a user acts.
 	ConditionStalled = "Stalled"
 	// ConditionRollbackFailed is True while there are nodes on which every attempt of the rollback failed
 	// as well: they may be in an inconsistent state. It is independent of the other three.
@@ -23,192 +23,192 @@ const (
 
 // Reasons. Each is used alike in conditions, events, metrics, logs and the plan's node states.
 const (
-	// ReasonAllNodesDone : every matching node is done.
+	// ReasonAllNodesDone means that every matching node is done.
 	ReasonAllNodesDone = "AllNodesDone"
-	// ReasonInProgress : nodes run or wait.
+	// ReasonInProgress means that nodes run or wait.
 	ReasonInProgress = "InProgress"
-	// ReasonNoMatchingNodes : no node matches; the task runs as soon as one does.
+	// ReasonNoMatchingNodes means that no node matches; the task runs as soon as one does.
 	ReasonNoMatchingNodes = "NoMatchingNodes"
-	// ReasonSuspended : spec.suspend keeps new attempts from starting.
+	// ReasonSuspended means that spec.suspend prevents new attempts from starting.
 	ReasonSuspended = "Suspended"
-	// ReasonNodesFailed : on some nodes every attempt failed.
+	// ReasonNodesFailed means that on some nodes every attempt failed.
 	ReasonNodesFailed = "NodesFailed"
-	// ReasonMaxFailuresExceeded : more nodes failed than rollout.maxFailures; nothing new starts.
+	// ReasonMaxFailuresExceeded means that more nodes failed than rollout.maxFailures; nothing new starts.
 	ReasonMaxFailuresExceeded = "MaxFailuresExceeded"
-	// ReasonAwaitingPromotion : rollout.promoteTo is reached, and there are later steps.
+	// ReasonAwaitingPromotion means that rollout.promoteTo is reached, and there are later steps.
 	ReasonAwaitingPromotion = "AwaitingPromotion"
-	// ReasonStepWithoutNodes : no node is in the current step, so nothing proves the revision.
+	// ReasonStepWithoutNodes means that no node is in the current step, so the rollout cannot continue.
 	ReasonStepWithoutNodes = "StepWithoutNodes"
-	// ReasonSoaking : the current step is done, and its nodes must stay Ready for rollout.steps[].soakSeconds.
+	// ReasonSoaking means that the current step is done, and its nodes must stay Ready for rollout.steps[].soakSeconds.
 	ReasonSoaking = "Soaking"
-	// ReasonRollingBack : the rollback runs, or waits to be repeated.
+	// ReasonRollingBack means that the rollback runs, or waits to be repeated.
 	ReasonRollingBack = "RollingBack"
-	// ReasonRollbackPending : the rollback waits for a slot, or for the node.
+	// ReasonRollbackPending means that the rollback waits for a slot, or for the node.
 	ReasonRollbackPending = "RollbackPending"
-	// ReasonRolledBack : the task failed and the rollback succeeded.
+	// ReasonRolledBack means that the task failed and the rollback succeeded.
 	ReasonRolledBack = "RolledBack"
-	// ReasonRollbackFailed : every attempt of the rollback failed as well.
+	// ReasonRollbackFailed means that every attempt of the rollback failed as well.
 	ReasonRollbackFailed = "RollbackFailed"
-	// ReasonNoRollbackFailed : no rollback has failed for good.
+	// ReasonNoRollbackFailed means that no node has a failed rollback.
 	ReasonNoRollbackFailed = "NoRollbackFailed"
-	// ReasonNotStalled : nothing needs help.
+	// ReasonNotStalled means that the NodeJob is not Stalled.
 	ReasonNotStalled = "NotStalled"
 
-	// ReasonInvalidSelector : spec.nodeSelector cannot be used.
+	// ReasonInvalidSelector means that spec.nodeSelector cannot be used.
 	ReasonInvalidSelector = "InvalidSelector"
-	// ReasonConfigMapNotFound : a referenced ConfigMap or its key does not exist.
+	// ReasonConfigMapNotFound means that a referenced ConfigMap or its key does not exist.
 	ReasonConfigMapNotFound = "ConfigMapNotFound"
-	// ReasonConfigMapNotLabeled : a ConfigMap does not have the label that lets NodeJobs run its scripts.
+	// ReasonConfigMapNotLabeled means that a ConfigMap does not have the label that lets NodeJobs run its scripts.
 	ReasonConfigMapNotLabeled = "ConfigMapNotLabeled"
-	// ReasonInvalidScript : a script is empty or too long, an interpreter would misread it, or task.env is too large.
+	// ReasonInvalidScript means that a script is empty or too long, an interpreter would misread it, or task.env is too large.
 	ReasonInvalidScript = "InvalidScript"
-	// ReasonPodForbidden : the API server forbids the task's pod (Pod Security, quota, a policy).
+	// ReasonPodForbidden means that the API server forbids the task's pod (Pod Security, quota, a policy).
 	ReasonPodForbidden = "PodForbidden"
-	// ReasonServiceAccountNotFound : the ServiceAccount of the task's pod does not exist.
+	// ReasonServiceAccountNotFound means that the ServiceAccount of the task's pod does not exist.
 	ReasonServiceAccountNotFound = "ServiceAccountNotFound"
-	// ReasonPodInvalid : the API server finds the task's pod invalid.
+	// ReasonPodInvalid means that the API server finds the task's pod invalid.
 	ReasonPodInvalid = "PodInvalid"
-	// ReasonPodNotCreated : the API server cannot create the task's pod, for example because a webhook does not respond.
+	// ReasonPodNotCreated means that the API server cannot create the task's pod, for example because a webhook does not respond.
 	ReasonPodNotCreated = "PodNotCreated"
-	// ReasonPodNotStarting : a pod waits for its image or another thing that it cannot start without.
+	// ReasonPodNotStarting means that a pod waits for its image or another thing that it cannot start without.
 	ReasonPodNotStarting = "PodNotStarting"
 
-	// ReasonDone : the node is done.
+	// ReasonDone means that the node is done.
 	ReasonDone = "Done"
-	// ReasonRunning : an attempt runs on the node.
+	// ReasonRunning means that an attempt runs on the node.
 	ReasonRunning = "Running"
-	// ReasonStarting : an attempt is being started.
+	// ReasonStarting means that an attempt is being started.
 	ReasonStarting = "Starting"
-	// ReasonWaitingForSlot : rollout.maxConcurrent nodes run already.
+	// ReasonWaitingForSlot means that rollout.maxConcurrent nodes run already.
 	ReasonWaitingForSlot = "WaitingForSlot"
-	// ReasonWaitingForControlPlane : another control plane node is not available, and the task would disrupt this one.
+	// ReasonWaitingForControlPlane means that another control plane node is not available, and the task would disrupt this one.
 	ReasonWaitingForControlPlane = "WaitingForControlPlane"
-	// ReasonWaitingForRetry : a user has requested a retry on another node before other nodes start.
+	// ReasonWaitingForRetry means that a user has requested a retry on another node before other nodes start.
 	ReasonWaitingForRetry = "WaitingForRetry"
-	// ReasonWaitingForStep : the node belongs to a later step of the rollout.
+	// ReasonWaitingForStep means that the node belongs to a later step of the rollout.
 	ReasonWaitingForStep = "WaitingForStep"
-	// ReasonBackingOff : the last attempt failed or was disrupted; the next waits.
+	// ReasonBackingOff means that the last attempt failed or was disrupted; the next waits.
 	ReasonBackingOff = "BackingOff"
-	// ReasonNotReported : the node has not reported a Ready condition yet.
+	// ReasonNotReported means that the node has not reported a Ready condition yet.
 	ReasonNotReported = "NotReported"
-	// ReasonNodeUnreachable : the node's Ready condition is Unknown.
+	// ReasonNodeUnreachable means that the node's Ready condition is Unknown.
 	ReasonNodeUnreachable = "NodeUnreachable"
-	// ReasonNodeTerminating : the Node is being deleted.
+	// ReasonNodeTerminating means that the Node is being deleted.
 	ReasonNodeTerminating = "NodeTerminating"
-	// ReasonPodTerminating : a pod of an earlier attempt or revision has not left the node yet.
+	// ReasonPodTerminating means that a pod of an earlier attempt or revision is still terminating on the node.
 	ReasonPodTerminating = "PodTerminating"
-	// ReasonUntoleratedTaint : the node has a taint that the NodeJob does not tolerate.
+	// ReasonUntoleratedTaint means that the node has a taint that the NodeJob does not tolerate.
 	ReasonUntoleratedTaint = "UntoleratedTaint"
-	// ReasonNothingToRollBack : the NodeJob is being deleted, and the rollback does not run on this node.
+	// ReasonNothingToRollBack means that the NodeJob is being deleted, and the rollback does not run on this node.
 	ReasonNothingToRollBack = "NothingToRollBack"
-	// ReasonNotSelected : spec.nodeSelector does not match the node.
+	// ReasonNotSelected means that spec.nodeSelector does not match the node.
 	ReasonNotSelected = "NotSelected"
-	// ReasonUnsupportedOS : the task does not run on the operating system of the node (label kubernetes.io/os).
+	// ReasonUnsupportedOS means that the task does not run on the operating system of the node (label kubernetes.io/os).
 	ReasonUnsupportedOS = "UnsupportedOS"
-	// ReasonWaitingForDependency : a NodeJob of spec.dependsOn is not done on the node yet.
+	// ReasonWaitingForDependency means that a NodeJob of spec.dependsOn is not done on the node yet.
 	ReasonWaitingForDependency = "WaitingForDependency"
-	// ReasonMaxUnavailableReached : maintenance.maxUnavailable nodes are already unavailable.
+	// ReasonMaxUnavailableReached means that maintenance.maxUnavailable nodes are already unavailable.
 	ReasonMaxUnavailableReached = "MaxUnavailableReached"
-	// ReasonManagerNodeLast : the manager itself runs on the node, whose turn is when no other can go on.
+	// ReasonManagerNodeLast means that the manager itself runs on the node, which is therefore the last.
 	ReasonManagerNodeLast = "ManagerNodeLast"
-	// ReasonPreparing : the node is cordoned or drained before the task.
+	// ReasonPreparing means that the node is cordoned or drained before the task.
 	ReasonPreparing = "Preparing"
-	// ReasonDrainBlocked : the node is drained before the task, and a pod cannot be evicted.
+	// ReasonDrainBlocked means that the node is drained before the task, and a pod cannot be evicted.
 	ReasonDrainBlocked = "DrainBlocked"
-	// ReasonRebooting : the task has succeeded, and the node is being rebooted.
+	// ReasonRebooting means that the task has succeeded, and the node is being rebooted.
 	ReasonRebooting = "Rebooting"
-	// ReasonSettling : the node is back from its reboot, and must stay Ready before the run counts.
+	// ReasonSettling means that the node is back from its reboot, and must stay Ready before the run counts.
 	ReasonSettling = "Settling"
-	// ReasonVerifying : spec.verify runs after the reboot.
+	// ReasonVerifying means that spec.verify runs after the reboot.
 	ReasonVerifying = "Verifying"
 
-	// ReasonRebootFailed : the node could not be rebooted.
+	// ReasonRebootFailed means that the node could not be rebooted.
 	ReasonRebootFailed = "RebootFailed"
-	// ReasonRebootTimedOut : the node was not back in a new boot, and Ready, in time.
+	// ReasonRebootTimedOut means that the node was not back in a new boot, and Ready, in time.
 	ReasonRebootTimedOut = "RebootTimedOut"
-	// ReasonInvalidResult : a result cannot be published, such as one that is no valid label value.
+	// ReasonInvalidResult means that a result cannot be published, such as one that is no valid label value.
 	ReasonInvalidResult = "InvalidResult"
-	// ReasonPublishConflict : a key to publish belongs to a user or another tool on the node.
+	// ReasonPublishConflict means that a key to publish belongs to a user or another tool on the node.
 	ReasonPublishConflict = "PublishConflict"
-	// ReasonDependencyNotFound : spec.dependsOn names a NodeJob that does not exist.
+	// ReasonDependencyNotFound means that spec.dependsOn names a NodeJob that does not exist.
 	ReasonDependencyNotFound = "DependencyNotFound"
-	// ReasonDependencyCycle : NodeJobs depend on each other in a circle.
+	// ReasonDependencyCycle means that NodeJobs depend on each other in a circle.
 	ReasonDependencyCycle = "DependencyCycle"
-	// ReasonSecretNotFound : rerun.onChangeOf names a Secret that does not exist.
+	// ReasonSecretNotFound means that rerun.onChangeOf names a Secret that does not exist.
 	ReasonSecretNotFound = "SecretNotFound"
-	// ReasonSecretForbidden : the manager may not read a Secret of rerun.onChangeOf.
+	// ReasonSecretForbidden means that the manager may not read a Secret of rerun.onChangeOf.
 	ReasonSecretForbidden = "SecretForbidden"
-	// ReasonArchiveNotConfigured : task.outputArchive is Always, and the manager has no archive, or cannot use its settings.
+	// ReasonArchiveNotConfigured means that task.outputArchive is Always, and the manager has no archive, or cannot use its settings.
 	ReasonArchiveNotConfigured = "ArchiveNotConfigured"
-	// ReasonGateClosed : the gate's taint was put on a node, by the manager.
+	// ReasonGateClosed means that the gate's taint was put on a node, by the manager.
 	ReasonGateClosed = "GateClosed"
-	// ReasonAssumedDone : the node matches spec.assumeDone, and counts as done without a run.
+	// ReasonAssumedDone means that the node matches spec.assumeDone, and counts as done without a run.
 	ReasonAssumedDone = "AssumedDone"
-	// ReasonGateOpened : the gate's taint was taken off a node without a run.
+	// ReasonGateOpened means that the taint of the gate was removed from a node without a run.
 	ReasonGateOpened = "GateOpened"
-	// ReasonPublished : facts on a node were brought up to date without a run.
+	// ReasonPublished means that facts on a node were brought up to date without a run.
 	ReasonPublished = "Published"
-	// ReasonAdmissionPolicy : the admission policy is there, and bound to the namespace.
+	// ReasonAdmissionPolicy means that the admission policy is there, and bound to the namespace.
 	ReasonAdmissionPolicy = "AdmissionPolicy"
-	// ReasonRegisteredTaint : the latest node that joined had the taint when it registered.
+	// ReasonRegisteredTaint means that the latest node that joined had the taint when it registered.
 	ReasonRegisteredTaint = "RegisteredTaint"
-	// ReasonNoAdmissionPolicy : nothing taints nodes in the request that creates them.
+	// ReasonNoAdmissionPolicy means that nothing taints nodes in the request that creates them.
 	ReasonNoAdmissionPolicy = "NoAdmissionPolicy"
 
-	// ReasonProgressDeadlineExceeded : the node has kept a slot, a step or a soak waiting for rollout.progressDeadlineSeconds.
+	// ReasonProgressDeadlineExceeded means that the node has delayed a slot, a step or a soak for rollout.progressDeadlineSeconds.
 	ReasonProgressDeadlineExceeded = "ProgressDeadlineExceeded"
-	// ReasonPodNameTaken : a pod that is not the NodeJob's has the name of the next attempt's pod.
+	// ReasonPodNameTaken means that a pod that is not the NodeJob's has the name of the next attempt's pod.
 	ReasonPodNameTaken = "PodNameTaken"
-	// ReasonPodForceDeleted : the attempt's pod was removed by force before its end was recorded.
+	// ReasonPodForceDeleted means that the attempt's pod was removed by force before its end was recorded.
 	ReasonPodForceDeleted = "PodForceDeleted"
-	// ReasonRecordRejected : the API server refuses a write to the Node, as when its annotations are full.
+	// ReasonRecordRejected means that the API server refuses a write to the Node, as when its annotations are full.
 	ReasonRecordRejected = "RecordRejected"
-	// ReasonRecordRemoved : the node's record was removed several times in a row right after it was written.
+	// ReasonRecordRemoved means that the node's record was removed several times in a row right after it was written.
 	ReasonRecordRemoved = "RecordRemoved"
-	// ReasonNotReadyInSoak : the node turned NotReady in the soak of its step, and counts as failed.
+	// ReasonNotReadyInSoak means that the node turned NotReady in the soak of its step, and counts as failed.
 	ReasonNotReadyInSoak = "NotReadyInSoak"
-	// ReasonFailedNodeDeleted : the node was deleted after it had failed, and still counts.
+	// ReasonFailedNodeDeleted means that the node was deleted after it had failed, and still counts.
 	ReasonFailedNodeDeleted = "FailedNodeDeleted"
-	// ReasonNotReadyNodeDeleted : the node was deleted while it was not Ready, after the task had run there.
+	// ReasonNotReadyNodeDeleted means that the node was deleted while it was not Ready, after the task had run there.
 	ReasonNotReadyNodeDeleted = "NotReadyNodeDeleted"
-	// ReasonCordoned : the node was cordoned since it has failed.
+	// ReasonCordoned means that the node was cordoned since it has failed.
 	ReasonCordoned = "Cordoned"
-	// ReasonUncordoned : the node was uncordoned, because the cordon is no longer needed.
+	// ReasonUncordoned means that the node was uncordoned, because the cordon is no longer needed.
 	ReasonUncordoned = "Uncordoned"
-	// ReasonDraining : the pods of the node are being evicted.
+	// ReasonDraining means that the pods of the node are being evicted.
 	ReasonDraining = "Draining"
-	// ReasonDrained : all pods that the drain evicts have ended.
+	// ReasonDrained means that all pods that the drain evicts have ended.
 	ReasonDrained = "Drained"
-	// ReasonDrainCancelled : the drain of the node was cancelled, because the node was uncordoned or onFailure.node has changed.
+	// ReasonDrainCancelled means that the drain of the node was cancelled, because the node was uncordoned or onFailure.node has changed.
 	ReasonDrainCancelled = "DrainCancelled"
-	// ReasonDrainTimedOut : not all pods were evicted in time.
+	// ReasonDrainTimedOut means that not all pods were evicted in time.
 	ReasonDrainTimedOut = "DrainTimedOut"
-	// ReasonNamespaceTerminating : the namespace is being deleted, and no pod can be made in it.
+	// ReasonNamespaceTerminating means that the namespace is being deleted, and no pod can be made in it.
 	ReasonNamespaceTerminating = "NamespaceTerminating"
-	// ReasonNamespaceNotAllowed : the namespace does not have the label with which the manager serves it.
+	// ReasonNamespaceNotAllowed means that the namespace does not have the label with which the manager serves it.
 	ReasonNamespaceNotAllowed = "NamespaceNotAllowed"
-	// ReasonPoliciesMissing : an admission policy that the manager requires is not installed, or differs from its version.
+	// ReasonPoliciesMissing means that an admission policy that the manager requires is not installed, or differs from its version.
 	ReasonPoliciesMissing = "PoliciesMissing"
-	// ReasonNotAuthorized : the object may have been written while no admission policy was in force.
+	// ReasonNotAuthorized means that the object may have been written while no admission policy was in force.
 	ReasonNotAuthorized = "NotAuthorized"
-	// ReasonInstallationTerminating : Everynode is being uninstalled.
+	// ReasonInstallationTerminating means that Everynode is being uninstalled.
 	ReasonInstallationTerminating = "InstallationTerminating"
 
-	// ReasonAttemptFailed : an attempt failed; its record says why.
+	// ReasonAttemptFailed means that an attempt failed; its record says why.
 	ReasonAttemptFailed = "AttemptFailed"
-	// ReasonDeadlineExceeded : the attempt took longer than task.timeoutSeconds.
+	// ReasonDeadlineExceeded means that the attempt took longer than task.timeoutSeconds.
 	ReasonDeadlineExceeded = "DeadlineExceeded"
-	// ReasonDisrupted : the attempt was ended by something else than itself; it does not count. As the
+	// ReasonDisrupted means that the attempt was ended by something else than itself; it does not count. As the
 	// reason of Stalled: all that is left to do was disrupted many times in a row.
 	ReasonDisrupted = "Disrupted"
-	// ReasonRetriesExhausted : retry.limit is reached; the node has failed.
+	// ReasonRetriesExhausted means that retry.limit is reached; the node has failed.
 	ReasonRetriesExhausted = "RetriesExhausted"
-	// ReasonWriteFailed : a write to the API server failed, and is retried.
+	// ReasonWriteFailed means that a write to the API server failed, and is retried.
 	ReasonWriteFailed = "WriteFailed"
-	// ReasonRevisionStarted : a new revision begins to roll out.
+	// ReasonRevisionStarted means that a new revision begins to roll out.
 	ReasonRevisionStarted = "RevisionStarted"
-	// ReasonStepStarted : a step of the rollout begins, since the one before has passed.
+	// ReasonStepStarted means that a step of the rollout begins, since the one before has passed.
 	ReasonStepStarted = "StepStarted"
-	// ReasonStepCompleted : a step of the rollout has passed.
+	// ReasonStepCompleted means that a step of the rollout has passed.
 	ReasonStepCompleted = "StepCompleted"
 )

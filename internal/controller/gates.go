@@ -41,12 +41,12 @@ func (g *gates) gap(namespace string) string {
 	case !g.known:
 		return "it is not known yet whether the API server taints nodes when they are created"
 	case g.missing != "":
-		return g.missing + ". The manager taints a node a moment after its creation, and a pod may slip in between. Have the kubelet register with the taint: docs/gate.md"
+		return g.missing + ". The manager taints a node a moment after its creation, and a pod may be scheduled in between. Have the kubelet register with the taint: docs/gate.md"
 	case slices.Contains(g.bound, gatePolicy+"/"+namespace) && !slices.Contains(g.bound, managerPolicy+"/"+namespace):
-		return fmt.Sprintf("nodes are tainted when they are created, but no MutatingAdmissionPolicyBinding of policy %s is for the NodeJobs of namespace %s, so a manager that loses its node may find all others closed. Make a binding: docs/gate.md",
+		return fmt.Sprintf("nodes are tainted when they are created, but no MutatingAdmissionPolicyBinding of policy %s selects the NodeJobs of namespace %s, so a manager that loses its node may find all others closed. Create a binding: docs/gate.md",
 			managerPolicy, namespace)
 	case !slices.Contains(g.bound, gatePolicy+"/"+namespace):
-		return fmt.Sprintf("no MutatingAdmissionPolicyBinding of policy %s is for the NodeJobs of namespace %s. The manager taints a node a moment after its creation, and a pod may slip in between. Make a binding: docs/gate.md",
+		return fmt.Sprintf("no MutatingAdmissionPolicyBinding of policy %s selects the NodeJobs of namespace %s. The manager taints a node a moment after its creation, and a pod may be scheduled in between. Create a binding: docs/gate.md",
 			gatePolicy, namespace)
 	}
 	return ""

@@ -81,19 +81,19 @@ func TestGaps(t *testing.T) {
 		},
 		"no binding": {
 			objects: []client.Object{policy()},
-			want:    "no MutatingAdmissionPolicyBinding of policy everynode-gate is for the NodeJobs of namespace ns", wantRemedy: "Make a binding: docs/gate.md",
+			want:    "no MutatingAdmissionPolicyBinding of policy everynode-gate selects the NodeJobs of namespace ns", wantRemedy: "Create a binding: docs/gate.md",
 		},
 		"a binding of another namespace": {
 			objects: []client.Object{policy(), binding("everynode-gate", "other")},
-			want:    "no MutatingAdmissionPolicyBinding", wantRemedy: "Make a binding",
+			want:    "no MutatingAdmissionPolicyBinding", wantRemedy: "Create a binding",
 		},
 		"a binding of another policy": {
 			objects: []client.Object{policy(), binding("other", "ns")},
-			want:    "no MutatingAdmissionPolicyBinding", wantRemedy: "Make a binding",
+			want:    "no MutatingAdmissionPolicyBinding", wantRemedy: "Create a binding",
 		},
 		"a binding without parameters": {
 			objects: []client.Object{policy(), noParams},
-			want:    "no MutatingAdmissionPolicyBinding", wantRemedy: "Make a binding",
+			want:    "no MutatingAdmissionPolicyBinding", wantRemedy: "Create a binding",
 		},
 		"a binding without a policy": {
 			objects: []client.Object{binding("everynode-gate", "ns")},
@@ -101,7 +101,7 @@ func TestGaps(t *testing.T) {
 		},
 		"a manager that does not tolerate gates": {
 			objects: []client.Object{policy(), binding("everynode-gate", "ns"), binding("everynode-manager", "other")},
-			want:    "nodes are tainted when they are created, but no MutatingAdmissionPolicyBinding of policy everynode-manager", wantRemedy: "Make a binding",
+			want:    "nodes are tainted when they are created, but no MutatingAdmissionPolicyBinding of policy everynode-manager", wantRemedy: "Create a binding",
 		},
 		"policy and binding exist": {objects: []client.Object{policy(), binding("everynode-gate", "other"), binding("everynode-gate", "ns"), binding("everynode-manager", "ns")}},
 	}

@@ -60,7 +60,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		reasons: map[client.ObjectKey]string{},
 		nodeCount: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "everynode_nodejob_nodes",
-			Help: "Nodes that a NodeJob is for, by state: done, running, waiting, failed; and of the failed, rolled_back and rollback_failed.",
+			Help: "Matching nodes of a NodeJob by state: done, running, waiting and failed; rolled_back and rollback_failed are parts of failed.",
 		}, append(job, "state")),
 		stopped: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "everynode_nodejob_stalled",

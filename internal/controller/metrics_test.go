@@ -124,7 +124,7 @@ everynode_api_writes_total{resource="pods",verb="create"} 1
 # TYPE everynode_attempts_total counter
 everynode_attempts_total{outcome="Failed",phase="rollback"} 1
 everynode_attempts_total{outcome="Succeeded",phase="task"} 5
-# HELP everynode_nodejob_nodes Nodes that a NodeJob is for, by state: done, running, waiting, failed; and of the failed, rolled_back and rollback_failed.
+# HELP everynode_nodejob_nodes Matching nodes of a NodeJob by state: done, running, waiting and failed; rolled_back and rollback_failed are parts of failed.
 # TYPE everynode_nodejob_nodes gauge
 everynode_nodejob_nodes{namespace="ns",nodejob="job",state="done"} 1
 everynode_nodejob_nodes{namespace="ns",nodejob="job",state="failed"} 4

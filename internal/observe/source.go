@@ -150,7 +150,7 @@ func unusable(text, where string) *task.Obstacle {
 		obstacle.Message = fmt.Sprintf("%s has %d bytes, of which %d are allowed. Put large files into an image and use spec.task.template",
 			where, len(text), task.MaxScriptBytes)
 	case strings.ContainsRune(text, 0):
-		obstacle.Message = where + " contains a zero byte, which no environment can hold. Take it out"
+		obstacle.Message = where + " contains a zero byte, which an environment variable cannot contain. Remove it"
 	default:
 		return nil
 	}

@@ -55,7 +55,7 @@ func (sb *statusBuilder) conditions(is summary, otherwise string, gate *v1alpha1
 // rollbackCondition says whether the rollback failed on any node. Such nodes are in an undefined state.
 func (sb *statusBuilder) rollbackCondition() metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionRollbackFailed, Status: metav1.ConditionFalse,
-		Reason: v1alpha1.ReasonNoRollbackFailed, Message: "no rollback has failed for good"}
+		Reason: v1alpha1.ReasonNoRollbackFailed, Message: "no rollback has failed"}
 	if n := len(sb.unrecovered); n > 0 {
 		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonRollbackFailed
 		c.Message = fmt.Sprintf("the rollback also failed on %s (%s). Check the state of these nodes; the last lines of output are in the annotation %s of each node",
@@ -333,7 +333,7 @@ func (sb *statusBuilder) noMatchMessage() string {
 		}
 	}
 	if tainted > 0 {
-		message = fmt.Sprintf("%s left out for a taint that spec.tolerations does not tolerate (%s: %s)",
+		message = fmt.Sprintf("%s excluded by a taint that spec.tolerations does not tolerate (%s: %s)",
 			plural.CountAre(tainted, "node"), sb.nodes[first].Name, sb.nodes[first].Message)
 	}
 	if other := otherOS(sb.nodes); tainted == 0 && other != "" {

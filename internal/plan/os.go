@@ -31,7 +31,7 @@ func otherOS(nodes []nodePlan) string {
 	if count == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%s left out for the operating system (such as %s): scripts and commands run on Linux only. For others use spec.task.template with spec.os",
+	return fmt.Sprintf("%s excluded by the operating system (such as %s): scripts and commands run on Linux only. For others use spec.task.template with spec.os",
 		plural.CountAre(count, "node"), first)
 }
 

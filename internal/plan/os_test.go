@@ -78,7 +78,7 @@ func TestOperatingSystems(t *testing.T) {
 
 func TestNoMatchingNodesNamesOperatingSystem(t *testing.T) {
 	p := Next(see(newJob(), []Node{newNode("b", withOS("windows")), newNode("a", withOS("windows"))}))
-	const want = "2 nodes are left out for the operating system (such as a): scripts and commands run on Linux only. For others use spec.task.template with spec.os"
+	const want = "2 nodes are excluded by the operating system (such as a): scripts and commands run on Linux only. For others use spec.task.template with spec.os"
 	c := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionComplete)
 	if c == nil || c.Message != want {
 		t.Errorf("condition %+v, want the message %q", c, want)

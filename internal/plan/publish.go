@@ -27,7 +27,7 @@ func (p *publisher) factsOf(r *record.Record) (labelled, annotated map[string]st
 		value, reported := r.Results[fact.Result]
 		switch {
 		case r.Truncated && (!reported || len(value) > outcome.MaxValueBytes-4):
-			return nil, nil, fmt.Sprintf("the result %s cannot be published, since results were left out or cut: one may have %d bytes, and all together %d",
+			return nil, nil, fmt.Sprintf("the result %s cannot be published, because results were omitted or cut: one may have %d bytes, and all together %d",
 				fact.Result, outcome.MaxValueBytes, outcome.MaxResultsBytes)
 		case !reported:
 		case fact.Label == "":

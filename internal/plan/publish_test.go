@@ -75,11 +75,11 @@ func TestFactsOfSuccess(t *testing.T) {
 		"a label of a user does not matter if the result is not reported": {node: has("example.com/size", "mine", ""), want: succeeded},
 		"an omitted result fails the attempt": {
 			exit: func(exit *Exit) { exit.Truncated = true },
-			want: failed + "InvalidResult: the result size cannot be published, since results were left out or cut: one may have 256 bytes, and all together 2048",
+			want: failed + "InvalidResult: the result size cannot be published, because results were omitted or cut: one may have 256 bytes, and all together 2048",
 		},
 		"a truncated result fails the attempt": {
 			results: map[string]string{"size": "8", "kernel": strings.Repeat("k", outcome.MaxValueBytes-3) + "…"}, exit: func(exit *Exit) { exit.Truncated = true },
-			want: failed + "InvalidResult: the result kernel cannot be published, since results were left out or cut: one may have 256 bytes, and all together 2048",
+			want: failed + "InvalidResult: the result kernel cannot be published, because results were omitted or cut: one may have 256 bytes, and all together 2048",
 		},
 		"an omitted result that is not published does not matter": {
 			results: map[string]string{"size": "8", "kernel": "6"}, exit: func(exit *Exit) { exit.Truncated = true }, guarded: true,

@@ -67,7 +67,7 @@ func TestConditions(t *testing.T) {
 	const remedy = retryAll + "; " +
 		"one node (other nodes start too): kubectl annotate node NAME ns.everynode.dev/job-; or skip a node: kubectl label node NAME ns.everynode.dev/job=rev --overwrite"
 	const noNode = "no node matches spec.nodeSelector; the task runs as soon as one does"
-	const tooTainted = "1 node is left out for a taint that spec.tolerations does not tolerate (t: it has the taint dedicated=db:NoSchedule)"
+	const tooTainted = "1 node is excluded by a taint that spec.tolerations does not tolerate (t: it has the taint dedicated=db:NoSchedule)"
 	tests := map[string]struct {
 		in   Input
 		want []string
@@ -154,7 +154,7 @@ func TestConditions(t *testing.T) {
 		},
 		"no rollback failed": {see(newJob(withRollback), []Node{done("a")}), []string{
 			"Complete=True AllNodesDone: 1 of 1 node is done", "Reconciling=False AllNodesDone: 1 of 1 node is done", "Stalled=False NotStalled: no action needed",
-			"RollbackFailed=False NoRollbackFailed: no rollback has failed for good",
+			"RollbackFailed=False NoRollbackFailed: no rollback has failed",
 		}},
 		"the rollout continues after failures": {see(newJob(), []Node{done("a"), failed("b"), newNode("c")}), []string{
 			"Complete=False InProgress: 1 of 3 nodes are done, 1 failed, 1 running",

@@ -32,7 +32,7 @@ func TestResults(t *testing.T) {
 		"results of a task that fails":         {script: `echo a=1 >> "$EVERYNODE_RESULTS"; exit 3`, wantCode: 3, want: map[string]string{"a": "1"}},
 		"control characters are escaped":       {script: `printf 'a=\033[31m\000\n' >> "$EVERYNODE_RESULTS"`, want: map[string]string{"a": `\x1b[31m\x00`}},
 		"an invalid result is reported":        {script: `echo hello > "$EVERYNODE_RESULTS"`, wantSaid: `results: line 1: "hello" is not key=value`},
-		"1 MB on one line is harmless":         {script: `head -c 1000000 /dev/zero | tr '\0' x > "$EVERYNODE_RESULTS"`, wantTruncated: true, wantSaid: "results: some were left out or cut"},
+		"1 MB on one line is harmless":         {script: `head -c 1000000 /dev/zero | tr '\0' x > "$EVERYNODE_RESULTS"`, wantTruncated: true, wantSaid: "results: some were omitted or cut"},
 		"of 10,000 keys the first 32 are kept": {script: `i=0; while [ $i -lt 10000 ]; do printf 'k%05d=%d\n' $i $i; i=$((i+1)); done > "$EVERYNODE_RESULTS"`, want: many, wantTruncated: true, wantSaid: "at most 32"},
 		"a results file may be replaced in place, read and grown": {script: `echo a=1 > "$EVERYNODE_RESULTS"; read -r old < "$EVERYNODE_RESULTS"; echo "b=$old" > "$EVERYNODE_RESULTS"`,
 			want: map[string]string{"b": "a=1"}},

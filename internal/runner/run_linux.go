@@ -212,7 +212,7 @@ func (a *attempt) addResults(o *outcome.Outcome) {
 		a.note("results: %v", err)
 	}
 	if o.Truncated {
-		a.note("results: some were left out or cut: at most %d of %d bytes each and %d together are kept",
+		a.note("results: some were omitted or cut: at most %d of %d bytes each and %d together are recorded",
 			outcome.MaxResults, outcome.MaxValueBytes, outcome.MaxResultsBytes)
 	}
 	for _, note := range a.notes {

@@ -156,7 +156,7 @@ func TestTheAPIRejectsWhatCannotWork(t *testing.T) {
 		"a removed label without a name":        {spec: withTask(`removeLabels: [""]`), wantMessage: "should be at least 1 chars long"},
 		"a label that is removed twice":         {spec: withTask(`removeLabels: [a, a]`), wantMessage: "Duplicate value"},
 		"more removed labels than allowed":      {spec: withTask(`removeLabels: [` + list("l%d", 9) + `]`), wantMessage: "must have at most 8 items"},
-		"a label that is published and removed": {spec: withTask(`publish: [{result: a, annotation: b}, {result: a, label: c}], removeLabels: [c]`), wantMessage: "a label in removeLabels is published as well: take it out of one of the two"},
+		"a label that is published and removed": {spec: withTask(`publish: [{result: a, annotation: b}, {result: a, label: c}], removeLabels: [c]`), wantMessage: "a label in removeLabels is published as well: remove it from one of the two"},
 
 		"a gate of Kubernetes":                                  {spec: withTask(`gate: {key: node.kubernetes.io/not-ready}`), wantMessage: "gate.key must not be of kubernetes.io, k8s.io, everynode.dev or karpenter.sh"},
 		"a gate of a Kubernetes project":                        {spec: withTask(`gate: {key: a.k8s.io/b}`), wantMessage: "use a prefix of your own, or leave it out"},
@@ -192,7 +192,7 @@ func TestTheAPIRejectsWhatCannotWork(t *testing.T) {
 		"content without a kind":                            {spec: withTask(`rerun: {onChangeOf: [{name: a}]}`), wantMessage: "spec.rerun.onChangeOf[0].kind: Required value"},
 		"content of an object without a name":               {spec: withTask(`rerun: {onChangeOf: [{kind: Secret, name: ""}]}`), wantMessage: "should be at least 1 chars long"},
 		"content of more objects than allowed":              {spec: withTask(`rerun: {onChangeOf: [` + list("{kind: Secret, name: s%d}", 17) + `]}`), wantMessage: "must have at most 16 items"},
-		"a NodeJob that depends on itself":                  {name: "myself", spec: withTask(`dependsOn: [other, myself]`), wantMessage: "spec.dependsOn names the NodeJob itself: take it out"},
+		"a NodeJob that depends on itself":                  {name: "myself", spec: withTask(`dependsOn: [other, myself]`), wantMessage: "spec.dependsOn names the NodeJob itself: remove it"},
 		"a NodeJob that depends on another twice":           {spec: withTask(`dependsOn: [a, a]`), wantMessage: "Duplicate value"},
 		"a NodeJob that depends on an empty name":           {spec: withTask(`dependsOn: [""]`), wantMessage: "should be at least 1 chars long"},
 		"a NodeJob that depends on a name that is too long": {spec: withTask(`dependsOn: [` + strings.Repeat("n", 64) + `]`), wantMessage: "may not be more than 63"},

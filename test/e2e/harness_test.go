@@ -283,7 +283,7 @@ func (w *world) done(job, node string) record.Record {
 	return rec
 }
 
-// failed waits until the node has failed for good.
+// failed waits until the node has failed.
 func (w *world) failed(job, node string) record.Record {
 	w.t.Helper()
 	w.eventually(job+" has failed on "+node, func() error {
