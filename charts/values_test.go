@@ -77,7 +77,7 @@ func TestValues(t *testing.T) {
 		"own tolerations besides":               {with(`manager: {tolerations: [{key: t, operator: Exists}]}`), manager, []string{"key: node-role.kubernetes.io/control-plane operator: Exists - key: t operator: Exists"}, nil},
 		"own affinity instead":                  {with(`manager: {affinity: {nodeAffinity: {}}}`), manager, []string{"affinity: nodeAffinity: {}"}, []string{"preferredDuring"}},
 		"the confinement of the manager":        {with(""), confinement, []string{"policyName: everynode-confine-pods "}, nil},
-		"namespaces need a label":               {with(""), "ValidatingAdmissionPolicy everynode-confine-namespaces", []string{"everynode.dev/nodejobs"}, nil},
+		"namespaces need a label":               {with(""), "ValidatingAdmissionPolicy everynode-confine-namespaces", []string{"everynode.dev/enabled"}, nil},
 		"namespaces need no label":              {with("requireNamespaceLabel: false"), "ValidatingAdmissionPolicy everynode-confine-namespaces", nil, []string{unwanted}},
 		"namespaces that are not allowed":       {with(""), "ValidatingAdmissionPolicyBinding everynode-warn-namespaces", []string{"validationActions: - Warn "}, nil},
 		"no warning of namespaces":              {with("requireNamespaceLabel: false"), "ValidatingAdmissionPolicyBinding everynode-warn-namespaces", nil, []string{unwanted}},

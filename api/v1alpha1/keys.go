@@ -7,20 +7,20 @@ package v1alpha1
 const (
 	// PodFinalizer retains the pod of an attempt until its outcome is recorded on the node, so that neither pod garbage collection
 	// nor a user removes it before.
-	PodFinalizer = Group + "/unrecorded"
+	PodFinalizer = Group + "/outcome-tracking"
 
 	// NodeJobFinalizer retains a NodeJob until deletionPolicy has been applied to its nodes.
-	NodeJobFinalizer = Group + "/records"
+	NodeJobFinalizer = Group + "/node-records"
 
 	// NodeJobLabel, on a task's pod, names its NodeJob. The manager's pod cache selects on it.
 	NodeJobLabel = Group + "/nodejob"
 
-	// NodeJobsLabel, on a namespace, with the value NodeJobsAllowed, has the manager serve the NodeJobs and NodeGuards of the
+	// EnabledLabel, on a namespace, with the value EnabledValue, has the manager serve the NodeJobs and NodeGuards of the
 	// namespace. Who may label namespaces decides where NodeJobs run.
-	NodeJobsLabel = Group + "/nodejobs"
+	EnabledLabel = Group + "/enabled"
 
-	// NodeJobsAllowed is the value of NodeJobsLabel.
-	NodeJobsAllowed = "allowed"
+	// EnabledValue is the value of EnabledLabel.
+	EnabledValue = "true"
 
 	// RevisionLabel, on a task's pod, is the revision that the pod runs.
 	RevisionLabel = Group + "/revision"

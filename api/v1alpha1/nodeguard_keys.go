@@ -27,7 +27,7 @@ const (
 
 	// EndedReleaseAnnotation, on a budget, identifies the release after which it was closed. A manager with a stale view must not
 	// open the budget again: its write meets another resource version.
-	EndedReleaseAnnotation = Group + "/ended"
+	EndedReleaseAnnotation = Group + "/closed-after-release"
 
 	// ApproveReleaseAnnotation, on a node, lists the NodeGuards, as namespace/name and separated by commas, that
 	// may release the node if release.when is Approval. It is removed when the node is available again.

@@ -36,7 +36,7 @@ type Fact struct {
 	// adopt defines what happens if the node already has the label or annotation and no NodeJob has published it. Never, the default,
 	// fails the attempt with PublishConflict. SameValue adopts the key if its value is the result, and fails otherwise. Always adopts
 	// the key and sets its value to the result. An adopted key is managed by this NodeJob: it is restored if another client changes
-	// it, and removed when the NodeJob is deleted with the policy Forget or RollBack.
+	// it, and removed when the NodeJob is deleted with the policy Forget or Rollback.
 	// +optional
 	Adopt AdoptPolicy `json:"adopt,omitempty"`
 }

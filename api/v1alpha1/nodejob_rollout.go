@@ -170,31 +170,31 @@ type RollbackSpec struct {
 
 // OnFailureSpec defines what happens to a node on which all attempts have failed.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.drain) || (has(self.node) && self.node == 'Drain')",message="onFailure.drain works with onFailure.node Drain only: set node to Drain, or leave drain out"
+// +kubebuilder:validation:XValidation:rule="!has(self.drain) || (has(self.action) && self.action == 'Drain')",message="onFailure.drain works with onFailure.action Drain only: set action to Drain, or leave drain out"
 type OnFailureSpec struct {
-	// node is None, which is the default, Cordon, or Drain. Cordon marks the node as unschedulable. Drain also evicts its pods after
+	// action is None, which is the default, Cordon, or Drain. Cordon marks the node as unschedulable. Drain also evicts its pods after
 	// the rollback has ended. The node is uncordoned when the task succeeds there, or when the NodeJob no longer selects it.
 	// +optional
 	// +kubebuilder:default=None
-	Node FailedNodePolicy `json:"node,omitempty"`
+	Action FailureAction `json:"action,omitempty"`
 
-	// drain defines how the pods of a failed node are evicted. It requires node Drain.
+	// drain defines how the pods of a failed node are evicted. It requires action Drain.
 	// +optional
 	Drain *DrainSpec `json:"drain,omitempty"`
 }
 
-// FailedNodePolicy defines what happens to a failed node.
+// FailureAction defines what happens to a failed node.
 //
 // +kubebuilder:validation:Enum=None;Cordon;Drain
-type FailedNodePolicy string
+type FailureAction string
 
 const (
-	// FailedNodeNone does not change the node.
-	FailedNodeNone FailedNodePolicy = "None"
-	// FailedNodeCordon marks the node as unschedulable.
-	FailedNodeCordon FailedNodePolicy = "Cordon"
-	// FailedNodeDrain marks the node as unschedulable and evicts its pods.
-	FailedNodeDrain FailedNodePolicy = "Drain"
+	// FailureActionNone does not change the node.
+	FailureActionNone FailureAction = "None"
+	// FailureActionCordon marks the node as unschedulable.
+	FailureActionCordon FailureAction = "Cordon"
+	// FailureActionDrain marks the node as unschedulable and evicts its pods.
+	FailureActionDrain FailureAction = "Drain"
 )
 
 // DrainSpec defines how the pods of a node are evicted. As with kubectl drain, the Eviction API is used, which respects

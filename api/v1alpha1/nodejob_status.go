@@ -101,7 +101,7 @@ type NodeCounts struct {
 	// matched is the number of nodes that are selected and have no untolerated taint, or that have run the task before they got one.
 	// +optional
 	Matched int32 `json:"matched"`
-	// done is the number of nodes that are done with the current revision. With rerun.onChange false, any revision counts.
+	// done is the number of nodes that are done with the current revision. With rerun.onRevisionChange false, any revision counts.
 	// +optional
 	Done int32 `json:"done"`
 	// running is the number of nodes with an attempt.

@@ -203,24 +203,24 @@ type ConfigMapKeyRef struct {
 // RerunSpec defines when a node that is done runs the task again. Independently of these fields, a node runs the task again if the
 // label of its record is removed.
 type RerunSpec struct {
-	// onChange reruns the task on nodes that are done with an earlier revision. The revision changes with task, verify and the content
+	// onRevisionChange reruns the task on nodes that are done with an earlier revision. The revision changes with task, verify and the content
 	// of referenced ConfigMaps. The default is true.
 	// +optional
 	// +kubebuilder:default=true
-	OnChange *bool `json:"onChange,omitempty"`
+	OnRevisionChange *bool `json:"onRevisionChange,omitempty"`
 
-	// onReplace reruns the task if another machine takes the place of the node, that is, if its machine ID changes. The default is
+	// onMachineChange reruns the task if another machine takes the place of the node, that is, if its machine ID changes. The default is
 	// true.
 	// +optional
 	// +kubebuilder:default=true
-	OnReplace *bool `json:"onReplace,omitempty"`
+	OnMachineChange *bool `json:"onMachineChange,omitempty"`
 
 	// onReboot reruns the task if the node has rebooted since the task succeeded, that is, if its boot ID has changed. The default is
 	// false.
 	// +optional
 	OnReboot bool `json:"onReboot,omitempty"`
 
-	// everySeconds reruns the task periodically, in seconds: 10 to 31536000. The runs on the nodes are spread over the period. The
+	// periodSeconds reruns the task periodically, in seconds: 10 to 31536000. The runs on the nodes are spread over the period. The
 	// first rerun takes place at least half a period after the success. With 0, which is the default, the task is not rerun
 	// periodically.
 	//
@@ -228,8 +228,8 @@ type RerunSpec struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=31536000
-	// +kubebuilder:validation:XValidation:rule="self == 0 || self >= 10",message="rerun.everySeconds must be 0, for never, or at least 10"
-	EverySeconds int32 `json:"everySeconds,omitempty"`
+	// +kubebuilder:validation:XValidation:rule="self == 0 || self >= 10",message="rerun.periodSeconds must be 0, for never, or at least 10"
+	PeriodSeconds int32 `json:"periodSeconds,omitempty"`
 
 	// onChangeOf are ConfigMaps and Secrets of the namespace whose content is part of the revision, such as those that task.template
 	// mounts. For a Secret, the manager needs the right to get it: see docs/reruns.md.

@@ -58,11 +58,11 @@ type NodeJobList struct {
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.gate) || !has(self.nodeNames)",message="gate applies to nodes that join, and nodeNames to existing nodes: use nodeSelector with a gate"
 // +kubebuilder:validation:XValidation:rule="!has(self.gate) || !has(self.gate.onReboot) || !self.gate.onReboot || (has(self.rerun) && has(self.rerun.onReboot) && self.rerun.onReboot)",message="gate.onReboot closes the gate until the task has run again, which needs rerun.onReboot: set it to true, or leave gate.onReboot out"
-// +kubebuilder:validation:XValidation:rule="!has(self.ttlSecondsAfterFinished) || !has(self.rerun) || !has(self.rerun.everySeconds) || self.rerun.everySeconds == 0",message="with ttlSecondsAfterFinished the NodeJob is gone after its first run: leave it out, or rerun.everySeconds"
+// +kubebuilder:validation:XValidation:rule="!has(self.ttlSecondsAfterFinished) || !has(self.rerun) || !has(self.rerun.periodSeconds) || self.rerun.periodSeconds == 0",message="with ttlSecondsAfterFinished the NodeJob is gone after its first run: leave it out, or rerun.periodSeconds"
 // +kubebuilder:validation:XValidation:rule="!has(self.publish) || !has(self.removeLabels) || !self.publish.exists(p, has(p.label) && p.label in self.removeLabels)",message="a label in removeLabels is published as well: remove it from one of the two"
 // +kubebuilder:validation:XValidation:rule="!has(self.verify) || !has(self.task.template)",message="verify works with task.script, task.scriptFrom and task.command only: with task.template, check the result in the template's own container and end it with another exit code than 0"
 // +kubebuilder:validation:XValidation:rule="!has(self.task.template) || !has(self.task.template.spec) || !has(self.task.template.spec.os) || self.task.template.spec.os.name == 'linux' || (!has(self.rollback) && (!has(self.maintenance) || !has(self.maintenance.reboot) || self.maintenance.reboot == 'Never'))",message="rollback and maintenance.reboot work on Linux nodes only: with another task.template.spec.os, leave them out"
-// +kubebuilder:validation:XValidation:rule="!has(self.deletionPolicy) || self.deletionPolicy != 'RollBack' || has(self.rollback)",message="deletionPolicy RollBack needs spec.rollback: write the script that undoes the task, or use Forget or Retain"
+// +kubebuilder:validation:XValidation:rule="!has(self.deletionPolicy) || self.deletionPolicy != 'Rollback' || has(self.rollback)",message="deletionPolicy Rollback needs spec.rollback: write the script that undoes the task, or use Forget or Retain"
 type NodeJobSpec struct {
 	// nodeSelector selects nodes by their labels. If unset, all nodes are selected. An empty selector is rejected, because it may be
 	// the result of a misspelled field.
@@ -107,7 +107,7 @@ type NodeJobSpec struct {
 	// +optional
 	Verify *VerifySpec `json:"verify,omitempty"`
 
-	// rollback undoes the task, in a separate pod, on each node on which all attempts have failed. With deletionPolicy RollBack, it
+	// rollback undoes the task, in a separate pod, on each node on which all attempts have failed. With deletionPolicy Rollback, it
 	// also runs when the NodeJob is deleted, on every node on which the task has run. It is not part of the revision.
 	// +optional
 	Rollback *RollbackSpec `json:"rollback,omitempty"`
@@ -212,7 +212,7 @@ type NodeJobSpec struct {
 	Rerun RerunSpec `json:"rerun,omitzero"`
 
 	// deletionPolicy defines what happens to the nodes when the NodeJob is deleted. Forget, the default, removes the records from the
-	// nodes. Retain retains the records: if the NodeJob is created again with the same name, its nodes are done. RollBack runs the
+	// nodes. Retain retains the records: if the NodeJob is created again with the same name, its nodes are done. Rollback runs the
 	// rollback on every node on which the task has run, within rollout.maxConcurrent, and then removes the records.
 	// +optional
 	// +kubebuilder:default=Forget
@@ -221,7 +221,7 @@ type NodeJobSpec struct {
 
 // DeletionPolicy defines what happens to the nodes when a NodeJob is deleted.
 //
-// +kubebuilder:validation:Enum=Forget;Retain;RollBack
+// +kubebuilder:validation:Enum=Forget;Retain;Rollback
 type DeletionPolicy string
 
 const (
@@ -229,6 +229,6 @@ const (
 	DeletionForget DeletionPolicy = "Forget"
 	// DeletionRetain retains the records on the nodes.
 	DeletionRetain DeletionPolicy = "Retain"
-	// DeletionRollBack runs the rollback on the nodes, and then removes the records.
-	DeletionRollBack DeletionPolicy = "RollBack"
+	// DeletionRollback runs the rollback on the nodes, and then removes the records.
+	DeletionRollback DeletionPolicy = "Rollback"
 )

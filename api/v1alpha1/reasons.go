@@ -99,8 +99,8 @@ const (
 	ReasonPodTerminating = "PodTerminating"
 	// ReasonUntoleratedTaint means that the node has a taint that the NodeJob does not tolerate.
 	ReasonUntoleratedTaint = "UntoleratedTaint"
-	// ReasonNothingToRollBack means that the NodeJob is being deleted, and the rollback does not run on this node.
-	ReasonNothingToRollBack = "NothingToRollBack"
+	// ReasonNothingToRollback means that the NodeJob is being deleted, and the rollback does not run on this node.
+	ReasonNothingToRollback = "NothingToRollback"
 	// ReasonNotSelected means that spec.nodeSelector does not match the node.
 	ReasonNotSelected = "NotSelected"
 	// ReasonUnsupportedOS means that the task does not run on the operating system of the node (label kubernetes.io/os).
@@ -179,7 +179,7 @@ const (
 	ReasonDraining = "Draining"
 	// ReasonDrained means that all pods that the drain evicts have ended.
 	ReasonDrained = "Drained"
-	// ReasonDrainCancelled means that the drain of the node was cancelled, because the node was uncordoned or onFailure.node has changed.
+	// ReasonDrainCancelled means that the drain of the node was cancelled, because the node was uncordoned or onFailure.action has changed.
 	ReasonDrainCancelled = "DrainCancelled"
 	// ReasonDrainTimedOut means that not all pods were evicted in time.
 	ReasonDrainTimedOut = "DrainTimedOut"

@@ -84,7 +84,7 @@ func parse(args []string) (flags, error) {
 	set.BoolVar(&f.metricsSecure, "metrics-secure", true, "serve metrics with TLS, to clients that may get the path /metrics; false for plain HTTP without authentication")
 	set.StringVar(&f.probeAddr, "health-probe-bind-address", ":8081", "address of /healthz and /readyz")
 	set.BoolVar(&f.requireLabel, "require-namespace-label", true,
-		"serve NodeJobs and NodeGuards only in namespaces with the label "+v1alpha1.NodeJobsLabel+"="+v1alpha1.NodeJobsAllowed)
+		"serve NodeJobs and NodeGuards only in namespaces with the label "+v1alpha1.EnabledLabel+"="+v1alpha1.EnabledValue)
 	set.BoolVar(&f.requirePolicy, "require-policies", true,
 		"start nothing without the admission policies of config/authorization and config/confinement, and run only as the service account that they name")
 	set.BoolVar(&f.leaderElect, "leader-elect", true, "let one of several managers work at a time")

@@ -27,7 +27,7 @@ func newAbortCommand(f *cmdutil.Factory) *cobra.Command {
 end. Nodes that are done do not change; resume continues with the other nodes. Running rollbacks, and runs whose node is
 being rebooted, finish.
 
-With --rollback, each NodeJob is deleted with deletionPolicy RollBack: spec.rollback runs on every node on which the task
+With --rollback, each NodeJob is deleted with deletionPolicy Rollback: spec.rollback runs on every node on which the task
 has run, and the records are removed. The NodeJob exists until all rollbacks are done.`,
 		Example:           "  kubectl everynode abort somaxconn -n node-setup\n  kubectl everynode abort somaxconn -n node-setup --rollback",
 		Args:              cmdutil.AtLeastOneArg("the names of one or more NodeJobs"),
@@ -115,7 +115,7 @@ func (m *mutation) abortAndRollBack(ctx context.Context, yes bool) error {
 		return err
 	case job.Spec.Rollback == nil:
 		return cmdutil.Failf(cmdutil.ExitUsage, "NodeJob %s has no spec.rollback, so it cannot be rolled back. Add spec.rollback, or stop it without a rollback: kubectl everynode abort %s -n %s", m.key, job.Name, job.Namespace)
-	case !job.DeletionTimestamp.IsZero() && job.Spec.DeletionPolicy == v1alpha1.DeletionRollBack:
+	case !job.DeletionTimestamp.IsZero() && job.Spec.DeletionPolicy == v1alpha1.DeletionRollback:
 		return m.tellNothing("it is being rolled back already")
 	}
 	n := job.Status.Nodes
@@ -127,8 +127,8 @@ func (m *mutation) abortAndRollBack(ctx context.Context, yes bool) error {
 	}
 	if err := m.change(ctx, func(job *v1alpha1.NodeJob) (decision, error) {
 		before := job.Spec.DeletionPolicy
-		job.Spec.DeletionPolicy, job.Spec.Suspend = v1alpha1.DeletionRollBack, true
-		return decision{did: fmt.Sprintf("aborted: spec.suspend true, spec.deletionPolicy %s -> %s", before, v1alpha1.DeletionRollBack)}, nil
+		job.Spec.DeletionPolicy, job.Spec.Suspend = v1alpha1.DeletionRollback, true
+		return decision{did: fmt.Sprintf("aborted: spec.suspend true, spec.deletionPolicy %s -> %s", before, v1alpha1.DeletionRollback)}, nil
 	}); err != nil {
 		return err
 	}
@@ -141,6 +141,6 @@ func (m *mutation) abortAndRollBack(ctx context.Context, yes bool) error {
 	return m.tell(job, decision{
 		did:    "is being rolled back, and is deleted afterwards",
 		then:   fmt.Sprintf("To watch the progress: kubectl everynode status %s -n %s --watch", job.Name, job.Namespace),
-		commit: "spec.deletionPolicy: RollBack first, and then the removal of the NodeJob",
+		commit: "spec.deletionPolicy: Rollback first, and then the removal of the NodeJob",
 	})
 }

@@ -127,7 +127,7 @@ list pods          ns         yes      logs, run, status
 disrupt            ns         yes      NodeJob ns/tune (spec.maintenance.drain)
 `
 	namespace := func(value string) *corev1.Namespace {
-		return &corev1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: metav1.ObjectMeta{Name: "ns", Labels: map[string]string{v1alpha1.NodeJobsLabel: value}}}
+		return &corev1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: metav1.ObjectMeta{Name: "ns", Labels: map[string]string{v1alpha1.EnabledLabel: value}}}
 	}
 	manager := func(args ...string) *appsv1.Deployment {
 		d := &appsv1.Deployment{TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"}}
@@ -137,7 +137,7 @@ disrupt            ns         yes      NodeJob ns/tune (spec.maintenance.drain)
 	row := func(allowed string) string {
 		return strings.TrimSuffix(tail, "\n") + "(namespace)        ns         " + allowed + "      NodeJob ns/tune\n\n"
 	}
-	const closed = "namespace ns is not allowed to have NodeJobs and NodeGuards, which can be root on nodes: nothing starts. An administrator can allow it: kubectl label namespace ns everynode.dev/nodejobs=allowed\n"
+	const closed = "namespace ns is not allowed to have NodeJobs and NodeGuards, which can be root on nodes: nothing starts. An administrator can allow it: kubectl label namespace ns everynode.dev/enabled=true\n"
 	none := strings.ReplaceAll(both, "yes", "no ")
 	const granted = "jane has all rights that this file needs.\n"
 	for name, tt := range map[string]struct {
@@ -154,7 +154,7 @@ disrupt            ns         yes      NodeJob ns/tune (spec.maintenance.drain)
 		"a NodeJob that has a gate, and loses it": {rightsServer{actions: deny, live: &v1alpha1.NodeJob{TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodeJob"},
 			Spec: v1alpha1.NodeJobSpec{Gate: &v1alpha1.GateSpec{}}}}, cmdutil.ExitOK, head + both +
 			"gate               ns         yes      NodeJob ns/tune (spec.gate)\n" + tail + granted},
-		"a namespace that is allowed": {rightsServer{actions: deny, namespace: namespace("allowed")}, cmdutil.ExitOK, head + both + row("yes") + granted},
+		"a namespace that is allowed": {rightsServer{actions: deny, namespace: namespace("true")}, cmdutil.ExitOK, head + both + row("yes") + granted},
 		"a namespace that is not allowed": {rightsServer{actions: deny, namespace: namespace("no"), manager: manager("--v=1")}, cmdutil.ExitOK,
 			head + both + row("no ") + granted + closed},
 		"a manager that serves all namespaces": {rightsServer{actions: deny, namespace: namespace("no"), manager: manager("--require-namespace-label=false")}, cmdutil.ExitOK,

@@ -138,7 +138,7 @@ func (o *createOptions) writeManifest(what string, objects ...runtime.Object) er
 	job := objects[len(objects)-1].(*v1alpha1.NodeJob)
 	fmt.Fprintf(&b, "# %s\n#\n", strings.ReplaceAll(what, "\n", " "))
 	fmt.Fprintf(&b, "# Namespace %s must allow NodeJobs and privileged pods:\n#   kubectl label namespace %[1]s %s=%s pod-security.kubernetes.io/enforce=privileged\n#\n",
-		job.Namespace, v1alpha1.NodeJobsLabel, v1alpha1.NodeJobsAllowed)
+		job.Namespace, v1alpha1.EnabledLabel, v1alpha1.EnabledValue)
 	fmt.Fprintf(&b, "# See that it worked:\n#   kubectl everynode status %s -n %s --watch\n", job.Name, job.Namespace)
 	if job.Spec.Rollback != nil {
 		fmt.Fprintf(&b, "#\n# Take it back:\n#   kubectl everynode abort %s -n %s --rollback\n", job.Name, job.Namespace)

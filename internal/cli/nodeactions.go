@@ -40,8 +40,8 @@ func (a nodeActions) revision() string {
 
 // counts reports whether a node with this label value is done. While the revision is not known, any value counts.
 func (a nodeActions) counts(label string) bool {
-	onChange := a.job.Spec.Rerun.OnChange
-	return label != "" && (a.revision() == "" || label == a.revision() || (onChange != nil && !*onChange))
+	onRevisionChange := a.job.Spec.Rerun.OnRevisionChange
+	return label != "" && (a.revision() == "" || label == a.revision() || (onRevisionChange != nil && !*onRevisionChange))
 }
 
 // isOld reports whether a record is of another revision.

@@ -71,7 +71,7 @@ func TestRetryAndRerunLeadToARun(t *testing.T) {
 	of := func(r record.Record, change func(*record.Record)) *record.Record { change(&r); return &r }
 	succeeded := of(failed, func(r *record.Record) { r.Outcome = record.Succeeded })
 	disruptedAgain := of(failed, func(r *record.Record) { r.Outcome, r.Rerun, r.Attempts, r.Disruptions = record.Disrupted, true, 0, 9 })
-	anyRevision := func(j *v1alpha1.NodeJob) { j.Spec.Rerun.OnChange = new(false) }
+	anyRevision := func(j *v1alpha1.NodeJob) { j.Spec.Rerun.OnRevisionChange = new(false) }
 	unobserved := func(j *v1alpha1.NodeJob) { j.Status.ObservedGeneration = 1 }
 	const (
 		off       = "annotation " + jobKey + " removed with its seal"

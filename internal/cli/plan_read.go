@@ -110,7 +110,7 @@ func drainOf(job *v1alpha1.NodeJob) *v1alpha1.DrainSpec {
 	switch {
 	case job.Spec.Maintenance.Drain != nil:
 		return job.Spec.Maintenance.Drain
-	case onFailure.Node != v1alpha1.FailedNodeDrain:
+	case onFailure.Action != v1alpha1.FailureActionDrain:
 		return nil
 	case onFailure.Drain != nil:
 		return onFailure.Drain

@@ -51,7 +51,7 @@ func (s *planServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.URL.Path == "/api/v1/namespaces/ns":
 		namespace := corev1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}}
 		if !s.denied {
-			namespace.Labels = map[string]string{v1alpha1.NodeJobsLabel: v1alpha1.NodeJobsAllowed}
+			namespace.Labels = map[string]string{v1alpha1.EnabledLabel: v1alpha1.EnabledValue}
 		}
 		clitest.Respond(w, namespace)
 	case r.URL.Path == clitest.NodesPath:
@@ -366,7 +366,7 @@ func TestAPlanSaysThatTheNamespaceIsNotAllowed(t *testing.T) {
 		if code := command(t, f, "plan", "-f", "-"); code != cmdutil.ExitOK {
 			t.Fatalf("exit code %d, and %s", code, errs)
 		}
-		const want = "kubectl label namespace ns everynode.dev/nodejobs=allowed"
+		const want = "kubectl label namespace ns everynode.dev/enabled=true"
 		if got := strings.Join(strings.Fields(out.String()), " "); strings.Contains(got, want) != denied {
 			t.Errorf("denied is %v, and the output is\n%s", denied, out)
 		}

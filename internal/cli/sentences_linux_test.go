@@ -97,7 +97,7 @@ func TestNoSentenceIsCutOnATerminal(t *testing.T) {
 		"suspend":                     {[]string{"suspend", "j"}, "may finish there. To end it: kubectl everynode abort j -n ns", ""},
 		"resume":                      {[]string{"resume", "suspended"}, "commit this instead: spec.suspend: false", ""},
 		"abort":                       {[]string{"abort", "j"}, "node node-1: the running attempt is ended", ""},
-		"roll back":                   {[]string{"abort", "j", "--rollback", "--yes"}, "spec.deletionPolicy: RollBack first, and then the removal of the NodeJob", ""},
+		"roll back":                   {[]string{"abort", "j", "--rollback", "--yes"}, "spec.deletionPolicy: Rollback first, and then the removal of the NodeJob", ""},
 		"retry":                       {[]string{"retry", "j"}, "any new value requests a retry", ""},
 		"retry of a run that is over": {[]string{"retry", "suspended"}, "The NodeJob is suspended. Nothing starts until: kubectl everynode resume suspended -n ns With GitOps", ""},
 		"retry on a node":             {[]string{"retry", "j", "node-1"}, "With GitOps, commit nothing: the change is on the nodes.", ""},

@@ -59,7 +59,7 @@ func strip(key seal.Key, o any) any {
 		allowed := task.AllowsNodeJobs(o.Labels)
 		o.ManagedFields, o.Annotations, o.Labels, o.OwnerReferences, o.Finalizers = nil, nil, nil, nil, nil
 		if allowed {
-			o.Labels = map[string]string{v1alpha1.NodeJobsLabel: v1alpha1.NodeJobsAllowed}
+			o.Labels = map[string]string{v1alpha1.EnabledLabel: v1alpha1.EnabledValue}
 		}
 	case metav1.Object:
 		o.SetManagedFields(nil)

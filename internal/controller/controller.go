@@ -64,7 +64,7 @@ type Reconciler struct {
 	Now func() time.Time
 	// Notifier reports to the URL of the flag --notifications-url; nil without one. It is set before SetupWithManager.
 	Notifier *notify.Notifier
-	// RequireNamespaceLabel is true if only NodeJobs in namespaces with the label v1alpha1.NodeJobsLabel are served.
+	// RequireNamespaceLabel is true if only NodeJobs in namespaces with the label v1alpha1.EnabledLabel are served.
 	RequireNamespaceLabel bool
 	// Policies knows whether the admission policies are in force; nil if they do not matter. It is set before SetupWithManager.
 	Policies *policies.Checker

@@ -169,7 +169,7 @@ func recordedNode(outcome record.Outcome) *corev1.Node {
 func undone(j *v1alpha1.NodeJob) {
 	now := at(0)
 	j.DeletionTimestamp = &now
-	j.Spec.DeletionPolicy, j.Spec.Rollback = v1alpha1.DeletionRollBack, &v1alpha1.RollbackSpec{Script: "undo"}
+	j.Spec.DeletionPolicy, j.Spec.Rollback = v1alpha1.DeletionRollback, &v1alpha1.RollbackSpec{Script: "undo"}
 }
 
 func TestADeletionThatRollsBackIsReported(t *testing.T) {
@@ -219,7 +219,7 @@ func TestADeletionInATerminatingNamespaceDoesNotHang(t *testing.T) {
 
 func TestAPassWithAConflictIsRepeatedSoon(t *testing.T) {
 	job := liveJob(func(j *v1alpha1.NodeJob) {
-		j.Spec.OnFailure.Node = v1alpha1.FailedNodeCordon
+		j.Spec.OnFailure.Action = v1alpha1.FailureActionCordon
 		j.Spec.Retry.Limit = new(int32(0))
 	})
 	node := watchedNode()

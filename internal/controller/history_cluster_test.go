@@ -197,7 +197,7 @@ func (h *history) newJob(name string) *v1alpha1.NodeJob {
 		Task:           v1alpha1.TaskSpec{Script: fmt.Sprint("echo ", h.edits), TimeoutSeconds: new(int32(60))},
 		Retry:          v1alpha1.RetrySpec{Limit: new(h.Int31n(3)), BackoffSeconds: new(int32(20))},
 		Rollout:        v1alpha1.RolloutSpec{MaxConcurrent: new(intstr.FromInt32(1 + h.Int31n(3))), MaxFailures: new(intstr.FromString("100%"))},
-		DeletionPolicy: []v1alpha1.DeletionPolicy{v1alpha1.DeletionForget, v1alpha1.DeletionRollBack, v1alpha1.DeletionRetain}[h.Intn(3)],
+		DeletionPolicy: []v1alpha1.DeletionPolicy{v1alpha1.DeletionForget, v1alpha1.DeletionRollback, v1alpha1.DeletionRetain}[h.Intn(3)],
 		Rollback:       &v1alpha1.RollbackSpec{Script: "undo", TimeoutSeconds: new(int32(60))},
 	}
 	spec := &job.Spec
@@ -227,7 +227,7 @@ func (h *history) newJob(name string) *v1alpha1.NodeJob {
 	if one(3) {
 		spec.Rerun.OnChangeOf = []v1alpha1.ContentRef{{Kind: v1alpha1.ContentConfigMap, Name: "content"}}
 	}
-	spec.OnFailure.Node = []v1alpha1.FailedNodePolicy{"", v1alpha1.FailedNodeCordon, v1alpha1.FailedNodeDrain}[h.Intn(3)]
+	spec.OnFailure.Action = []v1alpha1.FailureAction{"", v1alpha1.FailureActionCordon, v1alpha1.FailureActionDrain}[h.Intn(3)]
 	if one(4) {
 		spec.RetainPodsSeconds = 60
 	}

@@ -72,7 +72,7 @@ func TestADoneNodeJobIsAtRest(t *testing.T) {
 		"maintenance": {change: func(j *v1alpha1.NodeJob) {
 			j.Spec.Maintenance = v1alpha1.MaintenanceSpec{Drain: &v1alpha1.DrainSpec{}, Reboot: v1alpha1.RebootIfRequested}
 		}},
-		"an interval": {change: func(j *v1alpha1.NodeJob) { j.Spec.Rerun.EverySeconds = 3600 }, due: true},
+		"an interval": {change: func(j *v1alpha1.NodeJob) { j.Spec.Rerun.PeriodSeconds = 3600 }, due: true},
 		"ConfigMaps and Secrets": {change: func(j *v1alpha1.NodeJob) {
 			rerunsOnChange(v1alpha1.ContentSecret, "x")(j)
 			rerunsOnChange(v1alpha1.ContentConfigMap, "x")(j)

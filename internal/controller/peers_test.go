@@ -113,18 +113,18 @@ func TestAPeerIsReadFromItsStatus(t *testing.T) {
 		other *v1alpha1.NodeJob
 		want  plan.Peer
 	}{
-		"its revision":                               {called("other", at1("rev")), plan.Peer{Revision: "rev", OnReplace: true}},
-		"no revision yet":                            {called("other"), plan.Peer{OnReplace: true}},
-		"the spec is not observed yet":               {called("other", at1("rev"), func(j *v1alpha1.NodeJob) { j.Generation = 2 }), plan.Peer{OnReplace: true}},
-		"any revision counts":                        {called("other", at1("rev"), func(j *v1alpha1.NodeJob) { j.Spec.Rerun.OnChange = &no }), plan.Peer{Revision: "rev", OnReplace: true, AnyRevision: true}},
-		"any revision counts, even an unknown one":   {called("other", func(j *v1alpha1.NodeJob) { j.Spec.Rerun.OnChange = &no }), plan.Peer{OnReplace: true, AnyRevision: true}},
-		"it runs again after a reboot":               {called("other", at1("rev"), func(j *v1alpha1.NodeJob) { j.Spec.Rerun.OnReboot = true }), plan.Peer{Revision: "rev", OnReplace: true, OnReboot: true}},
-		"it does not rerun on a new machine":         {called("other", at1("rev"), func(j *v1alpha1.NodeJob) { j.Spec.Rerun.OnReplace = &no }), plan.Peer{Revision: "rev"}},
-		"it reruns on a new machine, set explicitly": {called("other", at1("rev"), func(j *v1alpha1.NodeJob) { j.Spec.Rerun.OnReplace, j.Spec.Rerun.OnChange = &yes, &yes }), plan.Peer{Revision: "rev", OnReplace: true}},
-		"it selects some of the nodes":               {called("other", at1("rev"), func(j *v1alpha1.NodeJob) { j.Spec.NodeSelector = selector }), plan.Peer{Revision: "rev", OnReplace: true, Selector: selector}},
+		"its revision":                               {called("other", at1("rev")), plan.Peer{Revision: "rev", OnMachineChange: true}},
+		"no revision yet":                            {called("other"), plan.Peer{OnMachineChange: true}},
+		"the spec is not observed yet":               {called("other", at1("rev"), func(j *v1alpha1.NodeJob) { j.Generation = 2 }), plan.Peer{OnMachineChange: true}},
+		"any revision counts":                        {called("other", at1("rev"), func(j *v1alpha1.NodeJob) { j.Spec.Rerun.OnRevisionChange = &no }), plan.Peer{Revision: "rev", OnMachineChange: true, AnyRevision: true}},
+		"any revision counts, even an unknown one":   {called("other", func(j *v1alpha1.NodeJob) { j.Spec.Rerun.OnRevisionChange = &no }), plan.Peer{OnMachineChange: true, AnyRevision: true}},
+		"it runs again after a reboot":               {called("other", at1("rev"), func(j *v1alpha1.NodeJob) { j.Spec.Rerun.OnReboot = true }), plan.Peer{Revision: "rev", OnMachineChange: true, OnReboot: true}},
+		"it does not rerun on a new machine":         {called("other", at1("rev"), func(j *v1alpha1.NodeJob) { j.Spec.Rerun.OnMachineChange = &no }), plan.Peer{Revision: "rev"}},
+		"it reruns on a new machine, set explicitly": {called("other", at1("rev"), func(j *v1alpha1.NodeJob) { j.Spec.Rerun.OnMachineChange, j.Spec.Rerun.OnRevisionChange = &yes, &yes }), plan.Peer{Revision: "rev", OnMachineChange: true}},
+		"it selects some of the nodes":               {called("other", at1("rev"), func(j *v1alpha1.NodeJob) { j.Spec.NodeSelector = selector }), plan.Peer{Revision: "rev", OnMachineChange: true, Selector: selector}},
 		"it is for Windows": {called("other", at1("rev"), func(j *v1alpha1.NodeJob) {
 			j.Spec.Task = v1alpha1.TaskSpec{Template: &corev1.PodTemplateSpec{Spec: corev1.PodSpec{OS: &corev1.PodOS{Name: corev1.Windows}}}}
-		}), plan.Peer{Revision: "rev", OnReplace: true, OS: corev1.Windows}},
+		}), plan.Peer{Revision: "rev", OnMachineChange: true, OS: corev1.Windows}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

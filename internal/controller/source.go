@@ -37,7 +37,7 @@ func (r *Reconciler) source(ctx context.Context, job *v1alpha1.NodeJob) (task.So
 // namespaceGoes returns the obstacle of a NodeJob that must be rolled back in a namespace that is terminating: no pod
 // can be created there, and the ConfigMap of the rollback script may be deleted.
 func (r *Reconciler) namespaceGoes(ctx context.Context, job *v1alpha1.NodeJob) (*task.Obstacle, error) {
-	if job.DeletionTimestamp.IsZero() || job.Spec.DeletionPolicy != v1alpha1.DeletionRollBack {
+	if job.DeletionTimestamp.IsZero() || job.Spec.DeletionPolicy != v1alpha1.DeletionRollback {
 		return nil, nil
 	}
 	var namespace corev1.Namespace

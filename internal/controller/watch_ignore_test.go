@@ -72,13 +72,13 @@ func (s *small) spec(spec *v1alpha1.NodeJobSpec) {
 	}
 	spec.Rerun.OnReboot = s.seldom()
 	if s.seldom() {
-		spec.Rerun.EverySeconds = 600
+		spec.Rerun.PeriodSeconds = 600
 	}
 	if s.IntN(3) == 0 {
 		spec.Maintenance = v1alpha1.MaintenanceSpec{Drain: &v1alpha1.DrainSpec{}, Reboot: v1alpha1.RebootAlways}
 	}
 	if s.IntN(3) == 0 {
-		spec.OnFailure.Node = v1alpha1.FailedNodeCordon
+		spec.OnFailure.Action = v1alpha1.FailureActionCordon
 	}
 	if s.seldom() {
 		spec.RemoveLabels = []string{"pool"}

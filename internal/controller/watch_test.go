@@ -127,7 +127,7 @@ func TestNodeChangesOutsideOfRuns(t *testing.T) {
 		"depends":   mine(v1alpha1.NodeJobSpec{DependsOn: []string{"other"}}),
 		"shares":    mine(v1alpha1.NodeJobSpec{Gate: &v1alpha1.GateSpec{Key: "x.example/gate"}}),
 		"assumes":   mine(v1alpha1.NodeJobSpec{AssumeDone: &v1alpha1.AssumeDoneSpec{NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"x.example/done": "yes"}}}}),
-		"gated":     mine(v1alpha1.NodeJobSpec{Gate: &v1alpha1.GateSpec{}, Rerun: v1alpha1.RerunSpec{OnReboot: true, EverySeconds: 3600}}),
+		"gated":     mine(v1alpha1.NodeJobSpec{Gate: &v1alpha1.GateSpec{}, Rerun: v1alpha1.RerunSpec{OnReboot: true, PeriodSeconds: 3600}}),
 	}
 	everyone := []string{"plain", "publishes", "removes", "depends", "shares", "gated", "assumes"}
 	gate := corev1.Taint{Key: "x.example/gate", Value: "everynode", Effect: corev1.TaintEffectNoSchedule}

@@ -80,7 +80,7 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case path == "/api/v1/namespaces/node-setup":
 		s.answer(w, http.StatusOK, corev1.Namespace{
 			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
-			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1alpha1.NodeJobsLabel: v1alpha1.NodeJobsAllowed}},
+			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1alpha1.EnabledLabel: v1alpha1.EnabledValue}},
 		})
 	case name == "nodejobs":
 		list("NodeJobList", s.jobs)

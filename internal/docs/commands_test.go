@@ -82,7 +82,7 @@ func stopped(t *testing.T, rollback int, after time.Duration) *plantest.Cluster 
 	c.ChangeSpec(func(s *v1alpha1.NodeJobSpec) {
 		s.Task.Script = "sysctl -w net.core.somaxcon=4096"
 		s.Rollback = &v1alpha1.RollbackSpec{Script: "rm /etc/sysctl.d/60-somaxconn.conf"}
-		s.OnFailure.Node = v1alpha1.FailedNodeDrain
+		s.OnFailure.Action = v1alpha1.FailureActionDrain
 	})
 	c.Create()
 	c.Run(after)

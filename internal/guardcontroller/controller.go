@@ -65,7 +65,7 @@ type Reconciler struct {
 	Notifier *notify.Notifier
 	// Key seals the status of NodeGuards and their pods, and is part of the pods' names. The zero Key is for tests.
 	Key seal.Key
-	// RequireNamespaceLabel is true if only NodeGuards in namespaces with the label v1alpha1.NodeJobsLabel are served.
+	// RequireNamespaceLabel is true if only NodeGuards in namespaces with the label v1alpha1.EnabledLabel are served.
 	RequireNamespaceLabel bool
 	// Policies knows whether the admission policies are in force; nil if they do not matter. Require sets it.
 	Policies *policies.Checker

@@ -21,7 +21,7 @@ import (
 
 // Namespaces says in which namespaces the manager serves NodeJobs and NodeGuards.
 type Namespaces struct {
-	// Required is true if a namespace needs the label v1alpha1.NodeJobsLabel.
+	// Required is true if a namespace needs the label v1alpha1.EnabledLabel.
 	Required bool
 	// Cache and Reader read the metadata of namespaces: from the cache, and from the API server.
 	Cache, Reader client.Reader

@@ -17,7 +17,7 @@ import (
 func namespaceMetadata(name, label string) *metav1.PartialObjectMetadata {
 	return &metav1.PartialObjectMetadata{
 		TypeMeta:   metav1.TypeMeta{Kind: "Namespace", APIVersion: "v1"},
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1alpha1.NodeJobsLabel: label}},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1alpha1.EnabledLabel: label}},
 	}
 }
 
@@ -44,7 +44,7 @@ func TestSpecsInNamespacesThatAreNotAllowedAreNotCached(t *testing.T) {
 		g.Spec.Target.DaemonSet, g.Spec.Release.When = "disks", v1alpha1.ReleaseWhenApproval
 		return cached(g).(*v1alpha1.NodeGuard)
 	}
-	cached(namespaceMetadata("allowed", v1alpha1.NodeJobsAllowed))
+	cached(namespaceMetadata("allowed", v1alpha1.EnabledValue))
 	cached(namespaceMetadata("closed", ""))
 	for name, tt := range map[string]struct {
 		o    metav1.Object
@@ -65,7 +65,7 @@ func TestSpecsInNamespacesThatAreNotAllowedAreNotCached(t *testing.T) {
 	if guard("closed").Spec.Target.DaemonSet != "disks" {
 		t.Error("the DaemonSet of a NodeGuard is not cached")
 	}
-	cached(namespaceMetadata("closed", v1alpha1.NodeJobsAllowed))
+	cached(namespaceMetadata("closed", v1alpha1.EnabledValue))
 	if IsTrimmed(job("closed", "")) || IsTrimmed(guard("closed")) {
 		t.Error("the namespace is allowed, and its objects are trimmed")
 	}

@@ -100,7 +100,7 @@ var mutants = map[string]mutant{
 		"maxfailures.go", "case !wasPresent(&c):\n\t\t\tgone++\n", "case !wasPresent(&c):\n\t\t\tgone += 0\n",
 	},
 	"a replaced machine of the same Node hides a failure": {
-		"maxfailures.go", "there && !(onReplace(ro.in.Job) && differ(machine, n.MachineID))", "there && machine == machine",
+		"maxfailures.go", "there && !(onMachineChange(ro.in.Job) && differ(machine, n.MachineID))", "there && machine == machine",
 	},
 	"the canaries are chosen in each pass": {
 		"steps.go", "case ro.nodes[i].ranRevision && (ro.nodes[i].State != Done || ro.nodes[i].succeeded):", "case false:",

@@ -68,15 +68,15 @@ func sharesGate(job, other *v1alpha1.NodeJob) bool {
 // peer returns another NodeJob as the plan of this one reads it.
 func peer(job, other *v1alpha1.NodeJob) plan.Peer {
 	p := plan.Peer{
-		Name:         other.Name,
-		Key:          v1alpha1.RecordKey(other.Namespace, other.Name),
-		Selector:     other.Spec.NodeSelector,
-		NodeNames:    other.Spec.NodeNames,
-		Tolerations:  other.Spec.Tolerations,
-		OS:           task.OS(&other.Spec),
-		RemoveLabels: other.Spec.RemoveLabels,
-		OnReboot:     other.Spec.Rerun.OnReboot,
-		OnReplace:    other.Spec.Rerun.OnReplace == nil || *other.Spec.Rerun.OnReplace,
+		Name:            other.Name,
+		Key:             v1alpha1.RecordKey(other.Namespace, other.Name),
+		Selector:        other.Spec.NodeSelector,
+		NodeNames:       other.Spec.NodeNames,
+		Tolerations:     other.Spec.Tolerations,
+		OS:              task.OS(&other.Spec),
+		RemoveLabels:    other.Spec.RemoveLabels,
+		OnReboot:        other.Spec.Rerun.OnReboot,
+		OnMachineChange: other.Spec.Rerun.OnMachineChange == nil || *other.Spec.Rerun.OnMachineChange,
 	}
 	if other.Namespace != job.Namespace {
 		p.Name = other.Namespace + "/" + other.Name
@@ -84,7 +84,7 @@ func peer(job, other *v1alpha1.NodeJob) plan.Peer {
 	if other.Status.ObservedGeneration == other.Generation {
 		p.Revision = other.Status.Revision
 	}
-	p.AnyRevision = other.Spec.Rerun.OnChange != nil && !*other.Spec.Rerun.OnChange
+	p.AnyRevision = other.Spec.Rerun.OnRevisionChange != nil && !*other.Spec.Rerun.OnRevisionChange
 	return p
 }
 

@@ -97,7 +97,7 @@ func scriptsOf(job *v1alpha1.NodeJob) []scriptSpec {
 // already be deleted, for example if all objects of a release are deleted at once.
 func (s *scriptSpec) needed(job *v1alpha1.NodeJob) bool {
 	return job.DeletionTimestamp.IsZero() ||
-		(s.field == fieldRollback && job.Spec.DeletionPolicy == v1alpha1.DeletionRollBack)
+		(s.field == fieldRollback && job.Spec.DeletionPolicy == v1alpha1.DeletionRollback)
 }
 
 // resolve returns the script itself.

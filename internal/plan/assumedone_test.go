@@ -122,7 +122,7 @@ func TestAssumedRecord(t *testing.T) {
 		})
 	}
 	t.Run("the node is not rolled back when the NodeJob is deleted", func(t *testing.T) {
-		job := newJob(assuming, deleted(v1alpha1.DeletionRollBack), func(j *v1alpha1.NodeJob) { j.Spec.Rollback = &v1alpha1.RollbackSpec{Script: "true"} })
+		job := newJob(assuming, deleted(v1alpha1.DeletionRollback), func(j *v1alpha1.NodeJob) { j.Spec.Rollback = &v1alpha1.RollbackSpec{Script: "true"} })
 		if diff := cmp.Diff([]string{"forget n"}, told(Next(see(job, []Node{on()})))); diff != "" {
 			t.Errorf("actions (-want +got):\n%s", diff)
 		}

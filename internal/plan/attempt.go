@@ -148,10 +148,10 @@ func (a *attemptReader) deadline(pod *Pod) time.Time {
 
 // sameMachine reports whether the effects of the attempt are still on the node: the pod was created for this Node
 // object, or for an earlier one of the same boot of the same machine. If a machine is reinstalled in place, its Node
-// object can stay the same. Then rerun.onReplace decides whether that matters.
+// object can stay the same. Then rerun.onMachineChange decides whether that matters.
 func sameMachine(job *v1alpha1.NodeJob, pod *Pod, node *Node) bool {
 	if pod.NodeUID == node.UID {
-		return !onReplace(job) || !differ(task.MachineID(pod.Machine), node.MachineID)
+		return !onMachineChange(job) || !differ(task.MachineID(pod.Machine), node.MachineID)
 	}
 	return node.BootID != "" && pod.Machine == task.Machine(node.MachineID, node.BootID)
 }

@@ -202,7 +202,7 @@ func TestAttempt(t *testing.T) {
 // A node whose machine ID changes with each boot would never be done otherwise.
 func TestMachineReimagedInPlaceCanBeIgnored(t *testing.T) {
 	node := newNode("n")
-	job := newJob(func(j *v1alpha1.NodeJob) { j.Spec.Rerun.OnReplace = new(false) })
+	job := newJob(func(j *v1alpha1.NodeJob) { j.Spec.Rerun.OnMachineChange = new(false) })
 	rebooted := newNode("n", func(n *Node) { n.MachineID, n.BootID = "machine-2", "boot-2" })
 	p := Next(see(job, []Node{rebooted}, newPod(node, exited(0))))
 	if diff := cmp.Diff([]string{"record Succeeded on n: attempts 1, disruptions 0"}, told(p)); diff != "" {

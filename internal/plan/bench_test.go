@@ -123,7 +123,7 @@ func gateAndPublish(j *v1alpha1.NodeJob, in *Input) {
 // on every node.
 func tenPeers(j *v1alpha1.NodeJob, in *Input) {
 	for p := range 10 {
-		peer := Peer{Name: fmt.Sprintf("peer-%d", p), Key: fmt.Sprintf("ns.everynode.dev/peer-%d", p), Revision: rev, OnReplace: true}
+		peer := Peer{Name: fmt.Sprintf("peer-%d", p), Key: fmt.Sprintf("ns.everynode.dev/peer-%d", p), Revision: rev, OnMachineChange: true}
 		if p < 5 {
 			j.Spec.DependsOn = append(j.Spec.DependsOn, peer.Name)
 			in.DependsOn = append(in.DependsOn, peer)

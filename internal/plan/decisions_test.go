@@ -33,7 +33,7 @@ func recordOf(t *testing.T, job *v1alpha1.NodeJob, node Node, pod Pod) record.Re
 }
 
 func TestFailuresBeforeAnAttempt(t *testing.T) {
-	onReplace := func(j *v1alpha1.NodeJob) { j.Spec.Rerun.OnReplace = new(true) }
+	onMachineChange := func(j *v1alpha1.NodeJob) { j.Spec.Rerun.OnMachineChange = new(true) }
 	for name, tt := range map[string]struct {
 		attempt int32
 		outcome record.Outcome
@@ -50,7 +50,7 @@ func TestFailuresBeforeAnAttempt(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			node := newNode("n", recorded(tt.outcome, tt.before))
-			if r := recordOf(t, newJob(onReplace), node, newPod(node, exited(1), func(p *Pod) { p.Attempt = tt.attempt })); r.Attempts != tt.want {
+			if r := recordOf(t, newJob(onMachineChange), node, newPod(node, exited(1), func(p *Pod) { p.Attempt = tt.attempt })); r.Attempts != tt.want {
 				t.Errorf("attempts %d, want %d", r.Attempts, tt.want)
 			}
 		})
@@ -58,7 +58,7 @@ func TestFailuresBeforeAnAttempt(t *testing.T) {
 }
 
 func TestFirstStartOfARevision(t *testing.T) {
-	onReplace := func(j *v1alpha1.NodeJob) { j.Spec.Rerun.OnReplace = new(true) }
+	onMachineChange := func(j *v1alpha1.NodeJob) { j.Spec.Rerun.OnMachineChange = new(true) }
 	for name, tt := range map[string]struct {
 		before func(*record.Record)
 		want   time.Time
@@ -69,7 +69,7 @@ func TestFirstStartOfARevision(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			node := newNode("n", recorded(record.Failed, tt.before))
-			if r := recordOf(t, newJob(onReplace), node, newPod(node, exited(1))); !r.FirstStartedAt.Equal(tt.want) {
+			if r := recordOf(t, newJob(onMachineChange), node, newPod(node, exited(1))); !r.FirstStartedAt.Equal(tt.want) {
 				t.Errorf("first started at %v, want %v", r.FirstStartedAt, tt.want)
 			}
 		})
@@ -215,7 +215,7 @@ func TestStaysAssumed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			node := newNode("n", func(n *Node) { n.On.Record = tt.prev })
-			j := &job{in: Input{Job: newJob(func(j *v1alpha1.NodeJob) { j.Spec.Rerun.OnReplace = new(true) })}}
+			j := &job{in: Input{Job: newJob(func(j *v1alpha1.NodeJob) { j.Spec.Rerun.OnMachineChange = new(true) })}}
 			if got := j.staysAssumed(&node, &tt.next); got != tt.want {
 				t.Errorf("%t, want %t", got, tt.want)
 			}

@@ -38,7 +38,7 @@ func (j *job) isDeleted() bool { return !j.in.Job.DeletionTimestamp.IsZero() }
 func (j *job) rollsBackOnDeletion() bool {
 	o := j.obstacleFor(task.Rollback)
 	gone := o != nil && o.Reason == v1alpha1.ReasonNamespaceTerminating
-	return j.in.Job.Spec.DeletionPolicy == v1alpha1.DeletionRollBack && j.in.Job.Spec.Rollback != nil && !gone
+	return j.in.Job.Spec.DeletionPolicy == v1alpha1.DeletionRollback && j.in.Job.Spec.Rollback != nil && !gone
 }
 
 // cleanUp releases the pods, and removes the records unless they are retained. It does not wait for anything that may
@@ -179,7 +179,7 @@ func (as *assessor) assessRollbackOnDeletion(terminating bool, w *nodePlan) {
 	rec := w.node.On.Record
 	if rec == nil || rec.NeverStarted || as.replaced(w.node) || as.records.readRollback(rec).done {
 		// The task never ran on this machine, or it is rolled back.
-		w.exclude(v1alpha1.ReasonNothingToRollBack, "there is nothing to roll back on it")
+		w.exclude(v1alpha1.ReasonNothingToRollback, "there is nothing to roll back on it")
 		as.removeMetadata(w.node)
 		return
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/everynode/everynode/internal/task"
 )
 
-// TestDeletionWithRollback tests the deletion of a NodeJob with deletionPolicy RollBack.
+// TestDeletionWithRollback tests the deletion of a NodeJob with deletionPolicy Rollback.
 func TestDeletionWithRollback(t *testing.T) {
 	const own = "ns.everynode.dev/job"
 	done := func(name string, changes ...func(*record.Record)) Node {
@@ -121,7 +121,7 @@ func TestDeletionWithRollback(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			rollBack := func(j *v1alpha1.NodeJob) {
-				j.DeletionTimestamp, j.Spec.DeletionPolicy = &metav1.Time{Time: ago(1)}, v1alpha1.DeletionRollBack
+				j.DeletionTimestamp, j.Spec.DeletionPolicy = &metav1.Time{Time: ago(1)}, v1alpha1.DeletionRollback
 			}
 			in := see(newJob(append([]func(*v1alpha1.NodeJob){withRollback, rollBack}, tt.job...)...), tt.nodes, tt.pods...)
 			in.Obstacle, in.NodeProblems = tt.obstacle, tt.troubles
@@ -165,7 +165,7 @@ func TestFailuresOfARollbackOnDeletion(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			job := newJob(withRollback, func(j *v1alpha1.NodeJob) {
-				j.DeletionTimestamp, j.Spec.DeletionPolicy = &metav1.Time{Time: ago(9)}, v1alpha1.DeletionRollBack
+				j.DeletionTimestamp, j.Spec.DeletionPolicy = &metav1.Time{Time: ago(9)}, v1alpha1.DeletionRollback
 			})
 			status := Next(see(job, []Node{newNode("a", undoneWith(tt.attempts))}, tt.pods...)).Status
 			kind := v1alpha1.ConditionReconciling
@@ -186,7 +186,7 @@ func TestFailuresOfARollbackOnDeletion(t *testing.T) {
 // TestADeletionWithoutNodes checks the message while the last records are removed.
 func TestADeletionWithoutNodes(t *testing.T) {
 	job := newJob(withRollback, func(j *v1alpha1.NodeJob) {
-		j.DeletionTimestamp, j.Spec.DeletionPolicy = &metav1.Time{Time: ago(9)}, v1alpha1.DeletionRollBack
+		j.DeletionTimestamp, j.Spec.DeletionPolicy = &metav1.Time{Time: ago(9)}, v1alpha1.DeletionRollback
 	})
 	status := Next(see(job, []Node{newNode("a", recorded(record.Succeeded, undone(record.Succeeded, 1)))})).Status
 	const want = "the NodeJob is being deleted; the task is rolled back, and the last records are being removed"

@@ -32,8 +32,8 @@ type Peer struct {
 	Revision string
 	// AnyRevision is true if a node that is done with an earlier revision counts as done.
 	AnyRevision bool
-	// OnReboot and OnReplace are the values from its spec.rerun.
-	OnReboot, OnReplace bool
+	// OnReboot and OnMachineChange are the values from its spec.rerun.
+	OnReboot, OnMachineChange bool
 }
 
 // peer is a Peer with a parsed selector.
@@ -88,7 +88,7 @@ func (p *peer) done(node *Node, on *record.NodeRecord) bool {
 		return true // a user has set the label
 	case rec.Outcome != record.Succeeded:
 		return !rerunContinues(rec)
-	case p.OnReplace && differ(rec.MachineID, node.MachineID):
+	case p.OnMachineChange && differ(rec.MachineID, node.MachineID):
 		return false
 	}
 	return !p.OnReboot || !differ(rec.BootID, node.BootID)
@@ -99,8 +99,8 @@ func (j *job) selfPeer() peer {
 	job := j.in.Job
 	return readPeers([]Peer{{
 		Key: j.key, Selector: job.Spec.NodeSelector, NodeNames: job.Spec.NodeNames, Tolerations: job.Spec.Tolerations, OS: task.OS(&job.Spec), RemoveLabels: job.Spec.RemoveLabels,
-		Revision: j.in.Revision, AnyRevision: !valueOr(job.Spec.Rerun.OnChange, true),
-		OnReboot: job.Spec.Rerun.OnReboot, OnReplace: onReplace(job),
+		Revision: j.in.Revision, AnyRevision: !valueOr(job.Spec.Rerun.OnRevisionChange, true),
+		OnReboot: job.Spec.Rerun.OnReboot, OnMachineChange: onMachineChange(job),
 	}}, 0)[0]
 }
 

@@ -24,7 +24,7 @@ func TestDependsOn(t *testing.T) {
 		return func(n *Node) { n.Labels = map[string]string{"pool": "a", depends: value} }
 	}
 	dep := func(changes ...func(*Peer)) Peer {
-		p := Peer{Name: "dep", Key: depends, Revision: "d2", OnReplace: true}
+		p := Peer{Name: "dep", Key: depends, Revision: "d2", OnMachineChange: true}
 		for _, change := range changes {
 			change(&p)
 		}
@@ -42,24 +42,24 @@ func TestDependsOn(t *testing.T) {
 		on     record.Record
 		starts bool
 	}{
-		"it is done there":                                            {dep(), newNode("n", label("d2")), was("n-machine", "n-boot"), true},
-		"a user has set its label":                                    {dep(), newNode("n", label("d2")), record.Record{}, true},
-		"it has not run there":                                        {dep(), newNode("n"), record.Record{}, false},
-		"it is done with an earlier revision":                         {dep(), newNode("n", label("d1")), record.Record{}, false},
-		"an earlier revision is enough with rerun.onChange: false":    {dep(func(p *Peer) { p.AnyRevision = true }), newNode("n", label("d1")), record.Record{}, true},
-		"its revision is not known":                                   {dep(func(p *Peer) { p.Revision = "" }), newNode("n", label("d1")), record.Record{}, false},
-		"it does not select the node":                                 {dep(inPoolB), newNode("n"), record.Record{}, true},
-		"its selector is invalid":                                     {dep(func(p *Peer) { p.Selector = badSelector() }), newNode("n"), record.Record{}, true},
-		"it does not tolerate a taint of the node":                    {dep(), newNode("n", withTaints(busy)), record.Record{}, true},
-		"it does not tolerate a transient taint":                      {dep(), newNode("n", withTaints(taint(transientTaints[0], "true", "NoSchedule"))), record.Record{}, false},
-		"it tolerates the taint of the node":                          {dep(func(p *Peer) { p.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}} }), newNode("n", withTaints(busy)), record.Record{}, false},
-		"it was done on another machine":                              {dep(), newNode("n", label("d2")), was("gone", "n-boot"), false},
-		"another machine does not matter with rerun.onReplace: false": {dep(func(p *Peer) { p.OnReplace = false }), newNode("n", label("d2")), was("gone", "n-boot"), true},
-		"it reruns after a reboot":                                    {dep(onReboot), newNode("n", label("d2")), was("n-machine", "before"), false},
-		"it does not rerun after a reboot":                            {dep(), newNode("n", label("d2")), was("n-machine", "before"), true},
-		"its rerun continues":                                         {dep(), newNode("n", label("d2")), record.Record{Revision: "d2", Outcome: record.Disrupted, Rerun: true}, false},
-		"it failed and was skipped":                                   {dep(), newNode("n", label("d2")), record.Record{Revision: "d2", Outcome: record.Failed}, true},
-		"its record is of another revision":                           {dep(), newNode("n", label("d2")), record.Record{Revision: "d3", Outcome: record.Disrupted}, true},
+		"it is done there":                    {dep(), newNode("n", label("d2")), was("n-machine", "n-boot"), true},
+		"a user has set its label":            {dep(), newNode("n", label("d2")), record.Record{}, true},
+		"it has not run there":                {dep(), newNode("n"), record.Record{}, false},
+		"it is done with an earlier revision": {dep(), newNode("n", label("d1")), record.Record{}, false},
+		"an earlier revision is enough with rerun.onRevisionChange: false":  {dep(func(p *Peer) { p.AnyRevision = true }), newNode("n", label("d1")), record.Record{}, true},
+		"its revision is not known":                                         {dep(func(p *Peer) { p.Revision = "" }), newNode("n", label("d1")), record.Record{}, false},
+		"it does not select the node":                                       {dep(inPoolB), newNode("n"), record.Record{}, true},
+		"its selector is invalid":                                           {dep(func(p *Peer) { p.Selector = badSelector() }), newNode("n"), record.Record{}, true},
+		"it does not tolerate a taint of the node":                          {dep(), newNode("n", withTaints(busy)), record.Record{}, true},
+		"it does not tolerate a transient taint":                            {dep(), newNode("n", withTaints(taint(transientTaints[0], "true", "NoSchedule"))), record.Record{}, false},
+		"it tolerates the taint of the node":                                {dep(func(p *Peer) { p.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}} }), newNode("n", withTaints(busy)), record.Record{}, false},
+		"it was done on another machine":                                    {dep(), newNode("n", label("d2")), was("gone", "n-boot"), false},
+		"another machine does not matter with rerun.onMachineChange: false": {dep(func(p *Peer) { p.OnMachineChange = false }), newNode("n", label("d2")), was("gone", "n-boot"), true},
+		"it reruns after a reboot":                                          {dep(onReboot), newNode("n", label("d2")), was("n-machine", "before"), false},
+		"it does not rerun after a reboot":                                  {dep(), newNode("n", label("d2")), was("n-machine", "before"), true},
+		"its rerun continues":                                               {dep(), newNode("n", label("d2")), record.Record{Revision: "d2", Outcome: record.Disrupted, Rerun: true}, false},
+		"it failed and was skipped":                                         {dep(), newNode("n", label("d2")), record.Record{Revision: "d2", Outcome: record.Failed}, true},
+		"its record is of another revision":                                 {dep(), newNode("n", label("d2")), record.Record{Revision: "d3", Outcome: record.Disrupted}, true},
 	}
 	tolerant := func(j *v1alpha1.NodeJob) {
 		j.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}

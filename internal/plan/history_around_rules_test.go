@@ -198,7 +198,7 @@ func (h *history) checkClosed(seen *Node) {
 	}):
 		h.break_("gate", "%s is closed", seen.Name)
 	case h.closedFor(seen): // it has another effect now
-	case h.isDone(seen) && h.job.Spec.Rerun.EverySeconds == 0:
+	case h.isDone(seen) && h.job.Spec.Rerun.PeriodSeconds == 0:
 		h.break_("gate", "%s is done, and closed", seen.Name)
 	case gate.Scope != v1alpha1.GateAll && !gate.OnReboot && !replaced && !seen.Created.After(h.gateSince[gate.Key].Add(-before)):
 		h.break_("gate", "%s was there before the gate, and is closed", seen.Name)
@@ -256,11 +256,11 @@ func (h *history) mayRunAgain(node *Node, key string) bool {
 	if rerun.OnReboot && was.boot != node.BootID {
 		return true
 	}
-	half := time.Duration(rerun.EverySeconds) * time.Second / 2
+	half := time.Duration(rerun.PeriodSeconds) * time.Second / 2
 	if h.with(skewedClocks) {
 		half -= clockStep // by the API server's clock
 	}
-	return rerun.EverySeconds > 0 && !h.now.Before(was.at.Add(half))
+	return rerun.PeriodSeconds > 0 && !h.now.Before(was.at.Add(half))
 }
 
 // checkRest checks what nodes have when all is done.
@@ -335,7 +335,7 @@ func (h *history) settleMore() {
 		return
 	}
 	if !h.with(schedules) {
-		h.job.Spec.Rerun.EverySeconds = 0
+		h.job.Spec.Rerun.PeriodSeconds = 0
 	}
 	for _, name := range sortedKeys(h.nodes) {
 		h.settleNode(h.nodes[name])

@@ -115,7 +115,7 @@ func (h *history) someMore() {
 
 func (h *history) rerunMore() {
 	h.job.Spec.Rerun.OnReboot = h.chance(2)
-	h.job.Spec.Rerun.EverySeconds = []int32{0, 60, 200}[h.more.Intn(3)]
+	h.job.Spec.Rerun.PeriodSeconds = []int32{0, 60, 200}[h.more.Intn(3)]
 }
 
 func (h *history) disruptMore() {
@@ -171,7 +171,7 @@ func (h *history) tellMore() string {
 	d := &spec.Maintenance
 	parts = append(parts, fmt.Sprintf("publish %d, remove %v, cordon %v, drain %v, reboot %q, ready %s, maxUnavailable %v, verify %v, onReboot %v, every %d",
 		len(spec.Publish), spec.RemoveLabels, d.Cordon, d.Drain != nil, d.Reboot, seconds32(d.MinReadySeconds, 10), d.MaxUnavailable, spec.Verify != nil,
-		spec.Rerun.OnReboot, spec.Rerun.EverySeconds))
+		spec.Rerun.OnReboot, spec.Rerun.PeriodSeconds))
 	return strings.Join(parts, ", ")
 }
 

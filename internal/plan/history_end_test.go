@@ -61,7 +61,7 @@ func (h *history) finishRollout() {
 	if h.isScheduled() || h.with(autoscaler) {
 		h.until("every node is done while a schedule runs and the cluster grows", h.allRan)
 		h.job = h.job.DeepCopy()
-		h.job.Spec.Rerun.EverySeconds = 0
+		h.job.Spec.Rerun.PeriodSeconds = 0
 	}
 	h.until("the rollout ends", h.ended)
 	h.checkCordonsAtRest()
@@ -110,7 +110,7 @@ func (h *history) checkCordonsAtRest() {
 	if !h.disrupts() || h.broken != "" {
 		return
 	}
-	leave := h.job.Spec.OnFailure.Node == "" || h.job.Spec.OnFailure.Node == v1alpha1.FailedNodeNone
+	leave := h.job.Spec.OnFailure.Action == "" || h.job.Spec.OnFailure.Action == v1alpha1.FailureActionNone
 	for _, name := range sortedKeys(h.nodes) {
 		node := h.nodes[name]
 		rec := node.On.Record

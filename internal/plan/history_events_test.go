@@ -192,7 +192,7 @@ func (h *history) deleteJob() {
 	h.job.DeletionTimestamp = &metav1.Time{Time: h.now}
 	policies := []v1alpha1.DeletionPolicy{v1alpha1.DeletionForget, v1alpha1.DeletionRetain}
 	if h.job.Spec.Rollback != nil {
-		policies = append(policies, v1alpha1.DeletionRollBack, v1alpha1.DeletionRollBack)
+		policies = append(policies, v1alpha1.DeletionRollback, v1alpha1.DeletionRollback)
 	}
 	h.job.Spec.DeletionPolicy = policies[h.rng.Intn(len(policies))]
 	h.say("the NodeJob is deleted: %s", h.job.Spec.DeletionPolicy)

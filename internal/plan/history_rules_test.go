@@ -114,7 +114,7 @@ func (h *history) checkRollout(in Input, node *Node, mayFail int) {
 			}
 		case h.exhausted(other), h.down(in, other):
 			bad++
-		case other.UID == node.UID, barred(other) && (!h.isDone(other) || in.Job.Spec.Rerun.EverySeconds > 0):
+		case other.UID == node.UID, barred(other) && (!h.isDone(other) || in.Job.Spec.Rerun.PeriodSeconds > 0):
 			// It is excluded, now or when it is due; until then it is done.
 			if h.isDone(other) {
 				successes++
@@ -253,17 +253,17 @@ func (h *history) checkRecord(node *Node, a Record) {
 // checkMark checks the quarantine of a failed node against the policy.
 func (h *history) checkMark(node *Node, a PatchNode) {
 	rec := h.cache.nodes[node.Name].On.Record
-	policy := h.job.Spec.OnFailure.Node
+	policy := h.job.Spec.OnFailure.Action
 	seen := h.cache.nodes[node.Name]
 	switch a.Reason {
 	case v1alpha1.ReasonCordoned:
-		if (policy != v1alpha1.FailedNodeCordon && policy != v1alpha1.FailedNodeDrain) || !h.exhausted(&seen) {
+		if (policy != v1alpha1.FailureActionCordon && policy != v1alpha1.FailureActionDrain) || !h.exhausted(&seen) {
 			h.break_("onFailure", "%s is cordoned", node.Name)
 		}
 	case v1alpha1.ReasonDraining:
 		undone := h.job.Spec.Rollback == nil || rec.NeverStarted || silent(&seen) || seen.Deleting ||
 			rec.Rollback != nil && (rec.Rollback.Outcome == record.Succeeded || rec.Rollback.Attempts > *h.job.Spec.Retry.Limit)
-		if policy != v1alpha1.FailedNodeDrain || !h.exhausted(&seen) || !undone {
+		if policy != v1alpha1.FailureActionDrain || !h.exhausted(&seen) || !undone {
 			h.break_("onFailure", "the drain of %s begins", node.Name)
 		}
 	case v1alpha1.ReasonGateClosed:
@@ -306,7 +306,7 @@ func (h *history) checkEvict(a Evict) {
 		(node.Unschedulable || slices.Contains(node.CordonedBy, ownKey))
 	switch {
 	case before:
-	case h.job.Spec.OnFailure.Node != v1alpha1.FailedNodeDrain, h.job.Spec.Suspend, !h.exhausted(&node), !node.Unschedulable,
+	case h.job.Spec.OnFailure.Action != v1alpha1.FailureActionDrain, h.job.Spec.Suspend, !h.exhausted(&node), !node.Unschedulable,
 		rec == nil || rec.Drain == nil || !rec.Drain.FinishedAt.IsZero():
 		h.break_("onFailure", "pods are evicted from %s", a.Node)
 	}
@@ -326,7 +326,7 @@ func (h *history) checkForget(node *Node) {
 	if h.job.Spec.DeletionPolicy == v1alpha1.DeletionRetain {
 		h.break_("deletion", "the record of %s is to be retained", node.Name)
 	}
-	if h.job.Spec.DeletionPolicy == v1alpha1.DeletionRollBack && rec != nil && rec.Outcome == record.Succeeded && !rec.IsAssumed() &&
+	if h.job.Spec.DeletionPolicy == v1alpha1.DeletionRollback && rec != nil && rec.Outcome == record.Succeeded && !rec.IsAssumed() &&
 		rec.MachineID == node.MachineID && h.cache.nodes[node.Name].On.Record != nil && !h.undone[node.UID] {
 		h.break_("deletion", "%s is forgotten and not rolled back", node.Name)
 	}
@@ -363,7 +363,7 @@ func (h *history) finish() {
 
 func (h *history) checkRelease(pod Pod) {
 	node, there := h.cache.nodes[pod.NodeName]
-	terminating := !h.job.DeletionTimestamp.IsZero() && h.job.Spec.DeletionPolicy != v1alpha1.DeletionRollBack
+	terminating := !h.job.DeletionTimestamp.IsZero() && h.job.Spec.DeletionPolicy != v1alpha1.DeletionRollback
 	matters := pod.Runs == task.Task || undoesRecord(&pod, &node) || pod.Runs == task.Verify && onItsWay(&node, pod.Revision)
 	if there && h.onThisMachine(&pod, &node) && h.owed(&pod) && !terminating && matters {
 		h.break_("rule 2", "pod %s is released before it is recorded", pod.Name)

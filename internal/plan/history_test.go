@@ -329,8 +329,8 @@ func (h *history) someJob() *v1alpha1.NodeJob {
 	if h.rng.Intn(2) == 0 {
 		job.Spec.Rollback = &v1alpha1.RollbackSpec{Script: "true", TimeoutSeconds: new(int32(40))}
 	}
-	job.Spec.OnFailure.Node = []v1alpha1.FailedNodePolicy{"", v1alpha1.FailedNodeCordon, v1alpha1.FailedNodeDrain}[h.rng.Intn(3)]
-	if h.rng.Intn(2) == 0 && job.Spec.OnFailure.Node == v1alpha1.FailedNodeDrain {
+	job.Spec.OnFailure.Action = []v1alpha1.FailureAction{"", v1alpha1.FailureActionCordon, v1alpha1.FailureActionDrain}[h.rng.Intn(3)]
+	if h.rng.Intn(2) == 0 && job.Spec.OnFailure.Action == v1alpha1.FailureActionDrain {
 		job.Spec.OnFailure.Drain = &v1alpha1.DrainSpec{TimeoutSeconds: new(int32(60))}
 	}
 	return job
@@ -356,7 +356,7 @@ func (h *history) story() string {
 	}
 	return fmt.Sprintf("actors %v, maxConcurrent %s, maxFailures %s, retries %d, steps [%s], rollback %v, onFailure %s\n%s\n%s",
 		h.tellActors(), spec.Rollout.MaxConcurrent, spec.Rollout.MaxFailures, *spec.Retry.Limit, strings.Join(steps, ", "),
-		spec.Rollback != nil, spec.OnFailure.Node, h.tellMore(), strings.Join(h.lines, "\n"))
+		spec.Rollback != nil, spec.OnFailure.Action, h.tellMore(), strings.Join(h.lines, "\n"))
 }
 
 func (h *history) break_(rule, format string, args ...any) {

@@ -167,7 +167,7 @@ func (h *history) scheduleMore() {
 	if !h.with(schedules) {
 		return
 	}
-	h.job.Spec.Rerun.EverySeconds = []int32{40, 60, 200}[h.dice.Intn(3)]
+	h.job.Spec.Rerun.PeriodSeconds = []int32{40, 60, 200}[h.dice.Intn(3)]
 	for i := range h.job.Spec.Rollout.Steps {
 		if st := &h.job.Spec.Rollout.Steps[i]; i < len(h.job.Spec.Rollout.Steps)-1 && h.roll(2) {
 			st.SoakSeconds = 60
@@ -176,7 +176,7 @@ func (h *history) scheduleMore() {
 }
 
 // isScheduled reports whether every node reruns on a schedule.
-func (h *history) isScheduled() bool { return h.job.Spec.Rerun.EverySeconds > 0 }
+func (h *history) isScheduled() bool { return h.job.Spec.Rerun.PeriodSeconds > 0 }
 
 // allRan reports whether the revision is stable and was done on every matching node, or the status says what is wrong.
 // A schedule starts the next run immediately.

@@ -75,12 +75,12 @@ func TestPreparation(t *testing.T) {
 			want: []string{"evict from n: web/a"}, reason: v1alpha1.ReasonDrainBlocked,
 		},
 		"it is uncordoned while suspended": {job: []func(*v1alpha1.NodeJob){cordoning, onHold}, node: []func(*Node){ours}, want: []string{"Uncordoned n, uncordoned"}, reason: v1alpha1.ReasonSuspended},
-		"it is uncordoned while suspended with onFailure.node: Cordon": {
-			job:  []func(*v1alpha1.NodeJob){cordoning, onHold, func(j *v1alpha1.NodeJob) { j.Spec.OnFailure.Node = v1alpha1.FailedNodeCordon }},
+		"it is uncordoned while suspended with onFailure.action: Cordon": {
+			job:  []func(*v1alpha1.NodeJob){cordoning, onHold, func(j *v1alpha1.NodeJob) { j.Spec.OnFailure.Action = v1alpha1.FailureActionCordon }},
 			node: []func(*Node){ours}, want: []string{"Uncordoned n, uncordoned"}, reason: v1alpha1.ReasonSuspended,
 		},
 		"a failed node stays cordoned while suspended": {
-			job:  []func(*v1alpha1.NodeJob){cordoning, onHold, func(j *v1alpha1.NodeJob) { j.Spec.OnFailure.Node = v1alpha1.FailedNodeCordon }},
+			job:  []func(*v1alpha1.NodeJob){cordoning, onHold, func(j *v1alpha1.NodeJob) { j.Spec.OnFailure.Action = v1alpha1.FailureActionCordon }},
 			node: []func(*Node){ours, recorded(record.Failed, func(r *record.Record) { r.Revision, r.Cordoned = "old", true })}, reason: v1alpha1.ReasonSuspended,
 		},
 		"between two attempts it stays cordoned":        {job: []func(*v1alpha1.NodeJob){cordoning}, node: []func(*Node){ours, recorded(record.Failed, func(r *record.Record) { r.FinishedAt = ago(1) })}, reason: v1alpha1.ReasonBackingOff},
@@ -187,7 +187,7 @@ func TestMaxUnavailable(t *testing.T) {
 		"the node of the manager waits for the others":                   {job: []func(*v1alpha1.NodeJob){rebooting}, own: "a", nodes: three(nil, nil, nil), want: []string{"start attempt 1 of rev on b", "start attempt 1 of rev on c"}},
 		"the node of the manager waits until the others have no attempt": {job: []func(*v1alpha1.NodeJob){rebooting}, own: "a", nodes: three(nil, []func(*Node){labelled(rev)}, nil), pods: []Pod{newPod(newNode("c"))}},
 		"the node of the manager does not wait for reruns": {
-			job: []func(*v1alpha1.NodeJob){rebooting, everySeconds(60)}, own: "a", nodes: three(nil, []func(*Node){recorded(record.Succeeded, func(r *record.Record) { r.FinishedAt = ago(3600) })}, []func(*Node){labelled(rev)}),
+			job: []func(*v1alpha1.NodeJob){rebooting, periodSeconds(60)}, own: "a", nodes: three(nil, []func(*Node){recorded(record.Succeeded, func(r *record.Record) { r.FinishedAt = ago(3600) })}, []func(*Node){labelled(rev)}),
 			want: []string{"start attempt 1 of rev on a", "start attempt 1 of rev on b"},
 		},
 		"the node of the manager starts last":                                           {job: []func(*v1alpha1.NodeJob){rebooting}, own: "a", nodes: three(nil, []func(*Node){labelled(rev)}, []func(*Node){labelled(rev)}), want: []string{"start attempt 1 of rev on a"}},
@@ -211,7 +211,7 @@ func TestMaxUnavailable(t *testing.T) {
 func TestStatusReportsExhaustedMaxUnavailable(t *testing.T) {
 	one := intstr.FromInt32(1)
 	job := newJob(cordoning, inSteps(poolB(0), rest), func(j *v1alpha1.NodeJob) {
-		j.Spec.OnFailure.Node, j.Spec.Maintenance.MaxUnavailable = v1alpha1.FailedNodeCordon, &one
+		j.Spec.OnFailure.Action, j.Spec.Maintenance.MaxUnavailable = v1alpha1.FailureActionCordon, &one
 	})
 	aside := newNode("aside", cordonedBy(jobKey), recorded(record.Failed, func(r *record.Record) { r.Revision, r.Cordoned = "old", true }))
 	p := Next(see(job, []Node{aside, newNode("b", inPool("b"))}))

@@ -44,7 +44,7 @@ func (ro *rollout) countUnrecordedFailures() {
 	}
 	for _, n := range r.AtRisk {
 		// Another machine may replace a machine behind the same Node.
-		if machine, there := machines[n.UID]; there && !(onReplace(ro.in.Job) && differ(machine, n.MachineID)) {
+		if machine, there := machines[n.UID]; there && !(onMachineChange(ro.in.Job) && differ(machine, n.MachineID)) {
 			continue
 		}
 		reason := v1alpha1.ReasonNotReadyNodeDeleted

@@ -99,7 +99,7 @@ func TestUnrecordedFailures(t *testing.T) {
 		},
 		"a node that is Ready again": {was: was(risks(atRisk("a", false))), nodes: []Node{newNode("a", done), newNode("b")}},
 		"a node that failed its soak, and is tainted for removal when it is due again": {
-			job: newJob(everySeconds(60)), was: was(casualties(casualty("a", v1alpha1.ReasonNotReadyInSoak))),
+			job: newJob(periodSeconds(60)), was: was(casualties(casualty("a", v1alpha1.ReasonNotReadyInSoak))),
 			nodes:          []Node{newNode("a", recorded(record.Succeeded, func(r *record.Record) { r.FinishedAt = ago(900) }), notReady, going("ToBeDeletedByClusterAutoscaler")), newNode("b")},
 			wantCasualties: []string{"a NotReadyInSoak"},
 		},

@@ -191,7 +191,7 @@ func TestNodeProblemsInTheStatus(t *testing.T) {
 		t.Errorf("solved problems: %+v", left)
 	}
 
-	for name, policy := range map[string]v1alpha1.DeletionPolicy{"with a rollback": v1alpha1.DeletionRollBack, "without": v1alpha1.DeletionForget} {
+	for name, policy := range map[string]v1alpha1.DeletionPolicy{"with a rollback": v1alpha1.DeletionRollback, "without": v1alpha1.DeletionForget} {
 		t.Run("a deletion "+name, func(t *testing.T) {
 			in := see(newJob(func(j *v1alpha1.NodeJob) {
 				j.DeletionTimestamp, j.Spec.DeletionPolicy, j.Spec.Rollback = &metav1.Time{Time: ago(5)}, policy, &v1alpha1.RollbackSpec{Script: "undo"}

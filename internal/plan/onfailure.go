@@ -42,7 +42,7 @@ type cordons struct{ *job }
 // quarantiner cordons and drains failed nodes, and ends their quarantine.
 type quarantiner struct{ *pass }
 
-// quarantine applies onFailure.node to failed nodes, and ends the quarantine of the others. The progress is stored on
+// quarantine applies onFailure.action to failed nodes, and ends the quarantine of the others. The progress is stored on
 // the Node, so a new manager continues from there.
 func (q *quarantiner) quarantine() {
 	for i := range q.nodes {
@@ -53,12 +53,12 @@ func (q *quarantiner) quarantine() {
 }
 
 func (q *quarantiner) reconcileQuarantine(w *nodePlan) {
-	policy := q.in.Job.Spec.OnFailure.Node
-	leave := policy == "" || policy == v1alpha1.FailedNodeNone
+	policy := q.in.Job.Spec.OnFailure.Action
+	leave := policy == "" || policy == v1alpha1.FailureActionNone
 	switch {
 	case w.exhausted && !leave && q.notAllowed(): // a cordon stays, and a drain stops
 	case w.exhausted && !leave:
-		q.cordonAndDrain(w, policy == v1alpha1.FailedNodeDrain)
+		q.cordonAndDrain(w, policy == v1alpha1.FailureActionDrain)
 	case q.retainsCordon(w):
 	case leave, w.State == Done, w.State == Excluded, q.wasPrepared(w.node):
 		q.endQuarantine(w, false)
@@ -141,7 +141,7 @@ func (q *quarantiner) cordonAndDrain(w *nodePlan, drain bool) {
 		q.endQuarantine(w, true)
 		return
 	case !drain && drains(&r):
-		mark := q.cordons.markOf(node, v1alpha1.ReasonDrainCancelled, "onFailure.node is not Drain any more")
+		mark := q.cordons.markOf(node, v1alpha1.ReasonDrainCancelled, "onFailure.action is not Drain any more")
 		mark.Record = q.cordons.cancelled(r)
 		q.mark(w, mark)
 		return

@@ -18,8 +18,8 @@ import (
 	"github.com/everynode/everynode/internal/task"
 )
 
-func onFailure(policy v1alpha1.FailedNodePolicy) func(*v1alpha1.NodeJob) {
-	return func(j *v1alpha1.NodeJob) { j.Spec.OnFailure.Node = policy }
+func onFailure(policy v1alpha1.FailureAction) func(*v1alpha1.NodeJob) {
+	return func(j *v1alpha1.NodeJob) { j.Spec.OnFailure.Action = policy }
 }
 
 func withRollback(j *v1alpha1.NodeJob) {
@@ -100,31 +100,31 @@ func TestFailedNodes(t *testing.T) {
 		},
 
 		"it is cordoned": {
-			job: []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailedNodeCordon)}, node: newNode("n", failed()),
+			job: []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailureActionCordon)}, node: newNode("n", failed()),
 			want: []string{"Cordoned n, recorded, cordoned by " + own}, wantReason: v1alpha1.ReasonRetriesExhausted,
 		},
 		"it is cordoned at once, and rolled back": {
-			job: []func(*v1alpha1.NodeJob){withRollback, onFailure(v1alpha1.FailedNodeDrain)}, node: newNode("n", failed()),
+			job: []func(*v1alpha1.NodeJob){withRollback, onFailure(v1alpha1.FailureActionDrain)}, node: newNode("n", failed()),
 			want: []string{"start rollback 1 of rev on n", "Cordoned n, recorded, cordoned by " + own}, wantReason: v1alpha1.ReasonRollingBack,
 		},
 		"it stays cordoned": {
-			job: []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailedNodeCordon)}, node: newNode("n", failed(wasCordoned), cordonedFor(own)),
+			job: []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailureActionCordon)}, node: newNode("n", failed(wasCordoned), cordonedFor(own)),
 			wantReason: v1alpha1.ReasonRetriesExhausted,
 		},
 		"a cordon of another NodeJob is shared": {
-			job: []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailedNodeCordon)}, node: newNode("n", failed(), cordonedFor(other)),
+			job: []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailureActionCordon)}, node: newNode("n", failed(), cordonedFor(other)),
 			want: []string{"Cordoned n, recorded, cordoned by " + own + " and " + other}, wantReason: v1alpha1.ReasonRetriesExhausted,
 		},
 		"a cordon by a user is not changed": {
-			job: []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailedNodeCordon)}, node: newNode("n", failed(), byHand),
+			job: []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailureActionCordon)}, node: newNode("n", failed(), byHand),
 			wantReason: v1alpha1.ReasonRetriesExhausted,
 		},
 		"it is not cordoned again after a user uncordoned it": {
-			job: []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailedNodeCordon)}, node: newNode("n", failed(wasCordoned)),
+			job: []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailureActionCordon)}, node: newNode("n", failed(wasCordoned)),
 			wantReason: v1alpha1.ReasonRetriesExhausted,
 		},
 		"the annotation is removed and the drain ends after a user uncordoned it": {
-			job:  []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailedNodeDrain)},
+			job:  []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailureActionDrain)},
 			node: newNode("n", failed(drainSince(9)), cordonedFor(own), func(n *Node) { n.Unschedulable = false }),
 			want: []string{"Uncordoned n, recorded, uncordoned"}, wantReason: v1alpha1.ReasonRetriesExhausted,
 		},
@@ -132,90 +132,90 @@ func TestFailedNodes(t *testing.T) {
 			node: newNode("n", failed(), cordonedFor(own, other)), want: []string{"Uncordoned n, cordoned by " + other}, wantReason: v1alpha1.ReasonRetriesExhausted,
 		},
 		"it is uncordoned when it was skipped": {
-			job: []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailedNodeCordon)}, node: newNode("n", failed(), labelled(rev), cordonedFor(own)),
+			job: []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailureActionCordon)}, node: newNode("n", failed(), labelled(rev), cordonedFor(own)),
 			want: []string{"Uncordoned n, uncordoned"}, wantReason: v1alpha1.ReasonDone,
 		},
 		"it is uncordoned when it is no longer selected": {
-			job:  []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailedNodeCordon), onPool("b")},
+			job:  []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailureActionCordon), onPool("b")},
 			node: newNode("n", failed(), cordonedFor(own)), want: []string{"Uncordoned n, uncordoned"}, wantReason: v1alpha1.ReasonNotSelected,
 		},
 		"its drain ends when it is no longer selected": {
 			node: newNode("n", failed(drainSince(9)), cordonedFor(own)), want: []string{"Uncordoned n, recorded, uncordoned"}, wantReason: v1alpha1.ReasonRetriesExhausted,
 		},
 		"its drain ends when onFailure no longer requires a drain": {
-			job: []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailedNodeCordon)}, node: newNode("n", failed(drainSince(9)), cordonedFor(own)),
+			job: []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailureActionCordon)}, node: newNode("n", failed(drainSince(9)), cordonedFor(own)),
 			want: []string{"DrainCancelled n, recorded"}, wantReason: v1alpha1.ReasonRetriesExhausted,
 		},
 		"it is not cordoned again after a user uncordoned it for an earlier failure": {
-			job:  []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailedNodeCordon)},
+			job:  []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailureActionCordon)},
 			node: newNode("n", failed(), cordonedFor(own), func(n *Node) { n.Unschedulable = false }),
 			want: []string{"Uncordoned n, recorded, uncordoned"}, wantReason: v1alpha1.ReasonRetriesExhausted,
 		},
 		"it stays cordoned during a retry": {
-			job: []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailedNodeCordon), askAgain}, node: newNode("n", failed(), cordonedFor(own)),
+			job: []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailureActionCordon), askAgain}, node: newNode("n", failed(), cordonedFor(own)),
 			want: []string{"start attempt 1 of rev on n"}, wantReason: v1alpha1.ReasonStarting,
 		},
 
 		"it is uncordoned when it has an untolerated taint": {
-			job:  []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailedNodeCordon)},
+			job:  []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailureActionCordon)},
 			node: newNode("n", recorded(record.Failed), cordonedFor(own), func(n *Node) { n.Taints = []corev1.Taint{busy} }),
 			want: []string{"Uncordoned n, uncordoned"}, wantReason: v1alpha1.ReasonUntoleratedTaint,
 		},
 		"the annotation is removed when a user uncordons it during a retry": {
-			job:  []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailedNodeCordon), askAgain},
+			job:  []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailureActionCordon), askAgain},
 			node: newNode("n", failed(), cordonedFor(own), func(n *Node) { n.Unschedulable = false }),
 			want: []string{"start attempt 1 of rev on n", "Uncordoned n, uncordoned"}, wantReason: v1alpha1.ReasonStarting,
 		},
 		"its drain starts again when it was cancelled and is required again": {
-			job: []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailedNodeDrain)},
+			job: []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailureActionDrain)},
 			node: newNode("n", failed(drainSince(9), func(r *record.Record) {
 				r.Drain.FinishedAt, r.Drain.Outcome = ago(5), v1alpha1.ReasonDrainCancelled
 			}), cordonedFor(own)),
 			want: []string{"Draining n, recorded"}, wantReason: v1alpha1.ReasonRetriesExhausted,
 		},
 		"its drain ends when it is skipped": {
-			job:  []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailedNodeDrain)},
+			job:  []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailureActionDrain)},
 			node: newNode("n", failed(drainSince(9)), labelled(rev), cordonedFor(own)),
 			want: []string{"Uncordoned n, recorded, uncordoned"}, wantReason: v1alpha1.ReasonDone,
 		},
 		"it is drained": {
-			job: []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailedNodeDrain)}, node: newNode("n", failed(wasCordoned), cordonedFor(own)),
+			job: []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailureActionDrain)}, node: newNode("n", failed(wasCordoned), cordonedFor(own)),
 			want: []string{"Draining n, recorded"}, wantReason: v1alpha1.ReasonRetriesExhausted,
 		},
 		"it is cordoned and drained in one write": {
-			job: []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailedNodeDrain)}, node: newNode("n", failed()),
+			job: []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailureActionDrain)}, node: newNode("n", failed()),
 			want: []string{"Draining n, recorded, cordoned by " + own}, wantReason: v1alpha1.ReasonRetriesExhausted,
 		},
 		"it is drained when the rollback has failed": {
-			job: []func(*v1alpha1.NodeJob){withRollback, onFailure(v1alpha1.FailedNodeDrain)}, node: newNode("n", failed(undone(record.Failed, 2), wasCordoned), cordonedFor(own)),
+			job: []func(*v1alpha1.NodeJob){withRollback, onFailure(v1alpha1.FailureActionDrain)}, node: newNode("n", failed(undone(record.Failed, 2), wasCordoned), cordonedFor(own)),
 			want: []string{"Draining n, recorded"}, wantReason: v1alpha1.ReasonRollbackFailed,
 		},
 		"it is drained without the rollback when it is unreachable": {
-			job: []func(*v1alpha1.NodeJob){withRollback, onFailure(v1alpha1.FailedNodeDrain)}, node: newNode("n", failed(wasCordoned), lost, cordonedFor(own)),
+			job: []func(*v1alpha1.NodeJob){withRollback, onFailure(v1alpha1.FailureActionDrain)}, node: newNode("n", failed(wasCordoned), lost, cordonedFor(own)),
 			want: []string{"Draining n, recorded"}, wantReason: v1alpha1.ReasonRollbackPending,
 		},
 		"nothing is evicted before its pods were observed": {
-			job: []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailedNodeDrain)}, node: newNode("n", failed(drainSince(9)), cordonedFor(own)),
+			job: []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailureActionDrain)}, node: newNode("n", failed(drainSince(9)), cordonedFor(own)),
 			wantReason: v1alpha1.ReasonRetriesExhausted,
 		},
 		"its pods are evicted": {
-			job: []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailedNodeDrain)}, node: newNode("n", failed(drainSince(9)), cordonedFor(own)),
+			job: []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailureActionDrain)}, node: newNode("n", failed(drainSince(9)), cordonedFor(own)),
 			pods: []DrainPod{web, held, terminating}, want: []string{"evict from n: web/web-1"}, wantReason: v1alpha1.ReasonRetriesExhausted,
 		},
 		"a blocked pod is retried later": {
-			job: []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailedNodeDrain)}, node: newNode("n", failed(drainSince(9)), cordonedFor(own)),
+			job: []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailureActionDrain)}, node: newNode("n", failed(drainSince(9)), cordonedFor(own)),
 			pods: []DrainPod{blocked}, wantReason: v1alpha1.ReasonRetriesExhausted,
 		},
 		"nothing is evicted while suspended": {
-			job:  []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailedNodeDrain), func(j *v1alpha1.NodeJob) { j.Spec.Suspend = true }},
+			job:  []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailureActionDrain), func(j *v1alpha1.NodeJob) { j.Spec.Suspend = true }},
 			node: newNode("n", failed(drainSince(9)), cordonedFor(own)), pods: []DrainPod{web}, wantReason: v1alpha1.ReasonRetriesExhausted,
 		},
 		"the drain ends when all pods have terminated": {
-			job: []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailedNodeDrain)}, node: newNode("n", failed(drainSince(9)), cordonedFor(own)),
+			job: []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailureActionDrain)}, node: newNode("n", failed(drainSince(9)), cordonedFor(own)),
 			pods: []DrainPod{}, want: []string{"Drained n, recorded"}, wantReason: v1alpha1.ReasonRetriesExhausted,
 		},
 		"the drain ends at its deadline": {
-			job: []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailedNodeDrain)}, node: newNode("n", failed(drainSince(600)), cordonedFor(own)),
+			job: []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailureActionDrain)}, node: newNode("n", failed(drainSince(600)), cordonedFor(own)),
 			pods: []DrainPod{blocked}, want: []string{"DrainTimedOut n, recorded"}, wantReason: v1alpha1.ReasonRetriesExhausted,
 		},
 	}
@@ -252,7 +252,7 @@ func TestConcurrentDrainsAreLimited(t *testing.T) {
 		}
 		nodes = append(nodes, newNode(fmt.Sprintf("n%02d", i), recorded(record.Failed, changes...), cordonedFor("ns.everynode.dev/job")))
 	}
-	if p := Next(see(newJob(onFailure(v1alpha1.FailedNodeDrain)), nodes)); len(p.Actions) != maxDrains-3 {
+	if p := Next(see(newJob(onFailure(v1alpha1.FailureActionDrain)), nodes)); len(p.Actions) != maxDrains-3 {
 		t.Errorf("%v start in addition to 3 drains that continue", told(p))
 	}
 }
@@ -260,7 +260,7 @@ func TestConcurrentDrainsAreLimited(t *testing.T) {
 // The status says what blocks a drain, since when and until when, and the drain is checked repeatedly.
 func TestDrainStatus(t *testing.T) {
 	node := newNode("n", recorded(record.Failed, attempts(2), drainSince(100)), cordonedFor("ns.everynode.dev/job"))
-	job := newJob(onFailure(v1alpha1.FailedNodeDrain), func(j *v1alpha1.NodeJob) {
+	job := newJob(onFailure(v1alpha1.FailureActionDrain), func(j *v1alpha1.NodeJob) {
 		j.Spec.OnFailure.Drain = &v1alpha1.DrainSpec{TimeoutSeconds: new(int32(103)), GracePeriodSeconds: new(int32(7))}
 	})
 	job.Status.Drains = []v1alpha1.NodeDrain{{Node: "n", Blocked: []v1alpha1.BlockedPod{{Pod: "web/c", Since: metav1.Time{Time: ago(50)}}}}}
@@ -344,9 +344,9 @@ func TestOutcomeOfRollback(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			policy := v1alpha1.FailedNodeNone
+			policy := v1alpha1.FailureActionNone
 			if tt.node.CordonedBy != nil {
-				policy = v1alpha1.FailedNodeDrain
+				policy = v1alpha1.FailureActionDrain
 			}
 			p := Next(see(newJob(withRollback, onFailure(policy)), []Node{tt.node}, tt.pod))
 			if diff := cmp.Diff(tt.want, told(p)); diff != "" {

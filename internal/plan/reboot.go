@@ -172,7 +172,7 @@ func (as *assessor) assessReboot(terminating bool, w *nodePlan) {
 	if as.replaced(node) {
 		r := *rec
 		r.Outcome, r.Reason, r.FinishedAt, r.Reboot, r.PodUID = record.Failed, v1alpha1.ReasonRebootFailed, as.in.Now, nil, ""
-		r.Message = "the node came back from its reboot with another machine ID, as another machine: see rerun.onReplace"
+		r.Message = "the node came back from its reboot with another machine ID, as another machine: see rerun.onMachineChange"
 		r.BootID, r.MachineID = node.BootID, node.MachineID
 		as.recordEnd(w, r)
 		return

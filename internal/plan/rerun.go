@@ -73,7 +73,7 @@ func (r *recordReader) touch(rec *record.Record) recordState {
 
 // doneBy reports whether the label says that the node is done with the revision.
 func (j *job) doneBy(label, revision string) bool {
-	return label != "" && (label == revision || !valueOr(j.in.Job.Spec.Rerun.OnChange, true))
+	return label != "" && (label == revision || !valueOr(j.in.Job.Spec.Rerun.OnRevisionChange, true))
 }
 
 // doneBesideSkip reports whether the revision of the record has succeeded while a label that skips another revision was
@@ -106,16 +106,16 @@ func (r *recordReader) readRerun(node *Node, was *recordState) {
 	case r.in.Now.Before(due):
 		was.due = due
 	default:
-		was.rerunReason = fmt.Sprintf("it runs every %d s (rerun.everySeconds)", rerun.EverySeconds)
+		was.rerunReason = fmt.Sprintf("it runs every %d s (rerun.periodSeconds)", rerun.PeriodSeconds)
 	}
 	was.done = was.rerunReason == ""
 }
 
-// nextDue is when a node that finished at that time reruns the task because of rerun.everySeconds; zero if it does not.
+// nextDue is when a node that finished at that time reruns the task because of rerun.periodSeconds; zero if it does not.
 // Each node has its own fixed time within the interval, so that the nodes do not all run at the same time. The next run
 // is the first such time that is at least half an interval after the end.
 func (r *recordReader) nextDue(node *Node, finished time.Time) time.Time {
-	seconds := int64(r.in.Job.Spec.Rerun.EverySeconds)
+	seconds := int64(r.in.Job.Spec.Rerun.PeriodSeconds)
 	if seconds <= 0 {
 		return time.Time{}
 	}
@@ -127,7 +127,7 @@ func (r *recordReader) nextDue(node *Node, finished time.Time) time.Time {
 }
 
 // isRerun reports whether this is a run on a node that was done with the revision before and still has the label. With
-// rerun.onChange false, the label may be of any revision.
+// rerun.onRevisionChange false, the label may be of any revision.
 func (j *job) isRerun(node *Node, revision string) bool {
 	rec := node.On.Record
 	return j.doneBy(node.On.Label, revision) && !j.replaced(node) && rec != nil && !rec.LabelRemoved && (rec.Rerun || (rec.Outcome == record.Succeeded && rec.Revision == node.On.Label))
@@ -160,10 +160,12 @@ func (j *job) void(rec *record.Record) bool {
 // replaced reports whether the record was written for another machine with the same node name.
 func (j *job) replaced(node *Node) bool {
 	rec := node.On.Record
-	return onReplace(j.in.Job) && rec != nil && differ(rec.MachineID, node.MachineID)
+	return onMachineChange(j.in.Job) && rec != nil && differ(rec.MachineID, node.MachineID)
 }
 
-func onReplace(job *v1alpha1.NodeJob) bool { return valueOr(job.Spec.Rerun.OnReplace, true) }
+func onMachineChange(job *v1alpha1.NodeJob) bool {
+	return valueOr(job.Spec.Rerun.OnMachineChange, true)
+}
 
 // differ reports whether both machines are known and different.
 func differ(machineID, other string) bool {

@@ -19,8 +19,8 @@ import (
 // TestStateFromRecord tests what the record and the label of a node mean for the revision.
 func TestStateFromRecord(t *testing.T) {
 	var (
-		keepOld     = func(j *v1alpha1.NodeJob) { j.Spec.Rerun.OnChange = new(false) }
-		keepMachine = func(j *v1alpha1.NodeJob) { j.Spec.Rerun.OnReplace = new(false) }
+		keepOld     = func(j *v1alpha1.NodeJob) { j.Spec.Rerun.OnRevisionChange = new(false) }
+		keepMachine = func(j *v1alpha1.NodeJob) { j.Spec.Rerun.OnMachineChange = new(false) }
 		unlabelled  = func(n *Node) { n.On.Label = "" }
 		ofRevision  = func(revision string) func(*record.Record) {
 			return func(r *record.Record) { r.Revision = revision }
@@ -60,36 +60,36 @@ func TestStateFromRecord(t *testing.T) {
 		"a success before the user requested a retry": {
 			job: newJob(askAgain), node: newNode("n", recorded(record.Succeeded)), want: proof,
 		},
-		"no label and no record":                                          {node: newNode("n"), want: fresh},
-		"a success of this revision":                                      {node: newNode("n", recorded(record.Succeeded)), want: proof},
-		"a label set by a user skips the node":                            {node: newNode("n", labelled(rev)), want: done},
-		"a label that a user set to another revision":                     {node: newNode("n", labelled("other")), want: fresh},
-		"removing the label requests another run":                         {node: newNode("n", recorded(record.Succeeded), unlabelled), want: ran(fresh)},
-		"an empty label requests another run":                             {node: newNode("n", recorded(record.Succeeded), labelled("")), want: ran(fresh)},
-		"a label with another revision than the record":                   {node: newNode("n", recorded(record.Succeeded), labelled("other")), want: ran(fresh)},
-		"a success of an earlier revision":                                {node: newNode("n", recorded(record.Succeeded, ofRevision("old")), labelled("old")), want: fresh},
-		"an earlier revision with rerun.onChange: false":                  {job: newJob(keepOld), node: newNode("n", recorded(record.Succeeded, ofRevision("old")), labelled("old")), want: done},
-		"an earlier revision with rerun.onChange: false, without a label": {job: newJob(keepOld), node: newNode("n", recorded(record.Succeeded, ofRevision("old")), unlabelled), want: fresh},
-		"a failure of an earlier revision":                                {node: newNode("n", recorded(record.Failed, ofRevision("old"))), want: fresh},
-		"a failure of this revision counts":                               {node: newNode("n", recorded(record.Failed)), want: ran(recordState{failures: 1, notBefore: ago(50)})},
-		"two failures back off twice as long":                             {node: newNode("n", recorded(record.Failed, attempts(2))), want: ran(recordState{failures: 2, notBefore: ago(40)})},
-		"a failure of a skipped node":                                     {node: newNode("n", recorded(record.Failed), labelled(rev)), want: ran(done)},
-		"a disruption does not count as a failure and backs off":          {node: newNode("n", recorded(record.Disrupted)), want: ran(recordState{notBefore: ago(50)})},
+		"no label and no record":                                                  {node: newNode("n"), want: fresh},
+		"a success of this revision":                                              {node: newNode("n", recorded(record.Succeeded)), want: proof},
+		"a label set by a user skips the node":                                    {node: newNode("n", labelled(rev)), want: done},
+		"a label that a user set to another revision":                             {node: newNode("n", labelled("other")), want: fresh},
+		"removing the label requests another run":                                 {node: newNode("n", recorded(record.Succeeded), unlabelled), want: ran(fresh)},
+		"an empty label requests another run":                                     {node: newNode("n", recorded(record.Succeeded), labelled("")), want: ran(fresh)},
+		"a label with another revision than the record":                           {node: newNode("n", recorded(record.Succeeded), labelled("other")), want: ran(fresh)},
+		"a success of an earlier revision":                                        {node: newNode("n", recorded(record.Succeeded, ofRevision("old")), labelled("old")), want: fresh},
+		"an earlier revision with rerun.onRevisionChange: false":                  {job: newJob(keepOld), node: newNode("n", recorded(record.Succeeded, ofRevision("old")), labelled("old")), want: done},
+		"an earlier revision with rerun.onRevisionChange: false, without a label": {job: newJob(keepOld), node: newNode("n", recorded(record.Succeeded, ofRevision("old")), unlabelled), want: fresh},
+		"a failure of an earlier revision":                                        {node: newNode("n", recorded(record.Failed, ofRevision("old"))), want: fresh},
+		"a failure of this revision counts":                                       {node: newNode("n", recorded(record.Failed)), want: ran(recordState{failures: 1, notBefore: ago(50)})},
+		"two failures back off twice as long":                                     {node: newNode("n", recorded(record.Failed, attempts(2))), want: ran(recordState{failures: 2, notBefore: ago(40)})},
+		"a failure of a skipped node":                                             {node: newNode("n", recorded(record.Failed), labelled(rev)), want: ran(done)},
+		"a disruption does not count as a failure and backs off":                  {node: newNode("n", recorded(record.Disrupted)), want: ran(recordState{notBefore: ago(50)})},
 		"the third disruption in a row backs off longer": {
 			node: newNode("n", recorded(record.Disrupted, func(r *record.Record) { r.Attempts, r.Disruptions = 1, 3 })),
 			want: ran(recordState{failures: 1, notBefore: ago(20)}),
 		},
-		"a disruption of an earlier revision with rerun.onChange: false": {
+		"a disruption of an earlier revision with rerun.onRevisionChange: false": {
 			job: newJob(keepOld), node: newNode("n", recorded(record.Disrupted), labelled("old")), want: ran(done),
 		},
 
-		"a success of another machine":                                      {node: newNode("n", recorded(record.Succeeded, ofMachine("gone"))), want: fresh},
-		"a failure of another machine":                                      {node: newNode("n", recorded(record.Failed, ofMachine("gone"))), want: fresh},
-		"an earlier revision on another machine with rerun.onChange: false": {job: newJob(keepOld), node: newNode("n", recorded(record.Succeeded, ofRevision("old"), ofMachine("gone")), labelled("old")), want: fresh},
-		"a success of another machine with rerun.onReplace: false":          {job: newJob(keepMachine), node: newNode("n", recorded(record.Succeeded, ofMachine("gone"))), want: proof},
-		"a record without a machine ID":                                     {node: newNode("n", recorded(record.Succeeded, ofMachine(""))), want: proof},
-		"a node without a machine ID":                                       {node: newNode("n", recorded(record.Succeeded), func(n *Node) { n.MachineID = "" }), want: proof},
-		"the same machine after a reboot":                                   {node: newNode("n", recorded(record.Succeeded), func(n *Node) { n.BootID = "next" }), want: proof},
+		"a success of another machine":                                              {node: newNode("n", recorded(record.Succeeded, ofMachine("gone"))), want: fresh},
+		"a failure of another machine":                                              {node: newNode("n", recorded(record.Failed, ofMachine("gone"))), want: fresh},
+		"an earlier revision on another machine with rerun.onRevisionChange: false": {job: newJob(keepOld), node: newNode("n", recorded(record.Succeeded, ofRevision("old"), ofMachine("gone")), labelled("old")), want: fresh},
+		"a success of another machine with rerun.onMachineChange: false":            {job: newJob(keepMachine), node: newNode("n", recorded(record.Succeeded, ofMachine("gone"))), want: proof},
+		"a record without a machine ID":                                             {node: newNode("n", recorded(record.Succeeded, ofMachine(""))), want: proof},
+		"a node without a machine ID":                                               {node: newNode("n", recorded(record.Succeeded), func(n *Node) { n.MachineID = "" }), want: proof},
+		"the same machine after a reboot":                                           {node: newNode("n", recorded(record.Succeeded), func(n *Node) { n.BootID = "next" }), want: proof},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -173,9 +173,9 @@ func TestRetry(t *testing.T) {
 func TestNodesRerun(t *testing.T) {
 	onReboot := func(j *v1alpha1.NodeJob) { j.Spec.Rerun.OnReboot = true }
 	every := func(seconds int32) func(*v1alpha1.NodeJob) {
-		return func(j *v1alpha1.NodeJob) { j.Spec.Rerun.EverySeconds = seconds }
+		return func(j *v1alpha1.NodeJob) { j.Spec.Rerun.PeriodSeconds = seconds }
 	}
-	keepOld := func(j *v1alpha1.NodeJob) { j.Spec.Rerun.OnChange = new(false) }
+	keepOld := func(j *v1alpha1.NodeJob) { j.Spec.Rerun.OnRevisionChange = new(false) }
 	ended := func(ago time.Duration) func(*record.Record) {
 		return func(r *record.Record) { r.FinishedAt = now.Add(-ago) }
 	}
@@ -186,18 +186,18 @@ func TestNodesRerun(t *testing.T) {
 		node Node
 		want []string
 	}{
-		"a reboot alone is no reason":                                        {node: newNode("n", recorded(record.Succeeded, rebooted))},
-		"a reboot with rerun.onReboot is a reason":                           {job: []func(*v1alpha1.NodeJob){onReboot}, node: newNode("n", recorded(record.Succeeded, rebooted)), want: []string{"start attempt 1 of rev on n"}},
-		"a node without a boot ID does not rerun":                            {job: []func(*v1alpha1.NodeJob){onReboot}, node: newNode("n", recorded(record.Succeeded, rebooted), func(n *Node) { n.BootID = "" })},
-		"a skipped node does not rerun":                                      {job: []func(*v1alpha1.NodeJob){onReboot, every(10)}, node: newNode("n", labelled(rev))},
-		"a failed node does not rerun":                                       {job: []func(*v1alpha1.NodeJob){onReboot, every(10)}, node: newNode("n", recorded(record.Failed, rebooted, attempts(2)))},
-		"a failed node that was skipped does not rerun":                      {job: []func(*v1alpha1.NodeJob){onReboot, every(10)}, node: newNode("n", recorded(record.Failed, rebooted, attempts(2), again), labelled(rev))},
-		"a success of an earlier revision with rerun.onChange: false reruns": {job: []func(*v1alpha1.NodeJob){onReboot, keepOld}, node: newNode("n", recorded(record.Succeeded, rebooted, func(r *record.Record) { r.Revision = "old" }), labelled("old")), want: []string{"start attempt 1 of rev on n"}},
-		"an hourly schedule reruns after a day":                              {job: []func(*v1alpha1.NodeJob){every(3600)}, node: newNode("n", recorded(record.Succeeded, ended(24*time.Hour))), want: []string{"start attempt 1 of rev on n"}},
-		"a schedule does not rerun within half an interval":                  {job: []func(*v1alpha1.NodeJob){every(3600)}, node: newNode("n", recorded(record.Succeeded, ended(1799*time.Second)))},
-		"a disrupted rerun continues":                                        {node: newNode("n", recorded(record.Disrupted, again), labelled(rev)), want: []string{"start attempt 1 of rev on n"}},
-		"a disrupted rerun continues with rerun.onChange: false":             {job: []func(*v1alpha1.NodeJob){keepOld}, node: newNode("n", recorded(record.Disrupted, again, func(r *record.Record) { r.Label = "old" }), labelled("old")), want: []string{"start attempt 1 of rev on n"}},
-		"a failed rerun without a label is retried":                          {node: newNode("n", recorded(record.Failed)), want: []string{"start attempt 2 of rev on n"}},
+		"a reboot alone is no reason":                                                {node: newNode("n", recorded(record.Succeeded, rebooted))},
+		"a reboot with rerun.onReboot is a reason":                                   {job: []func(*v1alpha1.NodeJob){onReboot}, node: newNode("n", recorded(record.Succeeded, rebooted)), want: []string{"start attempt 1 of rev on n"}},
+		"a node without a boot ID does not rerun":                                    {job: []func(*v1alpha1.NodeJob){onReboot}, node: newNode("n", recorded(record.Succeeded, rebooted), func(n *Node) { n.BootID = "" })},
+		"a skipped node does not rerun":                                              {job: []func(*v1alpha1.NodeJob){onReboot, every(10)}, node: newNode("n", labelled(rev))},
+		"a failed node does not rerun":                                               {job: []func(*v1alpha1.NodeJob){onReboot, every(10)}, node: newNode("n", recorded(record.Failed, rebooted, attempts(2)))},
+		"a failed node that was skipped does not rerun":                              {job: []func(*v1alpha1.NodeJob){onReboot, every(10)}, node: newNode("n", recorded(record.Failed, rebooted, attempts(2), again), labelled(rev))},
+		"a success of an earlier revision with rerun.onRevisionChange: false reruns": {job: []func(*v1alpha1.NodeJob){onReboot, keepOld}, node: newNode("n", recorded(record.Succeeded, rebooted, func(r *record.Record) { r.Revision = "old" }), labelled("old")), want: []string{"start attempt 1 of rev on n"}},
+		"an hourly schedule reruns after a day":                                      {job: []func(*v1alpha1.NodeJob){every(3600)}, node: newNode("n", recorded(record.Succeeded, ended(24*time.Hour))), want: []string{"start attempt 1 of rev on n"}},
+		"a schedule does not rerun within half an interval":                          {job: []func(*v1alpha1.NodeJob){every(3600)}, node: newNode("n", recorded(record.Succeeded, ended(1799*time.Second)))},
+		"a disrupted rerun continues":                                                {node: newNode("n", recorded(record.Disrupted, again), labelled(rev)), want: []string{"start attempt 1 of rev on n"}},
+		"a disrupted rerun continues with rerun.onRevisionChange: false":             {job: []func(*v1alpha1.NodeJob){keepOld}, node: newNode("n", recorded(record.Disrupted, again, func(r *record.Record) { r.Label = "old" }), labelled("old")), want: []string{"start attempt 1 of rev on n"}},
+		"a failed rerun without a label is retried":                                  {node: newNode("n", recorded(record.Failed)), want: []string{"start attempt 2 of rev on n"}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -236,7 +236,7 @@ func TestFurtherRunIsRecordedAsRerun(t *testing.T) {
 // interval, never before half an interval has passed, and no later than one and a half intervals.
 func TestNextDue(t *testing.T) {
 	const every = 600 * time.Second
-	s := newPlanner(see(newJob(func(j *v1alpha1.NodeJob) { j.Spec.Rerun.EverySeconds = int32(every / time.Second) }), nil))
+	s := newPlanner(see(newJob(func(j *v1alpha1.NodeJob) { j.Spec.Rerun.PeriodSeconds = int32(every / time.Second) }), nil))
 	var perMinute [10]int
 	for i := range 1000 {
 		node := newNode(fmt.Sprintf("n%d", i))
@@ -264,7 +264,7 @@ func TestNextDue(t *testing.T) {
 
 func TestNextDueBounds(t *testing.T) {
 	every := func(seconds int32) *planner {
-		return newPlanner(see(newJob(func(j *v1alpha1.NodeJob) { j.Spec.Rerun.EverySeconds = seconds }), nil))
+		return newPlanner(see(newJob(func(j *v1alpha1.NodeJob) { j.Spec.Rerun.PeriodSeconds = seconds }), nil))
 	}
 	node := newNode("n")
 	if due := every(0).records.nextDue(&node, now); !due.IsZero() {
@@ -291,7 +291,7 @@ func TestNextDueBounds(t *testing.T) {
 	}
 	// A plan at the due time starts the rerun, and an earlier plan wakes at the due time.
 	done := newNode("n", recorded(record.Succeeded, func(r *record.Record) { r.FinishedAt = boundary.Add(-400 * time.Second) }))
-	in := see(newJob(func(j *v1alpha1.NodeJob) { j.Spec.Rerun.EverySeconds = 600 }), []Node{done})
+	in := see(newJob(func(j *v1alpha1.NodeJob) { j.Spec.Rerun.PeriodSeconds = 600 }), []Node{done})
 	in.Now = boundary.Add(-time.Millisecond)
 	if p := Next(in); len(p.Actions) > 0 || !p.WakeAt.Equal(boundary) || p.Nodes[0].State != Done {
 		t.Errorf("before it: %v, wakes at %v, %+v; want to wake at %v", told(p), p.WakeAt, p.Nodes[0], boundary)

@@ -56,7 +56,7 @@ func TestTheAttemptThatStarts(t *testing.T) {
 	done := newNode("n", recorded(record.Succeeded, func(r *record.Record) { r.Revision = "old" }))
 	deleted := func(j *v1alpha1.NodeJob) {
 		withRollback(j)
-		j.DeletionTimestamp, j.Spec.DeletionPolicy = &metav1.Time{Time: ago(1)}, v1alpha1.DeletionRollBack
+		j.DeletionTimestamp, j.Spec.DeletionPolicy = &metav1.Time{Time: ago(1)}, v1alpha1.DeletionRollback
 	}
 	tests := map[string]struct {
 		job  func(*v1alpha1.NodeJob)

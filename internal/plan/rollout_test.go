@@ -102,12 +102,12 @@ func TestStartWithinLimit(t *testing.T) {
 			wantWaiting: map[string]string{"a": "it waits for a slot: rollout.maxConcurrent allows 2 nodes at the same time"},
 		},
 		"nodes that rerun start in the order of their last run": {
-			in: see(newJob(oneAtOnce, everySeconds(60)), []Node{due("a", 300), due("b", 900), due("c", 600)}), want: start("b"),
+			in: see(newJob(oneAtOnce, periodSeconds(60)), []Node{due("a", 300), due("b", 900), due("c", 600)}), want: start("b"),
 			wantWaiting: map[string]string{"a": "it waits for a slot: rollout.maxConcurrent allows 1 node at the same time", "c": "it waits for a slot: rollout.maxConcurrent allows 1 node at the same time"},
 		},
 		"nodes with a problem that only the manager knows start in the order of their last try": {
 			in: func() Input {
-				in := see(newJob(oneAtOnce, everySeconds(60)), []Node{a, due("b", 900)})
+				in := see(newJob(oneAtOnce, periodSeconds(60)), []Node{a, due("b", 900)})
 				in.NodeProblems = map[types.UID]NodeProblem{a.UID: {Reason: v1alpha1.ReasonPodForbidden, Message: "no", Since: ago(60), RetryAt: ago(1)}}
 				return in
 			}(), want: start("b"),

@@ -110,7 +110,7 @@ func TestSoak(t *testing.T) {
 			steps: canary, change: promotedTo("first"), was: over("a-uid"), nodes: []Node{done("a", notReady), z},
 		},
 		"nor for a node that is due again": {
-			steps: canary, change: func(j *v1alpha1.NodeJob) { promotedTo("first")(j); everySeconds(60)(j) }, was: over("a-uid"),
+			steps: canary, change: func(j *v1alpha1.NodeJob) { promotedTo("first")(j); periodSeconds(60)(j) }, was: over("a-uid"),
 			nodes: []Node{newNode("a", made(9000), recorded(record.Succeeded, func(r *record.Record) { r.FinishedAt = ago(900) })), z}, want: start("a"),
 		},
 		"the next canary soaks if the first was deleted": {

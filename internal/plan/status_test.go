@@ -105,14 +105,14 @@ func TestConditions(t *testing.T) {
 			"Stalled=True StepWithoutNodes: step b of the rollout contains no node that is not in an earlier step, so nothing verifies the task there, and the later steps wait. " +
 				"Correct the nodeSelector of the step, or remove the step",
 		}},
-		"no node is in the step while nodes of earlier steps rerun": {see(reached("b", time.Time{}, inSteps(canary, poolB(0), rest), everySeconds(60)), []Node{due("a"), newNode("c")}), []string{
+		"no node is in the step while nodes of earlier steps rerun": {see(reached("b", time.Time{}, inSteps(canary, poolB(0), rest), periodSeconds(60)), []Node{due("a"), newNode("c")}), []string{
 			"Complete=False StepWithoutNodes: 0 of 2 nodes are done, 1 running; waiting: 1 StepWithoutNodes (c)",
 			"Reconciling=False StepWithoutNodes: 0 of 2 nodes are done, 1 running; waiting: 1 StepWithoutNodes (c)",
 			"Stalled=True StepWithoutNodes: step b of the rollout contains no node that is not in an earlier step, so nothing verifies the task there, and the later steps wait. " +
 				"Correct the nodeSelector of the step, or remove the step",
 		}},
 		"only a rerun is left, and its pod is rejected": {func() Input {
-			in := see(newJob(everySeconds(60)), []Node{due("a")})
+			in := see(newJob(periodSeconds(60)), []Node{due("a")})
 			in.NodeProblems = map[types.UID]NodeProblem{"a-uid": {Reason: v1alpha1.ReasonPodNameTaken, Message: "pod x has the name", Since: ago(9), RetryAt: now.Add(time.Second)}}
 			return in
 		}(), []string{
@@ -121,7 +121,7 @@ func TestConditions(t *testing.T) {
 			"Stalled=True PodNameTaken: 0 of 1 node is done; waiting: 1 PodNameTaken (a); a: pod x has the name",
 		}},
 		"a canary that failed its soak is reported when it is tainted for removal": {func() Input {
-			job := reached("first", time.Time{}, inSteps(soaked, rest), everySeconds(60))
+			job := reached("first", time.Time{}, inSteps(soaked, rest), periodSeconds(60))
 			job.Status.Rollout.UnrecordedFailures = []v1alpha1.UnrecordedFailure{{Node: "a", UID: "a-uid", Reason: v1alpha1.ReasonNotReadyInSoak}}
 			a := due("a")
 			a.Taints = []corev1.Taint{busy}
@@ -131,7 +131,7 @@ func TestConditions(t *testing.T) {
 			"Reconciling=False MaxFailuresExceeded: 0 of 1 node is done; waiting: 1 MaxFailuresExceeded (b)",
 			"Stalled=True MaxFailuresExceeded: the rollout has stopped: 1 node failed, and rollout.maxFailures allows 0 (a: NotReadyInSoak: the node turned NotReady in the soak after the task). " + retryAll,
 		}},
-		"a failed node is reported while others rerun": {see(newJob(everySeconds(60)), []Node{due("a"), failed("b")}), []string{
+		"a failed node is reported while others rerun": {see(newJob(periodSeconds(60)), []Node{due("a"), failed("b")}), []string{
 			"Complete=False NodesFailed: 0 of 2 nodes are done, 1 failed, 1 running",
 			"Reconciling=False NodesFailed: 0 of 2 nodes are done, 1 failed, 1 running",
 			"Stalled=True NodesFailed: 1 node failed (b: TaskFailed, exit code 3: no space left). " + remedy,

@@ -302,11 +302,11 @@ func TestAdvance(t *testing.T) {
 			wantStep: "rest", wantReason: v1alpha1.ReasonWaitingForSlot, wantMessage: "it waits for a slot: rollout.maxConcurrent allows 1 node at the same time", wantProof: true,
 		},
 		"a canary that is due again does not make others wait": {
-			change: []func(*v1alpha1.NodeJob){inSteps(one, rest), everySeconds(60)}, was: at("first"), nodes: []Node{newNode("a", done, due), z},
+			change: []func(*v1alpha1.NodeJob){inSteps(one, rest), periodSeconds(60)}, was: at("first"), nodes: []Node{newNode("a", done, due), z},
 			wantStep: "rest", wantReason: v1alpha1.ReasonStarting,
 		},
 		"a canary that is due again does not restart the soak": {
-			change: []func(*v1alpha1.NodeJob){inSteps(soaked, rest), everySeconds(60)}, was: at("first", soaking(20)), nodes: []Node{newNode("a", done, due), z},
+			change: []func(*v1alpha1.NodeJob){inSteps(soaked, rest), periodSeconds(60)}, was: at("first", soaking(20)), nodes: []Node{newNode("a", done, due), z},
 			wantStep: "first", wantReason: v1alpha1.ReasonSoaking, wantMessage: "it is in step rest, and step first soaks until 2026-03-01T12:00:40Z",
 			wantUntil: now.Add(40 * time.Second), wantSoak: true,
 		},
@@ -315,7 +315,7 @@ func TestAdvance(t *testing.T) {
 			wantStep: "rest", wantReason: v1alpha1.ReasonStarting,
 		},
 		"the revision is stable although a node is always due": {
-			change: []func(*v1alpha1.NodeJob){inSteps(rest), everySeconds(60)}, was: at("rest"), nodes: []Node{newNode("a", done, due), newNode("z", done, due)},
+			change: []func(*v1alpha1.NodeJob){inSteps(rest), periodSeconds(60)}, was: at("rest"), nodes: []Node{newNode("a", done, due), newNode("z", done, due)},
 			wantStep: "rest", wantReason: v1alpha1.ReasonStarting, wantProof: true,
 		},
 		"nodes that join do not enlarge a step": {
@@ -369,8 +369,8 @@ func promotedTo(step string) func(*v1alpha1.NodeJob) {
 	return func(j *v1alpha1.NodeJob) { j.Spec.Rollout.PromoteTo = step }
 }
 
-func everySeconds(seconds int32) func(*v1alpha1.NodeJob) {
-	return func(j *v1alpha1.NodeJob) { j.Spec.Rerun.EverySeconds = seconds }
+func periodSeconds(seconds int32) func(*v1alpha1.NodeJob) {
+	return func(j *v1alpha1.NodeJob) { j.Spec.Rerun.PeriodSeconds = seconds }
 }
 
 func oneAtOnce(j *v1alpha1.NodeJob) { j.Spec.Rollout.MaxConcurrent = new(intstr.FromInt32(1)) }

@@ -94,7 +94,7 @@ spec:
   retry:
     limit: 1
   onFailure:
-    node: Drain
+    action: Drain
   rollout:
     maxConcurrent: 1
     maxFailures: 1
@@ -115,7 +115,7 @@ spec:
 	},
 	{
 		file: "deletion-with-rollback.txt",
-		about: "A NodeJob with deletionPolicy RollBack is deleted while it runs. No further task starts, and the attempt that runs may end. " +
+		about: "A NodeJob with deletionPolicy Rollback is deleted while it runs. No further task starts, and the attempt that runs may end. " +
 			"Then each node on which the task has run is rolled back, one at a time because of rollout.maxConcurrent. At last the records are removed, and the NodeJob is gone.",
 		nodes: threeNodes,
 		spec: `
@@ -129,7 +129,7 @@ spec:
     script: echo 'vm.max_map_count = 262144' > /etc/sysctl.d/60-max-map-count.conf && sysctl --system
   rollback:
     script: rm -f /etc/sysctl.d/60-max-map-count.conf && sysctl --system
-  deletionPolicy: RollBack
+  deletionPolicy: Rollback
   rollout:
     maxConcurrent: 1
     steps:

@@ -148,7 +148,7 @@ func TestAPodOfAnEarlierNodeJobDelaysOthersForTheProgressDeadline(t *testing.T) 
 			nodes := []Node{a, b}
 			if tt.deleting {
 				job.DeletionTimestamp = &metav1.Time{Time: ago(5)}
-				job.Spec.DeletionPolicy, job.Spec.Rollback = v1alpha1.DeletionRollBack, &v1alpha1.RollbackSpec{Script: "undo"}
+				job.Spec.DeletionPolicy, job.Spec.Rollback = v1alpha1.DeletionRollback, &v1alpha1.RollbackSpec{Script: "undo"}
 				nodes = []Node{newNode("a", recorded(record.Succeeded))}
 			}
 			in := see(job, nodes)

@@ -58,7 +58,7 @@ var situations = map[string]situation{
 	},
 	"failed-and-rolled-back": {
 		about: "All attempts have failed. The node was cordoned, rolled back at the second attempt, and drained.",
-		spec:  disk + "rollback: {script: wipefs -a /dev/sdb}\nonFailure: {node: Drain}\n",
+		spec:  disk + "rollback: {script: wipefs -a /dev/sdb}\nonFailure: {action: Drain}\n",
 		script: func(c *plantest.Cluster) {
 			c.Workloads["node-1"] = []*plantest.Workload{plantest.NewWorkload("shop", "web-1")}
 			c.Task = ends(failure("no disk at /dev/sdb"), failure("no disk at /dev/sdb"), failure("no disk at /dev/sdb"), failure("the disk is busy"), plantest.Result{})
@@ -119,7 +119,7 @@ var situations = map[string]situation{
 	},
 	"skipped": {
 		about: "The task has failed, and a user has set the label of the node to skip it.",
-		spec:  disk + "onFailure: {node: Cordon}\n",
+		spec:  disk + "onFailure: {action: Cordon}\n",
 		script: func(c *plantest.Cluster) {
 			c.Task = ends(failure("1"), failure("2"), failure("3"))
 			c.Create()

@@ -89,8 +89,8 @@ func OfChange(before, job *v1alpha1.NodeJob) []Right {
 func OfDeletion(job *v1alpha1.NodeJob) []Right {
 	var needed []Right
 	for _, right := range []Right{
-		onNodes(RunAsRoot, job.Namespace, when(job.Spec.DeletionPolicy == v1alpha1.DeletionRollBack, "spec.rollback")),
-		onNodes(Disrupt, job.Namespace, when(cordonsFailed(&job.Spec), "spec.onFailure.node")),
+		onNodes(RunAsRoot, job.Namespace, when(job.Spec.DeletionPolicy == v1alpha1.DeletionRollback, "spec.rollback")),
+		onNodes(Disrupt, job.Namespace, when(cordonsFailed(&job.Spec), "spec.onFailure.action")),
 		onNodes(Gate, job.Namespace, when(job.Spec.Gate != nil, "spec.gate")),
 		onNodes(Label, job.Namespace, when(len(job.Spec.Publish) > 0 && job.Spec.DeletionPolicy != v1alpha1.DeletionRetain, "spec.publish")),
 	} {
@@ -120,13 +120,13 @@ func disruptField(old, spec *v1alpha1.NodeJobSpec) string {
 		when(spec.Maintenance.Drain != nil, "spec.maintenance.drain"),
 		when(spec.Maintenance.Cordon, "spec.maintenance.cordon"),
 		when(reboots(spec), "spec.maintenance.reboot"),
-		when(cordonsFailed(spec) || cordonsFailed(old), "spec.onFailure.node"),
+		when(cordonsFailed(spec) || cordonsFailed(old), "spec.onFailure.action"),
 		when(spec.Gate != nil && !slices.Contains([]v1alpha1.GateEffect{"", v1alpha1.GateNoSchedule}, spec.Gate.Effect), "spec.gate.effect"),
 	)
 }
 
 func cordonsFailed(spec *v1alpha1.NodeJobSpec) bool {
-	return !slices.Contains([]v1alpha1.FailedNodePolicy{"", v1alpha1.FailedNodeNone}, spec.OnFailure.Node)
+	return !slices.Contains([]v1alpha1.FailureAction{"", v1alpha1.FailureActionNone}, spec.OnFailure.Action)
 }
 
 func reboots(spec *v1alpha1.NodeJobSpec) bool {

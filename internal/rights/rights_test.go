@@ -47,15 +47,15 @@ func TestOfNodeJob(t *testing.T) {
 		"a drain":                       {template + "\nmaintenance: {drain: {}}", []string{"disrupt nodejobs/nodes ns spec.maintenance.drain", "create pods ns spec.task.template"}},
 		"a cordon":                      {template + "\nmaintenance: {cordon: true}", []string{"disrupt nodejobs/nodes ns spec.maintenance.cordon", "create pods ns spec.task.template"}},
 		"limits of a maintenance only":  {template + "\nmaintenance: {maxUnavailable: 1}", []string{"create pods ns spec.task.template"}},
-		"failed nodes are cordoned":     {template + "\nonFailure: {node: Cordon}", []string{"disrupt nodejobs/nodes ns spec.onFailure.node", "create pods ns spec.task.template"}},
-		"failed nodes stay as they are": {template + "\nonFailure: {node: None}", []string{"create pods ns spec.task.template"}},
+		"failed nodes are cordoned":     {template + "\nonFailure: {action: Cordon}", []string{"disrupt nodejobs/nodes ns spec.onFailure.action", "create pods ns spec.task.template"}},
+		"failed nodes stay as they are": {template + "\nonFailure: {action: None}", []string{"create pods ns spec.task.template"}},
 		"a gate":                        {template + "\ngate: {}", []string{"gate nodejobs/nodes ns spec.gate", "create pods ns spec.task.template"}},
 		"a gate that ends pods":         {template + "\ngate: {effect: NoExecute}", []string{"disrupt nodejobs/nodes ns spec.gate.effect", "gate nodejobs/nodes ns spec.gate", "create pods ns spec.task.template"}},
 		"facts":                         {template + "\npublish: [{result: a, label: x/a}]", []string{"label nodejobs/nodes ns spec.publish", "create pods ns spec.task.template"}},
 		"labels to remove":              {template + "\nremoveLabels: [x/a]", []string{"label nodejobs/nodes ns spec.removeLabels", "create pods ns spec.task.template"}},
 		"empty lists":                   {template + "\nremoveLabels: []\npublish: []", []string{"create pods ns spec.task.template"}},
 		"all of it, each right only once": {
-			"task: {script: a}\nverify: {script: b}\nrollback: {script: c}\nmaintenance: {drain: {}, reboot: Always}\nonFailure: {node: Drain}\ngate: {effect: NoExecute}\npublish: [{result: a, label: x/a}]\nremoveLabels: [x/b]",
+			"task: {script: a}\nverify: {script: b}\nrollback: {script: c}\nmaintenance: {drain: {}, reboot: Always}\nonFailure: {action: Drain}\ngate: {effect: NoExecute}\npublish: [{result: a, label: x/a}]\nremoveLabels: [x/b]",
 			[]string{"run-as-root nodejobs/nodes ns spec.task.script", "disrupt nodejobs/nodes ns spec.maintenance.drain", "gate nodejobs/nodes ns spec.gate", "label nodejobs/nodes ns spec.publish"},
 		},
 	} {
@@ -76,11 +76,11 @@ func TestOfDeletion(t *testing.T) {
 		"nothing stays on nodes":    {"{}", []string{}},
 		"records are forgotten":     {"deletionPolicy: Forget", []string{}},
 		"records stay":              {"deletionPolicy: Retain", []string{}},
-		"a rollback":                {"deletionPolicy: RollBack", []string{"run-as-root nodejobs/nodes ns spec.rollback"}},
+		"a rollback":                {"deletionPolicy: Rollback", []string{"run-as-root nodejobs/nodes ns spec.rollback"}},
 		"a gate":                    {template + "\ngate: {effect: NoExecute}", []string{"gate nodejobs/nodes ns spec.gate"}},
 		"facts":                     {template + "\npublish: [{result: a, label: x/a}]\nremoveLabels: [x/b]", []string{"label nodejobs/nodes ns spec.publish"}},
 		"facts that stay":           {template + "\npublish: [{result: a, label: x/a}]\ndeletionPolicy: Retain", []string{}},
-		"failed nodes are cordoned": {template + "\nonFailure: {node: Cordon}\nmaintenance: {drain: {}}", []string{"disrupt nodejobs/nodes ns spec.onFailure.node"}},
+		"failed nodes are cordoned": {template + "\nonFailure: {action: Cordon}\nmaintenance: {drain: {}}", []string{"disrupt nodejobs/nodes ns spec.onFailure.action"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(tt.want, named(OfDeletion(jobOf(t, tt.spec)))); diff != "" {
@@ -102,7 +102,7 @@ func TestOfChange(t *testing.T) {
 		"a gate":                    {template + "\ngate: {}", []string{"gate nodejobs/nodes ns spec.gate", "create pods ns spec.task.template"}},
 		"facts":                     {template + "\npublish: [{result: a, label: x/a}]", []string{"label nodejobs/nodes ns spec.publish", "create pods ns spec.task.template"}},
 		"labels to remove":          {template + "\nremoveLabels: [x/a]", []string{"create pods ns spec.task.template"}},
-		"failed nodes are cordoned": {template + "\nonFailure: {node: Cordon}", []string{"disrupt nodejobs/nodes ns spec.onFailure.node", "create pods ns spec.task.template"}},
+		"failed nodes are cordoned": {template + "\nonFailure: {action: Cordon}", []string{"disrupt nodejobs/nodes ns spec.onFailure.action", "create pods ns spec.task.template"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(tt.want, named(OfChange(jobOf(t, tt.before), jobOf(t, template)))); diff != "" {

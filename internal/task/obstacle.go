@@ -11,18 +11,18 @@ import (
 )
 
 // NamespaceNotAllowed returns the obstacle of all NodeJobs and NodeGuards in a namespace that does not have the label
-// v1alpha1.NodeJobsLabel, and says how to set it.
+// v1alpha1.EnabledLabel, and says how to set it.
 func NamespaceNotAllowed(namespace string) *Obstacle {
 	return &Obstacle{
 		Reason: v1alpha1.ReasonNamespaceNotAllowed,
 		Message: fmt.Sprintf("namespace %s is not allowed to have NodeJobs and NodeGuards, which can be root on nodes: nothing starts. An administrator can allow it: kubectl label namespace %[1]s %s=%s",
-			namespace, v1alpha1.NodeJobsLabel, v1alpha1.NodeJobsAllowed),
+			namespace, v1alpha1.EnabledLabel, v1alpha1.EnabledValue),
 	}
 }
 
 // AllowsNodeJobs reports whether the labels of a namespace allow NodeJobs and NodeGuards in it.
 func AllowsNodeJobs(labels map[string]string) bool {
-	return labels[v1alpha1.NodeJobsLabel] == v1alpha1.NodeJobsAllowed
+	return labels[v1alpha1.EnabledLabel] == v1alpha1.EnabledValue
 }
 
 // Obstacle is why no pod of an object can be created.

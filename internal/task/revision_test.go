@@ -72,7 +72,7 @@ func TestRevision(t *testing.T) {
 		"retry does not":               {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Retry.Limit, s.Retry.BackoffSeconds = &seconds, &seconds }, false},
 		"the rollout does not":         {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Rollout.MaxConcurrent = &half }, false},
 		"suspend does not":             {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Suspend = true }, false},
-		"rerun does not":               {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Rerun.OnReplace = &yes }, false},
+		"rerun does not":               {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Rerun.OnMachineChange = &yes }, false},
 		"the choice of nodes does not": {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.NodeSelector = &metav1.LabelSelector{} }, false},
 		"tolerations do not":           {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Tolerations = nil }, false},
 		"deletionPolicy does not":      {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.DeletionPolicy = v1alpha1.DeletionRetain }, false},

@@ -40,7 +40,7 @@ const (
 	container  = `containers: [{name: c, image: i}]`
 	// bound is the spec of a pod that its creator puts on the node.
 	bound      = `spec: {nodeName: NODE, automountServiceAccountToken: false, ` + container + `}`
-	attempt    = `metadata: {labels: {everynode.dev/nodejob: script}, finalizers: [everynode.dev/unrecorded], ` + jobOwner + `}`
+	attempt    = `metadata: {labels: {everynode.dev/nodejob: script}, finalizers: [everynode.dev/outcome-tracking], ` + jobOwner + `}`
 	ofTemplate = `task: {template: {spec: {` + container + `}}}`
 )
 
@@ -58,7 +58,7 @@ var asksOfNodeJobs = []ask{
 	{kind: "NodeJob", name: "publishes", verb: "patch", what: "no fact any more", body: `spec: {publish: null}`},
 	{kind: "NodeJob", name: "cordons", verb: "patch", what: "no cordon of failed nodes any more", body: `spec: {onFailure: null}`},
 	{kind: "NodeJob", name: "script", verb: "patch", what: "an owner that does not exist", body: noOwner},
-	{kind: "NodeJob", name: "script", verb: "patch", what: "the finalizer", body: `metadata: {finalizers: [everynode.dev/records]}`},
+	{kind: "NodeJob", name: "script", verb: "patch", what: "the finalizer", body: `metadata: {finalizers: [everynode.dev/node-records]}`},
 	{kind: "NodeJob", name: "script", verb: "patch", what: "a label and an annotation of another tool", body: `metadata: {labels: {x.test/a: b}, annotations: {x.test/a: b}}`},
 	{kind: "NodeJob", name: "script", verb: "delete", what: "nothing stays on nodes"},
 	{kind: "NodeJob", name: "expires", verb: "delete", what: "with a time to live"},
@@ -116,12 +116,12 @@ var asksOfScripts = []ask{
 }
 
 var asksOfNamespaces = []ask{
-	{kind: "Namespace", name: "NAMESPACE", namespace: "-", verb: "patch", what: "not allowed any more", body: `metadata: {labels: {everynode.dev/nodejobs: null}}`},
-	{kind: "Namespace", name: "NAMESPACE", namespace: "-", verb: "patch", subresource: "status", what: "not allowed any more", body: `metadata: {labels: {everynode.dev/nodejobs: null}}`},
-	{kind: "Namespace", name: "NAMESPACE", namespace: "-", verb: "update", subresource: "finalize", what: "not allowed any more", body: `metadata: {labels: {everynode.dev/nodejobs: null}}`},
-	{kind: "Namespace", name: "OTHER", namespace: "-", verb: "patch", what: "allowed", body: `metadata: {labels: {everynode.dev/nodejobs: allowed}}`},
-	{kind: "Namespace", name: "OTHER", namespace: "-", verb: "patch", subresource: "status", what: "allowed", body: `metadata: {labels: {everynode.dev/nodejobs: allowed}}`},
-	{kind: "Namespace", name: "OTHER", namespace: "-", verb: "update", subresource: "finalize", what: "allowed", body: `metadata: {labels: {everynode.dev/nodejobs: allowed}}`},
+	{kind: "Namespace", name: "NAMESPACE", namespace: "-", verb: "patch", what: "not allowed any more", body: `metadata: {labels: {everynode.dev/enabled: null}}`},
+	{kind: "Namespace", name: "NAMESPACE", namespace: "-", verb: "patch", subresource: "status", what: "not allowed any more", body: `metadata: {labels: {everynode.dev/enabled: null}}`},
+	{kind: "Namespace", name: "NAMESPACE", namespace: "-", verb: "update", subresource: "finalize", what: "not allowed any more", body: `metadata: {labels: {everynode.dev/enabled: null}}`},
+	{kind: "Namespace", name: "OTHER", namespace: "-", verb: "patch", what: "allowed", body: `metadata: {labels: {everynode.dev/enabled: "true"}}`},
+	{kind: "Namespace", name: "OTHER", namespace: "-", verb: "patch", subresource: "status", what: "allowed", body: `metadata: {labels: {everynode.dev/enabled: "true"}}`},
+	{kind: "Namespace", name: "OTHER", namespace: "-", verb: "update", subresource: "finalize", what: "allowed", body: `metadata: {labels: {everynode.dev/enabled: "true"}}`},
 	{kind: "Namespace", name: "NAMESPACE", namespace: "-", verb: "delete"},
 }
 
@@ -186,7 +186,7 @@ var families = []family{
 func keysOf(f family, keys map[string]string, place string) map[string]ask {
 	found := map[string]ask{}
 	for _, key := range keys {
-		if f.kind != "Namespace" || key != v1alpha1.NodeJobsLabel || place != "labels" { // that one is in asksOfNamespaces
+		if f.kind != "Namespace" || key != v1alpha1.EnabledLabel || place != "labels" { // that one is in asksOfNamespaces
 			found[key] = ask{kind: f.kind, name: f.name, namespace: f.namespace, verb: "patch", subresource: f.subresource, body: `metadata: {` + place + `: {` + key + `: "x"}}`}
 		}
 	}

@@ -127,7 +127,7 @@ func (w *world) writesOf(manifest *unstructured.Unstructured, changes [2]string)
 		{"an apply by a GitOps tool", gitOpsUser, w.appliedBy(manifest, "gitops"), gitOpsUser, bob},
 		{"the same manifest by another tool", alice, w.appliedBy(manifest, "other"), gitOpsUser, bob},
 		{"a change that the tool has to correct", bob, w.patched(changes[1]), bob, bob},
-		{"the manager's finalizer", managerUser, w.patched(`{"metadata":{"finalizers":["everynode.dev/records"]}}`), bob, bob},
+		{"the manager's finalizer", managerUser, w.patched(`{"metadata":{"finalizers":["everynode.dev/node-records"]}}`), bob, bob},
 		{"a long name", wordy, w.patched(changes[0]), string([]rune(wordy)[:256]), bob},
 		{"a request with a long name", wordy, annotated(`"everynode.dev/retry":"4"`), string([]rune(wordy)[:256]), string([]rune(wordy)[:256])},
 	}

@@ -31,9 +31,9 @@ var specs = map[string]string{
 	"no cordon":                   template + "\nmaintenance: {cordon: false, maxUnavailable: 1}",
 	"a drain":                     template + "\nmaintenance: {drain: {}}",
 	"a drain with fields":         template + "\nmaintenance: {drain: {timeoutSeconds: 5}, cordon: true}",
-	"failed nodes are cordoned":   template + "\nonFailure: {node: Cordon}",
-	"failed nodes are drained":    template + "\nonFailure: {node: Drain, drain: {deleteEmptyDirData: true}}",
-	"failed nodes stay":           template + "\nonFailure: {node: None}",
+	"failed nodes are cordoned":   template + "\nonFailure: {action: Cordon}",
+	"failed nodes are drained":    template + "\nonFailure: {action: Drain, drain: {deleteEmptyDirData: true}}",
+	"failed nodes stay":           template + "\nonFailure: {action: None}",
 	"a gate":                      template + "\ngate: {}",
 	"a gate for all nodes":        template + "\ngate: {key: x.test/a, scope: All, effect: NoSchedule}",
 	"a gate that ends pods":       template + "\ngate: {effect: NoExecute}",
@@ -42,10 +42,10 @@ var specs = map[string]string{
 	"labels to remove":            template + "\nremoveLabels: [x.test/a]",
 	"empty lists":                 template + "\nremoveLabels: []\npublish: []",
 	"nodes that are already done": template + "\nassumeDone: {nodeSelector: {matchLabels: {a: b}}}",
-	"a rollback of a deletion":    "task: {script: a}\nrollback: {script: b}\ndeletionPolicy: RollBack",
-	"a script that does it all": "task: {script: a}\nverify: {script: b}\nrollback: {script: c}\nmaintenance: {drain: {}, reboot: Always}\nonFailure: {node: Drain}\n" +
+	"a rollback of a deletion":    "task: {script: a}\nrollback: {script: b}\ndeletionPolicy: Rollback",
+	"a script that does it all": "task: {script: a}\nverify: {script: b}\nrollback: {script: c}\nmaintenance: {drain: {}, reboot: Always}\nonFailure: {action: Drain}\n" +
 		"gate: {effect: NoExecute}\npublish: [{result: a, label: x.test/a}]\nremoveLabels: [x.test/b]",
-	"a template that does it all": template + "\nrollback: {script: c}\nmaintenance: {cordon: true, reboot: Always}\nonFailure: {node: Cordon}\n" +
+	"a template that does it all": template + "\nrollback: {script: c}\nmaintenance: {cordon: true, reboot: Always}\nonFailure: {action: Cordon}\n" +
 		"gate: {effect: NoExecute}\npublish: [{result: a, label: x.test/a}]\nremoveLabels: [x.test/b]",
 }
 

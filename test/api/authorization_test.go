@@ -166,8 +166,8 @@ func (w *world) prepare() {
 		"templated": template,
 		"gated":     template + "\ngate: {}",
 		"publishes": template + "\npublish: [{result: a, label: x.test/a}]",
-		"cordons":   template + "\nonFailure: {node: Cordon}",
-		"undone":    `{task: {script: "true"}, rollback: {script: undo}, deletionPolicy: RollBack}`,
+		"cordons":   template + "\nonFailure: {action: Cordon}",
+		"undone":    `{task: {script: "true"}, rollback: {script: undo}, deletionPolicy: Rollback}`,
 	} {
 		must(w.t, admin.Create(w.ctx, jobFromYAML(w.t, w.namespace, name, spec)))
 	}
@@ -187,11 +187,11 @@ var actions = map[string]action{
 	"create a NodeJob that publishes":           {needs: []string{rights.Label, pods}, do: creates(template + "\npublish: [{result: a, label: x.test/a}]"), manager: rbac},
 	"create a NodeJob that removes labels":      {needs: []string{rights.Label, pods}, do: creates(template + "\nremoveLabels: [x.test/a]"), manager: rbac},
 	"create a NodeJob that reboots":             {needs: []string{rights.RunAsRoot, rights.Disrupt, pods}, do: creates(template + "\nmaintenance: {reboot: Always}"), manager: rbac},
-	"create a NodeJob that drains failed nodes": {needs: []string{rights.Disrupt, pods}, do: creates(template + "\nonFailure: {node: Drain}"), manager: rbac},
+	"create a NodeJob that drains failed nodes": {needs: []string{rights.Disrupt, pods}, do: creates(template + "\nonFailure: {action: Drain}"), manager: rbac},
 	"change the spec of a NodeJob":              {needs: []string{rights.RunAsRoot}, do: patches(nodeJob("script"), `{"spec":{"suspend":true}}`), manager: rights.RunAsRoot},
 	"add a script to a template":                {needs: []string{rights.RunAsRoot, pods}, do: patches(nodeJob("templated"), `{"spec":{"rollback":{"script":"a"}}}`), manager: rights.RunAsRoot},
 	"change only the metadata of a NodeJob":     {do: patches(nodeJob("script"), `{"metadata":{"labels":{"a":"b"}}}`), manager: confined},
-	"add the finalizer to a NodeJob":            {do: patches(nodeJob("script"), `{"metadata":{"finalizers":["everynode.dev/records"]}}`)},
+	"add the finalizer to a NodeJob":            {do: patches(nodeJob("script"), `{"metadata":{"finalizers":["everynode.dev/node-records"]}}`)},
 	"apply a NodeJob without a change":          {do: patches(nodeJob("script"), `{"spec":{"task":{"script":"true"}}}`)},
 	"request a retry":                           {needs: []string{rights.RunAsRoot}, do: patches(nodeJob("script"), `{"metadata":{"annotations":{"everynode.dev/retry":"1"}}}`), manager: rights.RunAsRoot},
 	"delete a NodeJob":                          {do: deletes(nodeJob("script")), manager: confined},

@@ -326,7 +326,7 @@ func TestAPlanChangesNothing(t *testing.T) {
 	c, err := client.New(cfg, client.Options{Scheme: scheme})
 	must(t, err)
 	w := &world{t: t, ctx: t.Context(), namespace: "default"}
-	must(t, c.Patch(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, mergePatch(`{"metadata":{"labels":{"everynode.dev/nodejobs":"allowed"}}}`)))
+	must(t, c.Patch(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, mergePatch(`{"metadata":{"labels":{"everynode.dev/enabled":"true"}}}`)))
 
 	for _, verb := range [][]string{{"list"}, {"status", "any"}, {"explain", "any", "any"}} {
 		if got := w.everynode(config, verb...); got.code != 5 || !strings.HasPrefix(got.err, "error: this cluster does not know NodeJobs: Everynode is not installed there.") {

@@ -73,7 +73,7 @@ func TestARecordThatANodeForgesStartsNoPodThere(t *testing.T) {
 			s.Maintenance = v1alpha1.MaintenanceSpec{Reboot: v1alpha1.RebootIfRequested, MinReadySeconds: new(int32(0))}
 		},
 		"the rollback at deletion": func(s *v1alpha1.NodeJobSpec) {
-			s.Rollback, s.DeletionPolicy = &v1alpha1.RollbackSpec{Script: "undo"}, v1alpha1.DeletionRollBack
+			s.Rollback, s.DeletionPolicy = &v1alpha1.RollbackSpec{Script: "undo"}, v1alpha1.DeletionRollback
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -51,7 +51,7 @@ func newThief(t *testing.T) *thief {
 	w.rightsAreKnown(requester{user: managerUser, has: []string{rights.RunAsRoot}})
 	f.job = w.job("task", nil)
 	f.expiry = w.job("expires", func(s *v1alpha1.NodeJobSpec) { s.TTLSecondsAfterFinished = new(int32(1)) })
-	must(t, admin.Patch(w.ctx, f.job, mergePatch(`{"metadata":{"annotations":{"everynode.dev/retry":"1"},"finalizers":["x.test/theirs","everynode.dev/records"]}}`)))
+	must(t, admin.Patch(w.ctx, f.job, mergePatch(`{"metadata":{"annotations":{"everynode.dev/retry":"1"},"finalizers":["x.test/theirs","everynode.dev/node-records"]}}`)))
 	f.guard = &v1alpha1.NodeGuard{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "guard"}, Spec: v1alpha1.NodeGuardSpec{Target: v1alpha1.GuardTarget{DaemonSet: "storage"}}}
 	must(t, admin.Create(w.ctx, f.guard))
 	return f
@@ -181,7 +181,7 @@ func TestWhatATokenOfTheManagerAllows(t *testing.T) {
 		"a finalizer of a node":                       {patch(f.node, `{"metadata":{"finalizers":null}}`), "finalizers or owners of a node"},
 		"deleting a node":                             {remove(f.node), "cannot delete"},
 		"a privileged pod without an owner":           {create(plainPod(f.namespace, "root")), "with a NodeJob or a NodeGuard as their controller"},
-		"a pod in a namespace that is not allowed":    {create(f.taskPod(func(pod *corev1.Pod) { pod.Namespace = "kube-system" })), "must create pods only in namespaces with the label everynode.dev/nodejobs=allowed, and not in kube-system"},
+		"a pod in a namespace that is not allowed":    {create(f.taskPod(func(pod *corev1.Pod) { pod.Namespace = "kube-system" })), "must create pods only in namespaces with the label everynode.dev/enabled=true, and not in kube-system"},
 		"a pod with the label only":                   {create(f.taskPod(func(pod *corev1.Pod) { pod.OwnerReferences = nil })), "as their controller"},
 		"a pod with the owner only":                   {create(f.taskPod(func(pod *corev1.Pod) { delete(pod.Labels, v1alpha1.NodeJobLabel) })), "as their controller"},
 		"a pod with the label of another NodeJob":     {create(f.taskPod(func(pod *corev1.Pod) { pod.Labels[v1alpha1.NodeJobLabel] = "other" })), "as their controller"},

@@ -95,7 +95,7 @@ func TestAFailedNodeIsRolledBackQuarantinedAndUncordoned(t *testing.T) {
 	job := w.job("harms", func(s *v1alpha1.NodeJobSpec) {
 		s.Retry.Limit = new(int32(0))
 		s.Rollback = &v1alpha1.RollbackSpec{Script: "true"}
-		s.OnFailure.Node = v1alpha1.FailedNodeDrain
+		s.OnFailure.Action = v1alpha1.FailureActionDrain
 	})
 
 	w.end(w.podOf("harmed-1", task.Task), 7, `{"exitCode":7,"results":{"disk":"sda"}}`)
@@ -155,7 +155,7 @@ func TestABudgetThatIsNotProcessedHoldsUpNothingElse(t *testing.T) {
 	}))
 	w.job("slow", func(s *v1alpha1.NodeJobSpec) {
 		s.Retry.Limit = new(int32(0))
-		s.OnFailure.Node = v1alpha1.FailedNodeDrain
+		s.OnFailure.Action = v1alpha1.FailureActionDrain
 	})
 	w.end(w.podOf("slow-1", task.Task), 1, "")
 	w.eventually("the status says why", func() error {
@@ -191,7 +191,7 @@ func TestAConcurrentCordonByAnotherClientIsKept(t *testing.T) {
 	w.node("both-1")
 	w.job("both", func(s *v1alpha1.NodeJobSpec) {
 		s.Retry.Limit = new(int32(0))
-		s.OnFailure.Node = v1alpha1.FailedNodeCordon
+		s.OnFailure.Action = v1alpha1.FailureActionCordon
 	})
 	w.end(w.podOn("both-1"), 1, "")
 	w.condition("both", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonNodesFailed)
@@ -230,7 +230,7 @@ func TestADeletionRollsBackOnEveryNodeAndThenEnds(t *testing.T) {
 		s.Rollout.MaxConcurrent = percent("100%")
 		s.Rollback = &v1alpha1.RollbackSpec{Script: "true"}
 		s.Retry.Limit = new(int32(0))
-		s.DeletionPolicy = v1alpha1.DeletionRollBack
+		s.DeletionPolicy = v1alpha1.DeletionRollback
 	})
 	for _, node := range []string{"undo-1", "undo-2"} {
 		w.end(w.podOn(node), 0, "")
@@ -267,7 +267,7 @@ func TestANamespaceThatIsDeletedIsNotHeld(t *testing.T) {
 	w.node("ns-1")
 	job := w.job("goes", func(s *v1alpha1.NodeJobSpec) {
 		s.Rollback = &v1alpha1.RollbackSpec{Script: "true"}
-		s.DeletionPolicy = v1alpha1.DeletionRollBack
+		s.DeletionPolicy = v1alpha1.DeletionRollback
 	})
 	w.end(w.podOn("ns-1"), 0, "")
 	w.done("goes", "ns-1")

@@ -170,7 +170,7 @@ func playRollout(t *testing.T, c *cut) {
 		s.Retry.Limit = new(int32(1))
 		s.Rollout = v1alpha1.RolloutSpec{MaxConcurrent: number(2), MaxFailures: number(1)} // canary, all
 		s.Rollback = &v1alpha1.RollbackSpec{Script: "true"}
-		s.OnFailure.Node = v1alpha1.FailedNodeDrain
+		s.OnFailure.Action = v1alpha1.FailureActionDrain
 	})
 
 	var proven time.Time

@@ -106,7 +106,7 @@ func TestAUserOfANamespaceForgesNoPodOfANodeJob(t *testing.T) {
 		"reports a success":                        {f.changeStatus(f.running, `{"status":{"phase":"Succeeded"}}`), status},
 		"reports a condition":                      {f.changeStatus(f.running, `{"status":{"conditions":[{"type":"DisruptionTarget","status":"True"}]}}`), status},
 		"removes the finalizer by the status":      {f.changeStatus(f.running, `{"metadata":{"finalizers":null}}`), status},
-		"puts another label on an attempt":         {f.change(f.running, `{"metadata":{"labels":{"team":"a"},"annotations":{"a":"b"},"finalizers":["everynode.dev/unrecorded","x.test/mine"]}}`), ""},
+		"puts another label on an attempt":         {f.change(f.running, `{"metadata":{"labels":{"team":"a"},"annotations":{"a":"b"},"finalizers":["everynode.dev/outcome-tracking","x.test/mine"]}}`), ""},
 		"creates a pod":                            {f.Create(f.ctx, plainPod(f.namespace, "other"), client.DryRunAll), ""},
 		"changes its own pod":                      {f.changeStatus(f.workload, `{"status":{"phase":"Failed"}}`), ""},
 		"deletes an attempt":                       {f.Delete(f.ctx, copyOf(f.running), client.DryRunAll), ""},

@@ -93,7 +93,7 @@ func TestGoldenObjectsAreAccepted(t *testing.T) {
 
 // withDefaults are the specs from which the API server has made those of the golden objects, by their files.
 var withDefaults = map[string]string{
-	"v0.1.0/nodejob-defaults.json": `{task: {command: [uname, -r]}, rollback: {script: "true"}, onFailure: {node: Drain, drain: {}},
+	"v0.1.0/nodejob-defaults.json": `{task: {command: [uname, -r]}, rollback: {script: "true"}, onFailure: {action: Drain, drain: {}},
 		publish: [{result: kernel, label: example.com/kernel}], gate: {}, maintenance: {drain: {}}}`,
 	"v0.1.0/nodeguard-defaults.json":       `{target: {daemonSet: storage}}`,
 	"v0.1.0/nodeguard-check-defaults.json": `{target: {daemonSet: storage}, release: {when: Check, check: {script: "true"}}}`,

@@ -212,7 +212,7 @@ func newWorld(t *testing.T) *world {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	t.Cleanup(cancel)
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-		GenerateName: "t-", Labels: map[string]string{"pod-security.kubernetes.io/enforce": "privileged", v1alpha1.NodeJobsLabel: v1alpha1.NodeJobsAllowed},
+		GenerateName: "t-", Labels: map[string]string{"pod-security.kubernetes.io/enforce": "privileged", v1alpha1.EnabledLabel: v1alpha1.EnabledValue},
 	}}
 	must(t, admin.Create(ctx, ns))
 	w := &world{t: t, ctx: ctx, namespace: ns.Name}

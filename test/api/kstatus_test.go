@@ -109,7 +109,7 @@ func TestTheAPIRejectsAnEmptySelector(t *testing.T) {
 	for name, spec := range map[string]string{
 		"nodeSelector":      withTask(`nodeSelector: %s`),
 		"step":              withTask(`rollout: {steps: [{name: a, nodeSelector: %s}, {name: b}]}`),
-		"onFailure drain":   withTask(`onFailure: {node: Drain, drain: {podSelector: %s}}`),
+		"onFailure drain":   withTask(`onFailure: {action: Drain, drain: {podSelector: %s}}`),
 		"maintenance drain": withTask(`maintenance: {drain: {podSelector: %s}}`),
 	} {
 		for _, selector := range []string{"{}", "{matchLabels: {}}", "{matchExpressions: []}"} {

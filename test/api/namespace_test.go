@@ -29,10 +29,10 @@ func (w *world) allowNamespace(allowed bool) {
 	w.t.Helper()
 	value := "null"
 	if allowed {
-		value = `"` + v1alpha1.NodeJobsAllowed + `"`
+		value = `"` + v1alpha1.EnabledValue + `"`
 	}
 	must(w.t, admin.Patch(w.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}},
-		mergePatch(fmt.Sprintf(`{"metadata":{"labels":{%q:%s}}}`, v1alpha1.NodeJobsLabel, value))))
+		mergePatch(fmt.Sprintf(`{"metadata":{"labels":{%q:%s}}}`, v1alpha1.EnabledLabel, value))))
 }
 
 // A user with * in a namespace may change the namespace itself, by three resources.
@@ -65,7 +65,7 @@ func TestOnlyWhoMayChangeAllNamespacesAllowsOne(t *testing.T) {
 		}
 		return err
 	}
-	allowed := map[string]string{v1alpha1.NodeJobsLabel: v1alpha1.NodeJobsAllowed}
+	allowed := map[string]string{v1alpha1.EnabledLabel: v1alpha1.EnabledValue}
 	w.eventually("the tenant may change its namespace", func() error { return change(tenant, "", map[string]string{"a": "b"}) })
 	for _, resource := range []string{"", "status", "finalize"} {
 		w.eventually("the tenant must not allow its namespace by "+resource, func() error {
@@ -73,23 +73,23 @@ func TestOnlyWhoMayChangeAllNamespacesAllowsOne(t *testing.T) {
 			if !apierrors.IsForbidden(err) {
 				return fmt.Errorf("the API server says %w", errors.Join(errors.New("it is no refusal"), err))
 			}
-			wantText(t, err.Error(), "'everynode-namespaces'", tenant+" lacks the right to patch namespaces in the whole cluster", "kubectl label namespace "+w.namespace+" everynode.dev/nodejobs=allowed")
+			wantText(t, err.Error(), "'everynode-namespaces'", tenant+" lacks the right to patch namespaces in the whole cluster", "kubectl label namespace "+w.namespace+" everynode.dev/enabled=true")
 			return nil
 		})
 	}
 	w.eventually("an operator may allow it", func() error {
-		return w.as(operator).Patch(w.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}, mergePatch(`{"metadata":{"labels":{"everynode.dev/nodejobs":"allowed"}}}`))
+		return w.as(operator).Patch(w.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}, mergePatch(`{"metadata":{"labels":{"everynode.dev/enabled":"true"}}}`))
 	})
 	must(t, change(tenant, "", map[string]string{"a": "c"})) // of an allowed namespace
 	for _, resource := range []string{"", "status", "finalize"} {
 		for _, value := range []string{"", "none"} {
-			err := change(tenant, resource, map[string]string{v1alpha1.NodeJobsLabel: value})
+			err := change(tenant, resource, map[string]string{v1alpha1.EnabledLabel: value})
 			wantRefusal(t, err, "stop, and their gates stay closed, and "+tenant+" lacks the right to patch namespaces in the whole cluster")
-			wantText(t, fmt.Sprint(err), "kubectl label namespace "+w.namespace+" everynode.dev/nodejobs-")
+			wantText(t, fmt.Sprint(err), "kubectl label namespace "+w.namespace+" everynode.dev/enabled-")
 		}
 	}
-	must(t, change(operator, "", map[string]string{v1alpha1.NodeJobsLabel: ""}))
-	must(t, change(tenant, "", map[string]string{v1alpha1.NodeJobsLabel: "none"})) // has no effect
+	must(t, change(operator, "", map[string]string{v1alpha1.EnabledLabel: ""}))
+	must(t, change(tenant, "", map[string]string{v1alpha1.EnabledLabel: "none"})) // has no effect
 }
 
 func TestANamespaceMustAllowNodeJobs(t *testing.T) {
@@ -103,7 +103,7 @@ func TestANamespaceMustAllowNodeJobs(t *testing.T) {
 		s.Retry.Limit = new(int32(3))
 	})
 	c := w.condition("tenant", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonNamespaceNotAllowed)
-	wantText(t, c.Message, "kubectl label namespace "+w.namespace+" everynode.dev/nodejobs=allowed")
+	wantText(t, c.Message, "kubectl label namespace "+w.namespace+" everynode.dev/enabled=true")
 	w.noPods()
 	w.has("denied-1") // no gate
 
@@ -153,7 +153,7 @@ func TestANamespaceMustAllowNodeGuards(t *testing.T) {
 		if c == nil || c.Status != metav1.ConditionTrue || c.Reason != v1alpha1.ReasonNamespaceNotAllowed {
 			return fmt.Errorf("the conditions are %+v", g.live().Status.Conditions)
 		}
-		wantText(t, c.Message, "kubectl label namespace "+g.namespace+" everynode.dev/nodejobs=allowed")
+		wantText(t, c.Message, "kubectl label namespace "+g.namespace+" everynode.dev/enabled=true")
 		return nil
 	})
 	var budgets policyv1.PodDisruptionBudgetList

@@ -62,7 +62,7 @@ func newDescribed(t *testing.T) *described {
 	d.mustRun("kubectl apply -k config/local && kubectl wait crd/nodejobs.everynode.dev crd/nodeguards.everynode.dev --for=condition=Established")
 	must(t, changesAreNamed(t.Context(), d.admin))
 	must(t, authorizesNewObjects(t.Context(), d.admin))
-	d.mustRun("kubectl apply -f config/samples/namespace.yaml && kubectl create namespace storage && kubectl create namespace system-upgrade && kubectl label namespace storage system-upgrade everynode.dev/nodejobs=allowed")
+	d.mustRun("kubectl apply -f config/samples/namespace.yaml && kubectl create namespace storage && kubectl create namespace system-upgrade && kubectl label namespace storage system-upgrade everynode.dev/enabled=true")
 	as := rest.CopyConfig(d.config)
 	as.Impersonate.UserName = "system:serviceaccount:everynode-system:everynode-manager"
 	cacheOptions, err := controller.CacheOptions(seal.Key{})

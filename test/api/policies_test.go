@@ -98,7 +98,7 @@ func (e *plantingEditor) plant(ctx context.Context) {
 			e.wrote(e.client.Create(ctx, job))
 		}
 		theirs := &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: e.f.namespace, Name: "theirs"}}
-		e.wrote(e.client.Patch(ctx, theirs, mergePatch(fmt.Sprintf(`{"spec":{"task":{"script":"%s %d"},"deletionPolicy":"RollBack","rollback":{"script":"%[1]s"}}}`, planted, n))))
+		e.wrote(e.client.Patch(ctx, theirs, mergePatch(fmt.Sprintf(`{"spec":{"task":{"script":"%s %d"},"deletionPolicy":"Rollback","rollback":{"script":"%[1]s"}}}`, planted, n))))
 	}
 }
 
@@ -192,7 +192,7 @@ func (f *freshServer) plant() *plantedServer {
 	f.t.Helper()
 	f.namespace = "jobs"
 	must(f.t, f.admin.Create(f.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: f.namespace, Labels: map[string]string{
-		"pod-security.kubernetes.io/enforce": "privileged", v1alpha1.NodeJobsLabel: v1alpha1.NodeJobsAllowed,
+		"pod-security.kubernetes.io/enforce": "privileged", v1alpha1.EnabledLabel: v1alpha1.EnabledValue,
 	}}}))
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}
 	must(f.t, f.admin.Create(f.ctx, node))

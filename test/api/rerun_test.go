@@ -152,7 +152,7 @@ func TestATaskThatIsDueRunsAgain(t *testing.T) {
 	startManager(t, noFaults)
 	w.node("due-1")
 	job := w.draft("due")
-	job.Spec.Rerun.EverySeconds = 60
+	job.Spec.Rerun.PeriodSeconds = 60
 	must(t, admin.Create(w.ctx, job))
 	w.end(w.podOn("due-1"), 0, "")
 	w.done("due", "due-1")

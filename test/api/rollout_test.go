@@ -234,8 +234,8 @@ func TestANodeIsUncordonedWhenTheReasonEnds(t *testing.T) {
 		"when the node is skipped": func(w *world, job *v1alpha1.NodeJob, node string) {
 			w.label(node, v1alpha1.RecordKey(w.namespace, job.Name), w.live(job.Name).Status.Revision)
 		},
-		"when onFailure.node is set to None": func(w *world, job *v1alpha1.NodeJob, _ string) {
-			w.change(job, `{"onFailure":{"node":"None"}}`)
+		"when onFailure.action is set to None": func(w *world, job *v1alpha1.NodeJob, _ string) {
+			w.change(job, `{"onFailure":{"action":"None"}}`)
 		},
 		"when the node is not selected any more": func(w *world, _ *v1alpha1.NodeJob, node string) {
 			w.label(node, "selected", "")
@@ -259,7 +259,7 @@ func TestANodeIsUncordonedWhenTheReasonEnds(t *testing.T) {
 			w.label(node, "selected", "yes")
 			job := w.job("gives-back", func(s *v1alpha1.NodeJobSpec) {
 				s.Retry.Limit = new(int32(0))
-				s.OnFailure.Node = v1alpha1.FailedNodeCordon
+				s.OnFailure.Action = v1alpha1.FailureActionCordon
 				s.NodeSelector.MatchLabels["selected"] = "yes"
 			})
 			w.end(w.podOf(node, task.Task), 1, "")

@@ -53,7 +53,7 @@ func TestTimesOfANodeWhoseClockIsWrongDelayNothingAndStartNothingEarly(t *testin
 			node := w.node(w.namespace + "-1").Name
 			w.job("skewed", func(s *v1alpha1.NodeJobSpec) {
 				s.Retry.BackoffSeconds = new(int32(4))
-				s.Rerun.EverySeconds = 3600
+				s.Rerun.PeriodSeconds = 3600
 			})
 			before := time.Now()
 			w.endAt(w.podOf(node, task.Task), 1, before.Add(skew))

@@ -240,7 +240,7 @@ func TestAbortWithRollback(t *testing.T) {
 	w.end(w.podOn("undo-1"), 0, `{"exitCode":0}`)
 	w.done("undo", "undo-1")
 	got := w.everynode(config, "abort", "undo", "--rollback", "--yes")
-	if got.code != 0 || got.out != "nodejob undo: aborted: spec.suspend true, spec.deletionPolicy Forget -> RollBack\nnodejob undo: is being rolled back, and is deleted afterwards\n" {
+	if got.code != 0 || got.out != "nodejob undo: aborted: spec.suspend true, spec.deletionPolicy Forget -> Rollback\nnodejob undo: is being rolled back, and is deleted afterwards\n" {
 		t.Errorf("abort --rollback: %+v", got)
 	}
 	pod := w.podOn("undo-1")
@@ -251,7 +251,7 @@ func TestAbortWithRollback(t *testing.T) {
 	if got.code != 2 || !strings.HasPrefix(got.err, "error: NodeJob NAMESPACE/undo is being deleted, so its task does not run again.") {
 		t.Errorf("skip of one that is being deleted: %+v", got)
 	}
-	wantText(t, w.everynode(config, "explain", "undo", "undo-1").out, "NAMESPACE/undo is being deleted (deletionPolicy RollBack); on undo-1: ")
+	wantText(t, w.everynode(config, "explain", "undo", "undo-1").out, "NAMESPACE/undo is being deleted (deletionPolicy Rollback); on undo-1: ")
 	wantTold(t, "abort --rollback again", told{0, "nodejob undo: nothing to change: it is being rolled back already\n", ""}, w.everynode(config, "abort", "undo", "--rollback"))
 	w.end(pod, 0, `{"exitCode":0}`)
 	w.gone(job)

@@ -152,7 +152,7 @@ func (f *removable) withRecords(t *testing.T) {
 func (f *removable) withRollback(t *testing.T) {
 	ctx := t.Context()
 	must(t, f.admin.Patch(ctx, &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "forgets"}},
-		mergePatch(`{"spec":{"deletionPolicy":"RollBack","rollback":{"script":"true"}}}`)))
+		mergePatch(`{"spec":{"deletionPolicy":"Rollback","rollback":{"script":"true"}}}`)))
 	got := f.uninstall(f.kubeconfig, "--yes")
 	if got.code != cmdutil.ExitError {
 		t.Errorf("it continues without a manager: %+v", got)

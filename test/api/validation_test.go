@@ -45,7 +45,7 @@ func TestTheAPIRejectsWhatCannotWork(t *testing.T) {
 		"a gate for named nodes":                        {spec: `{task: {script: "true"}, nodeNames: [a], gate: {}}`, wantMessage: "use nodeSelector with a gate"},
 		"a starting deadline of zero":                   {spec: `{task: {script: "true"}, startingDeadlineSeconds: 0}`, wantMessage: "greater than or equal to 1"},
 		"a negative time to live":                       {spec: `{task: {script: "true"}, ttlSecondsAfterFinished: -1}`, wantMessage: "greater than or equal to 0"},
-		"a time to live and a schedule":                 {spec: `{task: {script: "true"}, ttlSecondsAfterFinished: 1, rerun: {everySeconds: 60}}`, wantMessage: "gone after its first run"},
+		"a time to live and a schedule":                 {spec: `{task: {script: "true"}, ttlSecondsAfterFinished: 1, rerun: {periodSeconds: 60}}`, wantMessage: "gone after its first run"},
 		"pods that are retained for more than a day":    {spec: `{task: {script: "true"}, retainPodsSeconds: 86401}`, wantMessage: "less than or equal to 86400"},
 		"a scriptFrom without a name":                   {spec: `task: {scriptFrom: {configMapKeyRef: {key: b}}}`, wantMessage: "configMapKeyRef.name: Required value"},
 		"an empty interpreter":                          {spec: `task: {script: "true", interpreter: []}`, wantMessage: "task.interpreter"},
@@ -99,15 +99,15 @@ func TestTheAPIRejectsWhatCannotWork(t *testing.T) {
 		"a progress deadline that is too short":         {spec: `{task: {script: "true"}, rollout: {progressDeadlineSeconds: 59}}`, wantMessage: "rollout.progressDeadlineSeconds must be at least 60, or 0 for no limit"},
 		"a negative number of failures":                 {spec: `{task: {script: "true"}, rollout: {maxFailures: -1}}`, wantMessage: "rollout.maxFailures must be a number"},
 		"an invalid number of failures":                 {spec: `{task: {script: "true"}, rollout: {maxFailures: x}}`, wantMessage: "rollout.maxFailures must be a number"},
-		"a deletion that rolls back without a rollback": {spec: `{task: {script: "true"}, deletionPolicy: RollBack}`, wantMessage: "write the script that undoes the task, or use Forget or Retain"},
+		"a deletion that rolls back without a rollback": {spec: `{task: {script: "true"}, deletionPolicy: Rollback}`, wantMessage: "write the script that undoes the task, or use Forget or Retain"},
 		"an empty rollback":                             {spec: `{task: {script: "true"}, rollback: {}}`, wantMessage: "set exactly one of rollback.script and rollback.scriptFrom"},
 		"a rollback with both":                          {spec: `{task: {script: "true"}, rollback: {script: "true", scriptFrom: {configMapKeyRef: {name: a, key: b}}}}`, wantMessage: "set exactly one of rollback.script and rollback.scriptFrom"},
 		"an empty rollback script":                      {spec: `{task: {script: "true"}, rollback: {script: " "}}`, wantMessage: "rollback.script is empty: write the commands that undo the task, or leave rollback out"},
 		"a rollback with a timeout of zero":             {spec: `{task: {script: "true"}, rollback: {script: "true", timeoutSeconds: 0}}`, wantMessage: "greater than or equal to 1"},
 		"a drain of failed nodes without an action":     {spec: `{task: {script: "true"}, onFailure: {drain: {}}}`, wantMessage: "set node to Drain, or leave drain out"},
-		"a drain of nodes that are cordoned only":       {spec: `{task: {script: "true"}, onFailure: {node: Cordon, drain: {}}}`, wantMessage: "set node to Drain, or leave drain out"},
-		"a drain with a timeout of zero":                {spec: `{task: {script: "true"}, onFailure: {node: Drain, drain: {timeoutSeconds: 0}}}`, wantMessage: "greater than or equal to 1"},
-		"an unknown action for failed nodes":            {spec: `{task: {script: "true"}, onFailure: {node: Reboot}}`, wantMessage: `supported values: "None", "Cordon", "Drain"`},
+		"a drain of nodes that are cordoned only":       {spec: `{task: {script: "true"}, onFailure: {action: Cordon, drain: {}}}`, wantMessage: "set node to Drain, or leave drain out"},
+		"a drain with a timeout of zero":                {spec: `{task: {script: "true"}, onFailure: {action: Drain, drain: {timeoutSeconds: 0}}}`, wantMessage: "greater than or equal to 1"},
+		"an unknown action for failed nodes":            {spec: `{task: {script: "true"}, onFailure: {action: Reboot}}`, wantMessage: `supported values: "None", "Cordon", "Drain"`},
 		"a name that does not fit into a node's label":  {name: strings.Repeat("n", 64), spec: `task: {script: "true"}`, wantMessage: "at most 63 characters"},
 
 		"a rollback on Windows": {spec: `{task: {template: {spec: {os: {name: windows}, containers: [{name: a, image: b}]}}}, rollback: {script: "true"}}`, wantMessage: "rollback and maintenance.reboot work on Linux nodes only: with another task.template.spec.os, leave them out"},
@@ -184,9 +184,9 @@ func TestTheAPIRejectsWhatCannotWork(t *testing.T) {
 		"a Ready time over an hour":                      {spec: withTask(`maintenance: {reboot: Always, minReadySeconds: 3601}`), wantMessage: "less than or equal to 3600"},
 		"a drain before the task with a timeout of zero": {spec: withTask(`maintenance: {drain: {timeoutSeconds: 0}}`), wantMessage: "greater than or equal to 1"},
 
-		"a run every 5 seconds":                             {spec: withTask(`rerun: {everySeconds: 5}`), wantMessage: "rerun.everySeconds must be 0, for never, or at least 10"},
-		"a negative interval":                               {spec: withTask(`rerun: {everySeconds: -1}`), wantMessage: "greater than or equal to 0"},
-		"an interval over a year":                           {spec: withTask(`rerun: {everySeconds: 31536001}`), wantMessage: "less than or equal to 31536000"},
+		"a run every 5 seconds":                             {spec: withTask(`rerun: {periodSeconds: 5}`), wantMessage: "rerun.periodSeconds must be 0, for never, or at least 10"},
+		"a negative interval":                               {spec: withTask(`rerun: {periodSeconds: -1}`), wantMessage: "greater than or equal to 0"},
+		"an interval over a year":                           {spec: withTask(`rerun: {periodSeconds: 31536001}`), wantMessage: "less than or equal to 31536000"},
 		"content that is named twice":                       {spec: withTask(`rerun: {onChangeOf: [{kind: Secret, name: a}, {kind: ConfigMap, name: a}, {kind: Secret, name: a}]}`), wantMessage: "spec.rerun.onChangeOf[2]: Duplicate value"},
 		"content of another kind":                           {spec: withTask(`rerun: {onChangeOf: [{kind: Pod, name: a}]}`), wantMessage: `supported values: "ConfigMap", "Secret"`},
 		"content without a kind":                            {spec: withTask(`rerun: {onChangeOf: [{name: a}]}`), wantMessage: "spec.rerun.onChangeOf[0].kind: Required value"},
@@ -229,9 +229,9 @@ func TestTheAPIAcceptsWhatWorksAndFillsInDefaults(t *testing.T) {
 		"no progress deadline":                        `{task: {script: "true"}, rollout: {progressDeadlineSeconds: 0}}`,
 		"no failures":                                 `{task: {script: "true"}, rollout: {maxFailures: "0%"}}`,
 		"any number of failures":                      `{task: {script: "true"}, rollout: {maxFailures: "100%"}}`,
-		"a deletion that rolls back":                  `{task: {script: "true"}, deletionPolicy: RollBack, rollback: {script: "true"}}`,
+		"a deletion that rolls back":                  `{task: {script: "true"}, deletionPolicy: Rollback, rollback: {script: "true"}}`,
 		"a template with a rollback":                  `{task: {template: {spec: {containers: [{name: a, image: b}]}}}, rollback: {scriptFrom: {configMapKeyRef: {name: a, key: b}}}}`,
-		"a drain":                                     `{task: {script: "true"}, onFailure: {node: Drain, drain: {timeoutSeconds: 604800, gracePeriodSeconds: 1}}}`,
+		"a drain":                                     `{task: {script: "true"}, onFailure: {action: Drain, drain: {timeoutSeconds: 604800, gracePeriodSeconds: 1}}}`,
 
 		"facts":                            withTask(`publish: [{result: A.b_c-d, annotation: example.com/a}, {result: a, label: b}]`),
 		"facts that a node may set itself": withTask(`publish: [{result: a, label: node.kubernetes.io/a}, {result: a, label: kubelet.kubernetes.io/a}, {result: a, annotation: node.kubernetes.io/a}]`),
@@ -250,9 +250,9 @@ func TestTheAPIAcceptsWhatWorksAndFillsInDefaults(t *testing.T) {
 		"all nodes unavailable":                             withTask(`maintenance: {maxUnavailable: "100%"}`),
 		"a number of unavailable nodes":                     withTask(`maintenance: {cordon: true, drain: {podSelector: {matchLabels: {a: b}}}, reboot: IfRequested, maxUnavailable: 3}`),
 		"a reboot as slow as allowed":                       withTask(`maintenance: {reboot: Always, rebootTimeoutSeconds: 86400, minReadySeconds: 3600}`),
-		"a run every 10 seconds":                            withTask(`rerun: {everySeconds: 10}`),
-		"no interval":                                       withTask(`rerun: {everySeconds: 0}`),
-		"an interval of a year":                             withTask(`rerun: {everySeconds: 31536000}`),
+		"a run every 10 seconds":                            withTask(`rerun: {periodSeconds: 10}`),
+		"no interval":                                       withTask(`rerun: {periodSeconds: 0}`),
+		"an interval of a year":                             withTask(`rerun: {periodSeconds: 31536000}`),
 		"content of one name and two kinds":                 withTask(`rerun: {onChangeOf: [{kind: Secret, name: a}, {kind: ConfigMap, name: a}]}`),
 		"resources":                                         `task: {script: "true", resources: {requests: {memory: 64Mi, cpu: 0}, limits: {memory: 67108864, cpu: "1.5", ephemeral-storage: 1Gi}}}`,
 		"a request as high as its limit":                    `task: {command: ["true"], resources: {requests: {memory: "1024Mi"}, limits: {memory: 1Gi}}}`,
@@ -284,10 +284,10 @@ maintenance:
   reboot: Never
   rebootTimeoutSeconds: 900
 onFailure:
-  node: None
+  action: None
 rerun:
-  onChange: true
-  onReplace: true
+  onRevisionChange: true
+  onMachineChange: true
 retry:
   backoffSeconds: 10
   limit: 3

@@ -52,7 +52,7 @@ func TestATaskRunsAgainOnASchedule(t *testing.T) {
 	const every = 10
 	w := newWorld(t)
 	node := w.join(cluster.NodeOptions{})
-	w.job("hourly", w.timed("true"), func(s *v1alpha1.NodeJobSpec) { s.Rerun.EverySeconds = every })
+	w.job("hourly", w.timed("true"), func(s *v1alpha1.NodeJobSpec) { s.Rerun.PeriodSeconds = every })
 	w.eventually("it has run three times", func() error {
 		if spans := w.spans(node); len(spans) < 3 {
 			return fmt.Errorf("%d times", len(spans))

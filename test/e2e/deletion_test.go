@@ -42,7 +42,7 @@ func TestDeletionRollsBackEveryNode(t *testing.T) {
 	made := w.markFile() + ".made"
 	job := w.job("undone", "touch "+made+"; echo file="+made+" >> $EVERYNODE_RESULTS", onNodes("node-1", "node-2"), func(s *v1alpha1.NodeJobSpec) {
 		s.Rollback = &v1alpha1.RollbackSpec{Script: w.timed("rm $EVERYNODE_RESULT_FILE; env > " + w.markFile() + ".env; sleep 1")}
-		s.DeletionPolicy = v1alpha1.DeletionRollBack
+		s.DeletionPolicy = v1alpha1.DeletionRollback
 		s.Rollout.MaxConcurrent = new(intstr.FromInt32(1))
 	})
 	w.complete("undone")
@@ -72,7 +72,7 @@ func TestARollbackThatFailsHoldsTheDeletion(t *testing.T) {
 	job := w.job("held", w.mark(), onNode2, func(s *v1alpha1.NodeJobSpec) {
 		s.Rollback = &v1alpha1.RollbackSpec{Script: "echo it stays; exit 9"}
 		s.Retry.Limit = new(int32(0))
-		s.DeletionPolicy = v1alpha1.DeletionRollBack
+		s.DeletionPolicy = v1alpha1.DeletionRollback
 	})
 	w.complete("held")
 	must(t, admin.Delete(w.ctx, job))

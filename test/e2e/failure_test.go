@@ -179,7 +179,7 @@ func TestR19_AFailedCanaryIsRolledBackAndDrainedAndTheOthersAreSpared(t *testing
 			s.Rollback = &v1alpha1.RollbackSpec{Script: fmt.Sprintf(
 				"rm %s; env > %s.env; while [ ! -e %s ]; do sleep 0.1; done; echo undone", changed, w.markFile(), undo)}
 			s.Retry.Limit = new(int32(1))
-			s.OnFailure = v1alpha1.OnFailureSpec{Node: v1alpha1.FailedNodeDrain}
+			s.OnFailure = v1alpha1.OnFailureSpec{Action: v1alpha1.FailureActionDrain}
 			s.Rollout = w.canaryFirst(int32(soak / time.Second))
 			s.Rollout.PromoteTo = "canary"
 		})

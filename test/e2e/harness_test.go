@@ -63,7 +63,7 @@ func newWorld(t *testing.T) *world {
 	short := strings.Trim(notInName.ReplaceAllString(strings.ToLower(strings.TrimPrefix(t.Name(), "Test")), "-"), "-")
 	w := &world{t: t, ctx: ctx, namespace: fmt.Sprintf("%.24s-%d", short, serial.Add(1))}
 	must(t, admin.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-		Name: w.namespace, Labels: map[string]string{"pod-security.kubernetes.io/enforce": "privileged", v1alpha1.NodeJobsLabel: v1alpha1.NodeJobsAllowed},
+		Name: w.namespace, Labels: map[string]string{"pod-security.kubernetes.io/enforce": "privileged", v1alpha1.EnabledLabel: v1alpha1.EnabledValue},
 	}}))
 	t.Cleanup(w.cleanUp)
 	return w

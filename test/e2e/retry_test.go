@@ -57,7 +57,7 @@ func TestR20_AFailedNodeIsCordonedUnlessSomebodyElseHas(t *testing.T) {
 	fixed := w.markFile() + ".fixed"
 	cordon := func(s *v1alpha1.NodeJobSpec) {
 		s.Retry.Limit = new(int32(0))
-		s.OnFailure.Node = v1alpha1.FailedNodeCordon
+		s.OnFailure.Action = v1alpha1.FailureActionCordon
 	}
 	w.job("cordons", "[ -e "+fixed+" ] || exit 3", cordon)
 	w.job("cordons-too", "exit 4", cordon)

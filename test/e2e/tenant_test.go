@@ -114,7 +114,7 @@ func (w *tenant) prepare() (closed string) {
 	w.t.Helper()
 	for _, o := range []client.Object{
 		w.nodeJob("script", `{suspend: true, task: {script: "true"}}`),
-		w.nodeJob("undone", `{suspend: true, task: {script: "true"}, rollback: {script: "true"}, deletionPolicy: RollBack}`),
+		w.nodeJob("undone", `{suspend: true, task: {script: "true"}, rollback: {script: "true"}, deletionPolicy: Rollback}`),
 		w.configMap("scripts", `{metadata: {labels: {everynode.dev/script: "true"}}, data: {a: "true"}}`),
 		w.configMap("plain", `{data: {a: reboot}}`),
 	} {
@@ -145,7 +145,7 @@ func (w *tenant) attempts(closed string) map[string]attempt {
 		"a reboot":                               {w.creates(w.nodeJob("x", templated(`, maintenance: {reboot: Always}`))), runAsRoot},
 		"a drain":                                {w.creates(w.nodeJob("x", templated(`, maintenance: {drain: {}}`))), disrupt},
 		"a cordon":                               {w.creates(w.nodeJob("x", templated(`, maintenance: {cordon: true}`))), disrupt},
-		"a drain of failed nodes":                {w.creates(w.nodeJob("x", templated(`, onFailure: {node: Drain}`))), disrupt},
+		"a drain of failed nodes":                {w.creates(w.nodeJob("x", templated(`, onFailure: {action: Drain}`))), disrupt},
 		"a gate":                                 {w.creates(w.nodeJob("x", templated(`, gate: {scope: All}`))), gate},
 		"a gate that ends pods":                  {w.creates(w.nodeJob("x", templated(`, gate: {effect: NoExecute}`))), disrupt},
 		"a label of nodes":                       {w.creates(w.nodeJob("x", templated(`, publish: [{result: a, label: x.test/a}]`))), label},
@@ -160,7 +160,7 @@ func (w *tenant) attempts(closed string) map[string]attempt {
 		"the label for an existing ConfigMap":    {w.patches(plain, `{"metadata":{"labels":{"everynode.dev/script":"true"}}}`), runAsRoot},
 		"the removal of the label of scripts":    {w.patches(scripts, `{"metadata":{"labels":{"everynode.dev/script":null}}}`), runAsRoot},
 		"the deletion of scripts":                {func() error { return w.client.Delete(w.ctx, scripts.DeepCopy()) }, runAsRoot},
-		"a namespace that is not allowed":        {w.patches(namespace(closed), `{"metadata":{"labels":{"everynode.dev/nodejobs":"allowed"}}}`), "to patch namespaces"},
+		"a namespace that is not allowed":        {w.patches(namespace(closed), `{"metadata":{"labels":{"everynode.dev/enabled":"true"}}}`), "to patch namespaces"},
 		"a label of a node":                      {w.patches(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-2"}}, `{"metadata":{"labels":{"x.test/a":"b"}}}`), ""},
 		"a binding of a right in the cluster":    {w.creates(w.binding("ClusterRoleBinding", "everynode-run-as-root")), ""},
 		"a ClusterRole with a right":             {w.creates(&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "x"}, Rules: []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}}}}), ""},

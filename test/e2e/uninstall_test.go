@@ -38,7 +38,7 @@ func inUse(t *testing.T) *guarded {
 	g.kubectl("cordon", theirs)
 	g.job("fails", "exit 3", onNodes(failed), func(s *v1alpha1.NodeJobSpec) {
 		s.Retry.Limit = new(int32(0))
-		s.OnFailure.Node = v1alpha1.FailedNodeCordon
+		s.OnFailure.Action = v1alpha1.FailureActionCordon
 	})
 	g.job("runs", g.hold(), onNode2, func(s *v1alpha1.NodeJobSpec) { s.Gate = &v1alpha1.GateSpec{Scope: v1alpha1.GateAll} })
 	g.began("node-2")

@@ -316,7 +316,7 @@ func (u *user) changes(name string) []string {
 func (u *user) namespace() {
 	u.t.Helper()
 	u.kubectl("create namespace node-setup")
-	u.kubectl("label namespace node-setup pod-security.kubernetes.io/enforce=privileged everynode.dev/nodejobs=allowed")
+	u.kubectl("label namespace node-setup pod-security.kubernetes.io/enforce=privileged everynode.dev/enabled=true")
 }
 
 // nodeJob is the manifest of a NodeJob in the namespace node-setup.

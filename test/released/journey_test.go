@@ -195,8 +195,8 @@ var states = []struct {
 func (u *user) begin() {
 	u.t.Helper()
 	u.kubectl("create namespace node-setup")
-	u.kubectl("label namespace node-setup pod-security.kubernetes.io/enforce=privileged everynode.dev/nodejobs=allowed")
-	u.kubectl("label namespace default everynode.dev/nodejobs=allowed --overwrite") // for run
+	u.kubectl("label namespace node-setup pod-security.kubernetes.io/enforce=privileged everynode.dev/enabled=true")
+	u.kubectl("label namespace default everynode.dev/enabled=true --overwrite") // for run
 	for _, s := range states {
 		u.apply("apiVersion: everynode.dev/v1alpha1\nkind: NodeJob\nmetadata: {name: " + s.name + ", namespace: node-setup}\nspec:" + s.spec)
 		if s.name == "gated" {

@@ -190,7 +190,7 @@ func (d *draft) setReruns(w *workload, m marker) {
 	}
 	switch {
 	case every > 0:
-		d.spec.in("rerun").set("everySeconds", min(max(every, 10), 31536000), "The script repeated its work in a loop.")
+		d.spec.in("rerun").set("periodSeconds", min(max(every, 10), 31536000), "The script repeated its work in a loop.")
 	case m.excludes || m.requests:
 		return
 	}
@@ -209,7 +209,7 @@ func (d *draft) runsAgain() {
 // setUpdates converts how many pods are replaced at once.
 func (d *draft) setUpdates(strategy appsv1.DaemonSetUpdateStrategy) {
 	if strategy.Type == appsv1.OnDeleteDaemonSetStrategyType {
-		d.spec.in("rerun").set("onChange", false, "updateStrategy OnDelete: a change of the task runs only on nodes that are not done yet.")
+		d.spec.in("rerun").set("onRevisionChange", false, "updateStrategy OnDelete: a change of the task runs only on nodes that are not done yet.")
 	}
 	if rolling := strategy.RollingUpdate; rolling != nil && rolling.MaxUnavailable != nil && *rolling.MaxUnavailable != intstr.FromInt32(0) {
 		d.concurrent(*rolling.MaxUnavailable, "updateStrategy.rollingUpdate.maxUnavailable")

@@ -135,7 +135,7 @@ func (d *draft) head() []string {
 	paragraphs = append(paragraphs, d.notes...)
 	namespace := cmp.Or(d.namespace, "NAMESPACE")
 	paragraphs = append(paragraphs, "NodeJobs run only in namespaces that are allowed. Unless this one has the label, an administrator sets it:\n"+
-		"kubectl label namespace "+namespace+" "+v1alpha1.NodeJobsLabel+"="+v1alpha1.NodeJobsAllowed)
+		"kubectl label namespace "+namespace+" "+v1alpha1.EnabledLabel+"="+v1alpha1.EnabledValue)
 	paragraphs = append(paragraphs, "Switch over. The NodeJob is suspended, so nothing runs before the last command:\n"+strings.Join(d.switchOver(), "\n"))
 	if len(d.gone) > 0 {
 		paragraphs = append(paragraphs, "No longer needed:\n- "+strings.Join(d.gone, "\n- "))

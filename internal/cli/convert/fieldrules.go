@@ -106,7 +106,7 @@ func (r fieldRules) addContainer(at string) {
 
 func (r fieldRules) addHooks(at string) {
 	r.add(at, lost("add it to the task"), "lifecycle.postStart")
-	r.add(at, lost("spec.rollback with deletionPolicy RollBack runs a script on each node when the NodeJob is deleted"), "lifecycle.preStop")
+	r.add(at, lost("spec.rollback with deletionPolicy Rollback runs a script on each node when the NodeJob is deleted"), "lifecycle.preStop")
 }
 
 // addUnneeded adds the fields of a container that is not a part of the task. A comment names the container.

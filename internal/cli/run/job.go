@@ -35,7 +35,7 @@ func (o *options) job(nodes []string) *v1alpha1.NodeJob {
 			Retry:       v1alpha1.RetrySpec{Limit: new(int32(0))},
 			Rollout:     v1alpha1.RolloutSpec{MaxConcurrent: new(o.concurrency(len(nodes))), MaxFailures: &o.failures, Steps: steps},
 			// A machine that is recreated in the meantime is a different machine.
-			Rerun:                   v1alpha1.RerunSpec{OnReplace: &no},
+			Rerun:                   v1alpha1.RerunSpec{OnMachineChange: &no},
 			StartingDeadlineSeconds: seconds(o.startingDeadline),
 			TTLSecondsAfterFinished: seconds(o.ttl),
 			RetainPodsSeconds:       *seconds(retainPods),

@@ -27,7 +27,7 @@ func TestARunInANamespaceThatIsNotAllowed(t *testing.T) {
 		code    int
 		said    string
 	}{
-		"allowed":                           {label: "allowed", manager: true, code: cmdutil.ExitDeclined},
+		"allowed":                           {label: "true", manager: true, code: cmdutil.ExitDeclined},
 		"not allowed":                       {manager: true, code: cmdutil.ExitForbidden},
 		"the manager's flags are not known": {code: cmdutil.ExitDeclined, said: "note: unless the manager serves all namespaces, " + message},
 	} {
@@ -43,7 +43,7 @@ func TestARunInANamespaceThatIsNotAllowed(t *testing.T) {
 					}
 					clitest.Respond(w, list)
 				case r.URL.Path == "/api/v1/namespaces/ns":
-					clitest.Respond(w, corev1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: metav1.ObjectMeta{Name: "ns", Labels: map[string]string{v1alpha1.NodeJobsLabel: tt.label}}})
+					clitest.Respond(w, corev1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: metav1.ObjectMeta{Name: "ns", Labels: map[string]string{v1alpha1.EnabledLabel: tt.label}}})
 				case strings.HasPrefix(r.URL.Path, "/apis/apps/v1/") && tt.manager:
 					clitest.Respond(w, appsv1.Deployment{TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"}})
 				default:

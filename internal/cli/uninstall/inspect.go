@@ -209,7 +209,7 @@ func (i *installation) lines(records bool) []text.Line {
 
 func describeJob(job *v1alpha1.NodeJob) string {
 	name := job.Namespace + "/" + job.Name
-	if job.Spec.DeletionPolicy == v1alpha1.DeletionRollBack && job.Spec.Rollback != nil {
+	if job.Spec.DeletionPolicy == v1alpha1.DeletionRollback && job.Spec.Rollback != nil {
 		name += " (is rolled back)"
 	}
 	return name
@@ -229,7 +229,7 @@ func (u *uninstalling) toRollBack(ctx context.Context, jobs []v1alpha1.NodeJob) 
 	waiting := map[string]string{} // by record key
 	for i := range jobs {
 		job := &jobs[i]
-		if !u.skipRollback && job.Spec.DeletionPolicy == v1alpha1.DeletionRollBack && job.Spec.Rollback != nil {
+		if !u.skipRollback && job.Spec.DeletionPolicy == v1alpha1.DeletionRollback && job.Spec.Rollback != nil {
 			waiting[v1alpha1.RecordKey(job.Namespace, job.Name)] = job.Namespace + "/" + job.Name + stalledMessage(job)
 		}
 	}

@@ -91,7 +91,7 @@ func (u *uninstalling) deleteJobsAndGuards(ctx context.Context) error {
 func (u *uninstalling) deleteJob(ctx context.Context, job *v1alpha1.NodeJob) error {
 	policy := job.Spec.DeletionPolicy
 	switch {
-	case u.skipRollback && policy == v1alpha1.DeletionRollBack, u.records && policy == v1alpha1.DeletionRetain:
+	case u.skipRollback && policy == v1alpha1.DeletionRollback, u.records && policy == v1alpha1.DeletionRetain:
 		patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"deletionPolicy":"Forget"}}`))
 		if err := u.client.Patch(ctx, job, patch); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("changing deletionPolicy of NodeJob %s/%s: %w", job.Namespace, job.Name, err)

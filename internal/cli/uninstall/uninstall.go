@@ -54,7 +54,7 @@ deletionPolicy: Retain stay on the nodes unless you add --records. Nodes that ot
 	cmd.Flags().BoolVarP(&u.yes, "yes", "y", false, "do not ask")
 	cmd.Flags().BoolVar(&u.dryRun, "dry-run", false, "only show what would be removed")
 	cmd.Flags().BoolVar(&u.records, "records", false, "also remove all records and published facts from the nodes, regardless of deletionPolicy")
-	cmd.Flags().BoolVar(&u.skipRollback, "skip-rollback", false, "do not roll back NodeJobs with deletionPolicy: RollBack; leave the nodes as they are")
+	cmd.Flags().BoolVar(&u.skipRollback, "skip-rollback", false, "do not roll back NodeJobs with deletionPolicy: Rollback; leave the nodes as they are")
 	cmd.Flags().DurationVar(&u.timeout, "timeout", time.Minute, "how long the manager may make no progress before the command cleans up instead")
 	return cmd
 }

@@ -304,7 +304,7 @@ func (e Explain) isDone() string {
 			since += ", without a run, because it matched spec.assumeDone"
 		}
 		if rec.Revision != e.Job.Status.Revision {
-			since += ", with the earlier revision " + rec.Revision + ", which counts since spec.rerun.onChange is false"
+			since += ", with the earlier revision " + rec.Revision + ", which counts since spec.rerun.onRevisionChange is false"
 		}
 		return since
 	}

@@ -147,7 +147,7 @@ var ownTurn = []string{
 func (e Explain) again(rerun string) string {
 	var ways []string
 	r := e.Job.Spec.Rerun
-	if r.OnChange == nil || *r.OnChange {
+	if r.OnRevisionChange == nil || *r.OnRevisionChange {
 		ways = append(ways, "a change of the task")
 	}
 	if r.OnReboot {

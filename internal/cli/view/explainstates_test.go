@@ -24,7 +24,7 @@ import (
 func disrupts(j *v1alpha1.NodeJob) {
 	j.Status.Revision, j.Spec.Rollout.Steps = revision, []v1alpha1.RolloutStep{{Name: "all"}}
 	j.Spec.Maintenance = v1alpha1.MaintenanceSpec{Reboot: v1alpha1.RebootAlways, MaxUnavailable: new(intstr.FromInt32(1))}
-	j.Spec.OnFailure.Node, j.Spec.Rollout.MaxFailures = v1alpha1.FailedNodeCordon, new(intstr.FromInt32(9))
+	j.Spec.OnFailure.Action, j.Spec.Rollout.MaxFailures = v1alpha1.FailureActionCordon, new(intstr.FromInt32(9))
 }
 
 func TestWhoUsesMaxUnavailableIsNamed(t *testing.T) {
@@ -199,9 +199,9 @@ func TestSentencesAboutANode(t *testing.T) {
 			"scripts and commands run on Linux nodes only: for other nodes use spec.task.template with spec.os",
 		},
 		"done with an earlier revision that counts": {
-			func(j *v1alpha1.NodeJob) { j.Spec.Rerun.OnChange = new(false) },
+			func(j *v1alpha1.NodeJob) { j.Spec.Rerun.OnRevisionChange = new(false) },
 			func(n *plan.Node) { ran(n, func(r *record.Record) { r.Revision = "0ldc0de" }); n.On.Label = "0ldc0de" },
-			"node-setup/somaxconn has been done on node-1 since 12:21:00 UTC (9m ago), with the earlier revision 0ldc0de, which counts since spec.rerun.onChange is false.",
+			"node-setup/somaxconn has been done on node-1 since 12:21:00 UTC (9m ago), with the earlier revision 0ldc0de, which counts since spec.rerun.onRevisionChange is false.",
 			"it runs again after kubectl everynode -n node-setup rerun somaxconn node-1",
 		},
 		"failed, and the rollback failed as well": {
@@ -220,7 +220,7 @@ func TestSentencesAboutANode(t *testing.T) {
 			"see why the node does not report: kubectl describe node node-1. The task is retried when the node is back",
 		},
 		"due by its schedule, and suspended": {
-			func(j *v1alpha1.NodeJob) { j.Spec.Rerun.EverySeconds, j.Spec.Suspend = 60, true },
+			func(j *v1alpha1.NodeJob) { j.Spec.Rerun.PeriodSeconds, j.Spec.Suspend = 60, true },
 			func(n *plan.Node) { ran(n, func(*record.Record) {}) },
 			"node-setup/somaxconn waits to run again on node-1, where it succeeded 9m ago: spec.suspend is true.",
 			"it can run after: kubectl everynode -n node-setup resume somaxconn",
@@ -266,10 +266,10 @@ func TestSentencesAboutANode(t *testing.T) {
 		"being rolled back for its deletion": {
 			func(j *v1alpha1.NodeJob) {
 				rollsBack(j)
-				j.DeletionTimestamp, j.Spec.DeletionPolicy = &metav1.Time{Time: before(time.Minute)}, v1alpha1.DeletionRollBack
+				j.DeletionTimestamp, j.Spec.DeletionPolicy = &metav1.Time{Time: before(time.Minute)}, v1alpha1.DeletionRollback
 			},
 			func(n *plan.Node) { ran(n, func(*record.Record) {}); n.Ready = corev1.ConditionUnknown },
-			"node-setup/somaxconn is being deleted (deletionPolicy RollBack); on node-1: the node is unreachable (Ready=Unknown).",
+			"node-setup/somaxconn is being deleted (deletionPolicy Rollback); on node-1: the node is unreachable (Ready=Unknown).",
 			"see how far the deletion is: kubectl everynode -n node-setup status somaxconn --watch",
 		},
 		"waits for promotion to its step": {

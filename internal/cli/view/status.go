@@ -266,7 +266,7 @@ func deleting(job *v1alpha1.NodeJob) (tone text.Tone, reason, message string) {
 // isRolledBack reports whether the status is that of a NodeJob that is rolled back and deleted. It counts the nodes that are still
 // to be rolled back.
 func isRolledBack(job *v1alpha1.NodeJob) bool {
-	return !job.DeletionTimestamp.IsZero() && job.Status.ObservedGeneration == job.Generation && job.Spec.DeletionPolicy == v1alpha1.DeletionRollBack
+	return !job.DeletionTimestamp.IsZero() && job.Status.ObservedGeneration == job.Generation && job.Spec.DeletionPolicy == v1alpha1.DeletionRollback
 }
 
 // counts counts the nodes. During a deletion, they are those that are still to be rolled back.

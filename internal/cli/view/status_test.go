@@ -127,7 +127,7 @@ func TestStatusAsPeopleSeeIt(t *testing.T) {
 		"a-deletion-that-is-blocked": {
 			Job: job(func(j *v1alpha1.NodeJob) {
 				deleted := at(time.Minute)
-				j.DeletionTimestamp, j.Spec.DeletionPolicy = &deleted, v1alpha1.DeletionRollBack
+				j.DeletionTimestamp, j.Spec.DeletionPolicy = &deleted, v1alpha1.DeletionRollback
 				stands(j, v1alpha1.ConditionStalled, v1alpha1.ReasonRollbackFailed, plan.BeingDeleted+"; on 1 node the task is still to be rolled back: node-1: the rollback has failed: TaskFailed, exit code 5: no way back. "+plan.DeletionRemedy(j))
 				j.Status.Conditions = append(j.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionRollbackFailed, Status: metav1.ConditionTrue, Message: "the rollback also failed on 1 node"})
 				j.Status.Nodes = v1alpha1.NodeCounts{Matched: 1, Failed: 1}
@@ -139,7 +139,7 @@ func TestStatusAsPeopleSeeIt(t *testing.T) {
 			Job: job(func(j *v1alpha1.NodeJob) {
 				stands(j, v1alpha1.ConditionReconciling, v1alpha1.ReasonRollingBack, "2 nodes are still to be rolled back")
 				deleted := at(time.Minute)
-				j.DeletionTimestamp, j.Spec.DeletionPolicy = &deleted, v1alpha1.DeletionRollBack
+				j.DeletionTimestamp, j.Spec.DeletionPolicy = &deleted, v1alpha1.DeletionRollback
 				j.Status.Nodes = v1alpha1.NodeCounts{Matched: 2, Running: 1, Waiting: 1}
 			}),
 			RunningUnknown: "what runs cannot be seen: jane may not list pods in namespace node-setup",

@@ -143,7 +143,7 @@ func (w *world) connect(ctx context.Context) error {
 
 // CreateNamespace creates the namespace of all subjects, which may have NodeJobs.
 func CreateNamespace(ctx context.Context, client kubernetes.Interface) error {
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: subject.Namespace, Labels: map[string]string{v1alpha1.NodeJobsLabel: v1alpha1.NodeJobsAllowed}}}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: subject.Namespace, Labels: map[string]string{v1alpha1.EnabledLabel: v1alpha1.EnabledValue}}}
 	if _, err := client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("creating the namespace: %w", err)
 	}

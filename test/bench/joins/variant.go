@@ -72,7 +72,7 @@ func (r *run) prepare(ctx context.Context, v *variant) error {
 	var manifests strings.Builder
 	fmt.Fprintf(&manifests, `apiVersion: v1
 kind: Namespace
-metadata: {name: %[1]s, labels: {pod-security.kubernetes.io/enforce: privileged, everynode.dev/nodejobs: allowed}}
+metadata: {name: %[1]s, labels: {pod-security.kubernetes.io/enforce: privileged, everynode.dev/enabled: "true"}}
 ---
 apiVersion: everynode.dev/v1alpha1
 kind: NodeJob

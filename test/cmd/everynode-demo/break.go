@@ -25,7 +25,7 @@ func (d *demo) breakAndFix(ctx context.Context) error {
 	broken := job.DeepCopy()
 	broken.Spec.Task.Script = "echo changing things\nrm /etc/everynode-demo-missing\n"
 	broken.Spec.Rollback = &v1alpha1.RollbackSpec{Script: `echo "putting it right after exit code $EVERYNODE_FAILED_EXIT_CODE"`}
-	broken.Spec.OnFailure.Node = v1alpha1.FailedNodeCordon
+	broken.Spec.OnFailure.Action = v1alpha1.FailureActionCordon
 	broken.Spec.Retry.Limit = new(int32(0))
 	if err := d.client.Patch(ctx, broken, client.MergeFrom(&job)); err != nil {
 		return err
