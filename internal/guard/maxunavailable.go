@@ -113,6 +113,8 @@ func (c *capacity) unavailableNames(but *nodePlan, all bool) string {
 // unavailableReason says why a node is unavailable.
 func unavailableReason(n *nodePlan) string {
 	switch {
+	case !n.isReleased() && n.entry != nil:
+		return "(an earlier Node of that name was " + releasedAtText(n) + ")"
 	case !n.isReleased() && !n.Ready:
 		return "(not Ready)"
 	case !n.isReleased():
