@@ -230,12 +230,11 @@ func earliest(a, b time.Time) time.Time {
 // reconcileChecks creates the pods of checks, and deletes those that are no longer needed.
 func (p *planner) reconcileChecks() {
 	for _, n := range p.nodes {
-		state, wanted := p.checkState(n), p.isChecked(n)
-		switch {
-		case state == checkMissing && wanted && n.reserved && n.isRequestStored():
+		switch state := p.checkState(n); {
+		case state == checkMissing && n.reserved && n.isRequestStored():
 			p.createCheck(n)
-		case state == checkMissing, state == checkTerminating, n.releasing:
-		case !wanted, n.reserved && state != checkRunning && state != checkSucceeded: // its result no longer counts, and a new check replaces it
+		case state == checkMissing, state == checkTerminating:
+		case !p.isChecked(n), n.reserved && state != checkRunning && state != checkSucceeded: // its result no longer counts, and a new check replaces it
 			p.plan.do(DeletePod{*n.check, v1alpha1.ReasonCheckFailed})
 		}
 	}

@@ -261,11 +261,11 @@ func ReadBudget(b *policyv1.PodDisruptionBudget) Budget {
 		Node: b.Annotations[v1alpha1.GuardedNodeAnnotation], Owner: owner(b),
 	}
 	budget.Ended = b.Annotations[v1alpha1.EndedReleaseAnnotation]
-	if since, err := time.Parse(time.RFC3339Nano, b.Annotations[v1alpha1.RequestedAtAnnotation]); err == nil {
-		budget.RequestedAt = since
+	budget.RequestedAt, _ = time.Parse(time.RFC3339Nano, b.Annotations[v1alpha1.RequestedAtAnnotation]) // the zero time with an error
+	requires := func(pods int32) bool {
+		return b.Spec.MinAvailable != nil && *b.Spec.MinAvailable == intstr.FromInt32(pods)
 	}
-	budget.Open = b.Spec.MinAvailable != nil && b.Spec.MinAvailable.Type == intstr.Int && b.Spec.MinAvailable.IntVal == 0
-	budget.Locked = b.Spec.MinAvailable != nil && b.Spec.MinAvailable.Type == intstr.Int && b.Spec.MinAvailable.IntVal == lockedAvailable
+	budget.Open, budget.Locked = requires(0), requires(lockedAvailable)
 	should := &policyv1.PodDisruptionBudget{}
 	WriteBudget(should, b.Labels[v1alpha1.NodeGuardLabel], budget.Node, budget.BudgetState)
 	budget.Drifted = !sameSpec(&b.Spec, &should.Spec)

@@ -133,7 +133,7 @@ type peerRelease struct {
 	guard string
 }
 
-// joinPeerReleases notes which guarded nodes other NodeGuards have released.
+// joinPeerReleases notes which nodes other NodeGuards have released.
 //
 // They only change the order in which this NodeGuard decides. None of them releases a node here, whatever the status of the
 // other NodeGuard says.
@@ -141,7 +141,7 @@ func (p *planner) joinPeerReleases() {
 	for _, peer := range p.in.Peers {
 		for _, g := range peer.Released {
 			n := p.byName[g.Node]
-			if n == nil || !n.guarded || n.UID != g.UID || g.Returning {
+			if n == nil || n.UID != g.UID || g.Returning {
 				continue
 			}
 			if n.peerRelease == nil || g.Since.Time.Before(n.peerRelease.since) {
@@ -240,8 +240,9 @@ func (r *releaseRules) mayFollow(n *nodePlan) bool {
 		return false
 	}
 	places := r.capacity.usedByOthers(n).released
+	// Before it are only nodes that other NodeGuards have released too.
 	for _, other := range r.capacity.nodes {
-		if other != n && other.peerRelease != nil && !other.hasPlace() && (other.isUnhealthy() || r.pastReleaseDeadline(other)) && byTurn(other, n) < 0 {
+		if !other.hasPlace() && (other.isUnhealthy() || r.pastReleaseDeadline(other)) && byTurn(other, n) < 0 {
 			places++
 		}
 	}

@@ -108,7 +108,7 @@ func explain(n *nodePlan) NodeState {
 	switch {
 	case n.held != nil:
 		state.State, state.Reason, state.Message = Held, n.held.reason, n.held.message
-	case n.entry != nil && n.isReleased():
+	case n.isReleased():
 		state.State, state.Reason, state.Message = Released, n.entry.Reason, "it is released, and not available again yet"
 	}
 	return state
@@ -134,13 +134,10 @@ func (s *summary) heldList() []v1alpha1.HeldNode {
 	for _, n := range nodes[:min(maxHeld, len(nodes))] {
 		h := v1alpha1.HeldNode{
 			Node: n.Name, RequestedAt: metav1.NewTime(n.requestedAt), RequestedBy: n.requestedBy,
-			Reason: n.held.reason, Message: n.held.message, ReleasedWhen: n.held.release, DeadlinePassed: n.held.late,
+			Reason: n.held.reason, Message: n.held.message, ReleasedWhen: n.held.release,
+			Deadline: metav1.NewTime(s.deadline(n)), DeadlinePassed: n.held.late,
 		}
-		h.RequestedAt = h.RequestedAt.Rfc3339Copy()
-		if deadline := s.deadline(n); !deadline.IsZero() {
-			h.Deadline = metav1.NewTime(deadline)
-			h.Deadline = h.Deadline.Rfc3339Copy()
-		}
+		h.RequestedAt, h.Deadline = h.RequestedAt.Rfc3339Copy(), h.Deadline.Rfc3339Copy()
 		held = append(held, h)
 	}
 	return held
