@@ -99,6 +99,17 @@ func TestChecksUseClockOfAPIServer(t *testing.T) {
 	}
 }
 
+func TestAFailedCheckSaysWhatItReports(t *testing.T) {
+	for message, want := range map[string]string{"": "release.check failed (exit code 3)", "2 volumes": "release.check failed (exit code 3): 2 volumes"} {
+		held := Next(scene(cordoned(0), checked(corev1.PodFailed, time.Second), func(in *Input) {
+			in.Checks[0].ExitCode, in.Checks[0].Message = 3, message
+		})).Status.Held
+		if len(held) != 1 || held[0].Message != want {
+			t.Errorf("%+v, want %q", held, want)
+		}
+	}
+}
+
 func TestPassedDeadlineIsReported(t *testing.T) {
 	for name, tt := range map[string]struct {
 		seconds int32
@@ -113,8 +124,8 @@ func TestPassedDeadlineIsReported(t *testing.T) {
 		in := scene(cordoned(0, 1), going(1, false), func(in *Input) {
 			in.Guard.Spec.Release.DeadlineSeconds, in.Guard.Spec.Release.OnDeadline = new(tt.seconds), tt.action
 		})
-		held := Next(in).Status.Held
-		if len(held) != 1 || held[0].DeadlinePassed != tt.want || !strings.Contains(held[0].Message, tt.says) {
+		held, deadline := Next(in).Status.Held, t0.Add(time.Duration(tt.seconds)*time.Second-time.Hour)
+		if len(held) != 1 || held[0].DeadlinePassed != tt.want || !held[0].Deadline.Time.Equal(deadline) || !strings.Contains(held[0].Message, tt.says) {
 			t.Errorf("%s: %+v", name, held)
 		}
 	}

@@ -59,8 +59,14 @@ func TestCompanions(t *testing.T) {
 		}), nil},
 		"out of date":                       {scene(outdated), []string{"delete c-n1"}},
 		"out of date, while one is missing": {scene(outdated, func(in *Input) { in.Companions[1].Ready = false; in.Companions[1].Revision = "r2" }), nil},
-		"out of date, not ready first":      {scene(outdated, func(in *Input) { in.Companions[2].Ready = false }), []string{"delete c-n3"}},
-		"out of date, two at once":          {scene(outdated, func(in *Input) { in.Guard.Spec.UpdateStrategy.MaxUnavailable = new(intstr.FromInt32(2)) }), []string{"delete c-n1", "delete c-n2"}},
+		"out of date, while one on a node that is not Ready is not ready": {scene(outdated, func(in *Input) { in.Nodes[1].Ready, in.Companions[1].Ready = false, false }), []string{"delete c-n2", "delete c-n1"}},
+		"out of date, and the first one is not ready":                     {scene(outdated, func(in *Input) { in.Companions[0].Ready = false }), []string{"delete c-n1"}},
+		"out of date, and ended by the kubelet just now": {scene(func(in *Input) {
+			in.Companions[0].Phase, in.Companions[0].Created, in.Companions[0].Revision = corev1.PodFailed, t0.Add(-time.Second), "r0"
+		}), nil},
+		"in a namespace that is not allowed": {scene(without(0), func(in *Input) { in.NotAllowed = task.NamespaceNotAllowed("storage") }), nil},
+		"out of date, not ready first":       {scene(outdated, func(in *Input) { in.Companions[2].Ready = false }), []string{"delete c-n3"}},
+		"out of date, two at once":           {scene(outdated, func(in *Input) { in.Guard.Spec.UpdateStrategy.MaxUnavailable = new(intstr.FromInt32(2)) }), []string{"delete c-n1", "delete c-n2"}},
 		"out of date, but its node requests release": {scene(outdated, cordoned(0), func(in *Input) {
 			in.Nodes[1].Ready = false
 			in.Nodes[2].Ready = false
@@ -70,8 +76,11 @@ func TestCompanions(t *testing.T) {
 		"out of date, after a rejection":           {scene(outdated, func(in *Input) { in.Obstacle = &task.Obstacle{Reason: "PodForbidden", RetryAt: t0.Add(time.Second)} }), nil},
 		"out of date, some time after a rejection": {scene(outdated, func(in *Input) { in.Obstacle = &task.Obstacle{Reason: "PodForbidden", RetryAt: t0} }), []string{"delete c-n1"}},
 		"of an earlier NodeGuard":                  {scene(func(in *Input) { in.Companions[0].Owner = "earlier" }), []string{"delete c-n1"}},
-		"on a node without the target":             {scene(func(in *Input) { in.Target.Pods = in.Target.Pods[1:]; in.Target.Template = nil }), []string{"delete budget c-n1", "delete c-n1"}},
-		"the target is missing":                    {scene(func(in *Input) { in.Target = Target{Name: "DaemonSet disks", Missing: true} }), nil},
+		"where the target is not ready": {scene(func(in *Input) {
+			in.Target.Pods[0].Ready, in.Target.Template, in.Companions, in.Budgets = false, nil, in.Companions[1:], in.Budgets[1:]
+		}), []string{"make n1"}},
+		"on a node without the target": {scene(func(in *Input) { in.Target.Pods = in.Target.Pods[1:]; in.Target.Template = nil }), []string{"delete budget c-n1", "delete c-n1"}},
+		"the target is missing":        {scene(func(in *Input) { in.Target = Target{Name: "DaemonSet disks", Missing: true} }), nil},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

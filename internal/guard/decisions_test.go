@@ -57,19 +57,27 @@ func TestActionsOfAPass(t *testing.T) {
 		in   Input
 		want []string
 	}{
-		"a release that is written now needs no write of the request":        {scene(newRequest), nil},
-		"a release that is not written yet needs one":                        {scene(newRequest, live(false)), []string{"change the budget of n1"}},
-		"a changed budget is restored before the release":                    {scene(newRequest, func(in *Input) { in.Budgets[0].Drifted = true }), []string{"change the budget of n1"}},
-		"a budget remembers the release that has ended":                      {scene(func(in *Input) { in.Budgets[1].Ended = "uid-n2/2026-03-01T11:00:00Z" }), nil},
-		"a stale view does not change the budget of a released node":         {scene(going(0, false), opened, live(false)), nil},
-		"a missing budget is not created in a namespace that is not allowed": {scene(func(in *Input) { in.NotAllowed, in.Budgets = task.NamespaceNotAllowed("storage"), in.Budgets[1:] }), nil},
-		"a budget is changed in a namespace that was allowed":                {scene(newRequest, live(false), func(in *Input) { in.NotAllowed = task.NamespaceNotAllowed("storage") }), []string{"change the budget of n1"}},
+		"a release that is written now needs no write of the request":         {scene(newRequest), nil},
+		"a release that is not written yet needs one":                         {scene(newRequest, live(false)), []string{"change the budget of n1"}},
+		"a changed budget is restored before the release":                     {scene(newRequest, func(in *Input) { in.Budgets[0].Drifted = true }), []string{"change the budget of n1"}},
+		"a budget remembers the release that has ended":                       {scene(func(in *Input) { in.Budgets[1].Ended = "uid-n2/2026-03-01T11:00:00Z" }), nil},
+		"a stale view does not change the budget of a released node":          {scene(going(0, false), opened, live(false)), nil},
+		"a budget is locked while a companion of an earlier NodeGuard exists": {scene(func(in *Input) { in.Companions[0].Owner = "earlier" }), []string{"change the budget of n1", "delete c-n1"}},
+		"a budget of an earlier NodeGuard is not changed":                     {scene(func(in *Input) { in.Budgets[0].Owner = "earlier" }), []string{"create the budget of n1"}},
+		"a missing budget is not created in a namespace that is not allowed":  {scene(func(in *Input) { in.NotAllowed, in.Budgets = task.NamespaceNotAllowed("storage"), in.Budgets[1:] }), nil},
+		"a budget is changed in a namespace that was allowed":                 {scene(newRequest, live(false), func(in *Input) { in.NotAllowed = task.NamespaceNotAllowed("storage") }), []string{"change the budget of n1"}},
 
-		"the approval of a returning node is removed": {scene(approval, going(0, true), func(in *Input) { in.Companions[0].Ready = false }), []string{`remove approvals from n1, except "", break glass true`, "change the budget of n1"}},
-		"an approval for the next request stays":      {scene(approval, cordoned(0), going(0, true), noneElse, func(in *Input) { in.Companions[0].Ready, in.Nodes[0].BreakGlass = false, "" }), []string{"change the budget of n1"}},
+		"the approval of a returning node is removed":           {scene(approval, going(0, true), func(in *Input) { in.Companions[0].Ready = false }), []string{`remove approvals from n1, except "", break glass true`, "change the budget of n1"}},
+		"an approval is removed according to a stale view, too": {scene(approval, live(false), going(0, true), func(in *Input) { in.Nodes[0].BreakGlass = "" }), []string{`remove approvals from n1, except "", break glass false`, "change the budget of n1"}},
+		"an approval for the next request stays":                {scene(approval, cordoned(0), going(0, true), noneElse, func(in *Input) { in.Companions[0].Ready, in.Nodes[0].BreakGlass = false, "" }), []string{"change the budget of n1"}},
 
 		"a check waits until its request is stored":            {scene(newRequest, checked("", 0), live(false)), []string{"change the budget of n1"}},
 		"a check starts for a stored request":                  {scene(cordoned(0), checked("", 0)), []string{"check n1"}},
+		"no check starts without a budget":                     {scene(cordoned(0), checked("", 0), func(in *Input) { in.Budgets = in.Budgets[1:] }), []string{"create the budget of n1"}},
+		"no check starts in a namespace that is not allowed":   {scene(cordoned(0), checked("", 0), func(in *Input) { in.NotAllowed = task.NamespaceNotAllowed("storage") }), nil},
+		"a check of an earlier NodeGuard is replaced":          {scene(cordoned(0), checked(corev1.PodSucceeded, time.Second), func(in *Input) { in.Checks[0].Owner = "earlier" }), []string{"check n1", "delete check-n1"}},
+		"a check on a node that is gone is deleted":            {scene(checked(corev1.PodRunning, 0), func(in *Input) { in.Checks[0].Node = "gone" }), []string{"delete check-n1"}},
+		"a check is deleted if release.when is another one":    {scene(cordoned(0), checked(corev1.PodRunning, 0), func(in *Input) { in.Guard.Spec.Release = v1alpha1.ReleaseSpec{} }), []string{"delete check-n1"}},
 		"a check without a request is deleted":                 {scene(checked(corev1.PodRunning, 0)), []string{"delete check-n1"}},
 		"a check without a request is not deleted twice":       {scene(checked(corev1.PodRunning, 0), terminating), nil},
 		"a running check stays":                                {scene(cordoned(0), checked(corev1.PodRunning, 0)), nil},
@@ -400,9 +408,17 @@ func TestBreakGlassIsLimited(t *testing.T) {
 	}
 }
 
+func TestBreakGlassReleasesANodeOnce(t *testing.T) {
+	p := Next(scene(cordoned(0), going(0, false), func(in *Input) { in.Nodes[0].BreakGlass = "fire" }))
+	if r := p.Status.Released; len(p.Moves) > 0 || len(r) != 1 || !r[0].Since.Time.Equal(t0.Add(-time.Minute)) {
+		t.Errorf("%+v; released: %+v", p.Moves, r)
+	}
+}
+
 // The IDs of two releases of a node differ, also if the second one is in the same second.
 func TestASecondReleaseIsLaterThanTheFirst(t *testing.T) {
 	for name, tt := range map[string]struct{ before, want time.Time }{
+		"a minute ago":       {t0.Add(-time.Minute), t0},
 		"a second ago":       {t0.Add(-time.Second), t0},
 		"in the same second": {t0, t0.Add(time.Second)},
 		"by a clock ahead":   {t0.Add(time.Minute), t0.Add(61 * time.Second)},
@@ -427,6 +443,24 @@ func TestFreeNames(t *testing.T) {
 	in.NotAllowed = task.NamespaceNotAllowed("storage")
 	if name := observe(&in).freeName(v1alpha1.GuardRoleCompanion, "n1"); name != "" {
 		t.Errorf("the name %q in a namespace that is not allowed", name)
+	}
+}
+
+func TestANodeGuardIsServedOnlyInAnAllowedNamespace(t *testing.T) {
+	first := func(in *Input) { in.Companions = nil }
+	none := func(in *Input) { in.NotAllowed = task.NamespaceNotAllowed("storage") }
+	before := func(in *Input) { in.Guard.Status.Revision = "r1" }
+	for name, tt := range map[string]struct {
+		in   Input
+		want int
+	}{
+		"a new NodeGuard":                            {scene(first), 3},
+		"a new NodeGuard, and it is not allowed":     {scene(first, none), 0},
+		"it was served, and is not allowed any more": {scene(first, none, before), 3},
+	} {
+		if p := Next(tt.in); len(p.Nodes) != tt.want || len(p.Status.Conditions) == 0 {
+			t.Errorf("%s: it guards %+v, want %d nodes", name, p.Nodes, tt.want)
+		}
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/task"
 )
 
 var t0 = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -91,6 +92,9 @@ func TestHoldOrRelease(t *testing.T) {
 		"another is not Ready":                              {scene(cordoned(0), func(in *Input) { in.Nodes[2].Ready = false }), "n1", "Held MaxUnavailableReached", "n3 (not Ready)"},
 		"another has no ready pod":                          {scene(cordoned(0), func(in *Input) { in.Target.Pods[2].Ready = false }), "n1", "Held MaxUnavailableReached", "n3 (no ready pod of the target)"},
 		"a pod of the target is on no node":                 {scene(cordoned(0), func(in *Input) { in.Target.Pods, in.Target.Template = append(in.Target.Pods, TargetPod{}), nil }), "n1", "Held MaxUnavailableReached", "pods of the target that are on no node: 1"},
+		"a pod of the target is on a node that is gone": {scene(cordoned(0), func(in *Input) {
+			in.Target.Pods, in.Target.Template = append(in.Target.Pods, TargetPod{Node: "gone"}, TargetPod{Node: "gone", Ready: true}), nil
+		}), "n1", "Released ConditionMet", ""},
 		"a pod of a DaemonSet is not scheduled": {scene(cordoned(0), func(in *Input) {
 			in.Guard.Spec.MaxUnavailable = new(intstr.FromInt32(2))
 			in.Target.Pods[2] = TargetPod{}
@@ -100,8 +104,17 @@ func TestHoldOrRelease(t *testing.T) {
 		"an unhealthy node while another one is unhealthy":                   {scene(cordoned(0), func(in *Input) { in.Nodes[0].Ready, in.Nodes[2].Ready = false, false }), "n1", "Released ConditionMet", ""},
 		"an unhealthy node while another one is released":                    {scene(cordoned(0, 1), going(1, false), func(in *Input) { in.Nodes[0].Ready = false }), "n1", "Held MaxUnavailableReached", "n2"},
 		"a node whose companion is not ready while another one is unhealthy": {scene(cordoned(0), func(in *Input) { in.Companions[0].Ready, in.Nodes[2].Ready = false, false }), "n1", "Held MaxUnavailableReached", "n3"},
-		"a returning node still counts":                                      {scene(cordoned(0), going(1, true), func(in *Input) { in.Companions[1].Ready = false }), "n1", "Held MaxUnavailableReached", "its companion is not ready yet"},
-		"a returning node with a new request waits":                          {scene(cordoned(1), going(1, true), func(in *Input) { in.Nodes[2].Ready = false }), "n2", "Held MaxUnavailableReached", "n3"},
+		"the end of an earlier release is recorded first": {scene(cordoned(0), going(0, false), func(in *Input) {
+			in.Budgets[0].Ended = releaseID(in.Guard.Status.Released[0])
+		}), "n1", "Held Releasing", "the end of its earlier release is recorded first"},
+		"a returning node waits for one that breaks glass": {scene(cordoned(0, 1), going(1, true), func(in *Input) {
+			in.Nodes[0].BreakGlass, in.Nodes[1].Ready = "fire", false
+		}), "n2", "Held MaxUnavailableReached", "n1"},
+		"a returning node waits for one that breaks glass, before that is written": {scene(cordoned(0, 1), going(1, true), func(in *Input) {
+			in.Nodes[0].BreakGlass, in.Nodes[1].Ready, in.Live = "fire", false, false
+		}), "n2", "Held MaxUnavailableReached", "n1"},
+		"a returning node still counts":             {scene(cordoned(0), going(1, true), func(in *Input) { in.Companions[1].Ready = false }), "n1", "Held MaxUnavailableReached", "its companion is not ready yet"},
+		"a returning node with a new request waits": {scene(cordoned(1), going(1, true), func(in *Input) { in.Nodes[2].Ready = false }), "n2", "Held MaxUnavailableReached", "n3"},
 		"no approval": {scene(cordoned(0), func(in *Input) { in.Guard.Spec.Release.When = v1alpha1.ReleaseWhenApproval }), "n1", "Held AwaitingApproval", ""},
 		"approved for another NodeGuard": {scene(cordoned(0), func(in *Input) {
 			in.Guard.Spec.Release.When = v1alpha1.ReleaseWhenApproval
@@ -111,17 +124,25 @@ func TestHoldOrRelease(t *testing.T) {
 			in.Guard.Spec.Release.When = v1alpha1.ReleaseWhenApproval
 			in.Nodes[0].Approved = "a/b, storage/disks"
 		}), "n1", "Released ConditionMet", ""},
-		"no check has run":                               {scene(cordoned(0), check("", t0, asked)), "n1", "Held CheckRunning", ""},
-		"the check runs":                                 {scene(cordoned(0), check(corev1.PodRunning, time.Time{}, asked)), "n1", "Held CheckRunning", ""},
-		"the check failed":                               {scene(cordoned(0), check(corev1.PodFailed, t0.Add(-5*time.Second), asked)), "n1", "Held CheckFailed", "exit code 3): 2 volumes"},
-		"the check failed long ago":                      {scene(cordoned(0), check(corev1.PodFailed, t0.Add(-time.Minute), asked)), "n1", "Held CheckRunning", ""},
-		"the check succeeded":                            {scene(cordoned(0), check(corev1.PodSucceeded, t0.Add(-5*time.Second), asked)), "n1", "Released ConditionMet", ""},
-		"the check succeeded long ago":                   {scene(cordoned(0), check(corev1.PodSucceeded, t0.Add(-time.Minute), asked)), "n1", "Held CheckRunning", ""},
-		"the check was for another release request":      {scene(cordoned(0), check(corev1.PodSucceeded, t0.Add(-5*time.Second), asked.Add(-time.Hour))), "n1", "Held CheckRunning", ""},
-		"no check can run on the node":                   {scene(cordoned(0), check("", t0, asked), func(in *Input) { in.Nodes[0].Ready = false }), "n1", "Released ConditionMet", ""},
-		"a node waits while another one is checked":      {scene(cordoned(0, 1), check(corev1.PodRunning, time.Time{}, asked)), "n2", "Held WaitingForTurn", ""},
-		"the check of the first node failed":             {scene(cordoned(0, 1), check(corev1.PodFailed, t0.Add(-5*time.Second), asked)), "n2", "Held CheckRunning", ""},
-		"an unhealthy node while another one is checked": {scene(cordoned(0, 1), check(corev1.PodRunning, time.Time{}, asked), func(in *Input) { in.Nodes[1].Ready = false }), "n2", "Released ConditionMet", ""},
+		"no check has run":                                                   {scene(cordoned(0), check("", t0, asked)), "n1", "Held CheckRunning", ""},
+		"the check runs":                                                     {scene(cordoned(0), check(corev1.PodRunning, time.Time{}, asked)), "n1", "Held CheckRunning", ""},
+		"the check failed":                                                   {scene(cordoned(0), check(corev1.PodFailed, t0.Add(-5*time.Second), asked)), "n1", "Held CheckFailed", "exit code 3): 2 volumes"},
+		"the check failed long ago":                                          {scene(cordoned(0), check(corev1.PodFailed, t0.Add(-time.Minute), asked)), "n1", "Held CheckRunning", ""},
+		"the check succeeded":                                                {scene(cordoned(0), check(corev1.PodSucceeded, t0.Add(-5*time.Second), asked)), "n1", "Released ConditionMet", ""},
+		"the check succeeded long ago":                                       {scene(cordoned(0), check(corev1.PodSucceeded, t0.Add(-time.Minute), asked)), "n1", "Held CheckRunning", ""},
+		"the check was for another release request":                          {scene(cordoned(0), check(corev1.PodSucceeded, t0.Add(-5*time.Second), asked.Add(-time.Hour))), "n1", "Held CheckRunning", ""},
+		"no check can run on the node":                                       {scene(cordoned(0), check("", t0, asked), func(in *Input) { in.Nodes[0].Ready = false }), "n1", "Released ConditionMet", ""},
+		"a node waits while another one is checked":                          {scene(cordoned(0, 1), check(corev1.PodRunning, time.Time{}, asked)), "n2", "Held WaitingForTurn", ""},
+		"the check of the first node failed":                                 {scene(cordoned(0, 1), check(corev1.PodFailed, t0.Add(-5*time.Second), asked)), "n2", "Held CheckRunning", ""},
+		"an unhealthy node while another one is checked":                     {scene(cordoned(0, 1), check(corev1.PodRunning, time.Time{}, asked), func(in *Input) { in.Nodes[1].Ready = false }), "n2", "Released ConditionMet", ""},
+		"the check of the second node succeeded, and the first one has none": {scene(cordoned(1, 0), check(corev1.PodSucceeded, t0.Add(-5*time.Second), asked.Add(time.Minute))), "n1", "Released ConditionMet", ""},
+		"a node waits for no check of another one if release.when is another one": {scene(cordoned(0, 1), check(corev1.PodRunning, time.Time{}, asked), func(in *Input) {
+			in.Guard.Spec.Release = v1alpha1.ReleaseSpec{When: v1alpha1.ReleaseWhenApproval}
+			in.Nodes[1].Approved = "storage/disks"
+		}), "n2", "Released ConditionMet", ""},
+		"the next check is rejected, and the last one still exists": {scene(cordoned(0), check(corev1.PodFailed, t0.Add(-time.Minute), asked), func(in *Input) {
+			in.CheckObstacles = map[string]*task.Obstacle{"n1": {Reason: v1alpha1.ReasonPodForbidden, Message: "quota", RetryAt: t0.Add(time.Second)}}
+		}), "n1", "Held CheckRunning", ""},
 		"the check is overdue": {scene(cordoned(0, 1), check(corev1.PodRunning, time.Time{}, asked), func(in *Input) {
 			in.Checks[0].Created = t0.Add(-121 * time.Second)
 		}), "n1", "Held CheckFailed", "did not end within 1m0s"},

@@ -13,6 +13,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -37,6 +38,11 @@ func TestNamesAreValidForAnyNodeName(t *testing.T) {
 	for key, value := range MatchLabels(longest, node) {
 		if problems := validation.IsValidLabelValue(value); len(problems) > 0 {
 			t.Errorf("%s=%s: %v", key, value, problems)
+		}
+	}
+	for length, whole := range map[int]bool{46: true, 47: false} {
+		if name := longest[:length]; strings.HasPrefix(BudgetName(name, node), name) != whole {
+			t.Errorf("a NodeGuard with a name of %d characters has the budget %s", length, BudgetName(name, node))
 		}
 	}
 	if BudgetName("g", "node-1.a") == BudgetName("g", "node-1.b") {
@@ -111,6 +117,11 @@ func TestBudgetState(t *testing.T) {
 		t.Errorf("a locked budget requires %d pods, which compromised nodes can create", locked)
 	}
 	for name, change := range map[string]func(*policyv1.PodDisruptionBudgetSpec){
+		"two numbers":    func(s *policyv1.PodDisruptionBudgetSpec) { s.MaxUnavailable = new(intstr.FromInt32(1)) },
+		"neither number": func(s *policyv1.PodDisruptionBudgetSpec) { s.MinAvailable = nil },
+		"an expression": func(s *policyv1.PodDisruptionBudgetSpec) {
+			s.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "x", Operator: metav1.LabelSelectorOpExists}}
+		},
 		"another number": func(s *policyv1.PodDisruptionBudgetSpec) { s.MinAvailable = new(intstr.FromInt32(2)) },
 		"no number": func(s *policyv1.PodDisruptionBudgetSpec) {
 			s.MinAvailable, s.MaxUnavailable = nil, new(intstr.FromInt32(1))
@@ -123,12 +134,72 @@ func TestBudgetState(t *testing.T) {
 	} {
 		b := NewBudget(g, "n1", BudgetState{})
 		change(&b.Spec)
-		if !ReadBudget(b).Drifted {
-			t.Errorf("%s is not detected", name)
+		if got := ReadBudget(b); !got.Drifted || got.Open || got.Locked {
+			t.Errorf("%s is not detected: %+v", name, got)
 		}
 		WriteBudget(b, "disks", "n1", BudgetState{})
 		if ReadBudget(b).Drifted {
 			t.Errorf("%s is not repaired", name)
+		}
+	}
+}
+
+// Labels and annotations of other clients stay, and only those that have a value are set.
+func TestMetadataOfABudget(t *testing.T) {
+	b := &policyv1.PodDisruptionBudget{}
+	WriteBudget(b, "disks", "n1", BudgetState{RequestedAt: t0, Ended: "uid/2026"})
+	b.Labels["team"], b.Annotations["note"] = "storage", "theirs"
+	WriteBudget(b, "disks", "n1", BudgetState{})
+	wantLabels := map[string]string{"team": "storage", v1alpha1.NodeGuardLabel: "disks", v1alpha1.GuardedNodeLabel: NodeID("n1")}
+	if diff := cmp.Diff(wantLabels, b.Labels); diff != "" {
+		t.Errorf("labels (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(map[string]string{"note": "theirs", v1alpha1.GuardedNodeAnnotation: "n1"}, b.Annotations); diff != "" {
+		t.Errorf("annotations (-want +got):\n%s", diff)
+	}
+}
+
+func TestOwnerOfAnObject(t *testing.T) {
+	for want, change := range map[types.UID]func(*policyv1.PodDisruptionBudget){
+		"uid": func(*policyv1.PodDisruptionBudget) {},
+		"ref": func(b *policyv1.PodDisruptionBudget) { b.OwnerReferences[0].UID = "ref" },
+		"noted": func(b *policyv1.PodDisruptionBudget) {
+			b.OwnerReferences, b.Annotations[v1alpha1.NodeGuardUIDAnnotation] = nil, "noted"
+		},
+	} {
+		b := NewBudget(guardOf("disks"), "n1", BudgetState{})
+		change(b)
+		if got := ReadBudget(b).Owner; got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+}
+
+func TestPodOfACheck(t *testing.T) {
+	for name, tt := range map[string]struct {
+		check        v1alpha1.ReleaseCheck
+		wantImage    string
+		wantDeadline int64
+	}{
+		"a script":                   {v1alpha1.ReleaseCheck{Script: "true"}, options.RunnerImage, DefaultCheckTimeoutSeconds},
+		"a container":                {v1alpha1.ReleaseCheck{Container: &v1alpha1.CheckContainer{Image: "i"}}, "i", DefaultCheckTimeoutSeconds},
+		"a container with a timeout": {v1alpha1.ReleaseCheck{Container: &v1alpha1.CheckContainer{Image: "i"}, TimeoutSeconds: new(int32(7))}, "i", 7},
+	} {
+		g := guardOf("disks")
+		g.Spec.Release.Check = &tt.check
+		spec := Check(g, "n1", "c-check", "", options).Spec
+		if image, deadline := spec.Containers[0].Image, *spec.ActiveDeadlineSeconds; image != tt.wantImage || deadline != tt.wantDeadline {
+			t.Errorf("%s: image %s for %d s, want %s for %d s", name, image, deadline, tt.wantImage, tt.wantDeadline)
+		}
+	}
+}
+
+func TestATemplateDecidesWhetherClusterAutoscalerEvictsCompanions(t *testing.T) {
+	for want, annotations := range map[string]map[string]string{"true": nil, "false": {safeToEvict: "false"}} {
+		g := guardOf("disks")
+		g.Spec.Template = &corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Annotations: annotations}}
+		if got := Template(g, nil, options).Annotations[safeToEvict]; got != want {
+			t.Errorf("%v becomes %s", annotations, got)
 		}
 	}
 }

@@ -134,6 +134,7 @@ func TestStances(t *testing.T) {
 		"no check has run":                   {scene(cordoned(0), checked("", 0)), "map[n1:CheckRunning (its check)]"},
 		"the check failed":                   {scene(cordoned(0), checked(corev1.PodFailed, time.Second)), "map[n1:CheckRunning (its check)]"},
 		"the check succeeded":                {scene(cordoned(0), checked(corev1.PodSucceeded, time.Second)), "map[n1:]"},
+		"its companion is missing":           {scene(cordoned(0), func(in *Input) { in.Companions = in.Companions[1:] }), "map[n1:]"},
 		"the check succeeded long ago":       {scene(cordoned(0), checked(corev1.PodSucceeded, time.Hour)), "map[n1:]"},
 		"the order of checks does not count": {scene(cordoned(0, 1), checked(corev1.PodRunning, 0)), "map[n1:CheckRunning (its check) n2:CheckRunning (its check)]"},
 	}
@@ -209,6 +210,7 @@ func TestRequestingNodes(t *testing.T) {
 		})},
 		"break glass":                           {in: scene(cordoned(0, 1), glass(1)), asks: true, breaksGlass: true},
 		"break glass without a release request": {in: scene(cordoned(0), glass(1)), asks: true},
+		"break glass, and the next node waits":  {in: scene(cordoned(0, 1), glass(0)), asks: true, breaksGlass: true},
 		"break glass, and the node is released": {in: scene(cordoned(0, 1), going(1, false), glass(1)), asks: true},
 		"break glass according to the status of another NodeGuard": {in: scene(cordoned(0), func(in *Input) {
 			in.Peers = []Peer{{Name: "ns/a", Released: []v1alpha1.ReleasedNode{{Node: "n1", UID: "uid-n1", Since: metav1.NewTime(t0), Reason: v1alpha1.ReasonBreakGlass}}}}
@@ -227,6 +229,8 @@ func TestCanGuardNode(t *testing.T) {
 	elsewhere := &corev1.PodSpec{NodeSelector: map[string]string{"disks": "no"}}
 	released := guardOf("g")
 	released.Status.Released = []v1alpha1.ReleasedNode{{Node: "n1"}}
+	another := guardOf("g")
+	another.Status.Released = []v1alpha1.ReleasedNode{{Node: "n2"}}
 	none, its := func(string) bool { return false }, func(name string) bool { return name == BudgetName("g", "n1") }
 	for name, tt := range map[string]struct {
 		guard     *v1alpha1.NodeGuard
@@ -239,6 +243,7 @@ func TestCanGuardNode(t *testing.T) {
 		"it has no DaemonSet, and a budget":                                  {guardOf("g"), nil, its, true},
 		"it has neither":                                                     {guardOf("g"), nil, none, false},
 		"it has released the node":                                           {released, elsewhere, none, true},
+		"it has released another node":                                       {another, elsewhere, none, false},
 		"another NodeGuard has a budget for the node":                        {guardOf("other"), elsewhere, its, false},
 		"its target no longer runs on the node, and its budget still exists": {guardOf("g"), elsewhere, its, true},
 	} {
@@ -361,6 +366,49 @@ func TestPeersOf(t *testing.T) {
 	}
 }
 
+func TestNodeGuardsOfTheSameTarget(t *testing.T) {
+	of := func(name, namespace, daemonSet string) *v1alpha1.NodeGuard {
+		g := guardOf(name)
+		g.Namespace, g.UID, g.Spec.Target.DaemonSet = namespace, types.UID(name), daemonSet
+		return g
+	}
+	all := []*v1alpha1.NodeGuard{of("a", "storage", "disks"), of("b", "storage", "disks"), of("c", "storage", "nics"), of("d", "other", "disks"), of("e", "storage", ""), of("f", "storage", "")}
+	for i, want := range map[int]string{0: "map[other/d:false storage/b:true storage/c:false storage/e:false storage/f:false]", 4: "map[other/d:false storage/a:false storage/b:false storage/c:false storage/f:false]"} {
+		got := map[string]bool{}
+		for _, p := range PeersOf(all[i], all, func(*v1alpha1.NodeGuard) bool { return true }) {
+			got[p.Name] = p.SameTarget
+		}
+		if fmt.Sprint(got) != want {
+			t.Errorf("%s: %v, want %s", all[i].Name, got, want)
+		}
+	}
+}
+
+func TestOrderOfReleaseRequests(t *testing.T) {
+	node := func(name string, requested, released time.Duration) *nodePlan {
+		n := nodeOf(name)
+		n.requestedAt = t0.Add(requested)
+		if released > 0 {
+			n.peerRelease = &peerRelease{since: t0.Add(released)}
+		}
+		return n
+	}
+	for name, pair := range map[string][2]*nodePlan{
+		"the earlier request": {node("b", 1, 0), node("a", 2, 0)},
+		"by name":             {node("a", 1, 0), node("b", 1, 0)},
+		"one that another NodeGuard has released":     {node("b", 2, 1), node("a", 1, 0)},
+		"the one that was released there first":       {node("b", 2, 1), node("a", 1, 2)},
+		"by name, if released there at the same time": {node("a", 2, 1), node("b", 1, 1)},
+	} {
+		if first, second := byTurn(pair[0], pair[1]), byTurn(pair[1], pair[0]); first >= 0 || second <= 0 {
+			t.Errorf("%s: %d and %d", name, first, second)
+		}
+	}
+	if same := node("a", 1, 1); byTurn(same, same) != 0 {
+		t.Error("a node is before itself")
+	}
+}
+
 // A budget alone is no reason for a NodeGuard of a namespace that is not allowed to hold a node: users can create one.
 func TestANodeGuardThatIsNotAllowedHoldsOnlyNodesWithItsCompanion(t *testing.T) {
 	in := scene(cordoned(0, 1), func(in *Input) {
@@ -401,6 +449,25 @@ func TestUnavailableNodeDoesNotWaitForFirst(t *testing.T) {
 		"maxUnavailable only has a place for the first": {scene(cordoned(0, 1), started, func(in *Input) {
 			in.Nodes[0].Ready, in.Nodes[1].Ready, in.Guard.Spec.MaxUnavailable = false, false, nil
 			in.Guard.Spec.Release.When, in.Nodes[1].Approved = v1alpha1.ReleaseWhenApproval, "storage/disks"
+		}), "Held WaitingForOtherRelease"},
+		"no other NodeGuard has released the second": {scene(cordoned(0, 1), started, func(in *Input) {
+			in.Peers[0].Released, in.Nodes[1].Ready = in.Peers[0].Released[:1], false
+			in.Guard.Spec.Release.When, in.Nodes[1].Approved = v1alpha1.ReleaseWhenApproval, "storage/disks"
+		}), "Held WaitingForOtherRelease"},
+		"the first, which is available, waits for an approval": {scene(cordoned(0, 1), started, func(in *Input) {
+			in.Nodes[1].Ready, in.Nodes[2].Ready, in.Guard.Spec.MaxUnavailable = false, false, nil
+			in.Guard.Spec.Release.When, in.Nodes[1].Approved = v1alpha1.ReleaseWhenApproval, "storage/disks"
+			in.Peers[0].Released = append(in.Peers[0].Released, v1alpha1.ReleasedNode{Node: "n3", UID: "uid-n3", Since: since(1)})
+		}), "Released ConditionMet"},
+		"the first retains its place": {scene(cordoned(0, 1), started, going(0, true), func(in *Input) {
+			in.Nodes[0].Ready, in.Nodes[1].Ready = false, false
+		}), "Released ConditionMet"},
+		"the first is released here": {scene(cordoned(0, 1), started, going(0, false), func(in *Input) {
+			in.Peers[0].Released = in.Peers[0].Released[:1]
+		}), "Released ConditionMet"},
+		"the first, whose deadline has passed, waits for an earlier Node of the name of the second": {scene(cordoned(0, 1), started, going(1, false), func(in *Input) {
+			in.Nodes[1].Ready, in.Nodes[1].UID, in.Peers[0].Released[1].UID, in.Guard.Spec.MaxUnavailable = false, "another", "another", nil
+			in.Guard.Spec.Release.DeadlineSeconds, in.Guard.Spec.Release.OnDeadline = new(int32(60)), v1alpha1.OnDeadlineRelease
 		}), "Held WaitingForOtherRelease"},
 		"the second is available, and the first waits for an approval": {scene(cordoned(0, 1), started, func(in *Input) {
 			in.Guard.Spec.Release.When, in.Nodes[1].Approved = v1alpha1.ReleaseWhenApproval, "storage/disks"

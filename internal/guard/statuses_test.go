@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/seal"
 )
@@ -58,6 +60,23 @@ func TestWhichStatusCounts(t *testing.T) {
 				t.Errorf("released is %q, sealed: %v; want %q, %v", released, got.Status.Seal != "", tt.want, tt.sealed)
 			}
 		})
+	}
+}
+
+func TestStatusesOfSeveralNodeGuards(t *testing.T) {
+	var s Statuses
+	guards := []*v1alpha1.NodeGuard{guardOf("a"), guardOf("b")}
+	for i, g := range guards {
+		g.UID, g.Status.Revision = types.UID(g.Name), g.Name
+		s.Seal(g, time.Time{})
+		s.Open(guards[i])
+	}
+	for _, g := range guards {
+		overwritten := g.DeepCopy()
+		overwritten.Status = v1alpha1.NodeGuardStatus{}
+		if s.Open(overwritten); overwritten.Status.Revision != g.Name {
+			t.Errorf("the status of %s is %+v", g.Name, overwritten.Status)
+		}
 	}
 }
 

@@ -41,3 +41,24 @@ func TestDaemonSetSelectsNodes(t *testing.T) {
 		})
 	}
 }
+
+func TestNodesWithoutAPodOfTheTarget(t *testing.T) {
+	tainted := &Node{Name: "n", Taints: []corev1.Taint{{Key: "x", Effect: corev1.TaintEffectNoSchedule}}}
+	for name, tt := range map[string]struct {
+		template *corev1.PodSpec
+		node     *Node
+		stage    stage
+		want     bool
+	}{
+		"the DaemonSet selects the node":                       {&corev1.PodSpec{}, &Node{Name: "n"}, notReleased, true},
+		"a taint excludes the DaemonSet":                       {&corev1.PodSpec{}, tainted, notReleased, false},
+		"a taint excludes the DaemonSet from a returning node": {&corev1.PodSpec{}, tainted, returning, true},
+		"the DaemonSet selects another node":                   {&corev1.PodSpec{NodeName: "m"}, &Node{Name: "n"}, returning, false},
+		"there is no DaemonSet":                                {nil, &Node{Name: "n"}, returning, false},
+	} {
+		n := &nodePlan{observedNode: observedNode{Node: tt.node}, stage: tt.stage}
+		if got := observe(&Input{Target: Target{Template: tt.template}}).guards(n); got != tt.want {
+			t.Errorf("%s: %t, want %t", name, got, tt.want)
+		}
+	}
+}
