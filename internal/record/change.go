@@ -133,10 +133,7 @@ func CordonedBy(annotations map[string]string) []string {
 	if value == "" {
 		return nil
 	}
-	if len(value) > maxCordonedBytes {
-		value = value[:maxCordonedBytes]
-	}
-	keys := strings.FieldsFunc(value, func(r rune) bool { return r == ',' || r == ' ' })
+	keys := strings.FieldsFunc(value[:min(len(value), maxCordonedBytes)], func(r rune) bool { return r == ',' || r == ' ' })
 	slices.Sort(keys)
 	return slices.Compact(keys)
 }

@@ -69,11 +69,7 @@ func EarlierThan(prev, next *Record, rollback bool) Attempts {
 	if prev == nil || otherMachine(prev, next) {
 		return nil
 	}
-	ended := endedBefore(prev, next, rollback)
-	if len(ended) == 0 {
-		return prev.Earlier
-	}
-	all := slices.Concat(prev.Earlier, ended)
+	all := slices.Concat(prev.Earlier, endedBefore(prev, next, rollback))
 	// A rollback may stay on record while the drains before the next attempts fail.
 	slices.SortStableFunc(all, func(a, b Attempt) int { return a.FinishedAt.Compare(b.FinishedAt) })
 	return all[max(len(all)-MaxEarlier, 0):]
@@ -90,7 +86,7 @@ func endedBefore(prev, next *Record, rollback bool) []Attempt {
 	if !rollback && !prev.IsAssumed() && prev.Outcome != Rebooting && !continuesDisruptions(prev, next) { // a reboot is not the end of an attempt
 		ended = append(ended, prev.last())
 	}
-	if b := prev.Rollback; b != nil && b != next.Rollback && !(rollback && b.continuedBy(next.Rollback)) {
+	if b := prev.Rollback; b != nil && b != next.Rollback && !b.continuedBy(next.Rollback) {
 		ended = append(ended, b.last(prev.Revision))
 	}
 	return ended
