@@ -58,7 +58,9 @@ func TestArchivesAreBounded(t *testing.T) {
 		"a location that is an option":         {Archive{Phase: "task", Location: "--endpoint-url=https://a"}, nil},
 		"a location of a server":               {Archive{Phase: "task", Location: "http://[::1]:80/a_b=c-d.log", Stored: true}, Archives{{Phase: "task", Location: "http://[::1]:80/a_b=c-d.log", Stored: true}}},
 		"a location beyond ASCII":              {Archive{Phase: "task", Location: "s3://\u0430"}, nil},
-		"a location that is too long":          {Archive{Phase: "task", Location: strings.Repeat("a", 1025)}, nil},
+		"a location with all kinds of letters": {Archive{Phase: "task", Location: "s3://AZaz09", Stored: true}, Archives{{Phase: "task", Location: "s3://AZaz09", Stored: true}}},
+		"a location of the maximum length":     {Archive{Phase: "task", Location: "s3://" + strings.Repeat("a", 1019), Stored: true}, Archives{{Phase: "task", Location: "s3://" + strings.Repeat("a", 1019), Stored: true}}},
+		"a location that is too long":          {Archive{Phase: "task", Location: "s3://" + strings.Repeat("a", 1020)}, nil},
 		"an error with an escape sequence":     {Archive{Phase: "task", Location: "s3://a", Error: "\x1b"}, Archives{{Phase: "task", Location: "s3://a", Error: `\x1b`}}},
 		"a negative size":                      {Archive{Phase: "task", Location: "s3://a", Stored: true, Bytes: -1}, Archives{{Phase: "task", Location: "s3://a", Stored: true}}},
 		"an output that is stored and is not":  {Archive{Phase: "task", Location: "s3://a", Stored: true, Error: "x"}, Archives{{Phase: "task", Location: "s3://a", Stored: true}}},
@@ -84,8 +86,10 @@ func TestAtMostThreeArchivesAreKept(t *testing.T) {
 }
 
 func TestArchivesThatCannotBeReadLeaveTheRecordReadable(t *testing.T) {
-	got, err := Decode(`{"revision":"r","outcome":"Succeeded","attempts":1,"finishedAt":"2026-03-01T12:00:00Z","archives":"none","podUID":"p"}`)
-	if err != nil || got.Archives != nil || got.Outcome != Succeeded {
-		t.Errorf("read %+v, %v", got, err)
+	for _, archives := range []string{`"none"`, `[{"phase":"task","location":"s3://a","stored":true},7]`} {
+		got, err := Decode(`{"revision":"r","outcome":"Succeeded","attempts":1,"finishedAt":"2026-03-01T12:00:00Z","archives":` + archives + `,"podUID":"p"}`)
+		if err != nil || got.Archives != nil || got.Outcome != Succeeded {
+			t.Errorf("%s: read %+v, %v", archives, got, err)
+		}
 	}
 }

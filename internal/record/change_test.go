@@ -194,6 +194,25 @@ func TestCordonHasResourceVersion(t *testing.T) {
 	}
 }
 
+func TestGuarded(t *testing.T) {
+	if (Change{}).Guarded() || !(Change{ResourceVersion: "41"}).Guarded() {
+		t.Error("a change does not depend on the version of its node, or one without a version does")
+	}
+}
+
+func TestPatchesContainOnlyChanges(t *testing.T) {
+	for want, change := range map[string]Change{
+		`{"metadata":{"labels":{"a":null},"uid":"u"}}`:    {RemoveLabels: []string{"a"}},
+		`{"metadata":{"uid":"u"},"spec":{"taints":[]}}`:   {Taints: &Taints{}},
+		`{"metadata":{"resourceVersion":"41","uid":"u"}}`: {ResourceVersion: "41"},
+	} {
+		change.UID = "u"
+		if got := string(change.Patch()); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+}
+
 func TestCordonedBy(t *testing.T) {
 	tests := map[string]struct {
 		value string

@@ -127,8 +127,8 @@ func TestEarlierThan(t *testing.T) {
 			nil,
 		},
 		"an unknown machine continues the list": {
-			[]func(*Record) bool{on("", failed("a", 1)), failed("a", 2)},
-			[]string{"a 1 Failed: no disk 1"},
+			[]func(*Record) bool{on("", failed("a", 1)), on("m", failed("a", 2)), on("", failed("a", 3))},
+			[]string{"a 1 Failed: no disk 1", "a 2 Failed: no disk 2"},
 		},
 		"disruptions in a row are one entry": {
 			[]func(*Record) bool{failed("a", 1), disrupted(1, 1), disrupted(1, 2), disrupted(1, 3), failed("a", 2)},
@@ -149,6 +149,14 @@ func TestEarlierThan(t *testing.T) {
 		"a reboot does not end an attempt": {
 			[]func(*Record) bool{failed("a", 1), rebooting, rebooting, succeeded("a")},
 			[]string{"a 1 Failed: no disk 1"},
+		},
+		"a reboot does not replace an earlier attempt": {
+			[]func(*Record) bool{failed("a", 1), failed("a", 2), failed("a", 3), failed("a", 4), failed("a", 5), failed("a", 6), rebooting, succeeded("a")},
+			[]string{"a 2 Failed: no disk 2", "a 3 Failed: no disk 3", "a 4 Failed: no disk 4", "a 5 Failed: no disk 5", "a 6 Failed: no disk 6"},
+		},
+		"a revision that is assumed to be done has no attempt": {
+			[]func(*Record) bool{func(r *Record) bool { succeeded("a")(r); r.Assumed = true; return false }, func(r *Record) bool { r.Assumed = false; return failed("b", 1)(r) }},
+			nil,
 		},
 		"a run with a reboot that failed": {
 			[]func(*Record) bool{rebooting, failed("a", 2), failed("a", 3)},
@@ -179,6 +187,35 @@ func TestEarlierThan(t *testing.T) {
 	second.Earlier = EarlierThan(&first, &second, false)
 	if diff := cmp.Diff([]string{"a 1 Failed: no disk 1"}, listed(second)); diff != "" {
 		t.Errorf("while the rollback is on record (-want +got):\n%s", diff)
+	}
+}
+
+func TestDisruptionsInARow(t *testing.T) {
+	of := func(o Outcome, disruptions int32) *Record {
+		return &Record{Revision: "a", Outcome: o, Disruptions: disruptions}
+	}
+	other := of(Disrupted, 2)
+	other.Revision = "b"
+	for name, tt := range map[string]struct {
+		prev, next             *Record
+		want, wantForARollback bool
+	}{
+		"the second one":                   {of(Disrupted, 1), of(Disrupted, 2), true, true},
+		"the first one":                    {of(Disrupted, 1), of(Disrupted, 1), false, false},
+		"after a failure":                  {of(Failed, 1), of(Disrupted, 2), false, false},
+		"a failure, with those of its run": {of(Disrupted, 1), of(Failed, 2), false, false},
+		"another revision":                 {of(Disrupted, 1), other, false, true}, // the rollback belongs to the record
+	} {
+		if got := continuesDisruptions(tt.prev, tt.next); got != tt.want {
+			t.Errorf("%s: %t, want %t", name, got, tt.want)
+		}
+		rollback := func(r *Record) *Rollback { return &Rollback{Outcome: r.Outcome, Disruptions: r.Disruptions} }
+		if got := rollback(tt.prev).continuedBy(rollback(tt.next)); got != tt.wantForARollback {
+			t.Errorf("%s, of a rollback: %t, want %t", name, got, tt.wantForARollback)
+		}
+	}
+	if (&Rollback{Outcome: Disrupted, Disruptions: 1}).continuedBy(nil) {
+		t.Error("a rollback is continued by none")
 	}
 }
 

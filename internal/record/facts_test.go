@@ -285,3 +285,14 @@ func labelsOf(keys string) map[string]string {
 	}
 	return labels
 }
+
+func TestTheLimitOfPublishedFacts(t *testing.T) {
+	empty := len(Published{Labels: map[string]string{"a": ""}}.encode())
+	for _, over := range []int{0, 1} {
+		p := Published{Labels: map[string]string{"a": strings.Repeat("b", maxPublishedBytes-empty+over)}}
+		read := ReadPublished(map[string]string{v1alpha1.PublishedAnnotation: p.encode()})
+		if fits := over == 0; p.Fits() != fits || (len(read.Labels) > 0) != fits {
+			t.Errorf("%d bytes over the limit: fits %t, read %d labels", over, p.Fits(), len(read.Labels))
+		}
+	}
+}

@@ -80,7 +80,7 @@ func TestEncodeRemovesPreviousResultsBeforeTheMessage(t *testing.T) {
 // What Everynode did not write does not make the record unreadable.
 func TestDecodeBoundsThePreviousRevision(t *testing.T) {
 	for _, previous := range []string{
-		`1`, `"x"`, `[]`, `{}`, `null`, `{"revision":"a b","outcome":"Failed"}`, `{"revision":"a","outcome":"Lost"}`, `{"revision":1}`,
+		`1`, `"x"`, `[]`, `{}`, `null`, `{"revision":"","outcome":"Failed"}`, `{"revision":"a b","outcome":"Failed"}`, `{"revision":"a","outcome":"Lost"}`, `{"revision":1}`,
 		`{"revision":"a","outcome":"Failed","results":{"a":1}}`, `{"revision":"a","outcome":"Failed","attempts":-1}`,
 	} {
 		r, err := Decode(`{"revision":"b","outcome":"Succeeded","attempts":1,"previous":` + previous + `}`)

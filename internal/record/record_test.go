@@ -6,6 +6,7 @@ package record
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -56,6 +57,7 @@ func TestEncodeAndDecode(t *testing.T) {
 		"every field":                            whole(),
 		"a success without a message":            {Revision: "r", Outcome: Succeeded, Attempts: 1, FinishedAt: began, ExitCode: &zero, PodUID: "p"},
 		"an exit code of 0 is recorded":          {Revision: "r", Outcome: Disrupted, FinishedAt: began, ExitCode: &zero, PodUID: "p"},
+		"a rollback that was disrupted":          {Revision: "r", Outcome: Failed, Attempts: 1, FinishedAt: began, PodUID: "p", Rollback: &Rollback{Outcome: Disrupted, Disruptions: 1, FinishedAt: began, PodUID: "q"}},
 		"an attempt that did not report its end": {Revision: "r", Outcome: Disrupted, Disruptions: 1, FinishedAt: began, PodUID: "p"},
 	}
 	for name, want := range tests {
@@ -148,6 +150,23 @@ func TestEncodeKeepsItsBounds(t *testing.T) {
 			change: func(r *Record) { r.BootID = strings.Repeat("b", 1<<20) },
 			want:   func(r *Record) { r.BootID = "…" + strings.Repeat("b", 125) },
 		},
+		"the output of a rollback is truncated before the results": {
+			change: func(r *Record) {
+				r.Results, r.Rollback.Message = map[string]string{"a": strings.Repeat("v", 1<<20)}, strings.Repeat("x", 200)
+			},
+			want: func(r *Record) {
+				r.Results, r.Truncated, r.Earlier, r.Previous, r.Archives = nil, true, nil, withoutResults(r.Previous), nil
+				r.Rollback.Message = "…" + strings.Repeat("x", 125)
+			},
+		},
+		"results of one megabyte, and no earlier revision and no rollback": {
+			change: func(r *Record) {
+				r.Results, r.Previous, r.Rollback = map[string]string{"a": strings.Repeat("v", 1<<20)}, nil, nil
+			},
+			want: func(r *Record) {
+				r.Results, r.Truncated, r.Earlier, r.Previous, r.Archives, r.Rollback = nil, true, nil, nil, nil, nil
+			},
+		},
 		"the output of a rollback keeps its end": {
 			change: func(r *Record) { r.Rollback.Message = strings.Repeat("x", 1<<20) + "the end" },
 			want:   func(r *Record) { r.Rollback.Message = "…" + strings.Repeat("x", maxRollbackMessage-10) + "the end" },
@@ -214,6 +233,106 @@ func TestEncodeKeepsAllResultsOfOutcome(t *testing.T) {
 	}
 }
 
+// A record of the maximum length is not truncated.
+func TestEncodeFillsARecord(t *testing.T) {
+	r := whole()
+	r.Earlier, r.Previous, r.Archives, r.Results, r.Truncated = nil, nil, nil, map[string]string{"a": ""}, false
+	space := MaxBytes - len(Encode(r))
+	for length, fits := range map[int]bool{space: true, space + 1: false} {
+		r.Results = map[string]string{"a": strings.Repeat("v", length)}
+		encoded := Encode(r)
+		got, err := Decode(encoded)
+		if err != nil || got.Truncated == fits || (len(encoded) == MaxBytes) != fits {
+			t.Errorf("with %d of %d bytes for a result: %d bytes, %v", length, space, len(encoded), err)
+		}
+	}
+}
+
+// Identifiers and labels of the maximum length leave space for the outcomes.
+func TestEncodeKeepsTheOutcomes(t *testing.T) {
+	quotes := strings.Repeat(`"`, 1<<10)
+	r := whole()
+	r.RemovedLabels = map[string]string{}
+	for i := range MaxRemoved {
+		r.RemovedLabels[strings.Repeat(strings.Repeat("a", 62)+".", 4)[:251]+"/"+strings.Repeat("b", 62)+strconv.Itoa(i)] = strings.Repeat("c", 63)
+	}
+	r.BootID, r.MachineID, r.ChangedBy, r.Retry, r.Label, r.Message, r.Reason = quotes, quotes, quotes, quotes, quotes, quotes, quotes
+	r.Reboot = &Reboot{StartedAt: began, FromBootID: quotes, BootID: quotes}
+	r.Rollback.Message, r.Rollback.Reason, r.Rollback.Retry = quotes, quotes, quotes
+	for _, rollback := range []*Rollback{r.Rollback, nil} {
+		r.Rollback = rollback
+		encoded := Encode(r)
+		got, err := Decode(encoded)
+		if err != nil || len(encoded) > MaxBytes || got.Outcome != Failed || got.Attempts != 2 || got.Message != "" {
+			t.Errorf("%d bytes, %v: %s", len(encoded), err, encoded)
+		}
+		if rollback == nil {
+			if got.Rollback != nil {
+				t.Errorf("a rollback that did not happen: %+v", got.Rollback)
+			}
+			continue
+		}
+		if b := got.Rollback; b == nil || b.Outcome != Failed || b.Attempts != 3 || b.Message != "" {
+			t.Errorf("rollback %+v", b)
+		}
+	}
+}
+
+func TestTimesOfARecord(t *testing.T) {
+	at := func(year int) time.Time { return time.Date(year, 1, 1, 0, 0, 0, 0, time.UTC) }
+	for year, valid := range map[int]bool{1969: false, 1970: true, 2500: true, 2501: false} {
+		if got := wholeSeconds(at(year)); got.IsZero() == valid || valid && !got.Equal(at(year)) {
+			t.Errorf("%d: %v", year, got)
+		}
+	}
+}
+
+func TestDigestOfARevision(t *testing.T) {
+	valid := strings.Repeat("0a", 32)
+	for digest, want := range map[string]string{valid: valid, "": "", valid[2:]: "", valid + "0a": "", valid + "x": "", "x" + valid[1:]: ""} {
+		r := whole()
+		r.Digest = digest
+		if got, err := Decode(Encode(r)); err != nil || got.Digest != want {
+			t.Errorf("%q becomes %q, %v", digest, got.Digest, err)
+		}
+	}
+}
+
+func TestAssumedRecords(t *testing.T) {
+	for name, tt := range map[string]struct {
+		record Record
+		want   bool
+	}{
+		"assumed to be done":            {Record{Assumed: true, Outcome: Succeeded}, true},
+		"assumed before, and disrupted": {Record{Assumed: true, Outcome: Disrupted}, false},
+		"done":                          {Record{Outcome: Succeeded}, false},
+	} {
+		if got := tt.record.IsAssumed(); got != tt.want {
+			t.Errorf("%s: %t, want %t", name, got, tt.want)
+		}
+	}
+}
+
+func TestHasEndOf(t *testing.T) {
+	rolledBack := &Record{PodUID: "task", Rollback: &Rollback{PodUID: "rollback"}}
+	for name, tt := range map[string]struct {
+		record *Record
+		pod    types.UID
+		want   bool
+	}{
+		"no record":                     {nil, "task", false},
+		"the last attempt":              {&Record{PodUID: "task"}, "task", true},
+		"another attempt":               {&Record{PodUID: "task"}, "other", false},
+		"the attempt before a rollback": {rolledBack, "task", true},
+		"the rollback":                  {rolledBack, "rollback", true},
+		"neither":                       {rolledBack, "other", false},
+	} {
+		if got := tt.record.HasEndOf(tt.pod); got != tt.want {
+			t.Errorf("%s: %t, want %t", name, got, tt.want)
+		}
+	}
+}
+
 func TestEncodeDoesNotChangeItsArgument(t *testing.T) {
 	r := whole()
 	r.Results = map[string]string{"a": strings.Repeat("v", 1<<20)}
@@ -247,6 +366,7 @@ func TestDecodeRejectsInvalidRecords(t *testing.T) {
 		"an invalid time":                            `{"revision":"r","outcome":"Failed","finishedAt":"yesterday"}`,
 		"a rollback with no outcome":                 `{"revision":"r","outcome":"Failed","rollback":{}}`,
 		"a rollback below zero":                      `{"revision":"r","outcome":"Failed","rollback":{"outcome":"Failed","attempts":-1}}`,
+		"a rollback with disruptions below zero":     `{"revision":"r","outcome":"Failed","rollback":{"outcome":"Failed","attempts":1,"disruptions":-1}}`,
 		"a revision that is not a label value":       `{"revision":"not a label!","outcome":"Failed"}`,
 		"a revision with an invalid first character": `{"revision":"-r","outcome":"Failed"}`,
 		"a revision that is too long":                `{"revision":"` + strings.Repeat("r", 64) + `","outcome":"Failed"}`,
@@ -269,6 +389,16 @@ func TestDecodeRejectsInvalidRecords(t *testing.T) {
 				t.Errorf("the error contains its input: %q", err)
 			}
 		})
+	}
+}
+
+func TestTheLimitOfWhatIsRead(t *testing.T) {
+	const text = `{"revision":"r","outcome":"Failed","message":""}`
+	for over, readable := range map[int]bool{0: true, 1: false} {
+		value := strings.Replace(text, `""`, `"`+strings.Repeat("x", 4*MaxBytes-len(text)+over)+`"`, 1)
+		if _, err := Decode(value); (err == nil) != readable {
+			t.Errorf("%d bytes: %v", len(value), err)
+		}
 	}
 }
 
