@@ -107,7 +107,7 @@ func escape(s string) string {
 	b.Grow(len(s))
 	for len(s) > 0 {
 		r, width := utf8.DecodeRuneInString(s)
-		if r == '\r' && strings.HasPrefix(s, "\r\n") {
+		if strings.HasPrefix(s, "\r\n") {
 			s = s[1:]
 			continue
 		}

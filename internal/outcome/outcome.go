@@ -108,7 +108,7 @@ type Outcome struct {
 func (o Outcome) Encode() []byte {
 	o = o.bounded()
 	b := o.marshal()
-	if over := len(b) - MaxBytes; over > 0 && len(o.Message) > minMessageBytes {
+	if over := len(b) - MaxBytes; over > 0 {
 		// Removing n bytes of text removes at least n bytes of JSON, so one truncation is enough.
 		o.Message = Clean(o.Message, max(minMessageBytes, len(o.Message)-over))
 		b = o.marshal()

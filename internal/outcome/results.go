@@ -93,11 +93,7 @@ func parseLines(b []byte, cut bool, into map[string]string) error {
 // the depth of nesting (10,000), and its cost is linear.
 func walkObject(b []byte, member func(key string, value json.RawMessage) error) error {
 	d := json.NewDecoder(bytes.NewReader(b))
-	start, err := d.Token()
-	if err != nil {
-		return atEnd(err)
-	}
-	if start != json.Delim('{') {
+	if start, _ := d.Token(); start != json.Delim('{') { // nil with an error
 		return errors.New("expected an object")
 	}
 	for d.More() {
@@ -105,14 +101,11 @@ func walkObject(b []byte, member func(key string, value json.RawMessage) error) 
 		if err != nil {
 			return atEnd(err)
 		}
-		name, ok := key.(string)
-		if !ok {
-			return errors.New("expected a key")
-		}
 		var value json.RawMessage
 		if err := d.Decode(&value); err != nil {
 			return atEnd(err)
 		}
+		name, _ := key.(string) // what else is in its place is an error of Token
 		if err := member(name, value); err != nil {
 			return err
 		}
@@ -134,16 +127,15 @@ func atEnd(err error) error {
 	return err
 }
 
-// valueText returns a string's content, or the compact text of any other JSON value.
+// valueText returns a string's content, or the compact text of any other value. The value is valid JSON.
 func valueText(value json.RawMessage) string {
-	var s string
-	if len(value) > 0 && value[0] == '"' && json.Unmarshal(value, &s) == nil {
+	if value[0] == '"' {
+		var s string
+		_ = json.Unmarshal(value, &s)
 		return s
 	}
 	var compact bytes.Buffer
-	if json.Compact(&compact, value) != nil {
-		return string(value)
-	}
+	_ = json.Compact(&compact, value)
 	return compact.String()
 }
 
@@ -180,8 +172,6 @@ func boundedResults(all map[string]string) (map[string]string, bool) {
 func sortedKeys(m map[string]string) []string {
 	return slices.SortedFunc(maps.Keys(m), func(a, b string) int {
 		switch {
-		case a == b:
-			return 0
 		case a == RebootKey:
 			return -1
 		case b == RebootKey:
