@@ -22,6 +22,12 @@ func TestClean(t *testing.T) {
 		"a lone carriage return cannot overwrite its line":   {"50%\r100%", 100, `50%\x0d100%`},
 		"an escape sequence shows":                           {"\x1b[31mred", 100, `\x1b[31mred`},
 		"NUL and DEL show":                                   {"a\x00b\x7f", 100, `a\x00b\x7f`},
+		"DEL shows":                                          {"a\x7f", 100, `a\x7f`},
+		"the first C1 control shows":                         {"\u0080", 100, `\u0080`},
+		"a character that is none shows":                     {"\uffff", 100, `\uffff`},
+		"a symbol with its selector for text stays":          {"☎\ufe0e", 100, "☎\ufe0e"},
+		"CRLF has the length of a newline":                   {"a\r\nb", 3, "a\nb"},
+		"a length that has room only for the mark":           {"0123", 3, "…"},
 		"a C1 control in UTF-8 shows":                        {"a\u009b31m", 100, `a\u009b31m`},
 		"bytes that are not UTF-8 show":                      {"a\xff\xe2\x82", 100, `a\xff\xe2\x82`},
 		"a bidi override shows":                              {"a\u202eb", 100, `a\u202eb`},
@@ -47,6 +53,16 @@ func TestClean(t *testing.T) {
 				t.Errorf("Clean(%q, %d) = %q, want %q", tt.in, tt.max, got, tt.want)
 			}
 		})
+	}
+}
+
+func TestCleanLine(t *testing.T) {
+	for in, want := range map[string]string{
+		"": "", "naïve 日本 ok": "naïve 日本 ok", "a\ufffd": "a\ufffd", "a\tb\r\nc": `a\tb\x0d\nc`, "\x1b[2J": `\x1b[2J`, "a\xff": `a\xff`, "\u202e": `\u202e`,
+	} {
+		if got := CleanLine(in); got != want {
+			t.Errorf("%q becomes %q, want %q", in, got, want)
+		}
 	}
 }
 

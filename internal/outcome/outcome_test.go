@@ -23,6 +23,7 @@ func TestEncode(t *testing.T) {
 		"the archive has its field":                      {Outcome{Archive: &Archive{Stored: true, Bytes: 5, Dropped: 2, Error: "gone"}}, `{"exitCode":0,"archive":{"stored":true,"bytes":5,"dropped":2}}`},
 		"a digest":                                       {Outcome{Archive: &Archive{Stored: true, SHA256: strings.Repeat("0a", 32)}}, `{"exitCode":0,"archive":{"stored":true,"sha256":"` + strings.Repeat("0a", 32) + `"}}`},
 		"a digest that is none":                          {Outcome{Archive: &Archive{Stored: true, SHA256: strings.Repeat("0g", 32)}}, `{"exitCode":0,"archive":{"stored":true}}`},
+		"a digest that is too short":                     {Outcome{Archive: &Archive{Stored: true, SHA256: strings.Repeat("0a", 31)}}, `{"exitCode":0,"archive":{"stored":true}}`},
 		"a digest of an output that is not stored":       {Outcome{Archive: &Archive{Error: "gone", SHA256: strings.Repeat("0a", 32)}}, `{"exitCode":0,"archive":{"error":"gone"}}`},
 		"an output that is not stored":                   {Outcome{Archive: NotStored("403\n\x1b")}, `{"exitCode":0,"archive":{"error":"403\\n\\x1b"}}`},
 		"an unknown reason is omitted":                   {Outcome{ExitCode: 1, Reason: "\x1b[31m"}, `{"exitCode":1}`},
@@ -51,6 +52,22 @@ func TestEncodeTruncatesMessageBeforeResults(t *testing.T) {
 	}
 	if !strings.HasPrefix(got.Message, "…") || !strings.HasSuffix(got.Message, "the end") || len(got.Message) > 700 {
 		t.Errorf("message of %d bytes %q, want a shorter one that keeps its end", len(got.Message), got.Message)
+	}
+}
+
+// A message is truncated to the space that the results leave.
+func TestEncodeFillsTheTerminationMessage(t *testing.T) {
+	o := Outcome{Message: strings.Repeat("m", MaxMessageBytes), Results: map[string]string{}}
+	for i := range 7 {
+		o.Results[fmt.Sprint("k", i)] = strings.Repeat(`\`, 254) // 3,556 bytes of JSON
+	}
+	b := o.Encode()
+	got, ok := Decode(string(b))
+	if len(b) != MaxBytes || !ok || got.Truncated || len(got.Results) != 7 || len(got.Message) <= minMessageBytes {
+		t.Errorf("%d bytes: %d results, truncated %v, a message of %d bytes", len(b), len(got.Results), got.Truncated, len(got.Message))
+	}
+	if got, ok := Decode(string(b) + " "); ok {
+		t.Errorf("decoded %+v from more than the limit", got)
 	}
 }
 
@@ -90,7 +107,7 @@ func TestDecode(t *testing.T) {
 		"an archive of another form is ignored":                   {in: `{"exitCode":0,"archive":"s3://bucket"}`},
 		"an archive with a wrong type is ignored":                 {in: `{"exitCode":3,"archive":{"stored":"yes"}}`, want: Outcome{ExitCode: 3}},
 		"an archive alone is not an outcome":                      {in: `{"archive":{"stored":true}}`, wantNo: true},
-		"null is nothing":                                         {in: `{"exitCode":0,"results":null,"message":null}`},
+		"null is nothing":                                         {in: `{"exitCode":0,"results":null,"message":null,"archive":null}`},
 		"an invalid key is omitted and this is reported":          {in: `{"results":{"a/b":"1","c":"2"}}`, want: Outcome{Results: map[string]string{"c": "2"}, Truncated: true}},
 		"a value is cleaned":                                      {in: `{"results":{"a":"\u001b[31m\n"}}`, want: Outcome{Results: map[string]string{"a": `\x1b[31m\n`}}},
 		"a message is cleaned":                                    {in: `{"exitCode":0,"message":"\u001b[31m\n\u202e"}`, want: Outcome{Message: "\\x1b[31m\n\\u202e"}},
@@ -99,6 +116,7 @@ func TestDecode(t *testing.T) {
 		"an object without a known field is not an outcome":       {in: `{"level":"info","msg":"done"}`, wantNo: true},
 		"an empty object is not an outcome":                       {in: `{}`, wantNo: true},
 		"an array is not an outcome":                              {in: `[{"exitCode":0}]`, wantNo: true},
+		"an array with the members of an object is not one":       {in: `["exitCode",0]`, wantNo: true},
 		"a truncated object is not an outcome":                    {in: `{"exitCode":0,"message":"a`, wantNo: true},
 		"an object followed by text is not an outcome":            {in: `{"exitCode":0} done`, wantNo: true},
 		"two objects are not an outcome":                          {in: `{"exitCode":0}{"exitCode":0}`, wantNo: true},

@@ -41,7 +41,10 @@ func TestParseResults(t *testing.T) {
 		"a key of 64 bytes is not":                   {in: strings.Repeat("k", 64) + "=1", wantErr: "is no key"},
 		"a long value keeps its beginning": {in: "a=" + strings.Repeat("v", 257), wantTruncated: true,
 			want: map[string]string{"a": strings.Repeat("v", 253) + "…"}},
-		"a value of 256 bytes is whole": {in: "a=" + strings.Repeat("v", 256), want: map[string]string{"a": strings.Repeat("v", 256)}},
+		"a long value before another": {in: "a=" + strings.Repeat("v", 257) + "\nb=1", wantTruncated: true,
+			want: map[string]string{"a": strings.Repeat("v", 253) + "…", "b": "1"}},
+		"a file of the maximum length is whole": {in: strings.Repeat("#\n", MaxInputBytes/2-2) + "a=1\n", want: map[string]string{"a": "1"}},
+		"a value of 256 bytes is whole":         {in: "a=" + strings.Repeat("v", 256), want: map[string]string{"a": strings.Repeat("v", 256)}},
 
 		"a JSON object gives results":         {in: ` {"kernel":"6.8"} `, want: map[string]string{"kernel": "6.8"}},
 		"an empty JSON object has no results": {in: "{}"},
@@ -55,6 +58,12 @@ func TestParseResults(t *testing.T) {
 		"an invalid JSON key is reported and the rest kept": {in: `{"":1,"b":2}`, want: map[string]string{"b": "2"}, wantErr: `"" is no key`},
 		"truncated JSON keeps the results before its end": {in: `{"a":"1","b":"2`, want: map[string]string{"a": "1"},
 			wantErr: "reading a JSON object: it ends in the middle"},
+		"JSON that ends after a value keeps the results": {in: `{"a":"1"`, want: map[string]string{"a": "1"},
+			wantErr: "reading a JSON object: it ends in the middle"},
+		"JSON that ends in a key keeps the results before it": {in: `{"a":"1","b`, want: map[string]string{"a": "1"},
+			wantErr: "reading a JSON object: it ends in the middle"},
+		"JSON with a key that is no string keeps the results before it": {in: `{"a":"1",2:3}`, want: map[string]string{"a": "1"},
+			wantErr: "reading a JSON object: invalid character '2'"},
 		"JSON with an error keeps the results before it": {in: `{"a":"1","b":oops}`, want: map[string]string{"a": "1"},
 			wantErr: "reading a JSON object: invalid character 'o'"},
 		"a second JSON object is reported": {in: "{\"a\":1}\n{\"b\":2}\n", want: map[string]string{"a": "1"},
@@ -74,6 +83,27 @@ func TestParseResults(t *testing.T) {
 			}
 			checkError(t, err, tt.wantErr)
 		})
+	}
+}
+
+func TestKeysOfResults(t *testing.T) {
+	for _, key := range []string{"a", "z", "A", "Z", "0", "9", "a-b", "a_b", "a.b", "Kernel-6.8_x", strings.Repeat("k", MaxKeyBytes)} {
+		if !validKey(key) {
+			t.Errorf("%q is no key", key)
+		}
+	}
+	for _, key := range []string{"", "-", "-a", "a-", "_a", "a_", ".a", "a.", "a b", "a/b", "a:", "@", "[", "`", "{", "ä", strings.Repeat("k", MaxKeyBytes+1)} {
+		if validKey(key) {
+			t.Errorf("%q is a key", key)
+		}
+	}
+}
+
+func TestTheRequestOfARebootIsTheFirstKey(t *testing.T) {
+	for range 20 { // the order of a map is random
+		if diff := cmp.Diff([]string{RebootKey, "a", "z"}, sortedKeys(map[string]string{"a": "", "z": "", RebootKey: ""})); diff != "" {
+			t.Fatalf("keys (-want +got):\n%s", diff)
+		}
 	}
 }
 
