@@ -35,8 +35,8 @@ func Peers(in *plan.Input, all []*v1alpha1.NodeJob, read ReadRecord) {
 	}
 	slices.Sort(in.GateKeys)
 	in.GateKeys = slices.Compact(in.GateKeys)
-	if obstacle := dependencyObstacle(job, inNamespace); obstacle != nil && in.Obstacle == nil && job.DeletionTimestamp.IsZero() {
-		in.Obstacle = obstacle
+	if in.Obstacle == nil && job.DeletionTimestamp.IsZero() {
+		in.Obstacle = dependencyObstacle(job, inNamespace)
 	}
 	for _, name := range job.Spec.DependsOn {
 		if other := inNamespace[name]; other != nil {

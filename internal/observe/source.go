@@ -159,9 +159,6 @@ func unusable(text, where string) *task.Obstacle {
 
 // unusableCommand is the same for a command, which is passed as JSON.
 func unusableCommand(command []string) *task.Obstacle {
-	if len(command) == 0 {
-		return nil
-	}
 	if obstacle := unusable(strings.Join(command, " "), "spec.task.command"); obstacle != nil {
 		return obstacle
 	}
