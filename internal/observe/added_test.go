@@ -58,11 +58,19 @@ func TestContainersThatAdmissionAdds(t *testing.T) {
 		wantExit    int32
 		wantMessage string
 	}{
-		"the task runs":                              {made: "task", spec: []string{"task", "mesh"}, is: states{"task": running, "mesh": running}},
-		"a sidecar runs after a success":             {made: "task", spec: []string{"task", "mesh"}, is: states{"task": ended(0, success), "mesh": running}, want: true, wantMessage: "ok\nthe container mesh still ran when the task had ended: an admission webhook or policy added it to the pod"},
-		"a sidecar runs after a failure":             {made: "task", spec: []string{"task", "mesh"}, is: states{"task": ended(3, failure), "mesh": running}, want: true, wantExit: 3, wantMessage: "no\nthe container mesh still ran"},
-		"a sidecar before the task":                  {made: "task", spec: []string{"mesh", "task"}, is: states{"mesh": running, "task": ended(0, success)}, want: true, wantMessage: "ok\n"},
-		"a sidecar that never starts":                {made: "task", spec: []string{"mesh", "task"}, is: states{"mesh": {Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}}, "task": ended(0, success)}, want: true, wantMessage: "ok\n"},
+		"the task runs":                    {made: "task", spec: []string{"task", "mesh"}, is: states{"task": running, "mesh": running}},
+		"a sidecar runs after a success":   {made: "task", spec: []string{"task", "mesh"}, is: states{"task": ended(0, success), "mesh": running}, want: true, wantMessage: "ok\nthe container mesh still ran when the task had ended: an admission webhook or policy added it to the pod"},
+		"a sidecar runs after a failure":   {made: "task", spec: []string{"task", "mesh"}, is: states{"task": ended(3, failure), "mesh": running}, want: true, wantExit: 3, wantMessage: "no\nthe container mesh still ran"},
+		"a sidecar before the task":        {made: "task", spec: []string{"mesh", "task"}, is: states{"mesh": running, "task": ended(0, success)}, want: true, wantMessage: "ok\n"},
+		"a sidecar that never starts":      {made: "task", spec: []string{"mesh", "task"}, is: states{"mesh": {Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}}, "task": ended(0, success)}, want: true, wantMessage: "ok\n"},
+		"a sidecar whose state is unknown": {made: "task", spec: []string{"task", "mesh"}, is: states{"task": ended(0, success)}, changes: changes{func(p *corev1.Pod) { p.Status.ContainerStatuses = p.Status.ContainerStatuses[:1] }}, want: true, wantMessage: "ok\nthe container mesh still ran"},
+		"a sidecar that may be restarted": {made: "task", spec: []string{"task", "mesh"}, is: states{"task": ended(0, success), "mesh": running}, changes: changes{func(p *corev1.Pod) {
+			p.Spec.Containers[1].RestartPolicy = new(corev1.ContainerRestartPolicyAlways)
+		}}, want: true, wantMessage: "ok\n"},
+		"a sidecar that has ended, and a native one that runs": {made: "task", spec: []string{"task", "mesh"}, is: states{"task": ended(0, success), "mesh": ended(0, "")}, changes: changes{func(p *corev1.Pod) {
+			p.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "native", State: running}}
+		}}},
+		"a template with two containers, whose pod is deleted": {made: "b,a", spec: []string{"b", "a", "mesh"}, is: states{"a": ended(0, success), "b": ended(0, success), "mesh": running}, changes: changes{func(p *corev1.Pod) { p.DeletionTimestamp = new(metav1.Now()) }}},
 		"two sidecars":                               {made: "task", spec: []string{"logs", "task", "mesh"}, is: states{"logs": running, "task": ended(0, success), "mesh": running}, want: true, wantMessage: "ok\nthe containers logs, mesh still ran"},
 		"a sidecar that failed before":               {made: "task", spec: []string{"mesh", "task"}, is: states{"mesh": ended(1, "no network"), "task": ended(0, success)}, changes: changes{phase(corev1.PodFailed)}, want: true, wantMessage: "ok"},
 		"a sidecar that failed, while the task runs": {made: "task", spec: []string{"mesh", "task"}, is: states{"mesh": ended(1, "no network"), "task": running}},
@@ -112,6 +120,9 @@ func TestContainersThatAdmissionAdds(t *testing.T) {
 			}
 			if tt.want && !strings.HasPrefix(got.Exit.Message, tt.wantMessage) {
 				t.Errorf("message %q, want %q", got.Exit.Message, tt.wantMessage)
+			}
+			if noted := strings.Contains(got.Exit.Message, "still ran"); noted != strings.Contains(tt.wantMessage, "\n") {
+				t.Errorf("message %q names a container that still ran: %t", got.Exit.Message, noted)
 			}
 		})
 	}

@@ -28,6 +28,8 @@ func TestRevisionsOfDifferentWorkDiffer(t *testing.T) {
 	}{
 		"nothing has run":                                      {want: short},
 		"it is in the status":                                  {status: v1alpha1.NodeJobStatus{Revision: short, RevisionDigest: digest}, want: short},
+		"it is in a status without revision":                   {status: v1alpha1.NodeJobStatus{RevisionDigest: digest}, want: short},
+		"it is in a status with the revision of other work":    {status: v1alpha1.NodeJobStatus{Revision: "0123456789", RevisionDigest: digest}, want: short},
 		"it is in a status without digest":                     {status: v1alpha1.NodeJobStatus{Revision: short}, want: short},
 		"it is on record":                                      {nodes: on(short, digest), want: short},
 		"it is on record without digest":                       {nodes: on(short, ""), want: short},
