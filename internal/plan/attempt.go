@@ -285,9 +285,7 @@ func (a *attemptReader) recordOf(pod *Pod, node *Node, e end) record.Record {
 		r.Results, r.Truncated = exit.Results, exit.Truncated
 	}
 	r.Archives = archivesOf(pod, known)
-	if r.StartedAt, r.FinishedAt = a.times(pod, known); r.StartedAt.IsZero() {
-		r.StartedAt = pod.Created
-	}
+	r.StartedAt, r.FinishedAt = a.times(pod, known)
 	if e.outcome == record.Disrupted {
 		a.countDisruption(&r, pod, node, before)
 	}

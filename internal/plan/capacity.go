@@ -28,8 +28,8 @@ type capacity struct {
 	slots, taken int
 	// noSlotMessage is what nodes that wait for a slot say.
 	noSlotMessage string
-	// draining counts the nodes that are being drained, and toDrain those that this pass cordons in order to drain them
-	// next.
+	// draining counts the nodes that are being drained, and toDrain those that this pass cordons before the task. They are
+	// drained next if the task needs that.
 	draining, toDrain int
 	// unavailableNodes counts the unavailable nodes, and maxUnavailableNodes is how many of them maintenance may cause.
 	unavailableNodes, maxUnavailableNodes int
@@ -131,7 +131,7 @@ func (c *capacity) isRunner(phase task.Phase) bool {
 func (c *capacity) countSlots() (matched int) {
 	for i := range c.nodes {
 		w := &c.nodes[i]
-		if w.State != Excluded || w.slot {
+		if w.State != Excluded {
 			matched++
 		}
 		if w.start.ready() {
@@ -178,7 +178,7 @@ func (c *capacity) candidates() []candidate {
 func (c *capacity) lastTurn(i int) time.Time {
 	w := &c.nodes[i]
 	tried, rec := c.in.NodeProblems[w.node.UID].RetryAt, w.node.On.Record
-	if !tried.IsZero() || !w.rerun || rec == nil || c.inPreparation(w) {
+	if !tried.IsZero() || !w.rerun || c.inPreparation(w) {
 		return tried
 	}
 	return rec.EndedAt()

@@ -28,7 +28,7 @@ func (j *job) recordedAt() time.Time {
 }
 
 // times are when an attempt started and ended, by the clock of the node. Both are shifted by the same amount so that
-// they are between the creation of the pod and now.
+// they are between the creation of the pod and now. An attempt without a start started with its pod.
 func (a *attemptReader) times(pod *Pod, exit *Exit) (started, finished time.Time) {
 	started, finished = pod.Started, exit.Finished
 	if finished.IsZero() {
@@ -45,10 +45,7 @@ func (a *attemptReader) times(pod *Pod, exit *Exit) (started, finished time.Time
 	if ahead := finished.Add(shift).Sub(a.in.Now); ahead > 0 {
 		shift -= ahead
 	}
-	if !started.IsZero() {
-		started = later(started.Add(shift), pod.Created)
-	}
-	return started, finished.Add(shift)
+	return later(started.Add(shift), pod.Created), finished.Add(shift)
 }
 
 func later(a, b time.Time) time.Time {

@@ -68,11 +68,11 @@ func ofEverynode(t *corev1.Taint) bool {
 // gateKeys are the gates that a task on the node must tolerate.
 func (g *gate) gateKeys(node *Node) []string {
 	keys := slices.Clone(g.in.GateKeys)
-	if g.spec != nil && !slices.Contains(keys, g.Key) {
+	if g.spec != nil {
 		keys = append(keys, g.Key)
 	}
 	for i := range node.Taints {
-		if t := &node.Taints[i]; g.isGate(t) && !slices.Contains(keys, t.Key) {
+		if t := &node.Taints[i]; g.isGate(t) {
 			keys = append(keys, t.Key)
 		}
 	}
@@ -135,7 +135,6 @@ func (p *planner) reconcileGate(w *nodePlan, mark *PatchNode) {
 	mayYetRun, until := p.gate.mayYetRun(w)
 	p.plan.wake(until)
 	switch {
-	case p.gate.spec == nil && !p.gate.own:
 	case p.gate.spec == nil, w.State == Done:
 		mark.Taints = p.gate.opened(node, !p.notAllowed())
 	case w.State == Excluded && !mayYetRun:
@@ -155,10 +154,10 @@ func (p *planner) reconcileGate(w *nodePlan, mark *PatchNode) {
 	}
 }
 
-// updatedGateTaint are the taints of a node after the effect of the gate has changed; nil if it has not.
+// updatedGateTaint are the taints of a node with the gate after its effect has changed; nil if it has not.
 func (g *gate) updatedGateTaint(node *Node) *record.Taints {
 	is := func(t corev1.Taint) bool { return t.Key == g.Key && t.Effect == g.Effect }
-	if !g.own || g.notAllowed() || slices.ContainsFunc(node.Taints, is) || g.endsPods(node) || !g.selects(node) {
+	if g.notAllowed() || slices.ContainsFunc(node.Taints, is) || g.endsPods(node) || !g.selects(node) {
 		return nil
 	}
 	others := slices.DeleteFunc(slices.Clone(node.Taints), func(t corev1.Taint) bool { return g.holds(&t) })

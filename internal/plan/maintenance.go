@@ -87,9 +87,7 @@ func (p *planner) cordonBefore(w *nodePlan) {
 	mark := p.cordons.markOf(w.node, v1alpha1.ReasonPreparing, "it is cordoned before the task")
 	mark.Cordon, mark.Before = p.cordons.cordon(w.node), new(p.attemptOn(w))
 	p.mark(w, mark)
-	if p.in.Job.Spec.Maintenance.Drain != nil {
-		p.capacity.toDrain++
-	}
+	p.capacity.toDrain++
 	p.preparing(w, "it is cordoned before the task")
 }
 
@@ -164,7 +162,7 @@ func (c *capacity) countUnavailable() {
 	matched := 0
 	for i := range c.nodes {
 		w := &c.nodes[i]
-		if c.nodes[i].State == Excluded && !w.slot {
+		if w.State == Excluded {
 			continue
 		}
 		matched++
