@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
@@ -50,6 +51,9 @@ func TestAssumeDone(t *testing.T) {
 		"a node that joined after the NodeJob was created runs the task": {
 			assuming, newNode("n", configured, func(n *Node) { n.Created = ago(59) }), []string{first}, Running, v1alpha1.ReasonStarting,
 		},
+		"a node that joined when the NodeJob was created runs the task": {
+			assuming, newNode("n", configured, func(n *Node) { n.Created = ago(60) }), []string{first}, Running, v1alpha1.ReasonStarting,
+		},
 		"a node with a record of a failure runs the task": {assuming, newNode("n", configured, recorded(record.Failed)), []string{second}, Running, v1alpha1.ReasonStarting},
 		"a node with the label of an earlier revision runs the task": {
 			assuming, newNode("n", configured, labelled("earlier")), []string{first}, Running, v1alpha1.ReasonStarting,
@@ -85,6 +89,35 @@ func TestAssumeDone(t *testing.T) {
 			}
 			if got := p.Nodes[0]; got.State != tt.state || got.Reason != tt.reason {
 				t.Errorf("%s (%s), want %s (%s)", got.State, got.Reason, tt.state, tt.reason)
+			}
+		})
+	}
+}
+
+// TestAssumeDoneWaits tests what a node waits for that will be assumed to be done.
+func TestAssumeDoneWaits(t *testing.T) {
+	const assumed = "it matches spec.assumeDone, and counts as done without a run"
+	problem := map[types.UID]NodeProblem{"n-uid": {Reason: v1alpha1.ReasonRecordRejected, Message: "a policy", RetryAt: ago(-5)}}
+	for name, tt := range map[string]struct {
+		suspend         bool
+		problems        map[types.UID]NodeProblem
+		reason, message string
+		want            []string
+	}{
+		"for its record":                         {reason: v1alpha1.ReasonAssumedDone, message: assumed, want: []string{"AssumedDone n, recorded"}},
+		"for the user":                           {suspend: true, reason: v1alpha1.ReasonAssumedDone, message: assumed + " when the NodeJob is resumed"},
+		"for the retry of its record":            {problems: problem, reason: v1alpha1.ReasonRecordRejected, message: "a policy"},
+		"for the user before its record's retry": {suspend: true, problems: problem, reason: v1alpha1.ReasonAssumedDone, message: assumed + " when the NodeJob is resumed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := see(newJob(assuming, func(j *v1alpha1.NodeJob) { j.Spec.Suspend = tt.suspend }), []Node{newNode("n", configured)})
+			in.NodeProblems = tt.problems
+			p := Next(in)
+			if diff := cmp.Diff(tt.want, told(p)); diff != "" {
+				t.Errorf("actions (-want +got):\n%s", diff)
+			}
+			if got := p.Nodes[0]; got.State != Waiting || got.Reason != tt.reason || got.Message != tt.message {
+				t.Errorf("%+v, want %s: %s", got, tt.reason, tt.message)
 			}
 		})
 	}

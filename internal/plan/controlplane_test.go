@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/record"
 )
 
 // TestOneControlPlaneNodeAtATime tests which nodes are disrupted when all of them may be.
@@ -60,6 +61,29 @@ func TestOneControlPlaneNodeAtATime(t *testing.T) {
 		},
 		"none while another that does not match is unavailable": {
 			job: func(j *v1alpha1.NodeJob) { inPoolA(j); rebootingAs(v1alpha1.RebootAlways)(j) }, nodes: []Node{newNode("a", ofControlPlane), newNode("b", elsewhere, notReady)},
+		},
+		"it does not wait for a node that its own NodeJob has quarantined": {
+			job: func(j *v1alpha1.NodeJob) {
+				rebootingAs(v1alpha1.RebootAlways)(j)
+				onFailure(v1alpha1.FailedNodeCordon)(j)
+			},
+			nodes: []Node{newNode("a", ofControlPlane), newNode("b", ofControlPlane, recorded(record.Failed, attempts(2), wasCordoned), cordonedBy(jobKey))},
+			want:  []string{"Preparing a, cordoned by ns.everynode.dev/job"},
+		},
+		"none while another one is cordoned for another NodeJob too": {
+			job: func(j *v1alpha1.NodeJob) {
+				rebootingAs(v1alpha1.RebootAlways)(j)
+				onFailure(v1alpha1.FailedNodeCordon)(j)
+			},
+			nodes: []Node{newNode("a", ofControlPlane), newNode("b", ofControlPlane, recorded(record.Failed, attempts(2), wasCordoned), cordonedBy(jobKey, "ns.everynode.dev/other"))},
+		},
+		"it does not wait for other nodes": {
+			job: rebootingAs(v1alpha1.RebootAlways), nodes: []Node{newNode("a", ofControlPlane), newNode("b", notReady, labelled(rev))},
+			want: []string{"Preparing a, cordoned by ns.everynode.dev/job"},
+		},
+		"a node that a user has cordoned starts": {
+			job: rebootingAs(v1alpha1.RebootAlways), nodes: []Node{newNode("a", ofControlPlane, byHand), newNode("b", ofControlPlane)},
+			want: []string{"start attempt 1 of rev on a"},
 		},
 		"a node that is not Ready itself starts": {
 			job: rebootingAs(v1alpha1.RebootAlways), nodes: []Node{newNode("a", ofControlPlane, notReady), newNode("b", ofControlPlane, byHand, labelled(rev))},

@@ -43,6 +43,7 @@ func TestFailuresBeforeAnAttempt(t *testing.T) {
 		"the record counts them":            {attempt: 3, outcome: record.Failed, before: func(r *record.Record) { r.Attempts = 2 }, want: 3},
 		"the record counts fewer":           {attempt: 4, outcome: record.Failed, before: func(r *record.Record) { r.Attempts = 1 }, want: 2},
 		"the record counts more":            {attempt: 2, outcome: record.Failed, before: func(r *record.Record) { r.Attempts = 5 }, want: 2},
+		"a retry was requested since":       {attempt: 3, outcome: record.Failed, before: func(r *record.Record) { r.Attempts, r.RetryRequested = 2, true }, want: 1},
 		"the record is of another retry":    {attempt: 3, outcome: record.Failed, before: func(r *record.Record) { r.Attempts, r.Retry = 2, "earlier" }, want: 1},
 		"the record is of another revision": {attempt: 3, outcome: record.Failed, before: func(r *record.Record) { r.Attempts, r.Revision = 2, "other" }, want: 1},
 		"the record is of another machine":  {attempt: 3, outcome: record.Failed, before: func(r *record.Record) { r.Attempts, r.MachineID = 2, "other" }, want: 1},
@@ -117,6 +118,35 @@ func TestReasonOfAFailure(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			if r := recordOf(t, newJob(), tt.node, tt.pod); r.Outcome != tt.outcome || r.Reason != tt.reason {
 				t.Errorf("%s, %s, want %s, %s", r.Outcome, r.Reason, tt.outcome, tt.reason)
+			}
+		})
+	}
+}
+
+// TestMessageOfAnEnd tests which of the messages about the end of an attempt is recorded.
+func TestMessageOfAnEnd(t *testing.T) {
+	node := newNode("n")
+	overdue := func(exit *Exit, waiting string) Pod {
+		return newPod(node, func(p *Pod) { p.Phase, p.PastDeadline, p.Exit, p.Waiting = corev1.PodFailed, true, exit, waiting })
+	}
+	rejected := func(reason, message string) Pod {
+		return newPod(node, func(p *Pod) { p.Phase, p.StatusReason, p.StatusMessage = corev1.PodFailed, reason, message })
+	}
+	for name, tt := range map[string]struct {
+		pod  Pod
+		want string
+	}{
+		"the task comes before the container runtime":    {overdue(&Exit{Message: "own words"}, "CrashLoopBackOff"), "own words"},
+		"what is not from the task comes after":          {overdue(&Exit{Lost: true, Message: "no container"}, "CrashLoopBackOff"), "CrashLoopBackOff"},
+		"what is not from the task comes before nothing": {overdue(&Exit{Lost: true, Message: "no container"}, ""), "no container"},
+		"nothing is known":                               {overdue(nil, ""), "the attempt took longer than its time limit"},
+		"a reason with a message":                        {rejected("OutOfcpu", "too few"), "OutOfcpu: too few"},
+		"a reason without a message":                     {rejected("OutOfcpu", ""), "OutOfcpu"},
+		"a message without a reason":                     {rejected("", "too few"), "the pod ended before its container reported how"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if r := recordOf(t, newJob(), node, tt.pod); r.Message != tt.want {
+				t.Errorf("%q, want %q", r.Message, tt.want)
 			}
 		})
 	}
@@ -260,11 +290,11 @@ func TestTaintsThatAreGates(t *testing.T) {
 }
 
 func TestATaskToleratesTheGateOfItsNodeJob(t *testing.T) {
-	in := see(newJob(gated(v1alpha1.GateSpec{})), []Node{newNode("n", made(7200))})
-	in.GateKeys = []string{"x.example/other"}
+	in := see(newJob(gated(v1alpha1.GateSpec{})), []Node{newNode("n", made(7200), withTaints(taint("z.everynode.dev/removed", "", corev1.TaintEffectNoSchedule)))})
+	in.GateKeys = []string{"x.example/other", "ns.everynode.dev/job"}
 	for _, action := range Next(in).Actions {
 		if s, is := action.(Start); is {
-			if diff := cmp.Diff([]string{"ns.everynode.dev/job", "x.example/other"}, s.Attempt.Gates); diff != "" {
+			if diff := cmp.Diff([]string{"ns.everynode.dev/job", "x.example/other", "z.everynode.dev/removed"}, s.Attempt.Gates); diff != "" {
 				t.Errorf("gates (-want +got):\n%s", diff)
 			}
 			return

@@ -56,6 +56,15 @@ func TestDeletionWithRollback(t *testing.T) {
 			nodes: []Node{newNode("a", recorded(record.Succeeded), func(n *Node) { n.Taints = []corev1.Taint{busy} })},
 			want:  []string{"start rollback 1 of rev on a"},
 		},
+		"a rollback does not wait for unavailable nodes": {
+			job:   []func(*v1alpha1.NodeJob){rebootingAs(v1alpha1.RebootAlways), upToUnavailable(1)},
+			nodes: []Node{done("a"), newNode("b", recorded(record.Succeeded), func(n *Node) { n.Ready = corev1.ConditionFalse })},
+			want:  []string{"start rollback 1 of rev on a", "start rollback 1 of rev on b"},
+		},
+		"the attempts of a rollback after a success are counted": {
+			nodes: []Node{done("a", undone(record.Failed, 1))}, pods: []Pod{undo(done("a"), exited(1), func(p *Pod) { p.Attempt, p.UID = 2, "second" })},
+			want: []string{"record Succeeded on a: attempts 1, disruptions 0, rollback Failed: attempts 2, disruptions 0, for good"},
+		},
 		"the record is removed after the rollback": {
 			nodes: []Node{done("a", undone(record.Succeeded, 1)), done("b", undone(record.Failed, 1))}, want: []string{"forget a", "start rollback 2 of rev on b"},
 		},

@@ -4,6 +4,7 @@
 package plan
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -88,43 +89,57 @@ func TestGate(t *testing.T) {
 		job     func(*v1alpha1.NodeJob)
 		node    Node
 		sharers []Peer
+		in      func(*Input)
 		want    []string
 	}{
-		"a joining node is closed":                                                    {job: own, node: newNode("n", made(5)), want: []string{"GateClosed n, taints [ns.everynode.dev/job=everynode:NoSchedule]"}},
-		"other taints of a joining node stay":                                         {job: own, node: newNode("n", made(5), withTaints(prefers)), want: []string{"GateClosed n, taints [example.com/prefers:PreferNoSchedule ns.everynode.dev/job=everynode:NoSchedule]"}},
-		"a node that the API server has closed stays closed":                          {job: own, node: newNode("n", made(5), withTaints(ownTaint))},
-		"a node that its kubelet has closed stays closed":                             {job: shared, node: newNode("n", made(5), withTaints(kubeletTaint))},
-		"a node that is older than the gate stays open":                               {job: own, node: newNode("n", made(7200))},
-		"a node that joined more than ten minutes ago stays open":                     {job: own, node: newNode("n", made(601))},
-		"a node that is done with an earlier revision stays open":                     {job: own, node: newNode("n", made(5), labelled("old"))},
-		"a terminating node stays open":                                               {job: own, node: newNode("n", made(5), func(n *Node) { n.Deleting = true })},
-		"a node that does not match stays open":                                       {job: own, node: newNode("n", made(5), inPool("b"))},
-		"scope All closes every node that is not done":                                {job: all, node: newNode("n", made(7200)), want: []string{"GateClosed n, taints [ns.everynode.dev/job=everynode:NoSchedule]"}},
-		"scope All closes a node that is done with an earlier revision":               {job: all, node: newNode("n", made(7200), labelled("old")), want: []string{"GateClosed n, taints [ns.everynode.dev/job=everynode:NoSchedule]"}},
-		"scope All does not close a node that reruns the same revision":               {job: func(j *v1alpha1.NodeJob) { all(j); j.Spec.Rerun.OnReboot = true }, node: newNode("n", recorded(record.Succeeded, ofBoot("before")))},
-		"with gate.onReboot a node is closed after a reboot":                          {job: onReboot, node: newNode("n", made(7200), recorded(record.Succeeded, ofBoot("before"))), want: []string{"GateClosed n, taints [ns.everynode.dev/job=everynode:NoSchedule]"}},
-		"with gate.onReboot a node is not closed without a reboot":                    {job: onReboot, node: newNode("n", made(7200), recorded(record.Succeeded))},
-		"a replaced machine is closed":                                                {job: own, node: newNode("n", made(7200), recorded(record.Succeeded, func(r *record.Record) { r.MachineID = "gone" })), want: []string{"GateClosed n, taints [ns.everynode.dev/job=everynode:NoSchedule]"}},
-		"a done node is opened":                                                       {job: own, node: newNode("n", recorded(record.Succeeded), withTaints(prefers, ownTaint)), want: []string{"GateOpened n, taints [example.com/prefers:PreferNoSchedule]"}},
-		"a skipped node is opened":                                                    {job: own, node: newNode("n", labelled(rev), withTaints(ownTaint)), want: []string{"GateOpened n, taints []"}},
-		"a node that its kubelet has closed is opened":                                {job: shared, node: newNode("n", labelled(rev), withTaints(kubeletTaint)), want: []string{"GateOpened n, taints []"}},
-		"a gate with the default key is opened with any effect":                       {job: own, node: newNode("n", labelled(rev), withTaints(taint("ns.everynode.dev/job", "x", corev1.TaintEffectNoExecute))), want: []string{"GateOpened n, taints []"}},
-		"a gate with a user's key is only opened with its effect":                     {job: shared, node: newNode("n", labelled(rev), withTaints(taint("example.com/boot", v1alpha1.GateValue, corev1.TaintEffectNoExecute)))},
-		"a failed node stays closed":                                                  {job: own, node: newNode("n", recorded(record.Failed, attempts(2)), withTaints(ownTaint))},
-		"a waiting node stays closed":                                                 {job: own, node: newNode("n", withTaints(ownTaint))},
-		"a node that does not match is opened":                                        {job: shared, node: newNode("n", inPool("b"), withTaints(sharedTaint)), want: []string{"GateOpened n, taints []"}},
-		"a node that does not match and was closed by its kubelet stays closed":       {job: shared, node: newNode("n", inPool("b"), withTaints(kubeletTaint))},
-		"a node with an untolerated taint is opened":                                  {job: shared, node: newNode("n", withTaints(busy, sharedTaint)), want: []string{"GateOpened n, taints [dedicated=db:NoSchedule]"}},
-		"a node that the cloud provider has not initialized stays closed":             {job: shared, node: newNode("n", withTaints(taint(transientTaints[0], "true", "NoSchedule"), sharedTaint))},
-		"an orphaned gate is no reason to open":                                       {job: own, node: newNode("n", withTaints(sharedTaint, ownTaint))},
-		"a done node stays closed while another NodeJob with the gate is pending":     {job: shared, node: newNode("n", recorded(record.Succeeded), withTaints(sharedTaint)), sharers: sharer("o1")},
-		"a done node stays closed while the revision of the other NodeJob is unknown": {job: shared, node: newNode("n", recorded(record.Succeeded), otherDone, withTaints(sharedTaint)), sharers: sharer("")},
-		"the last of both NodeJobs opens the gate":                                    {job: shared, node: newNode("n", recorded(record.Succeeded), otherDone, withTaints(sharedTaint)), sharers: sharer("o1"), want: []string{"GateOpened n, taints []"}},
-		"without spec.gate the default key is removed":                                {job: func(*v1alpha1.NodeJob) {}, node: newNode("n", withTaints(ownTaint)), want: []string{"GateOpened n, taints []"}},
-		"a deletion opens the gate":                                                   {job: func(j *v1alpha1.NodeJob) { shared(j); deleted("")(j) }, node: newNode("n", withTaints(kubeletTaint)), want: []string{"forget n, taints []"}},
-		"a deletion does not open the gate while another NodeJob is pending":          {job: func(j *v1alpha1.NodeJob) { shared(j); deleted("")(j) }, node: newNode("n", withTaints(kubeletTaint)), sharers: sharer("o1"), want: []string{"finish"}},
-		"a deletion that retains the records opens the gate":                          {job: func(j *v1alpha1.NodeJob) { own(j); deleted(v1alpha1.DeletionRetain)(j) }, node: newNode("n", recorded(record.Failed), withTaints(ownTaint)), want: []string{"GateOpened n, taints []"}},
-		"a deletion does not open a gate that the kubelet has closed on other nodes":  {job: func(j *v1alpha1.NodeJob) { shared(j); deleted("")(j) }, node: newNode("n", inPool("b"), withTaints(kubeletTaint)), want: []string{"finish"}},
+		"a joining node is closed":                                                      {job: own, node: newNode("n", made(5)), want: []string{"GateClosed n, taints [ns.everynode.dev/job=everynode:NoSchedule]"}},
+		"other taints of a joining node stay":                                           {job: own, node: newNode("n", made(5), withTaints(prefers)), want: []string{"GateClosed n, taints [example.com/prefers:PreferNoSchedule ns.everynode.dev/job=everynode:NoSchedule]"}},
+		"a node that the API server has closed stays closed":                            {job: own, node: newNode("n", made(5), withTaints(ownTaint))},
+		"a node that its kubelet has closed stays closed":                               {job: shared, node: newNode("n", made(5), withTaints(kubeletTaint))},
+		"a node that is older than the gate stays open":                                 {job: own, node: newNode("n", made(7200))},
+		"a node that joined ten minutes ago stays open":                                 {job: own, node: newNode("n", made(600))},
+		"a node that joined when the gate was created stays open":                       {job: func(j *v1alpha1.NodeJob) { own(j); j.Status.Gate.Since = metav1.NewTime(ago(5)) }, node: newNode("n", made(5))},
+		"a node that is older than the gate stays open with other taints":               {job: own, node: newNode("n", made(7200), withTaints(prefers))},
+		"a joining node on which the task has failed is closed":                         {job: own, node: newNode("n", made(5), recorded(record.Failed)), want: []string{"GateClosed n, taints [ns.everynode.dev/job=everynode:NoSchedule]"}},
+		"a joining node on which the task has succeeded stays open":                     {job: own, node: newNode("n", made(5), succeeded(3))},
+		"a joining node stays open while the namespace is not allowed":                  {job: own, node: newNode("n", made(5)), in: refuseNamespace},
+		"the node of the manager stays open if its pod would end":                       {job: gated(v1alpha1.GateSpec{Effect: v1alpha1.GateNoExecute}), node: newNode("n", made(5)), in: func(in *Input) { in.OwnNode = "n" }},
+		"a node that joined more than ten minutes ago stays open":                       {job: own, node: newNode("n", made(601))},
+		"a node that is done with an earlier revision stays open":                       {job: own, node: newNode("n", made(5), labelled("old"))},
+		"a terminating node stays open":                                                 {job: own, node: newNode("n", made(5), func(n *Node) { n.Deleting = true })},
+		"a node that does not match stays open":                                         {job: own, node: newNode("n", made(5), inPool("b"))},
+		"scope All closes every node that is not done":                                  {job: all, node: newNode("n", made(7200)), want: []string{"GateClosed n, taints [ns.everynode.dev/job=everynode:NoSchedule]"}},
+		"scope All closes a node that is done with an earlier revision":                 {job: all, node: newNode("n", made(7200), labelled("old")), want: []string{"GateClosed n, taints [ns.everynode.dev/job=everynode:NoSchedule]"}},
+		"scope All does not close a node that reruns the same revision":                 {job: func(j *v1alpha1.NodeJob) { all(j); j.Spec.Rerun.OnReboot = true }, node: newNode("n", recorded(record.Succeeded, ofBoot("before")))},
+		"with gate.onReboot a node is closed after a reboot":                            {job: onReboot, node: newNode("n", made(7200), recorded(record.Succeeded, ofBoot("before"))), want: []string{"GateClosed n, taints [ns.everynode.dev/job=everynode:NoSchedule]"}},
+		"with gate.onReboot a node is not closed without a reboot":                      {job: onReboot, node: newNode("n", made(7200), recorded(record.Succeeded))},
+		"with gate.onReboot a node that reruns the task is not closed without a reboot": {job: onReboot, node: newNode("n", made(7200), succeeded(60))},
+		"with gate.onReboot a node on which the task has failed is not closed":          {job: onReboot, node: newNode("n", made(7200), recorded(record.Failed, ofBoot("before")))},
+		"a replaced machine is closed":                                                  {job: own, node: newNode("n", made(7200), recorded(record.Succeeded, func(r *record.Record) { r.MachineID = "gone" })), want: []string{"GateClosed n, taints [ns.everynode.dev/job=everynode:NoSchedule]"}},
+		"a done node is opened":                                                         {job: own, node: newNode("n", recorded(record.Succeeded), withTaints(prefers, ownTaint)), want: []string{"GateOpened n, taints [example.com/prefers:PreferNoSchedule]"}},
+		"a skipped node is opened":                                                      {job: own, node: newNode("n", labelled(rev), withTaints(ownTaint)), want: []string{"GateOpened n, taints []"}},
+		"a node that its kubelet has closed is opened":                                  {job: shared, node: newNode("n", labelled(rev), withTaints(kubeletTaint)), want: []string{"GateOpened n, taints []"}},
+		"a gate with the default key is opened with any effect":                         {job: own, node: newNode("n", labelled(rev), withTaints(taint("ns.everynode.dev/job", "x", corev1.TaintEffectNoExecute))), want: []string{"GateOpened n, taints []"}},
+		"a gate with a user's key is only opened with its effect":                       {job: shared, node: newNode("n", labelled(rev), withTaints(taint("example.com/boot", v1alpha1.GateValue, corev1.TaintEffectNoExecute)))},
+		"a failed node stays closed":                                                    {job: own, node: newNode("n", recorded(record.Failed, attempts(2)), withTaints(ownTaint))},
+		"a waiting node stays closed":                                                   {job: own, node: newNode("n", withTaints(ownTaint))},
+		"a node that does not match is opened":                                          {job: shared, node: newNode("n", inPool("b"), withTaints(sharedTaint)), want: []string{"GateOpened n, taints []"}},
+		"a node that does not match is opened with any value of the default key":        {job: own, node: newNode("n", inPool("b"), withTaints(taint("ns.everynode.dev/job", "x", "NoSchedule"))), want: []string{"GateOpened n, taints []"}},
+		"a node that does not match is opened before it is initialized":                 {job: shared, node: newNode("n", inPool("b"), withTaints(taint(transientTaints[0], "true", "NoSchedule"), sharedTaint)), want: []string{"GateOpened n, taints [" + transientTaints[0] + "=true:NoSchedule]"}},
+		"a joining node with another operating system is opened":                        {job: shared, node: newNode("n", made(5), withOS("windows"), withTaints(sharedTaint)), want: []string{"GateOpened n, taints []"}},
+		"a joining node with an untolerated taint stays closed":                         {job: shared, node: newNode("n", made(5), withTaints(busy, sharedTaint))},
+		"a node that does not match and was closed by its kubelet stays closed":         {job: shared, node: newNode("n", inPool("b"), withTaints(kubeletTaint))},
+		"a node with an untolerated taint is opened":                                    {job: shared, node: newNode("n", withTaints(busy, sharedTaint)), want: []string{"GateOpened n, taints [dedicated=db:NoSchedule]"}},
+		"a node that the cloud provider has not initialized stays closed":               {job: shared, node: newNode("n", withTaints(taint(transientTaints[0], "true", "NoSchedule"), sharedTaint))},
+		"an orphaned gate is no reason to open":                                         {job: own, node: newNode("n", withTaints(sharedTaint, ownTaint))},
+		"a done node stays closed while another NodeJob with the gate is pending":       {job: shared, node: newNode("n", recorded(record.Succeeded), withTaints(sharedTaint)), sharers: sharer("o1")},
+		"a done node stays closed while the revision of the other NodeJob is unknown":   {job: shared, node: newNode("n", recorded(record.Succeeded), otherDone, withTaints(sharedTaint)), sharers: sharer("")},
+		"the last of both NodeJobs opens the gate":                                      {job: shared, node: newNode("n", recorded(record.Succeeded), otherDone, withTaints(sharedTaint)), sharers: sharer("o1"), want: []string{"GateOpened n, taints []"}},
+		"without spec.gate the default key is removed":                                  {job: func(*v1alpha1.NodeJob) {}, node: newNode("n", withTaints(ownTaint)), want: []string{"GateOpened n, taints []"}},
+		"a deletion opens the gate":                                                     {job: func(j *v1alpha1.NodeJob) { shared(j); deleted("")(j) }, node: newNode("n", withTaints(kubeletTaint)), want: []string{"forget n, taints []"}},
+		"a deletion does not open the gate while another NodeJob is pending":            {job: func(j *v1alpha1.NodeJob) { shared(j); deleted("")(j) }, node: newNode("n", withTaints(kubeletTaint)), sharers: sharer("o1"), want: []string{"finish"}},
+		"a deletion that retains the records opens the gate":                            {job: func(j *v1alpha1.NodeJob) { own(j); deleted(v1alpha1.DeletionRetain)(j) }, node: newNode("n", recorded(record.Failed), withTaints(ownTaint)), want: []string{"GateOpened n, taints []"}},
+		"a deletion does not open a gate that the kubelet has closed on other nodes":    {job: func(j *v1alpha1.NodeJob) { shared(j); deleted("")(j) }, node: newNode("n", inPool("b"), withTaints(kubeletTaint)), want: []string{"finish"}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -132,6 +147,9 @@ func TestGate(t *testing.T) {
 			in := see(newJob(inPoolA, onHold, tt.job), []Node{tt.node})
 			in.GatePeers, in.GateKeys = tt.sharers, []string{v1alpha1.GateKey(in.Job)}
 			readOnPeers(&in)
+			if tt.in != nil {
+				tt.in(&in)
+			}
 			p := Next(in)
 			if diff := cmp.Diff(tt.want, told(p)); diff != "" {
 				t.Errorf("actions (-want +got):\n%s", diff)
@@ -142,6 +160,90 @@ func TestGate(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func refuseNamespace(in *Input) {
+	in.NotAllowed = &task.Obstacle{Reason: v1alpha1.ReasonNamespaceNotAllowed, Message: "it has no label"}
+}
+
+// TestAnotherEffectOfTheGate tests what happens to the taint on a node when spec.gate.effect has changed.
+func TestAnotherEffectOfTheGate(t *testing.T) {
+	const changed = "GateClosed n, taints [example.com/prefers:PreferNoSchedule ns.everynode.dev/job=everynode:%s]"
+	const noExecute, noSchedule = v1alpha1.GateNoExecute, v1alpha1.GateNoSchedule
+	added, stops := ownTaint, taint("ns.everynode.dev/job", v1alpha1.GateValue, corev1.TaintEffectNoExecute)
+	added.TimeAdded = new(metav1.NewTime(ago(600)))
+	otherGate := taint("other.everynode.dev/job", v1alpha1.GateValue, corev1.TaintEffectNoExecute)
+	closed := newNode("n", made(7200), withTaints(prefers, ownTaint))
+	for name, tt := range map[string]struct {
+		effect v1alpha1.GateEffect
+		node   Node
+		in     func(*Input)
+		want   []string
+		// wantTime is the time of the taint; zero if it has none.
+		wantTime time.Time
+	}{
+		"a taint since the creation of the node has no time": {effect: noExecute, node: closed, want: []string{fmt.Sprintf(changed, noExecute)}},
+		"a later taint has its new time":                     {effect: noExecute, node: newNode("n", made(7200), withTaints(prefers, added)), want: []string{fmt.Sprintf(changed, noExecute)}, wantTime: now},
+		"the other direction":                                {effect: noSchedule, node: newNode("n", made(7200), withTaints(prefers, stops)), want: []string{fmt.Sprintf(changed, noSchedule)}},
+		"another gate has the effect": {effect: noExecute, node: newNode("n", made(7200), withTaints(otherGate, ownTaint)),
+			want: []string{"GateClosed n, taints [other.everynode.dev/job=everynode:NoExecute ns.everynode.dev/job=everynode:NoExecute]"}},
+		"it has the effect":            {effect: noSchedule, node: closed},
+		"the namespace is not allowed": {effect: noExecute, node: closed, in: refuseNamespace},
+		"the manager would end":        {effect: noExecute, node: closed, in: func(in *Input) { in.OwnNode = "n" }},
+		"the task of a node that does not match any more": {effect: noSchedule, node: newNode("n", inPool("b"), withTaints(prefers, stops)),
+			in: func(in *Input) { in.Pods = []Pod{newPod(in.Nodes[0])} }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := see(newJob(inPoolA, onHold, gated(v1alpha1.GateSpec{Effect: tt.effect})), []Node{tt.node})
+			if tt.in != nil {
+				tt.in(&in)
+			}
+			p := Next(in)
+			if diff := cmp.Diff(tt.want, told(p)); diff != "" {
+				t.Fatalf("actions (-want +got):\n%s", diff)
+			}
+			if len(tt.want) == 0 {
+				return
+			}
+			taints := p.Actions[0].(PatchNode).Taints.All
+			if got := taints[len(taints)-1].TimeAdded; !tt.wantTime.Equal(ptrTime(got)) {
+				t.Errorf("the taint has the time %v, want %v", got, tt.wantTime)
+			}
+		})
+	}
+}
+
+func ptrTime(at *metav1.Time) time.Time {
+	if at == nil {
+		return time.Time{}
+	}
+	return at.Time
+}
+
+// A plan wakes when an excluded node no longer counts as joining, if it has a gate that is opened then.
+func TestWakesWhenANodeIsNoLongerJoining(t *testing.T) {
+	gate := gated(v1alpha1.GateSpec{})
+	for name, tt := range map[string]struct {
+		job  func(*v1alpha1.NodeJob)
+		node func(*Node)
+		want time.Time
+	}{
+		"an excluded node":           {gate, func(*Node) {}, ago(5).Add(joiningFor)},
+		"a node that is done":        {gate, labelled(rev), time.Time{}},
+		"a NodeJob without a gate":   {func(*v1alpha1.NodeJob) {}, func(*Node) {}, time.Time{}},
+		"a node that does not match": {gate, inPool("b"), time.Time{}},
+	} {
+		if p := Next(see(newJob(inPoolA, tt.job), []Node{newNode("n", made(5), withTaints(busy), tt.node)})); !p.WakeAt.Equal(tt.want) {
+			t.Errorf("%s: wakes at %v, want %v", name, p.WakeAt, tt.want)
+		}
+	}
+}
+
+func TestGateConditionWithoutAStatus(t *testing.T) {
+	g := &gate{job: &job{in: Input{GateWarning: "there is none: apply it"}}}
+	if c := g.gateCondition(nil); c.Status != metav1.ConditionFalse || c.Message != g.in.GateWarning {
+		t.Errorf("%+v, want False with the warning", c)
 	}
 }
 
@@ -184,6 +286,8 @@ func TestNodesThatRegisterWithTheGate(t *testing.T) {
 	const key = "example.com/boot"
 	registers := corev1.Taint{Key: key, Value: "true", Effect: corev1.TaintEffectNoSchedule}
 	added := corev1.Taint{Key: key, Value: v1alpha1.GateValue, Effect: corev1.TaintEffectNoSchedule, TimeAdded: new(metav1.NewTime(ago(1)))}
+	timed := registers
+	timed.TimeAdded = added.TimeAdded
 	byPolicy := added
 	byPolicy.TimeAdded = nil
 	elsewhere := registers
@@ -199,15 +303,18 @@ func TestNodesThatRegisterWithTheGate(t *testing.T) {
 		registered, late int
 		reason           string
 	}{
-		"no node has joined":                          {nodes: []Node{joins("old", 7200)}, reason: v1alpha1.ReasonNoAdmissionPolicy},
-		"a node registers with the taint":             {nodes: []Node{joins("a", 30, registers), joins("b", 20, registers)}, registered: 20, reason: v1alpha1.ReasonRegisteredTaint},
-		"an older node has the taint":                 {nodes: []Node{joins("a", 7200, registers)}, reason: v1alpha1.ReasonNoAdmissionPolicy},
-		"the manager adds the taint":                  {nodes: []Node{joins("a", 30, added)}, late: 30, reason: v1alpha1.ReasonNoAdmissionPolicy},
-		"the API server has added the taint":          {nodes: []Node{joins("a", 30, byPolicy)}, reason: v1alpha1.ReasonNoAdmissionPolicy},
-		"a node registers with a taint that is alike": {nodes: []Node{joins("a", 30, elsewhere)}, reason: v1alpha1.ReasonNoAdmissionPolicy},
-		"a later node does not":                       {nodes: []Node{joins("a", 30, registers), joins("b", 20, added)}, registered: 30, late: 20, reason: v1alpha1.ReasonNoAdmissionPolicy},
-		"only an earlier node did not":                {nodes: []Node{joins("a", 30, added), joins("b", 20, registers)}, registered: 20, late: 30, reason: v1alpha1.ReasonRegisteredTaint},
-		"the gate of the node is open again":          {nodes: []Node{joins("a", 30)}, was: v1alpha1.GateStatus{RegisteredAt: metav1.NewTime(ago(30))}, registered: 30, reason: v1alpha1.ReasonRegisteredTaint},
+		"no node has joined":                            {nodes: []Node{joins("old", 7200)}, reason: v1alpha1.ReasonNoAdmissionPolicy},
+		"a node registers with the taint":               {nodes: []Node{joins("a", 30, registers), joins("b", 20, registers)}, registered: 20, reason: v1alpha1.ReasonRegisteredTaint},
+		"a node registers with a taint that has a time": {nodes: []Node{joins("a", 30, timed)}, registered: 30, reason: v1alpha1.ReasonRegisteredTaint},
+		"a node registers with another taint":           {nodes: []Node{joins("a", 30, taint("other.everynode.dev/job", "true", "NoSchedule"))}, reason: v1alpha1.ReasonNoAdmissionPolicy},
+		"a node is as old as the gate":                  {nodes: []Node{joins("a", 3600, registers)}, reason: v1alpha1.ReasonNoAdmissionPolicy},
+		"an older node has the taint":                   {nodes: []Node{joins("a", 7200, registers)}, reason: v1alpha1.ReasonNoAdmissionPolicy},
+		"the manager adds the taint":                    {nodes: []Node{joins("a", 30, added)}, late: 30, reason: v1alpha1.ReasonNoAdmissionPolicy},
+		"the API server has added the taint":            {nodes: []Node{joins("a", 30, byPolicy)}, reason: v1alpha1.ReasonNoAdmissionPolicy},
+		"a node registers with a taint that is alike":   {nodes: []Node{joins("a", 30, elsewhere)}, reason: v1alpha1.ReasonNoAdmissionPolicy},
+		"a later node does not":                         {nodes: []Node{joins("a", 30, registers), joins("b", 20, added)}, registered: 30, late: 20, reason: v1alpha1.ReasonNoAdmissionPolicy},
+		"only an earlier node did not":                  {nodes: []Node{joins("a", 30, added), joins("b", 20, registers)}, registered: 20, late: 30, reason: v1alpha1.ReasonRegisteredTaint},
+		"the gate of the node is open again":            {nodes: []Node{joins("a", 30)}, was: v1alpha1.GateStatus{RegisteredAt: metav1.NewTime(ago(30))}, registered: 30, reason: v1alpha1.ReasonRegisteredTaint},
 		"the status of another effect": {
 			nodes: []Node{joins("a", 30)}, was: v1alpha1.GateStatus{RegisteredAt: metav1.NewTime(ago(30)), Effect: v1alpha1.GateNoExecute}, reason: v1alpha1.ReasonNoAdmissionPolicy,
 		},
@@ -267,6 +374,10 @@ func TestGateStatus(t *testing.T) {
 	} else if !got.RegisteredAt.IsZero() {
 		t.Errorf("a node has registered with another gate at %v", got.RegisteredAt)
 	}
+	in.Job.Spec.Gate.Effect = v1alpha1.GateNoExecute
+	if got := Next(in).Status.Gate; !got.RegisteredAt.IsZero() {
+		t.Errorf("a node has registered with another gate of the same effect at %v", got.RegisteredAt)
+	}
 	in.Job.Spec.Gate = nil
 	if status = Next(in).Status; status.Gate != nil || len(status.Conditions) != 3 {
 		t.Errorf("without a gate: %+v, conditions %+v", status.Gate, status.Conditions)
@@ -281,6 +392,8 @@ func TestGateClosedSince(t *testing.T) {
 		want  time.Time
 	}{
 		"a taint without a time is as old as its node":  {[]Node{newNode("n", made(1800), withTaints(ownTaint))}, ago(1800)},
+		"other taints do not count":                     {[]Node{newNode("n", made(7200), withTaints(added, prefers))}, ago(600)},
+		"the order of the nodes does not count":         {[]Node{newNode("b", made(7200), withTaints(added)), newNode("a", made(60), withTaints(ownTaint))}, ago(600)},
 		"a taint of the manager has its own time":       {[]Node{newNode("n", made(7200), withTaints(added))}, ago(600)},
 		"the gate that was closed first counts":         {[]Node{newNode("a", made(60), withTaints(ownTaint)), newNode("b", made(7200), withTaints(added))}, ago(600)},
 		"a gate that is closed now":                     {[]Node{newNode("n", made(5))}, now},

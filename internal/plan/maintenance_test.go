@@ -4,6 +4,8 @@
 package plan
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -65,6 +67,22 @@ func TestPreparation(t *testing.T) {
 		"the task starts when all pods have terminated":         {job: []func(*v1alpha1.NodeJob){draining, drainsSince("n", 10)}, node: []func(*Node){ours}, looked: true, want: []string{start}, reason: v1alpha1.ReasonStarting, looks: 1},
 		"the task does not start before the pods were observed": {job: []func(*v1alpha1.NodeJob){draining, drainsSince("n", 10)}, node: []func(*Node){ours}, reason: v1alpha1.ReasonPreparing, looks: 1, drains: 1},
 		"a drain that times out fails":                          {job: []func(*v1alpha1.NodeJob){draining, drainsSince("n", 60)}, node: []func(*Node){ours}, pods: web, looked: true, want: []string{inVain}, reason: v1alpha1.ReasonPreparing, looks: 1},
+		"the drain of another node does not count": {
+			job: []func(*v1alpha1.NodeJob){draining, drainsSince("m", 60)}, node: []func(*Node){ours}, pods: web, looked: true,
+			want: []string{"evict from n: web/a"}, reason: v1alpha1.ReasonDrainBlocked, looks: 1, drains: 1,
+		},
+		"the drain of a node that was created in the same second counts": {
+			job: []func(*v1alpha1.NodeJob){draining, drainsSince("n", 60)}, node: []func(*Node){ours, made(60)}, pods: web, looked: true,
+			want: []string{inVain}, reason: v1alpha1.ReasonPreparing, looks: 1,
+		},
+		"a drain that began after that for an earlier failure counts": {
+			job: []func(*v1alpha1.NodeJob){draining, drainsSince("n", 60)}, pods: web, looked: true, looks: 1,
+			node: []func(*Node){ours, recorded(record.Failed, func(r *record.Record) { r.Revision, r.Drain = "old", &record.Drain{StartedAt: ago(61)} })},
+			want: []string{inVain}, reason: v1alpha1.ReasonPreparing,
+		},
+		"a node that a user has uncordoned is not cordoned a second time": {
+			job: []func(*v1alpha1.NodeJob){cordoning}, node: []func(*Node){func(n *Node) { n.CordonedBy = []string{jobKey} }}, want: []string{start}, reason: v1alpha1.ReasonStarting,
+		},
 		"the drain of an earlier node of the same name does not count": {
 			job: []func(*v1alpha1.NodeJob){draining, drainsSince("n", 60)}, node: []func(*Node){ours, made(30)}, pods: web, looked: true,
 			want: []string{"evict from n: web/a"}, reason: v1alpha1.ReasonDrainBlocked, looks: 1, drains: 1,
@@ -125,9 +143,12 @@ func TestOutcomeOfTimedOutDrain(t *testing.T) {
 			recorded(record.Succeeded, func(r *record.Record) { r.Revision = "old" })(n)
 			n.On.Label = "old"
 		}, neverStarted: true},
-		"a timeout after a failure of another revision is": {node: recorded(record.Failed, func(r *record.Record) { r.Revision = "old" }), neverStarted: true},
-		"a timeout after a failure on another machine is":  {node: recorded(record.Failed, func(r *record.Record) { r.MachineID = "gone" }), neverStarted: true},
-		"what was rolled back is not rolled back again":    {node: recorded(record.Failed, func(r *record.Record) { r.Rollback = rolledBack }), rollback: rolledBack},
+		"a timeout after a success of which a user has removed the label is": {node: succeeded(60), neverStarted: true},
+		"what an earlier revision has rolled back is not rolled back again":  {node: recorded(record.Failed, func(r *record.Record) { r.Revision, r.Rollback = "old", rolledBack }), neverStarted: true, rollback: rolledBack},
+		"what an earlier revision has not rolled back is another run":        {node: recorded(record.Failed, undone(record.Failed, 1), func(r *record.Record) { r.Revision = "old" }), neverStarted: true},
+		"a timeout after a failure of another revision is":                   {node: recorded(record.Failed, func(r *record.Record) { r.Revision = "old" }), neverStarted: true},
+		"a timeout after a failure on another machine is":                    {node: recorded(record.Failed, func(r *record.Record) { r.MachineID = "gone" }), neverStarted: true},
+		"what was rolled back is not rolled back again":                      {node: recorded(record.Failed, func(r *record.Record) { r.Rollback = rolledBack }), rollback: rolledBack},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -170,6 +191,17 @@ func TestMaxUnavailable(t *testing.T) {
 		"a node that is not Ready counts, except for itself":        {job: []func(*v1alpha1.NodeJob){rebooting, atMost(intstr.FromInt32(1))}, nodes: three(nil, []func(*Node){notReady}, nil), want: []string{"start attempt 1 of rev on b"}},
 		"a node that a user has cordoned counts, except for itself": {job: []func(*v1alpha1.NodeJob){rebooting, atMost(intstr.FromInt32(1))}, nodes: three(nil, nil, []func(*Node){byHand}), want: []string{"start attempt 1 of rev on c"}},
 		"a cordoned node that is done counts":                       {job: []func(*v1alpha1.NodeJob){rebooting, atMost(intstr.FromInt32(1))}, nodes: three(nil, nil, []func(*Node){byHand, labelled(rev)})},
+		"a joining node without a slot does not count": {
+			job: []func(*v1alpha1.NodeJob){rebooting, stableSince(600), atMost(intstr.FromInt32(1))}, nodes: three(nil, nil, []func(*Node){made(5), func(n *Node) { n.Ready = corev1.ConditionUnknown }}),
+			want: []string{"start attempt 1 of rev on a"},
+		},
+		"a joining node on which the task runs counts": {
+			job: []func(*v1alpha1.NodeJob){rebooting, stableSince(600), atMost(intstr.FromInt32(1))}, nodes: three(nil, nil, []func(*Node){made(5), notReady}), pods: []Pod{newPod(newNode("c"))},
+		},
+		"a joining node starts although others are unavailable": {
+			job: []func(*v1alpha1.NodeJob){rebooting, stableSince(600), atMost(intstr.FromInt32(1))}, nodes: three([]func(*Node){notReady, labelled(rev)}, nil, []func(*Node){made(5), notReady}),
+			want: []string{"start attempt 1 of rev on c"},
+		},
 		"a node that reboots counts": {
 			job: []func(*v1alpha1.NodeJob){rebooting, atMost(intstr.FromInt32(1))}, nodes: three(nil, nil, []func(*Node){recorded(record.Rebooting), func(n *Node) { n.ReadySince = now }}),
 			want: []string{"Settling c, recorded"},
@@ -190,6 +222,15 @@ func TestMaxUnavailable(t *testing.T) {
 			job: []func(*v1alpha1.NodeJob){rebooting, periodSeconds(60)}, own: "a", nodes: three(nil, []func(*Node){recorded(record.Succeeded, func(r *record.Record) { r.FinishedAt = ago(3600) })}, []func(*Node){labelled(rev)}),
 			want: []string{"start attempt 1 of rev on a", "start attempt 1 of rev on b"},
 		},
+		"the node of the manager does not wait for others once the revision is stable": {job: []func(*v1alpha1.NodeJob){rebooting, stableSince(600)}, own: "a", nodes: three(nil, nil, []func(*Node){labelled(rev)}), want: []string{"start attempt 1 of rev on b", "start attempt 1 of rev on a"}},
+		"the node of the manager does not wait for a node that has not made progress for too long": {
+			job: []func(*v1alpha1.NodeJob){rebooting}, own: "a", nodes: three(nil, []func(*Node){recorded(record.Disrupted, func(r *record.Record) { r.DisruptedSince = ago(7200) })}, []func(*Node){labelled(rev)}),
+			want: []string{"start attempt 1 of rev on a", "start attempt 1 of rev on b"},
+		},
+		"the node of the manager waits for another one when a user retries both before others": {
+			job: []func(*v1alpha1.NodeJob){rebooting}, own: "a", nodes: three([]func(*Node){retriedAlone}, []func(*Node){retriedAlone}, []func(*Node){labelled(rev)}),
+			want: []string{"start attempt 1 of rev on b"},
+		},
 		"the node of the manager starts last":                                           {job: []func(*v1alpha1.NodeJob){rebooting}, own: "a", nodes: three(nil, []func(*Node){labelled(rev)}, []func(*Node){labelled(rev)}), want: []string{"start attempt 1 of rev on a"}},
 		"a task without maintenance does not treat the node of the manager differently": {own: "a", nodes: three(nil, []func(*Node){labelled(rev)}, nil), want: []string{"start attempt 1 of rev on a", "start attempt 1 of rev on c"}},
 		"the node of the manager is only a canary if there is no other node":            {job: []func(*v1alpha1.NodeJob){rebooting, inSteps(first(intstr.FromInt32(1)), rest)}, own: "a", nodes: three([]func(*Node){made(90)}, []func(*Node){made(5)}, []func(*Node){made(50)}), want: []string{"start attempt 1 of rev on c"}},
@@ -204,6 +245,39 @@ func TestMaxUnavailable(t *testing.T) {
 				t.Errorf("actions (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// retriedAlone is a failed node that a user retries before others start.
+var retriedAlone = recorded(record.Failed, attempts(2), func(r *record.Record) { r.RetryRequested, r.RunsAlone = true, true })
+
+func TestTheNodeOfTheManagerDoesNotWaitForANodeWithAProblem(t *testing.T) {
+	in := see(newJob(rebootingAs(v1alpha1.RebootAlways)), []Node{newNode("b"), newNode("a")})
+	in.OwnNode, in.NodeProblems = "b", nameTaken(60, -5)
+	if diff := cmp.Diff([]string{"start attempt 1 of rev on b", "start attempt 1 of rev on a"}, told(Next(in))); diff != "" {
+		t.Errorf("actions (-want +got):\n%s", diff)
+	}
+}
+
+// The message names only a few of the unavailable nodes.
+func TestNamesOfUnavailableNodes(t *testing.T) {
+	notReady := func(n *Node) { n.Ready = corev1.ConditionFalse }
+	var nodes []Node
+	for i := range maxNamed {
+		nodes = append(nodes, newNode(string(rune('a'+i)), notReady, labelled(rev)))
+	}
+	const names, message = "a, b, c", "%d nodes are not Ready, cordoned or at work (%s), and maintenance.maxUnavailable allows 1"
+	for name, tt := range map[string]struct {
+		nodes []Node
+		want  string
+	}{
+		"as many as are named": {nodes, fmt.Sprintf(message, maxNamed, names)},
+		"more than are named":  {append(slices.Clone(nodes), newNode("d", notReady, labelled(rev))), fmt.Sprintf(message, maxNamed+1, names+", …")},
+	} {
+		p := Next(see(newJob(rebootingAs(v1alpha1.RebootAlways), upToUnavailable(1)), append(tt.nodes, newNode("z"))))
+		if got := p.Nodes[len(p.Nodes)-1].Message; got != tt.want {
+			t.Errorf("%s: %q, want %q", name, got, tt.want)
+		}
 	}
 }
 

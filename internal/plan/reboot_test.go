@@ -40,6 +40,9 @@ func TestSuccessIsFollowedByReboot(t *testing.T) {
 		"the pod was created for a reboot that the spec does not ask for": {pod: madeFor(v1alpha1.RebootAlways), spec: v1alpha1.RebootNever, want: done},
 		"no reboot is requested":                            {pod: madeFor(""), want: done},
 		"a request of the task is ignored without a policy": {pod: madeFor(""), exit: []func(*Exit){asks}, want: done},
+		"a failure": {pod: func(p *Pod) {
+			p.Reboot, p.Phase, p.Exit = v1alpha1.RebootAlways, corev1.PodFailed, &Exit{Code: 1, Message: "no"}
+		}, want: "record Failed on n: attempts 1, disruptions 0, TaskFailed: no"},
 		"always":                                 {pod: madeFor(v1alpha1.RebootAlways), want: goesOn},
 		"if requested, and the task requests it": {pod: madeFor(v1alpha1.RebootIfRequested), exit: []func(*Exit){asks}, want: goesOn},
 		"if requested, and the task does not request it": {pod: madeFor(v1alpha1.RebootIfRequested), want: done},

@@ -54,17 +54,27 @@ func TestATerminatingPodKeepsItsControlPlaneNodeAtWork(t *testing.T) {
 
 func TestARollbackWaitsForMaxUnavailable(t *testing.T) {
 	job := newJob(withRollback, cordoning, func(j *v1alpha1.NodeJob) { j.Spec.Maintenance.MaxUnavailable = new(intstr.FromInt32(1)) })
-	failed := newNode("failed", exhaustedWith(nil))
+	ofControlPlane := func(n *Node) { n.Labels[controlPlaneLabel] = "" }
+	excluded := func(n *Node) {
+		ofControlPlane(n)
+		n.On.Label, n.Ready, n.Taints = "", corev1.ConditionFalse, []corev1.Taint{busy}
+	}
+	const start = "start rollback 1 of rev on failed"
 	for name, tt := range map[string]struct {
-		other func(*Node)
-		want  []string
+		failed, other func(*Node)
+		want          []string
 	}{
-		"another node is cordoned":  {other: byHand},
-		"another node is not Ready": {other: func(n *Node) { n.Ready = corev1.ConditionFalse }},
-		"all others are available":  {other: func(*Node) {}, want: []string{"start rollback 1 of rev on failed"}},
+		"the node itself is cordoned":                        {failed: byHand, other: byHand, want: []string{start}},
+		"a control plane node that is excluded is not Ready": {failed: ofControlPlane, other: excluded, want: []string{start}},
+		"another node is cordoned":                           {other: byHand},
+		"another node is not Ready":                          {other: func(n *Node) { n.Ready = corev1.ConditionFalse }},
+		"all others are available":                           {other: func(*Node) {}, want: []string{"start rollback 1 of rev on failed"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := Next(see(job, []Node{failed, newNode("other", labelled(rev), tt.other)}))
+			if tt.failed == nil {
+				tt.failed = func(*Node) {}
+			}
+			p := Next(see(job, []Node{newNode("failed", exhaustedWith(nil), tt.failed), newNode("other", labelled(rev), tt.other)}))
 			if diff := cmp.Diff(tt.want, told(p)); diff != "" {
 				t.Errorf("actions (-want +got):\n%s", diff)
 			}
@@ -96,19 +106,37 @@ func TestANodeJobDoesNotExpireBeforeItsRollback(t *testing.T) {
 	}
 }
 
-// Drains that continue count against the limit of drains for a node that is not cordoned yet.
+// Drains that continue count against the limit of drains, whether the next node is cordoned or not.
 func TestDrainsBeforeTheTaskCount(t *testing.T) {
-	job := newJob(draining, func(j *v1alpha1.NodeJob) { j.Spec.Rollout.MaxConcurrent = new(intstr.FromString("100%")) })
-	nodes, drains := []Node{newNode("next")}, map[types.UID][]DrainPod{}
-	for i := range maxDrains {
-		node := newNode(string(rune('a'+i)), cordonedBy(jobKey))
-		nodes, drains[node.UID] = append(nodes, node), []DrainPod{{Namespace: "web", Name: "pod", UID: "pod"}}
-		job.Status.Drains = append(job.Status.Drains, v1alpha1.NodeDrain{Node: node.Name, Since: metav1.NewTime(ago(5))})
-	}
-	in := see(job, nodes)
-	in.Drains = drains
-	if p := Next(in); p.Nodes[0].Reason != v1alpha1.ReasonWaitingForSlot {
-		t.Errorf("beside %d drains, the next node is %+v, actions %v", maxDrains, p.Nodes[0], told(p))
+	uncordoned, done := func(n *Node) { n.CordonedBy = []string{jobKey} }, func(n *Node) { labelled(rev)(n); byHand(n) }
+	const prepared = "Preparing next, cordoned by ns.everynode.dev/job"
+	for name, tt := range map[string]struct {
+		drains      int
+		other, next func(*Node)
+		reason      string
+		want        []string
+	}{
+		"the next node is not cordoned":         {maxDrains, cordonedBy(jobKey), func(*Node) {}, v1alpha1.ReasonWaitingForSlot, nil},
+		"there are fewer":                       {maxDrains - 1, cordonedBy(jobKey), func(*Node) {}, v1alpha1.ReasonPreparing, []string{prepared}},
+		"the next node is cordoned":             {maxDrains, cordonedBy(jobKey), cordonedBy(jobKey), v1alpha1.ReasonPreparing, nil},
+		"the nodes are done":                    {maxDrains, done, func(*Node) {}, v1alpha1.ReasonPreparing, []string{prepared}},
+		"a user has uncordoned them beside one": {maxDrains, uncordoned, cordonedBy(jobKey), v1alpha1.ReasonPreparing, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			job := newJob(draining, func(j *v1alpha1.NodeJob) { j.Spec.Rollout.MaxConcurrent = new(intstr.FromString("100%")) })
+			nodes, drains := []Node{newNode("next", tt.next)}, map[types.UID][]DrainPod{}
+			for i := range tt.drains {
+				node := newNode(string(rune('a'+i)), tt.other)
+				nodes, drains[node.UID] = append(nodes, node), []DrainPod{{Namespace: "web", Name: "pod", UID: "pod", TriedAt: ago(1)}}
+				job.Status.Drains = append(job.Status.Drains, v1alpha1.NodeDrain{Node: node.Name, Since: metav1.NewTime(ago(5))})
+			}
+			in := see(job, nodes)
+			in.Drains = drains
+			p := Next(in)
+			if diff := cmp.Diff(tt.want, told(p)); diff != "" || p.Nodes[0].Reason != tt.reason {
+				t.Errorf("the next node is %+v, want %s; actions (-want +got):\n%s", p.Nodes[0], tt.reason, diff)
+			}
+		})
 	}
 }
 
