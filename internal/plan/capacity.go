@@ -98,7 +98,7 @@ func (c *capacity) take(w *nodePlan) {
 		c.taken++
 	}
 	if c.disrupts() && !w.Unavailable {
-		w.Unavailable = true
+		w.Unavailable, c.unavailableNames = true, ""
 		c.unavailableNodes++
 	}
 }

@@ -259,6 +259,17 @@ func TestTheNodeOfTheManagerDoesNotWaitForANodeWithAProblem(t *testing.T) {
 	}
 }
 
+// A joining node may start although too many nodes are unavailable. The nodes that wait after it name it.
+func TestNamesOfNodesThatBecomeUnavailableInTheSamePass(t *testing.T) {
+	notReady := func(n *Node) { n.Ready = corev1.ConditionFalse }
+	nodes := []Node{newNode("a", notReady, labelled(rev)), newNode("b"), newNode("c", made(5), notReady), newNode("d")}
+	p := Next(see(newJob(rebootingAs(v1alpha1.RebootAlways), stableSince(600), upToUnavailable(1)), nodes))
+	const want = "2 nodes are not Ready, cordoned or at work (a, c), and maintenance.maxUnavailable allows 1"
+	if got := p.Nodes[3].Message; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
 // The message names only a few of the unavailable nodes.
 func TestNamesOfUnavailableNodes(t *testing.T) {
 	notReady := func(n *Node) { n.Ready = corev1.ConditionFalse }
