@@ -386,6 +386,7 @@ func TestOutcomeIsWrittenToObservedVersion(t *testing.T) {
 		"a first failure":                       {newNode("n", seen), newPod(newNode("n"), exited(3)), ""},
 		"a first success":                       {newNode("n", seen), newPod(newNode("n"), exited(0)), ""},
 		"a failure after another failure":       {newNode("n", seen, recorded(record.Failed)), newPod(newNode("n"), exited(3), second), "7"},
+		"a first disruption":                    {newNode("n", seen), newPod(newNode("n"), func(p *Pod) { p.Phase = corev1.PodFailed }), ""},
 		"a disruption after another disruption": {newNode("n", seen, recorded(record.Disrupted)), newPod(newNode("n"), func(p *Pod) { p.Phase = corev1.PodFailed }), "7"},
 		"a disruption after a failure":          {newNode("n", seen, recorded(record.Failed)), newPod(newNode("n"), second, func(p *Pod) { p.Phase = corev1.PodFailed }), "7"},
 		"a failure that removes a label":        {newNode("n", seen, recorded(record.Succeeded)), newPod(newNode("n"), exited(3)), "7"},

@@ -20,15 +20,16 @@ func TestWhoHasBegunARevision(t *testing.T) {
 		wantBy           string
 		wantUnattributed int64
 	}{
-		"the first revision":                              {status{}, "jane", 0},
-		"the spec has changed":                            {status{ObservedGeneration: 2, Revision: "old"}, "jane", 0},
-		"the spec has changed, and began this revision":   {status{ObservedGeneration: 3, Revision: "new"}, "jane", 0},
-		"a ConfigMap has changed":                         {status{ObservedGeneration: 3, Revision: "old"}, "", 3},
-		"a ConfigMap has begun this revision":             {status{ObservedGeneration: 3, Revision: "new", UnattributedGeneration: 3}, "", 3},
-		"the spec has changed without another revision":   {status{ObservedGeneration: 2, Revision: "new", UnattributedGeneration: 2}, "jane", 0},
-		"the spec has changed after the one by ConfigMap": {status{ObservedGeneration: 2, Revision: "old", UnattributedGeneration: 2}, "jane", 0},
-		"a ConfigMap has changed again":                   {status{ObservedGeneration: 3, Revision: "old", UnattributedGeneration: 3}, "", 3},
-		"there was no revision yet":                       {status{ObservedGeneration: 3}, "jane", 0},
+		"the first revision":                                       {status{}, "jane", 0},
+		"the spec has changed":                                     {status{ObservedGeneration: 2, Revision: "old"}, "jane", 0},
+		"the spec has changed, and began this revision":            {status{ObservedGeneration: 3, Revision: "new"}, "jane", 0},
+		"a ConfigMap has changed":                                  {status{ObservedGeneration: 3, Revision: "old"}, "", 3},
+		"a ConfigMap has begun this revision":                      {status{ObservedGeneration: 3, Revision: "new", UnattributedGeneration: 3}, "", 3},
+		"the spec has changed without another revision":            {status{ObservedGeneration: 2, Revision: "new", UnattributedGeneration: 2}, "jane", 0},
+		"the spec has changed after the one by ConfigMap":          {status{ObservedGeneration: 2, Revision: "old", UnattributedGeneration: 2}, "jane", 0},
+		"a ConfigMap has changed again":                            {status{ObservedGeneration: 3, Revision: "old", UnattributedGeneration: 3}, "", 3},
+		"the revision is the same, and the spec has changed twice": {status{ObservedGeneration: 3, Revision: "new", UnattributedGeneration: 2}, "jane", 0},
+		"there was no revision yet":                                {status{ObservedGeneration: 3}, "jane", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			job := &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Generation: 3, Annotations: map[string]string{v1alpha1.ChangedByAnnotation: "jane"}}, Status: tt.was}

@@ -70,15 +70,15 @@ func TestStartOrder(t *testing.T) {
 			job: []func(*v1alpha1.NodeJob){draining, drainsSince("b", 10), upToUnavailable(2)}, nodes: []Node{newNode("a"), newNode("b", byHand)},
 		},
 		"the rerun that is due for the longest comes first": {
-			job: []func(*v1alpha1.NodeJob){everySeconds(60)}, nodes: []Node{newNode("a", succeededAgo(4000)), newNode("b", succeededAgo(5000))},
+			job: []func(*v1alpha1.NodeJob){periodSeconds(60)}, nodes: []Node{newNode("a", succeededAgo(4000)), newNode("b", succeededAgo(5000))},
 			want: []string{"start attempt 1 of rev on b"},
 		},
 		"a rerun that was tried comes after others": {
-			job: []func(*v1alpha1.NodeJob){everySeconds(60)}, nodes: []Node{newNode("a", succeededAgo(5000)), newNode("b", succeededAgo(4000))},
+			job: []func(*v1alpha1.NodeJob){periodSeconds(60)}, nodes: []Node{newNode("a", succeededAgo(5000)), newNode("b", succeededAgo(4000))},
 			problems: nameTaken(60, -10), want: []string{"start attempt 1 of rev on b"},
 		},
 		"a rerun that is prepared comes before others": {
-			job:   []func(*v1alpha1.NodeJob){everySeconds(60), cordoning, upToUnavailable(2)},
+			job:   []func(*v1alpha1.NodeJob){periodSeconds(60), cordoning, upToUnavailable(2)},
 			nodes: []Node{newNode("a", succeededAgo(4000), cordonedBy(jobKey)), newNode("b", succeededAgo(5000))}, want: []string{"start attempt 1 of rev on a"},
 		},
 	}

@@ -65,7 +65,7 @@ func TestOneControlPlaneNodeAtATime(t *testing.T) {
 		"it does not wait for a node that its own NodeJob has quarantined": {
 			job: func(j *v1alpha1.NodeJob) {
 				rebootingAs(v1alpha1.RebootAlways)(j)
-				onFailure(v1alpha1.FailedNodeCordon)(j)
+				onFailure(v1alpha1.FailureActionCordon)(j)
 			},
 			nodes: []Node{newNode("a", ofControlPlane), newNode("b", ofControlPlane, recorded(record.Failed, attempts(2), wasCordoned), cordonedBy(jobKey))},
 			want:  []string{"Preparing a, cordoned by ns.everynode.dev/job"},
@@ -73,7 +73,7 @@ func TestOneControlPlaneNodeAtATime(t *testing.T) {
 		"none while another one is cordoned for another NodeJob too": {
 			job: func(j *v1alpha1.NodeJob) {
 				rebootingAs(v1alpha1.RebootAlways)(j)
-				onFailure(v1alpha1.FailedNodeCordon)(j)
+				onFailure(v1alpha1.FailureActionCordon)(j)
 			},
 			nodes: []Node{newNode("a", ofControlPlane), newNode("b", ofControlPlane, recorded(record.Failed, attempts(2), wasCordoned), cordonedBy(jobKey, "ns.everynode.dev/other"))},
 		},

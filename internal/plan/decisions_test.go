@@ -290,8 +290,8 @@ func TestTaintsThatAreGates(t *testing.T) {
 }
 
 func TestATaskToleratesTheGateOfItsNodeJob(t *testing.T) {
-	in := see(newJob(gated(v1alpha1.GateSpec{})), []Node{newNode("n", made(7200), withTaints(taint("z.everynode.dev/removed", "", corev1.TaintEffectNoSchedule)))})
-	in.GateKeys = []string{"x.example/other", "ns.everynode.dev/job"}
+	in := see(newJob(gated(v1alpha1.GateSpec{})), []Node{newNode("n", made(7200), withTaints(taint("z.everynode.dev/removed", "", corev1.TaintEffectNoSchedule), taint("x.example/other", "", corev1.TaintEffectNoSchedule)))})
+	in.GateKeys = []string{"x.example/other"}
 	for _, action := range Next(in).Actions {
 		if s, is := action.(Start); is {
 			if diff := cmp.Diff([]string{"ns.everynode.dev/job", "x.example/other", "z.everynode.dev/removed"}, s.Attempt.Gates); diff != "" {

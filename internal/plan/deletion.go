@@ -124,7 +124,7 @@ func (p *planner) removeGateAndCordon(node *Node) {
 // taintsWithoutGate are the taints of a node without the gate of a NodeJob that is being deleted, regardless of who set
 // the gate, since nothing else would remove it.
 func (g *gate) taintsWithoutGate(node *Node) *record.Taints {
-	return g.opened(node, g.in.Job.Spec.Gate != nil && g.selector.Matches(labels.Set(node.Labels)))
+	return g.opened(node, g.selector.Matches(labels.Set(node.Labels)))
 }
 
 // rollBackAll rolls the task back on every node where it has run, with the same limit of concurrent nodes, and removes
@@ -161,7 +161,7 @@ func (as *assessor) assessNodeOnDeletion(w *nodePlan) {
 	}
 	as.noteFailureOnDeletion(w)
 	as.release(w)
-	if late := w.terminatingSince.Add(StopSlack); w.terminating && !w.terminatingSince.IsZero() && as.in.Now.Before(late) {
+	if late := w.terminatingSince.Add(StopSlack); as.in.Now.Before(late) {
 		as.plan.wake(late)
 	}
 	as.plan.wake(w.Until)
@@ -249,7 +249,7 @@ func (sb *statusBuilder) deletionBlockers() string {
 		case st.progressDeadlineExceeded:
 			held = append(held, st.Name+": "+st.Message)
 		case st.State == Failed:
-			held = append(held, st.Name+": the rollback has failed"+st.rollbackCause())
+			held = append(held, st.Name+": the rollback has failed: "+rollbackCause(st.node.On.Record.Rollback))
 		case st.State == Waiting && (st.rollbackFinished || sb.hindrance(st.node) != nil || sb.staysTooLong(st)):
 			held = append(held, st.Name+": "+st.Message)
 		case st.State == Waiting, st.State == Running:
@@ -257,14 +257,6 @@ func (sb *statusBuilder) deletionBlockers() string {
 		}
 	}
 	return named(held)
-}
-
-// rollbackCause is how the rollback on record failed, at the end of a sentence; "" if that is not known.
-func (w *nodePlan) rollbackCause() string {
-	if rec := w.node.On.Record; rec != nil && rec.Rollback != nil {
-		return ": " + rollbackCause(rec.Rollback)
-	}
-	return ""
 }
 
 // slotsStuck counts the slots of nodes that make no progress.
@@ -280,7 +272,7 @@ func (sb *statusBuilder) slotsStuck() int {
 
 // staysTooLong reports whether a pod of Everynode still exists on the node after it should have ended.
 func (sb *statusBuilder) staysTooLong(w *nodePlan) bool {
-	return w.terminating && !w.terminatingSince.IsZero() && !sb.in.Now.Before(w.terminatingSince.Add(StopSlack))
+	return !w.terminatingSince.IsZero() && !sb.in.Now.Before(w.terminatingSince.Add(StopSlack))
 }
 
 // deletionRemedy says how to continue a deletion without the rollback.

@@ -6,6 +6,7 @@ package plan
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -29,6 +30,10 @@ func TestDeletionWithRollback(t *testing.T) {
 	}
 	lost := func(n *Node) { n.Ready = corev1.ConditionUnknown }
 	failed := recorded(record.Failed, attempts(2), undone(record.Failed, 2))
+	neverEnds := func(node string) Pod {
+		return newPod(newNode(node), func(p *Pod) { p.Created, p.DeleteRequested = ago(8000), ago(7900) })
+	}
+	unrecordable := map[types.UID]NodeProblem{"a-uid": {Reason: v1alpha1.ReasonRecordRejected, Message: "its annotations are full", RetryAt: ago(-5)}}
 	tests := map[string]struct {
 		job      []func(*v1alpha1.NodeJob)
 		nodes    []Node
@@ -55,6 +60,10 @@ func TestDeletionWithRollback(t *testing.T) {
 			job:   []func(*v1alpha1.NodeJob){func(j *v1alpha1.NodeJob) { j.Spec.Suspend = true }, onPool("b")},
 			nodes: []Node{newNode("a", recorded(record.Succeeded), func(n *Node) { n.Taints = []corev1.Taint{busy} })},
 			want:  []string{"start rollback 1 of rev on a"},
+		},
+		"a node that joined after the revision became stable waits for a slot": {
+			job:   []func(*v1alpha1.NodeJob){oneAtOnce, stableSince(600), gated(v1alpha1.GateSpec{})},
+			nodes: []Node{newNode("a", made(5), recorded(record.Failed), withTaints(ownTaint)), done("b")}, want: []string{"start rollback 1 of rev on a"},
 		},
 		"a rollback does not wait for unavailable nodes": {
 			job:   []func(*v1alpha1.NodeJob){rebootingAs(v1alpha1.RebootAlways), upToUnavailable(1)},
@@ -123,6 +132,42 @@ func TestDeletionWithRollback(t *testing.T) {
 		"it is not Stalled while a node without problems runs": {
 			nodes: []Node{newNode("a"), newNode("b", failed)}, pods: []Pod{newPod(newNode("a"))},
 		},
+		"what must not be rolled back does not depend on an obstacle": {
+			nodes: []Node{done("a", undone(record.Succeeded, 1))}, obstacle: &task.Obstacle{Reason: v1alpha1.ReasonConfigMapNotFound, Message: "ConfigMap ns/x does not exist"}, want: []string{"forget a"},
+		},
+		"a node with a problem and a failed rollback block it": {
+			nodes: []Node{done("a"), newNode("b", failed), newNode("c")}, troubles: nameTaken(60, 5),
+			wantStalled: "the NodeJob is being deleted; on 2 nodes the task is still to be rolled back: a: pod x has its name; b: the rollback has failed: TaskFailed: no way back. Fix the cause and",
+		},
+		"a problem of a node with nothing to roll back does not matter": {
+			nodes: []Node{newNode("a"), newNode("b", failed)}, troubles: nameTaken(60, 5),
+			wantStalled: "the NodeJob is being deleted; on 1 node the task is still to be rolled back: b: the rollback has failed: TaskFailed: no way back. Fix the cause and",
+		},
+		"it is not Stalled while a rollback waits for its backoff": {
+			nodes: []Node{newNode("a", recorded(record.Succeeded, undone(record.Failed, 1), func(r *record.Record) { r.Rollback.FinishedAt = ago(1) })), newNode("b", failed)},
+		},
+		"it is not Stalled while a pod that is on record is released": {
+			nodes: []Node{done("a"), newNode("b", failed)}, pods: []Pod{newPod(done("a"), exited(0), func(p *Pod) { p.UID = "earlier-pod" })}, want: []string{"release a-pod"},
+		},
+		"a pod that never ends and has the only slot blocks it": {
+			job: []func(*v1alpha1.NodeJob){oneAtOnce}, nodes: []Node{newNode("a"), done("b")}, pods: []Pod{neverEnds("a")}, troubles: unrecordable,
+			wantStalled: "the NodeJob is being deleted; on 2 nodes the task is still to be rolled back: a: its annotations are full. Fix the cause and",
+		},
+		"a pod that never ends and has one of two slots does not": {
+			job: []func(*v1alpha1.NodeJob){atOnce(2)}, nodes: []Node{newNode("a"), newNode("b"), done("c")}, pods: []Pod{neverEnds("a"), newPod(newNode("b"))}, troubles: unrecordable,
+		},
+		"a pod that has ended and cannot be recorded has no slot": {
+			job: []func(*v1alpha1.NodeJob){oneAtOnce}, nodes: []Node{newNode("a"), done("b")}, pods: []Pod{newPod(newNode("a"), exited(0), func(p *Pod) { p.Created = ago(8000) })}, troubles: unrecordable,
+			want: []string{"start rollback 1 of rev on b"},
+		},
+		"a pod that has ended and cannot be recorded blocks it": {
+			nodes: []Node{newNode("a")}, pods: []Pod{newPod(newNode("a"), exited(0), func(p *Pod) { p.Created = ago(8000) })}, troubles: unrecordable,
+			wantStalled: "the NodeJob is being deleted; on 1 node the task is still to be rolled back: a: its annotations are full. Fix the cause and",
+		},
+		"it does not finish after a minute while a pod that is on record may still end": {
+			job:   []func(*v1alpha1.NodeJob){func(j *v1alpha1.NodeJob) { j.DeletionTimestamp.Time = ago(61) }},
+			nodes: []Node{done("a", undone(record.Succeeded, 1), func(r *record.Record) { r.Rollback.FinishedAt = ago(1) })}, pods: []Pod{undo(done("a"), concluded(0))}, want: []string{"forget a"},
+		},
 		"deletionPolicy Forget removes the record without a rollback": {
 			job: []func(*v1alpha1.NodeJob){func(j *v1alpha1.NodeJob) { j.Spec.DeletionPolicy = v1alpha1.DeletionForget }}, nodes: []Node{newNode("a", failed)}, want: []string{"forget a"},
 		},
@@ -148,6 +193,97 @@ func TestDeletionWithRollback(t *testing.T) {
 				t.Errorf("stalled: %q, want %q…", stalled, tt.wantStalled)
 			}
 		})
+	}
+}
+
+// TestWaitsOfADeletion tests the states of nodes, why a deletion is Stalled, and when it is planned again.
+func TestWaitsOfADeletion(t *testing.T) {
+	done, failed := recorded(record.Succeeded), recorded(record.Failed, attempts(2), undone(record.Failed, 2))
+	terminating := func(seconds int) []Pod {
+		return []Pod{newPod(newNode("a"), func(p *Pod) { p.Finalized, p.DeleteRequested = false, ago(seconds) })}
+	}
+	for name, tt := range map[string]struct {
+		node     func(*Node)
+		pods     []Pod
+		problems map[types.UID]NodeProblem
+		state    State
+		reason   string // why it is Stalled; "" if it is not
+		wake     time.Duration
+	}{
+		"a rollback has failed":             {node: failed, state: Failed, reason: v1alpha1.ReasonRollbackFailed, wake: deletionRecheckInterval},
+		"a rollback starts":                 {node: done, state: Running, wake: recheckInterval},
+		"a node has a problem":              {node: done, problems: nameTaken(60, 5), state: Waiting, reason: v1alpha1.ReasonPodNameTaken, wake: 5 * time.Second},
+		"a pod is terminating":              {node: done, pods: terminating(1), state: Waiting, wake: 59 * time.Second},
+		"a pod is terminating for too long": {node: done, pods: terminating(60), state: Waiting, reason: v1alpha1.ReasonRollbackFailed, wake: deletionRecheckInterval},
+		"the end of a pod cannot be recorded": {
+			node: func(*Node) {}, pods: []Pod{newPod(newNode("a"), exited(0), func(p *Pod) { p.Created = ago(8000) })}, state: Failed, reason: v1alpha1.ReasonRecordRejected, wake: 5 * time.Second,
+			problems: map[types.UID]NodeProblem{"a-uid": {Reason: v1alpha1.ReasonRecordRejected, Message: "full", RetryAt: ago(-5)}},
+		},
+		"a pod never ends": {
+			node: func(*Node) {}, pods: []Pod{newPod(newNode("a"), func(p *Pod) { p.Created, p.DeleteRequested = ago(8000), ago(7900) })}, state: Running, reason: v1alpha1.ReasonRecordRejected, wake: 5 * time.Second,
+			problems: map[types.UID]NodeProblem{"a-uid": {Reason: v1alpha1.ReasonRecordRejected, Message: "full", RetryAt: ago(-5)}},
+		},
+		"a rollback never ends": {
+			node: recorded(record.Failed, attempts(2)), pods: []Pod{newPod(newNode("a"), func(p *Pod) { p.Runs, p.Created, p.DeleteRequested = task.Rollback, ago(8000), ago(7900) })}, state: Failed, reason: v1alpha1.ReasonRecordRejected, wake: 5 * time.Second,
+			problems: map[types.UID]NodeProblem{"a-uid": {Reason: v1alpha1.ReasonRecordRejected, Message: "full", RetryAt: ago(-5)}},
+		},
+	} {
+		in := see(newJob(withRollback, deleted(v1alpha1.DeletionRollback)), []Node{newNode("a", tt.node)}, tt.pods...)
+		in.NodeProblems = tt.problems
+		p := Next(in)
+		reason := ""
+		if c := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionStalled); c.Status == metav1.ConditionTrue {
+			reason = c.Reason
+		}
+		if p.Nodes[0].State != tt.state || reason != tt.reason || !p.WakeAt.Equal(now.Add(tt.wake)) {
+			t.Errorf("%s: %s, stalled %q, wakes in %v, want %s, %q, %v", name, p.Nodes[0].State, reason, p.WakeAt.Sub(now), tt.state, tt.reason, tt.wake)
+		}
+	}
+}
+
+// TestFailuresInTheStatusOfADeletion tests which failures it has, and how many attempts they name.
+func TestFailuresInTheStatusOfADeletion(t *testing.T) {
+	failed := func(changes ...func(*record.Record)) func(*Node) {
+		return recorded(record.Failed, append([]func(*record.Record){attempts(2), func(r *record.Record) { r.PodUID = "task" }}, changes...)...)
+	}
+	for name, tt := range map[string]struct {
+		node     func(*Node)
+		pods     []Pod
+		attempts []int32
+	}{
+		"the rollback after a failure has failed":    {failed(undone(record.Failed, 1)), nil, []int32{2}},
+		"the rollback after a failure runs again":    {failed(undone(record.Failed, 1)), []Pod{newPod(newNode("a"), func(p *Pod) { p.Runs, p.UID, p.Attempt = task.Rollback, "second", 2 })}, []int32{2}},
+		"the rollback after a success has failed":    {recorded(record.Succeeded, attempts(3), undone(record.Failed, 1)), nil, []int32{1}},
+		"the rollback was disrupted":                 {failed(undone(record.Disrupted, 0)), nil, nil},
+		"the rollback has failed on another machine": {failed(undone(record.Failed, 1), func(r *record.Record) { r.MachineID = "gone" }), nil, nil},
+	} {
+		var got []int32
+		for _, f := range Next(see(newJob(withRollback, deleted(v1alpha1.DeletionRollback)), []Node{newNode("a", tt.node)}, tt.pods...)).Status.Failures {
+			got = append(got, f.Attempts)
+		}
+		if diff := cmp.Diff(tt.attempts, got); diff != "" {
+			t.Errorf("%s: attempts of the failures (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+func TestCauseOfARollbackFailure(t *testing.T) {
+	for want, rb := range map[string]*record.Rollback{
+		"TaskFailed":                      {Reason: "TaskFailed"},
+		"TaskFailed, exit code 5: no way": {Reason: "TaskFailed", ExitCode: new(int32(5)), Message: "line 1\nno way"},
+	} {
+		if got := rollbackCause(rb); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+func TestAConditionOfARollbackThatIsRemovedIsRemoved(t *testing.T) {
+	in := see(newJob(withRollback), []Node{newNode("a")})
+	in.Job.Status = Next(in).Status
+	in.Job.Spec.Rollback = nil
+	if c := meta.FindStatusCondition(Next(in).Status.Conditions, v1alpha1.ConditionRollbackFailed); c != nil {
+		t.Errorf("condition %+v", c)
 	}
 }
 

@@ -11,6 +11,15 @@ import (
 )
 
 // TestDigestOfExecutedRevisionIsRecorded tests that the digest is not that of a spec that has changed since.
+func TestDigestOfARevision(t *testing.T) {
+	a := &attemptReader{job: &job{in: Input{Revision: rev, Digest: "current"}}}
+	for revision, want := range map[string]string{rev: "current", "old": "of old", "older": ""} {
+		if got := a.digestOf(revision, &record.Record{Revision: "old", Digest: "of old"}); got != want {
+			t.Errorf("%s: %q, want %q", revision, got, want)
+		}
+	}
+}
+
 func TestDigestOfExecutedRevisionIsRecorded(t *testing.T) {
 	now, before := strings.Repeat("a", 64), strings.Repeat("b", 64)
 	tests := map[string]struct {

@@ -177,7 +177,6 @@ func (g *gate) mayYetRun(w *nodePlan) (may bool, until time.Time) {
 	}
 	taint := g.untolerated(w.node, g.tolerations)
 	switch {
-	case taint == nil:
 	case slices.Contains(transientTaints, taint.Key):
 		return true, time.Time{}
 	case g.isNewNode(w.node):

@@ -83,7 +83,7 @@ func (j *job) rejectPublishedSelector() {
 	requirements, _ := j.selector.Requirements()
 	for _, fact := range j.in.Job.Spec.Publish {
 		reads := func(r labels.Requirement) bool { return r.Key() == fact.Label }
-		if fact.Label != "" && slices.ContainsFunc(requirements, reads) && j.in.Job.DeletionTimestamp.IsZero() {
+		if slices.ContainsFunc(requirements, reads) && j.in.Job.DeletionTimestamp.IsZero() {
 			j.obstacle = &task.Obstacle{
 				Reason: v1alpha1.ReasonInvalidSelector,
 				Message: "spec.nodeSelector reads the label " + fact.Label + ", which spec.publish sets: a node would no longer be selected because of its own result. " +

@@ -380,6 +380,9 @@ func TestRemedyOfTimedOutDrains(t *testing.T) {
 	if !strings.HasPrefix(got, want) || !strings.Contains(got, ". "+MakeRoom+" retry all failed nodes: kubectl -n ns annotate") || strings.Contains(got, FixTask) {
 		t.Errorf("got %q", got)
 	}
+	if got := message(newNode("n", undrained), newNode("m", recorded(record.Disrupted), isLost)); !strings.Contains(got, ". "+MakeRoom) {
+		t.Errorf("with an attempt that is retried: %q", got)
+	}
 	if got := message(newNode("n", undrained), newNode("m", recorded(record.Failed, attempts(2)))); !strings.Contains(got, ". "+FixTask+" retry all failed nodes: kubectl") {
 		t.Errorf("with a failure of the task: %q", got)
 	}

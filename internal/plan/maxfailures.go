@@ -152,9 +152,6 @@ func wasPresent(c *v1alpha1.UnrecordedFailure) bool {
 
 // mayFail is how many of the matching nodes may fail.
 func mayFail(r v1alpha1.RolloutSpec, matched int) int {
-	if r.MaxFailures == nil {
-		return 0
-	}
 	return scaled(r.MaxFailures, matched, 0, roundDown)
 }
 

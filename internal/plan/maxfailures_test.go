@@ -93,7 +93,12 @@ func TestUnrecordedFailures(t *testing.T) {
 		"a node whose spot instance AWS terminates":           {nodes: []Node{newNode("a", done, notReady, going("aws-node-termination-handler/spot-itn")), newNode("b")}},
 		"a node that a user has cordoned":                     {nodes: []Node{newNode("a", done, notReady, byHand), newNode("b")}},
 		"a node that a NodeJob has cordoned is at risk":       {nodes: []Node{newNode("a", done, notReady, cordonedBy("ns.everynode.dev/other")), newNode("b")}, wantAtRisk: []string{"a"}},
-		"a terminating node":                                  {nodes: []Node{newNode("a", done, notReady, deleting), newNode("b")}},
+		"a node with a taint for another reason is at risk":   {nodes: []Node{newNode("a", done, notReady, going("example.com/full")), newNode("b")}, wantAtRisk: []string{"a"}},
+		"only the terminating one of two nodes": {
+			was: was(risks(atRisk("a", false))), nodes: []Node{newNode("a", done, notReady), newNode("b", done, notReady, deleting), newNode("c")}, wantAtRisk: []string{"a"},
+		},
+		"no node is at risk when the revision is stable": {was: was(provenSince(9)), nodes: []Node{newNode("a", failed), newNode("b", done, notReady)}},
+		"a terminating node":                             {nodes: []Node{newNode("a", done, notReady, deleting), newNode("b")}},
 		"a terminating node that was not Ready before its deletion": {
 			was: was(risks(atRisk("a", false))), nodes: []Node{newNode("a", done, notReady, deleting), newNode("b")}, wantAtRisk: []string{"a"},
 		},
@@ -120,6 +125,18 @@ func TestUnrecordedFailures(t *testing.T) {
 		},
 		"a node counts once": {
 			was:   was(risks(atRisk("a", true)), casualties(casualty("a", v1alpha1.ReasonFailedNodeDeleted))),
+			nodes: []Node{newNode("b")}, wantCasualties: []string{"a FailedNodeDeleted"},
+		},
+		"a node whose machine was replaced, with rerun.onMachineChange false": {
+			job: newJob(func(j *v1alpha1.NodeJob) { j.Spec.Rerun.OnMachineChange = new(false) }),
+			was: was(risks(atRisk("a", true))), nodes: []Node{newNode("a", failed, func(n *Node) { n.MachineID = "another" })}, wantAtRisk: []string{"a failed"},
+		},
+		"a node whose machine is replaced in a soak": {
+			was:   was(casualties(casualty("a", v1alpha1.ReasonNotReadyInSoak))),
+			nodes: []Node{newNode("a", done, func(n *Node) { n.MachineID = "another" }), newNode("b")}, wantCasualties: []string{"a NotReadyNodeDeleted"},
+		},
+		"unrecorded failures stay when the request of a retry is removed": {
+			was:   was(casualties(casualty("a", v1alpha1.ReasonFailedNodeDeleted)), func(r *v1alpha1.RolloutStatus) { r.Retry = "now" }),
 			nodes: []Node{newNode("b")}, wantCasualties: []string{"a FailedNodeDeleted"},
 		},
 		"a retry removes unrecorded failures": {
@@ -163,6 +180,41 @@ func TestUnrecordedFailures(t *testing.T) {
 				t.Errorf("at risk (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestFailureOfANodeInASoak tests what the status says of a node that has failed without a record of it.
+func TestFailureOfANodeInASoak(t *testing.T) {
+	const notReady, waited = "the node turned NotReady in the soak after the task", "no progress for 3600 s (rollout.progressDeadlineSeconds): the soak waited for the node to become Ready"
+	inSoak, before := v1alpha1.ReasonNotReadyInSoak, v1alpha1.ReasonProgressDeadlineExceeded
+	for name, tt := range map[string]struct {
+		node Node
+		want v1alpha1.NodeFailure
+	}{
+		"it turned NotReady":      {newNode("n", recorded(record.Succeeded)), v1alpha1.NodeFailure{Node: "n", Reason: inSoak, Message: notReady, Attempts: 1, FinishedAt: metav1.NewTime(ago(60))}},
+		"it did not become Ready": {newNode("n", recorded(record.Succeeded)), v1alpha1.NodeFailure{Node: "n", Reason: before, Message: waited, Attempts: 1, FinishedAt: metav1.NewTime(ago(60))}},
+		"a user has skipped it":   {newNode("n", labelled(rev)), v1alpha1.NodeFailure{Node: "n", Reason: inSoak, Message: notReady}},
+	} {
+		job := newJob()
+		job.Status.Revision = rev
+		job.Status.Rollout = &v1alpha1.RolloutStatus{Step: "all", UnrecordedFailures: []v1alpha1.UnrecordedFailure{{Node: "n", UID: "n-uid", Reason: tt.want.Reason}}}
+		p := Next(see(job, []Node{tt.node, newNode("z")}))
+		if diff := cmp.Diff([]v1alpha1.NodeFailure{tt.want}, p.Status.Failures); diff != "" || p.Nodes[0].Message != tt.want.Message {
+			t.Errorf("%s: %+v, failures (-want +got):\n%s", name, p.Nodes[0], diff)
+		}
+	}
+}
+
+func TestNodesThatWereNotReadyBeforeAreBounded(t *testing.T) {
+	job := newJob()
+	job.Status.Revision, job.Status.Rollout = rev, &v1alpha1.RolloutStatus{Step: "all"}
+	nodes := []Node{newNode("z")}
+	for i := range maxNotReadyBefore + 1 {
+		node := newNode(fmt.Sprintf("n%03d", i), recorded(record.Succeeded), func(n *Node) { n.Ready = corev1.ConditionFalse })
+		nodes, job.Status.Rollout.NotReadyBefore = append(nodes, node), append(job.Status.Rollout.NotReadyBefore, node.UID)
+	}
+	if got := len(Next(see(job, nodes)).Status.Rollout.NotReadyBefore); got != maxNotReadyBefore {
+		t.Errorf("%d, want %d", got, maxNotReadyBefore)
 	}
 }
 

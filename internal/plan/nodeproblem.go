@@ -50,7 +50,7 @@ func (sb *statusBuilder) nodeProblems() []v1alpha1.NodeProblem {
 
 // hindrance is the problem that blocks a node; nil if there is none, or if the operation may be retried.
 func (j *job) hindrance(node *Node) *NodeProblem {
-	if t, ok := j.in.NodeProblems[node.UID]; ok && j.in.Now.Before(t.RetryAt) {
+	if t := j.in.NodeProblems[node.UID]; j.in.Now.Before(t.RetryAt) {
 		return new(t)
 	}
 	return nil

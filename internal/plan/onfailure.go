@@ -86,10 +86,9 @@ func (q *quarantiner) retainsCordon(w *nodePlan) bool {
 	return w.ranRevision && q.waitsForRetry(w)
 }
 
-// waitsForRetry reports whether an attempt has run on a node, and another one will.
+// waitsForRetry reports whether the attempt on record has run on its node, and another one will.
 func (q *quarantiner) waitsForRetry(w *nodePlan) bool {
-	rec := w.node.On.Record
-	if rec == nil || rec.Reason == v1alpha1.ReasonDrainTimedOut {
+	if w.node.On.Record.Reason == v1alpha1.ReasonDrainTimedOut {
 		return false
 	}
 	return w.cause == causeBackoff || w.cause == causeTerminatingPod || w.cannotRun()
@@ -148,7 +147,7 @@ func (q *quarantiner) cordonAndDrain(w *nodePlan, drain bool) {
 	}
 	if mark := q.beginning(w, r, drain); mark.Record != nil {
 		q.mark(w, mark)
-	} else if drain && drains(&r) {
+	} else if drains(&r) {
 		q.drain(w, r)
 	}
 }
@@ -351,7 +350,7 @@ func DrainBlocked(before, after *v1alpha1.NodeJobStatus) map[string]string {
 // quarantineState is the progress of the quarantine of a failed node, as status.failures shows it; "" if the node is
 // not quarantined.
 func (co *cordons) quarantineState(node *Node) string {
-	if rec := node.On.Record; rec != nil && rec.Drain != nil {
+	if rec := node.On.Record; rec.Drain != nil {
 		if drains(rec) {
 			return v1alpha1.ReasonDraining
 		}

@@ -60,6 +60,7 @@ func TestFailedNodes(t *testing.T) {
 		job        []func(*v1alpha1.NodeJob)
 		node       Node
 		pods       []DrainPod
+		in         func(*Input)
 		want       []string
 		wantReason string
 	}{
@@ -156,6 +157,58 @@ func TestFailedNodes(t *testing.T) {
 			want: []string{"start attempt 1 of rev on n"}, wantReason: v1alpha1.ReasonStarting,
 		},
 
+		"it is not cordoned while the namespace is not allowed": {
+			job: []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailureActionCordon)}, node: newNode("n", failed()), in: refuseNamespace,
+			wantReason: v1alpha1.ReasonRetriesExhausted,
+		},
+		"it is uncordoned when it was skipped, and the namespace is not allowed": {
+			job: []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailureActionCordon)}, node: newNode("n", failed(), labelled(rev), cordonedFor(own)), in: refuseNamespace,
+			want: []string{"Uncordoned n, uncordoned"}, wantReason: v1alpha1.ReasonDone,
+		},
+		"it is uncordoned when onFailure no longer requires a cordon, and the namespace is not allowed": {
+			node: newNode("n", failed(), cordonedFor(own)), in: refuseNamespace, want: []string{"Uncordoned n, uncordoned"}, wantReason: v1alpha1.ReasonRetriesExhausted,
+		},
+		"a cordon on record that was removed from the node changes nothing during a retry": {
+			job: []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailureActionCordon)}, node: newNode("n", recorded(record.Failed, wasCordoned)),
+			want: []string{"start attempt 2 of rev on n"}, wantReason: v1alpha1.ReasonStarting,
+		},
+		"a cordon on record that was removed from the node is no longer required": {
+			node: newNode("n", failed(wasCordoned)), want: []string{"Uncordoned n, recorded"}, wantReason: v1alpha1.ReasonRetriesExhausted,
+		},
+		"it stays uncordoned for another NodeJob after a user uncordoned it": {
+			node: newNode("n", failed(), cordonedFor(own, other), func(n *Node) { n.Unschedulable = false }), want: []string{"Uncordoned n, uncordoned"}, wantReason: v1alpha1.ReasonRetriesExhausted,
+		},
+		"it is not drained after a user uncordoned it": {
+			job: []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailureActionDrain)}, node: newNode("n", failed(wasCordoned)), wantReason: v1alpha1.ReasonRetriesExhausted,
+		},
+		"it is not cordoned a second time beside another NodeJob": {
+			job: []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailureActionCordon)}, node: newNode("n", failed(wasCordoned), cordonedFor(other)), wantReason: v1alpha1.ReasonRetriesExhausted,
+		},
+		"the cordon before the task becomes its quarantine": {
+			job: []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailureActionCordon), cordoning}, node: newNode("n", failed(), cordonedFor(own)),
+			want: []string{"Cordoned n, recorded"}, wantReason: v1alpha1.ReasonRetriesExhausted,
+		},
+		"the annotation is removed, and the record of a disruption stays, when a user uncordons it": {
+			job: []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailureActionCordon)}, wantReason: v1alpha1.ReasonBackingOff, want: []string{"Uncordoned n, uncordoned"},
+			node: newNode("n", recorded(record.Disrupted, wasCordoned, func(r *record.Record) { r.FinishedAt = ago(1) }), cordonedFor(own), func(n *Node) { n.Unschedulable = false }),
+		},
+		"a drain that has ended does not start again": {
+			job: []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailureActionDrain)}, pods: []DrainPod{web}, wantReason: v1alpha1.ReasonRetriesExhausted,
+			node: newNode("n", failed(drainSince(9), func(r *record.Record) { r.Drain.FinishedAt, r.Drain.Outcome = ago(5), v1alpha1.ReasonDrained }), cordonedFor(own)),
+		},
+		"a drain that was cancelled does not start again on a node that a user has cordoned": {
+			job: []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailureActionDrain)}, wantReason: v1alpha1.ReasonRetriesExhausted,
+			node: newNode("n", failed(drainSince(9), func(r *record.Record) {
+				r.Drain.FinishedAt, r.Drain.Outcome = ago(5), v1alpha1.ReasonDrainCancelled
+			}), byHand),
+		},
+		"its drain does not start while suspended": {
+			job: []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailureActionDrain), onHold}, node: newNode("n", failed(wasCordoned), cordonedFor(own)), wantReason: v1alpha1.ReasonRetriesExhausted,
+		},
+		"a blocked pod is evicted again after five seconds": {
+			job: []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailureActionDrain)}, node: newNode("n", failed(drainSince(9)), cordonedFor(own)),
+			pods: []DrainPod{{Namespace: "web", Name: "web-1", TriedAt: ago(5)}}, want: []string{"evict from n: web/web-1"}, wantReason: v1alpha1.ReasonRetriesExhausted,
+		},
 		"it is uncordoned when it has an untolerated taint": {
 			job:  []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailureActionCordon)},
 			node: newNode("n", recorded(record.Failed), cordonedFor(own), func(n *Node) { n.Taints = []corev1.Taint{busy} }),
@@ -225,6 +278,9 @@ func TestFailedNodes(t *testing.T) {
 			if tt.pods != nil {
 				in.Drains = map[types.UID][]DrainPod{tt.node.UID: tt.pods}
 			}
+			if tt.in != nil {
+				tt.in(&in)
+			}
 			p := Next(in)
 			if diff := cmp.Diff(tt.want, told(p)); diff != "" {
 				t.Errorf("actions (-want +got):\n%s", diff)
@@ -263,8 +319,12 @@ func TestDrainStatus(t *testing.T) {
 	job := newJob(onFailure(v1alpha1.FailureActionDrain), func(j *v1alpha1.NodeJob) {
 		j.Spec.OnFailure.Drain = &v1alpha1.DrainSpec{TimeoutSeconds: new(int32(103)), GracePeriodSeconds: new(int32(7))}
 	})
-	job.Status.Drains = []v1alpha1.NodeDrain{{Node: "n", Blocked: []v1alpha1.BlockedPod{{Pod: "web/c", Since: metav1.Time{Time: ago(50)}}}}}
+	job.Status.Drains = []v1alpha1.NodeDrain{
+		{Node: "m", Since: metav1.Time{Time: ago(100)}, BlockedSince: metav1.Time{Time: ago(70)}, Blocked: []v1alpha1.BlockedPod{{Pod: "web/b", Since: metav1.Time{Time: ago(60)}}}},
+		{Node: "n", Since: metav1.Time{Time: ago(200)}, BlockedSince: metav1.Time{Time: ago(50)}, Blocked: []v1alpha1.BlockedPod{{Pod: "web/c", Since: metav1.Time{Time: ago(50)}}}},
+	}
 	in := see(job, []Node{node})
+	in.Drains = map[types.UID][]DrainPod{node.UID: {{Namespace: "web", Name: "0", Terminating: true, Blocked: "budget 0"}}}
 	for _, name := range []string{"a", "b", "c", "d"} {
 		in.Drains = map[types.UID][]DrainPod{node.UID: append(in.Drains[node.UID],
 			DrainPod{Namespace: "web", Name: name, UID: types.UID(name), Blocked: "budget " + name, TriedAt: ago(9)})}
@@ -274,7 +334,7 @@ func TestDrainStatus(t *testing.T) {
 		return v1alpha1.BlockedPod{Pod: "web/" + name, Since: metav1.Time{Time: since}, Message: "budget " + name}
 	}
 	want := []v1alpha1.NodeDrain{{
-		Node: "n", Since: metav1.Time{Time: ago(100)}, Deadline: metav1.Time{Time: now.Add(3 * time.Second)}, BlockedSince: metav1.Time{Time: now}, Pods: 4,
+		Node: "n", Since: metav1.Time{Time: ago(100)}, Deadline: metav1.Time{Time: now.Add(3 * time.Second)}, BlockedSince: metav1.Time{Time: now}, Pods: 5,
 		Blocked: []v1alpha1.BlockedPod{blocked("c", ago(50)), blocked("a", now), blocked("b", now)},
 	}}
 	if diff := cmp.Diff(want, p.Status.Drains); diff != "" {
@@ -291,12 +351,158 @@ func TestDrainStatus(t *testing.T) {
 	}
 }
 
+// TestEndOfQuarantine tests the write with which the quarantine of a node ends.
+func TestEndOfQuarantine(t *testing.T) {
+	const byUser, over = "it was uncordoned by a user or another tool, and is not cordoned again for this failure", "the cordon is no longer needed"
+	uncordoned := func(n *Node) { n.CordonedBy = []string{jobKey} }
+	cordon, drain := onFailure(v1alpha1.FailureActionCordon), onFailure(v1alpha1.FailureActionDrain)
+	for name, tt := range map[string]struct {
+		job     func(*v1alpha1.NodeJob)
+		changes []func(*record.Record)
+		cordon  func(*Node)
+		message string
+		// cordoned is what the record says, and drain how the drain ended; "" if there was none.
+		cordoned bool
+		drain    string
+	}{
+		"a user has uncordoned a failed node":              {cordon, []func(*record.Record){attempts(2)}, uncordoned, byUser, true, ""},
+		"a user has uncordoned a node that is drained":     {drain, []func(*record.Record){attempts(2), drainSince(9)}, uncordoned, byUser, true, v1alpha1.ReasonDrainCancelled},
+		"a user has uncordoned a node that is retried":     {cordon, []func(*record.Record){wasCordoned}, uncordoned, byUser, false, ""},
+		"onFailure no longer requires the cordon":          {onFailure(v1alpha1.FailureActionNone), []func(*record.Record){attempts(2), wasCordoned}, cordonedBy(jobKey), over, false, ""},
+		"onFailure no longer requires the cordon or drain": {onFailure(v1alpha1.FailureActionNone), []func(*record.Record){attempts(2), drainSince(9)}, cordonedBy(jobKey), over, false, v1alpha1.ReasonDrainCancelled},
+	} {
+		t.Run(name, func(t *testing.T) {
+			actions := Next(see(newJob(tt.job), []Node{newNode("n", recorded(record.Failed, tt.changes...), tt.cordon)})).Actions
+			mark, is := actions[len(actions)-1].(PatchNode)
+			if !is || mark.Message != tt.message || mark.Record == nil || mark.Record.Cordoned != tt.cordoned {
+				t.Fatalf("%+v, want %q, and a record with cordoned %t", actions, tt.message, tt.cordoned)
+			}
+			if got := mark.Record.Drain; (got == nil) != (tt.drain == "") || got != nil && got.Outcome != tt.drain {
+				t.Errorf("drain %+v, want %q", got, tt.drain)
+			}
+		})
+	}
+}
+
+// TestCordonBeforeTheTask tests whether a node stays cordoned that was prepared for the task and on which it does not start.
+func TestCordonBeforeTheTask(t *testing.T) {
+	refusedUntil := func(at time.Time) func(*Input) {
+		return func(in *Input) {
+			in.Obstacle = &task.Obstacle{Reason: v1alpha1.ReasonPodForbidden, Message: "no", RetryAt: at}
+		}
+	}
+	lost := func(n *Node) { n.Ready = corev1.ConditionUnknown }
+	terminating := func(in *Input) {
+		in.Pods = []Pod{newPod(in.Nodes[0], func(p *Pod) { p.Finalized, p.DeleteRequested = false, ago(1) })}
+	}
+	const uncordoned, rollback = "Uncordoned n, uncordoned", "start rollback 1 of rev on n"
+	for name, tt := range map[string]struct {
+		job  func(*v1alpha1.NodeJob)
+		node func(*Node)
+		in   func(*Input)
+		want []string
+	}{
+		"pods are refused for a while":                         {in: refusedUntil(ago(-5))},
+		"pods are refused until a user acts":                   {in: refusedUntil(time.Time{}), want: []string{uncordoned}},
+		"pods are refused for a while, and it is done":         {in: refusedUntil(ago(-5)), node: labelled(rev), want: []string{uncordoned}},
+		"it is suspended":                                      {job: onHold, want: []string{uncordoned}},
+		"it is suspended after an attempt":                     {job: func(j *v1alpha1.NodeJob) { onHold(j); onFailure(v1alpha1.FailureActionCordon)(j) }, node: recorded(record.Failed), want: []string{uncordoned}},
+		"it is suspended before the rollback":                  {job: func(j *v1alpha1.NodeJob) { onHold(j); withRollback(j) }, node: exhaustedWith(nil)},
+		"the rollback starts":                                  {job: withRollback, node: exhaustedWith(nil), want: []string{rollback}},
+		"the rollback has ended":                               {job: withRollback, node: recorded(record.Failed, attempts(2), undone(record.Succeeded, 1)), want: []string{uncordoned}},
+		"it waits for the backoff":                             {node: recorded(record.Disrupted, func(r *record.Record) { r.FinishedAt = ago(1) })},
+		"it is unreachable before the first attempt":           {node: lost, want: []string{uncordoned}},
+		"it is unreachable after an attempt":                   {node: func(n *Node) { recorded(record.Disrupted)(n); lost(n) }},
+		"it is unreachable after an attempt of a revision ago": {node: func(n *Node) { recorded(record.Failed, func(r *record.Record) { r.Revision = "old" })(n); lost(n) }, want: []string{uncordoned}},
+		"the pod of the attempt before is terminating":         {node: recorded(record.Failed), in: terminating},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := see(newJob(cordoning), []Node{newNode("n", cordonedBy(jobKey))})
+			if tt.job != nil {
+				tt.job(in.Job)
+			}
+			if tt.node != nil {
+				tt.node(&in.Nodes[0])
+			}
+			if tt.in != nil {
+				tt.in(&in)
+			}
+			if diff := cmp.Diff(tt.want, told(Next(in))); diff != "" {
+				t.Errorf("actions (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// While one start shows whether pods are still refused, a node stays cordoned, but not if it has not made progress for too long.
+func TestAPreparedNodeWithoutProgressIsUncordoned(t *testing.T) {
+	in := see(newJob(cordoning), []Node{
+		newNode("a", cordonedBy(jobKey)), newNode("b", cordonedBy(jobKey)),
+		newNode("c", cordonedBy(jobKey), recorded(record.Disrupted, func(r *record.Record) { r.DisruptedSince = ago(7200) })),
+	})
+	in.Obstacle = &task.Obstacle{Reason: v1alpha1.ReasonPodForbidden, Message: "no", RetryAt: ago(5)}
+	if diff := cmp.Diff([]string{"start attempt 1 of rev on a", "Uncordoned c, uncordoned"}, told(Next(in))); diff != "" {
+		t.Errorf("actions (-want +got):\n%s", diff)
+	}
+}
+
+func TestQuarantineState(t *testing.T) {
+	ended := func(outcome string) func(*record.Record) {
+		return func(r *record.Record) {
+			r.Drain = &record.Drain{StartedAt: ago(9), FinishedAt: ago(5), Outcome: outcome}
+		}
+	}
+	co := &cordons{&job{key: jobKey}}
+	for name, tt := range map[string]struct {
+		record func(*record.Record)
+		cordon func(*Node)
+		want   string
+	}{
+		"it is not cordoned":                 {func(*record.Record) {}, func(*Node) {}, ""},
+		"it is cordoned by a user":           {func(*record.Record) {}, byHand, ""},
+		"it is cordoned":                     {wasCordoned, cordonedBy(jobKey), v1alpha1.ReasonCordoned},
+		"it is being drained":                {drainSince(9), cordonedBy(jobKey), v1alpha1.ReasonDraining},
+		"it is drained":                      {ended(v1alpha1.ReasonDrained), cordonedBy(jobKey), v1alpha1.ReasonDrained},
+		"it could not be drained":            {ended(v1alpha1.ReasonDrainTimedOut), cordonedBy(jobKey), v1alpha1.ReasonDrainTimedOut},
+		"its drain was cancelled":            {ended(v1alpha1.ReasonDrainCancelled), cordonedBy(jobKey), v1alpha1.ReasonCordoned},
+		"a user has uncordoned it meanwhile": {ended(v1alpha1.ReasonDrainCancelled), func(*Node) {}, ""},
+	} {
+		node := newNode("n", recorded(record.Failed, tt.record), tt.cordon)
+		if got := co.quarantineState(&node); got != tt.want {
+			t.Errorf("%s: %q, want %q", name, got, tt.want)
+		}
+	}
+}
+
+// TestDrainsThatBecomeBlocked tests which drains get an event.
+func TestDrainsThatBecomeBlocked(t *testing.T) {
+	drain := func(node string, blockedSince time.Time) v1alpha1.NodeDrain {
+		return v1alpha1.NodeDrain{Node: node, BlockedSince: metav1.Time{Time: blockedSince}, Blocked: []v1alpha1.BlockedPod{{Pod: "web/a", Message: "budget"}}}
+	}
+	for name, tt := range map[string]struct {
+		before, after []v1alpha1.NodeDrain
+		want          bool
+	}{
+		"it is not blocked":                              {nil, []v1alpha1.NodeDrain{drain("n", time.Time{})}, false},
+		"it becomes blocked":                             {[]v1alpha1.NodeDrain{drain("n", time.Time{})}, []v1alpha1.NodeDrain{drain("n", now)}, true},
+		"it has been blocked":                            {[]v1alpha1.NodeDrain{drain("n", ago(9))}, []v1alpha1.NodeDrain{drain("n", ago(9))}, false},
+		"it was blocked before, and is now":              {[]v1alpha1.NodeDrain{drain("n", ago(9))}, []v1alpha1.NodeDrain{drain("n", now)}, true},
+		"another one has been blocked for the same time": {[]v1alpha1.NodeDrain{drain("m", now)}, []v1alpha1.NodeDrain{drain("n", now)}, true},
+	} {
+		got := DrainBlocked(&v1alpha1.NodeJobStatus{Drains: tt.before}, &v1alpha1.NodeJobStatus{Drains: tt.after})
+		if _, is := got["n"]; is != tt.want || len(got) > 1 {
+			t.Errorf("%s: %v, want one of n: %t", name, got, tt.want)
+		}
+	}
+}
+
 // TestOutcomeOfRollback follows the pod of a rollback to the node's record.
 func TestOutcomeOfRollback(t *testing.T) {
 	failed := newNode("n", recorded(record.Failed, attempts(2)))
 	undo := func(changes ...func(*Pod)) Pod {
 		return newPod(failed, append([]func(*Pod){func(p *Pod) { p.Runs, p.UID = task.Rollback, "undo-pod" }}, changes...)...)
 	}
+	disrupted := func(p *Pod) { p.Phase, p.Disrupted = corev1.PodFailed, ago(2) }
 	tests := map[string]struct {
 		node       Node
 		pod        Pod
@@ -316,6 +522,28 @@ func TestOutcomeOfRollback(t *testing.T) {
 		"it fails for the last time": {
 			node: failed, pod: undo(exited(4), func(p *Pod) { p.Attempt = 2 }), wantState: Failed, wantReason: v1alpha1.ReasonRollingBack,
 			want: []string{"record Failed on n: attempts 2, disruptions 0, TaskFailed: line 1\nno space left, rollback Failed: attempts 2, disruptions 0, for good"},
+		},
+		"it succeeds in the last attempt": {
+			node: failed, pod: undo(exited(0), func(p *Pod) { p.Attempt = 2 }), wantState: Failed, wantReason: v1alpha1.ReasonRollingBack,
+			want: []string{"record Failed on n: attempts 2, disruptions 0, TaskFailed: line 1\nno space left, rollback Succeeded: attempts 2, disruptions 0"},
+		},
+		"it is disrupted": {
+			node: failed, pod: undo(disrupted), wantState: Failed, wantReason: v1alpha1.ReasonRollingBack,
+			want: []string{"record Failed on n: attempts 2, disruptions 0, TaskFailed: line 1\nno space left, rollback Disrupted: attempts 0, disruptions 1"},
+		},
+		"it is disrupted after a failure": {
+			node: newNode("n", recorded(record.Failed, attempts(2), func(r *record.Record) {
+				r.Rollback = &record.Rollback{Outcome: record.Failed, Attempts: 1, Disruptions: 3, PodUID: "first"}
+			})),
+			pod: undo(disrupted, func(p *Pod) { p.Attempt = 2 }), wantState: Failed, wantReason: v1alpha1.ReasonRollingBack,
+			want: []string{"record Failed on n: attempts 2, disruptions 0, TaskFailed: line 1\nno space left, rollback Disrupted: attempts 1, disruptions 1"},
+		},
+		"a user has raised the limit of retries meanwhile": {
+			node: newNode("n", recorded(record.Failed)), pod: undo(), wantState: Waiting, wantReason: v1alpha1.ReasonRollingBack,
+		},
+		"another revision has run meanwhile": {
+			node: newNode("n", recorded(record.Failed, attempts(2))), pod: undo(exited(0), func(p *Pod) { p.Revision = "old" }),
+			want: []string{"release n-pod"}, wantState: Failed, wantReason: v1alpha1.ReasonRollbackPending,
 		},
 		"it takes longer than its own time limit": {
 			node: failed, pod: undo(func(p *Pod) { p.Created, p.Started = ago(41), ago(41) }), wantState: Failed, wantReason: v1alpha1.ReasonRollingBack,

@@ -137,7 +137,7 @@ func (as *assessor) notePod(w *nodePlan, pod *Pod, v podAssessment) {
 // writeEnd records the outcome of an attempt. If the API server refuses the write, it is retried from time to time and
 // does not count as progress.
 func (as *assessor) writeEnd(w *nodePlan, pod *Pod, v *podAssessment) {
-	if t, ok := as.in.NodeProblems[w.node.UID]; ok && t.Reason == v1alpha1.ReasonRecordRejected {
+	if t := as.in.NodeProblems[w.node.UID]; t.Reason == v1alpha1.ReasonRecordRejected {
 		v.message = t.Message
 		as.unrecorded(w, pod, &t)
 		if as.in.Now.Before(t.RetryAt) {

@@ -37,6 +37,27 @@ func has(key, value, owner string) func(*Node) {
 	}
 }
 
+// annotatedBy is has for an annotation.
+func annotatedBy(key, value, owner string) func(*Node) {
+	return func(n *Node) {
+		n.Annotations = map[string]string{key: value}
+		if owner != "" {
+			n.Published.Annotations = map[string]string{key: owner}
+		}
+	}
+}
+
+func TestKeysThatAreNotRemoved(t *testing.T) {
+	for key, want := range map[string]bool{
+		"size": true, "example.com/size": true, "node.kubernetes.io/size": true, "kubelet.kubernetes.io/size": true, "kubernetes.io/hostname": false,
+		"topology.kubernetes.io/zone": false, "k8s.io/x": false, "x.k8s.io/x": false, "everynode.dev/x": false, "ns.everynode.dev/job": false, "notk8s.io/x": true,
+	} {
+		if got := mayPublish(key); got != want {
+			t.Errorf("%s: %t, want %t", key, got, want)
+		}
+	}
+}
+
 // TestFactsOfSuccess tests how the results of a successful run are published.
 func TestFactsOfSuccess(t *testing.T) {
 	const notManaged = "PublishConflict: label example.com/size already exists on the node and is not managed by this NodeJob: remove it, set adopt in spec.publish, or publish under another key"
@@ -52,10 +73,25 @@ func TestFactsOfSuccess(t *testing.T) {
 			results: map[string]string{"size": "8", "kernel": "6.8 (a b)"}, guarded: true,
 			want: succeeded + ", label example.com/size=8, annotation example.com/kernel=6.8 (a b)",
 		},
-		"a result that is not reported is not published": {results: map[string]string{"size": "8", "other": "x"}, want: succeeded + ", label example.com/size=8", guarded: true},
-		"a fact that is no longer reported is removed":   {node: has("example.com/size", "4", jobKey), want: succeeded + ", no label example.com/size", guarded: true},
-		"an unchanged fact is not written again":         {node: has("example.com/size", "8", jobKey), results: map[string]string{"size": "8"}, want: succeeded},
-		"an empty value is published":                    {results: map[string]string{"size": ""}, want: succeeded + ", label example.com/size=", guarded: true},
+		"a result that is not reported is not published":      {results: map[string]string{"size": "8", "other": "x"}, want: succeeded + ", label example.com/size=8", guarded: true},
+		"a fact that is no longer reported is removed":        {node: has("example.com/size", "4", jobKey), want: succeeded + ", no label example.com/size", guarded: true},
+		"an unchanged fact is not written again":              {node: has("example.com/size", "8", jobKey), results: map[string]string{"size": "8"}, want: succeeded},
+		"an empty fact that is no longer reported is removed": {node: has("example.com/size", "", jobKey), want: succeeded + ", no label example.com/size", guarded: true},
+		"an empty fact that a user has removed is published": {
+			node: func(n *Node) { n.Published.Labels = map[string]string{"example.com/size": jobKey} }, results: map[string]string{"size": ""}, want: succeeded + ", label example.com/size=", guarded: true,
+		},
+		"a label of another NodeJob that a user has removed fails the attempt": {
+			node: func(n *Node) { n.Published.Labels = map[string]string{"example.com/size": "ns.everynode.dev/other"} }, results: map[string]string{"size": "8"},
+			want: failed + "PublishConflict: label example.com/size of the node is published by another NodeJob (ns.everynode.dev/other): publish under another key",
+		},
+		"a label of another NodeJob stays": {
+			node: has("example.com/other", "1", "ns.everynode.dev/other"), results: map[string]string{"size": "8"}, want: succeeded + ", label example.com/size=8", guarded: true,
+		},
+		"a result of the greatest length is published although others were left out": {
+			results: map[string]string{"size": "8", "kernel": strings.Repeat("k", outcome.MaxValueBytes-4)}, exit: func(exit *Exit) { exit.Truncated = true }, guarded: true,
+			want: succeeded + ", label example.com/size=8, annotation example.com/kernel=" + strings.Repeat("k", outcome.MaxValueBytes-4),
+		},
+		"an empty value is published": {results: map[string]string{"size": ""}, want: succeeded + ", label example.com/size=", guarded: true},
 		"an invalid label value fails the attempt": {
 			results: map[string]string{"size": "8 GB"},
 			want:    failed + `InvalidResult: the result size cannot be published as label example.com/size, since "8 GB" is no valid label value: at most 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends`,
@@ -129,6 +165,34 @@ func TestFactsWithoutRun(t *testing.T) {
 		"a skipped node has no results":                                 {job: publishing, node: newNode("n", labelled(rev))},
 		"a failed node keeps its facts":                                 {job: publishing, node: newNode("n", recorded(record.Failed, attempts(2)), has("example.com/size", "8", jobKey)), stalled: "1 node failed"},
 		"a failed node loses a fact that was removed from spec.publish": {job: func(*v1alpha1.NodeJob) {}, node: newNode("n", recorded(record.Failed, attempts(2)), has("example.com/size", "8", jobKey)), want: []string{"Published n, no label example.com/size"}, stalled: "1 node failed"},
+		"a label that a user has set does not prevent that a failed node loses a fact": {
+			job: func(j *v1alpha1.NodeJob) {
+				j.Spec.Publish = []v1alpha1.Fact{{Result: "size", Label: "example.com/size"}}
+			}, stalled: "1 node failed",
+			node: newNode("n", recorded(record.Failed, attempts(2)), has("example.com/size", "mine", ""), annotatedBy("example.com/kernel", "6", jobKey)), want: []string{"Published n, no annotation example.com/kernel"},
+		},
+		"an annotation that a user has set does not prevent that a failed node loses a fact": {
+			job: func(j *v1alpha1.NodeJob) {
+				j.Spec.Publish = []v1alpha1.Fact{{Result: "kernel", Annotation: "example.com/kernel"}}
+			}, stalled: "1 node failed",
+			node: newNode("n", recorded(record.Failed, attempts(2)), has("example.com/size", "8", jobKey), annotatedBy("example.com/kernel", "6", "")), want: []string{"Published n, no label example.com/size"},
+		},
+		"a failed node keeps its annotations": {
+			job: publishing, node: newNode("n", recorded(record.Failed, attempts(2)), annotatedBy("example.com/kernel", "6", jobKey)), stalled: "1 node failed",
+		},
+		"a user has removed facts from a failed node": {
+			job: publishing, stalled: "1 node failed", want: []string{"Published n, no label example.com/size, no annotation example.com/kernel"},
+			node: newNode("n", recorded(record.Failed, attempts(2)), func(n *Node) {
+				n.Published = record.Published{Labels: map[string]string{"example.com/size": jobKey}, Annotations: map[string]string{"example.com/kernel": jobKey}}
+			}),
+		},
+		"a node that was skipped after a failure publishes nothing": {job: publishing, node: newNode("n", recorded(record.Failed, attempts(2), withResults(map[string]string{"size": "8"})), labelled(rev))},
+		"a node that was skipped after an earlier revision publishes nothing": {
+			job: publishing, node: newNode("n", recorded(record.Succeeded, withResults(map[string]string{"size": "8"}), func(r *record.Record) { r.Revision = "old" }), labelled(rev)),
+		},
+		"a fact that was left out of the record is no conflict": {
+			job: publishing, node: newNode("n", recorded(record.Succeeded, func(r *record.Record) { r.Truncated = true })),
+		},
 		"a conflict is in the status": {
 			job: publishing, node: newNode("n", done, has("example.com/size", "mine", "")),
 			stalled: "every node is done, and on 1 node not all of spec.publish can be published: n: label example.com/size already exists on the node",

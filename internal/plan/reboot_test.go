@@ -4,11 +4,14 @@
 package plan
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/outcome"
@@ -43,6 +46,7 @@ func TestSuccessIsFollowedByReboot(t *testing.T) {
 		"a failure": {pod: func(p *Pod) {
 			p.Reboot, p.Phase, p.Exit = v1alpha1.RebootAlways, corev1.PodFailed, &Exit{Code: 1, Message: "no"}
 		}, want: "record Failed on n: attempts 1, disruptions 0, TaskFailed: no"},
+		"if requested, and how the container ended is not known": {pod: func(p *Pod) { madeFor(v1alpha1.RebootIfRequested)(p); p.Exit = nil }, want: done},
 		"always":                                 {pod: madeFor(v1alpha1.RebootAlways), want: goesOn},
 		"if requested, and the task requests it": {pod: madeFor(v1alpha1.RebootIfRequested), exit: []func(*Exit){asks}, want: goesOn},
 		"if requested, and the task does not request it": {pod: madeFor(v1alpha1.RebootIfRequested), want: done},
@@ -113,6 +117,21 @@ func TestReboot(t *testing.T) {
 	}{
 		"it is rebooted": {
 			node: []func(*Node){goesOn(), inBoot("first")}, want: []string{"start reboot 1 of rev on n"}, reason: v1alpha1.ReasonRebooting, wake: 240 * time.Second,
+		},
+		"a pod of another revision that reboots it is released": {
+			node: []func(*Node){goesOn(), inBoot("first")}, pod: rebootPod(func(p *Pod) { p.Revision = "old" }), want: []string{"release n-pod"}, reason: v1alpha1.ReasonRebooting, wake: 240 * time.Second,
+		},
+		"a pod that reboots it is released when the run has ended": {
+			node: []func(*Node){recorded(record.Succeeded)}, pod: rebootPod(), want: []string{"release n-pod"}, reason: v1alpha1.ReasonDone,
+		},
+		"it is Ready again for an unknown time": {
+			node: []func(*Node){goesOn(), inBoot("second")}, want: []string{"Settling n, recorded"}, reason: v1alpha1.ReasonSettling, wake: 240 * time.Second,
+		},
+		"it is no longer Ready": {
+			node: []func(*Node){goesOn(back(10)), inBoot("second"), notReady}, want: []string{"Settling n, recorded"}, reason: v1alpha1.ReasonSettling, wake: 240 * time.Second,
+		},
+		"its check waits after a disruption": {
+			job: []func(*v1alpha1.NodeJob){verifying}, node: []func(*Node){goesOn(back(25), disrupted(4)), inBoot("second"), since(30)}, reason: v1alpha1.ReasonSettling, wake: 6 * time.Second,
 		},
 		"it is rebooted while suspended, because the run has started": {
 			job: []func(*v1alpha1.NodeJob){onHold}, node: []func(*Node){goesOn(), inBoot("first")}, want: []string{"start reboot 1 of rev on n"}, reason: v1alpha1.ReasonRebooting, wake: 240 * time.Second,
@@ -217,11 +236,111 @@ func TestReboot(t *testing.T) {
 	}
 }
 
+// TestEndOfThePodThatReboots tests what the end of the pod means while the node is in the old boot.
+func TestEndOfThePodThatReboots(t *testing.T) {
+	node := newNode("n", recorded(record.Rebooting))
+	late := func(p *Pod) { p.Phase, p.PastDeadline = corev1.PodFailed, true }
+	for name, tt := range map[string]struct {
+		pod    func(*Pod)
+		failed bool
+	}{
+		"it reports a failure":             {exited(1, reported("TaskFailed")), true},
+		"it reports nothing":               {exited(1), false},
+		"its container was never seen":     {late, false},
+		"it reports a success":             {exited(0, reported("")), false},
+		"it reports that it was disrupted": {exited(143, reported(outcome.ReasonDisrupted)), false},
+	} {
+		pod := newPod(node, func(p *Pod) { p.Runs = task.Reboot }, tt.pod)
+		r := (&attemptReader{job: &job{in: Input{Job: newJob(), Now: now}}}).rebootEnded(&pod, &node)
+		if (r.Outcome == record.Failed) != tt.failed || (r.Reboot == nil) != tt.failed || (r.Disruptions == 1) == tt.failed {
+			t.Errorf("%s: %+v, want a failure: %t", name, r, tt.failed)
+		}
+	}
+}
+
+// TestRecordOfACheck tests what a check adds to the record of the run.
+func TestRecordOfACheck(t *testing.T) {
+	large := map[string]string{}
+	for i := range 200 {
+		large[fmt.Sprintf("key-%03d", i)] = strings.Repeat("x", 200)
+	}
+	a, ab := map[string]string{"a": "1"}, map[string]string{"a": "1", "b": "1"}
+	for name, tt := range map[string]struct {
+		results    map[string]string // of the task
+		truncated  bool
+		end        record.Record
+		want       map[string]string
+		wantCut    bool
+		wantReason string
+	}{
+		"it has no results":                           {results: ab, end: record.Record{Outcome: record.Succeeded}, want: ab},
+		"neither has results":                         {end: record.Record{Outcome: record.Succeeded}},
+		"it has the only results":                     {end: record.Record{Outcome: record.Succeeded, Results: a}, want: a},
+		"it adds to the results":                      {results: ab, end: record.Record{Outcome: record.Succeeded, Results: map[string]string{"b": "2", "c": "2"}}, want: map[string]string{"a": "1", "b": "2", "c": "2"}},
+		"the results of the task were cut":            {results: a, truncated: true, end: record.Record{Outcome: record.Succeeded, Results: a}, want: a, wantCut: true},
+		"those of the task were cut, and it has none": {results: a, truncated: true, end: record.Record{Outcome: record.Succeeded}, want: a, wantCut: true},
+		"its results were cut":                        {results: a, end: record.Record{Outcome: record.Succeeded, Results: a, Truncated: true}, want: a, wantCut: true},
+		"both are too large":                          {results: a, end: record.Record{Outcome: record.Succeeded, Results: large}, wantCut: true},
+		"it fails":                                    {end: record.Record{Outcome: record.Failed, Reason: outcome.ReasonTaskFailed}, wantReason: outcome.ReasonVerifyFailed},
+		"it takes too long":                           {end: record.Record{Outcome: record.Failed, Reason: v1alpha1.ReasonDeadlineExceeded}, wantReason: v1alpha1.ReasonDeadlineExceeded},
+	} {
+		node := newNode("n", recorded(record.Rebooting, func(r *record.Record) { r.Results, r.Truncated = tt.results, tt.truncated }))
+		got := (&attemptReader{job: &job{in: Input{Job: newJob(), Now: now}}}).verified(new(newPod(node)), &node, tt.end)
+		if diff := cmp.Diff(tt.want, got.Results); diff != "" && tt.want != nil {
+			t.Errorf("%s: results (-want +got):\n%s", name, diff)
+		}
+		if got.Truncated != tt.wantCut || got.Reason != tt.wantReason {
+			t.Errorf("%s: truncated %t, %q, want %t, %q", name, got.Truncated, got.Reason, tt.wantCut, tt.wantReason)
+		}
+	}
+}
+
+// TestWhatTheNextPodOfARunWaitsFor tests it for the pod of a check.
+func TestWhatTheNextPodOfARunWaitsFor(t *testing.T) {
+	refused := func(retryIn int) *task.Obstacle {
+		return &task.Obstacle{Reason: v1alpha1.ReasonPodForbidden, Message: "no", RetryAt: ago(-retryIn)}
+	}
+	stays := &task.Obstacle{Reason: v1alpha1.ReasonConfigMapNotFound, Message: "it is missing"}
+	for name, tt := range map[string]struct {
+		obstacle *task.Obstacle
+		problems map[types.UID]NodeProblem
+		ended    time.Time
+		noProbe  bool
+		want     cause
+		until    time.Time
+	}{
+		"for nothing": {want: causeNone},
+		"for nothing when its pod has ended without a disruption": {ended: now, want: causeNone},
+		"for the retry of a problem of the node":                  {problems: nameTaken(60, 5), want: causeNodeProblem, until: ago(-5)},
+		"for nothing when the problem may be retried":             {problems: nameTaken(60, -5), want: causeNone},
+		"for a user":                                    {obstacle: stays, want: causeObstacle},
+		"for the retry of a refusal":                    {obstacle: refused(5), want: causeObstacle, until: ago(-5)},
+		"for nothing when a refusal may be retried":     {obstacle: refused(-5), want: causeNone},
+		"for nothing when a refusal may be retried now": {obstacle: refused(0), want: causeNone},
+		"for another start that shows it":               {obstacle: refused(-5), noProbe: true, want: causeObstacle},
+		"for another start that shows it now":           {obstacle: refused(0), noProbe: true, want: causeObstacle},
+	} {
+		node := newNode("a", recorded(record.Rebooting, func(r *record.Record) { r.FinishedAt = tt.ended }))
+		j := &job{in: Input{Job: newJob(), Now: now, NodeProblems: tt.problems}, obstacle: tt.obstacle}
+		if got := j.runBlock(startRequest{phase: task.Verify, node: &node}, !tt.noProbe); got.cause != tt.want || !got.until.Equal(tt.until) {
+			t.Errorf("%s: cause %d until %v, want %d until %v", name, got.cause, got.until, tt.want, tt.until)
+		}
+	}
+}
+
+func TestWhyANodeSettles(t *testing.T) {
+	for boot, want := range map[string]string{"n-boot-before": "the node need not reboot any more (maintenance.reboot)", "next": "the node has rebooted"} {
+		if got := settling(new(newNode("n", recorded(record.Rebooting), func(n *Node) { n.BootID = boot }))); got != want {
+			t.Errorf("in boot %s: %q, want %q", boot, got, want)
+		}
+	}
+}
+
 // The pods of a run with a reboot refer to the recorded run.
 func TestPodsOfRunWithReboot(t *testing.T) {
 	node := newNode("n", recorded(record.Rebooting, func(r *record.Record) { r.Attempts = 2 }), func(n *Node) { n.BootID = "n-boot-before" })
 	start := Next(see(newJob(rebootingAs(v1alpha1.RebootAlways)), []Node{node})).Actions[0].(Start).Attempt
-	if start.BootID != "n-boot-before" || start.Number != 2 {
+	if start.BootID != "n-boot-before" || start.Number != 2 || start.Checks != nil {
 		t.Errorf("reboot %d leaves %q, want 2 to leave the boot on record", start.Number, start.BootID)
 	}
 	node.BootID, node.ReadySince, node.On.Record.Reboot.BackAt = "next", ago(100), ago(50)

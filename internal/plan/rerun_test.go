@@ -60,10 +60,26 @@ func TestStateFromRecord(t *testing.T) {
 		"a success before the user requested a retry": {
 			job: newJob(askAgain), node: newNode("n", recorded(record.Succeeded)), want: proof,
 		},
-		"no label and no record":                                                  {node: newNode("n"), want: fresh},
-		"a success of this revision":                                              {node: newNode("n", recorded(record.Succeeded)), want: proof},
-		"a label set by a user skips the node":                                    {node: newNode("n", labelled(rev)), want: done},
-		"a label that a user set to another revision":                             {node: newNode("n", labelled("other")), want: fresh},
+		"no label and no record":                      {node: newNode("n"), want: fresh},
+		"a success of this revision":                  {node: newNode("n", recorded(record.Succeeded)), want: proof},
+		"a label set by a user skips the node":        {node: newNode("n", labelled(rev)), want: done},
+		"a label that a user set to another revision": {node: newNode("n", labelled("other")), want: fresh},
+		"a success beside a label that skips another revision": {
+			node: newNode("n", recorded(record.Succeeded, func(r *record.Record) { r.Label = "other" }), labelled("other")), want: proof,
+		},
+		"a success beside a label that a user has removed since": {
+			node: newNode("n", recorded(record.Succeeded, func(r *record.Record) { r.Label = "other" }), unlabelled), want: ran(fresh),
+		},
+		"a run of another revision that reboots": {node: newNode("n", recorded(record.Rebooting, ofRevision("old"))), want: fresh},
+		"a failure of a rerun that a user has skipped": {
+			node: newNode("n", recorded(record.Failed, func(r *record.Record) { r.Rerun = true }), labelled(rev)), want: ran(done),
+		},
+		"a disruption of a rerun": {
+			node: newNode("n", recorded(record.Disrupted, func(r *record.Record) { r.Rerun = true }), labelled(rev)), want: ran(recordState{notBefore: ago(50)}),
+		},
+		"a success of another revision than the label, with rerun.periodSeconds": {
+			job: newJob(periodSeconds(1)), node: newNode("n", recorded(record.Succeeded, ofRevision("old")), labelled(rev)), want: done,
+		},
 		"removing the label requests another run":                                 {node: newNode("n", recorded(record.Succeeded), unlabelled), want: ran(fresh)},
 		"an empty label requests another run":                                     {node: newNode("n", recorded(record.Succeeded), labelled("")), want: ran(fresh)},
 		"a label with another revision than the record":                           {node: newNode("n", recorded(record.Succeeded), labelled("other")), want: ran(fresh)},
@@ -209,6 +225,31 @@ func TestNodesRerun(t *testing.T) {
 }
 
 // The record of a rerun says so while it runs, and its failure removes the label.
+// TestReruns tests whether a run is on a node that was done before.
+func TestReruns(t *testing.T) {
+	on := func(label string, r record.Record) Node {
+		return newNode("n", func(n *Node) { n.On.Label, n.On.Record = label, &r })
+	}
+	for name, tt := range map[string]struct {
+		node Node
+		want bool
+	}{
+		"after a success":                     {on(rev, record.Record{Revision: rev, Outcome: record.Succeeded}), true},
+		"after a disruption of a rerun":       {on(rev, record.Record{Revision: rev, Outcome: record.Disrupted, Rerun: true}), true},
+		"after a disruption of the first run": {on(rev, record.Record{Revision: rev, Outcome: record.Disrupted}), false},
+		"after a success of another revision": {on(rev, record.Record{Revision: "old", Outcome: record.Succeeded}), false},
+		"after a success on another machine":  {on(rev, record.Record{Revision: rev, Outcome: record.Succeeded, MachineID: "gone"}), false},
+		"without the label":                   {on("", record.Record{Revision: rev, Outcome: record.Succeeded, Rerun: true}), false},
+		"with the label of another revision":  {on("old", record.Record{Revision: "old", Outcome: record.Succeeded}), false},
+		"after a user has removed the label":  {on(rev, record.Record{Revision: rev, Outcome: record.Succeeded, LabelRemoved: true}), false},
+		"without a record":                    {newNode("n", labelled(rev)), false},
+	} {
+		if got := readJob(see(newJob(), nil)).isRerun(&tt.node, rev); got != tt.want {
+			t.Errorf("%s: %t, want %t", name, got, tt.want)
+		}
+	}
+}
+
 func TestFurtherRunIsRecordedAsRerun(t *testing.T) {
 	node := newNode("n", recorded(record.Succeeded, func(r *record.Record) { r.BootID = "before" }))
 	tests := map[string]struct {

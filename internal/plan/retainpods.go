@@ -40,13 +40,13 @@ func (a *attemptReader) endsUntil(pod *Pod, node *Node) time.Time {
 
 // removePod releases a pod that needs no record, or has one, unless it has not ended, or is retained for its logs.
 func (as *assessor) removePod(pod *Pod, why podDisposition, w *nodePlan) {
-	if ends := as.attempts.endsUntil(pod, w.node); why == podRecorded && as.in.Now.Before(ends) {
+	if ends := as.attempts.endsUntil(pod, w.node); as.in.Now.Before(ends) {
 		w.terminating = true
 		as.plan.wake(ends)
 		return
 	}
 	until := as.attempts.retainedUntil(pod, w.node.On.Record)
-	if why == podRecorded && onRecord(pod, w.node) && as.in.Now.Before(until) {
+	if onRecord(pod, w.node) && as.in.Now.Before(until) {
 		as.retain(pod, w, until)
 		return
 	}

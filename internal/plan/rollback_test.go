@@ -33,6 +33,8 @@ func TestRollbackPendingCountsWhatContinues(t *testing.T) {
 		"it starts now":                  {job: []func(*v1alpha1.NodeJob){withRollback}, node: failed(), want: 1},
 		"it runs":                        {job: []func(*v1alpha1.NodeJob){withRollback}, node: failed(), pods: []Pod{newPod(failed(), rollback)}, want: 1},
 		"it is retried":                  {job: []func(*v1alpha1.NodeJob){withRollback}, node: failed(undone(record.Failed, 1)), want: 1},
+		"it waits for its backoff":       {job: []func(*v1alpha1.NodeJob){withRollback}, node: failed(undone(record.Failed, 1), func(r *record.Record) { r.Rollback.FinishedAt = ago(1) }), want: 1},
+		"a pod is terminating":           {job: []func(*v1alpha1.NodeJob){withRollback}, node: failed(), pods: []Pod{newPod(failed(), func(p *Pod) { p.Finalized, p.DeleteRequested = false, ago(1) })}, want: 1},
 		"it has succeeded":               {job: []func(*v1alpha1.NodeJob){withRollback}, node: failed(undone(record.Succeeded, 1))},
 		"it has failed":                  {job: []func(*v1alpha1.NodeJob){withRollback}, node: failed(undone(record.Failed, 2))},
 		"the node is unreachable":        {job: []func(*v1alpha1.NodeJob){withRollback}, node: lost},
@@ -47,6 +49,46 @@ func TestRollbackPendingCountsWhatContinues(t *testing.T) {
 				t.Errorf("rollbackPending is %d, want %d; %+v", got.RollbackPending, tt.want, got)
 			}
 		})
+	}
+}
+
+// TestRollbackInTheStatus tests what status.failures says about a rollback.
+func TestRollbackInTheStatus(t *testing.T) {
+	failed := newNode("n", recorded(record.Failed, attempts(2)))
+	for name, tt := range map[string]struct {
+		changes         []func(*record.Record)
+		pods            []Pod
+		reason, message string
+	}{
+		"it runs":          {nil, []Pod{newPod(failed, func(p *Pod) { p.Runs = task.Rollback })}, v1alpha1.ReasonRollingBack, ""},
+		"it has failed":    {[]func(*record.Record){undone(record.Failed, 2)}, nil, v1alpha1.ReasonRollbackFailed, "no way back"},
+		"it has succeeded": {[]func(*record.Record){undone(record.Succeeded, 1)}, nil, v1alpha1.ReasonRolledBack, ""},
+	} {
+		node := newNode("n", recorded(record.Failed, append(tt.changes, attempts(2))...))
+		failures := Next(see(newJob(withRollback), []Node{node}, tt.pods...)).Status.Failures
+		if len(failures) != 1 || failures[0].Retrying || failures[0].Rollback != tt.reason || failures[0].RollbackMessage != tt.message {
+			t.Errorf("%s: %+v, want %s, %q", name, failures, tt.reason, tt.message)
+		}
+	}
+}
+
+// TestRetryOfARollback tests what a request of a retry means for a rollback.
+func TestRetryOfARollback(t *testing.T) {
+	for name, tt := range map[string]struct {
+		retry, recorded string
+		outcome         record.Outcome
+		want            rollbackState
+	}{
+		"it was requested since a failure":   {"now", "earlier", record.Failed, rollbackState{}},
+		"it was requested before a failure":  {"now", "now", record.Failed, rollbackState{failures: 1, notBefore: ago(50)}},
+		"the request was removed":            {"", "earlier", record.Failed, rollbackState{failures: 1, notBefore: ago(50)}},
+		"it was requested since the success": {"now", "earlier", record.Succeeded, rollbackState{done: true}},
+	} {
+		r := &recordReader{&job{in: Input{Job: newJob(), Now: now}, retry: tt.retry}}
+		rb := &record.Rollback{Outcome: tt.outcome, Attempts: 1, FinishedAt: ago(60), Retry: tt.recorded}
+		if got := r.readRollback(&record.Record{Rollback: rb}); got != tt.want {
+			t.Errorf("%s: %+v, want %+v", name, got, tt.want)
+		}
 	}
 }
 

@@ -56,11 +56,11 @@ func (ro *rollout) carryOver() {
 // joinedAfterStable reports whether a node has joined since the revision became stable, has not been done since, and
 // cannot run workloads yet. Such a node takes no slot and does not use the failure budget. Every other node waits for a
 // slot, also a node that joined while nothing could start, and a node that is selected because a label or the selector
-// changed. For a rollback at deletion, every node waits for a slot.
+// changed. At deletion, stableAt is not read, so each rollback waits for a slot.
 func (ro *rollout) joinedAfterStable(node *Node) bool {
 	rec := node.On.Record
 	doneBefore := node.On.Label != "" || (rec != nil && (rec.Outcome == record.Succeeded || rec.Rerun))
-	return ro.in.Job.DeletionTimestamp.IsZero() && !ro.stableAt.IsZero() && node.Created.After(ro.stableAt) && !doneBefore && ro.gate.withoutWorkloads(node)
+	return !ro.stableAt.IsZero() && node.Created.After(ro.stableAt) && !doneBefore && ro.gate.withoutWorkloads(node)
 }
 
 // advance advances the rollout as far as the observed state allows, one step after the other.
@@ -97,11 +97,11 @@ func (ro *rollout) advance() {
 	}
 }
 
-// becomeStable notes that the revision has passed all steps. Failures for lack of progress, unrecorded failures and the ceiling
-// do not block anything any more. The next pass applies that, and no event triggers it.
+// becomeStable notes that the revision has passed all steps. Failed nodes, with or without a record, and the ceiling do not block
+// anything any more. The next pass applies that, and no event triggers it.
 func (ro *rollout) becomeStable() {
 	ro.status.StableAt = ro.now()
-	if ro.failed > 0 || len(ro.status.UnrecordedFailures) > 0 || ro.ceiling < ro.current {
+	if ro.failed > 0 || ro.ceiling < ro.current {
 		ro.plan.wake(ro.in.Now.Add(time.Second))
 	}
 }

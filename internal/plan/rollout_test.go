@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -43,6 +44,117 @@ func TestMaxConcurrent(t *testing.T) {
 				t.Errorf("%d nodes at once, want %d", got, tt.want)
 			}
 		})
+	}
+}
+
+// TestJoinedAfterStable tests which nodes take no slot.
+func TestJoinedAfterStable(t *testing.T) {
+	for name, tt := range map[string]struct {
+		job  func(*v1alpha1.NodeJob)
+		node []func(*Node)
+		want bool
+	}{
+		"it joined after the revision became stable":  {stableSince(600), []func(*Node){made(599)}, true},
+		"it joined when the revision became stable":   {stableSince(600), []func(*Node){made(600)}, false},
+		"it joined before the revision became stable": {stableSince(600), []func(*Node){made(601)}, false},
+		"the revision is not stable":                  {func(*v1alpha1.NodeJob) {}, []func(*Node){made(599)}, false},
+		"an attempt has failed":                       {stableSince(600), []func(*Node){made(599), recorded(record.Failed)}, true},
+		"it was done":                                 {stableSince(600), []func(*Node){made(599), succeeded(60)}, false},
+		"it was done, and an attempt has failed":      {stableSince(600), []func(*Node){made(599), recorded(record.Failed, func(r *record.Record) { r.Rerun = true })}, false},
+		"it was done with another revision":           {stableSince(600), []func(*Node){made(599), labelled("old")}, false},
+		"it has no taint of the gate":                 {stableSince(600), []func(*Node){made(599), withTaints()}, false},
+	} {
+		node := newNode("n", append([]func(*Node){withTaints(ownTaint)}, tt.node...)...)
+		ro := rolloutOf(see(newJob(gated(v1alpha1.GateSpec{}), tt.job), []Node{node}))
+		if got := ro.joinedAfterStable(&node); got != tt.want {
+			t.Errorf("%s: %t, want %t", name, got, tt.want)
+		}
+	}
+}
+
+// While the revision is not known, it is not known which nodes have run it, and the rollout stays where it is.
+func TestARolloutWithUnknownRevisionStaysWhereItIs(t *testing.T) {
+	in := see(newJob(), []Node{newNode("n")})
+	in.Revision, in.Obstacle = "", &task.Obstacle{Reason: v1alpha1.ReasonConfigMapNotFound, Message: "it is missing"}
+	if got := Next(in).Steps; len(got[0].Nodes) > 0 {
+		t.Errorf("steps %+v, want none with nodes", got)
+	}
+}
+
+func TestAStableRolloutDoesNotWaitForADependency(t *testing.T) {
+	job := newJob(stableSince(600))
+	job.Status.Rollout.WaitingForDependencySince = metav1.NewTime(ago(60))
+	if got := Next(see(job, []Node{newNode("n")})).Status.Rollout.WaitingForDependencySince; !got.IsZero() {
+		t.Errorf("waiting since %v", got)
+	}
+}
+
+// TestNodesThatHaveSoaked tests which nodes status.rollout.soakedNodes lists.
+func TestNodesThatHaveSoaked(t *testing.T) {
+	done := recorded(record.Succeeded)
+	notReady := func(n *Node) { n.Ready = corev1.ConditionFalse }
+	job := newJob(inSteps(poolB(60), rest), mayFailNodes(1), promotedTo("b"), inStep("b", soakingFor(60), func(r *v1alpha1.RolloutStatus) { r.NotReadyBefore = []types.UID{"before-uid"} }))
+	nodes := []Node{newNode("failed", inPool("b"), recorded(record.Failed, attempts(2))), newNode("before", inPool("b"), done, notReady), newNode("z")}
+	want := make([]types.UID, 0, maxSoakedNodes)
+	for i := range maxSoakedNodes + 1 {
+		nodes = append(nodes, newNode(fmt.Sprintf("n%02d", i), inPool("b"), done))
+		want = append(want, nodes[len(nodes)-1].UID)
+	}
+	if diff := cmp.Diff(want[:maxSoakedNodes], Next(see(job, nodes)).Status.Rollout.SoakedNodes); diff != "" {
+		t.Errorf("with one more than are listed (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(want[:2], Next(see(job, nodes[:5])).Status.Rollout.SoakedNodes); diff != "" {
+		t.Errorf("with two (-want +got):\n%s", diff)
+	}
+}
+
+// TestNodesThatASoakWaitsFor tests which nodes of a step that are not Ready prevent its soak, or fail in it, and whether the step is
+// alive without them.
+func TestNodesThatASoakWaitsFor(t *testing.T) {
+	done := recorded(record.Succeeded)
+	due := recorded(record.Succeeded, func(r *record.Record) { r.FinishedAt = ago(3600) })
+	soaking := soakingFor(20)
+	before := func(r *v1alpha1.RolloutStatus) { r.NotReadyBefore = []types.UID{"n-uid"} }
+	some := first(intstr.FromInt32(1))
+	for name, tt := range map[string]struct {
+		step         v1alpha1.RolloutStep
+		status       []func(*v1alpha1.RolloutStatus)
+		node         []func(*Node)
+		runs         bool
+		waits, alive bool
+	}{
+		"it was Ready before":                                  {step: rest, node: []func(*Node){done}, waits: true},
+		"it turned NotReady in the soak":                       {step: rest, status: []func(*v1alpha1.RolloutStatus){soaking}, node: []func(*Node){done}, waits: true},
+		"it joined in the soak":                                {step: rest, status: []func(*v1alpha1.RolloutStatus){soaking}, node: []func(*Node){done, made(9)}},
+		"it has failed":                                        {step: rest, status: []func(*v1alpha1.RolloutStatus){soaking}, node: []func(*Node){recorded(record.Failed, attempts(2))}, alive: true},
+		"it runs the task again":                               {step: rest, node: []func(*Node){due}, runs: true, alive: true},
+		"a user has skipped it":                                {step: rest, node: []func(*Node){labelled(rev)}},
+		"it was not Ready before either":                       {step: rest, status: []func(*v1alpha1.RolloutStatus){before}, node: []func(*Node){done}, waits: true},
+		"it was not Ready before either, and the step soaks":   {step: rest, status: []func(*v1alpha1.RolloutStatus){before, soaking}, node: []func(*Node){done}},
+		"it joined in the step":                                {step: rest, status: []func(*v1alpha1.RolloutStatus){before}, node: []func(*Node){done, made(9)}},
+		"it joined in the step, which needs a number of nodes": {step: some, status: []func(*v1alpha1.RolloutStatus){before}, node: []func(*Node){done, made(9)}, waits: true},
+		"it is removed":                                        {step: rest, status: []func(*v1alpha1.RolloutStatus){before}, node: []func(*Node){done, func(n *Node) { n.Deleting = true }}},
+	} {
+		node := newNode("n", append(tt.node, func(n *Node) { n.Ready = corev1.ConditionFalse })...)
+		var pods []Pod
+		if tt.runs {
+			pods = []Pod{newPod(node)}
+		}
+		ro := rolloutOf(see(newJob(inSteps(tt.step), periodSeconds(60), inStep(tt.step.Name, tt.status...)), []Node{node}, pods...))
+		ro.steps[0].nodes = []int{0}
+		if waits, alive := len(ro.notReady(&ro.steps[0])) > 0, ro.isAlive(&ro.steps[0]); waits != tt.waits || alive != tt.alive {
+			t.Errorf("%s: waits %t, alive %t, want %t, %t", name, waits, alive, tt.waits, tt.alive)
+		}
+	}
+}
+
+// Of a step without a Ready node that is done, only nodes that are done are waited for.
+func TestASoakWaitsForNodesThatAreDone(t *testing.T) {
+	leaving := func(n *Node) { n.Deleting, n.Ready = true, corev1.ConditionFalse }
+	nodes := []Node{newNode("a", recorded(record.Succeeded), leaving), newNode("b", recorded(record.Failed, attempts(2)))}
+	ro := rolloutOf(see(newJob(inSteps(rest), inStep("rest", soakingFor(20))), nodes))
+	if diff := cmp.Diff([]int{0}, ro.checkReady(&ro.steps[0])); diff != "" || !ro.status.SoakingSince.IsZero() {
+		t.Errorf("soaking since %v, nodes (-want +got):\n%s", ro.status.SoakingSince, diff)
 	}
 }
 

@@ -66,6 +66,12 @@ func TestRetryOfOneNode(t *testing.T) {
 		"the others do not wait for a node of a later step": {
 			job: steps, a: func(n *Node) { n.Labels = map[string]string{"stage": "yes"} }, b: failed(alone), want: []string{start + "a"}, reason: v1alpha1.ReasonStarting,
 		},
+		"the others wait for a pod that is terminating on the retried node": {
+			b: failed(alone), pods: func(b Node) []Pod {
+				return []Pod{newPod(b, func(p *Pod) { p.Finalized, p.DeleteRequested = false, ago(1) })}
+			}, reason: v1alpha1.ReasonWaitingForRetry,
+		},
+		"the others do not wait for a node that a user has skipped": {b: func(n *Node) { failed(continues)(n); labelled(rev)(n) }, want: []string{start + "a"}, reason: v1alpha1.ReasonStarting},
 		"a node that is cordoned for its run continues": {
 			job: cordoned, a: func(n *Node) { n.Unschedulable, n.CordonedBy = true, []string{jobKey} }, b: failed(alone), want: []string{start + "a", "Preparing b, cordoned by " + jobKey}, reason: v1alpha1.ReasonStarting,
 		},
@@ -92,6 +98,27 @@ func TestRetryOfOneNode(t *testing.T) {
 				t.Errorf("node a: %s, want %s", p.Nodes[0].Reason, tt.reason)
 			}
 		})
+	}
+}
+
+// TestRunsThatStayAlone tests whether others wait for the next attempt of a run too.
+func TestRunsThatStayAlone(t *testing.T) {
+	for name, tt := range map[string]struct {
+		prev *record.Record
+		next record.Record
+		want bool
+	}{
+		"after a failure":                    {&record.Record{Revision: rev, RunsAlone: true}, record.Record{Revision: rev, Outcome: record.Failed}, true},
+		"after a success":                    {&record.Record{Revision: rev, RunsAlone: true}, record.Record{Revision: rev, Outcome: record.Succeeded}, false},
+		"of another revision":                {&record.Record{Revision: "old", RunsAlone: true}, record.Record{Revision: rev, Outcome: record.Failed}, false},
+		"on another machine":                 {&record.Record{Revision: rev, RunsAlone: true, MachineID: "gone"}, record.Record{Revision: rev, Outcome: record.Failed}, false},
+		"for which no other node has waited": {&record.Record{Revision: rev}, record.Record{Revision: rev, Outcome: record.Failed}, false},
+		"without a record":                   {nil, record.Record{Revision: rev, Outcome: record.Failed}, false},
+	} {
+		node := newNode("n", func(n *Node) { n.On.Record = tt.prev })
+		if got := readJob(see(newJob(), nil)).staysAlone(&node, &tt.next); got != tt.want {
+			t.Errorf("%s: %t, want %t", name, got, tt.want)
+		}
 	}
 }
 

@@ -4,6 +4,7 @@
 package plan
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -91,6 +92,18 @@ func TestNodesOfStep(t *testing.T) {
 			steps: []v1alpha1.RolloutStep{first(half), rest},
 			nodes: []Node{newNode("a"), newNode("b"), newNode("c")}, want: []string{"a", "b"},
 		},
+		"a percentage of nodes that were there before the rollout": {
+			steps: []v1alpha1.RolloutStep{first(half), rest},
+			nodes: []Node{newNode("a", made(9)), newNode("b", made(8)), newNode("c", made(7))}, want: []string{"a", "b"},
+		},
+		"the first by name of nodes of the same age": {
+			steps: []v1alpha1.RolloutStep{first(one), rest},
+			nodes: []Node{newNode("c", made(9)), newNode("b", made(9)), newNode("a", made(9))}, want: []string{"a"},
+		},
+		"a Ready node of a zone whose oldest node is not Ready": {
+			steps: []v1alpha1.RolloutStep{first(one), rest},
+			nodes: []Node{newNode("a", inZone("x"), made(60), func(n *Node) { n.Ready = corev1.ConditionFalse }), newNode("b", inZone("x"), made(50)), newNode("c", inZone("y"), made(40))}, want: []string{"b"},
+		},
 		"a percentage of a few nodes is one node": {
 			steps: []v1alpha1.RolloutStep{first(intstr.FromString("1%")), rest},
 			nodes: []Node{newNode("a"), newNode("b"), newNode("c")}, want: []string{"a"},
@@ -173,6 +186,7 @@ func TestAdvance(t *testing.T) {
 		wantStep, wantReason, wantMessage string
 		wantUntil                         time.Time
 		wantSoak, wantProof               bool
+		wantWake                          time.Duration // checked if set
 	}{
 		"it waits for its step": {
 			change: []func(*v1alpha1.NodeJob){inSteps(one, rest)}, nodes: []Node{newNode("a", made(9)), z},
@@ -230,6 +244,48 @@ func TestAdvance(t *testing.T) {
 		"it waits for promotion while its step has nodes that are not done": {
 			change: []func(*v1alpha1.NodeJob){inSteps(one, rest), promotedTo("first")}, was: at("rest"), nodes: []Node{newNode("a", done), newNode("b", made(99)), z},
 			wantStep: "rest", wantReason: v1alpha1.ReasonAwaitingPromotion, wantMessage: "it is in step rest, and rollout.promoteTo is first",
+		},
+		"it waits when promoteTo is set to a step that passes now": {
+			change: []func(*v1alpha1.NodeJob){inSteps(one, poolB(0), rest), promotedTo("b")}, was: at("first"), nodes: []Node{newNode("a", done), newNode("b", done, inPool("b")), z},
+			wantStep: "b", wantReason: v1alpha1.ReasonAwaitingPromotion, wantMessage: "it is in step rest, and rollout.promoteTo is b",
+		},
+		"it waits when promoteTo is not the name of a step": {
+			change: []func(*v1alpha1.NodeJob){inSteps(one, rest), promotedTo("gone")}, was: at("first"), nodes: []Node{newNode("a", done), z},
+			wantStep: "first", wantReason: v1alpha1.ReasonAwaitingPromotion, wantMessage: "it is in step rest, and rollout.promoteTo is first",
+		},
+		"it starts when promoteTo is set to an earlier step after the revision became stable": {
+			change: []func(*v1alpha1.NodeJob){inSteps(one, rest), promotedTo("first")}, was: at("rest", provenSince(60)), nodes: []Node{newNode("a", done), z},
+			wantStep: "rest", wantReason: v1alpha1.ReasonStarting, wantProof: true,
+		},
+		"it waits for the next plan when the revision becomes stable after promoteTo was set to an earlier step": {
+			change: []func(*v1alpha1.NodeJob){inSteps(one, rest), promotedTo("first")}, was: at("rest"), nodes: []Node{newNode("a", done), newNode("b", done), z},
+			wantStep: "rest", wantReason: v1alpha1.ReasonAwaitingPromotion, wantMessage: "it is in step rest, and rollout.promoteTo is first", wantProof: true, wantWake: time.Second,
+		},
+		"a Stalled rollout has no soak": {
+			change: []func(*v1alpha1.NodeJob){inSteps(soakedTwo, rest)}, was: at("first", soaking(20)), nodes: []Node{newNode("a", done), newNode("b", failed), z},
+			wantStep: "first", wantReason: v1alpha1.ReasonMaxFailuresExceeded, wantMessage: "the rollout has stopped: 1 node failed, and rollout.maxFailures allows 0",
+		},
+		"it starts when the soak is over for the others than a node that turned NotReady": {
+			change: []func(*v1alpha1.NodeJob){inSteps(poolB(60), rest), mayFailNodes(1)}, was: at("b", soaking(60)),
+			nodes: []Node{newNode("a", done, inPool("b")), newNode("b", done, notReady, inPool("b")), z}, wantStep: "rest", wantReason: v1alpha1.ReasonStarting,
+		},
+		"it starts when another node has taken the place of a failed one": {
+			change: []func(*v1alpha1.NodeJob){inSteps(first(intstr.FromInt32(2)), rest), mayFailNodes(1)}, was: at("first"),
+			nodes: []Node{newNode("a", done), newNode("b", failed), newNode("c", done), z}, wantStep: "rest", wantReason: v1alpha1.ReasonStarting,
+		},
+		"it starts when another node has taken the place of one that has not made progress for too long": {
+			change: []func(*v1alpha1.NodeJob){inSteps(first(intstr.FromInt32(2)), rest), mayFailNodes(1)}, was: at("first"),
+			nodes:    []Node{newNode("a", done), newNode("b", recorded(record.Disrupted, func(r *record.Record) { r.DisruptedSince = ago(7200) })), newNode("c", done), z},
+			wantStep: "rest", wantReason: v1alpha1.ReasonStarting,
+		},
+		"it waits for a node that was created when the step started": {
+			change: []func(*v1alpha1.NodeJob){inSteps(poolB(0), rest)}, was: at("b"),
+			nodes: []Node{newNode("a", done, inPool("b")), newNode("b", made(300), inPool("b")), z}, wantStep: "b", wantReason: v1alpha1.ReasonWaitingForStep, wantMessage: "it is in step rest, and the rollout is in step b",
+		},
+		"it waits for the soak of a step for which there are no more nodes": {
+			change: []func(*v1alpha1.NodeJob){inSteps(poolB(0), soaked, rest)}, was: at("first", soaking(20)), nodes: []Node{newNode("a", done, inPool("b")), z},
+			wantStep: "first", wantReason: v1alpha1.ReasonSoaking, wantMessage: "it is in step rest, and step first soaks until 2026-03-01T12:00:40Z",
+			wantUntil: now.Add(40 * time.Second), wantSoak: true,
 		},
 		"it waits when a step has no nodes": {
 			change: []func(*v1alpha1.NodeJob){inSteps(one, poolB(0), rest)}, was: at("first"), nodes: []Node{newNode("a", done), z},
@@ -354,6 +410,9 @@ func TestAdvance(t *testing.T) {
 			if got.Reason != tt.wantReason || got.Message != tt.wantMessage || !got.Until.Equal(tt.wantUntil) {
 				t.Errorf("z is %s: %s: %q until %v, want %s: %q until %v", got.State, got.Reason, got.Message, got.Until, tt.wantReason, tt.wantMessage, tt.wantUntil)
 			}
+			if tt.wantWake != 0 && !p.WakeAt.Equal(now.Add(tt.wantWake)) {
+				t.Errorf("wakes at %v, want in %v", p.WakeAt, tt.wantWake)
+			}
 			if !tt.wantUntil.IsZero() && !p.WakeAt.Equal(tt.wantUntil) {
 				t.Errorf("wakes at %v, want %v", p.WakeAt, tt.wantUntil)
 			}
@@ -377,6 +436,140 @@ func oneAtOnce(j *v1alpha1.NodeJob) { j.Spec.Rollout.MaxConcurrent = new(intstr.
 
 func provenSince(seconds int) func(*v1alpha1.RolloutStatus) {
 	return func(r *v1alpha1.RolloutStatus) { r.StableAt = metav1.Time{Time: ago(seconds)} }
+}
+
+// rolloutOf is the rollout after the nodes were assessed and assigned to the steps.
+func rolloutOf(in Input) *rollout {
+	p := newPlanner(in)
+	for i := range p.nodes {
+		p.assessor.assessNode(&p.nodes[i])
+	}
+	p.rollout.countFailed()
+	p.rollout.assignSteps()
+	return p.rollout
+}
+
+// inStep is a NodeJob in a step that started 300 seconds ago.
+func inStep(name string, changes ...func(*v1alpha1.RolloutStatus)) func(*v1alpha1.NodeJob) {
+	return func(j *v1alpha1.NodeJob) {
+		j.Status.Revision, j.Status.Rollout = rev, &v1alpha1.RolloutStatus{Step: name, StepStartedAt: metav1.NewTime(ago(300))}
+		for _, change := range changes {
+			change(j.Status.Rollout)
+		}
+	}
+}
+
+func soakingFor(seconds int) func(*v1alpha1.RolloutStatus) {
+	return func(r *v1alpha1.RolloutStatus) { r.SoakingSince = metav1.NewTime(ago(seconds)) }
+}
+
+// Nodes that joined since the current step started do not enlarge it, but later steps.
+func TestNodesThatAPercentageRefersTo(t *testing.T) {
+	nodes := []Node{newNode("a", made(900)), newNode("b", made(300)), newNode("c", made(299))}
+	for name, tt := range map[string]struct {
+		job  func(*v1alpha1.NodeJob)
+		k    int
+		want int
+	}{
+		"the current step":   {inStep("first"), 0, 2},
+		"a later step":       {inStep("first"), 1, 3},
+		"before the rollout": {func(*v1alpha1.NodeJob) {}, 0, 3},
+	} {
+		ro := rolloutOf(see(newJob(inSteps(first(intstr.FromInt32(1)), rest), tt.job), nodes))
+		if got := ro.base(tt.k, []int{0, 1, 2}); got != tt.want {
+			t.Errorf("%s: %d, want %d", name, got, tt.want)
+		}
+	}
+}
+
+// TestNodesThatAStepMayChoose tests which nodes a step with a number of nodes may choose.
+func TestNodesThatAStepMayChoose(t *testing.T) {
+	soaks := first(intstr.FromInt32(2))
+	soaks.SoakSeconds = 60
+	second := v1alpha1.RolloutStep{Name: "second", Nodes: new(intstr.FromInt32(2))}
+	skipped := func(n *Node) { recorded(record.Failed)(n); labelled(rev)(n) }
+	nodes := []Node{newNode("ran", recorded(record.Succeeded), made(900)), newNode("skipped", skipped, made(900)), newNode("fresh", made(22)), newNode("joined", made(21))}
+	for name, tt := range map[string]struct {
+		k     int
+		fresh []int
+	}{
+		"the step that soaks": {0, []int{2}},
+		"the step after it":   {1, []int{2, 3}},
+	} {
+		ro := rolloutOf(see(newJob(inSteps(soaks, second, rest), inStep("first", soakingFor(20))), nodes))
+		ro.steps[tt.k].nodes = []int{0, 1, 2, 3}
+		ran, fresh := ro.choices(tt.k)
+		if diff := cmp.Diff([][]int{{0}, tt.fresh}, [][]int{ran, fresh}); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// TestNodesThatLeaveASoak tests for which nodes of a step others take their places because they are removed.
+func TestNodesThatLeaveASoak(t *testing.T) {
+	soaks := first(intstr.FromInt32(2))
+	soaks.SoakSeconds = 60
+	leaving := func(n *Node) { n.Deleting, n.Ready = true, corev1.ConditionFalse }
+	due := recorded(record.Succeeded, func(r *record.Record) { r.FinishedAt = ago(3600) })
+	for name, tt := range map[string]struct {
+		steps []v1alpha1.RolloutStep
+		job   func(*v1alpha1.NodeJob)
+		node  func(*Node)
+		runs  bool
+		k     int
+		want  bool
+	}{
+		"before the soak":                 {[]v1alpha1.RolloutStep{soaks, rest}, inStep("first"), due, false, 0, true},
+		"after the soak":                  {[]v1alpha1.RolloutStep{soaks, rest}, inStep("first", func(r *v1alpha1.RolloutStatus) { r.SoakedAt = metav1.NewTime(ago(9)) }), due, false, 0, false},
+		"without a soak":                  {[]v1alpha1.RolloutStep{first(intstr.FromInt32(2)), rest}, inStep("first"), due, false, 0, false},
+		"in another step":                 {[]v1alpha1.RolloutStep{soaks, rest}, inStep("rest"), due, false, 0, false},
+		"it is not done":                  {[]v1alpha1.RolloutStep{soaks, rest}, inStep("first"), recorded(record.Failed), false, 0, false},
+		"the task runs again on the node": {[]v1alpha1.RolloutStep{soaks, rest}, inStep("first"), due, true, 0, false},
+	} {
+		node := newNode("n", tt.node, leaving)
+		var pods []Pod
+		if tt.runs {
+			pods = []Pod{newPod(node)}
+		}
+		ro := rolloutOf(see(newJob(inSteps(tt.steps...), periodSeconds(60), tt.job), []Node{node}, pods...))
+		if got := ro.leavesSoak(tt.k, 0); got != tt.want {
+			t.Errorf("%s: %t, want %t", name, got, tt.want)
+		}
+	}
+}
+
+func TestANodeJoinsInASoakFromTheSecondInWhichItStarts(t *testing.T) {
+	ro := rolloutOf(see(newJob(inSteps(rest), inStep("rest", soakingFor(20))), []Node{newNode("a", made(22)), newNode("b", made(21)), newNode("c", made(20))}))
+	if got := []bool{ro.joinedInSoak(0), ro.joinedInSoak(1), ro.joinedInSoak(2)}; !slices.Equal(got, []bool{false, true, true}) {
+		t.Errorf("%v", got)
+	}
+}
+
+// TestRankOfCanaries tests the order in which a step selects nodes.
+func TestRankOfCanaries(t *testing.T) {
+	plain, failed := newNode("n"), recorded(record.Failed, attempts(2))
+	reboots := rebootingAs(v1alpha1.RebootAlways)
+	for name, tt := range map[string]struct {
+		job              func(*v1alpha1.NodeJob)
+		node             Node
+		own              string
+		rank, stickiness int
+	}{
+		"any node":                                    {reboots, plain, "", 1, 2},
+		"any node without maintenance":                {func(*v1alpha1.NodeJob) {}, plain, "", 1, 0},
+		"the node of the manager":                     {reboots, plain, "n", 17, 2},
+		"the node of the manager without maintenance": {func(*v1alpha1.NodeJob) {}, plain, "n", 1, 0},
+		"a quarantined node":                          {reboots, newNode("n", failed, cordonedBy(jobKey)), "", 0, 1},
+		"a quarantined node without maintenance":      {func(*v1alpha1.NodeJob) {}, newNode("n", failed, cordonedBy(jobKey)), "", 1, 0},
+		"a node that is done":                         {reboots, newNode("n", recorded(record.Succeeded)), "", 1, 0},
+	} {
+		in := see(newJob(tt.job), []Node{tt.node})
+		in.OwnNode = tt.own
+		ro := rolloutOf(in)
+		if rank, stickiness := ro.canaryRank(&ro.nodes[0]), ro.stickiness(0); rank != tt.rank || stickiness != tt.stickiness {
+			t.Errorf("%s: %d, %d, want %d, %d", name, rank, stickiness, tt.rank, tt.stickiness)
+		}
+	}
 }
 
 // The choice of canaries is stable: if nodes join or are removed, the same nodes stay canaries as long as they exist.

@@ -115,12 +115,13 @@ func TestDrainsBeforeTheTaskCount(t *testing.T) {
 		other, next func(*Node)
 		reason      string
 		want        []string
+		requests    int // of the pods of nodes that are drained
 	}{
-		"the next node is not cordoned":         {maxDrains, cordonedBy(jobKey), func(*Node) {}, v1alpha1.ReasonWaitingForSlot, nil},
-		"there are fewer":                       {maxDrains - 1, cordonedBy(jobKey), func(*Node) {}, v1alpha1.ReasonPreparing, []string{prepared}},
-		"the next node is cordoned":             {maxDrains, cordonedBy(jobKey), cordonedBy(jobKey), v1alpha1.ReasonPreparing, nil},
-		"the nodes are done":                    {maxDrains, done, func(*Node) {}, v1alpha1.ReasonPreparing, []string{prepared}},
-		"a user has uncordoned them beside one": {maxDrains, uncordoned, cordonedBy(jobKey), v1alpha1.ReasonPreparing, nil},
+		"the next node is not cordoned":         {maxDrains, cordonedBy(jobKey), func(*Node) {}, v1alpha1.ReasonWaitingForSlot, nil, maxDrains},
+		"there are fewer":                       {maxDrains - 1, cordonedBy(jobKey), func(*Node) {}, v1alpha1.ReasonPreparing, []string{prepared}, maxDrains - 1},
+		"the next node is cordoned":             {maxDrains, cordonedBy(jobKey), cordonedBy(jobKey), v1alpha1.ReasonPreparing, nil, maxDrains},
+		"the nodes are done":                    {maxDrains, done, func(*Node) {}, v1alpha1.ReasonPreparing, []string{prepared}, 0},
+		"a user has uncordoned them beside one": {maxDrains, uncordoned, cordonedBy(jobKey), v1alpha1.ReasonPreparing, nil, maxDrains + 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			job := newJob(draining, func(j *v1alpha1.NodeJob) { j.Spec.Rollout.MaxConcurrent = new(intstr.FromString("100%")) })
@@ -133,10 +134,22 @@ func TestDrainsBeforeTheTaskCount(t *testing.T) {
 			in := see(job, nodes)
 			in.Drains = drains
 			p := Next(in)
-			if diff := cmp.Diff(tt.want, told(p)); diff != "" || p.Nodes[0].Reason != tt.reason {
-				t.Errorf("the next node is %+v, want %s; actions (-want +got):\n%s", p.Nodes[0], tt.reason, diff)
+			if diff := cmp.Diff(tt.want, told(p)); diff != "" || p.Nodes[0].Reason != tt.reason || len(p.DrainPodRequests) != tt.requests {
+				t.Errorf("the next node is %+v, %d nodes are drained, want %s, %d; actions (-want +got):\n%s", p.Nodes[0], len(p.DrainPodRequests), tt.reason, tt.requests, diff)
 			}
 		})
+	}
+}
+
+// The limit of drains does not apply to a task without a drain.
+func TestDrainsOfFailedNodesDoNotDelayATaskThatDoesNotDrain(t *testing.T) {
+	nodes := []Node{newNode("next")}
+	for i := range maxDrains {
+		nodes = append(nodes, newNode(string(rune('a'+i)), recorded(record.Failed, attempts(2), drainSince(9)), cordonedBy(jobKey)))
+	}
+	job := newJob(cordoning, onFailure(v1alpha1.FailureActionDrain), upToUnavailable(20))
+	if diff := cmp.Diff([]string{"Preparing next, cordoned by " + jobKey}, told(Next(see(job, nodes)))); diff != "" {
+		t.Errorf("actions (-want +got):\n%s", diff)
 	}
 }
 

@@ -14,12 +14,12 @@ import (
 
 // expire deletes the NodeJob after it has been finished for spec.ttlSecondsAfterFinished.
 func (p *planner) expire() {
-	if closes := p.startingDeadline(); !closes.IsZero() && p.in.Now.Before(closes) {
+	if closes := p.startingDeadline(); p.in.Now.Before(closes) {
 		p.plan.wake(closes)
 	}
 	ttl := p.in.Job.Spec.TTLSecondsAfterFinished
 	reconciling := meta.FindStatusCondition(p.plan.Status.Conditions, v1alpha1.ConditionReconciling)
-	if ttl == nil || reconciling == nil || reconciling.Status != metav1.ConditionFalse || !p.isFinished() {
+	if ttl == nil || reconciling.Status != metav1.ConditionFalse || !p.isFinished() {
 		return
 	}
 	since := later(reconciling.LastTransitionTime.Time, p.lastEnd())

@@ -102,13 +102,23 @@ func TestPodsAreRetained(t *testing.T) {
 	}{
 		"its outcome is recorded, and it is not deleted":   {node: node, pod: ended, want: []string{"record Succeeded on a: attempts 1, disruptions 0, and keep its pod"}},
 		"its outcome was recorded, and it is retained now": {node: by(ended, record.Succeeded, 50), pod: ended, want: []string{"keep a-pod"}, wantWake: ago(-50)},
-		"it is retained":                                        {node: by(kept, record.Succeeded, 50), pod: kept, wantWake: ago(-50)},
-		"its time has passed":                                   {node: by(kept, record.Succeeded, 100), pod: kept, want: []string{"release a-pod"}},
-		"a user has deleted it":                                 {node: by(kept, record.Succeeded, 50), pod: newPod(node, exited(0), let, func(p *Pod) { p.DeleteRequested = ago(1) })},
-		"the record was removed, and the task runs again":       {node: node, pod: failed, want: []string{"release a-pod"}},
-		"it is released before a retry":                         {node: by(failed, record.Failed, 50), pod: failed, want: []string{"release a-pod"}, wantWake: ago(-50)},
-		"it failed for the last time and is retained":           {node: by(failed, record.Failed, 50), pod: failed, change: func(j *v1alpha1.NodeJob) { j.Spec.Retry.Limit = new(int32(0)) }, wantWake: ago(-50)},
-		"the NodeJob is deleted":                                {node: by(kept, record.Succeeded, 50), pod: kept, change: func(j *v1alpha1.NodeJob) { j.DeletionTimestamp = &metav1.Time{Time: now} }, want: []string{"release a-pod", "forget a"}},
+		"it is retained":                                  {node: by(kept, record.Succeeded, 50), pod: kept, wantWake: ago(-50)},
+		"its time has passed":                             {node: by(kept, record.Succeeded, 100), pod: kept, want: []string{"release a-pod"}},
+		"a user has deleted it":                           {node: by(kept, record.Succeeded, 50), pod: newPod(node, exited(0), let, func(p *Pod) { p.DeleteRequested = ago(1) })},
+		"the record was removed, and the task runs again": {node: node, pod: failed, want: []string{"release a-pod"}},
+		"it is released before a retry":                   {node: by(failed, record.Failed, 50), pod: failed, want: []string{"release a-pod"}, wantWake: ago(-50)},
+		"it failed for the last time and is retained":     {node: by(failed, record.Failed, 50), pod: failed, change: func(j *v1alpha1.NodeJob) { j.Spec.Retry.Limit = new(int32(0)) }, wantWake: ago(-50)},
+		"the NodeJob is deleted":                          {node: by(kept, record.Succeeded, 50), pod: kept, change: func(j *v1alpha1.NodeJob) { j.DeletionTimestamp = &metav1.Time{Time: now} }, want: []string{"release a-pod", "forget a"}},
+		"it ended a rollback": {node: newNode("a", recorded(record.Failed, attempts(2), func(r *record.Record) {
+			r.Rollback = &record.Rollback{Outcome: record.Succeeded, PodUID: kept.UID, FinishedAt: ago(30)}
+		})), pod: newPod(node, exited(0), let, func(p *Pod) { p.Runs = task.Rollback }), wantWake: ago(-70)},
+		"it ended an attempt before a rollback": {node: newNode("a", recorded(record.Failed, attempts(2), func(r *record.Record) {
+			r.PodUID, r.Rollback = kept.UID, &record.Rollback{Outcome: record.Succeeded, PodUID: "another", FinishedAt: ago(30)}
+		})), pod: failed, wantWake: ago(-40)},
+		"the run continues with a reboot":                       {node: by(ended, record.Rebooting, 5), pod: ended, want: []string{"Settling a, recorded", "release a-pod"}, wantWake: ago(-840)},
+		"a user has deleted it, and it has its finalizer":       {node: by(ended, record.Succeeded, 50), pod: newPod(node, exited(0), func(p *Pod) { p.DeleteRequested = ago(1) }), want: []string{"release a-pod"}},
+		"it has not ended, and its outcome is recorded":         {node: node, pod: newPod(node, concluded(0)), want: []string{"record Succeeded on a: attempts 1, disruptions 0, and its pod ends"}},
+		"another attempt was recorded since it was retained":    {node: newNode("a", recorded(record.Succeeded, func(r *record.Record) { r.PodUID, r.FinishedAt = "another", ago(50) })), pod: kept, want: []string{"release a-pod"}},
 		"a record with a time in the future does not retain it": {node: by(kept, record.Succeeded, -1000), pod: kept, want: []string{"release a-pod"}},
 	}
 	for name, tt := range tests {
@@ -125,6 +135,78 @@ func TestPodsAreRetained(t *testing.T) {
 				t.Errorf("it wakes at %v, want %v", p.WakeAt, tt.wantWake)
 			}
 		})
+	}
+}
+
+// TestUntilWhenAPodIsRetained tests it for a pod whose outcome was recorded 50 seconds ago.
+func TestUntilWhenAPodIsRetained(t *testing.T) {
+	for name, tt := range map[string]struct {
+		job     func(*v1alpha1.NodeJob)
+		pod     func(*Pod)
+		outcome record.Outcome
+		want    time.Time
+	}{
+		"it has ended":           {outcome: record.Succeeded, want: ago(-50)},
+		"it has not ended":       {pod: func(p *Pod) { p.Phase = "Running" }, outcome: record.Succeeded},
+		"a user has deleted it":  {pod: func(p *Pod) { p.DeleteRequested = ago(1) }, outcome: record.Succeeded},
+		"the run continues":      {outcome: record.Rebooting},
+		"no pods are retained":   {job: func(j *v1alpha1.NodeJob) { j.Spec.RetainPodsSeconds = 0 }, outcome: record.Succeeded},
+		"the NodeJob is deleted": {job: deleted(v1alpha1.DeletionRollback), outcome: record.Succeeded},
+	} {
+		job := newJob(func(j *v1alpha1.NodeJob) { j.Spec.RetainPodsSeconds = 100 })
+		if tt.job != nil {
+			tt.job(job)
+		}
+		pod := newPod(newNode("a"), exited(0))
+		if tt.pod != nil {
+			tt.pod(&pod)
+		}
+		got := (&attemptReader{job: readJob(see(job, nil))}).retainedUntil(&pod, &record.Record{Outcome: tt.outcome, FinishedAt: ago(50)})
+		if !got.Equal(tt.want) {
+			t.Errorf("%s: until %v, want %v", name, got, tt.want)
+		}
+	}
+}
+
+// TestStartsAfterRetainedPods tests the state of a node whose retained pod must terminate before the next pod starts.
+func TestStartsAfterRetainedPods(t *testing.T) {
+	retained := newPod(newNode("a"), exited(3), func(p *Pod) { p.Finalized, p.Recorded = false, true })
+	for name, tt := range map[string]struct {
+		attempts int32
+		state    State
+		reason   string
+	}{
+		"an attempt": {1, Waiting, v1alpha1.ReasonPodTerminating},
+		"a rollback": {2, Failed, v1alpha1.ReasonRollbackPending},
+	} {
+		node := newNode("a", recorded(record.Failed, attempts(tt.attempts), func(r *record.Record) { r.PodUID, r.FinishedAt = retained.UID, ago(50) }))
+		p := Next(see(newJob(withRollback, func(j *v1alpha1.NodeJob) { j.Spec.RetainPodsSeconds = 100 }), []Node{node}, retained))
+		if got := p.Nodes[0]; got.State != tt.state || got.Reason != tt.reason || got.Message != "the pod of an earlier attempt is still terminating" {
+			t.Errorf("%s: %+v, want %s, %s", name, got, tt.state, tt.reason)
+		}
+	}
+}
+
+// TestReleaseOfUnrecordedPods tests whether a pod is released that says that it is recorded, and is not.
+func TestReleaseOfUnrecordedPods(t *testing.T) {
+	node := newNode("a")
+	on := newNode("a", recorded(record.Succeeded, func(r *record.Record) { r.PodUID = "a-pod-uid" }))
+	says := func(p *Pod) { p.Finalized, p.Recorded = false, true }
+	for name, tt := range map[string]struct {
+		node Node
+		pod  Pod
+		want bool
+	}{
+		"its record is missing":        {node, newPod(node, exited(0), says), true},
+		"its record is there":          {on, newPod(node, exited(0)), false},
+		"this manager has recorded it": {node, newPod(node, exited(0), says, func(p *Pod) { p.RecordedOn = node.UID }), false},
+		"its node was replaced":        {newNode("a", func(n *Node) { n.UID, n.MachineID = "new", "new" }), newPod(node, exited(0)), false},
+	} {
+		p := Next(see(newJob(func(j *v1alpha1.NodeJob) { j.Spec.RetainPodsSeconds = 1 }), []Node{tt.node}, tt.pod))
+		release, is := p.Actions[0].(FinalizePod)
+		if !is || release.Unrecorded != tt.want {
+			t.Errorf("%s: %+v, want a release, unrecorded %t", name, p.Actions, tt.want)
+		}
 	}
 }
 
@@ -160,6 +242,9 @@ func TestExpiry(t *testing.T) {
 		"a TTL of zero":                      {job: newJob(ttl(0), since(metav1.ConditionTrue, "InProgress", 600)), nodes: []Node{finished(record.Succeeded, 5)}, want: []string{"expire"}},
 		"Stalled, and a node runs":           {job: newJob(once, ttl(60), none, since(metav1.ConditionFalse, "MaxFailuresExceeded", 60)), nodes: []Node{finished(record.Failed, 60), runs}, pods: []Pod{newPod(runs)}, wantWake: ago(10 - 70)},
 		"Stalled, and a node finished later": {job: newJob(once, ttl(60), none, since(metav1.ConditionFalse, "MaxFailuresExceeded", 600)), nodes: []Node{finished(record.Failed, 600), newNode("b", recorded(record.Succeeded, func(r *record.Record) { r.FinishedAt = ago(30) }))}, wantWake: ago(-30)},
+		"done, and a rollback ended later":   {job: newJob(once, ttl(60), none, withRollback, since(metav1.ConditionFalse, "MaxFailuresExceeded", 600)), nodes: []Node{newNode("a", recorded(record.Failed, func(r *record.Record) { r.FinishedAt = ago(600) }, undone(record.Succeeded, 1), func(r *record.Record) { r.Rollback.FinishedAt = ago(30) }))}, wantWake: ago(-30)},
+		"it runs":                            {job: newJob(ttl(0), since(metav1.ConditionTrue, "InProgress", 600)), nodes: []Node{newNode("a", func(n *Node) { n.Ready = "Unknown" })}},
+		"a failed node is being drained":     {job: newJob(once, ttl(60), onFailure(v1alpha1.FailureActionDrain), since(metav1.ConditionFalse, "NodesFailed", 60)), nodes: []Node{newNode("a", recorded(record.Failed, drainSince(60)), cordonedBy(jobKey))}, wantWake: ago(-5)},
 		"a failed node is to be rolled back": {job: newJob(once, ttl(60), none, since(metav1.ConditionFalse, "MaxFailuresExceeded", 60), func(j *v1alpha1.NodeJob) { j.Spec.Rollback = &v1alpha1.RollbackSpec{Script: "true"} }), nodes: []Node{finished(record.Failed, 60)}, want: []string{"start " + string(task.Rollback) + " 1 of rev on a"}},
 	}
 	for name, tt := range tests {
