@@ -29,7 +29,7 @@ const (
 
 // made is the answer to a change: what the command printed.
 type made struct {
-	Said []string `json:"said"`
+	Messages []string `json:"messages"`
 }
 
 // serveChange makes a change, as the command does, with the permissions of the user.

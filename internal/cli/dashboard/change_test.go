@@ -131,7 +131,7 @@ func TestAChangeIsAnsweredWithWhatItsCommandPrints(t *testing.T) {
 		code int
 		want string
 	}{
-		"it is made":                     {nil, http.StatusOK, `{"said":["suspended"]}`},
+		"it is made":                     {nil, http.StatusOK, `{"messages":["suspended"]}`},
 		"a permission is missing":        {cmdutil.Failf(cmdutil.ExitForbidden, "u may not patch"), http.StatusForbidden, `{"error":"note\nu may not patch"}`},
 		"the NodeJob is gone":            {cmdutil.Failf(cmdutil.ExitNotFound, "no NodeJob"), http.StatusNotFound, `{"error":"note\nno NodeJob"}`},
 		"the API server does not answer": {context.DeadlineExceeded, http.StatusBadGateway, `{"error":"note\nthe API server does not answer: context deadline exceeded"}`},

@@ -124,7 +124,7 @@ func TestThePlanForPrograms(t *testing.T) {
   "name": "somaxconn",
   "exists": false,
   "revision": "7d9f2c41",
-  "atOnce": 1,
+  "maxConcurrent": 1,
   "steps": [
     {
       "name": "canary",
@@ -180,14 +180,14 @@ func TestThePlanForPrograms(t *testing.T) {
   "drains": [
     {
       "node": "node-1",
-      "evicts": [
+      "podsToEvict": [
         "shop/web-1",
         "shop/web-2"
       ],
       "blocked": [
         {
           "pod": "shop/db-0",
-          "why": "PodDisruptionBudget db allows no disruption now: 2 pods are healthy, and 2 must be"
+          "message": "PodDisruptionBudget db allows no disruption now: 2 pods are healthy, and 2 must be"
         }
       ]
     },
@@ -201,7 +201,7 @@ func TestThePlanForPrograms(t *testing.T) {
   "name": "somaxconn",
   "exists": true,
   "revision": "7d9f2c41",
-  "was": "0ldc0de",
+  "previousRevision": "0ldc0de",
   "notes": [
     "a note"
   ],
@@ -209,7 +209,7 @@ func TestThePlanForPrograms(t *testing.T) {
     "reason": "ConfigMapNotFound",
     "message": "there is none"
   },
-  "atOnce": 1,
+  "maxConcurrent": 1,
   "steps": [],
   "nodes": []
 }`},

@@ -13,16 +13,16 @@ import (
 type PlanData struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	// Exists reports whether a NodeJob with this name exists. Was is its revision.
-	Exists   bool   `json:"exists"`
-	Revision string `json:"revision,omitempty"`
-	Was      string `json:"was,omitempty"`
+	// Exists reports whether a NodeJob with this name exists. PreviousRevision is its revision.
+	Exists           bool   `json:"exists"`
+	Revision         string `json:"revision,omitempty"`
+	PreviousRevision string `json:"previousRevision,omitempty"`
 	// Notes are what could not be determined.
 	Notes []string `json:"notes,omitempty"`
 	// Stalled is the reason why nothing would run; nil if there is none.
 	Stalled *StalledData `json:"stalled,omitempty"`
 	// MaxConcurrent is the number of nodes on which it would run at once.
-	MaxConcurrent int         `json:"atOnce"`
+	MaxConcurrent int         `json:"maxConcurrent"`
 	Steps         []StepData  `json:"steps"`
 	Nodes         []NodeData  `json:"nodes"`
 	Drains        []DrainData `json:"drains,omitempty"`
@@ -67,21 +67,23 @@ type NodeData struct {
 
 // DrainData is a node that would be drained.
 type DrainData struct {
-	Node    string        `json:"node"`
-	Evicts  []string      `json:"evicts,omitempty"`
-	Blocked []BlockedData `json:"blocked,omitempty"`
+	Node string `json:"node"`
+	// PodsToEvict are the namespaces and names of the pods.
+	PodsToEvict []string      `json:"podsToEvict,omitempty"`
+	Blocked     []BlockedData `json:"blocked,omitempty"`
 }
 
 // BlockedData is a pod that could not be evicted now.
 type BlockedData struct {
 	Pod string `json:"pod"`
-	Why string `json:"why"`
+	// Message describes what blocks the eviction.
+	Message string `json:"message"`
 }
 
 // Data returns the plan for programs.
 func (p Plan) Data() PlanData {
 	d := PlanData{
-		Namespace: p.Job.Namespace, Name: p.Job.Name, Exists: p.Exists, Revision: p.Revision, Was: p.Was, Notes: p.Notes,
+		Namespace: p.Job.Namespace, Name: p.Job.Name, Exists: p.Exists, Revision: p.Revision, PreviousRevision: p.Was, Notes: p.Notes,
 		MaxConcurrent: max(p.Plan.Slots, 1), Steps: make([]StepData, 0, len(p.Plan.Steps)), Nodes: make([]NodeData, 0, len(p.Plan.Nodes)),
 	}
 	if stalled := p.stalled(); stalled != nil {
@@ -99,9 +101,9 @@ func (p Plan) Data() PlanData {
 		d.Steps = append(d.Steps, p.stepData(k, d.Nodes))
 	}
 	for _, drained := range p.Drained {
-		drain := DrainData{Node: drained.Node, Evicts: drained.Evicted}
+		drain := DrainData{Node: drained.Node, PodsToEvict: drained.Evicted}
 		for _, b := range drained.Blocked {
-			drain.Blocked = append(drain.Blocked, BlockedData(b))
+			drain.Blocked = append(drain.Blocked, BlockedData{b.Pod, b.Why})
 		}
 		d.Drains = append(d.Drains, drain)
 	}
