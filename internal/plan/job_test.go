@@ -51,7 +51,10 @@ func TestASelectorOfAPublishedLabelIsAnObstacle(t *testing.T) {
 			stalled := false
 			for _, c := range p.Status.Conditions {
 				if c.Type == v1alpha1.ConditionStalled && c.Status == metav1.ConditionTrue {
-					stalled = c.Reason == v1alpha1.ReasonInvalidSelector && strings.Contains(c.Message, "spec.nodeSelector reads the label x.example/configured, which spec.publish sets")
+					stalled = c.Reason == v1alpha1.ReasonInvalidSelector
+					if !strings.Contains(c.Message, "spec.nodeSelector reads the label x.example/configured, which spec.publish sets") {
+						t.Errorf("message %q", c.Message)
+					}
 				}
 			}
 			if stalled != tt.stalled {

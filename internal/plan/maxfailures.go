@@ -150,7 +150,7 @@ func wasPresent(c *v1alpha1.UnrecordedFailure) bool {
 	return c.Reason == v1alpha1.ReasonNotReadyInSoak || c.Reason == v1alpha1.ReasonProgressDeadlineExceeded
 }
 
-// mayFail is how many of the matching nodes may fail.
+// mayFail is how many of the matching nodes may fail: none if rollout.maxFailures is omitted.
 func mayFail(r v1alpha1.RolloutSpec, matched int) int {
 	return scaled(r.MaxFailures, matched, 0, roundDown)
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/record"
+	"github.com/everynode/everynode/internal/task"
 )
 
 func TestMaxFailures(t *testing.T) {
@@ -139,6 +140,10 @@ func TestUnrecordedFailures(t *testing.T) {
 			was:   was(casualties(casualty("a", v1alpha1.ReasonFailedNodeDeleted)), func(r *v1alpha1.RolloutStatus) { r.Retry = "now" }),
 			nodes: []Node{newNode("b")}, wantCasualties: []string{"a FailedNodeDeleted"},
 		},
+		"unrecorded failures since the retry stay": {
+			job: newJob(askAgain), was: was(casualties(casualty("a", v1alpha1.ReasonFailedNodeDeleted)), func(r *v1alpha1.RolloutStatus) { r.Retry = task.RetryToken(newJob(askAgain)) }),
+			nodes: []Node{newNode("b")}, wantCasualties: []string{"a FailedNodeDeleted"},
+		},
 		"a retry removes unrecorded failures": {
 			job: newJob(askAgain), was: was(casualties(casualty("a", v1alpha1.ReasonFailedNodeDeleted))), nodes: []Node{newNode("b")},
 		},
@@ -202,6 +207,14 @@ func TestFailureOfANodeInASoak(t *testing.T) {
 		if diff := cmp.Diff([]v1alpha1.NodeFailure{tt.want}, p.Status.Failures); diff != "" || p.Nodes[0].Message != tt.want.Message {
 			t.Errorf("%s: %+v, failures (-want +got):\n%s", name, p.Nodes[0], diff)
 		}
+	}
+}
+
+func TestExcludedNodesDoNotRaiseTheFailureBudget(t *testing.T) {
+	nodes := []Node{newNode("a"), newNode("b"), newNode("c", withTaints(busy)), newNode("d", withTaints(busy))}
+	ro := rolloutOf(see(newJob(func(j *v1alpha1.NodeJob) { j.Spec.Rollout.MaxFailures = new(intstr.FromString("50%")) }), nodes))
+	if ro.mayFail != 1 {
+		t.Errorf("%d nodes may fail, want half of the two that match", ro.mayFail)
 	}
 }
 

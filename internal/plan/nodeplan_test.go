@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/record"
@@ -122,10 +123,17 @@ func TestProgress(t *testing.T) {
 }
 
 func TestANodeWithoutProgressIsOneFailure(t *testing.T) {
-	in := see(newJob(), []Node{newNode("a")}, newPod(newNode("a"), exited(0), func(p *Pod) { p.Created = ago(8000) }))
+	node := newNode("a", recorded(record.Disrupted, func(r *record.Record) { r.DisruptedSince = ago(7200) }))
+	in := see(newJob(), []Node{node}, newPod(node, func(p *Pod) { p.Created, p.DeleteRequested = ago(8000), ago(7900) }))
 	in.NodeProblems = map[types.UID]NodeProblem{"a-uid": {Reason: v1alpha1.ReasonRecordRejected, Message: "full", Since: ago(7200), RetryAt: ago(-5)}}
-	if got := assessed(in).findings().failures; len(got) != 1 {
-		t.Errorf("%+v, want one failure", got)
+	final := 0
+	for _, f := range assessed(in).findings().failures {
+		if !f.Retrying {
+			final++
+		}
+	}
+	if final != 1 {
+		t.Errorf("%d failures, want one", final)
 	}
 }
 
@@ -157,6 +165,16 @@ func TestObstacleOfAPhase(t *testing.T) {
 		if diff := cmp.Diff(tt.want, readJob(in).obstacleFor(tt.phase)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
+	}
+}
+
+// A step that waits for a dependency for too long fails no more nodes than stop the rollout.
+func TestAStalledRolloutFailsNoFurtherNodes(t *testing.T) {
+	in := see(newJob(inSteps(first(intstr.FromInt32(1)), rest), inStep("first", func(r *v1alpha1.RolloutStatus) { r.WaitingForDependencySince = metav1.NewTime(ago(3600)) })), []Node{newNode("a", made(9000)), newNode("b", made(9000))})
+	in.DependsOn = []Peer{{Name: "dep", Key: "ns.everynode.dev/dep", Revision: "d"}}
+	readOnPeers(&in)
+	if got := Next(in).Status.Nodes.Failed; got != 1 {
+		t.Errorf("%d nodes have failed, want 1", got)
 	}
 }
 
@@ -212,17 +230,18 @@ func TestPodsThatAreOver(t *testing.T) {
 
 // TestRemovedLabelsOnRecord tests which removed labels the record of a success has.
 func TestRemovedLabelsOnRecord(t *testing.T) {
-	const needs = "example.com/needs"
-	job := newJob(func(j *v1alpha1.NodeJob) { j.Spec.RemoveLabels = []string{needs} })
-	setup := map[string]string{needs: "setup"}
+	const needs, more = "example.com/needs", "example.com/more"
+	job := newJob(func(j *v1alpha1.NodeJob) { j.Spec.RemoveLabels = []string{needs, more} })
+	setup, both := map[string]string{needs: "setup"}, map[string]string{needs: "setup", more: "yes"}
 	for name, tt := range map[string]struct {
 		before map[string]string
 		node   func(*Node)
 		want   map[string]string
 	}{
-		"the node has the label": {nil, has(needs, "setup", ""), setup},
-		"it was removed before":  {setup, func(*Node) {}, setup},
-		"the node never had it":  {nil, func(*Node) {}, nil},
+		"the node has the label":         {nil, has(needs, "setup", ""), setup},
+		"it was removed before":          {setup, func(*Node) {}, setup},
+		"another one was removed before": {setup, has(more, "yes", ""), both},
+		"the node never had it":          {nil, func(*Node) {}, nil},
 	} {
 		c := record.Change{Record: &record.Record{RemovedLabels: tt.before}}
 		(&publisher{readJob(see(job, nil))}).removeLabels(new(newNode("n", tt.node)), &c)

@@ -49,7 +49,7 @@ func annotatedBy(key, value, owner string) func(*Node) {
 
 func TestKeysThatAreNotRemoved(t *testing.T) {
 	for key, want := range map[string]bool{
-		"size": true, "example.com/size": true, "node.kubernetes.io/size": true, "kubelet.kubernetes.io/size": true, "kubernetes.io/hostname": false,
+		"size": true, "kubernetes.io": true, "example.com/size": true, "node.kubernetes.io/size": true, "kubelet.kubernetes.io/size": true, "kubernetes.io/hostname": false,
 		"topology.kubernetes.io/zone": false, "k8s.io/x": false, "x.k8s.io/x": false, "everynode.dev/x": false, "ns.everynode.dev/job": false, "notk8s.io/x": true,
 	} {
 		if got := mayPublish(key); got != want {
@@ -77,6 +77,15 @@ func TestFactsOfSuccess(t *testing.T) {
 		"a fact that is no longer reported is removed":        {node: has("example.com/size", "4", jobKey), want: succeeded + ", no label example.com/size", guarded: true},
 		"an unchanged fact is not written again":              {node: has("example.com/size", "8", jobKey), results: map[string]string{"size": "8"}, want: succeeded},
 		"an empty fact that is no longer reported is removed": {node: has("example.com/size", "", jobKey), want: succeeded + ", no label example.com/size", guarded: true},
+		"an annotation of a user fails the attempt, also beside a label that can be published": {
+			node: annotatedBy("example.com/kernel", "5", ""), results: map[string]string{"size": "8", "kernel": "6"}, want: failed + strings.Replace(notManaged, "label example.com/size", "annotation example.com/kernel", 1),
+		},
+		"a node without room fails the attempt": {
+			node: func(n *Node) {
+				n.Published.Labels = map[string]string{"example.com/other": strings.Repeat("x", 33<<10)}
+			}, results: map[string]string{"size": "8"},
+			want: failed + "PublishConflict: the node has no room for more facts: publish fewer",
+		},
 		"an empty fact that a user has removed is published": {
 			node: func(n *Node) { n.Published.Labels = map[string]string{"example.com/size": jobKey} }, results: map[string]string{"size": ""}, want: succeeded + ", label example.com/size=", guarded: true,
 		},
@@ -192,6 +201,12 @@ func TestFactsWithoutRun(t *testing.T) {
 		},
 		"a fact that was left out of the record is no conflict": {
 			job: publishing, node: newNode("n", recorded(record.Succeeded, func(r *record.Record) { r.Truncated = true })),
+		},
+		"an empty fact that is not on record": {
+			job: func(j *v1alpha1.NodeJob) {
+				j.Spec.Publish = []v1alpha1.Fact{{Result: "size", Label: "example.com/size"}}
+			},
+			node: newNode("n", recorded(record.Succeeded), has("example.com/size", "", jobKey)), want: []string{"Published n, no label example.com/size"},
 		},
 		"a conflict is in the status": {
 			job: publishing, node: newNode("n", done, has("example.com/size", "mine", "")),

@@ -35,8 +35,6 @@ func (ro *rollout) runsAlone(w *nodePlan) bool {
 	switch {
 	case w.State == Running:
 		return true
-	case w.State != Waiting:
-		return false
 	case w.start.phase == task.Task:
 		b := ro.stepBlock(w)
 		return !b.blocks()
@@ -57,7 +55,7 @@ func (ro *rollout) firstAlone() *nodePlan {
 // aloneBlock blocks the start of a task on a node while another node runs alone. A node that is already cordoned or
 // drained for its run continues: it is unavailable, and the other node may wait for that.
 func (ro *rollout) aloneBlock(w *nodePlan) block {
-	if ro.alone == nil || w.start.phase != task.Task || ro.wasPrepared(w.node) || ro.runsAlone(w) {
+	if ro.alone == nil || ro.wasPrepared(w.node) || ro.runsAlone(w) {
 		return block{}
 	}
 	return block{

@@ -72,6 +72,7 @@ func TestRetryOfOneNode(t *testing.T) {
 			}, reason: v1alpha1.ReasonWaitingForRetry,
 		},
 		"the others do not wait for a node that a user has skipped": {b: func(n *Node) { failed(continues)(n); labelled(rev)(n) }, want: []string{start + "a"}, reason: v1alpha1.ReasonStarting},
+		"a node that is not cordoned for its run waits":             {job: cordoned, b: failed(alone), want: []string{"Preparing b, cordoned by " + jobKey}, reason: v1alpha1.ReasonWaitingForRetry},
 		"a node that is cordoned for its run continues": {
 			job: cordoned, a: func(n *Node) { n.Unschedulable, n.CordonedBy = true, []string{jobKey} }, b: failed(alone), want: []string{start + "a", "Preparing b, cordoned by " + jobKey}, reason: v1alpha1.ReasonStarting,
 		},

@@ -44,6 +44,13 @@ func TestAuthorOfARevision(t *testing.T) {
 	}
 }
 
+func TestAnUnknownRevisionHasNotBegun(t *testing.T) {
+	job := newJob(func(j *v1alpha1.NodeJob) { j.Status.ObservedGeneration, j.Status.Revision = j.Generation, "old" })
+	if got := (&Input{Job: job}).unattributed(); got != 0 {
+		t.Errorf("generation %d", got)
+	}
+}
+
 func TestStatusOfANodeJobThatIsNotServed(t *testing.T) {
 	job := newJob()
 	status := NotServed(job, &task.Obstacle{Reason: v1alpha1.ReasonNamespaceNotAllowed, Message: "it has no label"}, now)
