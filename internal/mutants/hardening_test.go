@@ -75,7 +75,7 @@ var hardening = map[string]mutant{
 		"nodeplan.go", "return w.State == Done || w.rerun", "return w.State == Done",
 	},
 	"nodes that rerun do not take turns": {
-		"capacity.go", "\treturn rec.EndedAt()\n", "\treturn tried\n",
+		"capacity.go", "\treturn w.node.On.Record.EndedAt()\n", "\treturn tried\n",
 	},
 	"the canaries change when they rerun": {
 		"attempt.go", "a.firstStart(node, pod.Revision),", "time.Time{},",

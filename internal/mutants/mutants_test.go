@@ -58,7 +58,7 @@ var mutants = map[string]mutant{
 		"retainpods.go", "if pod.over() || !onRecord(pod, node) {", "if true {",
 	},
 	"a pod that never ends is never released": {
-		"retainpods.go", "why == podRecorded && as.in.Now.Before(ends) {", "why == podRecorded && !ends.IsZero() {",
+		"retainpods.go", "as.in.Now.Before(ends) {", "!ends.IsZero() {",
 	},
 	"a node starts before its recorded pod has ended": {
 		"retainpods.go", "as.in.Now.Before(ends) {\n\t\tw.terminating = true\n", "as.in.Now.Before(ends) {\n",

@@ -177,11 +177,11 @@ func (c *capacity) candidates() []candidate {
 // them than slots.
 func (c *capacity) lastTurn(i int) time.Time {
 	w := &c.nodes[i]
-	tried, rec := c.in.NodeProblems[w.node.UID].RetryAt, w.node.On.Record
+	tried := c.in.NodeProblems[w.node.UID].RetryAt
 	if !tried.IsZero() || !w.rerun || c.inPreparation(w) {
 		return tried
 	}
-	return rec.EndedAt()
+	return w.node.On.Record.EndedAt()
 }
 
 // attemptOn is the attempt that may start on a node.

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/record"
@@ -142,5 +143,29 @@ func TestARecordThatIsRefused(t *testing.T) {
 		if diff := cmp.Diff(tt.want, told(Next(in))); diff != "" {
 			t.Errorf("%s: actions (-want +got):\n%s", name, diff)
 		}
+	}
+}
+
+func TestOnlyPodsOfNodesThatDoNotExistAreReleased(t *testing.T) {
+	p := Next(see(newJob(), []Node{newNode("a")}, newPod(newNode("a")), newPod(newNode("gone"))))
+	if diff := cmp.Diff([]string{"release gone-pod"}, told(p)); diff != "" {
+		t.Errorf("actions (-want +got):\n%s", diff)
+	}
+}
+
+func TestANewRevisionBeginsWithTheFirstStep(t *testing.T) {
+	job := newJob(inSteps(first(intstr.FromInt32(1)), rest), inStep("rest"))
+	job.Status.Revision = "old"
+	if got := Next(see(job, []Node{newNode("a")})).Status.Rollout.Step; got != "first" {
+		t.Errorf("step %s", got)
+	}
+}
+
+// A node is not rebooted if the results of its task cannot be published afterwards.
+func TestANodeIsNotRebootedIfItsResultsCannotBePublished(t *testing.T) {
+	node := newNode("n")
+	pod := newPod(node, exited(0, results(map[string]string{"size": "8 GB"})), func(p *Pod) { p.Reboot = v1alpha1.RebootAlways })
+	if r := recordOf(t, newJob(rebootingAs(v1alpha1.RebootAlways), publishing), node, pod); r.Outcome != record.Failed || r.Reason != v1alpha1.ReasonInvalidResult {
+		t.Errorf("%s, %s", r.Outcome, r.Reason)
 	}
 }
