@@ -286,8 +286,8 @@ maintenance:
 onFailure:
   action: None
 rerun:
-  onRevisionChange: true
   onMachineChange: true
+  onRevisionChange: true
 retry:
   backoffSeconds: 10
   limit: 3
