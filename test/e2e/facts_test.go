@@ -68,7 +68,7 @@ func TestWhatCannotBePublishedFailsClearly(t *testing.T) {
 	w.job("second", `echo "a=c" >> $EVERYNODE_RESULTS`, once(v1alpha1.Fact{Result: "a", Label: "example.com/shared"}))
 	for name, want := range map[string]struct{ reason, message string }{
 		"invalid": {v1alpha1.ReasonInvalidResult, "no valid label value"},
-		"large":   {v1alpha1.ReasonInvalidResult, "left out or cut"},
+		"large":   {v1alpha1.ReasonInvalidResult, "omitted or cut"},
 		"taken":   {v1alpha1.ReasonPublishConflict, "example.com/rack"},
 		"second":  {v1alpha1.ReasonPublishConflict, v1alpha1.RecordKey(w.namespace, "first")},
 	} {
