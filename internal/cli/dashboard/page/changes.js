@@ -60,8 +60,8 @@ export class Changes {
     this.confirm.disabled = this.cancel.disabled = true;
     replace(this.result, el("p", { role: "status" }, "Sent …"));
     try {
-      const { said } = await post("change", { verb, namespace, name, uid, node, nodeUID, to });
-      this.show("status", "good", "Done. ", said);
+      const { messages } = await post("change", { verb, namespace, name, uid, node, nodeUID, to });
+      this.show("status", "good", "Done. ", messages);
     } catch (error) {
       this.show("alert", "bad", "Not done. ", error instanceof Refused ? error.message.split("\n") : [unknown]);
     }
