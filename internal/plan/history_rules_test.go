@@ -9,7 +9,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/record"
@@ -139,10 +138,7 @@ func (h *history) checkRollout(in Input, node *Node, mayFail int) {
 	if !h.stableAt().IsZero() || h.ran(node, in.Pods) {
 		return // a retry does not affect more nodes
 	}
-	specs := in.Job.Spec.Rollout.Steps
-	if len(specs) == 0 {
-		specs = []v1alpha1.RolloutStep{{Name: "canary", Nodes: new(intstr.FromInt32(1))}, {Name: "all"}}
-	}
+	specs := h.stepsOf()
 	if specs[0].Nodes == nil {
 		return
 	}

@@ -78,7 +78,7 @@ func (h *history) checkProgress(in Input, before, after *v1alpha1.NodeJobStatus)
 		known := slices.ContainsFunc(was.UnrecordedFailures, func(b v1alpha1.UnrecordedFailure) bool { return b.UID == c.UID })
 		ready := slices.ContainsFunc(in.Nodes, func(n Node) bool { return n.UID == c.UID && n.Ready == corev1.ConditionTrue })
 		waited := h.now.Sub(h.stepBegan) + clockStep + time.Second
-		switch deadline := seconds32(h.job.Spec.Rollout.ProgressDeadlineSeconds, 3600); {
+		switch deadline := h.progressDeadline(); {
 		case known || c.UID == h.bad:
 		case ready && (c.Reason == v1alpha1.ReasonNotReadyInSoak || c.Reason == v1alpha1.ReasonProgressDeadlineExceeded):
 			h.break_("rule 5", "%s counts as failed in its soak, and is Ready", c.Node)
@@ -126,7 +126,7 @@ func (h *history) checkPassed(in Input, k int) {
 func (h *history) isAwaitedBy(in Input, node *Node) bool {
 	able := node.Ready == corev1.ConditionTrue && !goingAway(node) && !barred(node) && h.selected(node)
 	problem, troubled := in.NodeProblems[node.UID] // the start in this pass may have ended it
-	stuck := troubled && !h.now.Before(problem.Since.Add(seconds32(h.job.Spec.Rollout.ProgressDeadlineSeconds, 3600)-clockStep))
+	stuck := troubled && !h.now.Before(problem.Since.Add(h.progressDeadline()-clockStep))
 	failed := stuck || h.exhausted(node) || h.down(in, node) || h.mayBeStuck(node) || h.awaited(node)
 	return !h.isBad(node) && able && node.Created.Before(h.stepBegan.Add(-clockStep)) && !h.stands(node) && !failed
 }

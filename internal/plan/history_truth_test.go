@@ -181,7 +181,7 @@ func stepSize(limit *intstr.IntOrString, in Input, counts func(*Node) bool) int 
 // mayBeStuck reports whether a node has made no progress for rollout.progressDeadlineSeconds, or nearly: it may count as
 // failed, so that others take its place.
 func (h *history) mayBeStuck(node *Node) bool {
-	deadline := seconds32(h.job.Spec.Rollout.ProgressDeadlineSeconds, 3600) - 3*time.Second
+	deadline := h.progressDeadline() - 3*time.Second
 	over := func(since time.Time) bool { return !since.IsZero() && !h.now.Before(since.Add(deadline)) }
 	if met := h.troubles[node.UID]; met != nil && over(met.Since) {
 		return true
@@ -203,6 +203,11 @@ func (h *history) mayBeStuck(node *Node) bool {
 	last, known := h.ends[run(node, h.rev)]
 	gone := silent(node) || node.Deleting || node.Ready == ""
 	return known && (last.kind == record.Disrupted || gone) && over(last.since)
+}
+
+// progressDeadline is rollout.progressDeadlineSeconds.
+func (h *history) progressDeadline() time.Duration {
+	return seconds32(h.job.Spec.Rollout.ProgressDeadlineSeconds, 3600)
 }
 
 // seconds32 is a field of the spec in seconds.
