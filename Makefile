@@ -160,7 +160,7 @@ test-unit: ## Run the unit tests.
 test-mutants: ## Put mistakes into the planner, and see that its tests find each.
 	go test -v -timeout=40m ./internal/mutants
 
-# Of the generated mutants: the packages, and flags such as -run='gate.go: gate' or -histories=5000.
+# Of the generated mutants: the packages, each with others whose tests also count after a comma, and flags such as -run='gate.go: gate' or -histories=5000.
 PACKAGES    ?= internal/plan internal/guard internal/record,internal/plan internal/outcome,internal/plan internal/observe,internal/controller
 MUTANTFLAGS ?=
 

@@ -47,7 +47,7 @@ func TestConditions(t *testing.T) {
 		"a taint would evict a companion": {scene(func(in *Input) {
 			in.Nodes[0].Taints, in.Companions = []corev1.Taint{{Key: "x", Effect: corev1.TaintEffectNoExecute}}, in.Companions[1:]
 		}), v1alpha1.ConditionStalled, v1alpha1.ReasonUntoleratedTaint, "taint x of n1, which"},
-		"a companion runs in spite of a taint": {scene(func(in *Input) { in.Nodes[0].Taints = []corev1.Taint{{Key: "x", Effect: corev1.TaintEffectNoExecute}} }),
+		"a companion runs despite a taint": {scene(func(in *Input) { in.Nodes[0].Taints = []corev1.Taint{{Key: "x", Effect: corev1.TaintEffectNoExecute}} }),
 			v1alpha1.ConditionReady, v1alpha1.ReasonCompanionsReady, ""},
 		"a taint would evict a companion from a node that is not Ready": {scene(func(in *Input) {
 			in.Nodes[0].Taints, in.Nodes[0].Ready, in.Companions = []corev1.Taint{{Key: "x", Effect: corev1.TaintEffectNoExecute}}, false, in.Companions[1:]
