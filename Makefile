@@ -17,7 +17,6 @@ TOOLS := $(CACHE)/tools/$(shell cat tools/go.mod tools/go.sum 2>/dev/null | sha2
 
 GOLANGCI_LINT  := $(TOOLS)/golangci-lint
 CONTROLLER_GEN := $(TOOLS)/controller-gen
-CRDTRIM        := $(TOOLS)/crdtrim
 LOCAL          := go -C local run ./cmd/everynode-local
 MODULES        := . api charts local monitoring test release tools
 
@@ -113,10 +112,10 @@ bench-go: ## Measure the planner, a pass of the controller, and the command line
 ##@ Develop
 
 .PHONY: generate
-generate: $(CONTROLLER_GEN) $(CRDTRIM) ## Regenerate deepcopy code, the CRDs, the manager's role, the PrometheusRule, the dashboards, and the chart's copies of manifests.
+generate: $(CONTROLLER_GEN) ## Regenerate deepcopy code, the CRDs, the manager's role, the PrometheusRule, the dashboards, and the chart's copies of manifests.
 	$(CONTROLLER_GEN) object crd:generateEmbeddedObjectMeta=true paths=./api/... output:crd:dir=config/crd
-	$(CRDTRIM) config/crd/everynode.dev_nodejobs.yaml template
-	$(CRDTRIM) config/crd/everynode.dev_nodeguards.yaml template
+	go -C tools run ./crdfinish -misplaced ../internal/cli/misplaced.yaml ../config/crd/everynode.dev_nodejobs.yaml template
+	go -C tools run ./crdfinish ../config/crd/everynode.dev_nodeguards.yaml template
 	$(CONTROLLER_GEN) rbac:roleName=everynode-manager paths=./internal/controller paths=./internal/guardcontroller paths=./internal/metricsauth paths=./internal/policies paths=./internal/uninstall output:rbac:dir=config/rbac
 	{ printf '# make generate writes this file from rules.yaml.\napiVersion: monitoring.coreos.com/v1\nkind: PrometheusRule\nmetadata:\n  name: everynode\n  namespace: everynode-system\nspec:\n'; \
 	  sed -e '/^#/d' -e 's/^/  /' config/monitoring/rules.yaml; } > config/monitoring/prometheusrule.yaml
@@ -244,4 +243,4 @@ publish: ## Push the images and the chart of dist/ to a registry, to which its m
 $(TOOLS)/%:
 	@echo "building $* (once)"
 	@mkdir -p $(TOOLS)
-	@package="$$(go -C tools list -f '{{.ImportPath}}' tool | grep "/$*$$" || echo ./$*)"; go -C tools build -o $@ "$$package"
+	@package="$$(go -C tools list -f '{{.ImportPath}}' tool | grep "/$*$$")"; go -C tools build -o $@ "$$package"

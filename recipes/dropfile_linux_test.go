@@ -74,7 +74,7 @@ func TestDropFileFollowsNoLink(t *testing.T) {
 		}
 	}
 	run(job.Spec.Task.Script)
-	run(job.Spec.Verify.Script)
+	run(job.Spec.Task.Check.Script)
 	run(job.Spec.Task.Script) // a second time
 	run(job.Spec.Rollback.Script)
 	if content, err := os.ReadFile(file); string(content) != "before\n" || err != nil {

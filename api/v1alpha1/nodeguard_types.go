@@ -258,11 +258,6 @@ type NodeGuardStatus struct {
 	// +optional
 	Revision string `json:"revision,omitempty"`
 
-	// writes is a number that increases with each write of the status by the manager: at least the time in milliseconds since 1970.
-	// The manager ignores an earlier status that another client restores.
-	// +optional
-	Writes int64 `json:"writes,omitempty"`
-
 	// nodes is the number of guarded nodes in each state.
 	// +optional
 	Nodes GuardCounts `json:"nodes,omitempty"`
@@ -287,16 +282,9 @@ type NodeGuardStatus struct {
 	// +optional
 	Authorization *Authorization `json:"authorization,omitempty"`
 
-	// seal is a digest of the other fields of the status, with a key that only the manager has. The manager ignores a status without a
-	// valid seal, because another client has written it.
+	// controllerState is the memory of the manager. It is not for users, and may change in any version.
 	// +optional
-	// +kubebuilder:validation:MaxLength=64
-	Seal string `json:"seal,omitempty"`
-
-	// notifications is the state of the notifications to the URL of the manager's flag --notifications-url. It is absent without that
-	// flag.
-	// +optional
-	Notifications *NodeGuardNotifications `json:"notifications,omitempty"`
+	ControllerState NodeGuardControllerState `json:"controllerState,omitzero"`
 
 	// conditions are Ready, Reconciling and Stalled.
 	// +optional
@@ -304,6 +292,25 @@ type NodeGuardStatus struct {
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=16
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// NodeGuardControllerState is what the manager must remember of a NodeGuard.
+type NodeGuardControllerState struct {
+	// writes is a number that increases with each write of the status by the manager: at least the time in milliseconds since 1970.
+	// The manager ignores an earlier status that another client restores.
+	// +optional
+	Writes int64 `json:"writes,omitempty"`
+
+	// notifications is the state of the notifications to the URL of the manager's flag --notifications-url. It is absent without that
+	// flag.
+	// +optional
+	Notifications *NodeGuardNotifications `json:"notifications,omitempty"`
+
+	// seal is a digest of the other fields of the status, with a key that only the manager has. The manager ignores a status without a
+	// valid seal, because another client has written it.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	Seal string `json:"seal,omitempty"`
 }
 
 // GuardCounts is the number of guarded nodes in each state.

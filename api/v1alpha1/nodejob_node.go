@@ -4,19 +4,20 @@
 package v1alpha1
 
 import (
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// What the task does to its node besides: what is published on it, its gate, its drain and reboot.
+// The nodes of a NodeJob, and what happens to a node besides the task: what is published on it, its gate, its drain and reboot.
 
-// Fact is a result of the task that is published as a label or as an annotation of the node.
+// PublishedResult is a result of the task that is published as a label or as an annotation of the node.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.annotation) != has(self.label)",message="set exactly one of annotation and label: the key that the result is published under"
 // +kubebuilder:validation:XValidation:rule="!has(self.annotation) || !self.annotation.matches('^([^/]*[.])?(kubernetes[.]io|k8s[.]io|everynode[.]dev)/') || self.annotation.matches('^(node|kubelet)[.]kubernetes[.]io/')",message="annotations of kubernetes.io, k8s.io and everynode.dev must not be published, but for node.kubernetes.io/ and kubelet.kubernetes.io/: use a prefix of your own"
 // +kubebuilder:validation:XValidation:rule="!has(self.label) || !self.label.matches('^([^/]*[.])?(kubernetes[.]io|k8s[.]io|everynode[.]dev)/') || self.label.matches('^(node|kubelet)[.]kubernetes[.]io/')",message="labels of kubernetes.io, k8s.io and everynode.dev must not be published, but for node.kubernetes.io/ and kubelet.kubernetes.io/, which a node may say of itself: use a prefix of your own"
 // +kubebuilder:validation:XValidation:rule="!has(self.label) || !self.label.startsWith('node.kubernetes.io/exclude-')",message="labels that begin with node.kubernetes.io/exclude- must not be published, because they take nodes out of load balancers or hide their failures: use a prefix of your own"
-type Fact struct {
+type PublishedResult struct {
 	// result is the key of the result, as the task writes it to $EVERYNODE_RESULTS.
 	// +required
 	// +kubebuilder:validation:MinLength=1
@@ -55,14 +56,53 @@ const (
 	AdoptAlways AdoptPolicy = "Always"
 )
 
+// NodesSpec selects the nodes that run the task. It must not be empty, because an empty object may be the result of a misspelled field.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.selector) || has(self.names) || has(self.tolerations) || has(self.assumeDone)",message="nodes is empty: write nodes.selector.matchLabels.KEY: VALUE, or omit nodes for all nodes"
+type NodesSpec struct {
+	// selector selects nodes by their labels. If unset, all nodes are selected. An empty selector is rejected, because it may be the
+	// result of a misspelled field.
+	//
+	// Example: {matchLabels: {pool: db}}
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="(has(self.matchLabels) && self.matchLabels.size() > 0) || (has(self.matchExpressions) && self.matchExpressions.size() > 0)",message="the selector is empty: write nodes.selector.matchLabels.KEY: VALUE, or omit nodes.selector for all nodes"
+	Selector *metav1.LabelSelector `json:"selector,omitempty"`
+
+	// names limits the NodeJob to the nodes with these names, among those that match selector. Use it for a run on existing nodes
+	// only. If unset, the names do not matter.
+	//
+	// Example: [worker-1, worker-2]
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=20000
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=253
+	Names []string `json:"names,omitempty"`
+
+	// tolerations are the taints that do not exclude a node. The taints of nodes that are not Ready, unreachable, under pressure,
+	// without network or cordoned are always tolerated, as for the pods of a DaemonSet.
+	//
+	// Example: [{operator: Exists}]
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
+
+	// assumeDone selects existing nodes that count as done without a run, for example because a DaemonSet that this NodeJob replaces
+	// has already configured them.
+	// +optional
+	AssumeDone *AssumeDoneSpec `json:"assumeDone,omitempty"`
+}
+
 // AssumeDoneSpec selects nodes that count as done with the current revision without a run. This applies once to each node: if it has
 // no record of this NodeJob and was created before the NodeJob. Afterwards the node has a record, and runs the task for the same
 // reasons as any other node, such as a new revision.
 type AssumeDoneSpec struct {
-	// nodeSelector selects the nodes by their labels, such as a label that the DaemonSet has set.
+	// selector selects the nodes by their labels, such as a label that the DaemonSet has set.
 	// +required
-	// +kubebuilder:validation:XValidation:rule="(has(self.matchLabels) && self.matchLabels.size() > 0) || (has(self.matchExpressions) && self.matchExpressions.size() > 0)",message="the selector is empty: write assumeDone.nodeSelector.matchLabels.KEY: VALUE, or omit assumeDone to run the task on all nodes"
-	NodeSelector *metav1.LabelSelector `json:"nodeSelector,omitempty"`
+	// +kubebuilder:validation:XValidation:rule="(has(self.matchLabels) && self.matchLabels.size() > 0) || (has(self.matchExpressions) && self.matchExpressions.size() > 0)",message="the selector is empty: write nodes.assumeDone.selector.matchLabels.KEY: VALUE, or omit nodes.assumeDone to run the task on all nodes"
+	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 }
 
 // GateSpec defines a taint that a node has from its creation until the task has succeeded there.
@@ -123,7 +163,6 @@ const (
 // MaintenanceSpec defines what is done to a node around the task.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.maxUnavailable) || (type(self.maxUnavailable) == int ? self.maxUnavailable >= 1 : self.maxUnavailable.matches('^(100|[1-9][0-9]?)%$'))",message="maintenance.maxUnavailable must be a number of nodes of at least 1, or a percentage from \"1%\" to \"100%\""
-// +kubebuilder:validation:XValidation:rule="!has(self.minReadySeconds) || !has(self.rebootTimeoutSeconds) || self.minReadySeconds < self.rebootTimeoutSeconds",message="maintenance.minReadySeconds must be less than maintenance.rebootTimeoutSeconds, or no reboot could ever be in time: raise rebootTimeoutSeconds"
 type MaintenanceSpec struct {
 	// cordon marks the node as unschedulable from before the task until the node is done or failed. Nodes with the control plane or
 	// etcd are also cordoned for a task that only reboots.
@@ -134,27 +173,12 @@ type MaintenanceSpec struct {
 	// +optional
 	Drain *DrainSpec `json:"drain,omitempty"`
 
-	// reboot defines whether the node is rebooted after the task: Never, which is the default, Always, or IfRequested, if the task has
-	// written reboot=true to $EVERYNODE_RESULTS. The run has succeeded when the node is in a new boot, has been Ready for
-	// minReadySeconds, and verify has passed after that.
+	// reboot defines whether the node is rebooted after the task, and when it counts as rebooted.
+	//
+	// Example: {policy: IfRequested}
 	// +optional
-	// +kubebuilder:default=Never
-	Reboot RebootPolicy `json:"reboot,omitempty"`
-
-	// rebootTimeoutSeconds is the maximum time in seconds from the end of the task until the node has been Ready for minReadySeconds
-	// after the reboot: 10 to 86400. The default is 900. After that, the attempt fails.
-	// +optional
-	// +kubebuilder:default=900
-	// +kubebuilder:validation:Minimum=10
-	// +kubebuilder:validation:Maximum=86400
-	RebootTimeoutSeconds *int32 `json:"rebootTimeoutSeconds,omitempty"`
-
-	// minReadySeconds is the time in seconds for which the node must be Ready after a reboot: 0 to 3600. The default is 10.
-	// +optional
-	// +kubebuilder:default=10
-	// +kubebuilder:validation:Minimum=0
-	// +kubebuilder:validation:Maximum=3600
-	MinReadySeconds *int32 `json:"minReadySeconds,omitempty"`
+	// +kubebuilder:default={}
+	Reboot RebootSpec `json:"reboot,omitzero"`
 
 	// maxUnavailable is the maximum number of matching nodes that are unavailable at the same time if cordon, drain or reboot is set:
 	// a number, or a percentage of the matching nodes, which is rounded down to at least one node. Nodes that are not Ready and nodes
@@ -164,6 +188,32 @@ type MaintenanceSpec struct {
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
+}
+
+// RebootSpec defines whether a node is rebooted after the task, and when it counts as rebooted.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.minReadySeconds) || !has(self.timeoutSeconds) || self.minReadySeconds < self.timeoutSeconds",message="maintenance.reboot.minReadySeconds must be less than maintenance.reboot.timeoutSeconds, or no reboot could ever be in time: raise timeoutSeconds"
+type RebootSpec struct {
+	// policy is Never, which is the default, Always, or IfRequested: if the task has written reboot=true to $EVERYNODE_RESULTS. The run
+	// has succeeded when the node is in a new boot, has been Ready for minReadySeconds, and task.check has passed after that.
+	// +optional
+	// +kubebuilder:default=Never
+	Policy RebootPolicy `json:"policy,omitempty"`
+
+	// timeoutSeconds is the maximum time in seconds from the end of the task until the node has been Ready for minReadySeconds after
+	// the reboot: 10 to 86400. The default is 900. After that, the attempt fails.
+	// +optional
+	// +kubebuilder:default=900
+	// +kubebuilder:validation:Minimum=10
+	// +kubebuilder:validation:Maximum=86400
+	TimeoutSeconds *int32 `json:"timeoutSeconds,omitempty"`
+
+	// minReadySeconds is the time in seconds for which the node must be Ready after a reboot: 0 to 3600. The default is 10.
+	// +optional
+	// +kubebuilder:default=10
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=3600
+	MinReadySeconds *int32 `json:"minReadySeconds,omitempty"`
 }
 
 // RebootPolicy defines whether a node is rebooted after the task.

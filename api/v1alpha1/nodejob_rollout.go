@@ -14,8 +14,8 @@ import (
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.maxConcurrent) || (type(self.maxConcurrent) == int ? self.maxConcurrent >= 1 : self.maxConcurrent.matches('^(100|[1-9][0-9]?)%$'))",message="rollout.maxConcurrent must be a number of nodes of at least 1, or a percentage from \"1%\" to \"100%\""
 // +kubebuilder:validation:XValidation:rule="!has(self.maxFailures) || (type(self.maxFailures) == int ? self.maxFailures >= 0 : self.maxFailures.matches('^(100|[1-9]?[0-9])%$'))",message="rollout.maxFailures must be a number of nodes of at least 0, or a percentage from \"0%\" to \"100%\""
-// +kubebuilder:validation:XValidation:rule="!has(self.steps) || self.steps.filter(s, !has(s.nodes) && !has(s.nodeSelector)).size() == 1",message="exactly one of rollout.steps, the last, must have neither nodes nor nodeSelector: it includes all nodes that are in no earlier step. Add {name: all} as the last step, or give the others nodes or nodeSelector"
-// +kubebuilder:validation:XValidation:rule="!has(self.steps) || (!has(self.steps[self.steps.size()-1].nodes) && !has(self.steps[self.steps.size()-1].nodeSelector))",message="the last of rollout.steps must have neither nodes nor nodeSelector, since it includes all nodes that are in no earlier step: add {name: all} as the last step; to hold the rollout before it, set rollout.promoteTo"
+// +kubebuilder:validation:XValidation:rule="!has(self.steps) || self.steps.filter(s, !has(s.nodes) && !has(s.selector)).size() == 1",message="exactly one of rollout.steps, the last, must have neither nodes nor selector: it includes all nodes that are in no earlier step. Add {name: all} as the last step, or give the others nodes or selector"
+// +kubebuilder:validation:XValidation:rule="!has(self.steps) || (!has(self.steps[self.steps.size()-1].nodes) && !has(self.steps[self.steps.size()-1].selector))",message="the last of rollout.steps must have neither nodes nor selector, since it includes all nodes that are in no earlier step: add {name: all} as the last step; to hold the rollout before it, set rollout.promoteTo"
 // +kubebuilder:validation:XValidation:rule="!has(self.promoteTo) || !has(self.steps) || self.steps.exists(s, s.name == self.promoteTo)",message="rollout.promoteTo must be the name of one of rollout.steps: without steps of your own these are canary and all"
 type RolloutSpec struct {
 	// maxConcurrent is the maximum number of nodes that run the task at the same time: a number of at least 1, or a percentage of the
@@ -68,7 +68,7 @@ type RolloutSpec struct {
 	PromoteTo string `json:"promoteTo,omitempty"`
 }
 
-// RolloutStep is a group of nodes that a revision reaches together. A step without nodes and nodeSelector includes all nodes that are
+// RolloutStep is a group of nodes that a revision reaches together. A step without nodes and selector includes all nodes that are
 // in no earlier step. It must be the last step.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.nodes) || (type(self.nodes) == int ? self.nodes >= 1 : self.nodes.matches('^(100|[1-9][0-9]?)%$'))",message="nodes of a step must be a number of at least 1, or a percentage from \"1%\" to \"100%\": for all that are left, leave it out"
@@ -81,7 +81,7 @@ type RolloutStep struct {
 	Name string `json:"name,omitempty"`
 
 	// nodes is the number of nodes on which the task must succeed: a number, or a percentage of the matching nodes, rounded up. With
-	// nodeSelector, it refers to the nodes that the selector matches. If there are fewer nodes, the step includes all of them. The
+	// selector, it refers to the nodes that the selector matches. If there are fewer nodes, the step includes all of them. The
 	// oldest nodes are selected first, spread over the zones.
 	//
 	// Example: 1 or "10%"
@@ -90,12 +90,12 @@ type RolloutStep struct {
 	// +kubebuilder:validation:MaxLength=4
 	Nodes *intstr.IntOrString `json:"nodes,omitempty"`
 
-	// nodeSelector selects the nodes of the step among the matching nodes. It must not be empty.
+	// selector selects the nodes of the step among the matching nodes. It must not be empty.
 	//
 	// Example: {matchLabels: {stage: staging}}
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="(has(self.matchLabels) && self.matchLabels.size() > 0) || (has(self.matchExpressions) && self.matchExpressions.size() > 0)",message="the selector is empty: write nodeSelector.matchLabels.KEY: VALUE, or omit nodeSelector for all remaining nodes"
-	NodeSelector *metav1.LabelSelector `json:"nodeSelector,omitempty"`
+	// +kubebuilder:validation:XValidation:rule="(has(self.matchLabels) && self.matchLabels.size() > 0) || (has(self.matchExpressions) && self.matchExpressions.size() > 0)",message="the selector is empty: write selector.matchLabels.KEY: VALUE, or omit selector for all remaining nodes"
+	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 
 	// soakSeconds is the time in seconds for which the nodes of the step must stay Ready after the task has succeeded on them, before
 	// the next step starts: 0, which is the default, to 604800. A node that turns NotReady in this time counts as failed.

@@ -16,7 +16,7 @@ type NodeJobStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// revision is a short hash of what is executed: task, verify and the content of referenced ConfigMaps. Nodes that are done have it
+	// revision is a short hash of what is executed: the task and the content of its inputs and of referenced scripts. Nodes that are done have it
 	// as the value of the record's label.
 	// +optional
 	Revision string `json:"revision,omitempty"`
@@ -77,16 +77,9 @@ type NodeJobStatus struct {
 	// +optional
 	Authorization *Authorization `json:"authorization,omitempty"`
 
-	// seal is a digest of the other fields of the status, with a key that only the manager has. The manager ignores a status without a
-	// valid seal, because another client has written it.
+	// controllerState is the memory of the manager. It is not for users, and may change in any version.
 	// +optional
-	// +kubebuilder:validation:MaxLength=64
-	Seal string `json:"seal,omitempty"`
-
-	// notifications is the state of the notifications to the URL of the manager's flag --notifications-url. It is absent without that
-	// flag.
-	// +optional
-	Notifications *NodeJobNotifications `json:"notifications,omitempty"`
+	ControllerState NodeJobControllerState `json:"controllerState,omitzero"`
 
 	// conditions are Complete, Reconciling, Stalled, RollbackFailed and GateEnforced.
 	// +optional
@@ -160,12 +153,6 @@ type RolloutStatus struct {
 	// time does not fail its soak.
 	// +optional
 	SoakedAt metav1.Time `json:"soakedAt,omitzero"`
-	// soakedNodes are the UIDs of at most 32 nodes of the step that have soaked and are still done. If none is left, the step soaks
-	// again.
-	// +optional
-	// +listType=set
-	// +kubebuilder:validation:MaxItems=32
-	SoakedNodes []types.UID `json:"soakedNodes,omitempty"`
 	// stableAt is the time at which the last step passed. Nodes that are created later run the task without steps.
 	// +optional
 	StableAt metav1.Time `json:"stableAt,omitzero"`
@@ -182,6 +169,34 @@ type RolloutStatus struct {
 	// +listMapKey=uid
 	// +kubebuilder:validation:MaxItems=32
 	UnrecordedFailures []UnrecordedFailure `json:"unrecordedFailures,omitempty"`
+}
+
+// NodeJobControllerState is what the manager must remember of a NodeJob.
+type NodeJobControllerState struct {
+	// rollout is about the current revision.
+	// +optional
+	Rollout RolloutMemory `json:"rollout,omitzero"`
+
+	// notifications is the state of the notifications to the URL of the manager's flag --notifications-url. It is absent without that
+	// flag.
+	// +optional
+	Notifications *NodeJobNotifications `json:"notifications,omitempty"`
+
+	// seal is a digest of the other fields of the status, with a key that only the manager has. The manager ignores a status without a
+	// valid seal, because another client has written it.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	Seal string `json:"seal,omitempty"`
+}
+
+// RolloutMemory is what the manager must remember of the rollout of a revision. It is reset when the revision changes.
+type RolloutMemory struct {
+	// soakedNodes are the UIDs of at most 32 nodes of the step that have soaked and are still done. If none is left, the step soaks
+	// again.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=32
+	SoakedNodes []types.UID `json:"soakedNodes,omitempty"`
 	// atRisk are at most 32 nodes on which the revision has run and that are failed or not Ready now. They become unrecorded failures
 	// if they are deleted.
 	// +optional

@@ -19,10 +19,11 @@ import (
 // +kubebuilder:validation:XValidation:rule="!has(self.command) || !has(self.interpreter)",message="task.interpreter works with task.script and task.scriptFrom only: with task.command, name the interpreter first in the command"
 // +kubebuilder:validation:XValidation:rule="!has(self.template) || !has(self.interpreter)",message="task.interpreter works with task.script and task.scriptFrom only: with task.template, set command in the template's container"
 // +kubebuilder:validation:XValidation:rule="!has(self.template) || !has(self.env)",message="task.env works with task.script, task.scriptFrom and task.command only: with task.template, set env in the template's container"
-// +kubebuilder:validation:XValidation:rule="!has(self.template) || !has(self.outputArchive) || self.outputArchive == 'Never'",message="task.outputArchive works with task.script, task.scriptFrom and task.command only: with task.template, collect the logs of the template's containers"
+// +kubebuilder:validation:XValidation:rule="!has(self.template) || !has(self.output) || !has(self.output.archive) || self.output.archive == 'Never'",message="task.output.archive works with task.script, task.scriptFrom and task.command only: with task.template, collect the logs of the template's containers"
+// +kubebuilder:validation:XValidation:rule="!has(self.template) || !has(self.check)",message="task.check works with task.script, task.scriptFrom and task.command only: with task.template, check the result in the template's own container and end it with another exit code than 0"
 // +kubebuilder:validation:XValidation:rule="!has(self.env) || self.env.all(e, !e.name.startsWith('EVERYNODE_'))",message="names in task.env must not begin with EVERYNODE_, which is reserved for Everynode: choose another name"
 // +kubebuilder:validation:XValidation:rule="!has(self.template) || !has(self.template.spec) || !has(self.template.spec.restartPolicy) || self.template.spec.restartPolicy == 'Never'",message="task.template.spec.restartPolicy must be Never or omitted: use spec.retry to repeat a failed attempt"
-// +kubebuilder:validation:XValidation:rule="!has(self.template) || !has(self.template.spec) || (!has(self.template.spec.nodeName) && !has(self.template.spec.nodeSelector) && !has(self.template.spec.affinity))",message="task.template.spec must not choose nodes (nodeName, nodeSelector, affinity): use spec.nodeSelector"
+// +kubebuilder:validation:XValidation:rule="!has(self.template) || !has(self.template.spec) || (!has(self.template.spec.nodeName) && !has(self.template.spec.nodeSelector) && !has(self.template.spec.affinity))",message="task.template.spec must not choose nodes (nodeName, nodeSelector, affinity): use spec.nodes.selector"
 // +kubebuilder:validation:XValidation:rule="!has(self.template) || (has(self.template.spec) && has(self.template.spec.containers) && self.template.spec.containers.size() > 0)",message="task.template.spec.containers is empty: name at least one container with its image"
 // +kubebuilder:validation:XValidation:rule="!has(self.template) || !has(self.template.metadata) || !has(self.template.metadata.labels) || self.template.metadata.labels.all(k, !k.matches('^([^/]*[.])?everynode[.]dev/'))",message="task.template.metadata.labels must not have keys of everynode.dev, which only the manager sets on pods: remove them, or use a prefix of your own"
 // +kubebuilder:validation:XValidation:rule="!has(self.template) || !has(self.template.metadata) || !has(self.template.metadata.annotations) || self.template.metadata.annotations.all(k, !k.matches('^([^/]*[.])?everynode[.]dev/'))",message="task.template.metadata.annotations must not have keys of everynode.dev, which only the manager sets on pods: remove them, or use a prefix of your own"
@@ -85,7 +86,7 @@ type TaskSpec struct {
 	// +kubebuilder:validation:Maximum=86400
 	TimeoutSeconds *int32 `json:"timeoutSeconds,omitempty"`
 
-	// resources are the resource requests and limits of the pods that run script, scriptFrom, command, verify, rollback and reboots.
+	// resources are the resource requests and limits of the pods that run script, scriptFrom, command, check, rollback and reboots.
 	// With template, the containers of the template define the resources of the task itself. The memory limit defaults to that of the
 	// installation, which is 512Mi unless the manager is configured otherwise.
 	//
@@ -93,17 +94,45 @@ type TaskSpec struct {
 	// +optional
 	Resources *TaskResources `json:"resources,omitempty"`
 
-	// output defines which part of the output of an attempt is recorded. Tail, the default, records the end of the output on the node
-	// and shows it in the status and in events. None records no output. The exit code, the reason and the results are always recorded.
+	// inputs are ConfigMaps and Secrets of the namespace whose content is part of the revision, such as those that template mounts. For
+	// a Secret, the manager needs the right to get it: see docs/reruns.md.
+	//
+	// Example: [{kind: ConfigMap, name: chrony-conf}]
+	// +optional
+	// +listType=map
+	// +listMapKey=kind
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=16
+	Inputs []ContentRef `json:"inputs,omitempty"`
+
+	// check is a script that runs after the task has succeeded, in the same pod and within the same time limit. The attempt fails if
+	// its exit code is not 0.
+	//
+	// Example: {script: "grep -qx 262144 /proc/sys/vm/max_map_count"}
+	// +optional
+	Check *CheckSpec `json:"check,omitempty"`
+
+	// output defines which parts of the output of an attempt are stored.
+	//
+	// Example: {record: None}
+	// +optional
+	// +kubebuilder:default={}
+	Output OutputSpec `json:"output,omitzero"`
+}
+
+// OutputSpec defines which parts of the output of an attempt are stored.
+type OutputSpec struct {
+	// record defines which part of the output is recorded. Tail, the default, records the end of the output on the node and shows it
+	// in the status and in events. None records no output. The exit code, the reason and the results are always recorded.
 	// +optional
 	// +kubebuilder:default=Tail
-	Output OutputPolicy `json:"output,omitempty"`
+	Record OutputPolicy `json:"record,omitempty"`
 
-	// outputArchive defines which attempts have their whole output stored in the archive of the installation: Never, which is the
-	// default, or Always. It applies to script, scriptFrom and command, and to their verify and rollback. With Always, no attempt
-	// starts if the installation has no archive.
+	// archive defines which attempts have their whole output stored in the archive of the installation: Never, which is the default,
+	// or Always. It applies to script, scriptFrom and command, and to their check and rollback. With Always, no attempt starts if the
+	// installation has no archive.
 	// +optional
-	OutputArchive ArchivePolicy `json:"outputArchive,omitempty"`
+	Archive ArchivePolicy `json:"archive,omitempty"`
 }
 
 // TaskResources are the resource requests and limits of the pod of a script: cpu, memory and ephemeral-storage.
@@ -152,13 +181,13 @@ const (
 	ArchiveAlways ArchivePolicy = "Always"
 )
 
-// VerifySpec is a script that checks the result of the task. Exactly one of script and scriptFrom must be set.
+// CheckSpec is a script that checks the result of the task. Exactly one of script and scriptFrom must be set.
 //
-// +kubebuilder:validation:XValidation:rule="(has(self.script) ? 1 : 0) + (has(self.scriptFrom) ? 1 : 0) == 1",message="set exactly one of verify.script and verify.scriptFrom"
-// +kubebuilder:validation:XValidation:rule="!has(self.script) || self.script.matches('[^[:space:]]')",message="verify.script is empty: write the commands that check the result, or leave verify out"
-// +kubebuilder:validation:XValidation:rule="!has(self.script) || !self.script.matches('\\r\\n|\\r$')",message="verify.script has Windows line endings (CRLF), and an interpreter takes the carriage return for a part of a word: convert it to Unix line endings (LF)"
-// +kubebuilder:validation:XValidation:rule="!has(self.script) || !self.script.matches('(^|\\n)\\ufeff')",message="verify.script has a byte order mark (BOM) at the beginning of a line, and an interpreter takes it for a part of a word: save it as UTF-8 without BOM"
-type VerifySpec struct {
+// +kubebuilder:validation:XValidation:rule="(has(self.script) ? 1 : 0) + (has(self.scriptFrom) ? 1 : 0) == 1",message="set exactly one of task.check.script and task.check.scriptFrom"
+// +kubebuilder:validation:XValidation:rule="!has(self.script) || self.script.matches('[^[:space:]]')",message="task.check.script is empty: write the commands that check the result, or leave task.check out"
+// +kubebuilder:validation:XValidation:rule="!has(self.script) || !self.script.matches('\\r\\n|\\r$')",message="task.check.script has Windows line endings (CRLF), and an interpreter takes the carriage return for a part of a word: convert it to Unix line endings (LF)"
+// +kubebuilder:validation:XValidation:rule="!has(self.script) || !self.script.matches('(^|\\n)\\ufeff')",message="task.check.script has a byte order mark (BOM) at the beginning of a line, and an interpreter takes it for a part of a word: save it as UTF-8 without BOM"
+type CheckSpec struct {
 	// script runs as task.script does, with the same environment: at most 65536 bytes.
 	// +optional
 	// +kubebuilder:validation:MaxLength=65536
@@ -203,8 +232,8 @@ type ConfigMapKeyRef struct {
 // RerunSpec defines when a node that is done runs the task again. Independently of these fields, a node runs the task again if the
 // label of its record is removed.
 type RerunSpec struct {
-	// onRevisionChange reruns the task on nodes that are done with an earlier revision. The revision changes with task, verify and the content
-	// of referenced ConfigMaps. The default is true.
+	// onRevisionChange reruns the task on nodes that are done with an earlier revision. The revision changes with the task and with the
+	// content of its inputs and of referenced scripts. The default is true.
 	// +optional
 	// +kubebuilder:default=true
 	OnRevisionChange *bool `json:"onRevisionChange,omitempty"`
@@ -230,17 +259,6 @@ type RerunSpec struct {
 	// +kubebuilder:validation:Maximum=31536000
 	// +kubebuilder:validation:XValidation:rule="self == 0 || self >= 10",message="rerun.periodSeconds must be 0, for never, or at least 10"
 	PeriodSeconds int32 `json:"periodSeconds,omitempty"`
-
-	// onChangeOf are ConfigMaps and Secrets of the namespace whose content is part of the revision, such as those that task.template
-	// mounts. For a Secret, the manager needs the right to get it: see docs/reruns.md.
-	//
-	// Example: [{kind: ConfigMap, name: chrony-conf}]
-	// +optional
-	// +listType=map
-	// +listMapKey=kind
-	// +listMapKey=name
-	// +kubebuilder:validation:MaxItems=16
-	OnChangeOf []ContentRef `json:"onChangeOf,omitempty"`
 }
 
 // ContentRef references an object in the namespace of the NodeJob whose content is part of the revision.

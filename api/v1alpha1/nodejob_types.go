@@ -4,7 +4,6 @@
 package v1alpha1
 
 import (
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -56,56 +55,25 @@ type NodeJobList struct {
 
 // NodeJobSpec defines the desired state of a NodeJob.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.gate) || !has(self.nodeNames)",message="gate applies to nodes that join, and nodeNames to existing nodes: use nodeSelector with a gate"
+// +kubebuilder:validation:XValidation:rule="!has(self.gate) || !has(self.nodes) || !has(self.nodes.names)",message="gate applies to nodes that join, and nodes.names to existing nodes: use nodes.selector with a gate"
 // +kubebuilder:validation:XValidation:rule="!has(self.gate) || !has(self.gate.onReboot) || !self.gate.onReboot || (has(self.rerun) && has(self.rerun.onReboot) && self.rerun.onReboot)",message="gate.onReboot closes the gate until the task has run again, which needs rerun.onReboot: set it to true, or leave gate.onReboot out"
 // +kubebuilder:validation:XValidation:rule="!has(self.ttlSecondsAfterFinished) || !has(self.rerun) || !has(self.rerun.periodSeconds) || self.rerun.periodSeconds == 0",message="with ttlSecondsAfterFinished the NodeJob is gone after its first run: leave it out, or rerun.periodSeconds"
 // +kubebuilder:validation:XValidation:rule="!has(self.publish) || !has(self.removeLabels) || !self.publish.exists(p, has(p.label) && p.label in self.removeLabels)",message="a label in removeLabels is published as well: remove it from one of the two"
-// +kubebuilder:validation:XValidation:rule="!has(self.verify) || !has(self.task.template)",message="verify works with task.script, task.scriptFrom and task.command only: with task.template, check the result in the template's own container and end it with another exit code than 0"
-// +kubebuilder:validation:XValidation:rule="!has(self.task.template) || !has(self.task.template.spec) || !has(self.task.template.spec.os) || self.task.template.spec.os.name == 'linux' || (!has(self.rollback) && (!has(self.maintenance) || !has(self.maintenance.reboot) || self.maintenance.reboot == 'Never'))",message="rollback and maintenance.reboot work on Linux nodes only: with another task.template.spec.os, leave them out"
+// +kubebuilder:validation:XValidation:rule="!has(self.task.template) || !has(self.task.template.spec) || !has(self.task.template.spec.os) || self.task.template.spec.os.name == 'linux' || (!has(self.rollback) && (!has(self.maintenance) || !has(self.maintenance.reboot) || !has(self.maintenance.reboot.policy) || self.maintenance.reboot.policy == 'Never'))",message="rollback and maintenance.reboot work on Linux nodes only: with another task.template.spec.os, leave them out"
 // +kubebuilder:validation:XValidation:rule="!has(self.deletionPolicy) || self.deletionPolicy != 'Rollback' || has(self.rollback)",message="deletionPolicy Rollback needs spec.rollback: write the script that undoes the task, or use Forget or Retain"
 type NodeJobSpec struct {
-	// nodeSelector selects nodes by their labels. If unset, all nodes are selected. An empty selector is rejected, because it may be
-	// the result of a misspelled field.
+	// nodes selects the nodes that run the task: those that match the selector, the names and the tolerations. If unset, all nodes
+	// without an untolerated taint run it.
 	//
-	// Example: {matchLabels: {pool: db}}
+	// Example: {selector: {matchLabels: {pool: db}}}
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="(has(self.matchLabels) && self.matchLabels.size() > 0) || (has(self.matchExpressions) && self.matchExpressions.size() > 0)",message="the selector is empty: write nodeSelector.matchLabels.KEY: VALUE, or omit nodeSelector for all nodes"
-	NodeSelector *metav1.LabelSelector `json:"nodeSelector,omitempty"`
+	Nodes NodesSpec `json:"nodes,omitzero"`
 
-	// nodeNames limits the NodeJob to the nodes with these names, among those that nodeSelector selects. Use it for a run on existing
-	// nodes only. If unset, the names do not matter.
-	//
-	// Example: [worker-1, worker-2]
-	// +optional
-	// +listType=atomic
-	// +kubebuilder:validation:MinItems=1
-	// +kubebuilder:validation:MaxItems=20000
-	// +kubebuilder:validation:items:MinLength=1
-	// +kubebuilder:validation:items:MaxLength=253
-	NodeNames []string `json:"nodeNames,omitempty"`
-
-	// tolerations are the taints that do not exclude a node. The taints of nodes that are not Ready, unreachable, under pressure,
-	// without network or cordoned are always tolerated, as for the pods of a DaemonSet.
-	//
-	// Example: [{operator: Exists}]
-	// +optional
-	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=64
-	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
-
-	// task defines what runs on each node. A change of the task is a new revision, except for timeoutSeconds, resources, output and
-	// outputArchive.
+	// task defines what runs on each node. A change of the task is a new revision, except for timeoutSeconds, resources and output.
 	//
 	// Example: {script: "sysctl -w vm.max_map_count=262144"}
 	// +required
 	Task TaskSpec `json:"task,omitzero"`
-
-	// verify is a check that runs after the task has succeeded, in the same pod and within the same time limit. The attempt fails if
-	// the exit code is not 0. It is part of the revision.
-	//
-	// Example: {script: "grep -qx 262144 /proc/sys/vm/max_map_count"}
-	// +optional
-	Verify *VerifySpec `json:"verify,omitempty"`
 
 	// rollback undoes the task, in a separate pod, on each node on which all attempts have failed. With deletionPolicy Rollback, it
 	// also runs when the NodeJob is deleted, on every node on which the task has run. It is not part of the revision.
@@ -128,11 +96,6 @@ type NodeJobSpec struct {
 	// +kubebuilder:default={}
 	Rollout RolloutSpec `json:"rollout,omitzero"`
 
-	// assumeDone selects existing nodes that count as done without a run, for example because a DaemonSet that this NodeJob replaces
-	// has already configured them.
-	// +optional
-	AssumeDone *AssumeDoneSpec `json:"assumeDone,omitempty"`
-
 	// publish sets results of the task as labels or annotations of the node, in the same write that records the success. A key is
 	// removed from the node when it is removed from this list, or when the task no longer reports the result.
 	//
@@ -141,7 +104,7 @@ type NodeJobSpec struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
 	// +kubebuilder:validation:XValidation:rule="self.all(p, (!has(p.label) || self.exists_one(q, has(q.label) && q.label == p.label)) && (!has(p.annotation) || self.exists_one(q, has(q.annotation) && q.annotation == p.annotation)))",message="two results are published under the same key: give each a key of its own"
-	Publish []Fact `json:"publish,omitempty"`
+	Publish []PublishedResult `json:"publish,omitempty"`
 
 	// removeLabels are labels that are removed from a node when the task succeeds there, such as a label with which a node template
 	// requests the task: at most 8. The node remains selected. If the label is set again, the task runs again.

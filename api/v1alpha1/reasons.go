@@ -54,7 +54,7 @@ const (
 	// ReasonNotStalled means that the NodeJob is not Stalled.
 	ReasonNotStalled = "NotStalled"
 
-	// ReasonInvalidSelector means that spec.nodeSelector cannot be used.
+	// ReasonInvalidSelector means that spec.nodes.selector cannot be used.
 	ReasonInvalidSelector = "InvalidSelector"
 	// ReasonConfigMapNotFound means that a referenced ConfigMap or its key does not exist.
 	ReasonConfigMapNotFound = "ConfigMapNotFound"
@@ -101,7 +101,7 @@ const (
 	ReasonUntoleratedTaint = "UntoleratedTaint"
 	// ReasonNothingToRollback means that the NodeJob is being deleted, and the rollback does not run on this node.
 	ReasonNothingToRollback = "NothingToRollback"
-	// ReasonNotSelected means that spec.nodeSelector does not match the node.
+	// ReasonNotSelected means that spec.nodes.selector does not match the node.
 	ReasonNotSelected = "NotSelected"
 	// ReasonUnsupportedOS means that the task does not run on the operating system of the node (label kubernetes.io/os).
 	ReasonUnsupportedOS = "UnsupportedOS"
@@ -119,8 +119,8 @@ const (
 	ReasonRebooting = "Rebooting"
 	// ReasonSettling means that the node is back from its reboot, and must stay Ready before the run counts.
 	ReasonSettling = "Settling"
-	// ReasonVerifying means that spec.verify runs after the reboot.
-	ReasonVerifying = "Verifying"
+	// ReasonChecking means that spec.task.check runs after the reboot.
+	ReasonChecking = "Checking"
 
 	// ReasonRebootFailed means that the node could not be rebooted.
 	ReasonRebootFailed = "RebootFailed"
@@ -134,19 +134,19 @@ const (
 	ReasonDependencyNotFound = "DependencyNotFound"
 	// ReasonDependencyCycle means that NodeJobs depend on each other in a circle.
 	ReasonDependencyCycle = "DependencyCycle"
-	// ReasonSecretNotFound means that rerun.onChangeOf names a Secret that does not exist.
+	// ReasonSecretNotFound means that task.inputs names a Secret that does not exist.
 	ReasonSecretNotFound = "SecretNotFound"
-	// ReasonSecretForbidden means that the manager may not read a Secret of rerun.onChangeOf.
+	// ReasonSecretForbidden means that the manager may not read a Secret of task.inputs.
 	ReasonSecretForbidden = "SecretForbidden"
-	// ReasonArchiveNotConfigured means that task.outputArchive is Always, and the manager has no archive, or cannot use its settings.
+	// ReasonArchiveNotConfigured means that task.output.archive is Always, and the manager has no archive, or cannot use its settings.
 	ReasonArchiveNotConfigured = "ArchiveNotConfigured"
 	// ReasonGateClosed means that the gate's taint was put on a node, by the manager.
 	ReasonGateClosed = "GateClosed"
-	// ReasonAssumedDone means that the node matches spec.assumeDone, and counts as done without a run.
+	// ReasonAssumedDone means that the node matches spec.nodes.assumeDone, and counts as done without a run.
 	ReasonAssumedDone = "AssumedDone"
 	// ReasonGateOpened means that the taint of the gate was removed from a node without a run.
 	ReasonGateOpened = "GateOpened"
-	// ReasonPublished means that facts on a node were brought up to date without a run.
+	// ReasonPublished means that published results on a node were brought up to date without a run.
 	ReasonPublished = "Published"
 	// ReasonAdmissionPolicy means that the admission policy is there, and bound to the namespace.
 	ReasonAdmissionPolicy = "AdmissionPolicy"

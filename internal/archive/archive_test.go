@@ -147,7 +147,7 @@ var now = time.Date(2026, 7, 1, 12, 0, 5, 999, time.UTC)
 
 func job(seconds int32) *v1alpha1.NodeJob {
 	j := &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: "node-setup", Name: "disk"}}
-	j.Spec.Task.OutputArchive, j.Spec.Task.TimeoutSeconds = v1alpha1.ArchiveAlways, &seconds
+	j.Spec.Task.Output.Archive, j.Spec.Task.TimeoutSeconds = v1alpha1.ArchiveAlways, &seconds
 	return j
 }
 

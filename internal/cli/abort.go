@@ -95,7 +95,7 @@ func (m *mutation) endAttempts(ctx context.Context) error {
 		pod := &pods[i]
 		phase := task.PhaseOf(pod.Labels[v1alpha1.PhaseLabel])
 		ended := observe.Ended(pod)
-		if ended || !pod.DeletionTimestamp.IsZero() || (phase != task.Task && phase != task.Verify) {
+		if ended || !pod.DeletionTimestamp.IsZero() || (phase != task.Task && phase != task.Check) {
 			continue
 		}
 		if err := m.client.Delete(ctx, pod, client.Preconditions{UID: &pod.UID}); client.IgnoreNotFound(err) != nil {

@@ -42,7 +42,7 @@ func TestConvertFiles(t *testing.T) {
 		"several files":          {args: []string{"-f", "task.yaml", "-f", "server.yaml"}, want: "kind: NodeJob\n", wantError: "DaemonSet server is not converted", wantCode: cmdutil.ExitUsage},
 		"two refused objects":    {args: []string{"-f", "-"}, in: server + "---\n" + strings.ReplaceAll(server, "server", "other"), wantError: "DaemonSet server is not converted", wantCode: cmdutil.ExitUsage},
 		"a file that selects other nodes": {args: []string{"-f", "-"}, in: affine, want: "# TODO: This NodeJob runs on more nodes",
-			wantError: "warning: DaemonSet task: the NodeJob runs on more nodes: a nodeSelector cannot compare numbers (cores Gt 8). See the comment in the output\n"},
+			wantError: "warning: DaemonSet task: the NodeJob runs on more nodes: a label selector cannot compare numbers (cores Gt 8). See the comment in the output\n"},
 		"no file":                {wantError: "which file? convert -f FILE", wantCode: cmdutil.ExitUsage},
 		"an absent file":         {args: []string{"-f", "absent.yaml"}, wantError: "no such file", wantCode: cmdutil.ExitUsage},
 		"a directory":            {args: []string{"-f", "."}, wantError: "is a directory", wantCode: cmdutil.ExitUsage},

@@ -110,7 +110,7 @@ func (o *createOptions) limit(job *v1alpha1.NodeJob) error {
 		if err != nil {
 			return cmdutil.Failf(cmdutil.ExitUsage, "-l %s is no selector: %w", o.selector, err)
 		}
-		job.Spec.NodeSelector = selector
+		job.Spec.Nodes.Selector = selector
 	}
 	if o.maxConcurrent != "" {
 		value, err := cmdutil.ParseNumberOrPercent("--max-concurrent", o.maxConcurrent, 1)

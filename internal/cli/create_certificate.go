@@ -107,14 +107,14 @@ func (o *createOptions) systemCertificate(name, wanted, certificate string) erro
 	switch {
 	case wanted == "":
 		job.Spec.RemoveLabels = nil
-		job.Spec.NodeSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/os": "linux"}}
+		job.Spec.Nodes.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/os": "linux"}}
 	case o.selector != "":
 		return cmdutil.Failf(cmdutil.ExitUsage, "give --wanted or -l, not both")
 	case len(validation.IsQualifiedName(key)) > 0 || len(validation.IsValidLabelValue(value)) > 0 || value == "":
 		return cmdutil.Failf(cmdutil.ExitUsage, "--wanted %s is no label: give KEY=VALUE, such as example.com/ca-certificate=wanted", wanted)
 	default:
 		job.Spec.RemoveLabels = []string{key}
-		job.Spec.NodeSelector = &metav1.LabelSelector{MatchLabels: map[string]string{key: value}}
+		job.Spec.Nodes.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{key: value}}
 	}
 	setEnv(job, "NAME", name)
 	setEnv(job, "CERTIFICATE", certificate)

@@ -16,12 +16,12 @@ import (
 
 func newCreateScriptCommand(f *cmdutil.Factory) *cobra.Command {
 	o := &createOptions{Factory: f}
-	var file, verify, rollback string
+	var file, check, rollback string
 	var onReboot bool
 	cmd := &cobra.Command{
 		Use:     "script NAME -f FILE",
 		Short:   "A script that runs once on every node, of now and later",
-		Example: "  kubectl everynode create script tune-disks -n node-setup -f tune.sh --verify check.sh --rollback undo.sh --promote-to canary",
+		Example: "  kubectl everynode create script tune-disks -n node-setup -f tune.sh --check check.sh --rollback undo.sh --promote-to canary",
 		Args:    cmdutil.ExactArgs(1, "the name of the NodeJob"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if file == "" {
@@ -34,7 +34,7 @@ func newCreateScriptCommand(f *cmdutil.Factory) *cobra.Command {
 				put  func(string)
 			}{
 				{file, func(text string) { job.Spec.Task.Script = text }},
-				{verify, func(text string) { job.Spec.Verify = &v1alpha1.VerifySpec{Script: text} }},
+				{check, func(text string) { job.Spec.Task.Check = &v1alpha1.CheckSpec{Script: text} }},
 				{rollback, func(text string) { job.Spec.Rollback = &v1alpha1.RollbackSpec{Script: text} }},
 			} {
 				if s.path == "" {
@@ -60,7 +60,7 @@ func newCreateScriptCommand(f *cmdutil.Factory) *cobra.Command {
 	}
 	o.addFlags(cmd)
 	cmd.Flags().StringVarP(&file, "filename", "f", "", "the script; - for standard input")
-	cmd.Flags().StringVar(&verify, "verify", "", "a script that checks the result")
+	cmd.Flags().StringVar(&check, "check", "", "a script that checks the result")
 	cmd.Flags().StringVar(&rollback, "rollback", "", "a script that undoes it")
 	cmd.Flags().BoolVar(&onReboot, "on-reboot", false, "run again after each reboot")
 	return cmd

@@ -29,7 +29,7 @@ func TestCreateScriptRefusesWhatAnInterpreterWouldMisread(t *testing.T) {
 		"Unix line endings":                   {[]string{"-f", "unix.sh"}, ""},
 		"Windows line endings":                {[]string{"-f", "windows.sh"}, "windows.sh has Windows line endings (CRLF), the first in line 1"},
 		"a byte order mark":                   {[]string{"-f", "bom.sh"}, "bom.sh has a byte order mark (BOM)"},
-		"a check with Windows line endings":   {[]string{"-f", "unix.sh", "--verify", "windows.sh"}, "windows.sh has Windows line endings (CRLF)"},
+		"a check with Windows line endings":   {[]string{"-f", "unix.sh", "--check", "windows.sh"}, "windows.sh has Windows line endings (CRLF)"},
 		"a rollback with Windows line ending": {[]string{"-f", "unix.sh", "--rollback", "windows.sh"}, "windows.sh has Windows line endings (CRLF)"},
 	} {
 		t.Run(name, func(t *testing.T) {

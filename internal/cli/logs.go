@@ -49,7 +49,7 @@ func newLogsCommand(f *cmdutil.Factory) *cobra.Command {
 		Long: `Print what the attempts of a NodeJob have printed, each line with its node in front.
 
 A pod is deleted soon after its outcome is recorded, unless spec.retainPodsSeconds retains it. The record on the node has
-the last lines of the output, up to 1 KiB: they are printed instead, and a message on stderr says so. With task.outputArchive, messages on stderr say where the
+the last lines of the output, up to 1 KiB: they are printed instead, and a message on stderr says so. With task.output.archive, messages on stderr say where the
 whole outputs of the last attempts are. Characters that would move the cursor are escaped.
 
 With -f, it follows new output, and reopens a log that breaks off. With --failed as well, it follows attempts on nodes on

@@ -31,7 +31,7 @@ func labelJob(change func(*v1alpha1.NodeJob)) *v1alpha1.NodeJob {
 	job := &v1alpha1.NodeJob{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "j", Generation: 2},
 		Spec: v1alpha1.NodeJobSpec{
-			NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{asksLabel: "wanted"}},
+			Nodes:        v1alpha1.NodesSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{asksLabel: "wanted"}}},
 			RemoveLabels: []string{asksLabel},
 			Retry:        v1alpha1.RetrySpec{Limit: new(int32(0))},
 		},

@@ -251,14 +251,14 @@ func (o *planOptions) fetch(ctx context.Context, file *planFile, v *view.Plan) o
 	}
 }
 
-// contents returns hashes of the objects in rerun.onChangeOf. If the user may not read a Secret, or a Secret does not
+// contents returns hashes of the objects in task.inputs. If the user may not read a Secret, or a Secret does not
 // exist yet, the revision is only a guess.
 func (o *planOptions) contents(ctx context.Context, file *planFile, v *view.Plan) ([]string, *task.Obstacle, error) {
 	guess := func(as string, ref v1alpha1.ContentRef, why any) {
 		v.Notes = append(v.Notes, fmt.Sprintf("the revision is a guess, as if %s %s %s: %s", ref.Kind, ref.Name, as, why))
 	}
 	var hashes []string
-	for _, ref := range v.Job.Spec.Rerun.OnChangeOf {
+	for _, ref := range v.Job.Spec.Task.Inputs {
 		hash, guessed, err := o.contentHash(ctx, file, client.ObjectKey{Namespace: v.Job.Namespace, Name: ref.Name}, ref.Kind)
 		switch {
 		case apierrors.IsForbidden(err):
@@ -267,7 +267,7 @@ func (o *planOptions) contents(ctx context.Context, file *planFile, v *view.Plan
 		case apierrors.IsNotFound(err):
 			return nil, &task.Obstacle{Reason: map[v1alpha1.ContentKind]string{
 				v1alpha1.ContentConfigMap: v1alpha1.ReasonConfigMapNotFound, v1alpha1.ContentSecret: v1alpha1.ReasonSecretNotFound,
-			}[ref.Kind], Message: fmt.Sprintf("spec.rerun.onChangeOf: %s %s/%s does not exist. Create it first", ref.Kind, v.Job.Namespace, ref.Name)}, nil
+			}[ref.Kind], Message: fmt.Sprintf("spec.task.inputs: %s %s/%s does not exist. Create it first", ref.Kind, v.Job.Namespace, ref.Name)}, nil
 		case err != nil:
 			return nil, nil, err
 		case guessed:

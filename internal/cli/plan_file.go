@@ -7,6 +7,7 @@ import (
 	"bufio"
 	"bytes"
 	"cmp"
+	_ "embed"
 	"errors"
 	"fmt"
 	"io"
@@ -17,6 +18,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -165,7 +167,9 @@ func unknownFields(document []byte, into client.Object) error {
 	var all []error
 	for _, err := range strict.Errors() {
 		path := strings.Split(strings.TrimSuffix(strings.TrimPrefix(err.Error(), `unknown field "`), `"`), ".")
-		if near := cmdutil.Similar(path[len(path)-1], fieldsAt(reflect.TypeOf(into), path[:len(path)-1])); near != "" {
+		if instead := misplaced()[listIndex.ReplaceAllString(strings.Join(path, "."), "[]")].Message; instead != "" {
+			err = fmt.Errorf("%w: %s", err, instead)
+		} else if near := cmdutil.Similar(path[len(path)-1], fieldsAt(reflect.TypeOf(into), path[:len(path)-1])); near != "" {
 			err = fmt.Errorf("%w: did you mean %s?", err, near)
 		} else if m := labelInSelector.FindStringSubmatch(err.Error()); m != nil {
 			err = fmt.Errorf("%w. A selector has matchLabels and matchExpressions: for the nodes with a label %s, write it under %s.matchLabels", err, m[2], m[1])
@@ -175,7 +179,21 @@ func unknownFields(document []byte, into client.Object) error {
 	return errors.Join(all...)
 }
 
-// labelInSelector finds labels in the place of matchLabels, as in the nodeSelector of a pod.
+//go:embed misplaced.yaml
+var misplacedYAML []byte
+
+// misplaced returns the fields that users write in a NodeJob and that it does not have, by their paths. The CRD has the same ones.
+var misplaced = sync.OnceValue(func() map[string]struct{ Message string } {
+	var fields map[string]struct{ Message string }
+	if err := sigsyaml.Unmarshal(misplacedYAML, &fields); err != nil {
+		panic(err) // a test reads the file
+	}
+	return fields
+})
+
+var listIndex = regexp.MustCompile(`\[\d+\]`)
+
+// labelInSelector finds labels in the place of matchLabels.
 var labelInSelector = regexp.MustCompile(`unknown field "(\S*?[sS]elector)\.([^"]+)"`)
 
 // fieldsAt returns the names of the fields at a path in objects of a type; nil if the path does not lead to an object.

@@ -151,7 +151,7 @@ func conflicts(v *view.Plan, nodes []plan.Node) []view.ConflictingNode {
 // Without them, the plan would show such a node as a canary, which it never is. While the NodeJob is suspended, the manager
 // does not write these records, so they are those of the resumed NodeJob.
 func afterAssuming(in plan.Input) []plan.Node {
-	if in.Job.Spec.AssumeDone == nil {
+	if in.Job.Spec.Nodes.AssumeDone == nil {
 		return in.Nodes
 	}
 	nodes := slices.Clone(in.Nodes)

@@ -163,8 +163,7 @@ apiVersion: everynode.dev/v1alpha1
 kind: NodeJob
 metadata: {name: job}
 spec:
-  task: {scriptFrom: {configMapKeyRef: {name: NAME, key: run.sh}}}
-  rerun: {onChangeOf: [{kind: Secret, name: token}]}
+  task: {scriptFrom: {configMapKeyRef: {name: NAME, key: run.sh}}, inputs: [{kind: Secret, name: token}]}
 ---
 apiVersion: v1
 kind: ConfigMap
@@ -272,19 +271,21 @@ func TestAFileIsReadStrictly(t *testing.T) {
 		"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndatas: {}":                                  "datas",
 		"apiVersion: v1\nkind: Secret\nmetadata: {name: a}\ndata: {a: no base64}":                          "base64",
 		"apiVersion: everynode.dev/v1alpha1\nkind: NodeJob\nmetadata: {name: a}\nspec: {script: \"true\"}": `unknown field "spec.script"`,
-		"apiVersion: everynode.dev/v1alpha1\nkind: NodeJob\nspec: {nodeSelector: {pool: db}}": `unknown field "spec.nodeSelector.pool". A selector has matchLabels ` +
-			"and matchExpressions: for the nodes with a label pool, write it under spec.nodeSelector.matchLabels",
-		"apiVersion: everynode.dev/v1alpha1\nkind: NodeJob\nspec: {nodeSelector: {kubernetes.io/os: linux}}": `unknown field "spec.nodeSelector.kubernetes.io/os". A selector has matchLabels ` +
-			"and matchExpressions: for the nodes with a label kubernetes.io/os, write it under spec.nodeSelector.matchLabels",
-		"apiVersion: everynode.dev/v1alpha1\nkind: NodeJob\nspec: {nodeSelector: {matchLabel: {a: b}}}":                       `"spec.nodeSelector.matchLabel": did you mean matchLabels?`,
+		"apiVersion: everynode.dev/v1alpha1\nkind: NodeJob\nspec: {nodes: {selector: {pool: db}}}": `unknown field "spec.nodes.selector.pool". A selector has matchLabels ` +
+			"and matchExpressions: for the nodes with a label pool, write it under spec.nodes.selector.matchLabels",
+		"apiVersion: everynode.dev/v1alpha1\nkind: NodeJob\nspec: {nodes: {selector: {kubernetes.io/os: linux}}}": `unknown field "spec.nodes.selector.kubernetes.io/os". A selector has matchLabels ` +
+			"and matchExpressions: for the nodes with a label kubernetes.io/os, write it under spec.nodes.selector.matchLabels",
+		"apiVersion: everynode.dev/v1alpha1\nkind: NodeJob\nspec: {nodes: {selector: {matchLabel: {a: b}}}}":                  `"spec.nodes.selector.matchLabel": did you mean matchLabels?`,
 		"apiVersion: everynode.dev/v1alpha1\nkind: NodeJob\nspec: {task: {scrit: a}}":                                         `unknown field "spec.task.scrit": did you mean script?`,
 		"apiVersion: everynode.dev/v1alpha1\nkind: NodeJob\nspec: {rollout: {steps: [{nods: 1}]}, taks: 1}":                   "\"spec.rollout.steps[0].nods\": did you mean nodes?\nunknown field \"spec.taks\": did you mean task?",
 		"apiVersion: everynode.dev/v1alpha1\nkind: NodeJob\nspec:\n  task:\n\t  script: a":                                    "reading -: line 5 contains a tab; YAML permits only spaces for indentation",
-		"apiVersion: everynode.dev/v1alpha1\nkind: NodeJob\nspec:\n  nodeNames:\n  -\ta":                                      "line 5 contains a tab",
+		"apiVersion: everynode.dev/v1alpha1\nkind: NodeJob\nspec:\n  nodes:\n  -\ta":                                          "line 5 contains a tab",
 		"apiVersion: everynode.dev/v1alpha1\nkind: NodeJob\nspec:\n  task:\n    script: |\n\techo a":                          "line 6 contains a tab",
 		"apiVersion: everynode.dev/v1alpha1\nkind: NodeJob\nspec:\n  task:\n    script: |\n      a\n      \tb\n  suspend: @a": "line 8: found character that cannot start any token",
 		"a: b\n---\n# the line is that of the file\napiVersion: v1\nkind: Secret\n\tdata: {}":                                 "line 6 contains a tab",
-		"apiVersion: everynode.dev/v1alpha1\nkind: NodeJob\nspec: {rollout: {steps: [{nodeSelector: {pool: db}}]}}":           "write it under spec.rollout.steps[0].nodeSelector.matchLabels",
+		"apiVersion: everynode.dev/v1alpha1\nkind: NodeJob\nspec: {rollout: {steps: [{selector: {pool: db}}]}}":               "write it under spec.rollout.steps[0].selector.matchLabels",
+		"apiVersion: everynode.dev/v1alpha1\nkind: NodeJob\nspec: {nodeSelector: {pool: db}}":                                 `unknown field "spec.nodeSelector": write spec.nodes.selector.matchLabels`,
+		"apiVersion: everynode.dev/v1alpha1\nkind: NodeJob\nspec: {rollout: {steps: [{nodeSelector: {pool: db}}]}}":           `unknown field "spec.rollout.steps[0].nodeSelector": write spec.rollout.steps[].selector`,
 		"apiVersion: everynode.dev/v1alpha1\nkind: NodeJob\nspec: {suspend: maybe}":                                           "suspend",
 		"apiVersion: everynode.dev/v1alpha1\nkind: NodeJob\nspec: {suspend: true, suspend: false}":                            "suspend",
 	} {
@@ -314,28 +315,28 @@ func TestAPlanSaysWhereTheTaskDoesNotRun(t *testing.T) {
 		not  string
 	}{
 		"assumeDone": {
-			spec: `{task: {script: "true"}, assumeDone: {nodeSelector: {matchLabels: {set-up: "yes"}}}}`,
+			spec: `{task: {script: "true"}, nodes: {assumeDone: {selector: {matchLabels: {set-up: "yes"}}}}}`,
 			want: []string{
-				"Nodes 4 nodes of 4 match, 3 assumed to be done (spec.assumeDone); at most 1 at once",
+				"Nodes 4 nodes of 4 match, 3 assumed to be done (spec.nodes.assumeDone); at most 1 at once",
 				"1 canary 1 node first node-4 (starts first)",
 				"2 all 3 nodes, all assumed done after canary node-1 (assumed done), node-2 (assumed done), node-3 (assumed done)",
 			},
 			not: "Warning",
 		},
 		"assumeDone of a suspended NodeJob": {
-			spec: `{suspend: true, task: {script: "true"}, assumeDone: {nodeSelector: {matchLabels: {set-up: "yes"}}}}`,
+			spec: `{suspend: true, task: {script: "true"}, nodes: {assumeDone: {selector: {matchLabels: {set-up: "yes"}}}}}`,
 			want: []string{"1 canary 1 node first node-4 2 all 3 nodes, all assumed done after canary"},
 		},
 		"a selector that matches no node": {
-			spec: `{task: {script: "true"}, nodeSelector: {matchLabels: {pool: db}}}`,
-			want: []string{"Nodes 0 nodes of 4 match", "Warning the task would not run on any node now: no node matches spec.nodeSelector; the task runs as soon as one does"},
+			spec: `{task: {script: "true"}, nodes: {selector: {matchLabels: {pool: db}}}}`,
+			want: []string{"Nodes 0 nodes of 4 match", "Warning the task would not run on any node now: no node matches spec.nodes.selector; the task runs as soon as one does"},
 		},
 		"names that no node has": {
-			spec: `{task: {script: "true"}, nodeNames: [node-5]}`,
-			want: []string{"Warning the task would not run on any node now: no node that spec.nodeNames names is there"},
+			spec: `{task: {script: "true"}, nodes: {names: [node-5]}}`,
+			want: []string{"Warning the task would not run on any node now: no node that spec.nodes.names names is there"},
 		},
 		"another reason why nothing runs": {
-			spec: `{task: {scriptFrom: {configMapKeyRef: {name: absent, key: k}}}, nodeSelector: {matchLabels: {pool: db}}}`,
+			spec: `{task: {scriptFrom: {configMapKeyRef: {name: absent, key: k}}}, nodes: {selector: {matchLabels: {pool: db}}}}`,
 			want: []string{"Stalled ConfigMapNotFound"}, not: "Warning",
 		},
 	}

@@ -70,7 +70,7 @@ func junitReport(job string, found view.Results) ([]byte, error) {
 			c.Failure = &junitProblem{Type: text.Safe(n.Reason), Message: text.Safe(junitMessage(n)), Text: outcome.Clean(n.Message, math.MaxInt)}
 			suite.Failures++
 		case n.Outcome == v1alpha1.ReasonAssumedDone:
-			c.Skipped = &junitProblem{Message: "AssumedDone: the task has not run, because the node matched spec.assumeDone"}
+			c.Skipped = &junitProblem{Message: "AssumedDone: the task has not run, because the node matched spec.nodes.assumeDone"}
 		case n.Outcome != string(record.Succeeded):
 			c.Skipped = &junitProblem{Message: text.Safe(strings.TrimSuffix(n.Outcome+": "+n.Reason, ": "))}
 		}

@@ -48,7 +48,7 @@ func TestResultsAsJUnit(t *testing.T) {
       <skipped message="Disrupted: Evicted"></skipped>
     </testcase>
     <testcase classname="ns/j" name="assumed" time="0">
-      <skipped message="AssumedDone: the task has not run, because the node matched spec.assumeDone"></skipped>
+      <skipped message="AssumedDone: the task has not run, because the node matched spec.nodes.assumeDone"></skipped>
     </testcase>
     <testcase classname="ns/j" name="e" time="0">
       <skipped message="the current revision new has not ended there; the record is of revision old"></skipped>

@@ -72,6 +72,6 @@ func (m *mutation) skip(ctx context.Context, names []string) error {
 	if !changed {
 		return err
 	}
-	m.tellCommit(job, "a label of your own on such nodes, and a spec.nodeSelector that excludes it: skip applies to the current revision only")
+	m.tellCommit(job, "a label of your own on such nodes, and a spec.nodes.selector that excludes it: skip applies to the current revision only")
 	return err
 }

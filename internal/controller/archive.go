@@ -27,7 +27,7 @@ func (r *Reconciler) observeArchive(seen *observation) {
 // openArchive returns the archive for the outputs of a NodeJob; nil if they are not archived. A NodeJob that has them
 // archived does not run without an archive. Only what must follow a run does: rollbacks, and checks after a reboot.
 func (r *Reconciler) openArchive(job *v1alpha1.NodeJob) (*archive.Store, *task.Obstacle) {
-	if job.Spec.Task.OutputArchive != v1alpha1.ArchiveAlways {
+	if job.Spec.Task.Output.Archive != v1alpha1.ArchiveAlways {
 		return nil, nil
 	}
 	store, err := r.Archive.Open()
@@ -39,10 +39,10 @@ func (r *Reconciler) openArchive(job *v1alpha1.NodeJob) (*archive.Store, *task.O
 	}
 	switch {
 	case errors.Is(err, archive.ErrNone):
-		return nil, &task.Obstacle{Reason: v1alpha1.ReasonArchiveNotConfigured, Message: "spec.task.outputArchive is Always, and the installation has no archive: " +
-			"nothing starts. Configure one (archive.enabled of the Helm chart, or --archive-dir of the manager), or remove spec.task.outputArchive"}
+		return nil, &task.Obstacle{Reason: v1alpha1.ReasonArchiveNotConfigured, Message: "spec.task.output.archive is Always, and the installation has no archive: " +
+			"nothing starts. Configure one (archive.enabled of the Helm chart, or --archive-dir of the manager), or remove spec.task.output.archive"}
 	case err != nil:
-		return nil, &task.Obstacle{Reason: v1alpha1.ReasonArchiveNotConfigured, Message: "spec.task.outputArchive is Always, and the manager cannot use the archive of the installation: " +
+		return nil, &task.Obstacle{Reason: v1alpha1.ReasonArchiveNotConfigured, Message: "spec.task.output.archive is Always, and the manager cannot use the archive of the installation: " +
 			err.Error() + ". Correct the Secret that is mounted for --archive-dir, by default everynode-archive in the namespace of the manager; the NodeJob continues within two minutes"}
 	}
 	return store, nil

@@ -31,7 +31,7 @@ func freshNode() *corev1.Node {
 	return node
 }
 
-func archives(job *v1alpha1.NodeJob) { job.Spec.Task.OutputArchive = v1alpha1.ArchiveAlways }
+func archives(job *v1alpha1.NodeJob) { job.Spec.Task.Output.Archive = v1alpha1.ArchiveAlways }
 
 // look runs passes until nothing follows at once, and returns when the next one is due.
 func (r *fakeReconciler) look(job *v1alpha1.NodeJob) time.Duration {
@@ -82,7 +82,7 @@ func TestANodeJobThatNeedsAnArchiveWaitsForOne(t *testing.T) {
 			t.Errorf("there are %d pods, and it looks again after %v", len(r.pods()), wait)
 		}
 	}
-	stalled("the installation has no archive: nothing starts. Configure one (archive.enabled of the Helm chart, or --archive-dir of the manager), or remove spec.task.outputArchive")
+	stalled("the installation has no archive: nothing starts. Configure one (archive.enabled of the Helm chart, or --archive-dir of the manager), or remove spec.task.output.archive")
 
 	r.Archive = archive.Config{Directory: dir, MaxBytes: 1 << 20, UploadTime: 30 * time.Second}
 	r.Now = func() time.Time { return noon.Add(time.Minute) }

@@ -66,7 +66,7 @@ func contentsHash(job *v1alpha1.NodeJob, source task.Source) string {
 	if len(observe.ConfigMapNames(job)) == 0 {
 		return ""
 	}
-	return task.ShortHash(fmt.Sprintf("%q %q %q", source.Script, source.Verify, source.Rollback))
+	return task.ShortHash(fmt.Sprintf("%q %q %q", source.Script, source.Check, source.Rollback))
 }
 
 // confirmCommand is the command after which the API server has asked for the rights to a NodeJob.

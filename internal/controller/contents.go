@@ -25,7 +25,7 @@ import (
 	"github.com/everynode/everynode/internal/task"
 )
 
-// contents stores hashes of the objects of rerun.onChangeOf. ConfigMaps are watched by their metadata. Secrets are not,
+// contents stores hashes of the objects of task.inputs. ConfigMaps are watched by their metadata. Secrets are not,
 // because the permission to watch some of them is the permission to read all of a namespace. The listed Secrets are
 // read by name at intervals (poll.go).
 type contents struct {
@@ -53,11 +53,11 @@ type content struct {
 
 func newContents() contents { return contents{seen: map[contentKey]content{}} }
 
-// of returns the hashes of the objects that a NodeJob lists in rerun.onChangeOf, or why one of them cannot be read.
+// of returns the hashes of the objects that a NodeJob lists in task.inputs, or why one of them cannot be read.
 func (c *contents) of(ctx context.Context, r *Reconciler, job *v1alpha1.NodeJob) ([]string, *task.Obstacle, error) {
 	c.keep(job)
 	var hashes []string
-	for _, ref := range job.Spec.Rerun.OnChangeOf {
+	for _, ref := range job.Spec.Task.Inputs {
 		is, err := c.get(ctx, r, keyOf(job, ref))
 		if err != nil || is.obstacle != nil {
 			return nil, is.obstacle, err
@@ -77,7 +77,7 @@ func (c *contents) keep(job *v1alpha1.NodeJob) {
 	defer c.mu.Unlock()
 	maps.DeleteFunc(c.seen, func(k contentKey, _ content) bool {
 		return k.job == client.ObjectKeyFromObject(job) &&
-			!slices.ContainsFunc(job.Spec.Rerun.OnChangeOf, func(ref v1alpha1.ContentRef) bool { return keyOf(job, ref) == k })
+			!slices.ContainsFunc(job.Spec.Task.Inputs, func(ref v1alpha1.ContentRef) bool { return keyOf(job, ref) == k })
 	})
 }
 
@@ -153,7 +153,7 @@ func unnamed(key contentKey) *task.Obstacle {
 	if key.kind == v1alpha1.ContentSecret {
 		reason = v1alpha1.ReasonSecretNotFound
 	}
-	return &task.Obstacle{Reason: reason, Message: fmt.Sprintf("spec.rerun.onChangeOf: no %s can have the name %s. Correct it", key.kind, strconv.Quote(outcome.CleanHead(key.name, 80)))}
+	return &task.Obstacle{Reason: reason, Message: fmt.Sprintf("spec.task.inputs: no %s can have the name %s. Correct it", key.kind, strconv.Quote(outcome.CleanHead(key.name, 80)))}
 }
 
 // missing returns the obstacle that the user has to remove; nil if there is none. manager is the namespace of the
@@ -163,13 +163,13 @@ func missing(key contentKey, err error, manager string) *task.Obstacle {
 	switch {
 	case apierrors.IsNotFound(err) && key.kind == v1alpha1.ContentSecret:
 		return &task.Obstacle{Reason: v1alpha1.ReasonSecretNotFound,
-			Message: fmt.Sprintf("spec.rerun.onChangeOf: %s does not exist. Create it; the NodeJob continues within %d s", where, pollSeconds)}
+			Message: fmt.Sprintf("spec.task.inputs: %s does not exist. Create it; the NodeJob continues within %d s", where, pollSeconds)}
 	case apierrors.IsNotFound(err):
 		return &task.Obstacle{Reason: v1alpha1.ReasonConfigMapNotFound,
-			Message: fmt.Sprintf("spec.rerun.onChangeOf: %s does not exist. Create it; the NodeJob then continues automatically", where)}
+			Message: fmt.Sprintf("spec.task.inputs: %s does not exist. Create it; the NodeJob then continues automatically", where)}
 	case apierrors.IsForbidden(err) && key.kind == v1alpha1.ContentSecret:
 		return &task.Obstacle{Reason: v1alpha1.ReasonSecretForbidden,
-			Message: fmt.Sprintf("spec.rerun.onChangeOf: the manager may not read %s. Allow it with: kubectl -n %[2]s create role everynode-%[3]s --verb=get --resource=secrets --resource-name=%[3]s && kubectl -n %[2]s create rolebinding everynode-%[3]s --role=everynode-%[3]s --serviceaccount=%[4]s:everynode-manager; the NodeJob continues within %[5]d s",
+			Message: fmt.Sprintf("spec.task.inputs: the manager may not read %s. Allow it with: kubectl -n %[2]s create role everynode-%[3]s --verb=get --resource=secrets --resource-name=%[3]s && kubectl -n %[2]s create rolebinding everynode-%[3]s --role=everynode-%[3]s --serviceaccount=%[4]s:everynode-manager; the NodeJob continues within %[5]d s",
 				where, key.job.Namespace, key.name, manager, pollSeconds)}
 	}
 	return nil

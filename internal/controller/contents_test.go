@@ -23,7 +23,7 @@ import (
 // rerunsOnChange makes a NodeJob rerun when the content of an object of its namespace changes.
 func rerunsOnChange(kind v1alpha1.ContentKind, name string) func(*v1alpha1.NodeJob) {
 	return func(j *v1alpha1.NodeJob) {
-		j.Spec.Rerun.OnChangeOf = append(j.Spec.Rerun.OnChangeOf, v1alpha1.ContentRef{Kind: kind, Name: name})
+		j.Spec.Task.Inputs = append(j.Spec.Task.Inputs, v1alpha1.ContentRef{Kind: kind, Name: name})
 	}
 }
 
@@ -183,18 +183,18 @@ func TestContentObstaclesSayHowToFixThem(t *testing.T) {
 		want       string
 	}{
 		"a missing ConfigMap": {kind: v1alpha1.ContentConfigMap, name: "x", wantReason: v1alpha1.ReasonConfigMapNotFound,
-			want: "spec.rerun.onChangeOf: ConfigMap ns/x does not exist. Create it; the NodeJob then continues automatically"},
+			want: "spec.task.inputs: ConfigMap ns/x does not exist. Create it; the NodeJob then continues automatically"},
 		"a missing Secret": {kind: v1alpha1.ContentSecret, name: "x", wantReason: v1alpha1.ReasonSecretNotFound,
-			want: "spec.rerun.onChangeOf: Secret ns/x does not exist. Create it; the NodeJob continues within 30 s"},
+			want: "spec.task.inputs: Secret ns/x does not exist. Create it; the NodeJob continues within 30 s"},
 		"no permission": {kind: v1alpha1.ContentSecret, name: "x", answer: mayNot, wantReason: v1alpha1.ReasonSecretForbidden,
-			want: "spec.rerun.onChangeOf: the manager may not read Secret ns/x. Allow it with: kubectl -n ns create role everynode-x --verb=get --resource=secrets --resource-name=x && kubectl -n ns create rolebinding everynode-x --role=everynode-x --serviceaccount=everynode-system:everynode-manager; the NodeJob continues within 30 s"},
+			want: "spec.task.inputs: the manager may not read Secret ns/x. Allow it with: kubectl -n ns create role everynode-x --verb=get --resource=secrets --resource-name=x && kubectl -n ns create rolebinding everynode-x --role=everynode-x --serviceaccount=everynode-system:everynode-manager; the NodeJob continues within 30 s"},
 		"no permission, and the manager is in another namespace": {kind: v1alpha1.ContentSecret, name: "x", answer: mayNot, installed: "ops", wantReason: v1alpha1.ReasonSecretForbidden,
-			want: "spec.rerun.onChangeOf: the manager may not read Secret ns/x. Allow it with: kubectl -n ns create role everynode-x --verb=get --resource=secrets --resource-name=x && kubectl -n ns create rolebinding everynode-x --role=everynode-x --serviceaccount=ops:everynode-manager; the NodeJob continues within 30 s"},
+			want: "spec.task.inputs: the manager may not read Secret ns/x. Allow it with: kubectl -n ns create role everynode-x --verb=get --resource=secrets --resource-name=x && kubectl -n ns create rolebinding everynode-x --role=everynode-x --serviceaccount=ops:everynode-manager; the NodeJob continues within 30 s"},
 		// A user who copies the command must not run what the author of a NodeJob has put into a name.
 		"an invalid name of a Secret": {kind: v1alpha1.ContentSecret, name: "x;reboot\x1b[2J", answer: mayNot, wantReason: v1alpha1.ReasonSecretNotFound,
-			want: `spec.rerun.onChangeOf: no Secret can have the name "x;reboot\\x1b[2J". Correct it`},
+			want: `spec.task.inputs: no Secret can have the name "x;reboot\\x1b[2J". Correct it`},
 		"an invalid name of a ConfigMap": {kind: v1alpha1.ContentConfigMap, name: "../x", wantReason: v1alpha1.ReasonConfigMapNotFound,
-			want: `spec.rerun.onChangeOf: no ConfigMap can have the name "../x". Correct it`},
+			want: `spec.task.inputs: no ConfigMap can have the name "../x". Correct it`},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -280,7 +280,7 @@ func TestUnreferencedContentsAreForgotten(t *testing.T) {
 			}
 		},
 		"when the NodeJob no longer references it": func(r *fakeReconciler, job *v1alpha1.NodeJob) {
-			job.Spec.Rerun.OnChangeOf = nil
+			job.Spec.Task.Inputs = nil
 			r.contentOf(job)
 		},
 	}
@@ -290,7 +290,7 @@ func TestUnreferencedContentsAreForgotten(t *testing.T) {
 			r := newReconciler(t, secret("1", "a"))
 			r.contentOf(job)
 			r.contentOf(other)
-			key := keyOf(job, job.Spec.Rerun.OnChangeOf[0])
+			key := keyOf(job, job.Spec.Task.Inputs[0])
 			happens(r, job)
 			if kept := r.contents.secrets(); len(kept) != 1 {
 				t.Errorf("%v is kept, want only that of the other NodeJob", kept)

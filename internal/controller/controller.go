@@ -56,7 +56,7 @@ type Reconciler struct {
 	Metrics *Metrics
 	// Options are the settings of the installation for the tasks' pods.
 	Options task.Options
-	// Archive is where the outputs of NodeJobs with task.outputArchive are stored.
+	// Archive is where the outputs of NodeJobs with task.output.archive are stored.
 	Archive archive.Config
 	// Own is where the manager itself runs.
 	Own Own
@@ -117,7 +117,7 @@ var runnerRefusalWords = loop.Words{
 	Kind:       "NodeJob",
 	Made:       "the pods of reboots, checks and rollbacks",
 	Privileged: "Their scripts run as root on the node: allow them with",
-	Field:      "spec.rollback or spec.verify",
+	Field:      "spec.rollback or spec.task.check",
 }
 
 // Own is where the manager itself runs: its drains do not evict its own pod, and its node comes last.

@@ -93,7 +93,7 @@ func TestEventsOfNodeChanges(t *testing.T) {
 		"settling after its reboot":        {mark(v1alpha1.ReasonSettling, nil), nil},
 		"the gate is closed":               {mark(v1alpha1.ReasonGateClosed, nil), nil},
 		"the gate is opened":               {mark(v1alpha1.ReasonGateOpened, nil), nil},
-		"facts are published":              {mark(v1alpha1.ReasonPublished, nil), nil},
+		"results are published":            {mark(v1alpha1.ReasonPublished, nil), nil},
 		"a cancelled drain":                {mark(v1alpha1.ReasonDrainCancelled, nil), both("Normal DrainCancelled", "so it is")},
 		"uncordoned after it was prepared": {plan.Record{Node: "n", Change: record.Change{UID: "node-uid", Record: &record.Record{Outcome: record.Succeeded}, Cordon: open}}, nil},
 		"cordoned":                         {mark(v1alpha1.ReasonCordoned, ours), both("Normal Cordoned", "so it is")},

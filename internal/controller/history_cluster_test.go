@@ -203,7 +203,7 @@ func (h *history) newJob(name string) *v1alpha1.NodeJob {
 	spec := &job.Spec
 	one := func(of int) bool { return h.Intn(of) == 0 }
 	if one(2) {
-		spec.NodeSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "a"}}
+		spec.Nodes.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "a"}}
 	}
 	if one(3) {
 		spec.Rollout.Steps = []v1alpha1.RolloutStep{{Name: "first", Nodes: new(intstr.FromInt32(1)), SoakSeconds: 30}, {Name: "all"}}
@@ -212,20 +212,20 @@ func (h *history) newJob(name string) *v1alpha1.NodeJob {
 		spec.Rollout.MaxFailures = new(intstr.FromInt32(0))
 	}
 	if one(2) {
-		spec.Maintenance = []v1alpha1.MaintenanceSpec{{Cordon: true}, {Drain: &v1alpha1.DrainSpec{TimeoutSeconds: new(int32(60))}}, {Reboot: v1alpha1.RebootAlways}, {Cordon: true, Reboot: v1alpha1.RebootIfRequested}}[h.Intn(4)]
-		spec.Maintenance.RebootTimeoutSeconds = new(int32(120))
+		spec.Maintenance = []v1alpha1.MaintenanceSpec{{Cordon: true}, {Drain: &v1alpha1.DrainSpec{TimeoutSeconds: new(int32(60))}}, {Reboot: v1alpha1.RebootSpec{Policy: v1alpha1.RebootAlways}}, {Cordon: true, Reboot: v1alpha1.RebootSpec{Policy: v1alpha1.RebootIfRequested}}}[h.Intn(4)]
+		spec.Maintenance.Reboot.TimeoutSeconds = new(int32(120))
 	}
 	if one(3) {
 		spec.Gate = &v1alpha1.GateSpec{Scope: []v1alpha1.GateScope{v1alpha1.GateJoining, v1alpha1.GateAll}[h.Intn(2)]}
 	}
 	if one(3) {
-		spec.Publish = []v1alpha1.Fact{{Result: "kernel", Label: "x.example/" + name}}
+		spec.Publish = []v1alpha1.PublishedResult{{Result: "kernel", Label: "x.example/" + name}}
 	}
 	if name == "other" && one(4) { // two that reboot nodes and rerun after reboots do not end
-		spec.Rerun.OnReboot, spec.Maintenance.Reboot = true, ""
+		spec.Rerun.OnReboot, spec.Maintenance.Reboot.Policy = true, ""
 	}
 	if one(3) {
-		spec.Rerun.OnChangeOf = []v1alpha1.ContentRef{{Kind: v1alpha1.ContentConfigMap, Name: "content"}}
+		spec.Task.Inputs = []v1alpha1.ContentRef{{Kind: v1alpha1.ContentConfigMap, Name: "content"}}
 	}
 	spec.OnFailure.Action = []v1alpha1.FailureAction{"", v1alpha1.FailureActionCordon, v1alpha1.FailureActionDrain}[h.Intn(3)]
 	if one(4) {

@@ -65,12 +65,12 @@ func TestADoneNodeJobIsAtRest(t *testing.T) {
 			j.Spec.Gate = &v1alpha1.GateSpec{OnReboot: true}
 			j.Spec.Rerun.OnReboot = true
 		}},
-		"facts": {change: func(j *v1alpha1.NodeJob) {
-			j.Spec.Publish = []v1alpha1.Fact{{Result: "kernel", Label: "x.example/kernel"}, {Result: "none", Annotation: "x.example/none"}}
+		"published results": {change: func(j *v1alpha1.NodeJob) {
+			j.Spec.Publish = []v1alpha1.PublishedResult{{Result: "kernel", Label: "x.example/kernel"}, {Result: "none", Annotation: "x.example/none"}}
 		}},
 		"labels to remove": {change: func(j *v1alpha1.NodeJob) { j.Spec.RemoveLabels = []string{"pool"} }},
 		"maintenance": {change: func(j *v1alpha1.NodeJob) {
-			j.Spec.Maintenance = v1alpha1.MaintenanceSpec{Drain: &v1alpha1.DrainSpec{}, Reboot: v1alpha1.RebootIfRequested}
+			j.Spec.Maintenance = v1alpha1.MaintenanceSpec{Drain: &v1alpha1.DrainSpec{}, Reboot: v1alpha1.RebootSpec{Policy: v1alpha1.RebootIfRequested}}
 		}},
 		"an interval": {change: func(j *v1alpha1.NodeJob) { j.Spec.Rerun.PeriodSeconds = 3600 }, due: true},
 		"ConfigMaps and Secrets": {change: func(j *v1alpha1.NodeJob) {
@@ -146,8 +146,8 @@ func TestNothingInTheCacheIsChanged(t *testing.T) {
 	changes := map[string]func(*v1alpha1.NodeJob){
 		"a gate to be closed": func(j *v1alpha1.NodeJob) { j.Spec.Gate = &v1alpha1.GateSpec{Scope: v1alpha1.GateAll} },
 		"a gate to be opened": func(j *v1alpha1.NodeJob) { j.Spec.Gate = &v1alpha1.GateSpec{Key: "a"} },
-		"facts": func(j *v1alpha1.NodeJob) {
-			j.Spec.Publish = []v1alpha1.Fact{{Result: "kernel", Label: "x.example/kernel"}, {Result: "kernel", Annotation: "x.example/kernel"}}
+		"published results": func(j *v1alpha1.NodeJob) {
+			j.Spec.Publish = []v1alpha1.PublishedResult{{Result: "kernel", Label: "x.example/kernel"}, {Result: "kernel", Annotation: "x.example/kernel"}}
 		},
 		"labels":    func(j *v1alpha1.NodeJob) { j.Spec.RemoveLabels = []string{"pool"} },
 		"a cordon":  func(j *v1alpha1.NodeJob) { j.Spec.Maintenance.Cordon = true },

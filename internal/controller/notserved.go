@@ -40,7 +40,7 @@ func (r *Reconciler) idle(ctx context.Context, job *v1alpha1.NodeJob, why *task.
 	name, now := client.ObjectKeyFromObject(job), r.Now()
 	r.Metrics.forget(name)
 	status := plan.NotServed(job, why, now)
-	status.Seal = job.Status.Seal
+	status.ControllerState.Seal = job.Status.ControllerState.Seal
 	report := r.Metrics.notServed.Add(name)
 	if !report || equality.Semantic.DeepEqual(job.Status, status) {
 		return ctrl.Result{}, nil

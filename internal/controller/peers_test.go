@@ -121,7 +121,7 @@ func TestAPeerIsReadFromItsStatus(t *testing.T) {
 		"it runs again after a reboot":               {called("other", at1("rev"), func(j *v1alpha1.NodeJob) { j.Spec.Rerun.OnReboot = true }), plan.Peer{Revision: "rev", OnMachineChange: true, OnReboot: true}},
 		"it does not rerun on a new machine":         {called("other", at1("rev"), func(j *v1alpha1.NodeJob) { j.Spec.Rerun.OnMachineChange = &no }), plan.Peer{Revision: "rev"}},
 		"it reruns on a new machine, set explicitly": {called("other", at1("rev"), func(j *v1alpha1.NodeJob) { j.Spec.Rerun.OnMachineChange, j.Spec.Rerun.OnRevisionChange = &yes, &yes }), plan.Peer{Revision: "rev", OnMachineChange: true}},
-		"it selects some of the nodes":               {called("other", at1("rev"), func(j *v1alpha1.NodeJob) { j.Spec.NodeSelector = selector }), plan.Peer{Revision: "rev", OnMachineChange: true, Selector: selector}},
+		"it selects some of the nodes":               {called("other", at1("rev"), func(j *v1alpha1.NodeJob) { j.Spec.Nodes.Selector = selector }), plan.Peer{Revision: "rev", OnMachineChange: true, Selector: selector}},
 		"it is for Windows": {called("other", at1("rev"), func(j *v1alpha1.NodeJob) {
 			j.Spec.Task = v1alpha1.TaskSpec{Template: &corev1.PodTemplateSpec{Spec: corev1.PodSpec{OS: &corev1.PodOS{Name: corev1.Windows}}}}
 		}), plan.Peer{Revision: "rev", OnMachineChange: true, OS: corev1.Windows}},

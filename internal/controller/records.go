@@ -21,8 +21,8 @@ type records struct {
 	mu sync.Mutex
 	// seen holds what was decoded, by the record's key.
 	seen map[string]*decodedRecords
-	// facts holds the publishers of labels and annotations, by the node's name.
-	facts map[string]*decodedFacts
+	// publishers holds the publishers of labels and annotations, by the node's name.
+	publishers map[string]*decodedPublished
 	// ids are the boot ID and machine ID of the last record of a node: most of its records have the same.
 	ids map[string]*machineIDs
 }
@@ -38,8 +38,8 @@ type decodedRecords struct {
 	on map[string]*decoded
 }
 
-// decodedFacts is shared by all passes and read-only.
-type decodedFacts struct {
+// decodedPublished is shared by all passes and read-only.
+type decodedPublished struct {
 	value     string
 	published record.Published
 }
@@ -51,7 +51,7 @@ type decoded struct {
 }
 
 func newRecords() records {
-	return records{seen: map[string]*decodedRecords{}, facts: map[string]*decodedFacts{}, ids: map[string]*machineIDs{}}
+	return records{seen: map[string]*decodedRecords{}, publishers: map[string]*decodedPublished{}, ids: map[string]*machineIDs{}}
 }
 
 // read is record.Read with a cache.
@@ -124,10 +124,10 @@ func (r *records) published(node *corev1.Node) record.Published {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	known := r.facts[node.Name]
+	known := r.publishers[node.Name]
 	if known == nil || known.value != value {
-		known = &decodedFacts{published: record.ReadPublished(node.Annotations)}
-		r.facts[node.Name] = known
+		known = &decodedPublished{published: record.ReadPublished(node.Annotations)}
+		r.publishers[node.Name] = known
 	}
 	known.value = value
 	return known.published
@@ -147,6 +147,6 @@ func (r *records) forgetNode(name string) {
 	for _, seen := range r.seen {
 		delete(seen.on, name)
 	}
-	delete(r.facts, name)
+	delete(r.publishers, name)
 	delete(r.ids, name)
 }

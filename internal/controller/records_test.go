@@ -125,9 +125,9 @@ func TestDecodedRecordsHoldTheNewestStrings(t *testing.T) {
 		r.published(node)
 	}
 	for what, pair := range map[string][2]string{
-		"record": {r.seen[key].on["n"].value, node.Annotations[key]},
-		"seal":   {r.seen[key].on["n"].seal, node.Labels[record.SealKey(key)]},
-		"facts":  {r.facts["n"].value, node.Annotations[v1alpha1.PublishedAnnotation]},
+		"record":    {r.seen[key].on["n"].value, node.Annotations[key]},
+		"seal":      {r.seen[key].on["n"].seal, node.Labels[record.SealKey(key)]},
+		"published": {r.publishers["n"].value, node.Annotations[v1alpha1.PublishedAnnotation]},
 	} {
 		if unsafe.StringData(pair[0]) != unsafe.StringData(pair[1]) {
 			t.Errorf("the %s is not the string of the newest event", what)

@@ -40,7 +40,7 @@ func (r *Reconciler) report(ctx context.Context, seen observation, p plan.Plan) 
 	p.Status.Authorization = seen.authorization
 	r.Metrics.status(name, &p)
 	next = r.Notifier.NodeJob(seen.job, &p.Status, next)
-	p.Status.Seal = seen.job.Status.Seal
+	p.Status.ControllerState.Seal = seen.job.Status.ControllerState.Seal
 	if equality.Semantic.DeepEqual(seen.job.Status, p.Status) && !r.written.isOverwritten(seen.job.UID) {
 		return next, nil
 	}
@@ -67,7 +67,7 @@ func (r *Reconciler) report(ctx context.Context, seen observation, p plan.Plan) 
 func (r *Reconciler) writeStatus(ctx context.Context, job *v1alpha1.NodeJob, status v1alpha1.NodeJobStatus) (*v1alpha1.NodeJob, error) {
 	changed := job.DeepCopy()
 	changed.Status = status
-	changed.Status.Seal = r.Options.Key.NodeJob(changed)
+	changed.Status.ControllerState.Seal = r.Options.Key.NodeJob(changed)
 	err := r.Metrics.writes.Do(verbUpdate, resourceNodeJobsStatus, func() error { return r.Client.Status().Update(ctx, changed) })
 	if err == nil {
 		r.written.rememberStatus(changed)

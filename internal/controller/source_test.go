@@ -22,22 +22,22 @@ import (
 // at most 128 KiB.
 func TestScriptsThatLinuxRejects(t *testing.T) {
 	tests := map[string]struct {
-		script, verify, rollback string
-		want                     *task.Obstacle
+		script, check, rollback string
+		want                    *task.Obstacle
 	}{
-		"the longest that fits": {script: strings.Repeat("#", 65536), verify: strings.Repeat("#", 65536), rollback: strings.Repeat("#", 65536)},
+		"the longest that fits": {script: strings.Repeat("#", 65536), check: strings.Repeat("#", 65536), rollback: strings.Repeat("#", 65536)},
 		"as many characters of two bytes": {script: strings.Repeat("ä", 65536), want: &task.Obstacle{Reason: v1alpha1.ReasonInvalidScript,
 			Message: "spec.task.script has 131072 bytes, of which 65536 are allowed. Put large files into an image and use spec.task.template"}},
 		"a zero byte": {script: "echo \x00", want: &task.Obstacle{Reason: v1alpha1.ReasonInvalidScript,
 			Message: "spec.task.script contains a zero byte, which an environment variable cannot contain. Remove it"}},
-		"a verify script that is too long": {script: "true", verify: strings.Repeat("ä", 65536), want: &task.Obstacle{Reason: v1alpha1.ReasonInvalidScript,
-			Message: "spec.verify.script has 131072 bytes, of which 65536 are allowed. Put large files into an image and use spec.task.template"}},
+		"a check script that is too long": {script: "true", check: strings.Repeat("ä", 65536), want: &task.Obstacle{Reason: v1alpha1.ReasonInvalidScript,
+			Message: "spec.task.check.script has 131072 bytes, of which 65536 are allowed. Put large files into an image and use spec.task.template"}},
 		"a rollback script that is too long": {script: "true", rollback: "echo \x00", want: &task.Obstacle{Reason: v1alpha1.ReasonInvalidScript,
 			Message: "spec.rollback.script contains a zero byte, which an environment variable cannot contain. Remove it"}},
 		"Windows line endings": {script: "#!/bin/sh\r\ntrue\r\n", want: &task.Obstacle{Reason: v1alpha1.ReasonInvalidScript,
 			Message: "spec.task.script " + script.Problem("\r\n")}},
-		"a check with Windows line endings": {script: "true", verify: "true\r\n", want: &task.Obstacle{Reason: v1alpha1.ReasonInvalidScript,
-			Message: "spec.verify.script " + script.Problem("\r\n")}},
+		"a check with Windows line endings": {script: "true", check: "true\r\n", want: &task.Obstacle{Reason: v1alpha1.ReasonInvalidScript,
+			Message: "spec.task.check.script " + script.Problem("\r\n")}},
 		"a rollback with Windows line endings": {script: "true", rollback: "true\r\n", want: &task.Obstacle{Reason: v1alpha1.ReasonInvalidScript,
 			Message: "spec.rollback.script " + script.Problem("\r\n")}},
 		"a byte order mark": {script: "\ufeff#!/bin/bash\n", want: &task.Obstacle{Reason: v1alpha1.ReasonInvalidScript,
@@ -46,7 +46,7 @@ func TestScriptsThatLinuxRejects(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			job := &v1alpha1.NodeJob{Spec: v1alpha1.NodeJobSpec{
-				Task: v1alpha1.TaskSpec{Script: tt.script}, Verify: &v1alpha1.VerifySpec{Script: tt.verify}, Rollback: &v1alpha1.RollbackSpec{Script: tt.rollback},
+				Task: v1alpha1.TaskSpec{Script: tt.script, Check: &v1alpha1.CheckSpec{Script: tt.check}}, Rollback: &v1alpha1.RollbackSpec{Script: tt.rollback},
 			}}
 			_, got, err := (&Reconciler{}).source(t.Context(), job)
 			if err != nil {
@@ -90,7 +90,7 @@ func TestSource(t *testing.T) {
 	job := func(changes ...func(*v1alpha1.NodeJob)) *v1alpha1.NodeJob {
 		job := liveJob()
 		job.Spec.Task.ScriptFrom = from("task")
-		job.Spec.Verify = &v1alpha1.VerifySpec{ScriptFrom: from("verify")}
+		job.Spec.Task.Check = &v1alpha1.CheckSpec{ScriptFrom: from("check")}
 		job.Spec.Rollback = &v1alpha1.RollbackSpec{ScriptFrom: from("rollback")}
 		for _, change := range changes {
 			change(job)
@@ -112,7 +112,7 @@ func TestSource(t *testing.T) {
 			Message: "spec." + name + ".scriptFrom: ConfigMap ns/" + name + " does not have the label that lets NodeJobs run its content as root. " +
 				"Check its content, and add the label: kubectl -n ns label configmap " + name + " everynode.dev/script=true"}
 	}
-	all := task.Source{Script: "echo task", Verify: "echo verify", Rollback: "echo rollback"}
+	all := task.Source{Script: "echo task", Check: "echo check", Rollback: "echo rollback"}
 	tests := map[string]struct {
 		job  *v1alpha1.NodeJob
 		gone []string
@@ -123,24 +123,24 @@ func TestSource(t *testing.T) {
 		wantObstacle *task.Obstacle
 	}{
 		"all exist":                             {job: job(), want: all},
-		"without a rollback":                    {job: job(func(j *v1alpha1.NodeJob) { j.Spec.Rollback = nil }), want: task.Source{Script: all.Script, Verify: all.Verify}},
-		"an inline rollback":                    {job: job(func(j *v1alpha1.NodeJob) { j.Spec.Rollback = &v1alpha1.RollbackSpec{Script: "undo"} }), want: task.Source{Script: all.Script, Verify: all.Verify, Rollback: "undo"}},
-		"a missing rollback prevents the start": {job: job(), gone: []string{"rollback"}, want: task.Source{Script: all.Script, Verify: all.Verify}, wantObstacle: missing("rollback")},
+		"without a rollback":                    {job: job(func(j *v1alpha1.NodeJob) { j.Spec.Rollback = nil }), want: task.Source{Script: all.Script, Check: all.Check}},
+		"an inline rollback":                    {job: job(func(j *v1alpha1.NodeJob) { j.Spec.Rollback = &v1alpha1.RollbackSpec{Script: "undo"} }), want: task.Source{Script: all.Script, Check: all.Check, Rollback: "undo"}},
+		"a missing rollback prevents the start": {job: job(), gone: []string{"rollback"}, want: task.Source{Script: all.Script, Check: all.Check}, wantObstacle: missing("rollback")},
 		"the task is missing":                   {job: job(), gone: []string{"task"}, wantObstacle: missing("task")},
 		"the task has no label":                 {job: job(), unlabeled: []string{"task"}, wantObstacle: unlabeled("task")},
 		"a deletion with an unlabeled rollback": {job: job(deleted(v1alpha1.DeletionRollback)), unlabeled: []string{"rollback"}, wantObstacle: unlabeled("rollback")},
-		"a deletion only needs the rollback":    {job: job(deleted(v1alpha1.DeletionRollback)), gone: []string{"task", "verify"}, want: task.Source{Rollback: all.Rollback}},
+		"a deletion only needs the rollback":    {job: job(deleted(v1alpha1.DeletionRollback)), gone: []string{"task", "check"}, want: task.Source{Rollback: all.Rollback}},
 		"a deletion with a missing rollback":    {job: job(deleted(v1alpha1.DeletionRollback)), gone: []string{"rollback"}, wantObstacle: missing("rollback")},
 		"a terminating namespace needs no rollback": {
 			job:          job(deleted(v1alpha1.DeletionRollback), func(j *v1alpha1.NodeJob) { j.Namespace = "gone" }),
 			wantObstacle: &task.Obstacle{Reason: v1alpha1.ReasonNamespaceTerminating, Message: "namespace gone is being deleted, and no pod can be made in it"},
 		},
-		"a deletion without a rollback needs no script": {job: job(deleted(v1alpha1.DeletionForget)), gone: []string{"task", "verify", "rollback"}},
+		"a deletion without a rollback needs no script": {job: job(deleted(v1alpha1.DeletionForget)), gone: []string{"task", "check", "rollback"}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			r := newReconciler(t)
-			for _, name := range []string{"task", "verify", "rollback"} {
+			for _, name := range []string{"task", "check", "rollback"} {
 				labels := map[string]string{v1alpha1.ScriptLabel: v1alpha1.ScriptLabelValue}
 				if slices.Contains(tt.unlabeled, name) {
 					labels = map[string]string{v1alpha1.ScriptLabel: "false"}
@@ -165,7 +165,7 @@ func TestSource(t *testing.T) {
 			}
 		})
 	}
-	if diff := cmp.Diff([]string{"task", "verify", "rollback"}, observe.ConfigMapNames(job())); diff != "" {
+	if diff := cmp.Diff([]string{"task", "check", "rollback"}, observe.ConfigMapNames(job())); diff != "" {
 		t.Errorf("ConfigMaps that wake it (-want +got):\n%s", diff)
 	}
 }

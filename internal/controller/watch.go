@@ -121,7 +121,7 @@ type statusOverwritten struct{ predicate.Funcs }
 
 // Update reports whether the status lost its seal.
 func (statusOverwritten) Update(e event.UpdateEvent) bool {
-	return asJob(e.ObjectOld).Status.Seal != "" && asJob(e.ObjectNew).Status.Seal == ""
+	return asJob(e.ObjectOld).Status.ControllerState.Seal != "" && asJob(e.ObjectNew).Status.ControllerState.Seal == ""
 }
 
 // gather triggers a pass of a NodeJob for an event and those that follow.

@@ -65,13 +65,13 @@ func isFor(job *v1alpha1.NodeJob, node *corev1.Node) bool {
 	if annotated || labeled || sealed {
 		return true
 	}
-	if len(job.Spec.NodeNames) > 0 && !slices.Contains(job.Spec.NodeNames, node.Name) {
+	if len(job.Spec.Nodes.Names) > 0 && !slices.Contains(job.Spec.Nodes.Names, node.Name) {
 		return false
 	}
-	if job.Spec.NodeSelector == nil {
+	if job.Spec.Nodes.Selector == nil {
 		return true
 	}
-	selector, err := metav1.LabelSelectorAsSelector(job.Spec.NodeSelector)
+	selector, err := metav1.LabelSelectorAsSelector(job.Spec.Nodes.Selector)
 	return err != nil || selector.Matches(labels.Set(node.Labels))
 }
 

@@ -56,10 +56,10 @@ func newSmall(seed uint64) *small {
 
 func (s *small) spec(spec *v1alpha1.NodeJobSpec) {
 	if s.IntN(3) == 0 {
-		spec.NodeSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "a"}}
+		spec.Nodes.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "a"}}
 	}
 	if s.seldom() {
-		spec.NodeNames = []string{"n0", "n1"}
+		spec.Nodes.Names = []string{"n0", "n1"}
 	}
 	if s.IntN(3) == 0 {
 		spec.Gate = &v1alpha1.GateSpec{OnReboot: s.seldom()}
@@ -75,7 +75,7 @@ func (s *small) spec(spec *v1alpha1.NodeJobSpec) {
 		spec.Rerun.PeriodSeconds = 600
 	}
 	if s.IntN(3) == 0 {
-		spec.Maintenance = v1alpha1.MaintenanceSpec{Drain: &v1alpha1.DrainSpec{}, Reboot: v1alpha1.RebootAlways}
+		spec.Maintenance = v1alpha1.MaintenanceSpec{Drain: &v1alpha1.DrainSpec{}, Reboot: v1alpha1.RebootSpec{Policy: v1alpha1.RebootAlways}}
 	}
 	if s.IntN(3) == 0 {
 		spec.OnFailure.Action = v1alpha1.FailureActionCordon

@@ -110,12 +110,12 @@ func (c nodeChange) kindChanged() bool {
 
 // nodeSelectors returns the selectors by which a NodeJob reads the labels of nodes. Some may be nil.
 func nodeSelectors(job *v1alpha1.NodeJob) []*metav1.LabelSelector {
-	selectors := []*metav1.LabelSelector{job.Spec.NodeSelector}
-	if job.Spec.AssumeDone != nil {
-		selectors = append(selectors, job.Spec.AssumeDone.NodeSelector)
+	selectors := []*metav1.LabelSelector{job.Spec.Nodes.Selector}
+	if job.Spec.Nodes.AssumeDone != nil {
+		selectors = append(selectors, job.Spec.Nodes.AssumeDone.Selector)
 	}
 	for i := range job.Spec.Rollout.Steps {
-		selectors = append(selectors, job.Spec.Rollout.Steps[i].NodeSelector)
+		selectors = append(selectors, job.Spec.Rollout.Steps[i].Selector)
 	}
 	return selectors
 }
@@ -130,7 +130,7 @@ func (c nodeChange) ofRecord(key string) bool {
 func (c nodeChange) mattersOtherwise(job *v1alpha1.NodeJob) bool {
 	spec := &job.Spec
 	labelChanged := func(key string) bool { return differs(c.before.Labels, c.after.Labels, key) }
-	published := func(f v1alpha1.Fact) bool {
+	published := func(f v1alpha1.PublishedResult) bool {
 		return (f.Label != "" && labelChanged(f.Label)) || (f.Annotation != "" && differs(c.before.Annotations, c.after.Annotations, f.Annotation))
 	}
 	if slices.ContainsFunc(spec.Publish, published) || slices.ContainsFunc(spec.RemoveLabels, labelChanged) {

@@ -42,7 +42,7 @@ func TestNodeChanges(t *testing.T) {
 	selects := func(labels map[string]string) *v1alpha1.NodeJob {
 		job := &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "mine"}}
 		if labels != nil {
-			job.Spec.NodeSelector = &metav1.LabelSelector{MatchLabels: labels}
+			job.Spec.Nodes.Selector = &metav1.LabelSelector{MatchLabels: labels}
 		}
 		return job
 	}
@@ -52,10 +52,10 @@ func TestNodeChanges(t *testing.T) {
 		"chained":  selects(map[string]string{"ns.everynode.dev/other": "rev"}),
 		"recorded": {ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job"}},
 		"step": {ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "mine"}, Spec: v1alpha1.NodeJobSpec{Rollout: v1alpha1.RolloutSpec{Steps: []v1alpha1.RolloutStep{
-			{Name: "first", NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "canary"}}}, {Name: "all"},
+			{Name: "first", Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "canary"}}}, {Name: "all"},
 		}}}},
 		"broken": {ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "mine"}, Spec: v1alpha1.NodeJobSpec{
-			NodeSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "pool", Operator: "Like"}}},
+			Nodes: v1alpha1.NodesSpec{Selector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "pool", Operator: "Like"}}}},
 		}},
 	}
 	everyone := []string{"all", "pool", "chained", "recorded", "step", "broken"}
@@ -117,16 +117,16 @@ func TestNodeChanges(t *testing.T) {
 func TestNodeChangesOutsideOfRuns(t *testing.T) {
 	const published = `{"labels":{"x.example/fact":"ns.everynode.dev/mine"}}`
 	mine := func(spec v1alpha1.NodeJobSpec) *v1alpha1.NodeJob {
-		spec.NodeSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "a"}}
+		spec.Nodes.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "a"}}
 		return &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "mine"}, Spec: spec}
 	}
 	jobs := map[string]*v1alpha1.NodeJob{
 		"plain":     mine(v1alpha1.NodeJobSpec{}),
-		"publishes": mine(v1alpha1.NodeJobSpec{Publish: []v1alpha1.Fact{{Result: "r", Label: "x.example/fact"}, {Result: "s", Annotation: "x.example/note"}}}),
+		"publishes": mine(v1alpha1.NodeJobSpec{Publish: []v1alpha1.PublishedResult{{Result: "r", Label: "x.example/fact"}, {Result: "s", Annotation: "x.example/note"}}}),
 		"removes":   mine(v1alpha1.NodeJobSpec{RemoveLabels: []string{"x.example/wanted"}}),
 		"depends":   mine(v1alpha1.NodeJobSpec{DependsOn: []string{"other"}}),
 		"shares":    mine(v1alpha1.NodeJobSpec{Gate: &v1alpha1.GateSpec{Key: "x.example/gate"}}),
-		"assumes":   mine(v1alpha1.NodeJobSpec{AssumeDone: &v1alpha1.AssumeDoneSpec{NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"x.example/done": "yes"}}}}),
+		"assumes":   mine(v1alpha1.NodeJobSpec{Nodes: v1alpha1.NodesSpec{AssumeDone: &v1alpha1.AssumeDoneSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"x.example/done": "yes"}}}}}),
 		"gated":     mine(v1alpha1.NodeJobSpec{Gate: &v1alpha1.GateSpec{}, Rerun: v1alpha1.RerunSpec{OnReboot: true, PeriodSeconds: 3600}}),
 	}
 	everyone := []string{"plain", "publishes", "removes", "depends", "shares", "gated", "assumes"}

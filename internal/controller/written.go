@@ -103,12 +103,12 @@ func (m *writtenObjects) job(cached *v1alpha1.NodeJob) *v1alpha1.NodeJob {
 	newest := m.jobs.Of(cached)
 	known := m.statuses[newest.UID]
 	switch {
-	case newest.Status.Seal == "" && known != nil:
+	case newest.Status.ControllerState.Seal == "" && known != nil:
 		known.overwritten = true
 		job := *newest
 		job.Status = known.NodeJobStatus
 		return &job
-	case newest.Status.Seal != "" && (known == nil || known.Seal != newest.Status.Seal):
+	case newest.Status.ControllerState.Seal != "" && (known == nil || known.ControllerState.Seal != newest.Status.ControllerState.Seal):
 		m.statuses[newest.UID] = &knownStatus{NodeJobStatus: newest.Status}
 	}
 	return newest

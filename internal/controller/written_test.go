@@ -186,7 +186,7 @@ func TestMemoryDoesNotGrow(t *testing.T) {
 func TestAStatusThatAnotherClientWritesDoesNotCount(t *testing.T) {
 	version := func(version, sealed, revision string) *v1alpha1.NodeJob {
 		job := &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job", UID: "a", ResourceVersion: version}}
-		job.Status.Seal, job.Status.Revision = sealed, revision
+		job.Status.ControllerState.Seal, job.Status.Revision = sealed, revision
 		return job
 	}
 	m := newWrittenObjects()

@@ -181,11 +181,13 @@ apiVersion: everynode.dev/v1alpha1
 kind: NodeJob
 metadata: {namespace: node-setup, name: no-thp}
 spec:
-  nodeSelector: {matchExpressions: [{key: pool, operator: NotIn, values: [db]}]}
+  nodes:
+    selector: {matchExpressions: [{key: pool, operator: NotIn, values: [db]}]}
   task: {script: grubby --update-kernel=ALL --args=transparent_hugepage=never}
   maintenance:
     drain: {timeoutSeconds: 1800}
-    reboot: Always
+    reboot:
+      policy: Always
     maxUnavailable: 2
   rollout:
     maxConcurrent: 2

@@ -41,7 +41,7 @@ func notification(t *testing.T, format notify.Format, source string) string {
 	n.Now = func() time.Time { return c.Now }
 	n.NodeJob(before, &after, 0)
 	object := notify.Object{Kind: notify.KindNodeJob, NamespacedName: types.NamespacedName{Namespace: before.Namespace, Name: before.Name}, UID: before.UID}
-	body, _, err := notify.Encode(format, source, object, &after.Notifications.Pending[0])
+	body, _, err := notify.Encode(format, source, object, &after.ControllerState.Notifications.Pending[0])
 	if err != nil {
 		t.Fatal(err)
 	}

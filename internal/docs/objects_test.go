@@ -89,7 +89,7 @@ func sampleThatStopped(t *testing.T) *plantest.Cluster {
 	c.Run(20 * time.Minute)
 	c.Task = func(a task.Attempt) plantest.Result {
 		if a.Phase == task.Task {
-			return plantest.Result{Code: 1, Reason: outcome.ReasonVerifyFailed, After: 2 * time.Second}
+			return plantest.Result{Code: 1, Reason: outcome.ReasonCheckFailed, After: 2 * time.Second}
 		}
 		return plantest.Result{After: 2 * time.Second}
 	}

@@ -104,7 +104,7 @@ func (h *history) forgeStatus(guard, node string) {
 	h.say("a hostile user writes %s into the status of %s: %s", what, guard, node)
 	h.met["forged: "+what]++
 	h.guards[guard] = g
-	if o := h.opened(g); o.Status.Seal != "" && o.Status.Writes != h.status(g).Writes {
+	if o := h.opened(g); o.Status.ControllerState.Seal != "" && o.Status.ControllerState.Writes != h.status(g).ControllerState.Writes {
 		h.lost(o) // a manager that began after the status was overwritten accepts an earlier one
 	}
 }
@@ -224,12 +224,12 @@ func (h *history) opened(g *v1alpha1.NodeGuard) *v1alpha1.NodeGuard {
 		return g
 	}
 	statuses := &h.hostile.statuses
-	if before, there := h.hostile.opened[g]; there && before.newest == statuses.newest[g.UID].Writes {
+	if before, there := h.hostile.opened[g]; there && before.newest == statuses.newest[g.UID].ControllerState.Writes {
 		return before.guard
 	}
 	opened := g.DeepCopy()
 	statuses.Open(opened)
-	h.hostile.opened[g] = openedGuard{opened, statuses.newest[g.UID].Writes}
+	h.hostile.opened[g] = openedGuard{opened, statuses.newest[g.UID].ControllerState.Writes}
 	return opened
 }
 
@@ -239,7 +239,7 @@ func (h *history) mayKnowRelease(g *v1alpha1.NodeGuard, node Node) bool {
 }
 
 func (h *history) unsealed(g *v1alpha1.NodeGuard) bool {
-	return h.hostile != nil && g.Status.Seal == ""
+	return h.hostile != nil && g.Status.ControllerState.Seal == ""
 }
 
 // crashed : a manager that begins knows only what the API shows. It forgets releases whose status was overwritten.
@@ -249,7 +249,7 @@ func (h *history) crashed() {
 	}
 	h.hostile.statuses = Statuses{}
 	for _, name := range sorted(h.guards) {
-		if g := h.opened(h.guards[name]); g.Status.Writes != h.status(g).Writes {
+		if g := h.opened(h.guards[name]); g.Status.ControllerState.Writes != h.status(g).ControllerState.Writes {
 			h.lost(g)
 		}
 	}

@@ -25,7 +25,7 @@ type Statuses struct {
 // after the write, and so remembered.
 func (s *Statuses) Open(g *v1alpha1.NodeGuard) {
 	known := s.newest[g.UID]
-	if s.Key.OpenNodeGuard(g) && g.Status.Writes >= known.Writes {
+	if s.Key.OpenNodeGuard(g) && g.Status.ControllerState.Writes >= known.ControllerState.Writes {
 		if s.newest == nil {
 			s.newest = map[types.UID]v1alpha1.NodeGuardStatus{}
 		}
@@ -33,14 +33,14 @@ func (s *Statuses) Open(g *v1alpha1.NodeGuard) {
 		return
 	}
 	g.Status = *known.DeepCopy()
-	g.Status.Seal = ""
+	g.Status.ControllerState.Seal = ""
 }
 
 // Seal marks a status that the manager is about to write. Its number is a time, so that it is above all earlier ones even if the
 // last number is lost, because a user has overwritten the status.
 func (s *Statuses) Seal(g *v1alpha1.NodeGuard, now time.Time) {
-	g.Status.Writes = max(g.Status.Writes+1, now.UnixMilli())
-	g.Status.Seal = s.Key.NodeGuard(g)
+	g.Status.ControllerState.Writes = max(g.Status.ControllerState.Writes+1, now.UnixMilli())
+	g.Status.ControllerState.Seal = s.Key.NodeGuard(g)
 }
 
 // Forget drops what is known of a deleted NodeGuard.

@@ -56,8 +56,8 @@ func TestWhichStatusCounts(t *testing.T) {
 			if len(got.Status.Released) > 0 {
 				released = got.Status.Released[0].Node
 			}
-			if released != tt.want || (got.Status.Seal != "") != tt.sealed {
-				t.Errorf("released is %q, sealed: %v; want %q, %v", released, got.Status.Seal != "", tt.want, tt.sealed)
+			if released != tt.want || (got.Status.ControllerState.Seal != "") != tt.sealed {
+				t.Errorf("released is %q, sealed: %v; want %q, %v", released, got.Status.ControllerState.Seal != "", tt.want, tt.sealed)
 			}
 		})
 	}

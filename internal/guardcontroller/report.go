@@ -133,7 +133,7 @@ func (r *Reconciler) report(ctx context.Context, seen *observation, p *guard.Pla
 		r.Notifier.OfferNodeGuard(seen.guard)
 		next = r.Notifier.NodeGuard(seen.guard, &p.Status, next)
 	}
-	if seen.guard.Status.Seal != "" && equality.Semantic.DeepEqual(seen.guard.Status, p.Status) {
+	if seen.guard.Status.ControllerState.Seal != "" && equality.Semantic.DeepEqual(seen.guard.Status, p.Status) {
 		return next, nil
 	}
 	if wait := r.reports.Wait(name, now); wait > 0 {

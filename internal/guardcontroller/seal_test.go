@@ -136,7 +136,7 @@ func TestAnOverwrittenStatusIsRestored(t *testing.T) {
 	}
 	first := pass()
 	second := pass()
-	if len(second.Status.Released) != 1 || second.Status.Seal != key.NodeGuard(second) {
+	if len(second.Status.Released) != 1 || second.Status.ControllerState.Seal != key.NodeGuard(second) {
 		t.Fatalf("the node is not released, or the status is not sealed: %+v", second.Status)
 	}
 	for what, status := range map[string]v1alpha1.NodeGuardStatus{"none": {}, "an earlier one": first.Status} {
@@ -148,7 +148,7 @@ func TestAnOverwrittenStatusIsRestored(t *testing.T) {
 		if err := r.Client.Status().Update(t.Context(), forged); err != nil {
 			t.Fatal(err)
 		}
-		if got := pass(); !equality.Semantic.DeepEqual(got.Status.Released, second.Status.Released) || got.Status.Seal != key.NodeGuard(got) {
+		if got := pass(); !equality.Semantic.DeepEqual(got.Status.Released, second.Status.Released) || got.Status.ControllerState.Seal != key.NodeGuard(got) {
 			t.Errorf("a user wrote %s, and the manager wrote %+v", what, got.Status)
 		}
 	}

@@ -175,7 +175,7 @@ func (r *Reconciler) overwritten() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		g := e.ObjectNew.(*v1alpha1.NodeGuard).DeepCopy()
 		r.reports.open(r.Key, g)
-		return g.Status.Seal == ""
+		return g.Status.ControllerState.Seal == ""
 	}}
 }
 

@@ -152,7 +152,7 @@ var guardMutants = map[string]mutant{
 		"statuses.go", "s.Key.OpenNodeGuard(g) && g.Status", "g.Status",
 	},
 	"an earlier status counts": {
-		"statuses.go", " && g.Status.Writes >= known.Writes", "",
+		"statuses.go", " && g.Status.ControllerState.Writes >= known.ControllerState.Writes", "",
 	},
 	"the manager does not remember its status": {
 		"statuses.go", "g.Status = *known.DeepCopy()", "g.Status = v1alpha1.NodeGuardStatus{}",

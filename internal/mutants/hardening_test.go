@@ -9,7 +9,7 @@ import "maps"
 // schedules, users, refusals, and a compromised node.
 var hardening = map[string]mutant{
 	"a status that a user has written is believed": {
-		"../seal/seal.go", "if hmac.Equal([]byte(k.NodeJob(job)), []byte(job.Status.Seal)) {", "if true {",
+		"../seal/seal.go", "if hmac.Equal([]byte(k.NodeJob(job)), []byte(job.Status.ControllerState.Seal)) {", "if true {",
 	},
 	"a pod that a user has created is an attempt": {
 		"../seal/seal.go", "return hmac.Equal([]byte(k.Pod(pod)), []byte(pod.Annotations[v1alpha1.SealAnnotation]))", "return true",
@@ -134,7 +134,7 @@ var hardening = map[string]mutant{
 	"gates are closed for a namespace that is not allowed": {
 		"gate.go", "case g.notAllowed(), g.in.Revision", "case g.in.Revision",
 	},
-	"facts are published for a namespace that is not allowed": {
+	"results are published for a namespace that is not allowed": {
 		"nodemetadata.go", "w.State == Done && !p.notAllowed()", "w.State == Done",
 	},
 	"nodes are drained for a namespace that is not allowed": {

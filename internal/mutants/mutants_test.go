@@ -210,7 +210,7 @@ var mutants = map[string]mutant{
 	"a deletion leaves the gate closed": {
 		"deletion.go", "p.cordons.uncordon(node), p.gate.taintsWithoutGate(node), p.publisher.unpublish(node)", "p.cordons.uncordon(node), nil, p.publisher.unpublish(node)",
 	},
-	"a deletion does not remove facts": {
+	"a deletion does not remove published results": {
 		"deletion.go", "p.cordons.uncordon(node), p.gate.taintsWithoutGate(node), p.publisher.unpublish(node)", "p.cordons.uncordon(node), p.gate.taintsWithoutGate(node), nil",
 	},
 	"a deletion that retains the records does not remove the cordon": {
@@ -258,7 +258,7 @@ var mutants = map[string]mutant{
 	"an invalid label value is published": {
 		"publish.go", "len(wrong) > 0 {", "len(wrong) > 100 {",
 	},
-	"a fact that is no longer reported stays on the node": {
+	"a published result that is no longer reported stays on the node": {
 		"publish.go", "owner == p.key && !wanted", "owner == p.key && !wanted && owner == \"\"",
 	},
 	"a rerun after a reboot repeats forever": {
@@ -298,7 +298,7 @@ var mutants = map[string]mutant{
 		"reboot.go", "return !sameSecond(node.ReadySince, noted.ReadySince) ||", "return",
 	},
 	"the check after a reboot is left out": {
-		"reboot.go", "case as.in.Job.Spec.Verify == nil:", "case true:",
+		"reboot.go", "case as.in.Job.Spec.Task.Check == nil:", "case true:",
 	},
 	"a failed check counts as passed": {
 		"reboot.go", "r.ExitCode, r.Reboot = record.Failed, e.Reason", "r.ExitCode, r.Reboot = record.Succeeded, e.Reason",

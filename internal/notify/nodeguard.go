@@ -21,8 +21,8 @@ import (
 // deadline of the NodeGuard, and after the limit, if it is not 0.
 func nodeGuard(g *v1alpha1.NodeGuard, after *v1alpha1.NodeGuardStatus, limit time.Duration, now time.Time) (held []string, made []v1alpha1.Notification, wait time.Duration) {
 	var before []string
-	if g.Status.Notifications != nil {
-		before = g.Status.Notifications.Held
+	if g.Status.ControllerState.Notifications != nil {
+		before = g.Status.ControllerState.Notifications.Held
 	}
 	for i := range after.Held {
 		h := &after.Held[i]

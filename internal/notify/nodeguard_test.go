@@ -69,12 +69,12 @@ func TestNotificationsOfNodeGuards(t *testing.T) {
 			g := &v1alpha1.NodeGuard{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "guard"}}
 			for i, p := range tt.passes {
 				n.Now = func() time.Time { return noon.Add(time.Duration(p.minute) * time.Minute) }
-				g.Status.Notifications = withoutPending(g.Status.Notifications)
+				g.Status.ControllerState.Notifications = withoutPending(g.Status.ControllerState.Notifications)
 				after := v1alpha1.NodeGuardStatus{Held: p.held}
 				if next := n.NodeGuard(g, &after, 0); next != p.next {
 					t.Errorf("pass %d: the next one is after %s, want %s", i, next, p.next)
 				}
-				if diff := cmp.Diff(p.want, lines(guardPending(after.Notifications))); diff != "" {
+				if diff := cmp.Diff(p.want, lines(guardPending(after.ControllerState.Notifications))); diff != "" {
 					t.Errorf("pass %d (-want +got):\n%s", i, diff)
 				}
 				g.Status = after

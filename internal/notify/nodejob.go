@@ -41,7 +41,7 @@ func nodeJob(job *v1alpha1.NodeJob, after *v1alpha1.NodeJobStatus, now time.Time
 
 // reported returns what was reported of a NodeJob. What happened before the manager had a URL counts as reported.
 func reported(status *v1alpha1.NodeJobStatus, generation int64) v1alpha1.NodeJobNotifications {
-	if before := status.Notifications; before != nil {
+	if before := status.ControllerState.Notifications; before != nil {
 		state := *before.DeepCopy()
 		state.Pending = nil
 		return state

@@ -204,7 +204,7 @@ func TestNotificationsOfNodeJobs(t *testing.T) {
 // write replaces the status of the NodeJob, and returns the notifications.
 func write(job *v1alpha1.NodeJob, after v1alpha1.NodeJobStatus) []v1alpha1.Notification {
 	state, made := nodeJob(job, &after, noon)
-	after.Notifications = &state
+	after.ControllerState.Notifications = &state
 	job.Status = after
 	return made
 }

@@ -107,12 +107,12 @@ func (n *Notifier) NodeJob(job *v1alpha1.NodeJob, after *v1alpha1.NodeJobStatus,
 	if n == nil {
 		return next
 	}
-	pending := jobPending(job.Status.Notifications)
-	after.Notifications = job.Status.Notifications
+	pending := jobPending(job.Status.ControllerState.Notifications)
+	after.ControllerState.Notifications = job.Status.ControllerState.Notifications
 	if !served(after.Conditions) {
 		if len(pending) > 0 {
-			after.Notifications = job.Status.Notifications.DeepCopy()
-			after.Notifications.Pending = nil
+			after.ControllerState.Notifications = job.Status.ControllerState.Notifications.DeepCopy()
+			after.ControllerState.Notifications.Pending = nil
 		}
 		return next
 	}
@@ -121,7 +121,7 @@ func (n *Notifier) NodeJob(job *v1alpha1.NodeJob, after *v1alpha1.NodeJobStatus,
 	rest, wait := n.update(jobObject(job), pending, made, unchanged)
 	if !unchanged || len(made) > 0 || len(rest) < len(pending) {
 		state.Pending = rest
-		after.Notifications = &state
+		after.ControllerState.Notifications = &state
 	}
 	return loop.Soonest(next, wait)
 }
@@ -132,12 +132,12 @@ func (n *Notifier) NodeGuard(g *v1alpha1.NodeGuard, after *v1alpha1.NodeGuardSta
 		return next
 	}
 	now := n.Now()
-	pending := guardPending(g.Status.Notifications)
-	after.Notifications = g.Status.Notifications
+	pending := guardPending(g.Status.ControllerState.Notifications)
+	after.ControllerState.Notifications = g.Status.ControllerState.Notifications
 	if !served(after.Conditions) {
 		if len(pending) > 0 {
-			after.Notifications = g.Status.Notifications.DeepCopy()
-			after.Notifications.Pending = nil
+			after.ControllerState.Notifications = g.Status.ControllerState.Notifications.DeepCopy()
+			after.ControllerState.Notifications.Pending = nil
 		}
 		return next
 	}
@@ -145,9 +145,9 @@ func (n *Notifier) NodeGuard(g *v1alpha1.NodeGuard, after *v1alpha1.NodeGuardSta
 	held, made, late := nodeGuard(g, after, n.config.DrainHeld, now)
 	rest, wait := n.update(guardObject(g), pending, made, unchanged)
 	if !unchanged || len(made) > 0 || len(rest) < len(pending) {
-		after.Notifications = nil
+		after.ControllerState.Notifications = nil
 		if len(held)+len(rest) > 0 {
-			after.Notifications = &v1alpha1.NodeGuardNotifications{Held: held, Pending: rest}
+			after.ControllerState.Notifications = &v1alpha1.NodeGuardNotifications{Held: held, Pending: rest}
 		}
 	}
 	return loop.Soonest(loop.Soonest(next, late), wait)
@@ -177,14 +177,14 @@ func (n *Notifier) update(o Object, pending, made []v1alpha1.Notification, uncha
 // OfferNodeJob sends the notifications in the stored status of a NodeJob.
 func (n *Notifier) OfferNodeJob(job *v1alpha1.NodeJob) {
 	if n != nil {
-		n.offer(jobObject(job), jobPending(job.Status.Notifications), job.Status.Conditions)
+		n.offer(jobObject(job), jobPending(job.Status.ControllerState.Notifications), job.Status.Conditions)
 	}
 }
 
 // OfferNodeGuard sends the notifications in the stored status of a NodeGuard.
 func (n *Notifier) OfferNodeGuard(g *v1alpha1.NodeGuard) {
 	if n != nil {
-		n.offer(guardObject(g), guardPending(g.Status.Notifications), g.Status.Conditions)
+		n.offer(guardObject(g), guardPending(g.Status.ControllerState.Notifications), g.Status.Conditions)
 	}
 }
 

@@ -131,9 +131,9 @@ func (r *running) paused() []time.Duration {
 // stored is a NodeJob whose status has notifications of some types.
 func stored(name string, kinds ...v1alpha1.NotificationType) *v1alpha1.NodeJob {
 	job := &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID("uid-of-" + name)}}
-	job.Status.Notifications = &v1alpha1.NodeJobNotifications{}
+	job.Status.ControllerState.Notifications = &v1alpha1.NodeJobNotifications{}
 	for _, kind := range kinds {
-		job.Status.Notifications.Pending = append(job.Status.Notifications.Pending, v1alpha1.Notification{Type: kind, Time: metav1.NewTime(noon), Revision: "rev"})
+		job.Status.ControllerState.Notifications.Pending = append(job.Status.ControllerState.Notifications.Pending, v1alpha1.Notification{Type: kind, Time: metav1.NewTime(noon), Revision: "rev"})
 	}
 	return job
 }
@@ -319,10 +319,10 @@ func TestADeliveredNotificationLeavesTheStatus(t *testing.T) {
 	pass := func(change func(*v1alpha1.NodeJobStatus)) (writes bool, next time.Duration) {
 		r.OfferNodeJob(job)
 		after := moving("one")
-		if job.Status.Notifications != nil {
+		if job.Status.ControllerState.Notifications != nil {
 			after = *job.Status.DeepCopy()
 		}
-		after.Notifications = nil // the planner does not know them
+		after.ControllerState.Notifications = nil // the planner does not know them
 		if change != nil {
 			change(&after)
 		}
@@ -334,23 +334,23 @@ func TestADeliveredNotificationLeavesTheStatus(t *testing.T) {
 		r.OfferNodeJob(job)
 		return true, next
 	}
-	if writes, _ := pass(nil); !writes || len(job.Status.Notifications.Pending) != 1 {
-		t.Fatalf("the status has %+v", job.Status.Notifications)
+	if writes, _ := pass(nil); !writes || len(job.Status.ControllerState.Notifications.Pending) != 1 {
+		t.Fatalf("the status has %+v", job.Status.ControllerState.Notifications)
 	}
 	r.handled(t, 1)
 	if writes, next := pass(nil); writes || next != keepFor {
 		t.Errorf("a pass directly after the delivery writes: %v, and the next one is after %s", writes, next)
 	}
-	if writes, _ := pass(func(st *v1alpha1.NodeJobStatus) { st.Nodes.Done++ }); !writes || len(job.Status.Notifications.Pending) != 0 {
-		t.Errorf("after another change, the status has %+v", job.Status.Notifications)
+	if writes, _ := pass(func(st *v1alpha1.NodeJobStatus) { st.Nodes.Done++ }); !writes || len(job.Status.ControllerState.Notifications.Pending) != 0 {
+		t.Errorf("after another change, the status has %+v", job.Status.ControllerState.Notifications)
 	}
-	if writes, _ := pass(func(st *v1alpha1.NodeJobStatus) { *st = complete() }); !writes || len(job.Status.Notifications.Pending) != 3 {
-		t.Errorf("the status has %+v", job.Status.Notifications)
+	if writes, _ := pass(func(st *v1alpha1.NodeJobStatus) { *st = complete() }); !writes || len(job.Status.ControllerState.Notifications.Pending) != 3 {
+		t.Errorf("the status has %+v", job.Status.ControllerState.Notifications)
 	}
 	r.handled(t, 3)
 	r.After(keepFor)
-	if writes, next := pass(nil); !writes || next != 0 || len(job.Status.Notifications.Pending) != 0 {
-		t.Errorf("a later pass writes: %v, the next one is after %s, and the status has %+v", writes, next, job.Status.Notifications)
+	if writes, next := pass(nil); !writes || next != 0 || len(job.Status.ControllerState.Notifications.Pending) != 0 {
+		t.Errorf("a later pass writes: %v, the next one is after %s, and the status has %+v", writes, next, job.Status.ControllerState.Notifications)
 	}
 	if writes, next := pass(nil); writes || next != 0 {
 		t.Errorf("a pass at rest writes: %v, and the next one is after %s", writes, next)
@@ -367,8 +367,8 @@ func TestAStatusThatDoesNotChangeIsNotWrittenWhenNotificationsAreEnabled(t *test
 	n := New(Config{URL: "http://endpoint.test"}, prometheus.NewRegistry())
 	job := &v1alpha1.NodeJob{Status: complete()}
 	after := complete()
-	if next := n.NodeJob(job, &after, 0); next != 0 || after.Notifications != nil {
-		t.Errorf("the next pass is after %s, and the status has %+v", next, after.Notifications)
+	if next := n.NodeJob(job, &after, 0); next != 0 || after.ControllerState.Notifications != nil {
+		t.Errorf("the next pass is after %s, and the status has %+v", next, after.ControllerState.Notifications)
 	}
 }
 
@@ -376,8 +376,8 @@ func TestWithoutAURLTheStatusHasNoNotifications(t *testing.T) {
 	n := New(Config{Format: FormatCloudEvents}, prometheus.NewRegistry())
 	job := stored("job", v1alpha1.NotificationStarted)
 	after := moving("one")
-	if next := n.NodeJob(job, &after, time.Minute); n != nil || next != time.Minute || after.Notifications != nil {
-		t.Errorf("the notifier is %v, the next pass is after %s, and the status has %+v", n, next, after.Notifications)
+	if next := n.NodeJob(job, &after, time.Minute); n != nil || next != time.Minute || after.ControllerState.Notifications != nil {
+		t.Errorf("the notifier is %v, the next pass is after %s, and the status has %+v", n, next, after.ControllerState.Notifications)
 	}
 	n.OfferNodeJob(job)
 	n.Deleted(KindNodeJob, types.NamespacedName{})
@@ -392,7 +392,7 @@ func TestPendingNotificationsAreLimited(t *testing.T) {
 		job.Status = after
 		n.OfferNodeJob(job)
 	}
-	pending := job.Status.Notifications.Pending
+	pending := job.Status.ControllerState.Notifications.Pending
 	if len(pending) != maxPending || pending[0].Revision != "rev-5" || n.queue.length() != maxPending {
 		t.Errorf("%d are pending, the first is %s, and the queue has %d", len(pending), pending[0].Revision, n.queue.length())
 	}
@@ -434,8 +434,8 @@ func TestANamespaceDoesNotDelayAnother(t *testing.T) {
 	change := func(i, edit int) {
 		job := stored(fmt.Sprint("busy-", i), v1alpha1.NotificationStarted, v1alpha1.NotificationComplete)
 		job.Namespace = "busy"
-		for k := range job.Status.Notifications.Pending {
-			job.Status.Notifications.Pending[k].Revision = fmt.Sprint("rev-", edit)
+		for k := range job.Status.ControllerState.Notifications.Pending {
+			job.Status.ControllerState.Notifications.Pending[k].Revision = fmt.Sprint("rev-", edit)
 		}
 		n.OfferNodeJob(job)
 	}
@@ -493,7 +493,7 @@ func TestATimeInTheFutureExpires(t *testing.T) {
 	endpoint := newReceiver(t, func(_ int, _ event, w http.ResponseWriter) { w.WriteHeader(http.StatusInternalServerError) })
 	r := run(t, Config{URL: endpoint.URL})
 	job := stored("job", v1alpha1.NotificationStarted)
-	job.Status.Notifications.Pending[0].Time = metav1.NewTime(noon.AddDate(900, 0, 0))
+	job.Status.ControllerState.Notifications.Pending[0].Time = metav1.NewTime(noon.AddDate(900, 0, 0))
 	r.OfferNodeJob(job)
 	r.handled(t, 1)
 	if got := testutil.ToFloat64(r.metrics.outcomes.WithLabelValues(outcomeExpired)); got != 1 {
@@ -505,7 +505,7 @@ func TestATimeInTheFutureExpires(t *testing.T) {
 	after := moving("one")
 	r.After(keepFor)
 	r.NodeJob(job, &after, 0)
-	for _, p := range after.Notifications.Pending {
+	for _, p := range after.ControllerState.Notifications.Pending {
 		if p.Time.After(noon.AddDate(1, 0, 0)) {
 			t.Error("the expired notification stays in the status")
 		}
@@ -516,12 +516,12 @@ func TestTextsOfAStatusAreCleanAndLimited(t *testing.T) {
 	n := New(Config{URL: "http://endpoint.test"}, prometheus.NewRegistry())
 	job := stored("job", slices.Repeat([]v1alpha1.NotificationType{v1alpha1.NotificationStarted}, 100)...)
 	text := "\x1b[2J" + strings.Repeat("x", 1<<20)
-	for i := range job.Status.Notifications.Pending {
-		p := &job.Status.Notifications.Pending[i]
+	for i := range job.Status.ControllerState.Notifications.Pending {
+		p := &job.Status.ControllerState.Notifications.Pending[i]
 		p.Revision = fmt.Sprint("rev-", i)
 		p.Message, p.ChangedBy, p.Reason, p.Step = text, text, text, text
 	}
-	job.Status.Notifications.Pending[99].Type = "Other"
+	job.Status.ControllerState.Notifications.Pending[99].Type = "Other"
 	n.OfferNodeJob(job)
 	if got := n.queue.length(); got != maxPending-1 {
 		t.Errorf("%d wait, want %d", got, maxPending-1)
@@ -541,7 +541,7 @@ func TestNothingIsSentForANamespaceThatIsNotAllowed(t *testing.T) {
 		meta.SetStatusCondition(&st.Conditions, metav1.Condition{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonNamespaceNotAllowed})
 	})
 	n.NodeJob(job, &after, 0)
-	if got := after.Notifications.Pending; len(got) != 0 {
+	if got := after.ControllerState.Notifications.Pending; len(got) != 0 {
 		t.Errorf("the status has %+v", got)
 	}
 	job.Status.Conditions = after.Conditions

@@ -70,9 +70,9 @@ func peer(job, other *v1alpha1.NodeJob) plan.Peer {
 	p := plan.Peer{
 		Name:            other.Name,
 		Key:             v1alpha1.RecordKey(other.Namespace, other.Name),
-		Selector:        other.Spec.NodeSelector,
-		NodeNames:       other.Spec.NodeNames,
-		Tolerations:     other.Spec.Tolerations,
+		Selector:        other.Spec.Nodes.Selector,
+		NodeNames:       other.Spec.Nodes.Names,
+		Tolerations:     other.Spec.Nodes.Tolerations,
 		OS:              task.OS(&other.Spec),
 		RemoveLabels:    other.Spec.RemoveLabels,
 		OnReboot:        other.Spec.Rerun.OnReboot,

@@ -217,7 +217,7 @@ func lost(t *corev1.ContainerStateTerminated) bool {
 const oomKilled = "OOMKilled"
 
 // mayBeMemory are the reasons of the runner that the memory limit may have caused.
-var mayBeMemory = []string{outcome.ReasonTaskFailed, outcome.ReasonVerifyFailed, outcome.ReasonSignaled, outcome.ReasonRunnerError}
+var mayBeMemory = []string{outcome.ReasonTaskFailed, outcome.ReasonCheckFailed, outcome.ReasonSignaled, outcome.ReasonRunnerError}
 
 // viewExit reads how a container ended. A task may have restarted the container runtime: a container that ended while
 // the runtime was not running has an unknown exit status, and the code 255 instead. The kubelet has read the outcome

@@ -22,7 +22,7 @@ type Fetch struct {
 	// Script returns the content of a ConfigMap's key for a field of the spec, or false if it does not have the key. If
 	// the ConfigMap does not exist, it returns the API server's NotFound error, and ErrNotLabeled if it has no ScriptLabel.
 	Script func(field string, ref v1alpha1.ConfigMapKeyRef) (string, bool, error)
-	// Contents returns hashes of the objects in rerun.onChangeOf, or why one of them cannot be read.
+	// Contents returns hashes of the objects in task.inputs, or why one of them cannot be read.
 	Contents func() ([]string, *task.Obstacle, error)
 }
 
@@ -42,7 +42,7 @@ func ScriptIn(configMap *corev1.ConfigMap, key string) (string, bool, error) {
 // of the rollback counts from the start, so that nothing is done that cannot be rolled back.
 func Source(job *v1alpha1.NodeJob, fetch Fetch) (task.Source, *task.Obstacle, error) {
 	var src task.Source
-	into := map[string]*string{fieldTask: &src.Script, fieldVerify: &src.Verify, fieldRollback: &src.Rollback}
+	into := map[string]*string{fieldTask: &src.Script, fieldCheck: &src.Check, fieldRollback: &src.Rollback}
 	for _, s := range scriptsOf(job) {
 		if !s.needed(job) {
 			continue
@@ -70,7 +70,7 @@ func Source(job *v1alpha1.NodeJob, fetch Fetch) (task.Source, *task.Obstacle, er
 // Fields of a NodeJob's spec that hold a script.
 const (
 	fieldTask     = "task"
-	fieldVerify   = "verify"
+	fieldCheck    = "task.check"
 	fieldRollback = "rollback"
 )
 
@@ -84,8 +84,8 @@ type scriptSpec struct {
 func scriptsOf(job *v1alpha1.NodeJob) []scriptSpec {
 	spec := &job.Spec
 	scripts := []scriptSpec{{fieldTask, spec.Task.Script, spec.Task.ScriptFrom}}
-	if spec.Verify != nil {
-		scripts = append(scripts, scriptSpec{fieldVerify, spec.Verify.Script, spec.Verify.ScriptFrom})
+	if spec.Task.Check != nil {
+		scripts = append(scripts, scriptSpec{fieldCheck, spec.Task.Check.Script, spec.Task.Check.ScriptFrom})
 	}
 	if spec.Rollback != nil {
 		scripts = append(scripts, scriptSpec{fieldRollback, spec.Rollback.Script, spec.Rollback.ScriptFrom})
@@ -188,7 +188,7 @@ func ConfigMapNames(job *v1alpha1.NodeJob) []string {
 			names = append(names, s.from.ConfigMapKeyRef.Name)
 		}
 	}
-	for _, ref := range job.Spec.Rerun.OnChangeOf {
+	for _, ref := range job.Spec.Task.Inputs {
 		if ref.Kind == v1alpha1.ContentConfigMap {
 			names = append(names, ref.Name)
 		}

@@ -47,8 +47,8 @@ const (
 const (
 	// ReasonTaskFailed: the script ended with an exit code other than 0.
 	ReasonTaskFailed = "TaskFailed"
-	// ReasonVerifyFailed: the script succeeded, but its check did not.
-	ReasonVerifyFailed = "VerifyFailed"
+	// ReasonCheckFailed: the script succeeded, but its check did not.
+	ReasonCheckFailed = "CheckFailed"
 	// ReasonSignaled: a signal that the runner did not send ended the script; exit code 128+n.
 	ReasonSignaled = "Signaled"
 	// ReasonTimedOut: the timeout of the attempt passed; exit code 124.
@@ -70,7 +70,7 @@ const (
 )
 
 var reasons = []string{
-	ReasonTaskFailed, ReasonVerifyFailed, ReasonSignaled, ReasonTimedOut, ReasonDisrupted,
+	ReasonTaskFailed, ReasonCheckFailed, ReasonSignaled, ReasonTimedOut, ReasonDisrupted,
 	ReasonInterpreterNotFound, ReasonCommandNotFound, ReasonNamespaceError, ReasonBadConfiguration, ReasonRunnerError,
 	ReasonRebootFailed,
 }

@@ -37,17 +37,17 @@ type PublishConflict struct {
 func PublishConflicts(j *v1alpha1.NodeJob, node *Node) []PublishConflict {
 	var conflicts []PublishConflict
 	own := v1alpha1.RecordKey(j.Namespace, j.Name)
-	for _, fact := range j.Spec.Publish {
-		c := PublishConflict{Kind: kindAnnotation, Key: fact.Annotation}
+	for _, entry := range j.Spec.Publish {
+		c := PublishConflict{Kind: kindAnnotation, Key: entry.Annotation}
 		have, owners := node.Annotations, node.Published.Annotations
-		if fact.Label != "" {
-			c.Kind, c.Key, have, owners = kindLabel, fact.Label, node.Labels, node.Published.Labels
+		if entry.Label != "" {
+			c.Kind, c.Key, have, owners = kindLabel, entry.Label, node.Labels, node.Published.Labels
 		}
 		is, there := have[c.Key]
 		c.Value, c.Owner = is, owners[c.Key]
 		switch {
 		case c.Owner == own:
-		case c.Owner != "", there && fact.Adopt != v1alpha1.AdoptAlways:
+		case c.Owner != "", there && entry.Adopt != v1alpha1.AdoptAlways:
 			conflicts = append(conflicts, c)
 		}
 	}
@@ -76,9 +76,9 @@ func adopts(policy v1alpha1.AdoptPolicy, value, result string) bool {
 // adoptPolicy returns spec.publish[].adopt of a key.
 func (p *publisher) adoptPolicy(kind, key string) v1alpha1.AdoptPolicy {
 	for i := range p.in.Job.Spec.Publish {
-		fact := &p.in.Job.Spec.Publish[i]
-		if (kind == kindLabel && fact.Label == key) || (kind == kindAnnotation && fact.Annotation == key) {
-			return fact.Adopt
+		entry := &p.in.Job.Spec.Publish[i]
+		if (kind == kindLabel && entry.Label == key) || (kind == kindAnnotation && entry.Annotation == key) {
+			return entry.Adopt
 		}
 	}
 	return v1alpha1.AdoptNever

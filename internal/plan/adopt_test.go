@@ -70,7 +70,7 @@ func TestAdoptOnNodeThatIsDone(t *testing.T) {
 	if diff := cmp.Diff([]string{"Published n, label example.com/size=8"}, told(p)); diff != "" {
 		t.Fatalf("actions (-want +got):\n%s", diff)
 	}
-	if owners := p.Actions[0].(PatchNode).Facts.Published.Labels; owners["example.com/size"] != jobKey {
+	if owners := p.Actions[0].(PatchNode).Publish.Published.Labels; owners["example.com/size"] != jobKey {
 		t.Errorf("the label belongs to %q, want %q", owners["example.com/size"], jobKey)
 	}
 }

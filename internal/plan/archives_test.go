@@ -49,8 +49,8 @@ func TestTheRecordSaysWhereTheOutputIs(t *testing.T) {
 		"an attempt that is not archived, and claims to be":  {newNode("n"), newPod(newNode("n"), exited(0, stored(5))), nil},
 		"an attempt that is not archived after one that was": {newNode("n", recorded(record.Failed, before)), newPod(newNode("n"), exited(3)), nil},
 		"a check after a reboot keeps the archive of the task": {
-			newNode("n", recorded(record.Rebooting, before)), newPod(newNode("n"), runs(task.Verify), archived("s3://b"), exited(0, stored(6))),
-			record.Archives{ofTask, {Phase: "verify", Location: "s3://b", Stored: true, Bytes: 6}},
+			newNode("n", recorded(record.Rebooting, before)), newPod(newNode("n"), runs(task.Check), archived("s3://b"), exited(0, stored(6))),
+			record.Archives{ofTask, {Phase: "check", Location: "s3://b", Stored: true, Bytes: 6}},
 		},
 		"a rollback keeps the archive of the task": {
 			newNode("n", recorded(record.Failed, before)), newPod(newNode("n"), runs(task.Rollback), archived("s3://b"), exited(1)),
@@ -75,7 +75,7 @@ func TestTheRecordSaysWhereTheOutputIs(t *testing.T) {
 // TestAnUploadHasTimeAfterTheTimeLimit : a script that uses all of its time has succeeded, and its output is uploaded after
 // that.
 func TestAnUploadHasTimeAfterTheTimeLimit(t *testing.T) {
-	archives := newJob(func(j *v1alpha1.NodeJob) { j.Spec.Task.OutputArchive = v1alpha1.ArchiveAlways })
+	archives := newJob(func(j *v1alpha1.NodeJob) { j.Spec.Task.Output.Archive = v1alpha1.ArchiveAlways })
 	for name, tt := range map[string]struct {
 		job  *v1alpha1.NodeJob
 		pod  Pod
@@ -96,7 +96,7 @@ func TestAnUploadHasTimeAfterTheTimeLimit(t *testing.T) {
 // TestWithoutAnArchiveOnlyNewRunsWait : a rollback must run although its output cannot be archived.
 func TestWithoutAnArchiveOnlyNewRunsWait(t *testing.T) {
 	job := newJob(func(j *v1alpha1.NodeJob) {
-		j.Spec.Task.OutputArchive = v1alpha1.ArchiveAlways
+		j.Spec.Task.Output.Archive = v1alpha1.ArchiveAlways
 		j.Spec.Retry.Limit = new(int32(0))
 		j.Spec.Rollback = &v1alpha1.RollbackSpec{Script: "true"}
 	})

@@ -20,7 +20,7 @@ import (
 // assuming is a NodeJob of a minute ago that replaces a DaemonSet, which has set a label.
 func assuming(j *v1alpha1.NodeJob) {
 	j.CreationTimestamp = metav1.NewTime(ago(60))
-	j.Spec.AssumeDone = &v1alpha1.AssumeDoneSpec{NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"example.com/configured": "true"}}}
+	j.Spec.Nodes.AssumeDone = &v1alpha1.AssumeDoneSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"example.com/configured": "true"}}}
 }
 
 func configured(n *Node) {
@@ -62,7 +62,7 @@ func TestAssumeDone(t *testing.T) {
 			assuming, newNode("n", configured, func(n *Node) { n.On.Altered, n.On.Present = true, true }), []string{first}, Running, v1alpha1.ReasonStarting,
 		},
 		"a node that is not selected is excluded": {
-			with(func(s *v1alpha1.NodeJobSpec) { s.NodeSelector = stageSelector() }), newNode("n", configured), nil, Excluded, v1alpha1.ReasonNotSelected,
+			with(func(s *v1alpha1.NodeJobSpec) { s.Nodes.Selector = stageSelector() }), newNode("n", configured), nil, Excluded, v1alpha1.ReasonNotSelected,
 		},
 		"a node with a taint that is not tolerated is excluded": {
 			assuming, newNode("n", configured, func(n *Node) { n.Taints = []corev1.Taint{{Key: "a", Effect: corev1.TaintEffectNoSchedule}} }), nil, Excluded, v1alpha1.ReasonUntoleratedTaint,
@@ -74,11 +74,11 @@ func TestAssumeDone(t *testing.T) {
 			assuming, newNode("n", configured, func(n *Node) { n.Deleting = true }), nil, Waiting, v1alpha1.ReasonAssumedDone,
 		},
 		"an invalid selector is an obstacle": {
-			with(func(s *v1alpha1.NodeJobSpec) { s.AssumeDone.NodeSelector.MatchLabels = map[string]string{"a b": "c"} }),
+			with(func(s *v1alpha1.NodeJobSpec) { s.Nodes.AssumeDone.Selector.MatchLabels = map[string]string{"a b": "c"} }),
 			newNode("n", configured), nil, Waiting, v1alpha1.ReasonInvalidSelector,
 		},
 		"without a selector nothing is assumed": {
-			with(func(s *v1alpha1.NodeJobSpec) { s.AssumeDone.NodeSelector = nil }), newNode("n", configured), []string{first}, Running, v1alpha1.ReasonStarting,
+			with(func(s *v1alpha1.NodeJobSpec) { s.Nodes.AssumeDone.Selector = nil }), newNode("n", configured), []string{first}, Running, v1alpha1.ReasonStarting,
 		},
 	}
 	for name, tt := range tests {
@@ -96,7 +96,7 @@ func TestAssumeDone(t *testing.T) {
 
 // TestAssumeDoneWaits tests what a node waits for that will be assumed to be done.
 func TestAssumeDoneWaits(t *testing.T) {
-	const assumed = "it matches spec.assumeDone, and counts as done without a run"
+	const assumed = "it matches spec.nodes.assumeDone, and counts as done without a run"
 	problem := map[types.UID]NodeProblem{"n-uid": {Reason: v1alpha1.ReasonRecordRejected, Message: "a policy", RetryAt: ago(-5)}}
 	for name, tt := range map[string]struct {
 		suspend         bool
@@ -140,9 +140,9 @@ func TestAssumedRecord(t *testing.T) {
 	}{
 		"the node is done": {assuming, on(), done},
 		"the node stays done without the label of the DaemonSet": {assuming, on(func(n *Node) { n.Labels = nil }), done},
-		"the node stays done without spec.assumeDone":            {func(*v1alpha1.NodeJob) {}, on(), done},
+		"the node stays done without spec.nodes.assumeDone":      {func(*v1alpha1.NodeJob) {}, on(), done},
 		"the removal of the label of the record requests a run":  {assuming, on(func(n *Node) { n.On.Label = "" }), starts},
-		"a new revision runs":                                    {assuming, on(func(n *Node) { n.On.Label, n.On.Record.Revision = "earlier", "earlier" }), starts},
+		"a new revision runs": {assuming, on(func(n *Node) { n.On.Label, n.On.Record.Revision = "earlier", "earlier" }), starts},
 		"a reboot requests a run if spec.rerun.onReboot says so": {onReboot, on(func(n *Node) { n.BootID = "later" }), starts},
 		"another machine with the same node name runs the task":  {assuming, on(func(n *Node) { n.MachineID = "another" }), starts},
 	}
@@ -162,7 +162,7 @@ func TestAssumedRecord(t *testing.T) {
 	})
 	t.Run("its first run is no rerun, so other nodes wait for its end", func(t *testing.T) {
 		job := newJob(assuming, func(j *v1alpha1.NodeJob) {
-			j.Spec.Maintenance.Reboot = v1alpha1.RebootAlways
+			j.Spec.Maintenance.Reboot.Policy = v1alpha1.RebootAlways
 			j.Spec.Rollout.Steps = []v1alpha1.RolloutStep{{Name: "canary", Nodes: new(intstr.FromInt32(1))}, {Name: "all"}}
 		})
 		reboots := newNode("a", configured, labelled(rev), recorded(record.Rebooting, func(r *record.Record) { r.Assumed, r.Rerun = true, true }))

@@ -76,7 +76,7 @@ func (a *attemptReader) assessPod(pod *Pod, node *Node) podAssessment {
 		return podAssessment{disposition: podRecorded}
 	case pod.Runs == task.Reboot:
 		return a.assessRebootPod(pod, node)
-	case pod.Runs == task.Verify && !belongsToRun(pod, node):
+	case pod.Runs == task.Check && !belongsToRun(pod, node):
 		return podAssessment{disposition: podOrphaned}
 	case !sameMachine(a.in.Job, pod, node):
 		return podAssessment{disposition: podOrphaned}
@@ -244,8 +244,8 @@ func (a *attemptReader) ended(pod *Pod, node *Node, e end) podAssessment {
 			return podAssessment{disposition: podOrphaned}
 		}
 		r = a.rollbackEnded(pod, node, r)
-	case task.Verify:
-		r = a.verified(pod, node, r)
+	case task.Check:
+		r = a.checked(pod, node, r)
 	case task.Reboot: // see assessRebootPod
 	case task.Task:
 		if e.outcome == record.Succeeded && a.reboots(pod) {

@@ -62,7 +62,7 @@ func TestAttempt(t *testing.T) {
 		"it succeeded without our finalizer":              {node: node, pod: newPod(node, exited(0), letGo), want: []string{success}},
 		"it failed":                                       {node: node, pod: newPod(node, exited(3)), want: []string{"record Failed on n: attempts 1, disruptions 0, TaskFailed: the end"}},
 		"it failed for the last time":                     {node: newNode("n", recorded(record.Failed)), pod: newPod(node, exited(3), func(p *Pod) { p.Attempt = 2 }), want: []string{"record Failed on n: attempts 2, disruptions 0, TaskFailed: the end, for good"}},
-		"the reason from the runner is recorded":          {node: node, pod: newPod(node, exited(1, reported(outcome.ReasonVerifyFailed))), want: []string{"record Failed on n: attempts 1, disruptions 0, VerifyFailed: the end"}},
+		"the reason from the runner is recorded":          {node: node, pod: newPod(node, exited(1, reported(outcome.ReasonCheckFailed))), want: []string{"record Failed on n: attempts 1, disruptions 0, CheckFailed: the end"}},
 		"the runner ended it after the timeout":           {node: node, pod: newPod(node, exited(124, reported(outcome.ReasonTimedOut))), want: []string{"record Failed on n: attempts 1, disruptions 0, DeadlineExceeded: the end"}},
 		"it took too much memory":                         {node: node, pod: newPod(node, exited(137, silent("OOMKilled"))), want: []string{"record Failed on n: attempts 1, disruptions 0, OOMKilled: "}},
 		"its command could not be started":                {node: node, pod: newPod(node, exited(128, silent("StartError"))), want: []string{"record Failed on n: attempts 1, disruptions 0, StartError: "}},

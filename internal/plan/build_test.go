@@ -219,7 +219,7 @@ func tell(action Action) string {
 	return fmt.Sprintf("%T", action)
 }
 
-// tainted describes changes of taints, facts and labels.
+// tainted describes changes of taints, published results and labels.
 func tainted(c record.Change) string {
 	words := ""
 	if c.Taints != nil {
@@ -229,11 +229,11 @@ func tainted(c record.Change) string {
 		}
 		words += "]"
 	}
-	if c.Facts != nil {
+	if c.Publish != nil {
 		for _, kind := range []struct {
 			name string
 			keys map[string]*string
-		}{{"label", c.Facts.Labels}, {"annotation", c.Facts.Annotations}} {
+		}{{"label", c.Publish.Labels}, {"annotation", c.Publish.Annotations}} {
 			for _, key := range slices.Sorted(maps.Keys(kind.keys)) {
 				if value := kind.keys[key]; value != nil {
 					words += fmt.Sprintf(", %s %s=%s", kind.name, key, *value)

@@ -28,17 +28,24 @@ func rolloutOf(in Input) *rollout {
 }
 
 // inStep is a NodeJob in a step that started 300 seconds ago.
-func inStep(name string, changes ...func(*v1alpha1.RolloutStatus)) func(*v1alpha1.NodeJob) {
+func inStep(name string, changes ...func(*rolloutState)) func(*v1alpha1.NodeJob) {
 	return func(j *v1alpha1.NodeJob) {
-		j.Status.Revision, j.Status.Rollout = rev, &v1alpha1.RolloutStatus{Step: name, StepStartedAt: metav1.NewTime(ago(300))}
-		for _, change := range changes {
-			change(j.Status.Rollout)
-		}
+		j.Status.Revision = rev
+		stateOf(name, changes...).write(&j.Status)
 	}
 }
 
-func soakingFor(seconds int) func(*v1alpha1.RolloutStatus) {
-	return func(r *v1alpha1.RolloutStatus) { r.SoakingSince = metav1.NewTime(ago(seconds)) }
+// stateOf is the state of a rollout in a step that started 300 seconds ago.
+func stateOf(step string, changes ...func(*rolloutState)) rolloutState {
+	state := rolloutState{RolloutStatus: v1alpha1.RolloutStatus{Step: step, StepStartedAt: metav1.NewTime(ago(300))}}
+	for _, change := range changes {
+		change(&state)
+	}
+	return state
+}
+
+func soakingFor(seconds int) func(*rolloutState) {
+	return func(r *rolloutState) { r.SoakingSince = metav1.NewTime(ago(seconds)) }
 }
 
 // Nodes that joined since the current step started do not enlarge it, but later steps.
@@ -106,7 +113,7 @@ func TestNodesThatLeaveASoak(t *testing.T) {
 		want  bool
 	}{
 		"before the soak":                 {[]v1alpha1.RolloutStep{soaks, rest}, inStep("first"), due, false, 0, true},
-		"after the soak":                  {[]v1alpha1.RolloutStep{soaks, rest}, inStep("first", func(r *v1alpha1.RolloutStatus) { r.SoakedAt = metav1.NewTime(ago(9)) }), due, false, 0, false},
+		"after the soak":                  {[]v1alpha1.RolloutStep{soaks, rest}, inStep("first", func(r *rolloutState) { r.SoakedAt = metav1.NewTime(ago(9)) }), due, false, 0, false},
 		"without a soak":                  {[]v1alpha1.RolloutStep{first(intstr.FromInt32(2)), rest}, inStep("first"), due, false, 0, false},
 		"in another step":                 {[]v1alpha1.RolloutStep{soaks, rest}, inStep("rest"), due, false, 0, false},
 		"it is not done":                  {[]v1alpha1.RolloutStep{soaks, rest}, inStep("first"), recorded(record.Failed), false, 0, false},

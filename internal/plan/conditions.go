@@ -320,9 +320,9 @@ func grouped(nodes []nodePlan, state State, but ...string) []string {
 
 // noMatchMessage names a taint if there is one, because users often forget it.
 func (sb *statusBuilder) noMatchMessage() string {
-	message := "no node matches spec.nodeSelector; the task runs as soon as one does"
+	message := "no node matches spec.nodes.selector; the task runs as soon as one does"
 	if sb.named != nil {
-		message = "no node that spec.nodeNames names is there, and matches spec.nodeSelector; the task runs as soon as one does"
+		message = "no node that spec.nodes.names names is there, and matches spec.nodes.selector; the task runs as soon as one does"
 	}
 	tainted, first := 0, -1
 	for i := range sb.nodes {
@@ -333,7 +333,7 @@ func (sb *statusBuilder) noMatchMessage() string {
 		}
 	}
 	if tainted > 0 {
-		message = fmt.Sprintf("%s excluded by a taint that spec.tolerations does not tolerate (%s: %s)",
+		message = fmt.Sprintf("%s excluded by a taint that spec.nodes.tolerations does not tolerate (%s: %s)",
 			plural.CountAre(tainted, "node"), sb.nodes[first].Name, sb.nodes[first].Message)
 	}
 	if other := otherOS(sb.nodes); tainted == 0 && other != "" {
@@ -446,7 +446,7 @@ func PromotionRemedy(job *v1alpha1.NodeJob, next string) string {
 
 // emptyStepMessage says that the step has no node on which the revision can succeed, and what to do.
 func (sb *statusBuilder) emptyStepMessage() string {
-	return fmt.Sprintf("step %s of the rollout contains no node that is not in an earlier step, so nothing verifies the task there, and the later steps wait. Correct the nodeSelector of the step, or remove the step",
+	return fmt.Sprintf("step %s of the rollout contains no node that is not in an earlier step, so nothing checks the task there, and the later steps wait. Correct the selector of the step, or remove the step",
 		sb.rollout.steps[sb.rollout.current].name)
 }
 

@@ -117,10 +117,10 @@ func TestSummary(t *testing.T) {
 		},
 		"all nodes have taints": {
 			nodes: []Node{newNode("b", withTaints(busy)), newNode("a", withTaints(busy)), newNode("c", withTaints(busy))},
-			begin: "NoMatchingNodes: 3 nodes are excluded by a taint that spec.tolerations does not tolerate (a: ",
+			begin: "NoMatchingNodes: 3 nodes are excluded by a taint that spec.nodes.tolerations does not tolerate (a: ",
 		},
 		"all nodes have taints, in another order": {
-			nodes: []Node{newNode("a", withTaints(busy)), newNode("b", withTaints(busy))}, begin: "NoMatchingNodes: 2 nodes are excluded by a taint that spec.tolerations does not tolerate (a: ",
+			nodes: []Node{newNode("a", withTaints(busy)), newNode("b", withTaints(busy))}, begin: "NoMatchingNodes: 2 nodes are excluded by a taint that spec.nodes.tolerations does not tolerate (a: ",
 		},
 		"all nodes have taints or another operating system": {
 			nodes: []Node{newNode("a", withTaints(busy)), newNode("b", withOS("windows"))}, begin: "NoMatchingNodes: 1 node is excluded by a taint",
@@ -135,7 +135,7 @@ func TestSummary(t *testing.T) {
 			begin: "Reconciling InProgress", end: "1 failed, 1 running",
 		},
 		"a failed node is excluded, and another one is done": {
-			job: []func(*v1alpha1.NodeJob){inStep("all", func(r *v1alpha1.RolloutStatus) {
+			job: []func(*v1alpha1.NodeJob){inStep("all", func(r *rolloutState) {
 				r.UnrecordedFailures = []v1alpha1.UnrecordedFailure{{Node: "a", UID: "a-uid", Reason: v1alpha1.ReasonNotReadyInSoak}}
 			})},
 			nodes: []Node{newNode("a", recorded(record.Disrupted), withTaints(busy)), newNode("b", recorded(record.Succeeded))}, begin: "Complete AllNodesDone",
@@ -155,15 +155,15 @@ func TestSummary(t *testing.T) {
 			begin: "Stalled MaxFailuresExceeded: the rollout has stopped: 1 node failed, and rollout.maxFailures allows 0. Fix",
 		},
 		"a node has failed, and another one was deleted": {
-			job: []func(*v1alpha1.NodeJob){mayFailNodes(0), inStep("all", func(r *v1alpha1.RolloutStatus) { r.UnrecordedFailures = deletedFailures(1) })}, nodes: []Node{newNode("a", isFailed)},
+			job: []func(*v1alpha1.NodeJob){mayFailNodes(0), inStep("all", func(r *rolloutState) { r.UnrecordedFailures = deletedFailures(1) })}, nodes: []Node{newNode("a", isFailed)},
 			begin: "Stalled MaxFailuresExceeded: the rollout has stopped: 2 nodes failed", end: "skip a node: kubectl label node NAME ns.everynode.dev/job=rev --overwrite",
 		},
 		"three of the failed nodes that were deleted are named": {
-			job: []func(*v1alpha1.NodeJob){mayFailNodes(0), inStep("all", func(r *v1alpha1.RolloutStatus) { r.UnrecordedFailures = deletedFailures(4) })}, nodes: []Node{newNode("n")},
+			job: []func(*v1alpha1.NodeJob){mayFailNodes(0), inStep("all", func(r *rolloutState) { r.UnrecordedFailures = deletedFailures(4) })}, nodes: []Node{newNode("n")},
 			begin: "Stalled MaxFailuresExceeded: the rollout has stopped: 4 nodes failed, and rollout.maxFailures allows 0 (a: FailedNodeDeleted; b: FailedNodeDeleted; c: FailedNodeDeleted). Fix",
 		},
 		"too many failed nodes were deleted": {
-			job: []func(*v1alpha1.NodeJob){inStep("all", func(r *v1alpha1.RolloutStatus) { r.UnrecordedFailures = deletedFailures(maxUnrecordedFailures) })}, nodes: []Node{newNode("n")},
+			job: []func(*v1alpha1.NodeJob){inStep("all", func(r *rolloutState) { r.UnrecordedFailures = deletedFailures(maxUnrecordedFailures) })}, nodes: []Node{newNode("n")},
 			begin: "Stalled MaxFailuresExceeded: the rollout has stopped: 32 nodes turned NotReady in a soak, or were deleted",
 		},
 		"the next of several steps waits for promotion": {

@@ -119,7 +119,7 @@ func TestTwoNodeJobsDisruptOneControlPlaneNodeAtATime(t *testing.T) {
 		started := map[string]bool{}
 		for range 200 {
 			i := rng.Intn(len(jobs))
-			job := newJob(rebootingAs(v1alpha1.RebootIfRequested), func(j *v1alpha1.NodeJob) { j.Name, j.Spec.NodeNames = fmt.Sprint("job-", i), []string{fmt.Sprint(i)} })
+			job := newJob(rebootingAs(v1alpha1.RebootIfRequested), func(j *v1alpha1.NodeJob) { j.Name, j.Spec.Nodes.Names = fmt.Sprint("job-", i), []string{fmt.Sprint(i)} })
 			if jobs[i].planned == nil {
 				jobs[i].planned = new(Next(see(job, slices.Clone(nodes), jobs[i].pods...)))
 				continue

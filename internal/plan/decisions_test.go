@@ -204,7 +204,7 @@ func TestAnEndRetainsWhatTheTaskDidToItsNode(t *testing.T) {
 // adoptPolicy of a key is that of the entry of spec.publish with the same kind and key.
 func TestAdoptPolicyIsThatOfTheKey(t *testing.T) {
 	publishes := publisher{&job{in: Input{Job: newJob(func(j *v1alpha1.NodeJob) {
-		j.Spec.Publish = []v1alpha1.Fact{
+		j.Spec.Publish = []v1alpha1.PublishedResult{
 			{Result: "a", Label: "x.example/a", Adopt: v1alpha1.AdoptAlways},
 			{Result: "a", Annotation: "x.example/b", Adopt: v1alpha1.AdoptAlways},
 			{Result: "a", Annotation: "x.example/a", Adopt: v1alpha1.AdoptSameValue},

@@ -97,7 +97,7 @@ func (p *planner) waitsForWrites() bool {
 func (p *pass) removeMetadata(node *Node) {
 	c := p.cordons.changeOf(node)
 	c.Forget = true
-	c.Cordon, c.Taints, c.Facts = p.cordons.uncordon(node), p.gate.taintsWithoutGate(node), p.publisher.unpublish(node)
+	c.Cordon, c.Taints, c.Publish = p.cordons.uncordon(node), p.gate.taintsWithoutGate(node), p.publisher.unpublish(node)
 	if !node.On.Present && !c.Shared() {
 		return
 	}

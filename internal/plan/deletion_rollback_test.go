@@ -95,7 +95,7 @@ func TestDeletionWithRollback(t *testing.T) {
 		"the deletion finishes when nothing is left": {nodes: []Node{newNode("a")}, want: []string{"finish"}},
 		"a selector that cannot be used does not matter": {
 			job: []func(*v1alpha1.NodeJob){func(j *v1alpha1.NodeJob) {
-				j.Spec.NodeSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Like"}}}
+				j.Spec.Nodes.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Like"}}}
 			}}, nodes: []Node{done("a")}, want: []string{"start rollback 1 of rev on a"},
 		},
 		"it does not wait for a kubelet to terminate a pod": {

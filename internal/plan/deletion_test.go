@@ -113,7 +113,7 @@ func TestDeletion(t *testing.T) {
 		"a record that cannot be read is removed as well": {in: see(nil, []Node{newNode("d", func(n *Node) { n.On.Present = true })}), want: []string{"forget d"}},
 		"an invalid selector does not prevent the deletion": {
 			job: newJob(func(j *v1alpha1.NodeJob) {
-				j.Spec.NodeSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Like"}}}
+				j.Spec.Nodes.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Like"}}}
 			}), in: see(nil, []Node{a}), want: []string{"forget a"},
 		},
 		"the cordon is removed with deletionPolicy Retain": {

@@ -98,7 +98,7 @@ func (p *peer) done(node *Node, on *record.NodeRecord) bool {
 func (j *job) selfPeer() peer {
 	job := j.in.Job
 	return readPeers([]Peer{{
-		Key: j.key, Selector: job.Spec.NodeSelector, NodeNames: job.Spec.NodeNames, Tolerations: job.Spec.Tolerations, OS: task.OS(&job.Spec), RemoveLabels: job.Spec.RemoveLabels,
+		Key: j.key, Selector: job.Spec.Nodes.Selector, NodeNames: job.Spec.Nodes.Names, Tolerations: job.Spec.Nodes.Tolerations, OS: task.OS(&job.Spec), RemoveLabels: job.Spec.RemoveLabels,
 		Revision: j.in.Revision, AnyRevision: !valueOr(job.Spec.Rerun.OnRevisionChange, true),
 		OnReboot: job.Spec.Rerun.OnReboot, OnMachineChange: onMachineChange(job),
 	}}, 0)[0]

@@ -67,7 +67,7 @@ func TestDependsOn(t *testing.T) {
 		"its record is of another revision":                                 {dep(), newNode("n", label("d2")), record.Record{Revision: "d3", Outcome: record.Disrupted}, true},
 	}
 	tolerant := func(j *v1alpha1.NodeJob) {
-		j.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+		j.Spec.Nodes.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -89,7 +89,7 @@ func TestStepsThatWaitForADependency(t *testing.T) {
 			job := newJob(inSteps(tt.steps...), tt.mayFail)
 			job.Status.Revision, job.Status.Rollout = rev, &v1alpha1.RolloutStatus{Step: tt.steps[0].Name, StepStartedAt: metav1.Time{Time: ago(900)}}
 			if tt.since > 0 {
-				job.Status.Rollout.WaitingForDependencySince = metav1.Time{Time: ago(tt.since)}
+				job.Status.ControllerState.Rollout.WaitingForDependencySince = metav1.Time{Time: ago(tt.since)}
 			}
 			in := see(job, tt.nodes, tt.pods...)
 			in.DependsOn = []Peer{{Name: "dep", Key: depKey, Selector: stageSelector(), Revision: "d1"}}
@@ -102,7 +102,7 @@ func TestStepsThatWaitForADependency(t *testing.T) {
 			if tt.wantSince >= 0 {
 				want = metav1.Time{Time: ago(tt.wantSince)}
 			}
-			if got := p.Status.Rollout.WaitingForDependencySince; !got.Equal(&want) {
+			if got := p.Status.ControllerState.Rollout.WaitingForDependencySince; !got.Equal(&want) {
 				t.Errorf("it waits since %v, want %v", got, want)
 			}
 		})
@@ -114,7 +114,8 @@ func TestStepsThatWaitForADependency(t *testing.T) {
 func TestAStableRevisionIsPlannedAgainAfterFailuresOfProgress(t *testing.T) {
 	waits := newNode("a", made(9000), func(n *Node) { n.Labels["stage"] = "yes" })
 	job := newJob(inSteps(rest), mayFailNodes(1))
-	job.Status.Revision, job.Status.Rollout = rev, &v1alpha1.RolloutStatus{Step: rest.Name, StepStartedAt: metav1.Time{Time: ago(4000)}, WaitingForDependencySince: metav1.Time{Time: ago(3600)}}
+	job.Status.Revision, job.Status.Rollout = rev, &v1alpha1.RolloutStatus{Step: rest.Name, StepStartedAt: metav1.Time{Time: ago(4000)}}
+	job.Status.ControllerState.Rollout.WaitingForDependencySince = metav1.Time{Time: ago(3600)}
 	in := see(job, []Node{waits, newNode("b", made(9000), recorded(record.Succeeded))})
 	in.DependsOn = []Peer{{Name: "dep", Key: depKey, Selector: stageSelector(), Revision: "d1"}}
 	readOnPeers(&in)

@@ -63,8 +63,8 @@ func TestOutcomesExtendEarlierAttempts(t *testing.T) {
 			job: []func(*v1alpha1.NodeJob){rebootingAs(v1alpha1.RebootAlways)}, node: []func(*Node){rebooting(func(r *record.Record) { r.MachineID = "gone" })},
 		},
 		"a check after a reboot": {
-			job: []func(*v1alpha1.NodeJob){rebootingAs(v1alpha1.RebootAlways), verifying}, node: []func(*Node){rebooting()},
-			pod: runs(task.Verify, exited(3)), want: []string{old},
+			job: []func(*v1alpha1.NodeJob){rebootingAs(v1alpha1.RebootAlways), checking}, node: []func(*Node){rebooting()},
+			pod: runs(task.Check, exited(3)), want: []string{old},
 		},
 		"a drain that timed out": {
 			job: []func(*v1alpha1.NodeJob){draining, drainsSince("n", 60)}, node: []func(*Node){cordonedBy(jobKey), with(record.Failed, func(r *record.Record) { r.Revision = "a" })},

@@ -25,7 +25,7 @@ func TestNodeStates(t *testing.T) {
 		tainted = func(n *Node) { n.Taints = []corev1.Taint{busy} }
 		suspend = func(j *v1alpha1.NodeJob) { j.Spec.Suspend = true }
 		onPoolB = func(j *v1alpha1.NodeJob) {
-			j.Spec.NodeSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "b"}}
+			j.Spec.Nodes.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "b"}}
 		}
 		missing = &task.Obstacle{Reason: v1alpha1.ReasonConfigMapNotFound, Message: "ConfigMap ns/x does not exist"}
 		refused = func(retry time.Time) *task.Obstacle {
@@ -52,7 +52,7 @@ func TestNodeStates(t *testing.T) {
 		},
 		"it runs on a node with a tolerated taint": {
 			job: newJob(func(j *v1alpha1.NodeJob) {
-				j.Spec.Tolerations = []corev1.Toleration{{Key: "dedicated", Operator: corev1.TolerationOpExists}}
+				j.Spec.Nodes.Tolerations = []corev1.Toleration{{Key: "dedicated", Operator: corev1.TolerationOpExists}}
 			}), node: newNode("n", tainted), want: starts,
 		},
 		"it runs on a node without a machine ID": {
@@ -61,7 +61,7 @@ func TestNodeStates(t *testing.T) {
 
 		"it does not match a node of another pool": {
 			job: newJob(onPoolB), node: newNode("n"),
-			want: state(Excluded, v1alpha1.ReasonNotSelected, "spec.nodeSelector does not match its labels", time.Time{}),
+			want: state(Excluded, v1alpha1.ReasonNotSelected, "spec.nodes.selector does not match its labels", time.Time{}),
 		},
 		"it does not match a node with an untolerated taint": {
 			node: newNode("n", tainted),
@@ -69,9 +69,9 @@ func TestNodeStates(t *testing.T) {
 		},
 		"it matches no node with an invalid selector": {
 			job: newJob(func(j *v1alpha1.NodeJob) {
-				j.Spec.NodeSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "pool", Operator: "Like"}}}
+				j.Spec.Nodes.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "pool", Operator: "Like"}}}
 			}), node: newNode("n"),
-			want: state(Excluded, v1alpha1.ReasonNotSelected, "spec.nodeSelector does not match its labels", time.Time{}),
+			want: state(Excluded, v1alpha1.ReasonNotSelected, "spec.nodes.selector does not match its labels", time.Time{}),
 		},
 
 		"it waits for a node that has never reported": {
@@ -110,7 +110,7 @@ func TestNodeStates(t *testing.T) {
 		"a node with an untolerated taint stays done":                  {node: newNode("n", recorded(record.Succeeded), tainted), want: done},
 		"a node stays done while suspended":                            {job: newJob(suspend), node: newNode("n", recorded(record.Succeeded)), want: done},
 		"a node stays done when pods cannot be created":                {node: newNode("n", recorded(record.Succeeded)), obstacle: missing, want: done},
-		"a done node of another pool does not match":                   {job: newJob(onPoolB), node: newNode("n", recorded(record.Succeeded)), want: state(Excluded, v1alpha1.ReasonNotSelected, "spec.nodeSelector does not match its labels", time.Time{})},
+		"a done node of another pool does not match":                   {job: newJob(onPoolB), node: newNode("n", recorded(record.Succeeded)), want: state(Excluded, v1alpha1.ReasonNotSelected, "spec.nodes.selector does not match its labels", time.Time{})},
 		"a node with an untolerated taint stays failed":                {node: newNode("n", recorded(record.Failed, attempts(2)), tainted), want: state(Failed, v1alpha1.ReasonRetriesExhausted, "line 1\nno space left", time.Time{})},
 		"an unreachable node stays failed":                             {node: newNode("n", recorded(record.Failed, attempts(2)), lost), want: state(Failed, v1alpha1.ReasonRetriesExhausted, "line 1\nno space left", time.Time{})},
 		"a node with a retry left is excluded by an untolerated taint": {node: newNode("n", recorded(record.Failed), tainted), want: state(Excluded, v1alpha1.ReasonUntoleratedTaint, "it has the taint dedicated=db:NoSchedule", time.Time{})},
@@ -147,7 +147,7 @@ func TestNextDoesNotChangeInput(t *testing.T) {
 	build := func() Input {
 		a, b, c := newNode("a"), newNode("b", recorded(record.Failed)), newNode("c", recorded(record.Succeeded))
 		job := newJob(func(j *v1alpha1.NodeJob) {
-			j.Spec.Tolerations = make([]corev1.Toleration, 0, 50)
+			j.Spec.Nodes.Tolerations = make([]corev1.Toleration, 0, 50)
 			j.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionComplete, Status: metav1.ConditionTrue}}
 		})
 		return see(job, []Node{c, b, a}, newPod(a, exited(1)), newPod(b), newPod(c))

@@ -46,7 +46,7 @@ func TestOutcomeBeforeThePodHasEnded(t *testing.T) {
 		done     = newNode("n", recorded(record.Succeeded, recordedAgo(1)))
 		again    = newNode("n", recorded(record.Succeeded, recordedAgo(1)), labelled(""))
 		lost     = newNode("n", func(n *Node) { n.Ready = corev1.ConditionUnknown })
-		reboot   = newJob(func(j *v1alpha1.NodeJob) { j.Spec.Maintenance.Reboot = v1alpha1.RebootAlways })
+		reboot   = newJob(func(j *v1alpha1.NodeJob) { j.Spec.Maintenance.Reboot.Policy = v1alpha1.RebootAlways })
 		keep     = newJob(func(j *v1alpha1.NodeJob) { j.Spec.RetainPodsSeconds = 600 })
 		onNode   = func(p *Pod) { p.RecordedOn = node.UID }
 		rollback = func(p *Pod) { p.Runs = task.Rollback }

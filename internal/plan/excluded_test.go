@@ -58,7 +58,7 @@ func TestExcludedNodes(t *testing.T) {
 
 // TestNodesThatAreNotSelectedDoNotChangeTheStatus checks that an autoscaler of other nodes causes no writes.
 func TestNodesThatAreNotSelectedDoNotChangeTheStatus(t *testing.T) {
-	job := newJob(func(j *v1alpha1.NodeJob) { j.Spec.NodeNames = []string{"done"} })
+	job := newJob(func(j *v1alpha1.NodeJob) { j.Spec.Nodes.Names = []string{"done"} })
 	nodes := []Node{newNode("done", recorded(record.Succeeded))}
 	before := Next(see(job, nodes)).Status
 	after := Next(see(job, append(nodes, newNode("joins", func(n *Node) { n.Taints = []corev1.Taint{busy} })))).Status

@@ -15,7 +15,7 @@ import (
 // TestNodeNoLongerSelectedIsNotClosed tests a run with a reboot, which continues after the labels of the node
 // have changed. Between two pods of the run the node has no pod.
 func TestNodeNoLongerSelectedIsNotClosed(t *testing.T) {
-	rebootsAlways := func(j *v1alpha1.NodeJob) { j.Spec.Maintenance.Reboot = v1alpha1.RebootAlways }
+	rebootsAlways := func(j *v1alpha1.NodeJob) { j.Spec.Maintenance.Reboot.Policy = v1alpha1.RebootAlways }
 	inOldBoot := func(r *record.Record) { r.Reboot.FromBootID = "n-boot" }
 	noExecute := v1alpha1.GateSpec{Effect: v1alpha1.GateNoExecute}
 	tests := map[string]struct {

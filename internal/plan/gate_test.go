@@ -30,7 +30,7 @@ func gated(spec v1alpha1.GateSpec) func(*v1alpha1.NodeJob) {
 }
 
 func inPoolA(j *v1alpha1.NodeJob) {
-	j.Spec.NodeSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "a"}}
+	j.Spec.Nodes.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "a"}}
 }
 
 func onHold(j *v1alpha1.NodeJob) { j.Spec.Suspend = true }

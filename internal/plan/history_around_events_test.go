@@ -112,7 +112,7 @@ func (h *history) gateEvent(what int, node *Node) {
 func (h *history) factEvent(what int, node *Node) {
 	defer h.changed(node)
 	_, there := node.Labels[sizeKey]
-	taken := there || h.facts[node.UID][sizeKey]
+	taken := there || h.ours[node.UID][sizeKey]
 	switch {
 	case what == 0 && !taken && h.chance(3):
 		h.say("a user labels %s with %s", node.Name, sizeKey)
@@ -124,7 +124,7 @@ func (h *history) factEvent(what int, node *Node) {
 	case what == 1 && there:
 		h.say("a user removes %s from %s", sizeKey, node.Name)
 		h.setLabel(node, sizeKey, "")
-		if !h.facts[node.UID][sizeKey] {
+		if !h.ours[node.UID][sizeKey] {
 			h.disown(node, sizeKey)
 		}
 	case what == 2 && !taken && h.chance(3):
@@ -165,12 +165,12 @@ func (h *history) specEvent(what int) {
 		if h.chance(2) {
 			spec.Publish = nil
 		} else {
-			spec.Publish = []v1alpha1.Fact{{Result: "kernel", Annotation: kernelKey}}
+			spec.Publish = []v1alpha1.PublishedResult{{Result: "kernel", Annotation: kernelKey}}
 			if h.chance(2) {
-				spec.Publish = append(spec.Publish, v1alpha1.Fact{Result: "size", Label: sizeKey, Adopt: h.adopt})
+				spec.Publish = append(spec.Publish, v1alpha1.PublishedResult{Result: "size", Label: sizeKey, Adopt: h.adopt})
 			}
 		}
-		h.say("%d facts are published", len(spec.Publish))
+		h.say("%d results are published", len(spec.Publish))
 	case 1:
 		soaks := slices.ContainsFunc(h.job.Spec.Rollout.Steps, func(st v1alpha1.RolloutStep) bool { return st.SoakSeconds > 0 })
 		if h.job.Spec.Gate == nil && !soaks {
@@ -321,10 +321,10 @@ func (h *history) changeLabels(node *Node, c record.Change) {
 	for _, key := range c.RemoveLabels {
 		h.setLabel(node, key, "")
 	}
-	if c.Facts == nil {
+	if c.Publish == nil {
 		return
 	}
-	for key, value := range c.Facts.Labels {
+	for key, value := range c.Publish.Labels {
 		if value == nil {
 			h.setLabel(node, key, "")
 		} else {
@@ -333,12 +333,12 @@ func (h *history) changeLabels(node *Node, c record.Change) {
 	}
 	annotations := map[string]string{}
 	maps.Copy(annotations, node.Annotations)
-	for key, value := range c.Facts.Annotations {
+	for key, value := range c.Publish.Annotations {
 		if value == nil {
 			delete(annotations, key)
 		} else {
 			annotations[key] = *value
 		}
 	}
-	node.Annotations, node.Published = annotations, c.Facts.Published.Clone()
+	node.Annotations, node.Published = annotations, c.Publish.Published.Clone()
 }

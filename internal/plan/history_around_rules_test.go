@@ -16,7 +16,7 @@ import (
 	"github.com/everynode/everynode/internal/task"
 )
 
-// The rules for gates, facts, and the metadata of others on a node.
+// The rules for gates, published results, and the metadata of others on a node.
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
@@ -116,14 +116,14 @@ func (h *history) checkTogether(seen, after *Node, rec *record.Record) {
 	if h.unpublishable(seen, rec.Results) != "" {
 		return // for example if a user has requested it since
 	}
-	for _, fact := range h.job.Spec.Publish {
-		have, key := after.Labels, fact.Label
+	for _, entry := range h.job.Spec.Publish {
+		have, key := after.Labels, entry.Label
 		if key == "" {
-			have, key = after.Annotations, fact.Annotation
+			have, key = after.Annotations, entry.Annotation
 		}
-		want, reported := rec.Results[fact.Result]
-		if value, there := have[key]; reported && value != want || !reported && there && h.facts[after.UID][key] {
-			h.break_("facts", "%s is done with %s=%q, and reported %q", after.Name, key, value, want)
+		want, reported := rec.Results[entry.Result]
+		if value, there := have[key]; reported && value != want || !reported && there && h.ours[after.UID][key] {
+			h.break_("published results", "%s is done with %s=%q, and reported %q", after.Name, key, value, want)
 		}
 	}
 }
@@ -137,10 +137,10 @@ func (h *history) checkAdopted(before, after *Node) {
 	if !h.mayAdopt(before, after.Labels[sizeKey]) {
 		h.break_("rule 9", "%s=%s of %s is owned by no NodeJob, and is adopted", sizeKey, value, before.Name)
 	}
-	if h.facts[before.UID] == nil {
-		h.facts[before.UID] = map[string]bool{}
+	if h.ours[before.UID] == nil {
+		h.ours[before.UID] = map[string]bool{}
 	}
-	h.facts[before.UID][sizeKey] = true
+	h.ours[before.UID][sizeKey] = true
 }
 
 // mayAdopt reports whether a run that reports a value may take over the label that the node has.
@@ -157,10 +157,10 @@ func (h *history) mayAdopt(node *Node, value string) bool {
 
 // checkLabels compares labels, or annotations, before and after a write of the manager.
 func (h *history) checkLabels(name string, uid types.UID, before, after map[string]string) {
-	ours := h.facts[uid]
+	ours := h.ours[uid]
 	if ours == nil {
 		ours = map[string]bool{}
-		h.facts[uid] = ours
+		h.ours[uid] = ours
 	}
 	for key, value := range before {
 		is, there := after[key]
@@ -177,7 +177,7 @@ func (h *history) checkLabels(name string, uid types.UID, before, after map[stri
 		if _, was := before[key]; was {
 			continue
 		}
-		if !slices.ContainsFunc(h.job.Spec.Publish, func(f v1alpha1.Fact) bool { return key == f.Label || key == f.Annotation }) {
+		if !slices.ContainsFunc(h.job.Spec.Publish, func(f v1alpha1.PublishedResult) bool { return key == f.Label || key == f.Annotation }) {
 			h.break_("rule 9", "%s is given %s", name, key)
 		}
 		ours[key] = true
@@ -222,18 +222,18 @@ func (h *history) checkSwept(before, after *Node) {
 
 // unpublishable returns why the results of a run cannot be published on a node; "" if they can.
 func (h *history) unpublishable(seen *Node, results map[string]string) string {
-	for _, fact := range h.job.Spec.Publish {
-		have, key := seen.Labels, fact.Label
+	for _, entry := range h.job.Spec.Publish {
+		have, key := seen.Labels, entry.Label
 		if key == "" {
-			have, key = seen.Annotations, fact.Annotation
+			have, key = seen.Annotations, entry.Annotation
 		}
-		value, reported := results[fact.Result]
+		value, reported := results[entry.Result]
 		_, there := have[key]
 		switch {
 		case !reported:
-		case fact.Label != "" && value == badLabel:
+		case entry.Label != "" && value == badLabel:
 			return v1alpha1.ReasonInvalidResult
-		case there && !h.facts[seen.UID][key] && (key != sizeKey || !h.mayAdopt(seen, value)):
+		case there && !h.ours[seen.UID][key] && (key != sizeKey || !h.mayAdopt(seen, value)):
 			return v1alpha1.ReasonPublishConflict
 		}
 	}
@@ -246,7 +246,7 @@ func (h *history) checkResults(seen *Node, r *record.Record, results map[string]
 	published := r.Outcome == record.Succeeded || r.Outcome == record.Rebooting
 	failed := r.Reason == v1alpha1.ReasonInvalidResult || r.Reason == v1alpha1.ReasonPublishConflict
 	if why != "" && published || failed && r.Outcome == record.Failed && why == "" {
-		h.break_("facts", "%s is %s (%s), and its results %v are %q", seen.Name, r.Outcome, r.Reason, results, why)
+		h.break_("published results", "%s is %s (%s), and its results %v are %q", seen.Name, r.Outcome, r.Reason, results, why)
 	}
 }
 
@@ -310,7 +310,7 @@ func (h *history) checkGone(node *Node, swept bool) {
 	for _, owners := range []map[string]string{node.Published.Labels, node.Published.Annotations} {
 		for key, owner := range owners {
 			if owner == ownKey {
-				h.break_("deletion", "%s keeps the fact %s", node.Name, key)
+				h.break_("deletion", "%s keeps the published result %s", node.Name, key)
 			}
 		}
 	}
@@ -353,7 +353,7 @@ func (h *history) settleNode(node *Node) {
 		h.otherDone(node)
 	}
 	h.setLabel(node, depKey, h.dep)
-	if _, there := node.Labels[sizeKey]; there && !h.facts[node.UID][sizeKey] {
+	if _, there := node.Labels[sizeKey]; there && !h.ours[node.UID][sizeKey] {
 		h.setLabel(node, sizeKey, "")
 		h.disown(node, sizeKey)
 	}

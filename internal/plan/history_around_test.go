@@ -19,7 +19,7 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 )
 
-// This file defines what a history knows about everything around a task: gates, facts, disruption, dependencies,
+// This file defines what a history knows about everything around a task: gates, published results, disruption, dependencies,
 // reruns.
 
 const (
@@ -59,10 +59,10 @@ type around struct {
 	done map[string]success
 	// tried are the runs of which a task has begun since the last success.
 	tried map[string]bool
-	// adopt is the policy for labels that exist where a fact is published.
+	// adopt is the policy for labels that exist where a result is published.
 	adopt v1alpha1.AdoptPolicy
-	// facts are the values that were published and belong to the NodeJob, by node and key.
-	facts map[types.UID]map[string]bool
+	// ours are the values that were published and belong to the NodeJob, by node and key.
+	ours map[types.UID]map[string]bool
 	// seen are the nodes as the plan of this pass observed them.
 	seen map[string]Node
 }
@@ -76,7 +76,7 @@ func newAround(seed int64) around {
 	return around{
 		adopt: []v1alpha1.AdoptPolicy{v1alpha1.AdoptNever, v1alpha1.AdoptSameValue, v1alpha1.AdoptAlways}[max(seed, -seed)%3],
 		more:  rand.New(rand.NewSource(seed + 1<<40)), plain: seed < 0, goingDown: map[types.UID]bool{}, rebooted: map[string]int{},
-		taskBoot: map[types.UID]string{}, lastBoot: map[types.UID]string{}, done: map[string]success{}, tried: map[string]bool{}, gateSince: map[string]time.Time{}, facts: map[types.UID]map[string]bool{},
+		taskBoot: map[types.UID]string{}, lastBoot: map[types.UID]string{}, done: map[string]success{}, tried: map[string]bool{}, gateSince: map[string]time.Time{}, ours: map[types.UID]map[string]bool{},
 	}
 }
 
@@ -91,12 +91,12 @@ func (h *history) someMore() {
 	}
 	h.policy, h.registers = h.chance(2), h.chance(4)
 	if h.chance(3) {
-		spec.Publish = []v1alpha1.Fact{{Result: "size", Label: sizeKey, Adopt: h.adopt}, {Result: "kernel", Annotation: kernelKey}}
+		spec.Publish = []v1alpha1.PublishedResult{{Result: "size", Label: sizeKey, Adopt: h.adopt}, {Result: "kernel", Annotation: kernelKey}}
 	}
 	if h.chance(4) {
 		spec.RemoveLabels = []string{needsKey}
 		if h.needs = h.chance(2); h.needs {
-			spec.NodeSelector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: needsKey, Operator: metav1.LabelSelectorOpExists}}
+			spec.Nodes.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: needsKey, Operator: metav1.LabelSelectorOpExists}}
 		}
 	}
 	if h.chance(3) {
@@ -124,17 +124,17 @@ func (h *history) disruptMore() {
 	if h.chance(3) {
 		d.Drain = &v1alpha1.DrainSpec{TimeoutSeconds: new(30 + h.more.Int31n(60))}
 	}
-	d.Reboot = []v1alpha1.RebootPolicy{"", v1alpha1.RebootAlways, v1alpha1.RebootIfRequested}[h.more.Intn(3)]
-	d.RebootTimeoutSeconds = new(int32(90))
+	d.Reboot.Policy = []v1alpha1.RebootPolicy{"", v1alpha1.RebootAlways, v1alpha1.RebootIfRequested}[h.more.Intn(3)]
+	d.Reboot.TimeoutSeconds = new(int32(90))
 	if h.chance(2) {
-		d.MinReadySeconds = new(h.more.Int31n(20))
+		d.Reboot.MinReadySeconds = new(h.more.Int31n(20))
 	}
 	if h.chance(2) {
 		d.MaxUnavailable = new(intstr.FromInt32(1 + h.more.Int31n(2)))
 	}
-	h.job.Spec.Verify = nil
+	h.job.Spec.Task.Check = nil
 	if h.chance(2) {
-		h.job.Spec.Verify = &v1alpha1.VerifySpec{Script: "true"}
+		h.job.Spec.Task.Check = &v1alpha1.CheckSpec{Script: "true"}
 	}
 }
 
@@ -169,8 +169,8 @@ func (h *history) tellMore() string {
 		parts = append(parts, fmt.Sprintf("gate %+v", *spec.Gate))
 	}
 	d := &spec.Maintenance
-	parts = append(parts, fmt.Sprintf("publish %d, remove %v, cordon %v, drain %v, reboot %q, ready %s, maxUnavailable %v, verify %v, onReboot %v, every %d",
-		len(spec.Publish), spec.RemoveLabels, d.Cordon, d.Drain != nil, d.Reboot, seconds32(d.MinReadySeconds, 10), d.MaxUnavailable, spec.Verify != nil,
+	parts = append(parts, fmt.Sprintf("publish %d, remove %v, cordon %v, drain %v, reboot %q, ready %s, maxUnavailable %v, check %v, onReboot %v, every %d",
+		len(spec.Publish), spec.RemoveLabels, d.Cordon, d.Drain != nil, d.Reboot.Policy, seconds32(d.Reboot.MinReadySeconds, 10), d.MaxUnavailable, spec.Task.Check != nil,
 		spec.Rerun.OnReboot, spec.Rerun.PeriodSeconds))
 	return strings.Join(parts, ", ")
 }

@@ -168,7 +168,7 @@ func (h *history) pass() {
 		h.checkProgress(in, &before, &p.Status)
 		h.job.Status, h.shown = p.Status, nil
 		if h.plot != nil {
-			h.job.Status.Seal = h.key.NodeJob(h.job)
+			h.job.Status.ControllerState.Seal = h.key.NodeJob(h.job)
 		}
 		h.saw(in, before)
 	}

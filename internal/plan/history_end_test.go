@@ -79,7 +79,7 @@ func (h *history) finishRollout() {
 	if h.broken != "" {
 		return
 	}
-	if isTrue(h.job.Status, v1alpha1.ConditionStalled) && !h.stepIsEmpty() && !h.badFacts() {
+	if isTrue(h.job.Status, v1alpha1.ConditionStalled) && !h.stepIsEmpty() && !h.badResults() {
 		h.break_("liveness", "it is Stalled although nothing fails any more: %+v", h.job.Status.Conditions)
 	}
 	h.checkRest()
@@ -120,8 +120,8 @@ func (h *history) checkCordonsAtRest() {
 	}
 }
 
-// badFacts reports whether a node succeeded before a user requested facts that it cannot publish.
-func (h *history) badFacts() bool {
+// badResults reports whether a node succeeded before a user requested results to be published that are not possible.
+func (h *history) badResults() bool {
 	return slices.ContainsFunc(sortedKeys(h.nodes), func(name string) bool {
 		node := h.nodes[name]
 		rec := node.On.Record

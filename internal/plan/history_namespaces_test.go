@@ -55,8 +55,8 @@ func (h *history) checkAllowed(in Input, p Plan) {
 				h.break_("rule 19", "%s is cordoned, and the namespace is not allowed", a.Node)
 			case a.Taints != nil && len(a.Taints.All) > len(node.Taints):
 				h.break_("rule 19", "the gate of %s is closed, and the namespace is not allowed", a.Node)
-			case a.Facts != nil && len(a.Facts.Published.Labels)+len(a.Facts.Published.Annotations) > len(node.Published.Labels)+len(node.Published.Annotations):
-				h.break_("rule 19", "facts are published on %s, and the namespace is not allowed", a.Node)
+			case a.Publish != nil && len(a.Publish.Published.Labels)+len(a.Publish.Published.Annotations) > len(node.Published.Labels)+len(node.Published.Annotations):
+				h.break_("rule 19", "results are published on %s, and the namespace is not allowed", a.Node)
 			}
 		}
 	}

@@ -46,13 +46,13 @@ const configuredKey = "setup.example/configured"
 func (h *history) someAssumed(seed int64) {
 	if (seed%7+7)%7 == 3 {
 		h.job.CreationTimestamp.Time = h.now.Add(time.Second)
-		h.job.Spec.AssumeDone = &v1alpha1.AssumeDoneSpec{NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{configuredKey: "true"}}}
+		h.job.Spec.Nodes.AssumeDone = &v1alpha1.AssumeDoneSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{configuredKey: "true"}}}
 	}
 }
 
 // configure gives every second node the label by which it is assumed to be done.
 func (h *history) configure(node *Node) {
-	if h.job.Spec.AssumeDone != nil && h.uid%2 == 0 {
+	if h.job.Spec.Nodes.AssumeDone != nil && h.uid%2 == 0 {
 		node.Labels[configuredKey] = "true"
 	}
 }
@@ -63,7 +63,7 @@ func (h *history) checkAssumed(before *Node, rec *record.Record) {
 		return
 	}
 	switch {
-	case h.job.Spec.AssumeDone == nil, before.Labels[configuredKey] == "":
+	case h.job.Spec.Nodes.AssumeDone == nil, before.Labels[configuredKey] == "":
 		h.break_("assumeDone", "%s is assumed to be done, and does not match", before.Name)
 	case !before.Created.Before(h.job.CreationTimestamp.Time):
 		h.break_("assumeDone", "%s is assumed to be done, and joined later", before.Name)

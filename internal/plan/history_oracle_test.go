@@ -139,7 +139,7 @@ func (h *history) saw(in Input, before v1alpha1.NodeJobStatus) {
 		}
 	}
 	soaks := before.Rollout != nil && before.Revision == in.Revision && before.Rollout.Step == "canary" &&
-		!before.Rollout.SoakingSince.IsZero() && before.Rollout.StableAt.IsZero() && before.Rollout.Retry == h.job.Status.Rollout.Retry &&
+		!before.Rollout.SoakingSince.IsZero() && before.Rollout.StableAt.IsZero() && before.ControllerState.Rollout.Retry == h.job.Status.ControllerState.Rollout.Retry &&
 		!h.job.Status.Rollout.SoakingSince.IsZero() && h.onlyCanaries(in)
 	for i := range in.Nodes {
 		node := &in.Nodes[i]

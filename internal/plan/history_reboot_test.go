@@ -28,7 +28,7 @@ func (h *history) cordons(node *Node) bool {
 }
 
 func (h *history) disrupts() bool {
-	reboot := h.job.Spec.Maintenance.Reboot
+	reboot := h.job.Spec.Maintenance.Reboot.Policy
 	return h.prepares() || reboot == v1alpha1.RebootAlways || reboot == v1alpha1.RebootIfRequested
 }
 
@@ -44,7 +44,7 @@ func (h *history) rebootOverdue(rec *record.Record) bool {
 
 // settledDown reports whether a node is in another boot than the task ran in, and has been Ready for long enough.
 func (h *history) settledDown(seen *Node) bool {
-	ready := seconds32(h.job.Spec.Maintenance.MinReadySeconds, 10)
+	ready := seconds32(h.job.Spec.Maintenance.Reboot.MinReadySeconds, 10)
 	since := seen.ReadySince
 	if h.with(skewedClocks) {
 		since = h.backAt[seen.BootID].Add(-clockStep - time.Second) // its clock is wrong
@@ -67,7 +67,7 @@ func (h *history) checkGoesOn(seen *Node, a task.Attempt) {
 		h.break_("reboot", "%s starts on %s after the time for it", a.Phase, seen.Name)
 	case a.Phase == task.Reboot && (!h.mayLeave(seen, a.BootID) || seen.BootID != a.BootID):
 		h.break_("reboot", "the reboot of %s is to end boot %s, and the task ran in %s", seen.Name, a.BootID, h.taskBoot[seen.UID])
-	case a.Phase == task.Verify && (h.job.Spec.Verify == nil || !h.settledDown(seen)):
+	case a.Phase == task.Check && (h.job.Spec.Task.Check == nil || !h.settledDown(seen)):
 		h.break_("reboot", "%s is checked in %s (Ready since %v), and the task ran in %s", seen.Name, seen.BootID, seen.ReadySince, h.taskBoot[seen.UID])
 	}
 }
@@ -108,7 +108,7 @@ func (h *history) checkReboot(node *Node, a Record, pod *simPod) {
 		if pod.Exit == nil || pod.Exit.Code == 0 {
 			h.break_("truth", "the reboot of %s has not failed", node.Name)
 		}
-	case phaseOf(pod) == task.Verify && (!ran || pod.willSucceed) && h.now.Before(pod.Created.Add(task.Timeout(h.job, task.Verify))):
+	case phaseOf(pod) == task.Check && (!ran || pod.willSucceed) && h.now.Before(pod.Created.Add(task.Timeout(h.job, task.Check))):
 		h.break_("truth", "the check of %s has not failed", node.Name)
 	}
 	h.countRun(node, r, key, pod)
@@ -127,10 +127,10 @@ func (h *history) checkRebooting(node *Node, r *record.Record, pod *simPod, seen
 // checkRebooted checks the success of a run with a reboot.
 func (h *history) checkRebooted(seen *Node, r *record.Record, pod *simPod) {
 	switch {
-	case pod == nil && (h.job.Spec.Verify != nil || !h.settledDown(seen)):
+	case pod == nil && (h.job.Spec.Task.Check != nil || !h.settledDown(seen)):
 		h.break_("reboot", "%s is done in %s (Ready since %v), and the task ran in %s", seen.Name, seen.BootID, seen.ReadySince, h.taskBoot[seen.UID])
 	case pod == nil:
-	case pod.Runs != task.Verify || !pod.ran || !pod.willSucceed:
+	case pod.Runs != task.Check || !pod.ran || !pod.willSucceed:
 		h.break_("truth", "a success is recorded for %s, which had none", pod.Name)
 	case pod.ranIn == h.taskBoot[seen.UID] && pod.asked != "":
 		h.break_("reboot", "%s was checked in the boot that the task ran in", seen.Name)

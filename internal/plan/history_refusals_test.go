@@ -96,7 +96,7 @@ func (h *history) refuseMore() {
 	case 1:
 		h.refuses, h.refused = func(a task.Attempt) bool { return a.Phase == task.Rollback }, "rollback pods"
 	case 2:
-		h.refuses, h.refused = func(a task.Attempt) bool { return a.Phase == task.Reboot || a.Phase == task.Verify }, "reboot and check pods"
+		h.refuses, h.refused = func(a task.Attempt) bool { return a.Phase == task.Reboot || a.Phase == task.Check }, "reboot and check pods"
 	case 3:
 		h.refuses, h.refused = func(a task.Attempt) bool { return h.sortOf(a) }, "scripts beside the template"
 	default:

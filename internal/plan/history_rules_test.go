@@ -41,7 +41,7 @@ func (h *history) checkPlan(in Input, p Plan) {
 		}
 		h.checkBegun(start.Attempt)
 		h.checkEligible(in, &node, start.Attempt.Phase)
-		if goesOn := start.Attempt.Phase == task.Reboot || start.Attempt.Phase == task.Verify; goesOn {
+		if goesOn := start.Attempt.Phase == task.Reboot || start.Attempt.Phase == task.Check; goesOn {
 			continue // it has its slot
 		}
 		if len(busy) > limit && !h.exempt(&node) {
@@ -74,7 +74,7 @@ func (h *history) checkEligible(in Input, node *Node, phase task.Phase) {
 		h.break_("rule 10", "%s is started although there is an obstacle", node.Name)
 	case deleting && phase != task.Rollback:
 		h.break_("deletion", "%s is started", node.Name)
-	case phase == task.Reboot, phase == task.Verify:
+	case phase == task.Reboot, phase == task.Check:
 		// Runs that have started are completed.
 	case barred(node) && phase == task.Task:
 		h.break_("eligible", "%s is started although it has a taint", node.Name)
@@ -169,7 +169,7 @@ func (h *history) checkStart(a task.Attempt) {
 	switch a.Phase {
 	case task.Task:
 		h.checkRun(&node, a, key)
-	case task.Reboot, task.Verify:
+	case task.Reboot, task.Check:
 		h.checkGoesOn(&node, a)
 	case task.Rollback:
 		switch rec := node.On.Record; {
@@ -208,7 +208,7 @@ func (h *history) checkRun(node *Node, a task.Attempt, key string) {
 func (h *history) checkRecord(node *Node, a Record) {
 	pod := h.pods[a.Pod.Name]
 	h.checkPrevious(node, a.Record)
-	if pod == nil || pod.Runs == task.Reboot || pod.Runs == task.Verify || a.Record.Outcome == record.Rebooting {
+	if pod == nil || pod.Runs == task.Reboot || pod.Runs == task.Check || a.Record.Outcome == record.Rebooting {
 		h.checkReboot(node, a, pod)
 		return
 	}
@@ -360,7 +360,7 @@ func (h *history) finish() {
 func (h *history) checkRelease(pod Pod) {
 	node, there := h.cache.nodes[pod.NodeName]
 	terminating := !h.job.DeletionTimestamp.IsZero() && h.job.Spec.DeletionPolicy != v1alpha1.DeletionRollback
-	matters := pod.Runs == task.Task || undoesRecord(&pod, &node) || pod.Runs == task.Verify && onItsWay(&node, pod.Revision)
+	matters := pod.Runs == task.Task || undoesRecord(&pod, &node) || pod.Runs == task.Check && onItsWay(&node, pod.Revision)
 	if there && h.onThisMachine(&pod, &node) && h.owed(&pod) && !terminating && matters {
 		h.break_("rule 2", "pod %s is released before it is recorded", pod.Name)
 	}

@@ -104,8 +104,8 @@ func (h *history) checkPassed(in Input, k int) {
 	var awaited []string // those of an earlier step are not
 	for i := range in.Nodes {
 		node := &in.Nodes[i]
-		staging := slices.IndexFunc(specs, func(st v1alpha1.RolloutStep) bool { return st.NodeSelector != nil && node.Labels["stage"] == "yes" })
-		if specs[k].NodeSelector != nil && staging != k {
+		staging := slices.IndexFunc(specs, func(st v1alpha1.RolloutStep) bool { return st.Selector != nil && node.Labels["stage"] == "yes" })
+		if specs[k].Selector != nil && staging != k {
 			continue
 		}
 		done = done || h.isBad(node) || h.stands(node)

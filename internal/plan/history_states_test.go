@@ -103,7 +103,7 @@ func (h *history) checkStatus(before, after v1alpha1.NodeJobStatus) {
 	if !before.Rollout.StableAt.IsZero() && !before.Rollout.StableAt.Equal(&after.Rollout.StableAt) {
 		h.break_("status", "a revision is not proven any more")
 	}
-	if len(after.Rollout.UnrecordedFailures) > mostCasualties || len(after.Rollout.AtRisk) > mostCasualties {
-		h.break_("status", "%d casualties, %d at risk", len(after.Rollout.UnrecordedFailures), len(after.Rollout.AtRisk))
+	if len(after.Rollout.UnrecordedFailures) > mostCasualties || len(after.ControllerState.Rollout.AtRisk) > mostCasualties {
+		h.break_("status", "%d casualties, %d at risk", len(after.Rollout.UnrecordedFailures), len(after.ControllerState.Rollout.AtRisk))
 	}
 }

@@ -80,7 +80,7 @@ func (h *history) forgeStatus() {
 	case 2:
 		status.Rollout.SoakingSince, status.Rollout.SoakedAt = past, past
 	case 3:
-		status.Rollout.UnrecordedFailures, status.Rollout.AtRisk = nil, nil
+		status.Rollout.UnrecordedFailures, status.ControllerState.Rollout.AtRisk = nil, nil
 		for _, name := range sortedKeys(h.nodes) {
 			status.Rollout.UnrecordedFailures = append(status.Rollout.UnrecordedFailures, v1alpha1.UnrecordedFailure{Node: name, UID: h.nodes[name].UID})
 		}
@@ -94,7 +94,7 @@ func (h *history) forgeStatus() {
 	}
 	status.Revision = h.rev
 	if h.plot.Intn(2) == 0 { // otherwise it has the seal of another status
-		status.Seal = seal.Key{}.NodeJob(&v1alpha1.NodeJob{ObjectMeta: h.job.ObjectMeta, Status: *status})
+		status.ControllerState.Seal = seal.Key{}.NodeJob(&v1alpha1.NodeJob{ObjectMeta: h.job.ObjectMeta, Status: *status})
 	}
 	h.say("the tenant writes a status: %+v", status.Rollout)
 	h.shown = status
@@ -263,7 +263,7 @@ func (h *history) checkTenant(p Plan) {
 
 // wantsReboot reports whether the spec asks for reboots.
 func (h *history) wantsReboot() bool {
-	policy := h.job.Spec.Maintenance.Reboot
+	policy := h.job.Spec.Maintenance.Reboot.Policy
 	return policy == v1alpha1.RebootAlways || policy == v1alpha1.RebootIfRequested
 }
 

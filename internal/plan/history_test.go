@@ -35,7 +35,7 @@ var (
 )
 
 // kept are histories that once broke a rule, because of mutations of the planner or mistakes in it. They are played
-// first. A history with a negative number has no gates, facts, reboots and dependencies.
+// first. A history with a negative number has no gates, published results, reboots and dependencies.
 var kept = []int64{
 	-8598,   // joined nodes were rolled back all at once for a deletion
 	-13583,  // a node was cordoned that had been skipped while its rollback ran
@@ -74,7 +74,7 @@ var kept = []int64{
 	973097,  // a canary that was done, terminating and due again lost its place at once
 	769720,  // a pod that was only probed counted as a run whose record is removed, in the simulation only
 	963883,  // a node that cordons itself in the name of a deleted NodeJob is uncordoned afterwards, not before
-	986278,  // the same, with a gate and published facts
+	986278,  // the same, with a gate and published results
 	695360,  // a canary was unreachable after its failed reboot, while a pod of the previous machine existed
 	5003918, // a node that had joined just before a soak, and had never been Ready, counted as failed in it
 	5070208, // a skip was dropped whose label had the value that the manager had set before
@@ -97,7 +97,7 @@ func TestRandomHistories(t *testing.T) {
 	seeds := slices.Clone(kept)
 	for s := *from; s < *from+int64(howMany(t)); s++ {
 		if s%3 == 0 {
-			seeds = append(seeds, -s) // a longer rollout fits without gates, facts, reboots and dependencies
+			seeds = append(seeds, -s) // a longer rollout fits without gates, published results, reboots and dependencies
 		} else {
 			seeds = append(seeds, s)
 		}
@@ -307,15 +307,15 @@ func (h *history) someJob() *v1alpha1.NodeJob {
 	job := &v1alpha1.NodeJob{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job", UID: "job-uid", Generation: 1},
 		Spec: v1alpha1.NodeJobSpec{
-			NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "a"}},
-			Task:         v1alpha1.TaskSpec{Script: "true", TimeoutSeconds: &timeout},
-			Retry:        v1alpha1.RetrySpec{Limit: &retries, BackoffSeconds: &backoff},
-			Rollout:      v1alpha1.RolloutSpec{MaxConcurrent: &limit, MaxFailures: &mayFail},
+			Nodes:   v1alpha1.NodesSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "a"}}},
+			Task:    v1alpha1.TaskSpec{Script: "true", TimeoutSeconds: &timeout},
+			Retry:   v1alpha1.RetrySpec{Limit: &retries, BackoffSeconds: &backoff},
+			Rollout: v1alpha1.RolloutSpec{MaxConcurrent: &limit, MaxFailures: &mayFail},
 		},
 	}
 	soak := []int32{0, 0, 20}[h.rng.Intn(3)]
 	canary := v1alpha1.RolloutStep{Name: "canary", Nodes: new(intstr.FromInt32(1 + h.rng.Int31n(2))), SoakSeconds: soak}
-	staging := v1alpha1.RolloutStep{Name: "staging", NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"stage": "yes"}}}
+	staging := v1alpha1.RolloutStep{Name: "staging", Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"stage": "yes"}}}
 	all := v1alpha1.RolloutStep{Name: "all"}
 	switch h.rng.Intn(4) {
 	case 0: // the default

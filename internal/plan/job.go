@@ -22,7 +22,7 @@ type job struct {
 	// retry is task.RetryToken of the NodeJob.
 	retry    string
 	selector labels.Selector
-	// assumedDone is the selector of spec.assumeDone; nil if there is none.
+	// assumedDone is the selector of spec.nodes.assumeDone; nil if there is none.
 	assumedDone labels.Selector
 	named       names
 	tolerations []corev1.Toleration
@@ -41,19 +41,19 @@ func readJob(in Input) *job {
 		in:          in,
 		key:         v1alpha1.RecordKey(in.Job.Namespace, in.Job.Name),
 		retry:       task.RetryToken(in.Job),
-		tolerations: task.Tolerations(in.Job.Spec.Tolerations),
+		tolerations: task.Tolerations(in.Job.Spec.Nodes.Tolerations),
 		obstacle:    in.Obstacle,
 		podsOn:      make(map[string][]*Pod, len(in.Pods)),
 		dependsOn:   readPeers(in.DependsOn, 0),
 		sharers:     readPeers(in.GatePeers, len(in.DependsOn)),
-		named:       namesOf(in.Job.Spec.NodeNames),
+		named:       namesOf(in.Job.Spec.Nodes.Names),
 	}
 	s.self = s.selfPeer()
 	for i := range in.Pods {
 		pod := &in.Pods[i]
 		s.podsOn[pod.NodeName] = append(s.podsOn[pod.NodeName], pod)
 	}
-	s.selector = s.readSelector(in.Job.Spec.NodeSelector, "spec.nodeSelector")
+	s.selector = s.readSelector(in.Job.Spec.Nodes.Selector, "spec.nodes.selector")
 	s.assumedDone = s.readAssumeDone()
 	s.rejectPublishedSelector()
 	for _, drain := range []struct {
@@ -77,17 +77,17 @@ func (j *job) notAllowed() bool {
 	return j.in.NotAllowed != nil && !terminating
 }
 
-// rejectPublishedSelector notes as an obstacle that spec.nodeSelector reads a label that spec.publish sets: each node would
+// rejectPublishedSelector notes as an obstacle that spec.nodes.selector reads a label that spec.publish sets: each node would
 // be selected, or not, by its own result, and would not be counted after its success.
 func (j *job) rejectPublishedSelector() {
 	requirements, _ := j.selector.Requirements()
-	for _, fact := range j.in.Job.Spec.Publish {
-		reads := func(r labels.Requirement) bool { return r.Key() == fact.Label }
+	for _, entry := range j.in.Job.Spec.Publish {
+		reads := func(r labels.Requirement) bool { return r.Key() == entry.Label }
 		if slices.ContainsFunc(requirements, reads) && j.in.Job.DeletionTimestamp.IsZero() {
 			j.obstacle = &task.Obstacle{
 				Reason: v1alpha1.ReasonInvalidSelector,
-				Message: "spec.nodeSelector reads the label " + fact.Label + ", which spec.publish sets: a node would no longer be selected because of its own result. " +
-					"Remove the label from spec.nodeSelector; the task runs once on a node without it",
+				Message: "spec.nodes.selector reads the label " + entry.Label + ", which spec.publish sets: a node would no longer be selected because of its own result. " +
+					"Remove the label from spec.nodes.selector; the task runs once on a node without it",
 			}
 		}
 	}

@@ -23,20 +23,22 @@ func TestASelectorOfAPublishedLabelIsAnObstacle(t *testing.T) {
 	missing := reads(metav1.LabelSelectorRequirement{Key: configured, Operator: metav1.LabelSelectorOpDoesNotExist})
 	tests := map[string]struct {
 		selector *metav1.LabelSelector
-		fact     v1alpha1.Fact
+		result   v1alpha1.PublishedResult
 		deleted  bool
 		stalled  bool
 	}{
-		"DoesNotExist":                    {selector: missing, fact: v1alpha1.Fact{Result: "r", Label: configured}, stalled: true},
-		"matchLabels":                     {selector: &metav1.LabelSelector{MatchLabels: map[string]string{configured: "no"}}, fact: v1alpha1.Fact{Result: "r", Label: configured}, stalled: true},
-		"another label":                   {selector: missing, fact: v1alpha1.Fact{Result: "r", Label: "x.example/other"}},
-		"an annotation with the same key": {selector: missing, fact: v1alpha1.Fact{Result: "r", Annotation: configured}},
-		"no selector":                     {fact: v1alpha1.Fact{Result: "r", Label: configured}},
-		"a NodeJob that is being deleted": {selector: missing, fact: v1alpha1.Fact{Result: "r", Label: configured}, deleted: true},
+		"DoesNotExist":                    {selector: missing, result: v1alpha1.PublishedResult{Result: "r", Label: configured}, stalled: true},
+		"matchLabels":                     {selector: &metav1.LabelSelector{MatchLabels: map[string]string{configured: "no"}}, result: v1alpha1.PublishedResult{Result: "r", Label: configured}, stalled: true},
+		"another label":                   {selector: missing, result: v1alpha1.PublishedResult{Result: "r", Label: "x.example/other"}},
+		"an annotation with the same key": {selector: missing, result: v1alpha1.PublishedResult{Result: "r", Annotation: configured}},
+		"no selector":                     {result: v1alpha1.PublishedResult{Result: "r", Label: configured}},
+		"a NodeJob that is being deleted": {selector: missing, result: v1alpha1.PublishedResult{Result: "r", Label: configured}, deleted: true},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			job := newJob(func(j *v1alpha1.NodeJob) { j.Spec.NodeSelector, j.Spec.Publish = tt.selector, []v1alpha1.Fact{tt.fact} })
+			job := newJob(func(j *v1alpha1.NodeJob) {
+				j.Spec.Nodes.Selector, j.Spec.Publish = tt.selector, []v1alpha1.PublishedResult{tt.result}
+			})
 			if tt.deleted {
 				job.DeletionTimestamp = &metav1.Time{Time: now}
 			}
@@ -52,7 +54,7 @@ func TestASelectorOfAPublishedLabelIsAnObstacle(t *testing.T) {
 			for _, c := range p.Status.Conditions {
 				if c.Type == v1alpha1.ConditionStalled && c.Status == metav1.ConditionTrue {
 					stalled = c.Reason == v1alpha1.ReasonInvalidSelector
-					if !strings.Contains(c.Message, "spec.nodeSelector reads the label x.example/configured, which spec.publish sets") {
+					if !strings.Contains(c.Message, "spec.nodes.selector reads the label x.example/configured, which spec.publish sets") {
 						t.Errorf("message %q", c.Message)
 					}
 				}

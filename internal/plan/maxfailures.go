@@ -159,7 +159,7 @@ func (ro *rollout) failuresMessage() string {
 	return fmt.Sprintf("%s failed, and rollout.maxFailures allows %d", plural.Count(ro.failed, "node"), ro.mayFail)
 }
 
-// maxNotReadyBefore bounds status.rollout.notReadyBefore.
+// maxNotReadyBefore bounds status.controllerState.rollout.notReadyBefore.
 const maxNotReadyBefore = 100
 
 // wasAtRisk reports whether a node was at risk in the previous pass.

@@ -60,22 +60,16 @@ func TestUnrecordedFailures(t *testing.T) {
 	}
 	deleting := func(n *Node) { n.Deleting = true }
 	done, failed := recorded(record.Succeeded), recorded(record.Failed, attempts(2))
-	was := func(changes ...func(*v1alpha1.RolloutStatus)) *v1alpha1.RolloutStatus {
-		r := &v1alpha1.RolloutStatus{Step: "all", StepStartedAt: metav1.Time{Time: ago(300)}}
-		for _, change := range changes {
-			change(r)
-		}
-		return r
+	was := func(changes ...func(*rolloutState)) rolloutState { return stateOf("all", changes...) }
+	risks := func(nodes ...v1alpha1.NodeAtRisk) func(*rolloutState) {
+		return func(r *rolloutState) { r.AtRisk = nodes }
 	}
-	risks := func(nodes ...v1alpha1.NodeAtRisk) func(*v1alpha1.RolloutStatus) {
-		return func(r *v1alpha1.RolloutStatus) { r.AtRisk = nodes }
-	}
-	casualties := func(nodes ...v1alpha1.UnrecordedFailure) func(*v1alpha1.RolloutStatus) {
-		return func(r *v1alpha1.RolloutStatus) { r.UnrecordedFailures = nodes }
+	casualties := func(nodes ...v1alpha1.UnrecordedFailure) func(*rolloutState) {
+		return func(r *rolloutState) { r.UnrecordedFailures = nodes }
 	}
 	tests := map[string]struct {
 		job            *v1alpha1.NodeJob
-		was            *v1alpha1.RolloutStatus
+		was            rolloutState
 		nodes          []Node
 		wantCasualties []string
 		wantAtRisk     []string
@@ -137,11 +131,11 @@ func TestUnrecordedFailures(t *testing.T) {
 			nodes: []Node{newNode("a", done, func(n *Node) { n.MachineID = "another" }), newNode("b")}, wantCasualties: []string{"a NotReadyNodeDeleted"},
 		},
 		"unrecorded failures stay when the request of a retry is removed": {
-			was:   was(casualties(casualty("a", v1alpha1.ReasonFailedNodeDeleted)), func(r *v1alpha1.RolloutStatus) { r.Retry = "now" }),
+			was:   was(casualties(casualty("a", v1alpha1.ReasonFailedNodeDeleted)), func(r *rolloutState) { r.Retry = "now" }),
 			nodes: []Node{newNode("b")}, wantCasualties: []string{"a FailedNodeDeleted"},
 		},
 		"unrecorded failures since the retry stay": {
-			job: newJob(askAgain), was: was(casualties(casualty("a", v1alpha1.ReasonFailedNodeDeleted)), func(r *v1alpha1.RolloutStatus) { r.Retry = task.RetryToken(newJob(askAgain)) }),
+			job: newJob(askAgain), was: was(casualties(casualty("a", v1alpha1.ReasonFailedNodeDeleted)), func(r *rolloutState) { r.Retry = task.RetryToken(newJob(askAgain)) }),
 			nodes: []Node{newNode("b")}, wantCasualties: []string{"a FailedNodeDeleted"},
 		},
 		"a retry removes unrecorded failures": {
@@ -165,8 +159,10 @@ func TestUnrecordedFailures(t *testing.T) {
 			if tt.job == nil {
 				tt.job = newJob()
 			}
-			tt.job.Status.Revision, tt.job.Status.Rollout = rev, tt.was
-			r := Next(see(tt.job, tt.nodes)).Status.Rollout
+			tt.job.Status.Revision = rev
+			tt.was.write(&tt.job.Status)
+			after := Next(see(tt.job, tt.nodes)).Status
+			r := readRollout(&after)
 			var casualties, atRisk []string
 			for _, c := range r.UnrecordedFailures {
 				casualties = append(casualties, c.Node+" "+c.Reason)
@@ -224,9 +220,9 @@ func TestNodesThatWereNotReadyBeforeAreBounded(t *testing.T) {
 	nodes := []Node{newNode("z")}
 	for i := range maxNotReadyBefore + 1 {
 		node := newNode(fmt.Sprintf("n%03d", i), recorded(record.Succeeded), func(n *Node) { n.Ready = corev1.ConditionFalse })
-		nodes, job.Status.Rollout.NotReadyBefore = append(nodes, node), append(job.Status.Rollout.NotReadyBefore, node.UID)
+		nodes, job.Status.ControllerState.Rollout.NotReadyBefore = append(nodes, node), append(job.Status.ControllerState.Rollout.NotReadyBefore, node.UID)
 	}
-	if got := len(Next(see(job, nodes)).Status.Rollout.NotReadyBefore); got != maxNotReadyBefore {
+	if got := len(Next(see(job, nodes)).Status.ControllerState.Rollout.NotReadyBefore); got != maxNotReadyBefore {
 		t.Errorf("%d, want %d", got, maxNotReadyBefore)
 	}
 }
@@ -238,7 +234,7 @@ func TestTooManyUnrecordedFailuresStallRollout(t *testing.T) {
 	job.Status.Revision = rev
 	job.Status.Rollout = &v1alpha1.RolloutStatus{Step: "all", StepStartedAt: metav1.Time{Time: ago(300)}}
 	for i := range 40 {
-		job.Status.Rollout.AtRisk = append(job.Status.Rollout.AtRisk, v1alpha1.NodeAtRisk{Node: fmt.Sprintf("gone-%d", i), UID: types.UID(fmt.Sprint(i)), Failed: true})
+		job.Status.ControllerState.Rollout.AtRisk = append(job.Status.ControllerState.Rollout.AtRisk, v1alpha1.NodeAtRisk{Node: fmt.Sprintf("gone-%d", i), UID: types.UID(fmt.Sprint(i)), Failed: true})
 	}
 	nodes := make([]Node, 0, 100)
 	for i := range 100 {
@@ -280,7 +276,7 @@ func TestNothingStartsBeyondMaxFailures(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			job := newJob(mayFailNodes(tt.mayFail), func(j *v1alpha1.NodeJob) {
-				j.Spec.NodeSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "a"}}
+				j.Spec.Nodes.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "a"}}
 			})
 			if diff := cmp.Diff(tt.want, told(Next(see(job, tt.nodes, tt.pods...)))); diff != "" {
 				t.Errorf("actions (-want +got):\n%s", diff)

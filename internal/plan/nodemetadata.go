@@ -8,7 +8,7 @@ import (
 	"github.com/everynode/everynode/internal/record"
 )
 
-// reconcileNodeMetadata updates what nodes have besides a run: gates, facts, labels. What can be written with the
+// reconcileNodeMetadata updates what nodes have besides a run: gates, published results, labels. What can be written with the
 // record of a success is already written with it. This function handles changes without a record, such as a change of
 // the NodeJob.
 func (p *planner) reconcileNodeMetadata() {
@@ -17,9 +17,9 @@ func (p *planner) reconcileNodeMetadata() {
 		mark := p.cordons.markOf(w.node, "", "")
 		p.reconcileGate(w, &mark)
 		if w.State == Done && !p.notAllowed() {
-			p.reconcileFacts(w, &mark)
+			p.reconcilePublished(w, &mark)
 		} else if p.publisher.owned(w.node) > 0 {
-			if mark.Facts = p.publisher.unlisted(w.node); mark.Facts != nil {
+			if mark.Publish = p.publisher.unlisted(w.node); mark.Publish != nil {
 				mark.because(v1alpha1.ReasonPublished, "")
 			}
 		}
@@ -51,20 +51,20 @@ func (m *PatchNode) because(reason, message string) {
 	}
 }
 
-// reconcileFacts publishes facts and removes labels on a node that is done, because the spec may have changed since.
-func (p *planner) reconcileFacts(w *nodePlan, mark *PatchNode) {
+// reconcilePublished publishes results and removes labels on a node that is done, because the spec may have changed since.
+func (p *planner) reconcilePublished(w *nodePlan, mark *PatchNode) {
 	rec := w.node.On.Record
 	if rec == nil || rec.Outcome != record.Succeeded || rec.Revision != w.node.On.Label {
 		return // a user has set the label, or the revision is not run any more
 	}
 	p.publisher.reconcileRemovedLabels(w, rec, mark)
-	facts, reason, message := p.publisher.publish(w.node, rec)
+	published, reason, message := p.publisher.publish(w.node, rec)
 	if reason == v1alpha1.ReasonInvalidResult {
 		return // the record had no room for what was published when it was reported
 	}
 	if reason != "" {
 		w.findings().unpublished = message
-	} else if mark.Facts = facts; facts != nil {
+	} else if mark.Publish = published; published != nil {
 		mark.because(v1alpha1.ReasonPublished, "")
 	}
 }

@@ -179,7 +179,7 @@ func (w *nodePlan) exclude(reason, message string) {
 	w.set(Excluded, reason, message, time.Time{})
 }
 
-// isExcludedThoughSelected reports whether a node is excluded although spec.nodeSelector and spec.nodeNames select it.
+// isExcludedThoughSelected reports whether a node is excluded although spec.nodes.selector and spec.nodes.names select it.
 func (w *nodePlan) isExcludedThoughSelected() bool {
 	return w.State == Excluded && (w.Reason == v1alpha1.ReasonUntoleratedTaint || w.Reason == v1alpha1.ReasonUnsupportedOS)
 }

@@ -170,7 +170,7 @@ func TestObstacleOfAPhase(t *testing.T) {
 
 // A step that waits for a dependency for too long fails no more nodes than stop the rollout.
 func TestAStalledRolloutFailsNoFurtherNodes(t *testing.T) {
-	in := see(newJob(inSteps(first(intstr.FromInt32(1)), rest), inStep("first", func(r *v1alpha1.RolloutStatus) { r.WaitingForDependencySince = metav1.NewTime(ago(3600)) })), []Node{newNode("a", made(9000)), newNode("b", made(9000))})
+	in := see(newJob(inSteps(first(intstr.FromInt32(1)), rest), inStep("first", func(r *rolloutState) { r.WaitingForDependencySince = metav1.NewTime(ago(3600)) })), []Node{newNode("a", made(9000)), newNode("b", made(9000))})
 	in.DependsOn = []Peer{{Name: "dep", Key: "ns.everynode.dev/dep", Revision: "d"}}
 	readOnPeers(&in)
 	if got := Next(in).Status.Nodes.Failed; got != 1 {
@@ -191,7 +191,7 @@ func TestInvalidSelectors(t *testing.T) {
 	inDrain := func(j *v1alpha1.NodeJob) { j.Spec.Maintenance.Drain = &v1alpha1.DrainSpec{PodSelector: badSelector()} }
 	published := func(j *v1alpha1.NodeJob) {
 		inPoolA(j)
-		j.Spec.Publish = []v1alpha1.Fact{{Result: "pool", Label: "pool"}}
+		j.Spec.Publish = []v1alpha1.PublishedResult{{Result: "pool", Label: "pool"}}
 	}
 	for name, tt := range map[string]struct {
 		job  []func(*v1alpha1.NodeJob)

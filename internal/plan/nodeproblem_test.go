@@ -236,11 +236,12 @@ func TestSoakThatDoesNotStart(t *testing.T) {
 	notReady := newNode("a", made(9000), recorded(record.Succeeded), func(n *Node) { n.Ready = corev1.ConditionFalse })
 	next := func(waits time.Time) Plan {
 		job := newJob(inSteps(soaked, rest), mayFailNodes(1))
-		job.Status.Revision, job.Status.Rollout = rev, &v1alpha1.RolloutStatus{Step: "first", StepStartedAt: metav1.Time{Time: ago(9000)}, WaitingForReadySince: metav1.Time{Time: waits}}
+		job.Status.Revision, job.Status.Rollout = rev, &v1alpha1.RolloutStatus{Step: "first", StepStartedAt: metav1.Time{Time: ago(9000)}}
+		job.Status.ControllerState.Rollout.WaitingForReadySince = metav1.Time{Time: waits}
 		return Next(see(job, []Node{notReady, newNode("b", made(9000))}))
 	}
-	if p := next(time.Time{}); !p.Status.Rollout.WaitingForReadySince.Time.Equal(now) || !wakes(p, now.Add(time.Hour)) || len(p.Actions) > 0 {
-		t.Errorf("the soak waits since %v, the plan wakes at %v and does %v", p.Status.Rollout.WaitingForReadySince, p.WakeAt, told(p))
+	if p := next(time.Time{}); !p.Status.ControllerState.Rollout.WaitingForReadySince.Time.Equal(now) || !wakes(p, now.Add(time.Hour)) || len(p.Actions) > 0 {
+		t.Errorf("the soak waits since %v, the plan wakes at %v and does %v", p.Status.ControllerState.Rollout.WaitingForReadySince, p.WakeAt, told(p))
 	}
 	p := next(ago(3600))
 	if diff := cmp.Diff([]string{"start attempt 1 of rev on b"}, told(p)); diff != "" || p.Nodes[0].Reason != v1alpha1.ReasonProgressDeadlineExceeded {

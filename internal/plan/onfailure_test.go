@@ -295,7 +295,7 @@ func TestFailedNodes(t *testing.T) {
 
 func onPool(pool string) func(*v1alpha1.NodeJob) {
 	return func(j *v1alpha1.NodeJob) {
-		j.Spec.NodeSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"pool": pool}}
+		j.Spec.Nodes.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"pool": pool}}
 	}
 }
 

@@ -39,9 +39,9 @@ func otherOS(nodes []nodePlan) string {
 func (j *job) unselected(node *Node) (reason, message string) {
 	switch {
 	case !j.named.has(node):
-		return v1alpha1.ReasonNotSelected, "spec.nodeNames does not name it"
+		return v1alpha1.ReasonNotSelected, "spec.nodes.names does not name it"
 	case !matchesWith(j.selector, j.in.Job.Spec.RemoveLabels, node, node.On.Record):
-		return v1alpha1.ReasonNotSelected, "spec.nodeSelector does not match its labels"
+		return v1alpha1.ReasonNotSelected, "spec.nodes.selector does not match its labels"
 	}
 	return v1alpha1.ReasonUnsupportedOS, fmt.Sprintf("its label %s is %q, and the task runs on %s nodes", corev1.LabelOSStable,
 		outcome.CleanHead(node.Labels[corev1.LabelOSStable], maxOSBytes), task.OS(&j.in.Job.Spec))

@@ -55,9 +55,9 @@ func TestOperatingSystems(t *testing.T) {
 		},
 		"a node of another pool is reported as not selected": {
 			newJob(func(j *v1alpha1.NodeJob) {
-				j.Spec.NodeSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "b"}}
+				j.Spec.Nodes.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "b"}}
 			}), newNode("n", withOS("windows")),
-			NodeState{Name: "n", State: Excluded, Reason: v1alpha1.ReasonNotSelected, Message: "spec.nodeSelector does not match its labels"},
+			NodeState{Name: "n", State: Excluded, Reason: v1alpha1.ReasonNotSelected, Message: "spec.nodes.selector does not match its labels"},
 		},
 	}
 	for name, tt := range tests {

@@ -127,8 +127,8 @@ func (as *assessor) notePod(w *nodePlan, pod *Pod, v podAssessment) {
 		as.noteRollback(w, v)
 	case task.Reboot:
 		as.noteRunning(w, pod, v, v1alpha1.ReasonRebooting, firstOf(v.message, "the task has succeeded, and the node reboots"))
-	case task.Verify:
-		as.noteRunning(w, pod, v, v1alpha1.ReasonVerifying, v.message)
+	case task.Check:
+		as.noteRunning(w, pod, v, v1alpha1.ReasonChecking, v.message)
 	case task.Task:
 		as.noteRunning(w, pod, v, v1alpha1.ReasonRunning, v.message)
 	}

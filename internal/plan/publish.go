@@ -19,25 +19,25 @@ import (
 // publisher determines the labels and annotations of nodes.
 type publisher struct{ *job }
 
-// factsOf are the facts that a run publishes, by key. A result that the run did not report is not a fact.
-func (p *publisher) factsOf(r *record.Record) (labelled, annotated map[string]string, problem string) {
+// wantedResults are the results that a run publishes, by key. A result that the run did not report is not published.
+func (p *publisher) wantedResults(r *record.Record) (labelled, annotated map[string]string, problem string) {
 	labelled, annotated = map[string]string{}, map[string]string{}
 	for i := range p.in.Job.Spec.Publish {
-		fact := &p.in.Job.Spec.Publish[i]
-		value, reported := r.Results[fact.Result]
+		entry := &p.in.Job.Spec.Publish[i]
+		value, reported := r.Results[entry.Result]
 		switch {
 		case r.Truncated && (!reported || len(value) > outcome.MaxValueBytes-4):
 			return nil, nil, fmt.Sprintf("the result %s cannot be published, because results were omitted or cut: one may have %d bytes, and all together %d",
-				fact.Result, outcome.MaxValueBytes, outcome.MaxResultsBytes)
+				entry.Result, outcome.MaxValueBytes, outcome.MaxResultsBytes)
 		case !reported:
-		case fact.Label == "":
-			annotated[fact.Annotation] = value
+		case entry.Label == "":
+			annotated[entry.Annotation] = value
 		default:
 			if wrong := validation.IsValidLabelValue(value); len(wrong) > 0 {
 				return nil, nil, fmt.Sprintf("the result %s cannot be published as label %s, since %q is no valid label value: at most 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends",
-					fact.Result, fact.Label, outcome.Clean(value, 80))
+					entry.Result, entry.Label, outcome.Clean(value, 80))
 			}
-			labelled[fact.Label] = value
+			labelled[entry.Label] = value
 		}
 	}
 	return labelled, annotated, ""
@@ -45,28 +45,28 @@ func (p *publisher) factsOf(r *record.Record) (labelled, annotated map[string]st
 
 // publish is the change that updates what is published on a node after a run; nil if it is up to date. It does not
 // overwrite what others have set. Then the reason and the message say so.
-func (p *publisher) publish(node *Node, r *record.Record) (facts *record.Facts, reason, message string) {
+func (p *publisher) publish(node *Node, r *record.Record) (published *record.Publish, reason, message string) {
 	if p.isPublished(node, r) {
 		return nil, "", ""
 	}
-	labelled, annotated, problem := p.factsOf(r)
+	labelled, annotated, problem := p.wantedResults(r)
 	if problem != "" {
 		return nil, v1alpha1.ReasonInvalidResult, problem
 	}
-	facts, conflict := p.factsChange(node, labelled, annotated)
+	published, conflict := p.publishChange(node, labelled, annotated)
 	switch {
 	case conflict != "":
 		return nil, v1alpha1.ReasonPublishConflict, conflict
-	case facts != nil && !facts.Published.Fits():
-		return nil, v1alpha1.ReasonPublishConflict, "the node has no room for more facts: publish fewer"
+	case published != nil && !published.Published.Fits():
+		return nil, v1alpha1.ReasonPublishConflict, "the node has no room for more published results: publish fewer"
 	}
-	return facts, "", ""
+	return published, "", ""
 }
 
-// factsChange is the change after which the NodeJob has published exactly these labels and annotations on the node; nil
+// publishChange is the change after which the NodeJob has published exactly these labels and annotations on the node; nil
 // if it already has. A key that belongs to others is the conflict.
-func (p *publisher) factsChange(node *Node, labelled, annotated map[string]string) (facts *record.Facts, conflict string) {
-	f := &record.Facts{Labels: map[string]*string{}, Annotations: map[string]*string{}, Published: node.Published.Clone()}
+func (p *publisher) publishChange(node *Node, labelled, annotated map[string]string) (published *record.Publish, conflict string) {
+	f := &record.Publish{Labels: map[string]*string{}, Annotations: map[string]*string{}, Published: node.Published.Clone()}
 	conflict = firstOf(
 		p.publishKind(kindLabel, labelled, node.Labels, f.Published.Labels, f.Labels),
 		p.publishKind(kindAnnotation, annotated, node.Annotations, f.Published.Annotations, f.Annotations))
@@ -81,15 +81,15 @@ func (p *publisher) factsChange(node *Node, labelled, annotated map[string]strin
 func (p *publisher) isPublished(node *Node, r *record.Record) bool {
 	spec, reported := p.in.Job.Spec.Publish, 0
 	for i := range spec {
-		fact := &spec[i]
-		value, ok := r.Results[fact.Result]
+		entry := &spec[i]
+		value, ok := r.Results[entry.Result]
 		if !ok {
 			continue
 		}
 		reported++
-		key, have, owners := fact.Annotation, node.Annotations, node.Published.Annotations
-		if fact.Label != "" {
-			key, have, owners = fact.Label, node.Labels, node.Published.Labels
+		key, have, owners := entry.Annotation, node.Annotations, node.Published.Annotations
+		if entry.Label != "" {
+			key, have, owners = entry.Label, node.Labels, node.Published.Labels
 		}
 		if is, there := have[key]; !there || is != value || owners[key] != p.key {
 			return false
@@ -143,10 +143,10 @@ func mayPublish(key string) bool {
 	})
 }
 
-// unpublish is the change that removes all facts of the NodeJob from a node; nil if there are none.
-func (p *publisher) unpublish(node *Node) *record.Facts {
-	facts, _ := p.factsChange(node, nil, nil) // no fact is wanted, so there is no conflict
-	return facts
+// unpublish is the change that removes all published results of the NodeJob from a node; nil if there are none.
+func (p *publisher) unpublish(node *Node) *record.Publish {
+	published, _ := p.publishChange(node, nil, nil) // nothing is to be published, so there is no conflict
+	return published
 }
 
 // owned counts what the NodeJob has published on the node.
@@ -163,17 +163,17 @@ func (p *publisher) owned(node *Node) int {
 }
 
 // unlisted is the change that removes from a node what spec.publish no longer lists; nil if there is nothing to remove.
-func (p *publisher) unlisted(node *Node) *record.Facts {
+func (p *publisher) unlisted(node *Node) *record.Publish {
 	labelled, annotated := map[string]string{}, map[string]string{}
-	for _, fact := range p.in.Job.Spec.Publish {
-		// A fact that is still listed does not change.
-		if is, there := node.Labels[fact.Label]; there && node.Published.Labels[fact.Label] == p.key {
-			labelled[fact.Label] = is
+	for _, entry := range p.in.Job.Spec.Publish {
+		// A published result that is still listed does not change.
+		if is, there := node.Labels[entry.Label]; there && node.Published.Labels[entry.Label] == p.key {
+			labelled[entry.Label] = is
 		}
-		if is, there := node.Annotations[fact.Annotation]; there && node.Published.Annotations[fact.Annotation] == p.key {
-			annotated[fact.Annotation] = is
+		if is, there := node.Annotations[entry.Annotation]; there && node.Published.Annotations[entry.Annotation] == p.key {
+			annotated[entry.Annotation] = is
 		}
 	}
-	facts, _ := p.factsChange(node, labelled, annotated) // the wanted facts already belong to this NodeJob
-	return facts
+	published, _ := p.publishChange(node, labelled, annotated) // what is listed already belongs to this NodeJob
+	return published
 }

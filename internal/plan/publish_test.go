@@ -18,7 +18,7 @@ const jobKey = "ns.everynode.dev/job"
 
 // publishing publishes the result size as a label and the result kernel as an annotation.
 func publishing(j *v1alpha1.NodeJob) {
-	j.Spec.Publish = []v1alpha1.Fact{{Result: "size", Label: "example.com/size"}, {Result: "kernel", Annotation: "example.com/kernel"}}
+	j.Spec.Publish = []v1alpha1.PublishedResult{{Result: "size", Label: "example.com/size"}, {Result: "kernel", Annotation: "example.com/kernel"}}
 }
 
 func results(of map[string]string) func(*Exit) { return func(exit *Exit) { exit.Results = of } }
@@ -73,10 +73,10 @@ func TestFactsOfSuccess(t *testing.T) {
 			results: map[string]string{"size": "8", "kernel": "6.8 (a b)"}, guarded: true,
 			want: succeeded + ", label example.com/size=8, annotation example.com/kernel=6.8 (a b)",
 		},
-		"a result that is not reported is not published":      {results: map[string]string{"size": "8", "other": "x"}, want: succeeded + ", label example.com/size=8", guarded: true},
-		"a fact that is no longer reported is removed":        {node: has("example.com/size", "4", jobKey), want: succeeded + ", no label example.com/size", guarded: true},
-		"an unchanged fact is not written again":              {node: has("example.com/size", "8", jobKey), results: map[string]string{"size": "8"}, want: succeeded},
-		"an empty fact that is no longer reported is removed": {node: has("example.com/size", "", jobKey), want: succeeded + ", no label example.com/size", guarded: true},
+		"a result that is not reported is not published":                  {results: map[string]string{"size": "8", "other": "x"}, want: succeeded + ", label example.com/size=8", guarded: true},
+		"a published result that is no longer reported is removed":        {node: has("example.com/size", "4", jobKey), want: succeeded + ", no label example.com/size", guarded: true},
+		"an unchanged published result is not written again":              {node: has("example.com/size", "8", jobKey), results: map[string]string{"size": "8"}, want: succeeded},
+		"an empty published result that is no longer reported is removed": {node: has("example.com/size", "", jobKey), want: succeeded + ", no label example.com/size", guarded: true},
 		"an annotation of a user fails the attempt, also beside a label that can be published": {
 			node: annotatedBy("example.com/kernel", "5", ""), results: map[string]string{"size": "8", "kernel": "6"}, want: failed + strings.Replace(notManaged, "label example.com/size", "annotation example.com/kernel", 1),
 		},
@@ -84,9 +84,9 @@ func TestFactsOfSuccess(t *testing.T) {
 			node: func(n *Node) {
 				n.Published.Labels = map[string]string{"example.com/other": strings.Repeat("x", 33<<10)}
 			}, results: map[string]string{"size": "8"},
-			want: failed + "PublishConflict: the node has no room for more facts: publish fewer",
+			want: failed + "PublishConflict: the node has no room for more published results: publish fewer",
 		},
-		"an empty fact that a user has removed is published": {
+		"an empty published result that a user has removed is published": {
 			node: func(n *Node) { n.Published.Labels = map[string]string{"example.com/size": jobKey} }, results: map[string]string{"size": ""}, want: succeeded + ", label example.com/size=", guarded: true,
 		},
 		"a label of another NodeJob that a user has removed fails the attempt": {
@@ -154,7 +154,7 @@ func TestFactsOfSuccess(t *testing.T) {
 	}
 }
 
-// TestFactsWithoutRun tests which facts are updated on a node that is done.
+// TestFactsWithoutRun tests which published results are updated on a node that is done.
 func TestFactsWithoutRun(t *testing.T) {
 	done := recorded(record.Succeeded, withResults(map[string]string{"size": "8"}))
 	removing := func(j *v1alpha1.NodeJob) { j.Spec.RemoveLabels = []string{"example.com/needs"} }
@@ -165,31 +165,31 @@ func TestFactsWithoutRun(t *testing.T) {
 		// stalled is the beginning of the message of the Stalled condition.
 		stalled string
 	}{
-		"a fact that was added to spec.publish":                         {job: publishing, node: newNode("n", done), want: []string{"Published n, label example.com/size=8"}},
-		"a fact that a user has changed":                                {job: publishing, node: newNode("n", done, has("example.com/size", "9", jobKey)), want: []string{"Published n, label example.com/size=8"}},
-		"a fact that a user has removed":                                {job: publishing, node: newNode("n", done, func(n *Node) { n.Published.Labels = map[string]string{"example.com/size": jobKey} }), want: []string{"Published n, label example.com/size=8"}},
-		"a fact that was removed from spec.publish":                     {job: func(*v1alpha1.NodeJob) {}, node: newNode("n", done, has("example.com/size", "8", jobKey)), want: []string{"Published n, no label example.com/size"}},
-		"an unchanged fact":                                             {job: publishing, node: newNode("n", done, has("example.com/size", "8", jobKey))},
-		"a fact of another NodeJob stays":                               {job: func(*v1alpha1.NodeJob) {}, node: newNode("n", done, has("example.com/size", "8", "ns.everynode.dev/other"))},
-		"a skipped node has no results":                                 {job: publishing, node: newNode("n", labelled(rev))},
-		"a failed node keeps its facts":                                 {job: publishing, node: newNode("n", recorded(record.Failed, attempts(2)), has("example.com/size", "8", jobKey)), stalled: "1 node failed"},
-		"a failed node loses a fact that was removed from spec.publish": {job: func(*v1alpha1.NodeJob) {}, node: newNode("n", recorded(record.Failed, attempts(2)), has("example.com/size", "8", jobKey)), want: []string{"Published n, no label example.com/size"}, stalled: "1 node failed"},
-		"a label that a user has set does not prevent that a failed node loses a fact": {
+		"a published result that was added to spec.publish":                         {job: publishing, node: newNode("n", done), want: []string{"Published n, label example.com/size=8"}},
+		"a published result that a user has changed":                                {job: publishing, node: newNode("n", done, has("example.com/size", "9", jobKey)), want: []string{"Published n, label example.com/size=8"}},
+		"a published result that a user has removed":                                {job: publishing, node: newNode("n", done, func(n *Node) { n.Published.Labels = map[string]string{"example.com/size": jobKey} }), want: []string{"Published n, label example.com/size=8"}},
+		"a published result that was removed from spec.publish":                     {job: func(*v1alpha1.NodeJob) {}, node: newNode("n", done, has("example.com/size", "8", jobKey)), want: []string{"Published n, no label example.com/size"}},
+		"an unchanged published result":                                             {job: publishing, node: newNode("n", done, has("example.com/size", "8", jobKey))},
+		"a published result of another NodeJob stays":                               {job: func(*v1alpha1.NodeJob) {}, node: newNode("n", done, has("example.com/size", "8", "ns.everynode.dev/other"))},
+		"a skipped node has no results":                                             {job: publishing, node: newNode("n", labelled(rev))},
+		"a failed node keeps its published results":                                 {job: publishing, node: newNode("n", recorded(record.Failed, attempts(2)), has("example.com/size", "8", jobKey)), stalled: "1 node failed"},
+		"a failed node loses a published result that was removed from spec.publish": {job: func(*v1alpha1.NodeJob) {}, node: newNode("n", recorded(record.Failed, attempts(2)), has("example.com/size", "8", jobKey)), want: []string{"Published n, no label example.com/size"}, stalled: "1 node failed"},
+		"a label that a user has set does not prevent that a failed node loses a published result": {
 			job: func(j *v1alpha1.NodeJob) {
-				j.Spec.Publish = []v1alpha1.Fact{{Result: "size", Label: "example.com/size"}}
+				j.Spec.Publish = []v1alpha1.PublishedResult{{Result: "size", Label: "example.com/size"}}
 			}, stalled: "1 node failed",
 			node: newNode("n", recorded(record.Failed, attempts(2)), has("example.com/size", "mine", ""), annotatedBy("example.com/kernel", "6", jobKey)), want: []string{"Published n, no annotation example.com/kernel"},
 		},
-		"an annotation that a user has set does not prevent that a failed node loses a fact": {
+		"an annotation that a user has set does not prevent that a failed node loses a published result": {
 			job: func(j *v1alpha1.NodeJob) {
-				j.Spec.Publish = []v1alpha1.Fact{{Result: "kernel", Annotation: "example.com/kernel"}}
+				j.Spec.Publish = []v1alpha1.PublishedResult{{Result: "kernel", Annotation: "example.com/kernel"}}
 			}, stalled: "1 node failed",
 			node: newNode("n", recorded(record.Failed, attempts(2)), has("example.com/size", "8", jobKey), annotatedBy("example.com/kernel", "6", "")), want: []string{"Published n, no label example.com/size"},
 		},
 		"a failed node keeps its annotations": {
 			job: publishing, node: newNode("n", recorded(record.Failed, attempts(2)), annotatedBy("example.com/kernel", "6", jobKey)), stalled: "1 node failed",
 		},
-		"a user has removed facts from a failed node": {
+		"a user has removed published results from a failed node": {
 			job: publishing, stalled: "1 node failed", want: []string{"Published n, no label example.com/size, no annotation example.com/kernel"},
 			node: newNode("n", recorded(record.Failed, attempts(2)), func(n *Node) {
 				n.Published = record.Published{Labels: map[string]string{"example.com/size": jobKey}, Annotations: map[string]string{"example.com/kernel": jobKey}}
@@ -199,12 +199,12 @@ func TestFactsWithoutRun(t *testing.T) {
 		"a node that was skipped after an earlier revision publishes nothing": {
 			job: publishing, node: newNode("n", recorded(record.Succeeded, withResults(map[string]string{"size": "8"}), func(r *record.Record) { r.Revision = "old" }), labelled(rev)),
 		},
-		"a fact that was left out of the record is no conflict": {
+		"a published result that was left out of the record is no conflict": {
 			job: publishing, node: newNode("n", recorded(record.Succeeded, func(r *record.Record) { r.Truncated = true })),
 		},
-		"an empty fact that is not on record": {
+		"an empty published result that is not on record": {
 			job: func(j *v1alpha1.NodeJob) {
-				j.Spec.Publish = []v1alpha1.Fact{{Result: "size", Label: "example.com/size"}}
+				j.Spec.Publish = []v1alpha1.PublishedResult{{Result: "size", Label: "example.com/size"}}
 			},
 			node: newNode("n", recorded(record.Succeeded), has("example.com/size", "", jobKey)), want: []string{"Published n, no label example.com/size"},
 		},
@@ -215,12 +215,12 @@ func TestFactsWithoutRun(t *testing.T) {
 		"a label that a NodeJob may not publish is not removed in its name": {
 			job: func(*v1alpha1.NodeJob) {}, node: newNode("n", done, has("kubernetes.io/hostname", "n", jobKey)),
 		},
-		"a label that was added to spec.removeLabels":           {job: removing, node: newNode("n", done, has("example.com/needs", "setup", "")), want: []string{"Published n, recorded, without example.com/needs"}},
-		"a node without the label is not changed":               {job: removing, node: newNode("n", done)},
-		"a deletion removes all facts":                          {job: func(j *v1alpha1.NodeJob) { publishing(j); deleted("")(j) }, node: newNode("n", done, has("example.com/size", "8", jobKey)), want: []string{"forget n, no label example.com/size"}},
-		"a deletion removes all facts without a record":         {job: deleted(""), node: newNode("n", has("example.com/size", "8", jobKey)), want: []string{"forget n, no label example.com/size"}},
-		"a deletion with deletionPolicy Retain keeps all facts": {job: deleted(v1alpha1.DeletionRetain), node: newNode("n", done, has("example.com/size", "8", jobKey)), want: []string{"finish"}},
-		"a deletion keeps the label of a user":                  {job: deleted(""), node: newNode("n", has("example.com/size", "8", "")), want: []string{"finish"}},
+		"a label that was added to spec.removeLabels":                       {job: removing, node: newNode("n", done, has("example.com/needs", "setup", "")), want: []string{"Published n, recorded, without example.com/needs"}},
+		"a node without the label is not changed":                           {job: removing, node: newNode("n", done)},
+		"a deletion removes all published results":                          {job: func(j *v1alpha1.NodeJob) { publishing(j); deleted("")(j) }, node: newNode("n", done, has("example.com/size", "8", jobKey)), want: []string{"forget n, no label example.com/size"}},
+		"a deletion removes all published results without a record":         {job: deleted(""), node: newNode("n", has("example.com/size", "8", jobKey)), want: []string{"forget n, no label example.com/size"}},
+		"a deletion with deletionPolicy Retain keeps all published results": {job: deleted(v1alpha1.DeletionRetain), node: newNode("n", done, has("example.com/size", "8", jobKey)), want: []string{"finish"}},
+		"a deletion keeps the label of a user":                              {job: deleted(""), node: newNode("n", has("example.com/size", "8", "")), want: []string{"finish"}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -242,8 +242,8 @@ func TestLabelsAreRemovedOnSuccess(t *testing.T) {
 	const needs = "example.com/needs"
 	job := func(j *v1alpha1.NodeJob) {
 		j.Spec.RemoveLabels = []string{needs}
-		j.Spec.NodeSelector = stageSelector()
-		j.Spec.NodeSelector.MatchLabels = map[string]string{needs: "setup"}
+		j.Spec.Nodes.Selector = stageSelector()
+		j.Spec.Nodes.Selector.MatchLabels = map[string]string{needs: "setup"}
 	}
 	removed := func(r *record.Record) { r.RemovedLabels = map[string]string{needs: "setup"} }
 	t.Run("they are removed with the success and recorded", func(t *testing.T) {

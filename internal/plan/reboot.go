@@ -19,8 +19,8 @@ import (
 // A run with a reboot continues after the task has succeeded. No pod survives a reboot, so the run takes up to three
 // pods. Its progress is stored on the Node and is recognized by the boot ID:
 //
-//	task succeeds ──► Rebooting ──► pod reboots the node ──► another boot ──► Ready for a while ──► verify ──► Succeeded
-//	                      └─────────────── maintenance.rebootTimeoutSeconds ──────────────┘
+//	task succeeds ──► Rebooting ──► pod reboots the node ──► another boot ──► Ready for a while ──► check ──► Succeeded
+//	                      └─────────────── maintenance.reboot.timeoutSeconds ──────────────┘
 //
 // The node has its slot during all of this.
 
@@ -119,13 +119,13 @@ func (a *attemptReader) givenUp(rec *record.Record) record.Record {
 	if !rec.Reboot.BackAt.IsZero() {
 		what = "the node came back in another boot and did not stay Ready, or was not checked,"
 	}
-	r.Message = fmt.Sprintf("%s within %d s of the end of the task (maintenance.rebootTimeoutSeconds)", what, task.Timeout(a.in.Job, task.Reboot)/time.Second)
+	r.Message = fmt.Sprintf("%s within %d s of the end of the task (maintenance.reboot.timeoutSeconds)", what, task.Timeout(a.in.Job, task.Reboot)/time.Second)
 	r.Reboot = nil
 	return r
 }
 
-// verified is the record of a run after its check has ended.
-func (a *attemptReader) verified(pod *Pod, node *Node, e record.Record) record.Record {
+// checked is the record of a run after its check has ended.
+func (a *attemptReader) checked(pod *Pod, node *Node, e record.Record) record.Record {
 	r := *node.On.Record
 	r.PodUID, r.FinishedAt = pod.UID, e.FinishedAt
 	r.Archives = r.Archives.With(e.Archives...)
@@ -150,7 +150,7 @@ func (a *attemptReader) verified(pod *Pod, node *Node, e record.Record) record.R
 	case record.Failed:
 		r.Outcome, r.Reason, r.Message, r.ExitCode, r.Reboot = record.Failed, e.Reason, e.Message, e.ExitCode, nil
 		if e.Reason == outcome.ReasonTaskFailed {
-			r.Reason = outcome.ReasonVerifyFailed
+			r.Reason = outcome.ReasonCheckFailed
 		}
 	}
 	return r
@@ -207,19 +207,19 @@ func (as *assessor) assessRebootedNode(terminating bool, w *nodePlan) {
 	case !isReady:
 		return
 	}
-	seconds := valueOr(as.in.Job.Spec.Maintenance.MinReadySeconds, defaultMinReadySeconds)
+	seconds := valueOr(as.in.Job.Spec.Maintenance.Reboot.MinReadySeconds, defaultMinReadySeconds)
 	until := backAt.Add(time.Duration(seconds) * time.Second)
 	switch {
 	case as.in.Now.Before(until):
 		w.run(w.Reason, fmt.Sprintf("%s, and must be Ready for %d s", what, seconds), until)
 		as.plan.wake(until)
-	case as.in.Job.Spec.Verify == nil:
+	case as.in.Job.Spec.Task.Check == nil:
 		r := *rec
 		r.FinishedAt = as.in.Now
 		as.recordEnd(w, as.attempts.completed(r, node.BootID, ""))
 	default:
-		if as.continueRun(w, startRequest{phase: task.Verify, node: node, terminating: terminating}) {
-			w.run(v1alpha1.ReasonVerifying, w.Message, w.Until)
+		if as.continueRun(w, startRequest{phase: task.Check, node: node, terminating: terminating}) {
+			w.run(v1alpha1.ReasonChecking, w.Message, w.Until)
 		}
 	}
 }

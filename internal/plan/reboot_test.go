@@ -22,11 +22,11 @@ import (
 // rebootingAs gives a NodeJob a policy, 300 seconds for a reboot and 20 for the node to be Ready.
 func rebootingAs(policy v1alpha1.RebootPolicy) func(*v1alpha1.NodeJob) {
 	return func(j *v1alpha1.NodeJob) {
-		j.Spec.Maintenance = v1alpha1.MaintenanceSpec{Reboot: policy, RebootTimeoutSeconds: new(int32(300)), MinReadySeconds: new(int32(20))}
+		j.Spec.Maintenance = v1alpha1.MaintenanceSpec{Reboot: v1alpha1.RebootSpec{Policy: policy, TimeoutSeconds: new(int32(300)), MinReadySeconds: new(int32(20))}}
 	}
 }
 
-func verifying(j *v1alpha1.NodeJob) { j.Spec.Verify = &v1alpha1.VerifySpec{Script: "true"} }
+func checking(j *v1alpha1.NodeJob) { j.Spec.Task.Check = &v1alpha1.CheckSpec{Script: "true"} }
 
 // TestSuccessIsFollowedByReboot tests whether a node is rebooted after a success.
 func TestSuccessIsFollowedByReboot(t *testing.T) {
@@ -104,8 +104,8 @@ func TestReboot(t *testing.T) {
 	rebootPod := func(changes ...func(*Pod)) []func(*Pod) {
 		return append([]func(*Pod){func(p *Pod) { p.Runs = task.Reboot }}, changes...)
 	}
-	verifyPod := func(changes ...func(*Pod)) []func(*Pod) {
-		return append([]func(*Pod){func(p *Pod) { p.Runs = task.Verify }}, changes...)
+	checkPod := func(changes ...func(*Pod)) []func(*Pod) {
+		return append([]func(*Pod){func(p *Pod) { p.Runs = task.Check }}, changes...)
 	}
 	tests := map[string]struct {
 		job    []func(*v1alpha1.NodeJob)
@@ -131,7 +131,7 @@ func TestReboot(t *testing.T) {
 			node: []func(*Node){goesOn(back(10)), inBoot("second"), notReady}, want: []string{"Settling n, recorded"}, reason: v1alpha1.ReasonSettling, wake: 240 * time.Second,
 		},
 		"its check waits after a disruption": {
-			job: []func(*v1alpha1.NodeJob){verifying}, node: []func(*Node){goesOn(back(25), disrupted(4)), inBoot("second"), since(30)}, reason: v1alpha1.ReasonSettling, wake: 6 * time.Second,
+			job: []func(*v1alpha1.NodeJob){checking}, node: []func(*Node){goesOn(back(25), disrupted(4)), inBoot("second"), since(30)}, reason: v1alpha1.ReasonSettling, wake: 6 * time.Second,
 		},
 		"it is rebooted while suspended, because the run has started": {
 			job: []func(*v1alpha1.NodeJob){onHold}, node: []func(*Node){goesOn(), inBoot("first")}, want: []string{"start reboot 1 of rev on n"}, reason: v1alpha1.ReasonRebooting, wake: 240 * time.Second,
@@ -161,11 +161,11 @@ func TestReboot(t *testing.T) {
 		},
 		"it is not in another boot before the deadline": {
 			node: []func(*Node){goesOn(late), inBoot("first"), lost}, reason: v1alpha1.ReasonRebooting,
-			want: []string{"record Failed on n: attempts 1, disruptions 0, RebootTimedOut: the node did not come back in another boot within 300 s of the end of the task (maintenance.rebootTimeoutSeconds)"},
+			want: []string{"record Failed on n: attempts 1, disruptions 0, RebootTimedOut: the node did not come back in another boot within 300 s of the end of the task (maintenance.reboot.timeoutSeconds)"},
 		},
 		"it is not in another boot before the deadline, and its pod has not ended": {
 			node: []func(*Node){goesOn(late), inBoot("first"), lost}, pod: rebootPod(), reason: v1alpha1.ReasonRebooting,
-			want: []string{"record Failed on n: attempts 1, disruptions 0, RebootTimedOut: the node did not come back in another boot within 300 s of the end of the task (maintenance.rebootTimeoutSeconds)"},
+			want: []string{"record Failed on n: attempts 1, disruptions 0, RebootTimedOut: the node did not come back in another boot within 300 s of the end of the task (maintenance.reboot.timeoutSeconds)"},
 		},
 		"it is in another boot, and its pod is released": {
 			node: []func(*Node){goesOn(), inBoot("second"), notReady}, pod: rebootPod(exited(255)), reason: v1alpha1.ReasonSettling, want: []string{"release n-pod"}, wake: 240 * time.Second,
@@ -183,31 +183,31 @@ func TestReboot(t *testing.T) {
 		"it has rebooted once more": {
 			node: []func(*Node){goesOn(back(50), func(r *record.Record) { r.Reboot.BootID = "second" }), inBoot("third"), since(30)}, reason: v1alpha1.ReasonSettling, want: []string{"Settling n, recorded"}, wake: 240 * time.Second,
 		},
-		"it is done without spec.verify": {
+		"it is done without spec.task.check": {
 			node: []func(*Node){goesOn(back(20)), inBoot("second"), since(30)}, reason: v1alpha1.ReasonSettling, want: []string{"record Succeeded on n: attempts 1, disruptions 0"}, wake: 240 * time.Second,
 		},
-		"it is checked with spec.verify": {
-			job: []func(*v1alpha1.NodeJob){verifying}, node: []func(*Node){goesOn(back(20)), inBoot("second"), since(30)}, reason: v1alpha1.ReasonVerifying,
-			want: []string{"start verify 1 of rev on n"}, wake: 240 * time.Second,
+		"it is checked with spec.task.check": {
+			job: []func(*v1alpha1.NodeJob){checking}, node: []func(*Node){goesOn(back(20)), inBoot("second"), since(30)}, reason: v1alpha1.ReasonChecking,
+			want: []string{"start check 1 of rev on n"}, wake: 240 * time.Second,
 		},
 		"the check passes": {
-			job: []func(*v1alpha1.NodeJob){verifying}, node: []func(*Node){goesOn(back(20)), inBoot("second"), since(30)}, pod: verifyPod(exited(0)), reason: v1alpha1.ReasonVerifying,
+			job: []func(*v1alpha1.NodeJob){checking}, node: []func(*Node){goesOn(back(20)), inBoot("second"), since(30)}, pod: checkPod(exited(0)), reason: v1alpha1.ReasonChecking,
 			want: []string{"record Succeeded on n: attempts 1, disruptions 0"},
 		},
 		"the check fails": {
-			job: []func(*v1alpha1.NodeJob){verifying}, node: []func(*Node){goesOn(back(20)), inBoot("second"), since(30)}, pod: verifyPod(exited(3)), reason: v1alpha1.ReasonVerifying,
-			want: []string{"record Failed on n: attempts 1, disruptions 0, VerifyFailed: the end"},
+			job: []func(*v1alpha1.NodeJob){checking}, node: []func(*Node){goesOn(back(20)), inBoot("second"), since(30)}, pod: checkPod(exited(3)), reason: v1alpha1.ReasonChecking,
+			want: []string{"record Failed on n: attempts 1, disruptions 0, CheckFailed: the end"},
 		},
 		"the check is disrupted": {
-			job: []func(*v1alpha1.NodeJob){verifying}, node: []func(*Node){goesOn(back(20)), inBoot("second"), since(30)}, pod: verifyPod(func(p *Pod) { p.Phase = corev1.PodFailed }), reason: v1alpha1.ReasonVerifying,
+			job: []func(*v1alpha1.NodeJob){checking}, node: []func(*Node){goesOn(back(20)), inBoot("second"), since(30)}, pod: checkPod(func(p *Pod) { p.Phase = corev1.PodFailed }), reason: v1alpha1.ReasonChecking,
 			want: []string{"record Rebooting on n: attempts 1, disruptions 1"},
 		},
 		"it does not stay Ready before the deadline": {
 			node: []func(*Node){goesOn(late, back(100)), inBoot("second"), since(5)}, reason: v1alpha1.ReasonRebooting,
-			want: []string{"record Failed on n: attempts 1, disruptions 0, RebootTimedOut: the node came back in another boot and did not stay Ready, or was not checked, within 300 s of the end of the task (maintenance.rebootTimeoutSeconds)"},
+			want: []string{"record Failed on n: attempts 1, disruptions 0, RebootTimedOut: the node came back in another boot and did not stay Ready, or was not checked, within 300 s of the end of the task (maintenance.reboot.timeoutSeconds)"},
 		},
 		"the pod of a check is released when a user has removed the record of the run": {
-			job: []func(*v1alpha1.NodeJob){verifying}, node: []func(*Node){inBoot("second")}, pod: verifyPod(exited(0)), reason: v1alpha1.ReasonPodTerminating, want: []string{"release n-pod"},
+			job: []func(*v1alpha1.NodeJob){checking}, node: []func(*Node){inBoot("second")}, pod: checkPod(exited(0)), reason: v1alpha1.ReasonPodTerminating, want: []string{"release n-pod"},
 		},
 	}
 	for name, tt := range tests {
@@ -281,11 +281,11 @@ func TestRecordOfACheck(t *testing.T) {
 		"those of the task were cut, and it has none": {results: a, truncated: true, end: record.Record{Outcome: record.Succeeded}, want: a, wantCut: true},
 		"its results were cut":                        {results: a, end: record.Record{Outcome: record.Succeeded, Results: a, Truncated: true}, want: a, wantCut: true},
 		"both are too large":                          {results: a, end: record.Record{Outcome: record.Succeeded, Results: large}, wantCut: true},
-		"it fails":                                    {end: record.Record{Outcome: record.Failed, Reason: outcome.ReasonTaskFailed}, wantReason: outcome.ReasonVerifyFailed},
+		"it fails":                                    {end: record.Record{Outcome: record.Failed, Reason: outcome.ReasonTaskFailed}, wantReason: outcome.ReasonCheckFailed},
 		"it takes too long":                           {end: record.Record{Outcome: record.Failed, Reason: v1alpha1.ReasonDeadlineExceeded}, wantReason: v1alpha1.ReasonDeadlineExceeded},
 	} {
 		node := newNode("n", recorded(record.Rebooting, func(r *record.Record) { r.Results, r.Truncated = tt.results, tt.truncated }))
-		got := (&attemptReader{job: &job{in: Input{Job: newJob(), Now: now}}}).verified(new(newPod(node)), &node, tt.end)
+		got := (&attemptReader{job: &job{in: Input{Job: newJob(), Now: now}}}).checked(new(newPod(node)), &node, tt.end)
 		if diff := cmp.Diff(tt.want, got.Results); diff != "" && tt.want != nil {
 			t.Errorf("%s: results (-want +got):\n%s", name, diff)
 		}
@@ -322,7 +322,7 @@ func TestWhatTheNextPodOfARunWaitsFor(t *testing.T) {
 	} {
 		node := newNode("a", recorded(record.Rebooting, func(r *record.Record) { r.FinishedAt = tt.ended }))
 		j := &job{in: Input{Job: newJob(), Now: now, NodeProblems: tt.problems}, obstacle: tt.obstacle}
-		if got := j.runBlock(startRequest{phase: task.Verify, node: &node}, !tt.noProbe); got.cause != tt.want || !got.until.Equal(tt.until) {
+		if got := j.runBlock(startRequest{phase: task.Check, node: &node}, !tt.noProbe); got.cause != tt.want || !got.until.Equal(tt.until) {
 			t.Errorf("%s: cause %d until %v, want %d until %v", name, got.cause, got.until, tt.want, tt.until)
 		}
 	}
@@ -345,7 +345,7 @@ func TestPodsOfRunWithReboot(t *testing.T) {
 	}
 	node.BootID, node.ReadySince, node.On.Record.Reboot.BackAt = "next", ago(100), ago(50)
 	node.On.Record.Reboot.ReadySince = ago(100)
-	start = Next(see(newJob(rebootingAs(v1alpha1.RebootAlways), verifying), []Node{node})).Actions[0].(Start).Attempt
+	start = Next(see(newJob(rebootingAs(v1alpha1.RebootAlways), checking), []Node{node})).Actions[0].(Start).Attempt
 	if start.Checks != node.On.Record || start.BootID != "next" {
 		t.Errorf("the check refers to %+v in %q", start.Checks, start.BootID)
 	}
@@ -354,8 +354,8 @@ func TestPodsOfRunWithReboot(t *testing.T) {
 // The run is done in the boot in which it was checked. The node may have rebooted since, which rerun.onReboot handles.
 func TestSuccessHasBootOfCheck(t *testing.T) {
 	node := newNode("n", recorded(record.Rebooting), func(n *Node) { n.BootID = "third" })
-	pod := newPod(node, exited(0), func(p *Pod) { p.Runs, p.Machine = task.Verify, task.Machine("n-machine", "second") })
-	p := Next(see(newJob(rebootingAs(v1alpha1.RebootAlways), verifying), []Node{node}, pod))
+	pod := newPod(node, exited(0), func(p *Pod) { p.Runs, p.Machine = task.Check, task.Machine("n-machine", "second") })
+	p := Next(see(newJob(rebootingAs(v1alpha1.RebootAlways), checking), []Node{node}, pod))
 	if got := p.Actions[0].(Record).Record.BootID; got != "second" {
 		t.Errorf("done in boot %q, want that of the check", got)
 	}

@@ -123,12 +123,12 @@ func (rec *recorder) labelAfter(node *Node, a *Record) string {
 // completes adds to the record of a success its changes of the node, or turns it into a failure if its results cannot
 // be published.
 func (rec *recorder) completes(node *Node, c *record.Change) {
-	facts, reason, message := rec.publisher.publish(node, c.Record)
+	published, reason, message := rec.publisher.publish(node, c.Record)
 	if reason != "" {
 		c.Record.Outcome, c.Record.Reason, c.Record.Message = record.Failed, reason, message
 		return
 	}
-	c.Facts = facts
+	c.Publish = published
 	c.Record.Cordoned = false
 	c.Cordon = rec.cordons.uncordon(node)
 	c.Taints = rec.gate.opened(node, true)

@@ -264,7 +264,7 @@ func TestFurtherRunIsRecordedAsRerun(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			job := newJob(func(j *v1alpha1.NodeJob) { j.Spec.Maintenance.Reboot = v1alpha1.RebootIfRequested })
+			job := newJob(func(j *v1alpha1.NodeJob) { j.Spec.Maintenance.Reboot.Policy = v1alpha1.RebootIfRequested })
 			a := Next(see(job, []Node{node}, newPod(node, tt.pod))).Actions[0].(Record)
 			if a.Record.Rerun != tt.again || a.DropLabel != tt.dropLabel {
 				t.Errorf("again %v, the label is dropped %v; want %v and %v", a.Record.Rerun, a.DropLabel, tt.again, tt.dropLabel)

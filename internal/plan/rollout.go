@@ -24,7 +24,7 @@ type rollout struct {
 	plan  *Plan
 	steps []step
 	// status is the progress as the status stores it.
-	status v1alpha1.RolloutStatus
+	status rolloutState
 	// stableAt is when the revision became stable, according to the status; zero if it is not stable.
 	stableAt time.Time
 	// current and ceiling are indexes into steps.
@@ -41,12 +41,26 @@ type rollout struct {
 	stopped bool
 }
 
+// rolloutState is what users read of the progress, and what only the manager reads.
+type rolloutState struct {
+	v1alpha1.RolloutStatus
+	v1alpha1.RolloutMemory
+}
+
+func readRollout(from *v1alpha1.NodeJobStatus) rolloutState {
+	return rolloutState{*from.Rollout.DeepCopy(), *from.ControllerState.Rollout.DeepCopy()}
+}
+
+func (s rolloutState) write(into *v1alpha1.NodeJobStatus) {
+	into.Rollout, into.ControllerState.Rollout = &s.RolloutStatus, s.RolloutMemory
+}
+
 // carryOver reads the progress of the revision from the status. If the status is lost, the progress is rebuilt step by
 // step from the records of the nodes.
 func (ro *rollout) carryOver() {
 	status := &ro.in.Job.Status
 	if status.Rollout != nil && status.Revision == ro.in.Revision {
-		ro.status = *status.Rollout.DeepCopy()
+		ro.status = readRollout(status)
 	}
 	ro.stableAt = ro.status.StableAt.Time
 	ro.current = max(ro.indexOf(ro.status.Step), 0)
@@ -194,7 +208,7 @@ func (ro *rollout) continueSoak(st *step) bool {
 	return true
 }
 
-// maxSoakedNodes bounds status.rollout.soakedNodes.
+// maxSoakedNodes bounds status.controllerState.rollout.soakedNodes.
 const maxSoakedNodes = 32
 
 // reviewSoak lets the current step soak again if none of the nodes that have soaked is done any more: they were deleted,

@@ -83,27 +83,27 @@ func TestARolloutWithUnknownRevisionStaysWhereItIs(t *testing.T) {
 
 func TestAStableRolloutDoesNotWaitForADependency(t *testing.T) {
 	job := newJob(stableSince(600))
-	job.Status.Rollout.WaitingForDependencySince = metav1.NewTime(ago(60))
-	if got := Next(see(job, []Node{newNode("n")})).Status.Rollout.WaitingForDependencySince; !got.IsZero() {
+	job.Status.ControllerState.Rollout.WaitingForDependencySince = metav1.NewTime(ago(60))
+	if got := Next(see(job, []Node{newNode("n")})).Status.ControllerState.Rollout.WaitingForDependencySince; !got.IsZero() {
 		t.Errorf("waiting since %v", got)
 	}
 }
 
-// TestNodesThatHaveSoaked tests which nodes status.rollout.soakedNodes lists.
+// TestNodesThatHaveSoaked tests which nodes status.controllerState.rollout.soakedNodes lists.
 func TestNodesThatHaveSoaked(t *testing.T) {
 	done := recorded(record.Succeeded)
 	notReady := func(n *Node) { n.Ready = corev1.ConditionFalse }
-	job := newJob(inSteps(poolB(60), rest), mayFailNodes(1), promotedTo("b"), inStep("b", soakingFor(60), func(r *v1alpha1.RolloutStatus) { r.NotReadyBefore = []types.UID{"before-uid"} }))
+	job := newJob(inSteps(poolB(60), rest), mayFailNodes(1), promotedTo("b"), inStep("b", soakingFor(60), func(r *rolloutState) { r.NotReadyBefore = []types.UID{"before-uid"} }))
 	nodes := []Node{newNode("failed", inPool("b"), recorded(record.Failed, attempts(2))), newNode("before", inPool("b"), done, notReady), newNode("z")}
 	want := make([]types.UID, 0, maxSoakedNodes)
 	for i := range maxSoakedNodes + 1 {
 		nodes = append(nodes, newNode(fmt.Sprintf("n%02d", i), inPool("b"), done))
 		want = append(want, nodes[len(nodes)-1].UID)
 	}
-	if diff := cmp.Diff(want[:maxSoakedNodes], Next(see(job, nodes)).Status.Rollout.SoakedNodes); diff != "" {
+	if diff := cmp.Diff(want[:maxSoakedNodes], Next(see(job, nodes)).Status.ControllerState.Rollout.SoakedNodes); diff != "" {
 		t.Errorf("with one more than are listed (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(want[:2], Next(see(job, nodes[:5])).Status.Rollout.SoakedNodes); diff != "" {
+	if diff := cmp.Diff(want[:2], Next(see(job, nodes[:5])).Status.ControllerState.Rollout.SoakedNodes); diff != "" {
 		t.Errorf("with two (-want +got):\n%s", diff)
 	}
 }
@@ -114,26 +114,26 @@ func TestNodesThatASoakWaitsFor(t *testing.T) {
 	done := recorded(record.Succeeded)
 	due := recorded(record.Succeeded, func(r *record.Record) { r.FinishedAt = ago(3600) })
 	soaking := soakingFor(20)
-	before := func(r *v1alpha1.RolloutStatus) { r.NotReadyBefore = []types.UID{"n-uid"} }
+	before := func(r *rolloutState) { r.NotReadyBefore = []types.UID{"n-uid"} }
 	some := first(intstr.FromInt32(1))
 	for name, tt := range map[string]struct {
 		step         v1alpha1.RolloutStep
-		status       []func(*v1alpha1.RolloutStatus)
+		status       []func(*rolloutState)
 		node         []func(*Node)
 		runs         bool
 		waits, alive bool
 	}{
 		"it was Ready before":                                  {step: rest, node: []func(*Node){done}, waits: true},
-		"it turned NotReady in the soak":                       {step: rest, status: []func(*v1alpha1.RolloutStatus){soaking}, node: []func(*Node){done}, waits: true},
-		"it joined in the soak":                                {step: rest, status: []func(*v1alpha1.RolloutStatus){soaking}, node: []func(*Node){done, made(9)}},
-		"it has failed":                                        {step: rest, status: []func(*v1alpha1.RolloutStatus){soaking}, node: []func(*Node){recorded(record.Failed, attempts(2))}, alive: true},
+		"it turned NotReady in the soak":                       {step: rest, status: []func(*rolloutState){soaking}, node: []func(*Node){done}, waits: true},
+		"it joined in the soak":                                {step: rest, status: []func(*rolloutState){soaking}, node: []func(*Node){done, made(9)}},
+		"it has failed":                                        {step: rest, status: []func(*rolloutState){soaking}, node: []func(*Node){recorded(record.Failed, attempts(2))}, alive: true},
 		"it runs the task again":                               {step: rest, node: []func(*Node){due}, runs: true, alive: true},
 		"a user has skipped it":                                {step: rest, node: []func(*Node){labelled(rev)}},
-		"it was not Ready before either":                       {step: rest, status: []func(*v1alpha1.RolloutStatus){before}, node: []func(*Node){done}, waits: true},
-		"it was not Ready before either, and the step soaks":   {step: rest, status: []func(*v1alpha1.RolloutStatus){before, soaking}, node: []func(*Node){done}},
-		"it joined in the step":                                {step: rest, status: []func(*v1alpha1.RolloutStatus){before}, node: []func(*Node){done, made(9)}},
-		"it joined in the step, which needs a number of nodes": {step: some, status: []func(*v1alpha1.RolloutStatus){before}, node: []func(*Node){done, made(9)}, waits: true},
-		"it is removed":                                        {step: rest, status: []func(*v1alpha1.RolloutStatus){before}, node: []func(*Node){done, func(n *Node) { n.Deleting = true }}},
+		"it was not Ready before either":                       {step: rest, status: []func(*rolloutState){before}, node: []func(*Node){done}, waits: true},
+		"it was not Ready before either, and the step soaks":   {step: rest, status: []func(*rolloutState){before, soaking}, node: []func(*Node){done}},
+		"it joined in the step":                                {step: rest, status: []func(*rolloutState){before}, node: []func(*Node){done, made(9)}},
+		"it joined in the step, which needs a number of nodes": {step: some, status: []func(*rolloutState){before}, node: []func(*Node){done, made(9)}, waits: true},
+		"it is removed":                                        {step: rest, status: []func(*rolloutState){before}, node: []func(*Node){done, func(n *Node) { n.Deleting = true }}},
 	} {
 		node := newNode("n", append(tt.node, func(n *Node) { n.Ready = corev1.ConditionFalse })...)
 		var pods []Pod

@@ -26,7 +26,7 @@ func TestRetryOfOneNode(t *testing.T) {
 	}
 	few := func(j *v1alpha1.NodeJob) { j.Spec.Rollout.MaxConcurrent = new(intstr.FromInt32(1)) }
 	steps := func(j *v1alpha1.NodeJob) {
-		j.Spec.Rollout.Steps = []v1alpha1.RolloutStep{{Name: "canary", NodeSelector: stageSelector()}, {Name: "all"}}
+		j.Spec.Rollout.Steps = []v1alpha1.RolloutStep{{Name: "canary", Selector: stageSelector()}, {Name: "all"}}
 	}
 	cordoned := func(j *v1alpha1.NodeJob) { j.Spec.Maintenance.Cordon = true }
 	const start = "start attempt 1 of rev on "

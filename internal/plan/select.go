@@ -19,7 +19,7 @@ func (j *job) selects(node *Node) bool {
 	return j.named.has(node) && task.FitsOS(j.self.OS, node.Labels) && matchesWith(j.selector, j.in.Job.Spec.RemoveLabels, node, node.On.Record)
 }
 
-// names are the names in spec.nodeNames; nil for all nodes.
+// names are the names in spec.nodes.names; nil for all nodes.
 type names map[string]bool
 
 func namesOf(list []string) names {

@@ -23,20 +23,20 @@ func TestSoak(t *testing.T) {
 	soaked, soakedB := first(intstr.FromInt32(1)), poolB(60)
 	soaked.SoakSeconds = 60
 	canary, inB := []v1alpha1.RolloutStep{soaked, rest}, []v1alpha1.RolloutStep{soakedB, rest}
-	status := func(changes ...func(*v1alpha1.RolloutStatus)) func(*v1alpha1.RolloutStatus) {
-		return func(r *v1alpha1.RolloutStatus) {
+	status := func(changes ...func(*rolloutState)) func(*rolloutState) {
+		return func(r *rolloutState) {
 			for _, change := range changes {
 				change(r)
 			}
 		}
 	}
-	soaking := func(r *v1alpha1.RolloutStatus) { r.SoakingSince = metav1.Time{Time: ago(20)} }
-	over := func(nodes ...types.UID) func(*v1alpha1.RolloutStatus) {
-		return func(r *v1alpha1.RolloutStatus) { r.SoakedAt, r.SoakedNodes = metav1.Time{Time: ago(60)}, nodes }
+	soaking := func(r *rolloutState) { r.SoakingSince = metav1.Time{Time: ago(20)} }
+	over := func(nodes ...types.UID) func(*rolloutState) {
+		return func(r *rolloutState) { r.SoakedAt, r.SoakedNodes = metav1.Time{Time: ago(60)}, nodes }
 	}
-	before := func(r *v1alpha1.RolloutStatus) { r.NotReadyBefore = []types.UID{"a-uid"} }
-	waited := func(r *v1alpha1.RolloutStatus) { r.WaitingForReadySince = metav1.Time{Time: ago(3600)} }
-	atRisk := func(r *v1alpha1.RolloutStatus) {
+	before := func(r *rolloutState) { r.NotReadyBefore = []types.UID{"a-uid"} }
+	waited := func(r *rolloutState) { r.WaitingForReadySince = metav1.Time{Time: ago(3600)} }
+	atRisk := func(r *rolloutState) {
 		r.AtRisk = []v1alpha1.NodeAtRisk{{Node: "a", UID: "a-uid", MachineID: "a-machine"}}
 	}
 	notReady := func(n *Node) { n.Ready = corev1.ConditionFalse }
@@ -59,7 +59,7 @@ func TestSoak(t *testing.T) {
 	tests := map[string]struct {
 		steps  []v1alpha1.RolloutStep
 		change func(*v1alpha1.NodeJob)
-		was    func(*v1alpha1.RolloutStatus)
+		was    func(*rolloutState)
 		nodes  []Node
 		want   []string
 		// soaks is true if the soak continues or begins, failed if a node counts as failed, waits if the soak waits for a node to
@@ -132,16 +132,17 @@ func TestSoak(t *testing.T) {
 			if tt.change != nil {
 				tt.change(job)
 			}
-			r := &v1alpha1.RolloutStatus{Step: tt.steps[0].Name, StepStartedAt: metav1.Time{Time: ago(300)}}
+			r := stateOf(tt.steps[0].Name)
 			if tt.was != nil {
-				tt.was(r)
+				tt.was(&r)
 			}
-			job.Status.Revision, job.Status.Rollout = rev, r
+			job.Status.Revision = rev
+			r.write(&job.Status)
 			p := Next(see(job, tt.nodes))
 			if diff := cmp.Diff(tt.want, told(p)); diff != "" {
 				t.Errorf("actions (-want +got):\n%s", diff)
 			}
-			got := p.Status.Rollout
+			got := readRollout(&p.Status)
 			if over := !got.SoakedAt.IsZero(); over != (len(r.SoakedNodes) > 0 && !tt.again) {
 				t.Errorf("the soak is over: %v", over)
 			}

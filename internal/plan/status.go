@@ -137,7 +137,7 @@ func (sb *statusBuilder) status() v1alpha1.NodeJobStatus {
 	if sb.in.Revision != "" {
 		sb.rollout.noteRisks()
 		sb.rollout.status.Steps = sb.rollout.stepCounts()
-		status.Rollout = &sb.rollout.status
+		sb.rollout.status.write(&status)
 	}
 	return status
 }

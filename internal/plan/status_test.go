@@ -54,7 +54,7 @@ func TestConditions(t *testing.T) {
 			return job
 		}
 		atRisk = func(job *v1alpha1.NodeJob) *v1alpha1.NodeJob {
-			job.Status.Rollout.AtRisk = []v1alpha1.NodeAtRisk{{Node: "gone", UID: "gone-uid"}}
+			job.Status.ControllerState.Rollout.AtRisk = []v1alpha1.NodeAtRisk{{Node: "gone", UID: "gone-uid"}}
 			return job
 		}
 		canary  = first(intstr.FromInt32(1))
@@ -66,8 +66,8 @@ func TestConditions(t *testing.T) {
 	const retryAll = `Fix the task, or retry all failed nodes: kubectl -n ns annotate nodejob job everynode.dev/retry="$(date +%s)" --overwrite`
 	const remedy = retryAll + "; " +
 		"one node (other nodes start too): kubectl annotate node NAME ns.everynode.dev/job-; or skip a node: kubectl label node NAME ns.everynode.dev/job=rev --overwrite"
-	const noNode = "no node matches spec.nodeSelector; the task runs as soon as one does"
-	const tooTainted = "1 node is excluded by a taint that spec.tolerations does not tolerate (t: it has the taint dedicated=db:NoSchedule)"
+	const noNode = "no node matches spec.nodes.selector; the task runs as soon as one does"
+	const tooTainted = "1 node is excluded by a taint that spec.nodes.tolerations does not tolerate (t: it has the taint dedicated=db:NoSchedule)"
 	tests := map[string]struct {
 		in   Input
 		want []string
@@ -102,14 +102,14 @@ func TestConditions(t *testing.T) {
 		"no node is in the step": {see(reached("b", time.Time{}, inSteps(poolB(0), rest)), []Node{newNode("b"), newNode("c")}), []string{
 			"Complete=False StepWithoutNodes: 0 of 2 nodes are done; waiting: 2 StepWithoutNodes (b, …)",
 			"Reconciling=False StepWithoutNodes: 0 of 2 nodes are done; waiting: 2 StepWithoutNodes (b, …)",
-			"Stalled=True StepWithoutNodes: step b of the rollout contains no node that is not in an earlier step, so nothing verifies the task there, and the later steps wait. " +
-				"Correct the nodeSelector of the step, or remove the step",
+			"Stalled=True StepWithoutNodes: step b of the rollout contains no node that is not in an earlier step, so nothing checks the task there, and the later steps wait. " +
+				"Correct the selector of the step, or remove the step",
 		}},
 		"no node is in the step while nodes of earlier steps rerun": {see(reached("b", time.Time{}, inSteps(canary, poolB(0), rest), periodSeconds(60)), []Node{due("a"), newNode("c")}), []string{
 			"Complete=False StepWithoutNodes: 0 of 2 nodes are done, 1 running; waiting: 1 StepWithoutNodes (c)",
 			"Reconciling=False StepWithoutNodes: 0 of 2 nodes are done, 1 running; waiting: 1 StepWithoutNodes (c)",
-			"Stalled=True StepWithoutNodes: step b of the rollout contains no node that is not in an earlier step, so nothing verifies the task there, and the later steps wait. " +
-				"Correct the nodeSelector of the step, or remove the step",
+			"Stalled=True StepWithoutNodes: step b of the rollout contains no node that is not in an earlier step, so nothing checks the task there, and the later steps wait. " +
+				"Correct the selector of the step, or remove the step",
 		}},
 		"only a rerun is left, and its pod is rejected": {func() Input {
 			in := see(newJob(periodSeconds(60)), []Node{due("a")})
@@ -306,11 +306,11 @@ func TestConditions(t *testing.T) {
 		},
 		"the selector is invalid": {
 			see(newJob(func(j *v1alpha1.NodeJob) {
-				j.Spec.NodeSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "pool", Operator: "Like"}}}
+				j.Spec.Nodes.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "pool", Operator: "Like"}}}
 			}), []Node{newNode("a")}), []string{
 				"Complete=False InvalidSelector: 0 of 0 nodes are done",
 				"Reconciling=False InvalidSelector: 0 of 0 nodes are done",
-				`Stalled=True InvalidSelector: spec.nodeSelector cannot be used: "Like" is not a valid label selector operator. Correct it as for a Deployment's selector`,
+				`Stalled=True InvalidSelector: spec.nodes.selector cannot be used: "Like" is not a valid label selector operator. Correct it as for a Deployment's selector`,
 			},
 		},
 	}

@@ -22,7 +22,7 @@ type step struct {
 	name string
 	// selector selects its nodes.
 	selector labels.Selector
-	// selective is true if the step has its own nodeSelector.
+	// selective is true if the step has its own selector.
 	selective bool
 	// quota is how many nodes must succeed; nil for all that the step selects.
 	quota *intstr.IntOrString
@@ -45,8 +45,8 @@ func (ro *rollout) readSteps() {
 	for i := range steps {
 		ro.steps = append(ro.steps, step{
 			name:      steps[i].Name,
-			selector:  ro.readSelector(steps[i].NodeSelector, fmt.Sprintf("spec.rollout.steps[%d].nodeSelector", i)),
-			selective: steps[i].NodeSelector != nil,
+			selector:  ro.readSelector(steps[i].Selector, fmt.Sprintf("spec.rollout.steps[%d].selector", i)),
+			selective: steps[i].Selector != nil,
 			quota:     steps[i].Nodes,
 			soak:      time.Duration(steps[i].SoakSeconds) * time.Second,
 		})

@@ -29,7 +29,7 @@ func first(nodes intstr.IntOrString) v1alpha1.RolloutStep {
 }
 
 func poolB(soak int32) v1alpha1.RolloutStep {
-	return v1alpha1.RolloutStep{Name: "b", SoakSeconds: soak, NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "b"}}}
+	return v1alpha1.RolloutStep{Name: "b", SoakSeconds: soak, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "b"}}}
 }
 
 var rest = v1alpha1.RolloutStep{Name: "rest"}
@@ -119,7 +119,7 @@ func TestNodesOfStep(t *testing.T) {
 			nodes: []Node{newNode("a"), newNode("b", inPool("b")), newNode("c", inPool("b"))}, want: []string{"b", "c"},
 		},
 		"some of the nodes that a selector matches": {
-			steps: []v1alpha1.RolloutStep{{Name: "first", Nodes: &half, NodeSelector: poolB(0).NodeSelector}, rest},
+			steps: []v1alpha1.RolloutStep{{Name: "first", Nodes: &half, Selector: poolB(0).Selector}, rest},
 			nodes: []Node{newNode("a"), newNode("b", inPool("b")), newNode("c", inPool("b")), newNode("d")}, want: []string{"b"},
 		},
 		"a node that two steps match is in the first of them": {
@@ -155,15 +155,9 @@ func TestNodesOfStep(t *testing.T) {
 // TestAdvance tests the progress of the rollout: the step, its soak, whether it is stable, and why node z,
 // which comes last, waits.
 func TestAdvance(t *testing.T) {
-	at := func(step string, changes ...func(*v1alpha1.RolloutStatus)) *v1alpha1.RolloutStatus {
-		r := &v1alpha1.RolloutStatus{Step: step, StepStartedAt: metav1.Time{Time: ago(300)}}
-		for _, change := range changes {
-			change(r)
-		}
-		return r
-	}
-	soaking := func(seconds int) func(*v1alpha1.RolloutStatus) {
-		return func(r *v1alpha1.RolloutStatus) { r.SoakingSince = metav1.Time{Time: ago(seconds)} }
+	at := stateOf
+	soaking := func(seconds int) func(*rolloutState) {
+		return func(r *rolloutState) { r.SoakingSince = metav1.Time{Time: ago(seconds)} }
 	}
 	notReady := func(n *Node) { n.Ready = corev1.ConditionFalse }
 	done := recorded(record.Succeeded)
@@ -179,7 +173,7 @@ func TestAdvance(t *testing.T) {
 	z := newNode("z", made(5))
 	tests := map[string]struct {
 		change []func(*v1alpha1.NodeJob)
-		was    *v1alpha1.RolloutStatus
+		was    rolloutState
 		nodes  []Node
 		// want is the step, and the state of z.
 		wantStep, wantReason, wantMessage string
@@ -205,7 +199,7 @@ func TestAdvance(t *testing.T) {
 			wantUntil: now.Add(40 * time.Second), wantSoak: true,
 		},
 		"a soak that is over does not start again": {
-			change: []func(*v1alpha1.NodeJob){inSteps(soaked, rest), promotedTo("first")}, was: at("first", func(r *v1alpha1.RolloutStatus) { r.SoakedAt = metav1.Time{Time: ago(60)} }),
+			change: []func(*v1alpha1.NodeJob){inSteps(soaked, rest), promotedTo("first")}, was: at("first", func(r *rolloutState) { r.SoakedAt = metav1.Time{Time: ago(60)} }),
 			nodes: []Node{newNode("a", done, notReady), z}, wantStep: "first", wantReason: v1alpha1.ReasonAwaitingPromotion,
 			wantMessage: "it is in step rest, and rollout.promoteTo is first",
 		},
@@ -399,7 +393,8 @@ func TestAdvance(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			job := newJob(tt.change...)
-			job.Status.Revision, job.Status.Rollout = rev, tt.was
+			job.Status.Revision = rev
+			tt.was.write(&job.Status)
 			p := Next(see(job, tt.nodes))
 			r := p.Status.Rollout
 			if r.Step != tt.wantStep || !r.SoakingSince.IsZero() != tt.wantSoak || !r.StableAt.IsZero() != tt.wantProof {
@@ -433,6 +428,6 @@ func periodSeconds(seconds int32) func(*v1alpha1.NodeJob) {
 
 func oneAtOnce(j *v1alpha1.NodeJob) { j.Spec.Rollout.MaxConcurrent = new(intstr.FromInt32(1)) }
 
-func provenSince(seconds int) func(*v1alpha1.RolloutStatus) {
-	return func(r *v1alpha1.RolloutStatus) { r.StableAt = metav1.Time{Time: ago(seconds)} }
+func provenSince(seconds int) func(*rolloutState) {
+	return func(r *rolloutState) { r.StableAt = metav1.Time{Time: ago(seconds)} }
 }

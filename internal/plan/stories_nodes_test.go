@@ -13,9 +13,9 @@ import (
 // nodeStories show maintenance of nodes before and after the task.
 var nodeStories = []story{
 	{
-		file: "reboot-and-verify.txt",
-		about: "A task with a reboot. A run takes three pods: the task, the reboot, and the verification in the new boot. " +
-			"The node has its slot during all of them, and is done only when the verification has succeeded.",
+		file: "reboot-and-check.txt",
+		about: "A task with a reboot. A run takes three pods: the task, the reboot, and the check in the new boot. " +
+			"The node has its slot during all of them, and is done only when the check has succeeded.",
 		nodes: []string{"node-1", "node-2"},
 		spec: `
 apiVersion: everynode.dev/v1alpha1
@@ -26,11 +26,12 @@ metadata:
 spec:
   task:
     script: grubby --update-kernel=ALL --args=mitigations=auto
-  verify:
-    script: grep -q mitigations=auto /proc/cmdline
+    check:
+      script: grep -q mitigations=auto /proc/cmdline
   maintenance:
-    reboot: Always
-    minReadySeconds: 10
+    reboot:
+      policy: Always
+      minReadySeconds: 10
   rollout:
     maxConcurrent: 1
     steps:

@@ -22,19 +22,19 @@ func created(at time.Time) func(*v1alpha1.NodeJob) {
 }
 
 func TestNamedNodes(t *testing.T) {
-	job := newJob(func(j *v1alpha1.NodeJob) { j.Spec.NodeNames = []string{"b", "c", "gone"} })
+	job := newJob(func(j *v1alpha1.NodeJob) { j.Spec.Nodes.Names = []string{"b", "c", "gone"} })
 	p := Next(see(job, []Node{newNode("a"), newNode("b"), newNode("c")}))
 	want := []string{"start attempt 1 of rev on b", "start attempt 1 of rev on c"}
 	if diff := cmp.Diff(want, told(p)); diff != "" {
 		t.Errorf("actions (-want +got):\n%s", diff)
 	}
-	if got := p.Nodes[0]; got.State != Excluded || got.Message != "spec.nodeNames does not name it" {
+	if got := p.Nodes[0]; got.State != Excluded || got.Message != "spec.nodes.names does not name it" {
 		t.Errorf("the node that is not named is %+v", got)
 	}
 
-	job.Spec.NodeNames = []string{"gone"}
+	job.Spec.Nodes.Names = []string{"gone"}
 	p = Next(see(job, []Node{newNode("a")}))
-	if got := p.Status.Conditions[0]; got.Reason != v1alpha1.ReasonNoMatchingNodes || got.Message != "no node that spec.nodeNames names is there, and matches spec.nodeSelector; the task runs as soon as one does" {
+	if got := p.Status.Conditions[0]; got.Reason != v1alpha1.ReasonNoMatchingNodes || got.Message != "no node that spec.nodes.names names is there, and matches spec.nodes.selector; the task runs as soon as one does" {
 		t.Errorf("without a node it is %+v", got)
 	}
 

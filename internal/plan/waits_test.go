@@ -33,7 +33,7 @@ func TestWaitsEnd(t *testing.T) {
 	steps := inSteps(first(intstr.FromInt32(1)), rest)
 	soaked := first(intstr.FromInt32(1))
 	soaked.SoakSeconds = 60
-	reboots := func(j *v1alpha1.NodeJob) { j.Spec.Maintenance.Reboot = v1alpha1.RebootAlways }
+	reboots := func(j *v1alpha1.NodeJob) { j.Spec.Maintenance.Reboot.Policy = v1alpha1.RebootAlways }
 	unready := func(n *Node) { n.Ready = corev1.ConditionFalse }
 	controlPlane := func(n *Node) { n.Labels = map[string]string{controlPlaneLabel: ""} }
 	w, running := newNode("w"), newNode("a")

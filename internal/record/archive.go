@@ -20,7 +20,7 @@ const (
 
 // Archive is what became of the whole output of one pod of an attempt. For display only.
 type Archive struct {
-	// Phase of the pod: task, verify (after a reboot) or rollback.
+	// Phase of the pod: task, check (after a reboot) or rollback.
 	Phase string `json:"phase"`
 	// Location is the URL of the output in the archive.
 	Location string `json:"location"`
@@ -91,7 +91,7 @@ func ValidLocation(location string) string {
 var schemes = []string{"s3", "https", "http"}
 
 // archivePhases are all values of Archive.Phase.
-var archivePhases = []string{"task", "verify", "rollback"}
+var archivePhases = []string{"task", "check", "rollback"}
 
 // bounded returns the archives with all fields limited, without those that no manager has written.
 func (a Archives) bounded() Archives {

@@ -43,7 +43,7 @@ func TestAnArchiveReplacesThatOfItsPhase(t *testing.T) {
 }
 
 func TestArchivesAreBounded(t *testing.T) {
-	valid := Archive{Phase: "verify", Location: "s3://outputs/a.log", Stored: true}
+	valid := Archive{Phase: "check", Location: "s3://outputs/a.log", Stored: true}
 	tests := map[string]struct {
 		in   Archive
 		want Archives

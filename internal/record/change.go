@@ -35,10 +35,10 @@ type Change struct {
 	Cordon *Cordon
 	// Taints are all taints that the node should have; nil does not change them.
 	Taints *Taints
-	// Facts are labels and annotations that are published; nil does not change them.
-	Facts *Facts
+	// Publish are labels and annotations that are published; nil does not change them.
+	Publish *Publish
 	// ResourceVersion of the node that the change is based on: the write fails on another one. "" if the version does
-	// not matter. What other clients also write (cordon, taints, facts) must not be changed without it.
+	// not matter. What other clients also write (cordon, taints, published results) must not be changed without it.
 	ResourceVersion string
 }
 
@@ -46,7 +46,7 @@ type Change struct {
 func (c Change) Guarded() bool { return c.ResourceVersion != "" }
 
 // Shared reports whether other clients also write what is changed.
-func (c Change) Shared() bool { return c.Cordon != nil || c.Taints != nil || c.Facts != nil }
+func (c Change) Shared() bool { return c.Cordon != nil || c.Taints != nil || c.Publish != nil }
 
 // Cordon lists the NodeJobs that a node is cordoned for.
 type Cordon struct {
@@ -67,8 +67,8 @@ func (c Change) Patch() []byte {
 		labels[key] = nil
 	}
 	c.recordInto(labels, annotations)
-	if c.Facts != nil {
-		c.Facts.into(labels, annotations)
+	if c.Publish != nil {
+		c.Publish.into(labels, annotations)
 	}
 	if c.ResourceVersion != "" {
 		meta["resourceVersion"] = c.ResourceVersion

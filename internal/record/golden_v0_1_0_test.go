@@ -32,7 +32,7 @@ var readingsOfV010 = map[string]reading{
 			Revision: "8ef4ff86f1", Digest: "8ef4ff86f1e1e1b4cfc680a01977fd7ceb8532b4367d46bf054e0f4805efdc27", Outcome: record.Succeeded,
 			Attempts: 0, Label: "8ef4ff86f1",
 			FinishedAt: at("12:00:00"), RecordedAt: at("12:00:00"),
-			Reason: "AssumedDone", Message: "it matched spec.assumeDone",
+			Reason: "AssumedDone", Message: "it matched spec.nodes.assumeDone",
 			BootID: "00000000-0000-4000-8000-000000000003", MachineID: "00000000000040008000000000000004",
 			Assumed: true, ChangedBy: "alice", NeverStarted: true,
 		}},
@@ -107,7 +107,7 @@ var readingsOfV010 = map[string]reading{
 	},
 	"rebooting": {
 		On: record.NodeRecord{Sealed: true, Present: true, Record: &record.Record{
-			Revision: "3fcd7f096e", Digest: "3fcd7f096ecf42ea3f1b5de9b9383bac55126c83acea3edccbb7be973cc8764b", Outcome: record.Rebooting,
+			Revision: "026f9e9199", Digest: "026f9e9199c96af0218c23aaa3806ab3525b8a77f741429f36d305429f677a6e", Outcome: record.Rebooting,
 			Attempts:  1,
 			StartedAt: at("12:00:00"), FinishedAt: at("12:00:20"), RecordedAt: at("12:00:20"),
 			ExitCode: new(int32(0)),

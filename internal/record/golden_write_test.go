@@ -102,7 +102,7 @@ var situations = map[string]situation{
 	},
 	"rebooting": {
 		about: "The task has succeeded, and the node is back from its reboot. The check waits until the node has been Ready long enough.",
-		spec:  "task: {script: grubby --args=quiet}\nverify: {script: grep -q quiet /proc/cmdline}\nmaintenance: {reboot: Always, minReadySeconds: 60}\n",
+		spec:  "task: {script: grubby --args=quiet, check: {script: grep -q quiet /proc/cmdline}}\nmaintenance: {reboot: {policy: Always, minReadySeconds: 60}}\n",
 		script: func(c *plantest.Cluster) {
 			c.Create()
 			c.Run(80 * time.Second)
@@ -110,7 +110,7 @@ var situations = map[string]situation{
 	},
 	"assumed-done": {
 		about: "The node matched assumeDone, so it counts as done without a run.",
-		spec:  disk + "assumeDone: {nodeSelector: {}}\n",
+		spec:  disk + "nodes: {assumeDone: {selector: {}}}\n",
 		script: func(c *plantest.Cluster) {
 			c.Job.Annotations = map[string]string{v1alpha1.ChangedByAnnotation: "alice"}
 			c.Create()
@@ -170,7 +170,7 @@ var situations = map[string]situation{
 	},
 	"archived": {
 		about: "The task has failed, and its output is archived without its middle. The archive did not accept the output of the rollback.",
-		spec:  "task: {script: mkfs.ext4 /dev/sdb, outputArchive: Always}\nretry: {limit: 0}\nrollback: {script: wipefs -a /dev/sdb}\n",
+		spec:  "task: {script: mkfs.ext4 /dev/sdb, output: {archive: Always}}\nretry: {limit: 0}\nrollback: {script: wipefs -a /dev/sdb}\n",
 		script: func(c *plantest.Cluster) {
 			failed := failure("no disk at /dev/sdb")
 			failed.Archive = &outcome.Archive{Stored: true, Bytes: 16 << 20, Dropped: 1234, SHA256: strings.Repeat("0a", 32)}

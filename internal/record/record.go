@@ -102,7 +102,7 @@ type Record struct {
 	Label string `json:"label,omitempty"`
 	// LabelRemoved is true if the node was seen without that label since: if it has the same value again, a user has set it.
 	LabelRemoved bool `json:"labelRemoved,omitempty"`
-	// Assumed is true if the revision has not succeeded on the node, which was set up before (spec.assumeDone): no attempt
+	// Assumed is true if the revision has not succeeded on the node, which was set up before (spec.nodes.assumeDone): no attempt
 	// has ended there, or it runs now and was disrupted or reboots.
 	Assumed bool `json:"assumed,omitempty"`
 	// NeverStarted is true if the task was assumed to be done, or no failed attempt has started it: there is nothing to

@@ -108,7 +108,7 @@ func rootField(spec *v1alpha1.NodeJobSpec) string {
 		when(spec.Task.ScriptFrom != nil, "spec.task.scriptFrom"),
 		when(len(spec.Task.Command) > 0, "spec.task.command"),
 		when(spec.Task.Template == nil, "spec.task"),
-		when(spec.Verify != nil, "spec.verify"),
+		when(spec.Task.Check != nil, "spec.task.check"),
 		when(spec.Rollback != nil, "spec.rollback"),
 		when(reboots(spec), "spec.maintenance.reboot"),
 	)
@@ -130,7 +130,7 @@ func cordonsFailed(spec *v1alpha1.NodeJobSpec) bool {
 }
 
 func reboots(spec *v1alpha1.NodeJobSpec) bool {
-	return spec.Maintenance.Reboot != "" && spec.Maintenance.Reboot != v1alpha1.RebootNever
+	return spec.Maintenance.Reboot.Policy != "" && spec.Maintenance.Reboot.Policy != v1alpha1.RebootNever
 }
 
 func when(condition bool, field string) string {

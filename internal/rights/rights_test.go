@@ -41,9 +41,9 @@ func TestOfNodeJob(t *testing.T) {
 		"a task of a later version":     {`task: {}`, []string{"run-as-root nodejobs/nodes ns spec.task"}},
 		"a template":                    {template, []string{"create pods ns spec.task.template"}},
 		"a template with a rollback":    {template + "\nrollback: {script: undo}", []string{"run-as-root nodejobs/nodes ns spec.rollback", "create pods ns spec.task.template"}},
-		"a template with verify":        {template + "\nverify: {script: a}", []string{"run-as-root nodejobs/nodes ns spec.verify", "create pods ns spec.task.template"}},
-		"a template that never reboots": {template + "\nmaintenance: {reboot: Never}", []string{"create pods ns spec.task.template"}},
-		"a template that may reboot":    {template + "\nmaintenance: {reboot: IfRequested}", []string{"run-as-root nodejobs/nodes ns spec.maintenance.reboot", "disrupt nodejobs/nodes ns spec.maintenance.reboot", "create pods ns spec.task.template"}},
+		"a template with check":         {"task: {check: {script: a}, template: {spec: {containers: [{name: a, image: b}]}}}", []string{"run-as-root nodejobs/nodes ns spec.task.check", "create pods ns spec.task.template"}},
+		"a template that never reboots": {template + "\nmaintenance: {reboot: {policy: Never}}", []string{"create pods ns spec.task.template"}},
+		"a template that may reboot":    {template + "\nmaintenance: {reboot: {policy: IfRequested}}", []string{"run-as-root nodejobs/nodes ns spec.maintenance.reboot", "disrupt nodejobs/nodes ns spec.maintenance.reboot", "create pods ns spec.task.template"}},
 		"a drain":                       {template + "\nmaintenance: {drain: {}}", []string{"disrupt nodejobs/nodes ns spec.maintenance.drain", "create pods ns spec.task.template"}},
 		"a cordon":                      {template + "\nmaintenance: {cordon: true}", []string{"disrupt nodejobs/nodes ns spec.maintenance.cordon", "create pods ns spec.task.template"}},
 		"limits of a maintenance only":  {template + "\nmaintenance: {maxUnavailable: 1}", []string{"create pods ns spec.task.template"}},
@@ -51,11 +51,11 @@ func TestOfNodeJob(t *testing.T) {
 		"failed nodes stay as they are": {template + "\nonFailure: {action: None}", []string{"create pods ns spec.task.template"}},
 		"a gate":                        {template + "\ngate: {}", []string{"gate nodejobs/nodes ns spec.gate", "create pods ns spec.task.template"}},
 		"a gate that ends pods":         {template + "\ngate: {effect: NoExecute}", []string{"disrupt nodejobs/nodes ns spec.gate.effect", "gate nodejobs/nodes ns spec.gate", "create pods ns spec.task.template"}},
-		"facts":                         {template + "\npublish: [{result: a, label: x/a}]", []string{"label nodejobs/nodes ns spec.publish", "create pods ns spec.task.template"}},
+		"published results":             {template + "\npublish: [{result: a, label: x/a}]", []string{"label nodejobs/nodes ns spec.publish", "create pods ns spec.task.template"}},
 		"labels to remove":              {template + "\nremoveLabels: [x/a]", []string{"label nodejobs/nodes ns spec.removeLabels", "create pods ns spec.task.template"}},
 		"empty lists":                   {template + "\nremoveLabels: []\npublish: []", []string{"create pods ns spec.task.template"}},
 		"all of it, each right only once": {
-			"task: {script: a}\nverify: {script: b}\nrollback: {script: c}\nmaintenance: {drain: {}, reboot: Always}\nonFailure: {action: Drain}\ngate: {effect: NoExecute}\npublish: [{result: a, label: x/a}]\nremoveLabels: [x/b]",
+			"task: {script: a, check: {script: b}}\nrollback: {script: c}\nmaintenance: {drain: {}, reboot: {policy: Always}}\nonFailure: {action: Drain}\ngate: {effect: NoExecute}\npublish: [{result: a, label: x/a}]\nremoveLabels: [x/b]",
 			[]string{"run-as-root nodejobs/nodes ns spec.task.script", "disrupt nodejobs/nodes ns spec.maintenance.drain", "gate nodejobs/nodes ns spec.gate", "label nodejobs/nodes ns spec.publish"},
 		},
 	} {
@@ -73,14 +73,14 @@ func TestOfDeletion(t *testing.T) {
 		spec string
 		want []string
 	}{
-		"nothing stays on nodes":    {"{}", []string{}},
-		"records are forgotten":     {"deletionPolicy: Forget", []string{}},
-		"records stay":              {"deletionPolicy: Retain", []string{}},
-		"a rollback":                {"deletionPolicy: Rollback", []string{"run-as-root nodejobs/nodes ns spec.rollback"}},
-		"a gate":                    {template + "\ngate: {effect: NoExecute}", []string{"gate nodejobs/nodes ns spec.gate"}},
-		"facts":                     {template + "\npublish: [{result: a, label: x/a}]\nremoveLabels: [x/b]", []string{"label nodejobs/nodes ns spec.publish"}},
-		"facts that stay":           {template + "\npublish: [{result: a, label: x/a}]\ndeletionPolicy: Retain", []string{}},
-		"failed nodes are cordoned": {template + "\nonFailure: {action: Cordon}\nmaintenance: {drain: {}}", []string{"disrupt nodejobs/nodes ns spec.onFailure.action"}},
+		"nothing stays on nodes":      {"{}", []string{}},
+		"records are forgotten":       {"deletionPolicy: Forget", []string{}},
+		"records stay":                {"deletionPolicy: Retain", []string{}},
+		"a rollback":                  {"deletionPolicy: Rollback", []string{"run-as-root nodejobs/nodes ns spec.rollback"}},
+		"a gate":                      {template + "\ngate: {effect: NoExecute}", []string{"gate nodejobs/nodes ns spec.gate"}},
+		"published results":           {template + "\npublish: [{result: a, label: x/a}]\nremoveLabels: [x/b]", []string{"label nodejobs/nodes ns spec.publish"}},
+		"published results that stay": {template + "\npublish: [{result: a, label: x/a}]\ndeletionPolicy: Retain", []string{}},
+		"failed nodes are cordoned":   {template + "\nonFailure: {action: Cordon}\nmaintenance: {drain: {}}", []string{"disrupt nodejobs/nodes ns spec.onFailure.action"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(tt.want, named(OfDeletion(jobOf(t, tt.spec)))); diff != "" {
@@ -100,7 +100,7 @@ func TestOfChange(t *testing.T) {
 		"nothing on nodes":          {template, []string{"create pods ns spec.task.template"}},
 		"a script":                  {"task: {script: a}", []string{"create pods ns spec.task.template"}},
 		"a gate":                    {template + "\ngate: {}", []string{"gate nodejobs/nodes ns spec.gate", "create pods ns spec.task.template"}},
-		"facts":                     {template + "\npublish: [{result: a, label: x/a}]", []string{"label nodejobs/nodes ns spec.publish", "create pods ns spec.task.template"}},
+		"published results":         {template + "\npublish: [{result: a, label: x/a}]", []string{"label nodejobs/nodes ns spec.publish", "create pods ns spec.task.template"}},
 		"labels to remove":          {template + "\nremoveLabels: [x/a]", []string{"create pods ns spec.task.template"}},
 		"failed nodes are cordoned": {template + "\nonFailure: {action: Cordon}", []string{"disrupt nodejobs/nodes ns spec.onFailure.action", "create pods ns spec.task.template"}},
 	} {

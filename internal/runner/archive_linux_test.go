@@ -93,7 +93,7 @@ func TestTheWholeOutputIsArchived(t *testing.T) {
 		"a failure": {[]string{"EVERYNODE_SCRIPT=echo no disk; exit 3"}, 3, "no disk\n", 0},
 		"nothing":   {[]string{"EVERYNODE_SCRIPT=true"}, 0, "", 0},
 		"with its check": {
-			[]string{"EVERYNODE_SCRIPT=echo one", "EVERYNODE_VERIFY=echo two; exit 4"}, 4, "one\ntwo\n", 0,
+			[]string{"EVERYNODE_SCRIPT=echo one", "EVERYNODE_CHECK=echo two; exit 4"}, 4, "one\ntwo\n", 0,
 		},
 		"without secrets": {
 			[]string{"EVERYNODE_SCRIPT=echo the password is $PASSWORD", "PASSWORD=swordfish", `EVERYNODE_MASK=["PASSWORD"]`}, 0, "the password is ***\n", 0,

@@ -16,18 +16,18 @@ import (
 
 // The contract with the controller, in the container's environment.
 const (
-	EnvScript            = "EVERYNODE_SCRIPT"
-	EnvCommand           = "EVERYNODE_COMMAND"
-	EnvInterpreter       = "EVERYNODE_INTERPRETER"
-	EnvVerify            = "EVERYNODE_VERIFY"
-	EnvVerifyInterpreter = "EVERYNODE_VERIFY_INTERPRETER"
-	EnvTimeout           = "EVERYNODE_TIMEOUT"
-	EnvReboot            = "EVERYNODE_REBOOT"
-	EnvBootID            = "EVERYNODE_BOOT_ID"
-	EnvOutput            = "EVERYNODE_OUTPUT"
-	EnvMask              = "EVERYNODE_MASK"
-	EnvVersion           = "EVERYNODE_VERSION"
-	EnvArchive           = "EVERYNODE_ARCHIVE"
+	EnvScript           = "EVERYNODE_SCRIPT"
+	EnvCommand          = "EVERYNODE_COMMAND"
+	EnvInterpreter      = "EVERYNODE_INTERPRETER"
+	EnvCheck            = "EVERYNODE_CHECK"
+	EnvCheckInterpreter = "EVERYNODE_CHECK_INTERPRETER"
+	EnvTimeout          = "EVERYNODE_TIMEOUT"
+	EnvReboot           = "EVERYNODE_REBOOT"
+	EnvBootID           = "EVERYNODE_BOOT_ID"
+	EnvOutput           = "EVERYNODE_OUTPUT"
+	EnvMask             = "EVERYNODE_MASK"
+	EnvVersion          = "EVERYNODE_VERSION"
+	EnvArchive          = "EVERYNODE_ARCHIVE"
 
 	// EnvResults is set for scripts: the path of the file for their results.
 	EnvResults = "EVERYNODE_RESULTS"
@@ -69,8 +69,8 @@ type Script struct {
 // Config is one attempt.
 type Config struct {
 	Task Script
-	// Verify runs after Task succeeded; nil for none.
-	Verify *Script
+	// Check runs after Task succeeded; nil for none.
+	Check *Script
 	// Timeout limits both scripts together, from the runner's start; 0 for no limit.
 	Timeout time.Duration
 	// Reboot is how the attempt takes part in a reboot. With RebootNow there are no scripts.
@@ -92,7 +92,7 @@ type Config struct {
 // ParseConfig reads the contract from an environment. All other variables are passed to the scripts.
 func ParseConfig(environ []string) (Config, error) {
 	own := map[string]string{
-		EnvScript: "", EnvCommand: "", EnvInterpreter: "", EnvVerify: "", EnvVerifyInterpreter: "",
+		EnvScript: "", EnvCommand: "", EnvInterpreter: "", EnvCheck: "", EnvCheckInterpreter: "",
 		EnvTimeout: "", EnvReboot: "", EnvBootID: "", EnvResults: "", EnvOutput: "", EnvMask: "", EnvVersion: "", EnvArchive: "",
 	}
 	var c Config
@@ -193,8 +193,8 @@ func parseArchive(object string) (*Archive, error) {
 // parseBoot reads what RebootNow needs. Without the boot ID, a container that is started twice would reboot the node
 // twice. If there were also a script, either the script or the reboot would silently be skipped.
 func (c *Config) parseBoot(own map[string]string) error {
-	if own[EnvScript] != "" || own[EnvCommand] != "" || own[EnvVerify] != "" {
-		return fmt.Errorf("%s=%s runs no script: leave %s, %s and %s out", EnvReboot, RebootNow, EnvScript, EnvCommand, EnvVerify)
+	if own[EnvScript] != "" || own[EnvCommand] != "" || own[EnvCheck] != "" {
+		return fmt.Errorf("%s=%s runs no script: leave %s, %s and %s out", EnvReboot, RebootNow, EnvScript, EnvCommand, EnvCheck)
 	}
 	if c.BootID = strings.TrimSpace(own[EnvBootID]); c.BootID == "" {
 		return fmt.Errorf("%s is not set: %s=%s needs to know which boot it is to end", EnvBootID, EnvReboot, RebootNow)
@@ -216,12 +216,12 @@ func (c *Config) parseScripts(own map[string]string) (err error) {
 	if err != nil {
 		return err
 	}
-	if own[EnvVerify] != "" {
-		verify, err := parseScript(EnvVerify, own[EnvVerify], EnvVerifyInterpreter, own[EnvVerifyInterpreter])
+	if own[EnvCheck] != "" {
+		check, err := parseScript(EnvCheck, own[EnvCheck], EnvCheckInterpreter, own[EnvCheckInterpreter])
 		if err != nil {
 			return err
 		}
-		c.Verify = &verify
+		c.Check = &check
 	}
 	return nil
 }

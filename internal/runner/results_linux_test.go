@@ -53,7 +53,7 @@ func TestResults(t *testing.T) {
 
 func TestResultsOfTheCheckAreAdded(t *testing.T) {
 	t.Parallel()
-	got := runToEnd(t, `EVERYNODE_SCRIPT=echo a=1 >> "$EVERYNODE_RESULTS"`, `EVERYNODE_VERIFY=echo b=2 >> "$EVERYNODE_RESULTS"`)
+	got := runToEnd(t, `EVERYNODE_SCRIPT=echo a=1 >> "$EVERYNODE_RESULTS"`, `EVERYNODE_CHECK=echo b=2 >> "$EVERYNODE_RESULTS"`)
 	if diff := cmp.Diff(map[string]string{"a": "1", "b": "2"}, got.outcome.Results); diff != "" {
 		t.Errorf("results (-want +got):\n%s", diff)
 	}

@@ -197,7 +197,7 @@ func (a *attempt) keptOutput(last *tail, ended ending) string {
 	case !a.NoOutput:
 		return strings.TrimRight(outcome.Clean(last.String(), outcome.MaxMessageBytes), "\n")
 	case ended.code != 0:
-		return "the output is not kept (task.output: None)"
+		return "the output is not kept (task.output.record: None)"
 	}
 	return ""
 }

@@ -22,21 +22,21 @@ type phase struct {
 }
 
 var (
-	taskPhase   = phase{"the script", outcome.ReasonTaskFailed}
-	verifyPhase = phase{"the check", outcome.ReasonVerifyFailed}
+	taskPhase  = phase{"the script", outcome.ReasonTaskFailed}
+	checkPhase = phase{"the check", outcome.ReasonCheckFailed}
 )
 
 // runScripts runs the task and, if it succeeded, its check.
 func (a *attempt) runScripts(io stdio) (ending, error) {
 	ended, err := a.runScript(taskPhase, a.Task, io)
-	if err != nil || ended.code != 0 || a.Verify == nil {
+	if err != nil || ended.code != 0 || a.Check == nil {
 		return ended, err
 	}
 	if a.rebootComesFirst() {
 		a.note("the check runs after the reboot")
 		return ended, nil
 	}
-	return a.runScript(verifyPhase, *a.Verify, io)
+	return a.runScript(checkPhase, *a.Check, io)
 }
 
 // rebootComesFirst reports whether the check has to wait for a reboot, in another pod. Unreadable results are reported

@@ -94,7 +94,7 @@ func TestScriptsSeeTheirSecrets(t *testing.T) {
 // itself has to say are kept.
 func TestOutputNone(t *testing.T) {
 	t.Parallel()
-	const notKept = "the output is not kept (task.output: None)"
+	const notKept = "the output is not kept (task.output.record: None)"
 	tests := map[string]struct {
 		script  string
 		environ []string
@@ -109,8 +109,8 @@ func TestOutputNone(t *testing.T) {
 			want:   outcome.Outcome{ExitCode: 3, Reason: outcome.ReasonTaskFailed, Message: notKept},
 		},
 		"of a check": {
-			script: ":", environ: []string{"EVERYNODE_VERIFY=echo hello; exit 4"},
-			want: outcome.Outcome{ExitCode: 4, Reason: outcome.ReasonVerifyFailed, Message: notKept},
+			script: ":", environ: []string{"EVERYNODE_CHECK=echo hello; exit 4"},
+			want: outcome.Outcome{ExitCode: 4, Reason: outcome.ReasonCheckFailed, Message: notKept},
 		},
 		"of a script that is killed": {
 			script: `echo hello; kill -9 $$`,

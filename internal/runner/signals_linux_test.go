@@ -53,7 +53,7 @@ func TestInterrupted(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := startRunner(t, 0, testLimits(), "EVERYNODE_SCRIPT="+tt.script, "EVERYNODE_VERIFY=echo the check ran")
+			r := startRunner(t, 0, testLimits(), "EVERYNODE_SCRIPT="+tt.script, "EVERYNODE_CHECK=echo the check ran")
 			r.stdout.waitFor(t, "ready")
 			r.signal(tt.signal)
 			got := r.wait()
@@ -105,7 +105,7 @@ func TestTimeLimitEndsProcessTree(t *testing.T) {
 
 func TestProcessesOfTheTaskAreGoneBeforeTheCheck(t *testing.T) {
 	t.Parallel()
-	got := runToEnd(t, `EVERYNODE_SCRIPT=sleep 60 & echo "pid=$!" >> "$EVERYNODE_RESULTS"`, `EVERYNODE_VERIFY=. "$EVERYNODE_RESULTS"; ! kill -0 $pid 2>/dev/null`)
+	got := runToEnd(t, `EVERYNODE_SCRIPT=sleep 60 & echo "pid=$!" >> "$EVERYNODE_RESULTS"`, `EVERYNODE_CHECK=. "$EVERYNODE_RESULTS"; ! kill -0 $pid 2>/dev/null`)
 	if got.code != 0 {
 		t.Errorf("ended with %d %q: the check found the task's child", got.code, got.outcome.Reason)
 	}

@@ -50,14 +50,14 @@ func (k Key) Digest(purpose string, texts ...string) string {
 // NodeJob returns the seal of the status of a NodeJob.
 func (k Key) NodeJob(job *v1alpha1.NodeJob) string {
 	status := job.Status
-	status.Seal = ""
+	status.ControllerState.Seal = ""
 	return k.status("NodeJob", job, &status)
 }
 
 // NodeGuard returns the seal of the status of a NodeGuard.
 func (k Key) NodeGuard(guard *v1alpha1.NodeGuard) string {
 	status := guard.Status
-	status.Seal = ""
+	status.ControllerState.Seal = ""
 	return k.status("NodeGuard", guard, &status)
 }
 
@@ -74,7 +74,7 @@ func (k Key) status(kind string, o metav1.Object, status any) string {
 
 // OpenNodeJob reports whether the manager has written the status of a NodeJob. If not, it removes the status.
 func (k Key) OpenNodeJob(job *v1alpha1.NodeJob) bool {
-	if hmac.Equal([]byte(k.NodeJob(job)), []byte(job.Status.Seal)) {
+	if hmac.Equal([]byte(k.NodeJob(job)), []byte(job.Status.ControllerState.Seal)) {
 		return true
 	}
 	job.Status = v1alpha1.NodeJobStatus{}
@@ -83,7 +83,7 @@ func (k Key) OpenNodeJob(job *v1alpha1.NodeJob) bool {
 
 // OpenNodeGuard reports whether the manager has written the status of a NodeGuard. If not, it removes the status.
 func (k Key) OpenNodeGuard(guard *v1alpha1.NodeGuard) bool {
-	if hmac.Equal([]byte(k.NodeGuard(guard)), []byte(guard.Status.Seal)) {
+	if hmac.Equal([]byte(k.NodeGuard(guard)), []byte(guard.Status.ControllerState.Seal)) {
 		return true
 	}
 	guard.Status = v1alpha1.NodeGuardStatus{}

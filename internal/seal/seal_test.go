@@ -21,7 +21,7 @@ func sealedJob() *v1alpha1.NodeJob {
 		Revision: "rev1",
 		Rollout:  &v1alpha1.RolloutStatus{Step: "canary", StableAt: metav1.NewTime(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))},
 	}}
-	job.Status.Seal = key.NodeJob(job)
+	job.Status.ControllerState.Seal = key.NodeJob(job)
 	return job
 }
 
@@ -34,8 +34,8 @@ func TestOpenNodeJob(t *testing.T) {
 		"another revision":                      {change: func(j *v1alpha1.NodeJob) { j.Status.Revision = "rev2" }},
 		"another time in it":                    {change: func(j *v1alpha1.NodeJob) { j.Status.Rollout.StableAt = metav1.Time{} }},
 		"the status of another NodeJob":         {change: func(j *v1alpha1.NodeJob) { j.UID = "other" }},
-		"no seal":                               {change: func(j *v1alpha1.NodeJob) { j.Status.Seal = "" }},
-		"a seal with another key":               {change: func(j *v1alpha1.NodeJob) { j.Status.Seal = Key{9}.NodeJob(j) }},
+		"no seal":                               {change: func(j *v1alpha1.NodeJob) { j.Status.ControllerState.Seal = "" }},
+		"a seal with another key":               {change: func(j *v1alpha1.NodeJob) { j.Status.ControllerState.Seal = Key{9}.NodeJob(j) }},
 		"a change beside the status":            {change: func(j *v1alpha1.NodeJob) { j.Labels = map[string]string{"a": "b"} }, want: true},
 	}
 	for name, tt := range tests {

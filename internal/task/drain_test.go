@@ -16,7 +16,7 @@ func TestDrainDoesNotFailAtTask(t *testing.T) {
 		t.Run(string(phase), func(t *testing.T) {
 			a := attempt()
 			a.Phase = phase
-			pod := Pod(withRollback(scriptJob()), Source{Script: "true", Verify: "true", Rollback: "true"}, a, options)
+			pod := Pod(withRollback(scriptJob()), Source{Script: "true", Check: "true", Rollback: "true"}, a, options)
 			if len(pod.Spec.Volumes) > 0 || metav1.GetControllerOf(pod) == nil {
 				t.Errorf("volumes %v, owners %v", pod.Spec.Volumes, pod.OwnerReferences)
 			}

@@ -18,7 +18,7 @@ func OS(spec *v1alpha1.NodeJobSpec) corev1.OSName {
 		return corev1.Linux
 	case t.Spec.OS != nil:
 		return t.Spec.OS.Name
-	case spec.Rollback != nil || (spec.Maintenance.Reboot != "" && spec.Maintenance.Reboot != v1alpha1.RebootNever):
+	case spec.Rollback != nil || (spec.Maintenance.Reboot.Policy != "" && spec.Maintenance.Reboot.Policy != v1alpha1.RebootNever):
 		return corev1.Linux
 	}
 	return ""

@@ -25,7 +25,7 @@ func TestOS(t *testing.T) {
 	}
 	rollback := func(s *v1alpha1.NodeJobSpec) { s.Rollback = &v1alpha1.RollbackSpec{Script: "true"} }
 	reboot := func(policy v1alpha1.RebootPolicy) func(*v1alpha1.NodeJobSpec) {
-		return func(s *v1alpha1.NodeJobSpec) { s.Maintenance.Reboot = policy }
+		return func(s *v1alpha1.NodeJobSpec) { s.Maintenance.Reboot.Policy = policy }
 	}
 	tests := map[string]struct {
 		spec v1alpha1.NodeJobSpec

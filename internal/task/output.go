@@ -21,7 +21,7 @@ func messagePolicy(output v1alpha1.OutputPolicy) corev1.TerminationMessagePolicy
 // outputEnv tells the runner how much of the scripts' output it may store.
 func outputEnv(job *v1alpha1.NodeJob, phase Phase) []corev1.EnvVar {
 	var env []corev1.EnvVar
-	if job.Spec.Task.Output == v1alpha1.OutputNone {
+	if job.Spec.Task.Output.Record == v1alpha1.OutputNone {
 		env = append(env, corev1.EnvVar{Name: "EVERYNODE_OUTPUT", Value: string(v1alpha1.OutputNone)})
 	}
 	if names := secretNames(job.Spec.Task.Env); len(names) > 0 && phase != Reboot {

@@ -18,15 +18,15 @@ import (
 
 // TestEnvironmentOfPhases compares the environment of each pod with the contract in docs/runner.md.
 func TestEnvironmentOfPhases(t *testing.T) {
-	src := Source{Script: "task $A", Verify: "verify", Rollback: "undo"}
+	src := Source{Script: "task $A", Check: "check", Rollback: "undo"}
 	rebootAs := func(policy v1alpha1.RebootPolicy) func(*v1alpha1.NodeJob) {
 		return func(j *v1alpha1.NodeJob) {
-			j.Spec.Maintenance = v1alpha1.MaintenanceSpec{Reboot: policy, RebootTimeoutSeconds: new(int32(77))}
+			j.Spec.Maintenance = v1alpha1.MaintenanceSpec{Reboot: v1alpha1.RebootSpec{Policy: policy, TimeoutSeconds: new(int32(77))}}
 		}
 	}
 	results := &record.Record{Results: map[string]string{"kernel": "6.8"}}
-	const task, verify, both = "EVERYNODE_SCRIPT=task $$A EVERYNODE_INTERPRETER=[\"/bin/bash\",\"-eu\"]", "EVERYNODE_SCRIPT=verify EVERYNODE_INTERPRETER=[\"/bin/dash\"]",
-		" EVERYNODE_VERIFY=verify EVERYNODE_VERIFY_INTERPRETER=[\"/bin/dash\"]"
+	const task, check, both = "EVERYNODE_SCRIPT=task $$A EVERYNODE_INTERPRETER=[\"/bin/bash\",\"-eu\"]", "EVERYNODE_SCRIPT=check EVERYNODE_INTERPRETER=[\"/bin/dash\"]",
+		" EVERYNODE_CHECK=check EVERYNODE_CHECK_INTERPRETER=[\"/bin/dash\"]"
 	tests := map[string]struct {
 		job     func(*v1alpha1.NodeJob)
 		attempt func(*Attempt)
@@ -46,8 +46,8 @@ func TestEnvironmentOfPhases(t *testing.T) {
 			job: rebootAs(v1alpha1.RebootAlways), attempt: func(a *Attempt) { a.Phase = Reboot }, want: "EVERYNODE_REBOOT=Now EVERYNODE_BOOT_ID=boot EVERYNODE_TIMEOUT=77",
 		},
 		"the check after the reboot has the results of the task": {
-			job: rebootAs(v1alpha1.RebootAlways), attempt: func(a *Attempt) { a.Phase, a.Checks = Verify, results },
-			want: verify + ` EVERYNODE_RUN_RESULTS={"kernel":"6.8"} EVERYNODE_RESULT_KERNEL=6.8 EVERYNODE_TIMEOUT=120`,
+			job: rebootAs(v1alpha1.RebootAlways), attempt: func(a *Attempt) { a.Phase, a.Checks = Check, results },
+			want: check + ` EVERYNODE_RUN_RESULTS={"kernel":"6.8"} EVERYNODE_RESULT_KERNEL=6.8 EVERYNODE_TIMEOUT=120`,
 		},
 		"a rollback does not reboot": {
 			job: func(j *v1alpha1.NodeJob) { rebootAs(v1alpha1.RebootAlways)(j); withRollback(j) }, attempt: func(a *Attempt) { a.Phase, a.Undoes = Rollback, results },
@@ -81,7 +81,7 @@ func TestEnvironmentOfPhases(t *testing.T) {
 // A template runs the task itself; the runner does everything else.
 func TestTemplateIsRebootedByRunner(t *testing.T) {
 	job := templateJob()
-	job.Spec.Maintenance.Reboot = v1alpha1.RebootAlways
+	job.Spec.Maintenance.Reboot.Policy = v1alpha1.RebootAlways
 	a := attempt()
 	if got := Pod(job, Source{}, a, options); got.Annotations[v1alpha1.RebootAnnotation] != "Always" || got.Spec.Containers[0].Image == options.RunnerImage {
 		t.Errorf("the task runs %s, with %q as its policy", got.Spec.Containers[0].Image, got.Annotations[v1alpha1.RebootAnnotation])
@@ -119,7 +119,7 @@ func TestTolerationsOfThePhases(t *testing.T) {
 }
 
 func TestPhaseOf(t *testing.T) {
-	for label, want := range map[string]Phase{"task": Task, "rollback": Rollback, "reboot": Reboot, "verify": Verify, "": Task, "Reboot": Task, "x": Task} {
+	for label, want := range map[string]Phase{"task": Task, "rollback": Rollback, "reboot": Reboot, "check": Check, "": Task, "Reboot": Task, "x": Task} {
 		if got := PhaseOf(label); got != want {
 			t.Errorf("phase %q of the label %q, want %q", got, label, want)
 		}

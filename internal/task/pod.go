@@ -30,7 +30,7 @@ const (
 	// DefaultTimeoutSeconds is task.timeoutSeconds when omitted.
 	DefaultTimeoutSeconds = 600
 
-	// DefaultRebootTimeoutSeconds is maintenance.rebootTimeoutSeconds when omitted.
+	// DefaultRebootTimeoutSeconds is maintenance.reboot.timeoutSeconds when omitted.
 	DefaultRebootTimeoutSeconds = 900
 
 	// KubeletSlack is how long after the attempt's timeout the kubelet ends the pod. This is the last resort if the
@@ -87,12 +87,12 @@ const (
 	Rollback Phase = "rollback"
 	// Reboot : the node's reboot, after the task has succeeded.
 	Reboot Phase = "reboot"
-	// Verify : the check of the task, after the reboot.
-	Verify Phase = "verify"
+	// Check : the check of the task, after the reboot.
+	Check Phase = "check"
 )
 
 // phases are all parts that a pod may run.
-var phases = []Phase{Task, Rollback, Reboot, Verify}
+var phases = []Phase{Task, Rollback, Reboot, Check}
 
 // PhaseOf returns the phase for the value of a pod's label. A pod without the label is a task.
 func PhaseOf(label string) Phase {
@@ -134,7 +134,7 @@ func Timeout(job *v1alpha1.NodeJob, phase Phase) time.Duration {
 	seconds, otherwise := job.Spec.Task.TimeoutSeconds, int32(DefaultTimeoutSeconds)
 	switch {
 	case phase == Reboot:
-		seconds, otherwise = job.Spec.Maintenance.RebootTimeoutSeconds, DefaultRebootTimeoutSeconds
+		seconds, otherwise = job.Spec.Maintenance.Reboot.TimeoutSeconds, DefaultRebootTimeoutSeconds
 	case phase == Rollback && job.Spec.Rollback != nil:
 		seconds = job.Spec.Rollback.TimeoutSeconds
 	case phase == Rollback:
@@ -203,7 +203,7 @@ func Pod(job *v1alpha1.NodeJob, src Source, a Attempt, opts Options) *corev1.Pod
 	if t := job.Spec.Task.Template; t != nil && a.Phase == Task {
 		pod.Labels = WithoutOurKeys(t.Labels)
 		pod.Annotations = WithoutOurKeys(t.Annotations)
-		pod.Spec = templateSpec(t, job.Spec.Task.Output)
+		pod.Spec = templateSpec(t, job.Spec.Task.Output.Record)
 	} else {
 		pod.Spec = scriptSpec(job, src, a, opts)
 	}
@@ -247,7 +247,7 @@ func Pod(job *v1alpha1.NodeJob, src Source, a Attempt, opts Options) *corev1.Pod
 	pod.Spec.ActiveDeadlineSeconds = &deadline
 	pod.Spec.NodeName = a.NodeName
 	pod.Spec.RestartPolicy = corev1.RestartPolicyNever
-	pod.Spec.Tolerations = append(Tolerations(slices.Concat(job.Spec.Tolerations, pod.Spec.Tolerations)), tolerating(a.Gates)...)
+	pod.Spec.Tolerations = append(Tolerations(slices.Concat(job.Spec.Nodes.Tolerations, pod.Spec.Tolerations)), tolerating(a.Gates)...)
 	if a.Phase != Task {
 		// What has started is completed or rolled back, even if the node was tainted meanwhile.
 		pod.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
@@ -309,7 +309,7 @@ func scriptSpec(job *v1alpha1.NodeJob, src Source, a Attempt, opts Options) core
 	if a.Archive != nil {
 		opts.RunnerImage = opts.ArchiveRunnerImage
 	}
-	return runnerSpec(scriptEnv(job, src, a, opts), resources(job.Spec.Task.Resources, opts.MemoryLimit), messagePolicy(job.Spec.Task.Output), opts)
+	return runnerSpec(scriptEnv(job, src, a, opts), resources(job.Spec.Task.Resources, opts.MemoryLimit), messagePolicy(job.Spec.Task.Output.Record), opts)
 }
 
 // runnerSpec returns the pod of the runner. It uses the host's PID namespace to find the other namespaces of the host,
@@ -345,10 +345,10 @@ func runnerSpec(env []corev1.EnvVar, resources corev1.ResourceRequirements, poli
 
 // RebootPolicy returns maintenance.reboot of a NodeJob.
 func RebootPolicy(job *v1alpha1.NodeJob) v1alpha1.RebootPolicy {
-	if job.Spec.Maintenance.Reboot == "" {
+	if job.Spec.Maintenance.Reboot.Policy == "" {
 		return v1alpha1.RebootNever
 	}
-	return job.Spec.Maintenance.Reboot
+	return job.Spec.Maintenance.Reboot.Policy
 }
 
 // scriptEnv returns the environment of the runner's contract (docs/runner.md).
@@ -388,8 +388,8 @@ func phaseEnv(job *v1alpha1.NodeJob, src Source, a Attempt) []corev1.EnvVar {
 	case Reboot:
 		// The runner does nothing on a node that is already in another boot.
 		return []corev1.EnvVar{{Name: "EVERYNODE_REBOOT", Value: "Now"}, {Name: "EVERYNODE_BOOT_ID", Value: a.BootID}}
-	case Verify:
-		return append(script("", src.Verify, verifyInterpreter(job)), runResults(a.Checks)...)
+	case Check:
+		return append(script("", src.Check, checkInterpreter(job)), runResults(a.Checks)...)
 	case Task:
 	}
 	env := script("", src.Script, job.Spec.Task.Interpreter)
@@ -397,8 +397,8 @@ func phaseEnv(job *v1alpha1.NodeJob, src Source, a Attempt) []corev1.EnvVar {
 		env = []corev1.EnvVar{{Name: "EVERYNODE_COMMAND", Value: CommandText(command)}}
 	}
 	reboot := RebootPolicy(job)
-	if src.Verify != "" && reboot != v1alpha1.RebootAlways {
-		env = append(env, script("VERIFY", src.Verify, verifyInterpreter(job))...)
+	if src.Check != "" && reboot != v1alpha1.RebootAlways {
+		env = append(env, script("CHECK", src.Check, checkInterpreter(job))...)
 	}
 	if reboot != v1alpha1.RebootNever {
 		env = append(env, corev1.EnvVar{Name: "EVERYNODE_REBOOT", Value: string(reboot)})
@@ -406,11 +406,11 @@ func phaseEnv(job *v1alpha1.NodeJob, src Source, a Attempt) []corev1.EnvVar {
 	return env
 }
 
-func verifyInterpreter(job *v1alpha1.NodeJob) []string {
-	if job.Spec.Verify == nil {
+func checkInterpreter(job *v1alpha1.NodeJob) []string {
+	if job.Spec.Task.Check == nil {
 		return nil
 	}
-	return job.Spec.Verify.Interpreter
+	return job.Spec.Task.Check.Interpreter
 }
 
 // script returns the variables for a script and its interpreter: EVERYNODE_SCRIPT and EVERYNODE_INTERPRETER, or those

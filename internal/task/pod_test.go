@@ -43,15 +43,14 @@ func scriptJob() *v1alpha1.NodeJob {
 	return &v1alpha1.NodeJob{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "node-setup", Name: "max-map-count", UID: "job-uid", Labels: map[string]string{"team": "a"}},
 		Spec: v1alpha1.NodeJobSpec{
-			NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "a"}},
-			Tolerations:  []corev1.Toleration{{Key: "dedicated", Operator: corev1.TolerationOpExists}},
+			Nodes: v1alpha1.NodesSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "a"}},
+				Tolerations: []corev1.Toleration{{Key: "dedicated", Operator: corev1.TolerationOpExists}}},
 			Task: v1alpha1.TaskSpec{
 				Script:         "sysctl -w vm.max_map_count=$WANT",
 				Interpreter:    []string{"/bin/bash", "-eu"},
 				Env:            []corev1.EnvVar{{Name: "WANT", Value: "262144"}, {Name: "COPY", Value: "$(WANT)"}},
-				TimeoutSeconds: &timeout,
+				TimeoutSeconds: &timeout, Check: &v1alpha1.CheckSpec{Script: "true", Interpreter: []string{"/bin/dash"}},
 			},
-			Verify: &v1alpha1.VerifySpec{Script: "true", Interpreter: []string{"/bin/dash"}},
 		},
 	}
 }
@@ -89,13 +88,13 @@ func TestPod(t *testing.T) {
 		src     Source
 		attempt Attempt
 	}{
-		"script":                  {scriptJob(), Source{Script: "sysctl -w vm.max_map_count=$WANT", Verify: "true", Rollback: "false"}, attempt()},
+		"script":                  {scriptJob(), Source{Script: "sysctl -w vm.max_map_count=$WANT", Check: "true", Rollback: "false"}, attempt()},
 		"script-of-a-word":        {bare, Source{Script: "true"}, attempt()},
 		"template":                {templateJob(), Source{}, attempt()},
 		"template-that-has":       {ownTemplateJob(), Source{}, attempt()},
-		"script-without-output":   {withoutOutput(scriptJob()), Source{Script: "true", Verify: "true"}, attempt()},
+		"script-without-output":   {withoutOutput(scriptJob()), Source{Script: "true", Check: "true"}, attempt()},
 		"template-without-output": {withoutOutput(ownTemplateJob()), Source{}, attempt()},
-		"rollback":                {withRollback(scriptJob()), Source{Script: "false", Verify: "false", Rollback: "echo $(WANT) $?"}, rollback()},
+		"rollback":                {withRollback(scriptJob()), Source{Script: "false", Check: "false", Rollback: "echo $(WANT) $?"}, rollback()},
 		"rollback-of-template":    {withRollback(templateJob()), Source{Rollback: "undo"}, deletion()},
 	}
 	for name, tt := range tests {
@@ -127,7 +126,7 @@ func TestPod(t *testing.T) {
 
 // withoutOutput retains no output, and has a Secret and its own resources.
 func withoutOutput(job *v1alpha1.NodeJob) *v1alpha1.NodeJob {
-	job.Spec.Task.Output = v1alpha1.OutputNone
+	job.Spec.Task.Output.Record = v1alpha1.OutputNone
 	if job.Spec.Task.Template == nil {
 		ref := &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "token"}, Key: "$(A)"}
 		job.Spec.Task.Env = append(job.Spec.Task.Env, corev1.EnvVar{Name: "TOKEN", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: ref}})
@@ -368,11 +367,11 @@ func TestScriptsReachTheRunnerUnchanged(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got := map[string]string{}
 			job := scriptJob()
-			for _, env := range Pod(job, Source{Script: tt.script, Verify: tt.script}, attempt(), options).Spec.Containers[0].Env {
+			for _, env := range Pod(job, Source{Script: tt.script, Check: tt.script}, attempt(), options).Spec.Containers[0].Env {
 				got[env.Name] = env.Value
 			}
-			if got["EVERYNODE_SCRIPT"] != tt.want || got["EVERYNODE_VERIFY"] != tt.want {
-				t.Errorf("script %q, verify %q, want %q", got["EVERYNODE_SCRIPT"], got["EVERYNODE_VERIFY"], tt.want)
+			if got["EVERYNODE_SCRIPT"] != tt.want || got["EVERYNODE_CHECK"] != tt.want {
+				t.Errorf("script %q, check %q, want %q", got["EVERYNODE_SCRIPT"], got["EVERYNODE_CHECK"], tt.want)
 			}
 			if strings.ReplaceAll(tt.want, "$$", "$") != tt.script {
 				t.Errorf("the expectation itself expands to another script than %q", tt.script)

@@ -83,13 +83,13 @@ func TestResources(t *testing.T) {
 
 // A reboot has no variables of the NodeJob, so nothing needs to be masked.
 func TestRunnerGetsNamesOfSecrets(t *testing.T) {
-	tests := map[Phase]string{Task: `["TOKEN"]`, Verify: `["TOKEN"]`, Rollback: `["TOKEN"]`, Reboot: ""}
+	tests := map[Phase]string{Task: `["TOKEN"]`, Check: `["TOKEN"]`, Rollback: `["TOKEN"]`, Reboot: ""}
 	for phase, want := range tests {
 		t.Run(string(phase), func(t *testing.T) {
 			a := attempt()
 			a.Phase = phase
 			got := ""
-			for _, v := range Pod(withoutOutput(withRollback(scriptJob())), Source{Script: "a", Verify: "b", Rollback: "c"}, a, options).Spec.Containers[0].Env {
+			for _, v := range Pod(withoutOutput(withRollback(scriptJob())), Source{Script: "a", Check: "b", Rollback: "c"}, a, options).Spec.Containers[0].Env {
 				if v.Name == "EVERYNODE_MASK" {
 					got = v.Value
 				}

@@ -36,12 +36,12 @@ const MaxScriptBytes = 65536
 
 // Source is what a NodeJob executes, including the contents of referenced ConfigMaps.
 type Source struct {
-	// Script, Verify and Rollback are texts. Script is "" for a command or a template, the others are "" if there are
+	// Script, Check and Rollback are texts. Script is "" for a command or a template, the others are "" if there are
 	// none.
 	Script   string
-	Verify   string
+	Check    string
 	Rollback string
-	// Contents are hashes of the objects of rerun.onChangeOf, in the same order.
+	// Contents are hashes of the objects of task.inputs, in the same order.
 	Contents []string
 }
 
@@ -67,25 +67,25 @@ func Digest(spec *v1alpha1.NodeJobSpec, src Source) string {
 	// New fields must have omitempty: a digest that changes for unchanged NodeJobs would run every task again on every
 	// node when Everynode is upgraded.
 	executed := struct {
-		Script            string                  `json:"script,omitempty"`
-		Command           []string                `json:"command,omitempty"`
-		Interpreter       []string                `json:"interpreter,omitempty"`
-		Env               []corev1.EnvVar         `json:"env,omitempty"`
-		Template          *corev1.PodTemplateSpec `json:"template,omitempty"`
-		Verify            string                  `json:"verify,omitempty"`
-		VerifyInterpreter []string                `json:"verifyInterpreter,omitempty"`
-		Contents          []string                `json:"contents,omitempty"`
+		Script           string                  `json:"script,omitempty"`
+		Command          []string                `json:"command,omitempty"`
+		Interpreter      []string                `json:"interpreter,omitempty"`
+		Env              []corev1.EnvVar         `json:"env,omitempty"`
+		Template         *corev1.PodTemplateSpec `json:"template,omitempty"`
+		Check            string                  `json:"check,omitempty"`
+		CheckInterpreter []string                `json:"checkInterpreter,omitempty"`
+		Contents         []string                `json:"contents,omitempty"`
 	}{
 		Script:      src.Script,
 		Command:     spec.Task.Command,
 		Interpreter: spec.Task.Interpreter,
 		Env:         spec.Task.Env,
 		Template:    spec.Task.Template,
-		Verify:      src.Verify,
+		Check:       src.Check,
 		Contents:    src.Contents,
 	}
-	if spec.Verify != nil {
-		executed.VerifyInterpreter = spec.Verify.Interpreter
+	if spec.Task.Check != nil {
+		executed.CheckInterpreter = spec.Task.Check.Interpreter
 	}
 	b, err := json.Marshal(executed)
 	if err != nil {

@@ -26,7 +26,7 @@ func TestRevisionStaysTheSameFromReleaseToRelease(t *testing.T) {
 		want string
 	}{
 		"a script":                    {v1alpha1.NodeJobSpec{}, Source{Script: "true"}, "26c9694296"},
-		"a script with all its parts": {scriptJob().Spec, Source{Script: "true", Verify: "false"}, "9199d037cc"},
+		"a script with all its parts": {scriptJob().Spec, Source{Script: "true", Check: "false"}, "17c51ffb32"},
 		"a command":                   {v1alpha1.NodeJobSpec{Task: v1alpha1.TaskSpec{Command: []string{"uname", "-r"}}}, Source{}, "c57233c5ef"},
 		"a template":                  {templateJob().Spec, Source{}, "3be895aa09"},
 	}
@@ -50,17 +50,17 @@ func TestRevision(t *testing.T) {
 		change     func(spec *v1alpha1.NodeJobSpec, src *Source)
 		wantChange bool
 	}{
-		"the script changes it":                 {func(_ *v1alpha1.NodeJobSpec, src *Source) { src.Script += " " }, true},
-		"the interpreter changes it":            {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Task.Interpreter = []string{"/bin/bash"} }, true},
-		"a command changes it":                  {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Task.Command = []string{"true"} }, true},
-		"the environment changes it":            {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Task.Env[0].Value = "1" }, true},
-		"the order of the environment does":     {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Task.Env[0], s.Task.Env[1] = s.Task.Env[1], s.Task.Env[0] }, true},
-		"verify changes it":                     {func(_ *v1alpha1.NodeJobSpec, src *Source) { src.Verify = "false" }, true},
-		"removing verify changes it":            {func(s *v1alpha1.NodeJobSpec, src *Source) { s.Verify, src.Verify = nil, "" }, true},
-		"the interpreter of verify changes it":  {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Verify.Interpreter = nil }, true},
-		"swapping script and verify changes it": {func(_ *v1alpha1.NodeJobSpec, src *Source) { src.Script, src.Verify = src.Verify, src.Script }, true},
+		"the script changes it":                {func(_ *v1alpha1.NodeJobSpec, src *Source) { src.Script += " " }, true},
+		"the interpreter changes it":           {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Task.Interpreter = []string{"/bin/bash"} }, true},
+		"a command changes it":                 {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Task.Command = []string{"true"} }, true},
+		"the environment changes it":           {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Task.Env[0].Value = "1" }, true},
+		"the order of the environment does":    {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Task.Env[0], s.Task.Env[1] = s.Task.Env[1], s.Task.Env[0] }, true},
+		"check changes it":                     {func(_ *v1alpha1.NodeJobSpec, src *Source) { src.Check = "false" }, true},
+		"removing check changes it":            {func(s *v1alpha1.NodeJobSpec, src *Source) { s.Task.Check, src.Check = nil, "" }, true},
+		"the interpreter of check changes it":  {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Task.Check.Interpreter = nil }, true},
+		"swapping script and check changes it": {func(_ *v1alpha1.NodeJobSpec, src *Source) { src.Script, src.Check = src.Check, src.Script }, true},
 
-		"node names do not": {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.NodeNames = []string{"a"} }, false},
+		"node names do not": {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Nodes.Names = []string{"a"} }, false},
 		"a time to live does not": {func(s *v1alpha1.NodeJobSpec, _ *Source) {
 			s.TTLSecondsAfterFinished, s.StartingDeadlineSeconds, s.RetainPodsSeconds = &seconds, &seconds, 5
 		}, false},
@@ -68,25 +68,27 @@ func TestRevision(t *testing.T) {
 		"resources do not": {func(s *v1alpha1.NodeJobSpec, _ *Source) {
 			s.Task.Resources = &v1alpha1.TaskResources{Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")}}
 		}, false},
-		"task.output does not":         {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Task.Output = v1alpha1.OutputNone }, false},
+		"task.output does not":         {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Task.Output.Record = v1alpha1.OutputNone }, false},
 		"retry does not":               {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Retry.Limit, s.Retry.BackoffSeconds = &seconds, &seconds }, false},
 		"the rollout does not":         {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Rollout.MaxConcurrent = &half }, false},
 		"suspend does not":             {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Suspend = true }, false},
 		"rerun does not":               {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Rerun.OnMachineChange = &yes }, false},
-		"the choice of nodes does not": {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.NodeSelector = &metav1.LabelSelector{} }, false},
-		"tolerations do not":           {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Tolerations = nil }, false},
+		"the choice of nodes does not": {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Nodes.Selector = &metav1.LabelSelector{} }, false},
+		"tolerations do not":           {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Nodes.Tolerations = nil }, false},
 		"deletionPolicy does not":      {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.DeletionPolicy = v1alpha1.DeletionRetain }, false},
 		"where the script comes from does not": {func(s *v1alpha1.NodeJobSpec, _ *Source) {
 			s.Task.Script = ""
 			s.Task.ScriptFrom = &v1alpha1.ScriptSource{ConfigMapKeyRef: v1alpha1.ConfigMapKeyRef{Name: "scripts", Key: "a.sh"}}
 		}, false},
-		"where verify comes from does not": {func(s *v1alpha1.NodeJobSpec, _ *Source) {
-			s.Verify.Script = ""
-			s.Verify.ScriptFrom = &v1alpha1.ScriptSource{ConfigMapKeyRef: v1alpha1.ConfigMapKeyRef{Name: "scripts", Key: "b.sh"}}
+		"where check comes from does not": {func(s *v1alpha1.NodeJobSpec, _ *Source) {
+			s.Task.Check.Script = ""
+			s.Task.Check.ScriptFrom = &v1alpha1.ScriptSource{ConfigMapKeyRef: v1alpha1.ConfigMapKeyRef{Name: "scripts", Key: "b.sh"}}
 		}, false},
-		"an empty list instead of none does not": {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Task.Template, s.Tolerations = nil, []corev1.Toleration{} }, false},
+		"an empty list instead of none does not": {func(s *v1alpha1.NodeJobSpec, _ *Source) {
+			s.Task.Template, s.Nodes.Tolerations = nil, []corev1.Toleration{}
+		}, false},
 	}
-	src := Source{Script: "true", Verify: "test -e /done"}
+	src := Source{Script: "true", Check: "test -e /done"}
 	before := Revision(&scriptJob().Spec, src)
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -19,14 +19,14 @@ import (
 
 // Scope says what is removed from nodes, in addition to gates and cordons, which are always removed.
 type Scope struct {
-	// Jobs are the NodeJobs that are removed. Their records and facts are removed too, unless deletionPolicy is Retain.
+	// Jobs are the NodeJobs that are removed. Their records and published results are removed too, unless deletionPolicy is Retain.
 	Jobs []v1alpha1.NodeJob
-	// Records removes all records and facts, including those that deletionPolicy: Retain has retained.
+	// Records removes all records and published results, including those that deletionPolicy: Retain has retained.
 	Records bool
 }
 
 // NodeChange returns the change that removes what Everynode left on a node; nil if there is nothing. It is one write
-// under the node's resource version, because cordons, taints and facts have other writers.
+// under the node's resource version, because cordons, taints and published results have other writers.
 func NodeChange(node *corev1.Node, scope Scope) *record.Change {
 	view := observe.Node(node)
 	change := &record.Change{UID: node.UID, ResourceVersion: node.ResourceVersion}
@@ -34,9 +34,9 @@ func NodeChange(node *corev1.Node, scope Scope) *record.Change {
 		change = stray
 	}
 	scope.openGates(node, change)
-	facts := scope.facts(node)
-	if len(facts.Labels)+len(facts.Annotations) > 0 {
-		change.Facts = facts
+	published := scope.published(node)
+	if len(published.Labels)+len(published.Annotations) > 0 {
+		change.Publish = published
 	}
 	if !change.Shared() {
 		return nil
@@ -75,17 +75,17 @@ func gates(job *v1alpha1.NodeJob, node *corev1.Node, taint *corev1.Taint) bool {
 	if effect != taint.Effect {
 		return false
 	}
-	if job.Spec.NodeSelector == nil {
+	if job.Spec.Nodes.Selector == nil {
 		return true
 	}
-	selector, err := metav1.LabelSelectorAsSelector(job.Spec.NodeSelector)
+	selector, err := metav1.LabelSelectorAsSelector(job.Spec.Nodes.Selector)
 	return err == nil && selector.Matches(labels.Set(node.Labels))
 }
 
-// facts returns the labels and annotations to remove from a node: records with their seals, what was published, and
+// published returns the labels and annotations to remove from a node: records with their seals, what was published, and
 // annotations that only a manager reads.
-func (s Scope) facts(node *corev1.Node) *record.Facts {
-	f := &record.Facts{Labels: map[string]*string{}, Annotations: map[string]*string{}}
+func (s Scope) published(node *corev1.Node) *record.Publish {
+	f := &record.Publish{Labels: map[string]*string{}, Annotations: map[string]*string{}}
 	published := record.ReadPublished(node.Annotations)
 	f.Published.Labels = s.unpublish(published.Labels, node.Labels, f.Labels)
 	f.Published.Annotations = s.unpublish(published.Annotations, node.Annotations, f.Annotations)

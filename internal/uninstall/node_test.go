@@ -33,7 +33,7 @@ func TestNodeChange(t *testing.T) {
 	gated := func(labels map[string]string) func(*v1alpha1.NodeJobSpec) {
 		return func(s *v1alpha1.NodeJobSpec) {
 			s.Gate = &v1alpha1.GateSpec{Key: "x.test/up"}
-			s.NodeSelector = &metav1.LabelSelector{MatchLabels: labels}
+			s.Nodes.Selector = &metav1.LabelSelector{MatchLabels: labels}
 		}
 	}
 	recorded := func(node *corev1.Node) {
@@ -88,7 +88,7 @@ func TestNodeChange(t *testing.T) {
 			node: recorded, scope: Scope{Records: true, Jobs: []v1alpha1.NodeJob{job("a", retain)}},
 			want: `{"metadata":{"labels":{"` + key + `":null,"` + seal + `":null},"annotations":{"` + key + `":null}}}`,
 		},
-		"the facts of a NodeJob are removed with it": {
+		"the published results of a NodeJob are removed with it": {
 			node: published(`{"labels":{"x.test/fact":"` + key + `"}}`), scope: Scope{Jobs: []v1alpha1.NodeJob{job("a", nil)}},
 			want: `{"metadata":{"labels":{"x.test/fact":null},"annotations":{"everynode.dev/published":null}}}`,
 		},
@@ -96,7 +96,7 @@ func TestNodeChange(t *testing.T) {
 			node: published(`{"labels":{"node-role.kubernetes.io/x":"` + key + `"}}`), scope: Scope{Records: true},
 			want: `{"metadata":{"annotations":{"everynode.dev/published":null}}}`,
 		},
-		"an invalid list of facts is removed with the records": {
+		"an invalid list of published results is removed with the records": {
 			node: published(`what`), scope: Scope{Records: true},
 			want: `{"metadata":{"annotations":{"everynode.dev/published":null}}}`,
 		},

@@ -116,7 +116,7 @@ func managerCost() []cog.Builder[dashboard.Panel] {
 		}),
 		areas(panel{
 			title: "Writes to the API server", unit: requests, width: 12,
-			description: "A successful attempt costs about 4 writes. Many more: writes fail and are repeated, pods are refused, or facts change.",
+			description: "A successful attempt costs about 4 writes. Many more: writes fail and are repeated, pods are refused, or published results change.",
 			queries:     []query{writes("everynode_api_writes_total"), writes("everynode_guard_api_writes_total")},
 		}),
 		lines(panel{

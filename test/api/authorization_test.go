@@ -186,7 +186,7 @@ var actions = map[string]action{
 	"create a NodeJob with a gate":              {needs: []string{rights.Gate, pods}, do: creates(template + "\ngate: {}"), manager: rbac},
 	"create a NodeJob that publishes":           {needs: []string{rights.Label, pods}, do: creates(template + "\npublish: [{result: a, label: x.test/a}]"), manager: rbac},
 	"create a NodeJob that removes labels":      {needs: []string{rights.Label, pods}, do: creates(template + "\nremoveLabels: [x.test/a]"), manager: rbac},
-	"create a NodeJob that reboots":             {needs: []string{rights.RunAsRoot, rights.Disrupt, pods}, do: creates(template + "\nmaintenance: {reboot: Always}"), manager: rbac},
+	"create a NodeJob that reboots":             {needs: []string{rights.RunAsRoot, rights.Disrupt, pods}, do: creates(template + "\nmaintenance: {reboot: {policy: Always}}"), manager: rbac},
 	"create a NodeJob that drains failed nodes": {needs: []string{rights.Disrupt, pods}, do: creates(template + "\nonFailure: {action: Drain}"), manager: rbac},
 	"change the spec of a NodeJob":              {needs: []string{rights.RunAsRoot}, do: patches(nodeJob("script"), `{"spec":{"suspend":true}}`), manager: rights.RunAsRoot},
 	"add a script to a template":                {needs: []string{rights.RunAsRoot, pods}, do: patches(nodeJob("templated"), `{"spec":{"rollback":{"script":"a"}}}`), manager: rights.RunAsRoot},

@@ -73,7 +73,7 @@ func TestOutputOfReadingCommands(t *testing.T) {
 		w.node(name)
 	}
 	w.job("works", func(s *v1alpha1.NodeJobSpec) {
-		s.Publish = []v1alpha1.Fact{{Result: "kernel", Label: "example.com/kernel"}}
+		s.Publish = []v1alpha1.PublishedResult{{Result: "kernel", Label: "example.com/kernel"}}
 	})
 	for _, name := range []string{"reading-1", "reading-2", "reading-3"} {
 		w.end(w.podOn(name), 0, string(outcome.Outcome{Message: "fine\x1b[2J", Results: map[string]string{"kernel": "6.1"}}.Encode()))
@@ -405,7 +405,7 @@ spec:
   rollout:
     promoteTo: canary
     steps: [{name: canary, nodes: 1, soakSeconds: 600}, {name: all}]
-  maintenance: {reboot: Always, drain: {}}
+  maintenance: {drain: {}, reboot: {policy: Always}}
 ---
 apiVersion: v1
 kind: Service

@@ -45,7 +45,7 @@ func TestExplainNamesTheNodesThatUseTheBudget(t *testing.T) {
 	w.node("budget-2")
 	must(t, admin.Patch(w.ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "budget-1"}}, mergePatch(`{"spec":{"unschedulable":true}}`)))
 	w.job("held", func(s *v1alpha1.NodeJobSpec) {
-		s.Maintenance = v1alpha1.MaintenanceSpec{Reboot: v1alpha1.RebootIfRequested, MaxUnavailable: number(1)}
+		s.Maintenance = v1alpha1.MaintenanceSpec{Reboot: v1alpha1.RebootSpec{Policy: v1alpha1.RebootIfRequested}, MaxUnavailable: number(1)}
 		s.Rollout.MaxConcurrent = percent("100%")
 	})
 	w.end(w.podOn("budget-1"), 0, "") // it is unavailable already, so nothing prevents its start

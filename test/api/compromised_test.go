@@ -37,7 +37,7 @@ func (w *world) secretJob(name string, change func(*v1alpha1.NodeJobSpec)) *v1al
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "join"}, StringData: map[string]string{"token": "x"},
 	}))
 	return w.job(name, func(s *v1alpha1.NodeJobSpec) {
-		s.NodeSelector.MatchLabels = map[string]string{tierLabel: w.namespace}
+		s.Nodes.Selector.MatchLabels = map[string]string{tierLabel: w.namespace}
 		s.Task.Env = []corev1.EnvVar{{Name: "TOKEN", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
 			LocalObjectReference: corev1.LocalObjectReference{Name: "join"}, Key: "token",
 		}}}}
@@ -69,8 +69,8 @@ func forgedRecord(revision, machine string) string {
 func TestARecordThatANodeForgesStartsNoPodThere(t *testing.T) {
 	for name, change := range map[string]func(*v1alpha1.NodeJobSpec){
 		"the check after a reboot": func(s *v1alpha1.NodeJobSpec) {
-			s.Verify = &v1alpha1.VerifySpec{Script: "check"}
-			s.Maintenance = v1alpha1.MaintenanceSpec{Reboot: v1alpha1.RebootIfRequested, MinReadySeconds: new(int32(0))}
+			s.Task.Check = &v1alpha1.CheckSpec{Script: "check"}
+			s.Maintenance = v1alpha1.MaintenanceSpec{Reboot: v1alpha1.RebootSpec{Policy: v1alpha1.RebootIfRequested, MinReadySeconds: new(int32(0))}}
 		},
 		"the rollback at deletion": func(s *v1alpha1.NodeJobSpec) {
 			s.Rollback, s.DeletionPolicy = &v1alpha1.RollbackSpec{Script: "undo"}, v1alpha1.DeletionRollback

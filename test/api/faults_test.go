@@ -61,7 +61,7 @@ func TestNoFaultOfAWriteChangesWhatARolloutComesTo(t *testing.T) {
 	if t.Failed() {
 		return
 	}
-	for _, sort := range []string{"create the pod of task", "patch the pod of task", "delete the pod of task", "create the pod of rollback", "create the pod of reboot", "create the pod of verify",
+	for _, sort := range []string{"create the pod of task", "patch the pod of task", "delete the pod of task", "create the pod of rollback", "create the pod of reboot", "create the pod of check",
 		"eviction of pod", "patch " + canary, "patch " + fails, "patch " + asks + " 5", "patch of the NodeJob", statusWrite} {
 		if !slices.ContainsFunc(writes, func(name string) bool { return strings.HasPrefix(name, sort) }) {
 			t.Errorf("no write is called %q: %q", sort, writes)
@@ -164,9 +164,9 @@ func playRollout(t *testing.T, c *cut) {
 	job := w.job("plays", func(s *v1alpha1.NodeJobSpec) {
 		whole(s)
 		s.Gate.Scope = v1alpha1.GateAll
-		s.Maintenance = v1alpha1.MaintenanceSpec{Cordon: true, Reboot: v1alpha1.RebootIfRequested, MinReadySeconds: new(int32(0)),
+		s.Maintenance = v1alpha1.MaintenanceSpec{Cordon: true, Reboot: v1alpha1.RebootSpec{Policy: v1alpha1.RebootIfRequested, MinReadySeconds: new(int32(0))},
 			MaxUnavailable: number(4)} // the failed node must not block the others
-		s.Verify = &v1alpha1.VerifySpec{Script: "true"}
+		s.Task.Check = &v1alpha1.CheckSpec{Script: "true"}
 		s.Retry.Limit = new(int32(1))
 		s.Rollout = v1alpha1.RolloutSpec{MaxConcurrent: number(2), MaxFailures: number(1)} // canary, all
 		s.Rollback = &v1alpha1.RollbackSpec{Script: "true"}
@@ -254,7 +254,7 @@ func settled(job *v1alpha1.NodeJob) error {
 func (w *world) checkNodes(k *kubelet, name func(string) string) {
 	w.t.Helper()
 	revision := w.live("plays").Status.Revision
-	wantStarts := map[string]int{"task on " + fails: 2, "rollback on " + fails: 1, "reboot on " + asks: 1, "verify on " + asks: 1}
+	wantStarts := map[string]int{"task on " + fails: 2, "rollback on " + fails: 1, "reboot on " + asks: 1, "check on " + asks: 1}
 	wantSuccesses := map[string]int{}
 	for _, role := range []string{canary, asks, "n4", joinsLater} {
 		wantStarts["task on "+role], wantSuccesses[role] = 1, 1

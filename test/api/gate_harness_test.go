@@ -100,7 +100,7 @@ func (w *world) versions(name string) func() []*corev1.Node {
 // whole uses all features that add to the write that records a success.
 func whole(s *v1alpha1.NodeJobSpec) {
 	s.Gate = &v1alpha1.GateSpec{}
-	s.Publish = []v1alpha1.Fact{{Result: "kernel", Label: "x.test/kernel"}, {Result: "note", Annotation: "x.test/note"}, {Result: "unsaid", Label: "x.test/unsaid"}}
+	s.Publish = []v1alpha1.PublishedResult{{Result: "kernel", Label: "x.test/kernel"}, {Result: "note", Annotation: "x.test/note"}, {Result: "unsaid", Label: "x.test/unsaid"}}
 	s.RemoveLabels = []string{"x.test/wanted"}
 }
 

@@ -83,8 +83,8 @@ func (f *freshServer) failsOpen(t *testing.T) {
 		"a key that is a list":           {spec: `{gate: {key: [a]}}`, wantFails: true},
 		"an effect that does not exist":  {spec: `{gate: {effect: NoDisk}}`},
 		"an effect that is a number":     {spec: `{gate: {effect: 3}}`},
-		"requirements that are a text":   {spec: `{gate: {}, nodeSelector: {matchExpressions: pool}}`, wantFails: true},
-		"a requirement that is a text":   {spec: `{gate: {}, nodeSelector: {matchExpressions: [pool]}}`, wantFails: true},
+		"requirements that are a text":   {spec: `{gate: {}, nodes: {selector: {matchExpressions: pool}}}`, wantFails: true},
+		"a requirement that is a text":   {spec: `{gate: {}, nodes: {selector: {matchExpressions: [pool]}}}`, wantFails: true},
 	}
 	job := func(namespace, name, spec string) *unstructured.Unstructured {
 		job := jobFromYAML(t, namespace, name, spec)

@@ -84,8 +84,8 @@ func TestAGateTaintsTheNodesThatItsSelectorMatches(t *testing.T) {
 			want[node] = append(want[node], taint)
 		}
 		for node, set := range nodes {
-			selector, err := metav1.LabelSelectorAsSelector(job.Spec.NodeSelector)
-			matches := job.Spec.NodeSelector == nil || err == nil && selector.Matches(labels.Set(set))
+			selector, err := metav1.LabelSelectorAsSelector(job.Spec.Nodes.Selector)
+			matches := job.Spec.Nodes.Selector == nil || err == nil && selector.Matches(labels.Set(set))
 			if matches != slices.Contains(test.wantNodes, node) || (err != nil) != strings.HasPrefix(name, "invalid") {
 				t.Errorf("the table is wrong about %q and %s: Kubernetes says %v (%v)", name, node, matches, err)
 			}
@@ -161,7 +161,7 @@ func TestANodeJoinsWithoutATaintWhereThereIsNoGate(t *testing.T) {
 	}
 
 	unbound.gate("in-a-namespace-without-a-binding", v1alpha1.GateSpec{}, `null`)
-	w.job("without-a-gate", func(s *v1alpha1.NodeJobSpec) { s.NodeSelector = nil })
+	w.job("without-a-gate", func(s *v1alpha1.NodeJobSpec) { s.Nodes.Selector = nil })
 	opened := w.gate("gate-taken-out", v1alpha1.GateSpec{}, `null`)
 	leaving := w.gate("being-deleted", v1alpha1.GateSpec{}, `null`)
 	gone := w.gate("deleted", v1alpha1.GateSpec{}, `null`)
@@ -291,8 +291,8 @@ func (w *world) makes(o client.Object) {
 func (w *world) gate(name string, gate v1alpha1.GateSpec, selector string) *v1alpha1.NodeJob {
 	w.t.Helper()
 	return w.job(name, func(s *v1alpha1.NodeJobSpec) {
-		s.Gate, s.NodeSelector = &gate, nil
-		must(w.t, yaml.UnmarshalStrict([]byte(selector), &s.NodeSelector))
+		s.Gate, s.Nodes.Selector = &gate, nil
+		must(w.t, yaml.UnmarshalStrict([]byte(selector), &s.Nodes.Selector))
 	})
 }
 

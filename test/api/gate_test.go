@@ -208,7 +208,7 @@ func TestANodeWithTheGateOfTwoNodeJobsOpensWithTheLast(t *testing.T) {
 			startManager(t, noFaults)
 			share := func(s *v1alpha1.NodeJobSpec) {
 				s.Gate = &v1alpha1.GateSpec{Key: userKey}
-				s.NodeSelector.MatchLabels["world"] = w.namespace
+				s.Nodes.Selector.MatchLabels["world"] = w.namespace
 			}
 			w.job("first", share)
 			other.job("last", share)
@@ -234,7 +234,7 @@ func TestTheLastOfTwoNodeJobsOpensTheNode(t *testing.T) {
 		"its gate is removed":           func(w *world, last *v1alpha1.NodeJob) { w.change(last, `{"gate":null}`) },
 		"it no longer selects the node": func(w *world, _ *v1alpha1.NodeJob) { w.label("goes-1", "pool", "other") },
 		"its selector is changed": func(w *world, last *v1alpha1.NodeJob) {
-			w.change(last, `{"nodeSelector":{"matchLabels":{"pool":"other"}}}`)
+			w.change(last, `{"nodes":{"selector":{"matchLabels":{"pool":"other"}}}}`)
 		},
 		"a user skips the node by its label": func(w *world, last *v1alpha1.NodeJob) {
 			w.label("goes-1", v1alpha1.RecordKey(w.namespace, "last"), w.live("last").Status.Revision)
@@ -246,7 +246,7 @@ func TestTheLastOfTwoNodeJobsOpensTheNode(t *testing.T) {
 			w.job("first", func(s *v1alpha1.NodeJobSpec) { s.Gate = &v1alpha1.GateSpec{Key: userKey} })
 			last := w.job("last", func(s *v1alpha1.NodeJobSpec) {
 				s.Gate, s.Suspend = &v1alpha1.GateSpec{Key: userKey}, true
-				s.NodeSelector.MatchLabels["pool"] = "a"
+				s.Nodes.Selector.MatchLabels["pool"] = "a"
 			})
 			w.gateIsSeen("first")
 			w.gateIsSeen("last")
@@ -277,7 +277,7 @@ func TestANodeThatStopsMatchingIsOpened(t *testing.T) {
 			startManager(t, noFaults)
 			job := w.job("for-pool", func(s *v1alpha1.NodeJobSpec) {
 				s.Gate, s.Suspend = &v1alpha1.GateSpec{Key: tt.key}, true
-				s.NodeSelector.MatchLabels["pool"] = "a"
+				s.Nodes.Selector.MatchLabels["pool"] = "a"
 			})
 			w.gateIsSeen("for-pool")
 			taint := gateOf(v1alpha1.GateKey(job), tt.value)
@@ -324,7 +324,7 @@ func TestAConcurrentTaintByAnotherClientIsKept(t *testing.T) {
 	}})
 	job := w.job("race", func(s *v1alpha1.NodeJobSpec) {
 		whole(s)
-		s.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+		s.Nodes.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 	})
 	w.gateIsSeen("race")
 	w.comes("race-1", nil, gateOf(v1alpha1.GateKey(job), v1alpha1.GateValue))

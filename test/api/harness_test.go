@@ -278,10 +278,10 @@ func (w *world) draft(name string) *v1alpha1.NodeJob {
 	return &v1alpha1.NodeJob{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name},
 		Spec: v1alpha1.NodeJobSpec{
-			NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"world": w.namespace}},
-			Task:         v1alpha1.TaskSpec{Script: "true"},
-			Retry:        v1alpha1.RetrySpec{BackoffSeconds: new(int32(1))},
-			Rollout:      v1alpha1.RolloutSpec{MaxFailures: percent("100%"), Steps: []v1alpha1.RolloutStep{{Name: "all"}}},
+			Nodes:   v1alpha1.NodesSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"world": w.namespace}}},
+			Task:    v1alpha1.TaskSpec{Script: "true"},
+			Retry:   v1alpha1.RetrySpec{BackoffSeconds: new(int32(1))},
+			Rollout: v1alpha1.RolloutSpec{MaxFailures: percent("100%"), Steps: []v1alpha1.RolloutStep{{Name: "all"}}},
 		},
 	}
 }

@@ -54,7 +54,7 @@ func TestGitOpsToolsShowEachState(t *testing.T) {
 		s.Retry.Limit = new(int32(0))
 		s.Rollout = v1alpha1.RolloutSpec{PromoteTo: "canary", Steps: []v1alpha1.RolloutStep{{Name: "canary", Nodes: new(intstr.FromInt32(1))}, {Name: "all"}}}
 	})
-	w.job("nowhere", func(s *v1alpha1.NodeJobSpec) { s.NodeSelector = selects("no-such-label") })
+	w.job("nowhere", func(s *v1alpha1.NodeJobSpec) { s.Nodes.Selector = selects("no-such-label") })
 	w.job("suspended", func(s *v1alpha1.NodeJobSpec) { s.Suspend = true })
 	for _, name := range []string{"rollout", "nowhere", "suspended"} {
 		w.shown("NodeJob", name, status.InProgressStatus, progressing, "waiting for the manager")
@@ -107,8 +107,8 @@ func TestGitOpsToolsShowEachStateOfANodeGuard(t *testing.T) {
 func TestTheAPIRejectsAnEmptySelector(t *testing.T) {
 	w := newWorld(t)
 	for name, spec := range map[string]string{
-		"nodeSelector":      withTask(`nodeSelector: %s`),
-		"step":              withTask(`rollout: {steps: [{name: a, nodeSelector: %s}, {name: b}]}`),
+		"nodes.selector":      withTask(`nodes: {selector: %s}`),
+		"step":              withTask(`rollout: {steps: [{name: a, selector: %s}, {name: b}]}`),
 		"onFailure drain":   withTask(`onFailure: {action: Drain, drain: {podSelector: %s}}`),
 		"maintenance drain": withTask(`maintenance: {drain: {podSelector: %s}}`),
 	} {
@@ -124,10 +124,10 @@ func TestTheAPIRejectsAnEmptySelector(t *testing.T) {
 	}
 	// A client that does not validate strictly, for example kubectl apply --validate=ignore, sends the field, and the API
 	// server prunes it.
-	pruned := jobFromYAML(t, w.namespace, "", withTask(`nodeSelector: {pool: db}`))
+	pruned := jobFromYAML(t, w.namespace, "", withTask(`nodes: {selector: {pool: db}}`))
 	err := admin.Create(w.ctx, pruned, &client.CreateOptions{Raw: &metav1.CreateOptions{FieldValidation: metav1.FieldValidationIgnore}})
 	if err == nil {
-		t.Fatal("the API server accepted a NodeJob whose nodeSelector has only a misspelled field")
+		t.Fatal("the API server accepted a NodeJob whose nodes.selector has only a misspelled field")
 	}
-	wantText(t, err.Error(), "spec.nodeSelector", "matchLabels.KEY: VALUE, or omit nodeSelector for all nodes")
+	wantText(t, err.Error(), "spec.nodes.selector", "matchLabels.KEY: VALUE, or omit nodes.selector for all nodes")
 }

@@ -128,10 +128,10 @@ func (w *world) pending(job string, want int) {
 	w.eventually(fmt.Sprintf("%d notifications are pending", want), func() error {
 		var live v1alpha1.NodeJob
 		must(w.t, admin.Get(w.ctx, client.ObjectKey{Namespace: w.namespace, Name: job}, &live))
-		if live.Status.Notifications == nil {
+		if live.Status.ControllerState.Notifications == nil {
 			return errors.New("the status has none")
 		}
-		if got := len(live.Status.Notifications.Pending); got != want {
+		if got := len(live.Status.ControllerState.Notifications.Pending); got != want {
 			return fmt.Errorf("there are %d", got)
 		}
 		return nil
@@ -238,8 +238,8 @@ func TestNotificationsThatAreTurnedOffLeaveTheStatus(t *testing.T) {
 	w.eventually("the status has no notifications", func() error {
 		var live v1alpha1.NodeJob
 		must(t, admin.Get(w.ctx, client.ObjectKey{Namespace: w.namespace, Name: "off"}, &live))
-		if live.Status.Notifications != nil {
-			return fmt.Errorf("it has %+v", live.Status.Notifications)
+		if live.Status.ControllerState.Notifications != nil {
+			return fmt.Errorf("it has %+v", live.Status.ControllerState.Notifications)
 		}
 		return nil
 	})
@@ -258,7 +258,7 @@ func TestADrainThatIsHeldForTooLongIsNotified(t *testing.T) {
 	pending := func(want int) {
 		t.Helper()
 		g.eventually(fmt.Sprintf("%d notifications are pending", want), func() error {
-			state := g.live().Status.Notifications
+			state := g.live().Status.ControllerState.Notifications
 			if state == nil || len(state.Pending) != want || !slices.Equal(state.Held, []string{"notify-held-1"}) {
 				return fmt.Errorf("the status has %+v", state)
 			}

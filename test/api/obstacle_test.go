@@ -108,10 +108,10 @@ func TestASelectorThatCannotBeUsedIsNamed(t *testing.T) {
 	startManager(t, noFaults)
 	w.node("sel-1")
 	w.job("bad-selector", func(s *v1alpha1.NodeJobSpec) {
-		s.NodeSelector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Like", Values: []string{"b"}}}
+		s.Nodes.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Like", Values: []string{"b"}}}
 	})
 	c := w.condition("bad-selector", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonInvalidSelector)
-	wantText(t, c.Message, "spec.nodeSelector", "Like")
+	wantText(t, c.Message, "spec.nodes.selector", "Like")
 }
 
 func TestAnImageThatCannotBePulledIsNamedWithinSeconds(t *testing.T) {

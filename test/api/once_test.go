@@ -22,7 +22,7 @@ func TestARunForOnce(t *testing.T) {
 	w.node("once-1")
 	w.node("once-2")
 	job := w.job("once", func(s *v1alpha1.NodeJobSpec) {
-		s.NodeNames = []string{"once-1"}
+		s.Nodes.Names = []string{"once-1"}
 		s.RetainPodsSeconds = 600
 		s.TTLSecondsAfterFinished = new(int32(3))
 	})

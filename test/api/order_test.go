@@ -84,7 +84,7 @@ func TestANodeWaitsOnlyForDependenciesThatSelectIt(t *testing.T) {
 	w.comes("pooled-1", map[string]string{"pool": "gpu"})
 	w.job("driver", func(s *v1alpha1.NodeJobSpec) {
 		s.Suspend = true
-		s.NodeSelector.MatchLabels["pool"] = "gpu"
+		s.Nodes.Selector.MatchLabels["pool"] = "gpu"
 	})
 	w.job("follows", after("driver"))
 	c := w.condition("follows", v1alpha1.ConditionReconciling, metav1.ConditionTrue, "")

@@ -25,9 +25,9 @@ func TestAGateIsForNodesOfTheRightOperatingSystem(t *testing.T) {
 		"template-linux":         `task: {template: {spec: {os: {name: linux}, ` + container + `}}}`,
 		"template-windows":       `task: {template: {spec: {os: {name: windows}, ` + container + `}}}`,
 		"template-rollback":      `{task: {template: {spec: {` + container + `}}}, rollback: {script: "true"}}`,
-		"template-reboot":        `{task: {template: {spec: {` + container + `}}}, maintenance: {reboot: IfRequested}}`,
-		"template-without-them":  `{task: {template: {spec: {` + container + `}}}, maintenance: {reboot: Never}}`,
-		"template-reboot-linux":  `{task: {template: {spec: {os: {name: linux}, ` + container + `}}}, maintenance: {reboot: Always}}`,
+		"template-reboot":        `{task: {template: {spec: {` + container + `}}}, maintenance: {reboot: {policy: IfRequested}}}`,
+		"template-without-them":  `{task: {template: {spec: {` + container + `}}}, maintenance: {reboot: {policy: Never}}}`,
+		"template-reboot-linux":  `{task: {template: {spec: {os: {name: linux}, ` + container + `}}}, maintenance: {reboot: {policy: Always}}}`,
 		"template-for-all-nodes": `{task: {template: {metadata: {labels: {a: b}}, spec: {` + container + `}}}}`,
 	}
 	nodes := map[string]map[string]string{

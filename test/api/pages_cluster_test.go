@@ -219,8 +219,8 @@ func (d *described) succeed(ctx context.Context, pod *corev1.Pod) error {
 		return err
 	}
 	results := map[string]string{}
-	for _, fact := range job.Spec.Publish {
-		results[fact.Result] = pod.Labels[v1alpha1.RevisionLabel]
+	for _, entry := range job.Spec.Publish {
+		results[entry.Result] = pod.Labels[v1alpha1.RevisionLabel]
 	}
 	return d.tellEnd(ctx, pod, outcome.Outcome{Message: "it is done", Results: results})
 }

@@ -63,8 +63,8 @@ func TestARunWithARebootContinuesInTheNextBoot(t *testing.T) {
 	startManager(t, noFaults)
 	job := w.job("boots", func(s *v1alpha1.NodeJobSpec) {
 		whole(s)
-		s.Verify = &v1alpha1.VerifySpec{Script: "check"}
-		s.Maintenance = v1alpha1.MaintenanceSpec{Cordon: true, Reboot: v1alpha1.RebootAlways, MinReadySeconds: new(int32(0))}
+		s.Task.Check = &v1alpha1.CheckSpec{Script: "check"}
+		s.Maintenance = v1alpha1.MaintenanceSpec{Cordon: true, Reboot: v1alpha1.RebootSpec{Policy: v1alpha1.RebootAlways, MinReadySeconds: new(int32(0))}}
 	})
 	w.gateIsSeen("boots")
 	key := v1alpha1.GateKey(job)
@@ -92,7 +92,7 @@ func TestARunWithARebootContinuesInTheNextBoot(t *testing.T) {
 	w.reboots("reboot-1", "boot-2")
 	w.killed(reboots)
 	w.ready("reboot-1", corev1.ConditionTrue)
-	w.end(w.podOf("reboot-1", task.Verify), 0, `{"exitCode":0,"message":"it holds"}`)
+	w.end(w.podOf("reboot-1", task.Check), 0, `{"exitCode":0,"message":"it holds"}`)
 	rec = w.done("boots", "reboot-1")
 	if rec.BootID != "boot-2" || rec.Attempts != 1 || rec.Reboot != nil || rec.Results["kernel"] != "6.1" || rec.Message != "it holds" {
 		t.Errorf("the record is %+v", rec)
@@ -113,7 +113,7 @@ func TestATaskThatAsksForNoRebootIsDoneWithoutOne(t *testing.T) {
 		w.node(node)
 	}
 	w.job("asks", func(s *v1alpha1.NodeJobSpec) {
-		s.Maintenance = v1alpha1.MaintenanceSpec{Reboot: v1alpha1.RebootIfRequested, MinReadySeconds: new(int32(0))}
+		s.Maintenance = v1alpha1.MaintenanceSpec{Reboot: v1alpha1.RebootSpec{Policy: v1alpha1.RebootIfRequested, MinReadySeconds: new(int32(0))}}
 	})
 	w.end(w.podOf("asks-1", task.Task), 0, "")
 	w.done("asks", "asks-1")
@@ -132,17 +132,17 @@ func TestACheckThatFailsAfterTheRebootFailsTheAttempt(t *testing.T) {
 	startManager(t, noFaults)
 	w.node("bad-boot-1")
 	w.job("bad", func(s *v1alpha1.NodeJobSpec) {
-		s.Verify = &v1alpha1.VerifySpec{Script: "check"}
+		s.Task.Check = &v1alpha1.CheckSpec{Script: "check"}
 		s.Retry.Limit = new(int32(0))
-		s.Maintenance = v1alpha1.MaintenanceSpec{Cordon: true, Reboot: v1alpha1.RebootAlways, MinReadySeconds: new(int32(0))}
+		s.Maintenance = v1alpha1.MaintenanceSpec{Cordon: true, Reboot: v1alpha1.RebootSpec{Policy: v1alpha1.RebootAlways, MinReadySeconds: new(int32(0))}}
 	})
 	w.end(w.podOf("bad-boot-1", task.Task), 0, "")
 	reboots := w.podOf("bad-boot-1", task.Reboot)
 	w.reboots("bad-boot-1", "boot-2")
 	w.killed(reboots)
-	w.end(w.podOf("bad-boot-1", task.Verify), 4, `{"exitCode":4,"reason":"TaskFailed","message":"the old kernel"}`)
+	w.end(w.podOf("bad-boot-1", task.Check), 4, `{"exitCode":4,"reason":"TaskFailed","message":"the old kernel"}`)
 	rec := w.outcome("bad", "bad-boot-1", record.Failed)
-	if rec.Reason != "VerifyFailed" || *rec.ExitCode != 4 || rec.Reboot != nil {
+	if rec.Reason != "CheckFailed" || *rec.ExitCode != 4 || rec.Reboot != nil {
 		t.Errorf("the record is %+v", rec)
 	}
 	w.cordoned("bad-boot-1", "")
@@ -157,7 +157,7 @@ func TestAnAttemptFailsIfTheNodeDoesNotComeBack(t *testing.T) {
 	w.node("lost-boot-1")
 	w.job("lost", func(s *v1alpha1.NodeJobSpec) {
 		s.Retry.Limit = new(int32(0))
-		s.Maintenance = v1alpha1.MaintenanceSpec{Reboot: v1alpha1.RebootAlways, RebootTimeoutSeconds: new(int32(10)), MinReadySeconds: new(int32(0))}
+		s.Maintenance = v1alpha1.MaintenanceSpec{Reboot: v1alpha1.RebootSpec{Policy: v1alpha1.RebootAlways, TimeoutSeconds: new(int32(10)), MinReadySeconds: new(int32(0))}}
 	})
 	w.end(w.podOf("lost-boot-1", task.Task), 0, "")
 	pod := w.podOf("lost-boot-1", task.Reboot)

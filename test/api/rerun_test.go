@@ -24,7 +24,7 @@ import (
 )
 
 func onChangeOf(kind v1alpha1.ContentKind, name string) func(*v1alpha1.NodeJobSpec) {
-	return func(s *v1alpha1.NodeJobSpec) { s.Rerun.OnChangeOf = []v1alpha1.ContentRef{{Kind: kind, Name: name}} }
+	return func(s *v1alpha1.NodeJobSpec) { s.Task.Inputs = []v1alpha1.ContentRef{{Kind: kind, Name: name}} }
 }
 
 // run runs a command line as an administrator would.

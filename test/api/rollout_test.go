@@ -78,7 +78,7 @@ func TestANodeThatMatchesTwoStepsIsInTheFirst(t *testing.T) {
 	startManager(t, noFaults)
 	w.job("twice", func(s *v1alpha1.NodeJobSpec) {
 		s.Rollout = v1alpha1.RolloutSpec{MaxConcurrent: percent("100%"), Steps: []v1alpha1.RolloutStep{
-			{Name: "first", NodeSelector: selects("first")}, {Name: "second", NodeSelector: selects("second")}, {Name: "rest"},
+			{Name: "first", Selector: selects("first")}, {Name: "second", Selector: selects("second")}, {Name: "rest"},
 		}}
 	})
 	for _, node := range []string{"twice-2", "twice-3", "twice-1"} {
@@ -117,10 +117,10 @@ func TestAStepWhoseSelectorMatchesNothingHoldsTheRolloutAndIsNamed(t *testing.T)
 	w.node("empty-1")
 	w.node("empty-2")
 	w.job("empty", func(s *v1alpha1.NodeJobSpec) {
-		s.Rollout.Steps = []v1alpha1.RolloutStep{{Name: "edge", NodeSelector: selects("edge"), Nodes: percent("50%")}, {Name: "rest"}}
+		s.Rollout.Steps = []v1alpha1.RolloutStep{{Name: "edge", Selector: selects("edge"), Nodes: percent("50%")}, {Name: "rest"}}
 	})
 	c := w.condition("empty", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonStepWithoutNodes)
-	wantText(t, c.Message, "step edge of the rollout contains no node", "Correct the nodeSelector of the step", "remove the step")
+	wantText(t, c.Message, "step edge of the rollout contains no node", "Correct the selector of the step", "remove the step")
 	if running := w.runOn(); len(running) > 0 {
 		t.Errorf("there are pods on %v", running)
 	}
@@ -135,12 +135,12 @@ func TestAStepWhoseSelectorCannotBeUsedIsNamed(t *testing.T) {
 	startManager(t, noFaults)
 	w.node("odd-1")
 	job := w.job("odd", func(s *v1alpha1.NodeJobSpec) {
-		s.Rollout.Steps = []v1alpha1.RolloutStep{{Name: "a", Nodes: number(1)}, {Name: "b", NodeSelector: &metav1.LabelSelector{
+		s.Rollout.Steps = []v1alpha1.RolloutStep{{Name: "a", Nodes: number(1)}, {Name: "b", Selector: &metav1.LabelSelector{
 			MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "x", Operator: "Like", Values: []string{"y"}}},
 		}}, {Name: "c"}}
 	})
 	c := w.condition("odd", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonInvalidSelector)
-	wantText(t, c.Message, "spec.rollout.steps[1].nodeSelector cannot be used", "Like", "Correct it")
+	wantText(t, c.Message, "spec.rollout.steps[1].selector cannot be used", "Like", "Correct it")
 	if running := w.runOn(); len(running) > 0 {
 		t.Errorf("there are pods on %v", running)
 	}
@@ -260,7 +260,7 @@ func TestANodeIsUncordonedWhenTheReasonEnds(t *testing.T) {
 			job := w.job("gives-back", func(s *v1alpha1.NodeJobSpec) {
 				s.Retry.Limit = new(int32(0))
 				s.OnFailure.Action = v1alpha1.FailureActionCordon
-				s.NodeSelector.MatchLabels["selected"] = "yes"
+				s.Nodes.Selector.MatchLabels["selected"] = "yes"
 			})
 			w.end(w.podOf(node, task.Task), 1, "")
 			key := v1alpha1.RecordKey(w.namespace, "gives-back")

@@ -170,7 +170,7 @@ func TestARunTakesNoOldRecordForItsOwn(t *testing.T) {
 	w.node("old-1")
 	w.node("old-2")
 	job := w.job("old", func(s *v1alpha1.NodeJobSpec) {
-		s.NodeNames, s.DeletionPolicy = []string{"old-1"}, v1alpha1.DeletionRetain
+		s.Nodes.Names, s.DeletionPolicy = []string{"old-1"}, v1alpha1.DeletionRetain
 	})
 	w.end(w.podOn("old-1"), 0, "")
 	w.done("old", "old-1")

@@ -81,8 +81,8 @@ func TestTheConvertedNodeJobsAreAccepted(t *testing.T) {
 // scripts of a NodeJob: what it does, checks and undoes.
 func scripts(job *v1alpha1.NodeJob) []string {
 	scripts := []string{job.Spec.Task.Script}
-	if job.Spec.Verify != nil {
-		scripts = append(scripts, job.Spec.Verify.Script)
+	if job.Spec.Task.Check != nil {
+		scripts = append(scripts, job.Spec.Task.Check.Script)
 	}
 	if job.Spec.Rollback != nil {
 		scripts = append(scripts, job.Spec.Rollback.Script)

@@ -343,7 +343,7 @@ func TestManifestsAreAccepted(t *testing.T) {
 		"a certificate on request":      {"ca-certificate", "wanted-ca", "--cert", certificate, "--wanted", "example.com/ca=wanted"},
 		"a file":                        {"file", "/etc/a $(HOME)/b'c.conf", "--from", file, "--mode", "0600", "--owner", "nobody"},
 		"a file that is not UTF-8":      {"file", "/etc/binary", "--from", binary},
-		"a script":                      {"script", "tune", "-f", script, "--verify", script, "--rollback", script, "--on-reboot"},
+		"a script":                      {"script", "tune", "-f", script, "--check", script, "--rollback", script, "--on-reboot"},
 	}
 	for name, args := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -32,8 +32,8 @@ func TestANodeJobTakesOverFromADaemonSet(t *testing.T) {
 	must(t, admin.Patch(w.ctx, before, mergePatch(marker)))
 	job := w.job("takes", func(s *v1alpha1.NodeJobSpec) {
 		s.Suspend = true
-		s.AssumeDone = &v1alpha1.AssumeDoneSpec{NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{label: "true"}}}
-		s.Publish = []v1alpha1.Fact{{Result: "configured", Label: label, Adopt: v1alpha1.AdoptSameValue}}
+		s.Nodes.AssumeDone = &v1alpha1.AssumeDoneSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{label: "true"}}}
+		s.Publish = []v1alpha1.PublishedResult{{Result: "configured", Label: label, Adopt: v1alpha1.AdoptSameValue}}
 	})
 	w.condition("takes", v1alpha1.ConditionReconciling, metav1.ConditionFalse, v1alpha1.ReasonSuspended)
 	if on := w.recordOn("takes", "takes-before"); on.Present {

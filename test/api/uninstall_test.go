@@ -37,7 +37,7 @@ func TestUninstall(t *testing.T) {
 		"with a manager that does nothing":                     f.withIdleManager,
 		"after a plain deletion without a manager":             f.afterPlainDeletion,
 		"interrupted at each write":                            f.interrupted,
-		"with records and facts":                               f.withRecords,
+		"with records and published results":                   f.withRecords,
 		"does not drop a rollback without being told":          f.withRollback,
 		"only the CRDs are left, and they are being deleted":   f.onlyCRDs,
 		"a finalizer of someone else on a NodeJob is reported": f.foreignFinalizer,

@@ -78,7 +78,7 @@ func TestTheContentOfASecretMayAskForAnotherRun(t *testing.T) {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "token"}, StringData: map[string]string{"a": "1"}}
 	must(t, admin.Create(w.ctx, secret))
 	w.job("secret", w.mark(), func(s *v1alpha1.NodeJobSpec) {
-		s.Rerun.OnChangeOf = []v1alpha1.ContentRef{{Kind: v1alpha1.ContentSecret, Name: "token"}}
+		s.Task.Inputs = []v1alpha1.ContentRef{{Kind: v1alpha1.ContentSecret, Name: "token"}}
 	})
 	c := w.condition("secret", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonSecretForbidden)
 	w.asTold(c.Message, "create role")

@@ -96,7 +96,7 @@ func (w *world) object(server *s3.Server, location string) string {
 	return string(content)
 }
 
-func archives(s *v1alpha1.NodeJobSpec) { s.Task.OutputArchive = v1alpha1.ArchiveAlways }
+func archives(s *v1alpha1.NodeJobSpec) { s.Task.Output.Archive = v1alpha1.ArchiveAlways }
 
 // TestTheOutputOfANodeIsInItsArchive : it is not parallel, because it restarts the manager.
 func TestTheOutputOfANodeIsInItsArchive(t *testing.T) {
@@ -119,7 +119,7 @@ func TestTheOutputOfANodeIsInItsArchive(t *testing.T) {
 	// 5 MB, with the least memory that a task can have. The page cache of the file must not end it.
 	const lines = 500_000
 	w.job("prints", fmt.Sprintf(`echo "the password is $PASSWORD" >&2; seq -f '%%09.0f' %d`, lines), onNode2, archives, func(s *v1alpha1.NodeJobSpec) {
-		s.Task.Output = v1alpha1.OutputNone
+		s.Task.Output.Record = v1alpha1.OutputNone
 		s.Task.Resources = &v1alpha1.TaskResources{Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("32Mi")}}
 		s.Task.Env = []corev1.EnvVar{{Name: "PASSWORD", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
 			LocalObjectReference: corev1.LocalObjectReference{Name: "password"}, Key: "password",

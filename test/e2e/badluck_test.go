@@ -76,7 +76,7 @@ func restarts(pod *corev1.Pod) int32 {
 
 func TestManagerKilledWhileTasksRun(t *testing.T) {
 	w := newWorld(t)
-	w.job("killed", w.hold(), func(s *v1alpha1.NodeJobSpec) { s.NodeSelector = nil })
+	w.job("killed", w.hold(), func(s *v1alpha1.NodeJobSpec) { s.Nodes.Selector = nil })
 	first, second := w.runningPod("node-1"), w.runningPod("node-2")
 	w.killManager()
 	w.letGo("node-1")
@@ -308,7 +308,7 @@ func TestScriptsThatMisbehave(t *testing.T) {
 	w.job("forks", `setsid sleep 7301 & sleep 7302 & echo left`, onNode2, limits(60))
 	w.job("deaf", `trap '' TERM; echo started; sleep 7303 & while :; do sleep 1; done`, onNode2, limits(3))
 	w.job("python", `print("no")`, onNode2, limits(60), func(s *v1alpha1.NodeJobSpec) { s.Task.Interpreter = []string{"/no/such/interpreter"} })
-	w.job("unverified", `true`, onNode2, limits(60), func(s *v1alpha1.NodeJobSpec) { s.Verify = &v1alpha1.VerifySpec{Script: "echo not so; exit 5"} })
+	w.job("unchecked", `true`, onNode2, limits(60), func(s *v1alpha1.NodeJobSpec) { s.Task.Check = &v1alpha1.CheckSpec{Script: "echo not so; exit 5"} })
 
 	if rec := w.done("prints", "node-2"); !strings.HasSuffix(strings.TrimSpace(rec.Message), "the end") || len(rec.Message) > 1024 {
 		t.Errorf("prints: %d bytes of message, %+v", len(rec.Message), rec)
@@ -344,8 +344,8 @@ func TestScriptsThatMisbehave(t *testing.T) {
 	if rec := w.failed("python", "node-2"); rec.Reason != "InterpreterNotFound" || *rec.ExitCode != 127 || !strings.Contains(rec.Message, "/no/such/interpreter") {
 		t.Errorf("python: %+v", rec)
 	}
-	if rec := w.failed("unverified", "node-2"); rec.Reason != "VerifyFailed" || !strings.Contains(rec.Message, "not so") {
-		t.Errorf("unverified: %+v", rec)
+	if rec := w.failed("unchecked", "node-2"); rec.Reason != "CheckFailed" || !strings.Contains(rec.Message, "not so") {
+		t.Errorf("unchecked: %+v", rec)
 	}
 	w.noPods()
 	if left := w.sh("node-2", "pgrep -af 'sleep 730[1-4]' || true"); left != "" {

@@ -55,7 +55,7 @@ spec:
 		t.Errorf("a part of the DaemonSet is not converted:\n%s", converted)
 	}
 	plan := w.sayWith(converted, "plan", "-f", "-")
-	wantText(t, plan.out, "1 assumed to be done (spec.assumeDone)")
+	wantText(t, plan.out, "1 assumed to be done (spec.nodes.assumeDone)")
 	_, err := install.Kubectl(w.ctx, real, converted, "apply", "-f", "-")
 	must(t, err)
 	if got := w.say("resume", "configures"); got.code != 0 {
@@ -69,5 +69,5 @@ spec:
 	}
 	w.complete("configures")
 	w.wantMissing(before, "/run/configured-by-"+w.namespace)
-	wantText(t, w.say("explain", "configures", before).out, "without a run, because it matched spec.assumeDone")
+	wantText(t, w.say("explain", "configures", before).out, "without a run, because it matched spec.nodes.assumeDone")
 }

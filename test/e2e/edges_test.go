@@ -165,8 +165,8 @@ func TestAQuotaOfCPUAcceptsAllPodsOfARun(t *testing.T) {
 		s.Task.Resources = &v1alpha1.TaskResources{
 			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m")}, Limits: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")},
 		}
-		s.Verify = &v1alpha1.VerifySpec{Script: "true"}
-		s.Maintenance = v1alpha1.MaintenanceSpec{Reboot: v1alpha1.RebootAlways, MinReadySeconds: new(int32(2))}
+		s.Task.Check = &v1alpha1.CheckSpec{Script: "true"}
+		s.Maintenance = v1alpha1.MaintenanceSpec{Reboot: v1alpha1.RebootSpec{Policy: v1alpha1.RebootAlways, MinReadySeconds: new(int32(2))}}
 	})
 	if w.done("kernel", node); w.bootID(node) == before {
 		t.Error("the node has not rebooted")

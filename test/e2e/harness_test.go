@@ -191,13 +191,13 @@ func (w *world) join(options cluster.NodeOptions) string {
 
 // onNode2 selects the second node of the cluster, which every test that breaks nothing shares.
 func onNode2(s *v1alpha1.NodeJobSpec) {
-	s.NodeSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/hostname": "node-2"}}
+	s.Nodes.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/hostname": "node-2"}}
 }
 
 // onNodes selects nodes by their names.
 func onNodes(names ...string) func(*v1alpha1.NodeJobSpec) {
 	return func(s *v1alpha1.NodeJobSpec) {
-		s.NodeSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+		s.Nodes.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
 			{Key: "kubernetes.io/hostname", Operator: metav1.LabelSelectorOpIn, Values: names},
 		}}
 	}
@@ -211,9 +211,9 @@ func (w *world) job(name, script string, changes ...func(*v1alpha1.NodeJobSpec))
 	job := &v1alpha1.NodeJob{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name},
 		Spec: v1alpha1.NodeJobSpec{
-			NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"world": w.namespace}},
-			Task:         v1alpha1.TaskSpec{Script: script},
-			Retry:        v1alpha1.RetrySpec{BackoffSeconds: new(int32(1))},
+			Nodes: v1alpha1.NodesSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"world": w.namespace}}},
+			Task:  v1alpha1.TaskSpec{Script: script},
+			Retry: v1alpha1.RetrySpec{BackoffSeconds: new(int32(1))},
 			Rollout: v1alpha1.RolloutSpec{
 				MaxConcurrent: &all, MaxFailures: &all, Steps: []v1alpha1.RolloutStep{{Name: "all"}},
 			},

@@ -34,7 +34,7 @@ func TestAScriptPastItsMemoryLimitFailsWithoutItsSecret(t *testing.T) {
 	}
 	const leak = `echo "the token is $TOKEN"; echo "token=$TOKEN" >> "$EVERYNODE_RESULTS"; sleep 1; head -c 300000000 /dev/zero | tr '\0' x | tail -c 300000000 > /dev/null || exit 5; exit 6`
 	w.job("leaks", leak, limited)
-	w.job("leaks-silently", leak, limited, func(s *v1alpha1.NodeJobSpec) { s.Task.Output = v1alpha1.OutputNone })
+	w.job("leaks-silently", leak, limited, func(s *v1alpha1.NodeJobSpec) { s.Task.Output.Record = v1alpha1.OutputNone })
 
 	rec := w.failed("leaks", "node-2")
 	if rec.Reason != "OOMKilled" || !strings.Contains(rec.Message, "the token is ***") {

@@ -67,9 +67,10 @@ func TestAPlanOnRealNodesChangesNothing(t *testing.T) {
 kind: NodeJob
 metadata: {name: planned}
 spec:
-  nodeNames: [node-1, node-2]
+  nodes:
+    names: [node-1, node-2]
   task: {script: "true"}
-  maintenance: {reboot: Always}
+  maintenance: {reboot: {policy: Always}}
 `), 0o600))
 	got := w.say("plan", "-f", file)
 	if got.code != 0 {

@@ -45,10 +45,10 @@ func TestANodeIsDrainedRebootedAndCheckedInItsNewBoot(t *testing.T) {
 	web, agent := w.workloads(node)
 	before := w.bootID(node)
 	w.job("kernel", w.bootWhen("task")+"; echo reboot=true >> $EVERYNODE_RESULTS; echo size=12 >> $EVERYNODE_RESULTS", onNodes(node), func(s *v1alpha1.NodeJobSpec) {
-		s.Verify = &v1alpha1.VerifySpec{Script: w.bootWhen("verify") + `; [ "$EVERYNODE_RESULT_SIZE" = 12 ]`}
+		s.Task.Check = &v1alpha1.CheckSpec{Script: w.bootWhen("check") + `; [ "$EVERYNODE_RESULT_SIZE" = 12 ]`}
 		s.Maintenance = v1alpha1.MaintenanceSpec{
 			Drain:  &v1alpha1.DrainSpec{PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}},
-			Reboot: v1alpha1.RebootIfRequested, MinReadySeconds: new(int32(2)),
+			Reboot: v1alpha1.RebootSpec{Policy: v1alpha1.RebootIfRequested, MinReadySeconds: new(int32(2))},
 		}
 	})
 	w.wantBlocked("kernel", node, "web", "one-at-least")
@@ -62,8 +62,8 @@ func TestANodeIsDrainedRebootedAndCheckedInItsNewBoot(t *testing.T) {
 	if after == before || rec.BootID != after || rec.Attempts != 1 || rec.Results["size"] != "12" {
 		t.Errorf("the boot was %s and is %s, and the record is %+v", before, after, rec)
 	}
-	if task, verify := w.bootsOf(node, "task"), w.bootsOf(node, "verify"); !slices.Equal(task, []string{before}) || !slices.Equal(verify, []string{after}) {
-		t.Errorf("the task ran in %v, want once in %s; the check in %v, want once in %s", task, before, verify, after)
+	if task, check := w.bootsOf(node, "task"), w.bootsOf(node, "check"); !slices.Equal(task, []string{before}) || !slices.Equal(check, []string{after}) {
+		t.Errorf("the task ran in %v, want once in %s; the check in %v, want once in %s", task, before, check, after)
 	}
 	w.complete("kernel")
 	w.wantCordoned(node, false)
@@ -91,13 +91,13 @@ func TestNothingIsRebootedThatIsNotAskedFor(t *testing.T) {
 	node := w.join(cluster.NodeOptions{})
 	before := w.bootID(node)
 	w.job("kernel", "true", onNodes(node), func(s *v1alpha1.NodeJobSpec) {
-		s.Verify = &v1alpha1.VerifySpec{Script: w.bootWhen("verify")}
-		s.Maintenance = v1alpha1.MaintenanceSpec{Reboot: v1alpha1.RebootIfRequested, Cordon: true}
+		s.Task.Check = &v1alpha1.CheckSpec{Script: w.bootWhen("check")}
+		s.Maintenance = v1alpha1.MaintenanceSpec{Reboot: v1alpha1.RebootSpec{Policy: v1alpha1.RebootIfRequested}, Cordon: true}
 	})
 	w.done("kernel", node)
 	w.complete("kernel")
-	if after := w.bootID(node); after != before || !slices.Equal(w.bootsOf(node, "verify"), []string{before}) {
-		t.Errorf("the boot was %s and is %s, and the check ran in %v", before, after, w.bootsOf(node, "verify"))
+	if after := w.bootID(node); after != before || !slices.Equal(w.bootsOf(node, "check"), []string{before}) {
+		t.Errorf("the boot was %s and is %s, and the check ran in %v", before, after, w.bootsOf(node, "check"))
 	}
 	w.wantCordoned(node, false)
 }
@@ -110,8 +110,8 @@ func TestRebootsOneNodeAfterTheOtherAndAFailedCheckStops(t *testing.T) {
 	first, second := w.join(cluster.NodeOptions{}), w.join(cluster.NodeOptions{})
 	boots := map[string]string{first: w.bootID(first), second: w.bootID(second)}
 	w.job("kernel", "true", func(s *v1alpha1.NodeJobSpec) {
-		s.Verify = &v1alpha1.VerifySpec{Script: fmt.Sprintf("[ ! -e %s.bad ] || { echo the module is missing; exit 5; }", w.markFile())}
-		s.Maintenance = v1alpha1.MaintenanceSpec{Reboot: v1alpha1.RebootAlways, MinReadySeconds: new(int32(1)), MaxUnavailable: new(intstr.FromInt32(1))}
+		s.Task.Check = &v1alpha1.CheckSpec{Script: fmt.Sprintf("[ ! -e %s.bad ] || { echo the module is missing; exit 5; }", w.markFile())}
+		s.Maintenance = v1alpha1.MaintenanceSpec{Reboot: v1alpha1.RebootSpec{Policy: v1alpha1.RebootAlways, MinReadySeconds: new(int32(1))}, MaxUnavailable: new(intstr.FromInt32(1))}
 		s.Retry.Limit = new(int32(0))
 	})
 	w.done("kernel", first)
@@ -128,7 +128,7 @@ func TestRebootsOneNodeAfterTheOtherAndAFailedCheckStops(t *testing.T) {
 	w.sh(second, "touch "+w.markFile()+".bad")
 	w.unlabel("kernel", second)
 	rec := w.failed("kernel", second)
-	if rec.Reason != "VerifyFailed" || !strings.Contains(rec.Message, "the module is missing") || rec.ExitCode == nil || *rec.ExitCode != 5 {
+	if rec.Reason != "CheckFailed" || !strings.Contains(rec.Message, "the module is missing") || rec.ExitCode == nil || *rec.ExitCode != 5 {
 		t.Errorf("the record is %+v", rec)
 	}
 }
@@ -139,7 +139,7 @@ func TestAnAttemptFailsIfTheRebootNeverEnds(t *testing.T) {
 	w := newWorld(t)
 	node := w.join(cluster.NodeOptions{Name: "sim-" + w.namespace, Simulated: true})
 	w.job("kernel", "true", func(s *v1alpha1.NodeJobSpec) {
-		s.Maintenance = v1alpha1.MaintenanceSpec{Reboot: v1alpha1.RebootAlways, Cordon: true, RebootTimeoutSeconds: new(int32(10)), MinReadySeconds: new(int32(1))}
+		s.Maintenance = v1alpha1.MaintenanceSpec{Cordon: true, Reboot: v1alpha1.RebootSpec{Policy: v1alpha1.RebootAlways, TimeoutSeconds: new(int32(10)), MinReadySeconds: new(int32(1))}}
 		s.Retry.Limit = new(int32(0))
 	})
 	w.eventually("it waits for the reboot", func() error {
@@ -152,7 +152,7 @@ func TestAnAttemptFailsIfTheRebootNeverEnds(t *testing.T) {
 	if rec := w.failed("kernel", node); rec.Reason != v1alpha1.ReasonRebootTimedOut {
 		t.Errorf("the record is %+v", rec)
 	}
-	wantText(t, w.condition("kernel", v1alpha1.ConditionStalled, metav1.ConditionTrue, "").Message, node, "RebootTimedOut", "rebootTimeoutSeconds")
+	wantText(t, w.condition("kernel", v1alpha1.ConditionStalled, metav1.ConditionTrue, "").Message, node, "RebootTimedOut", "reboot.timeoutSeconds")
 	if n := w.get("kernel").Status.Nodes; n.Running != 0 || n.Failed != 1 {
 		t.Errorf("the counts are %+v", n)
 	}
@@ -203,7 +203,7 @@ func TestTheManagersOwnNodeComesLast(t *testing.T) {
 	w.job("kernel", "true", onNodes(own, other), func(s *v1alpha1.NodeJobSpec) {
 		s.Maintenance = v1alpha1.MaintenanceSpec{
 			Drain:  &v1alpha1.DrainSpec{PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app.kubernetes.io/name": "everynode"}}},
-			Reboot: v1alpha1.RebootAlways, MinReadySeconds: new(int32(1)),
+			Reboot: v1alpha1.RebootSpec{Policy: v1alpha1.RebootAlways, MinReadySeconds: new(int32(1))},
 		}
 	})
 	// Each of the two reboots has the time of one: the second also waits until another manager has the lease.

@@ -189,7 +189,7 @@ func TestRecipeCACertificateSystem(t *testing.T) {
 	before := w.sh(node, "pgrep -x containerd")
 
 	// The other test of this recipe has nodes with the same label.
-	mine := func(s *v1alpha1.NodeJobSpec) { s.NodeSelector.MatchLabels["world"] = w.namespace }
+	mine := func(s *v1alpha1.NodeJobSpec) { s.Nodes.Selector.MatchLabels["world"] = w.namespace }
 	r := w.recipe("ca-certificate-system.yaml", mine, w.with("CERTIFICATE", registry.ca))
 	rec := w.done(r.job, node)
 	if rec.Attempts != 1 || rec.Results["restarted"] != "yes" {
@@ -306,7 +306,7 @@ func TestRecipeDropFile(t *testing.T) {
 		mergePatch(`{"data":{"content":%q}}`, base64.StdEncoding.EncodeToString(content))))
 	r = w.recipe("drop-file.yaml", onNode2, w.with("ENCODING", "base64"), w.with("SHA256", ""), w.with("MODE", "0400"),
 		func(s *v1alpha1.NodeJobSpec) {
-			s.Rerun.OnChangeOf = []v1alpha1.ContentRef{{Kind: v1alpha1.ContentConfigMap, Name: "drop-file"}}
+			s.Task.Inputs = []v1alpha1.ContentRef{{Kind: v1alpha1.ContentConfigMap, Name: "drop-file"}}
 		})
 	first := w.done(r.job, "node-2")
 	if got := w.sh("node-2", "base64 < "+file+"; stat -c %a "+file); got != base64.StdEncoding.EncodeToString(content)+"\n400" {
@@ -334,7 +334,7 @@ func TestRecipeOptInLabelIsTakenOff(t *testing.T) {
 	const label = "example.com/ca-certificate"
 	node := w.join(cluster.NodeOptions{Labels: map[string]string{label: "wanted"}})
 	other := w.join(cluster.NodeOptions{})
-	mine := func(s *v1alpha1.NodeJobSpec) { s.NodeSelector.MatchLabels["world"] = w.namespace }
+	mine := func(s *v1alpha1.NodeJobSpec) { s.Nodes.Selector.MatchLabels["world"] = w.namespace }
 	r := w.recipe("ca-certificate-system.yaml", mine)
 	first := w.done(r.job, node)
 	w.complete(r.job)
@@ -418,8 +418,8 @@ func TestRecipeRebootWhenRequired(t *testing.T) {
 	}))
 	web := w.runs("web", asks)
 	r := w.recipe("reboot-when-required.yaml", func(s *v1alpha1.NodeJobSpec) {
-		s.NodeSelector.MatchLabels["world"] = w.namespace
-		s.Maintenance.MinReadySeconds = new(int32(2))
+		s.Nodes.Selector.MatchLabels["world"] = w.namespace
+		s.Maintenance.Reboot.MinReadySeconds = new(int32(2))
 	})
 	w.done(r.job, fine)
 	rec := w.done(r.job, asks)

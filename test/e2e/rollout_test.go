@@ -29,7 +29,7 @@ import (
 func (w *world) canaryFirst(soakSeconds int32) v1alpha1.RolloutSpec {
 	return v1alpha1.RolloutSpec{Steps: []v1alpha1.RolloutStep{
 		{Name: "canary", Nodes: new(intstr.FromInt32(1)), SoakSeconds: soakSeconds,
-			NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"world": w.namespace}}},
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"world": w.namespace}}},
 		{Name: "all"},
 	}}
 }
@@ -155,7 +155,7 @@ func TestR18_PromotedStepByStepWithASoak(t *testing.T) {
 	w.job("steps", w.timed(w.mark()+"; while [ -e "+w.markFile()+".hold ]; do sleep 0.1; done"), onNodes(append(nodes, w.namespace+"-late")...), func(s *v1alpha1.NodeJobSpec) {
 		s.Rollout = v1alpha1.RolloutSpec{MaxConcurrent: &one, PromoteTo: "canary", Steps: []v1alpha1.RolloutStep{
 			{Name: "canary", Nodes: &one},
-			{Name: "early", NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"ring": w.namespace}}, SoakSeconds: int32(soak / time.Second)},
+			{Name: "early", Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"ring": w.namespace}}, SoakSeconds: int32(soak / time.Second)},
 			{Name: "all"},
 		}}
 	})
@@ -278,7 +278,7 @@ func TestALostCanaryStopsTheRollout(t *testing.T) {
 		t.Errorf("the record is %+v", rec)
 	}
 	w.eventually("the node is at risk", func() error {
-		if risks := w.get("awaits").Status.Rollout.AtRisk; len(risks) != 1 || risks[0].UID != uid || risks[0].Failed {
+		if risks := w.get("awaits").Status.ControllerState.Rollout.AtRisk; len(risks) != 1 || risks[0].UID != uid || risks[0].Failed {
 			return fmt.Errorf("at risk are %+v", risks)
 		}
 		return nil

@@ -354,7 +354,7 @@ echo by-the-task > /etc/seen-by-the-test`},
 			ScriptFrom: &v1alpha1.ScriptSource{ConfigMapKeyRef: v1alpha1.ConfigMapKeyRef{Name: "scripts", Key: "setup.sh"}},
 			Env:        []corev1.EnvVar{{Name: "EXTRA", Value: "from-env"}},
 		}
-		s.Verify = &v1alpha1.VerifySpec{Script: "grep -q by-the-task /etc/seen-by-the-test"}
+		s.Task.Check = &v1alpha1.CheckSpec{Script: "grep -q by-the-task /etc/seen-by-the-test"}
 	})
 	rec := w.done("host", node)
 	want := map[string]string{"host": node, "file": "by-the-test", "user": "0", "extra": "from-env"}
@@ -399,7 +399,7 @@ func TestR17_OnlySelectedNodesRunTheTask(t *testing.T) {
 	w.condition("tainted", v1alpha1.ConditionComplete, metav1.ConditionFalse, v1alpha1.ReasonNoMatchingNodes)
 	w.wantRan(node, 0)
 	w.job("tolerating", "true", func(s *v1alpha1.NodeJobSpec) {
-		s.Tolerations = []corev1.Toleration{{Key: "special", Operator: corev1.TolerationOpExists}}
+		s.Nodes.Tolerations = []corev1.Toleration{{Key: "special", Operator: corev1.TolerationOpExists}}
 	})
 	w.done("tolerating", node)
 	w.wantRan(node, 0)
@@ -410,7 +410,7 @@ func TestR21_SuccessAndFailureAreInTheStatus(t *testing.T) {
 	w := newWorld(t)
 	node := w.join(cluster.NodeOptions{})
 	both := func(s *v1alpha1.NodeJobSpec) {
-		s.NodeSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+		s.Nodes.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
 			{Key: "kubernetes.io/hostname", Operator: metav1.LabelSelectorOpIn, Values: []string{"node-2", node}},
 		}}
 		s.Retry.Limit = new(int32(0))

@@ -55,7 +55,7 @@ func TestR22_ACommandRunsOnNodesAndItsOutputComesBack(t *testing.T) {
 	same(t, "standard output", "\n"+`node-2: a  b||$HOME|*|'"; echo no|ü\x1b[2Jz|`+"\n", got.out)
 	wantText(t, got.err, "1 of 1 succeeded in SECONDS", "NodeJob run-NAME is kept for 1h0m0s: kubectl everynode status run-NAME -n NAMESPACE")
 	job := w.runJob()
-	if *job.Spec.TTLSecondsAfterFinished != 3600 || job.Spec.NodeNames[0] != "node-2" {
+	if *job.Spec.TTLSecondsAfterFinished != 3600 || job.Spec.Nodes.Names[0] != "node-2" {
 		t.Errorf("the NodeJob is %+v", job.Spec)
 	}
 }

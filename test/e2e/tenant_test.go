@@ -88,7 +88,7 @@ const template = `template: {spec: {containers: [{name: own, image: ` + install.
 	`runAsNonRoot: true, runAsUser: 65532, capabilities: {drop: [ALL]}, seccompProfile: {type: RuntimeDefault}}}]}}`
 
 // ofNode2 selects the node that all tests share.
-const ofNode2 = `nodeSelector: {matchLabels: {kubernetes.io/hostname: node-2}}`
+const ofNode2 = `nodes: {selector: {matchLabels: {kubernetes.io/hostname: node-2}}}`
 
 // templated is the spec of a NodeJob with a template and more fields.
 func templated(fields string) string {
@@ -142,7 +142,7 @@ func (w *tenant) attempts(closed string) map[string]attempt {
 		"a script of an existing ConfigMap":      {w.creates(w.nodeJob("x", `{task: {scriptFrom: {configMapKeyRef: {name: scripts, key: a}}}}`)), runAsRoot},
 		"a command":                              {w.creates(w.nodeJob("x", `{task: {command: [reboot]}}`)), runAsRoot},
 		"a rollback by a script":                 {w.creates(w.nodeJob("x", templated(`, rollback: {script: "true"}`))), runAsRoot},
-		"a reboot":                               {w.creates(w.nodeJob("x", templated(`, maintenance: {reboot: Always}`))), runAsRoot},
+		"a reboot":                               {w.creates(w.nodeJob("x", templated(`, maintenance: {reboot: {policy: Always}}`))), runAsRoot},
 		"a drain":                                {w.creates(w.nodeJob("x", templated(`, maintenance: {drain: {}}`))), disrupt},
 		"a cordon":                               {w.creates(w.nodeJob("x", templated(`, maintenance: {cordon: true}`))), disrupt},
 		"a drain of failed nodes":                {w.creates(w.nodeJob("x", templated(`, onFailure: {action: Drain}`))), disrupt},

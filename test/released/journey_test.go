@@ -167,26 +167,29 @@ var states = []struct {
 	{"is-done", "AllNodesDone", "node-2", "is-done", `
   rollout: {maxConcurrent: 100%, steps: [{name: all}]}
   task: {script: "echo ran >> /var/tmp/is-done"}`},
-	{"reboots", "InProgress", "node-2", "reboots-verifies", `
-  nodeSelector: {matchLabels: {kubernetes.io/hostname: node-2}}
-  task: {script: "echo ran >> /var/tmp/reboots; echo reboot=true >> $EVERYNODE_RESULTS"}
-  verify: {script: "echo ran >> /var/tmp/reboots-verifies; while ! [ -e /var/tmp/everynode-go ]; do sleep 0.2; done"}
-  maintenance: {reboot: IfRequested}`},
+	{"reboots", "InProgress", "node-2", "reboots-checks", `
+  nodes:
+    selector: {matchLabels: {kubernetes.io/hostname: node-2}}
+  task: {script: "echo ran >> /var/tmp/reboots; echo reboot=true >> $EVERYNODE_RESULTS", check: {script: "echo ran >> /var/tmp/reboots-checks; while ! [ -e /var/tmp/everynode-go ]; do sleep 0.2; done"}}
+  maintenance: {reboot: {policy: IfRequested}}`},
 	{"runs", "InProgress", "node-1", "runs", `
-  nodeSelector: {matchLabels: {kubernetes.io/hostname: node-1}}
+  nodes:
+    selector: {matchLabels: {kubernetes.io/hostname: node-1}}
   task: {script: "echo ran >> /var/tmp/runs; while ! [ -e /var/tmp/everynode-go ]; do sleep 0.2; done"}`},
 	{"soaks", "Soaking", "node-1", "soaks", `
-  rollout: {steps: [{name: canary, nodeSelector: {matchLabels: {kubernetes.io/hostname: node-1}}, soakSeconds: 3600}, {name: all}]}
+  rollout: {steps: [{name: canary, selector: {matchLabels: {kubernetes.io/hostname: node-1}}, soakSeconds: 3600}, {name: all}]}
   task: {script: "echo ran >> /var/tmp/soaks"}`},
 	{"waits", "AwaitingPromotion", "node-1", "waits", `
-  rollout: {promoteTo: canary, steps: [{name: canary, nodeSelector: {matchLabels: {kubernetes.io/hostname: node-1}}}, {name: all}]}
+  rollout: {promoteTo: canary, steps: [{name: canary, selector: {matchLabels: {kubernetes.io/hostname: node-1}}}, {name: all}]}
   task: {script: "echo ran >> /var/tmp/waits"}`},
 	{"has-failed", "MaxFailuresExceeded", "node-1", "has-failed", `
-  nodeSelector: {matchLabels: {kubernetes.io/hostname: node-1}}
+  nodes:
+    selector: {matchLabels: {kubernetes.io/hostname: node-1}}
   retry: {limit: 0}
   task: {script: "echo ran >> /var/tmp/has-failed; exit 3"}`},
 	{"gated", "InProgress", "node-3", "gated", `
-  nodeSelector: {matchLabels: {kubernetes.io/hostname: node-3}}
+  nodes:
+    selector: {matchLabels: {kubernetes.io/hostname: node-3}}
   gate: {key: example.com/not-set-up}
   task: {script: "echo ran >> /var/tmp/gated; while ! [ -e /var/tmp/everynode-go ]; do sleep 0.2; done"}`},
 }
@@ -297,7 +300,7 @@ func (u *user) finish() {
 	}
 	once("node-1", "is-done")
 	once("node-3", "is-done")
-	once("node-2", "reboots-verifies")
+	once("node-2", "reboots-checks")
 	if taints := u.kubectl("get node node-3 -o jsonpath={.spec.taints}"); taints != "" {
 		u.t.Errorf("the gate of node-3 is closed: %s", taints)
 	}

@@ -81,8 +81,8 @@ func (c *converter) broadcastJob(source *unstructured.Unstructured) (*draft, err
 // complete converts the completion policy.
 func (d *draft) complete(job *broadcastJob) {
 	policy := job.Spec.CompletionPolicy
-	if policy.Type != "Never" && !d.spec.has("nodeNames") {
-		d.spec.todo("nodeNames", "completionPolicy.type Always ends after the existing nodes. The NodeJob also runs on nodes that join later. To exclude them, list the nodes in nodeNames.")
+	if policy.Type != "Never" && !d.spec.in("nodes").has("names") {
+		d.spec.in("nodes").todo("names", "completionPolicy.type Always ends after the existing nodes. The NodeJob also runs on nodes that join later. To exclude them, list the nodes in nodes.names.")
 	}
 	d.deadlines(policy.ActiveDeadlineSeconds, job.Spec.Template.Spec.ActiveDeadlineSeconds, "completionPolicy.activeDeadlineSeconds")
 	if deadline := policy.ActiveDeadlineSeconds; deadline != nil {

@@ -80,7 +80,7 @@ func (d *draft) drop(format string, args ...any) {
 
 // assumeDone says which nodes are done: those that a selector matches.
 func (d *draft) assumeDone(selector map[string]any) {
-	d.spec.set("assumeDone", map[string]any{"nodeSelector": selector}, "Nodes with the label are done, and do not run the task.")
+	d.spec.in("nodes").set("assumeDone", map[string]any{"selector": selector}, "Nodes with the label are done, and do not run the task.")
 }
 
 // yaml returns the document of the NodeJob.
@@ -113,8 +113,8 @@ func check(content []byte) error {
 		return fmt.Errorf("its script has %d bytes, and task.script takes %d: put it into a ConfigMap, and write a NodeJob with task.scriptFrom", len(spec.Task.Script), task.MaxScriptBytes)
 	case len(spec.Task.Env) > 64:
 		return fmt.Errorf("it has %d variables, and task.env takes 64: write a NodeJob with task.template", len(spec.Task.Env))
-	case len(spec.Tolerations) > 64:
-		return fmt.Errorf("it has %d tolerations, and a NodeJob takes 64", len(spec.Tolerations))
+	case len(spec.Nodes.Tolerations) > 64:
+		return fmt.Errorf("it has %d tolerations, and a NodeJob takes 64", len(spec.Nodes.Tolerations))
 	}
 	return nil
 }

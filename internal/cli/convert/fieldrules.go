@@ -20,7 +20,7 @@ const (
 )
 
 // oneNode is the hint for nodeName.
-const oneNode = "nodeNames selects nodes by their names"
+const oneNode = "nodes.names selects nodes by their names"
 
 var converted = fieldRule{}
 
@@ -201,7 +201,7 @@ func planRules(isTemplate bool, at string) fieldRules {
 		return r
 	}
 	r.addAccess("spec")
-	r.add("spec", lost("rerun.onChangeOf runs the task again after a change"), "secrets.other[]")
+	r.add("spec", lost("task.inputs runs the task again after a change"), "secrets.other[]")
 	delete(r, at)
 	r.add(at, converted, "image", "command", "args", "envs", "volumes")
 	r.addSecurity(at + ".securityContext")

@@ -170,15 +170,15 @@ func (d *draft) setJobNodes(group *jobGroup) {
 	case slices.ContainsFunc(nodes, isPlaceholder):
 		d.note("The Job is a template, with a placeholder for the node. The NodeJob runs on all nodes that it selects, and on those that join later. The loop that creates the Jobs is not needed.")
 	case group.byName:
-		d.spec.set("nodeNames", generic(nodes), "Only these nodes. Without nodeNames, the task also runs on nodes that join later.")
+		d.spec.in("nodes").set("names", generic(nodes), "Only these nodes. Without nodes.names, the task also runs on nodes that join later.")
 	default:
 		selector := equalSelector(corev1.LabelHostname, nodes)
-		if current, ok := d.spec.field("nodeSelector").value.(map[string]any); ok {
+		if current, ok := d.spec.in("nodes").field("selector").value.(map[string]any); ok {
 			mergeSelector(current, selector)
 			return
 		}
 		d.setSelector(selector)
-		d.spec.note("nodeSelector", "Only these nodes. Without kubernetes.io/hostname, the task also runs on nodes that join later.")
+		d.spec.in("nodes").note("selector", "Only these nodes. Without kubernetes.io/hostname, the task also runs on nodes that join later.")
 	}
 }
 

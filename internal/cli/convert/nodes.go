@@ -49,16 +49,16 @@ func matchesNoNode(pod *corev1.PodSpec) error {
 	return errors.New("its nodeSelectorTerms match no node, because they are empty or contradict themselves, so it runs nowhere. Correct them, or remove the affinity to run on all nodes")
 }
 
-// setSelector sets nodeSelector, which must not be empty.
+// setSelector sets nodes.selector, which must not be empty.
 func (d *draft) setSelector(selector *metav1.LabelSelector) {
 	if selector != nil && len(selector.MatchLabels)+len(selector.MatchExpressions) > 0 {
-		d.spec.set("nodeSelector", generic(selector))
+		d.spec.in("nodes").set("selector", generic(selector))
 	}
 }
 
 func (d *draft) tolerate(tolerations []corev1.Toleration) {
 	if len(tolerations) > 0 {
-		d.spec.set("tolerations", generic(tolerations))
+		d.spec.in("nodes").set("tolerations", generic(tolerations))
 	}
 }
 
@@ -77,11 +77,11 @@ func (d *draft) selectTerms(selector *metav1.LabelSelector, terms []term) {
 			d.selectsMore(fmt.Sprintf("a NodeJob cannot exclude nodes by a field (%s)", r),
 				fmt.Sprintf("Skip the nodes before you resume the NodeJob: kubectl everynode skip %s NODE…%s", d.name, inNamespace(d.namespace)))
 		default:
-			d.selectsMore(fmt.Sprintf("a nodeSelector cannot compare numbers (%s)", r), remedyLabel)
+			d.selectsMore(fmt.Sprintf("a label selector cannot compare numbers (%s)", r), remedyLabel)
 		}
 	}
 	if names, byName := terms[chosen].names(); byName {
-		d.spec.set("nodeNames", generic(names))
+		d.spec.in("nodes").set("names", generic(names))
 	}
 	if len(terms) > 1 {
 		d.selectsLess(terms, chosen)
@@ -92,7 +92,7 @@ const remedyLabel = "Give the nodes that must run the task a label of your own, 
 
 // selectsMore warns that the NodeJob selects nodes that the source does not select.
 func (d *draft) selectsMore(why, remedy string) {
-	d.spec.todo("nodeSelector", "more nodes are selected than before. See the comment at the top.")
+	d.spec.in("nodes").todo("selector", "more nodes are selected than before. See the comment at the top.")
 	d.warn(fmt.Sprintf("the NodeJob runs on more nodes: %s", why),
 		fmt.Sprintf("This NodeJob runs on more nodes than the %s: %s. %s", d.kind(), why, remedy))
 }
@@ -100,10 +100,10 @@ func (d *draft) selectsMore(why, remedy string) {
 // selectsLess warns that the NodeJob does not select all nodes of the source.
 func (d *draft) selectsLess(terms []term, chosen int) {
 	const most = 10
-	d.spec.todo("nodeSelector", "fewer nodes are selected than before. See the comment at the top.")
+	d.spec.in("nodes").todo("selector", "fewer nodes are selected than before. See the comment at the top.")
 	var b strings.Builder
 	fmt.Fprintf(&b, "This NodeJob does not run on all nodes of the %s. A node must match one of %d nodeSelectorTerms of the %[1]s. "+
-		"A nodeSelector has no OR, and the terms cannot be merged into one. %[3]s Do not write a NodeJob for each term: a node that matches "+
+		"A label selector has no OR, and the terms cannot be merged into one. %[3]s Do not write a NodeJob for each term: a node that matches "+
 		"two of them would run the task twice. Converted: %[4]s. Not converted:", d.kind(), len(terms), remedyLabel, terms[chosen])
 	others := slices.Delete(slices.Clone(terms), chosen, chosen+1)
 	for i, t := range others {

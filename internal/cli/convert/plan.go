@@ -147,7 +147,7 @@ func (c *converter) planDraft(source *unstructured.Unstructured, plan *upgradePl
 		}
 	}
 	if len(changed) > 0 {
-		d.spec.in("rerun").set("onChangeOf", changed, "A change of the Secret is a new revision, which runs on all nodes again. The manager must be allowed to get the Secret (docs/reruns.md).")
+		d.spec.in("task").set("inputs", changed, "A change of the Secret is a new revision, which runs on all nodes again. The manager must be allowed to get the Secret (docs/reruns.md).")
 	}
 	return d, w
 }

@@ -54,8 +54,8 @@ func (d *draft) setReboot(w *workload) {
 	}
 	m := d.spec.in("maintenance")
 	if d.usesTemplate() {
-		m.todo("reboot", "the container reboots the node, which ends the attempt, so it is repeated. Let it report the result reboot=true instead (docs/runner.md), and set reboot: IfRequested.")
+		m.todo("reboot", "the container reboots the node, which ends the attempt, so it is repeated. Let it report the result reboot=true instead (docs/runner.md), and set reboot.policy: IfRequested.")
 		return
 	}
-	m.set("reboot", string(v1alpha1.RebootIfRequested), "A script must not reboot its node itself: it requests the reboot.")
+	m.in("reboot").set("policy", string(v1alpha1.RebootIfRequested), "A script must not reboot its node itself: it requests the reboot.")
 }

@@ -88,10 +88,10 @@ func (o *object) in(key string) *object {
 var fieldOrder = rank(
 	"apiVersion", "kind", "metadata", "spec",
 	"name", "namespace", "labels", "annotations",
-	"suspend", "nodeSelector", "nodeNames", "assumeDone", "tolerations", "dependsOn", "task", "verify", "rollback", "retry", "maintenance",
+	"suspend", "nodes", "dependsOn", "task", "rollback", "retry", "maintenance",
 	"rollout", "publish", "removeLabels", "gate", "rerun", "startingDeadlineSeconds", "ttlSecondsAfterFinished",
-	"interpreter", "script", "scriptFrom", "configMapKeyRef", "template", "hostNetwork", "hostPID", "hostIPC", "serviceAccountName", "initContainers", "containers",
-	"image", "imagePullPolicy", "command", "args", "env", "timeoutSeconds", "resources", "requests", "limits",
+	"selector", "names", "tolerations", "assumeDone", "interpreter", "script", "scriptFrom", "configMapKeyRef", "template", "hostNetwork", "hostPID", "hostIPC", "serviceAccountName", "initContainers", "containers",
+	"image", "imagePullPolicy", "command", "args", "env", "inputs", "timeoutSeconds", "resources", "requests", "limits",
 	"key", "operator", "value", "values", "effect", "matchLabels", "matchExpressions",
 	"result", "label", "annotation", "adopt", "cordon", "drain", "maxUnavailable", "maxConcurrent", "maxFailures",
 	"securityContext", "volumeMounts", "mountPath", "volumes",

@@ -59,13 +59,13 @@ func TestTheStateOfThePage(t *testing.T) {
 // TestThePageOfANodeJobSaysWhichNodesAreExcluded checks the rows below the steps.
 func TestThePageOfANodeJobSaysWhichNodesAreExcluded(t *testing.T) {
 	job := clitest.NodeJob("j")
-	job.Spec.NodeNames = []string{"a", "tainted"}
+	job.Spec.Nodes.Names = []string{"a", "tainted"}
 	job.Status.Nodes = v1alpha1.NodeCounts{Matched: 1, Waiting: 1, Excluded: 1}
 	job.Status.Excluded = []v1alpha1.ExcludedNodes{{Message: "it has the taint k:NoSchedule", Nodes: 1, Names: []string{"tainted"}}}
 	o := observed{}
 	o.Jobs, o.Nodes = []*v1alpha1.NodeJob{job}, []plan.Node{{Name: "a", UID: "1"}, {Name: "other", UID: "2"}}
 	page := string(encode(o.job(job, "")))
-	for _, want := range []string{"it has the taint k:NoSchedule", "tainted", "not selected by spec.nodeSelector or spec.nodeNames"} {
+	for _, want := range []string{"it has the taint k:NoSchedule", "tainted", "not selected by spec.nodes.selector or spec.nodes.names"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page does not say %q: %s", want, page)
 		}

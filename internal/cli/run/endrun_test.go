@@ -76,7 +76,7 @@ func TestAMachineWithTheNameOfADeletedNodeIsNoNodeOfTheRun(t *testing.T) {
 		return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name, UID: uid}}
 	}
 	both := []client.Object{node("node-1", "uid-1"), node("node-2", "uid-2")}
-	const without1, suspend = `{"metadata":{"uid":"uid-of-j"},"spec":{"nodeNames":["node-2"]}}`, `{"metadata":{"uid":"uid-of-j"},"spec":{"suspend":true}}`
+	const without1, suspend = `{"metadata":{"uid":"uid-of-j"},"spec":{"nodes":{"names":["node-2"]}}}`, `{"metadata":{"uid":"uid-of-j"},"spec":{"suspend":true}}`
 	for name, tt := range map[string]struct {
 		changes []change
 		state   view.RunState
@@ -95,7 +95,7 @@ func TestAMachineWithTheNameOfADeletedNodeIsNoNodeOfTheRun(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := &jobServer{uid: "uid-of-j"}
 			r := newRun(t, s)
-			r.uids, r.job.Spec.NodeNames = []types.UID{"uid-1", "uid-2"}, []string{"node-1", "node-2"}
+			r.uids, r.job.Spec.Nodes.Names = []types.UID{"uid-1", "uid-2"}, []string{"node-1", "node-2"}
 			r.view.Nodes[0].State = tt.state
 			for _, c := range tt.changes {
 				r.observeNodes(c)
@@ -116,14 +116,14 @@ func TestAMachineWithTheNameOfADeletedNodeIsNoNodeOfTheRun(t *testing.T) {
 func TestAnExclusionThatFailsIsReportedAndRetried(t *testing.T) {
 	s := &jobServer{uid: "uid-of-j", refuses: true}
 	r := newRun(t, s)
-	r.seen, r.job.Spec.NodeNames = true, []string{"node-1", "node-2"}
+	r.seen, r.job.Spec.Nodes.Names = true, []string{"node-1", "node-2"}
 	r.observeNodes(change{deleted: true, one: &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}}})
 	r.excludeGone(t.Context())
 	if said := r.note(); !strings.HasPrefix(said, "the name of a deleted node could not be removed from the NodeJob, so a machine that registers with it runs the command; retrying: not you") {
 		t.Errorf("it says %q", said)
 	}
 	s.refuses = false
-	if r.checkPeriodically(t.Context()); len(s.bodies) != 1 || r.note() != "" || !slices.Equal(r.job.Spec.NodeNames, []string{"node-2"}) {
+	if r.checkPeriodically(t.Context()); len(s.bodies) != 1 || r.note() != "" || !slices.Equal(r.job.Spec.Nodes.Names, []string{"node-2"}) {
 		t.Errorf("it wrote %q, and says %q", s.bodies, r.note())
 	}
 }

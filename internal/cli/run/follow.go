@@ -58,7 +58,7 @@ type running struct {
 	// stopErr is the error of the last try to suspend the NodeJob.
 	stopErr error
 	// gone are the names of nodes whose Node was deleted. A Node that registers with one of these names is not a node of the run.
-	// toExclude reports whether spec.nodeNames may still have one of them, and excludeErr is the error of the last try to
+	// toExclude reports whether spec.nodes.names may still have one of them, and excludeErr is the error of the last try to
 	// remove it.
 	gone       map[string]bool
 	toExclude  bool

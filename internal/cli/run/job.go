@@ -28,12 +28,12 @@ func (o *options) job(nodes []string) *v1alpha1.NodeJob {
 			Labels: map[string]string{cmdutil.CreatedByLabel: cmdutil.CreatedByRun},
 		},
 		Spec: v1alpha1.NodeJobSpec{
-			NodeNames: nodes,
-			// The user chose the nodes explicitly, so their taints do not exclude them.
-			Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
-			Task:        v1alpha1.TaskSpec{Script: o.script, Command: o.command, TimeoutSeconds: seconds(o.timeout)},
-			Retry:       v1alpha1.RetrySpec{Limit: new(int32(0))},
-			Rollout:     v1alpha1.RolloutSpec{MaxConcurrent: new(o.concurrency(len(nodes))), MaxFailures: &o.failures, Steps: steps},
+			Nodes: v1alpha1.NodesSpec{Names: nodes,
+				// The user chose the nodes explicitly, so their taints do not exclude them.
+				Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}}},
+			Task:    v1alpha1.TaskSpec{Script: o.script, Command: o.command, TimeoutSeconds: seconds(o.timeout)},
+			Retry:   v1alpha1.RetrySpec{Limit: new(int32(0))},
+			Rollout: v1alpha1.RolloutSpec{MaxConcurrent: new(o.concurrency(len(nodes))), MaxFailures: &o.failures, Steps: steps},
 			// A machine that is recreated in the meantime is a different machine.
 			Rerun:                   v1alpha1.RerunSpec{OnMachineChange: &no},
 			StartingDeadlineSeconds: seconds(o.startingDeadline),

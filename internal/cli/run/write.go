@@ -70,14 +70,14 @@ func (r *running) excludeGone(ctx context.Context) {
 	if !r.toExclude {
 		return
 	}
-	names := slices.DeleteFunc(slices.Clone(r.job.Spec.NodeNames), func(name string) bool { return r.gone[name] })
+	names := slices.DeleteFunc(slices.Clone(r.job.Spec.Nodes.Names), func(name string) bool { return r.gone[name] })
 	switch {
-	case len(names) == len(r.job.Spec.NodeNames):
+	case len(names) == len(r.job.Spec.Nodes.Names):
 	case len(names) == 0: // without names, the NodeJob would select all nodes
 		r.suspend(ctx)
 		r.excludeErr = r.stopErr
 	default:
-		if r.excludeErr = r.patchSpec(ctx, map[string]any{"nodeNames": names}); r.excludeErr == nil {
+		if r.excludeErr = r.patchSpec(ctx, map[string]any{"nodes": map[string]any{"names": names}}); r.excludeErr == nil {
 			r.observed()
 		}
 	}

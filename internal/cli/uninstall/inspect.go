@@ -202,7 +202,7 @@ func (i *installation) lines(records bool) []text.Line {
 	}
 	lines := append([]text.Line{text.Toned(text.Strong, "To be removed:")}, text.Table(rows)...)
 	if !records {
-		lines = append(lines, text.Toned(text.Dim, "Records and facts of NodeJobs with deletionPolicy: Retain stay on the nodes. To remove them as well, add --records"))
+		lines = append(lines, text.Toned(text.Dim, "Records and published results of NodeJobs with deletionPolicy: Retain stay on the nodes. To remove them as well, add --records"))
 	}
 	return lines
 }

@@ -40,7 +40,7 @@ func NewCommand(f *cmdutil.Factory) *cobra.Command {
 then the manager, its admission policies, its CRDs, its roles and its namespace.
 
 The manager cleans up if it runs. If it does not, or makes no progress for --timeout, the command does it instead. You
-can repeat the command, also after a "kubectl delete" that hangs. Records and published facts of NodeJobs with
+can repeat the command, also after a "kubectl delete" that hangs. Records and published results of NodeJobs with
 deletionPolicy: Retain stay on the nodes unless you add --records. Nodes that others cordoned stay cordoned.`,
 		Example: "  kubectl everynode uninstall --dry-run\n  kubectl everynode uninstall\n  kubectl everynode uninstall --yes --records",
 		Args:    cmdutil.ExactArgs(0, "no arguments"),
@@ -53,7 +53,7 @@ deletionPolicy: Retain stay on the nodes unless you add --records. Nodes that ot
 	}
 	cmd.Flags().BoolVarP(&u.yes, "yes", "y", false, "do not ask")
 	cmd.Flags().BoolVar(&u.dryRun, "dry-run", false, "only show what would be removed")
-	cmd.Flags().BoolVar(&u.records, "records", false, "also remove all records and published facts from the nodes, regardless of deletionPolicy")
+	cmd.Flags().BoolVar(&u.records, "records", false, "also remove all records and published results from the nodes, regardless of deletionPolicy")
 	cmd.Flags().BoolVar(&u.skipRollback, "skip-rollback", false, "do not roll back NodeJobs with deletionPolicy: Rollback; leave the nodes as they are")
 	cmd.Flags().DurationVar(&u.timeout, "timeout", time.Minute, "how long the manager may make no progress before the command cleans up instead")
 	return cmd

@@ -17,7 +17,7 @@ func ArchiveSentence(a *record.Archive) string {
 	switch task.Phase(a.Phase) {
 	case task.Rollback:
 		of = " of the rollback"
-	case task.Verify:
+	case task.Check:
 		of = " of the check after the reboot"
 	case task.Task, task.Reboot:
 	}

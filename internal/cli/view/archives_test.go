@@ -19,7 +19,7 @@ func TestArchiveSentence(t *testing.T) {
 		want string
 	}{
 		"an output":        {record.Archive{Phase: "task", Location: "s3://a", Stored: true, Bytes: 5}, "s3://a, 5 bytes"},
-		"of a check":       {record.Archive{Phase: "verify", Location: "s3://a", Stored: true}, "s3://a (output of the check after the reboot), 0 bytes"},
+		"of a check":       {record.Archive{Phase: "check", Location: "s3://a", Stored: true}, "s3://a (output of the check after the reboot), 0 bytes"},
 		"without a middle": {record.Archive{Phase: "rollback", Location: "s3://a", Stored: true, Bytes: 5, Dropped: 7}, "s3://a (output of the rollback), 5 bytes; 7 bytes in the middle of the output were left out"},
 		"not stored":       {record.Archive{Phase: "task", Location: "s3://a", Error: "gone"}, "the output is not archived: gone (it was to be s3://a)"},
 		"a lost rollback":  {record.Archive{Phase: "rollback", Location: "s3://a", Error: "gone"}, "the output of the rollback is not archived: gone (it was to be s3://a)"},

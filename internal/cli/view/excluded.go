@@ -49,7 +49,7 @@ func (s Status) excluded() []text.Line {
 		lines = append(lines, text.Wrap(text.Of("      "), text.Plain, names, s.Width)...)
 		left -= g.nodes
 	}
-	for _, g := range []excludedGroup{{why: "for other reasons" + s.onRequest(), nodes: left}, {why: "not selected by spec.nodeSelector or spec.nodeNames", nodes: s.NotSelected}} {
+	for _, g := range []excludedGroup{{why: "for other reasons" + s.onRequest(), nodes: left}, {why: "not selected by spec.nodes.selector or spec.nodes.names", nodes: s.NotSelected}} {
 		if g.nodes > 0 {
 			lines = append(lines, g.head(s.Width)...)
 		}

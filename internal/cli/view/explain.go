@@ -301,7 +301,7 @@ func (e Explain) isDone() string {
 	case rec.Outcome == record.Succeeded && rec.Revision == on.Label:
 		since := fmt.Sprintf("has been done on %s since %s (%s ago)", e.Node.Name, clock(e.Now, rec.FinishedAt), ago(e.Now, rec.FinishedAt))
 		if rec.IsAssumed() {
-			since += ", without a run, because it matched spec.assumeDone"
+			since += ", without a run, because it matched spec.nodes.assumeDone"
 		}
 		if rec.Revision != e.Job.Status.Revision {
 			since += ", with the earlier revision " + rec.Revision + ", which counts since spec.rerun.onRevisionChange is false"
@@ -398,7 +398,7 @@ func (e Explain) podSentence(pod *plan.Pod) string {
 
 func attemptSentence(now time.Time, rec *record.Record) string {
 	if rec.IsAssumed() {
-		return fmt.Sprintf("none: assumed to be done at %s (%s ago), because it matched spec.assumeDone", clock(now, rec.FinishedAt), ago(now, rec.FinishedAt))
+		return fmt.Sprintf("none: assumed to be done at %s (%s ago), because it matched spec.nodes.assumeDone", clock(now, rec.FinishedAt), ago(now, rec.FinishedAt))
 	}
 	s := fmt.Sprintf("attempt %d %s at %s (%s ago)", max(rec.Attempts, 1), strings.ToLower(string(rec.Outcome)), clock(now, rec.FinishedAt), ago(now, rec.FinishedAt))
 	if rec.Outcome == record.Disrupted {

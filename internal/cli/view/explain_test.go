@@ -90,7 +90,7 @@ func TestEachNodeIsExplained(t *testing.T) {
 	tests := map[string]plan.Input{
 		"done-and-published": {Job: fresh(func(j *v1alpha1.NodeJob) {
 			j.Annotations = map[string]string{v1alpha1.ChangedByAnnotation: "system:serviceaccount:flux-system:kustomize-controller", v1alpha1.RequestedByAnnotation: "jane\n"}
-			j.Spec.Publish = []v1alpha1.Fact{{Result: "kernel", Label: "example.com/kernel"}, {Result: "kernle", Annotation: "example.com/a"}}
+			j.Spec.Publish = []v1alpha1.PublishedResult{{Result: "kernel", Label: "example.com/kernel"}, {Result: "kernle", Annotation: "example.com/a"}}
 		}), Nodes: first(func(n *plan.Node) {
 			ran(n, func(r *record.Record) {
 				r.ChangedBy = "jane@example.com"
@@ -101,7 +101,7 @@ func TestEachNodeIsExplained(t *testing.T) {
 		})},
 		"done-by-its-label": {Job: fresh(same), Nodes: first(func(n *plan.Node) { n.On = record.NodeRecord{Label: revision, Present: true} })},
 		"not-selected": {Job: fresh(func(j *v1alpha1.NodeJob) {
-			j.Spec.NodeSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "db"}}
+			j.Spec.Nodes.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "db"}}
 		}), Nodes: nodesOf(3, plain)},
 		"a-taint": {Job: fresh(same), Nodes: first(func(n *plan.Node) {
 			n.Taints = []corev1.Taint{{Key: "gpu", Value: "true", Effect: corev1.TaintEffectNoSchedule}}
@@ -211,7 +211,7 @@ func TestTheTableOfAllNodes(t *testing.T) {
 			n.On.Label = "0ldc0de"
 		case 4:
 			ran(n, func(r *record.Record) {
-				r.Assumed, r.Attempts, r.ExitCode, r.Message = true, 0, nil, "it matched spec.assumeDone"
+				r.Assumed, r.Attempts, r.ExitCode, r.Message = true, 0, nil, "it matched spec.nodes.assumeDone"
 			})
 		}
 	}), Pods: nil}

@@ -105,7 +105,7 @@ func (e Explain) turn(on string) string {
 	case v1alpha1.ReasonBackingOff:
 		return "no action needed: it is retried automatically. To retry it now: " + e.verb("retry") + on
 	case v1alpha1.ReasonStepWithoutNodes:
-		return "correct the nodeSelector of the step without nodes, or remove that step from spec.rollout.steps"
+		return "correct the selector of the step without nodes, or remove that step from spec.rollout.steps"
 	}
 	if slices.Contains(ownTurn, e.State.Reason) {
 		return "no action needed: it starts automatically"
@@ -163,19 +163,19 @@ func (e Explain) again(rerun string) string {
 // include describes how to make the NodeJob select the node.
 func (e Explain) include() string {
 	if e.State.Reason == v1alpha1.ReasonUntoleratedTaint {
-		return "it would run with a toleration for it in spec.tolerations, or without the taint"
+		return "it would run with a toleration for it in spec.nodes.tolerations, or without the taint"
 	}
 	if e.State.Reason == v1alpha1.ReasonUnsupportedOS {
 		return "scripts and commands run on Linux nodes only: for other nodes use spec.task.template with spec.os"
 	}
 	spec := &e.Job.Spec
-	if len(spec.NodeNames) > 0 && !slices.Contains(spec.NodeNames, e.Node.Name) {
-		return "it would run if spec.nodeNames named it"
+	if len(spec.Nodes.Names) > 0 && !slices.Contains(spec.Nodes.Names, e.Node.Name) {
+		return "it would run if spec.nodes.names named it"
 	}
-	if _, err := metav1.LabelSelectorAsSelector(spec.NodeSelector); err != nil {
-		return "correct spec.nodeSelector, which cannot be used: " + err.Error()
+	if _, err := metav1.LabelSelectorAsSelector(spec.Nodes.Selector); err != nil {
+		return "correct spec.nodes.selector, which cannot be used: " + err.Error()
 	}
-	return "it would run if the node's labels matched spec.nodeSelector: " + metav1.FormatLabelSelector(spec.NodeSelector)
+	return "it would run if the node's labels matched spec.nodes.selector: " + metav1.FormatLabelSelector(spec.Nodes.Selector)
 }
 
 // words converts a reason in CamelCase to words.

@@ -23,7 +23,7 @@ import (
 // disrupts makes a NodeJob reboot its nodes, of which one may be unavailable at a time.
 func disrupts(j *v1alpha1.NodeJob) {
 	j.Status.Revision, j.Spec.Rollout.Steps = revision, []v1alpha1.RolloutStep{{Name: "all"}}
-	j.Spec.Maintenance = v1alpha1.MaintenanceSpec{Reboot: v1alpha1.RebootAlways, MaxUnavailable: new(intstr.FromInt32(1))}
+	j.Spec.Maintenance = v1alpha1.MaintenanceSpec{Reboot: v1alpha1.RebootSpec{Policy: v1alpha1.RebootAlways}, MaxUnavailable: new(intstr.FromInt32(1))}
 	j.Spec.OnFailure.Action, j.Spec.Rollout.MaxFailures = v1alpha1.FailureActionCordon, new(intstr.FromInt32(9))
 }
 
@@ -227,16 +227,16 @@ func TestSentencesAboutANode(t *testing.T) {
 		},
 		"not named, with a selector": {
 			func(j *v1alpha1.NodeJob) {
-				j.Spec.NodeNames, j.Spec.NodeSelector = []string{"node-2"}, &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "web"}}
+				j.Spec.Nodes.Names, j.Spec.Nodes.Selector = []string{"node-2"}, &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "web"}}
 			}, nil,
-			"node-setup/somaxconn is not for node-1: spec.nodeNames does not name it.", "it would run if spec.nodeNames named it",
+			"node-setup/somaxconn is not for node-1: spec.nodes.names does not name it.", "it would run if spec.nodes.names named it",
 		},
 		"a selector that cannot be used": {
 			func(j *v1alpha1.NodeJob) {
-				j.Spec.NodeSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Near"}}}
+				j.Spec.Nodes.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Near"}}}
 			}, nil,
-			"node-setup/somaxconn is not for node-1: spec.nodeSelector does not match its labels.",
-			`correct spec.nodeSelector, which cannot be used: "Near" is not a valid label selector operator`,
+			"node-setup/somaxconn is not for node-1: spec.nodes.selector does not match its labels.",
+			`correct spec.nodes.selector, which cannot be used: "Near" is not a valid label selector operator`,
 		},
 		"while the previous step soaks": {
 			func(j *v1alpha1.NodeJob) {

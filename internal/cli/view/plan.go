@@ -151,7 +151,7 @@ func (p Plan) summary() string {
 		line += fmt.Sprintf(", of which %d already done", done)
 	}
 	if assumed := p.count(p.isAssumed); assumed > 0 {
-		line += fmt.Sprintf(", %d assumed to be done (spec.assumeDone)", assumed)
+		line += fmt.Sprintf(", %d assumed to be done (spec.nodes.assumeDone)", assumed)
 	}
 	if failed > 0 {
 		line += fmt.Sprintf(", %d failed before", failed)
@@ -302,8 +302,8 @@ func (p Plan) disruption() []text.Line {
 	}{
 		{spec.Maintenance.Drain != nil, "each node is cordoned and drained before the task"},
 		{spec.Maintenance.Drain == nil && spec.Maintenance.Cordon, "each node is cordoned before the task, and uncordoned after it"},
-		{spec.Maintenance.Reboot == v1alpha1.RebootAlways, "each node is rebooted after the task"},
-		{spec.Maintenance.Reboot == v1alpha1.RebootIfRequested, "a node is rebooted after the task if that asks for it"},
+		{spec.Maintenance.Reboot.Policy == v1alpha1.RebootAlways, "each node is rebooted after the task"},
+		{spec.Maintenance.Reboot.Policy == v1alpha1.RebootIfRequested, "a node is rebooted after the task if that asks for it"},
 		{spec.OnFailure.Action == v1alpha1.FailureActionCordon, "a node on which every attempt failed is cordoned"},
 		{spec.OnFailure.Action == v1alpha1.FailureActionDrain, "a node on which every attempt failed is cordoned and drained"},
 		{spec.Rollback != nil, "a node on which every attempt failed is rolled back"},
@@ -342,14 +342,14 @@ func (p Plan) gate() string {
 }
 
 // published describes the labels and annotations that a success publishes.
-func published(facts []v1alpha1.Fact) []string {
+func published(facts []v1alpha1.PublishedResult) []string {
 	parts := make([]string, 0, len(facts))
-	for _, fact := range facts {
-		target := "label " + fact.Label
-		if fact.Label == "" {
-			target = "annotation " + fact.Annotation
+	for _, entry := range facts {
+		target := "label " + entry.Label
+		if entry.Label == "" {
+			target = "annotation " + entry.Annotation
 		}
-		parts = append(parts, fmt.Sprintf("%s (result %s)", target, fact.Result))
+		parts = append(parts, fmt.Sprintf("%s (result %s)", target, entry.Result))
 	}
 	return parts
 }

@@ -23,9 +23,9 @@ import (
 // withReboots is the plan of a NodeJob that reboots nodes, of which one has a taint, one has other labels, and one is unreachable.
 func withReboots() Plan {
 	reboots := job(func(j *v1alpha1.NodeJob) {
-		j.Spec.Rollout.PromoteTo, j.Spec.NodeSelector = "canary", &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "web"}}
+		j.Spec.Rollout.PromoteTo, j.Spec.Nodes.Selector = "canary", &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "web"}}
 		j.Spec.Rollout.Steps = []v1alpha1.RolloutStep{{Name: "canary", Nodes: new(intstr.FromInt32(1)), SoakSeconds: 600}, {Name: "all"}}
-		j.Spec.Maintenance = v1alpha1.MaintenanceSpec{Drain: &v1alpha1.DrainSpec{}, Reboot: v1alpha1.RebootAlways}
+		j.Spec.Maintenance = v1alpha1.MaintenanceSpec{Drain: &v1alpha1.DrainSpec{}, Reboot: v1alpha1.RebootSpec{Policy: v1alpha1.RebootAlways}}
 	})
 	small := nodesOf(5, func(i int, n *plan.Node) {
 		switch i {
@@ -55,18 +55,18 @@ func TestThePlanOfAFile(t *testing.T) {
 	})
 	tests := map[string]Plan{
 		"with-reboots": withReboots(),
-		"with-a-gate-and-facts": func() Plan {
+		"with-a-gate-and-published-results": func() Plan {
 			gated := job(func(j *v1alpha1.NodeJob) {
 				j.Spec.Gate, j.Spec.RemoveLabels = &v1alpha1.GateSpec{Effect: v1alpha1.GateNoExecute, Scope: v1alpha1.GateAll}, []string{"setup.example/requested"}
-				j.Spec.Publish = []v1alpha1.Fact{{Result: "kernel", Label: "setup.example/kernel"}, {Result: "found", Annotation: "setup.example/found"}}
+				j.Spec.Publish = []v1alpha1.PublishedResult{{Result: "kernel", Label: "setup.example/kernel"}, {Result: "found", Annotation: "setup.example/found"}}
 			})
 			return Plan{Job: gated, Plan: plan.Next(plan.Input{Job: gated, Revision: revision, Nodes: nodesOf(1, func(int, *plan.Node) {}), Now: now}), Revision: revision}
 		}(),
 		"that-takes-over": func() Plan {
 			takes := job(func(j *v1alpha1.NodeJob) {
 				j.Spec.Suspend, j.CreationTimestamp = true, metav1.NewTime(now)
-				j.Spec.AssumeDone = &v1alpha1.AssumeDoneSpec{NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"setup.example/done": "true"}}}
-				j.Spec.Publish = []v1alpha1.Fact{{Result: "kernel", Label: "setup.example/kernel"}, {Result: "found", Annotation: "setup.example/found", Adopt: v1alpha1.AdoptSameValue}}
+				j.Spec.Nodes.AssumeDone = &v1alpha1.AssumeDoneSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"setup.example/done": "true"}}}
+				j.Spec.Publish = []v1alpha1.PublishedResult{{Result: "kernel", Label: "setup.example/kernel"}, {Result: "found", Annotation: "setup.example/found", Adopt: v1alpha1.AdoptSameValue}}
 			})
 			nodes := nodesOf(3, func(i int, n *plan.Node) {
 				n.Labels = map[string]string{"setup.example/kernel": "6.1"}
@@ -167,7 +167,7 @@ func TestThePlanForPrograms(t *testing.T) {
       "node": "node-4",
       "state": "Excluded",
       "reason": "NotSelected",
-      "message": "spec.nodeSelector does not match its labels"
+      "message": "spec.nodes.selector does not match its labels"
     },
     {
       "node": "node-5",

@@ -58,9 +58,9 @@ func (p Plan) conflictWords(c plan.PublishConflict) string {
 }
 
 func (p Plan) adoptPolicy(c plan.PublishConflict) v1alpha1.AdoptPolicy {
-	for _, fact := range p.Job.Spec.Publish {
-		if c.Key == fact.Label || c.Key == fact.Annotation {
-			return fact.Adopt
+	for _, entry := range p.Job.Spec.Publish {
+		if c.Key == entry.Label || c.Key == entry.Annotation {
+			return entry.Adopt
 		}
 	}
 	return v1alpha1.AdoptNever

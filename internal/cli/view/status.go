@@ -38,7 +38,7 @@ type Status struct {
 // Attempt is a pod that has not ended.
 type Attempt struct {
 	Node string
-	// Phase is task, rollback, reboot or verify.
+	// Phase is task, rollback, reboot or check.
 	Phase  string
 	Number int32
 	// Created is when the pod was created. Started is when its container started; zero if it has not.

@@ -165,7 +165,7 @@ func thousands() Status {
 			v1alpha1.StepStatus{Name: "all", Nodes: 2899, Done: 1103, Failed: 13})
 		for i := range 10 {
 			j.Status.Failures = append(j.Status.Failures, v1alpha1.NodeFailure{Node: fmt.Sprintf("ip-10-0-7-%d.eu-west-1.compute.internal", i), Attempts: 4, ExitCode: new(int32(3)),
-				Retrying: i > 7, Reason: "VerifyFailed", FinishedAt: at(time.Duration(i) * time.Minute), Rollback: "RolledBack", Message: fmt.Sprintf("expected 4096\ngot %d\n", i)})
+				Retrying: i > 7, Reason: "CheckFailed", FinishedAt: at(time.Duration(i) * time.Minute), Rollback: "RolledBack", Message: fmt.Sprintf("expected 4096\ngot %d\n", i)})
 		}
 		j.Status.Rollout.UnrecordedFailures = []v1alpha1.UnrecordedFailure{{Node: "ip-10-0-9-9.eu-west-1.compute.internal", Reason: v1alpha1.ReasonNotReadyNodeDeleted, At: at(time.Hour)}}
 	})}

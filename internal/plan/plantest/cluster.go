@@ -233,8 +233,8 @@ func earlier(a, b time.Time) time.Time {
 func (c *Cluster) start(a task.Attempt) {
 	c.t.Helper()
 	source := task.Source{Script: c.Job.Spec.Task.Script}
-	if c.Job.Spec.Verify != nil {
-		source.Verify = c.Job.Spec.Verify.Script
+	if c.Job.Spec.Task.Check != nil {
+		source.Check = c.Job.Spec.Task.Check.Script
 	}
 	if c.Job.Spec.Rollback != nil {
 		source.Rollback = c.Job.Spec.Rollback.Script

@@ -148,15 +148,15 @@ func conditions(status *v1alpha1.NodeJobStatus) []string {
 func clockTime(at time.Time) string { return at.UTC().Format("15:04:05") }
 
 // scriptNames are the names of the scripts of a NodeJob.
-var scriptNames = map[task.Phase]string{task.Task: "task", task.Rollback: "rollback", task.Verify: "verification"}
+var scriptNames = map[task.Phase]string{task.Task: "task", task.Rollback: "rollback", task.Check: "check"}
 
 // nameOf describes the purpose of a pod.
 func nameOf(phase task.Phase, number int32, node string) string {
 	switch phase {
 	case task.Reboot:
 		return "the reboot of " + node
-	case task.Verify:
-		return "the verification of " + node + " after the reboot"
+	case task.Check:
+		return "the check of " + node + " after the reboot"
 	case task.Task, task.Rollback:
 	}
 	return fmt.Sprintf("attempt %d of the %s on %s", number, phase, node)

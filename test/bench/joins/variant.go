@@ -78,7 +78,7 @@ apiVersion: everynode.dev/v1alpha1
 kind: NodeJob
 metadata: {name: %[2]s, namespace: %[1]s}
 spec:
-  nodeSelector: {matchLabels: {%[3]s: %[4]s}}
+  nodes: {selector: {matchLabels: {%[3]s: %[4]s}}}
   rollout: {maxConcurrent: 100%%, steps: [{name: all}]}
   task: {script: "true"}
 `, namespaceOf(v), jobName, poolLabel, v.name)

@@ -18,7 +18,7 @@ type Published struct {
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
-// maxPublishedBytes limits what is read and written of it: enough for hundreds of facts.
+// maxPublishedBytes limits what is read and written of it: enough for hundreds of results.
 const maxPublishedBytes = 32 << 10
 
 // ReadPublished returns the publishers in the annotations of a node. An unreadable value counts as empty: then existing
@@ -55,15 +55,15 @@ func (p Published) encode() string {
 	return string(b)
 }
 
-// Facts are a change of what is published on a node.
-type Facts struct {
+// Publish is a change of what is published on a node.
+type Publish struct {
 	// Labels and Annotations are the new values by key; nil removes one.
 	Labels, Annotations map[string]*string
 	// Published contains the publishers after the change.
 	Published Published
 }
 
-func (f *Facts) into(labels, annotations map[string]any) {
+func (f *Publish) into(labels, annotations map[string]any) {
 	for key, value := range f.Labels {
 		labels[key] = value
 	}

@@ -23,7 +23,7 @@ func TestR08_FactsOfTheNodeAreItsLabelsAndAnnotations(t *testing.T) {
 	label, annotation := "facts.example.com/host", "facts.example.com/kernel"
 	w.job("facts", `echo "host=$(hostname)" >> $EVERYNODE_RESULTS; echo "kernel=$(uname -sr)" >> $EVERYNODE_RESULTS`,
 		func(s *v1alpha1.NodeJobSpec) {
-			s.Publish = []v1alpha1.Fact{{Result: "host", Label: label}, {Result: "kernel", Annotation: annotation}}
+			s.Publish = []v1alpha1.PublishedResult{{Result: "host", Label: label}, {Result: "kernel", Annotation: annotation}}
 		})
 	w.done("facts", node)
 	live := w.node(node)
@@ -32,9 +32,9 @@ func TestR08_FactsOfTheNodeAreItsLabelsAndAnnotations(t *testing.T) {
 	}
 	w.complete("facts")
 
-	// Facts that are no longer listed are removed without another run.
+	// Published results that are no longer listed are removed without another run.
 	w.patch("facts", `{"spec":{"publish":[{"result":"host","annotation":%q}]}}`, annotation)
-	w.eventually("the facts match the current spec", func() error {
+	w.eventually("the published results match the current spec", func() error {
 		live := w.node(node)
 		if _, there := live.Labels[label]; there || live.Annotations[annotation] != node {
 			return fmt.Errorf("it has %v and %v", live.Labels, live.Annotations)
@@ -57,15 +57,15 @@ func TestWhatCannotBePublishedFailsClearly(t *testing.T) {
 	w := newWorld(t)
 	node := w.join(cluster.NodeOptions{})
 	must(t, admin.Patch(w.ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, mergePatch(`{"metadata":{"labels":{"example.com/rack":"theirs"}}}`)))
-	once := func(facts ...v1alpha1.Fact) func(*v1alpha1.NodeJobSpec) {
+	once := func(facts ...v1alpha1.PublishedResult) func(*v1alpha1.NodeJobSpec) {
 		return func(s *v1alpha1.NodeJobSpec) { s.Publish, s.Retry.Limit = facts, new(int32(0)) }
 	}
-	w.job("invalid", `echo "a=not a label" >> $EVERYNODE_RESULTS`, once(v1alpha1.Fact{Result: "a", Label: "example.com/a"}))
-	w.job("large", `echo "a=$(head -c 5000 /dev/zero | tr '\0' x)" >> $EVERYNODE_RESULTS`, once(v1alpha1.Fact{Result: "a", Annotation: "example.com/a"}))
-	w.job("taken", `echo "a=b" >> $EVERYNODE_RESULTS`, once(v1alpha1.Fact{Result: "a", Label: "example.com/rack"}))
-	w.job("first", `echo "a=b" >> $EVERYNODE_RESULTS`, once(v1alpha1.Fact{Result: "a", Label: "example.com/shared"}))
+	w.job("invalid", `echo "a=not a label" >> $EVERYNODE_RESULTS`, once(v1alpha1.PublishedResult{Result: "a", Label: "example.com/a"}))
+	w.job("large", `echo "a=$(head -c 5000 /dev/zero | tr '\0' x)" >> $EVERYNODE_RESULTS`, once(v1alpha1.PublishedResult{Result: "a", Annotation: "example.com/a"}))
+	w.job("taken", `echo "a=b" >> $EVERYNODE_RESULTS`, once(v1alpha1.PublishedResult{Result: "a", Label: "example.com/rack"}))
+	w.job("first", `echo "a=b" >> $EVERYNODE_RESULTS`, once(v1alpha1.PublishedResult{Result: "a", Label: "example.com/shared"}))
 	w.done("first", node)
-	w.job("second", `echo "a=c" >> $EVERYNODE_RESULTS`, once(v1alpha1.Fact{Result: "a", Label: "example.com/shared"}))
+	w.job("second", `echo "a=c" >> $EVERYNODE_RESULTS`, once(v1alpha1.PublishedResult{Result: "a", Label: "example.com/shared"}))
 	for name, want := range map[string]struct{ reason, message string }{
 		"invalid": {v1alpha1.ReasonInvalidResult, "no valid label value"},
 		"large":   {v1alpha1.ReasonInvalidResult, "omitted or cut"},
@@ -89,7 +89,7 @@ func TestR12_AnOptInLabelIsRemovedWhenTheTaskIsDone(t *testing.T) {
 	node := w.join(cluster.NodeOptions{Labels: map[string]string{ask: "yes"}})
 	other := w.join(cluster.NodeOptions{})
 	w.job("optin", w.mark(), func(s *v1alpha1.NodeJobSpec) {
-		s.NodeSelector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: ask, Operator: metav1.LabelSelectorOpExists}}
+		s.Nodes.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: ask, Operator: metav1.LabelSelectorOpExists}}
 		s.RemoveLabels = []string{ask}
 	})
 	w.done("optin", node)

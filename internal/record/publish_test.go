@@ -16,7 +16,7 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 )
 
-// TestPatchesOfSharedMetadata applies changes of facts, labels and taints to a node that also has those of others.
+// TestPatchesOfSharedMetadata applies changes of published results, labels and taints to a node that also has those of others.
 func TestPatchesOfSharedMetadata(t *testing.T) {
 	const key, size, kernel = "ns.everynode.dev/job", "example.com/size", "example.com/kernel"
 	ours := Published{Labels: map[string]string{size: key}, Annotations: map[string]string{kernel: key}}
@@ -30,21 +30,21 @@ func TestPatchesOfSharedMetadata(t *testing.T) {
 		change Change
 		want   func(*corev1.Node)
 	}{
-		"facts are published with their publisher": {
-			change: Change{Facts: &Facts{Labels: map[string]*string{size: new("8")}, Annotations: map[string]*string{kernel: new("6.8")}, Published: ours}},
+		"results are published with their publisher": {
+			change: Change{Publish: &Publish{Labels: map[string]*string{size: new("8")}, Annotations: map[string]*string{kernel: new("6.8")}, Published: ours}},
 			want:   published,
 		},
-		"the last facts are removed": {
+		"the last published results are removed": {
 			before: published,
-			change: Change{Facts: &Facts{Labels: map[string]*string{size: nil}, Annotations: map[string]*string{kernel: nil}, Published: Published{}.Clone()}},
+			change: Change{Publish: &Publish{Labels: map[string]*string{size: nil}, Annotations: map[string]*string{kernel: nil}, Published: Published{}.Clone()}},
 			want:   func(*corev1.Node) {},
 		},
-		"facts of another NodeJob stay": {
+		"published results of another NodeJob stay": {
 			before: func(n *corev1.Node) {
 				published(n)
 				n.Labels["example.com/theirs"] = "x"
 			},
-			change: Change{Facts: &Facts{
+			change: Change{Publish: &Publish{
 				Labels: map[string]*string{size: nil}, Annotations: map[string]*string{kernel: nil}, Published: Published{Labels: map[string]string{"example.com/theirs": "ns.everynode.dev/other"}},
 			}},
 			want: func(n *corev1.Node) {
@@ -53,7 +53,7 @@ func TestPatchesOfSharedMetadata(t *testing.T) {
 			},
 		},
 		"an empty value is published": {
-			change: Change{Facts: &Facts{Labels: map[string]*string{size: new("")}, Published: Published{Labels: map[string]string{size: key}}}},
+			change: Change{Publish: &Publish{Labels: map[string]*string{size: new("")}, Published: Published{Labels: map[string]string{size: key}}}},
 			want: func(n *corev1.Node) {
 				n.Labels[size], n.Annotations[v1alpha1.PublishedAnnotation] = "", `{"labels":{"example.com/size":"ns.everynode.dev/job"}}`
 			},
@@ -82,7 +82,7 @@ func TestPatchesOfSharedMetadata(t *testing.T) {
 			},
 			change: Change{
 				Record: new(succeeded()), Cordon: &Cordon{}, Taints: &Taints{All: nodeOfOthers().Spec.Taints},
-				Facts: &Facts{Labels: map[string]*string{size: new("8")}, Annotations: map[string]*string{kernel: new("6.8")}, Published: ours},
+				Publish: &Publish{Labels: map[string]*string{size: new("8")}, Annotations: map[string]*string{kernel: new("6.8")}, Published: ours},
 			},
 			want: func(n *corev1.Node) {
 				published(n)
@@ -124,7 +124,7 @@ func TestShared(t *testing.T) {
 		"a record is not shared":          {Change{Record: new(whole())}, false},
 		"a cordon is shared":              {Change{Cordon: &Cordon{}}, true},
 		"taints are shared":               {Change{Taints: &Taints{}}, true},
-		"facts are shared":                {Change{Facts: &Facts{}}, true},
+		"published results are shared":    {Change{Publish: &Publish{}}, true},
 		"labels to remove are not shared": {Change{RemoveLabels: []string{"a"}}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -286,7 +286,7 @@ func labelsOf(keys string) map[string]string {
 	return labels
 }
 
-func TestTheLimitOfPublishedFacts(t *testing.T) {
+func TestTheLimitOfPublishedResults(t *testing.T) {
 	empty := len(Published{Labels: map[string]string{"a": ""}}.encode())
 	for _, over := range []int{0, 1} {
 		p := Published{Labels: map[string]string{"a": strings.Repeat("b", maxPublishedBytes-empty+over)}}

@@ -1,0 +1,165 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Command crdfinish changes generated CustomResourceDefinitions in two ways.
+//
+// It removes the descriptions of a pod template's fields. They are the largest part of a CRD that embeds a pod template: with them,
+// `kubectl apply` fails, because the annotation with the last applied configuration has at most 256 KiB. The schema itself stays, so
+// that the API server still rejects wrong fields.
+//
+// With -misplaced, it adds fields that an object must not have. The API server rejects them with a message that names the right
+// field. Without them, it drops such a field, unless the client asks for strict validation.
+//
+//	crdfinish [-misplaced FIELDS] FILE PROPERTY
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+)
+
+func main() {
+	misplaced := flag.String("misplaced", "", "a file with fields that the object must not have")
+	flag.Parse()
+	if flag.NArg() != 2 {
+		fmt.Fprintln(os.Stderr, "usage: crdfinish [-misplaced FIELDS] FILE PROPERTY")
+		os.Exit(2)
+	}
+	if err := finish(flag.Arg(0), flag.Arg(1), *misplaced); err != nil {
+		fmt.Fprintln(os.Stderr, "crdfinish:", err)
+		os.Exit(1)
+	}
+}
+
+func finish(path, property, misplaced string) error {
+	var crd map[string]any
+	if err := read(path, &crd); err != nil {
+		return err
+	}
+	trim(crd, property)
+	if misplaced != "" {
+		var fields map[string]field
+		if err := read(misplaced, &fields); err != nil {
+			return err
+		}
+		for at, f := range fields {
+			if err := reject(crd, at, f); err != nil {
+				return err
+			}
+		}
+	}
+	out, err := yaml.Marshal(crd)
+	if err != nil {
+		return fmt.Errorf("writing %s: %w", path, err)
+	}
+	return os.WriteFile(path, append([]byte("---\n"), out...), 0o644)
+}
+
+func read(path string, into any) error {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if err := yaml.UnmarshalStrict(content, into); err != nil {
+		return fmt.Errorf("reading %s: %w", path, err)
+	}
+	return nil
+}
+
+// field is a field that an object must not have.
+type field struct {
+	Type    string `json:"type"`
+	Message string `json:"message"`
+}
+
+// reject adds a field at a path, such as spec.steps[].a, to all versions of a CRD.
+func reject(crd map[string]any, path string, f field) error {
+	spec, _ := crd["spec"].(map[string]any)
+	versions, _ := spec["versions"].([]any)
+	for _, v := range versions {
+		version, _ := v.(map[string]any)
+		schemas, _ := version["schema"].(map[string]any)
+		schema, _ := schemas["openAPIV3Schema"].(map[string]any)
+		names := strings.Split(path, ".")
+		for i, name := range names {
+			properties, ok := schema["properties"].(map[string]any)
+			if !ok {
+				return fmt.Errorf("%s: the CRD has no object at %s", path, strings.Join(names[:i], "."))
+			}
+			if i == len(names)-1 {
+				if _, there := properties[name]; there {
+					return fmt.Errorf("%s is a field of the CRD", path)
+				}
+				properties[name] = rejected(f)
+				break
+			}
+			name, isList := strings.CutSuffix(name, "[]")
+			schema, _ = properties[name].(map[string]any)
+			if isList {
+				schema, _ = schema["items"].(map[string]any)
+			}
+		}
+	}
+	return nil
+}
+
+// rejected is the schema of a field that no object can have.
+func rejected(f field) map[string]any {
+	schema := map[string]any{
+		"type":                     f.Type,
+		"description":              "Not a field of this kind: " + f.Message + ".",
+		"x-kubernetes-validations": []any{map[string]any{"rule": "false", "message": "it is not a field of this kind: " + f.Message}},
+	}
+	switch f.Type {
+	case "object":
+		schema["x-kubernetes-preserve-unknown-fields"] = true
+	case "array":
+		schema["items"] = map[string]any{"x-kubernetes-preserve-unknown-fields": true}
+		schema["maxItems"] = 1000
+	}
+	return schema
+}
+
+// trim removes the descriptions below each property with this name.
+func trim(value any, property string) {
+	switch v := value.(type) {
+	case map[string]any:
+		if properties, ok := v["properties"].(map[string]any); ok {
+			if below, ok := properties[property].(map[string]any); ok {
+				for key, inner := range below {
+					if key != "description" {
+						undescribe(inner)
+					}
+				}
+			}
+		}
+		for _, inner := range v {
+			trim(inner, property)
+		}
+	case []any:
+		for _, inner := range v {
+			trim(inner, property)
+		}
+	}
+}
+
+func undescribe(value any) {
+	switch v := value.(type) {
+	case map[string]any:
+		// A property may itself be called description: then its value is a schema, not a text.
+		if _, isText := v["description"].(string); isText {
+			delete(v, "description")
+		}
+		for _, inner := range v {
+			undescribe(inner)
+		}
+	case []any:
+		for _, inner := range v {
+			undescribe(inner)
+		}
+	}
+}
