@@ -167,7 +167,7 @@ func unknownFields(document []byte, into client.Object) error {
 	var all []error
 	for _, err := range strict.Errors() {
 		path := strings.Split(strings.TrimSuffix(strings.TrimPrefix(err.Error(), `unknown field "`), `"`), ".")
-		if instead := misplaced()[listIndex.ReplaceAllString(strings.Join(path, "."), "[]")].Message; instead != "" {
+		if instead := misplaced()[listIndex.ReplaceAllString(strings.Join(path, "."), "[]")]; instead != "" {
 			err = fmt.Errorf("%w: %s", err, instead)
 		} else if near := cmdutil.Similar(path[len(path)-1], fieldsAt(reflect.TypeOf(into), path[:len(path)-1])); near != "" {
 			err = fmt.Errorf("%w: did you mean %s?", err, near)
@@ -183,8 +183,8 @@ func unknownFields(document []byte, into client.Object) error {
 var misplacedYAML []byte
 
 // misplaced returns the fields that users write in a NodeJob and that it does not have, by their paths. The CRD has the same ones.
-var misplaced = sync.OnceValue(func() map[string]struct{ Message string } {
-	var fields map[string]struct{ Message string }
+var misplaced = sync.OnceValue(func() map[string]string {
+	var fields map[string]string
 	if err := sigsyaml.Unmarshal(misplacedYAML, &fields); err != nil {
 		panic(err) // a test reads the file
 	}

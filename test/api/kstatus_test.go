@@ -107,7 +107,7 @@ func TestGitOpsToolsShowEachStateOfANodeGuard(t *testing.T) {
 func TestTheAPIRejectsAnEmptySelector(t *testing.T) {
 	w := newWorld(t)
 	for name, spec := range map[string]string{
-		"nodes.selector":      withTask(`nodes: {selector: %s}`),
+		"nodes.selector":    withTask(`nodes: {selector: %s}`),
 		"step":              withTask(`rollout: {steps: [{name: a, selector: %s}, {name: b}]}`),
 		"onFailure drain":   withTask(`onFailure: {action: Drain, drain: {podSelector: %s}}`),
 		"maintenance drain": withTask(`maintenance: {drain: {podSelector: %s}}`),

@@ -5,10 +5,12 @@ package api_test
 
 import (
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -31,7 +33,7 @@ func TestTheAPIRejectsWhatCannotWork(t *testing.T) {
 		"a carriage return at the end of a script":      {spec: `task: {script: "true\r"}`, wantMessage: "task.script has Windows line endings (CRLF)"},
 		"a byte order mark":                             {spec: `task: {script: "\uFEFF#!/bin/bash\n"}`, wantMessage: "task.script has a byte order mark (BOM)"},
 		"a byte order mark after an empty line":         {spec: `task: {script: "\n\uFEFF#!/bin/bash\n"}`, wantMessage: "task.script has a byte order mark (BOM)"},
-		"a check with Windows line endings":               {spec: `{task: {script: "true", check: {script: "true\r\n"}}}`, wantMessage: "task.check.script has Windows line endings (CRLF)"},
+		"a check with Windows line endings":             {spec: `{task: {script: "true", check: {script: "true\r\n"}}}`, wantMessage: "task.check.script has Windows line endings (CRLF)"},
 		"a rollback with Windows line endings":          {spec: `{task: {script: "true"}, rollback: {script: "true\r\n"}}`, wantMessage: "rollback.script has Windows line endings (CRLF)"},
 		"a script that is too long":                     {spec: `task: {script: "` + strings.Repeat("x", 65537) + `"}`, wantMessage: "65536"},
 		"both script and scriptFrom":                    {spec: `task: {script: "true", scriptFrom: {configMapKeyRef: {name: a, key: b}}}`, wantMessage: "exactly one of"},
@@ -61,7 +63,7 @@ func TestTheAPIRejectsWhatCannotWork(t *testing.T) {
 		"a template with affinity":                      {spec: `task: {template: {spec: {affinity: {}, containers: [{name: a, image: b}]}}}`, wantMessage: "use spec.nodes.selector"},
 		"a template without containers":                 {spec: `task: {template: {spec: {containers: []}}}`, wantMessage: "containers is empty"},
 		"a template without spec":                       {spec: `task: {template: {}}`, wantMessage: "containers is empty"},
-		"a check for a template":                          {spec: `{task: {check: {script: "true"}, template: {spec: {containers: [{name: a, image: b}]}}}}`, wantMessage: "task.check works with task.script"},
+		"a check for a template":                        {spec: `{task: {check: {script: "true"}, template: {spec: {containers: [{name: a, image: b}]}}}}`, wantMessage: "task.check works with task.script"},
 		"an empty check":                                {spec: `{task: {script: "true", check: {}}}`, wantMessage: "exactly one of task.check.script and task.check.scriptFrom"},
 		"an empty check script":                         {spec: `{task: {script: "true", check: {script: " "}}}`, wantMessage: "task.check.script is empty"},
 		"a retry limit below zero":                      {spec: `{task: {script: "true"}, retry: {limit: -1}}`, wantMessage: "greater than or equal to 0"},
@@ -78,7 +80,7 @@ func TestTheAPIRejectsWhatCannotWork(t *testing.T) {
 		"a step of more than all nodes":                 {spec: `{task: {script: "true"}, rollout: {steps: [{name: a, nodes: "101%"}, {name: b}]}}`, wantMessage: stepPercent},
 		"a step with an invalid number":                 {spec: `{task: {script: "true"}, rollout: {steps: [{name: a, nodes: abc}, {name: b}]}}`, wantMessage: stepPercent},
 		"a step with a number in quotes":                {spec: `{task: {script: "true"}, rollout: {steps: [{name: a, nodes: "1"}, {name: b}]}}`, wantMessage: stepPercent},
-		"a step for all that is not the last":           {spec: `{task: {script: "true"}, rollout: {steps: [{name: a}, {name: b}]}}`, wantMessage: "Add {name: all} as the last step, or give the others nodes or nodeSelector"},
+		"a step for all that is not the last":           {spec: `{task: {script: "true"}, rollout: {steps: [{name: a}, {name: b}]}}`, wantMessage: "Add {name: all} as the last step, or give the others nodes or selector"},
 		"a step for all before one with nodes":          {spec: `{task: {script: "true"}, rollout: {steps: [{name: a}, {name: b, nodes: 1}]}}`, wantMessage: "add {name: all} as the last step; to hold the rollout before it, set rollout.promoteTo"},
 		"a last step with nodes":                        {spec: `{task: {script: "true"}, rollout: {steps: [{name: a, nodes: 1}, {name: b, nodes: "50%"}]}}`, wantMessage: "add {name: all} as the last step; to hold the rollout before it, set rollout.promoteTo"},
 		"a last step with a node selector":              {spec: `{task: {script: "true"}, rollout: {steps: [{name: a, nodes: 1}, {name: b, selector: {matchLabels: {c: d}}}]}}`, wantMessage: "Add {name: all} as the last step"},
@@ -146,7 +148,7 @@ func TestTheAPIRejectsWhatCannotWork(t *testing.T) {
 		"two results under one label":                        {spec: withTask(`publish: [{result: a, label: c}, {result: b, label: c}]`), wantMessage: "two results are published under the same key: give each a key of its own"},
 		"an unknown policy for existing labels":              {spec: withTask(`publish: [{result: a, label: c, adopt: IfEqual}]`), wantMessage: `supported values: "Never", "SameValue", "Always"`},
 		"nodes assumed to be done without a selector":        {spec: withTask(`nodes: {assumeDone: {}}`), wantMessage: "spec.nodes.assumeDone.selector: Required value"},
-		"nodes assumed to be done by an empty selector":      {spec: withTask(`nodes: {assumeDone: {selector: {}}}`), wantMessage: "write nodes.assumeDone.selector.matchLabels.KEY: VALUE, or omit assumeDone"},
+		"nodes assumed to be done by an empty selector":      {spec: withTask(`nodes: {assumeDone: {selector: {}}}`), wantMessage: "write nodes.assumeDone.selector.matchLabels.KEY: VALUE, or omit nodes.assumeDone"},
 		"more published results than allowed":                {spec: withTask(`publish: [` + list("{result: a, label: l%d}", 33) + `]`), wantMessage: "must have at most 32 items"},
 
 		"a removed label of Kubernetes":         {spec: withTask(`removeLabels: [a, kubernetes.io/hostname]`), wantMessage: "removeLabels must not name labels of kubernetes.io, k8s.io or everynode.dev"},
@@ -209,6 +211,56 @@ func TestTheAPIRejectsWhatCannotWork(t *testing.T) {
 	}
 }
 
+// TestMisplacedFieldsAreRejected sends each field that a NodeJob does not have as a client that does not validate strictly, such as
+// kubectl apply --validate=ignore and most GitOps tools. The API server must not drop it.
+func TestMisplacedFieldsAreRejected(t *testing.T) {
+	w := newWorld(t)
+	content, err := os.ReadFile("../../internal/cli/misplaced.yaml")
+	must(t, err)
+	var fields map[string]string
+	must(t, yaml.Unmarshal(content, &fields))
+	for path, instead := range fields {
+		t.Run(path, func(t *testing.T) {
+			spec := map[string]any{}
+			must(t, yaml.Unmarshal([]byte("suspend: true"), &spec)) // without a task, which is an error of its own
+			at := spec
+			names := strings.Split(strings.TrimPrefix(path, "spec."), ".")
+			for _, name := range names[:len(names)-1] {
+				name, isList := strings.CutSuffix(name, "[]")
+				inner, ok := at[name].(map[string]any)
+				if !ok {
+					inner = map[string]any{}
+				}
+				if at[name] = inner; isList {
+					inner = map[string]any{"name": "a", "nodes": 1}
+					at[name] = []any{inner, map[string]any{"name": "all"}}
+				}
+				at = inner
+			}
+			at[names[len(names)-1]] = map[string]any{"pool": "db"}
+			text, err := yaml.Marshal(spec)
+			must(t, err)
+			err = w.createIgnoring(string(text))
+			if err == nil {
+				t.Fatal("the API server accepted it")
+			}
+			wantText(t, err.Error(), strings.ReplaceAll(path, "[]", "[0]"), "it is not a field of this kind: "+instead)
+		})
+	}
+	// What is left of a misspelled field below nodes is an empty object, which must not select all nodes.
+	err = w.createIgnoring(withTask("nodes: {pool: db}"))
+	if err == nil {
+		t.Fatal("the API server accepted it")
+	}
+	wantText(t, err.Error(), "nodes is empty: write nodes.selector.matchLabels.KEY: VALUE, or omit nodes for all nodes")
+}
+
+// createIgnoring creates a NodeJob as a client that ignores unknown fields.
+func (w *world) createIgnoring(spec string) error {
+	job := jobFromYAML(w.t, w.namespace, "", spec)
+	return admin.Create(w.ctx, job, &client.CreateOptions{Raw: &metav1.CreateOptions{FieldValidation: metav1.FieldValidationIgnore}})
+}
+
 func TestTheAPIAcceptsWhatWorksAndFillsInDefaults(t *testing.T) {
 	w := newWorld(t)
 	for name, spec := range map[string]string{
@@ -248,7 +300,7 @@ func TestTheAPIAcceptsWhatWorksAndFillsInDefaults(t *testing.T) {
 		"a gate of the node readiness controller":                       withTask(`gate: {key: readiness.k8s.io/setup}`),
 		"a gate that closes after a reboot":                             withTask(`gate: {onReboot: true}, rerun: {onReboot: true}`),
 		"all nodes unavailable":                                         withTask(`maintenance: {maxUnavailable: "100%"}`),
-		"a number of unavailable nodes":                                 withTask(`maintenance: {cordon: true, drain: {podSelector: {matchLabels: {a: b}}}, reboot: IfRequested, maxUnavailable: 3}`),
+		"a number of unavailable nodes":                                 withTask(`maintenance: {cordon: true, drain: {podSelector: {matchLabels: {a: b}}}, reboot: {policy: IfRequested}, maxUnavailable: 3}`),
 		"a reboot as slow as allowed":                                   withTask(`maintenance: {reboot: {policy: Always, timeoutSeconds: 86400, minReadySeconds: 3600}}`),
 		"a run every 10 seconds":                                        withTask(`rerun: {periodSeconds: 10}`),
 		"no interval":                                                   withTask(`rerun: {periodSeconds: 0}`),
@@ -280,8 +332,8 @@ gate:
   effect: NoSchedule
   scope: Joining
 maintenance:
-  minReadySeconds: 10
   reboot:
+    minReadySeconds: 10
     policy: Never
     timeoutSeconds: 900
 onFailure:
@@ -302,7 +354,8 @@ rollout:
     nodes: 1
   - name: all
 task:
-  output: Tail
+  output:
+    record: Tail
   script: "true"
   timeoutSeconds: 600
 `

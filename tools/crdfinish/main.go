@@ -42,12 +42,12 @@ func finish(path, property, misplaced string) error {
 	}
 	trim(crd, property)
 	if misplaced != "" {
-		var fields map[string]field
+		var fields map[string]string
 		if err := read(misplaced, &fields); err != nil {
 			return err
 		}
-		for at, f := range fields {
-			if err := reject(crd, at, f); err != nil {
+		for at, instead := range fields {
+			if err := reject(crd, at, instead); err != nil {
 				return err
 			}
 		}
@@ -70,14 +70,8 @@ func read(path string, into any) error {
 	return nil
 }
 
-// field is a field that an object must not have.
-type field struct {
-	Type    string `json:"type"`
-	Message string `json:"message"`
-}
-
 // reject adds a field at a path, such as spec.steps[].a, to all versions of a CRD.
-func reject(crd map[string]any, path string, f field) error {
+func reject(crd map[string]any, path, instead string) error {
 	spec, _ := crd["spec"].(map[string]any)
 	versions, _ := spec["versions"].([]any)
 	for _, v := range versions {
@@ -94,7 +88,7 @@ func reject(crd map[string]any, path string, f field) error {
 				if _, there := properties[name]; there {
 					return fmt.Errorf("%s is a field of the CRD", path)
 				}
-				properties[name] = rejected(f)
+				properties[name] = rejected(instead)
 				break
 			}
 			name, isList := strings.CutSuffix(name, "[]")
@@ -107,21 +101,14 @@ func reject(crd map[string]any, path string, f field) error {
 	return nil
 }
 
-// rejected is the schema of a field that no object can have.
-func rejected(f field) map[string]any {
-	schema := map[string]any{
-		"type":                     f.Type,
-		"description":              "Not a field of this kind: " + f.Message + ".",
-		"x-kubernetes-validations": []any{map[string]any{"rule": "false", "message": "it is not a field of this kind: " + f.Message}},
+// rejected is the schema of a field that no object can have. The API server prints the only value of the enumeration with each error. A
+// CEL rule would not be evaluated while something else is wrong, such as a missing field.
+func rejected(instead string) map[string]any {
+	return map[string]any{
+		"description":                          "Not a field of this kind: " + instead + ".",
+		"enum":                                 []any{"nothing, because it is not a field of this kind: " + instead},
+		"x-kubernetes-preserve-unknown-fields": true,
 	}
-	switch f.Type {
-	case "object":
-		schema["x-kubernetes-preserve-unknown-fields"] = true
-	case "array":
-		schema["items"] = map[string]any{"x-kubernetes-preserve-unknown-fields": true}
-		schema["maxItems"] = 1000
-	}
-	return schema
 }
 
 // trim removes the descriptions below each property with this name.
