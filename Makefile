@@ -17,6 +17,7 @@ TOOLS := $(CACHE)/tools/$(shell cat tools/go.mod tools/go.sum 2>/dev/null | sha2
 
 GOLANGCI_LINT  := $(TOOLS)/golangci-lint
 CONTROLLER_GEN := $(TOOLS)/controller-gen
+CRD_REF_DOCS   := $(TOOLS)/crd-ref-docs
 LOCAL          := go -C local run ./cmd/everynode-local
 MODULES        := . api charts local monitoring test release tools
 
@@ -112,10 +113,13 @@ bench-go: ## Measure the planner, a pass of the controller, and the command line
 ##@ Develop
 
 .PHONY: generate
-generate: $(CONTROLLER_GEN) ## Regenerate deepcopy code, the CRDs, the manager's role, the PrometheusRule, the dashboards, and the chart's copies of manifests.
+generate: $(CONTROLLER_GEN) $(CRD_REF_DOCS) ## Regenerate deepcopy code, the CRDs, JSON schemas and references, the manager's role, the PrometheusRule, the dashboards, and the chart's copies of manifests.
 	$(CONTROLLER_GEN) object crd:generateEmbeddedObjectMeta=true paths=./api/... output:crd:dir=config/crd
-	go -C tools run ./crdfinish -misplaced ../internal/cli/misplaced.yaml ../config/crd/everynode.dev_nodejobs.yaml template
-	go -C tools run ./crdfinish ../config/crd/everynode.dev_nodeguards.yaml template
+	go -C tools run ./crdfinish -misplaced ../internal/cli/misplaced.yaml -schemas ../config/schemas ../config/crd/everynode.dev_nodejobs.yaml template
+	go -C tools run ./crdfinish -schemas ../config/schemas ../config/crd/everynode.dev_nodeguards.yaml template
+	$(CRD_REF_DOCS) --log-level=ERROR --source-path=api/v1alpha1 --config=docs/reference/config.yaml --renderer=markdown --output-path=docs/reference/api.md
+	go -C test run ./cmd/everynode-reference markdown ../docs/reference/kubectl-everynode.md
+	go -C test run ./cmd/everynode-reference man ../docs/reference/man
 	$(CONTROLLER_GEN) rbac:roleName=everynode-manager paths=./internal/controller paths=./internal/guardcontroller paths=./internal/metricsauth paths=./internal/policies paths=./internal/uninstall output:rbac:dir=config/rbac
 	{ printf '# make generate writes this file from rules.yaml.\napiVersion: monitoring.coreos.com/v1\nkind: PrometheusRule\nmetadata:\n  name: everynode\n  namespace: everynode-system\nspec:\n'; \
 	  sed -e '/^#/d' -e 's/^/  /' config/monitoring/rules.yaml; } > config/monitoring/prometheusrule.yaml
@@ -153,7 +157,7 @@ test-unit: ## Run the unit tests.
 	go -C monitoring test -count=1 ./...
 	go test ./cmd/... $$(go list ./internal/... | grep -v -e /internal/plan$$ -e /internal/guard$$ -e /internal/mutants)
 	EVERYNODE_HISTORIES=$(HISTORIES) go test -timeout=30m -p=1 ./internal/plan ./internal/guard
-	go -C test test ./bench/... ./cmd/... ./install ./s3 ./shards
+	go -C test test ./bench/... ./cmd/... ./install ./s3 ./schemas ./shards
 
 .PHONY: test-mutants
 test-mutants: ## Put mistakes into the planner, and see that its tests find each.

@@ -156,7 +156,7 @@ func TestANodeJobThatIsDeletedDuringARunLeavesNoGate(t *testing.T) {
 			w.done("leaves", "leaves-done")
 			w.noPods()
 			w.comes("leaves-runs", nil, gateOf(key, v1alpha1.GateValue), gateOf("foreign", ""))
-			w.change(job, `{"tolerations":[{"operator":"Exists"}]}`)
+			w.change(job, `{"nodes":{"tolerations":[{"operator":"Exists"}]}}`)
 			w.podOn("leaves-runs")
 			must(t, admin.Delete(w.ctx, job))
 			w.gone(job)

@@ -1,7 +1,7 @@
 // Copyright The Everynode Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command crdfinish changes generated CustomResourceDefinitions in two ways.
+// Command crdfinish changes generated CustomResourceDefinitions in two ways, and writes their JSON schemas.
 //
 // It removes the descriptions of a pod template's fields. They are the largest part of a CRD that embeds a pod template: with them,
 // `kubectl apply` fails, because the annotation with the last applied configuration has at most 256 KiB. The schema itself stays, so
@@ -10,7 +10,9 @@
 // With -misplaced, it adds fields that an object must not have. The API server rejects them with a message that names the right
 // field. Without them, it drops such a field, unless the client asks for strict validation.
 //
-//	crdfinish [-misplaced FIELDS] FILE PROPERTY
+// With -schemas, it writes a JSON schema for editors: KIND_VERSION.json.
+//
+//	crdfinish [-misplaced FIELDS] [-schemas DIR] FILE PROPERTY
 package main
 
 import (
@@ -24,18 +26,19 @@ import (
 
 func main() {
 	misplaced := flag.String("misplaced", "", "a file with fields that the object must not have")
+	schemas := flag.String("schemas", "", "a folder for JSON schemas")
 	flag.Parse()
 	if flag.NArg() != 2 {
-		fmt.Fprintln(os.Stderr, "usage: crdfinish [-misplaced FIELDS] FILE PROPERTY")
+		fmt.Fprintln(os.Stderr, "usage: crdfinish [-misplaced FIELDS] [-schemas DIR] FILE PROPERTY")
 		os.Exit(2)
 	}
-	if err := finish(flag.Arg(0), flag.Arg(1), *misplaced); err != nil {
+	if err := finish(flag.Arg(0), flag.Arg(1), *misplaced, *schemas); err != nil {
 		fmt.Fprintln(os.Stderr, "crdfinish:", err)
 		os.Exit(1)
 	}
 }
 
-func finish(path, property, misplaced string) error {
+func finish(path, property, misplaced, schemas string) error {
 	var crd map[string]any
 	if err := read(path, &crd); err != nil {
 		return err
@@ -50,6 +53,11 @@ func finish(path, property, misplaced string) error {
 			if err := reject(crd, at, instead); err != nil {
 				return err
 			}
+		}
+	}
+	if schemas != "" {
+		if err := writeSchemas(crd, schemas); err != nil {
+			return err
 		}
 	}
 	out, err := yaml.Marshal(crd)
@@ -72,12 +80,7 @@ func read(path string, into any) error {
 
 // reject adds a field at a path, such as spec.steps[].a, to all versions of a CRD.
 func reject(crd map[string]any, path, instead string) error {
-	spec, _ := crd["spec"].(map[string]any)
-	versions, _ := spec["versions"].([]any)
-	for _, v := range versions {
-		version, _ := v.(map[string]any)
-		schemas, _ := version["schema"].(map[string]any)
-		schema, _ := schemas["openAPIV3Schema"].(map[string]any)
+	for _, schema := range versions(crd) {
 		names := strings.Split(path, ".")
 		for i, name := range names {
 			properties, ok := schema["properties"].(map[string]any)
@@ -101,11 +104,27 @@ func reject(crd map[string]any, path, instead string) error {
 	return nil
 }
 
+// versions returns the schema of each version of a CRD.
+func versions(crd map[string]any) map[string]map[string]any {
+	found := map[string]map[string]any{}
+	spec, _ := crd["spec"].(map[string]any)
+	list, _ := spec["versions"].([]any)
+	for _, v := range list {
+		version, _ := v.(map[string]any)
+		name, _ := version["name"].(string)
+		schemas, _ := version["schema"].(map[string]any)
+		found[name], _ = schemas["openAPIV3Schema"].(map[string]any)
+	}
+	return found
+}
+
+const notAField = "Not a field of this kind"
+
 // rejected is the schema of a field that no object can have. The API server prints the only value of the enumeration with each error. A
 // CEL rule would not be evaluated while something else is wrong, such as a missing field.
 func rejected(instead string) map[string]any {
 	return map[string]any{
-		"description":                          "Not a field of this kind: " + instead + ".",
+		"description":                          notAField + ": " + instead + ".",
 		"enum":                                 []any{"nothing, because it is not a field of this kind: " + instead},
 		"x-kubernetes-preserve-unknown-fields": true,
 	}
