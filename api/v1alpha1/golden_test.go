@@ -87,7 +87,7 @@ func TestGoldenObjectsAreRead(t *testing.T) {
 // alwaysWritten are the fields that the types write even if they are empty.
 var alwaysWritten = []string{
 	"status.nodes.matched", "status.nodes.done", "status.nodes.running", "status.nodes.waiting", "status.nodes.failed",
-	"status.nodes.rollbackPending", "status.nodes.rolledBack", "status.nodes.rollbackFailed",
+	"status.nodes.rollbackPending", "status.nodes.rolledBack", "status.nodes.rollbackFailed", "status.nodes.excluded",
 	"status.nodes.guarded", "status.nodes.ready", "status.nodes.updated", "status.nodes.held", "status.nodes.released", "status.nodes.unavailable",
 	"spec.task.template.spec.containers[].resources", "spec.template.spec.containers[].resources",
 }

@@ -117,7 +117,7 @@ type NodeCounts struct {
 	RollbackFailed int32 `json:"rollbackFailed"`
 	// excluded is the number of selected nodes that do not match because of an untolerated taint or another operating system.
 	// +optional
-	Excluded int32 `json:"excluded,omitempty"`
+	Excluded int32 `json:"excluded"`
 }
 
 // ExcludedNodes are selected nodes on which the task does not run, all for the same reason.

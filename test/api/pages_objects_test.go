@@ -94,8 +94,8 @@ func TestMistakesInYAMLAreFound(t *testing.T) {
 	const jobHead = "apiVersion: everynode.dev/v1alpha1\nkind: NodeJob\n"
 	for name, content := range map[string]string{
 		"an unknown field of a fragment":            "spec: {dependOn: [a]}",
-		"an unknown field below a fragment":         "task: {inputs: [{kind: Secret, names: a}]}",
-		"a value that no fragment may have":         "task: {inputs: [{kind: Secrets, name: a}]}",
+		"an unknown field below a fragment":         "task: {script: a, inputs: [{kind: Secret, names: a}]}",
+		"a value that no fragment may have":         "task: {script: a, inputs: [{kind: Secrets, name: a}]}",
 		"an unknown field of steps":                 "steps: [{name: canary, node: 1}]",
 		"a number that is a text":                   "retry: {limit: three}",
 		"an unknown field of a status":              "status: {drains: [{nodes: a}]}",
