@@ -113,8 +113,9 @@ bench-go: ## Measure the planner, a pass of the controller, and the command line
 ##@ Develop
 
 .PHONY: generate
-generate: $(CONTROLLER_GEN) $(CRD_REF_DOCS) ## Regenerate deepcopy code, the CRDs, JSON schemas and references, the manager's role, the PrometheusRule, the dashboards, and the chart's copies of manifests.
+generate: $(CONTROLLER_GEN) $(CRD_REF_DOCS) ## Regenerate deepcopy code, apply configurations, the CRDs, JSON schemas and references, the manager's role, the PrometheusRule, the dashboards, and the chart's copies of manifests.
 	$(CONTROLLER_GEN) object crd:generateEmbeddedObjectMeta=true paths=./api/... output:crd:dir=config/crd
+	$(CONTROLLER_GEN) applyconfiguration paths=./api/v1alpha1/...
 	go -C tools run ./crdfinish -misplaced ../internal/cli/misplaced.yaml -schemas ../config/schemas ../config/crd/everynode.dev_nodejobs.yaml template
 	go -C tools run ./crdfinish -schemas ../config/schemas ../config/crd/everynode.dev_nodeguards.yaml template
 	$(CRD_REF_DOCS) --log-level=ERROR --source-path=api/v1alpha1 --config=docs/reference/config.yaml --renderer=markdown --output-path=docs/reference/api.md

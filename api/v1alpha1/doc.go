@@ -6,4 +6,6 @@
 //
 // +kubebuilder:object:generate=true
 // +groupName=everynode.dev
+// +kubebuilder:ac:generate=true
+// +kubebuilder:ac:output:package="../applyconfiguration"
 package v1alpha1

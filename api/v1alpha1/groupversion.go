@@ -16,6 +16,9 @@ var (
 	// GroupVersion is everynode.dev/v1alpha1.
 	GroupVersion = schema.GroupVersion{Group: Group, Version: "v1alpha1"}
 
+	// SchemeGroupVersion is GroupVersion, under the name that generated code uses.
+	SchemeGroupVersion = GroupVersion
+
 	schemeBuilder = runtime.NewSchemeBuilder(addKnownTypes)
 
 	// AddToScheme registers the kinds of this package.
