@@ -87,12 +87,10 @@ var states = []state{
 	{"docs/rollout.md", `kubectl -n node-setup get nodejob somaxconn -o jsonpath='{.status.conditions[?(@.type=="Complete"`, "await somaxconn jsonpath='{.status.nodes.done}'=1"},
 	{"docs/rollout.md", `kubectl -n node-setup get nodejob somaxconn -o jsonpath='{.status.conditions[?(@.type=="Stalled"`, "fail somaxconn node-1"},
 	{"docs/security.md", "kubectl everynode explain", "again core-pattern"},
-	{"docs/troubleshooting.md", "kubectl -n node-setup get nodejob core-pattern -o wide", "again core-pattern"},
-	{"docs/troubleshooting.md", "kubectl -n node-setup get nodejob core-pattern -o jsonpath='{.status.failures}'", "mix node-3"},
-	{"docs/troubleshooting.md", "kubectl -n node-setup get nodejob core-pattern -o jsonpath='{.status.conditions", "mix node-3"},
-	{"docs/troubleshooting.md", "kubectl -n node-setup get nodejob core-pattern -o jsonpath='{.status.drains}'", "mix node-3"},
+	{"docs/troubleshooting.md", "kubectl everynode status core-pattern", "again core-pattern"},
+	{"docs/troubleshooting.md", "kubectl everynode status core-pattern", "mix node-3"},
+	{"docs/troubleshooting.md", "kubectl everynode retry core-pattern", "mix node-3"},
 	{"docs/troubleshooting.md", "kubectl label configmap scripts", "kubectl -n node-setup create configmap scripts --from-literal=tune.sh=true --dry-run=client -o yaml | kubectl apply -f -"},
-	{"docs/troubleshooting.md", "kubectl -n node-setup get nodejob core-pattern -o jsonpath='{.status.failures}'", "mix node-3"},
 	{"docs/upgrade.md", "kubectl everynode list -A", "kubectl apply -f max-map-count.yaml"},
 	{"docs/upgrade.md", "kubectl apply -f dist/install.yaml", "mkdir dist; kubectl kustomize config/local > dist/install.yaml"},
 }
@@ -113,10 +111,8 @@ var printsNothing = map[string]string{
 	"kubectl get nodeguards --all-namespaces":         "there is no NodeGuard",
 	"kubectl -n everynode-system describe replicaset": "there is no controller of Deployments",
 	"kubectl get nodes -o json | jq -r '.items[]\n  | [.metadata.name, .metadata.annotations[\"everynode.dev/cordoned-by\"": "the manager has removed the cordons",
-	"kubectl everynode run --all --yes -o jsonl":                                                        "no node fails",
-	"kubectl -n node-setup get pods -l everynode.dev/nodejob=no-thp":                                    "its node is being drained",
-	"kubectl -n node-setup get nodejob core-pattern -o jsonpath='{.status.rollout.unrecordedFailures}'": "no failed node was deleted",
-	"kubectl -n node-setup get nodejob core-pattern -o jsonpath='{.status.nodeProblems}'":               "the manager can continue with all nodes",
+	"kubectl everynode run --all --yes -o jsonl":                     "no node fails",
+	"kubectl -n node-setup get pods -l everynode.dev/nodejob=no-thp": "its node is being drained",
 }
 
 // last removes Everynode, so it is executed after all pages.
