@@ -66,33 +66,41 @@ type NodeJobSpec struct {
 	// nodes selects the nodes that run the task: those that match the selector, the names and the tolerations. If unset, all nodes
 	// without an untolerated taint run it.
 	//
-	// Example: {selector: {matchLabels: {pool: db}}}
+	// Example: {selector: {matchLabels: {pool: db}}, tolerations: [{operator: Exists}]}
 	// +optional
 	Nodes NodesSpec `json:"nodes,omitzero"`
 
 	// task defines what runs on each node. A change of the task is a new revision, except for timeoutSeconds, resources and output.
 	//
-	// Example: {script: "sysctl -w vm.max_map_count=262144"}
+	// Example: {script: "sysctl -w vm.max_map_count=262144", check: {script: "grep -qx 262144 /proc/sys/vm/max_map_count"}, timeoutSeconds: 60}
 	// +required
 	Task TaskSpec `json:"task,omitzero"`
 
 	// rollback undoes the task, in a separate pod, on each node on which all attempts have failed. With deletionPolicy Rollback, it
 	// also runs when the NodeJob is deleted, on every node on which the task has run. It is not part of the revision.
+	//
+	// Example: {script: "sysctl -w vm.max_map_count=65530"}
 	// +optional
 	Rollback *RollbackSpec `json:"rollback,omitempty"`
 
 	// retry defines how many times, and after which delay, a failed attempt is retried.
+	//
+	// Example: {limit: 4, backoffSeconds: 30, maxBackoffSeconds: 600}
 	// +optional
 	// +kubebuilder:default={}
 	Retry RetrySpec `json:"retry,omitzero"`
 
 	// onFailure defines what happens to a node on which all attempts have failed.
+	//
+	// Example: {action: Drain}
 	// +optional
 	// +kubebuilder:default={}
 	OnFailure OnFailureSpec `json:"onFailure,omitzero"`
 
 	// rollout defines the steps in which a revision reaches the nodes, how many nodes run it at the same time, and how many nodes may
 	// fail.
+	//
+	// Example: {maxConcurrent: "10%", maxFailures: 1, steps: [{name: canary, nodes: 1, soakSeconds: 600}, {name: all}], promoteTo: canary}
 	// +optional
 	// +kubebuilder:default={}
 	Rollout RolloutSpec `json:"rollout,omitzero"`
@@ -122,10 +130,14 @@ type NodeJobSpec struct {
 	RemoveLabels []string `json:"removeLabels,omitempty"`
 
 	// gate is a taint that prevents workloads from being scheduled on a joining node until the task has succeeded there.
+	//
+	// Example: {key: example.com/not-ready}
 	// +optional
 	Gate *GateSpec `json:"gate,omitempty"`
 
 	// maintenance defines whether nodes are cordoned and drained before the task, and rebooted after it.
+	//
+	// Example: {drain: {timeoutSeconds: 1200}, reboot: {policy: IfRequested}, maxUnavailable: 1}
 	// +optional
 	// +kubebuilder:default={}
 	Maintenance MaintenanceSpec `json:"maintenance,omitzero"`
@@ -170,7 +182,9 @@ type NodeJobSpec struct {
 	// +kubebuilder:validation:Maximum=86400
 	RetainPodsSeconds int32 `json:"retainPodsSeconds,omitempty"`
 
-	// rerun defines when a node that is done runs the task again.
+	// rerun defines when a node that is done runs the task again. After a change of a ConfigMap or Secret, it does so if task.inputs names it.
+	//
+	// Example: {onReboot: true, periodSeconds: 86400}
 	// +optional
 	// +kubebuilder:default={}
 	Rerun RerunSpec `json:"rerun,omitzero"`

@@ -14,21 +14,29 @@ type NodeJobSpecApplyConfiguration struct {
 	// nodes selects the nodes that run the task: those that match the selector, the names and the tolerations. If unset, all nodes
 	// without an untolerated taint run it.
 	//
-	// Example: {selector: {matchLabels: {pool: db}}}
+	// Example: {selector: {matchLabels: {pool: db}}, tolerations: [{operator: Exists}]}
 	Nodes *NodesSpecApplyConfiguration `json:"nodes,omitempty"`
 	// task defines what runs on each node. A change of the task is a new revision, except for timeoutSeconds, resources and output.
 	//
-	// Example: {script: "sysctl -w vm.max_map_count=262144"}
+	// Example: {script: "sysctl -w vm.max_map_count=262144", check: {script: "grep -qx 262144 /proc/sys/vm/max_map_count"}, timeoutSeconds: 60}
 	Task *TaskSpecApplyConfiguration `json:"task,omitempty"`
 	// rollback undoes the task, in a separate pod, on each node on which all attempts have failed. With deletionPolicy Rollback, it
 	// also runs when the NodeJob is deleted, on every node on which the task has run. It is not part of the revision.
+	//
+	// Example: {script: "sysctl -w vm.max_map_count=65530"}
 	Rollback *RollbackSpecApplyConfiguration `json:"rollback,omitempty"`
 	// retry defines how many times, and after which delay, a failed attempt is retried.
+	//
+	// Example: {limit: 4, backoffSeconds: 30, maxBackoffSeconds: 600}
 	Retry *RetrySpecApplyConfiguration `json:"retry,omitempty"`
 	// onFailure defines what happens to a node on which all attempts have failed.
+	//
+	// Example: {action: Drain}
 	OnFailure *OnFailureSpecApplyConfiguration `json:"onFailure,omitempty"`
 	// rollout defines the steps in which a revision reaches the nodes, how many nodes run it at the same time, and how many nodes may
 	// fail.
+	//
+	// Example: {maxConcurrent: "10%", maxFailures: 1, steps: [{name: canary, nodes: 1, soakSeconds: 600}, {name: all}], promoteTo: canary}
 	Rollout *RolloutSpecApplyConfiguration `json:"rollout,omitempty"`
 	// publish sets results of the task as labels or annotations of the node, in the same write that records the success. A key is
 	// removed from the node when it is removed from this list, or when the task no longer reports the result.
@@ -41,8 +49,12 @@ type NodeJobSpecApplyConfiguration struct {
 	// Example: [example.com/needs-setup]
 	RemoveLabels []string `json:"removeLabels,omitempty"`
 	// gate is a taint that prevents workloads from being scheduled on a joining node until the task has succeeded there.
+	//
+	// Example: {key: example.com/not-ready}
 	Gate *GateSpecApplyConfiguration `json:"gate,omitempty"`
 	// maintenance defines whether nodes are cordoned and drained before the task, and rebooted after it.
+	//
+	// Example: {drain: {timeoutSeconds: 1200}, reboot: {policy: IfRequested}, maxUnavailable: 1}
 	Maintenance *MaintenanceSpecApplyConfiguration `json:"maintenance,omitempty"`
 	// dependsOn are the names of other NodeJobs of the namespace: at most 16. The task starts on a node after each of them that
 	// selects the node is done there.
@@ -64,7 +76,9 @@ type NodeJobSpecApplyConfiguration struct {
 	// be read, in seconds: 0, which is the default, to 86400. A retained pod uses no CPU and no memory. It is deleted earlier if the
 	// node runs the task again.
 	RetainPodsSeconds *int32 `json:"retainPodsSeconds,omitempty"`
-	// rerun defines when a node that is done runs the task again.
+	// rerun defines when a node that is done runs the task again. After a change of a ConfigMap or Secret, it does so if task.inputs names it.
+	//
+	// Example: {onReboot: true, periodSeconds: 86400}
 	Rerun *RerunSpecApplyConfiguration `json:"rerun,omitempty"`
 	// deletionPolicy defines what happens to the nodes when the NodeJob is deleted. Forget, the default, removes the records from the
 	// nodes. Retain retains the records: if the NodeJob is created again with the same name, its nodes are done. Rollback runs the
