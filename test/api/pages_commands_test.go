@@ -25,7 +25,7 @@ var (
 	// toFile is the end of a command that writes its output to a file.
 	toFile = regexp.MustCompile(`> (\S+)$`)
 	// endless is a command that follows changes and does not end.
-	endless = regexp.MustCompile(`^kubectl .*get .* --watch$`)
+	endless = regexp.MustCompile(`^kubectl (.*get .*|everynode status .*) --watch$`)
 )
 
 // TestTheCommandsInThePagesWork executes each command that the documentation shows, with the state that the page describes,

@@ -7,8 +7,10 @@ package api_test
 var onlyNames = []string{
 	"kubectl delete -k",
 	"kubectl delete pod",
+	"kubectl describe nodejob",
 	"kubectl drain --disable-eviction",
 	"kubectl everynode status --watch",
+	"kubectl get nodejobs",
 	"kubectl label node",
 	"kubectl logs --follow",
 	"kubectl rollout undo",
