@@ -148,3 +148,9 @@ func inMemory(config string) (filesys.FileSystem, error) {
 	})
 	return files, err
 }
+
+// writeSchemas copies the JSON schemas of the kinds.
+func writeSchemas(o *Options) error {
+	schemas := os.DirFS(filepath.Join(o.Root, "config", "schemas"))
+	return os.CopyFS(o.Dir, schemas)
+}

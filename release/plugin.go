@@ -6,6 +6,7 @@ package release
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -104,6 +105,31 @@ func pluginArchive(o *Options, p *program, platform Platform) (name string, cont
 		content, err = archive.Zip(files, o.Created)
 		return name + ".zip", content, err
 	}
+	pages, err := manPages(o)
+	if err != nil {
+		return "", nil, err
+	}
+	files = append(files, pages...)
 	content, err = archive.TarGzip(files, o.Created)
 	return name + ".tar.gz", content, err
+}
+
+// manPages returns the man pages of the plugin.
+func manPages(o *Options) ([]archive.File, error) {
+	paths, err := filepath.Glob(filepath.Join(o.Root, "docs", "reference", "man", "*.1"))
+	if err != nil {
+		return nil, err
+	}
+	if len(paths) == 0 {
+		return nil, errors.New("docs/reference/man has no man page: run make generate")
+	}
+	files := make([]archive.File, 0, len(paths))
+	for _, path := range paths {
+		content, err := os.ReadFile(path)
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, archive.File{Path: "man/man1/" + filepath.Base(path), Mode: 0o644, Content: content})
+	}
+	return files, nil
 }

@@ -9,6 +9,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -23,7 +24,11 @@ func TestPluginArchive(t *testing.T) {
 		t.Fatal(err)
 	}
 	files, order := untar(t, uncompressed)
-	if diff := cmp.Diff([]string{"LICENSE", "THIRD-PARTY-LICENSES.txt", "kubectl-everynode"}, order); diff != "" {
+	isPage := func(name string) bool { return strings.HasPrefix(name, "man/man1/kubectl-everynode") && strings.HasSuffix(name, ".1") }
+	if files["man/man1/kubectl-everynode-status.1"].header == nil {
+		t.Error("the man page of status is missing")
+	}
+	if diff := cmp.Diff([]string{"LICENSE", "THIRD-PARTY-LICENSES.txt", "kubectl-everynode"}, slices.DeleteFunc(order, isPage)); diff != "" {
 		t.Errorf("files: -want +got\n%s", diff)
 	}
 	for name, f := range files {
