@@ -62,13 +62,13 @@ func labelsIn(text string, histogram bool) metric {
 	return m
 }
 
-// ofReasons are the rows of the table of reasons in docs/nodejob.md, which can have several reasons.
+// ofReasons are the rows of the table of reasons in docs/status.md, which can have several reasons.
 var ofReasons = regexp.MustCompile("(?m)^\\| (`[A-Za-z`, ]+`) \\| (?:True|False) \\|")
 
 // reasons returns the reasons of NodeJobs.
 func reasons(t *testing.T) []string {
 	t.Helper()
-	content, err := os.ReadFile("../docs/nodejob.md")
+	content, err := os.ReadFile("../docs/status.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -122,7 +122,7 @@ func fleetCharts() []cog.Builder[dashboard.Panel] {
 		}),
 		areas(panel{
 			title: "NodeJobs by reason", unit: count, width: 12,
-			description: "What NodeJobs do or wait for: the reasons of their condition Complete. docs/nodejob.md#conditions explains each reason.",
+			description: "What NodeJobs do or wait for: the reasons of their condition Complete. docs/status.md#conditions explains each reason.",
 			queries: []query{{
 				`count by (reason) (max by (namespace, nodejob, reason) (everynode_nodejob_status_reason{namespace=~"$namespace"}))`, "{{reason}}",
 			}},

@@ -32,7 +32,7 @@ func jobNumbers() []cog.Builder[dashboard.Panel] {
 	return []cog.Builder[dashboard.Panel]{
 		number(panel{
 			title: "Reason", unit: count, width: 6, base: active,
-			description: "What the NodeJob does or waits for. docs/nodejob.md#conditions explains each reason. For nodes: kubectl everynode explain NAME NODE -n NAMESPACE.",
+			description: "What the NodeJob does or waits for. docs/status.md#conditions explains each reason. For nodes: kubectl everynode explain NAME NODE -n NAMESPACE.",
 			queries:     []query{{"max by (reason) (" + ofJob("everynode_nodejob_status_reason", "") + ")", "{{reason}}"}},
 		}).TextMode(common.BigValueTextModeName),
 		number(panel{
