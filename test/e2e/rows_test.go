@@ -427,7 +427,7 @@ func TestR21_SuccessAndFailureAreInTheStatus(t *testing.T) {
 	}
 	out, err := install.Kubectl(w.ctx, real, "", "-n", w.namespace, "get", "nj", "mixed", "--no-headers")
 	must(t, err)
-	if got := strings.Fields(out)[:8]; strings.Join(got, " ") != "mixed 2 1 0 0 1 all NodesFailed" {
+	if got := strings.Fields(out)[:8]; strings.Join(got, " ") != "mixed 2 1 0 1 0 all NodesFailed" {
 		t.Errorf("kubectl get prints %q", out)
 	}
 	// A corrected script is a new revision, and goes through.
