@@ -163,7 +163,7 @@ func TestR27_TheUsersCheckDecidesWhenANodeMayGo(t *testing.T) {
 	t.Parallel()
 	g := newGuarded(t, 1, func(s *v1alpha1.NodeGuardSpec) {
 		s.Release = v1alpha1.ReleaseSpec{When: v1alpha1.ReleaseWhenCheck, Check: &v1alpha1.ReleaseCheck{
-			Script: `[ -e /run/may-go ] || { echo "3 volumes are rebuilding"; exit 7; }`, IntervalSeconds: new(int32(5)),
+			Script: `[ -e /run/may-go ] || { echo "3 volumes are rebuilding"; exit 7; }`, IntervalSeconds: new(int32(10)),
 		}}
 	})
 	node := g.nodes[0]
