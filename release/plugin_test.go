@@ -24,7 +24,9 @@ func TestPluginArchive(t *testing.T) {
 		t.Fatal(err)
 	}
 	files, order := untar(t, uncompressed)
-	isPage := func(name string) bool { return strings.HasPrefix(name, "man/man1/kubectl-everynode") && strings.HasSuffix(name, ".1") }
+	isPage := func(name string) bool {
+		return strings.HasPrefix(name, "man/man1/kubectl-everynode") && strings.HasSuffix(name, ".1")
+	}
 	if files["man/man1/kubectl-everynode-status.1"].header == nil {
 		t.Error("the man page of status is missing")
 	}
