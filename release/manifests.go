@@ -55,7 +55,8 @@ func writeManifests(o *Options, refs references) error {
 			return err
 		}
 	}
-	return nil
+	// JSON schemas of the kinds, for editors.
+	return os.CopyFS(o.Dir, os.DirFS(filepath.Join(o.Root, "config", "schemas")))
 }
 
 // foldersOfDefault returns the parts of the installation.
@@ -147,10 +148,4 @@ func inMemory(config string) (filesys.FileSystem, error) {
 		return files.WriteFile(path.Join("/config", name), content)
 	})
 	return files, err
-}
-
-// writeSchemas copies the JSON schemas of the kinds.
-func writeSchemas(o *Options) error {
-	schemas := os.DirFS(filepath.Join(o.Root, "config", "schemas"))
-	return os.CopyFS(o.Dir, schemas)
 }

@@ -30,7 +30,7 @@ func TestPluginArchive(t *testing.T) {
 	if files["man/man1/kubectl-everynode-status.1"].header == nil {
 		t.Error("the man page of status is missing")
 	}
-	if diff := cmp.Diff([]string{"LICENSE", "THIRD-PARTY-LICENSES.txt", "kubectl-everynode"}, slices.DeleteFunc(order, isPage)); diff != "" {
+	if diff := cmp.Diff([]string{"man", "man/man1", "LICENSE", "THIRD-PARTY-LICENSES.txt", "kubectl-everynode"}, slices.DeleteFunc(order, isPage)); diff != "" {
 		t.Errorf("files: -want +got\n%s", diff)
 	}
 	for name, f := range files {

@@ -148,9 +148,6 @@ func Build(ctx context.Context, o Options) error {
 	if err := writeManifests(&o, references); err != nil {
 		return fmt.Errorf("writing the manifests: %w", err)
 	}
-	if err := writeSchemas(&o); err != nil {
-		return fmt.Errorf("writing the JSON schemas: %w", err)
-	}
 	if err := writeChart(&o, references); err != nil {
 		return fmt.Errorf("writing the chart: %w", err)
 	}

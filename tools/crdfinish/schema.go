@@ -51,23 +51,30 @@ func jsonSchema(value any) any {
 	case map[string]any:
 		schema := map[string]any{}
 		for key, inner := range v {
-			switch {
-			case strings.HasPrefix(key, "x-kubernetes-"):
-			case key == "properties":
-				properties := map[string]any{}
-				for name, property := range inner.(map[string]any) { //nolint:forcetypeassert // of a CRD
-					properties[name] = jsonSchema(property)
-				}
-				schema[key] = properties
-			case key == "default" || key == "enum" || key == "required":
-				schema[key] = inner
-			default:
-				schema[key] = jsonSchema(inner)
+			if !strings.HasPrefix(key, "x-kubernetes-") {
+				schema[key] = keyword(key, inner)
 			}
 		}
 		return withExtensions(schema, v)
 	}
 	return value
+}
+
+// keyword converts the value of a keyword of a schema.
+func keyword(key string, value any) any {
+	switch key {
+	case "default", "enum", "required":
+		return value
+	case "properties":
+		// The keys are names, which may be equal to keywords.
+		fields, _ := value.(map[string]any)
+		properties := map[string]any{}
+		for name, schema := range fields {
+			properties[name] = jsonSchema(schema)
+		}
+		return properties
+	}
+	return jsonSchema(value)
 }
 
 // withExtensions expresses the extensions of Kubernetes in a schema, as far as JSON schemas can.
