@@ -60,7 +60,8 @@ func TestCloudEvents(t *testing.T) {
       "failed": 1,
       "rollbackPending": 0,
       "rolledBack": 0,
-      "rollbackFailed": 0
+      "rollbackFailed": 0,
+      "excluded": 0
     },
     "changedBy": "jane"
   }
