@@ -139,7 +139,7 @@ func (s *summary) taintNotTolerated() *condition {
 		return nil
 	}
 	return stalled(v1alpha1.ReasonUntoleratedTaint, fmt.Sprintf(
-		"the companion does not tolerate taint %s of %s, which are not guarded: add it to spec.template.spec.nodes.tolerations", s.taint, listed(s.untolerated)))
+		"the companion does not tolerate taint %s of %s, which are not guarded: add it to spec.template.spec.tolerations", s.taint, listed(s.untolerated)))
 }
 
 // foreignCompanions names pods of other owners that have the labels of companions, and says what to do.

@@ -191,3 +191,11 @@ func TestNextPass(t *testing.T) {
 		}
 	}
 }
+
+// The remedy names a field of the NodeGuard, whose template has the shape of a pod template.
+func TestTheRemedyOfAnUntoleratedTaintIsAFieldOfTheTemplate(t *testing.T) {
+	s := &summary{untolerated: []string{"n"}, taint: "example.com/disks"}
+	if c := s.taintNotTolerated(); c == nil || !strings.HasSuffix(c.message, "taint example.com/disks of n, which are not guarded: add it to spec.template.spec.tolerations") {
+		t.Errorf("the condition is %+v", c)
+	}
+}

@@ -145,7 +145,7 @@ func mayPublish(key string) bool {
 
 // unpublish is the change that removes all published results of the NodeJob from a node; nil if there are none.
 func (p *publisher) unpublish(node *Node) *record.Publish {
-	published, _ := p.publishChange(node, nil, nil) // nothing is to be published, so there is no conflict
+	published, _ := p.publishChange(node, nil, nil) // without published keys there is no conflict
 	return published
 }
 

@@ -28,9 +28,8 @@ func (o *options) job(nodes []string) *v1alpha1.NodeJob {
 			Labels: map[string]string{cmdutil.CreatedByLabel: cmdutil.CreatedByRun},
 		},
 		Spec: v1alpha1.NodeJobSpec{
-			Nodes: v1alpha1.NodesSpec{Names: nodes,
-				// The user chose the nodes explicitly, so their taints do not exclude them.
-				Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}}},
+			// The user chose the nodes explicitly, so their taints do not exclude them.
+			Nodes:   v1alpha1.NodesSpec{Names: nodes, Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}}},
 			Task:    v1alpha1.TaskSpec{Script: o.script, Command: o.command, TimeoutSeconds: seconds(o.timeout)},
 			Retry:   v1alpha1.RetrySpec{Limit: new(int32(0))},
 			Rollout: v1alpha1.RolloutSpec{MaxConcurrent: new(o.concurrency(len(nodes))), MaxFailures: &o.failures, Steps: steps},
