@@ -5,11 +5,7 @@ package main
 
 import (
 	"context"
-	"fmt"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/everynode/everynode/internal/policies"
@@ -22,18 +18,10 @@ func requirePolicies(ctx context.Context, mgr ctrl.Manager, f *flags) (*policies
 	if !f.requirePolicy {
 		return c, nil
 	}
-	clients, err := kubernetes.NewForConfig(mgr.GetConfig())
-	if err != nil {
-		return nil, fmt.Errorf("making a client: %w", err)
-	}
-	// Each authenticated user may ask who it is (ClusterRole system:basic-user).
-	self, err := clients.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("asking the API server who the manager is: %w", err)
-	}
-	if err := policies.CheckAccount(self.Status.UserInfo.Username); err != nil {
+	if err := policies.CheckAccount(ctx, mgr.GetClient()); err != nil {
 		return nil, err
 	}
-	c.Expected, err = policies.NewExpected(f.requireLabel)
+	expected, err := policies.NewExpected(f.requireLabel)
+	c.Expected = expected
 	return c, err
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -119,12 +120,17 @@ func latest(a, b time.Time) time.Time {
 // Account is the user name of the ServiceAccount that the policies name.
 const Account = "system:serviceaccount:everynode-system:everynode-manager"
 
-// CheckAccount returns an error if the manager does not run as the user that the policies name. They would neither confine it,
-// nor let it do what only the manager may do.
-func CheckAccount(user string) error {
-	if user == Account {
+// CheckAccount returns an error unless c, the manager's client, authenticates as the user that the policies name. They would neither
+// confine another user, nor let it do what only the manager may do. So it also refuses a second installation in another namespace.
+// Each authenticated user may ask the API server who it is (ClusterRole system:basic-user).
+func CheckAccount(ctx context.Context, c client.Client) error {
+	self := &authenticationv1.SelfSubjectReview{}
+	if err := c.Create(ctx, self); err != nil {
+		return fmt.Errorf("asking the API server who the manager is: %w", err)
+	}
+	if self.Status.UserInfo.Username == Account {
 		return nil
 	}
-	return fmt.Errorf("the manager runs as user %q, and its admission policies name %s: install it in namespace %s with ServiceAccount %s, or run without policies: --require-policies=false",
-		user, Account, "everynode-system", "everynode-manager")
+	return fmt.Errorf("the manager runs as user %q, and its admission policies name %s: install it in namespace everynode-system with ServiceAccount everynode-manager, once in each cluster, or run without policies: --require-policies=false",
+		self.Status.UserInfo.Username, Account)
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -211,12 +212,27 @@ func TestPoliciesThatAreNotRequired(t *testing.T) {
 	}
 }
 
+// whoAmI answers the question who the client is.
+type whoAmI struct {
+	client.Client
+	user string
+	err  error
+}
+
+func (w whoAmI) Create(_ context.Context, o client.Object, _ ...client.CreateOption) error {
+	o.(*authenticationv1.SelfSubjectReview).Status.UserInfo.Username = w.user
+	return w.err
+}
+
 func TestCheckAccount(t *testing.T) {
-	if err := CheckAccount(Account); err != nil {
+	if err := CheckAccount(t.Context(), whoAmI{user: Account}); err != nil {
 		t.Error(err)
 	}
-	err := CheckAccount("system:serviceaccount:other:everynode-manager")
+	err := CheckAccount(t.Context(), whoAmI{user: "system:serviceaccount:other:everynode-manager"})
 	if err == nil || !strings.Contains(err.Error(), `"system:serviceaccount:other:everynode-manager"`) || !strings.Contains(err.Error(), "--require-policies=false") {
+		t.Error(err)
+	}
+	if err := CheckAccount(t.Context(), whoAmI{err: errors.New("timeout")}); err == nil || !strings.Contains(err.Error(), "who the manager is: timeout") {
 		t.Error(err)
 	}
 }

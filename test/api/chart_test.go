@@ -48,6 +48,8 @@ func TestTheChartIsInstalledUpgradedRolledBackAndUninstalled(t *testing.T) {
 		h.exist("mutatingadmissionpolicy/everynode-gate", "mutatingadmissionpolicybinding/everynode-manager-node-setup")
 	}
 
+	h.helmFails("install second "+first, `cannot be imported into the current release: invalid ownership metadata`)
+
 	h.helm("upgrade everynode " + second + " --set manager.replicas=2,networkPolicy.enabled=true,nodeJobNamespaces[0].name=team-a,nodeJobNamespaces[0].create=true")
 	h.is("v0.2.0", "changed", "2")
 	h.exist("namespace/team-a", "-n everynode-system pdb/everynode-manager networkpolicy/everynode-manager")
@@ -112,11 +114,24 @@ func (h *helmed) release(version, crds string) string {
 // helm runs helm in the namespace of Everynode.
 func (h *helmed) helm(args string) {
 	h.t.Helper()
-	cmd := exec.CommandContext(h.t.Context(), h.program, append([]string{"--namespace", "everynode-system"}, strings.Fields(args)...)...)
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+h.kubeconfig, "HELM_CACHE_HOME="+h.dir, "HELM_CONFIG_HOME="+h.dir, "HELM_DATA_HOME="+h.dir)
-	if out, err := cmd.CombinedOutput(); err != nil {
+	if out, err := h.runHelm(args); err != nil {
 		h.t.Fatalf("helm %s: %v\n%s", args, err, out)
 	}
+}
+
+// helmFails has helm refuse a command.
+func (h *helmed) helmFails(args, want string) {
+	h.t.Helper()
+	if out, err := h.runHelm(args); err == nil || !strings.Contains(out, want) {
+		h.t.Fatalf("helm %s: %v, want %q\n%s", args, err, want, out)
+	}
+}
+
+func (h *helmed) runHelm(args string) (output string, err error) {
+	cmd := exec.CommandContext(h.t.Context(), h.program, append([]string{"--namespace", "everynode-system"}, strings.Fields(args)...)...)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+h.kubeconfig, "HELM_CACHE_HOME="+h.dir, "HELM_CONFIG_HOME="+h.dir, "HELM_DATA_HOME="+h.dir)
+	out, err := cmd.CombinedOutput()
+	return string(out), err
 }
 
 // is checks which version is installed: the image of the manager, the annotation of the CRDs, and the replicas.

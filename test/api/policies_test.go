@@ -326,3 +326,19 @@ func (f *freshServer) manage(config *rest.Config) (stop func() error) {
 	f.t.Cleanup(func() { _ = stop() })
 	return stop
 }
+
+// TestAManagerOfASecondInstallationDoesNotStart : the policies name one ServiceAccount.
+func TestAManagerOfASecondInstallationDoesNotStart(t *testing.T) {
+	for namespace, want := range map[string]string{
+		"everynode-system": "",
+		"other":            "install it in namespace everynode-system with ServiceAccount everynode-manager, once in each cluster",
+	} {
+		as := rest.CopyConfig(env.Config)
+		as.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + namespace + ":everynode-manager", Groups: []string{"system:serviceaccounts", "system:authenticated"}}
+		c, err := client.New(as, client.Options{Scheme: scheme})
+		must(t, err)
+		if err := policies.CheckAccount(t.Context(), c); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("in namespace %s: %v, want %q", namespace, err, want)
+		}
+	}
+}
