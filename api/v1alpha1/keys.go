@@ -49,7 +49,7 @@ const (
 	// Labels and annotations that are not in it belong to users or other tools.
 	PublishedAnnotation = Group + "/published"
 
-	// RebootAnnotation, on a task's pod, is spec.maintenance.reboot when the pod was made.
+	// RebootAnnotation, on a task's pod, is spec.maintenance.reboot.policy when the pod was made.
 	RebootAnnotation = Group + "/reboot"
 
 	// AttemptAnnotation, on a task's pod, is the number of the attempt, from 1.

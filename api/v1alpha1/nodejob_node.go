@@ -80,7 +80,7 @@ type NodesSpec struct {
 	// +kubebuilder:validation:items:MaxLength=253
 	Names []string `json:"names,omitempty"`
 
-	// tolerations are the taints that do not exclude a node. The taints of nodes that are not Ready, unreachable, under pressure,
+	// tolerations define which taints do not exclude a node. The taints of nodes that are not Ready, unreachable, under pressure,
 	// without network or cordoned are always tolerated, as for the pods of a DaemonSet.
 	//
 	// Example: [{operator: Exists}]
@@ -180,8 +180,8 @@ type MaintenanceSpec struct {
 	// +kubebuilder:default={}
 	Reboot RebootSpec `json:"reboot,omitzero"`
 
-	// maxUnavailable is the maximum number of matching nodes that are unavailable at the same time if cordon, drain or reboot is set:
-	// a number, or a percentage of the matching nodes, which is rounded down to at least one node. Nodes that are not Ready and nodes
+	// maxUnavailable is the maximum number of matching nodes that are unavailable at the same time if cordon or drain is set, or
+	// reboot.policy is not Never: a number, or a percentage of the matching nodes, which is rounded down to at least one node. Nodes that are not Ready and nodes
 	// that a user or another tool has cordoned count as unavailable. The default is rollout.maxConcurrent.
 	//
 	// Example: 1 or "10%"
@@ -194,8 +194,8 @@ type MaintenanceSpec struct {
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.minReadySeconds) || !has(self.timeoutSeconds) || self.minReadySeconds < self.timeoutSeconds",message="maintenance.reboot.minReadySeconds must be less than maintenance.reboot.timeoutSeconds, or no reboot could ever be in time: raise timeoutSeconds"
 type RebootSpec struct {
-	// policy is Never, which is the default, Always, or IfRequested: if the task has written reboot=true to $EVERYNODE_RESULTS. The run
-	// has succeeded when the node is in a new boot, has been Ready for minReadySeconds, and task.check has passed after that.
+	// policy is Never, which is the default, Always, or IfRequested, which reboots the node if the task has written reboot=true to
+	// $EVERYNODE_RESULTS. The run has succeeded when the node is in a new boot, has been Ready for minReadySeconds, and task.check has passed after that.
 	// +optional
 	// +kubebuilder:default=Never
 	Policy RebootPolicy `json:"policy,omitempty"`

@@ -151,7 +151,8 @@ type RollbackSpec struct {
 	// +optional
 	ScriptFrom *ScriptSource `json:"scriptFrom,omitempty"`
 
-	// interpreter is the command of the node that runs the script. The default is the same as for task.interpreter.
+	// interpreter is the command of the node that runs the script. If unset, the first line of the script with #! names it; without
+	// such a line it is /bin/sh. task.interpreter does not apply.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1

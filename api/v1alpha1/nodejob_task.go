@@ -69,8 +69,8 @@ type TaskSpec struct {
 	// +kubebuilder:validation:items:MaxLength=1024
 	Interpreter []string `json:"interpreter,omitempty"`
 
-	// env is added to the environment of script or command. The variables EVERYNODE_NODE_NAME, EVERYNODE_ATTEMPT, EVERYNODE_REVISION
-	// and EVERYNODE_RESULTS are always set.
+	// env is added to the environment of script, scriptFrom and command, and of their check and rollback. The variables
+	// EVERYNODE_NODEJOB, EVERYNODE_NODE_NAME, EVERYNODE_ATTEMPT, EVERYNODE_REVISION and EVERYNODE_RESULTS are always set.
 	//
 	// Example: [{name: PROXY, value: "http://proxy.example.com:3128"}]
 	// +optional
@@ -105,8 +105,8 @@ type TaskSpec struct {
 	// +kubebuilder:validation:MaxItems=16
 	Inputs []ContentRef `json:"inputs,omitempty"`
 
-	// check is a script that runs after the task has succeeded, in the same pod and within the same time limit. The attempt fails if
-	// its exit code is not 0.
+	// check is a script that runs after the task has succeeded, in the same pod and within the same time limit. If the node is
+	// rebooted, it runs after the reboot, in a pod of its own. The attempt fails if its exit code is not 0.
 	//
 	// Example: {script: "grep -qx 262144 /proc/sys/vm/max_map_count"}
 	// +optional
@@ -197,7 +197,8 @@ type CheckSpec struct {
 	// +optional
 	ScriptFrom *ScriptSource `json:"scriptFrom,omitempty"`
 
-	// interpreter is the command of the node that runs the script. The default is the same as for task.interpreter.
+	// interpreter is the command of the node that runs the script. If unset, the first line of the script with #! names it; without
+	// such a line it is /bin/sh. task.interpreter does not apply.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1

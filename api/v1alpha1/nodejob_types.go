@@ -63,8 +63,8 @@ type NodeJobList struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.task.template) || !has(self.task.template.spec) || !has(self.task.template.spec.os) || self.task.template.spec.os.name == 'linux' || (!has(self.rollback) && (!has(self.maintenance) || !has(self.maintenance.reboot) || !has(self.maintenance.reboot.policy) || self.maintenance.reboot.policy == 'Never'))",message="rollback and maintenance.reboot work on Linux nodes only: with another task.template.spec.os, leave them out"
 // +kubebuilder:validation:XValidation:rule="!has(self.deletionPolicy) || self.deletionPolicy != 'Rollback' || has(self.rollback)",message="deletionPolicy Rollback needs spec.rollback: write the script that undoes the task, or use Forget or Retain"
 type NodeJobSpec struct {
-	// nodes selects the nodes that run the task: those that match the selector, the names and the tolerations. If unset, all nodes
-	// without an untolerated taint run it.
+	// nodes selects the nodes that run the task: those that match the selector and the names, and whose taints are tolerated. If
+	// unset, all nodes without an untolerated taint run it.
 	//
 	// Example: {selector: {matchLabels: {pool: db}}, tolerations: [{operator: Exists}]}
 	// +optional
@@ -182,7 +182,8 @@ type NodeJobSpec struct {
 	// +kubebuilder:validation:Maximum=86400
 	RetainPodsSeconds int32 `json:"retainPodsSeconds,omitempty"`
 
-	// rerun defines when a node that is done runs the task again. After a change of a ConfigMap or Secret, it does so if task.inputs names it.
+	// rerun defines when a node that is done runs the task again. A change of a ConfigMap or
+	// Secret reruns the task if task.inputs names the object or a scriptFrom references it.
 	//
 	// Example: {onReboot: true, periodSeconds: 86400}
 	// +optional

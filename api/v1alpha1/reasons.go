@@ -54,7 +54,8 @@ const (
 	// ReasonNotStalled means that the NodeJob is not Stalled.
 	ReasonNotStalled = "NotStalled"
 
-	// ReasonInvalidSelector means that spec.nodes.selector cannot be used.
+	// ReasonInvalidSelector means that a selector of the spec cannot be used, or that spec.nodes.selector reads a label of
+	// spec.publish.
 	ReasonInvalidSelector = "InvalidSelector"
 	// ReasonConfigMapNotFound means that a referenced ConfigMap or its key does not exist.
 	ReasonConfigMapNotFound = "ConfigMapNotFound"
@@ -101,7 +102,7 @@ const (
 	ReasonUntoleratedTaint = "UntoleratedTaint"
 	// ReasonNothingToRollback means that the NodeJob is being deleted, and the rollback does not run on this node.
 	ReasonNothingToRollback = "NothingToRollback"
-	// ReasonNotSelected means that spec.nodes.selector does not match the node.
+	// ReasonNotSelected means that spec.nodes.selector or spec.nodes.names does not select the node.
 	ReasonNotSelected = "NotSelected"
 	// ReasonUnsupportedOS means that the task does not run on the operating system of the node (label kubernetes.io/os).
 	ReasonUnsupportedOS = "UnsupportedOS"

@@ -164,10 +164,11 @@ func unknownFields(document []byte, into client.Object) error {
 	if !ok {
 		return nil
 	}
+	_, isJob := into.(*v1alpha1.NodeJob)
 	var all []error
 	for _, err := range strict.Errors() {
 		path := strings.Split(strings.TrimSuffix(strings.TrimPrefix(err.Error(), `unknown field "`), `"`), ".")
-		if instead := misplaced()[listIndex.ReplaceAllString(strings.Join(path, "."), "[]")]; instead != "" {
+		if instead := misplaced()[listIndex.ReplaceAllString(strings.Join(path, "."), "[]")]; isJob && instead != "" {
 			err = fmt.Errorf("%w: %s", err, instead)
 		} else if near := cmdutil.Similar(path[len(path)-1], fieldsAt(reflect.TypeOf(into), path[:len(path)-1])); near != "" {
 			err = fmt.Errorf("%w: did you mean %s?", err, near)

@@ -115,9 +115,9 @@ var refusalWords = loop.Words{
 // runnerRefusalWords are those for pods that run scripts if the task is a template.
 var runnerRefusalWords = loop.Words{
 	Kind:       "NodeJob",
-	Made:       "the pods of reboots, checks and rollbacks",
+	Made:       "the pods of reboots and rollbacks",
 	Privileged: "Their scripts run as root on the node: allow them with",
-	Field:      "spec.rollback or spec.task.check",
+	Field:      "spec.rollback",
 }
 
 // Own is where the manager itself runs: its drains do not evict its own pod, and its node comes last.

@@ -100,7 +100,8 @@ func after(message string) string {
 func said(message string) string { return outcome.Clean(message, 512) }
 
 // quiet are the marks of a normal run. Like a success, they have no events.
-var quiet = []string{v1alpha1.ReasonPreparing, v1alpha1.ReasonSettling, v1alpha1.ReasonGateClosed, v1alpha1.ReasonGateOpened, v1alpha1.ReasonPublished}
+var quiet = []string{v1alpha1.ReasonPreparing, v1alpha1.ReasonSettling, v1alpha1.ReasonGateClosed, v1alpha1.ReasonGateOpened, v1alpha1.ReasonPublished,
+	v1alpha1.ReasonAssumedDone}
 
 // nodePatched sends an event about a write to a failed node.
 func (r *Reconciler) nodePatched(job *v1alpha1.NodeJob, a plan.PatchNode) {

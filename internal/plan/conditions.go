@@ -446,7 +446,7 @@ func PromotionRemedy(job *v1alpha1.NodeJob, next string) string {
 
 // emptyStepMessage says that the step has no node on which the revision can succeed, and what to do.
 func (sb *statusBuilder) emptyStepMessage() string {
-	return fmt.Sprintf("step %s of the rollout contains no node that is not in an earlier step, so nothing checks the task there, and the later steps wait. Correct the selector of the step, or remove the step",
+	return fmt.Sprintf("step %s of the rollout contains no node that is not in an earlier step, so no node shows that the task works there, and the later steps wait. Correct the selector of the step, or remove the step",
 		sb.rollout.steps[sb.rollout.current].name)
 }
 

@@ -119,7 +119,7 @@ func TestDeletion(t *testing.T) {
 		"the cordon is removed with deletionPolicy Retain": {
 			job: newJob(retain), in: see(nil, []Node{newNode("a", recorded(record.Failed), cordonedBy(jobKey))}), want: []string{"Uncordoned a, uncordoned"},
 		},
-		"deletionPolicy RollBack needs a rollback": {
+		"deletionPolicy Rollback needs a rollback": {
 			job: newJob(func(j *v1alpha1.NodeJob) { j.Spec.DeletionPolicy = v1alpha1.DeletionRollback }), in: see(nil, []Node{a}), want: []string{"forget a"},
 		},
 		"suspend does not prevent the deletion": {job: newJob(func(j *v1alpha1.NodeJob) { j.Spec.Suspend = true }), in: see(nil, []Node{a}), want: []string{"forget a"}},

@@ -6,7 +6,7 @@
 // with failures and a manager that is not running is a unit test of milliseconds.
 //
 //	Input ──► job ──► assess each node ──────► rollout ──► capacity ──────► quarantine, ──► status ──► Plan
-//	          (read)  (attempt, reboot, rerun, (steps,     (slots,          gate, facts     (fold over
+//	          (read)  (attempt, reboot, rerun, (steps,     (slots,          gate, publish   (fold over
 //	                   retry, depend, rollback) failures)   maintenance)                     the nodes)
 //
 // One pass is linear in nodes and pods.

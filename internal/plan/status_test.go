@@ -102,13 +102,13 @@ func TestConditions(t *testing.T) {
 		"no node is in the step": {see(reached("b", time.Time{}, inSteps(poolB(0), rest)), []Node{newNode("b"), newNode("c")}), []string{
 			"Complete=False StepWithoutNodes: 0 of 2 nodes are done; waiting: 2 StepWithoutNodes (b, …)",
 			"Reconciling=False StepWithoutNodes: 0 of 2 nodes are done; waiting: 2 StepWithoutNodes (b, …)",
-			"Stalled=True StepWithoutNodes: step b of the rollout contains no node that is not in an earlier step, so nothing checks the task there, and the later steps wait. " +
+			"Stalled=True StepWithoutNodes: step b of the rollout contains no node that is not in an earlier step, so no node shows that the task works there, and the later steps wait. " +
 				"Correct the selector of the step, or remove the step",
 		}},
 		"no node is in the step while nodes of earlier steps rerun": {see(reached("b", time.Time{}, inSteps(canary, poolB(0), rest), periodSeconds(60)), []Node{due("a"), newNode("c")}), []string{
 			"Complete=False StepWithoutNodes: 0 of 2 nodes are done, 1 running; waiting: 1 StepWithoutNodes (c)",
 			"Reconciling=False StepWithoutNodes: 0 of 2 nodes are done, 1 running; waiting: 1 StepWithoutNodes (c)",
-			"Stalled=True StepWithoutNodes: step b of the rollout contains no node that is not in an earlier step, so nothing checks the task there, and the later steps wait. " +
+			"Stalled=True StepWithoutNodes: step b of the rollout contains no node that is not in an earlier step, so no node shows that the task works there, and the later steps wait. " +
 				"Correct the selector of the step, or remove the step",
 		}},
 		"only a rerun is left, and its pod is rejected": {func() Input {

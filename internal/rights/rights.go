@@ -110,7 +110,7 @@ func rootField(spec *v1alpha1.NodeJobSpec) string {
 		when(spec.Task.Template == nil, "spec.task"),
 		when(spec.Task.Check != nil, "spec.task.check"),
 		when(spec.Rollback != nil, "spec.rollback"),
-		when(reboots(spec), "spec.maintenance.reboot"),
+		when(reboots(spec), "spec.maintenance.reboot.policy"),
 	)
 }
 
@@ -119,7 +119,7 @@ func disruptField(old, spec *v1alpha1.NodeJobSpec) string {
 	return cmp.Or(
 		when(spec.Maintenance.Drain != nil, "spec.maintenance.drain"),
 		when(spec.Maintenance.Cordon, "spec.maintenance.cordon"),
-		when(reboots(spec), "spec.maintenance.reboot"),
+		when(reboots(spec), "spec.maintenance.reboot.policy"),
 		when(cordonsFailed(spec) || cordonsFailed(old), "spec.onFailure.action"),
 		when(spec.Gate != nil && !slices.Contains([]v1alpha1.GateEffect{"", v1alpha1.GateNoSchedule}, spec.Gate.Effect), "spec.gate.effect"),
 	)

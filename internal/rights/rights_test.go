@@ -43,7 +43,7 @@ func TestOfNodeJob(t *testing.T) {
 		"a template with a rollback":    {template + "\nrollback: {script: undo}", []string{"run-as-root nodejobs/nodes ns spec.rollback", "create pods ns spec.task.template"}},
 		"a template with check":         {"task: {check: {script: a}, template: {spec: {containers: [{name: a, image: b}]}}}", []string{"run-as-root nodejobs/nodes ns spec.task.check", "create pods ns spec.task.template"}},
 		"a template that never reboots": {template + "\nmaintenance: {reboot: {policy: Never}}", []string{"create pods ns spec.task.template"}},
-		"a template that may reboot":    {template + "\nmaintenance: {reboot: {policy: IfRequested}}", []string{"run-as-root nodejobs/nodes ns spec.maintenance.reboot", "disrupt nodejobs/nodes ns spec.maintenance.reboot", "create pods ns spec.task.template"}},
+		"a template that may reboot":    {template + "\nmaintenance: {reboot: {policy: IfRequested}}", []string{"run-as-root nodejobs/nodes ns spec.maintenance.reboot.policy", "disrupt nodejobs/nodes ns spec.maintenance.reboot.policy", "create pods ns spec.task.template"}},
 		"a drain":                       {template + "\nmaintenance: {drain: {}}", []string{"disrupt nodejobs/nodes ns spec.maintenance.drain", "create pods ns spec.task.template"}},
 		"a cordon":                      {template + "\nmaintenance: {cordon: true}", []string{"disrupt nodejobs/nodes ns spec.maintenance.cordon", "create pods ns spec.task.template"}},
 		"limits of a maintenance only":  {template + "\nmaintenance: {maxUnavailable: 1}", []string{"create pods ns spec.task.template"}},

@@ -23,7 +23,7 @@ import (
 	"github.com/everynode/everynode/internal/record"
 )
 
-func onChangeOf(kind v1alpha1.ContentKind, name string) func(*v1alpha1.NodeJobSpec) {
+func withInput(kind v1alpha1.ContentKind, name string) func(*v1alpha1.NodeJobSpec) {
 	return func(s *v1alpha1.NodeJobSpec) { s.Task.Inputs = []v1alpha1.ContentRef{{Kind: kind, Name: name}} }
 }
 
@@ -63,7 +63,7 @@ func TestASecretThatChangesRunsTheTaskAgain(t *testing.T) {
 	w := newWorld(t)
 	startManager(t, noFaults)
 	w.node("secret-1")
-	w.job("watches", onChangeOf(v1alpha1.ContentSecret, "token.v1"))
+	w.job("watches", withInput(v1alpha1.ContentSecret, "token.v1"))
 	c := w.condition("watches", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonSecretForbidden)
 	command := regexp.MustCompile(`kubectl [^;]*`).FindString(c.Message)
 	w.run(command)
@@ -98,7 +98,7 @@ func TestAConfigMapWhoseContentChangesRunsTheTaskAgain(t *testing.T) {
 	w := newWorld(t)
 	startManager(t, noFaults)
 	w.node("content-1")
-	w.job("watches", onChangeOf(v1alpha1.ContentConfigMap, "settings"))
+	w.job("watches", withInput(v1alpha1.ContentConfigMap, "settings"))
 	w.condition("watches", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonConfigMapNotFound)
 	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "settings"}, Data: map[string]string{"a": "1"}}
 	must(t, admin.Create(w.ctx, cm))

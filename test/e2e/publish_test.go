@@ -57,8 +57,8 @@ func TestWhatCannotBePublishedFailsClearly(t *testing.T) {
 	w := newWorld(t)
 	node := w.join(cluster.NodeOptions{})
 	must(t, admin.Patch(w.ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, mergePatch(`{"metadata":{"labels":{"example.com/rack":"theirs"}}}`)))
-	once := func(facts ...v1alpha1.PublishedResult) func(*v1alpha1.NodeJobSpec) {
-		return func(s *v1alpha1.NodeJobSpec) { s.Publish, s.Retry.Limit = facts, new(int32(0)) }
+	once := func(entries ...v1alpha1.PublishedResult) func(*v1alpha1.NodeJobSpec) {
+		return func(s *v1alpha1.NodeJobSpec) { s.Publish, s.Retry.Limit = entries, new(int32(0)) }
 	}
 	w.job("invalid", `echo "a=not a label" >> $EVERYNODE_RESULTS`, once(v1alpha1.PublishedResult{Result: "a", Label: "example.com/a"}))
 	w.job("large", `echo "a=$(head -c 5000 /dev/zero | tr '\0' x)" >> $EVERYNODE_RESULTS`, once(v1alpha1.PublishedResult{Result: "a", Annotation: "example.com/a"}))

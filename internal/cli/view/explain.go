@@ -98,8 +98,8 @@ func (e Explain) Lines() []text.Line {
 		lines = append(lines, s...)
 	}
 	lines = append(lines, e.changed()...)
-	if facts := e.published(); len(facts) > 0 {
-		lines = append(lines, text.Wrap(label("Published"), text.Plain, strings.Join(facts, ", "), e.Width)...)
+	if published := e.published(); len(published) > 0 {
+		lines = append(lines, text.Wrap(label("Published"), text.Plain, strings.Join(published, ", "), e.Width)...)
 	}
 	if missing := e.unreported(); len(missing) > 0 {
 		lines = append(lines, text.Wrap(label("Missing"), text.Warn, "the task has not reported what spec.publish names: "+strings.Join(missing, ", "), e.Width)...)
@@ -432,16 +432,16 @@ func pairs(m map[string]string) []string {
 // published lists the labels and annotations that the NodeJob has set on the node.
 func (e Explain) published() []string {
 	key := v1alpha1.RecordKey(e.Job.Namespace, e.Job.Name)
-	var facts []string
+	var published []string
 	for _, kind := range []struct {
 		by, has map[string]string
 		what    string
 	}{{e.Node.Published.Labels, e.Node.Labels, "label"}, {e.Node.Published.Annotations, e.Node.Annotations, "annotation"}} {
 		for _, k := range slices.Sorted(maps.Keys(kind.by)) {
 			if kind.by[k] == key {
-				facts = append(facts, fmt.Sprintf("%s %s=%s", kind.what, k, kind.has[k]))
+				published = append(published, fmt.Sprintf("%s %s=%s", kind.what, k, kind.has[k]))
 			}
 		}
 	}
-	return facts
+	return published
 }

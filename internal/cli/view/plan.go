@@ -342,9 +342,9 @@ func (p Plan) gate() string {
 }
 
 // published describes the labels and annotations that a success publishes.
-func published(facts []v1alpha1.PublishedResult) []string {
-	parts := make([]string, 0, len(facts))
-	for _, entry := range facts {
+func published(entries []v1alpha1.PublishedResult) []string {
+	parts := make([]string, 0, len(entries))
+	for _, entry := range entries {
 		target := "label " + entry.Label
 		if entry.Label == "" {
 			target = "annotation " + entry.Annotation

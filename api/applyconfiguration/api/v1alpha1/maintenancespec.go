@@ -20,8 +20,8 @@ type MaintenanceSpecApplyConfiguration struct {
 	//
 	// Example: {policy: IfRequested}
 	Reboot *RebootSpecApplyConfiguration `json:"reboot,omitempty"`
-	// maxUnavailable is the maximum number of matching nodes that are unavailable at the same time if cordon, drain or reboot is set:
-	// a number, or a percentage of the matching nodes, which is rounded down to at least one node. Nodes that are not Ready and nodes
+	// maxUnavailable is the maximum number of matching nodes that are unavailable at the same time if cordon or drain is set, or
+	// reboot.policy is not Never: a number, or a percentage of the matching nodes, which is rounded down to at least one node. Nodes that are not Ready and nodes
 	// that a user or another tool has cordoned count as unavailable. The default is rollout.maxConcurrent.
 	//
 	// Example: 1 or "10%"

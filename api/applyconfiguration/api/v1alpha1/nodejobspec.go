@@ -11,8 +11,8 @@ import (
 //
 // NodeJobSpec defines the desired state of a NodeJob.
 type NodeJobSpecApplyConfiguration struct {
-	// nodes selects the nodes that run the task: those that match the selector, the names and the tolerations. If unset, all nodes
-	// without an untolerated taint run it.
+	// nodes selects the nodes that run the task: those that match the selector and the names, and whose taints are tolerated. If
+	// unset, all nodes without an untolerated taint run it.
 	//
 	// Example: {selector: {matchLabels: {pool: db}}, tolerations: [{operator: Exists}]}
 	Nodes *NodesSpecApplyConfiguration `json:"nodes,omitempty"`
@@ -76,7 +76,8 @@ type NodeJobSpecApplyConfiguration struct {
 	// be read, in seconds: 0, which is the default, to 86400. A retained pod uses no CPU and no memory. It is deleted earlier if the
 	// node runs the task again.
 	RetainPodsSeconds *int32 `json:"retainPodsSeconds,omitempty"`
-	// rerun defines when a node that is done runs the task again. After a change of a ConfigMap or Secret, it does so if task.inputs names it.
+	// rerun defines when a node that is done runs the task again. A change of a ConfigMap or
+	// Secret reruns the task if task.inputs names the object or a scriptFrom references it.
 	//
 	// Example: {onReboot: true, periodSeconds: 86400}
 	Rerun *RerunSpecApplyConfiguration `json:"rerun,omitempty"`

@@ -22,7 +22,7 @@ type NodesSpecApplyConfiguration struct {
 	//
 	// Example: [worker-1, worker-2]
 	Names []string `json:"names,omitempty"`
-	// tolerations are the taints that do not exclude a node. The taints of nodes that are not Ready, unreachable, under pressure,
+	// tolerations define which taints do not exclude a node. The taints of nodes that are not Ready, unreachable, under pressure,
 	// without network or cordoned are always tolerated, as for the pods of a DaemonSet.
 	//
 	// Example: [{operator: Exists}]

@@ -11,8 +11,8 @@ import (
 //
 // RebootSpec defines whether a node is rebooted after the task, and when it counts as rebooted.
 type RebootSpecApplyConfiguration struct {
-	// policy is Never, which is the default, Always, or IfRequested: if the task has written reboot=true to $EVERYNODE_RESULTS. The run
-	// has succeeded when the node is in a new boot, has been Ready for minReadySeconds, and task.check has passed after that.
+	// policy is Never, which is the default, Always, or IfRequested, which reboots the node if the task has written reboot=true to
+	// $EVERYNODE_RESULTS. The run has succeeded when the node is in a new boot, has been Ready for minReadySeconds, and task.check has passed after that.
 	Policy *apiv1alpha1.RebootPolicy `json:"policy,omitempty"`
 	// timeoutSeconds is the maximum time in seconds from the end of the task until the node has been Ready for minReadySeconds after
 	// the reboot: 10 to 86400. The default is 900. After that, the attempt fails.

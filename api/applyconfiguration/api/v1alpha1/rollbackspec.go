@@ -13,7 +13,8 @@ type RollbackSpecApplyConfiguration struct {
 	Script *string `json:"script,omitempty"`
 	// scriptFrom references a script in a ConfigMap of the same namespace.
 	ScriptFrom *ScriptSourceApplyConfiguration `json:"scriptFrom,omitempty"`
-	// interpreter is the command of the node that runs the script. The default is the same as for task.interpreter.
+	// interpreter is the command of the node that runs the script. If unset, the first line of the script with #! names it; without
+	// such a line it is /bin/sh. task.interpreter does not apply.
 	Interpreter []string `json:"interpreter,omitempty"`
 	// timeoutSeconds is the time limit of one attempt in seconds, including the image pull: 1 to 86400. The default is 600.
 	TimeoutSeconds *int32 `json:"timeoutSeconds,omitempty"`

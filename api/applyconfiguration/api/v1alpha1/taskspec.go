@@ -33,8 +33,8 @@ type TaskSpecApplyConfiguration struct {
 	//
 	// Example: ["/bin/bash", "-eu"]
 	Interpreter []string `json:"interpreter,omitempty"`
-	// env is added to the environment of script or command. The variables EVERYNODE_NODE_NAME, EVERYNODE_ATTEMPT, EVERYNODE_REVISION
-	// and EVERYNODE_RESULTS are always set.
+	// env is added to the environment of script, scriptFrom and command, and of their check and rollback. The variables
+	// EVERYNODE_NODEJOB, EVERYNODE_NODE_NAME, EVERYNODE_ATTEMPT, EVERYNODE_REVISION and EVERYNODE_RESULTS are always set.
 	//
 	// Example: [{name: PROXY, value: "http://proxy.example.com:3128"}]
 	Env []v1.EnvVar `json:"env,omitempty"`
@@ -51,8 +51,8 @@ type TaskSpecApplyConfiguration struct {
 	//
 	// Example: [{kind: ConfigMap, name: chrony-conf}]
 	Inputs []ContentRefApplyConfiguration `json:"inputs,omitempty"`
-	// check is a script that runs after the task has succeeded, in the same pod and within the same time limit. The attempt fails if
-	// its exit code is not 0.
+	// check is a script that runs after the task has succeeded, in the same pod and within the same time limit. If the node is
+	// rebooted, it runs after the reboot, in a pod of its own. The attempt fails if its exit code is not 0.
 	//
 	// Example: {script: "grep -qx 262144 /proc/sys/vm/max_map_count"}
 	Check *CheckSpecApplyConfiguration `json:"check,omitempty"`
