@@ -186,11 +186,12 @@ func (h *history) keepsPlaces(guard, but string) bool {
 	})
 }
 
-// releasedSince is when another guard has released a node; zero when none has.
+// releasedSince is when another guard has released a node; zero when none has. A guard that is being deleted holds nothing any more, so
+// nobody waits for what it has released.
 func (h *history) releasedSince(guard, node string) (since time.Time) {
 	for name, g := range h.guards {
 		for _, o := range h.status(g).Released {
-			if name != guard && o.Node == node && o.UID == h.nodes[node].UID && !o.Returning && (since.IsZero() || o.Since.Time.Before(since)) {
+			if name != guard && g.DeletionTimestamp.IsZero() && o.Node == node && o.UID == h.nodes[node].UID && !o.Returning && (since.IsZero() || o.Since.Time.Before(since)) {
 				since = o.Since.Time
 			}
 		}
