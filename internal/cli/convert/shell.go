@@ -4,324 +4,210 @@
 package convert
 
 import (
+	"math"
+	"path"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+
+	"mvdan.cc/sh/v3/syntax"
 )
 
-// A shell script is not parsed completely. It is split into logical lines and commands, far enough to find commands that
-// a NodeJob does not need. What is not understood stays as it is.
-
-// line is a logical line: with its continuations, and with all lines of a quoted text.
-type line struct {
+// finding is a command of a script, with its line.
+type finding struct {
+	line uint
 	text string
-	// raw lines are in a here-document, or are comments or blank.
-	raw bool
 }
 
-var hereDocument = regexp.MustCompile(`<<-?\s*(['"]?)([A-Za-z_]\w*)(['"]?)`)
+// reading is what a shell script shows: whether it ends. Scripts are never changed.
+type reading struct {
+	// invalid says that it is not a script of a POSIX shell or Bash.
+	invalid bool
+	// waits are commands that wait without end, and loops that repeat their work without end.
+	waits, loops []finding
+	// work reports whether it does something else.
+	work bool
+	// last is the program of the last command, if that is not known to end.
+	last string
+}
 
-// logicalLines splits a script.
-func logicalLines(script string) []line {
-	var lines []line
-	rest := physicalLines{strings.TrimSuffix(script, "\n"), false}
-	for !rest.done {
-		text := rest.next()
-		if trimmed := strings.TrimSpace(text); trimmed == "" || strings.HasPrefix(trimmed, "#") {
-			lines = append(lines, line{text, true})
-			continue
-		}
-		text = rest.extend(text)
-		lines = append(lines, line{text, false})
-		if m := hereDocument.FindStringSubmatch(text); m != nil {
-			for !rest.done {
-				text := rest.next()
-				lines = append(lines, line{text, true})
-				if strings.TrimLeft(text, "\t") == m[2] {
-					break
-				}
+// read reads a script.
+func read(script string) reading {
+	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(script), "")
+	if err != nil {
+		return reading{invalid: true}
+	}
+	var r reading
+	var loopEnd uint
+	find := func(node syntax.Node) finding {
+		text, _, _ := strings.Cut(script[node.Pos().Offset():node.End().Offset()], "\n")
+		return finding{node.Pos().Line(), text}
+	}
+	syntax.Walk(file, func(node syntax.Node) bool {
+		switch node := node.(type) {
+		case *syntax.WhileClause, *syntax.ForClause:
+			if isEndless(node) && node.Pos().Offset() >= loopEnd {
+				r.loops, loopEnd = append(r.loops, find(node)), node.End().Offset()
 			}
+		case *syntax.CallExpr:
+			words := wordsOf(node)
+			if waits(words) {
+				if r.last = ""; node.Pos().Offset() >= loopEnd { // otherwise the loop is named
+					r.waits = append(r.waits, find(node))
+				}
+			} else if len(words) > 0 && !slices.Contains(idle, words[0]) {
+				r.work, r.last = true, lastOf(words)
+			}
+		case *syntax.Redirect:
+			r.work = r.work || node.Word.Lit() != "/dev/null" && node.Op != syntax.DplOut && node.Op != syntax.DplIn
 		}
+		return true
+	})
+	return r
+}
+
+// idle are commands that are no work, because they only print, wait or set up the shell.
+var idle = strings.Fields("echo printf date set trap wait true : [ test exit break continue return export sleep exec $")
+
+// wordsOf returns the words of a command, without exec. What is not literal is "$".
+func wordsOf(call *syntax.CallExpr) []string {
+	words := make([]string, len(call.Args))
+	for i, word := range call.Args {
+		words[i] = literal(word.Parts)
 	}
-	return lines
-}
-
-// physicalLines are the lines that are not read yet.
-type physicalLines struct {
-	text string
-	done bool
-}
-
-func (p *physicalLines) next() string {
-	text, rest, found := strings.Cut(p.text, "\n")
-	p.text, p.done = rest, !found
-	return text
-}
-
-// extend adds lines to the first line of a command until it has no open quote, open parenthesis or continuation.
-func (p *physicalLines) extend(first string) string {
-	var b strings.Builder
-	b.WriteString(first)
-	s := scanner{}
-	for i := 0; ; {
-		text := b.String()
-		for ; i < len(text); i++ {
-			s.next(text, i)
-		}
-		if p.done || s.quote == 0 && s.depth == 0 && !strings.HasSuffix(text, "\\") {
-			return text
-		}
-		b.WriteByte('\n')
-		b.WriteString(p.next())
+	if len(words) > 1 && words[0] == "exec" {
+		return words[1:]
 	}
+	return words
 }
 
-func joinLines(lines []line) string {
+func literal(parts []syntax.WordPart) string {
 	var b strings.Builder
-	for _, l := range lines {
-		b.WriteString(l.text)
-		b.WriteByte('\n')
+	for _, part := range parts {
+		switch part := part.(type) {
+		case *syntax.Lit:
+			b.WriteString(part.Value)
+		case *syntax.SglQuoted:
+			b.WriteString(part.Value)
+		case *syntax.DblQuoted:
+			b.WriteString(literal(part.Parts))
+		default:
+			b.WriteString("$")
+		}
 	}
 	return b.String()
 }
 
-// scanner tracks quotes and command substitutions.
-type scanner struct {
-	quote   byte
-	depth   int
-	escaped bool
-	comment bool
-}
-
-// next moves over a byte and reports whether it is outside of quotes and parentheses.
-func (s *scanner) next(text string, i int) bool {
-	switch c := text[i]; {
-	case s.skips(c):
-	case s.quote == c:
-		s.quote = 0
-	case s.quote != 0:
-	case strings.IndexByte("'\"`", c) >= 0:
-		s.quote = c
-	case s.nest(text[:i], c):
-	case c == '#' && s.depth == 0:
-		s.comment = isAfter(text[:i], " \t;\n")
-	default:
-		return s.depth == 0
+// waits reports whether a command waits without end: at least 10 minutes, which is the default time limit of a task.
+func waits(argv []string) bool {
+	if len(argv) == 0 {
+		return false
+	}
+	switch path.Base(argv[0]) {
+	case "pause":
+		return len(argv) == 1
+	case "tail":
+		return slices.ContainsFunc(argv[1:], func(arg string) bool { return strings.HasPrefix(arg, "-") && strings.ContainsAny(arg, "fF") })
+	case "sleep":
+		total := 0.0
+		for _, arg := range argv[1:] {
+			total += seconds(arg)
+		}
+		return total >= 600
 	}
 	return false
 }
 
-// isAfter reports whether a text is empty or ends with one of some characters.
-func isAfter(text, characters string) bool {
-	return text == "" || strings.ContainsAny(text[len(text)-1:], characters)
+// seconds returns how long a sleep takes. What is no number, such as infinity or a variable, is a wait without end.
+func seconds(arg string) float64 {
+	unit := 1.0
+	if i := len(arg) - 1; i > 0 && strings.IndexByte("smhd", arg[i]) >= 0 {
+		arg, unit = arg[:i], map[byte]float64{'s': 1, 'm': 60, 'h': 3600, 'd': 86400}[arg[i]]
+	}
+	value, err := strconv.ParseFloat(arg, 64)
+	if err != nil {
+		return math.Inf(1)
+	}
+	return value * unit
 }
 
-// nest counts the parentheses of command substitutions, and reports whether the parenthesis is one of them.
-func (s *scanner) nest(before string, c byte) bool {
-	switch {
-	case c == ')' && s.depth > 0:
-		s.depth--
-	case c == '(' && (s.depth > 0 || strings.HasSuffix(before, "$")):
-		s.depth++
-	default:
+// isEndless reports whether the condition of a loop is always met. A command in its body may end it.
+func isEndless(node syntax.Node) bool {
+	if loop, is := node.(*syntax.ForClause); is {
+		style, is := loop.Loop.(*syntax.CStyleLoop)
+		return is && style.Cond == nil
+	}
+	loop := node.(*syntax.WhileClause)
+	if len(loop.Cond) != 1 {
 		return false
 	}
-	return true
+	switch condition := loop.Cond[0].Cmd.(type) {
+	case *syntax.TestClause, *syntax.ArithmCmd:
+		return slices.Contains([]string{"[[1]]", "[[true]]", "((1))"}, strings.Join(strings.Fields(printed(condition)), ""))
+	case *syntax.CallExpr:
+		words := wordsOf(condition)
+		if len(words) == 0 || loop.Until {
+			return len(words) > 0 && words[0] == "false"
+		}
+		return slices.Contains([]string{"true", "/bin/true", ":", "sleep"}, words[0]) || slices.Contains([]string{"[ 1 ]", "[ true ]", "test 1"}, strings.Join(words, " "))
+	}
+	return false
 }
 
-// skips reports whether a byte has no meaning of its own: it is escaped or in a comment, or it ends or begins this.
-func (s *scanner) skips(c byte) bool {
-	switch {
-	case c == '\n':
-		s.comment, s.escaped = false, false
-	case s.comment:
-	case s.escaped:
-		s.escaped = false
-	case c == '\\' && s.quote != '\'':
-		s.escaped = true
-	default:
-		return false
-	}
-	return true
-}
-
-// isPlain reports whether the next byte is outside of quotes and command substitutions.
-func (s *scanner) isPlain() bool { return s.quote == 0 && s.depth == 0 && !s.escaped }
-
-// command is a part of a line, with the separator after it: "&&", "||", ";", "&" or "".
-type command struct{ text, separator string }
-
-// commands splits a logical line at its separators.
-func commands(text string) []command {
-	var found []command
-	s, start := scanner{}, 0
-	for i := 0; i < len(text); i++ {
-		if !s.next(text, i) {
-			continue
-		}
-		separator := ""
-		for _, candidate := range []string{"&&", "||", ";;", ";"} {
-			if strings.HasPrefix(text[i:], candidate) {
-				separator = candidate
-				break
-			}
-		}
-		if separator == "" {
-			continue
-		}
-		found = append(found, command{text[start:i], separator})
-		i += len(separator) - 1
-		start = i + 1
-	}
-	if rest := text[start:]; strings.TrimSpace(rest) != "" || len(found) == 0 {
-		found = append(found, command{rest, ""})
-	}
-	return found
-}
-
-// leading are the words of the shell that can be before a command, and a continuation.
-var leading = regexp.MustCompile(`^(?:\s|\\\n)*(?:(?:if|then|else|elif|do|while|until|exec|!|\{|\()\s+)*`)
-
-// dropCommands removes the commands for which drop reports true. It leaves a script with the same syntax.
-func dropCommands(script string, drop func(command string) bool) string {
-	var kept []line
-	for _, l := range logicalLines(script) {
-		if l.raw {
-			kept = append(kept, l)
-			continue
-		}
-		if text, ok := dropFromLine(l.text, drop); ok {
-			kept = append(kept, line{text: text})
-		}
-	}
-	return joinLines(fillBlocks(kept))
-}
-
-// dropFromLine returns a line without the commands, and whether anything remains of it.
-func dropFromLine(text string, drop func(string) bool) (string, bool) {
-	var kept []command
-	dropped, isFallback := false, false
-	for _, part := range commands(text) {
-		prefix := leading.FindString(part.text)
-		keyword := strings.Trim(prefix, " \t\n\\")
-		switch {
-		case isFallback: // of a command that is dropped
-		case !drop(strings.TrimSpace(part.text[len(prefix):])):
-			kept = append(kept, part)
-			continue
-		case keyword != "" && keyword != "exec":
-			part.text, dropped = prefix+"true", true
-			kept = append(kept, part)
-			continue
-		}
-		dropped, isFallback = true, part.separator == "||"
-		if n := len(kept); n > 0 && part.separator != "&&" && !isFallback {
-			kept[n-1].separator = part.separator
-		}
-	}
-	if !dropped {
-		return text, true
-	}
-	return joinCommands(kept, text), len(kept) > 0
-}
-
-// joinCommands returns commands as a line with the indentation of another one.
-func joinCommands(parts []command, like string) string {
+func printed(node syntax.Node) string {
 	var b strings.Builder
-	b.WriteString(like[:len(like)-len(strings.TrimLeft(like, " \t"))])
-	for i, part := range parts {
-		b.WriteString(strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(part.text), "\\\n")))
-		if i == len(parts)-1 {
-			if part.separator == ";;" {
-				b.WriteString(part.separator)
-			}
-			break
-		}
-		if part.separator == "&&" || part.separator == "||" {
-			b.WriteByte(' ')
-		}
-		b.WriteString(part.separator + " ")
-	}
+	_ = syntax.NewPrinter().Print(&b, node)
 	return b.String()
 }
 
+// ending are programs that end by themselves, and wrappers are programs that run another one.
 var (
-	opensBlock  = regexp.MustCompile(`(?:^|[\s;])(?:then|do|else|\{|\()\s*$`)
-	closesBlock = regexp.MustCompile(`^\s*(?:fi|done|else|elif|\}|\))\b|^\s*[})]`)
+	ending = strings.Fields(`apk apt apt-get awk basename blkid blockdev cat chattr chcon chgrp chmod chown chronyc cp crictl ctr curl cut dd depmod
+		df dnf dpkg ethtool false fallocate find firewall-cmd getent grep groupadd hostname hostnamectl install ip ip6tables iptables
+		iptables-legacy iptables-nft iptables-restore kill kubectl ldconfig ln ls lsblk lsmod lsof mkdir mkfs mkfs.ext4 mkfs.xfs mknod mkswap
+		modprobe mount mountpoint mv nft nvidia-smi parted passwd pkill ps readlink rm rmdir rmmod rpm sed semanage service setenforce sgdisk
+		sha256sum sort stat swapoff swapon sync sysctl systemctl tar tee timedatectl touch tr truncate tune2fs tuned-adm udevadm umount uname
+		unlink update-ca-certificates update-ca-trust update-grub useradd usermod wget xargs yum zypper unset shift cd read local declare`)
+	wrappers = strings.Fields("nsenter chroot sudo env timeout command nohup time nice ionice flock sh bash")
 )
 
-// fillBlocks puts a command into blocks that have become empty, which a shell rejects.
-func fillBlocks(lines []line) []line {
-	for i := 0; i < len(lines); i++ {
-		if lines[i].raw || !opensBlock.MatchString(lines[i].text) {
-			continue
-		}
-		next := i + 1
-		for next < len(lines) && lines[next].raw {
-			next++
-		}
-		if next < len(lines) && closesBlock.MatchString(lines[next].text) {
-			indent := lines[next].text[:len(lines[next].text)-len(strings.TrimLeft(lines[next].text, " \t"))]
-			lines = slices.Insert(lines, next, line{text: indent + "  :"})
-		}
-	}
-	return lines
-}
-
-// words splits a command at its blanks, and removes quotes. A command substitution is part of a word.
-func words(text string) []string {
-	var found []string
-	var word strings.Builder
-	started := false
-	s := scanner{}
-	for i := range len(text) {
-		before, c := s, text[i]
-		s.next(text, i)
-		switch {
-		case s.isDropped(before, c):
-		case before.isPlain() && s.isPlain() && isBlank(c):
-			if started {
-				found = append(found, word.String())
+// lastOf returns the program of a command that is not known to end.
+func lastOf(words []string) string {
+	switch name := path.Base(words[0]); {
+	case slices.Contains(ending, name):
+		return ""
+	case slices.Contains(wrappers, name):
+		for i, word := range words[1:] {
+			if slices.Contains(ending, path.Base(word)) {
+				return ""
+			} else if isShell(word) || word == "-c" && isShell(name) && i+2 < len(words) {
+				return read(words[len(words)-1]).last
 			}
-			word.Reset()
-			started = false
-		default:
-			started = true
-			word.WriteString(s.unquoted(before, c))
 		}
 	}
-	if started {
-		found = append(found, word.String())
+	return words[0]
+}
+
+func isShell(program string) bool {
+	return slices.Contains([]string{"sh", "bash", "dash", "ash", "ksh", "zsh"}, path.Base(program))
+}
+
+// rebootWord matches the names of programs, arguments and files that reboot or stop a machine, and rebootCommand those that are whole
+// words.
+var (
+	rebootWord    = regexp.MustCompile(`(?i)\b(reboot|rebootmgrctl|shutdown|poweroff|halt|kexec|telinit|init\s+[06]|sysrq-trigger|runlevel6|ctrl-alt-del|power\s+(cycle|reset))\b`)
+	rebootCommand = regexp.MustCompile(`(?i)(^|[\s;&|("'/-])(reboot|rebootmgrctl|shutdown|poweroff|halt|kexec|telinit|init\s+[06]|sysrq-trigger)($|[\s;&|)"'])`)
+)
+
+// reboots returns the line of a text that may reboot the node.
+func reboots(text string) (line string, found bool) {
+	for _, expression := range []*regexp.Regexp{rebootCommand, rebootWord} {
+		for line := range strings.SplitSeq(text, "\n") {
+			if line = strings.TrimSpace(line); expression.MatchString(line) && !strings.HasPrefix(line, "#") {
+				return line, true
+			}
+		}
 	}
-	return found
-}
-
-func isBlank(c byte) bool { return c == ' ' || c == '\t' || c == '\n' }
-
-// unquoted returns a byte, or nothing for a quote that begins or ends.
-func (s *scanner) unquoted(before scanner, c byte) string {
-	if s.depth > 0 || before.quote == s.quote || c == '`' {
-		return string([]byte{c})
-	}
-	return ""
-}
-
-// isDropped reports whether a byte is part of a continuation, or the backslash of an escape.
-func (s *scanner) isDropped(before scanner, c byte) bool {
-	return c == '\n' && before.escaped || s.escaped && s.quote == 0 && s.depth == 0
-}
-
-// shellQuote returns a word for a shell.
-func shellQuote(word string) string {
-	if word != "" && !strings.ContainsFunc(word, func(r rune) bool {
-		return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789@%+=:,./_-", r)
-	}) {
-		return word
-	}
-	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
-}
-
-// mentions reports whether a script contains a word.
-func mentions(script, word string) bool {
-	return regexp.MustCompile(`(?:^|[^\w./-])` + regexp.QuoteMeta(word) + `(?:$|[^\w-])`).MatchString(script)
+	return "", false
 }
