@@ -293,6 +293,10 @@ func TestAFileIsReadStrictly(t *testing.T) {
 			t.Errorf("%s: %v", document, err)
 		}
 	}
+	// The advice is for NodeJobs.
+	if _, err := readFile("-", strings.NewReader("apiVersion: everynode.dev/v1alpha1\nkind: NodeGuard\nmetadata: {name: a}\nspec: {nodeSelector: {pool: db}}"), "ns"); err == nil || strings.Contains(err.Error(), "spec.nodes") {
+		t.Errorf("a NodeGuard: %v", err)
+	}
 }
 
 func TestAPlanSaysWhereTheTaskDoesNotRun(t *testing.T) {

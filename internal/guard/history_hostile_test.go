@@ -230,6 +230,11 @@ func (h *history) opened(g *v1alpha1.NodeGuard) *v1alpha1.NodeGuard {
 	opened := g.DeepCopy()
 	statuses.Open(opened)
 	h.hostile.opened[g] = openedGuard{opened, statuses.newest[g.UID].ControllerState.Writes}
+	// A manager that began after the status was overwritten learns of a later one again, if its view is older than that.
+	written := h.hostile.written[g.UID]
+	if state := opened.Status.ControllerState; state.Seal != "" && (len(written) == 0 || state.Writes > written[len(written)-1].ControllerState.Writes) {
+		h.hostile.written[g.UID] = append(written, opened.Status)
+	}
 	return opened
 }
 
@@ -275,9 +280,8 @@ func (h *history) lost(g *v1alpha1.NodeGuard) {
 // wrote notes a status that the manager has written.
 func (h *history) wrote(g *v1alpha1.NodeGuard) {
 	if h.hostile != nil {
-		h.opened(g)
 		delete(h.hostile.overwritten, g.UID)
-		h.hostile.written[g.UID] = append(h.hostile.written[g.UID], g.Status)
+		h.opened(g)
 	}
 }
 

@@ -205,7 +205,7 @@ func (h *history) create(p simPod) {
 		h.refused(&p)
 		return
 	case there:
-		if other.role == "stranger" || other.forged {
+		if other.role == "stranger" || other.forged || other.Owner != p.Owner { // also an earlier guard of that name, whose pod does not end
 			h.taken(&p, &other)
 		}
 		return
