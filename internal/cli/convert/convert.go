@@ -59,6 +59,14 @@ func Convert(objects []*unstructured.Unstructured, o Options) Result {
 	for _, group := range c.jobs {
 		c.drafts = append(c.drafts, c.convertJobs(group))
 	}
+	names := map[string]int{}
+	for _, d := range c.drafts {
+		key := d.job.Namespace + "/" + d.job.Name
+		if names[key]++; names[key] > 1 {
+			d.rename(fmt.Sprintf("%s-%d", d.job.Name, names[key]))
+			d.todo("another NodeJob has the same name: choose names that say what each does")
+		}
+	}
 	c.describeOthers()
 	return c.result()
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"maps"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -40,7 +41,7 @@ func (c *converter) daemonSet(source *unstructured.Unstructured) ([]*draft, erro
 		return nil, err
 	}
 	for _, s := range w.steps {
-		if err := w.runsOnce(s, unsure || len(marks)+len(d.job.Spec.RemoveLabels) > 0); err != nil {
+		if err := w.runsOnce(s, unsure); err != nil {
 			return nil, err
 		}
 	}
@@ -82,12 +83,16 @@ func (w *work) dropIdle(d *draft) error {
 	return nil
 }
 
+// pauseImage matches the names of images whose program only waits.
+var pauseImage = regexp.MustCompile(`^pause(-(amd64|arm64|arm|ppc64le|s390x))?$`)
+
 // isIdle reports whether a container only waits.
 func isIdle(s step) bool {
 	argv := s.program.argv
 	if len(s.Command) == 0 {
 		name, _, _ := strings.Cut(path.Base(s.Image), ":")
-		return strings.HasPrefix(name, "pause") && len(argv) == 0
+		name, _, _ = strings.Cut(name, "@")
+		return len(argv) == 0 && pauseImage.MatchString(name) || len(argv) > 0 && waits(argv)
 	}
 	if len(s.Ports) > 0 {
 		return false
@@ -96,12 +101,12 @@ func isIdle(s step) bool {
 		return waits(argv)
 	}
 	shown := read(s.program.script)
-	return !shown.invalid && !shown.work && shown.last == "" && len(shown.waits)+len(shown.loops) > 0
+	return !shown.invalid && !shown.work && len(shown.waits)+len(shown.loops) > 0
 }
 
-// runsOnce returns an error for a container that is a server, or does something that the files do not show. marked says that the pod
-// excludes its node when it is done.
-func (w *work) runsOnce(s step, marked bool) error {
+// runsOnce returns an error for a container that is a server, or does something that the files do not show. unsure says that a TODO
+// already says so.
+func (w *work) runsOnce(s step, unsure bool) error {
 	const instead = "A NodeJob runs a task that ends. If a part of the DaemonSet is one, write a NodeJob for this part: kubectl everynode create script NAME -f FILE, or task.template for a program with an image"
 	if s.RestartPolicy != nil {
 		return fmt.Errorf("its init container %s is a sidecar, which runs permanently. Keep the DaemonSet. %s", s.Name, instead)
@@ -117,7 +122,7 @@ func (w *work) runsOnce(s step, marked bool) error {
 			return fmt.Errorf("its container %s has a %s over the network, so it is a server. Keep the DaemonSet. %s", s.Name, name, instead)
 		}
 	}
-	if marked || startupScript(s.Container) != nil && s.program.absent.kind == "" {
+	if unsure || startupScript(s.Container) != nil && s.program.absent.kind == "" {
 		return nil
 	}
 	return w.shows(s, instead)
@@ -134,11 +139,11 @@ func (w *work) shows(s step, instead string) error {
 		switch shown := read(p.script); {
 		case shown.invalid:
 			return fmt.Errorf("the script of its container %s is not one of a POSIX shell or Bash, so whether it ends is not known. %s", s.Name, instead)
-		case shown.last != "":
-			return fmt.Errorf("the script of its container %s ends with the program %s, and the manifest does not show whether that ends. If it runs permanently, keep the DaemonSet. %s", s.Name, shown.last, instead)
+		case shown.unknown != "" && len(shown.waits)+len(shown.loops) == 0:
+			return fmt.Errorf("the script of its container %s runs %s, and the manifest does not show whether that ends. If it runs permanently, keep the DaemonSet. %s", s.Name, shown.unknown, instead)
 		}
 		return nil
-	case len(s.Command) > 0 && slices.Contains(ending, path.Base(p.argv[0])):
+	case len(s.Command) > 0 && ends(unwrapped(p.argv)):
 		return nil
 	}
 	what := "the image " + s.Image
@@ -158,18 +163,22 @@ func (w *work) marks(d *draft) (marks map[string]bool, unsure bool) {
 			excluded[r.Key] = r
 		}
 	}
+	labels := w.labelChanges()
 	for _, key := range slices.Sorted(maps.Keys(excluded)) {
 		r := excluded[key]
+		value, sets := labels[key]
+		selector := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: key, Operator: metav1.LabelSelectorOpExists}}}
+		if r.Operator == corev1.NodeSelectorOpNotIn {
+			selector, sets = oneOf(key, r.Values), sets && slices.Contains(r.Values, value)
+		}
 		switch {
-		case w.mentions(key):
+		case sets && len(marks) == 0:
 			marks[key] = true
 			d.drop("the node affinity to nodes without the label %s: a node that is done has a record", key)
-			selector := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: key, Operator: metav1.LabelSelectorOpExists}}}
-			if r.Operator == corev1.NodeSelectorOpNotIn {
-				selector = oneOf(key, r.Values)
-			}
 			d.assumeDone(selector)
 			d.note("nodes.assumeDone: nodes with the label %s are done, and do not run the task.", key)
+		case sets || labels[key] != "" || labels["$"] != "":
+			d.todo("the script may change the label %s of its node, by which the source selects nodes\nA node must stay selected while the task runs. Remove the command, or the requirement from nodes.selector.", key)
 		case r.Operator == corev1.NodeSelectorOpDoesNotExist && accountOf(w.pod) != "" && !w.isShown() && !isOfProvider(key):
 			unsure = true
 			d.todo("the manifest does not show whether the program ends, and whether it sets the label %s on its node when it is done\n"+
@@ -178,12 +187,46 @@ func (w *work) marks(d *draft) (marks map[string]bool, unsure bool) {
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(w.required())) {
-		if w.mentions("kubectl") && w.mentions(key+"-") {
+		if value, changes := labels[key]; changes && value == "-" {
 			d.job.Spec.RemoveLabels = append(d.job.Spec.RemoveLabels, key)
 			d.todo("the script removes the label %s from its node, and removeLabels does that when the node is done\nRemove the command: while the task runs, its node must stay selected.", key)
+		} else if changes || labels["$"] != "" {
+			d.todo("the script may change the label %s of its node, by which the source selects nodes\nA node must stay selected while the task runs. Remove the command, or the label from nodes.selector.", key)
 		}
 	}
 	return marks, unsure
+}
+
+// labelChanges returns the labels that scripts set on nodes with kubectl, with their values, and - for those that they remove. The key
+// is $ for labels that the scripts do not show.
+func (w *work) labelChanges() map[string]string {
+	changes := map[string]string{}
+	for _, s := range w.steps {
+		if strings.Contains(w.text(s), "PATCH") && strings.Contains(w.text(s), "/nodes/") {
+			changes["$"] = "$"
+		}
+		for _, words := range read(s.program.script).commands {
+			words = unwrapped(words)
+			i := slices.Index(words, "label")
+			if path.Base(words[0]) != "kubectl" || i < 0 || !slices.ContainsFunc(words[i:], func(word string) bool { return strings.HasPrefix(word, "no") }) {
+				continue
+			}
+			for _, word := range words[i+1:] {
+				key, value, sets := strings.Cut(word, "=")
+				if strings.HasPrefix(word, "-") || !sets && !strings.HasSuffix(word, "-") {
+					continue
+				}
+				if strings.Contains(key, "$") {
+					key = "$"
+				}
+				if !sets {
+					key, value = strings.TrimSuffix(key, "-"), "-"
+				}
+				changes[key] = cmp.Or(value, "$")
+			}
+		}
+	}
+	return changes
 }
 
 // isShown reports whether the files show what all containers do.

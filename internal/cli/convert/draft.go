@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -85,8 +87,8 @@ func (d *draft) yaml() (string, error) {
 	if err := yaml.UnmarshalStrict(body, read); err != nil {
 		return "", fmt.Errorf("its fields do not fit into a NodeJob: %w", err)
 	}
-	if read.Spec.Task.Script != d.job.Spec.Task.Script {
-		return "", errors.New("its script cannot be written as YAML: it has characters that YAML does not allow")
+	if !equality.Semantic.DeepEqual(read.Spec, d.job.Spec) {
+		return "", errors.New("it has characters that YAML cannot keep")
 	}
 	return strings.Join(d.head(), "\n") + "\n" + string(body), nil
 }
@@ -98,6 +100,22 @@ func (d *draft) check() error {
 	}
 	if n := len(d.job.Spec.Nodes.Tolerations); n > 64 {
 		return fmt.Errorf("it has %d tolerations, and a NodeJob takes 64", n)
+	}
+	lists := map[string][]corev1.EnvVar{"": d.job.Spec.Task.Env}
+	if t := d.job.Spec.Task.Template; t != nil {
+		if len(t.Spec.Containers) == 0 {
+			return errors.New("it has no container")
+		}
+		for _, c := range slices.Concat(t.Spec.InitContainers, t.Spec.Containers) {
+			lists[c.Name] = c.Env
+		}
+	}
+	for container, list := range lists {
+		for i, env := range list {
+			if slices.ContainsFunc(list[i+1:], func(other corev1.EnvVar) bool { return other.Name == env.Name }) {
+				return fmt.Errorf("its container %s has the variable %s twice, of which the last one counts: remove the others", container, env.Name)
+			}
+		}
 	}
 	return nil
 }
@@ -161,7 +179,7 @@ func inNamespace(namespace string) string {
 	return " -n " + namespace
 }
 
-func isPlaceholder(name string) bool { return strings.ContainsAny(name, "${<[%") }
+func isPlaceholder(name string) bool { return len(validation.IsDNS1123Subdomain(name)) > 0 }
 
 // comment returns a paragraph as lines of a comment. Commands are not wrapped, and items begin with "- ".
 func comment(paragraph string) []string {

@@ -67,7 +67,6 @@ var ofAll = []field{
 	{path: "metadata.labels", gone: true, instead: "unless another tool needs them"},
 	{path: "metadata.annotations", gone: true, instead: "unless another tool needs them"},
 	{path: "metadata.ownerReferences", instead: "the owner may create the object again, so change the owner"},
-	{path: "spec.template.metadata.labels", gone: true, instead: "unless a NetworkPolicy or Service selects the pods"},
 	{path: pod + "affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution", gone: true, instead: "the task runs on all nodes that are selected"},
 	{path: pod + "affinity.podAffinity.preferredDuringSchedulingIgnoredDuringExecution", gone: true, instead: "the task runs on all nodes that are selected"},
 	{path: pod + "affinity.podAntiAffinity.preferredDuringSchedulingIgnoredDuringExecution", gone: true, instead: "the task runs on all nodes that are selected"},
@@ -115,6 +114,7 @@ var ofKinds = map[string][]field{
 var ofScripts = []field{
 	{path: pod + "priorityClassName", gone: true, instead: "the pods of scripts have the class of the installation, system-node-critical by default"},
 	{path: "spec.template.metadata.annotations", gone: true, instead: "the pods of scripts have their own"},
+	{path: "spec.template.metadata.labels", gone: true, instead: "the pods of scripts have their own"},
 }
 
 // nameFields says which fields of the sources the NodeJob does not have. unknown are those that their kind does not have.

@@ -97,7 +97,7 @@ func outcomeOf(object *unstructured.Unstructured) string {
 
 const (
 	mounted    = `volumeMounts: [{name: v, mountPath: /v}]`
-	scriptPod  = `{hostPID: true, containers: [{name: c, image: i, command: [nsenter, -t, "1", -m, --, sh, -c, "touch /x"], ` + mounted + `}], volumes: [{name: v, hostPath: {path: /v}}]`
+	scriptPod  = `{hostPID: true, hostNetwork: true, containers: [{name: c, image: i, securityContext: {privileged: true}, command: [nsenter, -t, "1", -m, --, sh, -c, "touch /x"], ` + mounted + `}], volumes: [{name: v, hostPath: {path: /v}}]`
 	programPod = `{initContainers: [{name: i, image: i, command: [/program], ` + mounted + `}], containers: [{name: c, image: pause}], volumes: [{name: v}]`
 )
 
@@ -113,9 +113,9 @@ var sources = map[string]struct {
 	"BroadcastJob, script":   {reflect.TypeOf(broadcastJob{}.Spec), "apiVersion: apps.kruise.io/v1beta1\nkind: BroadcastJob\nmetadata: {name: d}\nspec: {template: {spec: " + scriptPod + "}}}"},
 	"BroadcastJob, template": {reflect.TypeOf(broadcastJob{}.Spec), "apiVersion: apps.kruise.io/v1beta1\nkind: BroadcastJob\nmetadata: {name: d}\nspec: {template: {spec: " + programPod + "}}}"},
 	"Plan, script": {reflect.TypeOf(upgradePlan{}.Spec), "apiVersion: upgrade.cattle.io/v1\nkind: Plan\nmetadata: {name: d}\n" +
-		"spec: {prepare: {image: i, command: [chroot, /host, sh, -c, prepare]}, upgrade: {image: i, command: [chroot, /host, sh, -c, work]}}"},
+		"spec: {nodeSelector: {}, prepare: {image: i, securityContext: {privileged: true}, command: [chroot, /host, sh, -c, prepare]}, upgrade: {image: i, command: [chroot, /host, sh, -c, work]}}"},
 	"Plan, template": {reflect.TypeOf(upgradePlan{}.Spec), "apiVersion: upgrade.cattle.io/v1\nkind: Plan\nmetadata: {name: d}\n" +
-		"spec: {prepare: {image: i, command: [/prepare]}, upgrade: {image: i, command: [/program]}}"},
+		"spec: {nodeSelector: {}, prepare: {image: i, command: [/prepare]}, upgrade: {image: i, command: [/program]}}"},
 }
 
 // silent are fields that may be left out without a comment, by the name of the source or a part of it.
@@ -134,14 +134,14 @@ var silent = map[string][]string{
 	"script": {
 		// A comment says that the image and the settings of the pod are not needed, because a script runs as root on the node.
 		"spec.template.spec.containers.[].imagePullPolicy", "spec.template.spec.containers.[].volumeMounts", "spec.template.spec.containers.[].securityContext",
-		"spec.template.spec.volumes", "spec.template.spec.securityContext", "spec.template.spec.imagePullSecrets", "spec.template.spec.dnsPolicy",
+		"spec.template.spec.volumes", "spec.template.spec.imagePullSecrets", "spec.template.spec.dnsPolicy",
 		"spec.template.spec.serviceAccountName", "spec.template.spec.serviceAccount", "spec.template.spec.automountServiceAccountToken",
 		"spec.template.spec.enableServiceLinks", "spec.template.spec.hostPID true", "spec.template.spec.hostNetwork", "spec.template.spec.hostIPC",
 		"spec.upgrade.volumes", "spec.prepare.volumes", "spec.upgrade.securityContext", "spec.prepare.securityContext",
 		"spec.serviceAccountName", "spec.imagePullSecrets", "spec.priorityClassName",
 	},
 	// The container of a Plan is privileged by default.
-	"Plan": {"spec.upgrade.securityContext.privileged true", "spec.prepare.securityContext.privileged true"},
+	"Plan": {"spec.upgrade.securityContext.privileged true"},
 	// The only container waits. A comment names it.
 	"DaemonSet, template": {
 		"spec.template.spec.containers.[].env", "spec.template.spec.containers.[].envFrom", "spec.template.spec.containers.[].imagePullPolicy",

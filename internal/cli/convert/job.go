@@ -6,7 +6,7 @@ package convert
 import (
 	"encoding/json"
 	"errors"
-	"regexp"
+	"maps"
 	"slices"
 	"strings"
 
@@ -22,6 +22,8 @@ type jobGroup struct {
 	unknown []string
 	job     *batchv1.Job
 	nodes   []string
+	// namesNode says that the Jobs name their nodes also elsewhere, such as in a command or a volume.
+	namesNode bool
 	// byName says that nodes are names of nodes, and not values of the label kubernetes.io/hostname.
 	byName bool
 }
@@ -43,7 +45,8 @@ func (c *converter) groupJob(source *unstructured.Unstructured) error {
 			"Keep the Job. To run it on each node, write a NodeJob with task.template")
 	}
 	// The API server adds labels with the UID of the Job.
-	job.Spec.Selector, job.Spec.Template.Labels = nil, nil
+	job.Spec.Selector = nil
+	maps.DeleteFunc(job.Spec.Template.Labels, func(key, _ string) bool { return slices.Contains(byKubernetes, key) })
 	body, err := json.Marshal([]any{source.GetNamespace(), job.Spec, byName})
 	if err != nil {
 		return err
@@ -51,7 +54,7 @@ func (c *converter) groupJob(source *unstructured.Unstructured) error {
 	key := strings.ReplaceAll(string(body), node, jobNode)
 	group := c.keys[key]
 	if group == nil {
-		group = &jobGroup{job: job, byName: byName}
+		group = &jobGroup{job: job, byName: byName, namesNode: strings.Contains(string(body), node)}
 		c.keys[key] = group
 		c.jobs = append(c.jobs, group)
 	}
@@ -112,16 +115,11 @@ func (c *converter) convertJobs(group *jobGroup) *draft {
 	if spec.Suspend != nil && *spec.Suspend {
 		d.note("The Job is suspended. Do not resume the NodeJob until you want the task to run.")
 	}
-	if node := group.nodes[0]; slices.ContainsFunc(w.steps, func(s step) bool { return namesNode(w.text(s), node) }) {
-		d.todo("the task names the node %s, and a NodeJob runs it on each node\nA script has the name of its node in $EVERYNODE_NODE_NAME, and a template gets it from the field spec.nodeName (env.valueFrom.fieldRef).", node)
+	if node := group.nodes[0]; group.namesNode {
+		d.todo("the Job names the node %s not only to choose it, and the NodeJob has this for all nodes\nA script has the name of its node in $EVERYNODE_NODE_NAME, and a template gets it from the field spec.nodeName (env.valueFrom.fieldRef).", node)
 	}
 	d.nameFields(group.unknown)
 	return d
-}
-
-// namesNode reports whether a text has the name of a node as a word.
-func namesNode(text, node string) bool {
-	return regexp.MustCompile(`(^|[^\w.-])` + regexp.QuoteMeta(node) + `($|[^\w-])`).MatchString(text)
 }
 
 // setJobNodes selects the nodes of the Jobs.
@@ -133,6 +131,8 @@ func (d *draft) setJobNodes(group *jobGroup) {
 		d.note("The Job is a template, with a placeholder for the node. The NodeJob runs on all nodes that it selects, and on those that join later. The loop that creates the Jobs is not needed.")
 	case group.byName:
 		nodes.Names = names
+		// A pod with nodeName runs on a node whatever its NoSchedule taints are.
+		nodes.Tolerations = append(nodes.Tolerations, corev1.Toleration{Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule})
 		d.note("nodes.names: only these nodes. Without it, the task also runs on nodes that join later.")
 	default:
 		if nodes.Selector == nil {

@@ -6,6 +6,7 @@ package convert
 import (
 	"bufio"
 	"bytes"
+	stdjson "encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -50,6 +51,9 @@ var mergeKey = regexp.MustCompile(`(?m)^[ \t-]*["']?<<["']?[ \t]*:`)
 
 // toJSON converts a document. It does not accept two fields with the same name, of which one would be lost.
 func toJSON(document []byte) ([]byte, error) {
+	if stdjson.Valid(document) {
+		return document, nil
+	}
 	if mergeKey.Match(document) {
 		return sigsyaml.YAMLToJSON(document)
 	}

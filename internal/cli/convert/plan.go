@@ -94,6 +94,9 @@ func (c *converter) plan(source *unstructured.Unstructured) ([]*draft, error) {
 	if plan.Spec.Upgrade == nil {
 		return nil, errors.New("it has no spec.upgrade")
 	}
+	if plan.Spec.NodeSelector == nil {
+		return nil, errors.New("it has no spec.nodeSelector, so it runs on no node. For all nodes: nodeSelector: {}")
+	}
 	d := c.planDraft(source, plan, plan.Spec.Upgrade)
 	d.maintain(plan)
 	d.planTodos(plan)
@@ -117,9 +120,13 @@ func (c *converter) plan(source *unstructured.Unstructured) ([]*draft, error) {
 // planDraft writes what the NodeJobs of a Plan have in common.
 func (c *converter) planDraft(source *unstructured.Unstructured, plan *upgradePlan, container *planContainer) *draft {
 	d := c.newDraft(source)
-	d.setSelector(plan.Spec.NodeSelector)
+	selector := plan.Spec.NodeSelector.DeepCopy()
+	if own := "plan.upgrade.cattle.io/" + source.GetName(); !slices.ContainsFunc(selector.MatchExpressions, func(r metav1.LabelSelectorRequirement) bool { return r.Key == own }) {
+		selector.MatchExpressions = append(selector.MatchExpressions, metav1.LabelSelectorRequirement{Key: own, Operator: metav1.LabelSelectorOpNotIn, Values: []string{"disabled"}})
+	}
+	d.setSelector(selector)
 	d.job.Spec.Nodes.Tolerations = plan.Spec.Tolerations
-	w := c.newWork(d, planTemplate(plan, container))
+	w := c.newWork(d, planTemplate(source.GetName(), plan, container))
 	d.setTask(w)
 	d.timeouts(plan.Spec.JobActiveDeadlineSecs, nil, "jobActiveDeadlineSecs")
 	d.timeLimit()
@@ -149,7 +156,7 @@ func (c *converter) planDraft(source *unstructured.Unstructured, plan *upgradePl
 }
 
 // planTemplate returns the pod that the controller creates for a container of a Plan.
-func planTemplate(plan *upgradePlan, spec *planContainer) *corev1.PodTemplateSpec {
+func planTemplate(name string, plan *upgradePlan, spec *planContainer) *corev1.PodTemplateSpec {
 	version := tagOf(cmp.Or(plan.Spec.Version, plan.Status.LatestVersion))
 	image := spec.Image
 	if _, tag, _ := strings.Cut(path.Base(image), ":"); tag == "" && !strings.Contains(image, "@") {
@@ -166,8 +173,20 @@ func planTemplate(plan *upgradePlan, spec *planContainer) *corev1.PodTemplateSpe
 	if version := cmp.Or(plan.Spec.Version, plan.Status.LatestVersion); version != "" {
 		container.Env = append(container.Env, corev1.EnvVar{Name: "SYSTEM_UPGRADE_PLAN_LATEST_VERSION", Value: tagOf(version)})
 	}
+	container.Env = append(container.Env,
+		corev1.EnvVar{Name: "SYSTEM_UPGRADE_PLAN_NAME", Value: name},
+		corev1.EnvVar{Name: "SYSTEM_UPGRADE_POD_NAME", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}},
+		corev1.EnvVar{Name: "SYSTEM_UPGRADE_POD_UID", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.uid"}}})
+	if plan.Status.LatestHash != "" {
+		container.Env = append(container.Env, corev1.EnvVar{Name: "SYSTEM_UPGRADE_PLAN_LATEST_HASH", Value: plan.Status.LatestHash})
+	}
+	text := strings.Join(slices.Concat(spec.Command, spec.Args), " ")
+	container.Env = slices.DeleteFunc(container.Env, func(e corev1.EnvVar) bool {
+		// A script that is shown does without those that only its own pod has.
+		return strings.HasPrefix(e.Name, "SYSTEM_UPGRADE_POD") && len(spec.Command) > 0 && !strings.Contains(text, e.Name)
+	})
 	container.Env = append(container.Env, spec.Env...)
-	if container.SecurityContext == nil {
+	if container.SecurityContext == nil && spec == plan.Spec.Upgrade {
 		container.SecurityContext = &corev1.SecurityContext{Privileged: new(true)}
 	}
 	directory := corev1.HostPathDirectory
@@ -177,9 +196,9 @@ func planTemplate(plan *upgradePlan, spec *planContainer) *corev1.PodTemplateSpe
 		Volumes: []corev1.Volume{{Name: "host-root", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/", Type: &directory}}}},
 	}
 	for _, secret := range plan.Spec.Secrets {
-		name := "secret-" + secret.Name
-		container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: name, MountPath: secret.Path, ReadOnly: true})
-		pod.Volumes = append(pod.Volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: secret.Name, DefaultMode: secret.DefaultMode}}})
+		name := "secret-" + secret.Name // of the volume
+		container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: name, MountPath: path.Join("/", cmp.Or(secret.Path, "run/system-upgrade/secrets/"+secret.Name)), ReadOnly: true})
+		pod.Volumes = append(pod.Volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: secret.Name, DefaultMode: secret.DefaultMode, Optional: optional(secret.IgnoreUpdates)}}})
 	}
 	for _, volume := range spec.Volumes {
 		container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: volume.Name, MountPath: volume.Destination})
@@ -187,6 +206,13 @@ func planTemplate(plan *upgradePlan, spec *planContainer) *corev1.PodTemplateSpe
 	}
 	pod.Containers = []corev1.Container{container}
 	return &corev1.PodTemplateSpec{Spec: pod}
+}
+
+func optional(is bool) *bool {
+	if !is {
+		return nil
+	}
+	return &is
 }
 
 // tagOf returns the tag of the image for a version.

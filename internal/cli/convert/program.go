@@ -5,6 +5,7 @@ package convert
 
 import (
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -56,9 +57,13 @@ func (w *work) program(c *corev1.Container) program {
 	return p
 }
 
-// isExpanded reports whether Kubernetes changes an argument: $(NAME) if there is the variable, and $$.
+// ofServices matches variables that Kubernetes sets for the Services of a namespace.
+var ofServices = regexp.MustCompile(`\b(KUBERNETES_|\w+_SERVICE_(HOST|PORT)|\w+_PORT_\d)`)
+
+// isExpanded reports whether Kubernetes changes an argument, $(NAME) if there is the variable, and $$, or whether it uses a variable of
+// a Service.
 func isExpanded(c *corev1.Container, arg string) bool {
-	return strings.Contains(arg, "$$") || strings.Contains(arg, "$(") && len(c.EnvFrom) > 0 ||
+	return strings.Contains(arg, "$$") || ofServices.MatchString(arg) || strings.Contains(arg, "$(") && len(c.EnvFrom) > 0 ||
 		slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool { return strings.Contains(arg, "$("+e.Name+")") })
 }
 
@@ -82,7 +87,7 @@ func (w *work) valueOf(env corev1.EnvVar) (value string, from content, known boo
 // readScript finds the script that a shell runs: an argument after -c, or a file of a ConfigMap or Secret.
 func (w *work) readScript(c *corev1.Container, p *program) {
 	argv := p.argv
-	if i := slices.IndexFunc(argv, isShell); i > 0 && slices.Contains(wrappers, path.Base(argv[0])) {
+	if i := slices.IndexFunc(argv, isShell); i > 0 && len(unwrapped(argv)) < len(argv) {
 		argv = argv[i:]
 	}
 	if i := slices.IndexFunc(argv, isCommandFlag); i > 0 && isShell(argv[0]) {
@@ -91,18 +96,53 @@ func (w *work) readScript(c *corev1.Container, p *program) {
 		}
 		return
 	}
+	if len(argv) > 1 && isShell(argv[0]) {
+		argv = slices.DeleteFunc(slices.Clone(argv[1:]), func(arg string) bool { return strings.HasPrefix(arg, "-") })
+	}
+	if len(argv) == 0 {
+		return
+	}
 	for _, mount := range c.VolumeMounts {
-		from := w.contentOf(mount.Name)
-		i := slices.IndexFunc(argv, func(arg string) bool { return strings.HasPrefix(arg, path.Clean(mount.MountPath)) })
-		if from.kind == "" || i < 0 {
+		from, key := w.keyOf(argv[0], mount)
+		if key == "" {
 			continue
 		}
 		if data, known := w.contents[from]; known {
-			p.script, p.source = data[path.Base(argv[i])], from
+			p.script, p.source = data[key], from
 		} else {
 			p.absent = from
 		}
 	}
+}
+
+// keyOf returns which key of which ConfigMap or Secret a file is; "" if it is none.
+func (w *work) keyOf(file string, mount corev1.VolumeMount) (from content, key string) {
+	i := slices.IndexFunc(w.pod.Volumes, func(v corev1.Volume) bool { return v.Name == mount.Name })
+	if i < 0 || mount.SubPathExpr != "" {
+		return content{}, ""
+	}
+	var items []corev1.KeyToPath
+	switch v := w.pod.Volumes[i]; {
+	case v.ConfigMap != nil:
+		items = v.ConfigMap.Items
+	case v.Secret != nil:
+		items = v.Secret.Items
+	default:
+		return content{}, ""
+	}
+	key, inside := strings.CutPrefix(path.Clean(file), path.Clean(mount.MountPath)+"/")
+	if mount.SubPath != "" {
+		key, inside = mount.SubPath, path.Clean(file) == path.Clean(mount.MountPath)
+	}
+	if i := slices.IndexFunc(items, func(item corev1.KeyToPath) bool { return item.Path == key }); i >= 0 {
+		key = items[i].Key
+	} else if len(items) > 0 {
+		inside = false
+	}
+	if !inside || strings.Contains(key, "/") {
+		return content{}, ""
+	}
+	return w.contentOf(mount.Name), key
 }
 
 // isCommandFlag reports whether the option of a shell is -c, such as -c, -ec and -lc.
@@ -137,39 +177,45 @@ func startupScript(c *corev1.Container) *corev1.EnvVar {
 func (w *work) enterNode(c *corev1.Container, argv []string) (rest []string, ok bool) {
 	switch path.Base(argv[0]) {
 	case "nsenter":
-		return enteredBy(argv[1:], w.pod.HostPID)
+		return w.enteredBy(argv[1:])
 	case "chroot":
-		if len(argv) > 2 && w.isRoot(c, path.Clean(argv[1])) {
+		if len(argv) > 2 && w.pod.HostPID && w.pod.HostNetwork && w.isRoot(c, path.Clean(argv[1])) {
 			return argv[2:], true
 		}
 	}
 	return nil, false
 }
 
-// enteredBy returns the program that nsenter runs, if it enters at least the mount namespace of process 1, and changes nothing else.
-func enteredBy(args []string, hostPID bool) (rest []string, ok bool) {
-	target, mount := "", false
+// enteredBy returns the program that nsenter runs, if it then runs in the mount, network and UTS namespaces of process 1, and nsenter
+// changes nothing else.
+func (w *work) enteredBy(args []string) (rest []string, ok bool) {
+	target, entered := "", ""
+	long := map[string]string{"--mount": "m", "--all": "mnu", "--uts": "u", "--ipc": "", "--net": "n", "--pid": "", "--cgroup": "", "--time": ""}
 	for i := 0; i < len(args); i++ {
 		arg := args[i]
 		name, value, hasValue := strings.Cut(arg, "=")
+		letters, isLong := long[name]
 		switch {
-		case arg == "--" && i+1 < len(args):
-			return args[i+1:], hostPID && target == "1" && mount
-		case !strings.HasPrefix(arg, "-"):
-			return args[i:], hostPID && target == "1" && mount
+		case arg == "--" || !strings.HasPrefix(arg, "-"):
+			if arg == "--" {
+				i++
+			}
+			inNode := strings.Contains(entered, "m") && (w.pod.HostNetwork || strings.Contains(entered, "n") && strings.Contains(entered, "u"))
+			return args[i:], i < len(args) && w.pod.HostPID && target == "1" && inNode
 		case name == "--target" && hasValue:
 			target = value
-		case hasValue && strings.HasPrefix(value, "/proc/1/ns/"):
-			target, mount = "1", mount || name == "--mount"
+		case isLong && (!hasValue || strings.HasPrefix(value, "/proc/1/ns/")):
+			entered += letters
+			if hasValue {
+				target = "1"
+			}
 		case (arg == "-t" || arg == "--target") && i+1 < len(args):
 			i++
 			target = args[i]
 		case strings.HasPrefix(arg, "-t"):
 			target = strings.TrimSpace(arg[2:])
-		case slices.Contains([]string{"--mount", "--all", "--uts", "--ipc", "--net", "--pid", "--cgroup", "--time"}, arg):
-			mount = mount || arg == "--mount" || arg == "--all"
 		case !strings.HasPrefix(arg, "--") && strings.Trim(arg[1:], "amuinpCT") == "":
-			mount = mount || strings.ContainsAny(arg, "am")
+			entered += strings.ReplaceAll(arg[1:], "a", "mnu")
 		default:
 			return nil, false
 		}

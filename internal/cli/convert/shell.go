@@ -4,6 +4,7 @@
 package convert
 
 import (
+	"cmp"
 	"math"
 	"path"
 	"regexp"
@@ -24,40 +25,52 @@ type finding struct {
 type reading struct {
 	// invalid says that it is not a script of a POSIX shell or Bash.
 	invalid bool
-	// waits are commands that wait without end, and loops that repeat their work without end.
+	// waits are commands that wait without end, and loops those that may repeat their work without end.
 	waits, loops []finding
 	// work reports whether it does something else.
 	work bool
-	// last is the program of the last command, if that is not known to end.
-	last string
+	// unknown is the first program that may not end; "" if all end.
+	unknown string
+	// commands are the words of all commands, also of those in scripts of the script.
+	commands [][]string
 }
 
 // read reads a script.
-func read(script string) reading {
+func read(script string) reading { return readNested(script, 0) }
+
+func readNested(script string, depth int) reading {
 	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(script), "")
-	if err != nil {
+	if err != nil || depth > 5 {
 		return reading{invalid: true}
 	}
 	var r reading
 	var loopEnd uint
+	functions := map[string]bool{}
+	syntax.Walk(file, func(node syntax.Node) bool {
+		if f, is := node.(*syntax.FuncDecl); is {
+			functions[f.Name.Value] = true
+		}
+		return true
+	})
 	find := func(node syntax.Node) finding {
 		text, _, _ := strings.Cut(script[node.Pos().Offset():node.End().Offset()], "\n")
 		return finding{node.Pos().Line(), text}
 	}
 	syntax.Walk(file, func(node syntax.Node) bool {
 		switch node := node.(type) {
-		case *syntax.WhileClause, *syntax.ForClause:
-			if isEndless(node) && node.Pos().Offset() >= loopEnd {
+		case *syntax.WhileClause:
+			if !isReadLoop(node) && node.Pos().Offset() >= loopEnd {
+				r.loops, loopEnd = append(r.loops, find(node)), node.End().Offset()
+			}
+		case *syntax.ForClause:
+			if _, is := node.Loop.(*syntax.CStyleLoop); is && node.Pos().Offset() >= loopEnd {
 				r.loops, loopEnd = append(r.loops, find(node)), node.End().Offset()
 			}
 		case *syntax.CallExpr:
-			words := wordsOf(node)
-			if waits(words) {
-				if r.last = ""; node.Pos().Offset() >= loopEnd { // otherwise the loop is named
-					r.waits = append(r.waits, find(node))
-				}
-			} else if len(words) > 0 && !slices.Contains(idle, words[0]) {
-				r.work, r.last = true, lastOf(words)
+			known := len(r.waits)
+			r.call(wordsOf(node), functions, find(node), depth)
+			if node.Pos().Offset() < loopEnd {
+				r.waits = r.waits[:known] // the loop is named
 			}
 		case *syntax.Redirect:
 			r.work = r.work || node.Word.Lit() != "/dev/null" && node.Op != syntax.DplOut && node.Op != syntax.DplIn
@@ -67,8 +80,53 @@ func read(script string) reading {
 	return r
 }
 
+// call reads one command.
+func (r *reading) call(words []string, functions map[string]bool, at finding, depth int) {
+	if len(words) == 0 {
+		return
+	}
+	r.commands = append(r.commands, words)
+	inner := unwrapped(words)
+	switch name := path.Base(inner[0]); {
+	case waits(inner):
+		r.waits = append(r.waits, at)
+	case isShell(name) && slices.IndexFunc(inner, isCommandFlag) > 0:
+		nested := readNested(inner[len(inner)-1], depth+1)
+		for range nested.waits {
+			r.waits = append(r.waits, at)
+		}
+		for range nested.loops {
+			r.loops = append(r.loops, at)
+		}
+		if nested.invalid {
+			nested.unknown = inner[0]
+		}
+		r.commands, r.work, r.unknown = append(r.commands, nested.commands...), true, cmp.Or(r.unknown, nested.unknown)
+	case slices.Contains(idle, name):
+		r.work = r.work || name == "trap" && len(inner) > 1 && !slices.Contains([]string{"", "exit", "exit 0", "-"}, inner[1])
+	default:
+		r.work = true
+		if !functions[name] && !ends(inner) {
+			program := inner[0]
+			if strings.Contains(program, "$") {
+				program = "what a variable names"
+			}
+			r.unknown = cmp.Or(r.unknown, program)
+		}
+	}
+}
+
+// isReadLoop reports whether a loop ends with its input.
+func isReadLoop(loop *syntax.WhileClause) bool {
+	if len(loop.Cond) != 1 || loop.Until {
+		return false
+	}
+	call, is := loop.Cond[0].Cmd.(*syntax.CallExpr)
+	return is && len(call.Args) > 0 && call.Args[0].Lit() == "read"
+}
+
 // idle are commands that are no work, because they only print, wait or set up the shell.
-var idle = strings.Fields("echo printf date set trap wait true : [ test exit break continue return export sleep exec $")
+var idle = strings.Fields("echo printf date set trap wait true : [ test exit break continue return export sleep exec")
 
 // wordsOf returns the words of a command, without exec. What is not literal is "$".
 func wordsOf(call *syntax.CallExpr) []string {
@@ -109,6 +167,8 @@ func waits(argv []string) bool {
 		return len(argv) == 1
 	case "tail":
 		return slices.ContainsFunc(argv[1:], func(arg string) bool { return strings.HasPrefix(arg, "-") && strings.ContainsAny(arg, "fF") })
+	case "kill":
+		return slices.Contains(argv, "-STOP") || slices.Contains(argv, "-SIGSTOP")
 	case "sleep":
 		total := 0.0
 		for _, arg := range argv[1:] {
@@ -132,81 +192,70 @@ func seconds(arg string) float64 {
 	return value * unit
 }
 
-// isEndless reports whether the condition of a loop is always met. A command in its body may end it.
-func isEndless(node syntax.Node) bool {
-	if loop, is := node.(*syntax.ForClause); is {
-		style, is := loop.Loop.(*syntax.CStyleLoop)
-		return is && style.Cond == nil
-	}
-	loop := node.(*syntax.WhileClause)
-	if len(loop.Cond) != 1 {
-		return false
-	}
-	switch condition := loop.Cond[0].Cmd.(type) {
-	case *syntax.TestClause, *syntax.ArithmCmd:
-		return slices.Contains([]string{"[[1]]", "[[true]]", "((1))"}, strings.Join(strings.Fields(printed(condition)), ""))
-	case *syntax.CallExpr:
-		words := wordsOf(condition)
-		if len(words) == 0 || loop.Until {
-			return len(words) > 0 && words[0] == "false"
-		}
-		return slices.Contains([]string{"true", "/bin/true", ":", "sleep"}, words[0]) || slices.Contains([]string{"[ 1 ]", "[ true ]", "test 1"}, strings.Join(words, " "))
-	}
-	return false
-}
-
-func printed(node syntax.Node) string {
-	var b strings.Builder
-	_ = syntax.NewPrinter().Print(&b, node)
-	return b.String()
-}
-
-// ending are programs that end by themselves, and wrappers are programs that run another one.
+// ending are programs that end by themselves, and wrappers are programs that run another one, with the options that have a value.
 var (
-	ending = strings.Fields(`apk apt apt-get awk basename blkid blockdev cat chattr chcon chgrp chmod chown chronyc cp crictl ctr curl cut dd depmod
-		df dnf dpkg ethtool false fallocate find firewall-cmd getent grep groupadd hostname hostnamectl install ip ip6tables iptables
+	ending = strings.Fields(`apk apt apt-get awk basename blkid blockdev cat chattr chcon chgrp chmod chown chronyc cp curl cut dd depmod df dirname
+		dnf dpkg ethtool false fallocate find firewall-cmd getent grep groupadd head hostname hostnamectl id install ip ip6tables iptables
 		iptables-legacy iptables-nft iptables-restore kill kubectl ldconfig ln ls lsblk lsmod lsof mkdir mkfs mkfs.ext4 mkfs.xfs mknod mkswap
-		modprobe mount mountpoint mv nft nvidia-smi parted passwd pkill ps readlink rm rmdir rmmod rpm sed semanage service setenforce sgdisk
+		modprobe mount mountpoint mv nft parted passwd pkill ps pwd read readlink rm rmdir rmmod rpm sed semanage seq service setenforce sgdisk
 		sha256sum sort stat swapoff swapon sync sysctl systemctl tar tee timedatectl touch tr truncate tune2fs tuned-adm udevadm umount uname
-		unlink update-ca-certificates update-ca-trust update-grub useradd usermod wget xargs yum zypper unset shift cd read local declare`)
-	wrappers = strings.Fields("nsenter chroot sudo env timeout command nohup time nice ionice flock sh bash")
+		uniq unlink update-ca-certificates update-ca-trust update-grub useradd usermod wc wget xargs yum zypper unset shift cd local declare
+		reboot shutdown poweroff halt rebootmgrctl`)
+	wrappers = map[string]string{"nsenter": "t S G r w", "chroot": "", "sudo": "u g", "env": "u", "timeout": "k s", "command": "", "nohup": "", "time": "", "nice": "n", "ionice": "c n"}
+	// lasting are arguments with which a program may not end.
+	lasting = strings.Fields("monitor watch --watch --watch=true proxy port-forward attach logs dmon pmon daemon serve server -STOP -SIGSTOP --follow")
 )
 
-// lastOf returns the program of a command that is not known to end.
-func lastOf(words []string) string {
-	switch name := path.Base(words[0]); {
-	case slices.Contains(ending, name):
-		return ""
-	case slices.Contains(wrappers, name):
-		for i, word := range words[1:] {
-			if slices.Contains(ending, path.Base(word)) {
-				return ""
-			} else if isShell(word) || word == "-c" && isShell(name) && i+2 < len(words) {
-				return read(words[len(words)-1]).last
+// ends reports whether a program surely ends.
+func ends(words []string) bool {
+	if path.Base(words[0]) == "kubectl" && slices.Contains(words, "-w") {
+		return false
+	}
+	return slices.Contains(ending, path.Base(words[0])) && !slices.ContainsFunc(words[1:], func(word string) bool { return slices.Contains(lasting, word) })
+}
+
+// unwrapped returns the command that wrappers such as nsenter run.
+func unwrapped(words []string) []string {
+	for {
+		name := path.Base(words[0])
+		valued, is := wrappers[name]
+		if !is {
+			return words
+		}
+		rest := words[1:]
+		for len(rest) > 0 && (strings.HasPrefix(rest[0], "-") || name == "env" && strings.Contains(rest[0], "=")) {
+			option := rest[0]
+			rest = rest[1:]
+			if option == "--" {
+				break
+			}
+			if len(option) == 2 && strings.Contains(valued, option[1:]) && len(rest) > 0 {
+				rest = rest[1:]
 			}
 		}
+		if (name == "chroot" || name == "timeout") && len(rest) > 0 {
+			rest = rest[1:]
+		}
+		if len(rest) == 0 {
+			return words
+		}
+		words = rest
 	}
-	return words[0]
 }
 
 func isShell(program string) bool {
 	return slices.Contains([]string{"sh", "bash", "dash", "ash", "ksh", "zsh"}, path.Base(program))
 }
 
-// rebootWord matches the names of programs, arguments and files that reboot or stop a machine, and rebootCommand those that are whole
-// words.
-var (
-	rebootWord    = regexp.MustCompile(`(?i)\b(reboot|rebootmgrctl|shutdown|poweroff|halt|kexec|telinit|init\s+[06]|sysrq-trigger|runlevel6|ctrl-alt-del|power\s+(cycle|reset))\b`)
-	rebootCommand = regexp.MustCompile(`(?i)(^|[\s;&|("'/-])(reboot|rebootmgrctl|shutdown|poweroff|halt|kexec|telinit|init\s+[06]|sysrq-trigger)($|[\s;&|)"'])`)
-)
+// rebootWord matches the names of programs, arguments and files that reboot or stop a machine.
+var rebootWord = regexp.MustCompile(`(?i)(^|[^\w@])(reboot|rebootmgrctl|shutdown|poweroff|halt|kexec|telinit|init\s+[06]|sysrq-trigger|runlevel6|ctrl-alt-del|power\s+(cycle|reset|off)|` +
+	`restart-computer|stop-computer|rpm-ostree\s.*\s-r|bootc\s.*--apply|kill\s+(-s\s+)?-?\S+\s+1)($|[^\w-])`)
 
 // reboots returns the line of a text that may reboot the node.
 func reboots(text string) (line string, found bool) {
-	for _, expression := range []*regexp.Regexp{rebootCommand, rebootWord} {
-		for line := range strings.SplitSeq(text, "\n") {
-			if line = strings.TrimSpace(line); expression.MatchString(line) && !strings.HasPrefix(line, "#") {
-				return line, true
-			}
+	for line := range strings.SplitSeq(text, "\n") {
+		if line = strings.TrimSpace(line); rebootWord.MatchString(line) && !strings.HasPrefix(line, "#") {
+			return line, true
 		}
 	}
 	return "", false

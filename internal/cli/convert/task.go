@@ -6,7 +6,6 @@ package convert
 import (
 	"fmt"
 	"maps"
-	"path"
 	"reflect"
 	"slices"
 	"strings"
@@ -91,13 +90,25 @@ func (d *draft) readStep(w *work, s step) {
 		at = fmt.Sprintf("the script of container %s (in the %s)", s.Name, s.program.source)
 	}
 	if line, found := reboots(w.text(s)); found {
+		if line = bounded(line); w.isSecret(line, s) {
+			line = "…"
+		}
 		d.todo("%s may reboot its node: %q\nA task that reboots its node does not end, and is repeated. Remove the reboot, set maintenance.reboot.policy: IfRequested, "+
 			"and have a task.script request it: echo \"reboot=true\" >> \"$EVERYNODE_RESULTS\" (docs/maintenance.md).", at, line)
 	}
 	if w.mentions("upgrade.cattle.io") || w.mentions("get plan") {
 		d.todo("%s reads a Plan, which is gone after the switch: wait for the NodeJob that replaces the Plan, with dependsOn, or with kubectl wait", at)
 	}
-	if !w.repeats || s.program.script == "" || s.init {
+	if s.program.absent.kind != "" && (!w.repeats || s.init) {
+		d.todo("the program of %s is in the %s, which is not in the file\nCheck that it does not reboot the node, and that it ends within task.timeoutSeconds.", at, s.program.absent)
+	}
+	if s.program.script == "" {
+		return
+	}
+	if !w.repeats || s.init {
+		for _, f := range read(s.program.script).waits {
+			d.todo("%s waits for 10 minutes or longer in line %d: %q\nSet task.timeoutSeconds, which is 600 by default.", at, f.line, f.text)
+		}
 		return
 	}
 	shown := read(s.program.script)
@@ -107,10 +118,27 @@ func (d *draft) readStep(w *work, s step) {
 	for _, f := range shown.loops {
 		d.todo("%s repeats its work without end in line %d: %q\nA task ends. Remove the loop. rerun.periodSeconds repeats a task.", at, f.line, f.text)
 	}
+	if shown.unknown != "" {
+		d.todo("%s runs %s, and the manifest does not show whether that ends\nIf it runs permanently, keep the DaemonSet.", at, shown.unknown)
+	}
 	if len(shown.waits)+len(shown.loops) == 0 && d.job.Spec.Nodes.AssumeDone == nil && len(d.job.Spec.RemoveLabels) == 0 {
 		d.note("The container %s ended by itself, so the kubelet repeated it all the time.", s.Name)
 	}
 }
+
+// isSecret reports whether a line is in a Secret.
+func (w *work) isSecret(line string, s step) bool {
+	for from, data := range w.contents {
+		for _, text := range data {
+			if from.kind == "Secret" && strings.Contains(text, line) && s.program.source != from {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func bounded(line string) string { return line[:min(len(line), 200)] }
 
 // nodeVariables are the fields of a pod that are the same for the pod of a script.
 var nodeVariables = []string{"spec.nodeName", "status.hostIP", "status.hostIPs"}
@@ -129,8 +157,14 @@ func (w *work) notOnNode() string {
 		return "Kubernetes expands variables in what it runs"
 	case isWindows(w.pod):
 		return "it runs on nodes with Windows"
-	case w.isOtherUser(s):
-		return "it does not run as root"
+	case !isRoot(s.Container, w.pod):
+		return "it is not privileged, or its security context has more"
+	case slices.ContainsFunc(w.pod.Volumes, createsPath):
+		return "a volume creates a file or folder of the node"
+	case strings.TrimSpace(strings.Join(p.argv[min(1, len(p.argv)-1):], "")) == "":
+		return "it has no command"
+	case slices.ContainsFunc(slices.Collect(maps.Keys(s.Resources.Limits)), isDevice):
+		return "it has a device"
 	case slices.ContainsFunc(s.Env, isOfPod):
 		return "it uses variables that only its own pod has"
 	case !hasOnlyPlainSettings(w.pod, s.Container):
@@ -169,15 +203,31 @@ func isOfPod(env corev1.EnvVar) bool {
 		(ref.ResourceFieldRef != nil || ref.FileKeyRef != nil || ref.FieldRef != nil && !slices.Contains(nodeVariables, ref.FieldRef.FieldPath))
 }
 
-func (w *work) isOtherUser(s step) bool {
-	user := int64(0)
-	if pod := w.pod.SecurityContext; pod != nil && pod.RunAsUser != nil {
-		user = *pod.RunAsUser
+// isRoot reports whether a container is privileged and has nothing else in its security context that changes what it may do.
+func isRoot(c *corev1.Container, pod *corev1.PodSpec) bool {
+	if c.SecurityContext == nil || c.SecurityContext.Privileged == nil || !*c.SecurityContext.Privileged || pod.SecurityContext != nil && !reflect.ValueOf(*pod.SecurityContext).IsZero() {
+		return false
 	}
-	if own := s.SecurityContext; own != nil && own.RunAsUser != nil {
-		user = *own.RunAsUser
+	own := *c.SecurityContext
+	if own.RunAsUser != nil && *own.RunAsUser == 0 {
+		own.RunAsUser = nil
 	}
-	return user != 0
+	if own.AllowPrivilegeEscalation != nil && *own.AllowPrivilegeEscalation {
+		own.AllowPrivilegeEscalation = nil
+	}
+	if own.Capabilities != nil && len(own.Capabilities.Drop) == 0 {
+		own.Capabilities = nil // a privileged container has all
+	}
+	own.Privileged = nil
+	return reflect.ValueOf(own).IsZero()
+}
+
+func createsPath(v corev1.Volume) bool {
+	return v.HostPath != nil && v.HostPath.Type != nil && strings.HasSuffix(string(*v.HostPath.Type), "OrCreate")
+}
+
+func isDevice(name corev1.ResourceName) bool {
+	return !slices.Contains([]corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage}, name)
 }
 
 // isWholeScript reports whether argv is a shell, its options, -c and a script, and the script is the same from a file.
@@ -196,19 +246,22 @@ func (d *draft) setScript(w *work, s step) {
 		if flags := strings.TrimSuffix(argv[len(argv)-2], "c"); flags != "-" {
 			t.Interpreter = append(t.Interpreter, flags)
 		}
-		if len(t.Interpreter) == 1 && path.Base(argv[0]) == "sh" && !strings.Contains(t.Script, "#!") {
+		if len(t.Interpreter) == 1 && (argv[0] == "sh" || argv[0] == "/bin/sh") && !strings.Contains(t.Script, "#!") {
 			t.Interpreter = nil // the default
 		}
 	} else {
 		t.Command = argv
 	}
-	t.Env = slices.DeleteFunc(slices.Clone(s.Env), func(e corev1.EnvVar) bool { return e.Name == "STARTUP_SCRIPT" })
+	t.Env = slices.DeleteFunc(slices.Clone(s.Env), func(e corev1.EnvVar) bool { return e.Name == "STARTUP_SCRIPT" && startupScript(s.Container) != nil })
 	resources := s.Resources
 	if len(resources.Limits)+len(resources.Requests) > 0 {
 		t.Resources = &v1alpha1.TaskResources{Limits: resources.Limits, Requests: resources.Requests}
 	}
 	if s.program.source.kind == "Secret" {
 		d.todo("the script was in the %s. Check that it contains no credentials, because everyone who may read NodeJobs can read it", s.program.source)
+	}
+	if resources.Limits.Memory().IsZero() {
+		d.note("A script has a memory limit of 512Mi unless task.resources.limits sets another one. The container %s had none.", s.Name)
 	}
 	d.drop("the image %s and the settings of the pod: a script runs as root in the namespaces of the node", s.Image)
 }
@@ -243,7 +296,30 @@ func (d *draft) setTemplate(w *work) {
 		pod.OS = &corev1.PodOS{Name: corev1.Windows}
 	}
 	d.job.Spec.Task.Template = &corev1.PodTemplateSpec{Spec: *pod}
-	d.job.Spec.Task.Template.Annotations = w.template.Annotations
+	d.job.Spec.Task.Template.Annotations, d.job.Spec.Task.Template.Labels = d.ownKeys(w.template.Annotations), d.ownKeys(w.template.Labels)
+	if pod.ServiceAccountName == "" && pod.AutomountServiceAccountToken == nil && (w.mentions("kubectl") || w.mentions("/var/run/secrets/kubernetes.io") || w.mentions("KUBERNETES_")) {
+		d.job.Spec.Task.Template.Spec.AutomountServiceAccountToken = new(true)
+		d.note("The task has the credentials of the ServiceAccount default, as before, because it seems to use the API of Kubernetes.")
+	}
+	for _, s := range w.steps {
+		if startupScript(s.Container) != nil {
+			d.todo("the image %s runs its script and then waits without end, and the task is a template\nA task ends. Write the script as task.script.", s.Image)
+		}
+	}
+}
+
+// ownKeys returns labels or annotations without those of Everynode, which a template must not have, and of Kubernetes.
+func (d *draft) ownKeys(all map[string]string) map[string]string {
+	kept := map[string]string{}
+	for key, value := range all {
+		switch prefix, _, _ := strings.Cut(key, "/"); {
+		case prefix == v1alpha1.Group || strings.HasSuffix(prefix, "."+v1alpha1.Group):
+			d.todo("not converted: %s of the template, which only Everynode sets on pods", key)
+		case !slices.Contains(byKubernetes, key):
+			kept[key] = value
+		}
+	}
+	return kept
 }
 
 func mountsVolume(c *corev1.Container, volume string) bool {
