@@ -19,7 +19,7 @@ type ask struct {
 	what string
 	// body is a merge patch, or the object to create.
 	body string
-	// notBefore136 marks a kind that older versions of Kubernetes do not serve.
+	// notBefore136 marks a request for which older versions of Kubernetes have no kind, or other roles.
 	notBefore136 bool
 }
 
@@ -145,7 +145,8 @@ var asksOfOthers = []ask{
 	{kind: "DaemonSet", name: "target", verb: "patch", what: "pods with our label", body: `spec: {template: {metadata: {labels: {everynode.dev/nodeguard: guard}}}}`},
 	{kind: "DaemonSet", name: "target", verb: "patch", subresource: "status", what: "the status", body: `status: {desiredNumberScheduled: 7}`},
 	{kind: "DaemonSet", name: "target", verb: "delete"},
-	{kind: "Event", name: "new", verb: "create", body: `{eventTime: "2026-01-01T00:00:00.000000Z", reportingController: x.test/a, reportingInstance: a, action: A, reason: R, type: Normal, regarding: {namespace: NAMESPACE, name: script, kind: NodeJob}}`},
+	// Who may create events differs with the version of Kubernetes.
+	{kind: "Event", name: "new", verb: "create", notBefore136: true, body: `{eventTime: "2026-01-01T00:00:00.000000Z", reportingController: x.test/a, reportingInstance: a, action: A, reason: R, type: Normal, regarding: {namespace: NAMESPACE, name: script, kind: NodeJob}}`},
 }
 
 var asksOfTheInstallation = []ask{

@@ -33,7 +33,7 @@ func WhyNoPolicies(kubernetes string) string {
 var (
 	unknownPolicy = regexp.MustCompile(`no matches for kind "MutatingAdmissionPolicy(Binding)?" in version "admissionregistration.k8s.io/v1"`)
 	// harmless is what kubectl says beside it: what it has done, and its advice.
-	harmless = regexp.MustCompile(`( (created|configured|unchanged|deleted)|: exit status 1:?|^ensure CRDs are installed first|^Warning: .*)$`)
+	harmless = regexp.MustCompile(`( (created|configured|unchanged|deleted)|: exit status 1:?|^ensure CRDs are installed first|\bWarning: .*)$`)
 )
 
 // PoliciesRefused checks the error of kubectl with a folder that contains config/gate and config/attribution, where the API server does not
