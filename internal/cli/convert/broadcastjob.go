@@ -49,13 +49,20 @@ func (c *converter) broadcastJob(source *unstructured.Unstructured) ([]*draft, e
 		d.note("The BroadcastJob has no parallelism, so it runs on all nodes at once. A NodeJob runs on one node first, and then on 25%% at once. Set rollout.maxConcurrent for another limit.")
 	}
 	d.runsAgain()
+	d.broadcastPolicies(job)
+	d.nameFields(unknown)
+	return []*draft{d}, nil
+}
+
+// broadcastPolicies converts when a BroadcastJob ends, and what it does after a failure.
+func (d *draft) broadcastPolicies(job *broadcastJob) {
 	policy := job.Spec.CompletionPolicy
 	if !slices.Contains([]string{"", "Always", "Never"}, policy.Type) {
 		d.todo("completionPolicy.type %s is unknown", policy.Type)
 	} else if policy.Type != "Never" && d.job.Spec.Nodes.Names == nil {
 		d.note("completionPolicy.type Always ends after the existing nodes. The NodeJob also runs on nodes that join later. To exclude them, list the nodes in nodes.names.")
 	}
-	d.timeouts(policy.ActiveDeadlineSeconds, pod.ActiveDeadlineSeconds, "completionPolicy.activeDeadlineSeconds")
+	d.timeouts(policy.ActiveDeadlineSeconds, job.Spec.Template.Spec.ActiveDeadlineSeconds, "completionPolicy.activeDeadlineSeconds")
 	d.timeLimit()
 	if deadline := policy.ActiveDeadlineSeconds; deadline != nil {
 		d.note("task.timeoutSeconds is for each node. When you resume the NodeJob, startingDeadlineSeconds: %d is a limit for all of it, from its creation.", *deadline)
@@ -75,6 +82,4 @@ func (c *converter) broadcastJob(source *unstructured.Unstructured) ([]*draft, e
 	if job.Spec.Paused {
 		d.note("The BroadcastJob is paused. Do not resume the NodeJob until you want the task to run.")
 	}
-	d.nameFields(unknown)
-	return []*draft{d}, nil
 }

@@ -53,19 +53,24 @@ func (c *converter) daemonSet(source *unstructured.Unstructured) ([]*draft, erro
 		d.note("rerun.onReboot: the pod of the DaemonSet ran again after each reboot. Remove this if the effect of the task outlasts a reboot.")
 		d.runsAgain()
 	}
-	switch ds.Spec.UpdateStrategy.Type {
+	d.setUpdates(ds.Spec.UpdateStrategy)
+	d.nameFields(unknown)
+	return []*draft{d}, nil
+}
+
+// setUpdates converts how many pods are replaced at once.
+func (d *draft) setUpdates(strategy appsv1.DaemonSetUpdateStrategy) {
+	switch strategy.Type {
 	case "", appsv1.RollingUpdateDaemonSetStrategyType:
-	default:
-		d.todo("updateStrategy.type %s is unknown", ds.Spec.UpdateStrategy.Type)
 	case appsv1.OnDeleteDaemonSetStrategyType:
 		d.job.Spec.Rerun.OnRevisionChange = new(false)
 		d.note("rerun.onRevisionChange: with updateStrategy OnDelete, a change of the task runs only on nodes that are not done yet.")
+	default:
+		d.todo("updateStrategy.type %s is unknown", strategy.Type)
 	}
-	if rolling := ds.Spec.UpdateStrategy.RollingUpdate; rolling != nil && rolling.MaxUnavailable != nil && *rolling.MaxUnavailable != intstr.FromInt32(0) {
+	if rolling := strategy.RollingUpdate; rolling != nil && rolling.MaxUnavailable != nil && *rolling.MaxUnavailable != intstr.FromInt32(0) {
 		d.concurrent(rolling.MaxUnavailable, "updateStrategy.rollingUpdate.maxUnavailable")
 	}
-	d.nameFields(unknown)
-	return []*draft{d}, nil
 }
 
 // dropIdle removes containers that only wait.
@@ -157,44 +162,59 @@ func (w *work) shows(s step, instead string) error {
 // as done. unsure says that a program may set one, which the manifest does not show.
 func (w *work) marks(d *draft) (marks map[string]bool, unsure bool) {
 	marks = map[string]bool{}
-	excluded := map[string]corev1.NodeSelectorRequirement{}
-	for _, r := range requirements(w.pod) {
-		if excludes(r) {
-			excluded[r.Key] = r
-		}
-	}
 	labels := w.labelChanges()
-	for _, key := range slices.Sorted(maps.Keys(excluded)) {
-		r := excluded[key]
-		value, sets := labels[key]
-		selector := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: key, Operator: metav1.LabelSelectorOpExists}}}
-		if r.Operator == corev1.NodeSelectorOpNotIn {
-			selector, sets = oneOf(key, r.Values), sets && slices.Contains(r.Values, value)
-		}
+	for _, r := range requirements(w.pod) {
 		switch {
-		case sets && len(marks) == 0:
-			marks[key] = true
-			d.drop("the node affinity to nodes without the label %s: a node that is done has a record", key)
-			d.assumeDone(selector)
-			d.note("nodes.assumeDone: nodes with the label %s are done, and do not run the task.", key)
-		case sets || labels[key] != "" || labels["$"] != "":
-			d.todo("the script may change the label %s of its node, by which the source selects nodes\nA node must stay selected while the task runs. Remove the command, or the requirement from nodes.selector.", key)
-		case r.Operator == corev1.NodeSelectorOpDoesNotExist && accountOf(w.pod) != "" && !w.isShown() && !isOfProvider(key):
+		case !excludes(r) || marks[r.Key]:
+		case w.sets(labels, r) && len(marks) == 0:
+			marks[r.Key] = true
+			d.drop("the node affinity to nodes without the label %s: a node that is done has a record", r.Key)
+			d.assumeDone(excludedBy(r))
+			d.note("nodes.assumeDone: nodes with the label %s are done, and do not run the task.", r.Key)
+		case labels[r.Key] != "" || labels["$"] != "":
+			d.todo(changesLabel+"Remove the command, or the requirement from nodes.selector.", r.Key)
+		case w.mayMark(r):
 			unsure = true
 			d.todo("the manifest does not show whether the program ends, and whether it sets the label %s on its node when it is done\n"+
 				"If it does not end, keep the DaemonSet. The NodeJob selects nodes without the label, so a node that gets it is no longer selected. If the program sets it, "+
-				"remove the requirement from nodes.selector, and write: nodes.assumeDone: {selector: {matchExpressions: [{key: %s, operator: Exists}]}}", key, key)
+				"remove the requirement from nodes.selector, and write: nodes.assumeDone: {selector: {matchExpressions: [{key: %s, operator: Exists}]}}", r.Key, r.Key)
 		}
 	}
+	w.changesRequired(d, labels)
+	return marks, unsure
+}
+
+const changesLabel = "the script may change the label %s of its node, by which the source selects nodes\nA node must stay selected while the task runs. "
+
+// changesRequired says which labels the script changes although the source selects nodes by them.
+func (w *work) changesRequired(d *draft, labels map[string]string) {
 	for _, key := range slices.Sorted(maps.Keys(w.required())) {
-		if value, changes := labels[key]; changes && value == "-" {
+		if labels[key] == "-" {
 			d.job.Spec.RemoveLabels = append(d.job.Spec.RemoveLabels, key)
 			d.todo("the script removes the label %s from its node, and removeLabels does that when the node is done\nRemove the command: while the task runs, its node must stay selected.", key)
-		} else if changes || labels["$"] != "" {
-			d.todo("the script may change the label %s of its node, by which the source selects nodes\nA node must stay selected while the task runs. Remove the command, or the label from nodes.selector.", key)
+		} else if labels[key] != "" || labels["$"] != "" {
+			d.todo(changesLabel+"Remove the command, or the label from nodes.selector.", key)
 		}
 	}
-	return marks, unsure
+}
+
+// sets reports whether a script sets a label so that a requirement excludes its node.
+func (w *work) sets(labels map[string]string, r corev1.NodeSelectorRequirement) bool {
+	value, sets := labels[r.Key]
+	return sets && value != "-" && (r.Operator == corev1.NodeSelectorOpDoesNotExist || slices.Contains(r.Values, value))
+}
+
+// excludedBy returns a selector for the nodes that a requirement excludes.
+func excludedBy(r corev1.NodeSelectorRequirement) *metav1.LabelSelector {
+	if r.Operator == corev1.NodeSelectorOpNotIn {
+		return oneOf(r.Key, r.Values)
+	}
+	return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: r.Key, Operator: metav1.LabelSelectorOpExists}}}
+}
+
+// mayMark reports whether a program that the files do not show may set a label that excludes its node.
+func (w *work) mayMark(r corev1.NodeSelectorRequirement) bool {
+	return r.Operator == corev1.NodeSelectorOpDoesNotExist && accountOf(w.pod) != "" && !w.isShown() && !isOfProvider(r.Key)
 }
 
 // labelChanges returns the labels that scripts set on nodes with kubectl, with their values, and - for those that they remove. The key
@@ -202,31 +222,37 @@ func (w *work) marks(d *draft) (marks map[string]bool, unsure bool) {
 func (w *work) labelChanges() map[string]string {
 	changes := map[string]string{}
 	for _, s := range w.steps {
-		if strings.Contains(w.text(s), "PATCH") && strings.Contains(w.text(s), "/nodes/") {
+		if text := w.text(s); strings.Contains(text, "PATCH") && strings.Contains(text, "/nodes/") {
 			changes["$"] = "$"
 		}
 		for _, words := range read(s.program.script).commands {
-			words = unwrapped(words)
-			i := slices.Index(words, "label")
-			if path.Base(words[0]) != "kubectl" || i < 0 || !slices.ContainsFunc(words[i:], func(word string) bool { return strings.HasPrefix(word, "no") }) {
-				continue
-			}
-			for _, word := range words[i+1:] {
-				key, value, sets := strings.Cut(word, "=")
-				if strings.HasPrefix(word, "-") || !sets && !strings.HasSuffix(word, "-") {
-					continue
-				}
-				if strings.Contains(key, "$") {
-					key = "$"
-				}
-				if !sets {
-					key, value = strings.TrimSuffix(key, "-"), "-"
-				}
-				changes[key] = cmp.Or(value, "$")
+			if words = unwrapped(words); path.Base(words[0]) == "kubectl" {
+				labelsIn(words, changes)
 			}
 		}
 	}
 	return changes
+}
+
+// labelsIn adds the labels that a command of kubectl changes on nodes.
+func labelsIn(words []string, changes map[string]string) {
+	i := slices.Index(words, "label")
+	if i < 0 || !slices.ContainsFunc(words[i:], func(word string) bool { return strings.HasPrefix(word, "no") }) {
+		return
+	}
+	for _, word := range words[i+1:] {
+		key, value, sets := strings.Cut(word, "=")
+		if strings.HasPrefix(word, "-") || !sets && !strings.HasSuffix(word, "-") {
+			continue
+		}
+		if !sets {
+			key, value = strings.TrimSuffix(key, "-"), "-"
+		}
+		if strings.Contains(key, "$") {
+			key = "$"
+		}
+		changes[key] = cmp.Or(value, "$")
+	}
 }
 
 // isShown reports whether the files show what all containers do.

@@ -169,23 +169,7 @@ func planTemplate(name string, plan *upgradePlan, spec *planContainer) *corev1.P
 		Name: "upgrade", Image: image, Command: spec.Command, Args: spec.Args, EnvFrom: spec.EnvFrom, SecurityContext: spec.SecurityContext,
 		VolumeMounts: []corev1.VolumeMount{{Name: "host-root", MountPath: hostRoot}},
 	}
-	container.Env = []corev1.EnvVar{{Name: "SYSTEM_UPGRADE_NODE_NAME", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "spec.nodeName"}}}}
-	if version := cmp.Or(plan.Spec.Version, plan.Status.LatestVersion); version != "" {
-		container.Env = append(container.Env, corev1.EnvVar{Name: "SYSTEM_UPGRADE_PLAN_LATEST_VERSION", Value: tagOf(version)})
-	}
-	container.Env = append(container.Env,
-		corev1.EnvVar{Name: "SYSTEM_UPGRADE_PLAN_NAME", Value: name},
-		corev1.EnvVar{Name: "SYSTEM_UPGRADE_POD_NAME", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}},
-		corev1.EnvVar{Name: "SYSTEM_UPGRADE_POD_UID", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.uid"}}})
-	if plan.Status.LatestHash != "" {
-		container.Env = append(container.Env, corev1.EnvVar{Name: "SYSTEM_UPGRADE_PLAN_LATEST_HASH", Value: plan.Status.LatestHash})
-	}
-	text := strings.Join(slices.Concat(spec.Command, spec.Args), " ")
-	container.Env = slices.DeleteFunc(container.Env, func(e corev1.EnvVar) bool {
-		// A script that is shown does without those that only its own pod has.
-		return strings.HasPrefix(e.Name, "SYSTEM_UPGRADE_POD") && len(spec.Command) > 0 && !strings.Contains(text, e.Name)
-	})
-	container.Env = append(container.Env, spec.Env...)
+	container.Env = planVariables(name, plan, spec)
 	if container.SecurityContext == nil && spec == plan.Spec.Upgrade {
 		container.SecurityContext = &corev1.SecurityContext{Privileged: new(true)}
 	}
@@ -206,6 +190,27 @@ func planTemplate(name string, plan *upgradePlan, spec *planContainer) *corev1.P
 	}
 	pod.Containers = []corev1.Container{container}
 	return &corev1.PodTemplateSpec{Spec: pod}
+}
+
+// planVariables returns the variables of a container of a Plan, with those that the controller sets.
+func planVariables(name string, plan *upgradePlan, spec *planContainer) []corev1.EnvVar {
+	env := []corev1.EnvVar{{Name: "SYSTEM_UPGRADE_NODE_NAME", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "spec.nodeName"}}}}
+	if version := cmp.Or(plan.Spec.Version, plan.Status.LatestVersion); version != "" {
+		env = append(env, corev1.EnvVar{Name: "SYSTEM_UPGRADE_PLAN_LATEST_VERSION", Value: tagOf(version)})
+	}
+	env = append(env,
+		corev1.EnvVar{Name: "SYSTEM_UPGRADE_PLAN_NAME", Value: name},
+		corev1.EnvVar{Name: "SYSTEM_UPGRADE_POD_NAME", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}},
+		corev1.EnvVar{Name: "SYSTEM_UPGRADE_POD_UID", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.uid"}}})
+	if plan.Status.LatestHash != "" {
+		env = append(env, corev1.EnvVar{Name: "SYSTEM_UPGRADE_PLAN_LATEST_HASH", Value: plan.Status.LatestHash})
+	}
+	text := strings.Join(slices.Concat(spec.Command, spec.Args), " ")
+	env = slices.DeleteFunc(env, func(e corev1.EnvVar) bool {
+		// A script that is shown does without those that only its own pod has.
+		return strings.HasPrefix(e.Name, "SYSTEM_UPGRADE_POD") && len(spec.Command) > 0 && !strings.Contains(text, e.Name)
+	})
+	return append(env, spec.Env...)
 }
 
 func optional(is bool) *bool {
@@ -232,13 +237,18 @@ func (d *draft) maintain(plan *upgradePlan) {
 		return
 	}
 	m.Drain = &v1alpha1.DrainSpec{DeleteEmptyDirData: isTrue(from.DeleteLocalData) && isTrue(from.DeleteEmptydirData)}
+	d.setDrain(from, m.Drain)
+}
+
+// setDrain converts the options of a drain.
+func (d *draft) setDrain(from *planDrain, drain *v1alpha1.DrainSpec) {
 	if s := from.PodSelector; s != nil && len(s.MatchLabels)+len(s.MatchExpressions) > 0 {
-		m.Drain.PodSelector = s
+		drain.PodSelector = s
 	}
 	if grace := from.GracePeriod; grace != nil && *grace >= 0 {
-		m.Drain.GracePeriodSeconds = new(min(max(*grace, 1), 86400))
-		if *m.Drain.GracePeriodSeconds != *grace {
-			d.note("drain.gracePeriod is %d, and gracePeriodSeconds takes 1 to 86400: %d is set.", *grace, *m.Drain.GracePeriodSeconds)
+		drain.GracePeriodSeconds = new(min(max(*grace, 1), 86400))
+		if *drain.GracePeriodSeconds != *grace {
+			d.note("drain.gracePeriod is %d, and gracePeriodSeconds takes 1 to 86400: %d is set.", *grace, *drain.GracePeriodSeconds)
 		}
 	}
 	if from.Timeout != nil {

@@ -4,6 +4,7 @@
 package convert
 
 import (
+	"cmp"
 	"path"
 	"regexp"
 	"slices"
@@ -90,14 +91,12 @@ func (w *work) readScript(c *corev1.Container, p *program) {
 	if i := slices.IndexFunc(argv, isShell); i > 0 && len(unwrapped(argv)) < len(argv) {
 		argv = argv[i:]
 	}
-	if i := slices.IndexFunc(argv, isCommandFlag); i > 0 && isShell(argv[0]) {
-		if i += 1 + slices.IndexFunc(argv[i+1:], func(arg string) bool { return !strings.HasPrefix(arg, "-") }); i < len(argv) {
-			p.script = argv[i]
+	if isShell(argv[0]) {
+		var isText bool
+		if argv, isText = operands(argv[1:]); isText && len(argv) > 0 {
+			p.script = argv[0]
+			return
 		}
-		return
-	}
-	if len(argv) > 1 && isShell(argv[0]) {
-		argv = slices.DeleteFunc(slices.Clone(argv[1:]), func(arg string) bool { return strings.HasPrefix(arg, "-") })
 	}
 	if len(argv) == 0 {
 		return
@@ -113,6 +112,18 @@ func (w *work) readScript(c *corev1.Container, p *program) {
 			p.absent = from
 		}
 	}
+}
+
+// operands returns the arguments of a shell without its options, and whether the first one is the text of a script (-c).
+func operands(args []string) (rest []string, isText bool) {
+	for len(args) > 0 && strings.HasPrefix(args[0], "-") {
+		isText = isText || isCommandFlag(args[0])
+		if args[0] == "-o" || args[0] == "-euo" || args[0] == "-eo" {
+			args = args[1:]
+		}
+		args = args[min(1, len(args)):]
+	}
+	return args, isText
 }
 
 // keyOf returns which key of which ConfigMap or Secret a file is; "" if it is none.
@@ -186,41 +197,57 @@ func (w *work) enterNode(c *corev1.Container, argv []string) (rest []string, ok 
 	return nil, false
 }
 
+// namespaces are the letters of the namespaces that an option of nsenter enters. Those that change nothing here have none.
+var namespaces = map[string]string{"--mount": "m", "--all": "mnu", "--uts": "u", "--ipc": "", "--net": "n", "--pid": "", "--cgroup": "", "--time": ""}
+
 // enteredBy returns the program that nsenter runs, if it then runs in the mount, network and UTS namespaces of process 1, and nsenter
 // changes nothing else.
 func (w *work) enteredBy(args []string) (rest []string, ok bool) {
 	target, entered := "", ""
-	long := map[string]string{"--mount": "m", "--all": "mnu", "--uts": "u", "--ipc": "", "--net": "n", "--pid": "", "--cgroup": "", "--time": ""}
-	for i := 0; i < len(args); i++ {
-		arg := args[i]
-		name, value, hasValue := strings.Cut(arg, "=")
-		letters, isLong := long[name]
-		switch {
-		case arg == "--" || !strings.HasPrefix(arg, "-"):
-			if arg == "--" {
-				i++
-			}
-			inNode := strings.Contains(entered, "m") && (w.pod.HostNetwork || strings.Contains(entered, "n") && strings.Contains(entered, "u"))
-			return args[i:], i < len(args) && w.pod.HostPID && target == "1" && inNode
-		case name == "--target" && hasValue:
-			target = value
-		case isLong && (!hasValue || strings.HasPrefix(value, "/proc/1/ns/")):
-			entered += letters
-			if hasValue {
-				target = "1"
-			}
-		case (arg == "-t" || arg == "--target") && i+1 < len(args):
-			i++
-			target = args[i]
-		case strings.HasPrefix(arg, "-t"):
-			target = strings.TrimSpace(arg[2:])
-		case !strings.HasPrefix(arg, "--") && strings.Trim(arg[1:], "amuinpCT") == "":
-			entered += strings.ReplaceAll(arg[1:], "a", "mnu")
-		default:
+	for len(args) > 0 && strings.HasPrefix(args[0], "-") {
+		if args[0] == "--" {
+			args = args[1:]
+			break
+		}
+		letters, to, n := optionOf(args)
+		if n == 0 {
 			return nil, false
 		}
+		target, entered, args = cmp.Or(to, target), entered+letters, args[n:]
 	}
-	return nil, false
+	if w.pod.HostNetwork {
+		entered += "nu"
+	}
+	return args, len(args) > 0 && w.pod.HostPID && target == "1" && enters(entered, "m") && enters(entered, "n") && enters(entered, "u")
+}
+
+func enters(entered, namespace string) bool { return strings.Contains(entered, namespace) }
+
+// optionOf reads an option of nsenter: the letters of the namespaces that it enters, the process of which they are, and of how many
+// arguments it consists; 0 if it is another option.
+func optionOf(args []string) (letters, target string, n int) {
+	name, value, _ := strings.Cut(args[0], "=")
+	if letters, isLong := namespaces[name]; isLong {
+		switch {
+		case args[0] == name:
+			return letters, "", 1
+		case strings.HasPrefix(value, "/proc/1/ns/"):
+			return letters, "1", 1
+		}
+		return "", "", 0
+	}
+	if to, is := strings.CutPrefix(name, "-t"); is && to != "" {
+		return "", strings.TrimSpace(to), 1
+	}
+	switch {
+	case name == "--target" && value != "":
+		return "", value, 1
+	case len(args) > 1 && (name == "-t" || name == "--target"):
+		return "", args[1], 2
+	case len(name) > 1 && strings.Trim(name[1:], "amuinpCT") == "":
+		return strings.ReplaceAll(name[1:], "a", "mnu"), "", 1
+	}
+	return "", "", 0
 }
 
 // isRoot reports whether a path of a container is the root directory of the node, and nothing else is mounted below it.

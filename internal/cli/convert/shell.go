@@ -17,8 +17,9 @@ import (
 
 // finding is a command of a script, with its line.
 type finding struct {
-	line uint
-	text string
+	line   uint
+	text   string
+	offset uint
 }
 
 // reading is what a shell script shows: whether it ends. Scripts are never changed.
@@ -43,77 +44,97 @@ func readNested(script string, depth int) reading {
 	if err != nil || depth > 5 {
 		return reading{invalid: true}
 	}
-	var r reading
-	var loopEnd uint
-	functions := map[string]bool{}
+	r := &reader{script: script, depth: depth, functions: map[string]bool{}}
 	syntax.Walk(file, func(node syntax.Node) bool {
 		if f, is := node.(*syntax.FuncDecl); is {
-			functions[f.Name.Value] = true
+			r.functions[f.Name.Value] = true
 		}
 		return true
 	})
-	find := func(node syntax.Node) finding {
-		text, _, _ := strings.Cut(script[node.Pos().Offset():node.End().Offset()], "\n")
-		return finding{node.Pos().Line(), text}
+	syntax.Walk(file, r.visit)
+	return r.reading
+}
+
+// reader reads one script. loopEnd is where the last loop ends that may repeat its work without end.
+type reader struct {
+	reading
+
+	script    string
+	depth     int
+	functions map[string]bool
+	loopEnd   uint
+}
+
+func (r *reader) visit(node syntax.Node) bool {
+	switch node := node.(type) {
+	case *syntax.WhileClause:
+		r.loop(node, !isReadLoop(node))
+	case *syntax.ForClause:
+		_, asInC := node.Loop.(*syntax.CStyleLoop)
+		r.loop(node, asInC)
+	case *syntax.CallExpr:
+		if words := wordsOf(node); len(words) > 0 {
+			r.call(words, r.find(node))
+		}
+	case *syntax.Redirect:
+		r.work = r.work || node.Word.Lit() != "/dev/null" && node.Op != syntax.DplOut && node.Op != syntax.DplIn
 	}
-	syntax.Walk(file, func(node syntax.Node) bool {
-		switch node := node.(type) {
-		case *syntax.WhileClause:
-			if !isReadLoop(node) && node.Pos().Offset() >= loopEnd {
-				r.loops, loopEnd = append(r.loops, find(node)), node.End().Offset()
-			}
-		case *syntax.ForClause:
-			if _, is := node.Loop.(*syntax.CStyleLoop); is && node.Pos().Offset() >= loopEnd {
-				r.loops, loopEnd = append(r.loops, find(node)), node.End().Offset()
-			}
-		case *syntax.CallExpr:
-			known := len(r.waits)
-			r.call(wordsOf(node), functions, find(node), depth)
-			if node.Pos().Offset() < loopEnd {
-				r.waits = r.waits[:known] // the loop is named
-			}
-		case *syntax.Redirect:
-			r.work = r.work || node.Word.Lit() != "/dev/null" && node.Op != syntax.DplOut && node.Op != syntax.DplIn
-		}
-		return true
-	})
-	return r
+	return true
+}
+
+func (r *reader) find(node syntax.Node) finding {
+	text, _, _ := strings.Cut(r.script[node.Pos().Offset():node.End().Offset()], "\n")
+	return finding{node.Pos().Line(), text, node.Pos().Offset()}
+}
+
+func (r *reader) loop(node syntax.Node, isEndless bool) {
+	if isEndless && node.Pos().Offset() >= r.loopEnd {
+		r.loops, r.loopEnd = append(r.loops, r.find(node)), node.End().Offset()
+	}
 }
 
 // call reads one command.
-func (r *reading) call(words []string, functions map[string]bool, at finding, depth int) {
-	if len(words) == 0 {
-		return
-	}
+func (r *reader) call(words []string, at finding) {
 	r.commands = append(r.commands, words)
 	inner := unwrapped(words)
 	switch name := path.Base(inner[0]); {
 	case waits(inner):
-		r.waits = append(r.waits, at)
-	case isShell(name) && slices.IndexFunc(inner, isCommandFlag) > 0:
-		nested := readNested(inner[len(inner)-1], depth+1)
-		for range nested.waits {
+		if at.offset >= r.loopEnd { // otherwise the loop is named
 			r.waits = append(r.waits, at)
 		}
-		for range nested.loops {
-			r.loops = append(r.loops, at)
-		}
-		if nested.invalid {
-			nested.unknown = inner[0]
-		}
-		r.commands, r.work, r.unknown = append(r.commands, nested.commands...), true, cmp.Or(r.unknown, nested.unknown)
+	case isShell(name) && slices.IndexFunc(inner, isCommandFlag) > 0:
+		r.nested(inner, at)
 	case slices.Contains(idle, name):
-		r.work = r.work || name == "trap" && len(inner) > 1 && !slices.Contains([]string{"", "exit", "exit 0", "-"}, inner[1])
+		r.work = r.work || name == "trap" && !slices.Contains(harmless, inner[min(1, len(inner)-1)])
 	default:
 		r.work = true
-		if !functions[name] && !ends(inner) {
-			program := inner[0]
-			if strings.Contains(program, "$") {
-				program = "what a variable names"
-			}
-			r.unknown = cmp.Or(r.unknown, program)
+		if !r.functions[name] && !ends(inner) {
+			r.unknown = cmp.Or(r.unknown, programOf(inner))
 		}
 	}
+}
+
+// nested reads a script in a command of the script.
+func (r *reader) nested(words []string, at finding) {
+	inner := readNested(words[len(words)-1], r.depth+1)
+	if inner.invalid {
+		inner.unknown = words[0]
+	}
+	if len(inner.waits) > 0 {
+		r.waits = append(r.waits, at)
+	}
+	if len(inner.loops) > 0 {
+		r.loops = append(r.loops, at)
+	}
+	r.commands, r.work, r.unknown = append(r.commands, inner.commands...), true, cmp.Or(r.unknown, inner.unknown)
+}
+
+// programOf names the program of a command.
+func programOf(words []string) string {
+	if strings.Contains(words[0], "$") {
+		return "what a variable names"
+	}
+	return words[0]
 }
 
 // isReadLoop reports whether a loop ends with its input.
@@ -127,6 +148,9 @@ func isReadLoop(loop *syntax.WhileClause) bool {
 
 // idle are commands that are no work, because they only print, wait or set up the shell.
 var idle = strings.Fields("echo printf date set trap wait true : [ test exit break continue return export sleep exec")
+
+// harmless are arguments of trap that do no work.
+var harmless = []string{"", "exit", "exit 0", "-", "trap"}
 
 // wordsOf returns the words of a command, without exec. What is not literal is "$".
 func wordsOf(call *syntax.CallExpr) []string {
@@ -222,17 +246,7 @@ func unwrapped(words []string) []string {
 		if !is {
 			return words
 		}
-		rest := words[1:]
-		for len(rest) > 0 && (strings.HasPrefix(rest[0], "-") || name == "env" && strings.Contains(rest[0], "=")) {
-			option := rest[0]
-			rest = rest[1:]
-			if option == "--" {
-				break
-			}
-			if len(option) == 2 && strings.Contains(valued, option[1:]) && len(rest) > 0 {
-				rest = rest[1:]
-			}
-		}
+		rest := withoutOptions(words[1:], valued, name == "env")
 		if (name == "chroot" || name == "timeout") && len(rest) > 0 {
 			rest = rest[1:]
 		}
@@ -241,6 +255,21 @@ func unwrapped(words []string) []string {
 		}
 		words = rest
 	}
+}
+
+// withoutOptions removes the options of a wrapper. valued are the letters of those that have a value in the next word.
+func withoutOptions(words []string, valued string, variables bool) []string {
+	for len(words) > 0 && (strings.HasPrefix(words[0], "-") || variables && strings.Contains(words[0], "=")) {
+		option := words[0]
+		words = words[1:]
+		if option == "--" {
+			break
+		}
+		if len(option) == 2 && strings.Contains(valued, option[1:]) && len(words) > 0 {
+			words = words[1:]
+		}
+	}
+	return words
 }
 
 func isShell(program string) bool {

@@ -4,6 +4,7 @@
 package convert
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"reflect"
@@ -76,7 +77,7 @@ func (d *draft) setTask(w *work) {
 		d.note("The task is a template, because %s.", reason)
 		d.setTemplate(w)
 	} else {
-		d.setScript(w, w.steps[0])
+		d.setScript(w.steps[0])
 	}
 	if w.mentions("kubectl") && d.account() != "" {
 		d.note("The task uses kubectl, with the service account %s. If it labels its node, publish does that without credentials (docs/publish.md).", d.account())
@@ -85,10 +86,7 @@ func (d *draft) setTask(w *work) {
 
 // readStep says what the user must change in a script, or check in a program.
 func (d *draft) readStep(w *work, s step) {
-	at := "the container " + s.Name
-	if s.program.source.kind != "" {
-		at = fmt.Sprintf("the script of container %s (in the %s)", s.Name, s.program.source)
-	}
+	at := s.where()
 	if line, found := reboots(w.text(s)); found {
 		if line = bounded(line); w.isSecret(line, s) {
 			line = "…"
@@ -99,19 +97,29 @@ func (d *draft) readStep(w *work, s step) {
 	if w.mentions("upgrade.cattle.io") || w.mentions("get plan") {
 		d.todo("%s reads a Plan, which is gone after the switch: wait for the NodeJob that replaces the Plan, with dependsOn, or with kubectl wait", at)
 	}
-	if s.program.absent.kind != "" && (!w.repeats || s.init) {
+	repeats := w.repeats && !s.init
+	if s.program.absent.kind != "" && !repeats {
 		d.todo("the program of %s is in the %s, which is not in the file\nCheck that it does not reboot the node, and that it ends within task.timeoutSeconds.", at, s.program.absent)
 	}
-	if s.program.script == "" {
-		return
-	}
-	if !w.repeats || s.init {
-		for _, f := range read(s.program.script).waits {
+	if shown := read(s.program.script); repeats {
+		d.readRepeated(s, at, shown)
+	} else {
+		for _, f := range shown.waits {
 			d.todo("%s waits for 10 minutes or longer in line %d: %q\nSet task.timeoutSeconds, which is 600 by default.", at, f.line, f.text)
 		}
-		return
 	}
-	shown := read(s.program.script)
+}
+
+// where names the script of a step.
+func (s step) where() string {
+	if s.program.source.kind != "" {
+		return fmt.Sprintf("the script of container %s (in the %s)", s.Name, s.program.source)
+	}
+	return "the container " + s.Name
+}
+
+// readRepeated says what the user must change in a script that is restarted when it ends.
+func (d *draft) readRepeated(s step, at string, shown reading) {
 	for _, f := range shown.waits {
 		d.todo("%s waits without end in line %d: %q\nA task ends. Remove the wait.", at, f.line, f.text)
 	}
@@ -121,7 +129,7 @@ func (d *draft) readStep(w *work, s step) {
 	if shown.unknown != "" {
 		d.todo("%s runs %s, and the manifest does not show whether that ends\nIf it runs permanently, keep the DaemonSet.", at, shown.unknown)
 	}
-	if len(shown.waits)+len(shown.loops) == 0 && d.job.Spec.Nodes.AssumeDone == nil && len(d.job.Spec.RemoveLabels) == 0 {
+	if s.program.script != "" && len(shown.waits)+len(shown.loops) == 0 && d.job.Spec.Nodes.AssumeDone == nil && len(d.job.Spec.RemoveLabels) == 0 {
 		d.note("The container %s ended by itself, so the kubelet repeated it all the time.", s.Name)
 	}
 }
@@ -148,35 +156,46 @@ func (w *work) notOnNode() string {
 	if len(w.steps) != 1 {
 		return "the work has several containers"
 	}
-	s := w.steps[0]
-	p := s.program
-	switch memory := s.Resources.Limits.Memory(); {
+	return cmp.Or(w.steps[0].program.notOnNode(), w.hasOtherSettings(w.steps[0]))
+}
+
+// notOnNode returns why a program cannot run in the same way on the node; "" if it can.
+func (p *program) notOnNode() string {
+	switch {
 	case !p.onNode || len(p.argv) == 0:
 		return "the manifest does not show that all programs are those of the node"
 	case p.expanded:
 		return "Kubernetes expands variables in what it runs"
+	case strings.TrimSpace(p.argv[len(p.argv)-1]) == "":
+		return "it has no command"
+	case len(strings.Join(p.argv, "")) > task.MaxScriptBytes:
+		return fmt.Sprintf("it has more than %d bytes", task.MaxScriptBytes)
+	case slices.ContainsFunc(p.argv, func(arg string) bool { return strings.ContainsAny(arg, "\r\ufeff") }):
+		return "it has a carriage return or a byte order mark"
+	case isShell(p.argv[0]) && !isWholeScript(p.argv):
+		return "its shell has arguments beside the script, or a script that reads its own file"
+	}
+	return ""
+}
+
+// hasOtherSettings returns which settings of the pod may change what its program does; "" if none does.
+func (w *work) hasOtherSettings(s step) string {
+	memory := s.Resources.Limits.Memory()
+	switch {
 	case isWindows(w.pod):
 		return "it runs on nodes with Windows"
 	case !isRoot(s.Container, w.pod):
 		return "it is not privileged, or its security context has more"
 	case slices.ContainsFunc(w.pod.Volumes, createsPath):
 		return "a volume creates a file or folder of the node"
-	case strings.TrimSpace(strings.Join(p.argv[min(1, len(p.argv)-1):], "")) == "":
-		return "it has no command"
-	case slices.ContainsFunc(slices.Collect(maps.Keys(s.Resources.Limits)), isDevice):
-		return "it has a device"
 	case slices.ContainsFunc(s.Env, isOfPod):
 		return "it uses variables that only its own pod has"
-	case !hasOnlyPlainSettings(w.pod, s.Container):
-		return "its pod has settings that may change what it does"
+	case slices.ContainsFunc(slices.Collect(maps.Keys(s.Resources.Limits)), isDevice):
+		return "it has a device"
 	case !memory.IsZero() && memory.Cmp(resource.MustParse("32Mi")) < 0:
 		return "its memory limit is below 32Mi, which a script needs"
-	case len(p.script) > task.MaxScriptBytes:
-		return fmt.Sprintf("its script has more than %d bytes", task.MaxScriptBytes)
-	case slices.ContainsFunc(p.argv, func(arg string) bool { return strings.ContainsAny(arg, "\r\ufeff") }):
-		return "it has a carriage return or a byte order mark"
-	case isShell(p.argv[0]) && !isWholeScript(p.argv):
-		return "its shell has arguments beside the script, or a script that reads its own file"
+	case !hasOnlyPlainSettings(w.pod, s.Container):
+		return "its pod has settings that may change what it does"
 	}
 	return ""
 }
@@ -205,21 +224,20 @@ func isOfPod(env corev1.EnvVar) bool {
 
 // isRoot reports whether a container is privileged and has nothing else in its security context that changes what it may do.
 func isRoot(c *corev1.Container, pod *corev1.PodSpec) bool {
-	if c.SecurityContext == nil || c.SecurityContext.Privileged == nil || !*c.SecurityContext.Privileged || pod.SecurityContext != nil && !reflect.ValueOf(*pod.SecurityContext).IsZero() {
+	if c.SecurityContext == nil || pod.SecurityContext != nil && !reflect.ValueOf(*pod.SecurityContext).IsZero() {
 		return false
 	}
 	own := *c.SecurityContext
-	if own.RunAsUser != nil && *own.RunAsUser == 0 {
-		own.RunAsUser = nil
-	}
-	if own.AllowPrivilegeEscalation != nil && *own.AllowPrivilegeEscalation {
-		own.AllowPrivilegeEscalation = nil
-	}
 	if own.Capabilities != nil && len(own.Capabilities.Drop) == 0 {
 		own.Capabilities = nil // a privileged container has all
 	}
-	own.Privileged = nil
-	return reflect.ValueOf(own).IsZero()
+	if own.RunAsUser == nil {
+		own.RunAsUser = new(int64)
+	}
+	if own.AllowPrivilegeEscalation == nil {
+		own.AllowPrivilegeEscalation = new(true)
+	}
+	return reflect.DeepEqual(own, corev1.SecurityContext{Privileged: new(true), RunAsUser: new(int64), AllowPrivilegeEscalation: new(true)})
 }
 
 func createsPath(v corev1.Volume) bool {
@@ -238,7 +256,7 @@ func isWholeScript(argv []string) bool {
 }
 
 // setScript writes task.script or task.command.
-func (d *draft) setScript(w *work, s step) {
+func (d *draft) setScript(s step) {
 	t, argv := &d.job.Spec.Task, s.program.argv
 	if isShell(argv[0]) {
 		t.Script = argv[len(argv)-1]
@@ -266,9 +284,9 @@ func (d *draft) setScript(w *work, s step) {
 	d.drop("the image %s and the settings of the pod: a script runs as root in the namespaces of the node", s.Image)
 }
 
-// setTemplate writes the pod without what a NodeJob sets itself.
-func (d *draft) setTemplate(w *work) {
-	pod := w.pod.DeepCopy()
+// plainPod returns a pod without containers, and without what a NodeJob sets itself.
+func plainPod(from *corev1.PodSpec) *corev1.PodSpec {
+	pod := from.DeepCopy()
 	if pod.ServiceAccountName == "" {
 		pod.ServiceAccountName = pod.DeprecatedServiceAccount
 	}
@@ -277,6 +295,15 @@ func (d *draft) setTemplate(w *work) {
 	pod.EphemeralContainers, pod.TopologySpreadConstraints = nil, nil
 	pod.TerminationGracePeriodSeconds, pod.ActiveDeadlineSeconds = nil, nil
 	pod.InitContainers, pod.Containers = nil, nil
+	if isWindows(from) && pod.OS == nil {
+		pod.OS = &corev1.PodOS{Name: corev1.Windows}
+	}
+	return pod
+}
+
+// setTemplate writes the pod without what a NodeJob sets itself.
+func (d *draft) setTemplate(w *work) {
+	pod := plainPod(w.pod)
 	for i, s := range w.steps {
 		c := *s.DeepCopy()
 		if s.RestartPolicy == nil {
@@ -292,15 +319,17 @@ func (d *draft) setTemplate(w *work) {
 	pod.Volumes = slices.DeleteFunc(pod.Volumes, func(v corev1.Volume) bool {
 		return !slices.ContainsFunc(w.steps, func(s step) bool { return mountsVolume(s.Container, v.Name) })
 	})
-	if isWindows(w.pod) && pod.OS == nil {
-		pod.OS = &corev1.PodOS{Name: corev1.Windows}
-	}
 	d.job.Spec.Task.Template = &corev1.PodTemplateSpec{Spec: *pod}
 	d.job.Spec.Task.Template.Annotations, d.job.Spec.Task.Template.Labels = d.ownKeys(w.template.Annotations), d.ownKeys(w.template.Labels)
 	if pod.ServiceAccountName == "" && pod.AutomountServiceAccountToken == nil && (w.mentions("kubectl") || w.mentions("/var/run/secrets/kubernetes.io") || w.mentions("KUBERNETES_")) {
 		d.job.Spec.Task.Template.Spec.AutomountServiceAccountToken = new(true)
 		d.note("The task has the credentials of the ServiceAccount default, as before, because it seems to use the API of Kubernetes.")
 	}
+	d.readStartupScripts(w)
+}
+
+// readStartupScripts says that the image startup-script never ends.
+func (d *draft) readStartupScripts(w *work) {
 	for _, s := range w.steps {
 		if startupScript(s.Container) != nil {
 			d.todo("the image %s runs its script and then waits without end, and the task is a template\nA task ends. Write the script as task.script.", s.Image)
