@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -15,6 +16,7 @@ import (
 	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/cli/convert"
 	"github.com/everynode/everynode/internal/cli/text"
+	"github.com/everynode/everynode/internal/plural"
 )
 
 type convertOptions struct {
@@ -31,8 +33,10 @@ func newConvertCommand(f *cmdutil.Factory) *cobra.Command {
 labels its node or waits after its work, a Job for each node, a Plan of the system-upgrade-controller, or a BroadcastJob of
 OpenKruise. No cluster is needed, and none is changed.
 
-The NodeJobs are suspended. Their comments say how to switch over, what is no longer needed, and as TODO what has no
-equivalent. A DaemonSet that runs permanently is refused.`,
+A script is never changed: the task is a template with the pod as it was, or a script or command if all of it runs on the
+node. What a user must decide or change, such as a wait at the end of a script or a reboot, is a TODO in the comment of the
+NodeJob and a warning, and the exit code is then 3. The NodeJobs are suspended, and their comments say how to switch over. A
+DaemonSet that runs permanently is refused.`,
 		Example: `  kubectl everynode convert -f node-setup-daemonset.yaml > nodejob.yaml
 
   # what runs in the cluster
@@ -69,14 +73,14 @@ func (o *convertOptions) run() error {
 			return err
 		}
 	}
-	for _, w := range result.Warnings {
-		o.Tell(text.Toned(text.Warn, "warning: ").With(w + ". See the comment in the output"))
+	for _, todo := range result.Todos {
+		o.Tell(text.Toned(text.Warn, "TODO: ").With(todo))
 	}
-	return o.refused(result)
+	return o.rest(objects, result)
 }
 
-// refused returns the error for objects that could not be converted, and prints those before the last one.
-func (o *convertOptions) refused(result convert.Result) error {
+// rest returns the error for objects that could not be converted, of which it prints all but the last one, or for a TODO.
+func (o *convertOptions) rest(objects []*unstructured.Unstructured, result convert.Result) error {
 	switch n := len(result.Refused); {
 	case n > 0:
 		for _, err := range result.Refused[:n-1] {
@@ -84,10 +88,34 @@ func (o *convertOptions) refused(result convert.Result) error {
 		}
 		return cmdutil.Failf(cmdutil.ExitUsage, "%w", result.Refused[n-1])
 	case result.NodeJobs == 0:
-		return cmdutil.Failf(cmdutil.ExitUsage, "there is nothing to convert in %s: it has no DaemonSet, no Job, no Plan of upgrade.cattle.io and no BroadcastJob of apps.kruise.io",
-			strings.Join(o.files, ", "))
+		return cmdutil.Failf(cmdutil.ExitUsage, "there is nothing to convert in %s: it has no DaemonSet of apps, no Job of batch, no Plan of upgrade.cattle.io and no BroadcastJob of apps.kruise.io%s",
+			strings.Join(o.files, ", "), found(objects))
+	case len(result.Todos) > 0:
+		return cmdutil.Failf(cmdutil.ExitIncomplete, "%s in the comments of the NodeJobs: decide them before you resume a NodeJob", plural.Count(len(result.Todos), "TODO"))
 	}
 	return nil
+}
+
+// found names the kinds of the objects in the files.
+func found(objects []*unstructured.Unstructured) string {
+	var kinds []string
+	hint := ""
+	for _, o := range objects {
+		kind := o.GetKind()
+		if group := o.GroupVersionKind().Group; group != "" {
+			kind += " of " + group
+		}
+		if strings.HasSuffix(o.GetKind(), "CronJob") {
+			hint = ". For a task that repeats, write a NodeJob with rerun.periodSeconds"
+		}
+		if !slices.Contains(kinds, kind) {
+			kinds = append(kinds, kind)
+		}
+	}
+	if len(kinds) == 0 {
+		return ""
+	}
+	return ", but " + strings.Join(kinds[:min(len(kinds), 5)], ", ") + hint
 }
 
 // readFile reads a file, or standard input, up to the size that can be converted.

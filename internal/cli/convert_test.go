@@ -15,8 +15,9 @@ import (
 )
 
 const (
-	convertible = "apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: task}\nspec: {template: {spec: {hostPID: true, containers: [{name: c, image: i, command: [sh, -c, work; sleep infinity]}]}}}\n"
-	affine      = "apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: task}\nspec: {template: {spec: {hostPID: true, affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: cores, operator: Gt, values: [\"8\"]}]}]}}}, containers: [{name: c, image: i, command: [sh, -c, work; sleep infinity]}]}}}\n"
+	convertible = "apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: task}\nspec: {template: {spec: {hostPID: true, initContainers: [{name: c, image: i, command: [sh, -c, work]}], containers: [{name: p, image: pause}]}}}\n"
+	waiting     = "apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: task}\nspec: {template: {spec: {hostPID: true, containers: [{name: c, image: i, command: [sh, -c, work; sleep infinity]}]}}}\n"
+	affine      = "apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: task}\nspec: {template: {spec: {hostPID: true, affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: cores, operator: Gt, values: [\"8\"]}]}]}}}, initContainers: [{name: c, image: i, command: [sh, -c, work]}], containers: [{name: p, image: pause}]}}}\n"
 	server      = "apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: server}\nspec: {template: {spec: {containers: [{name: c, image: i, ports: [{containerPort: 80}]}]}}}\n"
 )
 
@@ -36,13 +37,16 @@ func TestConvertFiles(t *testing.T) {
 		want, wantError string
 		wantCode        int
 	}{
-		"a file":                 {args: []string{"-f", "task.yaml"}, want: "kind: NodeJob\nmetadata:\n  name: task\nspec:\n  suspend: true\n"},
+		"a file":                 {args: []string{"-f", "task.yaml"}, want: "kind: NodeJob\nmetadata:\n  name: task\nspec:\n  rerun:\n    onReboot: true\n  suspend: true\n"},
 		"a file, with namespace": {args: []string{"-f", "task.yaml", "-n", "given"}, want: "  namespace: given\n"},
 		"standard input":         {args: []string{"-f", "-"}, in: convertible, want: "kind: NodeJob\n"},
 		"several files":          {args: []string{"-f", "task.yaml", "-f", "server.yaml"}, want: "kind: NodeJob\n", wantError: "DaemonSet server is not converted", wantCode: cmdutil.ExitUsage},
 		"two refused objects":    {args: []string{"-f", "-"}, in: server + "---\n" + strings.ReplaceAll(server, "server", "other"), wantError: "DaemonSet server is not converted", wantCode: cmdutil.ExitUsage},
-		"a file that selects other nodes": {args: []string{"-f", "-"}, in: affine, want: "# TODO: This NodeJob runs on more nodes",
-			wantError: "warning: DaemonSet task: the NodeJob runs on more nodes: a label selector cannot compare numbers (cores Gt 8). See the comment in the output\n"},
+		"a file that selects other nodes": {args: []string{"-f", "-"}, in: affine, want: "# TODO: the NodeJob runs on more nodes",
+			wantError: "TODO: DaemonSet task: the NodeJob runs on more nodes: a label selector cannot compare numbers (cores Gt 8)\n1 TODO in the comments", wantCode: cmdutil.ExitIncomplete},
+		"a script that waits": {args: []string{"-f", "-"}, in: waiting, want: "- work; sleep infinity\n", wantError: "waits without end in line 1", wantCode: cmdutil.ExitIncomplete},
+		"kinds that look like others": {args: []string{"-f", "-"}, in: "apiVersion: apps.kruise.io/v1alpha1\nkind: DaemonSet\nmetadata: {name: s}\n---\napiVersion: batch/v1\nkind: CronJob\nmetadata: {name: s}\n",
+			wantError: "but DaemonSet of apps.kruise.io, CronJob of batch. For a task that repeats, write a NodeJob with rerun.periodSeconds", wantCode: cmdutil.ExitUsage},
 		"no file":                {wantError: "which file? convert -f FILE", wantCode: cmdutil.ExitUsage},
 		"an absent file":         {args: []string{"-f", "absent.yaml"}, wantError: "no such file", wantCode: cmdutil.ExitUsage},
 		"a directory":            {args: []string{"-f", "."}, wantError: "is a directory", wantCode: cmdutil.ExitUsage},

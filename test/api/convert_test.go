@@ -63,5 +63,5 @@ func commentsOf(object *unstructured.Unstructured) string {
 	for _, err := range result.Refused {
 		comments += "\n" + err.Error()
 	}
-	return comments + "\n" + strings.Join(result.Warnings, "\n")
+	return comments + "\n" + strings.Join(result.Todos, "\n")
 }

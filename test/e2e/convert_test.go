@@ -4,10 +4,12 @@
 package e2e_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -43,12 +45,12 @@ spec:
         image: registry.example/kubectl:1.30
         securityContext: {privileged: true}
         env: [{name: NODE, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}]
-        command: [sh, -c]
+        command: [nsenter, -t, "1", -m, -u, -n, -i, --, sh, -c]
         args:
         - |
-          nsenter -t 1 -m -u -n -i -- sh -c 'hostname > /run/configured-by-%[1]s'
+          hostname > /run/configured-by-%[1]s
+          kubectl() { echo "kubectl $*"; } # there is none on this node
           kubectl label node "$NODE" example.com/configured=true
-          sleep infinity
 `, w.namespace)
 	converted := w.raw(daemonSet, "convert", "-f", "-")
 	if strings.Contains(converted, "TODO") {
@@ -70,4 +72,76 @@ spec:
 	w.complete("configures")
 	w.wantMissing(before, "/run/configured-by-"+w.namespace)
 	wantText(t, w.say("explain", "configures", before).out, "without a run, because it matched spec.nodes.assumeDone")
+}
+
+// conversions are init containers whose effect is a file. The container has the programs of its node, below /, and the root directory of
+// the node at /host.
+var conversions = map[string]string{
+	"script":    `{command: [nsenter, -t, "1", -m, -u, -n, -i, -p, --, sh, -c, "printf '%s|' \"$NODE\" 'a  b' \"$(echo '$X')\" $LEVEL > $OUT\ncat >> $OUT <<'E'\n$(date) \\ \"'\nE\n"]}`,
+	"options":   `{command: [nsenter, -t, "1", -m, --, bash, -euo, pipefail, -c, "[[ -d /var ]] && a=(1 2 3) && echo ${#a[@]} > $OUT"]}`,
+	"root":      `{command: [chroot, /host, bash, -c, "echo \"$LEVEL $PWD $(id -u)\" > $OUT"]}`,
+	"program":   `{command: [nsenter, --target=1, --mount, --, cp, /etc/passwd, "OUTFILE"]}`,
+	"variable":  `{command: [nsenter, -t, "1", -m, --, sh, -c, "$(SETUP)"]}`,
+	"expanded":  `{command: [nsenter, -t, "1", -m, --, cp, /etc/passwd, "$(OUT)"]}`,
+	"dollars":   `{command: [nsenter, -t, "1", -m, --, sh, -c, "echo $$(echo $(LEVEL)) > $OUT"]}`,
+	"arguments": `{command: [nsenter, -t, "1", -m, --, sh, -c, "echo $0 $1 $# > $OUT", name, "b  c"]}`,
+	"mixed":     `{command: [sh, -c, "echo one > /host$OUT; nsenter -t 1 -m -- sh -c 'echo two >> $OUT'"]}`,
+}
+
+// TestWhatIsConvertedHasTheEffectOfItsSource runs DaemonSets, and then the NodeJobs that convert writes for them.
+func TestWhatIsConvertedHasTheEffectOfItsSource(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	node := w.join(cluster.NodeOptions{})
+	out := func(name string) string { return "/var/tmp/" + w.namespace + "." + name }
+	content := func(name string) string {
+		text := ""
+		w.eventually("the effect of "+name, func() error {
+			if text = w.sh(node, "cat "+out(name)+" 2>/dev/null || true"); text == "" {
+				return errors.New("there is no file")
+			}
+			return nil
+		})
+		return text
+	}
+	manifests, want := map[string]string{}, map[string]string{}
+	for name, container := range conversions {
+		manifests[name] = fmt.Sprintf(`
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: %[1]s, namespace: %[2]s}
+spec:
+  selector: {matchLabels: {app: %[1]s}}
+  template:
+    metadata: {labels: {app: %[1]s}}
+    spec:
+      nodeSelector: {world: %[2]s}
+      hostPID: true
+      initContainers:
+      - %[3]s
+      containers: [{name: pause, image: %[4]s}]
+      volumes: [{name: root, hostPath: {path: /}}, {name: usr, hostPath: {path: /usr}}, {name: lib, hostPath: {path: /usr/lib}}, {name: lib64, hostPath: {path: /usr/lib64}}, {name: bin, hostPath: {path: /usr/bin}}]
+`, name, w.namespace, strings.ReplaceAll(strings.Replace(container, "{command", fmt.Sprintf(`{name: c, image: %s, securityContext: {privileged: true, runAsUser: 0},
+          volumeMounts: [{name: root, mountPath: /host}, {name: usr, mountPath: /usr}, {name: lib, mountPath: /lib}, {name: lib64, mountPath: /lib64}, {name: bin, mountPath: /bin}],
+          env: [{name: PATH, value: "/usr/sbin:/usr/bin"}, {name: NODE, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}, {name: LEVEL, value: "3"}, {name: OUT, value: %s}, {name: SETUP, value: "echo \"$LEVEL\" '&&' > $OUT"}], command`,
+			install.RunnerImage, out(name)), 1), "OUTFILE", out(name)), pauseImage)
+		_, err := install.Kubectl(w.ctx, real, manifests[name], "apply", "-f", "-")
+		must(t, err)
+	}
+	for name := range conversions {
+		want[name] = content(name)
+	}
+	for name, manifest := range manifests {
+		_, err := install.Kubectl(w.ctx, real, "", "delete", "daemonset", name, "-n", w.namespace)
+		must(t, err)
+		w.sh(node, "rm "+out(name))
+		_, err = install.Kubectl(w.ctx, real, strings.ReplaceAll(w.raw(manifest, "convert", "-f", "-"), "suspend: true", "suspend: false"), "apply", "-f", "-")
+		must(t, err)
+	}
+	for name := range conversions {
+		w.done(name, node)
+		if diff := cmp.Diff(want[name], content(name)); diff != "" {
+			t.Errorf("%s: -DaemonSet +NodeJob\n%s", name, diff)
+		}
+	}
 }

@@ -18,6 +18,8 @@ const (
 	ExitUsage = 2
 	// ExitNotFound means that the NodeJob, node or step does not exist, or that a selector matches no node.
 	ExitNotFound = 3
+	// ExitIncomplete means that a conversion has a TODO. Only convert has it, which asks no cluster, so it cannot be ExitNotFound.
+	ExitIncomplete = 3
 	// ExitForbidden means that the user lacks a permission that the command needs.
 	ExitForbidden = 4
 	// ExitNotInstalled means that the cluster does not have the NodeJob CRD.

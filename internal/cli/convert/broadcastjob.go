@@ -4,7 +4,7 @@
 package convert
 
 import (
-	"maps"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -30,64 +30,56 @@ type broadcastJob struct {
 }
 
 // broadcastJob converts a BroadcastJob.
-func (c *converter) broadcastJob(source *unstructured.Unstructured) (*draft, error) {
-	job, found, err := into[broadcastJob](source)
+func (c *converter) broadcastJob(source *unstructured.Unstructured) ([]*draft, error) {
+	job, unknown, err := into[broadcastJob](source)
 	if err != nil {
 		return nil, err
 	}
-	if err := matchesNoNode(&job.Spec.Template.Spec); err != nil {
+	pod := &job.Spec.Template.Spec
+	if err := matchesNoNode(pod); err != nil {
 		return nil, err
 	}
-	d := newDraft(c.options, source)
-	pod := &job.Spec.Template.Spec
-	w := c.workload(&job.Spec.Template, source)
-	for i := range pod.InitContainers {
-		w.addStep(&pod.InitContainers[i], true)
-	}
-	for i := range pod.Containers {
-		w.addStep(&pod.Containers[i], false)
-	}
-	d.selectNodes(pod, everyRequirement)
-	d.setChanges(w.changes, d.mergeChanges(w))
+	d := c.newDraft(source)
+	w := c.newWork(d, &job.Spec.Template)
+	d.selectNodes(pod, nil)
 	d.setTask(w)
-	d.account = accountOf(pod)
-
-	if parallelism := job.Spec.Parallelism; parallelism != nil {
-		d.concurrent(*parallelism, "parallelism")
+	if job.Spec.Parallelism != nil {
+		d.concurrent(job.Spec.Parallelism, "parallelism")
 	} else {
-		d.spec.note("rollout", `The BroadcastJob has no parallelism, so it runs on all nodes at once. A NodeJob runs on one node first, and then on 25% at once. Set rollout.maxConcurrent for another limit.`)
+		d.note("The BroadcastJob has no parallelism, so it runs on all nodes at once. A NodeJob runs on one node first, and then on 25%% at once. Set rollout.maxConcurrent for another limit.")
 	}
 	d.runsAgain()
-	d.complete(job)
+	d.broadcastPolicies(job)
+	d.nameFields(unknown)
+	return []*draft{d}, nil
+}
+
+// broadcastPolicies converts when a BroadcastJob ends, and what it does after a failure.
+func (d *draft) broadcastPolicies(job *broadcastJob) {
+	policy := job.Spec.CompletionPolicy
+	if !slices.Contains([]string{"", "Always", "Never"}, policy.Type) {
+		d.todo("completionPolicy.type %s is unknown", policy.Type)
+	} else if policy.Type != "Never" && d.job.Spec.Nodes.Names == nil {
+		d.note("completionPolicy.type Always ends after the existing nodes. The NodeJob also runs on nodes that join later. To exclude them, list the nodes in nodes.names.")
+	}
+	d.timeouts(policy.ActiveDeadlineSeconds, job.Spec.Template.Spec.ActiveDeadlineSeconds, "completionPolicy.activeDeadlineSeconds")
+	d.timeLimit()
+	if deadline := policy.ActiveDeadlineSeconds; deadline != nil {
+		d.note("task.timeoutSeconds is for each node. When you resume the NodeJob, startingDeadlineSeconds: %d is a limit for all of it, from its creation.", *deadline)
+	}
+	d.finish(policy.TTLSecondsAfterFinished)
 	limit := job.Spec.FailurePolicy.RestartLimit
-	d.retries(&limit, "failurePolicy.restartLimit")
+	limited(d, &d.job.Spec.Retry.Limit, &limit, 100, "failurePolicy.restartLimit", "retry.limit")
 	switch job.Spec.FailurePolicy.Type {
 	case "Continue":
-		d.spec.in("rollout").set("maxFailures", "100%")
+		d.job.Spec.Rollout.MaxFailures = new(intstr.FromString("100%"))
 	case "", "FailFast", "Pause":
-		d.spec.in("rollout").set("maxFailures", 0, "After the first failed node, the task starts on no other node.")
+		d.job.Spec.Rollout.MaxFailures = new(intstr.FromInt32(0))
+		d.note("rollout.maxFailures: after the first failed node, the task starts on no other node.")
 	default:
-		d.spec.in("rollout").todo("maxFailures", "failurePolicy.type %s is unknown.", job.Spec.FailurePolicy.Type)
+		d.todo("failurePolicy.type %s is unknown: set rollout.maxFailures", job.Spec.FailurePolicy.Type)
 	}
 	if job.Spec.Paused {
 		d.note("The BroadcastJob is paused. Do not resume the NodeJob until you want the task to run.")
 	}
-	rules := broadcastJobRules()
-	maps.Copy(rules, podRules(d.usesTemplate(), nil))
-	d.nameFields(w, "", rules, found)
-	return d, nil
-}
-
-// complete converts the completion policy.
-func (d *draft) complete(job *broadcastJob) {
-	policy := job.Spec.CompletionPolicy
-	if policy.Type != "Never" && !d.spec.in("nodes").has("names") {
-		d.spec.in("nodes").todo("names", "completionPolicy.type Always ends after the existing nodes. The NodeJob also runs on nodes that join later. To exclude them, list the nodes in nodes.names.")
-	}
-	d.deadlines(policy.ActiveDeadlineSeconds, job.Spec.Template.Spec.ActiveDeadlineSeconds, "completionPolicy.activeDeadlineSeconds")
-	if deadline := policy.ActiveDeadlineSeconds; deadline != nil {
-		d.spec.suggest("startingDeadlineSeconds", *deadline,
-			"timeoutSeconds is for each node. This is the limit for the whole NodeJob, which counts from its creation. Set it when you resume the NodeJob:")
-	}
-	d.finish(policy.TTLSecondsAfterFinished)
 }

@@ -4,7 +4,6 @@
 package convert
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/base64"
 	"fmt"
@@ -23,79 +22,82 @@ type Options struct {
 
 // Result is the output.
 type Result struct {
-	// YAML has the NodeJobs, and comments about the other objects. It is empty if nothing was converted.
+	// YAML has the NodeJobs. It is empty if nothing was converted.
 	YAML []byte
 	// NodeJobs is their number.
 	NodeJobs int
-	// Warnings are about differences between a NodeJob and its source. Each names the source.
-	Warnings []string
+	// Todos are what a user must decide or change before a NodeJob is resumed. Each names the source. The comments of the NodeJobs have
+	// them too.
+	Todos []string
 	// Refused has an error for each object that could not be converted. It names the object.
 	Refused []error
 }
 
 type converter struct {
-	options  Options
-	objects  []*unstructured.Unstructured
-	contents map[string]map[string]string
-	jobs     map[string]*jobGroup
-	// order has the conversions of Jobs, which begin when all Jobs are known.
-	order  []func() *draft
+	options Options
+	objects []*unstructured.Unstructured
+	// contents has the data of the ConfigMaps and Secrets.
+	contents map[content]map[string]string
+	// jobs are the groups of Jobs that do the same on different nodes, and keys what they have in common.
+	jobs   []*jobGroup
+	keys   map[string]*jobGroup
 	drafts []*draft
-	result Result
-	// others are the objects that are not a pattern.
-	others []*unstructured.Unstructured
+	// others are the objects that are no pattern.
+	others  []*unstructured.Unstructured
+	refused []error
 }
 
 // Convert converts the objects of one or more files.
 func Convert(objects []*unstructured.Unstructured, o Options) Result {
-	c := &converter{options: o, objects: objects, contents: map[string]map[string]string{}, jobs: map[string]*jobGroup{}}
+	c := &converter{options: o, objects: objects, contents: map[content]map[string]string{}, keys: map[string]*jobGroup{}}
 	c.readContents()
 	for _, source := range objects {
 		if err := c.convert(source); err != nil {
 			c.refuse(source, err)
 		}
 	}
-	for _, convert := range c.order {
-		c.drafts = append(c.drafts, convert())
+	for _, group := range c.jobs {
+		c.drafts = append(c.drafts, c.convertJobs(group))
+	}
+	names := map[string]int{}
+	for _, d := range c.drafts {
+		key := d.job.Namespace + "/" + d.job.Name
+		if names[key]++; names[key] > 1 {
+			d.rename(fmt.Sprintf("%s-%d", d.job.Name, names[key]))
+			d.todo("another NodeJob has the same name: choose names that say what each does")
+		}
 	}
 	c.describeOthers()
-	c.write()
-	return c.result
+	return c.result()
 }
 
 func (c *converter) refuse(source *unstructured.Unstructured, err error) {
-	c.result.Refused = append(c.result.Refused, fmt.Errorf("%s is not converted: %w", nameOf(source), err))
+	c.refused = append(c.refused, fmt.Errorf("%s is not converted: %w", nameOf(source), err))
 }
 
-// convert converts one object.
 func (c *converter) convert(source *unstructured.Unstructured) error {
-	one := func(d *draft, err error) error {
-		if err == nil {
-			c.drafts = append(c.drafts, d)
-		}
-		return err
-	}
+	var drafts []*draft
+	var err error
 	switch {
 	case isKind(source, "apps", "DaemonSet"), isKind(source, "extensions", "DaemonSet"):
-		return one(c.daemonSet(source))
+		drafts, err = c.daemonSet(source)
 	case isKind(source, "batch", "Job"):
-		return c.groupJob(source)
+		err = c.groupJob(source)
 	case isKind(source, "apps.kruise.io", "BroadcastJob"):
-		return one(c.broadcastJob(source))
+		drafts, err = c.broadcastJob(source)
 	case isKind(source, "upgrade.cattle.io", "Plan"):
-		drafts, err := c.plan(source)
-		c.drafts = append(c.drafts, drafts...)
-		return err
+		drafts, err = c.plan(source)
 	default:
 		c.others = append(c.others, source)
-		return nil
 	}
+	c.drafts = append(c.drafts, drafts...)
+	return err
 }
 
-// workload returns the work of the pods of an object.
-func (c *converter) workload(template *corev1.PodTemplateSpec, source *unstructured.Unstructured) *workload {
-	return &workload{template: template, contents: c.contents, namespace: cmp.Or(source.GetNamespace(), c.options.Namespace)}
-}
+// content names a ConfigMap or a Secret.
+type content struct{ kind, namespace, name string }
+
+func (c content) String() string { return c.kind + " " + c.name }
 
 // readContents reads the ConfigMaps and Secrets.
 func (c *converter) readContents() {
@@ -103,25 +105,30 @@ func (c *converter) readContents() {
 		if !isKind(source, "", "ConfigMap") && !isKind(source, "", "Secret") {
 			continue
 		}
-		content := map[string]string{}
+		data := map[string]string{}
 		for _, field := range []string{"data", "stringData"} {
-			data, _, _ := unstructured.NestedMap(source.Object, field)
-			for key, value := range data {
+			values, _, _ := unstructured.NestedMap(source.Object, field)
+			for key, value := range values {
 				text, _ := value.(string)
 				if field == "data" && source.GetKind() == "Secret" {
 					decoded, _ := base64.StdEncoding.DecodeString(text)
 					text = string(decoded)
 				}
-				content[key] = text
+				data[key] = text
 			}
 		}
-		c.contents[contentKey(source.GetKind(), cmp.Or(source.GetNamespace(), c.options.Namespace), source.GetName())] = content
+		c.contents[content{source.GetKind(), c.namespaceOf(source), source.GetName()}] = data
 	}
 }
 
-// write writes the documents.
-func (c *converter) write() {
-	var documents [][]byte
+func (c *converter) namespaceOf(source *unstructured.Unstructured) string {
+	return cmp.Or(source.GetNamespace(), c.options.Namespace)
+}
+
+// result writes the documents.
+func (c *converter) result() Result {
+	var r Result
+	var documents []string
 	for _, d := range c.drafts {
 		document, err := d.yaml()
 		if err != nil {
@@ -129,40 +136,54 @@ func (c *converter) write() {
 			continue
 		}
 		documents = append(documents, document)
-		for _, w := range d.warnings {
-			c.result.Warnings = append(c.result.Warnings, nameOf(d.sources[0])+": "+w.message)
+		for _, todo := range d.todos {
+			first, _, _ := strings.Cut(todo, "\n")
+			r.Todos = append(r.Todos, nameOf(d.sources[0])+": "+first)
 		}
 	}
-	c.result.NodeJobs = len(documents)
-	if len(documents) == 0 {
-		return
-	}
-	var b bytes.Buffer
-	if len(c.others) > 0 {
-		names := make([]string, len(c.others))
-		for i, other := range c.others {
-			names[i] = nameOf(other)
-		}
-		for _, line := range comment("Objects of other kinds, which are not converted:\n- "+strings.Join(names, "\n- "), columns) {
-			b.WriteString(line + "\n")
-		}
-		b.WriteString("---\n")
-	}
-	b.Write(bytes.Join(documents, []byte("---\n")))
-	c.result.YAML = b.Bytes()
+	r.Refused, r.NodeJobs = c.refused, len(documents)
+	r.YAML = []byte(strings.Join(documents, "---\n"))
+	return r
 }
 
-// describeOthers says which objects beside the patterns are no longer needed, and removes them from the others.
+// accounts are the kinds of objects that give a service account its rights.
+var accounts = []string{"ServiceAccount", "ClusterRole", "Role", "ClusterRoleBinding", "RoleBinding"}
+
+// describeOthers says what becomes of the other objects in the files.
 func (c *converter) describeOthers() {
-	c.others = slices.DeleteFunc(c.others, func(other *unstructured.Unstructured) bool {
-		switch other.GetKind() {
-		case "ServiceAccount", "ClusterRole", "Role", "ClusterRoleBinding", "RoleBinding":
-			return c.describeAccess(other)
-		case "ConfigMap", "Secret":
-			return c.describeContent(other)
-		case "Namespace":
-			return true
+	var remain, rights []string
+	for _, o := range c.others {
+		switch {
+		case o.GetKind() == "Namespace":
+		case slices.Contains(accounts, o.GetKind()):
+			rights = append(rights, nameOf(o))
+		default:
+			remain = append(remain, nameOf(o))
 		}
-		return false
-	})
+	}
+	for _, d := range c.drafts {
+		if len(remain) > 0 {
+			d.note("Other objects in the file, which stay as they are: %s.", strings.Join(remain, ", "))
+		}
+		switch account := d.account(); {
+		case len(rights) == 0:
+		case account != "":
+			d.note("The service account %s and its rights (%s) are needed only if the task uses the API of Kubernetes. Otherwise remove serviceAccountName.", account, strings.Join(rights, ", "))
+		default:
+			d.drop("%s, unless something else uses them: the task has no API credentials", strings.Join(rights, ", "))
+		}
+	}
+}
+
+// account returns the service account of the task.
+func (d *draft) account() string {
+	if d.job.Spec.Task.Template == nil {
+		return ""
+	}
+	return d.job.Spec.Task.Template.Spec.ServiceAccountName
+}
+
+// isWindows reports whether a pod runs on nodes with Windows.
+func isWindows(pod *corev1.PodSpec) bool {
+	return pod.OS != nil && pod.OS.Name == corev1.Windows || pod.NodeSelector[corev1.LabelOSStable] == string(corev1.Windows)
 }

@@ -57,8 +57,8 @@ func TestManifests(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			result := convertFile(t, name)
 			got := string(result.YAML)
-			for _, message := range result.Warnings {
-				got += "---\n# warning: " + message + "\n"
+			for _, message := range result.Todos {
+				got += "---\n# todo: " + message + "\n"
 			}
 			for _, err := range result.Refused {
 				got += "---\n# error: " + err.Error() + "\n"

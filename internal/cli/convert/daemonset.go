@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -23,218 +24,271 @@ import (
 // it waits without end.
 
 // daemonSet converts a DaemonSet that runs once.
-func (c *converter) daemonSet(source *unstructured.Unstructured) (*draft, error) {
-	ds, found, err := into[appsv1.DaemonSet](source)
+func (c *converter) daemonSet(source *unstructured.Unstructured) ([]*draft, error) {
+	ds, unknown, err := into[appsv1.DaemonSet](source)
 	if err != nil {
 		return nil, err
 	}
-	if err := matchesNoNode(&ds.Spec.Template.Spec); err != nil {
-		return nil, err
-	}
-	d := newDraft(c.options, source)
-	w := c.workload(&ds.Spec.Template, source)
-	w.always = true
 	pod := &ds.Spec.Template.Spec
-	for i := range pod.InitContainers {
-		if pod.InitContainers[i].RestartPolicy != nil {
-			return nil, permanent("its init container %s is a sidecar", pod.InitContainers[i].Name)
-		}
-		w.addStep(&pod.InitContainers[i], true)
-	}
-	for i := range pod.Containers {
-		if container := &pod.Containers[i]; isIdle(container) {
-			d.dropContainer(container, "only waits")
-		} else {
-			w.addStep(container, false)
-		}
-	}
-	marker := markerOf(w)
-	if err := runsOnce(w, marker); err != nil {
+	if err := matchesNoNode(pod); err != nil {
 		return nil, err
 	}
-	d.selectNodes(pod, func(r corev1.NodeSelectorRequirement) bool {
-		return marker.excludes && r.Key == marker.change.key && excludes(r)
-	})
-	d.setMarker(marker)
-	d.setChanges(w.changes, d.mergeChanges(w))
+	d := c.newDraft(source)
+	w := c.newWork(d, &ds.Spec.Template)
+	w.repeats = true
+	marks, unsure := w.marks(d)
+	if err := w.dropIdle(d); err != nil {
+		return nil, err
+	}
+	for _, s := range w.steps {
+		if err := w.runsOnce(s, unsure); err != nil {
+			return nil, err
+		}
+	}
+	d.selectNodes(pod, marks)
 	d.setTask(w)
-	d.setReruns(w, marker)
+	d.timeLimit()
+	if len(marks) == 0 && len(d.job.Spec.RemoveLabels) == 0 {
+		d.job.Spec.Rerun.OnReboot = true
+		d.note("rerun.onReboot: the pod of the DaemonSet ran again after each reboot. Remove this if the effect of the task outlasts a reboot.")
+		d.runsAgain()
+	}
 	d.setUpdates(ds.Spec.UpdateStrategy)
-	d.account = accountOf(pod)
-	rules := daemonSetRules()
-	maps.Copy(rules, podRules(d.usesTemplate(), selectorLabels(ds.Spec.Selector)))
-	d.nameFields(w, "", rules, found)
-	return d, nil
+	d.nameFields(unknown)
+	return []*draft{d}, nil
 }
 
-// marker is the label by which the pods of a DaemonSet show that they are done.
-type marker struct {
-	change nodeChange
-	// excludes says that the affinity excludes nodes with the label, and requests that the selector requires it.
-	excludes, requests bool
-	// byProgram says that a program of the image sets it, which the manifest does not show.
-	byProgram   bool
-	requirement corev1.NodeSelectorRequirement
+// setUpdates converts how many pods are replaced at once.
+func (d *draft) setUpdates(strategy appsv1.DaemonSetUpdateStrategy) {
+	switch strategy.Type {
+	case "", appsv1.RollingUpdateDaemonSetStrategyType:
+	case appsv1.OnDeleteDaemonSetStrategyType:
+		d.job.Spec.Rerun.OnRevisionChange = new(false)
+		d.note("rerun.onRevisionChange: with updateStrategy OnDelete, a change of the task runs only on nodes that are not done yet.")
+	default:
+		d.todo("updateStrategy.type %s is unknown", strategy.Type)
+	}
+	if rolling := strategy.RollingUpdate; rolling != nil && rolling.MaxUnavailable != nil && *rolling.MaxUnavailable != intstr.FromInt32(0) {
+		d.concurrent(rolling.MaxUnavailable, "updateStrategy.rollingUpdate.maxUnavailable")
+	}
 }
 
-// othersKey matches labels by which clouds and Kubernetes describe nodes. No pod sets them.
-var othersKey = regexp.MustCompile(`(^|[./])(kubernetes\.io|k8s\.io|amazonaws\.com|azure\.com|google\.com|karpenter\.sh|openshift\.io)/|^beta\.|^type$`)
-
-func markerOf(w *workload) marker {
-	pod := &w.template.Spec
-	excluded := affinityWith(pod)
-	for key, requirement := range excluded {
-		if change, ok := labelsSet(w.changes, key); ok && !change.remove {
-			return marker{change: change, excludes: true, requirement: requirement}
+// dropIdle removes containers that only wait.
+func (w *work) dropIdle(d *draft) error {
+	w.steps = slices.DeleteFunc(w.steps, func(s step) bool {
+		if s.init || !isIdle(s) {
+			return false
 		}
+		d.drop("the container %s with the image %s, which only waits", s.Name, s.Image)
+		return true
+	})
+	if len(w.steps) == 0 {
+		return errors.New("its containers only wait, so there is no task to convert. To pull images on every node, write a NodeJob with task.template")
 	}
-	for _, change := range w.changes {
-		if change.remove && change.kind == "label" && requires(pod, change.key) {
-			return marker{change: change, requests: true}
-		}
-	}
-	if accountOf(pod) == "" || len(w.changes) > 0 {
-		return marker{}
-	}
-	return markerOfProgram(excluded)
+	return nil
 }
 
-// markerOfProgram returns the label that a program of the image probably sets.
-func markerOfProgram(excluded map[string]corev1.NodeSelectorRequirement) marker {
-	for _, key := range slices.Sorted(maps.Keys(excluded)) {
-		if requirement := excluded[key]; requirement.Operator == corev1.NodeSelectorOpDoesNotExist && !othersKey.MatchString(key) {
-			return marker{change: nodeChange{kind: "label", key: key, value: "$"}, excludes: true, byProgram: true, requirement: requirement}
+// pauseImage matches the names of images whose program only waits.
+var pauseImage = regexp.MustCompile(`^pause(-(amd64|arm64|arm|ppc64le|s390x))?$`)
+
+// isIdle reports whether a container only waits.
+func isIdle(s step) bool {
+	argv := s.program.argv
+	if len(s.Command) == 0 {
+		name, _, _ := strings.Cut(path.Base(s.Image), ":")
+		name, _, _ = strings.Cut(name, "@")
+		return len(argv) == 0 && pauseImage.MatchString(name) || len(argv) > 0 && waits(argv)
+	}
+	if len(s.Ports) > 0 {
+		return false
+	}
+	if s.program.script == "" {
+		return waits(argv)
+	}
+	shown := read(s.program.script)
+	return !shown.invalid && !shown.work && len(shown.waits)+len(shown.loops) > 0
+}
+
+// runsOnce returns an error for a container that is a server, or does something that the files do not show. unsure says that a TODO
+// already says so.
+func (w *work) runsOnce(s step, unsure bool) error {
+	const instead = "A NodeJob runs a task that ends. If a part of the DaemonSet is one, write a NodeJob for this part: kubectl everynode create script NAME -f FILE, or task.template for a program with an image"
+	if s.RestartPolicy != nil {
+		return fmt.Errorf("its init container %s is a sidecar, which runs permanently. Keep the DaemonSet. %s", s.Name, instead)
+	}
+	if s.init {
+		return nil
+	}
+	if len(s.Ports) > 0 {
+		return fmt.Errorf("its container %s has ports, so it is a server. Keep the DaemonSet. %s", s.Name, instead)
+	}
+	for name, probe := range map[string]*corev1.Probe{"livenessProbe": s.LivenessProbe, "readinessProbe": s.ReadinessProbe, "startupProbe": s.StartupProbe} {
+		if probe != nil && probe.Exec == nil {
+			return fmt.Errorf("its container %s has a %s over the network, so it is a server. Keep the DaemonSet. %s", s.Name, name, instead)
 		}
 	}
-	return marker{}
+	if unsure || startupScript(s.Container) != nil && s.program.absent.kind == "" {
+		return nil
+	}
+	return w.shows(s, instead)
+}
+
+// shows returns an error for a container of which the files do not show that it ends, or waits when it is done.
+func (w *work) shows(s step, instead string) error {
+	p := s.program
+	switch {
+	case p.absent.kind != "":
+		return fmt.Errorf("the program of its container %s is in the %s, which is not in the file. Add it: kubectl get %s %s%s -o yaml",
+			s.Name, p.absent, strings.ToLower(p.absent.kind), p.absent.name, inNamespace(w.namespace))
+	case p.script != "":
+		switch shown := read(p.script); {
+		case shown.invalid:
+			return fmt.Errorf("the script of its container %s is not one of a POSIX shell or Bash, so whether it ends is not known. %s", s.Name, instead)
+		case shown.unknown != "" && len(shown.waits)+len(shown.loops) == 0:
+			return fmt.Errorf("the script of its container %s runs %s, and the manifest does not show whether that ends. If it runs permanently, keep the DaemonSet. %s", s.Name, shown.unknown, instead)
+		}
+		return nil
+	case len(s.Command) > 0 && ends(unwrapped(p.argv)):
+		return nil
+	}
+	what := "the image " + s.Image
+	if len(p.argv) > 0 && len(s.Command) > 0 {
+		what = p.argv[0]
+	}
+	return fmt.Errorf("its container %s runs %s, and the manifest does not show what that does. If it runs permanently, keep the DaemonSet. %s", s.Name, what, instead)
+}
+
+// marks returns the labels that a pod sets on its node when it is done, and that its node affinity excludes. Nodes with the label count
+// as done. unsure says that a program may set one, which the manifest does not show.
+func (w *work) marks(d *draft) (marks map[string]bool, unsure bool) {
+	marks = map[string]bool{}
+	labels := w.labelChanges()
+	for _, r := range requirements(w.pod) {
+		switch {
+		case !excludes(r) || marks[r.Key]:
+		case w.sets(labels, r) && len(marks) == 0:
+			marks[r.Key] = true
+			d.drop("the node affinity to nodes without the label %s: a node that is done has a record", r.Key)
+			d.assumeDone(excludedBy(r))
+			d.note("nodes.assumeDone: nodes with the label %s are done, and do not run the task.", r.Key)
+		case labels[r.Key] != "" || labels["$"] != "":
+			d.todo(changesLabel+"Remove the command, or the requirement from nodes.selector.", r.Key)
+		case w.mayMark(r):
+			unsure = true
+			d.todo("the manifest does not show whether the program ends, and whether it sets the label %s on its node when it is done\n"+
+				"If it does not end, keep the DaemonSet. The NodeJob selects nodes without the label, so a node that gets it is no longer selected. If the program sets it, "+
+				"remove the requirement from nodes.selector, and write: nodes.assumeDone: {selector: {matchExpressions: [{key: %s, operator: Exists}]}}", r.Key, r.Key)
+		}
+	}
+	w.changesRequired(d, labels)
+	return marks, unsure
+}
+
+const changesLabel = "the script may change the label %s of its node, by which the source selects nodes\nA node must stay selected while the task runs. "
+
+// changesRequired says which labels the script changes although the source selects nodes by them.
+func (w *work) changesRequired(d *draft, labels map[string]string) {
+	for _, key := range slices.Sorted(maps.Keys(w.required())) {
+		if labels[key] == "-" {
+			d.job.Spec.RemoveLabels = append(d.job.Spec.RemoveLabels, key)
+			d.todo("the script removes the label %s from its node, and removeLabels does that when the node is done\nRemove the command: while the task runs, its node must stay selected.", key)
+		} else if labels[key] != "" || labels["$"] != "" {
+			d.todo(changesLabel+"Remove the command, or the label from nodes.selector.", key)
+		}
+	}
+}
+
+// sets reports whether a script sets a label so that a requirement excludes its node.
+func (w *work) sets(labels map[string]string, r corev1.NodeSelectorRequirement) bool {
+	value, sets := labels[r.Key]
+	return sets && value != "-" && (r.Operator == corev1.NodeSelectorOpDoesNotExist || slices.Contains(r.Values, value))
+}
+
+// excludedBy returns a selector for the nodes that a requirement excludes.
+func excludedBy(r corev1.NodeSelectorRequirement) *metav1.LabelSelector {
+	if r.Operator == corev1.NodeSelectorOpNotIn {
+		return oneOf(r.Key, r.Values)
+	}
+	return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: r.Key, Operator: metav1.LabelSelectorOpExists}}}
+}
+
+// mayMark reports whether a program that the files do not show may set a label that excludes its node.
+func (w *work) mayMark(r corev1.NodeSelectorRequirement) bool {
+	return r.Operator == corev1.NodeSelectorOpDoesNotExist && accountOf(w.pod) != "" && !w.isShown() && !isOfProvider(r.Key)
+}
+
+// labelChanges returns the labels that scripts set on nodes with kubectl, with their values, and - for those that they remove. The key
+// is $ for labels that the scripts do not show.
+func (w *work) labelChanges() map[string]string {
+	changes := map[string]string{}
+	for _, s := range w.steps {
+		if text := w.text(s); strings.Contains(text, "PATCH") && strings.Contains(text, "/nodes/") {
+			changes["$"] = "$"
+		}
+		for _, words := range read(s.program.script).commands {
+			if words = unwrapped(words); path.Base(words[0]) == "kubectl" {
+				labelsIn(words, changes)
+			}
+		}
+	}
+	return changes
+}
+
+// labelsIn adds the labels that a command of kubectl changes on nodes.
+func labelsIn(words []string, changes map[string]string) {
+	i := slices.Index(words, "label")
+	if i < 0 || !slices.ContainsFunc(words[i:], func(word string) bool { return strings.HasPrefix(word, "no") }) {
+		return
+	}
+	for _, word := range words[i+1:] {
+		key, value, sets := strings.Cut(word, "=")
+		if strings.HasPrefix(word, "-") || !sets && !strings.HasSuffix(word, "-") {
+			continue
+		}
+		if !sets {
+			key, value = strings.TrimSuffix(key, "-"), "-"
+		}
+		if strings.Contains(key, "$") {
+			key = "$"
+		}
+		changes[key] = cmp.Or(value, "$")
+	}
+}
+
+// isShown reports whether the files show what all containers do.
+func (w *work) isShown() bool {
+	return !slices.ContainsFunc(w.steps, func(s step) bool { return s.program.script == "" && !isIdle(s) })
+}
+
+// isOfProvider reports whether a label is one by which clouds and Kubernetes describe nodes.
+func isOfProvider(key string) bool {
+	prefix, _, _ := strings.Cut(key, "/")
+	return slices.ContainsFunc([]string{"kubernetes.io", "k8s.io", "amazonaws.com", "azure.com", "google.com", "karpenter.sh", "openshift.io"},
+		func(domain string) bool { return prefix == domain || strings.HasSuffix(prefix, "."+domain) })
+}
+
+// required returns the labels that the node of a pod must have.
+func (w *work) required() map[string]bool {
+	keys := map[string]bool{}
+	for key := range w.pod.NodeSelector {
+		keys[key] = true
+	}
+	for _, r := range requirements(w.pod) {
+		if r.Operator == corev1.NodeSelectorOpIn || r.Operator == corev1.NodeSelectorOpExists {
+			keys[r.Key] = true
+		}
+	}
+	return keys
 }
 
 func accountOf(pod *corev1.PodSpec) string {
 	return cmp.Or(pod.ServiceAccountName, pod.DeprecatedServiceAccount)
 }
 
-// requires reports whether the pod runs only on nodes with a label.
-func requires(pod *corev1.PodSpec, key string) bool {
-	if _, ok := pod.NodeSelector[key]; ok {
-		return true
-	}
-	return slices.ContainsFunc(requirements(pod), func(r corev1.NodeSelectorRequirement) bool {
-		return r.Key == key && (r.Operator == corev1.NodeSelectorOpIn || r.Operator == corev1.NodeSelectorOpExists)
-	})
-}
-
-// permanent returns an error that says why a DaemonSet does not run once, and what to write instead.
-func permanent(format string, args ...any) error {
-	return fmt.Errorf("%s, so it runs permanently, and a NodeJob runs a task that ends. Keep the DaemonSet. "+
-		"If a part of it is a task that ends, write a NodeJob for this part: kubectl everynode create script NAME -f FILE, or task.template for a program with an image", fmt.Sprintf(format, args...))
-}
-
-// runsOnce returns an error for a DaemonSet that is a server.
-func runsOnce(w *workload, m marker) error {
-	if len(w.steps) == 0 {
-		return errors.New("its containers only wait, so there is no task to convert. To pull images on every node, write a NodeJob with task.template")
-	}
-	if m.requests || m.excludes && !m.byProgram {
-		return nil
-	}
-	for _, s := range w.steps {
-		if err := s.ends(m, w.namespace); err != nil && !s.init {
-			return err
-		}
-	}
-	return nil
-}
-
-// ends returns an error for a container that runs permanently.
-func (s *step) ends(m marker, namespace string) error {
-	switch container := s.container; {
-	case len(container.Ports) > 0:
-		return permanent("its container %s has ports", container.Name)
-	case container.LivenessProbe != nil || container.ReadinessProbe != nil:
-		return permanent("its container %s has probes", container.Name)
-	case m.byProgram, s.waits:
-		return nil
-	case s.from != nil:
-		name := s.from.ConfigMapKeyRef.Name
-		return fmt.Errorf("the script of its container %s is in the ConfigMap %s, which is not in the file. Add the ConfigMap to the file: kubectl get configmap %s%s -o yaml",
-			container.Name, name, name, inNamespace(namespace))
-	default:
-		return permanent("its container %s has no wait such as sleep infinity at its end, and does not set a label that its node affinity excludes", container.Name)
-	}
-}
-
-// setMarker says which nodes are done, and removes the label from the selection.
-func (d *draft) setMarker(m marker) {
-	key, value := m.change.key, m.change.value
-	switch {
-	case !m.excludes:
-		return
-	case m.byProgram:
-		d.drop("the node affinity to nodes without the label %s", key)
-		d.note("TODO: This assumes that the program sets the label %s on its node and then ends. If it does not end, it is not a task for a NodeJob.", key)
-	default:
-		d.drop("the node affinity to nodes without the label %s, and the label: a node that is done has a record", key)
-	}
-	if m.change.isDynamic() || value == "" {
-		d.assumeDone(map[string]any{"matchExpressions": []any{map[string]any{"key": key, "operator": "Exists"}}})
-		return
-	}
-	d.assumeDone(map[string]any{"matchLabels": map[string]any{key: value}})
-}
-
-// setReruns keeps when the pod runs its work again.
-func (d *draft) setReruns(w *workload, m marker) {
-	every := 0
-	for _, s := range w.steps {
-		every = max(every, s.every)
-	}
-	switch {
-	case every > 0:
-		d.spec.in("rerun").set("periodSeconds", min(max(every, 10), 31536000), "The script repeated its work in a loop.")
-	case m.excludes || m.requests:
-		return
-	}
-	if every == 0 {
-		d.spec.in("rerun").set("onReboot", true, "The pod of the DaemonSet ran it again after each reboot. Remove this if the effect of the task outlasts a reboot.")
-	}
-	d.runsAgain()
-}
-
-// runsAgain says that the NodeJob cannot know where the source has run.
-func (d *draft) runsAgain() {
-	d.note("The %s does not label the nodes on which it has run, so the task runs once on each node, also on these. "+
-		"To prevent this, skip the nodes before you resume the NodeJob: kubectl everynode skip %s NODE…%s", d.kind(), d.name, inNamespace(d.namespace))
-}
-
-// setUpdates converts how many pods are replaced at once.
-func (d *draft) setUpdates(strategy appsv1.DaemonSetUpdateStrategy) {
-	if strategy.Type == appsv1.OnDeleteDaemonSetStrategyType {
-		d.spec.in("rerun").set("onRevisionChange", false, "updateStrategy OnDelete: a change of the task runs only on nodes that are not done yet.")
-	}
-	if rolling := strategy.RollingUpdate; rolling != nil && rolling.MaxUnavailable != nil && *rolling.MaxUnavailable != intstr.FromInt32(0) {
-		d.concurrent(*rolling.MaxUnavailable, "updateStrategy.rollingUpdate.maxUnavailable")
-	}
-}
-
-// selectorLabels returns the labels by which a DaemonSet finds its pods.
-func selectorLabels(selector *metav1.LabelSelector) map[string]string {
-	if selector == nil {
-		return nil
-	}
-	return selector.MatchLabels
-}
-
-func (d *draft) usesTemplate() bool {
-	_, ok := d.spec.in("task").field("template").value.(map[string]any)
-	return ok
-}
-
-// equalSelector returns a selector with one value of a label.
-func equalSelector(key string, values []string) *metav1.LabelSelector {
+// oneOf returns a selector for some values of a label.
+func oneOf(key string, values []string) *metav1.LabelSelector {
 	if len(values) == 1 {
 		return &metav1.LabelSelector{MatchLabels: map[string]string{key: values[0]}}
 	}
 	return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: key, Operator: metav1.LabelSelectorOpIn, Values: values}}}
 }
-
-func isPlaceholder(name string) bool { return strings.ContainsAny(name, "${<[%") }

@@ -6,9 +6,7 @@ package convert
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -21,9 +19,11 @@ import (
 // jobGroup has the Jobs that do the same on different nodes.
 type jobGroup struct {
 	sources []*unstructured.Unstructured
-	fields  []*fields
+	unknown []string
 	job     *batchv1.Job
 	nodes   []string
+	// namesNode says that the Jobs name their nodes also elsewhere, such as in a command or a volume.
+	namesNode bool
 	// byName says that nodes are names of nodes, and not values of the label kubernetes.io/hostname.
 	byName bool
 }
@@ -32,7 +32,7 @@ const jobNode = "everynode.invalid/node"
 
 // groupJob adds a Job to the others that do the same on another node.
 func (c *converter) groupJob(source *unstructured.Unstructured) error {
-	job, found, err := into[batchv1.Job](source)
+	job, unknown, err := into[batchv1.Job](source)
 	if err != nil {
 		return err
 	}
@@ -45,23 +45,24 @@ func (c *converter) groupJob(source *unstructured.Unstructured) error {
 			"Keep the Job. To run it on each node, write a NodeJob with task.template")
 	}
 	// The API server adds labels with the UID of the Job.
-	job.Spec.Selector, job.Spec.Template.Labels = nil, nil
+	job.Spec.Selector = nil
+	maps.DeleteFunc(job.Spec.Template.Labels, func(key, _ string) bool { return slices.Contains(byKubernetes, key) })
 	body, err := json.Marshal([]any{source.GetNamespace(), job.Spec, byName})
 	if err != nil {
 		return err
 	}
 	key := strings.ReplaceAll(string(body), node, jobNode)
-	group := c.jobs[key]
+	group := c.keys[key]
 	if group == nil {
-		group = &jobGroup{job: job, byName: byName}
-		c.jobs[key] = group
-		c.order = append(c.order, func() *draft { return c.convertJobs(group) })
+		group = &jobGroup{job: job, byName: byName, namesNode: strings.Contains(string(body), node)}
+		c.keys[key] = group
+		c.jobs = append(c.jobs, group)
 	}
-	group.sources, group.fields, group.nodes = append(group.sources, source), append(group.fields, found), append(group.nodes, node)
+	group.sources, group.unknown, group.nodes = append(group.sources, source), append(group.unknown, unknown...), append(group.nodes, node)
 	return nil
 }
 
-// takeNode removes the choice of a node from a pod, and returns the node.
+// takeNode removes the choice of a node from a pod, and returns the node: by its name, or by the label kubernetes.io/hostname.
 func takeNode(pod *corev1.PodSpec) (node string, byName bool) {
 	if pod.NodeName != "" {
 		node, pod.NodeName = pod.NodeName, ""
@@ -71,150 +72,75 @@ func takeNode(pod *corev1.PodSpec) (node string, byName bool) {
 		delete(pod.NodeSelector, corev1.LabelHostname)
 		return value, false
 	}
-	return takeNodeOfTerms(pod)
-}
-
-// takeNodeOfTerms removes the choice of a node from the node affinity, if all its terms choose the same node.
-func takeNodeOfTerms(pod *corev1.PodSpec) (node string, byName bool) {
-	terms := slices.DeleteFunc(requiredTerms(pod), isEmpty)
-	for i := range terms {
-		chosen, isName := nodeOfTerm(&terms[i])
-		if chosen == "" || i > 0 && (chosen != node || isName != byName) {
-			return "", false
-		}
-		node, byName = chosen, isName
-	}
-	if node == "" {
+	terms := slices.DeleteFunc(requiredTerms(pod), matchesNothing)
+	if len(terms) != 1 {
 		return "", false
 	}
+	take := func(from *[]corev1.NodeSelectorRequirement, key string) (node string) {
+		*from = slices.DeleteFunc(*from, func(r corev1.NodeSelectorRequirement) bool {
+			if node != "" || r.Key != key || r.Operator != corev1.NodeSelectorOpIn || len(r.Values) != 1 {
+				return false
+			}
+			node = r.Values[0]
+			return true
+		})
+		return node
+	}
+	node = take(&terms[0].MatchFields, metav1.ObjectNameField)
+	if byName = node != ""; !byName {
+		node = take(&terms[0].MatchExpressions, corev1.LabelHostname)
+	}
 	required := pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
-	if required.NodeSelectorTerms = terms; slices.ContainsFunc(terms, isEmpty) {
-		// Nothing else is required.
-		pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution = nil
+	if required.NodeSelectorTerms = terms; matchesNothing(terms[0]) {
+		pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution = nil // nothing else is required
 	}
 	return node, byName
 }
 
-// nodeOfTerm removes the choice of a node from a term: by its name, or by the label kubernetes.io/hostname.
-func nodeOfTerm(t *corev1.NodeSelectorTerm) (node string, byName bool) {
-	take := func(from []corev1.NodeSelectorRequirement, key string) ([]corev1.NodeSelectorRequirement, string) {
-		i := slices.IndexFunc(from, func(r corev1.NodeSelectorRequirement) bool {
-			return r.Key == key && r.Operator == corev1.NodeSelectorOpIn && len(r.Values) == 1
-		})
-		if i < 0 {
-			return from, ""
-		}
-		node := from[i].Values[0]
-		return slices.Delete(from, i, i+1), node
-	}
-	if t.MatchFields, node = take(t.MatchFields, metav1.ObjectNameField); node != "" {
-		return node, true
-	}
-	t.MatchExpressions, node = take(t.MatchExpressions, corev1.LabelHostname)
-	return node, false
-}
-
 // convertJobs converts Jobs that do the same on different nodes.
 func (c *converter) convertJobs(group *jobGroup) *draft {
-	d := newDraft(c.options, group.sources...)
+	d := c.newDraft(group.sources...)
 	d.rename(commonName(group))
-	job := group.job
-	pod := &job.Spec.Template.Spec
-	w := c.workload(&job.Spec.Template, group.sources[0])
-	w.placeholder = placeholderName(group.nodes[0])
-	for i := range pod.InitContainers {
-		w.addStep(&pod.InitContainers[i], true)
-	}
-	for i := range pod.Containers {
-		w.addStep(&pod.Containers[i], false)
-	}
-	d.selectNodes(pod, everyRequirement)
+	spec := &group.job.Spec
+	pod := &spec.Template.Spec
+	w := c.newWork(d, &spec.Template)
+	d.selectNodes(pod, nil)
 	d.setJobNodes(group)
-	d.setChanges(w.changes, d.mergeChanges(w))
 	d.setTask(w)
 	d.runsAgain()
-	d.retries(job.Spec.BackoffLimit, "backoffLimit")
-	d.deadlines(job.Spec.ActiveDeadlineSeconds, pod.ActiveDeadlineSeconds, "activeDeadlineSeconds")
-	d.finish(job.Spec.TTLSecondsAfterFinished)
-	d.jobTodos(&job.Spec)
-	d.account = accountOf(pod)
-	rules := jobRules()
-	maps.Copy(rules, podRules(d.usesTemplate(), nil))
-	d.nameFields(w, "", rules, group.fields...)
-	if text := fmt.Sprint(d.spec.field("task").value.(*object).lines(0)); strings.Contains(text, group.nodes[0]) {
-		d.spec.todo("task", "the task names the node %s. A script has the name of its node in $EVERYNODE_NODE_NAME.", group.nodes[0])
-	}
-	return d
-}
-
-// jobTodos names the fields of a Job that have no equivalent.
-func (d *draft) jobTodos(spec *batchv1.JobSpec) {
-	if spec.Completions != nil && *spec.Completions > 1 {
-		d.spec.todo("task", "completions is %d, and a NodeJob runs the task once on each node.", *spec.Completions)
-	}
+	limited(d, &d.job.Spec.Retry.Limit, spec.BackoffLimit, 100, "backoffLimit", "retry.limit")
+	d.timeouts(spec.ActiveDeadlineSeconds, pod.ActiveDeadlineSeconds, "activeDeadlineSeconds")
+	d.timeLimit()
+	d.finish(spec.TTLSecondsAfterFinished)
 	if spec.Suspend != nil && *spec.Suspend {
 		d.note("The Job is suspended. Do not resume the NodeJob until you want the task to run.")
 	}
-	if spec.PodFailurePolicy != nil {
-		d.spec.todo("task", "podFailurePolicy has no equivalent.")
+	if node := group.nodes[0]; group.namesNode {
+		d.todo("the Job names the node %s not only to choose it, and the NodeJob has this for all nodes\nA script has the name of its node in $EVERYNODE_NODE_NAME, and a template gets it from the field spec.nodeName (env.valueFrom.fieldRef).", node)
 	}
-	if spec.SuccessPolicy != nil {
-		d.spec.todo("task", "successPolicy has no equivalent.")
-	}
+	d.nameFields(group.unknown)
+	return d
 }
 
 // setJobNodes selects the nodes of the Jobs.
 func (d *draft) setJobNodes(group *jobGroup) {
-	nodes := slices.Sorted(maps.Keys(setOf(group.nodes)))
+	names := slices.Compact(slices.Sorted(slices.Values(group.nodes)))
+	nodes := &d.job.Spec.Nodes
 	switch {
-	case slices.ContainsFunc(nodes, isPlaceholder):
+	case slices.ContainsFunc(names, isPlaceholder):
 		d.note("The Job is a template, with a placeholder for the node. The NodeJob runs on all nodes that it selects, and on those that join later. The loop that creates the Jobs is not needed.")
 	case group.byName:
-		d.spec.in("nodes").set("names", generic(nodes), "Only these nodes. Without nodes.names, the task also runs on nodes that join later.")
+		nodes.Names = names
+		// A pod with nodeName runs on a node whatever its NoSchedule taints are.
+		nodes.Tolerations = append(nodes.Tolerations, corev1.Toleration{Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule})
+		d.note("nodes.names: only these nodes. Without it, the task also runs on nodes that join later.")
 	default:
-		selector := equalSelector(corev1.LabelHostname, nodes)
-		if current, ok := d.spec.in("nodes").field("selector").value.(map[string]any); ok {
-			mergeSelector(current, selector)
-			return
+		if nodes.Selector == nil {
+			nodes.Selector = &metav1.LabelSelector{}
 		}
-		d.setSelector(selector)
-		d.spec.in("nodes").note("selector", "Only these nodes. Without kubernetes.io/hostname, the task also runs on nodes that join later.")
+		nodes.Selector.MatchExpressions = append(nodes.Selector.MatchExpressions, metav1.LabelSelectorRequirement{Key: corev1.LabelHostname, Operator: metav1.LabelSelectorOpIn, Values: names})
+		d.note("nodes.selector: only these nodes. Without %s, the task also runs on nodes that join later.", corev1.LabelHostname)
 	}
-}
-
-// placeholderName returns the name of the variable in $NAME or ${NAME}; "" for other names of nodes.
-func placeholderName(node string) string {
-	if m := regexp.MustCompile(`^\$\{?([A-Za-z_]\w*)\}?$`).FindStringSubmatch(node); m != nil {
-		return m[1]
-	}
-	return ""
-}
-
-// mergeSelector adds the requirements of a selector to one that is written.
-func mergeSelector(current map[string]any, selector *metav1.LabelSelector) {
-	added, _ := generic(selector).(map[string]any)
-	for key, value := range added {
-		switch value := value.(type) {
-		case map[string]any:
-			inner, _ := current[key].(map[string]any)
-			if inner == nil {
-				inner = map[string]any{}
-			}
-			maps.Copy(inner, value)
-			current[key] = inner
-		case []any:
-			inner, _ := current[key].([]any)
-			current[key] = append(inner, value...)
-		}
-	}
-}
-
-func setOf(names []string) map[string]bool {
-	set := map[string]bool{}
-	for _, name := range names {
-		set[name] = true
-	}
-	return set
 }
 
 // commonName returns the name that the Jobs have in common.

@@ -6,6 +6,7 @@ package convert
 import (
 	"bufio"
 	"bytes"
+	stdjson "encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -50,6 +51,9 @@ var mergeKey = regexp.MustCompile(`(?m)^[ \t-]*["']?<<["']?[ \t]*:`)
 
 // toJSON converts a document. It does not accept two fields with the same name, of which one would be lost.
 func toJSON(document []byte) ([]byte, error) {
+	if stdjson.Valid(document) {
+		return document, nil
+	}
 	if mergeKey.Match(document) {
 		return sigsyaml.YAMLToJSON(document)
 	}
@@ -85,40 +89,6 @@ func appendObjects(objects []*unstructured.Unstructured, document []byte) ([]*un
 		objects = append(objects, &unstructured.Unstructured{Object: fields})
 	}
 	return objects, nil
-}
-
-// generic returns a value as JSON decodes it, without empty fields.
-func generic(value any) any {
-	body, err := json.Marshal(value)
-	if err != nil {
-		return nil
-	}
-	var decoded any
-	if err := json.Unmarshal(body, &decoded); err != nil {
-		return nil
-	}
-	return pruned(decoded)
-}
-
-// pruned removes null and empty objects from objects. An empty object can have a meaning as a volume source.
-func pruned(value any) any {
-	switch value := value.(type) {
-	case map[string]any:
-		for key, field := range value {
-			field = pruned(field)
-			inner, isObject := field.(map[string]any)
-			if field == nil || isObject && len(inner) == 0 && key != "emptyDir" {
-				delete(value, key)
-				continue
-			}
-			value[key] = field
-		}
-	case []any:
-		for i := range value {
-			value[i] = pruned(value[i])
-		}
-	}
-	return value
 }
 
 // nameOf returns the kind, namespace and name of an object for a message.

@@ -17,6 +17,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/everynode/everynode/api/v1alpha1"
 )
 
 // upgradePlan has the fields of a Plan, from upgrade.cattle.io/v1.
@@ -85,75 +87,76 @@ const hostRoot = "/host"
 
 // plan converts a Plan: to one NodeJob, and to another one for its prepare container.
 func (c *converter) plan(source *unstructured.Unstructured) ([]*draft, error) {
-	plan, found, err := into[upgradePlan](source)
+	plan, unknown, err := into[upgradePlan](source)
 	if err != nil {
 		return nil, err
 	}
 	if plan.Spec.Upgrade == nil {
 		return nil, errors.New("it has no spec.upgrade")
 	}
-	d, work := c.planDraft(source, plan, plan.Spec.Upgrade)
+	if plan.Spec.NodeSelector == nil {
+		return nil, errors.New("it has no spec.nodeSelector, so it runs on no node. For all nodes: nodeSelector: {}")
+	}
+	d := c.planDraft(source, plan, plan.Spec.Upgrade)
 	d.maintain(plan)
-	d.planLabels(source.GetName(), plan)
 	d.planTodos(plan)
-	drafts := []*draft{d}
-	if prepare := c.prepare(source, plan, found); prepare != nil {
-		drafts = []*draft{prepare, d}
-		d.spec.set("dependsOn", []any{prepare.name}, "The container prepare is a NodeJob of its own. It runs before the node is cordoned and drained.")
-	} else if spec := plan.Spec.Prepare; spec != nil {
-		d.note("TODO: Resume this NodeJob when the one of the Plan %s is complete. The container prepare waited for this Plan: kubectl everynode status %[1]s%s --watch", spec.Args[1], inNamespace(d.namespace))
-		d.drop("the container prepare with the image %s, which waited for the Plan %s", spec.Image, spec.Args[1])
+	d.nameFields(unknown)
+	prepare := plan.Spec.Prepare
+	switch {
+	case prepare == nil:
+	case len(prepare.Args) == 2 && prepare.Args[0] == "prepare":
+		// So do the upgrade images of k3s and RKE2.
+		d.todo("the container prepare waited for the Plan %s\nResume this NodeJob when the one of that Plan is complete, or set dependsOn: kubectl everynode status %[1]s%s --watch", prepare.Args[1], inNamespace(d.job.Namespace))
+	default:
+		first := c.planDraft(source, plan, prepare)
+		first.rename(source.GetName() + "-prepare")
+		d.job.Spec.DependsOn = []string{first.job.Name}
+		d.note("dependsOn: the container prepare is a NodeJob of its own. It runs before the node is cordoned and drained.")
+		return []*draft{first, d}, nil
 	}
-	d.nameFields(work, "", planRules(d.usesTemplate(), "spec.upgrade"), found)
-	return drafts, nil
-}
-
-// prepare returns the NodeJob for the prepare container of a Plan; nil if it has none, or one that waits for another Plan, as
-// those of the upgrade images of k3s and RKE2 do.
-func (c *converter) prepare(source *unstructured.Unstructured, plan *upgradePlan, found *fields) *draft {
-	const at = "spec.prepare"
-	spec := plan.Spec.Prepare
-	if spec == nil || len(spec.Args) == 2 && spec.Args[0] == "prepare" {
-		return nil
-	}
-	d, work := c.planDraft(source, plan, spec)
-	d.rename(source.GetName() + "-prepare")
-	d.planLabels(source.GetName(), plan)
-	d.nameFields(work, at, planRules(d.usesTemplate(), at), found)
-	found.unknown = slices.DeleteFunc(found.unknown, func(path string) bool { return isWithin(path, at) })
-	return d
+	return []*draft{d}, nil
 }
 
 // planDraft writes what the NodeJobs of a Plan have in common.
-func (c *converter) planDraft(source *unstructured.Unstructured, plan *upgradePlan, container *planContainer) (*draft, *workload) {
-	d := newDraft(c.options, source)
-	d.setSelector(plan.Spec.NodeSelector)
-	d.tolerate(plan.Spec.Tolerations)
-	w := c.workload(planTemplate(plan, container), source)
-	w.addStep(&w.template.Spec.Containers[0], false)
+func (c *converter) planDraft(source *unstructured.Unstructured, plan *upgradePlan, container *planContainer) *draft {
+	d := c.newDraft(source)
+	selector := plan.Spec.NodeSelector.DeepCopy()
+	if own := "plan.upgrade.cattle.io/" + source.GetName(); !slices.ContainsFunc(selector.MatchExpressions, func(r metav1.LabelSelectorRequirement) bool { return r.Key == own }) {
+		selector.MatchExpressions = append(selector.MatchExpressions, metav1.LabelSelectorRequirement{Key: own, Operator: metav1.LabelSelectorOpNotIn, Values: []string{"disabled"}})
+	}
+	d.setSelector(selector)
+	d.job.Spec.Nodes.Tolerations = plan.Spec.Tolerations
+	w := c.newWork(d, planTemplate(source.GetName(), plan, container))
 	d.setTask(w)
-	d.account = plan.Spec.ServiceAccountName
-	if deadline := plan.Spec.JobActiveDeadlineSecs; deadline != nil {
-		d.timeout(deadline, "jobActiveDeadlineSecs")
+	d.timeouts(plan.Spec.JobActiveDeadlineSecs, nil, "jobActiveDeadlineSecs")
+	d.timeLimit()
+	concurrency := intstr.FromInt32(int32(min(plan.Spec.Concurrency, 1<<30)))
+	d.concurrent(&concurrency, "concurrency")
+	template := d.job.Spec.Task.Template
+	if template != nil && strings.HasSuffix(template.Spec.Containers[0].Image, ":TAG") {
+		d.todo("write the version instead of TAG in the image %s", template.Spec.Containers[0].Image)
 	}
-	d.concurrent(intstr.FromInt32(int32(min(plan.Spec.Concurrency, 1<<30))), "concurrency")
-	if d.usesTemplate() && strings.HasSuffix(w.template.Spec.Containers[0].Image, ":TAG") {
-		d.spec.in("task").todo("template", "write the version instead of TAG. There is no polling of a channel (%s): a GitOps tool changes the image.", plan.Spec.Channel)
-	}
-	changed := []any{}
 	for _, secret := range plan.Spec.Secrets {
-		if !secret.IgnoreUpdates && d.usesTemplate() {
-			changed = append(changed, map[string]any{"kind": "Secret", "name": secret.Name})
+		if !secret.IgnoreUpdates {
+			d.job.Spec.Task.Inputs = append(d.job.Spec.Task.Inputs, v1alpha1.ContentRef{Kind: "Secret", Name: secret.Name})
+			d.note("task.inputs: a change of the Secret is a new revision, which runs on all nodes again. The manager must be allowed to get the Secret (docs/reruns.md).")
+		} else if template == nil {
+			d.drop("the Secret %s, which the script cannot read", secret.Name)
 		}
 	}
-	if len(changed) > 0 {
-		d.spec.in("task").set("inputs", changed, "A change of the Secret is a new revision, which runs on all nodes again. The manager must be allowed to get the Secret (docs/reruns.md).")
+	key := "plan.upgrade.cattle.io/" + source.GetName()
+	if hash := plan.Status.LatestHash; hash != "" {
+		d.assumeDone(oneOf(key, []string{hash}))
+		d.note("nodes.assumeDone: nodes with this hash of the Plan are done, and do not run the task.")
+	} else {
+		d.runsAgain()
+		d.note("The nodes on which the Plan has run have its hash in the label %s. If you convert the Plan as the cluster has it (kubectl get plans.upgrade.cattle.io %s%s -o yaml), they count as done.", key, source.GetName(), inNamespace(d.job.Namespace))
 	}
-	return d, w
+	return d
 }
 
 // planTemplate returns the pod that the controller creates for a container of a Plan.
-func planTemplate(plan *upgradePlan, spec *planContainer) *corev1.PodTemplateSpec {
+func planTemplate(name string, plan *upgradePlan, spec *planContainer) *corev1.PodTemplateSpec {
 	version := tagOf(cmp.Or(plan.Spec.Version, plan.Status.LatestVersion))
 	image := spec.Image
 	if _, tag, _ := strings.Cut(path.Base(image), ":"); tag == "" && !strings.Contains(image, "@") {
@@ -166,8 +169,8 @@ func planTemplate(plan *upgradePlan, spec *planContainer) *corev1.PodTemplateSpe
 		Name: "upgrade", Image: image, Command: spec.Command, Args: spec.Args, EnvFrom: spec.EnvFrom, SecurityContext: spec.SecurityContext,
 		VolumeMounts: []corev1.VolumeMount{{Name: "host-root", MountPath: hostRoot}},
 	}
-	container.Env = append(planVariables(plan, spec), spec.Env...)
-	if container.SecurityContext == nil {
+	container.Env = planVariables(name, plan, spec)
+	if container.SecurityContext == nil && spec == plan.Spec.Upgrade {
 		container.SecurityContext = &corev1.SecurityContext{Privileged: new(true)}
 	}
 	directory := corev1.HostPathDirectory
@@ -177,9 +180,9 @@ func planTemplate(plan *upgradePlan, spec *planContainer) *corev1.PodTemplateSpe
 		Volumes: []corev1.Volume{{Name: "host-root", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/", Type: &directory}}}},
 	}
 	for _, secret := range plan.Spec.Secrets {
-		name := "secret-" + secret.Name
-		container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: name, MountPath: secret.Path, ReadOnly: true})
-		pod.Volumes = append(pod.Volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: secret.Name, DefaultMode: secret.DefaultMode}}})
+		name := "secret-" + secret.Name // of the volume
+		container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: name, MountPath: path.Join("/", cmp.Or(secret.Path, "run/system-upgrade/secrets/"+secret.Name)), ReadOnly: true})
+		pod.Volumes = append(pod.Volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: secret.Name, DefaultMode: secret.DefaultMode, Optional: optional(secret.IgnoreUpdates)}}})
 	}
 	for _, volume := range spec.Volumes {
 		container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: volume.Name, MountPath: volume.Destination})
@@ -189,86 +192,93 @@ func planTemplate(plan *upgradePlan, spec *planContainer) *corev1.PodTemplateSpe
 	return &corev1.PodTemplateSpec{Spec: pod}
 }
 
+// planVariables returns the variables of a container of a Plan, with those that the controller sets.
+func planVariables(name string, plan *upgradePlan, spec *planContainer) []corev1.EnvVar {
+	env := []corev1.EnvVar{{Name: "SYSTEM_UPGRADE_NODE_NAME", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "spec.nodeName"}}}}
+	if version := cmp.Or(plan.Spec.Version, plan.Status.LatestVersion); version != "" {
+		env = append(env, corev1.EnvVar{Name: "SYSTEM_UPGRADE_PLAN_LATEST_VERSION", Value: tagOf(version)})
+	}
+	env = append(env,
+		corev1.EnvVar{Name: "SYSTEM_UPGRADE_PLAN_NAME", Value: name},
+		corev1.EnvVar{Name: "SYSTEM_UPGRADE_POD_NAME", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}},
+		corev1.EnvVar{Name: "SYSTEM_UPGRADE_POD_UID", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.uid"}}})
+	if plan.Status.LatestHash != "" {
+		env = append(env, corev1.EnvVar{Name: "SYSTEM_UPGRADE_PLAN_LATEST_HASH", Value: plan.Status.LatestHash})
+	}
+	text := strings.Join(slices.Concat(spec.Command, spec.Args), " ")
+	env = slices.DeleteFunc(env, func(e corev1.EnvVar) bool {
+		// A script that is shown does without those that only its own pod has.
+		return strings.HasPrefix(e.Name, "SYSTEM_UPGRADE_POD") && len(spec.Command) > 0 && !strings.Contains(text, e.Name)
+	})
+	return append(env, spec.Env...)
+}
+
+func optional(is bool) *bool {
+	if !is {
+		return nil
+	}
+	return &is
+}
+
 // tagOf returns the tag of the image for a version.
 func tagOf(version string) string { return strings.ReplaceAll(version, "+", "-") }
 
-// planVariables returns the variables of the controller that the container uses. Those of an unknown program are all
-// that the manifest determines.
-func planVariables(plan *upgradePlan, spec *planContainer) []corev1.EnvVar {
-	variables := []corev1.EnvVar{{Name: "SYSTEM_UPGRADE_NODE_NAME", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "spec.nodeName"}}}}
-	if plan.Spec.Version != "" {
-		variables = append(variables, corev1.EnvVar{Name: "SYSTEM_UPGRADE_PLAN_LATEST_VERSION", Value: plan.Spec.Version})
-	}
-	if len(spec.Command) == 0 {
-		return variables
-	}
-	text := strings.Join(slices.Concat(spec.Command, spec.Args), "\n")
-	return slices.DeleteFunc(variables, func(v corev1.EnvVar) bool { return !strings.Contains(text, v.Name) && isShell(spec.Command[0]) })
-}
-
 // maintain converts cordon and drain.
 func (d *draft) maintain(plan *upgradePlan) {
-	from := plan.Spec.Drain
+	from, m := plan.Spec.Drain, &d.job.Spec.Maintenance
 	if from == nil && !plan.Spec.Cordon {
 		return
 	}
-	m := d.spec.in("maintenance")
 	if plan.Spec.Concurrency > 0 {
-		m.set("maxUnavailable", min(plan.Spec.Concurrency, 1<<30))
+		m.MaxUnavailable = new(intstr.FromInt32(int32(min(plan.Spec.Concurrency, 1<<30))))
 	}
 	if from == nil {
-		m.set("cordon", true)
+		m.Cordon = true
 		return
 	}
-	from.convert(m.in("drain"))
-	for _, todo := range from.todos() {
-		m.todo("drain", "%s", todo)
-	}
+	m.Drain = &v1alpha1.DrainSpec{DeleteEmptyDirData: isTrue(from.DeleteLocalData) && isTrue(from.DeleteEmptydirData)}
+	d.setDrain(from, m.Drain)
 }
 
-// convert writes the options of the drain.
-func (from *planDrain) convert(drain *object) {
-	drain.set("deleteEmptyDirData", isTrue(from.DeleteLocalData) && isTrue(from.DeleteEmptydirData))
-	if from.Timeout != nil {
-		drainTimeout(drain, from.Timeout)
+// setDrain converts the options of a drain.
+func (d *draft) setDrain(from *planDrain, drain *v1alpha1.DrainSpec) {
+	if s := from.PodSelector; s != nil && len(s.MatchLabels)+len(s.MatchExpressions) > 0 {
+		drain.PodSelector = s
 	}
 	if grace := from.GracePeriod; grace != nil && *grace >= 0 {
-		drain.set("gracePeriodSeconds", min(max(*grace, 1), 86400))
-	}
-	if s := from.PodSelector; s != nil && len(s.MatchLabels)+len(s.MatchExpressions) > 0 {
-		drain.set("podSelector", generic(s))
-	}
-}
-
-// todos returns what a drain of a NodeJob does in another way.
-func (from *planDrain) todos() []string {
-	var notes []string
-	for _, option := range []struct {
-		isSet bool
-		note  string
-	}{
-		{from.Force, "drain.force: pods without a controller block the drain. Delete them first."},
-		{from.DisableEviction, "drain.disableEviction: pods are always evicted, so PodDisruptionBudgets apply."},
-		{from.SkipWait > 0, "drain.skipWaitForDeleteTimeout: the drain waits for all pods. Lower gracePeriodSeconds instead."},
-		{!isTrue(from.IgnoreDaemonSets), "drain.ignoreDaemonSets is false: pods of DaemonSets are never evicted, and do not block the drain."},
-	} {
-		if option.isSet {
-			notes = append(notes, option.note)
+		drain.GracePeriodSeconds = new(min(max(*grace, 1), 86400))
+		if *drain.GracePeriodSeconds != *grace {
+			d.note("drain.gracePeriod is %d, and gracePeriodSeconds takes 1 to 86400: %d is set.", *grace, *drain.GracePeriodSeconds)
 		}
 	}
-	return notes
+	if from.Timeout != nil {
+		d.drainTimeout(from.Timeout)
+	}
+	for _, option := range []struct {
+		isSet bool
+		todo  string
+	}{
+		{from.Force, "drain.force: pods without a controller block the drain. Delete them first"},
+		{from.DisableEviction, "drain.disableEviction: pods are always evicted, so PodDisruptionBudgets apply"},
+		{from.SkipWait > 0, "drain.skipWaitForDeleteTimeout: the drain waits for all pods. Lower gracePeriodSeconds instead"},
+		{!isTrue(from.IgnoreDaemonSets), "drain.ignoreDaemonSets is false: pods of DaemonSets are never evicted, and do not block the drain"},
+	} {
+		if option.isSet {
+			d.todo("%s", option.todo)
+		}
+	}
 }
 
 // isTrue returns the value of an option of the drain, which is true when omitted.
 func isTrue(option *bool) bool { return option == nil || *option }
 
 // drainTimeout converts a number of nanoseconds, or a duration such as 5m. Zero is no limit.
-func drainTimeout(drain *object, value *intstr.IntOrString) {
+func (d *draft) drainTimeout(value *intstr.IntOrString) {
 	timeout := time.Duration(value.IntVal)
 	if value.Type == intstr.String {
 		parsed, err := time.ParseDuration(value.StrVal)
 		if err != nil {
-			drain.todo("timeoutSeconds", "drain.timeout %s is not a duration.", value.StrVal)
+			d.todo("drain.timeout %s is not a duration: set maintenance.drain.timeoutSeconds", value.StrVal)
 			return
 		}
 		timeout = parsed
@@ -276,53 +286,33 @@ func drainTimeout(drain *object, value *intstr.IntOrString) {
 	const most = 604800
 	seconds := int64(timeout / time.Second)
 	if seconds < 1 || seconds > most {
-		drain.set("timeoutSeconds", most, fmt.Sprintf("drain.timeout is %s. The drain has a limit of 1 to %d seconds.", value.String(), most))
-		return
+		d.note("drain.timeout is %s, and the drain of a NodeJob has a limit of 1 to %d seconds: %d is set.", value.String(), most, most)
+		seconds = most
 	}
-	drain.set("timeoutSeconds", seconds)
-}
-
-// planLabels says which nodes the Plan has upgraded.
-func (d *draft) planLabels(name string, plan *upgradePlan) {
-	key := "plan.upgrade.cattle.io/" + name
-	d.drop("the label %s: the NodeJob has the label %s.everynode.dev/%s and the record", key, d.namespace, d.name)
-	if hash := plan.Status.LatestHash; hash != "" {
-		d.assumeDone(map[string]any{"matchLabels": map[string]any{key: hash}})
-		return
-	}
-	d.note("TODO: Nodes with any value of the label %s count as done, also with an earlier version of the Plan. The value for the current version is: kubectl get plans.upgrade.cattle.io %s%s -o jsonpath='{.status.latestHash}'", key, name, inNamespace(d.namespace))
-	d.assumeDone(map[string]any{"matchExpressions": []any{map[string]any{"key": key, "operator": "Exists"}}})
+	d.job.Spec.Maintenance.Drain.TimeoutSeconds = new(int32(seconds))
 }
 
 // planTodos names the fields that have no equivalent.
 func (d *draft) planTodos(plan *upgradePlan) {
 	s := plan.Spec
-	text := strings.Join(d.spec.in("task").lines(0), "\n")
-	if s.Channel != "" && !strings.Contains(text, s.Channel) {
-		d.spec.todo("task", "channel %s: there is no polling of a channel. A change of the task is a new revision.", s.Channel)
-	}
-	if s.Version != "" && !strings.Contains(text, s.Version) && !strings.Contains(text, tagOf(s.Version)) {
-		d.drop("version %s: a change of the task is a new revision", s.Version)
+	if s.Channel != "" {
+		d.todo("channel %s: there is no polling of a channel. A GitOps tool changes the task, which is a new revision", s.Channel)
 	}
 	if s.Exclusive {
-		d.spec.todo("dependsOn", "exclusive: name the other exclusive Plans, if they must not run at the same time.")
+		d.todo("exclusive: name the NodeJobs of the other exclusive Plans in dependsOn, if they must not run at the same time")
 	}
 	if s.Window != nil {
-		d.spec.todo("suspend", "window: a NodeJob has no time window. Call kubectl everynode resume and suspend at these times: %s", describeWindow(s.Window))
+		window := make([]string, 0, len(s.Window))
+		for _, key := range slices.Sorted(maps.Keys(s.Window)) {
+			window = append(window, fmt.Sprintf("%s %v", key, s.Window[key]))
+		}
+		d.todo("window: a NodeJob has no time window. Call kubectl everynode resume and suspend at these times: %s", strings.Join(window, ", "))
 	}
 	if s.PostCompleteDelay != "" {
-		d.spec.todo("rollout", "postCompleteDelay %s: there is no wait between nodes. rollout.steps[].soakSeconds is a wait between steps.", s.PostCompleteDelay)
+		d.todo("postCompleteDelay %s: there is no wait between nodes. rollout.steps[].soakSeconds is a wait between steps", s.PostCompleteDelay)
 	}
 	for _, key := range slices.Sorted(maps.Keys(s.CustomNodeLabels)) {
-		d.spec.todo("publish", "customNodeLabels %s=%s: let the task report it as a result, and publish it.", key, s.CustomNodeLabels[key])
+		d.todo("customNodeLabels %s=%s: let the task report it as a result, and publish it", key, s.CustomNodeLabels[key])
 	}
 	d.note("The system-upgrade-controller repeats a failed Job. The NodeJob stops after the first node on which every attempt has failed (rollout.maxFailures).")
-}
-
-func describeWindow(window map[string]any) string {
-	var parts []string
-	for _, key := range slices.Sorted(maps.Keys(window)) {
-		parts = append(parts, fmt.Sprintf("%s %v", key, window[key]))
-	}
-	return strings.Join(parts, ", ")
 }

@@ -4,324 +4,288 @@
 package convert
 
 import (
+	"cmp"
+	"math"
+	"path"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+
+	"mvdan.cc/sh/v3/syntax"
 )
 
-// A shell script is not parsed completely. It is split into logical lines and commands, far enough to find commands that
-// a NodeJob does not need. What is not understood stays as it is.
-
-// line is a logical line: with its continuations, and with all lines of a quoted text.
-type line struct {
-	text string
-	// raw lines are in a here-document, or are comments or blank.
-	raw bool
+// finding is a command of a script, with its line.
+type finding struct {
+	line   uint
+	text   string
+	offset uint
 }
 
-var hereDocument = regexp.MustCompile(`<<-?\s*(['"]?)([A-Za-z_]\w*)(['"]?)`)
+// reading is what a shell script shows: whether it ends. Scripts are never changed.
+type reading struct {
+	// invalid says that it is not a script of a POSIX shell or Bash.
+	invalid bool
+	// waits are commands that wait without end, and loops those that may repeat their work without end.
+	waits, loops []finding
+	// work reports whether it does something else.
+	work bool
+	// unknown is the first program that may not end; "" if all end.
+	unknown string
+	// commands are the words of all commands, also of those in scripts of the script.
+	commands [][]string
+}
 
-// logicalLines splits a script.
-func logicalLines(script string) []line {
-	var lines []line
-	rest := physicalLines{strings.TrimSuffix(script, "\n"), false}
-	for !rest.done {
-		text := rest.next()
-		if trimmed := strings.TrimSpace(text); trimmed == "" || strings.HasPrefix(trimmed, "#") {
-			lines = append(lines, line{text, true})
-			continue
+// read reads a script.
+func read(script string) reading { return readNested(script, 0) }
+
+func readNested(script string, depth int) reading {
+	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(script), "")
+	if err != nil || depth > 5 {
+		return reading{invalid: true}
+	}
+	r := &reader{script: script, depth: depth, functions: map[string]bool{}}
+	syntax.Walk(file, func(node syntax.Node) bool {
+		if f, is := node.(*syntax.FuncDecl); is {
+			r.functions[f.Name.Value] = true
 		}
-		text = rest.extend(text)
-		lines = append(lines, line{text, false})
-		if m := hereDocument.FindStringSubmatch(text); m != nil {
-			for !rest.done {
-				text := rest.next()
-				lines = append(lines, line{text, true})
-				if strings.TrimLeft(text, "\t") == m[2] {
-					break
-				}
-			}
+		return true
+	})
+	syntax.Walk(file, r.visit)
+	return r.reading
+}
+
+// reader reads one script. loopEnd is where the last loop ends that may repeat its work without end.
+type reader struct {
+	reading
+
+	script    string
+	depth     int
+	functions map[string]bool
+	loopEnd   uint
+}
+
+func (r *reader) visit(node syntax.Node) bool {
+	switch node := node.(type) {
+	case *syntax.WhileClause:
+		r.loop(node, !isReadLoop(node))
+	case *syntax.ForClause:
+		_, asInC := node.Loop.(*syntax.CStyleLoop)
+		r.loop(node, asInC)
+	case *syntax.CallExpr:
+		if words := wordsOf(node); len(words) > 0 {
+			r.call(words, r.find(node))
+		}
+	case *syntax.Redirect:
+		r.work = r.work || node.Word.Lit() != "/dev/null" && node.Op != syntax.DplOut && node.Op != syntax.DplIn
+	}
+	return true
+}
+
+func (r *reader) find(node syntax.Node) finding {
+	text, _, _ := strings.Cut(r.script[node.Pos().Offset():node.End().Offset()], "\n")
+	return finding{node.Pos().Line(), text, node.Pos().Offset()}
+}
+
+func (r *reader) loop(node syntax.Node, isEndless bool) {
+	if isEndless && node.Pos().Offset() >= r.loopEnd {
+		r.loops, r.loopEnd = append(r.loops, r.find(node)), node.End().Offset()
+	}
+}
+
+// call reads one command.
+func (r *reader) call(words []string, at finding) {
+	r.commands = append(r.commands, words)
+	inner := unwrapped(words)
+	switch name := path.Base(inner[0]); {
+	case waits(inner):
+		if at.offset >= r.loopEnd { // otherwise the loop is named
+			r.waits = append(r.waits, at)
+		}
+	case isShell(name) && slices.IndexFunc(inner, isCommandFlag) > 0:
+		r.nested(inner, at)
+	case slices.Contains(idle, name):
+		r.work = r.work || name == "trap" && !slices.Contains(harmless, inner[min(1, len(inner)-1)])
+	default:
+		r.work = true
+		if !r.functions[name] && !ends(inner) {
+			r.unknown = cmp.Or(r.unknown, programOf(inner))
 		}
 	}
-	return lines
 }
 
-// physicalLines are the lines that are not read yet.
-type physicalLines struct {
-	text string
-	done bool
-}
-
-func (p *physicalLines) next() string {
-	text, rest, found := strings.Cut(p.text, "\n")
-	p.text, p.done = rest, !found
-	return text
-}
-
-// extend adds lines to the first line of a command until it has no open quote, open parenthesis or continuation.
-func (p *physicalLines) extend(first string) string {
-	var b strings.Builder
-	b.WriteString(first)
-	s := scanner{}
-	for i := 0; ; {
-		text := b.String()
-		for ; i < len(text); i++ {
-			s.next(text, i)
-		}
-		if p.done || s.quote == 0 && s.depth == 0 && !strings.HasSuffix(text, "\\") {
-			return text
-		}
-		b.WriteByte('\n')
-		b.WriteString(p.next())
+// nested reads a script in a command of the script.
+func (r *reader) nested(words []string, at finding) {
+	inner := readNested(words[len(words)-1], r.depth+1)
+	if inner.invalid {
+		inner.unknown = words[0]
 	}
+	if len(inner.waits) > 0 {
+		r.waits = append(r.waits, at)
+	}
+	if len(inner.loops) > 0 {
+		r.loops = append(r.loops, at)
+	}
+	r.commands, r.work, r.unknown = append(r.commands, inner.commands...), true, cmp.Or(r.unknown, inner.unknown)
 }
 
-func joinLines(lines []line) string {
+// programOf names the program of a command.
+func programOf(words []string) string {
+	if strings.Contains(words[0], "$") {
+		return "what a variable names"
+	}
+	return words[0]
+}
+
+// isReadLoop reports whether a loop ends with its input.
+func isReadLoop(loop *syntax.WhileClause) bool {
+	if len(loop.Cond) != 1 || loop.Until {
+		return false
+	}
+	call, is := loop.Cond[0].Cmd.(*syntax.CallExpr)
+	return is && len(call.Args) > 0 && call.Args[0].Lit() == "read"
+}
+
+// idle are commands that are no work, because they only print, wait or set up the shell.
+var idle = strings.Fields("echo printf date set trap wait true : [ test exit break continue return export sleep exec")
+
+// harmless are arguments of trap that do no work.
+var harmless = []string{"", "exit", "exit 0", "-", "trap"}
+
+// wordsOf returns the words of a command, without exec. What is not literal is "$".
+func wordsOf(call *syntax.CallExpr) []string {
+	words := make([]string, len(call.Args))
+	for i, word := range call.Args {
+		words[i] = literal(word.Parts)
+	}
+	if len(words) > 1 && words[0] == "exec" {
+		return words[1:]
+	}
+	return words
+}
+
+func literal(parts []syntax.WordPart) string {
 	var b strings.Builder
-	for _, l := range lines {
-		b.WriteString(l.text)
-		b.WriteByte('\n')
+	for _, part := range parts {
+		switch part := part.(type) {
+		case *syntax.Lit:
+			b.WriteString(part.Value)
+		case *syntax.SglQuoted:
+			b.WriteString(part.Value)
+		case *syntax.DblQuoted:
+			b.WriteString(literal(part.Parts))
+		default:
+			b.WriteString("$")
+		}
 	}
 	return b.String()
 }
 
-// scanner tracks quotes and command substitutions.
-type scanner struct {
-	quote   byte
-	depth   int
-	escaped bool
-	comment bool
-}
-
-// next moves over a byte and reports whether it is outside of quotes and parentheses.
-func (s *scanner) next(text string, i int) bool {
-	switch c := text[i]; {
-	case s.skips(c):
-	case s.quote == c:
-		s.quote = 0
-	case s.quote != 0:
-	case strings.IndexByte("'\"`", c) >= 0:
-		s.quote = c
-	case s.nest(text[:i], c):
-	case c == '#' && s.depth == 0:
-		s.comment = isAfter(text[:i], " \t;\n")
-	default:
-		return s.depth == 0
+// waits reports whether a command waits without end: at least 10 minutes, which is the default time limit of a task.
+func waits(argv []string) bool {
+	if len(argv) == 0 {
+		return false
+	}
+	switch path.Base(argv[0]) {
+	case "pause":
+		return len(argv) == 1
+	case "tail":
+		return slices.ContainsFunc(argv[1:], func(arg string) bool { return strings.HasPrefix(arg, "-") && strings.ContainsAny(arg, "fF") })
+	case "kill":
+		return slices.Contains(argv, "-STOP") || slices.Contains(argv, "-SIGSTOP")
+	case "sleep":
+		total := 0.0
+		for _, arg := range argv[1:] {
+			total += seconds(arg)
+		}
+		return total >= 600
 	}
 	return false
 }
 
-// isAfter reports whether a text is empty or ends with one of some characters.
-func isAfter(text, characters string) bool {
-	return text == "" || strings.ContainsAny(text[len(text)-1:], characters)
+// seconds returns how long a sleep takes. What is no number, such as infinity or a variable, is a wait without end.
+func seconds(arg string) float64 {
+	unit := 1.0
+	if i := len(arg) - 1; i > 0 && strings.IndexByte("smhd", arg[i]) >= 0 {
+		arg, unit = arg[:i], map[byte]float64{'s': 1, 'm': 60, 'h': 3600, 'd': 86400}[arg[i]]
+	}
+	value, err := strconv.ParseFloat(arg, 64)
+	if err != nil {
+		return math.Inf(1)
+	}
+	return value * unit
 }
 
-// nest counts the parentheses of command substitutions, and reports whether the parenthesis is one of them.
-func (s *scanner) nest(before string, c byte) bool {
-	switch {
-	case c == ')' && s.depth > 0:
-		s.depth--
-	case c == '(' && (s.depth > 0 || strings.HasSuffix(before, "$")):
-		s.depth++
-	default:
-		return false
-	}
-	return true
-}
-
-// skips reports whether a byte has no meaning of its own: it is escaped or in a comment, or it ends or begins this.
-func (s *scanner) skips(c byte) bool {
-	switch {
-	case c == '\n':
-		s.comment, s.escaped = false, false
-	case s.comment:
-	case s.escaped:
-		s.escaped = false
-	case c == '\\' && s.quote != '\'':
-		s.escaped = true
-	default:
-		return false
-	}
-	return true
-}
-
-// isPlain reports whether the next byte is outside of quotes and command substitutions.
-func (s *scanner) isPlain() bool { return s.quote == 0 && s.depth == 0 && !s.escaped }
-
-// command is a part of a line, with the separator after it: "&&", "||", ";", "&" or "".
-type command struct{ text, separator string }
-
-// commands splits a logical line at its separators.
-func commands(text string) []command {
-	var found []command
-	s, start := scanner{}, 0
-	for i := 0; i < len(text); i++ {
-		if !s.next(text, i) {
-			continue
-		}
-		separator := ""
-		for _, candidate := range []string{"&&", "||", ";;", ";"} {
-			if strings.HasPrefix(text[i:], candidate) {
-				separator = candidate
-				break
-			}
-		}
-		if separator == "" {
-			continue
-		}
-		found = append(found, command{text[start:i], separator})
-		i += len(separator) - 1
-		start = i + 1
-	}
-	if rest := text[start:]; strings.TrimSpace(rest) != "" || len(found) == 0 {
-		found = append(found, command{rest, ""})
-	}
-	return found
-}
-
-// leading are the words of the shell that can be before a command, and a continuation.
-var leading = regexp.MustCompile(`^(?:\s|\\\n)*(?:(?:if|then|else|elif|do|while|until|exec|!|\{|\()\s+)*`)
-
-// dropCommands removes the commands for which drop reports true. It leaves a script with the same syntax.
-func dropCommands(script string, drop func(command string) bool) string {
-	var kept []line
-	for _, l := range logicalLines(script) {
-		if l.raw {
-			kept = append(kept, l)
-			continue
-		}
-		if text, ok := dropFromLine(l.text, drop); ok {
-			kept = append(kept, line{text: text})
-		}
-	}
-	return joinLines(fillBlocks(kept))
-}
-
-// dropFromLine returns a line without the commands, and whether anything remains of it.
-func dropFromLine(text string, drop func(string) bool) (string, bool) {
-	var kept []command
-	dropped, isFallback := false, false
-	for _, part := range commands(text) {
-		prefix := leading.FindString(part.text)
-		keyword := strings.Trim(prefix, " \t\n\\")
-		switch {
-		case isFallback: // of a command that is dropped
-		case !drop(strings.TrimSpace(part.text[len(prefix):])):
-			kept = append(kept, part)
-			continue
-		case keyword != "" && keyword != "exec":
-			part.text, dropped = prefix+"true", true
-			kept = append(kept, part)
-			continue
-		}
-		dropped, isFallback = true, part.separator == "||"
-		if n := len(kept); n > 0 && part.separator != "&&" && !isFallback {
-			kept[n-1].separator = part.separator
-		}
-	}
-	if !dropped {
-		return text, true
-	}
-	return joinCommands(kept, text), len(kept) > 0
-}
-
-// joinCommands returns commands as a line with the indentation of another one.
-func joinCommands(parts []command, like string) string {
-	var b strings.Builder
-	b.WriteString(like[:len(like)-len(strings.TrimLeft(like, " \t"))])
-	for i, part := range parts {
-		b.WriteString(strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(part.text), "\\\n")))
-		if i == len(parts)-1 {
-			if part.separator == ";;" {
-				b.WriteString(part.separator)
-			}
-			break
-		}
-		if part.separator == "&&" || part.separator == "||" {
-			b.WriteByte(' ')
-		}
-		b.WriteString(part.separator + " ")
-	}
-	return b.String()
-}
-
+// ending are programs that end by themselves, and wrappers are programs that run another one, with the options that have a value.
 var (
-	opensBlock  = regexp.MustCompile(`(?:^|[\s;])(?:then|do|else|\{|\()\s*$`)
-	closesBlock = regexp.MustCompile(`^\s*(?:fi|done|else|elif|\}|\))\b|^\s*[})]`)
+	ending = strings.Fields(`apk apt apt-get awk basename blkid blockdev cat chattr chcon chgrp chmod chown chronyc cp curl cut dd depmod df dirname
+		dnf dpkg ethtool false fallocate find firewall-cmd getent grep groupadd head hostname hostnamectl id install ip ip6tables iptables
+		iptables-legacy iptables-nft iptables-restore kill kubectl ldconfig ln ls lsblk lsmod lsof mkdir mkfs mkfs.ext4 mkfs.xfs mknod mkswap
+		modprobe mount mountpoint mv nft parted passwd pkill ps pwd read readlink rm rmdir rmmod rpm sed semanage seq service setenforce sgdisk
+		sha256sum sort stat swapoff swapon sync sysctl systemctl tar tee timedatectl touch tr truncate tune2fs tuned-adm udevadm umount uname
+		uniq unlink update-ca-certificates update-ca-trust update-grub useradd usermod wc wget xargs yum zypper unset shift cd local declare
+		reboot shutdown poweroff halt rebootmgrctl`)
+	wrappers = map[string]string{"nsenter": "t S G r w", "chroot": "", "sudo": "u g", "env": "u", "timeout": "k s", "command": "", "nohup": "", "time": "", "nice": "n", "ionice": "c n"}
+	// lasting are arguments with which a program may not end.
+	lasting = strings.Fields("monitor watch --watch --watch=true proxy port-forward attach logs dmon pmon daemon serve server -STOP -SIGSTOP --follow")
 )
 
-// fillBlocks puts a command into blocks that have become empty, which a shell rejects.
-func fillBlocks(lines []line) []line {
-	for i := 0; i < len(lines); i++ {
-		if lines[i].raw || !opensBlock.MatchString(lines[i].text) {
-			continue
+// ends reports whether a program surely ends.
+func ends(words []string) bool {
+	if path.Base(words[0]) == "kubectl" && slices.Contains(words, "-w") {
+		return false
+	}
+	return slices.Contains(ending, path.Base(words[0])) && !slices.ContainsFunc(words[1:], func(word string) bool { return slices.Contains(lasting, word) })
+}
+
+// unwrapped returns the command that wrappers such as nsenter run.
+func unwrapped(words []string) []string {
+	for {
+		name := path.Base(words[0])
+		valued, is := wrappers[name]
+		if !is {
+			return words
 		}
-		next := i + 1
-		for next < len(lines) && lines[next].raw {
-			next++
+		rest := withoutOptions(words[1:], valued, name == "env")
+		if (name == "chroot" || name == "timeout") && len(rest) > 0 {
+			rest = rest[1:]
 		}
-		if next < len(lines) && closesBlock.MatchString(lines[next].text) {
-			indent := lines[next].text[:len(lines[next].text)-len(strings.TrimLeft(lines[next].text, " \t"))]
-			lines = slices.Insert(lines, next, line{text: indent + "  :"})
+		if len(rest) == 0 {
+			return words
 		}
+		words = rest
 	}
-	return lines
 }
 
-// words splits a command at its blanks, and removes quotes. A command substitution is part of a word.
-func words(text string) []string {
-	var found []string
-	var word strings.Builder
-	started := false
-	s := scanner{}
-	for i := range len(text) {
-		before, c := s, text[i]
-		s.next(text, i)
-		switch {
-		case s.isDropped(before, c):
-		case before.isPlain() && s.isPlain() && isBlank(c):
-			if started {
-				found = append(found, word.String())
-			}
-			word.Reset()
-			started = false
-		default:
-			started = true
-			word.WriteString(s.unquoted(before, c))
+// withoutOptions removes the options of a wrapper. valued are the letters of those that have a value in the next word.
+func withoutOptions(words []string, valued string, variables bool) []string {
+	for len(words) > 0 && (strings.HasPrefix(words[0], "-") || variables && strings.Contains(words[0], "=")) {
+		option := words[0]
+		words = words[1:]
+		if option == "--" {
+			break
+		}
+		if len(option) == 2 && strings.Contains(valued, option[1:]) && len(words) > 0 {
+			words = words[1:]
 		}
 	}
-	if started {
-		found = append(found, word.String())
+	return words
+}
+
+func isShell(program string) bool {
+	return slices.Contains([]string{"sh", "bash", "dash", "ash", "ksh", "zsh"}, path.Base(program))
+}
+
+// rebootWord matches the names of programs, arguments and files that reboot or stop a machine.
+var rebootWord = regexp.MustCompile(`(?i)(^|[^\w@])(reboot|rebootmgrctl|shutdown|poweroff|halt|kexec|telinit|init\s+[06]|sysrq-trigger|runlevel6|ctrl-alt-del|power\s+(cycle|reset|off)|` +
+	`restart-computer|stop-computer|rpm-ostree\s.*\s-r|bootc\s.*--apply|kill\s+(-s\s+)?-?\S+\s+1)($|[^\w-])`)
+
+// reboots returns the line of a text that may reboot the node.
+func reboots(text string) (line string, found bool) {
+	for line := range strings.SplitSeq(text, "\n") {
+		if line = strings.TrimSpace(line); rebootWord.MatchString(line) && !strings.HasPrefix(line, "#") {
+			return line, true
+		}
 	}
-	return found
-}
-
-func isBlank(c byte) bool { return c == ' ' || c == '\t' || c == '\n' }
-
-// unquoted returns a byte, or nothing for a quote that begins or ends.
-func (s *scanner) unquoted(before scanner, c byte) string {
-	if s.depth > 0 || before.quote == s.quote || c == '`' {
-		return string([]byte{c})
-	}
-	return ""
-}
-
-// isDropped reports whether a byte is part of a continuation, or the backslash of an escape.
-func (s *scanner) isDropped(before scanner, c byte) bool {
-	return c == '\n' && before.escaped || s.escaped && s.quote == 0 && s.depth == 0
-}
-
-// shellQuote returns a word for a shell.
-func shellQuote(word string) string {
-	if word != "" && !strings.ContainsFunc(word, func(r rune) bool {
-		return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789@%+=:,./_-", r)
-	}) {
-		return word
-	}
-	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
-}
-
-// mentions reports whether a script contains a word.
-func mentions(script, word string) bool {
-	return regexp.MustCompile(`(?:^|[^\w./-])` + regexp.QuoteMeta(word) + `(?:$|[^\w-])`).MatchString(script)
+	return "", false
 }

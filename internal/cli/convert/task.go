@@ -4,357 +4,354 @@
 package convert
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
-	"path"
-	"regexp"
+	"reflect"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/task"
 )
 
-// workload is what the pods of a source do.
-type workload struct {
-	template *corev1.PodTemplateSpec
-	steps    []*step
-	// contents has the data of ConfigMaps and Secrets of the file, by contentKey.
-	contents  map[string]map[string]string
+// work is what the pods of a source do.
+type work struct {
 	namespace string
-	// always says that the pod is restarted when it ends, so that scripts end with a wait.
-	always bool
-	// placeholder is a variable for the name of the node that is not in the environment.
-	placeholder string
-	// changes is what the containers change on the Node object.
-	changes []nodeChange
+	contents  map[content]map[string]string
+	pod       *corev1.PodSpec
+	template  *corev1.PodTemplateSpec
+	steps     []step
+	// repeats says that the pod is restarted when it ends, so that its containers wait when they are done.
+	repeats bool
 }
 
 // step is a container that does a part of the work.
 type step struct {
-	container *corev1.Container
-	init      bool
-	program   program
-	// from is the ConfigMap with the script, if it is not in the file.
-	from    *v1alpha1.ScriptSource
-	changes []nodeChange
-	// every is the number of seconds after which the script repeats its work.
-	every int
-	waits bool
-	// reboots says that the script rebooted its node.
-	reboots bool
-	// content is the ConfigMap or Secret in which the script was, by contentKey, and secret is the name of the Secret.
-	content, secret string
+	*corev1.Container
+	program program
+	init    bool
 }
 
-func contentKey(kind, namespace, name string) string { return kind + " " + namespace + "/" + name }
-
-// addStep adds a container to the work.
-func (w *workload) addStep(c *corev1.Container, init bool) {
-	s := &step{container: c, init: init}
-	roots := w.roots(c)
-	s.program = programOf(c, roots)
-	if s.program.file != "" {
-		w.readFile(s)
-		s.program.unwrapScript(roots)
+func (c *converter) newWork(d *draft, template *corev1.PodTemplateSpec) *work {
+	w := &work{namespace: d.job.Namespace, contents: c.contents, pod: &template.Spec, template: template}
+	for i := range w.pod.InitContainers {
+		container := &w.pod.InitContainers[i]
+		w.steps = append(w.steps, step{Container: container, program: w.program(container), init: true})
 	}
-	if argv := s.program.argv; len(c.Command) > 0 && len(argv) > 1 && isPrivileged(c) && slices.Contains(nodePrograms, path.Base(argv[0])) {
-		s.program.onNode = true
+	for i := range w.pod.Containers {
+		container := &w.pod.Containers[i]
+		w.steps = append(w.steps, step{Container: container, program: w.program(container)})
 	}
-	s.requestReboot()
-	if s.program.script != "" {
-		s.program.script, s.changes = dropNodeChanges(s.program.script)
-		w.changes = append(w.changes, s.changes...)
-	}
-	if s.program.script != "" && w.always && !init {
-		s.dropWait()
-	}
-	w.steps = append(w.steps, s)
+	return w
 }
 
-// nodePrograms are programs that every node has.
-var nodePrograms = []string{"sysctl", "modprobe"}
-
-// dropWait removes the wait at the end of the script, or the loop that repeats it.
-func (s *step) dropWait() {
-	if s.program.script, s.waits = dropSleep(s.program.script); s.waits {
-		return
+// text returns all that the files show of what a step does, also the other keys of its ConfigMaps and Secrets.
+func (w *work) text(s step) string {
+	texts := append(slices.Clone(s.program.argv), s.program.script)
+	for _, mount := range s.VolumeMounts {
+		texts = append(texts, slices.Sorted(maps.Values(w.contents[w.contentOf(mount.Name)]))...)
 	}
-	if rest, every, ok := dropLoop(s.program.script); ok {
-		s.program.script, s.every, s.waits = rest, int(every.Seconds()), true
+	for _, env := range s.Env {
+		value, _, _ := w.valueOf(env)
+		texts = append(texts, value)
 	}
+	return strings.Join(texts, "\n")
 }
 
-// mounts calls f for each volume of a container.
-func (w *workload) mounts(c *corev1.Container, f func(corev1.VolumeMount, corev1.Volume)) {
-	for _, mount := range c.VolumeMounts {
-		for _, volume := range w.template.Spec.Volumes {
-			if volume.Name == mount.Name {
-				f(mount, volume)
-			}
-		}
-	}
+// mentions reports whether the work of the pod names something, such as a label.
+func (w *work) mentions(what string) bool {
+	return slices.ContainsFunc(w.steps, func(s step) bool { return strings.Contains(w.text(s), what) })
 }
 
-// roots returns the paths at which a container has the root directory of the node.
-func (w *workload) roots(c *corev1.Container) []string {
-	var roots []string
-	w.mounts(c, func(mount corev1.VolumeMount, volume corev1.Volume) {
-		if volume.HostPath != nil && path.Clean(volume.HostPath.Path) == "/" && mount.SubPath == "" && mount.SubPathExpr == "" {
-			roots = append(roots, path.Clean(mount.MountPath))
-		}
-	})
-	for _, env := range c.Env {
-		if slices.Contains(roots, path.Clean(env.Value)) && env.Value != "" {
-			roots = append(roots, "$"+env.Name, "${"+env.Name+"}")
-		}
-	}
-	return roots
-}
-
-// readFile finds the script of a step in a ConfigMap or Secret that is mounted.
-func (w *workload) readFile(s *step) {
-	w.mounts(s.container, func(mount corev1.VolumeMount, volume corev1.Volume) {
-		for _, file := range append(w.underRoots(s.container, s.program.file), s.program.file) {
-			key, kind, name := keyOf(file, mount, volume)
-			if key == "" {
-				continue
-			}
-			data, known := w.contents[contentKey(kind, w.namespace, name)]
-			switch script, ok := data[key]; {
-			case ok:
-				s.program.script, s.program.argv, s.content = script, nil, contentKey(kind, w.namespace, name)
-				if kind == "Secret" {
-					s.secret = name
-				}
-				if s.program.shell == "" {
-					s.program.shell = "sh"
-				}
-			case !known && kind == "ConfigMap":
-				s.from = &v1alpha1.ScriptSource{ConfigMapKeyRef: v1alpha1.ConfigMapKeyRef{Name: name, Key: key}}
-			}
-			return
-		}
-	})
-}
-
-// underRoots returns a path on the node as a path in the container.
-func (w *workload) underRoots(c *corev1.Container, file string) []string {
-	var files []string
-	for _, root := range w.roots(c) {
-		files = append(files, path.Join(root, file))
-	}
-	return files
-}
-
-// keyOf returns which key of which ConfigMap or Secret a file is; "" if it is none.
-func keyOf(file string, mount corev1.VolumeMount, volume corev1.Volume) (key, kind, name string) {
-	var items []corev1.KeyToPath
-	switch {
-	case volume.ConfigMap != nil:
-		kind, name, items = "ConfigMap", volume.ConfigMap.Name, volume.ConfigMap.Items
-	case volume.Secret != nil:
-		kind, name, items = "Secret", volume.Secret.SecretName, volume.Secret.Items
-	default:
-		return "", "", ""
-	}
-	if mount.SubPathExpr != "" {
-		return "", "", "" // the path is only known in the pod
-	}
-	relative, inside := strings.CutPrefix(path.Clean(file), path.Clean(mount.MountPath)+"/")
-	if mount.SubPath != "" {
-		relative, inside = mount.SubPath, path.Clean(file) == path.Clean(mount.MountPath)
-	}
-	if !inside {
-		return "", "", ""
-	}
-	for _, item := range items {
-		if item.Path == relative {
-			return item.Key, kind, name
-		}
-	}
-	if len(items) > 0 || strings.Contains(relative, "/") {
-		return "", "", ""
-	}
-	return relative, kind, name
-}
-
-// mergeChanges removes containers that only change the Node object, because the results of a task do that. If there is
-// no other container, it reports the changes as results and returns true.
-func (d *draft) mergeChanges(w *workload) bool {
-	work := slices.DeleteFunc(slices.Clone(w.steps), onlyChanges)
-	if len(work) > 0 || len(w.steps) == 0 {
-		for _, s := range w.steps {
-			if onlyChanges(s) {
-				d.dropContainer(s.container, "only changes the Node object")
-			}
-		}
-		w.steps = work
-		return false
-	}
-	var b strings.Builder
+// setTask writes the work: as a script or command if all of it runs on the node, and otherwise as a template, which is the pod as
+// it was. It never changes a script.
+func (d *draft) setTask(w *work) {
 	for _, s := range w.steps {
-		for _, change := range s.changes {
-			if !change.remove && change.kind != "taint" {
-				b.WriteString(change.report() + "\n")
-			}
-		}
-	}
-	for _, s := range w.steps[1:] {
-		d.dropContainer(s.container, "only changes the Node object")
-	}
-	w.steps = w.steps[:1]
-	w.steps[0].program.script, w.steps[0].program.argv = b.String(), nil
-	return b.Len() > 0
-}
-
-// setTask writes the work as a script if it can run in the namespaces of the node, and otherwise as a template.
-func (d *draft) setTask(w *workload) {
-	for _, s := range w.steps {
-		d.scripts = append(d.scripts, s.content)
-		w.mounts(s.container, func(_ corev1.VolumeMount, volume corev1.Volume) {
-			d.mounted = append(d.mounted, w.mountedContents(volume)...)
-		})
+		d.readStep(w, s)
 	}
 	if reason := w.notOnNode(); reason != "" {
-		d.spec.note("task", "This is a template, because "+reason+".")
+		d.note("The task is a template, because %s.", reason)
 		d.setTemplate(w)
-		d.setReboot(w)
-		return
+	} else {
+		d.setScript(w.steps[0])
 	}
-	d.setReboot(w)
-	d.setScript(w)
-	d.setEnv(w)
-	d.setLimits(w)
-	d.dropForScript(w)
+	if w.mentions("kubectl") && d.account() != "" {
+		d.note("The task uses kubectl, with the service account %s. If it labels its node, publish does that without credentials (docs/publish.md).", d.account())
+	}
 }
 
-// setScript writes task.script, task.scriptFrom or task.command.
-func (d *draft) setScript(w *workload) {
-	t := d.spec.in("task")
-	names := w.nodeNameVariables()
-	if len(w.steps) == 1 {
-		s := w.steps[0]
-		switch {
-		case s.from != nil:
-			d.spec.todo("task", "check the script in the ConfigMap %[1]s: commands that label the node, or that wait for ever at the end, are not needed, and would fail or time out. Then let NodeJobs run it: kubectl label configmap %[1]s%[2]s %[3]s=%[4]s",
-				s.from.ConfigMapKeyRef.Name, inNamespace(w.namespace), v1alpha1.ScriptLabel, v1alpha1.ScriptLabelValue)
-			t.set("scriptFrom", generic(s.from))
-			if s.program.shell == "bash" {
-				t.set("interpreter", []any{"bash"})
+// readStep says what the user must change in a script, or check in a program.
+func (d *draft) readStep(w *work, s step) {
+	at := s.where()
+	if line, found := reboots(w.text(s)); found {
+		if line = bounded(line); w.isSecret(line, s) {
+			line = "…"
+		}
+		d.todo("%s may reboot its node: %q\nA task that reboots its node does not end, and is repeated. Remove the reboot, set maintenance.reboot.policy: IfRequested, "+
+			"and have a task.script request it: echo \"reboot=true\" >> \"$EVERYNODE_RESULTS\" (docs/maintenance.md).", at, line)
+	}
+	if w.mentions("upgrade.cattle.io") || w.mentions("get plan") {
+		d.todo("%s reads a Plan, which is gone after the switch: wait for the NodeJob that replaces the Plan, with dependsOn, or with kubectl wait", at)
+	}
+	repeats := w.repeats && !s.init
+	if s.program.absent.kind != "" && !repeats {
+		d.todo("the program of %s is in the %s, which is not in the file\nCheck that it does not reboot the node, and that it ends within task.timeoutSeconds.", at, s.program.absent)
+	}
+	if shown := read(s.program.script); repeats {
+		d.readRepeated(s, at, shown)
+	} else {
+		for _, f := range shown.waits {
+			d.todo("%s waits for 10 minutes or longer in line %d: %q\nSet task.timeoutSeconds, which is 600 by default.", at, f.line, f.text)
+		}
+	}
+}
+
+// where names the script of a step.
+func (s step) where() string {
+	if s.program.source.kind != "" {
+		return fmt.Sprintf("the script of container %s (in the %s)", s.Name, s.program.source)
+	}
+	return "the container " + s.Name
+}
+
+// readRepeated says what the user must change in a script that is restarted when it ends.
+func (d *draft) readRepeated(s step, at string, shown reading) {
+	for _, f := range shown.waits {
+		d.todo("%s waits without end in line %d: %q\nA task ends. Remove the wait.", at, f.line, f.text)
+	}
+	for _, f := range shown.loops {
+		d.todo("%s repeats its work without end in line %d: %q\nA task ends. Remove the loop. rerun.periodSeconds repeats a task.", at, f.line, f.text)
+	}
+	if shown.unknown != "" {
+		d.todo("%s runs %s, and the manifest does not show whether that ends\nIf it runs permanently, keep the DaemonSet.", at, shown.unknown)
+	}
+	if s.program.script != "" && len(shown.waits)+len(shown.loops) == 0 && d.job.Spec.Nodes.AssumeDone == nil && len(d.job.Spec.RemoveLabels) == 0 {
+		d.note("The container %s ended by itself, so the kubelet repeated it all the time.", s.Name)
+	}
+}
+
+// isSecret reports whether a line is in a Secret.
+func (w *work) isSecret(line string, s step) bool {
+	for from, data := range w.contents {
+		for _, text := range data {
+			if from.kind == "Secret" && strings.Contains(text, line) && s.program.source != from {
+				return true
 			}
-			return
-		case s.program.script == "" && !slices.ContainsFunc(s.program.argv, func(arg string) bool { return strings.Contains(arg, "$(") }):
-			t.set("command", generic(s.program.argv))
-			return
 		}
-		t.set("script", setFlags(s.text(names), s.program.options))
-		if s.program.shell == "bash" && !strings.HasPrefix(s.program.script, "#!") {
-			t.set("interpreter", []any{"bash"})
-		}
-		return
 	}
-	var b strings.Builder
+	return false
+}
+
+func bounded(line string) string { return line[:min(len(line), 200)] }
+
+// nodeVariables are the fields of a pod that are the same for the pod of a script.
+var nodeVariables = []string{"spec.nodeName", "status.hostIP", "status.hostIPs"}
+
+// notOnNode returns why the work is not a script or a command that runs with the programs and files of the node; "" if it is one.
+func (w *work) notOnNode() string {
+	if len(w.steps) != 1 {
+		return "the work has several containers"
+	}
+	return cmp.Or(w.steps[0].program.notOnNode(), w.hasOtherSettings(w.steps[0]))
+}
+
+// notOnNode returns why a program cannot run in the same way on the node; "" if it can.
+func (p *program) notOnNode() string {
+	switch {
+	case !p.onNode || len(p.argv) == 0:
+		return "the manifest does not show that all programs are those of the node"
+	case p.expanded:
+		return "Kubernetes expands variables in what it runs"
+	case strings.TrimSpace(p.argv[len(p.argv)-1]) == "":
+		return "it has no command"
+	case len(strings.Join(p.argv, "")) > task.MaxScriptBytes:
+		return fmt.Sprintf("it has more than %d bytes", task.MaxScriptBytes)
+	case slices.ContainsFunc(p.argv, func(arg string) bool { return strings.ContainsAny(arg, "\r\ufeff") }):
+		return "it has a carriage return or a byte order mark"
+	case isShell(p.argv[0]) && !isWholeScript(p.argv):
+		return "its shell has arguments beside the script, or a script that reads its own file"
+	}
+	return ""
+}
+
+// hasOtherSettings returns which settings of the pod may change what its program does; "" if none does.
+func (w *work) hasOtherSettings(s step) string {
+	memory := s.Resources.Limits.Memory()
+	switch {
+	case isWindows(w.pod):
+		return "it runs on nodes with Windows"
+	case !isRoot(s.Container, w.pod):
+		return "it is not privileged, or its security context has more"
+	case slices.ContainsFunc(w.pod.Volumes, createsPath):
+		return "a volume creates a file or folder of the node"
+	case slices.ContainsFunc(s.Env, isOfPod):
+		return "it uses variables that only its own pod has"
+	case slices.ContainsFunc(slices.Collect(maps.Keys(s.Resources.Limits)), isDevice):
+		return "it has a device"
+	case !memory.IsZero() && memory.Cmp(resource.MustParse("32Mi")) < 0:
+		return "its memory limit is below 32Mi, which a script needs"
+	case !hasOnlyPlainSettings(w.pod, s.Container):
+		return "its pod has settings that may change what it does"
+	}
+	return ""
+}
+
+// hasOnlyPlainSettings reports whether a pod and its container have no other settings than those that change nothing for a program that
+// runs as root in the namespaces of the node.
+func hasOnlyPlainSettings(pod *corev1.PodSpec, container *corev1.Container) bool {
+	p, c := *pod, *container
+	p.Containers, p.InitContainers, p.Volumes, p.NodeName, p.NodeSelector, p.Affinity, p.Tolerations = nil, nil, nil, "", nil, nil, nil
+	p.HostPID, p.HostNetwork, p.HostIPC, p.SecurityContext, p.DNSPolicy, p.EnableServiceLinks = false, false, false, nil, "", nil
+	p.ServiceAccountName, p.DeprecatedServiceAccount, p.AutomountServiceAccountToken, p.ImagePullSecrets = "", "", nil, nil
+	p.RestartPolicy, p.SchedulerName, p.TerminationGracePeriodSeconds, p.ActiveDeadlineSeconds = "", "", nil, nil
+	p.TopologySpreadConstraints, p.EphemeralContainers, p.PriorityClassName = nil, nil, ""
+	c.Name, c.Image, c.ImagePullPolicy, c.Command, c.Args, c.Env, c.Resources = "", "", "", nil, nil, nil, corev1.ResourceRequirements{}
+	c.Resources.Claims = container.Resources.Claims
+	c.SecurityContext, c.VolumeMounts, c.TerminationMessagePath, c.TerminationMessagePolicy = nil, nil, "", ""
+	c.Ports, c.LivenessProbe, c.ReadinessProbe, c.StartupProbe, c.Lifecycle = nil, nil, nil, nil, nil
+	return reflect.ValueOf(p).IsZero() && reflect.ValueOf(c).IsZero()
+}
+
+func isOfPod(env corev1.EnvVar) bool {
+	ref := env.ValueFrom
+	return strings.HasPrefix(env.Name, "EVERYNODE_") || ref != nil &&
+		(ref.ResourceFieldRef != nil || ref.FileKeyRef != nil || ref.FieldRef != nil && !slices.Contains(nodeVariables, ref.FieldRef.FieldPath))
+}
+
+// isRoot reports whether a container is privileged and has nothing else in its security context that changes what it may do.
+func isRoot(c *corev1.Container, pod *corev1.PodSpec) bool {
+	if c.SecurityContext == nil || pod.SecurityContext != nil && !reflect.ValueOf(*pod.SecurityContext).IsZero() {
+		return false
+	}
+	own := *c.SecurityContext
+	if own.Capabilities != nil && len(own.Capabilities.Drop) == 0 {
+		own.Capabilities = nil // a privileged container has all
+	}
+	if own.RunAsUser == nil {
+		own.RunAsUser = new(int64)
+	}
+	if own.AllowPrivilegeEscalation == nil {
+		own.AllowPrivilegeEscalation = new(true)
+	}
+	return reflect.DeepEqual(own, corev1.SecurityContext{Privileged: new(true), RunAsUser: new(int64), AllowPrivilegeEscalation: new(true)})
+}
+
+func createsPath(v corev1.Volume) bool {
+	return v.HostPath != nil && v.HostPath.Type != nil && strings.HasSuffix(string(*v.HostPath.Type), "OrCreate")
+}
+
+func isDevice(name corev1.ResourceName) bool {
+	return !slices.Contains([]corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage}, name)
+}
+
+// isWholeScript reports whether argv is a shell, its options, -c and a script, and the script is the same from a file.
+func isWholeScript(argv []string) bool {
+	script := argv[len(argv)-1]
+	return len(argv) > 2 && slices.IndexFunc(argv, isCommandFlag) == len(argv)-2 &&
+		!strings.Contains(script, "$0") && !strings.Contains(script, "${0") && !strings.Contains(script, "BASH_SOURCE") && !strings.Contains(script, "BASH_EXECUTION_STRING")
+}
+
+// setScript writes task.script or task.command.
+func (d *draft) setScript(s step) {
+	t, argv := &d.job.Spec.Task, s.program.argv
+	if isShell(argv[0]) {
+		t.Script = argv[len(argv)-1]
+		t.Interpreter = append(slices.Clone(argv[:1]), argv[1:len(argv)-2]...)
+		if flags := strings.TrimSuffix(argv[len(argv)-2], "c"); flags != "-" {
+			t.Interpreter = append(t.Interpreter, flags)
+		}
+		if len(t.Interpreter) == 1 && (argv[0] == "sh" || argv[0] == "/bin/sh") && !strings.Contains(t.Script, "#!") {
+			t.Interpreter = nil // the default
+		}
+	} else {
+		t.Command = argv
+	}
+	t.Env = slices.DeleteFunc(slices.Clone(s.Env), func(e corev1.EnvVar) bool { return e.Name == "STARTUP_SCRIPT" && startupScript(s.Container) != nil })
+	resources := s.Resources
+	if len(resources.Limits)+len(resources.Requests) > 0 {
+		t.Resources = &v1alpha1.TaskResources{Limits: resources.Limits, Requests: resources.Requests}
+	}
+	if s.program.source.kind == "Secret" {
+		d.todo("the script was in the %s. Check that it contains no credentials, because everyone who may read NodeJobs can read it", s.program.source)
+	}
+	if resources.Limits.Memory().IsZero() {
+		d.note("A script has a memory limit of 512Mi unless task.resources.limits sets another one. The container %s had none.", s.Name)
+	}
+	d.drop("the image %s and the settings of the pod: a script runs as root in the namespaces of the node", s.Image)
+}
+
+// plainPod returns a pod without containers, and without what a NodeJob sets itself.
+func plainPod(from *corev1.PodSpec) *corev1.PodSpec {
+	pod := from.DeepCopy()
+	if pod.ServiceAccountName == "" {
+		pod.ServiceAccountName = pod.DeprecatedServiceAccount
+	}
+	pod.DeprecatedServiceAccount, pod.RestartPolicy, pod.SchedulerName = "", "", ""
+	pod.NodeName, pod.NodeSelector, pod.Affinity, pod.Tolerations = "", nil, nil, nil
+	pod.EphemeralContainers, pod.TopologySpreadConstraints = nil, nil
+	pod.TerminationGracePeriodSeconds, pod.ActiveDeadlineSeconds = nil, nil
+	pod.InitContainers, pod.Containers = nil, nil
+	if isWindows(from) && pod.OS == nil {
+		pod.OS = &corev1.PodOS{Name: corev1.Windows}
+	}
+	return pod
+}
+
+// setTemplate writes the pod without what a NodeJob sets itself.
+func (d *draft) setTemplate(w *work) {
+	pod := plainPod(w.pod)
 	for i, s := range w.steps {
-		if i > 0 {
-			b.WriteString("[ $? -eq 0 ] || exit 1\n")
+		c := *s.DeepCopy()
+		if s.RestartPolicy == nil {
+			c.Ports, c.LivenessProbe, c.ReadinessProbe, c.StartupProbe, c.Lifecycle = nil, nil, nil, nil, nil
 		}
-		script := setFlags(s.text(names), s.program.options)
-		fmt.Fprintf(&b, "( # container %s\n%s\n)\n", s.container.Name, strings.TrimSuffix(script, "\n"))
-		if s.program.shell == "bash" {
-			t.set("interpreter", []any{"bash"})
+		c.TerminationMessagePath, c.TerminationMessagePolicy = "", ""
+		if s.init && i < len(w.steps)-1 {
+			pod.InitContainers = append(pod.InitContainers, c)
+		} else {
+			pod.Containers = append(pod.Containers, c)
 		}
 	}
-	t.set("script", b.String())
+	pod.Volumes = slices.DeleteFunc(pod.Volumes, func(v corev1.Volume) bool {
+		return !slices.ContainsFunc(w.steps, func(s step) bool { return mountsVolume(s.Container, v.Name) })
+	})
+	d.job.Spec.Task.Template = &corev1.PodTemplateSpec{Spec: *pod}
+	d.job.Spec.Task.Template.Annotations, d.job.Spec.Task.Template.Labels = d.ownKeys(w.template.Annotations), d.ownKeys(w.template.Labels)
+	if pod.ServiceAccountName == "" && pod.AutomountServiceAccountToken == nil && (w.mentions("kubectl") || w.mentions("/var/run/secrets/kubernetes.io") || w.mentions("KUBERNETES_")) {
+		d.job.Spec.Task.Template.Spec.AutomountServiceAccountToken = new(true)
+		d.note("The task has the credentials of the ServiceAccount default, as before, because it seems to use the API of Kubernetes.")
+	}
+	d.readStartupScripts(w)
 }
 
-// text returns the script of a step, with the variables of Everynode.
-func (s *step) text(nodeNames []string) string {
-	script := s.program.script
-	if script == "" {
-		quotedWords := make([]string, len(s.program.argv))
-		for i, arg := range s.program.argv {
-			quotedWords[i] = shellQuote(arg)
-		}
-		script = strings.Join(quotedWords, " ")
-	}
-	for _, env := range s.container.Env {
-		script = strings.ReplaceAll(script, "$("+env.Name+")", "${"+env.Name+"}")
-	}
-	for _, name := range nodeNames {
-		script = nodeNameUse(name).ReplaceAllString(script, "$${${1}EVERYNODE_NODE_NAME${2}")
-		script = regexp.MustCompile(`\$`+regexp.QuoteMeta(name)+`\b`).ReplaceAllString(script, "$$EVERYNODE_NODE_NAME")
-	}
-	return strings.TrimRight(script, " \t\n") + "\n"
-}
-
-func nodeNameUse(name string) *regexp.Regexp {
-	return regexp.MustCompile(`\$\{(#?)` + regexp.QuoteMeta(name) + `([}:%#/+?-])`)
-}
-
-// setFlags writes the options of a shell as commands.
-func setFlags(script string, options []string) string {
-	if len(options) == 0 {
-		return script
-	}
-	head := ""
-	if strings.HasPrefix(script, "#!") {
-		first, rest, _ := strings.Cut(script, "\n")
-		head, script = first+"\n", rest
-	}
-	return head + "set -" + strings.Join(options, "\nset -") + "\n" + script
-}
-
-// dropForScript says what a script in the namespaces of the node does not need.
-func (d *draft) dropForScript(w *workload) {
-	images := map[string]bool{}
+// readStartupScripts says that the image startup-script never ends.
+func (d *draft) readStartupScripts(w *work) {
 	for _, s := range w.steps {
-		images[s.container.Image] = true
-		if s.secret != "" {
-			d.spec.todo("task", "the script was in the Secret %s. Check that it contains no credentials, because everyone who may read NodeJobs can read it.", s.secret)
+		if startupScript(s.Container) != nil {
+			d.todo("the image %s runs its script and then waits without end, and the task is a template\nA task ends. Write the script as task.script.", s.Image)
 		}
-		if !s.program.onNode {
-			d.spec.note("task", "The script ran in the image "+s.container.Image+". It now runs with the programs of the node: check that the node has them.")
-		}
-		if user := w.userOf(s.container); user != 0 {
-			d.spec.note("task", fmt.Sprintf("The container %s ran as user %d. A script runs as root.", s.container.Name, user))
-		}
-	}
-	d.drop("the image %s", strings.Join(slices.Sorted(maps.Keys(images)), ", "))
-	pod := &w.template.Spec
-	settings := []string{}
-	for name, set := range map[string]bool{"hostPID": pod.HostPID, "hostNetwork": pod.HostNetwork, "hostIPC": pod.HostIPC} {
-		if set {
-			settings = append(settings, name)
-		}
-	}
-	slices.Sort(settings)
-	for _, s := range w.steps {
-		if isPrivileged(s.container) {
-			settings = append(settings, "privileged")
-			break
-		}
-	}
-	if slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool { return v.HostPath != nil }) {
-		settings = append(settings, "hostPath volumes")
-	}
-	if len(settings) > 0 {
-		d.drop("%s: a script runs as root in the namespaces of the node", strings.Join(settings, ", "))
 	}
 }
 
-// userOf returns the user of a container; 0 if it is root or that of the image.
-func (w *workload) userOf(c *corev1.Container) int64 {
-	if c.SecurityContext != nil && c.SecurityContext.RunAsUser != nil {
-		return *c.SecurityContext.RunAsUser
+// ownKeys returns labels or annotations without those of Everynode, which a template must not have, and of Kubernetes.
+func (d *draft) ownKeys(all map[string]string) map[string]string {
+	kept := map[string]string{}
+	for key, value := range all {
+		switch prefix, _, _ := strings.Cut(key, "/"); {
+		case prefix == v1alpha1.Group || strings.HasSuffix(prefix, "."+v1alpha1.Group):
+			d.todo("not converted: %s of the template, which only Everynode sets on pods", key)
+		case !slices.Contains(byKubernetes, key):
+			kept[key] = value
+		}
 	}
-	if pod := w.template.Spec.SecurityContext; pod != nil && pod.RunAsUser != nil {
-		return *pod.RunAsUser
-	}
-	return 0
+	return kept
 }
 
-func isPrivileged(c *corev1.Container) bool {
-	return c.SecurityContext != nil && c.SecurityContext.Privileged != nil && *c.SecurityContext.Privileged
+func mountsVolume(c *corev1.Container, volume string) bool {
+	return slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == volume }) ||
+		slices.ContainsFunc(c.VolumeDevices, func(m corev1.VolumeDevice) bool { return m.Name == volume })
 }

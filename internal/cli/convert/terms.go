@@ -5,6 +5,7 @@ package convert
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -37,12 +38,6 @@ func (t term) String() string {
 	return strings.Join(parts, " and ")
 }
 
-// id is the same for requirements that are equal.
-func (r requirement) id() string {
-	r.Values = slices.Compact(slices.Sorted(slices.Values(r.Values)))
-	return fmt.Sprintf("%v %q %q %q", r.isField, r.Key, r.Operator, r.Values)
-}
-
 // requiredTerms returns the terms of the node affinity that a node must match; nil if there is no such affinity.
 func requiredTerms(pod *corev1.PodSpec) []corev1.NodeSelectorTerm {
 	if pod.Affinity == nil || pod.Affinity.NodeAffinity == nil || pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
@@ -51,14 +46,16 @@ func requiredTerms(pod *corev1.PodSpec) []corev1.NodeSelectorTerm {
 	return pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
 }
 
-// isEmpty reports whether a term has no requirements. Unlike other empty selectors, it matches no node.
-func isEmpty(t corev1.NodeSelectorTerm) bool { return len(t.MatchExpressions)+len(t.MatchFields) == 0 }
+// matchesNothing reports whether a term has no requirements. Unlike other empty selectors, it matches no node.
+func matchesNothing(t corev1.NodeSelectorTerm) bool {
+	return len(t.MatchExpressions)+len(t.MatchFields) == 0
+}
 
 // termsOf returns the terms that match nodes, without the requirements for which without reports true.
 func termsOf(from []corev1.NodeSelectorTerm, without func(corev1.NodeSelectorRequirement) bool) []term {
 	var terms []term
 	for _, t := range from {
-		if isEmpty(t) {
+		if matchesNothing(t) {
 			continue
 		}
 		to := term{}
@@ -77,147 +74,44 @@ func termsOf(from []corev1.NodeSelectorTerm, without func(corev1.NodeSelectorReq
 	return terms
 }
 
-// maxMerged is the number of terms up to which they are merged, because each is compared with all others.
-const maxMerged = 100
-
 // merge returns as few terms as possible that match the same nodes.
 func merge(terms []term) []term {
-	if len(terms) > maxMerged {
-		return terms
+	var merged []term
+	for _, t := range terms {
+		i := slices.IndexFunc(merged, func(other term) bool { return other.differsInValues(t) >= 0 })
+		if i < 0 {
+			merged = append(merged, t)
+			continue
+		}
+		at := merged[i].differsInValues(t)
+		if at == len(t) {
+			continue // it is the same
+		}
+		merged[i] = slices.Clone(merged[i])
+		values := slices.Concat(merged[i][at].Values, t[at].Values)
+		slices.Sort(values)
+		merged[i][at].Values = slices.Compact(values)
 	}
-	terms = slices.Clone(terms)
-	for i := 0; i < len(terms); i++ {
-		for j := i + 1; j < len(terms); j++ {
-			if merged, ok := terms[i].union(terms[j]); ok {
-				terms[i], terms = merged, slices.Delete(terms, j, j+1)
-				i = -1 // the merged term may be like an earlier one
-				break
-			}
+	return merged
+}
+
+// differsInValues returns the index of the only requirement in which two terms differ, if it is In for the same key in both; the number
+// of requirements if the terms are equal; and -1 otherwise.
+func (t term) differsInValues(other term) int {
+	if len(t) != len(other) {
+		return -1
+	}
+	at := len(t)
+	for i, r := range t {
+		switch o := other[i]; {
+		case reflect.DeepEqual(r, o):
+		case at == len(t) && r.Key == o.Key && r.isField == o.isField && r.Operator == corev1.NodeSelectorOpIn && o.Operator == r.Operator:
+			at = i
+		default:
+			return -1
 		}
 	}
-	return terms
-}
-
-// union returns a term that matches the nodes of both terms. It reports false if no single term does.
-func (t term) union(other term) (term, bool) {
-	here, there := t.without(other), other.without(t)
-	switch {
-	case t.covers(other):
-		return t, true
-	case other.covers(t):
-		return other, true
-	case len(here) != 1 || len(there) != 1:
-		return nil, false
-	}
-	united, always, ok := here[0].union(there[0])
-	if !ok {
-		return nil, false
-	}
-	merged := slices.Clone(t)
-	i := slices.IndexFunc(merged, func(r requirement) bool { return r.id() == here[0].id() })
-	if always {
-		return slices.Delete(merged, i, i+1), true
-	}
-	merged[i] = united
-	return merged, true
-}
-
-// covers reports whether the term matches all nodes of another term: that one has the same requirements, or stricter ones.
-func (t term) covers(other term) bool {
-	return !slices.ContainsFunc(t, func(r requirement) bool { return !slices.ContainsFunc(other, r.covers) })
-}
-
-// covers reports whether the requirement is always met if another one is met.
-func (r requirement) covers(other requirement) bool {
-	if r.id() == other.id() {
-		return true
-	}
-	united, always, ok := r.union(other)
-	return ok && !always && united.id() == r.id()
-}
-
-// without returns the requirements that the other term does not have.
-func (t term) without(other term) term {
-	known := map[string]bool{}
-	for _, r := range other {
-		known[r.id()] = true
-	}
-	return slices.DeleteFunc(slices.Clone(t), func(r requirement) bool { return known[r.id()] })
-}
-
-// labelValues are the values of a label for which a requirement is met.
-type labelValues struct {
-	// absent says that it is met without the label.
-	absent bool
-	// except says that it is met by all values that are not in values.
-	except bool
-	values []string
-}
-
-// accepted returns the values that meet the requirement. It reports false for operators that compare numbers.
-func (r requirement) accepted() (labelValues, bool) {
-	switch r.Operator {
-	case corev1.NodeSelectorOpIn:
-		return labelValues{values: r.Values}, true
-	case corev1.NodeSelectorOpNotIn:
-		return labelValues{absent: true, except: true, values: r.Values}, true
-	case corev1.NodeSelectorOpExists:
-		return labelValues{except: true}, true
-	case corev1.NodeSelectorOpDoesNotExist:
-		return labelValues{absent: true}, true
-	default:
-		return labelValues{}, false
-	}
-}
-
-// union returns the requirement that is met if one of two requirements is met, or reports that a node always meets one of
-// them. ok is false if there is no such requirement.
-func (r requirement) union(other requirement) (united requirement, always, ok bool) {
-	v, known := r.accepted()
-	w, otherKnown := other.accepted()
-	if !known || !otherKnown || r.Key != other.Key || r.isField != other.isField {
-		return requirement{}, false, false
-	}
-	u := v.union(w)
-	operator, ok := u.operator()
-	return requirement{corev1.NodeSelectorRequirement{Key: r.Key, Operator: operator, Values: u.values}, r.isField}, operator == "", ok
-}
-
-// operator returns the operator of the requirement that accepts the values; "" if it always does. It reports false if there is
-// no such requirement: for some values, or no label.
-func (v labelValues) operator() (corev1.NodeSelectorOperator, bool) {
-	hasValues := len(v.values) > 0
-	switch {
-	case v.absent && v.except && hasValues:
-		return corev1.NodeSelectorOpNotIn, true
-	case v.absent && v.except:
-		return "", true
-	case v.absent:
-		return corev1.NodeSelectorOpDoesNotExist, !hasValues
-	case v.except:
-		return corev1.NodeSelectorOpExists, !hasValues
-	}
-	return corev1.NodeSelectorOpIn, true
-}
-
-// union returns the values that are accepted by one of two requirements.
-func (v labelValues) union(w labelValues) labelValues {
-	u := labelValues{absent: v.absent || w.absent, except: v.except || w.except}
-	switch {
-	case v.except && w.except:
-		u.values = slices.DeleteFunc(slices.Clone(v.values), func(value string) bool { return !slices.Contains(w.values, value) })
-	case v.except:
-		u.values = subtract(v.values, w.values)
-	case w.except:
-		u.values = subtract(w.values, v.values)
-	default:
-		u.values = slices.Concat(v.values, subtract(w.values, v.values))
-	}
-	return u
-}
-
-func subtract(from, values []string) []string {
-	return slices.DeleteFunc(slices.Clone(from), func(value string) bool { return slices.Contains(values, value) })
+	return at
 }
 
 // names returns the names of the nodes that the term selects by name, and whether it does that.
@@ -239,10 +133,9 @@ func (r requirement) isNames() bool {
 	return r.isField && r.Key == metav1.ObjectNameField && r.Operator == corev1.NodeSelectorOpIn
 }
 
-// isLabels reports whether a label selector can have the requirement.
+// isLabels reports whether a label selector can have the requirement, which cannot compare numbers.
 func (r requirement) isLabels() bool {
-	_, known := r.accepted()
-	return known && !r.isField
+	return !r.isField && r.Operator != corev1.NodeSelectorOpGt && r.Operator != corev1.NodeSelectorOpLt
 }
 
 // isSelectable reports whether a NodeJob can select the nodes of the term.
