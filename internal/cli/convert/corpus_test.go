@@ -103,7 +103,6 @@ var corpus = map[string]pattern{
 	"a root that is read-only":           {manifest: ds(`initContainers: [{name: c, image: i, volumeMounts: [{name: root, mountPath: /host, readOnly: true}], command: [chroot, /host, sh, -c, "touch /x"]}], containers: [` + pauseContainer + "]"), form: "template"},
 	"nsenter without hostPID":            {manifest: strings.Replace(once(entering("sh, -c", "a")), "hostPID: true, ", "", 1), form: "template"},
 	"nsenter with a dash":                {manifest: once(`command: [nsenter, "-", sh, -c, "a"]`), form: "template"},
-	"nsenter with a dash":                {manifest: once(`command: [nsenter, "-", sh, -c, "a"]`), form: "template"},
 	"nsenter with a user":                {manifest: once(`command: [nsenter, -S, "1000", -G, "1000", -t, "1", -m, --, sh, -c, "a"]`), form: "template", want: []string{`- "1000"`}},
 	"nsenter with a directory":           {manifest: once(`command: [nsenter, --wd=/opt, -t, "1", -m, --, sh, -c, "a"]`), form: "template"},
 	"nsenter without the mounts":         {manifest: once(`command: [nsenter, -t, "1", -n, --, sh, -c, "a"]`), form: "template"},
