@@ -213,7 +213,7 @@ func (w *work) enteredBy(args []string) (rest []string, ok bool) {
 		if n == 0 {
 			return nil, false
 		}
-		target, entered, args = cmp.Or(to, target), entered+letters, args[n:]
+		target, entered, args = cmp.Or(to, target), entered+letters, args[min(n, len(args)):]
 	}
 	if w.pod.HostNetwork {
 		entered += "nu"
@@ -227,24 +227,18 @@ func enters(entered, namespace string) bool { return strings.Contains(entered, n
 // arguments it consists; 0 if it is another option.
 func optionOf(args []string) (letters, target string, n int) {
 	name, value, _ := strings.Cut(args[0], "=")
-	if letters, isLong := namespaces[name]; isLong {
-		switch {
-		case args[0] == name:
-			return letters, "", 1
-		case strings.HasPrefix(value, "/proc/1/ns/"):
-			return letters, "1", 1
-		}
-		return "", "", 0
+	if letters, isLong := namespaces[name]; isLong && value == "" {
+		return letters, "", 1
+	} else if isLong && strings.HasPrefix(value, "/proc/1/ns/") {
+		return letters, "1", 1
 	}
 	if to, is := strings.CutPrefix(name, "-t"); is && to != "" {
 		return "", strings.TrimSpace(to), 1
 	}
-	switch {
-	case name == "--target" && value != "":
-		return "", value, 1
-	case len(args) > 1 && (name == "-t" || name == "--target"):
-		return "", args[1], 2
-	case len(name) > 1 && strings.Trim(name[1:], "amuinpCT") == "":
+	if name == "-t" || name == "--target" {
+		return "", cmp.Or(value, args[min(1, len(args)-1)]), 2 - min(1, len(value))
+	}
+	if strings.Trim(name, "-amuinpCT") == "" && strings.LastIndex(name, "-") == 0 {
 		return strings.ReplaceAll(name[1:], "a", "mnu"), "", 1
 	}
 	return "", "", 0
