@@ -186,8 +186,8 @@ func (h *history) keepsPlaces(guard, but string) bool {
 	})
 }
 
-// releasedSince is when another guard has released a node; zero when none has. A guard that is being deleted holds nothing any more, so
-// nobody waits for what it has released.
+// releasedSince is when another guard has released a node; zero when none has. The releases of a guard that is being deleted do not
+// count, because it no longer holds nodes.
 func (h *history) releasedSince(guard, node string) (since time.Time) {
 	for name, g := range h.guards {
 		for _, o := range h.status(g).Released {

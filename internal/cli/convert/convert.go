@@ -169,6 +169,8 @@ func (c *converter) describeOthers() {
 		case len(rights) == 0:
 		case account != "":
 			d.note("The service account %s and its rights (%s) are needed only if the task uses the API of Kubernetes. Otherwise remove serviceAccountName.", account, strings.Join(rights, ", "))
+		case d.hasToken():
+			// setTemplate says that the task has the credentials of the ServiceAccount default.
 		default:
 			d.drop("%s, unless something else uses them: the task has no API credentials", strings.Join(rights, ", "))
 		}
@@ -181,6 +183,12 @@ func (d *draft) account() string {
 		return ""
 	}
 	return d.job.Spec.Task.Template.Spec.ServiceAccountName
+}
+
+// hasToken reports whether the task has the credentials of a service account that it does not name.
+func (d *draft) hasToken() bool {
+	t := d.job.Spec.Task.Template
+	return t != nil && t.Spec.AutomountServiceAccountToken != nil && *t.Spec.AutomountServiceAccountToken
 }
 
 // isWindows reports whether a pod runs on nodes with Windows.

@@ -222,6 +222,7 @@ var corpus = map[string]pattern{
 	"a trap that undoes the work":                      {manifest: running(shell("trap 'rm -f /host/x' TERM; sleep infinity & wait")), form: "template", todos: []string{"sleep infinity"}},
 	"a startup-script image in a template":             {manifest: ds(`containers: [{name: c, image: startup-script, securityContext: {privileged: true}, env: [{name: STARTUP_SCRIPT, value: "echo $$"}]}]`), form: "template", todos: []string{"runs its script and then waits without end"}},
 	"the default service account":                      {manifest: once(shell("kubectl label node $N a=b")), form: "template", want: []string{"automountServiceAccountToken: true"}},
+	"rights of the default service account":            {manifest: once(shell("kubectl label node $N a=b")) + "---\napiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRoleBinding\nmetadata: {name: b}\n", form: "template", not: []string{"has no API credentials"}},
 	"a variable of a Service":                          {manifest: once(entering("sh, -c", "curl $REGISTRY_SERVICE_HOST")), form: "template"},
 	"nsenter without the network":                      {manifest: strings.Replace(once(`command: [nsenter, -t, "1", -m, --, sh, -c, "sysctl -w net.core.somaxconn=1"]`), "hostNetwork: true, ", "", 1), form: "template"},
 	"dropped capabilities":                             {manifest: once(strings.Replace(entering("sh, -c", "a"), "command", "workingDir: /, command", 1)), form: "template"},

@@ -166,7 +166,7 @@ func (w *work) marks(d *draft) (marks map[string]bool, unsure bool) {
 	for _, r := range requirements(w.pod) {
 		switch {
 		case !excludes(r) || marks[r.Key]:
-		case w.sets(labels, r) && len(marks) == 0:
+		case sets(labels, r) && len(marks) == 0:
 			marks[r.Key] = true
 			d.drop("the node affinity to nodes without the label %s: a node that is done has a record", r.Key)
 			d.assumeDone(excludedBy(r))
@@ -199,9 +199,9 @@ func (w *work) changesRequired(d *draft, labels map[string]string) {
 }
 
 // sets reports whether a script sets a label so that a requirement excludes its node.
-func (w *work) sets(labels map[string]string, r corev1.NodeSelectorRequirement) bool {
-	value, sets := labels[r.Key]
-	return sets && value != "-" && (r.Operator == corev1.NodeSelectorOpDoesNotExist || slices.Contains(r.Values, value))
+func sets(labels map[string]string, r corev1.NodeSelectorRequirement) bool {
+	value, isSet := labels[r.Key]
+	return isSet && value != "-" && (r.Operator == corev1.NodeSelectorOpDoesNotExist || slices.Contains(r.Values, value))
 }
 
 // excludedBy returns a selector for the nodes that a requirement excludes.

@@ -120,9 +120,9 @@ func (c *converter) plan(source *unstructured.Unstructured) ([]*draft, error) {
 // planDraft writes what the NodeJobs of a Plan have in common.
 func (c *converter) planDraft(source *unstructured.Unstructured, plan *upgradePlan, container *planContainer) *draft {
 	d := c.newDraft(source)
-	selector := plan.Spec.NodeSelector.DeepCopy()
-	if own := "plan.upgrade.cattle.io/" + source.GetName(); !slices.ContainsFunc(selector.MatchExpressions, func(r metav1.LabelSelectorRequirement) bool { return r.Key == own }) {
-		selector.MatchExpressions = append(selector.MatchExpressions, metav1.LabelSelectorRequirement{Key: own, Operator: metav1.LabelSelectorOpNotIn, Values: []string{"disabled"}})
+	selector, key := plan.Spec.NodeSelector.DeepCopy(), "plan.upgrade.cattle.io/"+source.GetName()
+	if !slices.ContainsFunc(selector.MatchExpressions, func(r metav1.LabelSelectorRequirement) bool { return r.Key == key }) {
+		selector.MatchExpressions = append(selector.MatchExpressions, metav1.LabelSelectorRequirement{Key: key, Operator: metav1.LabelSelectorOpNotIn, Values: []string{"disabled"}})
 	}
 	d.setSelector(selector)
 	d.job.Spec.Nodes.Tolerations = plan.Spec.Tolerations
@@ -144,7 +144,6 @@ func (c *converter) planDraft(source *unstructured.Unstructured, plan *upgradePl
 			d.drop("the Secret %s, which the script cannot read", secret.Name)
 		}
 	}
-	key := "plan.upgrade.cattle.io/" + source.GetName()
 	if hash := plan.Status.LatestHash; hash != "" {
 		d.assumeDone(oneOf(key, []string{hash}))
 		d.note("nodes.assumeDone: nodes with this hash of the Plan are done, and do not run the task.")
