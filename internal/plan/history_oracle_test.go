@@ -82,6 +82,7 @@ func (h *history) forgetRuns(which func(key string) bool) {
 func (h *history) beginRevision() {
 	h.staged, h.firstSuccess = false, time.Time{}
 	h.before = map[types.UID]bool{}
+	suspect := h.suspect // the stored status may still be of an earlier time of this revision, until it is written for another one
 	for _, node := range h.nodes {
 		if node.On.Label == h.rev {
 			h.firstSuccess = time.Unix(0, 0)
@@ -89,6 +90,7 @@ func (h *history) beginRevision() {
 		}
 	}
 	h.forgiven()
+	h.suspect = suspect
 }
 
 func (h *history) forgiven() {
