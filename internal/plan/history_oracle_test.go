@@ -149,7 +149,7 @@ func (h *history) saw(in Input, before v1alpha1.NodeJobStatus) {
 			continue
 		}
 		unwell := h.isUnwell(node)
-		if h.exhausted(node) || h.mayBeStuck(node) || (h.began[node.UID] || h.ran(node, nil)) && node.Ready != corev1.ConditionTrue {
+		if h.exhausted(node) || h.mayBeStuck(node) || (h.began[node.UID] || h.ran(node, in.Pods)) && node.Ready != corev1.ConditionTrue {
 			h.suspect[node.UID] = true
 		}
 		if succeeded := node.On.Label == h.rev && h.ran(node, nil) && node.On.Record.Outcome == record.Succeeded; !succeeded {
@@ -172,12 +172,14 @@ func (h *history) saw(in Input, before v1alpha1.NodeJobStatus) {
 	}
 }
 
-// noteStarts notes the nodes that are not Ready when the revision starts there for the first time.
+// noteStarts notes the nodes that are not Ready when the revision starts there for the first time. A suspect has run it, although
+// neither a record nor a pod may say so.
 func (h *history) noteStarts(in Input, p Plan) {
 	h.beginsUnready = nil
 	for _, action := range p.Actions {
 		start, ok := action.(Start)
-		if node := h.seen[start.Attempt.NodeName]; ok && start.Attempt.Phase == task.Task && node.Ready != corev1.ConditionTrue && !h.ran(&node, in.Pods) {
+		node := h.seen[start.Attempt.NodeName]
+		if ok && start.Attempt.Phase == task.Task && node.Ready != corev1.ConditionTrue && !h.ran(&node, in.Pods) && !h.suspect[node.UID] {
 			h.beginsUnready = append(h.beginsUnready, node.UID)
 		}
 	}

@@ -37,49 +37,52 @@ var (
 // kept are histories that once broke a rule, because of mutations of the planner or mistakes in it. They are played
 // first. A history with a negative number has no gates, published results, reboots and dependencies.
 var kept = []int64{
-	-8598,   // joined nodes were rolled back all at once for a deletion
-	-13583,  // a node was cordoned that had been skipped while its rollback ran
-	-19303,  // the outcome of a drain overwrote the outcome of a rollback
-	1342,    // a record that a user removed during an attempt was written again
-	548,     // the node of the manager never ran, because others reran repeatedly
-	105,     // a node that had cordoned itself blocked all others, and the status did not name it
-	862,     // pods were no longer rejected, and nothing started
-	448,     // a node on which pods are rejected was the only one that was tried
-	1789,    // a taken pod name blocked a deletion, and the status did not say so
-	2159,    // a rejected rollback prevented the preparation of a node forever
-	312,     // a control plane node without progress was cordoned and uncordoned repeatedly
-	906,     // the node of the manager waited for a node on which pods are rejected
-	1344,    // a deletion waited for a pod that never terminated, and the status did not say so
-	2367,    // a rollback was started beyond maxUnavailable
-	-10557,  // a node reran whose success was recorded while another revision was skipped
-	18002,   // a node that claimed to be prepared was not counted
-	24874,   // a deletion rolled back a node on which the task had never started
-	24563,   // a node stayed cordoned in a Stalled rollout
-	21157,   // a node with two alternating problems never counted as without progress
-	23203,   // a node that rebooted once more was checked before it had been Ready for long enough
-	38279,   // a node waited for the control plane, and the status did not say for which
-	43117,   // a rejected rollback prevented reruns from starting
-	44834,   // a node that joined in a soak, and had never been Ready, counted as failed in it
-	70898,   // a step had no nodes, and because of a schedule the status did not say so
-	114220,  // a node removed its record repeatedly under the label of another revision, and ran without a wait
-	162458,  // each try to record an outcome restarted the soak
-	212065,  // a node that was prepared for an earlier revision stayed cordoned, and the next canary waited for it
-	240377,  // a node that joined in the second in which a soak began counted as failed in it
-	293285,  // the status did not report a node that failed while a schedule made others run
-	330032,  // a node that is not selected anymore counted as failed while it was due again
-	426820,  // a disruption restored the failures that a user had removed
-	534620,  // a canary that failed its soak was forgotten when it was tainted for removal
-	59567,   // the nodes of a step changed with each rerun, and its soak restarted
-	953117,  // because of a pod that never ended, beside a failed rollback, the status did not say why a deletion waits
-	973097,  // a canary that was done, terminating and due again lost its place at once
-	769720,  // a pod that was only probed counted as a run whose record is removed, in the simulation only
-	963883,  // a node that cordons itself in the name of a deleted NodeJob is uncordoned afterwards, not before
-	986278,  // the same, with a gate and published results
-	695360,  // a canary was unreachable after its failed reboot, while a pod of the previous machine existed
-	5003918, // a node that had joined just before a soak, and had never been Ready, counted as failed in it
-	5070208, // a skip was dropped whose label had the value that the manager had set before
-	703694,  // because of a schedule nodes were running, no node was left for the staging step, and the oracle expected more
-	7046756, // a node had failed, and was gone when a revision was restored that no status had been written for in between
+	-8598,    // joined nodes were rolled back all at once for a deletion
+	-13583,   // a node was cordoned that had been skipped while its rollback ran
+	-19303,   // the outcome of a drain overwrote the outcome of a rollback
+	1342,     // a record that a user removed during an attempt was written again
+	548,      // the node of the manager never ran, because others reran repeatedly
+	105,      // a node that had cordoned itself blocked all others, and the status did not name it
+	862,      // pods were no longer rejected, and nothing started
+	448,      // a node on which pods are rejected was the only one that was tried
+	1789,     // a taken pod name blocked a deletion, and the status did not say so
+	2159,     // a rejected rollback prevented the preparation of a node forever
+	312,      // a control plane node without progress was cordoned and uncordoned repeatedly
+	906,      // the node of the manager waited for a node on which pods are rejected
+	1344,     // a deletion waited for a pod that never terminated, and the status did not say so
+	2367,     // a rollback was started beyond maxUnavailable
+	-10557,   // a node reran whose success was recorded while another revision was skipped
+	18002,    // a node that claimed to be prepared was not counted
+	24874,    // a deletion rolled back a node on which the task had never started
+	24563,    // a node stayed cordoned in a Stalled rollout
+	21157,    // a node with two alternating problems never counted as without progress
+	23203,    // a node that rebooted once more was checked before it had been Ready for long enough
+	38279,    // a node waited for the control plane, and the status did not say for which
+	43117,    // a rejected rollback prevented reruns from starting
+	44834,    // a node that joined in a soak, and had never been Ready, counted as failed in it
+	70898,    // a step had no nodes, and because of a schedule the status did not say so
+	114220,   // a node removed its record repeatedly under the label of another revision, and ran without a wait
+	162458,   // each try to record an outcome restarted the soak
+	212065,   // a node that was prepared for an earlier revision stayed cordoned, and the next canary waited for it
+	240377,   // a node that joined in the second in which a soak began counted as failed in it
+	293285,   // the status did not report a node that failed while a schedule made others run
+	330032,   // a node that is not selected anymore counted as failed while it was due again
+	426820,   // a disruption restored the failures that a user had removed
+	534620,   // a canary that failed its soak was forgotten when it was tainted for removal
+	59567,    // the nodes of a step changed with each rerun, and its soak restarted
+	953117,   // because of a pod that never ended, beside a failed rollback, the status did not say why a deletion waits
+	973097,   // a canary that was done, terminating and due again lost its place at once
+	769720,   // a pod that was only probed counted as a run whose record is removed, in the simulation only
+	963883,   // a node that cordons itself in the name of a deleted NodeJob is uncordoned afterwards, not before
+	986278,   // the same, with a gate and published results
+	695360,   // a canary was unreachable after its failed reboot, while a pod of the previous machine existed
+	5003918,  // a node that had joined just before a soak, and had never been Ready, counted as failed in it
+	5070208,  // a skip was dropped whose label had the value that the manager had set before
+	703694,   // because of a schedule nodes were running, no node was left for the staging step, and the oracle expected more
+	7046756,  // a node had failed, and was gone when a revision was restored that no status had been written for in between
+	7084109,  // a user requested another run of a node that had succeeded, and it could not run again while it was being deleted
+	-7081818, // a node that was created again for the same machine was not Ready beside the pod of the earlier node
+	7111786,  // a node was not Ready when a manager without a status saw it run, and not when its task started once more
 }
 
 // TestRandomHistories plays seeded histories of a cluster in which everything goes wrong, and checks

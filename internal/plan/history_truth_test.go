@@ -197,8 +197,9 @@ func (h *history) mayBeStuck(node *Node) bool {
 			return true // it should have ended long ago
 		}
 	}
-	if rec := node.On.Record; rec != nil && rec.Revision == h.rev && (silent(node) && over(rec.RecordedAt) || over(rec.DisruptedSince)) {
-		return true
+	if rec := node.On.Record; rec != nil && rec.Revision == h.rev &&
+		(silent(node) && over(rec.RecordedAt) || over(rec.DisruptedSince) || over(node.DeletingSince)) {
+		return true // a node that is being deleted cannot run again
 	}
 	last, known := h.ends[run(node, h.rev)]
 	gone := silent(node) || node.Deleting || node.Ready == ""

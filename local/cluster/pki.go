@@ -33,7 +33,8 @@ const serviceAccountKey = "sa"
 // that RBAC and the node authorizer decide about real identities.
 type certificate struct {
 	file, authority string
-	name, group     string
+	name            string
+	groups          []string
 	addresses       []net.IP
 	hosts           []string
 	server          bool
@@ -75,16 +76,17 @@ func (c *Cluster) makePKI() error {
 				"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local",
 			},
 		},
-		{file: "apiserver-kubelet-client", authority: clusterCA, name: "kube-apiserver-kubelet-client", group: "system:masters"},
+		{file: "apiserver-kubelet-client", authority: clusterCA, name: "kube-apiserver-kubelet-client", groups: []string{"system:masters"}},
 		{file: "apiserver-etcd-client", authority: etcdCA, name: "kube-apiserver-etcd-client"},
 		{file: "etcd", authority: etcdCA, name: "etcd", addresses: []net.IP{loopback}, hosts: []string{"localhost"}, server: true},
 		{file: "front-proxy-client", authority: frontProxyCA, name: "front-proxy-client"},
-		{file: "admin", authority: clusterCA, name: "kubernetes-admin", group: "system:masters"},
+		{file: "admin", authority: clusterCA, name: "kubernetes-admin", groups: []string{"system:masters"}},
 		{file: "controller-manager", authority: clusterCA, name: "system:kube-controller-manager"},
 		{file: "scheduler", authority: clusterCA, name: "system:kube-scheduler"},
 		{file: "kube-proxy", authority: clusterCA, name: "system:kube-proxy"},
-		// kwok plays the kubelets of all simulated nodes, which no single node's rights cover.
-		{file: "kwok", authority: clusterCA, name: "everynode-local:kwok", group: "system:masters"},
+		// kwok plays the kubelets of all simulated nodes, which no single node's rights cover. It is in their group, so that
+		// admission policies treat it as a kubelet.
+		{file: "kwok", authority: clusterCA, name: "everynode-local:kwok", groups: []string{"system:masters", "system:nodes"}},
 	} {
 		if err := c.issue(c.path("pki"), cert); err != nil {
 			return err
@@ -98,7 +100,7 @@ func (c *Cluster) makeAuthority(name string) error {
 	if err != nil {
 		return err
 	}
-	template := template(name, "")
+	template := template(name)
 	template.IsCA, template.BasicConstraintsValid = true, true
 	template.KeyUsage = x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
@@ -118,7 +120,7 @@ func (c *Cluster) issue(dir string, cert certificate) error {
 	if err != nil {
 		return err
 	}
-	template := template(cert.name, cert.group)
+	template := template(cert.name, cert.groups...)
 	template.KeyUsage = x509.KeyUsageDigitalSignature
 	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
 	if cert.server {
@@ -163,15 +165,11 @@ func (c *Cluster) loadAuthority(name string) (*x509.Certificate, *ecdsa.PrivateK
 	return cert, key, nil
 }
 
-func template(name, group string) *x509.Certificate {
+func template(name string, groups ...string) *x509.Certificate {
 	serial, _ := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120)) // fails only without randomness
-	subject := pkix.Name{CommonName: name}
-	if group != "" {
-		subject.Organization = []string{group}
-	}
 	now := time.Now()
 	return &x509.Certificate{
-		SerialNumber: serial, Subject: subject,
+		SerialNumber: serial, Subject: pkix.Name{CommonName: name, Organization: groups},
 		NotBefore: now.Add(-certificateLead), NotAfter: now.Add(certificateLife),
 	}
 }

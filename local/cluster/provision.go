@@ -143,9 +143,9 @@ func (c *Cluster) certify(node *realNode, dir string) error {
 	name := node.spec.Name
 	address, _, _ := strings.Cut(node.spec.Address, "/")
 	for _, cert := range []certificate{
-		{file: "kubelet-client", authority: clusterCA, name: "system:node:" + name, group: "system:nodes"},
+		{file: "kubelet-client", authority: clusterCA, name: "system:node:" + name, groups: []string{"system:nodes"}},
 		{
-			file: "kubelet", authority: clusterCA, name: "system:node:" + name, group: "system:nodes", server: true,
+			file: "kubelet", authority: clusterCA, name: "system:node:" + name, groups: []string{"system:nodes"}, server: true,
 			addresses: []net.IP{net.ParseIP(address)}, hosts: []string{name},
 		},
 	} {

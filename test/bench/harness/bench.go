@@ -28,6 +28,8 @@ type Bench struct {
 	Pairs int
 	// Only names the runs to execute, as "subject/mode"; nil for all.
 	Only *regexp.Regexp
+	// Without are the policies that report.Unchecked lacks; all if there are none.
+	Without []string
 	// Idle is the duration of the idle measurement at the end; 0 to skip it.
 	Idle time.Duration
 	// Base is a smaller number of nodes on which the same runs are made in turn, to compare the cost per node; 0 for none.

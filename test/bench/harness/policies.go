@@ -17,16 +17,24 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/policies"
 	"github.com/everynode/everynode/test/bench/report"
 	"github.com/everynode/everynode/test/bench/subject"
 	"github.com/everynode/everynode/test/install"
 )
 
-// policies waits until the API server evaluates the admission policies of config/default, or for Unchecked, removes their bindings
-// and waits until it does not.
+// policies waits until the API server evaluates the admission policies of config/default. For Unchecked, it removes the bindings of
+// all or some of them, and waits until the API server does not evaluate them.
 func (e *everynode) policies(ctx context.Context) error {
 	enforced := e.subject != report.Unchecked
-	if !enforced {
+	switch {
+	case !enforced && len(e.Without) > 0:
+		bindings := append([]string{"delete", "validatingadmissionpolicybindings"}, e.Without...)
+		if err := e.kubectl(ctx, bindings...); err != nil {
+			return err
+		}
+		return pause(ctx, policies.Enforced)
+	case !enforced:
 		for _, kind := range []string{"validatingadmissionpolicybindings", "mutatingadmissionpolicybindings"} {
 			if err := e.kubectl(ctx, "delete", kind, "--all"); err != nil {
 				return err

@@ -122,12 +122,13 @@ func render(args []string) error {
 
 func bench(ctx context.Context, args []string) error {
 	b := harness.Bench{Progress: os.Stderr}
-	var only string
+	var only, without string
 	set := flag.NewFlagSet("everynode-bench", flag.ContinueOnError)
 	set.IntVar(&b.Nodes, "nodes", 1000, "nodes of each run")
 	set.IntVar(&b.Pairs, "pairs", 3, "repetitions: how often each subject is measured in each mode")
 	set.StringVar(&b.Out, "out", "", "folder for the report; a temporary one when it is empty")
 	set.StringVar(&only, "only", "", "a regular expression: runs to make, such as floor/existing or everynode-gate/join; simulator is the check of the simulator")
+	set.StringVar(&without, "without", "", "policies that everynode-without-policies lacks, separated by commas; all when it is empty")
 	set.IntVar(&b.Base, "base", -1, "also make each run on so many nodes, to compare the cost per node; 0 not to, -1 for 1000 if there are at least 2000 nodes")
 	set.DurationVar(&b.Idle, "idle", time.Minute, "how long to measure what is idle; 0 not to")
 	set.BoolVar(&b.Count, "count", true, "add a round that counts requests by client")
@@ -137,6 +138,9 @@ func bench(ctx context.Context, args []string) error {
 			return nil
 		}
 		return err
+	}
+	if without != "" {
+		b.Without = strings.Split(without, ",")
 	}
 	if b.Base < 0 {
 		b.Base = baseFor(b.Nodes)
@@ -256,6 +260,9 @@ func command(b *harness.Bench, only string) string {
 	text := fmt.Sprintf("make bench N=%d PAIRS=%d", b.Nodes, b.Pairs)
 	if only != "" {
 		text += fmt.Sprintf(" ONLY='%s'", only)
+	}
+	if len(b.Without) > 0 {
+		text += " BENCHFLAGS=-without=" + strings.Join(b.Without, ",")
 	}
 	return text
 }
