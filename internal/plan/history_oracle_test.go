@@ -84,7 +84,7 @@ func (h *history) beginRevision() {
 	h.before = map[types.UID]bool{}
 	suspect := h.suspect // the stored status may still be of an earlier time of this revision, until it is written for another one
 	for _, node := range h.nodes {
-		if node.On.Label == h.rev {
+		if node.On.Label == h.rev || h.succeeded[run(node, h.rev)] { // a label may still be of a skip
 			h.firstSuccess = time.Unix(0, 0)
 			h.staged = h.staged || node.Labels["stage"] == "yes"
 		}
