@@ -100,14 +100,15 @@ func (h *history) checkRollout(in Input, node *Node, mayFail int) {
 		other := &in.Nodes[i]
 		rec := other.On.Record
 		done := other.On.Label == h.rev || other.On.Label != "" && rec != nil && h.succeededBeside(other, rec)
-		failsItsSoak := in.Job.Spec.Rollout.Steps != nil && in.Job.Spec.Rollout.Steps[0].SoakSeconds > 0 && done && other.Ready != corev1.ConditionTrue && !h.soakIsOver() &&
+		soaks := in.Job.Spec.Rollout.Steps != nil && in.Job.Spec.Rollout.Steps[0].SoakSeconds > 0
+		failsItsSoak := soaks && done && other.Ready != corev1.ConditionTrue && !h.soakIsOver() &&
 			!h.works(in, other) && !h.reboots(other)
 		switch {
 		case !h.selected(other):
-		case h.isBad(other): // it can lose its place to another node in many ways
+		case h.isBad(other): // it can lose its place to another node in many ways, for example in an earlier pass of its soak
 			if done && rec != nil && rec.Revision == h.rev && rec.Outcome == record.Succeeded && !rec.IsAssumed() {
 				successes++
-				if !failsItsSoak && !barred(other) && rec.MachineID == other.MachineID {
+				if !soaks && !barred(other) && rec.MachineID == other.MachineID {
 					others++
 				}
 			}
