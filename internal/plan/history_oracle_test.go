@@ -43,6 +43,8 @@ type oracle struct {
 	// before are the nodes that are not Ready for another reason than the revision: since before it started there, or since
 	// they were being removed.
 	before map[types.UID]bool
+	// again are those of them that had run it before: a manager may know so or not.
+	again map[types.UID]bool
 	// beginsUnready are those on which the revision starts in this pass.
 	beginsUnready []types.UID
 	// soaked are the nodes that had succeeded and were seen not Ready while the first step soaked.
@@ -56,7 +58,7 @@ func newOracle() oracle {
 	return oracle{
 		succeeded: map[string]bool{}, claimed: map[string]bool{}, failures: map[string]int32{}, undoFailures: map[string]int32{},
 		undone: map[types.UID]bool{}, notReady: map[types.UID]string{}, harmed: map[types.UID]bool{}, soaked: map[types.UID]bool{},
-		before: map[types.UID]bool{}, suspect: map[types.UID]bool{},
+		before: map[types.UID]bool{}, again: map[types.UID]bool{}, suspect: map[types.UID]bool{},
 	}
 }
 
@@ -172,15 +174,16 @@ func (h *history) saw(in Input, before v1alpha1.NodeJobStatus) {
 	}
 }
 
-// noteStarts notes the nodes that are not Ready when the revision starts there for the first time. A suspect has run it, although
-// neither a record nor a pod may say so.
+// noteStarts notes the nodes that are not Ready when the revision starts there for the first time, as far as records and pods
+// say so. A suspect has run it before.
 func (h *history) noteStarts(in Input, p Plan) {
 	h.beginsUnready = nil
 	for _, action := range p.Actions {
 		start, ok := action.(Start)
 		node := h.seen[start.Attempt.NodeName]
-		if ok && start.Attempt.Phase == task.Task && node.Ready != corev1.ConditionTrue && !h.ran(&node, in.Pods) && !h.suspect[node.UID] {
+		if ok && start.Attempt.Phase == task.Task && node.Ready != corev1.ConditionTrue && !h.ran(&node, in.Pods) {
 			h.beginsUnready = append(h.beginsUnready, node.UID)
+			h.again[node.UID] = h.suspect[node.UID]
 		}
 	}
 }
@@ -195,7 +198,7 @@ func (h *history) checkCasualties(before v1alpha1.NodeJobStatus) {
 			slices.ContainsFunc(before.Rollout.UnrecordedFailures, func(b v1alpha1.UnrecordedFailure) bool { return b.UID == c.UID })
 		switch {
 		case known, h.bad != "" && c.UID == h.bad:
-		case c.Reason == v1alpha1.ReasonNotReadyInSoak && h.before[c.UID]:
+		case c.Reason == v1alpha1.ReasonNotReadyInSoak && h.before[c.UID] && !h.again[c.UID]:
 			h.break_("rule 5", "%s counts as failed in its soak, and was not Ready before the revision started, or since its removal began", c.Node)
 		}
 	}
