@@ -127,7 +127,7 @@ func (h *history) counted(in Input) int {
 	for i := range in.Nodes {
 		node := &in.Nodes[i]
 		ran := node.On.Label == h.rev || node.On.Record != nil
-		if h.selected(node) && (ran || !barred(node)) || h.works(in, node) || h.reboots(node) || h.isBad(node) && h.hasPods(in, node.Name) {
+		if h.selected(node) && (ran || !barred(node)) || h.works(in, node) || h.hadPod(in, node) || h.reboots(node) || h.isBad(node) && h.hasPods(in, node.Name) {
 			n++
 		}
 	}
