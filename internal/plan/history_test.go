@@ -28,7 +28,7 @@ import (
 )
 
 var (
-	histories = flag.Int("histories", 0, "how many random histories to play; $EVERYNODE_HISTORIES, or 3000, if 0")
+	histories = flag.Int("histories", 0, "how many random histories to play; $EVERYNODE_HISTORIES, or 300, if 0")
 	seed      = flag.Int64("seed", 0, "play only the history of this seed, and print its story")
 	from      = flag.Int64("from", 1, "the first of them, to play many in pieces")
 	list      = flag.Bool("list", false, "list all broken histories, and do not stop at the first")
@@ -122,7 +122,7 @@ func howMany(t *testing.T) int {
 	case *histories > 0:
 		return *histories
 	case said == "":
-		return 3000
+		return 300
 	}
 	n, err := strconv.Atoi(said)
 	if err != nil || n <= 0 {
