@@ -151,7 +151,8 @@ func (h *history) saw(in Input, before v1alpha1.NodeJobStatus) {
 			continue
 		}
 		unwell := h.isUnwell(node)
-		if h.exhausted(node) || h.mayBeStuck(node) || (h.began[node.UID] || h.ran(node, in.Pods)) && node.Ready != corev1.ConditionTrue {
+		waits := h.awaited(node) && h.ran(node, in.Pods) // and may count as failed after the deadline
+		if h.exhausted(node) || h.mayBeStuck(node) || waits || (h.began[node.UID] || h.ran(node, in.Pods)) && node.Ready != corev1.ConditionTrue {
 			h.suspect[node.UID] = true
 		}
 		if succeeded := node.On.Label == h.rev && h.ran(node, nil) && node.On.Record.Outcome == record.Succeeded; !succeeded {
