@@ -122,7 +122,7 @@ func (h *history) checkRollout(in Input, node *Node, mayFail int) {
 		case h.soaked[other.UID] && other.On.Label == h.rev:
 			bad++
 		case failsItsSoak: // in this pass, and another takes its place
-		case h.replacedAsCanary(other.UID), h.mayBeStuck(other):
+		case h.replacedAsCanary(other.UID), h.mayBeStuck(other), h.awaited(other) && !h.now.Before(h.stepBegan.Add(h.progressDeadline()-clockStep)):
 			if done {
 				successes++
 			}
