@@ -162,6 +162,9 @@ func (h *history) pass() {
 	h.judgeStarts()
 	if h.faults && h.rng.Intn(6) == 0 {
 		h.say("the status is not written")
+		for _, uid := range h.beginsUnready {
+			h.again[uid] = true
+		}
 	} else {
 		before := h.job.Status
 		h.checkStatus(before, p.Status)

@@ -88,6 +88,10 @@ var kept = []int64{
 	7681865,  // a node that had failed waited for a dependency past the deadline, and its machine was replaced
 	7755671,  // a canary that had failed waited for a dependency past the deadline, and another took its place
 	7455578,  // a user removed the label while the node rebooted for the task, and a later rerun that failed looked like a skipped node
+	-7406436, // a node was not Ready when its task started, and the status was not written then
+	-7824603, // the same, and another revision came and went before a status was written
+	7427347,  // a node that had failed could not run again while it was being deleted, after a user had requested that
+	7509011,  // a node was skipped while a rerun continued there whose label a user had removed
 	7084109,  // a user requested another run of a node that had succeeded, and it could not run again while it was being deleted
 	-7081818, // a node that was created again for the same machine was not Ready beside the pod of the earlier node
 	7111786,  // a node was not Ready when a manager without a status saw it run, and not when its task started once more

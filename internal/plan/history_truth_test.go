@@ -198,7 +198,8 @@ func (h *history) mayBeStuck(node *Node) bool {
 		}
 	}
 	if rec := node.On.Record; rec != nil && rec.Revision == h.rev &&
-		(silent(node) && over(rec.RecordedAt) || over(rec.DisruptedSince) || over(node.DeletingSince)) {
+		(silent(node) && over(rec.RecordedAt) || over(rec.DisruptedSince) || over(node.DeletingSince) ||
+			node.Deleting && rec.Outcome != record.Succeeded && over(rec.RecordedAt)) {
 		return true // a node that is being deleted cannot run again
 	}
 	last, known := h.ends[run(node, h.rev)]
