@@ -4,8 +4,6 @@
 package convert
 
 import (
-	"slices"
-
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -30,19 +28,17 @@ type broadcastJob struct {
 }
 
 // broadcastJob converts a BroadcastJob.
-func (c *converter) broadcastJob(source *unstructured.Unstructured) ([]*draft, error) {
+func (c *converter) broadcastJob(source *unstructured.Unstructured) error {
 	job, unknown, err := into[broadcastJob](source)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	pod := &job.Spec.Template.Spec
-	if err := matchesNoNode(pod); err != nil {
-		return nil, err
+	if err := matchesNoNode(&job.Spec.Template.Spec); err != nil {
+		return err
 	}
-	d := c.newDraft(source)
-	w := c.newWork(d, &job.Spec.Template)
-	d.selectNodes(pod, nil)
-	d.setTask(w)
+	d := c.newDraft(c.newWork(source, &job.Spec.Template), source.GetName(), source)
+	d.selectNodes("")
+	d.setTask()
 	if job.Spec.Parallelism != nil {
 		d.concurrent(job.Spec.Parallelism, "parallelism")
 	} else {
@@ -51,33 +47,35 @@ func (c *converter) broadcastJob(source *unstructured.Unstructured) ([]*draft, e
 	d.runsAgain()
 	d.broadcastPolicies(job)
 	d.nameFields(unknown)
-	return []*draft{d}, nil
+	return nil
 }
 
 // broadcastPolicies converts when a BroadcastJob ends, and what it does after a failure.
 func (d *draft) broadcastPolicies(job *broadcastJob) {
-	policy := job.Spec.CompletionPolicy
-	if !slices.Contains([]string{"", "Always", "Never"}, policy.Type) {
-		d.todo("completionPolicy.type %s is unknown", policy.Type)
-	} else if policy.Type != "Never" && d.job.Spec.Nodes.Names == nil {
-		d.note("completionPolicy.type Always ends after the existing nodes. The NodeJob also runs on nodes that join later. To exclude them, list the nodes in nodes.names.")
+	completion, failure := job.Spec.CompletionPolicy, job.Spec.FailurePolicy
+	switch completion.Type {
+	case "", "Always":
+		if d.job.Spec.Nodes.Names == nil {
+			d.note("completionPolicy.type Always ends after the existing nodes. The NodeJob also runs on nodes that join later. To exclude them, list the nodes in nodes.names.")
+		}
+	case "Never":
+	default:
+		d.todo("completionPolicy.type %s is unknown", completion.Type)
 	}
-	d.timeouts(policy.ActiveDeadlineSeconds, job.Spec.Template.Spec.ActiveDeadlineSeconds, "completionPolicy.activeDeadlineSeconds")
-	d.timeLimit()
-	if deadline := policy.ActiveDeadlineSeconds; deadline != nil {
+	d.timeouts(completion.ActiveDeadlineSeconds, "completionPolicy.activeDeadlineSeconds")
+	if deadline := completion.ActiveDeadlineSeconds; deadline != nil {
 		d.note("task.timeoutSeconds is for each node. When you resume the NodeJob, startingDeadlineSeconds: %d is a limit for all of it, from its creation.", *deadline)
 	}
-	d.finish(policy.TTLSecondsAfterFinished)
-	limit := job.Spec.FailurePolicy.RestartLimit
-	limited(d, &d.job.Spec.Retry.Limit, &limit, 100, "failurePolicy.restartLimit", "retry.limit")
-	switch job.Spec.FailurePolicy.Type {
+	d.finish(completion.TTLSecondsAfterFinished)
+	limited(d, &d.job.Spec.Retry.Limit, &failure.RestartLimit, 100, "failurePolicy.restartLimit", "retry.limit")
+	switch failure.Type {
 	case "Continue":
 		d.job.Spec.Rollout.MaxFailures = new(intstr.FromString("100%"))
 	case "", "FailFast", "Pause":
 		d.job.Spec.Rollout.MaxFailures = new(intstr.FromInt32(0))
 		d.note("rollout.maxFailures: after the first failed node, the task starts on no other node.")
 	default:
-		d.todo("failurePolicy.type %s is unknown: set rollout.maxFailures", job.Spec.FailurePolicy.Type)
+		d.todo("failurePolicy.type %s is unknown: set rollout.maxFailures", failure.Type)
 	}
 	if job.Spec.Paused {
 		d.note("The BroadcastJob is paused. Do not resume the NodeJob until you want the task to run.")

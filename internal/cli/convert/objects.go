@@ -102,9 +102,3 @@ func nameOf(object *unstructured.Unstructured) string {
 	}
 	return object.GetKind() + " " + name
 }
-
-// isKind reports whether an object is of a kind of an API group, in any version.
-func isKind(object *unstructured.Unstructured, group, kind string) bool {
-	gvk := object.GroupVersionKind()
-	return gvk.Group == group && gvk.Kind == kind
-}

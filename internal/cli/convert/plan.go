@@ -82,74 +82,78 @@ type planDrain struct {
 	PodSelector        *metav1.LabelSelector `json:"podSelector,omitempty"`
 }
 
-// hostRoot is where the controller mounts the root directory of the node.
-const hostRoot = "/host"
+// podInfo is where the controller mounts the labels and annotations of the pod.
+const podInfo = "/run/system-upgrade/pod"
 
 // plan converts a Plan: to one NodeJob, and to another one for its prepare container.
-func (c *converter) plan(source *unstructured.Unstructured) ([]*draft, error) {
+func (c *converter) plan(source *unstructured.Unstructured) error {
 	plan, unknown, err := into[upgradePlan](source)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if plan.Spec.Upgrade == nil {
-		return nil, errors.New("it has no spec.upgrade")
+	prepare := plan.Spec.Prepare
+	switch {
+	case plan.Spec.Upgrade == nil:
+		return errors.New("it has no spec.upgrade")
+	case plan.Spec.NodeSelector == nil:
+		return errors.New("it has no spec.nodeSelector, so it runs on no node. For all nodes: nodeSelector: {}")
+	case prepare == nil:
+		c.upgrade(source, plan, unknown)
+	case len(prepare.Args) == 2 && prepare.Args[0] == "prepare":
+		// So do the upgrade images of k3s and RKE2.
+		d := c.upgrade(source, plan, unknown)
+		d.todo("the container prepare waited for the Plan %s\nResume this NodeJob when the one of that Plan is complete, or set dependsOn: kubectl everynode status %[1]s%s --watch", prepare.Args[1], inNamespace(d.namespace))
+	default:
+		first := c.planDraft(source, plan, prepare, "-prepare")
+		d := c.upgrade(source, plan, unknown)
+		d.job.Spec.DependsOn = []string{first.job.Name}
+		d.note("dependsOn: the container prepare is a NodeJob of its own. It runs before the node is cordoned and drained.")
 	}
-	if plan.Spec.NodeSelector == nil {
-		return nil, errors.New("it has no spec.nodeSelector, so it runs on no node. For all nodes: nodeSelector: {}")
-	}
-	d := c.planDraft(source, plan, plan.Spec.Upgrade)
+	return nil
+}
+
+// upgrade writes the NodeJob of the upgrade container.
+func (c *converter) upgrade(source *unstructured.Unstructured, plan *upgradePlan, unknown []string) *draft {
+	d := c.planDraft(source, plan, plan.Spec.Upgrade, "")
 	d.maintain(plan)
 	d.planTodos(plan)
 	d.nameFields(unknown)
-	prepare := plan.Spec.Prepare
-	switch {
-	case prepare == nil:
-	case len(prepare.Args) == 2 && prepare.Args[0] == "prepare":
-		// So do the upgrade images of k3s and RKE2.
-		d.todo("the container prepare waited for the Plan %s\nResume this NodeJob when the one of that Plan is complete, or set dependsOn: kubectl everynode status %[1]s%s --watch", prepare.Args[1], inNamespace(d.job.Namespace))
-	default:
-		first := c.planDraft(source, plan, prepare)
-		first.rename(source.GetName() + "-prepare")
-		d.job.Spec.DependsOn = []string{first.job.Name}
-		d.note("dependsOn: the container prepare is a NodeJob of its own. It runs before the node is cordoned and drained.")
-		return []*draft{first, d}, nil
-	}
-	return []*draft{d}, nil
+	return d
 }
 
 // planDraft writes what the NodeJobs of a Plan have in common.
-func (c *converter) planDraft(source *unstructured.Unstructured, plan *upgradePlan, container *planContainer) *draft {
-	d := c.newDraft(source)
+func (c *converter) planDraft(source *unstructured.Unstructured, plan *upgradePlan, container *planContainer, suffix string) *draft {
+	d := c.newDraft(c.newWork(source, planTemplate(source.GetName(), plan, container)), source.GetName()+suffix, source)
 	selector, key := plan.Spec.NodeSelector.DeepCopy(), "plan.upgrade.cattle.io/"+source.GetName()
 	if !slices.ContainsFunc(selector.MatchExpressions, func(r metav1.LabelSelectorRequirement) bool { return r.Key == key }) {
 		selector.MatchExpressions = append(selector.MatchExpressions, metav1.LabelSelectorRequirement{Key: key, Operator: metav1.LabelSelectorOpNotIn, Values: []string{"disabled"}})
 	}
 	d.setSelector(selector)
 	d.job.Spec.Nodes.Tolerations = plan.Spec.Tolerations
-	w := c.newWork(d, planTemplate(source.GetName(), plan, container))
-	d.setTask(w)
-	d.timeouts(plan.Spec.JobActiveDeadlineSecs, nil, "jobActiveDeadlineSecs")
-	d.timeLimit()
+	d.setTask()
+	if d.mentions(podInfo) {
+		d.todo("the container reads %s, where the controller puts the labels and annotations of the pod, and the NodeJob does not have them\nRemove what reads them.", podInfo)
+	}
+	d.timeouts(plan.Spec.JobActiveDeadlineSecs, "jobActiveDeadlineSecs")
 	concurrency := intstr.FromInt32(int32(min(plan.Spec.Concurrency, 1<<30)))
 	d.concurrent(&concurrency, "concurrency")
-	template := d.job.Spec.Task.Template
-	if template != nil && strings.HasSuffix(template.Spec.Containers[0].Image, ":TAG") {
-		d.todo("write the version instead of TAG in the image %s", template.Spec.Containers[0].Image)
+	if image := d.pod.Containers[0].Image; d.job.Spec.Task.Template != nil && strings.HasSuffix(image, ":TAG") {
+		d.todo("write the version instead of TAG in the image %s", image)
 	}
 	for _, secret := range plan.Spec.Secrets {
 		if !secret.IgnoreUpdates {
 			d.job.Spec.Task.Inputs = append(d.job.Spec.Task.Inputs, v1alpha1.ContentRef{Kind: "Secret", Name: secret.Name})
 			d.note("task.inputs: a change of the Secret is a new revision, which runs on all nodes again. The manager must be allowed to get the Secret (docs/reruns.md).")
-		} else if template == nil {
+		} else if d.job.Spec.Task.Template == nil {
 			d.drop("the Secret %s, which the script cannot read", secret.Name)
 		}
 	}
 	if hash := plan.Status.LatestHash; hash != "" {
-		d.assumeDone(oneOf(key, []string{hash}))
+		d.job.Spec.Nodes.AssumeDone = &v1alpha1.AssumeDoneSpec{Selector: oneOf(key, []string{hash})}
 		d.note("nodes.assumeDone: nodes with this hash of the Plan are done, and do not run the task.")
 	} else {
 		d.runsAgain()
-		d.note("The nodes on which the Plan has run have its hash in the label %s. If you convert the Plan as the cluster has it (kubectl get plans.upgrade.cattle.io %s%s -o yaml), they count as done.", key, source.GetName(), inNamespace(d.job.Namespace))
+		d.note("The nodes on which the Plan has run have its hash in the label %s. If you convert the Plan as the cluster has it (kubectl get plans.upgrade.cattle.io %s%s -o yaml), they count as done.", key, source.GetName(), inNamespace(d.namespace))
 	}
 	return d
 }
@@ -166,7 +170,7 @@ func planTemplate(name string, plan *upgradePlan, spec *planContainer) *corev1.P
 	}
 	container := corev1.Container{
 		Name: "upgrade", Image: image, Command: spec.Command, Args: spec.Args, EnvFrom: spec.EnvFrom, SecurityContext: spec.SecurityContext,
-		VolumeMounts: []corev1.VolumeMount{{Name: "host-root", MountPath: hostRoot}},
+		VolumeMounts: []corev1.VolumeMount{{Name: "host-root", MountPath: "/host"}},
 	}
 	container.Env = planVariables(name, plan, spec)
 	if container.SecurityContext == nil && spec == plan.Spec.Upgrade {
@@ -179,9 +183,15 @@ func planTemplate(name string, plan *upgradePlan, spec *planContainer) *corev1.P
 		Volumes: []corev1.Volume{{Name: "host-root", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/", Type: &directory}}}},
 	}
 	for _, secret := range plan.Spec.Secrets {
-		name := "secret-" + secret.Name // of the volume
-		container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: name, MountPath: path.Join("/", cmp.Or(secret.Path, "run/system-upgrade/secrets/"+secret.Name)), ReadOnly: true})
-		pod.Volumes = append(pod.Volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: secret.Name, DefaultMode: secret.DefaultMode, Optional: optional(secret.IgnoreUpdates)}}})
+		name, at, volume := "secret-"+secret.Name, cmp.Or(secret.Path, secret.Name), &corev1.SecretVolumeSource{SecretName: secret.Name, DefaultMode: secret.DefaultMode}
+		if !path.IsAbs(at) {
+			at = path.Join("/run/system-upgrade/secrets", at)
+		}
+		if secret.IgnoreUpdates {
+			volume.Optional = new(true)
+		}
+		container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: name, MountPath: at, ReadOnly: true})
+		pod.Volumes = append(pod.Volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{Secret: volume}})
 	}
 	for _, volume := range spec.Volumes {
 		container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: volume.Name, MountPath: volume.Destination})
@@ -210,13 +220,6 @@ func planVariables(name string, plan *upgradePlan, spec *planContainer) []corev1
 		return strings.HasPrefix(e.Name, "SYSTEM_UPGRADE_POD") && len(spec.Command) > 0 && !strings.Contains(text, e.Name)
 	})
 	return append(env, spec.Env...)
-}
-
-func optional(is bool) *bool {
-	if !is {
-		return nil
-	}
-	return &is
 }
 
 // tagOf returns the tag of the image for a version.
