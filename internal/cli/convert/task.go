@@ -5,10 +5,10 @@ package convert
 
 import (
 	"cmp"
+	_ "embed" // settings.yaml
 	"fmt"
 	"maps"
 	"path"
-	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"mvdan.cc/sh/v3/syntax"
 
 	"github.com/everynode/everynode/api/v1alpha1"
@@ -205,69 +206,44 @@ func isWholeScript(argv []string) bool {
 	return len(argv) > 2 && slices.IndexFunc(argv, isCommandFlag) == len(argv)-2 && !ofFile.MatchString(argv[len(argv)-1])
 }
 
-// hasOtherSettings returns which settings of the pod may change what its program does; "" if none does.
+//go:embed settings.yaml
+var settingsYAML []byte
+
+// settings say which settings of a pod change what its program does.
+var settings = table[[]struct {
+	Pattern *regexp.Regexp
+	Reason  string
+}](settingsYAML)
+
+var index = regexp.MustCompile(`\[[^]]*\]`)
+
+// hasOtherSettings returns which settings of the pod may change what its program does on the node; "" if none does.
 func (w *work) hasOtherSettings(s step) string {
-	memory := s.Resources.Limits.Memory()
-	switch {
-	case isWindows(w.pod):
-		return "it runs on nodes with Windows"
-	case !isRoot(s.Container, w.pod):
+	if c := s.SecurityContext; c == nil || c.Privileged == nil || !*c.Privileged {
 		return "it is not privileged, or its security context has more"
-	case slices.ContainsFunc(w.pod.Volumes, func(v corev1.Volume) bool {
-		return v.HostPath != nil && v.HostPath.Type != nil && strings.HasSuffix(string(*v.HostPath.Type), "OrCreate")
-	}):
-		return "a volume creates a file or folder of the node"
-	case slices.ContainsFunc(s.Env, isOfPod):
-		return "it uses variables that only its own pod has"
-	case slices.ContainsFunc(slices.Collect(maps.Keys(s.Resources.Limits)), isDevice):
-		return "it has a device"
-	case !memory.IsZero() && memory.Cmp(resource.MustParse("32Mi")) < 0:
+	}
+	if memory := s.Resources.Limits.Memory(); !memory.IsZero() && memory.Cmp(resource.MustParse("32Mi")) < 0 {
 		return "its memory limit is below 32Mi, which a script needs"
-	case !hasOnlyPlainSettings(w.pod, s.Container):
-		return "its pod has settings that may change what it does"
+	}
+	pod := plainPod(w.pod)
+	pod.Containers, pod.NodeSelector = []corev1.Container{*plainContainer(s.Container)}, w.pod.NodeSelector
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(pod)
+	if err != nil {
+		return err.Error()
+	}
+	for path, value := range flatten(fields) {
+		setting := fmt.Sprintf("%s=%v", index.ReplaceAllString(path, ""), value)
+		for _, known := range settings {
+			if !known.Pattern.MatchString(setting) {
+				continue
+			}
+			if known.Reason != "" {
+				return known.Reason
+			}
+			break
+		}
 	}
 	return ""
-}
-
-// isWindows reports whether a pod runs on nodes with Windows.
-func isWindows(pod *corev1.PodSpec) bool {
-	return pod.OS != nil && pod.OS.Name == corev1.Windows || pod.NodeSelector[corev1.LabelOSStable] == string(corev1.Windows)
-}
-
-// isOfPod reports whether a variable is not the same in the pod of a script.
-func isOfPod(env corev1.EnvVar) bool {
-	ref := env.ValueFrom
-	return strings.HasPrefix(env.Name, "EVERYNODE_") || ref != nil && (ref.ResourceFieldRef != nil || ref.FileKeyRef != nil ||
-		ref.FieldRef != nil && !slices.Contains([]string{"spec.nodeName", "status.hostIP", "status.hostIPs"}, ref.FieldRef.FieldPath))
-}
-
-func isDevice(name corev1.ResourceName) bool {
-	return !slices.Contains([]corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage}, name)
-}
-
-// isRoot reports whether a container is privileged and has nothing else in its security context that changes what it may do.
-func isRoot(c *corev1.Container, pod *corev1.PodSpec) bool {
-	if c.SecurityContext == nil || pod.SecurityContext != nil && !reflect.ValueOf(*pod.SecurityContext).IsZero() {
-		return false
-	}
-	own := *c.SecurityContext
-	if own.Capabilities != nil && len(own.Capabilities.Drop) == 0 {
-		own.Capabilities = nil // a privileged container has all
-	}
-	own.RunAsUser = cmp.Or(own.RunAsUser, new(int64))
-	own.AllowPrivilegeEscalation = cmp.Or(own.AllowPrivilegeEscalation, new(true))
-	return reflect.DeepEqual(own, corev1.SecurityContext{Privileged: new(true), RunAsUser: new(int64), AllowPrivilegeEscalation: new(true)})
-}
-
-// hasOnlyPlainSettings reports whether a pod and its container have no other settings than those that change nothing for a program that
-// runs as root in the namespaces of the node.
-func hasOnlyPlainSettings(pod *corev1.PodSpec, container *corev1.Container) bool {
-	p, c := plainPod(pod), plainContainer(container)
-	p.Volumes, p.HostPID, p.HostNetwork, p.HostIPC, p.SecurityContext, p.DNSPolicy, p.EnableServiceLinks = nil, false, false, false, nil, "", nil
-	p.ServiceAccountName, p.AutomountServiceAccountToken, p.ImagePullSecrets, p.PriorityClassName = "", nil, nil, ""
-	c.Name, c.Image, c.ImagePullPolicy, c.Command, c.Args, c.Env, c.SecurityContext, c.VolumeMounts = "", "", "", nil, nil, nil, nil, nil
-	c.Resources.Limits, c.Resources.Requests = nil, nil
-	return reflect.ValueOf(*p).IsZero() && reflect.ValueOf(*c).IsZero()
 }
 
 // plainPod returns a pod without containers, and without what a NodeJob sets itself.
@@ -321,7 +297,7 @@ func (d *draft) setScript(s step) {
 // setTemplate writes the pod without what a NodeJob sets itself.
 func (d *draft) setTemplate() {
 	pod := plainPod(d.pod)
-	if isWindows(d.pod) {
+	if d.pod.NodeSelector[corev1.LabelOSStable] == string(corev1.Windows) {
 		pod.OS = cmp.Or(pod.OS, &corev1.PodOS{Name: corev1.Windows})
 	}
 	mounted := map[string]bool{}
