@@ -92,6 +92,18 @@ func kindOf(object *unstructured.Unstructured) string {
 	return object.GroupVersionKind().GroupKind().String()
 }
 
+// nameOf returns the kind, namespace and name of an object for a message.
+func nameOf(object *unstructured.Unstructured) string {
+	name := object.GetName()
+	if name == "" {
+		name = object.GetGenerateName() + "…"
+	}
+	if object.GetNamespace() != "" {
+		name = object.GetNamespace() + "/" + name
+	}
+	return object.GetKind() + " " + name
+}
+
 func (c *converter) refuse(source *unstructured.Unstructured, err error) {
 	c.refused = append(c.refused, fmt.Errorf("%s is not converted: %w", nameOf(source), err))
 }

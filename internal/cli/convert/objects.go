@@ -90,15 +90,3 @@ func appendObjects(objects []*unstructured.Unstructured, document []byte) ([]*un
 	}
 	return objects, nil
 }
-
-// nameOf returns the kind, namespace and name of an object for a message.
-func nameOf(object *unstructured.Unstructured) string {
-	name := object.GetName()
-	if name == "" {
-		name = object.GetGenerateName() + "…"
-	}
-	if object.GetNamespace() != "" {
-		name = object.GetNamespace() + "/" + name
-	}
-	return object.GetKind() + " " + name
-}

@@ -160,114 +160,87 @@ func (c *converter) planDraft(source *unstructured.Unstructured, plan *upgradePl
 
 // planTemplate returns the pod that the controller creates for a container of a Plan.
 func planTemplate(name string, plan *upgradePlan, spec *planContainer) *corev1.PodTemplateSpec {
-	version := tagOf(cmp.Or(plan.Spec.Version, plan.Status.LatestVersion))
-	image := spec.Image
-	if _, tag, _ := strings.Cut(path.Base(image), ":"); tag == "" && !strings.Contains(image, "@") {
-		if version == "" {
-			version = "TAG"
-		}
-		image += ":" + version
-	}
+	version := strings.ReplaceAll(cmp.Or(plan.Spec.Version, plan.Status.LatestVersion), "+", "-") // a tag
 	container := corev1.Container{
-		Name: "upgrade", Image: image, Command: spec.Command, Args: spec.Args, EnvFrom: spec.EnvFrom, SecurityContext: spec.SecurityContext,
-		VolumeMounts: []corev1.VolumeMount{{Name: "host-root", MountPath: "/host"}},
+		Name: "upgrade", Image: spec.Image, Command: spec.Command, Args: spec.Args, EnvFrom: spec.EnvFrom, SecurityContext: spec.SecurityContext,
+		Env: planVariables(name, version, plan.Status.LatestHash, spec),
 	}
-	container.Env = planVariables(name, plan, spec)
+	if _, tag, _ := strings.Cut(path.Base(spec.Image), ":"); tag == "" && !strings.Contains(spec.Image, "@") {
+		container.Image += ":" + cmp.Or(version, "TAG")
+	}
 	if container.SecurityContext == nil && spec == plan.Spec.Upgrade {
 		container.SecurityContext = &corev1.SecurityContext{Privileged: new(true)}
 	}
-	directory := corev1.HostPathDirectory
 	pod := corev1.PodSpec{
 		HostPID: true, HostIPC: true, HostNetwork: true, DNSPolicy: corev1.DNSClusterFirstWithHostNet,
 		ServiceAccountName: plan.Spec.ServiceAccountName, ImagePullSecrets: plan.Spec.ImagePullSecrets, PriorityClassName: plan.Spec.PriorityClassName,
-		Volumes: []corev1.Volume{{Name: "host-root", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/", Type: &directory}}}},
 	}
+	mount := func(name, at string, source corev1.VolumeSource) {
+		container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: name, MountPath: at, ReadOnly: source.Secret != nil})
+		pod.Volumes = append(pod.Volumes, corev1.Volume{Name: name, VolumeSource: source})
+	}
+	mount("host-root", "/host", corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/", Type: new(corev1.HostPathDirectory)}})
 	for _, secret := range plan.Spec.Secrets {
-		name, at, volume := "secret-"+secret.Name, cmp.Or(secret.Path, secret.Name), &corev1.SecretVolumeSource{SecretName: secret.Name, DefaultMode: secret.DefaultMode}
+		source, at := &corev1.SecretVolumeSource{SecretName: secret.Name, DefaultMode: secret.DefaultMode}, cmp.Or(secret.Path, secret.Name)
+		if secret.IgnoreUpdates {
+			source.Optional = new(true)
+		}
 		if !path.IsAbs(at) {
 			at = path.Join("/run/system-upgrade/secrets", at)
 		}
-		if secret.IgnoreUpdates {
-			volume.Optional = new(true)
-		}
-		container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: name, MountPath: at, ReadOnly: true})
-		pod.Volumes = append(pod.Volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{Secret: volume}})
+		mount("secret-"+secret.Name, at, corev1.VolumeSource{Secret: source})
 	}
 	for _, volume := range spec.Volumes {
-		container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: volume.Name, MountPath: volume.Destination})
-		pod.Volumes = append(pod.Volumes, corev1.Volume{Name: volume.Name, VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: volume.Source}}})
+		mount(volume.Name, volume.Destination, corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: volume.Source}})
 	}
 	pod.Containers = []corev1.Container{container}
 	return &corev1.PodTemplateSpec{Spec: pod}
 }
 
 // planVariables returns the variables of a container of a Plan, with those that the controller sets.
-func planVariables(name string, plan *upgradePlan, spec *planContainer) []corev1.EnvVar {
-	env := []corev1.EnvVar{{Name: "SYSTEM_UPGRADE_NODE_NAME", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "spec.nodeName"}}}}
-	if version := cmp.Or(plan.Spec.Version, plan.Status.LatestVersion); version != "" {
-		env = append(env, corev1.EnvVar{Name: "SYSTEM_UPGRADE_PLAN_LATEST_VERSION", Value: tagOf(version)})
+func planVariables(name, version, hash string, spec *planContainer) []corev1.EnvVar {
+	ofPod := func(path string) *corev1.EnvVarSource {
+		return &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: path}}
 	}
-	env = append(env,
-		corev1.EnvVar{Name: "SYSTEM_UPGRADE_PLAN_NAME", Value: name},
-		corev1.EnvVar{Name: "SYSTEM_UPGRADE_POD_NAME", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}},
-		corev1.EnvVar{Name: "SYSTEM_UPGRADE_POD_UID", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.uid"}}})
-	if plan.Status.LatestHash != "" {
-		env = append(env, corev1.EnvVar{Name: "SYSTEM_UPGRADE_PLAN_LATEST_HASH", Value: plan.Status.LatestHash})
+	env := []corev1.EnvVar{
+		{Name: "SYSTEM_UPGRADE_NODE_NAME", ValueFrom: ofPod("spec.nodeName")},
+		{Name: "SYSTEM_UPGRADE_PLAN_LATEST_VERSION", Value: version},
+		{Name: "SYSTEM_UPGRADE_PLAN_NAME", Value: name},
+		{Name: "SYSTEM_UPGRADE_POD_NAME", ValueFrom: ofPod("metadata.name")},
+		{Name: "SYSTEM_UPGRADE_POD_UID", ValueFrom: ofPod("metadata.uid")},
+		{Name: "SYSTEM_UPGRADE_PLAN_LATEST_HASH", Value: hash},
 	}
 	text := strings.Join(slices.Concat(spec.Command, spec.Args), " ")
 	env = slices.DeleteFunc(env, func(e corev1.EnvVar) bool {
 		// A script that is shown does without those that only its own pod has.
-		return strings.HasPrefix(e.Name, "SYSTEM_UPGRADE_POD") && len(spec.Command) > 0 && !strings.Contains(text, e.Name)
+		isUnused := strings.HasPrefix(e.Name, "SYSTEM_UPGRADE_POD") && len(spec.Command) > 0 && !strings.Contains(text, e.Name)
+		return isUnused || e.Value == "" && e.ValueFrom == nil
 	})
 	return append(env, spec.Env...)
 }
 
-// tagOf returns the tag of the image for a version.
-func tagOf(version string) string { return strings.ReplaceAll(version, "+", "-") }
-
 // maintain converts cordon and drain.
 func (d *draft) maintain(plan *upgradePlan) {
 	from, m := plan.Spec.Drain, &d.job.Spec.Maintenance
-	if from == nil && !plan.Spec.Cordon {
-		return
-	}
-	if plan.Spec.Concurrency > 0 {
+	if plan.Spec.Concurrency > 0 && (from != nil || plan.Spec.Cordon) {
 		m.MaxUnavailable = new(intstr.FromInt32(int32(min(plan.Spec.Concurrency, 1<<30))))
 	}
 	if from == nil {
-		m.Cordon = true
+		m.Cordon = plan.Spec.Cordon
 		return
 	}
 	m.Drain = &v1alpha1.DrainSpec{DeleteEmptyDirData: isTrue(from.DeleteLocalData) && isTrue(from.DeleteEmptydirData)}
-	d.setDrain(from, m.Drain)
-}
-
-// setDrain converts the options of a drain.
-func (d *draft) setDrain(from *planDrain, drain *v1alpha1.DrainSpec) {
 	if s := from.PodSelector; s != nil && len(s.MatchLabels)+len(s.MatchExpressions) > 0 {
-		drain.PodSelector = s
+		m.Drain.PodSelector = s
 	}
 	if grace := from.GracePeriod; grace != nil && *grace >= 0 {
-		drain.GracePeriodSeconds = new(min(max(*grace, 1), 86400))
-		if *drain.GracePeriodSeconds != *grace {
-			d.note("drain.gracePeriod is %d, and gracePeriodSeconds takes 1 to 86400: %d is set.", *grace, *drain.GracePeriodSeconds)
+		m.Drain.GracePeriodSeconds = new(min(max(*grace, 1), 86400))
+		if *m.Drain.GracePeriodSeconds != *grace {
+			d.note("drain.gracePeriod is %d, and gracePeriodSeconds takes 1 to 86400: %d is set.", *grace, *m.Drain.GracePeriodSeconds)
 		}
 	}
 	if from.Timeout != nil {
 		d.drainTimeout(from.Timeout)
-	}
-	for _, option := range []struct {
-		isSet bool
-		todo  string
-	}{
-		{from.Force, "drain.force: pods without a controller block the drain. Delete them first"},
-		{from.DisableEviction, "drain.disableEviction: pods are always evicted, so PodDisruptionBudgets apply"},
-		{from.SkipWait > 0, "drain.skipWaitForDeleteTimeout: the drain waits for all pods. Lower gracePeriodSeconds instead"},
-		{!isTrue(from.IgnoreDaemonSets), "drain.ignoreDaemonSets is false: pods of DaemonSets are never evicted, and do not block the drain"},
-	} {
-		if option.isSet {
-			d.todo("%s", option.todo)
-		}
 	}
 }
 
@@ -297,21 +270,27 @@ func (d *draft) drainTimeout(value *intstr.IntOrString) {
 // planTodos names the fields that have no equivalent.
 func (d *draft) planTodos(plan *upgradePlan) {
 	s := plan.Spec
-	if s.Channel != "" {
-		d.todo("channel %s: there is no polling of a channel. A GitOps tool changes the task, which is a new revision", s.Channel)
+	drain := cmp.Or(s.Drain, &planDrain{})
+	var window []string
+	for _, key := range slices.Sorted(maps.Keys(s.Window)) {
+		window = append(window, fmt.Sprintf("%s %v", key, s.Window[key]))
 	}
-	if s.Exclusive {
-		d.todo("exclusive: name the NodeJobs of the other exclusive Plans in dependsOn, if they must not run at the same time")
-	}
-	if s.Window != nil {
-		window := make([]string, 0, len(s.Window))
-		for _, key := range slices.Sorted(maps.Keys(s.Window)) {
-			window = append(window, fmt.Sprintf("%s %v", key, s.Window[key]))
+	for _, field := range []struct {
+		isSet bool
+		todo  string
+	}{
+		{drain.Force, "drain.force: pods without a controller block the drain. Delete them first"},
+		{drain.DisableEviction, "drain.disableEviction: pods are always evicted, so PodDisruptionBudgets apply"},
+		{drain.SkipWait > 0, "drain.skipWaitForDeleteTimeout: the drain waits for all pods. Lower gracePeriodSeconds instead"},
+		{!isTrue(drain.IgnoreDaemonSets), "drain.ignoreDaemonSets is false: pods of DaemonSets are never evicted, and do not block the drain"},
+		{s.Channel != "", "channel " + s.Channel + ": there is no polling of a channel. A GitOps tool changes the task, which is a new revision"},
+		{s.Exclusive, "exclusive: name the NodeJobs of the other exclusive Plans in dependsOn, if they must not run at the same time"},
+		{s.Window != nil, "window: a NodeJob has no time window. Call kubectl everynode resume and suspend at these times: " + strings.Join(window, ", ")},
+		{s.PostCompleteDelay != "", "postCompleteDelay " + s.PostCompleteDelay + ": there is no wait between nodes. rollout.steps[].soakSeconds is a wait between steps"},
+	} {
+		if field.isSet {
+			d.todo("%s", field.todo)
 		}
-		d.todo("window: a NodeJob has no time window. Call kubectl everynode resume and suspend at these times: %s", strings.Join(window, ", "))
-	}
-	if s.PostCompleteDelay != "" {
-		d.todo("postCompleteDelay %s: there is no wait between nodes. rollout.steps[].soakSeconds is a wait between steps", s.PostCompleteDelay)
 	}
 	for _, key := range slices.Sorted(maps.Keys(s.CustomNodeLabels)) {
 		d.todo("customNodeLabels %s=%s: let the task report it as a result, and publish it", key, s.CustomNodeLabels[key])
