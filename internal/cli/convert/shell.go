@@ -5,6 +5,7 @@ package convert
 
 import (
 	"cmp"
+	_ "embed" // programs.yaml
 	"maps"
 	"math"
 	"path"
@@ -122,8 +123,8 @@ func (r *reader) call(call *syntax.CallExpr, redirects []*syntax.Redirect) {
 		r.found(call, false)
 	case isText:
 		r.nested(call, readNested(rest[0], r.depth+1), words[0])
-	case slices.Contains(idle, name):
-		r.work = r.work || name == "trap" && !slices.Contains(harmless, words[min(1, len(words)-1)])
+	case slices.Contains(programs.Idle, name):
+		r.work = r.work || name == "trap" && !slices.Contains(programs.Harmless, words[min(1, len(words)-1)])
 	default:
 		r.work = true
 		if name == "kubectl" {
@@ -210,71 +211,53 @@ func literal(node syntax.Node) string {
 	return text
 }
 
+//go:embed programs.yaml
+var programsYAML []byte
+
+// programs say what commands do.
+var programs = table[struct {
+	Ending, Idle, Shells      words
+	Harmless                  []string
+	Wrappers                  map[string]string
+	Lasting, Waiting, Reboots *regexp.Regexp
+}](programsYAML)
+
+// words are separated by spaces in a table.
+type words []string
+
+// UnmarshalText splits the words.
+func (w *words) UnmarshalText(text []byte) error {
+	*w = strings.Fields(string(text))
+	return nil
+}
+
 // waits reports whether a command waits without end: at least 10 minutes, which is the default time limit of a task.
 func waits(argv []string) bool {
-	switch path.Base(argv[0]) {
-	case "pause":
-		return len(argv) == 1
-	case "tail":
-		return slices.ContainsFunc(argv[1:], func(arg string) bool { return strings.HasPrefix(arg, "-") && strings.ContainsAny(arg, "fF") })
-	case "kill":
-		return slices.Contains(argv, "-STOP") || slices.Contains(argv, "-SIGSTOP")
-	case "sleep":
-		total := 0.0
-		for _, arg := range argv[1:] {
-			total += seconds(arg)
+	if path.Base(argv[0]) != "sleep" {
+		return programs.Waiting.MatchString(strings.Join(argv, "\x00"))
+	}
+	total := 0.0
+	for _, arg := range argv[1:] {
+		number := strings.TrimRight(arg, "smhd")
+		unit, isKnown := map[string]float64{"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}[arg[len(number):]]
+		seconds, err := strconv.ParseFloat(number, 64)
+		if err != nil || !isKnown || math.IsNaN(seconds) {
+			return true // infinity, or a variable
 		}
-		return total >= 600
+		total += seconds * unit
 	}
-	return false
+	return total >= 600
 }
-
-// seconds returns how long a sleep takes. What is no number, such as infinity or a variable, is a wait without end.
-func seconds(arg string) float64 {
-	number := strings.TrimRight(arg, "smhd")
-	unit, isKnown := map[string]float64{"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}[arg[len(number):]]
-	value, err := strconv.ParseFloat(number, 64)
-	if err != nil || !isKnown || math.IsNaN(value) {
-		return math.Inf(1)
-	}
-	return value * unit
-}
-
-var (
-	// ending are programs that end by themselves.
-	ending = strings.Fields(`apk apt apt-get awk basename blkid blockdev cat chattr chcon chgrp chmod chown chronyc cp curl cut dd depmod df dirname
-		dnf dpkg ethtool false fallocate find firewall-cmd getent grep groupadd head hostname hostnamectl id install ip ip6tables iptables
-		iptables-legacy iptables-nft iptables-restore kill kubectl ldconfig ln ls lsblk lsmod lsof mkdir mkfs mkfs.ext4 mkfs.xfs mknod mkswap
-		modprobe mount mountpoint mv nft parted passwd pkill ps pwd read readlink rm rmdir rmmod rpm sed semanage seq service setenforce sgdisk
-		sha256sum sort stat swapoff swapon sync sysctl systemctl tar tee timedatectl touch tr truncate tune2fs tuned-adm udevadm umount uname
-		uniq unlink update-ca-certificates update-ca-trust update-grub useradd usermod wc wget xargs yum zypper unset shift cd local declare
-		reboot shutdown poweroff halt rebootmgrctl`)
-	// lasting are arguments with which they may not end.
-	lasting = strings.Fields("monitor watch --watch --watch=true proxy port-forward attach logs dmon pmon daemon serve server -STOP -SIGSTOP --follow")
-	// idle are commands that are no work, because they only print, wait or set up the shell.
-	idle = strings.Fields("echo printf date set trap wait true : [ test exit break continue return export sleep exec")
-	// harmless are arguments of trap that do no work.
-	harmless = []string{"", "exit", "exit 0", "-", "trap"}
-	// shells run a script.
-	shells = strings.Fields("sh bash dash ash ksh zsh")
-	// wrappers are programs that run another one, with the letters of the options that have a value.
-	wrappers = map[string]string{
-		"nsenter": "tSGrw", "chroot": "", "sudo": "ug", "env": "u", "timeout": "ks", "command": "", "nohup": "", "time": "", "nice": "n", "ionice": "cn", "exec": "a",
-	}
-)
 
 // ends reports whether a program surely ends.
-func ends(words []string) bool {
-	if path.Base(words[0]) == "kubectl" && slices.Contains(words, "-w") {
-		return false
-	}
-	return slices.Contains(ending, path.Base(words[0])) && !slices.ContainsFunc(words[1:], func(word string) bool { return slices.Contains(lasting, word) })
+func ends(argv []string) bool {
+	return slices.Contains(programs.Ending, path.Base(argv[0])) && !programs.Lasting.MatchString(strings.Join(argv, "\x00"))
 }
 
 // unwrapped returns the command that wrappers such as nsenter run.
 func unwrapped(words []string) []string {
 	name := path.Base(words[0])
-	valued, is := wrappers[name]
+	valued, is := programs.Wrappers[name]
 	if !is {
 		return words
 	}
@@ -297,7 +280,7 @@ func unwrapped(words []string) []string {
 	return unwrapped(rest)
 }
 
-func isShell(program string) bool { return slices.Contains(shells, path.Base(program)) }
+func isShell(program string) bool { return slices.Contains(programs.Shells, path.Base(program)) }
 
 // operands returns the arguments of a shell without its options, and whether the first one is the text of a script (-c). Other programs
 // have none.
@@ -321,14 +304,10 @@ func isCommandFlag(arg string) bool {
 	return len(arg) > 1 && arg[0] == '-' && arg[1] != '-' && strings.HasSuffix(arg, "c")
 }
 
-// rebootWord matches the names of programs, arguments and files that reboot or stop a machine.
-var rebootWord = regexp.MustCompile(`(?i)(^|[^\w@])(reboot|rebootmgrctl|shutdown|poweroff|halt|kexec|telinit|init\s+[06]|sysrq-trigger|runlevel6|ctrl-alt-del|power\s+(cycle|reset|off)|` +
-	`restart-computer|stop-computer|rpm-ostree\s.*\s-r|bootc\s.*--apply|kill\s+(-s\s+)?-?\S+\s+1)($|[^\w-])`)
-
 // reboots returns the line of a text that may reboot the node.
 func reboots(text string) (line string, found bool) {
 	for line := range strings.SplitSeq(text, "\n") {
-		if line = strings.TrimSpace(line); rebootWord.MatchString(line) && !strings.HasPrefix(line, "#") {
+		if line = strings.TrimSpace(line); programs.Reboots.MatchString(line) && !strings.HasPrefix(line, "#") {
 			return line, true
 		}
 	}
