@@ -50,7 +50,14 @@ func (c *converter) daemonSet(source *unstructured.Unstructured) error {
 		d.note("rerun.onReboot: the pod of the DaemonSet ran again after each reboot. Remove this if the effect of the task outlasts a reboot.")
 		d.runsAgain()
 	}
-	switch strategy := ds.Spec.UpdateStrategy; strategy.Type {
+	d.setUpdates(ds.Spec.UpdateStrategy)
+	d.nameFields(unknown)
+	return nil
+}
+
+// setUpdates converts how many pods are replaced at once.
+func (d *draft) setUpdates(strategy appsv1.DaemonSetUpdateStrategy) {
+	switch strategy.Type {
 	case "", appsv1.RollingUpdateDaemonSetStrategyType:
 	case appsv1.OnDeleteDaemonSetStrategyType:
 		d.job.Spec.Rerun.OnRevisionChange = new(false)
@@ -58,11 +65,9 @@ func (c *converter) daemonSet(source *unstructured.Unstructured) error {
 	default:
 		d.todo("updateStrategy.type %s is unknown", strategy.Type)
 	}
-	if rolling := ds.Spec.UpdateStrategy.RollingUpdate; rolling != nil && rolling.MaxUnavailable != nil && *rolling.MaxUnavailable != intstr.FromInt32(0) {
+	if rolling := strategy.RollingUpdate; rolling != nil && rolling.MaxUnavailable != nil && *rolling.MaxUnavailable != intstr.FromInt32(0) {
 		d.concurrent(rolling.MaxUnavailable, "updateStrategy.rollingUpdate.maxUnavailable")
 	}
-	d.nameFields(unknown)
-	return nil
 }
 
 // dropIdle removes containers that only wait.
@@ -86,50 +91,59 @@ func (d *draft) dropIdle() error {
 	return errors.New("its containers only wait, so there is no task to convert. To pull images on every node, write a NodeJob with task.template")
 }
 
+const (
+	instead = "A NodeJob runs a task that ends. If a part of the DaemonSet is one, write a NodeJob for this part: kubectl everynode create script NAME -f FILE, or task.template for a program with an image"
+	keep    = "Keep the DaemonSet. " + instead
+	keepIf  = "If it runs permanently, keep the DaemonSet. " + instead
+)
+
 // mayLast returns why a container may run permanently; "" if the files show that it ends, or waits when it is done. unsure says that a
 // TODO already says so.
 func (d *draft) mayLast(s step, unsure bool) string {
-	const (
-		instead = "A NodeJob runs a task that ends. If a part of the DaemonSet is one, write a NodeJob for this part: kubectl everynode create script NAME -f FILE, or task.template for a program with an image"
-		keep    = "Keep the DaemonSet. " + instead
-		keepIf  = "If it runs permanently, keep the DaemonSet. " + instead
-	)
-	p, isShown := s.program, len(s.Command) > 0 || isStartupScript(s.Container)
-	switch {
+	switch server := s.isServer(); {
 	case s.RestartPolicy != nil:
 		return fmt.Sprintf("its init container %s is a sidecar, which runs permanently. %s", s.Name, keep)
 	case s.init:
 		return ""
-	case len(s.Ports) > 0:
-		return fmt.Sprintf("its container %s has ports, so it is a server. %s", s.Name, keep)
-	case probeOf(s.Container) != "":
-		return fmt.Sprintf("its container %s has a %s over the network, so it is a server. %s", s.Name, probeOf(s.Container), keep)
+	case server != "":
+		return fmt.Sprintf("its container %s has %s, so it is a server. %s", s.Name, server, keep)
 	case unsure:
 		return ""
+	}
+	return d.isNotShown(s)
+}
+
+// isServer returns what only a server has; "" if there is nothing.
+func (s step) isServer() string {
+	if len(s.Ports) > 0 {
+		return "ports"
+	}
+	probes := map[string]*corev1.Probe{"livenessProbe": s.LivenessProbe, "readinessProbe": s.ReadinessProbe, "startupProbe": s.StartupProbe}
+	for _, name := range slices.Sorted(maps.Keys(probes)) {
+		if probe := probes[name]; probe != nil && probe.Exec == nil {
+			return "a " + name + " over the network"
+		}
+	}
+	return ""
+}
+
+// isNotShown returns why the files do not show that a container ends, or waits when it is done; "" if they do.
+func (d *draft) isNotShown(s step) string {
+	p, hasProgram := s.program, len(s.Command) > 0
+	switch {
 	case p.absent.kind != "":
 		return fmt.Sprintf("the program of its container %s is in the %s, which is not in the file. Add it: kubectl get %s %s%s -o yaml",
 			s.Name, p.absent, strings.ToLower(p.absent.kind), p.absent.name, inNamespace(d.namespace))
-	case isStartupScript(s.Container), isShown && !s.shown.invalid && (s.shown.unknown == "" || len(s.shown.endless) > 0):
+	case isStartupScript(s.Container), hasProgram && !s.shown.invalid && (s.shown.unknown == "" || len(s.shown.endless) > 0):
 		return ""
 	case s.shown.invalid:
 		return fmt.Sprintf("the script of its container %s is not one of a POSIX shell or Bash, so whether it ends is not known. %s", s.Name, instead)
 	case p.script != "":
 		return fmt.Sprintf("the script of its container %s runs %s, and the manifest does not show whether that ends. %s", s.Name, s.shown.unknown, keepIf)
-	case isShown:
+	case hasProgram:
 		return fmt.Sprintf("its container %s runs %s, and the manifest does not show what that does. %s", s.Name, s.shown.unknown, keepIf)
 	}
 	return fmt.Sprintf("its container %s runs the image %s, and the manifest does not show what that does. %s", s.Name, s.Image, keepIf)
-}
-
-// probeOf returns the name of a probe over the network; "" if there is none.
-func probeOf(c *corev1.Container) string {
-	probes := map[string]*corev1.Probe{"livenessProbe": c.LivenessProbe, "readinessProbe": c.ReadinessProbe, "startupProbe": c.StartupProbe}
-	for _, name := range slices.Sorted(maps.Keys(probes)) {
-		if probe := probes[name]; probe != nil && probe.Exec == nil {
-			return name
-		}
-	}
-	return ""
 }
 
 // readLabels compares the labels that the scripts change on the node with those by which the pod selects it. mark is the label that they
@@ -141,24 +155,15 @@ func (d *draft) readLabels() (mark string, unsure bool) {
 		maps.Copy(changes, s.shown.labels)
 	}
 	for _, r := range d.requirements() {
-		value := changes[r.Key]
-		sets := value != "" && value != "-" && (r.Operator == corev1.NodeSelectorOpDoesNotExist || slices.Contains(r.Values, value))
-		switch {
-		case excludes(r) && r.Key == mark:
-		case excludes(r) && sets && mark == "":
+		switch value := changes[r.Key]; {
+		case r.Key == mark && excludes(r):
+		case mark == "" && marksDone(r, value):
 			mark = r.Key
 			d.drop("the node affinity to nodes without the label %s: a node that is done has a record", r.Key)
-			done := oneOf(r.Key, r.Values)
-			d.job.Spec.Nodes.AssumeDone = &v1alpha1.AssumeDoneSpec{Selector: done}
+			d.job.Spec.Nodes.AssumeDone = &v1alpha1.AssumeDoneSpec{Selector: oneOf(r.Key, r.Values)}
 			d.note("nodes.assumeDone: nodes with the label %s are done, and do not run the task.", r.Key)
-		case !excludes(r) && value == "-":
-			if !slices.Contains(d.job.Spec.RemoveLabels, r.Key) {
-				d.job.Spec.RemoveLabels = append(d.job.Spec.RemoveLabels, r.Key)
-			}
-			d.todo("the script removes the label %s from its node, and removeLabels does that when the node is done\nRemove the command: while the task runs, its node must stay selected.", r.Key)
 		case value != "" || changes["$"] != "":
-			d.todo("the script may change the label %s of its node, by which the source selects nodes\n"+
-				"A node must stay selected while the task runs. Remove the command, or the requirement from nodes.selector.", r.Key)
+			d.nameChange(r, value)
 		case d.mayMark(r):
 			unsure = true
 			d.todo("the manifest does not show whether the program ends, and whether it sets the label %s on its node when it is done\n"+
@@ -167,6 +172,24 @@ func (d *draft) readLabels() (mark string, unsure bool) {
 		}
 	}
 	return mark, unsure
+}
+
+// marksDone reports whether a label with the value excludes a node that had none.
+func marksDone(r corev1.NodeSelectorRequirement, value string) bool {
+	return value != "" && value != "-" && (r.Operator == corev1.NodeSelectorOpDoesNotExist || r.Operator == corev1.NodeSelectorOpNotIn && slices.Contains(r.Values, value))
+}
+
+// nameChange says that a script changes a label by which the source selects nodes.
+func (d *draft) nameChange(r corev1.NodeSelectorRequirement, value string) {
+	if value != "-" || excludes(r) {
+		d.todo("the script may change the label %s of its node, by which the source selects nodes\n"+
+			"A node must stay selected while the task runs. Remove the command, or the requirement from nodes.selector.", r.Key)
+		return
+	}
+	if !slices.Contains(d.job.Spec.RemoveLabels, r.Key) {
+		d.job.Spec.RemoveLabels = append(d.job.Spec.RemoveLabels, r.Key)
+	}
+	d.todo("the script removes the label %s from its node, and removeLabels does that when the node is done\nRemove the command: while the task runs, its node must stay selected.", r.Key)
 }
 
 // mayMark reports whether a program that the files do not show may set a label that excludes its node.

@@ -81,12 +81,10 @@ func (d *draft) nameFields(unknown []string) {
 	for _, source := range d.sources {
 		fields := maps.Collect(flatten(source.Object))
 		for _, f := range list {
-			for _, at := range slices.Sorted(maps.Keys(fields)) {
-				switch path := f.Path.FindString(at); {
-				case path == "" || fmt.Sprint(fields[at]) == fmt.Sprint(f.Value):
-				case f.Gone != "":
+			for _, path := range f.in(fields) {
+				if f.Gone != "" {
 					d.drop("%s: %s", path, f.Gone)
-				default:
+				} else {
 					lose(path, f.Todo)
 				}
 			}
@@ -98,6 +96,17 @@ func (d *draft) nameFields(unknown []string) {
 	if len(lost) > 0 {
 		d.todo("not converted: %s\nCheck whether the task needs them:\n- %s", strings.Join(names, ", "), strings.Join(lost, "\n- "))
 	}
+}
+
+// in returns the paths that match the field, unless it has the value that changes nothing.
+func (f *lostField) in(fields map[string]any) []string {
+	var found []string
+	for _, at := range slices.Sorted(maps.Keys(fields)) {
+		if path := f.Path.FindString(at); path != "" && fmt.Sprint(fields[at]) != fmt.Sprint(f.Value) {
+			found = append(found, path)
+		}
+	}
+	return found
 }
 
 // byKubernetes are labels and annotations that Kubernetes and kubectl set.

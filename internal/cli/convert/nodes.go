@@ -164,7 +164,7 @@ func (d *draft) selectNodes(mark string) {
 	if len(terms) > 1 {
 		d.selectsLess(terms, chosen)
 	}
-	d.setSelector(selector)
+	d.job.Spec.Nodes.Selector = notEmpty(selector)
 }
 
 func (d *draft) selectTerm(selector *metav1.LabelSelector, t term) {
@@ -187,22 +187,23 @@ func (d *draft) selectTerm(selector *metav1.LabelSelector, t term) {
 // selectsLess says that the NodeJob does not select all nodes of the source.
 func (d *draft) selectsLess(terms []term, chosen int) {
 	const most = 10
-	var others string
+	var others strings.Builder
 	for i, t := range slices.Delete(slices.Clone(terms), chosen, chosen+1) {
 		if i == most {
-			others += fmt.Sprintf("\n- and %d more", len(terms)-1-most)
+			fmt.Fprintf(&others, "\n- and %d more", len(terms)-1-most)
 			break
 		}
-		others += "\n- " + strings.ReplaceAll(t.String(), "\n", " ")
+		others.WriteString("\n- " + strings.ReplaceAll(t.String(), "\n", " "))
 	}
 	d.todo("the NodeJob does not run on all of its nodes: only one of %d nodeSelectorTerms is converted (%s)\n"+
 		"A label selector has no OR. %s\nDo not write a NodeJob for each term: a node that matches two of them would run the task twice. Not converted:%s",
-		len(terms), terms[chosen], remedyLabel, others)
+		len(terms), terms[chosen], remedyLabel, others.String())
 }
 
-// setSelector sets nodes.selector, which must not be empty.
-func (d *draft) setSelector(selector *metav1.LabelSelector) {
-	if selector != nil && len(selector.MatchLabels)+len(selector.MatchExpressions) > 0 {
-		d.job.Spec.Nodes.Selector = selector
+// notEmpty returns nil for an empty selector, which a NodeJob must not have.
+func notEmpty(selector *metav1.LabelSelector) *metav1.LabelSelector {
+	if selector == nil || len(selector.MatchLabels)+len(selector.MatchExpressions) == 0 {
+		return nil
 	}
+	return selector
 }

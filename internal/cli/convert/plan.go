@@ -128,7 +128,7 @@ func (c *converter) planDraft(source *unstructured.Unstructured, plan *upgradePl
 	if !slices.ContainsFunc(selector.MatchExpressions, func(r metav1.LabelSelectorRequirement) bool { return r.Key == key }) {
 		selector.MatchExpressions = append(selector.MatchExpressions, metav1.LabelSelectorRequirement{Key: key, Operator: metav1.LabelSelectorOpNotIn, Values: []string{"disabled"}})
 	}
-	d.setSelector(selector)
+	d.job.Spec.Nodes.Selector = notEmpty(selector)
 	d.job.Spec.Nodes.Tolerations = plan.Spec.Tolerations
 	d.setTask()
 	if d.mentions(podInfo) {
@@ -229,10 +229,7 @@ func (d *draft) maintain(plan *upgradePlan) {
 		m.Cordon = plan.Spec.Cordon
 		return
 	}
-	m.Drain = &v1alpha1.DrainSpec{DeleteEmptyDirData: isTrue(from.DeleteLocalData) && isTrue(from.DeleteEmptydirData)}
-	if s := from.PodSelector; s != nil && len(s.MatchLabels)+len(s.MatchExpressions) > 0 {
-		m.Drain.PodSelector = s
-	}
+	m.Drain = &v1alpha1.DrainSpec{DeleteEmptyDirData: isTrue(from.DeleteLocalData) && isTrue(from.DeleteEmptydirData), PodSelector: notEmpty(from.PodSelector)}
 	if grace := from.GracePeriod; grace != nil && *grace >= 0 {
 		m.Drain.GracePeriodSeconds = new(min(max(*grace, 1), 86400))
 		if *m.Drain.GracePeriodSeconds != *grace {

@@ -182,11 +182,12 @@ func (p projection) keyOf(file string, mount corev1.VolumeMount) string {
 // enterNode removes a prefix that enters the mount namespace or the root directory of the node. It reports false for other programs,
 // and for options that do more than that.
 func (w *work) enterNode(c *corev1.Container, argv []string) (rest []string, ok bool) {
-	switch path.Base(argv[0]) {
-	case "nsenter":
+	switch name := path.Base(argv[0]); {
+	case !w.pod.HostPID:
+	case name == "nsenter":
 		return w.enteredBy(argv[1:])
-	case "chroot":
-		if len(argv) > 2 && w.pod.HostPID && w.pod.HostNetwork && w.isRoot(c, path.Clean(argv[1])) {
+	case name == "chroot":
+		if len(argv) > 2 && w.pod.HostNetwork && w.isRoot(c, path.Clean(argv[1])) {
 			return argv[2:], true
 		}
 	}
@@ -208,7 +209,7 @@ func (w *work) enteredBy(args []string) (rest []string, ok bool) {
 		options.StringP(name, letter, "", "")
 		options.Lookup(name).NoOptDefVal = ofTarget
 	}
-	if options.Parse(args) != nil || options.NArg() == 0 || !w.pod.HostPID {
+	if options.Parse(args) != nil || options.NArg() == 0 {
 		return nil, false
 	}
 	entered := map[string]bool{"net": w.pod.HostNetwork, "uts": w.pod.HostNetwork}

@@ -71,17 +71,10 @@ func readNested(script string, depth int) reading {
 	return r.reading
 }
 
-// waitsOnly reports whether a script does nothing but wait without end.
-func (r *reading) waitsOnly() bool { return !r.invalid && !r.work && len(r.endless) > 0 }
-
 func (r *reader) visit(node syntax.Node) {
 	switch node := node.(type) {
-	case *syntax.WhileClause:
-		if !isReadLoop(node) {
-			r.found(node, true)
-		}
-	case *syntax.ForClause:
-		if _, asInC := node.Loop.(*syntax.CStyleLoop); asInC {
+	case *syntax.WhileClause, *syntax.ForClause:
+		if isEndless(node) {
 			r.found(node, true)
 		}
 	case *syntax.Stmt:
@@ -114,15 +107,11 @@ func (r *reader) call(call *syntax.CallExpr, redirects []*syntax.Redirect) {
 	}
 	words = unwrapped(words)
 	name := path.Base(words[0])
-	rest, isText := operands(words)
-	if i := slices.IndexFunc(redirects, func(r *syntax.Redirect) bool { return r.Hdoc != nil }); i >= 0 && isShell(name) && len(rest) == 0 {
-		rest, isText = []string{literal(redirects[i].Hdoc)}, true // the script is the input
-	}
-	switch {
+	switch script, isShown := scriptOf(words, redirects); {
 	case waits(words):
 		r.found(call, false)
-	case isText:
-		r.nested(call, readNested(rest[0], r.depth+1), words[0])
+	case isShown:
+		r.nested(call, readNested(script, r.depth+1), words[0])
 	case slices.Contains(programs.Idle, name):
 		r.work = r.work || name == "trap" && !slices.Contains(programs.Harmless, words[min(1, len(words)-1)])
 	default:
@@ -134,6 +123,19 @@ func (r *reader) call(call *syntax.CallExpr, redirects []*syntax.Redirect) {
 			r.unknown = cmp.Or(r.unknown, programOf(words))
 		}
 	}
+}
+
+// scriptOf returns the script that a shell runs: an argument, or a here-document.
+func scriptOf(words []string, redirects []*syntax.Redirect) (script string, isShown bool) {
+	rest, isText := operands(words)
+	if isText {
+		return rest[0], true
+	}
+	i := slices.IndexFunc(redirects, func(r *syntax.Redirect) bool { return r.Hdoc != nil })
+	if !isShell(words[0]) || len(rest) > 0 || i < 0 {
+		return "", false
+	}
+	return literal(redirects[i].Hdoc), true
 }
 
 // nested adds what a script in a command shows.
@@ -180,13 +182,20 @@ func programOf(words []string) string {
 	return cmp.Or(words[0], "an empty command")
 }
 
-// isReadLoop reports whether a loop ends with its input.
-func isReadLoop(loop *syntax.WhileClause) bool {
-	if len(loop.Cond) != 1 || loop.Until {
-		return false
+// isEndless reports whether a loop may not end: it is no list of words, and does not read its input.
+func isEndless(node syntax.Node) bool {
+	switch loop := node.(type) {
+	case *syntax.ForClause:
+		_, asInC := loop.Loop.(*syntax.CStyleLoop)
+		return asInC
+	case *syntax.WhileClause:
+		if len(loop.Cond) != 1 || loop.Until {
+			return true
+		}
+		call, is := loop.Cond[0].Cmd.(*syntax.CallExpr)
+		return !is || len(call.Args) == 0 || call.Args[0].Lit() != "read"
 	}
-	call, is := loop.Cond[0].Cmd.(*syntax.CallExpr)
-	return is && len(call.Args) > 0 && call.Args[0].Lit() == "read"
+	return false
 }
 
 // literal returns the text of a word, or of a part of one. What is not literal is "$".
@@ -204,11 +213,11 @@ func literal(node syntax.Node) string {
 	default:
 		return "$"
 	}
-	text := ""
+	var text strings.Builder
 	for _, part := range parts {
-		text += literal(part)
+		text.WriteString(literal(part))
 	}
-	return text
+	return text.String()
 }
 
 //go:embed programs.yaml
@@ -261,16 +270,7 @@ func unwrapped(words []string) []string {
 	if !is {
 		return words
 	}
-	rest := words[1:]
-	for len(rest) > 0 && (strings.HasPrefix(rest[0], "-") || name == "env" && strings.Contains(rest[0], "=")) {
-		option := rest[0]
-		if rest = rest[1:]; option == "--" {
-			break
-		}
-		if len(option) == 2 && strings.Contains(valued, option[1:]) {
-			rest = rest[min(1, len(rest)):]
-		}
-	}
+	rest := withoutOptions(words[1:], valued, name == "env")
 	if name == "chroot" || name == "timeout" {
 		rest = rest[min(1, len(rest)):]
 	}
@@ -278,6 +278,20 @@ func unwrapped(words []string) []string {
 		return words
 	}
 	return unwrapped(rest)
+}
+
+// withoutOptions removes the options of a wrapper. valued are the letters of those that have a value in the next word.
+func withoutOptions(words []string, valued string, variables bool) []string {
+	for len(words) > 0 && (strings.HasPrefix(words[0], "-") || variables && strings.Contains(words[0], "=")) {
+		option := words[0]
+		if words = words[1:]; option == "--" {
+			break
+		}
+		if len(option) == 2 && strings.Contains(valued, option[1:]) {
+			words = words[min(1, len(words)):]
+		}
+	}
+	return words
 }
 
 func isShell(program string) bool { return slices.Contains(programs.Shells, path.Base(program)) }

@@ -147,18 +147,27 @@ func (d *draft) readStep(s step) {
 		d.todo("the program of %s is in the %s, which is not in the file\nCheck that it does not reboot the node, and that it ends within task.timeoutSeconds.", at, s.program.absent)
 	}
 	for _, f := range s.shown.endless {
-		switch {
-		case repeats && f.isLoop:
-			d.todo("%s repeats its work without end in line %d: %s\nA task ends. Remove the loop. rerun.periodSeconds repeats a task.", at, f.line, d.quote(f.text))
-		case repeats:
-			d.todo("%s waits without end in line %d: %s\nA task ends. Remove the wait.", at, f.line, d.quote(f.text))
-		case !f.isLoop:
-			d.todo("%s waits for 10 minutes or longer in line %d: %s\nSet task.timeoutSeconds, which is 600 by default.", at, f.line, d.quote(f.text))
-		}
+		d.nameEndless(f, at, repeats)
 	}
-	if !repeats || s.program.script == "" {
-		return
+	if repeats && s.program.script != "" {
+		d.readRepeated(s, at)
 	}
+}
+
+// nameEndless says what to do about a wait or a loop.
+func (d *draft) nameEndless(f finding, at string, repeats bool) {
+	switch {
+	case repeats && f.isLoop:
+		d.todo("%s repeats its work without end in line %d: %s\nA task ends. Remove the loop. rerun.periodSeconds repeats a task.", at, f.line, d.quote(f.text))
+	case repeats:
+		d.todo("%s waits without end in line %d: %s\nA task ends. Remove the wait.", at, f.line, d.quote(f.text))
+	case !f.isLoop:
+		d.todo("%s waits for 10 minutes or longer in line %d: %s\nSet task.timeoutSeconds, which is 600 by default.", at, f.line, d.quote(f.text))
+	}
+}
+
+// readRepeated says whether a script that is restarted when it ends may not end.
+func (d *draft) readRepeated(s step, at string) {
 	if s.shown.unknown != "" {
 		d.todo("%s runs %s, and the manifest does not show whether that ends\nIf it runs permanently, keep the DaemonSet.", at, s.shown.unknown)
 	}
@@ -300,24 +309,19 @@ func (d *draft) setTemplate() {
 	if d.pod.NodeSelector[corev1.LabelOSStable] == string(corev1.Windows) {
 		pod.OS = cmp.Or(pod.OS, &corev1.PodOS{Name: corev1.Windows})
 	}
-	mounted := map[string]bool{}
 	for i, s := range d.steps {
 		if s.init && i < len(d.steps)-1 {
 			pod.InitContainers = append(pod.InitContainers, *plainContainer(s.Container))
 		} else {
 			pod.Containers = append(pod.Containers, *plainContainer(s.Container))
 		}
-		for _, mount := range s.VolumeMounts {
-			mounted[mount.Name] = true
-		}
-		for _, device := range s.VolumeDevices {
-			mounted[device.Name] = true
-		}
 		if isStartupScript(s.Container) {
 			d.todo("the image %s runs its script and then waits without end, and the task is a template\nA task ends. Write the script as task.script.", s.Image)
 		}
 	}
-	pod.Volumes = slices.DeleteFunc(pod.Volumes, func(v corev1.Volume) bool { return !mounted[v.Name] })
+	pod.Volumes = slices.DeleteFunc(pod.Volumes, func(v corev1.Volume) bool {
+		return !slices.ContainsFunc(d.steps, func(s step) bool { return mountsVolume(s.Container, v.Name) })
+	})
 	if pod.ServiceAccountName == "" && pod.AutomountServiceAccountToken == nil && (d.mentions("kubectl") || d.mentions("/var/run/secrets/kubernetes.io") || d.mentions("KUBERNETES_")) {
 		pod.AutomountServiceAccountToken = new(true)
 		d.note("The task has the credentials of the ServiceAccount default, as before, because it seems to use the API of Kubernetes.")
@@ -338,4 +342,9 @@ func (d *draft) ownKeys(all map[string]string) map[string]string {
 		}
 	}
 	return kept
+}
+
+func mountsVolume(c *corev1.Container, volume string) bool {
+	return slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == volume }) ||
+		slices.ContainsFunc(c.VolumeDevices, func(m corev1.VolumeDevice) bool { return m.Name == volume })
 }
