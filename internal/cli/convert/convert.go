@@ -173,7 +173,7 @@ func (c *converter) describeOthers() {
 		case len(rights) == 0:
 		case pod.ServiceAccountName != "":
 			d.note("The service account %s and its rights (%s) are needed only if the task uses the API of Kubernetes. Otherwise remove serviceAccountName.", pod.ServiceAccountName, strings.Join(rights, ", "))
-		case pod.AutomountServiceAccountToken != nil && *pod.AutomountServiceAccountToken:
+		case *cmp.Or(pod.AutomountServiceAccountToken, new(false)):
 			// setTemplate says that the task has the credentials of the ServiceAccount default.
 		default:
 			d.drop("%s, unless something else uses them: the task has no API credentials", strings.Join(rights, ", "))
