@@ -4,7 +4,7 @@
 package dashboard
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,8 +14,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/cli/text"
+	"github.com/everynode/everynode/internal/steer"
+	"github.com/everynode/everynode/internal/steer/apply"
 )
 
 const (
@@ -46,20 +49,61 @@ func (d *dashboard) serveChange(w http.ResponseWriter, r *http.Request) {
 	defer func() { <-d.making }()
 	ctx, cancel := context.WithTimeout(r.Context(), changeTimeout)
 	defer cancel()
-	var out bytes.Buffer
-	f := *d.Factory
-	f.Out, f.ErrOut = &out, &out
-	err := cmdutil.Explain(d.changes.Make(ctx, &f, d.client, change))
-	said := sentences(out.String())
+	var said messages
+	err := cmdutil.Explain(d.change(ctx, &said, change))
 	if err != nil && !cmdutil.IsSilent(err) {
 		said = append(said, text.Safe(err.Error()))
 	}
 	d.tellChange(change, said)
 	if err != nil {
-		fail(w, status(err), strings.Join(said, "\n"))
+		fail(w, statusOf(err), strings.Join(said, "\n"))
 		return
 	}
 	answer(w, made{said})
+}
+
+// change makes a change as its command does.
+func (d *dashboard) change(ctx context.Context, printer apply.Printer, change Change) error {
+	s := &apply.Steering{Printer: printer, Client: d.client, Key: change.job(), UID: change.UID, NodeUID: change.NodeUID}
+	if change.Node != "" {
+		nodes := []string{change.Node}
+		if change.Verb == Skip {
+			return s.Skip(ctx, nodes)
+		}
+		return s.Retry(ctx, nodes, true)
+	}
+	return s.Change(ctx, func(job *v1alpha1.NodeJob) (steer.Decision, error) {
+		switch change.Verb {
+		case Promote:
+			return steer.Promote(job, change.To, false)
+		case Suspend:
+			return steer.Suspend(job), nil
+		case Resume:
+			return steer.Resume(job, d.now()), nil
+		}
+		return steer.RetryAll(job, d.now()), nil
+	})
+}
+
+// messages are what a command prints, in its order.
+type messages []string
+
+// Say adds sentences.
+func (m *messages) Say(sentences ...text.Line) error {
+	m.Tell(sentences...)
+	return nil
+}
+
+// Tell adds sentences.
+func (m *messages) Tell(sentences ...text.Line) {
+	*m = append(*m, text.Render(sentences, text.Options{})...)
+}
+
+// statusOf returns the HTTP status for the error of a change.
+func statusOf(err error) int {
+	return cmp.Or(map[int]int{
+		cmdutil.ExitForbidden: 403, cmdutil.ExitNotFound: 404, cmdutil.ExitNotInstalled: 404, cmdutil.ExitNoAnswer: 502,
+	}[cmdutil.CodeOf(err)], 422)
 }
 
 // readChange reads the request of a change.
@@ -94,7 +138,7 @@ func (s site) read(w http.ResponseWriter, r *http.Request, limit int64, value an
 
 // tellChange prints a change on the terminal of the command, so that there is a list of all that the page did.
 func (d *dashboard) tellChange(change Change, said []string) {
-	lines := []text.Line{text.Toned(text.Dim, d.Now().UTC().Format(time.RFC3339)+" from the page: ").With(change.command(""))}
+	lines := []text.Line{text.Toned(text.Dim, d.now().UTC().Format(time.RFC3339)+" from the page: ").With(change.command(""))}
 	for _, line := range said {
 		lines = append(lines, text.Of(line).Indent(2))
 	}

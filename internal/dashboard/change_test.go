@@ -4,53 +4,59 @@
 package dashboard
 
 import (
-	"context"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/google/go-cmp/cmp"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/clitest"
 	"github.com/everynode/everynode/internal/cli/cmdutil"
-	"github.com/everynode/everynode/internal/cli/text"
-	"github.com/everynode/everynode/internal/plan"
+	"github.com/everynode/everynode/internal/record"
 )
 
-// recorder remembers the changes that it is to make.
-type recorder struct {
-	made []Change
-	err  error
+const (
+	suspendJ = `{"verb":"suspend","namespace":"ns","name":"j","uid":"uid-of-j"}`
+	retryOnA = `{"verb":"retry","namespace":"ns","name":"j","uid":"uid-of-j","node":"a","nodeUID":"uid-of-a"}`
+)
+
+// fakeAPI has the NodeJob j and the node a, on which it has failed, and counts the changes.
+type fakeAPI struct {
+	changes int
+	// node is the UID of the node.
+	node types.UID
+	// refuse answers the requests with this method; nil for none.
+	refuse func(w http.ResponseWriter)
+	method string
 }
 
-func (r *recorder) OfJob(job *v1alpha1.NodeJob, _ time.Time) []Offer {
-	return []Offer{{Change: Change{Verb: Suspend, Namespace: job.Namespace, Name: job.Name, UID: job.UID}, Label: "Suspend"}}
-}
-
-func (r *recorder) OfNode(*v1alpha1.NodeJob, *plan.Node) []Offer { return nil }
-
-func (r *recorder) Make(_ context.Context, f *cmdutil.Factory, _ client.WithWatch, change Change) error {
-	r.made = append(r.made, change)
-	if r.err == nil {
-		return f.Print([]text.Line{text.Of("suspended")})
+func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch isNode := strings.HasPrefix(r.URL.Path, clitest.NodesPath); {
+	case f.refuse != nil && r.Method == f.method:
+		f.refuse(w)
+		return
+	case isNode:
+		node := nodeA()
+		node.UID = f.node
+		record.SetOn(node, jobKey, record.Record{Revision: "new", Outcome: record.Failed, Attempts: 1, FinishedAt: now})
+		clitest.Respond(w, node)
+	default:
+		clitest.Respond(w, clitest.NodeJob("j"))
 	}
-	f.Tell(text.Of("note"))
-	return r.err
+	if r.Method == http.MethodPatch {
+		f.changes++
+	}
 }
 
-const suspendJ = `{"verb":"suspend","namespace":"ns","name":"j","uid":"u"}`
-
-// changing returns a dashboard that makes changes, and a function that posts one to it.
-func changing(t *testing.T) (d *dashboard, made *recorder, post func(body string, change func(*http.Request)) *httptest.ResponseRecorder) {
+// changing returns a dashboard that makes changes, its API server, what it prints, and a function that posts a change to it.
+func changing(t *testing.T) (d *dashboard, api *fakeAPI, said *clitest.Buffer, post func(body string, change func(*http.Request)) *httptest.ResponseRecorder) {
 	t.Helper()
-	d, _ = serve(t)
-	made = &recorder{}
-	d.changes, d.makes = made, true
-	return d, made, func(body string, change func(*http.Request)) *httptest.ResponseRecorder {
+	api = &fakeAPI{node: "uid-of-a"}
+	d, said = local(t, api.ServeHTTP)
+	d.makes = true
+	return d, api, said, func(body string, change func(*http.Request)) *httptest.ResponseRecorder {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+d.host+"/api/change", strings.NewReader(body))
 		for name, value := range map[string]string{
 			"Authorization": "Bearer " + d.token, "Origin": "http://" + d.host, "Sec-Fetch-Site": "same-origin", "Content-Type": "application/json",
@@ -90,25 +96,25 @@ func TestOnlyThePageMakesChanges(t *testing.T) {
 		"as a form of another page sends it":    {suspendJ, with("Content-Type", "text/plain"), http.StatusUnsupportedMediaType},
 		"with GET":                              {suspendJ, func(r *http.Request) { r.Method = http.MethodGet }, http.StatusNotFound},
 		"no JSON":                               {"verb=suspend", as, http.StatusBadRequest},
-		"an unknown field":                      {`{"verb":"suspend","namespace":"ns","name":"j","uid":"u","force":true}`, as, http.StatusBadRequest},
+		"an unknown field":                      {`{"verb":"suspend","namespace":"ns","name":"j","uid":"uid-of-j","force":true}`, as, http.StatusBadRequest},
 		"a command that the page does not have": {`{"verb":"uninstall","namespace":"ns","name":"j","uid":"u"}`, as, http.StatusBadRequest},
 		"a flag instead of a name":              {`{"verb":"suspend","namespace":"ns","name":"--kubeconfig=x","uid":"u"}`, as, http.StatusBadRequest},
 		"a path instead of a name":              {`{"verb":"skip","namespace":"ns","name":"j","node":"../secrets/s","uid":"u"}`, as, http.StatusBadRequest},
 		"no UID":                                {`{"verb":"suspend","namespace":"ns","name":"j"}`, as, http.StatusBadRequest},
 		"promote without a step":                {`{"verb":"promote","namespace":"ns","name":"j","uid":"u"}`, as, http.StatusBadRequest},
 		"skip without a node":                   {`{"verb":"skip","namespace":"ns","name":"j","uid":"u"}`, as, http.StatusBadRequest},
-		"suspend with a node":                   {`{"verb":"suspend","namespace":"ns","name":"j","uid":"u","node":"a","nodeUID":"n"}`, as, http.StatusBadRequest},
-		"a node without its UID":                {`{"verb":"skip","namespace":"ns","name":"j","uid":"u","node":"a"}`, as, http.StatusBadRequest},
+		"suspend with a node":                   {`{"verb":"suspend","namespace":"ns","name":"j","uid":"uid-of-j","node":"a","nodeUID":"n"}`, as, http.StatusBadRequest},
+		"a node without its UID":                {`{"verb":"skip","namespace":"ns","name":"j","uid":"uid-of-j","node":"a"}`, as, http.StatusBadRequest},
 		"a request that is too large":           {long, as, http.StatusRequestEntityTooLarge},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, made, post := changing(t)
+			_, api, _, post := changing(t)
 			got := post(test.body, test.change)
 			if got.Code != test.want {
 				t.Errorf("answer %d, want %d: %s", got.Code, test.want, got.Body)
 			}
-			if count := len(made.made); (test.want == http.StatusOK) != (count == 1) {
-				t.Errorf("%d changes", count)
+			if (test.want == http.StatusOK) != (api.changes == 1) {
+				t.Errorf("%d changes", api.changes)
 			}
 			if !strings.Contains(got.Header().Get("Content-Security-Policy"), "default-src 'none'") || got.Header().Get("Access-Control-Allow-Origin") != "" {
 				t.Errorf("headers %v", got.Header())
@@ -118,37 +124,46 @@ func TestOnlyThePageMakesChanges(t *testing.T) {
 }
 
 func TestWithoutTheFlagThereIsNothingToPostTo(t *testing.T) {
-	d, made, post := changing(t)
+	d, api, _, post := changing(t)
 	d.makes = false
-	if got := post(suspendJ, as); got.Code != http.StatusMethodNotAllowed || len(made.made) > 0 {
-		t.Errorf("answer %d: %s; changes %v", got.Code, got.Body, made.made)
+	if got := post(suspendJ, as); got.Code != http.StatusMethodNotAllowed || api.changes > 0 {
+		t.Errorf("answer %d: %s; %d changes", got.Code, got.Body, api.changes)
 	}
 }
 
 func TestAChangeIsAnsweredWithWhatItsCommandPrints(t *testing.T) {
+	const commit = "With GitOps, commit this instead: spec.suspend: true"
+	refused := func(code int, reason metav1.StatusReason, message string) func(http.ResponseWriter) {
+		return func(w http.ResponseWriter) { clitest.RespondError(w, code, reason, message) }
+	}
+	forbidden := refused(http.StatusForbidden, metav1.StatusReasonForbidden, "u may not patch")
 	for name, test := range map[string]struct {
-		err  error
-		code int
-		want string
+		body, method string
+		refuse       func(http.ResponseWriter)
+		code         int
+		want         string
 	}{
-		"it is made":                     {nil, http.StatusOK, `{"messages":["suspended"]}`},
-		"a permission is missing":        {cmdutil.Failf(cmdutil.ExitForbidden, "u may not patch"), http.StatusForbidden, `{"error":"note\nu may not patch"}`},
-		"the NodeJob is gone":            {cmdutil.Failf(cmdutil.ExitNotFound, "no NodeJob"), http.StatusNotFound, `{"error":"note\nno NodeJob"}`},
-		"the API server does not answer": {context.DeadlineExceeded, http.StatusBadGateway, `{"error":"note\nthe API server does not answer: context deadline exceeded"}`},
-		"the command has printed it":     {cmdutil.Exit(cmdutil.ExitForbidden), http.StatusForbidden, `{"error":"note"}`},
-		"it is rejected":                 {cmdutil.Failf(cmdutil.ExitError, "denied \x1b[2J"), http.StatusUnprocessableEntity, `{"error":"note\ndenied \\x1b[2J"}`},
+		"it is made":              {suspendJ, "", nil, http.StatusOK, `{"messages":["nodejob j: suspended: spec.suspend false -\u003e true","` + commit + `"]}`},
+		"there is nothing to do":  {strings.Replace(suspendJ, "suspend", "resume", 1), "", nil, http.StatusOK, `{"messages":["nodejob j: nothing to change: it is not suspended"]}`},
+		"a permission is missing": {suspendJ, http.MethodPatch, forbidden, http.StatusForbidden, `{"error":"u may not patch"}`},
+		"the NodeJob is gone": {suspendJ, http.MethodGet, refused(http.StatusNotFound, metav1.StatusReasonNotFound, "gone"), http.StatusNotFound,
+			`{"error":"there is no NodeJob j in namespace ns"}`},
+		"the API server does not answer": {suspendJ, http.MethodPatch, refused(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, "busy"), http.StatusBadGateway,
+			`{"error":"the API server does not answer: busy"}`},
+		"the command has printed it": {retryOnA, http.MethodPatch, forbidden, http.StatusForbidden, `{"error":"node a: u may not patch"}`},
+		"it is rejected": {suspendJ, http.MethodPatch, refused(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, "denied \x1b[2J"), http.StatusUnprocessableEntity,
+			`{"error":"denied \\x1b[2J"}`},
+		"it is not possible": {`{"verb":"promote","namespace":"ns","name":"j","uid":"uid-of-j","to":"x"}`, "", nil, http.StatusNotFound,
+			`{"error":"there is no step x; the steps are canary, all"}`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d, made, post := changing(t)
-			made.err = test.err
-			got := post(suspendJ, as)
+			_, api, said, post := changing(t)
+			api.method, api.refuse = test.method, test.refuse
+			got := post(test.body, as)
 			if got.Code != test.code || strings.TrimSpace(got.Body.String()) != test.want {
 				t.Errorf("answer %d, want %d:\n%s\n%s", got.Code, test.code, got.Body, test.want)
 			}
-			if diff := cmp.Diff([]Change{{Verb: Suspend, Namespace: "ns", Name: "j", UID: "u"}}, made.made); diff != "" {
-				t.Error(diff)
-			}
-			if said := d.ErrOut.(*clitest.Buffer).String(); !strings.Contains(said, "from the page: kubectl everynode suspend j -n ns\n") {
+			if !strings.Contains(said.String(), "from the page: kubectl everynode ") {
 				t.Errorf("the terminal says %q", said)
 			}
 		})
@@ -156,16 +171,49 @@ func TestAChangeIsAnsweredWithWhatItsCommandPrints(t *testing.T) {
 }
 
 func TestChangesAreBounded(t *testing.T) {
-	d, made, post := changing(t)
+	d, api, _, post := changing(t)
 	for range maxChanges {
 		d.making <- struct{}{}
 	}
-	if got := post(suspendJ, as); got.Code != http.StatusServiceUnavailable || len(made.made) > 0 {
+	if got := post(suspendJ, as); got.Code != http.StatusServiceUnavailable || api.changes > 0 {
 		t.Errorf("answer %d: %s", got.Code, got.Body)
 	}
 	<-d.making
 	if got := post(suspendJ, as); got.Code != http.StatusOK || len(d.making) != maxChanges-1 {
 		t.Errorf("answer %d: %s", got.Code, got.Body)
+	}
+}
+
+func TestAChangeIsForTheNodeJobThatThePageShowed(t *testing.T) {
+	d, api, _, _ := changing(t)
+	for _, verb := range []string{Promote, Suspend, Resume, Retry, Skip} {
+		node := map[string]string{Skip: "a"}[verb]
+		err := d.change(t.Context(), new(messages), Change{Verb: verb, Namespace: "ns", Name: "j", UID: "other", Node: node, To: "all"})
+		if cmdutil.CodeOf(err) != cmdutil.ExitNotFound || !strings.Contains(err.Error(), "NodeJob ns/j was deleted, and another NodeJob with this name was created") || api.changes > 0 {
+			t.Errorf("%s: %v, %d changes", verb, err, api.changes)
+		}
+	}
+	if err := d.change(t.Context(), new(messages), Change{Verb: Suspend, Namespace: "ns", Name: "j", UID: "uid-of-j"}); err != nil || api.changes != 1 {
+		t.Errorf("%v, %d changes", err, api.changes)
+	}
+}
+
+func TestAChangeIsForTheNodeThatThePageShowed(t *testing.T) {
+	d, api, _, _ := changing(t)
+	api.node = "new"
+	for i, verb := range []string{Retry, Skip} {
+		var said messages
+		change := Change{Verb: verb, Namespace: "ns", Name: "j", UID: "uid-of-j", Node: "a", NodeUID: "old"}
+		if err := d.change(t.Context(), &said, change); cmdutil.CodeOf(err) != cmdutil.ExitNotFound || api.changes != i {
+			t.Errorf("%s on another node: %v, %d changes", verb, err, api.changes)
+		}
+		if want := "node a was deleted, and another node with this name was created. Nothing was changed"; !strings.Contains(strings.Join(said, " "), want) {
+			t.Errorf("the command says %s", said)
+		}
+		change.NodeUID = "new"
+		if err := d.change(t.Context(), &said, change); err != nil || api.changes != i+1 {
+			t.Errorf("%s: %v, %d changes", verb, err, api.changes)
+		}
 	}
 }
 
@@ -186,10 +234,9 @@ func TestTheEquivalentCommand(t *testing.T) {
 }
 
 func TestOffersHaveTheirCommand(t *testing.T) {
-	o := observed{changes: &recorder{}, flag: "prod"}
+	o := observed{flag: "prod"}
 	got := o.job(clitest.NodeJob("j"), "").Offers
-	want := []Offer{{Change: Change{Verb: Suspend, Namespace: "ns", Name: "j", UID: "uid-of-j"}, Label: "Suspend", Command: "kubectl everynode suspend j -n ns --context prod"}}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
+	if want := "kubectl everynode suspend j -n ns --context prod"; len(got) != 1 || got[0].Command != want {
+		t.Errorf("the offers are %+v", got)
 	}
 }

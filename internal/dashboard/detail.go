@@ -101,7 +101,7 @@ func (o *observed) job(job *v1alpha1.NodeJob, podsUnknown string) jobView {
 		_, p := o.planOf(job)
 		s.NotSelected = view.NotSelected(p.Nodes)
 	}
-	v := jobView{Rows: rowsOf(s.LinesWithoutSteps()), Steps: []stepView{}, Ends: o.ends(job), Now: seconds(o.Now), Offers: o.offersOfJob(job)}
+	v := jobView{Rows: rowsOf(s.LinesWithoutSteps()), Steps: []stepView{}, Ends: o.ends(job), Now: seconds(o.Now), Offers: offersOfJob(job, o.flag, o.Now)}
 	for _, step := range s.Steps() {
 		v.Steps = append(v.Steps, stepView{
 			Name: step.Name, Counts: step.Counts, State: step.State, Tone: tones[step.Tone],
@@ -197,7 +197,7 @@ func (o *observed) nodeJob(job *v1alpha1.NodeJob, i int, withDrains drains) node
 	in, p := withDrains(o.planOf(job))
 	e := view.ExplainNode(in, p, i, 0)
 	v.State, v.Sentence = string(e.State.State), text.Safe(e.Sentence())
-	v.Offers = o.offersOfNode(job, i, e.State.State)
+	v.Offers = offersOfNode(job, o.flag, &o.Nodes[i], e.State.State)
 	if lines := e.Lines(); len(lines) > 2 { // the sentence and an empty line come first
 		v.Rows = rowsOf(lines[2:])
 	}

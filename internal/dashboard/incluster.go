@@ -43,8 +43,6 @@ type InCluster struct {
 	Namespace string
 	// Log gets logins and ends of sessions, without tokens.
 	Log *slog.Logger
-	// Changes are the commands that the page names.
-	Changes Changes
 	// Now is the clock of this machine, and After its alarm.
 	Now   func() time.Time
 	After func(time.Duration) <-chan time.Time
@@ -133,7 +131,7 @@ func (o *InCluster) viewer(of *session, config *rest.Config, now func() time.Tim
 	a := access{client: c, now: now, after: o.After, machine: o.Now, pods: func(namespace string) (corev1client.PodInterface, error) {
 		return cmdutil.NewPods(config, namespace)
 	}}
-	v := newViewer(a, o.namespaceOf(of), o.Changes)
+	v := newViewer(a, o.namespaceOf(of))
 	v.mirrors.limitWatches(rightsInterval)
 	// Tabs remember the version that they have while the watches are stopped. A state changes less than once a microsecond, so the
 	// versions of the next viewer of the session are later.

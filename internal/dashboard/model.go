@@ -35,9 +35,8 @@ type observed struct {
 	notes []note
 	// context is the name of the user's context, and flag the name if the user gave it as a flag.
 	context, flag string
-	// changes are the commands that the page names. If makes is true, it makes them too.
-	changes Changes
-	makes   bool
+	// makes is true if the page makes changes.
+	makes bool
 	// user is the name of the user, and hasCookie true if the user can log out, of a dashboard in the cluster.
 	user      string
 	hasCookie bool

@@ -109,7 +109,7 @@ func (m *mirrors) ready() bool {
 // observe returns what is known now.
 func (v *viewer) observe() *observed {
 	o := v.mirrors.observe(v.now())
-	o.context, o.flag, o.changes, o.makes = v.context, v.flag, v.changes, v.makes
+	o.context, o.flag, o.makes = v.context, v.flag, v.makes
 	o.user, o.hasCookie = v.user, v.hasCookie
 	return o
 }

@@ -1,10 +1,9 @@
 // Copyright The Everynode Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package cli
+package dashboard
 
 import (
-	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -14,14 +13,21 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/clitest"
-	"github.com/everynode/everynode/internal/cli/cmdutil"
-	"github.com/everynode/everynode/internal/cli/dashboard"
 	"github.com/everynode/everynode/internal/plan"
 	"github.com/everynode/everynode/internal/record"
 )
 
+const jobKey = "ns.everynode.dev/j"
+
+var now = time.Date(2026, 7, 1, 12, 30, 0, 0, time.UTC)
+
+// nodeA returns the metadata of node a.
+func nodeA() *metav1.PartialObjectMetadata {
+	return &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}, ObjectMeta: metav1.ObjectMeta{Name: "a"}}
+}
+
 // labelsOf returns the label of each offer, with a part of its effect that the test wants to see.
-func labelsOf(offers []dashboard.Offer, parts ...string) []string {
+func labelsOf(offers []Offer, parts ...string) []string {
 	labels := []string{}
 	for _, o := range offers {
 		label := o.Label
@@ -71,7 +77,7 @@ func TestWhatTheDashboardOffersForANodeJob(t *testing.T) {
 			job := clitest.NodeJob("j")
 			test.change(job)
 			before := job.DeepCopy()
-			got := changes{}.OfJob(job, now)
+			got := offersOfJob(job, "", now)
 			if diff := cmp.Diff(test.want, labelsOf(got, argo, resumed, later, pause)); diff != "" {
 				t.Error(diff)
 			}
@@ -99,7 +105,7 @@ func TestWhatTheDashboardOffersForANode(t *testing.T) {
 		"the NodeJob is being deleted":     {"", &failed, func(j *v1alpha1.NodeJob) { j.DeletionTimestamp = &metav1.Time{Time: now} }, []string{}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			node := newNodeMetadata("a")
+			node := nodeA()
 			node.Labels = map[string]string{}
 			if test.record != nil {
 				record.SetOn(node, jobKey, *test.record)
@@ -109,68 +115,10 @@ func TestWhatTheDashboardOffersForANode(t *testing.T) {
 			}
 			job := clitest.NodeJob("j")
 			test.change(job)
-			got := changes{}.OfNode(job, &plan.Node{Name: "a", Labels: node.Labels, Annotations: node.Annotations})
+			got := offersOfNode(job, "", &plan.Node{Name: "a", Labels: node.Labels, Annotations: node.Annotations}, plan.Waiting)
 			if diff := cmp.Diff(test.want, labelsOf(got, wait)); diff != "" {
 				t.Error(diff)
 			}
 		})
-	}
-}
-
-func TestAChangeIsForTheNodeJobThatThePageShowed(t *testing.T) {
-	patches := 0
-	f, _, _ := clitest.NewFactory(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodPatch {
-			patches++
-		}
-		clitest.Respond(w, clitest.NodeJob("j"))
-	}))
-	c, err := f.Client()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, verb := range []string{dashboard.Promote, dashboard.Suspend, dashboard.Resume, dashboard.Retry, dashboard.Skip} {
-		node := map[string]string{dashboard.Skip: "a"}[verb]
-		err := changes{}.Make(t.Context(), f, c, dashboard.Change{Verb: verb, Namespace: "ns", Name: "j", UID: "other", Node: node, To: "all"})
-		if cmdutil.CodeOf(err) != cmdutil.ExitNotFound || !strings.Contains(err.Error(), "NodeJob ns/j was deleted, and another NodeJob with this name was created") || patches > 0 {
-			t.Errorf("%s: %v, %d patches", verb, err, patches)
-		}
-	}
-	if err := (changes{}).Make(t.Context(), f, c, dashboard.Change{Verb: dashboard.Suspend, Namespace: "ns", Name: "j", UID: "uid-of-j"}); err != nil || patches != 1 {
-		t.Errorf("%v, %d patches", err, patches)
-	}
-}
-
-func TestAChangeIsForTheNodeThatThePageShowed(t *testing.T) {
-	node := newNodeMetadata("a")
-	node.APIVersion, node.UID = "v1", "new"
-	record.SetOn(node, jobKey, record.Record{Revision: "new", Outcome: record.Failed, Attempts: 1, FinishedAt: now})
-	patches := 0
-	f, _, _ := clitest.NewFactory(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodPatch {
-			patches++
-		}
-		if strings.HasPrefix(r.URL.Path, clitest.NodesPath) {
-			clitest.Respond(w, node)
-			return
-		}
-		clitest.Respond(w, clitest.NodeJob("j"))
-	}))
-	c, err := f.Client()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, verb := range []string{dashboard.Retry, dashboard.Skip} {
-		change := dashboard.Change{Verb: verb, Namespace: "ns", Name: "j", UID: "uid-of-j", Node: "a", NodeUID: "old"}
-		if err := (changes{}).Make(t.Context(), f, c, change); cmdutil.CodeOf(err) != cmdutil.ExitNotFound || patches != i {
-			t.Errorf("%s on another node: %v, %d patches", verb, err, patches)
-		}
-		change.NodeUID = "new"
-		if err := (changes{}).Make(t.Context(), f, c, change); err != nil || patches != i+1 {
-			t.Errorf("%s: %v, %d patches", verb, err, patches)
-		}
-	}
-	if said := f.ErrOut.(*clitest.Buffer).String(); !strings.Contains(said, "node a was deleted, and another node with this name was created. Nothing was changed") {
-		t.Errorf("the command says %s", said)
 	}
 }

@@ -13,15 +13,22 @@ import (
 	"github.com/everynode/everynode/internal/cli/clitest"
 )
 
-// serve returns a dashboard of an API server that answers nothing, and a function that requests something of it.
-func serve(t *testing.T) (d *dashboard, request func(path string, change func(*http.Request)) *httptest.ResponseRecorder) {
+// local returns a dashboard of this API server, and what it prints.
+func local(t *testing.T, api http.HandlerFunc) (d *dashboard, said *clitest.Buffer) {
 	t.Helper()
-	f, _, _ := clitest.NewFactory(t, http.NotFoundHandler())
-	d, err := newDashboard(f, nil)
+	f, _, said := clitest.NewFactory(t, api)
+	c, err := f.Client()
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.host = "127.0.0.1:8137"
+	o := &Local{Client: c, Pods: f.Pods, Namespace: "ns", Now: f.Now, After: f.After, Tell: f.Tell}
+	return o.newServer("127.0.0.1:8137"), said
+}
+
+// serve returns a dashboard of an API server that answers nothing, and a function that requests something of it.
+func serve(t *testing.T) (d *dashboard, request func(path string, change func(*http.Request)) *httptest.ResponseRecorder) {
+	t.Helper()
+	d, _ = local(t, http.NotFound)
 	return d, func(path string, change func(*http.Request)) *httptest.ResponseRecorder {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+d.host+path, nil)
 		r.Header.Set("Authorization", "Bearer "+d.token)

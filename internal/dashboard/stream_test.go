@@ -72,7 +72,7 @@ func TestATabFollowsTheState(t *testing.T) {
 func TestALogIsFollowedUntilItsTaskEnds(t *testing.T) {
 	pod := clitest.Pod("p", "a", corev1.PodRunning)
 	reads := 0
-	f, _, _ := clitest.NewFactory(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	d, _ := local(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != clitest.PodsPath+"/p/log" {
 			t.Errorf("request of %s", r.URL)
 		}
@@ -82,11 +82,7 @@ func TestALogIsFollowedUntilItsTaskEnds(t *testing.T) {
 			return
 		}
 		_, _ = w.Write([]byte(clitest.LogLine(2, "two\n")))
-	}))
-	d, err := newDashboard(f, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	})
 	d.mirrors.pods.items = map[client.ObjectKey]*corev1.Pod{{Namespace: "ns", Name: "p"}: pod}
 	got := stream(t.Context(), t, d, "/api/log?namespace=ns&pod=p")
 	for _, want := range []logLine{{Line: `<b>one\x1b[2J`}, {Line: "two"}, {End: "the attempt has ended"}} {

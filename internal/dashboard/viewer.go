@@ -30,9 +30,8 @@ type viewer struct {
 	state   *state
 	// context is the name of the user's context or of the cluster, and flag the context if the user gave it as a flag.
 	context, flag string
-	// changes are the commands that the page names. If makes is true, it makes them too.
-	changes Changes
-	makes   bool
+	// makes is true if the page makes changes. Otherwise, it only names their commands.
+	makes bool
 	// user is the name of the user, and hasCookie true if the user can log out, of a dashboard in the cluster; otherwise empty.
 	user      string
 	hasCookie bool
@@ -54,9 +53,9 @@ const (
 
 // newViewer returns a viewer that has read nothing yet. If the user may not read a kind in all namespaces, the viewer reads
 // it in this one.
-func newViewer(a access, namespace string, changes Changes) *viewer {
+func newViewer(a access, namespace string) *viewer {
 	return &viewer{
-		access: a, mirrors: newMirrors(a.client, namespace, a.after), state: newState(1), changes: changes,
+		access: a, mirrors: newMirrors(a.client, namespace, a.after), state: newState(1),
 		turn: make(chan struct{}, 1), tabs: make(chan struct{}, maxTabs), logs: make(chan struct{}, maxLogs),
 		details: make(chan struct{}, maxDetails), loaded: make(chan struct{}),
 	}

@@ -1,9 +1,10 @@
 // Copyright The Everynode Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package cli
+package steer
 
 import (
+	"errors"
 	"maps"
 	"slices"
 	"testing"
@@ -14,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/plan"
 	"github.com/everynode/everynode/internal/record"
 )
@@ -99,8 +99,10 @@ func TestRetryAndRerunLeadToARun(t *testing.T) {
 		"done with an earlier revision that counts":        {job: anyRevision, rec: of(*succeeded, func(r *record.Record) { r.Revision = "old" }), label: "old", idle: true, retry: "it is done there; to run it again, use rerun", rerun: runsAgain + labelOff},
 		"done with an earlier revision":                    {label: "old", asks: true, retry: "it has not run there with revision new yet, and does so automatically", rerun: "it is not done there, and runs automatically"},
 		"failed with an earlier revision":                  {rec: of(failed, func(r *record.Record) { r.Revision = "old" }), retry: "it has not run there with revision new yet, and does so automatically", rerun: "it is not done there, and runs automatically"},
-		"no run yet":                                       {asks: true, retry: "no attempt has ended there", rerun: "it is not done there, and runs automatically"},
-		"failed, and the spec is not observed yet":         {job: unobserved, rec: &failed, idle: true, retry: retried, rerun: "it has failed there; to run it again, use retry"},
+		"done, although the label skips another revision":  {rec: of(*succeeded, func(r *record.Record) { r.Label = "old" }), label: "old", idle: true, retry: "it is done there; to run it again, use rerun", rerun: runsAgain + labelOff},
+		"a rerun that is disrupted, then skipped":          {rec: of(*disruptedAgain, func(r *record.Record) { r.LabelRemoved = true }), label: "new", idle: true, retry: "it is done there; to run it again, use rerun", rerun: runsAgain + off + ", " + labelOff + ", " + putBack},
+		"no run yet": {asks: true, retry: "no attempt has ended there", rerun: "it is not done there, and runs automatically"},
+		"failed, and the spec is not observed yet": {job: unobserved, rec: &failed, idle: true, retry: retried, rerun: "it has failed there; to run it again, use retry"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -121,17 +123,17 @@ func TestRetryAndRerunLeadToARun(t *testing.T) {
 				t.Errorf("started before the command: %v", got)
 			}
 			for command, decided := range map[string]struct {
-				c    nodeChange
+				d    NodeDecision
 				want string
-			}{"retry": {newNodeActions(job).retry(nodeMetadata{on, labels}, true), tt.retry}, "rerun": {newNodeActions(job).rerun(nodeMetadata{on, labels}), tt.rerun}} {
-				if diff := cmp.Diff(decided.want, decided.c.did+decided.c.nothing); diff != "" {
+			}{"retry": {Retry(job, Node{on, labels}, true), tt.retry}, "rerun": {Rerun(job, Node{on, labels}), tt.rerun}} {
+				if diff := cmp.Diff(decided.want, decided.d.Did+decided.d.Nothing); diff != "" {
 					t.Errorf("%s (-want +got):\n%s", command, diff)
 				}
-				if decided.c.nothing != "" {
+				if decided.d.Nothing != "" {
 					continue
 				}
-				after := patched(labels, decided.c.labels)
-				if !starts(job, after, patched(annotations, decided.c.annotations)) || after["other"] != "stays" {
+				after := patched(labels, decided.d.Labels)
+				if !starts(job, after, patched(annotations, decided.d.Annotations)) || after["other"] != "stays" {
 					t.Errorf("%s does not lead to a run, with labels %v", command, after)
 				}
 			}
@@ -142,18 +144,18 @@ func TestRetryAndRerunLeadToARun(t *testing.T) {
 // TestAForgedRecordSetsNoOtherLabel covers removed labels in a record that a kubelet wrote.
 func TestAForgedRecordSetsNoOtherLabel(t *testing.T) {
 	rec := &record.Record{Revision: "new", Outcome: record.Failed, RemovedLabels: map[string]string{"example.com/forged": "x", asksLabel: "wanted"}}
-	c := newNodeActions(labelJob(nil)).rerun(nodeMetadata{record.NodeRecord{Label: "new", Record: rec, Present: true}, map[string]string{asksLabel: "now"}})
-	seal, sealed := c.labels[record.SealKey(jobKey)]
-	if len(c.labels) != 2 || !sealed || seal != nil || c.annotations[jobKey] != nil || len(c.annotations) != 1 {
-		t.Errorf("the change is %+v", c)
+	d := Rerun(labelJob(nil), Node{record.NodeRecord{Label: "new", Record: rec, Present: true}, map[string]string{asksLabel: "now"}})
+	seal, sealed := d.Labels[record.SealKey(jobKey)]
+	if len(d.Labels) != 2 || !sealed || seal != nil || d.Annotations[jobKey] != nil || len(d.Annotations) != 1 {
+		t.Errorf("the change is %+v", d)
 	}
 }
 
 // TestAnAlteredRecordIsNotRetried covers a record that is ignored, so that the node runs the task automatically.
 func TestAnAlteredRecordIsNotRetried(t *testing.T) {
 	const want = "its record was changed by something other than the manager and is ignored: the task runs there automatically"
-	c := newNodeActions(labelJob(nil)).retry(nodeMetadata{record.NodeRecord{Altered: true, Present: true}, nil}, true)
-	if diff := cmp.Diff(want, c.nothing); diff != "" {
+	d := Retry(labelJob(nil), Node{record.NodeRecord{Altered: true, Present: true}, nil}, true)
+	if diff := cmp.Diff(want, d.Nothing); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
 }
@@ -161,10 +163,56 @@ func TestAnAlteredRecordIsNotRetried(t *testing.T) {
 // TestRecordsOfATerminatingNodeJobAreNotRemoved covers records that show on which nodes to roll back.
 func TestRecordsOfATerminatingNodeJobAreNotRemoved(t *testing.T) {
 	job := labelJob(func(j *v1alpha1.NodeJob) { j.DeletionTimestamp = new(metav1.NewTime(now)) })
-	if err := rejectTerminating(job); cmdutil.CodeOf(err) != cmdutil.ExitUsage {
+	var refusal *Refusal
+	if err := MayChangeNodes(job); !errors.As(err, &refusal) || refusal.Cause != Unsuitable {
 		t.Errorf("error: %v", err)
 	}
-	if err := rejectTerminating(labelJob(nil)); err != nil {
+	if err := MayChangeNodes(labelJob(nil)); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestSkipNeedsTheCurrentRevision(t *testing.T) {
+	tests := map[string]struct {
+		change func(*v1alpha1.NodeJob)
+		want   string
+	}{
+		"the spec is not observed": {
+			func(j *v1alpha1.NodeJob) { j.Generation = 3 },
+			"the current revision is not known yet, because the manager has not observed the current spec: wait, or check with: kubectl everynode status j -n ns",
+		},
+		"its script is missing": {
+			func(j *v1alpha1.NodeJob) {
+				j.Status.Revision = ""
+				j.Status.Conditions = []metav1.Condition{
+					{Type: v1alpha1.ConditionComplete, Status: metav1.ConditionFalse},
+					{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonConfigMapNotFound, Message: "ConfigMap ns/a does not exist"},
+				}
+			},
+			"the current revision is not known (ConfigMapNotFound): ConfigMap ns/a does not exist",
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			job := labelJob(nil)
+			tt.change(job)
+			if err := MaySkip(job); err == nil || err.Error() != tt.want {
+				t.Errorf("error: %v", err)
+			}
+		})
+	}
+}
+
+func TestAPatchContainsOnlyTheChange(t *testing.T) {
+	node := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "u", ResourceVersion: "7"}}
+	for want, change := range map[string]NodeDecision{
+		`{"metadata":{"labels":{"k":null},"resourceVersion":"7","uid":"u"}}`:      {Labels: map[string]*string{"k": nil}},
+		`{"metadata":{"labels":{"k":"v"},"resourceVersion":"7","uid":"u"}}`:       {Labels: map[string]*string{"k": new("v")}},
+		`{"metadata":{"annotations":{"k":null},"resourceVersion":"7","uid":"u"}}`: {Annotations: map[string]*string{"k": nil}},
+	} {
+		got, err := change.Patch(node)
+		if err != nil || string(got) != want {
+			t.Errorf("%s (%v), want %s", got, err, want)
+		}
 	}
 }

@@ -1,7 +1,7 @@
 // Copyright The Everynode Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package cli
+package steer
 
 import (
 	"testing"
@@ -30,12 +30,12 @@ func TestPromoteIgnoresTheStepOfThePreviousRevision(t *testing.T) {
 				Spec:       v1alpha1.NodeJobSpec{Rollout: v1alpha1.RolloutSpec{Steps: steps, PromoteTo: "canary"}},
 				Status:     v1alpha1.NodeJobStatus{ObservedGeneration: tt.observed, Rollout: &v1alpha1.RolloutStatus{Step: tt.step}},
 			}
-			_, err := promote(job, tt.to, false)
+			d, err := Promote(job, tt.to, false)
 			if (err != nil) != tt.wantErr {
 				t.Fatalf("error: %v", err)
 			}
-			if !tt.wantErr && job.Spec.Rollout.PromoteTo != tt.want {
-				t.Errorf("promoteTo is %s, want %s", job.Spec.Rollout.PromoteTo, tt.want)
+			if !tt.wantErr && d.Job.Spec.Rollout.PromoteTo != tt.want {
+				t.Errorf("promoteTo is %s, want %s", d.Job.Spec.Rollout.PromoteTo, tt.want)
 			}
 		})
 	}

@@ -1,7 +1,7 @@
 // Copyright The Everynode Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package cli
+package steer
 
 import (
 	"testing"
@@ -19,7 +19,7 @@ func TestTheToolThatManagesANodeJob(t *testing.T) {
 		"Flux (HelmRelease a/b)":   {Labels: map[string]string{"helm.toolkit.fluxcd.io/namespace": "a", "helm.toolkit.fluxcd.io/name": "b"}},
 		"Helm (release r)":         {Annotations: map[string]string{"meta.helm.sh/release-name": "r"}},
 	} {
-		if got := managedBy(&v1alpha1.NodeJob{ObjectMeta: job}); got != want {
+		if got := ManagedBy(&v1alpha1.NodeJob{ObjectMeta: job}); got != want {
 			t.Errorf("managed by %q, want %q", got, want)
 		}
 	}

@@ -1,20 +1,22 @@
 // Copyright The Everynode Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package cmdutil
+package console
 
 import (
 	"fmt"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/everynode/everynode/internal/cli/cmdutil"
 )
 
 // ExactArgs accepts exactly n arguments. The error says that the command takes what.
 func ExactArgs(n int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) != n {
-			return Failf(ExitUsage, "%s takes %s, and got %s. See: %s --help", cmd.CommandPath(), what, countArguments(len(args)), cmd.CommandPath())
+			return cmdutil.Failf(cmdutil.ExitUsage, "%s takes %s, and got %s. See: %s --help", cmd.CommandPath(), what, countArguments(len(args)), cmd.CommandPath())
 		}
 		return nil
 	}
@@ -24,7 +26,7 @@ func ExactArgs(n int, what string) cobra.PositionalArgs {
 func AtLeastOneArg(what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
-			return Failf(ExitUsage, "%s takes %s. See: %s --help", cmd.CommandPath(), what, cmd.CommandPath())
+			return cmdutil.Failf(cmdutil.ExitUsage, "%s takes %s. See: %s --help", cmd.CommandPath(), what, cmd.CommandPath())
 		}
 		return nil
 	}
@@ -48,7 +50,7 @@ func ParseNumberOrPercent(flag, value string, least int) (intstr.IntOrString, er
 		}
 	}
 	if n < least {
-		return v, Failf(ExitUsage, "%s %s: give a number from %d, or a percentage from %d%% to 100%%", flag, value, least, least)
+		return v, cmdutil.Failf(cmdutil.ExitUsage, "%s %s: give a number from %d, or a percentage from %d%% to 100%%", flag, value, least, least)
 	}
 	return v, nil
 }

@@ -1,7 +1,7 @@
 // Copyright The Everynode Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package cmdutil
+package console
 
 import (
 	"context"
@@ -10,12 +10,10 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/cli/cmdutil"
 )
 
 // completionTimeout limits how long a user waits after pressing Tab.
@@ -26,7 +24,7 @@ func (f *Factory) CompleteJobs(cmd *cobra.Command, args []string, toComplete str
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	return f.names(cmd.Context(), toComplete, jobNames)
+	return f.names(cmd.Context(), toComplete, cmdutil.JobNames)
 }
 
 // CompleteSeveralJobs completes names of NodeJobs that are not in args yet.
@@ -37,7 +35,7 @@ func (f *Factory) CompleteSeveralJobs(cmd *cobra.Command, args []string, toCompl
 // CompleteJobThenNodes completes the name of a NodeJob, and then names of nodes.
 func (f *Factory) CompleteJobThenNodes(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
 	if len(args) == 0 {
-		return f.names(cmd.Context(), toComplete, jobNames)
+		return f.names(cmd.Context(), toComplete, cmdutil.JobNames)
 	}
 	return f.CompleteNodes(cmd, args[1:], toComplete)
 }
@@ -101,35 +99,15 @@ func (f *Factory) names(ctx context.Context, prefix string, ask func(context.Con
 		cobra.ShellCompDirectiveNoFileComp
 }
 
-func jobNames(ctx context.Context, c client.Client, namespace string) []string {
-	return namesIn(ctx, c, v1alpha1.GroupVersion.WithKind("NodeJobList"), client.InNamespace(namespace))
-}
-
-func nodeNames(ctx context.Context, c client.Client, _ string) []string { return NodeNames(ctx, c) }
-
-// NodeNames returns the names of the nodes, as far as the user may list them.
-func NodeNames(ctx context.Context, c client.Client) []string {
-	return namesIn(ctx, c, corev1.SchemeGroupVersion.WithKind("NodeList"))
-}
-
-// namesIn reads names only, because whole nodes are large.
-func namesIn(ctx context.Context, c client.Client, kind schema.GroupVersionKind, opts ...client.ListOption) []string {
-	var found []string
-	var page metav1.PartialObjectMetadataList
-	page.SetGroupVersionKind(kind)
-	_ = EachPage(ctx, c, &page, func() {
-		for i := range page.Items {
-			found = append(found, page.Items[i].Name)
-		}
-	}, opts...) // results from before an error are still useful
-	return found
+func nodeNames(ctx context.Context, c client.Client, _ string) []string {
+	return cmdutil.NodeNames(ctx, c)
 }
 
 // CompleteJobOrNode completes NodeJobs and nodes as the first argument, since it may be either, and nodes after that.
 func (f *Factory) CompleteJobOrNode(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
 	switch len(args) {
 	case 0:
-		jobs, _ := f.names(cmd.Context(), toComplete, jobNames)
+		jobs, _ := f.names(cmd.Context(), toComplete, cmdutil.JobNames)
 		nodes, directive := f.names(cmd.Context(), toComplete, nodeNames)
 		return append(jobs, nodes...), directive
 	case 1:

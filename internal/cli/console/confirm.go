@@ -1,7 +1,7 @@
 // Copyright The Everynode Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package cmdutil
+package console
 
 import (
 	"bufio"
@@ -11,16 +11,17 @@ import (
 
 	xterm "golang.org/x/term"
 
+	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/cli/term"
 	"github.com/everynode/everynode/internal/cli/text"
 )
 
-// Confirm asks the user at the terminal, and returns an error with ExitDeclined for any answer but yes. Without a
+// Confirm asks the user at the terminal, and returns an error with cmdutil.ExitDeclined for any answer but yes. Without a
 // terminal, the error names the flag that confirms.
 func (f *Factory) Confirm(ctx context.Context, question, flag string) error {
 	in, ok := f.In.(*os.File)
 	if !ok || !xterm.IsTerminal(int(in.Fd())) {
-		return Failf(ExitDeclined, "the command needs a confirmation, and standard input is not a terminal. To confirm, give %s. %s", flag, question)
+		return cmdutil.Failf(cmdutil.ExitDeclined, "the command needs a confirmation, and standard input is not a terminal. To confirm, give %s. %s", flag, question)
 	}
 	o := term.Of(f.ErrOut, f.Getenv).Options()
 	o.Width = 0 // a question is never cut
@@ -37,5 +38,5 @@ func (f *Factory) Confirm(ctx context.Context, question, flag string) error {
 		}
 	case <-ctx.Done():
 	}
-	return Failf(ExitDeclined, "nothing was done")
+	return cmdutil.Failf(cmdutil.ExitDeclined, "nothing was done")
 }

@@ -1,9 +1,9 @@
 // Copyright The Everynode Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cmdutil has what the commands of kubectl everynode share: access to the cluster, errors with exit codes,
-// output, flags and arguments, completion, and reads of the objects that several commands need.
-package cmdutil
+// Package console is how the commands of kubectl everynode talk to their user: kubeconfig, flags and arguments, completion,
+// confirmation and output.
+package console
 
 import (
 	"os"
@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/cli/term"
 	"github.com/everynode/everynode/internal/cli/text"
 	"github.com/everynode/everynode/internal/clock"
@@ -52,7 +53,7 @@ func NewFactory(streams genericiooptions.IOStreams) *Factory {
 // Namespace returns the namespace that the user selected.
 func (f *Factory) Namespace() (string, error) {
 	namespace, _, err := f.Config.ToRawKubeConfigLoader().Namespace()
-	return namespace, Explain(err)
+	return namespace, cmdutil.Explain(err)
 }
 
 // RESTConfig returns the configuration of the client. It disables client-side throttling, because the API server has
@@ -60,10 +61,10 @@ func (f *Factory) Namespace() (string, error) {
 func (f *Factory) RESTConfig() (*rest.Config, error) {
 	config, err := f.Config.ToRESTConfig()
 	if err != nil {
-		return nil, Explain(err)
+		return nil, cmdutil.Explain(err)
 	}
 	if raw, err := f.Config.ToRawKubeConfigLoader().RawConfig(); err == nil && len(raw.Clusters) == 0 && *f.Config.APIServer == "" && isGuess(config.Host) {
-		return nil, Failf(ExitUsage, "%s", noCluster)
+		return nil, cmdutil.Failf(cmdutil.ExitUsage, "%s", cmdutil.NoCluster)
 	}
 	config.QPS = -1
 	config.UserAgent = "kubectl-everynode/" + version.String()
@@ -80,17 +81,11 @@ func (f *Factory) Client() (client.WithWatch, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := NewClient(config)
+	c, err := cmdutil.NewClient(config)
 	if err != nil {
 		return nil, err
 	}
 	return patientClient{WithWatch: c, after: f.After, tell: f.Tell}, nil
-}
-
-// NewClient returns a client for the kinds that the commands use.
-func NewClient(config *rest.Config) (client.WithWatch, error) {
-	c, err := client.NewWithWatch(config, client.Options{Scheme: Scheme, Mapper: mapper()})
-	return c, Explain(err)
 }
 
 // Pods returns a client that reads the logs of pods, which the other client cannot read.
@@ -99,16 +94,7 @@ func (f *Factory) Pods(namespace string) (corev1client.PodInterface, error) {
 	if err != nil {
 		return nil, err
 	}
-	return NewPods(config, namespace)
-}
-
-// NewPods returns a client that reads the logs of pods.
-func NewPods(config *rest.Config, namespace string) (corev1client.PodInterface, error) {
-	c, err := corev1client.NewForConfig(config)
-	if err != nil {
-		return nil, Explain(err)
-	}
-	return c.Pods(namespace), nil
+	return cmdutil.NewPods(config, namespace)
 }
 
 // Terminal returns the terminal of the data output.

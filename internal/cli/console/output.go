@@ -1,7 +1,7 @@
 // Copyright The Everynode Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package cmdutil
+package console
 
 import (
 	"bytes"
@@ -16,6 +16,7 @@ import (
 	"k8s.io/cli-runtime/pkg/printers"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
+	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/cli/text"
 )
 
@@ -39,7 +40,7 @@ func CheckOutput(output string, formats ...string) error {
 	if output == OutputPeople || slices.Contains(formats, output) {
 		return nil
 	}
-	return Failf(ExitUsage, "-o %s is not supported here: give one of %s", output, strings.Join(formats, ", "))
+	return cmdutil.Failf(cmdutil.ExitUsage, "-o %s is not supported here: give one of %s", output, strings.Join(formats, ", "))
 }
 
 // PrintObject writes an object, or a list of objects, for programs.
@@ -47,7 +48,7 @@ func (f *Factory) PrintObject(format string, object runtime.Object) error {
 	if format == OutputName && meta.IsListType(object) {
 		return meta.EachListItem(object, func(item runtime.Object) error { return f.PrintObject(format, item) })
 	}
-	gvk, err := apiutil.GVKForObject(object, Scheme)
+	gvk, err := apiutil.GVKForObject(object, cmdutil.Scheme)
 	if err != nil {
 		return fmt.Errorf("naming the kind: %w", err)
 	}
@@ -60,7 +61,7 @@ func (f *Factory) PrintObject(format string, object runtime.Object) error {
 	case OutputName:
 		printer = &printers.NamePrinter{}
 	}
-	printer, err = printers.NewTypeSetter(Scheme).WrapToPrinter(&printers.OmitManagedFieldsPrinter{Delegate: printer}, nil)
+	printer, err = printers.NewTypeSetter(cmdutil.Scheme).WrapToPrinter(&printers.OmitManagedFieldsPrinter{Delegate: printer}, nil)
 	if err != nil {
 		return fmt.Errorf("choosing a printer: %w", err)
 	}
