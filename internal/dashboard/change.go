@@ -12,22 +12,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/internal/cli/cmdutil"
+	"github.com/everynode/everynode/internal/plan"
 )
 
-// Names of the commands that the page offers.
-const (
-	Promote = "promote"
-	Suspend = "suspend"
-	Resume  = "resume"
-	Retry   = "retry"
-	Skip    = "skip"
-)
+// verbs are the commands that the page offers.
+var verbs = []plan.Verb{plan.VerbPromote, plan.VerbSuspend, plan.VerbResume, plan.VerbRetry, plan.VerbSkip}
 
 // Change is a change that a user makes with the page: a command with its arguments.
 type Change struct {
-	Verb      string `json:"verb"`
-	Namespace string `json:"namespace"`
-	Name      string `json:"name"`
+	Verb      plan.Verb `json:"verb"`
+	Namespace string    `json:"namespace"`
+	Name      string    `json:"name"`
 	// UID is the UID of the NodeJob that the page showed: another NodeJob with the same name is not changed.
 	UID types.UID `json:"uid"`
 	// Node is the node of retry and skip; "" for all failed nodes. NodeUID is the UID of the node that the page showed.
@@ -49,15 +44,15 @@ func (c Change) check() string {
 	}
 	hasNode, hasTo := c.Node != "", c.To != ""
 	switch {
-	case !slices.Contains([]string{Promote, Suspend, Resume, Retry, Skip}, c.Verb):
+	case !slices.Contains(verbs, c.Verb):
 		return fmt.Sprintf("there is no change %q", c.Verb)
 	case c.UID == "":
 		return "the UID of the NodeJob is missing"
 	case hasNode != (c.NodeUID != ""):
 		return "a node needs its UID"
-	case hasTo != (c.Verb == Promote):
+	case hasTo != (c.Verb == plan.VerbPromote):
 		return "only promote has a step, and it needs one"
-	case hasNode != (c.Verb == Skip) && c.Verb != Retry:
+	case hasNode != (c.Verb == plan.VerbSkip) && c.Verb != plan.VerbRetry:
 		return "only retry and skip have a node, and skip needs one"
 	}
 	return ""
@@ -76,13 +71,7 @@ func (c Change) names() []string {
 
 // command returns the command that makes the change, in a context of the kubeconfig unless that is the current one ("").
 func (c Change) command(kubeContext string) string {
-	argv := []string{"kubectl", "everynode", c.Verb, c.Name}
-	if c.Node != "" {
-		argv = append(argv, c.Node)
-	}
-	if c.To != "" {
-		argv = append(argv, "--to", c.To)
-	}
+	argv := append([]string{"kubectl", "everynode"}, plan.Remedy{Verb: c.Verb, Node: c.Node, Step: c.To}.Arguments(c.Name)...)
 	argv = append(argv, "-n", c.Namespace)
 	if kubeContext != "" {
 		argv = append(argv, "--context", kubeContext)

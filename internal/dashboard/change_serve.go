@@ -17,6 +17,7 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/cli/text"
+	"github.com/everynode/everynode/internal/plan"
 	"github.com/everynode/everynode/internal/steer"
 	"github.com/everynode/everynode/internal/steer/apply"
 )
@@ -67,21 +68,22 @@ func (d *dashboard) change(ctx context.Context, printer apply.Printer, change Ch
 	s := &apply.Steering{Printer: printer, Client: d.client, Key: change.job(), UID: change.UID, NodeUID: change.NodeUID}
 	if change.Node != "" {
 		nodes := []string{change.Node}
-		if change.Verb == Skip {
+		if change.Verb == plan.VerbSkip {
 			return s.Skip(ctx, nodes)
 		}
 		return s.Retry(ctx, nodes, true)
 	}
 	return s.Change(ctx, func(job *v1alpha1.NodeJob) (steer.Decision, error) {
 		switch change.Verb {
-		case Promote:
+		case plan.VerbPromote:
 			return steer.Promote(job, change.To, false)
-		case Suspend:
+		case plan.VerbSuspend:
 			return steer.Suspend(job), nil
-		case Resume:
+		case plan.VerbResume:
 			return steer.Resume(job, d.now()), nil
+		default:
+			return steer.RetryAll(job, d.now()), nil
 		}
-		return steer.RetryAll(job, d.now()), nil
 	})
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/everynode/everynode/internal/cli/clitest"
 	"github.com/everynode/everynode/internal/cli/cmdutil"
+	"github.com/everynode/everynode/internal/plan"
 	"github.com/everynode/everynode/internal/record"
 )
 
@@ -186,14 +187,14 @@ func TestChangesAreBounded(t *testing.T) {
 
 func TestAChangeIsForTheNodeJobThatThePageShowed(t *testing.T) {
 	d, api, _, _ := changing(t)
-	for _, verb := range []string{Promote, Suspend, Resume, Retry, Skip} {
-		node := map[string]string{Skip: "a"}[verb]
+	for _, verb := range verbs {
+		node := map[plan.Verb]string{plan.VerbSkip: "a"}[verb]
 		err := d.change(t.Context(), new(messages), Change{Verb: verb, Namespace: "ns", Name: "j", UID: "other", Node: node, To: "all"})
 		if cmdutil.CodeOf(err) != cmdutil.ExitNotFound || !strings.Contains(err.Error(), "NodeJob ns/j was deleted, and another NodeJob with this name was created") || api.changes > 0 {
 			t.Errorf("%s: %v, %d changes", verb, err, api.changes)
 		}
 	}
-	if err := d.change(t.Context(), new(messages), Change{Verb: Suspend, Namespace: "ns", Name: "j", UID: "uid-of-j"}); err != nil || api.changes != 1 {
+	if err := d.change(t.Context(), new(messages), Change{Verb: plan.VerbSuspend, Namespace: "ns", Name: "j", UID: "uid-of-j"}); err != nil || api.changes != 1 {
 		t.Errorf("%v, %d changes", err, api.changes)
 	}
 }
@@ -201,7 +202,7 @@ func TestAChangeIsForTheNodeJobThatThePageShowed(t *testing.T) {
 func TestAChangeIsForTheNodeThatThePageShowed(t *testing.T) {
 	d, api, _, _ := changing(t)
 	api.node = "new"
-	for i, verb := range []string{Retry, Skip} {
+	for i, verb := range []plan.Verb{plan.VerbRetry, plan.VerbSkip} {
 		var said messages
 		change := Change{Verb: verb, Namespace: "ns", Name: "j", UID: "uid-of-j", Node: "a", NodeUID: "old"}
 		if err := d.change(t.Context(), &said, change); cmdutil.CodeOf(err) != cmdutil.ExitNotFound || api.changes != i {
@@ -222,10 +223,10 @@ func TestTheEquivalentCommand(t *testing.T) {
 		change  Change
 		context string
 	}{
-		"kubectl everynode suspend j -n ns":                              {Change{Verb: Suspend, Namespace: "ns", Name: "j"}, ""},
-		"kubectl everynode promote j --to all -n ns":                     {Change{Verb: Promote, Namespace: "ns", Name: "j", To: "all"}, ""},
-		"kubectl everynode skip j node-7 -n ns":                          {Change{Verb: Skip, Namespace: "ns", Name: "j", Node: "node-7"}, ""},
-		"kubectl everynode retry j -n ns --context 'a b; rm -rf '\\''x'": {Change{Verb: Retry, Namespace: "ns", Name: "j"}, "a b; rm -rf 'x"},
+		"kubectl everynode suspend j -n ns":                              {Change{Verb: plan.VerbSuspend, Namespace: "ns", Name: "j"}, ""},
+		"kubectl everynode promote j --to all -n ns":                     {Change{Verb: plan.VerbPromote, Namespace: "ns", Name: "j", To: "all"}, ""},
+		"kubectl everynode skip j node-7 -n ns":                          {Change{Verb: plan.VerbSkip, Namespace: "ns", Name: "j", Node: "node-7"}, ""},
+		"kubectl everynode retry j -n ns --context 'a b; rm -rf '\\''x'": {Change{Verb: plan.VerbRetry, Namespace: "ns", Name: "j"}, "a b; rm -rf 'x"},
 	} {
 		if got := test.change.command(test.context); got != want {
 			t.Errorf("%s, want %s", got, want)

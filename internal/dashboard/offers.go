@@ -50,13 +50,13 @@ func offersOfJob(job *v1alpha1.NodeJob, context string, now time.Time) []Offer {
 	canRetry := steer.RetryAll(job, now).Job != nil
 	if !job.DeletionTimestamp.IsZero() {
 		if canRetry {
-			o.addSpec(Change{Verb: Retry}, "Retry failed rollbacks", "The rollback runs again on the nodes on which it failed.")
+			o.addSpec(Change{Verb: plan.VerbRetry}, "Retry failed rollbacks", "The rollback runs again on the nodes on which it failed.")
 		}
 		return o.all
 	}
 	o.addPromotions()
 	if canRetry {
-		o.addSpec(Change{Verb: Retry}, "Retry failed nodes", fmt.Sprintf("The task runs again on %s on which it failed, with attempts counted from 1.%s",
+		o.addSpec(Change{Verb: plan.VerbRetry}, "Retry failed nodes", fmt.Sprintf("The task runs again on %s on which it failed, with attempts counted from 1.%s",
 			plural.Count(steer.Failed(job), "node"), afterResume(job)))
 	}
 	if steer.Suspend(job).Job != nil {
@@ -64,14 +64,14 @@ func offersOfJob(job *v1alpha1.NodeJob, context string, now time.Time) []Offer {
 		if n := job.Status.Nodes.Running; n > 0 {
 			effect += fmt.Sprintf(" It is running on %s.", plural.Count(n, "node"))
 		}
-		o.addSpec(Change{Verb: Suspend}, "Suspend", effect)
+		o.addSpec(Change{Verb: plan.VerbSuspend}, "Suspend", effect)
 	}
 	if after := steer.Resume(job, now).Job; after != nil {
 		effect := "Attempts start again."
 		if more := after.Spec.StartingDeadlineSeconds; more != nil && *more != *job.Spec.StartingDeadlineSeconds {
 			effect += fmt.Sprintf(" spec.startingDeadlineSeconds becomes %d, so that attempts can start for one more hour.", *more)
 		}
-		o.addSpec(Change{Verb: Resume}, "Resume", effect)
+		o.addSpec(Change{Verb: plan.VerbResume}, "Resume", effect)
 	}
 	return o.all
 }
@@ -90,7 +90,7 @@ func (o *offers) addPromotions() {
 		if d.Then != "" {
 			effect += " " + d.Then
 		}
-		o.addSpec(Change{Verb: Promote, To: before}, "Promote to "+before, effect+afterResume(o.job))
+		o.addSpec(Change{Verb: plan.VerbPromote, To: before}, "Promote to "+before, effect+afterResume(o.job))
 	}
 }
 
@@ -114,10 +114,10 @@ func offersOfNode(job *v1alpha1.NodeJob, context string, node *plan.Node, state 
 		if steer.OthersWait(job) {
 			effect += " Other nodes of the rollout wait until it has ended there."
 		}
-		o.add(Change{Verb: Retry, Node: node.Name, NodeUID: node.UID}, "Retry on this node", effect+afterResume(job))
+		o.add(Change{Verb: plan.VerbRetry, Node: node.Name, NodeUID: node.UID}, "Retry on this node", effect+afterResume(job))
 	}
 	if steer.MaySkip(job) == nil && steer.Skip(job, on).Nothing == "" {
-		o.add(Change{Verb: Skip, Node: node.Name, NodeUID: node.UID}, "Skip this node",
+		o.add(Change{Verb: plan.VerbSkip, Node: node.Name, NodeUID: node.UID}, "Skip this node",
 			"Node "+node.Name+" counts as done with revision "+job.Status.Revision+" without a run. Its gate opens, and it is uncordoned if this NodeJob quarantined it.")
 	}
 	return o.all
