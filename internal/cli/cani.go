@@ -22,22 +22,23 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/cmdutil"
+	"github.com/everynode/everynode/internal/cli/console"
 	"github.com/everynode/everynode/internal/cli/text"
 	"github.com/everynode/everynode/internal/plural"
 	"github.com/everynode/everynode/internal/rights"
 )
 
 type canIOptions struct {
-	*cmdutil.Factory
+	*console.Factory
 	file      string
 	output    string
 	namespace string
 	client    client.Client
 }
 
-var canIFormats = []string{cmdutil.OutputJSON, cmdutil.OutputYAML}
+var canIFormats = []string{console.OutputJSON, console.OutputYAML}
 
-func newCanICommand(f *cmdutil.Factory) *cobra.Command {
+func newCanICommand(f *console.Factory) *cobra.Command {
 	o := &canIOptions{Factory: f}
 	cmd := &cobra.Command{
 		Use:   "can-i -f FILE",
@@ -51,7 +52,7 @@ their namespace, which are asked for at the scope of the cluster: a role with * 
 
   # the rights of another user, from a pipe
   kustomize build . | kubectl everynode can-i -f - --as jane`,
-		Args:              cmdutil.ExactArgs(0, "no arguments"),
+		Args:              console.ExactArgs(0, "no arguments"),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.complete(); err != nil {
@@ -62,7 +63,7 @@ their namespace, which are asked for at the scope of the cluster: a role with * 
 	}
 	cmd.Flags().StringVarP(&o.file, "filename", "f", "", "a file with NodeJobs, NodeGuards and ConfigMaps; - for standard input")
 	_ = cmd.MarkFlagFilename("filename", "yaml", "yml", "json")
-	cmdutil.AddOutputFlag(cmd, &o.output, canIFormats...)
+	console.AddOutputFlag(cmd, &o.output, canIFormats...)
 	return cmd
 }
 
@@ -70,7 +71,7 @@ func (o *canIOptions) complete() (err error) {
 	if o.file == "" {
 		return cmdutil.Failf(cmdutil.ExitUsage, "which file? can-i -f FILE, or can-i -f - for standard input")
 	}
-	if err := cmdutil.CheckOutput(o.output, canIFormats...); err != nil {
+	if err := console.CheckOutput(o.output, canIFormats...); err != nil {
 		return err
 	}
 	if o.namespace, err = o.Namespace(); err != nil {
@@ -230,8 +231,8 @@ func (o *canIOptions) namespaces(ctx context.Context, file *planFile) []askedNam
 	}
 	var all []askedNamespace
 	for _, name := range slices.Sorted(maps.Keys(needs)) {
-		if served := cmdutil.CheckNamespace(ctx, o.client, name); served != cmdutil.NamespaceUnknown {
-			all = append(all, askedNamespace{name, needs[name], served == cmdutil.NamespaceServed, served.Message(name)})
+		if served := console.CheckNamespace(ctx, o.client, name); served != console.NamespaceUnknown {
+			all = append(all, askedNamespace{name, needs[name], served == console.NamespaceServed, served.Message(name)})
 		}
 	}
 	return all
@@ -321,7 +322,7 @@ func (o *canIOptions) notEnforced(ctx context.Context) ([]string, error) {
 }
 
 func (o *canIOptions) show(result *canI) error {
-	if o.output == cmdutil.OutputPeople {
+	if o.output == console.OutputPeople {
 		if err := o.Print(result.table()); err != nil {
 			return err
 		}
@@ -329,7 +330,7 @@ func (o *canIOptions) show(result *canI) error {
 	}
 	b, err := json.MarshalIndent(result, "", "  ")
 	b = append(b, '\n')
-	if err == nil && o.output == cmdutil.OutputYAML {
+	if err == nil && o.output == console.OutputYAML {
 		b, err = yaml.JSONToYAML(b)
 	}
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/cmdutil"
+	"github.com/everynode/everynode/internal/cli/console"
 	"github.com/everynode/everynode/internal/cli/text"
 	"github.com/everynode/everynode/internal/cli/view"
 	"github.com/everynode/everynode/internal/observe"
@@ -25,14 +26,14 @@ import (
 )
 
 type planOptions struct {
-	*cmdutil.Factory
+	*console.Factory
 	file      string
 	output    string
 	namespace string
 	client    client.WithWatch
 }
 
-func newPlanCommand(f *cmdutil.Factory) *cobra.Command {
+func newPlanCommand(f *console.Factory) *cobra.Command {
 	o := &planOptions{Factory: f}
 	cmd := &cobra.Command{
 		Use:   "plan -f FILE",
@@ -45,7 +46,7 @@ which the API server checks the file.`,
 
   # from a pipe, with all names
   kustomize build . | kubectl everynode plan -f - -o wide`,
-		Args:              cmdutil.ExactArgs(0, "no arguments"),
+		Args:              console.ExactArgs(0, "no arguments"),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.complete(); err != nil {
@@ -56,7 +57,7 @@ which the API server checks the file.`,
 	}
 	cmd.Flags().StringVarP(&o.file, "filename", "f", "", "a file with NodeJobs, and the ConfigMaps and Secrets that they name; - for standard input")
 	_ = cmd.MarkFlagFilename("filename", "yaml", "yml", "json")
-	cmdutil.AddOutputFlag(cmd, &o.output, cmdutil.OutputWide, cmdutil.OutputJSON)
+	console.AddOutputFlag(cmd, &o.output, console.OutputWide, console.OutputJSON)
 	return cmd
 }
 
@@ -64,7 +65,7 @@ func (o *planOptions) complete() (err error) {
 	if o.file == "" {
 		return cmdutil.Failf(cmdutil.ExitUsage, "which file? plan -f FILE, or plan -f - for standard input")
 	}
-	if err := cmdutil.CheckOutput(o.output, cmdutil.OutputWide, cmdutil.OutputJSON); err != nil {
+	if err := console.CheckOutput(o.output, console.OutputWide, console.OutputJSON); err != nil {
 		return err
 	}
 	if o.namespace, err = o.Namespace(); err != nil {
@@ -109,7 +110,7 @@ func (o *planOptions) run(ctx context.Context) error {
 
 // show prints the plans, for users or for programs.
 func (o *planOptions) show(plans []view.Plan) error {
-	if o.output == cmdutil.OutputJSON {
+	if o.output == console.OutputJSON {
 		all := planResult{}
 		for i := range plans {
 			all.NodeJobs = append(all.NodeJobs, plans[i].Data())
@@ -118,7 +119,7 @@ func (o *planOptions) show(plans []view.Plan) error {
 		if err != nil {
 			return fmt.Errorf("encoding the plan: %w", err)
 		}
-		return o.WriteFormatted(cmdutil.OutputJSON, append(b, '\n'))
+		return o.WriteFormatted(console.OutputJSON, append(b, '\n'))
 	}
 	var lines []text.Line
 	for i := range plans {
@@ -140,7 +141,7 @@ type planResult struct {
 func (o *planOptions) draft(ctx context.Context, seen *observe.Cluster, file *planFile) ([]view.Plan, error) {
 	plans := make([]view.Plan, 0, len(file.jobs))
 	for i, job := range file.jobs {
-		v := view.Plan{Now: seen.Now, Width: o.Terminal().Options().Width, All: o.output != cmdutil.OutputPeople}
+		v := view.Plan{Now: seen.Now, Width: o.Terminal().Options().Width, All: o.output != console.OutputPeople}
 		job, err := o.dryRun(ctx, job, unmade(i), &v)
 		if err != nil {
 			return nil, err

@@ -17,7 +17,6 @@ import (
 	"github.com/everynode/everynode/internal/archive"
 	"github.com/everynode/everynode/internal/observe"
 	"github.com/everynode/everynode/internal/plan"
-	"github.com/everynode/everynode/internal/record"
 	"github.com/everynode/everynode/internal/task"
 )
 
@@ -114,7 +113,7 @@ func (r *Reconciler) observeNodes(ctx context.Context, seen *observation) error 
 		view.Published = r.records.published(node)
 		view.On = r.records.read(node.Name, node.Labels, node.Annotations, key)
 		seen.input.Nodes = append(seen.input.Nodes, view)
-		if rec := view.On.Record; !view.Created.Before(seen.job.CreationTimestamp.Time) && view.On.Label == "" && (rec == nil || rec.Outcome != record.Succeeded) {
+		if !view.Created.Before(seen.job.CreationTimestamp.Time) && !view.On.WasDone() {
 			seen.joining[node.Name] = joiningNode{created: node.CreationTimestamp.Time, readySince: view.ReadySince}
 		}
 	}

@@ -98,6 +98,6 @@ func isDone(job *v1alpha1.NodeJob, node *corev1.Node) bool {
 	key := v1alpha1.RecordKey(job.Namespace, job.Name)
 	on := record.Read(node.Labels, node.Annotations, key)
 	rec := on.Record
-	return job.Status.Revision != "" && on.Label == job.Status.Revision && rec != nil &&
-		rec.Outcome == record.Succeeded && rec.Revision == on.Label && !rec.Rerun && !rec.Cordoned && rec.Rollback == nil && rec.Drain == nil
+	return on.DoneWith(job.Status.Revision, false) && rec != nil &&
+		rec.Outcome == record.Succeeded && rec.Revision == on.Label && !rec.Cordoned && rec.Rollback == nil && rec.Drain == nil
 }

@@ -32,7 +32,7 @@ const followPause = time.Second
 
 // Follow sends observations of a NodeJob until it is deleted or the context ends. If the API server does not respond,
 // Follow retries, and the last observation stays valid until then. If the user may not watch, Follow polls.
-func (f *Factory) Follow(ctx context.Context, c client.WithWatch, job *v1alpha1.NodeJob) <-chan Observation {
+func Follow(ctx context.Context, c client.WithWatch, after func(time.Duration) <-chan time.Time, job *v1alpha1.NodeJob) <-chan Observation {
 	observations := make(chan Observation)
 	go func() {
 		defer close(observations)
@@ -42,7 +42,7 @@ func (f *Factory) Follow(ctx context.Context, c client.WithWatch, job *v1alpha1.
 				return
 			}
 			select {
-			case <-f.After(followPause):
+			case <-after(followPause):
 			case <-ctx.Done():
 				return
 			}

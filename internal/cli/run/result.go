@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/everynode/everynode/internal/cli/cmdutil"
+	"github.com/everynode/everynode/internal/cli/console"
 	"github.com/everynode/everynode/internal/cli/text"
 	"github.com/everynode/everynode/internal/cli/view"
 )
@@ -65,7 +65,7 @@ func (r *running) show() error {
 	switch {
 	case r.broken:
 		return nil
-	case r.output == cmdutil.OutputJSON:
+	case r.output == console.OutputJSON:
 		return r.showJSON()
 	case r.fold:
 		_, err := r.Out.Write([]byte(text.Print(view.Fold(r.foldable()), text.Options{Colour: r.Terminal().Colour})))
@@ -97,7 +97,7 @@ func (r *running) showJSON() error {
 	if err != nil {
 		return fmt.Errorf("encoding the result: %w", err)
 	}
-	return r.WriteFormatted(cmdutil.OutputJSON, append(b, '\n'))
+	return r.WriteFormatted(console.OutputJSON, append(b, '\n'))
 }
 
 func (r *running) nodeResult(i int) nodeResult {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/cmdutil"
+	"github.com/everynode/everynode/internal/cli/console"
 )
 
 // change is an observation of objects of one kind.
@@ -36,7 +37,7 @@ const relistPause = time.Second
 
 // watchAll sends all objects of a kind, and then their changes, until the context ends. When a watch ends, it lists all
 // objects again. No change is missed, but some may be sent twice.
-func watchAll(ctx context.Context, f *cmdutil.Factory, c client.WithWatch, list func() client.ObjectList, opts ...client.ListOption) <-chan change {
+func watchAll(ctx context.Context, f *console.Factory, c client.WithWatch, list func() client.ObjectList, opts ...client.ListOption) <-chan change {
 	changes := make(chan change)
 	go func() {
 		defer close(changes)
@@ -98,14 +99,14 @@ func watchOnce(ctx context.Context, c client.WithWatch, list client.ObjectList, 
 }
 
 // watchPods watches the pods of a NodeJob.
-func watchPods(ctx context.Context, f *cmdutil.Factory, c client.WithWatch, job *v1alpha1.NodeJob) <-chan change {
+func watchPods(ctx context.Context, f *console.Factory, c client.WithWatch, job *v1alpha1.NodeJob) <-chan change {
 	return watchAll(ctx, f, c, func() client.ObjectList { return &corev1.PodList{} },
 		client.InNamespace(job.Namespace), client.MatchingLabels{v1alpha1.NodeJobLabel: job.Name})
 }
 
 // watchNodes watches the labels and annotations of one node, or of all nodes. The rest of a node is large, and changes
 // with each heartbeat.
-func watchNodes(ctx context.Context, f *cmdutil.Factory, c client.WithWatch, names []string) <-chan change {
+func watchNodes(ctx context.Context, f *console.Factory, c client.WithWatch, names []string) <-chan change {
 	var opts []client.ListOption
 	if len(names) == 1 {
 		opts = append(opts, client.MatchingFields{"metadata.name": names[0]})
