@@ -57,7 +57,7 @@ type dashboard struct {
 // Serve serves the page until the context ends.
 func (o *Local) Serve(ctx context.Context, listener net.Listener) error {
 	d := o.newServer(listener.Addr().String())
-	go d.viewer.run(ctx)
+	go d.run(ctx)
 	server := &http.Server{
 		Handler: d.handler(), ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 16 << 10,
 		BaseContext: func(net.Listener) context.Context { return ctx }, // so that streams end with the command
