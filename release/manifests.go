@@ -42,7 +42,8 @@ func (b *build) writeManifests() error {
 	older := all
 	older.Resources = slices.DeleteFunc(slices.Clone(all.Resources), func(folder string) bool { return slices.Contains(since136, folder) })
 	if len(older.Resources) != len(all.Resources)-len(since136) {
-		return fmt.Errorf("config/default does not have the folders %s, which clusters before Kubernetes 1.36 must leave out", strings.Join(since136, ", "))
+		return fmt.Errorf("config/default does not have the folders %s, which clusters before Kubernetes 1.36 must leave out",
+			strings.Join(since136, ", "))
 	}
 	if err := b.writeManifest(folder, InstallFile, "needs Kubernetes 1.36", &all); err != nil {
 		return err
@@ -70,7 +71,8 @@ func (b *build) writeManifest(folder, file, comment string, k *types.Kustomizati
 	if content, err = objects.AsYaml(); err != nil {
 		return err
 	}
-	text := fmt.Sprintf("# Everynode %s (%s).\n# Install or update: kubectl apply -f %s%s\n%s", b.Version, comment, downloads(b.Version), file, content)
+	text := fmt.Sprintf("# Everynode %s (%s).\n# Install or update: kubectl apply -f %s%s\n%s",
+		b.Version, comment, downloads(b.Version), file, content)
 	for _, reference := range b.references {
 		name, _, _ := strings.Cut(path.Base(reference), ":")
 		text = strings.ReplaceAll(text, placeholder+"/"+name+"\n", reference+"\n")

@@ -38,8 +38,10 @@ func sbom(o *Options, a *artifact) *spdx.Document {
 	d := &spdx.Document{
 		SPDXVersion: spdx.Version, DataLicense: spdx.DataLicense, SPDXIdentifier: documentID, DocumentName: a.name + "-" + o.Version,
 		CreationInfo: &spdx.CreationInfo{
-			Created:  o.Created.Format(time.RFC3339),
-			Creators: []spdx.Creator{{CreatorType: "Organization", Creator: "Everynode"}, {CreatorType: "Tool", Creator: "everynode-release-" + o.Version}},
+			Created: o.Created.Format(time.RFC3339),
+			Creators: []spdx.Creator{
+				{CreatorType: "Organization", Creator: "Everynode"}, {CreatorType: "Tool", Creator: "everynode-release-" + o.Version},
+			},
 		},
 		Packages:      []*spdx.Package{newPackage(programID, program, o.Version, "Apache-2.0", modulePath+"@"+o.Version+"#cmd/"+program)},
 		Relationships: []*spdx.Relationship{newRelationship(documentID, spdx.RelationshipDescribes, programID)},
