@@ -85,14 +85,6 @@ bench-many: ## Measure the manager with many NodeJobs on simulated nodes (N, JOB
 	@program="$$(mktemp -d)"; trap 'rm -rf "$$program"' EXIT; go -C test build -o "$$program/" ./cmd/everynode-bench; \
 	"$$program/everynode-bench" many -nodes=$(N) -nodejobs=$(JOBS) -seeded=$(SEEDED) -out='$(OUT)' $(BENCHFLAGS)
 
-# Of the count of pods that start too early: real nodes instead of simulated ones, if it is not empty.
-REAL ?=
-
-.PHONY: bench-joins
-bench-joins: ## Count pods that start on joining nodes before the task has succeeded (N, K8S, REAL, ONLY: names of variants, OUT).
-	@program="$$(mktemp -d)"; trap 'rm -rf "$$program"' EXIT; go -C test build -o "$$program/" ./cmd/everynode-bench; \
-	"$$program/everynode-bench" joins -nodes=$(N) $(if $(K8S),-kubernetes=$(K8S)) $(if $(REAL),-real) -only='$(ONLY)' -out='$(OUT)'
-
 .PHONY: bench-real
 bench-real: ## Measure Everynode and the DaemonSet pattern on 4 real nodes; needs Linux and root (PAIRS, OUT).
 	@program="$$(mktemp -d)"; trap 'rm -rf "$$program"' EXIT; go -C test build -o "$$program/" ./cmd/everynode-bench; \

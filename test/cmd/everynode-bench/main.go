@@ -54,8 +54,6 @@ func run(ctx context.Context, args []string) error {
 			return commandLine(ctx, args[1:])
 		case "many":
 			return many(ctx, args[1:])
-		case "joins":
-			return countJoins(ctx, args[1:])
 		case "real":
 			return realNodes(ctx, args[1:])
 		case "check":
