@@ -8,11 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"os/exec"
 	"time"
 
-	"github.com/everynode/everynode/test/bench/measure"
 	"github.com/everynode/everynode/test/bench/report"
 	"github.com/everynode/everynode/test/bench/subject"
 	"github.com/everynode/everynode/test/install"
@@ -21,10 +19,6 @@ import (
 // CommandLine measures whole runs of kubectl everynode with the manager and simulated nodes, each on its own control
 // plane.
 func (b *Bench) CommandLine(ctx context.Context) ([]report.CommandLine, error) {
-	if err := b.prepare(ctx); err != nil {
-		return nil, err
-	}
-	defer os.RemoveAll(b.temp)
 	plugin, err := install.Plugin(ctx, b.Root, b.temp)
 	if err != nil {
 		return nil, err
@@ -43,26 +37,21 @@ func (b *Bench) CommandLine(ctx context.Context) ([]report.CommandLine, error) {
 
 // commandLine executes one run.
 func (b *Bench) commandLine(ctx context.Context, plugin string) (_ *report.CommandLine, err error) {
-	w, err := b.newWorld(ctx, false, nodeJobLabel)
+	w, err := b.newWorld(ctx, report.Everynode, b.simulatedNodes(false))
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, w.down(ctx)) }()
-	s := w.contender(report.Everynode)
-	defer func() { err = errors.Join(err, s.stop()) }()
-	if err := s.prepare(ctx); err != nil {
-		return nil, err
-	}
-	if err := w.setUp(ctx, s, report.Existing); err != nil {
+	if err := w.setUp(ctx, report.Existing); err != nil {
 		return nil, err
 	}
 	began := time.Now()
-	run, err := startProcess(w.dir, "run", []string{"KUBECONFIG=" + w.cluster.Kubeconfig()},
-		plugin, "run", "--all", "--yes", "--name", nodeJobName, "-n", subject.Namespace, "--", "true")
+	run, err := startProcess(ctx, w.dir, "run", []string{"KUBECONFIG=" + w.cluster.Kubeconfig()},
+		plugin, "run", "--all", "--yes", "--name", w.job, "-n", subject.Namespace, "--", "true")
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, run.stop()) }()
+	defer run.stop()
 	go func() { _, _ = io.Copy(io.Discard, run.out) }()
 	r := &report.CommandLine{}
 	if err := w.followCommand(ctx, run, plugin, r); err != nil {
@@ -72,11 +61,8 @@ func (b *Bench) commandLine(ctx context.Context, plugin string) (_ *report.Comma
 	if done := w.tracker.counts().done; run.err != nil || done != w.Nodes {
 		return nil, fmt.Errorf("%d of %d nodes are done; the run has ended (%w):\n%s", done, w.Nodes, run.err, run.tail())
 	}
-	for i, row := range w.tracker.rows(began) {
-		if r.Done = max(r.Done, row[report.Done]); i == 0 || row[report.Created] < r.FirstPod {
-			r.FirstPod = row[report.Created]
-		}
-	}
+	observed := report.Run{Nodes: w.tracker.rows(began)}
+	r.FirstPod, r.Done = report.Percentile(observed.Delays(report.Created), 0), report.Percentile(observed.Delays(report.Done), 100)
 	return r, nil
 }
 
@@ -98,27 +84,18 @@ func (w *world) followCommand(ctx context.Context, run *process, plugin string, 
 		case <-run.ended:
 			return nil
 		case <-looks.C:
-			if peak, err := measure.PeakMiB(run.pid()); err == nil { // the process may end at any moment
+			if _, peak, err := memoryMiB(run.pid()); err == nil { // the process may end at any moment
 				r.PeakMiB = max(r.PeakMiB, peak)
 			}
 		case <-asks.C:
-			seconds, err := w.status(ctx, plugin)
-			if err != nil {
-				return err
+			status := exec.CommandContext(ctx, plugin, "status", w.job, "-n", subject.Namespace)
+			status.Env = w.cluster.Environ()
+			began := time.Now()
+			if out, err := status.CombinedOutput(); err != nil {
+				return fmt.Errorf("asking for the status: %w\n%s", err, out)
 			}
-			r.Status = append(r.Status, seconds)
-			w.say("      nodes done %d, status in %.2f s", w.tracker.counts().done, seconds)
+			r.Status = append(r.Status, time.Since(began).Seconds())
+			w.say("      nodes done %d, status in %.2f s", w.tracker.counts().done, r.Status[len(r.Status)-1])
 		}
 	}
-}
-
-// status measures the duration of the command.
-func (w *world) status(ctx context.Context, plugin string) (float64, error) {
-	cmd := exec.CommandContext(ctx, plugin, "status", nodeJobName, "-n", subject.Namespace)
-	cmd.Env = w.cluster.Environ()
-	began := time.Now()
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return 0, fmt.Errorf("asking for the status: %w\n%s", err, out)
-	}
-	return time.Since(began).Seconds(), nil
 }

@@ -9,73 +9,42 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
-	"slices"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/record"
-	"github.com/everynode/everynode/test/bench/measure"
 	"github.com/everynode/everynode/test/bench/report"
 	"github.com/everynode/everynode/test/bench/subject"
 )
 
-// ManyOptions are the numbers of NodeJobs.
-type ManyOptions struct {
-	// NodeJobs is the total number.
-	NodeJobs int
-	// Seeded is the number of NodeJobs that find their records on the nodes, as after a restore of the cluster, so that
-	// their tasks need not run. 100,000 runs take an hour on a small control plane.
-	Seeded int
-	// AtOnce is the number of other NodeJobs that run at once.
-	AtOnce int
-}
-
-// Valid reports whether at least one NodeJob runs its tasks.
-func (o ManyOptions) Valid() bool {
-	return o.NodeJobs >= 1 && o.Seeded >= 0 && o.Seeded < o.NodeJobs && o.AtOnce >= 1
-}
-
 // Many measures the manager with many NodeJobs for all nodes.
-func (b *Bench) Many(ctx context.Context, o ManyOptions) (_ *report.Many, err error) {
-	if err := b.prepare(ctx); err != nil {
-		return nil, err
-	}
-	defer os.RemoveAll(b.temp)
-	w, err := b.newWorld(ctx, false, manyLabel(0))
+func (b *Bench) Many(ctx context.Context) (_ *report.Many, err error) {
+	w, err := b.newWorld(ctx, report.Default, b.simulatedNodes(false))
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, w.down(ctx)) }()
-	s := &everynode{world: w, subject: report.Default}
-	defer func() { err = errors.Join(err, s.stop()) }()
-	if err := s.prepare(ctx); err != nil {
+	if err := w.setUp(ctx, report.Existing); err != nil {
 		return nil, err
 	}
-	if err := w.setUp(ctx, s, report.Existing); err != nil {
+	settings, err := b.goSettings()
+	if err != nil {
 		return nil, err
 	}
-	m := &many{everynode: s, ManyOptions: o, result: &report.Many{
-		Nodes: b.Nodes, NodeJobs: o.NodeJobs, Seeded: o.Seeded, AtOnce: o.AtOnce, MemoryLimit: s.memoryLimit,
-		Date: time.Now().UTC().Format(time.RFC3339), Kubernetes: b.kubernetes,
+	m := &many{world: w, result: &report.Many{
+		Head: b.Head, NodeJobs: b.NodeJobs, Seeded: b.Seeded, AtOnce: b.AtOnce, MemoryLimit: settings["GOMEMLIMIT"],
 	}}
-	if m.result.Machine, err = Machine(); err != nil {
-		return nil, err
-	}
-	m.result.Machine.Kubernetes = b.kubernetes
 	return m.result, m.measure(ctx)
 }
 
 // many is a run with many NodeJobs.
 type many struct {
-	*everynode
-	ManyOptions
+	*world
 	result *report.Many
 }
 
@@ -85,13 +54,7 @@ func manyLabel(i int) string { return v1alpha1.RecordKey(subject.Namespace, many
 
 // manyJob is a NodeJob with the defaults, in one step.
 func manyJob(i int) []byte {
-	return []byte(`apiVersion: everynode.dev/v1alpha1
-kind: NodeJob
-metadata: {name: ` + manyName(i) + `, namespace: ` + subject.Namespace + `}
-spec:
-  task: {script: "sysctl -w vm.max_map_count=262144"}
-  rollout: {maxConcurrent: 10%, steps: [{name: all}]}
-`)
+	return nodeJob(manyName(i), "sysctl -w vm.max_map_count=262144", "rollout: {maxConcurrent: 10%, steps: [{name: all}]}")
 }
 
 func (m *many) measure(ctx context.Context) error {
@@ -105,19 +68,17 @@ func (m *many) measure(ctx context.Context) error {
 
 // restart measures the peak memory of a manager that starts with all these objects.
 func (m *many) restart(ctx context.Context) (err error) {
-	if m.result.PeakMiB, err = measure.PeakMiB(m.manager.pid()); err != nil {
+	if _, m.result.PeakMiB, err = memoryMiB(m.program.pid()); err != nil {
 		return err
 	}
-	if err := m.stop(); err != nil {
-		return err
-	}
+	m.program.stop()
 	if err := m.startManager(ctx); err != nil {
 		return err
 	}
 	if err := pause(ctx, startTime); err != nil {
 		return err
 	}
-	m.result.PeakStartMiB, err = measure.PeakMiB(m.manager.pid())
+	_, m.result.PeakStartMiB, err = memoryMiB(m.program.pid())
 	return err
 }
 
@@ -135,12 +96,8 @@ func (m *many) seed(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("listing nodes: %w", err)
 	}
-	group, groupCtx := errgroup.WithContext(ctx)
-	group.SetLimit(joinWorkers)
-	for i := range nodes.Items {
-		group.Go(func() error { return m.seedNode(groupCtx, &nodes.Items[i]) })
-	}
-	if err := group.Wait(); err != nil {
+	err = inParallel(ctx, len(nodes.Items), func(ctx context.Context, i int) error { return m.seedNode(ctx, &nodes.Items[i]) })
+	if err != nil {
 		return err
 	}
 	m.say("      records of %d NodeJobs are on the nodes after %.0f s", m.Seeded, time.Since(began).Seconds())
@@ -158,16 +115,13 @@ func (m *many) seedNode(ctx context.Context, node *corev1.Node) error {
 	if err != nil {
 		return err
 	}
-	if _, err := m.client.CoreV1().Nodes().Patch(ctx, node.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
-		return fmt.Errorf("putting records on node %s: %w", node.Name, err)
-	}
-	return nil
+	return m.patchNode(ctx, node.Name, patch)
 }
 
 // runs runs the tasks of the remaining NodeJobs on all nodes.
 func (m *many) runs(ctx context.Context) error {
 	first := 1 + m.Seeded
-	before, err := m.read(ctx, m, true)
+	before, err := m.read(ctx, true)
 	if err != nil {
 		return err
 	}
@@ -181,25 +135,25 @@ func (m *many) runs(ctx context.Context) error {
 	if err := pause(ctx, report.Tail*time.Second); err != nil {
 		return err
 	}
-	after, err := m.read(ctx, m, false)
+	after, err := m.read(ctx, false)
 	if err != nil {
 		return err
 	}
 	m.result.Runs, m.result.Running = (m.NodeJobs-first)*m.Nodes, after.since(before)
-	m.result.PeakRunningMiB, err = measure.PeakMiB(m.manager.pid())
+	_, m.result.PeakRunningMiB, err = memoryMiB(m.program.pid())
 	return err
 }
 
 // run creates NodeJobs and waits until they are complete.
 func (m *many) run(ctx context.Context, from, until int) error {
 	for i := from; i < until; i++ {
-		if err := m.create(ctx, nodeJobs, manyJob(i)); err != nil {
+		if _, err := m.create(ctx, nodeJobs, manyJob(i)); err != nil {
 			return err
 		}
 	}
-	last, changed := map[string]int64{}, time.Now()
+	last, changed := map[string]int32{}, time.Now()
 	for {
-		if err := errors.Join(m.manager.alive(), pause(ctx, 2*time.Second)); err != nil {
+		if err := errors.Join(m.program.alive(), pause(ctx, 2*time.Second)); err != nil {
 			return err
 		}
 		done, complete, err := m.progress(ctx)
@@ -219,20 +173,19 @@ func (m *many) run(ctx context.Context, from, until int) error {
 }
 
 // progress returns on how many nodes each NodeJob is done, and how many NodeJobs are complete.
-func (m *many) progress(ctx context.Context) (done map[string]int64, complete int, err error) {
+func (m *many) progress(ctx context.Context) (done map[string]int32, complete int, err error) {
 	list, err := m.dynamic.Resource(nodeJobs).Namespace(subject.Namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, 0, fmt.Errorf("listing NodeJobs: %w", err)
 	}
-	done = map[string]int64{}
+	done = map[string]int32{}
 	for i := range list.Items {
-		job := list.Items[i].Object
-		done[list.Items[i].GetName()], _, _ = unstructured.NestedInt64(job, "status", "nodes", "done")
-		conditions, _, _ := unstructured.NestedSlice(job, "status", "conditions")
-		if slices.ContainsFunc(conditions, func(c any) bool {
-			condition, _ := c.(map[string]any)
-			return condition["type"] == v1alpha1.ConditionComplete && condition["status"] == "True"
-		}) {
+		job := &v1alpha1.NodeJob{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(list.Items[i].Object, job); err != nil {
+			return nil, 0, fmt.Errorf("reading a NodeJob: %w", err)
+		}
+		done[job.Name] = job.Status.Nodes.Done
+		if isComplete(job) {
 			complete++
 		}
 	}
@@ -245,19 +198,19 @@ func (m *many) atRest(ctx context.Context) error {
 	if err := pause(ctx, restBefore); err != nil {
 		return err
 	}
-	before, err := m.read(ctx, m, true)
+	before, err := m.read(ctx, true)
 	if err != nil {
 		return err
 	}
 	if err := pause(ctx, m.Idle); err != nil {
 		return err
 	}
-	after, err := m.read(ctx, m, false)
+	after, err := m.read(ctx, false)
 	if err != nil {
 		return err
 	}
 	m.result.Idle = after.since(before)
-	m.result.IdleMiB, err = measure.ResidentMiB(m.manager.pid())
+	m.result.IdleMiB, _, err = memoryMiB(m.program.pid())
 	return err
 }
 
@@ -267,12 +220,11 @@ const restBefore = 10 * time.Second
 // flips measures the cost of a node that turns NotReady and Ready again, and of one that is cordoned and uncordoned.
 func (m *many) flips(ctx context.Context) error {
 	for i := range min(flipsOfEach, m.Nodes) {
-		node := fmt.Sprintf("node-%05d", i)
 		for _, kind := range []struct {
 			of     *[]float64
 			change func(context.Context, string) error
 		}{{&m.result.NotReady, m.turnNotReady}, {&m.result.Cordon, m.cordon}} {
-			used, err := m.costOf(ctx, func() error { return kind.change(ctx, node) })
+			used, err := m.costOf(ctx, func() error { return kind.change(ctx, nodeName(i)) })
 			if err != nil {
 				return err
 			}
@@ -290,7 +242,7 @@ const settleTime = 5 * time.Second
 
 // costOf returns the CPU time of the manager for a change and its consequences.
 func (m *many) costOf(ctx context.Context, change func() error) (float64, error) {
-	before, err := measure.CPUSeconds(m.manager.pid())
+	before, err := cpuSeconds(m.program.pid())
 	if err != nil {
 		return 0, err
 	}
@@ -300,13 +252,13 @@ func (m *many) costOf(ctx context.Context, change func() error) (float64, error)
 	if err := pause(ctx, settleTime); err != nil {
 		return 0, err
 	}
-	after, err := measure.CPUSeconds(m.manager.pid())
+	after, err := cpuSeconds(m.program.pid())
 	return after - before, err
 }
 
 func (m *many) cordon(ctx context.Context, node string) error {
 	for _, patch := range []string{`{"spec":{"unschedulable":true}}`, `{"spec":{"unschedulable":false}}`} {
-		if err := m.patchNode(ctx, node, patch); err != nil {
+		if err := m.patchNode(ctx, node, []byte(patch)); err != nil {
 			return err
 		}
 		if err := pause(ctx, time.Second); err != nil {
@@ -319,17 +271,19 @@ func (m *many) cordon(ctx context.Context, node string) error {
 // turnNotReady removes a node from the simulator until the node controller has tainted it as NotReady, and then adds it
 // again.
 func (m *many) turnNotReady(ctx context.Context, node string) error {
-	if err := m.patchNode(ctx, node, `{"metadata":{"annotations":{"kwok.x-k8s.io/node":"away"}}}`); err != nil {
+	if err := m.patchNode(ctx, node, []byte(`{"metadata":{"annotations":{"kwok.x-k8s.io/node":"away"}}}`)); err != nil {
 		return err
 	}
+	nodes := m.client.CoreV1().Nodes()
 	for _, ready := range []string{"False", "True"} {
-		status := fmt.Sprintf(`{"status":{"conditions":[{"type":"Ready","status":%q,"reason":"Bench","lastTransitionTime":%q}]}}`, ready, time.Now().UTC().Format(time.RFC3339))
-		if _, err := m.client.CoreV1().Nodes().Patch(ctx, node, types.StrategicMergePatchType, []byte(status), metav1.PatchOptions{}, "status"); err != nil {
+		status := fmt.Appendf(nil, `{"status":{"conditions":[{"type":"Ready","status":%q,"reason":"Bench","lastTransitionTime":%q}]}}`,
+			ready, time.Now().UTC().Format(time.RFC3339))
+		if _, err := nodes.Patch(ctx, node, types.StrategicMergePatchType, status, metav1.PatchOptions{}, "status"); err != nil {
 			return fmt.Errorf("changing the status of node %s: %w", node, err)
 		}
 		err := m.eventually(ctx, "the node controller has seen it", func() error {
-			live, err := m.client.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
-			if err == nil && untainted(live) != (ready == "True") {
+			live, err := nodes.Get(ctx, node, metav1.GetOptions{})
+			if err == nil && hasTaint(live, corev1.TaintNodeNotReady) == (ready == "True") {
 				err = fmt.Errorf("its taints are %v", live.Spec.Taints)
 			}
 			return err
@@ -341,12 +295,5 @@ func (m *many) turnNotReady(ctx context.Context, node string) error {
 			return err
 		}
 	}
-	return m.patchNode(ctx, node, `{"metadata":{"annotations":{"kwok.x-k8s.io/node":"fake"}}}`)
-}
-
-func (m *many) patchNode(ctx context.Context, node, patch string) error {
-	if _, err := m.client.CoreV1().Nodes().Patch(ctx, node, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
-		return fmt.Errorf("changing node %s: %w", node, err)
-	}
-	return nil
+	return m.patchNode(ctx, node, []byte(`{"metadata":{"annotations":{"kwok.x-k8s.io/node":"fake"}}}`))
 }

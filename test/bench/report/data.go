@@ -5,25 +5,19 @@
 package report
 
 import (
-	"github.com/everynode/everynode/test/bench/measure"
+	"fmt"
+	"time"
 )
 
-// Report is all that was measured, as raw.json has it.
-type Report struct {
+// Head says where a report is from.
+type Head struct {
 	Command string  `json:"command"`
 	Date    string  `json:"date"`
 	Commit  string  `json:"commit"`
 	Machine Machine `json:"machine"`
 	Nodes   int     `json:"nodes"`
-	Pairs   int     `json:"pairs"`
-	// Columns name the values of Run.Nodes.
-	Columns []string `json:"columns"`
-	Runs    []Run    `json:"runs"`
-	// BaseNodes is the smaller number of nodes on which the subjects were also measured, as Base; 0 if they were not.
-	BaseNodes int   `json:"baseNodes,omitempty"`
-	Base      []Run `json:"base,omitempty"`
-	// Simulator is the check that the simulator of nodes is not the bottleneck; nil if it was not executed.
-	Simulator *Run `json:"simulator,omitempty"`
+	// Pairs is the number of measurements of each subject in each mode.
+	Pairs int `json:"pairs"`
 }
 
 // Machine is the environment of the measurement.
@@ -36,6 +30,24 @@ type Machine struct {
 	OS         string  `json:"os"`
 }
 
+// Report is what was measured, as figures.json has it.
+type Report struct {
+	Head
+	// Columns name the values of Run.Percentiles.
+	Columns []string `json:"columns"`
+	Runs    []Run    `json:"runs"`
+	// BaseNodes is the smaller number of nodes on which the subjects were also measured, as Base; 0 if they were not.
+	BaseNodes int   `json:"baseNodes,omitempty"`
+	Base      []Run `json:"base,omitempty"`
+	// Simulator is the check that the simulator of nodes is not the bottleneck; nil if it was not executed.
+	Simulator *Run `json:"simulator,omitempty"`
+}
+
+// New returns a report without runs.
+func New(head Head) *Report {
+	return &Report{Head: head, Columns: []string{"p50", "p90", "p99", "p100"}}
+}
+
 // Mode defines what exists first.
 type Mode string
 
@@ -44,6 +56,8 @@ const (
 	Existing Mode = "existing nodes"
 	// Join storm: the object is there when all nodes are created at once.
 	Join Mode = "join storm"
+	// Real nodes exist, and run containers.
+	Real Mode = "real nodes"
 )
 
 // Subject is what is measured.
@@ -58,9 +72,16 @@ const (
 	Gated     Subject = "everynode-gate"
 	Default   Subject = "everynode-default"
 	Unchecked Subject = "everynode-without-policies"
+	// Plain is not compared: pods that are created in a plain loop show how fast the simulator of nodes is.
+	Plain Subject = "simulator"
 )
 
-// Run is the measurement of one subject in one mode, on its own control plane.
+// Subjects returns those that are compared, in the order of the report.
+func Subjects() []Subject {
+	return []Subject{Floor, Recorded, DaemonSet, Everynode, Gated, Default, Unchecked}
+}
+
+// Run is the measurement of one subject in one mode. Simulated nodes get a control plane for each run.
 type Run struct {
 	Subject Subject `json:"subject"`
 	Mode    Mode    `json:"mode"`
@@ -77,14 +98,14 @@ type Run struct {
 	Cost Cost `json:"cost"`
 	// PeakMiB is by process, from its start.
 	PeakMiB map[string]float64 `json:"peakMiB"`
-	// Clients are the requests of the same time by client, in counted runs.
-	Clients measure.ClientCounts `json:"clients,omitempty"`
+	// Clients are the requests of the same time by client, if they were counted.
+	Clients ClientCounts `json:"clients,omitempty"`
 	// PodsCreated is larger than the number of nodes if a task ran twice.
 	PodsCreated int   `json:"podsCreated"`
 	Idle        *Idle `json:"idle,omitempty"`
-	// Nodes contains for each node the seconds since the beginning at which each of Columns was observed; 0 if it was not.
-	Nodes [][]float64 `json:"nodes,omitempty"`
-	// Percentiles replace Nodes in a compact report: the delays of each column, as PercentileNames says.
+	// Nodes contains for each node the seconds since the beginning at which each column was observed; 0 if it was not.
+	Nodes [][]float64 `json:"-"`
+	// Percentiles are those of the delays of each column, as Report.Columns says.
 	Percentiles map[string][]float64 `json:"percentiles,omitempty"`
 }
 
@@ -96,16 +117,14 @@ const (
 	Running
 	Ended
 	Done
-	columns
+	Gone
+	// Columns is their number.
+	Columns
 )
 
-// ColumnNames are those of the columns.
-func ColumnNames() []string {
-	return []string{"node created", "node Ready", "pod created", "pod Running", "pod ended", "node done"}
+func columnNames() []string {
+	return []string{"node created", "node Ready", "pod created", "pod Running", "pod ended", "node done", "pod gone"}
 }
-
-// NewNode returns the row of a node without observations.
-func NewNode() []float64 { return make([]float64, columns) }
 
 // Tail is how long after the end costs are counted, so that deferred work is included.
 const Tail = 2.0
@@ -118,14 +137,14 @@ type Cost struct {
 	// MachineCPU is the CPU time of all processes of the machine, including unrelated ones.
 	MachineCPU float64 `json:"machineCPUSeconds"`
 	// Requests by verb and resource, as the API server counts them.
-	Requests measure.Counts `json:"requests,omitempty"`
+	Requests Counts `json:"requests,omitempty"`
 }
 
 // Idle is the cost after all work is done, with heartbeats only.
 type Idle struct {
 	Cost
 	// Clients are the requests by client, in counted runs.
-	Clients measure.ClientCounts `json:"clients,omitempty"`
+	Clients ClientCounts `json:"clients,omitempty"`
 }
 
 // Names of processes in the maps.
@@ -137,38 +156,36 @@ const (
 	Simulator = "kwok"
 )
 
-// ControlPlane are the processes that every cluster has.
-func ControlPlane() []string {
-	return []string{"kube-apiserver", "etcd", "kube-controller-manager", "kube-scheduler"}
+// ControlCPU is the CPU time of the control plane, in seconds.
+func (c *Cost) ControlCPU() float64 {
+	return c.CPU["kube-apiserver"] + c.CPU["etcd"] + c.CPU["kube-controller-manager"] + c.CPU["kube-scheduler"]
 }
 
-// sum returns the total usage of the processes.
-func sum(by map[string]float64, names ...string) float64 {
-	total := 0.0
-	for _, name := range names {
-		total += by[name]
-	}
-	return total
-}
-
-// agents are the clients that are the subject's own, by the names they have in ClientCounts.
-func (s Subject) agents() []string {
+// own returns the requests of the clients that are the subject's own.
+func (s Subject) own(clients ClientCounts) Counts {
 	switch s {
 	case Floor, Recorded:
-		return []string{"everynode-bench-floor"}
+		return clients["everynode-bench-floor"]
 	case DaemonSet:
-		return []string{"kube-controller-manager: daemon-set-controller"}
-	case Everynode, Gated, Default, Unchecked:
-		return []string{"everynode"}
+		return clients["kube-controller-manager: daemon-set-controller"]
+	default:
+		return clients["everynode"]
 	}
-	return nil
 }
 
-// Done returns a percentile of the delays until nodes are done.
-func (r *Run) Done(p float64) float64 { return measure.Percentile(r.Delays(Done), p) }
-
-// ControlCPU is the CPU time of the control plane, in seconds.
-func (r *Run) ControlCPU() float64 { return sum(r.Cost.CPU, ControlPlane()...) }
+// SetNodes sets the observations of all nodes, and their percentiles.
+func (r *Run) SetNodes(rows [][]float64) {
+	r.Nodes, r.Percentiles = rows, map[string][]float64{}
+	for column, name := range columnNames() {
+		delays := r.Delays(column)
+		if column == Joined || len(delays) == 0 {
+			continue
+		}
+		for _, p := range []float64{50, 90, 99, 100} {
+			r.Percentiles[name] = append(r.Percentiles[name], Rounded(Percentile(delays, p)))
+		}
+	}
+}
 
 // Delays returns the times of a column since the creation of the node, or since the beginning for an existing node.
 func (r *Run) Delays(column int) []float64 {
@@ -190,4 +207,23 @@ func (r *Run) Between(from, to int) []float64 {
 		}
 	}
 	return between
+}
+
+// Intervals of kubelets, and the numbers of nodes up to which simulated nodes use them.
+const (
+	leaseEvery, leaseNodes   = 10 * time.Second, 1000
+	statusEvery, statusNodes = 5 * time.Minute, 5000
+)
+
+// Heartbeats returns the intervals at which simulated nodes renew their leases and report their status. They are those of
+// kubelets. With more nodes, the intervals grow, so that all heartbeats together cost the same: those of 15,000 nodes would
+// need nine cores, and the machine would do nothing else.
+func Heartbeats(nodes int) (lease, status time.Duration) {
+	return leaseEvery * time.Duration(max(nodes, leaseNodes)) / leaseNodes, statusEvery * time.Duration(max(nodes, statusNodes)) / statusNodes
+}
+
+// heartbeatsOf says what Heartbeats returns.
+func heartbeatsOf(nodes int) string {
+	lease, status := Heartbeats(nodes)
+	return fmt.Sprintf("a lease every %.0f s and a status every %.0f min from each node", lease.Seconds(), status.Minutes())
 }

@@ -7,36 +7,36 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/everynode/everynode/test/bench/measure"
+	"github.com/google/go-cmp/cmp"
 )
 
-func realExample() *Real {
-	r := &Real{
-		Command: "make bench-real PAIRS=2", Date: "2026-03-01T12:00:00Z", Commit: "0123456", Nodes: 2, Pairs: 2, Columns: RealColumnNames(),
+func realExample() *Report {
+	r := New(Head{
+		Command: "make bench-real PAIRS=2", Date: "2026-03-01T12:00:00Z", Commit: "0123456", Nodes: 2, Pairs: 2,
 		Machine: Machine{CPU: "A Processor", Cores: 2, Go: "go1.26", Kubernetes: "v1.36.3"},
-	}
+	})
 	for pair := range 2 {
 		later := float64(pair)
-		r.Turns = append(r.Turns, RealTurn{
-			Subject: DaemonSet, Pair: pair, Wall: 4 + later,
+		r.Runs = append(r.Runs, Run{
+			Subject: DaemonSet, Mode: Real, Pair: pair, Wall: 4 + later,
 			// The container ends after the label.
-			Nodes: [][]float64{{0.1, 1, 1.6, 1.5, 3}, {0.1, 1.2, 2.2, 2.1 + later, 4 + later}},
-			Clients: measure.ClientCounts{
+			Nodes: [][]float64{{-1, -1, 0.1, 1, 1.6, 1.5, 3}, {-1, -1, 0.1, 1.2, 2.2, 2.1 + later, 4 + later}},
+			Clients: ClientCounts{
 				"kubelet":        {"patch pods/status": 6, "get nodes": 4, "patch nodes/status": 4, "update leases": 2, "create serviceaccounts/token": 2},
 				"kube-scheduler": {"create pods/binding": 2},
 			},
-		}, RealTurn{
-			Subject: Everynode, Pair: pair, Wall: 3 + later,
+		}, Run{
+			Subject: Everynode, Mode: Real, Pair: pair, Wall: 3 + later,
 			// On one node, the container was never seen running.
-			Nodes:   [][]float64{{0.2, 0.8, 0.9, 1, 2}, {0.2, 0, 1, 1.1, 2.1}},
-			Clients: measure.ClientCounts{"kubelet": {"patch pods/status": 4, "get pods": 2}, "everynode": {"create pods": 2, "update leases": 1}},
+			Nodes:   [][]float64{{-1, -1, 0.2, 0.8, 0.9, 1, 2}, {-1, -1, 0.2, 0, 1, 1.1, 2.1}},
+			Clients: ClientCounts{"kubelet": {"patch pods/status": 4, "get pods": 2}, "everynode": {"create pods": 2, "update leases": 1}},
 		})
 	}
 	return r
 }
 
 func TestRealMarkdown(t *testing.T) {
-	got := realExample().Markdown()
+	got := RealMarkdown(realExample())
 	for _, want := range []string{
 		"| daemonset | 1.50 (1.50–1.50) | 2.60 (2.10–3.10) | 4.50 (4.00–5.00) | – | 5.0 (5.0–5.0) | 5.0 (5.0–5.0) |",
 		"| everynode | 1.00 (1.00–1.00) | 1.10 (1.10–1.10) | 3.50 (3.00–4.00) | 100 (100–100) | 4.0 (4.0–4.0) | 3.0 (3.0–3.0) |",
@@ -56,13 +56,13 @@ func TestRealMarkdown(t *testing.T) {
 }
 
 func TestAPhaseCountsFromTheLastOneThatWasSeen(t *testing.T) {
-	turn := RealTurn{Subject: Everynode, Nodes: [][]float64{{1, 0, 3, 3.5, 5}}}
-	for column, want := range map[int]float64{RealCreated: 1, RealEnded: 2, RealDone: 0.5, RealGone: 1.5} {
+	turn := Run{Subject: Everynode, Nodes: [][]float64{{-1, -1, 1, 0, 3, 3.5, 5}}}
+	for column, want := range map[int]float64{Created: 1, Ended: 2, Done: 0.5, Gone: 1.5} {
 		if got := turn.since(column); len(got) != 1 || got[0] != want {
-			t.Errorf("%s: %v, want %v", RealColumnNames()[column], got, want)
+			t.Errorf("%s: %v, want %v", columnNames()[column], got, want)
 		}
 	}
-	if got := turn.since(RealRunning); got != nil {
+	if got := turn.since(Running); got != nil {
 		t.Errorf("a phase that was not seen took %v", got)
 	}
 }
@@ -86,5 +86,14 @@ func TestHeartbeatsAreNotWork(t *testing.T) {
 				t.Errorf("got %v", got)
 			}
 		})
+	}
+}
+
+func TestSinceIsNeverNegative(t *testing.T) {
+	node := make([]float64, Columns)
+	node[Created], node[Running], node[Done] = 1, 3, 2 // the label is seen before the container runs
+	turn := Run{Subject: DaemonSet, Nodes: [][]float64{node}}
+	if diff := cmp.Diff([]float64{1}, turn.since(Done)); diff != "" {
+		t.Errorf("since the creation of the pod (-want +got):\n%s", diff)
 	}
 }
