@@ -37,7 +37,7 @@ type Bench struct {
 	Count bool
 	// Profile writes profiles of the manager into Out. It distorts the results a little.
 	Profile bool
-	// NodeJobs, Seeded and AtOnce are the options of Many: the number of NodeJobs; how many of them find their records on the
+	// NodeJobs, Seeded and AtOnce are those of report.Many: the number of NodeJobs; how many of them find their records on the
 	// nodes, as after a restore of the cluster, so that their tasks need not run; and how many of the others run at once.
 	NodeJobs, Seeded, AtOnce int
 	// Root is the checkout. Out is the folder for the profiles.
@@ -121,8 +121,16 @@ type kind struct {
 }
 
 func (k kind) String() string {
+	if onRequest(k.subject) || k.subject == report.Plain {
+		return string(k.subject)
+	}
 	mode, _, _ := strings.Cut(string(k.mode), " ")
 	return string(k.subject) + "/" + mode
+}
+
+// onRequest reports whether a subject is measured only if Only selects it.
+func onRequest(s report.Subject) bool {
+	return s == report.CommandLine || s == report.Many
 }
 
 // kinds are in the order in which they run.
@@ -130,13 +138,12 @@ func (b *Bench) kinds() []kind {
 	var kinds []kind
 	for _, mode := range []report.Mode{report.Existing, report.Join} {
 		for _, s := range report.Subjects() {
-			if s == report.Unchecked && b.Only == nil {
-				continue // only on request
-			}
-			if s == report.Gated && mode == report.Existing {
-				continue // a gate only affects joining nodes
-			}
-			if k := (kind{s, mode}); b.Only == nil || b.Only.MatchString(k.String()) {
+			k := kind{s, mode}
+			switch {
+			case b.Only == nil && (onRequest(s) || s == report.Unchecked), b.Only != nil && !b.Only.MatchString(k.String()):
+			case mode == report.Existing && s == report.Gated: // a gate only affects joining nodes
+			case mode == report.Join && (onRequest(s) || s == report.Plain):
+			default:
 				kinds = append(kinds, k)
 			}
 		}
@@ -150,18 +157,15 @@ func (b *Bench) Run(ctx context.Context) (*report.Report, error) {
 	r := report.New(b.Head)
 	r.BaseNodes = b.Base
 	defer func() { r.Machine = b.Machine }() // with the version of Kubernetes
-	if b.Only == nil || b.Only.MatchString(string(report.Plain)) {
-		var err error
-		if r.Simulator, err = b.measure(ctx, kind{report.Plain, report.Existing}, 0); err != nil {
-			return r, err
-		}
-	}
 	rounds := b.Pairs
 	if b.Count {
 		rounds++
 	}
 	for round := range rounds {
 		for _, k := range b.kinds() {
+			if k.subject == report.Plain && round > 0 {
+				continue // once is enough
+			}
 			if err := b.measureBoth(ctx, k, round, r); err != nil {
 				return r, fmt.Errorf("measuring %s: %w", k, err)
 			}
@@ -172,7 +176,7 @@ func (b *Bench) Run(ctx context.Context) (*report.Report, error) {
 
 // measureBoth makes a run, and before it the same one on the smaller number of nodes.
 func (b *Bench) measureBoth(ctx context.Context, k kind, round int, r *report.Report) error {
-	if b.Base > 0 && round < b.Pairs {
+	if b.Base > 0 && round < b.Pairs && k.subject != report.Plain {
 		small := *b
 		small.Nodes, small.Idle = b.Base, 0
 		run, err := small.measure(ctx, k, round)
@@ -213,15 +217,25 @@ func (b *Bench) measure(ctx context.Context, k kind, round int) (_ *report.Run, 
 	if err := w.idle(ctx, run); err != nil {
 		return nil, err
 	}
-	run.PeakMiB, err = w.peaks()
+	if run.PeakMiB, err = w.peaks(); err != nil {
+		return nil, err
+	}
+	if k.subject == report.Many {
+		err = w.noteMany(ctx, run)
+	}
+	run.More = w.more
 	b.say("      wall %.1f s, own CPU %.2f s, own peak %.0f MiB, control plane CPU %.1f s, %s CPU %.1f s (set up in %.1f s, all in %.1f s)", run.Wall,
 		run.Cost.CPU[report.Own], run.PeakMiB[report.Own], run.Cost.ControlCPU(), report.Simulator, run.Cost.CPU[report.Simulator], run.SetUp, time.Since(started).Seconds())
 	return run, err
 }
 
-// calm is the pause after the set-up, for work that is still in progress.
-func (b *Bench) calm() time.Duration {
-	return 3 * time.Second * time.Duration(max(b.Nodes, 1000)) / 1000
+// calm is the pause for work that is still in progress.
+func (w *world) calm() time.Duration {
+	seconds := 3 * time.Second
+	if w.subject == report.Many {
+		seconds = 10 * time.Second // their status is written at least a second apart
+	}
+	return seconds * time.Duration(max(w.Nodes, 1000)) / 1000
 }
 
 // setUp creates what must exist first.
@@ -241,6 +255,11 @@ func (w *world) setUp(ctx context.Context, mode report.Mode) error {
 	if err := w.until(ctx, "all nodes are Ready", func(c counts) bool { return c.settled == w.Nodes }); err != nil {
 		return err
 	}
+	if w.subject == report.Many {
+		if err := w.seed(ctx); err != nil {
+			return err
+		}
+	}
 	return pause(ctx, w.calm())
 }
 
@@ -258,17 +277,19 @@ func (w *world) run(ctx context.Context, run *report.Run) error {
 	if err := act(ctx); err != nil {
 		return err
 	}
-	run.Complete = report.Rounded(time.Since(before.at).Seconds()) // of pods that are created in a plain loop
+	switch w.subject {
+	case report.Plain, report.Many: // they begin until all is created or complete
+		run.Complete = report.Rounded(time.Since(before.at).Seconds())
+	default:
+	}
 	err = w.until(ctx, "all nodes are done and no pod is left", w.ended)
 	if err != nil {
 		return err
 	}
 	end := time.Now()
 	run.Wall = report.Rounded(end.Sub(before.at).Seconds())
-	if w.subject != report.Plain {
-		if run.Complete, err = w.untilComplete(ctx, before.at); err != nil {
-			return err
-		}
+	if err := w.untilComplete(ctx, run, before.at); err != nil {
+		return err
 	}
 	tail := report.Tail * time.Second
 	if w.real {
@@ -291,10 +312,14 @@ func (w *world) run(ctx context.Context, run *report.Run) error {
 
 // ended reports whether the subject has nothing left to do.
 func (w *world) ended(c counts) bool {
-	if w.subject == report.Plain {
+	switch w.subject {
+	case report.Plain:
 		return c.ended == w.Nodes
+	case report.Many:
+		return c.pods == 0
+	default:
+		return c.done == w.Nodes && c.pods == 0
 	}
-	return c.done == w.Nodes && c.pods == 0
 }
 
 // countedIdle is shorter, because requests are regular.
@@ -303,7 +328,7 @@ const countedIdle = 30 * time.Second
 // idleLength is 0 for what does not differ at rest.
 func (b *Bench) idleLength(run *report.Run) time.Duration {
 	switch run.Subject {
-	case report.Floor, report.DaemonSet, report.Everynode:
+	case report.Floor, report.DaemonSet, report.Everynode, report.Many:
 	default:
 		return 0
 	}

@@ -113,7 +113,7 @@ func (w *world) turn(ctx context.Context, s report.Subject, round int) (*report.
 	}
 	delete(run.Clients, harnessAgent)
 	w.say("%s  %s, round %d of %d: all nodes done after %.2f s, no pod left after %.2f s", time.Now().Format("15:04:05"), s, round, w.Pairs,
-		report.Percentile(run.Delays(report.Done), 100), run.Wall)
+		run.Percentile("node done", 3), run.Wall)
 	if err := w.remove(ctx); err != nil || s != report.DaemonSet {
 		return run, err
 	}

@@ -26,6 +26,7 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/test/bench/report"
 	"github.com/everynode/everynode/test/bench/subject"
+	"github.com/everynode/everynode/test/install"
 )
 
 var (
@@ -57,6 +58,11 @@ func (w *world) start(ctx context.Context) (err error) {
 	switch w.subject {
 	case report.Plain:
 		return nil
+	case report.CommandLine:
+		if _, err := install.Plugin(ctx, w.Root, w.temp); err != nil {
+			return err
+		}
+		return w.installManager(ctx)
 	case report.Floor, report.Recorded:
 		settings, err := w.goSettings() // those of the manager, so that the floor remains the minimum
 		if err != nil {
@@ -82,6 +88,10 @@ func (w *world) begin(ctx context.Context) error {
 	switch w.subject {
 	case report.Plain:
 		return inParallel(ctx, w.Nodes, w.createPod)
+	case report.CommandLine:
+		return w.runCommand(ctx)
+	case report.Many:
+		return w.runMany(ctx)
 	case report.Floor, report.Recorded:
 		return w.program.tell()
 	case report.DaemonSet:
@@ -167,12 +177,11 @@ func (w *world) untilGated(ctx context.Context) error {
 	})
 }
 
-// untilComplete waits until the object reports completion, and returns how long that took; 0 if it never does so, as a DaemonSet
-// whose pods are created and deleted.
-func (w *world) untilComplete(ctx context.Context, begin time.Time) (float64, error) {
+// untilComplete waits until the object reports completion, if it does so: a DaemonSet whose pods are created and deleted does not.
+func (w *world) untilComplete(ctx context.Context, run *report.Run, begin time.Time) error {
 	switch w.subject {
-	case report.Floor, report.Recorded, report.DaemonSet:
-		return 0, nil
+	case report.Floor, report.Recorded, report.DaemonSet, report.Many, report.Plain:
+		return nil
 	default:
 	}
 	err := w.eventually(ctx, "the object says so", func() error {
@@ -187,7 +196,8 @@ func (w *world) untilComplete(ctx context.Context, begin time.Time) (float64, er
 		}
 		return err
 	})
-	return report.Rounded(time.Since(begin).Seconds()), err
+	run.Complete = report.Rounded(time.Since(begin).Seconds())
+	return err
 }
 
 func isComplete(job *v1alpha1.NodeJob) bool {

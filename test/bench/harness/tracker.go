@@ -44,9 +44,9 @@ func (c counts) String() string {
 	return fmt.Sprintf("nodes Ready %d, pods created %d, ended %d, still there %d, nodes done %d", c.ready, c.created, c.ended, c.pods, c.done)
 }
 
-// nodeTimes are indexed by the columns of the report.
+// nodeTimes are indexed by the observations of the report.
 type nodeTimes struct {
-	at      [report.Columns]time.Time
+	at      [report.Observations]time.Time
 	settled bool
 }
 
@@ -218,12 +218,12 @@ func (t *tracker) counts() counts {
 }
 
 // rows returns the seconds since the beginning, to the millisecond.
-func (t *tracker) rows(begin time.Time) [][]float64 {
+func (t *tracker) rows(begin time.Time) []report.Seconds {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	rows := make([][]float64, 0, len(t.nodes))
+	rows := make([]report.Seconds, 0, len(t.nodes))
 	for _, times := range t.nodes {
-		row := make([]float64, report.Columns)
+		var row report.Seconds
 		for column, at := range times.at {
 			if !at.IsZero() {
 				row[column] = math.Round(at.Sub(begin).Seconds()*1000) / 1000

@@ -55,6 +55,8 @@ type world struct {
 	tracker       *tracker
 	// program is the subject's own process; nil if it has none.
 	program *process
+	// more are the figures that only this subject has.
+	more []report.Figure
 	// dir contains the logs of the run's processes, and their files.
 	dir string
 	// stopWatching ends the tracker.
@@ -194,6 +196,11 @@ func (w *world) widenWatches(ctx context.Context, worker int) error {
 		return fmt.Errorf("deleting the pod that was changed: %w", err)
 	}
 	return nil
+}
+
+// note adds a figure that only this subject has.
+func (w *world) note(name string, value float64) {
+	w.more = append(w.more, report.Figure{Name: name, Value: report.Rounded(value)})
 }
 
 // down ends the subject, and removes the cluster.

@@ -6,6 +6,7 @@ package report
 
 import (
 	"fmt"
+	"math"
 	"time"
 )
 
@@ -39,8 +40,6 @@ type Report struct {
 	// BaseNodes is the smaller number of nodes on which the subjects were also measured, as Base; 0 if they were not.
 	BaseNodes int   `json:"baseNodes,omitempty"`
 	Base      []Run `json:"base,omitempty"`
-	// Simulator is the check that the simulator of nodes is not the bottleneck; nil if it was not executed.
-	Simulator *Run `json:"simulator,omitempty"`
 }
 
 // New returns a report without runs.
@@ -72,13 +71,16 @@ const (
 	Gated     Subject = "everynode-gate"
 	Default   Subject = "everynode-default"
 	Unchecked Subject = "everynode-without-policies"
-	// Plain is not compared: pods that are created in a plain loop show how fast the simulator of nodes is.
+	// CommandLine is a run of kubectl everynode, and Many are many NodeJobs.
+	CommandLine Subject = "command-line"
+	Many        Subject = "many"
+	// Plain are pods that are created in a plain loop, to show how fast the simulator of nodes is.
 	Plain Subject = "simulator"
 )
 
-// Subjects returns those that are compared, in the order of the report.
+// Subjects returns all of them, in the order of the report.
 func Subjects() []Subject {
-	return []Subject{Floor, Recorded, DaemonSet, Everynode, Gated, Default, Unchecked}
+	return []Subject{Floor, Recorded, DaemonSet, Everynode, Gated, Default, Unchecked, CommandLine, Many, Plain}
 }
 
 // Run is the measurement of one subject in one mode. Simulated nodes get a control plane for each run.
@@ -103,13 +105,19 @@ type Run struct {
 	// PodsCreated is larger than the number of nodes if a task ran twice.
 	PodsCreated int   `json:"podsCreated"`
 	Idle        *Idle `json:"idle,omitempty"`
-	// Nodes contains for each node the seconds since the beginning at which each column was observed; 0 if it was not.
-	Nodes [][]float64 `json:"-"`
-	// Percentiles are those of the delays of each column, as Report.Columns says.
+	// More are figures that only this subject has.
+	More []Figure `json:"more,omitempty"`
+	// Percentiles are those of the nodes, in seconds, as Report.Columns says.
 	Percentiles map[string][]float64 `json:"percentiles,omitempty"`
 }
 
-// Columns of Run.Nodes.
+// Figure is a figure of a run. Several may have the same name.
+type Figure struct {
+	Name  string  `json:"name"`
+	Value float64 `json:"value"`
+}
+
+// Observations of a node.
 const (
 	Joined = iota
 	Ready
@@ -118,12 +126,29 @@ const (
 	Ended
 	Done
 	Gone
-	// Columns is their number.
-	Columns
+	// Observations is their number.
+	Observations
 )
 
-func columnNames() []string {
-	return []string{"node created", "node Ready", "pod created", "pod Running", "pod ended", "node done", "pod gone"}
+// Seconds are the times since the beginning of a run; 0 for what was not observed.
+type Seconds [Observations]float64
+
+// spans are the times of which there are percentiles. What is since the creation of the node is since the beginning for an
+// existing node.
+var spans = []struct {
+	name     string
+	from, to int
+}{
+	{"node created", Joined, Joined}, // since the beginning
+	{"node Ready", Joined, Ready},
+	{"pod created", Joined, Created},
+	{"pod Running", Joined, Running},
+	{"pod ended", Joined, Ended},
+	{"node done", Joined, Done},
+	{"pod gone", Joined, Gone},
+	{"pod created to Running", Created, Running},
+	{"Running to ended", Running, Ended},
+	{"pod ended to node done", Ended, Done},
 }
 
 // Tail is how long after the end costs are counted, so that deferred work is included.
@@ -173,40 +198,35 @@ func (s Subject) own(clients ClientCounts) Counts {
 	}
 }
 
-// SetNodes sets the observations of all nodes, and their percentiles.
-func (r *Run) SetNodes(rows [][]float64) {
-	r.Nodes, r.Percentiles = rows, map[string][]float64{}
-	for column, name := range columnNames() {
-		delays := r.Delays(column)
-		if column == Joined || len(delays) == 0 {
-			continue
+// SetNodes sets the percentiles of all nodes. The container of a pod of the DaemonSet ends after the node is done.
+func (r *Run) SetNodes(nodes []Seconds) {
+	r.Percentiles = map[string][]float64{}
+	for _, span := range spans {
+		var all []float64
+		for _, node := range nodes {
+			begin := max(node[span.from], 0)
+			switch {
+			case node[span.to] <= 0, span.from != Joined && begin == 0, span.from == Ended && r.Subject == DaemonSet:
+			case span.from == span.to:
+				all = append(all, node[span.to])
+			default:
+				all = append(all, max(node[span.to]-begin, 0)) // nodes and pods are observed by two watches
+			}
 		}
 		for _, p := range []float64{50, 90, 99, 100} {
-			r.Percentiles[name] = append(r.Percentiles[name], Rounded(Percentile(delays, p)))
+			if len(all) > 0 {
+				r.Percentiles[span.name] = append(r.Percentiles[span.name], math.Round(1000*Percentile(all, p))/1000)
+			}
 		}
 	}
 }
 
-// Delays returns the times of a column since the creation of the node, or since the beginning for an existing node.
-func (r *Run) Delays(column int) []float64 {
-	var delays []float64
-	for _, node := range r.Nodes {
-		if node[column] > 0 {
-			delays = append(delays, node[column]-max(node[Joined], 0))
-		}
+// Percentile returns one of "p50", "p90", "p99" and "p100" of a span by its index; NaN if it was not observed.
+func (r *Run) Percentile(span string, i int) float64 {
+	if all := r.Percentiles[span]; i < len(all) {
+		return all[i]
 	}
-	return delays
-}
-
-// Between returns the times from one column to another.
-func (r *Run) Between(from, to int) []float64 {
-	var between []float64
-	for _, node := range r.Nodes {
-		if node[from] > 0 && node[to] > 0 {
-			between = append(between, node[to]-node[from])
-		}
-	}
-	return between
+	return math.NaN()
 }
 
 // Intervals of kubelets, and the numbers of nodes up to which simulated nodes use them.

@@ -14,16 +14,15 @@ import (
 // Markdown returns the report for users. It contains the data of figures.json as medians and ranges.
 func Markdown(r *Report) string {
 	w := &writer{Report: r}
-	w.line("# What it costs: %d nodes\n", w.Nodes)
-	w.head(&w.Head, ", a control plane started fresh for each run; etcd does not wait for the disk; client limits of the controller manager "+
-		"and the scheduler 500/s, burst 1000 (stock: 20/s, 30 and 50/s, 100)")
-	w.summary()
+	w.head()
 	w.growth()
-	w.mode(Existing)
-	w.mode(Join)
+	for _, mode := range []Mode{Existing, Join, Real} {
+		w.mode(mode)
+	}
+	w.more()
 	w.idle()
 	w.simulator()
-	return w.String()
+	return strings.TrimSuffix(w.String(), "\n")
 }
 
 type writer struct {
@@ -46,15 +45,15 @@ func (w *writer) table(head []string, rows [][]string) {
 	w.line("")
 }
 
-// head says where the report is from. about follows the version of Kubernetes.
-func (w *writer) head(h *Head, about string) {
-	w.line("`%s`, on %s, commit %s. [docs/benchmark.md](https://github.com/everynode/everynode/blob/main/docs/benchmark.md)", h.Command, h.Date, h.Commit)
+func (w *writer) head() {
+	w.line("# What it costs: %d nodes\n", w.Nodes)
+	w.line("`%s`, on %s, commit %s. [docs/benchmark.md](https://github.com/everynode/everynode/blob/main/docs/benchmark.md)", w.Command, w.Date, w.Commit)
 	w.line("says what is measured, how, and how to read it. `figures.json` has the figures of each run.\n")
-	m := h.Machine
+	m := w.Machine
 	w.table([]string{"machine", ""}, [][]string{
 		{"processor", fmt.Sprintf("%s, %d cores", m.CPU, m.Cores)},
 		{"memory", fmt.Sprintf("%.0f GiB", m.MemoryGiB)},
-		{"Kubernetes", m.Kubernetes + about},
+		{"Kubernetes", m.Kubernetes + "; etcd does not wait for the disk; client limits of the controller manager and the scheduler 500/s, burst 1000 (stock: 20/s, 30 and 50/s, 100)"},
 		{"Go", m.Go + ", " + m.OS},
 	})
 }
@@ -121,10 +120,13 @@ type figure struct {
 	of           func(*Run) float64
 }
 
+// figures are those of the runs that have it.
 func figures(runs []Run, of func(*Run) float64) []float64 {
-	values := make([]float64, 0, len(runs))
+	var values []float64
 	for i := range runs {
-		values = append(values, of(&runs[i]))
+		if value := of(&runs[i]); !math.IsNaN(value) {
+			values = append(values, value)
+		}
 	}
 	return values
 }
@@ -134,10 +136,15 @@ func (f figure) spread() column {
 	return column{f.name, func(runs []Run) string { return spread(figures(runs, f.of), f.format) }}
 }
 
-// ratio is the ratio of the medians of a figure to the floor.
-func (w *writer) ratio(f figure) column {
-	return column{"×", func(runs []Run) string {
-		return times(figures(runs, f.of), figures(w.of(Floor, runs[0].Mode, false), f.of))
+// compared is the same, with the ratios of the median to that of the floor and to that of the DaemonSet.
+func (w *writer) compared(f figure) column {
+	return column{f.name, func(runs []Run) string {
+		values := figures(runs, f.of)
+		floor, daemonSet := w.of(Floor, runs[0].Mode, false), w.of(DaemonSet, runs[0].Mode, false)
+		if len(values) == 0 || len(floor)+len(daemonSet) == 0 {
+			return spread(values, f.format)
+		}
+		return fmt.Sprintf("%s × %s / %s", spread(values, f.format), times(values, figures(floor, f.of)), times(values, figures(daemonSet, f.of)))
 	}}
 }
 
@@ -162,20 +169,19 @@ func spread(values []float64, format string) string {
 func times(values, base []float64) string { return number("%.2f", Median(values)/Median(base)) }
 
 var (
-	half        = figure{"node done p50 s", "%.1f", done(50)}
-	most        = figure{"node done p99 s", "%.1f", done(99)}
-	wall        = figure{"wall s", "%.1f", func(r *Run) float64 { return r.Wall }}
-	controlCPU  = figure{"control plane CPU s", "%.1f", func(r *Run) float64 { return r.Cost.ControlCPU() }}
-	ownCPU      = figure{"own CPU s", "%.2f", func(r *Run) float64 { return known(r.Cost.CPU, Own) }}
-	ownPeak     = figure{"own peak MiB", "%.0f", func(r *Run) float64 { return known(r.PeakMiB, Own) }}
-	completeAt  = figure{"Complete s", "%.1f", func(r *Run) float64 { return unlessZero(r.Complete) }}
-	lastCreated = figure{"last node created", "%.1f", lastJoined}
+	half       = figure{"node done p50 s", "%.2f", func(r *Run) float64 { return r.Percentile("node done", 0) }}
+	most       = figure{"node done p99 s", "%.2f", func(r *Run) float64 { return r.Percentile("node done", 2) }}
+	wall       = figure{"wall s", "%.2f", func(r *Run) float64 { return r.Wall }}
+	controlCPU = figure{"control plane CPU s", "%.1f", func(r *Run) float64 { return r.Cost.ControlCPU() }}
+	ownCPU     = figure{"own CPU s", "%.2f", func(r *Run) float64 { return known(r.Cost.CPU, Own) }}
+	ownPeak    = figure{"own peak MiB", "%.0f", func(r *Run) float64 { return known(r.PeakMiB, Own) }}
+	completeAt = figure{"Complete s", "%.2f", func(r *Run) float64 {
+		if r.Complete == 0 {
+			return math.NaN()
+		}
+		return r.Complete
+	}}
 )
-
-// done returns a percentile of the delays until nodes are done.
-func done(p float64) func(*Run) float64 {
-	return func(r *Run) float64 { return Percentile(r.Delays(Done), p) }
-}
 
 // known is NaN for a process that a subject does not have.
 func known(by map[string]float64, process string) float64 {
@@ -183,55 +189,6 @@ func known(by map[string]float64, process string) float64 {
 		return value
 	}
 	return math.NaN()
-}
-
-func unlessZero(n float64) float64 {
-	if n == 0 {
-		return math.NaN()
-	}
-	return n
-}
-
-// lastJoined is when the creation of the last node began. A subject that delays the API server also delays the creation of
-// nodes, and their delays count from their creation.
-func lastJoined(r *Run) float64 {
-	last := 0.0
-	for _, node := range r.Nodes {
-		last = max(last, node[Joined])
-	}
-	return last
-}
-
-// summary has first what a user waits for, then what the cluster pays.
-func (w *writer) summary() {
-	w.line("## Summary\n")
-	w.line("%s. In brackets: the ratio to the floor, and the ratio to the DaemonSet, of the same report.\n", w.medians())
-	var columns []column
-	for _, f := range []figure{half, most, wall, controlCPU, ownCPU} {
-		columns = append(columns, column{f.name, func(runs []Run) string {
-			values := figures(runs, f.of)
-			median := number(f.format, Median(values))
-			if median == none {
-				return none
-			}
-			to := func(s Subject) string { return times(values, figures(w.of(s, runs[0].Mode, false), f.of)) }
-			return fmt.Sprintf("%s (%s / %s)", median, to(Floor), to(DaemonSet))
-		}})
-	}
-	for _, mode := range []Mode{Existing, Join} {
-		w.table(names(string(mode), columns), w.rows(columns, mode))
-	}
-	w.line("A node is done when a watch shows its record, or for the DaemonSet its label; the time counts from the creation of the")
-	w.line("object, or of the node in a join storm.\n")
-	w.line("![nodes done over time](plot.svg)\n")
-}
-
-// medians says what the figures are.
-func (w *writer) medians() string {
-	if w.Pairs == 1 {
-		return "Figures of one run"
-	}
-	return fmt.Sprintf("Medians of %d runs", w.Pairs)
 }
 
 // growth shows how the cost per node grows with the number of nodes.
@@ -264,83 +221,77 @@ func (w *writer) growth() {
 	w.line("Heartbeats of %d nodes: %s; of %d nodes: %s.\n", w.Nodes, heartbeatsOf(w.Nodes), w.BaseNodes, heartbeatsOf(w.BaseNodes))
 }
 
+// mode begins with what a user waits for, then what the cluster pays.
 func (w *writer) mode(mode Mode) {
+	requests := func(name string, of func(*Run) float64) column {
+		return column{name, func(runs []Run) string {
+			return spread(figures(w.counted(&runs[0]), func(r *Run) float64 { return of(r) / float64(w.Nodes) }), "%.2f")
+		}}
+	}
 	columns := []column{
-		wall.spread(), w.ratio(wall), controlCPU.spread(), w.ratio(controlCPU), ownCPU.spread(), w.ratio(ownCPU), ownPeak.spread(),
-		{"own requests per node", w.counted(func(r *Run) string {
-			own := r.Subject.own(r.Clients)
-			return w.perNode(own.Sum()) + ", writes " + w.perNode(own.Writes())
-		})},
-		{"all per node", w.counted(func(r *Run) string {
-			total := 0.0
-			for _, counts := range r.Clients {
-				total += counts.Sum()
-			}
-			return w.perNode(total)
-		})},
-		completeAt.spread(),
+		w.compared(half), w.compared(most), w.compared(wall), w.compared(controlCPU), w.compared(ownCPU), ownPeak.spread(), completeAt.spread(),
+		requests("own requests per node", func(r *Run) float64 { return r.Subject.own(r.Clients).Sum() }),
+		requests("own writes", func(r *Run) float64 { return r.Subject.own(r.Clients).Writes() }),
+		requests("all requests", func(r *Run) float64 { return r.work().Sum() }),
+		requests("all writes", func(r *Run) float64 { return r.work().Writes() }),
 	}
 	rows := w.rows(columns, mode)
 	if len(rows) == 0 {
 		return
 	}
 	w.line("## %s\n", strings.ToUpper(string(mode[:1]))+string(mode[1:]))
-	w.line("%s, in brackets the lowest and the highest. × is the ratio to the floor. The program of the DaemonSet is the controller manager.\n", w.medians())
+	w.line("Medians of %d runs, in brackets the lowest and the highest. × is the ratio to the floor, and to the DaemonSet, of the same report. The", w.Pairs)
+	w.line("DaemonSet's own program is part of the controller manager. All requests are those without heartbeats.\n")
 	w.table(names("subject", columns), rows)
 	w.delays(mode)
 	w.line("CPU seconds by process:\n")
 	w.processes(mode, "%.2f", func(r *Run) map[string]float64 { return r.Cost.CPU })
 	w.line("Most memory resident, in MiB:\n")
 	w.processes(mode, "%.0f", func(r *Run) map[string]float64 { return r.PeakMiB })
-	var requests [][]string
+	var clients [][]string
 	for _, s := range Subjects() {
-		requests = append(requests, w.requestRows(w.of(s, mode, true))...)
+		clients = append(clients, w.requestRows(w.counted(&Run{Subject: s, Mode: mode}))...)
 	}
-	if len(requests) > 0 {
-		w.line("Requests per node by client, verb and resource, in a run of its own with the audit log on; less than 0.05 left out:\n")
-		w.table([]string{"subject", "client", "requests per node"}, requests)
-	}
-}
-
-// counted returns a cell with figures of the run in which requests were counted.
-func (w *writer) counted(text func(*Run) string) func([]Run) string {
-	return func(runs []Run) string {
-		for _, r := range w.of(runs[0].Subject, runs[0].Mode, true) {
-			return text(&r)
-		}
-		return none
+	if len(clients) > 0 {
+		w.line("Requests per node by client, verb and resource, in runs with the audit log on; less than 0.05 left out:\n")
+		w.table([]string{"subject", "client", "requests per node"}, clients)
 	}
 }
 
-func (w *writer) perNode(n float64) string { return fmt.Sprintf("%.2f", n/float64(w.Nodes)) }
+// counted returns the runs of the same subject and mode in which requests were counted by client.
+func (w *writer) counted(r *Run) []Run {
+	runs := append(w.of(r.Subject, r.Mode, true), w.of(r.Subject, r.Mode, false)...)
+	return slices.DeleteFunc(runs, func(r Run) bool { return r.Clients == nil })
+}
 
 // delays is a table of when nodes were how far.
 func (w *writer) delays(mode Mode) {
-	columns := []column{
-		percentiles("pod created", func(r *Run) []float64 { return r.Delays(Created) }),
-		percentiles("pod Running", func(r *Run) []float64 { return r.Delays(Running) }),
-		percentiles("node done", func(r *Run) []float64 { return r.Delays(Done) }),
-		percentiles("pod ended to node done", func(r *Run) []float64 { return r.Between(Ended, Done) }),
+	format, since := "%.1f", "the creation of the object"
+	if mode == Real {
+		format = "%.3f"
 	}
-	since := "the creation of the object"
+	spans := []string{"pod created", "pod Running", "node done", "pod gone", "pod ended to node done"}
 	if mode == Join {
 		since = "the creation of the node"
-		ready := percentiles("node Ready", func(r *Run) []float64 { return r.Delays(Ready) })
-		columns = append(append([]column{ready}, columns...), lastCreated.spread())
+		spans = append([]string{"node created", "node Ready"}, spans...)
 	}
-	w.line("Seconds since %s, p50 / p90 / p99, the median of each over the runs:\n", since)
+	var columns []column
+	for _, span := range spans {
+		columns = append(columns, percentiles(span, format, 0, 1, 2))
+	}
+	w.line("Seconds since %s, p50 / p90 / p99, the median of each over the runs. Nodes are created since the beginning:\n", since)
 	w.table(names("subject", columns), w.rows(columns, mode))
 }
 
-// percentiles has the medians over the runs of three percentiles.
-func percentiles(name string, of func(*Run) []float64) column {
-	return column{name, func(runs []Run) string {
+// percentiles has the medians over the runs of some percentiles of a span.
+func percentiles(span, format string, which ...int) column {
+	return column{span, func(runs []Run) string {
 		var parts []string
-		for _, p := range []float64{50, 90, 99} {
-			parts = append(parts, number("%.1f", Median(figures(runs, func(r *Run) float64 { return Percentile(of(r), p) }))))
+		for _, i := range which {
+			parts = append(parts, number(format, Median(figures(runs, func(r *Run) float64 { return r.Percentile(span, i) }))))
 		}
 		if parts[0] == none {
-			return none // a pod of the DaemonSet does not end before its node is done
+			return none
 		}
 		return strings.Join(parts, " / ")
 	}}
@@ -356,15 +307,33 @@ func (w *writer) processes(mode Mode, format string, of func(*Run) map[string]fl
 	w.table(names("subject", columns), w.rows(columns, mode))
 }
 
+// Heartbeat reports whether a request is made regularly, without any work: a lease, or the status of a node.
+func Heartbeat(client, what string) bool {
+	return strings.HasSuffix(what, " leases") || client == "kubelet" && (what == "get nodes" || what == "patch nodes/status")
+}
+
+// work returns the requests of all clients without heartbeats.
+func (r *Run) work() Counts {
+	work := Counts{}
+	for client, counts := range r.Clients {
+		for what, n := range counts {
+			if !Heartbeat(client, what) {
+				work[what] += n
+			}
+		}
+	}
+	return work
+}
+
 // requestRows returns a row for each client, with the medians over the runs. The client with the most requests comes first.
-// On real nodes, heartbeats are shown separately.
+// Heartbeats are shown separately.
 func (w *writer) requestRows(runs []Run) [][]string {
 	clients := ClientCounts{}
 	for i := range runs {
 		for client, counts := range runs[i].Clients {
 			for what := range counts {
 				n := Median(figures(runs, func(r *Run) float64 { return r.Clients[client][what] }))
-				if runs[i].Mode == Real && Heartbeat(client, what) {
+				if Heartbeat(client, what) {
 					clients.of("heartbeats")[client+" "+what] = n
 				} else {
 					clients.of(client)[what] = n
@@ -407,68 +376,78 @@ func (w *writer) requests(counts Counts) string {
 	if len(parts) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("**%s**: %s", w.perNode(counts.Sum()), strings.Join(parts, ", "))
+	return fmt.Sprintf("**%.2f**: %s", counts.Sum()/float64(w.Nodes), strings.Join(parts, ", "))
+}
+
+// more has the figures that only some subjects have.
+func (w *writer) more() {
+	var rows [][]string
+	for i := range w.Runs {
+		r := &w.Runs[i]
+		for _, f := range r.More {
+			cells := []string{string(r.Subject), f.Name, spread(valuesOf(w.of(r.Subject, r.Mode, false), f.Name), "%.2f")}
+			if !slices.ContainsFunc(rows, func(row []string) bool { return slices.Equal(row, cells) }) {
+				rows = append(rows, cells)
+			}
+		}
+	}
+	if len(rows) > 0 {
+		w.line("## More figures\n")
+		w.table([]string{"subject", "figure", ""}, rows)
+	}
+}
+
+func valuesOf(runs []Run, name string) []float64 {
+	var values []float64
+	for i := range runs {
+		for _, f := range runs[i].More {
+			if f.Name == name {
+				values = append(values, f.Value)
+			}
+		}
+	}
+	return values
 }
 
 func (w *writer) idle() {
-	perMinute := func(name, process string) column {
-		return column{name, func(runs []Run) string {
-			for i := range runs {
-				if idle := runs[i].Idle; idle != nil {
-					return number("%.2f", known(idle.CPU, process)/idle.Seconds*60)
-				}
+	var columns []column
+	for _, process := range []string{Own, "kube-controller-manager", "kube-apiserver", "etcd"} {
+		columns = append(columns, figure{process, "%.2f", func(r *Run) float64 {
+			if r.Idle == nil {
+				return math.NaN()
 			}
-			return none
-		}}
+			return known(r.Idle.CPU, process) / r.Idle.Seconds * 60
+		}}.spread())
 	}
-	columns := []column{
-		perMinute("own", Own), perMinute("kube-controller-manager", "kube-controller-manager"),
-		perMinute("kube-apiserver", "kube-apiserver"), perMinute("etcd", "etcd"),
-		{"own writes, its leader's lease aside", w.counted(func(r *Run) string {
-			if r.Idle == nil || r.Subject == DaemonSet {
-				return none
+	columns = append(columns, column{"own writes per minute, its leader's lease aside", func(runs []Run) string {
+		return spread(figures(w.counted(&runs[0]), func(r *Run) float64 {
+			if r.Idle == nil {
+				return math.NaN()
 			}
-			return fmt.Sprintf("%.0f in %.0f s", r.Subject.own(r.Idle.Clients).Writes(), r.Idle.Seconds)
-		})},
+			return r.Subject.own(r.Idle.Clients).Writes() / r.Idle.Seconds * 60
+		}), "%.1f")
+	}})
+	if rows := w.rows(columns, Existing); len(rows) > 0 {
+		w.line("## Idle\n")
+		w.line("All nodes are done, and nothing happens but heartbeats: %s. CPU seconds per minute:\n", heartbeatsOf(w.Nodes))
+		w.table(names("subject", columns), rows)
 	}
-	rows := w.rows(columns, Existing)
-	if len(rows) == 0 {
-		return
-	}
-	w.line("## Idle\n")
-	w.line("All nodes are done, and nothing happens but heartbeats: %s. CPU seconds per minute:\n", heartbeatsOf(w.Nodes))
-	w.table(names("subject", columns), rows)
 }
 
 func (w *writer) simulator() {
-	between := func(name string, from, to int) column {
-		return column{name, func(runs []Run) string {
-			middle := func(p float64) float64 {
-				return Median(figures(runs, func(r *Run) float64 { return Percentile(r.Between(from, to), p) }))
-			}
-			if math.IsNaN(middle(50)) {
-				return none // a pod of the DaemonSet does not end
-			}
-			return fmt.Sprintf("%.2f / %.2f", middle(50), middle(99))
-		}}
-	}
 	share := func(name string, seconds func(*Run) float64) column {
 		return figure{name, "%.0f", func(r *Run) float64 {
 			return 100 * seconds(r) / r.Cost.Seconds / float64(max(w.Machine.Cores, 1))
 		}}.spread()
 	}
 	columns := []column{
-		between("pod created to Running", Created, Running), between("Running to ended", Running, Ended),
+		percentiles("pod created to Running", "%.2f", 0, 2), percentiles("Running to ended", "%.2f", 0, 2),
 		share("CPU of kwok", func(r *Run) float64 { return r.Cost.CPU[Simulator] }),
 		share("CPU of the machine", func(r *Run) float64 { return r.Cost.MachineCPU }),
 	}
-	w.line("## Is the simulator of nodes what is measured?\n")
-	var rows [][]string
-	if s := w.Simulator; s != nil {
-		w.line("With pods created in a plain loop, and nothing else running, it had all %d pods created after %.1f s and ended after", w.Nodes, s.Complete)
-		w.line("%.1f s, of which the task itself is 1 s.\n", s.Wall)
-		rows = append(rows, row("a plain loop", columns, []Run{*s}))
+	if rows := w.rows(columns, Existing, Join); len(rows) > 0 {
+		w.line("## Is the simulator of nodes what is measured?\n")
+		w.line("Seconds, p50 / p99, and percent of all cores. `%s` is a plain loop that creates a pod on each node, while nothing else runs:\n", Plain)
+		w.table(names("", columns), rows)
 	}
-	w.line("Seconds, p50 / p99, and percent of all cores:\n")
-	w.table(names("", columns), append(rows, w.rows(columns, Existing, Join)...))
 }

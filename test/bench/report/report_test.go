@@ -4,12 +4,8 @@
 package report
 
 import (
-	"encoding/json"
-	"encoding/xml"
-	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -24,11 +20,17 @@ func example() *Report {
 		Command: "make bench N=4 PAIRS=2", Date: "2026-03-01T12:00:00Z", Commit: "0123456", Nodes: 4, Pairs: 2,
 		Machine: Machine{CPU: "A Processor", Cores: 2, MemoryGiB: 8, Go: "go1.26", Kubernetes: "v1.36.3", OS: "linux/amd64"},
 	})
-	r.Simulator = &Run{Mode: Existing, Complete: 0.5, Wall: 1.7, Cost: Cost{Seconds: 2, CPU: map[string]float64{Simulator: 1}, MachineCPU: 2}, Nodes: rows(0, 1)}
+	plain := Run{
+		Subject: Plain, Mode: Existing, Complete: 0.5, Wall: 1.7,
+		Cost: Cost{Seconds: 2, CPU: map[string]float64{Simulator: 1}, MachineCPU: 2},
+		More: []Figure{{"a figure", 1}, {"another", 5}, {"a figure", 2}},
+	}
+	plain.SetNodes(rows(0, 1))
+	r.Runs = append(r.Runs, plain)
 	for pair := range 2 {
 		for _, mode := range []Mode{Existing, Join} {
-			for i, s := range Subjects() {
-				if s == Unchecked || (s == Gated && mode == Existing) {
+			for i, s := range []Subject{Floor, Recorded, DaemonSet, Everynode, Gated, Default} {
+				if s == Gated && mode == Existing {
 					continue
 				}
 				r.Runs = append(r.Runs, run(s, mode, pair, float64(i+1)))
@@ -64,12 +66,13 @@ func run(s Subject, mode Mode, pair int, cost float64) Run {
 	if mode == Join {
 		joined = 1
 	}
-	r.Nodes = rows(joined, wall/4)
+	nodes := rows(joined, wall/4)
 	if s == DaemonSet {
-		for _, row := range r.Nodes {
-			row[Ended] = 0 // never seen
+		for i := range nodes {
+			nodes[i][Ended] = 0 // never seen
 		}
 	}
+	r.SetNodes(nodes)
 	if s == Everynode && mode == Existing {
 		r.Idle = &Idle{Cost: Cost{Seconds: 30, CPU: map[string]float64{Own: 0.1, "kube-apiserver": 1}}}
 	}
@@ -77,17 +80,17 @@ func run(s Subject, mode Mode, pair int, cost float64) Run {
 }
 
 // rows are four nodes that are done one after the other.
-func rows(joined, step float64) [][]float64 {
-	var all [][]float64
+func rows(joined, step float64) []Seconds {
+	var all []Seconds
 	for i := range 4 {
 		at := step * float64(i+1)
-		all = append(all, []float64{joined, joined + 0.5, at - 0.5, at - 0.4, at - 0.1, at, at + 0.1})
+		all = append(all, Seconds{joined, joined + 0.5, at - 0.5, at - 0.4, at - 0.1, at, at + 0.1})
 	}
 	return all
 }
 
 func TestReport(t *testing.T) {
-	for name, got := range map[string]string{"report.md": Markdown(example()), "plot.svg": Plot(example())} {
+	for name, got := range map[string]string{"report.md": Markdown(example())} {
 		file := filepath.Join("testdata", name)
 		if *update {
 			if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
@@ -129,20 +132,6 @@ func TestAnEmptyReportIsValid(t *testing.T) {
 	if text := Markdown(empty); !strings.Contains(text, "10 nodes") || strings.Contains(text, "NaN") {
 		t.Errorf("it is\n%s", text)
 	}
-	if text := Plot(empty); strings.Contains(text, "NaN") {
-		t.Errorf("it is\n%s", text)
-	}
-}
-
-func TestThePlotIsXML(t *testing.T) {
-	decoder := xml.NewDecoder(strings.NewReader(Plot(example())))
-	for {
-		if _, err := decoder.Token(); errors.Is(err, io.EOF) {
-			return
-		} else if err != nil {
-			t.Fatal(err)
-		}
-	}
 }
 
 func TestHeartbeatsOfManyNodesAreRarer(t *testing.T) {
@@ -156,24 +145,26 @@ func TestHeartbeatsOfManyNodesAreRarer(t *testing.T) {
 	}
 }
 
-func TestTheFiguresHavePercentilesInsteadOfNodes(t *testing.T) {
-	r := Run{}
-	r.SetNodes(rows(-20, 2.5))
-	if got := fmt.Sprint(r.Percentiles["node done"], r.Percentiles["node Ready"]); got != "[5 10 10 10] []" {
-		t.Errorf("percentiles %s", got)
+func TestThePercentilesOfNodes(t *testing.T) {
+	nodes := []Seconds{{-5, -4, 1, 2, 3, 4, 5}, {2, 3, 4, 5, 0, 7, 8}, {3, 0, 0, 0, 0, 0, 0}, {3, 4, 5, 6, 7, 6.5, 0}}
+	tests := map[string]struct {
+		subject Subject
+		span    string
+		want    string
+	}{
+		"since the creation of a node, or the beginning":    {Floor, "node done", "[4 5 5 5]"},
+		"what was before the beginning does not count":      {Floor, "node Ready", "[1 1 1 1]"},
+		"nodes are created after the beginning":             {Floor, "node created", "[3 3 3 3]"},
+		"between observations that were made, and never <0": {Floor, "pod ended to node done", "[0 1 1 1]"},
+		"a container of the DaemonSet ends later":           {DaemonSet, "pod ended to node done", "[]"},
 	}
-	figures, err := json.Marshal(&r)
-	if err != nil || strings.Contains(string(figures), `"nodes"`) {
-		t.Errorf("it has figures of single nodes: %s (%v)", figures, err)
-	}
-}
-
-func TestDelays(t *testing.T) {
-	r := Run{Nodes: [][]float64{{-5, -4, 1, 2, 3, 4, 5}, {2, 3, 4, 5, 0, 7, 8}, {3, 0, 0, 0, 0, 0, 0}}}
-	if got := fmt.Sprint(r.Delays(Done)); got != "[4 5]" {
-		t.Errorf("delays %s", got)
-	}
-	if got := fmt.Sprint(r.Between(Running, Ended)); got != "[1]" {
-		t.Errorf("between %s", got)
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			r := Run{Subject: tt.subject}
+			r.SetNodes(nodes)
+			if got := fmt.Sprint(r.Percentiles[tt.span]); got != tt.want {
+				t.Errorf("got %s, want %s", got, tt.want)
+			}
+		})
 	}
 }

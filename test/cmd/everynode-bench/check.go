@@ -28,7 +28,7 @@ func check(ctx context.Context, o *options) error {
 		}
 		o.Nodes, o.Pairs = base.Nodes, base.Pairs
 	}
-	o.Only, o.Command = checkedRuns, "make bench-check UPDATE=1"
+	o.Only, o.Command, o.Base, o.Idle, o.Count = checkedRuns, "make bench-check UPDATE=1", 0, 0, false
 	r, err := o.Run(ctx)
 	if err != nil {
 		return err

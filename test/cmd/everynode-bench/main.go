@@ -41,38 +41,15 @@ func main() {
 // options are what the flags say.
 type options struct {
 	harness.Bench
-	only, without string
-	update        bool
-}
-
-// command is a benchmark, with its defaults.
-type command struct {
-	nodes, pairs int
-	idle         time.Duration
-	run          func(context.Context, *options) error
-}
-
-var commands = map[string]command{
-	"bench": {nodes: 1000, pairs: 3, idle: time.Minute, run: bench},
-	"cli":   {nodes: 1000, pairs: 3, run: commandLine},
-	"many":  {nodes: 1000, pairs: 1, idle: 2 * time.Minute, run: many},
-	"real":  {nodes: 4, pairs: 5, run: realNodes},
-	"check": {nodes: 300, pairs: 2, run: check},
+	only, without, command string
+	real, check, update    bool
 }
 
 func run(ctx context.Context, args []string) error {
-	name := "bench"
-	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
-		name, args = args[0], args[1:]
+	if len(args) > 0 && !strings.HasPrefix(args[0], "-") { // the harness starts this program again
+		return runSubject(ctx, args)
 	}
-	if name == "floor" || name == "labeler" { // the harness starts this program again as each of them
-		return runSubject(ctx, name, args)
-	}
-	c, found := commands[name]
-	if !found {
-		return fmt.Errorf("unknown benchmark %q", name)
-	}
-	o, err := parse(name, &c, args)
+	o, err := parse(args)
 	if err != nil {
 		return err
 	}
@@ -80,48 +57,53 @@ func run(ctx context.Context, args []string) error {
 	if err := o.Prepare(ctx); err != nil {
 		return err
 	}
-	return errors.Join(c.run(ctx, o), o.Close())
+	measure := bench
+	if o.check {
+		measure = check
+	}
+	return errors.Join(measure(ctx, o), o.Close())
 }
 
-func runSubject(ctx context.Context, name string, args []string) error {
+func runSubject(ctx context.Context, args []string) error {
 	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
 	if err != nil {
 		return err
 	}
-	if name == "labeler" {
+	switch args[0] {
+	case "floor":
+		return subject.RunFloor(ctx, config, args[1:], os.Stdin, os.Stdout)
+	case "labeler":
 		return subject.RunLabeler(ctx, config, os.Stdin, os.Stdout)
 	}
-	return subject.RunFloor(ctx, config, args, os.Stdin, os.Stdout)
+	return fmt.Errorf("unexpected arguments %q", args)
 }
 
-// parse returns the options of a benchmark. All benchmarks have the same flags, and each uses those that apply to it.
-func parse(name string, c *command, args []string) (*options, error) {
+func parse(args []string) (*options, error) {
 	o := &options{Bench: harness.Bench{Progress: os.Stderr}}
-	set := flag.NewFlagSet("everynode-bench "+name, flag.ContinueOnError)
-	set.IntVar(&o.Nodes, "nodes", c.nodes, "nodes of each run; check: of a new baseline, because a comparison takes as many as the baseline")
-	set.IntVar(&o.Pairs, "pairs", c.pairs, "repetitions: how often each subject is measured in each mode")
+	set := flag.NewFlagSet("everynode-bench", flag.ContinueOnError)
+	set.IntVar(&o.Nodes, "nodes", 1000, "nodes of each run")
+	set.IntVar(&o.Pairs, "pairs", 3, "repetitions: how often each subject is measured in each mode")
 	set.StringVar(&o.Out, "out", "", "folder for the report; a temporary one if it is empty")
-	set.StringVar(&o.only, "only", "", "a regular expression: runs to make, such as floor/existing or everynode-gate/join; simulator is the check of the simulator")
+	set.StringVar(&o.only, "only", "", "a regular expression: runs to make, such as floor/existing, everynode-gate/join, command-line, many or simulator")
 	set.StringVar(&o.without, "without", "", "policies that everynode-without-policies lacks, separated by commas; all if it is empty")
 	set.IntVar(&o.Base, "base", -1, "also make each run on so many nodes, to compare the cost per node; 0 not to, -1 for 1000 if there are at least 2000 nodes")
-	set.DurationVar(&o.Idle, "idle", c.idle, "how long to measure what is idle; 0 not to")
-	set.BoolVar(&o.Count, "count", name == "bench", "add a round that counts requests by client")
-	set.BoolVar(&o.Profile, "profile", false, "take profiles of the manager, in the first round; many: serve them while it runs")
+	set.DurationVar(&o.Idle, "idle", time.Minute, "how long to measure what is idle; 0 not to")
+	set.BoolVar(&o.Count, "count", true, "add a round that counts requests by client")
+	set.BoolVar(&o.Profile, "profile", false, "take profiles of the manager, in the first round")
 	set.IntVar(&o.NodeJobs, "nodejobs", 100, "many: NodeJobs, each for all nodes")
 	set.IntVar(&o.Seeded, "seeded", 89, "many: how many NodeJobs find their records on the nodes instead of running their tasks")
 	set.IntVar(&o.AtOnce, "at-once", 5, "many: how many of the other NodeJobs run at once")
+	set.BoolVar(&o.real, "real", false, "measure everynode and daemonset on real nodes")
+	set.BoolVar(&o.check, "check", false, "compare a short run with the baseline of the checkout, of the same size")
 	set.BoolVar(&o.update, "update", false, "check: write a new baseline instead of comparing")
+	set.StringVar(&o.command, "command", "", "the command that the report names; make bench with these flags if it is empty")
 	if err := set.Parse(args); err != nil {
 		return nil, err
 	}
 	if o.Base < 0 {
 		o.Base = baseFor(o.Nodes)
 	}
-	fewest := 1
-	if name == "bench" {
-		fewest = 0 // only the round that counts requests
-	}
-	if set.NArg() > 0 || o.Nodes < 1 || o.Pairs < fewest || o.Base >= o.Nodes || o.Seeded < 0 || o.Seeded >= o.NodeJobs || o.AtOnce < 1 {
+	if set.NArg() > 0 || o.Nodes < 1 || o.Pairs < 0 || o.Base >= o.Nodes || o.Seeded < 0 || o.Seeded >= o.NodeJobs || o.AtOnce < 1 {
 		return nil, fmt.Errorf("unexpected arguments %q", args)
 	}
 	if o.without != "" {
@@ -158,79 +140,45 @@ func commit(ctx context.Context, root string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// bench measures all subjects on simulated nodes.
-func bench(ctx context.Context, o *options) error {
-	o.Command = fmt.Sprintf("make bench N=%d PAIRS=%d", o.Nodes, o.Pairs)
-	if o.only != "" {
-		o.Command += fmt.Sprintf(" ONLY='%s'", o.only)
+// bench measures the subjects and writes the report.
+func bench(ctx context.Context, o *options) (err error) {
+	o.Command = o.command
+	if o.Command == "" {
+		o.Command = fmt.Sprintf("make bench N=%d PAIRS=%d", o.Nodes, o.Pairs)
+		if o.only != "" {
+			o.Command += fmt.Sprintf(" ONLY='%s'", o.only)
+		}
+		if o.without != "" {
+			o.Command += " BENCHFLAGS=-without=" + o.without
+		}
 	}
-	if o.without != "" {
-		o.Command += " BENCHFLAGS=-without=" + o.without
-	}
-	if err := makeFolder(o); err != nil {
-		return err
-	}
-	r, err := o.Run(ctx)
-	return errors.Join(err, write(o.Out, r, map[string]string{"report.md": report.Markdown(r), "plot.svg": report.Plot(r)}))
-}
-
-// commandLine measures whole runs of the command line, and prints a table.
-func commandLine(ctx context.Context, o *options) error {
-	runs, err := o.CommandLine(ctx)
-	if len(runs) > 0 {
-		fmt.Print(report.CommandLineMarkdown(o.Nodes, runs))
-	}
-	return err
-}
-
-// many measures the manager with many NodeJobs.
-func many(ctx context.Context, o *options) error {
-	o.Command = fmt.Sprintf("make bench-many N=%d JOBS=%d SEEDED=%d", o.Nodes, o.NodeJobs, o.Seeded)
-	if err := makeFolder(o); err != nil {
-		return err
-	}
-	m, err := o.Many(ctx)
-	if m == nil || m.PeakStartMiB == 0 { // this is measured last, and a report of an incomplete run would show zeros
-		return err
-	}
-	fmt.Print(m.Markdown())
-	return errors.Join(err, write(o.Out, m, map[string]string{"report.md": m.Markdown()}))
-}
-
-// realNodes measures Everynode and the DaemonSet pattern on real nodes.
-func realNodes(ctx context.Context, o *options) error {
-	o.Command = fmt.Sprintf("make bench-real PAIRS=%d", o.Pairs)
-	if err := makeFolder(o); err != nil {
-		return err
-	}
-	r, err := o.RunOnRealNodes(ctx)
-	if r == nil || len(r.Runs) == 0 {
-		return err
-	}
-	fmt.Print(report.RealMarkdown(r))
-	return errors.Join(err, write(o.Out, r, map[string]string{"report.md": report.RealMarkdown(r)}))
-}
-
-// makeFolder makes the folder of the report.
-func makeFolder(o *options) (err error) {
 	if o.Out == "" {
 		o.Out, err = os.MkdirTemp("", "everynode-bench-report-")
 	} else {
 		err = os.MkdirAll(o.Out, 0o755)
 	}
+	if err != nil {
+		return err
+	}
 	fmt.Fprintln(o.Progress, "the report will be in", o.Out)
-	return err
+	measure := o.Run
+	if o.real {
+		measure = o.RunOnRealNodes
+	}
+	r, err := measure(ctx)
+	if r == nil {
+		return err
+	}
+	return errors.Join(err, write(o.Out, r))
 }
 
-// write writes the files of a report into its folder.
-func write(dir string, figures any, files map[string]string) error {
-	data, err := json.Marshal(figures)
+func write(dir string, r *report.Report) error {
+	figures, err := json.Marshal(r)
 	if err != nil {
 		return fmt.Errorf("writing the report: %w", err)
 	}
-	files["figures.json"] = string(data) + "\n"
-	for name, content := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644); err != nil {
+	for name, content := range map[string][]byte{"figures.json": append(figures, '\n'), "report.md": []byte(report.Markdown(r))} {
+		if err := os.WriteFile(filepath.Join(dir, name), content, 0o644); err != nil {
 			return fmt.Errorf("writing the report: %w", err)
 		}
 		fmt.Println(filepath.Join(dir, name))
