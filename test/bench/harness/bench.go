@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -121,41 +122,36 @@ type kind struct {
 }
 
 func (k kind) String() string {
-	if onRequest(k.subject) || k.subject == report.Plain {
+	switch k.subject {
+	case report.CommandLine, report.Many, report.Plain:
 		return string(k.subject)
+	default:
+		mode, _, _ := strings.Cut(string(k.mode), " ")
+		return string(k.subject) + "/" + mode
 	}
-	mode, _, _ := strings.Cut(string(k.mode), " ")
-	return string(k.subject) + "/" + mode
 }
 
-// onRequest reports whether a subject is measured only if Only selects it.
-func onRequest(s report.Subject) bool {
-	return s == report.CommandLine || s == report.Many
-}
-
-// kinds are in the order in which they run.
+// kinds are in the order in which they run. A gate only affects joining nodes. The last ones are only made on request.
 func (b *Bench) kinds() []kind {
-	var kinds []kind
-	for _, mode := range []report.Mode{report.Existing, report.Join} {
-		for _, s := range report.Subjects() {
-			k := kind{s, mode}
-			switch {
-			case b.Only == nil && (onRequest(s) || s == report.Unchecked), b.Only != nil && !b.Only.MatchString(k.String()):
-			case mode == report.Existing && s == report.Gated: // a gate only affects joining nodes
-			case mode == report.Join && (onRequest(s) || s == report.Plain):
-			default:
-				kinds = append(kinds, k)
-			}
-		}
+	kinds := []kind{
+		{report.Plain, report.Existing},
+		{report.Floor, report.Existing}, {report.Recorded, report.Existing}, {report.DaemonSet, report.Existing},
+		{report.Everynode, report.Existing}, {report.Default, report.Existing},
+		{report.Floor, report.Join}, {report.Recorded, report.Join}, {report.DaemonSet, report.Join},
+		{report.Everynode, report.Join}, {report.Gated, report.Join}, {report.Default, report.Join},
 	}
-	return kinds
+	if b.Only == nil {
+		return kinds
+	}
+	kinds = append(kinds, kind{report.Unchecked, report.Existing}, kind{report.Unchecked, report.Join},
+		kind{report.CommandLine, report.Existing}, kind{report.Many, report.Existing})
+	return slices.DeleteFunc(kinds, func(k kind) bool { return !b.Only.MatchString(k.String()) })
 }
 
 // Run measures all subjects on simulated nodes. If an error occurs, the report contains the earlier measurements. Run
 // leaves no processes behind.
 func (b *Bench) Run(ctx context.Context) (*report.Report, error) {
-	r := report.New(b.Head)
-	r.BaseNodes = b.Base
+	r := &report.Report{Head: b.Head, BaseNodes: b.Base}
 	defer func() { r.Machine = b.Machine }() // with the version of Kubernetes
 	rounds := b.Pairs
 	if b.Count {
@@ -207,25 +203,29 @@ func (b *Bench) measure(ctx context.Context, k kind, round int) (_ *report.Run, 
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, w.down(ctx)) }()
+	w.result = run
 	if err := w.setUp(ctx, k.mode); err != nil {
 		return nil, err
 	}
-	run.SetUp = report.Rounded(time.Since(started).Seconds())
+	setUp := time.Since(started).Seconds()
 	if err := w.run(ctx, run); err != nil {
 		return nil, err
 	}
 	if err := w.idle(ctx, run); err != nil {
 		return nil, err
 	}
-	if run.PeakMiB, err = w.peaks(); err != nil {
+	if err := w.setMemory(run); err != nil {
 		return nil, err
 	}
 	if k.subject == report.Many {
-		err = w.noteMany(ctx, run)
+		err = w.measureChanges(ctx, run)
 	}
-	run.More = w.more
-	b.say("      wall %.1f s, own CPU %.2f s, own peak %.0f MiB, control plane CPU %.1f s, %s CPU %.1f s (set up in %.1f s, all in %.1f s)", run.Wall,
-		run.Cost.CPU[report.Own], run.PeakMiB[report.Own], run.Cost.ControlCPU(), report.Simulator, run.Cost.CPU[report.Simulator], run.SetUp, time.Since(started).Seconds())
+	if run.Counted {
+		run.Only(report.Requests, report.Rest)
+	}
+	b.say("      wall %.1f s, own CPU %.2f s, own peak %.0f MiB, control plane CPU %.1f s (set up in %.1f s, all in %.1f s)",
+		run.Figures[report.Times][report.Wall], run.Figures[report.CPU][report.Own], run.Figures[report.Memory][report.Own],
+		run.Figures[report.CPU][report.ControlPlane], setUp, time.Since(started).Seconds())
 	return run, err
 }
 
@@ -279,7 +279,7 @@ func (w *world) run(ctx context.Context, run *report.Run) error {
 	}
 	switch w.subject {
 	case report.Plain, report.Many: // they begin until all is created or complete
-		run.Complete = report.Rounded(time.Since(before.at).Seconds())
+		run.Set(report.Times, report.Complete, time.Since(before.at).Seconds())
 	default:
 	}
 	err = w.until(ctx, "all nodes are done and no pod is left", w.ended)
@@ -287,7 +287,7 @@ func (w *world) run(ctx context.Context, run *report.Run) error {
 		return err
 	}
 	end := time.Now()
-	run.Wall = report.Rounded(end.Sub(before.at).Seconds())
+	run.Set(report.Times, report.Wall, end.Sub(before.at).Seconds())
 	if err := w.untilComplete(ctx, run, before.at); err != nil {
 		return err
 	}
@@ -303,10 +303,17 @@ func (w *world) run(ctx context.Context, run *report.Run) error {
 	if err != nil {
 		return err
 	}
-	run.Cost = after.since(before)
+	for process, used := range after.cpuSince(before) {
+		run.Set(report.CPU, process, used)
+	}
+	for what, n := range after.requests.Since(before.requests) {
+		run.Set(report.Served, what, n)
+	}
 	run.SetNodes(w.tracker.rows(before.at))
-	run.PodsCreated = w.tracker.counts().created
-	run.Clients, err = w.clients(ctx, before, after)
+	clients, err := w.clients(ctx, before, after)
+	if clients != nil {
+		run.SetRequests(clients, w.Nodes)
+	}
 	return err
 }
 
@@ -366,7 +373,11 @@ func (w *world) idle(ctx context.Context, run *report.Run) error {
 		return err
 	}
 	waitForProfile()
-	run.Idle = &report.Idle{Cost: after.since(before)}
-	run.Idle.Clients, err = w.clients(ctx, before, after)
+	clients, err := w.clients(ctx, before, after)
+	if run.Counted { // which costs CPU
+		run.SetRest(nil, clients, after.at.Sub(before.at).Seconds())
+	} else {
+		run.SetRest(after.cpuSince(before), nil, after.at.Sub(before.at).Seconds())
+	}
 	return err
 }

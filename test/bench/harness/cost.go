@@ -36,6 +36,16 @@ func machine() (report.Machine, error) {
 	return m, nil
 }
 
+// cpuSeconds is the CPU time of the process since its start, in user and kernel mode.
+func cpuSeconds(pid int) (float64, error) {
+	proc, err := procfs.NewProc(pid)
+	if err != nil {
+		return 0, err
+	}
+	stat, err := proc.Stat()
+	return stat.CPUTime(), err
+}
+
 // machineCPUSeconds is the CPU time of all processes of the machine since its boot.
 func machineCPUSeconds() (float64, error) {
 	proc, err := procfs.NewDefaultFS()
@@ -47,16 +57,6 @@ func machineCPUSeconds() (float64, error) {
 	return cpu.User + cpu.Nice + cpu.System + cpu.IRQ + cpu.SoftIRQ, err
 }
 
-// cpuSeconds is the CPU time of the process since its start, in user and kernel mode.
-func cpuSeconds(pid int) (float64, error) {
-	proc, err := procfs.NewProc(pid)
-	if err != nil {
-		return 0, err
-	}
-	stat, err := proc.Stat()
-	return stat.CPUTime(), err
-}
-
 // memoryMiB is the resident memory of the process, now and at most since its start.
 func memoryMiB(pid int) (resident, peak float64, err error) {
 	proc, err := procfs.NewProc(pid)
@@ -64,7 +64,7 @@ func memoryMiB(pid int) (resident, peak float64, err error) {
 		return 0, 0, err
 	}
 	status, err := proc.NewStatus()
-	return report.Rounded(float64(status.VmRSS) / (1 << 20)), report.Rounded(float64(status.VmHWM) / (1 << 20)), err
+	return float64(status.VmRSS) / (1 << 20), float64(status.VmHWM) / (1 << 20), err
 }
 
 // processes are the measured processes, by name.
@@ -73,14 +73,14 @@ func (w *world) processes() (map[string]int, error) {
 	if err != nil {
 		return nil, err
 	}
-	pids[report.Harness] = os.Getpid()
+	pids["harness"] = os.Getpid()
 	if w.program != nil {
 		if err := w.program.alive(); err != nil {
 			return nil, err
 		}
 		name := report.Own
 		if w.subject == report.DaemonSet {
-			name = report.Labeler
+			name = "labeler"
 		}
 		pids[name] = w.program.pid()
 	}
@@ -91,7 +91,6 @@ func (w *world) processes() (map[string]int, error) {
 type reading struct {
 	at       time.Time
 	cpu      map[string]float64
-	machine  float64
 	requests report.Counts
 }
 
@@ -110,11 +109,17 @@ func (w *world) read(ctx context.Context, begin bool) (reading, error) {
 	}
 	r.at, r.cpu = time.Now(), map[string]float64{}
 	for name, pid := range pids {
-		if r.cpu[name], err = cpuSeconds(pid); err != nil {
+		used, err := cpuSeconds(pid)
+		if err != nil {
 			return r, fmt.Errorf("reading what %s has cost: %w", name, err)
 		}
+		r.cpu[name] = used
+		switch name {
+		case "kube-apiserver", "etcd", "kube-controller-manager", "kube-scheduler":
+			r.cpu[report.ControlPlane] += used
+		}
 	}
-	if r.machine, err = machineCPUSeconds(); err != nil {
+	if r.cpu[report.WholeMachine], err = machineCPUSeconds(); err != nil {
 		return r, fmt.Errorf("reading the CPU time of the machine: %w", err)
 	}
 	if !begin {
@@ -131,31 +136,29 @@ func (w *world) requests(ctx context.Context) (report.Counts, error) {
 	return report.RequestCounts(bytes.NewReader(text))
 }
 
-// since returns the cost of a period.
-func (r reading) since(before reading) report.Cost {
-	cost := report.Cost{
-		Seconds: report.Rounded(r.at.Sub(before.at).Seconds()), CPU: map[string]float64{},
-		MachineCPU: report.Rounded(r.machine - before.machine), Requests: r.requests.Since(before.requests),
-	}
+// cpuSince returns the CPU time of a period.
+func (r reading) cpuSince(before reading) map[string]float64 {
+	cpu := map[string]float64{}
 	for name, used := range r.cpu {
-		cost.CPU[name] = report.Rounded(used - before.cpu[name])
+		cpu[name] = used - before.cpu[name]
 	}
-	return cost
+	return cpu
 }
 
-// peaks are the maximums of resident memory by process.
-func (w *world) peaks() (map[string]float64, error) {
+// setMemory sets the maximums of resident memory by process.
+func (w *world) setMemory(run *report.Run) error {
 	pids, err := w.processes()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	peaks := map[string]float64{}
 	for name, pid := range pids {
-		if _, peaks[name], err = memoryMiB(pid); err != nil {
-			return nil, fmt.Errorf("reading the memory of %s: %w", name, err)
+		_, peak, err := memoryMiB(pid)
+		if err != nil {
+			return fmt.Errorf("reading the memory of %s: %w", name, err)
 		}
+		run.Set(report.Memory, name, peak)
 	}
-	return peaks, nil
+	return nil
 }
 
 // clients counts the requests of a period in the audit log, which is written with a delay; nil without an audit log.
@@ -171,5 +174,7 @@ func (w *world) clients(ctx context.Context, before, after reading) (report.Clie
 		return nil, fmt.Errorf("reading the audit log: %w", err)
 	}
 	defer log.Close()
-	return report.AuditCounts(log, before.at, after.at)
+	counts, err := report.AuditCounts(log, before.at, after.at)
+	delete(counts, harnessAgent) // these are not those of a subject
+	return counts, err
 }

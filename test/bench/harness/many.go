@@ -137,28 +137,29 @@ func (w *world) progress(ctx context.Context) (done map[string]int32, complete i
 	return done, complete, nil
 }
 
-// noteMany notes what a run with many NodeJobs has cost, and then measures what changes of nodes and a start cost.
-func (w *world) noteMany(ctx context.Context, run *report.Run) error {
+// measureChanges notes what each task has cost, and measures what changes of nodes and a start of the manager cost.
+func (w *world) measureChanges(ctx context.Context, run *report.Run) error {
 	if tasks := float64((w.NodeJobs - 1 - w.Seeded) * w.Nodes); tasks > 0 {
-		w.note("CPU of the manager for each task, ms", 1000*run.Cost.CPU[report.Own]/tasks)
-		w.note("CPU of the control plane for each task, ms", 1000*run.Cost.ControlCPU()/tasks)
+		w.note("CPU of the manager for each task, ms", 1000*run.Figures[report.CPU][report.Own]/tasks)
+		w.note("CPU of the control plane for each task, ms", 1000*run.Figures[report.CPU][report.ControlPlane]/tasks)
 	}
 	resident, _, err := memoryMiB(w.program.pid())
 	if err != nil {
 		return err
 	}
 	w.note("memory at rest, MiB", resident)
-	for i := range min(flipsOfEach, w.Nodes) {
-		for _, kind := range []struct {
-			what   string
-			change func(context.Context, string) error
-		}{{"turns NotReady and back", w.turnNotReady}, {"is cordoned and uncordoned", w.cordon}} {
-			used, err := w.costOf(ctx, func() error { return kind.change(ctx, nodeName(i)) })
+	for what, change := range map[string]func(context.Context, string) error{
+		"turns NotReady and back": w.turnNotReady, "is cordoned and uncordoned": w.cordon,
+	} {
+		var used []float64
+		for i := range min(flipsOfEach, w.Nodes) {
+			seconds, err := w.costOf(ctx, func() error { return change(ctx, nodeName(i)) })
 			if err != nil {
 				return err
 			}
-			w.note("CPU of the manager when a node "+kind.what+", ms", 1000*used)
+			used = append(used, seconds)
 		}
+		w.note("CPU of the manager when a node "+what+", ms", 1000*report.Median(used))
 	}
 	return w.restart(ctx)
 }

@@ -5,7 +5,6 @@ package harness
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -36,72 +35,58 @@ func init() { go http.ListenAndServe(os.Getenv("EVERYNODE_BENCH_PPROF"), nil) }
 // profileTime is the length of a profile. It is fixed at the start, and a profile that is cut off is not valid.
 const profileTime = 20 * time.Second
 
-// profileRun profiles the API server, and the manager if there is one, until the returned function is called. It does
-// nothing unless profiles are requested.
-func (w *world) profileRun(ctx context.Context, run *report.Run) (stop func()) {
+// profileRun profiles the API server, and the manager if there is one, if profiles are requested. The returned function waits for
+// the end.
+func (w *world) profileRun(ctx context.Context, run *report.Run) (wait func()) {
 	var profiles sync.WaitGroup
-	if !w.Profile || run.Counted || run.Pair > 0 || w.subject == report.Plain {
-		return profiles.Wait
-	}
-	profiles.Go(func() { w.profile(ctx, w.client, "profile", profileTime, fileOf(run, "apiserver-cpu")) })
-	if !w.hasManager() {
-		return profiles.Wait
-	}
-	profiles.Go(func() { w.profileManager(ctx, "profile", profileTime, fileOf(run, "cpu")) })
-	return func() {
-		profiles.Wait()
-		w.profileManager(ctx, "allocs", 0, fileOf(run, "allocs"))
-		w.profileManager(ctx, "heap", 0, fileOf(run, "heap"))
-	}
-}
-
-// profileIdle profiles the manager for a time in which it has nothing to do. The returned function waits for the end.
-func (w *world) profileIdle(ctx context.Context, run *report.Run, length time.Duration) (wait func()) {
-	var profiles sync.WaitGroup
-	if w.Profile && !run.Counted && w.hasManager() {
-		profiles.Go(func() { w.profileManager(ctx, "profile", length, fileOf(run, "idle-cpu")) })
+	if w.Profile && !run.Counted && run.Pair == 0 {
+		profiles.Go(func() { w.profile(ctx, run, w.client, "apiserver-cpu", profileTime) })
+		profiles.Go(func() { w.profileManager(ctx, run, "cpu", profileTime) })
 	}
 	return profiles.Wait
 }
 
-// hasManager reports whether the subject's own process is the manager.
-func (w *world) hasManager() bool {
+// profileIdle profiles the manager for a time in which it has nothing to do. The returned function waits for the end.
+func (w *world) profileIdle(ctx context.Context, run *report.Run, length time.Duration) (wait func()) {
+	var profile sync.WaitGroup
+	if w.Profile && !run.Counted {
+		profile.Go(func() { w.profileManager(ctx, run, "idle-cpu", length) })
+	}
+	return profile.Wait
+}
+
+// profileManager profiles what the manager does in a time, and then its heap, with all that it has allocated.
+func (w *world) profileManager(ctx context.Context, run *report.Run, name string, length time.Duration) {
 	switch w.subject {
 	case report.Plain, report.Floor, report.Recorded, report.DaemonSet:
-		return false
+		return
 	default:
-		return w.program != nil
 	}
-}
-
-func fileOf(run *report.Run, what string) string {
-	return strings.ReplaceAll(kind{run.Subject, run.Mode}.String(), "/", "-") + "-" + what + ".pprof"
-}
-
-func (w *world) profileManager(ctx context.Context, what string, length time.Duration, file string) {
-	client, err := kubernetes.NewForConfig(&rest.Config{Host: "http://" + pprofAddress})
+	manager, err := kubernetes.NewForConfig(&rest.Config{Host: "http://" + pprofAddress})
 	if err != nil {
-		w.say("      no profile %s: %v", file, err)
+		w.say("      no profile %s: %v", name, err)
 		return
 	}
-	w.profile(ctx, client, what, length, file)
+	w.profile(ctx, run, manager, name, length)
+	w.profile(ctx, run, manager, strings.Replace(name, "cpu", "heap", 1), 0)
 }
 
-// profile writes a profile of that length, in whole seconds. Errors are reported, and do not affect the run.
-func (w *world) profile(ctx context.Context, server kubernetes.Interface, what string, length time.Duration, file string) {
+// profile writes a profile of a number of seconds, or the heap. Errors are reported, and do not affect the run.
+func (w *world) profile(ctx context.Context, run *report.Run, server kubernetes.Interface, name string, length time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, length+time.Minute)
 	defer cancel()
-	request := server.CoreV1().RESTClient().Get().AbsPath("/debug/pprof/" + what)
+	request := server.CoreV1().RESTClient().Get()
 	if length > 0 {
-		request = request.Param("seconds", strconv.Itoa(int(length.Seconds())))
+		request = request.AbsPath("/debug/pprof/profile").Param("seconds", strconv.Itoa(int(length.Seconds())))
+	} else {
+		request = request.AbsPath("/debug/pprof/heap")
 	}
 	data, err := request.DoRaw(ctx)
-	if err != nil {
-		err = fmt.Errorf("asking for a profile: %w", err)
-	} else {
+	if err == nil {
+		file := strings.ReplaceAll(kind{run.Subject, run.Mode}.String(), "/", "-") + "-" + name + ".pprof"
 		err = os.WriteFile(filepath.Join(w.Out, file), data, 0o600)
 	}
 	if err != nil {
-		w.say("      no profile %s: %v", file, err)
+		w.say("      no profile %s: %v", name, err)
 	}
 }

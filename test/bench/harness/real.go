@@ -56,7 +56,7 @@ func (b *Bench) RunOnRealNodes(ctx context.Context) (_ *report.Report, err error
 	if err := w.installOnRealNodes(ctx); err != nil {
 		return nil, err
 	}
-	r := report.New(b.Head)
+	r := &report.Report{Head: b.Head}
 	for round := range b.Pairs + 1 {
 		for _, s := range []report.Subject{report.DaemonSet, report.Everynode} {
 			run, err := w.turn(ctx, s, round)
@@ -107,13 +107,13 @@ func (w *world) turn(ctx context.Context, s report.Subject, round int) (*report.
 	w.subject, w.job = s, fmt.Sprintf("bench-%d", round)
 	w.tracker.reset(w.doneLabel(), nodes)
 	run := &report.Run{Subject: s, Mode: report.Real, Pair: round - 1}
+	w.result = run
 	if err := w.run(ctx, run); err != nil {
 		objects, objectsErr := install.Kubectl(context.WithoutCancel(ctx), w.cluster, "", "get", "nodejobs,daemonsets,pods", "--all-namespaces")
 		return nil, errors.Join(fmt.Errorf("%w\nthe objects then:\n%s", err, objects), objectsErr)
 	}
-	delete(run.Clients, harnessAgent)
 	w.say("%s  %s, round %d of %d: all nodes done after %.2f s, no pod left after %.2f s", time.Now().Format("15:04:05"), s, round, w.Pairs,
-		run.Percentile("node done", 3), run.Wall)
+		run.Figures[report.Times]["node done p99"], run.Figures[report.Times][report.Wall])
 	if err := w.remove(ctx); err != nil || s != report.DaemonSet {
 		return run, err
 	}

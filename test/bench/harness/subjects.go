@@ -196,7 +196,7 @@ func (w *world) untilComplete(ctx context.Context, run *report.Run, begin time.T
 		}
 		return err
 	})
-	run.Complete = report.Rounded(time.Since(begin).Seconds())
+	run.Set(report.Times, report.Complete, time.Since(begin).Seconds())
 	return err
 }
 

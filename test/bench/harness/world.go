@@ -55,8 +55,8 @@ type world struct {
 	tracker       *tracker
 	// program is the subject's own process; nil if it has none.
 	program *process
-	// more are the figures that only this subject has.
-	more []report.Figure
+	// result is the run that is measured.
+	result *report.Run
 	// dir contains the logs of the run's processes, and their files.
 	dir string
 	// stopWatching ends the tracker.
@@ -198,10 +198,8 @@ func (w *world) widenWatches(ctx context.Context, worker int) error {
 	return nil
 }
 
-// note adds a figure that only this subject has.
-func (w *world) note(name string, value float64) {
-	w.more = append(w.more, report.Figure{Name: name, Value: report.Rounded(value)})
-}
+// note adds a figure that only some subjects have.
+func (w *world) note(name string, value float64) { w.result.Set(report.More, name, value) }
 
 // down ends the subject, and removes the cluster.
 func (w *world) down(ctx context.Context) error {

@@ -28,32 +28,35 @@ type Ratio struct {
 var checked = []struct {
 	name      string
 	tolerance float64
-	figure    func(*Run) float64
+	section   Section
+	figure    string
 }{
-	{"node done p50", 0.30, half.of},
-	{"node done p99", 0.25, most.of},
-	{"wall time", 0.25, wall.of},
-	{"control plane CPU", 0.20, controlCPU.of},
-	{"own CPU", 0.30, ownCPU.of},
-	{"own peak memory", 0.25, ownPeak.of},
-	{"writes", 0.05, ownWrites},
+	{"node done p50", 0.30, Times, "node done p50"},
+	{"node done p99", 0.25, Times, "node done p99"},
+	{"wall time", 0.25, Times, Wall},
+	{"control plane CPU", 0.20, CPU, ControlPlane},
+	{"own CPU", 0.30, CPU, Own},
+	{"own peak memory", 0.25, Memory, Own},
+	{"writes", 0.05, Served, "writes"},
 }
 
-// ownWrites are the writes of the subject itself, from the API server's own count. In a join storm, others patch nodes too.
-func ownWrites(r *Run) float64 {
-	if r.Mode == Join {
-		return math.NaN()
+// setWrites sets the writes of the subject itself, from the API server's own count. In a join storm, others patch nodes too.
+func (r *Run) setWrites() {
+	if served := r.Figures[Served]; r.Mode == Existing {
+		r.Set(Served, "writes", served["POST pods"]+served["PATCH pods"]+served["DELETE pods"]+served["PATCH nodes"])
 	}
-	return r.Cost.Requests["POST pods"] + r.Cost.Requests["PATCH pods"] + r.Cost.Requests["DELETE pods"] + r.Cost.Requests["PATCH nodes"]
 }
 
 // NewBaseline returns the ratios of a report of both subjects.
 func NewBaseline(r *Report) *Baseline {
 	b := &Baseline{Head: r.Head}
+	for i := range r.Runs {
+		r.Runs[i].setWrites()
+	}
 	for _, mode := range []Mode{Existing, Join} {
-		runs, floor := of(r.Runs, Everynode, mode, false), of(r.Runs, Recorded, mode, false)
+		runs, floor := of(r.Runs, Everynode, mode), of(r.Runs, Recorded, mode)
 		for _, c := range checked {
-			ratio := Median(figures(runs, c.figure)) / Median(figures(floor, c.figure))
+			ratio := Median(figures(runs, c.section, c.figure)) / Median(figures(floor, c.section, c.figure))
 			if !math.IsNaN(ratio) && !math.IsInf(ratio, 0) {
 				b.Ratios = append(b.Ratios, Ratio{mode, c.name, Rounded(ratio)})
 			}

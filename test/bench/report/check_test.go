@@ -12,8 +12,8 @@ import (
 // pairOf is a report of one run of each subject. Everynode needs so many times the floor in all respects.
 func pairOf(factor float64) *Report {
 	floor, ours := run(Recorded, Existing, 0, 1), run(Everynode, Existing, 0, factor)
-	floor.Cost.Requests = map[string]float64{"POST pods": 100, "PATCH pods": 100, "DELETE pods": 100, "PATCH nodes": 100, "PUT leases": 70}
-	ours.Cost.Requests = map[string]float64{"POST pods": 100, "PATCH pods": 100, "DELETE pods": 100, "PATCH nodes": 100 * (4*factor - 3)}
+	floor.Figures[Served] = map[string]float64{"POST pods": 100, "PATCH pods": 100, "DELETE pods": 100, "PATCH nodes": 100, "PUT leases": 70}
+	ours.Figures[Served] = map[string]float64{"POST pods": 100, "PATCH pods": 100, "DELETE pods": 100, "PATCH nodes": 100 * (4*factor - 3)}
 	return &Report{Head: Head{Nodes: 4, Pairs: 1}, Runs: []Run{floor, ours}}
 }
 

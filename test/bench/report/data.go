@@ -5,8 +5,10 @@
 package report
 
 import (
-	"fmt"
+	"maps"
 	"math"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -34,17 +36,10 @@ type Machine struct {
 // Report is what was measured, as figures.json has it.
 type Report struct {
 	Head
-	// Columns name the values of Run.Percentiles.
-	Columns []string `json:"columns"`
-	Runs    []Run    `json:"runs"`
+	Runs []Run `json:"runs"`
 	// BaseNodes is the smaller number of nodes on which the subjects were also measured, as Base; 0 if they were not.
 	BaseNodes int   `json:"baseNodes,omitempty"`
 	Base      []Run `json:"base,omitempty"`
-}
-
-// New returns a report without runs.
-func New(head Head) *Report {
-	return &Report{Head: head, Columns: []string{"p50", "p90", "p99", "p100"}}
 }
 
 // Mode defines what exists first.
@@ -83,38 +78,69 @@ func Subjects() []Subject {
 	return []Subject{Floor, Recorded, DaemonSet, Everynode, Gated, Default, Unchecked, CommandLine, Many, Plain}
 }
 
+// Section is a kind of figures.
+type Section string
+
+// The sections, in the order of the report.
+const (
+	// Times since the creation of the object, or in a join storm of the node.
+	Times Section = "Seconds"
+	// CPU is by process, from the beginning to Tail seconds after the end.
+	CPU Section = "CPU seconds"
+	// Memory is the maximum by process, from its start.
+	Memory Section = "Peak memory in MiB"
+	// Requests are by client, verb and resource, from the audit log.
+	Requests Section = "Requests per node"
+	// Rest is when all work is done.
+	Rest Section = "At rest, per minute"
+	// More are figures that only some subjects have.
+	More Section = "More"
+	// Served are the requests by verb and resource, as the API server counts them. They are only in figures.json.
+	Served Section = "Served requests"
+)
+
+// Tail is how many seconds after the end costs are counted, so that deferred work is included.
+const Tail = 2
+
+// Names of figures.
+const (
+	// Own is the subject's own process, and its own requests.
+	Own          = "own"
+	ControlPlane = "control plane"
+	// WholeMachine are all processes of the machine, including unrelated ones.
+	WholeMachine = "machine"
+	// Wall is the time from the beginning until all nodes are done and all pods are deleted, and Complete the time until the
+	// object reports completion.
+	Wall     = "wall"
+	Complete = "Complete"
+)
+
 // Run is the measurement of one subject in one mode. Simulated nodes get a control plane for each run.
 type Run struct {
 	Subject Subject `json:"subject"`
 	Mode    Mode    `json:"mode"`
 	Pair    int     `json:"pair"`
-	// Counted reports whether the audit log of the API server was on. The log costs CPU, so only the requests by client of
-	// such a run are used.
+	// Counted reports whether the run was made to count requests by client. The audit log costs CPU, so the run has no other
+	// figures.
 	Counted bool `json:"counted,omitempty"`
-	// SetUp is the duration of the set-up. Wall is the time from the beginning until all nodes are done and all pods are
-	// deleted. Complete is the time until the object reports completion; 0 if it never does. In seconds.
-	SetUp    float64 `json:"setUpSeconds"`
-	Wall     float64 `json:"wallSeconds"`
-	Complete float64 `json:"completeSeconds,omitempty"`
-	// Cost is the cost from the beginning to Tail seconds after the end.
-	Cost Cost `json:"cost"`
-	// PeakMiB is by process, from its start.
-	PeakMiB map[string]float64 `json:"peakMiB"`
-	// Clients are the requests of the same time by client, if they were counted.
-	Clients ClientCounts `json:"clients,omitempty"`
-	// PodsCreated is larger than the number of nodes if a task ran twice.
-	PodsCreated int   `json:"podsCreated"`
-	Idle        *Idle `json:"idle,omitempty"`
-	// More are figures that only this subject has.
-	More []Figure `json:"more,omitempty"`
-	// Percentiles are those of the nodes, in seconds, as Report.Columns says.
-	Percentiles map[string][]float64 `json:"percentiles,omitempty"`
+	// Figures are by section and name.
+	Figures map[Section]map[string]float64 `json:"figures"`
 }
 
-// Figure is a figure of a run. Several may have the same name.
-type Figure struct {
-	Name  string  `json:"name"`
-	Value float64 `json:"value"`
+// Set sets a figure.
+func (r *Run) Set(section Section, name string, value float64) {
+	if r.Figures == nil {
+		r.Figures = map[Section]map[string]float64{}
+	}
+	if r.Figures[section] == nil {
+		r.Figures[section] = map[string]float64{}
+	}
+	r.Figures[section][name] = math.Round(1000*value) / 1000
+}
+
+// Only removes the figures of other sections.
+func (r *Run) Only(sections ...Section) {
+	maps.DeleteFunc(r.Figures, func(section Section, _ map[string]float64) bool { return !slices.Contains(sections, section) })
 }
 
 // Observations of a node.
@@ -151,41 +177,6 @@ var spans = []struct {
 	{"pod ended to node done", Ended, Done},
 }
 
-// Tail is how long after the end costs are counted, so that deferred work is included.
-const Tail = 2.0
-
-// Cost is the cost of a period.
-type Cost struct {
-	Seconds float64 `json:"seconds"`
-	// CPU seconds by process.
-	CPU map[string]float64 `json:"cpuSeconds"`
-	// MachineCPU is the CPU time of all processes of the machine, including unrelated ones.
-	MachineCPU float64 `json:"machineCPUSeconds"`
-	// Requests by verb and resource, as the API server counts them.
-	Requests Counts `json:"requests,omitempty"`
-}
-
-// Idle is the cost after all work is done, with heartbeats only.
-type Idle struct {
-	Cost
-	// Clients are the requests by client, in counted runs.
-	Clients ClientCounts `json:"clients,omitempty"`
-}
-
-// Names of processes in the maps.
-const (
-	// Own is the subject's own process.
-	Own       = "own"
-	Labeler   = "labeler"
-	Harness   = "harness"
-	Simulator = "kwok"
-)
-
-// ControlCPU is the CPU time of the control plane, in seconds.
-func (c *Cost) ControlCPU() float64 {
-	return c.CPU["kube-apiserver"] + c.CPU["etcd"] + c.CPU["kube-controller-manager"] + c.CPU["kube-scheduler"]
-}
-
 // own returns the requests of the clients that are the subject's own.
 func (s Subject) own(clients ClientCounts) Counts {
 	switch s {
@@ -198,9 +189,8 @@ func (s Subject) own(clients ClientCounts) Counts {
 	}
 }
 
-// SetNodes sets the percentiles of all nodes. The container of a pod of the DaemonSet ends after the node is done.
+// SetNodes sets the percentiles of the times of all nodes. The container of a pod of the DaemonSet ends after the node is done.
 func (r *Run) SetNodes(nodes []Seconds) {
-	r.Percentiles = map[string][]float64{}
 	for _, span := range spans {
 		var all []float64
 		for _, node := range nodes {
@@ -213,20 +203,48 @@ func (r *Run) SetNodes(nodes []Seconds) {
 				all = append(all, max(node[span.to]-begin, 0)) // nodes and pods are observed by two watches
 			}
 		}
-		for _, p := range []float64{50, 90, 99, 100} {
-			if len(all) > 0 {
-				r.Percentiles[span.name] = append(r.Percentiles[span.name], math.Round(1000*Percentile(all, p))/1000)
-			}
+		if len(all) > 0 {
+			r.Set(Times, span.name+" p50", Percentile(all, 50))
+			r.Set(Times, span.name+" p99", Percentile(all, 99))
 		}
 	}
 }
 
-// Percentile returns one of "p50", "p90", "p99" and "p100" of a span by its index; NaN if it was not observed.
-func (r *Run) Percentile(span string, i int) float64 {
-	if all := r.Percentiles[span]; i < len(all) {
-		return all[i]
+// Heartbeat reports whether a request is made regularly, without any work: a lease, or the status of a node.
+func Heartbeat(client, what string) bool {
+	return strings.HasSuffix(what, " leases") || client == "kubelet" && (what == "get nodes" || what == "patch nodes/status")
+}
+
+// SetRequests sets the requests per node: those of each client, their sums without heartbeats, and those of the subject itself.
+func (r *Run) SetRequests(clients ClientCounts, nodes int) {
+	work := Counts{}
+	for client, counts := range clients {
+		for what, n := range counts {
+			name := client + " " + what
+			if Heartbeat(client, what) {
+				name = "heartbeats: " + name
+			} else {
+				work[what] += n
+			}
+			r.Set(Requests, name, n/float64(nodes))
+		}
 	}
-	return math.NaN()
+	own := r.Subject.own(clients)
+	for name, n := range map[string]float64{
+		"all": work.Sum(), "all writes": work.Writes(), Own: own.Sum(), "own writes": own.Writes(),
+	} {
+		r.Set(Requests, name, n/float64(nodes))
+	}
+}
+
+// SetRest sets the cost of a time at rest.
+func (r *Run) SetRest(cpu map[string]float64, clients ClientCounts, seconds float64) {
+	for process, used := range cpu {
+		r.Set(Rest, "CPU seconds, "+process, used/seconds*60)
+	}
+	if clients != nil {
+		r.Set(Rest, "own writes, a leader's lease aside", r.Subject.own(clients).Writes()/seconds*60)
+	}
 }
 
 // Intervals of kubelets, and the numbers of nodes up to which simulated nodes use them.
@@ -240,10 +258,4 @@ const (
 // need nine cores, and the machine would do nothing else.
 func Heartbeats(nodes int) (lease, status time.Duration) {
 	return leaseEvery * time.Duration(max(nodes, leaseNodes)) / leaseNodes, statusEvery * time.Duration(max(nodes, statusNodes)) / statusNodes
-}
-
-// heartbeatsOf says what Heartbeats returns.
-func heartbeatsOf(nodes int) string {
-	lease, status := Heartbeats(nodes)
-	return fmt.Sprintf("a lease every %.0f s and a status every %.0f min from each node", lease.Seconds(), status.Minutes())
 }

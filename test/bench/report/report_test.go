@@ -16,16 +16,13 @@ var update = flag.Bool("update", false, "rewrite the expected reports")
 
 // example has round figures, so that the report can be checked by eye.
 func example() *Report {
-	r := New(Head{
+	r := &Report{Head: Head{
 		Command: "make bench N=4 PAIRS=2", Date: "2026-03-01T12:00:00Z", Commit: "0123456", Nodes: 4, Pairs: 2,
 		Machine: Machine{CPU: "A Processor", Cores: 2, MemoryGiB: 8, Go: "go1.26", Kubernetes: "v1.36.3", OS: "linux/amd64"},
-	})
-	plain := Run{
-		Subject: Plain, Mode: Existing, Complete: 0.5, Wall: 1.7,
-		Cost: Cost{Seconds: 2, CPU: map[string]float64{Simulator: 1}, MachineCPU: 2},
-		More: []Figure{{"a figure", 1}, {"another", 5}, {"a figure", 2}},
-	}
-	plain.SetNodes(rows(0, 1))
+	}}
+	plain := Run{Subject: Plain, Mode: Existing}
+	plain.Set(Times, Wall, 1.7)
+	plain.Set(More, "a figure", 2)
 	r.Runs = append(r.Runs, plain)
 	for pair := range 2 {
 		for _, mode := range []Mode{Existing, Join} {
@@ -39,12 +36,13 @@ func example() *Report {
 	}
 	counted := run(Everynode, Existing, 2, 3)
 	counted.Counted = true
-	counted.Clients = ClientCounts{
+	counted.SetRequests(ClientCounts{
 		"everynode": {"create pods": 4, "patch nodes": 4, "patch pods": 4, "delete pods": 4, "update leases": 1, "get leases": 1},
 		"kwok":      {"patch pods/status": 8},
 		"kubectl":   {"get nodes": 0.1},
-	}
-	counted.Idle.Clients = ClientCounts{"everynode": {"update leases": 10}}
+	}, 4)
+	counted.SetRest(nil, ClientCounts{"everynode": {"update leases": 10, "patch nodes": 1}}, 30)
+	counted.Only(Requests, Rest)
 	r.Runs = append(r.Runs, counted)
 	r.BaseNodes, r.Base = 2, []Run{run(Everynode, Existing, 0, 1)}
 	return r
@@ -52,15 +50,18 @@ func example() *Report {
 
 func run(s Subject, mode Mode, pair int, cost float64) Run {
 	wall := 10*cost + float64(pair)
-	r := Run{
-		Subject: s, Mode: mode, Pair: pair, Wall: wall, PeakMiB: map[string]float64{Harness: 70, "etcd": 50 * cost},
-		Cost: Cost{Seconds: wall + Tail, CPU: map[string]float64{"kube-apiserver": 10 * cost, "etcd": cost, Simulator: 2, Harness: 1}, MachineCPU: wall},
+	r := Run{Subject: s, Mode: mode, Pair: pair}
+	r.Set(Times, Wall, wall)
+	for name, used := range map[string]float64{"kube-apiserver": 10 * cost, "etcd": cost, ControlPlane: 11 * cost, "kwok": 2, WholeMachine: wall} {
+		r.Set(CPU, name, used)
 	}
+	r.Set(Memory, "etcd", 50*cost)
 	if s != DaemonSet {
-		r.Cost.CPU[Own], r.PeakMiB[Own] = cost, 20*cost
+		r.Set(CPU, Own, cost)
+		r.Set(Memory, Own, 20*cost)
 	}
 	if strings.HasPrefix(string(s), "everynode") {
-		r.Complete = wall + 1
+		r.Set(Times, Complete, wall+1)
 	}
 	joined := -20.0
 	if mode == Join {
@@ -74,7 +75,7 @@ func run(s Subject, mode Mode, pair int, cost float64) Run {
 	}
 	r.SetNodes(nodes)
 	if s == Everynode && mode == Existing {
-		r.Idle = &Idle{Cost: Cost{Seconds: 30, CPU: map[string]float64{Own: 0.1, "kube-apiserver": 1}}}
+		r.SetRest(map[string]float64{Own: 0.1, "kube-apiserver": 1}, nil, 30)
 	}
 	return r
 }
@@ -128,7 +129,7 @@ func firstDifference(want, got string) string {
 }
 
 func TestAnEmptyReportIsValid(t *testing.T) {
-	empty := New(Head{Nodes: 10, Pairs: 1})
+	empty := &Report{Head: Head{Nodes: 10, Pairs: 1}}
 	if text := Markdown(empty); !strings.Contains(text, "10 nodes") || strings.Contains(text, "NaN") {
 		t.Errorf("it is\n%s", text)
 	}
@@ -152,17 +153,17 @@ func TestThePercentilesOfNodes(t *testing.T) {
 		span    string
 		want    string
 	}{
-		"since the creation of a node, or the beginning":    {Floor, "node done", "[4 5 5 5]"},
-		"what was before the beginning does not count":      {Floor, "node Ready", "[1 1 1 1]"},
-		"nodes are created after the beginning":             {Floor, "node created", "[3 3 3 3]"},
-		"between observations that were made, and never <0": {Floor, "pod ended to node done", "[0 1 1 1]"},
-		"a container of the DaemonSet ends later":           {DaemonSet, "pod ended to node done", "[]"},
+		"since the creation of a node, or the beginning":    {Floor, "node done", "[4] [5]"},
+		"what was before the beginning does not count":      {Floor, "node Ready", "[1] [1]"},
+		"nodes are created after the beginning":             {Floor, "node created", "[3] [3]"},
+		"between observations that were made, and never <0": {Floor, "pod ended to node done", "[0] [1]"},
+		"a container of the DaemonSet ends later":           {DaemonSet, "pod ended to node done", "[] []"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			r := Run{Subject: tt.subject}
 			r.SetNodes(nodes)
-			if got := fmt.Sprint(r.Percentiles[tt.span]); got != tt.want {
+			if got := fmt.Sprint(figures([]Run{r}, Times, tt.span+" p50"), " ", figures([]Run{r}, Times, tt.span+" p99")); got != tt.want {
 				t.Errorf("got %s, want %s", got, tt.want)
 			}
 		})
