@@ -218,7 +218,7 @@ func (b *Bench) measure(ctx context.Context, k kind, round int) (_ *report.Run, 
 		return nil, err
 	}
 	if k.subject == report.Many {
-		err = w.measureChanges(ctx, run)
+		err = w.measureStart(ctx, run)
 	}
 	if run.Counted {
 		run.Only(report.Requests, report.Rest)

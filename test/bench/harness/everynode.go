@@ -61,7 +61,7 @@ func (w *world) startManager(ctx context.Context) error {
 	if w.subject == report.Unchecked {
 		args = append(args, "--require-policies=false")
 	}
-	w.program, err = startProcess(ctx, w.dir, "manager", append(environ(settings),
+	w.program, err = startProcess(ctx, w.dir, "manager", append(settings,
 		"KUBECONFIG="+kubeconfig, "POD_NAMESPACE="+install.Namespace, "POD_NAME="+install.Deployment+"-0", "NODE_NAME=",
 		"EVERYNODE_RUNNER_IMAGE="+install.RunnerImage, "EVERYNODE_BENCH_PPROF="+pprofAddress,
 	), args...)
@@ -96,10 +96,8 @@ func (w *world) untilPolicies(ctx context.Context) error {
 		}
 		return pause(ctx, policies.Enforced)
 	case !enforced:
-		for _, kind := range []string{"validatingadmissionpolicybindings", "mutatingadmissionpolicybindings"} {
-			if err := w.kubectl(ctx, "delete", kind, "--all"); err != nil {
-				return err
-			}
+		if err := w.kubectl(ctx, "delete", "validatingadmissionpolicybindings,mutatingadmissionpolicybindings", "--all"); err != nil {
+			return err
 		}
 	}
 	as := rest.CopyConfig(w.config)

@@ -14,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/record"
@@ -25,20 +24,6 @@ import (
 func manyName(i int) string { return fmt.Sprintf("many-%03d", i) }
 
 func manyLabel(i int) string { return v1alpha1.RecordKey(subject.Namespace, manyName(i)) }
-
-// restart measures the peak memory of a manager that starts with all these objects.
-func (w *world) restart(ctx context.Context) error {
-	w.program.stop()
-	if err := w.startManager(ctx); err != nil {
-		return err
-	}
-	if err := pause(ctx, startTime); err != nil {
-		return err
-	}
-	_, peak, err := memoryMiB(w.program.pid())
-	w.note("memory at most of a manager that is started then, MiB", peak)
-	return err
-}
 
 // startTime is the time until a restarted manager has planned all NodeJobs. The lease of the previous one is released
 // at once.
@@ -137,8 +122,8 @@ func (w *world) progress(ctx context.Context) (done map[string]int32, complete i
 	return done, complete, nil
 }
 
-// measureChanges notes what each task has cost, and measures what changes of nodes and a start of the manager cost.
-func (w *world) measureChanges(ctx context.Context, run *report.Run) error {
+// measureStart notes what each task has cost, and measures the peak memory of a manager that starts with all these objects.
+func (w *world) measureStart(ctx context.Context, run *report.Run) error {
 	if tasks := float64((w.NodeJobs - 1 - w.Seeded) * w.Nodes); tasks > 0 {
 		w.note("CPU of the manager for each task, ms", 1000*run.Figures[report.CPU][report.Own]/tasks)
 		w.note("CPU of the control plane for each task, ms", 1000*run.Figures[report.CPU][report.ControlPlane]/tasks)
@@ -148,81 +133,14 @@ func (w *world) measureChanges(ctx context.Context, run *report.Run) error {
 		return err
 	}
 	w.note("memory at rest, MiB", resident)
-	for what, change := range map[string]func(context.Context, string) error{
-		"turns NotReady and back": w.turnNotReady, "is cordoned and uncordoned": w.cordon,
-	} {
-		var used []float64
-		for i := range min(flipsOfEach, w.Nodes) {
-			seconds, err := w.costOf(ctx, func() error { return change(ctx, nodeName(i)) })
-			if err != nil {
-				return err
-			}
-			used = append(used, seconds)
-		}
-		w.note("CPU of the manager when a node "+what+", ms", 1000*report.Median(used))
-	}
-	return w.restart(ctx)
-}
-
-const flipsOfEach = 3
-
-// settleTime is the time after a change for which its cost is counted: events are batched for at most two seconds.
-const settleTime = 5 * time.Second
-
-// costOf returns the CPU time of the manager for a change and its consequences.
-func (w *world) costOf(ctx context.Context, change func() error) (float64, error) {
-	before, err := cpuSeconds(w.program.pid())
-	if err != nil {
-		return 0, err
-	}
-	if err := change(); err != nil {
-		return 0, err
-	}
-	if err := pause(ctx, settleTime); err != nil {
-		return 0, err
-	}
-	after, err := cpuSeconds(w.program.pid())
-	return after - before, err
-}
-
-func (w *world) cordon(ctx context.Context, node string) error {
-	for _, patch := range []string{`{"spec":{"unschedulable":true}}`, `{"spec":{"unschedulable":false}}`} {
-		if err := w.patchNode(ctx, node, []byte(patch)); err != nil {
-			return err
-		}
-		if err := pause(ctx, time.Second); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// turnNotReady removes a node from the simulator until the node controller has tainted it as NotReady, and then adds it
-// again.
-func (w *world) turnNotReady(ctx context.Context, node string) error {
-	if err := w.patchNode(ctx, node, []byte(`{"metadata":{"annotations":{"kwok.x-k8s.io/node":"away"}}}`)); err != nil {
+	w.program.stop()
+	if err := w.startManager(ctx); err != nil {
 		return err
 	}
-	nodes := w.client.CoreV1().Nodes()
-	for _, ready := range []string{"False", "True"} {
-		status := fmt.Appendf(nil, `{"status":{"conditions":[{"type":"Ready","status":%q,"reason":"Bench","lastTransitionTime":%q}]}}`,
-			ready, time.Now().UTC().Format(time.RFC3339))
-		if _, err := nodes.Patch(ctx, node, types.StrategicMergePatchType, status, metav1.PatchOptions{}, "status"); err != nil {
-			return fmt.Errorf("changing the status of node %s: %w", node, err)
-		}
-		err := w.eventually(ctx, "the node controller has seen it", func() error {
-			live, err := nodes.Get(ctx, node, metav1.GetOptions{})
-			if err == nil && hasTaint(live, corev1.TaintNodeNotReady) == (ready == "True") {
-				err = fmt.Errorf("its taints are %v", live.Spec.Taints)
-			}
-			return err
-		})
-		if err != nil {
-			return err
-		}
-		if err := pause(ctx, time.Second); err != nil {
-			return err
-		}
+	if err := pause(ctx, startTime); err != nil {
+		return err
 	}
-	return w.patchNode(ctx, node, []byte(`{"metadata":{"annotations":{"kwok.x-k8s.io/node":"fake"}}}`))
+	_, peak, err := memoryMiB(w.program.pid())
+	w.note("memory at most of a manager that is started then, MiB", peak)
+	return err
 }

@@ -6,6 +6,7 @@ package harness
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -78,15 +79,10 @@ func (p *process) tell() error {
 
 // expect waits for a line.
 func (p *process) expect(ctx context.Context, want string) error {
-	line := make(chan string, 1)
-	go func() { text, _ := p.out.ReadString('\n'); line <- strings.TrimSpace(text) }()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case got := <-line:
-		if got != want {
-			return fmt.Errorf("waiting for %s: it says %q instead of %q; see its log:\n%s", p.name, got, want, p.tail())
-		}
+	defer context.AfterFunc(ctx, p.cancel)() // then there is no line
+	line, err := p.out.ReadString('\n')
+	if got := strings.TrimSpace(line); got != want {
+		return fmt.Errorf("waiting for %s: it says %q instead of %q (%w); see its log:\n%s", p.name, got, want, errors.Join(err, ctx.Err()), p.tail())
 	}
 	return nil
 }

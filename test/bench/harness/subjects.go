@@ -130,14 +130,15 @@ func (w *world) nodeJob() []byte {
 	if w.real {
 		script = "true"
 	}
+	spec := "rollout: {maxConcurrent: 100%, steps: [{name: all}]}"
 	switch w.subject {
 	case report.Default:
-		return nodeJob(w.job, script, "")
+		spec = ""
 	case report.Gated:
-		return nodeJob(w.job, script, "rollout: {maxConcurrent: 100%, steps: [{name: all}]}\n  gate: {}")
+		spec += "\n  gate: {}"
 	default:
-		return nodeJob(w.job, script, "rollout: {maxConcurrent: 100%, steps: [{name: all}]}")
 	}
+	return nodeJob(w.job, script, spec)
 }
 
 // nodeJob returns a NodeJob with more fields of its spec than the task.
@@ -221,7 +222,7 @@ func (w *world) remove(ctx context.Context) error {
 }
 
 // goSettings returns the settings of the Go runtime in the manager's Deployment: the environment variables that begin with GO.
-func (b *Bench) goSettings() (map[string]string, error) {
+func (b *Bench) goSettings() ([]string, error) {
 	text, err := os.ReadFile(filepath.Join(b.Root, "config", "manager", "deployment.yaml"))
 	if err != nil {
 		return nil, err
@@ -230,33 +231,24 @@ func (b *Bench) goSettings() (map[string]string, error) {
 	if err := yaml.UnmarshalStrict(text, &deployment); err != nil {
 		return nil, fmt.Errorf("reading the manager's Deployment: %w", err)
 	}
-	settings := map[string]string{}
+	var settings []string
 	for _, container := range deployment.Spec.Template.Spec.Containers {
 		for _, variable := range container.Env {
 			if strings.HasPrefix(variable.Name, "GO") {
-				settings[variable.Name] = variable.Value
+				settings = append(settings, variable.Name+"="+variable.Value)
 			}
 		}
 	}
 	return settings, nil
 }
 
-// environ returns variables as os.Environ does.
-func environ(variables map[string]string) []string {
-	var env []string
-	for name, value := range variables {
-		env = append(env, name+"="+value)
-	}
-	return env
-}
-
 // helper starts one of this program's own subcommands (see cmd/everynode-bench), with additional environment variables.
-func (w *world) helper(ctx context.Context, name string, env map[string]string, args ...string) error {
+func (w *world) helper(ctx context.Context, name string, env []string, args ...string) error {
 	program, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	w.program, err = startProcess(ctx, w.dir, name, append(environ(env), "KUBECONFIG="+w.cluster.Kubeconfig()), append([]string{program, name}, args...)...)
+	w.program, err = startProcess(ctx, w.dir, name, append(env, "KUBECONFIG="+w.cluster.Kubeconfig()), append([]string{program, name}, args...)...)
 	if err != nil {
 		return err
 	}

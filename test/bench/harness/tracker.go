@@ -38,10 +38,10 @@ type tracker struct {
 }
 
 // counts are how much has been observed. settled nodes are Ready and have no taint, and pods are those that exist.
-type counts struct{ created, ready, settled, ended, done, pods int }
+type counts struct{ settled, ended, done, pods int }
 
 func (c counts) String() string {
-	return fmt.Sprintf("nodes Ready %d, pods created %d, ended %d, still there %d, nodes done %d", c.ready, c.created, c.ended, c.pods, c.done)
+	return fmt.Sprintf("nodes Ready %d, pods ended %d, still there %d, nodes done %d", c.settled, c.ended, c.pods, c.done)
 }
 
 // nodeTimes are indexed by the observations of the report.
@@ -129,12 +129,12 @@ func (t *tracker) node(node *corev1.Node) {
 	if !known {
 		return
 	}
-	if task.NodeReady(node) && times.first(report.Ready) {
-		t.seen.ready++
-	}
-	if !times.settled && task.NodeReady(node) && !hasTaint(node, corev1.TaintNodeNotReady) {
-		times.settled = true
-		t.seen.settled++
+	if task.NodeReady(node) {
+		times.first(report.Ready)
+		if !times.settled && !hasTaint(node, corev1.TaintNodeNotReady) {
+			times.settled = true
+			t.seen.settled++
+		}
 	}
 	if node.Labels[t.doneLabel] != "" && times.first(report.Done) {
 		t.seen.done++
@@ -148,10 +148,7 @@ func hasTaint(node *corev1.Node, key string) bool {
 func (t *tracker) pod(pod *corev1.Pod) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !t.pods[pod.UID] {
-		t.pods[pod.UID] = true
-		t.seen.created++
-	}
+	t.pods[pod.UID] = true
 	times, known := t.nodes[nodeOf(pod)]
 	if !known {
 		return

@@ -83,8 +83,10 @@ type Section string
 
 // The sections, in the order of the report.
 const (
-	// Times since the creation of the object, or in a join storm of the node.
+	// Times are what a user waits for, since the creation of the object, or in a join storm of the node.
 	Times Section = "Seconds"
+	// Phases are all other times of nodes and pods.
+	Phases Section = "Phases, in seconds"
 	// CPU is by process, from the beginning to Tail seconds after the end.
 	CPU Section = "CPU seconds"
 	// Memory is the maximum by process, from its start.
@@ -203,9 +205,13 @@ func (r *Run) SetNodes(nodes []Seconds) {
 				all = append(all, max(node[span.to]-begin, 0)) // nodes and pods are observed by two watches
 			}
 		}
+		section := Phases
+		if span.from == Joined && span.to == Done {
+			section = Times
+		}
 		if len(all) > 0 {
-			r.Set(Times, span.name+" p50", Percentile(all, 50))
-			r.Set(Times, span.name+" p99", Percentile(all, 99))
+			r.Set(section, span.name+" p50", Percentile(all, 50))
+			r.Set(section, span.name+" p99", Percentile(all, 99))
 		}
 	}
 }

@@ -81,7 +81,7 @@ func (w *writer) mode(mode Mode) {
 	}
 	w.line("## %s\n", strings.ToUpper(string(mode[:1]))+string(mode[1:]))
 	w.growth(mode, subjects)
-	for _, section := range []Section{Times, CPU, Memory, Requests, Rest, More} {
+	for _, section := range []Section{Times, CPU, Memory, Phases, Requests, Rest, More} {
 		names := map[string]bool{}
 		for _, s := range subjects {
 			for _, r := range of(w.Runs, s, mode) {
@@ -119,7 +119,7 @@ func (w *writer) cell(s Subject, mode Mode, section Section, name string) string
 		return none
 	}
 	cell := fmt.Sprintf("%.2f", Median(values))
-	if section == Times && Median(values) < 1 {
+	if section == Phases && Median(values) < 1 {
 		cell = fmt.Sprintf("%.3f", Median(values))
 	}
 	if len(values) > 1 {

@@ -7,6 +7,7 @@ package subject
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -20,6 +21,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	watchtools "k8s.io/client-go/tools/watch"
 )
 
 const (
@@ -77,36 +79,24 @@ func (c client) follow(ctx context.Context, resource, labels, fields string, see
 		if err != nil {
 			return fmt.Errorf("watching %s: %w", resource, err)
 		}
-		seen, err := show(ctx, events, see)
-		if err != nil {
-			return fmt.Errorf("watching %s: %w", resource, err)
-		}
-		if seen {
+		_, err = watchtools.UntilWithoutRetry(ctx, events, func(event watch.Event) (bool, error) {
+			switch event.Type {
+			case watch.Error:
+				return false, apierrors.FromObject(event.Object)
+			case watch.Deleted:
+				return false, nil
+			default:
+				return !see(event.Object), nil
+			}
+		})
+		switch {
+		case err == nil, ctx.Err() != nil:
 			return nil
+		case !errors.Is(err, watchtools.ErrWatchClosed):
+			return fmt.Errorf("watching %s: %w", resource, err)
 		}
 	}
 	return nil
-}
-
-// show reports whether see has returned false, or the context has ended.
-func show(ctx context.Context, events watch.Interface, see func(runtime.Object) bool) (seen bool, err error) {
-	defer events.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return true, nil
-		case event, open := <-events.ResultChan():
-			switch {
-			case !open:
-				return false, nil
-			case event.Type == watch.Error:
-				return false, apierrors.FromObject(event.Object)
-			case event.Type == watch.Deleted:
-			case !see(event.Object):
-				return true, nil
-			}
-		}
-	}
 }
 
 // begin says that the subject is ready, and waits for a line.
