@@ -82,7 +82,7 @@ func (p *process) expect(ctx context.Context, want string) error {
 	defer context.AfterFunc(ctx, p.cancel)() // then there is no line
 	line, err := p.out.ReadString('\n')
 	if got := strings.TrimSpace(line); got != want {
-		return fmt.Errorf("waiting for %s: it says %q instead of %q (%w); see its log:\n%s", p.name, got, want, errors.Join(err, ctx.Err()), p.tail())
+		return errors.Join(fmt.Errorf("waiting for %s: it says %q instead of %q; see its log:\n%s", p.name, got, want, p.tail()), err, ctx.Err())
 	}
 	return nil
 }
