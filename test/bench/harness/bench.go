@@ -299,6 +299,11 @@ func (w *world) run(ctx context.Context, run *report.Run) error {
 		return err
 	}
 	stopProfile()
+	return w.setCost(ctx, run, before)
+}
+
+// setCost sets what has been used and observed since a reading.
+func (w *world) setCost(ctx context.Context, run *report.Run, before reading) error {
 	after, err := w.read(ctx, false)
 	if err != nil {
 		return err

@@ -103,7 +103,7 @@ func parse(args []string) (*options, error) {
 	if o.Base < 0 {
 		o.Base = baseFor(o.Nodes)
 	}
-	if set.NArg() > 0 || o.Nodes < 1 || o.Pairs < 0 || o.Base >= o.Nodes || o.Seeded < 0 || o.Seeded >= o.NodeJobs || o.AtOnce < 1 {
+	if set.NArg() > 0 || !o.valid() {
 		return nil, fmt.Errorf("unexpected arguments %q", args)
 	}
 	if o.without != "" {
@@ -117,6 +117,11 @@ func parse(args []string) (*options, error) {
 	}
 	o.Root, err = install.Root()
 	return o, err
+}
+
+// valid reports whether the numbers fit together, and at least one NodeJob of many runs its tasks.
+func (o *options) valid() bool {
+	return o.Nodes > 0 && o.Pairs >= 0 && o.Base < o.Nodes && o.Seeded >= 0 && o.Seeded < o.NodeJobs && o.AtOnce > 0
 }
 
 // baseFor returns the number of nodes with which a large number is compared; 0 for none.
