@@ -25,7 +25,7 @@ const account = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 func main() {
 	if err := label(); err != nil {
-		fmt.Fprintln(os.Stderr, "labelnode:", err)
+		fmt.Fprintln(os.Stderr, "labelling the node:", err)
 		os.Exit(1)
 	}
 }
@@ -53,15 +53,12 @@ func label() error {
 	request.Header.Set("User-Agent", "everynode-bench-labelnode/v1")
 	response, err := client.Do(request)
 	if err != nil {
-		return fmt.Errorf("labelling the node: %w", err)
+		return err
 	}
 	defer response.Body.Close()
 	answer, err := io.ReadAll(response.Body)
 	if err == nil && response.StatusCode != http.StatusOK {
 		err = fmt.Errorf("%s: %s", response.Status, answer)
 	}
-	if err != nil {
-		return fmt.Errorf("labelling the node: %w", err)
-	}
-	return nil
+	return err
 }

@@ -1,7 +1,7 @@
 // Copyright The Everynode Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package realnodes
+package harness
 
 import (
 	"slices"
@@ -21,34 +21,35 @@ func podIn(state corev1.ContainerState) *corev1.Pod {
 	}
 }
 
-func TestTheObserverNotesWhatItSees(t *testing.T) {
+func TestTheTrackerNotesWhatItSees(t *testing.T) {
 	running := corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
 	ended := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}
 	labelled := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1", Labels: map[string]string{"done": "1"}}}
 	tests := map[string]struct {
-		see  func(*observer)
+		see  func(*tracker)
 		want []int
 	}{
-		"a pod":               {func(o *observer) { o.pod(podIn(corev1.ContainerState{})) }, []int{report.RealCreated}},
-		"a container runs":    {func(o *observer) { o.pod(podIn(running)) }, []int{report.RealCreated, report.RealRunning}},
-		"a container ends":    {func(o *observer) { o.pod(podIn(ended)) }, []int{report.RealCreated, report.RealEnded}},
-		"a pod is gone":       {func(o *observer) { o.podGone(podIn(ended)) }, []int{report.RealCreated, report.RealEnded, report.RealGone}},
-		"a node is done":      {func(o *observer) { o.node(labelled) }, []int{report.RealDone}},
-		"another label":       {func(o *observer) { o.reset("other"); o.node(labelled) }, nil},
-		"before any turn":     {func(o *observer) { o.nodes = nil; o.pod(podIn(running)) }, nil},
-		"a container restart": {func(o *observer) { o.pod(restarted()) }, []int{report.RealCreated, report.RealRunning, report.RealEnded}},
+		"a pod":               {func(t *tracker) { t.pod(podIn(corev1.ContainerState{})) }, []int{report.Created}},
+		"a container runs":    {func(t *tracker) { t.pod(podIn(running)) }, []int{report.Created, report.Running}},
+		"a container ends":    {func(t *tracker) { t.pod(podIn(ended)) }, []int{report.Created, report.Ended}},
+		"a pod is gone":       {func(t *tracker) { t.podGone(podIn(ended)) }, []int{report.Created, report.Ended, report.Gone}},
+		"a node is done":      {func(t *tracker) { t.node(labelled) }, []int{report.Done}},
+		"another label":       {func(t *tracker) { t.reset("other", []string{"node-1"}); t.node(labelled) }, nil},
+		"before any run":      {func(t *tracker) { t.reset("done", nil); t.pod(podIn(running)) }, nil},
+		"a pod is deleted":    {func(t *tracker) { t.pod(deleted()) }, []int{report.Created}},
+		"a container restart": {func(t *tracker) { t.pod(restarted()) }, []int{report.Created, report.Running, report.Ended}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			o := newObserver()
-			o.reset("done")
+			o := newTracker("done")
+			o.reset("done", []string{"node-1"})
 			begin := time.Now().Add(-time.Second)
 			tt.see(o)
-			rows, _ := o.rows(begin)
+			rows := o.rows(begin)
 			var got []int
 			for _, row := range rows {
 				for column, at := range row {
-					if at > 0 {
+					if at > 0 && column > report.Ready {
 						got = append(got, column)
 					}
 				}
@@ -60,6 +61,13 @@ func TestTheObserverNotesWhatItSees(t *testing.T) {
 	}
 }
 
+// deleted is a pod whose container ends because the pod is deleted.
+func deleted() *corev1.Pod {
+	pod := podIn(corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}})
+	pod.DeletionTimestamp = new(metav1.Now())
+	return pod
+}
+
 // restarted is a pod whose container has ended and runs again.
 func restarted() *corev1.Pod {
 	pod := podIn(corev1.ContainerState{Running: &corev1.ContainerStateRunning{}})
@@ -67,19 +75,16 @@ func restarted() *corev1.Pod {
 	return pod
 }
 
-func TestTheObserverCountsPods(t *testing.T) {
-	o := newObserver()
-	o.reset("done")
+func TestTheTrackerCountsPods(t *testing.T) {
+	o := newTracker("done")
+	o.reset("done", []string{"node-1"})
 	o.pod(podIn(corev1.ContainerState{}))
 	o.pod(podIn(corev1.ContainerState{}))
-	if _, pods := o.counts(); pods != 1 {
+	if pods := o.counts().pods; pods != 1 {
 		t.Errorf("%d pods, want 1", pods)
 	}
 	o.podGone(podIn(corev1.ContainerState{}))
-	if _, pods := o.counts(); pods != 0 {
+	if pods := o.counts().pods; pods != 0 {
 		t.Errorf("%d pods, want 0", pods)
-	}
-	if _, created := o.rows(time.Now()); created != 1 {
-		t.Errorf("%d pods were created, want 1", created)
 	}
 }

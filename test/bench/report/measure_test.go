@@ -1,7 +1,7 @@
 // Copyright The Everynode Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package measure
+package report
 
 import (
 	"math"
@@ -54,30 +54,6 @@ func TestMedian(t *testing.T) {
 		t.Errorf("without values it is %v", got)
 	}
 }
-
-func TestProcess(t *testing.T) {
-	stat := "4711 (a (strange) name) S 1 2 3 0 -1 4194560 9 8 7 6 1234 66 5 4 20 0 17 0 99 1024 77"
-	if got, err := parseStat(stat); err != nil || got != 13 {
-		t.Errorf("CPU seconds %v (%v), want 13", got, err)
-	}
-	status := "Name:\teverynode\nVmPeak:\t 1280000 kB\nVmHWM:\t   78848 kB\nVmRSS:\t   70000 kB\n"
-	if got, err := parsePeak(status); err != nil || got != 77 {
-		t.Errorf("peak %v MiB (%v), want 77", got, err)
-	}
-	machine := "cpu  100 20 300 4000 50 6 70 8 9 0\ncpu0 1 2 3 4 5 6 7 8 9 0\n"
-	if got, err := parseMachine(machine); err != nil || got != 4.96 {
-		t.Errorf("machine %v s (%v), want 4.96", got, err)
-	}
-	for name, err := range map[string]error{
-		"stat": second(parseStat("1 (x) S 1")), "status": second(parsePeak("Name: x")), "machine": second(parseMachine("")),
-	} {
-		if err == nil {
-			t.Errorf("%s: invalid content is read without an error", name)
-		}
-	}
-}
-
-func second(_ float64, err error) error { return err }
 
 func TestRequestCounts(t *testing.T) {
 	const metrics = `# HELP apiserver_request_total Counter of requests
