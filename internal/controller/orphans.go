@@ -41,7 +41,8 @@ func (r *Reconciler) setupOrphanCollector(ctx context.Context, mgr ctrl.Manager)
 			CreateFunc: func(e event.CreateEvent) bool { return s.mayHaveOrphans(ctx, e.Object.(*corev1.Node)) },
 			UpdateFunc: func(e event.UpdateEvent) bool {
 				// A node without changes was checked before.
-				return compareNodes(e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)).toAll && s.mayHaveOrphans(ctx, e.ObjectNew.(*corev1.Node))
+				was, is := observe.Node(e.ObjectOld.(*corev1.Node)), observe.Node(e.ObjectNew.(*corev1.Node))
+				return plan.CompareNodes(&was, &is).IsGeneral() && s.mayHaveOrphans(ctx, e.ObjectNew.(*corev1.Node))
 			},
 			DeleteFunc: func(event.DeleteEvent) bool { return false },
 		})).
