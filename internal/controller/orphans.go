@@ -30,10 +30,10 @@ import (
 
 // orphanCollector removes what deleted NodeJobs have left on nodes. It rarely has anything to do: a NodeJob that is
 // deleted cleans up its own nodes. But a node that is created at the same moment may still be tainted for it.
-type orphanCollector struct{ *Reconciler }
+type orphanCollector struct{ writer }
 
 func (r *Reconciler) setupOrphanCollector(ctx context.Context, mgr ctrl.Manager) error {
-	s := orphanCollector{r}
+	s := orphanCollector{r.writer}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("strays").
 		WithOptions(controller.Options{MaxConcurrentReconciles: 1, RateLimiter: loop.ErrorWaits()}).

@@ -17,7 +17,7 @@ import (
 
 // nodeChanged triggers passes of the NodeJobs that are affected by the change of a node. before is nil for a node that was created
 // or deleted.
-func (r *Reconciler) nodeChanged(ctx context.Context, before, after client.Object, q queue) {
+func (r watcher) nodeChanged(ctx context.Context, before, after client.Object, q queue) {
 	var was *plan.Node
 	if before != nil {
 		view := observe.Node(before.(*corev1.Node))
@@ -41,7 +41,7 @@ func (r *Reconciler) nodeChanged(ctx context.Context, before, after client.Objec
 }
 
 // hasPodOn reports whether pods of the NodeJob are on a node, because the node affects them.
-func (r *Reconciler) hasPodOn(ctx context.Context, job *v1alpha1.NodeJob, node string) bool {
+func (r watcher) hasPodOn(ctx context.Context, job *v1alpha1.NodeJob, node string) bool {
 	pods, err := r.listPods(ctx, client.ObjectKeyFromObject(job))
 	if err != nil {
 		return true // only a cache that is not started returns an error

@@ -17,7 +17,7 @@ func asJob(o client.Object) *v1alpha1.NodeJob { return o.(*v1alpha1.NodeJob) }
 // peerChanged triggers passes of the NodeJobs that are affected by the change of another one. An editor of one NodeJob
 // can cause as many changes as the API server accepts, so they are collected like those of nodes. before is nil for a
 // new NodeJob, and after is nil for a deleted one.
-func (r *Reconciler) peerChanged(ctx context.Context, before, after *v1alpha1.NodeJob, q queue) {
+func (r watcher) peerChanged(ctx context.Context, before, after *v1alpha1.NodeJob, q queue) {
 	change := plan.ComparePeers(before, after)
 	if change.IsEmpty() {
 		return
