@@ -54,7 +54,8 @@ func TestTheMemoryForgets(t *testing.T) {
 		}
 	}
 	m.forgetJob(name)
-	checkStored(t, &m, "written.nodes", "written.pods", "written.statuses", "nodeViews.of", "records.publishers", "records.ids", "uncachedNodes.seen")
+	checkStored(t, &m, "written.nodes", "written.pods", "written.statuses", "nodeViews.of",
+		"records.publishers", "records.ids", "uncachedNodes.seen")
 	m.forgetNode(node.Name)
 	m.written.forgetStatus(job.UID)
 	m.written.forgetPod("pod-uid")

@@ -24,7 +24,8 @@ type memory struct {
 // newMemory returns a memory without targets.
 func newMemory() memory {
 	return memory{
-		refusals: loop.NewRefusals(podWords), budgets: loop.NewRefusals(budgetWords), refusedOn: newRefusedOn(), taken: newTaken(), reports: newReports(),
+		refusals: loop.NewRefusals(podWords), budgets: loop.NewRefusals(budgetWords),
+		refusedOn: newRefusedOn(), taken: newTaken(), reports: newReports(),
 	}
 }
 
