@@ -195,6 +195,7 @@ type history struct {
 	faults bool
 	last   Plan
 	gone   bool
+	pause
 	oracle
 	truth
 	actors

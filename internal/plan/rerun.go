@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/record"
 )
@@ -97,14 +99,19 @@ func (r *recordReader) readRerun(node *Node, was *recordState) {
 }
 
 // nextDue is when a node that finished at that time reruns the task because of rerun.periodSeconds; zero if it does not.
+func (r *recordReader) nextDue(node *Node, finished time.Time) time.Time {
+	return dueAfter(finished, r.in.Job.Spec.Rerun.PeriodSeconds, r.key, node.UID)
+}
+
+// dueAfter is when a node reruns a task periodically that finished there at that time; zero if there is no period.
 // Each node has its own fixed time within the interval, so that the nodes do not all run at the same time. The next run
 // is the first such time that is at least half an interval after the end.
-func (r *recordReader) nextDue(node *Node, finished time.Time) time.Time {
-	seconds := int64(r.in.Job.Spec.Rerun.PeriodSeconds)
+func dueAfter(finished time.Time, period int32, key string, node types.UID) time.Time {
+	seconds := int64(period)
 	if seconds <= 0 {
 		return time.Time{}
 	}
-	sum := sha256.Sum256([]byte(r.key + "/" + string(node.UID)))
+	sum := sha256.Sum256([]byte(key + "/" + string(node)))
 	offset := int64(binary.BigEndian.Uint32(sum[:4])) % seconds
 	earliest := finished.Unix() + (seconds+1)/2
 	n := (earliest - offset + seconds - 1) / seconds
