@@ -10,7 +10,7 @@ import (
 )
 
 func TestTheCostOfThisProcessIsRead(t *testing.T) {
-	for begin := time.Now(); time.Since(begin) < 50*time.Millisecond; { //nolint:revive // it uses CPU time, in ticks of 10 ms
+	for begin := time.Now(); time.Since(begin) < 50*time.Millisecond; { // uses CPU time, in ticks of 10 ms
 	}
 	used, err := cpuSeconds(os.Getpid())
 	if err != nil || used <= 0 || used > 600 {

@@ -89,10 +89,10 @@ func (c client) follow(ctx context.Context, resource, labels, fields string, see
 				return !see(event.Object), nil
 			}
 		})
-		switch {
-		case err == nil, ctx.Err() != nil:
+		if err == nil {
 			return nil
-		case !errors.Is(err, watchtools.ErrWatchClosed):
+		}
+		if ctx.Err() == nil && !errors.Is(err, watchtools.ErrWatchClosed) {
 			return fmt.Errorf("watching %s: %w", resource, err)
 		}
 	}
