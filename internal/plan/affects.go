@@ -207,9 +207,10 @@ func (c NodeChange) ofPeers(job *v1alpha1.NodeJob) bool {
 }
 
 // ofSelection reports whether the node has another operating system, newly runs a control plane or no longer, or newly matches a
-// selector of the NodeJob or no longer matches it.
+// selector of the NodeJob or no longer matches it. A label that the NodeJob has removed counts as there, which is only known from
+// the record: with spec.removeLabels, any other label may matter.
 func (c NodeChange) ofSelection(job *v1alpha1.NodeJob) bool {
-	return c.labels && (c.ofLabel(corev1.LabelOSStable) || isControlPlane(c.before) != isControlPlane(c.after) ||
+	return c.labels && (len(job.Spec.RemoveLabels) > 0 || c.ofLabel(corev1.LabelOSStable) || isControlPlane(c.before) != isControlPlane(c.after) ||
 		slices.ContainsFunc(selectorsOf(&job.Spec), c.ofSelector))
 }
 

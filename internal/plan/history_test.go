@@ -92,6 +92,7 @@ var kept = []int64{
 	-7824603, // the same, and another revision came and went before a status was written
 	7427347,  // a node that had failed could not run again while it was being deleted, after a user had requested that
 	7509011,  // a node was skipped while a rerun continued there whose label a user had removed
+	598,      // a done node from which a label of the selector had been removed left the selection, and the NodeJob was not woken
 	7084109,  // a user requested another run of a node that had succeeded, and it could not run again while it was being deleted
 	-7081818, // a node that was created again for the same machine was not Ready beside the pod of the earlier node
 	7111786,  // a node was not Ready when a manager without a status saw it run, and not when its task started once more
