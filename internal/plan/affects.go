@@ -207,11 +207,28 @@ func (c NodeChange) ofPeers(job *v1alpha1.NodeJob) bool {
 }
 
 // ofSelection reports whether the node has another operating system, newly runs a control plane or no longer, or newly matches a
-// selector of the NodeJob or no longer matches it. A label that the NodeJob has removed counts as there, which is only known from
-// the record: with spec.removeLabels, any other label may matter.
+// selector of the NodeJob or no longer matches it. A label that the NodeJob has removed counts as there, which only the record
+// shows: with spec.removeLabels, every label of a selector matters.
 func (c NodeChange) ofSelection(job *v1alpha1.NodeJob) bool {
-	return c.labels && (len(job.Spec.RemoveLabels) > 0 || c.ofLabel(corev1.LabelOSStable) || isControlPlane(c.before) != isControlPlane(c.after) ||
-		slices.ContainsFunc(selectorsOf(&job.Spec), c.ofSelector))
+	changes := c.ofSelector
+	if len(job.Spec.RemoveLabels) > 0 {
+		changes = c.ofKeys
+	}
+	return c.labels && (c.ofLabel(corev1.LabelOSStable) || isControlPlane(c.before) != isControlPlane(c.after) ||
+		slices.ContainsFunc(selectorsOf(&job.Spec), changes))
+}
+
+// ofKeys reports whether a label of a selector has changed.
+func (c NodeChange) ofKeys(spec *metav1.LabelSelector) bool {
+	if spec == nil {
+		return false
+	}
+	for key := range spec.MatchLabels {
+		if c.ofLabel(key) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(spec.MatchExpressions, func(r metav1.LabelSelectorRequirement) bool { return c.ofLabel(r.Key) })
 }
 
 // selectorsOf returns the selectors by which a NodeJob reads the labels of nodes. Some may be nil.
