@@ -213,6 +213,7 @@ func (h *history) isUnwell(node *Node) bool {
 	switch {
 	case node.Ready == corev1.ConditionTrue:
 		delete(h.before, node.UID)
+		delete(h.again, node.UID)
 		return false
 	case h.notReady[node.UID] == "" && goingAway(node):
 		h.before[node.UID] = true

@@ -38,7 +38,8 @@ type Remedy struct {
 	Step string
 }
 
-// Kubectl returns a remedy of a condition as a command of kubectl: to promote, retry, skip or forget. revision is the one with which a skipped node is done.
+// Kubectl returns a remedy of a condition as a command of kubectl: to promote, retry, skip or forget. revision is the one with
+// which a skipped node is done.
 func (r Remedy) Kubectl(job *v1alpha1.NodeJob, revision string) string {
 	node := r.Node
 	if node == AnyNode {
