@@ -23,6 +23,7 @@ import (
 
 	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/cli/text"
+	"github.com/everynode/everynode/internal/runner/contract"
 	"github.com/everynode/everynode/internal/script"
 	"github.com/everynode/everynode/internal/task"
 )
@@ -257,8 +258,8 @@ func (o *options) validateCommand() error {
 			return cmdutil.Failf(cmdutil.ExitUsage, "argument %d of the command is no UTF-8, and would reach the node as something else: put it into a script, as printf '\\xff'", i)
 		}
 	}
-	if size := len(task.CommandText(o.command)); len(o.command) > 0 && size > task.MaxScriptBytes {
-		return cmdutil.Failf(cmdutil.ExitUsage, "the command has %d bytes; at most %d are possible", size, task.MaxScriptBytes)
+	if size := len(contract.JSON(o.command)); len(o.command) > 0 && size > contract.MaxScriptBytes {
+		return cmdutil.Failf(cmdutil.ExitUsage, "the command has %d bytes; at most %d are possible", size, contract.MaxScriptBytes)
 	}
 	return nil
 }
@@ -293,12 +294,12 @@ func (o *options) readScript() error {
 		defer func() { _ = file.Close() }()
 		in = file
 	}
-	content, err := io.ReadAll(io.LimitReader(in, task.MaxScriptBytes+1))
+	content, err := io.ReadAll(io.LimitReader(in, contract.MaxScriptBytes+1))
 	switch {
 	case err != nil:
 		return cmdutil.Failf(cmdutil.ExitUsage, "reading the script: %w", err)
-	case len(content) > task.MaxScriptBytes:
-		return cmdutil.Failf(cmdutil.ExitUsage, "the script %s is too long: at most %d bytes are possible", o.file, task.MaxScriptBytes)
+	case len(content) > contract.MaxScriptBytes:
+		return cmdutil.Failf(cmdutil.ExitUsage, "the script %s is too long: at most %d bytes are possible", o.file, contract.MaxScriptBytes)
 	case strings.TrimSpace(string(content)) == "":
 		return cmdutil.Failf(cmdutil.ExitUsage, "the script %s is empty", o.file)
 	case !utf8.Valid(content) || strings.ContainsRune(string(content), 0):
