@@ -13,9 +13,9 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/cmdutil"
-	"github.com/everynode/everynode/internal/cli/text"
 	"github.com/everynode/everynode/internal/observe"
 	"github.com/everynode/everynode/internal/task"
+	"github.com/everynode/everynode/internal/text"
 )
 
 func newAbortCommand(f *cmdutil.Factory) *cobra.Command {

@@ -22,9 +22,9 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/cmdutil"
-	"github.com/everynode/everynode/internal/cli/text"
 	"github.com/everynode/everynode/internal/plural"
 	"github.com/everynode/everynode/internal/rights"
+	"github.com/everynode/everynode/internal/text"
 )
 
 type canIOptions struct {

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/everynode/everynode/internal/cli/cmdutil"
-	"github.com/everynode/everynode/internal/cli/text"
+	"github.com/everynode/everynode/internal/text"
 )
 
 // maxFile is the approximate size that fits into the environment of the pod, in base64.

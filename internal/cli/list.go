@@ -14,8 +14,8 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/cli/term"
-	"github.com/everynode/everynode/internal/cli/text"
 	"github.com/everynode/everynode/internal/cli/view"
+	"github.com/everynode/everynode/internal/text"
 )
 
 type listOptions struct {

@@ -24,9 +24,9 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/cli/podlog"
-	"github.com/everynode/everynode/internal/cli/text"
 	"github.com/everynode/everynode/internal/cli/view"
 	"github.com/everynode/everynode/internal/record"
+	"github.com/everynode/everynode/internal/text"
 )
 
 type logsOptions struct {

@@ -12,7 +12,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/cmdutil"
-	"github.com/everynode/everynode/internal/cli/text"
+	"github.com/everynode/everynode/internal/text"
 )
 
 // The commands promote, suspend, resume, retry, rerun, skip and abort change what a user could also change with

@@ -16,8 +16,8 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/cmdutil"
-	"github.com/everynode/everynode/internal/cli/text"
 	"github.com/everynode/everynode/internal/record"
+	"github.com/everynode/everynode/internal/text"
 )
 
 // nodeChange is a change of the metadata of a node. A nil value removes the key.

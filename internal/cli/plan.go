@@ -17,11 +17,11 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/cmdutil"
-	"github.com/everynode/everynode/internal/cli/text"
 	"github.com/everynode/everynode/internal/cli/view"
 	"github.com/everynode/everynode/internal/observe"
 	"github.com/everynode/everynode/internal/plan"
 	"github.com/everynode/everynode/internal/task"
+	"github.com/everynode/everynode/internal/text"
 )
 
 type planOptions struct {

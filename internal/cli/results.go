@@ -18,9 +18,9 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/cmdutil"
-	"github.com/everynode/everynode/internal/cli/text"
 	"github.com/everynode/everynode/internal/cli/view"
 	"github.com/everynode/everynode/internal/record"
+	"github.com/everynode/everynode/internal/text"
 )
 
 type resultsOptions struct {

@@ -12,9 +12,9 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/cmdutil"
-	"github.com/everynode/everynode/internal/cli/text"
 	"github.com/everynode/everynode/internal/cli/view"
 	"github.com/everynode/everynode/internal/plural"
+	"github.com/everynode/everynode/internal/text"
 )
 
 // validateDiff rejects options that do not apply to a comparison.

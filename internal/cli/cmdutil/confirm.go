@@ -12,7 +12,7 @@ import (
 	xterm "golang.org/x/term"
 
 	"github.com/everynode/everynode/internal/cli/term"
-	"github.com/everynode/everynode/internal/cli/text"
+	"github.com/everynode/everynode/internal/text"
 )
 
 // Confirm asks the user at the terminal, and returns an error with ExitDeclined for any answer but yes. Without a

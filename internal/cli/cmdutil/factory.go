@@ -16,8 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/internal/cli/term"
-	"github.com/everynode/everynode/internal/cli/text"
 	"github.com/everynode/everynode/internal/clock"
+	"github.com/everynode/everynode/internal/text"
 	"github.com/everynode/everynode/internal/version"
 )
 

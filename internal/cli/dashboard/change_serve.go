@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/everynode/everynode/internal/cli/cmdutil"
-	"github.com/everynode/everynode/internal/cli/text"
+	"github.com/everynode/everynode/internal/text"
 )
 
 const (

@@ -17,8 +17,8 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/clitest"
 	"github.com/everynode/everynode/internal/cli/cmdutil"
-	"github.com/everynode/everynode/internal/cli/text"
 	"github.com/everynode/everynode/internal/plan"
+	"github.com/everynode/everynode/internal/text"
 )
 
 // recorder remembers the changes that it is to make.

@@ -16,7 +16,7 @@ import (
 
 	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/cli/podlog"
-	"github.com/everynode/everynode/internal/cli/text"
+	"github.com/everynode/everynode/internal/text"
 )
 
 // aliveInterval is the interval at which a tab hears from the server even if nothing changes.

@@ -11,9 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/cli/text"
 	"github.com/everynode/everynode/internal/cli/view"
 	"github.com/everynode/everynode/internal/plural"
+	"github.com/everynode/everynode/internal/text"
 )
 
 func (r *running) tellBegin() {

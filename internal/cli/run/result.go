@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/everynode/everynode/internal/cli/cmdutil"
-	"github.com/everynode/everynode/internal/cli/text"
 	"github.com/everynode/everynode/internal/cli/view"
+	"github.com/everynode/everynode/internal/text"
 )
 
 // result is the result of a run, for programs.

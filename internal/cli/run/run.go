@@ -22,10 +22,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/internal/cli/cmdutil"
-	"github.com/everynode/everynode/internal/cli/text"
 	"github.com/everynode/everynode/internal/runner/contract"
 	"github.com/everynode/everynode/internal/script"
 	"github.com/everynode/everynode/internal/task"
+	"github.com/everynode/everynode/internal/text"
 )
 
 // options are the options of the command run.

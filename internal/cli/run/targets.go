@@ -16,10 +16,10 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/cmdutil"
-	"github.com/everynode/everynode/internal/cli/text"
 	"github.com/everynode/everynode/internal/plural"
 	"github.com/everynode/everynode/internal/record"
 	"github.com/everynode/everynode/internal/task"
+	"github.com/everynode/everynode/internal/text"
 )
 
 // targets are the nodes of a run.

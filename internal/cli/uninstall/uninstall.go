@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/internal/cli/cmdutil"
-	"github.com/everynode/everynode/internal/cli/text"
+	"github.com/everynode/everynode/internal/text"
 	"github.com/everynode/everynode/internal/uninstall"
 )
 

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/cli/text"
+	"github.com/everynode/everynode/internal/text"
 )
 
 // List is a list of NodeJobs.

@@ -14,10 +14,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/cli/text"
 	"github.com/everynode/everynode/internal/plan"
 	"github.com/everynode/everynode/internal/plural"
 	"github.com/everynode/everynode/internal/task"
+	"github.com/everynode/everynode/internal/text"
 )
 
 // Plan is what a NodeJob would do in the current cluster.

@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/cli/text"
 	"github.com/everynode/everynode/internal/plural"
+	"github.com/everynode/everynode/internal/text"
 )
 
 // Step is a step of a rollout, and what it does or waits for.
