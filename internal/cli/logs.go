@@ -23,8 +23,8 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/cmdutil"
-	"github.com/everynode/everynode/internal/cli/podlog"
 	"github.com/everynode/everynode/internal/cli/view"
+	"github.com/everynode/everynode/internal/podlog"
 	"github.com/everynode/everynode/internal/record"
 	"github.com/everynode/everynode/internal/text"
 )
@@ -253,7 +253,7 @@ func (o *logsOptions) line(node, s string) {
 
 // print prints the log of a pod. A pod that was deleted in the meantime, or has not started, is not an error.
 func (o *logsOptions) print(ctx context.Context, pod *corev1.Pod) error {
-	options := &corev1.PodLogOptions{Container: cmdutil.TaskContainer(pod)}
+	options := &corev1.PodLogOptions{Container: podlog.Container(pod)}
 	if o.tail >= 0 {
 		options.TailLines = &o.tail
 	}

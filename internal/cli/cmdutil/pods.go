@@ -16,7 +16,6 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/view"
 	"github.com/everynode/everynode/internal/observe"
-	"github.com/everynode/everynode/internal/task"
 )
 
 // PodsOf reads the pods of the attempts of a NodeJob.
@@ -77,29 +76,4 @@ func Attempts(pods []corev1.Pod) []view.Attempt {
 		return cmp.Or(-cmp.Compare(min(len(a.Waiting), 1), min(len(b.Waiting), 1)), a.Created.Compare(b.Created), cmp.Compare(a.Node, b.Node))
 	})
 	return attempts
-}
-
-// TaskContainer returns the name of the container whose log is read: the container of the task. An admission webhook or policy may
-// have added others before it.
-func TaskContainer(pod *corev1.Pod) string {
-	own := task.Containers(pod)
-	if slices.Contains(own, task.ContainerName) {
-		return task.ContainerName
-	}
-	if len(own) > 0 {
-		return own[0]
-	}
-	return ""
-}
-
-// LogEnded reports whether nothing more will be written to the log of a task. The kubelet reports the end of a container
-// about a second before the phase of its pod. A log is complete only if a read that began afterwards has reached its end: a
-// stream also ends without an error when a kubelet restarts.
-func LogEnded(pod *corev1.Pod) bool {
-	for i := range pod.Status.ContainerStatuses {
-		if status := &pod.Status.ContainerStatuses[i]; status.Name == TaskContainer(pod) && status.State.Terminated != nil {
-			return true
-		}
-	}
-	return task.PodEnded(pod.Status.Phase)
 }
