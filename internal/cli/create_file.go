@@ -46,7 +46,7 @@ func newCreateFileCommand(f *cmdutil.Factory) *cobra.Command {
 			case !fileOwner.MatchString(owner):
 				return cmdutil.Failf(cmdutil.ExitUsage, "--owner %s: give USER or USER:GROUP", owner)
 			}
-			content, err := o.readFile(from, maxFile)
+			content, err := o.ReadFile(from, from, maxFile)
 			if err != nil {
 				return err
 			}

@@ -40,7 +40,7 @@ func newCreateScriptCommand(f *cmdutil.Factory) *cobra.Command {
 				if s.path == "" {
 					continue
 				}
-				content, err := o.readFile(s.path, contract.MaxScriptBytes)
+				content, err := o.ReadFile(s.path, s.path, contract.MaxScriptBytes)
 				if err != nil {
 					return err
 				}

@@ -24,6 +24,7 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/cli/view"
+	"github.com/everynode/everynode/internal/plural"
 	"github.com/everynode/everynode/internal/podlog"
 	"github.com/everynode/everynode/internal/record"
 	"github.com/everynode/everynode/internal/text"
@@ -61,8 +62,11 @@ which the last recorded attempt failed.`,
   kubectl everynode logs max-map-count -n node-setup --node node-3 -f`,
 		Args:              cmdutil.ExactArgs(1, "the name of a NodeJob"),
 		ValidArgsFunction: f.CompleteJobs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := o.complete(args); err != nil {
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if o.key, o.client, err = o.Target(args[0]); err != nil {
+				return err
+			}
+			if o.pods, err = o.Pods(o.key.Namespace); err != nil {
 				return err
 			}
 			return o.run(cmd.Context())
@@ -74,19 +78,6 @@ which the last recorded attempt failed.`,
 	cmd.Flags().Int64Var(&o.tail, "tail", -1, "only so many of the last lines of each pod; -1 for all")
 	_ = cmd.RegisterFlagCompletionFunc("node", f.CompleteNodeList(""))
 	return cmd
-}
-
-func (o *logsOptions) complete(args []string) error {
-	namespace, err := o.Namespace()
-	if err != nil {
-		return err
-	}
-	o.key = client.ObjectKey{Namespace: namespace, Name: args[0]}
-	if o.client, err = o.Client(); err != nil {
-		return err
-	}
-	o.pods, err = o.Pods(namespace)
-	return err
 }
 
 func (o *logsOptions) run(ctx context.Context) error {
@@ -188,7 +179,7 @@ func (o *logsOptions) recorded(records map[string]record.NodeRecord, there map[t
 		return 0
 	}
 	slices.Sort(gone)
-	o.Tell(text.Toned(text.Dim, fmt.Sprintf("-- %s gone; the last lines that are on record:", theirPods(len(gone)))))
+	o.Tell(text.Toned(text.Dim, fmt.Sprintf("-- %s gone; the last lines that are on record:", plural.CountAre(len(gone), "pod"))))
 	for _, name := range gone {
 		rec := records[name].Record
 		for _, line := range append(text.Lines(rec.Message), rollbackLines(rec)...) {
@@ -234,13 +225,6 @@ func rollbackLines(rec *record.Record) []string {
 		lines[i] = "(rollback) " + lines[i]
 	}
 	return lines
-}
-
-func theirPods(n int) string {
-	if n == 1 {
-		return "1 pod is"
-	}
-	return fmt.Sprintf("%d pods are", n)
 }
 
 // line prints a line of the output of a node.

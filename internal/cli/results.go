@@ -8,7 +8,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/csv"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -34,8 +33,6 @@ type resultsOptions struct {
 }
 
 const outputCSV = "csv"
-
-var resultsFormats = []string{cmdutil.OutputWide, outputCSV, cmdutil.OutputJSON, outputJUnit}
 
 func newResultsCommand(f *cmdutil.Factory) *cobra.Command {
 	o := &resultsOptions{Factory: f}
@@ -68,9 +65,6 @@ node, or with --by the nodes with the same value of a result, of outcome, exitCo
 			if o.namespace, err = o.Namespace(); err != nil {
 				return err
 			}
-			if err := cmdutil.CheckOutput(o.output, resultsFormats...); err != nil {
-				return err
-			}
 			if o.by != "" && o.output != cmdutil.OutputPeople && o.output != cmdutil.OutputWide {
 				return cmdutil.Failf(cmdutil.ExitUsage, "--by is for the table: leave it out with -o %s", o.output)
 			}
@@ -88,7 +82,7 @@ node, or with --by the nodes with the same value of a result, of outcome, exitCo
 	cmd.Flags().BoolVarP(&o.previous, "previous", "p", false, "show the results of the revision before the current one")
 	cmd.Flags().BoolVar(&o.diffPrevious, "diff-previous", false, "show only what differs from the results of the revision before; exit code 8 if anything does")
 	_ = cmd.RegisterFlagCompletionFunc("diff", f.CompleteOtherJobs)
-	cmdutil.AddOutputFlag(cmd, &o.output, resultsFormats...)
+	cmdutil.AddOutputFlag(cmd, &o.output, cmdutil.OutputWide, outputCSV, cmdutil.OutputJSON, outputJUnit)
 	return cmd
 }
 
@@ -119,7 +113,7 @@ func (o *resultsOptions) run(ctx context.Context) error {
 func (o *resultsOptions) show(found view.Results) error {
 	switch {
 	case o.output == cmdutil.OutputJSON:
-		return o.printJSON(found)
+		return o.PrintData(o.output, found.Nodes)
 	case o.output == outputCSV:
 		return o.printCSV(found)
 	case o.output == outputJUnit:
@@ -155,14 +149,6 @@ func nodeResults(ctx context.Context, c client.Reader, key string, of resultRead
 	})
 	slices.SortFunc(results, func(a, b view.NodeResult) int { return cmp.Compare(a.Node, b.Node) })
 	return results, err
-}
-
-func (o *resultsOptions) printJSON(found view.Results) error {
-	b, err := json.MarshalIndent(found.Nodes, "", "  ")
-	if err != nil {
-		return fmt.Errorf("encoding the results: %w", err)
-	}
-	return o.WriteFormatted(cmdutil.OutputJSON, append(b, '\n'))
 }
 
 // printCSV writes the table as RFC 4180 has it.

@@ -5,7 +5,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -71,11 +70,7 @@ func (o *resultsOptions) showDiff(between difference, nodes, others []view.NodeR
 func (o *resultsOptions) printDiff(between difference, differences []view.ResultDifference) error {
 	switch {
 	case o.output == cmdutil.OutputJSON:
-		b, err := json.MarshalIndent(differences, "", "  ")
-		if err != nil {
-			return fmt.Errorf("encoding the differences: %w", err)
-		}
-		return o.WriteFormatted(cmdutil.OutputJSON, append(b, '\n'))
+		return o.PrintData(o.output, differences)
 	case len(differences) == 0:
 		return nil
 	}

@@ -26,8 +26,6 @@ type statusOptions struct {
 	client  client.WithWatch
 }
 
-var statusFormats = []string{cmdutil.OutputWide, cmdutil.OutputName, cmdutil.OutputJSON, cmdutil.OutputYAML}
-
 func newStatusCommand(f *cmdutil.Factory) *cobra.Command {
 	o := &statusOptions{Factory: f}
 	cmd := &cobra.Command{
@@ -48,8 +46,8 @@ in place; otherwise it prints one line for each change.`,
   kubectl everynode status max-map-count -n node-setup --watch --timeout 30m`,
 		Args:              cmdutil.ExactArgs(1, "the name of a NodeJob"),
 		ValidArgsFunction: f.CompleteJobs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := o.complete(args); err != nil {
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if o.key, o.client, err = o.Target(args[0]); err != nil {
 				return err
 			}
 			if err := o.validate(); err != nil {
@@ -61,18 +59,8 @@ in place; otherwise it prints one line for each change.`,
 	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "continue until it is complete, does not continue without help, or is deleted")
 	cmd.Flags().DurationVar(&o.timeout, "timeout", 0, "with --watch: end with exit code 11 after this long; 0 for never")
 	cmd.Flags().BoolVar(&o.results, "results", false, "with -o wide: add the results that the task wrote on each node")
-	cmdutil.AddOutputFlag(cmd, &o.output, statusFormats...)
+	cmdutil.AddOutputFlag(cmd, &o.output, cmdutil.OutputWide, cmdutil.OutputName, cmdutil.OutputJSON, cmdutil.OutputYAML)
 	return cmd
-}
-
-func (o *statusOptions) complete(args []string) error {
-	namespace, err := o.Namespace()
-	if err != nil {
-		return err
-	}
-	o.key = client.ObjectKey{Namespace: namespace, Name: args[0]}
-	o.client, err = o.Client()
-	return err
 }
 
 func (o *statusOptions) validate() error {
@@ -82,7 +70,7 @@ func (o *statusOptions) validate() error {
 	if o.results && (o.output != cmdutil.OutputWide || o.watch) {
 		return cmdutil.Failf(cmdutil.ExitUsage, "--results is for the table of nodes: add -o wide, and leave out --watch")
 	}
-	return cmdutil.CheckOutput(o.output, statusFormats...)
+	return nil
 }
 
 func (o *statusOptions) run(ctx context.Context) error {

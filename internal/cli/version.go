@@ -47,9 +47,6 @@ The versions in the cluster are those of the images in the Deployment everynode-
 		Args:              cmdutil.ExactArgs(0, "no arguments"),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := cmdutil.CheckOutput(o.output, versionFormats...); err != nil {
-				return err
-			}
 			return o.run(cmd.Context())
 		},
 	}

@@ -93,6 +93,16 @@ func NewClient(config *rest.Config) (client.WithWatch, error) {
 	return c, Explain(err)
 }
 
+// Target returns the key of the NodeJob with this name in the namespace that the user selected, and a client.
+func (f *Factory) Target(name string) (client.ObjectKey, client.WithWatch, error) {
+	namespace, err := f.Namespace()
+	if err != nil {
+		return client.ObjectKey{}, nil, err
+	}
+	c, err := f.Client()
+	return client.ObjectKey{Namespace: namespace, Name: name}, c, err
+}
+
 // Pods returns a client that reads the logs of pods, which the other client cannot read.
 func (f *Factory) Pods(namespace string) (corev1client.PodInterface, error) {
 	config, err := f.RESTConfig()

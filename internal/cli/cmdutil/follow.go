@@ -31,6 +31,7 @@ const followPause = time.Second
 // Follow retries, and the last observation stays valid until then. If the user may not watch, Follow polls.
 func (f *Factory) Follow(ctx context.Context, c client.WithWatch, job *v1alpha1.NodeJob) <-chan Observation {
 	observations := make(chan Observation)
+	only := []client.ListOption{client.InNamespace(job.Namespace), client.MatchingFields{"metadata.name": job.Name}}
 	ctx, cancel := context.WithCancel(ctx)
 	see := func(live *v1alpha1.NodeJob, deleted bool) {
 		if !deleted && live.UID == job.UID {
@@ -50,7 +51,7 @@ func (f *Factory) Follow(ctx context.Context, c client.WithWatch, job *v1alpha1.
 				return "", nil, err
 			}
 			see(&live, gone)
-			return live.ResourceVersion, []client.ListOption{client.InNamespace(job.Namespace), client.MatchingFields{"metadata.name": job.Name}}, nil
+			return live.ResourceVersion, only, nil
 		},
 		Changed: func(o client.Object, deleted bool) { see(o.(*v1alpha1.NodeJob), deleted) },
 		Ended: func(_ listwatch.Request, err error) time.Duration {

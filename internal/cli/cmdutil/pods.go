@@ -18,18 +18,19 @@ import (
 	"github.com/everynode/everynode/internal/observe"
 )
 
-// PodsOf reads the pods of the attempts of a NodeJob.
-func PodsOf(ctx context.Context, c client.Reader, job *v1alpha1.NodeJob, opts ...client.ListOption) ([]corev1.Pod, error) {
+// PodsNamed reads the pods that belong to a NodeJob of this name, including those of an earlier NodeJob with the same name.
+func PodsNamed(ctx context.Context, c client.Reader, job *v1alpha1.NodeJob, opts ...client.ListOption) ([]corev1.Pod, error) {
 	var all []corev1.Pod
 	var page corev1.PodList
-	err := EachPage(ctx, c, &page, func() {
-		for i := range page.Items {
-			if Owns(job, &page.Items[i]) {
-				all = append(all, page.Items[i])
-			}
-		}
-	}, append(opts, client.InNamespace(job.Namespace), client.MatchingLabels{v1alpha1.NodeJobLabel: job.Name})...)
+	err := EachPage(ctx, c, &page, func() { all = append(all, page.Items...) },
+		append(opts, client.InNamespace(job.Namespace), client.MatchingLabels{v1alpha1.NodeJobLabel: job.Name})...)
 	return all, err
+}
+
+// PodsOf reads the pods of the attempts of a NodeJob.
+func PodsOf(ctx context.Context, c client.Reader, job *v1alpha1.NodeJob, opts ...client.ListOption) ([]corev1.Pod, error) {
+	all, err := PodsNamed(ctx, c, job, opts...)
+	return slices.DeleteFunc(all, func(pod corev1.Pod) bool { return !Owns(job, &pod) }), err
 }
 
 // NotEnded excludes pods that have ended. A run retains one of these on each node.

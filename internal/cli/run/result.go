@@ -4,8 +4,6 @@
 package run
 
 import (
-	"encoding/json"
-	"fmt"
 	"strings"
 	"time"
 
@@ -93,11 +91,7 @@ func (r *running) showJSON() error {
 	for i := range r.outputs {
 		all.Nodes = append(all.Nodes, r.nodeResult(i))
 	}
-	b, err := json.MarshalIndent(all, "", "  ")
-	if err != nil {
-		return fmt.Errorf("encoding the result: %w", err)
-	}
-	return r.WriteFormatted(cmdutil.OutputJSON, append(b, '\n'))
+	return r.PrintData(r.output, all)
 }
 
 func (r *running) nodeResult(i int) nodeResult {

@@ -7,7 +7,6 @@ package run
 import (
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"slices"
@@ -214,7 +213,7 @@ func (o *options) validateNames() error {
 	if _, err := labels.Parse(o.selector); err != nil {
 		return cmdutil.Failf(cmdutil.ExitUsage, "-l %s is no selector: %w", o.selector, err)
 	}
-	return cmdutil.CheckOutput(o.output, cmdutil.OutputJSON, outputJSONLines)
+	return nil
 }
 
 func (o *options) validateTimes() error {
@@ -285,21 +284,10 @@ func (o *options) readScript() error {
 	if o.file == "" {
 		return nil
 	}
-	in := o.In
-	if o.file != "-" {
-		file, err := os.Open(o.file)
-		if err != nil {
-			return cmdutil.Failf(cmdutil.ExitUsage, "%w", err)
-		}
-		defer func() { _ = file.Close() }()
-		in = file
-	}
-	content, err := io.ReadAll(io.LimitReader(in, contract.MaxScriptBytes+1))
+	content, err := o.ReadFile("the script "+o.file, o.file, contract.MaxScriptBytes)
 	switch {
 	case err != nil:
-		return cmdutil.Failf(cmdutil.ExitUsage, "reading the script: %w", err)
-	case len(content) > contract.MaxScriptBytes:
-		return cmdutil.Failf(cmdutil.ExitUsage, "the script %s is too long: at most %d bytes are possible", o.file, contract.MaxScriptBytes)
+		return err
 	case strings.TrimSpace(string(content)) == "":
 		return cmdutil.Failf(cmdutil.ExitUsage, "the script %s is empty", o.file)
 	case !utf8.Valid(content) || strings.ContainsRune(string(content), 0):

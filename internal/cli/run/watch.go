@@ -33,23 +33,19 @@ type change struct {
 const relistPause = time.Second
 
 // watchAll sends all objects of a kind, and then their changes, until the context ends.
-func watchAll(ctx context.Context, f *cmdutil.Factory, c client.WithWatch, kind client.ObjectList, opts ...client.ListOption) <-chan change {
+func watchAll(
+	ctx context.Context, f *cmdutil.Factory, c client.WithWatch, kind client.ObjectList, opts ...client.ListOption,
+) <-chan change {
 	changes := make(chan change)
 	loop := listwatch.Loop{
 		Client: c, After: f.After, Kind: kind,
 		List: func(ctx context.Context) (string, []client.ListOption, error) {
-			list, all := kind.DeepCopyObject().(client.ObjectList), change{fresh: true}
+			list := kind.DeepCopyObject().(client.ObjectList)
 			if err := c.List(ctx, list, opts...); err != nil {
 				return "", nil, err
 			}
-			err := meta.EachListItem(list, func(o runtime.Object) error {
-				all.all = append(all.all, o.(client.Object))
-				return nil
-			})
-			if err == nil {
-				listwatch.Send(ctx, changes, all)
-			}
-			return list.GetResourceVersion(), opts, err
+			listwatch.Send(ctx, changes, changeOf(list))
+			return list.GetResourceVersion(), opts, nil
 		},
 		Changed: func(o client.Object, deleted bool) { listwatch.Send(ctx, changes, change{one: o, deleted: deleted}) },
 		Ended: func(_ listwatch.Request, err error) time.Duration {
@@ -62,6 +58,17 @@ func watchAll(ctx context.Context, f *cmdutil.Factory, c client.WithWatch, kind 
 		loop.Run(ctx)
 	}()
 	return changes
+}
+
+// changeOf returns the observation of all objects in a list.
+func changeOf(list client.ObjectList) change {
+	c := change{fresh: true}
+	// A list of the kinds of this package always has items that are objects.
+	_ = meta.EachListItem(list, func(o runtime.Object) error {
+		c.all = append(c.all, o.(client.Object))
+		return nil
+	})
+	return c
 }
 
 // watchPods watches the pods of a NodeJob.
