@@ -66,15 +66,16 @@ OUT   ?=
 ONLY  ?=
 BENCHFLAGS ?=
 
+# Builds the benchmark and runs it with the flags that follow.
+RUN_BENCH = @program="$$(mktemp -d)"; trap 'rm -rf "$$program"' EXIT; go -C test build -o "$$program/" ./cmd/everynode-bench; "$$program/everynode-bench"
+
 .PHONY: bench
 bench: ## Measure what Everynode costs, beside the least that is possible (N, PAIRS, OUT, ONLY; docs/benchmark.md).
-	@program="$$(mktemp -d)"; trap 'rm -rf "$$program"' EXIT; go -C test build -o "$$program/" ./cmd/everynode-bench; \
-	"$$program/everynode-bench" -nodes=$(N) -pairs=$(PAIRS) -out='$(OUT)' -only='$(ONLY)' $(BENCHFLAGS)
+	$(RUN_BENCH) -nodes=$(N) -pairs=$(PAIRS) -out='$(OUT)' -only='$(ONLY)' $(BENCHFLAGS)
 
 .PHONY: bench-cli
-bench-cli: ## Measure a whole run of the command line, with the manager and simulated nodes (N, PAIRS).
-	@program="$$(mktemp -d)"; trap 'rm -rf "$$program"' EXIT; go -C test build -o "$$program/" ./cmd/everynode-bench; \
-	"$$program/everynode-bench" cli -nodes=$(N) -pairs=$(PAIRS)
+bench-cli: ## Measure a whole run of the command line, with the manager and simulated nodes (N, PAIRS, OUT).
+	$(RUN_BENCH) -nodes=$(N) -pairs=$(PAIRS) -out='$(OUT)' -only='^command-line$$' -command='make bench-cli N=$(N) PAIRS=$(PAIRS)' -count=false $(BENCHFLAGS)
 
 # Of the benchmark with many NodeJobs: how many, and how many of them find their records on the nodes.
 JOBS   ?= 100
@@ -82,29 +83,19 @@ SEEDED ?= 89
 
 .PHONY: bench-many
 bench-many: ## Measure the manager with many NodeJobs on simulated nodes (N, JOBS, SEEDED, OUT).
-	@program="$$(mktemp -d)"; trap 'rm -rf "$$program"' EXIT; go -C test build -o "$$program/" ./cmd/everynode-bench; \
-	"$$program/everynode-bench" many -nodes=$(N) -nodejobs=$(JOBS) -seeded=$(SEEDED) -out='$(OUT)' $(BENCHFLAGS)
-
-# Of the count of pods that start too early: real nodes instead of simulated ones, if it is not empty.
-REAL ?=
-
-.PHONY: bench-joins
-bench-joins: ## Count pods that start on joining nodes before the task has succeeded (N, K8S, REAL, ONLY: names of variants, OUT).
-	@program="$$(mktemp -d)"; trap 'rm -rf "$$program"' EXIT; go -C test build -o "$$program/" ./cmd/everynode-bench; \
-	"$$program/everynode-bench" joins -nodes=$(N) $(if $(K8S),-kubernetes=$(K8S)) $(if $(REAL),-real) -only='$(ONLY)' -out='$(OUT)'
+	$(RUN_BENCH) -nodes=$(N) -pairs=1 -nodejobs=$(JOBS) -seeded=$(SEEDED) -out='$(OUT)' -only='^many$$' \
+	-command='make bench-many N=$(N) JOBS=$(JOBS) SEEDED=$(SEEDED)' -count=false -idle=2m $(BENCHFLAGS)
 
 .PHONY: bench-real
 bench-real: ## Measure Everynode and the DaemonSet pattern on 4 real nodes; needs Linux and root (PAIRS, OUT).
-	@program="$$(mktemp -d)"; trap 'rm -rf "$$program"' EXIT; go -C test build -o "$$program/" ./cmd/everynode-bench; \
-	"$$program/everynode-bench" real -pairs=$(PAIRS) -out='$(OUT)' $(BENCHFLAGS)
+	$(RUN_BENCH) -real -nodes=4 -pairs=$(PAIRS) -out='$(OUT)' -command='make bench-real PAIRS=$(PAIRS)' $(BENCHFLAGS)
 
 # UPDATE=1 writes the baseline of the check.
 UPDATE ?=
 
 .PHONY: bench-check
 bench-check: ## Compare a short benchmark with docs/benchmark/check.json, before a release (UPDATE=1 writes that file).
-	@program="$$(mktemp -d)"; trap 'rm -rf "$$program"' EXIT; go -C test build -o "$$program/" ./cmd/everynode-bench; \
-	"$$program/everynode-bench" check $(if $(UPDATE),-update) $(BENCHFLAGS)
+	$(RUN_BENCH) -check -nodes=300 -pairs=2 $(if $(UPDATE),-update) $(BENCHFLAGS)
 
 .PHONY: bench-go
 bench-go: ## Measure the planner, a pass of the controller, and the command line on 1,000 nodes.

@@ -4,8 +4,8 @@
 package charts
 
 import (
-	"bytes"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -25,11 +25,11 @@ func TestThePackagedChartIsThatOfTheCheckout(t *testing.T) {
 	for _, name := range []string{"manager", "runner", "runner-archive", "dashboard"} {
 		images = append(images, "registry.example:5000/a/"+name+":"+version+"@"+digest)
 	}
-	content, err := releasechart.Package("..", releasechart.Release{Version: version, Manager: images[0], Runner: images[1], ArchiveRunner: images[2], Dashboard: images[3], Created: time.Unix(1, 0)})
-	if err != nil {
+	dir := t.TempDir()
+	if err := releasechart.Package("..", dir, version, images, time.Unix(1, 0)); err != nil {
 		t.Fatal(err)
 	}
-	chart, err := loader.LoadArchive(bytes.NewReader(content))
+	chart, err := loader.LoadFile(filepath.Join(dir, releasechart.FileName(version)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -16,140 +15,122 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
-	ggcrtarball "github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
-
-	"github.com/everynode/everynode/release/archive"
 )
 
-// imageSpec describes an image.
-type imageSpec struct {
-	name        string
-	title       string
-	description string
-	user        string
-	program     *program
-}
-
-// references are the names of the images in a registry, with tag and digest.
-type references struct{ manager, runner, archiveRunner, dashboard string }
-
-// writeImages writes the images as OCI image layouts, and returns how manifests refer to them.
-func writeImages(o *Options, manager, runner, archiveRunner, dashboard *program) (references, error) {
-	var refs references
-	for _, s := range []struct {
-		imageSpec
-		ref *string
-	}{
-		{imageSpec{"manager", "Everynode manager", "Runs tasks once on every node of a Kubernetes cluster", "65532:65532", manager}, &refs.manager},
-		// The manager sets the user of its pods. Scripts run as root in the namespaces of the host.
-		{imageSpec{"runner", "Everynode runner", "Runs the script of a NodeJob on the node", "0:0", runner}, &refs.runner},
-		// Nodes without archived outputs need not pull an HTTP client.
-		{imageSpec{"runner-archive", "Everynode runner with archive", "Runs the script of a NodeJob on the node, and uploads its output", "0:0", archiveRunner}, &refs.archiveRunner},
-		{imageSpec{"dashboard", "Everynode dashboard", "Shows the nodes of a cluster and their tasks to each user with the user's own permissions", "65532:65532", dashboard}, &refs.dashboard},
-	} {
-		digest, err := writeImage(o, &s.imageSpec)
-		if err != nil {
-			return refs, err
-		}
-		*s.ref = fmt.Sprintf("%s/%s:%s@%s", o.Registry, s.name, o.Version, digest)
+// imagesOf returns the images of a release.
+func imagesOf(o *Options) []*artifact {
+	const nonroot, root = "65532:65532", "0:0"
+	platforms := onLinux(o.Platforms)
+	return []*artifact{
+		{
+			name: "manager", programs: []string{"everynode"}, platforms: platforms, user: nonroot,
+			title: "Everynode manager", description: "Runs tasks once on every node of a Kubernetes cluster",
+		},
+		{ // The manager sets the user of its pods. Scripts run as root in the namespaces of the host.
+			name: "runner", programs: []string{"everynode-runner"}, platforms: platforms, user: root,
+			title: "Everynode runner", description: "Runs the script of a NodeJob on the node",
+		},
+		{ // Nodes without archived outputs need not pull an HTTP client.
+			name: "runner-archive", programs: []string{"everynode-runner", "everynode-upload"}, platforms: platforms, user: root,
+			title: "Everynode runner with archive", description: "Runs the script of a NodeJob on the node, and uploads its output",
+		},
+		{
+			name: "dashboard", programs: []string{"everynode-dashboard"}, platforms: platforms, user: nonroot,
+			title: "Everynode dashboard", description: "Shows the nodes of a cluster and their tasks to each user with the user's own permissions",
+		},
 	}
-	return refs, os.WriteFile(filepath.Join(o.Dir, ImagesFile), []byte(strings.Join([]string{refs.manager, refs.runner, refs.archiveRunner, refs.dashboard, ""}, "\n")), 0o644)
 }
 
-func writeImage(o *Options, s *imageSpec) (v1.Hash, error) {
-	annotations := s.annotations(o)
+// writeImages writes the images as OCI image layouts, and their references.
+func (b *build) writeImages() error {
+	for _, a := range b.images {
+		index, err := b.index(a)
+		if err != nil {
+			return err
+		}
+		path, err := layout.Write(filepath.Join(b.Dir, ImagesFolder, a.name), empty.Index)
+		if err != nil {
+			return err
+		}
+		if err := path.AppendIndex(index, layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": b.Version})); err != nil {
+			return err
+		}
+		digest, err := index.Digest()
+		if err != nil {
+			return err
+		}
+		b.references = append(b.references, fmt.Sprintf("%s/%s:%s@%s", b.Registry, a.name, b.Version, digest))
+	}
+	return b.write(ImagesFile, []byte(strings.Join(b.references, "\n")+"\n"))
+}
+
+// index returns an image for all of its platforms.
+func (b *build) index(a *artifact) (v1.ImageIndex, error) {
+	annotations := b.annotations(a)
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
-	for _, platform := range s.program.platforms {
-		image, err := s.image(o, platform, annotations)
-		if err != nil {
-			return v1.Hash{}, err
-		}
-		index = mutate.AppendManifests(index, mutate.IndexAddendum{
-			Add: image, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: platform.OS, Architecture: platform.Arch}},
-		})
-	}
-	index, ok := mutate.Annotations(index, annotations).(v1.ImageIndex)
-	if !ok {
-		return v1.Hash{}, fmt.Errorf("the annotated index of %s is not an index", s.name)
-	}
-	path, err := layout.Write(filepath.Join(o.Dir, ImagesFolder, s.name), empty.Index)
-	if err != nil {
-		return v1.Hash{}, err
-	}
-	if err := path.AppendIndex(index, layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": o.Version})); err != nil {
-		return v1.Hash{}, err
-	}
-	return index.Digest()
-}
-
-// annotations returns what the image says about itself, as the OCI image specification names it.
-func (s *imageSpec) annotations(o *Options) map[string]string {
-	const prefix = "org.opencontainers.image."
-	return map[string]string{
-		prefix + "title":         s.title,
-		prefix + "description":   s.description,
-		prefix + "url":           Repository,
-		prefix + "source":        Repository,
-		prefix + "documentation": Repository + "/tree/" + o.Version + "/docs",
-		prefix + "version":       o.Version,
-		prefix + "revision":      o.Revision,
-		prefix + "licenses":      "Apache-2.0",
-		prefix + "created":       o.Created.Format(time.RFC3339),
-	}
-}
-
-// image returns the image for one platform: the program, its helper, their licenses, and nothing else.
-func (s *imageSpec) image(o *Options, platform Platform, annotations map[string]string) (v1.Image, error) {
-	binary, err := os.ReadFile(s.program.files[platform])
-	if err != nil {
-		return nil, err
-	}
-	files := []archive.File{{Path: s.program.name, Mode: 0o755, Content: binary}}
-	if s.program.helper != "" {
-		helper, err := os.ReadFile(s.program.helpers[platform])
+	for _, name := range a.platforms {
+		platform, err := v1.ParsePlatform(name)
 		if err != nil {
 			return nil, err
 		}
-		files = append(files, archive.File{Path: s.program.helper, Mode: 0o755, Content: helper})
+		image, err := b.image(a, platform, annotations)
+		if err != nil {
+			return nil, err
+		}
+		index = mutate.AppendManifests(index, mutate.IndexAddendum{
+			Add: mutate.Annotations(image, annotations).(v1.Image), Descriptor: v1.Descriptor{Platform: platform},
+		})
 	}
-	content, err := archive.Tar(append(files,
-		archive.File{Path: "licenses/LICENSE", Mode: 0o644, Content: s.program.license},
-		archive.File{Path: "licenses/THIRD-PARTY-LICENSES.txt", Mode: 0o644, Content: notices(s.program)},
-	), o.Created)
+	return mutate.Annotations(index, annotations).(v1.ImageIndex), nil
+}
+
+// annotations returns what an image says about itself, as the OCI image specification names it.
+func (b *build) annotations(a *artifact) map[string]string {
+	const prefix = "org.opencontainers.image."
+	return map[string]string{
+		prefix + "title":         a.title,
+		prefix + "description":   a.description,
+		prefix + "url":           Repository,
+		prefix + "source":        Repository,
+		prefix + "documentation": Repository + "/tree/" + b.Version + "/docs",
+		prefix + "version":       b.Version,
+		prefix + "revision":      b.Revision,
+		prefix + "licenses":      "Apache-2.0",
+		prefix + "created":       b.Created.Format(time.RFC3339),
+	}
+}
+
+// image returns an image for one platform: the programs, their licenses, and nothing else.
+func (b *build) image(a *artifact, platform *v1.Platform, labels map[string]string) (v1.Image, error) {
+	files, err := b.contents(a, platform.String(), "licenses")
 	if err != nil {
 		return nil, err
 	}
-	layer, err := ggcrtarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(content)), nil },
-		ggcrtarball.WithMediaType(types.OCILayer))
+	var content bytes.Buffer
+	if err := writeTar(&content, files); err != nil {
+		return nil, err
+	}
+	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(content.Bytes())), nil },
+		tarball.WithMediaType(types.OCILayer))
 	if err != nil {
 		return nil, err
 	}
-	created := v1.Time{Time: o.Created}
-	image, err := mutate.Append(mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON),
-		mutate.Addendum{Layer: layer, History: v1.History{Created: created, CreatedBy: "everynode-release " + o.Version, Comment: s.title}})
+	created := v1.Time{Time: b.Created}
+	image, err := mutate.ConfigFile(mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON), &v1.ConfigFile{
+		OS: platform.OS, Architecture: platform.Architecture, Created: created, RootFS: v1.RootFS{Type: "layers"},
+		Config: v1.Config{
+			Entrypoint: []string{"/" + a.programs[0]},
+			Env:        []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
+			User:       a.user,
+			Labels:     labels,
+		},
+	})
 	if err != nil {
 		return nil, err
 	}
-	config, err := image.ConfigFile()
-	if err != nil {
-		return nil, err
-	}
-	config = config.DeepCopy()
-	config.OS, config.Architecture, config.Created = platform.OS, platform.Arch, created
-	config.Config = v1.Config{
-		Entrypoint: []string{"/" + s.program.name},
-		Env:        []string{"PATH=" + strings.Join([]string{"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"}, ":")},
-		User:       s.user,
-		Labels:     annotations,
-	}
-	image, err = mutate.ConfigFile(image, config)
-	if err != nil {
-		return nil, err
-	}
-	annotated, ok := mutate.Annotations(image, annotations).(v1.Image)
-	if !ok {
-		return nil, fmt.Errorf("the annotated image of %s is not an image", s.name)
-	}
-	return annotated, nil
+	return mutate.Append(image, mutate.Addendum{
+		Layer: layer, History: v1.History{Created: created, CreatedBy: "everynode-release " + b.Version, Comment: a.title},
+	})
 }

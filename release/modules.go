@@ -10,12 +10,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
+	"io/fs"
 	"maps"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
-	"runtime/debug"
 	"slices"
 	"strings"
 
@@ -36,115 +36,104 @@ type module struct {
 	texts         map[string]string // licenses and notices: path within the module to content
 }
 
-// modules collects the modules of a program.
-type modules struct {
-	found map[string]*module
-}
-
-func newModules() *modules { return &modules{found: map[string]*module{}} }
-
 // listed is a package as go list prints it.
 type listed struct {
-	Dir      string
-	Standard bool
-	Module   *struct{ Path, Version, Dir string }
+	Dir    string
+	Module *struct {
+		Path, Version, Dir string
+		Replace            *struct{ Path string }
+	}
 }
 
-// add adds the modules of a binary, with the license files of the packages that are linked.
-func (m *modules) add(ctx context.Context, o *Options, name string, platform Platform, info *debug.BuildInfo) error {
-	for _, dep := range info.Deps {
-		if own(dep.Path) {
-			continue
+// linkedModules returns the modules that are linked into an artifact on any of its platforms, sorted by path, if all of their licenses
+// are allowed.
+func linkedModules(ctx context.Context, root string, a *artifact) ([]*module, error) {
+	found := map[string]*module{}
+	for _, platform := range a.platforms {
+		out, err := runGo(ctx, root, platform, append([]string{"list", "-deps", "-json=Dir,Module"}, a.packages()...)...)
+		if err != nil {
+			return nil, err
 		}
-		if dep.Replace != nil {
-			return fmt.Errorf("the module %s is replaced by %s: a release has only the modules of go.mod", dep.Path, dep.Replace.Path)
+		for decoder := json.NewDecoder(bytes.NewReader(out)); decoder.More(); {
+			var p listed
+			if err := decoder.Decode(&p); err != nil {
+				return nil, fmt.Errorf("reading the packages: %w", err)
+			}
+			if err := p.addTo(found); err != nil {
+				return nil, err
+			}
 		}
-		m.module(dep.Path, dep.Version)
 	}
-	goroot, err := run(ctx, o.Root, platform, "go", "env", "GOROOT")
+	out, err := runGo(ctx, root, a.platforms[0], "env", "GOROOT", "GOVERSION")
+	if err != nil {
+		return nil, err
+	}
+	goroot, version, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
+	standard := &module{path: standardLibrary, version: version, texts: map[string]string{}}
+	if err := standard.readTexts(os.DirFS(goroot), "."); err != nil {
+		return nil, err
+	}
+	found[standardLibrary] = standard
+	return allowed(found)
+}
+
+// addTo adds the module of a package, with the licenses and notices for the package.
+func (p *listed) addTo(found map[string]*module) error {
+	m := p.Module // none in the standard library
+	if m == nil || m.Path == modulePath || strings.HasPrefix(m.Path, modulePath+"/") {
+		return nil
+	}
+	if m.Replace != nil {
+		return fmt.Errorf("the module %s is replaced by %s: a release has only the modules of go.mod", m.Path, m.Replace.Path)
+	}
+	if found[m.Path] == nil {
+		found[m.Path] = &module{path: m.Path, version: m.Version, texts: map[string]string{}}
+	}
+	dir, err := filepath.Rel(m.Dir, p.Dir)
 	if err != nil {
 		return err
 	}
-	root := strings.TrimSpace(string(goroot))
-	if err := m.module(standardLibrary, info.GoVersion).readTexts(root, root); err != nil {
-		return err
-	}
-	return m.addTexts(ctx, o, name, platform)
+	return found[m.Path].readTexts(os.DirFS(m.Dir), filepath.ToSlash(dir))
 }
 
-// addTexts adds the licenses and notices of all packages of a program.
-func (m *modules) addTexts(ctx context.Context, o *Options, name string, platform Platform) error {
-	out, err := run(ctx, o.Root, platform, "go", "list", "-deps", "-json=Dir,Standard,Module", "./cmd/"+name)
-	if err != nil {
-		return err
-	}
-	for decoder := json.NewDecoder(bytes.NewReader(out)); ; {
-		var p listed
-		switch err := decoder.Decode(&p); {
-		case errors.Is(err, io.EOF):
-			return nil
-		case err != nil:
-			return fmt.Errorf("reading the packages: %w", err)
-		case p.Standard || own(p.Module.Path):
-			continue
-		}
-		if err := m.module(p.Module.Path, p.Module.Version).readTexts(p.Module.Dir, p.Dir); err != nil {
-			return err
-		}
-	}
-}
-
-// own reports whether a module is in this repository, under its license.
-func own(path string) bool { return path == modulePath || strings.HasPrefix(path, modulePath+"/") }
-
-func (m *modules) module(path, version string) *module {
-	if m.found[path] == nil {
-		m.found[path] = &module{path: path, version: version, texts: map[string]string{}}
-	}
-	return m.found[path]
-}
-
-// sorted returns the modules if all of their licenses are allowed.
-func (m *modules) sorted() ([]*module, error) {
-	all := slices.SortedFunc(maps.Values(m.found), func(a, b *module) int { return cmp.Compare(a.path, b.path) })
+// allowed returns the modules, sorted by path, if all of their licenses are allowed.
+func allowed(found map[string]*module) ([]*module, error) {
+	all := slices.SortedFunc(maps.Values(found), func(a, b *module) int { return cmp.Compare(a.path, b.path) })
 	var problems []error
-	for _, module := range all {
-		problems = append(problems, module.classify())
+	for _, m := range all {
+		if err := m.classify(); err != nil {
+			problems = append(problems, fmt.Errorf("%s %s: %w", m.path, m.version, err))
+		}
 	}
 	return all, errors.Join(problems...)
 }
 
 var (
 	textName    = regexp.MustCompile(`(?i)^(licen[cs]e|copying|notice|patents)([.-].*)?$`)
-	licenseName = regexp.MustCompile(`(?i)^(licen[cs]e|copying)([.-].*)?$`)
+	licenseName = regexp.MustCompile(`(?i)^(licen[cs]e|copying)`)
 )
 
-// readTexts reads the licenses and notices of a package: those in its folder, and in all folders above it in its module.
-func (m *module) readTexts(root, dir string) error {
-	for ; ; dir = filepath.Dir(dir) {
-		entries, err := os.ReadDir(dir)
+// readTexts reads the licenses and notices in a folder of the module, and in all folders above it.
+func (m *module) readTexts(root fs.FS, dir string) error {
+	entries, err := fs.ReadDir(root, dir)
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		if entry.IsDir() || !textName.MatchString(entry.Name()) || path.Ext(entry.Name()) == ".go" {
+			continue
+		}
+		name := path.Join(dir, entry.Name())
+		content, err := fs.ReadFile(root, name)
 		if err != nil {
 			return err
 		}
-		for _, entry := range entries {
-			if entry.IsDir() || !textName.MatchString(entry.Name()) || strings.HasSuffix(entry.Name(), ".go") {
-				continue
-			}
-			file := filepath.Join(dir, entry.Name())
-			content, err := os.ReadFile(file)
-			if err != nil {
-				return err
-			}
-			relative, err := filepath.Rel(root, file)
-			if err != nil {
-				return err
-			}
-			m.texts[filepath.ToSlash(relative)] = strings.TrimSpace(strings.ReplaceAll(string(content), "\r\n", "\n"))
-		}
-		if dir == root || len(dir) < len(root) {
-			return nil
-		}
+		m.texts[name] = strings.TrimSpace(strings.ReplaceAll(string(content), "\r\n", "\n"))
 	}
+	if dir == "." {
+		return nil
+	}
+	return m.readTexts(root, path.Dir(dir))
 }
 
 // leastCoverage is the part of a license file, in percent, that must be the text of known licenses. The rest is copyright
@@ -155,50 +144,45 @@ const leastCoverage = 75
 func (m *module) classify() error {
 	found := map[string]bool{}
 	for _, name := range slices.Sorted(maps.Keys(m.texts)) {
-		if !licenseName.MatchString(filepath.Base(name)) {
+		if !licenseName.MatchString(path.Base(name)) {
 			continue
 		}
 		coverage := licensecheck.Scan([]byte(m.texts[name]))
 		if coverage.Percent < leastCoverage {
-			return fmt.Errorf("%s %s: only %.0f%% of %s is the text of a known license: read it, and do not link the module if it is another license",
-				m.path, m.version, coverage.Percent, name)
+			return fmt.Errorf("only %.0f%% of %s is the text of a known license: read it, and do not link the module if it is another license",
+				coverage.Percent, name)
 		}
 		for _, match := range coverage.Match {
 			if !slices.Contains(allowedLicenses, match.ID) {
-				return fmt.Errorf("%s %s: the license %s in %s is not allowed (allowed: %s)",
-					m.path, m.version, match.ID, name, strings.Join(allowedLicenses, ", "))
+				return fmt.Errorf("the license %s in %s is not allowed (allowed: %s)", match.ID, name, strings.Join(allowedLicenses, ", "))
 			}
 			found[match.ID] = true
 		}
 	}
 	if len(found) == 0 {
-		return fmt.Errorf("%s %s: the module has no license file", m.path, m.version)
+		return errors.New("the module has no license file")
 	}
 	m.licenses = slices.Sorted(maps.Keys(found))
 	return nil
 }
 
-// notices returns the licenses and notices of all modules of a program. Equal texts appear once.
-func notices(p *program) []byte {
-	users := map[string][]string{} // by text
+// notices returns the licenses and notices of all modules of an artifact. Equal texts appear once.
+func (a *artifact) notices() []byte {
+	users := map[string]string{} // by text
 	var order []string
-	for _, module := range p.modules {
-		for _, name := range slices.Sorted(maps.Keys(module.texts)) {
-			text := module.texts[name]
-			if users[text] == nil {
+	for _, m := range a.modules {
+		for _, name := range slices.Sorted(maps.Keys(m.texts)) {
+			text := m.texts[name]
+			if users[text] == "" {
 				order = append(order, text)
 			}
-			users[text] = append(users[text], fmt.Sprintf("%s %s (%s)", module.path, module.version, name))
+			users[text] += fmt.Sprintf("%s %s (%s)\n", m.path, m.version, name)
 		}
 	}
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "%s contains the following third-party software.\n", p.name)
+	fmt.Fprintf(&b, "%s contains the following third-party software.\n", a.programs[0])
 	for _, text := range order {
-		fmt.Fprintf(&b, "\n%s\n\n", strings.Repeat("=", 80))
-		for _, user := range users[text] {
-			fmt.Fprintf(&b, "%s\n", user)
-		}
-		fmt.Fprintf(&b, "\n%s\n\n%s\n", strings.Repeat("-", 80), text)
+		fmt.Fprintf(&b, "\n%s\n\n%s\n%s\n\n%s\n", strings.Repeat("=", 80), users[text], strings.Repeat("-", 80), text)
 	}
 	return b.Bytes()
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/spdx/tools-golang/spdx"
 )
 
 const mit = `MIT License
@@ -53,9 +54,7 @@ func TestLicenses(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			all := newModules()
-			all.module("example.com/m", "v1.0.0").texts = tt.texts
-			modules, err := all.sorted()
+			modules, err := allowed(map[string]*module{"example.com/m": {path: "example.com/m", version: "v1.0.0", texts: tt.texts}})
 			if (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
 				t.Errorf("error %v, want %q", err, tt.err)
 			}
@@ -76,20 +75,20 @@ func TestSBOM(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			var d document
+			var d spdx.Document
 			if err := json.Unmarshal(read(t, built(t), name+sbomSuffix), &d); err != nil {
 				t.Fatal(err)
 			}
-			ids := []string{documentID}
+			ids := []spdx.ElementID{"DOCUMENT"}
 			var names []string
 			for _, p := range d.Packages {
-				if slices.Contains(ids, p.SPDXID) || p.VersionInfo == "" || p.LicenseConcluded == "" || len(p.ExternalRefs) != 1 {
+				if slices.Contains(ids, p.PackageSPDXIdentifier) || p.PackageVersion == "" || p.PackageLicenseConcluded == "" || len(p.PackageExternalReferences) != 1 {
 					t.Errorf("incomplete or repeated: %+v", p)
 				}
-				ids, names = append(ids, p.SPDXID), append(names, p.Name)
+				ids, names = append(ids, p.PackageSPDXIdentifier), append(names, p.PackageName)
 			}
 			for _, r := range d.Relationships {
-				if !slices.Contains(ids, r.Element) || !slices.Contains(ids, r.Related) {
+				if !slices.Contains(ids, r.RefA.ElementRefID) || !slices.Contains(ids, r.RefB.ElementRefID) {
 					t.Errorf("a package of %+v is missing", r)
 				}
 			}
@@ -114,11 +113,11 @@ func TestSBOM(t *testing.T) {
 }
 
 func TestEqualLicensesAppearOnce(t *testing.T) {
-	p := &program{name: "program", modules: []*module{
+	a := &artifact{programs: []string{"program"}, modules: []*module{
 		{path: "example.com/a", version: "v1.0.0", texts: map[string]string{"LICENSE": mit}},
 		{path: "example.com/b", version: "v2.0.0", texts: map[string]string{"LICENSE": mit, "NOTICE": "Made by us."}},
 	}}
-	got := string(notices(p))
+	got := string(a.notices())
 	if strings.Count(got, "Permission is hereby granted") != 1 || !strings.Contains(got, "\nexample.com/a v1.0.0 (LICENSE)\nexample.com/b v2.0.0 (LICENSE)\n") {
 		t.Errorf("notices:\n%s", got)
 	}

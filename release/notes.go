@@ -4,44 +4,54 @@
 package release
 
 import (
+	"bytes"
+	"embed"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"text/template"
 
 	"github.com/everynode/everynode/release/chart"
 )
 
+//go:embed templates
+var templates embed.FS
+
+// render writes a file of the release from a template. The values are added to those that all templates have.
+func (b *build) render(file, name string, values map[string]any) error {
+	t, err := template.New(name).Option("missingkey=error").ParseFS(templates, "templates/"+name)
+	if err != nil {
+		return err
+	}
+	maps.Copy(values, map[string]any{"Repository": Repository, "Version": b.Version, "Downloads": downloads(b.Version)})
+	var rendered bytes.Buffer
+	if err := t.Execute(&rendered, values); err != nil {
+		return err
+	}
+	return b.write(file, rendered.Bytes())
+}
+
+// downloads returns where the files of a release are published.
+func downloads(version string) string { return Repository + "/releases/download/" + version + "/" }
+
 // writeNotes writes the text of the release: what has changed, how to install it, and its images.
-func writeNotes(o *Options, refs references) error {
-	changelog, err := os.ReadFile(filepath.Join(o.Root, "CHANGELOG.md"))
+func (b *build) writeNotes() error {
+	changelog, err := os.ReadFile(filepath.Join(b.Root, "CHANGELOG.md"))
 	if err != nil {
 		return err
 	}
-	changes, err := changesOf(string(changelog), o.Version)
+	changes, err := changesOf(string(changelog), b.Version)
 	if err != nil {
 		return err
 	}
-	notes := fmt.Sprintf(`## Install
-
-`+"```sh\nkubectl apply -f %s\n```"+`
-
-Before Kubernetes 1.36, apply [%s](%s) instead.
-
-With [Helm](%s):
-
-`+"```sh\nhelm install everynode oci://%s/%s/%s --version %s --namespace everynode-system --create-namespace\n```"+`
-
-Images:
-
-- `+"`%s`\n- `%s`\n- `%s`\n- `%s`"+`
-
-%s
-`, downloadURL(o.Version, InstallFile), InstallNoGatesFile, downloadURL(o.Version, InstallNoGatesFile),
-		Repository+"/blob/"+o.Version+"/docs/install.md", o.Registry, chartsPath, chart.Name, chart.Version(o.Version), refs.manager, refs.runner, refs.archiveRunner, refs.dashboard, changes)
-	return os.WriteFile(filepath.Join(o.Dir, NotesFile), []byte(notes), 0o644)
+	return b.render(NotesFile, "release-notes.md", map[string]any{
+		"Install": InstallFile, "InstallNoGates": InstallNoGatesFile, "Registry": b.Registry, "Chart": chartsPath + "/" + chart.Name,
+		"ChartVersion": chart.Version(b.Version), "Images": b.references, "Changes": changes,
+	})
 }
 
 var (

@@ -4,132 +4,91 @@
 package release
 
 import (
+	"archive/zip"
+	"bytes"
+	"compress/gzip"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
-
-	"sigs.k8s.io/yaml"
-
-	"github.com/everynode/everynode/release/archive"
+	"strings"
+	"testing/fstest"
 )
 
-// krewPlugin is the manifest of a plugin for krew. Source: https://krew.sigs.k8s.io/docs/developer-guide/plugin-manifest/.
-type krewPlugin struct {
-	APIVersion string       `json:"apiVersion"`
-	Kind       string       `json:"kind"`
-	Metadata   krewMetadata `json:"metadata"`
-	Spec       krewSpec     `json:"spec"`
+const pluginName = "kubectl-everynode"
+
+// pluginOf returns the plugin of a release.
+func pluginOf(o *Options) *artifact {
+	return &artifact{name: pluginName, programs: []string{pluginName}, platforms: o.Platforms}
 }
 
-type krewMetadata struct {
-	Name string `json:"name"`
-}
-
-type krewSpec struct {
-	Version          string         `json:"version"`
-	Homepage         string         `json:"homepage"`
-	ShortDescription string         `json:"shortDescription"`
-	Description      string         `json:"description"`
-	Platforms        []krewPlatform `json:"platforms"`
-}
-
-type krewPlatform struct {
-	Selector krewSelector `json:"selector"`
-	URI      string       `json:"uri"`
-	SHA256   string       `json:"sha256"`
-	Bin      string       `json:"bin"`
-}
-
-type krewSelector struct {
-	MatchLabels map[string]string `json:"matchLabels"`
-}
-
-const pluginDescription = `Everynode runs a task once on every node of a Kubernetes cluster, including nodes that join later.
-
-This plugin runs a command once on some nodes, and shows output and exit codes. It shows the progress of a NodeJob, why a
-task has not run on a node, and the results. It promotes, retries and aborts rollouts.
-
-The commands that use NodeJobs need Everynode in the cluster: ` + Repository + "\n"
+// pluginArchive is an archive of the plugin, as krew describes it.
+// Source: https://krew.sigs.k8s.io/docs/developer-guide/plugin-manifest/.
+type pluginArchive struct{ OS, Arch, Name, SHA256, Bin string }
 
 // writePlugin writes the archives of the plugin, and the manifest with which krew installs them.
-func writePlugin(o *Options, p *program) error {
-	krew := krewPlugin{
-		APIVersion: "krew.googlecontainertools.github.com/v1alpha2", Kind: "Plugin", Metadata: krewMetadata{Name: "everynode"},
-		Spec: krewSpec{
-			Version: o.Version, Homepage: Repository, ShortDescription: "Run a task once on every node", Description: pluginDescription,
-		},
-	}
-	for _, platform := range p.platforms {
-		name, content, err := pluginArchive(o, p, platform)
+func (b *build) writePlugin() error {
+	var archives []pluginArchive
+	for _, platform := range b.plugin.platforms {
+		archive, content, err := b.archivePlugin(platform)
 		if err != nil {
 			return err
 		}
-		if err := os.WriteFile(filepath.Join(o.Dir, name), content, 0o644); err != nil {
+		if err := b.write(archive.Name, content); err != nil {
 			return err
 		}
-		hash := sha256.Sum256(content)
-		krew.Spec.Platforms = append(krew.Spec.Platforms, krewPlatform{
-			Selector: krewSelector{MatchLabels: map[string]string{"os": platform.OS, "arch": platform.Arch}},
-			URI:      downloadURL(o.Version, name),
-			SHA256:   hex.EncodeToString(hash[:]),
-			Bin:      filepath.Base(p.files[platform]),
-		})
+		archives = append(archives, archive)
 	}
-	content, err := yaml.Marshal(krew)
+	return b.render(KrewFile, "krew.yaml", map[string]any{"Archives": archives})
+}
+
+// archivePlugin returns the archive of the plugin for a platform.
+func (b *build) archivePlugin(platform string) (archive pluginArchive, content []byte, err error) {
+	goos, arch, _ := strings.Cut(platform, "/")
+	archive = pluginArchive{OS: goos, Arch: arch, Name: fmt.Sprintf("%s_%s_%s_%s.tar.gz", pluginName, b.Version, goos, arch), Bin: pluginName}
+	files, err := b.contents(b.plugin, platform, "")
+	if err != nil {
+		return archive, nil, err
+	}
+	var out bytes.Buffer
+	if goos == "windows" {
+		archive.Name, archive.Bin = strings.TrimSuffix(archive.Name, ".tar.gz")+".zip", archive.Bin+".exe"
+		zipped := zip.NewWriter(&out)
+		err = errors.Join(zipped.AddFS(files), zipped.Close())
+	} else {
+		err = errors.Join(b.addManPages(files), writeTarGzip(&out, files))
+	}
+	archive.SHA256 = fmt.Sprintf("%x", sha256.Sum256(out.Bytes()))
+	return archive, out.Bytes(), err
+}
+
+// addManPages adds the man pages of the plugin.
+func (b *build) addManPages(files fstest.MapFS) error {
+	pages, err := filepath.Glob(filepath.Join(b.Root, "docs", "reference", "man", "*.1"))
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(o.Dir, KrewFile), content, 0o644)
-}
-
-// downloadURL returns where a file of a release is published.
-func downloadURL(version, name string) string {
-	return Repository + "/releases/download/" + version + "/" + name
-}
-
-func pluginArchive(o *Options, p *program, platform Platform) (name string, content []byte, err error) {
-	binary, err := os.ReadFile(p.files[platform])
-	if err != nil {
-		return "", nil, err
+	if len(pages) == 0 {
+		return errors.New("docs/reference/man has no man page: run make generate")
 	}
-	files := []archive.File{
-		{Path: filepath.Base(p.files[platform]), Mode: 0o755, Content: binary},
-		{Path: "LICENSE", Mode: 0o644, Content: p.license},
-		{Path: "THIRD-PARTY-LICENSES.txt", Mode: 0o644, Content: notices(p)},
-	}
-	name = fmt.Sprintf("%s_%s_%s_%s", p.name, o.Version, platform.OS, platform.Arch)
-	if platform.OS == "windows" {
-		content, err = archive.Zip(files, o.Created)
-		return name + ".zip", content, err
-	}
-	pages, err := manPages(o)
-	if err != nil {
-		return "", nil, err
-	}
-	files = append(files, pages...)
-	content, err = archive.TarGzip(files, o.Created)
-	return name + ".tar.gz", content, err
-}
-
-// manPages returns the man pages of the plugin.
-func manPages(o *Options) ([]archive.File, error) {
-	paths, err := filepath.Glob(filepath.Join(o.Root, "docs", "reference", "man", "*.1"))
-	if err != nil {
-		return nil, err
-	}
-	if len(paths) == 0 {
-		return nil, errors.New("docs/reference/man has no man page: run make generate")
-	}
-	files := make([]archive.File, 0, len(paths))
-	for _, path := range paths {
-		content, err := os.ReadFile(path)
+	for _, page := range pages {
+		content, err := os.ReadFile(page)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		files = append(files, archive.File{Path: "man/man1/" + filepath.Base(path), Mode: 0o644, Content: content})
+		b.add(files, "man/man1/"+filepath.Base(page), 0o644, content)
 	}
-	return files, nil
+	return nil
+}
+
+// writeTarGzip writes a compressed archive. Its header has no name and no time.
+func writeTarGzip(w io.Writer, files fs.FS) error {
+	compressed, err := gzip.NewWriterLevel(w, gzip.BestCompression)
+	if err != nil {
+		return err
+	}
+	return errors.Join(writeTar(compressed, files), compressed.Close())
 }

@@ -4,11 +4,16 @@
 package release
 
 import (
+	"archive/zip"
 	"bytes"
 	"compress/gzip"
 	"crypto/sha256"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -18,7 +23,7 @@ import (
 )
 
 func TestPluginArchive(t *testing.T) {
-	name := "kubectl-everynode_v0.7.3-test.1_linux_" + testPlatform.Arch + ".tar.gz"
+	name := "kubectl-everynode_v0.7.3-test.1_linux_" + runtime.GOARCH + ".tar.gz"
 	uncompressed, err := gzip.NewReader(bytes.NewReader(read(t, built(t), name)))
 	if err != nil {
 		t.Fatal(err)
@@ -30,7 +35,7 @@ func TestPluginArchive(t *testing.T) {
 	if files["man/man1/kubectl-everynode-status.1"].header == nil {
 		t.Error("the man page of status is missing")
 	}
-	if diff := cmp.Diff([]string{"man", "man/man1", "LICENSE", "THIRD-PARTY-LICENSES.txt", "kubectl-everynode"}, slices.DeleteFunc(order, isPage)); diff != "" {
+	if diff := cmp.Diff([]string{"LICENSE", "THIRD-PARTY-LICENSES.txt", "kubectl-everynode", "man", "man/man1"}, slices.DeleteFunc(order, isPage)); diff != "" {
 		t.Errorf("files: -want +got\n%s", diff)
 	}
 	for name, f := range files {
@@ -52,9 +57,9 @@ func TestKrewManifest(t *testing.T) {
 	if err := yaml.UnmarshalStrict(read(t, dir, KrewFile), &manifest); err != nil {
 		t.Fatal(err)
 	}
-	archive := "kubectl-everynode_v0.7.3-test.1_linux_" + testPlatform.Arch + ".tar.gz"
+	archive := "kubectl-everynode_v0.7.3-test.1_linux_" + runtime.GOARCH + ".tar.gz"
 	want := []krewPlatform{{
-		Selector: krewSelector{map[string]string{"os": "linux", "arch": testPlatform.Arch}},
+		Selector: krewSelector{map[string]string{"os": "linux", "arch": runtime.GOARCH}},
 		URI:      "https://github.com/everynode/everynode/releases/download/v0.7.3-test.1/" + archive,
 		SHA256:   fmt.Sprintf("%x", sha256.Sum256(read(t, dir, archive))),
 		Bin:      "kubectl-everynode",
@@ -71,31 +76,91 @@ func TestKrewManifest(t *testing.T) {
 	}
 }
 
+// krewPlugin is what krew reads of its manifest.
+type krewPlugin struct {
+	APIVersion string                `json:"apiVersion"`
+	Kind       string                `json:"kind"`
+	Metadata   struct{ Name string } `json:"metadata"`
+	Spec       struct {
+		Version          string         `json:"version"`
+		Homepage         string         `json:"homepage"`
+		ShortDescription string         `json:"shortDescription"`
+		Description      string         `json:"description"`
+		Platforms        []krewPlatform `json:"platforms"`
+	} `json:"spec"`
+}
+
+type krewPlatform struct {
+	Selector krewSelector `json:"selector"`
+	URI      string       `json:"uri"`
+	SHA256   string       `json:"sha256"`
+	Bin      string       `json:"bin"`
+}
+
+type krewSelector struct {
+	MatchLabels map[string]string `json:"matchLabels"`
+}
+
 // TestPluginArchives has programs that are not programs, because other platforms take minutes to build.
 func TestPluginArchives(t *testing.T) {
 	tests := map[string]struct {
-		platform Platform
+		platform string
 		bin      string
 		want     string
+		files    []string
 	}{
-		"an archive for Windows is a zip file": {Platform{"windows", "arm64"}, "kubectl-everynode.exe", "kubectl-everynode_v0.7.3-test.1_windows_arm64.zip"},
-		"another archive is a tar file":        {Platform{"darwin", "amd64"}, "kubectl-everynode", "kubectl-everynode_v0.7.3-test.1_darwin_amd64.tar.gz"},
+		"an archive for Windows is a zip file": {
+			"windows/arm64", "kubectl-everynode.exe", "kubectl-everynode_v0.7.3-test.1_windows_arm64.zip",
+			[]string{"LICENSE 644 license", "THIRD-PARTY-LICENSES.txt 644 kubectl-everynode contains the following third-party software.\n", "kubectl-everynode.exe 755 a program"},
+		},
+		"another archive is a tar file": {"darwin/amd64", "kubectl-everynode", "kubectl-everynode_v0.7.3-test.1_darwin_amd64.tar.gz", nil},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			o := testOptions("..", t.TempDir())
-			bin := t.TempDir() + "/" + tt.bin
-			if err := os.WriteFile(bin, []byte("a program"), 0o600); err != nil {
-				t.Fatal(err)
+			b := &build{Options: testOptions(t.TempDir(), t.TempDir()), work: t.TempDir()}
+			write := func(content string, path ...string) {
+				file := filepath.Join(path...)
+				if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, []byte(content), 0o600)); err != nil {
+					t.Fatal(err)
+				}
 			}
-			p := &program{name: "kubectl-everynode", files: map[Platform]string{tt.platform: bin}, license: []byte("license")}
-			got, first, err := pluginArchive(&o, p, tt.platform)
-			if err != nil || got != tt.want {
-				t.Fatalf("archive %s, %v", got, err)
+			write("license", b.Root, "LICENSE")
+			write("a page", b.Root, "docs", "reference", "man", "kubectl-everynode.1")
+			write("a program", b.work, tt.platform, tt.bin)
+			b.plugin = pluginOf(&b.Options)
+			got, first, err := b.archivePlugin(tt.platform)
+			if err != nil || got.Name != tt.want || got.Bin != tt.bin || got.SHA256 != fmt.Sprintf("%x", sha256.Sum256(first)) {
+				t.Fatalf("archive %+v, %v", got, err)
 			}
-			if _, second, err := pluginArchive(&o, p, tt.platform); err != nil || !bytes.Equal(first, second) {
+			if _, second, err := b.archivePlugin(tt.platform); err != nil || !bytes.Equal(first, second) {
 				t.Errorf("the second archive differs: %v", err)
 			}
+			if tt.files != nil {
+				checkZip(t, first, tt.files)
+			}
 		})
+	}
+}
+
+// checkZip checks the names, modes, times and contents of the files of a ZIP archive.
+func checkZip(t *testing.T, archive []byte, want []string) {
+	t.Helper()
+	r, err := zip.NewReader(bytes.NewReader(archive), int64(len(archive)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, f := range r.File {
+		data, err := fs.ReadFile(r, f.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !f.Modified.Equal(testCreated) {
+			t.Errorf("%s changed at %s", f.Name, f.Modified)
+		}
+		got = append(got, fmt.Sprintf("%s %o %s", f.Name, f.Mode(), data))
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
 	}
 }

@@ -16,7 +16,12 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
+
+	"github.com/everynode/everynode/release/chart"
 )
+
+// chartsPath is the path of charts below the registry of the images. helm adds the name of the chart.
+const chartsPath = "charts"
 
 // Publish pushes the images and the chart of a release in a folder to a registry, and returns their references. If the
 // release was made for another registry, its manifests and its chart refer to this one afterwards. Credentials are those
@@ -27,30 +32,35 @@ func Publish(ctx context.Context, dir, registry string) ([]string, error) {
 		return nil, fmt.Errorf("reading the release (make release writes it): %w", err)
 	}
 	registry = strings.TrimSuffix(registry, "/")
-	var published []string
-	var replace []string
+	options := []remote.Option{remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain)}
+	var published, pairs []string
 	for reference := range strings.FieldsSeq(string(content)) {
 		moved := registry + "/" + path.Base(reference)
-		if err := push(ctx, dir, moved); err != nil {
+		if err := push(dir, moved, options); err != nil {
 			return nil, fmt.Errorf("pushing %s: %w", moved, err)
 		}
 		published = append(published, moved)
-		replace = append(replace, reference, moved, path.Dir(reference)+"/"+chartsPath+"/", registry+"/"+chartsPath+"/")
+		pairs = append(pairs, reference, moved, path.Dir(reference)+"/"+chartsPath+"/", registry+"/"+chartsPath+"/")
 	}
+	replacer := strings.NewReplacer(pairs...)
 	for _, file := range []string{ImagesFile, InstallFile, InstallNoGatesFile, NotesFile} {
-		if err := replaceIn(filepath.Join(dir, file), strings.NewReplacer(replace...)); err != nil {
+		content, err := os.ReadFile(filepath.Join(dir, file))
+		if err != nil {
+			return nil, err
+		}
+		if err := os.WriteFile(filepath.Join(dir, file), []byte(replacer.Replace(string(content))), 0o644); err != nil {
 			return nil, err
 		}
 	}
-	reference, err := publishChart(ctx, dir, registry, strings.NewReplacer(replace...))
+	reference, err := publishChart(dir, registry, replacer)
 	if err != nil {
 		return nil, err
 	}
 	return append(published, reference), writeChecksums(dir)
 }
 
-// push pushes an image with all its platforms. reference has a tag and a digest, and the tag is set last.
-func push(ctx context.Context, dir, reference string) error {
+// push pushes an image with all its platforms. reference has a tag and a digest, and is set when the rest is there.
+func push(dir, reference string, options []remote.Option) error {
 	tagged, digest, _ := strings.Cut(reference, "@")
 	tag, err := name.NewTag(tagged, name.StrictValidation)
 	if err != nil {
@@ -68,17 +78,25 @@ func push(ctx context.Context, dir, reference string) error {
 	if err != nil {
 		return err
 	}
-	options := []remote.Option{remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain)}
-	if err := remote.WriteIndex(tag.Digest(digest), index, options...); err != nil {
-		return err
-	}
-	return remote.Tag(tag, index, options...)
+	return remote.WriteIndex(tag, index, options...)
 }
 
-func replaceIn(file string, r *strings.Replacer) error {
-	content, err := os.ReadFile(file)
+// publishChart pushes the chart of a release in a folder, after replacing the images in it. It returns its reference.
+func publishChart(dir, registry string, images *strings.Replacer) (string, error) {
+	found, err := filepath.Glob(filepath.Join(dir, chart.Name+"-*.tgz"))
 	if err != nil {
-		return err
+		return "", err
 	}
-	return os.WriteFile(file, []byte(r.Replace(string(content))), 0o644)
+	if len(found) != 1 {
+		return "", fmt.Errorf("the release has %d charts, and not one: repeat make release", len(found))
+	}
+	host, err := name.NewRegistry(strings.SplitN(registry, "/", 2)[0])
+	if err != nil {
+		return "", err
+	}
+	reference, err := chart.Publish(found[0], registry+"/"+chartsPath, host.Scheme() == "http", images)
+	if err != nil {
+		return "", fmt.Errorf("publishing %s: %w", found[0], err)
+	}
+	return reference, nil
 }

@@ -5,6 +5,7 @@ package release
 
 import (
 	"bytes"
+	"compress/gzip"
 	"io"
 	"log"
 	"net/http/httptest"
@@ -19,7 +20,6 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 
-	"github.com/everynode/everynode/release/archive"
 	"github.com/everynode/everynode/release/chart"
 )
 
@@ -140,17 +140,21 @@ func checkChart(t *testing.T, dir, prefix, reference string, images []string) {
 // chartYAML returns the file Chart.yaml of a chart.
 func chartYAML(t *testing.T, content []byte) string {
 	t.Helper()
-	files, _, err := archive.ReadTarGzip(content)
+	uncompressed, err := gzip.NewReader(bytes.NewReader(content))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range files {
-		if file.Path == "everynode/Chart.yaml" {
-			return string(file.Content)
+	files, _ := untar(t, uncompressed)
+	for name, f := range files {
+		if !f.header.ModTime.Equal(testCreated) {
+			t.Errorf("%s changed at %s", name, f.header.ModTime)
 		}
 	}
-	t.Fatal("the archive has no Chart.yaml")
-	return ""
+	description := string(files["everynode/Chart.yaml"].data)
+	if description == "" {
+		t.Fatal("the archive has no Chart.yaml")
+	}
+	return description
 }
 
 func TestNothingIsPublishedWithoutARelease(t *testing.T) {

@@ -6,7 +6,9 @@
 package release
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"os"
@@ -15,6 +17,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/everynode/everynode/release/chart"
 )
 
 const (
@@ -51,46 +55,32 @@ type Options struct {
 	Created time.Time
 	// Registry is the prefix of the images in the manifests, such as ghcr.io/everynode.
 	Registry string
-	// ImagePlatforms are the platforms of the images. Default: ImagePlatforms.
-	ImagePlatforms []Platform
-	// PluginPlatforms are the platforms of the plugin. Default: PluginPlatforms.
-	PluginPlatforms []Platform
+	// Platforms are some of Platforms, which is the default.
+	Platforms []string
 }
 
-// Platform is a pair of an operating system and an architecture, as Go names them.
-type Platform struct{ OS, Arch string }
-
-func (p Platform) String() string { return p.OS + "/" + p.Arch }
-
-// Platforms of a complete release.
-var (
-	ImagePlatforms  = []Platform{{"linux", "amd64"}, {"linux", "arm64"}}
-	PluginPlatforms = []Platform{
-		{"darwin", "amd64"}, {"darwin", "arm64"}, {"linux", "amd64"}, {"linux", "arm64"}, {"windows", "amd64"}, {"windows", "arm64"},
-	}
-)
+// Platforms of a complete release, as Go names them. The images are for those with Linux.
+var Platforms = []string{"darwin/amd64", "darwin/arm64", "linux/amd64", "linux/arm64", "windows/amd64", "windows/arm64"}
 
 // Only restricts a release to some of its platforms, such as linux/amd64,darwin/arm64. An empty list has no effect.
 func (o *Options) Only(list string) error {
 	if list == "" {
 		return nil
 	}
-	o.ImagePlatforms, o.PluginPlatforms = nil, nil
-	for text := range strings.SplitSeq(list, ",") {
-		goos, arch, _ := strings.Cut(text, "/")
-		platform := Platform{goos, arch}
-		if !slices.Contains(PluginPlatforms, platform) {
-			return fmt.Errorf("the platform %q is not one of %v", text, PluginPlatforms)
-		}
-		o.PluginPlatforms = append(o.PluginPlatforms, platform)
-		if slices.Contains(ImagePlatforms, platform) {
-			o.ImagePlatforms = append(o.ImagePlatforms, platform)
+	o.Platforms = strings.Split(list, ",")
+	for _, platform := range o.Platforms {
+		if !slices.Contains(Platforms, platform) {
+			return fmt.Errorf("the platform %q is not one of %v", platform, Platforms)
 		}
 	}
-	if len(o.ImagePlatforms) == 0 {
-		return fmt.Errorf("no image is for any of the platforms %s: add one of %v", list, ImagePlatforms)
+	if len(onLinux(o.Platforms)) == 0 {
+		return fmt.Errorf("no image is for any of the platforms %s: add one of %v", list, onLinux(Platforms))
 	}
 	return nil
+}
+
+func onLinux(platforms []string) []string {
+	return slices.DeleteFunc(slices.Clone(platforms), func(platform string) bool { return !strings.HasPrefix(platform, "linux/") })
 }
 
 // semantic matches the versions that image tags, Go modules and krew allow.
@@ -103,16 +93,22 @@ func (o *Options) complete() error {
 	if o.Registry = strings.TrimSuffix(o.Registry, "/"); o.Registry == "" {
 		o.Registry = DefaultRegistry
 	}
-	if o.ImagePlatforms == nil {
-		o.ImagePlatforms = ImagePlatforms
-	}
-	if o.PluginPlatforms == nil {
-		o.PluginPlatforms = PluginPlatforms
+	if o.Platforms == nil {
+		o.Platforms = Platforms
 	}
 	o.Created = o.Created.UTC().Truncate(time.Second)
 	var err error
 	o.Root, err = filepath.Abs(o.Root)
 	return err
+}
+
+// build is a release that is being made.
+type build struct {
+	Options
+	work       string // a folder for what is not released
+	images     []*artifact
+	plugin     *artifact
+	references []string // of the images, with tag and digest
 }
 
 // Build writes a release. It needs the Go modules of the product, and no other access to the network.
@@ -128,33 +124,29 @@ func Build(ctx context.Context, o Options) error {
 		return err
 	}
 	defer os.RemoveAll(work)
-	manager := &program{name: "everynode", sbom: "manager", platforms: o.ImagePlatforms}
-	runner := &program{name: "everynode-runner", sbom: "runner", platforms: o.ImagePlatforms}
-	archiveRunner := &program{name: "everynode-runner", sbom: "runner-archive", platforms: o.ImagePlatforms, helper: "everynode-upload"}
-	dashboard := &program{name: "everynode-dashboard", sbom: "dashboard", platforms: o.ImagePlatforms}
-	plugin := &program{name: "kubectl-everynode", sbom: "kubectl-everynode", platforms: o.PluginPlatforms}
-	for _, p := range []*program{manager, runner, archiveRunner, dashboard, plugin} {
-		if err := p.build(ctx, &o, work); err != nil {
-			return fmt.Errorf("building %s: %w", p.name, err)
+	b := &build{Options: o, work: work, images: imagesOf(&o), plugin: pluginOf(&o)}
+	for _, step := range []struct {
+		what string
+		do   func() error
+	}{
+		{"building the programs", func() error { return b.compile(ctx) }},
+		{"writing the images", b.writeImages},
+		{"writing the plugin", b.writePlugin},
+		{"writing the manifests", b.writeManifests},
+		{"writing the chart", func() error { return chart.Package(b.Root, b.Dir, b.Version, b.references, b.Created) }},
+		{"writing the release notes", b.writeNotes},
+		{"writing the checksums", func() error { return writeChecksums(b.Dir) }},
+	} {
+		if err := step.do(); err != nil {
+			return fmt.Errorf("%s: %w", step.what, err)
 		}
 	}
-	references, err := writeImages(&o, manager, runner, archiveRunner, dashboard)
-	if err != nil {
-		return fmt.Errorf("writing the images: %w", err)
-	}
-	if err := writePlugin(&o, plugin); err != nil {
-		return fmt.Errorf("writing the plugin: %w", err)
-	}
-	if err := writeManifests(&o, references); err != nil {
-		return fmt.Errorf("writing the manifests: %w", err)
-	}
-	if err := writeChart(&o, references); err != nil {
-		return fmt.Errorf("writing the chart: %w", err)
-	}
-	if err := writeNotes(&o, references); err != nil {
-		return fmt.Errorf("writing the release notes: %w", err)
-	}
-	return writeChecksums(o.Dir)
+	return nil
+}
+
+// write writes a file of the release.
+func (b *build) write(name string, content []byte) error {
+	return os.WriteFile(filepath.Join(b.Dir, name), content, 0o644)
 }
 
 // emptyDir makes an empty folder. It removes an earlier release, complete or not, and nothing else. A release has SBOMs,
@@ -172,4 +164,25 @@ func emptyDir(dir string) error {
 		return err
 	}
 	return os.MkdirAll(dir, 0o755)
+}
+
+// writeChecksums writes the checksums of the files that users download, in the format of sha256sum. The images are not
+// among them: their names have digests.
+func writeChecksums(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	var sums bytes.Buffer
+	for _, entry := range entries {
+		if entry.IsDir() || entry.Name() == ChecksumsFile || entry.Name() == NotesFile {
+			continue
+		}
+		content, err := os.ReadFile(filepath.Join(dir, entry.Name()))
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(&sums, "%x  %s\n", sha256.Sum256(content), entry.Name())
+	}
+	return os.WriteFile(filepath.Join(dir, ChecksumsFile), sums.Bytes(), 0o644)
 }

@@ -30,13 +30,13 @@ const (
 
 var (
 	testCreated  = time.Date(2026, 7, 1, 12, 30, 15, 0, time.UTC)
-	testPlatform = Platform{"linux", runtime.GOARCH}
+	testPlatform = "linux/" + runtime.GOARCH
 )
 
 func testOptions(root, dir string) Options {
 	return Options{
 		Root: root, Dir: dir, Version: testVersion, Revision: testRevision, Created: testCreated, Registry: testRegistry,
-		ImagePlatforms: []Platform{testPlatform}, PluginPlatforms: []Platform{testPlatform},
+		Platforms: []string{testPlatform},
 	}
 }
 
@@ -200,24 +200,28 @@ func printed(t *testing.T, binary []byte, args ...string) string {
 func TestOnlySomePlatforms(t *testing.T) {
 	tests := map[string]struct {
 		list            string
-		images, plugins []Platform
+		images, plugins []string
 		err             string
 	}{
-		"an empty list is all platforms": {"", nil, nil, ""},
-		"an image is only for Linux": {
-			"darwin/arm64,linux/amd64", []Platform{{"linux", "amd64"}}, []Platform{{"darwin", "arm64"}, {"linux", "amd64"}}, "",
-		},
+		"an empty list is all platforms": {"", []string{"linux/amd64", "linux/arm64"}, Platforms, ""},
+		"an image is only for Linux":     {"darwin/arm64,linux/amd64", []string{"linux/amd64"}, []string{"darwin/arm64", "linux/amd64"}, ""},
 		"a platform that does not exist": {"linux/arm", nil, nil, `the platform "linux/arm" is not one of [darwin/amd64 `},
-		"no platform of an image":        {"darwin/arm64", nil, []Platform{{"darwin", "arm64"}}, "no image is for any of the platforms darwin/arm64: add one of [linux/amd64 linux/arm64]"},
+		"no platform of an image":        {"darwin/arm64", nil, nil, "no image is for any of the platforms darwin/arm64: add one of [linux/amd64 linux/arm64]"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			var o Options
+			o := Options{Version: testVersion}
 			err := o.Only(tt.list)
 			if (err == nil) != (tt.err == "") || err != nil && !strings.HasPrefix(err.Error(), tt.err) {
 				t.Errorf("error %v, want %q", err, tt.err)
 			}
-			if diff := cmp.Diff([][]Platform{tt.images, tt.plugins}, [][]Platform{o.ImagePlatforms, o.PluginPlatforms}); diff != "" {
+			if err != nil {
+				return
+			}
+			if err := o.complete(); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff([][]string{tt.images, tt.plugins}, [][]string{imagesOf(&o)[0].platforms, pluginOf(&o).platforms}); diff != "" {
 				t.Errorf("-want +got\n%s", diff)
 			}
 		})

@@ -22,8 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/klog/v2"
 
-	"github.com/everynode/everynode/internal/cli"
-	"github.com/everynode/everynode/internal/cli/dashboard"
+	"github.com/everynode/everynode/internal/dashboard"
 	"github.com/everynode/everynode/internal/version"
 )
 
@@ -119,5 +118,5 @@ func listen(ctx context.Context, f *flags, log *slog.Logger) error {
 func serve(ctx context.Context, f *flags, listener net.Listener, log *slog.Logger) error {
 	log.Info("starting", "version", version.String(), "address", listener.Addr().String(), "apiServer", f.APIServer, "plainHTTP", f.PlainHTTP)
 	f.Log, f.Now, f.After = log, time.Now, time.After
-	return cli.ServeDashboard(ctx, listener, &f.InCluster)
+	return f.Serve(ctx, listener)
 }

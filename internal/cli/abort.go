@@ -13,12 +13,15 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/cmdutil"
+	"github.com/everynode/everynode/internal/cli/console"
 	"github.com/everynode/everynode/internal/observe"
+	"github.com/everynode/everynode/internal/steer"
+	"github.com/everynode/everynode/internal/steer/apply"
 	"github.com/everynode/everynode/internal/task"
 	"github.com/everynode/everynode/internal/text"
 )
 
-func newAbortCommand(f *cmdutil.Factory) *cobra.Command {
+func newAbortCommand(f *console.Factory) *cobra.Command {
 	var rollback, yes bool
 	cmd := &cobra.Command{
 		Use:   "abort NAME… [--rollback]",
@@ -30,14 +33,15 @@ being rebooted, finish.
 With --rollback, each NodeJob is deleted with deletionPolicy Rollback: spec.rollback runs on every node on which the task
 has run, and the records are removed. The NodeJob exists until all rollbacks are done.`,
 		Example:           "  kubectl everynode abort somaxconn -n node-setup\n  kubectl everynode abort somaxconn -n node-setup --rollback",
-		Args:              cmdutil.AtLeastOneArg("the names of one or more NodeJobs"),
+		Args:              console.AtLeastOneArg("the names of one or more NodeJobs"),
 		ValidArgsFunction: f.CompleteSeveralJobs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return eachJob(cmd.Context(), f, args, func(ctx context.Context, m *mutation) error {
+			return eachJob(cmd.Context(), f, args, func(ctx context.Context, s *apply.Steering) error {
+				a := aborting{f, s}
 				if rollback {
-					return m.abortAndRollBack(ctx, yes)
+					return a.abortAndRollBack(ctx, yes)
 				}
-				return m.abort(ctx)
+				return a.abort(ctx)
 			})
 		},
 	}
@@ -46,15 +50,17 @@ has run, and the records are removed. The NodeJob exists until all rollbacks are
 	return cmd
 }
 
-func (m *mutation) abort(ctx context.Context) error {
-	if err := m.change(ctx, func(job *v1alpha1.NodeJob) (decision, error) {
-		d, err := suspend(job)
-		d.then = "" // running attempts are ended now
-		return d, err
-	}); err != nil {
+// aborting is the execution of the command for a NodeJob.
+type aborting struct {
+	f *console.Factory
+	*apply.Steering
+}
+
+func (a aborting) abort(ctx context.Context) error {
+	if err := a.Change(ctx, possible(steer.Abort)); err != nil {
 		return err
 	}
-	return m.endAttempts(ctx)
+	return a.endAttempts(ctx)
 }
 
 // observedInterval and observedTries limit how long abort waits for the manager.
@@ -65,29 +71,29 @@ const (
 
 // waitObserved waits until the manager has observed the current spec of the NodeJob. A reconcile that began earlier may
 // still start an attempt.
-func (m *mutation) waitObserved(ctx context.Context) (*v1alpha1.NodeJob, error) {
+func (a aborting) waitObserved(ctx context.Context) (*v1alpha1.NodeJob, error) {
 	for range observedTries {
-		job, err := cmdutil.GetJob(ctx, m.client, m.key)
+		job, err := cmdutil.GetJob(ctx, a.Client, a.Key)
 		if err != nil || job.Status.ObservedGeneration == job.Generation {
 			return job, err
 		}
 		select {
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
-		case <-m.After(observedInterval):
+		case <-a.f.After(observedInterval):
 		}
 	}
-	m.tellDim(fmt.Sprintf("The manager has not confirmed yet that no new attempts start. Check with: kubectl everynode status %s -n %s", m.key.Name, m.key.Namespace))
-	return cmdutil.GetJob(ctx, m.client, m.key)
+	a.TellHint(fmt.Sprintf("The manager has not confirmed yet that no new attempts start. Check with: kubectl everynode status %s -n %s", a.Key.Name, a.Key.Namespace))
+	return cmdutil.GetJob(ctx, a.Client, a.Key)
 }
 
 // endAttempts deletes the pods of running tasks.
-func (m *mutation) endAttempts(ctx context.Context) error {
-	job, err := m.waitObserved(ctx)
+func (a aborting) endAttempts(ctx context.Context) error {
+	job, err := a.waitObserved(ctx)
 	if err != nil {
 		return err
 	}
-	pods, err := cmdutil.PodsOf(ctx, m.client, job)
+	pods, err := cmdutil.PodsOf(ctx, a.Client, job)
 	if err != nil {
 		return err
 	}
@@ -98,49 +104,47 @@ func (m *mutation) endAttempts(ctx context.Context) error {
 		if ended || !pod.DeletionTimestamp.IsZero() || (phase != task.Task && phase != task.Check) {
 			continue
 		}
-		if err := m.client.Delete(ctx, pod, client.Preconditions{UID: &pod.UID}); client.IgnoreNotFound(err) != nil {
+		if err := a.Client.Delete(ctx, pod, client.Preconditions{UID: &pod.UID}); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("ending what runs on node %s: %w", pod.Spec.NodeName, cmdutil.Explain(err))
 		}
-		if err := m.Say(text.Of("node "+pod.Spec.NodeName+": ").Tone(text.Strong, "the running attempt is ended")); err != nil {
+		if err := a.Say(text.Of("node "+pod.Spec.NodeName+": ").Tone(text.Strong, "the running attempt is ended")); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (m *mutation) abortAndRollBack(ctx context.Context, yes bool) error {
-	job, err := cmdutil.GetJob(ctx, m.client, m.key)
+func (a aborting) abortAndRollBack(ctx context.Context, yes bool) error {
+	job, err := a.Job(ctx)
+	if err != nil {
+		return err
+	}
+	d, err := steer.RollBack(job)
 	switch {
 	case err != nil:
 		return err
-	case job.Spec.Rollback == nil:
-		return cmdutil.Failf(cmdutil.ExitUsage, "NodeJob %s has no spec.rollback, so it cannot be rolled back. Add spec.rollback, or stop it without a rollback: kubectl everynode abort %s -n %s", m.key, job.Name, job.Namespace)
-	case !job.DeletionTimestamp.IsZero() && job.Spec.DeletionPolicy == v1alpha1.DeletionRollback:
-		return m.tellNothing("it is being rolled back already")
+	case d.Job == nil:
+		return a.SayNothing(d.Nothing)
 	}
 	n := job.Status.Nodes
 	if !yes {
-		question := fmt.Sprintf("Delete NodeJob %s, and roll it back on the nodes on which it has run (%d done, %d running, %d failed)", m.key, n.Done, n.Running, n.Failed)
-		if err := m.Confirm(ctx, question, "--yes"); err != nil {
+		question := fmt.Sprintf("Delete NodeJob %s, and roll it back on the nodes on which it has run (%d done, %d running, %d failed)", a.Key, n.Done, n.Running, n.Failed)
+		if err := a.f.Confirm(ctx, question, "--yes"); err != nil {
 			return err
 		}
 	}
-	if err := m.change(ctx, func(job *v1alpha1.NodeJob) (decision, error) {
-		before := job.Spec.DeletionPolicy
-		job.Spec.DeletionPolicy, job.Spec.Suspend = v1alpha1.DeletionRollback, true
-		return decision{did: fmt.Sprintf("aborted: spec.suspend true, spec.deletionPolicy %s -> %s", before, v1alpha1.DeletionRollback)}, nil
-	}); err != nil {
+	if err := a.Change(ctx, steer.RollBack); err != nil {
 		return err
 	}
-	if err := m.endAttempts(ctx); err != nil {
+	if err := a.endAttempts(ctx); err != nil {
 		return err
 	}
-	if err := m.client.Delete(ctx, job, client.Preconditions{UID: &job.UID}); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("deleting NodeJob %s: %w", m.key, cmdutil.Explain(err))
+	if err := a.Client.Delete(ctx, job, client.Preconditions{UID: &job.UID}); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("deleting NodeJob %s: %w", a.Key, cmdutil.Explain(err))
 	}
-	return m.tell(job, decision{
-		did:    "is being rolled back, and is deleted afterwards",
-		then:   fmt.Sprintf("To watch the progress: kubectl everynode status %s -n %s --watch", job.Name, job.Namespace),
-		commit: "spec.deletionPolicy: Rollback first, and then the removal of the NodeJob",
+	return a.SayDone(job, steer.Decision{
+		Did:    "is being rolled back, and is deleted afterwards",
+		Then:   fmt.Sprintf("To watch the progress: kubectl everynode status %s -n %s --watch", job.Name, job.Namespace),
+		Commit: "spec.deletionPolicy: Rollback first, and then the removal of the NodeJob",
 	})
 }

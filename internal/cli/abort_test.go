@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/internal/cli/clitest"
+	"github.com/everynode/everynode/internal/steer/apply"
 )
 
 // TestAbortWaitsUntilTheSpecIsObserved covers a reconcile that began earlier, and may still start an attempt.
@@ -41,8 +42,8 @@ func TestAbortWaitsUntilTheSpecIsObserved(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			m := &mutation{Factory: f, client: c, key: client.ObjectKey{Namespace: "ns", Name: "j"}}
-			if _, err := m.waitObserved(t.Context()); err != nil || gets != tt.gets || errs.String() != tt.said {
+			a := aborting{f, &apply.Steering{Printer: f, Client: c, Key: client.ObjectKey{Namespace: "ns", Name: "j"}}}
+			if _, err := a.waitObserved(t.Context()); err != nil || gets != tt.gets || errs.String() != tt.said {
 				t.Errorf("%d reads (%v), message %q", gets, err, errs)
 			}
 		})

@@ -20,6 +20,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/cmdutil"
+	"github.com/everynode/everynode/internal/cli/console"
 	"github.com/everynode/everynode/internal/plural"
 	"github.com/everynode/everynode/internal/rights"
 	"github.com/everynode/everynode/internal/text"
@@ -27,7 +28,7 @@ import (
 
 type canIOptions struct{ fileOptions }
 
-func newCanICommand(f *cmdutil.Factory) *cobra.Command {
+func newCanICommand(f *console.Factory) *cobra.Command {
 	o := &canIOptions{fileOptions{Factory: f}}
 	cmd := &cobra.Command{
 		Use:   "can-i -f FILE",
@@ -41,7 +42,7 @@ their namespace, which are asked for at the scope of the cluster: a role with * 
 
   # the rights of another user, from a pipe
   kustomize build . | kubectl everynode can-i -f - --as jane`,
-		Args:              cmdutil.ExactArgs(0, "no arguments"),
+		Args:              console.ExactArgs(0, "no arguments"),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.complete(cmd); err != nil {
@@ -51,7 +52,7 @@ their namespace, which are asked for at the scope of the cluster: a role with * 
 		},
 	}
 	o.addFlag(cmd, "a file with NodeJobs, NodeGuards and ConfigMaps")
-	cmdutil.AddOutputFlag(cmd, &o.output, cmdutil.OutputJSON, cmdutil.OutputYAML)
+	console.AddOutputFlag(cmd, &o.output, console.OutputJSON, console.OutputYAML)
 	return cmd
 }
 
@@ -205,8 +206,8 @@ func (o *canIOptions) namespaces(ctx context.Context, file *planFile) []askedNam
 	}
 	var all []askedNamespace
 	for _, name := range slices.Sorted(maps.Keys(needs)) {
-		if served := cmdutil.CheckNamespace(ctx, o.client, name); served != cmdutil.NamespaceUnknown {
-			all = append(all, askedNamespace{name, needs[name], served == cmdutil.NamespaceServed, served.Message(name)})
+		if served := console.CheckNamespace(ctx, o.client, name); served != console.NamespaceUnknown {
+			all = append(all, askedNamespace{name, needs[name], served == console.NamespaceServed, served.Message(name)})
 		}
 	}
 	return all
@@ -296,7 +297,7 @@ func (o *canIOptions) notEnforced(ctx context.Context) ([]string, error) {
 }
 
 func (o *canIOptions) show(result *canI) error {
-	if o.output == cmdutil.OutputPeople {
+	if o.output == console.OutputPeople {
 		if err := o.Print(result.table()); err != nil {
 			return err
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/cmdutil"
+	"github.com/everynode/everynode/internal/cli/console"
 	"github.com/everynode/everynode/internal/observe"
 	"github.com/everynode/everynode/internal/plan"
 )
@@ -24,7 +25,7 @@ type clusterView struct {
 
 // readCluster reads what the plan of any NodeJob needs: all nodes, with a few of their fields, and all NodeJobs. A user
 // who may list NodeJobs in one namespace only gets a plan without the gates of other namespaces.
-func readCluster(ctx context.Context, f *cmdutil.Factory, c client.Reader, namespace string) (clusterView, error) {
+func readCluster(ctx context.Context, f *console.Factory, c client.Reader, namespace string) (clusterView, error) {
 	var seen clusterView
 	var page corev1.NodeList
 	err := cmdutil.EachPage(ctx, c, &page, func() {

@@ -14,17 +14,18 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/everynode/everynode/internal/cli/cmdutil"
+	"github.com/everynode/everynode/internal/cli/console"
 	"github.com/everynode/everynode/internal/cli/convert"
 	"github.com/everynode/everynode/internal/plural"
 	"github.com/everynode/everynode/internal/text"
 )
 
 type convertOptions struct {
-	*cmdutil.Factory
+	*console.Factory
 	files []string
 }
 
-func newConvertCommand(f *cmdutil.Factory) *cobra.Command {
+func newConvertCommand(f *console.Factory) *cobra.Command {
 	o := &convertOptions{Factory: f}
 	cmd := &cobra.Command{
 		Use:   "convert -f FILE",
@@ -41,7 +42,7 @@ DaemonSet that runs permanently is refused.`,
 
   # what runs in the cluster
   kubectl get daemonset sysctl -n kube-system -o yaml | kubectl everynode convert -f -`,
-		Args:              cmdutil.ExactArgs(0, "no arguments"),
+		Args:              console.ExactArgs(0, "no arguments"),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE:              func(*cobra.Command, []string) error { return o.run() },
 	}
@@ -69,7 +70,7 @@ func (o *convertOptions) run() error {
 	// The namespace of the kubeconfig is not that of the objects.
 	result := convert.Convert(objects, convert.Options{Namespace: *o.Config.Namespace})
 	if result.NodeJobs > 0 {
-		if err := o.WriteFormatted(cmdutil.OutputYAML, result.YAML); err != nil {
+		if err := o.WriteFormatted(console.OutputYAML, result.YAML); err != nil {
 			return err
 		}
 	}

@@ -21,6 +21,8 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/cmdutil"
+	"github.com/everynode/everynode/internal/cli/console"
+	"github.com/everynode/everynode/internal/steer"
 	"github.com/everynode/everynode/recipes"
 )
 
@@ -29,11 +31,11 @@ import (
 
 // createOptions are the options that all manifests have in common.
 type createOptions struct {
-	*cmdutil.Factory
+	*console.Factory
 	name, selector, maxConcurrent, promoteTo string
 }
 
-func newCreateCommand(f *cmdutil.Factory) *cobra.Command {
+func newCreateCommand(f *console.Factory) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create",
 		Short: "Write a manifest that is ready to apply, to standard output",
@@ -111,14 +113,14 @@ func (o *createOptions) limit(job *v1alpha1.NodeJob) error {
 		job.Spec.Nodes.Selector = selector
 	}
 	if o.maxConcurrent != "" {
-		value, err := cmdutil.ParseNumberOrPercent("--max-concurrent", o.maxConcurrent, 1)
+		value, err := console.ParseNumberOrPercent("--max-concurrent", o.maxConcurrent, 1)
 		if err != nil {
 			return err
 		}
 		job.Spec.Rollout.MaxConcurrent = &value
 	}
 	if o.promoteTo != "" {
-		steps := stepNames(job)
+		steps := steer.StepNames(job)
 		if !slices.Contains(steps, o.promoteTo) {
 			return cmdutil.Failf(cmdutil.ExitUsage, "--promote-to %s: the steps are %s", o.promoteTo, cmdutil.JoinNames(steps))
 		}
@@ -151,7 +153,7 @@ func (o *createOptions) writeManifest(what string, objects ...runtime.Object) er
 		}
 		b.Write(y)
 	}
-	return o.WriteFormatted(cmdutil.OutputYAML, b.Bytes())
+	return o.WriteFormatted(console.OutputYAML, b.Bytes())
 }
 
 // manifest returns an object in the form in which a user would write it: kind first, and no empty fields.

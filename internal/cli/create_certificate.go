@@ -15,12 +15,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/everynode/everynode/internal/cli/cmdutil"
+	"github.com/everynode/everynode/internal/cli/console"
 )
 
 // registryHost matches a host with an optional port, as in the names of images.
 var registryHost = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?(:[0-9]{1,5})?$`)
 
-func newCreateCertificateCommand(f *cmdutil.Factory) *cobra.Command {
+func newCreateCertificateCommand(f *console.Factory) *cobra.Command {
 	o := &createOptions{Factory: f}
 	var file, registry, wanted string
 	cmd := &cobra.Command{
@@ -30,7 +31,7 @@ func newCreateCertificateCommand(f *cmdutil.Factory) *cobra.Command {
 nothing is restarted (recipes/ca-certificate-containerd.yaml). Without, the whole node does, and containerd is restarted
 (recipes/ca-certificate-system.yaml).`,
 		Example: "  kubectl everynode create ca-certificate shop-ca -n node-setup --cert ca.pem --registry registry.example:5000\n  kubectl everynode create ca-certificate shop-ca -n node-setup --cert ca.pem --wanted example.com/ca-certificate=wanted",
-		Args:    cmdutil.ExactArgs(1, "a name for the certificate"),
+		Args:    console.ExactArgs(1, "a name for the certificate"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if file == "" {
 				return cmdutil.Failf(cmdutil.ExitUsage, "which certificate? Give --cert FILE, in PEM form")

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/everynode/everynode/internal/cli/cmdutil"
+	"github.com/everynode/everynode/internal/cli/console"
 	"github.com/everynode/everynode/internal/text"
 )
 
@@ -24,7 +25,7 @@ var (
 	fileOwner = regexp.MustCompile(`^[A-Za-z0-9._-]+(:[A-Za-z0-9._-]+)?$`)
 )
 
-func newCreateFileCommand(f *cmdutil.Factory) *cobra.Command {
+func newCreateFileCommand(f *console.Factory) *cobra.Command {
 	o := &createOptions{Factory: f}
 	var from, mode, owner string
 	cmd := &cobra.Command{
@@ -33,7 +34,7 @@ func newCreateFileCommand(f *cmdutil.Factory) *cobra.Command {
 		Long: `Put a file on every node, with checksum, mode and owner, in one step that leaves either the old file or the new one
 (recipes/drop-file.yaml). Its content is in a ConfigMap beside the NodeJob.`,
 		Example: "  kubectl everynode create file /etc/logrotate.d/shop --from shop.conf -n node-setup --mode 0644",
-		Args:    cmdutil.ExactArgs(1, "the whole path of the file on the node"),
+		Args:    console.ExactArgs(1, "the whole path of the file on the node"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			target := args[0]
 			switch {

@@ -10,11 +10,12 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/cmdutil"
+	"github.com/everynode/everynode/internal/cli/console"
 	"github.com/everynode/everynode/internal/runner/contract"
 	"github.com/everynode/everynode/internal/script"
 )
 
-func newCreateScriptCommand(f *cmdutil.Factory) *cobra.Command {
+func newCreateScriptCommand(f *console.Factory) *cobra.Command {
 	o := &createOptions{Factory: f}
 	var file, check, rollback string
 	var onReboot bool
@@ -22,7 +23,7 @@ func newCreateScriptCommand(f *cmdutil.Factory) *cobra.Command {
 		Use:     "script NAME -f FILE",
 		Short:   "A script that runs once on every node, of now and later",
 		Example: "  kubectl everynode create script tune-disks -n node-setup -f tune.sh --check check.sh --rollback undo.sh --promote-to canary",
-		Args:    cmdutil.ExactArgs(1, "the name of the NodeJob"),
+		Args:    console.ExactArgs(1, "the name of the NodeJob"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if file == "" {
 				return cmdutil.Failf(cmdutil.ExitUsage, "which script? Give -f FILE, or -f - for standard input")

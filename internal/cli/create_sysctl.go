@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/everynode/everynode/internal/cli/cmdutil"
+	"github.com/everynode/everynode/internal/cli/console"
 )
 
 var (
@@ -21,7 +22,7 @@ var (
 	sysctlValue = regexp.MustCompile(`^[!-~]+( [!-~]+)*$`)
 )
 
-func newCreateSysctlCommand(f *cmdutil.Factory) *cobra.Command {
+func newCreateSysctlCommand(f *console.Factory) *cobra.Command {
 	o := &createOptions{Factory: f}
 	var onReboot, atLeast bool
 	cmd := &cobra.Command{
@@ -32,7 +33,7 @@ also where it is higher. With --at-least, a node whose value is already as high 
 		Example: `  kubectl everynode create sysctl vm.swappiness=10 -n node-setup -l pool=db
   kubectl everynode create sysctl net.ipv4.tcp_rmem="4096 131072 6291456" -n node-setup
   kubectl everynode create sysctl vm.max_map_count=262144 --at-least -n node-setup`,
-		Args: cmdutil.ExactArgs(1, "a parameter and its value, such as vm.swappiness=10"),
+		Args: console.ExactArgs(1, "a parameter and its value, such as vm.swappiness=10"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			setting, value, given := strings.Cut(args[0], "=")
 			switch {

@@ -15,19 +15,20 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/cmdutil"
+	"github.com/everynode/everynode/internal/cli/console"
 	"github.com/everynode/everynode/internal/cli/view"
 	"github.com/everynode/everynode/internal/text"
 )
 
 type explainOptions struct {
-	*cmdutil.Factory
+	*console.Factory
 	// key has no name if all NodeJobs are meant.
 	key    client.ObjectKey
 	node   string
 	client client.WithWatch
 }
 
-func newExplainCommand(f *cmdutil.Factory) *cobra.Command {
+func newExplainCommand(f *console.Factory) *cobra.Command {
 	o := &explainOptions{Factory: f}
 	return &cobra.Command{
 		Use:   "explain [NAME] NODE",
@@ -46,7 +47,7 @@ maintenance.maxUnavailable it names the nodes that use the budget.`,
 			if len(args) == 1 || len(args) == 2 {
 				return nil
 			}
-			return cmdutil.ExactArgs(2, "a NodeJob and a node, or a node alone")(cmd, args)
+			return console.ExactArgs(2, "a NodeJob and a node, or a node alone")(cmd, args)
 		},
 		ValidArgsFunction: f.CompleteJobOrNode,
 		RunE: func(cmd *cobra.Command, args []string) (err error) {

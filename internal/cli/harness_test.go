@@ -9,10 +9,14 @@ import (
 	"time"
 
 	"github.com/everynode/everynode/internal/cli/cmdutil"
+	"github.com/everynode/everynode/internal/cli/console"
 )
 
+// jobKey is the key of the record of the NodeJob j.
+const jobKey = "ns.everynode.dev/j"
+
 // command executes a command, and returns its exit code.
-func command(t *testing.T, f *cmdutil.Factory, args ...string) int {
+func command(t *testing.T, f *console.Factory, args ...string) int {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()

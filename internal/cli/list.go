@@ -14,19 +14,20 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/cmdutil"
+	"github.com/everynode/everynode/internal/cli/console"
 	"github.com/everynode/everynode/internal/cli/term"
 	"github.com/everynode/everynode/internal/cli/view"
 	"github.com/everynode/everynode/internal/text"
 )
 
 type listOptions struct {
-	*cmdutil.Factory
+	*console.Factory
 	allNamespaces bool
 	output        string
 	namespace     string
 }
 
-func newListCommand(f *cmdutil.Factory) *cobra.Command {
+func newListCommand(f *console.Factory) *cobra.Command {
 	o := &listOptions{Factory: f}
 	cmd := &cobra.Command{
 		Use:     "list",
@@ -38,14 +39,14 @@ func newListCommand(f *cmdutil.Factory) *cobra.Command {
 
   # with what each waits for
   kubectl everynode list -A -o wide`,
-		Args:              cmdutil.ExactArgs(0, "no arguments"),
+		Args:              console.ExactArgs(0, "no arguments"),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return o.run(cmd.Context())
 		},
 	}
 	cmd.Flags().BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "of all namespaces")
-	cmdutil.AddOutputFlag(cmd, &o.output, cmdutil.OutputWide, cmdutil.OutputName, cmdutil.OutputJSON, cmdutil.OutputYAML)
+	console.AddOutputFlag(cmd, &o.output, console.OutputWide, console.OutputName, console.OutputJSON, console.OutputYAML)
 	return cmd
 }
 
@@ -65,13 +66,13 @@ func (o *listOptions) run(ctx context.Context) error {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 	switch {
-	case o.output != cmdutil.OutputPeople && o.output != cmdutil.OutputWide:
+	case o.output != console.OutputPeople && o.output != console.OutputWide:
 		return o.PrintObject(o.output, &v1alpha1.NodeJobList{Items: jobs})
 	case len(jobs) == 0:
 		o.Tell(text.Of(o.none(ctx, c)))
 		return nil
 	}
-	list := view.List{Jobs: jobs, Namespaces: o.allNamespaces, Wide: o.output == cmdutil.OutputWide, Now: o.Now()}
+	list := view.List{Jobs: jobs, Namespaces: o.allNamespaces, Wide: o.output == console.OutputWide, Now: o.Now()}
 	if err := o.Print(list.Lines()); err != nil {
 		return err
 	}

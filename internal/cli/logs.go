@@ -23,6 +23,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/cmdutil"
+	"github.com/everynode/everynode/internal/cli/console"
 	"github.com/everynode/everynode/internal/cli/view"
 	"github.com/everynode/everynode/internal/plural"
 	"github.com/everynode/everynode/internal/podlog"
@@ -31,7 +32,7 @@ import (
 )
 
 type logsOptions struct {
-	*cmdutil.Factory
+	*console.Factory
 	key    client.ObjectKey
 	nodes  []string
 	failed bool
@@ -42,7 +43,7 @@ type logsOptions struct {
 	out    sync.Mutex
 }
 
-func newLogsCommand(f *cmdutil.Factory) *cobra.Command {
+func newLogsCommand(f *console.Factory) *cobra.Command {
 	o := &logsOptions{Factory: f}
 	cmd := &cobra.Command{
 		Use:   "logs NAME",
@@ -60,7 +61,7 @@ which the last recorded attempt failed.`,
   # of the nodes on which it failed; of one node, as it comes
   kubectl everynode logs max-map-count -n node-setup --failed
   kubectl everynode logs max-map-count -n node-setup --node node-3 -f`,
-		Args:              cmdutil.ExactArgs(1, "the name of a NodeJob"),
+		Args:              console.ExactArgs(1, "the name of a NodeJob"),
 		ValidArgsFunction: f.CompleteJobs,
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			if o.key, o.client, err = o.Target(args[0]); err != nil {

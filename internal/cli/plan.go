@@ -16,6 +16,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/cmdutil"
+	"github.com/everynode/everynode/internal/cli/console"
 	"github.com/everynode/everynode/internal/cli/view"
 	"github.com/everynode/everynode/internal/observe"
 	"github.com/everynode/everynode/internal/plan"
@@ -25,7 +26,7 @@ import (
 
 type planOptions struct{ fileOptions }
 
-func newPlanCommand(f *cmdutil.Factory) *cobra.Command {
+func newPlanCommand(f *console.Factory) *cobra.Command {
 	o := &planOptions{fileOptions{Factory: f}}
 	cmd := &cobra.Command{
 		Use:   "plan -f FILE",
@@ -38,7 +39,7 @@ which the API server checks the file.`,
 
   # from a pipe, with all names
   kustomize build . | kubectl everynode plan -f - -o wide`,
-		Args:              cmdutil.ExactArgs(0, "no arguments"),
+		Args:              console.ExactArgs(0, "no arguments"),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.complete(cmd); err != nil {
@@ -48,7 +49,7 @@ which the API server checks the file.`,
 		},
 	}
 	o.addFlag(cmd, "a file with NodeJobs, and the ConfigMaps and Secrets that they name")
-	cmdutil.AddOutputFlag(cmd, &o.output, cmdutil.OutputWide, cmdutil.OutputJSON)
+	console.AddOutputFlag(cmd, &o.output, console.OutputWide, console.OutputJSON)
 	return cmd
 }
 
@@ -87,7 +88,7 @@ func (o *planOptions) run(ctx context.Context) error {
 
 // show prints the plans, for users or for programs.
 func (o *planOptions) show(plans []view.Plan) error {
-	if o.output == cmdutil.OutputJSON {
+	if o.output == console.OutputJSON {
 		all := planResult{}
 		for i := range plans {
 			all.NodeJobs = append(all.NodeJobs, plans[i].Data())
@@ -114,13 +115,13 @@ type planResult struct {
 func (o *planOptions) draft(ctx context.Context, seen *observe.Cluster, file *planFile) ([]view.Plan, error) {
 	plans := make([]view.Plan, 0, len(file.jobs))
 	for i, job := range file.jobs {
-		v := view.Plan{Now: seen.Now, Width: o.Terminal().Options().Width, All: o.output != cmdutil.OutputPeople}
+		v := view.Plan{Now: seen.Now, Width: o.Terminal().Options().Width, All: o.output != console.OutputPeople}
 		job, err := o.dryRun(ctx, job, unmade(i), &v)
 		if err != nil {
 			return nil, err
 		}
 		v.Job = job
-		if message := cmdutil.CheckNamespace(ctx, o.client, job.Namespace).Message(job.Namespace); message != "" && observe.ToldObstacle(job) == nil {
+		if message := console.CheckNamespace(ctx, o.client, job.Namespace).Message(job.Namespace); message != "" && observe.ToldObstacle(job) == nil {
 			v.Notes = append(v.Notes, message)
 		}
 		source, obstacle, err := observe.Source(job, o.fetch(ctx, file, &v))

@@ -29,6 +29,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/cmdutil"
+	"github.com/everynode/everynode/internal/cli/console"
 )
 
 // planFile is the content of a file: NodeJobs, NodeGuards, and the objects to which they may refer and that are applied with
@@ -47,7 +48,7 @@ type planFile struct {
 
 // fileOptions are the options of a command that reads a planFile.
 type fileOptions struct {
-	*cmdutil.Factory
+	*console.Factory
 	file, output, namespace string
 	client                  client.WithWatch
 }

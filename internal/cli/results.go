@@ -17,13 +17,14 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/cmdutil"
+	"github.com/everynode/everynode/internal/cli/console"
 	"github.com/everynode/everynode/internal/cli/view"
 	"github.com/everynode/everynode/internal/record"
 	"github.com/everynode/everynode/internal/text"
 )
 
 type resultsOptions struct {
-	*cmdutil.Factory
+	*console.Factory
 	name, namespace string
 	by, output      string
 	// diff is the name of a NodeJob whose results are compared; "" for none.
@@ -34,7 +35,7 @@ type resultsOptions struct {
 
 const outputCSV = "csv"
 
-func newResultsCommand(f *cmdutil.Factory) *cobra.Command {
+func newResultsCommand(f *console.Factory) *cobra.Command {
 	o := &resultsOptions{Factory: f}
 	cmd := &cobra.Command{
 		Use:   "results NAME",
@@ -58,14 +59,14 @@ node, or with --by the nodes with the same value of a result, of outcome, exitCo
 
   # for a CI system: a test case for each node
   kubectl everynode results disk-check -n node-setup -o junit > report.xml`,
-		Args:              cmdutil.ExactArgs(1, "a NodeJob"),
+		Args:              console.ExactArgs(1, "a NodeJob"),
 		ValidArgsFunction: f.CompleteJobs,
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			o.name = args[0]
 			if o.namespace, err = o.Namespace(); err != nil {
 				return err
 			}
-			if o.by != "" && o.output != cmdutil.OutputPeople && o.output != cmdutil.OutputWide {
+			if o.by != "" && o.output != console.OutputPeople && o.output != console.OutputWide {
 				return cmdutil.Failf(cmdutil.ExitUsage, "--by is for the table: leave it out with -o %s", o.output)
 			}
 			if cmd.Flags().Changed("diff") && o.diff == "" {
@@ -82,7 +83,7 @@ node, or with --by the nodes with the same value of a result, of outcome, exitCo
 	cmd.Flags().BoolVarP(&o.previous, "previous", "p", false, "show the results of the revision before the current one")
 	cmd.Flags().BoolVar(&o.diffPrevious, "diff-previous", false, "show only what differs from the results of the revision before; exit code 8 if anything does")
 	_ = cmd.RegisterFlagCompletionFunc("diff", f.CompleteOtherJobs)
-	cmdutil.AddOutputFlag(cmd, &o.output, cmdutil.OutputWide, outputCSV, cmdutil.OutputJSON, outputJUnit)
+	console.AddOutputFlag(cmd, &o.output, console.OutputWide, outputCSV, console.OutputJSON, outputJUnit)
 	return cmd
 }
 
@@ -112,7 +113,7 @@ func (o *resultsOptions) run(ctx context.Context) error {
 // show prints the results in the selected format.
 func (o *resultsOptions) show(found view.Results) error {
 	switch {
-	case o.output == cmdutil.OutputJSON:
+	case o.output == console.OutputJSON:
 		return o.PrintData(o.output, found.Nodes)
 	case o.output == outputCSV:
 		return o.printCSV(found)
@@ -129,7 +130,7 @@ func (o *resultsOptions) show(found view.Results) error {
 	case !found.Has(o.by):
 		return cmdutil.Failf(cmdutil.ExitNotFound, "no node has the result or the label %s; the results are %s", o.by, cmp.Or(strings.Join(found.Keys(), ", "), "none"))
 	}
-	return o.Print(found.Grouped(o.by, o.output == cmdutil.OutputWide))
+	return o.Print(found.Grouped(o.by, o.output == console.OutputWide))
 }
 
 // nodeResults reads the records under a key from all nodes, by name. of returns what is shown of a record; false for

@@ -11,6 +11,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/cmdutil"
+	"github.com/everynode/everynode/internal/cli/console"
 	"github.com/everynode/everynode/internal/cli/view"
 	"github.com/everynode/everynode/internal/plural"
 	"github.com/everynode/everynode/internal/text"
@@ -33,8 +34,8 @@ func (o *resultsOptions) validateDiff() error {
 
 // validateDiffOutput rejects formats that a comparison does not have. flag is the flag that requests it.
 func (o *resultsOptions) validateDiffOutput(flag string) error {
-	if o.output != cmdutil.OutputPeople && o.output != cmdutil.OutputJSON {
-		return cmdutil.Failf(cmdutil.ExitUsage, "-o %s is not supported with %s: give %s, or leave it out", o.output, flag, cmdutil.OutputJSON)
+	if o.output != console.OutputPeople && o.output != console.OutputJSON {
+		return cmdutil.Failf(cmdutil.ExitUsage, "-o %s is not supported with %s: give %s, or leave it out", o.output, flag, console.OutputJSON)
 	}
 	return nil
 }
@@ -69,7 +70,7 @@ func (o *resultsOptions) showDiff(between difference, nodes, others []view.NodeR
 
 func (o *resultsOptions) printDiff(between difference, differences []view.ResultDifference) error {
 	switch {
-	case o.output == cmdutil.OutputJSON:
+	case o.output == console.OutputJSON:
 		return o.PrintData(o.output, differences)
 	case len(differences) == 0:
 		return nil

@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/everynode/everynode/internal/cli/cmdutil"
-	"github.com/everynode/everynode/internal/cli/dashboard"
+	"github.com/everynode/everynode/internal/cli/console"
 	"github.com/everynode/everynode/internal/cli/run"
 	"github.com/everynode/everynode/internal/cli/uninstall"
 	"github.com/everynode/everynode/internal/text"
@@ -27,7 +27,7 @@ import (
 
 // Run executes the command line and returns the exit code. It also prints errors.
 func Run(ctx context.Context, streams genericiooptions.IOStreams, args []string) int {
-	f := cmdutil.NewFactory(streams)
+	f := console.NewFactory(streams)
 	rest.SetDefaultWarningHandler(warnings{f})
 	root := NewCommand(f) //nolint:contextcheck // cobra passes the context to each command
 	root.SetArgs(args)
@@ -35,7 +35,7 @@ func Run(ctx context.Context, streams genericiooptions.IOStreams, args []string)
 }
 
 // tellError prints an error, unless its command has already done so, and returns its exit code.
-func tellError(f *cmdutil.Factory, err error) int {
+func tellError(f *console.Factory, err error) int {
 	err = cmdutil.Explain(err)
 	if err != nil && !cmdutil.IsSilent(err) {
 		f.Tell(text.Toned(text.Bad, "error: ").With(err.Error()))
@@ -44,7 +44,7 @@ func tellError(f *cmdutil.Factory, err error) int {
 }
 
 // NewCommand returns the command with all subcommands.
-func NewCommand(f *cmdutil.Factory) *cobra.Command {
+func NewCommand(f *console.Factory) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "kubectl-everynode",
 		Short: "Run a task on every node, watch it, explain it, and control it",
@@ -87,12 +87,12 @@ const (
 )
 
 // readOnlyCommands returns the commands that change nothing.
-func readOnlyCommands(f *cmdutil.Factory) []*cobra.Command {
-	return []*cobra.Command{newStatusCommand(f), newListCommand(f), newExplainCommand(f), newResultsCommand(f), newPlanCommand(f), newCanICommand(f), newLogsCommand(f), dashboard.NewCommand(f, changes{})}
+func readOnlyCommands(f *console.Factory) []*cobra.Command {
+	return []*cobra.Command{newStatusCommand(f), newListCommand(f), newExplainCommand(f), newResultsCommand(f), newPlanCommand(f), newCanICommand(f), newLogsCommand(f), newDashboardCommand(f)}
 }
 
 // mutatingCommands returns the commands that change objects.
-func mutatingCommands(f *cmdutil.Factory) []*cobra.Command {
+func mutatingCommands(f *console.Factory) []*cobra.Command {
 	return []*cobra.Command{
 		run.NewCommand(f), newPromoteCommand(f), newSuspendCommand(f), newResumeCommand(f), newRetryCommand(f), newRerunCommand(f),
 		newSkipCommand(f), newAbortCommand(f), newCreateCommand(f), newConvertCommand(f), uninstall.NewCommand(f),
@@ -123,7 +123,7 @@ func hideRareFlags(root *cobra.Command) {
 }
 
 // warnings prints the warnings of the API server.
-type warnings struct{ f *cmdutil.Factory }
+type warnings struct{ f *console.Factory }
 
 // HandleWarningHeader is called for each warning.
 func (w warnings) HandleWarningHeader(code int, _ string, message string) {

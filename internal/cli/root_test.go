@@ -15,6 +15,7 @@ import (
 
 	"github.com/everynode/everynode/internal/cli/clitest"
 	"github.com/everynode/everynode/internal/cli/cmdutil"
+	"github.com/everynode/everynode/internal/cli/console"
 )
 
 // TestInvalidCommandLines expects a message and an exit code that says that nothing was changed.
@@ -65,7 +66,7 @@ func TestAMissingClusterIsReported(t *testing.T) {
 	if err := os.WriteFile(empty, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	f := cmdutil.NewFactory(genericiooptions.NewTestIOStreamsDiscard())
+	f := console.NewFactory(genericiooptions.NewTestIOStreamsDiscard())
 	*f.Config.KubeConfig = empty
 	root := NewCommand(f)
 	root.SetArgs([]string{"list"})

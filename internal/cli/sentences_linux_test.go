@@ -22,7 +22,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/clitest"
-	"github.com/everynode/everynode/internal/cli/cmdutil"
+	"github.com/everynode/everynode/internal/cli/console"
 	"github.com/everynode/everynode/internal/record"
 )
 
@@ -152,7 +152,7 @@ func TestNoSentenceIsCutOnATerminal(t *testing.T) {
 	for _, tt := range tests {
 		tested = append(tested, tt.args[0])
 	}
-	for _, command := range NewCommand(cmdutil.NewFactory(genericiooptions.IOStreams{})).Commands() {
+	for _, command := range NewCommand(console.NewFactory(genericiooptions.IOStreams{})).Commands() {
 		if !command.Hidden && !slices.Contains(tested, command.Name()) {
 			t.Errorf("the sentences of %s are not tested; tested are %q", command.Name(), slices.Sorted(maps.Keys(tests)))
 		}

@@ -12,11 +12,12 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/cmdutil"
+	"github.com/everynode/everynode/internal/cli/console"
 	"github.com/everynode/everynode/internal/cli/view"
 )
 
 type statusOptions struct {
-	*cmdutil.Factory
+	*console.Factory
 	key     client.ObjectKey
 	watch   bool
 	timeout time.Duration
@@ -26,7 +27,7 @@ type statusOptions struct {
 	client  client.WithWatch
 }
 
-func newStatusCommand(f *cmdutil.Factory) *cobra.Command {
+func newStatusCommand(f *console.Factory) *cobra.Command {
 	o := &statusOptions{Factory: f}
 	cmd := &cobra.Command{
 		Use:   "status NAME",
@@ -44,7 +45,7 @@ in place; otherwise it prints one line for each change.`,
 
   # until it is done, in a script
   kubectl everynode status max-map-count -n node-setup --watch --timeout 30m`,
-		Args:              cmdutil.ExactArgs(1, "the name of a NodeJob"),
+		Args:              console.ExactArgs(1, "the name of a NodeJob"),
 		ValidArgsFunction: f.CompleteJobs,
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			if o.key, o.client, err = o.Target(args[0]); err != nil {
@@ -59,7 +60,7 @@ in place; otherwise it prints one line for each change.`,
 	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "continue until it is complete, does not continue without help, or is deleted")
 	cmd.Flags().DurationVar(&o.timeout, "timeout", 0, "with --watch: end with exit code 11 after this long; 0 for never")
 	cmd.Flags().BoolVar(&o.results, "results", false, "with -o wide: add the results that the task wrote on each node")
-	cmdutil.AddOutputFlag(cmd, &o.output, cmdutil.OutputWide, cmdutil.OutputName, cmdutil.OutputJSON, cmdutil.OutputYAML)
+	console.AddOutputFlag(cmd, &o.output, console.OutputWide, console.OutputName, console.OutputJSON, console.OutputYAML)
 	return cmd
 }
 
@@ -67,7 +68,7 @@ func (o *statusOptions) validate() error {
 	if o.timeout < 0 || (o.timeout > 0 && !o.watch) {
 		return cmdutil.Failf(cmdutil.ExitUsage, "--timeout is for --watch, and not below 0")
 	}
-	if o.results && (o.output != cmdutil.OutputWide || o.watch) {
+	if o.results && (o.output != console.OutputWide || o.watch) {
 		return cmdutil.Failf(cmdutil.ExitUsage, "--results is for the table of nodes: add -o wide, and leave out --watch")
 	}
 	return nil
@@ -84,7 +85,7 @@ func (o *statusOptions) run(ctx context.Context) error {
 		return o.PrintObject(o.output, job)
 	}
 	shown := o.view(ctx, job)
-	if o.output != cmdutil.OutputWide || cmdutil.NotObserved(job) {
+	if o.output != console.OutputWide || cmdutil.NotObserved(job) {
 		return o.Print(shown.Lines())
 	}
 	seen, err := readCluster(ctx, o.Factory, o.client, o.key.Namespace)
@@ -101,12 +102,12 @@ func (o *statusOptions) run(ctx context.Context) error {
 }
 
 func (o *statusOptions) forPrograms() bool {
-	return o.output != cmdutil.OutputPeople && o.output != cmdutil.OutputWide
+	return o.output != console.OutputPeople && o.output != console.OutputWide
 }
 
 // view creates a view of a NodeJob. If its pods cannot be read, the rest is still shown.
 func (o *statusOptions) view(ctx context.Context, job *v1alpha1.NodeJob) view.Status {
-	s := view.Status{Job: job, Now: o.Now(), Width: o.Terminal().Options().Width, All: o.output == cmdutil.OutputWide}
+	s := view.Status{Job: job, Now: o.Now(), Width: o.Terminal().Options().Width, All: o.output == console.OutputWide}
 	pods, err := cmdutil.PodsOf(ctx, o.client, job, cmdutil.NotEnded)
 	if err != nil {
 		s.RunningUnknown = "what runs cannot be seen: " + cmdutil.Explain(err).Error()

@@ -51,7 +51,7 @@ func (o *statusOptions) follow(ctx context.Context, job *v1alpha1.NodeJob) error
 	if o.timeout > 0 {
 		deadline = o.After(o.timeout)
 	}
-	observations := o.Follow(ctx, o.client, job)
+	observations := cmdutil.Follow(ctx, o.client, o.After, job)
 	for {
 		end, err := false, error(nil)
 		select {

@@ -18,20 +18,21 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/everynode/everynode/internal/cli/cmdutil"
+	"github.com/everynode/everynode/internal/cli/console"
 	"github.com/everynode/everynode/internal/text"
 	"github.com/everynode/everynode/internal/uninstall"
 	"github.com/everynode/everynode/internal/version"
 )
 
 type versionOptions struct {
-	*cmdutil.Factory
+	*console.Factory
 	clientOnly bool
 	output     string
 }
 
-var versionFormats = []string{cmdutil.OutputJSON, cmdutil.OutputYAML}
+var versionFormats = []string{console.OutputJSON, console.OutputYAML}
 
-func newVersionCommand(f *cmdutil.Factory) *cobra.Command {
+func newVersionCommand(f *console.Factory) *cobra.Command {
 	o := &versionOptions{Factory: f}
 	cmd := &cobra.Command{
 		Use:   "version",
@@ -44,14 +45,14 @@ The versions in the cluster are those of the images in the Deployment everynode-
 
   # without access to a cluster
   kubectl everynode version --client`,
-		Args:              cmdutil.ExactArgs(0, "no arguments"),
+		Args:              console.ExactArgs(0, "no arguments"),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return o.run(cmd.Context())
 		},
 	}
 	cmd.Flags().BoolVar(&o.clientOnly, "client", false, "do not ask the cluster")
-	cmdutil.AddOutputFlag(cmd, &o.output, versionFormats...)
+	console.AddOutputFlag(cmd, &o.output, versionFormats...)
 	return cmd
 }
 
@@ -78,7 +79,7 @@ func (o *versionOptions) run(ctx context.Context) error {
 		v.Manager, v.Runner, warnings = o.installed(ctx)
 		v.Warnings = append(skew(v.Client.Version, v.Manager.Version, v.Runner.Version), warnings...)
 	}
-	if o.output != cmdutil.OutputPeople {
+	if o.output != console.OutputPeople {
 		return o.write(v)
 	}
 	rows := [][]text.Line{text.Cells("client", v.Client.Version)}
@@ -94,7 +95,7 @@ func (o *versionOptions) run(ctx context.Context) error {
 
 func (o *versionOptions) write(v versions) error {
 	content, err := json.MarshalIndent(v, "", "    ")
-	if err == nil && o.output == cmdutil.OutputYAML {
+	if err == nil && o.output == console.OutputYAML {
 		content, err = yaml.JSONToYAML(content)
 	}
 	if err != nil {

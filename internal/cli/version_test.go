@@ -25,6 +25,7 @@ import (
 
 	"github.com/everynode/everynode/internal/cli/clitest"
 	"github.com/everynode/everynode/internal/cli/cmdutil"
+	"github.com/everynode/everynode/internal/cli/console"
 )
 
 const managerPath = "/apis/apps/v1/namespaces/everynode-system/deployments/everynode-manager"
@@ -172,7 +173,7 @@ func TestVersionForPrograms(t *testing.T) {
 			if err := yaml.UnmarshalStrict([]byte(out.String()), &got); err != nil {
 				t.Fatal(err)
 			}
-			if isJSON := json.Valid([]byte(out.String())); isJSON != (format == cmdutil.OutputJSON) {
+			if isJSON := json.Valid([]byte(out.String())); isJSON != (format == console.OutputJSON) {
 				t.Errorf("-o %s:\n%s", format, out)
 			}
 			if got.Client.Version == "" || got.Manager.Version != "v0.1.0" || got.Runner.Image != "example.com/runner:v0.2.0" {

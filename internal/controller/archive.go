@@ -16,7 +16,7 @@ import (
 )
 
 // observeArchive opens the archive for the outputs of a NodeJob, or says what is missing.
-func (r *Reconciler) observeArchive(seen *observation) {
+func (r observer) observeArchive(seen *observation) {
 	store, missing := r.openArchive(seen.job)
 	seen.store, seen.archiveMissing = store, missing != nil
 	if missing != nil {
@@ -26,7 +26,7 @@ func (r *Reconciler) observeArchive(seen *observation) {
 
 // openArchive returns the archive for the outputs of a NodeJob; nil if they are not archived. A NodeJob that has them
 // archived does not run without an archive. Only what must follow a run does: rollbacks, and checks after a reboot.
-func (r *Reconciler) openArchive(job *v1alpha1.NodeJob) (*archive.Store, *task.Obstacle) {
+func (r observer) openArchive(job *v1alpha1.NodeJob) (*archive.Store, *task.Obstacle) {
 	if job.Spec.Task.Output.Archive != v1alpha1.ArchiveAlways {
 		return nil, nil
 	}
@@ -49,7 +49,7 @@ func (r *Reconciler) openArchive(job *v1alpha1.NodeJob) (*archive.Store, *task.O
 }
 
 // podOf returns the pod of an attempt, with the place where its output is stored.
-func (r *Reconciler) podOf(ctx context.Context, seen observation, attempt task.Attempt) (*corev1.Pod, error) {
+func (r starter) podOf(ctx context.Context, seen observation, attempt task.Attempt) (*corev1.Pod, error) {
 	if seen.store != nil && task.Archives(seen.job, attempt.Phase) {
 		place, err := seen.store.Attempt(ctx, seen.job, &attempt, r.Now())
 		if err != nil {

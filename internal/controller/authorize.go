@@ -24,7 +24,7 @@ import (
 // authorize observes why nothing may start for the NodeJob, if anything: its namespace, or the admission policies. It follows
 // the read of the NodeJob and of its scripts. What it finds out is stored under the resource version of the NodeJob before
 // anything starts, because only then it was found out about the current NodeJob.
-func (r *Reconciler) authorize(ctx context.Context, seen *observation) error {
+func (r observer) authorize(ctx context.Context, seen *observation) error {
 	job := seen.job
 	seen.authorization = job.Status.Authorization
 	var err error
@@ -83,7 +83,7 @@ func undecided(err error) (ctrl.Result, error) {
 }
 
 // wakeAll triggers a pass of all NodeJobs.
-func (r *Reconciler) wakeAll(ctx context.Context) {
+func (r watcher) wakeAll(ctx context.Context) {
 	var jobs v1alpha1.NodeJobList
 	if err := r.Client.List(ctx, &jobs, client.UnsafeDisableDeepCopy); err != nil {
 		logf.FromContext(ctx).Error(err, "listing NodeJobs")

@@ -54,7 +54,7 @@ type content struct {
 func newContents() contents { return contents{seen: map[contentKey]content{}} }
 
 // of returns the hashes of the objects that a NodeJob lists in task.inputs, or why one of them cannot be read.
-func (c *contents) of(ctx context.Context, r *Reconciler, job *v1alpha1.NodeJob) ([]string, *task.Obstacle, error) {
+func (c *contents) of(ctx context.Context, r observer, job *v1alpha1.NodeJob) ([]string, *task.Obstacle, error) {
 	c.keep(job)
 	var hashes []string
 	for _, ref := range job.Spec.Task.Inputs {
@@ -81,7 +81,7 @@ func (c *contents) keep(job *v1alpha1.NodeJob) {
 	})
 }
 
-func (c *contents) get(ctx context.Context, r *Reconciler, key contentKey) (content, error) {
+func (c *contents) get(ctx context.Context, r observer, key contentKey) (content, error) {
 	c.mu.Lock()
 	known, ok := c.seen[key]
 	c.mu.Unlock()
@@ -103,7 +103,7 @@ func (c *contents) get(ctx context.Context, r *Reconciler, key contentKey) (cont
 }
 
 // sameConfigMap reports whether the cache shows the version that was read.
-func (r *Reconciler) sameConfigMap(ctx context.Context, key contentKey, known content) (bool, error) {
+func (r observer) sameConfigMap(ctx context.Context, key contentKey, known content) (bool, error) {
 	meta := &metav1.PartialObjectMetadata{}
 	meta.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
 	err := r.Client.Get(ctx, client.ObjectKey{Namespace: key.job.Namespace, Name: key.name}, meta)
@@ -117,7 +117,7 @@ func (r *Reconciler) sameConfigMap(ctx context.Context, key contentKey, known co
 }
 
 // fetchContent reads from the API server.
-func (r *Reconciler) fetchContent(ctx context.Context, key contentKey) (content, error) {
+func (r *shell) fetchContent(ctx context.Context, key contentKey) (content, error) {
 	if len(validation.IsDNS1123Subdomain(key.name)) > 0 {
 		return content{obstacle: unnamed(key)}, nil
 	}

@@ -134,7 +134,7 @@ func TestANewLeaderSeesTheRecordOrThePod(t *testing.T) {
 		}
 		if lists++; lists == 1 {
 			live := last.node("n")
-			record.SetOn(live, smallKey, record.Record{Revision: "rev", Outcome: record.Succeeded, Attempts: 1})
+			record.SetOn(live, "ns.everynode.dev/job", record.Record{Revision: "rev", Outcome: record.Succeeded, Attempts: 1})
 			if err := last.Client.Update(ctx, live); err != nil {
 				t.Fatal(err)
 			}
@@ -153,7 +153,7 @@ func TestANewLeaderSeesTheRecordOrThePod(t *testing.T) {
 	}
 	seen := r.written.node(node)
 	pods, _ := r.written.podsOf(job.UID, nil, noon)
-	if on := record.Read(seen.Labels, seen.Annotations, smallKey); on.Record == nil && len(pods) == 0 {
+	if on := record.Read(seen.Labels, seen.Annotations, "ns.everynode.dev/job"); on.Record == nil && len(pods) == 0 {
 		t.Error("it sees neither the record nor the pod")
 	}
 }

@@ -32,7 +32,7 @@ const nodeNameField = "spec.nodeName"
 // observeDrains lists the pods that must still be evicted from the nodes that the last plan has requested. The cache
 // contains only our own pods. Nodes whose pods cannot be listed now are omitted, so that the rest does not wait for
 // them. asked are all nodes that it tried to list.
-func (r *Reconciler) observeDrains(ctx context.Context, job *v1alpha1.NodeJob, in plan.Input) (drains map[types.UID][]plan.DrainPod, asked map[types.UID]bool) {
+func (r observer) observeDrains(ctx context.Context, job *v1alpha1.NodeJob, in plan.Input) (drains map[types.UID][]plan.DrainPod, asked map[types.UID]bool) {
 	looks := r.drains.asked(client.ObjectKeyFromObject(job))
 	seen := make([]*[]plan.DrainPod, len(looks))
 	var group errgroup.Group
@@ -62,7 +62,7 @@ func (r *Reconciler) observeDrains(ctx context.Context, job *v1alpha1.NodeJob, i
 // maxParallelReads limits the concurrent lists of one pass.
 const maxParallelReads = 8
 
-func (r *Reconciler) podsToEvict(ctx context.Context, job *v1alpha1.NodeJob, look plan.DrainPodRequest, now time.Time) ([]plan.DrainPod, error) {
+func (r observer) podsToEvict(ctx context.Context, job *v1alpha1.NodeJob, look plan.DrainPodRequest, now time.Time) ([]plan.DrainPod, error) {
 	key := drainKey{client.ObjectKeyFromObject(job), look.Node}
 	if pods, ok := r.drains.fresh(key, now); ok {
 		return pods, nil

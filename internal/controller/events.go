@@ -26,8 +26,11 @@ const (
 	actionDrain      = "Drain"
 )
 
+// announcer sends events, and counts what they are about.
+type announcer struct{ *shell }
+
 // recorded sends an event after the end of an attempt is recorded. A success has no event, because the label shows it.
-func (r *Reconciler) recorded(seen observation, a plan.Record) {
+func (r announcer) recorded(seen observation, a plan.Record) {
 	r.Metrics.archived(a)
 	if a.Pod.Runs == task.Rollback {
 		r.rolledBack(seen, a)
@@ -60,7 +63,7 @@ func (r *Reconciler) recorded(seen observation, a plan.Record) {
 
 // rolledBack sends an event after the end of an attempt of the rollback is recorded. Unlike a success of the task, a
 // successful rollback has an event: nothing else on the node shows it.
-func (r *Reconciler) rolledBack(seen observation, a plan.Record) {
+func (r announcer) rolledBack(seen observation, a plan.Record) {
 	rb := a.Record.Rollback
 	r.Metrics.attempt(task.Rollback, rb.Outcome)
 	switch rb.Outcome {
@@ -104,7 +107,7 @@ var quiet = []string{v1alpha1.ReasonPreparing, v1alpha1.ReasonSettling, v1alpha1
 	v1alpha1.ReasonAssumedDone}
 
 // nodePatched sends an event about a write to a failed node.
-func (r *Reconciler) nodePatched(job *v1alpha1.NodeJob, a plan.PatchNode) {
+func (r announcer) nodePatched(job *v1alpha1.NodeJob, a plan.PatchNode) {
 	kind, note := corev1.EventTypeNormal, a.Message
 	switch {
 	case slices.Contains(quiet, a.Reason):
@@ -118,13 +121,13 @@ func (r *Reconciler) nodePatched(job *v1alpha1.NodeJob, a plan.PatchNode) {
 }
 
 // uncordoned sends an event if the removal of a record has also uncordoned the node.
-func (r *Reconciler) uncordoned(job *v1alpha1.NodeJob, name string, uid types.UID, cordon *record.Cordon) {
+func (r announcer) uncordoned(job *v1alpha1.NodeJob, name string, uid types.UID, cordon *record.Cordon) {
 	if cordon != nil && len(cordon.By) == 0 {
 		r.tell(job, name, uid, corev1.EventTypeNormal, v1alpha1.ReasonUncordoned, actionQuarantine, "the cordon is no longer needed")
 	}
 }
 
 // tell sends one event about the NodeJob and one about the node.
-func (r *Reconciler) tell(job *v1alpha1.NodeJob, name string, uid types.UID, kind, reason, action, what string) {
+func (r announcer) tell(job *v1alpha1.NodeJob, name string, uid types.UID, kind, reason, action, what string) {
 	loop.RecordEvent(r.Recorder, job, loop.Node(name, uid), kind, reason, action, fmt.Sprintf("NodeJob %s/%s on node %s: %s", job.Namespace, job.Name, name, what))
 }

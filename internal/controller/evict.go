@@ -30,7 +30,7 @@ const (
 
 // evict requests the eviction of a pod. A denied eviction is not an error of the pass: the status shows
 // it, and it is retried.
-func (r *Reconciler) evict(ctx context.Context, seen observation, a plan.Evict, pod plan.DrainPod) {
+func (r writer) evict(ctx context.Context, seen observation, a plan.Evict, pod plan.DrainPod) {
 	if ctx.Err() != nil {
 		return // earlier evictions have used all the time: this one is for the next pass
 	}

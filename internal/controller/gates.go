@@ -63,7 +63,7 @@ func (g *gates) set(missing string, bound []string) bool {
 }
 
 // lookAtGates asks the API server which admission policies taint nodes.
-func (r *Reconciler) lookAtGates(ctx context.Context) (missing string, bound []string, err error) {
+func (r watcher) lookAtGates(ctx context.Context) (missing string, bound []string, err error) {
 	err = r.Reader.Get(ctx, client.ObjectKey{Name: gatePolicy}, &admissionv1.MutatingAdmissionPolicy{})
 	switch {
 	case meta.IsNoMatchError(err):

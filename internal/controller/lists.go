@@ -17,7 +17,7 @@ import (
 
 // shareCache makes passes list nodes and pods from the indexes of the cache. A list of the client also shares what the
 // objects refer to, but copies each object into a new slice, by reflection: about a kilobyte for each node and pass.
-func (r *Reconciler) shareCache(ctx context.Context, from cache.Cache) error {
+func (r *shell) shareCache(ctx context.Context, from cache.Cache) error {
 	nodes, err := indexerOf(ctx, from, &corev1.Node{})
 	if err != nil {
 		return err

@@ -55,8 +55,7 @@ func measure(t *testing.T) (*prometheus.Registry, *Metrics, observation) {
 		m.succeeded(seen, plan.Record{Node: node, Change: record.Change{Record: &success}})
 	}
 	m.attempt(task.Rollback, record.Failed)
-	r := &Reconciler{Metrics: m}
-	if err := r.Metrics.writes.Do(verbCreate, resourcePods, func() error { return errors.New("no") }); err == nil {
+	if err := m.writes.Do(verbCreate, resourcePods, func() error { return errors.New("no") }); err == nil {
 		t.Fatal("the error of a write is dropped")
 	}
 	return registry, m, seen

@@ -14,13 +14,13 @@ import (
 	"github.com/everynode/everynode/internal/loop"
 )
 
-func (r *Reconciler) namespaces() loop.Namespaces {
+func (r *shell) namespaces() loop.Namespaces {
 	return loop.Namespaces{Required: r.RequireNamespaceLabel, Cache: r.Client, Reader: r.Reader}
 }
 
 // allowedOnly returns the NodeJobs without those of other namespaces that are not allowed: they must neither hold gates
 // of others closed, nor have tasks of others tolerate a taint. If a namespace has just been allowed, the specs are read.
-func (r *Reconciler) allowedOnly(ctx context.Context, namespace string, all []*v1alpha1.NodeJob) ([]*v1alpha1.NodeJob, error) {
+func (r observer) allowedOnly(ctx context.Context, namespace string, all []*v1alpha1.NodeJob) ([]*v1alpha1.NodeJob, error) {
 	known := map[string]bool{namespace: true}
 	served := make([]*v1alpha1.NodeJob, 0, len(all))
 	for _, job := range all {
@@ -45,7 +45,7 @@ func (r *Reconciler) allowedOnly(ctx context.Context, namespace string, all []*v
 }
 
 // namespaceChanged enqueues the NodeJobs of a namespace, and all with a gate, which they may share with those.
-func (r *Reconciler) namespaceChanged(ctx context.Context, o client.Object) []reconcile.Request {
+func (r watcher) namespaceChanged(ctx context.Context, o client.Object) []reconcile.Request {
 	var jobs v1alpha1.NodeJobList
 	if err := r.Client.List(ctx, &jobs, client.UnsafeDisableDeepCopy); err != nil {
 		return nil // only a cache that is not started returns an error

@@ -20,7 +20,7 @@ import (
 
 // idleObstacle returns why nothing is done for a NodeJob: its namespace is not allowed, and it was never served. It returns nil
 // for all others. One that was served ends in the usual way.
-func (r *Reconciler) idleObstacle(ctx context.Context, job *v1alpha1.NodeJob) (*task.Obstacle, error) {
+func (r observer) idleObstacle(ctx context.Context, job *v1alpha1.NodeJob) (*task.Obstacle, error) {
 	if job.Status.Revision != "" || !job.DeletionTimestamp.IsZero() {
 		return nil, nil
 	}
@@ -60,7 +60,7 @@ func (r *Reconciler) idle(ctx context.Context, job *v1alpha1.NodeJob, why *task.
 }
 
 // whole returns a NodeJob with its spec, which the cache does not have if its namespace was not allowed.
-func (r *Reconciler) whole(ctx context.Context, job *v1alpha1.NodeJob) (*v1alpha1.NodeJob, error) {
+func (r *shell) whole(ctx context.Context, job *v1alpha1.NodeJob) (*v1alpha1.NodeJob, error) {
 	if !loop.IsTrimmed(job) {
 		return job, nil
 	}

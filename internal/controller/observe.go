@@ -17,9 +17,11 @@ import (
 	"github.com/everynode/everynode/internal/archive"
 	"github.com/everynode/everynode/internal/observe"
 	"github.com/everynode/everynode/internal/plan"
-	"github.com/everynode/everynode/internal/record"
 	"github.com/everynode/everynode/internal/task"
 )
+
+// observer reads what passes need, from the cache, the memory and the API server.
+type observer struct{ writer }
 
 // observation is what one pass observes.
 type observation struct {
@@ -47,7 +49,7 @@ type joiningNode struct {
 }
 
 // observe collects everything that the plan reads. It does not copy objects of the cache, and does not modify them.
-func (r *Reconciler) observe(ctx context.Context, job *v1alpha1.NodeJob) (observation, error) {
+func (r observer) observe(ctx context.Context, job *v1alpha1.NodeJob) (observation, error) {
 	now := r.Now()
 	seen := observation{job: job, joining: map[string]joiningNode{}}
 	source, obstacle, err := r.source(ctx, job)
@@ -94,7 +96,7 @@ func (r *Reconciler) observe(ctx context.Context, job *v1alpha1.NodeJob) (observ
 	return seen, nil
 }
 
-func (r *Reconciler) observeNodes(ctx context.Context, seen *observation) error {
+func (r observer) observeNodes(ctx context.Context, seen *observation) error {
 	cached, err := r.listNodes(ctx)
 	if err != nil {
 		return fmt.Errorf("listing nodes: %w", err)
@@ -114,7 +116,7 @@ func (r *Reconciler) observeNodes(ctx context.Context, seen *observation) error 
 		view.Published = r.records.published(node)
 		view.On = r.records.read(node.Name, node.Labels, node.Annotations, key)
 		seen.input.Nodes = append(seen.input.Nodes, view)
-		if rec := view.On.Record; !view.Created.Before(seen.job.CreationTimestamp.Time) && view.On.Label == "" && (rec == nil || rec.Outcome != record.Succeeded) {
+		if !view.Created.Before(seen.job.CreationTimestamp.Time) && !view.On.WasDone() {
 			seen.joining[node.Name] = joiningNode{created: node.CreationTimestamp.Time, readySince: view.ReadySince}
 		}
 	}
@@ -123,7 +125,7 @@ func (r *Reconciler) observeNodes(ctx context.Context, seen *observation) error 
 
 // podsOf returns the pods that the NodeJob with that UID owns, including those that the cache does not show yet, and
 // the foreign pods, which have its name in their label and another owner.
-func (r *Reconciler) podsOf(ctx context.Context, name client.ObjectKey, owner types.UID) (own []seenPod, foreignPods []*corev1.Pod, err error) {
+func (r observer) podsOf(ctx context.Context, name client.ObjectKey, owner types.UID) (own []seenPod, foreignPods []*corev1.Pod, err error) {
 	all, err := r.listPods(ctx, name)
 	if err != nil {
 		return nil, nil, fmt.Errorf("listing pods: %w", err)
@@ -149,7 +151,7 @@ func (r *Reconciler) podsOf(ctx context.Context, name client.ObjectKey, owner ty
 }
 
 // lookAgain asks the API server for a pod that the cache should show and does not.
-func (r *Reconciler) lookAgain(ctx context.Context, pod *corev1.Pod) error {
+func (r observer) lookAgain(ctx context.Context, pod *corev1.Pod) error {
 	var live corev1.Pod
 	err := r.Reader.Get(ctx, client.ObjectKeyFromObject(pod), &live)
 	switch {
@@ -163,8 +165,27 @@ func (r *Reconciler) lookAgain(ctx context.Context, pod *corev1.Pod) error {
 	return nil
 }
 
+// newest returns the newest known version of a NodeJob; nil if it does not exist. Directly after this manager becomes
+// the leader, the cache may not contain a remembered NodeJob yet. Its pods must not be treated as those of a deleted
+// one.
+func (r observer) newest(ctx context.Context, name client.ObjectKey) (*v1alpha1.NodeJob, error) {
+	job := &v1alpha1.NodeJob{}
+	err := r.Client.Get(ctx, name, job)
+	if apierrors.IsNotFound(err) && r.written.knowsJob(name) {
+		err = r.Reader.Get(ctx, name, job)
+		strip(r.Options.Key, job)
+	}
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("getting NodeJob: %w", err)
+	}
+	return r.written.job(job), nil
+}
+
 // warmUp starts leadership with a consistent list. The cache of a standby may be behind the writes of the last leader.
-func (r *Reconciler) warmUp(ctx context.Context) error {
+func (r observer) warmUp(ctx context.Context) error {
 	r.primed.Lock()
 	defer r.primed.Unlock()
 	if r.isWarm.Load() {
@@ -203,7 +224,7 @@ func (r *Reconciler) warmUp(ctx context.Context) error {
 }
 
 // eachPage lists in pages, because whole nodes with their images are large, and only little of them is kept.
-func (r *Reconciler) eachPage(ctx context.Context, list client.ObjectList, do func(), opts ...client.ListOption) error {
+func (r *shell) eachPage(ctx context.Context, list client.ObjectList, do func(), opts ...client.ListOption) error {
 	opts = append([]client.ListOption{client.Limit(pageSize)}, opts...)
 	for next := ""; ; {
 		if err := r.Reader.List(ctx, list, append(opts, client.Continue(next))...); err != nil {

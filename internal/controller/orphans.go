@@ -30,10 +30,10 @@ import (
 
 // orphanCollector removes what deleted NodeJobs have left on nodes. It rarely has anything to do: a NodeJob that is
 // deleted cleans up its own nodes. But a node that is created at the same moment may still be tainted for it.
-type orphanCollector struct{ *Reconciler }
+type orphanCollector struct{ writer }
 
 func (r *Reconciler) setupOrphanCollector(ctx context.Context, mgr ctrl.Manager) error {
-	s := orphanCollector{r}
+	s := orphanCollector{r.writer}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("strays").
 		WithOptions(controller.Options{MaxConcurrentReconciles: 1, RateLimiter: loop.ErrorWaits()}).
@@ -41,7 +41,8 @@ func (r *Reconciler) setupOrphanCollector(ctx context.Context, mgr ctrl.Manager)
 			CreateFunc: func(e event.CreateEvent) bool { return s.mayHaveOrphans(ctx, e.Object.(*corev1.Node)) },
 			UpdateFunc: func(e event.UpdateEvent) bool {
 				// A node without changes was checked before.
-				return compareNodes(e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)).toAll && s.mayHaveOrphans(ctx, e.ObjectNew.(*corev1.Node))
+				was, is := observe.Node(e.ObjectOld.(*corev1.Node)), observe.Node(e.ObjectNew.(*corev1.Node))
+				return plan.CompareNodes(&was, &is).IsGeneral() && s.mayHaveOrphans(ctx, e.ObjectNew.(*corev1.Node))
 			},
 			DeleteFunc: func(event.DeleteEvent) bool { return false },
 		})).

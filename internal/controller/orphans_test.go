@@ -41,7 +41,7 @@ func cordonedFor(keys string) *corev1.Node {
 
 // sweep checks the node n once if the cache shows an orphaned taint or cordon.
 func (r *fakeReconciler) sweep() (ctrl.Result, error) {
-	s := orphanCollector{r.Reconciler}
+	s := orphanCollector{r.writer}
 	if !s.mayHaveOrphans(r.t.Context(), r.node("n")) {
 		return ctrl.Result{}, nil
 	}
@@ -123,7 +123,7 @@ func TestATaintOfANodeJobThatIsNotCachedYetIsKept(t *testing.T) {
 	live := newReconciler(t, liveJob(gated), tainted(gateTaint("ns.everynode.dev/job")))
 	r := newReconciler(t, tainted(gateTaint("ns.everynode.dev/job")))
 	r.Reader = live.Client
-	if !(orphanCollector{r.Reconciler}).mayHaveOrphans(r.t.Context(), r.node("n")) {
+	if !(orphanCollector{r.writer}).mayHaveOrphans(r.t.Context(), r.node("n")) {
 		t.Error("according to the cache, the taint is not orphaned")
 	}
 	if _, err := r.sweep(); err != nil || len(r.node("n").Spec.Taints) != 1 {
@@ -174,7 +174,7 @@ func TestANodeJobChangeChecksItsNodesForOrphans(t *testing.T) {
 	other := tainted(gateTaint("ns.everynode.dev/other"))
 	other.Name = "other"
 	r := newReconciler(t, tainted(gateTaint("ns.everynode.dev/gone")), other, called("other", gated))
-	requests := orphanCollector{r.Reconciler}.jobChanged(t.Context(), called("gone", gated))
+	requests := orphanCollector{r.writer}.jobChanged(t.Context(), called("gone", gated))
 	if len(requests) != 1 || requests[0].Name != "n" {
 		t.Errorf("it looks at %v, want n", requests)
 	}
@@ -198,7 +198,7 @@ func TestANodeWithNothingOfOursCostsNothing(t *testing.T) {
 		t.Error("something is listed")
 		return nil
 	}})
-	if (orphanCollector{r.Reconciler}).mayHaveOrphans(t.Context(), watchedNode()) {
+	if (orphanCollector{r.writer}).mayHaveOrphans(t.Context(), watchedNode()) {
 		t.Error("the node is checked")
 	}
 }

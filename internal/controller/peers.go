@@ -14,7 +14,7 @@ import (
 )
 
 // observePeers collects what this NodeJob needs to know about other NodeJobs.
-func (r *Reconciler) observePeers(ctx context.Context, seen *observation) error {
+func (r observer) observePeers(ctx context.Context, seen *observation) error {
 	var jobs v1alpha1.NodeJobList
 	if err := r.Client.List(ctx, &jobs, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("listing NodeJobs: %w", err)

@@ -24,19 +24,19 @@ const wakeRoom = 1024
 
 // poll runs until the manager ends, at intervals slightly shorter than PollInterval. It only triggers a pass of a
 // NodeJob if something has changed.
-func (r *Reconciler) poll(ctx context.Context) error {
+func (r watcher) poll(ctx context.Context) error {
 	wait.JitterUntilWithContext(ctx, r.pollOnce, r.PollInterval*9/10, 0.1, true)
 	return nil
 }
 
-func (r *Reconciler) pollOnce(ctx context.Context) {
+func (r watcher) pollOnce(ctx context.Context) {
 	r.pollSecrets(ctx)
 	if err := r.pollGates(ctx); err != nil {
 		logf.FromContext(ctx).WithName("poll").Error(err, "looking at what taints nodes")
 	}
 }
 
-func (r *Reconciler) pollGates(ctx context.Context) error {
+func (r watcher) pollGates(ctx context.Context) error {
 	var jobs v1alpha1.NodeJobList
 	if err := r.Client.List(ctx, &jobs, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("listing NodeJobs: %w", err)
@@ -69,7 +69,7 @@ func (g *gates) isKnown() bool {
 }
 
 // wakeUp triggers a pass of a NodeJob.
-func (r *Reconciler) wakeUp(ctx context.Context, name client.ObjectKey) {
+func (r *shell) wakeUp(ctx context.Context, name client.ObjectKey) {
 	job := &v1alpha1.NodeJob{}
 	job.Namespace, job.Name = name.Namespace, name.Name
 	select {

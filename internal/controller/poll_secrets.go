@@ -24,7 +24,7 @@ const (
 type secretTurns struct{ readable, unreadable types.NamespacedName }
 
 // pollSecrets reads each Secret once, however many NodeJobs list it, and one after the other.
-func (r *Reconciler) pollSecrets(ctx context.Context) {
+func (r watcher) pollSecrets(ctx context.Context) {
 	for _, keys := range r.contents.turn() {
 		is, err := r.fetchContent(ctx, keys[0])
 		if err != nil {

@@ -196,8 +196,11 @@ func (q *releases) setRuns(runs bool) {
 	q.runs = runs
 }
 
+// releaser releases pods.
+type releaser struct{ writer }
+
 // releasePods releases pods in the background until the manager ends, and then for a moment.
-func (r *Reconciler) releasePods(ctx context.Context) error {
+func (r releaser) releasePods(ctx context.Context) error {
 	writes, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	r.releases.setRuns(true)
@@ -226,7 +229,7 @@ func (r *Reconciler) releasePods(ctx context.Context) error {
 
 // releaseQueued releases a pod of the queue. If that fails, the NodeJob is planned again after a wait, unless the manager
 // ends before.
-func (r *Reconciler) releaseQueued(ctx, manager context.Context, next release) {
+func (r releaser) releaseQueued(ctx, manager context.Context, next release) {
 	ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
 	defer cancel()
 	err := r.release(ctx, next)
@@ -244,7 +247,7 @@ func (r *Reconciler) releaseQueued(ctx, manager context.Context, next release) {
 }
 
 // releaseLater releases a pod in the background.
-func (r *Reconciler) releaseLater(ctx context.Context, next release) error {
+func (r releaser) releaseLater(ctx context.Context, next release) error {
 	if r.releases.add(next) {
 		return nil
 	}
@@ -252,7 +255,7 @@ func (r *Reconciler) releaseLater(ctx context.Context, next release) error {
 }
 
 // releaseNow releases a pod that a node or a deletion waits for. If it is being released, there is nothing to do.
-func (r *Reconciler) releaseNow(ctx context.Context, next release) error {
+func (r releaser) releaseNow(ctx context.Context, next release) error {
 	if !r.releases.take(next.pod.UID) {
 		return nil
 	}
@@ -260,13 +263,13 @@ func (r *Reconciler) releaseNow(ctx context.Context, next release) error {
 }
 
 // release releases a pod, unless it was released after the plan was made.
-func (r *Reconciler) release(ctx context.Context, next release) error {
+func (r releaser) release(ctx context.Context, next release) error {
 	if r.written.wasFinalized(next.pod.UID) {
 		return nil
 	}
 	if next.unrecorded && !r.written.wasRetained(next.pod.UID) {
 		// It was force-deleted before its end was recorded.
-		r.podForceDeleted(client.ObjectKeyFromObject(next.job), next.pod.NodeUID, next.pod.Name)
+		r.podForceDeleted(client.ObjectKeyFromObject(next.job), next.pod.NodeUID, next.pod.Name, r.Now())
 	}
 	if next.retain {
 		return r.keep(ctx, next.job, next.pod)

@@ -64,7 +64,7 @@ func (r *Reconciler) report(ctx context.Context, seen observation, p plan.Plan) 
 
 // writeStatus seals and writes the whole status under the resource version of the NodeJob: a patch based on a stale cached status
 // would omit what only seems unchanged.
-func (r *Reconciler) writeStatus(ctx context.Context, job *v1alpha1.NodeJob, status v1alpha1.NodeJobStatus) (*v1alpha1.NodeJob, error) {
+func (r writer) writeStatus(ctx context.Context, job *v1alpha1.NodeJob, status v1alpha1.NodeJobStatus) (*v1alpha1.NodeJob, error) {
 	changed := job.DeepCopy()
 	changed.Status = status
 	changed.Status.ControllerState.Seal = r.Options.Key.NodeJob(changed)
@@ -82,7 +82,7 @@ func finishes(p plan.Plan) bool {
 
 // announce sends an event for each condition that changed its status, for a new revision and for each step of it.
 // Failed rollbacks already have an event on their nodes.
-func (r *Reconciler) announce(ctx context.Context, job *v1alpha1.NodeJob, status v1alpha1.NodeJobStatus) {
+func (r announcer) announce(ctx context.Context, job *v1alpha1.NodeJob, status v1alpha1.NodeJobStatus) {
 	log := logf.FromContext(ctx)
 	if status.Revision != "" && status.Revision != job.Status.Revision {
 		r.event(job, nil, corev1.EventTypeNormal, v1alpha1.ReasonRevisionStarted, "Rollout",
@@ -96,7 +96,7 @@ func (r *Reconciler) announce(ctx context.Context, job *v1alpha1.NodeJob, status
 	r.announceConditions(ctx, job, status.Conditions)
 }
 
-func (r *Reconciler) announceConditions(ctx context.Context, job *v1alpha1.NodeJob, conditions []metav1.Condition) {
+func (r announcer) announceConditions(ctx context.Context, job *v1alpha1.NodeJob, conditions []metav1.Condition) {
 	for _, c := range conditions {
 		before := meta.FindStatusCondition(job.Status.Conditions, c.Type)
 		if c.Status != metav1.ConditionTrue || (before != nil && before.Status == c.Status && before.Reason == c.Reason) {
@@ -115,7 +115,7 @@ func (r *Reconciler) announceConditions(ctx context.Context, job *v1alpha1.NodeJ
 }
 
 // announceDrains sends one event for each drain that has become blocked.
-func (r *Reconciler) announceDrains(seen observation, status *v1alpha1.NodeJobStatus) {
+func (r announcer) announceDrains(seen observation, status *v1alpha1.NodeJobStatus) {
 	blocked := plan.DrainBlocked(&seen.job.Status, status)
 	if len(blocked) == 0 {
 		return
@@ -135,12 +135,12 @@ func stepStarted(before, after *v1alpha1.NodeJobStatus) bool {
 
 // writeFailed sends an event about a write that needs attention, such as one that a webhook denies. The pass is
 // retried; equal events are counted, not repeated.
-func (r *Reconciler) writeFailed(job *v1alpha1.NodeJob, err error) {
+func (r announcer) writeFailed(job *v1alpha1.NodeJob, err error) {
 	if err != nil && !apierrors.IsConflict(err) {
 		r.event(job, nil, corev1.EventTypeWarning, v1alpha1.ReasonWriteFailed, "Write", err.Error())
 	}
 }
 
-func (r *Reconciler) event(regarding, related runtime.Object, kind, reason, action, note string) {
+func (r announcer) event(regarding, related runtime.Object, kind, reason, action, note string) {
 	loop.Event(r.Recorder, regarding, related, kind, reason, action, note)
 }

@@ -22,7 +22,7 @@ import (
 
 // source resolves the NodeJob's scripts. A problem that the user has to fix is returned as an obstacle. It needs no
 // retry, because the change of the ConfigMap triggers a pass.
-func (r *Reconciler) source(ctx context.Context, job *v1alpha1.NodeJob) (task.Source, *task.Obstacle, error) {
+func (r observer) source(ctx context.Context, job *v1alpha1.NodeJob) (task.Source, *task.Obstacle, error) {
 	if obstacle, err := r.namespaceGoes(ctx, job); err != nil || obstacle != nil {
 		return task.Source{}, obstacle, err
 	}
@@ -36,7 +36,7 @@ func (r *Reconciler) source(ctx context.Context, job *v1alpha1.NodeJob) (task.So
 
 // namespaceGoes returns the obstacle of a NodeJob that must be rolled back in a namespace that is terminating: no pod
 // can be created there, and the ConfigMap of the rollback script may be deleted.
-func (r *Reconciler) namespaceGoes(ctx context.Context, job *v1alpha1.NodeJob) (*task.Obstacle, error) {
+func (r observer) namespaceGoes(ctx context.Context, job *v1alpha1.NodeJob) (*task.Obstacle, error) {
 	if job.DeletionTimestamp.IsZero() || job.Spec.DeletionPolicy != v1alpha1.DeletionRollback {
 		return nil, nil
 	}
@@ -79,7 +79,7 @@ type fetchedScript struct {
 func newScripts() scripts { return scripts{seen: map[scriptField]fetchedScript{}} }
 
 // get returns the content of a key, as observe.Fetch requires it.
-func (c *scripts) get(ctx context.Context, r *Reconciler, field scriptField, ref v1alpha1.ConfigMapKeyRef) (string, bool, error) {
+func (c *scripts) get(ctx context.Context, r observer, field scriptField, ref v1alpha1.ConfigMapKeyRef) (string, bool, error) {
 	name := client.ObjectKey{Namespace: field.job.Namespace, Name: ref.Name}
 	meta := &metav1.PartialObjectMetadata{}
 	meta.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMap"))

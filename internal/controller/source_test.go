@@ -48,7 +48,7 @@ func TestScriptsThatLinuxRejects(t *testing.T) {
 			job := &v1alpha1.NodeJob{Spec: v1alpha1.NodeJobSpec{
 				Task: v1alpha1.TaskSpec{Script: tt.script, Check: &v1alpha1.CheckSpec{Script: tt.check}}, Rollback: &v1alpha1.RollbackSpec{Script: tt.rollback},
 			}}
-			_, got, err := (&Reconciler{}).source(t.Context(), job)
+			_, got, err := newReconciler(t).source(t.Context(), job)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -72,7 +72,7 @@ func TestVariablesThatLinuxRejects(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			job := &v1alpha1.NodeJob{Spec: v1alpha1.NodeJobSpec{Task: v1alpha1.TaskSpec{Script: "true", Env: []corev1.EnvVar{{Name: "BIG", Value: strings.Repeat("x", tt.size)}}}}}
-			_, got, err := (&Reconciler{}).source(t.Context(), job)
+			_, got, err := newReconciler(t).source(t.Context(), job)
 			if err != nil {
 				t.Fatal(err)
 			}

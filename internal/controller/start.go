@@ -25,6 +25,9 @@ import (
 	"github.com/everynode/everynode/internal/task"
 )
 
+// starter creates the pods of attempts.
+type starter struct{ writer }
+
 // errSkipped is for a pod that was not tried, because another of the same kind was rejected. errPostponed is for a pod
 // that the next pass creates.
 var errSkipped, errPostponed = errors.New("not tried"), errors.New("postponed")
@@ -48,7 +51,7 @@ func asStarts(actions []plan.Action) []plan.Start {
 // startAll creates pods. If one is rejected, others of its kind would be rejected too. So the first pod of each kind is
 // created alone, and the others after it. After a while, the rest is left to the next pass: it records first what has
 // ended meanwhile.
-func (r *Reconciler) startAll(ctx context.Context, seen observation, starts []plan.Start, group *errgroup.Group) []error {
+func (r starter) startAll(ctx context.Context, seen observation, starts []plan.Start, group *errgroup.Group) []error {
 	results := make([]error, len(starts))
 	tried, stopped := map[bool]bool{}, map[bool]bool{}
 	until := r.Now().Add(r.looks.startsFor(client.ObjectKeyFromObject(seen.job)))
@@ -98,7 +101,7 @@ func (p *probed) with(starts []plan.Start, results []error) ([]plan.Start, []err
 
 // mayPrepare reports whether an action may run: it is not the cordon or drain for an attempt, or the API server would
 // accept the pods of that attempt and of its reboot.
-func (r *Reconciler) mayPrepare(ctx context.Context, seen observation, action plan.Action, p *probed) bool {
+func (r starter) mayPrepare(ctx context.Context, seen observation, action plan.Action, p *probed) bool {
 	mark, ok := action.(plan.PatchNode)
 	if !ok || mark.Before == nil {
 		return true
@@ -109,7 +112,7 @@ func (r *Reconciler) mayPrepare(ctx context.Context, seen observation, action pl
 }
 
 // probe reports whether the API server would accept the pod of an attempt, before a node is cordoned or drained for it.
-func (r *Reconciler) probe(ctx context.Context, seen observation, attempt *task.Attempt, p *probed) bool {
+func (r starter) probe(ctx context.Context, seen observation, attempt *task.Attempt, p *probed) bool {
 	pod, err := r.podOf(ctx, seen, *attempt)
 	if err != nil {
 		return true // the error occurs again when the pod is created
@@ -129,9 +132,9 @@ func (r *Reconciler) probe(ctx context.Context, seen observation, attempt *task.
 }
 
 // judgeStarts records what was rejected, by kind and by node, and returns all other errors.
-func (r *Reconciler) judgeStarts(seen observation, starts []plan.Start, results []error) (refused bool, err error) {
+func (r starter) judgeStarts(seen observation, starts []plan.Start, results []error) (refused bool, err error) {
 	name, now := client.ObjectKeyFromObject(seen.job), r.Now()
-	for sort, refusals := range map[bool]*loop.Refusals{false: r.refusals, true: r.runnerRefusals} {
+	for _, sort := range []bool{false, true} {
 		var errs []error
 		for i := range starts {
 			tried := !errors.Is(results[i], errSkipped) && !errors.Is(results[i], errPostponed)
@@ -139,12 +142,12 @@ func (r *Reconciler) judgeStarts(seen observation, starts []plan.Start, results 
 				errs = append(errs, results[i])
 			}
 		}
-		refusedOne, other := r.judgeSort(seen.job, refusals, errs)
+		refusedOne, other := r.judgeSort(seen.job, r.refusalsFor(sort), errs)
 		refused, err = refused || refusedOne, errors.Join(err, other)
 	}
 	for i := range starts {
 		if _, is := errors.AsType[*loop.RefusedError](results[i]); is {
-			why := refusalOf(r, seen.job, &starts[i])
+			why := r.refusalOf(seen.job, &starts[i])
 			r.problems.note(name, starts[i].Attempt.NodeUID, why.Reason, why.Message, now, firstTroubleWait, longestTroubleWait)
 		}
 	}
@@ -152,7 +155,7 @@ func (r *Reconciler) judgeStarts(seen observation, starts []plan.Start, results 
 }
 
 // judgeSort records the results for the pods of one kind, and when the API server starts or stops rejecting them.
-func (r *Reconciler) judgeSort(job *v1alpha1.NodeJob, refusals *loop.Refusals, errs []error) (refused bool, err error) {
+func (r starter) judgeSort(job *v1alpha1.NodeJob, refusals *loop.Refusals, errs []error) (refused bool, err error) {
 	name, now, was := client.ObjectKeyFromObject(job), r.Now(), refusals.Of(job)
 	refused, err = refusals.Judge(job, errs, now)
 	switch is := refusals.Of(job); {
@@ -165,12 +168,8 @@ func (r *Reconciler) judgeSort(job *v1alpha1.NodeJob, refusals *loop.Refusals, e
 }
 
 // refusalOf returns why pods of that kind are rejected.
-func refusalOf(r *Reconciler, job *v1alpha1.NodeJob, start *plan.Start) task.Obstacle {
-	refusals := r.refusals
-	if isRunner(job, start) {
-		refusals = r.runnerRefusals
-	}
-	if o := refusals.Of(job); o != nil {
+func (r starter) refusalOf(job *v1alpha1.NodeJob, start *plan.Start) task.Obstacle {
+	if o := r.refusalsFor(isRunner(job, start)).Of(job); o != nil {
 		return *o
 	}
 	return task.Obstacle{Reason: v1alpha1.ReasonPodForbidden, Message: "the API server refuses the pod"}
@@ -178,7 +177,7 @@ func refusalOf(r *Reconciler, job *v1alpha1.NodeJob, start *plan.Start) task.Obs
 
 // start creates the pod of an attempt. If it already exists and is ours, that is a success: the name identifies the
 // attempt.
-func (r *Reconciler) start(ctx context.Context, seen observation, start plan.Start, nodes map[types.UID]*plan.Node) error {
+func (r starter) start(ctx context.Context, seen observation, start plan.Start, nodes map[types.UID]*plan.Node) error {
 	pod, err := r.podOf(ctx, seen, start.Attempt)
 	if err != nil {
 		return err
@@ -207,7 +206,7 @@ const newNamespaceGrace = 30 * time.Second
 // asRejection returns the error for a response that rejects a pod, and nil for any other. It is a RefusedError, unless
 // the pod will be accepted soon, because the namespace of a new NodeJob is not complete: then it is an ordinary error,
 // which is retried like a failed request.
-func (r *Reconciler) asRejection(job *v1alpha1.NodeJob, err error) error {
+func (r starter) asRejection(job *v1alpha1.NodeJob, err error) error {
 	if loop.LacksDefaultAccount(err) && r.Now().Sub(job.CreationTimestamp.Time) < newNamespaceGrace {
 		return fmt.Errorf("the namespace is new: %w", err)
 	}
@@ -224,7 +223,7 @@ var refusalReasons = []string{
 var podTroubles = append([]string{v1alpha1.ReasonPodNameTaken}, refusalReasons...)
 
 // started records that a pod could be created on a node; nil if the pass has not read the node.
-func (r *Reconciler) started(job client.ObjectKey, start plan.Start, node *plan.Node) {
+func (r starter) started(job client.ObjectKey, start plan.Start, node *plan.Node) {
 	attempt := &start.Attempt
 	r.problems.clear(job, attempt.NodeUID, podTroubles...)
 	if node != nil && attempt.Phase == task.Task && attempt.Number == 1 && lacksEnd(node.On, attempt.Revision) {
@@ -243,7 +242,7 @@ func lacksEnd(on record.NodeRecord, revision string) bool {
 
 // adopt remembers an existing pod that the cache does not show yet. A pod that is not ours is a problem of its node
 // only: other nodes continue.
-func (r *Reconciler) adopt(ctx context.Context, job *v1alpha1.NodeJob, pod *corev1.Pod, node types.UID) (ours bool, err error) {
+func (r starter) adopt(ctx context.Context, job *v1alpha1.NodeJob, pod *corev1.Pod, node types.UID) (ours bool, err error) {
 	var live corev1.Pod
 	if err := r.Reader.Get(ctx, client.ObjectKeyFromObject(pod), &live); err != nil {
 		// Not found: it was deleted in between, and the next pass creates it.
@@ -266,22 +265,9 @@ func (r *Reconciler) adopt(ctx context.Context, job *v1alpha1.NodeJob, pod *core
 	return true, nil
 }
 
-// writeTrouble records that the API server rejects a write to a Node, for example because its annotations are full. It
-// would reject the next one as well, so that is not an error of the pass: other nodes continue. It returns any other
-// error.
-func (r *Reconciler) writeTrouble(job *v1alpha1.NodeJob, node types.UID, err error) error {
-	if !refusedWrite(err) {
-		return err
-	}
-	r.writeFailed(job, err)
-	r.problems.note(client.ObjectKeyFromObject(job), node, v1alpha1.ReasonRecordRejected,
-		err.Error()+". Make room in the annotations of the node, or allow the write", r.Now(), firstTroubleWait, longestTroubleWait)
-	return nil
-}
-
 // podGone forgets a pod that no longer exists. A pod that was removed before its end was recorded is a problem: an
 // attempt with an unknown outcome must not be repeated without a wait.
-func (r *Reconciler) podGone(ctx context.Context, pod *corev1.Pod) {
+func (r *shell) podGone(ctx context.Context, pod *corev1.Pod) {
 	released := r.written.wasFinalized(pod.UID) || r.written.wasRetained(pod.UID)
 	r.written.forgetPod(pod.UID)
 	view := observe.Pod(pod)
@@ -292,7 +278,7 @@ func (r *Reconciler) podGone(ctx context.Context, pod *corev1.Pod) {
 	}
 	on := r.records.read(node.Name, node.Labels, node.Annotations, v1alpha1.RecordKey(name.Namespace, name.Name))
 	if !isRecorded(on.Record, &view, node.Status.NodeInfo.BootID) {
-		r.podForceDeleted(name, view.NodeUID, pod.Name)
+		r.podForceDeleted(name, view.NodeUID, pod.Name, r.Now())
 	}
 }
 
@@ -301,10 +287,4 @@ func (r *Reconciler) podGone(ctx context.Context, pod *corev1.Pod) {
 func isRecorded(rec *record.Record, pod *plan.Pod, bootID string) bool {
 	rebooted := rec != nil && rec.Reboot != nil && rec.Reboot.FromBootID != record.BoundID(bootID)
 	return rec.HasEndOf(pod.UID) || (pod.Runs == task.Reboot && rebooted)
-}
-
-func (r *Reconciler) podForceDeleted(job client.ObjectKey, node types.UID, pod string) {
-	r.problems.note(job, node, v1alpha1.ReasonPodForceDeleted, fmt.Sprintf(
-		"pod %s/%s was removed by force, without its finalizer, before its end was recorded; the attempt is repeated", job.Namespace, pod),
-		r.Now(), firstVanishedWait, longestVanishedWait)
 }

@@ -21,7 +21,7 @@ import (
 
 // keep removes our finalizer from a pod whose end is recorded, and retains the pod for its logs. The same write marks
 // the pod, so that its end is not recorded a second time.
-func (r *Reconciler) keep(ctx context.Context, job *v1alpha1.NodeJob, pod plan.Pod) error {
+func (r writer) keep(ctx context.Context, job *v1alpha1.NodeJob, pod plan.Pod) error {
 	live := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: job.Namespace, Name: pod.Name}}
 	err := r.Metrics.writes.Do(verbPatch, resourcePods, func() error {
 		return r.Client.Patch(ctx, live, client.RawPatch(types.StrategicMergePatchType, keepPatch(pod.UID)))
@@ -39,7 +39,7 @@ func (r *Reconciler) keep(ctx context.Context, job *v1alpha1.NodeJob, pod plan.P
 	} else {
 		r.written.rememberReleased(pod.UID, r.Now())
 	}
-	r.tryPodsSoon(job)
+	r.retrySoon(client.ObjectKeyFromObject(job), r.Now())
 	return nil
 }
 
@@ -57,7 +57,7 @@ func keepPatch(uid types.UID) []byte {
 
 // expire deletes a NodeJob whose time to live has passed, in the observed version. If it was changed meanwhile, the
 // next pass checks it again.
-func (r *Reconciler) expire(ctx context.Context, job *v1alpha1.NodeJob) error {
+func (r writer) expire(ctx context.Context, job *v1alpha1.NodeJob) error {
 	err := r.Metrics.writes.Do(verbDelete, resourceNodeJobs, func() error {
 		return r.Client.Delete(ctx, job.DeepCopy(), client.Preconditions{UID: &job.UID, ResourceVersion: &job.ResourceVersion})
 	})

@@ -24,7 +24,7 @@ type uncachedNodes struct {
 
 // warmUpNodes remembers the nodes that the cache does not show, or shows in an older version. Other nodes would be in
 // memory twice.
-func (r *Reconciler) warmUpNodes(ctx context.Context) error {
+func (r observer) warmUpNodes(ctx context.Context) error {
 	cached, err := r.listNodes(ctx)
 	if err != nil {
 		return err
@@ -46,7 +46,7 @@ func (r *Reconciler) warmUpNodes(ctx context.Context) error {
 // unseenNodes returns the remembered nodes that the cache does not show. The cache of a new leader may lack nodes on
 // which the last leader has started tasks. Without them, their pods would be treated as orphans. A node that the cache
 // has not shown for doubtAfter may be deleted, so the API server is asked.
-func (r *Reconciler) unseenNodes(ctx context.Context, cached []*corev1.Node, now time.Time) ([]*corev1.Node, error) {
+func (r observer) unseenNodes(ctx context.Context, cached []*corev1.Node, now time.Time) ([]*corev1.Node, error) {
 	remembered := r.written.nodesBut(cached)
 	doubtful := r.uncachedNodes.doubtful(remembered, now)
 	nodes := make([]*corev1.Node, 0, len(remembered))
@@ -65,14 +65,12 @@ func (r *Reconciler) unseenNodes(ctx context.Context, cached []*corev1.Node, now
 }
 
 // liveNode reads a node that the cache does not show from the API server. It returns nil if it does not exist.
-func (r *Reconciler) liveNode(ctx context.Context, name string, now time.Time) (*corev1.Node, error) {
+func (r observer) liveNode(ctx context.Context, name string, now time.Time) (*corev1.Node, error) {
 	var live corev1.Node
 	err := r.Reader.Get(ctx, client.ObjectKey{Name: name}, &live)
 	switch {
 	case apierrors.IsNotFound(err):
-		r.written.forgetNode(name)
-		r.uncachedNodes.forget(name)
-		r.nodeViews.forget(name)
+		r.forgetNode(name)
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("getting node %s: %w", name, err)

@@ -77,9 +77,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 				r.nodeChanged(ctx, e.ObjectOld, e.ObjectNew, q)
 			},
 			DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
-				r.written.forgetNode(e.Object.GetName())
-				r.records.forgetNode(e.Object.GetName())
-				r.nodeViews.forget(e.Object.GetName())
+				r.forgetNode(e.Object.GetName())
 				r.nodeChanged(ctx, nil, e.Object, q)
 			},
 		}).
@@ -124,12 +122,15 @@ func (statusOverwritten) Update(e event.UpdateEvent) bool {
 	return asJob(e.ObjectOld).Status.ControllerState.Seal != "" && asJob(e.ObjectNew).Status.ControllerState.Seal == ""
 }
 
+// watcher finds out which NodeJobs need a pass, by watches and polls.
+type watcher struct{ *shell }
+
 // gather triggers a pass of a NodeJob for an event and those that follow.
-func (r *Reconciler) gather(job client.ObjectKey, q queue) {
+func (r watcher) gather(job client.ObjectKey, q queue) {
 	q.AddAfter(reconcile.Request{NamespacedName: job}, r.looks.gather(job, r.Now()))
 }
 
-func (r *Reconciler) podChanged(o client.Object, q queue) {
+func (r watcher) podChanged(o client.Object, q queue) {
 	name := client.ObjectKey{Namespace: o.GetNamespace(), Name: nodeJobOf(o.(*corev1.Pod))}
 	if name.Name == "" {
 		return // it only has our label
@@ -141,7 +142,7 @@ func (r *Reconciler) podChanged(o client.Object, q queue) {
 	q.AddAfter(reconcile.Request{NamespacedName: name}, wait)
 }
 
-func (r *Reconciler) configMapChanged(ctx context.Context, o client.Object) []reconcile.Request {
+func (r watcher) configMapChanged(ctx context.Context, o client.Object) []reconcile.Request {
 	var jobs v1alpha1.NodeJobList
 	if err := r.Client.List(ctx, &jobs, client.InNamespace(o.GetNamespace()), client.MatchingFields{configMapIndex: o.GetName()}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil // only a cache that is not started returns an error

@@ -21,7 +21,7 @@ import (
 // The cache is behind our own writes. Pod names are deterministic, so a second create does no harm. But the count of
 // running nodes must include those that were just started, a node whose success was just recorded must not look like
 // one that never ran, and a step must not start twice. It need not survive a restart: a new leader starts with a
-// consistent list (Reconciler.prime).
+// consistent list (warmUp).
 type writtenObjects struct {
 	mu   sync.Mutex
 	jobs loop.WrittenObjects[*v1alpha1.NodeJob]

@@ -27,7 +27,7 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli"
 	"github.com/everynode/everynode/internal/cli/clitest"
-	"github.com/everynode/everynode/internal/cli/cmdutil"
+	"github.com/everynode/everynode/internal/cli/console"
 	"github.com/everynode/everynode/internal/plan/plantest"
 )
 
@@ -142,7 +142,7 @@ contexts: [{name: c, context: {cluster: c, user: u, namespace: default}}], users
 		s.t.Fatal(err)
 	}
 	return "$ kubectl everynode " + strings.Join(args, " ") + "\n" + clitest.OnTerminal(s.t, s.columns, func(terminal *os.File) {
-		f := cmdutil.NewFactory(genericiooptions.IOStreams{In: strings.NewReader(""), Out: terminal, ErrOut: terminal})
+		f := console.NewFactory(genericiooptions.IOStreams{In: strings.NewReader(""), Out: terminal, ErrOut: terminal})
 		*f.Config.KubeConfig = config
 		f.Now = func() time.Time { return s.now }
 		f.Getenv = func(name string) string { return map[string]string{"NO_COLOR": "1"}[name] }

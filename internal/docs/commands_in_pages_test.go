@@ -17,6 +17,7 @@ import (
 
 	"github.com/everynode/everynode/internal/cli"
 	"github.com/everynode/everynode/internal/cli/cmdutil"
+	"github.com/everynode/everynode/internal/cli/console"
 )
 
 var (
@@ -95,7 +96,7 @@ func commandsInBlocks(content string) []string {
 func parseCommand(line string, complete bool) error {
 	words := slices.DeleteFunc(wordsOf(line), func(w string) bool { return w == "--help" })
 	streams, _, _, _ := genericiooptions.NewTestIOStreams()
-	root := cli.NewCommand(cmdutil.NewFactory(streams))
+	root := cli.NewCommand(console.NewFactory(streams))
 	command, rest, err := root.Find(words[2:])
 	if err != nil {
 		return err

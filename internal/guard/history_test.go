@@ -29,7 +29,7 @@ import (
 )
 
 var (
-	histories = flag.Int("histories", 0, "how many random histories to play; $EVERYNODE_HISTORIES, or 1500, if 0")
+	histories = flag.Int("histories", 0, "how many random histories to play; $EVERYNODE_HISTORIES, or 300, if 0")
 	from      = flag.Int64("from", 1, "the first of them, to play many in pieces")
 	list      = flag.Bool("list", false, "list all broken histories, and do not stop at the first")
 	seed      = flag.Int64("seed", 0, "play only the history of this seed, and print its story")
@@ -88,7 +88,7 @@ func howMany(t *testing.T) int64 {
 	case *histories > 0:
 		return int64(*histories)
 	case said == "":
-		return 1500
+		return 300
 	}
 	n, err := strconv.Atoi(said)
 	if err != nil || n <= 0 {

@@ -16,7 +16,6 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -55,10 +54,7 @@ type Reconciler struct {
 	Own client.Reader
 	// Reader reads from the API server.
 	Reader client.Reader
-	// Recorder writes events.
-	Recorder events.EventRecorder
-	// Metrics are the metrics of NodeGuards.
-	Metrics *Metrics
+	announcer
 	// Options are the settings of the installation for pods.
 	Options task.Options
 	// Notifier reports to the URL of the flag --notifications-url; nil without one. Notify sets it.
@@ -72,13 +68,7 @@ type Reconciler struct {
 	// Now is the clock.
 	Now func() time.Time
 
-	targets *targets
-	// refusals are those of companions, and budgets those of PodDisruptionBudgets. refusedOn has the details per node.
-	refusals  *loop.Refusals
-	budgets   *loop.Refusals
-	refusedOn *refusedOn
-	taken     *taken
-	reports   *reports
+	memory
 	// deciding allows one decision at a time across all NodeGuards, so that each sees the earlier ones.
 	deciding sync.Mutex
 	wake     waker
@@ -202,12 +192,7 @@ func onlyConflicts(err error) bool {
 // cleanUpDeleted deletes what a deleted NodeGuard left. The garbage collector does so too, except for objects that a
 // user has orphaned (kubectl delete --cascade=orphan). No node may be held for a NodeGuard that does not exist.
 func (r *Reconciler) cleanUpDeleted(ctx context.Context, name client.ObjectKey) error {
-	r.targets.forget(name)
-	r.refusals.Clear(name)
-	r.budgets.Clear(name)
-	r.refusedOn.forget(name)
-	r.taken.forget(name)
-	r.reports.forget(name)
+	r.forget(name)
 	r.Metrics.forget(name)
 	r.Metrics.notServed.Remove(name)
 	r.Notifier.Deleted(notify.KindNodeGuard, name)

@@ -6,30 +6,17 @@ package guardcontroller
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/guard"
 	"github.com/everynode/everynode/internal/loop"
 	"github.com/everynode/everynode/internal/seal"
-)
-
-// Actions of events.
-const (
-	actionHold    = "Hold"
-	actionRelease = "Release"
-	actionGuard   = "Guard"
 )
 
 // reports remembers the last written version of each NodeGuard until the cache shows it, when it was written, and which
@@ -140,69 +127,4 @@ func (r *Reconciler) report(ctx context.Context, seen *observation, p *guard.Pla
 		return loop.Soonest(next, wait), nil
 	}
 	return next, client.IgnoreNotFound(r.writeStatus(ctx, seen, p))
-}
-
-// announce sends events about changes after they are written: which nodes are released, available again, or held, and
-// why.
-func (r *Reconciler) announce(ctx context.Context, seen *observation, before *v1alpha1.NodeGuardStatus, p *guard.Plan) {
-	name := seen.guard.Namespace + "/" + seen.guard.Name
-	log := logf.FromContext(ctx)
-	for _, m := range p.Moves {
-		switch m.Kind {
-		case guard.MoveReleased:
-			kind, note := corev1.EventTypeNormal, fmt.Sprintf("NodeGuard %s released node %s after %s (%s)", name, m.Node, m.Held.Round(time.Second), m.Reason)
-			if m.Note != "" {
-				note += ": " + m.Note
-			}
-			if m.Reason != v1alpha1.ReasonConditionMet {
-				kind = corev1.EventTypeWarning
-			}
-			r.Metrics.released(client.ObjectKeyFromObject(seen.guard), m)
-			r.tell(seen.guard, m.Node, m.UID, kind, v1alpha1.ReasonNodeReleased, actionRelease, note)
-			log.Info("node released", "node", m.Node, "reason", m.Reason)
-		case guard.MoveAvailable:
-			r.tell(seen.guard, m.Node, m.UID, corev1.EventTypeNormal, v1alpha1.ReasonNodeAvailable, actionRelease,
-				fmt.Sprintf("NodeGuard %s no longer counts node %s as unavailable: %s", name, m.Node, m.Note))
-		case guard.MoveReturning: // nothing has ended yet
-		}
-	}
-	r.announceHolds(seen, before, &p.Status)
-	r.announceCondition(seen.guard, before, &p.Status)
-}
-
-func (r *Reconciler) announceHolds(seen *observation, before, after *v1alpha1.NodeGuardStatus) {
-	uids := map[string]types.UID{}
-	for i := range seen.input.Nodes {
-		uids[seen.input.Nodes[i].Name] = seen.input.Nodes[i].UID
-	}
-	for i := range after.Held {
-		h := &after.Held[i]
-		was := slices.IndexFunc(before.Held, func(o v1alpha1.HeldNode) bool { return o.Node == h.Node })
-		switch {
-		case h.Reason == v1alpha1.ReasonReleasing:
-		case was < 0 || before.Held[was].Reason != h.Reason:
-			r.tell(seen.guard, h.Node, uids[h.Node], corev1.EventTypeNormal, v1alpha1.ReasonNodeHeld, actionHold,
-				guard.Sentence(seen.guard.Namespace+"/"+seen.guard.Name, h))
-		case h.DeadlinePassed && !before.Held[was].DeadlinePassed:
-			r.tell(seen.guard, h.Node, uids[h.Node], corev1.EventTypeWarning, v1alpha1.ReasonHoldDeadlinePassed, actionHold,
-				guard.Sentence(seen.guard.Namespace+"/"+seen.guard.Name, h))
-		}
-	}
-}
-
-func (r *Reconciler) announceCondition(g *v1alpha1.NodeGuard, before, after *v1alpha1.NodeGuardStatus) {
-	is := meta.FindStatusCondition(after.Conditions, v1alpha1.ConditionStalled)
-	was := meta.FindStatusCondition(before.Conditions, v1alpha1.ConditionStalled)
-	if is != nil && is.Status == metav1.ConditionTrue && (was == nil || was.Status != is.Status || was.Reason != is.Reason) {
-		r.event(g, nil, corev1.EventTypeWarning, is.Reason, actionGuard, is.Message)
-	}
-}
-
-// tell sends one event about the NodeGuard, and one about the node.
-func (r *Reconciler) tell(g *v1alpha1.NodeGuard, name string, uid types.UID, kind, reason, action, note string) {
-	loop.RecordEvent(r.Recorder, g, loop.Node(name, uid), kind, reason, action, note)
-}
-
-func (r *Reconciler) event(regarding, related runtime.Object, kind, reason, action, note string) {
-	loop.Event(r.Recorder, regarding, related, kind, reason, action, note)
 }

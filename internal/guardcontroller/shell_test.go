@@ -28,7 +28,6 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/guard"
-	"github.com/everynode/everynode/internal/loop"
 	"github.com/everynode/everynode/internal/task"
 )
 
@@ -45,9 +44,8 @@ func newReconciler(t *testing.T, faults interceptor.Funcs, objects ...client.Obj
 	}
 	c := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.NodeGuard{}).WithObjects(objects...).WithInterceptorFuncs(faults).Build()
 	return &Reconciler{
-		Client: c, Own: c, Reader: c, Recorder: events.NewFakeRecorder(100), Metrics: NewMetrics(prometheus.NewRegistry()),
-		Options: task.Options{RunnerImage: "runner:1"}, Now: func() time.Time { return noon },
-		refusals: loop.NewRefusals(podWords), budgets: loop.NewRefusals(budgetWords), refusedOn: newRefusedOn(), taken: newTaken(), reports: newReports(),
+		Client: c, Own: c, Reader: c, announcer: announcer{events.NewFakeRecorder(100), NewMetrics(prometheus.NewRegistry())},
+		Options: task.Options{RunnerImage: "runner:1"}, Now: func() time.Time { return noon }, memory: newMemory(),
 	}
 }
 

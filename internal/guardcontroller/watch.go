@@ -63,10 +63,10 @@ func Setup(mgr ctrl.Manager, metrics *Metrics, opts task.Options) (*Reconciler, 
 		return nil, err
 	}
 	r := &Reconciler{
-		Client: mgr.GetClient(), Own: own.GetCache(), Reader: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("everynode"),
-		Metrics: metrics, Options: opts,
-		Now:      time.Now, //nolint:forbidigo // the one clock of the controller
-		refusals: loop.NewRefusals(podWords), budgets: loop.NewRefusals(budgetWords), refusedOn: newRefusedOn(), taken: newTaken(), reports: newReports(),
+		Client: mgr.GetClient(), Own: own.GetCache(), Reader: mgr.GetAPIReader(), Options: opts,
+		announcer: announcer{Recorder: mgr.GetEventRecorder("everynode"), Metrics: metrics},
+		Now:       time.Now, //nolint:forbidigo // the one clock of the controller
+		memory:    newMemory(),
 	}
 	r.targets = newTargets(mgr.GetConfig(), mgr.GetScheme(), &r.wake)
 	if err := mgr.Add(r.targets); err != nil {
@@ -76,16 +76,17 @@ func Setup(mgr ctrl.Manager, metrics *Metrics, opts task.Options) (*Reconciler, 
 }
 
 func (r *Reconciler) watch(mgr ctrl.Manager, own cache.Cache) error {
+	guards := cachedGuards{r.Client}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("nodeguard").
 		WithOptions(loop.Options(parallelNodeGuards)).
 		For(&v1alpha1.NodeGuard{}, builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, retryChanged, r.overwritten()))).
-		Watches(&v1alpha1.NodeGuard{}, handler.EnqueueRequestsFromMapFunc(r.others), builder.WithPredicates(goingChanged)).
-		WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.inNamespace), builder.WithPredicates(loop.AllowedChanged)).
-		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(nodeChanges)).
+		Watches(&v1alpha1.NodeGuard{}, handler.EnqueueRequestsFromMapFunc(guards.others), builder.WithPredicates(goingChanged)).
+		WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(guards.inNamespace), builder.WithPredicates(loop.AllowedChanged)).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(guards.all), builder.WithPredicates(nodeChanges)).
 		WatchesRawSource(source.Kind[client.Object](own, &corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(named), podChanges)).
-		WatchesRawSource(source.Kind[client.Object](own, &policyv1.PodDisruptionBudget{}, handler.EnqueueRequestsFromMapFunc(r.ofBudget), specChanges)).
-		WatchesRawSource(source.Kind[client.Object](own, &appsv1.DaemonSet{}, handler.EnqueueRequestsFromMapFunc(r.ofDaemonSet), predicate.GenerationChangedPredicate{})).
+		WatchesRawSource(source.Kind[client.Object](own, &policyv1.PodDisruptionBudget{}, handler.EnqueueRequestsFromMapFunc(guards.ofBudget), specChanges)).
+		WatchesRawSource(source.Kind[client.Object](own, &appsv1.DaemonSet{}, handler.EnqueueRequestsFromMapFunc(guards.ofDaemonSet), predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(source.Func(r.wake.begin)).
 		Complete(r)
 }
@@ -122,9 +123,12 @@ func named(_ context.Context, o client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: o.GetNamespace(), Name: o.GetLabels()[v1alpha1.NodeGuardLabel]}}}
 }
 
-func (r *Reconciler) those(ctx context.Context, want func(*v1alpha1.NodeGuard) bool) []reconcile.Request {
+// cachedGuards finds the NodeGuards that an event affects.
+type cachedGuards struct{ client.Reader }
+
+func (c cachedGuards) those(ctx context.Context, want func(*v1alpha1.NodeGuard) bool) []reconcile.Request {
 	var list v1alpha1.NodeGuardList
-	if err := r.Client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+	if err := c.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return nil // only a cache that is not started returns an error
 	}
 	var requests []reconcile.Request
@@ -136,33 +140,33 @@ func (r *Reconciler) those(ctx context.Context, want func(*v1alpha1.NodeGuard) b
 	return requests
 }
 
-func (r *Reconciler) namespaces() loop.Namespaces {
-	return loop.Namespaces{Required: r.RequireNamespaceLabel, Cache: r.Client, Reader: r.Reader}
+func (c cachedGuards) inNamespace(ctx context.Context, namespace client.Object) []reconcile.Request {
+	return c.those(ctx, func(g *v1alpha1.NodeGuard) bool { return g.Namespace == namespace.GetName() })
 }
 
-func (r *Reconciler) inNamespace(ctx context.Context, namespace client.Object) []reconcile.Request {
-	return r.those(ctx, func(g *v1alpha1.NodeGuard) bool { return g.Namespace == namespace.GetName() })
+func (c cachedGuards) all(ctx context.Context, _ client.Object) []reconcile.Request {
+	return c.those(ctx, func(*v1alpha1.NodeGuard) bool { return true })
 }
 
-func (r *Reconciler) all(ctx context.Context, _ client.Object) []reconcile.Request {
-	return r.those(ctx, func(*v1alpha1.NodeGuard) bool { return true })
+func (c cachedGuards) others(ctx context.Context, o client.Object) []reconcile.Request {
+	return c.those(ctx, func(g *v1alpha1.NodeGuard) bool { return g.UID != o.GetUID() })
 }
 
-func (r *Reconciler) others(ctx context.Context, o client.Object) []reconcile.Request {
-	return r.those(ctx, func(g *v1alpha1.NodeGuard) bool { return g.UID != o.GetUID() })
-}
-
-func (r *Reconciler) ofBudget(ctx context.Context, o client.Object) []reconcile.Request {
+func (c cachedGuards) ofBudget(ctx context.Context, o client.Object) []reconcile.Request {
 	if o.GetLabels()[v1alpha1.NodeGuardLabel] != "" {
 		return named(ctx, o)
 	}
-	return r.those(ctx, func(g *v1alpha1.NodeGuard) bool { return g.Namespace == o.GetNamespace() })
+	return c.those(ctx, func(g *v1alpha1.NodeGuard) bool { return g.Namespace == o.GetNamespace() })
 }
 
-func (r *Reconciler) ofDaemonSet(ctx context.Context, o client.Object) []reconcile.Request {
-	return r.those(ctx, func(g *v1alpha1.NodeGuard) bool {
+func (c cachedGuards) ofDaemonSet(ctx context.Context, o client.Object) []reconcile.Request {
+	return c.those(ctx, func(g *v1alpha1.NodeGuard) bool {
 		return g.Namespace == o.GetNamespace() && g.Spec.Target.DaemonSet == o.GetName()
 	})
+}
+
+func (r *Reconciler) namespaces() loop.Namespaces {
+	return loop.Namespaces{Required: r.RequireNamespaceLabel, Cache: r.Client, Reader: r.Reader}
 }
 
 // goingChanged passes the changes of a NodeGuard that matter to others.

@@ -232,7 +232,7 @@ var mutants = map[string]mutant{
 		"assumedone.go", "node.Created.Before(j.in.Job.CreationTimestamp.Time) &&", "",
 	},
 	"a node that is assumed to be done is a canary": {
-		"rerun.go", " || rec.IsAssumed() {", " {",
+		"../record/done.go", " && !r.IsAssumed()", "",
 	},
 	"a node that was assumed to be done succeeds before its first run has ended": {
 		"rerun.go", " && !node.On.Record.Assumed", "",
@@ -271,7 +271,7 @@ var mutants = map[string]mutant{
 		"rerun.go", "earliest := finished.Unix() + (seconds+1)/2", "earliest := finished.Unix()",
 	},
 	"a disrupted rerun counts as done": {
-		"rerun.go", "return rec.Rerun && rec.Outcome != record.Failed", "return false",
+		"../record/done.go", "return r.Rerun && r.Outcome != Failed", "return false",
 	},
 	"a failed node that is skipped is retried": {
 		"attempt.go", "\tif e.outcome == record.Disrupted {\n", "\tr.Rerun = a.isRerun(node, pod.Revision)\n\tif e.outcome == record.Disrupted {\n",

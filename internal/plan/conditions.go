@@ -390,11 +390,9 @@ func (sb *statusBuilder) remedy() string {
 	if sb.onlyDrainsFailed() {
 		first = MakeRoom
 	}
-	all, oneNode := FailureRemedy(sb.in.Job, sb.in.Revision, first)
-	if unrecorded := len(sb.rollout.status.UnrecordedFailures); unrecorded > 0 && unrecorded >= sb.rollout.failed {
-		return all
-	}
-	return all + oneNode
+	unrecorded := len(sb.rollout.status.UnrecordedFailures)
+	onlyUnrecorded := unrecorded > 0 && unrecorded >= sb.rollout.failed
+	return FailureRemedies(first, !onlyUnrecorded).Kubectl(sb.in.Job, sb.in.Revision)
 }
 
 // onlyDrainsFailed reports whether all nodes that are not retried have failed because they could not be drained. Then the task
@@ -412,22 +410,6 @@ func (sb *statusBuilder) onlyDrainsFailed() bool {
 	return final > 0
 }
 
-// The beginnings of the remedy for failed nodes: for a task that has failed, and for drains that have timed out.
-const (
-	FixTask  = "Fix the task, or"
-	MakeRoom = "Make room for the pods that block the drain, or relax their disruption budgets, then"
-)
-
-// FailureRemedy is what a user can do about failed nodes, as the conditions say it: for all failed nodes, and what may
-// follow for a single node. first is what to do before a retry: FixTask or MakeRoom.
-func FailureRemedy(job *v1alpha1.NodeJob, revision, first string) (all, oneNode string) {
-	all = fmt.Sprintf(first+" retry all failed nodes: kubectl -n %s annotate nodejob %s %s=\"$(date +%%s)\" --overwrite",
-		job.Namespace, job.Name, v1alpha1.RetryAnnotation)
-	oneNode = fmt.Sprintf("; one node (other nodes start too): kubectl annotate node NAME %s-; or skip a node: kubectl label node NAME %[1]s=%s --overwrite",
-		v1alpha1.RecordKey(job.Namespace, job.Name), revision)
-	return all, oneNode
-}
-
 // promotionMessage says that the rollout is paused at the step in promoteTo, and what to do.
 func (sb *statusBuilder) promotionMessage() string {
 	next := sb.rollout.steps[min(sb.rollout.ceiling+1, len(sb.rollout.steps)-1)].name
@@ -435,13 +417,8 @@ func (sb *statusBuilder) promotionMessage() string {
 	if parts := grouped(sb.nodes, Waiting, v1alpha1.ReasonAwaitingPromotion); len(parts) > 0 {
 		others = "; also waiting: " + strings.Join(parts, ", ")
 	}
-	return fmt.Sprintf("step %s has passed; %s%s. To continue with step %s: %s", sb.rollout.steps[sb.rollout.ceiling].name,
-		progress(sb.counts, nil, sb.haveEarlierRevision()), others, next, PromotionRemedy(sb.in.Job, next))
-}
-
-// PromotionRemedy is the command that promotes the rollout to the next step, at the end of the condition.
-func PromotionRemedy(job *v1alpha1.NodeJob, next string) string {
-	return fmt.Sprintf("kubectl -n %s patch nodejob %s --type=merge -p '{\"spec\":{\"rollout\":{\"promoteTo\":%q}}}'", job.Namespace, job.Name, next)
+	return fmt.Sprintf("step %s has passed; %s%s. %s", sb.rollout.steps[sb.rollout.ceiling].name,
+		progress(sb.counts, nil, sb.haveEarlierRevision()), others, PromotionRemedies(next).Kubectl(sb.in.Job, sb.in.Revision))
 }
 
 // emptyStepMessage says that the step has no node on which the revision can succeed, and what to do.

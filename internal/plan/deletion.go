@@ -275,20 +275,9 @@ func (sb *statusBuilder) staysTooLong(w *nodePlan) bool {
 	return !w.terminatingSince.IsZero() && !sb.in.Now.Before(w.terminatingSince.Add(StopSlack))
 }
 
-// deletionRemedy says how to continue a deletion without the rollback.
+// deletionRemedy says how to continue the deletion.
 func (sb *statusBuilder) deletionRemedy() string {
-	return DeletionRemedy(sb.in.Job)
-}
-
-// DeletionRemedy is what a user can do about a deletion that is blocked, at the end of the condition.
-func DeletionRemedy(job *v1alpha1.NodeJob) string {
-	return fmt.Sprintf("Fix the cause and retry: kubectl -n %[1]s annotate nodejob %[2]s %[3]s=\"$(date +%%s)\" --overwrite; or delete the NodeJob without a rollback: %[4]s",
-		job.Namespace, job.Name, v1alpha1.RetryAnnotation, DeleteWithoutRollback(job))
-}
-
-// DeleteWithoutRollback is the command that ends the rollback of a NodeJob that is being deleted.
-func DeleteWithoutRollback(job *v1alpha1.NodeJob) string {
-	return fmt.Sprintf("kubectl -n %s patch nodejob %s --type=merge -p '{\"spec\":{\"deletionPolicy\":\"Forget\"}}'", job.Namespace, job.Name)
+	return DeletionRemedies().Kubectl(sb.in.Job, sb.in.Revision)
 }
 
 // setConditions sets each condition. At most one of the first three is True.

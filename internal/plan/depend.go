@@ -79,15 +79,12 @@ func (j *job) isPending(p *peer, node *Node, on *record.NodeRecord) bool {
 
 // done reports whether the NodeJob is done on the node. It is the short form of readRecord, for other NodeJobs.
 func (p *peer) done(node *Node, on *record.NodeRecord) bool {
-	label, rec := on.Label, on.Record
-	if label == "" || (label != p.Revision && !p.AnyRevision) {
-		return false
-	}
+	rec := on.Record
 	switch {
-	case rec == nil || rec.Revision != label:
+	case !on.DoneWith(p.Revision, p.AnyRevision):
+		return false
+	case rec == nil || rec.Revision != on.Label || rec.Outcome != record.Succeeded:
 		return true // a user has set the label
-	case rec.Outcome != record.Succeeded:
-		return !rerunContinues(rec)
 	case p.OnMachineChange && differ(rec.MachineID, node.MachineID):
 		return false
 	}
@@ -99,7 +96,7 @@ func (j *job) selfPeer() peer {
 	job := j.in.Job
 	return readPeers([]Peer{{
 		Key: j.key, Selector: job.Spec.Nodes.Selector, NodeNames: job.Spec.Nodes.Names, Tolerations: job.Spec.Nodes.Tolerations, OS: task.OS(&job.Spec), RemoveLabels: job.Spec.RemoveLabels,
-		Revision: j.in.Revision, AnyRevision: !valueOr(job.Spec.Rerun.OnRevisionChange, true),
+		Revision: j.in.Revision, AnyRevision: j.anyRevision(),
 		OnReboot: job.Spec.Rerun.OnReboot, OnMachineChange: onMachineChange(job),
 	}}, 0)[0]
 }

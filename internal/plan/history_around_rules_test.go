@@ -44,7 +44,8 @@ func (h *history) isDone(node *Node) bool {
 	_, needs := node.Labels[needsKey]
 	relabelled := needs && rec.RemovedLabels[needsKey] != "" && len(h.job.Spec.RemoveLabels) > 0
 	rebooted := h.job.Spec.Rerun.OnReboot && rec.BootID != node.BootID
-	return rec.MachineID == node.MachineID && (rec.Outcome != record.Succeeded && (!rec.Rerun || rec.Outcome == record.Failed) || rec.Outcome == record.Succeeded && !rebooted && !relabelled)
+	return rec.MachineID == node.MachineID && (rec.Outcome != record.Succeeded && (!rec.Rerun || rec.Outcome == record.Failed || rec.LabelRemoved && h.claimed[string(node.UID)+"/"+h.rev]) ||
+		rec.Outcome == record.Succeeded && !rebooted && !relabelled)
 }
 
 // succeededBeside reports whether a node succeeded while a label skipped another revision there.

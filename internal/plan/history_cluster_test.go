@@ -139,6 +139,7 @@ func (h *history) pass() {
 	h.readStatus(another)
 	h.releaseQueued()
 	in := h.input()
+	h.checkAffects(in)
 	h.seen = maps.Clone(h.cache.nodes)
 	h.noteGates(in)
 	p := Next(in)
@@ -160,8 +161,12 @@ func (h *history) pass() {
 	h.noteBare(bare, failed)
 	h.removeOthers()
 	h.judgeStarts()
+	h.rest = nil
 	if h.faults && h.rng.Intn(6) == 0 {
 		h.say("the status is not written")
+		for _, uid := range h.beginsUnready {
+			h.again[uid] = true
+		}
 	} else {
 		before := h.job.Status
 		h.checkStatus(before, p.Status)
@@ -171,6 +176,7 @@ func (h *history) pass() {
 			h.job.Status.ControllerState.Seal = h.key.NodeJob(h.job)
 		}
 		h.saw(in, before)
+		h.rests(in, p)
 	}
 	h.collect()
 }

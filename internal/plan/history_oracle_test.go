@@ -43,7 +43,7 @@ type oracle struct {
 	// before are the nodes that are not Ready for another reason than the revision: since before it started there, or since
 	// they were being removed.
 	before map[types.UID]bool
-	// again are those of them that had run it before: a manager may know so or not.
+	// again are those of them of which a manager may or may not know so: the status was not written, or the node had run it before.
 	again map[types.UID]bool
 	// beginsUnready are those on which the revision starts in this pass.
 	beginsUnready []types.UID
@@ -83,7 +83,9 @@ func (h *history) forgetRuns(which func(key string) bool) {
 // beginRevision starts to observe a revision. Nodes may have run it before.
 func (h *history) beginRevision() {
 	h.staged, h.firstSuccess = false, time.Time{}
-	h.before = map[types.UID]bool{}
+	for uid := range h.before {
+		h.again[uid] = true
+	}
 	suspect := h.suspect // the stored status may still be of an earlier time of this revision, until it is written for another one
 	for _, node := range h.nodes {
 		if node.On.Label == h.rev || h.succeeded[run(node, h.rev)] { // a label may still be of a skip
@@ -151,7 +153,8 @@ func (h *history) saw(in Input, before v1alpha1.NodeJobStatus) {
 			continue
 		}
 		unwell := h.isUnwell(node)
-		if h.exhausted(node) || h.mayBeStuck(node) || (h.began[node.UID] || h.ran(node, in.Pods)) && node.Ready != corev1.ConditionTrue {
+		waits := h.awaited(node) && h.ran(node, in.Pods) // and may count as failed after the deadline
+		if h.exhausted(node) || h.mayBeStuck(node) || waits || (h.began[node.UID] || h.ran(node, in.Pods)) && node.Ready != corev1.ConditionTrue {
 			h.suspect[node.UID] = true
 		}
 		if succeeded := node.On.Label == h.rev && h.ran(node, nil) && node.On.Record.Outcome == record.Succeeded; !succeeded {

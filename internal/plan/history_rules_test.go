@@ -122,7 +122,7 @@ func (h *history) checkRollout(in Input, node *Node, mayFail int) {
 		case h.soaked[other.UID] && other.On.Label == h.rev:
 			bad++
 		case failsItsSoak: // in this pass, and another takes its place
-		case h.replacedAsCanary(other.UID), h.mayBeStuck(other):
+		case h.replacedAsCanary(other.UID), h.mayBeStuck(other), h.awaited(other) && !h.now.Before(h.stepBegan.Add(h.progressDeadline()-clockStep)):
 			if done {
 				successes++
 			}
@@ -338,8 +338,13 @@ func (h *history) finish() {
 			h.break_("deletion", "pod %s is left", name)
 		}
 	}
+	// What a kubelet may write itself blocks a deletion for a minute at most. The next sweep removes it.
+	waited := !h.now.Before(h.job.DeletionTimestamp.Add(time.Minute))
 	for _, name := range sortedKeys(h.cache.nodes) {
 		node := h.cache.nodes[name]
+		if waited && !node.On.Sealed {
+			node.CordonedBy = nil // unlike taints
+		}
 		if !h.isBad(&node) {
 			h.checkGone(&node, false)
 		}
@@ -347,8 +352,6 @@ func (h *history) finish() {
 	if h.job.Spec.DeletionPolicy == v1alpha1.DeletionRetain {
 		return
 	}
-	// What a kubelet may write itself blocks a deletion for a minute at most.
-	waited := !h.now.Before(h.job.DeletionTimestamp.Add(time.Minute))
 	for name := range h.cache.nodes {
 		node := h.cache.nodes[name]
 		left := !h.isBad(&node) && node.On.Present || slices.Contains(node.CordonedBy, ownKey)

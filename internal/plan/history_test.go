@@ -28,7 +28,7 @@ import (
 )
 
 var (
-	histories = flag.Int("histories", 0, "how many random histories to play; $EVERYNODE_HISTORIES, or 3000, if 0")
+	histories = flag.Int("histories", 0, "how many random histories to play; $EVERYNODE_HISTORIES, or 300, if 0")
 	seed      = flag.Int64("seed", 0, "play only the history of this seed, and print its story")
 	from      = flag.Int64("from", 1, "the first of them, to play many in pieces")
 	list      = flag.Bool("list", false, "list all broken histories, and do not stop at the first")
@@ -82,6 +82,16 @@ var kept = []int64{
 	7046756,  // a node had failed, and was gone when a revision was restored that no status had been written for in between
 	-7131927, // a staging node had succeeded, and kept the label of a user who had skipped another revision
 	7154614,  // a compromised node was not Ready in its soak, and another took its place after it was Ready again
+	7245889,  // a node succeeded in the pass in which a manager had seen it without its label, and was skipped in its next run
+	7617422,  // a node that was not selected anymore counted, because a user had removed its record and its pod was still there
+	7647502,  // a node was cordoned for another NodeJob at the moment in which a deletion stopped waiting for what kubelets may write
+	7681865,  // a node that had failed waited for a dependency past the deadline, and its machine was replaced
+	7755671,  // a canary that had failed waited for a dependency past the deadline, and another took its place
+	7455578,  // a user removed the label while the node rebooted for the task, and a later rerun that failed looked like a skipped node
+	-7406436, // a node was not Ready when its task started, and the status was not written then
+	-7824603, // the same, and another revision came and went before a status was written
+	7427347,  // a node that had failed could not run again while it was being deleted, after a user had requested that
+	7509011,  // a node was skipped while a rerun continued there whose label a user had removed
 	7084109,  // a user requested another run of a node that had succeeded, and it could not run again while it was being deleted
 	-7081818, // a node that was created again for the same machine was not Ready beside the pod of the earlier node
 	7111786,  // a node was not Ready when a manager without a status saw it run, and not when its task started once more
@@ -119,7 +129,7 @@ func howMany(t *testing.T) int {
 	case *histories > 0:
 		return *histories
 	case said == "":
-		return 3000
+		return 300
 	}
 	n, err := strconv.Atoi(said)
 	if err != nil || n <= 0 {
@@ -185,6 +195,7 @@ type history struct {
 	faults bool
 	last   Plan
 	gone   bool
+	pause
 	oracle
 	truth
 	actors

@@ -127,7 +127,7 @@ func (h *history) counted(in Input) int {
 	for i := range in.Nodes {
 		node := &in.Nodes[i]
 		ran := node.On.Label == h.rev || node.On.Record != nil
-		if h.selected(node) && (ran || !barred(node)) || h.works(in, node) || h.reboots(node) || h.isBad(node) && h.hasPods(in, node.Name) {
+		if h.selected(node) && (ran || !barred(node)) || h.works(in, node) || h.hadPod(in, node) || h.reboots(node) || h.isBad(node) && h.hasPods(in, node.Name) {
 			n++
 		}
 	}
@@ -198,7 +198,8 @@ func (h *history) mayBeStuck(node *Node) bool {
 		}
 	}
 	if rec := node.On.Record; rec != nil && rec.Revision == h.rev &&
-		(silent(node) && over(rec.RecordedAt) || over(rec.DisruptedSince) || over(node.DeletingSince)) {
+		(silent(node) && over(rec.RecordedAt) || over(rec.DisruptedSince) || over(node.DeletingSince) ||
+			node.Deleting && rec.Outcome != record.Succeeded && over(rec.RecordedAt)) {
 		return true // a node that is being deleted cannot run again
 	}
 	last, known := h.ends[run(node, h.rev)]

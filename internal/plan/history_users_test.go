@@ -134,10 +134,10 @@ func (h *history) bareNodes(in Input) []*Node {
 	return bare
 }
 
-// noteBare notes which of these nodes were not written to in vain.
+// noteBare notes which of these nodes were not written to in vain, and did not get the label of a success in this pass.
 func (h *history) noteBare(bare []*Node, failed map[*Node]bool) {
 	for _, node := range bare {
-		if !failed[node] {
+		if !failed[node] && node.On.Label == "" {
 			h.bare[node.UID] = true
 		}
 	}

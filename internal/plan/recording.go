@@ -51,7 +51,7 @@ func (rec *recorder) recordAction(node *Node, pod *Pod, r record.Record) Record 
 func (rec *recorder) setLabel(node *Node, a *Record) {
 	a.DropLabel = node.On.Label != "" && rec.dropsLabel(node, a.Record)
 	a.KeepLabel = a.Record.Outcome == record.Succeeded && rec.skipped(node, a.Record.Revision) && !marksSuccess(node, a.Record)
-	a.Record.Label = rec.labelAfter(node, a)
+	a.Record.Label, a.Record.LabelRemoved = rec.labelAfter(node, a), false
 }
 
 // finishRollback completes the record of an attempt of the rollback.

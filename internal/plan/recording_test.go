@@ -86,8 +86,12 @@ func TestLabelAfterAnAttempt(t *testing.T) {
 		p := newPlanner(see(newJob(), []Node{node}))
 		r := tt.end
 		r.Revision, r.MachineID = rev, node.MachineID
+		r.LabelRemoved = true // of the record before: it says nothing about the label after this one
 		a := Record{Change: record.Change{Record: &r}}
 		p.recorder.setLabel(&node, &a)
+		if r.LabelRemoved {
+			t.Errorf("%s: the label counts as removed", name)
+		}
 		if a.DropLabel != tt.drop || a.KeepLabel != tt.keep || r.Label != tt.label {
 			t.Errorf("%s: dropped %t, kept %t, label %q, want %t, %t, %q", name, a.DropLabel, a.KeepLabel, r.Label, tt.drop, tt.keep, tt.label)
 		}

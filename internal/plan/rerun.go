@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/record"
 )
@@ -39,7 +41,7 @@ type recordState struct {
 // readRecord reads the record of the node. Users control it with the label: to remove it from a node that is done
 // requests another run, and to set it to the revision skips the node.
 func (r *recordReader) readRecord(node *Node) recordState {
-	rec, label := node.On.Record, node.On.Label
+	rec := node.On.Record
 	if r.replaced(node) {
 		// A run with a reboot must know that the node did not come back.
 		return recordState{rebooting: r.isRebooting(rec)}
@@ -48,7 +50,7 @@ func (r *recordReader) readRecord(node *Node) recordState {
 	switch {
 	case r.isRebooting(rec):
 		was.rebooting = true
-	case r.doneBy(label, r.in.Revision) && !(was.ranRevision && rerunContinues(rec)), was.ranRevision && r.doneBesideSkip(node):
+	case node.On.DoneWith(r.in.Revision, r.anyRevision()):
 		was.done = true
 		was.succeeded = was.ranRevision && rec.Outcome == record.Succeeded
 		r.readRerun(node, &was)
@@ -65,29 +67,14 @@ func (j *job) isRebooting(rec *record.Record) bool {
 
 // touch notes whether the revision has run there.
 func (r *recordReader) touch(rec *record.Record) recordState {
-	if rec == nil || rec.Revision != r.in.Revision || rec.IsAssumed() {
+	if rec == nil || !rec.HasRun(r.in.Revision) {
 		return recordState{}
 	}
 	return recordState{ranRevision: true, since: rec.BeganAt()}
 }
 
-// doneBy reports whether the label says that the node is done with the revision.
-func (j *job) doneBy(label, revision string) bool {
-	return label != "" && (label == revision || !valueOr(j.in.Job.Spec.Rerun.OnRevisionChange, true))
-}
-
-// doneBesideSkip reports whether the revision of the record has succeeded while a label that skips another revision was
-// on the node and remained there.
-func (r *recordReader) doneBesideSkip(node *Node) bool {
-	rec := node.On.Record
-	return rec.Outcome == record.Succeeded && node.On.Label != "" && rec.Label != rec.Revision
-}
-
-// rerunContinues reports whether a rerun has not ended. Then the label is from the earlier run. A failure removes the
-// label, so if the label exists afterwards, a user has set it to skip the node. So it is after a user has removed it.
-func rerunContinues(rec *record.Record) bool {
-	return rec.Rerun && rec.Outcome != record.Failed && !rec.LabelRemoved
-}
+// anyRevision reports whether a node that is done with another revision is done.
+func (j *job) anyRevision() bool { return !valueOr(j.in.Job.Spec.Rerun.OnRevisionChange, true) }
 
 // readRerun determines why and when a node that is done reruns the task without a change of the task.
 func (r *recordReader) readRerun(node *Node, was *recordState) {
@@ -112,14 +99,19 @@ func (r *recordReader) readRerun(node *Node, was *recordState) {
 }
 
 // nextDue is when a node that finished at that time reruns the task because of rerun.periodSeconds; zero if it does not.
+func (r *recordReader) nextDue(node *Node, finished time.Time) time.Time {
+	return dueAfter(finished, r.in.Job.Spec.Rerun.PeriodSeconds, r.key, node.UID)
+}
+
+// dueAfter is when a node reruns a task periodically that finished there at that time; zero if there is no period.
 // Each node has its own fixed time within the interval, so that the nodes do not all run at the same time. The next run
 // is the first such time that is at least half an interval after the end.
-func (r *recordReader) nextDue(node *Node, finished time.Time) time.Time {
-	seconds := int64(r.in.Job.Spec.Rerun.PeriodSeconds)
+func dueAfter(finished time.Time, period int32, key string, node types.UID) time.Time {
+	seconds := int64(period)
 	if seconds <= 0 {
 		return time.Time{}
 	}
-	sum := sha256.Sum256([]byte(r.key + "/" + string(node.UID)))
+	sum := sha256.Sum256([]byte(key + "/" + string(node)))
 	offset := int64(binary.BigEndian.Uint32(sum[:4])) % seconds
 	earliest := finished.Unix() + (seconds+1)/2
 	n := (earliest - offset + seconds - 1) / seconds
@@ -130,7 +122,8 @@ func (r *recordReader) nextDue(node *Node, finished time.Time) time.Time {
 // rerun.onRevisionChange false, the label may be of any revision.
 func (j *job) isRerun(node *Node, revision string) bool {
 	rec := node.On.Record
-	return j.doneBy(node.On.Label, revision) && !j.replaced(node) && rec != nil && !rec.LabelRemoved && (rec.Rerun || (rec.Outcome == record.Succeeded && rec.Revision == node.On.Label))
+	return node.On.HasLabelOf(revision, j.anyRevision()) && !j.replaced(node) && rec != nil && !rec.LabelRemoved &&
+		(rec.Rerun || (rec.Outcome == record.Succeeded && rec.Revision == node.On.Label))
 }
 
 // rerunsSuccess reports whether a run on a node is a rerun, and the revision has succeeded there before.

@@ -1,39 +1,32 @@
 // Copyright The Everynode Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package chart packages the Helm chart of a checkout. A chart is an archive of a folder, so this needs no helm.
+// Package chart packages the Helm chart of a checkout as helm package does, with fixed times, and publishes it as helm push does.
 package chart
 
 import (
 	"fmt"
-	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
-	"github.com/everynode/everynode/release/archive"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	"helm.sh/helm/v4/pkg/chart/v2/util"
+	"helm.sh/helm/v4/pkg/registry"
 )
 
 // Name is the name of the chart, and of the folder in its archive.
 const Name = "everynode"
 
-// The versions and the registry in the checkout.
 const (
-	version  = "0.0.0-dev"
-	registry = "ghcr.io/everynode"
+	// placeholder is the prefix of the images in the checkout, and placeholderTag their tag.
+	placeholder, placeholderTag = "ghcr.io/everynode/", ":v0.0.0-dev\n"
+	// imagesAnnotation has the images. The templates read it.
+	imagesAnnotation = "artifacthub.io/images"
 )
-
-// Release says what belongs to a version of the chart.
-type Release struct {
-	// Version begins with v.
-	Version string
-	// Manager, Runner, ArchiveRunner and Dashboard are references of images, with tag and digest.
-	Manager, Runner, ArchiveRunner, Dashboard string
-	// Created is the time of all files.
-	Created time.Time
-}
 
 // FileName returns the name of the archive of a version, as helm names it.
 func FileName(version string) string { return Name + "-" + Version(version) + ".tgz" }
@@ -41,57 +34,61 @@ func FileName(version string) string { return Name + "-" + Version(version) + ".
 // Version returns the version of the chart, which has no v.
 func Version(version string) string { return strings.TrimPrefix(version, "v") }
 
-// Package returns the archive of the chart in a checkout, with the versions and the images of a release.
-func Package(root string, r Release) ([]byte, error) {
-	files, err := read(filepath.Join(root, "charts", Name))
+// Package writes the archive of the chart in a checkout to a folder. The version begins with v. The images are references with tag
+// and digest. All files in the archive have the time created.
+func Package(root, dir, version string, images []string, created time.Time) error {
+	c, err := loader.LoadDir(filepath.Join(root, "charts", Name))
 	if err != nil {
-		return nil, err
+		return err
 	}
-	for i := range files {
-		if files[i].Path != Name+"/Chart.yaml" {
-			continue
+	c.Metadata.Version, c.Metadata.AppVersion = Version(version), version
+	text := c.Metadata.Annotations[imagesAnnotation]
+	for _, image := range images {
+		name, _, _ := strings.Cut(path.Base(image), ":")
+		before := placeholder + name + placeholderTag
+		if strings.Count(text, before) != 1 {
+			return fmt.Errorf("the image %q is not in the annotation %s of Chart.yaml exactly once", strings.TrimSpace(before), imagesAnnotation)
 		}
-		if files[i].Content, err = stamp(files[i].Content, r); err != nil {
+		text = strings.Replace(text, before, image+"\n", 1)
+	}
+	c.Metadata.Annotations[imagesAnnotation] = text
+	c.ModTime, c.SchemaModTime = created, created
+	for _, file := range slices.Concat(c.Raw, c.Templates, c.Files) {
+		file.ModTime = created
+	}
+	_, err = util.Save(c, dir)
+	return err
+}
+
+// Publish replaces images in an archive that Package has written, and pushes it below a prefix in a registry, with the credentials of
+// docker login. It returns the reference of the chart, with tag and digest. The registry may be one without a certificate.
+func Publish(file, prefix string, insecure bool, images *strings.Replacer) (string, error) {
+	c, err := loader.LoadFile(file)
+	if err != nil {
+		return "", err
+	}
+	c.Metadata.Annotations[imagesAnnotation] = images.Replace(c.Metadata.Annotations[imagesAnnotation])
+	if _, err := util.Save(c, filepath.Dir(file)); err != nil {
+		return "", err
+	}
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return "", err
+	}
+	reference := prefix + "/" + Name + ":" + c.Metadata.Version
+	push := func(options ...registry.ClientOption) (*registry.PushResult, error) {
+		client, err := registry.NewClient(options...)
+		if err != nil {
 			return nil, err
 		}
-		return archive.TarGzip(files, r.Created)
+		return client.Push(content, reference, registry.PushOptCreationTime(c.ModTime.UTC().Format(time.RFC3339)))
 	}
-	return nil, fmt.Errorf("the chart has no Chart.yaml among its %d files", len(files))
-}
-
-// read returns the files of a folder.
-func read(dir string) ([]archive.File, error) {
-	var files []archive.File
-	err := filepath.WalkDir(dir, func(name string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
-			return err
-		}
-		content, err := os.ReadFile(name)
-		if err != nil {
-			return err
-		}
-		below, err := filepath.Rel(dir, name)
-		files = append(files, archive.File{Path: path.Join(Name, filepath.ToSlash(below)), Mode: 0o644, Content: content})
-		return err
-	})
-	return files, err
-}
-
-// stamp returns Chart.yaml with the versions and the images of a release.
-func stamp(content []byte, r Release) ([]byte, error) {
-	text := string(content)
-	for _, change := range [][2]string{
-		{"\nversion: " + version + "\n", "\nversion: " + Version(r.Version) + "\n"},
-		{"\nappVersion: v" + version + "\n", "\nappVersion: " + r.Version + "\n"},
-		{"image: " + registry + "/manager:v" + version + "\n", "image: " + r.Manager + "\n"},
-		{"image: " + registry + "/runner:v" + version + "\n", "image: " + r.Runner + "\n"},
-		{"image: " + registry + "/runner-archive:v" + version + "\n", "image: " + r.ArchiveRunner + "\n"},
-		{"image: " + registry + "/dashboard:v" + version + "\n", "image: " + r.Dashboard + "\n"},
-	} {
-		if strings.Count(text, change[0]) != 1 {
-			return nil, fmt.Errorf("the line %q is not in Chart.yaml exactly once", strings.TrimSpace(change[0]))
-		}
-		text = strings.ReplaceAll(text, change[0], change[1])
+	pushed, err := push()
+	if err != nil && insecure {
+		pushed, err = push(registry.ClientOptPlainHTTP())
 	}
-	return []byte(text), nil
+	if err != nil {
+		return "", err
+	}
+	return reference + "@" + pushed.Manifest.Digest, nil
 }

@@ -5,6 +5,7 @@ package chart
 
 import (
 	"bytes"
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -13,34 +14,44 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/everynode/everynode/release/archive"
+	"helm.sh/helm/v4/pkg/chart/loader/archive"
 )
 
-var release = Release{
-	Version: "v0.7.3-test.1", Manager: "registry.example/a/manager:v0.7.3-test.1@sha256:1", Runner: "registry.example/a/runner:v0.7.3-test.1@sha256:2",
-	ArchiveRunner: "registry.example/a/runner-archive:v0.7.3-test.1@sha256:3",
-	Dashboard:     "registry.example/a/dashboard:v0.7.3-test.1@sha256:4",
-	Created:       time.Date(2026, 7, 1, 12, 30, 15, 0, time.UTC),
-}
+const version = "v0.7.3-test.1"
 
+var (
+	created = time.Date(2026, 7, 1, 12, 30, 15, 0, time.UTC)
+	images  = []string{
+		"registry.example:5000/a/manager:" + version + "@sha256:1", "registry.example:5000/a/runner:" + version + "@sha256:2",
+		"registry.example:5000/a/runner-archive:" + version + "@sha256:3", "registry.example:5000/a/dashboard:" + version + "@sha256:4",
+	}
+)
+
+// packaged returns the files of the chart.
 func packaged(t *testing.T) map[string]string {
 	t.Helper()
-	content, err := Package("../..", release)
+	dir, other := t.TempDir(), t.TempDir()
+	if err := errors.Join(Package("../..", dir, version, images, created), Package("../..", other, version, images, created.In(time.FixedZone("elsewhere", 7200)))); err != nil {
+		t.Fatal(err)
+	}
+	content, err := os.ReadFile(filepath.Join(dir, FileName(version)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	files, created, err := archive.ReadTarGzip(content)
-	if err != nil || !created.Equal(release.Created) {
-		t.Fatalf("created at %s: %v", created, err)
+	again, err := os.ReadFile(filepath.Join(other, FileName(version)))
+	if err != nil || !bytes.Equal(content, again) {
+		t.Errorf("the second archive differs: %v", err)
+	}
+	files, err := archive.LoadArchiveFiles(bytes.NewReader(content))
+	if err != nil {
+		t.Fatal(err)
 	}
 	found := map[string]string{}
 	for _, file := range files {
-		found[file.Path] = string(file.Content)
-	}
-	again, err := Package("../..", release)
-	if err != nil || !bytes.Equal(content, again) {
-		t.Errorf("the second archive differs: %v", err)
+		if !file.ModTime.Equal(created) {
+			t.Errorf("%s changed at %s", file.Name, file.ModTime)
+		}
+		found["everynode/"+file.Name] = string(file.Data)
 	}
 	return found
 }
@@ -72,9 +83,11 @@ func TestTheArchiveHasTheFilesOfTheCheckout(t *testing.T) {
 
 func TestTheArchiveHasTheVersionsAndImagesOfTheRelease(t *testing.T) {
 	got := packaged(t)["everynode/Chart.yaml"]
-	for _, line := range []string{
-		"version: 0.7.3-test.1", "appVersion: v0.7.3-test.1", "      image: " + release.Manager, "      image: " + release.Runner,
-	} {
+	lines := []string{"version: 0.7.3-test.1", "appVersion: v0.7.3-test.1"}
+	for _, image := range images {
+		lines = append(lines, "      image: "+image)
+	}
+	for _, line := range lines {
 		if !strings.Contains(got, "\n"+line+"\n") {
 			t.Errorf("Chart.yaml lacks %q:\n%s", line, got)
 		}
@@ -86,9 +99,8 @@ func TestTheArchiveHasTheVersionsAndImagesOfTheRelease(t *testing.T) {
 
 func TestAChartWithoutPlacesForTheReleaseIsRefused(t *testing.T) {
 	tests := map[string]struct{ chart, want string }{
-		"no Chart.yaml":        {"", "the chart has no Chart.yaml among its 1 files"},
-		"another version":      {"name: a\nversion: 1.0.0\n", `the line "version: 0.0.0-dev" is not in Chart.yaml exactly once`},
-		"no place for a image": {"name: a\nversion: 0.0.0-dev\nappVersion: v0.0.0-dev\n", `the line "image: ghcr.io/everynode/manager:v0.0.0-dev" is not`},
+		"no Chart.yaml":        {"", "Chart.yaml file is missing"},
+		"no place for a image": {"apiVersion: v2\nname: a\nversion: 0.0.0-dev\n", `the image "ghcr.io/everynode/manager:v0.0.0-dev" is not in the annotation artifacthub.io/images of Chart.yaml exactly once`},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -104,7 +116,7 @@ func TestAChartWithoutPlacesForTheReleaseIsRefused(t *testing.T) {
 			if err := os.WriteFile(filepath.Join(dir, file), []byte(tt.chart), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := Package(root, release); err == nil || !strings.Contains(err.Error(), tt.want) {
+			if err := Package(root, t.TempDir(), version, images, created); err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("error %v, want %s", err, tt.want)
 			}
 		})

@@ -16,7 +16,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/everynode/everynode/release/archive"
 	"github.com/everynode/everynode/release/chart"
 	"github.com/everynode/everynode/test/install"
 )
@@ -92,23 +91,25 @@ var crdVersion = regexp.MustCompile(`(controller-gen\.kubebuilder\.io/version: )
 // release writes the chart of a release. The CRDs have another annotation if crds is not empty.
 func (h *helmed) release(version, crds string) string {
 	h.t.Helper()
-	image := func(name string) string {
-		return "registry.example/" + name + ":" + version + "@sha256:" + strings.Repeat("0", 64)
+	var images []string
+	for _, name := range []string{"manager", "runner", "runner-archive", "dashboard"} {
+		images = append(images, "registry.example/"+name+":"+version+"@sha256:"+strings.Repeat("0", 64))
 	}
-	content, err := chart.Package("../..", chart.Release{Version: version, Manager: image("manager"), Runner: image("runner"), ArchiveRunner: image("runner-archive"), Dashboard: image("dashboard"), Created: time.Unix(1, 0)})
-	must(h.t, err)
+	root := "../.."
 	if crds != "" {
-		files, created, err := archive.ReadTarGzip(content)
+		root = h.t.TempDir()
+		folder := filepath.Join(root, "charts", chart.Name)
+		must(h.t, os.CopyFS(folder, os.DirFS("../../charts/everynode")))
+		files, err := filepath.Glob(filepath.Join(folder, "files", "crd", "*"))
 		must(h.t, err)
-		for i := range files {
-			files[i].Content = crdVersion.ReplaceAll(files[i].Content, []byte("${1}"+crds))
+		for _, file := range files {
+			content, err := os.ReadFile(file)
+			must(h.t, err)
+			must(h.t, os.WriteFile(file, crdVersion.ReplaceAll(content, []byte("${1}"+crds)), 0o600))
 		}
-		content, err = archive.TarGzip(files, created)
-		must(h.t, err)
 	}
-	file := filepath.Join(h.dir, chart.FileName(version))
-	must(h.t, os.WriteFile(file, content, 0o600))
-	return file
+	must(h.t, chart.Package(root, h.dir, version, images, time.Unix(1, 0)))
+	return filepath.Join(h.dir, chart.FileName(version))
 }
 
 // helm runs helm in the namespace of Everynode.

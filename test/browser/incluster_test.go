@@ -29,9 +29,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/cli"
 	"github.com/everynode/everynode/internal/cli/clitest"
-	dashboardpkg "github.com/everynode/everynode/internal/cli/dashboard"
+	dashboardpkg "github.com/everynode/everynode/internal/dashboard"
 	"github.com/everynode/everynode/test/browser/chromium"
 )
 
@@ -69,7 +68,7 @@ func inCluster(t *testing.T, change func(*dashboardpkg.InCluster)) *component {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- cli.ServeDashboard(ctx, listener, o) }()
+	go func() { ended <- o.Serve(ctx, listener) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-ended; err != nil {

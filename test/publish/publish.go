@@ -7,7 +7,6 @@ package publish
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -15,6 +14,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -24,7 +24,6 @@ import (
 
 	"github.com/everynode/everynode/local/cluster"
 	"github.com/everynode/everynode/release"
-	"github.com/everynode/everynode/release/archive"
 	"github.com/everynode/everynode/test/install"
 )
 
@@ -80,10 +79,9 @@ type Release struct {
 // pushes it.
 func (r *Registry) Release(ctx context.Context, root, dir, version string) (Release, error) {
 	made := Release{Version: version, Dir: filepath.Join(dir, version), Bin: filepath.Join(dir, version+"-bin")}
-	platform := []release.Platform{{OS: "linux", Arch: runtime.GOARCH}}
 	err := release.Build(ctx, release.Options{
 		Root: root, Dir: made.Dir, Version: version, Revision: strings.Repeat("0", 40), Created: time.Unix(1, 0),
-		ImagePlatforms: platform, PluginPlatforms: platform,
+		Platforms: []string{"linux/" + runtime.GOARCH},
 	})
 	if err != nil {
 		return made, err
@@ -91,28 +89,20 @@ func (r *Registry) Release(ctx context.Context, root, dir, version string) (Rele
 	if _, err := release.Publish(ctx, made.Dir, r.Address+"/everynode"); err != nil {
 		return made, err
 	}
-	return made, made.unpackPlugin()
+	return made, made.unpackPlugin(ctx)
 }
 
 // unpackPlugin writes the plugin in the archive of the release to the folder Bin.
-func (r Release) unpackPlugin() error {
-	content, err := os.ReadFile(filepath.Join(r.Dir, fmt.Sprintf("kubectl-everynode_%s_linux_%s.tar.gz", r.Version, runtime.GOARCH)))
-	if err != nil {
-		return err
-	}
-	files, _, err := archive.ReadTarGzip(content)
-	if err != nil {
-		return err
-	}
+func (r Release) unpackPlugin(ctx context.Context) error {
 	if err := os.Mkdir(r.Bin, 0o755); err != nil {
 		return err
 	}
-	for _, file := range files {
-		if file.Path == "kubectl-everynode" {
-			return os.WriteFile(filepath.Join(r.Bin, file.Path), file.Content, 0o755)
-		}
+	archive := filepath.Join(r.Dir, fmt.Sprintf("kubectl-everynode_%s_linux_%s.tar.gz", r.Version, runtime.GOARCH))
+	out, err := exec.CommandContext(ctx, "tar", "-xzf", archive, "-C", r.Bin, "kubectl-everynode").CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("unpacking %s: %w\n%s", archive, err, out)
 	}
-	return errors.New("the archive of the plugin has no kubectl-everynode")
+	return nil
 }
 
 // ChartVersion is the version of the chart, without v.

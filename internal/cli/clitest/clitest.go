@@ -24,7 +24,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/cli/cmdutil"
+	"github.com/everynode/everynode/internal/cli/console"
 )
 
 // Buffer has the output of a command. Several goroutines may write to it.
@@ -49,7 +49,7 @@ func (w *Buffer) String() string {
 
 // NewFactory returns a Factory that uses server as its API server and ns as its namespace, and its outputs. Its timers
 // fire immediately.
-func NewFactory(t *testing.T, server http.Handler) (f *cmdutil.Factory, out, errs *Buffer) {
+func NewFactory(t *testing.T, server http.Handler) (f *console.Factory, out, errs *Buffer) {
 	t.Helper()
 	s := httptest.NewServer(server)
 	t.Cleanup(s.Close)
@@ -60,7 +60,7 @@ contexts: [{name: c, context: {cluster: c, user: u, namespace: ns}}], users: [{n
 		t.Fatal(err)
 	}
 	out, errs = &Buffer{}, &Buffer{}
-	f = cmdutil.NewFactory(genericiooptions.IOStreams{In: strings.NewReader(""), Out: out, ErrOut: errs})
+	f = console.NewFactory(genericiooptions.IOStreams{In: strings.NewReader(""), Out: out, ErrOut: errs})
 	*f.Config.KubeConfig = config
 	f.After = func(time.Duration) <-chan time.Time {
 		over := make(chan time.Time)

@@ -17,15 +17,20 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/everynode/everynode/internal/steer"
 )
 
 // Explain translates an error of the API server into a helpful message with an exit code. It returns unknown errors
 // unchanged.
 func Explain(err error) error {
 	var own *Error
+	var refusal *steer.Refusal
 	switch {
 	case err == nil, errors.As(err, &own), errors.Is(err, context.Canceled):
 		return err
+	case errors.As(err, &refusal):
+		return Failf(refusals[refusal.Cause], "%w", err)
 	case NotInstalled(err):
 		return Failf(ExitNotInstalled, "%s", uninstalled(err))
 	case apierrors.IsForbidden(err):
@@ -35,14 +40,18 @@ func Explain(err error) error {
 	case apierrors.IsNotFound(err):
 		return Failf(ExitNotFound, "%w", err)
 	case clientcmd.IsEmptyConfig(err):
-		return Failf(ExitUsage, "%s", noCluster)
+		return Failf(ExitUsage, "%s", NoCluster)
 	case apiServerDown(err):
 		return Failf(ExitNoAnswer, "the API server does not answer: %w", err)
 	}
 	return err
 }
 
-const noCluster = "no cluster is configured: set KUBECONFIG, or give --kubeconfig or --server"
+// refusals are the exit codes of decisions that are not possible.
+var refusals = map[steer.Cause]int{steer.Unsuitable: ExitUsage, steer.UnknownStep: ExitNotFound, steer.TooEarly: ExitError}
+
+// NoCluster is the message if no API server is configured.
+const NoCluster = "no cluster is configured: set KUBECONFIG, or give --kubeconfig or --server"
 
 // NotInstalled reports whether the API server does not have the resource, as opposed to the object.
 func NotInstalled(err error) bool {

@@ -1,6 +1,8 @@
 // Copyright The Everynode Authors.
 // SPDX-License-Identifier: Apache-2.0
 
+// Package cmdutil has what the commands of kubectl everynode share with the dashboard: clients, errors with exit codes, and reads of
+// the objects that several of them need.
 package cmdutil
 
 import (

@@ -29,7 +29,7 @@ const followPause = time.Second
 
 // Follow sends observations of a NodeJob until it is deleted or the context ends. If the API server does not respond,
 // Follow retries, and the last observation stays valid until then. If the user may not watch, Follow polls.
-func (f *Factory) Follow(ctx context.Context, c client.WithWatch, job *v1alpha1.NodeJob) <-chan Observation {
+func Follow(ctx context.Context, c client.WithWatch, after func(time.Duration) <-chan time.Time, job *v1alpha1.NodeJob) <-chan Observation {
 	observations := make(chan Observation)
 	only := []client.ListOption{client.InNamespace(job.Namespace), client.MatchingFields{"metadata.name": job.Name}}
 	ctx, cancel := context.WithCancel(ctx)
@@ -42,7 +42,7 @@ func (f *Factory) Follow(ctx context.Context, c client.WithWatch, job *v1alpha1.
 		cancel()
 	}
 	loop := listwatch.Loop{
-		Client: c, After: f.After, Kind: &v1alpha1.NodeJobList{},
+		Client: c, After: after, Kind: &v1alpha1.NodeJobList{},
 		List: func(ctx context.Context) (string, []client.ListOption, error) {
 			var live v1alpha1.NodeJob
 			err := c.Get(ctx, client.ObjectKeyFromObject(job), &live)

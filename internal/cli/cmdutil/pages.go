@@ -8,7 +8,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/everynode/everynode/api/v1alpha1"
 )
 
 // pageSize limits the number of objects in one response of the API server.
@@ -34,4 +37,27 @@ func NewNodeMetadataList() *metav1.PartialObjectMetadataList {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NodeList"))
 	return list
+}
+
+// JobNames returns the names of the NodeJobs of a namespace, as far as the user may list them.
+func JobNames(ctx context.Context, c client.Client, namespace string) []string {
+	return namesIn(ctx, c, v1alpha1.GroupVersion.WithKind("NodeJobList"), client.InNamespace(namespace))
+}
+
+// NodeNames returns the names of the nodes, as far as the user may list them.
+func NodeNames(ctx context.Context, c client.Client) []string {
+	return namesIn(ctx, c, corev1.SchemeGroupVersion.WithKind("NodeList"))
+}
+
+// namesIn reads names only, because whole objects are large.
+func namesIn(ctx context.Context, c client.Client, kind schema.GroupVersionKind, opts ...client.ListOption) []string {
+	var found []string
+	var page metav1.PartialObjectMetadataList
+	page.SetGroupVersionKind(kind)
+	_ = EachPage(ctx, c, &page, func() {
+		for i := range page.Items {
+			found = append(found, page.Items[i].Name)
+		}
+	}, opts...) // results from before an error are still useful
+	return found
 }

@@ -9,6 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 )
@@ -47,4 +50,19 @@ func mapper() meta.RESTMapper {
 		m.Add(kind, scope)
 	}
 	return m
+}
+
+// NewClient returns a client for the kinds that the commands use.
+func NewClient(config *rest.Config) (client.WithWatch, error) {
+	c, err := client.NewWithWatch(config, client.Options{Scheme: Scheme, Mapper: mapper()})
+	return c, Explain(err)
+}
+
+// NewPods returns a client that reads the logs of pods.
+func NewPods(config *rest.Config, namespace string) (corev1client.PodInterface, error) {
+	c, err := corev1client.NewForConfig(config)
+	if err != nil {
+		return nil, Explain(err)
+	}
+	return c.Pods(namespace), nil
 }

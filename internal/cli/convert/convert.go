@@ -35,63 +35,14 @@ type Result struct {
 
 type converter struct {
 	options Options
-	objects []*unstructured.Unstructured
 	// contents has the data of the ConfigMaps and Secrets.
 	contents map[content]map[string]string
-	// jobs are the groups of Jobs that do the same on different nodes, and keys what they have in common.
+	// jobs are the groups of Jobs that do the same on different nodes.
 	jobs   []*jobGroup
-	keys   map[string]*jobGroup
 	drafts []*draft
 	// others are the objects that are no pattern.
 	others  []*unstructured.Unstructured
 	refused []error
-}
-
-// Convert converts the objects of one or more files.
-func Convert(objects []*unstructured.Unstructured, o Options) Result {
-	c := &converter{options: o, objects: objects, contents: map[content]map[string]string{}, keys: map[string]*jobGroup{}}
-	c.readContents()
-	for _, source := range objects {
-		if err := c.convert(source); err != nil {
-			c.refuse(source, err)
-		}
-	}
-	for _, group := range c.jobs {
-		c.drafts = append(c.drafts, c.convertJobs(group))
-	}
-	names := map[string]int{}
-	for _, d := range c.drafts {
-		key := d.job.Namespace + "/" + d.job.Name
-		if names[key]++; names[key] > 1 {
-			d.rename(fmt.Sprintf("%s-%d", d.job.Name, names[key]))
-			d.todo("another NodeJob has the same name: choose names that say what each does")
-		}
-	}
-	c.describeOthers()
-	return c.result()
-}
-
-func (c *converter) refuse(source *unstructured.Unstructured, err error) {
-	c.refused = append(c.refused, fmt.Errorf("%s is not converted: %w", nameOf(source), err))
-}
-
-func (c *converter) convert(source *unstructured.Unstructured) error {
-	var drafts []*draft
-	var err error
-	switch {
-	case isKind(source, "apps", "DaemonSet"), isKind(source, "extensions", "DaemonSet"):
-		drafts, err = c.daemonSet(source)
-	case isKind(source, "batch", "Job"):
-		err = c.groupJob(source)
-	case isKind(source, "apps.kruise.io", "BroadcastJob"):
-		drafts, err = c.broadcastJob(source)
-	case isKind(source, "upgrade.cattle.io", "Plan"):
-		drafts, err = c.plan(source)
-	default:
-		c.others = append(c.others, source)
-	}
-	c.drafts = append(c.drafts, drafts...)
-	return err
 }
 
 // content names a ConfigMap or a Secret.
@@ -99,26 +50,79 @@ type content struct{ kind, namespace, name string }
 
 func (c content) String() string { return c.kind + " " + c.name }
 
-// readContents reads the ConfigMaps and Secrets.
-func (c *converter) readContents() {
-	for _, source := range c.objects {
-		if !isKind(source, "", "ConfigMap") && !isKind(source, "", "Secret") {
-			continue
+// Convert converts the objects of one or more files.
+func Convert(objects []*unstructured.Unstructured, o Options) Result {
+	c := &converter{options: o, contents: map[content]map[string]string{}}
+	for _, source := range objects {
+		if kind := kindOf(source); kind == "ConfigMap" || kind == "Secret" {
+			c.readContent(source)
 		}
-		data := map[string]string{}
-		for _, field := range []string{"data", "stringData"} {
-			values, _, _ := unstructured.NestedMap(source.Object, field)
-			for key, value := range values {
-				text, _ := value.(string)
-				if field == "data" && source.GetKind() == "Secret" {
-					decoded, _ := base64.StdEncoding.DecodeString(text)
-					text = string(decoded)
-				}
-				data[key] = text
-			}
-		}
-		c.contents[content{source.GetKind(), c.namespaceOf(source), source.GetName()}] = data
 	}
+	for _, source := range objects {
+		converted := len(c.drafts)
+		if err := c.convert(source); err != nil {
+			c.drafts = c.drafts[:converted]
+			c.refuse(source, err)
+		}
+	}
+	for _, group := range c.jobs {
+		c.convertJobs(group)
+	}
+	c.describeOthers()
+	return c.result()
+}
+
+func (c *converter) convert(source *unstructured.Unstructured) error {
+	switch kindOf(source) {
+	case "DaemonSet.apps", "DaemonSet.extensions":
+		return c.daemonSet(source)
+	case "Job.batch":
+		return c.groupJob(source)
+	case "BroadcastJob.apps.kruise.io":
+		return c.broadcastJob(source)
+	case "Plan.upgrade.cattle.io":
+		return c.plan(source)
+	}
+	c.others = append(c.others, source)
+	return nil
+}
+
+// kindOf returns the kind and the API group of an object, of any version.
+func kindOf(object *unstructured.Unstructured) string {
+	return object.GroupVersionKind().GroupKind().String()
+}
+
+// nameOf returns the kind, namespace and name of an object for a message.
+func nameOf(object *unstructured.Unstructured) string {
+	name := object.GetName()
+	if name == "" {
+		name = object.GetGenerateName() + "…"
+	}
+	if object.GetNamespace() != "" {
+		name = object.GetNamespace() + "/" + name
+	}
+	return object.GetKind() + " " + name
+}
+
+func (c *converter) refuse(source *unstructured.Unstructured, err error) {
+	c.refused = append(c.refused, fmt.Errorf("%s is not converted: %w", nameOf(source), err))
+}
+
+// readContent reads a ConfigMap or Secret.
+func (c *converter) readContent(source *unstructured.Unstructured) {
+	data := map[string]string{}
+	for _, field := range []string{"data", "stringData"} {
+		values, _, _ := unstructured.NestedMap(source.Object, field)
+		for key, value := range values {
+			text, _ := value.(string)
+			if field == "data" && source.GetKind() == "Secret" {
+				decoded, _ := base64.StdEncoding.DecodeString(text)
+				text = string(decoded)
+			}
+			data[key] = text
+		}
+	}
+	c.contents[content{source.GetKind(), c.namespaceOf(source), source.GetName()}] = data
 }
 
 func (c *converter) namespaceOf(source *unstructured.Unstructured) string {
@@ -165,11 +169,11 @@ func (c *converter) describeOthers() {
 		if len(remain) > 0 {
 			d.note("Other objects in the file, which stay as they are: %s.", strings.Join(remain, ", "))
 		}
-		switch account := d.account(); {
+		switch pod := d.written(); {
 		case len(rights) == 0:
-		case account != "":
-			d.note("The service account %s and its rights (%s) are needed only if the task uses the API of Kubernetes. Otherwise remove serviceAccountName.", account, strings.Join(rights, ", "))
-		case d.hasToken():
+		case pod.ServiceAccountName != "":
+			d.note("The service account %s and its rights (%s) are needed only if the task uses the API of Kubernetes. Otherwise remove serviceAccountName.", pod.ServiceAccountName, strings.Join(rights, ", "))
+		case *cmp.Or(pod.AutomountServiceAccountToken, new(false)):
 			// setTemplate says that the task has the credentials of the ServiceAccount default.
 		default:
 			d.drop("%s, unless something else uses them: the task has no API credentials", strings.Join(rights, ", "))
@@ -177,21 +181,10 @@ func (c *converter) describeOthers() {
 	}
 }
 
-// account returns the service account of the task.
-func (d *draft) account() string {
-	if d.job.Spec.Task.Template == nil {
-		return ""
+// written returns the pod of the NodeJob; an empty one if the task is a script or a command.
+func (d *draft) written() corev1.PodSpec {
+	if t := d.job.Spec.Task.Template; t != nil {
+		return t.Spec
 	}
-	return d.job.Spec.Task.Template.Spec.ServiceAccountName
-}
-
-// hasToken reports whether the task has the credentials of a service account that it does not name.
-func (d *draft) hasToken() bool {
-	t := d.job.Spec.Task.Template
-	return t != nil && t.Spec.AutomountServiceAccountToken != nil && *t.Spec.AutomountServiceAccountToken
-}
-
-// isWindows reports whether a pod runs on nodes with Windows.
-func isWindows(pod *corev1.PodSpec) bool {
-	return pod.OS != nil && pod.OS.Name == corev1.Windows || pod.NodeSelector[corev1.LabelOSStable] == string(corev1.Windows)
+	return corev1.PodSpec{}
 }

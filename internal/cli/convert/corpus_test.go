@@ -239,6 +239,24 @@ var corpus = map[string]pattern{
 	"a sign of a reboot":                               {manifest: once(shell("touch /var/run/reboot-required")), form: "template"},
 	"a function":                                       {manifest: running(shell("main() { touch /x; }; main; sleep infinity")), form: "template", todos: []string{"sleep infinity"}},
 
+	// What a shell reads from elsewhere, and names that occur twice.
+	"a pause with a hook":                {manifest: ds(`containers: [{name: p, image: pause, lifecycle: {postStart: {exec: {command: [sysctl]}}}}]`), form: "refused", want: []string{"the work of its container p is in lifecycle.postStart"}},
+	"a script from a here-document":      {manifest: running("command: [bash, -c, \"bash -s <<EOS\\ntouch /x\\nsleep 900\\nEOS\"]"), form: "template", todos: []string{`waits without end in line 1: "bash -s`}},
+	"a server from a here-document":      {manifest: running("command: [bash, -c, \"sh <<EOS\\nagent\\nEOS\"]"), form: "refused", want: []string{"runs agent, and the manifest does not show whether that ends"}},
+	"a script from a pipe":               {manifest: running(shell("curl -f x | bash")), form: "refused", want: []string{"runs bash with a script from its input"}},
+	"a script with arguments":            {manifest: running(shell("bash -c agent true")), form: "refused", want: []string{"runs agent"}},
+	"a script in a projected volume":     {manifest: strings.Replace(ds("containers: [{name: c, image: i, command: [sh, /p/go.sh], volumeMounts: [{name: proj, mountPath: /p}]}]"), "volumes: [", "volumes: [{name: proj, projected: {sources: [{downwardAPI: {}}, {configMap: {name: scripts, items: [{key: run.sh, path: go.sh}]}}]}}, ", 1) + scripts("touch /x; sleep 900"), form: "template", todos: []string{"(in the ConfigMap scripts) waits without end in line 1"}},
+	"a projected volume that is absent":  {manifest: strings.Replace(ds("containers: [{name: c, image: i, command: [sh, /p/go.sh], volumeMounts: [{name: proj, mountPath: /p}]}]"), "volumes: [", "volumes: [{name: proj, projected: {sources: [{configMap: {name: scripts}}]}}, ", 1), form: "refused", want: []string{"is in the ConfigMap scripts, which is not in the file"}},
+	"a Plan that reads its pod":          {manifest: planOf(`upgrade: {image: i, command: [cat, /run/system-upgrade/pod/labels]}`), form: "template", todos: []string{"reads /run/system-upgrade/pod"}},
+	"a label without a shell":            {manifest: ds(`serviceAccountName: s, affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: example.com/done, operator: DoesNotExist}]}]}}}, containers: [` + onNode("command: [kubectl, label, node, node-1, example.com/done=1]") + "]"), form: "template", want: []string{"assumeDone:", "key: example.com/done"}},
+	"a wait without a shell":             {manifest: jobOn("n1", "command: [sleep, '1800']"), form: "template", todos: []string{"waits for 10 minutes or longer"}},
+	"an argument with a word of servers": {manifest: running(shell("sed -i 's/ server / client /' /host/etc/x; sleep 900")), form: "template", todos: []string{"sleep 900"}},
+	"a wait in a Secret": {manifest: ds(`containers: [{name: c, image: i, command: [bash, -c, "$(RUN)"], env: [{name: RUN, valueFrom: {secretKeyRef: {name: s, key: run}}}]}]`) + "---\napiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: ns}\nstringData: {run: \"touch /x; sleep 900 # hunter2\"}\n", form: "template",
+		todos: []string{`waits without end in line 1: "…"`}, not: []string{"sleep 900"}},
+	"two Plans of one name": {manifest: planOf(`prepare: {image: i, command: [touch, /a]}, upgrade: {image: i}`) + "---\n" + planOf(`prepare: {image: i, command: [touch, /b]}, upgrade: {image: j}`), form: "template",
+		todos: []string{"another NodeJob has the same name", "another NodeJob has the same name"}, want: []string{"name: p-prepare-2\n", "name: p-2\n", "dependsOn:\n  - p-prepare-2\n", "resume p-2 -n ns", "skip p-2\n"}},
+	"two long names": {manifest: strings.ReplaceAll(once(shell("x"))+"---\n"+once(shell("z")), "name: d,", "name: "+strings.Repeat("n", 63)+","), form: "template", todos: []string{"the same name"}, want: []string{"name: " + strings.Repeat("n", 61) + "-2\n"}},
+
 	// Refusals name what was found.
 	"a server with ports":            {manifest: running(shell("serve") + ", ports: [{containerPort: 80}]"), form: "refused", want: []string{"has ports, so it is a server"}},
 	"a server with a probe":          {manifest: running("command: [agent], livenessProbe: {httpGet: {port: 80}}"), form: "refused", want: []string{"livenessProbe over the network"}},

@@ -4,12 +4,9 @@
 package convert
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"maps"
-	"path"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -18,44 +15,44 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/everynode/everynode/api/v1alpha1"
 )
 
 // A DaemonSet restarts its pods for ever. To run something once, its pod excludes its node by a label when it is done, or
 // it waits without end.
 
 // daemonSet converts a DaemonSet that runs once.
-func (c *converter) daemonSet(source *unstructured.Unstructured) ([]*draft, error) {
+func (c *converter) daemonSet(source *unstructured.Unstructured) error {
 	ds, unknown, err := into[appsv1.DaemonSet](source)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	pod := &ds.Spec.Template.Spec
-	if err := matchesNoNode(pod); err != nil {
-		return nil, err
+	if err := matchesNoNode(&ds.Spec.Template.Spec); err != nil {
+		return err
 	}
-	d := c.newDraft(source)
-	w := c.newWork(d, &ds.Spec.Template)
-	w.repeats = true
-	marks, unsure := w.marks(d)
-	if err := w.dropIdle(d); err != nil {
-		return nil, err
+	d := c.newDraft(c.newWork(source, &ds.Spec.Template), source.GetName(), source)
+	d.repeats = true
+	mark, unsure := d.readLabels()
+	if err := d.dropIdle(); err != nil {
+		return err
 	}
-	for _, s := range w.steps {
-		if err := w.runsOnce(s, unsure); err != nil {
-			return nil, err
+	for _, s := range d.steps {
+		if why := d.mayLast(s, unsure); why != "" {
+			return errors.New(why)
 		}
 	}
-	d.selectNodes(pod, marks)
-	d.setTask(w)
-	d.timeLimit()
-	if len(marks) == 0 && len(d.job.Spec.RemoveLabels) == 0 {
+	d.selectNodes(mark)
+	d.setTask()
+	d.timeouts(nil, "")
+	if mark == "" && len(d.job.Spec.RemoveLabels) == 0 {
 		d.job.Spec.Rerun.OnReboot = true
 		d.note("rerun.onReboot: the pod of the DaemonSet ran again after each reboot. Remove this if the effect of the task outlasts a reboot.")
 		d.runsAgain()
 	}
 	d.setUpdates(ds.Spec.UpdateStrategy)
 	d.nameFields(unknown)
-	return []*draft{d}, nil
+	return nil
 }
 
 // setUpdates converts how many pods are replaced at once.
@@ -74,220 +71,156 @@ func (d *draft) setUpdates(strategy appsv1.DaemonSetUpdateStrategy) {
 }
 
 // dropIdle removes containers that only wait.
-func (w *work) dropIdle(d *draft) error {
-	w.steps = slices.DeleteFunc(w.steps, func(s step) bool {
-		if s.init || !isIdle(s) {
-			return false
+func (d *draft) dropIdle() error {
+	hook := ""
+	d.steps = slices.DeleteFunc(d.steps, func(s step) bool {
+		if s.isIdle() {
+			d.drop("the container %s with the image %s, which only waits", s.Name, s.Image)
+			if s.Lifecycle != nil && s.Lifecycle.PostStart != nil {
+				hook = s.Name
+			}
 		}
-		d.drop("the container %s with the image %s, which only waits", s.Name, s.Image)
-		return true
+		return s.isIdle()
 	})
-	if len(w.steps) == 0 {
-		return errors.New("its containers only wait, so there is no task to convert. To pull images on every node, write a NodeJob with task.template")
-	}
-	return nil
-}
-
-// pauseImage matches the names of images whose program only waits.
-var pauseImage = regexp.MustCompile(`^pause(-(amd64|arm64|arm|ppc64le|s390x))?$`)
-
-// isIdle reports whether a container only waits.
-func isIdle(s step) bool {
-	argv := s.program.argv
-	if len(s.Command) == 0 {
-		name, _, _ := strings.Cut(path.Base(s.Image), ":")
-		name, _, _ = strings.Cut(name, "@")
-		return len(argv) == 0 && pauseImage.MatchString(name) || len(argv) > 0 && waits(argv)
-	}
-	if len(s.Ports) > 0 {
-		return false
-	}
-	if s.program.script == "" {
-		return waits(argv)
-	}
-	shown := read(s.program.script)
-	return !shown.invalid && !shown.work && len(shown.waits)+len(shown.loops) > 0
-}
-
-// runsOnce returns an error for a container that is a server, or does something that the files do not show. unsure says that a TODO
-// already says so.
-func (w *work) runsOnce(s step, unsure bool) error {
-	const instead = "A NodeJob runs a task that ends. If a part of the DaemonSet is one, write a NodeJob for this part: kubectl everynode create script NAME -f FILE, or task.template for a program with an image"
-	if s.RestartPolicy != nil {
-		return fmt.Errorf("its init container %s is a sidecar, which runs permanently. Keep the DaemonSet. %s", s.Name, instead)
-	}
-	if s.init {
+	switch {
+	case len(d.steps) > 0:
 		return nil
+	case hook != "":
+		return fmt.Errorf("the work of its container %s is in lifecycle.postStart, which a task does not have, and the container only waits. Write a NodeJob for this work: kubectl everynode create script NAME -f FILE", hook)
 	}
+	return errors.New("its containers only wait, so there is no task to convert. To pull images on every node, write a NodeJob with task.template")
+}
+
+const (
+	instead = "A NodeJob runs a task that ends. If a part of the DaemonSet is one, write a NodeJob for this part: kubectl everynode create script NAME -f FILE, or task.template for a program with an image"
+	keep    = "Keep the DaemonSet. " + instead
+	keepIf  = "If it runs permanently, keep the DaemonSet. " + instead
+)
+
+// mayLast returns why a container may run permanently; "" if the files show that it ends, or waits when it is done. unsure says that a
+// TODO already says so.
+func (d *draft) mayLast(s step, unsure bool) string {
+	switch server := s.isServer(); {
+	case s.RestartPolicy != nil:
+		return fmt.Sprintf("its init container %s is a sidecar, which runs permanently. %s", s.Name, keep)
+	case s.init:
+		return ""
+	case server != "":
+		return fmt.Sprintf("its container %s has %s, so it is a server. %s", s.Name, server, keep)
+	case unsure:
+		return ""
+	}
+	return d.isNotShown(s)
+}
+
+// isServer returns what only a server has; "" if there is nothing.
+func (s step) isServer() string {
 	if len(s.Ports) > 0 {
-		return fmt.Errorf("its container %s has ports, so it is a server. Keep the DaemonSet. %s", s.Name, instead)
+		return "ports"
 	}
-	for name, probe := range map[string]*corev1.Probe{"livenessProbe": s.LivenessProbe, "readinessProbe": s.ReadinessProbe, "startupProbe": s.StartupProbe} {
-		if probe != nil && probe.Exec == nil {
-			return fmt.Errorf("its container %s has a %s over the network, so it is a server. Keep the DaemonSet. %s", s.Name, name, instead)
+	probes := map[string]*corev1.Probe{"livenessProbe": s.LivenessProbe, "readinessProbe": s.ReadinessProbe, "startupProbe": s.StartupProbe}
+	for _, name := range slices.Sorted(maps.Keys(probes)) {
+		if probe := probes[name]; probe != nil && probe.Exec == nil {
+			return "a " + name + " over the network"
 		}
 	}
-	if unsure || startupScript(s.Container) != nil && s.program.absent.kind == "" {
-		return nil
-	}
-	return w.shows(s, instead)
+	return ""
 }
 
-// shows returns an error for a container of which the files do not show that it ends, or waits when it is done.
-func (w *work) shows(s step, instead string) error {
-	p := s.program
+// isNotShown returns why the files do not show that a container ends, or waits when it is done; "" if they do.
+func (d *draft) isNotShown(s step) string {
+	p, hasProgram := s.program, len(s.Command) > 0
 	switch {
 	case p.absent.kind != "":
-		return fmt.Errorf("the program of its container %s is in the %s, which is not in the file. Add it: kubectl get %s %s%s -o yaml",
-			s.Name, p.absent, strings.ToLower(p.absent.kind), p.absent.name, inNamespace(w.namespace))
+		return fmt.Sprintf("the program of its container %s is in the %s, which is not in the file. Add it: kubectl get %s %s%s -o yaml",
+			s.Name, p.absent, strings.ToLower(p.absent.kind), p.absent.name, inNamespace(d.namespace))
+	case isStartupScript(s.Container), hasProgram && !s.shown.invalid && (s.shown.unknown == "" || len(s.shown.endless) > 0):
+		return ""
+	case s.shown.invalid:
+		return fmt.Sprintf("the script of its container %s is not one of a POSIX shell or Bash, so whether it ends is not known. %s", s.Name, instead)
 	case p.script != "":
-		switch shown := read(p.script); {
-		case shown.invalid:
-			return fmt.Errorf("the script of its container %s is not one of a POSIX shell or Bash, so whether it ends is not known. %s", s.Name, instead)
-		case shown.unknown != "" && len(shown.waits)+len(shown.loops) == 0:
-			return fmt.Errorf("the script of its container %s runs %s, and the manifest does not show whether that ends. If it runs permanently, keep the DaemonSet. %s", s.Name, shown.unknown, instead)
-		}
-		return nil
-	case len(s.Command) > 0 && ends(unwrapped(p.argv)):
-		return nil
+		return fmt.Sprintf("the script of its container %s runs %s, and the manifest does not show whether that ends. %s", s.Name, s.shown.unknown, keepIf)
+	case hasProgram:
+		return fmt.Sprintf("its container %s runs %s, and the manifest does not show what that does. %s", s.Name, s.shown.unknown, keepIf)
 	}
-	what := "the image " + s.Image
-	if len(p.argv) > 0 && len(s.Command) > 0 {
-		what = p.argv[0]
-	}
-	return fmt.Errorf("its container %s runs %s, and the manifest does not show what that does. If it runs permanently, keep the DaemonSet. %s", s.Name, what, instead)
+	return fmt.Sprintf("its container %s runs the image %s, and the manifest does not show what that does. %s", s.Name, s.Image, keepIf)
 }
 
-// marks returns the labels that a pod sets on its node when it is done, and that its node affinity excludes. Nodes with the label count
-// as done. unsure says that a program may set one, which the manifest does not show.
-func (w *work) marks(d *draft) (marks map[string]bool, unsure bool) {
-	marks = map[string]bool{}
-	labels := w.labelChanges()
-	for _, r := range requirements(w.pod) {
-		switch {
-		case !excludes(r) || marks[r.Key]:
-		case sets(labels, r) && len(marks) == 0:
-			marks[r.Key] = true
+// readLabels compares the labels that the scripts change on the node with those by which the pod selects it. mark is the label that they
+// set when they are done, and that the node affinity excludes: nodes with it count as done. unsure says that a program may set one, which
+// the manifest does not show.
+func (d *draft) readLabels() (mark string, unsure bool) {
+	changes := map[string]string{}
+	for _, s := range d.steps {
+		maps.Copy(changes, s.shown.labels)
+	}
+	for _, r := range d.requirements() {
+		switch value := changes[r.Key]; {
+		case r.Key == mark && excludes(r):
+		case mark == "" && marksDone(r, value):
+			mark = r.Key
 			d.drop("the node affinity to nodes without the label %s: a node that is done has a record", r.Key)
-			d.assumeDone(excludedBy(r))
+			d.job.Spec.Nodes.AssumeDone = &v1alpha1.AssumeDoneSpec{Selector: oneOf(r.Key, r.Values)}
 			d.note("nodes.assumeDone: nodes with the label %s are done, and do not run the task.", r.Key)
-		case labels[r.Key] != "" || labels["$"] != "":
-			d.todo(changesLabel+"Remove the command, or the requirement from nodes.selector.", r.Key)
-		case w.mayMark(r):
+		case value != "" || changes["$"] != "":
+			d.nameChange(r, value)
+		case d.mayMark(r):
 			unsure = true
 			d.todo("the manifest does not show whether the program ends, and whether it sets the label %s on its node when it is done\n"+
 				"If it does not end, keep the DaemonSet. The NodeJob selects nodes without the label, so a node that gets it is no longer selected. If the program sets it, "+
 				"remove the requirement from nodes.selector, and write: nodes.assumeDone: {selector: {matchExpressions: [{key: %s, operator: Exists}]}}", r.Key, r.Key)
 		}
 	}
-	w.changesRequired(d, labels)
-	return marks, unsure
+	return mark, unsure
 }
 
-const changesLabel = "the script may change the label %s of its node, by which the source selects nodes\nA node must stay selected while the task runs. "
+// marksDone reports whether a label with the value excludes a node that had none.
+func marksDone(r corev1.NodeSelectorRequirement, value string) bool {
+	return value != "" && value != "-" && (r.Operator == corev1.NodeSelectorOpDoesNotExist || r.Operator == corev1.NodeSelectorOpNotIn && slices.Contains(r.Values, value))
+}
 
-// changesRequired says which labels the script changes although the source selects nodes by them.
-func (w *work) changesRequired(d *draft, labels map[string]string) {
-	for _, key := range slices.Sorted(maps.Keys(w.required())) {
-		if labels[key] == "-" {
-			d.job.Spec.RemoveLabels = append(d.job.Spec.RemoveLabels, key)
-			d.todo("the script removes the label %s from its node, and removeLabels does that when the node is done\nRemove the command: while the task runs, its node must stay selected.", key)
-		} else if labels[key] != "" || labels["$"] != "" {
-			d.todo(changesLabel+"Remove the command, or the label from nodes.selector.", key)
-		}
+// nameChange says that a script changes a label by which the source selects nodes.
+func (d *draft) nameChange(r corev1.NodeSelectorRequirement, value string) {
+	if value != "-" || excludes(r) {
+		d.todo("the script may change the label %s of its node, by which the source selects nodes\n"+
+			"A node must stay selected while the task runs. Remove the command, or the requirement from nodes.selector.", r.Key)
+		return
 	}
-}
-
-// sets reports whether a script sets a label so that a requirement excludes its node.
-func sets(labels map[string]string, r corev1.NodeSelectorRequirement) bool {
-	value, isSet := labels[r.Key]
-	return isSet && value != "-" && (r.Operator == corev1.NodeSelectorOpDoesNotExist || slices.Contains(r.Values, value))
-}
-
-// excludedBy returns a selector for the nodes that a requirement excludes.
-func excludedBy(r corev1.NodeSelectorRequirement) *metav1.LabelSelector {
-	if r.Operator == corev1.NodeSelectorOpNotIn {
-		return oneOf(r.Key, r.Values)
+	if !slices.Contains(d.job.Spec.RemoveLabels, r.Key) {
+		d.job.Spec.RemoveLabels = append(d.job.Spec.RemoveLabels, r.Key)
 	}
-	return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: r.Key, Operator: metav1.LabelSelectorOpExists}}}
+	d.todo("the script removes the label %s from its node, and removeLabels does that when the node is done\nRemove the command: while the task runs, its node must stay selected.", r.Key)
 }
 
 // mayMark reports whether a program that the files do not show may set a label that excludes its node.
-func (w *work) mayMark(r corev1.NodeSelectorRequirement) bool {
-	return r.Operator == corev1.NodeSelectorOpDoesNotExist && accountOf(w.pod) != "" && !w.isShown() && !isOfProvider(r.Key)
+func (d *draft) mayMark(r corev1.NodeSelectorRequirement) bool {
+	prefix, _, _ := strings.Cut(r.Key, "/")
+	return r.Operator == corev1.NodeSelectorOpDoesNotExist && d.pod.ServiceAccountName+d.pod.DeprecatedServiceAccount != "" &&
+		slices.ContainsFunc(d.steps, func(s step) bool { return s.program.script == "" && !s.isIdle() }) &&
+		!slices.ContainsFunc(ofProviders, func(domain string) bool { return strings.HasSuffix("."+prefix, "."+domain) })
 }
 
-// labelChanges returns the labels that scripts set on nodes with kubectl, with their values, and - for those that they remove. The key
-// is $ for labels that the scripts do not show.
-func (w *work) labelChanges() map[string]string {
-	changes := map[string]string{}
-	for _, s := range w.steps {
-		if text := w.text(s); strings.Contains(text, "PATCH") && strings.Contains(text, "/nodes/") {
-			changes["$"] = "$"
-		}
-		for _, words := range read(s.program.script).commands {
-			if words = unwrapped(words); path.Base(words[0]) == "kubectl" {
-				labelsIn(words, changes)
-			}
-		}
+// ofProviders are domains of labels by which clouds and Kubernetes describe nodes.
+var ofProviders = []string{"kubernetes.io", "k8s.io", "amazonaws.com", "azure.com", "google.com", "karpenter.sh", "openshift.io"}
+
+// requirements returns what the node affinity and the node selector of the pod require.
+func (w *work) requirements() []corev1.NodeSelectorRequirement {
+	var found []corev1.NodeSelectorRequirement
+	for _, t := range requiredTerms(w.pod) {
+		found = append(found, t.MatchExpressions...)
 	}
-	return changes
-}
-
-// labelsIn adds the labels that a command of kubectl changes on nodes.
-func labelsIn(words []string, changes map[string]string) {
-	i := slices.Index(words, "label")
-	if i < 0 || !slices.ContainsFunc(words[i:], func(word string) bool { return strings.HasPrefix(word, "no") }) {
-		return
+	for _, key := range slices.Sorted(maps.Keys(w.pod.NodeSelector)) {
+		found = append(found, corev1.NodeSelectorRequirement{Key: key, Operator: corev1.NodeSelectorOpIn, Values: []string{w.pod.NodeSelector[key]}})
 	}
-	for _, word := range words[i+1:] {
-		key, value, sets := strings.Cut(word, "=")
-		if strings.HasPrefix(word, "-") || !sets && !strings.HasSuffix(word, "-") {
-			continue
-		}
-		if !sets {
-			key, value = strings.TrimSuffix(key, "-"), "-"
-		}
-		if strings.Contains(key, "$") {
-			key = "$"
-		}
-		changes[key] = cmp.Or(value, "$")
-	}
+	return found
 }
 
-// isShown reports whether the files show what all containers do.
-func (w *work) isShown() bool {
-	return !slices.ContainsFunc(w.steps, func(s step) bool { return s.program.script == "" && !isIdle(s) })
-}
-
-// isOfProvider reports whether a label is one by which clouds and Kubernetes describe nodes.
-func isOfProvider(key string) bool {
-	prefix, _, _ := strings.Cut(key, "/")
-	return slices.ContainsFunc([]string{"kubernetes.io", "k8s.io", "amazonaws.com", "azure.com", "google.com", "karpenter.sh", "openshift.io"},
-		func(domain string) bool { return prefix == domain || strings.HasSuffix(prefix, "."+domain) })
-}
-
-// required returns the labels that the node of a pod must have.
-func (w *work) required() map[string]bool {
-	keys := map[string]bool{}
-	for key := range w.pod.NodeSelector {
-		keys[key] = true
-	}
-	for _, r := range requirements(w.pod) {
-		if r.Operator == corev1.NodeSelectorOpIn || r.Operator == corev1.NodeSelectorOpExists {
-			keys[r.Key] = true
-		}
-	}
-	return keys
-}
-
-func accountOf(pod *corev1.PodSpec) string {
-	return cmp.Or(pod.ServiceAccountName, pod.DeprecatedServiceAccount)
-}
-
-// oneOf returns a selector for some values of a label.
+// oneOf returns a selector for some values of a label; for all if there are none.
 func oneOf(key string, values []string) *metav1.LabelSelector {
-	if len(values) == 1 {
+	switch len(values) {
+	case 0:
+		return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: key, Operator: metav1.LabelSelectorOpExists}}}
+	case 1:
 		return &metav1.LabelSelector{MatchLabels: map[string]string{key: values[0]}}
 	}
 	return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: key, Operator: metav1.LabelSelectorOpIn, Values: values}}}

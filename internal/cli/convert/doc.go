@@ -5,9 +5,11 @@
 // runs once, a Job for each node, a Plan of the system-upgrade-controller, or a BroadcastJob of OpenKruise. It is a
 // function of the objects in a file, and needs no cluster.
 //
-//	objects ──► pattern (daemonset.go, job.go, plan.go, broadcastjob.go) ──► draft (draft.go) ──► YAML with a comment
-//	                     │ program.go, shell.go: what a container runs, which is read and never changed
-//	                     ▼
-//	            nodes.go, terms.go, task.go: what all patterns share
+//	objects ──► pattern (daemonset.go, job.go, plan.go) ──► draft (draft.go) ──► YAML with a comment
+//	                │ program.go, shell.go: what a container runs, which is read once and never changed
+//	                ▼
+//	            task.go, nodes.go: what all patterns share
 //	            fields.go: which fields are not converted
+//
+// The tables are in fields.yaml, settings.yaml and programs.yaml.
 package convert

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -25,6 +26,7 @@ import (
 
 // draft is a NodeJob with the comment above it.
 type draft struct {
+	*work
 	// sources are the objects that the NodeJob replaces.
 	sources []*unstructured.Unstructured
 	job     *v1alpha1.NodeJob
@@ -33,41 +35,45 @@ type draft struct {
 	todos, notes, gone []string
 }
 
-func (c *converter) newDraft(sources ...*unstructured.Unstructured) *draft {
-	source := sources[0]
-	d := &draft{sources: sources, job: &v1alpha1.NodeJob{
+// newDraft adds a draft. Its name can be another one than wanted, because that of a NodeJob is unique and has at most 63 characters.
+func (c *converter) newDraft(w *work, wanted string, sources ...*unstructured.Unstructured) *draft {
+	wanted = cmp.Or(wanted, strings.TrimRight(sources[0].GetGenerateName(), "-."))
+	d := &draft{work: w, sources: sources, job: &v1alpha1.NodeJob{
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodeJob"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: c.namespaceOf(source)},
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: wanted},
 		Spec:       v1alpha1.NodeJobSpec{Suspend: true},
 	}}
-	d.rename(cmp.Or(source.GetName(), strings.TrimRight(source.GetGenerateName(), "-.")))
+	cut := func(suffix string) string {
+		return strings.TrimRight(wanted[:min(len(wanted), validation.DNS1123LabelMaxLength-len(suffix))], "-.") + suffix
+	}
+	if len(wanted) > validation.DNS1123LabelMaxLength {
+		d.job.Name = cut("")
+		d.todo("the name is cut, because the name of a NodeJob has at most 63 characters: choose another one")
+	}
+	isTaken := func(other *draft) bool { return other.namespace == d.namespace && other.job.Name == d.job.Name }
+	for n := 2; slices.ContainsFunc(c.drafts, isTaken); n++ {
+		d.job.Name = cut(fmt.Sprint("-", n))
+		d.todo("another NodeJob has the same name: choose names that say what each does")
+	}
+	c.drafts = append(c.drafts, d)
 	return d
 }
 
-// rename sets the name, which can be shorter than that of other objects.
-func (d *draft) rename(name string) {
-	d.job.Name = name
-	if len(name) > validation.DNS1123LabelMaxLength {
-		d.job.Name = strings.TrimRight(name[:validation.DNS1123LabelMaxLength], "-.")
-		d.todo("the name is cut, because the name of a NodeJob has at most 63 characters: choose another one")
+// add appends a line, unless the list has it.
+func add(list *[]string, format string, args []any) {
+	if line := fmt.Sprintf(format, args...); !slices.Contains(*list, line) {
+		*list = append(*list, line)
 	}
-}
-
-func add(list []string, format string, args []any) []string {
-	if line := fmt.Sprintf(format, args...); !slices.Contains(list, line) {
-		return append(list, line)
-	}
-	return list
 }
 
 // todo adds what a user must decide or change.
-func (d *draft) todo(format string, args ...any) { d.todos = add(d.todos, format, args) }
+func (d *draft) todo(format string, args ...any) { add(&d.todos, format, args) }
 
 // note adds what a user should know.
-func (d *draft) note(format string, args ...any) { d.notes = add(d.notes, format, args) }
+func (d *draft) note(format string, args ...any) { add(&d.notes, format, args) }
 
 // drop adds what is no longer needed.
-func (d *draft) drop(format string, args ...any) { d.gone = add(d.gone, format, args) }
+func (d *draft) drop(format string, args ...any) { add(&d.gone, format, args) }
 
 // kind returns the kind of the source.
 func (d *draft) kind() string { return d.sources[0].GetKind() }
@@ -77,9 +83,15 @@ func (d *draft) yaml() (string, error) {
 	if err := d.check(); err != nil {
 		return "", err
 	}
-	fields := generic(d.job)
-	delete(fields, "status")
-	body, err := yaml.Marshal(fields)
+	var fields map[string]any
+	body, err := json.Marshal(d.job)
+	if err == nil {
+		err = json.Unmarshal(body, &fields)
+	}
+	if err == nil {
+		prune(fields)
+		body, err = yaml.Marshal(fields)
+	}
 	if err != nil {
 		return "", fmt.Errorf("writing the NodeJob: %w", err)
 	}
@@ -90,7 +102,23 @@ func (d *draft) yaml() (string, error) {
 	if !equality.Semantic.DeepEqual(read.Spec, d.job.Spec) {
 		return "", errors.New("it has characters that YAML cannot keep")
 	}
-	return strings.Join(d.head(), "\n") + "\n" + string(body), nil
+	return d.head() + string(body), nil
+}
+
+// prune removes fields that only the Go type has.
+func prune(value any) {
+	switch value := value.(type) {
+	case map[string]any:
+		maps.DeleteFunc(value, func(key string, field any) bool {
+			prune(field)
+			inner, isObject := field.(map[string]any)
+			return field == nil || isObject && len(inner) == 0 && slices.Contains([]string{"metadata", "resources", "status"}, key)
+		})
+	case []any:
+		for _, item := range value {
+			prune(item)
+		}
+	}
 }
 
 // check reports whether the NodeJob is valid, as far as this is known without an API server.
@@ -101,34 +129,45 @@ func (d *draft) check() error {
 	if n := len(d.job.Spec.Nodes.Tolerations); n > 64 {
 		return fmt.Errorf("it has %d tolerations, and a NodeJob takes 64", n)
 	}
-	lists := map[string][]corev1.EnvVar{"": d.job.Spec.Task.Env}
-	if t := d.job.Spec.Task.Template; t != nil {
-		if len(t.Spec.Containers) == 0 {
-			return errors.New("it has no container")
-		}
-		for _, c := range slices.Concat(t.Spec.InitContainers, t.Spec.Containers) {
-			lists[c.Name] = c.Env
-		}
+	pod := d.written()
+	if d.job.Spec.Task.Template != nil && len(pod.Containers) == 0 {
+		return errors.New("it has no container")
 	}
-	for container, list := range lists {
-		for i, env := range list {
-			if slices.ContainsFunc(list[i+1:], func(other corev1.EnvVar) bool { return other.Name == env.Name }) {
-				return fmt.Errorf("its container %s has the variable %s twice, of which the last one counts: remove the others", container, env.Name)
+	for _, c := range slices.Concat(pod.InitContainers, pod.Containers, []corev1.Container{{Env: d.job.Spec.Task.Env}}) {
+		names := map[string]bool{}
+		for _, env := range c.Env {
+			if names[env.Name] {
+				return fmt.Errorf("its container %s has the variable %s twice, of which the last one counts: remove the others", c.Name, env.Name)
 			}
+			names[env.Name] = true
 		}
 	}
 	return nil
 }
 
 // head returns the comment above the NodeJob.
-func (d *draft) head() []string {
-	names := make([]string, len(d.sources))
+func (d *draft) head() string {
+	var names []string
+	commands := []string{"kubectl everynode plan -f FILE", "kubectl apply -f FILE"}
 	for i, source := range d.sources {
-		names[i] = nameOf(source)
+		if i == 3 {
+			names = append(names, fmt.Sprintf("and %d more", len(d.sources)-i))
+			commands = append(commands, "# and the others")
+			break
+		}
+		names = append(names, nameOf(source))
+		name := source.GetName()
+		if isPlaceholder(name) {
+			name = "NAME"
+		}
+		resource := strings.ToLower(source.GetKind())
+		if group := source.GroupVersionKind().Group; strings.Contains(group, ".") {
+			resource += "." + group
+		}
+		commands = append(commands, "kubectl delete "+resource+" "+name+inNamespace(cmp.Or(source.GetNamespace(), d.job.Namespace)))
 	}
-	if len(names) > 3 {
-		names = append(names[:3], fmt.Sprintf("and %d more", len(names)-3))
-	}
+	commands = append(commands, "kubectl everynode resume "+d.job.Name+inNamespace(d.job.Namespace))
+
 	paragraphs := []string{"Converted from " + strings.Join(names, ", ") + "."}
 	for _, todo := range d.todos {
 		paragraphs = append(paragraphs, "TODO: "+todo)
@@ -137,39 +176,14 @@ func (d *draft) head() []string {
 	paragraphs = append(paragraphs,
 		"NodeJobs run only in namespaces that are allowed. Unless this one has the label, an administrator sets it:\n"+
 			"kubectl label namespace "+cmp.Or(d.job.Namespace, "NAMESPACE")+" "+v1alpha1.EnabledLabel+"="+v1alpha1.EnabledValue,
-		"Switch over. The NodeJob is suspended, so nothing runs before the last command:\n"+strings.Join(d.switchOver(), "\n"))
+		"Switch over. The NodeJob is suspended, so nothing runs before the last command:\n"+strings.Join(commands, "\n"))
 	if len(d.gone) > 0 {
 		paragraphs = append(paragraphs, "No longer needed:\n- "+strings.Join(d.gone, "\n- "))
 	}
-	var lines []string
 	for i, paragraph := range paragraphs {
-		if i > 0 {
-			lines = append(lines, "#")
-		}
-		lines = append(lines, comment(paragraph)...)
+		paragraphs[i] = comment(paragraph)
 	}
-	return lines
-}
-
-// switchOver returns the commands that replace the source without running the task twice.
-func (d *draft) switchOver() []string {
-	commands := []string{"kubectl everynode plan -f FILE", "kubectl apply -f FILE"}
-	for i, source := range d.sources {
-		if i == 3 {
-			commands = append(commands, "# and the others")
-			break
-		}
-		name := source.GetName()
-		if name == "" || isPlaceholder(name) {
-			name = "NAME"
-		}
-		resource := strings.ToLower(source.GetKind())
-		if group := source.GroupVersionKind().Group; group != "apps" && group != "batch" && group != "extensions" {
-			resource += "." + group
-		}
-		commands = append(commands, "kubectl delete "+resource+" "+name+inNamespace(cmp.Or(source.GetNamespace(), d.job.Namespace)))
-	}
-	return append(commands, "kubectl everynode resume "+d.job.Name+inNamespace(d.job.Namespace))
+	return strings.Join(paragraphs, "#\n")
 }
 
 func inNamespace(namespace string) string {
@@ -182,66 +196,23 @@ func inNamespace(namespace string) string {
 func isPlaceholder(name string) bool { return len(validation.IsDNS1123Subdomain(name)) > 0 }
 
 // comment returns a paragraph as lines of a comment. Commands are not wrapped, and items begin with "- ".
-func comment(paragraph string) []string {
-	var lines []string
+func comment(paragraph string) string {
+	var b strings.Builder
 	for i, line := range strings.Split(paragraph, "\n") {
-		switch {
-		case i == 0:
-			lines = append(lines, wrapped("# ", "# ", line)...)
-		case strings.HasPrefix(line, "- "):
-			lines = append(lines, wrapped("#   - ", "#     ", line[2:])...)
-		case strings.HasPrefix(line, "kubectl "):
-			lines = append(lines, "#   "+text.Safe(line))
-		default:
-			lines = append(lines, wrapped("#   ", "#   ", line)...)
+		head, columns := "  ", 98
+		if item, isItem := strings.CutPrefix(line, "- "); isItem {
+			head, line = "  - ", item
+		}
+		if i == 0 {
+			head = ""
+		} else if strings.HasPrefix(line, "kubectl ") {
+			columns = 0
+		}
+		for _, line := range text.Render(text.Wrap(text.Of(head), text.Plain, line, columns), text.Options{}) {
+			b.WriteString(strings.TrimRight("# "+line, " ") + "\n")
 		}
 	}
-	return lines
-}
-
-// wrapped returns a text as lines, with one prefix for the first line and another for the others.
-func wrapped(first, others, paragraph string) []string {
-	const columns = 100
-	var lines []string
-	line, prefix := "", first
-	for word := range strings.FieldsSeq(text.Safe(paragraph)) {
-		if line != "" && len([]rune(prefix+line))+1+len([]rune(word)) > columns {
-			lines, line, prefix = append(lines, prefix+line), "", others
-		}
-		if line != "" {
-			line += " "
-		}
-		line += word
-	}
-	return append(lines, strings.TrimRight(prefix+line, " "))
-}
-
-// generic returns an object as JSON decodes it, without fields that only the Go type has.
-func generic(value any) map[string]any {
-	var decoded map[string]any
-	body, err := json.Marshal(value)
-	if err != nil || json.Unmarshal(body, &decoded) != nil {
-		return nil
-	}
-	prune(decoded)
-	return decoded
-}
-
-func prune(value any) {
-	switch value := value.(type) {
-	case map[string]any:
-		for key, field := range value {
-			prune(field)
-			inner, isObject := field.(map[string]any)
-			if field == nil || isObject && len(inner) == 0 && slices.Contains([]string{"metadata", "resources", "status"}, key) {
-				delete(value, key)
-			}
-		}
-	case []any:
-		for _, item := range value {
-			prune(item)
-		}
-	}
+	return b.String()
 }
 
 // Settings that all patterns have in common.
@@ -259,18 +230,13 @@ func limited[T int32 | int64](d *draft, field **int32, value *T, most int32, sou
 }
 
 // timeouts sets task.timeoutSeconds. A Job has a deadline for all attempts, and its pod has one for each attempt.
-func (d *draft) timeouts(all, each *int64, source string) {
-	if each != nil {
+func (d *draft) timeouts(all *int64, source string) {
+	if each := d.pod.ActiveDeadlineSeconds; each != nil {
 		all, source = each, "template.spec.activeDeadlineSeconds"
 	}
-	if all != nil && *all == 0 {
-		return
+	if all != nil && *all != 0 {
+		limited(d, &d.job.Spec.Task.TimeoutSeconds, all, 86400, source, "task.timeoutSeconds")
 	}
-	limited(d, &d.job.Spec.Task.TimeoutSeconds, all, 86400, source, "task.timeoutSeconds")
-}
-
-// timeLimit says which time limit the task has if its source has none.
-func (d *draft) timeLimit() {
 	if d.job.Spec.Task.TimeoutSeconds == nil {
 		d.note("The %s has no time limit. An attempt of the NodeJob has 600 seconds, including the image pull, unless task.timeoutSeconds is set.", d.kind())
 	}
@@ -278,9 +244,6 @@ func (d *draft) timeLimit() {
 
 // concurrent sets rollout.maxConcurrent, which is a number from 1 or a percentage from 1% to 100%.
 func (d *draft) concurrent(value *intstr.IntOrString, source string) {
-	if value == nil {
-		return
-	}
 	if percent, err := intstr.GetScaledValueFromIntOrPercent(value, 100, true); err != nil || percent < 1 || value.Type == intstr.String && percent > 100 {
 		d.todo("%s is %s, and rollout.maxConcurrent takes a number from 1 or a percentage from 1%% to 100%%", source, value.String())
 		return

@@ -154,17 +154,16 @@ var silent = map[string][]string{
 	},
 }
 
-// mayBeSilent reports whether a field may be left out without a comment, and notes in used why.
-func mayBeSilent(source, field string, used map[string]bool) bool {
+// mayBeSilent reports whether a field may be left out without a comment, and notes in used all reasons.
+func mayBeSilent(source, field string, used map[string]bool) (may bool) {
 	for part, paths := range silent {
 		for _, path := range paths {
 			if rest, ok := strings.CutPrefix(field, path); ok && strings.Contains(source, part) && (rest == "" || rest[0] == '.' || rest[0] == ' ') {
-				used[part+" "+path] = true
-				return true
+				used[part+" "+path], may = true, true
 			}
 		}
 	}
-	return false
+	return may
 }
 
 // isRepeated reports whether a field is like many others: the code for pods is the same for all kinds, and it does not

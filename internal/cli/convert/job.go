@@ -4,6 +4,7 @@
 package convert
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"maps"
@@ -14,16 +15,17 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
 // jobGroup has the Jobs that do the same on different nodes.
 type jobGroup struct {
+	// key is what they have in common.
+	key     string
 	sources []*unstructured.Unstructured
 	unknown []string
 	job     *batchv1.Job
 	nodes   []string
-	// namesNode says that the Jobs name their nodes also elsewhere, such as in a command or a volume.
-	namesNode bool
 	// byName says that nodes are names of nodes, and not values of the label kubernetes.io/hostname.
 	byName bool
 }
@@ -52,12 +54,12 @@ func (c *converter) groupJob(source *unstructured.Unstructured) error {
 		return err
 	}
 	key := strings.ReplaceAll(string(body), node, jobNode)
-	group := c.keys[key]
-	if group == nil {
-		group = &jobGroup{job: job, byName: byName, namesNode: strings.Contains(string(body), node)}
-		c.keys[key] = group
-		c.jobs = append(c.jobs, group)
+	i := slices.IndexFunc(c.jobs, func(g *jobGroup) bool { return g.key == key })
+	if i < 0 {
+		i = len(c.jobs)
+		c.jobs = append(c.jobs, &jobGroup{key: key, job: job, byName: byName})
 	}
+	group := c.jobs[i]
 	group.sources, group.unknown, group.nodes = append(group.sources, source), append(group.unknown, unknown...), append(group.nodes, node)
 	return nil
 }
@@ -76,20 +78,17 @@ func takeNode(pod *corev1.PodSpec) (node string, byName bool) {
 	if len(terms) != 1 {
 		return "", false
 	}
-	take := func(from *[]corev1.NodeSelectorRequirement, key string) (node string) {
-		*from = slices.DeleteFunc(*from, func(r corev1.NodeSelectorRequirement) bool {
-			if node != "" || r.Key != key || r.Operator != corev1.NodeSelectorOpIn || len(r.Values) != 1 {
-				return false
-			}
-			node = r.Values[0]
-			return true
+	take := func(from *[]corev1.NodeSelectorRequirement, key string) {
+		i := slices.IndexFunc(*from, func(r corev1.NodeSelectorRequirement) bool {
+			return r.Key == key && r.Operator == corev1.NodeSelectorOpIn && len(r.Values) == 1
 		})
-		return node
+		if i >= 0 && node == "" {
+			node, byName = (*from)[i].Values[0], key == metav1.ObjectNameField
+			*from = slices.Delete(*from, i, i+1)
+		}
 	}
-	node = take(&terms[0].MatchFields, metav1.ObjectNameField)
-	if byName = node != ""; !byName {
-		node = take(&terms[0].MatchExpressions, corev1.LabelHostname)
-	}
+	take(&terms[0].MatchFields, metav1.ObjectNameField)
+	take(&terms[0].MatchExpressions, corev1.LabelHostname)
 	required := pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
 	if required.NodeSelectorTerms = terms; matchesNothing(terms[0]) {
 		pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution = nil // nothing else is required
@@ -98,28 +97,25 @@ func takeNode(pod *corev1.PodSpec) (node string, byName bool) {
 }
 
 // convertJobs converts Jobs that do the same on different nodes.
-func (c *converter) convertJobs(group *jobGroup) *draft {
-	d := c.newDraft(group.sources...)
-	d.rename(commonName(group))
+func (c *converter) convertJobs(group *jobGroup) {
 	spec := &group.job.Spec
-	pod := &spec.Template.Spec
-	w := c.newWork(d, &spec.Template)
-	d.selectNodes(pod, nil)
+	d := c.newDraft(c.newWork(group.sources[0], &spec.Template), commonName(group), group.sources...)
+	d.selectNodes("")
 	d.setJobNodes(group)
-	d.setTask(w)
+	d.setTask()
 	d.runsAgain()
 	limited(d, &d.job.Spec.Retry.Limit, spec.BackoffLimit, 100, "backoffLimit", "retry.limit")
-	d.timeouts(spec.ActiveDeadlineSeconds, pod.ActiveDeadlineSeconds, "activeDeadlineSeconds")
-	d.timeLimit()
+	d.timeouts(spec.ActiveDeadlineSeconds, "activeDeadlineSeconds")
 	d.finish(spec.TTLSecondsAfterFinished)
 	if spec.Suspend != nil && *spec.Suspend {
 		d.note("The Job is suspended. Do not resume the NodeJob until you want the task to run.")
 	}
-	if node := group.nodes[0]; group.namesNode {
-		d.todo("the Job names the node %s not only to choose it, and the NodeJob has this for all nodes\nA script has the name of its node in $EVERYNODE_NODE_NAME, and a template gets it from the field spec.nodeName (env.valueFrom.fieldRef).", node)
+	// The choice of the node was removed, so what remains is elsewhere, such as in a command or a volume.
+	if strings.Contains(group.key, jobNode) {
+		d.todo("the Job names the node %s not only to choose it, and the NodeJob has this for all nodes\n"+
+			"A script has the name of its node in $EVERYNODE_NODE_NAME, and a template gets it from the field spec.nodeName (env.valueFrom.fieldRef).", group.nodes[0])
 	}
 	d.nameFields(group.unknown)
-	return d
 }
 
 // setJobNodes selects the nodes of the Jobs.
@@ -135,9 +131,7 @@ func (d *draft) setJobNodes(group *jobGroup) {
 		nodes.Tolerations = append(nodes.Tolerations, corev1.Toleration{Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule})
 		d.note("nodes.names: only these nodes. Without it, the task also runs on nodes that join later.")
 	default:
-		if nodes.Selector == nil {
-			nodes.Selector = &metav1.LabelSelector{}
-		}
+		nodes.Selector = cmp.Or(nodes.Selector, &metav1.LabelSelector{})
 		nodes.Selector.MatchExpressions = append(nodes.Selector.MatchExpressions, metav1.LabelSelectorRequirement{Key: corev1.LabelHostname, Operator: metav1.LabelSelectorOpIn, Values: names})
 		d.note("nodes.selector: only these nodes. Without %s, the task also runs on nodes that join later.", corev1.LabelHostname)
 	}
@@ -146,10 +140,7 @@ func (d *draft) setJobNodes(group *jobGroup) {
 // commonName returns the name that the Jobs have in common.
 func commonName(group *jobGroup) string {
 	first := group.sources[0]
-	name := first.GetName()
-	if name == "" {
-		name = first.GetGenerateName()
-	}
+	name := cmp.Or(first.GetName(), first.GetGenerateName())
 	if without := strings.ReplaceAll(name, group.nodes[0], ""); without != name {
 		name = strings.ReplaceAll(without, "--", "-")
 	} else {
@@ -159,8 +150,78 @@ func commonName(group *jobGroup) string {
 			}
 		}
 	}
-	if trimmed := strings.Trim(name, "-."); trimmed != "" {
-		return trimmed
+	return cmp.Or(strings.Trim(name, "-."), first.GetName())
+}
+
+// broadcastJob has the fields of a BroadcastJob, from apps.kruise.io/v1alpha1 and v1beta1.
+type broadcastJob struct {
+	Spec struct {
+		Parallelism      *intstr.IntOrString    `json:"parallelism,omitempty"`
+		Template         corev1.PodTemplateSpec `json:"template"`
+		CompletionPolicy struct {
+			Type                    string `json:"type,omitempty"`
+			ActiveDeadlineSeconds   *int64 `json:"activeDeadlineSeconds,omitempty"`
+			TTLSecondsAfterFinished *int32 `json:"ttlSecondsAfterFinished,omitempty"`
+		} `json:"completionPolicy,omitzero"`
+		FailurePolicy struct {
+			Type         string `json:"type,omitempty"`
+			RestartLimit int32  `json:"restartLimit,omitempty"`
+		} `json:"failurePolicy,omitzero"`
+		Paused bool `json:"paused,omitempty"`
+	} `json:"spec"`
+}
+
+// broadcastJob converts a BroadcastJob.
+func (c *converter) broadcastJob(source *unstructured.Unstructured) error {
+	job, unknown, err := into[broadcastJob](source)
+	if err != nil {
+		return err
 	}
-	return first.GetName()
+	if err := matchesNoNode(&job.Spec.Template.Spec); err != nil {
+		return err
+	}
+	d := c.newDraft(c.newWork(source, &job.Spec.Template), source.GetName(), source)
+	d.selectNodes("")
+	d.setTask()
+	if job.Spec.Parallelism != nil {
+		d.concurrent(job.Spec.Parallelism, "parallelism")
+	} else {
+		d.note("The BroadcastJob has no parallelism, so it runs on all nodes at once. A NodeJob runs on one node first, and then on 25%% at once. Set rollout.maxConcurrent for another limit.")
+	}
+	d.runsAgain()
+	d.broadcastPolicies(job)
+	d.nameFields(unknown)
+	return nil
+}
+
+// broadcastPolicies converts when a BroadcastJob ends, and what it does after a failure.
+func (d *draft) broadcastPolicies(job *broadcastJob) {
+	completion, failure := job.Spec.CompletionPolicy, job.Spec.FailurePolicy
+	switch completion.Type {
+	case "", "Always":
+		if d.job.Spec.Nodes.Names == nil {
+			d.note("completionPolicy.type Always ends after the existing nodes. The NodeJob also runs on nodes that join later. To exclude them, list the nodes in nodes.names.")
+		}
+	case "Never":
+	default:
+		d.todo("completionPolicy.type %s is unknown", completion.Type)
+	}
+	d.timeouts(completion.ActiveDeadlineSeconds, "completionPolicy.activeDeadlineSeconds")
+	if deadline := completion.ActiveDeadlineSeconds; deadline != nil {
+		d.note("task.timeoutSeconds is for each node. When you resume the NodeJob, startingDeadlineSeconds: %d is a limit for all of it, from its creation.", *deadline)
+	}
+	d.finish(completion.TTLSecondsAfterFinished)
+	limited(d, &d.job.Spec.Retry.Limit, &failure.RestartLimit, 100, "failurePolicy.restartLimit", "retry.limit")
+	switch failure.Type {
+	case "Continue":
+		d.job.Spec.Rollout.MaxFailures = new(intstr.FromString("100%"))
+	case "", "FailFast", "Pause":
+		d.job.Spec.Rollout.MaxFailures = new(intstr.FromInt32(0))
+		d.note("rollout.maxFailures: after the first failed node, the task starts on no other node.")
+	default:
+		d.todo("failurePolicy.type %s is unknown: set rollout.maxFailures", failure.Type)
+	}
+	if job.Spec.Paused {
+		d.note("The BroadcastJob is paused. Do not resume the NodeJob until you want the task to run.")
+	}
 }

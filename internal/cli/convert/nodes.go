@@ -7,45 +7,65 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/everynode/everynode/api/v1alpha1"
 )
 
-// selectNodes converts the node selector, the node affinity and the tolerations of a pod. It leaves out the requirements about the
-// labels in marks, which only nodes have that are done.
-func (d *draft) selectNodes(pod *corev1.PodSpec, marks map[string]bool) {
-	selector := &metav1.LabelSelector{MatchLabels: maps.Clone(pod.NodeSelector)}
-	if needsPods(pod.Affinity) {
-		d.todo("the NodeJob runs on more nodes: a required podAffinity or podAntiAffinity has no equivalent\n%s", remedyLabel)
-	}
-	if terms := merge(termsOf(requiredTerms(pod), func(r corev1.NodeSelectorRequirement) bool { return marks[r.Key] && excludes(r) })); len(terms) > 0 {
-		d.selectTerms(selector, terms)
-	}
-	d.setSelector(selector)
-	d.job.Spec.Nodes.Tolerations = pod.Tolerations
+// A node affinity is a list of terms, and a node that matches one of them is selected. A selector of a NodeJob has no OR.
+// So terms are merged, as long as the result matches exactly the same nodes.
+
+// term is a list of requirements. A node matches if it meets all of them, so a term without requirements matches all nodes.
+type term []requirement
+
+// requirement is about a label of a node, or about a field.
+type requirement struct {
+	corev1.NodeSelectorRequirement
+	// isField says that the key is a field. Kubernetes knows only metadata.name.
+	isField bool
 }
 
-// setSelector sets nodes.selector, which must not be empty.
-func (d *draft) setSelector(selector *metav1.LabelSelector) {
-	if selector != nil && len(selector.MatchLabels)+len(selector.MatchExpressions) > 0 {
-		d.job.Spec.Nodes.Selector = selector
+func (r requirement) String() string {
+	return strings.TrimSpace(fmt.Sprintf("%s %s %s", r.Key, r.Operator, strings.Join(r.Values, ",")))
+}
+
+func (t term) String() string {
+	parts := make([]string, len(t))
+	for i, r := range t {
+		parts[i] = r.String()
 	}
+	return strings.Join(parts, " and ")
 }
 
-// assumeDone has nodes with a label count as done.
-func (d *draft) assumeDone(selector *metav1.LabelSelector) {
-	d.job.Spec.Nodes.AssumeDone = &v1alpha1.AssumeDoneSpec{Selector: selector}
+// isNames reports whether the requirement lists names of nodes.
+func (r requirement) isNames() bool {
+	return r.isField && r.Key == metav1.ObjectNameField && r.Operator == corev1.NodeSelectorOpIn
 }
 
-// needsPods reports whether a pod runs only on nodes with or without some other pods.
-func needsPods(affinity *corev1.Affinity) bool {
-	return affinity != nil && (affinity.PodAffinity != nil && len(affinity.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution) > 0 ||
-		affinity.PodAntiAffinity != nil && len(affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution) > 0)
+// isLabels reports whether a label selector can have the requirement, which cannot compare numbers.
+func (r requirement) isLabels() bool {
+	return !r.isField && r.Operator != corev1.NodeSelectorOpGt && r.Operator != corev1.NodeSelectorOpLt
+}
+
+// excludes reports whether a requirement excludes nodes with a label, or with some of its values.
+func excludes(r corev1.NodeSelectorRequirement) bool {
+	return r.Operator == corev1.NodeSelectorOpDoesNotExist || r.Operator == corev1.NodeSelectorOpNotIn
+}
+
+// requiredTerms returns the terms of the node affinity that a node must match; nil if there is no such affinity.
+func requiredTerms(pod *corev1.PodSpec) []corev1.NodeSelectorTerm {
+	if pod.Affinity == nil || pod.Affinity.NodeAffinity == nil || pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+		return nil
+	}
+	return pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
+}
+
+// matchesNothing reports whether a term has no requirements. Unlike other empty selectors, it matches no node.
+func matchesNothing(t corev1.NodeSelectorTerm) bool {
+	return len(t.MatchExpressions)+len(t.MatchFields) == 0
 }
 
 // matchesNoNode returns an error for a pod whose node affinity matches no node.
@@ -57,15 +77,101 @@ func matchesNoNode(pod *corev1.PodSpec) error {
 	return errors.New("its nodeSelectorTerms match no node, because they are empty or contradict themselves, so it runs nowhere. Correct them, or remove the affinity to run on all nodes")
 }
 
+// termsOf returns the terms that match nodes, without the requirements for which without reports true.
+func termsOf(from []corev1.NodeSelectorTerm, without func(corev1.NodeSelectorRequirement) bool) []term {
+	var terms []term
+	for _, t := range from {
+		to := term{}
+		for _, r := range t.MatchExpressions {
+			if !without(r) {
+				to = append(to, requirement{r, false})
+			}
+		}
+		for _, r := range t.MatchFields {
+			to = append(to, requirement{r, true})
+		}
+		if names, byName := to.names(); !matchesNothing(t) && (!byName || len(names) > 0) {
+			terms = append(terms, to)
+		}
+	}
+	return terms
+}
+
+// names returns the names of the nodes that the term selects by name, and whether it does that.
+func (t term) names() (names []string, byName bool) {
+	for _, r := range t {
+		switch {
+		case !r.isNames():
+		case !byName:
+			names, byName = r.Values, true
+		default:
+			names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !slices.Contains(r.Values, name) })
+		}
+	}
+	return names, byName
+}
+
+// merge returns as few terms as possible that match the same nodes.
+func merge(terms []term) []term {
+	var merged []term
+next:
+	for _, t := range terms {
+		for i := range merged {
+			if both := merged[i].or(t); both != nil {
+				merged[i] = both
+				continue next
+			}
+		}
+		merged = append(merged, t)
+	}
+	return merged
+}
+
+// or returns the term that matches the nodes of both terms: they are equal, or differ only in the values of one In; nil otherwise.
+func (t term) or(other term) term {
+	if reflect.DeepEqual(t, other) {
+		return t
+	}
+	for i := range min(len(t), len(other)) {
+		both := slices.Clone(other)
+		if both[i].Values = t[i].Values; t[i].Operator == corev1.NodeSelectorOpIn && reflect.DeepEqual(t, both) {
+			both[i].Values = slices.Compact(slices.Sorted(slices.Values(slices.Concat(t[i].Values, other[i].Values))))
+			return both
+		}
+	}
+	return nil
+}
+
 const remedyLabel = "Give the nodes that must run the task a label of your own, also those that join later, and select it."
 
-// selectTerms selects the nodes of a term. If there are several terms, it takes the first one that a NodeJob can express: a NodeJob
-// for each term would run twice on a node that matches two of them.
-func (d *draft) selectTerms(selector *metav1.LabelSelector, terms []term) {
-	chosen := max(0, slices.IndexFunc(terms, term.isSelectable))
-	for _, r := range terms[chosen] {
+// selectNodes converts the node selector, the node affinity and the tolerations of the pod. It leaves out the requirements about the
+// label mark, which only nodes have that are done. If there are several terms, it takes the first one that a NodeJob can express: a
+// NodeJob for each term would run twice on a node that matches two of them.
+func (d *draft) selectNodes(mark string) {
+	d.job.Spec.Nodes.Tolerations = d.pod.Tolerations
+	selector := &metav1.LabelSelector{MatchLabels: maps.Clone(d.pod.NodeSelector)}
+	if a := d.pod.Affinity; a != nil && (a.PodAffinity != nil && len(a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution) > 0 ||
+		a.PodAntiAffinity != nil && len(a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution) > 0) {
+		d.todo("the NodeJob runs on more nodes: a required podAffinity or podAntiAffinity has no equivalent\n%s", remedyLabel)
+	}
+	terms := merge(termsOf(requiredTerms(d.pod), func(r corev1.NodeSelectorRequirement) bool { return mark != "" && r.Key == mark && excludes(r) }))
+	chosen := max(0, slices.IndexFunc(terms, func(t term) bool {
+		return !slices.ContainsFunc(t, func(r requirement) bool { return !r.isNames() && !r.isLabels() })
+	}))
+	if len(terms) > 0 {
+		d.selectTerm(selector, terms[chosen])
+	}
+	if len(terms) > 1 {
+		d.selectsLess(terms, chosen)
+	}
+	d.job.Spec.Nodes.Selector = notEmpty(selector)
+}
+
+func (d *draft) selectTerm(selector *metav1.LabelSelector, t term) {
+	for _, r := range t {
 		switch {
 		case r.isNames():
+			d.job.Spec.Nodes.Names, _ = t.names()
 		case r.isLabels():
 			selector.MatchExpressions = append(selector.MatchExpressions, metav1.LabelSelectorRequirement{
 				Key: r.Key, Operator: metav1.LabelSelectorOperator(r.Operator), Values: r.Values,
@@ -76,41 +182,28 @@ func (d *draft) selectTerms(selector *metav1.LabelSelector, terms []term) {
 			d.todo("the NodeJob runs on more nodes: a label selector cannot compare numbers (%s)\n%s", r, remedyLabel)
 		}
 	}
-	if names, byName := terms[chosen].names(); byName {
-		d.job.Spec.Nodes.Names = names
-	}
-	if len(terms) > 1 {
-		d.selectsLess(terms, chosen)
-	}
 }
 
 // selectsLess says that the NodeJob does not select all nodes of the source.
 func (d *draft) selectsLess(terms []term, chosen int) {
 	const most = 10
-	var b strings.Builder
-	fmt.Fprintf(&b, "the NodeJob does not run on all of its nodes: only one of %d nodeSelectorTerms is converted (%s)\n"+
-		"A label selector has no OR. %s\nDo not write a NodeJob for each term: a node that matches two of them would run the task twice. Not converted:",
-		len(terms), terms[chosen], remedyLabel)
+	var others strings.Builder
 	for i, t := range slices.Delete(slices.Clone(terms), chosen, chosen+1) {
 		if i == most {
-			fmt.Fprintf(&b, "\n- and %d more", len(terms)-1-most)
+			fmt.Fprintf(&others, "\n- and %d more", len(terms)-1-most)
 			break
 		}
-		fmt.Fprintf(&b, "\n- %s", strings.ReplaceAll(t.String(), "\n", " "))
+		others.WriteString("\n- " + strings.ReplaceAll(t.String(), "\n", " "))
 	}
-	d.todo("%s", b.String())
+	d.todo("the NodeJob does not run on all of its nodes: only one of %d nodeSelectorTerms is converted (%s)\n"+
+		"A label selector has no OR. %s\nDo not write a NodeJob for each term: a node that matches two of them would run the task twice. Not converted:%s",
+		len(terms), terms[chosen], remedyLabel, others.String())
 }
 
-// requirements returns what the node affinity of a pod requires.
-func requirements(pod *corev1.PodSpec) []corev1.NodeSelectorRequirement {
-	var found []corev1.NodeSelectorRequirement
-	for _, t := range requiredTerms(pod) {
-		found = append(found, t.MatchExpressions...)
+// notEmpty returns nil for an empty selector, which a NodeJob must not have.
+func notEmpty(selector *metav1.LabelSelector) *metav1.LabelSelector {
+	if selector == nil || len(selector.MatchLabels)+len(selector.MatchExpressions) == 0 {
+		return nil
 	}
-	return found
-}
-
-// excludes reports whether a requirement excludes nodes with a label, or with some of its values.
-func excludes(r corev1.NodeSelectorRequirement) bool {
-	return r.Operator == corev1.NodeSelectorOpDoesNotExist || r.Operator == corev1.NodeSelectorOpNotIn
+	return selector
 }

@@ -90,21 +90,3 @@ func appendObjects(objects []*unstructured.Unstructured, document []byte) ([]*un
 	}
 	return objects, nil
 }
-
-// nameOf returns the kind, namespace and name of an object for a message.
-func nameOf(object *unstructured.Unstructured) string {
-	name := object.GetName()
-	if name == "" {
-		name = object.GetGenerateName() + "…"
-	}
-	if object.GetNamespace() != "" {
-		name = object.GetNamespace() + "/" + name
-	}
-	return object.GetKind() + " " + name
-}
-
-// isKind reports whether an object is of a kind of an API group, in any version.
-func isKind(object *unstructured.Unstructured, group, kind string) bool {
-	gvk := object.GroupVersionKind()
-	return gvk.Group == group && gvk.Kind == kind
-}

@@ -82,189 +82,162 @@ type planDrain struct {
 	PodSelector        *metav1.LabelSelector `json:"podSelector,omitempty"`
 }
 
-// hostRoot is where the controller mounts the root directory of the node.
-const hostRoot = "/host"
+// podInfo is where the controller mounts the labels and annotations of the pod.
+const podInfo = "/run/system-upgrade/pod"
 
 // plan converts a Plan: to one NodeJob, and to another one for its prepare container.
-func (c *converter) plan(source *unstructured.Unstructured) ([]*draft, error) {
+func (c *converter) plan(source *unstructured.Unstructured) error {
 	plan, unknown, err := into[upgradePlan](source)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if plan.Spec.Upgrade == nil {
-		return nil, errors.New("it has no spec.upgrade")
+	prepare := plan.Spec.Prepare
+	switch {
+	case plan.Spec.Upgrade == nil:
+		return errors.New("it has no spec.upgrade")
+	case plan.Spec.NodeSelector == nil:
+		return errors.New("it has no spec.nodeSelector, so it runs on no node. For all nodes: nodeSelector: {}")
+	case prepare == nil:
+		c.upgrade(source, plan, unknown)
+	case len(prepare.Args) == 2 && prepare.Args[0] == "prepare":
+		// So do the upgrade images of k3s and RKE2.
+		d := c.upgrade(source, plan, unknown)
+		d.todo("the container prepare waited for the Plan %s\nResume this NodeJob when the one of that Plan is complete, or set dependsOn: kubectl everynode status %[1]s%s --watch", prepare.Args[1], inNamespace(d.namespace))
+	default:
+		first := c.planDraft(source, plan, prepare, "-prepare")
+		d := c.upgrade(source, plan, unknown)
+		d.job.Spec.DependsOn = []string{first.job.Name}
+		d.note("dependsOn: the container prepare is a NodeJob of its own. It runs before the node is cordoned and drained.")
 	}
-	if plan.Spec.NodeSelector == nil {
-		return nil, errors.New("it has no spec.nodeSelector, so it runs on no node. For all nodes: nodeSelector: {}")
-	}
-	d := c.planDraft(source, plan, plan.Spec.Upgrade)
+	return nil
+}
+
+// upgrade writes the NodeJob of the upgrade container.
+func (c *converter) upgrade(source *unstructured.Unstructured, plan *upgradePlan, unknown []string) *draft {
+	d := c.planDraft(source, plan, plan.Spec.Upgrade, "")
 	d.maintain(plan)
 	d.planTodos(plan)
 	d.nameFields(unknown)
-	prepare := plan.Spec.Prepare
-	switch {
-	case prepare == nil:
-	case len(prepare.Args) == 2 && prepare.Args[0] == "prepare":
-		// So do the upgrade images of k3s and RKE2.
-		d.todo("the container prepare waited for the Plan %s\nResume this NodeJob when the one of that Plan is complete, or set dependsOn: kubectl everynode status %[1]s%s --watch", prepare.Args[1], inNamespace(d.job.Namespace))
-	default:
-		first := c.planDraft(source, plan, prepare)
-		first.rename(source.GetName() + "-prepare")
-		d.job.Spec.DependsOn = []string{first.job.Name}
-		d.note("dependsOn: the container prepare is a NodeJob of its own. It runs before the node is cordoned and drained.")
-		return []*draft{first, d}, nil
-	}
-	return []*draft{d}, nil
+	return d
 }
 
 // planDraft writes what the NodeJobs of a Plan have in common.
-func (c *converter) planDraft(source *unstructured.Unstructured, plan *upgradePlan, container *planContainer) *draft {
-	d := c.newDraft(source)
+func (c *converter) planDraft(source *unstructured.Unstructured, plan *upgradePlan, container *planContainer, suffix string) *draft {
+	d := c.newDraft(c.newWork(source, planTemplate(source.GetName(), plan, container)), source.GetName()+suffix, source)
 	selector, key := plan.Spec.NodeSelector.DeepCopy(), "plan.upgrade.cattle.io/"+source.GetName()
 	if !slices.ContainsFunc(selector.MatchExpressions, func(r metav1.LabelSelectorRequirement) bool { return r.Key == key }) {
 		selector.MatchExpressions = append(selector.MatchExpressions, metav1.LabelSelectorRequirement{Key: key, Operator: metav1.LabelSelectorOpNotIn, Values: []string{"disabled"}})
 	}
-	d.setSelector(selector)
+	d.job.Spec.Nodes.Selector = notEmpty(selector)
 	d.job.Spec.Nodes.Tolerations = plan.Spec.Tolerations
-	w := c.newWork(d, planTemplate(source.GetName(), plan, container))
-	d.setTask(w)
-	d.timeouts(plan.Spec.JobActiveDeadlineSecs, nil, "jobActiveDeadlineSecs")
-	d.timeLimit()
+	d.setTask()
+	if d.mentions(podInfo) {
+		d.todo("the container reads %s, where the controller puts the labels and annotations of the pod, and the NodeJob does not have them\nRemove what reads them.", podInfo)
+	}
+	d.timeouts(plan.Spec.JobActiveDeadlineSecs, "jobActiveDeadlineSecs")
 	concurrency := intstr.FromInt32(int32(min(plan.Spec.Concurrency, 1<<30)))
 	d.concurrent(&concurrency, "concurrency")
-	template := d.job.Spec.Task.Template
-	if template != nil && strings.HasSuffix(template.Spec.Containers[0].Image, ":TAG") {
-		d.todo("write the version instead of TAG in the image %s", template.Spec.Containers[0].Image)
+	if image := d.pod.Containers[0].Image; d.job.Spec.Task.Template != nil && strings.HasSuffix(image, ":TAG") {
+		d.todo("write the version instead of TAG in the image %s", image)
 	}
 	for _, secret := range plan.Spec.Secrets {
 		if !secret.IgnoreUpdates {
 			d.job.Spec.Task.Inputs = append(d.job.Spec.Task.Inputs, v1alpha1.ContentRef{Kind: "Secret", Name: secret.Name})
 			d.note("task.inputs: a change of the Secret is a new revision, which runs on all nodes again. The manager must be allowed to get the Secret (docs/reruns.md).")
-		} else if template == nil {
+		} else if d.job.Spec.Task.Template == nil {
 			d.drop("the Secret %s, which the script cannot read", secret.Name)
 		}
 	}
 	if hash := plan.Status.LatestHash; hash != "" {
-		d.assumeDone(oneOf(key, []string{hash}))
+		d.job.Spec.Nodes.AssumeDone = &v1alpha1.AssumeDoneSpec{Selector: oneOf(key, []string{hash})}
 		d.note("nodes.assumeDone: nodes with this hash of the Plan are done, and do not run the task.")
 	} else {
 		d.runsAgain()
-		d.note("The nodes on which the Plan has run have its hash in the label %s. If you convert the Plan as the cluster has it (kubectl get plans.upgrade.cattle.io %s%s -o yaml), they count as done.", key, source.GetName(), inNamespace(d.job.Namespace))
+		d.note("The nodes on which the Plan has run have its hash in the label %s. If you convert the Plan as the cluster has it (kubectl get plans.upgrade.cattle.io %s%s -o yaml), they count as done.", key, source.GetName(), inNamespace(d.namespace))
 	}
 	return d
 }
 
 // planTemplate returns the pod that the controller creates for a container of a Plan.
 func planTemplate(name string, plan *upgradePlan, spec *planContainer) *corev1.PodTemplateSpec {
-	version := tagOf(cmp.Or(plan.Spec.Version, plan.Status.LatestVersion))
-	image := spec.Image
-	if _, tag, _ := strings.Cut(path.Base(image), ":"); tag == "" && !strings.Contains(image, "@") {
-		if version == "" {
-			version = "TAG"
-		}
-		image += ":" + version
-	}
+	version := strings.ReplaceAll(cmp.Or(plan.Spec.Version, plan.Status.LatestVersion), "+", "-") // a tag
 	container := corev1.Container{
-		Name: "upgrade", Image: image, Command: spec.Command, Args: spec.Args, EnvFrom: spec.EnvFrom, SecurityContext: spec.SecurityContext,
-		VolumeMounts: []corev1.VolumeMount{{Name: "host-root", MountPath: hostRoot}},
+		Name: "upgrade", Image: spec.Image, Command: spec.Command, Args: spec.Args, EnvFrom: spec.EnvFrom, SecurityContext: spec.SecurityContext,
+		Env: planVariables(name, version, plan.Status.LatestHash, spec),
 	}
-	container.Env = planVariables(name, plan, spec)
+	if _, tag, _ := strings.Cut(path.Base(spec.Image), ":"); tag == "" && !strings.Contains(spec.Image, "@") {
+		container.Image += ":" + cmp.Or(version, "TAG")
+	}
 	if container.SecurityContext == nil && spec == plan.Spec.Upgrade {
 		container.SecurityContext = &corev1.SecurityContext{Privileged: new(true)}
 	}
-	directory := corev1.HostPathDirectory
 	pod := corev1.PodSpec{
 		HostPID: true, HostIPC: true, HostNetwork: true, DNSPolicy: corev1.DNSClusterFirstWithHostNet,
 		ServiceAccountName: plan.Spec.ServiceAccountName, ImagePullSecrets: plan.Spec.ImagePullSecrets, PriorityClassName: plan.Spec.PriorityClassName,
-		Volumes: []corev1.Volume{{Name: "host-root", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/", Type: &directory}}}},
 	}
+	mount := func(name, at string, source corev1.VolumeSource) {
+		container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: name, MountPath: at, ReadOnly: source.Secret != nil})
+		pod.Volumes = append(pod.Volumes, corev1.Volume{Name: name, VolumeSource: source})
+	}
+	mount("host-root", "/host", corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/", Type: new(corev1.HostPathDirectory)}})
 	for _, secret := range plan.Spec.Secrets {
-		name := "secret-" + secret.Name // of the volume
-		container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: name, MountPath: path.Join("/", cmp.Or(secret.Path, "run/system-upgrade/secrets/"+secret.Name)), ReadOnly: true})
-		pod.Volumes = append(pod.Volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: secret.Name, DefaultMode: secret.DefaultMode, Optional: optional(secret.IgnoreUpdates)}}})
+		source, at := &corev1.SecretVolumeSource{SecretName: secret.Name, DefaultMode: secret.DefaultMode}, cmp.Or(secret.Path, secret.Name)
+		if secret.IgnoreUpdates {
+			source.Optional = new(true)
+		}
+		if !path.IsAbs(at) {
+			at = path.Join("/run/system-upgrade/secrets", at)
+		}
+		mount("secret-"+secret.Name, at, corev1.VolumeSource{Secret: source})
 	}
 	for _, volume := range spec.Volumes {
-		container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: volume.Name, MountPath: volume.Destination})
-		pod.Volumes = append(pod.Volumes, corev1.Volume{Name: volume.Name, VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: volume.Source}}})
+		mount(volume.Name, volume.Destination, corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: volume.Source}})
 	}
 	pod.Containers = []corev1.Container{container}
 	return &corev1.PodTemplateSpec{Spec: pod}
 }
 
 // planVariables returns the variables of a container of a Plan, with those that the controller sets.
-func planVariables(name string, plan *upgradePlan, spec *planContainer) []corev1.EnvVar {
-	env := []corev1.EnvVar{{Name: "SYSTEM_UPGRADE_NODE_NAME", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "spec.nodeName"}}}}
-	if version := cmp.Or(plan.Spec.Version, plan.Status.LatestVersion); version != "" {
-		env = append(env, corev1.EnvVar{Name: "SYSTEM_UPGRADE_PLAN_LATEST_VERSION", Value: tagOf(version)})
+func planVariables(name, version, hash string, spec *planContainer) []corev1.EnvVar {
+	ofPod := func(path string) *corev1.EnvVarSource {
+		return &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: path}}
 	}
-	env = append(env,
-		corev1.EnvVar{Name: "SYSTEM_UPGRADE_PLAN_NAME", Value: name},
-		corev1.EnvVar{Name: "SYSTEM_UPGRADE_POD_NAME", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}},
-		corev1.EnvVar{Name: "SYSTEM_UPGRADE_POD_UID", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.uid"}}})
-	if plan.Status.LatestHash != "" {
-		env = append(env, corev1.EnvVar{Name: "SYSTEM_UPGRADE_PLAN_LATEST_HASH", Value: plan.Status.LatestHash})
+	env := []corev1.EnvVar{
+		{Name: "SYSTEM_UPGRADE_NODE_NAME", ValueFrom: ofPod("spec.nodeName")},
+		{Name: "SYSTEM_UPGRADE_PLAN_LATEST_VERSION", Value: version},
+		{Name: "SYSTEM_UPGRADE_PLAN_NAME", Value: name},
+		{Name: "SYSTEM_UPGRADE_POD_NAME", ValueFrom: ofPod("metadata.name")},
+		{Name: "SYSTEM_UPGRADE_POD_UID", ValueFrom: ofPod("metadata.uid")},
+		{Name: "SYSTEM_UPGRADE_PLAN_LATEST_HASH", Value: hash},
 	}
 	text := strings.Join(slices.Concat(spec.Command, spec.Args), " ")
 	env = slices.DeleteFunc(env, func(e corev1.EnvVar) bool {
 		// A script that is shown does without those that only its own pod has.
-		return strings.HasPrefix(e.Name, "SYSTEM_UPGRADE_POD") && len(spec.Command) > 0 && !strings.Contains(text, e.Name)
+		isUnused := strings.HasPrefix(e.Name, "SYSTEM_UPGRADE_POD") && len(spec.Command) > 0 && !strings.Contains(text, e.Name)
+		return isUnused || e.Value == "" && e.ValueFrom == nil
 	})
 	return append(env, spec.Env...)
 }
 
-func optional(is bool) *bool {
-	if !is {
-		return nil
-	}
-	return &is
-}
-
-// tagOf returns the tag of the image for a version.
-func tagOf(version string) string { return strings.ReplaceAll(version, "+", "-") }
-
 // maintain converts cordon and drain.
 func (d *draft) maintain(plan *upgradePlan) {
 	from, m := plan.Spec.Drain, &d.job.Spec.Maintenance
-	if from == nil && !plan.Spec.Cordon {
-		return
-	}
-	if plan.Spec.Concurrency > 0 {
+	if plan.Spec.Concurrency > 0 && (from != nil || plan.Spec.Cordon) {
 		m.MaxUnavailable = new(intstr.FromInt32(int32(min(plan.Spec.Concurrency, 1<<30))))
 	}
 	if from == nil {
-		m.Cordon = true
+		m.Cordon = plan.Spec.Cordon
 		return
 	}
-	m.Drain = &v1alpha1.DrainSpec{DeleteEmptyDirData: isTrue(from.DeleteLocalData) && isTrue(from.DeleteEmptydirData)}
-	d.setDrain(from, m.Drain)
-}
-
-// setDrain converts the options of a drain.
-func (d *draft) setDrain(from *planDrain, drain *v1alpha1.DrainSpec) {
-	if s := from.PodSelector; s != nil && len(s.MatchLabels)+len(s.MatchExpressions) > 0 {
-		drain.PodSelector = s
-	}
+	m.Drain = &v1alpha1.DrainSpec{DeleteEmptyDirData: isTrue(from.DeleteLocalData) && isTrue(from.DeleteEmptydirData), PodSelector: notEmpty(from.PodSelector)}
 	if grace := from.GracePeriod; grace != nil && *grace >= 0 {
-		drain.GracePeriodSeconds = new(min(max(*grace, 1), 86400))
-		if *drain.GracePeriodSeconds != *grace {
-			d.note("drain.gracePeriod is %d, and gracePeriodSeconds takes 1 to 86400: %d is set.", *grace, *drain.GracePeriodSeconds)
+		m.Drain.GracePeriodSeconds = new(min(max(*grace, 1), 86400))
+		if *m.Drain.GracePeriodSeconds != *grace {
+			d.note("drain.gracePeriod is %d, and gracePeriodSeconds takes 1 to 86400: %d is set.", *grace, *m.Drain.GracePeriodSeconds)
 		}
 	}
 	if from.Timeout != nil {
 		d.drainTimeout(from.Timeout)
-	}
-	for _, option := range []struct {
-		isSet bool
-		todo  string
-	}{
-		{from.Force, "drain.force: pods without a controller block the drain. Delete them first"},
-		{from.DisableEviction, "drain.disableEviction: pods are always evicted, so PodDisruptionBudgets apply"},
-		{from.SkipWait > 0, "drain.skipWaitForDeleteTimeout: the drain waits for all pods. Lower gracePeriodSeconds instead"},
-		{!isTrue(from.IgnoreDaemonSets), "drain.ignoreDaemonSets is false: pods of DaemonSets are never evicted, and do not block the drain"},
-	} {
-		if option.isSet {
-			d.todo("%s", option.todo)
-		}
 	}
 }
 
@@ -294,21 +267,27 @@ func (d *draft) drainTimeout(value *intstr.IntOrString) {
 // planTodos names the fields that have no equivalent.
 func (d *draft) planTodos(plan *upgradePlan) {
 	s := plan.Spec
-	if s.Channel != "" {
-		d.todo("channel %s: there is no polling of a channel. A GitOps tool changes the task, which is a new revision", s.Channel)
+	drain := cmp.Or(s.Drain, &planDrain{})
+	var window []string
+	for _, key := range slices.Sorted(maps.Keys(s.Window)) {
+		window = append(window, fmt.Sprintf("%s %v", key, s.Window[key]))
 	}
-	if s.Exclusive {
-		d.todo("exclusive: name the NodeJobs of the other exclusive Plans in dependsOn, if they must not run at the same time")
-	}
-	if s.Window != nil {
-		window := make([]string, 0, len(s.Window))
-		for _, key := range slices.Sorted(maps.Keys(s.Window)) {
-			window = append(window, fmt.Sprintf("%s %v", key, s.Window[key]))
+	for _, field := range []struct {
+		isSet bool
+		todo  string
+	}{
+		{drain.Force, "drain.force: pods without a controller block the drain. Delete them first"},
+		{drain.DisableEviction, "drain.disableEviction: pods are always evicted, so PodDisruptionBudgets apply"},
+		{drain.SkipWait > 0, "drain.skipWaitForDeleteTimeout: the drain waits for all pods. Lower gracePeriodSeconds instead"},
+		{!isTrue(drain.IgnoreDaemonSets), "drain.ignoreDaemonSets is false: pods of DaemonSets are never evicted, and do not block the drain"},
+		{s.Channel != "", "channel " + s.Channel + ": there is no polling of a channel. A GitOps tool changes the task, which is a new revision"},
+		{s.Exclusive, "exclusive: name the NodeJobs of the other exclusive Plans in dependsOn, if they must not run at the same time"},
+		{s.Window != nil, "window: a NodeJob has no time window. Call kubectl everynode resume and suspend at these times: " + strings.Join(window, ", ")},
+		{s.PostCompleteDelay != "", "postCompleteDelay " + s.PostCompleteDelay + ": there is no wait between nodes. rollout.steps[].soakSeconds is a wait between steps"},
+	} {
+		if field.isSet {
+			d.todo("%s", field.todo)
 		}
-		d.todo("window: a NodeJob has no time window. Call kubectl everynode resume and suspend at these times: %s", strings.Join(window, ", "))
-	}
-	if s.PostCompleteDelay != "" {
-		d.todo("postCompleteDelay %s: there is no wait between nodes. rollout.steps[].soakSeconds is a wait between steps", s.PostCompleteDelay)
 	}
 	for _, key := range slices.Sorted(maps.Keys(s.CustomNodeLabels)) {
 		d.todo("customNodeLabels %s=%s: let the task report it as a result, and publish it", key, s.CustomNodeLabels[key])

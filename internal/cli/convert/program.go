@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 )
 
@@ -29,29 +30,27 @@ type program struct {
 
 // program reads what a container runs.
 func (w *work) program(c *corev1.Container) program {
-	var p program
-	if variable := startupScript(c); variable != nil {
-		text, from, known := w.valueOf(*variable)
-		p = program{argv: []string{"/bin/bash", "-c", text}, onNode: true, script: text, source: from}
-		if p.expanded = isExpanded(c, text); !known {
-			p.absent = from
-		}
-		return p
-	}
-	if p.argv = slices.Concat(c.Command, c.Args); len(c.Command) == 0 {
+	p := program{argv: slices.Concat(c.Command, c.Args)}
+	startup := isStartupScript(c)
+	if startup {
+		p.argv, p.onNode = []string{"/bin/bash", "-c", "$(" + startupVariable + ")"}, true
+	} else if len(c.Command) == 0 {
 		return p
 	}
 	for i, arg := range p.argv {
 		p.expanded = p.expanded || isExpanded(c, arg)
 		for _, env := range c.Env {
-			if value, from, known := w.valueOf(env); strings.Contains(arg, "$("+env.Name+")") {
-				if p.argv[i] = strings.ReplaceAll(p.argv[i], "$("+env.Name+")", value); !known {
+			if strings.Contains(arg, "$("+env.Name+")") {
+				value, from, known := w.valueOf(env)
+				if p.argv[i], p.source = strings.ReplaceAll(p.argv[i], "$("+env.Name+")", value), from; !known {
 					p.absent = from
 				}
 			}
 		}
 	}
-	if rest, ok := w.enterNode(c, p.argv); ok {
+	if startup {
+		p.expanded = isExpanded(c, p.argv[2])
+	} else if rest, ok := w.enterNode(c, p.argv); ok {
 		p.argv, p.onNode = rest, true
 	}
 	w.readScript(c, &p)
@@ -66,6 +65,15 @@ var ofServices = regexp.MustCompile(`\b(KUBERNETES_|\w+_SERVICE_(HOST|PORT)|\w+_
 func isExpanded(c *corev1.Container, arg string) bool {
 	return strings.Contains(arg, "$$") || ofServices.MatchString(arg) || strings.Contains(arg, "$(") && len(c.EnvFrom) > 0 ||
 		slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool { return strings.Contains(arg, "$("+e.Name+")") })
+}
+
+// startupVariable is the variable whose value the image startup-script runs on the node.
+const startupVariable = "STARTUP_SCRIPT"
+
+// isStartupScript reports whether a container has the image startup-script.
+func isStartupScript(c *corev1.Container) bool {
+	return len(c.Command) == 0 && strings.Contains(path.Base(c.Image), "startup-script") &&
+		slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == startupVariable })
 }
 
 // valueOf returns the value of a variable, and the ConfigMap or Secret that has it. It reports false if the files do not show it.
@@ -91,170 +99,140 @@ func (w *work) readScript(c *corev1.Container, p *program) {
 	if i := slices.IndexFunc(argv, isShell); i > 0 && len(unwrapped(argv)) < len(argv) {
 		argv = argv[i:]
 	}
-	if isShell(argv[0]) {
-		var isText bool
-		if argv, isText = operands(argv[1:]); isText && len(argv) > 0 {
-			p.script = argv[0]
-			return
-		}
+	rest, isText := operands(argv)
+	switch {
+	case isText:
+		p.script = rest[0]
+		return
+	case isShell(argv[0]):
+		argv = rest
 	}
 	if len(argv) == 0 {
 		return
 	}
 	for _, mount := range c.VolumeMounts {
-		from, key := w.keyOf(argv[0], mount)
-		if key == "" {
-			continue
-		}
-		if data, known := w.contents[from]; known {
-			p.script, p.source = data[key], from
-		} else {
-			p.absent = from
+		for _, v := range w.projections(mount.Name) {
+			if key := v.keyOf(argv[0], mount); key == "" {
+				continue
+			} else if data, known := w.contents[v.content]; !known {
+				p.absent = v.content
+			} else if text, is := data[key]; is {
+				p.script, p.source, p.absent = text, v.content, content{}
+				return
+			}
 		}
 	}
 }
 
-// operands returns the arguments of a shell without its options, and whether the first one is the text of a script (-c).
-func operands(args []string) (rest []string, isText bool) {
-	for len(args) > 0 && strings.HasPrefix(args[0], "-") {
-		isText = isText || isCommandFlag(args[0])
-		if args[0] == "-o" || args[0] == "-euo" || args[0] == "-eo" {
-			args = args[1:]
-		}
-		args = args[min(1, len(args)):]
-	}
-	return args, isText
+// projection is a ConfigMap or Secret in a volume, with the keys that the volume has; all if there are none.
+type projection struct {
+	content
+	items []corev1.KeyToPath
 }
 
-// keyOf returns which key of which ConfigMap or Secret a file is; "" if it is none.
-func (w *work) keyOf(file string, mount corev1.VolumeMount) (from content, key string) {
-	i := slices.IndexFunc(w.pod.Volumes, func(v corev1.Volume) bool { return v.Name == mount.Name })
-	if i < 0 || mount.SubPathExpr != "" {
-		return content{}, ""
+// projections returns the ConfigMaps and Secrets in a volume.
+func (w *work) projections(volume string) (found []projection) {
+	add := func(kind, name string, items []corev1.KeyToPath) {
+		found = append(found, projection{content{kind, w.namespace, name}, items})
 	}
-	var items []corev1.KeyToPath
-	switch v := w.pod.Volumes[i]; {
-	case v.ConfigMap != nil:
-		items = v.ConfigMap.Items
-	case v.Secret != nil:
-		items = v.Secret.Items
-	default:
-		return content{}, ""
+	v := w.volume(volume)
+	if v.ConfigMap != nil {
+		add("ConfigMap", v.ConfigMap.Name, v.ConfigMap.Items)
 	}
+	if v.Secret != nil {
+		add("Secret", v.Secret.SecretName, v.Secret.Items)
+	}
+	for _, source := range cmp.Or(v.Projected, &corev1.ProjectedVolumeSource{}).Sources {
+		if source.ConfigMap != nil {
+			add("ConfigMap", source.ConfigMap.Name, source.ConfigMap.Items)
+		}
+		if source.Secret != nil {
+			add("Secret", source.Secret.Name, source.Secret.Items)
+		}
+	}
+	return found
+}
+
+// volume returns a volume of the pod; an empty one if there is none of the name.
+func (w *work) volume(name string) corev1.Volume {
+	for _, v := range w.pod.Volumes {
+		if v.Name == name {
+			return v
+		}
+	}
+	return corev1.Volume{}
+}
+
+// keyOf returns which key a file is; "" if it is none.
+func (p projection) keyOf(file string, mount corev1.VolumeMount) string {
 	key, inside := strings.CutPrefix(path.Clean(file), path.Clean(mount.MountPath)+"/")
 	if mount.SubPath != "" {
 		key, inside = mount.SubPath, path.Clean(file) == path.Clean(mount.MountPath)
 	}
-	if i := slices.IndexFunc(items, func(item corev1.KeyToPath) bool { return item.Path == key }); i >= 0 {
-		key = items[i].Key
-	} else if len(items) > 0 {
-		inside = false
+	i := slices.IndexFunc(p.items, func(item corev1.KeyToPath) bool { return item.Path == key })
+	switch {
+	case !inside || mount.SubPathExpr != "" || i < 0 && (len(p.items) > 0 || strings.Contains(key, "/")):
+		return ""
+	case i >= 0:
+		return p.items[i].Key
 	}
-	if !inside || strings.Contains(key, "/") {
-		return content{}, ""
-	}
-	return w.contentOf(mount.Name), key
-}
-
-// isCommandFlag reports whether the option of a shell is -c, such as -c, -ec and -lc.
-func isCommandFlag(arg string) bool {
-	return len(arg) > 1 && arg[0] == '-' && arg[1] != '-' && strings.HasSuffix(arg, "c")
-}
-
-// contentOf returns the ConfigMap or Secret in a volume.
-func (w *work) contentOf(volume string) content {
-	for _, v := range w.pod.Volumes {
-		switch {
-		case v.Name == volume && v.ConfigMap != nil:
-			return content{"ConfigMap", w.namespace, v.ConfigMap.Name}
-		case v.Name == volume && v.Secret != nil:
-			return content{"Secret", w.namespace, v.Secret.SecretName}
-		}
-	}
-	return content{}
-}
-
-// startupScript returns the variable whose value the image startup-script runs on the node; nil for other images.
-func startupScript(c *corev1.Container) *corev1.EnvVar {
-	i := slices.IndexFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == "STARTUP_SCRIPT" })
-	if i < 0 || len(c.Command) > 0 || !strings.Contains(path.Base(c.Image), "startup-script") {
-		return nil
-	}
-	return &c.Env[i]
+	return key
 }
 
 // enterNode removes a prefix that enters the mount namespace or the root directory of the node. It reports false for other programs,
 // and for options that do more than that.
 func (w *work) enterNode(c *corev1.Container, argv []string) (rest []string, ok bool) {
-	switch path.Base(argv[0]) {
-	case "nsenter":
+	switch name := path.Base(argv[0]); {
+	case !w.pod.HostPID:
+	case name == "nsenter":
 		return w.enteredBy(argv[1:])
-	case "chroot":
-		if len(argv) > 2 && w.pod.HostPID && w.pod.HostNetwork && w.isRoot(c, path.Clean(argv[1])) {
+	case name == "chroot":
+		if len(argv) > 2 && w.pod.HostNetwork && w.isRoot(c, path.Clean(argv[1])) {
 			return argv[2:], true
 		}
 	}
 	return nil, false
 }
 
-// namespaces are the letters of the namespaces that an option of nsenter enters. Those that change nothing here have none.
-var namespaces = map[string]string{"--mount": "m", "--all": "mnu", "--uts": "u", "--ipc": "", "--net": "n", "--pid": "", "--cgroup": "", "--time": ""}
+// namespaces are the options of nsenter that enter a namespace. Other options do more.
+var namespaces = map[string]string{"all": "a", "mount": "m", "uts": "u", "ipc": "i", "net": "n", "pid": "p", "cgroup": "C", "time": "T"}
 
 // enteredBy returns the program that nsenter runs, if it then runs in the mount, network and UTS namespaces of process 1, and nsenter
 // changes nothing else.
 func (w *work) enteredBy(args []string) (rest []string, ok bool) {
-	target, entered := "", ""
-	for len(args) > 0 && strings.HasPrefix(args[0], "-") {
-		if args[0] == "--" {
-			args = args[1:]
-			break
-		}
-		letters, to, n := optionOf(args)
-		if n == 0 {
+	const ofTarget = "of the target"
+	options := pflag.NewFlagSet("nsenter", pflag.ContinueOnError)
+	options.Usage = func() {}
+	options.SetInterspersed(false)
+	target := options.StringP("target", "t", "", "")
+	for name, letter := range namespaces {
+		options.StringP(name, letter, "", "")
+		options.Lookup(name).NoOptDefVal = ofTarget
+	}
+	if options.Parse(args) != nil || options.NArg() == 0 {
+		return nil, false
+	}
+	entered := map[string]bool{"net": w.pod.HostNetwork, "uts": w.pod.HostNetwork}
+	for name := range namespaces {
+		switch file := options.Lookup(name).Value.String(); {
+		case file == ofTarget && strings.TrimSpace(*target) == "1", strings.HasPrefix(file, "/proc/1/ns/"):
+			entered[name] = true
+		case file != "":
 			return nil, false
 		}
-		target, entered, args = cmp.Or(to, target), entered+letters, args[min(n, len(args)):]
 	}
-	if w.pod.HostNetwork {
-		entered += "nu"
-	}
-	return args, len(args) > 0 && w.pod.HostPID && target == "1" && enters(entered, "m") && enters(entered, "n") && enters(entered, "u")
-}
-
-func enters(entered, namespace string) bool { return strings.Contains(entered, namespace) }
-
-// optionOf reads an option of nsenter: the letters of the namespaces that it enters, the process of which they are, and of how many
-// arguments it consists; 0 if it is another option.
-func optionOf(args []string) (letters, target string, n int) {
-	name, value, _ := strings.Cut(args[0], "=")
-	if letters, isLong := namespaces[name]; isLong && value == "" {
-		return letters, "", 1
-	} else if isLong && strings.HasPrefix(value, "/proc/1/ns/") {
-		return letters, "1", 1
-	}
-	if to, is := strings.CutPrefix(name, "-t"); is && to != "" {
-		return "", strings.TrimSpace(to), 1
-	}
-	if name == "-t" || name == "--target" {
-		return "", cmp.Or(value, args[min(1, len(args)-1)]), 2 - min(1, len(value))
-	}
-	if strings.Trim(name, "-amuinpCT") == "" && strings.LastIndex(name, "-") == 0 {
-		return strings.ReplaceAll(name[1:], "a", "mnu"), "", 1
-	}
-	return "", "", 0
+	return options.Args(), entered["all"] || entered["mount"] && entered["net"] && entered["uts"]
 }
 
 // isRoot reports whether a path of a container is the root directory of the node, and nothing else is mounted below it.
 func (w *work) isRoot(c *corev1.Container, at string) bool {
 	is := false
 	for _, mount := range c.VolumeMounts {
-		to := path.Clean(mount.MountPath)
-		i := slices.IndexFunc(w.pod.Volumes, func(v corev1.Volume) bool { return v.Name == mount.Name })
-		if strings.HasPrefix(to, at+"/") || i < 0 {
+		to, volume := path.Clean(mount.MountPath), w.volume(mount.Name).HostPath
+		if strings.HasPrefix(to, at+"/") {
 			return false
 		}
-		v := w.pod.Volumes[i].HostPath
-		is = is || to == at && v != nil && path.Clean(v.Path) == "/" && mount.SubPath == "" && mount.SubPathExpr == "" && !mount.ReadOnly
+		is = is || to == at && volume != nil && path.Clean(volume.Path) == "/" && mount.SubPath == "" && mount.SubPathExpr == "" && !mount.ReadOnly
 	}
 	return is
 }

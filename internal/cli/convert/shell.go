@@ -5,6 +5,8 @@ package convert
 
 import (
 	"cmp"
+	_ "embed" // programs.yaml
+	"maps"
 	"math"
 	"path"
 	"regexp"
@@ -15,25 +17,38 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// finding is a command of a script, with its line.
-type finding struct {
-	line   uint
-	text   string
-	offset uint
-}
-
-// reading is what a shell script shows: whether it ends. Scripts are never changed.
+// reading is what a shell script shows: whether it ends, and which labels it changes. Scripts are never changed.
 type reading struct {
 	// invalid says that it is not a script of a POSIX shell or Bash.
 	invalid bool
-	// waits are commands that wait without end, and loops those that may repeat their work without end.
-	waits, loops []finding
+	// endless are the commands that wait without end, and the loops that may repeat their work without end.
+	endless []finding
 	// work reports whether it does something else.
 	work bool
 	// unknown is the first program that may not end; "" if all end.
 	unknown string
-	// commands are the words of all commands, also of those in scripts of the script.
-	commands [][]string
+	// labels are the labels that it sets on nodes with kubectl, with their values, and - for those that it removes. The key is $ for
+	// labels that it does not show.
+	labels map[string]string
+}
+
+// finding is a command or a loop of a script that may not end, with its line.
+type finding struct {
+	line   uint
+	text   string
+	isLoop bool
+}
+
+// reader reads a script.
+type reader struct {
+	reading
+
+	script    string
+	functions map[string]bool
+	// depth is the number of scripts around it.
+	depth int
+	// loopEnd is where the last loop ends that was found.
+	loopEnd uint
 }
 
 // read reads a script.
@@ -44,246 +59,269 @@ func readNested(script string, depth int) reading {
 	if err != nil || depth > 5 {
 		return reading{invalid: true}
 	}
-	r := &reader{script: script, depth: depth, functions: map[string]bool{}}
-	syntax.Walk(file, func(node syntax.Node) bool {
+	r := &reader{script: script, depth: depth, functions: map[string]bool{}, reading: reading{labels: map[string]string{}}}
+	for node := range syntax.Preorder(file) {
 		if f, is := node.(*syntax.FuncDecl); is {
 			r.functions[f.Name.Value] = true
 		}
-		return true
-	})
-	syntax.Walk(file, r.visit)
+	}
+	for node := range syntax.Preorder(file) {
+		r.visit(node)
+	}
 	return r.reading
 }
 
-// reader reads one script. loopEnd is where the last loop ends that may repeat its work without end.
-type reader struct {
-	reading
-
-	script    string
-	depth     int
-	functions map[string]bool
-	loopEnd   uint
-}
-
-func (r *reader) visit(node syntax.Node) bool {
+func (r *reader) visit(node syntax.Node) {
 	switch node := node.(type) {
-	case *syntax.WhileClause:
-		r.loop(node, !isReadLoop(node))
-	case *syntax.ForClause:
-		_, asInC := node.Loop.(*syntax.CStyleLoop)
-		r.loop(node, asInC)
-	case *syntax.CallExpr:
-		if words := wordsOf(node); len(words) > 0 {
-			r.call(words, r.find(node))
+	case *syntax.WhileClause, *syntax.ForClause:
+		if isEndless(node) {
+			r.found(node, true)
+		}
+	case *syntax.Stmt:
+		if call, is := node.Cmd.(*syntax.CallExpr); is && len(call.Args) > 0 {
+			r.call(call, node.Redirs)
 		}
 	case *syntax.Redirect:
 		r.work = r.work || node.Word.Lit() != "/dev/null" && node.Op != syntax.DplOut && node.Op != syntax.DplIn
 	}
-	return true
 }
 
-func (r *reader) find(node syntax.Node) finding {
-	text, _, _ := strings.Cut(r.script[node.Pos().Offset():node.End().Offset()], "\n")
-	return finding{node.Pos().Line(), text, node.Pos().Offset()}
-}
-
-func (r *reader) loop(node syntax.Node, isEndless bool) {
-	if isEndless && node.Pos().Offset() >= r.loopEnd {
-		r.loops, r.loopEnd = append(r.loops, r.find(node)), node.End().Offset()
+// found adds what may not end, unless it is in a loop that was found.
+func (r *reader) found(node syntax.Node, isLoop bool) {
+	from, to := node.Pos().Offset(), node.End().Offset()
+	if from < r.loopEnd {
+		return
+	}
+	text, _, _ := strings.Cut(r.script[from:to], "\n")
+	r.endless = append(r.endless, finding{node.Pos().Line(), text, isLoop})
+	if isLoop {
+		r.loopEnd = to
 	}
 }
 
 // call reads one command.
-func (r *reader) call(words []string, at finding) {
-	r.commands = append(r.commands, words)
-	inner := unwrapped(words)
-	switch name := path.Base(inner[0]); {
-	case waits(inner):
-		if at.offset >= r.loopEnd { // otherwise the loop is named
-			r.waits = append(r.waits, at)
-		}
-	case isShell(name) && slices.IndexFunc(inner, isCommandFlag) > 0:
-		r.nested(inner, at)
-	case slices.Contains(idle, name):
-		r.work = r.work || name == "trap" && !slices.Contains(harmless, inner[min(1, len(inner)-1)])
+func (r *reader) call(call *syntax.CallExpr, redirects []*syntax.Redirect) {
+	words := make([]string, len(call.Args))
+	for i, word := range call.Args {
+		words[i] = literal(word)
+	}
+	words = unwrapped(words)
+	name := path.Base(words[0])
+	switch script, isShown := scriptOf(words, redirects); {
+	case waits(words):
+		r.found(call, false)
+	case isShown:
+		r.nested(call, readNested(script, r.depth+1), words[0])
+	case slices.Contains(programs.Idle, name):
+		r.work = r.work || name == "trap" && !slices.Contains(programs.Harmless, words[min(1, len(words)-1)])
 	default:
 		r.work = true
-		if !r.functions[name] && !ends(inner) {
-			r.unknown = cmp.Or(r.unknown, programOf(inner))
+		if name == "kubectl" {
+			labelsIn(words, r.labels)
+		}
+		if !r.functions[name] && !ends(words) {
+			r.unknown = cmp.Or(r.unknown, programOf(words))
 		}
 	}
 }
 
-// nested reads a script in a command of the script.
-func (r *reader) nested(words []string, at finding) {
-	inner := readNested(words[len(words)-1], r.depth+1)
+// scriptOf returns the script that a shell runs: an argument, or a here-document.
+func scriptOf(words []string, redirects []*syntax.Redirect) (script string, isShown bool) {
+	rest, isText := operands(words)
+	if isText {
+		return rest[0], true
+	}
+	i := slices.IndexFunc(redirects, func(r *syntax.Redirect) bool { return r.Hdoc != nil })
+	if !isShell(words[0]) || len(rest) > 0 || i < 0 {
+		return "", false
+	}
+	return literal(redirects[i].Hdoc), true
+}
+
+// nested adds what a script in a command shows.
+func (r *reader) nested(call *syntax.CallExpr, inner reading, shell string) {
 	if inner.invalid {
-		inner.unknown = words[0]
+		inner.unknown = shell
 	}
-	if len(inner.waits) > 0 {
-		r.waits = append(r.waits, at)
+	for _, f := range inner.endless {
+		r.found(call, f.isLoop)
 	}
-	if len(inner.loops) > 0 {
-		r.loops = append(r.loops, at)
+	r.work, r.unknown = true, cmp.Or(r.unknown, inner.unknown)
+	maps.Copy(r.labels, inner.labels)
+}
+
+// labelsIn adds the labels that a command of kubectl changes on nodes.
+func labelsIn(words []string, changes map[string]string) {
+	i := slices.Index(words, "label")
+	if i < 0 || !slices.ContainsFunc(words[i:], func(word string) bool { return strings.HasPrefix(word, "no") }) {
+		return
 	}
-	r.commands, r.work, r.unknown = append(r.commands, inner.commands...), true, cmp.Or(r.unknown, inner.unknown)
+	for _, word := range words[i+1:] {
+		key, value, sets := strings.Cut(word, "=")
+		if strings.HasPrefix(word, "-") || !sets && !strings.HasSuffix(word, "-") {
+			continue
+		}
+		if !sets {
+			key, value = strings.TrimSuffix(key, "-"), "-"
+		}
+		if strings.Contains(key, "$") {
+			key = "$"
+		}
+		changes[key] = cmp.Or(value, "$")
+	}
 }
 
 // programOf names the program of a command.
 func programOf(words []string) string {
-	if strings.Contains(words[0], "$") {
+	switch rest, _ := operands(words); {
+	case strings.Contains(words[0], "$"):
 		return "what a variable names"
+	case isShell(words[0]) && len(rest) == 0:
+		return words[0] + " with a script from its input"
 	}
-	return words[0]
+	return cmp.Or(words[0], "an empty command")
 }
 
-// isReadLoop reports whether a loop ends with its input.
-func isReadLoop(loop *syntax.WhileClause) bool {
-	if len(loop.Cond) != 1 || loop.Until {
-		return false
-	}
-	call, is := loop.Cond[0].Cmd.(*syntax.CallExpr)
-	return is && len(call.Args) > 0 && call.Args[0].Lit() == "read"
-}
-
-// idle are commands that are no work, because they only print, wait or set up the shell.
-var idle = strings.Fields("echo printf date set trap wait true : [ test exit break continue return export sleep exec")
-
-// harmless are arguments of trap that do no work.
-var harmless = []string{"", "exit", "exit 0", "-", "trap"}
-
-// wordsOf returns the words of a command, without exec. What is not literal is "$".
-func wordsOf(call *syntax.CallExpr) []string {
-	words := make([]string, len(call.Args))
-	for i, word := range call.Args {
-		words[i] = literal(word.Parts)
-	}
-	if len(words) > 1 && words[0] == "exec" {
-		return words[1:]
-	}
-	return words
-}
-
-func literal(parts []syntax.WordPart) string {
-	var b strings.Builder
-	for _, part := range parts {
-		switch part := part.(type) {
-		case *syntax.Lit:
-			b.WriteString(part.Value)
-		case *syntax.SglQuoted:
-			b.WriteString(part.Value)
-		case *syntax.DblQuoted:
-			b.WriteString(literal(part.Parts))
-		default:
-			b.WriteString("$")
+// isEndless reports whether a loop may not end: it is no list of words, and does not read its input.
+func isEndless(node syntax.Node) bool {
+	switch loop := node.(type) {
+	case *syntax.ForClause:
+		_, asInC := loop.Loop.(*syntax.CStyleLoop)
+		return asInC
+	case *syntax.WhileClause:
+		if len(loop.Cond) != 1 || loop.Until {
+			return true
 		}
-	}
-	return b.String()
-}
-
-// waits reports whether a command waits without end: at least 10 minutes, which is the default time limit of a task.
-func waits(argv []string) bool {
-	if len(argv) == 0 {
-		return false
-	}
-	switch path.Base(argv[0]) {
-	case "pause":
-		return len(argv) == 1
-	case "tail":
-		return slices.ContainsFunc(argv[1:], func(arg string) bool { return strings.HasPrefix(arg, "-") && strings.ContainsAny(arg, "fF") })
-	case "kill":
-		return slices.Contains(argv, "-STOP") || slices.Contains(argv, "-SIGSTOP")
-	case "sleep":
-		total := 0.0
-		for _, arg := range argv[1:] {
-			total += seconds(arg)
-		}
-		return total >= 600
+		call, is := loop.Cond[0].Cmd.(*syntax.CallExpr)
+		return !is || len(call.Args) == 0 || call.Args[0].Lit() != "read"
 	}
 	return false
 }
 
-// seconds returns how long a sleep takes. What is no number, such as infinity or a variable, is a wait without end.
-func seconds(arg string) float64 {
-	unit := 1.0
-	if i := len(arg) - 1; i > 0 && strings.IndexByte("smhd", arg[i]) >= 0 {
-		arg, unit = arg[:i], map[byte]float64{'s': 1, 'm': 60, 'h': 3600, 'd': 86400}[arg[i]]
+// literal returns the text of a word, or of a part of one. What is not literal is "$".
+func literal(node syntax.Node) string {
+	var parts []syntax.WordPart
+	switch node := node.(type) {
+	case *syntax.Lit:
+		return node.Value
+	case *syntax.SglQuoted:
+		return node.Value
+	case *syntax.Word:
+		parts = node.Parts
+	case *syntax.DblQuoted:
+		parts = node.Parts
+	default:
+		return "$"
 	}
-	value, err := strconv.ParseFloat(arg, 64)
-	if err != nil {
-		return math.Inf(1)
+	var text strings.Builder
+	for _, part := range parts {
+		text.WriteString(literal(part))
 	}
-	return value * unit
+	return text.String()
 }
 
-// ending are programs that end by themselves, and wrappers are programs that run another one, with the options that have a value.
-var (
-	ending = strings.Fields(`apk apt apt-get awk basename blkid blockdev cat chattr chcon chgrp chmod chown chronyc cp curl cut dd depmod df dirname
-		dnf dpkg ethtool false fallocate find firewall-cmd getent grep groupadd head hostname hostnamectl id install ip ip6tables iptables
-		iptables-legacy iptables-nft iptables-restore kill kubectl ldconfig ln ls lsblk lsmod lsof mkdir mkfs mkfs.ext4 mkfs.xfs mknod mkswap
-		modprobe mount mountpoint mv nft parted passwd pkill ps pwd read readlink rm rmdir rmmod rpm sed semanage seq service setenforce sgdisk
-		sha256sum sort stat swapoff swapon sync sysctl systemctl tar tee timedatectl touch tr truncate tune2fs tuned-adm udevadm umount uname
-		uniq unlink update-ca-certificates update-ca-trust update-grub useradd usermod wc wget xargs yum zypper unset shift cd local declare
-		reboot shutdown poweroff halt rebootmgrctl`)
-	wrappers = map[string]string{"nsenter": "t S G r w", "chroot": "", "sudo": "u g", "env": "u", "timeout": "k s", "command": "", "nohup": "", "time": "", "nice": "n", "ionice": "c n"}
-	// lasting are arguments with which a program may not end.
-	lasting = strings.Fields("monitor watch --watch --watch=true proxy port-forward attach logs dmon pmon daemon serve server -STOP -SIGSTOP --follow")
-)
+//go:embed programs.yaml
+var programsYAML []byte
+
+// programs say what commands do.
+var programs = table[struct {
+	Ending, Idle, Shells      words
+	Harmless                  []string
+	Wrappers                  map[string]string
+	Lasting, Waiting, Reboots *regexp.Regexp
+}](programsYAML)
+
+// words are separated by spaces in a table.
+type words []string
+
+// UnmarshalText splits the words.
+func (w *words) UnmarshalText(text []byte) error {
+	*w = strings.Fields(string(text))
+	return nil
+}
+
+// waits reports whether a command waits without end: at least 10 minutes, which is the default time limit of a task.
+func waits(argv []string) bool {
+	if path.Base(argv[0]) != "sleep" {
+		return programs.Waiting.MatchString(strings.Join(argv, "\x00"))
+	}
+	total := 0.0
+	for _, arg := range argv[1:] {
+		number := strings.TrimRight(arg, "smhd")
+		unit, isKnown := map[string]float64{"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}[arg[len(number):]]
+		seconds, err := strconv.ParseFloat(number, 64)
+		if err != nil || !isKnown || math.IsNaN(seconds) {
+			return true // infinity, or a variable
+		}
+		total += seconds * unit
+	}
+	return total >= 600
+}
 
 // ends reports whether a program surely ends.
-func ends(words []string) bool {
-	if path.Base(words[0]) == "kubectl" && slices.Contains(words, "-w") {
-		return false
-	}
-	return slices.Contains(ending, path.Base(words[0])) && !slices.ContainsFunc(words[1:], func(word string) bool { return slices.Contains(lasting, word) })
+func ends(argv []string) bool {
+	return slices.Contains(programs.Ending, path.Base(argv[0])) && !programs.Lasting.MatchString(strings.Join(argv, "\x00"))
 }
 
 // unwrapped returns the command that wrappers such as nsenter run.
 func unwrapped(words []string) []string {
-	for {
-		name := path.Base(words[0])
-		valued, is := wrappers[name]
-		if !is {
-			return words
-		}
-		rest := withoutOptions(words[1:], valued, name == "env")
-		if (name == "chroot" || name == "timeout") && len(rest) > 0 {
-			rest = rest[1:]
-		}
-		if len(rest) == 0 {
-			return words
-		}
-		words = rest
+	name := path.Base(words[0])
+	valued, is := programs.Wrappers[name]
+	if !is {
+		return words
 	}
+	rest := withoutOptions(words[1:], valued, name == "env")
+	if name == "chroot" || name == "timeout" {
+		rest = rest[min(1, len(rest)):]
+	}
+	if len(rest) == 0 {
+		return words
+	}
+	return unwrapped(rest)
 }
 
 // withoutOptions removes the options of a wrapper. valued are the letters of those that have a value in the next word.
 func withoutOptions(words []string, valued string, variables bool) []string {
 	for len(words) > 0 && (strings.HasPrefix(words[0], "-") || variables && strings.Contains(words[0], "=")) {
 		option := words[0]
-		words = words[1:]
-		if option == "--" {
+		if words = words[1:]; option == "--" {
 			break
 		}
-		if len(option) == 2 && strings.Contains(valued, option[1:]) && len(words) > 0 {
-			words = words[1:]
+		if len(option) == 2 && strings.Contains(valued, option[1:]) {
+			words = words[min(1, len(words)):]
 		}
 	}
 	return words
 }
 
-func isShell(program string) bool {
-	return slices.Contains([]string{"sh", "bash", "dash", "ash", "ksh", "zsh"}, path.Base(program))
+func isShell(program string) bool { return slices.Contains(programs.Shells, path.Base(program)) }
+
+// operands returns the arguments of a shell without its options, and whether the first one is the text of a script (-c). Other programs
+// have none.
+func operands(argv []string) (rest []string, isText bool) {
+	if !isShell(argv[0]) {
+		return nil, false
+	}
+	args := argv[1:]
+	for len(args) > 0 && strings.HasPrefix(args[0], "-") {
+		isText = isText || isCommandFlag(args[0])
+		if args[0] == "-o" || args[0] == "-euo" || args[0] == "-eo" {
+			args = args[1:]
+		}
+		args = args[min(1, len(args)):]
+	}
+	return args, isText && len(args) > 0
 }
 
-// rebootWord matches the names of programs, arguments and files that reboot or stop a machine.
-var rebootWord = regexp.MustCompile(`(?i)(^|[^\w@])(reboot|rebootmgrctl|shutdown|poweroff|halt|kexec|telinit|init\s+[06]|sysrq-trigger|runlevel6|ctrl-alt-del|power\s+(cycle|reset|off)|` +
-	`restart-computer|stop-computer|rpm-ostree\s.*\s-r|bootc\s.*--apply|kill\s+(-s\s+)?-?\S+\s+1)($|[^\w-])`)
+// isCommandFlag reports whether the option of a shell is -c, such as -c, -ec and -lc.
+func isCommandFlag(arg string) bool {
+	return len(arg) > 1 && arg[0] == '-' && arg[1] != '-' && strings.HasSuffix(arg, "c")
+}
 
 // reboots returns the line of a text that may reboot the node.
 func reboots(text string) (line string, found bool) {
 	for line := range strings.SplitSeq(text, "\n") {
-		if line = strings.TrimSpace(line); rebootWord.MatchString(line) && !strings.HasPrefix(line, "#") {
+		if line = strings.TrimSpace(line); programs.Reboots.MatchString(line) && !strings.HasPrefix(line, "#") {
 			return line, true
 		}
 	}

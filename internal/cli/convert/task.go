@@ -5,16 +5,22 @@ package convert
 
 import (
 	"cmp"
+	_ "embed" // settings.yaml
 	"fmt"
 	"maps"
-	"reflect"
+	"path"
+	"regexp"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"mvdan.cc/sh/v3/syntax"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/outcome"
 	"github.com/everynode/everynode/internal/runner/contract"
 )
 
@@ -22,8 +28,8 @@ import (
 type work struct {
 	namespace string
 	contents  map[content]map[string]string
-	pod       *corev1.PodSpec
 	template  *corev1.PodTemplateSpec
+	pod       *corev1.PodSpec
 	steps     []step
 	// repeats says that the pod is restarted when it ends, so that its containers wait when they are done.
 	repeats bool
@@ -33,130 +39,153 @@ type work struct {
 type step struct {
 	*corev1.Container
 	program program
-	init    bool
+	// shown is what the script shows, or the program and its arguments.
+	shown reading
+	// text is all that the files show of what it does, also the other keys of its ConfigMaps and Secrets.
+	text string
+	init bool
 }
 
-func (c *converter) newWork(d *draft, template *corev1.PodTemplateSpec) *work {
-	w := &work{namespace: d.job.Namespace, contents: c.contents, pod: &template.Spec, template: template}
+func (c *converter) newWork(source *unstructured.Unstructured, template *corev1.PodTemplateSpec) *work {
+	w := &work{namespace: c.namespaceOf(source), contents: c.contents, template: template, pod: &template.Spec}
 	for i := range w.pod.InitContainers {
-		container := &w.pod.InitContainers[i]
-		w.steps = append(w.steps, step{Container: container, program: w.program(container), init: true})
+		w.steps = append(w.steps, w.newStep(&w.pod.InitContainers[i], true))
 	}
 	for i := range w.pod.Containers {
-		container := &w.pod.Containers[i]
-		w.steps = append(w.steps, step{Container: container, program: w.program(container)})
+		w.steps = append(w.steps, w.newStep(&w.pod.Containers[i], false))
 	}
 	return w
 }
 
-// text returns all that the files show of what a step does, also the other keys of its ConfigMaps and Secrets.
-func (w *work) text(s step) string {
-	texts := append(slices.Clone(s.program.argv), s.program.script)
-	for _, mount := range s.VolumeMounts {
-		texts = append(texts, slices.Sorted(maps.Values(w.contents[w.contentOf(mount.Name)]))...)
+func (w *work) newStep(c *corev1.Container, init bool) step {
+	s := step{Container: c, program: w.program(c), init: init}
+	script := s.program.script
+	texts := append(slices.Clone(s.program.argv), script)
+	for _, mount := range c.VolumeMounts {
+		for _, v := range w.projections(mount.Name) {
+			texts = append(texts, slices.Sorted(maps.Values(w.contents[v.content]))...)
+		}
 	}
-	for _, env := range s.Env {
+	for _, env := range c.Env {
 		value, _, _ := w.valueOf(env)
 		texts = append(texts, value)
 	}
-	return strings.Join(texts, "\n")
+	s.text = strings.Join(texts, "\n")
+	if script == "" && len(c.Command) > 0 {
+		for _, arg := range s.program.argv {
+			quoted, err := syntax.Quote(arg, syntax.LangBash)
+			if err != nil {
+				quoted = "'$'" // a program that is not shown
+			}
+			script += quoted + " "
+		}
+	}
+	s.shown = read(script)
+	if strings.Contains(s.text, "PATCH") && strings.Contains(s.text, "/nodes/") {
+		s.shown.labels["$"] = "$"
+	}
+	return s
+}
+
+// pauseImage matches the names of images whose program only waits.
+var pauseImage = regexp.MustCompile(`^pause(-(amd64|arm64|arm|ppc64le|s390x))?$`)
+
+// isIdle reports whether a container only waits.
+func (s step) isIdle() bool {
+	if s.init {
+		return false
+	}
+	if len(s.Command) > 0 {
+		return len(s.Ports) == 0 && !s.shown.invalid && !s.shown.work && len(s.shown.endless) > 0
+	}
+	name, _, _ := strings.Cut(path.Base(s.Image), ":")
+	name, _, _ = strings.Cut(name, "@")
+	return len(s.Args) == 0 && pauseImage.MatchString(name) || len(s.Args) > 0 && waits(s.Args)
 }
 
 // mentions reports whether the work of the pod names something, such as a label.
 func (w *work) mentions(what string) bool {
-	return slices.ContainsFunc(w.steps, func(s step) bool { return strings.Contains(w.text(s), what) })
+	return slices.ContainsFunc(w.steps, func(s step) bool { return strings.Contains(s.text, what) })
 }
 
 // setTask writes the work: as a script or command if all of it runs on the node, and otherwise as a template, which is the pod as
 // it was. It never changes a script.
-func (d *draft) setTask(w *work) {
-	for _, s := range w.steps {
-		d.readStep(w, s)
+func (d *draft) setTask() {
+	for _, s := range d.steps {
+		d.readStep(s)
 	}
-	if reason := w.notOnNode(); reason != "" {
+	reason := "the work has several containers"
+	if len(d.steps) == 1 {
+		reason = cmp.Or(d.steps[0].program.notOnNode(), d.hasOtherSettings(d.steps[0]))
+	}
+	if reason != "" {
 		d.note("The task is a template, because %s.", reason)
-		d.setTemplate(w)
+		d.setTemplate()
 	} else {
-		d.setScript(w.steps[0])
+		d.setScript(d.steps[0])
 	}
-	if w.mentions("kubectl") && d.account() != "" {
-		d.note("The task uses kubectl, with the service account %s. If it labels its node, publish does that without credentials (docs/publish.md).", d.account())
+	if account := d.written().ServiceAccountName; account != "" && d.mentions("kubectl") {
+		d.note("The task uses kubectl, with the service account %s. If it labels its node, publish does that without credentials (docs/publish.md).", account)
 	}
 }
 
 // readStep says what the user must change in a script, or check in a program.
-func (d *draft) readStep(w *work, s step) {
-	at := s.where()
-	if line, found := reboots(w.text(s)); found {
-		if line = bounded(line); w.isSecret(line, s) {
-			line = "…"
-		}
-		d.todo("%s may reboot its node: %q\nA task that reboots its node does not end, and is repeated. Remove the reboot, set maintenance.reboot.policy: IfRequested, "+
-			"and have a task.script request it: echo \"reboot=true\" >> \"$EVERYNODE_RESULTS\" (docs/maintenance.md).", at, line)
+func (d *draft) readStep(s step) {
+	at := "the container " + s.Name
+	if s.program.source.kind != "" {
+		at = fmt.Sprintf("the script of container %s (in the %s)", s.Name, s.program.source)
 	}
-	if w.mentions("upgrade.cattle.io") || w.mentions("get plan") {
+	if line, found := reboots(s.text); found {
+		d.todo("%s may reboot its node: %s\nA task that reboots its node does not end, and is repeated. Remove the reboot, set maintenance.reboot.policy: IfRequested, "+
+			"and have a task.script request it: echo \"reboot=true\" >> \"$EVERYNODE_RESULTS\" (docs/maintenance.md).", at, d.quote(line))
+	}
+	if d.mentions("upgrade.cattle.io") || d.mentions("get plan") {
 		d.todo("%s reads a Plan, which is gone after the switch: wait for the NodeJob that replaces the Plan, with dependsOn, or with kubectl wait", at)
 	}
-	repeats := w.repeats && !s.init
+	repeats := d.repeats && !s.init
 	if s.program.absent.kind != "" && !repeats {
 		d.todo("the program of %s is in the %s, which is not in the file\nCheck that it does not reboot the node, and that it ends within task.timeoutSeconds.", at, s.program.absent)
 	}
-	if shown := read(s.program.script); repeats {
-		d.readRepeated(s, at, shown)
-	} else {
-		for _, f := range shown.waits {
-			d.todo("%s waits for 10 minutes or longer in line %d: %q\nSet task.timeoutSeconds, which is 600 by default.", at, f.line, f.text)
-		}
+	for _, f := range s.shown.endless {
+		d.nameEndless(f, at, repeats)
+	}
+	if repeats && s.program.script != "" {
+		d.readRepeated(s, at)
 	}
 }
 
-// where names the script of a step.
-func (s step) where() string {
-	if s.program.source.kind != "" {
-		return fmt.Sprintf("the script of container %s (in the %s)", s.Name, s.program.source)
+// nameEndless says what to do about a wait or a loop.
+func (d *draft) nameEndless(f finding, at string, repeats bool) {
+	switch {
+	case repeats && f.isLoop:
+		d.todo("%s repeats its work without end in line %d: %s\nA task ends. Remove the loop. rerun.periodSeconds repeats a task.", at, f.line, d.quote(f.text))
+	case repeats:
+		d.todo("%s waits without end in line %d: %s\nA task ends. Remove the wait.", at, f.line, d.quote(f.text))
+	case !f.isLoop:
+		d.todo("%s waits for 10 minutes or longer in line %d: %s\nSet task.timeoutSeconds, which is 600 by default.", at, f.line, d.quote(f.text))
 	}
-	return "the container " + s.Name
 }
 
-// readRepeated says what the user must change in a script that is restarted when it ends.
-func (d *draft) readRepeated(s step, at string, shown reading) {
-	for _, f := range shown.waits {
-		d.todo("%s waits without end in line %d: %q\nA task ends. Remove the wait.", at, f.line, f.text)
+// readRepeated says whether a script that is restarted when it ends may not end.
+func (d *draft) readRepeated(s step, at string) {
+	if s.shown.unknown != "" {
+		d.todo("%s runs %s, and the manifest does not show whether that ends\nIf it runs permanently, keep the DaemonSet.", at, s.shown.unknown)
 	}
-	for _, f := range shown.loops {
-		d.todo("%s repeats its work without end in line %d: %q\nA task ends. Remove the loop. rerun.periodSeconds repeats a task.", at, f.line, f.text)
-	}
-	if shown.unknown != "" {
-		d.todo("%s runs %s, and the manifest does not show whether that ends\nIf it runs permanently, keep the DaemonSet.", at, shown.unknown)
-	}
-	if s.program.script != "" && len(shown.waits)+len(shown.loops) == 0 && d.job.Spec.Nodes.AssumeDone == nil && len(d.job.Spec.RemoveLabels) == 0 {
+	if len(s.shown.endless) == 0 && d.job.Spec.Nodes.AssumeDone == nil && len(d.job.Spec.RemoveLabels) == 0 {
 		d.note("The container %s ended by itself, so the kubelet repeated it all the time.", s.Name)
 	}
 }
 
-// isSecret reports whether a line is in a Secret.
-func (w *work) isSecret(line string, s step) bool {
+// quote returns the beginning of a line of a script for a comment, without what is in a Secret.
+func (w *work) quote(line string) string {
 	for from, data := range w.contents {
 		for _, text := range data {
-			if from.kind == "Secret" && strings.Contains(text, line) && s.program.source != from {
-				return true
+			if from.kind == "Secret" && strings.Contains(text, strings.TrimSpace(line)) {
+				return `"…"`
 			}
 		}
 	}
-	return false
-}
-
-func bounded(line string) string { return line[:min(len(line), 200)] }
-
-// nodeVariables are the fields of a pod that are the same for the pod of a script.
-var nodeVariables = []string{"spec.nodeName", "status.hostIP", "status.hostIPs"}
-
-// notOnNode returns why the work is not a script or a command that runs with the programs and files of the node; "" if it is one.
-func (w *work) notOnNode() string {
-	if len(w.steps) != 1 {
-		return "the work has several containers"
-	}
-	return cmp.Or(w.steps[0].program.notOnNode(), w.hasOtherSettings(w.steps[0]))
+	return fmt.Sprintf("%q", outcome.CleanHead(line, 200))
 }
 
 // notOnNode returns why a program cannot run in the same way on the node; "" if it can.
@@ -178,81 +207,72 @@ func (p *program) notOnNode() string {
 	return ""
 }
 
-// hasOtherSettings returns which settings of the pod may change what its program does; "" if none does.
+// ofFile matches what is different if a script is in a file.
+var ofFile = regexp.MustCompile(`\$0|\$\{0|BASH_SOURCE|BASH_EXECUTION_STRING`)
+
+// isWholeScript reports whether argv is a shell, its options, -c and a script, and the script is the same from a file.
+func isWholeScript(argv []string) bool {
+	return len(argv) > 2 && slices.IndexFunc(argv, isCommandFlag) == len(argv)-2 && !ofFile.MatchString(argv[len(argv)-1])
+}
+
+//go:embed settings.yaml
+var settingsYAML []byte
+
+// settings say which settings of a pod change what its program does.
+var settings = table[[]struct {
+	Pattern *regexp.Regexp
+	Reason  string
+}](settingsYAML)
+
+var index = regexp.MustCompile(`\[[^]]*\]`)
+
+// hasOtherSettings returns which settings of the pod may change what its program does on the node; "" if none does.
 func (w *work) hasOtherSettings(s step) string {
-	memory := s.Resources.Limits.Memory()
-	switch {
-	case isWindows(w.pod):
-		return "it runs on nodes with Windows"
-	case !isRoot(s.Container, w.pod):
+	if c := s.SecurityContext; c == nil || c.Privileged == nil || !*c.Privileged {
 		return "it is not privileged, or its security context has more"
-	case slices.ContainsFunc(w.pod.Volumes, createsPath):
-		return "a volume creates a file or folder of the node"
-	case slices.ContainsFunc(s.Env, isOfPod):
-		return "it uses variables that only its own pod has"
-	case slices.ContainsFunc(slices.Collect(maps.Keys(s.Resources.Limits)), isDevice):
-		return "it has a device"
-	case !memory.IsZero() && memory.Cmp(resource.MustParse("32Mi")) < 0:
+	}
+	if memory := s.Resources.Limits.Memory(); !memory.IsZero() && memory.Cmp(resource.MustParse("32Mi")) < 0 {
 		return "its memory limit is below 32Mi, which a script needs"
-	case !hasOnlyPlainSettings(w.pod, s.Container):
-		return "its pod has settings that may change what it does"
+	}
+	pod := plainPod(w.pod)
+	pod.Containers, pod.NodeSelector = []corev1.Container{*plainContainer(s.Container)}, w.pod.NodeSelector
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(pod)
+	if err != nil {
+		return err.Error()
+	}
+	for path, value := range flatten(fields) {
+		setting := fmt.Sprintf("%s=%v", index.ReplaceAllString(path, ""), value)
+		for _, known := range settings {
+			if !known.Pattern.MatchString(setting) {
+				continue
+			}
+			if known.Reason != "" {
+				return known.Reason
+			}
+			break
+		}
 	}
 	return ""
 }
 
-// hasOnlyPlainSettings reports whether a pod and its container have no other settings than those that change nothing for a program that
-// runs as root in the namespaces of the node.
-func hasOnlyPlainSettings(pod *corev1.PodSpec, container *corev1.Container) bool {
-	p, c := *pod, *container
-	p.Containers, p.InitContainers, p.Volumes, p.NodeName, p.NodeSelector, p.Affinity, p.Tolerations = nil, nil, nil, "", nil, nil, nil
-	p.HostPID, p.HostNetwork, p.HostIPC, p.SecurityContext, p.DNSPolicy, p.EnableServiceLinks = false, false, false, nil, "", nil
-	p.ServiceAccountName, p.DeprecatedServiceAccount, p.AutomountServiceAccountToken, p.ImagePullSecrets = "", "", nil, nil
-	p.RestartPolicy, p.SchedulerName, p.TerminationGracePeriodSeconds, p.ActiveDeadlineSeconds = "", "", nil, nil
-	p.TopologySpreadConstraints, p.EphemeralContainers, p.PriorityClassName = nil, nil, ""
-	c.Name, c.Image, c.ImagePullPolicy, c.Command, c.Args, c.Env, c.Resources = "", "", "", nil, nil, nil, corev1.ResourceRequirements{}
-	c.Resources.Claims = container.Resources.Claims
-	c.SecurityContext, c.VolumeMounts, c.TerminationMessagePath, c.TerminationMessagePolicy = nil, nil, "", ""
-	c.Ports, c.LivenessProbe, c.ReadinessProbe, c.StartupProbe, c.Lifecycle = nil, nil, nil, nil, nil
-	return reflect.ValueOf(p).IsZero() && reflect.ValueOf(c).IsZero()
+// plainPod returns a pod without containers, and without what a NodeJob sets itself.
+func plainPod(from *corev1.PodSpec) *corev1.PodSpec {
+	pod := from.DeepCopy()
+	pod.ServiceAccountName, pod.DeprecatedServiceAccount = cmp.Or(pod.ServiceAccountName, pod.DeprecatedServiceAccount), ""
+	pod.NodeName, pod.NodeSelector, pod.Affinity, pod.Tolerations, pod.RestartPolicy, pod.SchedulerName = "", nil, nil, nil, "", ""
+	pod.TerminationGracePeriodSeconds, pod.ActiveDeadlineSeconds, pod.TopologySpreadConstraints = nil, nil, nil
+	pod.InitContainers, pod.Containers, pod.EphemeralContainers = nil, nil, nil
+	return pod
 }
 
-func isOfPod(env corev1.EnvVar) bool {
-	ref := env.ValueFrom
-	return strings.HasPrefix(env.Name, "EVERYNODE_") || ref != nil &&
-		(ref.ResourceFieldRef != nil || ref.FileKeyRef != nil || ref.FieldRef != nil && !slices.Contains(nodeVariables, ref.FieldRef.FieldPath))
-}
-
-// isRoot reports whether a container is privileged and has nothing else in its security context that changes what it may do.
-func isRoot(c *corev1.Container, pod *corev1.PodSpec) bool {
-	if c.SecurityContext == nil || pod.SecurityContext != nil && !reflect.ValueOf(*pod.SecurityContext).IsZero() {
-		return false
+// plainContainer returns a container without what only servers have.
+func plainContainer(from *corev1.Container) *corev1.Container {
+	c := from.DeepCopy()
+	if c.RestartPolicy == nil {
+		c.Ports, c.LivenessProbe, c.ReadinessProbe, c.StartupProbe, c.Lifecycle = nil, nil, nil, nil, nil
 	}
-	own := *c.SecurityContext
-	if own.Capabilities != nil && len(own.Capabilities.Drop) == 0 {
-		own.Capabilities = nil // a privileged container has all
-	}
-	if own.RunAsUser == nil {
-		own.RunAsUser = new(int64)
-	}
-	if own.AllowPrivilegeEscalation == nil {
-		own.AllowPrivilegeEscalation = new(true)
-	}
-	return reflect.DeepEqual(own, corev1.SecurityContext{Privileged: new(true), RunAsUser: new(int64), AllowPrivilegeEscalation: new(true)})
-}
-
-func createsPath(v corev1.Volume) bool {
-	return v.HostPath != nil && v.HostPath.Type != nil && strings.HasSuffix(string(*v.HostPath.Type), "OrCreate")
-}
-
-func isDevice(name corev1.ResourceName) bool {
-	return !slices.Contains([]corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage}, name)
-}
-
-// isWholeScript reports whether argv is a shell, its options, -c and a script, and the script is the same from a file.
-func isWholeScript(argv []string) bool {
-	script := argv[len(argv)-1]
-	return len(argv) > 2 && slices.IndexFunc(argv, isCommandFlag) == len(argv)-2 &&
-		!strings.Contains(script, "$0") && !strings.Contains(script, "${0") && !strings.Contains(script, "BASH_SOURCE") && !strings.Contains(script, "BASH_EXECUTION_STRING")
+	c.TerminationMessagePath, c.TerminationMessagePolicy = "", ""
+	return c
 }
 
 // setScript writes task.script or task.command.
@@ -260,7 +280,7 @@ func (d *draft) setScript(s step) {
 	t, argv := &d.job.Spec.Task, s.program.argv
 	if isShell(argv[0]) {
 		t.Script = argv[len(argv)-1]
-		t.Interpreter = append(slices.Clone(argv[:1]), argv[1:len(argv)-2]...)
+		t.Interpreter = slices.Clone(argv[:len(argv)-2])
 		if flags := strings.TrimSuffix(argv[len(argv)-2], "c"); flags != "-" {
 			t.Interpreter = append(t.Interpreter, flags)
 		}
@@ -270,71 +290,44 @@ func (d *draft) setScript(s step) {
 	} else {
 		t.Command = argv
 	}
-	t.Env = slices.DeleteFunc(slices.Clone(s.Env), func(e corev1.EnvVar) bool { return e.Name == "STARTUP_SCRIPT" && startupScript(s.Container) != nil })
-	resources := s.Resources
-	if len(resources.Limits)+len(resources.Requests) > 0 {
-		t.Resources = &v1alpha1.TaskResources{Limits: resources.Limits, Requests: resources.Requests}
+	t.Env = slices.DeleteFunc(slices.Clone(s.Env), func(e corev1.EnvVar) bool { return isStartupScript(s.Container) && e.Name == startupVariable })
+	if limits, requests := s.Resources.Limits, s.Resources.Requests; len(limits)+len(requests) > 0 {
+		t.Resources = &v1alpha1.TaskResources{Limits: limits, Requests: requests}
 	}
 	if s.program.source.kind == "Secret" {
 		d.todo("the script was in the %s. Check that it contains no credentials, because everyone who may read NodeJobs can read it", s.program.source)
 	}
-	if resources.Limits.Memory().IsZero() {
+	if s.Resources.Limits.Memory().IsZero() {
 		d.note("A script has a memory limit of 512Mi unless task.resources.limits sets another one. The container %s had none.", s.Name)
 	}
 	d.drop("the image %s and the settings of the pod: a script runs as root in the namespaces of the node", s.Image)
 }
 
-// plainPod returns a pod without containers, and without what a NodeJob sets itself.
-func plainPod(from *corev1.PodSpec) *corev1.PodSpec {
-	pod := from.DeepCopy()
-	if pod.ServiceAccountName == "" {
-		pod.ServiceAccountName = pod.DeprecatedServiceAccount
-	}
-	pod.DeprecatedServiceAccount, pod.RestartPolicy, pod.SchedulerName = "", "", ""
-	pod.NodeName, pod.NodeSelector, pod.Affinity, pod.Tolerations = "", nil, nil, nil
-	pod.EphemeralContainers, pod.TopologySpreadConstraints = nil, nil
-	pod.TerminationGracePeriodSeconds, pod.ActiveDeadlineSeconds = nil, nil
-	pod.InitContainers, pod.Containers = nil, nil
-	if isWindows(from) && pod.OS == nil {
-		pod.OS = &corev1.PodOS{Name: corev1.Windows}
-	}
-	return pod
-}
-
 // setTemplate writes the pod without what a NodeJob sets itself.
-func (d *draft) setTemplate(w *work) {
-	pod := plainPod(w.pod)
-	for i, s := range w.steps {
-		c := *s.DeepCopy()
-		if s.RestartPolicy == nil {
-			c.Ports, c.LivenessProbe, c.ReadinessProbe, c.StartupProbe, c.Lifecycle = nil, nil, nil, nil, nil
-		}
-		c.TerminationMessagePath, c.TerminationMessagePolicy = "", ""
-		if s.init && i < len(w.steps)-1 {
-			pod.InitContainers = append(pod.InitContainers, c)
+func (d *draft) setTemplate() {
+	pod := plainPod(d.pod)
+	if d.pod.NodeSelector[corev1.LabelOSStable] == string(corev1.Windows) {
+		pod.OS = cmp.Or(pod.OS, &corev1.PodOS{Name: corev1.Windows})
+	}
+	for i, s := range d.steps {
+		if s.init && i < len(d.steps)-1 {
+			pod.InitContainers = append(pod.InitContainers, *plainContainer(s.Container))
 		} else {
-			pod.Containers = append(pod.Containers, c)
+			pod.Containers = append(pod.Containers, *plainContainer(s.Container))
 		}
-	}
-	pod.Volumes = slices.DeleteFunc(pod.Volumes, func(v corev1.Volume) bool {
-		return !slices.ContainsFunc(w.steps, func(s step) bool { return mountsVolume(s.Container, v.Name) })
-	})
-	d.job.Spec.Task.Template = &corev1.PodTemplateSpec{Spec: *pod}
-	d.job.Spec.Task.Template.Annotations, d.job.Spec.Task.Template.Labels = d.ownKeys(w.template.Annotations), d.ownKeys(w.template.Labels)
-	if pod.ServiceAccountName == "" && pod.AutomountServiceAccountToken == nil && (w.mentions("kubectl") || w.mentions("/var/run/secrets/kubernetes.io") || w.mentions("KUBERNETES_")) {
-		d.job.Spec.Task.Template.Spec.AutomountServiceAccountToken = new(true)
-		d.note("The task has the credentials of the ServiceAccount default, as before, because it seems to use the API of Kubernetes.")
-	}
-	d.readStartupScripts(w)
-}
-
-// readStartupScripts says that the image startup-script never ends.
-func (d *draft) readStartupScripts(w *work) {
-	for _, s := range w.steps {
-		if startupScript(s.Container) != nil {
+		if isStartupScript(s.Container) {
 			d.todo("the image %s runs its script and then waits without end, and the task is a template\nA task ends. Write the script as task.script.", s.Image)
 		}
 	}
+	pod.Volumes = slices.DeleteFunc(pod.Volumes, func(v corev1.Volume) bool {
+		return !slices.ContainsFunc(d.steps, func(s step) bool { return mountsVolume(s.Container, v.Name) })
+	})
+	if pod.ServiceAccountName == "" && pod.AutomountServiceAccountToken == nil && (d.mentions("kubectl") || d.mentions("/var/run/secrets/kubernetes.io") || d.mentions("KUBERNETES_")) {
+		pod.AutomountServiceAccountToken = new(true)
+		d.note("The task has the credentials of the ServiceAccount default, as before, because it seems to use the API of Kubernetes.")
+	}
+	d.job.Spec.Task.Template = &corev1.PodTemplateSpec{Spec: *pod}
+	d.job.Spec.Task.Template.Annotations, d.job.Spec.Task.Template.Labels = d.ownKeys(d.template.Annotations), d.ownKeys(d.template.Labels)
 }
 
 // ownKeys returns labels or annotations without those of Everynode, which a template must not have, and of Kubernetes.

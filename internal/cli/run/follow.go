@@ -18,6 +18,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/cmdutil"
+	"github.com/everynode/everynode/internal/cli/console"
 	"github.com/everynode/everynode/internal/cli/term"
 	"github.com/everynode/everynode/internal/cli/view"
 	"github.com/everynode/everynode/internal/record"
@@ -114,7 +115,7 @@ func newRunning(o *options, job *v1alpha1.NodeJob, found targets) *running {
 	}
 	slices.SortFunc(r.view.Nodes, func(a, b view.RunNode) int { return cmp.Compare(a.Name, b.Name) })
 	room := 0
-	if o.fold || o.output == cmdutil.OutputJSON || o.output == outputJSONLines {
+	if o.fold || o.output == console.OutputJSON || o.output == outputJSONLines {
 		room = roomFor(len(r.view.Nodes))
 	}
 	for i := range r.view.Nodes {
@@ -159,7 +160,7 @@ const (
 //
 //nolint:cyclop // a case for each thing that may happen, and nothing else
 func (r *running) loop(ctx context.Context) ending {
-	observations := r.Follow(ctx, r.client, r.job)
+	observations := cmdutil.Follow(ctx, r.client, r.After, r.job)
 	podChanges := watchPods(ctx, r.Factory, r.client, r.job)
 	nodeChanges := watchNodes(ctx, r.Factory, r.client, r.names())
 	tick, check := r.After(tickInterval), r.After(unreachableInterval)

@@ -6,7 +6,7 @@ package run
 import (
 	"encoding/json"
 
-	"github.com/everynode/everynode/internal/cli/cmdutil"
+	"github.com/everynode/everynode/internal/cli/console"
 )
 
 // outputJSONLines prints an object for each node as soon as the node has ended, one per line. -o json prints one
@@ -28,7 +28,7 @@ func (r *running) reportEnded(all bool) {
 			r.writeErr = err
 			return
 		}
-		r.printed.WriteString(cmdutil.EscapeJSON(string(line)) + "\n")
+		r.printed.WriteString(console.EscapeJSON(string(line)) + "\n")
 		o.reported, o.kept = true, nil
 	}
 }

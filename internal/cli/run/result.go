@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/everynode/everynode/internal/cli/cmdutil"
+	"github.com/everynode/everynode/internal/cli/console"
 	"github.com/everynode/everynode/internal/cli/view"
 	"github.com/everynode/everynode/internal/text"
 )
@@ -63,7 +63,7 @@ func (r *running) show() error {
 	switch {
 	case r.broken:
 		return nil
-	case r.output == cmdutil.OutputJSON:
+	case r.output == console.OutputJSON:
 		return r.showJSON()
 	case r.fold:
 		_, err := r.Out.Write([]byte(text.Print(view.Fold(r.foldable()), text.Options{Colour: r.Terminal().Colour})))

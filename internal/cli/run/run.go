@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/internal/cli/cmdutil"
+	"github.com/everynode/everynode/internal/cli/console"
 	"github.com/everynode/everynode/internal/runner/contract"
 	"github.com/everynode/everynode/internal/script"
 	"github.com/everynode/everynode/internal/task"
@@ -29,7 +30,7 @@ import (
 
 // options are the options of the command run.
 type options struct {
-	*cmdutil.Factory
+	*console.Factory
 	namespace string
 	client    client.WithWatch
 
@@ -67,7 +68,7 @@ const (
 )
 
 // NewCommand returns the command run.
-func NewCommand(f *cmdutil.Factory) *cobra.Command {
+func NewCommand(f *console.Factory) *cobra.Command {
 	o := &options{Factory: f}
 	cmd := &cobra.Command{
 		Use:   "run (NODE… | -l SELECTOR | --all) (-- COMMAND [ARG…] | -f SCRIPT)",
@@ -136,7 +137,7 @@ func (o *options) addFlags(cmd *cobra.Command) {
 	flags.BoolVar(&o.remove, "rm", false, "delete the NodeJob at the end, also after Ctrl-C; a second Ctrl-C ends running attempts")
 	flags.BoolVarP(&o.yes, "yes", "y", false, "do not ask")
 	flags.BoolVar(&o.dryRun, "dry-run", false, "print the NodeJob, and do nothing")
-	cmdutil.AddOutputFlag(cmd, &o.output, cmdutil.OutputJSON, outputJSONLines)
+	console.AddOutputFlag(cmd, &o.output, console.OutputJSON, outputJSONLines)
 	_ = cmd.RegisterFlagCompletionFunc("limit", o.CompleteNodeList("!"))
 }
 
@@ -234,16 +235,16 @@ func (o *options) validateLimits() (err error) {
 		if o.maxConcurrent != "" {
 			return cmdutil.Failf(cmdutil.ExitUsage, "--serial and --max-concurrent mean the same: give only one of them")
 		}
-		if o.concurrent, err = cmdutil.ParseNumberOrPercent("--serial", o.serial, 1); err != nil {
+		if o.concurrent, err = console.ParseNumberOrPercent("--serial", o.serial, 1); err != nil {
 			return err
 		}
 	}
 	if o.maxConcurrent != "" {
-		if o.concurrent, err = cmdutil.ParseNumberOrPercent("--max-concurrent", o.maxConcurrent, 1); err != nil {
+		if o.concurrent, err = console.ParseNumberOrPercent("--max-concurrent", o.maxConcurrent, 1); err != nil {
 			return err
 		}
 	}
-	o.failures, err = cmdutil.ParseNumberOrPercent("--max-failures", o.maxFailures, 0)
+	o.failures, err = console.ParseNumberOrPercent("--max-failures", o.maxFailures, 0)
 	return err
 }
 
@@ -346,7 +347,7 @@ func (o *options) run(ctx context.Context) error {
 	}
 	job := o.job(targets.names)
 	if o.dryRun {
-		return o.PrintObject(cmdutil.OutputYAML, job)
+		return o.PrintObject(console.OutputYAML, job)
 	}
 	if err := o.checkNamespace(ctx); err != nil {
 		return err

@@ -12,7 +12,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/everynode/everynode/internal/cli/cmdutil"
+	"github.com/everynode/everynode/internal/cli/console"
 	"github.com/everynode/everynode/internal/cli/view"
 )
 
@@ -100,5 +100,5 @@ func (s savedRun) encode() ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encoding %s: %w", indexFile, err)
 	}
-	return []byte(cmdutil.EscapeJSON(string(b)) + "\n"), nil
+	return []byte(console.EscapeJSON(string(b)) + "\n"), nil
 }

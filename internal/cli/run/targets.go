@@ -17,6 +17,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/cmdutil"
+	"github.com/everynode/everynode/internal/cli/console"
 	"github.com/everynode/everynode/internal/plural"
 	"github.com/everynode/everynode/internal/record"
 	"github.com/everynode/everynode/internal/task"
@@ -155,10 +156,10 @@ func (t targets) describeOtherOS() string {
 
 // checkNamespace refuses a namespace in which nothing starts.
 func (o *options) checkNamespace(ctx context.Context) error {
-	served := cmdutil.CheckNamespace(ctx, o.client, o.namespace)
+	served := console.CheckNamespace(ctx, o.client, o.namespace)
 	message := served.Message(o.namespace)
 	switch {
-	case served == cmdutil.NamespaceNotServed:
+	case served == console.NamespaceNotServed:
 		return cmdutil.Failf(cmdutil.ExitForbidden, "nothing was run: %s", message)
 	case message != "":
 		o.Tell(text.Toned(text.Warn, "note: ").With(message))

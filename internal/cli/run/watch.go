@@ -14,6 +14,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/cmdutil"
+	"github.com/everynode/everynode/internal/cli/console"
 	"github.com/everynode/everynode/internal/listwatch"
 )
 
@@ -34,7 +35,7 @@ const relistPause = time.Second
 
 // watchAll sends all objects of a kind, and then their changes, until the context ends.
 func watchAll(
-	ctx context.Context, f *cmdutil.Factory, c client.WithWatch, kind client.ObjectList, opts ...client.ListOption,
+	ctx context.Context, f *console.Factory, c client.WithWatch, kind client.ObjectList, opts ...client.ListOption,
 ) <-chan change {
 	changes := make(chan change)
 	loop := listwatch.Loop{
@@ -72,14 +73,14 @@ func changeOf(list client.ObjectList) change {
 }
 
 // watchPods watches the pods of a NodeJob.
-func watchPods(ctx context.Context, f *cmdutil.Factory, c client.WithWatch, job *v1alpha1.NodeJob) <-chan change {
+func watchPods(ctx context.Context, f *console.Factory, c client.WithWatch, job *v1alpha1.NodeJob) <-chan change {
 	return watchAll(ctx, f, c, &corev1.PodList{},
 		client.InNamespace(job.Namespace), client.MatchingLabels{v1alpha1.NodeJobLabel: job.Name})
 }
 
 // watchNodes watches the labels and annotations of one node, or of all nodes. The rest of a node is large, and changes
 // with each heartbeat.
-func watchNodes(ctx context.Context, f *cmdutil.Factory, c client.WithWatch, names []string) <-chan change {
+func watchNodes(ctx context.Context, f *console.Factory, c client.WithWatch, names []string) <-chan change {
 	var opts []client.ListOption
 	if len(names) == 1 {
 		opts = append(opts, client.MatchingFields{"metadata.name": names[0]})

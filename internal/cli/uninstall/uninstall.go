@@ -13,13 +13,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/internal/cli/cmdutil"
+	"github.com/everynode/everynode/internal/cli/console"
 	"github.com/everynode/everynode/internal/text"
 	"github.com/everynode/everynode/internal/uninstall"
 )
 
 // uninstalling is the execution of the command.
 type uninstalling struct {
-	*cmdutil.Factory
+	*console.Factory
 	client client.Client
 
 	yes, dryRun, records, skipRollback bool
@@ -31,7 +32,7 @@ type uninstalling struct {
 }
 
 // NewCommand returns the command uninstall.
-func NewCommand(f *cmdutil.Factory) *cobra.Command {
+func NewCommand(f *console.Factory) *cobra.Command {
 	u := &uninstalling{Factory: f}
 	cmd := &cobra.Command{
 		Use:   "uninstall",
@@ -43,7 +44,7 @@ The manager cleans up if it runs. If it does not, or makes no progress for --tim
 can repeat the command, also after a "kubectl delete" that hangs. Records and published results of NodeJobs with
 deletionPolicy: Retain stay on the nodes unless you add --records. Nodes that others cordoned stay cordoned.`,
 		Example: "  kubectl everynode uninstall --dry-run\n  kubectl everynode uninstall\n  kubectl everynode uninstall --yes --records",
-		Args:    cmdutil.ExactArgs(0, "no arguments"),
+		Args:    console.ExactArgs(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if u.timeout <= 0 {
 				return cmdutil.Failf(cmdutil.ExitUsage, "--timeout must be more than 0")

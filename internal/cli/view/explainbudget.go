@@ -74,11 +74,11 @@ func cordonedFor(job *v1alpha1.NodeJob, node *plan.Node, state *plan.NodeState) 
 		if !ok {
 			return "it is cordoned, and its annotation " + v1alpha1.CordonedAnnotation + " names no NodeJob", uncordon(node)
 		}
-		return "it is cordoned for NodeJob " + namespace + "/" + name, fmt.Sprintf("kubectl everynode -n %s explain %s %s", namespace, name, node.Name)
+		return "it is cordoned for NodeJob " + namespace + "/" + name, explainCommand(namespace, name, node.Name)
 	}
 	switch {
 	case state.State == plan.Failed:
-		return "it is cordoned since this NodeJob failed there", fmt.Sprintf("kubectl everynode -n %s retry %s %s", job.Namespace, job.Name, node.Name)
+		return "it is cordoned since this NodeJob failed there", Explain{Job: job, Node: node}.onNode(plan.VerbRetry)
 	case state.Reason == v1alpha1.ReasonBackingOff || state.Reason == v1alpha1.ReasonPodTerminating:
 		return "it stays cordoned until this NodeJob's next attempt there", ""
 	}

@@ -71,8 +71,7 @@ func TestNextOfABlockedDrain(t *testing.T) {
 // TestRemedyOfADrainThatTimedOut checks that no message says to fix a task that has not run.
 func TestRemedyOfADrainThatTimedOut(t *testing.T) {
 	s := Status{Now: now, Job: job(func(j *v1alpha1.NodeJob) {
-		all, oneNode := plan.FailureRemedy(j, j.Status.Revision, plan.MakeRoom)
-		stands(j, v1alpha1.ConditionStalled, v1alpha1.ReasonNodesFailed, "1 node failed (node-1: DrainTimedOut: 1 pod not evicted within 60 s). "+all+oneNode)
+		stands(j, v1alpha1.ConditionStalled, v1alpha1.ReasonNodesFailed, "1 node failed (node-1: DrainTimedOut: 1 pod not evicted within 60 s). "+plan.FailureRemedies(plan.MakeRoom, true).Kubectl(j, j.Status.Revision))
 	})}
 	printed := text.Print(s.Lines(), text.Options{})
 	const want = "make room for the pods that block the drain, or relax their disruption budgets, then"

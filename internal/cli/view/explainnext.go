@@ -17,15 +17,14 @@ import (
 
 // Next describes what would start the task on the node, or start it again.
 func (e Explain) Next() string {
-	on := " " + e.Node.Name
 	if e.deleting() {
-		return "see how far the deletion is: " + e.verb("status") + " --watch"
+		return "see how far the deletion is: " + e.status() + " --watch"
 	}
 	switch e.State.State {
 	case plan.Done:
-		return e.again(e.verb("rerun") + on)
+		return e.again()
 	case plan.Failed:
-		return e.afterFailure(on)
+		return e.afterFailure()
 	case plan.Running:
 		if e.State.Reason == v1alpha1.ReasonDrainBlocked && e.Drain != nil {
 			return e.unblock()
@@ -35,27 +34,38 @@ func (e Explain) Next() string {
 		return e.include()
 	case plan.Waiting:
 	}
-	return e.turn(on)
+	return e.turn()
 }
 
-// verb returns a command for the NodeJob.
-func (e Explain) verb(verb string) string {
-	return fmt.Sprintf("kubectl everynode -n %s %s %s", e.Job.Namespace, verb, e.Job.Name)
+// onNode returns the command for a remedy on the node.
+func (e Explain) onNode(verb plan.Verb) string {
+	return e.command(plan.Remedy{Verb: verb, Node: e.Node.Name})
 }
+
+// command returns a remedy as a command of this program.
+func (e Explain) command(r plan.Remedy) string {
+	return "kubectl everynode -n " + e.Job.Namespace + " " + strings.Join(r.Arguments(e.Job.Name), " ")
+}
+
+// status returns the command that shows the NodeJob.
+func (e Explain) status() string { return e.command(plan.Remedy{Verb: "status"}) }
+
+// describe returns the command that shows the node.
+func (e Explain) describe() string { return "kubectl describe node " + e.Node.Name }
 
 // afterFailure describes what helps a failed node.
-func (e Explain) afterFailure(on string) string {
-	again := "retry it: " + e.verb("retry") + on + "; or leave the node out: " + e.verb("skip") + on
+func (e Explain) afterFailure() string {
+	again := "retry it: " + e.onNode(plan.VerbRetry) + "; or leave the node out: " + e.onNode(plan.VerbSkip)
 	if rec := e.record(); rec != nil && rec.Reason == v1alpha1.ReasonDrainTimedOut {
-		again = strings.ToLower(plan.MakeRoom[:1]) + plan.MakeRoom[1:] + " " + again
+		again = lowered(plan.MakeRoom) + " " + again
 	}
 	switch e.State.Reason {
 	case v1alpha1.ReasonProgressDeadlineExceeded:
-		return "it runs automatically when that is fixed. To leave the node out: " + e.verb("skip") + on
+		return "it runs automatically when that is fixed. To leave the node out: " + e.onNode(plan.VerbSkip)
 	case v1alpha1.ReasonNodeUnreachable:
-		return "see why the node does not report: kubectl describe node" + on + ". The task is retried when the node is back"
+		return "see why the node does not report: " + e.describe() + ". The task is retried when the node is back"
 	case v1alpha1.ReasonRollingBack, v1alpha1.ReasonRollbackPending:
-		return "no action needed for the rollback. To run the task again: " + e.verb("retry") + on
+		return "no action needed for the rollback. To run the task again: " + e.onNode(plan.VerbRetry)
 	case v1alpha1.ReasonRollbackFailed:
 		return "check the state of the node, then " + again
 	}
@@ -91,33 +101,31 @@ func the(noun string, names []string) string {
 var budgetName = regexp.MustCompile(`disruption budget ([a-z0-9][-a-z0-9.]*) `)
 
 // turn describes what a node waits for before it runs.
-func (e Explain) turn(on string) string {
+func (e Explain) turn() string {
 	switch e.State.Reason {
 	case v1alpha1.ReasonAwaitingPromotion:
-		if e.Step != "" { // promote advances by one step, which may be an earlier one
-			return "it can run after: " + e.verb("promote") + " --to " + e.Step
-		}
-		return "it can run after: " + e.verb("promote")
+		// Without the step of the node, promote advances by one step, which may be an earlier one.
+		return "it can run after: " + e.command(plan.Remedy{Verb: plan.VerbPromote, Step: e.Step})
 	case v1alpha1.ReasonSuspended:
-		return "it can run after: " + e.verb("resume")
+		return "it can run after: " + e.command(plan.Remedy{Verb: plan.VerbResume})
 	case v1alpha1.ReasonMaxFailuresExceeded:
-		return "fix the task, or retry all failed nodes: " + e.verb("retry") + " --failed; or raise spec.rollout.maxFailures"
+		return "fix the task, or retry all failed nodes: " + e.command(plan.Remedy{Verb: plan.VerbRetry}) + " --failed; or raise spec.rollout.maxFailures"
 	case v1alpha1.ReasonBackingOff:
-		return "no action needed: it is retried automatically. To retry it now: " + e.verb("retry") + on
+		return "no action needed: it is retried automatically. To retry it now: " + e.onNode(plan.VerbRetry)
 	case v1alpha1.ReasonStepWithoutNodes:
 		return "correct the selector of the step without nodes, or remove that step from spec.rollout.steps"
 	}
 	if slices.Contains(ownTurn, e.State.Reason) {
 		return "no action needed: it starts automatically"
 	}
-	return e.waitsFor(on)
+	return e.waitsFor()
 }
 
 // waitsFor describes what must happen first, and how to check why it has not.
-func (e Explain) waitsFor(on string) string {
+func (e Explain) waitsFor() string {
 	switch e.State.Reason {
 	case v1alpha1.ReasonNodeUnreachable, v1alpha1.ReasonNotReported:
-		return "it runs automatically when the node reports again. To see why it does not: kubectl describe node" + on
+		return "it runs automatically when the node reports again. To see why it does not: " + e.describe()
 	case v1alpha1.ReasonNodeTerminating:
 		return "no action needed: a new node of this name runs it"
 	case v1alpha1.ReasonMaxUnavailableReached:
@@ -125,15 +133,15 @@ func (e Explain) waitsFor(on string) string {
 	case v1alpha1.ReasonWaitingForControlPlane:
 		return "it starts automatically when that node is available. To see why it is not: kubectl get nodes -l node-role.kubernetes.io/control-plane"
 	case v1alpha1.ReasonWaitingForDependency:
-		why := "kubectl everynode explain" + on
+		why := "kubectl everynode explain " + e.Node.Name
 		if deps := e.Job.Spec.DependsOn; len(deps) == 1 {
-			why = fmt.Sprintf("kubectl everynode -n %s explain %s%s", e.Job.Namespace, deps[0], on)
+			why = explainCommand(e.Job.Namespace, deps[0], e.Node.Name)
 		}
 		return "it runs automatically when the other NodeJob is done on the node. To see why it is not: " + why
 	case v1alpha1.ReasonWaitingForRetry:
-		return "it starts automatically when that retry has ended. To see what it waits for: " + e.verb("status")
+		return "it starts automatically when that retry has ended. To see what it waits for: " + e.status()
 	case v1alpha1.ReasonWaitingForStep:
-		return "it runs automatically when the earlier step has passed. To see what that step waits for: " + e.verb("status")
+		return "it runs automatically when the earlier step has passed. To see what that step waits for: " + e.status()
 	}
 	return "it runs automatically when that is fixed"
 }
@@ -143,8 +151,13 @@ var ownTurn = []string{
 	v1alpha1.ReasonWaitingForSlot, v1alpha1.ReasonSoaking, v1alpha1.ReasonPodTerminating, v1alpha1.ReasonManagerNodeLast, v1alpha1.ReasonRollingBack,
 }
 
+// explainCommand returns the command that explains a node for a NodeJob.
+func explainCommand(namespace, job, node string) string {
+	return fmt.Sprintf("kubectl everynode -n %s explain %s %s", namespace, job, node)
+}
+
 // again describes how to rerun the task on a node that is done.
-func (e Explain) again(rerun string) string {
+func (e Explain) again() string {
 	var ways []string
 	r := e.Job.Spec.Rerun
 	if r.OnRevisionChange == nil || *r.OnRevisionChange {
@@ -156,7 +169,7 @@ func (e Explain) again(rerun string) string {
 	if !e.State.Until.IsZero() {
 		ways = append(ways, "its schedule at "+clock(e.Now, e.State.Until))
 	}
-	ways = append(ways, rerun)
+	ways = append(ways, e.onNode(plan.VerbRerun))
 	return "it runs again after " + strings.Join(ways, ", or ")
 }
 

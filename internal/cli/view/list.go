@@ -45,8 +45,7 @@ func (l List) row(job *v1alpha1.NodeJob) []text.Line {
 	if job.Status.Rollout != nil {
 		step = job.Status.Rollout.Step
 	}
-	tone, reason, message := situationAt(job, l.Now)
-	message, _ = cutRemedy(job, message)
+	tone, reason, message, _ := situationAt(job, l.Now)
 	failed := text.Of(number(n.Failed))
 	if n.Failed > 0 {
 		failed = text.Toned(text.Bad, number(n.Failed))

@@ -100,14 +100,13 @@ func (s Status) head() []text.Line {
 	}
 	lines := []text.Line{name.Tone(text.Dim, "  created ").With(ago(s.Now, job.CreationTimestamp.Time) + " ago")}
 	lines = append(lines, s.changed()...)
-	tone, reason, message := situationAt(job, s.Now)
-	message, remedy := cutRemedy(job, message)
+	tone, reason, message, remedies := situationAt(job, s.Now)
 	if unobserved := unobservedMessage(job, s.Now); unobserved != "" {
 		message = unobserved
 	}
 	lines = append(lines, label("Status").Tone(tone, reason))
 	lines = append(lines, s.wrapped("", text.Plain, message)...)
-	lines = append(lines, s.remedies(remedy)...)
+	lines = append(lines, s.remedies(remedies)...)
 	if failed := meta.FindStatusCondition(job.Status.Conditions, v1alpha1.ConditionRollbackFailed); failed != nil && failed.Status == metav1.ConditionTrue && job.DeletionTimestamp.IsZero() {
 		lines = append(lines, s.wrapped("ROLLBACK", text.Bad, failed.Message)...)
 	}
@@ -126,67 +125,63 @@ func (s Status) head() []text.Line {
 // Situation describes the state of a NodeJob in a word and in a sentence, without the remedies that follow it in the
 // condition: status shows them as commands of its own.
 func Situation(job *v1alpha1.NodeJob) (tone text.Tone, reason, message string) {
-	tone, reason, message = situation(job)
-	message, _ = cutRemedy(job, message)
+	tone, reason, message, _ = situation(job)
 	return tone, reason, message
 }
 
-// remedy is what the message of a condition says about failed nodes, or about a deletion that is blocked. It is empty if the
-// message says nothing.
-type remedy struct {
-	// deletion is true for a deletion that is blocked.
-	deletion bool
-	// first is what to do before a retry: plan.FixTask or plan.MakeRoom.
-	first string
-	// oneNode is true if there are remedies for single nodes too.
-	oneNode bool
+// command returns a remedy as a command of this program.
+func command(job *v1alpha1.NodeJob, r plan.Remedy) string {
+	if r.Verb == plan.VerbForget { // there is no such command
+		return r.Kubectl(job, job.Status.Revision)
+	}
+	return "kubectl everynode " + strings.Join(r.Arguments(job.Name), " ") + " -n " + job.Namespace
 }
 
-// cutRemedy cuts the remedy off the message of a condition.
-func cutRemedy(job *v1alpha1.NodeJob, message string) (rest string, r remedy) {
-	for _, first := range []string{plan.FixTask, plan.MakeRoom} {
-		forAll, forOne := plan.FailureRemedy(job, job.Status.Revision, first)
-		if rest, cut := strings.CutSuffix(message, " "+forAll+forOne); cut {
-			return rest, remedy{first: first, oneNode: true}
-		}
-		if rest, cut := strings.CutSuffix(message, " "+forAll); cut {
-			return rest, remedy{first: first}
-		}
-	}
-	if rest, cut := strings.CutSuffix(message, " "+plan.DeletionRemedy(job)); cut {
-		return rest, remedy{deletion: true}
-	}
-	return message, remedy{}
-}
-
-// remedies lists what a user can do about failed nodes, one command per line.
-func (s Status) remedies(r remedy) []text.Line {
-	shown := func(command string) []text.Line { return text.Wrap(label("").With("  "), text.Plain, command, s.Width) }
-	verb := func(verb, node string) []text.Line {
-		return shown(fmt.Sprintf("kubectl everynode %s %s%s -n %s", verb, s.Job.Name, node, s.Job.Namespace))
-	}
-	command := func(what, name, node string) []text.Line {
-		return append(s.wrapped("", text.Plain, what+":"), verb(name, node)...)
-	}
-	switch {
-	case r.deletion:
-		lines := append(s.wrapped("Remedy", text.Plain, "fix the cause, then retry:"), verb("retry", "")...)
-		lines = append(lines, s.wrapped("", text.Plain, "or delete the NodeJob without a rollback:")...)
-		return append(lines, shown(plan.DeleteWithoutRollback(s.Job))...)
-	case r.first == "":
+// remedies lists what a user can do, one command per line.
+func (s Status) remedies(r plan.Remedies) []text.Line {
+	if len(r.All) == 0 {
 		return nil
 	}
-	lines := s.wrapped("Remedy", text.Plain, strings.ToLower(r.first[:1])+r.first[1:])
-	lines = append(lines, command("retry all failed nodes", "retry", "")...)
-	if r.oneNode {
-		lines = append(lines, command("retry one node", "retry", " NODE")...)
-		lines = append(lines, command("skip a node", "skip", " NODE")...)
+	lines := s.wrapped("Remedy", text.Plain, lowered(r.Before))
+	if r.Before == plan.FixCause {
+		lines = nil
+	}
+	for _, remedy := range r.All {
+		name, purpose := "", "retry all failed nodes:"
+		switch {
+		case remedy.Verb == plan.VerbForget:
+			purpose = "or delete the NodeJob without a rollback:"
+		case remedy.Verb == plan.VerbSkip:
+			purpose = "skip a node:"
+		case remedy.Node != "":
+			purpose = "retry one node:"
+		case r.Before == plan.FixCause:
+			name, purpose = "Remedy", "fix the cause, then retry:"
+		}
+		lines = append(lines, s.wrapped(name, text.Plain, purpose)...)
+		lines = append(lines, text.Wrap(label("").With("  "), text.Plain, command(s.Job, remedy), s.Width)...)
 	}
 	return lines
 }
 
-// situation is Situation with the whole message of the condition.
-func situation(job *v1alpha1.NodeJob) (tone text.Tone, reason, message string) {
+// lowered returns a text that begins in lower case.
+func lowered(s string) string { return strings.ToLower(s[:1]) + s[1:] }
+
+// situation is Situation with the remedies. A promotion stays in the message.
+func situation(job *v1alpha1.NodeJob) (tone text.Tone, reason, message string, remedies plan.Remedies) {
+	tone, reason, message = standing(job)
+	message, remedies = plan.CutRemedies(job, message)
+	for _, r := range remedies.All {
+		if r.Verb == plan.VerbPromote {
+			next := plan.Remedy{Verb: plan.VerbPromote} // to the next step
+			return tone, reason, message + " To continue with step " + r.Step + ": " + command(job, next), plan.Remedies{}
+		}
+	}
+	return tone, reason, message, remedies
+}
+
+// standing is Situation with the whole message of the condition.
+func standing(job *v1alpha1.NodeJob) (tone text.Tone, reason, message string) {
 	find := func(kind string) *metav1.Condition { return meta.FindStatusCondition(job.Status.Conditions, kind) }
 	complete := find(v1alpha1.ConditionComplete)
 	switch {
@@ -203,36 +198,19 @@ func situation(job *v1alpha1.NodeJob) (tone text.Tone, reason, message string) {
 			return tone, c.Reason, c.Message
 		}
 	}
-	return text.Warn, complete.Reason, promotedBy(job, complete.Message)
+	return text.Warn, complete.Reason, complete.Message
 }
 
 // situationAt is situation without an alarm while a manager may be about to observe a change.
-func situationAt(job *v1alpha1.NodeJob, now time.Time) (tone text.Tone, reason, message string) {
-	tone, reason, message = situation(job)
+func situationAt(job *v1alpha1.NodeJob, now time.Time) (tone text.Tone, reason, message string, remedies plan.Remedies) {
+	tone, reason, message, remedies = situation(job)
 	if reason == reasonNotObserved && aboutToBeObserved(job, now) {
 		tone, message = text.Active, "the manager has not observed it yet"
 		if meta.FindStatusCondition(job.Status.Conditions, v1alpha1.ConditionComplete) != nil {
 			message = "the manager has not observed the last change of its spec yet; the following is older"
 		}
 	}
-	return tone, reason, message
-}
-
-// promotedBy replaces the command at the end of the message of a rollout that awaits promotion: the condition is also for
-// users without this program.
-func promotedBy(job *v1alpha1.NodeJob, message string) string {
-	s := Status{Job: job}
-	if job.Status.Rollout == nil || job.Spec.Rollout.PromoteTo == "" {
-		return message
-	}
-	next := s.stepIndex(job.Spec.Rollout.PromoteTo) + 1
-	if next == 0 || next == len(job.Status.Rollout.Steps) {
-		return message
-	}
-	if rest, cut := strings.CutSuffix(message, plan.PromotionRemedy(job, job.Status.Rollout.Steps[next].Name)); cut {
-		return rest + fmt.Sprintf("kubectl everynode promote %s -n %s", job.Name, job.Namespace)
-	}
-	return message
+	return tone, reason, message, remedies
 }
 
 const (
@@ -242,7 +220,7 @@ const (
 	reasonNotObserved = "NotObserved"
 )
 
-// deleting is situation for a NodeJob that is being deleted. It ignores conditions from before the deletion.
+// deleting is standing for a NodeJob that is being deleted. It ignores conditions from before the deletion.
 func deleting(job *v1alpha1.NodeJob) (tone text.Tone, reason, message string) {
 	message = "it is being deleted (deletionPolicy " + string(job.Spec.DeletionPolicy) + ")"
 	if job.Status.ObservedGeneration != job.Generation {

@@ -42,8 +42,7 @@ func stands(j *v1alpha1.NodeJob, kind, reason, message string) {
 
 // remedyOf is how a condition ends that names the remedies for failed nodes.
 func remedyOf(j *v1alpha1.NodeJob) string {
-	all, oneNode := plan.FailureRemedy(j, j.Status.Revision, plan.FixTask)
-	return all + oneNode
+	return plan.FailureRemedies(plan.FixTask, true).Kubectl(j, j.Status.Revision)
 }
 
 func at(d time.Duration) metav1.Time { return metav1.NewTime(before(d)) }
@@ -128,7 +127,7 @@ func TestStatusAsPeopleSeeIt(t *testing.T) {
 			Job: job(func(j *v1alpha1.NodeJob) {
 				deleted := at(time.Minute)
 				j.DeletionTimestamp, j.Spec.DeletionPolicy = &deleted, v1alpha1.DeletionRollback
-				stands(j, v1alpha1.ConditionStalled, v1alpha1.ReasonRollbackFailed, plan.BeingDeleted+"; on 1 node the task is still to be rolled back: node-1: the rollback has failed: TaskFailed, exit code 5: no way back. "+plan.DeletionRemedy(j))
+				stands(j, v1alpha1.ConditionStalled, v1alpha1.ReasonRollbackFailed, plan.BeingDeleted+"; on 1 node the task is still to be rolled back: node-1: the rollback has failed: TaskFailed, exit code 5: no way back. "+plan.DeletionRemedies().Kubectl(j, ""))
 				j.Status.Conditions = append(j.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionRollbackFailed, Status: metav1.ConditionTrue, Message: "the rollback also failed on 1 node"})
 				j.Status.Nodes = v1alpha1.NodeCounts{Matched: 1, Failed: 1}
 				rollout(j, "all", v1alpha1.StepStatus{Name: "all", Nodes: 1, Done: 1})
@@ -217,24 +216,27 @@ func TestAllNodesAreShownOnRequest(t *testing.T) {
 
 // TestAPromotionEndsWithItsCommand checks the command of this program, in place of that of the condition.
 func TestAPromotionEndsWithItsCommand(t *testing.T) {
-	const waits = "step canary has passed; 1 of 3 nodes are done. To continue with step staging: "
+	const (
+		passed = "step canary has passed; 1 of 3 nodes are done. "
+		waits  = passed + "To continue with step staging: "
+	)
 	awaiting := func(promoteTo, remedy string) *v1alpha1.NodeJob {
 		return job(func(j *v1alpha1.NodeJob) {
 			j.Spec.Rollout.PromoteTo = promoteTo
 			rollout(j, "canary", v1alpha1.StepStatus{Name: "canary"}, v1alpha1.StepStatus{Name: "staging"}, v1alpha1.StepStatus{Name: "all"})
-			stands(j, "", v1alpha1.ReasonAwaitingPromotion, waits+remedy)
+			stands(j, "", v1alpha1.ReasonAwaitingPromotion, passed+remedy)
 		})
 	}
-	patch := plan.PromotionRemedy(awaiting("", ""), "staging")
+	patch := plan.PromotionRemedies("staging").Kubectl(awaiting("", ""), "")
 	tests := map[string]struct {
 		job  *v1alpha1.NodeJob
 		want string
 	}{
 		"a promotion to the next step": {awaiting("canary", patch), waits + "kubectl everynode promote somaxconn -n node-setup"},
-		"the last step":                {awaiting("all", patch), waits + patch},
-		"a step that does not exist":   {awaiting("misspelled", patch), waits + patch},
-		"no step":                      {awaiting("", patch), waits + patch},
-		"another command":              {awaiting("canary", "a newer command"), waits + "a newer command"},
+		"the last step":                {awaiting("all", patch), passed + patch},
+		"a step that does not exist":   {awaiting("misspelled", patch), passed + patch},
+		"no step":                      {awaiting("", patch), passed + patch},
+		"another command":              {awaiting("canary", "a newer command"), passed + "a newer command"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

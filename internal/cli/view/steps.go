@@ -94,7 +94,7 @@ func (s Status) stepState(i, current int) (text.Tone, string) {
 	case i > current:
 		return text.Dim, s.later(i)
 	}
-	tone, reason, _ := situationAt(s.Job, s.Now)
+	tone, reason, _, _ := situationAt(s.Job, s.Now)
 	switch {
 	case !rollout.SoakingSince.IsZero() && rollout.SoakedAt.IsZero():
 		soak := time.Duration(s.soakSeconds(i)) * time.Second

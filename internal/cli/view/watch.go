@@ -15,8 +15,7 @@ import (
 // Summary returns the status in one line. It changes with the state, but not with time.
 func (s Status) Summary() text.Line {
 	job := s.Job
-	tone, reason, message := situationAt(job, s.Now)
-	message, _ = cutRemedy(job, message)
+	tone, reason, message, _ := situationAt(job, s.Now)
 	line := text.Of(job.Namespace+"/"+job.Name+"  ").Tone(tone, reason)
 	if rollout := job.Status.Rollout; rollout != nil && rollout.Step != "" && job.DeletionTimestamp.IsZero() {
 		line = line.With("  step " + rollout.Step)

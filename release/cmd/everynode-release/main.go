@@ -13,14 +13,11 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/everynode/everynode/release"
 )
-
-const usage = "give a command: build or publish"
 
 func main() {
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -35,16 +32,15 @@ func main() {
 }
 
 func execute(ctx context.Context, args []string) error {
-	if len(args) == 0 {
-		return errors.New(usage)
+	if len(args) > 0 {
+		switch args[0] {
+		case "build":
+			return build(ctx, args[1:])
+		case "publish":
+			return publish(ctx, args[1:])
+		}
 	}
-	switch args[0] {
-	case "build":
-		return build(ctx, args[1:])
-	case "publish":
-		return publish(ctx, args[1:])
-	}
-	return errors.New(usage)
+	return errors.New("give a command: build or publish")
 }
 
 func build(ctx context.Context, args []string) error {
@@ -92,18 +88,15 @@ func describe(ctx context.Context, o *release.Options, uncommitted bool) error {
 	if changed != "" && !uncommitted {
 		return fmt.Errorf("the checkout has changes that are not committed: commit or remove them\n%s", changed)
 	}
-	if o.Revision, err = git(ctx, o.Root, "rev-parse", "HEAD"); err != nil {
-		return err
-	}
-	seconds, err := git(ctx, o.Root, "show", "-s", "--format=%ct", "HEAD")
+	head, err := git(ctx, o.Root, "show", "-s", "--format=%H %cI", "HEAD")
 	if err != nil {
 		return err
 	}
-	unix, err := strconv.ParseInt(seconds, 10, 64)
-	if err != nil {
+	revision, created, _ := strings.Cut(head, " ")
+	o.Revision = revision
+	if o.Created, err = time.Parse(time.RFC3339, created); err != nil {
 		return fmt.Errorf("reading the time of the commit: %w", err)
 	}
-	o.Created = time.Unix(unix, 0)
 	// Without the tag, this is a trial, or a release whose tag follows.
 	tagged, err := git(ctx, o.Root, "for-each-ref", "--format=%(if)%(*objectname)%(then)%(*objectname)%(else)%(objectname)%(end)", "refs/tags/"+o.Version)
 	if err != nil {
@@ -117,12 +110,13 @@ func describe(ctx context.Context, o *release.Options, uncommitted bool) error {
 
 func git(ctx context.Context, dir string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "git", append([]string{"-C", dir}, args...)...)
-	var out, errs bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &errs
-	if err := cmd.Run(); err != nil {
+	var errs bytes.Buffer
+	cmd.Stderr = &errs
+	out, err := cmd.Output()
+	if err != nil {
 		return "", fmt.Errorf("running git %s: %w\n%s", strings.Join(args, " "), err, errs.Bytes())
 	}
-	return strings.TrimSpace(out.String()), nil
+	return strings.TrimSpace(string(out)), nil
 }
 
 func publish(ctx context.Context, args []string) error {

@@ -1,8 +1,7 @@
 // Copyright The Everynode Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package harness starts control planes and simulated nodes, runs each subject on its own control plane, and measures
-// its cost.
+// Package harness starts control planes and nodes, runs each subject on them, and measures its cost.
 package harness
 
 import (
@@ -11,21 +10,22 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"regexp"
-	"runtime"
 	"slices"
+	"strconv"
+	"strings"
+	"syscall"
 	"time"
 
-	"github.com/everynode/everynode/test/bench/measure"
+	"github.com/everynode/everynode/local/cluster"
 	"github.com/everynode/everynode/test/bench/report"
+	"github.com/everynode/everynode/test/install"
 )
 
 // Bench is what to measure.
 type Bench struct {
-	// Nodes of each run.
-	Nodes int
-	// Pairs is the number of measurements of each subject in each mode.
-	Pairs int
+	report.Head
 	// Only names the runs to execute, as "subject/mode"; nil for all.
 	Only *regexp.Regexp
 	// Without are the policies that report.Unchecked lacks; all if there are none.
@@ -38,15 +38,81 @@ type Bench struct {
 	Count bool
 	// Profile writes profiles of the manager into Out. It distorts the results a little.
 	Profile bool
+	// NodeJobs, Seeded and AtOnce are those of report.Many: the number of NodeJobs; how many of them find their records on the
+	// nodes, as after a restore of the cluster, so that their tasks need not run; and how many of the others run at once.
+	NodeJobs, Seeded, AtOnce int
 	// Root is the checkout. Out is the folder for the profiles.
 	Root, Out string
 	// Progress gets a line per step.
 	Progress io.Writer
 
+	// temp is the folder of the built programs, and of the runs' files.
 	temp string
-	// kubernetes is the version of the control planes.
-	kubernetes     string
-	managerProgram string
+}
+
+func (b *Bench) say(format string, args ...any) { fmt.Fprintf(b.Progress, format+"\n", args...) }
+
+// Prepare removes what a killed benchmark has left behind, and builds the manager. Close removes what was built.
+func (b *Bench) Prepare(ctx context.Context) (err error) {
+	if err := b.clearAway(ctx); err != nil {
+		return err
+	}
+	if b.Machine, err = machine(); err != nil {
+		return err
+	}
+	b.Date = time.Now().UTC().Format(time.RFC3339)
+	if b.temp, err = os.MkdirTemp("", "everynode-bench-"); err != nil {
+		return err
+	}
+	if err := b.buildManager(ctx); err != nil {
+		return errors.Join(err, b.Close())
+	}
+	return nil
+}
+
+// Close removes the files of the benchmark.
+func (b *Bench) Close() error { return os.RemoveAll(b.temp) }
+
+// clusterPrefix is the prefix of the names of the benchmark's clusters. The suffix is the process ID of the harness, which has
+// only one cluster at a time.
+const clusterPrefix = "bench-"
+
+func (b *Bench) clearAway(ctx context.Context) error {
+	clusters, err := cluster.List()
+	if err != nil {
+		return err
+	}
+	for _, c := range clusters {
+		id, found := strings.CutPrefix(c.Name(), clusterPrefix)
+		pid, err := strconv.Atoi(id)
+		if !found || err != nil || syscall.Kill(pid, 0) == nil {
+			continue
+		}
+		b.say("taking down cluster %s, which an earlier run has left", c.Name())
+		if err := c.Down(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *Bench) managerProgram() string { return filepath.Join(b.temp, "everynode") }
+
+// buildManager builds the program that is in the manager's image.
+func (b *Bench) buildManager(ctx context.Context) error {
+	var flags []string
+	if b.Profile {
+		source, overlay := filepath.Join(b.temp, "profiling.go"), filepath.Join(b.temp, "overlay.json")
+		added := filepath.Join(b.Root, "cmd", "everynode", "zz_profiling.go")
+		if err := errors.Join(
+			os.WriteFile(source, []byte(profiling), 0o600),
+			os.WriteFile(overlay, fmt.Appendf(nil, `{"Replace": {%q: %q}}`, added, source), 0o600),
+		); err != nil {
+			return err
+		}
+		flags = []string{"-overlay", overlay}
+	}
+	return install.Program(ctx, b.Root, "everynode", b.managerProgram(), nil, flags...)
 }
 
 // kind of run.
@@ -56,58 +122,46 @@ type kind struct {
 }
 
 func (k kind) String() string {
-	mode := "existing"
-	if k.mode == report.Join {
-		mode = "join"
+	switch k.subject {
+	case report.CommandLine, report.Many, report.Plain:
+		return string(k.subject)
+	default:
+		mode, _, _ := strings.Cut(string(k.mode), " ")
+		return string(k.subject) + "/" + mode
 	}
-	return string(k.subject) + "/" + mode
 }
 
-// kinds are in the order in which they run.
+// kinds are in the order in which they run. A gate only affects joining nodes. The last ones are only made on request.
 func (b *Bench) kinds() []kind {
-	var kinds []kind
-	for _, mode := range []report.Mode{report.Existing, report.Join} {
-		for _, s := range []report.Subject{report.Floor, report.Recorded, report.DaemonSet, report.Everynode, report.Gated, report.Default, report.Unchecked} {
-			if s == report.Unchecked && b.Only == nil {
-				continue // only on request
-			}
-			if s == report.Gated && mode == report.Existing {
-				continue // a gate only affects joining nodes
-			}
-			if k := (kind{s, mode}); b.Only == nil || b.Only.MatchString(k.String()) {
-				kinds = append(kinds, k)
-			}
-		}
+	kinds := []kind{
+		{report.Plain, report.Existing},
+		{report.Floor, report.Existing}, {report.Recorded, report.Existing}, {report.DaemonSet, report.Existing},
+		{report.Everynode, report.Existing}, {report.Default, report.Existing},
+		{report.Floor, report.Join}, {report.Recorded, report.Join}, {report.DaemonSet, report.Join},
+		{report.Everynode, report.Join}, {report.Gated, report.Join}, {report.Default, report.Join},
 	}
-	return kinds
+	if b.Only == nil {
+		return kinds
+	}
+	kinds = append(kinds, kind{report.Unchecked, report.Existing}, kind{report.Unchecked, report.Join},
+		kind{report.CommandLine, report.Existing}, kind{report.Many, report.Existing})
+	return slices.DeleteFunc(kinds, func(k kind) bool { return !b.Only.MatchString(k.String()) })
 }
 
-func (b *Bench) say(format string, args ...any) { fmt.Fprintf(b.Progress, format+"\n", args...) }
-
-// Run executes all measurements. If an error occurs, the report contains the earlier measurements. Run leaves no
-// processes behind.
+// Run measures all subjects on simulated nodes. If an error occurs, the report contains the earlier measurements. Run
+// leaves no processes behind.
 func (b *Bench) Run(ctx context.Context) (*report.Report, error) {
-	if err := b.prepare(ctx); err != nil {
-		return nil, err
-	}
-	defer os.RemoveAll(b.temp)
-	r := &report.Report{Nodes: b.Nodes, BaseNodes: b.Base, Pairs: b.Pairs, Columns: report.ColumnNames(), Date: time.Now().UTC().Format(time.RFC3339)}
-	var err error
-	if r.Machine, err = Machine(); err != nil {
-		return nil, err
-	}
-	defer func() { r.Machine.Kubernetes = b.kubernetes }()
-	if b.Only == nil || b.Only.MatchString("simulator") {
-		if r.Simulator, err = b.simulator(ctx); err != nil {
-			return r, err
-		}
-	}
+	r := &report.Report{Head: b.Head, BaseNodes: b.Base}
+	defer func() { r.Machine = b.Machine }() // with the version of Kubernetes
 	rounds := b.Pairs
 	if b.Count {
 		rounds++
 	}
 	for round := range rounds {
 		for _, k := range b.kinds() {
+			if k.subject == report.Plain && round > 0 {
+				continue // once is enough
+			}
 			if err := b.measureBoth(ctx, k, round, r); err != nil {
 				return r, fmt.Errorf("measuring %s: %w", k, err)
 			}
@@ -116,41 +170,18 @@ func (b *Bench) Run(ctx context.Context) (*report.Report, error) {
 	return r, nil
 }
 
-func (b *Bench) prepare(ctx context.Context) error {
-	if err := ClearAway(ctx, b.Progress); err != nil {
-		return err
-	}
-	var err error
-	if b.temp, err = os.MkdirTemp("", "everynode-bench-"); err != nil {
-		return err
-	}
-	if err := b.buildManager(ctx); err != nil {
-		return errors.Join(err, os.RemoveAll(b.temp))
-	}
-	return nil
-}
-
-// Machine describes this machine.
-func Machine() (report.Machine, error) {
-	m := report.Machine{CPU: measure.CPUModel(), Cores: runtime.NumCPU(), Go: runtime.Version(), OS: runtime.GOOS + "/" + runtime.GOARCH}
-	var err error
-	m.MemoryGiB, err = measure.MachineMemoryGiB()
-	return m, err
-}
-
 // measureBoth makes a run, and before it the same one on the smaller number of nodes.
 func (b *Bench) measureBoth(ctx context.Context, k kind, round int, r *report.Report) error {
-	counted := round == b.Pairs
-	if b.Base > 0 && !counted {
+	if b.Base > 0 && round < b.Pairs && k.subject != report.Plain {
 		small := *b
 		small.Nodes, small.Idle = b.Base, 0
-		run, err := small.measure(ctx, k, round, false)
+		run, err := small.measure(ctx, k, round)
 		if err != nil {
 			return err
 		}
 		r.Base = append(r.Base, *run)
 	}
-	run, err := b.measure(ctx, k, round, counted)
+	run, err := b.measure(ctx, k, round)
 	if err != nil {
 		return err
 	}
@@ -158,54 +189,62 @@ func (b *Bench) measureBoth(ctx context.Context, k kind, round int, r *report.Re
 	return nil
 }
 
-// measure makes one run.
-func (b *Bench) measure(ctx context.Context, k kind, round int, counted bool) (_ *report.Run, err error) {
+// measure makes one run. In the round after the last one, requests are counted.
+func (b *Bench) measure(ctx context.Context, k kind, round int) (_ *report.Run, err error) {
+	run := &report.Run{Subject: k.subject, Mode: k.mode, Pair: round, Counted: round == b.Pairs && k.subject != report.Plain}
 	what := fmt.Sprintf("round %d of %d", round+1, b.Pairs)
-	if counted {
+	if run.Counted {
 		what = "counting requests"
 	}
 	b.say("%s  %s, %d nodes, %s", time.Now().Format("15:04:05"), k, b.Nodes, what)
 	started := time.Now()
-	w, err := b.newWorld(ctx, counted, doneLabel(k.subject))
+	w, err := b.newWorld(ctx, k.subject, b.simulatedNodes(run.Counted))
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, w.down(ctx)) }()
-	s := w.contender(k.subject)
-	defer func() { err = errors.Join(err, s.stop()) }()
-	if err := s.prepare(ctx); err != nil {
+	w.result = run
+	if err := w.setUp(ctx, k.mode); err != nil {
 		return nil, err
 	}
-	run := &report.Run{Subject: k.subject, Mode: k.mode, Pair: round, Counted: counted}
-	if err := w.setUp(ctx, s, k.mode); err != nil {
+	setUp := time.Since(started).Seconds()
+	if err := w.run(ctx, run); err != nil {
 		return nil, err
 	}
-	run.SetUp = time.Since(started).Seconds()
-	if err := w.run(ctx, s, run); err != nil {
+	if err := w.idle(ctx, run); err != nil {
 		return nil, err
 	}
-	if err := w.idle(ctx, s, run); err != nil {
+	if err := w.setMemory(run); err != nil {
 		return nil, err
 	}
-	run.PeakMiB, err = w.peaks(s)
-	control := 0.0
-	for _, name := range report.ControlPlane() {
-		control += run.Cost.CPU[name]
+	if k.subject == report.Many {
+		err = w.measureStart(ctx, run)
 	}
-	b.say("      wall %.1f s, own CPU %.2f s, own peak %.0f MiB, control plane CPU %.1f s, %s CPU %.1f s (set up in %.1f s, all in %.1f s)", run.Wall,
-		run.Cost.CPU[report.Own], run.PeakMiB[report.Own], control, report.Simulator, run.Cost.CPU[report.Simulator], run.SetUp, time.Since(started).Seconds())
+	if run.Counted {
+		run.Only(report.Requests, report.Rest)
+	}
+	b.say("      wall %.1f s, own CPU %.2f s, own peak %.0f MiB, control plane CPU %.1f s (set up in %.1f s, all in %.1f s)",
+		run.Figures[report.Times][report.Wall], run.Figures[report.CPU][report.Own], run.Figures[report.Memory][report.Own],
+		run.Figures[report.CPU][report.ControlPlane], setUp, time.Since(started).Seconds())
 	return run, err
 }
 
-// calm is the pause after the set-up, for work that is still in progress.
-func (b *Bench) calm() time.Duration {
-	return 3 * time.Second * time.Duration(max(b.Nodes, 1000)) / 1000
+// calm is the pause for work that is still in progress.
+func (w *world) calm() time.Duration {
+	seconds := 3 * time.Second
+	if w.subject == report.Many {
+		seconds = 10 * time.Second // their status is written at least a second apart
+	}
+	return seconds * time.Duration(max(w.Nodes, 1000)) / 1000
 }
 
 // setUp creates what must exist first.
-func (w *world) setUp(ctx context.Context, s contender, mode report.Mode) error {
+func (w *world) setUp(ctx context.Context, mode report.Mode) error {
+	if err := w.start(ctx); err != nil {
+		return err
+	}
 	if mode == report.Join {
-		if err := s.begin(ctx); err != nil {
+		if err := w.begin(ctx); err != nil {
 			return err
 		}
 		return pause(ctx, w.calm())
@@ -213,84 +252,101 @@ func (w *world) setUp(ctx context.Context, s contender, mode report.Mode) error 
 	if err := w.join(ctx); err != nil {
 		return err
 	}
-	err := w.until(ctx, s, "all nodes are Ready", func(c counts) bool { return c.settled == w.Nodes })
-	if err != nil {
+	if err := w.until(ctx, "all nodes are Ready", func(c counts) bool { return c.settled == w.Nodes }); err != nil {
 		return err
+	}
+	if w.subject == report.Many {
+		if err := w.seed(ctx); err != nil {
+			return err
+		}
 	}
 	return pause(ctx, w.calm())
 }
 
 // run executes the measured part.
-func (w *world) run(ctx context.Context, s contender, run *report.Run) error {
-	before, err := w.read(ctx, s, true)
+func (w *world) run(ctx context.Context, run *report.Run) error {
+	before, err := w.read(ctx, true)
 	if err != nil {
 		return err
 	}
-	stopProfile := w.startProfile(ctx, run)
-	act := s.begin
+	stopProfile := w.profileRun(ctx, run)
+	act := w.begin
 	if run.Mode == report.Join {
 		act = w.join
 	}
 	if err := act(ctx); err != nil {
 		return err
 	}
-	err = w.until(ctx, s, "all nodes are done and no pod is left", func(c counts) bool { return c.done == w.Nodes && c.pods == 0 })
+	switch w.subject {
+	case report.Plain, report.Many: // they begin until all is created or complete
+		run.Set(report.Times, report.Complete, time.Since(before.at).Seconds())
+	default:
+	}
+	err = w.until(ctx, "all nodes are done and no pod is left", w.ended)
 	if err != nil {
 		return err
 	}
 	end := time.Now()
-	run.Wall = end.Sub(before.at).Seconds()
-	if err := w.untilComplete(ctx, s, run, before.at); err != nil {
+	run.Set(report.Times, report.Wall, end.Sub(before.at).Seconds())
+	if err := w.untilComplete(ctx, run, before.at); err != nil {
 		return err
 	}
-	if err := pause(ctx, time.Until(end.Add(report.Tail*time.Second))); err != nil {
+	tail := report.Tail * time.Second
+	if w.real {
+		tail += time.Second // kubelets write events with a delay
+	}
+	if err := pause(ctx, time.Until(end.Add(tail))); err != nil {
 		return err
 	}
 	stopProfile()
-	after, err := w.read(ctx, s, false)
+	return w.setCost(ctx, run, before)
+}
+
+// setCost sets what has been used and observed since a reading.
+func (w *world) setCost(ctx context.Context, run *report.Run, before reading) error {
+	after, err := w.read(ctx, false)
 	if err != nil {
 		return err
 	}
-	run.Cost = after.since(before)
-	run.Nodes = w.tracker.rows(before.at)
-	run.PodsCreated = w.tracker.counts().created
-	if run.Counted {
-		run.Clients, err = Clients(ctx, w.cluster, before.at, after.at)
+	for process, used := range after.cpuSince(before) {
+		run.Set(report.CPU, process, used)
+	}
+	for what, n := range after.requests.Since(before.requests) {
+		run.Set(report.Served, what, n)
+	}
+	run.SetNodes(w.tracker.rows(before.at))
+	clients, err := w.clients(ctx, before, after)
+	if clients != nil {
+		run.SetRequests(clients, w.Nodes)
 	}
 	return err
 }
 
-func (w *world) alive(s contender) error {
-	_, err := w.processes(s)
-	return err
-}
-
-// untilComplete waits until the object reports completion, if it does so.
-func (w *world) untilComplete(ctx context.Context, s contender, run *report.Run, begin time.Time) error {
-	err := w.eventually(ctx, "the object says so", func() error {
-		complete, err := s.complete(ctx)
-		switch {
-		case errors.Is(err, errors.ErrUnsupported):
-			return nil
-		case err != nil:
-			return err
-		case !complete:
-			return errors.New("it does not say that it is complete")
-		}
-		run.Complete = time.Since(begin).Seconds()
-		return nil
-	})
-	return err
+// ended reports whether the subject has nothing left to do.
+func (w *world) ended(c counts) bool {
+	switch w.subject {
+	case report.Plain:
+		return c.ended == w.Nodes
+	case report.Many:
+		return c.pods == 0
+	default:
+		return c.done == w.Nodes && c.pods == 0
+	}
 }
 
 // countedIdle is shorter, because requests are regular.
 const countedIdle = 30 * time.Second
 
+// idleLength is 0 for what does not differ at rest.
 func (b *Bench) idleLength(run *report.Run) time.Duration {
-	if run.Mode != report.Existing || slices.Contains([]report.Subject{report.Recorded, report.Gated, report.Default, report.Unchecked}, run.Subject) {
-		return 0 // at rest, these rounds do not differ
+	switch run.Subject {
+	case report.Floor, report.DaemonSet, report.Everynode, report.Many:
+	default:
+		return 0
 	}
 	switch {
+	case run.Mode != report.Existing:
+		return 0
 	case run.Counted:
 		return min(countedIdle, b.Idle)
 	case run.Pair == 0:
@@ -300,7 +356,7 @@ func (b *Bench) idleLength(run *report.Run) time.Duration {
 }
 
 // idle measures the cost after all work is done: in the first round, and when requests are counted.
-func (w *world) idle(ctx context.Context, s contender, run *report.Run) error {
+func (w *world) idle(ctx context.Context, run *report.Run) error {
 	length := w.idleLength(run)
 	if length == 0 {
 		return nil
@@ -309,7 +365,7 @@ func (w *world) idle(ctx context.Context, s contender, run *report.Run) error {
 	if err := pause(ctx, w.calm()); err != nil {
 		return err
 	}
-	before, err := w.read(ctx, s, true)
+	before, err := w.read(ctx, true)
 	if err != nil {
 		return err
 	}
@@ -317,14 +373,16 @@ func (w *world) idle(ctx context.Context, s contender, run *report.Run) error {
 	if err := pause(ctx, length); err != nil {
 		return err
 	}
-	after, err := w.read(ctx, s, false)
+	after, err := w.read(ctx, false)
 	if err != nil {
 		return err
 	}
 	waitForProfile()
-	run.Idle = &report.Idle{Cost: after.since(before)}
-	if run.Counted {
-		run.Idle.Clients, err = Clients(ctx, w.cluster, before.at, after.at)
+	clients, err := w.clients(ctx, before, after)
+	if run.Counted { // which costs CPU
+		run.SetRest(nil, clients, after.at.Sub(before.at).Seconds())
+	} else {
+		run.SetRest(after.cpuSince(before), nil, after.at.Sub(before.at).Seconds())
 	}
 	return err
 }

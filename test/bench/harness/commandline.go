@@ -5,120 +5,76 @@ package harness
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"os"
 	"os/exec"
+	"path/filepath"
 	"time"
 
-	"github.com/everynode/everynode/test/bench/measure"
 	"github.com/everynode/everynode/test/bench/report"
 	"github.com/everynode/everynode/test/bench/subject"
-	"github.com/everynode/everynode/test/install"
 )
 
-// CommandLine measures whole runs of kubectl everynode with the manager and simulated nodes, each on its own control
-// plane.
-func (b *Bench) CommandLine(ctx context.Context) ([]report.CommandLine, error) {
-	if err := b.prepare(ctx); err != nil {
-		return nil, err
-	}
-	defer os.RemoveAll(b.temp)
-	plugin, err := install.Plugin(ctx, b.Root, b.temp)
-	if err != nil {
-		return nil, err
-	}
-	var runs []report.CommandLine
-	for i := range b.Pairs {
-		b.say("%s  run on %d nodes, %d of %d", time.Now().Format("15:04:05"), b.Nodes, i+1, b.Pairs)
-		r, err := b.commandLine(ctx, plugin)
-		if err != nil {
-			return runs, err
-		}
-		runs = append(runs, *r)
-	}
-	return runs, nil
-}
-
-// commandLine executes one run.
-func (b *Bench) commandLine(ctx context.Context, plugin string) (_ *report.CommandLine, err error) {
-	w, err := b.newWorld(ctx, false, nodeJobLabel)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, w.down(ctx)) }()
-	s := w.contender(report.Everynode)
-	defer func() { err = errors.Join(err, s.stop()) }()
-	if err := s.prepare(ctx); err != nil {
-		return nil, err
-	}
-	if err := w.setUp(ctx, s, report.Existing); err != nil {
-		return nil, err
-	}
-	began := time.Now()
-	run, err := startProcess(w.dir, "run", []string{"KUBECONFIG=" + w.cluster.Kubeconfig()},
-		plugin, "run", "--all", "--yes", "--name", nodeJobName, "-n", subject.Namespace, "--", "true")
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, run.stop()) }()
-	go func() { _, _ = io.Copy(io.Discard, run.out) }()
-	r := &report.CommandLine{}
-	if err := w.followCommand(ctx, run, plugin, r); err != nil {
-		return nil, err
-	}
-	r.End = time.Since(began).Seconds()
-	if done := w.tracker.counts().done; run.err != nil || done != w.Nodes {
-		return nil, fmt.Errorf("%d of %d nodes are done; the run has ended (%w):\n%s", done, w.Nodes, run.err, run.tail())
-	}
-	for i, row := range w.tracker.rows(began) {
-		if r.Done = max(r.Done, row[report.Done]); i == 0 || row[report.Created] < r.FirstPod {
-			r.FirstPod = row[report.Created]
-		}
-	}
-	return r, nil
-}
-
-// Intervals at which the memory of a run is read, and its status is requested.
+// Intervals at which the memory of a command is read, and the status is requested.
 const (
 	memoryEvery = 50 * time.Millisecond
 	statusEvery = 2 * time.Second
 )
 
-// followCommand observes a run until it has ended.
-func (w *world) followCommand(ctx context.Context, run *process, plugin string, r *report.CommandLine) error {
+func (b *Bench) plugin() string { return filepath.Join(b.temp, "kubectl-everynode") }
+
+// runCommand runs the command line until it ends, and asks for the status meanwhile.
+func (w *world) runCommand(ctx context.Context) error {
+	began := time.Now()
+	run, err := startProcess(ctx, w.dir, "run", []string{"KUBECONFIG=" + w.cluster.Kubeconfig()},
+		w.plugin(), "run", "--all", "--yes", "--name", w.job, "-n", subject.Namespace, "--", "true")
+	if err != nil {
+		return err
+	}
+	defer run.stop()
+	go func() { _, _ = io.Copy(io.Discard, run.out) }()
+	peak, slowest, err := w.follow(ctx, run)
+	if err != nil {
+		return err
+	}
+	if done := w.tracker.counts().done; run.err != nil || done != w.Nodes {
+		return fmt.Errorf("%d of %d nodes are done; the run has ended (%w):\n%s", done, w.Nodes, run.err, run.tail())
+	}
+	end := time.Since(began).Seconds()
+	first := end
+	for _, node := range w.tracker.rows(began) {
+		first = min(first, node[report.Created])
+	}
+	w.note("first pod, s", first)
+	w.note("end of the command, s", end)
+	w.note("memory of the command at most, MiB", peak)
+	w.note("`status` meanwhile at most, s", slowest.Seconds())
+	return nil
+}
+
+// follow observes a command until it has ended. It returns its peak memory, and how long the slowest status took.
+func (w *world) follow(ctx context.Context, run *process) (peak float64, slowest time.Duration, err error) {
 	looks, asks := time.NewTicker(memoryEvery), time.NewTicker(statusEvery)
 	defer looks.Stop()
 	defer asks.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return 0, 0, context.Cause(ctx)
 		case <-run.ended:
-			return nil
+			return peak, slowest, nil
 		case <-looks.C:
-			if peak, err := measure.PeakMiB(run.pid()); err == nil { // the process may end at any moment
-				r.PeakMiB = max(r.PeakMiB, peak)
+			if _, now, err := memoryMiB(run.pid()); err == nil { // the process may end at any moment
+				peak = max(peak, now)
 			}
 		case <-asks.C:
-			seconds, err := w.status(ctx, plugin)
-			if err != nil {
-				return err
+			status := exec.CommandContext(ctx, w.plugin(), "status", w.job, "-n", subject.Namespace)
+			status.Env = w.cluster.Environ()
+			began := time.Now()
+			if out, err := status.CombinedOutput(); err != nil {
+				return 0, 0, fmt.Errorf("asking for the status: %w\n%s", err, out)
 			}
-			r.Status = append(r.Status, seconds)
-			w.say("      nodes done %d, status in %.2f s", w.tracker.counts().done, seconds)
+			slowest = max(slowest, time.Since(began))
 		}
 	}
-}
-
-// status measures the duration of the command.
-func (w *world) status(ctx context.Context, plugin string) (float64, error) {
-	cmd := exec.CommandContext(ctx, plugin, "status", nodeJobName, "-n", subject.Namespace)
-	cmd.Env = w.cluster.Environ()
-	began := time.Now()
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return 0, fmt.Errorf("asking for the status: %w\n%s", err, out)
-	}
-	return time.Since(began).Seconds(), nil
 }

@@ -9,148 +9,48 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
-	"slices"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/record"
-	"github.com/everynode/everynode/test/bench/measure"
 	"github.com/everynode/everynode/test/bench/report"
 	"github.com/everynode/everynode/test/bench/subject"
 )
 
-// ManyOptions are the numbers of NodeJobs.
-type ManyOptions struct {
-	// NodeJobs is the total number.
-	NodeJobs int
-	// Seeded is the number of NodeJobs that find their records on the nodes, as after a restore of the cluster, so that
-	// their tasks need not run. 100,000 runs take an hour on a small control plane.
-	Seeded int
-	// AtOnce is the number of other NodeJobs that run at once.
-	AtOnce int
-}
-
-// Valid reports whether at least one NodeJob runs its tasks.
-func (o ManyOptions) Valid() bool {
-	return o.NodeJobs >= 1 && o.Seeded >= 0 && o.Seeded < o.NodeJobs && o.AtOnce >= 1
-}
-
-// Many measures the manager with many NodeJobs for all nodes.
-func (b *Bench) Many(ctx context.Context, o ManyOptions) (_ *report.Many, err error) {
-	if err := b.prepare(ctx); err != nil {
-		return nil, err
-	}
-	defer os.RemoveAll(b.temp)
-	w, err := b.newWorld(ctx, false, manyLabel(0))
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, w.down(ctx)) }()
-	s := &everynode{world: w, subject: report.Default}
-	defer func() { err = errors.Join(err, s.stop()) }()
-	if err := s.prepare(ctx); err != nil {
-		return nil, err
-	}
-	if err := w.setUp(ctx, s, report.Existing); err != nil {
-		return nil, err
-	}
-	m := &many{everynode: s, ManyOptions: o, result: &report.Many{
-		Nodes: b.Nodes, NodeJobs: o.NodeJobs, Seeded: o.Seeded, AtOnce: o.AtOnce, MemoryLimit: s.memoryLimit,
-		Date: time.Now().UTC().Format(time.RFC3339), Kubernetes: b.kubernetes,
-	}}
-	if m.result.Machine, err = Machine(); err != nil {
-		return nil, err
-	}
-	m.result.Machine.Kubernetes = b.kubernetes
-	return m.result, m.measure(ctx)
-}
-
-// many is a run with many NodeJobs.
-type many struct {
-	*everynode
-	ManyOptions
-	result *report.Many
-}
-
 func manyName(i int) string { return fmt.Sprintf("many-%03d", i) }
 
 func manyLabel(i int) string { return v1alpha1.RecordKey(subject.Namespace, manyName(i)) }
-
-// manyJob is a NodeJob with the defaults, in one step.
-func manyJob(i int) []byte {
-	return []byte(`apiVersion: everynode.dev/v1alpha1
-kind: NodeJob
-metadata: {name: ` + manyName(i) + `, namespace: ` + subject.Namespace + `}
-spec:
-  task: {script: "sysctl -w vm.max_map_count=262144"}
-  rollout: {maxConcurrent: 10%, steps: [{name: all}]}
-`)
-}
-
-func (m *many) measure(ctx context.Context) error {
-	for _, part := range []func(context.Context) error{m.seed, m.runs, m.atRest, m.flips, m.restart} {
-		if err := part(ctx); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// restart measures the peak memory of a manager that starts with all these objects.
-func (m *many) restart(ctx context.Context) (err error) {
-	if m.result.PeakMiB, err = measure.PeakMiB(m.manager.pid()); err != nil {
-		return err
-	}
-	if err := m.stop(); err != nil {
-		return err
-	}
-	if err := m.startManager(ctx); err != nil {
-		return err
-	}
-	if err := pause(ctx, startTime); err != nil {
-		return err
-	}
-	m.result.PeakStartMiB, err = measure.PeakMiB(m.manager.pid())
-	return err
-}
 
 // startTime is the time until a restarted manager has planned all NodeJobs. The lease of the previous one is released
 // at once.
 const startTime = 20 * time.Second
 
 // seed runs the first NodeJob, and gives the nodes the same records for the seeded NodeJobs.
-func (m *many) seed(ctx context.Context) error {
+func (w *world) seed(ctx context.Context) error {
 	began := time.Now()
-	if err := m.run(ctx, 0, 1); err != nil || m.Seeded == 0 {
+	if err := w.runJobs(ctx, 0, 1); err != nil || w.Seeded == 0 {
 		return err
 	}
-	nodes, err := m.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	nodes, err := w.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return fmt.Errorf("listing nodes: %w", err)
 	}
-	group, groupCtx := errgroup.WithContext(ctx)
-	group.SetLimit(joinWorkers)
-	for i := range nodes.Items {
-		group.Go(func() error { return m.seedNode(groupCtx, &nodes.Items[i]) })
-	}
-	if err := group.Wait(); err != nil {
+	err = inParallel(ctx, len(nodes.Items), func(ctx context.Context, i int) error { return w.seedNode(ctx, &nodes.Items[i]) })
+	if err != nil {
 		return err
 	}
-	m.say("      records of %d NodeJobs are on the nodes after %.0f s", m.Seeded, time.Since(began).Seconds())
-	return m.run(ctx, 1, 1+m.Seeded)
+	w.say("      records of %d NodeJobs are on the nodes after %.0f s", w.Seeded, time.Since(began).Seconds())
+	return w.runJobs(ctx, 1, 1+w.Seeded)
 }
 
-func (m *many) seedNode(ctx context.Context, node *corev1.Node) error {
+func (w *world) seedNode(ctx context.Context, node *corev1.Node) error {
 	labels, annotations := map[string]string{}, map[string]string{}
 	encoded := node.Annotations[manyLabel(0)]
-	for i := range m.Seeded {
+	for i := range w.Seeded {
 		key := manyLabel(1 + i)
 		labels[key], labels[record.SealKey(key)], annotations[key] = node.Labels[manyLabel(0)], record.Seal(encoded), encoded
 	}
@@ -158,51 +58,35 @@ func (m *many) seedNode(ctx context.Context, node *corev1.Node) error {
 	if err != nil {
 		return err
 	}
-	if _, err := m.client.CoreV1().Nodes().Patch(ctx, node.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
-		return fmt.Errorf("putting records on node %s: %w", node.Name, err)
+	return w.patchNode(ctx, node.Name, patch)
+}
+
+// runMany runs the tasks of the remaining NodeJobs on all nodes.
+func (w *world) runMany(ctx context.Context) error {
+	for i := 1 + w.Seeded; i < w.NodeJobs; i += w.AtOnce {
+		until := min(i+w.AtOnce, w.NodeJobs)
+		if err := w.runJobs(ctx, i, until); err != nil {
+			return err
+		}
+		w.say("      %d of %d NodeJobs are complete", until, w.NodeJobs)
 	}
 	return nil
 }
 
-// runs runs the tasks of the remaining NodeJobs on all nodes.
-func (m *many) runs(ctx context.Context) error {
-	first := 1 + m.Seeded
-	before, err := m.read(ctx, m, true)
-	if err != nil {
-		return err
-	}
-	for i := first; i < m.NodeJobs; i += m.AtOnce {
-		until := min(i+m.AtOnce, m.NodeJobs)
-		if err := m.run(ctx, i, until); err != nil {
-			return err
-		}
-		m.say("      %d of %d NodeJobs are complete", until, m.NodeJobs)
-	}
-	if err := pause(ctx, report.Tail*time.Second); err != nil {
-		return err
-	}
-	after, err := m.read(ctx, m, false)
-	if err != nil {
-		return err
-	}
-	m.result.Runs, m.result.Running = (m.NodeJobs-first)*m.Nodes, after.since(before)
-	m.result.PeakRunningMiB, err = measure.PeakMiB(m.manager.pid())
-	return err
-}
-
-// run creates NodeJobs and waits until they are complete.
-func (m *many) run(ctx context.Context, from, until int) error {
+// runJobs creates NodeJobs and waits until they are complete.
+func (w *world) runJobs(ctx context.Context, from, until int) error {
 	for i := from; i < until; i++ {
-		if err := m.create(ctx, nodeJobs, manyJob(i)); err != nil {
+		job := nodeJob(manyName(i), "sysctl -w vm.max_map_count=262144", "rollout: {maxConcurrent: 10%, steps: [{name: all}]}")
+		if _, err := w.create(ctx, nodeJobs, job); err != nil {
 			return err
 		}
 	}
-	last, changed := map[string]int64{}, time.Now()
+	last, changed := map[string]int32{}, time.Now()
 	for {
-		if err := errors.Join(m.manager.alive(), pause(ctx, 2*time.Second)); err != nil {
+		if err := errors.Join(w.program.alive(), pause(ctx, 2*time.Second)); err != nil {
 			return err
 		}
-		done, complete, err := m.progress(ctx)
+		done, complete, err := w.progress(ctx)
 		if err != nil {
 			return err
 		}
@@ -212,141 +96,51 @@ func (m *many) run(ctx context.Context, from, until int) error {
 		if !maps.Equal(done, last) {
 			last, changed = done, time.Now()
 		}
-		if time.Since(changed) > m.patience() {
-			return fmt.Errorf("waiting until %d NodeJobs are complete: nothing has happened for %v, and %d are", until, m.patience(), complete)
+		if time.Since(changed) > w.patience() {
+			return fmt.Errorf("waiting until %d NodeJobs are complete: nothing has happened for %v, and %d are", until, w.patience(), complete)
 		}
 	}
 }
 
 // progress returns on how many nodes each NodeJob is done, and how many NodeJobs are complete.
-func (m *many) progress(ctx context.Context) (done map[string]int64, complete int, err error) {
-	list, err := m.dynamic.Resource(nodeJobs).Namespace(subject.Namespace).List(ctx, metav1.ListOptions{})
+func (w *world) progress(ctx context.Context) (done map[string]int32, complete int, err error) {
+	list, err := w.dynamic.Resource(nodeJobs).Namespace(subject.Namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, 0, fmt.Errorf("listing NodeJobs: %w", err)
 	}
-	done = map[string]int64{}
+	done = map[string]int32{}
 	for i := range list.Items {
-		job := list.Items[i].Object
-		done[list.Items[i].GetName()], _, _ = unstructured.NestedInt64(job, "status", "nodes", "done")
-		conditions, _, _ := unstructured.NestedSlice(job, "status", "conditions")
-		if slices.ContainsFunc(conditions, func(c any) bool {
-			condition, _ := c.(map[string]any)
-			return condition["type"] == v1alpha1.ConditionComplete && condition["status"] == "True"
-		}) {
+		job := &v1alpha1.NodeJob{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(list.Items[i].Object, job); err != nil {
+			return nil, 0, fmt.Errorf("reading a NodeJob: %w", err)
+		}
+		done[job.Name] = job.Status.Nodes.Done
+		if isComplete(job) {
 			complete++
 		}
 	}
 	return done, complete, nil
 }
 
-// atRest measures the cost of heartbeats.
-func (m *many) atRest(ctx context.Context) error {
-	m.say("      idle for %v …", m.Idle)
-	if err := pause(ctx, restBefore); err != nil {
-		return err
+// measureStart notes what each task has cost, and measures the peak memory of a manager that starts with all these objects.
+func (w *world) measureStart(ctx context.Context, run *report.Run) error {
+	if tasks := float64((w.NodeJobs - 1 - w.Seeded) * w.Nodes); tasks > 0 {
+		w.note("CPU of the manager for each task, ms", 1000*run.Figures[report.CPU][report.Own]/tasks)
+		w.note("CPU of the control plane for each task, ms", 1000*run.Figures[report.CPU][report.ControlPlane]/tasks)
 	}
-	before, err := m.read(ctx, m, true)
+	resident, _, err := memoryMiB(w.program.pid())
 	if err != nil {
 		return err
 	}
-	if err := pause(ctx, m.Idle); err != nil {
+	w.note("memory at rest, MiB", resident)
+	w.program.stop()
+	if err := w.startManager(ctx); err != nil {
 		return err
 	}
-	after, err := m.read(ctx, m, false)
-	if err != nil {
+	if err := pause(ctx, startTime); err != nil {
 		return err
 	}
-	m.result.Idle = after.since(before)
-	m.result.IdleMiB, err = measure.ResidentMiB(m.manager.pid())
+	_, peak, err := memoryMiB(w.program.pid())
+	w.note("memory at most of a manager that is started then, MiB", peak)
 	return err
-}
-
-// restBefore is the pause until the previous work is finished: status writes are at least a second apart.
-const restBefore = 10 * time.Second
-
-// flips measures the cost of a node that turns NotReady and Ready again, and of one that is cordoned and uncordoned.
-func (m *many) flips(ctx context.Context) error {
-	for i := range min(flipsOfEach, m.Nodes) {
-		node := fmt.Sprintf("node-%05d", i)
-		for _, kind := range []struct {
-			of     *[]float64
-			change func(context.Context, string) error
-		}{{&m.result.NotReady, m.turnNotReady}, {&m.result.Cordon, m.cordon}} {
-			used, err := m.costOf(ctx, func() error { return kind.change(ctx, node) })
-			if err != nil {
-				return err
-			}
-			*kind.of = append(*kind.of, used)
-		}
-	}
-	m.say("      CPU s: NotReady and back %.2f, cordon and back %.2f", m.result.NotReady, m.result.Cordon)
-	return nil
-}
-
-const flipsOfEach = 3
-
-// settleTime is the time after a change for which its cost is counted: events are batched for at most two seconds.
-const settleTime = 5 * time.Second
-
-// costOf returns the CPU time of the manager for a change and its consequences.
-func (m *many) costOf(ctx context.Context, change func() error) (float64, error) {
-	before, err := measure.CPUSeconds(m.manager.pid())
-	if err != nil {
-		return 0, err
-	}
-	if err := change(); err != nil {
-		return 0, err
-	}
-	if err := pause(ctx, settleTime); err != nil {
-		return 0, err
-	}
-	after, err := measure.CPUSeconds(m.manager.pid())
-	return after - before, err
-}
-
-func (m *many) cordon(ctx context.Context, node string) error {
-	for _, patch := range []string{`{"spec":{"unschedulable":true}}`, `{"spec":{"unschedulable":false}}`} {
-		if err := m.patchNode(ctx, node, patch); err != nil {
-			return err
-		}
-		if err := pause(ctx, time.Second); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// turnNotReady removes a node from the simulator until the node controller has tainted it as NotReady, and then adds it
-// again.
-func (m *many) turnNotReady(ctx context.Context, node string) error {
-	if err := m.patchNode(ctx, node, `{"metadata":{"annotations":{"kwok.x-k8s.io/node":"away"}}}`); err != nil {
-		return err
-	}
-	for _, ready := range []string{"False", "True"} {
-		status := fmt.Sprintf(`{"status":{"conditions":[{"type":"Ready","status":%q,"reason":"Bench","lastTransitionTime":%q}]}}`, ready, time.Now().UTC().Format(time.RFC3339))
-		if _, err := m.client.CoreV1().Nodes().Patch(ctx, node, types.StrategicMergePatchType, []byte(status), metav1.PatchOptions{}, "status"); err != nil {
-			return fmt.Errorf("changing the status of node %s: %w", node, err)
-		}
-		err := m.eventually(ctx, "the node controller has seen it", func() error {
-			live, err := m.client.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
-			if err == nil && untainted(live) != (ready == "True") {
-				err = fmt.Errorf("its taints are %v", live.Spec.Taints)
-			}
-			return err
-		})
-		if err != nil {
-			return err
-		}
-		if err := pause(ctx, time.Second); err != nil {
-			return err
-		}
-	}
-	return m.patchNode(ctx, node, `{"metadata":{"annotations":{"kwok.x-k8s.io/node":"fake"}}}`)
-}
-
-func (m *many) patchNode(ctx context.Context, node, patch string) error {
-	if _, err := m.client.CoreV1().Nodes().Patch(ctx, node, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
-		return fmt.Errorf("changing node %s: %w", node, err)
-	}
-	return nil
 }

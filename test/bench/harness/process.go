@@ -19,38 +19,49 @@ import (
 
 // process is a measured program, which the harness starts and ends.
 type process struct {
-	name string
-	cmd  *exec.Cmd
-	log  string
-	in   io.WriteCloser
-	out  *bufio.Reader
+	name   string
+	cmd    *exec.Cmd
+	cancel context.CancelFunc
+	log    string
+	in     io.WriteCloser
+	out    *bufio.Reader
 	// ended is closed when the process has ended, with its error in err.
 	ended chan struct{}
 	err   error
 }
 
 // startProcess starts a program with its errors in a log file.
-func startProcess(dir, name string, env []string, argv ...string) (*process, error) {
-	p := &process{name: name, cmd: exec.Command(argv[0], argv[1:]...), log: filepath.Join(dir, name+".log"), ended: make(chan struct{})}
+func startProcess(ctx context.Context, dir, name string, env []string, argv ...string) (_ *process, err error) {
+	p := &process{name: name, log: filepath.Join(dir, name+".log"), ended: make(chan struct{})}
+	ctx, p.cancel = context.WithCancel(context.WithoutCancel(ctx)) // only stop ends it
+	defer func() {
+		if err != nil {
+			p.cancel()
+			err = fmt.Errorf("starting %s: %w", name, err)
+		}
+	}()
 	log, err := os.Create(p.log)
 	if err != nil {
-		return nil, fmt.Errorf("starting %s: %w", name, err)
+		return nil, err
 	}
 	defer log.Close()
+	p.cmd = exec.CommandContext(ctx, argv[0], argv[1:]...)
 	p.cmd.Env = append(os.Environ(), env...)
 	p.cmd.Stderr = log
 	// Ctrl-C does not reach a separate process group: the process ends when the harness ends it or dies.
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	p.cmd.Cancel = func() error { return p.cmd.Process.Signal(syscall.SIGTERM) }
+	p.cmd.WaitDelay = 5 * time.Second // and then it is killed
 	if p.in, err = p.cmd.StdinPipe(); err != nil {
-		return nil, fmt.Errorf("starting %s: %w", name, err)
+		return nil, err
 	}
 	out, err := p.cmd.StdoutPipe()
 	if err != nil {
-		return nil, fmt.Errorf("starting %s: %w", name, err)
+		return nil, err
 	}
 	p.out = bufio.NewReader(out)
 	if err := p.cmd.Start(); err != nil {
-		return nil, fmt.Errorf("starting %s: %w", name, err)
+		return nil, err
 	}
 	go func() { p.err = p.cmd.Wait(); close(p.ended) }()
 	return p, nil
@@ -58,17 +69,20 @@ func startProcess(dir, name string, env []string, argv ...string) (*process, err
 
 func (p *process) pid() int { return p.cmd.Process.Pid }
 
+// tell makes a helper begin.
+func (p *process) tell() error {
+	if _, err := p.in.Write([]byte("\n")); err != nil {
+		return fmt.Errorf("telling %s to begin: %w", p.name, err)
+	}
+	return nil
+}
+
 // expect waits for a line.
 func (p *process) expect(ctx context.Context, want string) error {
-	line := make(chan string, 1)
-	go func() { text, _ := p.out.ReadString('\n'); line <- strings.TrimSpace(text) }()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case got := <-line:
-		if got != want {
-			return fmt.Errorf("waiting for %s: it says %q instead of %q; see its log:\n%s", p.name, got, want, p.tail())
-		}
+	defer context.AfterFunc(ctx, p.cancel)() // then there is no line
+	line, err := p.out.ReadString('\n')
+	if got := strings.TrimSpace(line); got != want {
+		return errors.Join(fmt.Errorf("waiting for %s: it says %q instead of %q; see its log:\n%s", p.name, got, want, p.tail()), err, ctx.Err())
 	}
 	return nil
 }
@@ -93,19 +107,11 @@ func (p *process) tail() string {
 }
 
 // stop ends the process, by force if it does not end within a few seconds.
-func (p *process) stop() error {
+func (p *process) stop() {
+	if p == nil {
+		return
+	}
 	p.in.Close()
-	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return fmt.Errorf("stopping %s: %w", p.name, err)
-	}
-	select {
-	case <-p.ended:
-		return nil
-	case <-time.After(5 * time.Second):
-	}
-	if err := p.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return fmt.Errorf("killing %s: %w", p.name, err)
-	}
+	p.cancel()
 	<-p.ended
-	return nil
 }

@@ -5,9 +5,6 @@ package harness
 
 import (
 	"context"
-	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -15,92 +12,81 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
 	"github.com/everynode/everynode/test/bench/report"
 )
 
-// profileSeconds is the length of a profile. It is fixed at the start, and a profile that is cut off is not valid.
-const profileSeconds = 20
+const pprofAddress = "127.0.0.1:16060"
 
-// startProfile profiles the API server, and the manager if there is one, until the returned function is called. It does
-// nothing unless profiles are requested. Errors are reported, and do not affect the run.
-func (w *world) startProfile(ctx context.Context, run *report.Run) (stop func()) {
-	if !w.Profile || run.Counted || run.Pair > 0 {
-		return func() {}
-	}
-	name, ours := profileName(run), w.isManager(run)
+// profiling is added to the manager if profiles are requested, because it has no such endpoint.
+const profiling = `package main
+
+import (
+	"net/http"
+	_ "net/http/pprof"
+	"os"
+)
+
+func init() { go http.ListenAndServe(os.Getenv("EVERYNODE_BENCH_PPROF"), nil) }
+`
+
+// profileTime is the length of a profile. It is fixed at the start, and a profile that is cut off is not valid.
+const profileTime = 20 * time.Second
+
+// profileRun profiles the API server, and the manager if there is one, if profiles are requested. The returned function waits for
+// the end.
+func (w *world) profileRun(ctx context.Context, run *report.Run) (wait func()) {
 	var profiles sync.WaitGroup
-	profiles.Go(func() {
-		w.fetch(name+"-apiserver-cpu.pprof", func() ([]byte, error) { return w.ofAPIServer(ctx) })
-	})
-	if ours {
-		profiles.Go(func() {
-			w.fetch(name+"-cpu.pprof", func() ([]byte, error) { return cpuOfManager(ctx, profileSeconds*time.Second) })
-		})
+	if w.Profile && !run.Counted && run.Pair == 0 {
+		profiles.Go(func() { w.profile(ctx, run, w.client, "apiserver-cpu", profileTime) })
+		profiles.Go(func() { w.profileManager(ctx, run, "cpu", profileTime) })
 	}
-	return func() {
-		profiles.Wait()
-		if !ours {
-			return
-		}
-		for _, what := range []string{"allocs", "heap"} {
-			w.fetch(name+"-"+what+".pprof", func() ([]byte, error) { return ofManager(ctx, what, 0) })
-		}
-	}
+	return profiles.Wait
 }
 
 // profileIdle profiles the manager for a time in which it has nothing to do. The returned function waits for the end.
 func (w *world) profileIdle(ctx context.Context, run *report.Run, length time.Duration) (wait func()) {
 	var profile sync.WaitGroup
-	if w.Profile && !run.Counted && w.isManager(run) {
-		profile.Go(func() {
-			w.fetch(profileName(run)+"-idle-cpu.pprof", func() ([]byte, error) { return cpuOfManager(ctx, length) })
-		})
+	if w.Profile && !run.Counted {
+		profile.Go(func() { w.profileManager(ctx, run, "idle-cpu", length) })
 	}
 	return profile.Wait
 }
 
-// isManager reports whether the subject of a run is the manager, which has profiles.
-func (w *world) isManager(run *report.Run) bool {
-	_, is := w.contender(run.Subject).(*everynode)
-	return is
+// profileManager profiles what the manager does in a time, and then its heap, with all that it has allocated.
+func (w *world) profileManager(ctx context.Context, run *report.Run, name string, length time.Duration) {
+	switch w.subject {
+	case report.Plain, report.Floor, report.Recorded, report.DaemonSet:
+		return
+	default:
+	}
+	manager, err := kubernetes.NewForConfig(&rest.Config{Host: "http://" + pprofAddress})
+	if err != nil {
+		w.say("      no profile %s: %v", name, err)
+		return
+	}
+	w.profile(ctx, run, manager, name, length)
+	w.profile(ctx, run, manager, strings.Replace(name, "cpu", "heap", 1), 0)
 }
 
-// profileName is the beginning of the names of a run's profiles.
-func profileName(run *report.Run) string {
-	return strings.ReplaceAll(kind{run.Subject, run.Mode}.String(), "/", "-")
-}
-
-func (w *world) fetch(file string, get func() ([]byte, error)) {
-	data, err := get()
+// profile writes a profile of a number of seconds, or the heap. Errors are reported, and do not affect the run.
+func (w *world) profile(ctx context.Context, run *report.Run, server kubernetes.Interface, name string, length time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, length+time.Minute)
+	defer cancel()
+	request := server.CoreV1().RESTClient().Get()
+	if length > 0 {
+		request = request.AbsPath("/debug/pprof/profile").Param("seconds", strconv.Itoa(int(length.Seconds())))
+	} else {
+		request = request.AbsPath("/debug/pprof/heap")
+	}
+	data, err := request.DoRaw(ctx)
 	if err == nil {
+		file := strings.ReplaceAll(kind{run.Subject, run.Mode}.String(), "/", "-") + "-" + name + ".pprof"
 		err = os.WriteFile(filepath.Join(w.Out, file), data, 0o600)
 	}
 	if err != nil {
-		w.say("      no profile %s: %v", file, err)
+		w.say("      no profile %s: %v", name, err)
 	}
-}
-
-func (w *world) ofAPIServer(ctx context.Context) ([]byte, error) {
-	return w.client.Discovery().RESTClient().Get().AbsPath("/debug/pprof/profile").Param("seconds", strconv.Itoa(profileSeconds)).DoRaw(ctx)
-}
-
-// cpuOfManager returns a profile of that length, in whole seconds.
-func cpuOfManager(ctx context.Context, length time.Duration) ([]byte, error) {
-	return ofManager(ctx, fmt.Sprintf("profile?seconds=%d", int(length.Seconds())), length)
-}
-
-// ofManager returns a profile that takes a time.
-func ofManager(ctx context.Context, what string, takes time.Duration) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, takes+time.Minute)
-	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+pprofAddress+"/debug/pprof/"+what, http.NoBody)
-	if err != nil {
-		return nil, err
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return nil, err
-	}
-	defer response.Body.Close()
-	return io.ReadAll(response.Body)
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -25,19 +26,27 @@ import (
 // tracker watches nodes and pods, and notes when it has observed what. It is the same for all subjects. It observes
 // what any client would observe, so its times include the delay of an event in the API server.
 type tracker struct {
+	mu sync.Mutex
+	// doneLabel is on a node that is done.
 	doneLabel string
-
-	mu    sync.Mutex
+	// nodes are those of the run. Others are not observed, such as the one that warms up the simulator.
 	nodes map[string]*nodeTimes
 	// pods are the existing pods.
-	pods                           map[types.UID]bool
-	created, ready, settled, ended int
-	done                           int
+	pods map[types.UID]bool
+	// seen are the numbers of nodes and pods so far, without those of pods.
+	seen counts
 }
 
-// nodeTimes are indexed by the columns of the report.
+// counts are how much has been observed. settled nodes are Ready and have no taint, and pods are those that exist.
+type counts struct{ settled, ended, done, pods int }
+
+func (c counts) String() string {
+	return fmt.Sprintf("nodes Ready %d, pods ended %d, still there %d, nodes done %d", c.settled, c.ended, c.pods, c.done)
+}
+
+// nodeTimes are indexed by the observations of the report.
 type nodeTimes struct {
-	at      [6]time.Time
+	at      [report.Observations]time.Time
 	settled bool
 }
 
@@ -45,18 +54,29 @@ func newTracker(doneLabel string) *tracker {
 	return &tracker{doneLabel: doneLabel, nodes: map[string]*nodeTimes{}, pods: map[types.UID]bool{}}
 }
 
+// reset begins a run on nodes that exist and are Ready.
+func (t *tracker) reset(doneLabel string, nodes []string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.doneLabel, t.nodes, t.seen = doneLabel, map[string]*nodeTimes{}, counts{}
+	for _, name := range nodes {
+		t.nodes[name] = &nodeTimes{}
+		t.nodes[name].first(report.Joined)
+		t.nodes[name].first(report.Ready)
+	}
+}
+
 // start returns when the watches are established.
 func (t *tracker) start(ctx context.Context, client kubernetes.Interface) error {
-	drop := func(o any) (any, error) { return slim(o), nil }
-	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(drop))
-	_, err := factory.Core().V1().Nodes().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+	all := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(slim))
+	tasks := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(slim), informers.WithNamespace(subject.Namespace))
+	_, err := all.Core().V1().Nodes().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(o any) { t.node(o.(*corev1.Node)) },
 		UpdateFunc: func(_, o any) { t.node(o.(*corev1.Node)) },
 	})
 	if err != nil {
 		return fmt.Errorf("watching nodes: %w", err)
 	}
-	tasks := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(drop), informers.WithNamespace(subject.Namespace))
 	_, err = tasks.Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(o any) { t.pod(o.(*corev1.Pod)) },
 		UpdateFunc: func(_, o any) { t.pod(o.(*corev1.Pod)) },
@@ -65,38 +85,32 @@ func (t *tracker) start(ctx context.Context, client kubernetes.Interface) error 
 	if err != nil {
 		return fmt.Errorf("watching pods: %w", err)
 	}
-	factory.Start(ctx.Done())
-	tasks.Start(ctx.Done())
-	factory.WaitForCacheSync(ctx.Done())
-	tasks.WaitForCacheSync(ctx.Done())
+	for _, factory := range []informers.SharedInformerFactory{all, tasks} {
+		factory.Start(ctx.Done())
+		factory.WaitForCacheSync(ctx.Done())
+	}
 	return ctx.Err()
 }
 
 // slim drops what the tracker does not read, to save memory of the machine.
-func slim(o any) any {
+func slim(o any) (any, error) {
 	switch o := o.(type) {
 	case *corev1.Node:
 		o.ManagedFields, o.Annotations = nil, nil
 		o.Status.NodeInfo, o.Status.Capacity, o.Status.Allocatable = corev1.NodeSystemInfo{}, nil, nil
 	case *corev1.Pod:
 		o.ManagedFields, o.Annotations = nil, nil
-		o.Spec = corev1.PodSpec{NodeName: NodeOf(o)}
+		o.Spec = corev1.PodSpec{NodeName: nodeOf(o)}
 	}
-	return o
+	return o, nil
 }
 
 // joined notes that a node is about to be created.
 func (t *tracker) joined(name string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.of(name).at[report.Joined] = time.Now()
-}
-
-func (t *tracker) of(name string) *nodeTimes {
-	if t.nodes[name] == nil {
-		t.nodes[name] = &nodeTimes{}
-	}
-	return t.nodes[name]
+	t.nodes[name] = &nodeTimes{}
+	t.nodes[name].first(report.Joined)
 }
 
 // first notes the time of the first observation.
@@ -113,55 +127,50 @@ func (t *tracker) node(node *corev1.Node) {
 	defer t.mu.Unlock()
 	times, known := t.nodes[node.Name]
 	if !known {
-		return // a pod that warms up the simulator
+		return
 	}
-	if task.NodeReady(node) && times.first(report.Ready) {
-		t.ready++
-	}
-	if !times.settled && task.NodeReady(node) && untainted(node) {
-		times.settled = true
-		t.settled++
+	if task.NodeReady(node) {
+		times.first(report.Ready)
+		if !times.settled && !hasTaint(node, corev1.TaintNodeNotReady) {
+			times.settled = true
+			t.seen.settled++
+		}
 	}
 	if node.Labels[t.doneLabel] != "" && times.first(report.Done) {
-		t.done++
+		t.seen.done++
 	}
 }
 
-func untainted(node *corev1.Node) bool {
-	for i := range node.Spec.Taints {
-		if node.Spec.Taints[i].Key == corev1.TaintNodeNotReady {
-			return false
-		}
-	}
-	return true
+func hasTaint(node *corev1.Node, key string) bool {
+	return slices.ContainsFunc(node.Spec.Taints, func(taint corev1.Taint) bool { return taint.Key == key })
 }
 
 func (t *tracker) pod(pod *corev1.Pod) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !t.pods[pod.UID] {
-		t.pods[pod.UID] = true
-		t.created++
-	}
-	times, known := t.nodes[NodeOf(pod)]
+	t.pods[pod.UID] = true
+	times, known := t.nodes[nodeOf(pod)]
 	if !known {
 		return
 	}
 	times.first(report.Created)
-	switch pod.Status.Phase {
-	case corev1.PodRunning:
-		times.first(report.Running)
-	case corev1.PodSucceeded, corev1.PodFailed:
-		if times.first(report.Ended) {
-			t.ended++
+	for i := range pod.Status.ContainerStatuses {
+		status := &pod.Status.ContainerStatuses[i]
+		if status.State.Running != nil {
+			times.first(report.Running)
 		}
-	default:
+		// A container of the DaemonSet pattern is started again after it has ended. If a pod is deleted, its container may end
+		// without the end of its task.
+		ended := status.State.Terminated != nil || status.LastTerminationState.Terminated != nil
+		if ended && pod.DeletionTimestamp == nil && times.first(report.Ended) {
+			t.seen.ended++
+		}
 	}
 }
 
-// NodeOf returns the node to which a pod is bound, or the only node to which it can be bound: a pod of a DaemonSet has
+// nodeOf returns the node to which a pod is bound, or the only node to which it can be bound: a pod of a DaemonSet has
 // its node in its affinity while it waits for the scheduler.
-func NodeOf(pod *corev1.Pod) string {
+func nodeOf(pod *corev1.Pod) string {
 	if pod.Spec.NodeName != "" || pod.Spec.Affinity == nil || pod.Spec.Affinity.NodeAffinity == nil {
 		return pod.Spec.NodeName
 	}
@@ -187,27 +196,31 @@ func (t *tracker) podGone(o any) {
 	if !ok {
 		return
 	}
+	t.pod(pod) // its last state
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.pods, pod.UID)
+	if times, known := t.nodes[nodeOf(pod)]; known {
+		times.first(report.Gone)
+	}
 }
 
 // counts returns what has been observed so far.
-type counts struct{ created, ready, settled, ended, done, pods int }
-
 func (t *tracker) counts() counts {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return counts{t.created, t.ready, t.settled, t.ended, t.done, len(t.pods)}
+	now := t.seen
+	now.pods = len(t.pods)
+	return now
 }
 
-// rows returns the times since the beginning, in milliseconds.
-func (t *tracker) rows(begin time.Time) [][]float64 {
+// rows returns the seconds since the beginning, to the millisecond.
+func (t *tracker) rows(begin time.Time) []report.Seconds {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	rows := make([][]float64, 0, len(t.nodes))
+	rows := make([]report.Seconds, 0, len(t.nodes))
 	for _, times := range t.nodes {
-		row := report.NewNode()
+		var row report.Seconds
 		for column, at := range times.at {
 			if !at.IsZero() {
 				row[column] = math.Round(at.Sub(begin).Seconds()*1000) / 1000
@@ -217,34 +230,3 @@ func (t *tracker) rows(begin time.Time) [][]float64 {
 	}
 	return rows
 }
-
-// until waits for an observation, and reports the progress at intervals. It gives up if nothing has changed for long.
-func (w *world) until(ctx context.Context, s contender, what string, reached func(counts) bool) error {
-	t, patience := w.tracker, w.patience()
-	last, changed, said := t.counts(), time.Now(), time.Now()
-	for !reached(last) {
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(20 * time.Millisecond):
-		}
-		now := t.counts()
-		if now != last {
-			last, changed = now, time.Now()
-		}
-		if time.Since(changed) > patience {
-			return fmt.Errorf("waiting until %s: nothing has happened for %v; nodes Ready %d, pods created %d, ended %d, still there %d, nodes done %d",
-				what, patience, last.ready, last.created, last.ended, last.pods, last.done)
-		}
-		if time.Since(said) > progressEvery {
-			said = time.Now()
-			if err := w.alive(s); err != nil {
-				return err
-			}
-			w.say("      nodes Ready %d, pods created %d, still there %d, nodes done %d", last.ready, last.created, last.pods, last.done)
-		}
-	}
-	return nil
-}
-
-const progressEvery = 10 * time.Second

@@ -6,64 +6,53 @@ package report
 import (
 	"strings"
 	"testing"
-
-	"github.com/everynode/everynode/test/bench/measure"
 )
 
-func realExample() *Real {
-	r := &Real{
-		Command: "make bench-real PAIRS=2", Date: "2026-03-01T12:00:00Z", Commit: "0123456", Nodes: 2, Pairs: 2, Columns: RealColumnNames(),
+func realExample() *Report {
+	r := &Report{Head: Head{
+		Command: "make bench-real PAIRS=2", Date: "2026-03-01T12:00:00Z", Commit: "0123456", Nodes: 2, Pairs: 2,
 		Machine: Machine{CPU: "A Processor", Cores: 2, Go: "go1.26", Kubernetes: "v1.36.3"},
-	}
+	}}
 	for pair := range 2 {
 		later := float64(pair)
-		r.Turns = append(r.Turns, RealTurn{
-			Subject: DaemonSet, Pair: pair, Wall: 4 + later,
-			// The container ends after the label.
-			Nodes: [][]float64{{0.1, 1, 1.6, 1.5, 3}, {0.1, 1.2, 2.2, 2.1 + later, 4 + later}},
-			Clients: measure.ClientCounts{
-				"kubelet":        {"patch pods/status": 6, "get nodes": 4, "patch nodes/status": 4, "update leases": 2, "create serviceaccounts/token": 2},
-				"kube-scheduler": {"create pods/binding": 2},
-			},
-		}, RealTurn{
-			Subject: Everynode, Pair: pair, Wall: 3 + later,
-			// On one node, the container was never seen running.
-			Nodes:   [][]float64{{0.2, 0.8, 0.9, 1, 2}, {0.2, 0, 1, 1.1, 2.1}},
-			Clients: measure.ClientCounts{"kubelet": {"patch pods/status": 4, "get pods": 2}, "everynode": {"create pods": 2, "update leases": 1}},
-		})
+		pattern := Run{Subject: DaemonSet, Mode: Real, Pair: pair}
+		pattern.Set(Times, Wall, 4+later)
+		pattern.SetRequests(ClientCounts{
+			"kubelet":        {"patch pods/status": 6, "get nodes": 4, "patch nodes/status": 4, "update leases": 2, "create serviceaccounts/token": 2},
+			"kube-scheduler": {"create pods/binding": 2},
+		}, 2)
+		// The container ends after the label.
+		pattern.SetNodes([]Seconds{{-1, -1, 0.1, 1, 1.6, 1.5, 3}, {-1, -1, 0.1, 1.2, 2.2, 2.1 + later, 4 + later}})
+		ours := Run{Subject: Everynode, Mode: Real, Pair: pair}
+		ours.Set(Times, Wall, 3+later)
+		ours.SetRequests(ClientCounts{"kubelet": {"patch pods/status": 4, "get pods": 2}, "everynode": {"create pods": 2, "update leases": 1}}, 2)
+		// On one node, the container was never seen running.
+		ours.SetNodes([]Seconds{{-1, -1, 0.2, 0.8, 0.9, 1, 2}, {-1, -1, 0.2, 0, 1, 1.1, 2.1}})
+		r.Runs = append(r.Runs, pattern, ours)
 	}
 	return r
 }
 
 func TestRealMarkdown(t *testing.T) {
-	got := realExample().Markdown()
+	got := Markdown(realExample())
 	for _, want := range []string{
-		"| daemonset | 1.50 (1.50–1.50) | 2.60 (2.10–3.10) | 4.50 (4.00–5.00) | – | 5.0 (5.0–5.0) | 5.0 (5.0–5.0) |",
-		"| everynode | 1.00 (1.00–1.00) | 1.10 (1.10–1.10) | 3.50 (3.00–4.00) | 100 (100–100) | 4.0 (4.0–4.0) | 3.0 (3.0–3.0) |",
-		"| × the DaemonSet | 0.67 | 0.42 | 0.78 | – | 0.80 | 0.60 |",
-		"| daemonset | 100 | 900 | – | 500 | 1500 |",
-		"| everynode | 200 | 600 (2 of 4) | 100 | 100 | 1000 |",
-		"| daemonset | kubelet | **4.00**: patch pods/status 3.00, create serviceaccounts/token 1.00 |",
-		"| daemonset | heartbeats | **5.00**: kubelet get nodes 2.00, kubelet patch nodes/status 2.00, kubelet update leases 1.00 |",
+		"## Real nodes\n",
+		"| Seconds | daemonset | everynode |",
+		"| node done p50 | 1.50 (1.50–1.50) × – / 1.00 | 1.00 (1.00–1.00) × – / 0.67 |",
+		"| node done p99 | 2.60 (2.10–3.10) × – / 1.00 | 1.10 (1.10–1.10) × – / 0.42 |",
+		"| wall | 4.50 (4.00–5.00) × – / 1.00 | 3.50 (3.00–4.00) × – / 0.78 |",
+		"| pod ended to node done p50 | – | 0.100 (0.10–0.10) |",
+		"| all | 5.00 (5.00–5.00) × – / 1.00 | 4.00 (4.00–4.00) × – / 0.80 |",
+		"| all writes | 5.00 (5.00–5.00) × – / 1.00 | 3.00 (3.00–3.00) × – / 0.60 |",
+		"| kubelet patch pods/status | 3.00 (3.00–3.00) × – / 1.00 | 2.00 (2.00–2.00) × – / 0.67 |",
+		"| heartbeats: kubelet patch nodes/status | 2.00 (2.00–2.00) × – / 1.00 | – |",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q is missing in\n%s", want, got)
 		}
 	}
-	if strings.Contains(got, "NaN") {
-		t.Errorf("a figure is no number in\n%s", got)
-	}
-}
-
-func TestAPhaseCountsFromTheLastOneThatWasSeen(t *testing.T) {
-	turn := RealTurn{Subject: Everynode, Nodes: [][]float64{{1, 0, 3, 3.5, 5}}}
-	for column, want := range map[int]float64{RealCreated: 1, RealEnded: 2, RealDone: 0.5, RealGone: 1.5} {
-		if got := turn.since(column); len(got) != 1 || got[0] != want {
-			t.Errorf("%s: %v, want %v", RealColumnNames()[column], got, want)
-		}
-	}
-	if got := turn.since(RealRunning); got != nil {
-		t.Errorf("a phase that was not seen took %v", got)
+	if strings.Contains(got, "NaN") || strings.Contains(got, "simulator") {
+		t.Errorf("a figure is no number, or is one of simulated nodes, in\n%s", got)
 	}
 }
 

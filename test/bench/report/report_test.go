@@ -4,32 +4,30 @@
 package report
 
 import (
-	"encoding/xml"
-	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/everynode/everynode/test/bench/measure"
 )
 
 var update = flag.Bool("update", false, "rewrite the expected reports")
 
 // example has round figures, so that the report can be checked by eye.
 func example() *Report {
-	r := &Report{
-		Command: "make bench N=4 PAIRS=2", Date: "2026-03-01T12:00:00Z", Commit: "0123456", Nodes: 4, Pairs: 2, Columns: ColumnNames(),
+	r := &Report{Head: Head{
+		Command: "make bench N=4 PAIRS=2", Date: "2026-03-01T12:00:00Z", Commit: "0123456", Nodes: 4, Pairs: 2,
 		Machine: Machine{CPU: "A Processor", Cores: 2, MemoryGiB: 8, Go: "go1.26", Kubernetes: "v1.36.3", OS: "linux/amd64"},
-	}
-	r.Simulator = &Run{Mode: Existing, Complete: 0.5, Wall: 1.7, Cost: Cost{Seconds: 2, CPU: map[string]float64{Simulator: 1}, MachineCPU: 2}, Nodes: rows(0, 1)}
+	}}
+	plain := Run{Subject: Plain, Mode: Existing}
+	plain.Set(Times, Wall, 1.7)
+	plain.Set(More, "a figure", 2)
+	r.Runs = append(r.Runs, plain)
 	for pair := range 2 {
 		for _, mode := range []Mode{Existing, Join} {
-			for i, s := range subjects {
-				if s == Unchecked || (s == Gated && mode == Existing) {
+			for i, s := range []Subject{Floor, Recorded, DaemonSet, Everynode, Gated, Default} {
+				if s == Gated && mode == Existing {
 					continue
 				}
 				r.Runs = append(r.Runs, run(s, mode, pair, float64(i+1)))
@@ -38,12 +36,13 @@ func example() *Report {
 	}
 	counted := run(Everynode, Existing, 2, 3)
 	counted.Counted = true
-	counted.Clients = measure.ClientCounts{
+	counted.SetRequests(ClientCounts{
 		"everynode": {"create pods": 4, "patch nodes": 4, "patch pods": 4, "delete pods": 4, "update leases": 1, "get leases": 1},
 		"kwok":      {"patch pods/status": 8},
 		"kubectl":   {"get nodes": 0.1},
-	}
-	counted.Idle.Clients = measure.ClientCounts{"everynode": {"update leases": 10}}
+	}, 4)
+	counted.SetRest(nil, ClientCounts{"everynode": {"update leases": 10, "patch nodes": 1}}, 30)
+	counted.Only(Requests, Rest)
 	r.Runs = append(r.Runs, counted)
 	r.BaseNodes, r.Base = 2, []Run{run(Everynode, Existing, 0, 1)}
 	return r
@@ -51,44 +50,48 @@ func example() *Report {
 
 func run(s Subject, mode Mode, pair int, cost float64) Run {
 	wall := 10*cost + float64(pair)
-	r := Run{
-		Subject: s, Mode: mode, Pair: pair, Wall: wall, PeakMiB: map[string]float64{Harness: 70, "etcd": 50 * cost},
-		Cost: Cost{Seconds: wall + Tail, CPU: map[string]float64{"kube-apiserver": 10 * cost, "etcd": cost, Simulator: 2, Harness: 1}, MachineCPU: wall},
+	r := Run{Subject: s, Mode: mode, Pair: pair}
+	r.Set(Times, Wall, wall)
+	for name, used := range map[string]float64{"kube-apiserver": 10 * cost, "etcd": cost, ControlPlane: 11 * cost, "kwok": 2, WholeMachine: wall} {
+		r.Set(CPU, name, used)
 	}
+	r.Set(Memory, "etcd", 50*cost)
 	if s != DaemonSet {
-		r.Cost.CPU[Own], r.PeakMiB[Own] = cost, 20*cost
+		r.Set(CPU, Own, cost)
+		r.Set(Memory, Own, 20*cost)
 	}
 	if strings.HasPrefix(string(s), "everynode") {
-		r.Complete = wall + 1
+		r.Set(Times, Complete, wall+1)
 	}
 	joined := -20.0
 	if mode == Join {
 		joined = 1
 	}
-	r.Nodes = rows(joined, wall/4)
+	nodes := rows(joined, wall/4)
 	if s == DaemonSet {
-		for _, row := range r.Nodes {
-			row[Ended] = 0 // never seen
+		for i := range nodes {
+			nodes[i][Ended] = 0 // never seen
 		}
 	}
+	r.SetNodes(nodes)
 	if s == Everynode && mode == Existing {
-		r.Idle = &Idle{Cost: Cost{Seconds: 30, CPU: map[string]float64{Own: 0.1, "kube-apiserver": 1}}}
+		r.SetRest(map[string]float64{Own: 0.1, "kube-apiserver": 1}, nil, 30)
 	}
 	return r
 }
 
 // rows are four nodes that are done one after the other.
-func rows(joined, step float64) [][]float64 {
-	var all [][]float64
+func rows(joined, step float64) []Seconds {
+	var all []Seconds
 	for i := range 4 {
 		at := step * float64(i+1)
-		all = append(all, []float64{joined, joined + 0.5, at - 0.5, at - 0.4, at - 0.1, at})
+		all = append(all, Seconds{joined, joined + 0.5, at - 0.5, at - 0.4, at - 0.1, at, at + 0.1})
 	}
 	return all
 }
 
 func TestReport(t *testing.T) {
-	for name, got := range map[string]string{"report.md": Markdown(example()), "plot.svg": Plot(example())} {
+	for name, got := range map[string]string{"report.md": Markdown(example())} {
 		file := filepath.Join("testdata", name)
 		if *update {
 			if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
@@ -126,23 +129,9 @@ func firstDifference(want, got string) string {
 }
 
 func TestAnEmptyReportIsValid(t *testing.T) {
-	empty := &Report{Nodes: 10, Pairs: 1}
+	empty := &Report{Head: Head{Nodes: 10, Pairs: 1}}
 	if text := Markdown(empty); !strings.Contains(text, "10 nodes") || strings.Contains(text, "NaN") {
 		t.Errorf("it is\n%s", text)
-	}
-	if text := Plot(empty); strings.Contains(text, "NaN") {
-		t.Errorf("it is\n%s", text)
-	}
-}
-
-func TestThePlotIsXML(t *testing.T) {
-	decoder := xml.NewDecoder(strings.NewReader(Plot(example())))
-	for {
-		if _, err := decoder.Token(); errors.Is(err, io.EOF) {
-			return
-		} else if err != nil {
-			t.Fatal(err)
-		}
 	}
 }
 
@@ -157,31 +146,30 @@ func TestHeartbeatsOfManyNodesAreRarer(t *testing.T) {
 	}
 }
 
-func TestACompactReportHasPercentilesInsteadOfNodes(t *testing.T) {
-	r := example()
-	r.Runs[0].Cost.CPU["etcd"] = 1.0000001
-	c := Compact(r)
-	got := c.Runs[0]
-	if got.Nodes != nil || len(c.Base) != 1 || c.Base[0].Nodes != nil || c.Simulator.Nodes != nil {
-		t.Errorf("it has figures of single nodes: %+v", c)
+func TestThePercentilesOfNodes(t *testing.T) {
+	nodes := []Seconds{{-5, -4, 1, 2, 3, 4, 5}, {2, 3, 4, 5, 0, 7, 8}, {3, 0, 0, 0, 0, 0, 0}, {3, 4, 5, 6, 7, 6.5, 0}}
+	tests := map[string]struct {
+		subject Subject
+		span    string
+		want    string
+	}{
+		"since the creation of a node, or the beginning":    {Floor, "node done", "[4] [5]"},
+		"what was before the beginning does not count":      {Floor, "node Ready", "[1] [1]"},
+		"nodes are created after the beginning":             {Floor, "node created", "[3] [3]"},
+		"between observations that were made, and never <0": {Floor, "pod ended to node done", "[0] [1]"},
+		"a container of the DaemonSet ends later":           {DaemonSet, "pod ended to node done", "[] []"},
 	}
-	if got := fmt.Sprint(got.Percentiles["node done"]); got != "[5 10 10 10]" {
-		t.Errorf("node done at %s", got)
-	}
-	if got.Cost.CPU["etcd"] != 1 {
-		t.Errorf("figures are not rounded: %v", got.Cost.CPU)
-	}
-	if len(r.Runs[0].Nodes) != 4 || r.Runs[0].Cost.CPU["etcd"] == 1 {
-		t.Error("the report itself was changed")
-	}
-}
-
-func TestDelays(t *testing.T) {
-	r := Run{Nodes: [][]float64{{-5, -4, 1, 2, 3, 4}, {2, 3, 4, 5, 0, 7}, {3, 0, 0, 0, 0, 0}}}
-	if got := fmt.Sprint(r.Delays(Done)); got != "[4 5]" {
-		t.Errorf("delays %s", got)
-	}
-	if got := fmt.Sprint(r.Between(Running, Ended)); got != "[1]" {
-		t.Errorf("between %s", got)
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			r := Run{Subject: tt.subject}
+			r.SetNodes(nodes)
+			section := Phases
+			if tt.span == "node done" {
+				section = Times
+			}
+			if got := fmt.Sprint(figures([]Run{r}, section, tt.span+" p50"), " ", figures([]Run{r}, section, tt.span+" p99")); got != tt.want {
+				t.Errorf("got %s, want %s", got, tt.want)
+			}
+		})
 	}
 }

@@ -6,55 +6,34 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 
-	"github.com/everynode/everynode/test/bench/harness"
 	"github.com/everynode/everynode/test/bench/report"
-	"github.com/everynode/everynode/test/install"
 )
 
 // checkedRuns are the runs that are compared.
 var checkedRuns = regexp.MustCompile(`^(floor-recorded|everynode)/`)
 
 // check compares a short run with the baseline of the checkout, or replaces the baseline.
-func check(ctx context.Context, args []string) (err error) {
-	b := harness.Bench{Progress: os.Stderr, Only: checkedRuns}
-	var update bool
-	set := flag.NewFlagSet("everynode-bench check", flag.ContinueOnError)
-	set.IntVar(&b.Nodes, "nodes", 300, "nodes of a new baseline; a comparison takes as many as the baseline")
-	set.IntVar(&b.Pairs, "pairs", 2, "repetitions, as with -nodes")
-	set.BoolVar(&update, "update", false, "write a new baseline instead of comparing")
-	if err := set.Parse(args); errors.Is(err, flag.ErrHelp) {
-		return nil
-	} else if err != nil {
-		return err
-	}
-	if set.NArg() > 0 || b.Nodes < 1 || b.Pairs < 1 {
-		return fmt.Errorf("unexpected arguments %q", args)
-	}
-	if b.Root, err = install.Root(); err != nil {
-		return err
-	}
-	file := filepath.Join(b.Root, "docs", "benchmark", "check.json")
+func check(ctx context.Context, o *options) error {
+	file := filepath.Join(o.Root, "docs", "benchmark", "check.json")
 	base := &report.Baseline{}
-	if !update {
+	if !o.update {
 		if err := readBaseline(file, base); err != nil {
 			return err
 		}
-		b.Nodes, b.Pairs = base.Nodes, base.Pairs
+		o.Nodes, o.Pairs = base.Nodes, base.Pairs
 	}
-	r, err := b.Run(ctx)
+	o.Only, o.Command, o.Base, o.Idle, o.Count = checkedRuns, "make bench-check UPDATE=1", 0, 0, false
+	r, err := o.Run(ctx)
 	if err != nil {
 		return err
 	}
-	r.Command, r.Commit = "make bench-check UPDATE=1", commit(ctx, b.Root)
-	if update {
+	if o.update {
 		return writeBaseline(file, report.NewBaseline(r))
 	}
 	return judge(base, report.NewBaseline(r))
@@ -73,10 +52,10 @@ func readBaseline(file string, base *report.Baseline) error {
 
 func writeBaseline(file string, base *report.Baseline) error {
 	data, err := json.MarshalIndent(base, "", "  ")
-	if err != nil {
-		return fmt.Errorf("writing the baseline: %w", err)
+	if err == nil {
+		err = os.WriteFile(file, append(data, '\n'), 0o644)
 	}
-	if err := os.WriteFile(file, append(data, '\n'), 0o644); err != nil {
+	if err != nil {
 		return fmt.Errorf("writing the baseline: %w", err)
 	}
 	fmt.Println(file)
@@ -85,10 +64,10 @@ func writeBaseline(file string, base *report.Baseline) error {
 
 // judge prints the comparison. Its error has a sentence for each ratio that is worse.
 func judge(base, now *report.Baseline) error {
-	result := report.Compare(base, now)
-	fmt.Print(result.Table)
-	if len(result.Worse) == 0 {
-		fmt.Printf("\nNo ratio is worse than that of the baseline (%d nodes, %d repetitions, commit %s of %s).\n", base.Nodes, base.Pairs, base.Commit, base.Date)
+	table, worse := report.Compare(base, now)
+	fmt.Print(table)
+	if len(worse) == 0 {
+		fmt.Printf("No ratio is worse than that of the baseline (%d nodes, %d repetitions, commit %s of %s).\n", base.Nodes, base.Pairs, base.Commit, base.Date)
 		return nil
 	}
 	where := ""
@@ -97,5 +76,5 @@ func judge(base, now *report.Baseline) error {
 	}
 	return fmt.Errorf("%d of %d ratios are worse than the baseline of commit %s, %s, allows:\n- %s\n"+
 		"If nothing else ran on the machine, find the commit; if the change is intended: make bench-check UPDATE=1%s",
-		len(result.Worse), len(base.Ratios), base.Commit, base.Date, strings.Join(result.Worse, "\n- "), where)
+		len(worse), len(base.Ratios), base.Commit, base.Date, strings.Join(worse, "\n- "), where)
 }

@@ -13,7 +13,7 @@ import (
 
 func baseline(cores int, ratio float64) *report.Baseline {
 	return &report.Baseline{
-		Commit: "0123456", Date: "2026-03-01", Nodes: 300, Pairs: 2, Machine: report.Machine{Cores: cores},
+		Head:   report.Head{Commit: "0123456", Date: "2026-03-01", Nodes: 300, Pairs: 2, Machine: report.Machine{Cores: cores}},
 		Ratios: []report.Ratio{{Mode: report.Existing, Figure: "node done p50", Value: ratio}},
 	}
 }

@@ -21,7 +21,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/everynode/everynode/internal/cli"
-	"github.com/everynode/everynode/internal/cli/cmdutil"
+	"github.com/everynode/everynode/internal/cli/console"
 )
 
 func main() {
@@ -29,7 +29,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "usage: everynode-reference markdown FILE | man DIR")
 		os.Exit(2)
 	}
-	root := cli.NewCommand(cmdutil.NewFactory(genericiooptions.NewTestIOStreamsDiscard()))
+	root := cli.NewCommand(console.NewFactory(genericiooptions.NewTestIOStreamsDiscard()))
 	root.InitDefaultHelpCmd()
 	var err error
 	switch os.Args[1] {

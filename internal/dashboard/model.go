@@ -1,0 +1,217 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package dashboard
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/cli/cmdutil"
+	"github.com/everynode/everynode/internal/cli/view"
+	"github.com/everynode/everynode/internal/observe"
+	"github.com/everynode/everynode/internal/plan"
+	"github.com/everynode/everynode/internal/text"
+)
+
+// maxLabels limits the labels of a node by which the page groups nodes.
+const maxLabels = 64
+
+// observed is what the user may read of the cluster, at one time.
+type observed struct {
+	observe.Cluster
+	guards []*v1alpha1.NodeGuard
+	// pods are the pods of NodeJobs, by the namespace and the name of the NodeJob.
+	pods map[types.NamespacedName][]corev1.Pod
+	// notes are what is missing, and why.
+	notes []note
+	// context is the name of the user's context, and flag the name if the user gave it as a flag.
+	context, flag string
+	// makes is true if the page makes changes.
+	makes bool
+	// user is the name of the user, and hasCookie true if the user can log out, of a dashboard in the cluster.
+	user      string
+	hasCookie bool
+}
+
+// note is a part of the cluster that cannot be read, and why.
+type note struct {
+	What string `json:"what"`
+	Why  string `json:"why"`
+}
+
+// planOf returns the plan of a NodeJob, as explain computes it. The pods of drains are not included (cmdutil.PlanDrains).
+func (o *observed) planOf(job *v1alpha1.NodeJob) (plan.Input, plan.Plan) {
+	in := o.Input(job, o.pods[types.NamespacedName{Namespace: job.Namespace, Name: job.Name}])
+	return in, plan.Next(in)
+}
+
+// jobState is a NodeJob in the page's state.
+type jobState struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	Tone      string `json:"tone"`
+	Reason    string `json:"reason"`
+	Message   string `json:"message"`
+	Revision  string `json:"revision"`
+	Step      string `json:"step"`
+	Suspended bool   `json:"suspended,omitempty"`
+	// Matched, Done, Running, Waiting and Failed count nodes as the status of the NodeJob does.
+	Matched int32 `json:"matched"`
+	Done    int32 `json:"done"`
+	Running int32 `json:"running"`
+	Waiting int32 `json:"waiting"`
+	Failed  int32 `json:"failed"`
+}
+
+// nodeState is a node in the page's state.
+type nodeState struct {
+	Labels   map[string]string `json:"labels,omitempty"`
+	Ready    string            `json:"ready"`
+	Cordoned bool              `json:"cordoned,omitempty"`
+	// Held are the NodeGuards that hold the node.
+	Held []string `json:"held,omitempty"`
+	// Jobs are state, reason and step for each NodeJob that is for the node.
+	Jobs map[string][3]string `json:"jobs,omitempty"`
+}
+
+// clusterState is what the page's state says about the whole.
+type clusterState struct {
+	Context string `json:"context"`
+	Notes   []note `json:"notes"`
+	// Changes is true if the page can make changes.
+	Changes bool `json:"changes,omitempty"`
+	// User is the name of the user of a dashboard in the cluster. LogOut is true if the page can end the session.
+	User   string `json:"user,omitempty"`
+	LogOut bool   `json:"logOut,omitempty"`
+}
+
+// values returns the state of the page.
+func (o *observed) values() map[string]json.RawMessage {
+	nodes := make([]nodeState, len(o.Nodes))
+	index := make(map[string]int, len(o.Nodes))
+	for i := range o.Nodes {
+		nodes[i] = newNodeState(&o.Nodes[i])
+		index[o.Nodes[i].Name] = i
+	}
+	for _, g := range o.guards {
+		for k := range g.Status.Held {
+			if i, ok := index[g.Status.Held[k].Node]; ok {
+				nodes[i].Held = append(nodes[i].Held, g.Namespace+"/"+g.Name)
+			}
+		}
+	}
+	values := map[string]json.RawMessage{}
+	for _, job := range o.Jobs {
+		key := job.Namespace + "/" + job.Name
+		values["job:"+key] = encode(newJobState(job))
+		if !cmdutil.NotObserved(job) {
+			o.addStates(nodes, job, key)
+		}
+	}
+	for i := range nodes {
+		values["node:"+o.Nodes[i].Name] = encode(nodes[i])
+	}
+	values["cluster"] = encode(clusterState{Context: o.context, Notes: o.notes, Changes: o.makes, User: shortened(o.user), LogOut: o.hasCookie})
+	return values
+}
+
+// addStates adds the state of each node under a NodeJob.
+func (o *observed) addStates(nodes []nodeState, job *v1alpha1.NodeJob, key string) {
+	_, p := o.planOf(job)
+	steps := make([]string, len(nodes))
+	for _, step := range p.Steps {
+		for _, i := range step.Nodes {
+			steps[i] = step.Name
+		}
+	}
+	for i := range p.Nodes {
+		if s := &p.Nodes[i]; view.IsSelected(s) {
+			if nodes[i].Jobs == nil {
+				nodes[i].Jobs = map[string][3]string{}
+			}
+			nodes[i].Jobs[key] = [3]string{string(s.State), s.Reason, steps[i]}
+		}
+	}
+}
+
+func newNodeState(node *plan.Node) nodeState {
+	s := nodeState{Labels: map[string]string{}, Ready: cmp.Or(string(node.Ready), "Unknown"), Cordoned: node.Unschedulable}
+	for key, value := range node.Labels {
+		if isForGroups(key) {
+			s.Labels[key] = value
+		}
+	}
+	if len(s.Labels) > maxLabels {
+		keys := make([]string, 0, len(s.Labels))
+		for key := range s.Labels {
+			keys = append(keys, key)
+		}
+		slices.Sort(keys)
+		for _, key := range keys[maxLabels:] {
+			delete(s.Labels, key)
+		}
+	}
+	return s
+}
+
+// isForGroups reports whether nodes can usefully be grouped by a label: not if it has another value on each node, or is a
+// mark of Everynode.
+func isForGroups(key string) bool {
+	prefix, _, _ := strings.Cut(key, "/")
+	return key != corev1.LabelHostname && prefix != v1alpha1.Group && !strings.HasSuffix(prefix, "."+v1alpha1.Group) && !strings.HasSuffix(prefix, "node-restriction.kubernetes.io")
+}
+
+func newJobState(job *v1alpha1.NodeJob) jobState {
+	tone, reason, message := view.Situation(job)
+	s := jobState{
+		Namespace: job.Namespace, Name: job.Name, Tone: tones[tone], Reason: reason, Message: text.Safe(message),
+		Revision: job.Status.Revision, Suspended: job.Spec.Suspend,
+	}
+	if job.Status.Rollout != nil {
+		s.Step = job.Status.Rollout.Step
+	}
+	n := job.Status.Nodes
+	s.Matched, s.Done, s.Running, s.Waiting, s.Failed = n.Matched, n.Done, n.Running, n.Waiting, n.Failed
+	return s
+}
+
+// tones are the names of the tones in the page.
+var tones = [...]string{
+	text.Plain: "plain", text.Good: "good", text.Bad: "bad", text.Warn: "warn", text.Active: "active", text.Dim: "dim", text.Strong: "strong",
+}
+
+// encode encodes a value that cannot fail to be encoded.
+func encode(value any) json.RawMessage {
+	encoded, err := json.Marshal(value)
+	if err != nil {
+		panic(fmt.Sprintf("encoding %T: %v", value, err))
+	}
+	return encoded
+}
+
+// find returns the NodeJob with this name; nil if there is none.
+func (o *observed) find(namespace, name string) *v1alpha1.NodeJob {
+	for _, job := range o.Jobs {
+		if job.Namespace == namespace && job.Name == name {
+			return job
+		}
+	}
+	return nil
+}
+
+// seconds returns a time for the page; 0 if it is unknown.
+func seconds(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.Unix()
+}

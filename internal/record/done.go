@@ -1,0 +1,44 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package record
+
+// HasLabelOf reports whether the label says that the node is done with a revision. anyRevision is true if the label of any
+// revision says so, as with rerun.onRevisionChange false.
+func (on NodeRecord) HasLabelOf(revision string, anyRevision bool) bool {
+	return on.Label != "" && (anyRevision || on.Label == revision)
+}
+
+// DoneWith reports whether the node is done with a revision: its label says so, and no run continues there. It is the one answer
+// to this question. What it does not know is whether the record is of another machine, and whether something other than a user
+// or another revision requests a rerun, such as a reboot.
+func (on NodeRecord) DoneWith(revision string, anyRevision bool) bool {
+	rec := on.Record
+	if rec == nil || !rec.HasRun(revision) {
+		return on.HasLabelOf(revision, anyRevision)
+	}
+	switch rec.Outcome {
+	case Rebooting:
+		return false
+	case Succeeded:
+		if on.Label != "" && rec.Label != rec.Revision {
+			return true // a label that skips another revision was on the node, and remained there
+		}
+	case Failed, Disrupted:
+	}
+	return on.HasLabelOf(revision, anyRevision) && !rec.rerunContinues()
+}
+
+// WasDone reports whether the node has been done with any revision.
+func (on NodeRecord) WasDone() bool {
+	return on.Label != "" || (on.Record != nil && on.Record.Outcome == Succeeded)
+}
+
+// HasRun reports whether the record is of an attempt with a revision.
+func (r *Record) HasRun(revision string) bool { return r.Revision == revision && !r.IsAssumed() }
+
+// rerunContinues reports whether a rerun has not ended. Then the label is from the earlier run. A failure removes the label, so if
+// the label exists afterwards, a user has set it to skip the node. So it is after a user has removed it.
+func (r *Record) rerunContinues() bool {
+	return r.Rerun && r.Outcome != Failed && !r.LabelRemoved
+}

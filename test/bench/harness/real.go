@@ -1,0 +1,125 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package harness
+
+import (
+	"context"
+	_ "embed" // a manifest
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"time"
+
+	"github.com/everynode/everynode/local/cluster"
+	"github.com/everynode/everynode/local/image"
+	"github.com/everynode/everynode/test/bench/report"
+	"github.com/everynode/everynode/test/bench/subject"
+	"github.com/everynode/everynode/test/install"
+)
+
+// realAccount is what the pods of the DaemonSet need.
+//
+//go:embed real-account.yaml
+var realAccount string
+
+// labelNodeImage is in real-daemonset.yaml.
+const labelNodeImage = "registry.local/everynode/bench-labelnode:dev"
+
+// errNoRealNodes is returned where there are no real nodes.
+var errNoRealNodes = errors.New("this benchmark needs real nodes, and real nodes need Linux and root")
+
+// RunOnRealNodes measures Everynode and the DaemonSet pattern in turn on real nodes of one cluster: real kubelets with containerd
+// and runc. The first turn of each fills caches, and is not part of the report.
+func (b *Bench) RunOnRealNodes(ctx context.Context) (_ *report.Report, err error) {
+	if runtime.GOOS != "linux" || os.Geteuid() != 0 {
+		return nil, errNoRealNodes
+	}
+	w, err := b.newWorld(ctx, report.Everynode, cluster.Options{
+		Nodes: b.Nodes, AuditPolicy: cluster.AuditMetadata, Progress: b.Progress,
+		// As production has it: a node that is busy for some seconds is not unreachable.
+		NodeMonitorGracePeriod: time.Minute,
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		w.cluster.SetProgress(io.Discard)
+		err = errors.Join(err, w.down(ctx))
+	}()
+	if !w.cluster.Real() {
+		return nil, errNoRealNodes
+	}
+	if err := w.installOnRealNodes(ctx); err != nil {
+		return nil, err
+	}
+	r := &report.Report{Head: b.Head}
+	for round := range b.Pairs + 1 {
+		for _, s := range []report.Subject{report.DaemonSet, report.Everynode} {
+			run, err := w.turn(ctx, s, round)
+			if err != nil {
+				return r, fmt.Errorf("measuring %s: %w", s, err)
+			}
+			if round > 0 {
+				r.Runs = append(r.Runs, *run)
+			}
+		}
+	}
+	return r, nil
+}
+
+// installOnRealNodes installs both subjects, so that only the creation of an object remains. The manager also runs, and is
+// idle, while the DaemonSet is measured.
+func (w *world) installOnRealNodes(ctx context.Context) error {
+	images, err := install.Build(ctx, w.Root)
+	if err != nil {
+		return err
+	}
+	program := filepath.Join(w.dir, "labelnode")
+	err = install.Program(ctx, filepath.Join(w.Root, "test"), "everynode-bench/labelnode", program, []string{"GOOS=linux", "GOARCH=" + runtime.GOARCH})
+	if err != nil {
+		return err
+	}
+	labelNode, err := image.FromBinary(program, image.Options{})
+	if err != nil {
+		return fmt.Errorf("making the image of the DaemonSet: %w", err)
+	}
+	if err := w.cluster.LoadImage(ctx, labelNodeImage, labelNode); err != nil {
+		return fmt.Errorf("loading the image of the DaemonSet: %w", err)
+	}
+	if _, err := install.Kubectl(ctx, w.cluster, realAccount, "apply", "-f", "-"); err != nil {
+		return err
+	}
+	w.say("installing Everynode …")
+	return install.Install(ctx, w.cluster, w.Root, images)
+}
+
+// turn measures a subject once, and removes what it has left. The NodeJob has another name in each round, so that the records of one
+// round do not count for the next.
+func (w *world) turn(ctx context.Context, s report.Subject, round int) (*report.Run, error) {
+	nodes, err := w.cluster.NodeNames(ctx)
+	if err != nil {
+		return nil, err
+	}
+	w.subject, w.job = s, fmt.Sprintf("bench-%d", round)
+	w.tracker.reset(w.doneLabel(), nodes)
+	run := &report.Run{Subject: s, Mode: report.Real, Pair: round - 1}
+	w.result = run
+	if err := w.run(ctx, run); err != nil {
+		objects, objectsErr := install.Kubectl(context.WithoutCancel(ctx), w.cluster, "", "get", "nodejobs,daemonsets,pods", "--all-namespaces")
+		return nil, errors.Join(fmt.Errorf("%w\nthe objects then:\n%s", err, objects), objectsErr)
+	}
+	w.say("%s  %s, round %d of %d: all nodes done after %.2f s, no pod left after %.2f s", time.Now().Format("15:04:05"), s, round, w.Pairs,
+		run.Figures[report.Times]["node done p99"], run.Figures[report.Times][report.Wall])
+	if err := w.remove(ctx); err != nil || s != report.DaemonSet {
+		return run, err
+	}
+	// The labels are removed last: a node without the label gets a pod.
+	for _, node := range nodes {
+		err = errors.Join(err, w.patchNode(ctx, node, []byte(`{"metadata":{"labels":{"`+subject.ConfiguredLabel+`":null}}}`)))
+	}
+	return run, err
+}

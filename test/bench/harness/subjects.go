@@ -1,0 +1,256 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package harness
+
+import (
+	"context"
+	_ "embed" // the DaemonSets
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/yaml"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/test/bench/report"
+	"github.com/everynode/everynode/test/bench/subject"
+	"github.com/everynode/everynode/test/install"
+)
+
+var (
+	//go:embed daemonset.yaml
+	daemonSet []byte
+	//go:embed real-daemonset.yaml
+	realDaemonSet []byte
+)
+
+var (
+	nodeJobs   = schema.GroupVersionResource{Group: v1alpha1.Group, Version: "v1alpha1", Resource: "nodejobs"}
+	daemonSets = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "daemonsets"}
+)
+
+// doneLabel is on a node that is done.
+func (w *world) doneLabel() string {
+	switch w.subject {
+	case report.Floor, report.Recorded:
+		return subject.FloorLabel
+	case report.DaemonSet:
+		return subject.ConfiguredLabel
+	default:
+		return v1alpha1.RecordKey(subject.Namespace, w.job)
+	}
+}
+
+// start starts the subject's own process, before nodes are created.
+func (w *world) start(ctx context.Context) (err error) {
+	switch w.subject {
+	case report.Plain:
+		return nil
+	case report.CommandLine:
+		if _, err := install.Plugin(ctx, w.Root, w.temp); err != nil {
+			return err
+		}
+		return w.installManager(ctx)
+	case report.Floor, report.Recorded:
+		settings, err := w.goSettings() // those of the manager, so that the floor remains the minimum
+		if err != nil {
+			return err
+		}
+		return w.helper(ctx, "floor", settings, fmt.Sprint(w.Nodes), fmt.Sprint(w.subject == report.Recorded))
+	case report.DaemonSet:
+		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: subject.DaemonSetName}}
+		if _, err := w.client.CoreV1().ServiceAccounts(subject.Namespace).Create(ctx, account, metav1.CreateOptions{}); err != nil {
+			return fmt.Errorf("creating the service account: %w", err)
+		}
+		if err := w.helper(ctx, "labeler", nil); err != nil {
+			return err
+		}
+		return w.program.tell()
+	default:
+		return w.installManager(ctx)
+	}
+}
+
+// begin creates the object, or what is in its place.
+func (w *world) begin(ctx context.Context) error {
+	switch w.subject {
+	case report.Plain:
+		return inParallel(ctx, w.Nodes, w.createPod)
+	case report.CommandLine:
+		return w.runCommand(ctx)
+	case report.Many:
+		return w.runMany(ctx)
+	case report.Floor, report.Recorded:
+		return w.program.tell()
+	case report.DaemonSet:
+		manifest := daemonSet
+		if w.real {
+			manifest = realDaemonSet
+		}
+		_, err := w.create(ctx, daemonSets, manifest)
+		return err
+	default:
+		if _, err := w.create(ctx, nodeJobs, w.nodeJob()); err != nil || w.subject != report.Gated {
+			return err
+		}
+		return w.untilGated(ctx)
+	}
+}
+
+// createPod creates a pod on a node.
+func (w *world) createPod(ctx context.Context, i int) error {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "plain-" + nodeName(i)},
+		Spec: corev1.PodSpec{
+			NodeName: nodeName(i), RestartPolicy: corev1.RestartPolicyNever, AutomountServiceAccountToken: new(false),
+			Containers: []corev1.Container{{Name: "task", Image: "registry.local/task"}},
+		},
+	}
+	if _, err := w.client.CoreV1().Pods(subject.Namespace).Create(ctx, pod, metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("creating a pod: %w", err)
+	}
+	return nil
+}
+
+// nodeJob is the NodeJob of the subject. On real nodes, its task does nothing.
+func (w *world) nodeJob() []byte {
+	script := "set -e\nwant=262144\nif [ \"$want\" -gt \"$(sysctl -n vm.max_map_count)\" ]; then sysctl -w vm.max_map_count=$want; fi\n"
+	if w.real {
+		script = "true"
+	}
+	spec := "rollout: {maxConcurrent: 100%, steps: [{name: all}]}"
+	switch w.subject {
+	case report.Default:
+		spec = ""
+	case report.Gated:
+		spec += "\n  gate: {}"
+	default:
+	}
+	return nodeJob(w.job, script, spec)
+}
+
+// nodeJob returns a NodeJob with more fields of its spec than the task.
+func nodeJob(name, script, spec string) []byte {
+	return fmt.Appendf(nil, `apiVersion: everynode.dev/v1alpha1
+kind: NodeJob
+metadata: {name: %s, namespace: %s}
+spec:
+  task: {script: %q}
+  %s
+`, name, subject.Namespace, script, spec)
+}
+
+// create makes an object from YAML with one request. dryRun is empty, or metav1.DryRunAll.
+func (w *world) create(ctx context.Context, resource schema.GroupVersionResource, manifest []byte, dryRun ...string) (*unstructured.Unstructured, error) {
+	o := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal(manifest, &o.Object); err != nil {
+		return nil, fmt.Errorf("reading a manifest: %w", err)
+	}
+	created, err := w.dynamic.Resource(resource).Namespace(subject.Namespace).Create(ctx, o, metav1.CreateOptions{DryRun: dryRun})
+	if err != nil {
+		return nil, fmt.Errorf("creating the %s: %w", o.GetKind(), err)
+	}
+	return created, nil
+}
+
+// untilGated waits for the admission of the API server, which observes a NodeJob with a delay. The gate is measured, not
+// that delay.
+func (w *world) untilGated(ctx context.Context) error {
+	return w.eventually(ctx, "the API server taints a node", func() error {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "probe"}}
+		node, err := w.client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if err == nil && !hasTaint(node, w.doneLabel()) {
+			err = fmt.Errorf("its taints are %v", node.Spec.Taints)
+		}
+		return err
+	})
+}
+
+// untilComplete waits until the object reports completion, if it does so: a DaemonSet whose pods are created and deleted does not.
+func (w *world) untilComplete(ctx context.Context, run *report.Run, begin time.Time) error {
+	switch w.subject {
+	case report.Floor, report.Recorded, report.DaemonSet, report.Many, report.Plain:
+		return nil
+	default:
+	}
+	err := w.eventually(ctx, "the object says so", func() error {
+		o, err := w.dynamic.Resource(nodeJobs).Namespace(subject.Namespace).Get(ctx, w.job, metav1.GetOptions{})
+		if err != nil {
+			return fmt.Errorf("reading the NodeJob: %w", err)
+		}
+		job := &v1alpha1.NodeJob{}
+		err = runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, job)
+		if err == nil && !isComplete(job) {
+			err = errors.New("it does not say that it is complete")
+		}
+		return err
+	})
+	run.Set(report.Times, report.Complete, time.Since(begin).Seconds())
+	return err
+}
+
+func isComplete(job *v1alpha1.NodeJob) bool {
+	return meta.IsStatusConditionTrue(job.Status.Conditions, v1alpha1.ConditionComplete)
+}
+
+// remove deletes the object, and waits until it and all pods are gone.
+func (w *world) remove(ctx context.Context) error {
+	resource, name := nodeJobs, w.job
+	if w.subject == report.DaemonSet {
+		resource, name = daemonSets, subject.DaemonSetName
+	}
+	objects := w.dynamic.Resource(resource).Namespace(subject.Namespace)
+	if err := objects.Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
+		return fmt.Errorf("deleting %s: %w", name, err)
+	}
+	return w.until(ctx, name+" is gone", func(c counts) bool {
+		_, err := objects.Get(ctx, name, metav1.GetOptions{})
+		return apierrors.IsNotFound(err) && c.pods == 0
+	})
+}
+
+// goSettings returns the settings of the Go runtime in the manager's Deployment: the environment variables that begin with GO.
+func (b *Bench) goSettings() ([]string, error) {
+	text, err := os.ReadFile(filepath.Join(b.Root, "config", "manager", "deployment.yaml"))
+	if err != nil {
+		return nil, err
+	}
+	var deployment appsv1.Deployment
+	if err := yaml.UnmarshalStrict(text, &deployment); err != nil {
+		return nil, fmt.Errorf("reading the manager's Deployment: %w", err)
+	}
+	var settings []string
+	for _, container := range deployment.Spec.Template.Spec.Containers {
+		for _, variable := range container.Env {
+			if strings.HasPrefix(variable.Name, "GO") {
+				settings = append(settings, variable.Name+"="+variable.Value)
+			}
+		}
+	}
+	return settings, nil
+}
+
+// helper starts one of this program's own subcommands (see cmd/everynode-bench), with additional environment variables.
+func (w *world) helper(ctx context.Context, name string, env []string, args ...string) error {
+	program, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	w.program, err = startProcess(ctx, w.dir, name, append(env, "KUBECONFIG="+w.cluster.Kubeconfig()), append([]string{program, name}, args...)...)
+	if err != nil {
+		return err
+	}
+	return w.program.expect(ctx, "ready")
+}
