@@ -15,8 +15,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/everynode/everynode/internal/handoff"
 	"github.com/everynode/everynode/internal/runner"
+	"github.com/everynode/everynode/internal/runner/contract"
 	"github.com/everynode/everynode/internal/version"
 )
 
@@ -26,8 +26,8 @@ func run(started time.Time, args []string) (exitCode int) {
 	flags := flag.NewFlagSet("everynode-runner", flag.ContinueOnError)
 	target := flags.Int("target-pid", 1, "the `process` whose namespaces scripts run in; 0 for the runner's own")
 	log := flags.String("termination-log", runner.DefaultTerminationLog, "the `file` that takes the outcome")
-	runDir := flags.String("run-dir", "", "the `folder` by which the pod's containers know that the task has run; empty for none")
-	wait := flags.Bool("wait", false, "do nothing until SIGTERM or SIGINT: the companion of a NodeGuard that brings none")
+	runDir := flags.String(contract.FlagRunDir, "", "the `folder` by which the pod's containers know that the task has run; empty for none")
+	wait := flags.Bool(contract.FlagWait, false, "do nothing until SIGTERM or SIGINT: the companion of a NodeGuard that brings none")
 	showVersion := flags.Bool("version", false, "print the version and exit")
 	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
 		return 0
@@ -67,7 +67,7 @@ func run(started time.Time, args []string) (exitCode int) {
 func uploader() string {
 	own, err := os.Executable()
 	if err != nil {
-		return handoff.Program
+		return contract.UploadProgram
 	}
-	return filepath.Join(filepath.Dir(own), handoff.Program)
+	return filepath.Join(filepath.Dir(own), contract.UploadProgram)
 }

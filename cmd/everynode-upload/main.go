@@ -11,7 +11,7 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/everynode/everynode/internal/handoff"
+	"github.com/everynode/everynode/internal/runner/contract"
 	"github.com/everynode/everynode/internal/upload"
 	"github.com/everynode/everynode/internal/version"
 )
@@ -21,12 +21,12 @@ func main() {
 		fmt.Println(version.String())
 		return
 	}
-	os.Exit(run(context.Background(), os.Getenv(handoff.EnvRequest)))
+	os.Exit(run(context.Background(), os.Getenv(contract.EnvUpload)))
 }
 
 func run(ctx context.Context, text string) (exitCode int) {
-	var request handoff.Request
-	answer := handoff.Answer{Error: "everynode-upload is started by everynode-runner, with a request in " + handoff.EnvRequest}
+	var request contract.UploadRequest
+	answer := contract.UploadAnswer{Error: "everynode-upload is started by everynode-runner, with a request in " + contract.EnvUpload}
 	if json.Unmarshal([]byte(text), &request) == nil {
 		answer = upload.Run(ctx, &request, os.Stdin)
 	}

@@ -16,7 +16,7 @@ import (
 	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/handoff"
+	"github.com/everynode/everynode/internal/runner/contract"
 	"github.com/everynode/everynode/internal/task"
 )
 
@@ -63,7 +63,7 @@ func (s *signer) presign(ctx context.Context, target string, now time.Time, life
 	if err != nil {
 		return "", err
 	}
-	request.Header.Set(handoff.OnceHeader, handoff.Once)
+	request.Header.Set(contract.OnceHeader, contract.Once)
 	valid := min(life+2*skew, maxValidity)
 	request.URL.RawQuery = url.Values{"X-Amz-Expires": {strconv.Itoa(int(valid / time.Second))}}.Encode()
 	credentials := aws.Credentials{AccessKeyID: s.id, SecretAccessKey: s.secret, SessionToken: s.token}

@@ -14,11 +14,11 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/cli/console"
-	"github.com/everynode/everynode/internal/cli/text"
 	"github.com/everynode/everynode/internal/observe"
 	"github.com/everynode/everynode/internal/steer"
 	"github.com/everynode/everynode/internal/steer/apply"
 	"github.com/everynode/everynode/internal/task"
+	"github.com/everynode/everynode/internal/text"
 )
 
 func newAbortCommand(f *console.Factory) *cobra.Command {

@@ -6,7 +6,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -18,28 +17,19 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/cli/console"
-	"github.com/everynode/everynode/internal/cli/text"
 	"github.com/everynode/everynode/internal/plural"
 	"github.com/everynode/everynode/internal/rights"
+	"github.com/everynode/everynode/internal/text"
 )
 
-type canIOptions struct {
-	*console.Factory
-	file      string
-	output    string
-	namespace string
-	client    client.Client
-}
-
-var canIFormats = []string{console.OutputJSON, console.OutputYAML}
+type canIOptions struct{ fileOptions }
 
 func newCanICommand(f *console.Factory) *cobra.Command {
-	o := &canIOptions{Factory: f}
+	o := &canIOptions{fileOptions{Factory: f}}
 	cmd := &cobra.Command{
 		Use:   "can-i -f FILE",
 		Short: "Show the rights that a file needs, and which of them you lack",
@@ -55,30 +45,15 @@ their namespace, which are asked for at the scope of the cluster: a role with * 
 		Args:              console.ExactArgs(0, "no arguments"),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := o.complete(); err != nil {
+			if err := o.complete(cmd); err != nil {
 				return err
 			}
 			return o.run(cmd.Context())
 		},
 	}
-	cmd.Flags().StringVarP(&o.file, "filename", "f", "", "a file with NodeJobs, NodeGuards and ConfigMaps; - for standard input")
-	_ = cmd.MarkFlagFilename("filename", "yaml", "yml", "json")
-	console.AddOutputFlag(cmd, &o.output, canIFormats...)
+	o.addFlag(cmd, "a file with NodeJobs, NodeGuards and ConfigMaps")
+	console.AddOutputFlag(cmd, &o.output, console.OutputJSON, console.OutputYAML)
 	return cmd
-}
-
-func (o *canIOptions) complete() (err error) {
-	if o.file == "" {
-		return cmdutil.Failf(cmdutil.ExitUsage, "which file? can-i -f FILE, or can-i -f - for standard input")
-	}
-	if err := console.CheckOutput(o.output, canIFormats...); err != nil {
-		return err
-	}
-	if o.namespace, err = o.Namespace(); err != nil {
-		return err
-	}
-	o.client, err = o.Client()
-	return err
 }
 
 // canI is what the command found out, for programs.
@@ -114,7 +89,7 @@ type askedRight struct {
 }
 
 func (o *canIOptions) run(ctx context.Context) error {
-	file, err := readFile(o.file, o.In, o.namespace)
+	file, err := o.read()
 	if err != nil {
 		return err
 	}
@@ -328,15 +303,7 @@ func (o *canIOptions) show(result *canI) error {
 		}
 		return o.Say(result.sentences()...)
 	}
-	b, err := json.MarshalIndent(result, "", "  ")
-	b = append(b, '\n')
-	if err == nil && o.output == console.OutputYAML {
-		b, err = yaml.JSONToYAML(b)
-	}
-	if err != nil {
-		return fmt.Errorf("encoding the rights: %w", err)
-	}
-	return o.WriteFormatted(o.output, b)
+	return o.PrintData(o.output, result)
 }
 
 // table returns the rights for people.

@@ -51,22 +51,12 @@ func readCluster(ctx context.Context, f *console.Factory, c client.Reader, names
 
 // planOf returns the plan that the manager computes for a NodeJob, as far as the command can compute it.
 func planOf(ctx context.Context, c client.Reader, seen observe.Cluster, job *v1alpha1.NodeJob) (plan.Input, plan.Plan, error) {
-	pods, err := podsNamed(ctx, c, job)
+	pods, err := cmdutil.PodsNamed(ctx, c, job)
 	if err != nil {
 		return plan.Input{}, plan.Plan{}, err
 	}
 	in := seen.Input(job, pods)
 	return cmdutil.PlanDrains(ctx, c, in, plan.Next(in))
-}
-
-// podsNamed reads the pods that belong to a NodeJob of this name, including pods of an earlier NodeJob with the same
-// name.
-func podsNamed(ctx context.Context, c client.Reader, job *v1alpha1.NodeJob) ([]corev1.Pod, error) {
-	var all []corev1.Pod
-	var page corev1.PodList
-	err := cmdutil.EachPage(ctx, c, &page, func() { all = append(all, page.Items...) },
-		client.InNamespace(job.Namespace), client.MatchingLabels{v1alpha1.NodeJobLabel: job.Name})
-	return all, err
 }
 
 // nodeIndex returns the index of the node with this name. If there is none, the error suggests similar names.

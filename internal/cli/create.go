@@ -6,8 +6,6 @@ package cli
 import (
 	"bytes"
 	"fmt"
-	"io"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -192,29 +190,6 @@ func prune(fields map[string]any) {
 			delete(fields, key)
 		}
 	}
-}
-
-// readFile reads a file of the user, or standard input.
-func (o *createOptions) readFile(path string, most int) ([]byte, error) {
-	in := o.In
-	if path != "-" {
-		file, err := os.Open(path)
-		if err != nil {
-			return nil, cmdutil.Failf(cmdutil.ExitUsage, "%w", err)
-		}
-		defer func() { _ = file.Close() }()
-		in = file
-	}
-	content, err := io.ReadAll(io.LimitReader(in, int64(most)+1))
-	switch {
-	case err != nil:
-		return nil, cmdutil.Failf(cmdutil.ExitUsage, "reading %s: %w", path, err)
-	case len(content) > most:
-		return nil, cmdutil.Failf(cmdutil.ExitUsage, "%s is too long: at most %d bytes are possible", path, most)
-	case len(content) == 0:
-		return nil, cmdutil.Failf(cmdutil.ExitUsage, "%s is empty", path)
-	}
-	return content, nil
 }
 
 // isText reports whether a manifest can contain the data as text.

@@ -36,7 +36,7 @@ nothing is restarted (recipes/ca-certificate-containerd.yaml). Without, the whol
 			if file == "" {
 				return cmdutil.Failf(cmdutil.ExitUsage, "which certificate? Give --cert FILE, in PEM form")
 			}
-			content, err := o.readFile(file, 64<<10)
+			content, err := o.ReadFile(file, file, 64<<10)
 			if err != nil {
 				return err
 			}

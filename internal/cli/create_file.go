@@ -14,7 +14,7 @@ import (
 
 	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/cli/console"
-	"github.com/everynode/everynode/internal/cli/text"
+	"github.com/everynode/everynode/internal/text"
 )
 
 // maxFile is the approximate size that fits into the environment of the pod, in base64.
@@ -47,7 +47,7 @@ func newCreateFileCommand(f *console.Factory) *cobra.Command {
 			case !fileOwner.MatchString(owner):
 				return cmdutil.Failf(cmdutil.ExitUsage, "--owner %s: give USER or USER:GROUP", owner)
 			}
-			content, err := o.readFile(from, maxFile)
+			content, err := o.ReadFile(from, from, maxFile)
 			if err != nil {
 				return err
 			}

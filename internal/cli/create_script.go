@@ -11,8 +11,8 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/cli/console"
+	"github.com/everynode/everynode/internal/runner/contract"
 	"github.com/everynode/everynode/internal/script"
-	"github.com/everynode/everynode/internal/task"
 )
 
 func newCreateScriptCommand(f *console.Factory) *cobra.Command {
@@ -41,7 +41,7 @@ func newCreateScriptCommand(f *console.Factory) *cobra.Command {
 				if s.path == "" {
 					continue
 				}
-				content, err := o.readFile(s.path, task.MaxScriptBytes)
+				content, err := o.ReadFile(s.path, s.path, contract.MaxScriptBytes)
 				if err != nil {
 					return err
 				}

@@ -14,8 +14,8 @@ import (
 
 	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/cli/console"
-	"github.com/everynode/everynode/internal/cli/text"
 	"github.com/everynode/everynode/internal/dashboard"
+	"github.com/everynode/everynode/internal/text"
 )
 
 func newDashboardCommand(f *console.Factory) *cobra.Command {

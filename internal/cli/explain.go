@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -15,15 +16,16 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/cli/console"
-	"github.com/everynode/everynode/internal/cli/text"
 	"github.com/everynode/everynode/internal/cli/view"
+	"github.com/everynode/everynode/internal/text"
 )
 
 type explainOptions struct {
 	*console.Factory
-	// job is empty if all NodeJobs are meant.
-	job, node, namespace string
-	client               client.WithWatch
+	// key has no name if all NodeJobs are meant.
+	key    client.ObjectKey
+	node   string
+	client client.WithWatch
 }
 
 func newExplainCommand(f *console.Factory) *cobra.Command {
@@ -48,37 +50,27 @@ maintenance.maxUnavailable it names the nodes that use the budget.`,
 			return console.ExactArgs(2, "a NodeJob and a node, or a node alone")(cmd, args)
 		},
 		ValidArgsFunction: f.CompleteJobOrNode,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := o.complete(args); err != nil {
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			// With a node alone, the name of the NodeJob is "".
+			if o.key, o.client, err = o.Target(strings.Join(args[:len(args)-1], "")); err != nil {
 				return err
 			}
+			o.node = args[len(args)-1]
 			return o.run(cmd.Context())
 		},
 	}
 }
 
-func (o *explainOptions) complete(args []string) (err error) {
-	o.node = args[len(args)-1]
-	if len(args) == 2 {
-		o.job = args[0]
-	}
-	if o.namespace, err = o.Namespace(); err != nil {
-		return err
-	}
-	o.client, err = o.Client()
-	return err
-}
-
 func (o *explainOptions) run(ctx context.Context) error {
 	var job *v1alpha1.NodeJob
-	if o.job != "" {
-		found, err := cmdutil.GetJob(ctx, o.client, client.ObjectKey{Namespace: o.namespace, Name: o.job})
+	if o.key.Name != "" {
+		found, err := cmdutil.GetJob(ctx, o.client, o.key)
 		if err != nil {
 			return err
 		}
 		job = found
 	}
-	seen, err := readCluster(ctx, o.Factory, o.client, o.namespace)
+	seen, err := readCluster(ctx, o.Factory, o.client, o.key.Namespace)
 	if err != nil {
 		return err
 	}
@@ -163,7 +155,7 @@ func (e explanation) compare(other explanation) int {
 func (o *explainOptions) tellScope(seen clusterView, jobs int) {
 	where := "this cluster"
 	if seen.namespaced != nil {
-		where = "namespace " + o.namespace
+		where = "namespace " + o.key.Namespace
 		o.Tell(text.Of("only NodeJobs of " + where + " are considered: " + seen.namespaced.Error()))
 	}
 	if jobs == 0 {

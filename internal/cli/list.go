@@ -10,13 +10,14 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/cli/console"
 	"github.com/everynode/everynode/internal/cli/term"
-	"github.com/everynode/everynode/internal/cli/text"
 	"github.com/everynode/everynode/internal/cli/view"
+	"github.com/everynode/everynode/internal/text"
 )
 
 type listOptions struct {
@@ -25,8 +26,6 @@ type listOptions struct {
 	output        string
 	namespace     string
 }
-
-var listFormats = []string{console.OutputWide, console.OutputName, console.OutputJSON, console.OutputYAML}
 
 func newListCommand(f *console.Factory) *cobra.Command {
 	o := &listOptions{Factory: f}
@@ -43,31 +42,21 @@ func newListCommand(f *console.Factory) *cobra.Command {
 		Args:              console.ExactArgs(0, "no arguments"),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := o.complete(); err != nil {
-				return err
-			}
-			if err := console.CheckOutput(o.output, listFormats...); err != nil {
-				return err
-			}
 			return o.run(cmd.Context())
 		},
 	}
 	cmd.Flags().BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "of all namespaces")
-	console.AddOutputFlag(cmd, &o.output, listFormats...)
+	console.AddOutputFlag(cmd, &o.output, console.OutputWide, console.OutputName, console.OutputJSON, console.OutputYAML)
 	return cmd
 }
 
-func (o *listOptions) complete() (err error) {
-	if !o.allNamespaces {
-		o.namespace, err = o.Namespace()
-	}
-	return err
-}
-
 func (o *listOptions) run(ctx context.Context) error {
-	c, err := o.Client()
+	key, c, err := o.Target("")
 	if err != nil {
 		return err
+	}
+	if !o.allNamespaces {
+		o.namespace = key.Namespace
 	}
 	jobs, err := cmdutil.ListJobs(ctx, c, o.namespace)
 	if err != nil {
@@ -80,7 +69,7 @@ func (o *listOptions) run(ctx context.Context) error {
 	case o.output != console.OutputPeople && o.output != console.OutputWide:
 		return o.PrintObject(o.output, &v1alpha1.NodeJobList{Items: jobs})
 	case len(jobs) == 0:
-		o.Tell(text.Of(o.none(ctx)))
+		o.Tell(text.Of(o.none(ctx, c)))
 		return nil
 	}
 	list := view.List{Jobs: jobs, Namespaces: o.allNamespaces, Wide: o.output == console.OutputWide, Now: o.Now()}
@@ -92,15 +81,13 @@ func (o *listOptions) run(ctx context.Context) error {
 }
 
 // none returns the message for an empty list. It names other namespaces that have NodeJobs.
-func (o *listOptions) none(ctx context.Context) string {
+func (o *listOptions) none(ctx context.Context, c client.Client) string {
 	if o.allNamespaces {
 		return "there is no NodeJob in this cluster"
 	}
 	message := "there is no NodeJob in namespace " + o.namespace
-	if c, err := o.Client(); err == nil {
-		if others, err := cmdutil.ListJobs(ctx, c, ""); err == nil && len(others) > 0 {
-			message += fmt.Sprintf("; there are %d in other namespaces: -A lists them", len(others))
-		}
+	if others, err := cmdutil.ListJobs(ctx, c, ""); err == nil && len(others) > 0 {
+		message += fmt.Sprintf("; there are %d in other namespaces: -A lists them", len(others))
 	}
 	return message
 }

@@ -24,10 +24,11 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/cli/console"
-	"github.com/everynode/everynode/internal/cli/podlog"
-	"github.com/everynode/everynode/internal/cli/text"
 	"github.com/everynode/everynode/internal/cli/view"
+	"github.com/everynode/everynode/internal/plural"
+	"github.com/everynode/everynode/internal/podlog"
 	"github.com/everynode/everynode/internal/record"
+	"github.com/everynode/everynode/internal/text"
 )
 
 type logsOptions struct {
@@ -62,8 +63,11 @@ which the last recorded attempt failed.`,
   kubectl everynode logs max-map-count -n node-setup --node node-3 -f`,
 		Args:              console.ExactArgs(1, "the name of a NodeJob"),
 		ValidArgsFunction: f.CompleteJobs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := o.complete(args); err != nil {
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if o.key, o.client, err = o.Target(args[0]); err != nil {
+				return err
+			}
+			if o.pods, err = o.Pods(o.key.Namespace); err != nil {
 				return err
 			}
 			return o.run(cmd.Context())
@@ -75,19 +79,6 @@ which the last recorded attempt failed.`,
 	cmd.Flags().Int64Var(&o.tail, "tail", -1, "only so many of the last lines of each pod; -1 for all")
 	_ = cmd.RegisterFlagCompletionFunc("node", f.CompleteNodeList(""))
 	return cmd
-}
-
-func (o *logsOptions) complete(args []string) error {
-	namespace, err := o.Namespace()
-	if err != nil {
-		return err
-	}
-	o.key = client.ObjectKey{Namespace: namespace, Name: args[0]}
-	if o.client, err = o.Client(); err != nil {
-		return err
-	}
-	o.pods, err = o.Pods(namespace)
-	return err
 }
 
 func (o *logsOptions) run(ctx context.Context) error {
@@ -189,7 +180,7 @@ func (o *logsOptions) recorded(records map[string]record.NodeRecord, there map[t
 		return 0
 	}
 	slices.Sort(gone)
-	o.Tell(text.Toned(text.Dim, fmt.Sprintf("-- %s gone; the last lines that are on record:", theirPods(len(gone)))))
+	o.Tell(text.Toned(text.Dim, fmt.Sprintf("-- %s gone; the last lines that are on record:", plural.CountAre(len(gone), "pod"))))
 	for _, name := range gone {
 		rec := records[name].Record
 		for _, line := range append(text.Lines(rec.Message), rollbackLines(rec)...) {
@@ -237,13 +228,6 @@ func rollbackLines(rec *record.Record) []string {
 	return lines
 }
 
-func theirPods(n int) string {
-	if n == 1 {
-		return "1 pod is"
-	}
-	return fmt.Sprintf("%d pods are", n)
-}
-
 // line prints a line of the output of a node.
 func (o *logsOptions) line(node, s string) {
 	o.out.Lock()
@@ -254,7 +238,7 @@ func (o *logsOptions) line(node, s string) {
 
 // print prints the log of a pod. A pod that was deleted in the meantime, or has not started, is not an error.
 func (o *logsOptions) print(ctx context.Context, pod *corev1.Pod) error {
-	options := &corev1.PodLogOptions{Container: cmdutil.TaskContainer(pod)}
+	options := &corev1.PodLogOptions{Container: podlog.Container(pod)}
 	if o.tail >= 0 {
 		options.TailLines = &o.tail
 	}

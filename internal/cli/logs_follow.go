@@ -19,7 +19,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/cmdutil"
-	"github.com/everynode/everynode/internal/cli/podlog"
+	"github.com/everynode/everynode/internal/podlog"
 )
 
 const (
@@ -27,11 +27,6 @@ const (
 	maxStreams = 64
 	// listInterval is the interval at which the command lists pods to find new ones.
 	listInterval = 2 * time.Second
-	// followTries is the number of times that a log is reopened without new content, with a pause of reopenPause. An API
-	// server or a kubelet that restarts is available again by then.
-	followTries = 60
-	// reopenPause is the pause before a log is reopened.
-	reopenPause = time.Second
 )
 
 // stream follows the logs of all running pods, including new ones, until none is running.
@@ -65,8 +60,7 @@ func (o *logsOptions) followPod(ctx context.Context, group *errgroup.Group, pod 
 	if followed[pod.UID] || pod.Status.Phase == corev1.PodPending {
 		return
 	}
-	f := follower{logsOptions: o, pod: pod, log: podlog.Tail{Pods: o.pods, Pod: pod.Name, Container: cmdutil.TaskContainer(pod), Lines: o.tail}}
-	if group.TryGo(func() error { return f.follow(ctx) }) {
+	if group.TryGo(func() error { return o.followLog(ctx, pod) }) {
 		followed[pod.UID] = true
 	}
 }
@@ -104,76 +98,36 @@ func (o *logsOptions) selected(ctx context.Context, job *v1alpha1.NodeJob) ([]co
 	return o.failedPods(pods, records), nil
 }
 
-// follower prints the log of one pod while the pod runs.
-type follower struct {
-	*logsOptions
-	pod *corev1.Pod
-	log podlog.Tail
-}
-
-// follow returns when the log ends. An error of one log does not end the others.
-func (f *follower) follow(ctx context.Context) error {
-	for try := 1; ; try++ {
-		ended := cmdutil.LogEnded(f.pod)
-		printed, err := f.log.Read(ctx, f.print)
-		if printed {
-			try = 1
-		}
-		switch {
-		case ctx.Err() != nil, err == nil && ended:
-			return f.finish(nil)
-		case try >= followTries:
-			return f.finish(cmp.Or(err, errEndsAgain))
-		case isLasting(err):
-			return f.finish(err)
-		}
-		select {
-		case <-f.After(reopenPause):
-		case <-ctx.Done():
-			return nil
-		}
-		if f.gone(ctx) {
-			return f.finish(err) // without an error, the attempt has ended and its pod was released
-		}
+// followLog prints the log of a pod until it ends. An error of one log does not end the others. An API server that does not respond,
+// or a missing permission to read logs, ends the command.
+func (o *logsOptions) followLog(ctx context.Context, pod *corev1.Pod) error {
+	log := podlog.Follower{
+		Tail:  podlog.Tail{Pods: o.pods, Pod: pod.Name, Container: podlog.Container(pod), Lines: o.tail},
+		After: o.After, Ended: podlog.Ended(pod),
+		Look: func(ctx context.Context) (ended, deleted bool) { return o.look(ctx, pod) },
 	}
-}
-
-// errEndsAgain is the reason to give up a log whose stream repeatedly ends too early without an error.
-var errEndsAgain = errors.New("it ends again and again while its container runs")
-
-// isLasting reports whether an error would occur again on a retry.
-func isLasting(err error) bool {
-	return apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err)
-}
-
-// finish prints what is missing from a log, if anything. An API server that does not respond, or a missing permission
-// to read logs, ends the command.
-func (f *follower) finish(err error) error {
-	f.log.Flush(f.print)
+	hand := func(piece string, _ bool) { o.line(pod.Spec.NodeName, spaced(strings.TrimSuffix(piece, "\n"))) }
+	_, err := log.Follow(ctx, hand)
+	log.Flush(hand)
 	var answer apierrors.APIStatus
 	switch code := cmdutil.CodeOf(cmdutil.Explain(err)); {
-	case err == nil:
+	case err == nil, ctx.Err() != nil: // if the pod was deleted after its log has ended, its attempt has ended
 	case code == cmdutil.ExitForbidden, code == cmdutil.ExitNoAnswer && !errors.As(err, &answer):
 		return cmdutil.Explain(err)
 	default:
-		f.tellUnread(f.pod, err)
+		o.tellUnread(pod, err)
 	}
 	return nil
 }
 
-// gone reads the pod, and reports whether it is deleted. If the read fails, the previous state is assumed.
-func (f *follower) gone(ctx context.Context) bool {
+// look reads the pod. If that fails, its previous state is assumed.
+func (o *logsOptions) look(ctx context.Context, pod *corev1.Pod) (ended, deleted bool) {
 	var live corev1.Pod
-	err := f.client.Get(ctx, client.ObjectKeyFromObject(f.pod), &live)
-	if apierrors.IsNotFound(err) || (err == nil && live.UID != f.pod.UID) {
-		return true
+	switch err := o.client.Get(ctx, client.ObjectKeyFromObject(pod), &live); {
+	case apierrors.IsNotFound(err), err == nil && live.UID != pod.UID:
+		return false, true
+	case err == nil:
+		pod.Status = live.Status
 	}
-	if err == nil {
-		f.pod = &live
-	}
-	return false
-}
-
-func (f *follower) print(piece string, _ bool) {
-	f.line(f.pod.Spec.NodeName, spaced(strings.TrimSuffix(piece, "\n")))
+	return podlog.Ended(pod), false
 }

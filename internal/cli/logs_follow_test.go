@@ -20,6 +20,7 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/clitest"
 	"github.com/everynode/everynode/internal/cli/cmdutil"
+	"github.com/everynode/everynode/internal/podlog"
 	"github.com/everynode/everynode/internal/record"
 )
 
@@ -134,7 +135,7 @@ func TestALogThatCannotBeReadIsSkipped(t *testing.T) {
 	if code := command(t, f, "logs", "j", "-f"); code != cmdutil.ExitOK || out.String() != "node-2 | fine\n" {
 		t.Errorf("exit code %d, and %q", code, out)
 	}
-	if want := "-- node-1: the log of pod deaf cannot be read: no route to host\n"; errs.String() != want || len(s.opened) != followTries+1 {
+	if want := "-- node-1: the log of pod deaf cannot be read: no route to host\n"; errs.String() != want || len(s.opened) != podlog.Tries+1 {
 		t.Errorf("after %d requests the message is %q, want %q", len(s.opened), errs, want)
 	}
 }

@@ -5,7 +5,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -18,23 +17,17 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/cli/console"
-	"github.com/everynode/everynode/internal/cli/text"
 	"github.com/everynode/everynode/internal/cli/view"
 	"github.com/everynode/everynode/internal/observe"
 	"github.com/everynode/everynode/internal/plan"
 	"github.com/everynode/everynode/internal/task"
+	"github.com/everynode/everynode/internal/text"
 )
 
-type planOptions struct {
-	*console.Factory
-	file      string
-	output    string
-	namespace string
-	client    client.WithWatch
-}
+type planOptions struct{ fileOptions }
 
 func newPlanCommand(f *console.Factory) *cobra.Command {
-	o := &planOptions{Factory: f}
+	o := &planOptions{fileOptions{Factory: f}}
 	cmd := &cobra.Command{
 		Use:   "plan -f FILE",
 		Short: "Show what a NodeJob would do to this cluster, and change nothing",
@@ -49,34 +42,19 @@ which the API server checks the file.`,
 		Args:              console.ExactArgs(0, "no arguments"),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := o.complete(); err != nil {
+			if err := o.complete(cmd); err != nil {
 				return err
 			}
 			return o.run(cmd.Context())
 		},
 	}
-	cmd.Flags().StringVarP(&o.file, "filename", "f", "", "a file with NodeJobs, and the ConfigMaps and Secrets that they name; - for standard input")
-	_ = cmd.MarkFlagFilename("filename", "yaml", "yml", "json")
+	o.addFlag(cmd, "a file with NodeJobs, and the ConfigMaps and Secrets that they name")
 	console.AddOutputFlag(cmd, &o.output, console.OutputWide, console.OutputJSON)
 	return cmd
 }
 
-func (o *planOptions) complete() (err error) {
-	if o.file == "" {
-		return cmdutil.Failf(cmdutil.ExitUsage, "which file? plan -f FILE, or plan -f - for standard input")
-	}
-	if err := console.CheckOutput(o.output, console.OutputWide, console.OutputJSON); err != nil {
-		return err
-	}
-	if o.namespace, err = o.Namespace(); err != nil {
-		return err
-	}
-	o.client, err = o.Client()
-	return err
-}
-
 func (o *planOptions) run(ctx context.Context) error {
-	file, err := readFile(o.file, o.In, o.namespace)
+	file, err := o.read()
 	if err != nil {
 		return err
 	}
@@ -115,11 +93,7 @@ func (o *planOptions) show(plans []view.Plan) error {
 		for i := range plans {
 			all.NodeJobs = append(all.NodeJobs, plans[i].Data())
 		}
-		b, err := json.MarshalIndent(all, "", "  ")
-		if err != nil {
-			return fmt.Errorf("encoding the plan: %w", err)
-		}
-		return o.WriteFormatted(console.OutputJSON, append(b, '\n'))
+		return o.PrintData(o.output, all)
 	}
 	var lines []text.Line
 	for i := range plans {
@@ -147,7 +121,9 @@ func (o *planOptions) draft(ctx context.Context, seen *observe.Cluster, file *pl
 			return nil, err
 		}
 		v.Job = job
-		o.checkNamespace(ctx, &v)
+		if message := console.CheckNamespace(ctx, o.client, job.Namespace).Message(job.Namespace); message != "" && observe.ToldObstacle(job) == nil {
+			v.Notes = append(v.Notes, message)
+		}
 		source, obstacle, err := observe.Source(job, o.fetch(ctx, file, &v))
 		if err != nil {
 			return nil, cmdutil.Explain(err)
@@ -168,7 +144,7 @@ func (o *planOptions) draft(ctx context.Context, seen *observe.Cluster, file *pl
 
 // plan returns the plan of a NodeJob.
 func (o *planOptions) plan(ctx context.Context, seen observe.Cluster, v *view.Plan) error {
-	pods, err := podsNamed(ctx, o.client, v.Job)
+	pods, err := cmdutil.PodsNamed(ctx, o.client, v.Job)
 	if err != nil {
 		return err
 	}

@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"reflect"
 	"regexp"
 	"slices"
@@ -20,6 +19,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -29,6 +29,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/cmdutil"
+	"github.com/everynode/everynode/internal/cli/console"
 )
 
 // planFile is the content of a file: NodeJobs, NodeGuards, and the objects to which they may refer and that are applied with
@@ -45,16 +46,38 @@ type planFile struct {
 	skipped []string
 }
 
-// readFile reads a file, or in for "-". Unknown fields are errors, because they are usually fields at the wrong place.
-func readFile(name string, in io.Reader, namespace string) (*planFile, error) {
-	if name != "-" {
-		file, err := os.Open(name)
-		if err != nil {
-			return nil, cmdutil.Failf(cmdutil.ExitUsage, "%w", err)
-		}
-		defer func() { _ = file.Close() }()
-		in = file
+// fileOptions are the options of a command that reads a planFile.
+type fileOptions struct {
+	*console.Factory
+	file, output, namespace string
+	client                  client.WithWatch
+}
+
+func (o *fileOptions) addFlag(cmd *cobra.Command, what string) {
+	cmd.Flags().StringVarP(&o.file, "filename", "f", "", what+"; - for standard input")
+	_ = cmd.MarkFlagFilename("filename", "yaml", "yml", "json")
+}
+
+func (o *fileOptions) complete(cmd *cobra.Command) error {
+	if o.file == "" {
+		return cmdutil.Failf(cmdutil.ExitUsage, "which file? %s -f FILE, or %[1]s -f - for standard input", cmd.Name())
 	}
+	key, c, err := o.Target("")
+	o.namespace, o.client = key.Namespace, c
+	return err
+}
+
+func (o *fileOptions) read() (*planFile, error) {
+	in, err := o.Open(o.file)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = in.Close() }()
+	return readFile(o.file, in, o.namespace)
+}
+
+// readFile reads a file with this name. Unknown fields are errors, because they are usually fields at the wrong place.
+func readFile(name string, in io.Reader, namespace string) (*planFile, error) {
 	f := &planFile{namespace: namespace, configMaps: map[client.ObjectKey]*corev1.ConfigMap{}, secrets: map[client.ObjectKey]*corev1.Secret{}, accounts: map[client.ObjectKey]bool{}}
 	content, err := io.ReadAll(in)
 	if err != nil {

@@ -68,7 +68,8 @@ func (s *planServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		clitest.RespondError(w, http.StatusForbidden, metav1.StatusReasonForbidden, "no")
 	case strings.HasSuffix(r.URL.Path, "/secrets/token") && s.secret != nil:
 		clitest.Respond(w, s.secret)
-	case strings.HasSuffix(r.URL.Path, "/secrets/token"), strings.HasSuffix(r.URL.Path, "/configmaps/absent"):
+	case strings.HasSuffix(r.URL.Path, "/secrets/token"), strings.HasSuffix(r.URL.Path, "/configmaps/absent"),
+		strings.HasSuffix(r.URL.Path, "/deployments/everynode-manager"):
 		clitest.RespondError(w, http.StatusNotFound, metav1.StatusReasonNotFound, "not there")
 	case named:
 		for i := range s.jobs {

@@ -8,7 +8,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/csv"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -19,9 +18,9 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/cli/console"
-	"github.com/everynode/everynode/internal/cli/text"
 	"github.com/everynode/everynode/internal/cli/view"
 	"github.com/everynode/everynode/internal/record"
+	"github.com/everynode/everynode/internal/text"
 )
 
 type resultsOptions struct {
@@ -35,8 +34,6 @@ type resultsOptions struct {
 }
 
 const outputCSV = "csv"
-
-var resultsFormats = []string{console.OutputWide, outputCSV, console.OutputJSON, outputJUnit}
 
 func newResultsCommand(f *console.Factory) *cobra.Command {
 	o := &resultsOptions{Factory: f}
@@ -69,9 +66,6 @@ node, or with --by the nodes with the same value of a result, of outcome, exitCo
 			if o.namespace, err = o.Namespace(); err != nil {
 				return err
 			}
-			if err := console.CheckOutput(o.output, resultsFormats...); err != nil {
-				return err
-			}
 			if o.by != "" && o.output != console.OutputPeople && o.output != console.OutputWide {
 				return cmdutil.Failf(cmdutil.ExitUsage, "--by is for the table: leave it out with -o %s", o.output)
 			}
@@ -89,7 +83,7 @@ node, or with --by the nodes with the same value of a result, of outcome, exitCo
 	cmd.Flags().BoolVarP(&o.previous, "previous", "p", false, "show the results of the revision before the current one")
 	cmd.Flags().BoolVar(&o.diffPrevious, "diff-previous", false, "show only what differs from the results of the revision before; exit code 8 if anything does")
 	_ = cmd.RegisterFlagCompletionFunc("diff", f.CompleteOtherJobs)
-	console.AddOutputFlag(cmd, &o.output, resultsFormats...)
+	console.AddOutputFlag(cmd, &o.output, console.OutputWide, outputCSV, console.OutputJSON, outputJUnit)
 	return cmd
 }
 
@@ -120,7 +114,7 @@ func (o *resultsOptions) run(ctx context.Context) error {
 func (o *resultsOptions) show(found view.Results) error {
 	switch {
 	case o.output == console.OutputJSON:
-		return o.printJSON(found)
+		return o.PrintData(o.output, found.Nodes)
 	case o.output == outputCSV:
 		return o.printCSV(found)
 	case o.output == outputJUnit:
@@ -156,14 +150,6 @@ func nodeResults(ctx context.Context, c client.Reader, key string, of resultRead
 	})
 	slices.SortFunc(results, func(a, b view.NodeResult) int { return cmp.Compare(a.Node, b.Node) })
 	return results, err
-}
-
-func (o *resultsOptions) printJSON(found view.Results) error {
-	b, err := json.MarshalIndent(found.Nodes, "", "  ")
-	if err != nil {
-		return fmt.Errorf("encoding the results: %w", err)
-	}
-	return o.WriteFormatted(console.OutputJSON, append(b, '\n'))
 }
 
 // printCSV writes the table as RFC 4180 has it.

@@ -5,7 +5,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -13,9 +12,9 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/cli/console"
-	"github.com/everynode/everynode/internal/cli/text"
 	"github.com/everynode/everynode/internal/cli/view"
 	"github.com/everynode/everynode/internal/plural"
+	"github.com/everynode/everynode/internal/text"
 )
 
 // validateDiff rejects options that do not apply to a comparison.
@@ -72,11 +71,7 @@ func (o *resultsOptions) showDiff(between difference, nodes, others []view.NodeR
 func (o *resultsOptions) printDiff(between difference, differences []view.ResultDifference) error {
 	switch {
 	case o.output == console.OutputJSON:
-		b, err := json.MarshalIndent(differences, "", "  ")
-		if err != nil {
-			return fmt.Errorf("encoding the differences: %w", err)
-		}
-		return o.WriteFormatted(console.OutputJSON, append(b, '\n'))
+		return o.PrintData(o.output, differences)
 	case len(differences) == 0:
 		return nil
 	}

@@ -21,8 +21,8 @@ import (
 	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/cli/console"
 	"github.com/everynode/everynode/internal/cli/run"
-	"github.com/everynode/everynode/internal/cli/text"
 	"github.com/everynode/everynode/internal/cli/uninstall"
+	"github.com/everynode/everynode/internal/text"
 )
 
 // Run executes the command line and returns the exit code. It also prints errors.

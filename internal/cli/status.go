@@ -27,8 +27,6 @@ type statusOptions struct {
 	client  client.WithWatch
 }
 
-var statusFormats = []string{console.OutputWide, console.OutputName, console.OutputJSON, console.OutputYAML}
-
 func newStatusCommand(f *console.Factory) *cobra.Command {
 	o := &statusOptions{Factory: f}
 	cmd := &cobra.Command{
@@ -49,8 +47,8 @@ in place; otherwise it prints one line for each change.`,
   kubectl everynode status max-map-count -n node-setup --watch --timeout 30m`,
 		Args:              console.ExactArgs(1, "the name of a NodeJob"),
 		ValidArgsFunction: f.CompleteJobs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := o.complete(args); err != nil {
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if o.key, o.client, err = o.Target(args[0]); err != nil {
 				return err
 			}
 			if err := o.validate(); err != nil {
@@ -62,18 +60,8 @@ in place; otherwise it prints one line for each change.`,
 	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "continue until it is complete, does not continue without help, or is deleted")
 	cmd.Flags().DurationVar(&o.timeout, "timeout", 0, "with --watch: end with exit code 11 after this long; 0 for never")
 	cmd.Flags().BoolVar(&o.results, "results", false, "with -o wide: add the results that the task wrote on each node")
-	console.AddOutputFlag(cmd, &o.output, statusFormats...)
+	console.AddOutputFlag(cmd, &o.output, console.OutputWide, console.OutputName, console.OutputJSON, console.OutputYAML)
 	return cmd
-}
-
-func (o *statusOptions) complete(args []string) error {
-	namespace, err := o.Namespace()
-	if err != nil {
-		return err
-	}
-	o.key = client.ObjectKey{Namespace: namespace, Name: args[0]}
-	o.client, err = o.Client()
-	return err
 }
 
 func (o *statusOptions) validate() error {
@@ -83,7 +71,7 @@ func (o *statusOptions) validate() error {
 	if o.results && (o.output != console.OutputWide || o.watch) {
 		return cmdutil.Failf(cmdutil.ExitUsage, "--results is for the table of nodes: add -o wide, and leave out --watch")
 	}
-	return console.CheckOutput(o.output, statusFormats...)
+	return nil
 }
 
 func (o *statusOptions) run(ctx context.Context) error {

@@ -6,28 +6,22 @@ package cli
 import (
 	"context"
 
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/cli/console"
-	"github.com/everynode/everynode/internal/cli/text"
 	"github.com/everynode/everynode/internal/steer"
 	"github.com/everynode/everynode/internal/steer/apply"
+	"github.com/everynode/everynode/internal/text"
 )
 
 // newSteering returns what changes the NodeJob with this name, for the commands promote, suspend, resume, retry, rerun, skip and
 // abort.
 func newSteering(f *console.Factory, name string) (*apply.Steering, error) {
-	namespace, err := f.Namespace()
+	key, c, err := f.Target(name)
 	if err != nil {
 		return nil, err
 	}
-	c, err := f.Client()
-	if err != nil {
-		return nil, err
-	}
-	return &apply.Steering{Printer: f, Client: c, Key: client.ObjectKey{Namespace: namespace, Name: name}}, nil
+	return &apply.Steering{Printer: f, Client: c, Key: key}, nil
 }
 
 // eachJob does the same for several NodeJobs. If one fails, the others are still done, and the exit code is the highest one.

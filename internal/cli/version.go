@@ -19,7 +19,7 @@ import (
 
 	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/cli/console"
-	"github.com/everynode/everynode/internal/cli/text"
+	"github.com/everynode/everynode/internal/text"
 	"github.com/everynode/everynode/internal/uninstall"
 	"github.com/everynode/everynode/internal/version"
 )
@@ -48,9 +48,6 @@ The versions in the cluster are those of the images in the Deployment everynode-
 		Args:              console.ExactArgs(0, "no arguments"),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := console.CheckOutput(o.output, versionFormats...); err != nil {
-				return err
-			}
 			return o.run(cmd.Context())
 		},
 	}

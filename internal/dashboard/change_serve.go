@@ -16,10 +16,10 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/cmdutil"
-	"github.com/everynode/everynode/internal/cli/text"
 	"github.com/everynode/everynode/internal/plan"
 	"github.com/everynode/everynode/internal/steer"
 	"github.com/everynode/everynode/internal/steer/apply"
+	"github.com/everynode/everynode/internal/text"
 )
 
 const (

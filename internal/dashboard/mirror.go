@@ -14,10 +14,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/internal/cli/cmdutil"
+	"github.com/everynode/everynode/internal/listwatch"
 )
 
 // Pauses of a mirror.
@@ -72,45 +72,36 @@ func (m *mirror[T]) ready() bool {
 }
 
 // run updates the mirror until the context ends. The last state stays while the API server does not respond.
-func (m *mirror[T]) run(ctx context.Context) {
-	for pause := retryPause; ; {
-		watched, err := m.once(ctx)
-		switch {
-		case ctx.Err() != nil:
-			return
-		case watched:
-			pause = retryPause
-		}
-		wait := pause
-		if m.fail(err) {
-			wait, pause = pollPause, retryPause
-		} else {
-			pause = min(2*pause, maxRetryPause)
-		}
-		select {
-		case <-m.after(wait):
-		case <-ctx.Done():
-			return
-		}
+func (m *mirror[T]) run(ctx context.Context) { m.loop().Run(ctx) }
+
+func (m *mirror[T]) loop() *listwatch.Loop {
+	next := retryPause
+	return &listwatch.Loop{
+		Client: m.client, After: m.after, Kind: m.list, List: m.load, Changed: m.apply,
+		Ended: func(at listwatch.Request, err error) time.Duration {
+			if at == listwatch.Watching {
+				next = retryPause
+			}
+			if m.fail(at, err) {
+				next = retryPause
+				return pollPause
+			}
+			pause := next
+			next = min(2*next, maxRetryPause)
+			return pause
+		},
 	}
 }
 
-// errNoWatch is the error for objects that can be listed and not watched.
-type errNoWatch struct{ error }
-
-// errWatchEnded is the normal end of a watch.
-var errWatchEnded = errors.New("the API server has ended the watch")
-
 // fail stores why the mirror cannot be updated, and reports whether to wait for the next poll. A watch that has ended is
 // not worth telling: the next list follows.
-func (m *mirror[T]) fail(err error) (poll bool) {
-	if errors.Is(err, errWatchEnded) {
+func (m *mirror[T]) fail(at listwatch.Request, err error) (poll bool) {
+	if errors.Is(err, listwatch.ErrEnded) {
 		return false
 	}
-	var noWatch errNoWatch
-	poll = errors.As(err, &noWatch)
+	poll = at == listwatch.Starting && cmdutil.CodeOf(cmdutil.Explain(err)) == cmdutil.ExitForbidden
 	if poll {
-		err = fmt.Errorf("%w. This part of the page is updated every %s only", cmdutil.Explain(noWatch.error), pollPause)
+		err = fmt.Errorf("%w. This part of the page is updated every %s only", cmdutil.Explain(err), pollPause)
 	}
 	failed, refused := cmdutil.Explain(err), apierrors.IsUnauthorized(err)
 	forbidden := cmdutil.CodeOf(failed) == cmdutil.ExitForbidden
@@ -127,9 +118,9 @@ func (m *mirror[T]) fail(err error) (poll bool) {
 	return poll || forbidden
 }
 
-// once lists the objects and follows their changes. watched reports whether the watch had begun.
-func (m *mirror[T]) once(ctx context.Context) (watched bool, err error) {
-	opts := m.opts
+// load lists the objects, and returns what selects their changes.
+func (m *mirror[T]) load(ctx context.Context) (version string, opts []client.ListOption, err error) {
+	opts = m.opts
 	items, version, err := m.listAll(ctx, opts)
 	var limited error
 	if cmdutil.CodeOf(err) == cmdutil.ExitForbidden && m.fallback != "" {
@@ -138,40 +129,13 @@ func (m *mirror[T]) once(ctx context.Context) (watched bool, err error) {
 		items, version, err = m.listAll(ctx, opts)
 	}
 	if err != nil {
-		return false, err
+		return "", nil, err
 	}
 	m.mu.Lock()
 	m.items, m.limited, m.failed, m.listed = items, limited, nil, true
 	m.mu.Unlock()
 	m.changed()
-	w, err := m.client.Watch(ctx, m.list.DeepCopyObject().(client.ObjectList), append(slices.Clip(opts), cmdutil.FromVersion(version), limit(m.watchFor))...)
-	switch {
-	case cmdutil.CodeOf(cmdutil.Explain(err)) == cmdutil.ExitForbidden && err != nil:
-		return false, errNoWatch{err}
-	case err != nil:
-		return false, err
-	}
-	defer w.Stop()
-	for event := range w.ResultChan() {
-		if err := m.apply(event); err != nil {
-			return true, err
-		}
-	}
-	return true, errWatchEnded
-}
-
-// limit is the time after which the API server ends a watch; 0 for its own limit.
-type limit time.Duration
-
-// ApplyToList sets the time.
-func (l limit) ApplyToList(o *client.ListOptions) {
-	if l == 0 {
-		return
-	}
-	if o.Raw == nil {
-		o.Raw = o.AsListOptions()
-	}
-	o.Raw.TimeoutSeconds = new(int64(time.Duration(l).Seconds()))
+	return version, append(slices.Clip(opts), listwatch.Limit(m.watchFor)), nil
 }
 
 // listAll lists the objects, and returns the resource version from which a watch continues.
@@ -191,22 +155,14 @@ func (m *mirror[T]) listAll(ctx context.Context, opts []client.ListOption) (item
 	return items, version, errors.Join(err, inPage)
 }
 
-// apply applies an event of the watch.
-func (m *mirror[T]) apply(event watch.Event) error {
-	if event.Type == watch.Error {
-		return errWatchEnded // for example, because the version is too old: the next list follows
-	}
-	object, ok := event.Object.(client.Object)
-	if !ok || event.Type == watch.Bookmark {
-		return nil
-	}
+// apply applies a change of an object.
+func (m *mirror[T]) apply(object client.Object, deleted bool) {
 	m.mu.Lock()
-	if event.Type == watch.Deleted {
+	if deleted {
 		delete(m.items, client.ObjectKeyFromObject(object))
 	} else {
 		m.items[client.ObjectKeyFromObject(object)] = m.keep(object)
 	}
 	m.mu.Unlock()
 	m.changed()
-	return nil
 }

@@ -41,8 +41,7 @@ func TestWhatAUserMayNotListAnyMoreIsDropped(t *testing.T) {
 		{http.StatusOK, 1, 0}, {http.StatusServiceUnavailable, 1, 0}, {http.StatusForbidden, 0, 0}, {http.StatusOK, 1, 0}, {http.StatusUnauthorized, 1, 1},
 	} {
 		code = step.code
-		_, err := mirrors.nodes.once(t.Context())
-		mirrors.nodes.fail(err)
+		mirrors.nodes.fail(mirrors.nodes.loop().Once(t.Context()))
 		if nodes, _, _ := mirrors.nodes.all(); len(nodes) != step.wantNodes || refused != step.wantRefused {
 			t.Errorf("after the answer %d: %d nodes, refused %d times", step.code, len(nodes), refused)
 		}

@@ -14,8 +14,8 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/clitest"
-	"github.com/everynode/everynode/internal/cli/text"
 	"github.com/everynode/everynode/internal/plan"
+	"github.com/everynode/everynode/internal/text"
 )
 
 func TestTheStateOfThePage(t *testing.T) {

@@ -4,8 +4,8 @@
 package dashboard
 
 import (
-	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -14,9 +14,8 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/everynode/everynode/internal/cli/cmdutil"
-	"github.com/everynode/everynode/internal/cli/podlog"
-	"github.com/everynode/everynode/internal/cli/text"
+	"github.com/everynode/everynode/internal/podlog"
+	"github.com/everynode/everynode/internal/text"
 )
 
 // aliveInterval is the interval at which a tab hears from the server even if nothing changes.
@@ -52,8 +51,6 @@ func (v *viewer) serveStream(w http.ResponseWriter, r *http.Request) {
 // Limits of a log.
 const (
 	logLines = 500
-	// logTries is the number of times that a log is reopened without new content.
-	logTries = 30
 	// logStopped is why a log ends with the session or its watches.
 	logStopped = "the dashboard does not read this log any more: close it, and open it again"
 )
@@ -92,46 +89,34 @@ func (v *viewer) serveLog(w http.ResponseWriter, r *http.Request) {
 			cancel()
 		}
 	}
-	log := podlog.Tail{Pods: pods, Pod: key.Name, Container: cmdutil.TaskContainer(pod), Lines: logLines}
-	end := v.follow(ctx, &log, key, hand)
-	log.Flush(hand)
-	_ = out.send(logLine{End: cmp.Or(end, logStopped)})
-}
-
-// follow passes on a log until it ends, and returns why it does; "" if the context has ended.
-func (v *viewer) follow(ctx context.Context, log *podlog.Tail, key client.ObjectKey, hand podlog.Handler) string {
-	for try := 1; ; try++ {
+	look := func(context.Context) (ended, deleted bool) {
 		pod := v.mirrors.pod(key)
-		ended := pod != nil && cmdutil.LogEnded(pod)
-		progress, err := log.Read(ctx, hand)
-		if progress {
-			try = 1
-		}
-		if end := endOfLog(v.mirrors.pod(key) == nil, ended, err, try); end != "" || ctx.Err() != nil {
-			return end
-		}
-		select {
-		case <-v.after(time.Second):
-		case <-ctx.Done():
-			return ""
-		}
+		return pod != nil && podlog.Ended(pod), pod == nil
 	}
+	log := podlog.Follower{
+		Tail:  podlog.Tail{Pods: pods, Pod: key.Name, Container: podlog.Container(pod), Lines: logLines},
+		After: v.after, Ended: podlog.Ended(pod), Look: look,
+	}
+	deleted, err := log.Follow(ctx, hand)
+	log.Flush(hand)
+	end := logStopped
+	if ctx.Err() == nil {
+		end = endOfLog(deleted, err)
+	}
+	_ = out.send(logLine{End: end})
 }
 
-// endOfLog returns why a log is not read again; "" if it is. deleted reports whether its pod is deleted, and ended whether the
-// task had ended before the last read.
-func endOfLog(deleted, ended bool, err error, try int) string {
+// endOfLog returns why a log has ended. deleted reports whether its pod is deleted.
+func endOfLog(deleted bool, err error) string {
 	switch {
 	case forbidden(err) != "":
 		return forbidden(err)
 	case deleted:
 		return "the attempt has ended, and its pod is deleted"
-	case err == nil && ended:
+	case err == nil:
 		return "the attempt has ended"
-	case try < logTries:
-		return ""
-	case err != nil:
-		return "the log cannot be read: " + text.Safe(err.Error())
+	case errors.Is(err, podlog.ErrEndsAgain):
+		return "the log ends again and again while its container runs"
 	}
-	return "the log ends again and again while its container runs"
+	return "the log cannot be read: " + text.Safe(err.Error())
 }

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/internal/cli/clitest"
+	"github.com/everynode/everynode/internal/podlog"
 )
 
 // stream serves a dashboard, and returns the lines of an answer until the context ends or the answer does.
@@ -120,21 +121,18 @@ func TestTooManyLogsAreRefused(t *testing.T) {
 
 func TestWhyALogEnds(t *testing.T) {
 	for name, test := range map[string]struct {
-		deleted, ended bool
-		err            error
-		try            int
-		want           string
+		deleted bool
+		err     error
+		want    string
 	}{
-		"the stream broke off":                     {false, false, context.DeadlineExceeded, 1, ""},
-		"the same after the end of the task":       {false, true, context.DeadlineExceeded, 1, ""},
-		"the stream ended, and the container runs": {false, false, nil, 1, ""},
-		"the same again and again":                 {false, false, nil, logTries, "the log ends again and again while its container runs"},
-		"an error again and again":                 {false, false, http.ErrHandlerTimeout, logTries, "the log cannot be read: http: Handler timeout"},
-		"the task has ended":                       {false, true, nil, 1, "the attempt has ended"},
-		"the pod is deleted":                       {true, false, nil, 1, "the attempt has ended, and its pod is deleted"},
+		"the stream ends again and again": {false, podlog.ErrEndsAgain, "the log ends again and again while its container runs"},
+		"an error again and again":        {false, http.ErrHandlerTimeout, "the log cannot be read: http: Handler timeout"},
+		"the task has ended":              {false, nil, "the attempt has ended"},
+		"the pod is deleted":              {true, nil, "the attempt has ended, and its pod is deleted"},
+		"the same after an error":         {true, http.ErrHandlerTimeout, "the attempt has ended, and its pod is deleted"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := endOfLog(test.deleted, test.ended, test.err, test.try); got != test.want {
+			if got := endOfLog(test.deleted, test.err); got != test.want {
 				t.Errorf("%q, want %q", got, test.want)
 			}
 		})

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/runner/contract"
 	"github.com/everynode/everynode/internal/task"
 )
 
@@ -87,7 +88,7 @@ func builtIn(opts task.Options) corev1.PodSpec {
 			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 		},
 		Containers: []corev1.Container{{
-			Name: ContainerName, Image: opts.RunnerImage, Args: []string{"--wait"}, ImagePullPolicy: corev1.PullIfNotPresent,
+			Name: ContainerName, Image: opts.RunnerImage, Args: []string{"--" + contract.FlagWait}, ImagePullPolicy: corev1.PullIfNotPresent,
 			SecurityContext: &corev1.SecurityContext{
 				AllowPrivilegeEscalation: &no, ReadOnlyRootFilesystem: &yes,
 				Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
@@ -193,7 +194,7 @@ func containerCheck(spec *v1alpha1.ReleaseCheck, node string) corev1.PodSpec {
 		ServiceAccountName: spec.ServiceAccountName,
 		Containers: []corev1.Container{{
 			Name: ContainerName, Image: c.Image, Command: c.Command, Args: c.Args,
-			Env:                      append(c.Env, corev1.EnvVar{Name: "EVERYNODE_NODE_NAME", Value: node}),
+			Env:                      append(c.Env, corev1.EnvVar{Name: contract.EnvNodeName, Value: node}),
 			TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
 		}},
 	}

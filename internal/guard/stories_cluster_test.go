@@ -20,9 +20,9 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/cli/text"
 	"github.com/everynode/everynode/internal/guard"
 	"github.com/everynode/everynode/internal/plan/plantest"
+	"github.com/everynode/everynode/internal/text"
 )
 
 // cluster is the API server, the kubelets and the manager of a story, without faults, delays and randomness.

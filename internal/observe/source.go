@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/runner/contract"
 	"github.com/everynode/everynode/internal/script"
 	"github.com/everynode/everynode/internal/task"
 )
@@ -146,9 +147,9 @@ func unusableScript(text, where string) *task.Obstacle {
 func unusable(text, where string) *task.Obstacle {
 	obstacle := &task.Obstacle{Reason: v1alpha1.ReasonInvalidScript}
 	switch {
-	case len(text) > task.MaxScriptBytes:
+	case len(text) > contract.MaxScriptBytes:
 		obstacle.Message = fmt.Sprintf("%s has %d bytes, of which %d are allowed. Put large files into an image and use spec.task.template",
-			where, len(text), task.MaxScriptBytes)
+			where, len(text), contract.MaxScriptBytes)
 	case strings.ContainsRune(text, 0):
 		obstacle.Message = where + " contains a zero byte, which an environment variable cannot contain. Remove it"
 	default:
@@ -162,7 +163,7 @@ func unusableCommand(command []string) *task.Obstacle {
 	if obstacle := unusable(strings.Join(command, " "), "spec.task.command"); obstacle != nil {
 		return obstacle
 	}
-	return unusable(task.CommandText(command), "spec.task.command, written as JSON,")
+	return unusable(contract.JSON(command), "spec.task.command, written as JSON,")
 }
 
 // maxVariableBytes is how much of a variable, with its name, "=" and the byte at its end, Linux takes (MAX_ARG_STRLEN).

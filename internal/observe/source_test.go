@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/runner/contract"
 	"github.com/everynode/everynode/internal/task"
 )
 
@@ -66,8 +67,8 @@ func TestCommandsThatLinuxRejects(t *testing.T) {
 		"none":                              {nil, ""},
 		"a command":                         {[]string{"echo", "a"}, ""},
 		"a zero byte":                       {[]string{"echo", "\x00"}, "spec.task.command contains a zero byte"},
-		"too long":                          {[]string{strings.Repeat("a", task.MaxScriptBytes+1)}, "spec.task.command has"},
-		"too long with the escapes of JSON": {[]string{strings.Repeat("\"", task.MaxScriptBytes/2)}, "spec.task.command, written as JSON, has"},
+		"too long":                          {[]string{strings.Repeat("a", contract.MaxScriptBytes+1)}, "spec.task.command has"},
+		"too long with the escapes of JSON": {[]string{strings.Repeat("\"", contract.MaxScriptBytes/2)}, "spec.task.command, written as JSON, has"},
 	} {
 		obstacle := unusableCommand(tt.command)
 		if (obstacle != nil) != (tt.says != "") || obstacle != nil && !strings.HasPrefix(obstacle.Message, tt.says) {

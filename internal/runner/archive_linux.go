@@ -17,8 +17,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/everynode/everynode/internal/handoff"
 	"github.com/everynode/everynode/internal/outcome"
+	"github.com/everynode/everynode/internal/runner/contract"
 )
 
 // answerTime is how long everynode-upload has to report that its time has passed.
@@ -80,7 +80,7 @@ func (a *attempt) archive(notes []string) *outcome.Archive {
 	if err != nil {
 		return outcome.NotStored(err.Error()).Bounded()
 	}
-	request := handoff.Request{URL: a.Archive.URL, CA: a.Archive.CA, Sections: sections}
+	request := contract.UploadRequest{URL: a.Archive.URL, CA: a.Archive.CA, Sections: sections}
 	result := &outcome.Archive{Bytes: request.Size(), Dropped: dropped}
 	if digest, err := a.upload(&request); err != nil {
 		result.Error = err.Error()
@@ -92,7 +92,7 @@ func (a *attempt) archive(notes []string) *outcome.Archive {
 
 // upload runs everynode-upload until it has stored the content, or the time for that has passed. It returns the digest of the
 // content.
-func (a *attempt) upload(request *handoff.Request) (digest string, err error) {
+func (a *attempt) upload(request *contract.UploadRequest) (digest string, err error) {
 	end := time.Now().Add(time.Duration(a.Archive.Seconds) * time.Second)
 	a.supervisor.takeSignals()
 	left := time.Until(a.supervisor.uploadUntil(end))
@@ -111,14 +111,14 @@ func (a *attempt) upload(request *handoff.Request) (digest string, err error) {
 		return "", err
 	}
 	if !a.supervisor.waitForUpload(pid, end) {
-		return "", errors.New(handoff.Program + " did not end in time")
+		return "", errors.New(contract.UploadProgram + " did not end in time")
 	}
 	// It has ended, and an answer fits into the pipe.
-	content, err := io.ReadAll(io.LimitReader(read, handoff.MaxAnswerBytes))
-	var answer handoff.Answer
+	content, err := io.ReadAll(io.LimitReader(read, contract.MaxUploadAnswerBytes))
+	var answer contract.UploadAnswer
 	switch {
 	case err != nil || json.Unmarshal(content, &answer) != nil:
-		return "", errors.New(handoff.Program + " ended without an answer")
+		return "", errors.New(contract.UploadProgram + " ended without an answer")
 	case !answer.Stored:
 		return "", errors.New(outcome.CleanLine(answer.Error))
 	}
@@ -126,24 +126,24 @@ func (a *attempt) upload(request *handoff.Request) (digest string, err error) {
 }
 
 // startUpload starts everynode-upload in the container, and not on the node.
-func (a *attempt) startUpload(request *handoff.Request, answer *os.File) (pid int, err error) {
+func (a *attempt) startUpload(request *contract.UploadRequest, answer *os.File) (pid int, err error) {
 	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
 	if err != nil {
-		return 0, fmt.Errorf("starting %s: %w", handoff.Program, errnoOf(err))
+		return 0, fmt.Errorf("starting %s: %w", contract.UploadProgram, errnoOf(err))
 	}
 	defer func() { _ = null.Close() }()
 	encoded, err := json.Marshal(request)
 	if err != nil {
 		return 0, fmt.Errorf("encoding the request: %w", err)
 	}
-	pid, err = syscall.ForkExec(a.Uploader, []string{handoff.Program}, &syscall.ProcAttr{
+	pid, err = syscall.ForkExec(a.Uploader, []string{contract.UploadProgram}, &syscall.ProcAttr{
 		Dir:   "/",
-		Env:   append(proxies(a.Config.Environ), handoff.EnvRequest+"="+string(encoded)),
+		Env:   append(proxies(a.Config.Environ), contract.EnvUpload+"="+string(encoded)),
 		Files: []uintptr{a.spool.file.Fd(), answer.Fd(), null.Fd()},
 		Sys:   &syscall.SysProcAttr{Setsid: true},
 	})
 	if err != nil {
-		return 0, fmt.Errorf("starting %s, which belongs to the runner image of the manager's release: %w", handoff.Program, errnoOf(err))
+		return 0, fmt.Errorf("starting %s, which belongs to the runner image of the manager's release: %w", contract.UploadProgram, errnoOf(err))
 	}
 	return pid, nil
 }

@@ -19,15 +19,15 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/everynode/everynode/internal/handoff"
 	"github.com/everynode/everynode/internal/outcome"
+	"github.com/everynode/everynode/internal/runner/contract"
 	"github.com/everynode/everynode/internal/upload"
 )
 
 // asUploader is everynode-upload.
 func asUploader() int {
-	var request handoff.Request
-	if err := json.Unmarshal([]byte(os.Getenv(handoff.EnvRequest)), &request); err != nil {
+	var request contract.UploadRequest
+	if err := json.Unmarshal([]byte(os.Getenv(contract.EnvUpload)), &request); err != nil {
 		panic(err)
 	}
 	if err := json.NewEncoder(os.Stdout).Encode(upload.Run(context.Background(), &request, os.Stdin)); err != nil {
@@ -240,11 +240,11 @@ func TestParseArchive(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		in      string
-		want    *Archive
+		want    *contract.Archive
 		wantErr string
 	}{
 		"none":                      {"", nil, ""},
-		"all":                       {`{"url":"https://a.test/x?s=1","ca":"PEM","maxBytes":4096,"seconds":60}`, &Archive{"https://a.test/x?s=1", "PEM", 4096, 60}, ""},
+		"all":                       {`{"url":"https://a.test/x?s=1","ca":"PEM","maxBytes":4096,"seconds":60}`, &contract.Archive{URL: "https://a.test/x?s=1", CA: "PEM", MaxBytes: 4096, Seconds: 60}, ""},
 		"no JSON":                   {"https://a.test/?signature=abc", nil, "reading EVERYNODE_ARCHIVE as a JSON object with a url: it is something else"},
 		"no URL":                    {`{"maxBytes":4096,"seconds":60}`, nil, "as a JSON object with a url"},
 		"a limit that is too small": {`{"url":"https://a.test","maxBytes":1,"seconds":60}`, nil, "EVERYNODE_ARCHIVE has 1 for maxBytes"},

@@ -11,48 +11,17 @@ import (
 	"strings"
 	"time"
 
+	"github.com/everynode/everynode/internal/runner/contract"
 	"github.com/everynode/everynode/internal/script"
 )
 
-// The contract with the controller, in the container's environment.
+// Defaults for the scripts.
 const (
-	EnvScript           = "EVERYNODE_SCRIPT"
-	EnvCommand          = "EVERYNODE_COMMAND"
-	EnvInterpreter      = "EVERYNODE_INTERPRETER"
-	EnvCheck            = "EVERYNODE_CHECK"
-	EnvCheckInterpreter = "EVERYNODE_CHECK_INTERPRETER"
-	EnvTimeout          = "EVERYNODE_TIMEOUT"
-	EnvReboot           = "EVERYNODE_REBOOT"
-	EnvBootID           = "EVERYNODE_BOOT_ID"
-	EnvOutput           = "EVERYNODE_OUTPUT"
-	EnvMask             = "EVERYNODE_MASK"
-	EnvVersion          = "EVERYNODE_VERSION"
-	EnvArchive          = "EVERYNODE_ARCHIVE"
-
-	// EnvResults is set for scripts: the path of the file for their results.
-	EnvResults = "EVERYNODE_RESULTS"
-
-	// MaxScriptBytes limits one script, or a command as JSON. Linux allows at most 128 KiB for one environment
-	// variable.
-	MaxScriptBytes = 64 << 10
-
 	defaultInterpreter = "/bin/sh"
 	defaultPath        = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 	defaultHome        = "/root"
 	defaultShell       = "/bin/sh"
 	defaultUser        = "root"
-)
-
-// Reboot is the value of EnvReboot: how the pod takes part in a reboot of its node. Empty: not at all.
-type Reboot string
-
-const (
-	// RebootAlways : the node is rebooted after this pod, and checked after the reboot.
-	RebootAlways Reboot = "Always"
-	// RebootIfRequested : the same, but only if the task's results request it (outcome.RebootRequested).
-	RebootIfRequested Reboot = "IfRequested"
-	// RebootNow : this pod runs no script, but reboots the node.
-	RebootNow Reboot = "Now"
 )
 
 // Script is a text and its interpreter, or a command.
@@ -74,7 +43,7 @@ type Config struct {
 	// Timeout limits both scripts together, from the runner's start; 0 for no limit.
 	Timeout time.Duration
 	// Reboot is how the attempt takes part in a reboot. With RebootNow there are no scripts.
-	Reboot Reboot
+	Reboot contract.Reboot
 	// BootID is the boot that RebootNow must end. In any other boot it does nothing.
 	BootID string
 	// NoOutput excludes the scripts' output from the outcome.
@@ -82,7 +51,7 @@ type Config struct {
 	// Secrets are the values of variables that must be masked.
 	Secrets []string
 	// Archive is where the whole output is stored; nil for nowhere.
-	Archive *Archive
+	Archive *contract.Archive
 	// ManagerVersion is the version of the manager that started the runner; "" if it is unknown.
 	ManagerVersion string
 	// Environ is the environment of the scripts, without EnvResults.
@@ -91,14 +60,11 @@ type Config struct {
 
 // ParseConfig reads the contract from an environment. All other variables are passed to the scripts.
 func ParseConfig(environ []string) (Config, error) {
-	own := map[string]string{
-		EnvScript: "", EnvCommand: "", EnvInterpreter: "", EnvCheck: "", EnvCheckInterpreter: "",
-		EnvTimeout: "", EnvReboot: "", EnvBootID: "", EnvResults: "", EnvOutput: "", EnvMask: "", EnvVersion: "", EnvArchive: "",
-	}
+	own := map[string]string{}
 	var c Config
 	for _, entry := range environ {
 		name, value, _ := strings.Cut(entry, "=")
-		if _, ok := own[name]; ok {
+		if contract.IsForRunner(name) {
 			own[name] = value
 			continue
 		}
@@ -109,35 +75,37 @@ func ParseConfig(environ []string) (Config, error) {
 		return c, err
 	}
 	c.Environ = withDefaults(c.Environ)
-	c.ManagerVersion = own[EnvVersion]
-	if c.Timeout, err = parseTimeout(own[EnvTimeout]); err != nil {
+	c.ManagerVersion = own[contract.EnvVersion]
+	if c.Timeout, err = parseTimeout(own[contract.EnvTimeout]); err != nil {
 		return c, err
 	}
-	switch c.Reboot = Reboot(own[EnvReboot]); c.Reboot {
-	case RebootNow:
+	switch c.Reboot = contract.Reboot(own[contract.EnvReboot]); c.Reboot {
+	case contract.RebootNow:
 		err = c.parseBoot(own)
-	case "", RebootAlways, RebootIfRequested:
+	case "", contract.RebootAlways, contract.RebootIfRequested:
 		err = c.parseScripts(own)
 	default:
-		err = fmt.Errorf("%s is %q; give %s, %s or %s, or leave it out", EnvReboot, c.Reboot, RebootAlways, RebootIfRequested, RebootNow)
+		err = fmt.Errorf("%s is %q; give %s, %s or %s, or leave it out", contract.EnvReboot, c.Reboot,
+			contract.RebootAlways, contract.RebootIfRequested, contract.RebootNow)
 	}
 	return c, err
 }
 
 // parseOutput reads what happens to the output.
 func (c *Config) parseOutput(own map[string]string) (err error) {
-	if c.Secrets, err = parseMask(own[EnvMask], c.Environ); err != nil {
+	if c.Secrets, err = parseMask(own[contract.EnvMask], c.Environ); err != nil {
 		return err
 	}
-	switch own[EnvOutput] {
-	case "None":
+	switch own[contract.EnvOutput] {
+	case contract.OutputNone:
 		c.NoOutput = true
-	case "", "Tail":
+	case "", contract.OutputTail:
 	default:
 		// A value that may be meant to hide the output must not be ignored.
-		return fmt.Errorf("%s is %q; give Tail or None, or leave it out", EnvOutput, own[EnvOutput])
+		return fmt.Errorf("%s is %q; give %s or %s, or leave it out", contract.EnvOutput, own[contract.EnvOutput],
+			contract.OutputTail, contract.OutputNone)
 	}
-	c.Archive, err = parseArchive(own[EnvArchive])
+	c.Archive, err = parseArchive(own[contract.EnvArchive])
 	return err
 }
 
@@ -148,7 +116,7 @@ func parseMask(array string, environ []string) ([]string, error) {
 	}
 	var names, values []string
 	if err := json.Unmarshal([]byte(array), &names); err != nil {
-		return nil, fmt.Errorf("reading %s as a JSON array of strings: %w", EnvMask, err)
+		return nil, fmt.Errorf("reading %s as a JSON array of strings: %w", contract.EnvMask, err)
 	}
 	for _, name := range names {
 		values = append(values, lookup(environ, name))
@@ -156,36 +124,20 @@ func parseMask(array string, environ []string) ([]string, error) {
 	return values, nil
 }
 
-// Archive is where the whole output of an attempt is stored, and how.
-type Archive struct {
-	// URL takes the output in a PUT request.
-	URL string `json:"url"`
-	// CA are certificates in PEM format that sign the one of the server; "" for those that Mozilla trusts.
-	CA string `json:"ca"`
-	// MaxBytes limits what is stored.
-	MaxBytes int64 `json:"maxBytes"`
-	// Seconds limit the upload.
-	Seconds int64 `json:"seconds"`
-}
-
-const (
-	// Limits of an Archive.
-	minArchiveBytes, maxArchiveBytes     = 4 << 10, 1 << 30
-	minArchiveSeconds, maxArchiveSeconds = 1, 60
-)
-
 // parseArchive reads a JSON object; nil for no text. Errors do not contain the URL, which has a signature.
-func parseArchive(object string) (*Archive, error) {
+func parseArchive(object string) (*contract.Archive, error) {
 	if object == "" {
 		return nil, nil
 	}
-	var a Archive
+	var a contract.Archive
 	if json.Unmarshal([]byte(object), &a) != nil || a.URL == "" {
-		return nil, fmt.Errorf("reading %s as a JSON object with a url: it is something else", EnvArchive)
+		return nil, fmt.Errorf("reading %s as a JSON object with a url: it is something else", contract.EnvArchive)
 	}
-	if a.MaxBytes < minArchiveBytes || a.MaxBytes > maxArchiveBytes || a.Seconds < minArchiveSeconds || a.Seconds > maxArchiveSeconds {
-		return nil, fmt.Errorf("%s has %d for maxBytes and %d for seconds; give %d to %d bytes and %d to %d seconds", EnvArchive,
-			a.MaxBytes, a.Seconds, minArchiveBytes, maxArchiveBytes, minArchiveSeconds, maxArchiveSeconds)
+	if a.MaxBytes < contract.MinArchiveBytes || a.MaxBytes > contract.MaxArchiveBytes ||
+		a.Seconds < contract.MinUploadSeconds || a.Seconds > contract.MaxUploadSeconds {
+		return nil, fmt.Errorf("%s has %d for maxBytes and %d for seconds; give %d to %d bytes and %d to %d seconds", contract.EnvArchive,
+			a.MaxBytes, a.Seconds, contract.MinArchiveBytes, contract.MaxArchiveBytes,
+			contract.MinUploadSeconds, contract.MaxUploadSeconds)
 	}
 	return &a, nil
 }
@@ -193,31 +145,33 @@ func parseArchive(object string) (*Archive, error) {
 // parseBoot reads what RebootNow needs. Without the boot ID, a container that is started twice would reboot the node
 // twice. If there were also a script, either the script or the reboot would silently be skipped.
 func (c *Config) parseBoot(own map[string]string) error {
-	if own[EnvScript] != "" || own[EnvCommand] != "" || own[EnvCheck] != "" {
-		return fmt.Errorf("%s=%s runs no script: leave %s, %s and %s out", EnvReboot, RebootNow, EnvScript, EnvCommand, EnvCheck)
+	if own[contract.EnvScript] != "" || own[contract.EnvCommand] != "" || own[contract.EnvCheck] != "" {
+		return fmt.Errorf("%s=%s runs no script: leave %s, %s and %s out", contract.EnvReboot, contract.RebootNow,
+			contract.EnvScript, contract.EnvCommand, contract.EnvCheck)
 	}
-	if c.BootID = strings.TrimSpace(own[EnvBootID]); c.BootID == "" {
-		return fmt.Errorf("%s is not set: %s=%s needs to know which boot it is to end", EnvBootID, EnvReboot, RebootNow)
+	if c.BootID = strings.TrimSpace(own[contract.EnvBootID]); c.BootID == "" {
+		return fmt.Errorf("%s is not set: %s=%s needs to know which boot it is to end", contract.EnvBootID,
+			contract.EnvReboot, contract.RebootNow)
 	}
 	return nil
 }
 
 func (c *Config) parseScripts(own map[string]string) (err error) {
 	switch {
-	case own[EnvScript] == "" && own[EnvCommand] == "":
-		return fmt.Errorf("neither %s nor %s is set", EnvScript, EnvCommand)
-	case own[EnvScript] != "" && own[EnvCommand] != "":
-		return fmt.Errorf("both %s and %s are set: leave one out", EnvScript, EnvCommand)
-	case own[EnvCommand] != "":
-		c.Task, err = parseCommand(own[EnvCommand])
+	case own[contract.EnvScript] == "" && own[contract.EnvCommand] == "":
+		return fmt.Errorf("neither %s nor %s is set", contract.EnvScript, contract.EnvCommand)
+	case own[contract.EnvScript] != "" && own[contract.EnvCommand] != "":
+		return fmt.Errorf("both %s and %s are set: leave one out", contract.EnvScript, contract.EnvCommand)
+	case own[contract.EnvCommand] != "":
+		c.Task, err = parseCommand(own[contract.EnvCommand])
 	default:
-		c.Task, err = parseScript(EnvScript, own[EnvScript], EnvInterpreter, own[EnvInterpreter])
+		c.Task, err = parseScript(contract.EnvScript, own[contract.EnvScript], contract.EnvInterpreter, own[contract.EnvInterpreter])
 	}
 	if err != nil {
 		return err
 	}
-	if own[EnvCheck] != "" {
-		check, err := parseScript(EnvCheck, own[EnvCheck], EnvCheckInterpreter, own[EnvCheckInterpreter])
+	if own[contract.EnvCheck] != "" {
+		check, err := parseScript(contract.EnvCheck, own[contract.EnvCheck], contract.EnvCheckInterpreter, own[contract.EnvCheckInterpreter])
 		if err != nil {
 			return err
 		}
@@ -228,8 +182,9 @@ func (c *Config) parseScripts(own map[string]string) (err error) {
 
 func parseScript(name, text, interpreterName, interpreter string) (Script, error) {
 	s := Script{Text: text, Interpreter: []string{defaultInterpreter}}
-	if len(text) > MaxScriptBytes {
-		return s, fmt.Errorf("%s has %d bytes; at most %d are possible, so put the rest on the node or into an image", name, len(text), MaxScriptBytes)
+	if len(text) > contract.MaxScriptBytes {
+		return s, fmt.Errorf("%s has %d bytes; at most %d are possible, so put the rest on the node or into an image", name,
+			len(text), contract.MaxScriptBytes)
 	}
 	if problem := script.Problem(text); problem != "" {
 		return s, fmt.Errorf("%s %s", name, problem)
@@ -252,10 +207,11 @@ func parseScript(name, text, interpreterName, interpreter string) (Script, error
 }
 
 func parseCommand(command string) (Script, error) {
-	if len(command) > MaxScriptBytes {
-		return Script{}, fmt.Errorf("%s has %d bytes; at most %d are possible, so put the rest on the node or into an image", EnvCommand, len(command), MaxScriptBytes)
+	if len(command) > contract.MaxScriptBytes {
+		return Script{}, fmt.Errorf("%s has %d bytes; at most %d are possible, so put the rest on the node or into an image", contract.EnvCommand,
+			len(command), contract.MaxScriptBytes)
 	}
-	argv, err := parseArgv(EnvCommand, command, "program")
+	argv, err := parseArgv(contract.EnvCommand, command, "program")
 	return Script{Command: argv}, err
 }
 
@@ -279,7 +235,7 @@ func parseTimeout(s string) (time.Duration, error) {
 	}
 	seconds, err := strconv.ParseInt(s, 10, 32) // 32 bits keep the product far from overflow
 	if err != nil || seconds < 1 {
-		return 0, fmt.Errorf("%s is %q; give whole seconds, at least 1", EnvTimeout, s)
+		return 0, fmt.Errorf("%s is %q; give whole seconds, at least 1", contract.EnvTimeout, s)
 	}
 	return time.Duration(seconds) * time.Second, nil
 }

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/everynode/everynode/internal/runner/contract"
 )
 
 func TestParseConfig(t *testing.T) {
@@ -31,18 +33,18 @@ func TestParseConfig(t *testing.T) {
 		"a command that is not JSON":              {env: []string{"EVERYNODE_COMMAND=uname -r"}, wantErr: "reading EVERYNODE_COMMAND as a JSON array of strings"},
 		"a command without a program":             {env: []string{`EVERYNODE_COMMAND=["","-r"]`}, wantErr: "EVERYNODE_COMMAND names no program"},
 		"a command with a NUL":                    {env: []string{`EVERYNODE_COMMAND=["a","b\u0000"]`}, wantErr: "EVERYNODE_COMMAND contains a NUL"},
-		"a command that is too long":              {env: []string{`EVERYNODE_COMMAND=["` + strings.Repeat("a", MaxScriptBytes) + `"]`}, wantErr: "at most 65536 are possible"},
+		"a command that is too long":              {env: []string{`EVERYNODE_COMMAND=["` + strings.Repeat("a", contract.MaxScriptBytes) + `"]`}, wantErr: "at most 65536 are possible"},
 		"a reboot with a command":                 {env: []string{"EVERYNODE_REBOOT=Now", "EVERYNODE_BOOT_ID=a", `EVERYNODE_COMMAND=["a"]`}, wantErr: "EVERYNODE_REBOOT=Now runs no script"},
-		"a script of 64 KiB":                      {env: []string{"EVERYNODE_SCRIPT=" + strings.Repeat("#", MaxScriptBytes)}, want: Config{Task: script(strings.Repeat("#", MaxScriptBytes), "/bin/sh")}},
-		"a larger script":                         {env: []string{"EVERYNODE_SCRIPT=" + strings.Repeat("#", MaxScriptBytes+1)}, wantErr: "EVERYNODE_SCRIPT has 65537 bytes; at most 65536 are possible"},
+		"a script of 64 KiB":                      {env: []string{"EVERYNODE_SCRIPT=" + strings.Repeat("#", contract.MaxScriptBytes)}, want: Config{Task: script(strings.Repeat("#", contract.MaxScriptBytes), "/bin/sh")}},
+		"a larger script":                         {env: []string{"EVERYNODE_SCRIPT=" + strings.Repeat("#", contract.MaxScriptBytes+1)}, wantErr: "EVERYNODE_SCRIPT has 65537 bytes; at most 65536 are possible"},
 		"an interpreter that is not JSON":         {env: []string{"EVERYNODE_SCRIPT=x", "EVERYNODE_INTERPRETER=/bin/bash"}, wantErr: "reading EVERYNODE_INTERPRETER as a JSON array of strings"},
 		"an interpreter that is an empty array":   {env: []string{"EVERYNODE_SCRIPT=x", "EVERYNODE_INTERPRETER=[]"}, wantErr: "EVERYNODE_INTERPRETER names no interpreter"},
 		"an interpreter with an empty name":       {env: []string{"EVERYNODE_SCRIPT=x", `EVERYNODE_INTERPRETER=["","-e"]`}, wantErr: "EVERYNODE_INTERPRETER names no interpreter"},
 		"an interpreter with a NUL":               {env: []string{"EVERYNODE_SCRIPT=x", `EVERYNODE_INTERPRETER=["a\u0000"]`}, wantErr: "EVERYNODE_INTERPRETER contains a NUL"},
 		"the check's interpreter is checked, too": {env: []string{"EVERYNODE_SCRIPT=x", "EVERYNODE_CHECK=y", "EVERYNODE_CHECK_INTERPRETER={}"}, wantErr: "reading EVERYNODE_CHECK_INTERPRETER"},
-		"a script before a reboot":                {env: []string{"EVERYNODE_SCRIPT=x", "EVERYNODE_REBOOT=Always"}, want: Config{Task: script("x", "/bin/sh"), Reboot: RebootAlways}},
-		"a script that may request a reboot":      {env: []string{"EVERYNODE_SCRIPT=x", "EVERYNODE_CHECK=check", "EVERYNODE_REBOOT=IfRequested"}, want: Config{Task: script("x", "/bin/sh"), Check: &check, Reboot: RebootIfRequested}},
-		"a reboot needs no script":                {env: []string{"EVERYNODE_REBOOT=Now", "EVERYNODE_BOOT_ID= a-b\n", "EVERYNODE_TIMEOUT=60"}, want: Config{Reboot: RebootNow, BootID: "a-b", Timeout: time.Minute}},
+		"a script before a reboot":                {env: []string{"EVERYNODE_SCRIPT=x", "EVERYNODE_REBOOT=Always"}, want: Config{Task: script("x", "/bin/sh"), Reboot: contract.RebootAlways}},
+		"a script that may request a reboot":      {env: []string{"EVERYNODE_SCRIPT=x", "EVERYNODE_CHECK=check", "EVERYNODE_REBOOT=IfRequested"}, want: Config{Task: script("x", "/bin/sh"), Check: &check, Reboot: contract.RebootIfRequested}},
+		"a reboot needs no script":                {env: []string{"EVERYNODE_REBOOT=Now", "EVERYNODE_BOOT_ID= a-b\n", "EVERYNODE_TIMEOUT=60"}, want: Config{Reboot: contract.RebootNow, BootID: "a-b", Timeout: time.Minute}},
 		"a reboot without a boot ID":              {env: []string{"EVERYNODE_REBOOT=Now", "EVERYNODE_BOOT_ID= "}, wantErr: "EVERYNODE_BOOT_ID is not set: EVERYNODE_REBOOT=Now needs to know which boot it is to end"},
 		"a reboot with a script":                  {env: []string{"EVERYNODE_REBOOT=Now", "EVERYNODE_BOOT_ID=a", "EVERYNODE_SCRIPT=x"}, wantErr: "EVERYNODE_REBOOT=Now runs no script: leave EVERYNODE_SCRIPT, EVERYNODE_COMMAND and EVERYNODE_CHECK out"},
 		"a reboot with a check":                   {env: []string{"EVERYNODE_REBOOT=Now", "EVERYNODE_BOOT_ID=a", "EVERYNODE_CHECK=x"}, wantErr: "EVERYNODE_REBOOT=Now runs no script"},

@@ -21,14 +21,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/everynode/everynode/internal/handoff"
 	"github.com/everynode/everynode/internal/outcome"
+	"github.com/everynode/everynode/internal/runner/contract"
 )
 
 // The test binary has four roles: the tests, the runner (a separate process, because Run takes the
 // process over), everynode-upload, and the node, a process in namespaces of its own.
 func TestMain(m *testing.M) {
-	if os.Args[0] == handoff.Program {
+	if os.Args[0] == contract.UploadProgram {
 		os.Exit(asUploader())
 	}
 	if len(os.Args) > 1 {

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/everynode/everynode/internal/outcome"
+	"github.com/everynode/everynode/internal/runner/contract"
 )
 
 // interpreterError is why a script or a command cannot be started.
@@ -64,7 +65,7 @@ func startHere(s Script, environ []string, io stdio, script, results *os.File, o
 		scriptPath, resultsPath = "/proc/self/fd/3", "/proc/self/fd/4"
 		files = append(files, script.Fd(), results.Fd())
 	}
-	environ = with(environ, EnvResults, resultsPath)
+	environ = with(environ, contract.EnvResults, resultsPath)
 	if s.Command != nil {
 		// argv[0] is not changed, because the behavior of programs such as busybox depends on it.
 		pid, err := spawn(path, s.Command, environ, files, otherPIDs)

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/everynode/everynode/internal/outcome"
+	"github.com/everynode/everynode/internal/runner/contract"
 )
 
 // exitRebootFailed is the exit code if the node did not go down.
@@ -77,7 +78,7 @@ func (t *hostThread) restart() (err error) {
 // rebootedAlready returns the outcome if there is nothing to do: a second container, or pod, for the same reboot must
 // not reboot again. It runs before acquireRunLock, which would report an interruption.
 func (a *attempt) rebootedAlready() (*outcome.Outcome, error) {
-	if a.Reboot != RebootNow {
+	if a.Reboot != contract.RebootNow {
 		return nil, nil
 	}
 	if a.power == nil {

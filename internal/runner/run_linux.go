@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/everynode/everynode/internal/outcome"
+	"github.com/everynode/everynode/internal/runner/contract"
 	"github.com/everynode/everynode/internal/version"
 )
 
@@ -169,7 +170,7 @@ func (a *attempt) run() (o outcome.Outcome, notes []string) {
 		return failed(o, err), nil
 	}
 	work := a.runScripts
-	if a.Reboot == RebootNow {
+	if a.Reboot == contract.RebootNow {
 		work = a.rebootNode
 	}
 	if version.Differ(a.Version, a.ManagerVersion) {

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/everynode/everynode/internal/outcome"
+	"github.com/everynode/everynode/internal/runner/contract"
 )
 
 func TestRun(t *testing.T) {
@@ -199,10 +200,10 @@ func TestEnvironmentOfTheScript(t *testing.T) {
 	for _, own := range []string{"_", "PWD", "SHLVL", "OLDPWD"} { // the shell's
 		delete(env, own)
 	}
-	if !strings.HasPrefix(env[EnvResults], "/proc/") {
-		t.Errorf("%s is %q", EnvResults, env[EnvResults])
+	if !strings.HasPrefix(env[contract.EnvResults], "/proc/") {
+		t.Errorf("%s is %q", contract.EnvResults, env[contract.EnvResults])
 	}
-	delete(env, EnvResults)
+	delete(env, contract.EnvResults)
 	want := map[string]string{"HOME": "/root", "PATH": defaultPath, "USER": "root", "LOGNAME": "root", "SHELL": rootShell("/etc/passwd"), "EVERYNODE_NODE_NAME": r.node, "EVERYNODE_ATTEMPT": "2", "PLAIN": "a b"}
 	if diff := cmp.Diff(want, env); diff != "" {
 		t.Errorf("environment (-want +got):\n%s", diff)

@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/everynode/everynode/internal/outcome"
+	"github.com/everynode/everynode/internal/runner/contract"
 )
 
 // ending is how a script ended, in the terms of an outcome.
@@ -42,8 +43,8 @@ func (a *attempt) runScripts(io stdio) (ending, error) {
 // rebootComesFirst reports whether the check has to wait for a reboot, in another pod. Unreadable results are reported
 // when the outcome is created.
 func (a *attempt) rebootComesFirst() bool {
-	if a.Reboot != RebootIfRequested {
-		return a.Reboot == RebootAlways
+	if a.Reboot != contract.RebootIfRequested {
+		return a.Reboot == contract.RebootAlways
 	}
 	content, err := readResults(a.results)
 	if err != nil {

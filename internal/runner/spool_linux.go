@@ -8,7 +8,7 @@ import (
 	"os"
 	"sync"
 
-	"github.com/everynode/everynode/internal/handoff"
+	"github.com/everynode/everynode/internal/runner/contract"
 )
 
 // noticeBytes of a spool are reserved for the notice about what was left out.
@@ -79,7 +79,7 @@ func (s *spool) next() (at, room int64) {
 }
 
 // content returns the sections of the file that are the output, and how many bytes of it were left out.
-func (s *spool) content() (sections []handoff.Section, dropped int64, err error) {
+func (s *spool) content() (sections []contract.Section, dropped int64, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.err != nil {
@@ -87,7 +87,7 @@ func (s *spool) content() (sections []handoff.Section, dropped int64, err error)
 	}
 	limit := s.head + s.ring
 	if s.written <= limit {
-		return []handoff.Section{{Bytes: s.written}}, 0, nil
+		return []contract.Section{{Bytes: s.written}}, 0, nil
 	}
 	dropped = s.written - limit
 	notice := fmt.Sprintf("\neverynode-runner: %d bytes of the output were left out here: at most %d bytes of an attempt are archived\n", dropped, limit+noticeBytes)
@@ -95,7 +95,7 @@ func (s *spool) content() (sections []handoff.Section, dropped int64, err error)
 		return nil, 0, fmt.Errorf("keeping the output until it is archived: %w", errnoOf(err))
 	}
 	oldest := (s.written - s.head) % s.ring
-	return []handoff.Section{
+	return []contract.Section{
 		{Bytes: s.head},
 		{Offset: limit, Bytes: int64(len(notice))},
 		{Offset: s.head + oldest, Bytes: s.ring - oldest},

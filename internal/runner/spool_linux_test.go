@@ -12,10 +12,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/everynode/everynode/internal/handoff"
+	"github.com/everynode/everynode/internal/runner/contract"
 )
 
-func readSections(t *testing.T, file io.ReaderAt, sections []handoff.Section) []byte {
+func readSections(t *testing.T, file io.ReaderAt, sections []contract.Section) []byte {
 	t.Helper()
 	var readers []io.Reader
 	for _, s := range sections {

@@ -4,18 +4,17 @@
 package task
 
 import (
-	"bytes"
-	"encoding/json"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/runner/contract"
 )
 
 // MaxUploadTime is the longest time that the upload of an output can have. A pod with an archive may live that much
 // longer: a script that uses all of its time has an archive too, and a slow upload does not fail the attempt.
-const MaxUploadTime = 60 * time.Second
+const MaxUploadTime = contract.MaxUploadSeconds * time.Second
 
 // Archive is where the whole output of an attempt is stored.
 type Archive struct {
@@ -51,17 +50,7 @@ func archiveEnv(archive *Archive) []corev1.EnvVar {
 	if archive == nil {
 		return nil
 	}
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false) // a query has many &
-	err := e.Encode(struct {
-		URL      string `json:"url"`
-		CA       string `json:"ca,omitempty"`
-		MaxBytes int64  `json:"maxBytes"`
-		Seconds  int64  `json:"seconds"`
-	}{archive.URL, archive.CA, archive.MaxBytes, int64(archive.UploadTime / time.Second)})
-	if err != nil {
-		panic(err) // strings and numbers always marshal
-	}
-	return []corev1.EnvVar{{Name: "EVERYNODE_ARCHIVE", Value: string(bytes.TrimSuffix(b.Bytes(), []byte("\n")))}}
+	return []corev1.EnvVar{{Name: contract.EnvArchive, Value: contract.JSON(contract.Archive{
+		URL: archive.URL, CA: archive.CA, MaxBytes: archive.MaxBytes, Seconds: int64(archive.UploadTime / time.Second),
+	})}}
 }

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/runner/contract"
 )
 
 // messagePolicy makes the kubelet use the last lines of the log if a container writes no message, for example if the
@@ -22,10 +23,10 @@ func messagePolicy(output v1alpha1.OutputPolicy) corev1.TerminationMessagePolicy
 func outputEnv(job *v1alpha1.NodeJob, phase Phase) []corev1.EnvVar {
 	var env []corev1.EnvVar
 	if job.Spec.Task.Output.Record == v1alpha1.OutputNone {
-		env = append(env, corev1.EnvVar{Name: "EVERYNODE_OUTPUT", Value: string(v1alpha1.OutputNone)})
+		env = append(env, corev1.EnvVar{Name: contract.EnvOutput, Value: contract.OutputNone})
 	}
 	if names := secretNames(job.Spec.Task.Env); len(names) > 0 && phase != Reboot {
-		env = append(env, corev1.EnvVar{Name: "EVERYNODE_MASK", Value: CommandText(names)})
+		env = append(env, corev1.EnvVar{Name: contract.EnvMask, Value: contract.JSON(names)})
 	}
 	return env
 }
@@ -35,7 +36,7 @@ func versionEnv(opts Options) []corev1.EnvVar {
 	if opts.Version == "" {
 		return nil
 	}
-	return []corev1.EnvVar{{Name: "EVERYNODE_VERSION", Value: opts.Version}}
+	return []corev1.EnvVar{{Name: contract.EnvVersion, Value: opts.Version}}
 }
 
 // secretNames returns the variables whose values come from Secrets.

@@ -6,7 +6,6 @@
 package task
 
 import (
-	"encoding/json"
 	"maps"
 	"slices"
 	"strconv"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/record"
+	"github.com/everynode/everynode/internal/runner/contract"
 	"github.com/everynode/everynode/internal/seal"
 )
 
@@ -298,7 +298,7 @@ func WithoutToken(spec *corev1.PodSpec) {
 // ScriptPodSpec returns the pod that runs a script on a node, as the script of a NodeJob runs. owner is the namespace
 // and the name of the object that the script belongs to.
 func ScriptPodSpec(text, owner, node string, timeout time.Duration, opts Options) corev1.PodSpec {
-	env := append(script("", text, nil), runEnv(owner, timeout, Attempt{NodeName: node, Revision: "check", Number: 1}, opts)...)
+	env := append(script(text, nil), runEnv(owner, timeout, Attempt{NodeName: node, Revision: "check", Number: 1}, opts)...)
 	spec := runnerSpec(escaped(env), resources(nil, opts.MemoryLimit), messagePolicy(v1alpha1.OutputTail), opts)
 	spec.PriorityClassName = opts.PriorityClassName
 	return spec
@@ -330,7 +330,7 @@ func runnerSpec(env []corev1.EnvVar, resources corev1.ResourceRequirements, poli
 		Containers: []corev1.Container{{
 			Name:                     ContainerName,
 			Image:                    opts.RunnerImage,
-			Args:                     []string{"--run-dir=" + runDir},
+			Args:                     []string{"--" + contract.FlagRunDir + "=" + runDir},
 			ImagePullPolicy:          corev1.PullIfNotPresent,
 			Env:                      env,
 			Resources:                resources,
@@ -364,11 +364,11 @@ func scriptEnv(job *v1alpha1.NodeJob, src Source, a Attempt, opts Options) []cor
 // runEnv tells the runner which run it is. owner is the namespace and the name of the object that the run belongs to.
 func runEnv(owner string, timeout time.Duration, a Attempt, opts Options) []corev1.EnvVar {
 	return append([]corev1.EnvVar{
-		{Name: "EVERYNODE_TIMEOUT", Value: strconv.Itoa(int(timeout / time.Second))},
-		{Name: "EVERYNODE_NODEJOB", Value: owner},
-		{Name: "EVERYNODE_NODE_NAME", Value: a.NodeName},
-		{Name: "EVERYNODE_REVISION", Value: a.Revision},
-		{Name: "EVERYNODE_ATTEMPT", Value: strconv.Itoa(int(a.Number))},
+		{Name: contract.EnvTimeout, Value: strconv.Itoa(int(timeout / time.Second))},
+		{Name: contract.EnvNodeJob, Value: owner},
+		{Name: contract.EnvNodeName, Value: a.NodeName},
+		{Name: contract.EnvRevision, Value: a.Revision},
+		{Name: contract.EnvAttempt, Value: strconv.Itoa(int(a.Number))},
 	}, versionEnv(opts)...)
 }
 
@@ -384,24 +384,24 @@ func escaped(env []corev1.EnvVar) []corev1.EnvVar {
 func phaseEnv(job *v1alpha1.NodeJob, src Source, a Attempt) []corev1.EnvVar {
 	switch a.Phase {
 	case Rollback:
-		return append(script("", src.Rollback, job.Spec.Rollback.Interpreter), undoes(a)...)
+		return append(script(src.Rollback, job.Spec.Rollback.Interpreter), undoes(a)...)
 	case Reboot:
 		// The runner does nothing on a node that is already in another boot.
-		return []corev1.EnvVar{{Name: "EVERYNODE_REBOOT", Value: "Now"}, {Name: "EVERYNODE_BOOT_ID", Value: a.BootID}}
+		return []corev1.EnvVar{{Name: contract.EnvReboot, Value: string(contract.RebootNow)}, {Name: contract.EnvBootID, Value: a.BootID}}
 	case Check:
-		return append(script("", src.Check, checkInterpreter(job)), runResults(a.Checks)...)
+		return append(script(src.Check, checkInterpreter(job)), runResults(a.Checks)...)
 	case Task:
 	}
-	env := script("", src.Script, job.Spec.Task.Interpreter)
+	env := script(src.Script, job.Spec.Task.Interpreter)
 	if command := job.Spec.Task.Command; len(command) > 0 {
-		env = []corev1.EnvVar{{Name: "EVERYNODE_COMMAND", Value: CommandText(command)}}
+		env = []corev1.EnvVar{{Name: contract.EnvCommand, Value: contract.JSON(command)}}
 	}
 	reboot := RebootPolicy(job)
 	if src.Check != "" && reboot != v1alpha1.RebootAlways {
-		env = append(env, script("CHECK", src.Check, checkInterpreter(job))...)
+		env = append(env, scriptIn(contract.EnvCheck, src.Check, contract.EnvCheckInterpreter, checkInterpreter(job))...)
 	}
 	if reboot != v1alpha1.RebootNever {
-		env = append(env, corev1.EnvVar{Name: "EVERYNODE_REBOOT", Value: string(reboot)})
+		env = append(env, corev1.EnvVar{Name: contract.EnvReboot, Value: string(reboot)})
 	}
 	return env
 }
@@ -413,30 +413,18 @@ func checkInterpreter(job *v1alpha1.NodeJob) []string {
 	return job.Spec.Task.Check.Interpreter
 }
 
-// script returns the variables for a script and its interpreter: EVERYNODE_SCRIPT and EVERYNODE_INTERPRETER, or those
-// of an additional script.
-func script(other, text string, interpreter []string) []corev1.EnvVar {
-	name, by := "EVERYNODE_SCRIPT", "EVERYNODE_INTERPRETER"
-	if other != "" {
-		name, by = "EVERYNODE_"+other, "EVERYNODE_"+other+"_INTERPRETER"
-	}
-	env := []corev1.EnvVar{{Name: name, Value: text}}
-	if len(interpreter) > 0 {
-		env = append(env, corev1.EnvVar{Name: by, Value: CommandText(interpreter)})
-	}
-	return env
+// script returns the variables for the script that a pod runs and its interpreter.
+func script(text string, interpreter []string) []corev1.EnvVar {
+	return scriptIn(contract.EnvScript, text, contract.EnvInterpreter, interpreter)
 }
 
-// CommandText returns a program and its arguments in the format that the runner reads: JSON without HTML escapes, which
-// would take six bytes for one.
-func CommandText(argv []string) string {
-	var b strings.Builder
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(argv); err != nil {
-		panic(err) // strings always marshal
+// scriptIn returns the same with the names of the variables.
+func scriptIn(name, text, by string, interpreter []string) []corev1.EnvVar {
+	env := []corev1.EnvVar{{Name: name, Value: text}}
+	if len(interpreter) > 0 {
+		env = append(env, corev1.EnvVar{Name: by, Value: contract.JSON(interpreter)})
 	}
-	return strings.TrimSuffix(b.String(), "\n")
+	return env
 }
 
 // literal prevents Kubernetes from expanding $(NAME) and $$ in a value, because shell scripts use both. Source:

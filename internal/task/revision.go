@@ -29,11 +29,6 @@ func ContentHash(uid types.UID, data map[string][]byte) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// MaxScriptBytes limits a script from a ConfigMap as the API limits an inline one. A script is passed in an environment
-// variable of the pod, for which Linux allows 128 KiB. So the pod runs exactly the content that its revision was
-// computed from, which a mounted ConfigMap could not guarantee.
-const MaxScriptBytes = 65536
-
 // Source is what a NodeJob executes, including the contents of referenced ConfigMaps.
 type Source struct {
 	// Script, Check and Rollback are texts. Script is "" for a command or a template, the others are "" if there are

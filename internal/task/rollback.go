@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/everynode/everynode/internal/record"
+	"github.com/everynode/everynode/internal/runner/contract"
 )
 
 // Why a rollback runs. Its script gets the value in EVERYNODE_ROLLBACK_FOR.
@@ -27,15 +28,15 @@ func undoes(a Attempt) []corev1.EnvVar {
 	if a.Deleting {
 		why = rollbackForDeletion
 	}
-	env := []corev1.EnvVar{{Name: "EVERYNODE_ROLLBACK_FOR", Value: why}}
+	env := []corev1.EnvVar{{Name: contract.EnvRollbackFor, Value: why}}
 	if a.Undoes == nil {
 		return env
 	}
 	if code := a.Undoes.ExitCode; code != nil && *code != 0 {
-		env = append(env, corev1.EnvVar{Name: "EVERYNODE_FAILED_EXIT_CODE", Value: strconv.Itoa(int(*code))})
+		env = append(env, corev1.EnvVar{Name: contract.EnvFailedExitCode, Value: strconv.Itoa(int(*code))})
 	}
 	if reason := a.Undoes.Reason; reason != "" {
-		env = append(env, corev1.EnvVar{Name: "EVERYNODE_FAILED_REASON", Value: reason})
+		env = append(env, corev1.EnvVar{Name: contract.EnvFailedReason, Value: reason})
 	}
 	return append(env, runResults(a.Undoes)...)
 }
@@ -50,7 +51,7 @@ func runResults(r *record.Record) []corev1.EnvVar {
 		results = map[string]string{}
 	}
 	b, _ := json.Marshal(results) // strings always marshal
-	env := []corev1.EnvVar{{Name: "EVERYNODE_RUN_RESULTS", Value: string(b)}}
+	env := []corev1.EnvVar{{Name: contract.EnvRunResults, Value: string(b)}}
 	named := map[string]bool{}
 	for _, key := range slices.Sorted(maps.Keys(results)) {
 		// If keys differ only in case or punctuation, the first one gets the variable.
@@ -64,7 +65,7 @@ func runResults(r *record.Record) []corev1.EnvVar {
 
 // resultVariable returns the name of the variable for a result: "disk.size-gb" is EVERYNODE_RESULT_DISK_SIZE_GB.
 func resultVariable(key string) string {
-	return "EVERYNODE_RESULT_" + strings.Map(func(r rune) rune {
+	return contract.EnvResultPrefix + strings.Map(func(r rune) rune {
 		switch {
 		case r >= 'a' && r <= 'z':
 			return r - 'a' + 'A'

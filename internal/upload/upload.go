@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package upload stores the output of an attempt in an archive, with PUT requests. It is the program everynode-upload,
-// which the runner starts: package handoff.
+// which the runner starts: package contract.
 package upload
 
 import (
@@ -22,8 +22,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/everynode/everynode/internal/handoff"
 	"github.com/everynode/everynode/internal/outcome"
+	"github.com/everynode/everynode/internal/runner/contract"
 	"github.com/everynode/everynode/internal/trust"
 )
 
@@ -41,7 +41,7 @@ const (
 // uploader stores one content.
 type uploader struct {
 	client  *http.Client
-	request *handoff.Request
+	request *contract.UploadRequest
 	content io.ReaderAt
 	stall   time.Duration
 	// wait returns how long to wait after the n-th request.
@@ -50,10 +50,10 @@ type uploader struct {
 
 // Run stores the content, which is in sections of a file. It repeats requests that may succeed later until the time of the
 // request has passed.
-func Run(ctx context.Context, request *handoff.Request, content io.ReaderAt) handoff.Answer {
+func Run(ctx context.Context, request *contract.UploadRequest, content io.ReaderAt) contract.UploadAnswer {
 	client, err := newClient([]byte(request.CA))
 	if err != nil {
-		return handoff.Answer{Error: err.Error()}
+		return contract.UploadAnswer{Error: err.Error()}
 	}
 	u := uploader{client: client, request: request, content: content, stall: stall, wait: backoff}
 	return u.run(ctx)
@@ -83,22 +83,22 @@ func backoff(n int) time.Duration {
 	return wait - rand.N(wait/2)
 }
 
-func (u *uploader) run(ctx context.Context) handoff.Answer {
+func (u *uploader) run(ctx context.Context) contract.UploadAnswer {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(u.request.Milliseconds)*time.Millisecond)
 	defer cancel()
 	digest := sha256.New()
 	if _, err := io.Copy(digest, u.body(func() {})); err != nil {
-		return handoff.Answer{Error: "reading the output: " + outcome.CleanHead(err.Error(), maxErrorBytes)}
+		return contract.UploadAnswer{Error: "reading the output: " + outcome.CleanHead(err.Error(), maxErrorBytes)}
 	}
 	problem := "there was no response in time"
 	unknown := false
 	for n := 0; ; n++ {
 		is := u.put(ctx)
 		if is.stored || (is.exists && unknown) {
-			return handoff.Answer{Stored: true, SHA256: hex.EncodeToString(digest.Sum(nil))}
+			return contract.UploadAnswer{Stored: true, SHA256: hex.EncodeToString(digest.Sum(nil))}
 		}
 		if is.final {
-			return handoff.Answer{Error: is.problem}
+			return contract.UploadAnswer{Error: is.problem}
 		}
 		unknown = unknown || is.unknown
 		if is.problem != "" {
@@ -107,7 +107,7 @@ func (u *uploader) run(ctx context.Context) handoff.Answer {
 		select {
 		case <-time.After(u.wait(n)):
 		case <-ctx.Done():
-			return handoff.Answer{Error: fmt.Sprintf("%s (requests: %d)", problem, n+1)}
+			return contract.UploadAnswer{Error: fmt.Sprintf("%s (requests: %d)", problem, n+1)}
 		}
 	}
 }
@@ -145,7 +145,7 @@ func (u *uploader) put(ctx context.Context) result {
 	}
 	request.Header.Set("Content-Type", "text/plain; charset=utf-8")
 	request.Header.Set("User-Agent", "everynode")
-	request.Header.Set(handoff.OnceHeader, handoff.Once)
+	request.Header.Set(contract.OnceHeader, contract.Once)
 	response, err := u.client.Do(request)
 	switch {
 	case err != nil && errors.Is(context.Cause(ctx), errStalled):

@@ -16,7 +16,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/archive"
-	"github.com/everynode/everynode/internal/handoff"
+	"github.com/everynode/everynode/internal/runner/contract"
 	"github.com/everynode/everynode/internal/task"
 	"github.com/everynode/everynode/internal/upload"
 	"github.com/everynode/everynode/test/install"
@@ -57,9 +57,9 @@ func TestAnArchiveOfS3(t *testing.T) {
 		must(t, err)
 		return got.URL, strings.TrimPrefix(got.Location, "s3://"+server.Bucket+"/")
 	}
-	put := func(url, content string) handoff.Answer {
+	put := func(url, content string) contract.UploadAnswer {
 		t.Helper()
-		request := &handoff.Request{URL: url, Milliseconds: 20_000, Sections: []handoff.Section{{Bytes: int64(len(content))}}}
+		request := &contract.UploadRequest{URL: url, Milliseconds: 20_000, Sections: []contract.Section{{Bytes: int64(len(content))}}}
 		return upload.Run(t.Context(), request, strings.NewReader(content))
 	}
 	now := time.Now()

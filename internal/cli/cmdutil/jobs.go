@@ -8,6 +8,8 @@ import (
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
@@ -65,6 +67,14 @@ func ListJobs(ctx context.Context, c client.Reader, namespace string) ([]v1alpha
 		page.Items = nil // the next page must not be decoded into these items
 	}, client.InNamespace(namespace))
 	return all, err
+}
+
+// Stalled returns the condition of a NodeJob that is Stalled; nil for others.
+func Stalled(job *v1alpha1.NodeJob) *metav1.Condition {
+	if c := meta.FindStatusCondition(job.Status.Conditions, v1alpha1.ConditionStalled); c != nil && c.Status == metav1.ConditionTrue {
+		return c
+	}
+	return nil
 }
 
 // The label of the NodeJobs that the command run creates.

@@ -16,21 +16,21 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/view"
 	"github.com/everynode/everynode/internal/observe"
-	"github.com/everynode/everynode/internal/task"
 )
+
+// PodsNamed reads the pods that belong to a NodeJob of this name, including those of an earlier NodeJob with the same name.
+func PodsNamed(ctx context.Context, c client.Reader, job *v1alpha1.NodeJob, opts ...client.ListOption) ([]corev1.Pod, error) {
+	var all []corev1.Pod
+	var page corev1.PodList
+	err := EachPage(ctx, c, &page, func() { all = append(all, page.Items...) },
+		append(opts, client.InNamespace(job.Namespace), client.MatchingLabels{v1alpha1.NodeJobLabel: job.Name})...)
+	return all, err
+}
 
 // PodsOf reads the pods of the attempts of a NodeJob.
 func PodsOf(ctx context.Context, c client.Reader, job *v1alpha1.NodeJob, opts ...client.ListOption) ([]corev1.Pod, error) {
-	var all []corev1.Pod
-	var page corev1.PodList
-	err := EachPage(ctx, c, &page, func() {
-		for i := range page.Items {
-			if Owns(job, &page.Items[i]) {
-				all = append(all, page.Items[i])
-			}
-		}
-	}, append(opts, client.InNamespace(job.Namespace), client.MatchingLabels{v1alpha1.NodeJobLabel: job.Name})...)
-	return all, err
+	all, err := PodsNamed(ctx, c, job, opts...)
+	return slices.DeleteFunc(all, func(pod corev1.Pod) bool { return !Owns(job, &pod) }), err
 }
 
 // NotEnded excludes pods that have ended. A run retains one of these on each node.
@@ -77,29 +77,4 @@ func Attempts(pods []corev1.Pod) []view.Attempt {
 		return cmp.Or(-cmp.Compare(min(len(a.Waiting), 1), min(len(b.Waiting), 1)), a.Created.Compare(b.Created), cmp.Compare(a.Node, b.Node))
 	})
 	return attempts
-}
-
-// TaskContainer returns the name of the container whose log is read: the container of the task. An admission webhook or policy may
-// have added others before it.
-func TaskContainer(pod *corev1.Pod) string {
-	own := task.Containers(pod)
-	if slices.Contains(own, task.ContainerName) {
-		return task.ContainerName
-	}
-	if len(own) > 0 {
-		return own[0]
-	}
-	return ""
-}
-
-// LogEnded reports whether nothing more will be written to the log of a task. The kubelet reports the end of a container
-// about a second before the phase of its pod. A log is complete only if a read that began afterwards has reached its end: a
-// stream also ends without an error when a kubelet restarts.
-func LogEnded(pod *corev1.Pod) bool {
-	for i := range pod.Status.ContainerStatuses {
-		if status := &pod.Status.ContainerStatuses[i]; status.Name == TaskContainer(pod) && status.State.Terminated != nil {
-			return true
-		}
-	}
-	return task.PodEnded(pod.Status.Phase)
 }

@@ -13,7 +13,7 @@ import (
 
 	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/cli/term"
-	"github.com/everynode/everynode/internal/cli/text"
+	"github.com/everynode/everynode/internal/text"
 )
 
 // Confirm asks the user at the terminal, and returns an error with cmdutil.ExitDeclined for any answer but yes. Without a

@@ -17,8 +17,8 @@ import (
 
 	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/cli/term"
-	"github.com/everynode/everynode/internal/cli/text"
 	"github.com/everynode/everynode/internal/clock"
+	"github.com/everynode/everynode/internal/text"
 	"github.com/everynode/everynode/internal/version"
 )
 
@@ -86,6 +86,16 @@ func (f *Factory) Client() (client.WithWatch, error) {
 		return nil, err
 	}
 	return patientClient{WithWatch: c, after: f.After, tell: f.Tell}, nil
+}
+
+// Target returns the key of the NodeJob with this name in the namespace that the user selected, and a client.
+func (f *Factory) Target(name string) (client.ObjectKey, client.WithWatch, error) {
+	namespace, err := f.Namespace()
+	if err != nil {
+		return client.ObjectKey{}, nil, err
+	}
+	c, err := f.Client()
+	return client.ObjectKey{Namespace: namespace, Name: name}, c, err
 }
 
 // Pods returns a client that reads the logs of pods, which the other client cannot read.

@@ -5,6 +5,7 @@ package console
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,9 +16,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/cli-runtime/pkg/printers"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/yaml"
 
 	"github.com/everynode/everynode/internal/cli/cmdutil"
-	"github.com/everynode/everynode/internal/cli/text"
+	"github.com/everynode/everynode/internal/text"
 )
 
 // Output formats of the commands that read.
@@ -29,18 +31,29 @@ const (
 	OutputYAML   = "yaml"
 )
 
-// AddOutputFlag adds the flag -o with the supported formats to a command.
+// AddOutputFlag adds the flag -o with the supported formats to a command, which rejects others before it runs.
 func AddOutputFlag(cmd *cobra.Command, into *string, formats ...string) {
 	cmd.Flags().StringVarP(into, "output", "o", "", "one of "+strings.Join(formats, ", ")+"; for people when left out")
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
+	cmd.PreRunE = func(*cobra.Command, []string) error {
+		if *into == OutputPeople || slices.Contains(formats, *into) {
+			return nil
+		}
+		return cmdutil.Failf(cmdutil.ExitUsage, "-o %s is not supported here: give one of %s", *into, strings.Join(formats, ", "))
+	}
 }
 
-// CheckOutput rejects an output format that the command does not support.
-func CheckOutput(output string, formats ...string) error {
-	if output == OutputPeople || slices.Contains(formats, output) {
-		return nil
+// PrintData writes a value that is not an object of the API, for programs.
+func (f *Factory) PrintData(format string, value any) error {
+	b, err := json.MarshalIndent(value, "", "  ")
+	b = append(b, '\n')
+	if err == nil && format == OutputYAML {
+		b, err = yaml.JSONToYAML(b)
 	}
-	return cmdutil.Failf(cmdutil.ExitUsage, "-o %s is not supported here: give one of %s", output, strings.Join(formats, ", "))
+	if err != nil {
+		return fmt.Errorf("encoding the output: %w", err)
+	}
+	return f.WriteFormatted(format, b)
 }
 
 // PrintObject writes an object, or a list of objects, for programs.

@@ -21,7 +21,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/outcome"
-	"github.com/everynode/everynode/internal/task"
+	"github.com/everynode/everynode/internal/runner/contract"
 )
 
 // work is what the pods of a source do.
@@ -197,8 +197,8 @@ func (p *program) notOnNode() string {
 		return "Kubernetes expands variables in what it runs"
 	case strings.TrimSpace(p.argv[len(p.argv)-1]) == "":
 		return "it has no command"
-	case len(strings.Join(p.argv, "")) > task.MaxScriptBytes:
-		return fmt.Sprintf("it has more than %d bytes", task.MaxScriptBytes)
+	case len(strings.Join(p.argv, "")) > contract.MaxScriptBytes:
+		return fmt.Sprintf("it has more than %d bytes", contract.MaxScriptBytes)
 	case slices.ContainsFunc(p.argv, func(arg string) bool { return strings.ContainsAny(arg, "\r\ufeff") }):
 		return "it has a carriage return or a byte order mark"
 	case isShell(p.argv[0]) && !isWholeScript(p.argv):

@@ -4,21 +4,18 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/cli/term"
-	"github.com/everynode/everynode/internal/cli/text"
 	"github.com/everynode/everynode/internal/cli/view"
+	"github.com/everynode/everynode/internal/text"
 )
 
 // end prints the result, and cleans up.
@@ -69,8 +66,8 @@ func (r *running) finishOpenNodes(ctx context.Context, how ending) {
 	case r.stops > 0:
 		why = "the run was stopped before it started there"
 	default:
-		if c := meta.FindStatusCondition(r.job.Status.Conditions, v1alpha1.ConditionStalled); c != nil && c.Status == metav1.ConditionTrue {
-			why = c.Reason
+		if stalled := cmdutil.Stalled(r.job); stalled != nil {
+			why = stalled.Reason
 		}
 	}
 	for i := range r.view.Nodes {
@@ -86,9 +83,7 @@ func (r *running) readRecords(ctx context.Context) {
 	defer cancel()
 	list := cmdutil.NewNodeMetadataList()
 	if err := r.client.List(ctx, list); err == nil {
-		c := change{fresh: true}
-		_ = meta.EachListItem(list, func(o runtime.Object) error { c.all = append(c.all, o.(client.Object)); return nil })
-		r.observeNodes(c)
+		r.observeNodes(changeOf(list))
 	}
 }
 
@@ -114,7 +109,7 @@ func (r *running) fillIn(i int) {
 // fillInMessage takes the end of an output from the record, and notes what may be missing.
 func (r *running) fillInMessage(i int, message string) {
 	o := r.outputs[i]
-	switch why := because(firstErr(o.err, r.logsForbidden)); {
+	switch why := because(cmp.Or(o.err, r.logsForbidden)); {
 	case o.any:
 		o.note = "the end of the log could not be read" + why + "; on record are the last lines of it"
 	case strings.HasPrefix(message, "…"):
@@ -128,15 +123,6 @@ func (r *running) fillInMessage(i int, message string) {
 	if o.note != "" && o.room == 0 {
 		r.notes = append(r.notes, text.Toned(text.Warn, r.view.Nodes[i].Name+": "+o.note))
 	}
-}
-
-func firstErr(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func because(err error) string {
@@ -225,8 +211,7 @@ func (r *running) endLines(after string, width int) []text.Line {
 	add := func(head text.Line, message string) {
 		lines = append(lines, text.Wrap(head, text.Plain, message, width)...)
 	}
-	if c := meta.FindStatusCondition(r.job.Status.Conditions, v1alpha1.ConditionStalled); c != nil && c.Status == metav1.ConditionTrue &&
-		r.count(view.RunNotRun) > 0 && c.Reason != v1alpha1.ReasonMaxFailuresExceeded {
+	if c := cmdutil.Stalled(r.job); c != nil && r.count(view.RunNotRun) > 0 && c.Reason != v1alpha1.ReasonMaxFailuresExceeded {
 		add(text.Toned(text.Bad, c.Reason+": "), c.Message)
 	}
 	switch {

@@ -15,8 +15,8 @@ import (
 	"strings"
 
 	"github.com/everynode/everynode/internal/cli/cmdutil"
-	"github.com/everynode/everynode/internal/cli/text"
 	"github.com/everynode/everynode/internal/cli/view"
+	"github.com/everynode/everynode/internal/text"
 )
 
 // limit restricts the selected nodes, as --limit of Ansible does. The zero value is no restriction.

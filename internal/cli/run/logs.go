@@ -5,18 +5,16 @@ package run
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
-	"github.com/everynode/everynode/internal/cli/cmdutil"
-	"github.com/everynode/everynode/internal/cli/podlog"
+	"github.com/everynode/everynode/internal/listwatch"
+	"github.com/everynode/everynode/internal/podlog"
 	"github.com/everynode/everynode/internal/task"
 )
 
@@ -27,15 +25,8 @@ const (
 	maxFollowed   = 64
 	maxReadAtOnce = 16
 	logChunk      = 16 << 10
-	// logTries and logPause are the number of retries and the pause between them for a log that ended in an error.
-	logTries = 5
-	logPause = 500 * time.Millisecond
-	// unansweredTries is the number of retries if the API server does not respond. A restarted API server is available
-	// again by then.
-	unansweredTries = 120
-	// logEndSeen is the time within which the end of a container is observed after the end of its log. Then the log is read
-	// again.
-	logEndSeen = 5 * time.Second
+	// unreadableTries is the number of times that a log is opened which the API server cannot read.
+	unreadableTries = 5
 )
 
 // logPart is a piece of the output of a pod.
@@ -68,7 +59,7 @@ func newLogs(pods corev1client.PodInterface, parts chan<- logPart, after func(ti
 
 // see receives each observation of a pod, and starts to read its log when there is one.
 func (l *logs) see(ctx context.Context, pod *corev1.Pod) {
-	ended := cmdutil.LogEnded(pod)
+	ended := podlog.Ended(pod)
 	if !ended && !containerRuns(pod) {
 		return
 	}
@@ -139,29 +130,27 @@ func (l *logs) readAll(ctx context.Context, name string, uid types.UID, over <-c
 		return err
 	}
 	defer giveBack()
-	log := podlog.Tail{Pods: l.pods, Pod: name, Container: task.ContainerName, Lines: -1}
-	defer log.Flush(func(piece string, _ bool) { l.send(ctx, logPart{pod: uid, data: []byte(piece)}) })
-	var tries logAttempts
-	for {
-		ended := isClosed(over)
-		progress, err := l.readOnce(ctx, &log, uid)
-		if progress {
-			tries = logAttempts{}
-		}
-		if done, err := tries.count(err, ended); done || ctx.Err() != nil {
-			return err
-		}
-		pause, again := logPause, (<-chan struct{})(nil)
-		if tries.clean {
-			pause, again = logEndSeen, over
-		}
-		select {
-		case <-again:
-		case <-l.after(pause):
-		case <-ctx.Done():
-			return ctx.Err()
+	log := podlog.Follower{
+		Tail:  podlog.Tail{Pods: l.pods, Pod: name, Container: task.ContainerName, Lines: -1},
+		After: l.after, Ended: isClosed(over), SeenEnd: over, AnsweredTries: unreadableTries,
+		Look: func(context.Context) (ended, deleted bool) { return isClosed(over), false },
+	}
+	var ready []byte
+	send := func() {
+		if len(ready) > 0 {
+			l.send(ctx, logPart{pod: uid, data: ready})
+			ready = nil
 		}
 	}
+	collect := func(piece string, more bool) {
+		if ready = append(ready, piece...); !more || len(ready) >= logChunk {
+			send()
+		}
+	}
+	_, err = log.Follow(ctx, collect)
+	log.Flush(collect)
+	send()
+	return err
 }
 
 func isClosed(c <-chan struct{}) bool {
@@ -173,55 +162,5 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// logAttempts counts the consecutive failures to read a log: with a response of the API server, or without one. clean
-// reports whether the last read has reached an end without an error.
-type logAttempts struct {
-	answered, unanswered int
-	clean                bool
-}
-
-// count adds a read of a log, and reports whether the log is not read again. ended reports whether the container had ended
-// before the read. If not, the end of the stream may not be that of the log: a kubelet that restarts ends it as well.
-func (a *logAttempts) count(err error, ended bool) (done bool, why error) {
-	wasClean := a.clean
-	a.clean = err == nil
-	var answer apierrors.APIStatus
-	switch {
-	case err == nil:
-		return ended, nil
-	case apierrors.IsNotFound(err) && wasClean:
-		return true, nil
-	case apierrors.IsNotFound(err), apierrors.IsForbidden(err):
-		return true, err // it would occur again
-	case errors.As(err, &answer):
-		a.answered++
-	default:
-		a.unanswered++
-	}
-	return a.answered >= logTries || a.unanswered >= unansweredTries, err
-}
-
-// readOnce sends the new content of a log, in batches of lines.
-func (l *logs) readOnce(ctx context.Context, log *podlog.Tail, uid types.UID) (progress bool, err error) {
-	var ready []byte
-	send := func() {
-		if len(ready) > 0 {
-			l.send(ctx, logPart{pod: uid, data: ready})
-			ready = nil
-		}
-	}
-	defer send()
-	return log.Read(ctx, func(piece string, more bool) {
-		if ready = append(ready, piece...); !more || len(ready) >= logChunk {
-			send()
-		}
-	})
-}
-
 // send returns without sending if the receiver has ended.
-func (l *logs) send(ctx context.Context, part logPart) {
-	select {
-	case l.parts <- part:
-	case <-ctx.Done():
-	}
-}
+func (l *logs) send(ctx context.Context, part logPart) { listwatch.Send(ctx, l.parts, part) }

@@ -28,7 +28,7 @@ func TestLogsAreRetriedWhileTheAPIServerDoesNotRespond(t *testing.T) {
 		"the API server does not respond": {func(http.ResponseWriter) { panic(http.ErrAbortHandler) }, "one\ntwo\n", failures + 2},
 		"the API server cannot reach the kubelet": {func(w http.ResponseWriter) {
 			clitest.RespondError(w, http.StatusInternalServerError, metav1.StatusReasonInternalError, "no route to host")
-		}, "one\n", logTries + 1},
+		}, "one\n", unreadableTries + 1},
 		"the pod is deleted": {func(w http.ResponseWriter) {
 			clitest.RespondError(w, http.StatusNotFound, metav1.StatusReasonNotFound, "no such pod")
 		}, "one\n", 2},
@@ -51,12 +51,7 @@ func TestLogsAreRetriedWhileTheAPIServerDoesNotRespond(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			l := newLogs(pods, r.parts, func(d time.Duration) <-chan time.Time {
-				if d == logEndSeen {
-					return nil // the end of the pod was already observed
-				}
-				return r.After(d)
-			})
+			l := newLogs(pods, r.parts, r.After)
 			l.see(t.Context(), clitest.Pod("p", "node-1", corev1.PodSucceeded))
 			var got strings.Builder
 			for part := range r.parts {

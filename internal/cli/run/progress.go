@@ -7,13 +7,10 @@ import (
 	"fmt"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/cli/text"
+	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/cli/view"
 	"github.com/everynode/everynode/internal/plural"
+	"github.com/everynode/everynode/internal/text"
 )
 
 func (r *running) tellBegin() {
@@ -45,8 +42,8 @@ func (r *running) noteOfTheRun() string {
 	if r.logsForbidden != nil {
 		return r.logsForbidden.Error() + "; what is shown of output is what is on record, at most the last 1024 bytes"
 	}
-	if c := meta.FindStatusCondition(r.job.Status.Conditions, v1alpha1.ConditionStalled); c != nil && c.Status == metav1.ConditionTrue && !r.finished() {
-		return c.Message
+	if stalled := cmdutil.Stalled(r.job); stalled != nil && !r.finished() {
+		return stalled.Message
 	}
 	return ""
 }

@@ -4,14 +4,12 @@
 package run
 
 import (
-	"encoding/json"
-	"fmt"
 	"strings"
 	"time"
 
 	"github.com/everynode/everynode/internal/cli/console"
-	"github.com/everynode/everynode/internal/cli/text"
 	"github.com/everynode/everynode/internal/cli/view"
+	"github.com/everynode/everynode/internal/text"
 )
 
 // result is the result of a run, for programs.
@@ -93,11 +91,7 @@ func (r *running) showJSON() error {
 	for i := range r.outputs {
 		all.Nodes = append(all.Nodes, r.nodeResult(i))
 	}
-	b, err := json.MarshalIndent(all, "", "  ")
-	if err != nil {
-		return fmt.Errorf("encoding the result: %w", err)
-	}
-	return r.WriteFormatted(console.OutputJSON, append(b, '\n'))
+	return r.PrintData(r.output, all)
 }
 
 func (r *running) nodeResult(i int) nodeResult {

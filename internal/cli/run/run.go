@@ -7,7 +7,6 @@ package run
 import (
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"slices"
@@ -23,9 +22,10 @@ import (
 
 	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/cli/console"
-	"github.com/everynode/everynode/internal/cli/text"
+	"github.com/everynode/everynode/internal/runner/contract"
 	"github.com/everynode/everynode/internal/script"
 	"github.com/everynode/everynode/internal/task"
+	"github.com/everynode/everynode/internal/text"
 )
 
 // options are the options of the command run.
@@ -214,7 +214,7 @@ func (o *options) validateNames() error {
 	if _, err := labels.Parse(o.selector); err != nil {
 		return cmdutil.Failf(cmdutil.ExitUsage, "-l %s is no selector: %w", o.selector, err)
 	}
-	return console.CheckOutput(o.output, console.OutputJSON, outputJSONLines)
+	return nil
 }
 
 func (o *options) validateTimes() error {
@@ -258,8 +258,8 @@ func (o *options) validateCommand() error {
 			return cmdutil.Failf(cmdutil.ExitUsage, "argument %d of the command is no UTF-8, and would reach the node as something else: put it into a script, as printf '\\xff'", i)
 		}
 	}
-	if size := len(task.CommandText(o.command)); len(o.command) > 0 && size > task.MaxScriptBytes {
-		return cmdutil.Failf(cmdutil.ExitUsage, "the command has %d bytes; at most %d are possible", size, task.MaxScriptBytes)
+	if size := len(contract.JSON(o.command)); len(o.command) > 0 && size > contract.MaxScriptBytes {
+		return cmdutil.Failf(cmdutil.ExitUsage, "the command has %d bytes; at most %d are possible", size, contract.MaxScriptBytes)
 	}
 	return nil
 }
@@ -285,21 +285,10 @@ func (o *options) readScript() error {
 	if o.file == "" {
 		return nil
 	}
-	in := o.In
-	if o.file != "-" {
-		file, err := os.Open(o.file)
-		if err != nil {
-			return cmdutil.Failf(cmdutil.ExitUsage, "%w", err)
-		}
-		defer func() { _ = file.Close() }()
-		in = file
-	}
-	content, err := io.ReadAll(io.LimitReader(in, task.MaxScriptBytes+1))
+	content, err := o.ReadFile("the script "+o.file, o.file, contract.MaxScriptBytes)
 	switch {
 	case err != nil:
-		return cmdutil.Failf(cmdutil.ExitUsage, "reading the script: %w", err)
-	case len(content) > task.MaxScriptBytes:
-		return cmdutil.Failf(cmdutil.ExitUsage, "the script %s is too long: at most %d bytes are possible", o.file, task.MaxScriptBytes)
+		return err
 	case strings.TrimSpace(string(content)) == "":
 		return cmdutil.Failf(cmdutil.ExitUsage, "the script %s is empty", o.file)
 	case !utf8.Valid(content) || strings.ContainsRune(string(content), 0):

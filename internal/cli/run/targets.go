@@ -6,6 +6,7 @@ package run
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,10 +18,10 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/cli/console"
-	"github.com/everynode/everynode/internal/cli/text"
 	"github.com/everynode/everynode/internal/plural"
 	"github.com/everynode/everynode/internal/record"
 	"github.com/everynode/everynode/internal/task"
+	"github.com/everynode/everynode/internal/text"
 )
 
 // targets are the nodes of a run.
@@ -134,7 +135,7 @@ func (o *options) checkFound(found targets) error {
 	case len(found.selected) > 0 && len(found.names)+len(found.unreachable)+len(found.otherOS) == 0:
 		return o.limit.empty(found.selected)
 	case len(o.nodes) > 0 && len(found.otherOS) > 0:
-		return cmdutil.Failf(cmdutil.ExitUsage, "commands and scripts run on Linux nodes only: leave out %s (label %s)", cmdutil.JoinNames(sortedKeys(found.otherOS)), corev1.LabelOSStable)
+		return cmdutil.Failf(cmdutil.ExitUsage, "commands and scripts run on Linux nodes only: leave out %s (label %s)", cmdutil.JoinNames(slices.Sorted(maps.Keys(found.otherOS))), corev1.LabelOSStable)
 	case len(found.names)+len(found.unreachable) == 0 && len(found.otherOS) > 0:
 		return cmdutil.Failf(cmdutil.ExitNotFound, "nothing was run: %s", found.describeOtherOS())
 	case len(found.names)+len(found.unreachable) == 0 && o.selector != "":
@@ -150,20 +151,7 @@ func (o *options) checkFound(found targets) error {
 // describeOtherOS returns how many nodes are excluded because no command runs on their operating system, and names a
 // few.
 func (t targets) describeOtherOS() string {
-	is := "is"
-	if len(t.otherOS) > 1 {
-		is = "are"
-	}
-	return fmt.Sprintf("%s %s not on Linux (label %s): %s", plural.Count(len(t.otherOS), "node"), is, corev1.LabelOSStable, cmdutil.JoinNames(sortedKeys(t.otherOS)))
-}
-
-func sortedKeys[V any](m map[string]V) []string {
-	keys := make([]string, 0, len(m))
-	for key := range m {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
-	return keys
+	return fmt.Sprintf("%s not on Linux (label %s): %s", plural.CountAre(len(t.otherOS), "node"), corev1.LabelOSStable, cmdutil.JoinNames(slices.Sorted(maps.Keys(t.otherOS))))
 }
 
 // checkNamespace refuses a namespace in which nothing starts.

@@ -6,6 +6,8 @@ package run
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -71,7 +73,7 @@ func unreachableReason(node *corev1.Node) string {
 // describeUnreachable returns the first unreachable nodes with the reasons, and how many more there are.
 func describeUnreachable(unreachable map[string]string) string {
 	var parts []string
-	for _, name := range sortedKeys(unreachable) {
+	for _, name := range slices.Sorted(maps.Keys(unreachable)) {
 		parts = append(parts, name+": "+unreachable[name])
 	}
 	if len(parts) > cmdutil.MaxNames {

@@ -8,7 +8,7 @@ import (
 	"io"
 	"strings"
 
-	"github.com/everynode/everynode/internal/cli/text"
+	"github.com/everynode/everynode/internal/text"
 )
 
 // Screen is a view at the end of a terminal that is redrawn in place. Earlier lines of the terminal stay. Every frame

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/term"
 
-	"github.com/everynode/everynode/internal/cli/text"
+	"github.com/everynode/everynode/internal/text"
 )
 
 // Terminal is the output of a command.

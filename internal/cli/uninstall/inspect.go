@@ -13,15 +13,13 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/cmdutil"
-	"github.com/everynode/everynode/internal/cli/text"
 	"github.com/everynode/everynode/internal/plural"
 	"github.com/everynode/everynode/internal/record"
+	"github.com/everynode/everynode/internal/text"
 	"github.com/everynode/everynode/internal/uninstall"
 )
 
@@ -250,9 +248,9 @@ func (u *uninstalling) toRollBack(ctx context.Context, jobs []v1alpha1.NodeJob) 
 
 // stalledMessage returns the reason why a NodeJob that is being deleted makes no progress, in parentheses.
 func stalledMessage(job *v1alpha1.NodeJob) string {
-	c := meta.FindStatusCondition(job.Status.Conditions, v1alpha1.ConditionStalled)
-	if job.DeletionTimestamp.IsZero() || c == nil || c.Status != metav1.ConditionTrue {
+	stalled := cmdutil.Stalled(job)
+	if job.DeletionTimestamp.IsZero() || stalled == nil {
 		return ""
 	}
-	return " (" + c.Message + ")"
+	return " (" + stalled.Message + ")"
 }

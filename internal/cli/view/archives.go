@@ -6,9 +6,9 @@ package view
 import (
 	"fmt"
 
-	"github.com/everynode/everynode/internal/cli/text"
 	"github.com/everynode/everynode/internal/record"
 	"github.com/everynode/everynode/internal/task"
+	"github.com/everynode/everynode/internal/text"
 )
 
 // ArchiveSentence says where the whole output of a pod is, or why it is not archived.

@@ -5,8 +5,8 @@ package view
 
 import (
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/cli/text"
 	"github.com/everynode/everynode/internal/record"
+	"github.com/everynode/everynode/internal/text"
 )
 
 // changed names who has last changed the spec, and who has last requested a retry, as far as that is known.

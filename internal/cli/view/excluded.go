@@ -8,9 +8,9 @@ import (
 	"strings"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/cli/text"
 	"github.com/everynode/everynode/internal/plan"
 	"github.com/everynode/everynode/internal/plural"
+	"github.com/everynode/everynode/internal/text"
 )
 
 // excludedGroup are nodes on which a task does not run, all for the same reason.

@@ -8,11 +8,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/everynode/everynode/internal/cli/text"
 	"github.com/everynode/everynode/internal/plan"
 	"github.com/everynode/everynode/internal/plural"
 	"github.com/everynode/everynode/internal/record"
 	"github.com/everynode/everynode/internal/task"
+	"github.com/everynode/everynode/internal/text"
 )
 
 // before is what the record contains about the attempts before the last one.

@@ -12,8 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/cli/text"
 	"github.com/everynode/everynode/internal/plan"
+	"github.com/everynode/everynode/internal/text"
 )
 
 // BudgetUser is a node that uses maintenance.maxUnavailable.

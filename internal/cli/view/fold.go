@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/everynode/everynode/internal/cli/text"
 	"github.com/everynode/everynode/internal/plural"
+	"github.com/everynode/everynode/internal/text"
 )
 
 // Output is the output of a node.

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/everynode/everynode/internal/cli/text"
+	"github.com/everynode/everynode/internal/text"
 )
 
 var update = flag.Bool("update", false, "write what is drawn to testdata")

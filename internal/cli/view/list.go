@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/cli/text"
+	"github.com/everynode/everynode/internal/text"
 )
 
 // List is a list of NodeJobs.
@@ -52,7 +52,7 @@ func (l List) row(job *v1alpha1.NodeJob) []text.Line {
 	}
 	row := []text.Line{
 		text.Of(job.Name), text.Toned(tone, reason), text.Of(number(n.Done) + "/" + number(n.Matched)), text.Of(number(n.Running)), failed,
-		text.Of(step), text.Of(ago(l.Now, job.CreationTimestamp.Time)), jobBar(n),
+		text.Of(step), text.Of(ago(l.Now, job.CreationTimestamp.Time)), progressBar(listBar, n.Done, n.Running, n.Waiting, n.Failed),
 	}
 	if l.Wide {
 		row = append(row, text.Cells(job.Status.Revision, job.Spec.Rollout.PromoteTo, message)...)
@@ -63,12 +63,13 @@ func (l List) row(job *v1alpha1.NodeJob) []text.Line {
 	return row
 }
 
-func jobBar(n v1alpha1.NodeCounts) text.Line {
-	return text.Bar(listBar,
-		text.Part{Count: int(n.Done), Mark: '=', Tone: text.Good},
-		text.Part{Count: int(n.Running), Mark: '>', Tone: text.Active},
-		text.Part{Count: int(n.Waiting), Mark: '.', Tone: text.Dim},
-		text.Part{Count: int(n.Failed), Mark: '!', Tone: text.Bad})
+// progressBar has a different character for each state, so that it does not depend on colour.
+func progressBar(columns int, done, running, waiting, failed int32) text.Line {
+	return text.Bar(columns,
+		text.Part{Count: int(done), Mark: '=', Tone: text.Good},
+		text.Part{Count: int(running), Mark: '>', Tone: text.Active},
+		text.Part{Count: int(waiting), Mark: '.', Tone: text.Dim},
+		text.Part{Count: int(failed), Mark: '!', Tone: text.Bad})
 }
 
 func number(n int32) string { return strconv.Itoa(int(n)) }

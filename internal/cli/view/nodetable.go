@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/cli/text"
 	"github.com/everynode/everynode/internal/plan"
 	"github.com/everynode/everynode/internal/record"
+	"github.com/everynode/everynode/internal/text"
 )
 
 // NodeRow is a row in the table of nodes.

@@ -14,10 +14,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/cli/text"
 	"github.com/everynode/everynode/internal/plan"
 	"github.com/everynode/everynode/internal/plural"
 	"github.com/everynode/everynode/internal/task"
+	"github.com/everynode/everynode/internal/text"
 )
 
 // Plan is what a NodeJob would do in the current cluster.
@@ -81,21 +81,7 @@ func (p Plan) Lines() []text.Line {
 		lines = append(lines, text.Wrap(label("Suspended"), text.Warn, "spec.suspend is true, so nothing starts until it is false", p.Width)...)
 	}
 	lines = append(lines, text.Wrap(label("Nodes"), text.Plain, p.summary(), p.Width)...)
-	lines = append(lines, nil)
-	lines = append(lines, p.steps()...)
-	if out := p.excluded(); len(out) > 0 {
-		lines = append(append(lines, nil), out...)
-	}
-	if conflicts := p.conflicts(); len(conflicts) > 0 {
-		lines = append(append(lines, nil), conflicts...)
-	}
-	if disrupted := p.disruption(); len(disrupted) > 0 {
-		lines = append(append(lines, nil), disrupted...)
-	}
-	if nowhere := p.nowhere(); len(nowhere) > 0 {
-		lines = append(append(lines, nil), nowhere...)
-	}
-	return lines
+	return joined(lines, p.steps(), p.excluded(), p.conflicts(), p.disruption(), p.nowhere())
 }
 
 // nowhere returns a warning if no node matches: the plan is that of a selector with a mistake, or of nodes that will join.

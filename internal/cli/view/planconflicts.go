@@ -10,9 +10,9 @@ import (
 	"strings"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/cli/text"
 	"github.com/everynode/everynode/internal/plan"
 	"github.com/everynode/everynode/internal/plural"
+	"github.com/everynode/everynode/internal/text"
 )
 
 // conflicts describes what cannot be published, by label or annotation and its owner, with the remedy.

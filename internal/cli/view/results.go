@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/cli/text"
 	"github.com/everynode/everynode/internal/plural"
 	"github.com/everynode/everynode/internal/record"
+	"github.com/everynode/everynode/internal/text"
 )
 
 // NodeResult is the record of a node, as results shows it.

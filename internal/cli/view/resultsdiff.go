@@ -7,7 +7,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/everynode/everynode/internal/cli/text"
+	"github.com/everynode/everynode/internal/text"
 )
 
 // ResultDifference is a value of a node that differs between two NodeJobs, or two revisions of one. A value that one of

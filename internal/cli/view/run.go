@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/everynode/everynode/internal/cli/text"
 	"github.com/everynode/everynode/internal/plural"
+	"github.com/everynode/everynode/internal/text"
 )
 
 // RunState is the state of a node for a command that runs once.

@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/cli/text"
 	"github.com/everynode/everynode/internal/plan"
+	"github.com/everynode/everynode/internal/text"
 )
 
 func job(change func(*v1alpha1.NodeJob)) *v1alpha1.NodeJob {

@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/cli/text"
 	"github.com/everynode/everynode/internal/plural"
+	"github.com/everynode/everynode/internal/text"
 )
 
 // Step is a step of a rollout, and what it does or waits for.
@@ -33,7 +33,7 @@ func (s Status) Steps() []Step {
 		return nil
 	}
 	steps := make([]Step, 0, len(rollout.Steps))
-	current := s.currentStep()
+	current := max(s.stepIndex(rollout.Step), 0)
 	for i, status := range rollout.Steps {
 		step := Step{StepStatus: status, Counts: s.stepCounts(status)}
 		step.Tone, step.State = s.stepState(i, current)
@@ -59,26 +59,12 @@ func (s Status) steps() []text.Line {
 	return append([]text.Line{label("Steps")}, text.Table(rows)...)
 }
 
-func (s Status) currentStep() int {
-	for i, step := range s.Job.Status.Rollout.Steps {
-		if step.Name == s.Job.Status.Rollout.Step {
-			return i
-		}
-	}
-	return 0
-}
-
-// stepBar has a different character for each state, so that it does not depend on colour.
 func (s Status) stepBar(step Step) text.Line {
 	columns := barColumns
 	if s.Width > 0 && s.Width < wideEnough {
 		columns = narrowBar
 	}
-	return text.Bar(columns,
-		text.Part{Count: int(step.Done), Mark: '=', Tone: text.Good},
-		text.Part{Count: int(step.Running), Mark: '>', Tone: text.Active},
-		text.Part{Count: int(step.Waiting), Mark: '.', Tone: text.Dim},
-		text.Part{Count: int(step.Failed), Mark: '!', Tone: text.Bad})
+	return progressBar(columns, step.Done, step.Running, step.Waiting, step.Failed)
 }
 
 // stepCounts counts the nodes of a step. A step for a number of nodes takes another node for each that has failed: those
@@ -146,12 +132,7 @@ func (s Status) later(i int) string {
 }
 
 func (s Status) stepIndex(name string) int {
-	for i, step := range s.Job.Status.Rollout.Steps {
-		if step.Name == name {
-			return i
-		}
-	}
-	return -1
+	return slices.IndexFunc(s.Job.Status.Rollout.Steps, func(step v1alpha1.StepStatus) bool { return step.Name == name })
 }
 
 // soakSeconds returns the soak of a step according to the current spec.

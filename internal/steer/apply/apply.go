@@ -16,8 +16,8 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/cmdutil"
-	"github.com/everynode/everynode/internal/cli/text"
 	"github.com/everynode/everynode/internal/steer"
+	"github.com/everynode/everynode/internal/text"
 )
 
 // Printer prints sentences: Say to the data output, and Tell beside it.

@@ -1,22 +1,19 @@
 // Copyright The Everynode Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package handoff is the contract between the runner, which has the output of an attempt in a file, and everynode-upload,
-// which stores it. They are two programs because an HTTP client is larger than all the rest of the runner, and most
-// attempts need none. The package is pure.
-//
-// The runner gives the file as the standard input of everynode-upload, and a Request as JSON in EnvRequest. It gets an
-// Answer as JSON from the standard output.
-package handoff
+package contract
 
-// EnvRequest is the variable with the Request.
-const EnvRequest = "EVERYNODE_UPLOAD"
-
-// Program is the name of the program that uploads. It is in the folder of the runner.
-const Program = "everynode-upload"
-
-// MaxAnswerBytes limits an Answer as JSON.
-const MaxAnswerBytes = 4096
+// The runner starts everynode-upload with the file of the output as its standard input, and an UploadRequest as JSON in EnvUpload. It
+// gets an UploadAnswer as JSON from its standard output. They are two programs because an HTTP client is larger than all the rest of
+// the runner, and most attempts need none.
+const (
+	// EnvUpload is the variable with the UploadRequest.
+	EnvUpload = "EVERYNODE_UPLOAD"
+	// UploadProgram is the name of the program that uploads. It is in the folder of the runner.
+	UploadProgram = "everynode-upload"
+	// MaxUploadAnswerBytes limits an UploadAnswer as JSON.
+	MaxUploadAnswerBytes = 4096
+)
 
 // OnceHeader and Once are a header of each PUT request, by which the server refuses to overwrite an object. It is a part of the
 // signature for S3.
@@ -25,8 +22,8 @@ const (
 	Once       = "*"
 )
 
-// Request is what to store, and where.
-type Request struct {
+// UploadRequest is what to store, and where.
+type UploadRequest struct {
 	// URL takes the content in a PUT request.
 	URL string `json:"url"`
 	// CA are certificates in PEM format that sign the one of the server; "" for those that Mozilla trusts.
@@ -44,7 +41,7 @@ type Section struct {
 }
 
 // Size returns the length of the content in bytes.
-func (r *Request) Size() int64 {
+func (r *UploadRequest) Size() int64 {
 	var size int64
 	for _, s := range r.Sections {
 		size += s.Bytes
@@ -52,8 +49,8 @@ func (r *Request) Size() int64 {
 	return size
 }
 
-// Answer is what became of the upload.
-type Answer struct {
+// UploadAnswer is what became of the upload.
+type UploadAnswer struct {
 	Stored bool `json:"stored"`
 	// SHA256 is the digest of the content, in hexadecimal; "" if it is not stored.
 	SHA256 string `json:"sha256,omitempty"`

@@ -1,0 +1,105 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package podlog
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/everynode/everynode/internal/cli/clitest"
+)
+
+// TestWhenALogHasEnded has the answers to the requests for one log. The last one is repeated.
+func TestWhenALogHasEnded(t *testing.T) {
+	ends := func(w http.ResponseWriter) { _, _ = io.WriteString(w, clitest.LogLine(0, "one\n")) }
+	breaks := func(w http.ResponseWriter) { ends(w); clitest.BreakOff(w) }
+	refused := func(code int, reason metav1.StatusReason) func(http.ResponseWriter) {
+		return func(w http.ResponseWriter) { clitest.RespondError(w, code, reason, "no") }
+	}
+	noAnswer := func(http.ResponseWriter) { panic(http.ErrAbortHandler) }
+	unreachable := refused(http.StatusInternalServerError, metav1.StatusReasonInternalError)
+	isBad := refused(http.StatusBadRequest, metav1.StatusReasonBadRequest)
+	isGone := refused(http.StatusNotFound, metav1.StatusReasonNotFound)
+	type answers []func(http.ResponseWriter)
+	tests := map[string]struct {
+		answers answers
+		// ends and deletes are the numbers of requests after which the end of the container and the deletion are observed; 0 for never.
+		ends, deletes int
+		wantRequests  int
+		wantDeleted   bool
+		// wantErr is part of the error; "" for none.
+		wantErr string
+	}{
+		"the container has ended":                            {answers{ends}, 0, 0, 1, false, ""},
+		"the stream ends while the container runs":           {answers{ends}, 1, 0, 2, false, ""},
+		"the stream breaks off":                              {answers{breaks, ends}, 1, 0, 2, false, ""},
+		"the stream ends again and again":                    {answers{ends}, -1, 0, Tries, false, ErrEndsAgain.Error()},
+		"the API server does not respond":                    {answers{noAnswer}, 1, 0, Tries, false, "EOF"},
+		"the API server does not reach the kubelet":          {answers{unreachable}, 1, 0, 5, false, "no"},
+		"the API server responds and breaks off in turn":     {answers{unreachable, noAnswer, unreachable, ends}, 1, 0, 4, false, ""},
+		"the container has not started":                      {answers{isBad, isBad, ends}, 2, 0, 3, false, ""},
+		"the container ended without a log":                  {answers{isBad}, 1, 0, 2, false, "no"},
+		"the user may not read it":                           {answers{refused(http.StatusForbidden, metav1.StatusReasonForbidden)}, -1, 0, 1, false, "no"},
+		"the pod is deleted after the stream":                {answers{ends}, -1, 1, 1, true, ""},
+		"the pod is deleted after the stream, and not seen":  {answers{ends, isGone}, -1, 0, 2, true, ""},
+		"the pod is deleted after an error":                  {answers{breaks}, -1, 1, 1, true, "EOF"},
+		"the pod is deleted before the log was opened again": {answers{breaks, isGone}, -1, 0, 2, true, "no"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			requests := 0
+			f, _, _ := clitest.NewFactory(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				requests++
+				tt.answers[min(requests, len(tt.answers))-1](w)
+			}))
+			pods, err := f.Pods("ns")
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got strings.Builder
+			log := Follower{
+				Tail: Tail{Pods: pods, Pod: "p", Lines: -1}, After: f.After, Ended: tt.ends == 0, AnsweredTries: 5,
+				Look: func(context.Context) (ended, deleted bool) {
+					return tt.ends > 0 && requests >= tt.ends, tt.deletes > 0 && requests >= tt.deletes
+				},
+			}
+			deleted, err := log.Follow(t.Context(), func(piece string, _ bool) { got.WriteString(piece) })
+			if requests != tt.wantRequests || deleted != tt.wantDeleted || (err == nil) != (tt.wantErr == "") || (err != nil && !strings.Contains(err.Error(), tt.wantErr)) {
+				t.Errorf("after %d requests: deleted %v, error %v", requests, deleted, err)
+			}
+			if content := got.String(); content != "" && content != "one\n" {
+				t.Errorf("it has passed on %q", content)
+			}
+		})
+	}
+}
+
+func TestTheObservedEndOfALogEndsThePause(t *testing.T) {
+	f, _, _ := clitest.NewFactory(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, clitest.LogLine(0, "one\n")) }))
+	pods, err := f.Pods("ns")
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := make(chan struct{})
+	close(seen)
+	log := Follower{
+		Tail: Tail{Pods: pods, Pod: "p", Lines: -1}, After: func(time.Duration) <-chan time.Time { return nil }, SeenEnd: seen,
+		Look: func(context.Context) (ended, deleted bool) { return true, false },
+	}
+	if deleted, err := log.Follow(t.Context(), func(string, bool) {}); deleted || err != nil {
+		t.Errorf("deleted %v, error %v", deleted, err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := log.Follow(ctx, func(string, bool) {}); !errors.Is(err, context.Canceled) {
+		t.Errorf("after the end of the context: %v", err)
+	}
+}

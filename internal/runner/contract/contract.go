@@ -1,0 +1,128 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package contract is what the manager, the runner and everynode-upload must agree on: the manager writes it into the pod of an
+// attempt, and the runner reads it there. docs/runner.md explains the variables to users. The package is pure.
+package contract
+
+import (
+	"bytes"
+	"encoding/json"
+)
+
+// Variables that tell the runner what to do. It does not pass them on to the scripts.
+const (
+	// EnvScript and EnvCheck have the text of a script, and EnvInterpreter and EnvCheckInterpreter the program that executes it,
+	// with its arguments, as a JSON array. Without an interpreter, the #! line of the text counts.
+	EnvScript           = "EVERYNODE_SCRIPT"
+	EnvInterpreter      = "EVERYNODE_INTERPRETER"
+	EnvCheck            = "EVERYNODE_CHECK"
+	EnvCheckInterpreter = "EVERYNODE_CHECK_INTERPRETER"
+	// EnvCommand has a program and its arguments as a JSON array, instead of EnvScript.
+	EnvCommand = "EVERYNODE_COMMAND"
+	// EnvTimeout has whole seconds.
+	EnvTimeout = "EVERYNODE_TIMEOUT"
+	// EnvReboot has a Reboot. With RebootNow, EnvBootID has the ID of the boot that it ends.
+	EnvReboot = "EVERYNODE_REBOOT"
+	EnvBootID = "EVERYNODE_BOOT_ID"
+	// EnvOutput is OutputTail or OutputNone.
+	EnvOutput = "EVERYNODE_OUTPUT"
+	// EnvMask has the names of the variables whose values are masked in the output, as a JSON array.
+	EnvMask = "EVERYNODE_MASK"
+	// EnvArchive has an Archive as a JSON object.
+	EnvArchive = "EVERYNODE_ARCHIVE"
+	// EnvVersion has the version of the manager.
+	EnvVersion = "EVERYNODE_VERSION"
+)
+
+// IsForRunner reports whether the variable is not passed on to the scripts. EnvResults is among them: the runner sets it to its own
+// value.
+func IsForRunner(name string) bool {
+	switch name {
+	case EnvScript, EnvInterpreter, EnvCheck, EnvCheckInterpreter, EnvCommand, EnvTimeout, EnvReboot, EnvBootID, EnvOutput, EnvMask,
+		EnvArchive, EnvVersion, EnvResults:
+		return true
+	}
+	return false
+}
+
+// Variables for the scripts.
+const (
+	// EnvResults is set by the runner: the path of the file for the results of a script.
+	EnvResults = "EVERYNODE_RESULTS"
+
+	// EnvNodeJob has the namespace and the name of the NodeJob, as NAMESPACE/NAME.
+	EnvNodeJob  = "EVERYNODE_NODEJOB"
+	EnvNodeName = "EVERYNODE_NODE_NAME"
+	EnvRevision = "EVERYNODE_REVISION"
+	EnvAttempt  = "EVERYNODE_ATTEMPT"
+
+	// EnvRollbackFor has the reason of a rollback. EnvFailedExitCode and EnvFailedReason have the end of the attempt before it.
+	EnvRollbackFor    = "EVERYNODE_ROLLBACK_FOR"
+	EnvFailedExitCode = "EVERYNODE_FAILED_EXIT_CODE"
+	EnvFailedReason   = "EVERYNODE_FAILED_REASON"
+	// EnvRunResults has the results of the attempt before a rollback or a check, as a JSON object. For each of them, there is also a
+	// variable whose name begins with EnvResultPrefix.
+	EnvRunResults   = "EVERYNODE_RUN_RESULTS"
+	EnvResultPrefix = "EVERYNODE_RESULT_"
+)
+
+// Flags of the runner.
+const (
+	// FlagRunDir names the folder by which the containers of a pod know that the task has run.
+	FlagRunDir = "run-dir"
+	// FlagWait makes the runner do nothing until it is told to stop.
+	FlagWait = "wait"
+)
+
+// MaxScriptBytes limits a script, and a command as JSON, as the API limits an inline script. Linux allows 128 KiB for an environment
+// variable. A variable has exactly the content that the revision was computed from, which a mounted ConfigMap could not guarantee.
+const MaxScriptBytes = 64 << 10
+
+// Values of EnvOutput.
+const (
+	OutputTail = "Tail"
+	OutputNone = "None"
+)
+
+// Reboot is how a pod takes part in a reboot of its node; "" for not at all.
+type Reboot string
+
+const (
+	// RebootAlways means that the node is rebooted after this pod, and checked after the reboot.
+	RebootAlways Reboot = "Always"
+	// RebootIfRequested means the same, but only if the results of the task request it (outcome.RebootRequested).
+	RebootIfRequested Reboot = "IfRequested"
+	// RebootNow means that this pod runs no script, but reboots the node.
+	RebootNow Reboot = "Now"
+)
+
+// Archive is where the whole output of an attempt is stored, and how.
+type Archive struct {
+	// URL takes the output in a PUT request.
+	URL string `json:"url"`
+	// CA are certificates in PEM format that sign the one of the server; "" for those that Mozilla trusts.
+	CA string `json:"ca,omitempty"`
+	// MaxBytes limits what is stored. It is at least MinArchiveBytes and at most MaxArchiveBytes.
+	MaxBytes int64 `json:"maxBytes"`
+	// Seconds limit the upload. They are at least MinUploadSeconds and at most MaxUploadSeconds.
+	Seconds int64 `json:"seconds"`
+}
+
+// Limits of an Archive.
+const (
+	MinArchiveBytes, MaxArchiveBytes   = 4 << 10, 1 << 30
+	MinUploadSeconds, MaxUploadSeconds = 1, 60
+)
+
+// JSON returns the value of a variable as JSON without HTML escapes, which would take six bytes for one. value consists of
+// strings and numbers.
+func JSON(value any) string {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(value); err != nil {
+		panic(err) // strings and numbers always marshal
+	}
+	return string(bytes.TrimSuffix(b.Bytes(), []byte("\n")))
+}
