@@ -109,14 +109,20 @@ func (o *logsOptions) followLog(ctx context.Context, pod *corev1.Pod) error {
 	hand := func(piece string, _ bool) { o.line(pod.Spec.NodeName, spaced(strings.TrimSuffix(piece, "\n"))) }
 	_, err := log.Follow(ctx, hand)
 	log.Flush(hand)
-	var answer apierrors.APIStatus
-	switch code := cmdutil.CodeOf(cmdutil.Explain(err)); {
-	case err == nil, ctx.Err() != nil: // if the pod was deleted after its log has ended, its attempt has ended
-	case code == cmdutil.ExitForbidden, code == cmdutil.ExitNoAnswer && !errors.As(err, &answer):
-		return cmdutil.Explain(err)
-	default:
-		o.tellUnread(pod, err)
+	if err == nil || errors.Is(err, ctx.Err()) { // if the pod was deleted after its log has ended, its attempt has ended
+		return nil
 	}
+	return o.unread(pod, err)
+}
+
+// unread tells that a log could not be read. An API server that does not respond, or a missing permission, ends the command.
+func (o *logsOptions) unread(pod *corev1.Pod, err error) error {
+	explained := cmdutil.Explain(err)
+	var answer apierrors.APIStatus
+	if code := cmdutil.CodeOf(explained); code == cmdutil.ExitForbidden || code == cmdutil.ExitNoAnswer && !errors.As(err, &answer) {
+		return explained
+	}
+	o.tellUnread(pod, err)
 	return nil
 }
 

@@ -111,8 +111,10 @@ type Archive struct {
 
 // Limits of an Archive.
 const (
-	MinArchiveBytes, MaxArchiveBytes   = 4 << 10, 1 << 30
-	MinUploadSeconds, MaxUploadSeconds = 1, 60
+	MinArchiveBytes  = 4 << 10
+	MaxArchiveBytes  = 1 << 30
+	MinUploadSeconds = 1
+	MaxUploadSeconds = 60
 )
 
 // JSON returns the value of a variable as JSON without HTML escapes, which would take six bytes for one. value consists of
