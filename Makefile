@@ -104,7 +104,7 @@ bench-go: ## Measure the planner, a pass of the controller, and the command line
 ##@ Develop
 
 .PHONY: generate
-generate: $(CONTROLLER_GEN) $(CRD_REF_DOCS) ## Regenerate deepcopy code, apply configurations, the CRDs, JSON schemas and references, the manager's role, the PrometheusRule, the dashboards, and the chart's copies of manifests.
+generate: $(CONTROLLER_GEN) $(CRD_REF_DOCS) ## Regenerate deepcopy code, apply configurations, the CRDs, JSON schemas and references, the manager's role, the PrometheusRule, and the chart's copies of manifests.
 	$(CONTROLLER_GEN) object crd:generateEmbeddedObjectMeta=true paths=./api/... output:crd:dir=config/crd
 	$(CONTROLLER_GEN) applyconfiguration paths=./api/v1alpha1/...
 	go -C tools run ./crdfinish -misplaced ../internal/cli/misplaced.yaml -schemas ../config/schemas ../config/crd/everynode.dev_nodejobs.yaml template
@@ -116,7 +116,6 @@ generate: $(CONTROLLER_GEN) $(CRD_REF_DOCS) ## Regenerate deepcopy code, apply c
 	$(CONTROLLER_GEN) rbac:roleName=everynode-manager paths=./internal/controller paths=./internal/guardcontroller paths=./internal/metricsauth paths=./internal/policies paths=./internal/uninstall output:rbac:dir=config/rbac
 	{ printf '# make generate writes this file from rules.yaml.\napiVersion: monitoring.coreos.com/v1\nkind: PrometheusRule\nmetadata:\n  name: everynode\n  namespace: everynode-system\nspec:\n'; \
 	  sed -e '/^#/d' -e 's/^/  /' config/monitoring/rules.yaml; } > config/monitoring/prometheusrule.yaml
-	go -C monitoring run ./dashboards ../config/monitoring/dashboards
 	cd charts/everynode/files && for file in $$(find . -type f); do cp ../../../config/$$file $$file; done
 
 .PHONY: lint

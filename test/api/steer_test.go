@@ -270,7 +270,7 @@ func TestACommandRetriesAfterAConcurrentChange(t *testing.T) {
 			select {
 			case <-stop:
 				return
-			case <-time.After(20 * time.Millisecond):
+			case <-time.After(100 * time.Millisecond): // ten times as often as the manager
 			}
 			patch := mergePatch(fmt.Sprintf(`{"metadata":{"annotations":{"test":"%d"}}}`, n))
 			if err := admin.Patch(w.ctx, w.draft("busy"), patch); err != nil {
