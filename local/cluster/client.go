@@ -26,7 +26,7 @@ const pollInterval = 100 * time.Millisecond
 func (c *Cluster) kubeconfig(dir, file string) ([]byte, error) {
 	var data [3][]byte
 	for i, path := range []string{
-		c.path("pki", clusterCA+".crt"), filepath.Join(dir, file+".crt"), filepath.Join(dir, file+".key"),
+		c.state.path("pki", clusterCA+".crt"), filepath.Join(dir, file+".crt"), filepath.Join(dir, file+".key"),
 	} {
 		content, err := os.ReadFile(path)
 		if err != nil {
@@ -36,7 +36,7 @@ func (c *Cluster) kubeconfig(dir, file string) ([]byte, error) {
 	}
 	name := "everynode-local-" + c.state.Name
 	config := clientcmdapi.NewConfig()
-	config.Clusters[name] = &clientcmdapi.Cluster{Server: c.apiURL(), CertificateAuthorityData: data[0]}
+	config.Clusters[name] = &clientcmdapi.Cluster{Server: c.state.apiURL(), CertificateAuthorityData: data[0]}
 	config.AuthInfos[file] = &clientcmdapi.AuthInfo{ClientCertificateData: data[1], ClientKeyData: data[2]}
 	config.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: file}
 	config.CurrentContext = name

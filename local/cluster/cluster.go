@@ -24,7 +24,6 @@ import (
 
 // Cluster is a local cluster, running or not. Its methods may be used by several goroutines.
 type Cluster struct {
-	dir   string
 	state state
 
 	mu       sync.Mutex
@@ -40,7 +39,7 @@ type Cluster struct {
 func (c *Cluster) Name() string { return c.state.Name }
 
 // Dir is the folder of the cluster's state: logs, certificates, the nodes' file systems.
-func (c *Cluster) Dir() string { return c.dir }
+func (c *Cluster) Dir() string { return c.state.dir }
 
 // KubernetesVersion is the minor version of the cluster, such as "1.36".
 func (c *Cluster) KubernetesVersion() string { return c.state.Kubernetes }
@@ -60,7 +59,7 @@ func (c *Cluster) State() string {
 }
 
 // Kubeconfig is the path of the administrator's kubeconfig.
-func (c *Cluster) Kubeconfig() string { return c.path("kubeconfig") }
+func (c *Cluster) Kubeconfig() string { return c.state.path("kubeconfig") }
 
 // Kubectl is the path of a kubectl of the cluster's own version.
 func (c *Cluster) Kubectl() string { return filepath.Join(c.state.Programs, "kubectl") }
@@ -69,13 +68,13 @@ func (c *Cluster) Kubectl() string { return filepath.Join(c.state.Programs, "kub
 // kubectl's cache in the cluster's folder, and the folders with kubectl and these first in PATH.
 func (c *Cluster) Environ(folders ...string) []string {
 	folders = append(folders, c.state.Programs, os.Getenv("PATH"))
-	return append(os.Environ(), "KUBECONFIG="+c.Kubeconfig(), "KUBECACHEDIR="+c.path("kubectl-cache"),
+	return append(os.Environ(), "KUBECONFIG="+c.Kubeconfig(), "KUBECACHEDIR="+c.state.path("kubectl-cache"),
 		"PATH="+strings.Join(folders, string(os.PathListSeparator)))
 }
 
 // AuditLog is the path of the API server's audit log: one JSON event per line, each at most about a
 // second after its request.
-func (c *Cluster) AuditLog() string { return c.path("logs", "audit.log") }
+func (c *Cluster) AuditLog() string { return c.state.path("logs", "audit.log") }
 
 // Processes are the process IDs of the control plane's parts that run, kwok among them, by their programs' names.
 func (c *Cluster) Processes() (map[string]int, error) {
@@ -129,7 +128,7 @@ func Up(ctx context.Context, options Options) (*Cluster, error) {
 	if err := c.up(ctx, options); err != nil {
 		err = fmt.Errorf("bringing cluster %q up: %w", options.Name, err)
 		if options.KeepOnFailure {
-			return nil, fmt.Errorf("%w\nit is left in %s", err, c.dir)
+			return nil, fmt.Errorf("%w\nit is left in %s", err, c.state.dir)
 		}
 		// ctx may have ended, but the removal must be done anyway.
 		if downErr := c.Down(context.WithoutCancel(ctx)); downErr != nil {
@@ -154,7 +153,7 @@ func create(ctx context.Context, options Options) (*Cluster, error) {
 			return nil, err
 		}
 	}
-	c, err := record(ctx, options, state{Real: capable, Programs: programs, Helpers: helpers})
+	c, err := record(ctx, options, state{network: network{Real: capable}, Programs: programs, Helpers: helpers})
 	if err != nil && c != nil {
 		err = errors.Join(err, c.Down(context.WithoutCancel(ctx)))
 	}
@@ -180,23 +179,23 @@ func record(ctx context.Context, options Options, s state) (*Cluster, error) {
 	if err := refuseExisting(dir, options.Name); err != nil {
 		return nil, err
 	}
-	s.Name, s.ID, s.Created, s.Kubernetes = options.Name, clusterID(dir), time.Now(), options.KubernetesVersion
+	s.dir, s.Name, s.ID, s.Created, s.Kubernetes = dir, options.Name, clusterID(dir), time.Now(), options.KubernetesVersion
 	s.AuditPolicy = options.AuditPolicy
 	s.heartbeats(options)
 	if err := s.choosePlace(); err != nil {
 		return nil, err
 	}
-	c := &Cluster{dir: dir, state: s, progress: options.Progress, prepared: s.Real && options.Nodes > 0}
+	c := &Cluster{state: s, progress: options.Progress, prepared: s.Real && options.Nodes > 0}
 	for _, folder := range []string{"logs", "processes", "nodes", "images"} {
-		if err := os.MkdirAll(c.path(folder), 0o755); err != nil {
+		if err := os.MkdirAll(c.state.path(folder), 0o755); err != nil {
 			return nil, fmt.Errorf("making the cluster's folder: %w", err)
 		}
 	}
-	if err := c.save(); err != nil {
+	if err := c.state.save(); err != nil {
 		return nil, err
 	}
 	if s.Real {
-		return c, c.setUpNetwork()
+		return c, c.state.setUpNetwork()
 	}
 	return c, nil
 }
@@ -288,7 +287,7 @@ func (c *Cluster) up(ctx context.Context, options Options) error {
 	if err := errors.Join(<-control, err); err != nil {
 		return err
 	}
-	c.say("the API server is at %s", c.apiURL())
+	c.say("the API server is at %s", c.state.apiURL())
 	if err := c.joinSimulated(ctx, extra); err != nil {
 		return err
 	}

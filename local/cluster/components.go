@@ -28,7 +28,7 @@ const (
 
 var components = []string{etcdName, apiServerName, controllerManagerName, schedulerName, kwokName}
 
-func (c *Cluster) pki(file string) string { return c.path("pki", file) }
+func (c *Cluster) pki(file string) string { return c.state.path("pki", file) }
 
 // arguments returns a component's command line.
 func (c *Cluster) arguments(name string) []string {
@@ -41,14 +41,14 @@ func (c *Cluster) arguments(name string) []string {
 		return c.controllerManagerArguments()
 	case schedulerName:
 		return []string{
-			"--kubeconfig=" + c.path("scheduler.kubeconfig"),
+			"--kubeconfig=" + c.state.path("scheduler.kubeconfig"),
 			"--leader-elect=false", "--secure-port=0",
 			"--kube-api-qps=" + clientQPS, "--kube-api-burst=" + clientBurst,
 		}
 	case kwokName:
 		return []string{
-			"--kubeconfig=" + c.path("kwok.kubeconfig"),
-			"--config=" + c.path("kwok.yaml"),
+			"--kubeconfig=" + c.state.path("kwok.kubeconfig"),
+			"--config=" + c.state.path("kwok.yaml"),
 			// The selector excludes real nodes. Without it, kwok would report for them too.
 			"--manage-all-nodes=false",
 			"--manage-nodes-with-annotation-selector=" + simulatedSelector + "=fake",
@@ -64,7 +64,7 @@ func (c *Cluster) etcdArguments() []string {
 	client := fmt.Sprintf("https://127.0.0.1:%d", c.state.EtcdPort)
 	peer := fmt.Sprintf("https://127.0.0.1:%d", c.state.EtcdPeerPort)
 	return []string{
-		"--name=local", "--data-dir=" + c.path("etcd"),
+		"--name=local", "--data-dir=" + c.state.path("etcd"),
 		"--listen-client-urls=" + client, "--advertise-client-urls=" + client,
 		"--listen-peer-urls=" + peer, "--initial-advertise-peer-urls=" + peer, "--initial-cluster=local=" + peer,
 		"--client-cert-auth", "--trusted-ca-file=" + c.pki(etcdCA+".crt"),
@@ -81,7 +81,7 @@ func (c *Cluster) apiServerArguments() []string {
 		fmt.Sprintf("--etcd-servers=https://127.0.0.1:%d", c.state.EtcdPort),
 		"--etcd-cafile=" + c.pki(etcdCA+".crt"),
 		"--etcd-certfile=" + c.pki("apiserver-etcd-client.crt"), "--etcd-keyfile=" + c.pki("apiserver-etcd-client.key"),
-		fmt.Sprintf("--secure-port=%d", c.state.APIPort), "--bind-address=" + c.apiAddress(),
+		fmt.Sprintf("--secure-port=%d", c.state.APIPort), "--bind-address=" + c.state.apiAddress(),
 		"--tls-cert-file=" + c.pki("apiserver.crt"), "--tls-private-key-file=" + c.pki("apiserver.key"),
 		"--client-ca-file=" + c.pki(clusterCA+".crt"),
 		"--kubelet-certificate-authority=" + c.pki(clusterCA+".crt"),
@@ -101,13 +101,13 @@ func (c *Cluster) apiServerArguments() []string {
 		"--max-requests-inflight=2000", "--max-mutating-requests-inflight=1000",
 	}
 	if c.state.Real {
-		args = append(args, "--advertise-address="+c.apiAddress())
+		args = append(args, "--advertise-address="+c.state.apiAddress())
 	} else {
 		// A loopback address may not be a service's endpoint, and no pod is there to use it.
 		args = append(args, "--advertise-address=192.0.2.1", "--endpoint-reconciler-type=none")
 	}
 	if c.state.AuditPolicy != "" {
-		args = append(args, "--audit-policy-file="+c.path("audit-policy.yaml"), "--audit-log-path="+c.AuditLog(),
+		args = append(args, "--audit-policy-file="+c.state.path("audit-policy.yaml"), "--audit-log-path="+c.AuditLog(),
 			"--audit-log-mode=batch", "--audit-log-batch-max-wait=1s")
 	}
 	return args
@@ -115,7 +115,7 @@ func (c *Cluster) apiServerArguments() []string {
 
 func (c *Cluster) controllerManagerArguments() []string {
 	return []string{
-		"--kubeconfig=" + c.path("controller-manager.kubeconfig"),
+		"--kubeconfig=" + c.state.path("controller-manager.kubeconfig"),
 		"--leader-elect=false", "--secure-port=0",
 		"--root-ca-file=" + c.pki(clusterCA+".crt"),
 		"--cluster-signing-cert-file=" + c.pki(clusterCA+".crt"), "--cluster-signing-key-file=" + c.pki(clusterCA+".key"),

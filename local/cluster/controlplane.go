@@ -35,11 +35,11 @@ func (c *Cluster) prepareControlPlane(options Options) error {
 		"kubeconfig": "admin", "controller-manager.kubeconfig": "controller-manager",
 		"scheduler.kubeconfig": "scheduler", "kwok.kubeconfig": "kwok",
 	} {
-		config, err := c.kubeconfig(c.path("pki"), identity)
+		config, err := c.kubeconfig(c.state.path("pki"), identity)
 		if err != nil {
 			return err
 		}
-		if err := os.WriteFile(c.path(file), config, 0o600); err != nil {
+		if err := os.WriteFile(c.state.path(file), config, 0o600); err != nil {
 			return fmt.Errorf("writing a kubeconfig: %w", err)
 		}
 	}
@@ -48,7 +48,7 @@ func (c *Cluster) prepareControlPlane(options Options) error {
 		pods = podStages
 	}
 	stages := append(append(append([]byte{}, nodeStages...), "\n---\n"...), pods...)
-	if err := os.WriteFile(c.path("kwok.yaml"), stages, 0o644); err != nil {
+	if err := os.WriteFile(c.state.path("kwok.yaml"), stages, 0o644); err != nil {
 		return fmt.Errorf("writing the stages of simulated nodes: %w", err)
 	}
 	return c.writeAuditPolicy()
@@ -67,7 +67,7 @@ func (c *Cluster) writeAuditPolicy() error {
 		}
 		policy = data
 	}
-	if err := os.WriteFile(c.path("audit-policy.yaml"), policy, 0o644); err != nil {
+	if err := os.WriteFile(c.state.path("audit-policy.yaml"), policy, 0o644); err != nil {
 		return fmt.Errorf("writing the audit policy: %w", err)
 	}
 	return nil
@@ -92,8 +92,10 @@ func (c *Cluster) startControlPlane(ctx context.Context) error {
 	return nil
 }
 
-func (c *Cluster) recordFile(component string) string { return c.path("processes", component+".json") }
-func (c *Cluster) logFile(component string) string    { return c.path("logs", component+".log") }
+func (c *Cluster) recordFile(component string) string {
+	return c.state.path("processes", component+".json")
+}
+func (c *Cluster) logFile(component string) string { return c.state.path("logs", component+".log") }
 
 // startComponent starts a process of the control plane unless it runs.
 func (c *Cluster) startComponent(_ context.Context, name string) error {
@@ -174,7 +176,7 @@ func (c *Cluster) StartAPIServer(ctx context.Context) error {
 			return "", nil
 		}
 		if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
-			return "", fmt.Errorf("another program answers at %s: %w", c.apiURL(), err)
+			return "", fmt.Errorf("another program answers at %s: %w", c.state.apiURL(), err)
 		}
 		return err.Error(), c.died(apiServerName)
 	})

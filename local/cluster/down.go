@@ -36,11 +36,11 @@ func (c *Cluster) Down(ctx context.Context) error {
 	} else if ctx.Err() != nil {
 		return fmt.Errorf("taking cluster %q down: %w", c.state.Name, err)
 	}
-	if _, err := os.Stat(c.path(stateFile)); errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(c.state.path(stateFile)); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	c.say("taking cluster %q down …", c.state.Name)
-	errs := []error{c.endProcesses(), c.removeNetwork(), removeGroup(c.cgroup()), c.unmountAll()}
+	errs := []error{c.endProcesses(), c.state.removeNetwork(), removeGroup(c.state.cgroup()), unmountAll(c.state.dir)}
 	if left := c.leftovers(); len(left) > 0 {
 		errs = append(errs, fmt.Errorf("still there: %s", strings.Join(left, "; ")))
 	}
@@ -48,7 +48,7 @@ func (c *Cluster) Down(ctx context.Context) error {
 		// The folder stays, so that Down can be retried.
 		return fmt.Errorf("taking cluster %q down: %w", c.state.Name, err)
 	}
-	if err := os.RemoveAll(c.dir); err != nil {
+	if err := os.RemoveAll(c.state.dir); err != nil {
 		return fmt.Errorf("removing the folder of cluster %q: %w", c.state.Name, err)
 	}
 	return nil
@@ -69,12 +69,12 @@ func (c *Cluster) endProcesses() error {
 		return c.switchOff(node)
 	}))
 	// Processes that a crash left unrecorded have the marker of the cluster.
-	for _, record := range procs.Marked(nodespec.Marker, c.dir) {
+	for _, record := range procs.Marked(nodespec.Marker, c.state.dir) {
 		if err := record.Signal(syscall.SIGKILL); err != nil {
 			errs = append(errs, err)
 		}
 	}
-	for _, record := range procs.Marked(nodespec.Marker, c.dir) {
+	for _, record := range procs.Marked(nodespec.Marker, c.state.dir) {
 		errs = append(errs, record.Stop(0))
 	}
 	return errors.Join(errs...)
@@ -83,8 +83,8 @@ func (c *Cluster) endProcesses() error {
 // leftovers lists what remains of the cluster on the machine, except for its folder.
 func (c *Cluster) leftovers() []string {
 	var left []string
-	for _, record := range procs.Marked(nodespec.Marker, c.dir) {
+	for _, record := range procs.Marked(nodespec.Marker, c.state.dir) {
 		left = append(left, fmt.Sprintf("process %d", record.PID))
 	}
-	return append(left, c.systemLeftovers()...)
+	return append(left, c.state.systemLeftovers()...)
 }

@@ -38,7 +38,7 @@ func (c *Cluster) LoadArchive(ctx context.Context, file string) error {
 	}
 	defer source.Close()
 	sum := sha256.New()
-	temp, err := os.CreateTemp(c.path("images"), ".archive-")
+	temp, err := os.CreateTemp(c.state.path("images"), ".archive-")
 	if err != nil {
 		return fmt.Errorf("loading an image: %w", err)
 	}
@@ -49,7 +49,7 @@ func (c *Cluster) LoadArchive(ctx context.Context, file string) error {
 	if err := temp.Close(); err != nil {
 		return fmt.Errorf("copying %s: %w", file, err)
 	}
-	if err := os.Rename(temp.Name(), c.path("images", "archive-"+hex.EncodeToString(sum.Sum(nil))[:24]+".tar")); err != nil {
+	if err := os.Rename(temp.Name(), c.state.path("images", "archive-"+hex.EncodeToString(sum.Sum(nil))[:24]+".tar")); err != nil {
 		return fmt.Errorf("copying %s: %w", file, err)
 	}
 	return c.importImages(ctx)
@@ -65,16 +65,16 @@ func (c *Cluster) storeImage(reference string, img v1.Image) error {
 	sum := sha256.Sum256([]byte(reference))
 	prefix := "image-" + hex.EncodeToString(sum[:])[:12] + "-"
 	name := prefix + digest.Hex[:24] + ".tar"
-	old, err := filepath.Glob(c.path("images", prefix+"*.tar"))
+	old, err := filepath.Glob(c.state.path("images", prefix+"*.tar"))
 	if err != nil {
 		return fmt.Errorf("loading %s: %w", reference, err)
 	}
-	if _, err := os.Stat(c.path("images", name)); err != nil {
-		temp := c.path("images", "."+name)
+	if _, err := os.Stat(c.state.path("images", name)); err != nil {
+		temp := c.state.path("images", "."+name)
 		if err := image.WriteTar(temp, reference, img); err != nil {
 			return err
 		}
-		if err := os.Rename(temp, c.path("images", name)); err != nil {
+		if err := os.Rename(temp, c.state.path("images", name)); err != nil {
 			return fmt.Errorf("loading %s: %w", reference, err)
 		}
 	}
@@ -102,7 +102,7 @@ func (c *Cluster) importImages(ctx context.Context) error {
 
 // realNodes lists the names of the real nodes.
 func (c *Cluster) realNodes() ([]string, error) {
-	dirs, err := os.ReadDir(c.path("nodes"))
+	dirs, err := os.ReadDir(c.state.path("nodes"))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}

@@ -34,7 +34,7 @@ type realNode struct {
 
 const optionsFile = "options.json"
 
-func (c *Cluster) nodeDir(name string) string { return c.path("nodes", name) }
+func (c *Cluster) nodeDir(name string) string { return c.state.path("nodes", name) }
 
 // isReal reports whether the node with this name is a real one.
 func (c *Cluster) isReal(name string) bool {
@@ -144,7 +144,7 @@ func (c *Cluster) startNode(ctx context.Context, options NodeOptions) error {
 func (c *Cluster) build(ctx context.Context, node *realNode) error {
 	err := c.provision(node)
 	if err == nil {
-		err = c.routePods(node.spec.Index)
+		err = c.state.routePods(node.spec.Index)
 	}
 	if err == nil {
 		err = c.switchOn(ctx, node)
@@ -157,7 +157,7 @@ func (c *Cluster) build(ctx context.Context, node *realNode) error {
 
 // allocate assigns a number, and thereby addresses, to a new node, and records it.
 func (c *Cluster) allocate(ctx context.Context, options NodeOptions) (*realNode, error) {
-	unlock, err := filelock.Lock(ctx, c.path(".lock"))
+	unlock, err := filelock.Lock(ctx, c.state.path(".lock"))
 	if err != nil {
 		return nil, err
 	}
@@ -166,7 +166,7 @@ func (c *Cluster) allocate(ctx context.Context, options NodeOptions) (*realNode,
 		return nil, errors.New("there is a node of that name")
 	}
 	taken := map[int]bool{}
-	dirs, err := os.ReadDir(c.path("nodes"))
+	dirs, err := os.ReadDir(c.state.path("nodes"))
 	if err != nil {
 		return nil, fmt.Errorf("listing nodes: %w", err)
 	}

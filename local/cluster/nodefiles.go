@@ -40,7 +40,7 @@ func (c *Cluster) nodeFiles(node *realNode) (map[string]string, error) {
 	files := map[string]string{
 		"etc/machine-id": randomHex(16) + "\n",
 		"etc/hostname":   name + "\n",
-		"etc/hosts":      fmt.Sprintf("127.0.0.1 localhost\n::1 localhost\n%s %s\n", c.nodeAddress(index), name),
+		"etc/hosts":      fmt.Sprintf("127.0.0.1 localhost\n::1 localhost\n%s %s\n", c.state.nodeAddress(index), name),
 		// Nothing listens there, so that a look-up fails at once instead of after its time-out: a pull
 		// from a registry that is not there must not hang a test.
 		"etc/resolv.conf":             "nameserver 127.0.0.1\noptions timeout:1 attempts:1\n",
@@ -142,7 +142,7 @@ func (c *Cluster) proxyConfig(node *realNode) object {
 		"mode":             "nftables",
 		"clientConnection": object{"kubeconfig": "/etc/kubernetes/kube-proxy.conf"},
 		"hostnameOverride": node.spec.Name,
-		"clusterCIDR":      c.clusterCIDR(),
+		"clusterCIDR":      c.state.clusterCIDR(),
 		"oomScoreAdj":      0,
 		// These sysctls belong to the machine, not to a network namespace.
 		"conntrack": object{"maxPerCore": 0, "min": 0},
@@ -157,7 +157,7 @@ func (c *Cluster) cniConfig(index int) (string, error) {
 		"name":       "everynode-local",
 		"plugins": []object{{
 			"type": "bridge", "bridge": "cni0", "isGateway": true, "isDefaultGateway": true, "hairpinMode": true,
-			"ipam": object{"type": "host-local", "ranges": [][]object{{{"subnet": c.podCIDR(index)}}}},
+			"ipam": object{"type": "host-local", "ranges": [][]object{{{"subnet": c.state.podCIDR(index)}}}},
 		}},
 	}, "", "  ")
 	if err != nil {

@@ -48,7 +48,7 @@ const (
 
 // makePKI makes the authorities and the certificates of the control plane.
 func (c *Cluster) makePKI() error {
-	if err := os.MkdirAll(c.path("pki"), 0o700); err != nil {
+	if err := os.MkdirAll(c.state.path("pki"), 0o700); err != nil {
 		return fmt.Errorf("making the certificates: %w", err)
 	}
 	for _, name := range []string{clusterCA, frontProxyCA, etcdCA} {
@@ -56,7 +56,7 @@ func (c *Cluster) makePKI() error {
 			return err
 		}
 	}
-	key, err := newKey(c.path("pki", serviceAccountKey+".key"))
+	key, err := newKey(c.state.path("pki", serviceAccountKey+".key"))
 	if err != nil {
 		return err
 	}
@@ -64,14 +64,14 @@ func (c *Cluster) makePKI() error {
 	if err != nil {
 		return fmt.Errorf("making the service account key: %w", err)
 	}
-	if err := writePEM(c.path("pki", serviceAccountKey+".pub"), "PUBLIC KEY", public, 0o644); err != nil {
+	if err := writePEM(c.state.path("pki", serviceAccountKey+".pub"), "PUBLIC KEY", public, 0o644); err != nil {
 		return err
 	}
 	loopback := net.IPv4(127, 0, 0, 1)
 	for _, cert := range []certificate{
 		{
 			file: "apiserver", authority: clusterCA, name: "kube-apiserver", server: true,
-			addresses: []net.IP{loopback, net.ParseIP(c.apiAddress()), net.ParseIP(kubernetesServiceIP)},
+			addresses: []net.IP{loopback, net.ParseIP(c.state.apiAddress()), net.ParseIP(kubernetesServiceIP)},
 			hosts: []string{
 				"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local",
 			},
@@ -88,7 +88,7 @@ func (c *Cluster) makePKI() error {
 		// admission policies treat it as a kubelet.
 		{file: "kwok", authority: clusterCA, name: "everynode-local:kwok", groups: []string{"system:masters", "system:nodes"}},
 	} {
-		if err := c.issue(c.path("pki"), cert); err != nil {
+		if err := c.issue(c.state.path("pki"), cert); err != nil {
 			return err
 		}
 	}
@@ -96,7 +96,7 @@ func (c *Cluster) makePKI() error {
 }
 
 func (c *Cluster) makeAuthority(name string) error {
-	key, err := newKey(c.path("pki", name+".key"))
+	key, err := newKey(c.state.path("pki", name+".key"))
 	if err != nil {
 		return err
 	}
@@ -107,7 +107,7 @@ func (c *Cluster) makeAuthority(name string) error {
 	if err != nil {
 		return fmt.Errorf("making the authority %s: %w", name, err)
 	}
-	return writePEM(c.path("pki", name+".crt"), "CERTIFICATE", der, 0o644)
+	return writePEM(c.state.path("pki", name+".crt"), "CERTIFICATE", der, 0o644)
 }
 
 // issue makes a key and a certificate <file>.crt and <file>.key in a folder.
@@ -136,7 +136,7 @@ func (c *Cluster) issue(dir string, cert certificate) error {
 
 func (c *Cluster) loadAuthority(name string) (*x509.Certificate, *ecdsa.PrivateKey, error) {
 	read := func(file string) ([]byte, error) {
-		data, err := os.ReadFile(c.path("pki", file))
+		data, err := os.ReadFile(c.state.path("pki", file))
 		if err != nil {
 			return nil, fmt.Errorf("reading the authority: %w", err)
 		}

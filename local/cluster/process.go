@@ -18,7 +18,7 @@ import (
 // environment is that of all processes of the cluster: the marker, and nothing of the caller's but
 // what programs need to run at all.
 func (c *Cluster) environment() []string {
-	env := []string{nodespec.Marker + "=" + c.dir}
+	env := []string{nodespec.Marker + "=" + c.state.dir}
 	for _, name := range []string{"PATH", "HOME", "TMPDIR", "LANG"} {
 		if value, set := os.LookupEnv(name); set {
 			env = append(env, name+"="+value)
@@ -36,7 +36,7 @@ func (c *Cluster) spawn(logFile, program string, args ...string) (procs.Record, 
 	}
 	defer out.Close()
 	cmd := exec.Command(program, args...)
-	cmd.Dir = c.dir
+	cmd.Dir = c.state.dir
 	cmd.Env = c.environment()
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.SysProcAttr = detached()

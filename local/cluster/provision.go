@@ -19,21 +19,21 @@ import (
 )
 
 func (c *Cluster) newSpec(name string, index int) *nodespec.Spec {
-	root := filepath.Dir(c.dir)
+	root := filepath.Dir(c.state.dir)
 	spec := &nodespec.Spec{
-		Name: name, Index: index, Dir: c.nodeDir(name), Cluster: c.dir, StateRoot: root,
-		Cgroup: c.cgroup() + "/" + name, Bridge: c.bridgeName(),
-		HostLink: fmt.Sprintf("%sn%d", c.linkPrefix(), index), PeerLink: fmt.Sprintf("%sp%d", c.linkPrefix(), index),
-		Address:  c.nodeAddress(index) + "/24",
-		Programs: c.state.Programs, Images: c.path("images"),
-		APIServer: c.apiHostPort(),
+		Name: name, Index: index, Dir: c.nodeDir(name), Cluster: c.state.dir, StateRoot: root,
+		Cgroup: c.state.cgroup() + "/" + name, Bridge: c.state.bridgeName(),
+		HostLink: fmt.Sprintf("%sn%d", c.state.linkPrefix(), index), PeerLink: fmt.Sprintf("%sp%d", c.state.linkPrefix(), index),
+		Address:  c.state.nodeAddress(index) + "/24",
+		Programs: c.state.Programs, Images: c.state.path("images"),
+		APIServer: c.state.apiHostPort(),
 		// A service's address must have a route, or a packet to it is refused before kube-proxy's
 		// rules see it.
 		Routes: []nodespec.Route{{To: serviceCIDR}},
 	}
 	for other := 1; other <= maxRealNodes; other++ {
 		if other != index {
-			spec.Routes = append(spec.Routes, nodespec.Route{To: c.podCIDR(other), Via: c.nodeAddress(other)})
+			spec.Routes = append(spec.Routes, nodespec.Route{To: c.state.podCIDR(other), Via: c.state.nodeAddress(other)})
 		}
 	}
 	return spec
@@ -164,7 +164,7 @@ func (c *Cluster) certify(node *realNode, dir string) error {
 	if err != nil {
 		return err
 	}
-	proxy, err := c.kubeconfig(c.path("pki"), "kube-proxy")
+	proxy, err := c.kubeconfig(c.state.path("pki"), "kube-proxy")
 	if err != nil {
 		return err
 	}

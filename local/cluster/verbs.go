@@ -177,7 +177,7 @@ func (c *Cluster) switchOff(node *realNode) error {
 			return err
 		}
 	}
-	return errors.Join(removeGroup(node.spec.Cgroup), c.unplug(node))
+	return errors.Join(removeGroup(node.spec.Cgroup), c.state.unplug(node.spec))
 }
 
 // RebootReady reboots a node and waits until the API server shows it Ready in its new boot.
