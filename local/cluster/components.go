@@ -28,8 +28,6 @@ const (
 
 var components = []string{etcdName, apiServerName, controllerManagerName, schedulerName, kwokName}
 
-func (c *Cluster) pki(file string) string { return c.state.path("pki", file) }
-
 // arguments returns a component's command line.
 func (c *Cluster) arguments(name string) []string {
 	switch name {
@@ -61,41 +59,43 @@ func (c *Cluster) arguments(name string) []string {
 }
 
 func (c *Cluster) etcdArguments() []string {
+	pki := c.state.pki().file
 	client := fmt.Sprintf("https://127.0.0.1:%d", c.state.EtcdPort)
 	peer := fmt.Sprintf("https://127.0.0.1:%d", c.state.EtcdPeerPort)
 	return []string{
 		"--name=local", "--data-dir=" + c.state.path("etcd"),
 		"--listen-client-urls=" + client, "--advertise-client-urls=" + client,
 		"--listen-peer-urls=" + peer, "--initial-advertise-peer-urls=" + peer, "--initial-cluster=local=" + peer,
-		"--client-cert-auth", "--trusted-ca-file=" + c.pki(etcdCA+".crt"),
-		"--cert-file=" + c.pki("etcd.crt"), "--key-file=" + c.pki("etcd.key"),
-		"--peer-client-cert-auth", "--peer-trusted-ca-file=" + c.pki(etcdCA+".crt"),
-		"--peer-cert-file=" + c.pki("etcd.crt"), "--peer-key-file=" + c.pki("etcd.key"),
+		"--client-cert-auth", "--trusted-ca-file=" + pki(etcdCA+".crt"),
+		"--cert-file=" + pki("etcd.crt"), "--key-file=" + pki("etcd.key"),
+		"--peer-client-cert-auth", "--peer-trusted-ca-file=" + pki(etcdCA+".crt"),
+		"--peer-cert-file=" + pki("etcd.crt"), "--peer-key-file=" + pki("etcd.key"),
 		// The data is not needed after a power cut, so etcd does not wait for the disk.
 		"--unsafe-no-fsync", "--log-level=warn", "--quota-backend-bytes=8589934592",
 	}
 }
 
 func (c *Cluster) apiServerArguments() []string {
+	pki := c.state.pki().file
 	args := []string{
 		fmt.Sprintf("--etcd-servers=https://127.0.0.1:%d", c.state.EtcdPort),
-		"--etcd-cafile=" + c.pki(etcdCA+".crt"),
-		"--etcd-certfile=" + c.pki("apiserver-etcd-client.crt"), "--etcd-keyfile=" + c.pki("apiserver-etcd-client.key"),
+		"--etcd-cafile=" + pki(etcdCA+".crt"),
+		"--etcd-certfile=" + pki("apiserver-etcd-client.crt"), "--etcd-keyfile=" + pki("apiserver-etcd-client.key"),
 		fmt.Sprintf("--secure-port=%d", c.state.APIPort), "--bind-address=" + c.state.apiAddress(),
-		"--tls-cert-file=" + c.pki("apiserver.crt"), "--tls-private-key-file=" + c.pki("apiserver.key"),
-		"--client-ca-file=" + c.pki(clusterCA+".crt"),
-		"--kubelet-certificate-authority=" + c.pki(clusterCA+".crt"),
-		"--kubelet-client-certificate=" + c.pki("apiserver-kubelet-client.crt"),
-		"--kubelet-client-key=" + c.pki("apiserver-kubelet-client.key"),
+		"--tls-cert-file=" + pki("apiserver.crt"), "--tls-private-key-file=" + pki("apiserver.key"),
+		"--client-ca-file=" + pki(clusterCA+".crt"),
+		"--kubelet-certificate-authority=" + pki(clusterCA+".crt"),
+		"--kubelet-client-certificate=" + pki("apiserver-kubelet-client.crt"),
+		"--kubelet-client-key=" + pki("apiserver-kubelet-client.key"),
 		"--kubelet-preferred-address-types=InternalIP,ExternalIP,Hostname",
-		"--requestheader-client-ca-file=" + c.pki(frontProxyCA+".crt"),
+		"--requestheader-client-ca-file=" + pki(frontProxyCA+".crt"),
 		"--requestheader-allowed-names=front-proxy-client",
 		"--requestheader-username-headers=X-Remote-User", "--requestheader-group-headers=X-Remote-Group",
 		"--requestheader-extra-headers-prefix=X-Remote-Extra-",
-		"--proxy-client-cert-file=" + c.pki("front-proxy-client.crt"), "--proxy-client-key-file=" + c.pki("front-proxy-client.key"),
+		"--proxy-client-cert-file=" + pki("front-proxy-client.crt"), "--proxy-client-key-file=" + pki("front-proxy-client.key"),
 		"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
-		"--service-account-key-file=" + c.pki(serviceAccountKey+".pub"),
-		"--service-account-signing-key-file=" + c.pki(serviceAccountKey+".key"),
+		"--service-account-key-file=" + pki(serviceAccountKey+".pub"),
+		"--service-account-signing-key-file=" + pki(serviceAccountKey+".key"),
 		"--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction",
 		"--allow-privileged=true", "--service-cluster-ip-range=" + serviceCIDR,
 		"--max-requests-inflight=2000", "--max-mutating-requests-inflight=1000",
@@ -114,12 +114,13 @@ func (c *Cluster) apiServerArguments() []string {
 }
 
 func (c *Cluster) controllerManagerArguments() []string {
+	pki := c.state.pki().file
 	return []string{
 		"--kubeconfig=" + c.state.path("controller-manager.kubeconfig"),
 		"--leader-elect=false", "--secure-port=0",
-		"--root-ca-file=" + c.pki(clusterCA+".crt"),
-		"--cluster-signing-cert-file=" + c.pki(clusterCA+".crt"), "--cluster-signing-key-file=" + c.pki(clusterCA+".key"),
-		"--service-account-private-key-file=" + c.pki(serviceAccountKey+".key"),
+		"--root-ca-file=" + pki(clusterCA+".crt"),
+		"--cluster-signing-cert-file=" + pki(clusterCA+".crt"), "--cluster-signing-key-file=" + pki(clusterCA+".key"),
+		"--service-account-private-key-file=" + pki(serviceAccountKey+".key"),
 		"--use-service-account-credentials=true",
 		"--allocate-node-cidrs=false", "--service-cluster-ip-range=" + serviceCIDR,
 		"--node-monitor-period=" + c.state.MonitorPeriod.String(), "--node-monitor-grace-period=" + c.state.MonitorGrace.Round(time.Second).String(),

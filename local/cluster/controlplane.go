@@ -28,14 +28,14 @@ const startLimit = 60 * time.Second
 
 // prepareControlPlane writes all files that the control plane's processes read.
 func (c *Cluster) prepareControlPlane(options Options) error {
-	if err := c.makePKI(); err != nil {
+	if err := c.state.pki().create(c.state.apiAddress()); err != nil {
 		return err
 	}
 	for file, identity := range map[string]string{
 		"kubeconfig": "admin", "controller-manager.kubeconfig": "controller-manager",
 		"scheduler.kubeconfig": "scheduler", "kwok.kubeconfig": "kwok",
 	} {
-		config, err := c.kubeconfig(c.state.path("pki"), identity)
+		config, err := c.state.kubeconfig(string(c.state.pki()), identity)
 		if err != nil {
 			return err
 		}

@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// Certificate authorities: files <name>.crt and <name>.key in the folder pki.
+// Certificate authorities: files <name>.crt and <name>.key.
 const (
 	clusterCA    = "ca"
 	frontProxyCA = "front-proxy-ca"
@@ -46,17 +46,22 @@ const (
 	certificateLife = 5 * 365 * 24 * time.Hour
 )
 
-// makePKI makes the authorities and the certificates of the control plane.
-func (c *Cluster) makePKI() error {
-	if err := os.MkdirAll(c.state.path("pki"), 0o700); err != nil {
+// pki is the folder with the authorities of a cluster, and the certificates of its control plane.
+type pki string
+
+func (p pki) file(name string) string { return filepath.Join(string(p), name) }
+
+// create makes the authorities and the certificates of the control plane. The API server has the address.
+func (p pki) create(address string) error {
+	if err := os.MkdirAll(string(p), 0o700); err != nil {
 		return fmt.Errorf("making the certificates: %w", err)
 	}
 	for _, name := range []string{clusterCA, frontProxyCA, etcdCA} {
-		if err := c.makeAuthority(name); err != nil {
+		if err := p.makeAuthority(name); err != nil {
 			return err
 		}
 	}
-	key, err := newKey(c.state.path("pki", serviceAccountKey+".key"))
+	key, err := newKey(p.file(serviceAccountKey + ".key"))
 	if err != nil {
 		return err
 	}
@@ -64,14 +69,14 @@ func (c *Cluster) makePKI() error {
 	if err != nil {
 		return fmt.Errorf("making the service account key: %w", err)
 	}
-	if err := writePEM(c.state.path("pki", serviceAccountKey+".pub"), "PUBLIC KEY", public, 0o644); err != nil {
+	if err := writePEM(p.file(serviceAccountKey+".pub"), "PUBLIC KEY", public, 0o644); err != nil {
 		return err
 	}
 	loopback := net.IPv4(127, 0, 0, 1)
 	for _, cert := range []certificate{
 		{
 			file: "apiserver", authority: clusterCA, name: "kube-apiserver", server: true,
-			addresses: []net.IP{loopback, net.ParseIP(c.state.apiAddress()), net.ParseIP(kubernetesServiceIP)},
+			addresses: []net.IP{loopback, net.ParseIP(address), net.ParseIP(kubernetesServiceIP)},
 			hosts: []string{
 				"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local",
 			},
@@ -88,15 +93,15 @@ func (c *Cluster) makePKI() error {
 		// admission policies treat it as a kubelet.
 		{file: "kwok", authority: clusterCA, name: "everynode-local:kwok", groups: []string{"system:masters", "system:nodes"}},
 	} {
-		if err := c.issue(c.state.path("pki"), cert); err != nil {
+		if err := p.issue(string(p), cert); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (c *Cluster) makeAuthority(name string) error {
-	key, err := newKey(c.state.path("pki", name+".key"))
+func (p pki) makeAuthority(name string) error {
+	key, err := newKey(p.file(name + ".key"))
 	if err != nil {
 		return err
 	}
@@ -107,12 +112,12 @@ func (c *Cluster) makeAuthority(name string) error {
 	if err != nil {
 		return fmt.Errorf("making the authority %s: %w", name, err)
 	}
-	return writePEM(c.state.path("pki", name+".crt"), "CERTIFICATE", der, 0o644)
+	return writePEM(p.file(name+".crt"), "CERTIFICATE", der, 0o644)
 }
 
 // issue makes a key and a certificate <file>.crt and <file>.key in a folder.
-func (c *Cluster) issue(dir string, cert certificate) error {
-	authority, signer, err := c.loadAuthority(cert.authority)
+func (p pki) issue(dir string, cert certificate) error {
+	authority, signer, err := p.loadAuthority(cert.authority)
 	if err != nil {
 		return err
 	}
@@ -134,9 +139,9 @@ func (c *Cluster) issue(dir string, cert certificate) error {
 	return writePEM(filepath.Join(dir, cert.file+".crt"), "CERTIFICATE", der, 0o644)
 }
 
-func (c *Cluster) loadAuthority(name string) (*x509.Certificate, *ecdsa.PrivateKey, error) {
+func (p pki) loadAuthority(name string) (*x509.Certificate, *ecdsa.PrivateKey, error) {
 	read := func(file string) ([]byte, error) {
-		data, err := os.ReadFile(c.state.path("pki", file))
+		data, err := os.ReadFile(p.file(file))
 		if err != nil {
 			return nil, fmt.Errorf("reading the authority: %w", err)
 		}

@@ -149,22 +149,22 @@ func (c *Cluster) certify(node *realNode, dir string) error {
 			addresses: []net.IP{net.ParseIP(address)}, hosts: []string{name},
 		},
 	} {
-		if err := c.issue(dir, cert); err != nil {
+		if err := c.state.pki().issue(dir, cert); err != nil {
 			return err
 		}
 	}
-	ca, err := os.ReadFile(c.pki(clusterCA + ".crt"))
+	ca, err := os.ReadFile(c.state.pki().file(clusterCA + ".crt"))
 	if err != nil {
 		return fmt.Errorf("reading the authority: %w", err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "ca.crt"), ca, 0o644); err != nil {
 		return fmt.Errorf("writing the authority: %w", err)
 	}
-	kubelet, err := c.kubeconfig(dir, "kubelet-client")
+	kubelet, err := c.state.kubeconfig(dir, "kubelet-client")
 	if err != nil {
 		return err
 	}
-	proxy, err := c.kubeconfig(c.state.path("pki"), "kube-proxy")
+	proxy, err := c.state.kubeconfig(string(c.state.pki()), "kube-proxy")
 	if err != nil {
 		return err
 	}

@@ -98,6 +98,8 @@ func (s *state) path(parts ...string) string {
 	return filepath.Join(append([]string{s.dir}, parts...)...)
 }
 
+func (s *state) pki() pki { return pki(s.path("pki")) }
+
 func (s *state) save() error {
 	data, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {
