@@ -26,9 +26,10 @@ import (
 type Cluster struct {
 	state state
 
-	mu       sync.Mutex
-	clients  kubernetes.Interface
-	progress io.Writer
+	progress progress
+
+	mu      sync.Mutex
+	clients kubernetes.Interface
 	// simulator is held while kwok is started.
 	simulator sync.Mutex
 	// prepared is set once this process has made sure of what real nodes need.
@@ -93,23 +94,27 @@ func (c *Cluster) Processes() (map[string]int, error) {
 
 // SetProgress sends progress lines of later calls to a writer.
 func (c *Cluster) SetProgress(w io.Writer) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.progress = w
+	c.progress.mu.Lock()
+	defer c.progress.mu.Unlock()
+	c.progress.to = w
 }
 
-func (c *Cluster) say(format string, args ...any) {
-	fmt.Fprintf(c.progressWriter(), format+"\n", args...)
+// progress is where the steps of a cluster are told; nowhere without a writer.
+type progress struct {
+	mu sync.Mutex
+	to io.Writer
 }
 
-func (c *Cluster) progressWriter() io.Writer {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.progress == nil {
-		return io.Discard
+func (p *progress) Write(line []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.to == nil {
+		return len(line), nil
 	}
-	return c.progress
+	return p.to.Write(line)
 }
+
+func (p *progress) say(format string, args ...any) { fmt.Fprintf(p, format+"\n", args...) }
 
 // Up starts a cluster, and returns when all its nodes are Ready. If real nodes are not possible, the first line of
 // progress says so, and all nodes are simulated. If Up fails or ctx ends, it removes what it has started.
@@ -136,7 +141,7 @@ func Up(ctx context.Context, options Options) (*Cluster, error) {
 		}
 		return nil, err
 	}
-	c.say("cluster %q is ready after %.1f s", c.state.Name, time.Since(started).Seconds())
+	c.progress.say("cluster %q is ready after %.1f s", c.state.Name, time.Since(started).Seconds())
 	return c, nil
 }
 
@@ -185,7 +190,7 @@ func record(ctx context.Context, options Options, s state) (*Cluster, error) {
 	if err := s.choosePlace(); err != nil {
 		return nil, err
 	}
-	c := &Cluster{state: s, progress: options.Progress, prepared: s.Real && options.Nodes > 0}
+	c := &Cluster{state: s, progress: progress{to: options.Progress}, prepared: s.Real && options.Nodes > 0}
 	for _, folder := range []string{"logs", "processes", "nodes", "images"} {
 		if err := os.MkdirAll(c.state.path(folder), 0o755); err != nil {
 			return nil, fmt.Errorf("making the cluster's folder: %w", err)
@@ -258,7 +263,7 @@ func Prerequisites(ctx context.Context) []prereq.Requirement {
 // up starts the control plane and the nodes at the same time: the runtimes of the nodes come up
 // while the API server does, and the kubelets wait for its port.
 func (c *Cluster) up(ctx context.Context, options Options) error {
-	c.say("starting the control plane …")
+	c.progress.say("starting the control plane …")
 	if err := c.prepareControlPlane(options); err != nil {
 		return err
 	}
@@ -287,14 +292,14 @@ func (c *Cluster) up(ctx context.Context, options Options) error {
 	if err := errors.Join(<-control, err); err != nil {
 		return err
 	}
-	c.say("the API server is at %s", c.state.apiURL())
+	c.progress.say("the API server is at %s", c.state.apiURL())
 	if err := c.joinSimulated(ctx, extra); err != nil {
 		return err
 	}
 	if len(names)+len(extra) == 0 {
 		return nil
 	}
-	c.say("waiting for %d real and %d simulated nodes …", len(names), len(extra))
+	c.progress.say("waiting for %d real and %d simulated nodes …", len(names), len(extra))
 	wait, stop := within(ctx, startLimit+time.Duration(len(extra))*time.Second/2)
 	defer stop()
 	return c.WaitReady(wait, append(names, extra...)...)

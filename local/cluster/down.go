@@ -39,7 +39,7 @@ func (c *Cluster) Down(ctx context.Context) error {
 	if _, err := os.Stat(c.state.path(stateFile)); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	c.say("taking cluster %q down …", c.state.Name)
+	c.progress.say("taking cluster %q down …", c.state.Name)
 	errs := []error{c.endProcesses(), c.state.removeNetwork(), removeGroup(c.state.cgroup()), unmountAll(c.state.dir)}
 	if left := c.leftovers(); len(left) > 0 {
 		errs = append(errs, fmt.Errorf("still there: %s", strings.Join(left, "; ")))

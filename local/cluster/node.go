@@ -76,7 +76,7 @@ func (n *realNode) saveOptions() error {
 // that cannot have one is simulated instead, which is said in the progress.
 func (c *Cluster) Join(ctx context.Context, options NodeOptions) error {
 	if !c.state.Real && !options.Simulated {
-		c.say("node %s is simulated: %s", options.Name, whyNoRealNodes())
+		c.progress.say("node %s is simulated: %s", options.Name, whyNoRealNodes())
 		options.Simulated, options.WithoutCNI = true, false
 	}
 	if err := options.validate(); err != nil {
@@ -113,15 +113,14 @@ func (c *Cluster) prepareRealNodes(ctx context.Context) error {
 	prepared := c.prepared
 	c.mu.Unlock()
 	if !prepared {
-		progress := c.progressWriter()
-		if err := prereq.Ensure(ctx, progress, Prerequisites(ctx)); err != nil {
+		if err := prereq.Ensure(ctx, &c.progress, Prerequisites(ctx)); err != nil {
 			return err
 		}
-		if _, err := binaries.Ensure(ctx, progress, c.state.Kubernetes, binaries.RealNode()...); err != nil {
+		if _, err := binaries.Ensure(ctx, &c.progress, c.state.Kubernetes, binaries.RealNode()...); err != nil {
 			return err
 		}
 	}
-	c.raiseWatchLimit()
+	raiseWatchLimit(&c.progress)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.prepared = true

@@ -201,7 +201,7 @@ func removeGroup(group string) error {
 // raiseWatchLimit raises the number of inotify instances, which all nodes share: each takes about a
 // dozen, so the usual 128 are used up by the tenth, whose kubelet then ends at once. The limit stays
 // raised: it costs nothing, and other clusters may rely on it.
-func (c *Cluster) raiseWatchLimit() {
+func raiseWatchLimit(progress *progress) {
 	const file, enough, raised = "/proc/sys/fs/inotify/max_user_instances", 1024, "8192"
 	data, err := os.ReadFile(file)
 	if err != nil {
@@ -211,10 +211,10 @@ func (c *Cluster) raiseWatchLimit() {
 		return
 	}
 	if err := os.WriteFile(file, []byte(raised), 0o644); err != nil {
-		c.say("fs.inotify.max_user_instances cannot be raised, so there can be a few real nodes only: %v", err)
+		progress.say("fs.inotify.max_user_instances cannot be raised, so there can be a few real nodes only: %v", err)
 		return
 	}
-	c.say("raised fs.inotify.max_user_instances of this machine to %s", raised)
+	progress.say("raised fs.inotify.max_user_instances of this machine to %s", raised)
 }
 
 // hideHost makes a folder of a node's upper layer hide what the host has there.

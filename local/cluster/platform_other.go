@@ -27,7 +27,7 @@ func (*network) setUpNetwork() error { return errLinuxOnly }
 
 func (*network) routePods(int) error { return errLinuxOnly }
 
-func (c *Cluster) raiseWatchLimit() {}
+func raiseWatchLimit(*progress) {}
 
 func (*network) removeNetwork() error { return nil }
 

@@ -78,7 +78,7 @@ func (c *Cluster) startSimulator(ctx context.Context) error {
 	c.simulator.Lock()
 	defer c.simulator.Unlock()
 	if _, err := os.Stat(filepath.Join(c.state.Programs, kwokName)); err != nil {
-		programs, err := binaries.Ensure(ctx, c.progressWriter(), c.state.Kubernetes, binaries.SimulatedNode()...)
+		programs, err := binaries.Ensure(ctx, &c.progress, c.state.Kubernetes, binaries.SimulatedNode()...)
 		if err != nil {
 			return err
 		}
