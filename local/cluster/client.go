@@ -140,13 +140,13 @@ func (c *Cluster) waitNodes(ctx context.Context, names []string, condition func(
 			return "", nil
 		}
 		late = name
-		if err := c.nodeFailure(name); err != nil {
+		if err := c.nodes.failure(name); err != nil {
 			return "", err
 		}
 		return missing, nil
 	})
 	if err != nil {
-		return c.withNodeLogs(fmt.Errorf("waiting for nodes: %w", err), late)
+		return fmt.Errorf("waiting for nodes: %w%s", err, c.nodes.logs(late))
 	}
 	return nil
 }

@@ -24,7 +24,8 @@ import (
 
 // Cluster is a local cluster, running or not. Its methods may be used by several goroutines.
 type Cluster struct {
-	state state
+	state *state
+	nodes realNodes
 
 	progress progress
 
@@ -34,6 +35,10 @@ type Cluster struct {
 	simulator sync.Mutex
 	// prepared is set once this process has made sure of what real nodes need.
 	prepared bool
+}
+
+func newCluster(s state, w io.Writer) *Cluster {
+	return &Cluster{state: &s, nodes: realNodes{&s}, progress: progress{to: w}}
 }
 
 // Name of the cluster.
@@ -190,7 +195,8 @@ func record(ctx context.Context, options Options, s state) (*Cluster, error) {
 	if err := s.choosePlace(); err != nil {
 		return nil, err
 	}
-	c := &Cluster{state: s, progress: progress{to: options.Progress}, prepared: s.Real && options.Nodes > 0}
+	c := newCluster(s, options.Progress)
+	c.prepared = s.Real && options.Nodes > 0
 	for _, folder := range []string{"logs", "processes", "nodes", "images"} {
 		if err := os.MkdirAll(c.state.path(folder), 0o755); err != nil {
 			return nil, fmt.Errorf("making the cluster's folder: %w", err)
@@ -269,17 +275,7 @@ func (c *Cluster) up(ctx context.Context, options Options) error {
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	simulated := options.Simulated
-	var names, extra []string
-	for i := range options.Nodes {
-		names = append(names, fmt.Sprintf("node-%d", i+1))
-	}
-	if !c.state.Real {
-		names, extra = nil, names
-	}
-	for i := range simulated {
-		extra = append(extra, fmt.Sprintf("sim-%d", i+1))
-	}
+	machines, simulated := options.nodes(c.state.Real)
 	control := make(chan error, 1)
 	go func() {
 		err := c.startControlPlane(ctx)
@@ -288,40 +284,30 @@ func (c *Cluster) up(ctx context.Context, options Options) error {
 		}
 		control <- err
 	}()
-	err := c.startNodes(ctx, names)
+	var err error
+	if len(machines) > 0 {
+		if err = c.prepareRealNodes(ctx); err == nil {
+			err = c.nodes.start(ctx, machines...)
+		}
+	}
 	if err := errors.Join(<-control, err); err != nil {
 		return err
 	}
 	c.progress.say("the API server is at %s", c.state.apiURL())
-	if err := c.joinSimulated(ctx, extra); err != nil {
+	if err := c.joinSimulated(ctx, simulated...); err != nil {
 		return err
 	}
-	if len(names)+len(extra) == 0 {
-		return nil
+	var names []string
+	for _, node := range append(machines, simulated...) {
+		names = append(names, node.Name)
 	}
-	c.progress.say("waiting for %d real and %d simulated nodes …", len(names), len(extra))
-	wait, stop := within(ctx, startLimit+time.Duration(len(extra))*time.Second/2)
-	defer stop()
-	return c.WaitReady(wait, append(names, extra...)...)
-}
-
-// startNodes starts real nodes at the same time, numbered in order: node-1 has the first address.
-func (c *Cluster) startNodes(ctx context.Context, names []string) error {
 	if len(names) == 0 {
 		return nil
 	}
-	if err := c.prepareRealNodes(ctx); err != nil {
-		return err
-	}
-	nodes := make([]*realNode, len(names))
-	for i, name := range names {
-		node, err := c.allocate(ctx, NodeOptions{Name: name})
-		if err != nil {
-			return fmt.Errorf("starting node %s: %w", name, err)
-		}
-		nodes[i] = node
-	}
-	return forEach(len(nodes), func(i int) error { return c.build(ctx, nodes[i]) })
+	c.progress.say("waiting for %d real and %d simulated nodes …", len(machines), len(simulated))
+	wait, stop := within(ctx, startLimit+time.Duration(len(simulated))*time.Second/2)
+	defer stop()
+	return c.WaitReady(wait, names...)
 }
 
 // forEach runs a function for 0 to n-1 at the same time and joins the errors.

@@ -29,7 +29,7 @@ func TestHeartbeatsAreThoseOfTheOptions(t *testing.T) {
 			if err := tt.options.complete(); err != nil {
 				t.Fatal(err)
 			}
-			c := &Cluster{}
+			c := &Cluster{state: &state{}}
 			c.state.heartbeats(tt.options)
 			if got := c.arguments(tt.component); !slices.Contains(got, tt.want) {
 				t.Errorf("%q is missing in %q", tt.want, got)

@@ -106,7 +106,7 @@ func (c *Cluster) startComponent(_ context.Context, name string) error {
 	if record.Alive() {
 		return nil
 	}
-	record, err = c.spawn(c.logFile(name), filepath.Join(c.state.Programs, name), c.arguments(name)...)
+	record, err = c.state.spawn(c.logFile(name), filepath.Join(c.state.Programs, name), c.arguments(name)...)
 	if err != nil {
 		return fmt.Errorf("starting %s: %w", name, err)
 	}

@@ -16,17 +16,6 @@ import (
 	"github.com/everynode/everynode/local/internal/procs"
 )
 
-// destroy switches a node off and removes its folder.
-func (c *Cluster) destroy(node *realNode) error {
-	if err := c.switchOff(node); err != nil {
-		return err
-	}
-	if err := os.RemoveAll(node.spec.Dir); err != nil {
-		return fmt.Errorf("removing the node's folder: %w", err)
-	}
-	return nil
-}
-
 // Down ends all processes of the cluster and removes its folder. It is not an error if there is no cluster, so Down may
 // be called twice, and after any failure. The error names what could not be removed.
 func (c *Cluster) Down(ctx context.Context) error {
@@ -56,18 +45,10 @@ func (c *Cluster) Down(ctx context.Context) error {
 
 // endProcesses kills all processes, because no data of a local cluster requires a clean end.
 func (c *Cluster) endProcesses() error {
-	nodes, err := c.realNodes()
-	errs := []error{err}
-	errs = append(errs, forEach(len(components), func(i int) error {
-		return c.stopComponent(components[i])
-	}))
-	errs = append(errs, forEach(len(nodes), func(i int) error {
-		node, err := c.loadNode(nodes[i])
-		if err != nil {
-			return err
-		}
-		return c.switchOff(node)
-	}))
+	errs := []error{
+		forEach(len(components), func(i int) error { return c.stopComponent(components[i]) }),
+		c.nodes.switchOff(),
+	}
 	// Processes that a crash left unrecorded have the marker of the cluster.
 	for _, record := range procs.Marked(nodespec.Marker, c.state.dir) {
 		if err := record.Signal(syscall.SIGKILL); err != nil {

@@ -100,6 +100,8 @@ func (s *state) path(parts ...string) string {
 
 func (s *state) pki() pki { return pki(s.path("pki")) }
 
+func (s *state) images() images { return images(s.path("images")) }
+
 func (s *state) save() error {
 	data, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {
@@ -117,11 +119,11 @@ func load(dir string) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the cluster's record: %w", err)
 	}
-	c := &Cluster{state: state{dir: dir}}
-	if err := json.Unmarshal(data, &c.state); err != nil {
+	s := state{dir: dir}
+	if err := json.Unmarshal(data, &s); err != nil {
 		return nil, fmt.Errorf("reading %s: %w", filepath.Join(dir, stateFile), err)
 	}
-	return c, nil
+	return newCluster(s, nil), nil
 }
 
 // Open finds a cluster that was brought up by this or another process.
