@@ -26,19 +26,19 @@ import (
 type Cluster struct {
 	state *state
 	nodes realNodes
+	// control is the control plane.
+	control controlPlane
 
 	progress progress
 
 	mu      sync.Mutex
 	clients kubernetes.Interface
-	// simulator is held while kwok is started.
-	simulator sync.Mutex
 	// prepared is set once this process has made sure of what real nodes need.
 	prepared bool
 }
 
 func newCluster(s state, w io.Writer) *Cluster {
-	return &Cluster{state: &s, nodes: realNodes{&s}, progress: progress{to: w}}
+	return &Cluster{state: &s, nodes: realNodes{&s}, control: controlPlane{state: &s}, progress: progress{to: w}}
 }
 
 // Name of the cluster.
@@ -58,7 +58,7 @@ func (c *Cluster) Created() time.Time { return c.state.Created }
 
 // State is "running" while the process of the API server exists, otherwise "stopped".
 func (c *Cluster) State() string {
-	if c.died(apiServerName) == nil {
+	if c.control.died(apiServerName) == nil {
 		return "running"
 	}
 	return "stopped"
@@ -80,13 +80,13 @@ func (c *Cluster) Environ(folders ...string) []string {
 
 // AuditLog is the path of the API server's audit log: one JSON event per line, each at most about a
 // second after its request.
-func (c *Cluster) AuditLog() string { return c.state.path("logs", "audit.log") }
+func (c *Cluster) AuditLog() string { return c.control.auditLog() }
 
 // Processes are the process IDs of the control plane's parts that run, kwok among them, by their programs' names.
 func (c *Cluster) Processes() (map[string]int, error) {
 	pids := map[string]int{}
 	for _, name := range components {
-		record, err := procs.Load(c.recordFile(name))
+		record, err := procs.Load(c.control.recordFile(name))
 		if err != nil {
 			return nil, err
 		}
@@ -270,7 +270,7 @@ func Prerequisites(ctx context.Context) []prereq.Requirement {
 // while the API server does, and the kubelets wait for its port.
 func (c *Cluster) up(ctx context.Context, options Options) error {
 	c.progress.say("starting the control plane …")
-	if err := c.prepareControlPlane(options); err != nil {
+	if err := c.control.prepare(options); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)

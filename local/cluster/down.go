@@ -46,7 +46,7 @@ func (c *Cluster) Down(ctx context.Context) error {
 // endProcesses kills all processes, because no data of a local cluster requires a clean end.
 func (c *Cluster) endProcesses() error {
 	errs := []error{
-		forEach(len(components), func(i int) error { return c.stopComponent(components[i]) }),
+		forEach(len(components), func(i int) error { return c.control.stop(components[i]) }),
 		c.nodes.switchOff(),
 	}
 	// Processes that a crash left unrecorded have the marker of the cluster.

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -37,7 +38,7 @@ func (c *Cluster) joinSimulated(ctx context.Context, nodes ...NodeOptions) error
 }
 
 func (c *Cluster) createSimulated(ctx context.Context, options NodeOptions) error {
-	if err := c.startSimulator(ctx); err != nil {
+	if err := c.control.startSimulator(ctx, &c.progress); err != nil {
 		return err
 	}
 	client, err := c.client()
@@ -65,19 +66,19 @@ func (c *Cluster) createSimulated(ctx context.Context, options NodeOptions) erro
 }
 
 // startSimulator starts kwok with the first simulated node, not before: it costs memory, and a minute to build.
-func (c *Cluster) startSimulator(ctx context.Context) error {
-	c.simulator.Lock()
-	defer c.simulator.Unlock()
-	if _, err := os.Stat(filepath.Join(c.state.Programs, kwokName)); err != nil {
-		programs, err := binaries.Ensure(ctx, &c.progress, c.state.Kubernetes, binaries.SimulatedNode()...)
+func (p *controlPlane) startSimulator(ctx context.Context, progress io.Writer) error {
+	p.simulator.Lock()
+	defer p.simulator.Unlock()
+	if _, err := os.Stat(filepath.Join(p.Programs, kwokName)); err != nil {
+		programs, err := binaries.Ensure(ctx, progress, p.Kubernetes, binaries.SimulatedNode()...)
 		if err != nil {
 			return err
 		}
-		if programs != c.state.Programs {
-			return fmt.Errorf("cluster %s was started with other programs, without %s: start it again to add simulated nodes", c.state.Name, kwokName)
+		if programs != p.Programs {
+			return fmt.Errorf("cluster %s was started with other programs, without %s: start it again to add simulated nodes", p.Name, kwokName)
 		}
 	}
-	return c.startComponent(ctx, kwokName)
+	return p.start(kwokName)
 }
 
 // silence stops or resumes the status updates of a simulated node, as if its kubelet was stopped. kwok reports
