@@ -30,7 +30,11 @@ func (c *Cluster) Down(ctx context.Context) error {
 	}
 	c.progress.say("taking cluster %q down …", c.state.Name)
 	errs := []error{c.endProcesses(), c.state.removeNetwork(), removeGroup(c.state.cgroup()), unmountAll(c.state.dir)}
-	if left := c.leftovers(); len(left) > 0 {
+	var left []string
+	for _, record := range procs.Marked(nodespec.Marker, c.state.dir) {
+		left = append(left, fmt.Sprintf("process %d", record.PID))
+	}
+	if left = append(left, c.state.systemLeftovers()...); len(left) > 0 {
 		errs = append(errs, fmt.Errorf("still there: %s", strings.Join(left, "; ")))
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -59,13 +63,4 @@ func (c *Cluster) endProcesses() error {
 		errs = append(errs, record.Stop(0))
 	}
 	return errors.Join(errs...)
-}
-
-// leftovers lists what remains of the cluster on the machine, except for its folder.
-func (c *Cluster) leftovers() []string {
-	var left []string
-	for _, record := range procs.Marked(nodespec.Marker, c.state.dir) {
-		left = append(left, fmt.Sprintf("process %d", record.PID))
-	}
-	return append(left, c.state.systemLeftovers()...)
 }

@@ -7,6 +7,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
@@ -117,9 +118,9 @@ func (p pki) makeAuthority(name string) error {
 
 // issue makes a key and a certificate <file>.crt and <file>.key in a folder.
 func (p pki) issue(dir string, cert certificate) error {
-	authority, signer, err := p.loadAuthority(cert.authority)
+	authority, err := tls.LoadX509KeyPair(p.file(cert.authority+".crt"), p.file(cert.authority+".key"))
 	if err != nil {
-		return err
+		return fmt.Errorf("reading the authority %s: %w", cert.authority, err)
 	}
 	key, err := newKey(filepath.Join(dir, cert.file+".key"))
 	if err != nil {
@@ -132,42 +133,11 @@ func (p pki) issue(dir string, cert certificate) error {
 		template.ExtKeyUsage = append(template.ExtKeyUsage, x509.ExtKeyUsageServerAuth)
 	}
 	template.IPAddresses, template.DNSNames = cert.addresses, cert.hosts
-	der, err := x509.CreateCertificate(rand.Reader, template, authority, key.Public(), signer)
+	der, err := x509.CreateCertificate(rand.Reader, template, authority.Leaf, key.Public(), authority.PrivateKey)
 	if err != nil {
 		return fmt.Errorf("making the certificate %s: %w", cert.file, err)
 	}
 	return writePEM(filepath.Join(dir, cert.file+".crt"), "CERTIFICATE", der, 0o644)
-}
-
-func (p pki) loadAuthority(name string) (*x509.Certificate, *ecdsa.PrivateKey, error) {
-	read := func(file string) ([]byte, error) {
-		data, err := os.ReadFile(p.file(file))
-		if err != nil {
-			return nil, fmt.Errorf("reading the authority: %w", err)
-		}
-		block, _ := pem.Decode(data)
-		if block == nil {
-			return nil, fmt.Errorf("reading the authority: %s is not PEM", file)
-		}
-		return block.Bytes, nil
-	}
-	der, err := read(name + ".crt")
-	if err != nil {
-		return nil, nil, err
-	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		return nil, nil, fmt.Errorf("reading the authority %s: %w", name, err)
-	}
-	der, err = read(name + ".key")
-	if err != nil {
-		return nil, nil, err
-	}
-	key, err := x509.ParseECPrivateKey(der)
-	if err != nil {
-		return nil, nil, fmt.Errorf("reading the authority %s: %w", name, err)
-	}
-	return cert, key, nil
 }
 
 func template(name string, groups ...string) *x509.Certificate {
