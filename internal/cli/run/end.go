@@ -169,16 +169,6 @@ func (r *running) leave(ctx context.Context, how ending) string {
 	return r.remainingMessage(how)
 }
 
-// notSuspended returns what may still start, and how to prevent it.
-func (r *running) notSuspended(err error) string {
-	until := r.job.CreationTimestamp.Add(r.startingDeadline).UTC().Format("2006-01-02 15:04:05 UTC")
-	return fmt.Sprintf("NodeJob %s could not be suspended: %s. Until %s, a machine that registers with the name of one of its nodes runs the command. To prevent this: kubectl everynode suspend %s",
-		r.job.Name, strings.TrimSuffix(err.Error(), "."), until, r.where())
-}
-
-// where returns the NodeJob as command line arguments.
-func (r *running) where() string { return r.job.Name + " -n " + r.job.Namespace }
-
 // remainingMessage returns how to check the run later, and how to continue.
 func (r *running) remainingMessage(how ending) string {
 	where := r.where()

@@ -27,8 +27,7 @@ import (
 
 // running is a run that is followed. All its fields belong to the goroutine of follow.
 type running struct {
-	*options
-	job     *v1alpha1.NodeJob
+	ownJob
 	key     string
 	view    view.Run
 	index   map[string]int
@@ -54,33 +53,19 @@ type running struct {
 	saidAt time.Time
 
 	// stops counts how often the user has pressed Ctrl-C.
-	stops     int
-	suspended bool
-	// stopErr is the error of the last try to suspend the NodeJob.
-	stopErr error
-	// gone are the names of nodes whose Node was deleted. A Node that registers with one of these names is not a node of the run.
-	// toExclude reports whether spec.nodes.names may still have one of them, and excludeErr is the error of the last try to
-	// remove it.
-	gone       map[string]bool
-	toExclude  bool
-	excludeErr error
+	stops int
 	// broken reports whether the output cannot be written. writeErr is the error of the write.
 	broken   bool
 	writeErr error
-	// seen reports whether a manager has observed the NodeJob.
-	seen bool
 	// disconnected is the reason why the API server does not respond; "" if it does. logsForbidden is the reason why no
 	// logs can be read.
 	disconnected  string
 	logsForbidden error
-	// runFinished reports whether the NodeJob makes no further progress on its own. rest fires after this has lasted long
-	// enough; then rested is true. logsOver fires after the logs were waited for long enough. quiet counts the checks in
+	// rest fires after the NodeJob has made no progress for long enough; then rested is true. logsOver fires after the logs were waited for long enough. quiet counts the checks in
 	// which all remaining nodes were unavailable.
-	runFinished, rested bool
-	rest, logsOver      <-chan time.Time
-	quiet               int
-	// patience is the timeout of each request.
-	patience time.Duration
+	rested         bool
+	rest, logsOver <-chan time.Time
+	quiet          int
 }
 
 const (
@@ -103,8 +88,8 @@ const (
 
 func newRunning(o *options, job *v1alpha1.NodeJob, found targets) *running {
 	r := &running{
-		options: o, job: job, key: v1alpha1.RecordKey(job.Namespace, job.Name),
-		index: map[string]int{}, pods: map[types.UID]int{}, gone: map[string]bool{}, parts: make(chan logPart), patience: requestTimeout,
+		ownJob: ownJob{options: o, job: job, gone: map[string]bool{}, patience: requestTimeout}, key: v1alpha1.RecordKey(job.Namespace, job.Name),
+		index: map[string]int{}, pods: map[types.UID]int{}, parts: make(chan logPart),
 	}
 	r.view = view.Run{Namespace: job.Namespace, Name: job.Name, Command: o.whatExactly(), Selection: o.selection(), Began: o.Now()}
 	for _, name := range found.names {
@@ -239,7 +224,7 @@ func (r *running) setRest() {
 		r.rested, r.logsOver = false, nil // another user has resumed it in the meantime
 	}
 	switch {
-	case !r.runFinished:
+	case !r.atRest():
 		r.rest = nil
 	case r.rest != nil:
 	case r.suspended:
@@ -289,24 +274,19 @@ func (r *running) observeJob(observation cmdutil.Observation) {
 		return
 	}
 	r.disconnected = ""
-	r.job = observation.Job
-	r.observed()
-}
-
-// observed notes what the NodeJob says about its manager.
-func (r *running) observed() {
-	r.seen = r.seen || slices.Contains(r.job.Finalizers, v1alpha1.NodeJobFinalizer)
-	r.runFinished = r.atRest()
+	r.setJob(observation.Job)
 }
 
 // atRest reports whether the NodeJob makes no progress on its own, according to its manager. A NodeJob that was suspended
 // before a manager has seen it has not started and does not start.
 func (r *running) atRest() bool {
 	status := &r.job.Status
-	if r.suspended && !r.seen {
+	switch {
+	case r.count(view.RunRunning) > 0:
+		return false
+	case r.suspended && !r.seen:
 		return true
-	}
-	if status.ObservedGeneration != r.job.Generation || status.Nodes.Running > 0 || r.count(view.RunRunning) > 0 {
+	case status.ObservedGeneration != r.job.Generation || status.Nodes.Running > 0:
 		return false
 	}
 	for _, c := range status.Conditions {

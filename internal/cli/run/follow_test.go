@@ -92,8 +92,8 @@ func TestAStopWithoutAManagerEndsTheRun(t *testing.T) {
 	s := &jobServer{uid: "uid-of-j"}
 	r := newRun(t, s)
 	r.remove = false
-	if r.signalled(t.Context(), os.Interrupt) || !r.runFinished || r.overNow() || r.rest == nil {
-		t.Errorf("at rest: %t", r.runFinished)
+	if r.signalled(t.Context(), os.Interrupt) || !r.atRest() || r.overNow() || r.rest == nil {
+		t.Errorf("at rest: %t", r.atRest())
 	}
 	if said := r.note(); said != "stopping: no manager has observed the NodeJob, so nothing was started" {
 		t.Errorf("it says %q", said)
@@ -109,7 +109,7 @@ func TestAStopWithoutAManagerEndsTheRun(t *testing.T) {
 	r.signalled(t.Context(), os.Interrupt)
 	observed := r.job.DeepCopy()
 	observed.Finalizers = []string{v1alpha1.NodeJobFinalizer}
-	if r.observeJob(cmdutil.Observation{Job: observed}); r.runFinished {
+	if r.observeJob(cmdutil.Observation{Job: observed}); r.atRest() {
 		t.Error("it is at rest although a manager has observed it")
 	}
 }
@@ -184,7 +184,7 @@ func TestAStoppedRunWaitsForTheOutput(t *testing.T) {
 			r.observePod(endedContext(), clitest.Pod("a", "node-1", corev1.PodSucceeded), false)
 			r.observeLog(logPart{pod: "uid-of-a", data: []byte("begun\n")})
 			r.records[0], r.view.Nodes[0].State = &record.Record{PodUID: "uid-of-a"}, view.RunSucceeded
-			r.suspended, r.runFinished, r.rested = true, true, true
+			r.suspended, r.rested = true, true
 			if r.overNow() || r.logsOver == nil {
 				t.Error("it is over before the log was read")
 			}

@@ -53,7 +53,6 @@ func (r *running) observePod(ctx context.Context, pod *corev1.Pod, deleted bool)
 		return
 	}
 	n.State, n.Since, n.Said = view.RunRunning, pod.CreationTimestamp.Time, cmdutil.AttemptOf(pod).Waiting
-	r.runFinished = false
 }
 
 // observeNodes handles the records of nodes.
@@ -103,7 +102,6 @@ func (r *running) observeNode(node client.Object, deleted bool) {
 		}
 	case record.Rebooting:
 	}
-	r.runFinished = r.atRest()
 }
 
 // whyGone returns why a Node is not that of the run; "" if it is.

@@ -48,25 +48,6 @@ func (r *running) noteOfTheRun() string {
 	return ""
 }
 
-// unobserved returns what to do if no manager observes the NodeJob, and what happens otherwise.
-func (r *running) unobserved() string {
-	return fmt.Sprintf("the manager has not observed the NodeJob yet; check that it is running: %s. When it runs again, the NodeJob starts, also if this "+
-		"command has ended; to prevent this: kubectl delete nodejob %s", view.CheckManager, r.where())
-}
-
-// stopping returns the effect of the first Ctrl-C, and what a second one would do.
-func (r *running) stopping() string {
-	switch {
-	case !r.suspended && r.stopErr != nil:
-		return "the NodeJob could not be suspended; retrying: " + r.stopErr.Error()
-	case r.suspended && !r.seen:
-		return "stopping: no manager has observed the NodeJob, so nothing was started"
-	case r.remove:
-		return "stopping: no new attempts start, and running attempts may finish. Ctrl-C again ends them and deletes the NodeJob"
-	}
-	return "stopping: no new attempts start, and running attempts may finish. Ctrl-C again ends this command only"
-}
-
 // printLine adds a line of a node to the lines that will be written.
 func (r *running) printLine(i int, line string) {
 	terminal := r.Terminal()
