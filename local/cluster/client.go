@@ -23,10 +23,10 @@ import (
 const pollInterval = 100 * time.Millisecond
 
 // kubeconfig makes a self-contained kubeconfig for the identity <file>.crt, <file>.key in a folder.
-func (c *Cluster) kubeconfig(dir, file string) ([]byte, error) {
+func (s *state) kubeconfig(dir, file string) ([]byte, error) {
 	var data [3][]byte
 	for i, path := range []string{
-		c.path("pki", clusterCA+".crt"), filepath.Join(dir, file+".crt"), filepath.Join(dir, file+".key"),
+		s.pki().file(clusterCA + ".crt"), filepath.Join(dir, file+".crt"), filepath.Join(dir, file+".key"),
 	} {
 		content, err := os.ReadFile(path)
 		if err != nil {
@@ -34,9 +34,9 @@ func (c *Cluster) kubeconfig(dir, file string) ([]byte, error) {
 		}
 		data[i] = content
 	}
-	name := "everynode-local-" + c.state.Name
+	name := "everynode-local-" + s.Name
 	config := clientcmdapi.NewConfig()
-	config.Clusters[name] = &clientcmdapi.Cluster{Server: c.apiURL(), CertificateAuthorityData: data[0]}
+	config.Clusters[name] = &clientcmdapi.Cluster{Server: s.apiURL(), CertificateAuthorityData: data[0]}
 	config.AuthInfos[file] = &clientcmdapi.AuthInfo{ClientCertificateData: data[1], ClientKeyData: data[2]}
 	config.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: file}
 	config.CurrentContext = name
@@ -140,13 +140,13 @@ func (c *Cluster) waitNodes(ctx context.Context, names []string, condition func(
 			return "", nil
 		}
 		late = name
-		if err := c.nodeFailure(name); err != nil {
+		if err := c.nodes.failure(name); err != nil {
 			return "", err
 		}
 		return missing, nil
 	})
 	if err != nil {
-		return c.withNodeLogs(fmt.Errorf("waiting for nodes: %w", err), late)
+		return fmt.Errorf("waiting for nodes: %w%s", err, c.nodes.logs(late))
 	}
 	return nil
 }

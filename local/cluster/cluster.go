@@ -24,23 +24,28 @@ import (
 
 // Cluster is a local cluster, running or not. Its methods may be used by several goroutines.
 type Cluster struct {
-	dir   string
-	state state
+	state *state
+	nodes realNodes
+	// control is the control plane.
+	control controlPlane
 
-	mu       sync.Mutex
-	clients  kubernetes.Interface
-	progress io.Writer
-	// simulator is held while kwok is started.
-	simulator sync.Mutex
+	progress progress
+
+	mu      sync.Mutex
+	clients kubernetes.Interface
 	// prepared is set once this process has made sure of what real nodes need.
 	prepared bool
+}
+
+func newCluster(s state, w io.Writer) *Cluster {
+	return &Cluster{state: &s, nodes: realNodes{&s}, control: controlPlane{state: &s}, progress: progress{to: w}}
 }
 
 // Name of the cluster.
 func (c *Cluster) Name() string { return c.state.Name }
 
 // Dir is the folder of the cluster's state: logs, certificates, the nodes' file systems.
-func (c *Cluster) Dir() string { return c.dir }
+func (c *Cluster) Dir() string { return c.state.dir }
 
 // KubernetesVersion is the minor version of the cluster, such as "1.36".
 func (c *Cluster) KubernetesVersion() string { return c.state.Kubernetes }
@@ -53,14 +58,14 @@ func (c *Cluster) Created() time.Time { return c.state.Created }
 
 // State is "running" while the process of the API server exists, otherwise "stopped".
 func (c *Cluster) State() string {
-	if c.died(apiServerName) == nil {
+	if c.control.died(apiServerName) == nil {
 		return "running"
 	}
 	return "stopped"
 }
 
 // Kubeconfig is the path of the administrator's kubeconfig.
-func (c *Cluster) Kubeconfig() string { return c.path("kubeconfig") }
+func (c *Cluster) Kubeconfig() string { return c.state.path("kubeconfig") }
 
 // Kubectl is the path of a kubectl of the cluster's own version.
 func (c *Cluster) Kubectl() string { return filepath.Join(c.state.Programs, "kubectl") }
@@ -69,19 +74,19 @@ func (c *Cluster) Kubectl() string { return filepath.Join(c.state.Programs, "kub
 // kubectl's cache in the cluster's folder, and the folders with kubectl and these first in PATH.
 func (c *Cluster) Environ(folders ...string) []string {
 	folders = append(folders, c.state.Programs, os.Getenv("PATH"))
-	return append(os.Environ(), "KUBECONFIG="+c.Kubeconfig(), "KUBECACHEDIR="+c.path("kubectl-cache"),
+	return append(os.Environ(), "KUBECONFIG="+c.Kubeconfig(), "KUBECACHEDIR="+c.state.path("kubectl-cache"),
 		"PATH="+strings.Join(folders, string(os.PathListSeparator)))
 }
 
 // AuditLog is the path of the API server's audit log: one JSON event per line, each at most about a
 // second after its request.
-func (c *Cluster) AuditLog() string { return c.path("logs", "audit.log") }
+func (c *Cluster) AuditLog() string { return c.control.auditLog() }
 
 // Processes are the process IDs of the control plane's parts that run, kwok among them, by their programs' names.
 func (c *Cluster) Processes() (map[string]int, error) {
 	pids := map[string]int{}
 	for _, name := range components {
-		record, err := procs.Load(c.recordFile(name))
+		record, err := procs.Load(c.control.recordFile(name))
 		if err != nil {
 			return nil, err
 		}
@@ -94,23 +99,27 @@ func (c *Cluster) Processes() (map[string]int, error) {
 
 // SetProgress sends progress lines of later calls to a writer.
 func (c *Cluster) SetProgress(w io.Writer) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.progress = w
+	c.progress.mu.Lock()
+	defer c.progress.mu.Unlock()
+	c.progress.to = w
 }
 
-func (c *Cluster) say(format string, args ...any) {
-	fmt.Fprintf(c.progressWriter(), format+"\n", args...)
+// progress is where the steps of a cluster are told; nowhere without a writer.
+type progress struct {
+	mu sync.Mutex
+	to io.Writer
 }
 
-func (c *Cluster) progressWriter() io.Writer {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.progress == nil {
-		return io.Discard
+func (p *progress) Write(line []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.to == nil {
+		return len(line), nil
 	}
-	return c.progress
+	return p.to.Write(line)
 }
+
+func (p *progress) say(format string, args ...any) { fmt.Fprintf(p, format+"\n", args...) }
 
 // Up starts a cluster, and returns when all its nodes are Ready. If real nodes are not possible, the first line of
 // progress says so, and all nodes are simulated. If Up fails or ctx ends, it removes what it has started.
@@ -129,7 +138,7 @@ func Up(ctx context.Context, options Options) (*Cluster, error) {
 	if err := c.up(ctx, options); err != nil {
 		err = fmt.Errorf("bringing cluster %q up: %w", options.Name, err)
 		if options.KeepOnFailure {
-			return nil, fmt.Errorf("%w\nit is left in %s", err, c.dir)
+			return nil, fmt.Errorf("%w\nit is left in %s", err, c.state.dir)
 		}
 		// ctx may have ended, but the removal must be done anyway.
 		if downErr := c.Down(context.WithoutCancel(ctx)); downErr != nil {
@@ -137,7 +146,7 @@ func Up(ctx context.Context, options Options) (*Cluster, error) {
 		}
 		return nil, err
 	}
-	c.say("cluster %q is ready after %.1f s", c.state.Name, time.Since(started).Seconds())
+	c.progress.say("cluster %q is ready after %.1f s", c.state.Name, time.Since(started).Seconds())
 	return c, nil
 }
 
@@ -154,7 +163,7 @@ func create(ctx context.Context, options Options) (*Cluster, error) {
 			return nil, err
 		}
 	}
-	c, err := record(ctx, options, state{Real: capable, Programs: programs, Helpers: helpers})
+	c, err := record(ctx, options, state{network: network{Real: capable}, Programs: programs, Helpers: helpers})
 	if err != nil && c != nil {
 		err = errors.Join(err, c.Down(context.WithoutCancel(ctx)))
 	}
@@ -180,23 +189,24 @@ func record(ctx context.Context, options Options, s state) (*Cluster, error) {
 	if err := refuseExisting(dir, options.Name); err != nil {
 		return nil, err
 	}
-	s.Name, s.ID, s.Created, s.Kubernetes = options.Name, clusterID(dir), time.Now(), options.KubernetesVersion
+	s.dir, s.Name, s.ID, s.Created, s.Kubernetes = dir, options.Name, clusterID(dir), time.Now(), options.KubernetesVersion
 	s.AuditPolicy = options.AuditPolicy
 	s.heartbeats(options)
 	if err := s.choosePlace(); err != nil {
 		return nil, err
 	}
-	c := &Cluster{dir: dir, state: s, progress: options.Progress, prepared: s.Real && options.Nodes > 0}
+	c := newCluster(s, options.Progress)
+	c.prepared = s.Real && options.Nodes > 0
 	for _, folder := range []string{"logs", "processes", "nodes", "images"} {
-		if err := os.MkdirAll(c.path(folder), 0o755); err != nil {
+		if err := os.MkdirAll(c.state.path(folder), 0o755); err != nil {
 			return nil, fmt.Errorf("making the cluster's folder: %w", err)
 		}
 	}
-	if err := c.save(); err != nil {
+	if err := c.state.save(); err != nil {
 		return nil, err
 	}
 	if s.Real {
-		return c, c.setUpNetwork()
+		return c, c.state.setUpNetwork()
 	}
 	return c, nil
 }
@@ -259,23 +269,13 @@ func Prerequisites(ctx context.Context) []prereq.Requirement {
 // up starts the control plane and the nodes at the same time: the runtimes of the nodes come up
 // while the API server does, and the kubelets wait for its port.
 func (c *Cluster) up(ctx context.Context, options Options) error {
-	c.say("starting the control plane …")
-	if err := c.prepareControlPlane(options); err != nil {
+	c.progress.say("starting the control plane …")
+	if err := c.control.prepare(options); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	simulated := options.Simulated
-	var names, extra []string
-	for i := range options.Nodes {
-		names = append(names, fmt.Sprintf("node-%d", i+1))
-	}
-	if !c.state.Real {
-		names, extra = nil, names
-	}
-	for i := range simulated {
-		extra = append(extra, fmt.Sprintf("sim-%d", i+1))
-	}
+	machines, simulated := options.nodes(c.state.Real)
 	control := make(chan error, 1)
 	go func() {
 		err := c.startControlPlane(ctx)
@@ -284,40 +284,30 @@ func (c *Cluster) up(ctx context.Context, options Options) error {
 		}
 		control <- err
 	}()
-	err := c.startNodes(ctx, names)
+	var err error
+	if len(machines) > 0 {
+		if err = c.prepareRealNodes(ctx); err == nil {
+			err = c.nodes.start(ctx, machines...)
+		}
+	}
 	if err := errors.Join(<-control, err); err != nil {
 		return err
 	}
-	c.say("the API server is at %s", c.apiURL())
-	if err := c.joinSimulated(ctx, extra); err != nil {
+	c.progress.say("the API server is at %s", c.state.apiURL())
+	if err := c.joinSimulated(ctx, simulated...); err != nil {
 		return err
 	}
-	if len(names)+len(extra) == 0 {
-		return nil
+	var names []string
+	for _, node := range append(machines, simulated...) {
+		names = append(names, node.Name)
 	}
-	c.say("waiting for %d real and %d simulated nodes …", len(names), len(extra))
-	wait, stop := within(ctx, startLimit+time.Duration(len(extra))*time.Second/2)
-	defer stop()
-	return c.WaitReady(wait, append(names, extra...)...)
-}
-
-// startNodes starts real nodes at the same time, numbered in order: node-1 has the first address.
-func (c *Cluster) startNodes(ctx context.Context, names []string) error {
 	if len(names) == 0 {
 		return nil
 	}
-	if err := c.prepareRealNodes(ctx); err != nil {
-		return err
-	}
-	nodes := make([]*realNode, len(names))
-	for i, name := range names {
-		node, err := c.allocate(ctx, NodeOptions{Name: name})
-		if err != nil {
-			return fmt.Errorf("starting node %s: %w", name, err)
-		}
-		nodes[i] = node
-	}
-	return forEach(len(nodes), func(i int) error { return c.build(ctx, nodes[i]) })
+	c.progress.say("waiting for %d real and %d simulated nodes …", len(machines), len(simulated))
+	wait, stop := within(ctx, startLimit+time.Duration(len(simulated))*time.Second/2)
+	defer stop()
+	return c.WaitReady(wait, names...)
 }
 
 // forEach runs a function for 0 to n-1 at the same time and joins the errors.

@@ -29,9 +29,9 @@ func TestHeartbeatsAreThoseOfTheOptions(t *testing.T) {
 			if err := tt.options.complete(); err != nil {
 				t.Fatal(err)
 			}
-			c := &Cluster{}
-			c.state.heartbeats(tt.options)
-			if got := c.arguments(tt.component); !slices.Contains(got, tt.want) {
+			p := controlPlane{state: &state{}}
+			p.heartbeats(tt.options)
+			if got := p.arguments(tt.component); !slices.Contains(got, tt.want) {
 				t.Errorf("%q is missing in %q", tt.want, got)
 			}
 		})

@@ -26,20 +26,20 @@ var podStages []byte
 // startLimit is the timeout for the start of one process on a busy machine.
 const startLimit = 60 * time.Second
 
-// prepareControlPlane writes all files that the control plane's processes read.
-func (c *Cluster) prepareControlPlane(options Options) error {
-	if err := c.makePKI(); err != nil {
+// prepare writes all files that the control plane's processes read.
+func (p *controlPlane) prepare(options Options) error {
+	if err := p.pki().create(p.apiAddress()); err != nil {
 		return err
 	}
 	for file, identity := range map[string]string{
 		"kubeconfig": "admin", "controller-manager.kubeconfig": "controller-manager",
 		"scheduler.kubeconfig": "scheduler", "kwok.kubeconfig": "kwok",
 	} {
-		config, err := c.kubeconfig(c.path("pki"), identity)
+		config, err := p.kubeconfig(string(p.pki()), identity)
 		if err != nil {
 			return err
 		}
-		if err := os.WriteFile(c.path(file), config, 0o600); err != nil {
+		if err := os.WriteFile(p.path(file), config, 0o600); err != nil {
 			return fmt.Errorf("writing a kubeconfig: %w", err)
 		}
 	}
@@ -48,26 +48,26 @@ func (c *Cluster) prepareControlPlane(options Options) error {
 		pods = podStages
 	}
 	stages := append(append(append([]byte{}, nodeStages...), "\n---\n"...), pods...)
-	if err := os.WriteFile(c.path("kwok.yaml"), stages, 0o644); err != nil {
+	if err := os.WriteFile(p.path("kwok.yaml"), stages, 0o644); err != nil {
 		return fmt.Errorf("writing the stages of simulated nodes: %w", err)
 	}
-	return c.writeAuditPolicy()
+	return p.writeAuditPolicy()
 }
 
-func (c *Cluster) writeAuditPolicy() error {
+func (p *controlPlane) writeAuditPolicy() error {
 	policy := []byte(auditMetadataPolicy)
-	switch c.state.AuditPolicy {
+	switch p.AuditPolicy {
 	case "":
 		return nil
 	case AuditMetadata:
 	default:
-		data, err := os.ReadFile(c.state.AuditPolicy)
+		data, err := os.ReadFile(p.AuditPolicy)
 		if err != nil {
 			return fmt.Errorf("reading the audit policy: %w", err)
 		}
 		policy = data
 	}
-	if err := os.WriteFile(c.path("audit-policy.yaml"), policy, 0o644); err != nil {
+	if err := os.WriteFile(p.path("audit-policy.yaml"), policy, 0o644); err != nil {
 		return fmt.Errorf("writing the audit policy: %w", err)
 	}
 	return nil
@@ -75,44 +75,47 @@ func (c *Cluster) writeAuditPolicy() error {
 
 // startControlPlane starts all of it. The simulator of nodes starts with the first simulated node.
 func (c *Cluster) startControlPlane(ctx context.Context) error {
-	if err := c.startComponent(ctx, etcdName); err != nil {
+	if err := c.control.start(etcdName); err != nil {
 		return err
 	}
-	if err := c.waitListening(ctx, etcdName, fmt.Sprintf("127.0.0.1:%d", c.state.EtcdPort)); err != nil {
+	if err := c.control.waitListening(ctx, etcdName, fmt.Sprintf("127.0.0.1:%d", c.state.EtcdPort)); err != nil {
 		return err
 	}
 	if err := c.StartAPIServer(ctx); err != nil {
 		return err
 	}
 	for _, name := range []string{controllerManagerName, schedulerName} {
-		if err := c.startComponent(ctx, name); err != nil {
+		if err := c.control.start(name); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (c *Cluster) recordFile(component string) string { return c.path("processes", component+".json") }
-func (c *Cluster) logFile(component string) string    { return c.path("logs", component+".log") }
+func (p *controlPlane) recordFile(component string) string {
+	return p.path("processes", component+".json")
+}
+func (p *controlPlane) auditLog() string                { return p.path("logs", "audit.log") }
+func (p *controlPlane) logFile(component string) string { return p.path("logs", component+".log") }
 
-// startComponent starts a process of the control plane unless it runs.
-func (c *Cluster) startComponent(_ context.Context, name string) error {
-	record, err := procs.Load(c.recordFile(name))
+// start starts a process of the control plane unless it runs.
+func (p *controlPlane) start(name string) error {
+	record, err := procs.Load(p.recordFile(name))
 	if err != nil {
 		return err
 	}
 	if record.Alive() {
 		return nil
 	}
-	record, err = c.spawn(c.logFile(name), filepath.Join(c.state.Programs, name), c.arguments(name)...)
+	record, err = p.spawn(p.logFile(name), filepath.Join(p.Programs, name), p.arguments(name)...)
 	if err != nil {
 		return fmt.Errorf("starting %s: %w", name, err)
 	}
-	return record.Save(c.recordFile(name))
+	return record.Save(p.recordFile(name))
 }
 
-func (c *Cluster) stopComponent(name string) error {
-	record, err := procs.Load(c.recordFile(name))
+func (p *controlPlane) stop(name string) error {
+	record, err := procs.Load(p.recordFile(name))
 	if err != nil {
 		return err
 	}
@@ -123,18 +126,18 @@ func (c *Cluster) stopComponent(name string) error {
 }
 
 // died returns an error with the end of the log when the process of a component has ended.
-func (c *Cluster) died(name string) error {
-	record, err := procs.Load(c.recordFile(name))
+func (p *controlPlane) died(name string) error {
+	record, err := procs.Load(p.recordFile(name))
 	if err != nil {
 		return err
 	}
 	if record.Alive() {
 		return nil
 	}
-	return fmt.Errorf("%s ended; %s", name, logTail(c.logFile(name)))
+	return fmt.Errorf("%s ended; %s", name, logTail(p.logFile(name)))
 }
 
-func (c *Cluster) waitListening(ctx context.Context, name, address string) error {
+func (p *controlPlane) waitListening(ctx context.Context, name, address string) error {
 	ctx, cancel := within(ctx, startLimit)
 	defer cancel()
 	err := poll(ctx, func() (string, error) {
@@ -142,7 +145,7 @@ func (c *Cluster) waitListening(ctx context.Context, name, address string) error
 		if err == nil {
 			return "", conn.Close()
 		}
-		return err.Error(), c.died(name)
+		return err.Error(), p.died(name)
 	})
 	if err != nil {
 		return fmt.Errorf("starting %s: %w", name, err)
@@ -154,12 +157,12 @@ func (c *Cluster) waitListening(ctx context.Context, name, address string) error
 // an orderly way drains for up to a minute, and takes its address out of its service: each kube-proxy would
 // refuse connections there until it has reached the next API server, for which it waits longer each time.
 func (c *Cluster) StopAPIServer(context.Context) error {
-	return c.stopComponent(apiServerName)
+	return c.control.stop(apiServerName)
 }
 
 // StartAPIServer starts the API server, where it is not running, and waits until it is ready.
 func (c *Cluster) StartAPIServer(ctx context.Context) error {
-	if err := c.startComponent(ctx, apiServerName); err != nil {
+	if err := c.control.start(apiServerName); err != nil {
 		return err
 	}
 	ctx, cancel := within(ctx, startLimit)
@@ -174,9 +177,9 @@ func (c *Cluster) StartAPIServer(ctx context.Context) error {
 			return "", nil
 		}
 		if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
-			return "", fmt.Errorf("another program answers at %s: %w", c.apiURL(), err)
+			return "", fmt.Errorf("another program answers at %s: %w", c.state.apiURL(), err)
 		}
-		return err.Error(), c.died(apiServerName)
+		return err.Error(), c.control.died(apiServerName)
 	})
 	if err != nil {
 		return fmt.Errorf("starting kube-apiserver: %w", err)

@@ -16,17 +16,6 @@ import (
 	"github.com/everynode/everynode/local/internal/procs"
 )
 
-// destroy switches a node off and removes its folder.
-func (c *Cluster) destroy(node *realNode) error {
-	if err := c.switchOff(node); err != nil {
-		return err
-	}
-	if err := os.RemoveAll(node.spec.Dir); err != nil {
-		return fmt.Errorf("removing the node's folder: %w", err)
-	}
-	return nil
-}
-
 // Down ends all processes of the cluster and removes its folder. It is not an error if there is no cluster, so Down may
 // be called twice, and after any failure. The error names what could not be removed.
 func (c *Cluster) Down(ctx context.Context) error {
@@ -36,19 +25,23 @@ func (c *Cluster) Down(ctx context.Context) error {
 	} else if ctx.Err() != nil {
 		return fmt.Errorf("taking cluster %q down: %w", c.state.Name, err)
 	}
-	if _, err := os.Stat(c.path(stateFile)); errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(c.state.path(stateFile)); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	c.say("taking cluster %q down …", c.state.Name)
-	errs := []error{c.endProcesses(), c.removeNetwork(), removeGroup(c.cgroup()), c.unmountAll()}
-	if left := c.leftovers(); len(left) > 0 {
+	c.progress.say("taking cluster %q down …", c.state.Name)
+	errs := []error{c.endProcesses(), c.state.removeNetwork(), removeGroup(c.state.cgroup()), unmountAll(c.state.dir)}
+	var left []string
+	for _, record := range procs.Marked(nodespec.Marker, c.state.dir) {
+		left = append(left, fmt.Sprintf("process %d", record.PID))
+	}
+	if left = append(left, c.state.systemLeftovers()...); len(left) > 0 {
 		errs = append(errs, fmt.Errorf("still there: %s", strings.Join(left, "; ")))
 	}
 	if err := errors.Join(errs...); err != nil {
 		// The folder stays, so that Down can be retried.
 		return fmt.Errorf("taking cluster %q down: %w", c.state.Name, err)
 	}
-	if err := os.RemoveAll(c.dir); err != nil {
+	if err := os.RemoveAll(c.state.dir); err != nil {
 		return fmt.Errorf("removing the folder of cluster %q: %w", c.state.Name, err)
 	}
 	return nil
@@ -56,35 +49,18 @@ func (c *Cluster) Down(ctx context.Context) error {
 
 // endProcesses kills all processes, because no data of a local cluster requires a clean end.
 func (c *Cluster) endProcesses() error {
-	nodes, err := c.realNodes()
-	errs := []error{err}
-	errs = append(errs, forEach(len(components), func(i int) error {
-		return c.stopComponent(components[i])
-	}))
-	errs = append(errs, forEach(len(nodes), func(i int) error {
-		node, err := c.loadNode(nodes[i])
-		if err != nil {
-			return err
-		}
-		return c.switchOff(node)
-	}))
+	errs := []error{
+		forEach(len(components), func(i int) error { return c.control.stop(components[i]) }),
+		c.nodes.switchOff(),
+	}
 	// Processes that a crash left unrecorded have the marker of the cluster.
-	for _, record := range procs.Marked(nodespec.Marker, c.dir) {
+	for _, record := range procs.Marked(nodespec.Marker, c.state.dir) {
 		if err := record.Signal(syscall.SIGKILL); err != nil {
 			errs = append(errs, err)
 		}
 	}
-	for _, record := range procs.Marked(nodespec.Marker, c.dir) {
+	for _, record := range procs.Marked(nodespec.Marker, c.state.dir) {
 		errs = append(errs, record.Stop(0))
 	}
 	return errors.Join(errs...)
-}
-
-// leftovers lists what remains of the cluster on the machine, except for its folder.
-func (c *Cluster) leftovers() []string {
-	var left []string
-	for _, record := range procs.Marked(nodespec.Marker, c.dir) {
-		left = append(left, fmt.Sprintf("process %d", record.PID))
-	}
-	return append(left, c.systemLeftovers()...)
 }

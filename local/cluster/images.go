@@ -12,33 +12,43 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/everynode/everynode/local/image"
-	"github.com/everynode/everynode/local/internal/nodespec"
 )
 
 // LoadImage brings an image under a reference (registry.local/name:tag) into every real node, those
 // that join later included. An image of the same reference is replaced.
 func (c *Cluster) LoadImage(ctx context.Context, reference string, img v1.Image) error {
-	if err := c.storeImage(reference, img); err != nil {
+	if err := c.state.images().add(reference, img); err != nil {
 		return err
 	}
-	return c.importImages(ctx)
+	return c.nodes.importImages(ctx)
 }
 
 // LoadArchive is LoadImage for an archive as "docker save" or image.WriteTar write it; its references
 // are those in the archive.
 func (c *Cluster) LoadArchive(ctx context.Context, file string) error {
+	if err := c.state.images().addArchive(file); err != nil {
+		return err
+	}
+	return c.nodes.importImages(ctx)
+}
+
+// images is the folder with the images of a cluster, which its nodes import.
+type images string
+
+func (i images) file(name string) string { return filepath.Join(string(i), name) }
+
+func (i images) addArchive(file string) error {
 	source, err := os.Open(file)
 	if err != nil {
 		return fmt.Errorf("loading an image: %w", err)
 	}
 	defer source.Close()
 	sum := sha256.New()
-	temp, err := os.CreateTemp(c.path("images"), ".archive-")
+	temp, err := os.CreateTemp(string(i), ".archive-")
 	if err != nil {
 		return fmt.Errorf("loading an image: %w", err)
 	}
@@ -49,15 +59,15 @@ func (c *Cluster) LoadArchive(ctx context.Context, file string) error {
 	if err := temp.Close(); err != nil {
 		return fmt.Errorf("copying %s: %w", file, err)
 	}
-	if err := os.Rename(temp.Name(), c.path("images", "archive-"+hex.EncodeToString(sum.Sum(nil))[:24]+".tar")); err != nil {
+	if err := os.Rename(temp.Name(), i.file("archive-"+hex.EncodeToString(sum.Sum(nil))[:24]+".tar")); err != nil {
 		return fmt.Errorf("copying %s: %w", file, err)
 	}
-	return c.importImages(ctx)
+	return nil
 }
 
-// storeImage puts an image among the cluster's, in place of one of the same reference. Its name
+// add puts an image among the cluster's, in place of one of the same reference. Its name
 // changes with its content: that is how nodes see what they lack.
-func (c *Cluster) storeImage(reference string, img v1.Image) error {
+func (i images) add(reference string, img v1.Image) error {
 	digest, err := img.Digest()
 	if err != nil {
 		return fmt.Errorf("loading %s: %w", reference, err)
@@ -65,16 +75,16 @@ func (c *Cluster) storeImage(reference string, img v1.Image) error {
 	sum := sha256.Sum256([]byte(reference))
 	prefix := "image-" + hex.EncodeToString(sum[:])[:12] + "-"
 	name := prefix + digest.Hex[:24] + ".tar"
-	old, err := filepath.Glob(c.path("images", prefix+"*.tar"))
+	old, err := filepath.Glob(i.file(prefix + "*.tar"))
 	if err != nil {
 		return fmt.Errorf("loading %s: %w", reference, err)
 	}
-	if _, err := os.Stat(c.path("images", name)); err != nil {
-		temp := c.path("images", "."+name)
+	if _, err := os.Stat(i.file(name)); err != nil {
+		temp := i.file("." + name)
 		if err := image.WriteTar(temp, reference, img); err != nil {
 			return err
 		}
-		if err := os.Rename(temp, c.path("images", name)); err != nil {
+		if err := os.Rename(temp, i.file(name)); err != nil {
 			return fmt.Errorf("loading %s: %w", reference, err)
 		}
 	}
@@ -87,42 +97,4 @@ func (c *Cluster) storeImage(reference string, img v1.Image) error {
 		}
 	}
 	return nil
-}
-
-func (c *Cluster) importImages(ctx context.Context) error {
-	nodes, err := c.realNodes()
-	if err != nil {
-		return err
-	}
-	return forEach(len(nodes), func(i int) error {
-		_, err := c.ask(ctx, nodes[i], nodespec.InitSocket, nodespec.Request{Op: nodespec.OpImport})
-		return err
-	})
-}
-
-// realNodes lists the names of the real nodes.
-func (c *Cluster) realNodes() ([]string, error) {
-	dirs, err := os.ReadDir(c.path("nodes"))
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("listing nodes: %w", err)
-	}
-	var names []string
-	for _, dir := range dirs {
-		if !strings.HasPrefix(dir.Name(), ".") && c.isReal(dir.Name()) {
-			names = append(names, dir.Name())
-		}
-	}
-	return names, nil
-}
-
-// makePauseImage makes the image that holds each pod's namespaces.
-func (c *Cluster) makePauseImage() error {
-	img, err := image.FromBinary(filepath.Join(c.state.Helpers, "everynode-pause"), image.Options{Path: "/pause"})
-	if err != nil {
-		return err
-	}
-	return c.storeImage(pauseImage, img)
 }

@@ -17,29 +17,40 @@ const (
 	maxRealNodes   = 250
 )
 
-func (c *Cluster) prefix() string { return fmt.Sprintf("10.%d", firstSlotOctet+c.state.Slot) }
+// network is the plan of a cluster's addresses and of its names on this machine, and makes its links.
+type network struct {
+	// ID is short and differs between clusters: it is in the names of links and control groups.
+	ID string `json:"id"`
+	// Real says whether the cluster has a network for real nodes; Slot numbers it.
+	Real bool `json:"real"`
+	Slot int  `json:"slot"`
+	// APIPort is where the API server listens.
+	APIPort int `json:"apiPort"`
+}
+
+func (n *network) prefix() string { return fmt.Sprintf("10.%d", firstSlotOctet+n.Slot) }
 
 // apiAddress is where the API server listens: never beyond the machine, and where nodes reach it.
-func (c *Cluster) apiAddress() string {
-	if c.state.Real {
-		return c.prefix() + ".0.1"
+func (n *network) apiAddress() string {
+	if n.Real {
+		return n.prefix() + ".0.1"
 	}
 	return "127.0.0.1"
 }
 
-func (c *Cluster) apiHostPort() string {
-	return net.JoinHostPort(c.apiAddress(), strconv.Itoa(c.state.APIPort))
+func (n *network) apiHostPort() string {
+	return net.JoinHostPort(n.apiAddress(), strconv.Itoa(n.APIPort))
 }
-func (c *Cluster) apiURL() string { return "https://" + c.apiHostPort() }
+func (n *network) apiURL() string { return "https://" + n.apiHostPort() }
 
 // nodeAddress is that of the node with an index, from 1.
-func (c *Cluster) nodeAddress(index int) string { return fmt.Sprintf("%s.0.%d", c.prefix(), index+1) }
-func (c *Cluster) podCIDR(index int) string     { return fmt.Sprintf("%s.%d.0/24", c.prefix(), index) }
-func (c *Cluster) clusterCIDR() string          { return c.prefix() + ".0.0/16" }
+func (n *network) nodeAddress(index int) string { return fmt.Sprintf("%s.0.%d", n.prefix(), index+1) }
+func (n *network) podCIDR(index int) string     { return fmt.Sprintf("%s.%d.0/24", n.prefix(), index) }
+func (n *network) clusterCIDR() string          { return n.prefix() + ".0.0/16" }
 
 // Names of links have at most 15 characters.
-func (c *Cluster) linkPrefix() string { return "en" + c.state.ID }
-func (c *Cluster) bridgeName() string { return c.linkPrefix() + "br" }
+func (n *network) linkPrefix() string { return "en" + n.ID }
+func (n *network) bridgeName() string { return n.linkPrefix() + "br" }
 
 // cgroup is the control group of all nodes of the cluster.
-func (c *Cluster) cgroup() string { return "everynode-local-" + c.state.ID }
+func (n *network) cgroup() string { return "everynode-local-" + n.ID }

@@ -14,43 +14,41 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/everynode/everynode/local/binaries"
 	"github.com/everynode/everynode/local/internal/filelock"
 	"github.com/everynode/everynode/local/internal/nodespec"
 	"github.com/everynode/everynode/local/internal/procs"
 	"github.com/everynode/everynode/local/internal/wholefile"
-	"github.com/everynode/everynode/local/prereq"
 )
 
 // realNode is a node of namespaces; its folder is <cluster>/nodes/<name>.
 type realNode struct {
+	cluster *state
 	spec    *nodespec.Spec
 	options NodeOptions
 }
 
+// realNodes are the real nodes of a cluster.
+type realNodes struct{ *state }
+
 const optionsFile = "options.json"
 
-func (c *Cluster) nodeDir(name string) string { return c.path("nodes", name) }
+func (n realNodes) folder(name string) string { return n.path("nodes", name) }
 
-// isReal reports whether the node with this name is a real one.
-func (c *Cluster) isReal(name string) bool {
-	_, err := os.Stat(filepath.Join(c.nodeDir(name), nodespec.SpecFile))
+// has reports whether the node with this name is a real one.
+func (n realNodes) has(name string) bool {
+	_, err := os.Stat(filepath.Join(n.folder(name), nodespec.SpecFile))
 	return err == nil && name != ""
 }
 
-func (c *Cluster) loadNode(name string) (*realNode, error) {
-	if !c.isReal(name) {
-		return nil, fmt.Errorf("cluster %q has no real node %q", c.state.Name, name)
+func (n realNodes) load(name string) (*realNode, error) {
+	if !n.has(name) {
+		return nil, fmt.Errorf("cluster %q has no real node %q", n.Name, name)
 	}
-	spec, err := nodespec.Load(c.nodeDir(name))
+	spec, err := nodespec.Load(n.folder(name))
 	if err != nil {
 		return nil, err
 	}
-	node := &realNode{spec: spec}
+	node := &realNode{cluster: n.state, spec: spec}
 	data, err := os.ReadFile(filepath.Join(spec.Dir, optionsFile))
 	if err != nil {
 		return nil, fmt.Errorf("reading the options of node %s: %w", name, err)
@@ -72,106 +70,51 @@ func (n *realNode) saveOptions() error {
 	return nil
 }
 
-// Join adds a node and returns when it has registered, before it is Ready. A real node in a cluster
-// that cannot have one is simulated instead, which is said in the progress.
-func (c *Cluster) Join(ctx context.Context, options NodeOptions) error {
-	if !c.state.Real && !options.Simulated {
-		c.say("node %s is simulated: %s", options.Name, whyNoRealNodes())
-		options.Simulated, options.WithoutCNI = true, false
-	}
-	if err := options.validate(); err != nil {
-		return fmt.Errorf("joining a node: %w", err)
-	}
-	if options.Simulated {
-		if err := c.joinOneSimulated(ctx, options); err != nil {
-			return fmt.Errorf("joining node %s: %w", options.Name, err)
-		}
-		return nil
-	}
-	if err := c.startNode(ctx, options); err != nil {
-		return err
-	}
-	if err := c.finishNode(ctx, options); err != nil {
-		return errors.Join(err, c.Remove(context.WithoutCancel(ctx), options.Name))
-	}
-	return nil
-}
-
-// JoinReady adds a node and returns when it is Ready.
-func (c *Cluster) JoinReady(ctx context.Context, options NodeOptions) error {
-	if err := c.Join(ctx, options); err != nil {
-		return err
-	}
-	ctx, cancel := within(ctx, startLimit)
-	defer cancel()
-	return c.WaitReady(ctx, options.Name)
-}
-
-// prepareRealNodes checks the requirements of real nodes, which may be missing in a cluster that started without them.
-func (c *Cluster) prepareRealNodes(ctx context.Context) error {
-	c.mu.Lock()
-	prepared := c.prepared
-	c.mu.Unlock()
-	if !prepared {
-		progress := c.progressWriter()
-		if err := prereq.Ensure(ctx, progress, Prerequisites(ctx)); err != nil {
-			return err
-		}
-		if _, err := binaries.Ensure(ctx, progress, c.state.Kubernetes, binaries.RealNode()...); err != nil {
-			return err
-		}
-	}
-	c.raiseWatchLimit()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.prepared = true
-	return c.makePauseImage()
-}
-
-// startNode makes a real node and switches it on.
-func (c *Cluster) startNode(ctx context.Context, options NodeOptions) error {
-	if err := c.prepareRealNodes(ctx); err != nil {
-		return fmt.Errorf("starting node %s: %w", options.Name, err)
-	}
-	node, err := c.allocate(ctx, options)
-	if err != nil {
-		return fmt.Errorf("starting node %s: %w", options.Name, err)
-	}
-	return c.build(ctx, node)
-}
-
 // build creates the machine of an allocated node and starts it. If this fails, it removes the machine.
-func (c *Cluster) build(ctx context.Context, node *realNode) error {
-	err := c.provision(node)
+func (n *realNode) build(ctx context.Context) error {
+	err := n.provision()
 	if err == nil {
-		err = c.routePods(node.spec.Index)
+		err = n.cluster.routePods(n.spec.Index)
 	}
 	if err == nil {
-		err = c.switchOn(ctx, node)
+		err = n.switchOn(ctx)
 	}
 	if err == nil {
 		return nil
 	}
-	return errors.Join(fmt.Errorf("starting node %s: %w", node.spec.Name, err), c.destroy(node))
+	return errors.Join(fmt.Errorf("starting node %s: %w", n.spec.Name, err), n.destroy())
+}
+
+// start starts real nodes at the same time, numbered in order: the first one has the first address.
+func (n realNodes) start(ctx context.Context, options ...NodeOptions) error {
+	nodes := make([]*realNode, len(options))
+	for i, option := range options {
+		node, err := n.allocate(ctx, option)
+		if err != nil {
+			return fmt.Errorf("starting node %s: %w", option.Name, err)
+		}
+		nodes[i] = node
+	}
+	return forEach(len(nodes), func(i int) error { return nodes[i].build(ctx) })
 }
 
 // allocate assigns a number, and thereby addresses, to a new node, and records it.
-func (c *Cluster) allocate(ctx context.Context, options NodeOptions) (*realNode, error) {
-	unlock, err := filelock.Lock(ctx, c.path(".lock"))
+func (n realNodes) allocate(ctx context.Context, options NodeOptions) (*realNode, error) {
+	unlock, err := filelock.Lock(ctx, n.path(".lock"))
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
-	if c.isReal(options.Name) {
+	if n.has(options.Name) {
 		return nil, errors.New("there is a node of that name")
 	}
 	taken := map[int]bool{}
-	dirs, err := os.ReadDir(c.path("nodes"))
+	dirs, err := os.ReadDir(n.path("nodes"))
 	if err != nil {
 		return nil, fmt.Errorf("listing nodes: %w", err)
 	}
 	for _, dir := range dirs {
-		spec, err := nodespec.Load(c.nodeDir(dir.Name()))
+		spec, err := nodespec.Load(n.folder(dir.Name()))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -184,7 +127,7 @@ func (c *Cluster) allocate(ctx context.Context, options NodeOptions) (*realNode,
 		if taken[index] {
 			continue
 		}
-		node := &realNode{spec: c.newSpec(options.Name, index), options: options}
+		node := &realNode{cluster: n.state, spec: n.newSpec(options.Name, index), options: options}
 		if err := os.MkdirAll(filepath.Join(node.spec.Dir, nodespec.LogDir), 0o755); err != nil {
 			return nil, fmt.Errorf("making the node's folder: %w", err)
 		}
@@ -197,111 +140,150 @@ func (c *Cluster) allocate(ctx context.Context, options NodeOptions) (*realNode,
 }
 
 // switchOn starts the node's keeper and waits until the node's process 1 answers.
-func (c *Cluster) switchOn(ctx context.Context, node *realNode) error {
-	log := filepath.Join(node.spec.Dir, nodespec.LogDir, "keeper.log")
-	record, err := c.spawn(log, filepath.Join(c.state.Helpers, "everynode-node"), "keep", node.spec.Dir)
+func (n *realNode) switchOn(ctx context.Context) error {
+	log := filepath.Join(n.spec.Dir, nodespec.LogDir, "keeper.log")
+	record, err := n.cluster.spawn(log, filepath.Join(n.cluster.Helpers, "everynode-node"), "keep", n.spec.Dir)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := within(ctx, startLimit)
 	defer cancel()
-	err = poll(ctx, func() (string, error) {
+	nodes := realNodes{n.cluster}
+	return poll(ctx, func() (string, error) {
 		if !record.Alive() {
 			return "", errors.New("its keeper ended; " + logTail(log))
 		}
 		once, cancel := context.WithTimeout(ctx, 2*time.Second)
 		defer cancel()
-		if _, err := c.ask(once, node.spec.Name, nodespec.InitSocket, nodespec.Request{Op: nodespec.OpPing}); err != nil {
+		if _, err := nodes.ask(once, n.spec.Name, nodespec.InitSocket, nodespec.Request{Op: nodespec.OpPing}); err != nil {
 			return err.Error(), nil
 		}
 		return "", nil
 	})
+}
+
+// switchOff ends a node like a power cut: first its keeper, which would otherwise start it again.
+func (n *realNode) switchOff() error {
+	for _, file := range []string{nodespec.KeeperRecord, nodespec.InitRecord} {
+		record, err := procs.Load(filepath.Join(n.spec.Dir, file))
+		if err != nil {
+			return err
+		}
+		if err := record.Stop(0); err != nil {
+			return err
+		}
+	}
+	return errors.Join(removeGroup(n.spec.Cgroup), n.cluster.unplug(n.spec))
+}
+
+// destroy switches a node off and removes its folder.
+func (n *realNode) destroy() error {
+	if err := n.switchOff(); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(n.spec.Dir); err != nil {
+		return fmt.Errorf("removing the node's folder: %w", err)
+	}
+	return nil
+}
+
+// service starts, stops or kills a daemon of a node.
+func (n realNodes) service(ctx context.Context, node, op, service string) error {
+	_, err := n.ask(ctx, node, nodespec.InitSocket, nodespec.Request{Op: op, Service: service})
 	return err
 }
 
-// ask sends a request to a node's keeper or init.
-func (c *Cluster) ask(ctx context.Context, node, socket string, request nodespec.Request) (*nodespec.Response, error) {
-	if !c.isReal(node) {
-		return nil, fmt.Errorf("cluster %q has no real node %q", c.state.Name, node)
+// reimage gives a node another machine, and returns when it runs.
+func (n realNodes) reimage(ctx context.Context, name string) error {
+	node, err := n.load(name)
+	if err == nil {
+		err = node.switchOff()
 	}
-	response, err := nodespec.Call(ctx, c.nodeDir(node), socket, request)
+	if err == nil {
+		err = node.provision()
+	}
+	if err == nil {
+		err = node.switchOn(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("re-imaging node %s: %w", name, err)
+	}
+	return nil
+}
+
+// switchOff switches all nodes off.
+func (n realNodes) switchOff() error {
+	names, err := n.names()
+	return errors.Join(err, forEach(len(names), func(i int) error {
+		node, err := n.load(names[i])
+		if err != nil {
+			return err
+		}
+		return node.switchOff()
+	}))
+}
+
+// ask sends a request to a node's keeper or init.
+func (n realNodes) ask(ctx context.Context, node, socket string, request nodespec.Request) (*nodespec.Response, error) {
+	if !n.has(node) {
+		return nil, fmt.Errorf("cluster %q has no real node %q", n.Name, node)
+	}
+	response, err := nodespec.Call(ctx, n.folder(node), socket, request)
 	if err != nil {
 		return response, fmt.Errorf("node %s: %w", node, err)
 	}
 	return response, nil
 }
 
-// finishNode waits until a real node has registered and sets what only an administrator may set.
-func (c *Cluster) finishNode(ctx context.Context, options NodeOptions) error {
-	limited, cancel := within(ctx, startLimit)
-	defer cancel()
-	err := c.waitNodes(limited, []string{options.Name}, func(*corev1.Node) string { return "" })
-	if err != nil {
-		return fmt.Errorf("joining node %s: %w", options.Name, err)
+// names lists the real nodes.
+func (n realNodes) names() ([]string, error) {
+	dirs, err := os.ReadDir(n.path("nodes"))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
 	}
-	labels := map[string]string{}
-	for key, value := range options.Labels {
-		if reserved(key) {
-			labels[key] = value
+	if err != nil {
+		return nil, fmt.Errorf("listing nodes: %w", err)
+	}
+	var names []string
+	for _, dir := range dirs {
+		if !strings.HasPrefix(dir.Name(), ".") && n.has(dir.Name()) {
+			names = append(names, dir.Name())
 		}
 	}
-	if len(labels)+len(options.Annotations) == 0 {
-		return nil
-	}
-	return c.patchMetadata(ctx, options.Name, map[string]any{"labels": labels, "annotations": options.Annotations})
+	return names, nil
 }
 
-// reserved reports whether a kubelet may not set a label on its own node (NodeRestriction admission).
-func reserved(key string) bool {
-	domain, _, found := strings.Cut(key, "/")
-	return found && (domain == "kubernetes.io" || strings.HasSuffix(domain, ".kubernetes.io") ||
-		domain == "k8s.io" || strings.HasSuffix(domain, ".k8s.io"))
-}
-
-func (c *Cluster) patchMetadata(ctx context.Context, name string, metadata map[string]any) error {
-	client, err := c.client()
+func (n realNodes) importImages(ctx context.Context) error {
+	nodes, err := n.names()
 	if err != nil {
 		return err
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": metadata})
-	if err != nil {
-		return fmt.Errorf("changing node %s: %w", name, err)
-	}
-	_, err = client.CoreV1().Nodes().Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
-	if err != nil {
-		return fmt.Errorf("changing node %s: %w", name, err)
-	}
-	return nil
+	return forEach(len(nodes), func(i int) error {
+		_, err := n.ask(ctx, nodes[i], nodespec.InitSocket, nodespec.Request{Op: nodespec.OpImport})
+		return err
+	})
 }
 
-// nodeFailure returns an error if the keeper of a real node has ended, because waiting is useless then.
-func (c *Cluster) nodeFailure(name string) error {
-	if !c.isReal(name) {
+// failure returns an error if the keeper of a real node has ended, because waiting is useless then.
+func (n realNodes) failure(name string) error {
+	if !n.has(name) {
 		return nil
 	}
-	record, err := procs.Load(filepath.Join(c.nodeDir(name), nodespec.KeeperRecord))
+	record, err := procs.Load(filepath.Join(n.folder(name), nodespec.KeeperRecord))
 	if err != nil || record.PID == 0 || record.Alive() {
 		return err
 	}
 	return fmt.Errorf("the keeper of node %s ended", name)
 }
 
-// NodeLogs returns the ends of the logs of a real node, to find out why it is not Ready; "" for other nodes.
-func (c *Cluster) NodeLogs(name string) string {
-	if !c.isReal(name) {
+// logs returns the ends of the logs of a real node; "" for other nodes.
+func (n realNodes) logs(name string) string {
+	if !n.has(name) {
 		return ""
 	}
 	var ends strings.Builder
 	for _, log := range []string{"keeper.log", "containerd.log", "kubelet.log"} {
-		fmt.Fprintf(&ends, "\n%s: %s", name, logTail(filepath.Join(c.nodeDir(name), nodespec.LogDir, log)))
+		fmt.Fprintf(&ends, "\n%s: %s", name, logTail(filepath.Join(n.folder(name), nodespec.LogDir, log)))
 	}
 	return ends.String()
-}
-
-// withNodeLogs adds the ends of a real node's logs to an error.
-func (c *Cluster) withNodeLogs(err error, name string) error {
-	if logs := c.NodeLogs(name); logs != "" {
-		return fmt.Errorf("%w%s", err, logs)
-	}
-	return err
 }

@@ -26,29 +26,29 @@ const cniFile = "etc/cni/net.d/10-everynode.conflist"
 
 type object = map[string]any
 
-// nodeFiles are the files of a node that no other has, by path.
-func (c *Cluster) nodeFiles(node *realNode) (map[string]string, error) {
-	name, index := node.spec.Name, node.spec.Index
-	kubelet, err := yaml.Marshal(c.kubeletConfig(node))
+// files are the files of a node that no other has, by path.
+func (n *realNode) files() (map[string]string, error) {
+	name := n.spec.Name
+	kubelet, err := yaml.Marshal(n.kubeletConfig())
 	if err != nil {
 		return nil, fmt.Errorf("writing the kubelet's configuration: %w", err)
 	}
-	proxy, err := yaml.Marshal(c.proxyConfig(node))
+	proxy, err := yaml.Marshal(n.proxyConfig())
 	if err != nil {
 		return nil, fmt.Errorf("writing kube-proxy's configuration: %w", err)
 	}
 	files := map[string]string{
 		"etc/machine-id": randomHex(16) + "\n",
 		"etc/hostname":   name + "\n",
-		"etc/hosts":      fmt.Sprintf("127.0.0.1 localhost\n::1 localhost\n%s %s\n", c.nodeAddress(index), name),
+		"etc/hosts":      fmt.Sprintf("127.0.0.1 localhost\n::1 localhost\n%s %s\n", n.cluster.nodeAddress(n.spec.Index), name),
 		// Nothing listens there, so that a look-up fails at once instead of after its time-out: a pull
 		// from a registry that is not there must not hang a test.
 		"etc/resolv.conf":             "nameserver 127.0.0.1\noptions timeout:1 attempts:1\n",
 		"etc/containerd/config.toml":  containerdConfig,
 		"etc/kubernetes/kubelet.yaml": string(kubelet), "etc/kubernetes/kube-proxy.yaml": string(proxy),
 	}
-	if !node.options.WithoutCNI {
-		config, err := c.cniConfig(index)
+	if !n.options.WithoutCNI {
+		config, err := n.cniConfig()
 		if err != nil {
 			return nil, err
 		}
@@ -85,7 +85,7 @@ state = "/run/containerd"
       SystemdCgroup = false
 `
 
-func (c *Cluster) kubeletConfig(node *realNode) object {
+func (n *realNode) kubeletConfig() object {
 	config := object{
 		"apiVersion":         "kubelet.config.k8s.io/v1beta1",
 		"kind":               "KubeletConfiguration",
@@ -97,7 +97,7 @@ func (c *Cluster) kubeletConfig(node *realNode) object {
 
 		"containerRuntimeEndpoint":      "unix:///run/containerd/containerd.sock",
 		"cgroupDriver":                  "cgroupfs",
-		"cgroupRoot":                    "/" + node.spec.Cgroup,
+		"cgroupRoot":                    "/" + n.spec.Cgroup,
 		"failCgroupV1":                  false,
 		"failSwapOn":                    false,
 		"localStorageCapacityIsolation": false,
@@ -129,20 +129,20 @@ func (c *Cluster) kubeletConfig(node *realNode) object {
 		"kubeAPIBurst":              400,
 		"eventRecordQPS":            0,
 	}
-	if len(node.options.Taints) > 0 {
-		config["registerWithTaints"] = node.options.Taints
+	if len(n.options.Taints) > 0 {
+		config["registerWithTaints"] = n.options.Taints
 	}
 	return config
 }
 
-func (c *Cluster) proxyConfig(node *realNode) object {
+func (n *realNode) proxyConfig() object {
 	return object{
 		"apiVersion":       "kubeproxy.config.k8s.io/v1alpha1",
 		"kind":             "KubeProxyConfiguration",
 		"mode":             "nftables",
 		"clientConnection": object{"kubeconfig": "/etc/kubernetes/kube-proxy.conf"},
-		"hostnameOverride": node.spec.Name,
-		"clusterCIDR":      c.clusterCIDR(),
+		"hostnameOverride": n.spec.Name,
+		"clusterCIDR":      n.cluster.clusterCIDR(),
 		"oomScoreAdj":      0,
 		// These sysctls belong to the machine, not to a network namespace.
 		"conntrack": object{"maxPerCore": 0, "min": 0},
@@ -151,13 +151,13 @@ func (c *Cluster) proxyConfig(node *realNode) object {
 
 // cniConfig gives the node's pods a bridge. There is no masquerading: nodes and host have routes to
 // each node's pods, so a pod is seen by its own address everywhere.
-func (c *Cluster) cniConfig(index int) (string, error) {
+func (n *realNode) cniConfig() (string, error) {
 	data, err := json.MarshalIndent(object{
 		"cniVersion": "1.0.0",
 		"name":       "everynode-local",
 		"plugins": []object{{
 			"type": "bridge", "bridge": "cni0", "isGateway": true, "isDefaultGateway": true, "hairpinMode": true,
-			"ipam": object{"type": "host-local", "ranges": [][]object{{{"subnet": c.podCIDR(index)}}}},
+			"ipam": object{"type": "host-local", "ranges": [][]object{{{"subnet": n.cluster.podCIDR(n.spec.Index)}}}},
 		}},
 	}, "", "  ")
 	if err != nil {

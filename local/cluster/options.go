@@ -99,6 +99,22 @@ func (o *Options) complete() error {
 	return nil
 }
 
+// nodes are the nodes to start with. Without what real nodes need, all of them are simulated.
+func (o *Options) nodes(canBeReal bool) (machines, simulated []NodeOptions) {
+	for i := range o.Nodes {
+		node := NodeOptions{Name: fmt.Sprintf("node-%d", i+1), Simulated: !canBeReal}
+		if node.Simulated {
+			simulated = append(simulated, node)
+		} else {
+			machines = append(machines, node)
+		}
+	}
+	for i := range o.Simulated {
+		simulated = append(simulated, NodeOptions{Name: fmt.Sprintf("sim-%d", i+1), Simulated: true})
+	}
+	return machines, simulated
+}
+
 func (o *NodeOptions) validate() error {
 	limit := 63
 	if o.Simulated {

@@ -7,6 +7,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
@@ -18,7 +19,7 @@ import (
 	"time"
 )
 
-// Certificate authorities: files <name>.crt and <name>.key in the folder pki.
+// Certificate authorities: files <name>.crt and <name>.key.
 const (
 	clusterCA    = "ca"
 	frontProxyCA = "front-proxy-ca"
@@ -46,17 +47,22 @@ const (
 	certificateLife = 5 * 365 * 24 * time.Hour
 )
 
-// makePKI makes the authorities and the certificates of the control plane.
-func (c *Cluster) makePKI() error {
-	if err := os.MkdirAll(c.path("pki"), 0o700); err != nil {
+// pki is the folder with the authorities of a cluster, and the certificates of its control plane.
+type pki string
+
+func (p pki) file(name string) string { return filepath.Join(string(p), name) }
+
+// create makes the authorities and the certificates of the control plane. The API server has the address.
+func (p pki) create(address string) error {
+	if err := os.MkdirAll(string(p), 0o700); err != nil {
 		return fmt.Errorf("making the certificates: %w", err)
 	}
 	for _, name := range []string{clusterCA, frontProxyCA, etcdCA} {
-		if err := c.makeAuthority(name); err != nil {
+		if err := p.makeAuthority(name); err != nil {
 			return err
 		}
 	}
-	key, err := newKey(c.path("pki", serviceAccountKey+".key"))
+	key, err := newKey(p.file(serviceAccountKey + ".key"))
 	if err != nil {
 		return err
 	}
@@ -64,14 +70,14 @@ func (c *Cluster) makePKI() error {
 	if err != nil {
 		return fmt.Errorf("making the service account key: %w", err)
 	}
-	if err := writePEM(c.path("pki", serviceAccountKey+".pub"), "PUBLIC KEY", public, 0o644); err != nil {
+	if err := writePEM(p.file(serviceAccountKey+".pub"), "PUBLIC KEY", public, 0o644); err != nil {
 		return err
 	}
 	loopback := net.IPv4(127, 0, 0, 1)
 	for _, cert := range []certificate{
 		{
 			file: "apiserver", authority: clusterCA, name: "kube-apiserver", server: true,
-			addresses: []net.IP{loopback, net.ParseIP(c.apiAddress()), net.ParseIP(kubernetesServiceIP)},
+			addresses: []net.IP{loopback, net.ParseIP(address), net.ParseIP(kubernetesServiceIP)},
 			hosts: []string{
 				"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local",
 			},
@@ -88,15 +94,15 @@ func (c *Cluster) makePKI() error {
 		// admission policies treat it as a kubelet.
 		{file: "kwok", authority: clusterCA, name: "everynode-local:kwok", groups: []string{"system:masters", "system:nodes"}},
 	} {
-		if err := c.issue(c.path("pki"), cert); err != nil {
+		if err := p.issue(string(p), cert); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (c *Cluster) makeAuthority(name string) error {
-	key, err := newKey(c.path("pki", name+".key"))
+func (p pki) makeAuthority(name string) error {
+	key, err := newKey(p.file(name + ".key"))
 	if err != nil {
 		return err
 	}
@@ -107,14 +113,14 @@ func (c *Cluster) makeAuthority(name string) error {
 	if err != nil {
 		return fmt.Errorf("making the authority %s: %w", name, err)
 	}
-	return writePEM(c.path("pki", name+".crt"), "CERTIFICATE", der, 0o644)
+	return writePEM(p.file(name+".crt"), "CERTIFICATE", der, 0o644)
 }
 
 // issue makes a key and a certificate <file>.crt and <file>.key in a folder.
-func (c *Cluster) issue(dir string, cert certificate) error {
-	authority, signer, err := c.loadAuthority(cert.authority)
+func (p pki) issue(dir string, cert certificate) error {
+	authority, err := tls.LoadX509KeyPair(p.file(cert.authority+".crt"), p.file(cert.authority+".key"))
 	if err != nil {
-		return err
+		return fmt.Errorf("reading the authority %s: %w", cert.authority, err)
 	}
 	key, err := newKey(filepath.Join(dir, cert.file+".key"))
 	if err != nil {
@@ -127,42 +133,11 @@ func (c *Cluster) issue(dir string, cert certificate) error {
 		template.ExtKeyUsage = append(template.ExtKeyUsage, x509.ExtKeyUsageServerAuth)
 	}
 	template.IPAddresses, template.DNSNames = cert.addresses, cert.hosts
-	der, err := x509.CreateCertificate(rand.Reader, template, authority, key.Public(), signer)
+	der, err := x509.CreateCertificate(rand.Reader, template, authority.Leaf, key.Public(), authority.PrivateKey)
 	if err != nil {
 		return fmt.Errorf("making the certificate %s: %w", cert.file, err)
 	}
 	return writePEM(filepath.Join(dir, cert.file+".crt"), "CERTIFICATE", der, 0o644)
-}
-
-func (c *Cluster) loadAuthority(name string) (*x509.Certificate, *ecdsa.PrivateKey, error) {
-	read := func(file string) ([]byte, error) {
-		data, err := os.ReadFile(c.path("pki", file))
-		if err != nil {
-			return nil, fmt.Errorf("reading the authority: %w", err)
-		}
-		block, _ := pem.Decode(data)
-		if block == nil {
-			return nil, fmt.Errorf("reading the authority: %s is not PEM", file)
-		}
-		return block.Bytes, nil
-	}
-	der, err := read(name + ".crt")
-	if err != nil {
-		return nil, nil, err
-	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		return nil, nil, fmt.Errorf("reading the authority %s: %w", name, err)
-	}
-	der, err = read(name + ".key")
-	if err != nil {
-		return nil, nil, err
-	}
-	key, err := x509.ParseECPrivateKey(der)
-	if err != nil {
-		return nil, nil, fmt.Errorf("reading the authority %s: %w", name, err)
-	}
-	return cert, key, nil
 }
 
 func template(name string, groups ...string) *x509.Certificate {

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/everynode/everynode/local/internal/cgroups"
+	"github.com/everynode/everynode/local/internal/nodespec"
 )
 
 // detached starts a process in a session of its own, so that neither Ctrl-C nor the end of the
@@ -59,9 +60,9 @@ func freeSlot() (int, error) {
 	}
 	for slot := range slots {
 		free := true
-		for _, n := range used {
+		for _, other := range used {
 			candidate := slotNet(slot)
-			if n.Contains(candidate.IP) || candidate.Contains(n.IP) {
+			if other.Contains(candidate.IP) || candidate.Contains(other.IP) {
 				free = false
 				break
 			}
@@ -102,14 +103,14 @@ func usedNets() ([]*net.IPNet, error) {
 }
 
 // setUpNetwork makes the cluster's bridge.
-func (c *Cluster) setUpNetwork() error {
+func (n *network) setUpNetwork() error {
 	attributes := netlink.NewLinkAttrs()
-	attributes.Name = c.bridgeName()
+	attributes.Name = n.bridgeName()
 	bridge := &netlink.Bridge{LinkAttrs: attributes}
 	if err := netlink.LinkAdd(bridge); err != nil {
 		return fmt.Errorf("making the cluster's bridge: %w", err)
 	}
-	address, err := netlink.ParseAddr(c.apiAddress() + "/24")
+	address, err := netlink.ParseAddr(n.apiAddress() + "/24")
 	if err != nil {
 		return fmt.Errorf("making the bridge's address: %w", err)
 	}
@@ -123,16 +124,16 @@ func (c *Cluster) setUpNetwork() error {
 }
 
 // routePods lets this machine, and so the API server, reach the pods of a node.
-func (c *Cluster) routePods(index int) error {
-	bridge, err := netlink.LinkByName(c.bridgeName())
+func (n *network) routePods(index int) error {
+	bridge, err := netlink.LinkByName(n.bridgeName())
 	if err != nil {
 		return fmt.Errorf("finding the cluster's bridge: %w", err)
 	}
-	_, pods, err := net.ParseCIDR(c.podCIDR(index))
+	_, pods, err := net.ParseCIDR(n.podCIDR(index))
 	if err != nil {
 		return fmt.Errorf("reading the pods' range: %w", err)
 	}
-	route := netlink.Route{LinkIndex: bridge.Attrs().Index, Dst: pods, Gw: net.ParseIP(c.nodeAddress(index))}
+	route := netlink.Route{LinkIndex: bridge.Attrs().Index, Dst: pods, Gw: net.ParseIP(n.nodeAddress(index))}
 	if err := netlink.RouteReplace(&route); err != nil {
 		return fmt.Errorf("adding the route to a node's pods: %w", err)
 	}
@@ -140,14 +141,14 @@ func (c *Cluster) routePods(index int) error {
 }
 
 // links are those of the cluster that exist.
-func (c *Cluster) links() ([]netlink.Link, error) {
+func (n *network) links() ([]netlink.Link, error) {
 	all, err := netlink.LinkList()
 	if err != nil {
 		return nil, fmt.Errorf("listing links: %w", err)
 	}
 	var ours []netlink.Link
 	for _, link := range all {
-		if strings.HasPrefix(link.Attrs().Name, c.linkPrefix()) {
+		if strings.HasPrefix(link.Attrs().Name, n.linkPrefix()) {
 			ours = append(ours, link)
 		}
 	}
@@ -155,8 +156,8 @@ func (c *Cluster) links() ([]netlink.Link, error) {
 }
 
 // removeNetwork removes the cluster's links; routes go with them.
-func (c *Cluster) removeNetwork() error {
-	links, err := c.links()
+func (n *network) removeNetwork() error {
+	links, err := n.links()
 	if err != nil {
 		return err
 	}
@@ -172,19 +173,19 @@ func (c *Cluster) removeNetwork() error {
 }
 
 // unplug removes a node's link and the route to its pods.
-func (c *Cluster) unplug(node *realNode) error {
-	if bridge, err := netlink.LinkByName(c.bridgeName()); err == nil {
-		if _, pods, err := net.ParseCIDR(c.podCIDR(node.spec.Index)); err == nil {
+func (n *network) unplug(node *nodespec.Spec) error {
+	if bridge, err := netlink.LinkByName(n.bridgeName()); err == nil {
+		if _, pods, err := net.ParseCIDR(n.podCIDR(node.Index)); err == nil {
 			// It is not there when the join ended early.
 			_ = netlink.RouteDel(&netlink.Route{LinkIndex: bridge.Attrs().Index, Dst: pods})
 		}
 	}
-	link, err := netlink.LinkByName(node.spec.HostLink)
+	link, err := netlink.LinkByName(node.HostLink)
 	if err != nil {
 		return nil //nolint:nilerr // the link went with the node's namespace
 	}
 	if err := netlink.LinkDel(link); err != nil && !errors.Is(err, syscall.ENODEV) {
-		return fmt.Errorf("removing link %s: %w", node.spec.HostLink, err)
+		return fmt.Errorf("removing link %s: %w", node.HostLink, err)
 	}
 	return nil
 }
@@ -200,7 +201,7 @@ func removeGroup(group string) error {
 // raiseWatchLimit raises the number of inotify instances, which all nodes share: each takes about a
 // dozen, so the usual 128 are used up by the tenth, whose kubelet then ends at once. The limit stays
 // raised: it costs nothing, and other clusters may rely on it.
-func (c *Cluster) raiseWatchLimit() {
+func raiseWatchLimit(progress *progress) {
 	const file, enough, raised = "/proc/sys/fs/inotify/max_user_instances", 1024, "8192"
 	data, err := os.ReadFile(file)
 	if err != nil {
@@ -210,10 +211,10 @@ func (c *Cluster) raiseWatchLimit() {
 		return
 	}
 	if err := os.WriteFile(file, []byte(raised), 0o644); err != nil {
-		c.say("fs.inotify.max_user_instances cannot be raised, so there can be a few real nodes only: %v", err)
+		progress.say("fs.inotify.max_user_instances cannot be raised, so there can be a few real nodes only: %v", err)
 		return
 	}
-	c.say("raised fs.inotify.max_user_instances of this machine to %s", raised)
+	progress.say("raised fs.inotify.max_user_instances of this machine to %s", raised)
 }
 
 // hideHost makes a folder of a node's upper layer hide what the host has there.
@@ -225,41 +226,41 @@ func hideHost(dir string) error {
 }
 
 // systemLeftovers names links, control groups and mounts of the cluster that are still there.
-func (c *Cluster) systemLeftovers() []string {
+func (s *state) systemLeftovers() []string {
 	var left []string
-	if links, err := c.links(); err == nil {
+	if links, err := s.links(); err == nil {
 		for _, link := range links {
 			left = append(left, "link "+link.Attrs().Name)
 		}
 	}
-	for _, dir := range cgroups.Existing(c.cgroup()) {
+	for _, dir := range cgroups.Existing(s.cgroup()) {
 		left = append(left, "control group "+dir)
 	}
-	for _, mount := range c.mounts() {
+	for _, mount := range mounts(s.dir) {
 		left = append(left, "mount "+mount)
 	}
 	return left
 }
 
-// mounts lists mounts below the cluster's folder in this namespace. There should never be one: the
+// mounts lists mounts below a cluster's folder in this namespace. There should never be one: the
 // nodes' mounts are in namespaces of their own.
-func (c *Cluster) mounts() []string {
+func mounts(dir string) []string {
 	data, err := os.ReadFile("/proc/self/mounts")
 	if err != nil {
 		return nil
 	}
 	var found []string
 	for line := range strings.Lines(string(data)) {
-		if fields := strings.Fields(line); len(fields) > 1 && strings.HasPrefix(fields[1], c.dir+"/") {
+		if fields := strings.Fields(line); len(fields) > 1 && strings.HasPrefix(fields[1], dir+"/") {
 			found = append(found, fields[1])
 		}
 	}
 	return found
 }
 
-func (c *Cluster) unmountAll() error {
+func unmountAll(dir string) error {
 	var errs []error
-	for _, mount := range slices.Backward(c.mounts()) {
+	for _, mount := range slices.Backward(mounts(dir)) {
 		if err := unix.Unmount(mount, unix.MNT_DETACH); err != nil {
 			errs = append(errs, fmt.Errorf("unmounting %s: %w", mount, err))
 		}

@@ -8,6 +8,8 @@ package cluster
 import (
 	"errors"
 	"syscall"
+
+	"github.com/everynode/everynode/local/internal/nodespec"
 )
 
 // Elsewhere than on Linux there are simulated nodes only, so none of these is ever reached.
@@ -21,20 +23,20 @@ func canHaveRealNodes() bool { return false }
 
 func freeSlot() (int, error) { return 0, errLinuxOnly }
 
-func (c *Cluster) setUpNetwork() error { return errLinuxOnly }
+func (*network) setUpNetwork() error { return errLinuxOnly }
 
-func (c *Cluster) routePods(int) error { return errLinuxOnly }
+func (*network) routePods(int) error { return errLinuxOnly }
 
-func (c *Cluster) raiseWatchLimit() {}
+func raiseWatchLimit(*progress) {}
 
-func (c *Cluster) removeNetwork() error { return nil }
+func (*network) removeNetwork() error { return nil }
 
-func (c *Cluster) unplug(*realNode) error { return nil }
+func (*network) unplug(*nodespec.Spec) error { return nil }
 
 func removeGroup(string) error { return nil }
 
 func hideHost(string) error { return errLinuxOnly }
 
-func (c *Cluster) systemLeftovers() []string { return nil }
+func (*state) systemLeftovers() []string { return nil }
 
-func (c *Cluster) unmountAll() error { return nil }
+func unmountAll(string) error { return nil }

@@ -17,8 +17,8 @@ import (
 
 // environment is that of all processes of the cluster: the marker, and nothing of the caller's but
 // what programs need to run at all.
-func (c *Cluster) environment() []string {
-	env := []string{nodespec.Marker + "=" + c.dir}
+func (s *state) environment() []string {
+	env := []string{nodespec.Marker + "=" + s.dir}
 	for _, name := range []string{"PATH", "HOME", "TMPDIR", "LANG"} {
 		if value, set := os.LookupEnv(name); set {
 			env = append(env, name+"="+value)
@@ -29,15 +29,15 @@ func (c *Cluster) environment() []string {
 
 // spawn starts a program that outlives this one, with its output in a file, and returns its record.
 // The program's end is collected while this one lives, or it would stay a zombie.
-func (c *Cluster) spawn(logFile, program string, args ...string) (procs.Record, error) {
+func (s *state) spawn(logFile, program string, args ...string) (procs.Record, error) {
 	out, err := os.OpenFile(logFile, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
 		return procs.Record{}, fmt.Errorf("opening a log: %w", err)
 	}
 	defer out.Close()
 	cmd := exec.Command(program, args...)
-	cmd.Dir = c.dir
-	cmd.Env = c.environment()
+	cmd.Dir = s.dir
+	cmd.Env = s.environment()
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.SysProcAttr = detached()
 	if err := cmd.Start(); err != nil {

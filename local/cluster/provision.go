@@ -18,22 +18,22 @@ import (
 	"github.com/everynode/everynode/local/internal/nodespec"
 )
 
-func (c *Cluster) newSpec(name string, index int) *nodespec.Spec {
-	root := filepath.Dir(c.dir)
+func (n realNodes) newSpec(name string, index int) *nodespec.Spec {
+	root := filepath.Dir(n.dir)
 	spec := &nodespec.Spec{
-		Name: name, Index: index, Dir: c.nodeDir(name), Cluster: c.dir, StateRoot: root,
-		Cgroup: c.cgroup() + "/" + name, Bridge: c.bridgeName(),
-		HostLink: fmt.Sprintf("%sn%d", c.linkPrefix(), index), PeerLink: fmt.Sprintf("%sp%d", c.linkPrefix(), index),
-		Address:  c.nodeAddress(index) + "/24",
-		Programs: c.state.Programs, Images: c.path("images"),
-		APIServer: c.apiHostPort(),
+		Name: name, Index: index, Dir: n.folder(name), Cluster: n.dir, StateRoot: root,
+		Cgroup: n.cgroup() + "/" + name, Bridge: n.bridgeName(),
+		HostLink: fmt.Sprintf("%sn%d", n.linkPrefix(), index), PeerLink: fmt.Sprintf("%sp%d", n.linkPrefix(), index),
+		Address:  n.nodeAddress(index) + "/24",
+		Programs: n.Programs, Images: n.path("images"),
+		APIServer: n.apiHostPort(),
 		// A service's address must have a route, or a packet to it is refused before kube-proxy's
 		// rules see it.
 		Routes: []nodespec.Route{{To: serviceCIDR}},
 	}
 	for other := 1; other <= maxRealNodes; other++ {
 		if other != index {
-			spec.Routes = append(spec.Routes, nodespec.Route{To: c.podCIDR(other), Via: c.nodeAddress(other)})
+			spec.Routes = append(spec.Routes, nodespec.Route{To: n.podCIDR(other), Via: n.nodeAddress(other)})
 		}
 	}
 	return spec
@@ -41,8 +41,8 @@ func (c *Cluster) newSpec(name string, index int) *nodespec.Spec {
 
 // provision creates the machine of a node from scratch: an empty file system with only its configuration, its
 // certificates and a new machine ID.
-func (c *Cluster) provision(node *realNode) error {
-	dir := node.spec.Dir
+func (n *realNode) provision() error {
+	dir := n.spec.Dir
 	if err := emptyMachine(dir); err != nil {
 		return err
 	}
@@ -53,14 +53,14 @@ func (c *Cluster) provision(node *realNode) error {
 	if err := linkClient(upper); err != nil {
 		return err
 	}
-	node.spec.Services = c.services(node)
-	if err := node.spec.Save(); err != nil {
+	n.spec.Services = n.services()
+	if err := n.spec.Save(); err != nil {
 		return err
 	}
-	if err := c.certify(node, filepath.Join(upper, "etc/kubernetes")); err != nil {
+	if err := n.certify(filepath.Join(upper, "etc/kubernetes")); err != nil {
 		return err
 	}
-	if err := c.configure(node, upper); err != nil {
+	if err := n.configure(upper); err != nil {
 		return err
 	}
 	return newSystemUUID(dir)
@@ -114,8 +114,8 @@ func linkClient(upper string) error {
 }
 
 // configure writes the configuration of the node's daemons.
-func (c *Cluster) configure(node *realNode, upper string) error {
-	files, err := c.nodeFiles(node)
+func (n *realNode) configure(upper string) error {
+	files, err := n.files()
 	if err != nil {
 		return err
 	}
@@ -139,9 +139,9 @@ func newSystemUUID(dir string) error {
 
 // certify gives a node its own identities: the client certificate of system:node:<name>, and the
 // certificate its kubelet serves logs with.
-func (c *Cluster) certify(node *realNode, dir string) error {
-	name := node.spec.Name
-	address, _, _ := strings.Cut(node.spec.Address, "/")
+func (n *realNode) certify(dir string) error {
+	name := n.spec.Name
+	address, _, _ := strings.Cut(n.spec.Address, "/")
 	for _, cert := range []certificate{
 		{file: "kubelet-client", authority: clusterCA, name: "system:node:" + name, groups: []string{"system:nodes"}},
 		{
@@ -149,22 +149,22 @@ func (c *Cluster) certify(node *realNode, dir string) error {
 			addresses: []net.IP{net.ParseIP(address)}, hosts: []string{name},
 		},
 	} {
-		if err := c.issue(dir, cert); err != nil {
+		if err := n.cluster.pki().issue(dir, cert); err != nil {
 			return err
 		}
 	}
-	ca, err := os.ReadFile(c.pki(clusterCA + ".crt"))
+	ca, err := os.ReadFile(n.cluster.pki().file(clusterCA + ".crt"))
 	if err != nil {
 		return fmt.Errorf("reading the authority: %w", err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "ca.crt"), ca, 0o644); err != nil {
 		return fmt.Errorf("writing the authority: %w", err)
 	}
-	kubelet, err := c.kubeconfig(dir, "kubelet-client")
+	kubelet, err := n.cluster.kubeconfig(dir, "kubelet-client")
 	if err != nil {
 		return err
 	}
-	proxy, err := c.kubeconfig(c.path("pki"), "kube-proxy")
+	proxy, err := n.cluster.kubeconfig(string(n.cluster.pki()), "kube-proxy")
 	if err != nil {
 		return err
 	}
@@ -175,17 +175,17 @@ func (c *Cluster) certify(node *realNode, dir string) error {
 }
 
 // services are the node's daemons.
-func (c *Cluster) services(node *realNode) []nodespec.Service {
-	name := node.spec.Name
-	address, _, _ := strings.Cut(node.spec.Address, "/")
+func (n *realNode) services() []nodespec.Service {
+	name := n.spec.Name
+	address, _, _ := strings.Cut(n.spec.Address, "/")
 	kubelet := []string{
 		"kubelet", "--config=/etc/kubernetes/kubelet.yaml", "--kubeconfig=/etc/kubernetes/kubelet.conf",
 		"--hostname-override=" + name, "--node-ip=" + address, "--v=1",
 	}
 	var labels []string
-	for _, key := range slices.Sorted(maps.Keys(node.options.Labels)) {
+	for _, key := range slices.Sorted(maps.Keys(n.options.Labels)) {
 		if !reserved(key) {
-			labels = append(labels, key+"="+node.options.Labels[key])
+			labels = append(labels, key+"="+n.options.Labels[key])
 		}
 	}
 	if len(labels) > 0 {

@@ -7,14 +7,16 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
-	"sync"
+	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/everynode/everynode/local/binaries"
 )
@@ -22,31 +24,21 @@ import (
 // joinWorkers bounds the requests in flight when many simulated nodes join.
 const joinWorkers = 16
 
-// joinSimulated adds many simulated nodes at once.
-func (c *Cluster) joinSimulated(ctx context.Context, names []string) error {
-	if len(names) == 0 {
-		return nil
-	}
-	var next int
-	var mu sync.Mutex
-	return forEach(min(joinWorkers, len(names)), func(int) error {
-		for {
-			mu.Lock()
-			i := next
-			next++
-			mu.Unlock()
-			if i >= len(names) {
-				return nil
-			}
-			if err := c.joinOneSimulated(ctx, NodeOptions{Name: names[i], Simulated: true}); err != nil {
-				return fmt.Errorf("joining node %s: %w", names[i], err)
+// joinSimulated adds simulated nodes.
+func (c *Cluster) joinSimulated(ctx context.Context, nodes ...NodeOptions) error {
+	var next atomic.Int64
+	return forEach(min(joinWorkers, len(nodes)), func(int) error {
+		for i := next.Add(1) - 1; i < int64(len(nodes)); i = next.Add(1) - 1 {
+			if err := c.createSimulated(ctx, nodes[i]); err != nil {
+				return fmt.Errorf("joining node %s: %w", nodes[i].Name, err)
 			}
 		}
+		return nil
 	})
 }
 
-func (c *Cluster) joinOneSimulated(ctx context.Context, options NodeOptions) error {
-	if err := c.startSimulator(ctx); err != nil {
+func (c *Cluster) createSimulated(ctx context.Context, options NodeOptions) error {
+	if err := c.control.startSimulator(ctx, &c.progress); err != nil {
 		return err
 	}
 	client, err := c.client()
@@ -74,30 +66,26 @@ func (c *Cluster) joinOneSimulated(ctx context.Context, options NodeOptions) err
 }
 
 // startSimulator starts kwok with the first simulated node, not before: it costs memory, and a minute to build.
-func (c *Cluster) startSimulator(ctx context.Context) error {
-	c.simulator.Lock()
-	defer c.simulator.Unlock()
-	if _, err := os.Stat(filepath.Join(c.state.Programs, kwokName)); err != nil {
-		programs, err := binaries.Ensure(ctx, c.progressWriter(), c.state.Kubernetes, binaries.SimulatedNode()...)
+func (p *controlPlane) startSimulator(ctx context.Context, progress io.Writer) error {
+	p.simulator.Lock()
+	defer p.simulator.Unlock()
+	if _, err := os.Stat(filepath.Join(p.Programs, kwokName)); err != nil {
+		programs, err := binaries.Ensure(ctx, progress, p.Kubernetes, binaries.SimulatedNode()...)
 		if err != nil {
 			return err
 		}
-		if programs != c.state.Programs {
-			return fmt.Errorf("cluster %s was started with other programs, without %s: start it again to add simulated nodes", c.state.Name, kwokName)
+		if programs != p.Programs {
+			return fmt.Errorf("cluster %s was started with other programs, without %s: start it again to add simulated nodes", p.Name, kwokName)
 		}
 	}
-	return c.startComponent(ctx, kwokName)
+	return p.start(kwokName)
 }
 
-// simulateSilence stops or resumes the status updates of a simulated node, as if its kubelet was stopped. kwok reports
+// silence stops or resumes the status updates of a simulated node, as if its kubelet was stopped. kwok reports
 // for a node only while it holds the lease of the node, and does not take an unexpired lease of another holder. (After
 // kwok has taken over a node, removing its annotation has no effect.) The lease is renewed once more: Kubernetes 1.37 declares no
 // node Unknown while a lease has changed without that, because it takes its own cache for outdated.
-func (c *Cluster) simulateSilence(ctx context.Context, name string, silent bool) error {
-	client, err := c.client()
-	if err != nil {
-		return err
-	}
+func silence(ctx context.Context, client kubernetes.Interface, name string, silent bool) error {
 	lease := object{"holderIdentity": nil}
 	if silent {
 		const thirtyYears = 1_000_000_000

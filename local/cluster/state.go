@@ -29,17 +29,15 @@ const stateFile = "cluster.json"
 // state is what another process needs to know about a cluster. It is written before anything else is created, so that
 // everything can be removed after a crash.
 type state struct {
-	Name string `json:"name"`
-	// ID is short and differs between clusters: it is in the names of links and control groups.
-	ID      string    `json:"id"`
+	// dir is the folder of the record, and of everything else of the cluster.
+	dir string
+	network
+
+	Name    string    `json:"name"`
 	Created time.Time `json:"created"`
 	// Kubernetes is Options.KubernetesVersion.
 	Kubernetes string `json:"kubernetes"`
-	// Real says whether the cluster has a network for real nodes; Slot numbers it (see network.go).
-	Real bool `json:"real"`
-	Slot int  `json:"slot"`
 
-	APIPort      int    `json:"apiPort"`
 	EtcdPort     int    `json:"etcdPort"`
 	EtcdPeerPort int    `json:"etcdPeerPort"`
 	KwokPort     int    `json:"kwokPort"`
@@ -96,16 +94,20 @@ func lockAll(ctx context.Context) (func(), error) {
 	return filelock.Lock(ctx, file)
 }
 
-func (c *Cluster) path(parts ...string) string {
-	return filepath.Join(append([]string{c.dir}, parts...)...)
+func (s *state) path(parts ...string) string {
+	return filepath.Join(append([]string{s.dir}, parts...)...)
 }
 
-func (c *Cluster) save() error {
-	data, err := json.MarshalIndent(c.state, "", "  ")
+func (s *state) pki() pki { return pki(s.path("pki")) }
+
+func (s *state) images() images { return images(s.path("images")) }
+
+func (s *state) save() error {
+	data, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {
 		return fmt.Errorf("recording the cluster: %w", err)
 	}
-	if err := wholefile.Write(c.path(stateFile), append(data, '\n')); err != nil {
+	if err := wholefile.Write(s.path(stateFile), append(data, '\n')); err != nil {
 		return fmt.Errorf("recording the cluster: %w", err)
 	}
 	return nil
@@ -117,11 +119,11 @@ func load(dir string) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the cluster's record: %w", err)
 	}
-	c := &Cluster{dir: dir}
-	if err := json.Unmarshal(data, &c.state); err != nil {
+	s := state{dir: dir}
+	if err := json.Unmarshal(data, &s); err != nil {
 		return nil, fmt.Errorf("reading %s: %w", filepath.Join(dir, stateFile), err)
 	}
-	return c, nil
+	return newCluster(s, nil), nil
 }
 
 // Open finds a cluster that was brought up by this or another process.

@@ -23,14 +23,14 @@ func (r *running) end(ctx context.Context, how ending) error {
 	if how != endDetached && how != endTimedOut {
 		r.finishOpenNodes(ctx, how)
 	}
-	for i := range r.outputs {
-		r.fillIn(i)
+	for _, n := range r.nodes {
+		r.fillIn(n)
 	}
 	r.saveIndex(true)
 	err := r.show()
 	r.Tell(r.notes...)
-	if r.writeErr != nil && !r.outputClosed() {
-		err, r.broken = fmt.Errorf("writing what the nodes printed: %w", r.writeErr), false // a full disk is an error
+	if r.display.writeErr != nil && !r.display.closed() {
+		err, r.display.broken = fmt.Errorf("writing what the nodes printed: %w", r.display.writeErr), false // a full disk is an error
 	}
 	after := r.cleanUp(ctx, how)
 	r.tellEnd(after)
@@ -38,7 +38,7 @@ func (r *running) end(ctx context.Context, how ending) error {
 	case code != cmdutil.ExitOK:
 		r.tellLost(err)
 		return cmdutil.Exit(code)
-	case err != nil && !r.broken:
+	case err != nil && !r.display.broken:
 		return err
 	case r.saved != nil && r.saved.err != nil:
 		return cmdutil.Exit(cmdutil.ExitError)
@@ -49,7 +49,7 @@ func (r *running) end(ctx context.Context, how ending) error {
 // tellLost prints that output was lost, beside an exit code with another meaning. A reader that has closed the pipe does not
 // want more.
 func (r *running) tellLost(err error) {
-	if err != nil && !r.broken {
+	if err != nil && !r.display.broken {
 		r.Tell(text.Toned(text.Bad, "error: ").With(err.Error()))
 	}
 }
@@ -70,8 +70,8 @@ func (r *running) finishOpenNodes(ctx context.Context, how ending) {
 			why = stalled.Reason
 		}
 	}
-	for i := range r.view.Nodes {
-		if n := &r.view.Nodes[i]; !n.State.Final() {
+	for _, n := range r.nodes {
+		if !n.State.Final() {
 			n.State, n.Said = view.RunNotRun, why
 		}
 	}
@@ -88,27 +88,25 @@ func (r *running) readRecords(ctx context.Context) {
 }
 
 // fillIn uses the record of a node if its log could not be read.
-func (r *running) fillIn(i int) {
-	o := r.outputs[i]
+func (r *running) fillIn(n *node) {
+	o := n.output
 	if o.filled {
 		return
 	}
 	o.filled = true
-	for _, line := range o.flush() {
-		r.printLine(i, line)
-	}
-	if rec := r.records[i]; rec != nil && !r.readWhole(i) && r.view.Nodes[i].State.Final() {
+	r.display.printLines(n.Name, o.flush())
+	if rec := n.record; rec != nil && !n.readWhole() && n.State.Final() {
 		// Without an exit code, the message is not output, but the reason.
 		o.recordedWhole = rec.ExitCode != nil && !o.any && !strings.HasPrefix(rec.Message, "…")
 		if rec.Message != "" {
-			r.fillInMessage(i, rec.Message)
+			r.fillInMessage(n, rec.Message)
 		}
 	}
 }
 
 // fillInMessage takes the end of an output from the record, and notes what may be missing.
-func (r *running) fillInMessage(i int, message string) {
-	o := r.outputs[i]
+func (r *running) fillInMessage(n *node, message string) {
+	o := n.output
 	switch why := because(cmp.Or(o.err, r.logsForbidden)); {
 	case o.any:
 		o.note = "the end of the log could not be read" + why + "; on record are the last lines of it"
@@ -116,12 +114,10 @@ func (r *running) fillInMessage(i int, message string) {
 		o.note = "the log could not be read" + why + "; on record is its end, of at most 1024 bytes"
 	}
 	end := []byte(strings.TrimRight(message, "\n") + "\n")
-	r.saved.add(r.view.Nodes[i].Name, end)
-	for _, line := range append(o.add(end), o.flush()...) {
-		r.printLine(i, line)
-	}
+	r.saved.add(n.Name, end)
+	r.display.printLines(n.Name, append(o.add(end), o.flush()...))
 	if o.note != "" && o.room == 0 {
-		r.notes = append(r.notes, text.Toned(text.Warn, r.view.Nodes[i].Name+": "+o.note))
+		r.notes = append(r.notes, text.Toned(text.Warn, n.Name+": "+o.note))
 	}
 }
 
@@ -138,7 +134,7 @@ func because(err error) string {
 // cleanUp deletes the NodeJob if requested, or if nothing was run and there is nothing to inspect; otherwise it suspends the
 // NodeJob. It returns messages about what remains.
 func (r *running) cleanUp(ctx context.Context, how ending) string {
-	idle := how == endRest && r.count(view.RunSucceeded)+r.count(view.RunFailed) == 0 && (r.stops == 0 || !r.seen)
+	idle := how == endRest && r.view.Count(view.RunSucceeded)+r.view.Count(view.RunFailed) == 0 && (r.stops == 0 || !r.seen)
 	switch {
 	case how == endGone:
 		return ""
@@ -169,16 +165,6 @@ func (r *running) leave(ctx context.Context, how ending) string {
 	return r.remainingMessage(how)
 }
 
-// notSuspended returns what may still start, and how to prevent it.
-func (r *running) notSuspended(err error) string {
-	until := r.job.CreationTimestamp.Add(r.startingDeadline).UTC().Format("2006-01-02 15:04:05 UTC")
-	return fmt.Sprintf("NodeJob %s could not be suspended: %s. Until %s, a machine that registers with the name of one of its nodes runs the command. To prevent this: kubectl everynode suspend %s",
-		r.job.Name, strings.TrimSuffix(err.Error(), "."), until, r.where())
-}
-
-// where returns the NodeJob as command line arguments.
-func (r *running) where() string { return r.job.Name + " -n " + r.job.Namespace }
-
 // remainingMessage returns how to check the run later, and how to continue.
 func (r *running) remainingMessage(how ending) string {
 	where := r.where()
@@ -189,7 +175,7 @@ func (r *running) remainingMessage(how ending) string {
 		return fmt.Sprintf("No new attempts start, and running attempts continue without this command. %s To let the rest run: kubectl everynode resume %s. To end running attempts: kubectl everynode abort %s. %s", check, where, where, remove)
 	case how == endDetached, how == endTimedOut:
 		return fmt.Sprintf("The run continues without this command. %s To stop it: kubectl everynode abort %s. %s", check, where, remove)
-	case r.count(view.RunNotRun) > 0 && r.suspended:
+	case r.view.Count(view.RunNotRun) > 0 && r.suspended:
 		return fmt.Sprintf("NodeJob %s is kept for %s. To let the rest run: kubectl everynode resume %s. %s", r.job.Name, r.ttl, where, remove)
 	}
 	return fmt.Sprintf("NodeJob %s is kept for %s: kubectl everynode status %s", r.job.Name, r.ttl, where)
@@ -211,14 +197,14 @@ func (r *running) endLines(after string, width int) []text.Line {
 	add := func(head text.Line, message string) {
 		lines = append(lines, text.Wrap(head, text.Plain, message, width)...)
 	}
-	if c := cmdutil.Stalled(r.job); c != nil && r.count(view.RunNotRun) > 0 && c.Reason != v1alpha1.ReasonMaxFailuresExceeded {
+	if c := cmdutil.Stalled(r.job); c != nil && r.view.Count(view.RunNotRun) > 0 && c.Reason != v1alpha1.ReasonMaxFailuresExceeded {
 		add(text.Toned(text.Bad, c.Reason+": "), c.Message)
 	}
 	switch {
 	case r.saved == nil:
 	case r.saved.err != nil:
 		add(text.Toned(text.Bad, "not everything is saved: "), r.saved.err.Error())
-	case r.count(view.RunSucceeded) < len(r.view.Nodes):
+	case r.view.Count(view.RunSucceeded) < len(r.view.Nodes):
 		add(nil, fmt.Sprintf("The output is saved in %s. To repeat the command on the nodes on which it did not succeed: --limit @%s", r.saved.dir, r.saved.dir))
 	default:
 		add(nil, "The output is saved in "+r.saved.dir+".")
@@ -238,7 +224,7 @@ func (r *running) exitCode(how ending) int {
 		return cmdutil.ExitTimedOut
 	case r.stops > 0, how == endDetached:
 		return cmdutil.ExitDetached
-	case r.count(view.RunSucceeded) < len(r.view.Nodes):
+	case r.view.Count(view.RunSucceeded) < len(r.view.Nodes):
 		return cmdutil.ExitNodesFailed
 	}
 	return cmdutil.ExitOK

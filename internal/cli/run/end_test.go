@@ -42,7 +42,7 @@ func TestAFullDiskIsAnError(t *testing.T) {
 			for i := range r.view.Nodes {
 				r.view.Nodes[i].State = tt.state
 			}
-			r.printLine(0, "said")
+			r.display.printLines("node-1", []string{"said"})
 			r.draw()
 			if err := r.end(t.Context(), endOver); cmdutil.CodeOf(err) != tt.want {
 				t.Errorf("it ends with %v", err)

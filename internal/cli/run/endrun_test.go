@@ -95,7 +95,7 @@ func TestAMachineWithTheNameOfADeletedNodeIsNoNodeOfTheRun(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := &jobServer{uid: "uid-of-j"}
 			r := newRun(t, s)
-			r.uids, r.job.Spec.Nodes.Names = []types.UID{"uid-1", "uid-2"}, []string{"node-1", "node-2"}
+			r.nodes[0].uid, r.nodes[1].uid, r.job.Spec.Nodes.Names = "uid-1", "uid-2", []string{"node-1", "node-2"}
 			r.view.Nodes[0].State = tt.state
 			for _, c := range tt.changes {
 				r.observeNodes(c)
@@ -141,7 +141,9 @@ func TestARunKnowsTheUIDsOfItsNodes(t *testing.T) {
 	f, _, _ := clitest.NewFactory(t, &jobServer{})
 	found.unreachable["node-0"] = "it is being deleted"
 	r := newRunning(&options{Factory: f}, clitest.NodeJob("j"), found)
-	if want := []types.UID{"", "uid-of-node-1", "uid-of-node-2"}; !slices.Equal(r.uids, want) {
-		t.Errorf("the UIDs are %q, want %q", r.uids, want)
+	for i, want := range []types.UID{"", "uid-of-node-1", "uid-of-node-2"} {
+		if got := r.nodes[i].uid; got != want {
+			t.Errorf("the UID of %s is %q, want %q", r.nodes[i].Name, got, want)
+		}
 	}
 }

@@ -6,11 +6,9 @@ package run
 import (
 	"cmp"
 	"context"
-	"errors"
+	"maps"
 	"os"
 	"slices"
-	"strings"
-	"syscall"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,66 +19,39 @@ import (
 	"github.com/everynode/everynode/internal/cli/console"
 	"github.com/everynode/everynode/internal/cli/term"
 	"github.com/everynode/everynode/internal/cli/view"
-	"github.com/everynode/everynode/internal/record"
 	"github.com/everynode/everynode/internal/text"
 )
 
 // running is a run that is followed. All its fields belong to the goroutine of follow.
 type running struct {
-	*options
-	job     *v1alpha1.NodeJob
-	key     string
-	view    view.Run
-	index   map[string]int
-	outputs []*nodeOutput
-	records []*record.Record
-	// uids are the UIDs of the nodes when the run began; "" if not known.
-	uids []types.UID
+	ownJob
+	key  string
+	view view.Run
+	// nodes are those of the view, and index has them by name.
+	nodes []*node
+	index map[string]*node
 	// pods maps the pods that were observed to their nodes.
-	pods map[types.UID]int
-	// last is the pod of each node whose log counts.
-	last []types.UID
+	pods map[types.UID]*node
 	logs *logs
 	// saved writes the output to files; nil without --save.
-	saved  *saver
-	parts  chan logPart
-	screen *term.Screen
-	// printed are lines that will be written to the data output.
-	printed strings.Builder
+	saved   *saver
+	parts   chan logPart
+	display display
 	// notes say what may be missing in the output of nodes. They are written when the live view has been removed: it is redrawn
 	// relative to the cursor, so it would overwrite a line that is written below it.
-	notes  []text.Line
-	said   string
-	saidAt time.Time
+	notes []text.Line
 
 	// stops counts how often the user has pressed Ctrl-C.
-	stops     int
-	suspended bool
-	// stopErr is the error of the last try to suspend the NodeJob.
-	stopErr error
-	// gone are the names of nodes whose Node was deleted. A Node that registers with one of these names is not a node of the run.
-	// toExclude reports whether spec.nodes.names may still have one of them, and excludeErr is the error of the last try to
-	// remove it.
-	gone       map[string]bool
-	toExclude  bool
-	excludeErr error
-	// broken reports whether the output cannot be written. writeErr is the error of the write.
-	broken   bool
-	writeErr error
-	// seen reports whether a manager has observed the NodeJob.
-	seen bool
+	stops int
 	// disconnected is the reason why the API server does not respond; "" if it does. logsForbidden is the reason why no
 	// logs can be read.
 	disconnected  string
 	logsForbidden error
-	// runFinished reports whether the NodeJob makes no further progress on its own. rest fires after this has lasted long
-	// enough; then rested is true. logsOver fires after the logs were waited for long enough. quiet counts the checks in
+	// rest fires after the NodeJob has made no progress for long enough; then rested is true. logsOver fires after the logs were waited for long enough. quiet counts the checks in
 	// which all remaining nodes were unavailable.
-	runFinished, rested bool
-	rest, logsOver      <-chan time.Time
-	quiet               int
-	// patience is the timeout of each request.
-	patience time.Duration
+	rested         bool
+	rest, logsOver <-chan time.Time
+	quiet          int
 }
 
 const (
@@ -103,8 +74,8 @@ const (
 
 func newRunning(o *options, job *v1alpha1.NodeJob, found targets) *running {
 	r := &running{
-		options: o, job: job, key: v1alpha1.RecordKey(job.Namespace, job.Name),
-		index: map[string]int{}, pods: map[types.UID]int{}, gone: map[string]bool{}, parts: make(chan logPart), patience: requestTimeout,
+		ownJob: ownJob{options: o, job: job, gone: map[string]bool{}, patience: requestTimeout}, key: v1alpha1.RecordKey(job.Namespace, job.Name),
+		index: map[string]*node{}, pods: map[types.UID]*node{}, display: display{Factory: o.Factory}, parts: make(chan logPart),
 	}
 	r.view = view.Run{Namespace: job.Namespace, Name: job.Name, Command: o.whatExactly(), Selection: o.selection(), Began: o.Now()}
 	for _, name := range found.names {
@@ -119,13 +90,11 @@ func newRunning(o *options, job *v1alpha1.NodeJob, found targets) *running {
 		room = roomFor(len(r.view.Nodes))
 	}
 	for i := range r.view.Nodes {
-		r.index[r.view.Nodes[i].Name] = i
-		r.outputs = append(r.outputs, newNodeOutput(room))
-		r.uids = append(r.uids, found.uids[r.view.Nodes[i].Name])
+		n := &node{RunNode: &r.view.Nodes[i], output: newNodeOutput(room), uid: found.uids[r.view.Nodes[i].Name]}
+		r.nodes, r.index[n.Name] = append(r.nodes, n), n
 	}
-	r.records, r.last = make([]*record.Record, len(r.outputs)), make([]types.UID, len(r.outputs))
 	if terminal := term.Of(o.ErrOut, o.Getenv); terminal.Interactive {
-		r.screen = term.NewScreen(o.ErrOut, terminal)
+		r.display.screen = term.NewScreen(o.ErrOut, terminal)
 	}
 	return r
 }
@@ -162,14 +131,14 @@ const (
 func (r *running) loop(ctx context.Context) ending {
 	observations := cmdutil.Follow(ctx, r.client, r.After, r.job)
 	podChanges := watchPods(ctx, r.Factory, r.client, r.job)
-	nodeChanges := watchNodes(ctx, r.Factory, r.client, r.names())
+	nodeChanges := watchNodes(ctx, r.Factory, r.client, slices.Collect(maps.Keys(r.index)))
 	tick, check := r.After(tickInterval), r.After(unreachableInterval)
 	deadline := r.After(r.startingDeadline + r.timeout + slack)
 	for {
 		switch {
 		case r.overNow():
 			return r.endingUnlessFinished(endRest)
-		case r.outputClosed():
+		case r.display.closed():
 			return endDetached
 		}
 		select {
@@ -218,9 +187,6 @@ func (r *running) endingUnlessFinished(how ending) ending {
 	return how
 }
 
-// outputClosed reports whether the reader of the output has closed it.
-func (r *running) outputClosed() bool { return errors.Is(r.writeErr, syscall.EPIPE) }
-
 // overNow reports whether nothing more is expected. It sets the timers for events that may never occur.
 func (r *running) overNow() bool {
 	r.setRest()
@@ -235,11 +201,11 @@ func (r *running) overNow() bool {
 
 // setRest sets the timer for a NodeJob that makes no further progress on its own.
 func (r *running) setRest() {
-	if r.rested && r.count(view.RunRunning) > 0 {
+	if r.rested && r.view.Count(view.RunRunning) > 0 {
 		r.rested, r.logsOver = false, nil // another user has resumed it in the meantime
 	}
 	switch {
-	case !r.runFinished:
+	case !r.atRest():
 		r.rest = nil
 	case r.rest != nil:
 	case r.suspended:
@@ -249,14 +215,6 @@ func (r *running) setRest() {
 	}
 }
 
-func (r *running) names() []string {
-	names := make([]string, 0, len(r.view.Nodes))
-	for i := range r.view.Nodes {
-		names = append(names, r.view.Nodes[i].Name)
-	}
-	return names
-}
-
 // finished reports whether no further result of any node is expected.
 func (r *running) finished() bool {
 	return !slices.ContainsFunc(r.view.Nodes, func(n view.RunNode) bool { return !n.State.Final() })
@@ -264,22 +222,16 @@ func (r *running) finished() bool {
 
 // allRead reports whether all expected logs have been read.
 func (r *running) allRead() bool {
-	for i := range r.outputs {
-		if !r.logRead(i) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(r.nodes, func(n *node) bool { return !r.logRead(n) })
 }
 
 // logRead reports whether no more of the log of a node is expected.
-func (r *running) logRead(i int) bool {
-	if r.last[i] != "" && !r.outputs[i].read {
+func (r *running) logRead(n *node) bool {
+	if n.last != "" && !n.output.read {
 		return false
 	}
 	// Nodes and pods have separate watches, so a record may be observed before its pod.
-	rec := r.records[i]
-	return rec == nil || rec.PodUID == "" || r.last[i] == rec.PodUID || r.logsForbidden != nil
+	return n.attemptSeen() || r.logsForbidden != nil
 }
 
 // observeJob handles an observation of the NodeJob.
@@ -289,24 +241,19 @@ func (r *running) observeJob(observation cmdutil.Observation) {
 		return
 	}
 	r.disconnected = ""
-	r.job = observation.Job
-	r.observed()
-}
-
-// observed notes what the NodeJob says about its manager.
-func (r *running) observed() {
-	r.seen = r.seen || slices.Contains(r.job.Finalizers, v1alpha1.NodeJobFinalizer)
-	r.runFinished = r.atRest()
+	r.setJob(observation.Job)
 }
 
 // atRest reports whether the NodeJob makes no progress on its own, according to its manager. A NodeJob that was suspended
 // before a manager has seen it has not started and does not start.
 func (r *running) atRest() bool {
 	status := &r.job.Status
-	if r.suspended && !r.seen {
+	switch {
+	case r.view.Count(view.RunRunning) > 0:
+		return false
+	case r.suspended && !r.seen:
 		return true
-	}
-	if status.ObservedGeneration != r.job.Generation || status.Nodes.Running > 0 || r.count(view.RunRunning) > 0 {
+	case status.ObservedGeneration != r.job.Generation || status.Nodes.Running > 0:
 		return false
 	}
 	for _, c := range status.Conditions {
@@ -315,16 +262,6 @@ func (r *running) atRest() bool {
 		}
 	}
 	return false
-}
-
-func (r *running) count(state view.RunState) int {
-	n := 0
-	for i := range r.view.Nodes {
-		if r.view.Nodes[i].State == state {
-			n++
-		}
-	}
-	return n
 }
 
 // signalled handles a signal, and reports whether the user does not want to wait any longer.
@@ -350,7 +287,7 @@ func (r *running) checkPeriodically(ctx context.Context) bool {
 
 // suspendWaitingNodes prevents waiting nodes from running the command later, when no user would notice.
 func (r *running) suspendWaitingNodes(ctx context.Context) {
-	if !r.suspended && r.count(view.RunWaiting) > 0 {
+	if !r.suspended && r.view.Count(view.RunWaiting) > 0 {
 		r.suspend(ctx)
 	}
 }

@@ -78,9 +78,9 @@ func TestAClosedOutputEndsTheCommand(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRun(t, &jobServer{uid: "uid-of-j"})
 			r.Out = failing{tt.err}
-			r.printLine(0, "said")
+			r.display.printLines("node-1", []string{"said"})
 			r.draw()
-			if got := r.outputClosed(); got != tt.want {
+			if got := r.display.closed(); got != tt.want {
 				t.Errorf("the output is closed: %v, want %v", got, tt.want)
 			}
 		})
@@ -92,8 +92,8 @@ func TestAStopWithoutAManagerEndsTheRun(t *testing.T) {
 	s := &jobServer{uid: "uid-of-j"}
 	r := newRun(t, s)
 	r.remove = false
-	if r.signalled(t.Context(), os.Interrupt) || !r.runFinished || r.overNow() || r.rest == nil {
-		t.Errorf("at rest: %t", r.runFinished)
+	if r.signalled(t.Context(), os.Interrupt) || !r.atRest() || r.overNow() || r.rest == nil {
+		t.Errorf("at rest: %t", r.atRest())
 	}
 	if said := r.note(); said != "stopping: no manager has observed the NodeJob, so nothing was started" {
 		t.Errorf("it says %q", said)
@@ -109,7 +109,7 @@ func TestAStopWithoutAManagerEndsTheRun(t *testing.T) {
 	r.signalled(t.Context(), os.Interrupt)
 	observed := r.job.DeepCopy()
 	observed.Finalizers = []string{v1alpha1.NodeJobFinalizer}
-	if r.observeJob(cmdutil.Observation{Job: observed}); r.runFinished {
+	if r.observeJob(cmdutil.Observation{Job: observed}); r.atRest() {
 		t.Error("it is at rest although a manager has observed it")
 	}
 }
@@ -139,7 +139,7 @@ func TestTheOutputOfARecordedAttemptIsAwaited(t *testing.T) {
 	}
 	r.logs = newLogs(pods, r.parts, r.After)
 	for i, pod := range []types.UID{"uid-of-a", ""} { // the second was recorded without a pod
-		r.records[i], r.view.Nodes[i].State = &record.Record{PodUID: pod}, view.RunSucceeded
+		r.nodes[i].record, r.view.Nodes[i].State = &record.Record{PodUID: pod}, view.RunSucceeded
 	}
 	if r.allRead() {
 		t.Error("all is read before the pod was observed")
@@ -151,10 +151,10 @@ func TestTheOutputOfARecordedAttemptIsAwaited(t *testing.T) {
 	}
 	r.observeLog(logPart{pod: pod.UID, data: []byte("said\n")})
 	r.observeLog(logPart{pod: pod.UID, end: true})
-	if !r.allRead() || r.printed.String() != "node-1: said\n" {
-		t.Errorf("all is read: %v, and %q printed", r.allRead(), r.printed.String())
+	if !r.allRead() || r.display.printed.String() != "node-1: said\n" {
+		t.Errorf("all is read: %v, and %q printed", r.allRead(), r.display.printed.String())
 	}
-	r.last[0], r.logsForbidden = "", errors.New("forbidden")
+	r.nodes[0].last, r.logsForbidden = "", errors.New("forbidden")
 	if !r.allRead() {
 		t.Error("it waits for a log that it may not read")
 	}
@@ -183,8 +183,8 @@ func TestAStoppedRunWaitsForTheOutput(t *testing.T) {
 			r.logs = newLogs(pods, r.parts, r.After)
 			r.observePod(endedContext(), clitest.Pod("a", "node-1", corev1.PodSucceeded), false)
 			r.observeLog(logPart{pod: "uid-of-a", data: []byte("begun\n")})
-			r.records[0], r.view.Nodes[0].State = &record.Record{PodUID: "uid-of-a"}, view.RunSucceeded
-			r.suspended, r.runFinished, r.rested = true, true, true
+			r.nodes[0].record, r.view.Nodes[0].State = &record.Record{PodUID: "uid-of-a"}, view.RunSucceeded
+			r.suspended, r.rested = true, true
 			if r.overNow() || r.logsOver == nil {
 				t.Error("it is over before the log was read")
 			}
@@ -205,10 +205,10 @@ func endedContext() context.Context {
 // TestNotesAboutLogsAreWrittenAfterTheLiveView checks that the screen is not redrawn after a note.
 func TestNotesAboutLogsAreWrittenAfterTheLiveView(t *testing.T) {
 	r := newRun(t, &jobServer{uid: "uid-of-j"})
-	r.screen = term.NewScreen(r.ErrOut, term.Terminal{Interactive: true, Size: func() (int, int) { return 80, 24 }})
+	r.display.screen = term.NewScreen(r.ErrOut, term.Terminal{Interactive: true, Size: func() (int, int) { return 80, 24 }})
 	for i := range r.view.Nodes {
 		r.view.Nodes[i].State = view.RunSucceeded
-		r.records[i] = &record.Record{PodUID: "uid-of-p", ExitCode: new(int32(0)), Message: "…the last line"}
+		r.nodes[i].record = &record.Record{PodUID: "uid-of-p", ExitCode: new(int32(0)), Message: "…the last line"}
 	}
 	r.draw()
 	if err := r.end(t.Context(), endOver); err != nil {
@@ -234,8 +234,8 @@ func TestADeletedNodeStaysDeleted(t *testing.T) {
 	again.Annotations, again.Labels = map[string]string{r.key: encoded}, map[string]string{record.SealKey(r.key): record.Seal(encoded)}
 	r.observeNodes(change{fresh: true, all: []client.Object{again}})
 	for i, n := range r.view.Nodes {
-		if n.State != view.RunDeleted || r.records[i] != nil {
-			t.Errorf("%s is in state %v: %s, with the record %+v", n.Name, n.State, n.Said, r.records[i])
+		if n.State != view.RunDeleted || r.nodes[i].record != nil {
+			t.Errorf("%s is in state %v: %s, with the record %+v", n.Name, n.State, n.Said, r.nodes[i].record)
 		}
 	}
 	// A deletion after the end changes nothing either.

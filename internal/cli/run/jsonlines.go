@@ -18,17 +18,17 @@ func (r *running) reportEnded(all bool) {
 	if r.output != outputJSONLines {
 		return
 	}
-	for i, o := range r.outputs {
-		if o.reported || !(all || r.view.Nodes[i].State.Final() && r.logRead(i)) {
+	for _, n := range r.nodes {
+		if n.output.reported || !(all || n.State.Final() && r.logRead(n)) {
 			continue
 		}
-		r.fillIn(i)
-		line, err := json.Marshal(r.nodeResult(i))
+		r.fillIn(n)
+		line, err := json.Marshal(n.result())
 		if err != nil {
-			r.writeErr = err
+			r.display.writeErr = err
 			return
 		}
-		r.printed.WriteString(console.EscapeJSON(string(line)) + "\n")
-		o.reported, o.kept = true, nil
+		r.display.printed.WriteString(console.EscapeJSON(string(line)) + "\n")
+		n.output.reported, n.output.kept = true, nil
 	}
 }

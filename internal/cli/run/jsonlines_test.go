@@ -28,7 +28,7 @@ func TestNodesAreReportedAsTheyEnd(t *testing.T) {
 		return strings.SplitAfter(strings.TrimSuffix(r.Out.(*clitest.Buffer).String(), "\n"), "\n")
 	}
 	r.observeLog(logPart{pod: "uid-of-node-2", data: []byte("a\x1b[2J\nb\u202ec\n")})
-	r.records[1] = &record.Record{Outcome: record.Failed, Attempts: 1, ExitCode: new(int32(3)), Reason: "TaskFailed", Message: "b", StartedAt: at, FinishedAt: at.Add(time.Minute)}
+	r.nodes[1].record = &record.Record{Outcome: record.Failed, Attempts: 1, ExitCode: new(int32(3)), Reason: "TaskFailed", Message: "b", StartedAt: at, FinishedAt: at.Add(time.Minute)}
 	r.view.Nodes[1].State, r.view.Nodes[1].Reason, r.view.Nodes[1].Said = view.RunFailed, "TaskFailed", "b"
 	if got := lines(); got[0] != "" {
 		t.Errorf("before its log was read, it is reported: %q", got)
@@ -69,9 +69,9 @@ func TestTruncatedOutputOfANode(t *testing.T) {
 				r := newRun(t, &jobServer{uid: "uid-of-j"}, func(o *options) { o.output = output })
 				withPods(r)
 				for i := range r.view.Nodes {
-					r.observeLog(logPart{pod: r.last[i], data: []byte(tt.logged)})
-					r.observeLog(logPart{pod: r.last[i], end: true, err: tt.lost})
-					r.view.Nodes[i].State, r.records[i] = view.RunSucceeded, &record.Record{ExitCode: new(int32(0)), Message: tt.message}
+					r.observeLog(logPart{pod: r.nodes[i].last, data: []byte(tt.logged)})
+					r.observeLog(logPart{pod: r.nodes[i].last, end: true, err: tt.lost})
+					r.view.Nodes[i].State, r.nodes[i].record = view.RunSucceeded, &record.Record{ExitCode: new(int32(0)), Message: tt.message}
 				}
 				r.draw()
 				if err := r.end(t.Context(), endOver); err != nil {
@@ -98,8 +98,8 @@ func TestARecordIsUsedOnce(t *testing.T) {
 	r, dir := savingRun(t)
 	r.output = outputJSONLines
 	for i := range r.view.Nodes {
-		r.observeLog(logPart{pod: r.last[i], end: true, err: errors.New("lost")})
-		r.view.Nodes[i].State, r.records[i] = view.RunSucceeded, &record.Record{ExitCode: new(int32(0)), Message: "all"}
+		r.observeLog(logPart{pod: r.nodes[i].last, end: true, err: errors.New("lost")})
+		r.view.Nodes[i].State, r.nodes[i].record = view.RunSucceeded, &record.Record{ExitCode: new(int32(0)), Message: "all"}
 	}
 	r.draw()
 	if err := r.end(t.Context(), endOver); err != nil {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/internal/cli/cmdutil"
@@ -15,6 +16,17 @@ import (
 	"github.com/everynode/everynode/internal/record"
 	"github.com/everynode/everynode/internal/task"
 )
+
+// node is a node of a run, with what was observed of it.
+type node struct {
+	*view.RunNode
+	output *nodeOutput
+	record *record.Record
+	// uid is its UID when the run began; "" if not known.
+	uid types.UID
+	// last is the pod whose log counts.
+	last types.UID
+}
 
 // The observations that a run handles: pods, the records of nodes, pieces of logs.
 
@@ -33,27 +45,25 @@ func (r *running) observePods(ctx context.Context, c change) {
 }
 
 func (r *running) observePod(ctx context.Context, pod *corev1.Pod, deleted bool) {
-	i, ours := r.index[pod.Spec.NodeName]
+	n, ours := r.index[pod.Spec.NodeName]
 	if !ours || !cmdutil.Owns(r.job, pod) {
 		return
 	}
 	r.logs.see(ctx, pod)
-	if r.logs.knows(pod.UID) && r.last[i] != pod.UID {
+	if r.logs.knows(pod.UID) && n.last != pod.UID {
 		if _, known := r.pods[pod.UID]; !known {
-			r.pods[pod.UID], r.last[i], r.outputs[i].read = i, pod.UID, false
+			r.pods[pod.UID], n.last, n.output.read = n, pod.UID, false
 		}
 	}
 	if deleted {
 		r.logs.gone(pod.UID)
 		return
 	}
-	n := &r.view.Nodes[i]
 	ended := task.PodEnded(pod.Status.Phase)
 	if n.State.Final() || ended {
 		return
 	}
 	n.State, n.Since, n.Said = view.RunRunning, pod.CreationTimestamp.Time, cmdutil.AttemptOf(pod).Waiting
-	r.runFinished = false
 }
 
 // observeNodes handles the records of nodes.
@@ -69,29 +79,28 @@ func (r *running) observeNodes(c change) {
 			there[o.GetName()] = true
 			r.observeNode(o, false)
 		}
-		for i := range r.view.Nodes {
-			if !there[r.view.Nodes[i].Name] {
-				r.nodeGone(i, "the Node is gone")
+		for _, n := range r.nodes {
+			if !there[n.Name] {
+				r.nodeGone(n, "the Node is gone")
 			}
 		}
 	}
 }
 
 func (r *running) observeNode(node client.Object, deleted bool) {
-	i, ours := r.index[node.GetName()]
+	n, ours := r.index[node.GetName()]
 	if !ours {
 		return
 	}
-	n := &r.view.Nodes[i]
-	if why := r.whyGone(i, node, deleted); why != "" {
-		r.nodeGone(i, why)
+	if why := n.whyGone(node, deleted); why != "" {
+		r.nodeGone(n, why)
 		return
 	}
 	rec := record.Read(node.GetLabels(), node.GetAnnotations(), r.key).Record
 	if rec == nil || isLost(n.State) {
 		return
 	}
-	r.records[i] = rec
+	n.record = rec
 	switch rec.Outcome {
 	case record.Succeeded:
 		n.State, n.Said, n.Reason = view.RunSucceeded, "", ""
@@ -103,23 +112,21 @@ func (r *running) observeNode(node client.Object, deleted bool) {
 		}
 	case record.Rebooting:
 	}
-	r.runFinished = r.atRest()
 }
 
 // whyGone returns why a Node is not that of the run; "" if it is.
-func (r *running) whyGone(i int, node client.Object, deleted bool) string {
+func (n *node) whyGone(node client.Object, deleted bool) string {
 	switch {
 	case deleted:
 		return "the Node was deleted"
-	case r.uids[i] != "" && node.GetUID() != r.uids[i]:
+	case n.uid != "" && node.GetUID() != n.uid:
 		return "the Node was deleted, and another one has its name"
 	}
 	return ""
 }
 
 // nodeGone notes that the Node of the run does not exist any more. The state of a node on which the run has ended stays.
-func (r *running) nodeGone(i int, why string) {
-	n := &r.view.Nodes[i]
+func (r *running) nodeGone(n *node, why string) {
 	if !r.gone[n.Name] {
 		r.gone[n.Name], r.toExclude = true, true
 	}
@@ -148,22 +155,20 @@ func (r *running) noteForbidden(err error) {
 
 // observeLog handles a piece of a log.
 func (r *running) observeLog(part logPart) {
-	i, known := r.pods[part.pod]
+	n, known := r.pods[part.pod]
 	if !known {
 		return
 	}
-	o := r.outputs[i]
+	o := n.output
 	if len(part.data) > 0 {
-		r.saved.add(r.view.Nodes[i].Name, part.data)
+		r.saved.add(n.Name, part.data)
 	}
 	lines := o.add(part.data)
 	if part.end {
 		lines = append(lines, o.flush()...)
-		if r.last[i] == part.pod {
+		if n.last == part.pod {
 			o.read, o.err = true, part.err
 		}
 	}
-	for _, line := range lines {
-		r.printLine(i, line)
-	}
+	r.display.printLines(n.Name, lines)
 }

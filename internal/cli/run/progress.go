@@ -5,7 +5,6 @@ package run
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/cli/view"
@@ -14,8 +13,8 @@ import (
 )
 
 func (r *running) tellBegin() {
-	if r.screen == nil {
-		r.Tell(text.Of(fmt.Sprintf("NodeJob %s/%s runs %s on %s", r.job.Namespace, r.job.Name, r.what(), plural.Count(r.count(view.RunWaiting), "node"))))
+	if r.display.screen == nil {
+		r.Tell(text.Of(fmt.Sprintf("NodeJob %s/%s runs %s on %s", r.job.Namespace, r.job.Name, r.what(), plural.Count(r.view.Count(view.RunWaiting), "node"))))
 	}
 }
 
@@ -48,68 +47,20 @@ func (r *running) noteOfTheRun() string {
 	return ""
 }
 
-// unobserved returns what to do if no manager observes the NodeJob, and what happens otherwise.
-func (r *running) unobserved() string {
-	return fmt.Sprintf("the manager has not observed the NodeJob yet; check that it is running: %s. When it runs again, the NodeJob starts, also if this "+
-		"command has ended; to prevent this: kubectl delete nodejob %s", view.CheckManager, r.where())
-}
-
-// stopping returns the effect of the first Ctrl-C, and what a second one would do.
-func (r *running) stopping() string {
-	switch {
-	case !r.suspended && r.stopErr != nil:
-		return "the NodeJob could not be suspended; retrying: " + r.stopErr.Error()
-	case r.suspended && !r.seen:
-		return "stopping: no manager has observed the NodeJob, so nothing was started"
-	case r.remove:
-		return "stopping: no new attempts start, and running attempts may finish. Ctrl-C again ends them and deletes the NodeJob"
-	}
-	return "stopping: no new attempts start, and running attempts may finish. Ctrl-C again ends this command only"
-}
-
-// printLine adds a line of a node to the lines that will be written.
-func (r *running) printLine(i int, line string) {
-	terminal := r.Terminal()
-	prefix := text.Toned(text.Active, r.view.Nodes[i].Name).With(": ")
-	o := text.Options{Colour: terminal.Colour}
-	r.printed.WriteString(strings.TrimSuffix(prefix.With("x").Render(o), "x") + shown(line) + "\n")
-}
-
 // draw writes the lines that were printed, and the progress.
 func (r *running) draw() {
-	r.view.Now, r.view.Note = r.Now(), r.note()
-	r.reportEnded(false)
-	if r.screen == nil {
-		r.writePrinted()
-		r.say()
-		return
-	}
-	if r.printed.Len() > 0 && r.Terminal().Interactive {
-		_ = r.screen.Draw(nil) // clear the screen first; data is never cut to the width of the terminal
-	}
-	r.writePrinted()
-	r.view.Width, _ = r.Terminal().Size()
-	_ = r.screen.Draw(r.view.Frame())
-}
-
-func (r *running) writePrinted() {
-	if r.printed.Len() == 0 || r.broken {
-		return
-	}
-	if _, err := r.Out.Write([]byte(r.printed.String())); err != nil {
-		r.broken, r.writeErr = true, err
-	}
-	r.printed.Reset()
-}
-
-// say prints one line when something has changed, at a limited rate.
-func (r *running) say() {
 	now := r.Now()
-	line := r.view.Summary()
-	said := text.Print([]text.Line{line}, text.Options{})
-	if said == r.said || now.Sub(r.saidAt) < messageInterval {
+	r.view.Now, r.view.Note = now, r.note()
+	r.reportEnded(false)
+	if r.display.screen == nil {
+		r.display.writePrinted()
+		r.display.say(now, r.view.Summary())
 		return
 	}
-	r.said, r.saidAt = said, now
-	r.Tell(append(view.Stamp(now), line...))
+	if r.display.printed.Len() > 0 && r.Terminal().Interactive {
+		_ = r.display.screen.Draw(nil) // clear the screen first; data is never cut to the width of the terminal
+	}
+	r.display.writePrinted()
+	r.view.Width, _ = r.Terminal().Size()
+	_ = r.display.screen.Draw(r.view.Frame())
 }

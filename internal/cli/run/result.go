@@ -55,13 +55,13 @@ var outcomes = map[view.RunState]string{
 
 // show writes the output that is only shown at the end.
 func (r *running) show() error {
-	if r.screen != nil {
-		_ = r.screen.Draw(nil)
+	if r.display.screen != nil {
+		_ = r.display.screen.Draw(nil)
 	}
 	r.reportEnded(true)
-	r.writePrinted()
+	r.display.writePrinted()
 	switch {
-	case r.broken:
+	case r.display.broken:
 		return nil
 	case r.output == console.OutputJSON:
 		return r.showJSON()
@@ -73,42 +73,39 @@ func (r *running) show() error {
 }
 
 func (r *running) foldable() []view.Output {
-	outputs := make([]view.Output, 0, len(r.outputs))
-	for i, o := range r.outputs {
-		n := &r.view.Nodes[i]
-		out := view.Output{Node: n.Name, State: n.State, ExitCode: n.ExitCode, Note: o.note}
+	outputs := make([]view.Output, 0, len(r.nodes))
+	for _, n := range r.nodes {
+		out := view.Output{Node: n.Name, State: n.State, ExitCode: n.ExitCode, Note: n.output.note}
 		if n.ExitCode == nil && n.State != view.RunSucceeded {
 			out.Why = strings.TrimPrefix(n.Reason+": "+n.Said, ": ")
 		}
-		out.Text, out.Cut, out.Sum = o.text()
+		out.Text, out.Cut, out.Sum = n.output.text()
 		outputs = append(outputs, out)
 	}
 	return outputs
 }
 
 func (r *running) showJSON() error {
-	all := result{Namespace: r.job.Namespace, NodeJob: r.job.Name, Succeeded: r.count(view.RunSucceeded) == len(r.view.Nodes)}
-	for i := range r.outputs {
-		all.Nodes = append(all.Nodes, r.nodeResult(i))
+	all := result{Namespace: r.job.Namespace, NodeJob: r.job.Name, Succeeded: r.view.Count(view.RunSucceeded) == len(r.view.Nodes)}
+	for _, n := range r.nodes {
+		all.Nodes = append(all.Nodes, n.result())
 	}
 	return r.PrintData(r.output, all)
 }
 
-func (r *running) nodeResult(i int) nodeResult {
-	o := r.outputs[i]
-	node := nodeResult{nodeOutcome: r.nodeOutcome(i), OutputNote: o.note}
-	node.Output, node.OutputCut, _ = o.text()
-	node.Truncated = node.OutputCut > 0 || r.incomplete(i)
+func (n *node) result() nodeResult {
+	node := nodeResult{nodeOutcome: n.outcome(), OutputNote: n.output.note}
+	node.Output, node.OutputCut, _ = n.output.text()
+	node.Truncated = node.OutputCut > 0 || n.incomplete()
 	return node
 }
 
-func (r *running) nodeOutcome(i int) nodeOutcome {
-	n := &r.view.Nodes[i]
+func (n *node) outcome() nodeOutcome {
 	node := nodeOutcome{Node: n.Name, Outcome: outcomes[n.State], ExitCode: n.ExitCode, Reason: n.Reason}
 	if n.State != view.RunSucceeded {
 		node.Message = n.Said
 	}
-	rec := r.records[i]
+	rec := n.record
 	if rec == nil || !n.State.Final() {
 		return node
 	}
@@ -123,18 +120,18 @@ func (r *running) nodeOutcome(i int) nodeOutcome {
 }
 
 // ran reports whether the command has started on a node, as far as this is known.
-func (r *running) ran(i int) bool { return r.last[i] != "" || r.records[i] != nil }
+func (n *node) ran() bool { return n.last != "" || n.record != nil }
+
+// attemptSeen reports whether the pod of the recorded attempt was observed, if there is one.
+func (n *node) attemptSeen() bool {
+	return n.record == nil || n.record.PodUID == "" || n.record.PodUID == n.last
+}
 
 // readWhole reports whether the whole log of the attempt that counts was read.
-func (r *running) readWhole(i int) bool {
-	rec := r.records[i]
-	return r.outputs[i].read && r.outputs[i].err == nil && (rec == nil || rec.PodUID == "" || rec.PodUID == r.last[i])
-}
+func (n *node) readWhole() bool { return n.output.read && n.output.err == nil && n.attemptSeen() }
 
 // incomplete reports whether output of a node is missing, apart from what was dropped to save memory.
-func (r *running) incomplete(i int) bool {
-	return r.ran(i) && !r.readWhole(i) && !r.outputs[i].recordedWhole
-}
+func (n *node) incomplete() bool { return n.ran() && !n.readWhole() && !n.output.recordedWhole }
 
 func timeOf(t time.Time) *time.Time {
 	if t.IsZero() {

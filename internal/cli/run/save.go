@@ -135,8 +135,8 @@ func (r *running) saveIndex(over bool) {
 	if r.saved == nil {
 		return
 	}
-	for i := range r.view.Nodes {
-		if n := &r.view.Nodes[i]; r.ran(i) && n.State.Final() {
+	for _, n := range r.nodes {
+		if n.ran() && n.State.Final() {
 			r.saved.add(n.Name, nil) // a command that printed nothing has an empty file
 		}
 	}

@@ -151,7 +151,7 @@ func savingRun(t *testing.T) (r *running, dir string) {
 func withPods(r *running) {
 	for i := range r.view.Nodes {
 		uid := types.UID("uid-of-" + r.view.Nodes[i].Name)
-		r.pods[uid], r.last[i] = i, uid
+		r.pods[uid], r.nodes[i].last = r.nodes[i], uid
 	}
 }
 
@@ -175,7 +175,7 @@ func TestOutputIsSavedAsItArrives(t *testing.T) {
 	at := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 	r.observeLog(logPart{pod: "uid-of-node-1", data: []byte("c\n")})
 	r.observeLog(logPart{pod: "uid-of-node-1", end: true})
-	r.records[0] = &record.Record{Outcome: record.Failed, Attempts: 1, ExitCode: new(int32(3)), Reason: "TaskFailed", Message: "c", PodUID: "uid-of-node-1", StartedAt: at, FinishedAt: at.Add(90 * time.Second)}
+	r.nodes[0].record = &record.Record{Outcome: record.Failed, Attempts: 1, ExitCode: new(int32(3)), Reason: "TaskFailed", Message: "c", PodUID: "uid-of-node-1", StartedAt: at, FinishedAt: at.Add(90 * time.Second)}
 	r.view.Nodes[0].State, r.view.Nodes[0].Reason, r.view.Nodes[0].Said = view.RunFailed, "TaskFailed", "c"
 	r.view.Nodes[1].State = view.RunRunning
 	r.observeLog(logPart{pod: "uid-of-node-2", data: []byte("begun\n")})
@@ -236,8 +236,8 @@ func TestWhatIsSavedWithoutALog(t *testing.T) {
 				r.observeLog(logPart{pod: "uid-of-node-1", data: []byte(tt.logged)})
 			}
 			r.observeLog(logPart{pod: "uid-of-node-1", end: true, err: tt.lost})
-			r.records[0], r.view.Nodes[0].State = &tt.record, view.RunSucceeded
-			r.view.Nodes[1].State, r.last[1] = view.RunUnreachable, ""
+			r.nodes[0].record, r.view.Nodes[0].State = &tt.record, view.RunSucceeded
+			r.view.Nodes[1].State, r.nodes[1].last = view.RunUnreachable, ""
 			_ = r.end(t.Context(), endOver)
 			files := savedFiles(t, dir)
 			nodes := readIndex(t, files[indexFile]).Nodes
@@ -268,7 +268,7 @@ func TestAFullDiskDoesNotEndARun(t *testing.T) {
 		t.Errorf("it says %q", said)
 	}
 	for i := range r.view.Nodes {
-		r.observeLog(logPart{pod: r.last[i], end: true})
+		r.observeLog(logPart{pod: r.nodes[i].last, end: true})
 		r.view.Nodes[i].State = view.RunSucceeded
 	}
 	if err := r.end(t.Context(), endOver); cmdutil.CodeOf(err) != cmdutil.ExitError {

@@ -67,16 +67,16 @@ func fileName(node string) string {
 func (r *running) savedRun(over bool) savedRun {
 	saved := savedRun{
 		Namespace: r.job.Namespace, NodeJob: r.job.Name, Command: r.command, Script: r.file, ScriptSHA256: r.scriptSum(),
-		Selection: r.selection(), StartedAt: r.view.Began.UTC(), Succeeded: r.count(view.RunSucceeded) == len(r.view.Nodes),
-		Nodes: make([]savedNode, 0, len(r.outputs)),
+		Selection: r.selection(), StartedAt: r.view.Began.UTC(), Succeeded: r.view.Count(view.RunSucceeded) == len(r.view.Nodes),
+		Nodes: make([]savedNode, 0, len(r.nodes)),
 	}
 	if over {
 		saved.FinishedAt = new(r.Now().UTC())
 	}
-	for i, o := range r.outputs {
-		node := savedNode{nodeOutcome: r.nodeOutcome(i), OutputNote: o.note}
+	for _, n := range r.nodes {
+		node := savedNode{nodeOutcome: n.outcome(), OutputNote: n.output.note}
 		node.File = r.saved.files[node.Node]
-		node.Truncated = r.incomplete(i) || r.saved.broken[node.Node]
+		node.Truncated = n.incomplete() || r.saved.broken[node.Node]
 		if r.saved.broken[node.Node] {
 			node.OutputNote = "the output could not be written to the file completely"
 		}

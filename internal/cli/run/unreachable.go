@@ -19,12 +19,12 @@ import (
 
 // onlyUnreachable reports whether the remaining nodes have been unavailable for long enough.
 func (r *running) onlyUnreachable(ctx context.Context) bool {
-	if r.count(view.RunRunning) > 0 || r.count(view.RunWaiting) == 0 || !r.seen {
+	if r.view.Count(view.RunRunning) > 0 || r.view.Count(view.RunWaiting) == 0 || !r.seen {
 		r.quiet = 0
 		return false
 	}
 	why, err := r.unreachableNodes(ctx)
-	if err != nil || len(why) < r.count(view.RunWaiting) {
+	if err != nil || len(why) < r.view.Count(view.RunWaiting) {
 		r.quiet = 0
 		return false
 	}
@@ -32,23 +32,23 @@ func (r *running) onlyUnreachable(ctx context.Context) bool {
 		return false
 	}
 	r.suspend(ctx) // otherwise it would run when they are available again, unnoticed by the user
-	for i, w := range why {
-		r.view.Nodes[i].State, r.view.Nodes[i].Said = view.RunUnreachable, w
+	for n, w := range why {
+		n.State, n.Said = view.RunUnreachable, w
 	}
 	return true
 }
 
 // unreachableNodes returns why waiting nodes cannot run anything now. It does not contain the nodes that can.
-func (r *running) unreachableNodes(ctx context.Context) (map[int]string, error) {
+func (r *running) unreachableNodes(ctx context.Context) (map[*node]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.patience)
 	defer cancel()
-	why := map[int]string{}
+	why := map[*node]string{}
 	var page corev1.NodeList
 	err := cmdutil.EachPage(ctx, r.client, &page, func() {
 		for j := range page.Items {
-			node := &page.Items[j]
-			if i, ours := r.index[node.Name]; ours && r.view.Nodes[i].State == view.RunWaiting && unreachableReason(node) != "" {
-				why[i] = unreachableReason(node)
+			live := &page.Items[j]
+			if n, ours := r.index[live.Name]; ours && n.State == view.RunWaiting && unreachableReason(live) != "" {
+				why[n] = unreachableReason(live)
 			}
 		}
 	})

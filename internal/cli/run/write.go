@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/cmdutil"
+	"github.com/everynode/everynode/internal/cli/view"
 )
 
 // A run writes only its own NodeJob, also when that was deleted and another one was created with the same name. Each
@@ -25,6 +27,31 @@ const (
 	requestTimeout = 10 * time.Second
 	createTimeout  = 30 * time.Second
 )
+
+// ownJob is the NodeJob of a run: what was observed of it, and what the run writes to it.
+type ownJob struct {
+	*options
+	job *v1alpha1.NodeJob
+	// seen reports whether a manager has observed the NodeJob.
+	seen      bool
+	suspended bool
+	// stopErr is the error of the last try to suspend the NodeJob.
+	stopErr error
+	// gone are the names of nodes whose Node was deleted. A Node that registers with one of these names is not a node of the run.
+	// toExclude reports whether spec.nodes.names may still have one of them, and excludeErr is the error of the last try to
+	// remove it.
+	gone       map[string]bool
+	toExclude  bool
+	excludeErr error
+	// patience is the timeout of each request.
+	patience time.Duration
+}
+
+// setJob notes an observation.
+func (j *ownJob) setJob(job *v1alpha1.NodeJob) {
+	j.job = job
+	j.seen = j.seen || slices.Contains(job.Finalizers, v1alpha1.NodeJobFinalizer)
+}
 
 // create creates the NodeJob.
 func (o *options) create(ctx context.Context, job *v1alpha1.NodeJob) error {
@@ -41,78 +68,104 @@ func (o *options) create(ctx context.Context, job *v1alpha1.NodeJob) error {
 }
 
 // suspend prevents further attempts from starting.
-func (r *running) suspend(ctx context.Context) {
-	if r.stopErr = r.patchSpec(ctx, map[string]any{"suspend": true}); r.stopErr == nil {
-		r.suspended = true
-		r.observed()
+func (j *ownJob) suspend(ctx context.Context) {
+	if j.stopErr = j.patchSpec(ctx, map[string]any{"suspend": true}); j.stopErr == nil {
+		j.suspended = true
 	}
 }
 
 // patchSpec changes fields of the spec.
-func (r *running) patchSpec(ctx context.Context, fields map[string]any) error {
-	ctx, cancel := context.WithTimeout(ctx, r.patience)
+func (j *ownJob) patchSpec(ctx context.Context, fields map[string]any) error {
+	ctx, cancel := context.WithTimeout(ctx, j.patience)
 	defer cancel()
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": r.job.UID}, "spec": fields})
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": j.job.UID}, "spec": fields})
 	if err != nil {
 		return fmt.Errorf("encoding a patch: %w", err)
 	}
-	changed := r.job.DeepCopy()
-	if err := r.client.Patch(ctx, changed, client.RawPatch(types.MergePatchType, patch)); err != nil {
+	changed := j.job.DeepCopy()
+	if err := j.client.Patch(ctx, changed, client.RawPatch(types.MergePatchType, patch)); err != nil {
 		return cmdutil.Explain(err)
 	}
-	r.job = changed
+	j.setJob(changed)
 	return nil
 }
 
 // excludeGone removes the names of deleted nodes from the NodeJob, which selects nodes by name: otherwise a machine that
 // registers with the name would run the command.
-func (r *running) excludeGone(ctx context.Context) {
-	if !r.toExclude {
+func (j *ownJob) excludeGone(ctx context.Context) {
+	if !j.toExclude {
 		return
 	}
-	names := slices.DeleteFunc(slices.Clone(r.job.Spec.Nodes.Names), func(name string) bool { return r.gone[name] })
+	names := slices.DeleteFunc(slices.Clone(j.job.Spec.Nodes.Names), func(name string) bool { return j.gone[name] })
 	switch {
-	case len(names) == len(r.job.Spec.Nodes.Names):
+	case len(names) == len(j.job.Spec.Nodes.Names):
 	case len(names) == 0: // without names, the NodeJob would select all nodes
-		r.suspend(ctx)
-		r.excludeErr = r.stopErr
+		j.suspend(ctx)
+		j.excludeErr = j.stopErr
 	default:
-		if r.excludeErr = r.patchSpec(ctx, map[string]any{"nodes": map[string]any{"names": names}}); r.excludeErr == nil {
-			r.observed()
-		}
+		j.excludeErr = j.patchSpec(ctx, map[string]any{"nodes": map[string]any{"names": names}})
 	}
-	r.toExclude = r.excludeErr != nil
+	j.toExclude = j.excludeErr != nil
 }
 
 // endRun suspends the NodeJob after the result is known, because the nodes are selected by name, and a machine that registers
 // later may have one of these names. It returns an error if this is not possible. A NodeJob that was deleted starts nothing.
-func (r *running) endRun(ctx context.Context) error {
-	if r.job.Spec.Suspend {
+func (j *ownJob) endRun(ctx context.Context) error {
+	if j.job.Spec.Suspend {
 		return nil
 	}
-	r.suspend(ctx)
-	if r.stopErr == nil || !r.exists(ctx) {
+	j.suspend(ctx)
+	if j.stopErr == nil || !j.exists(ctx) {
 		return nil
 	}
-	return r.stopErr
+	return j.stopErr
 }
 
 // exists reports whether the NodeJob may still exist. One that has its name, but not its UID, is another one.
-func (r *running) exists(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(ctx, r.patience)
+func (j *ownJob) exists(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, j.patience)
 	defer cancel()
 	var live v1alpha1.NodeJob
-	err := r.client.Get(ctx, client.ObjectKeyFromObject(r.job), &live)
-	return !apierrors.IsNotFound(err) && (err != nil || live.UID == r.job.UID)
+	err := j.client.Get(ctx, client.ObjectKeyFromObject(j.job), &live)
+	return !apierrors.IsNotFound(err) && (err != nil || live.UID == j.job.UID)
 }
 
 // deleteJob deletes the NodeJob. It is not an error if the NodeJob is already deleted.
-func (r *running) deleteJob(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, r.patience)
+func (j *ownJob) deleteJob(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, j.patience)
 	defer cancel()
-	err := r.client.Delete(ctx, r.job, client.Preconditions{UID: &r.job.UID})
+	err := j.client.Delete(ctx, j.job, client.Preconditions{UID: &j.job.UID})
 	if apierrors.IsConflict(err) {
 		return nil // the NodeJob with this name is another one
 	}
 	return client.IgnoreNotFound(err)
+}
+
+// notSuspended returns what may still start, and how to prevent it.
+func (j *ownJob) notSuspended(err error) string {
+	until := j.job.CreationTimestamp.Add(j.startingDeadline).UTC().Format("2006-01-02 15:04:05 UTC")
+	return fmt.Sprintf("NodeJob %s could not be suspended: %s. Until %s, a machine that registers with the name of one of its nodes runs the command. To prevent this: kubectl everynode suspend %s",
+		j.job.Name, strings.TrimSuffix(err.Error(), "."), until, j.where())
+}
+
+// where returns the NodeJob as command line arguments.
+func (j *ownJob) where() string { return j.job.Name + " -n " + j.job.Namespace }
+
+// unobserved returns what to do if no manager observes the NodeJob, and what happens otherwise.
+func (j *ownJob) unobserved() string {
+	return fmt.Sprintf("the manager has not observed the NodeJob yet; check that it is running: %s. When it runs again, the NodeJob starts, also if this "+
+		"command has ended; to prevent this: kubectl delete nodejob %s", view.CheckManager, j.where())
+}
+
+// stopping returns the effect of the first Ctrl-C, and what a second one would do.
+func (j *ownJob) stopping() string {
+	switch {
+	case !j.suspended && j.stopErr != nil:
+		return "the NodeJob could not be suspended; retrying: " + j.stopErr.Error()
+	case j.suspended && !j.seen:
+		return "stopping: no manager has observed the NodeJob, so nothing was started"
+	case j.remove:
+		return "stopping: no new attempts start, and running attempts may finish. Ctrl-C again ends them and deletes the NodeJob"
+	}
+	return "stopping: no new attempts start, and running attempts may finish. Ctrl-C again ends this command only"
 }

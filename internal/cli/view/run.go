@@ -90,7 +90,8 @@ var runStates = []struct {
 	{RunWaiting, "waiting", text.Dim, '.'},
 }
 
-func (r Run) count(state RunState) int {
+// Count returns how many nodes are in a state.
+func (r Run) Count(state RunState) int {
 	n := 0
 	for i := range r.Nodes {
 		if r.Nodes[i].State == state {
@@ -103,9 +104,9 @@ func (r Run) count(state RunState) int {
 // counted returns, for example, "12 of 47 succeeded, 1 failed, 4 running". Failures come early, so that no terminal
 // cuts them off.
 func (r Run) counted() text.Line {
-	line := text.Of(fmt.Sprintf("%d of %d ", r.count(RunSucceeded), len(r.Nodes))).Tone(text.Good, "succeeded")
+	line := text.Of(fmt.Sprintf("%d of %d ", r.Count(RunSucceeded), len(r.Nodes))).Tone(text.Good, "succeeded")
 	for _, s := range runStates[1:] {
-		if n := r.count(s.state); n > 0 {
+		if n := r.Count(s.state); n > 0 {
 			line = line.With(fmt.Sprintf(", %d ", n)).Tone(s.tone, s.word)
 		}
 	}
@@ -120,7 +121,7 @@ func (r Run) Frame() []text.Line {
 	}
 	parts := make([]text.Part, 0, len(runStates))
 	for _, s := range runStates {
-		parts = append(parts, text.Part{Count: r.count(s.state), Mark: s.mark, Tone: s.tone})
+		parts = append(parts, text.Part{Count: r.Count(s.state), Mark: s.mark, Tone: s.tone})
 	}
 	head := append(text.Bar(columns, parts...), text.Of(" ")...)
 	head = append(head, r.counted()...)
@@ -141,7 +142,7 @@ func runHead(tone text.Tone, word string) text.Line {
 
 // running names as many running nodes as fit. Nodes whose container has not started come first.
 func (r Run) running() text.Line {
-	line, shown, total := runHead(text.Active, "running"), 0, r.count(RunRunning)
+	line, shown, total := runHead(text.Active, "running"), 0, r.Count(RunRunning)
 	if total == 0 {
 		return nil
 	}
