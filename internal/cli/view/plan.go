@@ -275,7 +275,7 @@ func (p Plan) excluded() []text.Line {
 		lines = append(lines, g.head(p.Width)...)
 		lines = append(lines, p.names(g.names)...)
 	}
-	return underExcluded(lines)
+	return section("Excluded", lines)
 }
 
 // disruption describes the maintenance of the nodes.

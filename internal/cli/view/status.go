@@ -87,6 +87,14 @@ func label(name string) text.Line {
 	return text.Toned(text.Dim, fmt.Sprintf("%-*s", labelColumn, name))
 }
 
+// section returns lines below a label; nothing without lines.
+func section(name string, lines []text.Line) []text.Line {
+	if len(lines) == 0 {
+		return nil
+	}
+	return append([]text.Line{label(name)}, lines...)
+}
+
 func (s Status) wrapped(name string, tone text.Tone, message string) []text.Line {
 	return text.Wrap(label(name), tone, message, s.Width)
 }
@@ -306,10 +314,7 @@ func (s Status) problems() []text.Line {
 		lines = append(lines, text.Of("  ").Tone(text.Bad, problem.Node).With("  "+problem.Reason).Tone(text.Dim, ", since "+ago(s.Now, problem.Since.Time)))
 		lines = append(lines, text.Wrap(text.Of("    "), text.Plain, problem.Message, s.Width)...)
 	}
-	if len(lines) == 0 {
-		return nil
-	}
-	return append([]text.Line{label("Problems")}, lines...)
+	return section("Problems", lines)
 }
 
 // running lists the running attempts.
@@ -371,13 +376,10 @@ func (s Status) failures() []text.Line {
 	}
 	unrecorded := s.unrecordedFailures()
 	lines = append(lines, unrecorded...)
-	switch {
-	case len(lines) == 0:
-		return nil
-	case final == 0 && len(unrecorded) == 0:
-		return append([]text.Line{label("Retries")}, lines...)
+	if final == 0 && len(unrecorded) == 0 {
+		return section("Retries", lines)
 	}
-	return append([]text.Line{label("Failed")}, lines...)
+	return section("Failed", lines)
 }
 
 func (s Status) failure(f *v1alpha1.NodeFailure) []text.Line {
