@@ -4,7 +4,6 @@
 package cli
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/csv"
@@ -154,18 +153,13 @@ func nodeResults(ctx context.Context, c client.Reader, key string, of resultRead
 
 // printCSV writes the table as RFC 4180 has it.
 func (o *resultsOptions) printCSV(found view.Results) error {
-	var b bytes.Buffer
-	w := csv.NewWriter(&b)
-	for _, row := range found.Table() {
+	rows := found.Table()
+	for _, row := range rows {
 		for i := range row {
 			row[i] = spreadsheetCell(row[i])
 		}
-		if err := w.Write(row); err != nil {
-			return fmt.Errorf("encoding the results: %w", err)
-		}
 	}
-	w.Flush()
-	if _, err := o.Out.Write(b.Bytes()); err != nil {
+	if err := csv.NewWriter(o.Out).WriteAll(rows); err != nil {
 		return fmt.Errorf("writing the results: %w", err)
 	}
 	return nil
