@@ -130,13 +130,6 @@ func (s Status) head() []text.Line {
 	return lines
 }
 
-// Situation describes the state of a NodeJob in a word and in a sentence, without the remedies that follow it in the
-// condition: status shows them as commands of its own.
-func Situation(job *v1alpha1.NodeJob) (tone text.Tone, reason, message string) {
-	tone, reason, message, _ = situation(job)
-	return tone, reason, message
-}
-
 // command returns a remedy as a command of this program.
 func command(job *v1alpha1.NodeJob, r plan.Remedy) string {
 	if r.Verb == plan.VerbForget { // there is no such command
@@ -175,8 +168,9 @@ func (s Status) remedies(r plan.Remedies) []text.Line {
 // lowered returns a text that begins in lower case.
 func lowered(s string) string { return strings.ToLower(s[:1]) + s[1:] }
 
-// situation is Situation with the remedies. A promotion stays in the message.
-func situation(job *v1alpha1.NodeJob) (tone text.Tone, reason, message string, remedies plan.Remedies) {
+// Situation describes the state of a NodeJob in a word and in a sentence, without the remedies that follow it in the condition: status
+// shows them as commands of its own. A promotion stays in the message.
+func Situation(job *v1alpha1.NodeJob) (tone text.Tone, reason, message string, remedies plan.Remedies) {
 	tone, reason, message = standing(job)
 	message, remedies = plan.CutRemedies(job, message)
 	for _, r := range remedies.All {
@@ -209,9 +203,9 @@ func standing(job *v1alpha1.NodeJob) (tone text.Tone, reason, message string) {
 	return text.Warn, complete.Reason, complete.Message
 }
 
-// situationAt is situation without an alarm while a manager may be about to observe a change.
+// situationAt is Situation without an alarm while a manager may be about to observe a change.
 func situationAt(job *v1alpha1.NodeJob, now time.Time) (tone text.Tone, reason, message string, remedies plan.Remedies) {
-	tone, reason, message, remedies = situation(job)
+	tone, reason, message, remedies = Situation(job)
 	if reason == reasonNotObserved && aboutToBeObserved(job, now) {
 		tone, message = text.Active, "the manager has not observed it yet"
 		if meta.FindStatusCondition(job.Status.Conditions, v1alpha1.ConditionComplete) != nil {
