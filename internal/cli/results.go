@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
@@ -136,14 +137,10 @@ func (o *resultsOptions) show(found view.Results) error {
 // nothing.
 func nodeResults(ctx context.Context, c client.Reader, key string, of resultReader) ([]view.NodeResult, error) {
 	results := []view.NodeResult{}
-	page := cmdutil.NewNodeMetadataList()
-	err := cmdutil.EachPage(ctx, c, page, func() {
-		for i := range page.Items {
-			node := &page.Items[i]
-			if rec := record.Read(node.Labels, node.Annotations, key).Record; rec != nil {
-				if result, ok := of(node.Name, node.Labels, rec); ok {
-					results = append(results, result)
-				}
+	err := cmdutil.EachNode(ctx, c, func(node *metav1.PartialObjectMetadata) {
+		if rec := record.Read(node.Labels, node.Annotations, key).Record; rec != nil {
+			if result, ok := of(node.Name, node.Labels, rec); ok {
+				results = append(results, result)
 			}
 		}
 	})
