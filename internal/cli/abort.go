@@ -34,7 +34,7 @@ With --rollback, each NodeJob is deleted with deletionPolicy Rollback: spec.roll
 has run, and the records are removed. The NodeJob exists until all rollbacks are done.`,
 		Example:           "  kubectl everynode abort somaxconn -n node-setup\n  kubectl everynode abort somaxconn -n node-setup --rollback",
 		Args:              console.AtLeastOneArg("the names of one or more NodeJobs"),
-		ValidArgsFunction: f.CompleteSeveralJobs,
+		ValidArgsFunction: f.CompleteOtherJobs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return eachJob(cmd.Context(), f, args, func(ctx context.Context, s *apply.Steering) error {
 				a := aborting{f, s}

@@ -309,27 +309,27 @@ func (o *canIOptions) show(result *canI) error {
 // table returns the rights for people.
 func (r *canI) table() []text.Line {
 	rows := [][]text.Line{text.Cells("RIGHT", "NAMESPACE", "ALLOWED", "FOR")}
+	add := func(what, namespace string, allowed bool, reasons []string) {
+		answer := text.Toned(text.Bad, "no")
+		if allowed {
+			answer = text.Toned(text.Good, "yes")
+		}
+		rows = append(rows, []text.Line{text.Of(what), text.Of(namespace), answer, text.Of(strings.Join(reasons, ", "))})
+	}
 	for _, right := range r.Rights {
 		what, namespace := right.Verb+" "+right.Resource, right.Namespace
 		if right.OnNodes() {
 			what, namespace = right.Verb, right.Name
 		}
-		rows = append(rows, []text.Line{text.Of(what), text.Of(namespace), yesOrNo(right.Allowed), text.Of(strings.Join(right.For, ", "))})
+		add(what, namespace, right.Allowed, right.For)
 	}
 	for _, right := range r.Reading {
-		rows = append(rows, []text.Line{text.Of(right.Verb + " " + right.Resource), text.Of(cmp.Or(right.Namespace, "(all)")), yesOrNo(right.Allowed), text.Of(strings.Join(right.For, ", "))})
+		add(right.Verb+" "+right.Resource, cmp.Or(right.Namespace, "(all)"), right.Allowed, right.For)
 	}
 	for _, namespace := range r.Namespaces {
-		rows = append(rows, []text.Line{text.Of("(namespace)"), text.Of(namespace.Name), yesOrNo(namespace.Allowed), text.Of(strings.Join(namespace.For, ", "))})
+		add("(namespace)", namespace.Name, namespace.Allowed, namespace.For)
 	}
 	return append(text.Table(rows), nil)
-}
-
-func yesOrNo(allowed bool) text.Line {
-	if allowed {
-		return text.Toned(text.Good, "yes")
-	}
-	return text.Toned(text.Bad, "no")
 }
 
 // sentences returns what follows from the rights.

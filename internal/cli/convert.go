@@ -4,9 +4,6 @@
 package cli
 
 import (
-	"errors"
-	"io"
-	"os"
 	"slices"
 	"strings"
 
@@ -57,7 +54,7 @@ func (o *convertOptions) run() error {
 	}
 	var objects []*unstructured.Unstructured
 	for _, file := range o.files {
-		content, err := o.readFile(file)
+		content, err := o.ReadBeginning(file, file, convert.MaxBytes+1)
 		if err != nil {
 			return err
 		}
@@ -117,25 +114,4 @@ func found(objects []*unstructured.Unstructured) string {
 		return ""
 	}
 	return ", but " + strings.Join(kinds[:min(len(kinds), 5)], ", ") + hint
-}
-
-// readFile reads a file, or standard input, up to the size that can be converted.
-func (o *convertOptions) readFile(name string) ([]byte, error) {
-	in := o.In
-	if name != "-" {
-		file, err := os.Open(name)
-		if err != nil {
-			return nil, cmdutil.Failf(cmdutil.ExitUsage, "%w", err)
-		}
-		defer func() { _ = file.Close() }()
-		in = file
-	}
-	content, err := io.ReadAll(io.LimitReader(in, convert.MaxBytes+1))
-	if pathErr := (*os.PathError)(nil); errors.As(err, &pathErr) {
-		return nil, cmdutil.Failf(cmdutil.ExitUsage, "%w", err)
-	}
-	if err != nil {
-		return nil, cmdutil.Failf(cmdutil.ExitUsage, "reading %s: %w", name, err)
-	}
-	return content, nil
 }

@@ -65,16 +65,12 @@ permissions of your kubeconfig. Each change shows its effect and the equivalent 
 
 // localDashboard returns the dashboard for the user's kubeconfig.
 func localDashboard(f *console.Factory) (*dashboard.Local, error) {
-	namespace, err := f.Namespace()
-	if err != nil {
-		return nil, err
-	}
-	c, err := f.Client()
+	key, c, err := f.Target("")
 	if err != nil {
 		return nil, err
 	}
 	o := &dashboard.Local{
-		Client: c, Pods: f.Pods, Namespace: namespace, Now: f.Now, After: f.After, Tell: f.Tell,
+		Client: c, Pods: f.Pods, Namespace: key.Namespace, Now: f.Now, After: f.After, Tell: f.Tell,
 		Ready: func(address string) error {
 			if err := f.Print([]text.Line{text.Of(address)}); err != nil {
 				return err

@@ -17,6 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -146,14 +147,10 @@ func hasFailed(pod *corev1.Pod, rec *record.Record) bool {
 func (o *logsOptions) records(ctx context.Context) (map[string]record.NodeRecord, error) {
 	key := v1alpha1.RecordKey(o.key.Namespace, o.key.Name)
 	found, names := map[string]record.NodeRecord{}, []string{}
-	page := cmdutil.NewNodeMetadataList()
-	err := cmdutil.EachPage(ctx, o.client, page, func() {
-		for i := range page.Items {
-			node := &page.Items[i]
-			names = append(names, node.Name)
-			if len(o.nodes) == 0 || slices.Contains(o.nodes, node.Name) {
-				found[node.Name] = record.Read(node.Labels, node.Annotations, key)
-			}
+	err := cmdutil.EachNode(ctx, o.client, func(node *metav1.PartialObjectMetadata) {
+		names = append(names, node.Name)
+		if len(o.nodes) == 0 || slices.Contains(o.nodes, node.Name) {
+			found[node.Name] = record.Read(node.Labels, node.Annotations, key)
 		}
 	})
 	if err != nil {

@@ -119,29 +119,29 @@ func drainOf(job *v1alpha1.NodeJob) *v1alpha1.DrainSpec {
 }
 
 // drained returns what a drain of a node would evict now.
-func (o *planOptions) drained(ctx context.Context, name string, spec *v1alpha1.DrainSpec, budgets []policyv1.PodDisruptionBudget) (view.DrainedNode, error) {
-	node := view.DrainedNode{Node: name}
+func (o *planOptions) drained(ctx context.Context, name string, spec *v1alpha1.DrainSpec, budgets []policyv1.PodDisruptionBudget) (view.DrainData, error) {
+	node := view.DrainData{Node: name}
 	err := cmdutil.EachPodToEvict(ctx, o.client, name, spec, func(pod *corev1.Pod, drain plan.DrainPod) {
 		full := pod.Namespace + "/" + pod.Name
 		if why := blockedPod(pod, drain, budgets); why != "" {
-			node.Blocked = append(node.Blocked, view.BlockedPod{Pod: full, Why: why})
+			node.Blocked = append(node.Blocked, view.BlockedData{Pod: full, Message: why})
 		} else {
-			node.Evicted = append(node.Evicted, full)
+			node.PodsToEvict = append(node.PodsToEvict, full)
 		}
 	})
 	return node, err
 }
 
-// conflicts returns the nodes on which the task would run and could not publish its results, in the order of the steps.
-func conflicts(v *view.Plan, nodes []plan.Node) []view.ConflictingNode {
+// conflicts returns what could not be published on nodes on which the task would run, in the order of the steps.
+func conflicts(v *view.Plan, nodes []plan.Node) []view.ConflictData {
 	byName := make(map[string]*plan.Node, len(nodes))
 	for i := range nodes {
 		byName[nodes[i].Name] = &nodes[i]
 	}
-	var found []view.ConflictingNode
+	var found []view.ConflictData
 	for _, name := range toRun(v) {
-		if c := plan.PublishConflicts(v.Job, byName[name]); len(c) > 0 {
-			found = append(found, view.ConflictingNode{Node: name, Conflicts: c})
+		for _, c := range plan.PublishConflicts(v.Job, byName[name]) {
+			found = append(found, view.ConflictData{Node: name, Kind: c.Kind, Key: c.Key, Value: c.Value, PublishedBy: c.Owner})
 		}
 	}
 	return found

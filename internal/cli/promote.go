@@ -25,7 +25,7 @@ func newPromoteCommand(f *console.Factory) *cobra.Command {
 spec.rollout.promoteTo. A soak in progress is not shortened, and failed nodes still stop the rollout.`,
 		Example:           "  kubectl everynode promote somaxconn -n node-setup\n  kubectl everynode promote somaxconn -n node-setup --to production-eu\n  kubectl everynode promote somaxconn -n node-setup --full",
 		Args:              console.AtLeastOneArg("the names of one or more NodeJobs"),
-		ValidArgsFunction: f.CompleteSeveralJobs,
+		ValidArgsFunction: f.CompleteOtherJobs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if to != "" && full {
 				return cmdutil.Failf(cmdutil.ExitUsage, "give --to or --full, not both")

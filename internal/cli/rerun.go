@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
@@ -74,11 +75,6 @@ func rerun(ctx context.Context, f *console.Factory, s *apply.Steering, names []s
 // labelled returns the nodes that have the label of the record.
 func labelled(ctx context.Context, c client.Client, key string) ([]string, error) {
 	var names []string
-	page := cmdutil.NewNodeMetadataList()
-	err := cmdutil.EachPage(ctx, c, page, func() {
-		for i := range page.Items {
-			names = append(names, page.Items[i].Name)
-		}
-	}, client.HasLabels{key})
+	err := cmdutil.EachNode(ctx, c, func(node *metav1.PartialObjectMetadata) { names = append(names, node.Name) }, client.HasLabels{key})
 	return names, err
 }

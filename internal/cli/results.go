@@ -4,7 +4,6 @@
 package cli
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/csv"
@@ -13,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
@@ -137,14 +137,10 @@ func (o *resultsOptions) show(found view.Results) error {
 // nothing.
 func nodeResults(ctx context.Context, c client.Reader, key string, of resultReader) ([]view.NodeResult, error) {
 	results := []view.NodeResult{}
-	page := cmdutil.NewNodeMetadataList()
-	err := cmdutil.EachPage(ctx, c, page, func() {
-		for i := range page.Items {
-			node := &page.Items[i]
-			if rec := record.Read(node.Labels, node.Annotations, key).Record; rec != nil {
-				if result, ok := of(node.Name, node.Labels, rec); ok {
-					results = append(results, result)
-				}
+	err := cmdutil.EachNode(ctx, c, func(node *metav1.PartialObjectMetadata) {
+		if rec := record.Read(node.Labels, node.Annotations, key).Record; rec != nil {
+			if result, ok := of(node.Name, node.Labels, rec); ok {
+				results = append(results, result)
 			}
 		}
 	})
@@ -154,18 +150,13 @@ func nodeResults(ctx context.Context, c client.Reader, key string, of resultRead
 
 // printCSV writes the table as RFC 4180 has it.
 func (o *resultsOptions) printCSV(found view.Results) error {
-	var b bytes.Buffer
-	w := csv.NewWriter(&b)
-	for _, row := range found.Table() {
+	rows := found.Table()
+	for _, row := range rows {
 		for i := range row {
 			row[i] = spreadsheetCell(row[i])
 		}
-		if err := w.Write(row); err != nil {
-			return fmt.Errorf("encoding the results: %w", err)
-		}
 	}
-	w.Flush()
-	if _, err := o.Out.Write(b.Bytes()); err != nil {
+	if err := csv.NewWriter(o.Out).WriteAll(rows); err != nil {
 		return fmt.Errorf("writing the results: %w", err)
 	}
 	return nil

@@ -23,13 +23,6 @@ func lastResult(node string, labels map[string]string, rec *record.Record) (view
 	return view.ResultOf(node, labels, rec), true
 }
 
-// currentResult reads the last attempt if it is of this revision, or if the revision is unknown.
-func currentResult(revision string) resultReader {
-	return func(node string, labels map[string]string, rec *record.Record) (view.NodeResult, bool) {
-		return view.ResultOf(node, labels, rec), rec.Revision == revision || revision == ""
-	}
-}
-
 // previousResult reads the last attempt of the revision before this one.
 func previousResult(revision string) resultReader {
 	return func(node string, labels map[string]string, rec *record.Record) (view.NodeResult, bool) {
@@ -39,11 +32,14 @@ func previousResult(revision string) resultReader {
 
 // shown returns which results the options select.
 func (o *resultsOptions) shown(job *v1alpha1.NodeJob) resultReader {
+	revision := job.Status.Revision
 	switch {
 	case o.previous:
-		return previousResult(job.Status.Revision)
-	case o.diffPrevious:
-		return currentResult(job.Status.Revision)
+		return previousResult(revision)
+	case o.diffPrevious: // only attempts of the current revision, if it is known
+		return func(node string, labels map[string]string, rec *record.Record) (view.NodeResult, bool) {
+			return view.ResultOf(node, labels, rec), rec.Revision == revision || revision == ""
+		}
 	}
 	return lastResult
 }

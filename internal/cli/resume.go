@@ -19,7 +19,7 @@ func newResumeCommand(f *console.Factory) *cobra.Command {
 it is extended so that attempts can start for one more hour.`,
 		Example:           "  kubectl everynode resume somaxconn -n node-setup",
 		Args:              console.AtLeastOneArg("the names of one or more NodeJobs"),
-		ValidArgsFunction: f.CompleteSeveralJobs,
+		ValidArgsFunction: f.CompleteOtherJobs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return changeEach(cmd.Context(), f, args, func(job *v1alpha1.NodeJob) steer.Decision { return steer.Resume(job, f.Now()) })
 		},

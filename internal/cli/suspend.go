@@ -18,7 +18,7 @@ func newSuspendCommand(f *console.Factory) *cobra.Command {
 their outcome is recorded. To end them as well, use abort.`,
 		Example:           "  kubectl everynode suspend somaxconn -n node-setup\n  kubectl everynode suspend somaxconn max-map-count -n node-setup",
 		Args:              console.AtLeastOneArg("the names of one or more NodeJobs"),
-		ValidArgsFunction: f.CompleteSeveralJobs,
+		ValidArgsFunction: f.CompleteOtherJobs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return changeEach(cmd.Context(), f, args, steer.Suspend)
 		},

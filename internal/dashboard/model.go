@@ -171,7 +171,7 @@ func isForGroups(key string) bool {
 }
 
 func newJobState(job *v1alpha1.NodeJob) jobState {
-	tone, reason, message := view.Situation(job)
+	tone, reason, message, _ := view.Situation(job)
 	s := jobState{
 		Namespace: job.Namespace, Name: job.Name, Tone: tones[tone], Reason: reason, Message: text.Safe(message),
 		Revision: job.Status.Revision, Suspended: job.Spec.Suspend,

@@ -5,7 +5,6 @@ package uninstall
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -106,13 +105,7 @@ func DropFinalizer(ctx context.Context, c client.Client, o client.Object, finali
 		if len(rest) == len(o.GetFinalizers()) {
 			return nil
 		}
-		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-			"uid": o.GetUID(), "resourceVersion": o.GetResourceVersion(), "finalizers": rest,
-		}})
-		if err != nil {
-			return err
-		}
-		err = c.Patch(ctx, o.DeepCopyObject().(client.Object), client.RawPatch(types.MergePatchType, patch))
+		err := patchMeta(ctx, c, o.DeepCopyObject().(client.Object), map[string]any{"finalizers": rest})
 		switch {
 		case Absent(err):
 			return nil

@@ -10,20 +10,22 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 )
 
-// Mapper returns a mapper for the kinds of an installation and of what it leaves. It does not use discovery, because
-// some of the kinds may already be deleted.
+// Mapper returns a mapper for the kinds of an installation and of what it leaves, and for what the command line reads. It does not use
+// discovery, because some of the kinds may already be deleted.
 func Mapper() meta.RESTMapper {
 	m := meta.NewDefaultRESTMapper(nil)
 	root, namespaced := meta.RESTScopeRoot, meta.RESTScopeNamespace
 	m.Add(CRD("nodejobs").GroupVersionKind(), root)
 	policies := schema.GroupVersion{Group: "admissionregistration.k8s.io", Version: "v1"}
 	for version, kinds := range map[schema.GroupVersion]map[string]meta.RESTScope{
-		{Version: "v1"}:                                     {"Node": root, "Namespace": root, "Pod": namespaced, "Service": namespaced, "ServiceAccount": namespaced, "Secret": namespaced, "ResourceQuota": namespaced},
+		{Version: "v1"}:                                     {"Node": root, "Namespace": root, "Pod": namespaced, "Service": namespaced, "ServiceAccount": namespaced, "Secret": namespaced, "ResourceQuota": namespaced, "ConfigMap": namespaced, "Event": namespaced},
 		{Group: "apps", Version: "v1"}:                      {"Deployment": namespaced},
 		{Group: "policy", Version: "v1"}:                    {"PodDisruptionBudget": namespaced},
 		{Group: "networking.k8s.io", Version: "v1"}:         {"NetworkPolicy": namespaced},
 		{Group: "rbac.authorization.k8s.io", Version: "v1"}: {"ClusterRole": root, "ClusterRoleBinding": root, "Role": namespaced, "RoleBinding": namespaced},
 		{Group: "coordination.k8s.io", Version: "v1"}:       {"Lease": namespaced},
+		{Group: "authorization.k8s.io", Version: "v1"}:      {"SelfSubjectAccessReview": root},
+		{Group: "authentication.k8s.io", Version: "v1"}:     {"SelfSubjectReview": root},
 		v1alpha1.GroupVersion:                               {"NodeJob": namespaced, "NodeGuard": namespaced},
 		policies:                                            {"MutatingAdmissionPolicyBinding": root, "ValidatingAdmissionPolicy": root, "ValidatingAdmissionPolicyBinding": root},
 	} {

@@ -64,15 +64,7 @@ func (s Scope) openGates(node *corev1.Node, change *record.Change) {
 
 // gates reports whether a taint is the gate of a NodeJob that selects the node.
 func gates(job *v1alpha1.NodeJob, node *corev1.Node, taint *corev1.Taint) bool {
-	gate := job.Spec.Gate
-	if gate == nil || v1alpha1.GateKey(job) != taint.Key {
-		return false
-	}
-	effect := corev1.TaintEffect(gate.Effect)
-	if effect == "" {
-		effect = corev1.TaintEffectNoSchedule
-	}
-	if effect != taint.Effect {
+	if job.Spec.Gate == nil || v1alpha1.GateKey(job) != taint.Key || corev1.TaintEffect(v1alpha1.GateEffectOf(job)) != taint.Effect {
 		return false
 	}
 	if job.Spec.Nodes.Selector == nil {

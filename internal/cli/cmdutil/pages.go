@@ -52,12 +52,21 @@ func NodeNames(ctx context.Context, c client.Client) []string {
 // namesIn reads names only, because whole objects are large.
 func namesIn(ctx context.Context, c client.Client, kind schema.GroupVersionKind, opts ...client.ListOption) []string {
 	var found []string
+	_ = eachMetadata(ctx, c, kind, func(o *metav1.PartialObjectMetadata) { found = append(found, o.Name) }, opts...) // what was read before an error is still useful
+	return found
+}
+
+// EachNode calls do for each node, which is read without its spec and status.
+func EachNode(ctx context.Context, c client.Reader, do func(*metav1.PartialObjectMetadata), opts ...client.ListOption) error {
+	return eachMetadata(ctx, c, corev1.SchemeGroupVersion.WithKind("NodeList"), do, opts...)
+}
+
+func eachMetadata(ctx context.Context, c client.Reader, kind schema.GroupVersionKind, do func(*metav1.PartialObjectMetadata), opts ...client.ListOption) error {
 	var page metav1.PartialObjectMetadataList
 	page.SetGroupVersionKind(kind)
-	_ = EachPage(ctx, c, &page, func() {
+	return EachPage(ctx, c, &page, func() {
 		for i := range page.Items {
-			found = append(found, page.Items[i].Name)
+			do(&page.Items[i])
 		}
-	}, opts...) // results from before an error are still useful
-	return found
+	}, opts...)
 }

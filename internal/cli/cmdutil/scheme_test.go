@@ -9,11 +9,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/uninstall"
 )
 
 // TestTheMapperKnowsAllKinds checks the kinds of the API: a command cannot read a kind that the mapper does not have.
 func TestTheMapperKnowsAllKinds(t *testing.T) {
-	known := mapper()
+	known := uninstall.Mapper()
 	for kind := range Scheme.KnownTypes(v1alpha1.GroupVersion) {
 		gvk := v1alpha1.GroupVersion.WithKind(kind)
 		object, err := Scheme.New(gvk)

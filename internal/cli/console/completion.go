@@ -27,22 +27,17 @@ func (f *Factory) CompleteJobs(cmd *cobra.Command, args []string, toComplete str
 	return f.names(cmd.Context(), toComplete, cmdutil.JobNames)
 }
 
-// CompleteSeveralJobs completes names of NodeJobs that are not in args yet.
-func (f *Factory) CompleteSeveralJobs(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
-	return f.CompleteOtherJobs(cmd, args, toComplete)
-}
-
 // CompleteJobThenNodes completes the name of a NodeJob, and then names of nodes.
 func (f *Factory) CompleteJobThenNodes(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
 	if len(args) == 0 {
-		return f.names(cmd.Context(), toComplete, cmdutil.JobNames)
+		return f.CompleteJobs(cmd, args, toComplete)
 	}
 	return f.CompleteNodes(cmd, args[1:], toComplete)
 }
 
 // CompleteNodes completes the names of nodes that are not in args yet.
 func (f *Factory) CompleteNodes(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
-	found, directive := f.names(cmd.Context(), toComplete, nodeNames)
+	found, directive := f.names(cmd.Context(), toComplete, func(ctx context.Context, c client.Client, _ string) []string { return cmdutil.NodeNames(ctx, c) })
 	return slices.DeleteFunc(found, func(n string) bool { return slices.Contains(args, n) }), directive
 }
 
@@ -62,7 +57,7 @@ func (f *Factory) CompleteNodeList(marks string) cobra.CompletionFunc {
 	}
 }
 
-// CompleteOtherJobs completes the name of a NodeJob in the value of a flag, without the NodeJobs that are arguments.
+// CompleteOtherJobs completes the names of NodeJobs that are not in args yet.
 func (f *Factory) CompleteOtherJobs(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
 	found, directive := f.CompleteJobs(cmd, nil, toComplete)
 	return slices.DeleteFunc(found, func(n string) bool { return slices.Contains(args, n) }), directive
@@ -85,33 +80,25 @@ func (f *Factory) CompleteSteps(cmd *cobra.Command, args []string, toComplete st
 
 // names lists names from the cluster. It ignores errors: if the list fails, there is nothing to complete.
 func (f *Factory) names(ctx context.Context, prefix string, ask func(context.Context, client.Client, string) []string) ([]string, cobra.ShellCompDirective) {
-	namespace, err := f.Namespace()
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	c, err := f.Client()
+	key, c, err := f.Target("")
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	ctx, cancel := context.WithTimeout(ctx, completionTimeout)
 	defer cancel()
-	return slices.DeleteFunc(ask(ctx, c, namespace), func(name string) bool { return !strings.HasPrefix(name, prefix) }),
+	return slices.DeleteFunc(ask(ctx, c, key.Namespace), func(name string) bool { return !strings.HasPrefix(name, prefix) }),
 		cobra.ShellCompDirectiveNoFileComp
-}
-
-func nodeNames(ctx context.Context, c client.Client, _ string) []string {
-	return cmdutil.NodeNames(ctx, c)
 }
 
 // CompleteJobOrNode completes NodeJobs and nodes as the first argument, since it may be either, and nodes after that.
 func (f *Factory) CompleteJobOrNode(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
 	switch len(args) {
 	case 0:
-		jobs, _ := f.names(cmd.Context(), toComplete, cmdutil.JobNames)
-		nodes, directive := f.names(cmd.Context(), toComplete, nodeNames)
+		jobs, _ := f.CompleteJobs(cmd, args, toComplete)
+		nodes, directive := f.CompleteNodes(cmd, nil, toComplete)
 		return append(jobs, nodes...), directive
 	case 1:
-		return f.names(cmd.Context(), toComplete, nodeNames)
+		return f.CompleteNodes(cmd, nil, toComplete)
 	}
 	return nil, cobra.ShellCompDirectiveNoFileComp
 }

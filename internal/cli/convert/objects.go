@@ -69,15 +69,14 @@ func appendObjects(objects []*unstructured.Unstructured, document []byte) ([]*un
 	if string(body) == "null" {
 		return objects, nil
 	}
-	var fields map[string]any
-	if err := json.Unmarshal(body, &fields); err != nil {
+	object := &unstructured.Unstructured{}
+	if err := json.Unmarshal(body, &object.Object); err != nil {
 		return nil, fmt.Errorf("%s: %w", not, err)
 	}
-	object := &unstructured.Unstructured{Object: fields}
 	if object.GetKind() == "" || object.GetAPIVersion() == "" {
 		return nil, fmt.Errorf("%s: a document has no apiVersion or no kind", not)
 	}
-	items, isList := fields["items"].([]any)
+	items, isList := object.Object["items"].([]any)
 	if !isList || !strings.HasSuffix(object.GetKind(), "List") {
 		return append(objects, object), nil
 	}

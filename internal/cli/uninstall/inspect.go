@@ -68,6 +68,18 @@ func (u *uninstalling) findJobsAndGuards(ctx context.Context, found *installatio
 	})
 }
 
+// jobsAndGuards returns the NodeGuards, and after them the NodeJobs.
+func (i *installation) jobsAndGuards() []client.Object {
+	all := make([]client.Object, 0, len(i.guards)+len(i.jobs))
+	for k := range i.guards {
+		all = append(all, &i.guards[k])
+	}
+	for k := range i.jobs {
+		all = append(all, &i.jobs[k])
+	}
+	return all
+}
+
 // scope returns what is removed from nodes for these NodeJobs.
 func (u *uninstalling) scope(jobs []v1alpha1.NodeJob) uninstall.Scope {
 	return uninstall.Scope{Jobs: jobs, Records: u.records}

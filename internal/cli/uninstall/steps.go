@@ -186,13 +186,7 @@ func (u *uninstalling) cleanUp(ctx context.Context) error {
 	if err := u.findJobsAndGuards(ctx, left); err != nil {
 		return err
 	}
-	all := make([]client.Object, 0, len(left.guards)+len(left.jobs))
-	for i := range left.guards {
-		all = append(all, &left.guards[i])
-	}
-	for i := range left.jobs {
-		all = append(all, &left.jobs[i])
-	}
+	all := left.jobsAndGuards()
 	if err := u.removeAll(ctx, all); err != nil {
 		return err
 	}
@@ -300,14 +294,8 @@ func (u *uninstalling) deleteCRDs(ctx context.Context) error {
 		return err
 	}
 	var held []string
-	hold := func(kind string, o metav1.Object) {
-		held = append(held, fmt.Sprintf("%s %s/%s has the finalizers %s", kind, o.GetNamespace(), o.GetName(), strings.Join(o.GetFinalizers(), ", ")))
-	}
-	for i := range left.jobs {
-		hold("NodeJob", &left.jobs[i])
-	}
-	for i := range left.guards {
-		hold("NodeGuard", &left.guards[i])
+	for _, o := range left.jobsAndGuards() {
+		held = append(held, fmt.Sprintf("%s has the finalizers %s", u.describe(o), strings.Join(o.GetFinalizers(), ", ")))
 	}
 	return cmdutil.Failf(cmdutil.ExitTimedOut, "the CRDs are still being deleted: %s. Have the owners of these finalizers remove them", cmdutil.JoinNames(held))
 }
@@ -358,10 +346,9 @@ func (u *uninstalling) deleteNamespace(ctx context.Context) error {
 	if err := u.remove(ctx, namespace); err != nil {
 		return err
 	}
-	if err := u.waitUntilGone(ctx, []client.Object{namespace}); errors.Is(err, errTimedOut) {
+	err := u.waitUntilGone(ctx, []client.Object{namespace})
+	if errors.Is(err, errTimedOut) {
 		return cmdutil.Failf(cmdutil.ExitTimedOut, "namespace %s is still being deleted. See: kubectl get namespace %s -o yaml", uninstall.Namespace, uninstall.Namespace)
-	} else if err != nil {
-		return err
 	}
-	return nil
+	return err
 }

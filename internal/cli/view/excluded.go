@@ -26,14 +26,6 @@ func (g *excludedGroup) head(width int) []text.Line {
 	return text.Wrap(text.Of("  "+plural.Count(g.nodes, "node")+": "), text.Dim, g.why, width)
 }
 
-// underExcluded adds the label; it returns nothing without lines.
-func underExcluded(lines []text.Line) []text.Line {
-	if len(lines) == 0 {
-		return nil
-	}
-	return append([]text.Line{label("Excluded")}, lines...)
-}
-
 // excluded lists the selected nodes on which the task does not run, by reason, and counts those that are not selected.
 func (s Status) excluded() []text.Line {
 	var lines []text.Line
@@ -54,7 +46,7 @@ func (s Status) excluded() []text.Line {
 			lines = append(lines, g.head(s.Width)...)
 		}
 	}
-	return underExcluded(lines)
+	return section("Excluded", lines)
 }
 
 // onRequest returns how to see what is left out; "" if the user has requested it.

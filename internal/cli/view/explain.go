@@ -66,7 +66,7 @@ func StateOf(job *v1alpha1.NodeJob, p plan.Plan, i int) plan.NodeState {
 	if i < len(p.Nodes) {
 		return p.Nodes[i]
 	}
-	_, _, message := Situation(job)
+	_, _, message, _ := Situation(job)
 	return plan.NodeState{State: plan.Waiting, Reason: reasonDeleting, Message: message}
 }
 
@@ -199,7 +199,7 @@ func (e Explain) why() string {
 	rec := e.record()
 	switch {
 	case e.State.State == plan.Failed && rec != nil && rec.Outcome == record.Failed && !slices.Contains(ownMessage, e.State.Reason):
-		return failureSentence(rec) + e.undone(rec)
+		return failure(rec.Reason, rec.ExitCode, rec.Message) + e.undone(rec)
 	case e.State.Message != "" && !e.hasEnded():
 		return e.State.Message
 	case e.State.Reason == v1alpha1.ReasonStarting:
@@ -259,18 +259,6 @@ func (e Explain) running() *plan.Pod {
 		}
 	}
 	return last
-}
-
-// failureSentence describes how the last attempt failed, with the last line of its output.
-func failureSentence(rec *record.Record) string {
-	s := rec.Reason
-	if rec.ExitCode != nil {
-		s += fmt.Sprintf(", exit code %d", *rec.ExitCode)
-	}
-	if said := text.Lines(rec.Message); len(said) > 0 {
-		s += ": " + said[len(said)-1]
-	}
-	return s
 }
 
 // record returns the record of the current revision; nil if there is none.

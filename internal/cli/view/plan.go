@@ -33,33 +33,16 @@ type Plan struct {
 	Obstacle *task.Obstacle
 	Plan     plan.Plan
 	// Drained are the nodes that would be drained and whose pods were read. NotLooked is the number of the other nodes.
-	Drained   []DrainedNode
+	Drained   []DrainData
 	NotLooked int
 	// Assumed are the names of the nodes with a record that says that they were assumed to be done.
 	Assumed map[string]bool
-	// Conflicts are the nodes on which results could not be published.
-	Conflicts []ConflictingNode
+	// Conflicts are labels and annotations of nodes that could not be published.
+	Conflicts []ConflictData
 	Now       time.Time
 	Width     int
 	All       bool
 }
-
-// ConflictingNode is a node that already has labels or annotations which the NodeJob would publish.
-type ConflictingNode struct {
-	Node      string
-	Conflicts []plan.PublishConflict
-}
-
-// DrainedNode is a node that would be drained.
-type DrainedNode struct {
-	Node string
-	// Evicted are the pods that would be evicted. Blocked are those that cannot be evicted now, with the reason.
-	Evicted []string
-	Blocked []BlockedPod
-}
-
-// BlockedPod is a pod that could not be evicted now.
-type BlockedPod struct{ Pod, Why string }
 
 // maxNames limits the number of names that are shown of a group.
 const maxNames = 8
@@ -94,12 +77,12 @@ func (p Plan) nowhere() []text.Line {
 }
 
 // stalled returns what prevents the NodeJob from running anywhere; nil if nothing does.
-func (p Plan) stalled() *task.Obstacle {
-	if p.Obstacle != nil {
-		return p.Obstacle
+func (p Plan) stalled() *StalledData {
+	if o := p.Obstacle; o != nil {
+		return &StalledData{o.Reason, o.Message}
 	}
 	if c := meta.FindStatusCondition(p.Plan.Status.Conditions, v1alpha1.ConditionStalled); c != nil && c.Status == metav1.ConditionTrue {
-		return &task.Obstacle{Reason: c.Reason, Message: c.Message}
+		return &StalledData{c.Reason, c.Message}
 	}
 	return nil
 }
@@ -275,7 +258,7 @@ func (p Plan) excluded() []text.Line {
 		lines = append(lines, g.head(p.Width)...)
 		lines = append(lines, p.names(g.names)...)
 	}
-	return underExcluded(lines)
+	return section("Excluded", lines)
 }
 
 // disruption describes the maintenance of the nodes.
@@ -340,17 +323,17 @@ func published(entries []v1alpha1.PublishedResult) []string {
 	return parts
 }
 
-func (p Plan) drained(d DrainedNode) []text.Line {
+func (p Plan) drained(d DrainData) []text.Line {
 	head := text.Of("  ").Tone(text.Strong, d.Node)
-	if len(d.Evicted)+len(d.Blocked) == 0 {
+	if len(d.PodsToEvict)+len(d.Blocked) == 0 {
 		return []text.Line{head.Tone(text.Dim, "  nothing to evict")}
 	}
 	lines := []text.Line{head}
-	if len(d.Evicted) > 0 {
-		lines = append(lines, text.Wrap(text.Of("    evicts "), text.Plain, strings.Join(d.Evicted, ", "), p.Width)...)
+	if len(d.PodsToEvict) > 0 {
+		lines = append(lines, text.Wrap(text.Of("    evicts "), text.Plain, strings.Join(d.PodsToEvict, ", "), p.Width)...)
 	}
 	for _, b := range d.Blocked {
-		lines = append(lines, text.Wrap(text.Of("    blocked by ").Tone(text.Warn, b.Pod+": "), text.Plain, b.Why, p.Width)...)
+		lines = append(lines, text.Wrap(text.Of("    blocked by ").Tone(text.Warn, b.Pod+": "), text.Plain, b.Message, p.Width)...)
 	}
 	return lines
 }

@@ -39,8 +39,8 @@ func withReboots() Plan {
 	})
 	return Plan{
 		Job: reboots, Plan: plan.Next(plan.Input{Job: reboots, Revision: revision, Nodes: small, Now: now}), Revision: revision,
-		Drained: []DrainedNode{
-			{Node: "node-1", Evicted: []string{"shop/web-1", "shop/web-2"}, Blocked: []BlockedPod{{"shop/db-0", "PodDisruptionBudget db allows no disruption now: 2 pods are healthy, and 2 must be"}}},
+		Drained: []DrainData{
+			{Node: "node-1", PodsToEvict: []string{"shop/web-1", "shop/web-2"}, Blocked: []BlockedData{{"shop/db-0", "PodDisruptionBudget db allows no disruption now: 2 pods are healthy, and 2 must be"}}},
 			{Node: "node-2"},
 		},
 	}
@@ -80,7 +80,9 @@ func TestThePlanOfAFile(t *testing.T) {
 			})
 			p := Plan{Job: takes, Plan: plan.Next(plan.Input{Job: takes, Revision: revision, Nodes: nodes, Now: now}), Revision: revision}
 			for i := range nodes[1:] {
-				p.Conflicts = append(p.Conflicts, ConflictingNode{nodes[i+1].Name, plan.PublishConflicts(takes, &nodes[i+1])})
+				for _, c := range plan.PublishConflicts(takes, &nodes[i+1]) {
+					p.Conflicts = append(p.Conflicts, ConflictData{nodes[i+1].Name, c.Kind, c.Key, c.Value, c.Owner})
+				}
 			}
 			return p
 		}(),

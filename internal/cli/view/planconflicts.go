@@ -6,48 +6,40 @@ package view
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/plan"
 	"github.com/everynode/everynode/internal/plural"
 	"github.com/everynode/everynode/internal/text"
 )
 
 // conflicts describes what cannot be published, by label or annotation and its owner, with the remedy.
 func (p Plan) conflicts() []text.Line {
-	nodes := map[plan.PublishConflict][]string{}
-	for _, node := range p.Conflicts {
-		for _, c := range node.Conflicts {
-			c.Value = "" // nodes with different values are one conflict
-			nodes[c] = append(nodes[c], node.Node)
-		}
+	nodes := map[ConflictData][]string{}
+	for _, c := range p.Conflicts {
+		node := c.Node
+		c.Node, c.Value = "", "" // nodes with different values are one conflict
+		nodes[c] = append(nodes[c], node)
 	}
-	if len(nodes) == 0 {
-		return nil
-	}
-	keys := make([]plan.PublishConflict, 0, len(nodes))
-	for c := range nodes {
-		keys = append(keys, c)
-	}
-	slices.SortFunc(keys, func(a, b plan.PublishConflict) int {
-		return cmp.Or(strings.Compare(a.Kind, b.Kind), strings.Compare(a.Key, b.Key), strings.Compare(a.Owner, b.Owner))
+	keys := slices.SortedFunc(maps.Keys(nodes), func(a, b ConflictData) int {
+		return cmp.Or(strings.Compare(a.Kind, b.Kind), strings.Compare(a.Key, b.Key), strings.Compare(a.PublishedBy, b.PublishedBy))
 	})
-	lines := []text.Line{label("Conflicts")}
+	var lines []text.Line
 	for _, c := range keys {
 		head := text.Of("  " + plural.Count(len(nodes[c]), "node") + ": ")
 		lines = append(lines, text.Wrap(head, text.Warn, p.conflictWords(c), p.Width)...)
 		lines = append(lines, p.names(nodes[c])...)
 	}
-	return lines
+	return section("Conflicts", lines)
 }
 
-func (p Plan) conflictWords(c plan.PublishConflict) string {
+func (p Plan) conflictWords(c ConflictData) string {
 	switch adopt := p.adoptPolicy(c); {
-	case c.Owner != "":
+	case c.PublishedBy != "":
 		return fmt.Sprintf("%s %s is published by another NodeJob (%s), so an attempt that reports a result for it fails with %s. Publish under another key",
-			c.Kind, c.Key, c.Owner, v1alpha1.ReasonPublishConflict)
+			c.Kind, c.Key, c.PublishedBy, v1alpha1.ReasonPublishConflict)
 	case adopt == v1alpha1.AdoptSameValue:
 		return fmt.Sprintf("%s %s already exists, so an attempt that reports another value for it fails with %s. To replace the value, set adopt: Always in spec.publish",
 			c.Kind, c.Key, v1alpha1.ReasonPublishConflict)
@@ -57,7 +49,7 @@ func (p Plan) conflictWords(c plan.PublishConflict) string {
 	}
 }
 
-func (p Plan) adoptPolicy(c plan.PublishConflict) v1alpha1.AdoptPolicy {
+func (p Plan) adoptPolicy(c ConflictData) v1alpha1.AdoptPolicy {
 	for _, entry := range p.Job.Spec.Publish {
 		if c.Key == entry.Label || c.Key == entry.Annotation {
 			return entry.Adopt

@@ -85,9 +85,7 @@ func (p Plan) Data() PlanData {
 	d := PlanData{
 		Namespace: p.Job.Namespace, Name: p.Job.Name, Exists: p.Exists, Revision: p.Revision, PreviousRevision: p.Was, Notes: p.Notes,
 		MaxConcurrent: max(p.Plan.Slots, 1), Steps: make([]StepData, 0, len(p.Plan.Steps)), Nodes: make([]NodeData, 0, len(p.Plan.Nodes)),
-	}
-	if stalled := p.stalled(); stalled != nil {
-		d.Stalled = &StalledData{stalled.Reason, stalled.Message}
+		Stalled: p.stalled(), Drains: p.Drained, Conflicts: p.Conflicts,
 	}
 	for i := range p.Plan.Nodes {
 		s := &p.Plan.Nodes[i]
@@ -99,18 +97,6 @@ func (p Plan) Data() PlanData {
 	}
 	for k := range p.Plan.Steps {
 		d.Steps = append(d.Steps, p.stepData(k, d.Nodes))
-	}
-	for _, drained := range p.Drained {
-		drain := DrainData{Node: drained.Node, PodsToEvict: drained.Evicted}
-		for _, b := range drained.Blocked {
-			drain.Blocked = append(drain.Blocked, BlockedData{b.Pod, b.Why})
-		}
-		d.Drains = append(d.Drains, drain)
-	}
-	for _, node := range p.Conflicts {
-		for _, c := range node.Conflicts {
-			d.Conflicts = append(d.Conflicts, ConflictData{node.Node, c.Kind, c.Key, c.Value, c.Owner})
-		}
 	}
 	return d
 }

@@ -87,6 +87,14 @@ func label(name string) text.Line {
 	return text.Toned(text.Dim, fmt.Sprintf("%-*s", labelColumn, name))
 }
 
+// section returns lines below a label; nothing without lines.
+func section(name string, lines []text.Line) []text.Line {
+	if len(lines) == 0 {
+		return nil
+	}
+	return append([]text.Line{label(name)}, lines...)
+}
+
 func (s Status) wrapped(name string, tone text.Tone, message string) []text.Line {
 	return text.Wrap(label(name), tone, message, s.Width)
 }
@@ -120,13 +128,6 @@ func (s Status) head() []text.Line {
 		}
 	}
 	return lines
-}
-
-// Situation describes the state of a NodeJob in a word and in a sentence, without the remedies that follow it in the
-// condition: status shows them as commands of its own.
-func Situation(job *v1alpha1.NodeJob) (tone text.Tone, reason, message string) {
-	tone, reason, message, _ = situation(job)
-	return tone, reason, message
 }
 
 // command returns a remedy as a command of this program.
@@ -167,8 +168,9 @@ func (s Status) remedies(r plan.Remedies) []text.Line {
 // lowered returns a text that begins in lower case.
 func lowered(s string) string { return strings.ToLower(s[:1]) + s[1:] }
 
-// situation is Situation with the remedies. A promotion stays in the message.
-func situation(job *v1alpha1.NodeJob) (tone text.Tone, reason, message string, remedies plan.Remedies) {
+// Situation describes the state of a NodeJob in a word and in a sentence, without the remedies that follow it in the condition: status
+// shows them as commands of its own. A promotion stays in the message.
+func Situation(job *v1alpha1.NodeJob) (tone text.Tone, reason, message string, remedies plan.Remedies) {
 	tone, reason, message = standing(job)
 	message, remedies = plan.CutRemedies(job, message)
 	for _, r := range remedies.All {
@@ -201,9 +203,9 @@ func standing(job *v1alpha1.NodeJob) (tone text.Tone, reason, message string) {
 	return text.Warn, complete.Reason, complete.Message
 }
 
-// situationAt is situation without an alarm while a manager may be about to observe a change.
+// situationAt is Situation without an alarm while a manager may be about to observe a change.
 func situationAt(job *v1alpha1.NodeJob, now time.Time) (tone text.Tone, reason, message string, remedies plan.Remedies) {
-	tone, reason, message, remedies = situation(job)
+	tone, reason, message, remedies = Situation(job)
 	if reason == reasonNotObserved && aboutToBeObserved(job, now) {
 		tone, message = text.Active, "the manager has not observed it yet"
 		if meta.FindStatusCondition(job.Status.Conditions, v1alpha1.ConditionComplete) != nil {
@@ -306,10 +308,7 @@ func (s Status) problems() []text.Line {
 		lines = append(lines, text.Of("  ").Tone(text.Bad, problem.Node).With("  "+problem.Reason).Tone(text.Dim, ", since "+ago(s.Now, problem.Since.Time)))
 		lines = append(lines, text.Wrap(text.Of("    "), text.Plain, problem.Message, s.Width)...)
 	}
-	if len(lines) == 0 {
-		return nil
-	}
-	return append([]text.Line{label("Problems")}, lines...)
+	return section("Problems", lines)
 }
 
 // running lists the running attempts.
@@ -371,13 +370,10 @@ func (s Status) failures() []text.Line {
 	}
 	unrecorded := s.unrecordedFailures()
 	lines = append(lines, unrecorded...)
-	switch {
-	case len(lines) == 0:
-		return nil
-	case final == 0 && len(unrecorded) == 0:
-		return append([]text.Line{label("Retries")}, lines...)
+	if final == 0 && len(unrecorded) == 0 {
+		return section("Retries", lines)
 	}
-	return append([]text.Line{label("Failed")}, lines...)
+	return section("Failed", lines)
 }
 
 func (s Status) failure(f *v1alpha1.NodeFailure) []text.Line {

@@ -240,7 +240,7 @@ func TestAPromotionEndsWithItsCommand(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			if _, reason, got := Situation(tt.job); got != tt.want || reason != v1alpha1.ReasonAwaitingPromotion {
+			if _, reason, got, _ := Situation(tt.job); got != tt.want || reason != v1alpha1.ReasonAwaitingPromotion {
 				t.Errorf("%s: %q, want %q", reason, got, tt.want)
 			}
 		})

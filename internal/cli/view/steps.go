@@ -48,15 +48,11 @@ func (s Status) Steps() []Step {
 
 // steps draws the rollout as a tree.
 func (s Status) steps() []text.Line {
-	steps := s.Steps()
-	if len(steps) == 0 {
-		return nil
-	}
-	rows := make([][]text.Line, 0, len(steps))
-	for _, step := range steps {
+	var rows [][]text.Line
+	for _, step := range s.Steps() {
 		rows = append(rows, []text.Line{text.Of("  ").Tone(step.Tone, step.Name), s.stepBar(step), text.Of(step.Counts), text.Toned(step.Tone, step.State)})
 	}
-	return append([]text.Line{label("Steps")}, text.Table(rows)...)
+	return section("Steps", text.Table(rows))
 }
 
 func (s Status) stepBar(step Step) text.Line {

@@ -4,11 +4,11 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
 
-	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/text"
 )
 
@@ -23,7 +23,7 @@ func (s Status) Summary() text.Line {
 	line = line.With("  " + message)
 	for i, shown := 0, 0; i < len(job.Status.Failures) && shown < maxRetries; i++ {
 		if f := &job.Status.Failures[i]; f.Retrying && !strings.Contains(message, f.Node+": ") {
-			line, shown = line.With("; "+f.Node+": "+failure(f)), shown+1
+			line, shown = line.With("; "+f.Node+": "+failure(f.Reason, f.ExitCode, cmp.Or(f.RollbackMessage, f.Message))), shown+1
 		}
 	}
 	return line
@@ -32,14 +32,11 @@ func (s Status) Summary() text.Line {
 // maxRetries limits the nodes whose last failure is in the line, although it is retried.
 const maxRetries = 3
 
-// failure describes how the last attempt on a node failed, with the last line of its output.
-func failure(f *v1alpha1.NodeFailure) string {
-	said, output := f.Reason, f.Message
-	if f.RollbackMessage != "" {
-		output = f.RollbackMessage
-	}
-	if f.ExitCode != nil {
-		said += fmt.Sprintf(", exit code %d", *f.ExitCode)
+// failure describes how an attempt failed, with the last line of its output.
+func failure(reason string, code *int32, output string) string {
+	said := reason
+	if code != nil {
+		said += fmt.Sprintf(", exit code %d", *code)
 	}
 	if lines := text.Lines(output); len(lines) > 0 {
 		said += ": " + lines[len(lines)-1]
