@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -125,22 +124,11 @@ func (p *publisher) unpublishKind(want, owners map[string]string, change map[str
 	for key, owner := range owners {
 		// The list of owners is on the node, where its kubelet can write too. Keys that a NodeJob could not have published
 		// are never removed because of it.
-		if _, wanted := want[key]; owner == p.key && !wanted && mayPublish(key) {
+		if _, wanted := want[key]; owner == p.key && !wanted && record.MayPublish(key) {
 			delete(owners, key)
 			change[key] = nil
 		}
 	}
-}
-
-// mayPublish reports whether the API allows a NodeJob to publish the key.
-func mayPublish(key string) bool {
-	prefix, _, prefixed := strings.Cut(key, "/")
-	if !prefixed || prefix == "node.kubernetes.io" || prefix == "kubelet.kubernetes.io" {
-		return true
-	}
-	return !slices.ContainsFunc([]string{"kubernetes.io", "k8s.io", v1alpha1.Group}, func(domain string) bool {
-		return prefix == domain || strings.HasSuffix(prefix, "."+domain)
-	})
 }
 
 // unpublish is the change that removes all published results of the NodeJob from a node; nil if there are none.

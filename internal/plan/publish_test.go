@@ -47,17 +47,6 @@ func annotatedBy(key, value, owner string) func(*Node) {
 	}
 }
 
-func TestKeysThatAreNotRemoved(t *testing.T) {
-	for key, want := range map[string]bool{
-		"size": true, "kubernetes.io": true, "example.com/size": true, "node.kubernetes.io/size": true, "kubelet.kubernetes.io/size": true, "kubernetes.io/hostname": false,
-		"topology.kubernetes.io/zone": false, "k8s.io/x": false, "x.k8s.io/x": false, "everynode.dev/x": false, "ns.everynode.dev/job": false, "notk8s.io/x": true,
-	} {
-		if got := mayPublish(key); got != want {
-			t.Errorf("%s: %t, want %t", key, got, want)
-		}
-	}
-}
-
 // TestFactsOfSuccess tests how the results of a successful run are published.
 func TestFactsOfSuccess(t *testing.T) {
 	const notManaged = "PublishConflict: label example.com/size already exists on the node and is not managed by this NodeJob: remove it, set adopt in spec.publish, or publish under another key"

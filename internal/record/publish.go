@@ -6,6 +6,8 @@ package record
 import (
 	"encoding/json"
 	"maps"
+	"slices"
+	"strings"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 )
@@ -74,4 +76,16 @@ func (f *Publish) into(labels, annotations map[string]any) {
 	if len(f.Published.Labels)+len(f.Published.Annotations) > 0 {
 		annotations[v1alpha1.PublishedAnnotation] = f.Published.encode()
 	}
+}
+
+// MayPublish reports whether the API allows a NodeJob to publish a key, by the rules of spec.publish. A node can write the list of
+// published keys itself, and must not be able to have labels removed that it must not write.
+func MayPublish(key string) bool {
+	prefix, _, prefixed := strings.Cut(key, "/")
+	if !prefixed || prefix == "node.kubernetes.io" || prefix == "kubelet.kubernetes.io" {
+		return true
+	}
+	return !slices.ContainsFunc([]string{"kubernetes.io", "k8s.io", v1alpha1.Group}, func(domain string) bool {
+		return prefix == domain || strings.HasSuffix(prefix, "."+domain)
+	})
 }

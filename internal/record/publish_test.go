@@ -296,3 +296,14 @@ func TestTheLimitOfPublishedResults(t *testing.T) {
 		}
 	}
 }
+
+func TestKeysThatAreNotRemoved(t *testing.T) {
+	for key, want := range map[string]bool{
+		"size": true, "kubernetes.io": true, "example.com/size": true, "node.kubernetes.io/size": true, "kubelet.kubernetes.io/size": true, "kubernetes.io/hostname": false,
+		"topology.kubernetes.io/zone": false, "k8s.io/x": false, "x.k8s.io/x": false, "everynode.dev/x": false, "ns.everynode.dev/job": false, "notk8s.io/x": true,
+	} {
+		if got := MayPublish(key); got != want {
+			t.Errorf("%s: %t, want %t", key, got, want)
+		}
+	}
+}

@@ -111,23 +111,11 @@ func (s Scope) unpublish(published, there map[string]string, remove map[string]*
 			rest[key] = publisher
 			continue
 		}
-		if _, ok := there[key]; ok && publishable(key) {
+		if _, ok := there[key]; ok && record.MayPublish(key) {
 			remove[key] = nil
 		}
 	}
 	return rest
-}
-
-// publishable reports whether a NodeJob may publish a key, according to the rules of spec.publish. A node can write the
-// list of published keys itself, and must not be able to have labels removed that it must not write.
-func publishable(key string) bool {
-	prefix, _, _ := strings.Cut(key, "/")
-	if prefix == "node.kubernetes.io" || prefix == "kubelet.kubernetes.io" {
-		return true
-	}
-	return !slices.ContainsFunc([]string{"kubernetes.io", "k8s.io", v1alpha1.Group}, func(domain string) bool {
-		return prefix == domain || strings.HasSuffix(prefix, "."+domain)
-	})
 }
 
 // forgets reports whether the record under a key is removed.

@@ -96,6 +96,14 @@ func TestNodeChange(t *testing.T) {
 			node: published(`{"labels":{"node-role.kubernetes.io/x":"` + key + `"}}`), scope: Scope{Records: true},
 			want: `{"metadata":{"annotations":{"everynode.dev/published":null}}}`,
 		},
+		"a published label without a prefix is removed, also if its name looks like a domain of Kubernetes": {
+			node: func(node *corev1.Node) {
+				node.Labels = map[string]string{"x.k8s.io": "1"}
+				node.Annotations = map[string]string{v1alpha1.PublishedAnnotation: `{"labels":{"x.k8s.io":"` + key + `"}}`}
+			},
+			scope: Scope{Records: true},
+			want:  `{"metadata":{"labels":{"x.k8s.io":null},"annotations":{"everynode.dev/published":null}}}`,
+		},
 		"an invalid list of published results is removed with the records": {
 			node: published(`what`), scope: Scope{Records: true},
 			want: `{"metadata":{"annotations":{"everynode.dev/published":null}}}`,
