@@ -99,7 +99,7 @@ bench-check: ## Compare a short benchmark with docs/benchmark/check.json, before
 
 .PHONY: bench-go
 bench-go: ## Measure the planner, a pass of the controller, and the command line on 1,000 nodes.
-	go test -run='^$$' -bench=. -benchmem ./internal/plan ./internal/controller ./cmd/kubectl-everynode
+	go test -run='^$$' -bench=. -benchmem ./internal/nodejob/plan ./internal/nodejob/controller ./cmd/kubectl-everynode
 
 ##@ Develop
 
@@ -113,7 +113,7 @@ generate: $(CONTROLLER_GEN) $(CRD_REF_DOCS) ## Regenerate deepcopy code, apply c
 	sed -E -i -e 's#_?\[(int32|UID|IntOrString)\]\([^)]*\)_?#_\1_#g' -e 's/3\.1536e\+07/31536000/g' docs/reference/api.md
 	go -C test run ./cmd/everynode-reference markdown ../docs/reference/kubectl-everynode.md
 	go -C test run ./cmd/everynode-reference man ../docs/reference/man
-	$(CONTROLLER_GEN) rbac:roleName=everynode-manager paths=./internal/controller paths=./internal/guardcontroller paths=./internal/metricsauth paths=./internal/policies paths=./internal/uninstall output:rbac:dir=config/rbac
+	$(CONTROLLER_GEN) rbac:roleName=everynode-manager paths=./internal/nodejob/controller paths=./internal/nodeguard/guardcontroller paths=./internal/manager/metricsauth paths=./internal/manager/policies paths=./internal/uninstall output:rbac:dir=config/rbac
 	{ printf '# make generate writes this file from rules.yaml.\napiVersion: monitoring.coreos.com/v1\nkind: PrometheusRule\nmetadata:\n  name: everynode\n  namespace: everynode-system\nspec:\n'; \
 	  sed -e '/^#/d' -e 's/^/  /' config/monitoring/rules.yaml; } > config/monitoring/prometheusrule.yaml
 	cd charts/everynode/files && for file in $$(find . -type f); do cp ../../../config/$$file $$file; done
@@ -147,8 +147,8 @@ test-unit: ## Run the unit tests.
 	go -C api test ./...
 	go -C charts test -count=1 ./...
 	go -C monitoring test -count=1 ./...
-	go test ./cmd/... $$(go list ./internal/... | grep -v -e /internal/plan$$ -e /internal/guard$$ -e /internal/mutants)
-	EVERYNODE_HISTORIES=$(HISTORIES) go test -timeout=30m -p=1 ./internal/plan ./internal/guard
+	go test ./cmd/... $$(go list ./internal/... | grep -v -e /internal/nodejob/plan$$ -e /internal/nodeguard/guard$$ -e /internal/mutants)
+	EVERYNODE_HISTORIES=$(HISTORIES) go test -timeout=30m -p=1 ./internal/nodejob/plan ./internal/nodeguard/guard
 	go -C test test ./bench/... ./cmd/... ./install ./s3 ./schemas ./shards
 
 .PHONY: test-mutants
@@ -156,7 +156,7 @@ test-mutants: ## Put mistakes into the planner, and see that its tests find each
 	go test -v -timeout=40m ./internal/mutants
 
 # Of the generated mutants: the packages, each with others whose tests also count after a comma, and flags such as -run='gate.go: gate' or -histories=5000.
-PACKAGES    ?= internal/plan internal/guard internal/record,internal/plan internal/outcome,internal/plan internal/observe,internal/controller
+PACKAGES    ?= internal/nodejob/plan internal/nodeguard/guard internal/nodejob/record,internal/nodejob/plan internal/outcome,internal/nodejob/plan internal/nodejob/observe,internal/nodejob/controller
 MUTANTFLAGS ?=
 
 .PHONY: mutants

@@ -12,7 +12,7 @@ import (
 	"os"
 
 	"github.com/everynode/everynode/internal/runner/contract"
-	"github.com/everynode/everynode/internal/upload"
+	"github.com/everynode/everynode/internal/runner/upload"
 	"github.com/everynode/everynode/internal/version"
 )
 

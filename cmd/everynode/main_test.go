@@ -10,8 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/everynode/everynode/internal/archive"
-	"github.com/everynode/everynode/internal/notify"
+	"github.com/everynode/everynode/internal/manager/archive"
+	"github.com/everynode/everynode/internal/manager/notify"
 )
 
 func TestParsePullSecrets(t *testing.T) {

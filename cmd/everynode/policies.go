@@ -8,7 +8,7 @@ import (
 
 	ctrl "sigs.k8s.io/controller-runtime"
 
-	"github.com/everynode/everynode/internal/policies"
+	"github.com/everynode/everynode/internal/manager/policies"
 )
 
 // requirePolicies returns what knows whether the admission policies are in force. It returns an error if the manager does not

@@ -29,7 +29,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli"
-	"github.com/everynode/everynode/internal/record"
+	"github.com/everynode/everynode/internal/nodejob/record"
 )
 
 // asProgram makes the test binary act as the program, because a separate process is measured and piped.

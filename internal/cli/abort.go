@@ -12,13 +12,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/cli/console"
-	"github.com/everynode/everynode/internal/observe"
-	"github.com/everynode/everynode/internal/steer"
-	"github.com/everynode/everynode/internal/steer/apply"
+	"github.com/everynode/everynode/internal/nodejob/observe"
+	"github.com/everynode/everynode/internal/nodejob/steer"
 	"github.com/everynode/everynode/internal/task"
 	"github.com/everynode/everynode/internal/text"
+	"github.com/everynode/everynode/internal/ui/apply"
+	"github.com/everynode/everynode/internal/ui/cmdutil"
 )
 
 func newAbortCommand(f *console.Factory) *cobra.Command {

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/internal/cli/clitest"
-	"github.com/everynode/everynode/internal/steer/apply"
+	"github.com/everynode/everynode/internal/ui/apply"
 )
 
 // TestAbortWaitsUntilTheSpecIsObserved covers a reconcile that began earlier, and may still start an attempt.

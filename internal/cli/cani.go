@@ -19,11 +19,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/cli/console"
 	"github.com/everynode/everynode/internal/plural"
 	"github.com/everynode/everynode/internal/rights"
 	"github.com/everynode/everynode/internal/text"
+	"github.com/everynode/everynode/internal/ui/cmdutil"
 )
 
 type canIOptions struct{ fileOptions }

@@ -22,8 +22,8 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/clitest"
-	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/rights"
+	"github.com/everynode/everynode/internal/ui/cmdutil"
 )
 
 // rightsServer is a fake API server that knows the rights of jane.

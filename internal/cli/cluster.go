@@ -10,10 +10,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/cli/console"
-	"github.com/everynode/everynode/internal/observe"
-	"github.com/everynode/everynode/internal/plan"
+	"github.com/everynode/everynode/internal/nodejob/observe"
+	"github.com/everynode/everynode/internal/nodejob/plan"
+	"github.com/everynode/everynode/internal/ui/cmdutil"
 )
 
 // clusterView is the part of a cluster that a user may read.

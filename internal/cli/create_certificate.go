@@ -14,8 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/cli/console"
+	"github.com/everynode/everynode/internal/ui/cmdutil"
 )
 
 // registryHost matches a host with an optional port, as in the names of images.

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/everynode/everynode/internal/cli/clitest"
-	"github.com/everynode/everynode/internal/cli/cmdutil"
+	"github.com/everynode/everynode/internal/ui/cmdutil"
 )
 
 func TestCreateScriptRefusesWhatAnInterpreterWouldMisread(t *testing.T) {

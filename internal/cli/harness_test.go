@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/cli/console"
+	"github.com/everynode/everynode/internal/ui/cmdutil"
 )
 
 // jobKey is the key of the record of the NodeJob j.

@@ -23,13 +23,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/cli/console"
-	"github.com/everynode/everynode/internal/cli/view"
+	"github.com/everynode/everynode/internal/nodejob/record"
 	"github.com/everynode/everynode/internal/plural"
-	"github.com/everynode/everynode/internal/podlog"
-	"github.com/everynode/everynode/internal/record"
 	"github.com/everynode/everynode/internal/text"
+	"github.com/everynode/everynode/internal/ui/cmdutil"
+	"github.com/everynode/everynode/internal/ui/podlog"
+	"github.com/everynode/everynode/internal/ui/view"
 )
 
 type logsOptions struct {

@@ -28,8 +28,8 @@ import (
 	sigsyaml "sigs.k8s.io/yaml"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/cli/console"
+	"github.com/everynode/everynode/internal/ui/cmdutil"
 )
 
 // planFile is the content of a file: NodeJobs, NodeGuards, and the objects to which they may refer and that are applied with

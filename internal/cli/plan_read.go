@@ -17,11 +17,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/cli/cmdutil"
-	"github.com/everynode/everynode/internal/cli/view"
-	"github.com/everynode/everynode/internal/plan"
-	"github.com/everynode/everynode/internal/record"
+	"github.com/everynode/everynode/internal/nodejob/plan"
+	"github.com/everynode/everynode/internal/nodejob/record"
 	"github.com/everynode/everynode/internal/task"
+	"github.com/everynode/everynode/internal/ui/cmdutil"
+	"github.com/everynode/everynode/internal/ui/view"
 )
 
 // configMap returns the future ConfigMap: the one in the file, otherwise the one in the cluster.

@@ -9,10 +9,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/cli/console"
-	"github.com/everynode/everynode/internal/steer"
-	"github.com/everynode/everynode/internal/steer/apply"
+	"github.com/everynode/everynode/internal/nodejob/steer"
+	"github.com/everynode/everynode/internal/ui/apply"
+	"github.com/everynode/everynode/internal/ui/cmdutil"
 )
 
 func newPromoteCommand(f *console.Factory) *cobra.Command {

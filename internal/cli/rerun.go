@@ -12,11 +12,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/cli/console"
+	"github.com/everynode/everynode/internal/nodejob/steer"
 	"github.com/everynode/everynode/internal/plural"
-	"github.com/everynode/everynode/internal/steer"
-	"github.com/everynode/everynode/internal/steer/apply"
+	"github.com/everynode/everynode/internal/ui/apply"
+	"github.com/everynode/everynode/internal/ui/cmdutil"
 )
 
 func newRerunCommand(f *console.Factory) *cobra.Command {

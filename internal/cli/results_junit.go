@@ -13,10 +13,10 @@ import (
 	"time"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/cli/view"
+	"github.com/everynode/everynode/internal/nodejob/record"
 	"github.com/everynode/everynode/internal/outcome"
-	"github.com/everynode/everynode/internal/record"
 	"github.com/everynode/everynode/internal/text"
+	"github.com/everynode/everynode/internal/ui/view"
 )
 
 const outputJUnit = "junit"

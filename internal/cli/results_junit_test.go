@@ -11,8 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/everynode/everynode/internal/cli/view"
-	"github.com/everynode/everynode/internal/record"
+	"github.com/everynode/everynode/internal/nodejob/record"
+	"github.com/everynode/everynode/internal/ui/view"
 )
 
 func TestResultsAsJUnit(t *testing.T) {

@@ -13,8 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/internal/cli/clitest"
-	"github.com/everynode/everynode/internal/cli/cmdutil"
-	"github.com/everynode/everynode/internal/record"
+	"github.com/everynode/everynode/internal/nodejob/record"
+	"github.com/everynode/everynode/internal/ui/cmdutil"
 )
 
 // nodeWith is a node with a record of NodeJob j.

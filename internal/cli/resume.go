@@ -8,7 +8,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/console"
-	"github.com/everynode/everynode/internal/steer"
+	"github.com/everynode/everynode/internal/nodejob/steer"
 )
 
 func newResumeCommand(f *console.Factory) *cobra.Command {

@@ -7,9 +7,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/cli/console"
-	"github.com/everynode/everynode/internal/steer"
+	"github.com/everynode/everynode/internal/nodejob/steer"
+	"github.com/everynode/everynode/internal/ui/cmdutil"
 )
 
 func newRetryCommand(f *console.Factory) *cobra.Command {

@@ -18,11 +18,11 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/rest"
 
-	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/cli/console"
 	"github.com/everynode/everynode/internal/cli/run"
 	"github.com/everynode/everynode/internal/cli/uninstall"
 	"github.com/everynode/everynode/internal/text"
+	"github.com/everynode/everynode/internal/ui/cmdutil"
 )
 
 // Run executes the command line and returns the exit code. It also prints errors.

@@ -23,7 +23,7 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/clitest"
 	"github.com/everynode/everynode/internal/cli/console"
-	"github.com/everynode/everynode/internal/record"
+	"github.com/everynode/everynode/internal/nodejob/record"
 )
 
 // smallServer has the NodeJob j, which promoteTo pauses, and which runs on node-1 and has failed there. It forbids what it does

@@ -6,8 +6,8 @@ package cli
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/cli/console"
+	"github.com/everynode/everynode/internal/ui/cmdutil"
 )
 
 func newSkipCommand(f *console.Factory) *cobra.Command {

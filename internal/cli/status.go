@@ -11,9 +11,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/cli/console"
-	"github.com/everynode/everynode/internal/cli/view"
+	"github.com/everynode/everynode/internal/ui/cmdutil"
+	"github.com/everynode/everynode/internal/ui/view"
 )
 
 type statusOptions struct {

@@ -11,10 +11,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/cli/term"
-	"github.com/everynode/everynode/internal/cli/view"
 	"github.com/everynode/everynode/internal/text"
+	"github.com/everynode/everynode/internal/ui/cmdutil"
+	"github.com/everynode/everynode/internal/ui/view"
 )
 
 // frameInterval is the interval at which a live view is redrawn when only time has changed.

@@ -7,11 +7,11 @@ import (
 	"context"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/cli/console"
-	"github.com/everynode/everynode/internal/steer"
-	"github.com/everynode/everynode/internal/steer/apply"
+	"github.com/everynode/everynode/internal/nodejob/steer"
 	"github.com/everynode/everynode/internal/text"
+	"github.com/everynode/everynode/internal/ui/apply"
+	"github.com/everynode/everynode/internal/ui/cmdutil"
 )
 
 // newSteering returns what changes the NodeJob with this name, for the commands promote, suspend, resume, retry, rerun, skip and

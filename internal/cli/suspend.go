@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/everynode/everynode/internal/cli/console"
-	"github.com/everynode/everynode/internal/steer"
+	"github.com/everynode/everynode/internal/nodejob/steer"
 )
 
 func newSuspendCommand(f *console.Factory) *cobra.Command {

@@ -15,11 +15,11 @@ import (
 	"time"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/cli/cmdutil"
-	"github.com/everynode/everynode/internal/plan"
-	"github.com/everynode/everynode/internal/steer"
-	"github.com/everynode/everynode/internal/steer/apply"
+	"github.com/everynode/everynode/internal/nodejob/plan"
+	"github.com/everynode/everynode/internal/nodejob/steer"
 	"github.com/everynode/everynode/internal/text"
+	"github.com/everynode/everynode/internal/ui/apply"
+	"github.com/everynode/everynode/internal/ui/cmdutil"
 )
 
 const (

@@ -13,9 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/internal/cli/clitest"
-	"github.com/everynode/everynode/internal/cli/cmdutil"
-	"github.com/everynode/everynode/internal/plan"
-	"github.com/everynode/everynode/internal/record"
+	"github.com/everynode/everynode/internal/nodejob/plan"
+	"github.com/everynode/everynode/internal/nodejob/record"
+	"github.com/everynode/everynode/internal/ui/cmdutil"
 )
 
 const (

@@ -14,7 +14,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/clitest"
-	"github.com/everynode/everynode/internal/plan"
+	"github.com/everynode/everynode/internal/nodejob/plan"
 	"github.com/everynode/everynode/internal/text"
 )
 

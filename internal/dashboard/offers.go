@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/plan"
+	"github.com/everynode/everynode/internal/nodejob/plan"
+	"github.com/everynode/everynode/internal/nodejob/steer"
 	"github.com/everynode/everynode/internal/plural"
-	"github.com/everynode/everynode/internal/steer"
 )
 
 // Offer is a change that is possible now.

@@ -16,7 +16,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/everynode/everynode/internal/cli/cmdutil"
+	"github.com/everynode/everynode/internal/ui/cmdutil"
 )
 
 //go:embed page

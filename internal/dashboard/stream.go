@@ -14,8 +14,8 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/everynode/everynode/internal/podlog"
 	"github.com/everynode/everynode/internal/text"
+	"github.com/everynode/everynode/internal/ui/podlog"
 )
 
 // aliveInterval is the interval at which a tab hears from the server even if nothing changes.

@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/internal/cli/clitest"
-	"github.com/everynode/everynode/internal/podlog"
+	"github.com/everynode/everynode/internal/ui/podlog"
 )
 
 // stream serves a dashboard, and returns the lines of an answer until the context ends or the answer does.

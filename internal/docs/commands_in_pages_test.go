@@ -16,8 +16,8 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/everynode/everynode/internal/cli"
-	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/cli/console"
+	"github.com/everynode/everynode/internal/ui/cmdutil"
 )
 
 var (

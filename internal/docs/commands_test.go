@@ -16,7 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/plan/plantest"
+	"github.com/everynode/everynode/internal/nodejob/plan/plantest"
 	"github.com/everynode/everynode/internal/task"
 )
 
@@ -56,7 +56,7 @@ var examples = map[string]func(t *testing.T) string{
 	"plan": planned,
 	// The view of a command that runs, with more nodes than a simulation needs.
 	"run-progress": func(t *testing.T) string {
-		content, err := os.ReadFile("../cli/view/testdata/run-three-thousand-nodes.80.txt")
+		content, err := os.ReadFile("../ui/view/testdata/run-three-thousand-nodes.80.txt")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/notify"
+	"github.com/everynode/everynode/internal/manager/notify"
 )
 
 func init() {

@@ -23,8 +23,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/nodejob/plan/plantest"
 	"github.com/everynode/everynode/internal/outcome"
-	"github.com/everynode/everynode/internal/plan/plantest"
 	"github.com/everynode/everynode/internal/task"
 )
 

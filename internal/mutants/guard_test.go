@@ -6,12 +6,12 @@ package mutants_test
 import (
 	"testing"
 
-	_ "github.com/everynode/everynode/internal/guard" // so that go test knows the files of the package: see planner
+	_ "github.com/everynode/everynode/internal/nodeguard/guard" // so that go test knows the files of the package: see planner
 )
 
 func TestEachMistakeInTheNodeGuardPlannerIsFound(t *testing.T) {
 	planner{
-		pkg: "internal/guard", histories: "20000", mutants: guardMutants,
+		pkg: "internal/nodeguard/guard", histories: "20000", mutants: guardMutants,
 		byTables: []string{
 			"a stale view removes nodes from status.released",
 			"a check for an earlier release request counts",

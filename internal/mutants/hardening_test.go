@@ -9,16 +9,16 @@ import "maps"
 // schedules, users, refusals, and a compromised node.
 var hardening = map[string]mutant{
 	"a status that a user has written is believed": {
-		"../seal/seal.go", "if hmac.Equal([]byte(k.NodeJob(job)), []byte(job.Status.ControllerState.Seal)) {", "if true {",
+		"../../seal/seal.go", "if hmac.Equal([]byte(k.NodeJob(job)), []byte(job.Status.ControllerState.Seal)) {", "if true {",
 	},
 	"a pod that a user has created is an attempt": {
-		"../seal/seal.go", "return hmac.Equal([]byte(k.Pod(pod)), []byte(pod.Annotations[v1alpha1.SealAnnotation]))", "return true",
+		"../../seal/seal.go", "return hmac.Equal([]byte(k.Pod(pod)), []byte(pod.Annotations[v1alpha1.SealAnnotation]))", "return true",
 	},
 	"annotations that a user has changed are believed": {
-		"../seal/seal.go", "range []map[string]string{pod.Labels, pod.Annotations}", "range []map[string]string{pod.Labels}",
+		"../../seal/seal.go", "range []map[string]string{pod.Labels, pod.Annotations}", "range []map[string]string{pod.Labels}",
 	},
 	"an annotation of a template asks for a reboot": {
-		"../task/pod.go", "return prefix == v1alpha1.Group || strings.HasSuffix(prefix, \".\"+v1alpha1.Group)", "return prefix == \"\"",
+		"../../task/pod.go", "return prefix == v1alpha1.Group || strings.HasSuffix(prefix, \".\"+v1alpha1.Group)", "return prefix == \"\"",
 	},
 	"a node reboots although the spec does not ask for it any more": {
 		"reboot.go", "!rebooted(node) && as.rebootWanted()", "!rebooted(node)",

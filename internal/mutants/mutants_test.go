@@ -6,12 +6,12 @@ package mutants_test
 import (
 	"testing"
 
-	_ "github.com/everynode/everynode/internal/plan" // so that go test knows the files of the package: see planner
+	_ "github.com/everynode/everynode/internal/nodejob/plan" // so that go test knows the files of the package: see planner
 )
 
 func TestEachMistakeInThePlannerIsFound(t *testing.T) {
 	planner{
-		pkg: "internal/plan", histories: "6000", mutants: merge(mutants, hardening),
+		pkg: "internal/nodejob/plan", histories: "6000", mutants: merge(mutants, hardening),
 		byTables: []string{
 			"the boot for which a pod was created is recorded instead of the one in which it ran",
 			"an exhausted maxUnavailable is not reported",

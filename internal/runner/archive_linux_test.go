@@ -21,7 +21,7 @@ import (
 
 	"github.com/everynode/everynode/internal/outcome"
 	"github.com/everynode/everynode/internal/runner/contract"
-	"github.com/everynode/everynode/internal/upload"
+	"github.com/everynode/everynode/internal/runner/upload"
 )
 
 // asUploader is everynode-upload.

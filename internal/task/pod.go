@@ -18,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/record"
+	"github.com/everynode/everynode/internal/nodejob/record"
 	"github.com/everynode/everynode/internal/runner/contract"
 	"github.com/everynode/everynode/internal/seal"
 )

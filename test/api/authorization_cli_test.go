@@ -17,8 +17,8 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/rights"
+	"github.com/everynode/everynode/internal/ui/cmdutil"
 )
 
 // allInOne needs all rights, and RBAC for each kind.

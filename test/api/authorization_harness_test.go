@@ -26,7 +26,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/policies"
+	"github.com/everynode/everynode/internal/manager/policies"
 	"github.com/everynode/everynode/internal/rights"
 )
 

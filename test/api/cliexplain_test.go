@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/record"
+	"github.com/everynode/everynode/internal/nodejob/record"
 )
 
 // TestExplainNodeReadsNodeGuards as a user with the roles for reading, and without the permission to read NodeGuards.

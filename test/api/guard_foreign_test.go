@@ -24,7 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/guard"
+	"github.com/everynode/everynode/internal/nodeguard/guard"
 )
 
 // mirrorPod is what a kubelet makes of a static pod: any name, any labels, in any namespace, on its own node.

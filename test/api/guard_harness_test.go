@@ -28,10 +28,10 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/controller"
-	"github.com/everynode/everynode/internal/guardcontroller"
-	"github.com/everynode/everynode/internal/loop"
-	"github.com/everynode/everynode/internal/notify"
+	"github.com/everynode/everynode/internal/manager/loop"
+	"github.com/everynode/everynode/internal/manager/notify"
+	"github.com/everynode/everynode/internal/nodeguard/guardcontroller"
+	"github.com/everynode/everynode/internal/nodejob/controller"
 	"github.com/everynode/everynode/internal/seal"
 	"github.com/everynode/everynode/internal/task"
 )

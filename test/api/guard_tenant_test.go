@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/guard"
+	"github.com/everynode/everynode/internal/nodeguard/guard"
 )
 
 // forgeRelease writes into the status of a NodeGuard that it has released a node by break-glass.

@@ -19,7 +19,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/yaml"
 
-	"github.com/everynode/everynode/internal/metricsauth"
+	"github.com/everynode/everynode/internal/manager/metricsauth"
 )
 
 // TestMetricsNeedAPermission has the manager's account check clients, as the manager does.

@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/notify"
+	"github.com/everynode/everynode/internal/manager/notify"
 )
 
 // cloudEvent is what the tests read of a notification.

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/record"
+	"github.com/everynode/everynode/internal/nodejob/record"
 )
 
 // TestANodeJobTakesOverFromADaemonSet checks that a NodeJob adopts the label of an earlier tool, and does not repeat the

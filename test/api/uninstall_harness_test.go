@@ -32,8 +32,8 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli"
-	"github.com/everynode/everynode/internal/guard"
-	"github.com/everynode/everynode/internal/record"
+	"github.com/everynode/everynode/internal/nodeguard/guard"
+	"github.com/everynode/everynode/internal/nodejob/record"
 	"github.com/everynode/everynode/internal/uninstall"
 )
 

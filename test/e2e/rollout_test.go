@@ -20,7 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/record"
+	"github.com/everynode/everynode/internal/nodejob/record"
 	"github.com/everynode/everynode/local/cluster"
 )
 

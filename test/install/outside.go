@@ -15,7 +15,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/everynode/everynode/internal/policies"
+	"github.com/everynode/everynode/internal/manager/policies"
 	"github.com/everynode/everynode/local/cluster"
 )
 

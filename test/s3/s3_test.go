@@ -15,10 +15,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/archive"
+	"github.com/everynode/everynode/internal/manager/archive"
 	"github.com/everynode/everynode/internal/runner/contract"
+	"github.com/everynode/everynode/internal/runner/upload"
 	"github.com/everynode/everynode/internal/task"
-	"github.com/everynode/everynode/internal/upload"
 	"github.com/everynode/everynode/test/install"
 	"github.com/everynode/everynode/test/s3"
 )

@@ -11,9 +11,9 @@ import (
 
 	xterm "golang.org/x/term"
 
-	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/cli/term"
 	"github.com/everynode/everynode/internal/text"
+	"github.com/everynode/everynode/internal/ui/cmdutil"
 )
 
 // Confirm asks the user at the terminal, and returns an error with cmdutil.ExitDeclined for any answer but yes. Without a

@@ -7,7 +7,7 @@ import (
 	"io"
 	"os"
 
-	"github.com/everynode/everynode/internal/cli/cmdutil"
+	"github.com/everynode/everynode/internal/ui/cmdutil"
 )
 
 // Open opens a file of the user, or standard input for "-".

@@ -11,8 +11,8 @@ import (
 
 	"github.com/everynode/everynode/internal/cli/console"
 	"github.com/everynode/everynode/internal/cli/term"
-	"github.com/everynode/everynode/internal/cli/view"
 	"github.com/everynode/everynode/internal/text"
+	"github.com/everynode/everynode/internal/ui/view"
 )
 
 // display writes the output of the nodes, and the progress.

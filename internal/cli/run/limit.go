@@ -14,9 +14,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/everynode/everynode/internal/cli/cmdutil"
-	"github.com/everynode/everynode/internal/cli/view"
 	"github.com/everynode/everynode/internal/text"
+	"github.com/everynode/everynode/internal/ui/cmdutil"
+	"github.com/everynode/everynode/internal/ui/view"
 )
 
 // limit restricts the selected nodes, as --limit of Ansible does. The zero value is no restriction.

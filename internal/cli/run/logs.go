@@ -13,9 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
-	"github.com/everynode/everynode/internal/listwatch"
-	"github.com/everynode/everynode/internal/podlog"
 	"github.com/everynode/everynode/internal/task"
+	"github.com/everynode/everynode/internal/ui/listwatch"
+	"github.com/everynode/everynode/internal/ui/podlog"
 )
 
 // Logs are followed while the pods run, and read at once after they have ended: the pods are retained

@@ -15,7 +15,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/clitest"
-	"github.com/everynode/everynode/internal/cli/cmdutil"
+	"github.com/everynode/everynode/internal/ui/cmdutil"
 )
 
 // TestARunInANamespaceThatIsNotAllowed is refused before the question. Without a terminal, the question has its own exit code.

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/everynode/everynode/internal/cli/console"
-	"github.com/everynode/everynode/internal/cli/view"
 	"github.com/everynode/everynode/internal/text"
+	"github.com/everynode/everynode/internal/ui/view"
 )
 
 // result is the result of a run, for programs.

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/everynode/everynode/internal/cli/clitest"
-	"github.com/everynode/everynode/internal/cli/cmdutil"
+	"github.com/everynode/everynode/internal/ui/cmdutil"
 )
 
 func TestACommandForAShell(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"io/fs"
 	"os"
 
-	"github.com/everynode/everynode/internal/cli/cmdutil"
+	"github.com/everynode/everynode/internal/ui/cmdutil"
 )
 
 // What --save writes may contain secrets, so only the user may read it.

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/everynode/everynode/internal/cli/console"
-	"github.com/everynode/everynode/internal/cli/view"
+	"github.com/everynode/everynode/internal/ui/view"
 )
 
 // The files of --save beside those of the nodes.

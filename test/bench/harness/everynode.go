@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/policies"
+	"github.com/everynode/everynode/internal/manager/policies"
 	"github.com/everynode/everynode/test/bench/report"
 	"github.com/everynode/everynode/test/bench/subject"
 	"github.com/everynode/everynode/test/install"

@@ -1,0 +1,195 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package guardcontroller
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/manager/loop"
+	"github.com/everynode/everynode/internal/nodeguard/guard"
+)
+
+// maxParallelWrites limits the concurrent writes of one pass.
+const maxParallelWrites = 16
+
+// applied is the result of a pass, apart from errors.
+type applied struct {
+	// taken is true if a name is not free yet. another is true if a pod of another owner has it, so the next name is
+	// used.
+	taken, another bool
+	// refused is true if the API server rejected a pod. The status must show this.
+	refused bool
+}
+
+// apply executes the actions of the plan in parallel. It collects errors, so that one failed write does not prevent
+// others.
+func (r *Reconciler) apply(ctx context.Context, seen *observation, actions []guard.Action) (applied, error) {
+	errs := make([]error, len(actions))
+	var taken, other atomic.Bool
+	var group errgroup.Group
+	group.SetLimit(maxParallelWrites)
+	for i, action := range actions {
+		group.Go(func() error {
+			err := r.do(ctx, seen, action)
+			if apierrors.IsAlreadyExists(err) {
+				var next bool
+				if next, err = r.another(ctx, seen.guard, action); next {
+					other.Store(true)
+				}
+				taken.Store(true)
+			}
+			errs[i] = err
+			return nil
+		})
+	}
+	_ = group.Wait() // the functions return no error
+	refused := r.judge(seen.guard, actions, errs)
+	return applied{taken.Load(), other.Load(), refused}, some(errs)
+}
+
+// another reports whether the next name can be used for a pod whose name is not free.
+func (r *Reconciler) another(ctx context.Context, g *v1alpha1.NodeGuard, action guard.Action) (bool, error) {
+	switch a := action.(type) {
+	case guard.CreateCompanion:
+		return r.findNameHolder(ctx, g, a.Name, a.Node)
+	case guard.CreateCheck:
+		return r.findNameHolder(ctx, g, a.Name, a.Node)
+	default:
+		return false, nil
+	}
+}
+
+// judge records what the API server rejected. A rejected pod is not an error of the pass: the plan says when to retry
+// it. A rejected budget is an error, so that it is retried: without it nothing holds a node.
+func (r *Reconciler) judge(g *v1alpha1.NodeGuard, actions []guard.Action, errs []error) (refused bool) {
+	var companions, budgets []error
+	now := r.Now()
+	for i, action := range actions {
+		switch a := action.(type) {
+		case guard.CreateCompanion:
+			companions = append(companions, errs[i])
+			r.refusedOn.companion(g, a.Node, isRefusal(errs[i]), now)
+		case guard.CreateCheck:
+			if r.refusedOn.check(g, a.Node, errs[i], now) {
+				refused = true
+			}
+		case guard.CreateBudget:
+			budgets = append(budgets, errs[i])
+			continue
+		default:
+		}
+		if isRefusal(errs[i]) {
+			errs[i] = nil
+		}
+	}
+	companion, _ := r.refusals.Judge(g, companions, now) // the other errors are in errs
+	_, _ = r.budgets.Judge(g, budgets, now)
+	return refused || companion
+}
+
+func isRefusal(err error) bool {
+	refusal := (*loop.RefusedError)(nil)
+	return errors.As(err, &refusal)
+}
+
+// maxErrors limits the reported writes that fail for the same reason.
+const maxErrors = 5
+
+func some(errs []error) error {
+	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
+	if more := len(errs) - maxErrors; more > 0 {
+		errs = append(errs[:maxErrors:maxErrors], fmt.Errorf("and %d more", more))
+	}
+	return errors.Join(errs...)
+}
+
+func (r *Reconciler) do(ctx context.Context, seen *observation, action guard.Action) error {
+	namespace := seen.guard.Namespace
+	switch a := action.(type) {
+	case guard.CreateCompanion:
+		return r.create(ctx, "pods", guard.Companion(seen.guard, &seen.template, a.Node, a.Name))
+	case guard.CreateCheck:
+		return r.create(ctx, "pods", guard.Check(seen.guard, a.Node, a.Name, a.RequestedAt, r.Options))
+	case guard.CreateBudget:
+		return r.create(ctx, "poddisruptionbudgets", guard.NewBudget(seen.guard, a.Node, a.BudgetState))
+	case guard.SetBudget:
+		return r.setBudget(ctx, seen, a)
+	case guard.DeletePod:
+		return r.deletePod(ctx, namespace, a.Pod)
+	case guard.DeleteBudget:
+		return r.deleteBudget(ctx, namespace, a.Budget)
+	case guard.RemoveApproval:
+		return r.consume(ctx, a)
+	default:
+		return fmt.Errorf("applying the plan: unknown action %T", a)
+	}
+}
+
+// create creates a pod, which it seals, or a budget.
+func (r *Reconciler) create(ctx context.Context, resource string, o client.Object) error {
+	if pod, is := o.(*corev1.Pod); is {
+		r.Key.SealPod(pod)
+	}
+	err := r.Metrics.writes.Do("create", resource, func() error { return r.Client.Create(ctx, o) })
+	if refused := loop.AsRefusal(err); refused != nil {
+		return refused
+	}
+	return err
+}
+
+// setBudget changes a budget under its resource version, because a manager with a different view may have changed it.
+func (r *Reconciler) setBudget(ctx context.Context, seen *observation, a guard.SetBudget) error {
+	live, ok := seen.budgets[a.Budget.Name]
+	if !ok {
+		return nil
+	}
+	changed := live.DeepCopy()
+	guard.WriteBudget(changed, seen.guard.Name, a.Budget.Node, a.BudgetState)
+	err := r.Metrics.writes.Do("update", "poddisruptionbudgets", func() error { return r.Client.Update(ctx, changed) })
+	return client.IgnoreNotFound(err)
+}
+
+func (r *Reconciler) deletePod(ctx context.Context, namespace string, pod guard.Pod) error {
+	o := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: pod.Name}}
+	err := r.Metrics.writes.Do("delete", "pods", func() error { return r.Client.Delete(ctx, o, client.Preconditions{UID: &pod.UID}) })
+	return client.IgnoreNotFound(err)
+}
+
+func (r *Reconciler) deleteBudget(ctx context.Context, namespace string, b guard.Budget) error {
+	o := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: b.Name}}
+	err := r.Metrics.writes.Do("delete", "poddisruptionbudgets", func() error { return r.Client.Delete(ctx, o, client.Preconditions{UID: &b.UID}) })
+	return client.IgnoreNotFound(err)
+}
+
+// consume removes the annotations that were used for a release from a node.
+func (r *Reconciler) consume(ctx context.Context, a guard.RemoveApproval) error {
+	annotations := map[string]any{v1alpha1.ApproveReleaseAnnotation: nil}
+	if a.Approved != "" {
+		annotations[v1alpha1.ApproveReleaseAnnotation] = a.Approved
+	}
+	if a.BreakGlass {
+		annotations[v1alpha1.BreakGlassAnnotation] = nil
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": a.ResourceVersion, "annotations": annotations}})
+	if err != nil {
+		return fmt.Errorf("encoding a patch: %w", err)
+	}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: a.Node}}
+	err = r.Metrics.writes.Do("patch", "nodes", func() error { return r.Client.Patch(ctx, node, client.RawPatch(types.MergePatchType, patch)) })
+	return client.IgnoreNotFound(err)
+}

@@ -1,0 +1,369 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/nodejob/record"
+	"github.com/everynode/everynode/internal/outcome"
+	"github.com/everynode/everynode/internal/task"
+)
+
+const (
+	// DeadlineSlack is how long after its time limit the manager ends an attempt. Before that, the runner on the node
+	// enforces the limit itself, because it can report the last output of the script.
+	DeadlineSlack = 10 * time.Second
+
+	// StopSlack is how long after the end of its grace period a deleted pod may still exist before its kubelet counts as
+	// dead, even if the node does not say so.
+	StopSlack = 60 * time.Second
+
+	// EndSlack is how long after the record of its outcome a pod may take to end before its kubelet counts as dead.
+	EndSlack = 60 * time.Second
+
+	// slowStart is how long a pod may take to start before the status says so.
+	slowStart = 30 * time.Second
+)
+
+// attemptReader determines what pods mean, and what is recorded of them.
+type attemptReader struct {
+	*job
+	publisher *publisher
+}
+
+// podDisposition is what the planner does with a pod.
+type podDisposition int
+
+const (
+	// podRuns : the pod runs, or ends without a request from Everynode.
+	podRuns podDisposition = iota
+	// podOverdue : the pod must be stopped.
+	podOverdue
+	// podEnded : the outcome of the pod is known and not recorded.
+	podEnded
+	// podRecorded : the outcome is recorded on the node, and the finalizer of the pod must still be removed when it has
+	// ended.
+	podRecorded
+	// podTerminating : the pod is being deleted, and Everynode has no finalizer on it. Its attempt is over, even if a user
+	// has removed its record from the node to request a retry.
+	podTerminating
+	// podOrphaned : the node of the pod was replaced by another one, and the finalizer of the pod must still be removed.
+	podOrphaned
+)
+
+type podAssessment struct {
+	disposition podDisposition
+	// record is set for podEnded.
+	record  *record.Record
+	message string
+	// until is when the attempt ends at the latest; zero if that is not known.
+	until time.Time
+	// checkAt is when the status may change before that; zero if it does not.
+	checkAt time.Time
+}
+
+// assessPod determines what a pod that is bound to the node's name means for the node.
+func (a *attemptReader) assessPod(pod *Pod, node *Node) podAssessment {
+	switch {
+	case !needsFinalizerRemoval(pod):
+		return podAssessment{disposition: podTerminating}
+	case a.isRecorded(pod, node):
+		return podAssessment{disposition: podRecorded}
+	case pod.Runs == task.Reboot:
+		return a.assessRebootPod(pod, node)
+	case pod.Runs == task.Check && !belongsToRun(pod, node):
+		return podAssessment{disposition: podOrphaned}
+	case !sameMachine(a.in.Job, pod, node):
+		return podAssessment{disposition: podOrphaned}
+	case pod.ended() || pod.Concluded:
+		return a.ended(pod, node, a.readEnd(pod, node))
+	}
+
+	deadline := a.deadline(pod)
+	if a.in.Now.Before(deadline) {
+		message, checkAt := a.notStarting(pod)
+		return podAssessment{disposition: podRuns, until: deadline, checkAt: checkAt, message: message}
+	}
+	return a.assessOverduePod(pod, node, deadline)
+}
+
+// onRecord reports whether the outcome of the pod is recorded on its node.
+func onRecord(pod *Pod, node *Node) bool { return node.On.Record.HasEndOf(pod.UID) }
+
+// isRecorded reports whether the outcome of the pod is or was recorded on its node. It is not recorded a second time from
+// a later status of the pod, not even if a user has removed the record. A pod that is retained for its logs says so
+// itself.
+func (a *attemptReader) isRecorded(pod *Pod, node *Node) bool {
+	return onRecord(pod, node) || pod.RecordedOn == node.UID || (pod.Recorded && !pod.Finalized && a.in.Job.Spec.RetainPodsSeconds > 0)
+}
+
+// assessOverduePod assesses an attempt that is past its deadline. If the kubelet responds, the pod is deleted, and the
+// kubelet reports how it ended. If the kubelet does not respond, the attempt must not have its slot forever: an attempt
+// that made its node unavailable has failed.
+func (a *attemptReader) assessOverduePod(pod *Pod, node *Node, deadline time.Time) podAssessment {
+	if node.unreachable() {
+		return a.ended(pod, node, end{outcome: record.Failed, reason: v1alpha1.ReasonNodeUnreachable,
+			message: "the node became unreachable during the attempt and was not reachable again before the deadline of the attempt"})
+	}
+	if pod.DeleteRequested.IsZero() {
+		return podAssessment{disposition: podOverdue, message: pod.Waiting}
+	}
+	if giveUp := later(deadline, pod.DeleteRequested.Add(pod.DeleteGrace)).Add(StopSlack); a.in.Now.Before(giveUp) {
+		return podAssessment{disposition: podRuns, until: giveUp, message: "it is being stopped after its deadline"}
+	}
+	return a.ended(pod, node, end{outcome: record.Failed, reason: v1alpha1.ReasonDeadlineExceeded,
+		message: "the attempt took too long, and its kubelet did not end it"})
+}
+
+// notStarting returns why a pod has not started, or when to check that again. A missing volume or network has no reason
+// in the status of the pod, only events.
+func (a *attemptReader) notStarting(pod *Pod) (string, time.Time) {
+	slow := pod.Created.Add(slowStart)
+	switch {
+	case pod.Waiting != "" || !pod.Started.IsZero():
+		return pod.Waiting, time.Time{}
+	case a.in.Now.Before(slow):
+		return "", slow
+	case pod.Silent:
+		return fmt.Sprintf("the kubelet has not reported on the pod for %d s", slowStart/time.Second), time.Time{}
+	}
+	if pod.Initializing != "" {
+		return fmt.Sprintf("not started for %d s: its init container %[2]s has not ended; its log: kubectl -n %[3]s logs %[4]s -c %[2]s",
+			slowStart/time.Second, pod.Initializing, a.in.Job.Namespace, pod.Name), time.Time{}
+	}
+	return fmt.Sprintf("not started for %d s: kubectl -n %s describe pod %s says why",
+		slowStart/time.Second, a.in.Job.Namespace, pod.Name), time.Time{}
+}
+
+func (j *job) timeout(pod *Pod) time.Duration { return task.PodTimeout(j.in.Job, pod.Runs) }
+
+func (a *attemptReader) deadline(pod *Pod) time.Time {
+	return pod.Created.Add(a.timeout(pod) + DeadlineSlack)
+}
+
+// sameMachine reports whether the effects of the attempt are still on the node: the pod was created for this Node
+// object, or for an earlier one of the same boot of the same machine. If a machine is reinstalled in place, its Node
+// object can stay the same. Then rerun.onMachineChange decides whether that matters.
+func sameMachine(job *v1alpha1.NodeJob, pod *Pod, node *Node) bool {
+	if pod.NodeUID == node.UID {
+		return !onMachineChange(job) || !differ(task.MachineID(pod.Machine), node.MachineID)
+	}
+	return node.BootID != "" && pod.Machine == task.Machine(node.MachineID, node.BootID)
+}
+
+// needsFinalizerRemoval reports whether the pod has the finalizer of Everynode, or its deletion was never requested.
+func needsFinalizerRemoval(pod *Pod) bool {
+	return pod.Finalized || pod.DeleteRequested.IsZero()
+}
+
+// end is how an attempt ended.
+type end struct {
+	outcome record.Outcome
+	reason  string
+	message string
+}
+
+// readEnd distinguishes success, failure and disruption. In case of doubt it is a disruption, which is repeated and
+// does not count as a failure.
+func (a *attemptReader) readEnd(pod *Pod, node *Node) end {
+	exit := pod.Exit
+	if pod.succeeded() {
+		e := end{outcome: record.Succeeded}
+		if exit != nil {
+			e.message = exit.Message
+		}
+		return e
+	}
+	if pod.PastDeadline || deletedAfter(pod, pod.Created.Add(a.timeout(pod))) {
+		return end{record.Failed, v1alpha1.ReasonDeadlineExceeded, firstOf(ownMessage(exit), pod.Waiting, exitMessage(exit), "the attempt took longer than its time limit")}
+	}
+	if why := disruption(pod, node); why != "" {
+		return end{record.Disrupted, v1alpha1.ReasonDisrupted, why}
+	}
+	return end{record.Failed, failureReason(exit), exit.Message}
+}
+
+// deletedAfter reports whether the deletion of the pod was requested at that time or later. To recognize that Everynode
+// itself deleted an overdue pod, compare with the time limit and not with the deadline, which is the time of the
+// request: the deletion timestamp is the time of the API server, whose clock may be behind the clock of the manager.
+func deletedAfter(pod *Pod, at time.Time) bool {
+	return !pod.DeleteRequested.IsZero() && !pod.DeleteRequested.Before(at)
+}
+
+// disruption says what ended the pod other than the task itself, or "".
+func disruption(pod *Pod, node *Node) string {
+	exit := pod.Exit
+	rebooted := node.BootID != "" && pod.Machine != task.Machine(node.MachineID, node.BootID)
+	switch {
+	case exit == nil || exit.Lost:
+		return firstOf(joined(pod.StatusReason, pod.StatusMessage), joined(pod.DisruptedReason, ""), "the pod ended before its container reported how")
+	case exit.Reason == outcome.ReasonDisrupted:
+		return firstOf(joined(pod.DisruptedReason, pod.StatusMessage), "the task was interrupted by a signal from outside")
+	case !pod.Disrupted.IsZero() && !failedBefore(exit, pod.Disrupted):
+		return firstOf(joined(pod.DisruptedReason, pod.StatusMessage), "the pod was disrupted")
+	case !pod.DeleteRequested.IsZero() && !failedBefore(exit, pod.DeleteRequested):
+		return "the pod was deleted while the task ran"
+	case rebooted && !exit.Reported:
+		return "the node rebooted while the task ran"
+	}
+	return ""
+}
+
+// failedBefore reports whether a task is known to have failed on its own before t. The exit code of a container alone
+// does not prove it: its finish time is from the clock of the node, and t is from the clock of the API server.
+func failedBefore(exit *Exit, t time.Time) bool { return exit.Reported && exit.Finished.Before(t) }
+
+// failureReason is the reason that the task reports, which the outcome restricts to a closed set, or one of the few
+// reasons of the container runtime that say more than an exit code.
+func failureReason(exit *Exit) string {
+	switch {
+	case exit.Reported && exit.Reason == outcome.ReasonTimedOut:
+		return v1alpha1.ReasonDeadlineExceeded
+	case exit.Reported && exit.Reason != "":
+		return exit.Reason
+	case !exit.Reported && slices.Contains(runtimeReasons, exit.Reason):
+		return exit.Reason
+	}
+	return outcome.ReasonTaskFailed
+}
+
+// runtimeReasons are the termination reasons of a container that a user can act on.
+var runtimeReasons = []string{"OOMKilled", "StartError", "ContainerCannotRun"}
+
+// ended creates the record of an end.
+func (a *attemptReader) ended(pod *Pod, node *Node, e end) podAssessment {
+	r := a.recordOf(pod, node, e)
+	switch pod.Runs {
+	case task.Rollback:
+		if !undoable(pod, node) {
+			return podAssessment{disposition: podOrphaned}
+		}
+		r = a.rollbackEnded(pod, node, r)
+	case task.Check:
+		r = a.checked(pod, node, r)
+	case task.Reboot: // see assessRebootPod
+	case task.Task:
+		if e.outcome == record.Succeeded && a.reboots(pod) {
+			r = a.rebooting(pod, node, r)
+		}
+	}
+	return podAssessment{disposition: podEnded, record: &r, message: e.message}
+}
+
+// recordOf returns what is recorded of an attempt.
+func (a *attemptReader) recordOf(pod *Pod, node *Node, e end) record.Record {
+	before := a.failuresBefore(pod, node)
+	r := record.Record{
+		Revision:  pod.Revision,
+		Digest:    a.digestOf(pod.Revision, node.On.Record),
+		Outcome:   e.outcome,
+		Attempts:  before + 1,
+		Reason:    e.reason,
+		Message:   e.message,
+		BootID:    firstOf(task.BootID(pod.Machine), node.BootID),
+		MachineID: node.MachineID,
+		Retry:     pod.Retry,
+		ChangedBy: pod.ChangedBy,
+		PodUID:    pod.UID,
+
+		FirstStartedAt: a.firstStart(node, pod.Revision),
+	}
+	prev := node.On.Record
+	if prev != nil {
+		r.RemovedLabels = prev.RemovedLabels
+		r.Cordoned = prev.Cordoned && a.cordonedForUs(node) // until it succeeds
+	}
+	known := &Exit{}
+	if exit := pod.Exit; exit != nil && !exit.Lost {
+		known = exit
+		r.ExitCode = &exit.Code
+		r.Results, r.Truncated = exit.Results, exit.Truncated
+	}
+	r.Archives = archivesOf(pod, known)
+	r.StartedAt, r.FinishedAt = a.times(pod, known)
+	if e.outcome == record.Disrupted {
+		a.countDisruption(&r, pod, node, before)
+	}
+	return r
+}
+
+// archivesOf says what became of the output of a pod, if it was to be archived. The location is that of the pod, since a node
+// reports only what it did.
+func archivesOf(pod *Pod, exit *Exit) record.Archives {
+	if pod.Archive == "" {
+		return nil
+	}
+	return record.Archives{record.ArchiveOf(string(pod.Runs), pod.Archive, exit.Archive)}
+}
+
+// firstStart is when the revision first started on the machine, if an attempt of it is on record; zero otherwise.
+func (a *attemptReader) firstStart(node *Node, revision string) time.Time {
+	rec := node.On.Record
+	if rec == nil || rec.Revision != revision || a.replaced(node) {
+		return time.Time{}
+	}
+	return rec.BeganAt()
+}
+
+// countDisruption turns a record into the record of a disruption, which may be one of several in a row.
+func (a *attemptReader) countDisruption(r *record.Record, pod *Pod, node *Node, failures int32) {
+	r.Rerun, r.Attempts = a.isRerun(node, pod.Revision), failures
+	r.Disruptions, r.DisruptedSince = 1, a.recordedAt()
+	prev := node.On.Record
+	if prev == nil || prev.Revision != pod.Revision || prev.Outcome != record.Disrupted {
+		return
+	}
+	r.Disruptions = prev.Disruptions + 1
+	if prev.Retry == pod.Retry && !prev.RetryRequested && !prev.DisruptedSince.IsZero() {
+		r.DisruptedSince = prev.DisruptedSince
+	}
+}
+
+// failuresBefore is the number of failures that count before the attempt of a pod. It is lower than when the attempt
+// started if the record was removed from the node since then: attempts are then counted from the beginning.
+func (a *attemptReader) failuresBefore(pod *Pod, node *Node) int32 {
+	if pod.Runs != task.Task {
+		return pod.Attempt - 1
+	}
+	rec := node.On.Record
+	if rec == nil || rec.Revision != pod.Revision || rec.Retry != pod.Retry || rec.RetryRequested || a.replaced(node) || rec.Outcome == record.Succeeded {
+		return 0
+	}
+	return min(pod.Attempt-1, rec.Attempts)
+}
+
+// ownMessage is what the task itself reported.
+func ownMessage(exit *Exit) string {
+	if exit == nil || exit.Lost {
+		return ""
+	}
+	return exit.Message
+}
+
+func exitMessage(exit *Exit) string {
+	if exit == nil {
+		return ""
+	}
+	return exit.Message
+}
+
+func firstOf(texts ...string) string {
+	for _, t := range texts {
+		if t != "" {
+			return t
+		}
+	}
+	return ""
+}
+
+func joined(reason, message string) string {
+	if reason == "" || message == "" {
+		return reason
+	}
+	return reason + ": " + message
+}

@@ -1,0 +1,146 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan_test
+
+import (
+	"time"
+
+	"github.com/everynode/everynode/internal/nodejob/plan/plantest"
+	"github.com/everynode/everynode/internal/task"
+)
+
+// nodeStories show maintenance of nodes before and after the task.
+var nodeStories = []story{
+	{
+		file: "reboot-and-check.txt",
+		about: "A task with a reboot. A run takes three pods: the task, the reboot, and the check in the new boot. " +
+			"The node has its slot during all of them, and is done only when the check has succeeded.",
+		nodes: []string{"node-1", "node-2"},
+		spec: `
+apiVersion: everynode.dev/v1alpha1
+kind: NodeJob
+metadata:
+  name: kernel-arguments
+  namespace: node-setup
+spec:
+  task:
+    script: grubby --update-kernel=ALL --args=mitigations=auto
+    check:
+      script: grep -q mitigations=auto /proc/cmdline
+  maintenance:
+    reboot:
+      policy: Always
+      minReadySeconds: 10
+  rollout:
+    maxConcurrent: 1
+    steps:
+    - name: all
+`,
+		script: func(c *plantest.Cluster) {
+			c.Create()
+			c.Run(10 * time.Minute)
+		},
+	},
+	{
+		file: "drain-with-a-blocked-pod.txt",
+		about: "Maintenance: each node is cordoned and drained before the task, one at a time because of maintenance.maxUnavailable. " +
+			"On node-2, a PodDisruptionBudget denies an eviction for some time. The eviction is retried every 5 seconds, and the status names the blocked pod.",
+		nodes: []string{"node-1", "node-2"},
+		spec: `
+apiVersion: everynode.dev/v1alpha1
+kind: NodeJob
+metadata:
+  name: kubelet-config
+  namespace: node-setup
+spec:
+  task:
+    script: cp /opt/kubelet.yaml /var/lib/kubelet/config.yaml && systemctl restart kubelet
+  maintenance:
+    drain:
+      timeoutSeconds: 300
+    maxUnavailable: 1
+  rollout:
+    maxConcurrent: 2
+    steps:
+    - name: all
+`,
+		script: func(c *plantest.Cluster) {
+			blocked := plantest.NewWorkload("shop", "db-0")
+			blocked.Budget = "The disruption budget db needs 2 healthy pods and has 2 currently"
+			c.Workloads["node-1"] = []*plantest.Workload{plantest.NewWorkload("shop", "web-1")}
+			c.Workloads["node-2"] = []*plantest.Workload{plantest.NewWorkload("shop", "web-2"), blocked}
+			c.Create()
+			c.Run(50 * time.Second)
+			c.HappensUnwatched("The third pod of the database is ready: its PodDisruptionBudget allows a disruption.", func() { blocked.Budget = "" })
+			c.Run(10 * time.Minute)
+		},
+	},
+	{
+		file: "rollback-and-quarantine.txt",
+		about: "A node fails, is rolled back, and is quarantined. After the last attempt, the node is cordoned at once, and the rollback runs. " +
+			"The pods of the node are evicted when the rollback has ended. The other node is not affected, because rollout.maxFailures is 1.",
+		nodes: []string{"node-1", "node-2"},
+		spec: `
+apiVersion: everynode.dev/v1alpha1
+kind: NodeJob
+metadata:
+  name: containerd-config
+  namespace: node-setup
+spec:
+  task:
+    script: cp /opt/containerd.toml /etc/containerd/config.toml && systemctl restart containerd
+  rollback:
+    script: cp /etc/containerd/config.toml.bak /etc/containerd/config.toml && systemctl restart containerd
+  retry:
+    limit: 1
+  onFailure:
+    action: Drain
+  rollout:
+    maxConcurrent: 1
+    maxFailures: 1
+    steps:
+    - name: all
+`,
+		script: func(c *plantest.Cluster) {
+			c.Workloads["node-1"] = []*plantest.Workload{plantest.NewWorkload("shop", "web-1")}
+			c.Task = func(a task.Attempt) plantest.Result {
+				if a.NodeName == "node-1" && a.Phase == task.Task {
+					return plantest.Result{Code: 1, Output: "Job for containerd.service failed"}
+				}
+				return plantest.Result{}
+			}
+			c.Create()
+			c.Run(20 * time.Minute)
+		},
+	},
+	{
+		file: "deletion-with-rollback.txt",
+		about: "A NodeJob with deletionPolicy Rollback is deleted while it runs. No further task starts, and the attempt that runs may end. " +
+			"Then each node on which the task has run is rolled back, one at a time because of rollout.maxConcurrent. At last the records are removed, and the NodeJob is gone.",
+		nodes: threeNodes,
+		spec: `
+apiVersion: everynode.dev/v1alpha1
+kind: NodeJob
+metadata:
+  name: max-map-count
+  namespace: node-setup
+spec:
+  task:
+    script: echo 'vm.max_map_count = 262144' > /etc/sysctl.d/60-max-map-count.conf && sysctl --system
+  rollback:
+    script: rm -f /etc/sysctl.d/60-max-map-count.conf && sysctl --system
+  deletionPolicy: Rollback
+  rollout:
+    maxConcurrent: 1
+    steps:
+    - name: all
+`,
+		script: func(c *plantest.Cluster) {
+			c.Create()
+			c.Run(30 * time.Second)
+			c.Happens("The user deletes the NodeJob.", c.Delete)
+			c.Run(10 * time.Minute)
+		},
+	},
+}

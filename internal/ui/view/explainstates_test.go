@@ -1,0 +1,312 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package view
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/nodejob/plan"
+	"github.com/everynode/everynode/internal/nodejob/record"
+	"github.com/everynode/everynode/internal/text"
+)
+
+// disrupts makes a NodeJob reboot its nodes, of which one may be unavailable at a time.
+func disrupts(j *v1alpha1.NodeJob) {
+	j.Status.Revision, j.Spec.Rollout.Steps = revision, []v1alpha1.RolloutStep{{Name: "all"}}
+	j.Spec.Maintenance = v1alpha1.MaintenanceSpec{Reboot: v1alpha1.RebootSpec{Policy: v1alpha1.RebootAlways}, MaxUnavailable: new(intstr.FromInt32(1))}
+	j.Spec.OnFailure.Action, j.Spec.Rollout.MaxFailures = v1alpha1.FailureActionCordon, new(intstr.FromInt32(9))
+}
+
+func TestWhoUsesMaxUnavailableIsNamed(t *testing.T) {
+	const cordoned = "node-setup/somaxconn has not run on node-1 yet: 1 node is not Ready, cordoned or at work (node-2), and maintenance.maxUnavailable allows 1: "
+	const makeRoom = "it starts automatically when fewer nodes are unavailable. What may help: "
+	const raise = "; a higher spec.maintenance.maxUnavailable"
+	tests := map[string]struct {
+		second         func(*plan.Node)
+		pod            bool
+		sentence, next string
+	}{
+		"cordoned by a user": {
+			func(n *plan.Node) { n.Unschedulable = true }, false,
+			cordoned + "node-2 (it is cordoned, and not by Everynode).", makeRoom + "kubectl uncordon node-2, when its maintenance is over" + raise,
+		},
+		"not Ready": {
+			func(n *plan.Node) { n.Ready = corev1.ConditionFalse }, false,
+			cordoned + "node-2 (it is not Ready).", makeRoom + "kubectl describe node node-2" + raise,
+		},
+		"a kubelet that does not report": {
+			func(n *plan.Node) { n.Ready = corev1.ConditionUnknown }, false,
+			cordoned + "node-2 (its kubelet does not report (Ready=Unknown)).", makeRoom + "kubectl describe node node-2" + raise,
+		},
+		"cordoned for another NodeJob": {
+			func(n *plan.Node) { n.Unschedulable, n.CordonedBy = true, []string{"other.everynode.dev/kernel"} }, false,
+			cordoned + "node-2 (it is cordoned for NodeJob other/kernel).", makeRoom + "kubectl everynode -n other explain kernel node-2" + raise,
+		},
+		"cordoned for an invalid NodeJob": {
+			func(n *plan.Node) { n.Unschedulable, n.CordonedBy = true, []string{"x.everynode.dev/$(reboot)"} }, false,
+			cordoned + "node-2 (it is cordoned, and its annotation everynode.dev/cordoned-by names no NodeJob).", makeRoom + "kubectl uncordon node-2, when its maintenance is over" + raise,
+		},
+		"cordoned since it failed there": {
+			func(n *plan.Node) {
+				ran(n, func(r *record.Record) { failed(r, 4); r.Cordoned = true })
+				n.Unschedulable, n.CordonedBy = true, []string{key}
+			}, false,
+			cordoned + "node-2 (it is cordoned since this NodeJob failed there).", makeRoom + "kubectl everynode -n node-setup retry somaxconn node-2" + raise,
+		},
+		"at work": {
+			func(*plan.Node) {}, true,
+			cordoned + "node-2 (this NodeJob runs there).", "no action needed: it starts automatically when fewer nodes are unavailable",
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			in := plan.Input{Job: job(disrupts), Revision: revision, Now: now, Nodes: nodesOf(3, func(i int, n *plan.Node) {
+				if i == 1 {
+					if !tt.pod {
+						ran(n, func(*record.Record) {}) // otherwise it would start: it is unavailable already
+					}
+					tt.second(n)
+				}
+			})}
+			in.Job.Spec.Rollout.MaxConcurrent = new(intstr.FromInt32(3))
+			if tt.pod {
+				pod := onNode1(false)
+				pod.NodeName, pod.NodeUID, pod.Machine = "node-2", "uid-2", "machine-2/boot"
+				in.Pods = append(in.Pods, pod)
+			}
+			p := plan.Next(in)
+			e := Explain{Job: in.Job, Node: &in.Nodes[0], State: p.Nodes[0], Now: now, Budget: BudgetUsers(in.Job, in.Nodes, p.Nodes)}
+			if diff := cmp.Diff([]string{tt.sentence, tt.next}, []string{e.Sentence(), e.Next()}); diff != "" {
+				t.Errorf("-want +got\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestNodeProblemsAreExplained(t *testing.T) {
+	refused := plan.NodeProblem{Reason: v1alpha1.ReasonPodNameTaken, Message: "pod node-setup/x is not the NodeJob's. Delete it", Since: before(time.Minute), RetryAt: now.Add(15 * time.Second)}
+	stuck := refused
+	stuck.Since = before(2 * time.Hour)
+	ended := onNode1(false)
+	ended.Phase, ended.Exit = corev1.PodFailed, &plan.Exit{Code: 5, Finished: before(time.Second), Reported: true, Reason: "TaskFailed", Message: "one\ntwo\n"}
+	tests := map[string]struct {
+		trouble        *plan.NodeProblem
+		pods           []plan.Pod
+		sentence, next string
+	}{
+		"a taken name": {
+			&refused, nil,
+			"node-setup/somaxconn has not run on node-1 yet: pod node-setup/x is not the NodeJob's. Delete it, until 12:30:15 UTC (in 15s).",
+			"it runs automatically when that is fixed",
+		},
+		"a name that is taken beyond the deadline": {
+			&stuck, nil,
+			"node-setup/somaxconn has failed on node-1: no progress for 3600 s (rollout.progressDeadlineSeconds): pod node-setup/x is not the NodeJob's. Delete it.",
+			"it runs automatically when that is fixed. To leave the node out: kubectl everynode -n node-setup skip somaxconn node-1",
+		},
+		"an attempt that has ended": {
+			nil, []plan.Pod{ended},
+			"node-setup/somaxconn runs on node-1 now: attempt 1 (somaxconn-0123456789) ended with exit code 5, and the manager is about to record that.",
+			"no action needed: it ends automatically, at its timeout at the latest",
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			in := plan.Input{Job: job(func(j *v1alpha1.NodeJob) { j.Spec.Rollout.Steps = nil }), Nodes: nodesOf(1, func(int, *plan.Node) {}), Pods: tt.pods}
+			in.Job.Status.Revision = revision
+			if tt.trouble != nil {
+				in.NodeProblems = map[types.UID]plan.NodeProblem{"uid-1": *tt.trouble}
+			}
+			e := explained(in)
+			if diff := cmp.Diff([]string{tt.sentence, tt.next}, []string{e.Sentence(), e.Next()}); diff != "" {
+				t.Errorf("-want +got\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAnAlteredRecordIsNamed(t *testing.T) {
+	in := plan.Input{Job: job(disrupts), Revision: revision, Now: now, Nodes: nodesOf(1, func(_ int, n *plan.Node) {
+		n.On = record.NodeRecord{Label: revision, Altered: true, Present: true}
+	})}
+	e := Explain{Job: in.Job, Node: &in.Nodes[0], State: plan.Next(in).Nodes[0], Now: now, Step: "all"}
+	drawn(t, "explain-an-altered-record", func(width int) []text.Line {
+		e.Width = width
+		return e.Lines()
+	})
+}
+
+func TestManyUsersOfTheBudgetAreBounded(t *testing.T) {
+	in := plan.Input{Job: job(disrupts), Revision: revision, Now: now, Nodes: nodesOf(20, func(i int, n *plan.Node) {
+		if i > 0 {
+			ran(n, func(*record.Record) {})
+			n.Unschedulable = true
+		}
+	})}
+	p := plan.Next(in)
+	e := Explain{Job: in.Job, Node: &in.Nodes[0], State: p.Nodes[0], Now: now, Step: "all", Budget: BudgetUsers(in.Job, in.Nodes, p.Nodes)}
+	drawn(t, "explain-waits-for-budget", func(width int) []text.Line {
+		e.Width = width
+		return e.Lines()
+	})
+}
+
+func TestSentencesAboutANode(t *testing.T) {
+	const retry = "kubectl everynode -n node-setup retry somaxconn node-1"
+	const skip = "; or leave the node out: kubectl everynode -n node-setup skip somaxconn node-1"
+	exhausted := func(change func(*record.Record)) func(*plan.Node) {
+		return func(n *plan.Node) {
+			ran(n, func(r *record.Record) { failed(r, 4); change(r) })
+		}
+	}
+	rollsBack := func(j *v1alpha1.NodeJob) { j.Spec.Rollback = &v1alpha1.RollbackSpec{Script: "true"} }
+	tests := map[string]struct {
+		job            func(*v1alpha1.NodeJob)
+		node           func(*plan.Node)
+		sentence, next string
+	}{
+		"skipped after a failure": {
+			nil, func(n *plan.Node) { exhausted(func(*record.Record) {})(n); n.On.Label = revision },
+			"node-setup/somaxconn is done on node-1 by its label alone, without a success on record: the label was set by hand, as skip does.",
+			"it runs again after a change of the task, or kubectl everynode -n node-setup rerun somaxconn node-1",
+		},
+		"an altered record": {
+			nil, func(n *plan.Node) {
+				n.On = record.NodeRecord{Altered: true, Present: true}
+				n.Ready = corev1.ConditionUnknown
+			},
+			"node-setup/somaxconn has no valid record on node-1, since the one there was changed by something other than the manager and is ignored: the node is unreachable (Ready=Unknown).",
+			"it runs automatically when the node reports again. To see why it does not: kubectl describe node node-1",
+		},
+		"a label with an altered record": {
+			nil, func(n *plan.Node) { n.On = record.NodeRecord{Label: revision, Altered: true, Present: true} },
+			"node-setup/somaxconn is done on node-1 by its label alone: the record there was changed by something other than the manager, and is ignored.",
+			"it runs again after a change of the task, or kubectl everynode -n node-setup rerun somaxconn node-1",
+		},
+		"not on Linux": {
+			nil, func(n *plan.Node) { n.Labels[corev1.LabelOSStable] = "windows" },
+			`node-setup/somaxconn is not for node-1: its label kubernetes.io/os is "windows", and the task runs on linux nodes.`,
+			"scripts and commands run on Linux nodes only: for other nodes use spec.task.template with spec.os",
+		},
+		"done with an earlier revision that counts": {
+			func(j *v1alpha1.NodeJob) { j.Spec.Rerun.OnRevisionChange = new(false) },
+			func(n *plan.Node) { ran(n, func(r *record.Record) { r.Revision = "0ldc0de" }); n.On.Label = "0ldc0de" },
+			"node-setup/somaxconn has been done on node-1 since 12:21:00 UTC (9m ago), with the earlier revision 0ldc0de, which counts since spec.rerun.onRevisionChange is false.",
+			"it runs again after kubectl everynode -n node-setup rerun somaxconn node-1",
+		},
+		"failed, and the rollback failed as well": {
+			rollsBack, exhausted(func(r *record.Record) { rolledBack(r); r.Rollback.Outcome, r.Rollback.Attempts = record.Failed, 4 }),
+			"node-setup/somaxconn has failed on node-1 after 4 attempts, the last 9m ago: TaskFailed, exit code 3: cannot write; its rollback failed as well, exit code 0.",
+			"check the state of the node, then retry it: " + retry + skip,
+		},
+		"failed, and is being rolled back": {
+			rollsBack, exhausted(func(*record.Record) {}),
+			"node-setup/somaxconn has failed on node-1 after 4 attempts, the last 9m ago: TaskFailed, exit code 3: cannot write; its rollback runs now.",
+			"no action needed for the rollback. To run the task again: " + retry,
+		},
+		"unreachable after a failure": {
+			nil, func(n *plan.Node) { ran(n, func(r *record.Record) { failed(r, 1) }); n.Ready = corev1.ConditionUnknown },
+			"node-setup/somaxconn has failed on node-1 after 1 attempt, the last 9m ago: the node has been unreachable (Ready=Unknown) since an attempt failed on it; it continues when the node is reachable again.",
+			"see why the node does not report: kubectl describe node node-1. The task is retried when the node is back",
+		},
+		"due by its schedule, and suspended": {
+			func(j *v1alpha1.NodeJob) { j.Spec.Rerun.PeriodSeconds, j.Spec.Suspend = 60, true },
+			func(n *plan.Node) { ran(n, func(*record.Record) {}) },
+			"node-setup/somaxconn waits to run again on node-1, where it succeeded 9m ago: spec.suspend is true.",
+			"it can run after: kubectl everynode -n node-setup resume somaxconn",
+		},
+		"not named, with a selector": {
+			func(j *v1alpha1.NodeJob) {
+				j.Spec.Nodes.Names, j.Spec.Nodes.Selector = []string{"node-2"}, &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "web"}}
+			}, nil,
+			"node-setup/somaxconn is not for node-1: spec.nodes.names does not name it.", "it would run if spec.nodes.names named it",
+		},
+		"a selector that cannot be used": {
+			func(j *v1alpha1.NodeJob) {
+				j.Spec.Nodes.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Near"}}}
+			}, nil,
+			"node-setup/somaxconn is not for node-1: spec.nodes.selector does not match its labels.",
+			`correct spec.nodes.selector, which cannot be used: "Near" is not a valid label selector operator`,
+		},
+		"while the previous step soaks": {
+			func(j *v1alpha1.NodeJob) {
+				j.Spec.Rollout.Steps = []v1alpha1.RolloutStep{{Name: "canary", Nodes: new(intstr.FromInt32(1)), SoakSeconds: 600}, {Name: "all"}}
+				j.Status.Rollout = &v1alpha1.RolloutStatus{Step: "canary", SoakingSince: metav1.NewTime(before(time.Minute))}
+			}, func(n *plan.Node) { n.Created = before(time.Minute) },
+			"node-setup/somaxconn has not run on node-1 yet: it is in step all, and step canary soaks until 2026-07-01T12:39:00Z.",
+			"no action needed: it starts automatically",
+		},
+		"being deleted": {
+			func(j *v1alpha1.NodeJob) {
+				j.DeletionTimestamp, j.Spec.DeletionPolicy = &metav1.Time{Time: before(time.Minute)}, v1alpha1.DeletionForget
+			},
+			func(n *plan.Node) { ran(n, func(*record.Record) {}) },
+			"node-setup/somaxconn is being deleted (deletionPolicy Forget).",
+			"see how far the deletion is: kubectl everynode -n node-setup status somaxconn --watch",
+		},
+		"being deleted, with conditions from before": {
+			func(j *v1alpha1.NodeJob) {
+				j.DeletionTimestamp, j.Spec.DeletionPolicy, j.Generation = &metav1.Time{Time: before(time.Minute)}, v1alpha1.DeletionForget, 2
+				j.Status.ObservedGeneration = 1
+				j.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReconciling, Status: metav1.ConditionTrue, Message: "1 running"}}
+			}, nil,
+			"node-setup/somaxconn is being deleted (deletionPolicy Forget).",
+			"see how far the deletion is: kubectl everynode -n node-setup status somaxconn --watch",
+		},
+		"being rolled back for its deletion": {
+			func(j *v1alpha1.NodeJob) {
+				rollsBack(j)
+				j.DeletionTimestamp, j.Spec.DeletionPolicy = &metav1.Time{Time: before(time.Minute)}, v1alpha1.DeletionRollback
+			},
+			func(n *plan.Node) { ran(n, func(*record.Record) {}); n.Ready = corev1.ConditionUnknown },
+			"node-setup/somaxconn is being deleted (deletionPolicy Rollback); on node-1: the node is unreachable (Ready=Unknown).",
+			"see how far the deletion is: kubectl everynode -n node-setup status somaxconn --watch",
+		},
+		"waits for promotion to its step": {
+			func(j *v1alpha1.NodeJob) {
+				j.Spec.Rollout.Steps = []v1alpha1.RolloutStep{{Name: "canary", Nodes: new(intstr.FromInt32(1))}, {Name: "all"}}
+				j.Spec.Rollout.PromoteTo = "canary"
+			}, func(n *plan.Node) { n.Created = before(time.Minute) },
+			"node-setup/somaxconn has not run on node-1 yet: it is in step all, and rollout.promoteTo is canary.",
+			"it can run after: kubectl everynode -n node-setup promote somaxconn --to all",
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			in := plan.Input{Revision: revision, Now: now, Job: job(func(j *v1alpha1.NodeJob) {
+				j.Status.Revision, j.Spec.Rollout.Steps = revision, nil
+				if tt.job != nil {
+					tt.job(j)
+				}
+			}), Nodes: nodesOf(2, func(i int, n *plan.Node) {
+				switch {
+				case i == 0 && tt.node != nil:
+					tt.node(n)
+				case i == 1 && (name == "while the previous step soaks" || name == "waits for promotion to its step"):
+					ran(n, func(*record.Record) {})
+				}
+			})}
+			e := Explain{Job: in.Job, Node: &in.Nodes[0], Now: now}
+			p := plan.Next(in)
+			e.State = StateOf(in.Job, p, 0)
+			for _, step := range p.Steps {
+				if slices.Contains(step.Nodes, 0) {
+					e.Step = step.Name
+				}
+			}
+			if diff := cmp.Diff([]string{tt.sentence, tt.next}, []string{e.Sentence(), e.Next()}); diff != "" {
+				t.Errorf("-want +got\n%s", diff)
+			}
+		})
+	}
+}
