@@ -20,6 +20,7 @@ CONTROLLER_GEN := $(TOOLS)/controller-gen
 CRD_REF_DOCS   := $(TOOLS)/crd-ref-docs
 LOCAL          := go -C local run ./cmd/everynode-local
 MODULES        := . api charts local monitoring test release tools
+LINTED         := $(filter-out tools,$(MODULES))
 
 # The number of random histories of each planner that the unit tests simulate.
 HISTORIES ?= 20000
@@ -118,15 +119,16 @@ generate: $(CONTROLLER_GEN) $(CRD_REF_DOCS) ## Regenerate deepcopy code, apply c
 	  sed -e '/^#/d' -e 's/^/  /' config/monitoring/rules.yaml; } > config/monitoring/prometheusrule.yaml
 	cd charts/everynode/files && for file in $$(find . -type f); do cp ../../../config/$$file $$file; done
 
+.PHONY: format
+format: $(GOLANGCI_LINT) ## Format the code; the tests with lines of at most 140 columns.
+	@for module in $(LINTED); do (cd $$module; \
+		$(GOLANGCI_LINT) fmt --config '$(CURDIR)/.golangci.yml' ./... && $(GOLANGCI_LINT) fmt --config '$(CURDIR)/.golangci-tests.yml' ./...); done
+
 .PHONY: lint
 lint: $(GOLANGCI_LINT) ## Run the linters over all modules.
-	$(GOLANGCI_LINT) run ./...
-	cd api && $(GOLANGCI_LINT) run --config ../.golangci.yml ./...
-	cd charts && $(GOLANGCI_LINT) run --config ../.golangci.yml ./...
-	cd local && $(GOLANGCI_LINT) run --config ../.golangci.yml ./...
-	cd monitoring && $(GOLANGCI_LINT) run --config ../.golangci.yml ./...
-	cd test && $(GOLANGCI_LINT) run --config ../.golangci.yml ./...
-	cd release && $(GOLANGCI_LINT) run --config ../.golangci.yml ./...
+	@for module in $(LINTED); do echo "golangci-lint run ($$module)"; (cd $$module; \
+		$(GOLANGCI_LINT) run --config '$(CURDIR)/.golangci.yml' ./... || exit 1; \
+		$(GOLANGCI_LINT) fmt --diff --config '$(CURDIR)/.golangci-tests.yml' ./... || { echo "run: make format"; exit 1; }) || exit 1; done
 
 .PHONY: verify
 verify: ## Check that generated files, module files and formatting are as committed, and lint.

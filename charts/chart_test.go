@@ -70,7 +70,10 @@ func renderChart(t *testing.T, chart *chartv2.Chart, r release) (objects, error)
 	}
 	capabilities := common.DefaultCapabilities.Copy()
 	// helm was compiled with the kinds of a Kubernetes that has the policies.
-	capabilities.APIVersions = slices.DeleteFunc(capabilities.APIVersions, func(api string) bool { return strings.HasPrefix(api, "admissionregistration.k8s.io/v1") })
+	capabilities.APIVersions = slices.DeleteFunc(
+		capabilities.APIVersions,
+		func(api string) bool { return strings.HasPrefix(api, "admissionregistration.k8s.io/v1") },
+	)
 	capabilities.APIVersions = append(capabilities.APIVersions, r.apis...)
 	options := common.ReleaseOptions{Name: "everynode", Namespace: r.namespace, IsInstall: true}
 	all, err := util.ToRenderValues(chart, values, options, capabilities)

@@ -53,14 +53,28 @@ dashboard: {enabled: true}
 	if diff := cmp.Diff(slices.Sorted(maps.Keys(want)), slices.Sorted(maps.Keys(got))); diff != "" {
 		t.Errorf("objects (-checkout +package):\n%s", diff)
 	}
-	stamped := strings.NewReplacer("ghcr.io/everynode/manager:v0.0.0-dev", images[0], "ghcr.io/everynode/runner:v0.0.0-dev", images[1],
-		"ghcr.io/everynode/runner-archive:v0.0.0-dev", images[2], "ghcr.io/everynode/dashboard:v0.0.0-dev", images[3], "0.0.0-dev", "0.7.3-test.1")
+	stamped := strings.NewReplacer(
+		"ghcr.io/everynode/manager:v0.0.0-dev",
+		images[0],
+		"ghcr.io/everynode/runner:v0.0.0-dev",
+		images[1],
+		"ghcr.io/everynode/runner-archive:v0.0.0-dev",
+		images[2],
+		"ghcr.io/everynode/dashboard:v0.0.0-dev",
+		images[3],
+		"0.0.0-dev",
+		"0.7.3-test.1",
+	)
 	for key := range want {
 		if diff := cmp.Diff(stamped.Replace(text(t, want[key].Object)), text(t, got[key].Object)); diff != "" {
 			t.Errorf("%s (-checkout +package):\n%s", key, diff)
 		}
 	}
-	if deployment := text(t, got[manager].Object); !strings.Contains(deployment, images[0]) || !strings.Contains(deployment, images[1]) || !strings.Contains(deployment, images[2]) {
+	if deployment := text(
+		t,
+		got[manager].Object,
+	); !strings.Contains(deployment, images[0]) || !strings.Contains(deployment, images[1]) ||
+		!strings.Contains(deployment, images[2]) {
 		t.Errorf("the Deployment does not have the images of the release:\n%s", deployment)
 	}
 	if deployment := text(t, got[page].Object); !strings.Contains(deployment, images[3]) {

@@ -249,7 +249,16 @@ func TestThresholdsAreThoseOfTheAlerts(t *testing.T) {
 				}
 				color := map[string]string{"warning": "orange", "critical": "red"}[r.Labels["severity"]]
 				if *steps[1].Value != limit || steps[0].Color != color && steps[1].Color != color {
-					t.Errorf("%s: %q turns %s at %v, then %s, want %s at %v", name, p.Title, steps[0].Color, *steps[1].Value, steps[1].Color, color, limit)
+					t.Errorf(
+						"%s: %q turns %s at %v, then %s, want %s at %v",
+						name,
+						p.Title,
+						steps[0].Color,
+						*steps[1].Value,
+						steps[1].Color,
+						color,
+						limit,
+					)
 				}
 			}
 		}

@@ -166,12 +166,18 @@ func TestAlertsUseMetricsOfTheManager(t *testing.T) {
 func TestProblemsOfExpressionsAreFound(t *testing.T) {
 	known := documented(t)
 	tests := map[string]struct{ expression, want string }{
-		"a renamed metric":       {`everynode_nodejobs_stalled > 0`, "no metric everynode_nodejobs_stalled"},
-		"a label of others":      {`everynode_pending_pod_releases{namespace="a"}`, "everynode_pending_pod_releases has no label namespace"},
+		"a renamed metric": {`everynode_nodejobs_stalled > 0`, "no metric everynode_nodejobs_stalled"},
+		"a label of others": {
+			`everynode_pending_pod_releases{namespace="a"}`,
+			"everynode_pending_pod_releases has no label namespace",
+		},
 		"a value that is unused": {`everynode_nodejob_nodes{state=~"done|lost"}`, `everynode_nodejob_nodes has no state="lost"`},
 		"a grouping label":       {`sum by (node) (everynode_nodejob_nodes)`, "no metric has the label node"},
 		"a label that matches":   {`everynode_nodejob_stalled and on (node) everynode_nodejob_nodes`, "no metric has the label node"},
-		"a reason that is none":  {`everynode_nodejob_status_reason{reason="Waiting"}`, `everynode_nodejob_status_reason has no reason="Waiting"`},
+		"a reason that is none": {
+			`everynode_nodejob_status_reason{reason="Waiting"}`,
+			`everynode_nodejob_status_reason has no reason="Waiting"`,
+		},
 		"a label of Prometheus":  {`max by (instance) (everynode_pending_pod_releases{job="a"})`, ""},
 		"an invalid expression":  {`sum(`, "1:5: parse error: unclosed left parenthesis"},
 		"a bucket":               {`sum by (le) (rate(everynode_attempt_duration_seconds_bucket[5m]))`, ""},

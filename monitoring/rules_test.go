@@ -151,7 +151,13 @@ func TestThePageHasTheTableOfAlerts(t *testing.T) {
 		if r.For == "" {
 			after = number.FindStringSubmatch(r.Expr)[1]
 		}
-		row := fmt.Sprintf(`(?m)^\| \[%s\]\(troubleshooting\.md#%s\) \| %s \| [^|]+ \| %s s \|$`, r.Alert, strings.ToLower(r.Alert), r.Labels["severity"], after)
+		row := fmt.Sprintf(
+			`(?m)^\| \[%s\]\(troubleshooting\.md#%s\) \| %s \| [^|]+ \| %s s \|$`,
+			r.Alert,
+			strings.ToLower(r.Alert),
+			r.Labels["severity"],
+			after,
+		)
 		if !regexp.MustCompile(row).Match(content) {
 			t.Errorf("the page has no row %s", row)
 		}

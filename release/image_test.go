@@ -78,13 +78,27 @@ func TestImages(t *testing.T) {
 		arg                               string // that prints the version
 		helper                            []string
 	}{
-		"manager": {"Everynode manager", "Runs tasks once on every node of a Kubernetes cluster", "65532:65532", "everynode", "--version", nil},
-		"runner":  {"Everynode runner", "Runs the script of a NodeJob on the node", "0:0", "everynode-runner", "--version", nil},
+		"manager": {
+			"Everynode manager",
+			"Runs tasks once on every node of a Kubernetes cluster",
+			"65532:65532",
+			"everynode",
+			"--version",
+			nil,
+		},
+		"runner": {"Everynode runner", "Runs the script of a NodeJob on the node", "0:0", "everynode-runner", "--version", nil},
 		"runner-archive": {
 			"Everynode runner with archive", "Runs the script of a NodeJob on the node, and uploads its output", "0:0",
 			"everynode-runner", "--version", []string{"everynode-upload"},
 		},
-		"dashboard": {"Everynode dashboard", "Shows the nodes of a cluster and their tasks to each user with the user's own permissions", "65532:65532", "everynode-dashboard", "--version", nil},
+		"dashboard": {
+			"Everynode dashboard",
+			"Shows the nodes of a cluster and their tasks to each user with the user's own permissions",
+			"65532:65532",
+			"everynode-dashboard",
+			"--version",
+			nil,
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -129,7 +143,10 @@ func TestImages(t *testing.T) {
 			})
 			files, order := untar(t, mutate.Extract(image))
 			programs := append([]string{tt.program}, tt.helper...)
-			if diff := cmp.Diff(append(slices.Clone(programs), "licenses", "licenses/LICENSE", "licenses/THIRD-PARTY-LICENSES.txt"), order); diff != "" {
+			if diff := cmp.Diff(
+				append(slices.Clone(programs), "licenses", "licenses/LICENSE", "licenses/THIRD-PARTY-LICENSES.txt"),
+				order,
+			); diff != "" {
 				t.Errorf("files: -want +got\n%s", diff)
 			}
 			for _, name := range programs {
@@ -161,7 +178,8 @@ func checkConfig(t *testing.T, image v1.Image, annotations map[string]string, wa
 	if diff := cmp.Diff(annotations, manifest.Annotations); diff != "" {
 		t.Errorf("annotations of the image: -want +got\n%s", diff)
 	}
-	if manifest.MediaType != types.OCIManifestSchema1 || manifest.Config.MediaType != types.OCIConfigJSON || manifest.Layers[0].MediaType != types.OCILayer {
+	if manifest.MediaType != types.OCIManifestSchema1 || manifest.Config.MediaType != types.OCIConfigJSON ||
+		manifest.Layers[0].MediaType != types.OCILayer {
 		t.Errorf("the types of the image are not those of OCI: %+v", manifest)
 	}
 	config, err := image.ConfigFile()

@@ -111,7 +111,13 @@ func TestManifestsNameTheImagesOfTheRelease(t *testing.T) {
 	_, dashboard := indexOf(t, built(t), "dashboard")
 	want = append(want, testRegistry+"/dashboard:"+testVersion+"@"+dashboard.Digest.String()) // the manifests are without this component
 	for _, image := range want {
-		if description := chartYAML(t, read(t, built(t), chart.FileName(testVersion))); !strings.Contains(description, "image: "+image+"\n") {
+		if description := chartYAML(
+			t,
+			read(t, built(t), chart.FileName(testVersion)),
+		); !strings.Contains(
+			description,
+			"image: "+image+"\n",
+		) {
 			t.Errorf("the chart lacks %s:\n%s", image, description)
 		}
 	}
@@ -130,8 +136,12 @@ func TestOnlyThePoliciesThatNeedKubernetes136AreLeftOut(t *testing.T) {
 	}
 	slices.Sort(left)
 	want := []string{
-		"MutatingAdmissionPolicy everynode-attribution", "MutatingAdmissionPolicy everynode-gate", "MutatingAdmissionPolicy everynode-manager",
-		"MutatingAdmissionPolicyBinding everynode-attribution", "MutatingAdmissionPolicyBinding everynode-gate-node-setup", "MutatingAdmissionPolicyBinding everynode-manager-node-setup",
+		"MutatingAdmissionPolicy everynode-attribution",
+		"MutatingAdmissionPolicy everynode-gate",
+		"MutatingAdmissionPolicy everynode-manager",
+		"MutatingAdmissionPolicyBinding everynode-attribution",
+		"MutatingAdmissionPolicyBinding everynode-gate-node-setup",
+		"MutatingAdmissionPolicyBinding everynode-manager-node-setup",
 	}
 	if diff := cmp.Diff(want, left); diff != "" {
 		t.Errorf("-want +got\n%s", diff)

@@ -45,12 +45,24 @@ func TestLicenses(t *testing.T) {
 		want  []string
 		err   string
 	}{
-		"an allowed license":              {map[string]string{"LICENSE": mit}, []string{"MIT"}, ""},
-		"a notice is not a license":       {map[string]string{"LICENSE": mit, "NOTICE": "Made by us."}, []string{"MIT"}, ""},
-		"a license that is not allowed":   {map[string]string{"LICENSE": mit, "sub/COPYING": gpl}, nil, "example.com/m v1.0.0: the license GPL-3.0-or-later in sub/COPYING is not allowed (allowed: Apache-2.0, "},
-		"a text that is not known":        {map[string]string{"LICENSE.md": "You may use this on Sundays only."}, nil, "example.com/m v1.0.0: only 0% of LICENSE.md is the text of a known license"},
-		"a known license with conditions": {map[string]string{"LICENSE": mit + strings.Repeat("You must not use this for anything that the authors dislike. ", 20)}, nil, "of LICENSE is the text of a known license"},
-		"a module without a license":      {map[string]string{"NOTICE": mit}, nil, "example.com/m v1.0.0: the module has no license file"},
+		"an allowed license":        {map[string]string{"LICENSE": mit}, []string{"MIT"}, ""},
+		"a notice is not a license": {map[string]string{"LICENSE": mit, "NOTICE": "Made by us."}, []string{"MIT"}, ""},
+		"a license that is not allowed": {
+			map[string]string{"LICENSE": mit, "sub/COPYING": gpl},
+			nil,
+			"example.com/m v1.0.0: the license GPL-3.0-or-later in sub/COPYING is not allowed (allowed: Apache-2.0, ",
+		},
+		"a text that is not known": {
+			map[string]string{"LICENSE.md": "You may use this on Sundays only."},
+			nil,
+			"example.com/m v1.0.0: only 0% of LICENSE.md is the text of a known license",
+		},
+		"a known license with conditions": {
+			map[string]string{"LICENSE": mit + strings.Repeat("You must not use this for anything that the authors dislike. ", 20)},
+			nil,
+			"of LICENSE is the text of a known license",
+		},
+		"a module without a license": {map[string]string{"NOTICE": mit}, nil, "example.com/m v1.0.0: the module has no license file"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -67,9 +79,18 @@ func TestLicenses(t *testing.T) {
 
 func TestSBOM(t *testing.T) {
 	tests := map[string]struct{ with, without []string }{
-		"manager":           {[]string{"everynode", "stdlib", "k8s.io/client-go", "github.com/prometheus/client_golang"}, []string{"github.com/spf13/cobra"}},
-		"runner":            {[]string{"everynode-runner", "stdlib", "golang.org/x/sys"}, []string{"k8s.io/client-go", "golang.org/x/crypto/x509roots/fallback"}},
-		"runner-archive":    {[]string{"everynode-runner", "stdlib", "golang.org/x/sys", "golang.org/x/crypto/x509roots/fallback"}, []string{"k8s.io/client-go"}},
+		"manager": {
+			[]string{"everynode", "stdlib", "k8s.io/client-go", "github.com/prometheus/client_golang"},
+			[]string{"github.com/spf13/cobra"},
+		},
+		"runner": {
+			[]string{"everynode-runner", "stdlib", "golang.org/x/sys"},
+			[]string{"k8s.io/client-go", "golang.org/x/crypto/x509roots/fallback"},
+		},
+		"runner-archive": {
+			[]string{"everynode-runner", "stdlib", "golang.org/x/sys", "golang.org/x/crypto/x509roots/fallback"},
+			[]string{"k8s.io/client-go"},
+		},
 		"dashboard":         {[]string{"everynode-dashboard", "stdlib", "k8s.io/client-go"}, nil},
 		"kubectl-everynode": {[]string{"kubectl-everynode", "stdlib", "github.com/spf13/cobra"}, nil},
 	}
@@ -82,7 +103,8 @@ func TestSBOM(t *testing.T) {
 			ids := []spdx.ElementID{"DOCUMENT"}
 			var names []string
 			for _, p := range d.Packages {
-				if slices.Contains(ids, p.PackageSPDXIdentifier) || p.PackageVersion == "" || p.PackageLicenseConcluded == "" || len(p.PackageExternalReferences) != 1 {
+				if slices.Contains(ids, p.PackageSPDXIdentifier) || p.PackageVersion == "" || p.PackageLicenseConcluded == "" ||
+					len(p.PackageExternalReferences) != 1 {
 					t.Errorf("incomplete or repeated: %+v", p)
 				}
 				ids, names = append(ids, p.PackageSPDXIdentifier), append(names, p.PackageName)
@@ -118,7 +140,8 @@ func TestEqualLicensesAppearOnce(t *testing.T) {
 		{path: "example.com/b", version: "v2.0.0", texts: map[string]string{"LICENSE": mit, "NOTICE": "Made by us."}},
 	}}
 	got := string(a.notices())
-	if strings.Count(got, "Permission is hereby granted") != 1 || !strings.Contains(got, "\nexample.com/a v1.0.0 (LICENSE)\nexample.com/b v2.0.0 (LICENSE)\n") {
+	if strings.Count(got, "Permission is hereby granted") != 1 ||
+		!strings.Contains(got, "\nexample.com/a v1.0.0 (LICENSE)\nexample.com/b v2.0.0 (LICENSE)\n") {
 		t.Errorf("notices:\n%s", got)
 	}
 	if !strings.Contains(got, "\nexample.com/b v2.0.0 (NOTICE)\n") || !strings.Contains(got, "\nMade by us.\n") {

@@ -35,11 +35,15 @@ Intro.
 `
 	const tree = "https://github.com/everynode/everynode/blob/"
 	tests := map[string]struct{ version, want, err string }{
-		"a section with a date":             {"v0.2.0", "- Second ([site](https://example.com/a)).\n\n- Third.", ""},
-		"a section without brackets":        {"v0.1.0", "- First.", ""},
-		"what is not released yet":          {"v0.3.0", "### Added\n\n- Next ([page](" + tree + "v0.3.0/docs/next.md#part)).", ""},
-		"a section that has nothing":        {"v0.0.1", "", "the section 0.0.1 of CHANGELOG.md is empty: describe the changes"},
-		"a version that begins like others": {"v0.2.0-rc.1", "### Added\n\n- Next ([page](" + tree + "v0.2.0-rc.1/docs/next.md#part)).", ""},
+		"a section with a date":      {"v0.2.0", "- Second ([site](https://example.com/a)).\n\n- Third.", ""},
+		"a section without brackets": {"v0.1.0", "- First.", ""},
+		"what is not released yet":   {"v0.3.0", "### Added\n\n- Next ([page](" + tree + "v0.3.0/docs/next.md#part)).", ""},
+		"a section that has nothing": {"v0.0.1", "", "the section 0.0.1 of CHANGELOG.md is empty: describe the changes"},
+		"a version that begins like others": {
+			"v0.2.0-rc.1",
+			"### Added\n\n- Next ([page](" + tree + "v0.2.0-rc.1/docs/next.md#part)).",
+			"",
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

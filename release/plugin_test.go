@@ -35,7 +35,10 @@ func TestPluginArchive(t *testing.T) {
 	if files["man/man1/kubectl-everynode-status.1"].header == nil {
 		t.Error("the man page of status is missing")
 	}
-	if diff := cmp.Diff([]string{"LICENSE", "THIRD-PARTY-LICENSES.txt", "kubectl-everynode", "man", "man/man1"}, slices.DeleteFunc(order, isPage)); diff != "" {
+	if diff := cmp.Diff(
+		[]string{"LICENSE", "THIRD-PARTY-LICENSES.txt", "kubectl-everynode", "man", "man/man1"},
+		slices.DeleteFunc(order, isPage),
+	); diff != "" {
 		t.Errorf("files: -want +got\n%s", diff)
 	}
 	for name, f := range files {
@@ -110,8 +113,14 @@ func TestPluginArchives(t *testing.T) {
 		files    []string
 	}{
 		"an archive for Windows is a zip file": {
-			"windows/arm64", "kubectl-everynode.exe", "kubectl-everynode_v0.7.3-test.1_windows_arm64.zip",
-			[]string{"LICENSE 644 license", "THIRD-PARTY-LICENSES.txt 644 kubectl-everynode contains the following third-party software.\n", "kubectl-everynode.exe 755 a program"},
+			"windows/arm64",
+			"kubectl-everynode.exe",
+			"kubectl-everynode_v0.7.3-test.1_windows_arm64.zip",
+			[]string{
+				"LICENSE 644 license",
+				"THIRD-PARTY-LICENSES.txt 644 kubectl-everynode contains the following third-party software.\n",
+				"kubectl-everynode.exe 755 a program",
+			},
 		},
 		"another archive is a tar file": {"darwin/amd64", "kubectl-everynode", "kubectl-everynode_v0.7.3-test.1_darwin_amd64.tar.gz", nil},
 	}

@@ -158,7 +158,12 @@ func chartYAML(t *testing.T, content []byte) string {
 }
 
 func TestNothingIsPublishedWithoutARelease(t *testing.T) {
-	if _, err := Publish(t.Context(), t.TempDir(), "registry.example/everynode"); err == nil || !strings.Contains(err.Error(), "make release writes it") {
+	if _, err := Publish(
+		t.Context(),
+		t.TempDir(),
+		"registry.example/everynode",
+	); err == nil ||
+		!strings.Contains(err.Error(), "make release writes it") {
 		t.Errorf("error %v", err)
 	}
 }

@@ -162,9 +162,18 @@ func TestInvalidReleasesAreRefused(t *testing.T) {
 		change func(*Options)
 		want   string
 	}{
-		"a version without v":       {func(o *Options) { o.Version = "0.1.0" }, `the version "0.1.0" is not a semantic version: write it as v0.1.0 or v0.1.0-rc.1`},
-		"a version with metadata":   {func(o *Options) { o.Version = "v0.1.0+dirty" }, `the version "v0.1.0+dirty" is not a semantic version`},
-		"a folder with other files": {func(o *Options) { o.Dir = occupied }, "has files that are not of a release: empty it, or choose another folder"},
+		"a version without v": {
+			func(o *Options) { o.Version = "0.1.0" },
+			`the version "0.1.0" is not a semantic version: write it as v0.1.0 or v0.1.0-rc.1`,
+		},
+		"a version with metadata": {
+			func(o *Options) { o.Version = "v0.1.0+dirty" },
+			`the version "v0.1.0+dirty" is not a semantic version`,
+		},
+		"a folder with other files": {
+			func(o *Options) { o.Dir = occupied },
+			"has files that are not of a release: empty it, or choose another folder",
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -204,9 +213,19 @@ func TestOnlySomePlatforms(t *testing.T) {
 		err             string
 	}{
 		"an empty list is all platforms": {"", []string{"linux/amd64", "linux/arm64"}, Platforms, ""},
-		"an image is only for Linux":     {"darwin/arm64,linux/amd64", []string{"linux/amd64"}, []string{"darwin/arm64", "linux/amd64"}, ""},
+		"an image is only for Linux": {
+			"darwin/arm64,linux/amd64",
+			[]string{"linux/amd64"},
+			[]string{"darwin/arm64", "linux/amd64"},
+			"",
+		},
 		"a platform that does not exist": {"linux/arm", nil, nil, `the platform "linux/arm" is not one of [darwin/amd64 `},
-		"no platform of an image":        {"darwin/arm64", nil, nil, "no image is for any of the platforms darwin/arm64: add one of [linux/amd64 linux/arm64]"},
+		"no platform of an image": {
+			"darwin/arm64",
+			nil,
+			nil,
+			"no image is for any of the platforms darwin/arm64: add one of [linux/amd64 linux/arm64]",
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -221,7 +240,10 @@ func TestOnlySomePlatforms(t *testing.T) {
 			if err := o.complete(); err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff([][]string{tt.images, tt.plugins}, [][]string{imagesOf(&o)[0].platforms, pluginOf(&o).platforms}); diff != "" {
+			if diff := cmp.Diff(
+				[][]string{tt.images, tt.plugins},
+				[][]string{imagesOf(&o)[0].platforms, pluginOf(&o).platforms},
+			); diff != "" {
 				t.Errorf("-want +got\n%s", diff)
 			}
 		})

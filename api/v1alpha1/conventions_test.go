@@ -313,8 +313,25 @@ func TestConstants(t *testing.T) {
 }
 
 func TestKeys(t *testing.T) {
-	keys := []string{PodFinalizer, NodeJobFinalizer, NodeJobLabel, RevisionLabel, AttemptAnnotation, ContainersAnnotation, RecordedAnnotation, NodeUIDAnnotation, MachineAnnotation,
-		NodeGuardLabel, GuardRoleLabel, NodeGuardUIDAnnotation, GuardedNodeAnnotation, RequestedAtAnnotation, EndedReleaseAnnotation, ApproveReleaseAnnotation, BreakGlassAnnotation}
+	keys := []string{
+		PodFinalizer,
+		NodeJobFinalizer,
+		NodeJobLabel,
+		RevisionLabel,
+		AttemptAnnotation,
+		ContainersAnnotation,
+		RecordedAnnotation,
+		NodeUIDAnnotation,
+		MachineAnnotation,
+		NodeGuardLabel,
+		GuardRoleLabel,
+		NodeGuardUIDAnnotation,
+		GuardedNodeAnnotation,
+		RequestedAtAnnotation,
+		EndedReleaseAnnotation,
+		ApproveReleaseAnnotation,
+		BreakGlassAnnotation,
+	}
 	seen := map[string]bool{}
 	for _, key := range keys {
 		if problems := validation.IsQualifiedName(key); len(problems) > 0 {

@@ -86,10 +86,23 @@ func TestGoldenObjectsAreRead(t *testing.T) {
 
 // alwaysWritten are the fields that the types write even if they are empty.
 var alwaysWritten = []string{
-	"status.nodes.matched", "status.nodes.done", "status.nodes.running", "status.nodes.waiting", "status.nodes.failed",
-	"status.nodes.rollbackPending", "status.nodes.rolledBack", "status.nodes.rollbackFailed", "status.nodes.excluded",
-	"status.nodes.guarded", "status.nodes.ready", "status.nodes.updated", "status.nodes.held", "status.nodes.released", "status.nodes.unavailable",
-	"spec.task.template.spec.containers[].resources", "spec.template.spec.containers[].resources",
+	"status.nodes.matched",
+	"status.nodes.done",
+	"status.nodes.running",
+	"status.nodes.waiting",
+	"status.nodes.failed",
+	"status.nodes.rollbackPending",
+	"status.nodes.rolledBack",
+	"status.nodes.rollbackFailed",
+	"status.nodes.excluded",
+	"status.nodes.guarded",
+	"status.nodes.ready",
+	"status.nodes.updated",
+	"status.nodes.held",
+	"status.nodes.released",
+	"status.nodes.unavailable",
+	"spec.task.template.spec.containers[].resources",
+	"spec.template.spec.containers[].resources",
 }
 
 // leaves returns the values of a JSON text that are no objects or lists, and empty ones of these, by their paths.
@@ -158,8 +171,11 @@ func TestGoldenObjectsHaveAllFields(t *testing.T) {
 		fieldsOf(kind.Name(), kind, fields)
 		for _, field := range slices.Sorted(maps.Keys(fields)) {
 			if !has[field] {
-				t.Errorf("no golden object of %[1]s has %[2]s: add it in testdata/objects/%[1]s, or, if %[1]s is released, set newestGolden and add a folder for the next version",
-					newestGolden, field)
+				t.Errorf(
+					"no golden object of %[1]s has %[2]s: add it in testdata/objects/%[1]s, or, if %[1]s is released, set newestGolden and add a folder for the next version",
+					newestGolden,
+					field,
+				)
 			}
 		}
 	}

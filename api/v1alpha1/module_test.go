@@ -30,8 +30,11 @@ func TestAProgramCanImportOnlyTheAPI(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, requirements, _ = bytes.Cut(requirements, []byte("\ngo "))
-	module := fmt.Sprintf("module example.com/program\n\ngo %s\nrequire github.com/everynode/everynode/api v0.0.0\n\nreplace github.com/everynode/everynode/api => %q\n",
-		requirements, api)
+	module := fmt.Sprintf(
+		"module example.com/program\n\ngo %s\nrequire github.com/everynode/everynode/api v0.0.0\n\nreplace github.com/everynode/everynode/api => %q\n",
+		requirements,
+		api,
+	)
 	if err := os.WriteFile(filepath.Join(dir, "go.mod"), []byte(module), 0o600); err != nil {
 		t.Fatal(err)
 	}

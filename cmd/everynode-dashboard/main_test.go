@@ -27,9 +27,14 @@ func TestFlags(t *testing.T) {
 		want   []string // API server, hosts, cluster, namespace
 		err    string
 	}{
-		"in a pod":             {nil, pod, []string{"https://[fd00::1]:443", "", "", "node-setup"}, ""},
-		"another API server":   {[]string{"--api-server=https://a.example"}, pod, []string{"https://a.example", "", "", "node-setup"}, ""},
-		"all":                  {[]string{"--hosts=a.example,b.example:8443", "--cluster-name=c", "--default-namespace=team-a"}, pod, []string{"https://[fd00::1]:443", "a.example b.example:8443", "c", "team-a"}, ""},
+		"in a pod":           {nil, pod, []string{"https://[fd00::1]:443", "", "", "node-setup"}, ""},
+		"another API server": {[]string{"--api-server=https://a.example"}, pod, []string{"https://a.example", "", "", "node-setup"}, ""},
+		"all": {
+			[]string{"--hosts=a.example,b.example:8443", "--cluster-name=c", "--default-namespace=team-a"},
+			pod,
+			[]string{"https://[fd00::1]:443", "a.example b.example:8443", "c", "team-a"},
+			"",
+		},
 		"not in a pod":         {nil, func(string) string { return "" }, nil, "--api-server is empty, and this is not a pod"},
 		"TLS and none":         {[]string{"--plain-http", "--tls-dir=/d"}, pod, nil, "--plain-http has no certificate"},
 		"an invalid namespace": {[]string{"--default-namespace=A"}, pod, nil, "lower case"},
@@ -44,7 +49,11 @@ func TestFlags(t *testing.T) {
 				}
 				return
 			}
-			if diff := cmp.Diff(tt.want, []string{f.APIServer, strings.Join(f.Hosts, " "), f.Cluster, f.Namespace}); err != nil || diff != "" {
+			if diff := cmp.Diff(
+				tt.want,
+				[]string{f.APIServer, strings.Join(f.Hosts, " "), f.Cluster, f.Namespace},
+			); err != nil ||
+				diff != "" {
 				t.Errorf("%v (-want +got):\n%s", err, diff)
 			}
 		})
@@ -64,7 +73,9 @@ func TestThePageIsServedWithTLSUntilTheProgramEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- serve(ctx, f, listener, slog.New(slog.DiscardHandler)) }()
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} //nolint:gosec // it made its own certificate
+	client := &http.Client{
+		Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}},
+	} //nolint:gosec // it made its own certificate
 	defer client.CloseIdleConnections()
 	for path, want := range map[string]int{"/": http.StatusOK, "/healthz": http.StatusOK, "/api/stream": http.StatusUnauthorized} {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+listener.Addr().String()+path, nil)

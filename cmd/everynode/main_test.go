@@ -55,12 +55,23 @@ func TestParseNotifications(t *testing.T) {
 			notify.Config{Format: notify.FormatCloudEvents, Source: notify.DefaultSource, DrainHeld: time.Hour}, "",
 		},
 		"all": {
-			[]string{"--notifications-url=https://events.example.com/x", "--notifications-dir=/d", "--notifications-format=slack", "--notifications-source=prod", "--notifications-drain-held=0s"},
-			notify.Config{URL: "https://events.example.com/x", Directory: "/d", Format: notify.FormatSlack, Source: "prod"}, "",
+			[]string{
+				"--notifications-url=https://events.example.com/x",
+				"--notifications-dir=/d",
+				"--notifications-format=slack",
+				"--notifications-source=prod",
+				"--notifications-drain-held=0s",
+			},
+			notify.Config{URL: "https://events.example.com/x", Directory: "/d", Format: notify.FormatSlack, Source: "prod"},
+			"",
 		},
 		"a URL without a scheme": {[]string{"--notifications-url=events.example.com"}, notify.Config{},
 			"for flag -notifications-url: this is not the URL of an HTTP endpoint: give one such as https://events.example.com/everynode"},
-		"an unknown format": {[]string{"--notifications-format=teams"}, notify.Config{}, "for flag -notifications-format: give cloudevents or slack"},
+		"an unknown format": {
+			[]string{"--notifications-format=teams"},
+			notify.Config{},
+			"for flag -notifications-format: give cloudevents or slack",
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -91,9 +102,17 @@ func TestParseArchive(t *testing.T) {
 		wantErr string
 	}{
 		"none": {nil, archive.Config{MaxBytes: 16 << 20, UploadTime: 30 * time.Second}, ""},
-		"all":  {[]string{"--archive-dir=/d", "--archive-max-bytes=64Ki", "--archive-timeout=1m"}, archive.Config{Directory: "/d", MaxBytes: 64 << 10, UploadTime: time.Minute}, ""},
+		"all": {
+			[]string{"--archive-dir=/d", "--archive-max-bytes=64Ki", "--archive-timeout=1m"},
+			archive.Config{Directory: "/d", MaxBytes: 64 << 10, UploadTime: time.Minute},
+			"",
+		},
 
-		"an output that is too small": {[]string{"--archive-max-bytes=1"}, archive.Config{}, "for flag -archive-max-bytes: give 64Ki to 256Mi, such as 16Mi"},
+		"an output that is too small": {
+			[]string{"--archive-max-bytes=1"},
+			archive.Config{},
+			"for flag -archive-max-bytes: give 64Ki to 256Mi, such as 16Mi",
+		},
 		"an output that is too large": {[]string{"--archive-max-bytes=1Gi"}, archive.Config{}, "give 64Ki to 256Mi"},
 		"an output that is no number": {[]string{"--archive-max-bytes=much"}, archive.Config{}, "for flag -archive-max-bytes"},
 		"an upload that is too long":  {[]string{"--archive-timeout=61s"}, archive.Config{}, "for flag -archive-timeout: give 1s to 60s"},

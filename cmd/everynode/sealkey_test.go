@@ -38,8 +38,11 @@ func TestSealKey(t *testing.T) {
 		"a new installation gets a key":        {secret: with(nil)},
 		"another manager is adding its key":    {secret: with(nil), conflicts: 1},
 		"a Secret that is missing is an error": {wantError: "config/rbac/seal.yaml"},
-		"a key of another size is an error":    {secret: with(map[string][]byte{"key": []byte("short")}), wantError: "kubectl -n everynode-system patch secret everynode-seal"},
-		"a Secret that cannot be written":      {secret: with(nil), conflicts: 10, wantError: "no key"},
+		"a key of another size is an error": {
+			secret:    with(map[string][]byte{"key": []byte("short")}),
+			wantError: "kubectl -n everynode-system patch secret everynode-seal",
+		},
+		"a Secret that cannot be written": {secret: with(nil), conflicts: 10, wantError: "no key"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -52,7 +55,8 @@ func TestSealKey(t *testing.T) {
 					return apierrors.NewConflict(schema.GroupResource{Resource: "secrets"}, o.GetName(), nil)
 				}
 				return c.Update(ctx, o, opts...)
-			}}).Build()
+			}}).
+				Build()
 			key, err := sealKey(t.Context(), c)
 			if tt.wantError != "" {
 				if err == nil || !strings.Contains(err.Error(), tt.wantError) {

@@ -142,7 +142,9 @@ func standIn(t testing.TB, nodes, jobs int) *httptest.Server {
 		default:
 			w.Header().Set("Content-Type", "application/json")
 			w.WriteHeader(http.StatusNotFound)
-			_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404,"message":"not found"}`))
+			_, _ = w.Write(
+				[]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404,"message":"not found"}`),
+			)
 			return
 		}
 		w.Header().Set("Content-Type", kind)
@@ -157,15 +159,32 @@ var start = time.Now().Add(-time.Hour).UTC().Truncate(time.Second)
 func job(name string, nodes int) *v1alpha1.NodeJob {
 	n := int32(nodes)
 	return &v1alpha1.NodeJob{
-		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodeJob"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: "node-setup", Name: name, UID: types.UID("uid-" + name), Generation: 1, CreationTimestamp: metav1.NewTime(start)},
-		Spec:       v1alpha1.NodeJobSpec{Task: v1alpha1.TaskSpec{Script: "true"}},
+		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodeJob"},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:         "node-setup",
+			Name:              name,
+			UID:               types.UID("uid-" + name),
+			Generation:        1,
+			CreationTimestamp: metav1.NewTime(start),
+		},
+		Spec: v1alpha1.NodeJobSpec{Task: v1alpha1.TaskSpec{Script: "true"}},
 		Status: v1alpha1.NodeJobStatus{
-			ObservedGeneration: 1, Revision: "7d9f2c41", Nodes: v1alpha1.NodeCounts{Matched: n, Done: n / 2, Running: n / 4, Waiting: n - n/2 - n/4},
-			Rollout: &v1alpha1.RolloutStatus{Step: "all", StepStartedAt: metav1.NewTime(start), Steps: []v1alpha1.StepStatus{{Name: "canary", Nodes: 1, Done: 1}, {Name: "all", Nodes: n - 1, Done: n/2 - 1}}},
+			ObservedGeneration: 1,
+			Revision:           "7d9f2c41",
+			Nodes:              v1alpha1.NodeCounts{Matched: n, Done: n / 2, Running: n / 4, Waiting: n - n/2 - n/4},
+			Rollout: &v1alpha1.RolloutStatus{
+				Step:          "all",
+				StepStartedAt: metav1.NewTime(start),
+				Steps:         []v1alpha1.StepStatus{{Name: "canary", Nodes: 1, Done: 1}, {Name: "all", Nodes: n - 1, Done: n/2 - 1}},
+			},
 			Conditions: []metav1.Condition{
 				{Type: v1alpha1.ConditionComplete, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonInProgress, Message: "half of it"},
-				{Type: v1alpha1.ConditionReconciling, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonInProgress, Message: "half of it"},
+				{
+					Type:    v1alpha1.ConditionReconciling,
+					Status:  metav1.ConditionTrue,
+					Reason:  v1alpha1.ReasonInProgress,
+					Message: "half of it",
+				},
 			},
 		},
 	}
@@ -174,7 +193,13 @@ func job(name string, nodes int) *v1alpha1.NodeJob {
 func node(i int) corev1.Node {
 	name := fmt.Sprintf("ip-10-0-%d-%d.eu-west-1.compute.internal", i/250, i%250)
 	n := corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name), CreationTimestamp: metav1.NewTime(start.Add(-time.Hour)), Labels: map[string]string{}, Annotations: map[string]string{}},
+		ObjectMeta: metav1.ObjectMeta{
+			Name:              name,
+			UID:               types.UID("uid-" + name),
+			CreationTimestamp: metav1.NewTime(start.Add(-time.Hour)),
+			Labels:            map[string]string{},
+			Annotations:       map[string]string{},
+		},
 		Status: corev1.NodeStatus{
 			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
 			NodeInfo:   corev1.NodeSystemInfo{MachineID: "machine-" + name, BootID: "boot-" + name},
@@ -191,7 +216,19 @@ func node(i int) corev1.Node {
 	if i%2 == 0 {
 		key := v1alpha1.RecordKey("node-setup", "job-0000")
 		n.Labels[key] = "7d9f2c41"
-		record.SetOn(&n, key, record.Record{Revision: "7d9f2c41", Outcome: record.Succeeded, Attempts: 1, StartedAt: start, FinishedAt: start, Message: strings.Repeat("said ", 100), PodUID: "p"})
+		record.SetOn(
+			&n,
+			key,
+			record.Record{
+				Revision:   "7d9f2c41",
+				Outcome:    record.Succeeded,
+				Attempts:   1,
+				StartedAt:  start,
+				FinishedAt: start,
+				Message:    strings.Repeat("said ", 100),
+				PodUID:     "p",
+			},
+		)
 	}
 	return n
 }
@@ -199,11 +236,26 @@ func node(i int) corev1.Node {
 func pod(i int) corev1.Pod {
 	return corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "node-setup", Name: fmt.Sprintf("job-0000-%d", i), UID: types.UID(fmt.Sprint("pod-", i)), CreationTimestamp: metav1.NewTime(start),
-			Labels: map[string]string{v1alpha1.NodeJobLabel: "job-0000", v1alpha1.RevisionLabel: "7d9f2c41"}, OwnerReferences: []metav1.OwnerReference{{UID: "uid-job-0000"}},
-			Annotations: map[string]string{v1alpha1.NodeUIDAnnotation: string(node(2*i + 1).UID)}, Finalizers: []string{v1alpha1.PodFinalizer},
+			Namespace:         "node-setup",
+			Name:              fmt.Sprintf("job-0000-%d", i),
+			UID:               types.UID(fmt.Sprint("pod-", i)),
+			CreationTimestamp: metav1.NewTime(start),
+			Labels: map[string]string{
+				v1alpha1.NodeJobLabel:  "job-0000",
+				v1alpha1.RevisionLabel: "7d9f2c41",
+			},
+			OwnerReferences: []metav1.OwnerReference{{UID: "uid-job-0000"}},
+			Annotations: map[string]string{
+				v1alpha1.NodeUIDAnnotation: string(node(2*i + 1).UID),
+			},
+			Finalizers: []string{v1alpha1.PodFinalizer},
 		},
-		Spec:   corev1.PodSpec{NodeName: node(2*i + 1).Name, Containers: []corev1.Container{{Name: "task", Env: []corev1.EnvVar{{Name: "EVERYNODE_SCRIPT", Value: strings.Repeat("#", 4096)}}}}},
+		Spec: corev1.PodSpec{
+			NodeName: node(2*i + 1).Name,
+			Containers: []corev1.Container{
+				{Name: "task", Env: []corev1.EnvVar{{Name: "EVERYNODE_SCRIPT", Value: strings.Repeat("#", 4096)}}},
+			},
+		},
 		Status: corev1.PodStatus{Phase: corev1.PodRunning},
 	}
 }
@@ -226,7 +278,8 @@ func TestAPipeThatIsClosedEarlyIsNoError(t *testing.T) {
 	}
 	_ = out.Close()
 	err = cmd.Wait()
-	if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); errs.Len() > 0 || !ok || (err != nil && status.Signal() != syscall.SIGPIPE) {
+	if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); errs.Len() > 0 || !ok ||
+		(err != nil && status.Signal() != syscall.SIGPIPE) {
 		t.Errorf("it ended with %v, message %s", err, errs.String())
 	}
 }
@@ -244,7 +297,11 @@ func TestInvalidCommandLinesHaveExitCodes(t *testing.T) {
 		"an unknown format":         {[]string{"list", "-o", "xml"}, 2, "-o xml is not supported here: give one of wide, name, json, yaml"},
 		"a timeout without a watch": {[]string{"status", "job-0000", "--timeout", "1m"}, 2, "--timeout is for --watch"},
 		"an unknown NodeJob":        {[]string{"status", "job-00000"}, 3, "there is no NodeJob job-00000"},
-		"an unknown node":           {[]string{"explain", "job-0000", "ip-10"}, 3, "there is no node ip-10; there are ip-10-0-0-0.eu-west-1.compute.internal"},
+		"an unknown node": {
+			[]string{"explain", "job-0000", "ip-10"},
+			3,
+			"there is no node ip-10; there are ip-10-0-0-0.eu-west-1.compute.internal",
+		},
 		"a missing file":            {[]string{"plan", "-f", "none.yaml"}, 2, "none.yaml"},
 		"an unreachable API server": {[]string{"list", "--server", "http://127.0.0.1:1"}, 6, "the API server does not answer"},
 	}

@@ -127,7 +127,10 @@ list pods          ns         yes      logs, run, status
 disrupt            ns         yes      NodeJob ns/tune (spec.maintenance.drain)
 `
 	namespace := func(value string) *corev1.Namespace {
-		return &corev1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: metav1.ObjectMeta{Name: "ns", Labels: map[string]string{v1alpha1.EnabledLabel: value}}}
+		return &corev1.Namespace{
+			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
+			ObjectMeta: metav1.ObjectMeta{Name: "ns", Labels: map[string]string{v1alpha1.EnabledLabel: value}},
+		}
 	}
 	manager := func(args ...string) *appsv1.Deployment {
 		d := &appsv1.Deployment{TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"}}
@@ -201,7 +204,11 @@ func TestCanIForPrograms(t *testing.T) {
 		}
 		results = append(results, result)
 	}
-	if diff := cmp.Diff(results[0], results[1]); diff != "" || results[0].User != "jane" || len(results[0].Rights) != 8 || len(results[0].missing()) != 1 || len(results[0].Grants) != 2 {
+	if diff := cmp.Diff(
+		results[0],
+		results[1],
+	); diff != "" || results[0].User != "jane" || len(results[0].Rights) != 8 || len(results[0].missing()) != 1 ||
+		len(results[0].Grants) != 2 {
 		t.Errorf("(-json +yaml):\n%s\n%+v", diff, results[0])
 	}
 }

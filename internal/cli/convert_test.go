@@ -37,23 +37,64 @@ func TestConvertFiles(t *testing.T) {
 		want, wantError string
 		wantCode        int
 	}{
-		"a file":                 {args: []string{"-f", "task.yaml"}, want: "kind: NodeJob\nmetadata:\n  name: task\nspec:\n  rerun:\n    onReboot: true\n  suspend: true\n"},
+		"a file": {
+			args: []string{"-f", "task.yaml"},
+			want: "kind: NodeJob\nmetadata:\n  name: task\nspec:\n  rerun:\n    onReboot: true\n  suspend: true\n",
+		},
 		"a file, with namespace": {args: []string{"-f", "task.yaml", "-n", "given"}, want: "  namespace: given\n"},
 		"standard input":         {args: []string{"-f", "-"}, in: convertible, want: "kind: NodeJob\n"},
-		"several files":          {args: []string{"-f", "task.yaml", "-f", "server.yaml"}, want: "kind: NodeJob\n", wantError: "DaemonSet server is not converted", wantCode: cmdutil.ExitUsage},
-		"two refused objects":    {args: []string{"-f", "-"}, in: server + "---\n" + strings.ReplaceAll(server, "server", "other"), wantError: "DaemonSet server is not converted", wantCode: cmdutil.ExitUsage},
-		"a file that selects other nodes": {args: []string{"-f", "-"}, in: affine, want: "# TODO: the NodeJob runs on more nodes",
-			wantError: "TODO: DaemonSet task: the NodeJob runs on more nodes: a label selector cannot compare numbers (cores Gt 8)\n1 TODO in the comments", wantCode: cmdutil.ExitIncomplete},
-		"a script that waits": {args: []string{"-f", "-"}, in: waiting, want: "- work; sleep infinity\n", wantError: "waits without end in line 1", wantCode: cmdutil.ExitIncomplete},
-		"kinds that look like others": {args: []string{"-f", "-"}, in: "apiVersion: apps.kruise.io/v1alpha1\nkind: DaemonSet\nmetadata: {name: s}\n---\napiVersion: batch/v1\nkind: CronJob\nmetadata: {name: s}\n",
-			wantError: "but DaemonSet of apps.kruise.io, CronJob of batch. For a task that repeats, write a NodeJob with rerun.periodSeconds", wantCode: cmdutil.ExitUsage},
-		"no file":                {wantError: "which file? convert -f FILE", wantCode: cmdutil.ExitUsage},
-		"an absent file":         {args: []string{"-f", "absent.yaml"}, wantError: "no such file", wantCode: cmdutil.ExitUsage},
-		"a directory":            {args: []string{"-f", "."}, wantError: "is a directory", wantCode: cmdutil.ExitUsage},
-		"an empty file":          {args: []string{"-f", "empty.yaml"}, wantError: "there is nothing to convert in empty.yaml", wantCode: cmdutil.ExitUsage},
-		"objects of other kinds": {args: []string{"-f", "-"}, in: "apiVersion: v1\nkind: Service\nmetadata: {name: s}\n", wantError: "there is nothing to convert in -", wantCode: cmdutil.ExitUsage},
-		"a file without objects": {args: []string{"-f", "text.yaml"}, wantError: "reading text.yaml: it is not a file of Kubernetes objects", wantCode: cmdutil.ExitUsage},
-		"an argument":            {args: []string{"task.yaml"}, wantError: "convert takes no arguments", wantCode: cmdutil.ExitUsage},
+		"several files": {
+			args:      []string{"-f", "task.yaml", "-f", "server.yaml"},
+			want:      "kind: NodeJob\n",
+			wantError: "DaemonSet server is not converted",
+			wantCode:  cmdutil.ExitUsage,
+		},
+		"two refused objects": {
+			args:      []string{"-f", "-"},
+			in:        server + "---\n" + strings.ReplaceAll(server, "server", "other"),
+			wantError: "DaemonSet server is not converted",
+			wantCode:  cmdutil.ExitUsage,
+		},
+		"a file that selects other nodes": {
+			args:      []string{"-f", "-"},
+			in:        affine,
+			want:      "# TODO: the NodeJob runs on more nodes",
+			wantError: "TODO: DaemonSet task: the NodeJob runs on more nodes: a label selector cannot compare numbers (cores Gt 8)\n1 TODO in the comments",
+			wantCode:  cmdutil.ExitIncomplete,
+		},
+		"a script that waits": {
+			args:      []string{"-f", "-"},
+			in:        waiting,
+			want:      "- work; sleep infinity\n",
+			wantError: "waits without end in line 1",
+			wantCode:  cmdutil.ExitIncomplete,
+		},
+		"kinds that look like others": {
+			args:      []string{"-f", "-"},
+			in:        "apiVersion: apps.kruise.io/v1alpha1\nkind: DaemonSet\nmetadata: {name: s}\n---\napiVersion: batch/v1\nkind: CronJob\nmetadata: {name: s}\n",
+			wantError: "but DaemonSet of apps.kruise.io, CronJob of batch. For a task that repeats, write a NodeJob with rerun.periodSeconds",
+			wantCode:  cmdutil.ExitUsage,
+		},
+		"no file":        {wantError: "which file? convert -f FILE", wantCode: cmdutil.ExitUsage},
+		"an absent file": {args: []string{"-f", "absent.yaml"}, wantError: "no such file", wantCode: cmdutil.ExitUsage},
+		"a directory":    {args: []string{"-f", "."}, wantError: "is a directory", wantCode: cmdutil.ExitUsage},
+		"an empty file": {
+			args:      []string{"-f", "empty.yaml"},
+			wantError: "there is nothing to convert in empty.yaml",
+			wantCode:  cmdutil.ExitUsage,
+		},
+		"objects of other kinds": {
+			args:      []string{"-f", "-"},
+			in:        "apiVersion: v1\nkind: Service\nmetadata: {name: s}\n",
+			wantError: "there is nothing to convert in -",
+			wantCode:  cmdutil.ExitUsage,
+		},
+		"a file without objects": {
+			args:      []string{"-f", "text.yaml"},
+			wantError: "reading text.yaml: it is not a file of Kubernetes objects",
+			wantCode:  cmdutil.ExitUsage,
+		},
+		"an argument": {args: []string{"task.yaml"}, wantError: "convert takes no arguments", wantCode: cmdutil.ExitUsage},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

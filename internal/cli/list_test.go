@@ -33,7 +33,11 @@ func TestAListWithoutAManager(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f, out, errs := clitest.NewFactory(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 				clitest.Respond(w, v1alpha1.NodeJobList{
-					TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodeJobList"}, Items: []v1alpha1.NodeJob{*unobserved},
+					TypeMeta: metav1.TypeMeta{
+						APIVersion: v1alpha1.GroupVersion.String(),
+						Kind:       "NodeJobList",
+					},
+					Items: []v1alpha1.NodeJob{*unobserved},
 				})
 			}))
 			f.Now = func() time.Time { return created.Add(tt.age) }

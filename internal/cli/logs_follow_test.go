@@ -64,7 +64,10 @@ func (s *logServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case path == clitest.NodesPath:
 		list := metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadataList"}}
 		for name, rec := range s.nodes {
-			node := metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadata"}, ObjectMeta: metav1.ObjectMeta{Name: name}}
+			node := metav1.PartialObjectMetadata{
+				TypeMeta:   metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadata"},
+				ObjectMeta: metav1.ObjectMeta{Name: name},
+			}
 			if rec != nil {
 				record.SetOn(&node, jobKey, *rec)
 			}
@@ -74,7 +77,10 @@ func (s *logServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case path == clitest.JobsPath+"/j":
 		job := clitest.NodeJob("j")
 		if s.over(s) {
-			meta.SetStatusCondition(&job.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: "NodesFailed"})
+			meta.SetStatusCondition(
+				&job.Status.Conditions,
+				metav1.Condition{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: "NodesFailed"},
+			)
 		}
 		clitest.Respond(w, job)
 	default:
@@ -84,23 +90,62 @@ func (s *logServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func TestALogThatBreaksOffContinuesWithoutRepeatedLines(t *testing.T) {
 	pod := clitest.Pod("p", "node-1", corev1.PodRunning)
-	s := &logServer{pods: []*corev1.Pod{pod}, nodes: map[string]*record.Record{"node-1": nil}, over: func(s *logServer) bool { return len(s.opened) > 0 }}
+	s := &logServer{
+		pods:  []*corev1.Pod{pod},
+		nodes: map[string]*record.Record{"node-1": nil},
+		over:  func(s *logServer) bool { return len(s.opened) > 0 },
+	}
 	s.log = func(w http.ResponseWriter, _ string, n int) {
 		lines := func(lines ...string) { _, _ = io.WriteString(w, strings.Join(lines, "\n")) }
 		switch n {
 		case 1:
-			lines(clitest.LogLine(900, "one"), clitest.LogLine(1200, "more"), clitest.LogLine(1500, "two"), clitest.LogLine(1500, "two"), clitest.LogLine(1700, "thr"))
+			lines(
+				clitest.LogLine(900, "one"),
+				clitest.LogLine(1200, "more"),
+				clitest.LogLine(1500, "two"),
+				clitest.LogLine(1500, "two"),
+				clitest.LogLine(1700, "thr"),
+			)
 			clitest.BreakOff(w) // with the API server
 		case 2:
-			clitest.RespondError(w, http.StatusInternalServerError, metav1.StatusReasonInternalError, "dial tcp 10.0.0.1:10250: connect: connection refused")
+			clitest.RespondError(
+				w,
+				http.StatusInternalServerError,
+				metav1.StatusReasonInternalError,
+				"dial tcp 10.0.0.1:10250: connect: connection refused",
+			)
 		case 3:
-			lines(clitest.LogLine(1200, "more"), clitest.LogLine(1500, "two"), clitest.LogLine(1500, "two"), clitest.LogLine(1700, "three"), clitest.LogLine(1600, "late"), "")
+			lines(
+				clitest.LogLine(1200, "more"),
+				clitest.LogLine(1500, "two"),
+				clitest.LogLine(1500, "two"),
+				clitest.LogLine(1700, "three"),
+				clitest.LogLine(1600, "late"),
+				"",
+			)
 			// In good order, as when the kubelet is told to end.
 		case 4:
-			lines(clitest.LogLine(1200, "more"), clitest.LogLine(1500, "two"), clitest.LogLine(1500, "two"), clitest.LogLine(1700, "three"), clitest.LogLine(1600, "late"), clitest.LogLine(1700, "four"), "")
+			lines(
+				clitest.LogLine(1200, "more"),
+				clitest.LogLine(1500, "two"),
+				clitest.LogLine(1500, "two"),
+				clitest.LogLine(1700, "three"),
+				clitest.LogLine(1600, "late"),
+				clitest.LogLine(1700, "four"),
+				"",
+			)
 			pod.Status.Phase = corev1.PodSucceeded
 		default:
-			lines(clitest.LogLine(1200, "more"), clitest.LogLine(1500, "two"), clitest.LogLine(1500, "two"), clitest.LogLine(1700, "three"), clitest.LogLine(1600, "late"), clitest.LogLine(1700, "four"), clitest.LogLine(2100, "five"), clitest.LogLine(2200, "six has no end"))
+			lines(
+				clitest.LogLine(1200, "more"),
+				clitest.LogLine(1500, "two"),
+				clitest.LogLine(1500, "two"),
+				clitest.LogLine(1700, "three"),
+				clitest.LogLine(1600, "late"),
+				clitest.LogLine(1700, "four"),
+				clitest.LogLine(2100, "five"),
+				clitest.LogLine(2200, "six has no end"),
+			)
 		}
 	}
 	f, out, errs := clitest.NewFactory(t, s)
@@ -123,7 +168,11 @@ func TestALogThatBreaksOffContinuesWithoutRepeatedLines(t *testing.T) {
 // TestALogThatCannotBeReadIsSkipped checks that the other logs are still printed.
 func TestALogThatCannotBeReadIsSkipped(t *testing.T) {
 	deaf, fine := clitest.Pod("deaf", "node-1", corev1.PodRunning), clitest.Pod("fine", "node-2", corev1.PodSucceeded)
-	s := &logServer{pods: []*corev1.Pod{deaf, fine}, nodes: map[string]*record.Record{"node-1": nil, "node-2": nil}, over: func(*logServer) bool { return true }}
+	s := &logServer{
+		pods:  []*corev1.Pod{deaf, fine},
+		nodes: map[string]*record.Record{"node-1": nil, "node-2": nil},
+		over:  func(*logServer) bool { return true },
+	}
 	s.log = func(w http.ResponseWriter, pod string, _ int) {
 		if pod == "deaf" {
 			clitest.RespondError(w, http.StatusInternalServerError, metav1.StatusReasonInternalError, "no route to host")
@@ -135,7 +184,8 @@ func TestALogThatCannotBeReadIsSkipped(t *testing.T) {
 	if code := command(t, f, "logs", "j", "-f"); code != cmdutil.ExitOK || out.String() != "node-2 | fine\n" {
 		t.Errorf("exit code %d, and %q", code, out)
 	}
-	if want := "-- node-1: the log of pod deaf cannot be read: no route to host\n"; errs.String() != want || len(s.opened) != podlog.Tries+1 {
+	if want := "-- node-1: the log of pod deaf cannot be read: no route to host\n"; errs.String() != want ||
+		len(s.opened) != podlog.Tries+1 {
 		t.Errorf("after %d requests the message is %q, want %q", len(s.opened), errs, want)
 	}
 }
@@ -143,11 +193,23 @@ func TestALogThatCannotBeReadIsSkipped(t *testing.T) {
 // TestFailedSelectsTheLogsToFollow expects the next attempts on nodes whose last attempt failed, and failed pods.
 func TestFailedSelectsTheLogsToFollow(t *testing.T) {
 	failed := func(pod string) *record.Record {
-		return &record.Record{Revision: "new", Outcome: record.Failed, Attempts: 1, Message: "of " + pod, PodUID: clitest.Pod(pod, "", "").UID}
+		return &record.Record{
+			Revision: "new",
+			Outcome:  record.Failed,
+			Attempts: 1,
+			Message:  "of " + pod,
+			PodUID:   clitest.Pod(pod, "", "").UID,
+		}
 	}
 	s := &logServer{
 		pods: []*corev1.Pod{
-			clitest.Pod("again", "node-1", corev1.PodRunning), clitest.Pod("first", "node-2", corev1.PodRunning), clitest.Pod("fails", "node-3", corev1.PodFailed),
+			clitest.Pod(
+				"again",
+				"node-1",
+				corev1.PodRunning,
+			),
+			clitest.Pod("first", "node-2", corev1.PodRunning),
+			clitest.Pod("fails", "node-3", corev1.PodFailed),
 			clitest.Pod("done", "node-4", corev1.PodSucceeded),
 		},
 		nodes: map[string]*record.Record{

@@ -21,7 +21,11 @@ func TestLogsSayWhereTheWholeOutputIs(t *testing.T) {
 	stored := record.Archives{{Phase: "task", Location: "s3://outputs/a.log", Stored: true, Bytes: 5000}}
 	lost := record.Archives{{Phase: "task", Location: "s3://outputs/b.log", Error: "the response is 403 Forbidden\x1b[2J"}}
 	nodes := []metav1.PartialObjectMetadata{
-		nodeWith("a", nil, record.Record{Revision: "new", Outcome: record.Succeeded, Attempts: 1, FinishedAt: at, Message: "the end", Archives: stored}),
+		nodeWith(
+			"a",
+			nil,
+			record.Record{Revision: "new", Outcome: record.Succeeded, Attempts: 1, FinishedAt: at, Message: "the end", Archives: stored},
+		),
 		nodeWith("b", nil, record.Record{Revision: "new", Outcome: record.Failed, Attempts: 1, FinishedAt: at, Archives: lost}),
 		nodeWith("c", nil, record.Record{Revision: "new", Outcome: record.Failed, Attempts: 1, FinishedAt: at, Message: "broken"}),
 		{ObjectMeta: metav1.ObjectMeta{Name: "without-a-record"}},
@@ -48,7 +52,13 @@ func TestLogsSayWhereTheWholeOutputIs(t *testing.T) {
 				case clitest.PodsPath:
 					clitest.Respond(w, corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}})
 				case clitest.NodesPath:
-					clitest.Respond(w, metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadataList"}, Items: nodes})
+					clitest.Respond(
+						w,
+						metav1.PartialObjectMetadataList{
+							TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadataList"},
+							Items:    nodes,
+						},
+					)
 				default:
 					clitest.RespondError(w, http.StatusNotFound, metav1.StatusReasonNotFound, r.URL.String())
 				}

@@ -59,7 +59,10 @@ func (s *planServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.URL.Path == clitest.PodsPath:
 		clitest.Respond(w, corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}})
 	case strings.HasSuffix(r.URL.Path, "/nodejobs"):
-		clitest.Respond(w, v1alpha1.NodeJobList{TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodeJobList"}, Items: s.jobs})
+		clitest.Respond(
+			w,
+			v1alpha1.NodeJobList{TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodeJobList"}, Items: s.jobs},
+		)
 	case strings.HasSuffix(r.URL.Path, "/serviceaccounts/there"):
 		clitest.Respond(w, corev1.ServiceAccount{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"}})
 	case strings.HasSuffix(r.URL.Path, "/serviceaccounts/absent"):
@@ -96,7 +99,12 @@ func readyNode(name string) corev1.Node {
 func fileOf(needs ...string) string {
 	var b strings.Builder
 	for i := 0; i < len(needs); i += 2 {
-		fmt.Fprintf(&b, "---\napiVersion: everynode.dev/v1alpha1\nkind: NodeJob\nmetadata: {name: %s}\nspec: {task: {script: \"true\"}, dependsOn: [%s]}\n", needs[i], needs[i+1])
+		fmt.Fprintf(
+			&b,
+			"---\napiVersion: everynode.dev/v1alpha1\nkind: NodeJob\nmetadata: {name: %s}\nspec: {task: {script: \"true\"}, dependsOn: [%s]}\n",
+			needs[i],
+			needs[i+1],
+		)
 	}
 	return b.String()
 }
@@ -111,7 +119,9 @@ func TestNodeJobsOfAFileMayDependOnEachOther(t *testing.T) {
 	record.SetOn(&done, key, record.Record{Revision: first.Status.Revision, Outcome: record.Succeeded, PodUID: "p"})
 	stalled := clitest.NodeJob("second")
 	stalled.Spec.DependsOn = []string{"first"}
-	stalled.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonDependencyNotFound, Message: "as it was"}}
+	stalled.Status.Conditions = []metav1.Condition{
+		{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonDependencyNotFound, Message: "as it was"},
+	}
 
 	tests := map[string]struct {
 		server planServer
@@ -121,10 +131,26 @@ func TestNodeJobsOfAFileMayDependOnEachOther(t *testing.T) {
 	}{
 		"no NodeJob exists": {planServer{nodes: []corev1.Node{readyNode("node-1")}}, fileOf("second", "first", "first", ""),
 			[]string{"second: [WaitingForDependency]", "first: [Starting]"}},
-		"the first is done":                         {planServer{nodes: []corev1.Node{done}, jobs: []v1alpha1.NodeJob{*first}}, fileOf("first", "", "second", "first"), []string{"first: [Done]", "second: [Starting]"}},
-		"the manager reported a missing dependency": {planServer{nodes: []corev1.Node{readyNode("node-1")}, jobs: []v1alpha1.NodeJob{*stalled}}, fileOf("second", "first", "first", ""), []string{"second: [WaitingForDependency]", "first: [Starting]"}},
-		"a missing dependency":                      {planServer{nodes: []corev1.Node{readyNode("node-1")}}, fileOf("second", "third", "first", ""), []string{"second: DependencyNotFound [DependencyNotFound]", "first: [Starting]"}},
-		"a cycle":                                   {planServer{nodes: []corev1.Node{readyNode("node-1")}}, fileOf("second", "first", "first", "second"), []string{"second: DependencyCycle [DependencyCycle]", "first: DependencyCycle [DependencyCycle]"}},
+		"the first is done": {
+			planServer{nodes: []corev1.Node{done}, jobs: []v1alpha1.NodeJob{*first}},
+			fileOf("first", "", "second", "first"),
+			[]string{"first: [Done]", "second: [Starting]"},
+		},
+		"the manager reported a missing dependency": {
+			planServer{nodes: []corev1.Node{readyNode("node-1")}, jobs: []v1alpha1.NodeJob{*stalled}},
+			fileOf("second", "first", "first", ""),
+			[]string{"second: [WaitingForDependency]", "first: [Starting]"},
+		},
+		"a missing dependency": {
+			planServer{nodes: []corev1.Node{readyNode("node-1")}},
+			fileOf("second", "third", "first", ""),
+			[]string{"second: DependencyNotFound [DependencyNotFound]", "first: [Starting]"},
+		},
+		"a cycle": {
+			planServer{nodes: []corev1.Node{readyNode("node-1")}},
+			fileOf("second", "first", "first", "second"),
+			[]string{"second: DependencyCycle [DependencyCycle]", "first: DependencyCycle [DependencyCycle]"},
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -182,7 +208,11 @@ metadata: {name: token, namespace: ns}
 data: {a: b25l}
 stringData: {b: two}
 `
-	there := &corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "token", UID: "u-1"}, Data: map[string][]byte{"a": []byte("old")}}
+	there := &corev1.Secret{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "token", UID: "u-1"},
+		Data:       map[string][]byte{"a": []byte("old")},
+	}
 	would := map[string][]byte{"a": []byte("one"), "b": []byte("two")}
 	for name, tt := range map[string]struct {
 		configMap string
@@ -214,7 +244,11 @@ stringData: {b: two}
 				}
 				return
 			}
-			spec := &v1alpha1.NodeJobSpec{Task: v1alpha1.TaskSpec{ScriptFrom: &v1alpha1.ScriptSource{ConfigMapKeyRef: v1alpha1.ConfigMapKeyRef{Name: "scripts", Key: "run.sh"}}}}
+			spec := &v1alpha1.NodeJobSpec{
+				Task: v1alpha1.TaskSpec{
+					ScriptFrom: &v1alpha1.ScriptSource{ConfigMapKeyRef: v1alpha1.ConfigMapKeyRef{Name: "scripts", Key: "run.sh"}},
+				},
+			}
 			want := task.Revision(spec, task.Source{Script: "true", Contents: []string{task.ContentHash(tt.wantUID, would)}})
 			if got.Revision != want || got.Stalled != nil || !slices.Equal(got.Notes, tt.wantNotes) {
 				t.Errorf("got revision %s, %+v, %q; want revision %s, %q", got.Revision, got.Stalled, got.Notes, want, tt.wantNotes)
@@ -290,12 +324,22 @@ func TestAFileIsReadStrictly(t *testing.T) {
 		"apiVersion: everynode.dev/v1alpha1\nkind: NodeJob\nspec: {suspend: maybe}":                                           "suspend",
 		"apiVersion: everynode.dev/v1alpha1\nkind: NodeJob\nspec: {suspend: true, suspend: false}":                            "suspend",
 	} {
-		if _, err := readFile("-", strings.NewReader(document), "ns"); err == nil || cmdutil.CodeOf(err) != cmdutil.ExitUsage || !strings.Contains(err.Error(), want) {
+		if _, err := readFile(
+			"-",
+			strings.NewReader(document),
+			"ns",
+		); err == nil || cmdutil.CodeOf(err) != cmdutil.ExitUsage ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", document, err)
 		}
 	}
 	// The advice is for NodeJobs.
-	if _, err := readFile("-", strings.NewReader("apiVersion: everynode.dev/v1alpha1\nkind: NodeGuard\nmetadata: {name: a}\nspec: {nodeSelector: {pool: db}}"), "ns"); err == nil || strings.Contains(err.Error(), "spec.nodes") {
+	if _, err := readFile(
+		"-",
+		strings.NewReader("apiVersion: everynode.dev/v1alpha1\nkind: NodeGuard\nmetadata: {name: a}\nspec: {nodeSelector: {pool: db}}"),
+		"ns",
+	); err == nil ||
+		strings.Contains(err.Error(), "spec.nodes") {
 		t.Errorf("a NodeGuard: %v", err)
 	}
 }
@@ -334,7 +378,10 @@ func TestAPlanSaysWhereTheTaskDoesNotRun(t *testing.T) {
 		},
 		"a selector that matches no node": {
 			spec: `{task: {script: "true"}, nodes: {selector: {matchLabels: {pool: db}}}}`,
-			want: []string{"Nodes 0 nodes of 4 match", "Warning the task would not run on any node now: no node matches spec.nodes.selector; the task runs as soon as one does"},
+			want: []string{
+				"Nodes 0 nodes of 4 match",
+				"Warning the task would not run on any node now: no node matches spec.nodes.selector; the task runs as soon as one does",
+			},
 		},
 		"names that no node has": {
 			spec: `{task: {script: "true"}, nodes: {names: [node-5]}}`,
@@ -348,7 +395,9 @@ func TestAPlanSaysWhereTheTaskDoesNotRun(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			f, out, errs := clitest.NewFactory(t, &planServer{t: t, nodes: nodes})
-			f.In = strings.NewReader("apiVersion: everynode.dev/v1alpha1\nkind: NodeJob\nmetadata: {name: j, creationTimestamp: \"2026-07-01T12:00:00Z\"}\nspec: " + tt.spec)
+			f.In = strings.NewReader(
+				"apiVersion: everynode.dev/v1alpha1\nkind: NodeJob\nmetadata: {name: j, creationTimestamp: \"2026-07-01T12:00:00Z\"}\nspec: " + tt.spec,
+			)
 			if code := command(t, f, "plan", "-f", "-"); code != cmdutil.ExitOK {
 				t.Fatalf("exit code %d, and %s", code, errs)
 			}
@@ -393,11 +442,17 @@ func TestAPlanFindsAMissingServiceAccount(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f, out, errs := clitest.NewFactory(t, &planServer{t: t, nodes: []corev1.Node{readyNode("node-1")}})
-			f.In = strings.NewReader("apiVersion: everynode.dev/v1alpha1\nkind: NodeJob\nmetadata: {name: j}\nspec: {task: {template: {spec: {serviceAccountName: " + tt.account + ", containers: [{name: a, image: b}]}}}}\n" + tt.more)
+			f.In = strings.NewReader(
+				"apiVersion: everynode.dev/v1alpha1\nkind: NodeJob\nmetadata: {name: j}\nspec: {task: {template: {spec: {serviceAccountName: " + tt.account + ", containers: [{name: a, image: b}]}}}}\n" + tt.more,
+			)
 			if code := command(t, f, "plan", "-f", "-"); code != cmdutil.ExitOK {
 				t.Fatalf("exit code %d, and %s", code, errs)
 			}
-			if got := strings.Join(strings.Fields(out.String()), " "); strings.Contains(got, want) != tt.missing || strings.Contains(got, "NotFound") != tt.missing {
+			if got := strings.Join(
+				strings.Fields(out.String()),
+				" ",
+			); strings.Contains(got, want) != tt.missing ||
+				strings.Contains(got, "NotFound") != tt.missing {
 				t.Errorf("the output is\n%s%s", out, errs)
 			}
 		})

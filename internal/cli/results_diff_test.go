@@ -39,8 +39,14 @@ func TestResultsOfTwoNodeJobsAreCompared(t *testing.T) {
 	same := alsoRecorded(nodeWith("same", nil, ended(record.Succeeded, 0, "kernel", "6.1")), ended(record.Succeeded, 0, "kernel", "6.1"))
 	differing := []metav1.PartialObjectMetadata{
 		same,
-		alsoRecorded(nodeWith("b", nil, ended(record.Succeeded, 0, "kernel", "6.1", "old", "")), ended(record.Succeeded, 0, "kernel", "6.12\x1b[2J", "new", "1")),
-		alsoRecorded(nodeWith("a", nil, ended(record.Succeeded, 0, "kernel", "6.1")), ended(record.Failed, 3, "kernel", "6.1", "outcome", "Succeeded", "exitCode", "0")),
+		alsoRecorded(
+			nodeWith("b", nil, ended(record.Succeeded, 0, "kernel", "6.1", "old", "")),
+			ended(record.Succeeded, 0, "kernel", "6.12\x1b[2J", "new", "1"),
+		),
+		alsoRecorded(
+			nodeWith("a", nil, ended(record.Succeeded, 0, "kernel", "6.1")),
+			ended(record.Failed, 3, "kernel", "6.1", "outcome", "Succeeded", "exitCode", "0"),
+		),
 		nodeWith("c", nil, ended(record.Succeeded, 0, "kernel", "6.1")),
 		alsoRecorded(metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "d"}}, ended(record.Failed, 1)),
 		{ObjectMeta: metav1.ObjectMeta{Name: "without-a-record"}},
@@ -53,15 +59,26 @@ func TestResultsOfTwoNodeJobsAreCompared(t *testing.T) {
 		told  string
 	}{
 		"differences": {
-			nodes: differing, args: []string{"--diff", "other"}, code: cmdutil.ExitDiffers,
-			want: "NODE RESULT j other\na exitCode 0 3\na outcome Succeeded Failed\nb kernel 6.1 6.12\\x1b[2J\nb new (none) 1\nb old (none)\nc outcome Succeeded (none)\nd outcome (none) Failed",
+			nodes: differing,
+			args:  []string{"--diff", "other"},
+			code:  cmdutil.ExitDiffers,
+			want:  "NODE RESULT j other\na exitCode 0 3\na outcome Succeeded Failed\nb kernel 6.1 6.12\\x1b[2J\nb new (none) 1\nb old (none)\nc outcome Succeeded (none)\nd outcome (none) Failed",
 		},
 		"differences for programs": {
 			nodes: differing[3:], args: []string{"--diff", "other", "-o", "json"}, code: cmdutil.ExitDiffers,
 			want: `[ { "node": "c", "result": "outcome", "value": "Succeeded" }, { "node": "d", "result": "outcome", "other": "Failed" } ]`,
 		},
-		"no differences":              {nodes: differing[:1], args: []string{"--diff", "other"}, told: "no differences between j and other on 1 node\n"},
-		"no differences for programs": {nodes: differing[:1], args: []string{"--diff", "other", "-o", "json"}, want: "[]", told: "no differences between j and other on 1 node\n"},
+		"no differences": {
+			nodes: differing[:1],
+			args:  []string{"--diff", "other"},
+			told:  "no differences between j and other on 1 node\n",
+		},
+		"no differences for programs": {
+			nodes: differing[:1],
+			args:  []string{"--diff", "other", "-o", "json"},
+			want:  "[]",
+			told:  "no differences between j and other on 1 node\n",
+		},
 		"another that does not exist": {args: []string{"--diff", "missing"}, code: cmdutil.ExitNotFound},
 		"the same NodeJob":            {args: []string{"--diff", "j"}, code: cmdutil.ExitUsage},
 		"an unset variable":           {args: []string{"--diff", ""}, code: cmdutil.ExitUsage},
@@ -75,7 +92,13 @@ func TestResultsOfTwoNodeJobsAreCompared(t *testing.T) {
 				case clitest.JobsPath + "/j", clitest.JobsPath + "/other":
 					clitest.Respond(w, clitest.NodeJob(r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:]))
 				case clitest.NodesPath:
-					clitest.Respond(w, metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadataList"}, Items: tt.nodes})
+					clitest.Respond(
+						w,
+						metav1.PartialObjectMetadataList{
+							TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadataList"},
+							Items:    tt.nodes,
+						},
+					)
 				default:
 					clitest.RespondError(w, http.StatusNotFound, metav1.StatusReasonNotFound, r.URL.String())
 				}

@@ -25,8 +25,25 @@ func TestResultsAsJUnit(t *testing.T) {
 		return view.ResultOf(name, nil, &rec)
 	}
 	found := view.Results{Revision: "new", Nodes: []view.NodeResult{
-		node("a", record.Record{Outcome: record.Succeeded, StartedAt: at, ExitCode: new(int32(0)), Results: map[string]string{"kernel": "6.1", "disk": "\x1b[2J\ufffe"}}),
-		node("b", record.Record{Outcome: record.Failed, StartedAt: at, ExitCode: new(int32(3)), Reason: "TaskFailed", Message: "no <disk> & \x00\n\x1b[2J]]>"}),
+		node(
+			"a",
+			record.Record{
+				Outcome:   record.Succeeded,
+				StartedAt: at,
+				ExitCode:  new(int32(0)),
+				Results:   map[string]string{"kernel": "6.1", "disk": "\x1b[2J\ufffe"},
+			},
+		),
+		node(
+			"b",
+			record.Record{
+				Outcome:   record.Failed,
+				StartedAt: at,
+				ExitCode:  new(int32(3)),
+				Reason:    "TaskFailed",
+				Message:   "no <disk> & \x00\n\x1b[2J]]>",
+			},
+		),
 		node("c", record.Record{Outcome: record.Failed, Reason: "DeadlineExceeded"}),
 		node("d", record.Record{Outcome: record.Disrupted, Reason: "Evicted"}),
 		node("assumed", record.Record{Outcome: record.Succeeded, Assumed: true, Reason: "AssumedDone"}),
@@ -64,7 +81,11 @@ func TestResultsAsJUnit(t *testing.T) {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	var read junitSuites
-	if err := xml.Unmarshal(got, &read); err != nil || len(read.Suite.Cases) != 6 || read.Suite.Cases[1].Failure.Text != "no <disk> & \\x00\n\\x1b[2J]]>" {
+	if err := xml.Unmarshal(
+		got,
+		&read,
+	); err != nil || len(read.Suite.Cases) != 6 ||
+		read.Suite.Cases[1].Failure.Text != "no <disk> & \\x00\n\\x1b[2J]]>" {
 		t.Errorf("it is read as %+v (%v)", read, err)
 	}
 	if strings.ContainsRune(string(got), '\ufffd') {

@@ -25,12 +25,36 @@ func TestResultsOfThePreviousRevision(t *testing.T) {
 			Results: map[string]string{"swappiness": swappiness}, Previous: previous,
 		}
 	}
-	before := &record.Previous{Revision: "old", Outcome: record.Failed, Attempts: 2, ExitCode: new(int32(3)), FinishedAt: at, Results: map[string]string{"swappiness": "60"}}
+	before := &record.Previous{
+		Revision:   "old",
+		Outcome:    record.Failed,
+		Attempts:   2,
+		ExitCode:   new(int32(3)),
+		FinishedAt: at,
+		Results:    map[string]string{"swappiness": "60"},
+	}
 	changed := nodeWith("changed", map[string]string{"pool": "db"}, of("new", "10", before))
-	unchanged := nodeWith("unchanged", nil, of("old", "60", &record.Previous{Revision: "oldest", Outcome: record.Succeeded, Results: map[string]string{"swappiness": "30"}}))
+	unchanged := nodeWith(
+		"unchanged",
+		nil,
+		of("old", "60", &record.Previous{Revision: "oldest", Outcome: record.Succeeded, Results: map[string]string{"swappiness": "30"}}),
+	)
 	joined := nodeWith("joined", nil, of("new", "10", nil))
 	all := []metav1.PartialObjectMetadata{unchanged, joined, changed, {ObjectMeta: metav1.ObjectMeta{Name: "without-a-record"}}}
-	alike := nodeWith("alike", nil, of("new", "60", &record.Previous{Revision: "old", Outcome: record.Succeeded, ExitCode: new(int32(0)), Results: map[string]string{"swappiness": "60"}}))
+	alike := nodeWith(
+		"alike",
+		nil,
+		of(
+			"new",
+			"60",
+			&record.Previous{
+				Revision: "old",
+				Outcome:  record.Succeeded,
+				ExitCode: new(int32(0)),
+				Results:  map[string]string{"swappiness": "60"},
+			},
+		),
+	)
 	tests := map[string]struct {
 		nodes []metav1.PartialObjectMetadata
 		args  []string
@@ -42,15 +66,21 @@ func TestResultsOfThePreviousRevision(t *testing.T) {
 			nodes: all, args: []string{"--previous"},
 			want: "NODE OUTCOME EXIT REVISION swappiness\nchanged Failed 3 old 60\nunchanged Succeeded 0 old 60",
 		},
-		"by a result":  {nodes: all, args: []string{"-p", "--by", "swappiness"}, want: "swappiness NODES NAMES\n60 2 changed, unchanged"},
-		"by a label":   {nodes: all, args: []string{"-p", "--by", "pool"}, want: "pool NODES NAMES\n(none) 1 unchanged\ndb 1 changed"},
-		"for programs": {nodes: all[2:], args: []string{"-p", "-o", "csv"}, want: "node,outcome,exitCode,attempts,revision,finishedAt,swappiness\nchanged,Failed,3,2,old,2026-07-01T12:00:00Z,60"},
+		"by a result": {nodes: all, args: []string{"-p", "--by", "swappiness"}, want: "swappiness NODES NAMES\n60 2 changed, unchanged"},
+		"by a label":  {nodes: all, args: []string{"-p", "--by", "pool"}, want: "pool NODES NAMES\n(none) 1 unchanged\ndb 1 changed"},
+		"for programs": {
+			nodes: all[2:],
+			args:  []string{"-p", "-o", "csv"},
+			want:  "node,outcome,exitCode,attempts,revision,finishedAt,swappiness\nchanged,Failed,3,2,old,2026-07-01T12:00:00Z,60",
+		},
 		"no node has any": {
 			nodes: all[1:2], args: []string{"-p"}, told: "no node has results of an earlier revision of NodeJob ns/j\n",
 		},
 		"what differs": {
-			nodes: all, args: []string{"--diff-previous"}, code: cmdutil.ExitDiffers,
-			want: "NODE RESULT CURRENT PREVIOUS\nchanged exitCode 0 3\nchanged outcome Succeeded Failed\nchanged swappiness 10 60\njoined outcome Succeeded (none)\nunchanged outcome (none) Succeeded",
+			nodes: all,
+			args:  []string{"--diff-previous"},
+			code:  cmdutil.ExitDiffers,
+			want:  "NODE RESULT CURRENT PREVIOUS\nchanged exitCode 0 3\nchanged outcome Succeeded Failed\nchanged swappiness 10 60\njoined outcome Succeeded (none)\nunchanged outcome (none) Succeeded",
 		},
 		"nothing differs": {
 			nodes: []metav1.PartialObjectMetadata{alike}, args: []string{"--diff-previous"},
@@ -72,7 +102,13 @@ func TestResultsOfThePreviousRevision(t *testing.T) {
 				case clitest.JobsPath + "/j":
 					clitest.Respond(w, clitest.NodeJob("j"))
 				case clitest.NodesPath:
-					clitest.Respond(w, metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadataList"}, Items: tt.nodes})
+					clitest.Respond(
+						w,
+						metav1.PartialObjectMetadataList{
+							TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadataList"},
+							Items:    tt.nodes,
+						},
+					)
 				default:
 					clitest.RespondError(w, http.StatusNotFound, metav1.StatusReasonNotFound, r.URL.String())
 				}

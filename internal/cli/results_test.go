@@ -20,7 +20,11 @@ import (
 // nodeWith is a node with a record of NodeJob j.
 func nodeWith(name string, labels map[string]string, rec record.Record) metav1.PartialObjectMetadata {
 	encoded := record.Encode(rec)
-	meta := metav1.ObjectMeta{Name: name, Labels: map[string]string{record.SealKey(jobKey): record.Seal(encoded)}, Annotations: map[string]string{jobKey: encoded}}
+	meta := metav1.ObjectMeta{
+		Name:        name,
+		Labels:      map[string]string{record.SealKey(jobKey): record.Seal(encoded)},
+		Annotations: map[string]string{jobKey: encoded},
+	}
 	maps.Copy(meta.Labels, labels)
 	return metav1.PartialObjectMetadata{ObjectMeta: meta}
 }
@@ -28,13 +32,25 @@ func nodeWith(name string, labels map[string]string, rec record.Record) metav1.P
 func TestResults(t *testing.T) {
 	at := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 	succeeded := func(revision string, results map[string]string) record.Record {
-		return record.Record{Revision: revision, Outcome: record.Succeeded, Attempts: 1, ExitCode: new(int32(0)), FinishedAt: at, Results: results}
+		return record.Record{
+			Revision:   revision,
+			Outcome:    record.Succeeded,
+			Attempts:   1,
+			ExitCode:   new(int32(0)),
+			FinishedAt: at,
+			Results:    results,
+		}
 	}
 	nodes := []metav1.PartialObjectMetadata{
 		nodeWith("b", map[string]string{"pool": "db"}, succeeded("new", map[string]string{"kernel": "6.1", "found": "=cmd()"})),
 		nodeWith("a", map[string]string{"pool": "web"}, succeeded("new", map[string]string{"kernel": "6.12"})),
 		nodeWith("c", map[string]string{"pool": "db"}, record.Record{
-			Revision: "old", Outcome: record.Failed, Attempts: 2, ExitCode: new(int32(-1)), FinishedAt: at, Results: map[string]string{"kernel": "6.1", "found": "a\x1b[2J"},
+			Revision:   "old",
+			Outcome:    record.Failed,
+			Attempts:   2,
+			ExitCode:   new(int32(-1)),
+			FinishedAt: at,
+			Results:    map[string]string{"kernel": "6.1", "found": "a\x1b[2J"},
 		}),
 		{ObjectMeta: metav1.ObjectMeta{Name: "without-a-record"}},
 		// A node can write its own annotations, but not the seal.
@@ -46,9 +62,15 @@ func TestResults(t *testing.T) {
 		// want is on stdout, with single spaces and without the ages.
 		want string
 	}{
-		"a table":                       {args: nil, want: "NODE OUTCOME EXIT REVISION found kernel\na Succeeded 0 new 6.12\nb Succeeded 0 new =cmd() 6.1\nc Failed -1 old a\\x1b[2J 6.1"},
-		"by a result":                   {args: []string{"--by", "kernel"}, want: "kernel NODES NAMES\n6.1 2 b, c\n6.12 1 a"},
-		"by a result that not all have": {args: []string{"--by", "found"}, want: "found NODES NAMES\n(none) 1 a\n=cmd() 1 b\na\\x1b[2J 1 c"},
+		"a table": {
+			args: nil,
+			want: "NODE OUTCOME EXIT REVISION found kernel\na Succeeded 0 new 6.12\nb Succeeded 0 new =cmd() 6.1\nc Failed -1 old a\\x1b[2J 6.1",
+		},
+		"by a result": {args: []string{"--by", "kernel"}, want: "kernel NODES NAMES\n6.1 2 b, c\n6.12 1 a"},
+		"by a result that not all have": {
+			args: []string{"--by", "found"},
+			want: "found NODES NAMES\n(none) 1 a\n=cmd() 1 b\na\\x1b[2J 1 c",
+		},
 		"by a label":                    {args: []string{"--by", "pool"}, want: "pool NODES NAMES\ndb 2 b, c\nweb 1 a"},
 		"by the outcome":                {args: []string{"--by", "outcome"}, want: "outcome NODES NAMES\nSucceeded 2 a, b\nFailed 1 c"},
 		"by the exit code":              {args: []string{"--by", "exitCode"}, want: "exitCode NODES NAMES\n0 2 a, b\n-1 1 c"},
@@ -82,7 +104,13 @@ func TestResults(t *testing.T) {
 				case clitest.JobsPath + "/j":
 					clitest.Respond(w, clitest.NodeJob("j"))
 				case clitest.NodesPath:
-					clitest.Respond(w, metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadataList"}, Items: nodes})
+					clitest.Respond(
+						w,
+						metav1.PartialObjectMetadataList{
+							TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadataList"},
+							Items:    nodes,
+						},
+					)
 				default:
 					clitest.RespondError(w, http.StatusNotFound, metav1.StatusReasonNotFound, r.URL.String())
 				}

@@ -28,14 +28,35 @@ func TestInvalidCommandLines(t *testing.T) {
 		args []string
 		want string
 	}{
-		"a mistyped command":                {[]string{"statsu"}, `unknown command "statsu" (similar: "status"). See: kubectl everynode --help`},
-		"no name":                           {[]string{"promote"}, "kubectl everynode promote takes the names of one or more NodeJobs. See: kubectl everynode promote --help"},
-		"too many names":                    {[]string{"list", "extra"}, "kubectl everynode list takes no arguments, and got 1 argument. See: kubectl everynode list --help"},
-		"results without a table":           {[]string{"status", "j", "--results"}, "--results is for the table of nodes: add -o wide, and leave out --watch"},
-		"results in a live view":            {[]string{"status", "j", "--results", "-o", "wide", "--watch"}, "--results is for the table of nodes: add -o wide, and leave out --watch"},
-		"an unknown format":                 {[]string{"status", "j", "-o", "toml"}, "-o toml is not supported here: give one of wide, name, json, yaml"},
-		"a file without objects":            {[]string{"plan", "-f", file}, "it is not a file of Kubernetes objects in YAML or JSON"},
-		"a confirmation without a terminal": {[]string{"rerun", "j"}, "the command needs a confirmation, and standard input is not a terminal. To confirm, give --yes. Run ns/j again on 2 nodes: node-1, node-2"},
+		"a mistyped command": {
+			[]string{"statsu"},
+			`unknown command "statsu" (similar: "status"). See: kubectl everynode --help`,
+		},
+		"no name": {
+			[]string{"promote"},
+			"kubectl everynode promote takes the names of one or more NodeJobs. See: kubectl everynode promote --help",
+		},
+		"too many names": {
+			[]string{"list", "extra"},
+			"kubectl everynode list takes no arguments, and got 1 argument. See: kubectl everynode list --help",
+		},
+		"results without a table": {
+			[]string{"status", "j", "--results"},
+			"--results is for the table of nodes: add -o wide, and leave out --watch",
+		},
+		"results in a live view": {
+			[]string{"status", "j", "--results", "-o", "wide", "--watch"},
+			"--results is for the table of nodes: add -o wide, and leave out --watch",
+		},
+		"an unknown format": {
+			[]string{"status", "j", "-o", "toml"},
+			"-o toml is not supported here: give one of wide, name, json, yaml",
+		},
+		"a file without objects": {[]string{"plan", "-f", file}, "it is not a file of Kubernetes objects in YAML or JSON"},
+		"a confirmation without a terminal": {
+			[]string{"rerun", "j"},
+			"the command needs a confirmation, and standard input is not a terminal. To confirm, give --yes. Run ns/j again on 2 nodes: node-1, node-2",
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -44,7 +65,9 @@ func TestInvalidCommandLines(t *testing.T) {
 					clitest.Respond(w, clitest.NodeJob("j"))
 					return
 				}
-				list := &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadataList"}}
+				list := &metav1.PartialObjectMetadataList{
+					TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadataList"},
+				}
 				for _, name := range []string{"node-1", "node-2"} {
 					list.Items = append(list.Items, metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name}})
 				}
@@ -53,7 +76,10 @@ func TestInvalidCommandLines(t *testing.T) {
 			root := NewCommand(f)
 			root.SetArgs(tt.args)
 			err := cmdutil.Explain(root.ExecuteContext(t.Context()))
-			if code := cmdutil.CodeOf(err); err == nil || !strings.Contains(err.Error(), tt.want) || (code != cmdutil.ExitUsage && code != cmdutil.ExitDeclined) {
+			if code := cmdutil.CodeOf(
+				err,
+			); err == nil || !strings.Contains(err.Error(), tt.want) ||
+				(code != cmdutil.ExitUsage && code != cmdutil.ExitDeclined) {
 				t.Errorf("exit code %d: %v", code, err)
 			}
 		})

@@ -31,7 +31,10 @@ import (
 func smallServer(t *testing.T) http.Handler {
 	t.Helper()
 	job := clitest.NodeJob("j")
-	job.Spec.Rollout = v1alpha1.RolloutSpec{Steps: []v1alpha1.RolloutStep{{Name: "canary-of-all-regions"}, {Name: "all"}}, PromoteTo: "canary-of-all-regions"}
+	job.Spec.Rollout = v1alpha1.RolloutSpec{
+		Steps:     []v1alpha1.RolloutStep{{Name: "canary-of-all-regions"}, {Name: "all"}},
+		PromoteTo: "canary-of-all-regions",
+	}
 	job.Spec.Rollback = &v1alpha1.RollbackSpec{}
 	job.Status.Nodes = v1alpha1.NodeCounts{Matched: 2, Running: 1, Failed: 1}
 	suspended := job.DeepCopy()
@@ -47,11 +50,26 @@ func smallServer(t *testing.T) http.Handler {
 	running := clitest.Pod("p", "node-1", corev1.PodRunning)
 	running.Labels[v1alpha1.PhaseLabel] = "task"
 	objects := map[string]runtime.Object{
-		clitest.JobsPath + "/j": job, clitest.JobsPath + "/suspended": suspended, clitest.JobsPath + "/other": other, clitest.NodesPath + "/node-1": node, clitest.PodsPath + "/p": running,
-		clitest.JobsPath:                        &v1alpha1.NodeJobList{TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodeJobList"}, Items: []v1alpha1.NodeJob{*job}},
-		clitest.NodesPath:                       &corev1.NodeList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NodeList"}, Items: []corev1.Node{*node}},
-		clitest.PodsPath:                        &corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}, Items: []corev1.Pod{*running}},
-		"/apis/everynode.dev/v1alpha1/nodejobs": &v1alpha1.NodeJobList{TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodeJobList"}},
+		clitest.JobsPath + "/j":         job,
+		clitest.JobsPath + "/suspended": suspended,
+		clitest.JobsPath + "/other":     other,
+		clitest.NodesPath + "/node-1":   node,
+		clitest.PodsPath + "/p":         running,
+		clitest.JobsPath: &v1alpha1.NodeJobList{
+			TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodeJobList"},
+			Items:    []v1alpha1.NodeJob{*job},
+		},
+		clitest.NodesPath: &corev1.NodeList{
+			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NodeList"},
+			Items:    []corev1.Node{*node},
+		},
+		clitest.PodsPath: &corev1.PodList{
+			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"},
+			Items:    []corev1.Pod{*running},
+		},
+		"/apis/everynode.dev/v1alpha1/nodejobs": &v1alpha1.NodeJobList{
+			TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodeJobList"},
+		},
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		object, known := objects[r.URL.Path]
@@ -65,7 +83,12 @@ func smallServer(t *testing.T) http.Handler {
 		case known:
 			clitest.Respond(w, object)
 		default:
-			clitest.RespondError(w, http.StatusForbidden, metav1.StatusReasonForbidden, `User "jane" cannot `+strings.ToLower(r.Method)+` resource "things" in API group "" at the cluster scope`)
+			clitest.RespondError(
+				w,
+				http.StatusForbidden,
+				metav1.StatusReasonForbidden,
+				`User "jane" cannot `+strings.ToLower(r.Method)+` resource "things" in API group "" at the cluster scope`,
+			)
 		}
 	})
 }
@@ -85,35 +108,65 @@ func TestNoSentenceIsCutOnATerminal(t *testing.T) {
 		}
 		return name
 	}
-	manifest := file("job.yaml", "apiVersion: everynode.dev/v1alpha1\nkind: NodeJob\nmetadata: {name: new, namespace: ns}\nspec: {task: {script: 'true'}}\n---\napiVersion: v1\nkind: Service\nmetadata: {name: a}\n")
-	permanent := file("daemonset.yaml", "apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: new, namespace: ns}\nspec: {template: {spec: {containers: [{name: a, image: registry.example/a, command: [serve]}]}}}\n")
+	manifest := file(
+		"job.yaml",
+		"apiVersion: everynode.dev/v1alpha1\nkind: NodeJob\nmetadata: {name: new, namespace: ns}\nspec: {task: {script: 'true'}}\n---\napiVersion: v1\nkind: Service\nmetadata: {name: a}\n",
+	)
+	permanent := file(
+		"daemonset.yaml",
+		"apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: new, namespace: ns}\nspec: {template: {spec: {containers: [{name: a, image: registry.example/a, command: [serve]}]}}}\n",
+	)
 	tests := map[string]struct {
 		args []string
 		// want is a part of the last sentence. What is before after is not compared: the cells of a table may be cut.
 		want, after string
 	}{
-		"promote":                     {[]string{"promote", "j", "--full"}, "in the change that creates it. With GitOps, commit this instead: spec.rollout.promoteTo: all", ""},
-		"nothing to do":               {[]string{"promote", "j", "--to", "canary-of-all-regions"}, "canary-of-all-regions already, and is in step canary-of-all-regions", ""},
-		"suspend":                     {[]string{"suspend", "j"}, "may finish there. To end it: kubectl everynode abort j -n ns", ""},
-		"resume":                      {[]string{"resume", "suspended"}, "commit this instead: spec.suspend: false", ""},
-		"abort":                       {[]string{"abort", "j"}, "node node-1: the running attempt is ended", ""},
-		"roll back":                   {[]string{"abort", "j", "--rollback", "--yes"}, "spec.deletionPolicy: Rollback first, and then the removal of the NodeJob", ""},
-		"retry":                       {[]string{"retry", "j"}, "any new value requests a retry", ""},
-		"retry of a run that is over": {[]string{"retry", "suspended"}, "The NodeJob is suspended. Nothing starts until: kubectl everynode resume suspended -n ns With GitOps", ""},
-		"retry on a node":             {[]string{"retry", "j", "node-1"}, "With GitOps, commit nothing: the change is on the nodes.", ""},
-		"rerun":                       {[]string{"rerun", "j", "node-1"}, "it has failed there; to run it again, use retry", ""},
-		"skip":                        {[]string{"skip", "j", "node-1"}, "that excludes it: skip applies to the current revision only", ""},
-		"an unknown node":             {[]string{"skip", "j", "node-9"}, "node node-9: jane may not", ""},
-		"can-i":                       {[]string{"can-i", "-f", manifest}, "An administrator grants what is missing with: kubectl -n ns create", "jane lacks"},
-		"plan":                        {[]string{"plan", "-f", manifest}, "-- left out, since no plan depends on it: v1 Service", ""},
-		"convert":                     {[]string{"convert", "-f", permanent}, "DaemonSet", ""},
-		"version":                     {[]string{"version"}, "(not known: ", ""},
-		"results":                     {[]string{"results", "j", "--previous"}, "no node", ""},
-		"logs":                        {[]string{"logs", "other"}, "explain other NODE says why", ""},
-		"explain":                     {[]string{"explain", "node-1"}, "could not check whether a NodeGuard holds the node: ", ""},
-		"list":                        {[]string{"list", "-A"}, "no NodeJob", ""},
-		"run":                         {[]string{"run", "node-1", "--", "true"}, "nothing was run: node-1: it has not reported its state yet", ""},
-		"uninstall":                   {[]string{"uninstall", "--dry-run"}, "jane may not", ""},
+		"promote": {
+			[]string{"promote", "j", "--full"},
+			"in the change that creates it. With GitOps, commit this instead: spec.rollout.promoteTo: all",
+			"",
+		},
+		"nothing to do": {
+			[]string{"promote", "j", "--to", "canary-of-all-regions"},
+			"canary-of-all-regions already, and is in step canary-of-all-regions",
+			"",
+		},
+		"suspend": {[]string{"suspend", "j"}, "may finish there. To end it: kubectl everynode abort j -n ns", ""},
+		"resume":  {[]string{"resume", "suspended"}, "commit this instead: spec.suspend: false", ""},
+		"abort":   {[]string{"abort", "j"}, "node node-1: the running attempt is ended", ""},
+		"roll back": {
+			[]string{"abort", "j", "--rollback", "--yes"},
+			"spec.deletionPolicy: Rollback first, and then the removal of the NodeJob",
+			"",
+		},
+		"retry": {[]string{"retry", "j"}, "any new value requests a retry", ""},
+		"retry of a run that is over": {
+			[]string{"retry", "suspended"},
+			"The NodeJob is suspended. Nothing starts until: kubectl everynode resume suspended -n ns With GitOps",
+			"",
+		},
+		"retry on a node": {[]string{"retry", "j", "node-1"}, "With GitOps, commit nothing: the change is on the nodes.", ""},
+		"rerun":           {[]string{"rerun", "j", "node-1"}, "it has failed there; to run it again, use retry", ""},
+		"skip":            {[]string{"skip", "j", "node-1"}, "that excludes it: skip applies to the current revision only", ""},
+		"an unknown node": {[]string{"skip", "j", "node-9"}, "node node-9: jane may not", ""},
+		"can-i": {
+			[]string{"can-i", "-f", manifest},
+			"An administrator grants what is missing with: kubectl -n ns create",
+			"jane lacks",
+		},
+		"plan":    {[]string{"plan", "-f", manifest}, "-- left out, since no plan depends on it: v1 Service", ""},
+		"convert": {[]string{"convert", "-f", permanent}, "DaemonSet", ""},
+		"version": {[]string{"version"}, "(not known: ", ""},
+		"results": {[]string{"results", "j", "--previous"}, "no node", ""},
+		"logs":    {[]string{"logs", "other"}, "explain other NODE says why", ""},
+		"explain": {[]string{"explain", "node-1"}, "could not check whether a NodeGuard holds the node: ", ""},
+		"list":    {[]string{"list", "-A"}, "no NodeJob", ""},
+		"run": {
+			[]string{"run", "node-1", "--", "true"},
+			"nothing was run: node-1: it has not reported its state yet",
+			"",
+		},
+		"uninstall": {[]string{"uninstall", "--dry-run"}, "jane may not", ""},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

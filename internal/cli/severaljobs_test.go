@@ -58,7 +58,10 @@ func TestSeveralNodeJobs(t *testing.T) {
 						writes = append(writes, r.Method+" "+job)
 					}
 					j := clitest.NodeJob(job)
-					j.Spec.Rollout = v1alpha1.RolloutSpec{Steps: []v1alpha1.RolloutStep{{Name: "canary"}, {Name: "all"}}, PromoteTo: "canary"}
+					j.Spec.Rollout = v1alpha1.RolloutSpec{
+						Steps:     []v1alpha1.RolloutStep{{Name: "canary"}, {Name: "all"}},
+						PromoteTo: "canary",
+					}
 					clitest.Respond(w, j)
 				default:
 					clitest.RespondError(w, http.StatusNotFound, metav1.StatusReasonNotFound, "not found")

@@ -33,7 +33,10 @@ func TestVerdict(t *testing.T) {
 		"running":  {[]func(*v1alpha1.NodeJob){is(v1alpha1.ConditionReconciling)}, inProgress},
 		"stopped":  {[]func(*v1alpha1.NodeJob){is(v1alpha1.ConditionStalled)}, cmdutil.ExitNodesFailed},
 		"awaiting promotion": {[]func(*v1alpha1.NodeJob){func(j *v1alpha1.NodeJob) {
-			j.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionComplete, Status: metav1.ConditionFalse}, {Type: v1alpha1.ConditionReconciling, Status: metav1.ConditionFalse}}
+			j.Status.Conditions = []metav1.Condition{
+				{Type: v1alpha1.ConditionComplete, Status: metav1.ConditionFalse},
+				{Type: v1alpha1.ConditionReconciling, Status: metav1.ConditionFalse},
+			}
 		}}, cmdutil.ExitWaits},
 		"not observed yet": {nil, inProgress},
 		"stopped, and a rollback has not ended": {[]func(*v1alpha1.NodeJob){
@@ -42,10 +45,19 @@ func TestVerdict(t *testing.T) {
 		"stopped and suspended before the rollback": {[]func(*v1alpha1.NodeJob){
 			is(v1alpha1.ConditionStalled), func(j *v1alpha1.NodeJob) { j.Status.Nodes.RollbackPending, j.Spec.Suspend = 1, true },
 		}, cmdutil.ExitNodesFailed},
-		"its deletion continues":               {[]func(*v1alpha1.NodeJob){is(v1alpha1.ConditionReconciling), deleting}, inProgress},
-		"its deletion is blocked":              {[]func(*v1alpha1.NodeJob){is(v1alpha1.ConditionStalled), deleting}, cmdutil.ExitNodesFailed},
-		"it was Stalled before its deletion":   {[]func(*v1alpha1.NodeJob){is(v1alpha1.ConditionStalled), deleting, func(j *v1alpha1.NodeJob) { j.Generation = 2 }}, inProgress},
-		"a status that is older than the spec": {[]func(*v1alpha1.NodeJob){is(v1alpha1.ConditionComplete), func(j *v1alpha1.NodeJob) { j.Generation = 2 }}, inProgress},
+		"its deletion continues": {[]func(*v1alpha1.NodeJob){is(v1alpha1.ConditionReconciling), deleting}, inProgress},
+		"its deletion is blocked": {
+			[]func(*v1alpha1.NodeJob){is(v1alpha1.ConditionStalled), deleting},
+			cmdutil.ExitNodesFailed,
+		},
+		"it was Stalled before its deletion": {
+			[]func(*v1alpha1.NodeJob){is(v1alpha1.ConditionStalled), deleting, func(j *v1alpha1.NodeJob) { j.Generation = 2 }},
+			inProgress,
+		},
+		"a status that is older than the spec": {
+			[]func(*v1alpha1.NodeJob){is(v1alpha1.ConditionComplete), func(j *v1alpha1.NodeJob) { j.Generation = 2 }},
+			inProgress,
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

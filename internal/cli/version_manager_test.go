@@ -40,13 +40,22 @@ func TestVersionWarnsOfAManagerThatDoesNotRun(t *testing.T) {
 		"an update starts its pod":            {replicas: 1, available: 1, updated: 1, unavailable: 1, want: some + incomplete},
 		"0 replicas, while the last pod ends": {available: 1, want: none + zero},
 		"a quota or a policy rejects its pods": {
-			replicas: 1, unavailable: 1,
-			conditions: []appsv1.DeploymentCondition{{Type: appsv1.DeploymentReplicaFailure, Status: corev1.ConditionTrue, Message: "pods is forbidden: exceeded quota: compute"}},
-			want:       none + "new pods are rejected. Change what rejects them in namespace everynode-system: pods is forbidden: exceeded quota: compute\n",
+			replicas:    1,
+			unavailable: 1,
+			conditions: []appsv1.DeploymentCondition{
+				{
+					Type:    appsv1.DeploymentReplicaFailure,
+					Status:  corev1.ConditionTrue,
+					Message: "pods is forbidden: exceeded quota: compute",
+				},
+			},
+			want: none + "new pods are rejected. Change what rejects them in namespace everynode-system: pods is forbidden: exceeded quota: compute\n",
 		},
 		"the registry has no such image": {
-			replicas: 1, unavailable: 1, pod: waiting("ImagePullBackOff", "manager@sha256:0a: not found\x1b[2J"),
-			want: none + `pod manager-0 cannot get its image. Check the registry, the tag and digest, and the pull secrets of the manager: manager@sha256:0a: not found\x1b[2J` + "\n",
+			replicas:    1,
+			unavailable: 1,
+			pod:         waiting("ImagePullBackOff", "manager@sha256:0a: not found\x1b[2J"),
+			want:        none + `pod manager-0 cannot get its image. Check the registry, the tag and digest, and the pull secrets of the manager: manager@sha256:0a: not found\x1b[2J` + "\n",
 		},
 		"an update to such an image": {
 			replicas: 1, available: 1, unavailable: 1, pod: waiting("ErrImagePull", "not found"),
@@ -62,17 +71,32 @@ func TestVersionWarnsOfAManagerThatDoesNotRun(t *testing.T) {
 			want: none + "pod manager-0 cannot start (CreateContainerConfigError): secret \"x\" not found\n",
 		},
 		"no node has room": {
-			replicas: 1, unavailable: 1,
-			pod:  corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "0/3 nodes are available"}}},
+			replicas:    1,
+			unavailable: 1,
+			pod: corev1.PodStatus{
+				Conditions: []corev1.PodCondition{
+					{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "0/3 nodes are available"},
+				},
+			},
 			want: none + "no node can run pod manager-0. Change the nodes, or the placement of the manager: 0/3 nodes are available\n",
 		},
-		"without the permission to list pods": {replicas: 1, unavailable: 1, forbidden: true, want: none + "see kubectl -n everynode-system get pods\n"},
+		"without the permission to list pods": {
+			replicas:    1,
+			unavailable: 1,
+			forbidden:   true,
+			want:        none + "see kubectl -n everynode-system get pods\n",
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			d := withKind(managerOf(t, "example.com/manager:v0.1.0", "example.com/runner:v0.1.0", ""))
 			d.Spec.Replicas = &tt.replicas
-			d.Status = appsv1.DeploymentStatus{AvailableReplicas: tt.available, UpdatedReplicas: tt.updated, UnavailableReplicas: tt.unavailable, Conditions: tt.conditions}
+			d.Status = appsv1.DeploymentStatus{
+				AvailableReplicas:   tt.available,
+				UpdatedReplicas:     tt.updated,
+				UnavailableReplicas: tt.unavailable,
+				Conditions:          tt.conditions,
+			}
 			if tt.outdated {
 				d.Generation = 2
 			}
@@ -80,7 +104,9 @@ func TestVersionWarnsOfAManagerThatDoesNotRun(t *testing.T) {
 			if !tt.forbidden {
 				others["/api/v1/namespaces/everynode-system/pods"] = &corev1.PodList{
 					TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"},
-					Items:    []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Namespace: managerName.Namespace, Name: "manager-0"}, Status: tt.pod}},
+					Items: []corev1.Pod{
+						{ObjectMeta: metav1.ObjectMeta{Namespace: managerName.Namespace, Name: "manager-0"}, Status: tt.pod},
+					},
 				}
 			}
 			f, _, errs := clitest.NewFactory(t, installation(d, others))
@@ -101,8 +127,11 @@ func TestVersionWarnsOfOlderCRDs(t *testing.T) {
 			TypeMeta:   metav1.TypeMeta{APIVersion: "apiextensions.k8s.io/v1", Kind: "CustomResourceDefinition"},
 			ObjectMeta: metav1.ObjectMeta{Name: "nodeguards.everynode.dev", Labels: map[string]string{"app.kubernetes.io/version": crds}},
 		}
-		f, _, errs := clitest.NewFactory(t, installation(withKind(managerOf(t, "example.com/manager:v0.1.0", "example.com/runner:v0.1.0", "")),
-			map[string]any{"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/nodeguards.everynode.dev": crd}))
+		f, _, errs := clitest.NewFactory(
+			t,
+			installation(withKind(managerOf(t, "example.com/manager:v0.1.0", "example.com/runner:v0.1.0", "")),
+				map[string]any{"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/nodeguards.everynode.dev": crd}),
+		)
 		if code := command(t, f, "version"); code != cmdutil.ExitOK || errs.String() != want {
 			t.Errorf("CRDs of %q: exit code %d, want\n%s, got\n%s", crds, code, want, errs)
 		}

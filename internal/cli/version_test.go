@@ -126,7 +126,8 @@ func TestVersionsThatCannotBeRead(t *testing.T) {
 	}{
 		"without the permission": {
 			func(w http.ResponseWriter) { clitest.RespondError(w, 403, metav1.StatusReasonForbidden, forbidden) },
-			"(not known: you may not get the Deployment everynode-system/everynode-manager; the ClusterRole everynode-view-nodes allows it)", "",
+			"(not known: you may not get the Deployment everynode-system/everynode-manager; the ClusterRole everynode-view-nodes allows it)",
+			"",
 		},
 		"without an installation": {
 			func(w http.ResponseWriter) { clitest.RespondError(w, 404, metav1.StatusReasonNotFound, "not found") },
@@ -180,7 +181,9 @@ func TestVersionForPrograms(t *testing.T) {
 				t.Errorf("-o %s:\n%s", format, out)
 			}
 			// The test itself has no version, so only the images differ.
-			want := []string{"the manager is v0.1.0, and the runner is v0.2.0: set both images in the Deployment everynode-manager to the same version"}
+			want := []string{
+				"the manager is v0.1.0, and the runner is v0.2.0: set both images in the Deployment everynode-manager to the same version",
+			}
 			if diff := cmp.Diff(want, got.Warnings); diff != "" || errs.String() != "" {
 				t.Errorf("warnings: -want +got\n%s\n%s", diff, errs)
 			}
@@ -189,8 +192,17 @@ func TestVersionForPrograms(t *testing.T) {
 }
 
 func TestVersionOfTheClientAlone(t *testing.T) {
-	f, out, _ := clitest.NewFactory(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { t.Errorf("unexpected request %s", r.URL) }))
-	if code := command(t, f, "version", "--client"); code != cmdutil.ExitOK || !strings.HasPrefix(out.String(), "client  ") || strings.Contains(out.String(), "manager") {
+	f, out, _ := clitest.NewFactory(
+		t,
+		http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { t.Errorf("unexpected request %s", r.URL) }),
+	)
+	if code := command(
+		t,
+		f,
+		"version",
+		"--client",
+	); code != cmdutil.ExitOK || !strings.HasPrefix(out.String(), "client  ") ||
+		strings.Contains(out.String(), "manager") {
 		t.Errorf("exit code %d:\n%s", code, out)
 	}
 }
@@ -203,9 +215,14 @@ func TestSkew(t *testing.T) {
 		"equal versions":            {"v0.1.0", "v0.1.0", "v0.1.0", nil},
 		"unknown versions":          {"v0.1.0", "", "", nil},
 		"a build without a version": {"(devel)", "v0.1.0", "v0.1.0", nil},
-		"another command": {"v0.2.0", "v0.1.0", "v0.1.0", []string{
-			"this program is v0.2.0, and the manager is v0.1.0: explain and plan can show other decisions than those of the manager. Install kubectl-everynode v0.1.0",
-		}},
+		"another command": {
+			"v0.2.0",
+			"v0.1.0",
+			"v0.1.0",
+			[]string{
+				"this program is v0.2.0, and the manager is v0.1.0: explain and plan can show other decisions than those of the manager. Install kubectl-everynode v0.1.0",
+			},
+		},
 		"another runner": {"v0.1.0", "v0.1.0", "v0.0.9", []string{
 			"the manager is v0.1.0, and the runner is v0.0.9: set both images in the Deployment everynode-manager to the same version",
 		}},
@@ -225,7 +242,12 @@ func TestAViewerMayReadTheManager(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := rbacv1.PolicyRule{APIGroups: []string{"apps"}, Resources: []string{"deployments"}, ResourceNames: []string{managerName.Name}, Verbs: []string{"get"}}
+	want := rbacv1.PolicyRule{
+		APIGroups:     []string{"apps"},
+		Resources:     []string{"deployments"},
+		ResourceNames: []string{managerName.Name},
+		Verbs:         []string{"get"},
+	}
 	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content)))
 	for {
 		document, err := documents.Read()

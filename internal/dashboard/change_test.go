@@ -52,7 +52,9 @@ func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // changing returns a dashboard that makes changes, its API server, what it prints, and a function that posts a change to it.
-func changing(t *testing.T) (d *dashboard, api *fakeAPI, said *clitest.Buffer, post func(body string, change func(*http.Request)) *httptest.ResponseRecorder) {
+func changing(
+	t *testing.T,
+) (d *dashboard, api *fakeAPI, said *clitest.Buffer, post func(body string, change func(*http.Request)) *httptest.ResponseRecorder) {
 	t.Helper()
 	api = &fakeAPI{node: "uid-of-a"}
 	d, said = local(t, api.ServeHTTP)
@@ -117,7 +119,8 @@ func TestOnlyThePageMakesChanges(t *testing.T) {
 			if (test.want == http.StatusOK) != (api.changes == 1) {
 				t.Errorf("%d changes", api.changes)
 			}
-			if !strings.Contains(got.Header().Get("Content-Security-Policy"), "default-src 'none'") || got.Header().Get("Access-Control-Allow-Origin") != "" {
+			if !strings.Contains(got.Header().Get("Content-Security-Policy"), "default-src 'none'") ||
+				got.Header().Get("Access-Control-Allow-Origin") != "" {
 				t.Errorf("headers %v", got.Header())
 			}
 		})
@@ -190,11 +193,18 @@ func TestAChangeIsForTheNodeJobThatThePageShowed(t *testing.T) {
 	for _, verb := range verbs {
 		node := map[plan.Verb]string{plan.VerbSkip: "a"}[verb]
 		err := d.change(t.Context(), new(messages), Change{Verb: verb, Namespace: "ns", Name: "j", UID: "other", Node: node, To: "all"})
-		if cmdutil.CodeOf(err) != cmdutil.ExitNotFound || !strings.Contains(err.Error(), "NodeJob ns/j was deleted, and another NodeJob with this name was created") || api.changes > 0 {
+		if cmdutil.CodeOf(err) != cmdutil.ExitNotFound ||
+			!strings.Contains(err.Error(), "NodeJob ns/j was deleted, and another NodeJob with this name was created") ||
+			api.changes > 0 {
 			t.Errorf("%s: %v, %d changes", verb, err, api.changes)
 		}
 	}
-	if err := d.change(t.Context(), new(messages), Change{Verb: plan.VerbSuspend, Namespace: "ns", Name: "j", UID: "uid-of-j"}); err != nil || api.changes != 1 {
+	if err := d.change(
+		t.Context(),
+		new(messages),
+		Change{Verb: plan.VerbSuspend, Namespace: "ns", Name: "j", UID: "uid-of-j"},
+	); err != nil ||
+		api.changes != 1 {
 		t.Errorf("%v, %d changes", err, api.changes)
 	}
 }
@@ -208,7 +218,10 @@ func TestAChangeIsForTheNodeThatThePageShowed(t *testing.T) {
 		if err := d.change(t.Context(), &said, change); cmdutil.CodeOf(err) != cmdutil.ExitNotFound || api.changes != i {
 			t.Errorf("%s on another node: %v, %d changes", verb, err, api.changes)
 		}
-		if want := "node a was deleted, and another node with this name was created. Nothing was changed"; !strings.Contains(strings.Join(said, " "), want) {
+		if want := "node a was deleted, and another node with this name was created. Nothing was changed"; !strings.Contains(
+			strings.Join(said, " "),
+			want,
+		) {
 			t.Errorf("the command says %s", said)
 		}
 		change.NodeUID = "new"

@@ -45,9 +45,21 @@ func apiServer(t *testing.T) *httptest.Server {
 			clitest.Respond(w, corev1.NodeList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NodeList"}, ListMeta: list,
 				Items: []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "node-of-" + user}}}})
 		case strings.HasSuffix(path, "/nodejobs"):
-			clitest.Respond(w, v1alpha1.NodeJobList{TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodeJobList"}, ListMeta: list})
+			clitest.Respond(
+				w,
+				v1alpha1.NodeJobList{
+					TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodeJobList"},
+					ListMeta: list,
+				},
+			)
 		case strings.HasSuffix(path, "/nodeguards"):
-			clitest.Respond(w, v1alpha1.NodeGuardList{TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodeGuardList"}, ListMeta: list})
+			clitest.Respond(
+				w,
+				v1alpha1.NodeGuardList{
+					TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodeGuardList"},
+					ListMeta: list,
+				},
+			)
 		default:
 			clitest.Respond(w, corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}, ListMeta: list})
 		}
@@ -166,7 +178,9 @@ func (s *testSite) nodes(of func(*http.Request)) []string {
 func TestALoginGetsACookieThatOnlyTheBrowserReads(t *testing.T) {
 	s := newSite(t, func(*InCluster) {})
 	c := s.logIn("alice")
-	if c.Name != "__Host-everynode" || !c.HttpOnly || !c.Secure || c.SameSite != http.SameSiteStrictMode || c.Path != "/" || c.Domain != "" || len(c.Value) < 26 {
+	if c.Name != "__Host-everynode" || !c.HttpOnly || !c.Secure || c.SameSite != http.SameSiteStrictMode || c.Path != "/" ||
+		c.Domain != "" ||
+		len(c.Value) < 26 {
 		t.Errorf("cookie %+v", c)
 	}
 	if got := s.nodes(with(c)); !slices.Equal(got, []string{"node-of-alice"}) {
@@ -269,7 +283,10 @@ func TestRequestsThatTheDashboardInTheClusterRefuses(t *testing.T) {
 			if answer.code != test.want || strings.Contains(answer.said, `"logIn":true`) != test.logIn {
 				t.Errorf("answer %d, want %d: %s", answer.code, test.want, answer.said)
 			}
-			if policy := answer.header.Get("Content-Security-Policy"); test.path != "/healthz" && !strings.Contains(policy, "default-src 'none'") {
+			if policy := answer.header.Get(
+				"Content-Security-Policy",
+			); test.path != "/healthz" &&
+				!strings.Contains(policy, "default-src 'none'") {
 				t.Errorf("policy %q", policy)
 			}
 			if answer.header.Get("Access-Control-Allow-Origin") != "" || (len(answer.cookies) > 0) != (name == "a login of the page") {

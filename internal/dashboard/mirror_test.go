@@ -22,10 +22,21 @@ func TestWhatAUserMayNotListAnyMoreIsDropped(t *testing.T) {
 		case watch != "":
 			answers["watch of "+r.URL.Query().Get("timeoutSeconds")+" s"]++
 		case code != http.StatusOK:
-			clitest.RespondError(w, code, map[int]metav1.StatusReason{403: metav1.StatusReasonForbidden, 401: metav1.StatusReasonUnauthorized, 503: metav1.StatusReasonServiceUnavailable}[code], "no")
+			clitest.RespondError(
+				w,
+				code,
+				map[int]metav1.StatusReason{403: metav1.StatusReasonForbidden, 401: metav1.StatusReasonUnauthorized, 503: metav1.StatusReasonServiceUnavailable}[code],
+				"no",
+			)
 		default:
-			clitest.Respond(w, corev1.NodeList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NodeList"}, ListMeta: metav1.ListMeta{ResourceVersion: "1"},
-				Items: []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "a"}}}})
+			clitest.Respond(
+				w,
+				corev1.NodeList{
+					TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NodeList"},
+					ListMeta: metav1.ListMeta{ResourceVersion: "1"},
+					Items:    []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "a"}}},
+				},
+			)
 		}
 	}))
 	c, err := f.Client()

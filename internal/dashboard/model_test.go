@@ -27,7 +27,17 @@ func TestTheStateOfThePage(t *testing.T) {
 	o.Jobs = []*v1alpha1.NodeJob{job, {}}
 	o.Jobs[1].Namespace, o.Jobs[1].Name = "ns", "not-observed"
 	o.Nodes = []plan.Node{
-		{Name: "a", UID: "1", Labels: map[string]string{"zone": "z", "kubernetes.io/hostname": "a", "ns.everynode.dev/j": "old", "ns.everynode.dev.node-restriction.kubernetes.io/j": "x"}, Ready: corev1.ConditionTrue},
+		{
+			Name: "a",
+			UID:  "1",
+			Labels: map[string]string{
+				"zone":                   "z",
+				"kubernetes.io/hostname": "a",
+				"ns.everynode.dev/j":     "old",
+				"ns.everynode.dev.node-restriction.kubernetes.io/j": "x",
+			},
+			Ready: corev1.ConditionTrue,
+		},
 		{Name: "tainted", UID: "3", Taints: []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoSchedule}}},
 		{Name: "b", UID: "2", Unschedulable: true, Taints: []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoSchedule}}},
 	}

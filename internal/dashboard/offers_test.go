@@ -23,7 +23,10 @@ var now = time.Date(2026, 7, 1, 12, 30, 0, 0, time.UTC)
 
 // nodeA returns the metadata of node a.
 func nodeA() *metav1.PartialObjectMetadata {
-	return &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}, ObjectMeta: metav1.ObjectMeta{Name: "a"}}
+	return &metav1.PartialObjectMetadata{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Node"},
+		ObjectMeta: metav1.ObjectMeta{Name: "a"},
+	}
 }
 
 // labelsOf returns the label of each offer, with a part of its effect that the test wants to see.

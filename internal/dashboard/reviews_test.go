@@ -38,7 +38,12 @@ func TestUnknownTokensDoNotHoldOffOthers(t *testing.T) {
 		}
 		synctest.Wait()
 		began := time.Now()
-		if _, err := w.begin(t.Context(), keyOf("cookie", "2"), login{token: "late-1"}); !errors.Is(err, errNotReviewed) || time.Since(began) > 0 {
+		if _, err := w.begin(
+			t.Context(),
+			keyOf("cookie", "2"),
+			login{token: "late-1"},
+		); !errors.Is(err, errNotReviewed) ||
+			time.Since(began) > 0 {
 			t.Errorf("one token too many: error %v after %s", err, time.Since(began))
 		}
 		if err := w.reviewAgain(t.Context(), w.all[keyOf("token", "alice-1")]); err != nil || time.Since(began) > 0 {

@@ -86,7 +86,9 @@ func TestRequestsOfOthersAreRefused(t *testing.T) {
 				"Cross-Origin-Resource-Policy": "same-origin",
 			} {
 				// net/http removes Cache-Control from the answer that a file does not exist.
-				if noFile := header == "Cache-Control" && test.path == "/dashboard.go"; !noFile && !strings.Contains(got.Header().Get(header), want) {
+				if noFile := header == "Cache-Control" &&
+					test.path == "/dashboard.go"; !noFile &&
+					!strings.Contains(got.Header().Get(header), want) {
 					t.Errorf("%s: %q", header, got.Header().Get(header))
 				}
 			}
@@ -130,7 +132,8 @@ func TestTooManyRequestsForDetailsAreRefused(t *testing.T) {
 	d.details <- struct{}{}
 	for _, path := range []string{"/api/job?namespace=a&name=b", "/api/node?name=a"} {
 		got := request(path, func(*http.Request) {})
-		if got.Code != http.StatusTooManyRequests || !strings.Contains(got.Body.String(), "8 requests for a NodeJob or a node are being answered already: try again") {
+		if got.Code != http.StatusTooManyRequests ||
+			!strings.Contains(got.Body.String(), "8 requests for a NodeJob or a node are being answered already: try again") {
 			t.Errorf("%s: answer %d: %s", path, got.Code, got.Body)
 		}
 	}

@@ -39,11 +39,21 @@ type world struct {
 }
 
 func newWorld() *world {
-	w := &world{now: time.Unix(1_000_000, 0), revoked: map[string]bool{}, watching: map[string]int{}, ended: map[*session]<-chan struct{}{}, load: make(chan struct{})}
+	w := &world{
+		now:      time.Unix(1_000_000, 0),
+		revoked:  map[string]bool{},
+		watching: map[string]int{},
+		ended:    map[*session]<-chan struct{}{},
+		load:     make(chan struct{}),
+	}
 	close(w.load)
 	now := func() time.Time { return w.now }
 	w.sessions = &sessions{
-		now: now, after: time.After, reviews: newReviews(w.review, now, time.After), loading: make(chan struct{}, 1), all: map[key]*session{},
+		now:     now,
+		after:   time.After,
+		reviews: newReviews(w.review, now, time.After),
+		loading: make(chan struct{}, 1),
+		all:     map[key]*session{},
 		memory: memory{math.MaxInt64, func(collect bool) int64 {
 			if collect {
 				w.measured++

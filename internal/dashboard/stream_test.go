@@ -79,7 +79,9 @@ func TestALogIsFollowedUntilItsTaskEnds(t *testing.T) {
 		}
 		_, _ = w.Write([]byte(clitest.LogLine(1, "<b>one\x1b[2J\n")))
 		if reads++; reads == 1 { // the kubelet restarts, and the task ends before the log is opened again
-			pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "task", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}}}
+			pod.Status.ContainerStatuses = []corev1.ContainerStatus{
+				{Name: "task", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}},
+			}
 			return
 		}
 		_, _ = w.Write([]byte(clitest.LogLine(2, "two\n")))

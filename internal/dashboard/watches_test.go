@@ -172,7 +172,8 @@ func TestASessionWithoutMemorySaysWhatHelps(t *testing.T) {
 	w.now = w.now.Add(measureInterval)
 	_, err := w.request(t, "bob-1")
 	var refused *refusal
-	if !errors.As(err, &refused) || refused.code != http.StatusServiceUnavailable || !strings.Contains(refused.message, "dashboard.resources.limits.memory") {
+	if !errors.As(err, &refused) || refused.code != http.StatusServiceUnavailable ||
+		!strings.Contains(refused.message, "dashboard.resources.limits.memory") {
 		t.Errorf("error %v", err)
 	}
 	if s := w.all[keyOf("token", "bob-1")]; s == nil || s.requests != 0 {

@@ -73,9 +73,17 @@ func stopped(t *testing.T, rollback int, after time.Duration) *plantest.Cluster 
 	c.Task = func(a task.Attempt) plantest.Result {
 		switch {
 		case a.Phase == task.Task:
-			return plantest.Result{Code: 255, Output: "writing 60-somaxconn.conf\n\x1b[31msysctl: cannot stat /proc/sys/net/core/somaxcon", After: 4 * time.Second}
+			return plantest.Result{
+				Code:   255,
+				Output: "writing 60-somaxconn.conf\n\x1b[31msysctl: cannot stat /proc/sys/net/core/somaxcon",
+				After:  4 * time.Second,
+			}
 		case rollback != 0:
-			return plantest.Result{Code: rollback, Output: "rm: cannot remove '60-somaxconn.conf': Read-only file system", After: 2 * time.Second}
+			return plantest.Result{
+				Code:   rollback,
+				Output: "rm: cannot remove '60-somaxconn.conf': Read-only file system",
+				After:  2 * time.Second,
+			}
 		}
 		return plantest.Result{After: 2 * time.Second}
 	}

@@ -52,8 +52,20 @@ func forbiddenWords(t *testing.T) *regexp.Regexp {
 // messages are the packages and files whose texts users read: descriptions of fields, and messages in the status, in events and in
 // rejections.
 var messages = []string{
-	"../../api/v1alpha1", "../nodejob/plan", "../nodeguard/guard", "../task", "../nodejob/controller", "../nodeguard/guardcontroller", "../nodejob/observe", "../outcome", "../script", "../manager/notify",
-	"../../config/authorization", "../../config/confinement", "../../config/gate", "../../config/warnings",
+	"../../api/v1alpha1",
+	"../nodejob/plan",
+	"../nodeguard/guard",
+	"../task",
+	"../nodejob/controller",
+	"../nodeguard/guardcontroller",
+	"../nodejob/observe",
+	"../outcome",
+	"../script",
+	"../manager/notify",
+	"../../config/authorization",
+	"../../config/confinement",
+	"../../config/gate",
+	"../../config/warnings",
 }
 
 func TestDescriptionsAndMessagesUseTheTermsOfTheGlossary(t *testing.T) {

@@ -40,7 +40,11 @@ func notification(t *testing.T, format notify.Format, source string) string {
 	n := notify.New(notify.Config{URL: "https://events.example.com"}, prometheus.NewRegistry())
 	n.Now = func() time.Time { return c.Now }
 	n.NodeJob(before, &after, 0)
-	object := notify.Object{Kind: notify.KindNodeJob, NamespacedName: types.NamespacedName{Namespace: before.Namespace, Name: before.Name}, UID: before.UID}
+	object := notify.Object{
+		Kind:           notify.KindNodeJob,
+		NamespacedName: types.NamespacedName{Namespace: before.Namespace, Name: before.Name},
+		UID:            before.UID,
+	}
 	body, _, err := notify.Encode(format, source, object, &after.ControllerState.Notifications.Pending[0])
 	if err != nil {
 		t.Fatal(err)

@@ -148,7 +148,17 @@ func firstNodeJob(t *testing.T) string {
 	nodes := [][]string{{"NAME", "STATUS", "ROLES", "AGE", "VERSION", strings.ToUpper(c.Job.Name)}}
 	for _, name := range []string{"node-1", "node-2"} {
 		node := c.Nodes[name]
-		nodes = append(nodes, []string{name, "Ready", "<none>", duration.HumanDuration(c.Now.Sub(node.CreationTimestamp.Time)), "v1.36.3", node.Labels[c.Key()]})
+		nodes = append(
+			nodes,
+			[]string{
+				name,
+				"Ready",
+				"<none>",
+				duration.HumanDuration(c.Now.Sub(node.CreationTimestamp.Time)),
+				"v1.36.3",
+				node.Labels[c.Key()],
+			},
+		)
 	}
 	return fmt.Sprintf("$ kubectl apply -f %s.yaml\n$ kubectl -n %s get nodejobs\n", c.Job.Name, c.Job.Namespace) + table(printed(t, c)) +
 		fmt.Sprintf("$ kubectl get nodes -L %s\n", c.Key()) + table(nodes)

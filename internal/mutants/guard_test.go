@@ -80,13 +80,17 @@ var guardMutants = map[string]mutant{
 		"release.go", "\tif !p.in.Live {\n", "\tif false {\n",
 	},
 	"a stale view removes nodes from status.released": {
-		"released.go", "func (p *planner) markAvailable(n *nodePlan, note string) {\n\tif !p.in.Live {", "func (p *planner) markAvailable(n *nodePlan, note string) {\n\tif false {",
+		"released.go",
+		"func (p *planner) markAvailable(n *nodePlan, note string) {\n\tif !p.in.Live {",
+		"func (p *planner) markAvailable(n *nodePlan, note string) {\n\tif false {",
 	},
 	"a budget may be opened again after its release": {
 		"released.go", "return !b.Open && b.endedAfter(entry)", "return !b.Open",
 	},
 	"a new release request uses the earlier release": {
-		"node.go", "func (n *nodePlan) active() bool { return n.stage == released }", "func (n *nodePlan) active() bool { return n.stage == released || (n.stage == returning && n.requestsRelease()) }",
+		"node.go",
+		"func (n *nodePlan) active() bool { return n.stage == released }",
+		"func (n *nodePlan) active() bool { return n.stage == released || (n.stage == returning && n.requestsRelease()) }",
 	},
 	"a node is available again before its companion is ready": {
 		"node.go", "return n.stage == returning && !n.isUnhealthy() && isReady(n.companion)", "return n.stage == returning",
@@ -95,7 +99,9 @@ var guardMutants = map[string]mutant{
 		"target.go", "\tcase n.active():\n\t\treturn true\n", "\tcase false:\n\t\treturn true\n",
 	},
 	"no approval is required": {
-		"approval.go", "if _, approved := withoutApproval(n.Approved, r.key()); approved {", "if _, approved := withoutApproval(n.Approved, r.key()); approved || true {",
+		"approval.go",
+		"if _, approved := withoutApproval(n.Approved, r.key()); approved {",
+		"if _, approved := withoutApproval(n.Approved, r.key()); approved || true {",
 	},
 	"a check for an earlier release request counts": {
 		"check.go", "case pod.RequestedAt != token(n.requestedAt):", "case false:",
@@ -107,7 +113,9 @@ var guardMutants = map[string]mutant{
 		"held.go", "if r.overlapping == \"\" {", "if true {",
 	},
 	"budgets open without a release": {
-		"budget.go", "\twant := BudgetState{RequestedAt: n.requestedAt}", "\twant := BudgetState{Open: n.requestsRelease(), RequestedAt: n.requestedAt}",
+		"budget.go",
+		"\twant := BudgetState{RequestedAt: n.requestedAt}",
+		"\twant := BudgetState{Open: n.requestsRelease(), RequestedAt: n.requestedAt}",
 	},
 	"the companion of a held node is replaced": {
 		"updatestrategy.go", "!c.ended() && !n.requestsRelease() && (o.in.Obstacle", "!c.ended() && (o.in.Obstacle",
@@ -176,7 +184,9 @@ var guardMutants = map[string]mutant{
 		"peers.go", " && !v.Checks })", " })",
 	},
 	"a check runs though another NodeGuard holds the node": {
-		"peers.go", "func (r *releaseRules) heldByOtherGuard(n *nodePlan) *hold {\n", "func (r *releaseRules) heldByOtherGuard(n *nodePlan) *hold {\n\tif h := r.checkNotStarted(n); h != nil {\n\t\treturn h\n\t}\n",
+		"peers.go",
+		"func (r *releaseRules) heldByOtherGuard(n *nodePlan) *hold {\n",
+		"func (r *releaseRules) heldByOtherGuard(n *nodePlan) *hold {\n\tif h := r.checkNotStarted(n); h != nil {\n\t\treturn h\n\t}\n",
 	},
 	"a node that waits for another NodeGuard prevents other checks": {
 		"check.go", "return recheckAt.IsZero(), recheckAt", "return true, recheckAt",

@@ -45,7 +45,9 @@ var hardening = map[string]mutant{
 		"select.go", "task.FitsOS(j.self.OS, node.Labels) &&", "(task.FitsOS(j.self.OS, node.Labels) || true) &&",
 	},
 	"a backoff uses the node's clock": {
-		"rerun.go", "return rec.Attempts, r.after(rec.EndedAt(), rec.Attempts)", "return rec.Attempts, r.after(rec.FinishedAt, rec.Attempts)",
+		"rerun.go",
+		"return rec.Attempts, r.after(rec.EndedAt(), rec.Attempts)",
+		"return rec.Attempts, r.after(rec.FinishedAt, rec.Attempts)",
 	},
 	"a schedule uses the node's clock": {
 		"rerun.go", "due := r.nextDue(node, r.past(rec.EndedAt()))", "due := r.nextDue(node, rec.FinishedAt)",
@@ -69,7 +71,9 @@ var hardening = map[string]mutant{
 		"recording.go", "a.DropLabel || rec.buildsOn(&r) {", "a.DropLabel {",
 	},
 	"failures from before a record was removed count": {
-		"attempt.go", "\trec := node.On.Record\n\tif rec == nil || rec.Revision != pod.Revision", "\trec := node.On.Record\n\tif rec == nil {\n\t\treturn pod.Attempt - 1\n\t}\n\tif rec.Revision != pod.Revision",
+		"attempt.go",
+		"\trec := node.On.Record\n\tif rec == nil || rec.Revision != pod.Revision",
+		"\trec := node.On.Record\n\tif rec == nil {\n\t\treturn pod.Attempt - 1\n\t}\n\tif rec.Revision != pod.Revision",
 	},
 	"a node that reruns is not done for its step": {
 		"nodeplan.go", "return w.State == Done || w.rerun", "return w.State == Done",
@@ -87,7 +91,9 @@ var hardening = map[string]mutant{
 		"maxfailures.go", "return !removed(w.node) && !slices.Contains(ro.status.NotReadyBefore, w.node.UID)", "return !removed(w.node)",
 	},
 	"a node that is being removed counts in a soak": {
-		"maxfailures.go", "return !removed(w.node) && !slices.Contains(ro.status.NotReadyBefore, w.node.UID)", "return !slices.Contains(ro.status.NotReadyBefore, w.node.UID)",
+		"maxfailures.go",
+		"return !removed(w.node) && !slices.Contains(ro.status.NotReadyBefore, w.node.UID)",
+		"return !slices.Contains(ro.status.NotReadyBefore, w.node.UID)",
 	},
 	"a step is passed while its nodes wait": {
 		"rollout.go", "return st.quota != nil || ro.stepWaitsFor(w)", "return st.quota != nil",
@@ -144,7 +150,9 @@ var hardening = map[string]mutant{
 		"deletion.go", "\tcase len(status.troubled) > 0:\n\t\ttext", "\tcase false:\n\t\ttext",
 	},
 	"the second step takes over the soak of the first": {
-		"rollout.go", "ro.status.SoakingSince, ro.status.SoakedAt, ro.status.SoakedNodes = metav1.Time{}, metav1.Time{}, nil", "ro.status.SoakingSince = metav1.Time{}",
+		"rollout.go",
+		"ro.status.SoakingSince, ro.status.SoakedAt, ro.status.SoakedNodes = metav1.Time{}, metav1.Time{}, nil",
+		"ro.status.SoakingSince = metav1.Time{}",
 	},
 	"disruptions of a rollback have no growing backoff": {
 		"rollback.go", "r.after(rb.EndedAt(), rb.Disruptions)", "r.after(rb.EndedAt(), 1)",

@@ -91,7 +91,9 @@ var mutants = map[string]mutant{
 		"recording.go", "record.PreviousTo(node.On.Record, &r)", "nil",
 	},
 	"the end of a rollback is listed as an end of the task": {
-		"recording.go", "record.EarlierThan(node.On.Record, &r, pod.Runs == task.Rollback)", "record.EarlierThan(node.On.Record, &r, false)",
+		"recording.go",
+		"record.EarlierThan(node.On.Record, &r, pod.Runs == task.Rollback)",
+		"record.EarlierThan(node.On.Record, &r, false)",
 	},
 	"one failed node more than maxFailures": {
 		"maxfailures.go", "ro.stopped = ro.failed > ro.mayFail ||", "ro.stopped = ro.failed > ro.mayFail+1 ||",
@@ -208,10 +210,14 @@ var mutants = map[string]mutant{
 		"onfailure.go", "\tc.ResourceVersion = node.ResourceVersion\n", "",
 	},
 	"a deletion leaves the gate closed": {
-		"deletion.go", "p.cordons.uncordon(node), p.gate.taintsWithoutGate(node), p.publisher.unpublish(node)", "p.cordons.uncordon(node), nil, p.publisher.unpublish(node)",
+		"deletion.go",
+		"p.cordons.uncordon(node), p.gate.taintsWithoutGate(node), p.publisher.unpublish(node)",
+		"p.cordons.uncordon(node), nil, p.publisher.unpublish(node)",
 	},
 	"a deletion does not remove published results": {
-		"deletion.go", "p.cordons.uncordon(node), p.gate.taintsWithoutGate(node), p.publisher.unpublish(node)", "p.cordons.uncordon(node), p.gate.taintsWithoutGate(node), nil",
+		"deletion.go",
+		"p.cordons.uncordon(node), p.gate.taintsWithoutGate(node), p.publisher.unpublish(node)",
+		"p.cordons.uncordon(node), p.gate.taintsWithoutGate(node), nil",
 	},
 	"a deletion that retains the records does not remove the cordon": {
 		"deletion.go", "mark.Cordon = p.cordons.uncordon(node); mark.Cordon != nil", "mark.Cordon = nil; mark.Cordon != nil",
@@ -274,7 +280,9 @@ var mutants = map[string]mutant{
 		"../record/done.go", "return r.Rerun && r.Outcome != Failed", "return false",
 	},
 	"a failed node that is skipped is retried": {
-		"attempt.go", "\tif e.outcome == record.Disrupted {\n", "\tr.Rerun = a.isRerun(node, pod.Revision)\n\tif e.outcome == record.Disrupted {\n",
+		"attempt.go",
+		"\tif e.outcome == record.Disrupted {\n",
+		"\tr.Rerun = a.isRerun(node, pod.Revision)\n\tif e.outcome == record.Disrupted {\n",
 	},
 	"a node that reboots has no slot": {
 		"reboot.go", "node, rec := w.node, w.node.On.Record\n\tw.slot = true", "node, rec := w.node, w.node.On.Record",
@@ -307,13 +315,19 @@ var mutants = map[string]mutant{
 		"reboot.go", "firstOf(task.BootID(pod.Machine), node.BootID), e.Message", "node.BootID, e.Message",
 	},
 	"maxUnavailable is ignored": {
-		"maintenance.go", "case !w.Unavailable && c.unavailableNodes >= c.maxUnavailableNodes && !c.rollout.joinedAfterStable(w.node):", "case false:",
+		"maintenance.go",
+		"case !w.Unavailable && c.unavailableNodes >= c.maxUnavailableNodes && !c.rollout.joinedAfterStable(w.node):",
+		"case false:",
 	},
 	"nodes that are not Ready do not count as unavailable": {
-		"maintenance.go", "w.Unavailable = w.slot || w.node.Unschedulable || w.node.Ready != corev1.ConditionTrue", "w.Unavailable = w.slot || w.node.Unschedulable || w.node.Ready == corev1.ConditionTrue && false",
+		"maintenance.go",
+		"w.Unavailable = w.slot || w.node.Unschedulable || w.node.Ready != corev1.ConditionTrue",
+		"w.Unavailable = w.slot || w.node.Unschedulable || w.node.Ready == corev1.ConditionTrue && false",
 	},
 	"cordoned nodes do not count as unavailable": {
-		"maintenance.go", "w.Unavailable = w.slot || w.node.Unschedulable || w.node.Ready != corev1.ConditionTrue", "w.Unavailable = w.slot || w.node.Ready != corev1.ConditionTrue",
+		"maintenance.go",
+		"w.Unavailable = w.slot || w.node.Unschedulable || w.node.Ready != corev1.ConditionTrue",
+		"w.Unavailable = w.slot || w.node.Ready != corev1.ConditionTrue",
 	},
 	"the task does not wait for the drain": {
 		"maintenance.go", "\tcase look.empty:\n\t\tp.begin(w)\n", "\tcase look.empty, !look.late:\n\t\tp.begin(w)\n",

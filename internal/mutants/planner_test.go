@@ -114,7 +114,10 @@ func build(t *testing.T, root, pkg string, mutants map[string]mutant) string {
 	for file, here := range byFile {
 		name, content := withMutants(t, file, here)
 		write(file, content)
-		write(filepath.Join(filepath.Dir(file), "zz_mutant.go"), "package "+name+"\n\nimport \"os\"\n\nvar mutant = os.Getenv(\"EVERYNODE_MUTANT\")\n")
+		write(
+			filepath.Join(filepath.Dir(file), "zz_mutant.go"),
+			"package "+name+"\n\nimport \"os\"\n\nvar mutant = os.Getenv(\"EVERYNODE_MUTANT\")\n",
+		)
 	}
 	overlay, err := json.Marshal(map[string]any{"Replace": replaced})
 	if err != nil {
@@ -124,7 +127,18 @@ func build(t *testing.T, root, pkg string, mutants map[string]mutant) string {
 		t.Fatal(err)
 	}
 	program := filepath.Join(dir, "planner.test")
-	cmd := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-overlay", filepath.Join(dir, "overlay.json"), "-o", program, "./"+pkg)
+	cmd := exec.CommandContext(
+		t.Context(),
+		"go",
+		"test",
+		"-c",
+		"-vet=off",
+		"-overlay",
+		filepath.Join(dir, "overlay.json"),
+		"-o",
+		program,
+		"./"+pkg,
+	)
 	cmd.Dir = root
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("compiling: %v\n%s", err, out)

@@ -18,19 +18,49 @@ func TestEncode(t *testing.T) {
 		in   Outcome
 		want string
 	}{
-		"success is short":                               {Outcome{}, `{"exitCode":0}`},
-		"everything has its field":                       {Outcome{ExitCode: 3, Reason: ReasonTaskFailed, Message: "no <disk> & more", Results: map[string]string{"b": "2", "a": "1"}, Truncated: true}, `{"exitCode":3,"reason":"TaskFailed","message":"no <disk> & more","results":{"a":"1","b":"2"},"truncated":true}`},
-		"the archive has its field":                      {Outcome{Archive: &Archive{Stored: true, Bytes: 5, Dropped: 2, Error: "gone"}}, `{"exitCode":0,"archive":{"stored":true,"bytes":5,"dropped":2}}`},
-		"a digest":                                       {Outcome{Archive: &Archive{Stored: true, SHA256: strings.Repeat("0a", 32)}}, `{"exitCode":0,"archive":{"stored":true,"sha256":"` + strings.Repeat("0a", 32) + `"}}`},
-		"a digest that is none":                          {Outcome{Archive: &Archive{Stored: true, SHA256: strings.Repeat("0g", 32)}}, `{"exitCode":0,"archive":{"stored":true}}`},
-		"a digest that is too short":                     {Outcome{Archive: &Archive{Stored: true, SHA256: strings.Repeat("0a", 31)}}, `{"exitCode":0,"archive":{"stored":true}}`},
-		"a digest of an output that is not stored":       {Outcome{Archive: &Archive{Error: "gone", SHA256: strings.Repeat("0a", 32)}}, `{"exitCode":0,"archive":{"error":"gone"}}`},
-		"an output that is not stored":                   {Outcome{Archive: NotStored("403\n\x1b")}, `{"exitCode":0,"archive":{"error":"403\\n\\x1b"}}`},
-		"an unknown reason is omitted":                   {Outcome{ExitCode: 1, Reason: "\x1b[31m"}, `{"exitCode":1}`},
-		"an impossible exit code is not a success":       {Outcome{ExitCode: 256}, `{"exitCode":255}`},
-		"a negative exit code is not a success":          {Outcome{ExitCode: -1}, `{"exitCode":255}`},
-		"an invalid key is omitted and this is reported": {Outcome{Results: map[string]string{"a b": "1"}}, `{"exitCode":0,"truncated":true}`},
-		"control characters are escaped":                 {Outcome{Message: "\x1b\n\u202e"}, `{"exitCode":0,"message":"\\x1b\n\\u202e"}`},
+		"success is short": {Outcome{}, `{"exitCode":0}`},
+		"everything has its field": {
+			Outcome{
+				ExitCode:  3,
+				Reason:    ReasonTaskFailed,
+				Message:   "no <disk> & more",
+				Results:   map[string]string{"b": "2", "a": "1"},
+				Truncated: true,
+			},
+			`{"exitCode":3,"reason":"TaskFailed","message":"no <disk> & more","results":{"a":"1","b":"2"},"truncated":true}`,
+		},
+		"the archive has its field": {
+			Outcome{Archive: &Archive{Stored: true, Bytes: 5, Dropped: 2, Error: "gone"}},
+			`{"exitCode":0,"archive":{"stored":true,"bytes":5,"dropped":2}}`,
+		},
+		"a digest": {
+			Outcome{Archive: &Archive{Stored: true, SHA256: strings.Repeat("0a", 32)}},
+			`{"exitCode":0,"archive":{"stored":true,"sha256":"` + strings.Repeat("0a", 32) + `"}}`,
+		},
+		"a digest that is none": {
+			Outcome{Archive: &Archive{Stored: true, SHA256: strings.Repeat("0g", 32)}},
+			`{"exitCode":0,"archive":{"stored":true}}`,
+		},
+		"a digest that is too short": {
+			Outcome{Archive: &Archive{Stored: true, SHA256: strings.Repeat("0a", 31)}},
+			`{"exitCode":0,"archive":{"stored":true}}`,
+		},
+		"a digest of an output that is not stored": {
+			Outcome{Archive: &Archive{Error: "gone", SHA256: strings.Repeat("0a", 32)}},
+			`{"exitCode":0,"archive":{"error":"gone"}}`,
+		},
+		"an output that is not stored": {
+			Outcome{Archive: NotStored("403\n\x1b")},
+			`{"exitCode":0,"archive":{"error":"403\\n\\x1b"}}`,
+		},
+		"an unknown reason is omitted":             {Outcome{ExitCode: 1, Reason: "\x1b[31m"}, `{"exitCode":1}`},
+		"an impossible exit code is not a success": {Outcome{ExitCode: 256}, `{"exitCode":255}`},
+		"a negative exit code is not a success":    {Outcome{ExitCode: -1}, `{"exitCode":255}`},
+		"an invalid key is omitted and this is reported": {
+			Outcome{Results: map[string]string{"a b": "1"}},
+			`{"exitCode":0,"truncated":true}`,
+		},
+		"control characters are escaped": {Outcome{Message: "\x1b\n\u202e"}, `{"exitCode":0,"message":"\\x1b\n\\u202e"}`},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -94,40 +124,78 @@ func TestDecode(t *testing.T) {
 		want   Outcome
 		wantNo bool
 	}{
-		"the runner's JSON":                                       {in: `{"exitCode":0,"results":{"a":"1"}}`, want: Outcome{Results: map[string]string{"a": "1"}}},
-		"white space around it":                                   {in: " {\"exitCode\":1}\n", want: Outcome{ExitCode: 1}},
-		"results alone are an outcome":                            {in: `{"results":{"cpus":4}}`, want: Outcome{Results: map[string]string{"cpus": "4"}}},
-		"an unknown field is ignored":                             {in: `{"exitCode":0,"weather":{"x":[1]}}`},
-		"an unknown reason is ignored":                            {in: `{"exitCode":1,"reason":"Eaten"}`, want: Outcome{ExitCode: 1}},
-		"the later of two equal fields counts":                    {in: `{"exitCode":1,"exitCode":0,"results":{"a":"1"},"results":{"b":"2"}}`, want: Outcome{Results: map[string]string{"b": "2"}}},
-		"another spelling is another field":                       {in: `{"exitCode":1,"EXITCODE":0,"ExitCode":0}`, want: Outcome{ExitCode: 1}},
-		"an archive":                                              {in: `{"exitCode":0,"archive":{"stored":true,"bytes":5}}`, want: Outcome{Archive: &Archive{Stored: true, Bytes: 5}}},
-		"an archive without a reason":                             {in: `{"exitCode":0,"archive":{}}`, want: Outcome{Archive: &Archive{Error: "it is not known why"}}},
-		"an archive with impossible counts":                       {in: `{"exitCode":0,"archive":{"stored":true,"bytes":-1,"dropped":9223372036854775807}}`, want: Outcome{Archive: &Archive{Stored: true, Dropped: 1 << 50}}},
-		"an archive of another form is ignored":                   {in: `{"exitCode":0,"archive":"s3://bucket"}`},
-		"an archive with a wrong type is ignored":                 {in: `{"exitCode":3,"archive":{"stored":"yes"}}`, want: Outcome{ExitCode: 3}},
-		"an archive alone is not an outcome":                      {in: `{"archive":{"stored":true}}`, wantNo: true},
-		"null is nothing":                                         {in: `{"exitCode":0,"results":null,"message":null,"archive":null}`},
-		"an invalid key is omitted and this is reported":          {in: `{"results":{"a/b":"1","c":"2"}}`, want: Outcome{Results: map[string]string{"c": "2"}, Truncated: true}},
-		"a value is cleaned":                                      {in: `{"results":{"a":"\u001b[31m\n"}}`, want: Outcome{Results: map[string]string{"a": `\x1b[31m\n`}}},
-		"a message is cleaned":                                    {in: `{"exitCode":0,"message":"\u001b[31m\n\u202e"}`, want: Outcome{Message: "\\x1b[31m\n\\u202e"}},
-		"plain text is not an outcome":                            {in: "disk full", wantNo: true},
-		"an empty text is not an outcome":                         {in: "", wantNo: true},
-		"an object without a known field is not an outcome":       {in: `{"level":"info","msg":"done"}`, wantNo: true},
-		"an empty object is not an outcome":                       {in: `{}`, wantNo: true},
-		"an array is not an outcome":                              {in: `[{"exitCode":0}]`, wantNo: true},
-		"an array with the members of an object is not one":       {in: `["exitCode",0]`, wantNo: true},
-		"a truncated object is not an outcome":                    {in: `{"exitCode":0,"message":"a`, wantNo: true},
-		"an object followed by text is not an outcome":            {in: `{"exitCode":0} done`, wantNo: true},
-		"two objects are not an outcome":                          {in: `{"exitCode":0}{"exitCode":0}`, wantNo: true},
-		"an exit code that is a string is not an outcome":         {in: `{"exitCode":"0"}`, wantNo: true},
-		"an exit code of 256 is not an outcome":                   {in: `{"exitCode":256}`, wantNo: true},
-		"a negative exit code is not an outcome":                  {in: `{"exitCode":-1}`, wantNo: true},
-		"an exit code beyond any integer is not an outcome":       {in: `{"exitCode":1e999}`, wantNo: true},
-		"results that are a list are not an outcome":              {in: `{"exitCode":0,"results":["a"]}`, wantNo: true},
-		"a message that is an object is not an outcome":           {in: `{"exitCode":0,"message":{}}`, wantNo: true},
-		"more bytes than the kubelet delivers are not an outcome": {in: `{"exitCode":0,"message":"` + strings.Repeat("m", MaxBytes) + `"}`, wantNo: true},
-		"the deepest possible nesting is harmless":                {in: `{"exitCode":0,"x":` + strings.Repeat("[", 2000) + strings.Repeat("]", 2000) + `}`},
+		"the runner's JSON": {
+			in:   `{"exitCode":0,"results":{"a":"1"}}`,
+			want: Outcome{Results: map[string]string{"a": "1"}},
+		},
+		"white space around it": {in: " {\"exitCode\":1}\n", want: Outcome{ExitCode: 1}},
+		"results alone are an outcome": {
+			in:   `{"results":{"cpus":4}}`,
+			want: Outcome{Results: map[string]string{"cpus": "4"}},
+		},
+		"an unknown field is ignored":  {in: `{"exitCode":0,"weather":{"x":[1]}}`},
+		"an unknown reason is ignored": {in: `{"exitCode":1,"reason":"Eaten"}`, want: Outcome{ExitCode: 1}},
+		"the later of two equal fields counts": {
+			in:   `{"exitCode":1,"exitCode":0,"results":{"a":"1"},"results":{"b":"2"}}`,
+			want: Outcome{Results: map[string]string{"b": "2"}},
+		},
+		"another spelling is another field": {
+			in:   `{"exitCode":1,"EXITCODE":0,"ExitCode":0}`,
+			want: Outcome{ExitCode: 1},
+		},
+		"an archive": {
+			in:   `{"exitCode":0,"archive":{"stored":true,"bytes":5}}`,
+			want: Outcome{Archive: &Archive{Stored: true, Bytes: 5}},
+		},
+		"an archive without a reason": {
+			in:   `{"exitCode":0,"archive":{}}`,
+			want: Outcome{Archive: &Archive{Error: "it is not known why"}},
+		},
+		"an archive with impossible counts": {
+			in:   `{"exitCode":0,"archive":{"stored":true,"bytes":-1,"dropped":9223372036854775807}}`,
+			want: Outcome{Archive: &Archive{Stored: true, Dropped: 1 << 50}},
+		},
+		"an archive of another form is ignored": {in: `{"exitCode":0,"archive":"s3://bucket"}`},
+		"an archive with a wrong type is ignored": {
+			in:   `{"exitCode":3,"archive":{"stored":"yes"}}`,
+			want: Outcome{ExitCode: 3},
+		},
+		"an archive alone is not an outcome": {in: `{"archive":{"stored":true}}`, wantNo: true},
+		"null is nothing":                    {in: `{"exitCode":0,"results":null,"message":null,"archive":null}`},
+		"an invalid key is omitted and this is reported": {
+			in:   `{"results":{"a/b":"1","c":"2"}}`,
+			want: Outcome{Results: map[string]string{"c": "2"}, Truncated: true},
+		},
+		"a value is cleaned": {
+			in:   `{"results":{"a":"\u001b[31m\n"}}`,
+			want: Outcome{Results: map[string]string{"a": `\x1b[31m\n`}},
+		},
+		"a message is cleaned": {
+			in:   `{"exitCode":0,"message":"\u001b[31m\n\u202e"}`,
+			want: Outcome{Message: "\\x1b[31m\n\\u202e"},
+		},
+		"plain text is not an outcome":                      {in: "disk full", wantNo: true},
+		"an empty text is not an outcome":                   {in: "", wantNo: true},
+		"an object without a known field is not an outcome": {in: `{"level":"info","msg":"done"}`, wantNo: true},
+		"an empty object is not an outcome":                 {in: `{}`, wantNo: true},
+		"an array is not an outcome":                        {in: `[{"exitCode":0}]`, wantNo: true},
+		"an array with the members of an object is not one": {in: `["exitCode",0]`, wantNo: true},
+		"a truncated object is not an outcome":              {in: `{"exitCode":0,"message":"a`, wantNo: true},
+		"an object followed by text is not an outcome":      {in: `{"exitCode":0} done`, wantNo: true},
+		"two objects are not an outcome":                    {in: `{"exitCode":0}{"exitCode":0}`, wantNo: true},
+		"an exit code that is a string is not an outcome":   {in: `{"exitCode":"0"}`, wantNo: true},
+		"an exit code of 256 is not an outcome":             {in: `{"exitCode":256}`, wantNo: true},
+		"a negative exit code is not an outcome":            {in: `{"exitCode":-1}`, wantNo: true},
+		"an exit code beyond any integer is not an outcome": {in: `{"exitCode":1e999}`, wantNo: true},
+		"results that are a list are not an outcome":        {in: `{"exitCode":0,"results":["a"]}`, wantNo: true},
+		"a message that is an object is not an outcome":     {in: `{"exitCode":0,"message":{}}`, wantNo: true},
+		"more bytes than the kubelet delivers are not an outcome": {
+			in:     `{"exitCode":0,"message":"` + strings.Repeat("m", MaxBytes) + `"}`,
+			wantNo: true,
+		},
+		"the deepest possible nesting is harmless": {
+			in: `{"exitCode":0,"x":` + strings.Repeat("[", 2000) + strings.Repeat("]", 2000) + `}`,
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -165,9 +233,13 @@ func TestWithExitCode(t *testing.T) {
 		code int
 		want Outcome
 	}{
-		"a claimed success is overruled":            {Outcome{}, 2, Outcome{ExitCode: 2, Reason: ReasonTaskFailed}},
-		"a claimed failure is overruled":            {Outcome{ExitCode: 1, Reason: ReasonTimedOut}, 0, Outcome{}},
-		"a reason that explains the failure stays":  {Outcome{ExitCode: 124, Reason: ReasonTimedOut}, 124, Outcome{ExitCode: 124, Reason: ReasonTimedOut}},
+		"a claimed success is overruled": {Outcome{}, 2, Outcome{ExitCode: 2, Reason: ReasonTaskFailed}},
+		"a claimed failure is overruled": {Outcome{ExitCode: 1, Reason: ReasonTimedOut}, 0, Outcome{}},
+		"a reason that explains the failure stays": {
+			Outcome{ExitCode: 124, Reason: ReasonTimedOut},
+			124,
+			Outcome{ExitCode: 124, Reason: ReasonTimedOut},
+		},
 		"an impossible exit code remains a failure": {Outcome{}, 3221225786, Outcome{ExitCode: 255, Reason: ReasonTaskFailed}},
 	}
 	for name, tt := range tests {

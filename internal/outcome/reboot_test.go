@@ -14,18 +14,21 @@ func TestRebootRequested(t *testing.T) {
 		file string
 		want bool
 	}{
-		"a line requests a reboot":                             {file: "kernel=6.8\nreboot=true\n", want: true},
-		"white space does not count":                           {file: " reboot = true \r\n", want: true},
-		"JSON requests a reboot with a boolean":                {file: `{"reboot": true}`, want: true},
-		"JSON requests a reboot with a string":                 {file: `{"reboot": "true"}`, want: true},
-		"the later of two lines counts":                        {file: "reboot=true\nreboot=false\n"},
-		"another key requests no reboot":                       {file: "Reboot=true\n"},
-		"another value requests no reboot":                     {file: "reboot=yes\n"},
-		"an upper case value requests no reboot":               {file: "reboot=True\n"},
-		"quotes are part of the value":                         {file: "reboot=\"true\"\n"},
-		"no results request no reboot":                         {},
-		"the request is kept with too many results":            {file: numbered(100, "v") + "reboot=true\n", want: true},
-		"the request is kept with too much text":               {file: numbered(31, strings.Repeat("v", 250)) + "reboot=true\n", want: true},
+		"a line requests a reboot":                  {file: "kernel=6.8\nreboot=true\n", want: true},
+		"white space does not count":                {file: " reboot = true \r\n", want: true},
+		"JSON requests a reboot with a boolean":     {file: `{"reboot": true}`, want: true},
+		"JSON requests a reboot with a string":      {file: `{"reboot": "true"}`, want: true},
+		"the later of two lines counts":             {file: "reboot=true\nreboot=false\n"},
+		"another key requests no reboot":            {file: "Reboot=true\n"},
+		"another value requests no reboot":          {file: "reboot=yes\n"},
+		"an upper case value requests no reboot":    {file: "reboot=True\n"},
+		"quotes are part of the value":              {file: "reboot=\"true\"\n"},
+		"no results request no reboot":              {},
+		"the request is kept with too many results": {file: numbered(100, "v") + "reboot=true\n", want: true},
+		"the request is kept with too much text": {
+			file: numbered(31, strings.Repeat("v", 250)) + "reboot=true\n",
+			want: true,
+		},
 		"the request is kept with text that is longer in JSON": {file: numbered(31, strings.Repeat(`\`, 60)) + "reboot=true\n", want: true},
 		"the request is ignored after the part that is read":   {file: "a=" + strings.Repeat("v", MaxInputBytes) + "\nreboot=true\n"},
 	}

@@ -34,17 +34,29 @@ func TestParseResults(t *testing.T) {
 		"control characters in a value are escaped": {in: "a=\x1b[31m\x00\u202e", want: map[string]string{"a": `\x1b[31m\x00\u202e`}},
 		"a line without an equals sign is reported": {in: "a=1\nhello\nb=2", want: map[string]string{"a": "1", "b": "2"},
 			wantErr: `line 2: "hello" is not key=value`},
-		"an invalid key is reported and the rest kept": {in: "x y=1\n-a=2\n=3\nb=4", want: map[string]string{"b": "4"},
-			wantErr: `line 1: "x y" is no key: use at most 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends (and 2 more)`},
+		"an invalid key is reported and the rest kept": {
+			in:      "x y=1\n-a=2\n=3\nb=4",
+			want:    map[string]string{"b": "4"},
+			wantErr: `line 1: "x y" is no key: use at most 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends (and 2 more)`,
+		},
 		"a hostile bad line cannot fill the message": {in: "\x1b" + strings.Repeat("z", 1000), wantErr: `line 1: "\x1bz`},
-		"a key of 63 bytes is kept":                  {in: strings.Repeat("k", 63) + "=1", want: map[string]string{strings.Repeat("k", 63): "1"}},
-		"a key of 64 bytes is not":                   {in: strings.Repeat("k", 64) + "=1", wantErr: "is no key"},
+		"a key of 63 bytes is kept": {
+			in:   strings.Repeat("k", 63) + "=1",
+			want: map[string]string{strings.Repeat("k", 63): "1"},
+		},
+		"a key of 64 bytes is not": {in: strings.Repeat("k", 64) + "=1", wantErr: "is no key"},
 		"a long value keeps its beginning": {in: "a=" + strings.Repeat("v", 257), wantTruncated: true,
 			want: map[string]string{"a": strings.Repeat("v", 253) + "…"}},
 		"a long value before another": {in: "a=" + strings.Repeat("v", 257) + "\nb=1", wantTruncated: true,
 			want: map[string]string{"a": strings.Repeat("v", 253) + "…", "b": "1"}},
-		"a file of the maximum length is whole": {in: strings.Repeat("#\n", MaxInputBytes/2-2) + "a=1\n", want: map[string]string{"a": "1"}},
-		"a value of 256 bytes is whole":         {in: "a=" + strings.Repeat("v", 256), want: map[string]string{"a": strings.Repeat("v", 256)}},
+		"a file of the maximum length is whole": {
+			in:   strings.Repeat("#\n", MaxInputBytes/2-2) + "a=1\n",
+			want: map[string]string{"a": "1"},
+		},
+		"a value of 256 bytes is whole": {
+			in:   "a=" + strings.Repeat("v", 256),
+			want: map[string]string{"a": strings.Repeat("v", 256)},
+		},
 
 		"a JSON object gives results":         {in: ` {"kernel":"6.8"} `, want: map[string]string{"kernel": "6.8"}},
 		"an empty JSON object has no results": {in: "{}"},
@@ -55,7 +67,11 @@ func TestParseResults(t *testing.T) {
 		"half a surrogate pair is replaced":     {in: `{"a":"\ud800"}`, want: map[string]string{"a": "\ufffd"}},
 		"the later of two equal JSON keys counts": {in: `{"a":"1","a":"2"}`,
 			want: map[string]string{"a": "2"}},
-		"an invalid JSON key is reported and the rest kept": {in: `{"":1,"b":2}`, want: map[string]string{"b": "2"}, wantErr: `"" is no key`},
+		"an invalid JSON key is reported and the rest kept": {
+			in:      `{"":1,"b":2}`,
+			want:    map[string]string{"b": "2"},
+			wantErr: `"" is no key`,
+		},
 		"truncated JSON keeps the results before its end": {in: `{"a":"1","b":"2`, want: map[string]string{"a": "1"},
 			wantErr: "reading a JSON object: it ends in the middle"},
 		"JSON that ends after a value keeps the results": {in: `{"a":"1"`, want: map[string]string{"a": "1"},
@@ -70,7 +86,11 @@ func TestParseResults(t *testing.T) {
 			wantErr: "reading a JSON object: something follows the object"},
 		"a JSON array is reported": {in: `["a"]`, wantErr: `line 1: "["a"]" is not key=value`},
 		"deep nesting is refused":  {in: `{"a":` + strings.Repeat("[", 20000), wantErr: "exceeded max depth"},
-		"a huge number is cut":     {in: `{"a":` + strings.Repeat("9", 1000) + `}`, want: map[string]string{"a": strings.Repeat("9", 253) + "…"}, wantTruncated: true},
+		"a huge number is cut": {
+			in:            `{"a":` + strings.Repeat("9", 1000) + `}`,
+			want:          map[string]string{"a": strings.Repeat("9", 253) + "…"},
+			wantTruncated: true,
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

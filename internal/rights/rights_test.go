@@ -140,7 +140,9 @@ func TestOfNodeGuard(t *testing.T) {
 
 func TestOfConfigMap(t *testing.T) {
 	for value, want := range map[string][]string{"": {}, "false": {}, "true": {"run-as-root nodejobs/nodes ns the label everynode.dev/script"}} {
-		configMap := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Labels: map[string]string{v1alpha1.ScriptLabel: value}}}
+		configMap := &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Labels: map[string]string{v1alpha1.ScriptLabel: value}},
+		}
 		if diff := cmp.Diff(want, named(OfConfigMap(configMap))); diff != "" {
 			t.Errorf("label %q (-want +got):\n%s", value, diff)
 		}

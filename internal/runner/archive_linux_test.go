@@ -96,11 +96,24 @@ func TestTheWholeOutputIsArchived(t *testing.T) {
 			[]string{"EVERYNODE_SCRIPT=echo one", "EVERYNODE_CHECK=echo two; exit 4"}, 4, "one\ntwo\n", 0,
 		},
 		"without secrets": {
-			[]string{"EVERYNODE_SCRIPT=echo the password is $PASSWORD", "PASSWORD=swordfish", `EVERYNODE_MASK=["PASSWORD"]`}, 0, "the password is ***\n", 0,
+			[]string{
+				"EVERYNODE_SCRIPT=echo the password is $PASSWORD",
+				"PASSWORD=swordfish",
+				`EVERYNODE_MASK=["PASSWORD"]`,
+			},
+			0,
+			"the password is ***\n",
+			0,
 		},
 		"although the record has no output": {[]string{"EVERYNODE_SCRIPT=echo one; exit 3", "EVERYNODE_OUTPUT=None"}, 3, "one\n", 0},
 		"with what the runner says": {
-			[]string{"EVERYNODE_SCRIPT=printf one; sleep 60", "EVERYNODE_TIMEOUT=1"}, 124, "one\neverynode-runner: the time limit of 1s passed while the script ran\n", 0,
+			[]string{
+				"EVERYNODE_SCRIPT=printf one; sleep 60",
+				"EVERYNODE_TIMEOUT=1",
+			},
+			124,
+			"one\neverynode-runner: the time limit of 1s passed while the script ran\n",
+			0,
 		},
 		"without its middle": {
 			[]string{"EVERYNODE_SCRIPT=printf '%05000d' 1"}, 0, strings.Repeat("0", 1920) +
@@ -115,7 +128,12 @@ func TestTheWholeOutputIsArchived(t *testing.T) {
 			if stored := s.next(t); stored != tt.want {
 				t.Errorf("the archive has %q, want %q", stored, tt.want)
 			}
-			want := &outcome.Archive{Stored: true, Bytes: int64(len(tt.want)), Dropped: tt.dropped, SHA256: fmt.Sprintf("%x", sha256.Sum256([]byte(tt.want)))}
+			want := &outcome.Archive{
+				Stored:  true,
+				Bytes:   int64(len(tt.want)),
+				Dropped: tt.dropped,
+				SHA256:  fmt.Sprintf("%x", sha256.Sum256([]byte(tt.want))),
+			}
 			if diff := cmp.Diff(want, got.outcome.Archive); diff != "" || got.code != tt.code {
 				t.Errorf("it ended with %d, the archive (-want +got):\n%s", got.code, diff)
 			}
@@ -135,12 +153,24 @@ func TestAFailedUploadChangesNothingElse(t *testing.T) {
 		environ []string
 		want    string
 	}{
-		"the archive refuses it":          {answer(http.StatusForbidden), nil, "the response is 403 Forbidden"},
-		"the archive fails":               {answer(http.StatusInternalServerError), nil, "the response is 500 Internal Server Error (requests: "},
-		"the archive does not respond":    {never, nil, "there was no response in time (requests: 1)"},
-		"the image has no uploader":       {nil, []string{"TEST_UPLOADER=/missing"}, "starting everynode-upload, which belongs to the runner image of the manager's release: no such file or directory"},
-		"the uploader ends unexpectedly":  {nil, []string{"TEST_UPLOADER=/bin/true"}, "everynode-upload ended without an answer"},
-		"the container takes no new file": {nil, []string{"TEST_SPOOL_DIR=/missing"}, "creating a file for the output in the container: no such file or directory"},
+		"the archive refuses it": {answer(http.StatusForbidden), nil, "the response is 403 Forbidden"},
+		"the archive fails": {
+			answer(http.StatusInternalServerError),
+			nil,
+			"the response is 500 Internal Server Error (requests: ",
+		},
+		"the archive does not respond": {never, nil, "there was no response in time (requests: 1)"},
+		"the image has no uploader": {
+			nil,
+			[]string{"TEST_UPLOADER=/missing"},
+			"starting everynode-upload, which belongs to the runner image of the manager's release: no such file or directory",
+		},
+		"the uploader ends unexpectedly": {nil, []string{"TEST_UPLOADER=/bin/true"}, "everynode-upload ended without an answer"},
+		"the container takes no new file": {
+			nil,
+			[]string{"TEST_SPOOL_DIR=/missing"},
+			"creating a file for the output in the container: no such file or directory",
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -152,7 +182,8 @@ func TestAFailedUploadChangesNothingElse(t *testing.T) {
 			if archive == nil || archive.Stored || !strings.HasPrefix(archive.Error, tt.want) {
 				t.Errorf("the archive is %+v, want the error %q", archive, tt.want)
 			}
-			if !strings.Contains(got.stderr, "everynode-runner: the output is not archived: "+tt.want) || strings.Contains(got.stderr, "signature") {
+			if !strings.Contains(got.stderr, "everynode-runner: the output is not archived: "+tt.want) ||
+				strings.Contains(got.stderr, "signature") {
 				t.Errorf("stderr does not say why: %s", got.stderr)
 			}
 			got.outcome.Archive = nil
@@ -208,7 +239,8 @@ func TestAnInterruptedTaskIsArchivedIfThereIsTime(t *testing.T) {
 				t.Fatal(err)
 			}
 			got := r.wait()
-			if archive := got.outcome.Archive; archive == nil || archive.Stored != tt.want || got.outcome.Reason != outcome.ReasonDisrupted {
+			if archive := got.outcome.Archive; archive == nil || archive.Stored != tt.want ||
+				got.outcome.Reason != outcome.ReasonDisrupted {
 				t.Errorf("the outcome is %+v with the archive %+v", got.outcome, archive)
 			}
 		})
@@ -243,14 +275,26 @@ func TestParseArchive(t *testing.T) {
 		want    *contract.Archive
 		wantErr string
 	}{
-		"none":                      {"", nil, ""},
-		"all":                       {`{"url":"https://a.test/x?s=1","ca":"PEM","maxBytes":4096,"seconds":60}`, &contract.Archive{URL: "https://a.test/x?s=1", CA: "PEM", MaxBytes: 4096, Seconds: 60}, ""},
-		"no JSON":                   {"https://a.test/?signature=abc", nil, "reading EVERYNODE_ARCHIVE as a JSON object with a url: it is something else"},
+		"none": {"", nil, ""},
+		"all": {
+			`{"url":"https://a.test/x?s=1","ca":"PEM","maxBytes":4096,"seconds":60}`,
+			&contract.Archive{URL: "https://a.test/x?s=1", CA: "PEM", MaxBytes: 4096, Seconds: 60},
+			"",
+		},
+		"no JSON": {
+			"https://a.test/?signature=abc",
+			nil,
+			"reading EVERYNODE_ARCHIVE as a JSON object with a url: it is something else",
+		},
 		"no URL":                    {`{"maxBytes":4096,"seconds":60}`, nil, "as a JSON object with a url"},
 		"a limit that is too small": {`{"url":"https://a.test","maxBytes":1,"seconds":60}`, nil, "EVERYNODE_ARCHIVE has 1 for maxBytes"},
-		"a limit that is too large": {`{"url":"https://a.test","maxBytes":4294967296,"seconds":60}`, nil, "EVERYNODE_ARCHIVE has 4294967296 for maxBytes"},
-		"a time that is too long":   {`{"url":"https://a.test","maxBytes":4096,"seconds":61}`, nil, "and 61 for seconds"},
-		"no time":                   {`{"url":"https://a.test","maxBytes":4096}`, nil, "and 0 for seconds"},
+		"a limit that is too large": {
+			`{"url":"https://a.test","maxBytes":4294967296,"seconds":60}`,
+			nil,
+			"EVERYNODE_ARCHIVE has 4294967296 for maxBytes",
+		},
+		"a time that is too long": {`{"url":"https://a.test","maxBytes":4096,"seconds":61}`, nil, "and 61 for seconds"},
+		"no time":                 {`{"url":"https://a.test","maxBytes":4096}`, nil, "and 0 for seconds"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -258,7 +302,8 @@ func TestParseArchive(t *testing.T) {
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("archive (-want +got):\n%s", diff)
 			}
-			if (err == nil) != (tt.wantErr == "") || (err != nil && (!strings.Contains(err.Error(), tt.wantErr) || strings.Contains(err.Error(), "signature"))) {
+			if (err == nil) != (tt.wantErr == "") ||
+				(err != nil && (!strings.Contains(err.Error(), tt.wantErr) || strings.Contains(err.Error(), "signature"))) {
 				t.Errorf("the error is %v, want %q", err, tt.wantErr)
 			}
 		})

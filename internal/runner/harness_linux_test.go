@@ -88,7 +88,9 @@ func startNode(t *testing.T, moreFlags uintptr) int {
 		t.Skip("needs root: entering another mount namespace is privileged")
 	}
 	cmd := exec.Command("/proc/self/exe", "as-node")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC | unix.CLONE_NEWNET | moreFlags}
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC | unix.CLONE_NEWNET | moreFlags,
+	}
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -142,7 +144,13 @@ func prepareRunner(t *testing.T, target int, limits Limits, environ ...string) *
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &running{t: t, node: fmt.Sprintf("node-%d-%d", os.Getpid(), time.Now().UnixNano()), log: filepath.Join(t.TempDir(), "log"), stdout: newWatched(), stderr: newWatched()}
+	r := &running{
+		t:      t,
+		node:   fmt.Sprintf("node-%d-%d", os.Getpid(), time.Now().UnixNano()),
+		log:    filepath.Join(t.TempDir(), "log"),
+		stdout: newWatched(),
+		stderr: newWatched(),
+	}
 	r.cmd = exec.Command("/proc/self/exe", "as-runner", strconv.Itoa(target), r.log, string(asJSON))
 	// Under the race detector every process would otherwise sleep for a second at its end.
 	r.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "GORACE=atexit_sleep_ms=0", "EVERYNODE_NODE_NAME=" + r.node}, environ...)

@@ -65,7 +65,13 @@ func TestOutputWithoutReader(t *testing.T) {
 			}
 			t.Cleanup(func() { _ = read.Close(); _ = write.Close() })
 			do(t, read)
-			r := prepareRunner(t, 0, testLimits(), "EVERYNODE_SCRIPT=head -c 5000000 /dev/zero | tr '\\0' x && echo finished", "EVERYNODE_TIMEOUT=20")
+			r := prepareRunner(
+				t,
+				0,
+				testLimits(),
+				"EVERYNODE_SCRIPT=head -c 5000000 /dev/zero | tr '\\0' x && echo finished",
+				"EVERYNODE_TIMEOUT=20",
+			)
 			r.cmd.Stdout = write
 			r.start()
 			if got := r.wait(); got.code != 0 || got.outcome.Reason != "" || !strings.HasSuffix(got.outcome.Message, "xfinished") {
@@ -89,7 +95,14 @@ func TestPumpWaitsForASlowReader(t *testing.T) {
 		}
 		for name, tt := range tests {
 			read, write := io.Pipe()
-			p := &pump{to: write, tail: &tail{}, queue: make(chan []byte, queueChunks), read: make(chan struct{}), written: make(chan struct{}), moves: make(chan struct{}, 1)}
+			p := &pump{
+				to:      write,
+				tail:    &tail{},
+				queue:   make(chan []byte, queueChunks),
+				read:    make(chan struct{}),
+				written: make(chan struct{}),
+				moves:   make(chan struct{}, 1),
+			}
 			var err error
 			if p.from, err = os.Open(os.DevNull); err != nil {
 				t.Fatal(err)

@@ -15,7 +15,13 @@ import (
 
 func TestAnEnvironmentThatIsTooLargeIsNamed(t *testing.T) {
 	t.Parallel()
-	_, err := spawn("/bin/sh", []string{"sh"}, []string{"SMALL=1", "BIG=" + strings.Repeat("x", 140_000), "LARGE=" + strings.Repeat("x", 4_000)}, nil, true)
+	_, err := spawn(
+		"/bin/sh",
+		[]string{"sh"},
+		[]string{"SMALL=1", "BIG=" + strings.Repeat("x", 140_000), "LARGE=" + strings.Repeat("x", 4_000)},
+		nil,
+		true,
+	)
 	if !errors.Is(err, unix.E2BIG) {
 		t.Fatalf("%v, want %v", err, unix.E2BIG)
 	}

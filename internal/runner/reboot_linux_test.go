@@ -132,13 +132,20 @@ func TestReboot(t *testing.T) {
 		wantSaid   string
 	}{
 		"systemd is asked, then forced, then the kernel is asked": {
-			programs: map[string]string{"systemd": "", "systemctl": ""}, timeout: "3",
-			wantCalls: "systemctl reboot\nsystemctl reboot --force\nreboot(2)\n",
-			wantCode:  1, wantReason: outcome.ReasonRebootFailed, wantSaid: "reboot(2): operation not permitted\nthe node did not go down within 3s",
+			programs:   map[string]string{"systemd": "", "systemctl": ""},
+			timeout:    "3",
+			wantCalls:  "systemctl reboot\nsystemctl reboot --force\nreboot(2)\n",
+			wantCode:   1,
+			wantReason: outcome.ReasonRebootFailed,
+			wantSaid:   "reboot(2): operation not permitted\nthe node did not go down within 3s",
 		},
 		"the runner waits when the kernel was asked": {
-			restart: true, timeout: "3", wantCalls: "reboot(2)\n",
-			wantCode: 1, wantReason: outcome.ReasonRebootFailed, wantSaid: "rebooting the node by reboot(2)\nthe node did not go down within 3s",
+			restart:    true,
+			timeout:    "3",
+			wantCalls:  "reboot(2)\n",
+			wantCode:   1,
+			wantReason: outcome.ReasonRebootFailed,
+			wantSaid:   "rebooting the node by reboot(2)\nthe node did not go down within 3s",
 		},
 		"without a time limit the next method follows after a while, and the last wait ends when the runner is killed": {
 			programs: map[string]string{"systemd": "", "systemctl": `[ "$2" != --force ] || { ` + stopped + "; }"}, restart: true,
@@ -146,9 +153,15 @@ func TestReboot(t *testing.T) {
 			wantCode:  143, wantReason: outcome.ReasonDisrupted, wantSaid: "the runner received SIGTERM before the node went down",
 		},
 		"a refused request is repeated, and a runner that is stopped makes no further request": {
-			programs: map[string]string{"systemd": "", "systemctl": `read first < $0.refused || { echo yes > $0.refused; echo a lock is held >&2; exit 1; }; ` + stopped}, timeout: "20",
-			wantCalls: "systemctl reboot\nsystemctl reboot\n",
-			wantCode:  143, wantReason: outcome.ReasonDisrupted, wantSaid: "a lock is held\neverynode-runner: systemctl reboot: it ended with exit code 1\n",
+			programs: map[string]string{
+				"systemd":   "",
+				"systemctl": `read first < $0.refused || { echo yes > $0.refused; echo a lock is held >&2; exit 1; }; ` + stopped,
+			},
+			timeout:    "20",
+			wantCalls:  "systemctl reboot\nsystemctl reboot\n",
+			wantCode:   143,
+			wantReason: outcome.ReasonDisrupted,
+			wantSaid:   "a lock is held\neverynode-runner: systemctl reboot: it ended with exit code 1\n",
 		},
 		"a refused forced request is not repeated": {
 			programs: map[string]string{"systemd": "", "systemctl": `[ "$2" != --force ] || exit 1`}, restart: true, timeout: "3",
@@ -177,16 +190,25 @@ func TestReboot(t *testing.T) {
 			wantCode: 1, wantReason: outcome.ReasonRebootFailed, wantSaid: "the node did not go down within 3s",
 		},
 		"a program that fails is not called again, and the runner fails if the kernel refuses too": {
-			programs: map[string]string{"reboot": "echo no init >&2; exit 1"}, wantCalls: "reboot\nreboot(2)\n",
-			wantCode: 1, wantReason: outcome.ReasonRebootFailed, wantSaid: "no init\neverynode-runner: reboot: it ended with exit code 1\neverynode-runner: rebooting the node by reboot(2)\neverynode-runner: reboot(2): operation not permitted\nthe node did not go down",
+			programs:   map[string]string{"reboot": "echo no init >&2; exit 1"},
+			wantCalls:  "reboot\nreboot(2)\n",
+			wantCode:   1,
+			wantReason: outcome.ReasonRebootFailed,
+			wantSaid:   "no init\neverynode-runner: reboot: it ended with exit code 1\neverynode-runner: rebooting the node by reboot(2)\neverynode-runner: reboot(2): operation not permitted\nthe node did not go down",
 		},
 		"the program of systemd is not used without systemd": {
 			programs: map[string]string{"reboot": "-> systemctl", "systemctl": ""}, wantCalls: "reboot(2)\n",
 			wantCode: 1, wantReason: outcome.ReasonRebootFailed,
 		},
 		"systemctl is told to leave no kernel running": {
-			programs: map[string]string{"systemd": "", "systemctl": `echo "skip=$SYSTEMCTL_SKIP_AUTO_SOFT_REBOOT $EVERYNODE_REBOOT$EVERYNODE_BOOT_ID"; ` + stopped}, wantCalls: "systemctl reboot\n",
-			wantCode: 143, wantReason: outcome.ReasonDisrupted, wantSaid: "skip=1 \n",
+			programs: map[string]string{
+				"systemd":   "",
+				"systemctl": `echo "skip=$SYSTEMCTL_SKIP_AUTO_SOFT_REBOOT $EVERYNODE_REBOOT$EVERYNODE_BOOT_ID"; ` + stopped,
+			},
+			wantCalls:  "systemctl reboot\n",
+			wantCode:   143,
+			wantReason: outcome.ReasonDisrupted,
+			wantSaid:   "skip=1 \n",
 		},
 	}
 	for name, tt := range tests {
@@ -200,7 +222,15 @@ func TestReboot(t *testing.T) {
 			}
 			got := runToEnd(t, environ...)
 			if got.code != tt.wantCode || got.outcome.Reason != tt.wantReason || !strings.Contains(got.outcome.Message, tt.wantSaid) {
-				t.Errorf("ended with %d %q, want %d %q; message %q, want %q in it", got.code, got.outcome.Reason, tt.wantCode, tt.wantReason, got.outcome.Message, tt.wantSaid)
+				t.Errorf(
+					"ended with %d %q, want %d %q; message %q, want %q in it",
+					got.code,
+					got.outcome.Reason,
+					tt.wantCode,
+					tt.wantReason,
+					got.outcome.Message,
+					tt.wantSaid,
+				)
 			}
 			if !strings.Contains(got.stderr, lastLine(got.outcome.Message)) {
 				t.Errorf("stderr %q lacks the end of the message %q", got.stderr, got.outcome.Message)
@@ -222,9 +252,17 @@ func TestNodeIsRebootedOnlyFromBootToEnd(t *testing.T) {
 		wantReason string
 		wantSaid   string
 	}{
-		"another boot":                  {bootID: otherBoot + "\n", wantSaid: "the node has rebooted already: its boot ID is " + otherBoot + ", the one to leave was " + thisBoot},
-		"an empty boot ID":              {bootID: "\n", wantCode: 125, wantReason: outcome.ReasonRunnerError, wantSaid: "boot_id is empty"},
-		"a boot ID that cannot be read": {bootID: "-", wantCode: 125, wantReason: outcome.ReasonRunnerError, wantSaid: "reading the node's boot ID"},
+		"another boot": {
+			bootID:   otherBoot + "\n",
+			wantSaid: "the node has rebooted already: its boot ID is " + otherBoot + ", the one to leave was " + thisBoot,
+		},
+		"an empty boot ID": {bootID: "\n", wantCode: 125, wantReason: outcome.ReasonRunnerError, wantSaid: "boot_id is empty"},
+		"a boot ID that cannot be read": {
+			bootID:     "-",
+			wantCode:   125,
+			wantReason: outcome.ReasonRunnerError,
+			wantSaid:   "reading the node's boot ID",
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -238,7 +276,15 @@ func TestNodeIsRebootedOnlyFromBootToEnd(t *testing.T) {
 			}
 			got := runToEnd(t, node.environ(t)...)
 			if got.code != tt.wantCode || got.outcome.Reason != tt.wantReason || !strings.Contains(got.outcome.Message, tt.wantSaid) {
-				t.Errorf("ended with %d %q, want %d %q; message %q, want %q in it", got.code, got.outcome.Reason, tt.wantCode, tt.wantReason, got.outcome.Message, tt.wantSaid)
+				t.Errorf(
+					"ended with %d %q, want %d %q; message %q, want %q in it",
+					got.code,
+					got.outcome.Reason,
+					tt.wantCode,
+					tt.wantReason,
+					got.outcome.Message,
+					tt.wantSaid,
+				)
 			}
 			if calls := node.calls(t); calls != "" {
 				t.Errorf("the node was asked to reboot: %q", calls)
@@ -290,16 +336,23 @@ func TestNoRebootOutsidePodOfNode(t *testing.T) {
 		target   func(*testing.T) int
 		wantSaid string
 	}{
-		"a runner without a target":                    {nowhere, "the target is process 0"},
-		"a target that is not process 1":               {func(t *testing.T) int { return startNode(t, 0) }, "only the node of process 1 can be rebooted"},
-		"a target in a pid namespace of its own":       {func(t *testing.T) int { return startNode(t, unix.CLONE_NEWPID) }, "only the node of process 1 can be rebooted"},
+		"a runner without a target": {nowhere, "the target is process 0"},
+		"a target that is not process 1": {
+			func(t *testing.T) int { return startNode(t, 0) },
+			"only the node of process 1 can be rebooted",
+		},
+		"a target in a pid namespace of its own": {
+			func(t *testing.T) int { return startNode(t, unix.CLONE_NEWPID) },
+			"only the node of process 1 can be rebooted",
+		},
 		"a target in the runner's own mount namespace": {func(*testing.T) int { return os.Getpid() }, "the runner's own mount namespace"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got := startRunner(t, tt.target(t), testLimits(), "EVERYNODE_REBOOT=Now", "EVERYNODE_BOOT_ID="+otherBoot).wait()
-			if got.code != 125 || got.outcome.Reason != outcome.ReasonNamespaceError || !strings.Contains(got.outcome.Message, tt.wantSaid) {
+			if got.code != 125 || got.outcome.Reason != outcome.ReasonNamespaceError ||
+				!strings.Contains(got.outcome.Message, tt.wantSaid) {
 				t.Errorf("ended with %d %+v, want %q", got.code, got.outcome, tt.wantSaid)
 			}
 		})

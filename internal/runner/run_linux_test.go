@@ -27,66 +27,308 @@ func TestRun(t *testing.T) {
 		wantOutput string // a part of stdout
 		wantSaid   string // a part of the message
 	}{
-		"a script that succeeds":                                        {env: []string{"EVERYNODE_SCRIPT=echo done"}, wantOutput: "done\n", wantSaid: "done"},
-		"a script that fails keeps its exit code":                       {env: []string{"EVERYNODE_SCRIPT=echo no disk >&2; exit 3"}, wantCode: 3, wantReason: outcome.ReasonTaskFailed, wantSaid: "no disk"},
-		"the exit code of the last command counts":                      {env: []string{"EVERYNODE_SCRIPT=false\n"}, wantCode: 1, wantReason: outcome.ReasonTaskFailed},
-		"a script killed by a signal names it":                          {env: []string{"EVERYNODE_SCRIPT=kill -SEGV $$"}, wantCode: 139, wantReason: outcome.ReasonSignaled, wantSaid: "the script was killed by SIGSEGV"},
-		"SIGPIPE is not ignored in scripts":                             {env: []string{"EVERYNODE_SCRIPT=kill -PIPE $$"}, wantCode: 141, wantReason: outcome.ReasonSignaled, wantSaid: "SIGPIPE"},
-		"standard input is empty":                                       {env: []string{"EVERYNODE_SCRIPT=cat; echo end"}, wantOutput: "end\n"},
-		"it starts in the root directory":                               {env: []string{"EVERYNODE_SCRIPT=pwd"}, wantOutput: "/\n"},
-		"it leads a session of its own":                                 {env: []string{"EVERYNODE_SCRIPT=set -- $(cat /proc/$$/stat); [ $5 = $$ ] && [ $6 = $$ ] && echo leader"}, wantOutput: "leader\n"},
-		"it inherits no descriptors but the standard ones":              {env: []string{"EVERYNODE_SCRIPT=readlink /proc/self/fd/* | grep memfd: | sort -u"}, wantOutput: ""},
-		"it can be read again and not be changed":                       {env: []string{"EVERYNODE_SCRIPT=grep -c again $0; (echo x >$0) 2>/dev/null || echo sealed"}, wantOutput: "1\nsealed\n"},
-		"an interpreter with arguments":                                 {env: []string{"EVERYNODE_SCRIPT=false; echo on", `EVERYNODE_INTERPRETER=["/bin/sh","-e"]`}, wantCode: 1, wantReason: outcome.ReasonTaskFailed},
-		"a bare interpreter is looked up in the PATH":                   {env: []string{"EVERYNODE_SCRIPT=echo found", `EVERYNODE_INTERPRETER=["sh"]`}, wantOutput: "found\n"},
-		"the #! line counts":                                            {env: []string{"EVERYNODE_SCRIPT=#! /bin/sh -e\nfalse; echo on"}, wantCode: 1, wantReason: outcome.ReasonTaskFailed},
-		"the given interpreter beats the #! line":                       {env: []string{"EVERYNODE_SCRIPT=#!/no/such\necho ran", `EVERYNODE_INTERPRETER=["sh"]`}, wantOutput: "ran\n"},
-		"a missing interpreter is named":                                {env: []string{"EVERYNODE_SCRIPT=#!/no/such/shell\n"}, wantCode: 127, wantReason: outcome.ReasonInterpreterNotFound, wantSaid: `interpreter "/no/such/shell" not found on the node`},
-		"a missing bare interpreter is named":                           {env: []string{"EVERYNODE_SCRIPT=x", `EVERYNODE_INTERPRETER=["nosuchshell"]`, "PATH=/bin"}, wantCode: 127, wantReason: outcome.ReasonInterpreterNotFound, wantSaid: `interpreter "nosuchshell" not found on the node, looked in PATH /bin`},
-		"a #! line after an empty line counts":                          {env: []string{"EVERYNODE_SCRIPT=\n#!/usr/bin/env -S cat --\n[[ x ]]\n"}, wantOutput: "\n#!/usr/bin/env -S cat --\n[[ x ]]\n"},
-		"a #! line after comments counts":                               {env: []string{"EVERYNODE_SCRIPT=# License\n\n# Us\n#!/bin/sh -e\nfalse; echo on"}, wantCode: 1, wantReason: outcome.ReasonTaskFailed},
-		"a #! line after a comment counts in a check":                   {env: []string{"EVERYNODE_SCRIPT=:", "EVERYNODE_CHECK=# License\n#!/no/such\n"}, wantCode: 127, wantReason: outcome.ReasonInterpreterNotFound, wantSaid: "/no/such"},
-		"a #! line after a command does not count":                      {env: []string{"EVERYNODE_SCRIPT=cat <<END\n#!/no/such\nEND\n"}, wantOutput: "#!/no/such\n"},
-		"a byte order mark is named":                                    {env: []string{"EVERYNODE_SCRIPT=\ufeff#!/bin/sh\ntrue\n"}, wantCode: 125, wantReason: outcome.ReasonBadConfiguration, wantSaid: "EVERYNODE_SCRIPT has a byte order mark (BOM) at the beginning of line 1"},
-		"Windows line endings in the #! line are named":                 {env: []string{"EVERYNODE_SCRIPT=#!/bin/sh\r\ntrue\r\n"}, wantCode: 125, wantReason: outcome.ReasonBadConfiguration, wantSaid: "EVERYNODE_SCRIPT has Windows line endings (CRLF), the first in line 1"},
-		"Windows line endings in a part are named":                      {env: []string{"EVERYNODE_SCRIPT=set -e\ntouch /no/such\r\n"}, wantCode: 125, wantReason: outcome.ReasonBadConfiguration, wantSaid: "EVERYNODE_SCRIPT has Windows line endings (CRLF), the first in line 2"},
-		"Windows line endings are named before the task runs":           {env: []string{"EVERYNODE_SCRIPT=echo ran", "EVERYNODE_CHECK=true\r\n"}, wantCode: 125, wantReason: outcome.ReasonBadConfiguration, wantSaid: "EVERYNODE_CHECK has Windows line endings (CRLF), the first in line 1"},
-		"an interpreter that is not a program is named":                 {env: []string{"EVERYNODE_SCRIPT=#!/etc/passwd\n"}, wantCode: 126, wantReason: outcome.ReasonInterpreterNotFound, wantSaid: `"/etc/passwd"`},
-		"a command gets its arguments as they are":                      {env: []string{`EVERYNODE_COMMAND=["printf","<%s>","a  b","","$HOME","*","'\"; echo no"]`}, wantOutput: `<a  b><><$HOME><*><'"; echo no>`, wantSaid: `<a  b><><$HOME>`},
-		"a command knows the name that it was called by":                {env: []string{`EVERYNODE_COMMAND=["sh","-c","echo $0"]`}, wantOutput: "sh\n"},
-		"a command that fails keeps its exit code":                      {env: []string{`EVERYNODE_COMMAND=["sh","-c","echo no disk; exit 3"]`}, wantCode: 3, wantReason: outcome.ReasonTaskFailed, wantSaid: "no disk"},
-		"a command finds the file for its results":                      {env: []string{`EVERYNODE_COMMAND=["sh","-c","echo a=1 >> $EVERYNODE_RESULTS; cat $EVERYNODE_RESULTS"]`}, wantOutput: "a=1\n"},
-		"a command has its check":                                       {env: []string{`EVERYNODE_COMMAND=["true"]`, "EVERYNODE_CHECK=echo wrong; exit 9"}, wantCode: 9, wantReason: outcome.ReasonCheckFailed, wantSaid: "wrong"},
-		"a missing command is named":                                    {env: []string{`EVERYNODE_COMMAND=["no-such-command"]`, "PATH=/bin"}, wantCode: 127, wantReason: outcome.ReasonCommandNotFound, wantSaid: `command "no-such-command" not found on the node, looked in PATH /bin`},
-		"a missing path of a command is named":                          {env: []string{`EVERYNODE_COMMAND=["/no/such"]`}, wantCode: 127, wantReason: outcome.ReasonCommandNotFound, wantSaid: `command "/no/such" not found on the node`},
-		"a command that is not a program is named":                      {env: []string{`EVERYNODE_COMMAND=["/etc/passwd"]`}, wantCode: 126, wantReason: outcome.ReasonCommandNotFound, wantSaid: `"/etc/passwd"`},
-		"no script is an invalid configuration":                         {wantCode: 125, wantReason: outcome.ReasonBadConfiguration, wantSaid: "neither EVERYNODE_SCRIPT nor EVERYNODE_COMMAND is set"},
-		"a check that succeeds":                                         {env: []string{"EVERYNODE_SCRIPT=echo one", "EVERYNODE_CHECK=echo two"}, wantOutput: "one\ntwo\n", wantSaid: "one\ntwo"},
-		"a check that fails fails the attempt":                          {env: []string{"EVERYNODE_SCRIPT=:", "EVERYNODE_CHECK=echo wrong; exit 9"}, wantCode: 9, wantReason: outcome.ReasonCheckFailed, wantSaid: "wrong"},
-		"a check that is killed fails the attempt":                      {env: []string{"EVERYNODE_SCRIPT=:", "EVERYNODE_CHECK=kill -KILL $$"}, wantCode: 137, wantReason: outcome.ReasonCheckFailed, wantSaid: "the check was killed by SIGKILL"},
-		"a check has an interpreter of its own":                         {env: []string{"EVERYNODE_SCRIPT=:", "EVERYNODE_CHECK=false; :", `EVERYNODE_CHECK_INTERPRETER=["sh","-e"]`}, wantCode: 1, wantReason: outcome.ReasonCheckFailed},
-		"a check whose interpreter is missing says so":                  {env: []string{"EVERYNODE_SCRIPT=:", "EVERYNODE_CHECK=#!/no/such\n"}, wantCode: 127, wantReason: outcome.ReasonInterpreterNotFound, wantSaid: "/no/such"},
-		"there is no check of a task that failed":                       {env: []string{"EVERYNODE_SCRIPT=exit 4", "EVERYNODE_CHECK=exit 5"}, wantCode: 4, wantReason: outcome.ReasonTaskFailed},
-		"a check after a reboot is not run before it":                   {env: []string{"EVERYNODE_REBOOT=Always", "EVERYNODE_SCRIPT=echo one", "EVERYNODE_CHECK=exit 9"}, wantOutput: "one\n", wantSaid: "one\nthe check runs after the reboot"},
-		"a check waits for a requested reboot":                          {env: []string{"EVERYNODE_REBOOT=IfRequested", "EVERYNODE_SCRIPT=echo reboot=true >> $EVERYNODE_RESULTS", "EVERYNODE_CHECK=exit 9"}, wantSaid: "the check runs after the reboot"},
-		"a check waits for a reboot that is requested in JSON":          {env: []string{"EVERYNODE_REBOOT=IfRequested", `EVERYNODE_SCRIPT=echo '{"reboot":true}' > $EVERYNODE_RESULTS`, "EVERYNODE_CHECK=exit 9"}, wantSaid: "the check runs after the reboot"},
-		"a check does not wait for a reboot that is not requested":      {env: []string{"EVERYNODE_REBOOT=IfRequested", "EVERYNODE_SCRIPT=echo reboot=false >> $EVERYNODE_RESULTS", "EVERYNODE_CHECK=exit 9"}, wantCode: 9, wantReason: outcome.ReasonCheckFailed},
-		"a check does not wait for a reboot that is not allowed":        {env: []string{"EVERYNODE_SCRIPT=echo reboot=true >> $EVERYNODE_RESULTS", "EVERYNODE_CHECK=exit 9"}, wantCode: 9, wantReason: outcome.ReasonCheckFailed},
-		"a failed task requests no reboot":                              {env: []string{"EVERYNODE_REBOOT=IfRequested", "EVERYNODE_SCRIPT=echo reboot=true >> $EVERYNODE_RESULTS; exit 4", "EVERYNODE_CHECK=exit 9"}, wantCode: 4, wantReason: outcome.ReasonTaskFailed},
-		"an unknown reboot policy is an invalid configuration":          {env: []string{"EVERYNODE_REBOOT=Sometimes", "EVERYNODE_SCRIPT=:"}, wantCode: 125, wantReason: outcome.ReasonBadConfiguration, wantSaid: `EVERYNODE_REBOOT is "Sometimes"`},
-		"a time limit that is not reached":                              {env: []string{"EVERYNODE_SCRIPT=echo in time", "EVERYNODE_TIMEOUT=60"}, wantOutput: "in time\n"},
-		"the time limit stops a script":                                 {env: []string{"EVERYNODE_SCRIPT=echo begun; sleep 60", "EVERYNODE_TIMEOUT=1"}, wantCode: 124, wantReason: outcome.ReasonTimedOut, wantSaid: "begun\nthe time limit of 1s passed while the script ran"},
-		"the time limit lets a script clean up, not succeed":            {env: []string{"EVERYNODE_SCRIPT=trap 'echo cleaned; exit 0' TERM; sleep 60 & wait", "EVERYNODE_TIMEOUT=1"}, wantCode: 124, wantReason: outcome.ReasonTimedOut, wantOutput: "cleaned\n"},
-		"the time limit stops a script that ignores it":                 {env: []string{"EVERYNODE_SCRIPT=trap '' TERM; while :; do sleep 60; done", "EVERYNODE_TIMEOUT=1"}, wantCode: 124, wantReason: outcome.ReasonTimedOut},
-		"the time limit includes script and check":                      {env: []string{"EVERYNODE_SCRIPT=sleep 0.6", "EVERYNODE_CHECK=sleep 60", "EVERYNODE_TIMEOUT=1"}, wantCode: 124, wantReason: outcome.ReasonTimedOut, wantSaid: "while the check ran"},
-		"a time limit that is not a number is an invalid configuration": {env: []string{"EVERYNODE_SCRIPT=:", "EVERYNODE_TIMEOUT=5m"}, wantCode: 125, wantReason: outcome.ReasonBadConfiguration, wantSaid: `EVERYNODE_TIMEOUT is "5m"`},
+		"a script that succeeds": {
+			env:        []string{"EVERYNODE_SCRIPT=echo done"},
+			wantOutput: "done\n",
+			wantSaid:   "done",
+		},
+		"a script that fails keeps its exit code": {
+			env:        []string{"EVERYNODE_SCRIPT=echo no disk >&2; exit 3"},
+			wantCode:   3,
+			wantReason: outcome.ReasonTaskFailed,
+			wantSaid:   "no disk",
+		},
+		"the exit code of the last command counts": {
+			env:        []string{"EVERYNODE_SCRIPT=false\n"},
+			wantCode:   1,
+			wantReason: outcome.ReasonTaskFailed,
+		},
+		"a script killed by a signal names it": {
+			env:        []string{"EVERYNODE_SCRIPT=kill -SEGV $$"},
+			wantCode:   139,
+			wantReason: outcome.ReasonSignaled,
+			wantSaid:   "the script was killed by SIGSEGV",
+		},
+		"SIGPIPE is not ignored in scripts": {
+			env:        []string{"EVERYNODE_SCRIPT=kill -PIPE $$"},
+			wantCode:   141,
+			wantReason: outcome.ReasonSignaled,
+			wantSaid:   "SIGPIPE",
+		},
+		"standard input is empty": {
+			env:        []string{"EVERYNODE_SCRIPT=cat; echo end"},
+			wantOutput: "end\n",
+		},
+		"it starts in the root directory": {env: []string{"EVERYNODE_SCRIPT=pwd"}, wantOutput: "/\n"},
+		"it leads a session of its own": {
+			env:        []string{"EVERYNODE_SCRIPT=set -- $(cat /proc/$$/stat); [ $5 = $$ ] && [ $6 = $$ ] && echo leader"},
+			wantOutput: "leader\n",
+		},
+		"it inherits no descriptors but the standard ones": {
+			env:        []string{"EVERYNODE_SCRIPT=readlink /proc/self/fd/* | grep memfd: | sort -u"},
+			wantOutput: "",
+		},
+		"it can be read again and not be changed": {
+			env:        []string{"EVERYNODE_SCRIPT=grep -c again $0; (echo x >$0) 2>/dev/null || echo sealed"},
+			wantOutput: "1\nsealed\n",
+		},
+		"an interpreter with arguments": {
+			env:        []string{"EVERYNODE_SCRIPT=false; echo on", `EVERYNODE_INTERPRETER=["/bin/sh","-e"]`},
+			wantCode:   1,
+			wantReason: outcome.ReasonTaskFailed,
+		},
+		"a bare interpreter is looked up in the PATH": {
+			env:        []string{"EVERYNODE_SCRIPT=echo found", `EVERYNODE_INTERPRETER=["sh"]`},
+			wantOutput: "found\n",
+		},
+		"the #! line counts": {
+			env:        []string{"EVERYNODE_SCRIPT=#! /bin/sh -e\nfalse; echo on"},
+			wantCode:   1,
+			wantReason: outcome.ReasonTaskFailed,
+		},
+		"the given interpreter beats the #! line": {
+			env:        []string{"EVERYNODE_SCRIPT=#!/no/such\necho ran", `EVERYNODE_INTERPRETER=["sh"]`},
+			wantOutput: "ran\n",
+		},
+		"a missing interpreter is named": {
+			env:        []string{"EVERYNODE_SCRIPT=#!/no/such/shell\n"},
+			wantCode:   127,
+			wantReason: outcome.ReasonInterpreterNotFound,
+			wantSaid:   `interpreter "/no/such/shell" not found on the node`,
+		},
+		"a missing bare interpreter is named": {
+			env:        []string{"EVERYNODE_SCRIPT=x", `EVERYNODE_INTERPRETER=["nosuchshell"]`, "PATH=/bin"},
+			wantCode:   127,
+			wantReason: outcome.ReasonInterpreterNotFound,
+			wantSaid:   `interpreter "nosuchshell" not found on the node, looked in PATH /bin`,
+		},
+		"a #! line after an empty line counts": {
+			env:        []string{"EVERYNODE_SCRIPT=\n#!/usr/bin/env -S cat --\n[[ x ]]\n"},
+			wantOutput: "\n#!/usr/bin/env -S cat --\n[[ x ]]\n",
+		},
+		"a #! line after comments counts": {
+			env:        []string{"EVERYNODE_SCRIPT=# License\n\n# Us\n#!/bin/sh -e\nfalse; echo on"},
+			wantCode:   1,
+			wantReason: outcome.ReasonTaskFailed,
+		},
+		"a #! line after a comment counts in a check": {
+			env:        []string{"EVERYNODE_SCRIPT=:", "EVERYNODE_CHECK=# License\n#!/no/such\n"},
+			wantCode:   127,
+			wantReason: outcome.ReasonInterpreterNotFound,
+			wantSaid:   "/no/such",
+		},
+		"a #! line after a command does not count": {
+			env:        []string{"EVERYNODE_SCRIPT=cat <<END\n#!/no/such\nEND\n"},
+			wantOutput: "#!/no/such\n",
+		},
+		"a byte order mark is named": {
+			env:        []string{"EVERYNODE_SCRIPT=\ufeff#!/bin/sh\ntrue\n"},
+			wantCode:   125,
+			wantReason: outcome.ReasonBadConfiguration,
+			wantSaid:   "EVERYNODE_SCRIPT has a byte order mark (BOM) at the beginning of line 1",
+		},
+		"Windows line endings in the #! line are named": {
+			env:        []string{"EVERYNODE_SCRIPT=#!/bin/sh\r\ntrue\r\n"},
+			wantCode:   125,
+			wantReason: outcome.ReasonBadConfiguration,
+			wantSaid:   "EVERYNODE_SCRIPT has Windows line endings (CRLF), the first in line 1",
+		},
+		"Windows line endings in a part are named": {
+			env:        []string{"EVERYNODE_SCRIPT=set -e\ntouch /no/such\r\n"},
+			wantCode:   125,
+			wantReason: outcome.ReasonBadConfiguration,
+			wantSaid:   "EVERYNODE_SCRIPT has Windows line endings (CRLF), the first in line 2",
+		},
+		"Windows line endings are named before the task runs": {
+			env:        []string{"EVERYNODE_SCRIPT=echo ran", "EVERYNODE_CHECK=true\r\n"},
+			wantCode:   125,
+			wantReason: outcome.ReasonBadConfiguration,
+			wantSaid:   "EVERYNODE_CHECK has Windows line endings (CRLF), the first in line 1",
+		},
+		"an interpreter that is not a program is named": {
+			env:        []string{"EVERYNODE_SCRIPT=#!/etc/passwd\n"},
+			wantCode:   126,
+			wantReason: outcome.ReasonInterpreterNotFound,
+			wantSaid:   `"/etc/passwd"`,
+		},
+		"a command gets its arguments as they are": {
+			env:        []string{`EVERYNODE_COMMAND=["printf","<%s>","a  b","","$HOME","*","'\"; echo no"]`},
+			wantOutput: `<a  b><><$HOME><*><'"; echo no>`,
+			wantSaid:   `<a  b><><$HOME>`,
+		},
+		"a command knows the name that it was called by": {
+			env:        []string{`EVERYNODE_COMMAND=["sh","-c","echo $0"]`},
+			wantOutput: "sh\n",
+		},
+		"a command that fails keeps its exit code": {
+			env:        []string{`EVERYNODE_COMMAND=["sh","-c","echo no disk; exit 3"]`},
+			wantCode:   3,
+			wantReason: outcome.ReasonTaskFailed,
+			wantSaid:   "no disk",
+		},
+		"a command finds the file for its results": {
+			env:        []string{`EVERYNODE_COMMAND=["sh","-c","echo a=1 >> $EVERYNODE_RESULTS; cat $EVERYNODE_RESULTS"]`},
+			wantOutput: "a=1\n",
+		},
+		"a command has its check": {
+			env:        []string{`EVERYNODE_COMMAND=["true"]`, "EVERYNODE_CHECK=echo wrong; exit 9"},
+			wantCode:   9,
+			wantReason: outcome.ReasonCheckFailed,
+			wantSaid:   "wrong",
+		},
+		"a missing command is named": {
+			env:        []string{`EVERYNODE_COMMAND=["no-such-command"]`, "PATH=/bin"},
+			wantCode:   127,
+			wantReason: outcome.ReasonCommandNotFound,
+			wantSaid:   `command "no-such-command" not found on the node, looked in PATH /bin`,
+		},
+		"a missing path of a command is named": {
+			env:        []string{`EVERYNODE_COMMAND=["/no/such"]`},
+			wantCode:   127,
+			wantReason: outcome.ReasonCommandNotFound,
+			wantSaid:   `command "/no/such" not found on the node`,
+		},
+		"a command that is not a program is named": {
+			env:        []string{`EVERYNODE_COMMAND=["/etc/passwd"]`},
+			wantCode:   126,
+			wantReason: outcome.ReasonCommandNotFound,
+			wantSaid:   `"/etc/passwd"`,
+		},
+		"no script is an invalid configuration": {
+			wantCode:   125,
+			wantReason: outcome.ReasonBadConfiguration,
+			wantSaid:   "neither EVERYNODE_SCRIPT nor EVERYNODE_COMMAND is set",
+		},
+		"a check that succeeds": {
+			env:        []string{"EVERYNODE_SCRIPT=echo one", "EVERYNODE_CHECK=echo two"},
+			wantOutput: "one\ntwo\n",
+			wantSaid:   "one\ntwo",
+		},
+		"a check that fails fails the attempt": {
+			env:        []string{"EVERYNODE_SCRIPT=:", "EVERYNODE_CHECK=echo wrong; exit 9"},
+			wantCode:   9,
+			wantReason: outcome.ReasonCheckFailed,
+			wantSaid:   "wrong",
+		},
+		"a check that is killed fails the attempt": {
+			env:        []string{"EVERYNODE_SCRIPT=:", "EVERYNODE_CHECK=kill -KILL $$"},
+			wantCode:   137,
+			wantReason: outcome.ReasonCheckFailed,
+			wantSaid:   "the check was killed by SIGKILL",
+		},
+		"a check has an interpreter of its own": {
+			env:        []string{"EVERYNODE_SCRIPT=:", "EVERYNODE_CHECK=false; :", `EVERYNODE_CHECK_INTERPRETER=["sh","-e"]`},
+			wantCode:   1,
+			wantReason: outcome.ReasonCheckFailed,
+		},
+		"a check whose interpreter is missing says so": {
+			env:        []string{"EVERYNODE_SCRIPT=:", "EVERYNODE_CHECK=#!/no/such\n"},
+			wantCode:   127,
+			wantReason: outcome.ReasonInterpreterNotFound,
+			wantSaid:   "/no/such",
+		},
+		"there is no check of a task that failed": {
+			env:        []string{"EVERYNODE_SCRIPT=exit 4", "EVERYNODE_CHECK=exit 5"},
+			wantCode:   4,
+			wantReason: outcome.ReasonTaskFailed,
+		},
+		"a check after a reboot is not run before it": {
+			env:        []string{"EVERYNODE_REBOOT=Always", "EVERYNODE_SCRIPT=echo one", "EVERYNODE_CHECK=exit 9"},
+			wantOutput: "one\n",
+			wantSaid:   "one\nthe check runs after the reboot",
+		},
+		"a check waits for a requested reboot": {
+			env: []string{
+				"EVERYNODE_REBOOT=IfRequested",
+				"EVERYNODE_SCRIPT=echo reboot=true >> $EVERYNODE_RESULTS",
+				"EVERYNODE_CHECK=exit 9",
+			},
+			wantSaid: "the check runs after the reboot",
+		},
+		"a check waits for a reboot that is requested in JSON": {
+			env: []string{
+				"EVERYNODE_REBOOT=IfRequested",
+				`EVERYNODE_SCRIPT=echo '{"reboot":true}' > $EVERYNODE_RESULTS`,
+				"EVERYNODE_CHECK=exit 9",
+			},
+			wantSaid: "the check runs after the reboot",
+		},
+		"a check does not wait for a reboot that is not requested": {
+			env: []string{
+				"EVERYNODE_REBOOT=IfRequested",
+				"EVERYNODE_SCRIPT=echo reboot=false >> $EVERYNODE_RESULTS",
+				"EVERYNODE_CHECK=exit 9",
+			},
+			wantCode:   9,
+			wantReason: outcome.ReasonCheckFailed,
+		},
+		"a check does not wait for a reboot that is not allowed": {
+			env:        []string{"EVERYNODE_SCRIPT=echo reboot=true >> $EVERYNODE_RESULTS", "EVERYNODE_CHECK=exit 9"},
+			wantCode:   9,
+			wantReason: outcome.ReasonCheckFailed,
+		},
+		"a failed task requests no reboot": {
+			env: []string{
+				"EVERYNODE_REBOOT=IfRequested",
+				"EVERYNODE_SCRIPT=echo reboot=true >> $EVERYNODE_RESULTS; exit 4",
+				"EVERYNODE_CHECK=exit 9",
+			},
+			wantCode:   4,
+			wantReason: outcome.ReasonTaskFailed,
+		},
+		"an unknown reboot policy is an invalid configuration": {
+			env:        []string{"EVERYNODE_REBOOT=Sometimes", "EVERYNODE_SCRIPT=:"},
+			wantCode:   125,
+			wantReason: outcome.ReasonBadConfiguration,
+			wantSaid:   `EVERYNODE_REBOOT is "Sometimes"`,
+		},
+		"a time limit that is not reached": {
+			env:        []string{"EVERYNODE_SCRIPT=echo in time", "EVERYNODE_TIMEOUT=60"},
+			wantOutput: "in time\n",
+		},
+		"the time limit stops a script": {
+			env:        []string{"EVERYNODE_SCRIPT=echo begun; sleep 60", "EVERYNODE_TIMEOUT=1"},
+			wantCode:   124,
+			wantReason: outcome.ReasonTimedOut,
+			wantSaid:   "begun\nthe time limit of 1s passed while the script ran",
+		},
+		"the time limit lets a script clean up, not succeed": {
+			env:        []string{"EVERYNODE_SCRIPT=trap 'echo cleaned; exit 0' TERM; sleep 60 & wait", "EVERYNODE_TIMEOUT=1"},
+			wantCode:   124,
+			wantReason: outcome.ReasonTimedOut,
+			wantOutput: "cleaned\n",
+		},
+		"the time limit stops a script that ignores it": {
+			env:        []string{"EVERYNODE_SCRIPT=trap '' TERM; while :; do sleep 60; done", "EVERYNODE_TIMEOUT=1"},
+			wantCode:   124,
+			wantReason: outcome.ReasonTimedOut,
+		},
+		"the time limit includes script and check": {
+			env:        []string{"EVERYNODE_SCRIPT=sleep 0.6", "EVERYNODE_CHECK=sleep 60", "EVERYNODE_TIMEOUT=1"},
+			wantCode:   124,
+			wantReason: outcome.ReasonTimedOut,
+			wantSaid:   "while the check ran",
+		},
+		"a time limit that is not a number is an invalid configuration": {
+			env:        []string{"EVERYNODE_SCRIPT=:", "EVERYNODE_TIMEOUT=5m"},
+			wantCode:   125,
+			wantReason: outcome.ReasonBadConfiguration,
+			wantSaid:   `EVERYNODE_TIMEOUT is "5m"`,
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got := runToEnd(t, tt.env...)
 			if got.code != tt.wantCode || got.outcome.Reason != tt.wantReason {
-				t.Errorf("ended with %d %q, want %d %q; message: %s", got.code, got.outcome.Reason, tt.wantCode, tt.wantReason, got.outcome.Message)
+				t.Errorf(
+					"ended with %d %q, want %d %q; message: %s",
+					got.code,
+					got.outcome.Reason,
+					tt.wantCode,
+					tt.wantReason,
+					got.outcome.Message,
+				)
 			}
 			if !strings.Contains(got.stdout, tt.wantOutput) || (tt.wantOutput == "" && strings.Contains(got.stdout, "memfd:")) {
 				t.Errorf("stdout %q, want %q in it", got.stdout, tt.wantOutput)
@@ -140,7 +382,12 @@ func nodeNamespace(t *testing.T, pid int, kind string) string {
 func TestRunInAnotherPidNamespace(t *testing.T) {
 	t.Parallel()
 	node := startNode(t, unix.CLONE_NEWPID)
-	got := startRunner(t, node, testLimits(), `EVERYNODE_SCRIPT=cat /proc/1/cmdline | tr '\0' ' '; echo a=1 >> "$EVERYNODE_RESULTS"; sh -c 'echo b=2 >> "$EVERYNODE_RESULTS"'`).wait()
+	got := startRunner(
+		t,
+		node,
+		testLimits(),
+		`EVERYNODE_SCRIPT=cat /proc/1/cmdline | tr '\0' ' '; echo a=1 >> "$EVERYNODE_RESULTS"; sh -c 'echo b=2 >> "$EVERYNODE_RESULTS"'`,
+	).wait()
 	if got.code != 0 || !strings.Contains(got.stdout, "as-node") {
 		t.Errorf("ended with %d, process 1 is %q, want the node's; stderr %q", got.code, got.stdout, got.stderr)
 	}
@@ -188,8 +435,20 @@ func TestInterpreters(t *testing.T) {
 func TestEnvironmentOfTheScript(t *testing.T) {
 	t.Parallel()
 	r := prepareRunner(t, 0, testLimits())
-	r.cmd.Env = []string{"HOME=/", "EVERYNODE_NODE_NAME=" + r.node, "EVERYNODE_ATTEMPT=2", "PLAIN=a b", "EVERYNODE_RESULTS=/etc/shadow",
-		"EVERYNODE_SCRIPT=env", "EVERYNODE_CHECK=:", `EVERYNODE_INTERPRETER=["/bin/sh"]`, `EVERYNODE_CHECK_INTERPRETER=["sh"]`, "EVERYNODE_TIMEOUT=60", "EVERYNODE_REBOOT=IfRequested", "EVERYNODE_BOOT_ID=a"}
+	r.cmd.Env = []string{
+		"HOME=/",
+		"EVERYNODE_NODE_NAME=" + r.node,
+		"EVERYNODE_ATTEMPT=2",
+		"PLAIN=a b",
+		"EVERYNODE_RESULTS=/etc/shadow",
+		"EVERYNODE_SCRIPT=env",
+		"EVERYNODE_CHECK=:",
+		`EVERYNODE_INTERPRETER=["/bin/sh"]`,
+		`EVERYNODE_CHECK_INTERPRETER=["sh"]`,
+		"EVERYNODE_TIMEOUT=60",
+		"EVERYNODE_REBOOT=IfRequested",
+		"EVERYNODE_BOOT_ID=a",
+	}
 	r.start()
 	got := r.wait()
 	env := map[string]string{}
@@ -204,7 +463,16 @@ func TestEnvironmentOfTheScript(t *testing.T) {
 		t.Errorf("%s is %q", contract.EnvResults, env[contract.EnvResults])
 	}
 	delete(env, contract.EnvResults)
-	want := map[string]string{"HOME": "/root", "PATH": defaultPath, "USER": "root", "LOGNAME": "root", "SHELL": rootShell("/etc/passwd"), "EVERYNODE_NODE_NAME": r.node, "EVERYNODE_ATTEMPT": "2", "PLAIN": "a b"}
+	want := map[string]string{
+		"HOME":                "/root",
+		"PATH":                defaultPath,
+		"USER":                "root",
+		"LOGNAME":             "root",
+		"SHELL":               rootShell("/etc/passwd"),
+		"EVERYNODE_NODE_NAME": r.node,
+		"EVERYNODE_ATTEMPT":   "2",
+		"PLAIN":               "a b",
+	}
 	if diff := cmp.Diff(want, env); diff != "" {
 		t.Errorf("environment (-want +got):\n%s", diff)
 	}
@@ -212,7 +480,14 @@ func TestEnvironmentOfTheScript(t *testing.T) {
 
 func TestTheEnvironmentOfTheNodeJobBeatsThatOfALogin(t *testing.T) {
 	t.Parallel()
-	got := runToEnd(t, "HOME=/home/app", "USER=app", "LOGNAME=app2", "SHELL=/bin/other", `EVERYNODE_COMMAND=["sh","-c","echo $HOME $USER $LOGNAME $SHELL"]`)
+	got := runToEnd(
+		t,
+		"HOME=/home/app",
+		"USER=app",
+		"LOGNAME=app2",
+		"SHELL=/bin/other",
+		`EVERYNODE_COMMAND=["sh","-c","echo $HOME $USER $LOGNAME $SHELL"]`,
+	)
 	if want := "/home/app app app2 /bin/other\n"; got.stdout != want {
 		t.Errorf("stdout %q, want %q", got.stdout, want)
 	}

@@ -64,8 +64,17 @@ func TestSecretsAreMaskedEverywhere(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
 			got := runToEnd(t, append(secrets, "TEST_RUN_DIR="+dir, "EVERYNODE_SCRIPT="+tt.script)...)
-			if got.code != tt.wantCode || got.stdout != tt.wantOut || !strings.HasPrefix(got.stderr, tt.wantErr) || (tt.wantErr == "") != (got.stderr == "") {
-				t.Errorf("ended with %d, stdout %q, stderr %q; want %d, %q, %q", got.code, got.stdout, got.stderr, tt.wantCode, tt.wantOut, tt.wantErr)
+			if got.code != tt.wantCode || got.stdout != tt.wantOut || !strings.HasPrefix(got.stderr, tt.wantErr) ||
+				(tt.wantErr == "") != (got.stderr == "") {
+				t.Errorf(
+					"ended with %d, stdout %q, stderr %q; want %d, %q, %q",
+					got.code,
+					got.stdout,
+					got.stderr,
+					tt.wantCode,
+					tt.wantOut,
+					tt.wantErr,
+				)
 			}
 			if !strings.HasPrefix(got.outcome.Message, tt.wantMessage) || (tt.wantMessage == "") != (got.outcome.Message == "") {
 				t.Errorf("message %q, want %q", got.outcome.Message, tt.wantMessage)

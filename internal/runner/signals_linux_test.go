@@ -45,10 +45,25 @@ func TestInterrupted(t *testing.T) {
 		wantCode int
 		wantSaid string
 	}{
-		"a script that ends with success on SIGTERM is still interrupted": {`trap 'exit 0' TERM; echo ready; sleep 60 & wait`, unix.SIGTERM, 143, "the runner received SIGTERM while the script ran"},
-		"a script that ends with success on SIGINT is still interrupted":  {`trap 'exit 0' INT; echo ready; sleep 60 & wait`, unix.SIGINT, 130, "SIGINT"},
-		"a script without a trap is ended by the signal":                  {`echo ready; sleep 60`, unix.SIGTERM, 143, "SIGTERM"},
-		"a script that ignores it is killed after the grace period":       {`trap '' TERM; echo ready; while :; do sleep 60; done`, unix.SIGTERM, 137, "SIGTERM"},
+		"a script that ends with success on SIGTERM is still interrupted": {
+			`trap 'exit 0' TERM; echo ready; sleep 60 & wait`,
+			unix.SIGTERM,
+			143,
+			"the runner received SIGTERM while the script ran",
+		},
+		"a script that ends with success on SIGINT is still interrupted": {
+			`trap 'exit 0' INT; echo ready; sleep 60 & wait`,
+			unix.SIGINT,
+			130,
+			"SIGINT",
+		},
+		"a script without a trap is ended by the signal": {`echo ready; sleep 60`, unix.SIGTERM, 143, "SIGTERM"},
+		"a script that ignores it is killed after the grace period": {
+			`trap '' TERM; echo ready; while :; do sleep 60; done`,
+			unix.SIGTERM,
+			137,
+			"SIGTERM",
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -57,7 +72,8 @@ func TestInterrupted(t *testing.T) {
 			r.stdout.waitFor(t, "ready")
 			r.signal(tt.signal)
 			got := r.wait()
-			if got.code != tt.wantCode || got.outcome.Reason != outcome.ReasonDisrupted || !strings.Contains(got.outcome.Message, tt.wantSaid) {
+			if got.code != tt.wantCode || got.outcome.Reason != outcome.ReasonDisrupted ||
+				!strings.Contains(got.outcome.Message, tt.wantSaid) {
 				t.Errorf("ended with %d %q, message %q; want %d", got.code, got.outcome.Reason, got.outcome.Message, tt.wantCode)
 			}
 			if strings.Contains(got.stdout, "the check ran") {
@@ -88,7 +104,8 @@ func TestNothingIsLeftBehind(t *testing.T) {
 			if got.code != 0 || !strings.Contains(got.stdout, "made") {
 				t.Errorf("ended with %d, stdout %q, stderr %q", got.code, got.stdout, got.stderr)
 			}
-			if !strings.Contains(got.outcome.Message, "left running were killed: ") || !strings.Contains(got.stderr, "left running were killed: ") {
+			if !strings.Contains(got.outcome.Message, "left running were killed: ") ||
+				!strings.Contains(got.stderr, "left running were killed: ") {
 				t.Errorf("message %q, stderr %q: neither may be silent about it", got.outcome.Message, got.stderr)
 			}
 		})
@@ -97,7 +114,11 @@ func TestNothingIsLeftBehind(t *testing.T) {
 
 func TestTimeLimitEndsProcessTree(t *testing.T) {
 	t.Parallel()
-	got := runToEnd(t, "EVERYNODE_TIMEOUT=1", `EVERYNODE_SCRIPT=trap '' TERM; setsid sh -c 'trap "" TERM; sleep 60' & sh -c 'trap "" TERM; sleep 60' & wait; wait`)
+	got := runToEnd(
+		t,
+		"EVERYNODE_TIMEOUT=1",
+		`EVERYNODE_SCRIPT=trap '' TERM; setsid sh -c 'trap "" TERM; sleep 60' & sh -c 'trap "" TERM; sleep 60' & wait; wait`,
+	)
 	if got.code != 124 || got.outcome.Reason != outcome.ReasonTimedOut {
 		t.Errorf("ended with %d %q", got.code, got.outcome.Reason)
 	}
@@ -105,7 +126,11 @@ func TestTimeLimitEndsProcessTree(t *testing.T) {
 
 func TestProcessesOfTheTaskAreGoneBeforeTheCheck(t *testing.T) {
 	t.Parallel()
-	got := runToEnd(t, `EVERYNODE_SCRIPT=sleep 60 & echo "pid=$!" >> "$EVERYNODE_RESULTS"`, `EVERYNODE_CHECK=. "$EVERYNODE_RESULTS"; ! kill -0 $pid 2>/dev/null`)
+	got := runToEnd(
+		t,
+		`EVERYNODE_SCRIPT=sleep 60 & echo "pid=$!" >> "$EVERYNODE_RESULTS"`,
+		`EVERYNODE_CHECK=. "$EVERYNODE_RESULTS"; ! kill -0 $pid 2>/dev/null`,
+	)
 	if got.code != 0 {
 		t.Errorf("ended with %d %q: the check found the task's child", got.code, got.outcome.Reason)
 	}

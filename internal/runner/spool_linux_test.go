@@ -53,7 +53,11 @@ func TestSpool(t *testing.T) {
 		}
 		want := output
 		if length > 101 {
-			notice := fmt.Sprintf("\neverynode-runner: %d bytes of the output were left out here: at most %d bytes of an attempt are archived\n", length-101, limit)
+			notice := fmt.Sprintf(
+				"\neverynode-runner: %d bytes of the output were left out here: at most %d bytes of an attempt are archived\n",
+				length-101,
+				limit,
+			)
 			want = bytes.Join([][]byte{output[:50], output[length-51:]}, []byte(notice))
 		}
 		got := readSections(t, file, sections)
@@ -96,7 +100,8 @@ func TestSpoolReportsAnErrorOfItsFile(t *testing.T) {
 	s := newSpool(file, 4096)
 	s.add([]byte("a"))
 	s.add([]byte("b"))
-	if _, _, err := s.content(); err == nil || !strings.Contains(err.Error(), "keeping the output until it is archived") || strings.Contains(err.Error(), os.DevNull) {
+	if _, _, err := s.content(); err == nil || !strings.Contains(err.Error(), "keeping the output until it is archived") ||
+		strings.Contains(err.Error(), os.DevNull) {
 		t.Errorf("the error is %v", err)
 	}
 }

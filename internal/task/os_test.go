@@ -31,8 +31,11 @@ func TestOS(t *testing.T) {
 		spec v1alpha1.NodeJobSpec
 		want corev1.OSName
 	}{
-		"a script runs on Linux":                          {scriptJob().Spec, corev1.Linux},
-		"a command runs on Linux":                         {v1alpha1.NodeJobSpec{Task: v1alpha1.TaskSpec{Command: []string{"true"}}}, corev1.Linux},
+		"a script runs on Linux": {scriptJob().Spec, corev1.Linux},
+		"a command runs on Linux": {
+			v1alpha1.NodeJobSpec{Task: v1alpha1.TaskSpec{Command: []string{"true"}}},
+			corev1.Linux,
+		},
 		"a template runs anywhere":                        {template(""), ""},
 		"a template runs where its spec.os says":          {template("windows"), corev1.Windows},
 		"a template for Linux runs on Linux":              {template("linux"), corev1.Linux},

@@ -40,18 +40,29 @@ func TestEnvironmentOfPhases(t *testing.T) {
 			},
 			want: `EVERYNODE_COMMAND=["awk","{print $$1 > \"a\"}",""]` + both + " EVERYNODE_TIMEOUT=120",
 		},
-		"the task alone before a reboot":                      {job: rebootAs(v1alpha1.RebootAlways), want: task + " EVERYNODE_REBOOT=Always EVERYNODE_TIMEOUT=120"},
-		"the runner decides if the task may request a reboot": {job: rebootAs(v1alpha1.RebootIfRequested), want: task + both + " EVERYNODE_REBOOT=IfRequested EVERYNODE_TIMEOUT=120"},
+		"the task alone before a reboot": {
+			job:  rebootAs(v1alpha1.RebootAlways),
+			want: task + " EVERYNODE_REBOOT=Always EVERYNODE_TIMEOUT=120",
+		},
+		"the runner decides if the task may request a reboot": {
+			job:  rebootAs(v1alpha1.RebootIfRequested),
+			want: task + both + " EVERYNODE_REBOOT=IfRequested EVERYNODE_TIMEOUT=120",
+		},
 		"the reboot runs no script, and ends one boot": {
-			job: rebootAs(v1alpha1.RebootAlways), attempt: func(a *Attempt) { a.Phase = Reboot }, want: "EVERYNODE_REBOOT=Now EVERYNODE_BOOT_ID=boot EVERYNODE_TIMEOUT=77",
+			job: rebootAs(
+				v1alpha1.RebootAlways,
+			),
+			attempt: func(a *Attempt) { a.Phase = Reboot },
+			want:    "EVERYNODE_REBOOT=Now EVERYNODE_BOOT_ID=boot EVERYNODE_TIMEOUT=77",
 		},
 		"the check after the reboot has the results of the task": {
 			job: rebootAs(v1alpha1.RebootAlways), attempt: func(a *Attempt) { a.Phase, a.Checks = Check, results },
 			want: check + ` EVERYNODE_RUN_RESULTS={"kernel":"6.8"} EVERYNODE_RESULT_KERNEL=6.8 EVERYNODE_TIMEOUT=120`,
 		},
 		"a rollback does not reboot": {
-			job: func(j *v1alpha1.NodeJob) { rebootAs(v1alpha1.RebootAlways)(j); withRollback(j) }, attempt: func(a *Attempt) { a.Phase, a.Undoes = Rollback, results },
-			want: `EVERYNODE_SCRIPT=undo EVERYNODE_INTERPRETER=["/bin/sh","-u"] EVERYNODE_ROLLBACK_FOR=Failure EVERYNODE_RUN_RESULTS={"kernel":"6.8"} EVERYNODE_RESULT_KERNEL=6.8 EVERYNODE_TIMEOUT=30`,
+			job:     func(j *v1alpha1.NodeJob) { rebootAs(v1alpha1.RebootAlways)(j); withRollback(j) },
+			attempt: func(a *Attempt) { a.Phase, a.Undoes = Rollback, results },
+			want:    `EVERYNODE_SCRIPT=undo EVERYNODE_INTERPRETER=["/bin/sh","-u"] EVERYNODE_ROLLBACK_FOR=Failure EVERYNODE_RUN_RESULTS={"kernel":"6.8"} EVERYNODE_RESULT_KERNEL=6.8 EVERYNODE_TIMEOUT=30`,
 		},
 	}
 	for name, tt := range tests {
@@ -66,7 +77,13 @@ func TestEnvironmentOfPhases(t *testing.T) {
 			var got []string
 			for _, v := range Pod(job, src, a, options).Spec.Containers[0].Env {
 				switch v.Name {
-				case "WANT", "COPY", "EVERYNODE_NODEJOB", "EVERYNODE_NODE_NAME", "EVERYNODE_REVISION", "EVERYNODE_ATTEMPT", "EVERYNODE_VERSION":
+				case "WANT",
+					"COPY",
+					"EVERYNODE_NODEJOB",
+					"EVERYNODE_NODE_NAME",
+					"EVERYNODE_REVISION",
+					"EVERYNODE_ATTEMPT",
+					"EVERYNODE_VERSION":
 				default:
 					got = append(got, v.Name+"="+v.Value)
 				}
@@ -83,11 +100,23 @@ func TestTemplateIsRebootedByRunner(t *testing.T) {
 	job := templateJob()
 	job.Spec.Maintenance.Reboot.Policy = v1alpha1.RebootAlways
 	a := attempt()
-	if got := Pod(job, Source{}, a, options); got.Annotations[v1alpha1.RebootAnnotation] != "Always" || got.Spec.Containers[0].Image == options.RunnerImage {
+	if got := Pod(
+		job,
+		Source{},
+		a,
+		options,
+	); got.Annotations[v1alpha1.RebootAnnotation] != "Always" ||
+		got.Spec.Containers[0].Image == options.RunnerImage {
 		t.Errorf("the task runs %s, with %q as its policy", got.Spec.Containers[0].Image, got.Annotations[v1alpha1.RebootAnnotation])
 	}
 	a.Phase = Reboot
-	if got := Pod(job, Source{}, a, options); got.Annotations[v1alpha1.RebootAnnotation] != "" || got.Spec.Containers[0].Image != options.RunnerImage {
+	if got := Pod(
+		job,
+		Source{},
+		a,
+		options,
+	); got.Annotations[v1alpha1.RebootAnnotation] != "" ||
+		got.Spec.Containers[0].Image != options.RunnerImage {
 		t.Errorf("the reboot runs %s, with %q as its policy", got.Spec.Containers[0].Image, got.Annotations[v1alpha1.RebootAnnotation])
 	}
 }

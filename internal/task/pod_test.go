@@ -41,7 +41,12 @@ func attempt() Attempt {
 func scriptJob() *v1alpha1.NodeJob {
 	timeout := int32(120)
 	return &v1alpha1.NodeJob{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "node-setup", Name: "max-map-count", UID: "job-uid", Labels: map[string]string{"team": "a"}},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "node-setup",
+			Name:      "max-map-count",
+			UID:       "job-uid",
+			Labels:    map[string]string{"team": "a"},
+		},
 		Spec: v1alpha1.NodeJobSpec{
 			Nodes: v1alpha1.NodesSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "a"}},
 				Tolerations: []corev1.Toleration{{Key: "dedicated", Operator: corev1.TolerationOpExists}}},
@@ -72,7 +77,9 @@ func templateJob() *v1alpha1.NodeJob {
 				}, {
 					Name: "other", Image: "registry.example/other:v1", TerminationMessagePolicy: corev1.TerminationMessageReadFile,
 				}},
-				Volumes:     []corev1.Volume{{Name: "host", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}}},
+				Volumes: []corev1.Volume{
+					{Name: "host", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}},
+				},
 				Tolerations: []corev1.Toleration{{Key: "gpu", Operator: corev1.TolerationOpExists}},
 			},
 		}}},
@@ -88,14 +95,22 @@ func TestPod(t *testing.T) {
 		src     Source
 		attempt Attempt
 	}{
-		"script":                  {scriptJob(), Source{Script: "sysctl -w vm.max_map_count=$WANT", Check: "true", Rollback: "false"}, attempt()},
+		"script": {
+			scriptJob(),
+			Source{Script: "sysctl -w vm.max_map_count=$WANT", Check: "true", Rollback: "false"},
+			attempt(),
+		},
 		"script-of-a-word":        {bare, Source{Script: "true"}, attempt()},
 		"template":                {templateJob(), Source{}, attempt()},
 		"template-that-has":       {ownTemplateJob(), Source{}, attempt()},
 		"script-without-output":   {withoutOutput(scriptJob()), Source{Script: "true", Check: "true"}, attempt()},
 		"template-without-output": {withoutOutput(ownTemplateJob()), Source{}, attempt()},
-		"rollback":                {withRollback(scriptJob()), Source{Script: "false", Check: "false", Rollback: "echo $(WANT) $?"}, rollback()},
-		"rollback-of-template":    {withRollback(templateJob()), Source{Rollback: "undo"}, deletion()},
+		"rollback": {
+			withRollback(scriptJob()),
+			Source{Script: "false", Check: "false", Rollback: "echo $(WANT) $?"},
+			rollback(),
+		},
+		"rollback-of-template": {withRollback(templateJob()), Source{Rollback: "undo"}, deletion()},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -132,7 +147,10 @@ func withoutOutput(job *v1alpha1.NodeJob) *v1alpha1.NodeJob {
 		job.Spec.Task.Env = append(job.Spec.Task.Env, corev1.EnvVar{Name: "TOKEN", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: ref}})
 		job.Spec.Task.Resources = &v1alpha1.TaskResources{
 			Requests: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("64Mi")},
-			Limits:   corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("500m"), corev1.ResourceMemory: resource.MustParse("256Mi")},
+			Limits: corev1.ResourceList{
+				corev1.ResourceCPU:    resource.MustParse("500m"),
+				corev1.ResourceMemory: resource.MustParse("256Mi"),
+			},
 		}
 	}
 	return job
@@ -205,8 +223,16 @@ func TestPodNamesWhoHasChangedTheNodeJob(t *testing.T) {
 		"not the user that the template names": "",
 	} {
 		t.Run(name, func(t *testing.T) {
-			job := &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "ns", Annotations: map[string]string{v1alpha1.ChangedByAnnotation: "someone else"}}}
-			job.Spec.Task.Template = &corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.ChangedByAnnotation: "forged"}}}
+			job := &v1alpha1.NodeJob{
+				ObjectMeta: metav1.ObjectMeta{
+					Name:        "a",
+					Namespace:   "ns",
+					Annotations: map[string]string{v1alpha1.ChangedByAnnotation: "someone else"},
+				},
+			}
+			job.Spec.Task.Template = &corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.ChangedByAnnotation: "forged"}},
+			}
 			pod := Pod(job, Source{}, Attempt{Phase: Task, Number: 1, ChangedBy: want}, Options{})
 			if got, found := pod.Annotations[v1alpha1.ChangedByAnnotation]; got != want || found != (want != "") {
 				t.Errorf("%q, want %q", got, want)
@@ -389,10 +415,14 @@ func TestTimeout(t *testing.T) {
 		phase Phase
 		want  time.Duration
 	}{
-		"the task's own":                            {withRollback(scriptJob()), Task, 2 * time.Minute},
-		"the rollback's own":                        {withRollback(scriptJob()), Rollback, 30 * time.Second},
-		"the default of the task":                   {templateJob(), Task, 10 * time.Minute},
-		"the default of a rollback":                 {&v1alpha1.NodeJob{Spec: v1alpha1.NodeJobSpec{Rollback: &v1alpha1.RollbackSpec{}}}, Rollback, 10 * time.Minute},
+		"the task's own":          {withRollback(scriptJob()), Task, 2 * time.Minute},
+		"the rollback's own":      {withRollback(scriptJob()), Rollback, 30 * time.Second},
+		"the default of the task": {templateJob(), Task, 10 * time.Minute},
+		"the default of a rollback": {
+			&v1alpha1.NodeJob{Spec: v1alpha1.NodeJobSpec{Rollback: &v1alpha1.RollbackSpec{}}},
+			Rollback,
+			10 * time.Minute,
+		},
 		"a rollback that was removed from the spec": {scriptJob(), Rollback, 10 * time.Minute},
 	}
 	for name, tt := range tests {

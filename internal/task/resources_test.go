@@ -54,7 +54,11 @@ func TestResources(t *testing.T) {
 			want: corev1.ResourceRequirements{Limits: list("1Gi", ""), Requests: list("1Gi", "")},
 		},
 		"a request without a limit": {
-			own: &v1alpha1.TaskResources{Requests: list("1Gi", "")}, installation: "0", want: corev1.ResourceRequirements{Requests: list("1Gi", "")},
+			own: &v1alpha1.TaskResources{
+				Requests: list("1Gi", ""),
+			},
+			installation: "0",
+			want:         corev1.ResourceRequirements{Requests: list("1Gi", "")},
 		},
 		"the rollback has the resources of the task": {
 			phase: Rollback, own: &v1alpha1.TaskResources{Limits: list("2Gi", "")}, installation: "512Mi",

@@ -27,8 +27,12 @@ func TestRevisionStaysTheSameFromReleaseToRelease(t *testing.T) {
 	}{
 		"a script":                    {v1alpha1.NodeJobSpec{}, Source{Script: "true"}, "26c9694296"},
 		"a script with all its parts": {scriptJob().Spec, Source{Script: "true", Check: "false"}, "17c51ffb32"},
-		"a command":                   {v1alpha1.NodeJobSpec{Task: v1alpha1.TaskSpec{Command: []string{"uname", "-r"}}}, Source{}, "c57233c5ef"},
-		"a template":                  {templateJob().Spec, Source{}, "3be895aa09"},
+		"a command": {
+			v1alpha1.NodeJobSpec{Task: v1alpha1.TaskSpec{Command: []string{"uname", "-r"}}},
+			Source{},
+			"c57233c5ef",
+		},
+		"a template": {templateJob().Spec, Source{}, "3be895aa09"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -50,15 +54,24 @@ func TestRevision(t *testing.T) {
 		change     func(spec *v1alpha1.NodeJobSpec, src *Source)
 		wantChange bool
 	}{
-		"the script changes it":                {func(_ *v1alpha1.NodeJobSpec, src *Source) { src.Script += " " }, true},
-		"the interpreter changes it":           {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Task.Interpreter = []string{"/bin/bash"} }, true},
-		"a command changes it":                 {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Task.Command = []string{"true"} }, true},
-		"the environment changes it":           {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Task.Env[0].Value = "1" }, true},
-		"the order of the environment does":    {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Task.Env[0], s.Task.Env[1] = s.Task.Env[1], s.Task.Env[0] }, true},
-		"check changes it":                     {func(_ *v1alpha1.NodeJobSpec, src *Source) { src.Check = "false" }, true},
-		"removing check changes it":            {func(s *v1alpha1.NodeJobSpec, src *Source) { s.Task.Check, src.Check = nil, "" }, true},
-		"the interpreter of check changes it":  {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Task.Check.Interpreter = nil }, true},
-		"swapping script and check changes it": {func(_ *v1alpha1.NodeJobSpec, src *Source) { src.Script, src.Check = src.Check, src.Script }, true},
+		"the script changes it": {func(_ *v1alpha1.NodeJobSpec, src *Source) { src.Script += " " }, true},
+		"the interpreter changes it": {
+			func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Task.Interpreter = []string{"/bin/bash"} },
+			true,
+		},
+		"a command changes it":       {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Task.Command = []string{"true"} }, true},
+		"the environment changes it": {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Task.Env[0].Value = "1" }, true},
+		"the order of the environment does": {
+			func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Task.Env[0], s.Task.Env[1] = s.Task.Env[1], s.Task.Env[0] },
+			true,
+		},
+		"check changes it":                    {func(_ *v1alpha1.NodeJobSpec, src *Source) { src.Check = "false" }, true},
+		"removing check changes it":           {func(s *v1alpha1.NodeJobSpec, src *Source) { s.Task.Check, src.Check = nil, "" }, true},
+		"the interpreter of check changes it": {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Task.Check.Interpreter = nil }, true},
+		"swapping script and check changes it": {
+			func(_ *v1alpha1.NodeJobSpec, src *Source) { src.Script, src.Check = src.Check, src.Script },
+			true,
+		},
 
 		"node names do not": {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Nodes.Names = []string{"a"} }, false},
 		"a time to live does not": {func(s *v1alpha1.NodeJobSpec, _ *Source) {
@@ -68,8 +81,11 @@ func TestRevision(t *testing.T) {
 		"resources do not": {func(s *v1alpha1.NodeJobSpec, _ *Source) {
 			s.Task.Resources = &v1alpha1.TaskResources{Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")}}
 		}, false},
-		"task.output does not":         {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Task.Output.Record = v1alpha1.OutputNone }, false},
-		"retry does not":               {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Retry.Limit, s.Retry.BackoffSeconds = &seconds, &seconds }, false},
+		"task.output does not": {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Task.Output.Record = v1alpha1.OutputNone }, false},
+		"retry does not": {
+			func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Retry.Limit, s.Retry.BackoffSeconds = &seconds, &seconds },
+			false,
+		},
 		"the rollout does not":         {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Rollout.MaxConcurrent = &half }, false},
 		"suspend does not":             {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Suspend = true }, false},
 		"rerun does not":               {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Rerun.OnMachineChange = &yes }, false},

@@ -12,21 +12,34 @@ import (
 
 func TestWhyAContainerDoesNotStart(t *testing.T) {
 	waits := func(reason, message string) []corev1.ContainerStatus {
-		return []corev1.ContainerStatus{{Image: "registry.test/a:1", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}}}}
+		return []corev1.ContainerStatus{
+			{
+				Image: "registry.test/a:1",
+				State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}},
+			},
+		}
 	}
 	runs := []corev1.ContainerStatus{{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
 	tests := map[string]struct {
 		init, main []corev1.ContainerStatus
 		want       string
 	}{
-		"it runs":                             {nil, runs, ""},
-		"it is being created":                 {nil, waits("ContainerCreating", ""), ""},
-		"an init container runs":              {runs, waits("PodInitializing", ""), ""},
-		"the image cannot be pulled":          {nil, waits("ErrImagePull", "not found"), "ImagePullBackOff: image registry.test/a:1"},
-		"the image pull backs off":            {nil, waits("ImagePullBackOff", "Back-off pulling"), "ImagePullBackOff: image registry.test/a:1"},
-		"it crashes":                          {nil, waits("CrashLoopBackOff", "back-off 10s"), "CrashLoopBackOff: back-off 10s"},
-		"no message":                          {nil, waits("CreateContainerError", ""), "CreateContainerError"},
-		"an init container crashes":           {waits("CrashLoopBackOff", "back-off 10s"), waits("PodInitializing", ""), "CrashLoopBackOff: back-off 10s"},
+		"it runs":                    {nil, runs, ""},
+		"it is being created":        {nil, waits("ContainerCreating", ""), ""},
+		"an init container runs":     {runs, waits("PodInitializing", ""), ""},
+		"the image cannot be pulled": {nil, waits("ErrImagePull", "not found"), "ImagePullBackOff: image registry.test/a:1"},
+		"the image pull backs off": {
+			nil,
+			waits("ImagePullBackOff", "Back-off pulling"),
+			"ImagePullBackOff: image registry.test/a:1",
+		},
+		"it crashes": {nil, waits("CrashLoopBackOff", "back-off 10s"), "CrashLoopBackOff: back-off 10s"},
+		"no message": {nil, waits("CreateContainerError", ""), "CreateContainerError"},
+		"an init container crashes": {
+			waits("CrashLoopBackOff", "back-off 10s"),
+			waits("PodInitializing", ""),
+			"CrashLoopBackOff: back-off 10s",
+		},
 		"the message of a kubelet is escaped": {nil, waits("RunContainerError", "\x1b[2J"), `RunContainerError: \x1b[2J`},
 	}
 	for name, tt := range tests {

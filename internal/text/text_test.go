@@ -17,19 +17,27 @@ func TestALineIsEscapedAndTruncated(t *testing.T) {
 		o    Options
 		want string
 	}{
-		"text that fits is not changed":                 {Of("all of it"), Options{Width: 9}, "all of it"},
-		"text that does not fit is cut with a mark":     {Of("all of it"), Options{Width: 8}, "all of …"},
-		"without a width nothing is cut":                {Of(strings.Repeat("x", 500)), Options{}, strings.Repeat("x", 500)},
-		"wide characters take two columns":              {Of("漢字漢字"), Options{Width: 6}, "漢字…"},
-		"a cluster is not split":                        {Of("ab👩‍👩‍👧cd"), Options{Width: 4}, "ab…"},
-		"an escape sequence is shown as text":           {Of("\x1b[2Jgone"), Options{}, `\x1b[2Jgone`},
-		"a newline does not start a new line":           {Of("ok\nnode-9 done\r"), Options{}, `ok\nnode-9 done\x0d`},
-		"a C1 control character is shown as text":       {Of("\u009b2J"), Options{}, `\u009b2J`},
-		"a bidi override is shown as text":              {Of("\u202eexe.png"), Options{}, `\u202eexe.png`},
-		"invalid UTF-8 is shown as text":                {Of("\xff\x9b"), Options{}, `\xff\x9b`},
-		"a tone becomes a color":                        {Toned(Bad, "failed").With(" now"), Options{Colour: true}, "\x1b[31mfailed\x1b[0m now"},
-		"a tone without color has no effect":            {Toned(Bad, "failed").With(" now"), Options{}, "failed now"},
-		"the mark of a cut follows the color":           {Toned(Bad, "failed").With(" now"), Options{Colour: true, Width: 5}, "\x1b[31mfail\x1b[0m…"},
+		"text that fits is not changed":             {Of("all of it"), Options{Width: 9}, "all of it"},
+		"text that does not fit is cut with a mark": {Of("all of it"), Options{Width: 8}, "all of …"},
+		"without a width nothing is cut":            {Of(strings.Repeat("x", 500)), Options{}, strings.Repeat("x", 500)},
+		"wide characters take two columns":          {Of("漢字漢字"), Options{Width: 6}, "漢字…"},
+		"a cluster is not split":                    {Of("ab👩‍👩‍👧cd"), Options{Width: 4}, "ab…"},
+		"an escape sequence is shown as text":       {Of("\x1b[2Jgone"), Options{}, `\x1b[2Jgone`},
+		"a newline does not start a new line":       {Of("ok\nnode-9 done\r"), Options{}, `ok\nnode-9 done\x0d`},
+		"a C1 control character is shown as text":   {Of("\u009b2J"), Options{}, `\u009b2J`},
+		"a bidi override is shown as text":          {Of("\u202eexe.png"), Options{}, `\u202eexe.png`},
+		"invalid UTF-8 is shown as text":            {Of("\xff\x9b"), Options{}, `\xff\x9b`},
+		"a tone becomes a color": {
+			Toned(Bad, "failed").With(" now"),
+			Options{Colour: true},
+			"\x1b[31mfailed\x1b[0m now",
+		},
+		"a tone without color has no effect": {Toned(Bad, "failed").With(" now"), Options{}, "failed now"},
+		"the mark of a cut follows the color": {
+			Toned(Bad, "failed").With(" now"),
+			Options{Colour: true, Width: 5},
+			"\x1b[31mfail\x1b[0m…",
+		},
 		"a color sequence in the text is shown as text": {Toned(Good, "\x1b[31mred"), Options{Colour: true}, "\x1b[32m\\x1b[31mred\x1b[0m"},
 		"spaces at the end are left out":                {Of("a   "), Options{}, "a"},
 		"neighbours of the same tone become one":        {Toned(Bad, "a").Tone(Bad, "b"), Options{Colour: true}, "\x1b[31mab\x1b[0m"},
@@ -53,7 +61,8 @@ func FuzzALineIsOneLine(f *testing.F) {
 		width = max(width%300, 0)
 		got := Of(a).Tone(Bad, b).Render(Options{Width: width})
 		if strings.ContainsFunc(got, func(r rune) bool {
-			return r < ' ' || (0x7f <= r && r < 0xa0) || r == 0x2028 || r == 0x2029 || r == utf8.RuneError && !strings.Contains(a+b, "\ufffd")
+			return r < ' ' || (0x7f <= r && r < 0xa0) || r == 0x2028 || r == 0x2029 ||
+				r == utf8.RuneError && !strings.Contains(a+b, "\ufffd")
 		}) {
 			t.Errorf("%q has a control character", got)
 		}
@@ -129,7 +138,13 @@ func TestABarShowsEveryPart(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := Bar(10, Part{tt.done, '=', Good}, Part{tt.running, '>', Active}, Part{tt.waiting, '.', Dim}, Part{tt.failed, '!', Bad}).Render(Options{})
+			got := Bar(
+				10,
+				Part{tt.done, '=', Good},
+				Part{tt.running, '>', Active},
+				Part{tt.waiting, '.', Dim},
+				Part{tt.failed, '!', Bad},
+			).Render(Options{})
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("-want +got\n%s", diff)
 			}

@@ -44,7 +44,10 @@ func TestReleasedProgramsAreDownloaded(t *testing.T) {
 		"the program was changed":               {map[string]string{"kubelet": program + "!", "kubelet.sha256": sum}, "has the SHA-256"},
 		"there is no program":                   {map[string]string{"kubelet.sha256": sum}, "404 Not Found"},
 		"there is no checksum":                  {map[string]string{"kubelet": program}, "kubelet.sha256: 404 Not Found"},
-		"the checksum is a page":                {map[string]string{"kubelet": program, "kubelet.sha256": "<html>"}, "does not begin with a SHA-256"},
+		"the checksum is a page": {
+			map[string]string{"kubelet": program, "kubelet.sha256": "<html>"},
+			"does not begin with a SHA-256",
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

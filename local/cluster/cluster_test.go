@@ -239,7 +239,8 @@ func testKillRuntime(t *testing.T, c *cluster.Cluster, client kubernetes.Interfa
 		t.Errorf("a pod on the restarted runtime: %q", got)
 	}
 	after := waitPhase(t, client, "survivor", corev1.PodRunning)
-	if was, is := before.Status.ContainerStatuses[0], after.Status.ContainerStatuses[0]; was.ContainerID != is.ContainerID || is.RestartCount != 0 {
+	if was, is := before.Status.ContainerStatuses[0], after.Status.ContainerStatuses[0]; was.ContainerID != is.ContainerID ||
+		is.RestartCount != 0 {
 		t.Errorf("the container did not survive: it was %+v, now %+v", was, is)
 	}
 	if got := logs(t, client, "survivor"); got != "waiting\n" {
@@ -293,7 +294,14 @@ func testReboot(t *testing.T, c *cluster.Cluster, client kubernetes.Interface) {
 	if before.BootID == after.BootID || before.MachineID != after.MachineID {
 		t.Errorf("before %+v, after %+v", before, after)
 	}
-	if out, _, err := c.Exec(t.Context(), "node-1", "sh", "-c", "cat /etc/kept; ls /run"); err != nil || !strings.HasPrefix(out, "kept\n") || strings.Contains(out, "lost") {
+	if out, _, err := c.Exec(
+		t.Context(),
+		"node-1",
+		"sh",
+		"-c",
+		"cat /etc/kept; ls /run",
+	); err != nil || !strings.HasPrefix(out, "kept\n") ||
+		strings.Contains(out, "lost") {
 		t.Errorf("files after the reboot: %q, %v", out, err)
 	}
 	if got := run(t, client, pod("rebooted", "node-1", "say", "back")); got != "back\n" {
@@ -325,7 +333,10 @@ func testBootsLater(t *testing.T, c *cluster.Cluster, _ kubernetes.Interface) {
 	back := make(chan error, 1)
 	go func() { back <- c.RebootReady(ctx, "node-1") }()
 	eventually(t, time.Minute, func() string {
-		if log, err := os.ReadFile(filepath.Join(dir, "logs", "keeper.log")); err != nil || !strings.Contains(string(log), "booting, try 1 of") {
+		if log, err := os.ReadFile(
+			filepath.Join(dir, "logs", "keeper.log"),
+		); err != nil ||
+			!strings.Contains(string(log), "booting, try 1 of") {
 			return fmt.Sprintf("the node did not try to boot: %v, %s", err, log)
 		}
 		return ""

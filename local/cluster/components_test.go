@@ -15,14 +15,30 @@ func TestHeartbeatsAreThoseOfTheOptions(t *testing.T) {
 		component string
 		want      string
 	}{
-		"a node is looked at every 2 s":            {Options{}, controllerManagerName, "--node-monitor-period=2s"},
-		"a node is looked at less often":           {Options{NodeMonitorPeriod: 5 * time.Second}, controllerManagerName, "--node-monitor-period=5s"},
-		"a simulated node has a lease of 40 s":     {Options{}, kwokName, "--node-lease-duration-seconds=40"},
-		"a simulated node has a lease of 10 min":   {Options{SimulatedLease: 10 * time.Minute}, kwokName, "--node-lease-duration-seconds=600"},
-		"a silent node is Unknown after 20 s":      {Options{}, controllerManagerName, "--node-monitor-grace-period=20s"},
-		"a silent node is Unknown after some time": {Options{NodeMonitorGracePeriod: time.Hour}, controllerManagerName, "--node-monitor-grace-period=1h0m0s"},
-		"a node has a minute to report first":      {Options{}, controllerManagerName, "--node-startup-grace-period=1m0s"},
-		"a node has longer to report first":        {Options{NodeMonitorGracePeriod: time.Hour}, controllerManagerName, "--node-startup-grace-period=1h0m0s"},
+		"a node is looked at every 2 s": {Options{}, controllerManagerName, "--node-monitor-period=2s"},
+		"a node is looked at less often": {
+			Options{NodeMonitorPeriod: 5 * time.Second},
+			controllerManagerName,
+			"--node-monitor-period=5s",
+		},
+		"a simulated node has a lease of 40 s": {Options{}, kwokName, "--node-lease-duration-seconds=40"},
+		"a simulated node has a lease of 10 min": {
+			Options{SimulatedLease: 10 * time.Minute},
+			kwokName,
+			"--node-lease-duration-seconds=600",
+		},
+		"a silent node is Unknown after 20 s": {Options{}, controllerManagerName, "--node-monitor-grace-period=20s"},
+		"a silent node is Unknown after some time": {
+			Options{NodeMonitorGracePeriod: time.Hour},
+			controllerManagerName,
+			"--node-monitor-grace-period=1h0m0s",
+		},
+		"a node has a minute to report first": {Options{}, controllerManagerName, "--node-startup-grace-period=1m0s"},
+		"a node has longer to report first": {
+			Options{NodeMonitorGracePeriod: time.Hour},
+			controllerManagerName,
+			"--node-startup-grace-period=1h0m0s",
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -36,7 +36,11 @@ func TestSimulatedNodes(t *testing.T) {
 		}
 	})
 	t.Logf("100 simulated nodes were Ready after %s", time.Since(started).Round(time.Millisecond))
-	if _, err := cluster.Up(t.Context(), cluster.Options{Name: "test-simulated"}); err == nil || !strings.Contains(err.Error(), "it exists") {
+	if _, err := cluster.Up(
+		t.Context(),
+		cluster.Options{Name: "test-simulated"},
+	); err == nil ||
+		!strings.Contains(err.Error(), "it exists") {
 		t.Errorf("a second cluster of the same name: %v", err)
 	}
 	config, err := c.RESTConfig()

@@ -39,7 +39,8 @@ func TestAnImageHoldsItsProgramAndFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := config.Config; !slices.Equal(got.Entrypoint, []string{"/usr/bin/runner"}) || !slices.Equal(got.Cmd, []string{"run"}) || got.User != "65532" {
+	if got := config.Config; !slices.Equal(got.Entrypoint, []string{"/usr/bin/runner"}) || !slices.Equal(got.Cmd, []string{"run"}) ||
+		got.User != "65532" {
 		t.Errorf("the configuration is %+v", got)
 	}
 	modes := map[string]int64{}
@@ -61,7 +62,8 @@ func TestAnImageHoldsItsProgramAndFiles(t *testing.T) {
 			t.Errorf("%s has mode %o, want %o", path, modes[path], want)
 		}
 	}
-	if slices.Index(order, "usr") > slices.Index(order, "usr/bin") || slices.Index(order, "usr/bin") > slices.Index(order, "usr/bin/runner") {
+	if slices.Index(order, "usr") > slices.Index(order, "usr/bin") ||
+		slices.Index(order, "usr/bin") > slices.Index(order, "usr/bin/runner") {
 		t.Errorf("a file comes before its folder: %v", order)
 	}
 }

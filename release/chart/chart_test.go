@@ -31,7 +31,10 @@ var (
 func packaged(t *testing.T) map[string]string {
 	t.Helper()
 	dir, other := t.TempDir(), t.TempDir()
-	if err := errors.Join(Package("../..", dir, version, images, created), Package("../..", other, version, images, created.In(time.FixedZone("elsewhere", 7200)))); err != nil {
+	if err := errors.Join(
+		Package("../..", dir, version, images, created),
+		Package("../..", other, version, images, created.In(time.FixedZone("elsewhere", 7200))),
+	); err != nil {
 		t.Fatal(err)
 	}
 	content, err := os.ReadFile(filepath.Join(dir, FileName(version)))
@@ -99,8 +102,11 @@ func TestTheArchiveHasTheVersionsAndImagesOfTheRelease(t *testing.T) {
 
 func TestAChartWithoutPlacesForTheReleaseIsRefused(t *testing.T) {
 	tests := map[string]struct{ chart, want string }{
-		"no Chart.yaml":        {"", "Chart.yaml file is missing"},
-		"no place for a image": {"apiVersion: v2\nname: a\nversion: 0.0.0-dev\n", `the image "ghcr.io/everynode/manager:v0.0.0-dev" is not in the annotation artifacthub.io/images of Chart.yaml exactly once`},
+		"no Chart.yaml": {"", "Chart.yaml file is missing"},
+		"no place for a image": {
+			"apiVersion: v2\nname: a\nversion: 0.0.0-dev\n",
+			`the image "ghcr.io/everynode/manager:v0.0.0-dev" is not in the annotation artifacthub.io/images of Chart.yaml exactly once`,
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

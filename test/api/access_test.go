@@ -66,7 +66,11 @@ func actors(node string) []actor {
 			w.bind(user, "system:aggregate-to-view", false)
 		}},
 		{name: "* here", user: "tenant-here", binds: func(w *world, user string) { w.bind(user, "cluster-admin", false) }},
-		{name: "* elsewhere", user: "tenant-elsewhere", binds: func(w *world, user string) { w.bindIn(w.namespace+"-other", user, "cluster-admin") }},
+		{
+			name:  "* elsewhere",
+			user:  "tenant-elsewhere",
+			binds: func(w *world, user string) { w.bindIn(w.namespace+"-other", user, "cluster-admin") },
+		},
 		{name: "editor", user: "editor", binds: (*world).edits},
 		{name: "run-as-root", user: "root", binds: one(rights.RunAsRoot)},
 		{name: "disrupt", user: "disrupt", binds: one(rights.Disrupt)},
@@ -109,20 +113,49 @@ func newAccesses(t *testing.T) *accesses {
 	w := newWorld(t)
 	w.rightsAreAsked()
 	// The same on all versions: no annotation is set by the API server.
-	must(t, admin.Patch(w.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}, mergePatch(`{"metadata":{"labels":{"`+unattributedLabel+`":"true"}}}`)))
+	must(
+		t,
+		admin.Patch(
+			w.ctx,
+			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}},
+			mergePatch(`{"metadata":{"labels":{"`+unattributedLabel+`":"true"}}}`),
+		),
+	)
 	a := &accesses{world: w}
 	a.makes(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace + "-other"}})
 	node := w.node("node-of-" + w.namespace)
 	w.prepare()
 	guard := &v1alpha1.NodeGuard{}
 	must(t, admin.Get(w.ctx, client.ObjectKey{Namespace: w.namespace, Name: "guard"}, guard))
-	a.replacer = strings.NewReplacer("NAMESPACE", w.namespace, "OTHER", w.namespace+"-other", "NODE-UID", string(node.UID), "NODE", node.Name,
-		"JOB-UID", string(w.live("script").UID), "GUARD-UID", string(guard.UID))
+	a.replacer = strings.NewReplacer(
+		"NAMESPACE",
+		w.namespace,
+		"OTHER",
+		w.namespace+"-other",
+		"NODE-UID",
+		string(node.UID),
+		"NODE",
+		node.Name,
+		"JOB-UID",
+		string(w.live("script").UID),
+		"GUARD-UID",
+		string(guard.UID),
+	)
 	a.store(managerUser, "Pod", "attempt", attempt+`, `+bound)
 	a.store(managerUser, "Pod", "companion", `metadata: {labels: {everynode.dev/nodeguard: guard}, `+guardOwner+`}, `+bound)
 	a.store("", "Pod", "unbound", `spec: {`+container+`, automountServiceAccountToken: false}`)
-	a.store(managerUser, "PodDisruptionBudget", "budget", `metadata: {labels: {everynode.dev/nodeguard: guard}, `+guardOwner+`}, spec: {minAvailable: 1, selector: {matchLabels: {everynode.dev/nodeguard: guard}}}`)
-	a.store("", "DaemonSet", "target", `spec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {`+container+`}}}`)
+	a.store(
+		managerUser,
+		"PodDisruptionBudget",
+		"budget",
+		`metadata: {labels: {everynode.dev/nodeguard: guard}, `+guardOwner+`}, spec: {minAvailable: 1, selector: {matchLabels: {everynode.dev/nodeguard: guard}}}`,
+	)
+	a.store(
+		"",
+		"DaemonSet",
+		"target",
+		`spec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {`+container+`}}}`,
+	)
 	a.installation()
 	a.actors = actors(node.Name)
 	names := []string{w.namespace, "NAMESPACE", node.Name, "NODE"}
@@ -171,7 +204,9 @@ func (a *accesses) rolesAreKnown() {
 	for _, attributes := range []authorizationv1.ResourceAttributes{{Resource: "all"}, {Resource: "one", Namespace: a.namespace}} {
 		attributes.Verb, attributes.Group = "probe", "test.everynode.dev"
 		a.eventually("all roles are known", func() error {
-			review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: "last", ResourceAttributes: &attributes}}
+			review := &authorizationv1.SubjectAccessReview{
+				Spec: authorizationv1.SubjectAccessReviewSpec{User: "last", ResourceAttributes: &attributes},
+			}
 			if err := admin.Create(a.ctx, review); err != nil || !review.Status.Allowed {
 				return fmt.Errorf("%+v: %w", review.Status, errors.Join(err, errors.New("not yet")))
 			}
@@ -223,7 +258,8 @@ func (a *accesses) do(c client.Client, q ask) (*unstructured.Unstructured, error
 	}
 	if q.verb == "create" {
 		o := a.object(q.kind, q.namespace, q.name, q.body)
-		return o, c.SubResource(q.subresource).Create(a.ctx, target, o, &client.SubResourceCreateOptions{CreateOptions: client.CreateOptions{DryRun: dry}})
+		return o, c.SubResource(q.subresource).
+			Create(a.ctx, target, o, &client.SubResourceCreateOptions{CreateOptions: client.CreateOptions{DryRun: dry}})
 	}
 	change := a.object(q.kind, q.namespace, q.name, q.body).Object
 	patch, err := json.Marshal(change)
@@ -236,11 +272,13 @@ func (a *accesses) do(c client.Client, q ask) (*unstructured.Unstructured, error
 	case q.verb == "update" && q.subresource == "":
 		return target, c.Update(a.ctx, target, client.DryRunAll)
 	case q.verb == "update":
-		return target, c.SubResource(q.subresource).Update(a.ctx, target, &client.SubResourceUpdateOptions{UpdateOptions: client.UpdateOptions{DryRun: dry}})
+		return target, c.SubResource(q.subresource).
+			Update(a.ctx, target, &client.SubResourceUpdateOptions{UpdateOptions: client.UpdateOptions{DryRun: dry}})
 	case q.subresource == "":
 		return target, c.Patch(a.ctx, target, mergePatch(string(patch)), client.DryRunAll)
 	}
-	return target, c.SubResource(q.subresource).Patch(a.ctx, target, mergePatch(string(patch)), &client.SubResourcePatchOptions{PatchOptions: client.PatchOptions{DryRun: dry}})
+	return target, c.SubResource(q.subresource).
+		Patch(a.ctx, target, mergePatch(string(patch)), &client.SubResourcePatchOptions{PatchOptions: client.PatchOptions{DryRun: dry}})
 }
 
 // mergeInto changes an object as a merge patch would.
@@ -297,7 +335,8 @@ func (a *accesses) answers(q ask, place, key string, before []string) (lines str
 			if key != "" {
 				said[i] = strings.ReplaceAll(said[i], ": "+key, ": KEY")
 			}
-			if (key == v1alpha1.ChangedByAnnotation || key == v1alpha1.RequestedByAnnotation) && a.actors[i].user == managerUser && strings.HasPrefix(said[i], "everynode-") {
+			if (key == v1alpha1.ChangedByAnnotation || key == v1alpha1.RequestedByAnnotation) && a.actors[i].user == managerUser &&
+				strings.HasPrefix(said[i], "everynode-") {
 				said[i] = "refused by two policies, of which the API server tells one"
 			}
 			if value, _, _ := unstructured.NestedString(o.Object, "metadata", place, key); err == nil && key != "" && value != "x" {
@@ -366,7 +405,17 @@ func (a *accesses) withKeys(f family) []string {
 		}
 		for _, answers := range slices.SortedFunc(maps.Keys(keys), func(x, y string) int { return cmp.Compare(slices.Min(keys[x]), slices.Min(keys[y])) }) {
 			slices.Sort(keys[answers])
-			blocks = append(blocks, fmt.Sprintf("patch %s: %s of everynode.dev on %s: %s\n%s", where, place, strings.ToLower(f.name), strings.Join(keys[answers], ", "), answers))
+			blocks = append(
+				blocks,
+				fmt.Sprintf(
+					"patch %s: %s of everynode.dev on %s: %s\n%s",
+					where,
+					place,
+					strings.ToLower(f.name),
+					strings.Join(keys[answers], ", "),
+					answers,
+				),
+			)
 		}
 	}
 	return blocks
@@ -393,7 +442,13 @@ func compareAccesses(t *testing.T, blocks []string) {
 	for _, block := range blocks {
 		head, answers, _ := strings.Cut(strings.TrimSuffix(block, "\n"), "\n")
 		if answers != want[head] {
-			t.Errorf("%s\nthe API server says:\n%s\n%s says:\n%s\nIf the change is intended: -run=TestWhoMayAccessWhat -update-accesses", head, answers, accessFile, want[head])
+			t.Errorf(
+				"%s\nthe API server says:\n%s\n%s says:\n%s\nIf the change is intended: -run=TestWhoMayAccessWhat -update-accesses",
+				head,
+				answers,
+				accessFile,
+				want[head],
+			)
 		}
 		delete(want, head)
 	}
@@ -416,7 +471,11 @@ func TestTheTableOfAccessesHasAllThatTheManagerReads(t *testing.T) {
 		for _, resource := range r.Resources {
 			main, _, _ := strings.Cut(resource, "/")
 			if name := (schema.GroupResource{Group: r.APIGroups[0], Resource: main}).String(); !asked[name] {
-				t.Errorf("the manager may %s %s, and the table of accesses (accessAsks) has no request for it: add who may write it", strings.Join(r.Verbs, ", "), name)
+				t.Errorf(
+					"the manager may %s %s, and the table of accesses (accessAsks) has no request for it: add who may write it",
+					strings.Join(r.Verbs, ", "),
+					name,
+				)
 			}
 		}
 	}

@@ -24,12 +24,24 @@ func TestServerSideApplyTwiceChangesNothing(t *testing.T) {
 			created := w.applied(object)
 			first, second := w.applied(object), w.applied(object)
 			if diff := cmp.Diff(first.Object, second.Object); diff != "" {
-				t.Errorf("%s %s from %s is changed by the same manifest (-first +second):\n%s", object.GetKind(), object.GetName(), pattern, diff)
+				t.Errorf(
+					"%s %s from %s is changed by the same manifest (-first +second):\n%s",
+					object.GetKind(),
+					object.GetName(),
+					pattern,
+					diff,
+				)
 			}
 			// The first update stores the default of status.observedGeneration, as the manager otherwise does.
 			created.SetResourceVersion(first.GetResourceVersion())
 			if diff := cmp.Diff(created.Object, first.Object); diff != "" {
-				t.Errorf("%s %s from %s is changed by its own manifest (-created +applied):\n%s", object.GetKind(), object.GetName(), pattern, diff)
+				t.Errorf(
+					"%s %s from %s is changed by its own manifest (-created +applied):\n%s",
+					object.GetKind(),
+					object.GetName(),
+					pattern,
+					diff,
+				)
 			}
 			w.remove(w.ctx, first)
 			w.gone(first)

@@ -151,27 +151,99 @@ func TestTheHealthCheckOfArgoCD(t *testing.T) {
 		kind, object string
 		want         health
 	}{
-		"a NodeJob without a status":                        {"NodeJob", "metadata: {generation: 1}", waiting},
-		"a NodeJob that was just created":                   {"NodeJob", "metadata: {generation: 1}\nstatus: {observedGeneration: -1}", waiting},
-		"a NodeJob that was changed":                        {"NodeJob", strings.Replace(observed, "generation: 2", "generation: 3", 1) + complete("True", "AllNodesDone") + "]}", waiting},
-		"a NodeJob without conditions":                      {"NodeJob", observed + "]}", waiting},
-		"a NodeJob with a condition of a later version":     {"NodeJob", observed + "{type: Other, status: 'True', message: of Other}]}", waiting},
-		"a NodeJob that is complete":                        {"NodeJob", observed + complete("True", "AllNodesDone") + "," + stalled("False") + "]}", health{healthy, "of Complete"}},
-		"a NodeJob without nodes":                           {"NodeJob", observed + complete("False", "NoMatchingNodes") + "]}", health{healthy, "of Complete"}},
-		"a NodeJob that runs":                               {"NodeJob", observed + complete("False", "InProgress") + "]}", health{progressing, "of Complete"}},
-		"a NodeJob with a reason of a later version":        {"NodeJob", observed + complete("False", "Other") + "]}", health{progressing, "of Complete"}},
-		"a NodeJob that is suspended":                       {"NodeJob", observed + complete("False", "Suspended") + "]}", health{suspended, "of Complete"}},
-		"a NodeJob that awaits its promotion":               {"NodeJob", observed + complete("False", "AwaitingPromotion") + "]}", health{suspended, "of Complete"}},
-		"a NodeJob that is stalled":                         {"NodeJob", observed + complete("False", "Suspended") + "," + stalled("True") + "]}", health{degraded, "of Stalled"}},
-		"a NodeJob that is stalled, in another order":       {"NodeJob", observed + stalled("True") + "," + complete("False", "Suspended") + "]}", health{degraded, "of Stalled"}},
-		"a NodeJob that is deleted":                         {"NodeJob", "metadata: {generation: 1, deletionTimestamp: '2026-07-01T12:00:00Z'}", health{progressing, "Pending deletion"}},
-		"a NodeGuard without a status":                      {"NodeGuard", "metadata: {generation: 1}", waiting},
-		"a NodeGuard that was just created":                 {"NodeGuard", "metadata: {generation: 1}\nstatus: {observedGeneration: -1}", waiting},
-		"a NodeGuard whose companions are ready":            {"NodeGuard", observed + ready("True") + "," + stalled("False") + "]}", health{healthy, "of Ready"}},
-		"a NodeGuard whose companions start":                {"NodeGuard", observed + ready("False") + "," + stalled("False") + "]}", health{progressing, "of Ready"}},
-		"a NodeGuard that is stalled":                       {"NodeGuard", observed + ready("False") + "," + stalled("True") + "]}", health{degraded, "of Stalled"}},
-		"a NodeGuard that is stalled, in another order":     {"NodeGuard", observed + stalled("True") + "," + ready("False") + "]}", health{degraded, "of Stalled"}},
-		"a NodeGuard that was changed since it was stalled": {"NodeGuard", strings.Replace(observed, "generation: 2", "generation: 3", 1) + stalled("True") + "]}", waiting},
+		"a NodeJob without a status": {"NodeJob", "metadata: {generation: 1}", waiting},
+		"a NodeJob that was just created": {
+			"NodeJob",
+			"metadata: {generation: 1}\nstatus: {observedGeneration: -1}",
+			waiting,
+		},
+		"a NodeJob that was changed": {
+			"NodeJob",
+			strings.Replace(observed, "generation: 2", "generation: 3", 1) + complete("True", "AllNodesDone") + "]}",
+			waiting,
+		},
+		"a NodeJob without conditions": {"NodeJob", observed + "]}", waiting},
+		"a NodeJob with a condition of a later version": {
+			"NodeJob",
+			observed + "{type: Other, status: 'True', message: of Other}]}",
+			waiting,
+		},
+		"a NodeJob that is complete": {
+			"NodeJob",
+			observed + complete("True", "AllNodesDone") + "," + stalled("False") + "]}",
+			health{healthy, "of Complete"},
+		},
+		"a NodeJob without nodes": {
+			"NodeJob",
+			observed + complete("False", "NoMatchingNodes") + "]}",
+			health{healthy, "of Complete"},
+		},
+		"a NodeJob that runs": {
+			"NodeJob",
+			observed + complete("False", "InProgress") + "]}",
+			health{progressing, "of Complete"},
+		},
+		"a NodeJob with a reason of a later version": {
+			"NodeJob",
+			observed + complete("False", "Other") + "]}",
+			health{progressing, "of Complete"},
+		},
+		"a NodeJob that is suspended": {
+			"NodeJob",
+			observed + complete("False", "Suspended") + "]}",
+			health{suspended, "of Complete"},
+		},
+		"a NodeJob that awaits its promotion": {
+			"NodeJob",
+			observed + complete("False", "AwaitingPromotion") + "]}",
+			health{suspended, "of Complete"},
+		},
+		"a NodeJob that is stalled": {
+			"NodeJob",
+			observed + complete("False", "Suspended") + "," + stalled("True") + "]}",
+			health{degraded, "of Stalled"},
+		},
+		"a NodeJob that is stalled, in another order": {
+			"NodeJob",
+			observed + stalled("True") + "," + complete("False", "Suspended") + "]}",
+			health{degraded, "of Stalled"},
+		},
+		"a NodeJob that is deleted": {
+			"NodeJob",
+			"metadata: {generation: 1, deletionTimestamp: '2026-07-01T12:00:00Z'}",
+			health{progressing, "Pending deletion"},
+		},
+		"a NodeGuard without a status": {"NodeGuard", "metadata: {generation: 1}", waiting},
+		"a NodeGuard that was just created": {
+			"NodeGuard",
+			"metadata: {generation: 1}\nstatus: {observedGeneration: -1}",
+			waiting,
+		},
+		"a NodeGuard whose companions are ready": {
+			"NodeGuard",
+			observed + ready("True") + "," + stalled("False") + "]}",
+			health{healthy, "of Ready"},
+		},
+		"a NodeGuard whose companions start": {
+			"NodeGuard",
+			observed + ready("False") + "," + stalled("False") + "]}",
+			health{progressing, "of Ready"},
+		},
+		"a NodeGuard that is stalled": {
+			"NodeGuard",
+			observed + ready("False") + "," + stalled("True") + "]}",
+			health{degraded, "of Stalled"},
+		},
+		"a NodeGuard that is stalled, in another order": {
+			"NodeGuard",
+			observed + stalled("True") + "," + ready("False") + "]}",
+			health{degraded, "of Stalled"},
+		},
+		"a NodeGuard that was changed since it was stalled": {
+			"NodeGuard",
+			strings.Replace(observed, "generation: 2", "generation: 3", 1) + stalled("True") + "]}",
+			waiting,
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -57,8 +57,11 @@ func both(o client.Object) [2]string {
 func attributed(t *testing.T, namespace string) map[*unstructured.Unstructured][2]string {
 	t.Helper()
 	return map[*unstructured.Unstructured][2]string{
-		jobFromYAML(t, namespace, "named", template):                     {`{"spec":{"suspend":true}}`, `{"spec":{"suspend":false}}`},
-		guardFromYAML(t, namespace, "named", `{target: {daemonSet: a}}`): {`{"spec":{"maxUnavailable":2}}`, `{"spec":{"maxUnavailable":3}}`},
+		jobFromYAML(t, namespace, "named", template): {`{"spec":{"suspend":true}}`, `{"spec":{"suspend":false}}`},
+		guardFromYAML(t, namespace, "named", `{target: {daemonSet: a}}`): {
+			`{"spec":{"maxUnavailable":2}}`,
+			`{"spec":{"maxUnavailable":3}}`,
+		},
 	}
 }
 
@@ -114,22 +117,46 @@ func (w *world) writesOf(manifest *unstructured.Unstructured, changes [2]string)
 		{"it cannot be removed", bob, annotated(`"everynode.dev/changed-by":null`), alice, ""},
 		{"an update without it does not remove it", bob, w.put(nothing), alice, ""},
 		{"a change of the spec", bob, w.patched(changes[0]), bob, ""},
-		{"a change with the name of another user", alice, w.patched(strings.TrimSuffix(changes[1], "}") + `,"metadata":{"annotations":{"everynode.dev/changed-by":"bob"}}}`), alice, ""},
+		{
+			"a change with the name of another user",
+			alice,
+			w.patched(strings.TrimSuffix(changes[1], "}") + `,"metadata":{"annotations":{"everynode.dev/changed-by":"bob"}}}`),
+			alice,
+			"",
+		},
 		{"an update of the spec without it", bob, w.put(otherSpec), bob, ""},
 		{"who requested a retry that was not requested", alice, annotated(`"everynode.dev/requested-by":"bob"`), bob, ""},
 		{"a request for a retry", alice, annotated(`"everynode.dev/retry":"1"`), bob, alice},
 		{"another annotation", bob, annotated(`"x.test/a":"1"`), bob, alice},
 		{"another name of who requested it", bob, annotated(`"everynode.dev/requested-by":"bob"`), bob, alice},
 		{"who requested it cannot be removed", bob, annotated(`"everynode.dev/requested-by":null`), bob, alice},
-		{"a request with the name of another user", bob, annotated(`"everynode.dev/retry":"2","everynode.dev/requested-by":"alice"`), bob, bob},
-		{"a change and a request", alice, w.patched(strings.TrimSuffix(changes[0], "}") + `,"metadata":{"annotations":{"everynode.dev/retry":"3"}}}`), alice, alice},
+		{
+			"a request with the name of another user",
+			bob,
+			annotated(`"everynode.dev/retry":"2","everynode.dev/requested-by":"alice"`),
+			bob,
+			bob,
+		},
+		{
+			"a change and a request",
+			alice,
+			w.patched(strings.TrimSuffix(changes[0], "}") + `,"metadata":{"annotations":{"everynode.dev/retry":"3"}}}`),
+			alice,
+			alice,
+		},
 		{"an update without annotations is a request", bob, w.put(nothing), alice, bob},
 		{"an apply by a GitOps tool", gitOpsUser, w.appliedBy(manifest, "gitops"), gitOpsUser, bob},
 		{"the same manifest by another tool", alice, w.appliedBy(manifest, "other"), gitOpsUser, bob},
 		{"a change that the tool has to correct", bob, w.patched(changes[1]), bob, bob},
 		{"the manager's finalizer", managerUser, w.patched(`{"metadata":{"finalizers":["everynode.dev/node-records"]}}`), bob, bob},
 		{"a long name", wordy, w.patched(changes[0]), string([]rune(wordy)[:256]), bob},
-		{"a request with a long name", wordy, annotated(`"everynode.dev/retry":"4"`), string([]rune(wordy)[:256]), string([]rune(wordy)[:256])},
+		{
+			"a request with a long name",
+			wordy,
+			annotated(`"everynode.dev/retry":"4"`),
+			string([]rune(wordy)[:256]),
+			string([]rune(wordy)[:256]),
+		},
 	}
 }
 
@@ -177,7 +204,13 @@ func TestWithoutTheMutationTheAnnotationCannotNameAnotherUser(t *testing.T) {
 					t.Errorf("%s: the API server says %v", about, err)
 					return
 				}
-				wantText(t, err.Error(), "'everynode-attribution'", manifest.GetKind()+" "+w.namespace+"/named", "may not name another user")
+				wantText(
+					t,
+					err.Error(),
+					"'everynode-attribution'",
+					manifest.GetKind()+" "+w.namespace+"/named",
+					"may not name another user",
+				)
 			}
 			refused("created with another name", w.as(bob).Create(w.ctx, changedBy(manifest.DeepCopy(), alice)))
 			live := changedBy(manifest.DeepCopy(), alice)
@@ -199,7 +232,11 @@ func TestWithoutTheMutationTheAnnotationCannotNameAnotherUser(t *testing.T) {
 				refused(about, err)
 				wantText(t, err.Error(), "names who last requested a retry", " named everynode.dev/requested-by-")
 			}
-			must(t, w.as(bob).Patch(w.ctx, live, mergePatch(`{"metadata":{"annotations":{"everynode.dev/retry":"1","everynode.dev/requested-by":"bob"}}}`)))
+			must(
+				t,
+				w.as(bob).
+					Patch(w.ctx, live, mergePatch(`{"metadata":{"annotations":{"everynode.dev/retry":"1","everynode.dev/requested-by":"bob"}}}`)),
+			)
 			if got := both(live); got != [2]string{alice, bob} {
 				t.Errorf("after a retry that bob requested, it names %q", got)
 			}
@@ -209,7 +246,11 @@ func TestWithoutTheMutationTheAnnotationCannotNameAnotherUser(t *testing.T) {
 			if got := named(live); got != "" {
 				t.Errorf("it names %q, which no client has written", got)
 			}
-			must(t, w.as(bob).Patch(w.ctx, live, mergePatch(strings.TrimSuffix(changes[1], "}")+`,"metadata":{"annotations":{"everynode.dev/changed-by":"bob"}}}`)))
+			must(
+				t,
+				w.as(bob).
+					Patch(w.ctx, live, mergePatch(strings.TrimSuffix(changes[1], "}")+`,"metadata":{"annotations":{"everynode.dev/changed-by":"bob"}}}`)),
+			)
 			must(t, admin.Delete(w.ctx, live))
 		})
 	}
@@ -241,7 +282,14 @@ func TestTheRecordNamesWhoHadChangedTheSpecWhenTheAttemptStarted(t *testing.T) {
 // unattributed has the API server not name who changes objects in the namespace of the world.
 func (w *world) unattributed() {
 	w.t.Helper()
-	must(w.t, admin.Patch(w.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}, mergePatch(`{"metadata":{"labels":{"`+unattributedLabel+`":"true"}}}`)))
+	must(
+		w.t,
+		admin.Patch(
+			w.ctx,
+			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}},
+			mergePatch(`{"metadata":{"labels":{"`+unattributedLabel+`":"true"}}}`),
+		),
+	)
 	w.eventually("no user is named", func() error {
 		probe := jobFromYAML(w.t, w.namespace, "probe", template)
 		if err := w.as(alice).Create(w.ctx, probe, client.DryRunAll); err != nil || named(probe) != "" {

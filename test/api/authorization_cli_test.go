@@ -133,10 +133,20 @@ func TestAPlanShowsTheMissingRight(t *testing.T) {
 	config := w.viewer()
 	w.bind("user-"+w.namespace, "everynode-nodejob-editor", false)
 	file := filepath.Join(t.TempDir(), "job.yaml")
-	must(t, os.WriteFile(file, []byte("apiVersion: everynode.dev/v1alpha1\nkind: NodeJob\nmetadata: {name: a}\nspec: {task: {script: \"true\"}, nodes: {selector: {matchLabels: {world: none}}}}\n"), 0o600))
+	must(
+		t,
+		os.WriteFile(
+			file,
+			[]byte(
+				"apiVersion: everynode.dev/v1alpha1\nkind: NodeJob\nmetadata: {name: a}\nspec: {task: {script: \"true\"}, nodes: {selector: {matchLabels: {world: none}}}}\n",
+			),
+			0o600,
+		),
+	)
 	w.eventually("the plan shows the right", func() error { // the role may not be known yet
 		got := w.everynode(config, "plan", "-f", file)
-		if got.code != 0 || !strings.Contains(strings.Join(strings.Fields(got.out), " "), "lacks the right run-as-root for namespace NAMESPACE") {
+		if got.code != 0 ||
+			!strings.Contains(strings.Join(strings.Fields(got.out), " "), "lacks the right run-as-root for namespace NAMESPACE") {
 			return fmt.Errorf("exit code %d: %s%s", got.code, got.out, got.err)
 		}
 		return nil

@@ -55,7 +55,10 @@ func lacksOne(w *world) map[string]client.Client {
 	everything := append([]string{pods, budgets}, allEffects...)
 	users := map[string]client.Client{}
 	for i, lacked := range append([]string{""}, everything...) {
-		r := requester{user: fmt.Sprintf("lacks-%d", i), has: slices.DeleteFunc(slices.Clone(everything), func(s string) bool { return s == lacked })}
+		r := requester{
+			user: fmt.Sprintf("lacks-%d", i),
+			has:  slices.DeleteFunc(slices.Clone(everything), func(s string) bool { return s == lacked }),
+		}
 		w.edits(r.user)
 		w.onNodes(r.user, w.namespace, slices.DeleteFunc(slices.Clone(allEffects), func(s string) bool { return s == lacked })...)
 		for right, granted := range map[string]func(){
@@ -114,7 +117,12 @@ func TestThePoliciesAskForTheRightsThatTheCommandLineNames(t *testing.T) {
 		t.Run("create "+name, func(t *testing.T) {
 			var job v1alpha1.NodeJob
 			w.decode(t, jobFromYAML(t, w.namespace, "new", spec), &job)
-			w.compare(t, users, rights.OfNodeJob(&job), func(c client.Client) error { return c.Create(w.ctx, job.DeepCopy(), client.DryRunAll) })
+			w.compare(
+				t,
+				users,
+				rights.OfNodeJob(&job),
+				func(c client.Client) error { return c.Create(w.ctx, job.DeepCopy(), client.DryRunAll) },
+			)
 		})
 		t.Run("change to "+name, func(t *testing.T) {
 			live := w.live("templated")
@@ -123,7 +131,12 @@ func TestThePoliciesAskForTheRightsThatTheCommandLineNames(t *testing.T) {
 			w.decode(t, jobFromYAML(t, w.namespace, "templated", spec), &job)
 			live.Spec = job.Spec
 			live.Spec.TTLSecondsAfterFinished = new(int32(77)) // so that it is a change in any case
-			w.compare(t, users, rights.OfChange(before, live), func(c client.Client) error { return c.Update(w.ctx, live.DeepCopy(), client.DryRunAll) })
+			w.compare(
+				t,
+				users,
+				rights.OfChange(before, live),
+				func(c client.Client) error { return c.Update(w.ctx, live.DeepCopy(), client.DryRunAll) },
+			)
 		})
 	}
 	for i, name := range slices.Sorted(maps.Keys(specs)) {
@@ -134,11 +147,21 @@ func TestThePoliciesAskForTheRightsThatTheCommandLineNames(t *testing.T) {
 			before := changed.DeepCopy()
 			changed.Spec = w.live("templated").Spec
 			changed.Spec.TTLSecondsAfterFinished = new(int32(77))
-			w.compare(t, users, rights.OfChange(before, changed), func(c client.Client) error { return c.Update(w.ctx, changed.DeepCopy(), client.DryRunAll) })
+			w.compare(
+				t,
+				users,
+				rights.OfChange(before, changed),
+				func(c client.Client) error { return c.Update(w.ctx, changed.DeepCopy(), client.DryRunAll) },
+			)
 		})
 		t.Run("delete "+name, func(t *testing.T) {
 			job := w.live(job.GetName())
-			w.compare(t, users, rights.OfDeletion(job), func(c client.Client) error { return c.Delete(w.ctx, job.DeepCopy(), client.DryRunAll) })
+			w.compare(
+				t,
+				users,
+				rights.OfDeletion(job),
+				func(c client.Client) error { return c.Delete(w.ctx, job.DeepCopy(), client.DryRunAll) },
+			)
 		})
 	}
 	for name, spec := range map[string]string{
@@ -151,14 +174,24 @@ func TestThePoliciesAskForTheRightsThatTheCommandLineNames(t *testing.T) {
 		t.Run("create "+name, func(t *testing.T) {
 			var guard v1alpha1.NodeGuard
 			w.decode(t, guardFromYAML(t, w.namespace, "new", spec), &guard)
-			w.compare(t, users, rights.OfNodeGuard(&guard), func(c client.Client) error { return c.Create(w.ctx, guard.DeepCopy(), client.DryRunAll) })
+			w.compare(
+				t,
+				users,
+				rights.OfNodeGuard(&guard),
+				func(c client.Client) error { return c.Create(w.ctx, guard.DeepCopy(), client.DryRunAll) },
+			)
 		})
 	}
 	for name, labels := range map[string]map[string]string{"with the label": scriptLabel, "without the label": nil, "with another value": {v1alpha1.ScriptLabel: "false"}} {
 		t.Run("create a ConfigMap "+name, func(t *testing.T) {
 			o := configMap("new", labels)
 			o.Namespace = w.namespace
-			w.compare(t, users, rights.OfConfigMap(o), func(c client.Client) error { return c.Create(w.ctx, o.DeepCopy(), client.DryRunAll) })
+			w.compare(
+				t,
+				users,
+				rights.OfConfigMap(o),
+				func(c client.Client) error { return c.Create(w.ctx, o.DeepCopy(), client.DryRunAll) },
+			)
 		})
 	}
 }

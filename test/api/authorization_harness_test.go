@@ -32,8 +32,17 @@ import (
 
 // authorization are the objects of config/authorization, and userRoles those of config/rbac/user_roles.yaml.
 var (
-	authorization = []string{"authorization/nodejobs.yaml", "authorization/nodeguards.yaml", "authorization/configmaps.yaml", "authorization/namespaces.yaml", "authorization/status.yaml", "authorization/pods.yaml", "authorization/attribution.yaml", "warnings/namespaces.yaml"}
-	userRoles     = []string{"rbac/user_roles.yaml"}
+	authorization = []string{
+		"authorization/nodejobs.yaml",
+		"authorization/nodeguards.yaml",
+		"authorization/configmaps.yaml",
+		"authorization/namespaces.yaml",
+		"authorization/status.yaml",
+		"authorization/pods.yaml",
+		"authorization/attribution.yaml",
+		"warnings/namespaces.yaml",
+	}
+	userRoles = []string{"rbac/user_roles.yaml"}
 )
 
 // configObjects returns the objects of files in config.
@@ -79,7 +88,14 @@ func exceptIn(binding *unstructured.Unstructured, label string) error {
 // unprotected has other users than the manager create pods of NodeJobs and NodeGuards in the namespace.
 func (w *world) unprotected() {
 	w.t.Helper()
-	must(w.t, admin.Patch(w.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}, mergePatch(`{"metadata":{"labels":{"`+unprotectedLabel+`":"true"}}}`)))
+	must(
+		w.t,
+		admin.Patch(
+			w.ctx,
+			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}},
+			mergePatch(`{"metadata":{"labels":{"`+unprotectedLabel+`":"true"}}}`),
+		),
+	)
 	forged := plainPod(w.namespace, "unprotected")
 	forged.Labels = map[string]string{v1alpha1.NodeJobLabel: "x", v1alpha1.NodeGuardLabel: "x"}
 	w.eventually("the namespace is not protected", func() error { return admin.Create(w.ctx, forged.DeepCopy(), client.DryRunAll) })
@@ -120,7 +136,10 @@ func changesAreNamed(ctx context.Context, admin client.Client) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("the API server does not name who creates a NodeJob within 30 s: %w", errors.Join(last, errors.New("there is no annotation")))
+	return fmt.Errorf(
+		"the API server does not name who creates a NodeJob within 30 s: %w",
+		errors.Join(last, errors.New("there is no annotation")),
+	)
 }
 
 // as returns a client that acts as another user.
@@ -181,7 +200,16 @@ func (w *world) edits(user string) {
 // onNodes lets a user have NodeJobs of a namespace do something on nodes.
 func (w *world) onNodes(user, namespace string, verbs ...string) {
 	w.t.Helper()
-	w.allow(user, true, rbacv1.PolicyRule{APIGroups: []string{"everynode.dev"}, Resources: []string{"nodejobs/nodes"}, ResourceNames: []string{namespace}, Verbs: verbs})
+	w.allow(
+		user,
+		true,
+		rbacv1.PolicyRule{
+			APIGroups:     []string{"everynode.dev"},
+			Resources:     []string{"nodejobs/nodes"},
+			ResourceNames: []string{namespace},
+			Verbs:         verbs,
+		},
+	)
 }
 
 var allEffects = []string{rights.RunAsRoot, rights.Disrupt, rights.Gate, rights.Label}

@@ -57,11 +57,15 @@ var requesters = map[string]requester{
 		w.edits(user)
 		w.onNodes(user, w.namespace, rights.Disrupt)
 	}},
-	"an editor with all rights in the namespace": {"full-editor", append([]string{pods, budgets}, allEffects...), func(w *world, user string) {
-		w.edits(user)
-		w.onNodes(user, w.namespace, allEffects...)
-		w.allow(user, false, rule("", []string{"create"}, "pods"), rule("policy", []string{"create"}, "poddisruptionbudgets"))
-	}},
+	"an editor with all rights in the namespace": {
+		"full-editor",
+		append([]string{pods, budgets}, allEffects...),
+		func(w *world, user string) {
+			w.edits(user)
+			w.onNodes(user, w.namespace, allEffects...)
+			w.allow(user, false, rule("", []string{"create"}, "pods"), rule("policy", []string{"create"}, "poddisruptionbudgets"))
+		},
+	},
 	"an editor with all rights in another namespace": {"other-editor", nil, func(w *world, user string) {
 		w.edits(user)
 		w.onNodes(user, "another", allEffects...)
@@ -70,10 +74,14 @@ var requesters = map[string]requester{
 		w.bind(user, "cluster-admin", true)
 	}},
 	"a GitOps controller without rights": {gitOpsUser, nil, (*world).edits},
-	"a GitOps controller with everynode-all-effects": {"system:serviceaccount:argocd:application-controller", allEffects, func(w *world, user string) {
-		w.edits(user)
-		w.bind(user, "everynode-all-effects", true)
-	}},
+	"a GitOps controller with everynode-all-effects": {
+		"system:serviceaccount:argocd:application-controller",
+		allEffects,
+		func(w *world, user string) {
+			w.edits(user)
+			w.bind(user, "everynode-all-effects", true)
+		},
+	},
 	"the manager": {managerUser, nil, func(*world, string) {}},
 }
 
@@ -89,14 +97,33 @@ func (w *world) rightsAreKnown(r requester) {
 		case pods:
 			asked = append(asked, authorizationv1.ResourceAttributes{Verb: "create", Resource: "pods", Namespace: w.namespace})
 		case budgets:
-			asked = append(asked, authorizationv1.ResourceAttributes{Verb: "create", Group: "policy", Resource: "poddisruptionbudgets", Namespace: w.namespace})
+			asked = append(
+				asked,
+				authorizationv1.ResourceAttributes{
+					Verb:      "create",
+					Group:     "policy",
+					Resource:  "poddisruptionbudgets",
+					Namespace: w.namespace,
+				},
+			)
 		default:
-			asked = append(asked, authorizationv1.ResourceAttributes{Verb: right, Group: v1alpha1.Group, Resource: "nodejobs", Subresource: "nodes", Name: w.namespace})
+			asked = append(
+				asked,
+				authorizationv1.ResourceAttributes{
+					Verb:        right,
+					Group:       v1alpha1.Group,
+					Resource:    "nodejobs",
+					Subresource: "nodes",
+					Name:        w.namespace,
+				},
+			)
 		}
 	}
 	for _, attributes := range asked {
 		w.eventually(fmt.Sprintf("%s may %s %s", r.user, attributes.Verb, attributes.Resource), func() error {
-			review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: r.user, ResourceAttributes: &attributes}}
+			review := &authorizationv1.SubjectAccessReview{
+				Spec: authorizationv1.SubjectAccessReviewSpec{User: r.user, ResourceAttributes: &attributes},
+			}
 			if err := admin.Create(w.ctx, review); err != nil || !review.Status.Allowed {
 				return fmt.Errorf("the API server says %+v, %w", review.Status, err)
 			}
@@ -180,32 +207,93 @@ func (w *world) prepare() {
 
 // actions are the requests of the matrix.
 var actions = map[string]action{
-	"create a NodeJob with a script":            {needs: []string{rights.RunAsRoot}, do: creates(`{task: {script: "true"}}`), manager: rbac},
-	"create a NodeJob with a template":          {needs: []string{pods}, do: creates(template), manager: rbac},
-	"create a NodeJob that drains":              {needs: []string{rights.Disrupt, pods}, do: creates(template + "\nmaintenance: {drain: {}}"), manager: rbac},
-	"create a NodeJob with a gate":              {needs: []string{rights.Gate, pods}, do: creates(template + "\ngate: {}"), manager: rbac},
-	"create a NodeJob that publishes":           {needs: []string{rights.Label, pods}, do: creates(template + "\npublish: [{result: a, label: x.test/a}]"), manager: rbac},
-	"create a NodeJob that removes labels":      {needs: []string{rights.Label, pods}, do: creates(template + "\nremoveLabels: [x.test/a]"), manager: rbac},
-	"create a NodeJob that reboots":             {needs: []string{rights.RunAsRoot, rights.Disrupt, pods}, do: creates(template + "\nmaintenance: {reboot: {policy: Always}}"), manager: rbac},
-	"create a NodeJob that drains failed nodes": {needs: []string{rights.Disrupt, pods}, do: creates(template + "\nonFailure: {action: Drain}"), manager: rbac},
-	"change the spec of a NodeJob":              {needs: []string{rights.RunAsRoot}, do: patches(nodeJob("script"), `{"spec":{"suspend":true}}`), manager: rights.RunAsRoot},
-	"add a script to a template":                {needs: []string{rights.RunAsRoot, pods}, do: patches(nodeJob("templated"), `{"spec":{"rollback":{"script":"a"}}}`), manager: rights.RunAsRoot},
-	"change only the metadata of a NodeJob":     {do: patches(nodeJob("script"), `{"metadata":{"labels":{"a":"b"}}}`), manager: confined},
-	"add the finalizer to a NodeJob":            {do: patches(nodeJob("script"), `{"metadata":{"finalizers":["everynode.dev/node-records"]}}`)},
-	"apply a NodeJob without a change":          {do: patches(nodeJob("script"), `{"spec":{"task":{"script":"true"}}}`)},
-	"request a retry":                           {needs: []string{rights.RunAsRoot}, do: patches(nodeJob("script"), `{"metadata":{"annotations":{"everynode.dev/retry":"1"}}}`), manager: rights.RunAsRoot},
+	"create a NodeJob with a script": {
+		needs:   []string{rights.RunAsRoot},
+		do:      creates(`{task: {script: "true"}}`),
+		manager: rbac,
+	},
+	"create a NodeJob with a template": {needs: []string{pods}, do: creates(template), manager: rbac},
+	"create a NodeJob that drains": {
+		needs:   []string{rights.Disrupt, pods},
+		do:      creates(template + "\nmaintenance: {drain: {}}"),
+		manager: rbac,
+	},
+	"create a NodeJob with a gate": {needs: []string{rights.Gate, pods}, do: creates(template + "\ngate: {}"), manager: rbac},
+	"create a NodeJob that publishes": {
+		needs:   []string{rights.Label, pods},
+		do:      creates(template + "\npublish: [{result: a, label: x.test/a}]"),
+		manager: rbac,
+	},
+	"create a NodeJob that removes labels": {
+		needs:   []string{rights.Label, pods},
+		do:      creates(template + "\nremoveLabels: [x.test/a]"),
+		manager: rbac,
+	},
+	"create a NodeJob that reboots": {
+		needs:   []string{rights.RunAsRoot, rights.Disrupt, pods},
+		do:      creates(template + "\nmaintenance: {reboot: {policy: Always}}"),
+		manager: rbac,
+	},
+	"create a NodeJob that drains failed nodes": {
+		needs:   []string{rights.Disrupt, pods},
+		do:      creates(template + "\nonFailure: {action: Drain}"),
+		manager: rbac,
+	},
+	"change the spec of a NodeJob": {
+		needs:   []string{rights.RunAsRoot},
+		do:      patches(nodeJob("script"), `{"spec":{"suspend":true}}`),
+		manager: rights.RunAsRoot,
+	},
+	"add a script to a template": {
+		needs:   []string{rights.RunAsRoot, pods},
+		do:      patches(nodeJob("templated"), `{"spec":{"rollback":{"script":"a"}}}`),
+		manager: rights.RunAsRoot,
+	},
+	"change only the metadata of a NodeJob": {do: patches(nodeJob("script"), `{"metadata":{"labels":{"a":"b"}}}`), manager: confined},
+	"add the finalizer to a NodeJob": {
+		do: patches(nodeJob("script"), `{"metadata":{"finalizers":["everynode.dev/node-records"]}}`),
+	},
+	"apply a NodeJob without a change": {do: patches(nodeJob("script"), `{"spec":{"task":{"script":"true"}}}`)},
+	"request a retry": {
+		needs:   []string{rights.RunAsRoot},
+		do:      patches(nodeJob("script"), `{"metadata":{"annotations":{"everynode.dev/retry":"1"}}}`),
+		manager: rights.RunAsRoot,
+	},
 	"delete a NodeJob":                          {do: deletes(nodeJob("script")), manager: confined},
 	"delete a NodeJob with a time to live":      {do: deletes(nodeJob("expires"))},
 	"delete a NodeJob that is then rolled back": {needs: []string{rights.RunAsRoot}, do: deletes(nodeJob("undone")), manager: confined},
 	"delete a NodeJob with a gate":              {needs: []string{rights.Gate}, do: deletes(nodeJob("gated")), manager: confined},
 	"delete a NodeJob that has published":       {needs: []string{rights.Label}, do: deletes(nodeJob("publishes")), manager: confined},
 	"delete a NodeJob that cordons":             {needs: []string{rights.Disrupt}, do: deletes(nodeJob("cordons")), manager: confined},
-	"remove a gate":                             {needs: []string{rights.Gate, pods}, do: patches(nodeJob("gated"), `{"spec":{"gate":null}}`), manager: rights.Gate},
-	"remove what is published":                  {needs: []string{rights.Label, pods}, do: patches(nodeJob("publishes"), `{"spec":{"publish":null}}`), manager: rights.Label},
-	"uncordon failed nodes":                     {needs: []string{rights.Disrupt, pods}, do: patches(nodeJob("cordons"), `{"spec":{"onFailure":null}}`), manager: rights.Disrupt},
-	"delete a collection of NodeJobs that is then rolled back": {needs: []string{rights.RunAsRoot}, noRole: true, manager: rbac, do: func(w *world, c client.Client) error {
-		return c.DeleteAllOf(w.ctx, &v1alpha1.NodeJob{}, client.InNamespace(w.namespace), client.MatchingFields{"metadata.name": "undone"}, &client.DeleteAllOfOptions{DeleteOptions: client.DeleteOptions{DryRun: []string{metav1.DryRunAll}}})
-	}},
+	"remove a gate": {
+		needs:   []string{rights.Gate, pods},
+		do:      patches(nodeJob("gated"), `{"spec":{"gate":null}}`),
+		manager: rights.Gate,
+	},
+	"remove what is published": {
+		needs:   []string{rights.Label, pods},
+		do:      patches(nodeJob("publishes"), `{"spec":{"publish":null}}`),
+		manager: rights.Label,
+	},
+	"uncordon failed nodes": {
+		needs:   []string{rights.Disrupt, pods},
+		do:      patches(nodeJob("cordons"), `{"spec":{"onFailure":null}}`),
+		manager: rights.Disrupt,
+	},
+	"delete a collection of NodeJobs that is then rolled back": {
+		needs:   []string{rights.RunAsRoot},
+		noRole:  true,
+		manager: rbac,
+		do: func(w *world, c client.Client) error {
+			return c.DeleteAllOf(
+				w.ctx,
+				&v1alpha1.NodeJob{},
+				client.InNamespace(w.namespace),
+				client.MatchingFields{"metadata.name": "undone"},
+				&client.DeleteAllOfOptions{DeleteOptions: client.DeleteOptions{DryRun: []string{metav1.DryRunAll}}},
+			)
+		},
+	},
 	"change the status of a NodeJob": {noRole: true, managers: true, do: func(w *world, c client.Client) error {
 		live := w.live("script")
 		live.Status.Revision = "other"
@@ -217,23 +305,57 @@ var actions = map[string]action{
 		live.Status.Revision = "other"
 		return c.Status().Update(w.ctx, live, client.DryRunAll)
 	}},
-	"create a NodeGuard":                      {needs: []string{pods, budgets}, do: guards(`{target: {daemonSet: a}}`), manager: rbac},
-	"create a NodeGuard with a script":        {needs: []string{rights.RunAsRoot, pods, budgets}, do: guards(`{target: {daemonSet: a}, release: {when: Check, check: {script: "true"}}}`), manager: rbac},
-	"change the spec of a NodeGuard":          {needs: []string{pods, budgets}, do: patches(&v1alpha1.NodeGuard{ObjectMeta: metav1.ObjectMeta{Name: "guard"}}, `{"spec":{"maxUnavailable":2}}`), manager: rbac},
-	"change only the metadata of a NodeGuard": {do: patches(&v1alpha1.NodeGuard{ObjectMeta: metav1.ObjectMeta{Name: "guard"}}, `{"metadata":{"labels":{"a":"b"}}}`), manager: rbac},
+	"create a NodeGuard": {needs: []string{pods, budgets}, do: guards(`{target: {daemonSet: a}}`), manager: rbac},
+	"create a NodeGuard with a script": {
+		needs:   []string{rights.RunAsRoot, pods, budgets},
+		do:      guards(`{target: {daemonSet: a}, release: {when: Check, check: {script: "true"}}}`),
+		manager: rbac,
+	},
+	"change the spec of a NodeGuard": {
+		needs:   []string{pods, budgets},
+		do:      patches(&v1alpha1.NodeGuard{ObjectMeta: metav1.ObjectMeta{Name: "guard"}}, `{"spec":{"maxUnavailable":2}}`),
+		manager: rbac,
+	},
+	"change only the metadata of a NodeGuard": {
+		do:      patches(&v1alpha1.NodeGuard{ObjectMeta: metav1.ObjectMeta{Name: "guard"}}, `{"metadata":{"labels":{"a":"b"}}}`),
+		manager: rbac,
+	},
 	"create a ConfigMap with the label": {needs: []string{rights.RunAsRoot}, manager: rbac, do: func(w *world, c client.Client) error {
 		o := configMap("new", scriptLabel)
 		o.Namespace = w.namespace
 		return c.Create(w.ctx, o, client.DryRunAll)
 	}},
-	"change a ConfigMap with the label":                 {needs: []string{rights.RunAsRoot}, do: patches(configMap("labeled", nil), `{"data":{"sh":"reboot"}}`), manager: rbac},
-	"make a ConfigMap with the label immutable":         {needs: []string{rights.RunAsRoot}, do: patches(configMap("labeled", nil), `{"immutable":true}`), manager: rbac},
-	"change the metadata of a ConfigMap with the label": {do: patches(configMap("labeled", nil), `{"metadata":{"annotations":{"a":"b"}}}`), manager: rbac},
-	"add the label to a ConfigMap":                      {needs: []string{rights.RunAsRoot}, do: patches(configMap("plain", nil), `{"metadata":{"labels":{"everynode.dev/script":"true"}}}`), manager: rbac},
-	"remove the label of a ConfigMap":                   {needs: []string{rights.RunAsRoot}, do: patches(configMap("labeled", nil), `{"metadata":{"labels":{"everynode.dev/script":null}}}`), manager: rbac},
-	"delete a ConfigMap with the label":                 {needs: []string{rights.RunAsRoot}, do: deletes(configMap("labeled", nil)), manager: rbac},
-	"change a ConfigMap without the label":              {do: patches(configMap("plain", nil), `{"data":{"sh":"reboot"}}`), manager: rbac},
-	"delete a ConfigMap without the label":              {do: deletes(configMap("plain", nil)), manager: rbac},
+	"change a ConfigMap with the label": {
+		needs:   []string{rights.RunAsRoot},
+		do:      patches(configMap("labeled", nil), `{"data":{"sh":"reboot"}}`),
+		manager: rbac,
+	},
+	"make a ConfigMap with the label immutable": {
+		needs:   []string{rights.RunAsRoot},
+		do:      patches(configMap("labeled", nil), `{"immutable":true}`),
+		manager: rbac,
+	},
+	"change the metadata of a ConfigMap with the label": {
+		do:      patches(configMap("labeled", nil), `{"metadata":{"annotations":{"a":"b"}}}`),
+		manager: rbac,
+	},
+	"add the label to a ConfigMap": {
+		needs:   []string{rights.RunAsRoot},
+		do:      patches(configMap("plain", nil), `{"metadata":{"labels":{"everynode.dev/script":"true"}}}`),
+		manager: rbac,
+	},
+	"remove the label of a ConfigMap": {
+		needs:   []string{rights.RunAsRoot},
+		do:      patches(configMap("labeled", nil), `{"metadata":{"labels":{"everynode.dev/script":null}}}`),
+		manager: rbac,
+	},
+	"delete a ConfigMap with the label": {
+		needs:   []string{rights.RunAsRoot},
+		do:      deletes(configMap("labeled", nil)),
+		manager: rbac,
+	},
+	"change a ConfigMap without the label": {do: patches(configMap("plain", nil), `{"data":{"sh":"reboot"}}`), manager: rbac},
+	"delete a ConfigMap without the label": {do: deletes(configMap("plain", nil)), manager: rbac},
 }
 
 // TestWhoMayDoWhat has each requester do each action.
@@ -281,11 +403,32 @@ func (w *world) wants(t *testing.T, err error, lacks, user string) {
 	case lacks == rbac:
 		wantText(t, err.Error(), `cannot `, ` resource `)
 	case lacks == managers:
-		wantText(t, err.Error(), "ValidatingAdmissionPolicy 'everynode-status'", w.namespace+"/", "only Everynode's manager writes the status", "kubectl -n "+w.namespace+" edit node")
+		wantText(
+			t,
+			err.Error(),
+			"ValidatingAdmissionPolicy 'everynode-status'",
+			w.namespace+"/",
+			"only Everynode's manager writes the status",
+			"kubectl -n "+w.namespace+" edit node",
+		)
 	case lacks == pods || lacks == budgets:
-		wantText(t, err.Error(), "ValidatingAdmissionPolicy", w.namespace+"/", user+" lacks the right to "+lacks+" in namespace "+w.namespace, canI)
+		wantText(
+			t,
+			err.Error(),
+			"ValidatingAdmissionPolicy",
+			w.namespace+"/",
+			user+" lacks the right to "+lacks+" in namespace "+w.namespace,
+			canI,
+		)
 	default:
-		wantText(t, err.Error(), "ValidatingAdmissionPolicy", w.namespace+"/", user+" lacks the right "+lacks+" for namespace "+w.namespace, canI)
+		wantText(
+			t,
+			err.Error(),
+			"ValidatingAdmissionPolicy",
+			w.namespace+"/",
+			user+" lacks the right "+lacks+" for namespace "+w.namespace,
+			canI,
+		)
 	}
 }
 
@@ -300,7 +443,12 @@ func TestANamespaceWithNodeJobsAndScriptsCanBeDeleted(t *testing.T) {
 		w.wants(t, request(w, controller), rights.RunAsRoot, "system:serviceaccount:kube-system:namespace-controller")
 	}
 	// The garbage collector deletes what has an owner, which each user who may write metadata can add.
-	w.wants(t, undone(w, w.as("system:serviceaccount:kube-system:generic-garbage-collector")), rights.RunAsRoot, "system:serviceaccount:kube-system:generic-garbage-collector")
+	w.wants(
+		t,
+		undone(w, w.as("system:serviceaccount:kube-system:generic-garbage-collector")),
+		rights.RunAsRoot,
+		"system:serviceaccount:kube-system:generic-garbage-collector",
+	)
 	must(t, admin.Delete(w.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}))
 	for _, request := range []func(*world, client.Client) error{undone, labeled} {
 		w.eventually("the namespace is known to be deleted", func() error { return request(w, controller) })

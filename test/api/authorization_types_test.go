@@ -55,10 +55,16 @@ func TestTheExpressionsOfThePoliciesHaveTheRightTypes(t *testing.T) {
 	wrong := &admissionv1.ValidatingAdmissionPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: "wrong-field"},
 		Spec: admissionv1.ValidatingAdmissionPolicySpec{
-			MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
-				Operations: []admissionv1.OperationType{admissionv1.Create},
-				Rule:       admissionv1.Rule{APIGroups: []string{"everynode.dev"}, APIVersions: []string{"v1alpha1"}, Resources: []string{"nodejobs"}},
-			}}}},
+			MatchConstraints: &admissionv1.MatchResources{
+				ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
+					Operations: []admissionv1.OperationType{admissionv1.Create},
+					Rule: admissionv1.Rule{
+						APIGroups:   []string{"everynode.dev"},
+						APIVersions: []string{"v1alpha1"},
+						Resources:   []string{"nodejobs"},
+					},
+				}}},
+			},
 			Validations: []admissionv1.Validation{{Expression: "has(object.spec.disruption)"}},
 		},
 	}

@@ -49,7 +49,9 @@ func TestTheChartIsInstalledUpgradedRolledBackAndUninstalled(t *testing.T) {
 
 	h.helmFails("install second "+first, `cannot be imported into the current release: invalid ownership metadata`)
 
-	h.helm("upgrade everynode " + second + " --set manager.replicas=2,networkPolicy.enabled=true,nodeJobNamespaces[0].name=team-a,nodeJobNamespaces[0].create=true")
+	h.helm(
+		"upgrade everynode " + second + " --set manager.replicas=2,networkPolicy.enabled=true,nodeJobNamespaces[0].name=team-a,nodeJobNamespaces[0].create=true",
+	)
 	h.is("v0.2.0", "changed", "2")
 	h.exist("namespace/team-a", "-n everynode-system pdb/everynode-manager networkpolicy/everynode-manager")
 

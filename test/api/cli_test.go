@@ -83,7 +83,11 @@ func TestOutputOfReadingCommands(t *testing.T) {
 		s.Rollout = v1alpha1.RolloutSpec{}
 		s.Retry.Limit = new(int32(0))
 	})
-	w.end(w.podOn("reading-1"), 3, string(outcome.Outcome{ExitCode: 3, Reason: outcome.ReasonTaskFailed, Message: "one\ntwo\x1b[2J\n"}.Encode()))
+	w.end(
+		w.podOn("reading-1"),
+		3,
+		string(outcome.Outcome{ExitCode: 3, Reason: outcome.ReasonTaskFailed, Message: "one\ntwo\x1b[2J\n"}.Encode()),
+	)
 	w.condition("fails", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonMaxFailuresExceeded)
 	w.noPods()
 	config := w.viewer()
@@ -106,7 +110,10 @@ fails  MaxFailuresExceeded  0/3   0        1       canary  SPAN   [BAR]
 works  AllNodesDone         3/3   0        0       all     SPAN   [BAR]
 `, ""},
 		"names": {[]string{"list", "-o", "name"}, 0, "nodejob.everynode.dev/fails\nnodejob.everynode.dev/works\n", ""},
-		"explain a node that is done": {[]string{"explain", "works", "reading-2"}, 0, `NAMESPACE/works has been done on reading-2 since TIME (AGO).
+		"explain a node that is done": {
+			[]string{"explain", "works", "reading-2"},
+			0,
+			`NAMESPACE/works has been done on reading-2 since TIME (AGO).
 
 State     Done, step all
 Last      attempt 1 succeeded at TIME (AGO) after SPAN, exit code 0
@@ -114,16 +121,33 @@ Last      attempt 1 succeeded at TIME (AGO) after SPAN, exit code 0
 Results   kernel=6.1
 Published label example.com/kernel=6.1
 Next      it runs again after a change of the task, or kubectl everynode -n NAMESPACE rerun works reading-2
-`, ""},
-		"explain a node that has not run": {[]string{"explain", "fails", "reading-2"}, 0, `NAMESPACE/fails has not run on reading-2 yet: the rollout has stopped: 1 node failed, and rollout.maxFailures allows 0.
+`,
+			"",
+		},
+		"explain a node that has not run": {
+			[]string{"explain", "fails", "reading-2"},
+			0,
+			`NAMESPACE/fails has not run on reading-2 yet: the rollout has stopped: 1 node failed, and rollout.maxFailures allows 0.
 
 State     Waiting, MaxFailuresExceeded, step canary
 Next      fix the task, or retry all failed nodes: kubectl everynode -n NAMESPACE retry fails --failed; or raise spec.rollout.maxFailures
-`, ""},
-		"the logs of deleted pods": {[]string{"logs", "fails", "--failed"}, 0, "reading-1 | one\nreading-1 | two\\x1b[2J\n", "-- 1 pod is gone; the last lines that are on record:\n"},
-		"all NodeJobs of a node":   {[]string{"explain", "reading-3"}, 0, "", ""},
-		"a missing NodeJob":        {[]string{"status", "work"}, 3, "", "error: there is no NodeJob work in namespace NAMESPACE; there are works, fails\n"},
-		"a missing node":           {[]string{"explain", "works", "reading-9"}, 3, "", ""},
+`,
+			"",
+		},
+		"the logs of deleted pods": {
+			[]string{"logs", "fails", "--failed"},
+			0,
+			"reading-1 | one\nreading-1 | two\\x1b[2J\n",
+			"-- 1 pod is gone; the last lines that are on record:\n",
+		},
+		"all NodeJobs of a node": {[]string{"explain", "reading-3"}, 0, "", ""},
+		"a missing NodeJob": {
+			[]string{"status", "work"},
+			3,
+			"",
+			"error: there is no NodeJob work in namespace NAMESPACE; there are works, fails\n",
+		},
+		"a missing node": {[]string{"explain", "works", "reading-9"}, 3, "", ""},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -131,7 +155,12 @@ Next      fix the task, or retry all failed nodes: kubectl everynode -n NAMESPAC
 			got.out, got.err = timeless(got.out), timeless(got.err)
 			switch name {
 			case "all NodeJobs of a node": // other tests may have NodeJobs
-				wantText(t, got.out, "NAMESPACE/fails has not run on reading-3 yet: ", "NAMESPACE/works has been done on reading-3 since TIME (AGO).\n")
+				wantText(
+					t,
+					got.out,
+					"NAMESPACE/fails has not run on reading-3 yet: ",
+					"NAMESPACE/works has been done on reading-3 since TIME (AGO).\n",
+				)
 			case "a missing node":
 				wantText(t, got.err, "error: there is no node reading-9; there are reading-")
 			default:
@@ -169,14 +198,37 @@ func TestWhatIsForbiddenIsNamed(t *testing.T) {
 	w := newWorld(t)
 	w.node("forbidden-1")
 	w.job("seen", nil)
-	config := w.kubeconfigOf(rbacv1.PolicyRule{APIGroups: []string{v1alpha1.Group}, Resources: []string{"nodejobs"}, Verbs: []string{"get", "list"}})
+	config := w.kubeconfigOf(
+		rbacv1.PolicyRule{APIGroups: []string{v1alpha1.Group}, Resources: []string{"nodejobs"}, Verbs: []string{"get", "list"}},
+	)
 	user := "user-NAMESPACE"
 	const check = "allows it. To check: kubectl auth can-i list "
-	wantTold(t, "explain", told{4, "", "error: " + user + " may not list nodes in the whole cluster. The ClusterRole everynode-view-nodes, bound in the whole cluster, " + check + "nodes\n"},
-		w.everynode(config, "explain", "forbidden-1"))
-	wantTold(t, "logs", told{4, "", "error: " + user + " may not list pods in namespace NAMESPACE. The ClusterRole everynode-view, bound in this namespace, " + check + "pods -n NAMESPACE\n"},
-		w.everynode(config, "logs", "seen"))
-	if got := w.everynode(config, "status", "seen"); got.code != 0 || !strings.Contains(got.out, "what runs cannot be seen: "+user+" may not list pods") {
+	wantTold(
+		t,
+		"explain",
+		told{
+			4,
+			"",
+			"error: " + user + " may not list nodes in the whole cluster. The ClusterRole everynode-view-nodes, bound in the whole cluster, " + check + "nodes\n",
+		},
+		w.everynode(config, "explain", "forbidden-1"),
+	)
+	wantTold(
+		t,
+		"logs",
+		told{
+			4,
+			"",
+			"error: " + user + " may not list pods in namespace NAMESPACE. The ClusterRole everynode-view, bound in this namespace, " + check + "pods -n NAMESPACE\n",
+		},
+		w.everynode(config, "logs", "seen"),
+	)
+	if got := w.everynode(
+		config,
+		"status",
+		"seen",
+	); got.code != 0 ||
+		!strings.Contains(got.out, "what runs cannot be seen: "+user+" may not list pods") {
 		t.Errorf("status: %+v", got)
 	}
 }
@@ -311,7 +363,14 @@ func TestAWatchOutlivesTheAPIServerAndEndsWithTheNodeJob(t *testing.T) {
 func TestAPlanChangesNothing(t *testing.T) {
 	folder := t.TempDir()
 	audit, policy := filepath.Join(folder, "audit.log"), filepath.Join(folder, "policy.yaml")
-	must(t, os.WriteFile(policy, []byte("apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules: [{level: Metadata}]\n"), 0o600))
+	must(
+		t,
+		os.WriteFile(
+			policy,
+			[]byte("apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules: [{level: Metadata}]\n"),
+			0o600,
+		),
+	)
 	second := &envtest.Environment{Scheme: scheme}
 	second.ControlPlane.GetAPIServer().Configure().Append("audit-log-path", audit).Append("audit-policy-file", policy)
 	cfg, err := second.Start()
@@ -326,14 +385,31 @@ func TestAPlanChangesNothing(t *testing.T) {
 	c, err := client.New(cfg, client.Options{Scheme: scheme})
 	must(t, err)
 	w := &world{t: t, ctx: t.Context(), namespace: "default"}
-	must(t, c.Patch(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, mergePatch(`{"metadata":{"labels":{"everynode.dev/enabled":"true"}}}`)))
+	must(
+		t,
+		c.Patch(
+			t.Context(),
+			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}},
+			mergePatch(`{"metadata":{"labels":{"everynode.dev/enabled":"true"}}}`),
+		),
+	)
 
 	for _, verb := range [][]string{{"list"}, {"status", "any"}, {"explain", "any", "any"}} {
-		if got := w.everynode(config, verb...); got.code != 5 || !strings.HasPrefix(got.err, "error: this cluster does not know NodeJobs: Everynode is not installed there.") {
+		if got := w.everynode(
+			config,
+			verb...); got.code != 5 ||
+			!strings.HasPrefix(got.err, "error: this cluster does not know NodeJobs: Everynode is not installed there.") {
 			t.Errorf("%v without a CRD: %+v", verb, got)
 		}
 	}
-	_, err = envtest.InstallCRDs(cfg, envtest.CRDInstallOptions{Paths: []string{"../../config/crd/everynode.dev_nodejobs.yaml"}, ErrorIfPathMissing: true, Scheme: scheme})
+	_, err = envtest.InstallCRDs(
+		cfg,
+		envtest.CRDInstallOptions{
+			Paths:              []string{"../../config/crd/everynode.dev_nodejobs.yaml"},
+			ErrorIfPathMissing: true,
+			Scheme:             scheme,
+		},
+	)
 	must(t, err)
 	shop(t, c)
 	file := filepath.Join(folder, "job.yaml")
@@ -431,12 +507,17 @@ func shop(t *testing.T, c client.Client) {
 			Spec:       corev1.PodSpec{NodeName: "plan-1", Containers: []corev1.Container{{Name: "c", Image: "i"}}},
 		}
 		if name != "single" {
-			pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "r", UID: "r", Controller: new(true)}}
+			pod.OwnerReferences = []metav1.OwnerReference{
+				{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "r", UID: "r", Controller: new(true)},
+			}
 		}
 		must(t, c.Create(ctx, pod))
 	}
 	must(t, c.Create(ctx, &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "db"},
-		Spec:       policyv1.PodDisruptionBudgetSpec{MinAvailable: new(intstr.FromInt32(1)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}}},
+		Spec: policyv1.PodDisruptionBudgetSpec{
+			MinAvailable: new(intstr.FromInt32(1)),
+			Selector:     &metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}},
+		},
 	}))
 }

@@ -33,7 +33,11 @@ func TestExplainNodeReadsNodeGuards(t *testing.T) {
 	if got.code != 0 || strings.Contains(got.err, "Everynode is not installed") || strings.Contains(got.err, "known") {
 		t.Errorf("explain: exit code %d, stderr:\n%s", got.code, got.err)
 	}
-	wantText(t, got.out, "NodeGuard NAMESPACE/storage holds node explained-2 (cordoned): 1 node is unavailable, and at most 1 may be: explained-1 (released at ")
+	wantText(
+		t,
+		got.out,
+		"NodeGuard NAMESPACE/storage holds node explained-2 (cordoned): 1 node is unavailable, and at most 1 may be: explained-1 (released at ",
+	)
 	wantText(t, g.everynode(config, "explain", "explained-1").out, "NodeGuard NAMESPACE/storage released node explained-1 ")
 }
 
@@ -43,7 +47,10 @@ func TestExplainNamesTheNodesThatUseTheBudget(t *testing.T) {
 	startManager(t, noFaults)
 	w.node("budget-1")
 	w.node("budget-2")
-	must(t, admin.Patch(w.ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "budget-1"}}, mergePatch(`{"spec":{"unschedulable":true}}`)))
+	must(
+		t,
+		admin.Patch(w.ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "budget-1"}}, mergePatch(`{"spec":{"unschedulable":true}}`)),
+	)
 	w.job("held", func(s *v1alpha1.NodeJobSpec) {
 		s.Maintenance = v1alpha1.MaintenanceSpec{Reboot: v1alpha1.RebootSpec{Policy: v1alpha1.RebootIfRequested}, MaxUnavailable: number(1)}
 		s.Rollout.MaxConcurrent = percent("100%")
@@ -52,12 +59,21 @@ func TestExplainNamesTheNodesThatUseTheBudget(t *testing.T) {
 	w.done("held", "budget-1")
 	config := w.viewer()
 	got := w.everynode(config, "explain", "held", "budget-2")
-	wantTold(t, "explain", told{0, `NAMESPACE/held has not run on budget-2 yet: 1 node is not Ready, cordoned or at work (budget-1), and maintenance.maxUnavailable allows 1: budget-1 (it is cordoned, and not by Everynode).
+	wantTold(
+		t,
+		"explain",
+		told{
+			0,
+			`NAMESPACE/held has not run on budget-2 yet: 1 node is not Ready, cordoned or at work (budget-1), and maintenance.maxUnavailable allows 1: budget-1 (it is cordoned, and not by Everynode).
 
 State     Waiting, MaxUnavailableReached, step all
 Budget    budget-1: it is cordoned, and not by Everynode
 Next      it starts automatically when fewer nodes are unavailable. What may help: kubectl uncordon budget-1, when its maintenance is over; a higher spec.maintenance.maxUnavailable
-`, ""}, got)
+`,
+			"",
+		},
+		got,
+	)
 }
 
 // TestExplainNodeSaysWhatItLeavesOut : a user may list the NodeJobs of one namespace only, and a record may be forged.
@@ -75,9 +91,18 @@ func TestExplainNodeSaysWhatItLeavesOut(t *testing.T) {
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "user-" + w.namespace}},
 	}))
 	const mayNot, role1 = "user-NAMESPACE may not list ", " in the whole cluster. The ClusterRole everynode-view-all, bound in the whole cluster, allows it. To check: kubectl auth can-i list "
-	wantTold(t, "explain", told{0, "", "only NodeJobs of namespace NAMESPACE are considered: " + mayNot + "nodejobs.everynode.dev" + role1 + "nodejobs.everynode.dev\n" +
-		"there is no NodeJob in namespace NAMESPACE\n" +
-		"could not check whether a NodeGuard holds the node: " + mayNot + "nodeguards.everynode.dev" + role1 + "nodeguards.everynode.dev\n"}, w.everynode(config, "explain", "partial-1"))
+	wantTold(
+		t,
+		"explain",
+		told{
+			0,
+			"",
+			"only NodeJobs of namespace NAMESPACE are considered: " + mayNot + "nodejobs.everynode.dev" + role1 + "nodejobs.everynode.dev\n" +
+				"there is no NodeJob in namespace NAMESPACE\n" +
+				"could not check whether a NodeGuard holds the node: " + mayNot + "nodeguards.everynode.dev" + role1 + "nodeguards.everynode.dev\n",
+		},
+		w.everynode(config, "explain", "partial-1"),
+	)
 }
 
 // TestARecordThatTheManagerHasNotWrittenIsNamed in all that is said of its node.
@@ -92,12 +117,29 @@ func TestARecordThatTheManagerHasNotWrittenIsNamed(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "forged-1"}}
 	must(t, admin.Patch(w.ctx, node, mergePatch(fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, key, forged))))
 	config := w.kubeconfigOf()
-	wantTold(t, "explain", told{0, `NAMESPACE/forged has no valid record on forged-1, since the one there was changed by something other than the manager and is ignored: spec.suspend is true.
+	wantTold(
+		t,
+		"explain",
+		told{
+			0,
+			`NAMESPACE/forged has no valid record on forged-1, since the one there was changed by something other than the manager and is ignored: spec.suspend is true.
 
 State     Waiting, Suspended, step all
 Altered   the record on the node was changed by something other than the manager, and is ignored: annotation NAMESPACE.everynode.dev/forged
 Next      it can run after: kubectl everynode -n NAMESPACE resume forged
-`, ""}, w.everynode(config, "explain", "forged", "forged-1"))
-	wantTold(t, "retry", told{0, "node forged-1: nothing to change: its record was changed by something other than the manager and is ignored: the task runs there automatically\n", ""},
-		w.everynode(config, "retry", "forged", "forged-1"))
+`,
+			"",
+		},
+		w.everynode(config, "explain", "forged", "forged-1"),
+	)
+	wantTold(
+		t,
+		"retry",
+		told{
+			0,
+			"node forged-1: nothing to change: its record was changed by something other than the manager and is ignored: the task runs there automatically\n",
+			"",
+		},
+		w.everynode(config, "retry", "forged", "forged-1"),
+	)
 }

@@ -159,8 +159,13 @@ func TestWhatAKubeletMayAndMayNotDo(t *testing.T) {
 	must(t, kubelet.Patch(w.ctx, node.DeepCopy(), mergePatch(`{"spec":{"unschedulable":true}}`)))
 	must(t, kubelet.Patch(w.ctx, node.DeepCopy(), mergePatch(`{"spec":{"unschedulable":null}}`)))
 	must(t, kubelet.Create(w.ctx, &corev1.Event{
-		ObjectMeta:     metav1.ObjectMeta{Namespace: w.namespace, GenerateName: "x-"},
-		InvolvedObject: corev1.ObjectReference{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodeJob", Namespace: w.namespace, Name: "job"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, GenerateName: "x-"},
+		InvolvedObject: corev1.ObjectReference{
+			APIVersion: v1alpha1.GroupVersion.String(),
+			Kind:       "NodeJob",
+			Namespace:  w.namespace,
+			Name:       "job",
+		},
 	}))
 }
 
@@ -172,7 +177,11 @@ func TestAMirrorPodWithTheNameOfAnAttemptHoldsThatNodeOnly(t *testing.T) {
 	victim, evil, third := w.node(w.namespace+"-1"), w.node(w.namespace+"-2"), w.node(w.namespace+"-3")
 	job := w.job("taken", func(s *v1alpha1.NodeJobSpec) { s.Suspend = true })
 	w.condition("taken", v1alpha1.ConditionComplete, metav1.ConditionFalse, v1alpha1.ReasonSuspended)
-	name := task.PodName(seal.Key{}, job, task.Attempt{Phase: task.Task, Revision: w.live("taken").Status.Revision, NodeUID: victim.UID, Number: 1})
+	name := task.PodName(
+		seal.Key{},
+		job,
+		task.Attempt{Phase: task.Task, Revision: w.live("taken").Status.Revision, NodeUID: victim.UID, Number: 1},
+	)
 	mirror := w.mirrorPod(w.kubeletOf(evil.Name), evil, name, nil)
 
 	w.change(job, `{"suspend":false}`)
@@ -182,7 +191,10 @@ func TestAMirrorPodWithTheNameOfAnAttemptHoldsThatNodeOnly(t *testing.T) {
 	w.done("taken", third.Name)
 	c := w.condition("taken", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonPodNameTaken)
 	wantText(t, c.Message, victim.Name+": pod "+w.namespace+"/"+name+" on node "+evil.Name, "kubectl -n "+w.namespace+" delete pod "+name)
-	if told := w.live("taken").Status.NodeProblems; len(told) != 1 || told[0].Node != victim.Name || told[0].Reason != v1alpha1.ReasonPodNameTaken || told[0].Since.IsZero() {
+	if told := w.live(
+		"taken",
+	).Status.NodeProblems; len(told) != 1 || told[0].Node != victim.Name || told[0].Reason != v1alpha1.ReasonPodNameTaken ||
+		told[0].Since.IsZero() {
 		t.Errorf("node problems %+v, want that of %s", told, victim.Name)
 	}
 
@@ -220,7 +232,13 @@ func TestANodeWithFullAnnotationsHoldsOnlyItself(t *testing.T) {
 	w.end(w.podOf(other.Name, task.Task), 0, "")
 	w.done("full", other.Name)
 	c := w.condition("full", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonRecordRejected)
-	wantText(t, c.Message, evil.Name+": recording on node "+evil.Name, "may not be more than 262144 bytes", "Make room in the annotations of the node")
+	wantText(
+		t,
+		c.Message,
+		evil.Name+": recording on node "+evil.Name,
+		"may not be more than 262144 bytes",
+		"Make room in the annotations of the node",
+	)
 
 	must(t, kubelet.Patch(w.ctx, evil, mergePatch(fmt.Sprintf(`{"metadata":{"annotations":{%q:null}}}`, key))))
 	if rec := w.done("full", evil.Name); rec.PodUID != pod.UID || rec.Attempts != 1 {

@@ -51,16 +51,32 @@ func newThief(t *testing.T) *thief {
 	w.rightsAreKnown(requester{user: managerUser, has: []string{rights.RunAsRoot}})
 	f.job = w.job("task", nil)
 	f.expiry = w.job("expires", func(s *v1alpha1.NodeJobSpec) { s.TTLSecondsAfterFinished = new(int32(1)) })
-	must(t, admin.Patch(w.ctx, f.job, mergePatch(`{"metadata":{"annotations":{"everynode.dev/retry":"1"},"finalizers":["x.test/theirs","everynode.dev/node-records"]}}`)))
-	f.guard = &v1alpha1.NodeGuard{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "guard"}, Spec: v1alpha1.NodeGuardSpec{Target: v1alpha1.GuardTarget{DaemonSet: "storage"}}}
+	must(
+		t,
+		admin.Patch(
+			w.ctx,
+			f.job,
+			mergePatch(
+				`{"metadata":{"annotations":{"everynode.dev/retry":"1"},"finalizers":["x.test/theirs","everynode.dev/node-records"]}}`,
+			),
+		),
+	)
+	f.guard = &v1alpha1.NodeGuard{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "guard"},
+		Spec:       v1alpha1.NodeGuardSpec{Target: v1alpha1.GuardTarget{DaemonSet: "storage"}},
+	}
 	must(t, admin.Create(w.ctx, f.guard))
 	return f
 }
 
 // taskPod is what the manager creates for a script.
 func (f *thief) taskPod(change func(*corev1.Pod)) *corev1.Pod {
-	pod := task.Pod(f.job, task.Source{Script: "true"}, task.Attempt{Phase: task.Task, Revision: "r", Number: 1, NodeName: f.node.Name, NodeUID: f.node.UID},
-		task.Options{RunnerImage: "registry.test/runner:1"})
+	pod := task.Pod(
+		f.job,
+		task.Source{Script: "true"},
+		task.Attempt{Phase: task.Task, Revision: "r", Number: 1, NodeName: f.node.Name, NodeUID: f.node.UID},
+		task.Options{RunnerImage: "registry.test/runner:1"},
+	)
 	if change != nil {
 		change(pod)
 	}
@@ -259,7 +275,11 @@ func copyOf(o client.Object) client.Object { return o.DeepCopyObject().(client.O
 
 func (f *thief) evict(o client.Object) error {
 	return f.token.SubResource("eviction").Create(f.ctx, o, &policyv1.Eviction{
-		ObjectMeta: metav1.ObjectMeta{Namespace: o.GetNamespace(), Name: o.GetName()}, DeleteOptions: &metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: o.GetNamespace(),
+			Name:      o.GetName(),
+		},
+		DeleteOptions: &metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}},
 	})
 }
 

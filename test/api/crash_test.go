@@ -162,7 +162,11 @@ func TestWritesThatFailAreRetried(t *testing.T) {
 		mu.Unlock()
 		switch n % 3 {
 		case 1:
-			return apierrors.NewConflict(v1alpha1.GroupVersion.WithResource("x").GroupResource(), "x", errors.New("another client was faster"))
+			return apierrors.NewConflict(
+				v1alpha1.GroupVersion.WithResource("x").GroupResource(),
+				"x",
+				errors.New("another client was faster"),
+			)
 		case 2:
 			return apierrors.NewInternalError(errors.New("etcd does not respond"))
 		}
@@ -212,7 +216,8 @@ func TestADeniedWriteIsToldByAnEvent(t *testing.T) {
 		var list eventsv1.EventList
 		must(t, admin.List(w.ctx, &list, client.InNamespace(w.namespace)))
 		for _, e := range list.Items {
-			if e.Reason == v1alpha1.ReasonWriteFailed && strings.Contains(e.Note, "recording on node denied-1") && strings.Contains(e.Note, "denied by policy x") {
+			if e.Reason == v1alpha1.ReasonWriteFailed && strings.Contains(e.Note, "recording on node denied-1") &&
+				strings.Contains(e.Note, "denied by policy x") {
 				return nil
 			}
 		}

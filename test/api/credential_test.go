@@ -49,11 +49,15 @@ func (w *world) mirrorPod(kubelet client.Client, node *corev1.Node, name string,
 	controller := true
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: w.namespace, Name: name, Labels: labels,
+			Namespace: w.namespace,
+			Name:      name,
+			Labels:    labels,
 			Annotations: map[string]string{
 				"kubernetes.io/config.mirror": "0123", "kubernetes.io/config.hash": "0123", "kubernetes.io/config.source": "file",
 			},
-			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID, Controller: &controller}},
+			OwnerReferences: []metav1.OwnerReference{
+				{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID, Controller: &controller},
+			},
 		},
 		Spec: corev1.PodSpec{
 			NodeName:    node.Name,

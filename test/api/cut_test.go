@@ -123,7 +123,12 @@ func (c *cut) name(verb string, o client.Object) string {
 	switch o := o.(type) {
 	case *corev1.Pod:
 		if verb == "create" {
-			c.attempts[o.Name] = fmt.Sprintf("%s %s on %s", o.Labels[v1alpha1.PhaseLabel], o.Annotations[v1alpha1.AttemptAnnotation], role(o.Spec.NodeName))
+			c.attempts[o.Name] = fmt.Sprintf(
+				"%s %s on %s",
+				o.Labels[v1alpha1.PhaseLabel],
+				o.Annotations[v1alpha1.AttemptAnnotation],
+				role(o.Spec.NodeName),
+			)
 		}
 		if attempt, ours := c.attempts[o.Name]; ours {
 			return verb + " the pod of " + attempt

@@ -45,7 +45,12 @@ func TestADeletionWithAFailedRollbackEndsWithForget(t *testing.T) {
 	must(t, admin.Delete(w.ctx, job))
 	w.end(w.podOf("forget-it-1", task.Rollback), 1, "")
 	c := w.condition("forgets", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonRollbackFailed)
-	wantText(t, c.Message, "forget-it-1", fmt.Sprintf("kubectl -n %s patch nodejob forgets --type=merge -p '%s'", w.namespace, `{"spec":{"deletionPolicy":"Forget"}}`))
+	wantText(
+		t,
+		c.Message,
+		"forget-it-1",
+		fmt.Sprintf("kubectl -n %s patch nodejob forgets --type=merge -p '%s'", w.namespace, `{"spec":{"deletionPolicy":"Forget"}}`),
+	)
 	w.change(job, `{"deletionPolicy":"Forget"}`)
 	w.gone(job)
 	if on := w.recordOn("forgets", "forget-it-1"); on.Present {

@@ -33,7 +33,11 @@ func (w *world) workload(name, node string) *corev1.Pod {
 			Namespace: w.namespace, Name: name, Labels: map[string]string{"app": name},
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: name, UID: "1", Controller: &yes}},
 		},
-		Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "x", Image: "y"}}, TerminationGracePeriodSeconds: new(int64(0))},
+		Spec: corev1.PodSpec{
+			NodeName:                      node,
+			Containers:                    []corev1.Container{{Name: "x", Image: "y"}},
+			TerminationGracePeriodSeconds: new(int64(0)),
+		},
 	}
 	must(w.t, admin.Create(w.ctx, pod))
 	pod.Status.Phase = corev1.PodRunning
@@ -69,7 +73,8 @@ func (w *world) podOf(node string, phase task.Phase) *corev1.Pod {
 	var found *corev1.Pod
 	w.eventually("the pod of a "+string(phase)+" is on "+node, func() error {
 		for _, pod := range w.pods() {
-			if pod.Spec.NodeName == node && pod.Labels[v1alpha1.PhaseLabel] == string(phase) && pod.Status.Phase == corev1.PodPending && pod.DeletionTimestamp.IsZero() {
+			if pod.Spec.NodeName == node && pod.Labels[v1alpha1.PhaseLabel] == string(phase) && pod.Status.Phase == corev1.PodPending &&
+				pod.DeletionTimestamp.IsZero() {
 				found = &pod
 				return nil
 			}
@@ -87,10 +92,18 @@ func TestAFailedNodeIsRolledBackQuarantinedAndUncordoned(t *testing.T) {
 	web, db := w.workload("web", "harmed-1"), w.workload("db", "harmed-1")
 	pdb := &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "db"},
-		Spec:       policyv1.PodDisruptionBudgetSpec{MinAvailable: new(intstr.FromInt32(1)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}}},
+		Spec: policyv1.PodDisruptionBudgetSpec{
+			MinAvailable: new(intstr.FromInt32(1)),
+			Selector:     &metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}},
+		},
 	}
 	must(t, admin.Create(w.ctx, pdb))
-	pdb.Status = policyv1.PodDisruptionBudgetStatus{ObservedGeneration: pdb.Generation, CurrentHealthy: 1, DesiredHealthy: 1, ExpectedPods: 1}
+	pdb.Status = policyv1.PodDisruptionBudgetStatus{
+		ObservedGeneration: pdb.Generation,
+		CurrentHealthy:     1,
+		DesiredHealthy:     1,
+		ExpectedPods:       1,
+	}
 	must(t, admin.Status().Update(w.ctx, pdb))
 	job := w.job("harms", func(s *v1alpha1.NodeJobSpec) {
 		s.Retry.Limit = new(int32(0))
@@ -151,7 +164,10 @@ func TestABudgetThatIsNotProcessedHoldsUpNothingElse(t *testing.T) {
 	w.workload("web", "slow-1")
 	must(t, admin.Create(w.ctx, &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "web"},
-		Spec:       policyv1.PodDisruptionBudgetSpec{MinAvailable: new(intstr.FromInt32(1)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}},
+		Spec: policyv1.PodDisruptionBudgetSpec{
+			MinAvailable: new(intstr.FromInt32(1)),
+			Selector:     &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
+		},
 	}))
 	w.job("slow", func(s *v1alpha1.NodeJobSpec) {
 		s.Retry.Limit = new(int32(0))
@@ -178,7 +194,14 @@ func TestAConcurrentCordonByAnotherClientIsKept(t *testing.T) {
 	startManager(t, interceptor.Funcs{
 		Patch: func(ctx context.Context, next client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
 			if data, err := p.Data(o); err == nil && strings.Contains(string(data), "unschedulable") && once.CompareAndSwap(false, true) {
-				must(t, admin.Patch(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: o.GetName()}}, mergePatch(`{"spec":{"unschedulable":true}}`)))
+				must(
+					t,
+					admin.Patch(
+						ctx,
+						&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: o.GetName()}},
+						mergePatch(`{"spec":{"unschedulable":true}}`),
+					),
+				)
 				err := next.Patch(ctx, o, p, opts...)
 				if err != nil {
 					conflicts.Add(1)
@@ -223,7 +246,10 @@ func TestADeletionRollsBackOnEveryNodeAndThenEnds(t *testing.T) {
 	startManager(t, noFaults)
 	w.node("undo-1")
 	w.node("undo-2")
-	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "do", Labels: scriptLabel}, Data: map[string]string{"sh": "true"}}
+	cm := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "do", Labels: scriptLabel},
+		Data:       map[string]string{"sh": "true"},
+	}
 	must(t, admin.Create(w.ctx, cm))
 	job := w.job("undoes", func(s *v1alpha1.NodeJobSpec) {
 		s.Task = v1alpha1.TaskSpec{ScriptFrom: &v1alpha1.ScriptSource{ConfigMapKeyRef: v1alpha1.ConfigMapKeyRef{Name: "do", Key: "sh"}}}
@@ -290,7 +316,10 @@ func TestTheNextStepStartsOnceAfterThePreviousOne(t *testing.T) {
 	}
 	w.job("steps", func(s *v1alpha1.NodeJobSpec) {
 		one := intstr.FromInt32(1)
-		s.Rollout = v1alpha1.RolloutSpec{MaxConcurrent: percent("100%"), Steps: []v1alpha1.RolloutStep{{Name: "canary", Nodes: &one}, {Name: "all"}}}
+		s.Rollout = v1alpha1.RolloutSpec{
+			MaxConcurrent: percent("100%"),
+			Steps:         []v1alpha1.RolloutStep{{Name: "canary", Nodes: &one}, {Name: "all"}},
+		}
 	})
 	w.eventually("the canary runs", func() error {
 		if len(w.pods()) == 0 {

@@ -164,8 +164,11 @@ func playRollout(t *testing.T, c *cut) {
 	job := w.job("plays", func(s *v1alpha1.NodeJobSpec) {
 		whole(s)
 		s.Gate.Scope = v1alpha1.GateAll
-		s.Maintenance = v1alpha1.MaintenanceSpec{Cordon: true, Reboot: v1alpha1.RebootSpec{Policy: v1alpha1.RebootIfRequested, MinReadySeconds: new(int32(0))},
-			MaxUnavailable: number(4)} // the failed node must not block the others
+		s.Maintenance = v1alpha1.MaintenanceSpec{
+			Cordon:         true,
+			Reboot:         v1alpha1.RebootSpec{Policy: v1alpha1.RebootIfRequested, MinReadySeconds: new(int32(0))},
+			MaxUnavailable: number(4),
+		} // the failed node must not block the others
 		s.Task.Check = &v1alpha1.CheckSpec{Script: "true"}
 		s.Retry.Limit = new(int32(1))
 		s.Rollout = v1alpha1.RolloutSpec{MaxConcurrent: number(2), MaxFailures: number(1)} // canary, all
@@ -260,7 +263,8 @@ func (w *world) checkNodes(k *kubelet, name func(string) string) {
 		wantStarts["task on "+role], wantSuccesses[role] = 1, 1
 		node := w.liveNode(name(role))
 		on := record.Read(node.Labels, node.Annotations, v1alpha1.RecordKey(w.namespace, "plays"))
-		if on.Label != revision || on.Record == nil || on.Record.Outcome != record.Succeeded || on.Record.Attempts != 1 || node.Spec.Unschedulable {
+		if on.Label != revision || on.Record == nil || on.Record.Outcome != record.Succeeded || on.Record.Attempts != 1 ||
+			node.Spec.Unschedulable {
 			w.t.Errorf("%s carries %+v, %+v and is %+v", role, on, on.Record, node.Spec)
 		}
 	}
@@ -312,7 +316,16 @@ func (w *world) keepManager(c *cut) {
 			err := stop()
 			c.revive()
 			var startErr error
-			if stop, startErr = runManager(asManager, options, c.funcs(), &events.FakeRecorder{}, time.Now); errors.Join(err, startErr) != nil {
+			if stop, startErr = runManager(
+				asManager,
+				options,
+				c.funcs(),
+				&events.FakeRecorder{},
+				time.Now,
+			); errors.Join(
+				err,
+				startErr,
+			) != nil {
 				w.t.Errorf("replacing the manager: %v", errors.Join(err, startErr))
 				return
 			}

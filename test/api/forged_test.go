@@ -36,7 +36,12 @@ func newForger(t *testing.T) *forger {
 	w := newWorld(t)
 	const user = "forger"
 	w.allow(user, false, rule("", all, "pods", "pods/status", "pods/binding", "pods/eviction", "bindings"))
-	f := &forger{world: w, Client: w.as(user), job: w.job("task", func(s *v1alpha1.NodeJobSpec) { s.Suspend, s.Task.Script = true, "exit 1" }), node: w.node("forged-" + w.namespace)}
+	f := &forger{
+		world:  w,
+		Client: w.as(user),
+		job:    w.job("task", func(s *v1alpha1.NodeJobSpec) { s.Suspend, s.Task.Script = true, "exit 1" }),
+		node:   w.node("forged-" + w.namespace),
+	}
 	f.running = f.attempt("running")
 	must(t, w.as(managerUser).Create(w.ctx, f.running))
 	f.workload = plainPod(w.namespace, "workload")
@@ -53,8 +58,12 @@ func newForger(t *testing.T) *forger {
 
 // attempt is the pod of an attempt, with all that the manager puts on it.
 func (f *forger) attempt(name string) *corev1.Pod {
-	pod := task.Pod(f.job, task.Source{Script: "true"}, task.Attempt{Phase: task.Task, Revision: "r", Number: 1, NodeName: f.node.Name, NodeUID: f.node.UID},
-		task.Options{RunnerImage: "registry.test/runner:1"})
+	pod := task.Pod(
+		f.job,
+		task.Source{Script: "true"},
+		task.Attempt{Phase: task.Task, Revision: "r", Number: 1, NodeName: f.node.Name, NodeUID: f.node.UID},
+		task.Options{RunnerImage: "registry.test/runner:1"},
+	)
 	pod.Name, pod.Spec.PriorityClassName = name, ""
 	return pod
 }
@@ -64,17 +73,21 @@ func (f *forger) change(pod *corev1.Pod, patch string) error {
 }
 
 func (f *forger) changeStatus(pod *corev1.Pod, patch string) error {
-	return f.Status().Patch(f.ctx, copyOf(pod), mergePatch(patch), &client.SubResourcePatchOptions{PatchOptions: client.PatchOptions{DryRun: []string{metav1.DryRunAll}}})
+	return f.Status().
+		Patch(f.ctx, copyOf(pod), mergePatch(patch), &client.SubResourcePatchOptions{PatchOptions: client.PatchOptions{DryRun: []string{metav1.DryRunAll}}})
 }
 
 // bindTo binds the user's own pod to a node, with labels that the API server copies to the pod.
 func (f *forger) bindTo(subresource string) error {
-	binding := &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "workload", Labels: map[string]string{v1alpha1.NodeJobLabel: "task"}},
-		Target: corev1.ObjectReference{Kind: "Node", Name: f.node.Name}}
+	binding := &corev1.Binding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "workload", Labels: map[string]string{v1alpha1.NodeJobLabel: "task"}},
+		Target:     corev1.ObjectReference{Kind: "Node", Name: f.node.Name},
+	}
 	if subresource == "" {
 		return f.Create(f.ctx, binding, client.DryRunAll)
 	}
-	return f.SubResource(subresource).Create(f.ctx, copyOf(f.workload), binding, &client.SubResourceCreateOptions{CreateOptions: client.CreateOptions{DryRun: []string{metav1.DryRunAll}}})
+	return f.SubResource(subresource).
+		Create(f.ctx, copyOf(f.workload), binding, &client.SubResourceCreateOptions{CreateOptions: client.CreateOptions{DryRun: []string{metav1.DryRunAll}}})
 }
 
 // TestAUserOfANamespaceForgesNoPodOfANodeJob : who may write pods cannot have the manager record a success, under any name.

@@ -29,7 +29,10 @@ func gateOf(key, value string) corev1.Taint {
 // comes creates a node with more than its world's label, which reports its status like any other.
 func (w *world) comes(name string, labels map[string]string, taints ...corev1.Taint) *corev1.Node {
 	w.t.Helper()
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"world": w.namespace}}, Spec: corev1.NodeSpec{Taints: taints}}
+	node := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"world": w.namespace}},
+		Spec:       corev1.NodeSpec{Taints: taints},
+	}
 	maps.Copy(node.Labels, labels)
 	must(w.t, admin.Create(w.ctx, node))
 	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
@@ -100,7 +103,11 @@ func (w *world) versions(name string) func() []*corev1.Node {
 // whole uses all features that add to the write that records a success.
 func whole(s *v1alpha1.NodeJobSpec) {
 	s.Gate = &v1alpha1.GateSpec{}
-	s.Publish = []v1alpha1.PublishedResult{{Result: "kernel", Label: "x.test/kernel"}, {Result: "note", Annotation: "x.test/note"}, {Result: "unsaid", Label: "x.test/unsaid"}}
+	s.Publish = []v1alpha1.PublishedResult{
+		{Result: "kernel", Label: "x.test/kernel"},
+		{Result: "note", Annotation: "x.test/note"},
+		{Result: "unsaid", Label: "x.test/unsaid"},
+	}
 	s.RemoveLabels = []string{"x.test/wanted"}
 }
 

@@ -28,7 +28,11 @@ func TestOnlyTheManagersNamespaceGetsTolerationsOfGates(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: policy.Name},
 		Spec: admissionv1.MutatingAdmissionPolicyBindingSpec{
 			PolicyName: policy.Name,
-			ParamRef:   &admissionv1.ParamRef{Namespace: w.namespace, Selector: &metav1.LabelSelector{}, ParameterNotFoundAction: new(admissionv1.AllowAction)},
+			ParamRef: &admissionv1.ParamRef{
+				Namespace:               w.namespace,
+				Selector:                &metav1.LabelSelector{},
+				ParameterNotFoundAction: new(admissionv1.AllowAction),
+			},
 		},
 	})
 	system := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "everynode-system"}}
@@ -41,7 +45,11 @@ func TestOnlyTheManagersNamespaceGetsTolerationsOfGates(t *testing.T) {
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "manager-", Labels: map[string]string{
 				"app.kubernetes.io/name": "everynode", "app.kubernetes.io/component": "manager",
 			}},
-			Spec: corev1.PodSpec{ServiceAccountName: "none", AutomountServiceAccountToken: new(false), Containers: []corev1.Container{{Name: "a", Image: "b"}}},
+			Spec: corev1.PodSpec{
+				ServiceAccountName:           "none",
+				AutomountServiceAccountToken: new(false),
+				Containers:                   []corev1.Container{{Name: "a", Image: "b"}},
+			},
 		}
 		err := admin.Create(w.ctx, pod, client.DryRunAll)
 		return slices.ContainsFunc(pod.Spec.Tolerations, func(t corev1.Toleration) bool { return t.Key == key }), err

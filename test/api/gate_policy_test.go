@@ -46,20 +46,43 @@ func TestAGateTaintsTheNodesThatItsSelectorMatches(t *testing.T) {
 		selector  string
 		wantNodes []string
 	}{
-		"no selector":                                {selector: `null`, wantNodes: all},
-		"a label":                                    {selector: `{matchLabels: {pool: a}}`, wantNodes: []string{"gpu", "pool-a"}},
-		"a label without a value":                    {selector: `{matchLabels: {pool: ""}}`, wantNodes: []string{"pool-none"}},
-		"a label that no node has":                   {selector: `{matchLabels: {rack: a}}`},
-		"two labels":                                 {selector: `{matchLabels: {pool: a, gpu: "yes"}}`, wantNodes: []string{"gpu"}},
-		"a label with a prefix":                      {selector: `{matchLabels: {zone.example/x_1: "1"}}`, wantNodes: []string{"gpu"}},
-		"one of two values":                          {selector: `{matchExpressions: [{key: pool, operator: In, values: [b, c]}]}`, wantNodes: []string{"pool-b"}},
-		"one of two values, both of which exist":     {selector: `{matchExpressions: [{key: pool, operator: In, values: [a, b]}]}`, wantNodes: []string{"gpu", "pool-a", "pool-b"}},
-		"none of two values":                         {selector: `{matchExpressions: [{key: pool, operator: NotIn, values: [a, c]}]}`, wantNodes: []string{"no-labels", "pool-b", "pool-none"}},
-		"a label that exists":                        {selector: `{matchExpressions: [{key: pool, operator: Exists}]}`, wantNodes: []string{"gpu", "pool-a", "pool-b", "pool-none"}},
-		"a label that does not exist":                {selector: `{matchExpressions: [{key: pool, operator: DoesNotExist}]}`, wantNodes: []string{"no-labels"}},
-		"a label that exists, and one that does not": {selector: `{matchLabels: {pool: a}, matchExpressions: [{key: gpu, operator: DoesNotExist}]}`, wantNodes: []string{"pool-a"}},
-		"two requirements":                           {selector: `{matchExpressions: [{key: pool, operator: Exists}, {key: pool, operator: NotIn, values: [b]}]}`, wantNodes: []string{"gpu", "pool-a", "pool-none"}},
-		"two requirements that exclude another":      {selector: `{matchExpressions: [{key: pool, operator: In, values: [a]}, {key: pool, operator: In, values: [b]}]}`},
+		"no selector":              {selector: `null`, wantNodes: all},
+		"a label":                  {selector: `{matchLabels: {pool: a}}`, wantNodes: []string{"gpu", "pool-a"}},
+		"a label without a value":  {selector: `{matchLabels: {pool: ""}}`, wantNodes: []string{"pool-none"}},
+		"a label that no node has": {selector: `{matchLabels: {rack: a}}`},
+		"two labels":               {selector: `{matchLabels: {pool: a, gpu: "yes"}}`, wantNodes: []string{"gpu"}},
+		"a label with a prefix":    {selector: `{matchLabels: {zone.example/x_1: "1"}}`, wantNodes: []string{"gpu"}},
+		"one of two values": {
+			selector:  `{matchExpressions: [{key: pool, operator: In, values: [b, c]}]}`,
+			wantNodes: []string{"pool-b"},
+		},
+		"one of two values, both of which exist": {
+			selector:  `{matchExpressions: [{key: pool, operator: In, values: [a, b]}]}`,
+			wantNodes: []string{"gpu", "pool-a", "pool-b"},
+		},
+		"none of two values": {
+			selector:  `{matchExpressions: [{key: pool, operator: NotIn, values: [a, c]}]}`,
+			wantNodes: []string{"no-labels", "pool-b", "pool-none"},
+		},
+		"a label that exists": {
+			selector:  `{matchExpressions: [{key: pool, operator: Exists}]}`,
+			wantNodes: []string{"gpu", "pool-a", "pool-b", "pool-none"},
+		},
+		"a label that does not exist": {
+			selector:  `{matchExpressions: [{key: pool, operator: DoesNotExist}]}`,
+			wantNodes: []string{"no-labels"},
+		},
+		"a label that exists, and one that does not": {
+			selector:  `{matchLabels: {pool: a}, matchExpressions: [{key: gpu, operator: DoesNotExist}]}`,
+			wantNodes: []string{"pool-a"},
+		},
+		"two requirements": {
+			selector:  `{matchExpressions: [{key: pool, operator: Exists}, {key: pool, operator: NotIn, values: [b]}]}`,
+			wantNodes: []string{"gpu", "pool-a", "pool-none"},
+		},
+		"two requirements that exclude another": {
+			selector: `{matchExpressions: [{key: pool, operator: In, values: [a]}, {key: pool, operator: In, values: [b]}]}`,
+		},
 
 		"invalid: In without values":               {selector: `{matchExpressions: [{key: pool, operator: In}]}`},
 		"invalid: NotIn without values":            {selector: `{matchExpressions: [{key: pool, operator: NotIn, values: []}]}`},

@@ -35,7 +35,11 @@ func TestASuccessOpensTheGateInTheWriteThatRecordsIt(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "everynode-manager-" + w.namespace},
 		Spec: admissionv1.MutatingAdmissionPolicyBindingSpec{
 			PolicyName: "everynode-manager",
-			ParamRef:   &admissionv1.ParamRef{Namespace: w.namespace, Selector: &metav1.LabelSelector{}, ParameterNotFoundAction: new(admissionv1.AllowAction)},
+			ParamRef: &admissionv1.ParamRef{
+				Namespace:               w.namespace,
+				Selector:                &metav1.LabelSelector{},
+				ParameterNotFoundAction: new(admissionv1.AllowAction),
+			},
 		},
 	})
 	w.condition("whole", v1alpha1.ConditionGateEnforced, metav1.ConditionTrue, v1alpha1.ReasonAdmissionPolicy)
@@ -189,7 +193,12 @@ func TestAGateThatIsRemovedOrChangedIsOpenedDuringARun(t *testing.T) {
 			job := w.job("fixes", func(s *v1alpha1.NodeJobSpec) { s.Gate = &v1alpha1.GateSpec{Key: tt.key} })
 			w.gateIsSeen("fixes")
 			// A taint of another tool is not changed, regardless of its key.
-			w.comes("fixes-1", nil, gateOf(v1alpha1.GateKey(job), v1alpha1.GateValue), corev1.Taint{Key: "foreign", Effect: corev1.TaintEffectPreferNoSchedule})
+			w.comes(
+				"fixes-1",
+				nil,
+				gateOf(v1alpha1.GateKey(job), v1alpha1.GateValue),
+				corev1.Taint{Key: "foreign", Effect: corev1.TaintEffectPreferNoSchedule},
+			)
 			pod := w.podOn("fixes-1")
 			w.change(job, tt.spec)
 			w.has("fixes-1", "foreign:PreferNoSchedule")
@@ -309,19 +318,24 @@ func TestANodeThatStopsMatchingIsOpened(t *testing.T) {
 func TestAConcurrentTaintByAnotherClientIsKept(t *testing.T) {
 	w := newWorld(t)
 	var raced atomic.Int32
-	startManager(t, interceptor.Funcs{Patch: func(ctx context.Context, next client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
-		if o.GetName() == "race-1" && raced.Add(1) <= 3 {
-			var node corev1.Node
-			if err := admin.Get(ctx, client.ObjectKeyFromObject(o), &node); err != nil {
-				return err
-			}
-			node.Spec.Taints = append(node.Spec.Taints, gateOf(fmt.Sprint("foreign-", raced.Load()), ""))
-			if err := admin.Update(ctx, &node); err != nil {
-				return err
-			}
-		}
-		return next.Patch(ctx, o, p, opts...)
-	}})
+	startManager(
+		t,
+		interceptor.Funcs{
+			Patch: func(ctx context.Context, next client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+				if o.GetName() == "race-1" && raced.Add(1) <= 3 {
+					var node corev1.Node
+					if err := admin.Get(ctx, client.ObjectKeyFromObject(o), &node); err != nil {
+						return err
+					}
+					node.Spec.Taints = append(node.Spec.Taints, gateOf(fmt.Sprint("foreign-", raced.Load()), ""))
+					if err := admin.Update(ctx, &node); err != nil {
+						return err
+					}
+				}
+				return next.Patch(ctx, o, p, opts...)
+			},
+		},
+	)
 	job := w.job("race", func(s *v1alpha1.NodeJobSpec) {
 		whole(s)
 		s.Nodes.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
@@ -341,17 +355,23 @@ func TestAConcurrentTaintByAnotherClientIsKept(t *testing.T) {
 func TestHeartbeatsKeepNoGateClosed(t *testing.T) {
 	w := newWorld(t)
 	var tries atomic.Int32
-	startManager(t, interceptor.Funcs{Patch: func(ctx context.Context, next client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
-		if o.GetName() == "beaten-1" {
-			if try := tries.Add(1); try <= 4 {
-				beat := fmt.Sprintf(`{"status":{"conditions":[{"type":"Ready","status":"True","message":"%d"}]}}`, try)
-				if err := admin.Status().Patch(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "beaten-1"}}, mergePatch(beat)); err != nil {
-					return err
+	startManager(
+		t,
+		interceptor.Funcs{
+			Patch: func(ctx context.Context, next client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+				if o.GetName() == "beaten-1" {
+					if try := tries.Add(1); try <= 4 {
+						beat := fmt.Sprintf(`{"status":{"conditions":[{"type":"Ready","status":"True","message":"%d"}]}}`, try)
+						if err := admin.Status().
+							Patch(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "beaten-1"}}, mergePatch(beat)); err != nil {
+							return err
+						}
+					}
 				}
-			}
-		}
-		return next.Patch(ctx, o, p, opts...)
-	}})
+				return next.Patch(ctx, o, p, opts...)
+			},
+		},
+	)
 	job := w.job("beaten", whole)
 	w.gateIsSeen("beaten")
 	w.comes("beaten-1", nil, gateOf(v1alpha1.GateKey(job), v1alpha1.GateValue))

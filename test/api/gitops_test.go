@@ -44,7 +44,11 @@ func TestGitOpsToolsSeeNoDifference(t *testing.T) {
 		}
 		for _, entry := range first.GetManagedFields() {
 			if entry.Manager == owner && strings.Contains(entry.FieldsV1.GetRawString(), v1alpha1.ChangedByAnnotation) {
-				t.Errorf("%s %s: the tool owns the annotation that the API server adds, so it would remove it", manifest.GetKind(), manifest.GetName())
+				t.Errorf(
+					"%s %s: the tool owns the annotation that the API server adds, so it would remove it",
+					manifest.GetKind(),
+					manifest.GetName(),
+				)
 			}
 		}
 		if policiesServed && named(first) == "" {

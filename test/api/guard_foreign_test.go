@@ -63,7 +63,13 @@ func TestAKubeletMakesPodsWithAnyLabels(t *testing.T) {
 	must(t, kubelet.Create(t.Context(), stranger))
 
 	forged := mirrorPod("default", "forged", node.Name, node.UID, guard.MatchLabels("disks", "another-node"))
-	forged.OwnerReferences[0] = metav1.OwnerReference{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodeGuard", Name: "disks", UID: "u", Controller: new(true)}
+	forged.OwnerReferences[0] = metav1.OwnerReference{
+		APIVersion: v1alpha1.GroupVersion.String(),
+		Kind:       "NodeGuard",
+		Name:       "disks",
+		UID:        "u",
+		Controller: new(true),
+	}
 	if err := kubelet.Create(t.Context(), forged); !apierrors.IsForbidden(err) {
 		t.Errorf("a kubelet makes a companion: %v", err)
 	}
@@ -97,7 +103,12 @@ func TestForeignPodsReleaseNoNode(t *testing.T) {
 		}
 	}
 	stranger := g.mirrorPod("static-foreign-1", "foreign-1", guard.MatchLabels("storage", "foreign-2"))
-	wantText(t, g.stalled(v1alpha1.ReasonForeignCompanion).Message, "static-foreign-1 on node foreign-1", "kubectl -n "+g.namespace+" delete pod static-foreign-1")
+	wantText(
+		t,
+		g.stalled(v1alpha1.ReasonForeignCompanion).Message,
+		"static-foreign-1 on node foreign-1",
+		"kubectl -n "+g.namespace+" delete pod static-foreign-1",
+	)
 	stays("foreign-2")
 
 	// If the pod is created while the node is held, it finds the budget locked.
@@ -115,7 +126,11 @@ func TestForeignPodsReleaseNoNode(t *testing.T) {
 	g.cordon("foreign-3", false)
 	g.ready(3)
 	g.eventually("foreign pods are no longer reported", func() error {
-		if c := meta.FindStatusCondition(g.live().Status.Conditions, v1alpha1.ConditionReady); c == nil || c.Status != metav1.ConditionTrue {
+		if c := meta.FindStatusCondition(
+			g.live().Status.Conditions,
+			v1alpha1.ConditionReady,
+		); c == nil ||
+			c.Status != metav1.ConditionTrue {
 			return fmt.Errorf("the conditions are %+v", g.live().Status.Conditions)
 		}
 		return nil
@@ -138,30 +153,49 @@ func TestATakenNameStopsNothing(t *testing.T) {
 		names[role] = pod.Name
 		return admin.Create(g.ctx, mirrorPod(g.namespace, pod.Name, "taken-2", "uid", nil))
 	}
-	startGuards(t, interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
-		if pod, is := o.(*corev1.Pod); is {
-			if err := takeFirst(pod); err != nil {
-				return err
+	startGuards(
+		t,
+		interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			if pod, is := o.(*corev1.Pod); is {
+				if err := takeFirst(pod); err != nil {
+					return err
+				}
 			}
-		}
-		return c.Create(ctx, o, opts...)
-	}})
+			return c.Create(ctx, o, opts...)
+		}},
+	)
 	g.guard(func(s *v1alpha1.NodeGuardSpec) {
 		s.Release.When, s.Release.Check = v1alpha1.ReleaseWhenCheck, &v1alpha1.ReleaseCheck{Script: "true"}
 	})
 	g.ready(2)
-	wantText(t, g.stalled(v1alpha1.ReasonNameTaken).Message, names[v1alpha1.GuardRoleCompanion]+" on node taken-2", "for a pod of node taken-1", "kubectl -n "+g.namespace+" delete pod")
+	wantText(
+		t,
+		g.stalled(v1alpha1.ReasonNameTaken).Message,
+		names[v1alpha1.GuardRoleCompanion]+" on node taken-2",
+		"for a pod of node taken-1",
+		"kubectl -n "+g.namespace+" delete pod",
+	)
 
 	g.cordon("taken-1", true)
 	g.eventually("a check with another name succeeds", func() error {
 		var pods corev1.PodList
-		must(t, admin.List(g.ctx, &pods, client.InNamespace(g.namespace), client.MatchingLabels{v1alpha1.GuardRoleLabel: v1alpha1.GuardRoleCheck}))
+		must(
+			t,
+			admin.List(
+				g.ctx,
+				&pods,
+				client.InNamespace(g.namespace),
+				client.MatchingLabels{v1alpha1.GuardRoleLabel: v1alpha1.GuardRoleCheck},
+			),
+		)
 		if len(pods.Items) != 1 || pods.Items[0].Name == names[v1alpha1.GuardRoleCheck] {
 			return fmt.Errorf("%d checks, status %+v", len(pods.Items), g.live().Status.Held)
 		}
 		pods.Items[0].Status.Phase = corev1.PodSucceeded
 		pods.Items[0].Status.StartTime = new(metav1.Now())
-		pods.Items[0].Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "guard", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{FinishedAt: metav1.Now()}}}}
+		pods.Items[0].Status.ContainerStatuses = []corev1.ContainerStatus{
+			{Name: "guard", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{FinishedAt: metav1.Now()}}},
+		}
 		return admin.Status().Update(g.ctx, &pods.Items[0])
 	})
 	g.evicted("taken-1")
@@ -172,12 +206,15 @@ func TestATakenNameStopsNothing(t *testing.T) {
 // TestACompanionThatIsRefusedKeepsNoOtherAway : a policy always refuses pods on one node, and another node joins.
 func TestACompanionThatIsRefusedKeepsNoOtherAway(t *testing.T) {
 	g := newGuarded(t, "refused-1", "refused-2")
-	startGuards(t, interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
-		if pod, is := o.(*corev1.Pod); is && pod.Spec.NodeName == "refused-1" {
-			return apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, o.GetName(), errors.New("not on refused-1"))
-		}
-		return c.Create(ctx, o, opts...)
-	}})
+	startGuards(
+		t,
+		interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			if pod, is := o.(*corev1.Pod); is && pod.Spec.NodeName == "refused-1" {
+				return apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, o.GetName(), errors.New("not on refused-1"))
+			}
+			return c.Create(ctx, o, opts...)
+		}},
+	)
 	g.guard(nil)
 	readyAre := func(n int32) {
 		t.Helper()
@@ -233,7 +270,14 @@ func TestADecisionAmongManyNodeGuards(t *testing.T) {
 	for i := range elsewhere {
 		elsewhere[i] = fmt.Sprintf("among-other-%d", i)
 		g.node(elsewhere[i])
-		must(t, admin.Patch(g.ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: elsewhere[i]}}, mergePatch(fmt.Sprintf(`{"metadata":{"labels":{"world":null,"pool":"%s-%d"}}}`, g.namespace, i))))
+		must(
+			t,
+			admin.Patch(
+				g.ctx,
+				&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: elsewhere[i]}},
+				mergePatch(fmt.Sprintf(`{"metadata":{"labels":{"world":null,"pool":"%s-%d"}}}`, g.namespace, i)),
+			),
+		)
 	}
 	for i := range others {
 		ds := g.daemonSetFor(fmt.Sprintf("among-%d", i), func(s *corev1.PodSpec) {
@@ -278,7 +322,12 @@ func TestADecisionAmongManyNodeGuards(t *testing.T) {
 		}
 		return nil
 	})
-	t.Logf("from the cordon to the first decision, with %d NodeGuards of which %d guard the node: %s", others+1, sharing+1, time.Since(began).Round(time.Millisecond))
+	t.Logf(
+		"from the cordon to the first decision, with %d NodeGuards of which %d guard the node: %s",
+		others+1,
+		sharing+1,
+		time.Since(began).Round(time.Millisecond),
+	)
 	g.eventually("all NodeGuards of the node have released it", func() error {
 		var all v1alpha1.NodeGuardList
 		must(t, admin.List(g.ctx, &all, client.InNamespace(g.namespace)))

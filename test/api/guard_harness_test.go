@@ -63,7 +63,11 @@ func startNotifyingGuards(t *testing.T, faults interceptor.Funcs, to notify.Conf
 		},
 	})
 	must(t, err)
-	r, err := guardcontroller.Setup(mgr, guardcontroller.NewMetrics(prometheus.NewRegistry()), task.Options{RunnerImage: "registry.test/runner:1"})
+	r, err := guardcontroller.Setup(
+		mgr,
+		guardcontroller.NewMetrics(prometheus.NewRegistry()),
+		task.Options{RunnerImage: "registry.test/runner:1"},
+	)
 	must(t, err)
 	r.RequireNamespaceLabel = true
 	required, err := requirePolicies(mgr, r.Now)
@@ -126,7 +130,10 @@ func (g *guarded) daemonSetFor(name string, change func(*corev1.PodSpec)) *appsv
 	ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: g.namespace, Name: name}}
 	ds.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}}
 	ds.Spec.Template.Labels = ds.Spec.Selector.MatchLabels
-	ds.Spec.Template.Spec = corev1.PodSpec{NodeSelector: map[string]string{"world": g.namespace}, Containers: []corev1.Container{{Name: "c", Image: "i"}}}
+	ds.Spec.Template.Spec = corev1.PodSpec{
+		NodeSelector: map[string]string{"world": g.namespace},
+		Containers:   []corev1.Container{{Name: "c", Image: "i"}},
+	}
 	change(&ds.Spec.Template.Spec)
 	must(g.t, admin.Create(g.ctx, ds))
 	return ds
@@ -229,7 +236,12 @@ func (g *guarded) foreign(b *policyv1.PodDisruptionBudget) int32 {
 // recount looks at the pods of other owners again, and brings all budgets up to date.
 func (g *guarded) recount() {
 	var pods corev1.PodList
-	if err := admin.List(g.ctx, &pods, client.InNamespace(g.namespace), client.MatchingLabels{v1alpha1.GuardRoleLabel: v1alpha1.GuardRoleCompanion}); err != nil {
+	if err := admin.List(
+		g.ctx,
+		&pods,
+		client.InNamespace(g.namespace),
+		client.MatchingLabels{v1alpha1.GuardRoleLabel: v1alpha1.GuardRoleCompanion},
+	); err != nil {
 		return
 	}
 	var strangers []labels.Set
@@ -292,12 +304,27 @@ func (g *guarded) ready(n int32) {
 
 func (g *guarded) cordon(node string, cordoned bool) {
 	g.t.Helper()
-	must(g.t, admin.Patch(g.ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, mergePatch(fmt.Sprintf(`{"spec":{"unschedulable":%v}}`, cordoned))))
+	must(
+		g.t,
+		admin.Patch(
+			g.ctx,
+			&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}},
+			mergePatch(fmt.Sprintf(`{"spec":{"unschedulable":%v}}`, cordoned)),
+		),
+	)
 }
 
 func (g *guarded) companion(node string) *corev1.Pod {
 	var pods corev1.PodList
-	must(g.t, admin.List(g.ctx, &pods, client.InNamespace(g.namespace), client.MatchingLabels{v1alpha1.GuardRoleLabel: v1alpha1.GuardRoleCompanion}))
+	must(
+		g.t,
+		admin.List(
+			g.ctx,
+			&pods,
+			client.InNamespace(g.namespace),
+			client.MatchingLabels{v1alpha1.GuardRoleLabel: v1alpha1.GuardRoleCompanion},
+		),
+	)
 	for i := range pods.Items {
 		if pods.Items[i].Spec.NodeName == node && !isForeign(&pods.Items[i]) {
 			return &pods.Items[i]
@@ -312,7 +339,8 @@ func (g *guarded) evict(node string) error {
 	if pod == nil {
 		return errors.New("there is no companion")
 	}
-	return admin.SubResource("eviction").Create(g.ctx, pod, &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}})
+	return admin.SubResource("eviction").
+		Create(g.ctx, pod, &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}})
 }
 
 func (g *guarded) evicted(node string) {

@@ -99,18 +99,29 @@ func TestABudgetThatTheAPIServerForbidsIsTold(t *testing.T) {
 	g := newGuarded(t, "forbidden-1")
 	var forbidden atomic.Bool
 	forbidden.Store(true)
-	startGuards(t, interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
-		if _, is := o.(*policyv1.PodDisruptionBudget); is && forbidden.Load() {
-			return apierrors.NewForbidden(schema.GroupResource{Group: "policy", Resource: "poddisruptionbudgets"}, o.GetName(), errors.New("exceeded quota: none"))
-		}
-		return c.Create(ctx, o, opts...)
-	}})
+	startGuards(
+		t,
+		interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			if _, is := o.(*policyv1.PodDisruptionBudget); is && forbidden.Load() {
+				return apierrors.NewForbidden(
+					schema.GroupResource{Group: "policy", Resource: "poddisruptionbudgets"},
+					o.GetName(),
+					errors.New("exceeded quota: none"),
+				)
+			}
+			return c.Create(ctx, o, opts...)
+		}},
+	)
 	g.guard(nil)
 	wantText(t, g.stalled(v1alpha1.ReasonBudgetForbidden).Message, "exceeded quota: none", "nothing holds a node")
 	forbidden.Store(false)
 	g.ready(1)
 	g.eventually("it is no longer reported", func() error {
-		if c := meta.FindStatusCondition(g.live().Status.Conditions, v1alpha1.ConditionReady); c == nil || c.Status != metav1.ConditionTrue {
+		if c := meta.FindStatusCondition(
+			g.live().Status.Conditions,
+			v1alpha1.ConditionReady,
+		); c == nil ||
+			c.Status != metav1.ConditionTrue {
 			return fmt.Errorf("the condition is %+v", c)
 		}
 		return nil
@@ -130,9 +141,16 @@ func TestATargetThatADrainEvictsItself(t *testing.T) {
 		s.Target = v1alpha1.GuardTarget{PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "storage"}}}
 	})
 	wantText(t, g.stalled(v1alpha1.ReasonTargetNotDaemonSet).Message, "(no owner)")
-	must(t, admin.Delete(g.ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: g.namespace, Name: "mine"}}, client.GracePeriodSeconds(0)))
+	must(
+		t,
+		admin.Delete(g.ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: g.namespace, Name: "mine"}}, client.GracePeriodSeconds(0)),
+	)
 	g.eventually("all pods of the target are of a DaemonSet", func() error {
-		if c := meta.FindStatusCondition(g.live().Status.Conditions, v1alpha1.ConditionReady); c == nil || c.Status != metav1.ConditionTrue {
+		if c := meta.FindStatusCondition(
+			g.live().Status.Conditions,
+			v1alpha1.ConditionReady,
+		); c == nil ||
+			c.Status != metav1.ConditionTrue {
 			return fmt.Errorf("the condition is %+v", c)
 		}
 		return nil

@@ -63,7 +63,11 @@ func TestATenantDoesNotDecideForOthers(t *testing.T) {
 		for i := range many {
 			ng := &v1alpha1.NodeGuard{}
 			must(t, admin.Get(g.ctx, named(i), ng))
-			if c := meta.FindStatusCondition(ng.Status.Conditions, v1alpha1.ConditionStalled); c == nil || c.Reason != v1alpha1.ReasonNamespaceNotAllowed {
+			if c := meta.FindStatusCondition(
+				ng.Status.Conditions,
+				v1alpha1.ConditionStalled,
+			); c == nil ||
+				c.Reason != v1alpha1.ReasonNamespaceNotAllowed {
 				return fmt.Errorf("%s: %+v", ng.Name, ng.Status)
 			}
 		}
@@ -109,7 +113,15 @@ func TestPodsThatAUserCreatesAreNoChecks(t *testing.T) {
 	g.cordon("forged-1", true)
 	checks := func() []corev1.Pod {
 		var pods corev1.PodList
-		must(t, admin.List(g.ctx, &pods, client.InNamespace(g.namespace), client.MatchingLabels{v1alpha1.GuardRoleLabel: v1alpha1.GuardRoleCheck}))
+		must(
+			t,
+			admin.List(
+				g.ctx,
+				&pods,
+				client.InNamespace(g.namespace),
+				client.MatchingLabels{v1alpha1.GuardRoleLabel: v1alpha1.GuardRoleCheck},
+			),
+		)
 		return pods.Items
 	}
 	g.eventually("a check runs", func() error {
@@ -121,14 +133,20 @@ func TestPodsThatAUserCreatesAreNoChecks(t *testing.T) {
 	g.unprotected()
 	check := checks()[0]
 	forged := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Namespace: g.namespace, Name: "forged", Labels: check.Labels, Annotations: check.Annotations, OwnerReferences: check.OwnerReferences,
+		Namespace:       g.namespace,
+		Name:            "forged",
+		Labels:          check.Labels,
+		Annotations:     check.Annotations,
+		OwnerReferences: check.OwnerReferences,
 	}, Spec: corev1.PodSpec{NodeName: "forged-1", Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
 	must(t, admin.Create(g.ctx, forged))
 	must(t, admin.Delete(g.ctx, &check, client.GracePeriodSeconds(0)))
 	must(t, retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		must(t, admin.Get(g.ctx, client.ObjectKeyFromObject(forged), forged))
 		forged.Status.Phase, forged.Status.StartTime = corev1.PodSucceeded, new(metav1.Now())
-		forged.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "c", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{FinishedAt: metav1.Now()}}}}
+		forged.Status.ContainerStatuses = []corev1.ContainerStatus{
+			{Name: "c", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{FinishedAt: metav1.Now()}}},
+		}
 		return admin.Status().Update(g.ctx, forged)
 	}))
 	g.eventually("the check is started again", func() error {

@@ -124,7 +124,14 @@ func TestNodesAreReleasedOneAfterTheOther(t *testing.T) {
 	g.evicted("one-3")
 	// A deleted node is not unavailable any more.
 	must(t, admin.Delete(g.ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "one-3"}}))
-	must(t, admin.Delete(g.ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: g.namespace, Name: "storage-one-3"}}, client.GracePeriodSeconds(0)))
+	must(
+		t,
+		admin.Delete(
+			g.ctx,
+			&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: g.namespace, Name: "storage-one-3"}},
+			client.GracePeriodSeconds(0),
+		),
+	)
 	g.ready(2)
 }
 
@@ -138,7 +145,11 @@ func TestTwoNodeGuardsWithOneTarget(t *testing.T) {
 	must(t, admin.Create(g.ctx, other))
 	g.ready(2)
 	g.eventually("the status says that there are two", func() error {
-		if c := meta.FindStatusCondition(g.live().Status.Conditions, v1alpha1.ConditionReady); c == nil || !strings.Contains(c.Message, g.namespace+"/other") {
+		if c := meta.FindStatusCondition(
+			g.live().Status.Conditions,
+			v1alpha1.ConditionReady,
+		); c == nil ||
+			!strings.Contains(c.Message, g.namespace+"/other") {
 			return fmt.Errorf("the condition is %+v", c)
 		}
 		return nil
@@ -190,7 +201,14 @@ func TestAManagerThatDiesAtAnyWriteOfARelease(t *testing.T) {
 		g.guard(func(s *v1alpha1.NodeGuardSpec) { s.Release.When = v1alpha1.ReleaseWhenApproval })
 		g.ready(2)
 		stop()
-		must(t, admin.Patch(g.ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: a}}, mergePatch(fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.ApproveReleaseAnnotation, g.namespace+"/storage"))))
+		must(
+			t,
+			admin.Patch(
+				g.ctx,
+				&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: a}},
+				mergePatch(fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.ApproveReleaseAnnotation, g.namespace+"/storage")),
+			),
+		)
 		g.cordon(a, true)
 		stop = startGuards(t, c.funcs())
 		step := func(what string, done func() error) {

@@ -58,7 +58,9 @@ func TestMain(m *testing.M) {
 
 func tests(m *testing.M) int {
 	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		fmt.Println("KUBEBUILDER_ASSETS is not set: it names the folder of etcd, kube-apiserver and kubectl. `make test` builds them and sets it")
+		fmt.Println(
+			"KUBEBUILDER_ASSETS is not set: it names the folder of etcd, kube-apiserver and kubectl. `make test` builds them and sets it",
+		)
 		return 1
 	}
 	flag.Parse()
@@ -212,7 +214,8 @@ func newWorld(t *testing.T) *world {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	t.Cleanup(cancel)
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-		GenerateName: "t-", Labels: map[string]string{"pod-security.kubernetes.io/enforce": "privileged", v1alpha1.EnabledLabel: v1alpha1.EnabledValue},
+		GenerateName: "t-",
+		Labels:       map[string]string{"pod-security.kubernetes.io/enforce": "privileged", v1alpha1.EnabledLabel: v1alpha1.EnabledValue},
 	}}
 	must(t, admin.Create(ctx, ns))
 	w := &world{t: t, ctx: ctx, namespace: ns.Name}

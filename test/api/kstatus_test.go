@@ -52,7 +52,10 @@ func TestGitOpsToolsShowEachState(t *testing.T) {
 	}
 	job := w.job("rollout", func(s *v1alpha1.NodeJobSpec) {
 		s.Retry.Limit = new(int32(0))
-		s.Rollout = v1alpha1.RolloutSpec{PromoteTo: "canary", Steps: []v1alpha1.RolloutStep{{Name: "canary", Nodes: new(intstr.FromInt32(1))}, {Name: "all"}}}
+		s.Rollout = v1alpha1.RolloutSpec{
+			PromoteTo: "canary",
+			Steps:     []v1alpha1.RolloutStep{{Name: "canary", Nodes: new(intstr.FromInt32(1))}, {Name: "all"}},
+		}
 	})
 	w.job("nowhere", func(s *v1alpha1.NodeJobSpec) { s.Nodes.Selector = selects("no-such-label") })
 	w.job("suspended", func(s *v1alpha1.NodeJobSpec) { s.Suspend = true })

@@ -63,7 +63,12 @@ func (w *world) playKubelet(exits map[string]int32) *kubelet {
 	var playing sync.WaitGroup
 	here := client.InNamespace(w.namespace)
 	playing.Go(func() {
-		w.follow(ctx, &corev1.NodeList{}, func(e watch.Event) { k.seeNode(e.Object.(*corev1.Node)) }, client.MatchingLabels{"world": w.namespace})
+		w.follow(
+			ctx,
+			&corev1.NodeList{},
+			func(e watch.Event) { k.seeNode(e.Object.(*corev1.Node)) },
+			client.MatchingLabels{"world": w.namespace},
+		)
 	})
 	playing.Go(func() {
 		w.follow(ctx, &corev1.PodList{}, func(e watch.Event) { k.seePod(e.Type, e.Object.(*corev1.Pod), &playing) }, here)
@@ -84,7 +89,14 @@ func (w *world) follow(ctx context.Context, list client.ObjectList, see func(wat
 	follow(ctx, w.t, admin, list, see, opts...)
 }
 
-func follow(ctx context.Context, t *testing.T, c client.WithWatch, list client.ObjectList, see func(watch.Event), opts ...client.ListOption) {
+func follow(
+	ctx context.Context,
+	t *testing.T,
+	c client.WithWatch,
+	list client.ObjectList,
+	see func(watch.Event),
+	opts ...client.ListOption,
+) {
 	version := ""
 	for ctx.Err() == nil {
 		raw := &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: version}}
@@ -136,7 +148,13 @@ func (k *kubelet) await(t *testing.T, what string, check func() error) {
 func (k *kubelet) records() string {
 	var b strings.Builder
 	for name, node := range k.nodes {
-		fmt.Fprintf(&b, "\n%s in boot %s: %s", name, node.Status.NodeInfo.BootID, node.Annotations[v1alpha1.RecordKey(k.w.namespace, "plays")])
+		fmt.Fprintf(
+			&b,
+			"\n%s in boot %s: %s",
+			name,
+			node.Status.NodeInfo.BootID,
+			node.Annotations[v1alpha1.RecordKey(k.w.namespace, "plays")],
+		)
 	}
 	return b.String()
 }
@@ -335,7 +353,13 @@ func (k *kubelet) seeJob(event watch.EventType, job *v1alpha1.NodeJob) {
 func (k *kubelet) noPod(names ...string) error {
 	for _, pod := range k.pods {
 		if len(names) == 0 || slices.Contains(names, pod.Name) {
-			return fmt.Errorf("pod %s (%s) is left, deleted %v, with finalizers %v", pod.Name, pod.Status.Phase, pod.DeletionTimestamp, pod.Finalizers)
+			return fmt.Errorf(
+				"pod %s (%s) is left, deleted %v, with finalizers %v",
+				pod.Name,
+				pod.Status.Phase,
+				pod.DeletionTimestamp,
+				pod.Finalizers,
+			)
 		}
 	}
 	return nil

@@ -58,14 +58,17 @@ func TestASuccessIsRecordedAndItsPodIsGone(t *testing.T) {
 func TestAPodThatIsThereAlreadyIsAdopted(t *testing.T) {
 	w := newWorld(t)
 	var creations atomic.Int32
-	startManager(t, interceptor.Funcs{Create: func(ctx context.Context, next client.WithWatch, o client.Object, opts ...client.CreateOption) error {
-		if pod, isPod := o.(*corev1.Pod); isPod && creations.Add(1) == 1 {
-			if err := next.Create(ctx, pod.DeepCopy(), opts...); err != nil {
-				return err
+	startManager(
+		t,
+		interceptor.Funcs{Create: func(ctx context.Context, next client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			if pod, isPod := o.(*corev1.Pod); isPod && creations.Add(1) == 1 {
+				if err := next.Create(ctx, pod.DeepCopy(), opts...); err != nil {
+					return err
+				}
 			}
-		}
-		return next.Create(ctx, o, opts...)
-	}})
+			return next.Create(ctx, o, opts...)
+		}},
+	)
 	w.node("adopts-1")
 	w.job("adopts", nil)
 	pod := w.podOn("adopts-1")
@@ -175,7 +178,12 @@ func TestAFailureIsRetriedUpToTheLimitWithEventsOnNodeJobAndNode(t *testing.T) {
 		t.Errorf("the node carries label %q and %+v", on.Label, on.Record)
 	}
 	c := w.condition("fails", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonNodesFailed)
-	wantText(t, c.Message, "fails-1: TaskFailed, exit code 7: no space", "kubectl annotate node NAME "+v1alpha1.RecordKey(w.namespace, "fails")+"-")
+	wantText(
+		t,
+		c.Message,
+		"fails-1: TaskFailed, exit code 7: no space",
+		"kubectl annotate node NAME "+v1alpha1.RecordKey(w.namespace, "fails")+"-",
+	)
 	if strings.ContainsRune(c.Message, '\x1b') {
 		t.Error("a control character of the task reached the status")
 	}
@@ -185,7 +193,8 @@ func TestAFailureIsRetriedUpToTheLimitWithEventsOnNodeJobAndNode(t *testing.T) {
 			var list eventsv1.EventList
 			must(t, admin.List(w.ctx, &list))
 			for _, e := range list.Items {
-				if e.Regarding.Kind == kind && e.Regarding.Name == name && e.Reason == v1alpha1.ReasonRetriesExhausted && e.Type == corev1.EventTypeWarning {
+				if e.Regarding.Kind == kind && e.Regarding.Name == name && e.Reason == v1alpha1.ReasonRetriesExhausted &&
+					e.Type == corev1.EventTypeWarning {
 					return nil
 				}
 			}
@@ -392,7 +401,14 @@ func TestARemovedFailureDoesNotReappear(t *testing.T) {
 		}
 		return nil
 	})
-	must(t, admin.Patch(w.ctx, node, mergePatch(fmt.Sprintf(`{"metadata":{"annotations":{%q:null}}}`, v1alpha1.RecordKey(w.namespace, "took")))))
+	must(
+		t,
+		admin.Patch(
+			w.ctx,
+			node,
+			mergePatch(fmt.Sprintf(`{"metadata":{"annotations":{%q:null}}}`, v1alpha1.RecordKey(w.namespace, "took"))),
+		),
+	)
 	w.condition("took", v1alpha1.ConditionComplete, metav1.ConditionFalse, v1alpha1.ReasonInProgress)
 	must(t, admin.Get(w.ctx, client.ObjectKeyFromObject(node), node))
 	node.Status.Conditions[0].Status = corev1.ConditionTrue

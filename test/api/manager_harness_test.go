@@ -70,12 +70,25 @@ func startManagerWith(t *testing.T, faults interceptor.Funcs, to notify.Config) 
 
 // runManager runs a manager until stop is called. Its events go to the API server, unless there is a
 // recorder for them. machine is the clock of the machine that it runs on.
-func runManager(as *rest.Config, cacheOptions cache.Options, faults interceptor.Funcs, recorder events.EventRecorder, machine func() time.Time) (stop func() error, err error) {
+func runManager(
+	as *rest.Config,
+	cacheOptions cache.Options,
+	faults interceptor.Funcs,
+	recorder events.EventRecorder,
+	machine func() time.Time,
+) (stop func() error, err error) {
 	return runNotifyingManager(as, cacheOptions, faults, recorder, machine, notify.Config{})
 }
 
 // runNotifyingManager is runManager with notifications.
-func runNotifyingManager(as *rest.Config, cacheOptions cache.Options, faults interceptor.Funcs, recorder events.EventRecorder, machine func() time.Time, to notify.Config) (stop func() error, err error) {
+func runNotifyingManager(
+	as *rest.Config,
+	cacheOptions cache.Options,
+	faults interceptor.Funcs,
+	recorder events.EventRecorder,
+	machine func() time.Time,
+	to notify.Config,
+) (stop func() error, err error) {
 	skip := true
 	server, cfg := clock.New(machine), rest.CopyConfig(as)
 	cfg.Wrap(server.Wrap)
@@ -153,9 +166,14 @@ func requirePolicies(mgr manager.Manager, now func() time.Time) (*policies.Check
 	if err != nil {
 		return nil, err
 	}
-	c := &policies.Checker{Expected: expected, Reader: withoutException{mgr.GetAPIReader()}, Now: now, Leaving: func(ctx context.Context) (bool, error) {
-		stage, err := uninstall.StageOf(ctx, direct)
-		return stage != uninstall.Staying, err
-	}}
+	c := &policies.Checker{
+		Expected: expected,
+		Reader:   withoutException{mgr.GetAPIReader()},
+		Now:      now,
+		Leaving: func(ctx context.Context) (bool, error) {
+			stage, err := uninstall.StageOf(ctx, direct)
+			return stage != uninstall.Staying, err
+		},
+	}
 	return c, mgr.Add(manager.RunnableFunc(c.Start))
 }

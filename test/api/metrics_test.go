@@ -108,7 +108,9 @@ func scrape(t *testing.T, address, token string) int {
 	if token != "" {
 		request.Header.Set("Authorization", "Bearer "+token)
 	}
-	untrusting := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}} //nolint:gosec // it makes its own certificate
+	untrusting := &http.Client{
+		Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true},
+	} //nolint:gosec // it makes its own certificate
 	response, err := untrusting.Do(request)
 	must(t, err)
 	must(t, response.Body.Close())

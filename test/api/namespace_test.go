@@ -73,18 +73,29 @@ func TestOnlyWhoMayChangeAllNamespacesAllowsOne(t *testing.T) {
 			if !apierrors.IsForbidden(err) {
 				return fmt.Errorf("the API server says %w", errors.Join(errors.New("it is no refusal"), err))
 			}
-			wantText(t, err.Error(), "'everynode-namespaces'", tenant+" lacks the right to patch namespaces in the whole cluster", "kubectl label namespace "+w.namespace+" everynode.dev/enabled=true")
+			wantText(
+				t,
+				err.Error(),
+				"'everynode-namespaces'",
+				tenant+" lacks the right to patch namespaces in the whole cluster",
+				"kubectl label namespace "+w.namespace+" everynode.dev/enabled=true",
+			)
 			return nil
 		})
 	}
 	w.eventually("an operator may allow it", func() error {
-		return w.as(operator).Patch(w.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}, mergePatch(`{"metadata":{"labels":{"everynode.dev/enabled":"true"}}}`))
+		return w.as(operator).
+			Patch(w.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}, mergePatch(`{"metadata":{"labels":{"everynode.dev/enabled":"true"}}}`))
 	})
 	must(t, change(tenant, "", map[string]string{"a": "c"})) // of an allowed namespace
 	for _, resource := range []string{"", "status", "finalize"} {
 		for _, value := range []string{"", "none"} {
 			err := change(tenant, resource, map[string]string{v1alpha1.EnabledLabel: value})
-			wantRefusal(t, err, "stop, and their gates stay closed, and "+tenant+" lacks the right to patch namespaces in the whole cluster")
+			wantRefusal(
+				t,
+				err,
+				"stop, and their gates stay closed, and "+tenant+" lacks the right to patch namespaces in the whole cluster",
+			)
 			wantText(t, fmt.Sprint(err), "kubectl label namespace "+w.namespace+" everynode.dev/enabled-")
 		}
 	}
@@ -131,7 +142,12 @@ func TestANamespaceMustAllowNodeJobs(t *testing.T) {
 	})
 	must(t, admin.Delete(w.ctx, w.live("tenant")))
 	w.eventually("the NodeJob is deleted, and has left nothing", func() error {
-		if err := admin.Get(w.ctx, client.ObjectKey{Namespace: w.namespace, Name: "tenant"}, &v1alpha1.NodeJob{}); client.IgnoreNotFound(err) != nil || err == nil {
+		if err := admin.Get(
+			w.ctx,
+			client.ObjectKey{Namespace: w.namespace, Name: "tenant"},
+			&v1alpha1.NodeJob{},
+		); client.IgnoreNotFound(err) != nil ||
+			err == nil {
 			return fmt.Errorf("it is there: %w", err)
 		}
 		if on := w.recordOn("tenant", "denied-1"); on.Present {
@@ -202,12 +218,20 @@ func TestTheAPIServerWarnsOfANamespaceThatIsNotAllowed(t *testing.T) {
 	want := task.NamespaceNotAllowed(w.namespace).Message
 	w.allowNamespace(false)
 	w.eventually("the API server knows the namespace", func() error {
-		if got := warnings("a dry run", func() error { return c.Create(w.ctx, job.DeepCopy(), client.DryRunAll) }); len(got) != 1 || !strings.Contains(got[0], want) {
+		if got := warnings(
+			"a dry run",
+			func() error { return c.Create(w.ctx, job.DeepCopy(), client.DryRunAll) },
+		); len(got) != 1 ||
+			!strings.Contains(got[0], want) {
 			return fmt.Errorf("the warnings are %q", got)
 		}
 		return nil
 	})
-	if got := warnings("a NodeGuard", func() error { return c.Create(w.ctx, guard, client.DryRunAll) }); len(got) != 1 || !strings.Contains(got[0], want) {
+	if got := warnings(
+		"a NodeGuard",
+		func() error { return c.Create(w.ctx, guard, client.DryRunAll) },
+	); len(got) != 1 ||
+		!strings.Contains(got[0], want) {
 		t.Errorf("a NodeGuard: %q", got)
 	}
 	must(t, c.Create(w.ctx, job))

@@ -220,7 +220,8 @@ func TestAStoppedRolloutIsNotified(t *testing.T) {
 	stalled := w.condition("stops", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonMaxFailuresExceeded)
 	w.receives(e, "dev.everynode.nodejob.started", "dev.everynode.nodejob.stopped")
 	w.pending("stops", 0)
-	if got := e.accepted[1].Data; got.Reason != stalled.Reason || got.Message != stalled.Message || got.Nodes.Failed != 1 || got.Step != "canary" {
+	if got := e.accepted[1].Data; got.Reason != stalled.Reason || got.Message != stalled.Message || got.Nodes.Failed != 1 ||
+		got.Step != "canary" {
 		t.Errorf("the notification is %+v, and the condition %+v", got, stalled)
 	}
 }
@@ -271,7 +272,8 @@ func TestADrainThatIsHeldForTooLongIsNotified(t *testing.T) {
 	startNotifyingGuards(t, noFaults, to)
 	g.receives(e, "dev.everynode.nodeguard.drainheld")
 	pending(0)
-	if got := e.accepted[0].Data; got.Node != "notify-held-1" || got.Reason != held.Reason || !strings.Contains(got.Message, held.ReleasedWhen) {
+	if got := e.accepted[0].Data; got.Node != "notify-held-1" || got.Reason != held.Reason ||
+		!strings.Contains(got.Message, held.ReleasedWhen) {
 		t.Errorf("the notification is %+v, and the node %+v", got, held)
 	}
 }

@@ -25,12 +25,17 @@ func TestAMissingConfigMapIsReportedAndTheTaskContinuesWhenItExists(t *testing.T
 	startManager(t, noFaults)
 	w.node("cm-1")
 	w.job("from-cm", func(s *v1alpha1.NodeJobSpec) {
-		s.Task = v1alpha1.TaskSpec{ScriptFrom: &v1alpha1.ScriptSource{ConfigMapKeyRef: v1alpha1.ConfigMapKeyRef{Name: "scripts", Key: "setup.sh"}}}
+		s.Task = v1alpha1.TaskSpec{
+			ScriptFrom: &v1alpha1.ScriptSource{ConfigMapKeyRef: v1alpha1.ConfigMapKeyRef{Name: "scripts", Key: "setup.sh"}},
+		}
 	})
 	c := w.condition("from-cm", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonConfigMapNotFound)
 	wantText(t, c.Message, "spec.task.scriptFrom", w.namespace+"/scripts does not exist", "Create it")
 
-	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "scripts", Labels: scriptLabel}, Data: map[string]string{"other": "x"}}
+	cm := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "scripts", Labels: scriptLabel},
+		Data:       map[string]string{"other": "x"},
+	}
 	must(t, admin.Create(w.ctx, cm))
 	w.eventually("the missing key is reported", func() error {
 		c = w.condition("from-cm", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonConfigMapNotFound)
@@ -92,12 +97,24 @@ func TestANamespaceThatForbidsThePodIsReportedAndTheTaskContinuesWhenItIsAllowed
 
 func TestATemplateThatTheNamespaceForbidsDoesNotAskForPrivileges(t *testing.T) {
 	w := newWorld(t)
-	must(t, admin.Patch(w.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}, mergePatch(`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"restricted"}}}`)))
+	must(
+		t,
+		admin.Patch(
+			w.ctx,
+			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}},
+			mergePatch(`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"restricted"}}}`),
+		),
+	)
 	startManager(t, noFaults)
 	w.node("ps-template")
 	must(t, admin.Create(w.ctx, jobFromYAML(t, w.namespace, "templated", template)))
 	c := w.condition("templated", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonPodForbidden)
-	wantText(t, c.Message, "violates PodSecurity", "spec.task.template asks for what the Pod Security level of namespace "+w.namespace+" refuses")
+	wantText(
+		t,
+		c.Message,
+		"violates PodSecurity",
+		"spec.task.template asks for what the Pod Security level of namespace "+w.namespace+" refuses",
+	)
 	if strings.Contains(c.Message, "kubectl label") {
 		t.Error(c.Message)
 	}

@@ -59,10 +59,14 @@ func newDescribed(t *testing.T) *described {
 	t.Cleanup(d.logs.Close)
 	d.play()
 	d.dir = d.folder(nil)
-	d.mustRun("kubectl apply -k config/local && kubectl wait crd/nodejobs.everynode.dev crd/nodeguards.everynode.dev --for=condition=Established")
+	d.mustRun(
+		"kubectl apply -k config/local && kubectl wait crd/nodejobs.everynode.dev crd/nodeguards.everynode.dev --for=condition=Established",
+	)
 	must(t, changesAreNamed(t.Context(), d.admin))
 	must(t, authorizesNewObjects(t.Context(), d.admin))
-	d.mustRun("kubectl apply -f config/samples/namespace.yaml && kubectl create namespace storage && kubectl create namespace system-upgrade && kubectl label namespace storage system-upgrade everynode.dev/enabled=true")
+	d.mustRun(
+		"kubectl apply -f config/samples/namespace.yaml && kubectl create namespace storage && kubectl create namespace system-upgrade && kubectl label namespace storage system-upgrade everynode.dev/enabled=true",
+	)
 	as := rest.CopyConfig(d.config)
 	as.Impersonate.UserName = "system:serviceaccount:everynode-system:everynode-manager"
 	cacheOptions, err := controller.CacheOptions(seal.Key{})
@@ -127,7 +131,9 @@ func (d *described) begin(all []page, p page) {
 	d.mustRun("kubectl delete nodes,nodejobs,nodeguards,pods,resourcequotas --all --all-namespaces")
 	port := d.logs.Listener.Addr().(*net.TCPAddr).Port
 	for _, name := range []string{"node-1", "node-2", "node-3"} {
-		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelOSStable: "linux", "pool": "opensearch"}}}
+		node := &corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelOSStable: "linux", "pool": "opensearch"}},
+		}
 		d.create(node)
 		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 		node.Status.NodeInfo = corev1.NodeSystemInfo{MachineID: "machine-of-" + name, BootID: "boot-1"}
@@ -164,8 +170,13 @@ func (d *described) run(script string, endless bool) told {
 	}
 	cmd := exec.CommandContext(ctx, "bash", "-c", "set -uo pipefail\n"+script)
 	cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = d.dir, terminal, out, errs
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+d.kubeconfig, "HOME="+d.bin, "PATH="+d.bin+":"+os.Getenv("KUBEBUILDER_ASSETS")+":"+os.Getenv("PATH"),
-		"GOGC=400") // hundreds of short programs: less garbage collection saves time
+	cmd.Env = append(
+		os.Environ(),
+		"KUBECONFIG="+d.kubeconfig,
+		"HOME="+d.bin,
+		"PATH="+d.bin+":"+os.Getenv("KUBEBUILDER_ASSETS")+":"+os.Getenv("PATH"),
+		"GOGC=400",
+	) // hundreds of short programs: less garbage collection saves time
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	err = cmd.Run()

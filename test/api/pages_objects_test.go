@@ -201,7 +201,8 @@ func (w *world) builds(kustomization map[string]any) error {
 	content, err := yaml.Marshal(kustomization)
 	must(w.t, err)
 	must(w.t, os.WriteFile(filepath.Join(overlay, "kustomization.yaml"), content, 0o600))
-	if out, err := exec.CommandContext(w.ctx, filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl"), "kustomize", overlay).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(w.ctx, filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl"), "kustomize", overlay).
+		CombinedOutput(); err != nil {
 		return fmt.Errorf("building the kustomization: %w: %s", err, out)
 	}
 	return nil

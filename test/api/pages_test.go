@@ -83,7 +83,11 @@ func (p page) commands(t *testing.T) []command {
 	var found []command
 	for _, b := range p.blocks() {
 		if b.language == "" {
-			t.Errorf("%s:%d: the code block has no language: sh has commands, console has commands and output, text has neither", p.file, b.line)
+			t.Errorf(
+				"%s:%d: the code block has no language: sh has commands, console has commands and output, text has neither",
+				p.file,
+				b.line,
+			)
 		}
 		found = append(found, p.commandsIn(t, b)...)
 	}

@@ -55,9 +55,15 @@ func (f *freshServer) plantingEditor() *plantingEditor {
 	e.client, err = client.New(user.Config(), client.Options{Scheme: scheme})
 	must(f.t, err)
 	// Its role is not one of Everynode, and stays when Everynode is removed.
-	must(f.t, f.admin.Create(f.ctx, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "editor"}, Rules: []rbacv1.PolicyRule{
-		{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"nodejobs"}, Verbs: []string{"create", "patch"}},
-	}}))
+	must(
+		f.t,
+		f.admin.Create(
+			f.ctx,
+			&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "editor"}, Rules: []rbacv1.PolicyRule{
+				{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"nodejobs"}, Verbs: []string{"create", "patch"}},
+			}},
+		),
+	)
 	must(f.t, f.admin.Create(f.ctx, &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "editor"},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "editor"}, Subjects: subject("editor"),
@@ -98,7 +104,19 @@ func (e *plantingEditor) plant(ctx context.Context) {
 			e.wrote(e.client.Create(ctx, job))
 		}
 		theirs := &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: e.f.namespace, Name: "theirs"}}
-		e.wrote(e.client.Patch(ctx, theirs, mergePatch(fmt.Sprintf(`{"spec":{"task":{"script":"%s %d"},"deletionPolicy":"Rollback","rollback":{"script":"%[1]s"}}}`, planted, n))))
+		e.wrote(
+			e.client.Patch(
+				ctx,
+				theirs,
+				mergePatch(
+					fmt.Sprintf(
+						`{"spec":{"task":{"script":"%s %d"},"deletionPolicy":"Rollback","rollback":{"script":"%[1]s"}}}`,
+						planted,
+						n,
+					),
+				),
+			),
+		)
 	}
 }
 
@@ -200,7 +218,10 @@ func (f *freshServer) plant() *plantedServer {
 	must(f.t, f.admin.Status().Update(f.ctx, node))
 	user, err := f.env.AddUser(envtest.User{Name: policies.Account}, nil)
 	must(f.t, err)
-	p := &plantedServer{manager: user.Config(), theirs: &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "theirs"}}}
+	p := &plantedServer{
+		manager: user.Config(),
+		theirs:  &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "theirs"}},
+	}
 	asManager, err := client.New(p.manager, client.Options{Scheme: scheme, Mapper: uninstall.Mapper()})
 	must(f.t, err)
 	must(f.t, uninstall.ProtectRights(f.ctx, asManager))
@@ -253,7 +274,10 @@ func TestNoScriptRunsThatWasWrittenWithoutPolicies(t *testing.T) {
 	// An administrator deletes one binding by hand.
 	must(t, f.kubectl("delete validatingadmissionpolicybinding everynode-nodejobs"))
 	e.getsIn()
-	e.stalls(v1alpha1.ReasonPoliciesMissing, "ValidatingAdmissionPolicyBinding everynode-nodejobs is not installed. Install the policies of this version: kubectl apply -k config/default")
+	e.stalls(
+		v1alpha1.ReasonPoliciesMissing,
+		"ValidatingAdmissionPolicyBinding everynode-nodejobs is not installed. Install the policies of this version: kubectl apply -k config/default",
+	)
 	must(t, f.kubectl("apply -k ../../config/authorization"))
 	e.isRefused()
 	e.stalls(v1alpha1.ReasonNotAuthorized, "annotate nodejob")
@@ -262,15 +286,26 @@ func TestNoScriptRunsThatWasWrittenWithoutPolicies(t *testing.T) {
 	// An administrator changes one, and changes it back.
 	must(t, f.kubectl(`patch validatingadmissionpolicybinding everynode-nodejobs --type=merge -p={"spec":{"validationActions":["Warn"]}}`))
 	e.getsIn()
-	e.stalls(v1alpha1.ReasonPoliciesMissing, "spec.validationActions, which lacks Deny, of ValidatingAdmissionPolicyBinding everynode-nodejobs")
+	e.stalls(
+		v1alpha1.ReasonPoliciesMissing,
+		"spec.validationActions, which lacks Deny, of ValidatingAdmissionPolicyBinding everynode-nodejobs",
+	)
 	must(t, f.kubectl("apply -k ../../config/authorization"))
 	e.isRefused()
 	e.stalls(v1alpha1.ReasonNotAuthorized, "annotate nodejob")
 	ok()
 
 	// An administrator gives one a parameter, which the policy does not have.
-	must(t, f.kubectl(`patch validatingadmissionpolicybinding everynode-nodejobs --type=merge -p={"spec":{"paramRef":{"name":"x","parameterNotFoundAction":"Allow"}}}`))
-	e.stalls(v1alpha1.ReasonPoliciesMissing, "spec.paramRef of ValidatingAdmissionPolicyBinding everynode-nodejobs is not that of this version of the manager. If another client has added this field, delete the object first")
+	must(
+		t,
+		f.kubectl(
+			`patch validatingadmissionpolicybinding everynode-nodejobs --type=merge -p={"spec":{"paramRef":{"name":"x","parameterNotFoundAction":"Allow"}}}`,
+		),
+	)
+	e.stalls(
+		v1alpha1.ReasonPoliciesMissing,
+		"spec.paramRef of ValidatingAdmissionPolicyBinding everynode-nodejobs is not that of this version of the manager. If another client has added this field, delete the object first",
+	)
 	must(t, f.kubectl("delete validatingadmissionpolicybinding everynode-nodejobs"))
 	must(t, f.kubectl("apply -k ../../config/authorization"))
 	e.isRefused()
@@ -307,7 +342,8 @@ func TestNoScriptRunsThatWasWrittenWithoutPolicies(t *testing.T) {
 			return err
 		}
 		c := meta.FindStatusCondition(live.Status.Conditions, v1alpha1.ConditionStalled)
-		if live.DeletionTimestamp.IsZero() || c == nil || c.Status != metav1.ConditionTrue || c.Reason != v1alpha1.ReasonPoliciesMissing && c.Reason != v1alpha1.ReasonInstallationTerminating {
+		if live.DeletionTimestamp.IsZero() || c == nil || c.Status != metav1.ConditionTrue ||
+			c.Reason != v1alpha1.ReasonPoliciesMissing && c.Reason != v1alpha1.ReasonInstallationTerminating {
 			return fmt.Errorf("it is deleted at %v, and %+v", live.DeletionTimestamp, c)
 		}
 		return nil
@@ -334,10 +370,17 @@ func TestAManagerOfASecondInstallationDoesNotStart(t *testing.T) {
 		"other":            "install it in namespace everynode-system with ServiceAccount everynode-manager, once in each cluster",
 	} {
 		as := rest.CopyConfig(env.Config)
-		as.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + namespace + ":everynode-manager", Groups: []string{"system:serviceaccounts", "system:authenticated"}}
+		as.Impersonate = rest.ImpersonationConfig{
+			UserName: "system:serviceaccount:" + namespace + ":everynode-manager",
+			Groups:   []string{"system:serviceaccounts", "system:authenticated"},
+		}
 		c, err := client.New(as, client.Options{Scheme: scheme})
 		must(t, err)
-		if err := policies.CheckAccount(t.Context(), c); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+		if err := policies.CheckAccount(
+			t.Context(),
+			c,
+		); (err == nil) != (want == "") ||
+			err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("in namespace %s: %v, want %q", namespace, err, want)
 		}
 	}

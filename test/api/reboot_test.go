@@ -64,7 +64,10 @@ func TestARunWithARebootContinuesInTheNextBoot(t *testing.T) {
 	job := w.job("boots", func(s *v1alpha1.NodeJobSpec) {
 		whole(s)
 		s.Task.Check = &v1alpha1.CheckSpec{Script: "check"}
-		s.Maintenance = v1alpha1.MaintenanceSpec{Cordon: true, Reboot: v1alpha1.RebootSpec{Policy: v1alpha1.RebootAlways, MinReadySeconds: new(int32(0))}}
+		s.Maintenance = v1alpha1.MaintenanceSpec{
+			Cordon: true,
+			Reboot: v1alpha1.RebootSpec{Policy: v1alpha1.RebootAlways, MinReadySeconds: new(int32(0))},
+		}
 	})
 	w.gateIsSeen("boots")
 	key := v1alpha1.GateKey(job)
@@ -113,7 +116,9 @@ func TestATaskThatAsksForNoRebootIsDoneWithoutOne(t *testing.T) {
 		w.node(node)
 	}
 	w.job("asks", func(s *v1alpha1.NodeJobSpec) {
-		s.Maintenance = v1alpha1.MaintenanceSpec{Reboot: v1alpha1.RebootSpec{Policy: v1alpha1.RebootIfRequested, MinReadySeconds: new(int32(0))}}
+		s.Maintenance = v1alpha1.MaintenanceSpec{
+			Reboot: v1alpha1.RebootSpec{Policy: v1alpha1.RebootIfRequested, MinReadySeconds: new(int32(0))},
+		}
 	})
 	w.end(w.podOf("asks-1", task.Task), 0, "")
 	w.done("asks", "asks-1")
@@ -134,7 +139,10 @@ func TestACheckThatFailsAfterTheRebootFailsTheAttempt(t *testing.T) {
 	w.job("bad", func(s *v1alpha1.NodeJobSpec) {
 		s.Task.Check = &v1alpha1.CheckSpec{Script: "check"}
 		s.Retry.Limit = new(int32(0))
-		s.Maintenance = v1alpha1.MaintenanceSpec{Cordon: true, Reboot: v1alpha1.RebootSpec{Policy: v1alpha1.RebootAlways, MinReadySeconds: new(int32(0))}}
+		s.Maintenance = v1alpha1.MaintenanceSpec{
+			Cordon: true,
+			Reboot: v1alpha1.RebootSpec{Policy: v1alpha1.RebootAlways, MinReadySeconds: new(int32(0))},
+		}
 	})
 	w.end(w.podOf("bad-boot-1", task.Task), 0, "")
 	reboots := w.podOf("bad-boot-1", task.Reboot)
@@ -157,7 +165,9 @@ func TestAnAttemptFailsIfTheNodeDoesNotComeBack(t *testing.T) {
 	w.node("lost-boot-1")
 	w.job("lost", func(s *v1alpha1.NodeJobSpec) {
 		s.Retry.Limit = new(int32(0))
-		s.Maintenance = v1alpha1.MaintenanceSpec{Reboot: v1alpha1.RebootSpec{Policy: v1alpha1.RebootAlways, TimeoutSeconds: new(int32(10)), MinReadySeconds: new(int32(0))}}
+		s.Maintenance = v1alpha1.MaintenanceSpec{
+			Reboot: v1alpha1.RebootSpec{Policy: v1alpha1.RebootAlways, TimeoutSeconds: new(int32(10)), MinReadySeconds: new(int32(0))},
+		}
 	})
 	w.end(w.podOf("lost-boot-1", task.Task), 0, "")
 	pod := w.podOf("lost-boot-1", task.Reboot)

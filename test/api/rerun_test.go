@@ -68,7 +68,10 @@ func TestASecretThatChangesRunsTheTaskAgain(t *testing.T) {
 	command := regexp.MustCompile(`kubectl [^;]*`).FindString(c.Message)
 	w.run(command)
 	w.condition("watches", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonSecretNotFound)
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "token.v1"}, Data: map[string][]byte{"token": []byte("hunter2")}}
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "token.v1"},
+		Data:       map[string][]byte{"token": []byte("hunter2")},
+	}
 	must(t, admin.Create(w.ctx, secret))
 	first := w.becomes("watches", "secret-1", "")
 
@@ -161,7 +164,13 @@ func TestATaskThatIsDueRunsAgain(t *testing.T) {
 	node := w.liveNode("due-1")
 	key := v1alpha1.RecordKey(w.namespace, "due")
 	rec := *record.Read(node.Labels, node.Annotations, key).Record
-	rec.FinishedAt, rec.StartedAt, rec.RecordedAt = rec.FinishedAt.Add(-time.Hour), rec.StartedAt.Add(-time.Hour), rec.RecordedAt.Add(-time.Hour)
+	rec.FinishedAt, rec.StartedAt, rec.RecordedAt = rec.FinishedAt.Add(
+		-time.Hour,
+	), rec.StartedAt.Add(
+		-time.Hour,
+	), rec.RecordedAt.Add(
+		-time.Hour,
+	)
 	record.SetOn(node, key, rec)
 	must(t, admin.Update(w.ctx, node))
 	w.end(w.podOn("due-1"), 0, "")

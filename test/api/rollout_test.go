@@ -155,14 +155,25 @@ func TestNothingStartsThatCouldNotBeUndone(t *testing.T) {
 	startManager(t, noFaults)
 	w.node("undone-1")
 	w.job("no-undo", func(s *v1alpha1.NodeJobSpec) {
-		s.Rollback = &v1alpha1.RollbackSpec{ScriptFrom: &v1alpha1.ScriptSource{ConfigMapKeyRef: v1alpha1.ConfigMapKeyRef{Name: "undo", Key: "sh"}}}
+		s.Rollback = &v1alpha1.RollbackSpec{
+			ScriptFrom: &v1alpha1.ScriptSource{ConfigMapKeyRef: v1alpha1.ConfigMapKeyRef{Name: "undo", Key: "sh"}},
+		}
 	})
 	c := w.condition("no-undo", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonConfigMapNotFound)
 	wantText(t, c.Message, "spec.rollback.scriptFrom", w.namespace+"/undo does not exist", "Create it")
 	if running := w.runOn(); len(running) > 0 {
 		t.Errorf("there are pods on %v", running)
 	}
-	must(t, admin.Create(w.ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "undo", Labels: scriptLabel}, Data: map[string]string{"sh": "true"}}))
+	must(
+		t,
+		admin.Create(
+			w.ctx,
+			&corev1.ConfigMap{
+				ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "undo", Labels: scriptLabel},
+				Data:       map[string]string{"sh": "true"},
+			},
+		),
+	)
 	w.end(w.podOn("undone-1"), 0, "")
 	w.condition("no-undo", v1alpha1.ConditionComplete, metav1.ConditionTrue, "")
 }
@@ -208,7 +219,13 @@ func TestARolloutGoesNoFurtherThanItIsPromotedTo(t *testing.T) {
 	w.end(w.podOn("prom-1"), 0, "")
 	for _, kind := range []string{v1alpha1.ConditionComplete, v1alpha1.ConditionReconciling} {
 		c := w.condition("promoted", kind, metav1.ConditionFalse, v1alpha1.ReasonAwaitingPromotion)
-		wantText(t, c.Message, "step canary has passed", "To continue with step all: ", `patch nodejob promoted --type=merge -p '{"spec":{"rollout":{"promoteTo":"all"}}}'`)
+		wantText(
+			t,
+			c.Message,
+			"step canary has passed",
+			"To continue with step all: ",
+			`patch nodejob promoted --type=merge -p '{"spec":{"rollout":{"promoteTo":"all"}}}'`,
+		)
 	}
 	w.noPods()
 	w.change(job, `{"rollout":{"promoteTo":"all"}}`)

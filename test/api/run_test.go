@@ -40,24 +40,60 @@ func TestARunThatCannotBegin(t *testing.T) {
 		code int
 		want string
 	}{
-		"no nodes":                      {[]string{"run", "--", "true"}, cmdutil.ExitUsage, "on which nodes?"},
-		"two ways to name them":         {[]string{"run", "begin-1", "--all", "--", "true"}, cmdutil.ExitUsage, "only one of them"},
-		"no command":                    {[]string{"run", "begin-1"}, cmdutil.ExitUsage, "run what?"},
-		"an unknown node":               {[]string{"run", "begin-9", "--", "true"}, cmdutil.ExitNotFound, "there is no node begin-9; there are begin-1"},
-		"labels without a node":         {[]string{"run", "-l", "no=such", "--", "true"}, cmdutil.ExitNotFound, "no node has the labels -l no=such"},
-		"an invalid selector":           {[]string{"run", "-l", "a in b", "--", "true"}, cmdutil.ExitUsage, "is no selector"},
-		"two nodes, without a terminal": {[]string{"run", "begin-1", "begin-2", "--", "true"}, cmdutil.ExitDeclined, "To confirm, give --yes"},
-		"an unreachable node":           {[]string{"run", "begin-3", "--", "true"}, cmdutil.ExitNodesFailed, "nothing was run: begin-3: it has been unreachable since"},
-		"an argument that is not UTF-8": {[]string{"run", "begin-1", "--", "echo", "a\xff"}, cmdutil.ExitUsage, "argument 1 of the command is no UTF-8"},
-		"a script that is not UTF-8":    {[]string{"run", "begin-1", "-f", script}, cmdutil.ExitUsage, "is no text in UTF-8"},
-		"a missing script":              {[]string{"run", "begin-1", "-f", script + "x"}, cmdutil.ExitUsage, "no such file"},
-		"half a percent":                {[]string{"run", "begin-1", "--max-concurrent", "0.5%", "--", "true"}, cmdutil.ExitUsage, "--max-concurrent 0.5%: give a number from 1"},
-		"an empty limit":                {[]string{"run", "--all", "--limit", "", "--", "true"}, cmdutil.ExitUsage, "--limit is empty"},
-		"a limit of no node":            {[]string{"run", "begin-1", "--limit", "x*,@" + saved, "--", "true"}, cmdutil.ExitNotFound, "leaves no node; selected: begin-1"},
-		"an empty directory":            {[]string{"run", "begin-1", "--save", "", "--", "true"}, cmdutil.ExitUsage, "--save is empty"},
-		"serial and max-concurrent":     {[]string{"run", "begin-1", "--serial", "1", "--max-concurrent", "1", "--", "true"}, cmdutil.ExitUsage, "give only one of them"},
-		"a timeout of nothing":          {[]string{"run", "begin-1", "--timeout", "0s", "--", "true"}, cmdutil.ExitUsage, "--timeout 0s: give whole seconds, from 1s"},
-		"an invalid name":               {[]string{"run", "begin-1", "--name", "No", "--", "true"}, cmdutil.ExitError, "Invalid value"},
+		"no nodes":              {[]string{"run", "--", "true"}, cmdutil.ExitUsage, "on which nodes?"},
+		"two ways to name them": {[]string{"run", "begin-1", "--all", "--", "true"}, cmdutil.ExitUsage, "only one of them"},
+		"no command":            {[]string{"run", "begin-1"}, cmdutil.ExitUsage, "run what?"},
+		"an unknown node": {
+			[]string{"run", "begin-9", "--", "true"},
+			cmdutil.ExitNotFound,
+			"there is no node begin-9; there are begin-1",
+		},
+		"labels without a node": {
+			[]string{"run", "-l", "no=such", "--", "true"},
+			cmdutil.ExitNotFound,
+			"no node has the labels -l no=such",
+		},
+		"an invalid selector": {[]string{"run", "-l", "a in b", "--", "true"}, cmdutil.ExitUsage, "is no selector"},
+		"two nodes, without a terminal": {
+			[]string{"run", "begin-1", "begin-2", "--", "true"},
+			cmdutil.ExitDeclined,
+			"To confirm, give --yes",
+		},
+		"an unreachable node": {
+			[]string{"run", "begin-3", "--", "true"},
+			cmdutil.ExitNodesFailed,
+			"nothing was run: begin-3: it has been unreachable since",
+		},
+		"an argument that is not UTF-8": {
+			[]string{"run", "begin-1", "--", "echo", "a\xff"},
+			cmdutil.ExitUsage,
+			"argument 1 of the command is no UTF-8",
+		},
+		"a script that is not UTF-8": {[]string{"run", "begin-1", "-f", script}, cmdutil.ExitUsage, "is no text in UTF-8"},
+		"a missing script":           {[]string{"run", "begin-1", "-f", script + "x"}, cmdutil.ExitUsage, "no such file"},
+		"half a percent": {
+			[]string{"run", "begin-1", "--max-concurrent", "0.5%", "--", "true"},
+			cmdutil.ExitUsage,
+			"--max-concurrent 0.5%: give a number from 1",
+		},
+		"an empty limit": {[]string{"run", "--all", "--limit", "", "--", "true"}, cmdutil.ExitUsage, "--limit is empty"},
+		"a limit of no node": {
+			[]string{"run", "begin-1", "--limit", "x*,@" + saved, "--", "true"},
+			cmdutil.ExitNotFound,
+			"leaves no node; selected: begin-1",
+		},
+		"an empty directory": {[]string{"run", "begin-1", "--save", "", "--", "true"}, cmdutil.ExitUsage, "--save is empty"},
+		"serial and max-concurrent": {
+			[]string{"run", "begin-1", "--serial", "1", "--max-concurrent", "1", "--", "true"},
+			cmdutil.ExitUsage,
+			"give only one of them",
+		},
+		"a timeout of nothing": {
+			[]string{"run", "begin-1", "--timeout", "0s", "--", "true"},
+			cmdutil.ExitUsage,
+			"--timeout 0s: give whole seconds, from 1s",
+		},
+		"an invalid name": {[]string{"run", "begin-1", "--name", "No", "--", "true"}, cmdutil.ExitError, "Invalid value"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -127,7 +163,9 @@ func TestARunSavesItsOutput(t *testing.T) {
 	content, err := os.ReadFile(filepath.Join(dir, "index.json"))
 	must(t, err)
 	must(t, json.Unmarshal(content, &index))
-	if n := index.Nodes; len(n) != 2 || n[0].Outcome != "Succeeded" || n[0].Truncated || n[1].Outcome != "Failed" || n[1].ExitCode == nil || *n[1].ExitCode != 3 || !n[1].Truncated {
+	if n := index.Nodes; len(n) != 2 || n[0].Outcome != "Succeeded" || n[0].Truncated || n[1].Outcome != "Failed" || n[1].ExitCode == nil ||
+		*n[1].ExitCode != 3 ||
+		!n[1].Truncated {
 		t.Errorf("the index is %s", content)
 	}
 	if got := w.everynode(config, args...); got.code != cmdutil.ExitUsage || !strings.Contains(got.err, "is not empty: name a new one") {
@@ -156,7 +194,12 @@ func TestARunWithoutAManager(t *testing.T) {
 	if got.code != cmdutil.ExitGone {
 		t.Errorf("exit code %d", got.code)
 	}
-	wantText(t, got.err, "the manager has not observed the NodeJob yet; check that it is running: kubectl everynode version", "the NodeJob was deleted")
+	wantText(
+		t,
+		got.err,
+		"the manager has not observed the NodeJob yet; check that it is running: kubectl everynode version",
+		"the NodeJob was deleted",
+	)
 	if err := admin.Get(w.ctx, client.ObjectKeyFromObject(job), job); !apierrors.IsNotFound(err) {
 		t.Errorf("it is there: %v", err)
 	}
@@ -176,13 +219,29 @@ func TestARunTakesNoOldRecordForItsOwn(t *testing.T) {
 	w.done("old", "old-1")
 	args := []string{"run", "old-1", "old-2", "--yes", "--max-concurrent", "100%", "--name", "old", "--", "true"}
 	got := w.everynode(config, args...)
-	wantTold(t, "run while it is there", told{cmdutil.ExitUsage, "", "error: there is a NodeJob old in namespace NAMESPACE already: give another --name, or none\n"}, got)
+	wantTold(
+		t,
+		"run while it is there",
+		told{cmdutil.ExitUsage, "", "error: there is a NodeJob old in namespace NAMESPACE already: give another --name, or none\n"},
+		got,
+	)
 	must(t, admin.Delete(w.ctx, job))
 	w.gone(job)
 	got = w.everynode(config, args...)
 	const key = "NAMESPACE.everynode.dev/old"
-	wantTold(t, "run when it is gone", told{cmdutil.ExitUsage, "", "error: 1 node still carries the record of an earlier NodeJob NAMESPACE/old, as deletionPolicy Retain leaves it (label and annotation " + key + "): old-1. " +
-		"It would be taken for that of this run. Give another --name, or none; or remove the records: kubectl label nodes --all " + key + "- " + record.SealKey(key) + "- && kubectl annotate nodes --all " + key + "-\n"}, got)
+	wantTold(
+		t,
+		"run when it is gone",
+		told{
+			cmdutil.ExitUsage,
+			"",
+			"error: 1 node still carries the record of an earlier NodeJob NAMESPACE/old, as deletionPolicy Retain leaves it (label and annotation " + key + "): old-1. " +
+				"It would be taken for that of this run. Give another --name, or none; or remove the records: kubectl label nodes --all " + key + "- " + record.SealKey(
+				key,
+			) + "- && kubectl annotate nodes --all " + key + "-\n",
+		},
+		got,
+	)
 	if err := admin.Get(w.ctx, client.ObjectKeyFromObject(job), job); !apierrors.IsNotFound(err) {
 		t.Errorf("it was created nevertheless: %v", err)
 	}

@@ -39,7 +39,11 @@ func (w *world) endAt(pod *corev1.Pod, code int32, at time.Time) {
 func (w *world) recordedSince(then time.Time, rec record.Record) {
 	w.t.Helper()
 	// The manager knows the API server's time to within a second, and rounds up.
-	if earliest, latest := then.Add(-time.Second), time.Now().Add(2*time.Second); rec.RecordedAt.Before(earliest) || rec.RecordedAt.After(latest) {
+	if earliest, latest := then.Add(
+		-time.Second,
+	), time.Now().
+		Add(2*time.Second); rec.RecordedAt.Before(earliest) ||
+		rec.RecordedAt.After(latest) {
 		w.t.Errorf("it was recorded at %s, want between %s and %s", rec.RecordedAt, earliest, latest)
 	}
 }

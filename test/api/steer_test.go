@@ -64,7 +64,11 @@ func (w *world) everynode(kubeconfig string, args ...string) told {
 	w.t.Helper()
 	var out, errs bytes.Buffer
 	flags := []string{"--kubeconfig", kubeconfig, "-n", w.namespace}
-	code := cli.Run(w.ctx, genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &errs}, append(args[:1:1], append(flags, args[1:]...)...))
+	code := cli.Run(
+		w.ctx,
+		genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &errs},
+		append(args[:1:1], append(flags, args[1:]...)...),
+	)
 	plain := strings.NewReplacer(w.namespace, "NAMESPACE")
 	return told{code, plain.Replace(out.String()), plain.Replace(errs.String())}
 }
@@ -94,13 +98,45 @@ func TestRepeatedPromoteAdvancesOnlyOneStep(t *testing.T) {
 	config := w.kubeconfigOf()
 	w.job("steps", threeSteps)
 	const commit = "With GitOps, commit this instead: spec.rollout.promoteTo: "
-	wantTold(t, "promote", told{0, "nodejob steps: promoted: spec.rollout.promoteTo canary -> quarter\n", commit + "quarter\n"}, w.everynode(config, "promote", "steps"))
-	wantTold(t, "promote again", told{0, "nodejob steps: nothing to change: it may reach step quarter already, and is in step canary\n", ""}, w.everynode(config, "promote", "steps"))
-	wantTold(t, "promote to a step that is not there", told{3, "", "error: there is no step nowhere; the steps are canary, quarter, all\n"}, w.everynode(config, "promote", "steps", "--to", "nowhere"))
-	wantTold(t, "promote backwards", told{2, "", "error: it may already reach step quarter, and promote does not go back. To suspend it: kubectl everynode suspend steps -n NAMESPACE\n"}, w.everynode(config, "promote", "steps", "--to", "canary"))
-	wantTold(t, "promote in full", told{0, "nodejob steps: promoted: spec.rollout.promoteTo quarter -> all\n",
-		"The next revision runs all steps without a pause. To pause it, set promoteTo: quarter in the change that creates it.\n" + commit + "all\n"}, w.everynode(config, "promote", "steps", "--full"))
-	wantTold(t, "promote in full again", told{0, "nodejob steps: nothing to change: it may reach step all already, and is in step canary\n", ""}, w.everynode(config, "promote", "steps", "--full"))
+	wantTold(
+		t,
+		"promote",
+		told{0, "nodejob steps: promoted: spec.rollout.promoteTo canary -> quarter\n", commit + "quarter\n"},
+		w.everynode(config, "promote", "steps"),
+	)
+	wantTold(
+		t,
+		"promote again",
+		told{0, "nodejob steps: nothing to change: it may reach step quarter already, and is in step canary\n", ""},
+		w.everynode(config, "promote", "steps"),
+	)
+	wantTold(
+		t,
+		"promote to a step that is not there",
+		told{3, "", "error: there is no step nowhere; the steps are canary, quarter, all\n"},
+		w.everynode(config, "promote", "steps", "--to", "nowhere"),
+	)
+	wantTold(
+		t,
+		"promote backwards",
+		told{
+			2,
+			"",
+			"error: it may already reach step quarter, and promote does not go back. To suspend it: kubectl everynode suspend steps -n NAMESPACE\n",
+		},
+		w.everynode(config, "promote", "steps", "--to", "canary"),
+	)
+	wantTold(t, "promote in full", told{
+		0,
+		"nodejob steps: promoted: spec.rollout.promoteTo quarter -> all\n",
+		"The next revision runs all steps without a pause. To pause it, set promoteTo: quarter in the change that creates it.\n" + commit + "all\n",
+	}, w.everynode(config, "promote", "steps", "--full"))
+	wantTold(
+		t,
+		"promote in full again",
+		told{0, "nodejob steps: nothing to change: it may reach step all already, and is in step canary\n", ""},
+		w.everynode(config, "promote", "steps", "--full"),
+	)
 	if got := w.live("steps").Spec.Rollout.PromoteTo; got != "all" {
 		t.Errorf("promoteTo is %s", got)
 	}
@@ -110,8 +146,18 @@ func TestPauseAndResume(t *testing.T) {
 	w := newWorld(t)
 	config := w.kubeconfigOf()
 	w.job("paused", func(s *v1alpha1.NodeJobSpec) { s.StartingDeadlineSeconds = new(int32(1)) })
-	wantTold(t, "suspend", told{0, "nodejob paused: suspended: spec.suspend false -> true\n", "With GitOps, commit this instead: spec.suspend: true\n"}, w.everynode(config, "suspend", "paused"))
-	wantTold(t, "suspend again", told{0, "nodejob paused: nothing to change: it is already suspended\n", ""}, w.everynode(config, "suspend", "paused"))
+	wantTold(
+		t,
+		"suspend",
+		told{0, "nodejob paused: suspended: spec.suspend false -> true\n", "With GitOps, commit this instead: spec.suspend: true\n"},
+		w.everynode(config, "suspend", "paused"),
+	)
+	wantTold(
+		t,
+		"suspend again",
+		told{0, "nodejob paused: nothing to change: it is already suspended\n", ""},
+		w.everynode(config, "suspend", "paused"),
+	)
 	w.eventually("its starting deadline has passed", func() error {
 		if time.Since(w.live("paused").CreationTimestamp.Time) < time.Second {
 			return fmt.Errorf("it is not")
@@ -119,10 +165,16 @@ func TestPauseAndResume(t *testing.T) {
 		return nil
 	})
 	got := w.everynode(config, "resume", "paused")
-	if got.code != 0 || !strings.HasPrefix(got.out, "nodejob paused: resumed: spec.suspend true -> false, spec.startingDeadlineSeconds 1 -> 36") {
+	if got.code != 0 ||
+		!strings.HasPrefix(got.out, "nodejob paused: resumed: spec.suspend true -> false, spec.startingDeadlineSeconds 1 -> 36") {
 		t.Errorf("resume: %+v", got)
 	}
-	wantTold(t, "resume again", told{0, "nodejob paused: nothing to change: it is not suspended\n", ""}, w.everynode(config, "resume", "paused"))
+	wantTold(
+		t,
+		"resume again",
+		told{0, "nodejob paused: nothing to change: it is not suspended\n", ""},
+		w.everynode(config, "resume", "paused"),
+	)
 	if live := w.live("paused"); live.Spec.Suspend || *live.Spec.StartingDeadlineSeconds < 3600 {
 		t.Errorf("it is %+v", live.Spec)
 	}
@@ -135,8 +187,11 @@ func TestTheToolThatManagesANodeJobIsNamed(t *testing.T) {
 	job := w.draft("kept")
 	job.Labels = map[string]string{"kustomize.toolkit.fluxcd.io/name": "nodes", "kustomize.toolkit.fluxcd.io/namespace": "flux-system"}
 	must(t, admin.Create(w.ctx, job))
-	wantTold(t, "suspend", told{0, "nodejob kept: suspended: spec.suspend false -> true\n",
-		"note: this NodeJob is managed by Flux (Kustomization flux-system/nodes), which may revert the change. Commit: spec.suspend: true\n"}, w.everynode(config, "suspend", "kept"))
+	wantTold(t, "suspend", told{
+		0,
+		"nodejob kept: suspended: spec.suspend false -> true\n",
+		"note: this NodeJob is managed by Flux (Kustomization flux-system/nodes), which may revert the change. Commit: spec.suspend: true\n",
+	}, w.everynode(config, "suspend", "kept"))
 }
 
 func TestNodesAreRetriedRerunAndSkipped(t *testing.T) {
@@ -175,16 +230,24 @@ func TestNodesAreRetriedRerunAndSkipped(t *testing.T) {
 	})
 	revision := w.live("steered").Status.Revision
 	got := w.everynode(config, "skip", "steered", "steer-2", "steer-9")
-	if got.code != 3 || got.out != "node steer-2: counts as done without a run: label "+key+"="+revision+"\n" || !strings.HasPrefix(got.err, "node steer-9: there is no node steer-9; there are steer-") {
+	if got.code != 3 || got.out != "node steer-2: counts as done without a run: label "+key+"="+revision+"\n" ||
+		!strings.HasPrefix(got.err, "node steer-9: there is no node steer-9; there are steer-") {
 		t.Errorf("skip: %+v", got)
 	}
-	wantTold(t, "skip again", told{0, "node steer-2: nothing to change: it counts as done with revision " + revision + " already\n", ""}, w.everynode(config, "skip", "steered", "steer-2"))
+	wantTold(
+		t,
+		"skip again",
+		told{0, "node steer-2: nothing to change: it counts as done with revision " + revision + " already\n", ""},
+		w.everynode(config, "skip", "steered", "steer-2"),
+	)
 	got = w.everynode(config, "rerun", "steered")
-	if got.code != 7 || got.err != "error: the command needs a confirmation, and standard input is not a terminal. To confirm, give --yes. Run NAMESPACE/steered again on 2 nodes: steer-1, steer-2\n" {
+	if got.code != 7 ||
+		got.err != "error: the command needs a confirmation, and standard input is not a terminal. To confirm, give --yes. Run NAMESPACE/steered again on 2 nodes: steer-1, steer-2\n" {
 		t.Errorf("rerun of all: %+v", got)
 	}
 	got = w.everynode(config, "rerun", "steered", "steer-1", "steer-3")
-	if got.code != 0 || got.out != "node steer-1: rerun requested: label "+key+" removed\nnode steer-3: nothing to change: it is not done there, and runs automatically\n" {
+	if got.code != 0 ||
+		got.out != "node steer-1: rerun requested: label "+key+" removed\nnode steer-3: nothing to change: it is not done there, and runs automatically\n" {
 		t.Errorf("rerun: %+v", got)
 	}
 	w.end(w.podOn("steer-1"), 0, `{"exitCode":0}`)
@@ -220,7 +283,12 @@ func TestRetryOfAllThatFailed(t *testing.T) {
 	w.node("again-1")
 	w.job("again", func(s *v1alpha1.NodeJobSpec) { s.Retry.Limit = new(int32(0)) })
 	first := w.podOn("again-1")
-	wantTold(t, "retry where nothing failed", told{0, "nodejob again: nothing to change: no node has failed\n", ""}, w.everynode(config, "retry", "again"))
+	wantTold(
+		t,
+		"retry where nothing failed",
+		told{0, "nodejob again: nothing to change: no node has failed\n", ""},
+		w.everynode(config, "retry", "again"),
+	)
 	w.end(first, 3, `{"exitCode":3}`)
 	w.condition("again", v1alpha1.ConditionStalled, metav1.ConditionTrue, "")
 	got := w.everynode(config, "retry", "again", "--failed")
@@ -240,7 +308,8 @@ func TestAbortWithRollback(t *testing.T) {
 	w.end(w.podOn("undo-1"), 0, `{"exitCode":0}`)
 	w.done("undo", "undo-1")
 	got := w.everynode(config, "abort", "undo", "--rollback", "--yes")
-	if got.code != 0 || got.out != "nodejob undo: aborted: spec.suspend true, spec.deletionPolicy Forget -> Rollback\nnodejob undo: is being rolled back, and is deleted afterwards\n" {
+	if got.code != 0 ||
+		got.out != "nodejob undo: aborted: spec.suspend true, spec.deletionPolicy Forget -> Rollback\nnodejob undo: is being rolled back, and is deleted afterwards\n" {
 		t.Errorf("abort --rollback: %+v", got)
 	}
 	pod := w.podOn("undo-1")
@@ -251,8 +320,17 @@ func TestAbortWithRollback(t *testing.T) {
 	if got.code != 2 || !strings.HasPrefix(got.err, "error: NodeJob NAMESPACE/undo is being deleted, so its task does not run again.") {
 		t.Errorf("skip of one that is being deleted: %+v", got)
 	}
-	wantText(t, w.everynode(config, "explain", "undo", "undo-1").out, "NAMESPACE/undo is being deleted (deletionPolicy Rollback); on undo-1: ")
-	wantTold(t, "abort --rollback again", told{0, "nodejob undo: nothing to change: it is being rolled back already\n", ""}, w.everynode(config, "abort", "undo", "--rollback"))
+	wantText(
+		t,
+		w.everynode(config, "explain", "undo", "undo-1").out,
+		"NAMESPACE/undo is being deleted (deletionPolicy Rollback); on undo-1: ",
+	)
+	wantTold(
+		t,
+		"abort --rollback again",
+		told{0, "nodejob undo: nothing to change: it is being rolled back already\n", ""},
+		w.everynode(config, "abort", "undo", "--rollback"),
+	)
 	w.end(pod, 0, `{"exitCode":0}`)
 	w.gone(job)
 }
@@ -310,7 +388,10 @@ func TestCommandsReportMissingInput(t *testing.T) {
 		t.Errorf("something was changed: %+v", live.Spec)
 	}
 	for _, verb := range [][]string{{"promote", "no"}, {"suspend", "no"}, {"resume", "no"}, {"retry", "no"}, {"retry", "no", "seen-1"}, {"rerun", "no", "seen-1"}, {"skip", "no", "seen-1"}, {"abort", "no"}, {"abort", "no", "--rollback"}} {
-		if got := w.everynode(viewer, verb...); got.code != cmdutil.ExitNotFound || got.err != "error: there is no NodeJob no in namespace NAMESPACE; there are seen\n" {
+		if got := w.everynode(
+			viewer,
+			verb...); got.code != cmdutil.ExitNotFound ||
+			got.err != "error: there is no NodeJob no in namespace NAMESPACE; there are seen\n" {
 			t.Errorf("%v: %+v", verb, got)
 		}
 	}
@@ -337,13 +418,24 @@ func TestManifestsAreAccepted(t *testing.T) {
 		"a kernel parameter":            {"sysctl", "vm.swappiness=10"},
 		"a kernel parameter with words": {"sysctl", "net.ipv4.tcp_rmem=4096 131072 6291456"},
 		"a kernel parameter at least":   {"sysctl", "vm.max_map_count=262144", "--at-least"},
-		"for some nodes, with a canary": {"sysctl", "net.core.somaxconn=16384", "-l", "pool in (web,db),!old", "--promote-to", "canary", "--max-concurrent", "5%", "--name", "some"},
-		"a certificate of a registry":   {"ca-certificate", "shop-ca", "--cert", certificate, "--registry", "registry.example:5000"},
-		"a certificate of all":          {"ca-certificate", "all-ca", "--cert", certificate},
-		"a certificate on request":      {"ca-certificate", "wanted-ca", "--cert", certificate, "--wanted", "example.com/ca=wanted"},
-		"a file":                        {"file", "/etc/a $(HOME)/b'c.conf", "--from", file, "--mode", "0600", "--owner", "nobody"},
-		"a file that is not UTF-8":      {"file", "/etc/binary", "--from", binary},
-		"a script":                      {"script", "tune", "-f", script, "--check", script, "--rollback", script, "--on-reboot"},
+		"for some nodes, with a canary": {
+			"sysctl",
+			"net.core.somaxconn=16384",
+			"-l",
+			"pool in (web,db),!old",
+			"--promote-to",
+			"canary",
+			"--max-concurrent",
+			"5%",
+			"--name",
+			"some",
+		},
+		"a certificate of a registry": {"ca-certificate", "shop-ca", "--cert", certificate, "--registry", "registry.example:5000"},
+		"a certificate of all":        {"ca-certificate", "all-ca", "--cert", certificate},
+		"a certificate on request":    {"ca-certificate", "wanted-ca", "--cert", certificate, "--wanted", "example.com/ca=wanted"},
+		"a file":                      {"file", "/etc/a $(HOME)/b'c.conf", "--from", file, "--mode", "0600", "--owner", "nobody"},
+		"a file that is not UTF-8":    {"file", "/etc/binary", "--from", binary},
+		"a script":                    {"script", "tune", "-f", script, "--check", script, "--rollback", script, "--on-reboot"},
 	}
 	for name, args := range tests {
 		t.Run(name, func(t *testing.T) {

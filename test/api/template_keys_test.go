@@ -72,7 +72,12 @@ func TestTemplatesHaveNoKeysOfEverynode(t *testing.T) {
 	for _, key := range keysOfEverynode(t) {
 		keys = append(keys, key)
 	}
-	refused := map[string]bool{"example.com/x": false, "noteverynode.dev/x": false, "everynode.dev.example.com/x": false, "everynode.dev": false}
+	refused := map[string]bool{
+		"example.com/x":               false,
+		"noteverynode.dev/x":          false,
+		"everynode.dev.example.com/x": false,
+		"everynode.dev":               false,
+	}
 	for _, key := range keys {
 		refused[key] = true
 	}
@@ -92,7 +97,11 @@ func TestTemplatesHaveNoKeysOfEverynode(t *testing.T) {
 					if !apierrors.IsInvalid(err) {
 						t.Fatalf("the API server says %v", err)
 					}
-					wantText(t, err.Error(), kind+".metadata."+place+" must not have keys of everynode.dev, which only the manager sets on pods: remove them, or use a prefix of your own")
+					wantText(
+						t,
+						err.Error(),
+						kind+".metadata."+place+" must not have keys of everynode.dev, which only the manager sets on pods: remove them, or use a prefix of your own",
+					)
 				})
 			}
 		}
@@ -102,5 +111,23 @@ func TestTemplatesHaveNoKeysOfEverynode(t *testing.T) {
 	for i := range 300 {
 		many = append(many, fmt.Sprintf("example.com/%s%d: x", strings.Repeat("k", 50), i))
 	}
-	must(t, admin.Create(w.ctx, jobFromYAML(t, w.namespace, "new", `{task: {template: {metadata: {labels: {`+strings.Join(many, ", ")+`}, annotations: {`+strings.Join(many, ", ")+`}}, spec: {containers: [{name: a, image: b}]}}}}`), client.DryRunAll))
+	must(
+		t,
+		admin.Create(
+			w.ctx,
+			jobFromYAML(
+				t,
+				w.namespace,
+				"new",
+				`{task: {template: {metadata: {labels: {`+strings.Join(
+					many,
+					", ",
+				)+`}, annotations: {`+strings.Join(
+					many,
+					", ",
+				)+`}}, spec: {containers: [{name: a, image: b}]}}}}`,
+			),
+			client.DryRunAll,
+		),
+	)
 }

@@ -60,7 +60,11 @@ func newRemovable(t *testing.T) *removable {
 func (f *removable) uninstall(kubeconfig string, args ...string) told {
 	f.t.Helper()
 	var out, errs bytes.Buffer
-	code := cli.Run(f.t.Context(), genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &errs}, append([]string{"uninstall", "--kubeconfig", kubeconfig}, args...))
+	code := cli.Run(
+		f.t.Context(),
+		genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &errs},
+		append([]string{"uninstall", "--kubeconfig", kubeconfig}, args...),
+	)
 	return told{code, out.String(), errs.String()}
 }
 
@@ -75,7 +79,12 @@ func (f *removable) playControllers(ctx context.Context) {
 			}
 		}
 		namespace := &corev1.Namespace{}
-		if err := f.admin.Get(ctx, client.ObjectKey{Name: uninstall.Namespace}, namespace); err == nil && !namespace.DeletionTimestamp.IsZero() {
+		if err := f.admin.Get(
+			ctx,
+			client.ObjectKey{Name: uninstall.Namespace},
+			namespace,
+		); err == nil &&
+			!namespace.DeletionTimestamp.IsZero() {
 			f.endNamespace(ctx, namespace)
 		}
 		time.Sleep(20 * time.Millisecond)
@@ -110,7 +119,10 @@ func (f *removable) putEverythingToUse() {
 		job.Namespace, job.Finalizers, job.Spec.Task.Script = "default", []string{v1alpha1.NodeJobFinalizer}, "true"
 		f.create(job)
 	}
-	g := &v1alpha1.NodeGuard{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "storage"}, Spec: v1alpha1.NodeGuardSpec{Target: v1alpha1.GuardTarget{DaemonSet: "storage"}}}
+	g := &v1alpha1.NodeGuard{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "storage"},
+		Spec:       v1alpha1.NodeGuardSpec{Target: v1alpha1.GuardTarget{DaemonSet: "storage"}},
+	}
 	f.create(g)
 	f.create(guard.NewBudget(g, "gated", guard.BudgetState{}))
 
@@ -121,12 +133,22 @@ func (f *removable) putEverythingToUse() {
 	f.bare("registered", corev1.NodeSpec{Taints: []corev1.Taint{registered}}, nil)
 	f.bare("cordoned", corev1.NodeSpec{Unschedulable: true}, map[string]string{v1alpha1.CordonedAnnotation: forgetsJob})
 	f.bare("cordoned-by-others", corev1.NodeSpec{Unschedulable: true}, map[string]string{"example.com/why": "disk"})
-	done := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "done", Labels: map[string]string{"example.com/kernel": "6.1", "example.com/site": "a", "topology.kubernetes.io/zone": "z"}}}
+	done := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:   "done",
+			Labels: map[string]string{"example.com/kernel": "6.1", "example.com/site": "a", "topology.kubernetes.io/zone": "z"},
+		},
+	}
 	for _, key := range []string{keepsJob, forgetsJob} {
 		record.SetOn(done, key, record.Record{Revision: "r", Outcome: record.Succeeded, FinishedAt: time.Now()})
 		done.Labels[key] = "r"
 	}
-	done.Annotations[v1alpha1.PublishedAnnotation] = fmt.Sprintf(`{"labels":{"example.com/kernel":%q,"example.com/site":%q,"topology.kubernetes.io/zone":%q}}`, forgetsJob, keepsJob, forgetsJob)
+	done.Annotations[v1alpha1.PublishedAnnotation] = fmt.Sprintf(
+		`{"labels":{"example.com/kernel":%q,"example.com/site":%q,"topology.kubernetes.io/zone":%q}}`,
+		forgetsJob,
+		keepsJob,
+		forgetsJob,
+	)
 	f.create(done)
 
 	// Only the manager may create such pods, and no manager runs here.
@@ -146,7 +168,10 @@ func (f *removable) putEverythingToUse() {
 		"workload": func(*corev1.Pod) {},
 	} {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: corev1.PodSpec{
-			NodeName: "gated", AutomountServiceAccountToken: new(bool), TerminationGracePeriodSeconds: new(int64(0)), Containers: []corev1.Container{{Name: "c", Image: "i"}},
+			NodeName:                      "gated",
+			AutomountServiceAccountToken:  new(bool),
+			TerminationGracePeriodSeconds: new(int64(0)),
+			Containers:                    []corev1.Container{{Name: "c", Image: "i"}},
 		}}
 		change(pod)
 		f.eventually("the policies only warn", func() error { return f.admin.Create(f.t.Context(), pod.DeepCopy()) })
@@ -201,7 +226,9 @@ func (f *removable) wantNothingLeft() {
 		"registered":         "[] false []",
 		"cordoned":           "[] false []",
 		"cordoned-by-others": "[] true [example.com/why]",
-		"done":               "[] false [everynode.dev/published " + keepsJob + " " + keepsJob + " " + record.SealKey(keepsJob) + " example.com/site topology.kubernetes.io/zone]",
+		"done": "[] false [everynode.dev/published " + keepsJob + " " + keepsJob + " " + record.SealKey(
+			keepsJob,
+		) + " example.com/site topology.kubernetes.io/zone]",
 	}
 	if strings.Contains(f.t.Name(), "with_records") {
 		want["done"] = "[] false [topology.kubernetes.io/zone]"
@@ -222,7 +249,10 @@ func (f *removable) wantNothingLeft() {
 			return nil
 		}))
 	}
-	if err := f.kubectl("get crd nodejobs.everynode.dev nodeguards.everynode.dev"); err == nil || strings.Count(err.Error(), "NotFound") != 2 {
+	if err := f.kubectl(
+		"get crd nodejobs.everynode.dev nodeguards.everynode.dev",
+	); err == nil ||
+		strings.Count(err.Error(), "NotFound") != 2 {
 		f.t.Errorf("the CRDs: %v", err)
 	}
 	if err := f.kubectl("get namespace " + uninstall.Namespace); err == nil {

@@ -45,12 +45,21 @@ func TestUninstall(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f.t = t
 			f.installed()
-			must(t, f.kubectl("apply -f ../../config/dashboard/deployment.yaml -f ../../config/dashboard/service.yaml -f ../../config/network-policy/networkpolicy.yaml"))
+			must(
+				t,
+				f.kubectl(
+					"apply -f ../../config/dashboard/deployment.yaml -f ../../config/dashboard/service.yaml -f ../../config/network-policy/networkpolicy.yaml",
+				),
+			)
 			f.eventually("the kinds are served", func() error { return f.kubectl("get nodejobs,nodeguards -A") })
 			f.putEverythingToUse()
 			test(t)
 			f.wantNothingLeft()
-			if got := f.uninstall(f.kubeconfig, "--yes"); got.code != 0 || got.out != "nothing to remove: Everynode is not installed in this cluster\n" {
+			if got := f.uninstall(
+				f.kubeconfig,
+				"--yes",
+			); got.code != 0 ||
+				got.out != "nothing to remove: Everynode is not installed in this cluster\n" {
 				t.Errorf("the second time: %+v", got)
 			}
 			must(t, f.admin.DeleteAllOf(t.Context(), &corev1.Node{}))
@@ -86,7 +95,14 @@ func TestUninstallKeepsTheManagersRightsUntilItsLastWrite(t *testing.T) {
 	stage(uninstall.LosingRights)
 	must(t, f.withDefault("delete --wait=false --ignore-not-found"))
 	stage(uninstall.CleaningUp)
-	must(t, asManager.Patch(ctx, &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "held"}}, mergePatch(`{"metadata":{"finalizers":null}}`)))
+	must(
+		t,
+		asManager.Patch(
+			ctx,
+			&v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "held"}},
+			mergePatch(`{"metadata":{"finalizers":null}}`),
+		),
+	)
 	f.eventually("the CRDs are gone", func() error {
 		if got, err := uninstall.StageOf(ctx, asManager); err != nil || got != uninstall.CleanedUp {
 			return fmt.Errorf("the stage is %d, %w", got, err)
@@ -110,7 +126,17 @@ func TestUninstallKeepsTheManagersRightsUntilItsLastWrite(t *testing.T) {
 func (f *removable) withoutManager(t *testing.T) {
 	before := f.versions()
 	got := f.uninstall(f.kubeconfig, "--dry-run")
-	wantText(t, got.out, "NodeJobs", "default/forgets", "Gates", "on 2 nodes: gated, registered", "on 1 node: cordoned", "CustomResourceDefinition", "nodejobs.everynode.dev")
+	wantText(
+		t,
+		got.out,
+		"NodeJobs",
+		"default/forgets",
+		"Gates",
+		"on 2 nodes: gated, registered",
+		"on 1 node: cordoned",
+		"CustomResourceDefinition",
+		"nodejobs.everynode.dev",
+	)
 	if got := f.uninstall(f.kubeconfig); got.code != cmdutil.ExitDeclined || !strings.Contains(got.err, "--yes") {
 		t.Errorf("without a confirmation: %+v", got)
 	}

@@ -66,7 +66,14 @@ func install(t *testing.T, dir string, files ...string) {
 			t.Fatal(err)
 		}
 	}
-	npm := exec.CommandContext(t.Context(), "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund") // it checks the hash of the lock file
+	npm := exec.CommandContext(
+		t.Context(),
+		"npm",
+		"ci",
+		"--ignore-scripts",
+		"--no-audit",
+		"--no-fund",
+	) // it checks the hash of the lock file
 	npm.Dir = dir
 	if out, err := npm.CombinedOutput(); err != nil {
 		t.Fatalf("installing axe-core: %v\n%s", err, out)
@@ -111,7 +118,10 @@ func TestThePageIsAccessible(t *testing.T) {
 func isAccessible(t *testing.T, tab *chromium.Tab, what string) {
 	t.Helper()
 	var violations []string
-	if err := tab.Evaluate(`axe.run().then((found) => found.violations.map((v) => v.id + ": " + v.help + "\n" + v.nodes.slice(0, 3).map((n) => n.html + "\n" + n.failureSummary).join("\n")))`, &violations); err != nil {
+	if err := tab.Evaluate(
+		`axe.run().then((found) => found.violations.map((v) => v.id + ": " + v.help + "\n" + v.nodes.slice(0, 3).map((n) => n.html + "\n" + n.failureSummary).join("\n")))`,
+		&violations,
+	); err != nil {
 		t.Fatal(err)
 	}
 	if len(violations) > 0 {

@@ -25,7 +25,11 @@ func waiting(t *testing.T) (f *fleet, job *v1alpha1.NodeJob) {
 	t.Helper()
 	f = newFleet(t, 6)
 	job = f.job("max-map-count", "true", outcomes(6, 2, 1), func(j *v1alpha1.NodeJob) {
-		j.Spec.Rollout.Steps = []v1alpha1.RolloutStep{{Name: "canary", Nodes: percent("1")}, {Name: "half", Nodes: percent("50%")}, {Name: "all"}}
+		j.Spec.Rollout.Steps = []v1alpha1.RolloutStep{
+			{Name: "canary", Nodes: percent("1")},
+			{Name: "half", Nodes: percent("50%")},
+			{Name: "all"},
+		}
 		j.Spec.Rollout.PromoteTo, j.Spec.Rollout.MaxFailures = "canary", percent("6")
 	})
 	f.create()
@@ -183,7 +187,11 @@ func TestAChangeNeedsThePermissionsOfTheUser(t *testing.T) {
 		},
 	}, nil)
 	create(t, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "reader"}, RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: "reader"}, Subjects: []rbacv1.Subject{{Kind: "User", Name: "reader"}},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "reader",
+		},
+		RoleRef:  rbacv1.RoleRef{Kind: "ClusterRole", Name: "reader"},
+		Subjects: []rbacv1.Subject{{Kind: "User", Name: "reader"}},
 	}, nil)
 	tab := showing(t, envtest.User{Name: "reader"}, "node-2", "--allow-changes")
 	for label, want := range map[string]string{
@@ -210,8 +218,15 @@ func TestNothingIsChangedWithoutTheFlag(t *testing.T) {
 	do(t, tab, "document.querySelector('.commands').open = true")
 	see(t, tab, "document.querySelector('.commands').innerText.includes('kubectl everynode suspend max-map-count -n default')")
 	var code int
-	if err := tab.Evaluate(fmt.Sprintf(`fetch("/api/change", { method: "POST", headers: { Authorization: "Bearer " + sessionStorage.getItem("everynode-token"), "Content-Type": "application/json" },
-		body: JSON.stringify({ verb: "suspend", namespace: "default", name: "max-map-count", uid: %q }) }).then((answer) => answer.status)`, job.UID), &code); err != nil || code != 405 {
+	if err := tab.Evaluate(
+		fmt.Sprintf(
+			`fetch("/api/change", { method: "POST", headers: { Authorization: "Bearer " + sessionStorage.getItem("everynode-token"), "Content-Type": "application/json" },
+		body: JSON.stringify({ verb: "suspend", namespace: "default", name: "max-map-count", uid: %q }) }).then((answer) => answer.status)`,
+			job.UID,
+		),
+		&code,
+	); err != nil ||
+		code != 405 {
 		t.Errorf("answer %d: %v", code, err)
 	}
 	if live(t, job).Spec.Suspend {
@@ -237,7 +252,11 @@ func TestAChangeOfWhatIsGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	confirm(t, tab)
-	see(t, tab, dialog+".querySelector('[role=alert]')?.innerText.includes('node node-6 was deleted, and another node with this name was created')")
+	see(
+		t,
+		tab,
+		dialog+".querySelector('[role=alert]')?.innerText.includes('node node-6 was deleted, and another node with this name was created')",
+	)
 	press(t, tab, "Escape")
 	ask(t, tab, "Suspend")
 	if err := admin.Delete(t.Context(), job); err != nil {

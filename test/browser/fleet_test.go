@@ -41,8 +41,14 @@ func newFleet(t *testing.T, n int) *fleet {
 	f := &fleet{t: t, now: time.Now().Truncate(time.Second)}
 	for i := range n {
 		node := newNode(fmt.Sprintf("node-%d", i+1), map[string]string{
-			"topology.kubernetes.io/zone": fmt.Sprintf("eu-west-1%c", 'a'+i%3), "karpenter.sh/nodepool": []string{"general", "general", "gpu"}[i%7%3],
-			"kubernetes.io/arch": "amd64", "kubernetes.io/os": "linux", "node.kubernetes.io/instance-type": []string{"m7i.2xlarge", "m7i.4xlarge", "g6.4xlarge"}[i%7%3],
+			"topology.kubernetes.io/zone": fmt.Sprintf(
+				"eu-west-1%c",
+				'a'+i%3,
+			),
+			"karpenter.sh/nodepool":            []string{"general", "general", "gpu"}[i%7%3],
+			"kubernetes.io/arch":               "amd64",
+			"kubernetes.io/os":                 "linux",
+			"node.kubernetes.io/instance-type": []string{"m7i.2xlarge", "m7i.4xlarge", "g6.4xlarge"}[i%7%3],
 		})
 		f.nodes = append(f.nodes, node)
 	}
@@ -53,7 +59,10 @@ func newFleet(t *testing.T, n int) *fleet {
 // run yet.
 func (f *fleet) job(name, script, outcomes string, change func(*v1alpha1.NodeJob)) *v1alpha1.NodeJob {
 	f.t.Helper()
-	job := &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: v1alpha1.NodeJobSpec{Task: v1alpha1.TaskSpec{Script: script}}}
+	job := &v1alpha1.NodeJob{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec:       v1alpha1.NodeJobSpec{Task: v1alpha1.TaskSpec{Script: script}},
+	}
 	if change != nil {
 		change(job)
 	}
@@ -62,8 +71,16 @@ func (f *fleet) job(name, script, outcomes string, change func(*v1alpha1.NodeJob
 	for i, node := range f.nodes[:min(len(f.nodes), len(outcomes))] {
 		ended := f.now.Add(-time.Duration((len(outcomes)-i)*3000/len(outcomes)) * time.Second)
 		r := record.Record{
-			Revision: revision, Outcome: record.Succeeded, Attempts: 1, StartedAt: ended.Add(-4 * time.Second), FinishedAt: ended, RecordedAt: ended,
-			ExitCode: new(int32(0)), Message: "vm.max_map_count = 262144\n", BootID: "boot-" + node.Name, MachineID: "machine-" + node.Name,
+			Revision:   revision,
+			Outcome:    record.Succeeded,
+			Attempts:   1,
+			StartedAt:  ended.Add(-4 * time.Second),
+			FinishedAt: ended,
+			RecordedAt: ended,
+			ExitCode:   new(int32(0)),
+			Message:    "vm.max_map_count = 262144\n",
+			BootID:     "boot-" + node.Name,
+			MachineID:  "machine-" + node.Name,
 		}
 		switch outcomes[i] {
 		case 'd':
@@ -107,17 +124,32 @@ func (f *fleet) run(job *v1alpha1.NodeJob, i int) *corev1.Pod {
 	node := f.nodes[i]
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: namespace, Name: job.Name + "-" + node.Name,
-			Labels:          map[string]string{v1alpha1.NodeJobLabel: job.Name, v1alpha1.RevisionLabel: revision, v1alpha1.PhaseLabel: "task"},
+			Namespace: namespace,
+			Name:      job.Name + "-" + node.Name,
+			Labels: map[string]string{
+				v1alpha1.NodeJobLabel:  job.Name,
+				v1alpha1.RevisionLabel: revision,
+				v1alpha1.PhaseLabel:    "task",
+			},
 			Annotations:     map[string]string{v1alpha1.NodeUIDAnnotation: string(node.UID), v1alpha1.AttemptAnnotation: "1"},
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(job, v1alpha1.GroupVersion.WithKind("NodeJob"))},
 		},
-		Spec: corev1.PodSpec{NodeName: node.Name, RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "task", Image: "registry.local/task"}}},
+		Spec: corev1.PodSpec{
+			NodeName:      node.Name,
+			RestartPolicy: corev1.RestartPolicyNever,
+			Containers:    []corev1.Container{{Name: "task", Image: "registry.local/task"}},
+		},
 	}
 	create(f.t, pod, func() {
 		pod.Status.Phase = corev1.PodRunning
 		started := metav1.NewTime(time.Now())
-		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "task", Image: "registry.local/task", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: started}}}}
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{
+			{
+				Name:  "task",
+				Image: "registry.local/task",
+				State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: started}},
+			},
+		}
 	})
 	f.pods = append(f.pods, *pod)
 	return pod
@@ -156,8 +188,16 @@ func (f *fleet) finish(job *v1alpha1.NodeJob, i int) {
 	key := v1alpha1.RecordKey(namespace, job.Name)
 	now := time.Now().Truncate(time.Second)
 	record.SetOn(node, key, record.Record{
-		Revision: revision, Outcome: record.Succeeded, Attempts: 1, StartedAt: now, FinishedAt: now, RecordedAt: now, ExitCode: new(int32(0)),
-		BootID: "boot-" + node.Name, MachineID: "machine-" + node.Name, Label: revision,
+		Revision:   revision,
+		Outcome:    record.Succeeded,
+		Attempts:   1,
+		StartedAt:  now,
+		FinishedAt: now,
+		RecordedAt: now,
+		ExitCode:   new(int32(0)),
+		BootID:     "boot-" + node.Name,
+		MachineID:  "machine-" + node.Name,
+		Label:      revision,
 	})
 	node.Labels[key] = revision
 	if err := admin.Patch(f.t.Context(), node, client.MergeFrom(before)); err != nil {
@@ -186,7 +226,11 @@ func rollingBeside(t *testing.T, n, more int) *fleet {
 	f := newFleet(t, n)
 	f.job("containerd-mirror", "true", outcomes(n, n), nil)
 	f.job("kernel-modules", "true", outcomes(n, n*7/10), func(j *v1alpha1.NodeJob) {
-		j.Spec.Rollout.Steps = []v1alpha1.RolloutStep{{Name: "canary", Nodes: percent("1")}, {Name: "quarter", Nodes: percent("25%")}, {Name: "all"}}
+		j.Spec.Rollout.Steps = []v1alpha1.RolloutStep{
+			{Name: "canary", Nodes: percent("1")},
+			{Name: "quarter", Nodes: percent("25%")},
+			{Name: "all"},
+		}
 		j.Spec.Rollout.MaxConcurrent = percent("20%")
 	})
 	var failed []int
@@ -195,7 +239,11 @@ func rollingBeside(t *testing.T, n, more int) *fleet {
 	}
 	slices.Sort(failed)
 	f.job("max-map-count", "sysctl -w vm.max_map_count=262144", outcomes(n, n/2, failed...), func(j *v1alpha1.NodeJob) {
-		j.Spec.Rollout.Steps = []v1alpha1.RolloutStep{{Name: "canary", Nodes: percent("1")}, {Name: "tenth", Nodes: percent("10%")}, {Name: "all"}}
+		j.Spec.Rollout.Steps = []v1alpha1.RolloutStep{
+			{Name: "canary", Nodes: percent("1")},
+			{Name: "tenth", Nodes: percent("10%")},
+			{Name: "all"},
+		}
 	})
 	for i := range more {
 		f.job(fmt.Sprintf("done-%d", i), "true", outcomes(n, n), nil)

@@ -67,7 +67,9 @@ func tests(m *testing.M) int {
 		return 0
 	}
 	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		fmt.Println("KUBEBUILDER_ASSETS is not set: it names the folder of etcd, kube-apiserver and kubectl. `make test-browser` builds them and sets it")
+		fmt.Println(
+			"KUBEBUILDER_ASSETS is not set: it names the folder of etcd, kube-apiserver and kubectl. `make test-browser` builds them and sets it",
+		)
 		return 1
 	}
 	return run(m)
@@ -260,7 +262,9 @@ func newNode(name string, labels map[string]string) *corev1.Node {
 // ready sets the status of a node whose kubelet reports. The API server keeps the status of a node that is created.
 func ready(node *corev1.Node) {
 	node.Status.NodeInfo = corev1.NodeSystemInfo{BootID: "boot-" + node.Name, MachineID: "machine-" + node.Name, OperatingSystem: "linux"}
-	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()}}
+	node.Status.Conditions = []corev1.NodeCondition{
+		{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()},
+	}
 }
 
 // killAPIServer kills the API server, and returns a function that starts it again as it was.

@@ -55,10 +55,16 @@ func inCluster(t *testing.T, change func(*dashboardpkg.InCluster)) *component {
 	}
 	c := &component{address: "https://" + listener.Addr().String()}
 	o := &dashboardpkg.InCluster{
-		APIServer: "https://" + strings.TrimPrefix(env.Config.Host, "https://"), APIServerCA: ca, Cluster: "production", Namespace: namespace,
-		Log:   slog.New(slog.NewJSONHandler(&c.log, nil)),
-		Now:   func() time.Time { return time.Now().Add(time.Duration(c.ahead.Load())) },
-		After: func(d time.Duration) <-chan time.Time { return time.After(d / 100) },
+		APIServer: "https://" + strings.TrimPrefix(
+			env.Config.Host,
+			"https://",
+		),
+		APIServerCA: ca,
+		Cluster:     "production",
+		Namespace:   namespace,
+		Log:         slog.New(slog.NewJSONHandler(&c.log, nil)),
+		Now:         func() time.Time { return time.Now().Add(time.Duration(c.ahead.Load())) },
+		After:       func(d time.Duration) <-chan time.Time { return time.After(d / 100) },
 	}
 	if change != nil {
 		change(o)
@@ -87,10 +93,26 @@ func account(t *testing.T, name string, everywhere bool, rules ...rbacv1.PolicyR
 	subjects := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}}
 	if everywhere {
 		create(t, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: rules}, nil)
-		create(t, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: name}, RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: name}, Subjects: subjects}, nil)
+		create(
+			t,
+			&rbacv1.ClusterRoleBinding{
+				ObjectMeta: metav1.ObjectMeta{Name: name},
+				RoleRef:    rbacv1.RoleRef{Kind: "ClusterRole", Name: name},
+				Subjects:   subjects,
+			},
+			nil,
+		)
 	} else {
 		create(t, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Rules: rules}, nil)
-		create(t, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, RoleRef: rbacv1.RoleRef{Kind: "Role", Name: name}, Subjects: subjects}, nil)
+		create(
+			t,
+			&rbacv1.RoleBinding{
+				ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+				RoleRef:    rbacv1.RoleRef{Kind: "Role", Name: name},
+				Subjects:   subjects,
+			},
+			nil,
+		)
 	}
 	request := &authenticationv1.TokenRequest{}
 	if err := admin.SubResource("token").Create(t.Context(), account, request); err != nil {
@@ -101,9 +123,17 @@ func account(t *testing.T, name string, everywhere bool, rules ...rbacv1.PolicyR
 
 var (
 	readsAll = []rbacv1.PolicyRule{
-		{APIGroups: []string{"", v1alpha1.Group}, Resources: []string{"nodes", "pods", "nodejobs", "nodeguards"}, Verbs: []string{"get", "list", "watch"}},
+		{
+			APIGroups: []string{"", v1alpha1.Group},
+			Resources: []string{"nodes", "pods", "nodejobs", "nodeguards"},
+			Verbs:     []string{"get", "list", "watch"},
+		},
 	}
-	readsNodeJobs = rbacv1.PolicyRule{APIGroups: []string{v1alpha1.Group}, Resources: []string{"nodejobs"}, Verbs: []string{"list", "watch"}}
+	readsNodeJobs = rbacv1.PolicyRule{
+		APIGroups: []string{v1alpha1.Group},
+		Resources: []string{"nodejobs"},
+		Verbs:     []string{"list", "watch"},
+	}
 )
 
 const loginForm = "document.querySelector('#login')"
@@ -236,17 +266,24 @@ func TestAProxyLogsUsersIn(t *testing.T) {
 	}
 	var sent atomic.Pointer[string]
 	sent.Store(&token)
-	proxy := &http.Server{ReadHeaderTimeout: time.Minute, Handler: &httputil.ReverseProxy{FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) {
-		r.SetURL(target)
-		r.Out.Host = r.In.Host
-		r.Out.Header.Set("Authorization", "Bearer "+*sent.Load())
-	}}}
+	proxy := &http.Server{
+		ReadHeaderTimeout: time.Minute,
+		Handler: &httputil.ReverseProxy{FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(target)
+			r.Out.Host = r.In.Host
+			r.Out.Header.Set("Authorization", "Bearer "+*sent.Load())
+		}},
+	}
 	go func() { _ = proxy.Serve(listener) }()
 	t.Cleanup(func() { _ = proxy.Close() })
 
 	tab := visit(t, "http://"+listener.Addr().String())
 	see(t, tab, cells+".length === 3")
-	see(t, tab, "document.querySelector('#user').innerText === 'system:serviceaccount:default:reader' && document.querySelector('#log-out').hidden")
+	see(
+		t,
+		tab,
+		"document.querySelector('#user').innerText === 'system:serviceaccount:default:reader' && document.querySelector('#log-out').hidden",
+	)
 	wrong := "wrong"
 	sent.Store(&wrong)
 	reload(t, tab)
@@ -262,7 +299,9 @@ func TestTheDashboardInTheClusterChangesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	insecure := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} //nolint:gosec // the dashboard made its own certificate
+	insecure := &http.Client{
+		Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}},
+	} //nolint:gosec // the dashboard made its own certificate
 	t.Cleanup(insecure.CloseIdleConnections)
 	for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
 		r, err := http.NewRequestWithContext(t.Context(), method, c.address+"/api/change", bytes.NewReader(body))

@@ -77,10 +77,18 @@ func TestALogOfTenMegabytesDoesNotFreezeThePage(t *testing.T) {
 	see(t, tab, logButton)
 	do(t, tab, logButton+".click()")
 	see(t, tab, logText+".includes('first <img src=x')")
-	do(t, tab, `{ let last = performance.now(); window.longest = 0; setInterval(() => { const now = performance.now(); window.longest = Math.max(window.longest, now - last); last = now; }, 20); }`)
+	do(
+		t,
+		tab,
+		`{ let last = performance.now(); window.longest = 0; setInterval(() => { const now = performance.now(); window.longest = Math.max(window.longest, now - last); last = now; }, 20); }`,
+	)
 	close(begin)
 	// The page waits by itself: reading all of its text would take longer than drawing it.
-	do(t, tab, `new Promise((resolve) => { const timer = setInterval(() => document.querySelector('.log').lastChild?.data.includes('last <img src=x') && resolve(clearInterval(timer)), 50); })`)
+	do(
+		t,
+		tab,
+		`new Promise((resolve) => { const timer = setInterval(() => document.querySelector('.log').lastChild?.data.includes('last <img src=x') && resolve(clearInterval(timer)), 50); })`,
+	)
 	var longest float64
 	if err := tab.Evaluate("window.longest", &longest); err != nil || longest > 1000 {
 		t.Errorf("the page did not respond for %.0f ms: %v", longest, err)
@@ -113,7 +121,14 @@ func TestTheLogPausesInAHiddenTabAndEndsWithItsPod(t *testing.T) {
 	see(t, tab, logText+".includes('hello')")
 	first := <-streams
 	hide := func(hidden bool) {
-		do(t, tab, fmt.Sprintf("Object.defineProperty(document, 'hidden', { value: %t, configurable: true }); document.dispatchEvent(new Event('visibilitychange'))", hidden))
+		do(
+			t,
+			tab,
+			fmt.Sprintf(
+				"Object.defineProperty(document, 'hidden', { value: %t, configurable: true }); document.dispatchEvent(new Event('visibilitychange'))",
+				hidden,
+			),
+		)
 	}
 	hide(true)
 	see(t, tab, "document.querySelector('.logs [role=status]').textContent === 'paused while the tab is hidden'")

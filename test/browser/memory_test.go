@@ -31,7 +31,11 @@ import (
 const asCommand = "EVERYNODE_TEST_DASHBOARD"
 
 func runCommand(kubeconfig string) int {
-	return cli.Run(context.Background(), genericiooptions.IOStreams{In: strings.NewReader(""), Out: os.Stdout, ErrOut: os.Stderr}, []string{"dashboard", "--kubeconfig", kubeconfig})
+	return cli.Run(
+		context.Background(),
+		genericiooptions.IOStreams{In: strings.NewReader(""), Out: os.Stdout, ErrOut: os.Stderr},
+		[]string{"dashboard", "--kubeconfig", kubeconfig},
+	)
 }
 
 // process starts the command dashboard as a process, and returns its address and id.
@@ -108,7 +112,15 @@ func TestMemory(t *testing.T) {
 	began, made, pods := time.Now(), 0, len(f.pods)
 	report := func(when string) (process, heap float64) {
 		process, heap, elements := memory(t, pid, tab)
-		t.Logf("%s, after %s and %d changes: command %.0f MiB resident, page %.1f MiB heap and %d elements", when, time.Since(began).Round(time.Second), made, process, heap, elements)
+		t.Logf(
+			"%s, after %s and %d changes: command %.0f MiB resident, page %.1f MiB heap and %d elements",
+			when,
+			time.Since(began).Round(time.Second),
+			made,
+			process,
+			heap,
+			elements,
+		)
 		return process, heap
 	}
 	report("start")

@@ -92,7 +92,11 @@ func TestFiltersSearchAndGroups(t *testing.T) {
 	press(t, tab, "Escape")
 	see(t, tab, cells+".length === 9")
 	for by, groups := range map[string]int{"state": 3, "pool": 2, "label:kubernetes.io/os": 1, "": 1} {
-		do(t, tab, fmt.Sprintf("{ const by = document.querySelector('#group'); by.value = %q; by.dispatchEvent(new Event('change')); }", by))
+		do(
+			t,
+			tab,
+			fmt.Sprintf("{ const by = document.querySelector('#group'); by.value = %q; by.dispatchEvent(new Event('change')); }", by),
+		)
 		see(t, tab, fmt.Sprintf("document.querySelectorAll('.node-group').length === %d", groups))
 	}
 	noProblems(t, tab)
@@ -126,7 +130,11 @@ func TestTextNeverBecomesMarkup(t *testing.T) {
 	noProblems(t, tab)
 	// The policy of the page refuses markup from text even if its code had a mistake.
 	var said string
-	if err := tab.Evaluate("(() => { try { document.body.innerHTML = '<b>'; return 'accepted' } catch (e) { return e.name } })()", &said); err != nil || said != "TypeError" {
+	if err := tab.Evaluate(
+		"(() => { try { document.body.innerHTML = '<b>'; return 'accepted' } catch (e) { return e.name } })()",
+		&said,
+	); err != nil ||
+		said != "TypeError" {
 		t.Errorf("markup from text: %s, %v", said, err)
 	}
 }
@@ -150,7 +158,11 @@ func TestEverythingWorksWithTheKeyboard(t *testing.T) {
 	press(t, tab, "ArrowUp")
 	see(t, tab, focused+" === 'node-5'")
 	press(t, tab, "Enter")
-	see(t, tab, "!document.querySelector('#node').hidden && document.activeElement.id === 'node-name' && document.activeElement.textContent === 'node-5'")
+	see(
+		t,
+		tab,
+		"!document.querySelector('#node').hidden && document.activeElement.id === 'node-name' && document.activeElement.textContent === 'node-5'",
+	)
 	press(t, tab, "Escape")
 	see(t, tab, "document.querySelector('#node').hidden && "+focused+" === 'node-5'")
 	press(t, tab, "/")
@@ -161,7 +173,10 @@ func TestEverythingWorksWithTheKeyboard(t *testing.T) {
 	for range 40 {
 		press(t, tab, "Tab")
 		var at string
-		if err := tab.Evaluate("document.activeElement.id || document.activeElement.dataset.key || document.activeElement.tagName", &at); err != nil {
+		if err := tab.Evaluate(
+			"document.activeElement.id || document.activeElement.dataset.key || document.activeElement.tagName",
+			&at,
+		); err != nil {
 			t.Fatal(err)
 		}
 		reached[at] = true
@@ -206,7 +221,9 @@ func TestWhatIsMissingIsNamed(t *testing.T) {
 	f.report()
 	create(t, &rbacv1.Role{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "some"},
-		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{v1alpha1.Group}, Resources: []string{"nodejobs"}, Verbs: []string{"list", "watch"}}},
+		Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{v1alpha1.Group}, Resources: []string{"nodejobs"}, Verbs: []string{"list", "watch"}},
+		},
 	}, nil)
 	create(t, &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "some"}, RoleRef: rbacv1.RoleRef{Kind: "Role", Name: "some"},
@@ -226,7 +243,11 @@ func TestWithoutATokenThePageSaysWhatToDo(t *testing.T) {
 	bare, _, _ := strings.Cut(address, "#")
 	for _, wrong := range []string{bare, bare + "#token=WRONG"} {
 		tab := open(t, wrong, 1280, 800, false)
-		see(t, tab, "document.querySelector('[role=alert]')?.innerText.includes('open the address that kubectl everynode dashboard has printed')")
+		see(
+			t,
+			tab,
+			"document.querySelector('[role=alert]')?.innerText.includes('open the address that kubectl everynode dashboard has printed')",
+		)
 	}
 	tab := open(t, address, 1280, 800, false)
 	see(t, tab, "document.querySelector('#connection').innerText === 'live'")

@@ -38,7 +38,11 @@ func TestARebootMayAskForAnotherRun(t *testing.T) {
 	w.sh(node, "rm "+w.markFile()+".hold")
 	w.eventually("it is done in the new boot, and open", func() error {
 		live := w.node(node)
-		if rec := w.on("volatile", node).Record; rec == nil || rec.Outcome != record.Succeeded || rec.BootID != live.Status.NodeInfo.BootID || tainted(&live, key) {
+		if rec := w.on(
+			"volatile",
+			node,
+		).Record; rec == nil || rec.Outcome != record.Succeeded || rec.BootID != live.Status.NodeInfo.BootID ||
+			tainted(&live, key) {
 			return fmt.Errorf("the record is %+v, and the taints are %v", rec, live.Spec.Taints)
 		}
 		return nil
@@ -99,7 +103,12 @@ func TestATaskWaitsForWhatItDependsOn(t *testing.T) {
 	w := newWorld(t)
 	node := w.join(cluster.NodeOptions{})
 	w.job("second", w.mark(), func(s *v1alpha1.NodeJobSpec) { s.DependsOn = []string{"first"} })
-	wantText(t, w.condition("second", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonDependencyNotFound).Message, "first", "does not exist")
+	wantText(
+		t,
+		w.condition("second", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonDependencyNotFound).Message,
+		"first",
+		"does not exist",
+	)
 	w.job("first", w.hold())
 	w.began(node)
 	wantText(t, w.condition("second", v1alpha1.ConditionReconciling, metav1.ConditionTrue, "").Message, v1alpha1.ReasonWaitingForDependency)
@@ -113,7 +122,12 @@ func TestATaskWaitsForWhatItDependsOn(t *testing.T) {
 	w.complete("first")
 	w.patch("first", `{"spec":{"dependsOn":["second"]}}`)
 	for _, name := range []string{"first", "second"} {
-		wantText(t, w.condition(name, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonDependencyCycle).Message, "first -> second", "second -> first")
+		wantText(
+			t,
+			w.condition(name, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonDependencyCycle).Message,
+			"first -> second",
+			"second -> first",
+		)
 	}
 	w.patch("first", `{"spec":{"dependsOn":null}}`)
 	w.complete("first")

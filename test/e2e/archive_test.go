@@ -53,7 +53,12 @@ func (w *world) archive() (*s3.Server, map[string]string) {
 		must(w.t, os.WriteFile(filepath.Join(dir, name), content, 0o600))
 	}
 	server, err := s3.Start(w.ctx, s3.Options{
-		Root: root, Dir: dir, Address: address, CA: []byte(ca), Certificate: filepath.Join(dir, "tls.crt"), Key: filepath.Join(dir, "tls.key"),
+		Root:        root,
+		Dir:         dir,
+		Address:     address,
+		CA:          []byte(ca),
+		Certificate: filepath.Join(dir, "tls.crt"),
+		Key:         filepath.Join(dir, "tls.key"),
 	})
 	must(w.t, err)
 	w.t.Cleanup(func() { must(w.t, server.Stop()) })
@@ -75,10 +80,31 @@ func setArchive(ctx context.Context, data map[string]string) error {
 			return err
 		}
 	}
-	if _, err := install.Kubectl(ctx, real, "", "-n", install.Namespace, "rollout", "restart", "deployment", install.Deployment); err != nil {
+	if _, err := install.Kubectl(
+		ctx,
+		real,
+		"",
+		"-n",
+		install.Namespace,
+		"rollout",
+		"restart",
+		"deployment",
+		install.Deployment,
+	); err != nil {
 		return err
 	}
-	_, err := install.Kubectl(ctx, real, "", "-n", install.Namespace, "rollout", "status", "deployment", install.Deployment, "--timeout=90s")
+	_, err := install.Kubectl(
+		ctx,
+		real,
+		"",
+		"-n",
+		install.Namespace,
+		"rollout",
+		"status",
+		"deployment",
+		install.Deployment,
+		"--timeout=90s",
+	)
 	return err
 }
 
@@ -118,13 +144,19 @@ func TestTheOutputOfANodeIsInItsArchive(t *testing.T) {
 
 	// 5 MB, with the least memory that a task can have. The page cache of the file must not end it.
 	const lines = 500_000
-	w.job("prints", fmt.Sprintf(`echo "the password is $PASSWORD" >&2; seq -f '%%09.0f' %d`, lines), onNode2, archives, func(s *v1alpha1.NodeJobSpec) {
-		s.Task.Output.Record = v1alpha1.OutputNone
-		s.Task.Resources = &v1alpha1.TaskResources{Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("32Mi")}}
-		s.Task.Env = []corev1.EnvVar{{Name: "PASSWORD", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
-			LocalObjectReference: corev1.LocalObjectReference{Name: "password"}, Key: "password",
-		}}}}
-	})
+	w.job(
+		"prints",
+		fmt.Sprintf(`echo "the password is $PASSWORD" >&2; seq -f '%%09.0f' %d`, lines),
+		onNode2,
+		archives,
+		func(s *v1alpha1.NodeJobSpec) {
+			s.Task.Output.Record = v1alpha1.OutputNone
+			s.Task.Resources = &v1alpha1.TaskResources{Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("32Mi")}}
+			s.Task.Env = []corev1.EnvVar{{Name: "PASSWORD", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
+				LocalObjectReference: corev1.LocalObjectReference{Name: "password"}, Key: "password",
+			}}}}
+		},
+	)
 	rec := w.done("prints", "node-2")
 	if len(rec.Archives) != 1 || !rec.Archives[0].Stored || rec.Archives[0].Dropped != 0 || rec.Message != "" {
 		t.Fatalf("the record has the message %q and the archives %+v", rec.Message, rec.Archives)
@@ -138,7 +170,15 @@ func TestTheOutputOfANodeIsInItsArchive(t *testing.T) {
 	if got := w.object(server, location); got != want.String() || rec.Archives[0].Bytes != int64(len(got)) {
 		t.Errorf("the archive has %d bytes, want %d: %.80q", len(got), want.Len(), got)
 	}
-	if prefix := fmt.Sprintf("s3://%s/e2e/%s/prints/%s/node-2/", server.Bucket, w.namespace, rec.Revision); !strings.HasPrefix(location, prefix) {
+	if prefix := fmt.Sprintf(
+		"s3://%s/e2e/%s/prints/%s/node-2/",
+		server.Bucket,
+		w.namespace,
+		rec.Revision,
+	); !strings.HasPrefix(
+		location,
+		prefix,
+	) {
 		t.Errorf("the location is %s", location)
 	}
 	w.noPods()
@@ -170,7 +210,8 @@ func TestTheOutputOfANodeIsInItsArchive(t *testing.T) {
 	must(t, server.Stop())
 	w.job("alone", "echo alone", onNode2, archives)
 	alone := w.done("alone", "node-2")
-	if len(alone.Archives) != 1 || alone.Archives[0].Stored || !strings.Contains(alone.Archives[0].Error, "connection refused") || alone.Archives[0].Error == record.NotReported {
+	if len(alone.Archives) != 1 || alone.Archives[0].Stored || !strings.Contains(alone.Archives[0].Error, "connection refused") ||
+		alone.Archives[0].Error == record.NotReported {
 		t.Errorf("the archives are %+v", alone.Archives)
 	}
 }

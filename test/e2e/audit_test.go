@@ -70,7 +70,8 @@ func TestASuccessfulRunCostsFourWrites(t *testing.T) {
 	counts := map[string]int{}
 	total := 0
 	for _, e := range w.audit() {
-		mine := e.ObjectRef.Namespace == w.namespace && e.ObjectRef.Resource == "pods" || e.ObjectRef.Resource == "nodes" && e.ObjectRef.Name == node
+		mine := e.ObjectRef.Namespace == w.namespace && e.ObjectRef.Resource == "pods" ||
+			e.ObjectRef.Resource == "nodes" && e.ObjectRef.Name == node
 		if e.User.Username == managerUser && e.write() && mine {
 			counts[e.Verb+" "+e.ObjectRef.Resource]++
 			total++

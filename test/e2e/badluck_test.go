@@ -115,7 +115,17 @@ func TestFinishedPodDeletedByHandBeforeTheManagerIsBack(t *testing.T) {
 
 func (w *world) scaleManager(n int) {
 	w.t.Helper()
-	_, err := install.Kubectl(w.ctx, real, "", "-n", install.Namespace, "scale", "deployment", install.Deployment, fmt.Sprintf("--replicas=%d", n))
+	_, err := install.Kubectl(
+		w.ctx,
+		real,
+		"",
+		"-n",
+		install.Namespace,
+		"scale",
+		"deployment",
+		install.Deployment,
+		fmt.Sprintf("--replicas=%d", n),
+	)
 	must(w.t, err)
 	if n > 0 {
 		w.manager()
@@ -147,7 +157,11 @@ func TestAPIServerRestartedInMidRun(t *testing.T) {
 	w.complete("restart")
 	w.wantRan("node-2", 1)
 	if after := w.manager(); restarts(&after) != restarts(&before) {
-		t.Errorf("the manager was restarted, from %d to %d times: a short outage of the API server must not restart it", restarts(&before), restarts(&after))
+		t.Errorf(
+			"the manager was restarted, from %d to %d times: a short outage of the API server must not restart it",
+			restarts(&before),
+			restarts(&after),
+		)
 	}
 }
 
@@ -283,7 +297,11 @@ func TestImageThatCannotBePulled(t *testing.T) {
 	wantText(t, c.Message, "node-2: ImagePullBackOff: image registry.local/none:1", "Check the image's name")
 	t.Logf("said after %.1f s", time.Since(began).Seconds())
 	w.done("works", "node-2")
-	if rec := w.failed("no-image", "node-2"); rec.Reason != v1alpha1.ReasonDeadlineExceeded || !strings.Contains(rec.Message, "registry.local/none:1") {
+	if rec := w.failed(
+		"no-image",
+		"node-2",
+	); rec.Reason != v1alpha1.ReasonDeadlineExceeded ||
+		!strings.Contains(rec.Message, "registry.local/none:1") {
 		t.Errorf("the record is %+v", rec)
 	}
 	w.noPods()
@@ -302,12 +320,29 @@ func TestScriptsThatMisbehave(t *testing.T) {
 	w.job("prints", `head -c 10000000 /dev/zero | tr '\0' x; echo; echo the end`, onNode2, limits(60))
 	w.job("results", `head -c 1000000 /dev/zero | tr '\0' x >> $EVERYNODE_RESULTS`, onNode2, limits(60))
 	w.job("keys", `i=0; while [ $i -lt 10000 ]; do echo "k$i=v"; i=$((i+1)); done >> $EVERYNODE_RESULTS`, onNode2, limits(60))
-	w.job("control", `printf 'a=\033[31mred\000\r\nb=fine\n' >> $EVERYNODE_RESULTS; printf 'say \033[2J\007\n'; exit 4`, onNode2, limits(60))
+	w.job(
+		"control",
+		`printf 'a=\033[31mred\000\r\nb=fine\n' >> $EVERYNODE_RESULTS; printf 'say \033[2J\007\n'; exit 4`,
+		onNode2,
+		limits(60),
+	)
 	w.job("no-json", `echo '{"a": "b"' >> $EVERYNODE_RESULTS`, onNode2, limits(60))
 	w.job("json", `echo '{"a": "b", "n": 1, "o": {"x": [1]}}' >> $EVERYNODE_RESULTS`, onNode2, limits(60))
 	w.job("forks", `setsid sleep 7301 & sleep 7302 & echo left`, onNode2, limits(60))
-	w.job("python", `print("no")`, onNode2, limits(60), func(s *v1alpha1.NodeJobSpec) { s.Task.Interpreter = []string{"/no/such/interpreter"} })
-	w.job("unchecked", `true`, onNode2, limits(60), func(s *v1alpha1.NodeJobSpec) { s.Task.Check = &v1alpha1.CheckSpec{Script: "echo not so; exit 5"} })
+	w.job(
+		"python",
+		`print("no")`,
+		onNode2,
+		limits(60),
+		func(s *v1alpha1.NodeJobSpec) { s.Task.Interpreter = []string{"/no/such/interpreter"} },
+	)
+	w.job(
+		"unchecked",
+		`true`,
+		onNode2,
+		limits(60),
+		func(s *v1alpha1.NodeJobSpec) { s.Task.Check = &v1alpha1.CheckSpec{Script: "echo not so; exit 5"} },
+	)
 
 	if rec := w.done("prints", "node-2"); !strings.HasSuffix(strings.TrimSpace(rec.Message), "the end") || len(rec.Message) > 1024 {
 		t.Errorf("prints: %d bytes of message, %+v", len(rec.Message), rec)
@@ -318,7 +353,11 @@ func TestScriptsThatMisbehave(t *testing.T) {
 	if rec := w.done("keys", "node-2"); len(rec.Results) == 0 || len(rec.Results) > 32 || !rec.Truncated {
 		t.Errorf("keys: %d results, truncated %v", len(rec.Results), rec.Truncated)
 	}
-	if rec := w.failed("control", "node-2"); rec.Results["b"] != "fine" || strings.ContainsAny(rec.Results["a"]+rec.Message, "\x1b\x00\x07\r") {
+	if rec := w.failed(
+		"control",
+		"node-2",
+	); rec.Results["b"] != "fine" ||
+		strings.ContainsAny(rec.Results["a"]+rec.Message, "\x1b\x00\x07\r") {
 		t.Errorf("control: %+v", rec)
 	}
 	if rec := w.done("no-json", "node-2"); !strings.Contains(rec.Message, "results") {
@@ -339,7 +378,11 @@ func TestScriptsThatMisbehave(t *testing.T) {
 	if rec := *w.on("endless", "node-2").Record; !strings.Contains(rec.Message, "last words") {
 		t.Errorf("endless: %+v", rec)
 	}
-	if rec := w.failed("python", "node-2"); rec.Reason != "InterpreterNotFound" || *rec.ExitCode != 127 || !strings.Contains(rec.Message, "/no/such/interpreter") {
+	if rec := w.failed(
+		"python",
+		"node-2",
+	); rec.Reason != "InterpreterNotFound" || *rec.ExitCode != 127 ||
+		!strings.Contains(rec.Message, "/no/such/interpreter") {
 		t.Errorf("python: %+v", rec)
 	}
 	if rec := w.failed("unchecked", "node-2"); rec.Reason != "CheckFailed" || !strings.Contains(rec.Message, "not so") {

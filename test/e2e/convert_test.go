@@ -22,7 +22,14 @@ func TestAConvertedDaemonSetTakesOver(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	before, after := w.join(cluster.NodeOptions{}), w.join(cluster.NodeOptions{})
-	must(t, admin.Patch(w.ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: before}}, mergePatch(`{"metadata":{"labels":{"example.com/configured":"true"}}}`)))
+	must(
+		t,
+		admin.Patch(
+			w.ctx,
+			&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: before}},
+			mergePatch(`{"metadata":{"labels":{"example.com/configured":"true"}}}`),
+		),
+	)
 	daemonSet := fmt.Sprintf(`
 apiVersion: apps/v1
 kind: DaemonSet
@@ -135,7 +142,14 @@ spec:
 		_, err := install.Kubectl(w.ctx, real, "", "delete", "daemonset", name, "-n", w.namespace)
 		must(t, err)
 		w.sh(node, "rm "+out(name))
-		_, err = install.Kubectl(w.ctx, real, strings.ReplaceAll(w.raw(manifest, "convert", "-f", "-"), "suspend: true", "suspend: false"), "apply", "-f", "-")
+		_, err = install.Kubectl(
+			w.ctx,
+			real,
+			strings.ReplaceAll(w.raw(manifest, "convert", "-f", "-"), "suspend: true", "suspend: false"),
+			"apply",
+			"-f",
+			"-",
+		)
 		must(t, err)
 	}
 	for name := range conversions {

@@ -40,11 +40,16 @@ func TestDeletionRollsBackEveryNode(t *testing.T) {
 	w := newWorld(t)
 	log := w.logPods()
 	made := w.markFile() + ".made"
-	job := w.job("undone", "touch "+made+"; echo file="+made+" >> $EVERYNODE_RESULTS", onNodes("node-1", "node-2"), func(s *v1alpha1.NodeJobSpec) {
-		s.Rollback = &v1alpha1.RollbackSpec{Script: w.timed("rm $EVERYNODE_RESULT_FILE; env > " + w.markFile() + ".env; sleep 1")}
-		s.DeletionPolicy = v1alpha1.DeletionRollback
-		s.Rollout.MaxConcurrent = new(intstr.FromInt32(1))
-	})
+	job := w.job(
+		"undone",
+		"touch "+made+"; echo file="+made+" >> $EVERYNODE_RESULTS",
+		onNodes("node-1", "node-2"),
+		func(s *v1alpha1.NodeJobSpec) {
+			s.Rollback = &v1alpha1.RollbackSpec{Script: w.timed("rm $EVERYNODE_RESULT_FILE; env > " + w.markFile() + ".env; sleep 1")}
+			s.DeletionPolicy = v1alpha1.DeletionRollback
+			s.Rollout.MaxConcurrent = new(intstr.FromInt32(1))
+		},
+	)
 	w.complete("undone")
 	must(t, admin.Delete(w.ctx, job))
 	w.gone("undone", "node-1", "node-2")

@@ -56,18 +56,28 @@ func TestAContainerThatAdmissionAddsDoesNotHoldTheRecord(t *testing.T) {
 		Spec: admissionregistrationv1.MutatingAdmissionPolicySpec{
 			MatchConstraints: &admissionregistrationv1.MatchResources{
 				NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: w.namespace}},
-				ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
-					Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
-					Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}},
-				}}},
+				ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{
+					{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+						Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+						Rule: admissionregistrationv1.Rule{
+							APIGroups:   []string{""},
+							APIVersions: []string{"v1"},
+							Resources:   []string{"pods"},
+						},
+					}},
+				},
 			},
 			ReinvocationPolicy: admissionregistrationv1.NeverReinvocationPolicy,
-			Mutations: []admissionregistrationv1.Mutation{{
-				PatchType: admissionregistrationv1.PatchTypeJSONPatch,
-				JSONPatch: &admissionregistrationv1.JSONPatch{Expression: fmt.Sprintf(`[JSONPatch{op: "add", path: "/spec/containers/0", value: Object.spec.containers{
+			Mutations: []admissionregistrationv1.Mutation{
+				{
+					PatchType: admissionregistrationv1.PatchTypeJSONPatch,
+					JSONPatch: &admissionregistrationv1.JSONPatch{
+						Expression: fmt.Sprintf(`[JSONPatch{op: "add", path: "/spec/containers/0", value: Object.spec.containers{
 					name: "added", image: %q, securityContext: Object.spec.containers.securityContext{privileged: true},
-					env: [Object.spec.containers.env{name: "EVERYNODE_SCRIPT", value: "sleep 3600"}]}}]`, install.RunnerImage)},
-			}},
+					env: [Object.spec.containers.env{name: "EVERYNODE_SCRIPT", value: "sleep 3600"}]}}]`, install.RunnerImage),
+					},
+				},
+			},
 		},
 	}
 	binding := &admissionregistrationv1.MutatingAdmissionPolicyBinding{
@@ -80,7 +90,10 @@ func TestAContainerThatAdmissionAddsDoesNotHoldTheRecord(t *testing.T) {
 		must(t, admin.Delete(ctx, binding))
 		must(t, admin.Delete(ctx, policy))
 	})
-	probe := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "probe"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "own", Image: install.RunnerImage}}}}
+	probe := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "probe"},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "own", Image: install.RunnerImage}}},
+	}
 	w.eventually("containers are added", func() error {
 		pod := probe.DeepCopy()
 		if err := admin.Create(w.ctx, pod, client.DryRunAll); err != nil {
@@ -157,13 +170,21 @@ func TestAQuotaOfCPUAcceptsAllPodsOfARun(t *testing.T) {
 	node := w.join(cluster.NodeOptions{})
 	must(t, admin.Create(w.ctx, &corev1.ResourceQuota{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "cpu"},
-		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourceLimitsCPU: resource.MustParse("4"), corev1.ResourceRequestsCPU: resource.MustParse("4")}},
+		Spec: corev1.ResourceQuotaSpec{
+			Hard: corev1.ResourceList{
+				corev1.ResourceLimitsCPU:   resource.MustParse("4"),
+				corev1.ResourceRequestsCPU: resource.MustParse("4"),
+			},
+		},
 	}))
 	before := w.bootID(node)
 	w.job("kernel", "true", func(s *v1alpha1.NodeJobSpec) {
 		s.Retry.Limit = new(int32(0))
 		s.Task.Resources = &v1alpha1.TaskResources{
-			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m")}, Limits: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")},
+			Requests: corev1.ResourceList{
+				corev1.ResourceCPU: resource.MustParse("10m"),
+			},
+			Limits: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")},
 		}
 		s.Task.Check = &v1alpha1.CheckSpec{Script: "true"}
 		s.Maintenance = v1alpha1.MaintenanceSpec{Reboot: v1alpha1.RebootSpec{Policy: v1alpha1.RebootAlways, MinReadySeconds: new(int32(2))}}

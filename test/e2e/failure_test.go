@@ -64,7 +64,8 @@ func (w *world) runningRollback(node string) corev1.Pod {
 	var found corev1.Pod
 	w.eventually("a rollback runs on "+node, func() error {
 		for _, pod := range w.pods() {
-			if pod.Spec.NodeName == node && pod.Labels[v1alpha1.PhaseLabel] == string(task.Rollback) && pod.Status.Phase == corev1.PodRunning {
+			if pod.Spec.NodeName == node && pod.Labels[v1alpha1.PhaseLabel] == string(task.Rollback) &&
+				pod.Status.Phase == corev1.PodRunning {
 				found = pod
 				return nil
 			}
@@ -111,12 +112,20 @@ func (w *world) workloads(node string) (web, agent corev1.Pod) {
 		}}
 	}
 	named := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: w.namespace, Name: name} }
-	deployment := &appsv1.Deployment{ObjectMeta: named("web"), Spec: appsv1.DeploymentSpec{Selector: selector("web"), Template: template("web")}}
+	deployment := &appsv1.Deployment{
+		ObjectMeta: named("web"),
+		Spec:       appsv1.DeploymentSpec{Selector: selector("web"), Template: template("web")},
+	}
 	deployment.Spec.Template.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
-		RequiredDuringSchedulingIgnoredDuringExecution:  &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{hostname(node, "node-2")}},
+		RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+			NodeSelectorTerms: []corev1.NodeSelectorTerm{hostname(node, "node-2")},
+		},
 		PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{{Weight: 100, Preference: hostname(node)}},
 	}}
-	daemons := &appsv1.DaemonSet{ObjectMeta: named("agent"), Spec: appsv1.DaemonSetSpec{Selector: selector("agent"), Template: template("agent")}}
+	daemons := &appsv1.DaemonSet{
+		ObjectMeta: named("agent"),
+		Spec:       appsv1.DaemonSetSpec{Selector: selector("agent"), Template: template("agent")},
+	}
 	daemons.Spec.Template.Spec.NodeSelector = map[string]string{"kubernetes.io/hostname": node}
 	budget := &policyv1.PodDisruptionBudget{ObjectMeta: named("one-at-least"),
 		Spec: policyv1.PodDisruptionBudgetSpec{Selector: selector("web"), MinAvailable: new(intstr.FromInt32(1))}}
@@ -188,7 +197,9 @@ func TestR19_AFailedCanaryIsRolledBackAndDrainedAndTheOthersAreSpared(t *testing
 	pod := w.runningRollback(canary)
 	w.eventually("the status shows the rollback", func() error {
 		s := w.get("broken").Status
-		if len(s.Failures) != 1 || s.Failures[0].Rollback != v1alpha1.ReasonRollingBack || s.Failures[0].Quarantine != v1alpha1.ReasonCordoned || len(s.Drains) > 0 {
+		if len(s.Failures) != 1 || s.Failures[0].Rollback != v1alpha1.ReasonRollingBack ||
+			s.Failures[0].Quarantine != v1alpha1.ReasonCordoned ||
+			len(s.Drains) > 0 {
 			return fmt.Errorf("it is %+v", s)
 		}
 		return nil
@@ -196,7 +207,12 @@ func TestR19_AFailedCanaryIsRolledBackAndDrainedAndTheOthersAreSpared(t *testing
 	w.wantCordoned(canary, true, "broken")
 	w.wantRan(canary, 2)
 	w.sh(canary, "touch "+undo)
-	if rb := w.rolledBack("broken", canary, record.Succeeded); rb.PodUID != pod.UID || rb.Attempts != 1 || !strings.Contains(rb.Message, "undone") {
+	if rb := w.rolledBack(
+		"broken",
+		canary,
+		record.Succeeded,
+	); rb.PodUID != pod.UID || rb.Attempts != 1 ||
+		!strings.Contains(rb.Message, "undone") {
 		t.Errorf("the rollback is %+v", rb)
 	}
 	if out := w.sh(canary, "ls "+changed+" 2>&1 || true"); !strings.Contains(out, "No such file") {
@@ -219,7 +235,8 @@ func TestR19_AFailedCanaryIsRolledBackAndDrainedAndTheOthersAreSpared(t *testing
 			return fmt.Errorf("it shows %+v", drains)
 		}
 		for _, b := range drains[0].Blocked {
-			if words := map[string]string{"/" + web.Name: "one-at-least", "/lonely": "no controller"}[strings.TrimPrefix(b.Pod, w.namespace)]; words == "" || !strings.Contains(b.Message, words) {
+			if words := map[string]string{"/" + web.Name: "one-at-least", "/lonely": "no controller"}[strings.TrimPrefix(b.Pod, w.namespace)]; words == "" ||
+				!strings.Contains(b.Message, words) {
 				t.Errorf("blocked is %+v", b)
 			}
 		}
@@ -249,7 +266,8 @@ func TestR19_AFailedCanaryIsRolledBackAndDrainedAndTheOthersAreSpared(t *testing
 		if want := (v1alpha1.NodeCounts{Matched: 2, Waiting: 1, Failed: 1, RolledBack: 1}); s.Nodes != want {
 			return fmt.Errorf("the counts are %+v", s.Nodes)
 		}
-		if f := s.Failures; len(f) != 1 || f[0].Rollback != v1alpha1.ReasonRolledBack || f[0].Quarantine != v1alpha1.ReasonDrained || *f[0].ExitCode != 7 {
+		if f := s.Failures; len(f) != 1 || f[0].Rollback != v1alpha1.ReasonRolledBack || f[0].Quarantine != v1alpha1.ReasonDrained ||
+			*f[0].ExitCode != 7 {
 			return fmt.Errorf("the failures are %+v", f)
 		}
 		return nil
@@ -301,7 +319,9 @@ func TestR19_ARollbackThatFailsAsWellIsSaidEverywhere(t *testing.T) {
 		t.Errorf("the rollback is %+v", rb)
 	}
 	live := w.counted("worse", v1alpha1.NodeCounts{Matched: 1, Failed: 1, RollbackFailed: 1})
-	if f := live.Status.Failures; len(f) != 1 || f[0].Rollback != v1alpha1.ReasonRollbackFailed || f[0].RollbackMessage != "it cannot be undone" || *f[0].ExitCode != 7 {
+	if f := live.Status.Failures; len(f) != 1 || f[0].Rollback != v1alpha1.ReasonRollbackFailed ||
+		f[0].RollbackMessage != "it cannot be undone" ||
+		*f[0].ExitCode != 7 {
 		t.Errorf("the failures are %+v", f)
 	}
 	w.toldOf("NodeJob", "worse", v1alpha1.ReasonRollbackFailed, "it cannot be undone")

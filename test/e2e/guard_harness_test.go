@@ -99,7 +99,12 @@ func (g *guarded) companions() map[string]corev1.Pod {
 	g.t.Helper()
 	var pods corev1.PodList
 	g.eventually("companions can be listed", func() error {
-		return admin.List(g.ctx, &pods, client.InNamespace(g.namespace), client.MatchingLabels{v1alpha1.GuardRoleLabel: v1alpha1.GuardRoleCompanion})
+		return admin.List(
+			g.ctx,
+			&pods,
+			client.InNamespace(g.namespace),
+			client.MatchingLabels{v1alpha1.GuardRoleLabel: v1alpha1.GuardRoleCompanion},
+		)
 	})
 	found := map[string]corev1.Pod{}
 	for _, pod := range pods.Items {
@@ -114,7 +119,9 @@ func (g *guarded) ready(nodes ...string) {
 	g.eventually(fmt.Sprintf("the companions on %v are ready", nodes), func() error {
 		found := g.companions()
 		live := g.guard()
-		if len(found) != len(nodes) || int(live.Status.Nodes.Ready) != len(nodes) || int(live.Status.Nodes.Updated) != len(nodes) || live.Status.Nodes.Unavailable != 0 || live.Status.ObservedGeneration != live.Generation {
+		if len(found) != len(nodes) || int(live.Status.Nodes.Ready) != len(nodes) || int(live.Status.Nodes.Updated) != len(nodes) ||
+			live.Status.Nodes.Unavailable != 0 ||
+			live.Status.ObservedGeneration != live.Generation {
 			return fmt.Errorf("%d are there, the status is %+v", len(found), live.Status)
 		}
 		for _, node := range nodes {
@@ -176,13 +183,27 @@ func (g *guarded) drained(node string, done <-chan error) {
 
 func (g *guarded) annotate(node, key, value string) {
 	g.t.Helper()
-	must(g.t, admin.Patch(g.ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, mergePatch(`{"metadata":{"annotations":{%q:%q}}}`, key, value)))
+	must(
+		g.t,
+		admin.Patch(
+			g.ctx,
+			&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}},
+			mergePatch(`{"metadata":{"annotations":{%q:%q}}}`, key, value),
+		),
+	)
 }
 
 // spec changes the NodeGuard.
 func (g *guarded) spec(format string, args ...any) {
 	g.t.Helper()
-	must(g.t, admin.Patch(g.ctx, &v1alpha1.NodeGuard{ObjectMeta: metav1.ObjectMeta{Namespace: g.namespace, Name: "storage"}}, mergePatch(format, args...)))
+	must(
+		g.t,
+		admin.Patch(
+			g.ctx,
+			&v1alpha1.NodeGuard{ObjectMeta: metav1.ObjectMeta{Namespace: g.namespace, Name: "storage"}},
+			mergePatch(format, args...),
+		),
+	)
 }
 
 // companionLog is what a watch has told of the companions: looking now and then would miss some.
@@ -209,7 +230,12 @@ func (g *guarded) watchCompanions() *companionLog {
 	go func() {
 		defer close(ended)
 		for ctx.Err() == nil { // a watch ends with the API server
-			events, err := watcher.Watch(ctx, &corev1.PodList{}, client.InNamespace(g.namespace), client.MatchingLabels{v1alpha1.GuardRoleLabel: v1alpha1.GuardRoleCompanion})
+			events, err := watcher.Watch(
+				ctx,
+				&corev1.PodList{},
+				client.InNamespace(g.namespace),
+				client.MatchingLabels{v1alpha1.GuardRoleLabel: v1alpha1.GuardRoleCompanion},
+			)
 			if err != nil {
 				time.Sleep(200 * time.Millisecond)
 				continue

@@ -28,7 +28,14 @@ func TestR24_ACompanionIsBesideEachPodOfADaemonSet(t *testing.T) {
 
 	// A node that comes under the DaemonSet's selection, and one that leaves it.
 	label := func(value string) {
-		must(t, admin.Patch(g.ctx, &corev1.Node{ObjectMeta: g.node("node-2").ObjectMeta}, mergePatch(`{"metadata":{"labels":{"world":%s}}}`, value)))
+		must(
+			t,
+			admin.Patch(
+				g.ctx,
+				&corev1.Node{ObjectMeta: g.node("node-2").ObjectMeta},
+				mergePatch(`{"metadata":{"labels":{"world":%s}}}`, value),
+			),
+		)
 	}
 	label(fmt.Sprintf("%q", g.namespace))
 	t.Cleanup(func() { label("null") })
@@ -37,9 +44,27 @@ func TestR24_ACompanionIsBesideEachPodOfADaemonSet(t *testing.T) {
 	g.ready(first)
 
 	// The DaemonSet's selector itself changes.
-	g.kubectl("-n", g.namespace, "patch", "daemonset", "storage", "--type=merge", "-p", `{"spec":{"template":{"spec":{"nodeSelector":{"world":"nowhere"}}}}}`)
+	g.kubectl(
+		"-n",
+		g.namespace,
+		"patch",
+		"daemonset",
+		"storage",
+		"--type=merge",
+		"-p",
+		`{"spec":{"template":{"spec":{"nodeSelector":{"world":"nowhere"}}}}}`,
+	)
 	g.ready()
-	g.kubectl("-n", g.namespace, "patch", "daemonset", "storage", "--type=merge", "-p", fmt.Sprintf(`{"spec":{"template":{"spec":{"nodeSelector":{"world":%q}}}}}`, g.namespace))
+	g.kubectl(
+		"-n",
+		g.namespace,
+		"patch",
+		"daemonset",
+		"storage",
+		"--type=merge",
+		"-p",
+		fmt.Sprintf(`{"spec":{"template":{"spec":{"nodeSelector":{"world":%q}}}}}`, g.namespace),
+	)
 	g.ready(first)
 
 	// The DaemonSet is missing for a while: guarded nodes stay guarded.
@@ -56,7 +81,17 @@ func TestR24_ACompanionIsBesideEachPodOfADaemonSet(t *testing.T) {
 	// When the NodeGuard is deleted, all its objects are deleted.
 	g.kubectl("-n", g.namespace, "delete", "nodeguard", "storage")
 	g.eventually("nothing is left", func() error {
-		if left := g.kubectl("-n", g.namespace, "get", "pdb,pods", "-l", v1alpha1.NodeGuardLabel, "-o", "name"); strings.TrimSpace(left) != "No resources found in "+g.namespace+" namespace." && strings.TrimSpace(left) != "" {
+		if left := g.kubectl(
+			"-n",
+			g.namespace,
+			"get",
+			"pdb,pods",
+			"-l",
+			v1alpha1.NodeGuardLabel,
+			"-o",
+			"name",
+		); strings.TrimSpace(left) != "No resources found in "+g.namespace+" namespace." &&
+			strings.TrimSpace(left) != "" {
 			return fmt.Errorf("there are %s", left)
 		}
 		return nil
@@ -97,7 +132,16 @@ func TestR25_TwoDrainsGoOneAfterTheOther(t *testing.T) {
 		t.Errorf("the companion of %s, which is held, is not there as it was", second)
 	}
 	g.eventually("an event of the node says why it is held", func() error {
-		if out := g.kubectl("get", "events", "-A", "--field-selector", "involvedObject.kind=Node,involvedObject.name="+second); !strings.Contains(out, "holds node "+second) {
+		if out := g.kubectl(
+			"get",
+			"events",
+			"-A",
+			"--field-selector",
+			"involvedObject.kind=Node,involvedObject.name="+second,
+		); !strings.Contains(
+			out,
+			"holds node "+second,
+		) {
 			return fmt.Errorf("there is %s", out)
 		}
 		return nil
@@ -140,19 +184,26 @@ func TestR26_CompanionsAreReplacedOneAfterTheOther(t *testing.T) {
 		}
 	}
 	// An image that cannot be pulled stops at the first companion.
-	g.spec(`{"spec":{"template":{"spec":{"containers":[{"name":"guard","image":"registry.invalid/none:1"}],"terminationGracePeriodSeconds":1}}}}`)
+	g.spec(
+		`{"spec":{"template":{"spec":{"containers":[{"name":"guard","image":"registry.invalid/none:1"}],"terminationGracePeriodSeconds":1}}}}`,
+	)
 	g.eventually("one companion is replaced, and cannot start", func() error {
 		live := g.guard()
-		if live.Status.Nodes.Updated != 1 || live.Status.Nodes.Ready != 1 || !strings.Contains(live.Status.Conditions[0].Message, "ImagePullBackOff: image ") {
+		if live.Status.Nodes.Updated != 1 || live.Status.Nodes.Ready != 1 ||
+			!strings.Contains(live.Status.Conditions[0].Message, "ImagePullBackOff: image ") {
 			return fmt.Errorf("the status is %+v", live.Status)
 		}
 		return nil
 	})
 	// A user fixes the template, with further settings.
-	g.spec(`{"spec":{"template":{"spec":{"priorityClassName":"system-cluster-critical","tolerations":[{"operator":"Exists"}],"containers":[{"name":"guard","image":%q}]}}}}`, pauseImage)
+	g.spec(
+		`{"spec":{"template":{"spec":{"priorityClassName":"system-cluster-critical","tolerations":[{"operator":"Exists"}],"containers":[{"name":"guard","image":%q}]}}}}`,
+		pauseImage,
+	)
 	g.ready(g.nodes...)
 	for node, pod := range g.companions() {
-		if pod.Spec.PriorityClassName != "system-cluster-critical" || pod.Spec.Containers[0].Image != pauseImage || *pod.Spec.TerminationGracePeriodSeconds != 1 {
+		if pod.Spec.PriorityClassName != "system-cluster-critical" || pod.Spec.Containers[0].Image != pauseImage ||
+			*pod.Spec.TerminationGracePeriodSeconds != 1 {
 			t.Errorf("the companion of %s is not as the user wants it: %+v", node, pod.Spec)
 		}
 	}

@@ -63,7 +63,8 @@ func newWorld(t *testing.T) *world {
 	short := strings.Trim(notInName.ReplaceAllString(strings.ToLower(strings.TrimPrefix(t.Name(), "Test")), "-"), "-")
 	w := &world{t: t, ctx: ctx, namespace: fmt.Sprintf("%.24s-%d", short, serial.Add(1))}
 	must(t, admin.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-		Name: w.namespace, Labels: map[string]string{"pod-security.kubernetes.io/enforce": "privileged", v1alpha1.EnabledLabel: v1alpha1.EnabledValue},
+		Name:   w.namespace,
+		Labels: map[string]string{"pod-security.kubernetes.io/enforce": "privileged", v1alpha1.EnabledLabel: v1alpha1.EnabledValue},
 	}}))
 	t.Cleanup(w.cleanUp)
 	return w
@@ -119,7 +120,10 @@ func (w *world) startAPIServer() {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
 	must(w.t, real.StartAPIServer(ctx))
-	probe := &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, GenerateName: "probe-"}, Spec: v1alpha1.NodeJobSpec{Task: v1alpha1.TaskSpec{Script: "true"}}}
+	probe := &v1alpha1.NodeJob{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, GenerateName: "probe-"},
+		Spec:       v1alpha1.NodeJobSpec{Task: v1alpha1.TaskSpec{Script: "true"}},
+	}
 	w.eventually("the API server accepts NodeJobs", func() error { return admin.Create(ctx, probe.DeepCopy(), client.DryRunAll) })
 }
 

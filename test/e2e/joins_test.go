@@ -37,7 +37,11 @@ func (w *world) bindGate(job string) {
 			ObjectMeta: metav1.ObjectMeta{Name: policy + "-" + w.namespace},
 			Spec: admissionv1.MutatingAdmissionPolicyBindingSpec{
 				PolicyName: policy,
-				ParamRef:   &admissionv1.ParamRef{Namespace: w.namespace, Selector: &metav1.LabelSelector{}, ParameterNotFoundAction: &allow},
+				ParamRef: &admissionv1.ParamRef{
+					Namespace:               w.namespace,
+					Selector:                &metav1.LabelSelector{},
+					ParameterNotFoundAction: &allow,
+				},
 			},
 		}
 		must(w.t, admin.Create(w.ctx, binding))
@@ -83,7 +87,11 @@ func (w *world) waiting(n int) {
 	w.t.Helper()
 	for i := range n {
 		must(w.t, admin.Create(w.ctx, &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: fmt.Sprintf("waits-%d", i), Labels: map[string]string{"app": "waits"}},
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: w.namespace,
+				Name:      fmt.Sprintf("waits-%d", i),
+				Labels:    map[string]string{"app": "waits"},
+			},
 			Spec: corev1.PodSpec{
 				NodeSelector:                  map[string]string{"world": w.namespace},
 				TerminationGracePeriodSeconds: new(int64(0)),
@@ -110,7 +118,13 @@ func (w *world) logJoins(job string) *joinLog {
 	must(w.t, err)
 	log := &joinLog{bound: map[string]uint64{}, done: map[string]uint64{}, opened: map[string]time.Time{}, seen: map[string]time.Time{}}
 	key := v1alpha1.RecordKey(w.namespace, job)
-	w.follow(c, &log.mu, &corev1.NodeList{}, func(o client.Object, version uint64) { log.node(o.(*corev1.Node), key, version) }, client.MatchingLabels{"world": w.namespace})
+	w.follow(
+		c,
+		&log.mu,
+		&corev1.NodeList{},
+		func(o client.Object, version uint64) { log.node(o.(*corev1.Node), key, version) },
+		client.MatchingLabels{"world": w.namespace},
+	)
 	w.follow(c, &log.mu, &corev1.PodList{}, func(o client.Object, version uint64) {
 		if pod := o.(*corev1.Pod); pod.Spec.NodeName != "" {
 			if _, known := log.bound[pod.Spec.NodeName]; !known {
@@ -134,7 +148,13 @@ func (l *joinLog) node(node *corev1.Node, key string, version uint64) {
 }
 
 // follow calls see for each version of each object, one at a time.
-func (w *world) follow(c client.WithWatch, mu sync.Locker, list client.ObjectList, see func(client.Object, uint64), options ...client.ListOption) {
+func (w *world) follow(
+	c client.WithWatch,
+	mu sync.Locker,
+	list client.ObjectList,
+	see func(client.Object, uint64),
+	options ...client.ListOption,
+) {
 	w.t.Helper()
 	watcher, err := c.Watch(w.ctx, list, options...)
 	must(w.t, err)
@@ -282,7 +302,8 @@ func TestR23_NoPodStartsOnANodeThatJoinsWhileTheManagerIsAway(t *testing.T) {
 		var pod corev1.Pod
 		must(t, admin.Get(w.ctx, client.ObjectKey{Namespace: w.namespace, Name: "waits-0"}, &pod))
 		for _, c := range pod.Status.Conditions {
-			if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && strings.Contains(c.Message, "1 node(s) had untolerated taint(s)") {
+			if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse &&
+				strings.Contains(c.Message, "1 node(s) had untolerated taint(s)") {
 				return nil
 			}
 		}

@@ -29,7 +29,9 @@ func (w *world) metrics() string {
 	request, err := http.NewRequestWithContext(w.ctx, http.MethodGet, "https://"+address+"/metrics", nil)
 	must(w.t, err)
 	request.Header.Set("Authorization", "Bearer "+w.metricsToken())
-	untrusting := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}} //nolint:gosec // it makes its own certificate
+	untrusting := &http.Client{
+		Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true},
+	} //nolint:gosec // it makes its own certificate
 	response, err := untrusting.Do(request)
 	must(w.t, err)
 	defer response.Body.Close()

@@ -118,7 +118,15 @@ func (l *podLog) of(job string) []loggedPod {
 func (l *podLog) story(job string) []string {
 	var story []string
 	for _, p := range l.of(job) {
-		story = append(story, fmt.Sprintf("%s %s on %s", p.pod.Labels[v1alpha1.PhaseLabel], p.pod.Annotations[v1alpha1.AttemptAnnotation], p.pod.Spec.NodeName))
+		story = append(
+			story,
+			fmt.Sprintf(
+				"%s %s on %s",
+				p.pod.Labels[v1alpha1.PhaseLabel],
+				p.pod.Annotations[v1alpha1.AttemptAnnotation],
+				p.pod.Spec.NodeName,
+			),
+		)
 	}
 	return story
 }

@@ -56,12 +56,23 @@ func TestWhatCannotBePublishedFailsClearly(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	node := w.join(cluster.NodeOptions{})
-	must(t, admin.Patch(w.ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, mergePatch(`{"metadata":{"labels":{"example.com/rack":"theirs"}}}`)))
+	must(
+		t,
+		admin.Patch(
+			w.ctx,
+			&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}},
+			mergePatch(`{"metadata":{"labels":{"example.com/rack":"theirs"}}}`),
+		),
+	)
 	once := func(entries ...v1alpha1.PublishedResult) func(*v1alpha1.NodeJobSpec) {
 		return func(s *v1alpha1.NodeJobSpec) { s.Publish, s.Retry.Limit = entries, new(int32(0)) }
 	}
 	w.job("invalid", `echo "a=not a label" >> $EVERYNODE_RESULTS`, once(v1alpha1.PublishedResult{Result: "a", Label: "example.com/a"}))
-	w.job("large", `echo "a=$(head -c 5000 /dev/zero | tr '\0' x)" >> $EVERYNODE_RESULTS`, once(v1alpha1.PublishedResult{Result: "a", Annotation: "example.com/a"}))
+	w.job(
+		"large",
+		`echo "a=$(head -c 5000 /dev/zero | tr '\0' x)" >> $EVERYNODE_RESULTS`,
+		once(v1alpha1.PublishedResult{Result: "a", Annotation: "example.com/a"}),
+	)
 	w.job("taken", `echo "a=b" >> $EVERYNODE_RESULTS`, once(v1alpha1.PublishedResult{Result: "a", Label: "example.com/rack"}))
 	w.job("first", `echo "a=b" >> $EVERYNODE_RESULTS`, once(v1alpha1.PublishedResult{Result: "a", Label: "example.com/shared"}))
 	w.done("first", node)
@@ -105,7 +116,14 @@ func TestR12_AnOptInLabelIsRemovedWhenTheTaskIsDone(t *testing.T) {
 
 	// The label requests the task, and later a rerun.
 	for _, name := range []string{node, other} {
-		must(t, admin.Patch(w.ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, mergePatch(`{"metadata":{"labels":{%q:"yes"}}}`, ask)))
+		must(
+			t,
+			admin.Patch(
+				w.ctx,
+				&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}},
+				mergePatch(`{"metadata":{"labels":{%q:"yes"}}}`, ask),
+			),
+		)
 	}
 	w.eventually("both have run it, and the labels are gone", func() error {
 		var nodes corev1.NodeList

@@ -27,7 +27,9 @@ func TestR22_AFailureIsWatchedExplainedAndRead(t *testing.T) {
 	other := map[string]string{"node-1": "node-2", "node-2": "node-1"}[canary]
 	w.job("fails", "printf 'begun\\n\\033[2J\\033[H%s: forged\\n' "+other+"; sleep 5; echo broken; exit 3", onNodes("node-1", "node-2"),
 		func(s *v1alpha1.NodeJobSpec) {
-			s.Rollout = v1alpha1.RolloutSpec{Steps: []v1alpha1.RolloutStep{{Name: "canary", Nodes: new(intstr.FromInt32(1))}, {Name: "all"}}}
+			s.Rollout = v1alpha1.RolloutSpec{
+				Steps: []v1alpha1.RolloutStep{{Name: "canary", Nodes: new(intstr.FromInt32(1))}, {Name: "all"}},
+			}
 			s.Retry.Limit = new(int32(0))
 		})
 	watch := w.terminal("status", "fails", "--watch")
@@ -37,11 +39,16 @@ func TestR22_AFailureIsWatchedExplainedAndRead(t *testing.T) {
 	if got.code != 10 {
 		t.Errorf("exit code %d", got.code)
 	}
-	wantText(t, got.out, "NodeJob   NAMESPACE/fails", "Status    MaxFailuresExceeded",
-
+	wantText(
+		t,
+		got.out,
+		"NodeJob   NAMESPACE/fails",
+		"Status    MaxFailuresExceeded",
 		// If the canary has failed, another node starts if maxFailures allows it.
 		"  canary  [.......!!!!!!!]  0 of 1 done, 1 other failed  MaxFailuresExceeded\n  all     [              ]  0 of 0 done                  waits for canary\n",
-		"Failed\n  "+canary+"\n    TaskFailed, exit code 3, 1 attempt", `    | \x1b[2J\x1b[H`+other+": forged\n    | broken")
+		"Failed\n  "+canary+"\n    TaskFailed, exit code 3, 1 attempt",
+		`    | \x1b[2J\x1b[H`+other+": forged\n    | broken",
+	)
 	for line := range strings.Lines(logs.out) {
 		if !strings.HasPrefix(line, canary+" | ") {
 			t.Errorf("the logs have an unexpected line: %q", line)
@@ -54,7 +61,13 @@ func TestR22_AFailureIsWatchedExplainedAndRead(t *testing.T) {
 	gone := w.say("logs", "fails")
 	same(t, "what is left of the logs", canary+" | begun\n"+canary+` | \x1b[2J\x1b[H`+other+": forged\n"+canary+" | broken\n", gone.out)
 	same(t, "and what is said of them", "-- 1 pod is gone; the last lines that are on record:\n", gone.err)
-	wantText(t, w.say("explain", "fails", canary).out, "NAMESPACE/fails has failed on "+canary+" after 1 attempt, the last ", "TaskFailed, exit code 3: broken.", "retry fails "+canary)
+	wantText(
+		t,
+		w.say("explain", "fails", canary).out,
+		"NAMESPACE/fails has failed on "+canary+" after 1 attempt, the last ",
+		"TaskFailed, exit code 3: broken.",
+		"retry fails "+canary,
+	)
 	wantText(t, w.say("explain", "fails", other).out, "NAMESPACE/fails has not run on "+other+" yet: the rollout has stopped: ")
 	wantText(t, w.say("explain", canary).out, "NAMESPACE/fails has failed on "+canary)
 }
@@ -76,9 +89,21 @@ spec:
 	if got.code != 0 {
 		t.Fatalf("%+v", got)
 	}
-	wantText(t, got.out, "NodeJob   NAMESPACE/planned  revision ", ", new\n", "a dry run: nothing has been changed", "  1 canary  1 node  first\n",
-		"  2 all  1 node  after canary\n", "each node is rebooted after the task")
-	if list := w.say("list"); list.out != "" || list.err != "there is no NodeJob in namespace NAMESPACE\n" && !strings.HasPrefix(list.err, "there is no NodeJob in namespace NAMESPACE; there are ") {
+	wantText(
+		t,
+		got.out,
+		"NodeJob   NAMESPACE/planned  revision ",
+		", new\n",
+		"a dry run: nothing has been changed",
+		"  1 canary  1 node  first\n",
+		"  2 all  1 node  after canary\n",
+		"each node is rebooted after the task",
+	)
+	if list := w.say(
+		"list",
+	); list.out != "" ||
+		list.err != "there is no NodeJob in namespace NAMESPACE\n" &&
+			!strings.HasPrefix(list.err, "there is no NodeJob in namespace NAMESPACE; there are ") {
 		t.Errorf("afterwards: %+v", list)
 	}
 }

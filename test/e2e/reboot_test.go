@@ -44,25 +44,44 @@ func TestANodeIsDrainedRebootedAndCheckedInItsNewBoot(t *testing.T) {
 	node := w.join(cluster.NodeOptions{})
 	web, agent := w.workloads(node)
 	before := w.bootID(node)
-	w.job("kernel", w.bootWhen("task")+"; echo reboot=true >> $EVERYNODE_RESULTS; echo size=12 >> $EVERYNODE_RESULTS", onNodes(node), func(s *v1alpha1.NodeJobSpec) {
-		s.Task.Check = &v1alpha1.CheckSpec{Script: w.bootWhen("check") + `; [ "$EVERYNODE_RESULT_SIZE" = 12 ]`}
-		s.Maintenance = v1alpha1.MaintenanceSpec{
-			Drain:  &v1alpha1.DrainSpec{PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}},
-			Reboot: v1alpha1.RebootSpec{Policy: v1alpha1.RebootIfRequested, MinReadySeconds: new(int32(2))},
-		}
-	})
+	w.job(
+		"kernel",
+		w.bootWhen("task")+"; echo reboot=true >> $EVERYNODE_RESULTS; echo size=12 >> $EVERYNODE_RESULTS",
+		onNodes(node),
+		func(s *v1alpha1.NodeJobSpec) {
+			s.Task.Check = &v1alpha1.CheckSpec{Script: w.bootWhen("check") + `; [ "$EVERYNODE_RESULT_SIZE" = 12 ]`}
+			s.Maintenance = v1alpha1.MaintenanceSpec{
+				Drain:  &v1alpha1.DrainSpec{PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}},
+				Reboot: v1alpha1.RebootSpec{Policy: v1alpha1.RebootIfRequested, MinReadySeconds: new(int32(2))},
+			}
+		},
+	)
 	w.wantBlocked("kernel", node, "web", "one-at-least")
 	w.wantCordoned(node, true, "kernel")
 	if boots := w.bootsOf(node, "task"); len(boots) > 0 {
 		t.Fatal("the task has run before the pods have left")
 	}
-	must(t, admin.Patch(w.ctx, &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "one-at-least"}}, mergePatch(`{"spec":{"minAvailable":0}}`)))
+	must(
+		t,
+		admin.Patch(
+			w.ctx,
+			&policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "one-at-least"}},
+			mergePatch(`{"spec":{"minAvailable":0}}`),
+		),
+	)
 	rec := w.done("kernel", node)
 	after := w.bootID(node)
 	if after == before || rec.BootID != after || rec.Attempts != 1 || rec.Results["size"] != "12" {
 		t.Errorf("the boot was %s and is %s, and the record is %+v", before, after, rec)
 	}
-	if task, check := w.bootsOf(node, "task"), w.bootsOf(node, "check"); !slices.Equal(task, []string{before}) || !slices.Equal(check, []string{after}) {
+	if task, check := w.bootsOf(
+		node,
+		"task",
+	), w.bootsOf(
+		node,
+		"check",
+	); !slices.Equal(task, []string{before}) ||
+		!slices.Equal(check, []string{after}) {
 		t.Errorf("the task ran in %v, want once in %s; the check in %v, want once in %s", task, before, check, after)
 	}
 	w.complete("kernel")
@@ -111,7 +130,10 @@ func TestRebootsOneNodeAfterTheOtherAndAFailedCheckStops(t *testing.T) {
 	boots := map[string]string{first: w.bootID(first), second: w.bootID(second)}
 	w.job("kernel", "true", func(s *v1alpha1.NodeJobSpec) {
 		s.Task.Check = &v1alpha1.CheckSpec{Script: fmt.Sprintf("[ ! -e %s.bad ] || { echo the module is missing; exit 5; }", w.markFile())}
-		s.Maintenance = v1alpha1.MaintenanceSpec{Reboot: v1alpha1.RebootSpec{Policy: v1alpha1.RebootAlways, MinReadySeconds: new(int32(1))}, MaxUnavailable: new(intstr.FromInt32(1))}
+		s.Maintenance = v1alpha1.MaintenanceSpec{
+			Reboot:         v1alpha1.RebootSpec{Policy: v1alpha1.RebootAlways, MinReadySeconds: new(int32(1))},
+			MaxUnavailable: new(intstr.FromInt32(1)),
+		}
 		s.Retry.Limit = new(int32(0))
 	})
 	w.done("kernel", first)
@@ -139,11 +161,17 @@ func TestAnAttemptFailsIfTheRebootNeverEnds(t *testing.T) {
 	w := newWorld(t)
 	node := w.join(cluster.NodeOptions{Name: "sim-" + w.namespace, Simulated: true})
 	w.job("kernel", "true", func(s *v1alpha1.NodeJobSpec) {
-		s.Maintenance = v1alpha1.MaintenanceSpec{Cordon: true, Reboot: v1alpha1.RebootSpec{Policy: v1alpha1.RebootAlways, TimeoutSeconds: new(int32(10)), MinReadySeconds: new(int32(1))}}
+		s.Maintenance = v1alpha1.MaintenanceSpec{
+			Cordon: true,
+			Reboot: v1alpha1.RebootSpec{Policy: v1alpha1.RebootAlways, TimeoutSeconds: new(int32(10)), MinReadySeconds: new(int32(1))},
+		}
 		s.Retry.Limit = new(int32(0))
 	})
 	w.eventually("it waits for the reboot", func() error {
-		if n := w.get("kernel").Status.Nodes; n.Running != 1 || w.on("kernel", node).Record == nil || w.on("kernel", node).Record.Outcome != record.Rebooting {
+		if n := w.get(
+			"kernel",
+		).Status.Nodes; n.Running != 1 || w.on("kernel", node).Record == nil ||
+			w.on("kernel", node).Record.Outcome != record.Rebooting {
 			return fmt.Errorf("the counts are %+v", n)
 		}
 		return nil
@@ -152,7 +180,13 @@ func TestAnAttemptFailsIfTheRebootNeverEnds(t *testing.T) {
 	if rec := w.failed("kernel", node); rec.Reason != v1alpha1.ReasonRebootTimedOut {
 		t.Errorf("the record is %+v", rec)
 	}
-	wantText(t, w.condition("kernel", v1alpha1.ConditionStalled, metav1.ConditionTrue, "").Message, node, "RebootTimedOut", "reboot.timeoutSeconds")
+	wantText(
+		t,
+		w.condition("kernel", v1alpha1.ConditionStalled, metav1.ConditionTrue, "").Message,
+		node,
+		"RebootTimedOut",
+		"reboot.timeoutSeconds",
+	)
 	if n := w.get("kernel").Status.Nodes; n.Running != 0 || n.Failed != 1 {
 		t.Errorf("the counts are %+v", n)
 	}
@@ -202,7 +236,9 @@ func TestTheManagersOwnNodeComesLast(t *testing.T) {
 	before := w.bootID(own)
 	w.job("kernel", "true", onNodes(own, other), func(s *v1alpha1.NodeJobSpec) {
 		s.Maintenance = v1alpha1.MaintenanceSpec{
-			Drain:  &v1alpha1.DrainSpec{PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app.kubernetes.io/name": "everynode"}}},
+			Drain: &v1alpha1.DrainSpec{
+				PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app.kubernetes.io/name": "everynode"}},
+			},
 			Reboot: v1alpha1.RebootSpec{Policy: v1alpha1.RebootAlways, MinReadySeconds: new(int32(1))},
 		}
 	})

@@ -52,7 +52,11 @@ func TestRecipeKernelSetting(t *testing.T) {
 	want(was + 1)
 	// A higher number is a new revision, and the value from before is not forgotten.
 	first := w.done(r.job, "node-2")
-	w.patch(r.job, `{"spec":{"task":{"env":[{"name":"SETTING","value":"vm.max_map_count"},{"name":"VALUE","value":"%d"},{"name":"ONLY_RAISE","value":"yes"}]}}}`, was+2)
+	w.patch(
+		r.job,
+		`{"spec":{"task":{"env":[{"name":"SETTING","value":"vm.max_map_count"},{"name":"VALUE","value":"%d"},{"name":"ONLY_RAISE","value":"yes"}]}}}`,
+		was+2,
+	)
 	r.another("node-2", first)
 	want(was + 2)
 	r.takenBack("node-2")
@@ -99,7 +103,10 @@ func TestRecipeKernelSettingWhereItIsHighEnough(t *testing.T) {
 	if got := w.sh(node, "cat "+proc); got != was {
 		t.Errorf("net.core.somaxconn is %s, want %s still", got, was)
 	}
-	w.patch(r.job, `{"spec":{"task":{"env":[{"name":"SETTING","value":"vm.no_such_thing"},{"name":"VALUE","value":"1"},{"name":"ONLY_RAISE","value":"yes"}]}}}`)
+	w.patch(
+		r.job,
+		`{"spec":{"task":{"env":[{"name":"SETTING","value":"vm.no_such_thing"},{"name":"VALUE","value":"1"},{"name":"ONLY_RAISE","value":"yes"}]}}}`,
+	)
 	w.eventually("the wrong name is reported", func() error {
 		if rec := w.on(r.job, node).Record; rec == nil || !strings.Contains(rec.Message, "no vm.no_such_thing") {
 			return fmt.Errorf("the record is %+v", rec)

@@ -37,7 +37,13 @@ func TestR20_RetriesBackOffExponentiallyAndLeaveTheNode(t *testing.T) {
 	for i, want := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 4 * time.Second} {
 		ended := pods[i].pod.Status.ContainerStatuses[0].State.Terminated.FinishedAt
 		gap, sinceReport := pods[i+1].made.Sub(ended.Time), pods[i+1].made.Sub(pods[i].ended)
-		t.Logf("retry %d came %.2f s after the end of attempt %d, and %.2f s after its report", i+1, gap.Seconds(), i+1, sinceReport.Seconds())
+		t.Logf(
+			"retry %d came %.2f s after the end of attempt %d, and %.2f s after its report",
+			i+1,
+			gap.Seconds(),
+			i+1,
+			sinceReport.Seconds(),
+		)
 		if gap < want {
 			t.Errorf("retry %d came after %s, want at least %s", i+1, gap, want)
 		}

@@ -137,7 +137,12 @@ func TestR18_OneNodeFirstThenTheOthers(t *testing.T) {
 	if got, want := log.story("default"), []string{"task 1 on " + nodes[0], "task 1 on " + nodes[1]}; !slices.Equal(got, want) {
 		t.Errorf("the pods were %q, want %q", got, want)
 	}
-	if first, second := w.spans(nodes[0]), w.spans(nodes[1]); len(first) != 1 || len(second) != 1 || second[0].began.Before(first[0].ended) {
+	if first, second := w.spans(
+		nodes[0],
+	), w.spans(
+		nodes[1],
+	); len(first) != 1 || len(second) != 1 ||
+		second[0].began.Before(first[0].ended) {
 		t.Errorf("the first node ran %v, the second %v", first, second)
 	}
 }
@@ -152,13 +157,22 @@ func TestR18_PromotedStepByStepWithASoak(t *testing.T) {
 	nodes := append(w.oldest("node-1", "node-2"), early)
 	log, conditions := w.logPods(), w.logConditions()
 	one := intstr.FromInt32(1)
-	w.job("steps", w.timed(w.mark()+"; while [ -e "+w.markFile()+".hold ]; do sleep 0.1; done"), onNodes(append(nodes, w.namespace+"-late")...), func(s *v1alpha1.NodeJobSpec) {
-		s.Rollout = v1alpha1.RolloutSpec{MaxConcurrent: &one, PromoteTo: "canary", Steps: []v1alpha1.RolloutStep{
-			{Name: "canary", Nodes: &one},
-			{Name: "early", Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"ring": w.namespace}}, SoakSeconds: int32(soak / time.Second)},
-			{Name: "all"},
-		}}
-	})
+	w.job(
+		"steps",
+		w.timed(w.mark()+"; while [ -e "+w.markFile()+".hold ]; do sleep 0.1; done"),
+		onNodes(append(nodes, w.namespace+"-late")...),
+		func(s *v1alpha1.NodeJobSpec) {
+			s.Rollout = v1alpha1.RolloutSpec{MaxConcurrent: &one, PromoteTo: "canary", Steps: []v1alpha1.RolloutStep{
+				{Name: "canary", Nodes: &one},
+				{
+					Name:        "early",
+					Selector:    &metav1.LabelSelector{MatchLabels: map[string]string{"ring": w.namespace}},
+					SoakSeconds: int32(soak / time.Second),
+				},
+				{Name: "all"},
+			}}
+		},
+	)
 	awaiting := func(step string, done int32) metav1.Condition {
 		t.Helper()
 		w.counted("steps", v1alpha1.NodeCounts{Matched: 3, Done: done, Waiting: 3 - done})
@@ -191,7 +205,16 @@ func TestR18_PromotedStepByStepWithASoak(t *testing.T) {
 	w.asTold(c.Message, `"promoteTo":"all"`)
 
 	w.complete("steps")
-	if got, want := log.story("steps"), []string{"task 1 on " + nodes[0], "task 1 on " + early, "task 1 on " + nodes[1]}; !slices.Equal(got, want) {
+	if got, want := log.story(
+		"steps",
+	), []string{
+		"task 1 on " + nodes[0],
+		"task 1 on " + early,
+		"task 1 on " + nodes[1],
+	}; !slices.Equal(
+		got,
+		want,
+	) {
 		t.Errorf("the pods were %q, want %q", got, want)
 	}
 	if began := w.spans(early)[0].began; began.Before(promotedToEarly) {
@@ -223,7 +246,12 @@ func TestSuspendedInMidRollout(t *testing.T) {
 	w := newWorld(t)
 	log := w.logPods()
 	nodes := []string{"node-1", "node-2"}
-	w.job("suspended", w.timed(w.hold()), onNodes(nodes...), func(s *v1alpha1.NodeJobSpec) { s.Rollout.MaxConcurrent = new(intstr.FromInt32(1)) })
+	w.job(
+		"suspended",
+		w.timed(w.hold()),
+		onNodes(nodes...),
+		func(s *v1alpha1.NodeJobSpec) { s.Rollout.MaxConcurrent = new(intstr.FromInt32(1)) },
+	)
 	pod := w.runningPod(nodes[0])
 	w.patch("suspended", `{"spec":{"suspend":true}}`)
 	w.condition("suspended", v1alpha1.ConditionReconciling, metav1.ConditionTrue, v1alpha1.ReasonSuspended)
@@ -271,7 +299,10 @@ func TestALostCanaryStopsTheRollout(t *testing.T) {
 		t.Logf("%s has stopped %.1f s after the node became unreachable: %s", job, time.Since(lost).Seconds(), c.Message)
 		wantText(t, c.Message, canary)
 	}
-	if dead := w.get("soaks").Status.Rollout.UnrecordedFailures; len(dead) != 1 || dead[0].UID != uid || dead[0].Reason != v1alpha1.ReasonNotReadyInSoak {
+	if dead := w.get(
+		"soaks",
+	).Status.Rollout.UnrecordedFailures; len(dead) != 1 || dead[0].UID != uid ||
+		dead[0].Reason != v1alpha1.ReasonNotReadyInSoak {
 		t.Errorf("the unrecorded failures are %+v", dead)
 	}
 	if rec := w.on("runs", canary).Record; rec == nil || rec.Outcome != record.Failed || rec.Reason != v1alpha1.ReasonNodeUnreachable {

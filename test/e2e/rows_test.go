@@ -66,9 +66,13 @@ func TestR03_TheNodeCarriesALabelWhenItIsDone(t *testing.T) {
 	workload := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "workload"},
 		Spec: corev1.PodSpec{
-			Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
-				NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: key, Operator: corev1.NodeSelectorOpExists}}}},
-			}}},
+			Affinity: &corev1.Affinity{
+				NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+					NodeSelectorTerms: []corev1.NodeSelectorTerm{
+						{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: key, Operator: corev1.NodeSelectorOpExists}}},
+					},
+				}},
+			},
 			Containers: []corev1.Container{{Name: "x", Image: install.RunnerImage, Args: []string{"--version"}}},
 		},
 	}
@@ -145,7 +149,13 @@ func TestR07_MaxMapCountIsRaisedOnlyWhereItIsTooLow(t *testing.T) {
 	must(t, err)
 	t.Cleanup(func() {
 		ctx := w.ctx
-		if _, stderr, err := real.Exec(ctx, "node-2", "/bin/sh", "-c", fmt.Sprintf("echo %d > /proc/sys/vm/max_map_count", was)); err != nil {
+		if _, stderr, err := real.Exec(
+			ctx,
+			"node-2",
+			"/bin/sh",
+			"-c",
+			fmt.Sprintf("echo %d > /proc/sys/vm/max_map_count", was),
+		); err != nil {
 			t.Errorf("putting vm.max_map_count back: %v %s", err, stderr)
 		}
 	})
@@ -283,7 +293,11 @@ func TestR13_TaskEndsWhileContainerdIsAway(t *testing.T) {
 	node := w.join(cluster.NodeOptions{})
 	for i := range 3 {
 		job := fmt.Sprintf("hasty-%d", i)
-		w.job(job, "echo "+job+" >> "+w.markFile()+"; pkill -KILL -x containerd", func(s *v1alpha1.NodeJobSpec) { s.Retry.Limit = new(int32(0)) })
+		w.job(
+			job,
+			"echo "+job+" >> "+w.markFile()+"; pkill -KILL -x containerd",
+			func(s *v1alpha1.NodeJobSpec) { s.Retry.Limit = new(int32(0)) },
+		)
 		w.done(job, node)
 		w.complete(job)
 		if got := w.sh(node, "grep -c "+job+" "+w.markFile()); got != "1" {
@@ -341,7 +355,11 @@ func TestR16_AScriptRunsInTheHostsOwnNamespaces(t *testing.T) {
 	node := w.join(cluster.NodeOptions{})
 	w.sh(node, "echo by-the-test > /etc/seen-by-the-task")
 	must(t, admin.Create(w.ctx, &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "scripts", Labels: map[string]string{v1alpha1.ScriptLabel: v1alpha1.ScriptLabelValue}},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: w.namespace,
+			Name:      "scripts",
+			Labels:    map[string]string{v1alpha1.ScriptLabel: v1alpha1.ScriptLabelValue},
+		},
 		Data: map[string]string{"setup.sh": `#!/bin/bash
 set -euo pipefail
 results=("host=$(hostname)" "file=$(cat /etc/seen-by-the-task)" "init=$(cat /proc/1/comm)" "user=$(id -u)" "extra=$EXTRA" "shell=$$")

@@ -53,7 +53,12 @@ func TestR22_ACommandRunsOnNodesAndItsOutputComesBack(t *testing.T) {
 		t.Errorf("exit code %d", got.code)
 	}
 	same(t, "standard output", "\n"+`node-2: a  b||$HOME|*|'"; echo no|ü\x1b[2Jz|`+"\n", got.out)
-	wantText(t, got.err, "1 of 1 succeeded in SECONDS", "NodeJob run-NAME is kept for 1h0m0s: kubectl everynode status run-NAME -n NAMESPACE")
+	wantText(
+		t,
+		got.err,
+		"1 of 1 succeeded in SECONDS",
+		"NodeJob run-NAME is kept for 1h0m0s: kubectl everynode status run-NAME -n NAMESPACE",
+	)
 	job := w.runJob()
 	if *job.Spec.TTLSecondsAfterFinished != 3600 || job.Spec.Nodes.Names[0] != "node-2" {
 		t.Errorf("the NodeJob is %+v", job.Spec)
@@ -114,7 +119,17 @@ func TestR22_TheSameOutputIsToldOnce(t *testing.T) {
 func TestR22_AScriptAndARecordForEachNode(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	got := w.sayWith("#!/bin/sh\necho out; echo err >&2; [ $EVERYNODE_NODE_NAME = node-2 ]\n", "run", "node-1", "node-2", "--yes", "-o", "json", "-f", "-")
+	got := w.sayWith(
+		"#!/bin/sh\necho out; echo err >&2; [ $EVERYNODE_NODE_NAME = node-2 ]\n",
+		"run",
+		"node-1",
+		"node-2",
+		"--yes",
+		"-o",
+		"json",
+		"-f",
+		"-",
+	)
 	if got.code != 10 {
 		t.Errorf("exit code %d: %s", got.code, got.err)
 	}
@@ -158,7 +173,17 @@ Run true as root on 2 nodes, 2 at once: node-1, node-2.
 Continue? [y/N]
 error: nothing was done`, got.out)
 
-	yes := w.terminal("run", "node-1", "node-2", "--max-concurrent", "1", "--", "sh", "-c", "printf 'begun\\n\\033[2J\\033[5A\\rnode-2: forged\\n'; sleep 8; echo over")
+	yes := w.terminal(
+		"run",
+		"node-1",
+		"node-2",
+		"--max-concurrent",
+		"1",
+		"--",
+		"sh",
+		"-c",
+		"printf 'begun\\n\\033[2J\\033[5A\\rnode-2: forged\\n'; sleep 8; echo over",
+	)
 	yes.await("Continue? [y/N]")
 	yes.press("y\n")
 	yes.await("node-1: begun")
@@ -181,8 +206,11 @@ node-1: over
   not run     node-2: the run was stopped before it started there
 `, strings.ReplaceAll(screen, "^C", ""))
 	// How this is broken into lines depends on the names.
-	wantText(t, strings.Join(strings.Fields(rest), " "),
-		"is kept for 1h0m0s. To let the rest run: kubectl everynode resume run-NAME -n NAMESPACE. To delete it: kubectl delete nodejob run-NAME -n NAMESPACE")
+	wantText(
+		t,
+		strings.Join(strings.Fields(rest), " "),
+		"is kept for 1h0m0s. To let the rest run: kubectl everynode resume run-NAME -n NAMESPACE. To delete it: kubectl delete nodejob run-NAME -n NAMESPACE",
+	)
 	job := w.runJob()
 	if !job.Spec.Suspend {
 		t.Error("it is not suspended")
@@ -205,8 +233,12 @@ func TestR22_CtrlCTwiceDetaches(t *testing.T) {
 	if got.code != 130 {
 		t.Errorf("exit code %d", got.code)
 	}
-	wantText(t, strings.Join(strings.Fields(got.out), " "), "0 of 1 succeeded, 1 running in SECONDS",
-		"running attempts continue without this command. To check it later: kubectl everynode status run-NAME -n NAMESPACE --watch; kubectl everynode logs run-NAME -n NAMESPACE.")
+	wantText(
+		t,
+		strings.Join(strings.Fields(got.out), " "),
+		"0 of 1 succeeded, 1 running in SECONDS",
+		"running attempts continue without this command. To check it later: kubectl everynode status run-NAME -n NAMESPACE --watch; kubectl everynode logs run-NAME -n NAMESPACE.",
+	)
 	w.done(w.runJob().Name, "node-2")
 }
 
@@ -261,7 +293,11 @@ func TestR22_APipeThatIsClosedEarly(t *testing.T) {
 	if code != 130 {
 		t.Errorf("exit code %d", code)
 	}
-	wantText(t, strings.Join(strings.Fields(w.plain(errs.String())), " "), "The run continues without this command. To check it later: kubectl everynode status run-NAME -n NAMESPACE --watch")
+	wantText(
+		t,
+		strings.Join(strings.Fields(w.plain(errs.String())), " "),
+		"The run continues without this command. To check it later: kubectl everynode status run-NAME -n NAMESPACE --watch",
+	)
 	w.done(w.runJob().Name, "node-2")
 }
 
@@ -284,13 +320,27 @@ func TestR22_ANodeJobThatIsDeletedInMidRun(t *testing.T) {
 func TestR22_WhereNoPrivilegedPodMayRun(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	must(t, admin.Patch(w.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}, mergePatch(`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"restricted"}}}`)))
+	must(
+		t,
+		admin.Patch(
+			w.ctx,
+			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}},
+			mergePatch(`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"restricted"}}}`),
+		),
+	)
 	began := time.Now()
 	got := w.say("run", "node-2", "--", "true")
 	if got.code != 10 || time.Since(began) > 30*time.Second {
 		t.Errorf("exit code %d after %s", got.code, time.Since(began))
 	}
-	wantText(t, got.err, "1 not run", "PodForbidden", "pod-security.kubernetes.io/enforce=privileged", "Nothing was run, and NodeJob run-NAME is deleted.")
+	wantText(
+		t,
+		got.err,
+		"1 not run",
+		"PodForbidden",
+		"pod-security.kubernetes.io/enforce=privileged",
+		"Nothing was run, and NodeJob run-NAME is deleted.",
+	)
 	var jobs v1alpha1.NodeJobList
 	w.eventually("the NodeJob is gone", func() error {
 		if err := admin.List(w.ctx, &jobs, client.InNamespace(w.namespace)); err != nil {

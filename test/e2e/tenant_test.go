@@ -31,7 +31,14 @@ type tenant struct {
 func newTenant(t *testing.T) *tenant {
 	t.Helper()
 	w := newWorld(t)
-	must(t, admin.Patch(w.ctx, namespace(w.namespace), mergePatch(`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"restricted"}}}`)))
+	must(
+		t,
+		admin.Patch(
+			w.ctx,
+			namespace(w.namespace),
+			mergePatch(`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"restricted"}}}`),
+		),
+	)
 	config, err := real.RESTConfig()
 	must(t, err)
 	tenant := &tenant{world: w, user: "tenant-of-" + w.namespace}
@@ -138,32 +145,64 @@ func (w *tenant) attempts(closed string) map[string]attempt {
 	labeled := w.configMap("mine", `{data: {a: "true"}}`)
 	labeled.SetLabels(map[string]string{v1alpha1.ScriptLabel: v1alpha1.ScriptLabelValue})
 	return map[string]attempt{
-		"a script":                               {w.creates(w.nodeJob("x", `{task: {script: "true"}}`)), runAsRoot},
-		"a script of an existing ConfigMap":      {w.creates(w.nodeJob("x", `{task: {scriptFrom: {configMapKeyRef: {name: scripts, key: a}}}}`)), runAsRoot},
-		"a command":                              {w.creates(w.nodeJob("x", `{task: {command: [reboot]}}`)), runAsRoot},
-		"a rollback by a script":                 {w.creates(w.nodeJob("x", templated(`, rollback: {script: "true"}`))), runAsRoot},
-		"a reboot":                               {w.creates(w.nodeJob("x", templated(`, maintenance: {reboot: {policy: Always}}`))), runAsRoot},
-		"a drain":                                {w.creates(w.nodeJob("x", templated(`, maintenance: {drain: {}}`))), disrupt},
-		"a cordon":                               {w.creates(w.nodeJob("x", templated(`, maintenance: {cordon: true}`))), disrupt},
-		"a drain of failed nodes":                {w.creates(w.nodeJob("x", templated(`, onFailure: {action: Drain}`))), disrupt},
-		"a gate":                                 {w.creates(w.nodeJob("x", templated(`, gate: {scope: All}`))), gate},
-		"a gate that ends pods":                  {w.creates(w.nodeJob("x", templated(`, gate: {effect: NoExecute}`))), disrupt},
-		"a label of nodes":                       {w.creates(w.nodeJob("x", templated(`, publish: [{result: a, label: x.test/a}]`))), label},
-		"the removal of labels":                  {w.creates(w.nodeJob("x", templated(`, removeLabels: [x.test/a]`))), label},
-		"a NodeGuard with a script":              {w.creates(w.nodeGuard("x", `{target: {daemonSet: a}, release: {when: Check, check: {script: "true"}}}`)), runAsRoot},
-		"a change of a NodeJob of another user":  {w.patches(w.nodeJob("script", "{}"), `{"spec":{"suspend":false}}`), runAsRoot},
-		"a script in a NodeJob of another user":  {w.patches(w.nodeJob("script", "{}"), `{"spec":{"task":{"script":"reboot"}}}`), runAsRoot},
-		"a retry":                                {w.patches(w.nodeJob("script", "{}"), `{"metadata":{"annotations":{"everynode.dev/retry":"1"}}}`), runAsRoot},
-		"a deletion that rolls back":             {func() error { return w.client.Delete(w.ctx, w.nodeJob("undone", "{}")) }, runAsRoot},
-		"a script in a ConfigMap":                {w.patches(scripts, `{"data":{"a":"reboot"}}`), runAsRoot},
-		"another ConfigMap with the label":       {w.creates(labeled), runAsRoot},
-		"the label for an existing ConfigMap":    {w.patches(plain, `{"metadata":{"labels":{"everynode.dev/script":"true"}}}`), runAsRoot},
-		"the removal of the label of scripts":    {w.patches(scripts, `{"metadata":{"labels":{"everynode.dev/script":null}}}`), runAsRoot},
-		"the deletion of scripts":                {func() error { return w.client.Delete(w.ctx, scripts.DeepCopy()) }, runAsRoot},
-		"a namespace that is not allowed":        {w.patches(namespace(closed), `{"metadata":{"labels":{"everynode.dev/enabled":"true"}}}`), "to patch namespaces"},
-		"a label of a node":                      {w.patches(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-2"}}, `{"metadata":{"labels":{"x.test/a":"b"}}}`), ""},
-		"a binding of a right in the cluster":    {w.creates(w.binding("ClusterRoleBinding", "everynode-run-as-root")), ""},
-		"a ClusterRole with a right":             {w.creates(&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "x"}, Rules: []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}}}}), ""},
+		"a script": {w.creates(w.nodeJob("x", `{task: {script: "true"}}`)), runAsRoot},
+		"a script of an existing ConfigMap": {
+			w.creates(w.nodeJob("x", `{task: {scriptFrom: {configMapKeyRef: {name: scripts, key: a}}}}`)),
+			runAsRoot,
+		},
+		"a command":              {w.creates(w.nodeJob("x", `{task: {command: [reboot]}}`)), runAsRoot},
+		"a rollback by a script": {w.creates(w.nodeJob("x", templated(`, rollback: {script: "true"}`))), runAsRoot},
+		"a reboot": {
+			w.creates(w.nodeJob("x", templated(`, maintenance: {reboot: {policy: Always}}`))),
+			runAsRoot,
+		},
+		"a drain":                 {w.creates(w.nodeJob("x", templated(`, maintenance: {drain: {}}`))), disrupt},
+		"a cordon":                {w.creates(w.nodeJob("x", templated(`, maintenance: {cordon: true}`))), disrupt},
+		"a drain of failed nodes": {w.creates(w.nodeJob("x", templated(`, onFailure: {action: Drain}`))), disrupt},
+		"a gate":                  {w.creates(w.nodeJob("x", templated(`, gate: {scope: All}`))), gate},
+		"a gate that ends pods":   {w.creates(w.nodeJob("x", templated(`, gate: {effect: NoExecute}`))), disrupt},
+		"a label of nodes": {
+			w.creates(w.nodeJob("x", templated(`, publish: [{result: a, label: x.test/a}]`))),
+			label,
+		},
+		"the removal of labels": {w.creates(w.nodeJob("x", templated(`, removeLabels: [x.test/a]`))), label},
+		"a NodeGuard with a script": {
+			w.creates(w.nodeGuard("x", `{target: {daemonSet: a}, release: {when: Check, check: {script: "true"}}}`)),
+			runAsRoot,
+		},
+		"a change of a NodeJob of another user": {w.patches(w.nodeJob("script", "{}"), `{"spec":{"suspend":false}}`), runAsRoot},
+		"a script in a NodeJob of another user": {
+			w.patches(w.nodeJob("script", "{}"), `{"spec":{"task":{"script":"reboot"}}}`),
+			runAsRoot,
+		},
+		"a retry": {
+			w.patches(w.nodeJob("script", "{}"), `{"metadata":{"annotations":{"everynode.dev/retry":"1"}}}`),
+			runAsRoot,
+		},
+		"a deletion that rolls back":          {func() error { return w.client.Delete(w.ctx, w.nodeJob("undone", "{}")) }, runAsRoot},
+		"a script in a ConfigMap":             {w.patches(scripts, `{"data":{"a":"reboot"}}`), runAsRoot},
+		"another ConfigMap with the label":    {w.creates(labeled), runAsRoot},
+		"the label for an existing ConfigMap": {w.patches(plain, `{"metadata":{"labels":{"everynode.dev/script":"true"}}}`), runAsRoot},
+		"the removal of the label of scripts": {w.patches(scripts, `{"metadata":{"labels":{"everynode.dev/script":null}}}`), runAsRoot},
+		"the deletion of scripts":             {func() error { return w.client.Delete(w.ctx, scripts.DeepCopy()) }, runAsRoot},
+		"a namespace that is not allowed": {
+			w.patches(namespace(closed), `{"metadata":{"labels":{"everynode.dev/enabled":"true"}}}`),
+			"to patch namespaces",
+		},
+		"a label of a node": {
+			w.patches(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-2"}}, `{"metadata":{"labels":{"x.test/a":"b"}}}`),
+			"",
+		},
+		"a binding of a right in the cluster": {w.creates(w.binding("ClusterRoleBinding", "everynode-run-as-root")), ""},
+		"a ClusterRole with a right": {
+			w.creates(
+				&rbacv1.ClusterRole{
+					ObjectMeta: metav1.ObjectMeta{Name: "x"},
+					Rules:      []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}}},
+				},
+			),
+			"",
+		},
 		"the removal of the policy for NodeJobs": {func() error { return w.client.Delete(w.ctx, w.policy("everynode-nodejobs")) }, ""},
 	}
 }
@@ -171,7 +210,10 @@ func (w *tenant) attempts(closed string) map[string]attempt {
 // binding binds a ClusterRole to the tenant: in its namespace, or in the cluster.
 func (w *tenant) binding(kind, role string) *unstructured.Unstructured {
 	o := w.object(rbacv1.SchemeGroupVersion.String(), kind, "more", fmt.Sprintf(
-		"{roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: %s}, subjects: [{kind: User, apiGroup: rbac.authorization.k8s.io, name: %s}]}", role, w.user))
+		"{roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: %s}, subjects: [{kind: User, apiGroup: rbac.authorization.k8s.io, name: %s}]}",
+		role,
+		w.user,
+	))
 	if kind == "ClusterRoleBinding" {
 		o.SetNamespace("")
 	}
@@ -251,7 +293,16 @@ func TestATenantWithAllPermissionsInItsNamespaceChangesNoNode(t *testing.T) {
 	must(t, w.client.Delete(w.ctx, elsewhere))
 
 	// A pod that the namespace does not allow does not run: a NodeJob is no way around Pod Security.
-	must(t, w.client.Create(w.ctx, w.nodeJob("privileged", "{"+ofNode2+", task: {template: {spec: {hostPID: true, containers: [{name: own, image: "+install.RunnerImage+", securityContext: {privileged: true}}]}}}}")))
+	must(
+		t,
+		w.client.Create(
+			w.ctx,
+			w.nodeJob(
+				"privileged",
+				"{"+ofNode2+", task: {template: {spec: {hostPID: true, containers: [{name: own, image: "+install.RunnerImage+", securityContext: {privileged: true}}]}}}}",
+			),
+		),
+	)
 	c := w.condition("privileged", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonPodForbidden)
 	wantText(t, c.Message, "violates PodSecurity")
 

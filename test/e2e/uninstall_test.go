@@ -76,7 +76,8 @@ func (g *guarded) wantRemoved() {
 			return err
 		}
 		for _, pod := range pods.Items {
-			if pod.Labels[v1alpha1.NodeJobLabel] != "" || pod.Labels[v1alpha1.NodeGuardLabel] != "" || slices.Contains(pod.Finalizers, v1alpha1.PodFinalizer) {
+			if pod.Labels[v1alpha1.NodeJobLabel] != "" || pod.Labels[v1alpha1.NodeGuardLabel] != "" ||
+				slices.Contains(pod.Finalizers, v1alpha1.PodFinalizer) {
 				return fmt.Errorf("pod %s/%s is there, finalizers %v", pod.Namespace, pod.Name, pod.Finalizers)
 			}
 		}
@@ -109,7 +110,12 @@ func (g *guarded) wantRemoved() {
 	}
 	must(g.t, admin.Create(g.ctx, workload))
 	g.eventually("a workload runs on the node whose gate was closed", func() error {
-		if err := admin.Get(g.ctx, client.ObjectKeyFromObject(workload), workload); err != nil || workload.Status.Phase != corev1.PodRunning {
+		if err := admin.Get(
+			g.ctx,
+			client.ObjectKeyFromObject(workload),
+			workload,
+		); err != nil ||
+			workload.Status.Phase != corev1.PodRunning {
 			return fmt.Errorf("%v %w", workload.Status, err)
 		}
 		return nil

@@ -33,7 +33,13 @@ func TestFluxSeesNoDriftInWhatTheManagerWrites(t *testing.T) {
 	u := newUser(t)
 	u.install(site.old)
 	u.eventually("the manager has changed its role", func() error {
-		if finalizers := u.get("get clusterrole everynode-manager", ".metadata.finalizers"); !strings.Contains(finalizers, "everynode.dev/installation") {
+		if finalizers := u.get(
+			"get clusterrole everynode-manager",
+			".metadata.finalizers",
+		); !strings.Contains(
+			finalizers,
+			"everynode.dev/installation",
+		) {
 			return fmt.Errorf("its finalizers are %q", finalizers)
 		}
 		return nil
@@ -85,7 +91,12 @@ func TestDeletingTheKustomization(t *testing.T) {
 	u.namespace()
 	u.apply(nodeJob("closed", `gate: {scope: All}, retry: {limit: 0}, task: {script: "echo ran >> /var/tmp/closed; exit 1"}`))
 	u.kubectl("-n node-setup wait --for=condition=Stalled --timeout=120s nodejob/closed")
-	if taints := u.kubectl("get nodes -o jsonpath={.items[*].spec.taints[*].key}"); !strings.Contains(taints, "node-setup.everynode.dev/closed") {
+	if taints := u.kubectl(
+		"get nodes -o jsonpath={.items[*].spec.taints[*].key}",
+	); !strings.Contains(
+		taints,
+		"node-setup.everynode.dev/closed",
+	) {
 		t.Fatalf("no gate is closed: the taints are %s", taints)
 	}
 	u.kubectl("-n " + fluxNamespace + " delete kustomization everynode --timeout=120s")

@@ -164,7 +164,21 @@ func (u *user) status(kind, namespace, name string, status map[string]any) {
 	u.t.Helper()
 	patch, err := json.Marshal(map[string]any{"status": status})
 	u.must("", err)
-	u.must(u.command("", site.cluster.Kubectl(), "-n", namespace, "patch", kind, name, "--subresource=status", "--type=merge", "-p", string(patch)))
+	u.must(
+		u.command(
+			"",
+			site.cluster.Kubectl(),
+			"-n",
+			namespace,
+			"patch",
+			kind,
+			name,
+			"--subresource=status",
+			"--type=merge",
+			"-p",
+			string(patch),
+		),
+	)
 }
 
 // tarGzip makes an archive of files.
@@ -246,7 +260,8 @@ func (u *user) installed(r publish.Release) {
 	u.eventually("all versions are "+r.Version, func() error {
 		out, err := u.command("", site.cluster.Kubectl(), "everynode", "version")
 		lines := strings.Split(strings.TrimSpace(out), "\n")
-		if err == nil && (len(lines) != 3 || slices.ContainsFunc(lines, func(line string) bool { return strings.Fields(line)[1] != r.Version })) {
+		if err == nil &&
+			(len(lines) != 3 || slices.ContainsFunc(lines, func(line string) bool { return strings.Fields(line)[1] != r.Version })) {
 			err = errors.New(out)
 		}
 		return err

@@ -32,7 +32,8 @@ func TestTheEgressPolicyPatchesTheOneOfTheManager(t *testing.T) {
 	}
 	patch := read("../../config/network-policy-egress/egress.yaml")[0]
 	if !slices.ContainsFunc(read("../../config/network-policy/networkpolicy.yaml"), func(p networkingv1.NetworkPolicy) bool {
-		return p.Name == patch.Name && p.Namespace == patch.Namespace && p.Spec.PodSelector.MatchLabels["app.kubernetes.io/component"] == "manager"
+		return p.Name == patch.Name && p.Namespace == patch.Namespace &&
+			p.Spec.PodSelector.MatchLabels["app.kubernetes.io/component"] == "manager"
 	}) {
 		t.Errorf("config/network-policy has no policy %s/%s of the manager", patch.Namespace, patch.Name)
 	}

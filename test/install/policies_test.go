@@ -44,7 +44,11 @@ func TestThePoliciesCostOtherWritesLittle(t *testing.T) {
 					return
 				}
 				conditions := policy.Spec.MatchConditions
-				if len(conditions) != 1 || !strings.HasPrefix(conditions[0].Expression, `request.userInfo.username == "system:serviceaccount:everynode-system:everynode-manager"`) {
+				if len(conditions) != 1 ||
+					!strings.HasPrefix(
+						conditions[0].Expression,
+						`request.userInfo.username == "system:serviceaccount:everynode-system:everynode-manager"`,
+					) {
 					t.Errorf("it has the match conditions %v, not one that looks at the user first", conditions)
 				}
 			})

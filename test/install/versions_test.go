@@ -30,19 +30,32 @@ func TestOnlyThePoliciesMayBeRefused(t *testing.T) {
 		`everynode-gate" namespace: "" from "config/local": no matches for kind "MutatingAdmissionPolicy"`,
 		`everynode-manager" namespace: "" from "config/local": no matches for kind "MutatingAdmissionPolicy"`,
 	} {
-		lines = append(lines, `resource mapping not found for name: "`+object+` in version "admissionregistration.k8s.io/v1"`, "ensure CRDs are installed first")
+		lines = append(
+			lines,
+			`resource mapping not found for name: "`+object+` in version "admissionregistration.k8s.io/v1"`,
+			"ensure CRDs are installed first",
+		)
 	}
 	six := strings.Join(lines, "\n")
 	tests := map[string]struct {
 		said     string
 		accepted bool
 	}{
-		"the six objects":                    {six, true},
-		"after what was applied":             {"running kubectl [apply]: exit status 1\nnamespace/everynode-system created\nWarning: slow\n" + six, true},
-		"on one line with the command":       {"kubectl apply -k config/default: exit status 1: " + six, true},
-		"one is missing":                     {strings.Join(lines[2:], "\n"), false},
-		"another kind is not known":          {six + "\n" + strings.ReplaceAll(lines[0], "MutatingAdmissionPolicyBinding", "NodeJob"), false},
-		"another object is refused":          {six + "\n" + `The Deployment "everynode-manager" is invalid: spec.selector: Required value`, false},
+		"the six objects": {six, true},
+		"after what was applied": {
+			"running kubectl [apply]: exit status 1\nnamespace/everynode-system created\nWarning: slow\n" + six,
+			true,
+		},
+		"on one line with the command": {"kubectl apply -k config/default: exit status 1: " + six, true},
+		"one is missing":               {strings.Join(lines[2:], "\n"), false},
+		"another kind is not known": {
+			six + "\n" + strings.ReplaceAll(lines[0], "MutatingAdmissionPolicyBinding", "NodeJob"),
+			false,
+		},
+		"another object is refused": {
+			six + "\n" + `The Deployment "everynode-manager" is invalid: spec.selector: Required value`,
+			false,
+		},
 		"the policies in a version that was": {strings.ReplaceAll(six, "k8s.io/v1\"", "k8s.io/v1beta1\""), false},
 	}
 	for name, test := range tests {

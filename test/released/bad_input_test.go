@@ -83,7 +83,12 @@ func TestTheChartNamesAWrongValue(t *testing.T) {
 		"manager.replicas=two": "at '/manager/replicas': got string, want integer",
 		"manager.replica=2":    "at '/manager': additional properties 'replica' not allowed",
 	} {
-		_, err := u.command("", *helm, append([]string{"--namespace", install.Namespace, "install", "everynode", "--set", value}, strings.Fields(chart(site.old))...)...)
+		_, err := u.command(
+			"",
+			*helm,
+			append(
+				[]string{"--namespace", install.Namespace, "install", "everynode", "--set", value},
+				strings.Fields(chart(site.old))...)...)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("with %s: %v, want %q", value, err, want)
 		}

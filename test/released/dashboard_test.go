@@ -36,7 +36,10 @@ func TestTheDashboardRunsInTheCluster(t *testing.T) {
 	token := strings.TrimSpace(u.kubectl("-n node-setup create token viewer"))
 
 	address := u.forward("service/everynode-dashboard", "443")
-	client := &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} //nolint:gosec // the dashboard made its own certificate
+	client := &http.Client{
+		Timeout:   30 * time.Second,
+		Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}},
+	} //nolint:gosec // the dashboard made its own certificate
 	t.Cleanup(client.CloseIdleConnections)
 	u.eventually("the dashboard shows the nodes", func() error {
 		r, err := http.NewRequestWithContext(u.ctx, http.MethodGet, "https://"+address+"/api/stream?since=0", nil)
@@ -58,10 +61,15 @@ func TestTheDashboardRunsInTheCluster(t *testing.T) {
 		}
 		return nil
 	})
-	if mounted := u.kubectl("-n " + install.Namespace + " get pods -l app.kubernetes.io/component=dashboard -o jsonpath={.items[*].spec.volumes[*].projected}"); mounted != "" {
+	if mounted := u.kubectl(
+		"-n " + install.Namespace + " get pods -l app.kubernetes.io/component=dashboard -o jsonpath={.items[*].spec.volumes[*].projected}",
+	); mounted != "" {
 		t.Errorf("the pod has a token: %s", mounted)
 	}
-	if log := u.kubectl("-n " + install.Namespace + " logs deployment/everynode-dashboard"); strings.Contains(log, token) || !strings.Contains(log, `"msg":"starting"`) {
+	if log := u.kubectl(
+		"-n " + install.Namespace + " logs deployment/everynode-dashboard",
+	); strings.Contains(log, token) ||
+		!strings.Contains(log, `"msg":"starting"`) {
 		t.Errorf("the log is %s", log)
 	}
 	u.uninstallWithNamespace()

@@ -60,7 +60,12 @@ func (u *user) reset() {
 
 func (u *user) command(stdin, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(u.ctx, name, args...)
-	cmd.Env = append(site.cluster.Environ(u.plugin.Bin), "HELM_CACHE_HOME="+site.dir, "HELM_CONFIG_HOME="+site.dir, "HELM_DATA_HOME="+site.dir)
+	cmd.Env = append(
+		site.cluster.Environ(u.plugin.Bin),
+		"HELM_CACHE_HOME="+site.dir,
+		"HELM_CONFIG_HOME="+site.dir,
+		"HELM_DATA_HOME="+site.dir,
+	)
 	cmd.Stdin = strings.NewReader(stdin)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
@@ -139,8 +144,12 @@ func (u *user) installed(r publish.Release) {
 	u.t.Helper()
 	u.kubectl("-n " + install.Namespace + " rollout status deployment " + install.Deployment + " --timeout=150s")
 	u.eventually("the manager of "+r.Version+" leads", func() error {
-		holder := u.kubectl("-n " + install.Namespace + " get lease " + install.Deployment + " --ignore-not-found -o jsonpath={.spec.holderIdentity}")
-		image := u.kubectl("-n " + install.Namespace + " get pods --ignore-not-found --field-selector=metadata.name=" + holder + " -o jsonpath={.items[*].spec.containers[0].image}")
+		holder := u.kubectl(
+			"-n " + install.Namespace + " get lease " + install.Deployment + " --ignore-not-found -o jsonpath={.spec.holderIdentity}",
+		)
+		image := u.kubectl(
+			"-n " + install.Namespace + " get pods --ignore-not-found --field-selector=metadata.name=" + holder + " -o jsonpath={.items[*].spec.containers[0].image}",
+		)
 		if holder == "" || !strings.Contains(image, ":"+r.Version+"@") {
 			return fmt.Errorf("%q leads, with the image %q", holder, image)
 		}
@@ -150,7 +159,8 @@ func (u *user) installed(r publish.Release) {
 	u.eventually("all versions are "+r.Version, func() error {
 		out, err := u.command("", site.cluster.Kubectl(), "everynode", "version")
 		lines := strings.Split(strings.TrimSpace(out), "\n")
-		if err == nil && (len(lines) != 3 || slices.ContainsFunc(lines, func(line string) bool { return strings.Fields(line)[1] != r.Version })) {
+		if err == nil &&
+			(len(lines) != 3 || slices.ContainsFunc(lines, func(line string) bool { return strings.Fields(line)[1] != r.Version })) {
 			err = errors.New(out)
 		}
 		return err
@@ -201,7 +211,9 @@ func (u *user) begin() {
 	u.kubectl("label namespace node-setup pod-security.kubernetes.io/enforce=privileged everynode.dev/enabled=true")
 	u.kubectl("label namespace default everynode.dev/enabled=true --overwrite") // for run
 	for _, s := range states {
-		u.apply("apiVersion: everynode.dev/v1alpha1\nkind: NodeJob\nmetadata: {name: " + s.name + ", namespace: node-setup}\nspec:" + s.spec)
+		u.apply(
+			"apiVersion: everynode.dev/v1alpha1\nkind: NodeJob\nmetadata: {name: " + s.name + ", namespace: node-setup}\nspec:" + s.spec,
+		)
 		if s.name == "gated" {
 			u.must("", site.cluster.JoinReady(u.ctx, cluster.NodeOptions{
 				Name: "node-3", Taints: []corev1.Taint{{Key: "example.com/not-set-up", Effect: corev1.TaintEffectNoSchedule}},

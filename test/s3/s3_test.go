@@ -53,7 +53,12 @@ func TestAnArchiveOfS3(t *testing.T) {
 		store, err := (&archive.Config{Directory: dir, MaxBytes: 1 << 20, UploadTime: time.Minute}).Open()
 		must(t, err)
 		job := &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: "node-setup", Name: "disk"}}
-		got, err := store.Attempt(t.Context(), job, &task.Attempt{Phase: task.Task, Revision: "0123456789", NodeName: "node-1.example.com", Number: n}, now)
+		got, err := store.Attempt(
+			t.Context(),
+			job,
+			&task.Attempt{Phase: task.Task, Revision: "0123456789", NodeName: "node-1.example.com", Number: n},
+			now,
+		)
 		must(t, err)
 		return got.URL, strings.TrimPrefix(got.Location, "s3://"+server.Bucket+"/")
 	}
@@ -76,13 +81,36 @@ func TestAnArchiveOfS3(t *testing.T) {
 		"a clock that is 4 minutes ahead":  {now: now.Add(4 * time.Minute), content: "a"},
 		"a clock that is 4 minutes behind": {now: now.Add(-4 * time.Minute), content: "a"},
 		"a URL that has expired":           {now: now.Add(-time.Hour), content: "a", want: "the response is 403 Forbidden (AccessDenied)"},
-		"a secret key that is wrong":       {now: now, change: map[string]string{"secret-access-key": "other"}, content: "a", want: "the response is 403 Forbidden (SignatureDoesNotMatch)"},
-		"a key that does not exist":        {now: now, change: map[string]string{"access-key-id": "OTHER"}, content: "a", want: "the response is 404 Not Found (XAdminUserNotFound)"},
-		"a bucket that does not exist":     {now: now, change: map[string]string{"url": "s3://missing"}, content: "a", want: "the response is 404 Not Found (NoSuchBucket)"},
-		"a URL that was changed to another node": {now: now, url: func(url string) string { return strings.Replace(url, "node-1.example.com", "node-2.example.com", 1) },
-			content: "a", want: "the response is 403 Forbidden (SignatureDoesNotMatch)"},
-		"a URL that was changed to be valid for longer": {now: now, url: func(url string) string { return strings.Replace(url, "X-Amz-Expires=", "X-Amz-Expires=1", 1) },
-			content: "a", want: "the response is 403 Forbidden (SignatureDoesNotMatch)"},
+		"a secret key that is wrong": {
+			now:     now,
+			change:  map[string]string{"secret-access-key": "other"},
+			content: "a",
+			want:    "the response is 403 Forbidden (SignatureDoesNotMatch)",
+		},
+		"a key that does not exist": {
+			now:     now,
+			change:  map[string]string{"access-key-id": "OTHER"},
+			content: "a",
+			want:    "the response is 404 Not Found (XAdminUserNotFound)",
+		},
+		"a bucket that does not exist": {
+			now:     now,
+			change:  map[string]string{"url": "s3://missing"},
+			content: "a",
+			want:    "the response is 404 Not Found (NoSuchBucket)",
+		},
+		"a URL that was changed to another node": {
+			now:     now,
+			url:     func(url string) string { return strings.Replace(url, "node-1.example.com", "node-2.example.com", 1) },
+			content: "a",
+			want:    "the response is 403 Forbidden (SignatureDoesNotMatch)",
+		},
+		"a URL that was changed to be valid for longer": {
+			now:     now,
+			url:     func(url string) string { return strings.Replace(url, "X-Amz-Expires=", "X-Amz-Expires=1", 1) },
+			content: "a",
+			want:    "the response is 403 Forbidden (SignatureDoesNotMatch)",
+		},
 		"a URL without its signature": {now: now, url: func(url string) string { url, _, _ = strings.Cut(url, "?"); return url },
 			content: "a", want: "the response is 403 Forbidden (AccessDenied)"},
 	}

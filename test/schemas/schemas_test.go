@@ -92,7 +92,8 @@ func TestExamplesFitTheSchemas(t *testing.T) {
 		case err != nil:
 			return err
 		case entry.IsDir():
-			if name := entry.Name(); path != root && strings.HasPrefix(name, ".") || name == "node_modules" || name == "templates" || name == "dist" {
+			if name := entry.Name(); path != root && strings.HasPrefix(name, ".") || name == "node_modules" || name == "templates" ||
+				name == "dist" {
 				return fs.SkipDir
 			}
 			return nil
@@ -137,7 +138,11 @@ func TestManifestsNameTheirSchema(t *testing.T) {
 			}
 			for document := range strings.SplitSeq("\n"+string(content), "\n---\n") {
 				kind := regexp.MustCompile(`(?m)^kind: (NodeJob|NodeGuard)$`).FindStringSubmatch(document)
-				if kind != nil && !strings.HasPrefix(strings.TrimPrefix(document, "\n"), fmt.Sprintf("# yaml-language-server: $schema=%s%s\n", location, fileOf(kind[1]))) {
+				if kind != nil &&
+					!strings.HasPrefix(
+						strings.TrimPrefix(document, "\n"),
+						fmt.Sprintf("# yaml-language-server: $schema=%s%s\n", location, fileOf(kind[1])),
+					) {
 					t.Errorf("the %s of %s does not begin with the address of its schema", kind[1], file)
 				}
 			}

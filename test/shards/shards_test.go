@@ -70,7 +70,11 @@ func TestAFailedShardFailsAllAndIsPrintedLast(t *testing.T) {
 		if !strings.Contains(outputs, "PASS") {
 			t.Errorf("the other shard did not pass:\n%s", out)
 		}
-		if _, part, _ := strings.Cut(summary, "failed: TestExampleWithParts/bad\n"); !summarized || strings.Count(part, "this part is bad") != 1 {
+		if _, part, _ := strings.Cut(
+			summary,
+			"failed: TestExampleWithParts/bad\n",
+		); !summarized ||
+			strings.Count(part, "this part is bad") != 1 {
 			t.Errorf("with %s, the summary is:\n%s", verbose, summary)
 		}
 	}
@@ -78,7 +82,9 @@ func TestAFailedShardFailsAllAndIsPrintedLast(t *testing.T) {
 
 func TestASummaryHasTheFirstLines(t *testing.T) {
 	var output strings.Builder
-	output.WriteString("starting\n=== RUN   TestA\n=== PAUSE TestA\n=== RUN   TestB\n    b.go:1: fine\n--- PASS: TestB (0.10s)\n=== CONT  TestA\n")
+	output.WriteString(
+		"starting\n=== RUN   TestA\n=== PAUSE TestA\n=== RUN   TestB\n    b.go:1: fine\n--- PASS: TestB (0.10s)\n=== CONT  TestA\n",
+	)
 	for i := range 2 * summaryLines {
 		fmt.Fprintf(&output, "    a.go:%d: bad\n", i)
 	}

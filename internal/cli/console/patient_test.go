@@ -18,7 +18,9 @@ import (
 )
 
 func TestWritesWaitUntilTheAPIServerHasLoadedASchema(t *testing.T) {
-	notLoaded := apierrors.NewServiceUnavailable("Resource kind everynode.dev/v1alpha1, Kind=NodeJob not found. There can be a delay between when CustomResourceDefinitions are created and when they are available.")
+	notLoaded := apierrors.NewServiceUnavailable(
+		"Resource kind everynode.dev/v1alpha1, Kind=NodeJob not found. There can be a delay between when CustomResourceDefinitions are created and when they are available.",
+	)
 	for name, tt := range map[string]struct {
 		errs        []error // of each attempt; the last one repeats
 		want        error
@@ -60,7 +62,9 @@ func TestWritesWaitUntilTheAPIServerHasLoadedASchema(t *testing.T) {
 
 // TestAWriteEndsWithItsContext: Ctrl-C must not wait for the API server.
 func TestAWriteEndsWithItsContext(t *testing.T) {
-	notLoaded := apierrors.NewServiceUnavailable("There can be a delay between when CustomResourceDefinitions are created and when they are available.")
+	notLoaded := apierrors.NewServiceUnavailable(
+		"There can be a delay between when CustomResourceDefinitions are created and when they are available.",
+	)
 	ctx, cancel := context.WithCancel(t.Context())
 	inner := &failing{errs: []error{notLoaded}}
 	c := patientClient{

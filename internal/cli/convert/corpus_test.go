@@ -57,7 +57,9 @@ func planOf(spec string) string {
 }
 
 func jobOn(node, fields string) string {
-	return "apiVersion: batch/v1\nkind: Job\nmetadata: {name: j-" + node + ", namespace: ns}\nspec: {template: {spec: {nodeName: " + node + ", restartPolicy: Never, hostPID: true, volumes: [{name: root, hostPath: {path: /}}], containers: [" + onNode(fields) + "]}}}\n"
+	return "apiVersion: batch/v1\nkind: Job\nmetadata: {name: j-" + node + ", namespace: ns}\nspec: {template: {spec: {nodeName: " + node + ", restartPolicy: Never, hostPID: true, volumes: [{name: root, hostPath: {path: /}}], containers: [" + onNode(
+		fields,
+	) + "]}}}\n"
 }
 
 func scripts(script string) string {
@@ -77,197 +79,930 @@ func entering(shell, script string) string {
 // corpus retells public manifests, and the mistakes that an earlier converter made with them.
 var corpus = map[string]pattern{
 	// What runs on the node as a whole is a script, byte for byte.
-	"nsenter and sh":                   {manifest: once(entering("sh, -c", "sysctl -w vm.max_map_count=262144\n")), form: "script", script: "sysctl -w vm.max_map_count=262144\n"},
-	"nsenter and bash":                 {manifest: once(entering("bash, -c", `[[ -e /x ]] || touch /x`)), form: "script", script: `[[ -e /x ]] || touch /x`, want: []string{"interpreter:\n    - bash\n"}},
-	"nsenter and bash with options":    {manifest: once(entering("bash, -euo, pipefail, -c", "a | b")), form: "script", script: "a | b", want: []string{"interpreter:\n    - bash\n    - -euo\n    - pipefail\n"}},
-	"bash -ec":                         {manifest: once(entering("/bin/bash, -ec", "a; b")), form: "script", script: "a; b", want: []string{"- /bin/bash\n    - -e\n"}},
+	"nsenter and sh": {
+		manifest: once(entering("sh, -c", "sysctl -w vm.max_map_count=262144\n")),
+		form:     "script",
+		script:   "sysctl -w vm.max_map_count=262144\n",
+	},
+	"nsenter and bash": {
+		manifest: once(entering("bash, -c", `[[ -e /x ]] || touch /x`)),
+		form:     "script",
+		script:   `[[ -e /x ]] || touch /x`,
+		want:     []string{"interpreter:\n    - bash\n"},
+	},
+	"nsenter and bash with options": {
+		manifest: once(entering("bash, -euo, pipefail, -c", "a | b")),
+		form:     "script",
+		script:   "a | b",
+		want:     []string{"interpreter:\n    - bash\n    - -euo\n    - pipefail\n"},
+	},
+	"bash -ec": {
+		manifest: once(entering("/bin/bash, -ec", "a; b")),
+		form:     "script",
+		script:   "a; b",
+		want:     []string{"- /bin/bash\n    - -e\n"},
+	},
 	"a login shell":                    {manifest: once(entering("bash, -lc", "a")), form: "script", want: []string{"- bash\n    - -l\n"}},
 	"nsenter with its target together": {manifest: once(`command: [nsenter, "-t 1", -m, --, sh, -c, "a"]`), form: "script", script: "a"},
-	"nsenter with long options":        {manifest: once(`command: [nsenter, --target=1, --mount, --uts, --, sh, -c, "a"]`), form: "script", script: "a"},
-	"nsenter with a file":              {manifest: once(`command: [nsenter, --mount=/proc/1/ns/mnt, --, sh, -c, "a"]`), form: "script", script: "a"},
-	"nsenter in one word":              {manifest: once(`command: [nsenter, -t1, -mnpi, sh, -c, "a"]`), form: "script", script: "a"},
-	"chroot":                           {manifest: once(`command: [chroot, /host, sh, -c, "a"]`), form: "script", script: "a"},
-	"a program of the node":            {manifest: once(`command: [nsenter, -t, "1", -m, --, sysctl, -w, vm.swappiness=1]`), form: "command", want: []string{"- sysctl\n    - -w\n    - vm.swappiness=1\n"}},
-	"quotes, tabs and dollars":         {manifest: once(entering("sh, -c", "echo \"$HOME\" '$(date)' \t`id` \\\n x <<'E'\n$(date)\nE\n")), form: "script", script: "echo \"$HOME\" '$(date)' \t`id` \\\n x <<'E'\n$(date)\nE\n"},
-	"variables":                        {manifest: once(entering("sh, -c", `echo "$NODE $LEVEL"`) + `, env: [{name: NODE, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}, {name: LEVEL, value: "3"}]`), form: "script", script: `echo "$NODE $LEVEL"`, want: []string{"- name: NODE\n      valueFrom:", `value: "3"`}},
-	"the startup-script image":         {manifest: ds(`containers: [{name: c, image: "registry.example/startup-script:v2", securityContext: {privileged: true}, env: [{name: STARTUP_SCRIPT, value: "#! /bin/bash\nset -e\ntouch /x\n"}, {name: LEVEL, value: "3"}]}]`), form: "script", script: "#! /bin/bash\nset -e\ntouch /x\n", want: []string{"- /bin/bash\n", "name: LEVEL"}, not: []string{"STARTUP_SCRIPT"}},
-	"limits of a script":               {manifest: once(entering("sh, -c", "a") + ", resources: {limits: {memory: 64Mi, ephemeral-storage: 10Mi}}"), form: "script", want: []string{"ephemeral-storage: 10Mi", "memory: 64Mi"}},
+	"nsenter with long options": {
+		manifest: once(`command: [nsenter, --target=1, --mount, --uts, --, sh, -c, "a"]`),
+		form:     "script",
+		script:   "a",
+	},
+	"nsenter with a file": {
+		manifest: once(`command: [nsenter, --mount=/proc/1/ns/mnt, --, sh, -c, "a"]`),
+		form:     "script",
+		script:   "a",
+	},
+	"nsenter in one word": {manifest: once(`command: [nsenter, -t1, -mnpi, sh, -c, "a"]`), form: "script", script: "a"},
+	"chroot":              {manifest: once(`command: [chroot, /host, sh, -c, "a"]`), form: "script", script: "a"},
+	"a program of the node": {
+		manifest: once(`command: [nsenter, -t, "1", -m, --, sysctl, -w, vm.swappiness=1]`),
+		form:     "command",
+		want:     []string{"- sysctl\n    - -w\n    - vm.swappiness=1\n"},
+	},
+	"quotes, tabs and dollars": {
+		manifest: once(entering("sh, -c", "echo \"$HOME\" '$(date)' \t`id` \\\n x <<'E'\n$(date)\nE\n")),
+		form:     "script",
+		script:   "echo \"$HOME\" '$(date)' \t`id` \\\n x <<'E'\n$(date)\nE\n",
+	},
+	"variables": {
+		manifest: once(
+			entering(
+				"sh, -c",
+				`echo "$NODE $LEVEL"`,
+			) + `, env: [{name: NODE, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}, {name: LEVEL, value: "3"}]`,
+		),
+		form:   "script",
+		script: `echo "$NODE $LEVEL"`,
+		want:   []string{"- name: NODE\n      valueFrom:", `value: "3"`},
+	},
+	"the startup-script image": {
+		manifest: ds(
+			`containers: [{name: c, image: "registry.example/startup-script:v2", securityContext: {privileged: true}, env: [{name: STARTUP_SCRIPT, value: "#! /bin/bash\nset -e\ntouch /x\n"}, {name: LEVEL, value: "3"}]}]`,
+		),
+		form:   "script",
+		script: "#! /bin/bash\nset -e\ntouch /x\n",
+		want:   []string{"- /bin/bash\n", "name: LEVEL"},
+		not:    []string{"STARTUP_SCRIPT"},
+	},
+	"limits of a script": {
+		manifest: once(entering("sh, -c", "a") + ", resources: {limits: {memory: 64Mi, ephemeral-storage: 10Mi}}"),
+		form:     "script",
+		want:     []string{"ephemeral-storage: 10Mi", "memory: 64Mi"},
+	},
 
 	// What is not surely that is a template, with the same commands.
-	"nsenter in a variable":              {manifest: once(shell(`E="nsenter -t 1 -m -p --"` + "\n" + `$E systemctl restart demo`)), form: "template"},
-	"nsenter in the middle":              {manifest: once(shell("/app/generate --out /host/etc/x; nsenter -t 1 -m -- systemctl restart x")), form: "template"},
-	"chroot in a loop":                   {manifest: once(shell("apk add gdisk; for d in $(lsblk -dn -o NAME); do chroot /host sgdisk -Z /dev/$d; done")), form: "template"},
-	"a copy from the image":              {manifest: once(shell("cp /usr/lib/libx.so $DEST/") + ", env: [{name: DEST, value: /host}]"), form: "template", want: []string{"name: DEST"}},
-	"a program of the image":             {manifest: jobOn("n1", `command: [sh, -c, "/usr/local/bin/entry.sh join"]`), form: "template"},
-	"another mount below the root":       {manifest: ds(`initContainers: [{name: c, image: i, volumeMounts: [{name: root, mountPath: /host}, {name: conf, mountPath: /host/conf}], command: [chroot, /host, sh, -c, "cat /conf/x"]}], containers: [` + pauseContainer + "]"), form: "template"},
-	"a root that is read-only":           {manifest: ds(`initContainers: [{name: c, image: i, volumeMounts: [{name: root, mountPath: /host, readOnly: true}], command: [chroot, /host, sh, -c, "touch /x"]}], containers: [` + pauseContainer + "]"), form: "template"},
-	"nsenter without hostPID":            {manifest: strings.Replace(once(entering("sh, -c", "a")), "hostPID: true, ", "", 1), form: "template"},
-	"nsenter with a dash":                {manifest: once(`command: [nsenter, "-", sh, -c, "a"]`), form: "template"},
-	"nsenter with a user":                {manifest: once(`command: [nsenter, -S, "1000", -G, "1000", -t, "1", -m, --, sh, -c, "a"]`), form: "template", want: []string{`- "1000"`}},
-	"nsenter with a directory":           {manifest: once(`command: [nsenter, --wd=/opt, -t, "1", -m, --, sh, -c, "a"]`), form: "template"},
-	"nsenter without the mounts":         {manifest: once(`command: [nsenter, -t, "1", -n, --, sh, -c, "a"]`), form: "template"},
-	"a script that reads its file":       {manifest: once(entering("sh, -c", `cd "$(dirname "$0")"`)), form: "template"},
-	"arguments of a script":              {manifest: once(`command: [nsenter, -t, "1", -m, --, sh, -c, "echo $1", x, z]`), form: "template"},
-	"a variable that Kubernetes expands": {manifest: once(entering("sh, -c", "echo $(LEVEL)") + `, env: [{name: LEVEL, value: "3"}]`), form: "template", want: []string{"echo $(LEVEL)"}},
-	"a script in a variable":             {manifest: once(entering("sh, -c", "$(SETUP)") + `, env: [{name: SETUP, value: "echo \"$X\" > f && g"}]`), form: "template", want: []string{"- $(SETUP)"}},
-	"a script in a variable of a ConfigMap": {manifest: once(entering("sh, -c", "$(SETUP)")+`, env: [{name: SETUP, valueFrom: {configMapKeyRef: {name: scripts, key: run.sh}}}]`) + scripts("touch /x\n"), form: "template",
-		want: []string{"- $(SETUP)", "configMapKeyRef"}},
-	"an argument with a variable": {manifest: once(`command: [nsenter, -t, "1", -m, --, tee, "/run/x-$(ZONE)"], env: [{name: ZONE, value: z}]`), form: "template", want: []string{"/run/x-$(ZONE)"}},
-	"two dollars":                 {manifest: once(entering("sh, -c", "echo host=$$(uname -s)")), form: "template", want: []string{"$$(uname -s)"}},
-	"a small limit":               {manifest: once(entering("sh, -c", "a") + ", resources: {limits: {memory: 8Mi}}"), form: "template", want: []string{"memory: 8Mi"}},
-	"another user":                {manifest: ds(`securityContext: {runAsUser: 7}, initContainers: [` + onNode(entering("sh, -c", "a")) + "], containers: [" + pauseContainer + "]"), form: "template", want: []string{"security context"}},
-	"several containers":          {manifest: ds("initContainers: [" + onNode(entering("sh, -c", "a")) + ", " + strings.Replace(onNode(shell("b")), "name: c", "name: d", 1) + "], containers: [" + pauseContainer + "]"), form: "template", want: []string{"several containers"}},
-	"a script from a ConfigMap":   {manifest: once("command: [sh, /conf/run.sh]") + scripts("touch /host/x\n"), form: "template"},
-	"an image and environment":    {manifest: once("command: [/scripts/run.sh], env: [{name: ROOT, value: /host}, {name: LEVEL, value: '3'}]"), form: "template", want: []string{"name: ROOT", "name: LEVEL"}},
-	"a carriage return":           {manifest: once(`command: [nsenter, -t, "1", -m, --, sh, -c, "a\r\nb"]`), form: "template"},
-	"a script that is too long":   {manifest: once(entering("sh, -c", strings.Repeat("work; ", 12000))), form: "template", want: []string{"more than 65536 bytes"}},
-	"Windows":                     {manifest: ds(`nodeSelector: {kubernetes.io/os: windows}, initContainers: [{name: c, image: i, command: [powershell, -c, "x"]}], containers: [` + pauseContainer + "]"), form: "template", want: []string{"os:\n          name: windows"}},
-	"pod settings":                {manifest: ds(`dnsPolicy: Default, hostAliases: [{ip: 10.0.0.1, hostnames: [r]}], priorityClassName: high, initContainers: [` + onNode(shell("a")) + "], containers: [" + pauseContainer + "]"), form: "template", want: []string{"hostAliases", "priorityClassName: high", "dnsPolicy: Default"}},
+	"nsenter in a variable": {
+		manifest: once(shell(`E="nsenter -t 1 -m -p --"` + "\n" + `$E systemctl restart demo`)),
+		form:     "template",
+	},
+	"nsenter in the middle": {
+		manifest: once(shell("/app/generate --out /host/etc/x; nsenter -t 1 -m -- systemctl restart x")),
+		form:     "template",
+	},
+	"chroot in a loop": {
+		manifest: once(shell("apk add gdisk; for d in $(lsblk -dn -o NAME); do chroot /host sgdisk -Z /dev/$d; done")),
+		form:     "template",
+	},
+	"a copy from the image": {
+		manifest: once(shell("cp /usr/lib/libx.so $DEST/") + ", env: [{name: DEST, value: /host}]"),
+		form:     "template",
+		want:     []string{"name: DEST"},
+	},
+	"a program of the image": {manifest: jobOn("n1", `command: [sh, -c, "/usr/local/bin/entry.sh join"]`), form: "template"},
+	"another mount below the root": {
+		manifest: ds(
+			`initContainers: [{name: c, image: i, volumeMounts: [{name: root, mountPath: /host}, {name: conf, mountPath: /host/conf}], command: [chroot, /host, sh, -c, "cat /conf/x"]}], containers: [` + pauseContainer + "]",
+		),
+		form: "template",
+	},
+	"a root that is read-only": {
+		manifest: ds(
+			`initContainers: [{name: c, image: i, volumeMounts: [{name: root, mountPath: /host, readOnly: true}], command: [chroot, /host, sh, -c, "touch /x"]}], containers: [` + pauseContainer + "]",
+		),
+		form: "template",
+	},
+	"nsenter without hostPID": {
+		manifest: strings.Replace(once(entering("sh, -c", "a")), "hostPID: true, ", "", 1),
+		form:     "template",
+	},
+	"nsenter with a dash": {manifest: once(`command: [nsenter, "-", sh, -c, "a"]`), form: "template"},
+	"nsenter with a user": {
+		manifest: once(`command: [nsenter, -S, "1000", -G, "1000", -t, "1", -m, --, sh, -c, "a"]`),
+		form:     "template",
+		want:     []string{`- "1000"`},
+	},
+	"nsenter with a directory":     {manifest: once(`command: [nsenter, --wd=/opt, -t, "1", -m, --, sh, -c, "a"]`), form: "template"},
+	"nsenter without the mounts":   {manifest: once(`command: [nsenter, -t, "1", -n, --, sh, -c, "a"]`), form: "template"},
+	"a script that reads its file": {manifest: once(entering("sh, -c", `cd "$(dirname "$0")"`)), form: "template"},
+	"arguments of a script": {
+		manifest: once(`command: [nsenter, -t, "1", -m, --, sh, -c, "echo $1", x, z]`),
+		form:     "template",
+	},
+	"a variable that Kubernetes expands": {
+		manifest: once(entering("sh, -c", "echo $(LEVEL)") + `, env: [{name: LEVEL, value: "3"}]`),
+		form:     "template",
+		want:     []string{"echo $(LEVEL)"},
+	},
+	"a script in a variable": {
+		manifest: once(entering("sh, -c", "$(SETUP)") + `, env: [{name: SETUP, value: "echo \"$X\" > f && g"}]`),
+		form:     "template",
+		want:     []string{"- $(SETUP)"},
+	},
+	"a script in a variable of a ConfigMap": {
+		manifest: once(
+			entering("sh, -c", "$(SETUP)")+`, env: [{name: SETUP, valueFrom: {configMapKeyRef: {name: scripts, key: run.sh}}}]`,
+		) + scripts(
+			"touch /x\n",
+		),
+		form: "template",
+		want: []string{"- $(SETUP)", "configMapKeyRef"},
+	},
+	"an argument with a variable": {
+		manifest: once(`command: [nsenter, -t, "1", -m, --, tee, "/run/x-$(ZONE)"], env: [{name: ZONE, value: z}]`),
+		form:     "template",
+		want:     []string{"/run/x-$(ZONE)"},
+	},
+	"two dollars": {
+		manifest: once(entering("sh, -c", "echo host=$$(uname -s)")),
+		form:     "template",
+		want:     []string{"$$(uname -s)"},
+	},
+	"a small limit": {
+		manifest: once(entering("sh, -c", "a") + ", resources: {limits: {memory: 8Mi}}"),
+		form:     "template",
+		want:     []string{"memory: 8Mi"},
+	},
+	"another user": {
+		manifest: ds(
+			`securityContext: {runAsUser: 7}, initContainers: [` + onNode(
+				entering("sh, -c", "a"),
+			) + "], containers: [" + pauseContainer + "]",
+		),
+		form: "template",
+		want: []string{"security context"},
+	},
+	"several containers": {
+		manifest: ds(
+			"initContainers: [" + onNode(
+				entering("sh, -c", "a"),
+			) + ", " + strings.Replace(
+				onNode(shell("b")),
+				"name: c",
+				"name: d",
+				1,
+			) + "], containers: [" + pauseContainer + "]",
+		),
+		form: "template",
+		want: []string{"several containers"},
+	},
+	"a script from a ConfigMap": {manifest: once("command: [sh, /conf/run.sh]") + scripts("touch /host/x\n"), form: "template"},
+	"an image and environment": {
+		manifest: once("command: [/scripts/run.sh], env: [{name: ROOT, value: /host}, {name: LEVEL, value: '3'}]"),
+		form:     "template",
+		want:     []string{"name: ROOT", "name: LEVEL"},
+	},
+	"a carriage return": {manifest: once(`command: [nsenter, -t, "1", -m, --, sh, -c, "a\r\nb"]`), form: "template"},
+	"a script that is too long": {
+		manifest: once(entering("sh, -c", strings.Repeat("work; ", 12000))),
+		form:     "template",
+		want:     []string{"more than 65536 bytes"},
+	},
+	"Windows": {
+		manifest: ds(
+			`nodeSelector: {kubernetes.io/os: windows}, initContainers: [{name: c, image: i, command: [powershell, -c, "x"]}], containers: [` + pauseContainer + "]",
+		),
+		form: "template",
+		want: []string{"os:\n          name: windows"},
+	},
+	"pod settings": {
+		manifest: ds(
+			`dnsPolicy: Default, hostAliases: [{ip: 10.0.0.1, hostnames: [r]}], priorityClassName: high, initContainers: [` + onNode(
+				shell("a"),
+			) + "], containers: [" + pauseContainer + "]",
+		),
+		form: "template",
+		want: []string{"hostAliases", "priorityClassName: high", "dnsPolicy: Default"},
+	},
 
 	// A task ends: waits and loops are named, and never removed.
-	"a wait at the end":         {manifest: running(shell("sysctl -w a=b; sleep infinity")), form: "template", todos: []string{`waits without end in line 1: "sleep infinity"`}, want: []string{"sysctl -w a=b; sleep infinity"}},
-	"a wait on the node":        {manifest: running(entering("sh, -c", "sysctl -w a=b\nexec sleep 365d\n")), form: "script", todos: []string{`line 2: "exec sleep 365d"`}, script: "sysctl -w a=b\nexec sleep 365d\n"},
-	"two waits":                 {manifest: running(shell("if [ -e /done ]; then\n  sleep infinity\nfi\ntouch /done\nsleep infinity\n")), form: "template", todos: []string{"line 2", "line 5"}},
-	"sleep infinite":            {manifest: running(shell("touch /x; sleep infinite")), form: "template", todos: []string{"sleep infinite"}},
-	"sleep with a large number": {manifest: running(shell("touch /x; sleep 9999999999")), form: "template", todos: []string{"sleep 9999999999"}},
-	"sleep with arithmetic":     {manifest: running(shell("touch /x; sleep $((60*60*24))")), form: "template", todos: []string{"sleep $((60*60*24))"}},
-	"sleep of a variable":       {manifest: running(shell("touch /x; sleep $N")), form: "template", todos: []string{"sleep $N"}},
-	"tail":                      {manifest: running(shell("touch /x && exec tail -f /dev/null")), form: "template", todos: []string{"tail -f /dev/null"}},
-	"a loop":                    {manifest: running(shell("while true; do\n  iptables -A x\n  sleep 60\ndone")), form: "template", todos: []string{`repeats its work without end in line 1: "while true; do"`}},
-	"a loop with continue":      {manifest: running(shell("while true; do if [ -e /etc/skip ]; then sleep 60; continue; fi; iptables -A x; sleep 60; done")), form: "template", todos: []string{"while true"}, want: []string{"continue"}},
-	"a loop with a test":        {manifest: running(shell("touch /x; while [ true ]; do sleep 60; done")), form: "template", todos: []string{"while [ true ]"}},
-	"a loop that sleeps":        {manifest: running(shell("while sleep 60; do touch /x; done")), form: "template", todos: []string{"while sleep 60"}},
-	"a loop as in C":            {manifest: running("command: [bash, -c, 'touch /x; for ((;;)); do sleep 1h; done']"), form: "template", todos: []string{"for ((;;))"}},
-	"a loop until never":        {manifest: running(shell("touch /x; until false; do sleep 60; done")), form: "template", todos: []string{"until false"}},
-	"work before a loop":        {manifest: running(shell("apt-get install -y nfs-common; while true; do date; sleep 3600; done")), form: "template", todos: []string{"while true"}, not: []string{"periodSeconds:"}},
-	"a retry that ends":         {manifest: once(shell("until curl -f x; do sleep 5; done; touch /x")), form: "template"},
-	"a script that ends":        {manifest: running(entering("bash, -c", "sysctl -w kernel.panic=0; sleep 10")), form: "script", script: "sysctl -w kernel.panic=0; sleep 10", want: []string{"the kubelet repeated it"}},
-	"a probe of a wait":         {manifest: running(shell("sysctl -w a=b; touch /tmp/done; exec sleep infinity") + ", readinessProbe: {exec: {command: [cat, /tmp/done]}}"), form: "template", todos: []string{"sleep infinity"}, not: []string{"  readinessProbe:"}},
-	"a wait in a mounted script": {manifest: ds(`containers: [{name: c, image: i, volumeMounts: [{name: conf, mountPath: /conf}], command: [sh, /conf/run.sh]}]`) + scripts("touch /x\nsleep infinity\n"), form: "template",
-		todos: []string{`the script of container c (in the ConfigMap scripts) waits without end in line 2`}, want: []string{"which stay as they are: ConfigMap ns/scripts"}},
+	"a wait at the end": {
+		manifest: running(shell("sysctl -w a=b; sleep infinity")),
+		form:     "template",
+		todos:    []string{`waits without end in line 1: "sleep infinity"`},
+		want:     []string{"sysctl -w a=b; sleep infinity"},
+	},
+	"a wait on the node": {
+		manifest: running(entering("sh, -c", "sysctl -w a=b\nexec sleep 365d\n")),
+		form:     "script",
+		todos:    []string{`line 2: "exec sleep 365d"`},
+		script:   "sysctl -w a=b\nexec sleep 365d\n",
+	},
+	"two waits": {
+		manifest: running(shell("if [ -e /done ]; then\n  sleep infinity\nfi\ntouch /done\nsleep infinity\n")),
+		form:     "template",
+		todos:    []string{"line 2", "line 5"},
+	},
+	"sleep infinite": {
+		manifest: running(shell("touch /x; sleep infinite")),
+		form:     "template",
+		todos:    []string{"sleep infinite"},
+	},
+	"sleep with a large number": {
+		manifest: running(shell("touch /x; sleep 9999999999")),
+		form:     "template",
+		todos:    []string{"sleep 9999999999"},
+	},
+	"sleep with arithmetic": {
+		manifest: running(shell("touch /x; sleep $((60*60*24))")),
+		form:     "template",
+		todos:    []string{"sleep $((60*60*24))"},
+	},
+	"sleep of a variable": {manifest: running(shell("touch /x; sleep $N")), form: "template", todos: []string{"sleep $N"}},
+	"tail": {
+		manifest: running(shell("touch /x && exec tail -f /dev/null")),
+		form:     "template",
+		todos:    []string{"tail -f /dev/null"},
+	},
+	"a loop": {
+		manifest: running(shell("while true; do\n  iptables -A x\n  sleep 60\ndone")),
+		form:     "template",
+		todos:    []string{`repeats its work without end in line 1: "while true; do"`},
+	},
+	"a loop with continue": {
+		manifest: running(shell("while true; do if [ -e /etc/skip ]; then sleep 60; continue; fi; iptables -A x; sleep 60; done")),
+		form:     "template",
+		todos:    []string{"while true"},
+		want:     []string{"continue"},
+	},
+	"a loop with a test": {
+		manifest: running(shell("touch /x; while [ true ]; do sleep 60; done")),
+		form:     "template",
+		todos:    []string{"while [ true ]"},
+	},
+	"a loop that sleeps": {
+		manifest: running(shell("while sleep 60; do touch /x; done")),
+		form:     "template",
+		todos:    []string{"while sleep 60"},
+	},
+	"a loop as in C": {
+		manifest: running("command: [bash, -c, 'touch /x; for ((;;)); do sleep 1h; done']"),
+		form:     "template",
+		todos:    []string{"for ((;;))"},
+	},
+	"a loop until never": {
+		manifest: running(shell("touch /x; until false; do sleep 60; done")),
+		form:     "template",
+		todos:    []string{"until false"},
+	},
+	"work before a loop": {
+		manifest: running(shell("apt-get install -y nfs-common; while true; do date; sleep 3600; done")),
+		form:     "template",
+		todos:    []string{"while true"},
+		not:      []string{"periodSeconds:"},
+	},
+	"a retry that ends": {manifest: once(shell("until curl -f x; do sleep 5; done; touch /x")), form: "template"},
+	"a script that ends": {
+		manifest: running(entering("bash, -c", "sysctl -w kernel.panic=0; sleep 10")),
+		form:     "script",
+		script:   "sysctl -w kernel.panic=0; sleep 10",
+		want:     []string{"the kubelet repeated it"},
+	},
+	"a probe of a wait": {
+		manifest: running(
+			shell("sysctl -w a=b; touch /tmp/done; exec sleep infinity") + ", readinessProbe: {exec: {command: [cat, /tmp/done]}}",
+		),
+		form:  "template",
+		todos: []string{"sleep infinity"},
+		not:   []string{"  readinessProbe:"},
+	},
+	"a wait in a mounted script": {
+		manifest: ds(
+			`containers: [{name: c, image: i, volumeMounts: [{name: conf, mountPath: /conf}], command: [sh, /conf/run.sh]}]`,
+		) + scripts(
+			"touch /x\nsleep infinity\n",
+		),
+		form: "template",
+		todos: []string{
+			`the script of container c (in the ConfigMap scripts) waits without end in line 2`,
+		},
+		want: []string{"which stay as they are: ConfigMap ns/scripts"},
+	},
 
 	// Reboots.
-	"reboot":                     {manifest: once(entering("sh, -c", "apt-get upgrade -y\nreboot")), form: "script", todos: []string{`may reboot its node: "reboot"`}, script: "apt-get upgrade -y\nreboot"},
-	"systemctl reboot":           {manifest: once(shell("chroot /host systemctl reboot")), form: "template", todos: []string{"may reboot"}},
-	"rebootmgrctl":               {manifest: planOf(`upgrade: {image: i, command: [chroot, /host, sh, -c, "[ -f /run/reboot-needed ] && rebootmgrctl reboot now"]}`), form: "script", todos: []string{"rebootmgrctl reboot now"}},
-	"transactional-update":       {manifest: planOf(`upgrade: {image: i, command: [chroot, /host, transactional-update, reboot]}`), form: "command", todos: []string{"may reboot"}},
+	"reboot": {
+		manifest: once(entering("sh, -c", "apt-get upgrade -y\nreboot")),
+		form:     "script",
+		todos:    []string{`may reboot its node: "reboot"`},
+		script:   "apt-get upgrade -y\nreboot",
+	},
+	"systemctl reboot": {manifest: once(shell("chroot /host systemctl reboot")), form: "template", todos: []string{"may reboot"}},
+	"rebootmgrctl": {
+		manifest: planOf(`upgrade: {image: i, command: [chroot, /host, sh, -c, "[ -f /run/reboot-needed ] && rebootmgrctl reboot now"]}`),
+		form:     "script",
+		todos:    []string{"rebootmgrctl reboot now"},
+	},
+	"transactional-update": {
+		manifest: planOf(`upgrade: {image: i, command: [chroot, /host, transactional-update, reboot]}`),
+		form:     "command",
+		todos:    []string{"may reboot"},
+	},
 	"a reboot in the background": {manifest: once(shell("( sleep 5 && reboot ) &")), form: "template", todos: []string{"may reboot"}},
 	"an argument that reboots":   {manifest: once("command: [/usr/bin/upgrade, --reboot]"), form: "template", todos: []string{"--reboot"}},
-	"sysrq":                      {manifest: once(shell("echo b > /proc/sysrq-trigger")), form: "template", todos: []string{"sysrq-trigger"}},
-	"init 6":                     {manifest: once(shell("init 6")), form: "template", todos: []string{"init 6"}},
-	"kexec":                      {manifest: once(shell("kexec -e")), form: "template", todos: []string{"kexec -e"}},
-	"shutdown":                   {manifest: once(shell("shutdown -r +1")), form: "template", todos: []string{"shutdown -r +1"}},
-	"a unit that reboots":        {manifest: once(shell("systemctl start reboot.target")), form: "template", todos: []string{"reboot.target"}},
-	"D-Bus":                      {manifest: once(shell("busctl call org.freedesktop.login1 /org/freedesktop/login1 org.freedesktop.login1.Manager Reboot b true")), form: "template", todos: []string{"Reboot b true"}},
-	"a power cycle":              {manifest: once(shell("ipmitool power cycle")), form: "template", todos: []string{"power cycle"}},
-	"runlevel 6":                 {manifest: once(shell("systemctl isolate runlevel6.target")), form: "template", todos: []string{"runlevel6"}},
-	"a reboot in a Secret": {manifest: planOf(`secrets: [{name: s, path: /host/run/s}], upgrade: {image: i, command: [chroot, /host], args: [sh, /run/s/up.sh]}`) + "---\napiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: ns}\nstringData: {up.sh: \"d=$(dirname $0)\\napt-get install demo=$(cat $d/version)\\nsystemctl reboot\\n\", version: \"2\"}\n", form: "template",
-		todos: []string{"may reboot its node"}, not: []string{"systemctl"}, want: []string{"secretName: s", "which stay as they are: Secret ns/s"}},
+	"sysrq": {
+		manifest: once(shell("echo b > /proc/sysrq-trigger")),
+		form:     "template",
+		todos:    []string{"sysrq-trigger"},
+	},
+	"init 6":   {manifest: once(shell("init 6")), form: "template", todos: []string{"init 6"}},
+	"kexec":    {manifest: once(shell("kexec -e")), form: "template", todos: []string{"kexec -e"}},
+	"shutdown": {manifest: once(shell("shutdown -r +1")), form: "template", todos: []string{"shutdown -r +1"}},
+	"a unit that reboots": {
+		manifest: once(shell("systemctl start reboot.target")),
+		form:     "template",
+		todos:    []string{"reboot.target"},
+	},
+	"D-Bus": {
+		manifest: once(shell("busctl call org.freedesktop.login1 /org/freedesktop/login1 org.freedesktop.login1.Manager Reboot b true")),
+		form:     "template",
+		todos:    []string{"Reboot b true"},
+	},
+	"a power cycle": {manifest: once(shell("ipmitool power cycle")), form: "template", todos: []string{"power cycle"}},
+	"runlevel 6": {
+		manifest: once(shell("systemctl isolate runlevel6.target")),
+		form:     "template",
+		todos:    []string{"runlevel6"},
+	},
+	"a reboot in a Secret": {
+		manifest: planOf(
+			`secrets: [{name: s, path: /host/run/s}], upgrade: {image: i, command: [chroot, /host], args: [sh, /run/s/up.sh]}`,
+		) + "---\napiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: ns}\nstringData: {up.sh: \"d=$(dirname $0)\\napt-get install demo=$(cat $d/version)\\nsystemctl reboot\\n\", version: \"2\"}\n",
+		form: "template",
+		todos: []string{
+			"may reboot its node",
+		},
+		not:  []string{"systemctl"},
+		want: []string{"secretName: s", "which stay as they are: Secret ns/s"},
+	},
 
 	// Plans.
-	"a Plan selects by its own label":   {manifest: planOf(`nodeSelector: {matchExpressions: [{key: plan.upgrade.cattle.io/p, operator: Exists}]}, upgrade: {image: i}`), form: "template", not: []string{"    assumeDone:"}, want: []string{"key: plan.upgrade.cattle.io/p"}},
-	"a Plan with a hash":                {manifest: planOf(`upgrade: {image: i}`) + "status: {latestHash: abc}\n", form: "template", want: []string{"plan.upgrade.cattle.io/p: abc"}},
-	"a Plan whose argument is expanded": {manifest: planOf(`upgrade: {image: i, command: [chroot, /host, up, "--to=$(SYSTEM_UPGRADE_PLAN_LATEST_VERSION)"]}`), form: "template", want: []string{"--to=$(SYSTEM_UPGRADE_PLAN_LATEST_VERSION)"}},
-	"a prepare container of k3s":        {manifest: planOf(`prepare: {image: i, args: [prepare, server]}, upgrade: {image: i}`), form: "template", todos: []string{"waited for the Plan server"}},
-	"a prepare container that polls":    {manifest: planOf(`prepare: {image: kubectl, command: [sh, -c, "until [ -z \"$(kubectl get plan cp -o jsonpath='{.status.applying}')\" ]; do sleep 20; done"]}, upgrade: {image: i}`), form: "template", todos: []string{"reads a Plan, which is gone"}, want: []string{"dependsOn:\n  - p-prepare"}},
-	"a Plan with a channel":             {manifest: "apiVersion: upgrade.cattle.io/v1\nkind: Plan\nmetadata: {name: p, namespace: ns}\nspec: {concurrency: 1, nodeSelector: {}, channel: https://c, upgrade: {image: i}}\n", form: "template", todos: []string{"instead of TAG", "no polling of a channel"}},
-	"a drain without a grace period":    {manifest: planOf(`drain: {gracePeriod: 0}, upgrade: {image: i}`), form: "template", want: []string{"gracePeriodSeconds: 1", "drain.gracePeriod is 0"}},
-	"a drain without options":           {manifest: planOf(`drain: {deleteEmptydirData: false}, upgrade: {image: i}`), form: "template", want: []string{"drain: {}"}},
-	"drain, window and exclusive":       {manifest: planOf(`exclusive: true, window: {days: [sunday]}, drain: {force: true}, upgrade: {image: i}`), form: "template", todos: []string{"drain.force", "exclusive", "window"}},
+	"a Plan selects by its own label": {
+		manifest: planOf(`nodeSelector: {matchExpressions: [{key: plan.upgrade.cattle.io/p, operator: Exists}]}, upgrade: {image: i}`),
+		form:     "template",
+		not:      []string{"    assumeDone:"},
+		want:     []string{"key: plan.upgrade.cattle.io/p"},
+	},
+	"a Plan with a hash": {
+		manifest: planOf(`upgrade: {image: i}`) + "status: {latestHash: abc}\n",
+		form:     "template",
+		want:     []string{"plan.upgrade.cattle.io/p: abc"},
+	},
+	"a Plan whose argument is expanded": {
+		manifest: planOf(`upgrade: {image: i, command: [chroot, /host, up, "--to=$(SYSTEM_UPGRADE_PLAN_LATEST_VERSION)"]}`),
+		form:     "template",
+		want:     []string{"--to=$(SYSTEM_UPGRADE_PLAN_LATEST_VERSION)"},
+	},
+	"a prepare container of k3s": {
+		manifest: planOf(`prepare: {image: i, args: [prepare, server]}, upgrade: {image: i}`),
+		form:     "template",
+		todos:    []string{"waited for the Plan server"},
+	},
+	"a prepare container that polls": {
+		manifest: planOf(
+			`prepare: {image: kubectl, command: [sh, -c, "until [ -z \"$(kubectl get plan cp -o jsonpath='{.status.applying}')\" ]; do sleep 20; done"]}, upgrade: {image: i}`,
+		),
+		form:  "template",
+		todos: []string{"reads a Plan, which is gone"},
+		want:  []string{"dependsOn:\n  - p-prepare"},
+	},
+	"a Plan with a channel": {
+		manifest: "apiVersion: upgrade.cattle.io/v1\nkind: Plan\nmetadata: {name: p, namespace: ns}\nspec: {concurrency: 1, nodeSelector: {}, channel: https://c, upgrade: {image: i}}\n",
+		form:     "template",
+		todos:    []string{"instead of TAG", "no polling of a channel"},
+	},
+	"a drain without a grace period": {
+		manifest: planOf(`drain: {gracePeriod: 0}, upgrade: {image: i}`),
+		form:     "template",
+		want:     []string{"gracePeriodSeconds: 1", "drain.gracePeriod is 0"},
+	},
+	"a drain without options": {
+		manifest: planOf(`drain: {deleteEmptydirData: false}, upgrade: {image: i}`),
+		form:     "template",
+		want:     []string{"drain: {}"},
+	},
+	"drain, window and exclusive": {
+		manifest: planOf(`exclusive: true, window: {days: [sunday]}, drain: {force: true}, upgrade: {image: i}`),
+		form:     "template",
+		todos:    []string{"drain.force", "exclusive", "window"},
+	},
 
 	// Which nodes.
-	"a label that the script sets":           {manifest: ds(`serviceAccountName: s, affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: example.com/done, operator: DoesNotExist}]}]}}}, containers: [` + onNode(shell("kubectl label node $N example.com/done=1")) + "]"), form: "template", want: []string{"assumeDone:", "key: example.com/done"}, not: []string{"onReboot"}},
-	"a label that a program may set":         {manifest: ds(`serviceAccountName: s, affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: example.com/no-agent, operator: DoesNotExist}]}]}}}, containers: [{name: c, image: i, command: [/agent]}]`), form: "template", todos: []string{"does not show whether the program ends, and whether it sets the label example.com/no-agent"}, not: []string{"    assumeDone:"}},
-	"a label that the script removes":        {manifest: ds(`serviceAccountName: s, nodeSelector: {example.com/wanted: "1"}, containers: [` + onNode(shell("kubectl label node $N example.com/wanted-")) + "]"), form: "template", todos: []string{"removes the label example.com/wanted"}, want: []string{"removeLabels:\n  - example.com/wanted"}},
-	"several terms":                          {manifest: ds(`affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: a, operator: Exists}]}, {matchExpressions: [{key: b, operator: Exists}]}]}}}, initContainers: [` + onNode(shell("x")) + "], containers: [" + pauseContainer + "]"), form: "template", todos: []string{"does not run on all of its nodes"}},
-	"terms with values":                      {manifest: ds(`affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: a, operator: In, values: [x]}]}, {matchExpressions: [{key: a, operator: In, values: [z]}]}]}}}, initContainers: [` + onNode(shell("x")) + "], containers: [" + pauseContainer + "]"), form: "template", want: []string{"- x\n        - z"}},
-	"a number":                               {manifest: ds(`affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: a, operator: Gt, values: ["1"]}]}]}}}, initContainers: [` + onNode(shell("x")) + "], containers: [" + pauseContainer + "]"), form: "template", todos: []string{"cannot compare numbers"}},
-	"Jobs for two nodes":                     {manifest: jobOn("n1", shell("x")) + "---\n" + jobOn("n2", shell("x")), form: "template", want: []string{"names:\n    - n1\n    - n2"}},
-	"a Job that names its node":              {manifest: jobOn("n1", shell("setup n1")), form: "template", todos: []string{"names the node n1"}},
-	"a Job with a placeholder":               {manifest: strings.NewReplacer("j-NODE", "j", "nodeName: NODE", "nodeName: $NODE").Replace(jobOn("NODE", shell("x"))), form: "template", want: []string{"with a placeholder for the node"}, not: []string{"    names:"}},
-	"a Job with a hook and parallelism":      {manifest: strings.Replace(jobOn("n1", shell("x")), "spec: {template", "spec: {parallelism: 3, template", 1), form: "template", todos: []string{"spec.parallelism"}},
-	"an owner that creates the object again": {manifest: strings.Replace(once(shell("x")), "namespace: ns}", "namespace: ns, ownerReferences: [{apiVersion: v1, kind: A, name: a, uid: u}]}", 1), form: "template", todos: []string{"metadata.ownerReferences"}},
-	"hooks":                                  {manifest: ds(`initContainers: [` + onNode(shell("x")) + `], containers: [{name: p, image: pause, lifecycle: {preStop: {exec: {command: [undo]}}}}]`), form: "template", todos: []string{"spec.template.spec.containers[p].lifecycle.preStop"}},
-	"an unknown field":                       {manifest: once(shell("x") + ", newField: 1"), form: "template", todos: []string{"newField"}},
+	"a label that the script sets": {
+		manifest: ds(
+			`serviceAccountName: s, affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: example.com/done, operator: DoesNotExist}]}]}}}, containers: [` + onNode(
+				shell("kubectl label node $N example.com/done=1"),
+			) + "]",
+		),
+		form: "template",
+		want: []string{"assumeDone:", "key: example.com/done"},
+		not:  []string{"onReboot"},
+	},
+	"a label that a program may set": {
+		manifest: ds(
+			`serviceAccountName: s, affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: example.com/no-agent, operator: DoesNotExist}]}]}}}, containers: [{name: c, image: i, command: [/agent]}]`,
+		),
+		form:  "template",
+		todos: []string{"does not show whether the program ends, and whether it sets the label example.com/no-agent"},
+		not:   []string{"    assumeDone:"},
+	},
+	"a label that the script removes": {
+		manifest: ds(
+			`serviceAccountName: s, nodeSelector: {example.com/wanted: "1"}, containers: [` + onNode(
+				shell("kubectl label node $N example.com/wanted-"),
+			) + "]",
+		),
+		form:  "template",
+		todos: []string{"removes the label example.com/wanted"},
+		want:  []string{"removeLabels:\n  - example.com/wanted"},
+	},
+	"several terms": {
+		manifest: ds(
+			`affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: a, operator: Exists}]}, {matchExpressions: [{key: b, operator: Exists}]}]}}}, initContainers: [` + onNode(
+				shell("x"),
+			) + "], containers: [" + pauseContainer + "]",
+		),
+		form:  "template",
+		todos: []string{"does not run on all of its nodes"},
+	},
+	"terms with values": {
+		manifest: ds(
+			`affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: a, operator: In, values: [x]}]}, {matchExpressions: [{key: a, operator: In, values: [z]}]}]}}}, initContainers: [` + onNode(
+				shell("x"),
+			) + "], containers: [" + pauseContainer + "]",
+		),
+		form: "template",
+		want: []string{"- x\n        - z"},
+	},
+	"a number": {
+		manifest: ds(
+			`affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: a, operator: Gt, values: ["1"]}]}]}}}, initContainers: [` + onNode(
+				shell("x"),
+			) + "], containers: [" + pauseContainer + "]",
+		),
+		form:  "template",
+		todos: []string{"cannot compare numbers"},
+	},
+	"Jobs for two nodes": {
+		manifest: jobOn("n1", shell("x")) + "---\n" + jobOn("n2", shell("x")),
+		form:     "template",
+		want:     []string{"names:\n    - n1\n    - n2"},
+	},
+	"a Job that names its node": {
+		manifest: jobOn("n1", shell("setup n1")),
+		form:     "template",
+		todos:    []string{"names the node n1"},
+	},
+	"a Job with a placeholder": {
+		manifest: strings.NewReplacer("j-NODE", "j", "nodeName: NODE", "nodeName: $NODE").Replace(jobOn("NODE", shell("x"))),
+		form:     "template",
+		want:     []string{"with a placeholder for the node"},
+		not:      []string{"    names:"},
+	},
+	"a Job with a hook and parallelism": {
+		manifest: strings.Replace(jobOn("n1", shell("x")), "spec: {template", "spec: {parallelism: 3, template", 1),
+		form:     "template",
+		todos:    []string{"spec.parallelism"},
+	},
+	"an owner that creates the object again": {
+		manifest: strings.Replace(
+			once(shell("x")),
+			"namespace: ns}",
+			"namespace: ns, ownerReferences: [{apiVersion: v1, kind: A, name: a, uid: u}]}",
+			1,
+		),
+		form:  "template",
+		todos: []string{"metadata.ownerReferences"},
+	},
+	"hooks": {
+		manifest: ds(
+			`initContainers: [` + onNode(
+				shell("x"),
+			) + `], containers: [{name: p, image: pause, lifecycle: {preStop: {exec: {command: [undo]}}}}]`,
+		),
+		form:  "template",
+		todos: []string{"spec.template.spec.containers[p].lifecycle.preStop"},
+	},
+	"an unknown field": {manifest: once(shell("x") + ", newField: 1"), form: "template", todos: []string{"newField"}},
 
 	// What a hostile tester found.
-	"a variable of that name":                          {manifest: once(entering("bash, -c", `eval "$STARTUP_SCRIPT"`) + `, env: [{name: STARTUP_SCRIPT, value: sysctl -w a=b}]`), form: "script", want: []string{"name: STARTUP_SCRIPT"}},
-	"Jobs that differ in more":                         {manifest: jobOn("n1", shell("hostnamectl set-hostname prod-n1")) + "---\n" + jobOn("n2", shell("hostnamectl set-hostname prod-n2")), form: "template", todos: []string{"names the node n1 not only to choose it"}},
-	"Jobs with other work":                             {manifest: jobOn("n1", shell("x")) + "---\n" + strings.ReplaceAll(jobOn("n2", shell("z")), "j-n2", "j"), form: "template", todos: []string{"another NodeJob has the same name"}, want: []string{"name: j\n", "name: j-2\n"}},
-	"a Job on a tainted node":                          {manifest: jobOn("n1", shell("x")), form: "template", want: []string{"- effect: NoSchedule\n      operator: Exists"}},
-	"a node with capitals":                             {manifest: strings.ReplaceAll(jobOn("n1", shell("x")), "nodeName: n1", "nodeName: NODE_NAME"), form: "template", want: []string{"with a placeholder"}, not: []string{"    names:"}},
-	"a Plan for no node":                               {manifest: planOf(`nodeSelector: null, upgrade: {image: i}`), form: "refused", want: []string{"so it runs on no node"}},
-	"a Plan that nodes can opt out of":                 {manifest: planOf(`upgrade: {image: i}`), form: "template", want: []string{"operator: NotIn\n        values:\n        - disabled"}},
-	"a label of the cloud that a server does not want": {manifest: ds(`serviceAccountName: s, affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: type, operator: NotIn, values: [virtual-kubelet]}]}]}}}, containers: [` + onNode("command: [/usr/bin/agent, --type=node]") + "]"), form: "refused", want: []string{"/usr/bin/agent"}},
-	"a word that is a label":                           {manifest: ds(`serviceAccountName: s, affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: gpu, operator: DoesNotExist}]}]}}}, initContainers: [` + onNode(shell("lsmod | grep nvidia-gpu || true")) + "], containers: [" + pauseContainer + "]"), form: "template", not: []string{"    assumeDone:"}, want: []string{"operator: DoesNotExist"}},
-	"two labels":                                       {manifest: ds(`serviceAccountName: s, affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: a/x, operator: DoesNotExist}, {key: b/x, operator: DoesNotExist}]}]}}}, containers: [` + onNode(shell("kubectl label node n a/x=1 b/x=1")) + "]"), form: "template", todos: []string{"may change the label b/x"}},
-	"a label that changes":                             {manifest: ds(`serviceAccountName: s, nodeSelector: {setup: pending}, containers: [` + onNode(shell("touch /x; kubectl label node n setup=done --overwrite")) + "]"), form: "template", todos: []string{"may change the label setup"}},
-	"a label that is not shown":                        {manifest: ds(`serviceAccountName: s, nodeSelector: {setup: pending}, containers: [` + onNode(shell(`kubectl label node n "$LABEL-"`)) + "]"), form: "template", todos: []string{"may change the label setup"}},
-	"a namespace that is like a label":                 {manifest: ds(`serviceAccountName: s, nodeSelector: {gpu: "true"}, initContainers: [` + onNode(shell("kubectl get pods -n gpu-operator")) + "], containers: [" + pauseContainer + "]"), form: "template", not: []string{"  removeLabels:"}},
-	"exec of the arguments":                            {manifest: running("command: [sh, -c, 'touch /x; exec \"$@\"', x, agent]"), form: "refused", want: []string{"runs what a variable names"}},
-	"a server in a pipe":                               {manifest: running(shell("agent 2>&1 | tee log")), form: "refused", want: []string{"runs agent"}},
-	"a server with a substitution":                     {manifest: running(shell(`exec /usr/bin/node-agent --node "$(hostname)"`)), form: "refused", want: []string{"/usr/bin/node-agent"}},
-	"a server in a branch":                             {manifest: running(shell("case $1 in run) exec agent;; *) rm -f /x;; esac")), form: "refused", want: []string{"runs agent"}},
-	"kubectl get --watch":                              {manifest: running(shell("kubectl get nodes --watch | while read -r n; do touch /$n; done")), form: "refused", want: []string{"runs kubectl"}},
-	"a program behind nsenter":                         {manifest: running(shell("nsenter -t 1 -m -- node-agent service")), form: "refused", want: []string{"runs node-agent"}},
-	"a loop behind nsenter":                            {manifest: running(shell("nsenter -t 1 -m -- bash -c 'while true; do touch /x; sleep 30; done'")), form: "template", todos: []string{"repeats its work without end"}},
-	"a script in a variable of a shell":                {manifest: running("command: [bash, -c, '$SETUP'], env: [{name: SETUP, value: 'while true; do touch /x; sleep 5; done'}]"), form: "refused", want: []string{"runs what a variable names"}},
-	"kill -STOP":                                       {manifest: running(shell("touch /x; kill -STOP $$")), form: "template", todos: []string{"waits without end"}},
-	"a loop with another condition":                    {manifest: running(shell("touch /x; while [ 1 -eq 1 ]; do sleep 30; done")), form: "template", todos: []string{"repeats its work"}},
-	"a loop until a file":                              {manifest: running(shell("touch /x; until [ -f /tmp/never ]; do sleep 30; done")), form: "template", todos: []string{"repeats its work"}},
-	"a configuration of a server":                      {manifest: ds(`containers: [{name: c, image: i, volumeMounts: [{name: conf, mountPath: /etc/agent}], command: [/usr/bin/agent, --config, /etc/agent/run.sh]}]`) + scripts("KEY=value\n"), form: "refused", want: []string{"runs /usr/bin/agent"}},
-	"work in a variable":                               {manifest: running(shell("$INSTALL_CMD; sleep infinity")), form: "template", todos: []string{"sleep infinity", "runs what a variable names"}},
-	"a server in the background":                       {manifest: running(shell(`"$AGENT" & sleep infinity`)), form: "template", todos: []string{"sleep infinity", "runs what a variable names"}},
-	"an image that is called pause":                    {manifest: ds("containers: [{name: c, image: pause-controller}]"), form: "refused", want: []string{"runs the image pause-controller"}},
-	"a trap that undoes the work":                      {manifest: running(shell("trap 'rm -f /host/x' TERM; sleep infinity & wait")), form: "template", todos: []string{"sleep infinity"}},
-	"a startup-script image in a template":             {manifest: ds(`containers: [{name: c, image: startup-script, securityContext: {privileged: true}, env: [{name: STARTUP_SCRIPT, value: "echo $$"}]}]`), form: "template", todos: []string{"runs its script and then waits without end"}},
-	"the default service account":                      {manifest: once(shell("kubectl label node $N a=b")), form: "template", want: []string{"automountServiceAccountToken: true"}},
-	"rights of the default service account":            {manifest: once(shell("kubectl label node $N a=b")) + "---\napiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRoleBinding\nmetadata: {name: b}\n", form: "template", not: []string{"has no API credentials"}},
-	"a variable of a Service":                          {manifest: once(entering("sh, -c", "curl $REGISTRY_SERVICE_HOST")), form: "template"},
-	"nsenter without the network":                      {manifest: strings.Replace(once(`command: [nsenter, -t, "1", -m, --, sh, -c, "sysctl -w net.core.somaxconn=1"]`), "hostNetwork: true, ", "", 1), form: "template"},
-	"dropped capabilities":                             {manifest: once(strings.Replace(entering("sh, -c", "a"), "command", "workingDir: /, command", 1)), form: "template"},
-	"a folder that is created":                         {manifest: strings.Replace(once(entering("sh, -c", "a")), "hostPath: {path: /}", "hostPath: {path: /, type: DirectoryOrCreate}", 1), form: "template"},
-	"labels of the pod":                                {manifest: once(shell("echo $V")), form: "template", want: []string{"labels:\n          a: b"}},
-	"a long wait in a Job":                             {manifest: jobOn("n1", shell("sleep 1800; touch /x")), form: "template", todos: []string{"waits for 10 minutes or longer"}},
-	"a shell of its own":                               {manifest: once(`command: [nsenter, -t, "1", -m, --, /opt/busybox/bin/sh, -c, "a"]`), form: "script", want: []string{"- /opt/busybox/bin/sh"}},
-	"a variable twice":                                 {manifest: once(shell("a") + ", env: [{name: A, value: b}, {name: A, value: c}]"), form: "refused", want: []string{"has the variable A twice"}},
-	"a device":                                         {manifest: once(entering("sh, -c", "a") + `, resources: {limits: {nvidia.com/gpu: "1"}}`), form: "template"},
-	"a key of Everynode":                               {manifest: strings.Replace(once(shell("a")), "metadata: {labels: {a: b}}", "metadata: {labels: {a: b}, annotations: {everynode.dev/x: z}}", 1), form: "template", todos: []string{"which only Everynode sets"}},
-	"PowerShell":                                       {manifest: once("command: [powershell, -c, Restart-Computer -Force]"), form: "template", todos: []string{"may reboot"}},
-	"cron":                                             {manifest: once(shell("echo '@reboot root /x' > /etc/cron.d/x")), form: "template"},
-	"a package":                                        {manifest: once(shell("apt-get install -y kexec-tools")), form: "template"},
-	"a sign of a reboot":                               {manifest: once(shell("touch /var/run/reboot-required")), form: "template"},
-	"a function":                                       {manifest: running(shell("main() { touch /x; }; main; sleep infinity")), form: "template", todos: []string{"sleep infinity"}},
+	"a variable of that name": {
+		manifest: once(entering("bash, -c", `eval "$STARTUP_SCRIPT"`) + `, env: [{name: STARTUP_SCRIPT, value: sysctl -w a=b}]`),
+		form:     "script",
+		want:     []string{"name: STARTUP_SCRIPT"},
+	},
+	"Jobs that differ in more": {
+		manifest: jobOn("n1", shell("hostnamectl set-hostname prod-n1")) + "---\n" + jobOn("n2", shell("hostnamectl set-hostname prod-n2")),
+		form:     "template",
+		todos:    []string{"names the node n1 not only to choose it"},
+	},
+	"Jobs with other work": {
+		manifest: jobOn("n1", shell("x")) + "---\n" + strings.ReplaceAll(jobOn("n2", shell("z")), "j-n2", "j"),
+		form:     "template",
+		todos:    []string{"another NodeJob has the same name"},
+		want:     []string{"name: j\n", "name: j-2\n"},
+	},
+	"a Job on a tainted node": {
+		manifest: jobOn("n1", shell("x")),
+		form:     "template",
+		want:     []string{"- effect: NoSchedule\n      operator: Exists"},
+	},
+	"a node with capitals": {
+		manifest: strings.ReplaceAll(jobOn("n1", shell("x")), "nodeName: n1", "nodeName: NODE_NAME"),
+		form:     "template",
+		want:     []string{"with a placeholder"},
+		not:      []string{"    names:"},
+	},
+	"a Plan for no node": {
+		manifest: planOf(`nodeSelector: null, upgrade: {image: i}`),
+		form:     "refused",
+		want:     []string{"so it runs on no node"},
+	},
+	"a Plan that nodes can opt out of": {
+		manifest: planOf(`upgrade: {image: i}`),
+		form:     "template",
+		want:     []string{"operator: NotIn\n        values:\n        - disabled"},
+	},
+	"a label of the cloud that a server does not want": {
+		manifest: ds(
+			`serviceAccountName: s, affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: type, operator: NotIn, values: [virtual-kubelet]}]}]}}}, containers: [` + onNode(
+				"command: [/usr/bin/agent, --type=node]",
+			) + "]",
+		),
+		form: "refused",
+		want: []string{"/usr/bin/agent"},
+	},
+	"a word that is a label": {
+		manifest: ds(
+			`serviceAccountName: s, affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: gpu, operator: DoesNotExist}]}]}}}, initContainers: [` + onNode(
+				shell("lsmod | grep nvidia-gpu || true"),
+			) + "], containers: [" + pauseContainer + "]",
+		),
+		form: "template",
+		not:  []string{"    assumeDone:"},
+		want: []string{"operator: DoesNotExist"},
+	},
+	"two labels": {
+		manifest: ds(
+			`serviceAccountName: s, affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: a/x, operator: DoesNotExist}, {key: b/x, operator: DoesNotExist}]}]}}}, containers: [` + onNode(
+				shell("kubectl label node n a/x=1 b/x=1"),
+			) + "]",
+		),
+		form:  "template",
+		todos: []string{"may change the label b/x"},
+	},
+	"a label that changes": {
+		manifest: ds(
+			`serviceAccountName: s, nodeSelector: {setup: pending}, containers: [` + onNode(
+				shell("touch /x; kubectl label node n setup=done --overwrite"),
+			) + "]",
+		),
+		form:  "template",
+		todos: []string{"may change the label setup"},
+	},
+	"a label that is not shown": {
+		manifest: ds(
+			`serviceAccountName: s, nodeSelector: {setup: pending}, containers: [` + onNode(shell(`kubectl label node n "$LABEL-"`)) + "]",
+		),
+		form:  "template",
+		todos: []string{"may change the label setup"},
+	},
+	"a namespace that is like a label": {
+		manifest: ds(
+			`serviceAccountName: s, nodeSelector: {gpu: "true"}, initContainers: [` + onNode(
+				shell("kubectl get pods -n gpu-operator"),
+			) + "], containers: [" + pauseContainer + "]",
+		),
+		form: "template",
+		not:  []string{"  removeLabels:"},
+	},
+	"exec of the arguments": {
+		manifest: running("command: [sh, -c, 'touch /x; exec \"$@\"', x, agent]"),
+		form:     "refused",
+		want:     []string{"runs what a variable names"},
+	},
+	"a server in a pipe": {
+		manifest: running(shell("agent 2>&1 | tee log")),
+		form:     "refused",
+		want:     []string{"runs agent"},
+	},
+	"a server with a substitution": {
+		manifest: running(shell(`exec /usr/bin/node-agent --node "$(hostname)"`)),
+		form:     "refused",
+		want:     []string{"/usr/bin/node-agent"},
+	},
+	"a server in a branch": {
+		manifest: running(shell("case $1 in run) exec agent;; *) rm -f /x;; esac")),
+		form:     "refused",
+		want:     []string{"runs agent"},
+	},
+	"kubectl get --watch": {
+		manifest: running(shell("kubectl get nodes --watch | while read -r n; do touch /$n; done")),
+		form:     "refused",
+		want:     []string{"runs kubectl"},
+	},
+	"a program behind nsenter": {
+		manifest: running(shell("nsenter -t 1 -m -- node-agent service")),
+		form:     "refused",
+		want:     []string{"runs node-agent"},
+	},
+	"a loop behind nsenter": {
+		manifest: running(shell("nsenter -t 1 -m -- bash -c 'while true; do touch /x; sleep 30; done'")),
+		form:     "template",
+		todos:    []string{"repeats its work without end"},
+	},
+	"a script in a variable of a shell": {
+		manifest: running("command: [bash, -c, '$SETUP'], env: [{name: SETUP, value: 'while true; do touch /x; sleep 5; done'}]"),
+		form:     "refused",
+		want:     []string{"runs what a variable names"},
+	},
+	"kill -STOP": {
+		manifest: running(shell("touch /x; kill -STOP $$")),
+		form:     "template",
+		todos:    []string{"waits without end"},
+	},
+	"a loop with another condition": {
+		manifest: running(shell("touch /x; while [ 1 -eq 1 ]; do sleep 30; done")),
+		form:     "template",
+		todos:    []string{"repeats its work"},
+	},
+	"a loop until a file": {
+		manifest: running(shell("touch /x; until [ -f /tmp/never ]; do sleep 30; done")),
+		form:     "template",
+		todos:    []string{"repeats its work"},
+	},
+	"a configuration of a server": {
+		manifest: ds(
+			`containers: [{name: c, image: i, volumeMounts: [{name: conf, mountPath: /etc/agent}], command: [/usr/bin/agent, --config, /etc/agent/run.sh]}]`,
+		) + scripts(
+			"KEY=value\n",
+		),
+		form: "refused",
+		want: []string{"runs /usr/bin/agent"},
+	},
+	"work in a variable": {
+		manifest: running(shell("$INSTALL_CMD; sleep infinity")),
+		form:     "template",
+		todos:    []string{"sleep infinity", "runs what a variable names"},
+	},
+	"a server in the background": {
+		manifest: running(shell(`"$AGENT" & sleep infinity`)),
+		form:     "template",
+		todos:    []string{"sleep infinity", "runs what a variable names"},
+	},
+	"an image that is called pause": {
+		manifest: ds("containers: [{name: c, image: pause-controller}]"),
+		form:     "refused",
+		want:     []string{"runs the image pause-controller"},
+	},
+	"a trap that undoes the work": {
+		manifest: running(shell("trap 'rm -f /host/x' TERM; sleep infinity & wait")),
+		form:     "template",
+		todos:    []string{"sleep infinity"},
+	},
+	"a startup-script image in a template": {
+		manifest: ds(
+			`containers: [{name: c, image: startup-script, securityContext: {privileged: true}, env: [{name: STARTUP_SCRIPT, value: "echo $$"}]}]`,
+		),
+		form:  "template",
+		todos: []string{"runs its script and then waits without end"},
+	},
+	"the default service account": {
+		manifest: once(shell("kubectl label node $N a=b")),
+		form:     "template",
+		want:     []string{"automountServiceAccountToken: true"},
+	},
+	"rights of the default service account": {
+		manifest: once(
+			shell("kubectl label node $N a=b"),
+		) + "---\napiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRoleBinding\nmetadata: {name: b}\n",
+		form: "template",
+		not:  []string{"has no API credentials"},
+	},
+	"a variable of a Service": {
+		manifest: once(entering("sh, -c", "curl $REGISTRY_SERVICE_HOST")),
+		form:     "template",
+	},
+	"nsenter without the network": {
+		manifest: strings.Replace(
+			once(`command: [nsenter, -t, "1", -m, --, sh, -c, "sysctl -w net.core.somaxconn=1"]`),
+			"hostNetwork: true, ",
+			"",
+			1,
+		),
+		form: "template",
+	},
+	"dropped capabilities": {
+		manifest: once(strings.Replace(entering("sh, -c", "a"), "command", "workingDir: /, command", 1)),
+		form:     "template",
+	},
+	"a folder that is created": {
+		manifest: strings.Replace(once(entering("sh, -c", "a")), "hostPath: {path: /}", "hostPath: {path: /, type: DirectoryOrCreate}", 1),
+		form:     "template",
+	},
+	"labels of the pod": {
+		manifest: once(shell("echo $V")),
+		form:     "template",
+		want:     []string{"labels:\n          a: b"},
+	},
+	"a long wait in a Job": {
+		manifest: jobOn("n1", shell("sleep 1800; touch /x")),
+		form:     "template",
+		todos:    []string{"waits for 10 minutes or longer"},
+	},
+	"a shell of its own": {
+		manifest: once(`command: [nsenter, -t, "1", -m, --, /opt/busybox/bin/sh, -c, "a"]`),
+		form:     "script",
+		want:     []string{"- /opt/busybox/bin/sh"},
+	},
+	"a variable twice": {
+		manifest: once(shell("a") + ", env: [{name: A, value: b}, {name: A, value: c}]"),
+		form:     "refused",
+		want:     []string{"has the variable A twice"},
+	},
+	"a device": {
+		manifest: once(entering("sh, -c", "a") + `, resources: {limits: {nvidia.com/gpu: "1"}}`),
+		form:     "template",
+	},
+	"a key of Everynode": {
+		manifest: strings.Replace(
+			once(shell("a")),
+			"metadata: {labels: {a: b}}",
+			"metadata: {labels: {a: b}, annotations: {everynode.dev/x: z}}",
+			1,
+		),
+		form:  "template",
+		todos: []string{"which only Everynode sets"},
+	},
+	"PowerShell": {
+		manifest: once("command: [powershell, -c, Restart-Computer -Force]"),
+		form:     "template",
+		todos:    []string{"may reboot"},
+	},
+	"cron":               {manifest: once(shell("echo '@reboot root /x' > /etc/cron.d/x")), form: "template"},
+	"a package":          {manifest: once(shell("apt-get install -y kexec-tools")), form: "template"},
+	"a sign of a reboot": {manifest: once(shell("touch /var/run/reboot-required")), form: "template"},
+	"a function": {
+		manifest: running(shell("main() { touch /x; }; main; sleep infinity")),
+		form:     "template",
+		todos:    []string{"sleep infinity"},
+	},
 
 	// What a shell reads from elsewhere, and names that occur twice.
-	"a pause with a hook":                {manifest: ds(`containers: [{name: p, image: pause, lifecycle: {postStart: {exec: {command: [sysctl]}}}}]`), form: "refused", want: []string{"the work of its container p is in lifecycle.postStart"}},
-	"a script from a here-document":      {manifest: running("command: [bash, -c, \"bash -s <<EOS\\ntouch /x\\nsleep 900\\nEOS\"]"), form: "template", todos: []string{`waits without end in line 1: "bash -s`}},
-	"a server from a here-document":      {manifest: running("command: [bash, -c, \"sh <<EOS\\nagent\\nEOS\"]"), form: "refused", want: []string{"runs agent, and the manifest does not show whether that ends"}},
-	"a script from a pipe":               {manifest: running(shell("curl -f x | bash")), form: "refused", want: []string{"runs bash with a script from its input"}},
-	"a script with arguments":            {manifest: running(shell("bash -c agent true")), form: "refused", want: []string{"runs agent"}},
-	"a script in a projected volume":     {manifest: strings.Replace(ds("containers: [{name: c, image: i, command: [sh, /p/go.sh], volumeMounts: [{name: proj, mountPath: /p}]}]"), "volumes: [", "volumes: [{name: proj, projected: {sources: [{downwardAPI: {}}, {configMap: {name: scripts, items: [{key: run.sh, path: go.sh}]}}]}}, ", 1) + scripts("touch /x; sleep 900"), form: "template", todos: []string{"(in the ConfigMap scripts) waits without end in line 1"}},
-	"a projected volume that is absent":  {manifest: strings.Replace(ds("containers: [{name: c, image: i, command: [sh, /p/go.sh], volumeMounts: [{name: proj, mountPath: /p}]}]"), "volumes: [", "volumes: [{name: proj, projected: {sources: [{configMap: {name: scripts}}]}}, ", 1), form: "refused", want: []string{"is in the ConfigMap scripts, which is not in the file"}},
-	"a Plan that reads its pod":          {manifest: planOf(`upgrade: {image: i, command: [cat, /run/system-upgrade/pod/labels]}`), form: "template", todos: []string{"reads /run/system-upgrade/pod"}},
-	"a label without a shell":            {manifest: ds(`serviceAccountName: s, affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: example.com/done, operator: DoesNotExist}]}]}}}, containers: [` + onNode("command: [kubectl, label, node, node-1, example.com/done=1]") + "]"), form: "template", want: []string{"assumeDone:", "key: example.com/done"}},
-	"a wait without a shell":             {manifest: jobOn("n1", "command: [sleep, '1800']"), form: "template", todos: []string{"waits for 10 minutes or longer"}},
-	"an argument with a word of servers": {manifest: running(shell("sed -i 's/ server / client /' /host/etc/x; sleep 900")), form: "template", todos: []string{"sleep 900"}},
-	"a wait in a Secret": {manifest: ds(`containers: [{name: c, image: i, command: [bash, -c, "$(RUN)"], env: [{name: RUN, valueFrom: {secretKeyRef: {name: s, key: run}}}]}]`) + "---\napiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: ns}\nstringData: {run: \"touch /x; sleep 900 # hunter2\"}\n", form: "template",
-		todos: []string{`waits without end in line 1: "…"`}, not: []string{"sleep 900"}},
-	"two Plans of one name": {manifest: planOf(`prepare: {image: i, command: [touch, /a]}, upgrade: {image: i}`) + "---\n" + planOf(`prepare: {image: i, command: [touch, /b]}, upgrade: {image: j}`), form: "template",
-		todos: []string{"another NodeJob has the same name", "another NodeJob has the same name"}, want: []string{"name: p-prepare-2\n", "name: p-2\n", "dependsOn:\n  - p-prepare-2\n", "resume p-2 -n ns", "skip p-2\n"}},
-	"two long names": {manifest: strings.ReplaceAll(once(shell("x"))+"---\n"+once(shell("z")), "name: d,", "name: "+strings.Repeat("n", 63)+","), form: "template", todos: []string{"the same name"}, want: []string{"name: " + strings.Repeat("n", 61) + "-2\n"}},
+	"a pause with a hook": {
+		manifest: ds(`containers: [{name: p, image: pause, lifecycle: {postStart: {exec: {command: [sysctl]}}}}]`),
+		form:     "refused",
+		want:     []string{"the work of its container p is in lifecycle.postStart"},
+	},
+	"a script from a here-document": {
+		manifest: running("command: [bash, -c, \"bash -s <<EOS\\ntouch /x\\nsleep 900\\nEOS\"]"),
+		form:     "template",
+		todos:    []string{`waits without end in line 1: "bash -s`},
+	},
+	"a server from a here-document": {
+		manifest: running("command: [bash, -c, \"sh <<EOS\\nagent\\nEOS\"]"),
+		form:     "refused",
+		want:     []string{"runs agent, and the manifest does not show whether that ends"},
+	},
+	"a script from a pipe": {
+		manifest: running(shell("curl -f x | bash")),
+		form:     "refused",
+		want:     []string{"runs bash with a script from its input"},
+	},
+	"a script with arguments": {manifest: running(shell("bash -c agent true")), form: "refused", want: []string{"runs agent"}},
+	"a script in a projected volume": {
+		manifest: strings.Replace(
+			ds("containers: [{name: c, image: i, command: [sh, /p/go.sh], volumeMounts: [{name: proj, mountPath: /p}]}]"),
+			"volumes: [",
+			"volumes: [{name: proj, projected: {sources: [{downwardAPI: {}}, {configMap: {name: scripts, items: [{key: run.sh, path: go.sh}]}}]}}, ",
+			1,
+		) + scripts(
+			"touch /x; sleep 900",
+		),
+		form:  "template",
+		todos: []string{"(in the ConfigMap scripts) waits without end in line 1"},
+	},
+	"a projected volume that is absent": {
+		manifest: strings.Replace(
+			ds("containers: [{name: c, image: i, command: [sh, /p/go.sh], volumeMounts: [{name: proj, mountPath: /p}]}]"),
+			"volumes: [",
+			"volumes: [{name: proj, projected: {sources: [{configMap: {name: scripts}}]}}, ",
+			1,
+		),
+		form: "refused",
+		want: []string{"is in the ConfigMap scripts, which is not in the file"},
+	},
+	"a Plan that reads its pod": {
+		manifest: planOf(`upgrade: {image: i, command: [cat, /run/system-upgrade/pod/labels]}`),
+		form:     "template",
+		todos:    []string{"reads /run/system-upgrade/pod"},
+	},
+	"a label without a shell": {
+		manifest: ds(
+			`serviceAccountName: s, affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: example.com/done, operator: DoesNotExist}]}]}}}, containers: [` + onNode(
+				"command: [kubectl, label, node, node-1, example.com/done=1]",
+			) + "]",
+		),
+		form: "template",
+		want: []string{"assumeDone:", "key: example.com/done"},
+	},
+	"a wait without a shell": {
+		manifest: jobOn("n1", "command: [sleep, '1800']"),
+		form:     "template",
+		todos:    []string{"waits for 10 minutes or longer"},
+	},
+	"an argument with a word of servers": {
+		manifest: running(shell("sed -i 's/ server / client /' /host/etc/x; sleep 900")),
+		form:     "template",
+		todos:    []string{"sleep 900"},
+	},
+	"a wait in a Secret": {
+		manifest: ds(
+			`containers: [{name: c, image: i, command: [bash, -c, "$(RUN)"], env: [{name: RUN, valueFrom: {secretKeyRef: {name: s, key: run}}}]}]`,
+		) + "---\napiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: ns}\nstringData: {run: \"touch /x; sleep 900 # hunter2\"}\n",
+		form:  "template",
+		todos: []string{`waits without end in line 1: "…"`},
+		not:   []string{"sleep 900"},
+	},
+	"two Plans of one name": {
+		manifest: planOf(
+			`prepare: {image: i, command: [touch, /a]}, upgrade: {image: i}`,
+		) + "---\n" + planOf(
+			`prepare: {image: i, command: [touch, /b]}, upgrade: {image: j}`,
+		),
+		form: "template",
+		todos: []string{
+			"another NodeJob has the same name",
+			"another NodeJob has the same name",
+		},
+		want: []string{"name: p-prepare-2\n", "name: p-2\n", "dependsOn:\n  - p-prepare-2\n", "resume p-2 -n ns", "skip p-2\n"},
+	},
+	"two long names": {
+		manifest: strings.ReplaceAll(once(shell("x"))+"---\n"+once(shell("z")), "name: d,", "name: "+strings.Repeat("n", 63)+","),
+		form:     "template",
+		todos:    []string{"the same name"},
+		want:     []string{"name: " + strings.Repeat("n", 61) + "-2\n"},
+	},
 
 	// Refusals name what was found.
-	"a server with ports":            {manifest: running(shell("serve") + ", ports: [{containerPort: 80}]"), form: "refused", want: []string{"has ports, so it is a server"}},
-	"a server with a probe":          {manifest: running("command: [agent], livenessProbe: {httpGet: {port: 80}}"), form: "refused", want: []string{"livenessProbe over the network"}},
-	"a program that is not shown":    {manifest: ds("containers: [{name: c, image: agent}]"), form: "refused", want: []string{"runs the image agent, and the manifest does not show what that does"}},
-	"a script that ends in a server": {manifest: running(shell("setup; exec /usr/bin/agent --flag")), form: "refused", want: []string{"runs setup, and the manifest does not show whether that ends"}},
-	"a ConfigMap that is absent":     {manifest: ds(`containers: [{name: c, image: i, volumeMounts: [{name: conf, mountPath: /conf}], command: [sh, /conf/run.sh]}]`), form: "refused", want: []string{"is in the ConfigMap scripts, which is not in the file", "kubectl get configmap scripts -n ns -o yaml"}},
-	"STARTUP_SCRIPT is absent":       {manifest: ds(`containers: [{name: c, image: startup-script, env: [{name: STARTUP_SCRIPT, valueFrom: {configMapKeyRef: {name: scripts, key: run.sh}}}]}]`), form: "refused", want: []string{"is in the ConfigMap scripts, which is not in the file"}},
-	"a placeholder":                  {manifest: strings.Replace(jobOn("n1", shell("x")), "spec: {template", "spec: {completions: NUM, template", 1), form: "refused", want: []string{"spec.completions is a string", "replace the placeholders"}},
-	"a flag that is text":            {manifest: strings.Replace(once(shell("x")), "hostPID: true", `hostPID: "yes"`, 1), form: "refused", want: []string{"spec.template.spec.hostPID is a string"}},
-	"only a pause":                   {manifest: ds("containers: [" + pauseContainer + "]"), form: "refused", want: []string{"only wait"}},
-	"a sidecar":                      {manifest: ds("initContainers: [{name: s, image: i, restartPolicy: Always}], containers: [" + pauseContainer + "]"), form: "refused", want: []string{"sidecar"}},
+	"a server with ports": {
+		manifest: running(shell("serve") + ", ports: [{containerPort: 80}]"),
+		form:     "refused",
+		want:     []string{"has ports, so it is a server"},
+	},
+	"a server with a probe": {
+		manifest: running("command: [agent], livenessProbe: {httpGet: {port: 80}}"),
+		form:     "refused",
+		want:     []string{"livenessProbe over the network"},
+	},
+	"a program that is not shown": {
+		manifest: ds("containers: [{name: c, image: agent}]"),
+		form:     "refused",
+		want:     []string{"runs the image agent, and the manifest does not show what that does"},
+	},
+	"a script that ends in a server": {
+		manifest: running(shell("setup; exec /usr/bin/agent --flag")),
+		form:     "refused",
+		want:     []string{"runs setup, and the manifest does not show whether that ends"},
+	},
+	"a ConfigMap that is absent": {
+		manifest: ds(`containers: [{name: c, image: i, volumeMounts: [{name: conf, mountPath: /conf}], command: [sh, /conf/run.sh]}]`),
+		form:     "refused",
+		want:     []string{"is in the ConfigMap scripts, which is not in the file", "kubectl get configmap scripts -n ns -o yaml"},
+	},
+	"STARTUP_SCRIPT is absent": {
+		manifest: ds(
+			`containers: [{name: c, image: startup-script, env: [{name: STARTUP_SCRIPT, valueFrom: {configMapKeyRef: {name: scripts, key: run.sh}}}]}]`,
+		),
+		form: "refused",
+		want: []string{"is in the ConfigMap scripts, which is not in the file"},
+	},
+	"a placeholder": {
+		manifest: strings.Replace(jobOn("n1", shell("x")), "spec: {template", "spec: {completions: NUM, template", 1),
+		form:     "refused",
+		want:     []string{"spec.completions is a string", "replace the placeholders"},
+	},
+	"a flag that is text": {
+		manifest: strings.Replace(once(shell("x")), "hostPID: true", `hostPID: "yes"`, 1),
+		form:     "refused",
+		want:     []string{"spec.template.spec.hostPID is a string"},
+	},
+	"only a pause": {manifest: ds("containers: [" + pauseContainer + "]"), form: "refused", want: []string{"only wait"}},
+	"a sidecar": {
+		manifest: ds("initContainers: [{name: s, image: i, restartPolicy: Always}], containers: [" + pauseContainer + "]"),
+		form:     "refused",
+		want:     []string{"sidecar"},
+	},
 }
 
 // TestCorpus retells public manifests. Whatever becomes of one, no command, argument or variable of a template is another one than in
@@ -374,7 +1109,8 @@ func sameWork(t *testing.T, objects []*unstructured.Unstructured, jobs []*v1alph
 		}
 		for _, c := range slices.Concat(spec.Template.Spec.InitContainers, spec.Template.Spec.Containers) {
 			// A container of a Plan has another name there.
-			if of := sources[c.Name]; len(of) > 0 && !slices.ContainsFunc(of, func(source corev1.Container) bool { return isSame(&c, &source) }) {
+			if of := sources[c.Name]; len(of) > 0 &&
+				!slices.ContainsFunc(of, func(source corev1.Container) bool { return isSame(&c, &source) }) {
 				t.Errorf("container %s is changed: -source +template\n%s", c.Name, cmp.Diff(of[0], c))
 			}
 		}

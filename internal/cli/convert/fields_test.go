@@ -106,12 +106,30 @@ var sources = map[string]struct {
 	spec     reflect.Type
 	manifest string
 }{
-	"DaemonSet, script":      {reflect.TypeFor[appsv1.DaemonSetSpec](), "apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: d}\nspec: {template: {spec: " + scriptPod + "}}}"},
-	"DaemonSet, template":    {reflect.TypeFor[appsv1.DaemonSetSpec](), "apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: d}\nspec: {template: {spec: " + programPod + "}}}"},
-	"Job, script":            {reflect.TypeFor[batchv1.JobSpec](), "apiVersion: batch/v1\nkind: Job\nmetadata: {name: d}\nspec: {template: {spec: " + scriptPod + ", nodeName: node-1}}}"},
-	"Job, template":          {reflect.TypeFor[batchv1.JobSpec](), "apiVersion: batch/v1\nkind: Job\nmetadata: {name: d}\nspec: {template: {spec: " + programPod + ", nodeName: node-1}}}"},
-	"BroadcastJob, script":   {reflect.TypeOf(broadcastJob{}.Spec), "apiVersion: apps.kruise.io/v1beta1\nkind: BroadcastJob\nmetadata: {name: d}\nspec: {template: {spec: " + scriptPod + "}}}"},
-	"BroadcastJob, template": {reflect.TypeOf(broadcastJob{}.Spec), "apiVersion: apps.kruise.io/v1beta1\nkind: BroadcastJob\nmetadata: {name: d}\nspec: {template: {spec: " + programPod + "}}}"},
+	"DaemonSet, script": {
+		reflect.TypeFor[appsv1.DaemonSetSpec](),
+		"apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: d}\nspec: {template: {spec: " + scriptPod + "}}}",
+	},
+	"DaemonSet, template": {
+		reflect.TypeFor[appsv1.DaemonSetSpec](),
+		"apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: d}\nspec: {template: {spec: " + programPod + "}}}",
+	},
+	"Job, script": {
+		reflect.TypeFor[batchv1.JobSpec](),
+		"apiVersion: batch/v1\nkind: Job\nmetadata: {name: d}\nspec: {template: {spec: " + scriptPod + ", nodeName: node-1}}}",
+	},
+	"Job, template": {
+		reflect.TypeFor[batchv1.JobSpec](),
+		"apiVersion: batch/v1\nkind: Job\nmetadata: {name: d}\nspec: {template: {spec: " + programPod + ", nodeName: node-1}}}",
+	},
+	"BroadcastJob, script": {
+		reflect.TypeOf(broadcastJob{}.Spec),
+		"apiVersion: apps.kruise.io/v1beta1\nkind: BroadcastJob\nmetadata: {name: d}\nspec: {template: {spec: " + scriptPod + "}}}",
+	},
+	"BroadcastJob, template": {
+		reflect.TypeOf(broadcastJob{}.Spec),
+		"apiVersion: apps.kruise.io/v1beta1\nkind: BroadcastJob\nmetadata: {name: d}\nspec: {template: {spec: " + programPod + "}}}",
+	},
 	"Plan, script": {reflect.TypeOf(upgradePlan{}.Spec), "apiVersion: upgrade.cattle.io/v1\nkind: Plan\nmetadata: {name: d}\n" +
 		"spec: {nodeSelector: {}, prepare: {image: i, securityContext: {privileged: true}, command: [chroot, /host, sh, -c, prepare]}, upgrade: {image: i, command: [chroot, /host, sh, -c, work]}}"},
 	"Plan, template": {reflect.TypeOf(upgradePlan{}.Spec), "apiVersion: upgrade.cattle.io/v1\nkind: Plan\nmetadata: {name: d}\n" +
@@ -121,36 +139,71 @@ var sources = map[string]struct {
 // silent are fields that may be left out without a comment, by the name of the source or a part of it.
 var silent = map[string][]string{
 	"": {
-		"metadata.generateName", "metadata.generation", "metadata.managedFields", "metadata.resourceVersion", "metadata.selfLink", "metadata.uid",
-		"metadata.deletionGracePeriodSeconds", "metadata.finalizers",
+		"metadata.generateName",
+		"metadata.generation",
+		"metadata.managedFields",
+		"metadata.resourceVersion",
+		"metadata.selfLink",
+		"metadata.uid",
+		"metadata.deletionGracePeriodSeconds",
+		"metadata.finalizers",
 		// Kubernetes ignores these.
-		"spec.template.metadata.name", "spec.template.metadata.namespace", "spec.template.metadata.generateName", "spec.template.metadata.uid",
-		"spec.template.metadata.resourceVersion", "spec.template.metadata.generation", "spec.template.metadata.selfLink",
-		"spec.template.metadata.managedFields", "spec.template.metadata.ownerReferences", "spec.template.metadata.deletionGracePeriodSeconds",
+		"spec.template.metadata.name",
+		"spec.template.metadata.namespace",
+		"spec.template.metadata.generateName",
+		"spec.template.metadata.uid",
+		"spec.template.metadata.resourceVersion",
+		"spec.template.metadata.generation",
+		"spec.template.metadata.selfLink",
+		"spec.template.metadata.managedFields",
+		"spec.template.metadata.ownerReferences",
+		"spec.template.metadata.deletionGracePeriodSeconds",
 		"spec.template.metadata.finalizers",
 	},
 	"DaemonSet": {"spec.selector"},
 	"Job":       {"spec.selector", "spec.manualSelector", "spec.suspend false"},
 	"script": {
 		// A comment says that the image and the settings of the pod are not needed, because a script runs as root on the node.
-		"spec.template.spec.containers.[].imagePullPolicy", "spec.template.spec.containers.[].volumeMounts", "spec.template.spec.containers.[].securityContext",
-		"spec.template.spec.volumes", "spec.template.spec.imagePullSecrets", "spec.template.spec.dnsPolicy",
-		"spec.template.spec.serviceAccountName", "spec.template.spec.serviceAccount", "spec.template.spec.automountServiceAccountToken",
-		"spec.template.spec.enableServiceLinks", "spec.template.spec.hostPID true", "spec.template.spec.hostNetwork", "spec.template.spec.hostIPC",
-		"spec.upgrade.volumes", "spec.prepare.volumes", "spec.upgrade.securityContext", "spec.prepare.securityContext",
-		"spec.serviceAccountName", "spec.imagePullSecrets", "spec.priorityClassName",
+		"spec.template.spec.containers.[].imagePullPolicy",
+		"spec.template.spec.containers.[].volumeMounts",
+		"spec.template.spec.containers.[].securityContext",
+		"spec.template.spec.volumes",
+		"spec.template.spec.imagePullSecrets",
+		"spec.template.spec.dnsPolicy",
+		"spec.template.spec.serviceAccountName",
+		"spec.template.spec.serviceAccount",
+		"spec.template.spec.automountServiceAccountToken",
+		"spec.template.spec.enableServiceLinks",
+		"spec.template.spec.hostPID true",
+		"spec.template.spec.hostNetwork",
+		"spec.template.spec.hostIPC",
+		"spec.upgrade.volumes",
+		"spec.prepare.volumes",
+		"spec.upgrade.securityContext",
+		"spec.prepare.securityContext",
+		"spec.serviceAccountName",
+		"spec.imagePullSecrets",
+		"spec.priorityClassName",
 	},
 	// The container of a Plan is privileged by default.
 	"Plan": {"spec.upgrade.securityContext.privileged true"},
 	// The only container waits. A comment names it.
 	"DaemonSet, template": {
-		"spec.template.spec.containers.[].env", "spec.template.spec.containers.[].envFrom", "spec.template.spec.containers.[].imagePullPolicy",
+		"spec.template.spec.containers.[].env",
+		"spec.template.spec.containers.[].envFrom",
+		"spec.template.spec.containers.[].imagePullPolicy",
 
-		"spec.template.spec.containers.[].resources", "spec.template.spec.containers.[].securityContext",
-		"spec.template.spec.containers.[].stdin", "spec.template.spec.containers.[].stdinOnce",
-		"spec.template.spec.containers.[].tty", "spec.template.spec.containers.[].volumeDevices",
-		"spec.template.spec.containers.[].volumeMounts", "spec.template.spec.containers.[].workingDir", "spec.template.spec.containers.[].resizePolicy",
-		"spec.template.spec.containers.[].restartPolicy", "spec.template.spec.containers.[].restartPolicyRules",
+		"spec.template.spec.containers.[].resources",
+		"spec.template.spec.containers.[].securityContext",
+		"spec.template.spec.containers.[].stdin",
+		"spec.template.spec.containers.[].stdinOnce",
+		"spec.template.spec.containers.[].tty",
+		"spec.template.spec.containers.[].volumeDevices",
+		"spec.template.spec.containers.[].volumeMounts",
+		"spec.template.spec.containers.[].workingDir",
+		"spec.template.spec.containers.[].resizePolicy",
+		"spec.template.spec.containers.[].restartPolicy",
+		"spec.template.spec.containers.[].restartPolicyRules",
 	},
 }
 
@@ -158,7 +211,11 @@ var silent = map[string][]string{
 func mayBeSilent(source, field string, used map[string]bool) (may bool) {
 	for part, paths := range silent {
 		for _, path := range paths {
-			if rest, ok := strings.CutPrefix(field, path); ok && strings.Contains(source, part) && (rest == "" || rest[0] == '.' || rest[0] == ' ') {
+			if rest, ok := strings.CutPrefix(
+				field,
+				path,
+			); ok && strings.Contains(source, part) &&
+				(rest == "" || rest[0] == '.' || rest[0] == ' ') {
 				used[part+" "+path], may = true, true
 			}
 		}
@@ -172,7 +229,8 @@ func isRepeated(source string, path []string) bool {
 	const shallow = 8
 	joined := strings.Join(path, ".")
 	return !strings.HasPrefix(source, "DaemonSet") && strings.HasPrefix(joined, "spec.template.spec.") && len(path) > 4 ||
-		len(path) > shallow && (strings.Contains(joined, ".volumes.") || strings.Contains(joined, "ephemeral") || strings.Contains(joined, ".podA"))
+		len(path) > shallow &&
+			(strings.Contains(joined, ".volumes.") || strings.Contains(joined, "ephemeral") || strings.Contains(joined, ".podA"))
 }
 
 // TestNoFieldIsDroppedSilently sets each field of each kind, and requires another output: another NodeJob, a comment, or an
@@ -186,10 +244,14 @@ func TestNoFieldIsDroppedSilently(t *testing.T) {
 				t.Fatal(err)
 			}
 			without := outcomeOf(objects[0])
-			if !strings.Contains(without, "kind: NodeJob") || strings.Contains(without, "template:") != strings.HasSuffix(name, "template") {
+			if !strings.Contains(without, "kind: NodeJob") ||
+				strings.Contains(without, "template:") != strings.HasSuffix(name, "template") {
 				t.Fatalf("it has another kind of task:\n%s", without)
 			}
-			fields := slices.Concat(leaves(source.spec, []string{"spec"}), leaves(reflect.TypeFor[metav1.ObjectMeta](), []string{"metadata"}))
+			fields := slices.Concat(
+				leaves(source.spec, []string{"spec"}),
+				leaves(reflect.TypeFor[metav1.ObjectMeta](), []string{"metadata"}),
+			)
 			if len(fields) < 80 {
 				t.Errorf("only %d fields were found", len(fields))
 			}

@@ -25,30 +25,94 @@ func TestWhatIsNotATaskIsRefused(t *testing.T) {
 		manifest string
 		want     []string
 	}{
-		"a server with ports": {daemonSet(`{containers: [{name: c, image: i, ports: [{containerPort: 80}]}]}`),
-			[]string{"DaemonSet ns/d is not converted: its container c has ports", "Keep the DaemonSet", "kubectl everynode create script"}},
-		"a server with probes": {daemonSet(`{containers: [{name: c, image: i, command: [sh, -c, "work; sleep infinity"], livenessProbe: {tcpSocket: {port: 80}}}]}`),
-			[]string{"its container c has a livenessProbe over the network"}},
-		"a server without ports": {daemonSet(`{initContainers: [{name: init, image: i, command: [sh, -c, sysctl]}], containers: [{name: c, image: i, command: [agent]}]}`),
-			[]string{"its container c runs agent, and the manifest does not show what that does"}},
+		"a server with ports": {
+			daemonSet(`{containers: [{name: c, image: i, ports: [{containerPort: 80}]}]}`),
+			[]string{
+				"DaemonSet ns/d is not converted: its container c has ports",
+				"Keep the DaemonSet",
+				"kubectl everynode create script",
+			},
+		},
+		"a server with probes": {
+			daemonSet(
+				`{containers: [{name: c, image: i, command: [sh, -c, "work; sleep infinity"], livenessProbe: {tcpSocket: {port: 80}}}]}`,
+			),
+			[]string{"its container c has a livenessProbe over the network"},
+		},
+		"a server without ports": {
+			daemonSet(
+				`{initContainers: [{name: init, image: i, command: [sh, -c, sysctl]}], containers: [{name: c, image: i, command: [agent]}]}`,
+			),
+			[]string{"its container c runs agent, and the manifest does not show what that does"},
+		},
 		"a sidecar": {daemonSet(`{initContainers: [{name: s, image: i, restartPolicy: Always}], containers: [{name: c, image: pause}]}`),
 			[]string{"its init container s is a sidecar"}},
-		"only a wait":          {daemonSet(`{containers: [{name: c, image: "registry.k8s.io/pause:3.9"}]}`), []string{"its containers only wait"}},
-		"a label of the cloud": {daemonSet(`{serviceAccountName: a, affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: eks.amazonaws.com/compute-type, operator: DoesNotExist}]}]}}}, containers: [{name: c, image: i}]}`), []string{"its container c runs the image i"}},
-		"a script that is absent": {daemonSet(`{volumes: [{name: v, configMap: {name: scripts}}], containers: [{name: c, image: i, command: [sh, /s/run.sh], volumeMounts: [{name: v, mountPath: /s}]}]}`),
-			[]string{"the program of its container c is in the ConfigMap scripts, which is not in the file", "kubectl get configmap scripts -n ns -o yaml"}},
-		"a Job for the cluster": {"apiVersion: batch/v1\nkind: Job\nmetadata: {name: j}\nspec: {template: {spec: {containers: [{name: c, image: i}]}}}\n", []string{"Job j is not converted: it does not choose a node", "task.template"}},
-		"a Job for one of two nodes": {"apiVersion: batch/v1\nkind: Job\nmetadata: {name: j}\nspec: {template: {spec: " + affinityOf(`{matchFields: [{key: metadata.name, operator: In, values: [a]}]}`, `{matchFields: [{key: metadata.name, operator: In, values: [b]}]}`) + "}}\n",
-			[]string{"Job j is not converted: it does not choose a node"}},
-		"a Job for a node or others": {"apiVersion: batch/v1\nkind: Job\nmetadata: {name: j}\nspec: {template: {spec: " + affinityOf(`{matchExpressions: [{key: kubernetes.io/hostname, operator: In, values: [a]}]}`, `{matchExpressions: [{key: a, operator: Exists}]}`) + "}}\n",
-			[]string{"Job j is not converted: it does not choose a node"}},
-		"an affinity to no node": {daemonSet(affinityOf("{}")), []string{"DaemonSet ns/d is not converted: its nodeSelectorTerms match no node", "remove the affinity to run on all nodes"}},
-		"an affinity that contradicts itself": {daemonSet(affinityOf(`{matchFields: [{key: metadata.name, operator: In, values: [a]}, {key: metadata.name, operator: In, values: [b]}]}`)),
-			[]string{"its nodeSelectorTerms match no node"}},
-		"a Plan without upgrade":  {"apiVersion: upgrade.cattle.io/v1\nkind: Plan\nmetadata: {name: p}\nspec: {concurrency: 1}\n", []string{"Plan p is not converted: it has no spec.upgrade"}},
-		"a field of another type": {"apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: d}\nspec: {template: text}\n", []string{"DaemonSet d is not converted: reading its fields"}},
-		"a name that is no name": {strings.Replace(daemonSet(`{hostPID: true, containers: [{name: c, image: i, command: [sh, -c, "work; sleep infinity"]}]}`), "name: d,", `name: "a\n---\nkind: Secret",`, 1),
-			[]string{"cannot be the name of a NodeJob"}},
+		"only a wait": {
+			daemonSet(`{containers: [{name: c, image: "registry.k8s.io/pause:3.9"}]}`),
+			[]string{"its containers only wait"},
+		},
+		"a label of the cloud": {
+			daemonSet(
+				`{serviceAccountName: a, affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: eks.amazonaws.com/compute-type, operator: DoesNotExist}]}]}}}, containers: [{name: c, image: i}]}`,
+			),
+			[]string{"its container c runs the image i"},
+		},
+		"a script that is absent": {
+			daemonSet(
+				`{volumes: [{name: v, configMap: {name: scripts}}], containers: [{name: c, image: i, command: [sh, /s/run.sh], volumeMounts: [{name: v, mountPath: /s}]}]}`,
+			),
+			[]string{
+				"the program of its container c is in the ConfigMap scripts, which is not in the file",
+				"kubectl get configmap scripts -n ns -o yaml",
+			},
+		},
+		"a Job for the cluster": {
+			"apiVersion: batch/v1\nkind: Job\nmetadata: {name: j}\nspec: {template: {spec: {containers: [{name: c, image: i}]}}}\n",
+			[]string{"Job j is not converted: it does not choose a node", "task.template"},
+		},
+		"a Job for one of two nodes": {
+			"apiVersion: batch/v1\nkind: Job\nmetadata: {name: j}\nspec: {template: {spec: " + affinityOf(
+				`{matchFields: [{key: metadata.name, operator: In, values: [a]}]}`,
+				`{matchFields: [{key: metadata.name, operator: In, values: [b]}]}`,
+			) + "}}\n",
+			[]string{"Job j is not converted: it does not choose a node"},
+		},
+		"a Job for a node or others": {
+			"apiVersion: batch/v1\nkind: Job\nmetadata: {name: j}\nspec: {template: {spec: " + affinityOf(
+				`{matchExpressions: [{key: kubernetes.io/hostname, operator: In, values: [a]}]}`,
+				`{matchExpressions: [{key: a, operator: Exists}]}`,
+			) + "}}\n",
+			[]string{"Job j is not converted: it does not choose a node"},
+		},
+		"an affinity to no node": {
+			daemonSet(affinityOf("{}")),
+			[]string{"DaemonSet ns/d is not converted: its nodeSelectorTerms match no node", "remove the affinity to run on all nodes"},
+		},
+		"an affinity that contradicts itself": {
+			daemonSet(
+				affinityOf(
+					`{matchFields: [{key: metadata.name, operator: In, values: [a]}, {key: metadata.name, operator: In, values: [b]}]}`,
+				),
+			),
+			[]string{"its nodeSelectorTerms match no node"},
+		},
+		"a Plan without upgrade": {
+			"apiVersion: upgrade.cattle.io/v1\nkind: Plan\nmetadata: {name: p}\nspec: {concurrency: 1}\n",
+			[]string{"Plan p is not converted: it has no spec.upgrade"},
+		},
+		"a field of another type": {
+			"apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: d}\nspec: {template: text}\n",
+			[]string{"DaemonSet d is not converted: reading its fields"},
+		},
+		"a name that is no name": {
+			strings.Replace(
+				daemonSet(`{hostPID: true, containers: [{name: c, image: i, command: [sh, -c, "work; sleep infinity"]}]}`),
+				"name: d,",
+				`name: "a\n---\nkind: Secret",`,
+				1,
+			),
+			[]string{"cannot be the name of a NodeJob"},
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -114,7 +178,9 @@ func TestObjectsAreFoundInAllForms(t *testing.T) {
 
 // TestNamesCannotAddFields puts line breaks into texts that become comments.
 func TestNamesCannotAddFields(t *testing.T) {
-	manifest := daemonSet(`{hostPID: true, priorityClassName: "x\n  suspend: false", containers: [{name: "c\nkind: Secret", image: "i\nspec: {}", command: [sh, -c, "work; sleep infinity"]}]}`)
+	manifest := daemonSet(
+		`{hostPID: true, priorityClassName: "x\n  suspend: false", containers: [{name: "c\nkind: Secret", image: "i\nspec: {}", command: [sh, -c, "work; sleep infinity"]}]}`,
+	)
 	objects, err := Decode([]byte(manifest))
 	if err != nil {
 		t.Fatal(err)

@@ -44,12 +44,15 @@ func TestTermsAreMerged(t *testing.T) {
 		// want are the terms that remain. An empty one matches all nodes.
 		want string
 	}{
-		"one term":                      {"pool In a", "pool In a"},
-		"values of a label":             {"pool In a | pool In b,a | pool In c", "pool In a,b,c"},
-		"values beside the same":        {"zone In z and pool In a | zone In z and pool In b", "zone In z and pool In a,b"},
-		"the same":                      {"pool In a and zone Exists | pool In a and zone Exists", "pool In a and zone Exists"},
-		"different labels":              {"pool In a | zone In z", "pool In a | zone In z"},
-		"two differences":               {"pool In a and zone In y | pool In b and zone In z", "pool In a and zone In y | pool In b and zone In z"},
+		"one term":               {"pool In a", "pool In a"},
+		"values of a label":      {"pool In a | pool In b,a | pool In c", "pool In a,b,c"},
+		"values beside the same": {"zone In z and pool In a | zone In z and pool In b", "zone In z and pool In a,b"},
+		"the same":               {"pool In a and zone Exists | pool In a and zone Exists", "pool In a and zone Exists"},
+		"different labels":       {"pool In a | zone In z", "pool In a | zone In z"},
+		"two differences": {
+			"pool In a and zone In y | pool In b and zone In z",
+			"pool In a and zone In y | pool In b and zone In z",
+		},
 		"one that is stricter":          {"pool In a and zone In z | pool In a", "pool In a and zone In z | pool In a"},
 		"all but some":                  {"pool NotIn a,b | pool NotIn b,c", "pool NotIn a,b | pool NotIn b,c"},
 		"numbers":                       {"cores Gt 8 | cores Gt 16", "cores Gt 8 | cores Gt 16"},
@@ -155,17 +158,32 @@ func randomTerms(random *rand.Rand) []corev1.NodeSelectorTerm {
 			case 0:
 				name := fmt.Sprintf("n%d", 1+random.IntN(2))
 				operator := []corev1.NodeSelectorOperator{corev1.NodeSelectorOpIn, corev1.NodeSelectorOpNotIn}[random.IntN(2)]
-				terms[i].MatchFields = append(terms[i].MatchFields, corev1.NodeSelectorRequirement{Key: "metadata.name", Operator: operator, Values: []string{name}})
+				terms[i].MatchFields = append(
+					terms[i].MatchFields,
+					corev1.NodeSelectorRequirement{Key: "metadata.name", Operator: operator, Values: []string{name}},
+				)
 			case 1:
-				terms[i].MatchExpressions = append(terms[i].MatchExpressions, corev1.NodeSelectorRequirement{Key: key, Operator: corev1.NodeSelectorOpExists})
+				terms[i].MatchExpressions = append(
+					terms[i].MatchExpressions,
+					corev1.NodeSelectorRequirement{Key: key, Operator: corev1.NodeSelectorOpExists},
+				)
 			case 2:
-				terms[i].MatchExpressions = append(terms[i].MatchExpressions, corev1.NodeSelectorRequirement{Key: key, Operator: corev1.NodeSelectorOpDoesNotExist})
+				terms[i].MatchExpressions = append(
+					terms[i].MatchExpressions,
+					corev1.NodeSelectorRequirement{Key: key, Operator: corev1.NodeSelectorOpDoesNotExist},
+				)
 			case 3:
-				terms[i].MatchExpressions = append(terms[i].MatchExpressions, corev1.NodeSelectorRequirement{Key: key, Operator: corev1.NodeSelectorOpGt, Values: []string{"1"}})
+				terms[i].MatchExpressions = append(
+					terms[i].MatchExpressions,
+					corev1.NodeSelectorRequirement{Key: key, Operator: corev1.NodeSelectorOpGt, Values: []string{"1"}},
+				)
 			default:
 				operator := []corev1.NodeSelectorOperator{corev1.NodeSelectorOpIn, corev1.NodeSelectorOpNotIn}[random.IntN(2)]
 				values := []string{"1", "2", "3"}[random.IntN(2) : 2+random.IntN(2)]
-				terms[i].MatchExpressions = append(terms[i].MatchExpressions, corev1.NodeSelectorRequirement{Key: key, Operator: operator, Values: values})
+				terms[i].MatchExpressions = append(
+					terms[i].MatchExpressions,
+					corev1.NodeSelectorRequirement{Key: key, Operator: operator, Values: values},
+				)
 			}
 		}
 	}

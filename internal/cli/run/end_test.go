@@ -65,20 +65,47 @@ func TestTheResultIdentifiesTheRun(t *testing.T) {
 		not     string
 	}{
 		"a command": {
-			options: options{command: []string{"echo", "a  \u009b2J"}, all: true}, state: view.RunSucceeded, not: "saved",
-			want: []string{"2 of 2 succeeded in ", "\nCommand  echo 'a  \\u009b2J'\nNodes    --all (2 nodes)\nTime     20", " UTC\nNodeJob  ns/j\n", "NodeJob j is kept for 1h0m0s: kubectl everynode status j -n ns\n"},
+			options: options{command: []string{"echo", "a  \u009b2J"}, all: true},
+			state:   view.RunSucceeded,
+			not:     "saved",
+			want: []string{
+				"2 of 2 succeeded in ",
+				"\nCommand  echo 'a  \\u009b2J'\nNodes    --all (2 nodes)\nTime     20",
+				" UTC\nNodeJob  ns/j\n",
+				"NodeJob j is kept for 1h0m0s: kubectl everynode status j -n ns\n",
+			},
 		},
 		"a script on some nodes": {
-			options: options{file: "fix.sh", script: "true", selector: "pool in (db, web)", limits: []string{"a*", "!ab"}}, state: view.RunSucceeded,
-			want: []string{"\nCommand  the script fix.sh (SHA-256 " + sum + ")\nNodes    -l 'pool in (db, web)' --limit 'a*,!ab' (2 nodes)\n"},
+			options: options{
+				file:     "fix.sh",
+				script:   "true",
+				selector: "pool in (db, web)",
+				limits:   []string{"a*", "!ab"},
+			},
+			state: view.RunSucceeded,
+			want: []string{
+				"\nCommand  the script fix.sh (SHA-256 " + sum + ")\nNodes    -l 'pool in (db, web)' --limit 'a*,!ab' (2 nodes)\n",
+			},
 		},
 		"a saved run": {
-			options: options{command: []string{"true"}, nodes: []string{"node-1", "node-2"}}, saved: true, state: view.RunSucceeded, not: "--limit",
-			want: []string{"\nNodes    node-1, node-2 (2 nodes)\n", "The output is saved in DIR.\n"},
+			options: options{
+				command: []string{"true"},
+				nodes:   []string{"node-1", "node-2"},
+			},
+			saved: true,
+			state: view.RunSucceeded,
+			not:   "--limit",
+			want:  []string{"\nNodes    node-1, node-2 (2 nodes)\n", "The output is saved in DIR.\n"},
 		},
 		"a saved run that failed": {
-			options: options{command: []string{"true"}, all: true}, saved: true, state: view.RunFailed,
-			want: []string{"0 of 2 succeeded, 2 failed in ", "  failed      node-1: exit code 3: TaskFailed\n", "The output is saved in DIR. To repeat the command on the nodes on which it did not succeed: --limit @DIR\n"},
+			options: options{command: []string{"true"}, all: true},
+			saved:   true,
+			state:   view.RunFailed,
+			want: []string{
+				"0 of 2 succeeded, 2 failed in ",
+				"  failed      node-1: exit code 3: TaskFailed\n",
+				"The output is saved in DIR. To repeat the command on the nodes on which it did not succeed: --limit @DIR\n",
+			},
 		},
 	}
 	for name, tt := range tests {

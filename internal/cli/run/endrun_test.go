@@ -62,7 +62,8 @@ func TestARunThatHasEndedStartsNothing(t *testing.T) {
 			if diff := cmp.Diff(tt.bodies, server.bodies); diff != "" {
 				t.Errorf("what it wrote (-want +got):\n%s", diff)
 			}
-			if said := r.ErrOut.(*clitest.Buffer).String(); !strings.Contains(said, tt.said) || (tt.said == kept && strings.Contains(said, "could not")) {
+			if said := r.ErrOut.(*clitest.Buffer).String(); !strings.Contains(said, tt.said) ||
+				(tt.said == kept && strings.Contains(said, "could not")) {
 				t.Errorf("no %q in\n%s", tt.said, said)
 			}
 		})
@@ -119,7 +120,10 @@ func TestAnExclusionThatFailsIsReportedAndRetried(t *testing.T) {
 	r.seen, r.job.Spec.Nodes.Names = true, []string{"node-1", "node-2"}
 	r.observeNodes(change{deleted: true, one: &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}}})
 	r.excludeGone(t.Context())
-	if said := r.note(); !strings.HasPrefix(said, "the name of a deleted node could not be removed from the NodeJob, so a machine that registers with it runs the command; retrying: not you") {
+	if said := r.note(); !strings.HasPrefix(
+		said,
+		"the name of a deleted node could not be removed from the NodeJob, so a machine that registers with it runs the command; retrying: not you",
+	) {
 		t.Errorf("it says %q", said)
 	}
 	s.refuses = false

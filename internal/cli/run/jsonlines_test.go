@@ -28,7 +28,15 @@ func TestNodesAreReportedAsTheyEnd(t *testing.T) {
 		return strings.SplitAfter(strings.TrimSuffix(r.Out.(*clitest.Buffer).String(), "\n"), "\n")
 	}
 	r.observeLog(logPart{pod: "uid-of-node-2", data: []byte("a\x1b[2J\nb\u202ec\n")})
-	r.nodes[1].record = &record.Record{Outcome: record.Failed, Attempts: 1, ExitCode: new(int32(3)), Reason: "TaskFailed", Message: "b", StartedAt: at, FinishedAt: at.Add(time.Minute)}
+	r.nodes[1].record = &record.Record{
+		Outcome:    record.Failed,
+		Attempts:   1,
+		ExitCode:   new(int32(3)),
+		Reason:     "TaskFailed",
+		Message:    "b",
+		StartedAt:  at,
+		FinishedAt: at.Add(time.Minute),
+	}
 	r.view.Nodes[1].State, r.view.Nodes[1].Reason, r.view.Nodes[1].Said = view.RunFailed, "TaskFailed", "b"
 	if got := lines(); got[0] != "" {
 		t.Errorf("before its log was read, it is reported: %q", got)
@@ -44,7 +52,10 @@ func TestNodesAreReportedAsTheyEnd(t *testing.T) {
 	r.observeLog(logPart{pod: "uid-of-node-1", data: []byte("begun\n")})
 	r.view.Nodes[0].State = view.RunRunning
 	_ = r.end(t.Context(), endDetached)
-	if diff := cmp.Diff([]string{want + "\n", `{"node":"node-1","outcome":"Running","output":"begun\n","truncated":true}`}, lines()); diff != "" {
+	if diff := cmp.Diff(
+		[]string{want + "\n", `{"node":"node-1","outcome":"Running","output":"begun\n","truncated":true}`},
+		lines(),
+	); diff != "" {
 		t.Errorf("at the end, -want +got:\n%s", diff)
 	}
 }
@@ -58,8 +69,12 @@ func TestTruncatedOutputOfANode(t *testing.T) {
 		wantTruncated bool
 		wantCut       bool
 	}{
-		"the whole log":                          {logged: "all\n"},
-		"a log that is longer than its limit":    {logged: strings.Repeat("0123456789\n", maxOutputBytes/10), wantTruncated: true, wantCut: true},
+		"the whole log": {logged: "all\n"},
+		"a log that is longer than its limit": {
+			logged:        strings.Repeat("0123456789\n", maxOutputBytes/10),
+			wantTruncated: true,
+			wantCut:       true,
+		},
 		"no log, and the whole output on record": {lost: errors.New("lost"), message: "all"},
 		"no log, and the end on record":          {lost: errors.New("lost"), message: "…end", wantTruncated: true},
 	}
@@ -71,7 +86,10 @@ func TestTruncatedOutputOfANode(t *testing.T) {
 				for i := range r.view.Nodes {
 					r.observeLog(logPart{pod: r.nodes[i].last, data: []byte(tt.logged)})
 					r.observeLog(logPart{pod: r.nodes[i].last, end: true, err: tt.lost})
-					r.view.Nodes[i].State, r.nodes[i].record = view.RunSucceeded, &record.Record{ExitCode: new(int32(0)), Message: tt.message}
+					r.view.Nodes[i].State, r.nodes[i].record = view.RunSucceeded, &record.Record{
+						ExitCode: new(int32(0)),
+						Message:  tt.message,
+					}
 				}
 				r.draw()
 				if err := r.end(t.Context(), endOver); err != nil {
@@ -85,7 +103,8 @@ func TestTruncatedOutputOfANode(t *testing.T) {
 				if err := json.Unmarshal([]byte(out), &all); err != nil || len(all.Nodes) != 2 {
 					t.Fatal(err, out)
 				}
-				if n := all.Nodes[0]; n.Truncated != tt.wantTruncated || (n.OutputCut > 0) != tt.wantCut || (n.OutputNote != "") != (tt.wantTruncated && !tt.wantCut) {
+				if n := all.Nodes[0]; n.Truncated != tt.wantTruncated || (n.OutputCut > 0) != tt.wantCut ||
+					(n.OutputNote != "") != (tt.wantTruncated && !tt.wantCut) {
 					t.Errorf("truncated: %v, cut: %d, note: %q", n.Truncated, n.OutputCut, n.OutputNote)
 				}
 			})

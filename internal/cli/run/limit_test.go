@@ -88,11 +88,27 @@ func TestTheRestOfASavedRun(t *testing.T) {
 			index: `{"nodeJob": "run-1", "nodes": [{"node":"a","outcome":"Succeeded"},{"node":"b","outcome":"Failed"},{"node":"c","outcome":"Unreachable"},{"node":"d","outcome":"Waiting"}]}`,
 			want:  "b c d",
 		},
-		"all succeeded":     {index: `{"nodes":[{"node":"a","outcome":"Succeeded"}]}`, wantErr: "leaves no node: that run succeeded on every node", code: cmdutil.ExitNotFound},
-		"another object":    {index: `{"items":[]}`, wantErr: "it is not an index of a run: it has no nodes: give the directory of an earlier --save", code: cmdutil.ExitUsage},
-		"other entries":     {index: `{"nodes":[{"name":"a"}]}`, wantErr: "it is not an index of a run: an entry has no node or no outcome", code: cmdutil.ExitUsage},
-		"a list of names":   {index: "a\nb\n", wantErr: "it is not an index of a run: invalid character", code: cmdutil.ExitUsage},
-		"an unfinished one": {index: `{"nodes":[{"node":"a","out`, wantErr: "it is not an index of a run: unexpected end", code: cmdutil.ExitUsage},
+		"all succeeded": {
+			index:   `{"nodes":[{"node":"a","outcome":"Succeeded"}]}`,
+			wantErr: "leaves no node: that run succeeded on every node",
+			code:    cmdutil.ExitNotFound,
+		},
+		"another object": {
+			index:   `{"items":[]}`,
+			wantErr: "it is not an index of a run: it has no nodes: give the directory of an earlier --save",
+			code:    cmdutil.ExitUsage,
+		},
+		"other entries": {
+			index:   `{"nodes":[{"name":"a"}]}`,
+			wantErr: "it is not an index of a run: an entry has no node or no outcome",
+			code:    cmdutil.ExitUsage,
+		},
+		"a list of names": {index: "a\nb\n", wantErr: "it is not an index of a run: invalid character", code: cmdutil.ExitUsage},
+		"an unfinished one": {
+			index:   `{"nodes":[{"node":"a","out`,
+			wantErr: "it is not an index of a run: unexpected end",
+			code:    cmdutil.ExitUsage,
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -103,7 +119,8 @@ func TestTheRestOfASavedRun(t *testing.T) {
 			}
 			for _, path := range []string{dir, file} {
 				got, err := unsuccessfulNodes(path)
-				if cmdutil.CodeOf(err) != tt.code || (err != nil) != (tt.wantErr != "") || (err != nil && !strings.Contains(err.Error(), tt.wantErr)) {
+				if cmdutil.CodeOf(err) != tt.code || (err != nil) != (tt.wantErr != "") ||
+					(err != nil && !strings.Contains(err.Error(), tt.wantErr)) {
 					t.Fatalf("error %v, want %q", err, tt.wantErr)
 				}
 				if strings.Join(got, " ") != tt.want {
@@ -136,7 +153,12 @@ func TestALimitAppliesToTheNodesOfACluster(t *testing.T) {
 		wantErr   string
 	}{
 		"all nodes": {
-			options: options{all: true, limits: []string{"linux-*", "linux-3"}}, wantNames: "linux-1 linux-2", wantTold: "--limit: not among the selected nodes: linux-3\n",
+			options: options{
+				all:    true,
+				limits: []string{"linux-*", "linux-3"},
+			},
+			wantNames: "linux-1 linux-2",
+			wantTold:  "--limit: not among the selected nodes: linux-3\n",
 		},
 		"named nodes": {
 			options: options{nodes: []string{"linux-1", "linux-2"}, limits: []string{"!linux-1"}}, wantNames: "linux-2",

@@ -84,7 +84,9 @@ func TestAStreamThatEndsEarlyIsReadAgain(t *testing.T) {
 			var opened atomic.Int32
 			var l *logs
 			pod := clitest.Pod("p", "node-1", corev1.PodRunning)
-			pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "task", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
+			pod.Status.ContainerStatuses = []corev1.ContainerStatus{
+				{Name: "task", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}},
+			}
 			r := newRun(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 				if opened.Add(1) > 1 {
 					tt.again(w)

@@ -43,7 +43,13 @@ func TestARunInANamespaceThatIsNotAllowed(t *testing.T) {
 					}
 					clitest.Respond(w, list)
 				case r.URL.Path == "/api/v1/namespaces/ns":
-					clitest.Respond(w, corev1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: metav1.ObjectMeta{Name: "ns", Labels: map[string]string{v1alpha1.EnabledLabel: tt.label}}})
+					clitest.Respond(
+						w,
+						corev1.Namespace{
+							TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
+							ObjectMeta: metav1.ObjectMeta{Name: "ns", Labels: map[string]string{v1alpha1.EnabledLabel: tt.label}},
+						},
+					)
 				case strings.HasPrefix(r.URL.Path, "/apis/apps/v1/") && tt.manager:
 					clitest.Respond(w, appsv1.Deployment{TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"}})
 				default:
@@ -54,7 +60,10 @@ func TestARunInANamespaceThatIsNotAllowed(t *testing.T) {
 			cmd.SetArgs([]string{"--all", "--timeout", time.Minute.String(), "--", "true"})
 			cmd.SilenceErrors, cmd.SilenceUsage = true, true
 			err := cmd.ExecuteContext(t.Context())
-			if code := cmdutil.CodeOf(err); code != tt.code || !strings.HasPrefix(errs.String(), tt.said) || (tt.said == "") != (errs.String() == "") {
+			if code := cmdutil.CodeOf(
+				err,
+			); code != tt.code || !strings.HasPrefix(errs.String(), tt.said) ||
+				(tt.said == "") != (errs.String() == "") {
 				t.Errorf("exit code %d, with %v, and it says %q", code, err, errs)
 			}
 			if refused := strings.Contains(err.Error(), "nothing was run: "+message); refused != (tt.code == cmdutil.ExitForbidden) {

@@ -31,7 +31,11 @@ func TestARunWithoutAManagerSaysSoOnce(t *testing.T) {
 // TestTheNodesThatAreLeftOutAreNotCounted checks the first line of a run with an unreachable node.
 func TestTheNodesThatAreLeftOutAreNotCounted(t *testing.T) {
 	o := newRun(t, &jobServer{}, func(o *options) { o.command = []string{"true"} }).options
-	newRunning(o, clitest.NodeJob("j"), targets{names: []string{"node-1"}, unreachable: map[string]string{"node-2": "it is being deleted"}}).tellBegin()
+	newRunning(
+		o,
+		clitest.NodeJob("j"),
+		targets{names: []string{"node-1"}, unreachable: map[string]string{"node-2": "it is being deleted"}},
+	).tellBegin()
 	if got := o.ErrOut.(*clitest.Buffer).String(); got != "NodeJob ns/j runs true on 1 node\n" {
 		t.Errorf("it says %q", got)
 	}

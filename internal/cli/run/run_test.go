@@ -28,7 +28,11 @@ func TestACommandForAShell(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := newRun(t, &jobServer{}, func(o *options) { o.command = tt.command }).options
-			if err := o.confirm(t.Context(), targets{names: []string{"node-1"}}); err != nil || o.ErrOut.(*clitest.Buffer).String() != tt.want {
+			if err := o.confirm(
+				t.Context(),
+				targets{names: []string{"node-1"}},
+			); err != nil ||
+				o.ErrOut.(*clitest.Buffer).String() != tt.want {
 				t.Errorf("%v, and it says %q, want %q", err, o.ErrOut, tt.want)
 			}
 		})

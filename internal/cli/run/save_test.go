@@ -58,12 +58,18 @@ func TestSaveNeedsAnEmptyDirectory(t *testing.T) {
 		created bool
 		wantErr string
 	}{
-		"none":                  {dir: func(string) string { return "" }},
-		"a new one":             {created: true, dir: func(base string) string { return filepath.Join(base, "new", "er") }},
-		"an empty one":          {dir: func(base string) string { return base }},
-		"one with a file":       {wantErr: "is not empty: name a new one, or remove what it contains", dir: func(base string) string { return write(t, base, "index.json") }},
+		"none":         {dir: func(string) string { return "" }},
+		"a new one":    {created: true, dir: func(base string) string { return filepath.Join(base, "new", "er") }},
+		"an empty one": {dir: func(base string) string { return base }},
+		"one with a file": {
+			wantErr: "is not empty: name a new one, or remove what it contains",
+			dir:     func(base string) string { return write(t, base, "index.json") },
+		},
 		"one with a hidden one": {wantErr: "is not empty", dir: func(base string) string { return write(t, base, ".x") }},
-		"a file":                {wantErr: "reading the directory of --save: ", dir: func(base string) string { return filepath.Join(write(t, base, "file"), "file") }},
+		"a file": {
+			wantErr: "reading the directory of --save: ",
+			dir:     func(base string) string { return filepath.Join(write(t, base, "file"), "file") },
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -165,7 +171,11 @@ func readIndex(t *testing.T, content string) (index savedRun) {
 
 func TestOutputIsSavedAsItArrives(t *testing.T) {
 	r, dir := savingRun(t)
-	if index := readIndex(t, savedFiles(t, dir)[indexFile]); index.FinishedAt != nil || len(index.Nodes) != 2 || index.Nodes[0].Outcome != "Waiting" {
+	if index := readIndex(
+		t,
+		savedFiles(t, dir)[indexFile],
+	); index.FinishedAt != nil || len(index.Nodes) != 2 ||
+		index.Nodes[0].Outcome != "Waiting" {
 		t.Errorf("at the beginning the index is %+v", index)
 	}
 	r.observeLog(logPart{pod: "uid-of-node-1", data: []byte("a\x1b[2J\xff\r\nb")})
@@ -175,7 +185,16 @@ func TestOutputIsSavedAsItArrives(t *testing.T) {
 	at := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 	r.observeLog(logPart{pod: "uid-of-node-1", data: []byte("c\n")})
 	r.observeLog(logPart{pod: "uid-of-node-1", end: true})
-	r.nodes[0].record = &record.Record{Outcome: record.Failed, Attempts: 1, ExitCode: new(int32(3)), Reason: "TaskFailed", Message: "c", PodUID: "uid-of-node-1", StartedAt: at, FinishedAt: at.Add(90 * time.Second)}
+	r.nodes[0].record = &record.Record{
+		Outcome:    record.Failed,
+		Attempts:   1,
+		ExitCode:   new(int32(3)),
+		Reason:     "TaskFailed",
+		Message:    "c",
+		PodUID:     "uid-of-node-1",
+		StartedAt:  at,
+		FinishedAt: at.Add(90 * time.Second),
+	}
 	r.view.Nodes[0].State, r.view.Nodes[0].Reason, r.view.Nodes[0].Said = view.RunFailed, "TaskFailed", "c"
 	r.view.Nodes[1].State = view.RunRunning
 	r.observeLog(logPart{pod: "uid-of-node-2", data: []byte("begun\n")})
@@ -221,13 +240,44 @@ func TestWhatIsSavedWithoutALog(t *testing.T) {
 		want      string
 		truncated bool
 	}{
-		"the record has all of it":              {lost: lost, record: record.Record{ExitCode: new(int32(0)), Message: "all"}, want: "all\n"},
-		"the record has the end":                {lost: lost, record: record.Record{ExitCode: new(int32(0)), Message: "…end"}, want: "…end\n", truncated: true},
-		"the log broke off":                     {logged: "begun\n", lost: lost, record: record.Record{ExitCode: new(int32(0)), Message: "end"}, want: "begun\nend\n", truncated: true},
-		"nothing was printed":                   {lost: lost, record: record.Record{ExitCode: new(int32(0))}, want: ""},
-		"the log broke off, and no record":      {logged: "begun\n", lost: lost, record: record.Record{ExitCode: new(int32(0))}, want: "begun\n", truncated: true},
-		"the log is that of an earlier attempt": {logged: "begun\n", record: record.Record{ExitCode: new(int32(0)), Message: "…end", PodUID: "later"}, want: "begun\n…end\n", truncated: true},
-		"the record says why it ended":          {lost: lost, record: record.Record{Message: "evicted"}, want: "evicted\n", truncated: true},
+		"the record has all of it": {
+			lost:   lost,
+			record: record.Record{ExitCode: new(int32(0)), Message: "all"},
+			want:   "all\n",
+		},
+		"the record has the end": {
+			lost:      lost,
+			record:    record.Record{ExitCode: new(int32(0)), Message: "…end"},
+			want:      "…end\n",
+			truncated: true,
+		},
+		"the log broke off": {
+			logged:    "begun\n",
+			lost:      lost,
+			record:    record.Record{ExitCode: new(int32(0)), Message: "end"},
+			want:      "begun\nend\n",
+			truncated: true,
+		},
+		"nothing was printed": {lost: lost, record: record.Record{ExitCode: new(int32(0))}, want: ""},
+		"the log broke off, and no record": {
+			logged:    "begun\n",
+			lost:      lost,
+			record:    record.Record{ExitCode: new(int32(0))},
+			want:      "begun\n",
+			truncated: true,
+		},
+		"the log is that of an earlier attempt": {
+			logged:    "begun\n",
+			record:    record.Record{ExitCode: new(int32(0)), Message: "…end", PodUID: "later"},
+			want:      "begun\n…end\n",
+			truncated: true,
+		},
+		"the record says why it ended": {
+			lost:      lost,
+			record:    record.Record{Message: "evicted"},
+			want:      "evicted\n",
+			truncated: true,
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -274,7 +324,10 @@ func TestAFullDiskDoesNotEndARun(t *testing.T) {
 	if err := r.end(t.Context(), endOver); cmdutil.CodeOf(err) != cmdutil.ExitError {
 		t.Errorf("it ends with %v", err)
 	}
-	if told := r.ErrOut.(*clitest.Buffer).String(); !strings.Contains(told, "not everything is saved: writing the output of node node-1: ") {
+	if told := r.ErrOut.(*clitest.Buffer).String(); !strings.Contains(
+		told,
+		"not everything is saved: writing the output of node node-1: ",
+	) {
 		t.Errorf("it says %s", told)
 	}
 	files := savedFiles(t, dir)

@@ -33,7 +33,8 @@ func mixedCluster(t *testing.T) http.Handler {
 		if r.URL.Query().Get("labelSelector") != "" {
 			shown.Items = nil
 			for _, node := range list.Items {
-				if strings.HasSuffix(r.URL.Query().Get("labelSelector"), node.Labels[corev1.LabelOSStable]) && node.Labels[corev1.LabelOSStable] != "" {
+				if strings.HasSuffix(r.URL.Query().Get("labelSelector"), node.Labels[corev1.LabelOSStable]) &&
+					node.Labels[corev1.LabelOSStable] != "" {
 					shown.Items = append(shown.Items, node)
 				}
 			}

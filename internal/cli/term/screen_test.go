@@ -97,8 +97,20 @@ func TestAScreenShowsTheLastFrameAndTheLinesAbove(t *testing.T) {
 		{"a shorter frame", nil, lines("a"), []string{"a"}, 3},
 		{"a line that stays", lines("node-1 ok"), lines("a", "b"), []string{"node-1 ok", "a", "b"}, 4},
 		{"two more", lines("node-2 ok", "node-3 \x1b[2Jno"), lines("x"), []string{"node-1 ok", "node-2 ok", `node-3 \x1b[2Jno`, "x"}, 5},
-		{"too wide", nil, lines(strings.Repeat("w", 30)), []string{"node-1 ok", "node-2 ok", `node-3 \x1b[2Jno`, strings.Repeat("w", 19) + "…"}, 6},
-		{"too high", nil, lines("1", "2", "3", "4", "5", "6"), []string{"node-1 ok", "node-2 ok", `node-3 \x1b[2Jno`, "1", "2", "3", "4", "… 2 more lines: the…"}, 7},
+		{
+			"too wide",
+			nil,
+			lines(strings.Repeat("w", 30)),
+			[]string{"node-1 ok", "node-2 ok", `node-3 \x1b[2Jno`, strings.Repeat("w", 19) + "…"},
+			6,
+		},
+		{
+			"too high",
+			nil,
+			lines("1", "2", "3", "4", "5", "6"),
+			[]string{"node-1 ok", "node-2 ok", `node-3 \x1b[2Jno`, "1", "2", "3", "4", "… 2 more lines: the…"},
+			7,
+		},
 	}
 	for _, step := range steps {
 		if err := s.Draw(step.frame, step.above...); err != nil {

@@ -58,41 +58,109 @@ func TestOpen(t *testing.T) {
 	}{
 		"a bucket": {files: bucket, base: "https://s3.example.com:9000/outputs/cluster-1/", location: "s3://outputs/cluster-1/"},
 		"a bucket of AWS": {
-			files: with(bucket, "endpoint", ""), base: "https://s3.eu-central-1.amazonaws.com/outputs/cluster-1/", location: "s3://outputs/cluster-1/",
+			files: with(
+				bucket,
+				"endpoint",
+				"",
+			),
+			base:     "https://s3.eu-central-1.amazonaws.com/outputs/cluster-1/",
+			location: "s3://outputs/cluster-1/",
 		},
 		"a bucket of AWS without a region": {
-			files: with(with(bucket, "endpoint", ""), "region", ""), base: "https://s3.us-east-1.amazonaws.com/outputs/cluster-1/", location: "s3://outputs/cluster-1/",
+			files: with(
+				with(bucket, "endpoint", ""),
+				"region",
+				"",
+			),
+			base:     "https://s3.us-east-1.amazonaws.com/outputs/cluster-1/",
+			location: "s3://outputs/cluster-1/",
 		},
-		"a bucket without a prefix":   {files: with(bucket, "url", "s3://outputs"), base: "https://s3.example.com:9000/outputs/", location: "s3://outputs/"},
-		"an endpoint in a folder":     {files: with(bucket, "endpoint", "http://s3.example.com/a/"), base: "http://s3.example.com/a/outputs/cluster-1/", location: "s3://outputs/cluster-1/"},
-		"another server":              {files: map[string]string{"url": "https://logs.example.com/everynode"}, base: "https://logs.example.com/everynode/", location: "https://logs.example.com/everynode/"},
-		"another server, at its root": {files: map[string]string{"url": "http://10.0.0.1:8080"}, base: "http://10.0.0.1:8080/", location: "http://10.0.0.1:8080/"},
+		"a bucket without a prefix": {
+			files:    with(bucket, "url", "s3://outputs"),
+			base:     "https://s3.example.com:9000/outputs/",
+			location: "s3://outputs/",
+		},
+		"an endpoint in a folder": {
+			files:    with(bucket, "endpoint", "http://s3.example.com/a/"),
+			base:     "http://s3.example.com/a/outputs/cluster-1/",
+			location: "s3://outputs/cluster-1/",
+		},
+		"another server": {
+			files:    map[string]string{"url": "https://logs.example.com/everynode"},
+			base:     "https://logs.example.com/everynode/",
+			location: "https://logs.example.com/everynode/",
+		},
+		"another server, at its root": {
+			files:    map[string]string{"url": "http://10.0.0.1:8080"},
+			base:     "http://10.0.0.1:8080/",
+			location: "http://10.0.0.1:8080/",
+		},
 
-		"no URL":                       {files: with(bucket, "url", " \n"), wantErr: "the file url is missing or empty: write the URL of the archive to it"},
-		"another scheme":               {files: map[string]string{"url": "ftp://logs.example.com/secret"}, wantErr: "the file url is not a URL that begins with https://, http:// or s3://"},
-		"a user in the URL":            {files: map[string]string{"url": "https://a:secret@logs.example.com"}, wantErr: "without user, query and fragment"},
-		"a query":                      {files: map[string]string{"url": "https://logs.example.com/a?sig=secret"}, wantErr: "without user, query and fragment"},
-		"a host with a command":        {files: map[string]string{"url": "https://a;reboot/b"}, wantErr: "the file url has a host with special characters"},
-		"a fragment":                   {files: map[string]string{"url": "https://logs.example.com/a#secret"}, wantErr: "without user, query and fragment"},
-		"a folder above":               {files: map[string]string{"url": "https://logs.example.com/a/../secret"}, wantErr: "each part of the path must begin with a letter or digit"},
-		"an escape":                    {files: map[string]string{"url": "https://logs.example.com/a%20secret"}, wantErr: "each part of the path"},
-		"a URL that is too long":       {files: map[string]string{"url": "https://logs.example.com/" + strings.Repeat("a", 300)}, wantErr: "with at most 256 bytes"},
-		"keys for another server":      {files: with(bucket, "url", "https://logs.example.com"), wantErr: "the file endpoint is for URLs that begin with s3://"},
-		"an invalid bucket":            {files: with(bucket, "url", "s3://Outputs/a"), wantErr: prefixMistake},
-		"no bucket":                    {files: with(bucket, "url", "s3:///a"), wantErr: prefixMistake},
-		"an empty part of the prefix":  {files: with(bucket, "url", "s3://outputs/a//b"), wantErr: prefixMistake},
-		"no key":                       {files: with(bucket, "access-key-id", ""), wantErr: "the file access-key-id is missing or empty"},
-		"no secret key":                {files: with(bucket, "secret-access-key", ""), wantErr: "the file secret-access-key is missing or empty"},
+		"no URL": {
+			files:   with(bucket, "url", " \n"),
+			wantErr: "the file url is missing or empty: write the URL of the archive to it",
+		},
+		"another scheme": {
+			files:   map[string]string{"url": "ftp://logs.example.com/secret"},
+			wantErr: "the file url is not a URL that begins with https://, http:// or s3://",
+		},
+		"a user in the URL": {
+			files:   map[string]string{"url": "https://a:secret@logs.example.com"},
+			wantErr: "without user, query and fragment",
+		},
+		"a query": {
+			files:   map[string]string{"url": "https://logs.example.com/a?sig=secret"},
+			wantErr: "without user, query and fragment",
+		},
+		"a host with a command": {
+			files:   map[string]string{"url": "https://a;reboot/b"},
+			wantErr: "the file url has a host with special characters",
+		},
+		"a fragment": {
+			files:   map[string]string{"url": "https://logs.example.com/a#secret"},
+			wantErr: "without user, query and fragment",
+		},
+		"a folder above": {
+			files:   map[string]string{"url": "https://logs.example.com/a/../secret"},
+			wantErr: "each part of the path must begin with a letter or digit",
+		},
+		"an escape": {
+			files:   map[string]string{"url": "https://logs.example.com/a%20secret"},
+			wantErr: "each part of the path",
+		},
+		"a URL that is too long": {
+			files:   map[string]string{"url": "https://logs.example.com/" + strings.Repeat("a", 300)},
+			wantErr: "with at most 256 bytes",
+		},
+		"keys for another server": {
+			files:   with(bucket, "url", "https://logs.example.com"),
+			wantErr: "the file endpoint is for URLs that begin with s3://",
+		},
+		"an invalid bucket":           {files: with(bucket, "url", "s3://Outputs/a"), wantErr: prefixMistake},
+		"no bucket":                   {files: with(bucket, "url", "s3:///a"), wantErr: prefixMistake},
+		"an empty part of the prefix": {files: with(bucket, "url", "s3://outputs/a//b"), wantErr: prefixMistake},
+		"no key":                      {files: with(bucket, "access-key-id", ""), wantErr: "the file access-key-id is missing or empty"},
+		"no secret key": {
+			files:   with(bucket, "secret-access-key", ""),
+			wantErr: "the file secret-access-key is missing or empty",
+		},
 		"an invalid region":            {files: with(bucket, "region", "secret 1"), wantErr: "the file region is not the name of a region"},
 		"an endpoint without a scheme": {files: with(bucket, "endpoint", "secret.example.com"), wantErr: "the file endpoint is not a URL"},
-		"certificates that are none":   {files: with(bucket, "ca.crt", "secret"), wantErr: "the file ca.crt: it contains no certificate in PEM format"},
-		"a file that is too long":      {files: with(bucket, "ca.crt", strings.Repeat("a", maxFileBytes+1)), wantErr: "the file ca.crt has more than 32768 bytes"},
+		"certificates that are none": {
+			files:   with(bucket, "ca.crt", "secret"),
+			wantErr: "the file ca.crt: it contains no certificate in PEM format",
+		},
+		"a file that is too long": {
+			files:   with(bucket, "ca.crt", strings.Repeat("a", maxFileBytes+1)),
+			wantErr: "the file ca.crt has more than 32768 bytes",
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			s, err := (&Config{Directory: folderWith(t, tt.files)}).Open()
 			if tt.wantErr != "" {
-				if err == nil || !strings.Contains(err.Error(), tt.wantErr) || strings.Contains(err.Error(), "secret-1") || strings.Contains(err.Error(), "sig=secret") {
+				if err == nil || !strings.Contains(err.Error(), tt.wantErr) || strings.Contains(err.Error(), "secret-1") ||
+					strings.Contains(err.Error(), "sig=secret") {
 					t.Errorf("the error is %v, want %q", err, tt.wantErr)
 				}
 				return
@@ -173,13 +241,32 @@ func TestAttempt(t *testing.T) {
 			},
 		},
 		"credentials for a session": {
-			with(bucket, "session-token", "session/+="), 86400, "s3://outputs/cluster-1/" + key, "https://s3.example.com:9000/outputs/cluster-1/" + key,
+			with(
+				bucket,
+				"session-token",
+				"session/+=",
+			),
+			86400,
+			"s3://outputs/cluster-1/" + key,
+			"https://s3.example.com:9000/outputs/cluster-1/" + key,
 			url.Values{
-				"X-Amz-Algorithm": {"AWS4-HMAC-SHA256"}, "X-Amz-Credential": {"AKID/20260701/eu-central-1/s3/aws4_request"}, "X-Amz-Date": {"20260701T115505Z"},
-				"X-Amz-Expires": {"87120"}, "X-Amz-SignedHeaders": {"host;if-none-match"}, "X-Amz-Security-Token": {"session/+="},
+				"X-Amz-Algorithm": {
+					"AWS4-HMAC-SHA256",
+				},
+				"X-Amz-Credential":     {"AKID/20260701/eu-central-1/s3/aws4_request"},
+				"X-Amz-Date":           {"20260701T115505Z"},
+				"X-Amz-Expires":        {"87120"},
+				"X-Amz-SignedHeaders":  {"host;if-none-match"},
+				"X-Amz-Security-Token": {"session/+="},
 			},
 		},
-		"another server": {map[string]string{"url": "https://logs.example.com/a"}, 600, "https://logs.example.com/a/" + key, "https://logs.example.com/a/" + key, url.Values{}},
+		"another server": {
+			map[string]string{"url": "https://logs.example.com/a"},
+			600,
+			"https://logs.example.com/a/" + key,
+			"https://logs.example.com/a/" + key,
+			url.Values{},
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -20,7 +20,12 @@ import (
 )
 
 func TestNewClientDeletesPods(t *testing.T) {
-	conflict := metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Reason: metav1.StatusReasonConflict, Code: http.StatusConflict}
+	conflict := metav1.Status{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
+		Status:   metav1.StatusFailure,
+		Reason:   metav1.StatusReasonConflict,
+		Code:     http.StatusConflict,
+	}
 	missing := conflict
 	missing.Reason, missing.Code = metav1.StatusReasonNotFound, http.StatusNotFound
 	tests := map[string]struct {
@@ -28,10 +33,18 @@ func TestNewClientDeletesPods(t *testing.T) {
 		response any
 		want     func(error) bool
 	}{
-		"the pod remains until its finalizer is removed": {http.StatusOK, corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}}, func(err error) bool { return err == nil }},
-		"a response that cannot be decoded is not read":  {http.StatusOK, "a pod of a later version", func(err error) bool { return err == nil }},
-		"another pod has the name":                       {http.StatusConflict, conflict, apierrors.IsConflict},
-		"the pod is gone":                                {http.StatusNotFound, missing, apierrors.IsNotFound},
+		"the pod remains until its finalizer is removed": {
+			http.StatusOK,
+			corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}},
+			func(err error) bool { return err == nil },
+		},
+		"a response that cannot be decoded is not read": {
+			http.StatusOK,
+			"a pod of a later version",
+			func(err error) bool { return err == nil },
+		},
+		"another pod has the name": {http.StatusConflict, conflict, apierrors.IsConflict},
+		"the pod is gone":          {http.StatusNotFound, missing, apierrors.IsNotFound},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -62,7 +75,11 @@ func TestNewClientDeletesPods(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			err = c.Delete(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job-1"}}, client.Preconditions{UID: new(types.UID("pod-uid"))})
+			err = c.Delete(
+				t.Context(),
+				&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job-1"}},
+				client.Preconditions{UID: new(types.UID("pod-uid"))},
+			)
 			if !tt.want(err) {
 				t.Errorf("unexpected result: %v", err)
 			}

@@ -30,12 +30,36 @@ func TestAnInformerInsists(t *testing.T) {
 		wantErr         error
 		atLeast, atMost time.Duration
 	}{
-		"the kind is served":                              {nil, 1, nil, 0, 0},
-		"the API server does not respond at first":        {[]error{unreachable, unreachable}, 3, nil, 1500 * time.Millisecond, 2250 * time.Millisecond},
-		"permissions are not in effect yet":               {[]error{unreachable, forbidden, forbidden}, 4, nil, 3500 * time.Millisecond, 5250 * time.Millisecond},
-		"the objects of the kind are not read yet":        {[]error{initializing, initializing}, 3, nil, 1500 * time.Millisecond, 2250 * time.Millisecond},
-		"the resource version is too old":                 {[]error{expired}, 1, expired, 0, 0},
-		"an outage, then the resource version is too old": {[]error{unreachable, expired}, 2, expired, 500 * time.Millisecond, 750 * time.Millisecond},
+		"the kind is served": {nil, 1, nil, 0, 0},
+		"the API server does not respond at first": {
+			[]error{unreachable, unreachable},
+			3,
+			nil,
+			1500 * time.Millisecond,
+			2250 * time.Millisecond,
+		},
+		"permissions are not in effect yet": {
+			[]error{unreachable, forbidden, forbidden},
+			4,
+			nil,
+			3500 * time.Millisecond,
+			5250 * time.Millisecond,
+		},
+		"the objects of the kind are not read yet": {
+			[]error{initializing, initializing},
+			3,
+			nil,
+			1500 * time.Millisecond,
+			2250 * time.Millisecond,
+		},
+		"the resource version is too old": {[]error{expired}, 1, expired, 0, 0},
+		"an outage, then the resource version is too old": {
+			[]error{unreachable, expired},
+			2,
+			expired,
+			500 * time.Millisecond,
+			750 * time.Millisecond,
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -47,7 +71,10 @@ func TestAnInformerInsists(t *testing.T) {
 					}
 					return watch.NewFake(), nil
 				})
-				if took := time.Since(began); asked != tt.wantAsked || !errors.Is(err, tt.wantErr) || took < tt.atLeast || took > tt.atMost {
+				if took := time.Since(
+					began,
+				); asked != tt.wantAsked || !errors.Is(err, tt.wantErr) || took < tt.atLeast ||
+					took > tt.atMost {
 					t.Errorf("asked %d times, and after %s returned %v", asked, took, err)
 				}
 			})
@@ -60,7 +87,10 @@ func TestAnInformerDoesNotInsistForever(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked, began := 0, time.Now()
 		_, err := insist(t.Context(), func() (bool, error) { asked++; return false, unreachable })
-		if took := time.Since(began); !errors.Is(err, unreachable) || took < insistFor || took > insistFor+2*mostPause || asked < 20 || asked > 32 {
+		if took := time.Since(
+			began,
+		); !errors.Is(err, unreachable) || took < insistFor || took > insistFor+2*mostPause || asked < 20 ||
+			asked > 32 {
 			t.Errorf("asked %d times, and after %s returned %v", asked, took, err)
 		}
 	})
@@ -68,7 +98,11 @@ func TestAnInformerDoesNotInsistForever(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		began := time.Now()
-		if _, err := insist(ctx, func() (bool, error) { return false, unreachable }); !errors.Is(err, unreachable) || time.Since(began) != time.Second {
+		if _, err := insist(
+			ctx,
+			func() (bool, error) { return false, unreachable },
+		); !errors.Is(err, unreachable) ||
+			time.Since(began) != time.Second {
 			t.Errorf("after %s it returned %v", time.Since(began), err)
 		}
 	})

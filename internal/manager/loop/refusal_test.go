@@ -47,46 +47,76 @@ func TestRefusals(t *testing.T) {
 		want *task.Obstacle
 	}{
 		"Pod Security": {
-			forbidden(`violates PodSecurity "restricted:latest": privileged (container "task" must not set securityContext.privileged=true)`),
-			&task.Obstacle{Reason: v1alpha1.ReasonPodForbidden, Message: `the API server refuses the task's pod in namespace ns: violates PodSecurity "restricted:latest": privileged ` +
-				`(container "task" must not set securityContext.privileged=true). A task is root on its node: keep NodeJobs in a namespace of their own and allow it there with: ` +
-				`kubectl label namespace ns pod-security.kubernetes.io/enforce=privileged --overwrite`},
+			forbidden(
+				`violates PodSecurity "restricted:latest": privileged (container "task" must not set securityContext.privileged=true)`,
+			),
+			&task.Obstacle{
+				Reason: v1alpha1.ReasonPodForbidden,
+				Message: `the API server refuses the task's pod in namespace ns: violates PodSecurity "restricted:latest": privileged ` +
+					`(container "task" must not set securityContext.privileged=true). A task is root on its node: keep NodeJobs in a namespace of their own and allow it there with: ` +
+					`kubectl label namespace ns pod-security.kubernetes.io/enforce=privileged --overwrite`,
+			},
 		},
 		"a quota": {
 			forbidden("exceeded quota: pods, requested: pods=1, used: pods=10, limited: pods=10"),
-			&task.Obstacle{Reason: v1alpha1.ReasonPodForbidden, Message: "the API server refuses the task's pod in namespace ns: exceeded quota: pods, requested: pods=1, used: pods=10, limited: pods=10. " +
-				"Allow it in namespace ns (quota, limits, admission policies), or move the NodeJob to a namespace that does"},
+			&task.Obstacle{
+				Reason: v1alpha1.ReasonPodForbidden,
+				Message: "the API server refuses the task's pod in namespace ns: exceeded quota: pods, requested: pods=1, used: pods=10, limited: pods=10. " +
+					"Allow it in namespace ns (quota, limits, admission policies), or move the NodeJob to a namespace that does",
+			},
 		},
 		"a namespace without its service account": {
 			forbidden(`error looking up service account ns/default: serviceaccount "default" not found`),
-			&task.Obstacle{Reason: v1alpha1.ReasonServiceAccountNotFound, Message: `the API server refuses the task's pod in namespace ns: error looking up service account ns/default: serviceaccount "default" not found. ` +
-				"Kubernetes creates it in each namespace: check that kube-controller-manager runs, or create it: kubectl create serviceaccount default -n ns"},
+			&task.Obstacle{
+				Reason: v1alpha1.ReasonServiceAccountNotFound,
+				Message: `the API server refuses the task's pod in namespace ns: error looking up service account ns/default: serviceaccount "default" not found. ` +
+					"Kubernetes creates it in each namespace: check that kube-controller-manager runs, or create it: kubectl create serviceaccount default -n ns",
+			},
 		},
 		"a service account that does not exist": {
 			forbidden(`error looking up service account ns/web.reader: serviceaccount "web.reader" not found`),
-			&task.Obstacle{Reason: v1alpha1.ReasonServiceAccountNotFound, Message: `the API server refuses the task's pod in namespace ns: error looking up service account ns/web.reader: serviceaccount "web.reader" not found. ` +
-				"Create ServiceAccount web.reader in namespace ns: kubectl create serviceaccount web.reader -n ns; or correct spec.task"},
+			&task.Obstacle{
+				Reason: v1alpha1.ReasonServiceAccountNotFound,
+				Message: `the API server refuses the task's pod in namespace ns: error looking up service account ns/web.reader: serviceaccount "web.reader" not found. ` +
+					"Create ServiceAccount web.reader in namespace ns: kubectl create serviceaccount web.reader -n ns; or correct spec.task",
+			},
 		},
 		"a namespace that is being deleted": {
 			terminating("unable to create new content in namespace ns because it is being terminated"),
-			&task.Obstacle{Reason: v1alpha1.ReasonNamespaceTerminating, Message: "the API server refuses the task's pod in namespace ns: unable to create new content in namespace ns because it is being terminated. " +
-				"Namespace ns is being deleted, and the NodeJob with it: nothing more can run"},
+			&task.Obstacle{
+				Reason: v1alpha1.ReasonNamespaceTerminating,
+				Message: "the API server refuses the task's pod in namespace ns: unable to create new content in namespace ns because it is being terminated. " +
+					"Namespace ns is being deleted, and the NodeJob with it: nothing more can run",
+			},
 		},
 		"a template that is not a valid pod": {
-			apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "job-0123456789", field.ErrorList{field.Required(field.NewPath("spec", "containers").Index(0).Child("image"), "")}),
-			&task.Obstacle{Reason: v1alpha1.ReasonPodInvalid, Message: "the API server refuses the task's pod in namespace ns: spec.containers[0].image: Required value. Correct spec.task of the NodeJob in namespace ns"},
+			apierrors.NewInvalid(
+				schema.GroupKind{Kind: "Pod"},
+				"job-0123456789",
+				field.ErrorList{field.Required(field.NewPath("spec", "containers").Index(0).Child("image"), "")},
+			),
+			&task.Obstacle{
+				Reason:  v1alpha1.ReasonPodInvalid,
+				Message: "the API server refuses the task's pod in namespace ns: spec.containers[0].image: Required value. Correct spec.task of the NodeJob in namespace ns",
+			},
 		},
 		"an invalid request": {
 			apierrors.NewBadRequest("strict decoding error"),
-			&task.Obstacle{Reason: v1alpha1.ReasonPodInvalid, Message: "the API server refuses the task's pod in namespace ns: strict decoding error. Correct spec.task of the NodeJob in namespace ns"},
+			&task.Obstacle{
+				Reason:  v1alpha1.ReasonPodInvalid,
+				Message: "the API server refuses the task's pod in namespace ns: strict decoding error. Correct spec.task of the NodeJob in namespace ns",
+			},
 		},
 		"too many requests is a temporary error":               {apierrors.NewTooManyRequests("slow down", 1), nil},
 		"a timeout is not a refusal of the pod":                {apierrors.NewTimeoutError("etcd", 1), nil},
 		"an API server that does not respond is not a refusal": {errors.New("connection refused"), nil},
 		"a webhook that does not respond": {
 			apierrors.NewInternalError(errors.New(`calling webhook "x": connection refused`)),
-			&task.Obstacle{Reason: v1alpha1.ReasonPodNotCreated, Message: `the API server refuses the task's pod in namespace ns: Internal error occurred: calling webhook "x": connection refused. ` +
-				"The NodeJob is not the cause. Check what handles pods in namespace ns, such as an admission webhook that does not respond: kubectl get mutatingwebhookconfigurations,validatingwebhookconfigurations. It is retried automatically"},
+			&task.Obstacle{
+				Reason: v1alpha1.ReasonPodNotCreated,
+				Message: `the API server refuses the task's pod in namespace ns: Internal error occurred: calling webhook "x": connection refused. ` +
+					"The NodeJob is not the cause. Check what handles pods in namespace ns, such as an admission webhook that does not respond: kubectl get mutatingwebhookconfigurations,validatingwebhookconfigurations. It is retried automatically",
+			},
 		},
 	}
 	for name, tt := range tests {

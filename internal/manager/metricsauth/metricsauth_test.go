@@ -23,13 +23,18 @@ func TestRequests(t *testing.T) {
 		method, authorization string
 		want, reviews         int
 	}{
-		"a client that may get the metrics":      {http.MethodGet, good, http.StatusOK, 1},
-		"a client that may not":                  {http.MethodGet, "Bearer other", http.StatusForbidden, 1},
-		"an invalid token":                       {http.MethodGet, "Bearer bad", http.StatusUnauthorized, 1},
-		"no token":                               {http.MethodGet, "", http.StatusUnauthorized, 0},
-		"an empty token":                         {http.MethodGet, "Bearer ", http.StatusUnauthorized, 0},
-		"a password":                             {http.MethodGet, "Basic good", http.StatusUnauthorized, 0},
-		"a token that is too long":               {http.MethodGet, "Bearer " + strings.Repeat("a", maxTokenBytes+1), http.StatusUnauthorized, 0},
+		"a client that may get the metrics": {http.MethodGet, good, http.StatusOK, 1},
+		"a client that may not":             {http.MethodGet, "Bearer other", http.StatusForbidden, 1},
+		"an invalid token":                  {http.MethodGet, "Bearer bad", http.StatusUnauthorized, 1},
+		"no token":                          {http.MethodGet, "", http.StatusUnauthorized, 0},
+		"an empty token":                    {http.MethodGet, "Bearer ", http.StatusUnauthorized, 0},
+		"a password":                        {http.MethodGet, "Basic good", http.StatusUnauthorized, 0},
+		"a token that is too long": {
+			http.MethodGet,
+			"Bearer " + strings.Repeat("a", maxTokenBytes+1),
+			http.StatusUnauthorized,
+			0,
+		},
 		"another method":                         {http.MethodPost, good, http.StatusMethodNotAllowed, 0},
 		"an API server that cannot be asked now": {http.MethodGet, "Bearer error", http.StatusInternalServerError, 1},
 	}

@@ -119,7 +119,8 @@ func TestARedirectIsNotFollowed(t *testing.T) {
 	here := httptest.NewServer(http.RedirectHandler(elsewhere.URL+"/secret", http.StatusPermanentRedirect))
 	defer here.Close()
 	got := post(t, newClient(Config{URL: here.URL, Directory: folder(t, map[string]string{fileAuthorization: "Bearer secret"})}))
-	if got.delivered || got.rejected || got.problem != "the response is 308 Permanent Redirect, and redirects are not followed: give the URL that it redirects to" {
+	if got.delivered || got.rejected ||
+		got.problem != "the response is 308 Permanent Redirect, and redirects are not followed: give the URL that it redirects to" {
 		t.Errorf("the answer is %+v", got)
 	}
 	if len(elsewhere.events()) > 0 {
@@ -143,7 +144,11 @@ func TestAnEndpointThatHangsIsGivenUp(t *testing.T) {
 		c := newClient(Config{URL: server.URL})
 		c.timeout = 50 * time.Millisecond
 		// A response whose beginning says that it is accepted counts, even if its end never comes.
-		if got := post(t, c); got.delivered != (name == "in the response") || got.rejected || (!got.delivered && got.problem != "no response within 50ms") {
+		if got := post(
+			t,
+			c,
+		); got.delivered != (name == "in the response") || got.rejected ||
+			(!got.delivered && got.problem != "no response within 50ms") {
 			t.Errorf("%s: the answer is %+v", name, got)
 		}
 	}

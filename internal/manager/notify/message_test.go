@@ -19,11 +19,23 @@ import (
 var (
 	exampleJob     = Object{KindNodeJob, types.NamespacedName{Namespace: "ns", Name: "job"}, "uid"}
 	exampleStopped = v1alpha1.Notification{
-		Type: v1alpha1.NotificationStopped, Time: metav1.NewTime(noon), Generation: 3, Revision: "rev", Step: "canary", Reason: "MaxFailuresExceeded",
-		Message: "the rollout has stopped: <!channel> & more", Nodes: &v1alpha1.NodeCounts{Matched: 3, Failed: 1, Waiting: 2}, ChangedBy: "jane",
+		Type:       v1alpha1.NotificationStopped,
+		Time:       metav1.NewTime(noon),
+		Generation: 3,
+		Revision:   "rev",
+		Step:       "canary",
+		Reason:     "MaxFailuresExceeded",
+		Message:    "the rollout has stopped: <!channel> & more",
+		Nodes:      &v1alpha1.NodeCounts{Matched: 3, Failed: 1, Waiting: 2},
+		ChangedBy:  "jane",
 	}
 	exampleHeld = v1alpha1.Notification{
-		Type: v1alpha1.NotificationDrainHeld, Time: metav1.NewTime(noon), Generation: 1, Node: "node-1", Reason: "CheckFailed", Message: "NodeGuard ns/guard holds node node-1",
+		Type:       v1alpha1.NotificationDrainHeld,
+		Time:       metav1.NewTime(noon),
+		Generation: 1,
+		Node:       "node-1",
+		Reason:     "CheckFailed",
+		Message:    "NodeGuard ns/guard holds node node-1",
 	}
 )
 
@@ -126,14 +138,23 @@ func TestEachTypeHasAHeadlineInSlack(t *testing.T) {
 		v1alpha1.NotificationStarted, v1alpha1.NotificationStepCompleted, v1alpha1.NotificationAwaitingPromotion, v1alpha1.NotificationStopped,
 		v1alpha1.NotificationRollbackFailed, v1alpha1.NotificationComplete, v1alpha1.NotificationDrainHeld,
 	} {
-		if text := slackText(DefaultSource, exampleJob, &v1alpha1.Notification{Type: kind, Reason: "R"}); !strings.HasPrefix(text, "NodeJob ns/job "+headlines[kind]+" (R)") || headlines[kind] == "" {
+		if text := slackText(
+			DefaultSource,
+			exampleJob,
+			&v1alpha1.Notification{Type: kind, Reason: "R"},
+		); !strings.HasPrefix(text, "NodeJob ns/job "+headlines[kind]+" (R)") ||
+			headlines[kind] == "" {
 			t.Errorf("%s: %q", kind, text)
 		}
 	}
 }
 
 func TestATextInSlackMentionsNobody(t *testing.T) {
-	text := slackText(DefaultSource, exampleJob, &v1alpha1.Notification{Type: v1alpha1.NotificationStopped, Message: "@channel @all <!here> jane@example.com"})
+	text := slackText(
+		DefaultSource,
+		exampleJob,
+		&v1alpha1.Notification{Type: v1alpha1.NotificationStopped, Message: "@channel @all <!here> jane@example.com"},
+	)
 	if want := ": @\u200bchannel @\u200ball &lt;!here&gt; jane@\u200bexample.com"; !strings.HasSuffix(text, want) {
 		t.Errorf("the text is %q, want the end %q", text, want)
 	}

@@ -20,8 +20,16 @@ var noon = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 // rolling is a status of revision rev in a step of three, with a true condition and the reason of Complete.
 func rolling(step, condition, reason string, changes ...func(*v1alpha1.NodeJobStatus)) v1alpha1.NodeJobStatus {
 	st := v1alpha1.NodeJobStatus{
-		Revision: "rev", Nodes: v1alpha1.NodeCounts{Matched: 9, Done: 4},
-		Rollout: &v1alpha1.RolloutStatus{Step: step, Steps: []v1alpha1.StepStatus{{Name: "one", Nodes: 1, Done: 1}, {Name: "half", Nodes: 4, Done: 3, Failed: 1}, {Name: "all", Nodes: 4}}},
+		Revision: "rev",
+		Nodes:    v1alpha1.NodeCounts{Matched: 9, Done: 4},
+		Rollout: &v1alpha1.RolloutStatus{
+			Step: step,
+			Steps: []v1alpha1.StepStatus{
+				{Name: "one", Nodes: 1, Done: 1},
+				{Name: "half", Nodes: 4, Done: 3, Failed: 1},
+				{Name: "all", Nodes: 4},
+			},
+		},
 	}
 	for _, kind := range []string{v1alpha1.ConditionComplete, v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled, v1alpha1.ConditionRollbackFailed} {
 		c := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: "it is " + reason}
@@ -222,7 +230,10 @@ func TestANotificationHasTheStateOfItsTime(t *testing.T) {
 	job := &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "ns", Name: "job", Generation: 3, Annotations: map[string]string{v1alpha1.ChangedByAnnotation: "jane\n"},
 	}}
-	after := stopped(v1alpha1.ReasonNodesFailed, func(st *v1alpha1.NodeJobStatus) { st.Conditions[2].Message = strings.Repeat("a\x1b", 1000) })
+	after := stopped(
+		v1alpha1.ReasonNodesFailed,
+		func(st *v1alpha1.NodeJobStatus) { st.Conditions[2].Message = strings.Repeat("a\x1b", 1000) },
+	)
 	_, made := nodeJob(job, &after, noon.Add(time.Second/2))
 	after.Nodes.Done++
 	got := made[len(made)-1]
@@ -231,8 +242,14 @@ func TestANotificationHasTheStateOfItsTime(t *testing.T) {
 	}
 	got.Message = ""
 	want := v1alpha1.Notification{
-		Type: v1alpha1.NotificationStopped, Time: metav1.NewTime(noon), Generation: 3, Revision: "rev", Step: "half", Reason: v1alpha1.ReasonNodesFailed,
-		Nodes: &v1alpha1.NodeCounts{Matched: 9, Done: 4}, ChangedBy: `jane\n`,
+		Type:       v1alpha1.NotificationStopped,
+		Time:       metav1.NewTime(noon),
+		Generation: 3,
+		Revision:   "rev",
+		Step:       "half",
+		Reason:     v1alpha1.ReasonNodesFailed,
+		Nodes:      &v1alpha1.NodeCounts{Matched: 9, Done: 4},
+		ChangedBy:  `jane\n`,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("the notification (-want +got):\n%s", diff)

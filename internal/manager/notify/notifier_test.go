@@ -44,7 +44,8 @@ func newReceiver(t *testing.T, answers func(attempt int, e event, w http.Respons
 		if err == nil {
 			err = json.Unmarshal(body, &e)
 		}
-		if err != nil || request.Method != http.MethodPost || request.Header.Get("Content-Type") != "application/cloudevents+json; charset=utf-8" {
+		if err != nil || request.Method != http.MethodPost ||
+			request.Header.Get("Content-Type") != "application/cloudevents+json; charset=utf-8" {
 			t.Errorf("%v, the request is a %s with %v and the body %s", err, request.Method, request.Header, body)
 		}
 		r.mu.Lock()
@@ -133,7 +134,10 @@ func stored(name string, kinds ...v1alpha1.NotificationType) *v1alpha1.NodeJob {
 	job := &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID("uid-of-" + name)}}
 	job.Status.ControllerState.Notifications = &v1alpha1.NodeJobNotifications{}
 	for _, kind := range kinds {
-		job.Status.ControllerState.Notifications.Pending = append(job.Status.ControllerState.Notifications.Pending, v1alpha1.Notification{Type: kind, Time: metav1.NewTime(noon), Revision: "rev"})
+		job.Status.ControllerState.Notifications.Pending = append(
+			job.Status.ControllerState.Notifications.Pending,
+			v1alpha1.Notification{Type: kind, Time: metav1.NewTime(noon), Revision: "rev"},
+		)
 	}
 	return job
 }
@@ -341,16 +345,27 @@ func TestADeliveredNotificationLeavesTheStatus(t *testing.T) {
 	if writes, next := pass(nil); writes || next != keepFor {
 		t.Errorf("a pass directly after the delivery writes: %v, and the next one is after %s", writes, next)
 	}
-	if writes, _ := pass(func(st *v1alpha1.NodeJobStatus) { st.Nodes.Done++ }); !writes || len(job.Status.ControllerState.Notifications.Pending) != 0 {
+	if writes, _ := pass(
+		func(st *v1alpha1.NodeJobStatus) { st.Nodes.Done++ },
+	); !writes ||
+		len(job.Status.ControllerState.Notifications.Pending) != 0 {
 		t.Errorf("after another change, the status has %+v", job.Status.ControllerState.Notifications)
 	}
-	if writes, _ := pass(func(st *v1alpha1.NodeJobStatus) { *st = complete() }); !writes || len(job.Status.ControllerState.Notifications.Pending) != 3 {
+	if writes, _ := pass(
+		func(st *v1alpha1.NodeJobStatus) { *st = complete() },
+	); !writes ||
+		len(job.Status.ControllerState.Notifications.Pending) != 3 {
 		t.Errorf("the status has %+v", job.Status.ControllerState.Notifications)
 	}
 	r.handled(t, 3)
 	r.After(keepFor)
 	if writes, next := pass(nil); !writes || next != 0 || len(job.Status.ControllerState.Notifications.Pending) != 0 {
-		t.Errorf("a later pass writes: %v, the next one is after %s, and the status has %+v", writes, next, job.Status.ControllerState.Notifications)
+		t.Errorf(
+			"a later pass writes: %v, the next one is after %s, and the status has %+v",
+			writes,
+			next,
+			job.Status.ControllerState.Notifications,
+		)
 	}
 	if writes, next := pass(nil); writes || next != 0 {
 		t.Errorf("a pass at rest writes: %v, and the next one is after %s", writes, next)
@@ -538,7 +553,10 @@ func TestNothingIsSentForANamespaceThatIsNotAllowed(t *testing.T) {
 	job := stored("job", v1alpha1.NotificationStarted)
 	n.OfferNodeJob(job)
 	after := moving("two", func(st *v1alpha1.NodeJobStatus) {
-		meta.SetStatusCondition(&st.Conditions, metav1.Condition{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonNamespaceNotAllowed})
+		meta.SetStatusCondition(
+			&st.Conditions,
+			metav1.Condition{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonNamespaceNotAllowed},
+		)
 	})
 	n.NodeJob(job, &after, 0)
 	if got := after.ControllerState.Notifications.Pending; len(got) != 0 {

@@ -50,7 +50,10 @@ func install(e *Expected) *server {
 		return metav1.ObjectMeta{Name: name, UID: "uid", Generation: 1, CreationTimestamp: metav1.NewTime(installedAt)}
 	}
 	for _, p := range e.policies {
-		s.policies.Items = append(s.policies.Items, admissionv1.ValidatingAdmissionPolicy{ObjectMeta: as(p.Name), Spec: *withDefaults(&p.Spec)})
+		s.policies.Items = append(
+			s.policies.Items,
+			admissionv1.ValidatingAdmissionPolicy{ObjectMeta: as(p.Name), Spec: *withDefaults(&p.Spec)},
+		)
 	}
 	for _, b := range e.bindings {
 		o := admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: as(b.Name), Spec: *b.Spec.DeepCopy()}
@@ -89,7 +92,10 @@ func TestCheck(t *testing.T) {
 		"with another action": {change: func(s *server) {
 			s.binding("everynode-nodejobs").Spec.ValidationActions = []admissionv1.ValidationAction{admissionv1.Audit, admissionv1.Deny}
 		}, id: true},
-		"a policy is missing": {change: func(s *server) { s.policies.Items = s.policies.Items[1:] }, want: "is not installed. Install the policies of this version: kubectl apply -k config/default"},
+		"a policy is missing": {
+			change: func(s *server) { s.policies.Items = s.policies.Items[1:] },
+			want:   "is not installed. Install the policies of this version: kubectl apply -k config/default",
+		},
 		"a binding is missing": {change: func(s *server) { s.binding("everynode-nodejobs").Name = "other" },
 			want: "ValidatingAdmissionPolicyBinding everynode-nodejobs is not installed"},
 		"a binding of the confinement is missing": {change: func(s *server) { s.binding("everynode-confine-pods").Name = "other" },
@@ -98,25 +104,46 @@ func TestCheck(t *testing.T) {
 			s.binding("everynode-nodejobs").Spec.ValidationActions = []admissionv1.ValidationAction{admissionv1.Warn}
 		},
 			want: "spec.validationActions, which lacks Deny, of ValidatingAdmissionPolicyBinding everynode-nodejobs"},
-		"a binding has a parameter": {change: func(s *server) { s.binding("everynode-nodejobs").Spec.ParamRef = &admissionv1.ParamRef{Name: "x"} },
-			want: "spec.paramRef of ValidatingAdmissionPolicyBinding everynode-nodejobs"},
+		"a binding has a parameter": {
+			change: func(s *server) { s.binding("everynode-nodejobs").Spec.ParamRef = &admissionv1.ParamRef{Name: "x"} },
+			want:   "spec.paramRef of ValidatingAdmissionPolicyBinding everynode-nodejobs",
+		},
 		"a binding leaves namespaces out": {change: func(s *server) {
-			s.binding("everynode-nodejobs").Spec.MatchResources = &admissionv1.MatchResources{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}}
+			s.binding("everynode-nodejobs").Spec.MatchResources = &admissionv1.MatchResources{
+				NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}},
+			}
 		}, want: "spec.matchResources of ValidatingAdmissionPolicyBinding everynode-nodejobs"},
-		"a binding is for another policy": {change: func(s *server) { s.binding("everynode-nodejobs").Spec.PolicyName = "other" }, want: "spec.policyName"},
-		"a policy is of another version":  {change: func(s *server) { s.policies.Items[0].Spec.Validations[0].Expression = "true" }, want: "spec.validations of ValidatingAdmissionPolicy"},
+		"a binding is for another policy": {
+			change: func(s *server) { s.binding("everynode-nodejobs").Spec.PolicyName = "other" },
+			want:   "spec.policyName",
+		},
+		"a policy is of another version": {
+			change: func(s *server) { s.policies.Items[0].Spec.Validations[0].Expression = "true" },
+			want:   "spec.validations of ValidatingAdmissionPolicy",
+		},
 		"with other line ends": {change: func(s *server) {
 			v := &s.policies.Items[0].Spec.Validations[0]
 			v.Expression = strings.ReplaceAll(v.Expression, " ", "\n  ")
 		}, id: true},
-		"a policy fails open":           {change: func(s *server) { s.policies.Items[0].Spec.FailurePolicy = new(admissionv1.Ignore) }, want: "spec.failurePolicy of"},
-		"a policy has parameters":       {change: func(s *server) { s.policies.Items[0].Spec.ParamKind = &admissionv1.ParamKind{Kind: "x"} }, want: "spec of ValidatingAdmissionPolicy"},
+		"a policy fails open": {
+			change: func(s *server) { s.policies.Items[0].Spec.FailurePolicy = new(admissionv1.Ignore) },
+			want:   "spec.failurePolicy of",
+		},
+		"a policy has parameters": {
+			change: func(s *server) { s.policies.Items[0].Spec.ParamKind = &admissionv1.ParamKind{Kind: "x"} },
+			want:   "spec of ValidatingAdmissionPolicy",
+		},
 		"created again":                 {change: func(s *server) { s.binding("everynode-nodejobs").UID = "other" }},
 		"changed and changed back":      {change: func(s *server) { s.binding("everynode-nodejobs").Generation = 3 }},
 		"the confinement created again": {change: func(s *server) { s.binding("everynode-confine-pods").UID = "other" }, id: true},
-		"the API is not served": {change: func(s *server) { s.err = &meta.NoKindMatchError{} },
-			want: "serves no ValidatingAdmissionPolicy. Enable admissionregistration.k8s.io/v1, or run without policies: --require-policies=false"},
-		"the manager may not list them": {change: func(s *server) { s.err = apierrors.NewForbidden(schema.GroupResource{}, "", nil) }, want: "the manager may not list"},
+		"the API is not served": {
+			change: func(s *server) { s.err = &meta.NoKindMatchError{} },
+			want:   "serves no ValidatingAdmissionPolicy. Enable admissionregistration.k8s.io/v1, or run without policies: --require-policies=false",
+		},
+		"the manager may not list them": {
+			change: func(s *server) { s.err = apierrors.NewForbidden(schema.GroupResource{}, "", nil) },
+			want:   "the manager may not list",
+		},
 	}
 	before, problem, err := e.Check(t.Context(), install(e))
 	if problem != "" || err != nil || !before.Since.Equal(installedAt) {
@@ -229,10 +256,15 @@ func TestCheckAccount(t *testing.T) {
 		t.Error(err)
 	}
 	err := CheckAccount(t.Context(), whoAmI{user: "system:serviceaccount:other:everynode-manager"})
-	if err == nil || !strings.Contains(err.Error(), `"system:serviceaccount:other:everynode-manager"`) || !strings.Contains(err.Error(), "--require-policies=false") {
+	if err == nil || !strings.Contains(err.Error(), `"system:serviceaccount:other:everynode-manager"`) ||
+		!strings.Contains(err.Error(), "--require-policies=false") {
 		t.Error(err)
 	}
-	if err := CheckAccount(t.Context(), whoAmI{err: errors.New("timeout")}); err == nil || !strings.Contains(err.Error(), "who the manager is: timeout") {
+	if err := CheckAccount(
+		t.Context(),
+		whoAmI{err: errors.New("timeout")},
+	); err == nil ||
+		!strings.Contains(err.Error(), "who the manager is: timeout") {
 		t.Error(err)
 	}
 }

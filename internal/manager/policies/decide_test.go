@@ -30,26 +30,121 @@ func TestDecide(t *testing.T) {
 		want     string
 		wantWait time.Duration
 	}{
-		"a new object, long after the policies":                             {written: Written{Generation: 1, Created: recent}, after: time.Hour, want: yes},
-		"an object of which nothing is known, older than the policies":      {written: Written{Generation: 1, Created: old}, after: time.Hour, want: no},
-		"an object that was created before the API server enforced them":    {written: Written{Generation: 1, Created: since.Add(Enforced)}, after: time.Hour, want: no},
-		"nothing is decided before the API server enforces the policies":    {written: Written{Generation: 1, Created: old}, after: 2 * time.Second, wantWait: 3 * time.Second},
-		"a change under the same policies":                                  {before: at(yes, "new", 1, "", ""), written: Written{Generation: 2, Created: old}, after: time.Hour, want: yes},
-		"other contents under the same policies":                            {before: at(yes, "new", 1, "", "a"), written: Written{Generation: 1, Contents: "b", Created: old}, after: time.Hour, want: yes},
-		"the policies were installed again, and it is unchanged":            {before: at(yes, "old", 1, "r", "a"), written: Written{Generation: 1, Retry: "r", Contents: "a", Created: old}, after: time.Hour, want: yes},
-		"the policies were installed again a moment ago":                    {before: at(yes, "old", 1, "", ""), written: Written{Generation: 1, Created: old}, wantWait: Enforced},
-		"it was changed, and the policies were installed again":             {before: at(yes, "old", 1, "", ""), written: Written{Generation: 2, Created: old}, after: time.Hour, want: no},
-		"a retry was requested, and the policies were installed again":      {before: at(yes, "old", 1, "", ""), written: Written{Generation: 1, Retry: "r", Created: old}, after: time.Hour, want: no},
-		"a script was changed, and the policies were installed again":       {before: at(yes, "old", 1, "", "a"), written: Written{Generation: 1, Contents: "b", Created: old}, after: time.Hour, want: no},
-		"not authorized, and nothing has changed":                           {before: at(no, "new", 2, "", ""), written: Written{Generation: 2, Created: old}, after: time.Hour, want: no},
-		"not authorized, and only a script has changed":                     {before: at(no, "new", 2, "", "a"), written: Written{Generation: 2, Contents: "b", Created: old}, after: time.Hour, want: no},
-		"not authorized, and then the spec has changed":                     {before: at(no, "new", 2, "", ""), written: Written{Generation: 3, Created: old}, after: time.Hour, want: yes},
-		"not authorized, and then a retry was requested":                    {before: at(no, "new", 2, "", ""), written: Written{Generation: 2, Retry: "r", Created: old}, after: time.Hour, want: yes},
-		"not authorized, and the policies were installed again":             {before: at(no, "old", 2, "", ""), written: Written{Generation: 2, Created: old}, after: time.Hour, want: no},
-		"policies were not required when it was written":                    {before: at(v1alpha1.AuthorizationNotRequired, "", 0, "", ""), written: Written{Generation: 1, Created: old}, after: time.Hour, want: no},
-		"created and changed after the policies had been installed again":   {before: at(yes, "older", 1, "", ""), written: Written{Generation: 2, Created: recent}, after: time.Hour, want: yes},
-		"not authorized, created after the policies were installed again":   {before: at(no, "older", 1, "", ""), written: Written{Generation: 1, Created: recent}, after: time.Hour, want: yes},
-		"not authorized, confirmed while the policies were installed again": {before: at(no, "old", 1, "", ""), written: Written{Generation: 1, Retry: "r", Created: old}, after: time.Hour, want: no},
+		"a new object, long after the policies": {
+			written: Written{Generation: 1, Created: recent},
+			after:   time.Hour,
+			want:    yes,
+		},
+		"an object of which nothing is known, older than the policies": {
+			written: Written{Generation: 1, Created: old},
+			after:   time.Hour,
+			want:    no,
+		},
+		"an object that was created before the API server enforced them": {
+			written: Written{Generation: 1, Created: since.Add(Enforced)},
+			after:   time.Hour,
+			want:    no,
+		},
+		"nothing is decided before the API server enforces the policies": {
+			written:  Written{Generation: 1, Created: old},
+			after:    2 * time.Second,
+			wantWait: 3 * time.Second,
+		},
+		"a change under the same policies": {
+			before:  at(yes, "new", 1, "", ""),
+			written: Written{Generation: 2, Created: old},
+			after:   time.Hour,
+			want:    yes,
+		},
+		"other contents under the same policies": {
+			before:  at(yes, "new", 1, "", "a"),
+			written: Written{Generation: 1, Contents: "b", Created: old},
+			after:   time.Hour,
+			want:    yes,
+		},
+		"the policies were installed again, and it is unchanged": {
+			before:  at(yes, "old", 1, "r", "a"),
+			written: Written{Generation: 1, Retry: "r", Contents: "a", Created: old},
+			after:   time.Hour,
+			want:    yes,
+		},
+		"the policies were installed again a moment ago": {
+			before:   at(yes, "old", 1, "", ""),
+			written:  Written{Generation: 1, Created: old},
+			wantWait: Enforced,
+		},
+		"it was changed, and the policies were installed again": {
+			before:  at(yes, "old", 1, "", ""),
+			written: Written{Generation: 2, Created: old},
+			after:   time.Hour,
+			want:    no,
+		},
+		"a retry was requested, and the policies were installed again": {
+			before:  at(yes, "old", 1, "", ""),
+			written: Written{Generation: 1, Retry: "r", Created: old},
+			after:   time.Hour,
+			want:    no,
+		},
+		"a script was changed, and the policies were installed again": {
+			before:  at(yes, "old", 1, "", "a"),
+			written: Written{Generation: 1, Contents: "b", Created: old},
+			after:   time.Hour,
+			want:    no,
+		},
+		"not authorized, and nothing has changed": {
+			before:  at(no, "new", 2, "", ""),
+			written: Written{Generation: 2, Created: old},
+			after:   time.Hour,
+			want:    no,
+		},
+		"not authorized, and only a script has changed": {
+			before:  at(no, "new", 2, "", "a"),
+			written: Written{Generation: 2, Contents: "b", Created: old},
+			after:   time.Hour,
+			want:    no,
+		},
+		"not authorized, and then the spec has changed": {
+			before:  at(no, "new", 2, "", ""),
+			written: Written{Generation: 3, Created: old},
+			after:   time.Hour,
+			want:    yes,
+		},
+		"not authorized, and then a retry was requested": {
+			before:  at(no, "new", 2, "", ""),
+			written: Written{Generation: 2, Retry: "r", Created: old},
+			after:   time.Hour,
+			want:    yes,
+		},
+		"not authorized, and the policies were installed again": {
+			before:  at(no, "old", 2, "", ""),
+			written: Written{Generation: 2, Created: old},
+			after:   time.Hour,
+			want:    no,
+		},
+		"policies were not required when it was written": {
+			before:  at(v1alpha1.AuthorizationNotRequired, "", 0, "", ""),
+			written: Written{Generation: 1, Created: old},
+			after:   time.Hour,
+			want:    no,
+		},
+		"created and changed after the policies had been installed again": {
+			before:  at(yes, "older", 1, "", ""),
+			written: Written{Generation: 2, Created: recent},
+			after:   time.Hour,
+			want:    yes,
+		},
+		"not authorized, created after the policies were installed again": {
+			before:  at(no, "older", 1, "", ""),
+			written: Written{Generation: 1, Created: recent},
+			after:   time.Hour,
+			want:    yes,
+		},
+		"not authorized, confirmed while the policies were installed again": {
+			before:  at(no, "old", 1, "", ""),
+			written: Written{Generation: 1, Retry: "r", Created: old},
+			after:   time.Hour,
+			want:    no,
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -63,7 +158,13 @@ func TestDecide(t *testing.T) {
 				}
 				return
 			}
-			want := v1alpha1.Authorization{State: tt.want, Policies: "new", Generation: tt.written.Generation, Retry: tt.written.Retry, Contents: tt.written.Contents}
+			want := v1alpha1.Authorization{
+				State:      tt.want,
+				Policies:   "new",
+				Generation: tt.written.Generation,
+				Retry:      tt.written.Retry,
+				Contents:   tt.written.Contents,
+			}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)
 			}

@@ -20,7 +20,18 @@ func BenchmarkNext(b *testing.B) {
 			name := fmt.Sprint("n", i)
 			in.Nodes = append(in.Nodes, Node{Name: name, UID: types.UID(name), Ready: true})
 			in.Target.Pods = append(in.Target.Pods, TargetPod{Node: name, Ready: true})
-			in.Companions = append(in.Companions, Pod{Name: name, Node: name, Owner: "guard", Revision: "r1", Created: t0.Add(-time.Hour), Phase: corev1.PodRunning, Ready: true})
+			in.Companions = append(
+				in.Companions,
+				Pod{
+					Name:     name,
+					Node:     name,
+					Owner:    "guard",
+					Revision: "r1",
+					Created:  t0.Add(-time.Hour),
+					Phase:    corev1.PodRunning,
+					Ready:    true,
+				},
+			)
 			in.Budgets = append(in.Budgets, Budget{Name: name, Node: name, Owner: "guard"})
 		}
 		in.Nodes[nodes/2].Unschedulable = true

@@ -19,7 +19,9 @@ import (
 func TestCheckIsRetriedAfterRejection(t *testing.T) {
 	refused := func(retryIn time.Duration) func(*Input) {
 		return func(in *Input) {
-			in.CheckObstacles = map[string]*task.Obstacle{"n1": {Reason: v1alpha1.ReasonPodForbidden, Message: "quota", RetryAt: t0.Add(retryIn)}}
+			in.CheckObstacles = map[string]*task.Obstacle{
+				"n1": {Reason: v1alpha1.ReasonPodForbidden, Message: "quota", RetryAt: t0.Add(retryIn)},
+			}
 		}
 	}
 	for name, tt := range map[string]struct {
@@ -48,8 +50,11 @@ func TestCheckIsRetriedAfterRejection(t *testing.T) {
 func TestCheckMessageStaysUntilNextCheckEnds(t *testing.T) {
 	asked := t0.Add(-60 * time.Minute)
 	before := v1alpha1.HeldNode{
-		Node: "n1", RequestedAt: metav1.NewTime(asked), Reason: v1alpha1.ReasonCheckFailed,
-		Message: "release.check failed (exit code 3): 2 volumes" + deadlinePassed + ", and release.onDeadline is Hold", ReleasedWhen: "the check ends with exit code 0",
+		Node:         "n1",
+		RequestedAt:  metav1.NewTime(asked),
+		Reason:       v1alpha1.ReasonCheckFailed,
+		Message:      "release.check failed (exit code 3): 2 volumes" + deadlinePassed + ", and release.onDeadline is Hold",
+		ReleasedWhen: "the check ends with exit code 0",
 	}
 	with := func(change func(*v1alpha1.HeldNode)) func(*Input) {
 		return func(in *Input) {
@@ -80,8 +85,15 @@ func TestChecksUseClockOfAPIServer(t *testing.T) {
 	for name, wrong := range map[string]time.Duration{"right": 0, "an hour behind": -time.Hour, "an hour ahead": time.Hour} {
 		start := metav1.NewTime(t0.Add(wrong))
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(t0)}, Status: corev1.PodStatus{
-			Phase: corev1.PodSucceeded, StartTime: &start,
-			ContainerStatuses: []corev1.ContainerStatus{{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{FinishedAt: metav1.NewTime(start.Add(7 * time.Second))}}}},
+			Phase:     corev1.PodSucceeded,
+			StartTime: &start,
+			ContainerStatuses: []corev1.ContainerStatus{
+				{
+					State: corev1.ContainerState{
+						Terminated: &corev1.ContainerStateTerminated{FinishedAt: metav1.NewTime(start.Add(7 * time.Second))},
+					},
+				},
+			},
 		}}
 		if got := ViewPod(pod).Ended; !got.Equal(t0.Add(7 * time.Second)) {
 			t.Errorf("a clock that is %s: it ended at %s, want %s", name, got, t0.Add(7*time.Second))
@@ -125,7 +137,8 @@ func TestPassedDeadlineIsReported(t *testing.T) {
 			in.Guard.Spec.Release.DeadlineSeconds, in.Guard.Spec.Release.OnDeadline = new(tt.seconds), tt.action
 		})
 		held, deadline := Next(in).Status.Held, t0.Add(time.Duration(tt.seconds)*time.Second-time.Hour)
-		if len(held) != 1 || held[0].DeadlinePassed != tt.want || !held[0].Deadline.Time.Equal(deadline) || !strings.Contains(held[0].Message, tt.says) {
+		if len(held) != 1 || held[0].DeadlinePassed != tt.want || !held[0].Deadline.Time.Equal(deadline) ||
+			!strings.Contains(held[0].Message, tt.says) {
 			t.Errorf("%s: %+v", name, held)
 		}
 	}
@@ -162,10 +175,23 @@ func TestChecksWithAddedContainers(t *testing.T) {
 				pod := Check(g, "n1", "c-check", "", options)
 				own := pod.Spec.Containers[0].Name
 				pod.Spec.Containers = nil // the cache does not keep them
-				pod.Status = corev1.PodStatus{Phase: tt.phase, Reason: tt.reason, ContainerStatuses: []corev1.ContainerStatus{{Name: own, State: tt.task}, {Name: "mesh", State: tt.mesh}}}
+				pod.Status = corev1.PodStatus{
+					Phase:             tt.phase,
+					Reason:            tt.reason,
+					ContainerStatuses: []corev1.ContainerStatus{{Name: own, State: tt.task}, {Name: "mesh", State: tt.mesh}},
+				}
 				got := ViewPod(pod)
 				if got.Phase != tt.want || got.ended() && (got.ExitCode != tt.wantCode || got.Message != tt.wantMessage) {
-					t.Errorf("%s: %s with %d %q, want %s with %d %q", own, got.Phase, got.ExitCode, got.Message, tt.want, tt.wantCode, tt.wantMessage)
+					t.Errorf(
+						"%s: %s with %d %q, want %s with %d %q",
+						own,
+						got.Phase,
+						got.ExitCode,
+						got.Message,
+						tt.want,
+						tt.wantCode,
+						tt.wantMessage,
+					)
 				}
 			}
 		})

@@ -30,15 +30,33 @@ func TestCompanions(t *testing.T) {
 		in   Input
 		want []string
 	}{
-		"all exist":                        {scene(), nil},
-		"one is missing":                   {scene(without(0)), []string{"make n1"}},
-		"on a held node":                   {scene(without(0), cordoned(0), func(in *Input) { in.Nodes[2].Ready = false }), []string{"make n1"}},
-		"on a released node":               {scene(without(0), cordoned(0), going(0, false), func(in *Input) { in.Budgets[0].Open = true }), nil},
-		"on a returning node":              {scene(without(0), going(0, true), func(in *Input) { in.Budgets[0].Ended = releaseID(in.Guard.Status.Released[0]) }), []string{"make n1"}},
-		"on a node that is not Ready":      {scene(without(0), func(in *Input) { in.Nodes[0].Ready = false }), nil},
-		"on a node that would evict it":    {scene(without(0), func(in *Input) { in.Nodes[0].Taints = []corev1.Taint{{Key: "x", Effect: corev1.TaintEffectNoExecute}} }), nil},
-		"after a rejection":                {scene(without(0), func(in *Input) { in.Obstacle = &task.Obstacle{Reason: "PodForbidden", RetryAt: t0.Add(time.Second)} }), nil},
-		"one, some time after a rejection": {scene(without(0), without(0), func(in *Input) { in.Obstacle = &task.Obstacle{Reason: "PodForbidden", RetryAt: t0} }), []string{"make n1"}},
+		"all exist":      {scene(), nil},
+		"one is missing": {scene(without(0)), []string{"make n1"}},
+		"on a held node": {
+			scene(without(0), cordoned(0), func(in *Input) { in.Nodes[2].Ready = false }),
+			[]string{"make n1"},
+		},
+		"on a released node": {
+			scene(without(0), cordoned(0), going(0, false), func(in *Input) { in.Budgets[0].Open = true }),
+			nil,
+		},
+		"on a returning node": {
+			scene(without(0), going(0, true), func(in *Input) { in.Budgets[0].Ended = releaseID(in.Guard.Status.Released[0]) }),
+			[]string{"make n1"},
+		},
+		"on a node that is not Ready": {scene(without(0), func(in *Input) { in.Nodes[0].Ready = false }), nil},
+		"on a node that would evict it": {
+			scene(without(0), func(in *Input) { in.Nodes[0].Taints = []corev1.Taint{{Key: "x", Effect: corev1.TaintEffectNoExecute}} }),
+			nil,
+		},
+		"after a rejection": {
+			scene(without(0), func(in *Input) { in.Obstacle = &task.Obstacle{Reason: "PodForbidden", RetryAt: t0.Add(time.Second)} }),
+			nil,
+		},
+		"one, some time after a rejection": {
+			scene(without(0), without(0), func(in *Input) { in.Obstacle = &task.Obstacle{Reason: "PodForbidden", RetryAt: t0} }),
+			[]string{"make n1"},
+		},
 		"one that was never rejected comes first": {scene(without(0), without(0), func(in *Input) {
 			in.Obstacle, in.RefusedAt = &task.Obstacle{Reason: "PodForbidden", RetryAt: t0}, map[string]time.Time{"n1": t0.Add(-time.Hour)}
 		}), []string{"make n2"}},
@@ -53,34 +71,67 @@ func TestCompanions(t *testing.T) {
 		"two on a node, and one is terminating":  {scene(twice(time.Minute), func(in *Input) { in.Companions[0].Terminating = true }), nil},
 		"two on a node, in a stale view":         {scene(twice(time.Minute), func(in *Input) { in.Live = false }), nil},
 		"two on a node, and the second is older": {scene(twice(-time.Minute)), []string{"delete c-n1"}},
-		"ended by the kubelet":                   {scene(func(in *Input) { in.Companions[0].Phase = corev1.PodFailed }), []string{"delete c-n1"}},
+		"ended by the kubelet": {
+			scene(func(in *Input) { in.Companions[0].Phase = corev1.PodFailed }),
+			[]string{"delete c-n1"},
+		},
 		"ended by the kubelet just now": {scene(func(in *Input) {
 			in.Companions[0].Phase, in.Companions[0].Created = corev1.PodFailed, t0.Add(-time.Second)
 		}), nil},
-		"out of date":                       {scene(outdated), []string{"delete c-n1"}},
-		"out of date, while one is missing": {scene(outdated, func(in *Input) { in.Companions[1].Ready = false; in.Companions[1].Revision = "r2" }), nil},
-		"out of date, while one on a node that is not Ready is not ready": {scene(outdated, func(in *Input) { in.Nodes[1].Ready, in.Companions[1].Ready = false, false }), []string{"delete c-n2", "delete c-n1"}},
-		"out of date, and the first one is not ready":                     {scene(outdated, func(in *Input) { in.Companions[0].Ready = false }), []string{"delete c-n1"}},
+		"out of date": {scene(outdated), []string{"delete c-n1"}},
+		"out of date, while one is missing": {
+			scene(outdated, func(in *Input) { in.Companions[1].Ready = false; in.Companions[1].Revision = "r2" }),
+			nil,
+		},
+		"out of date, while one on a node that is not Ready is not ready": {
+			scene(outdated, func(in *Input) { in.Nodes[1].Ready, in.Companions[1].Ready = false, false }),
+			[]string{"delete c-n2", "delete c-n1"},
+		},
+		"out of date, and the first one is not ready": {
+			scene(outdated, func(in *Input) { in.Companions[0].Ready = false }),
+			[]string{"delete c-n1"},
+		},
 		"out of date, and ended by the kubelet just now": {scene(func(in *Input) {
 			in.Companions[0].Phase, in.Companions[0].Created, in.Companions[0].Revision = corev1.PodFailed, t0.Add(-time.Second), "r0"
 		}), nil},
-		"in a namespace that is not allowed": {scene(without(0), func(in *Input) { in.NotAllowed = task.NamespaceNotAllowed("storage") }), nil},
-		"out of date, not ready first":       {scene(outdated, func(in *Input) { in.Companions[2].Ready = false }), []string{"delete c-n3"}},
-		"out of date, two at once":           {scene(outdated, func(in *Input) { in.Guard.Spec.UpdateStrategy.MaxUnavailable = new(intstr.FromInt32(2)) }), []string{"delete c-n1", "delete c-n2"}},
+		"in a namespace that is not allowed": {
+			scene(without(0), func(in *Input) { in.NotAllowed = task.NamespaceNotAllowed("storage") }),
+			nil,
+		},
+		"out of date, not ready first": {
+			scene(outdated, func(in *Input) { in.Companions[2].Ready = false }),
+			[]string{"delete c-n3"},
+		},
+		"out of date, two at once": {
+			scene(outdated, func(in *Input) { in.Guard.Spec.UpdateStrategy.MaxUnavailable = new(intstr.FromInt32(2)) }),
+			[]string{"delete c-n1", "delete c-n2"},
+		},
 		"out of date, but its node requests release": {scene(outdated, cordoned(0), func(in *Input) {
 			in.Nodes[1].Ready = false
 			in.Nodes[2].Ready = false
 			in.Companions[1].Revision = "r2"
 			in.Companions[2].Revision = "r2"
 		}), nil},
-		"out of date, after a rejection":           {scene(outdated, func(in *Input) { in.Obstacle = &task.Obstacle{Reason: "PodForbidden", RetryAt: t0.Add(time.Second)} }), nil},
-		"out of date, some time after a rejection": {scene(outdated, func(in *Input) { in.Obstacle = &task.Obstacle{Reason: "PodForbidden", RetryAt: t0} }), []string{"delete c-n1"}},
-		"of an earlier NodeGuard":                  {scene(func(in *Input) { in.Companions[0].Owner = "earlier" }), []string{"delete c-n1"}},
+		"out of date, after a rejection": {
+			scene(outdated, func(in *Input) { in.Obstacle = &task.Obstacle{Reason: "PodForbidden", RetryAt: t0.Add(time.Second)} }),
+			nil,
+		},
+		"out of date, some time after a rejection": {
+			scene(outdated, func(in *Input) { in.Obstacle = &task.Obstacle{Reason: "PodForbidden", RetryAt: t0} }),
+			[]string{"delete c-n1"},
+		},
+		"of an earlier NodeGuard": {
+			scene(func(in *Input) { in.Companions[0].Owner = "earlier" }),
+			[]string{"delete c-n1"},
+		},
 		"where the target is not ready": {scene(func(in *Input) {
 			in.Target.Pods[0].Ready, in.Target.Template, in.Companions, in.Budgets = false, nil, in.Companions[1:], in.Budgets[1:]
 		}), []string{"make n1"}},
-		"on a node without the target": {scene(func(in *Input) { in.Target.Pods = in.Target.Pods[1:]; in.Target.Template = nil }), []string{"delete budget c-n1", "delete c-n1"}},
-		"the target is missing":        {scene(func(in *Input) { in.Target = Target{Name: "DaemonSet disks", Missing: true} }), nil},
+		"on a node without the target": {
+			scene(func(in *Input) { in.Target.Pods = in.Target.Pods[1:]; in.Target.Template = nil }),
+			[]string{"delete budget c-n1", "delete c-n1"},
+		},
+		"the target is missing": {scene(func(in *Input) { in.Target = Target{Name: "DaemonSet disks", Missing: true} }), nil},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -392,8 +392,14 @@ func TestBreakGlassIsLimited(t *testing.T) {
 		in := scene(cordoned(0), func(in *Input) {
 			in.Nodes[0].BreakGlass = "yes"
 			for i := range entries {
-				in.Guard.Status.Released = append(in.Guard.Status.Released, v1alpha1.ReleasedNode{Node: fmt.Sprintf("m%d", i), UID: "uid", Since: metav1.NewTime(t0)})
-				in.Budgets = append(in.Budgets, Budget{Node: fmt.Sprintf("m%d", i), Owner: in.Guard.UID, BudgetState: BudgetState{Open: true}})
+				in.Guard.Status.Released = append(
+					in.Guard.Status.Released,
+					v1alpha1.ReleasedNode{Node: fmt.Sprintf("m%d", i), UID: "uid", Since: metav1.NewTime(t0)},
+				)
+				in.Budgets = append(
+					in.Budgets,
+					Budget{Node: fmt.Sprintf("m%d", i), Owner: in.Guard.UID, BudgetState: BudgetState{Open: true}},
+				)
 			}
 		})
 		if got := states(Next(in))["n1"]; got != want {

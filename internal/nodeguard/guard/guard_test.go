@@ -25,12 +25,34 @@ var t0 = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 func scene(changes ...func(*Input)) Input {
 	g := &v1alpha1.NodeGuard{ObjectMeta: metav1.ObjectMeta{Namespace: "storage", Name: "disks", UID: "guard", Generation: 1}}
 	g.Spec.Target.DaemonSet = "disks"
-	in := Input{Guard: g, Live: true, Now: t0, Revision: "r1", Target: Target{Name: "DaemonSet disks", Template: &corev1.PodSpec{}}, Labels: labels.Set{"app": "companion"}}
+	in := Input{
+		Guard:    g,
+		Live:     true,
+		Now:      t0,
+		Revision: "r1",
+		Target:   Target{Name: "DaemonSet disks", Template: &corev1.PodSpec{}},
+		Labels:   labels.Set{"app": "companion"},
+	}
 	for _, name := range []string{"n1", "n2", "n3"} {
 		in.Nodes = append(in.Nodes, Node{Name: name, UID: types.UID("uid-" + name), ResourceVersion: "1", Ready: true})
 		in.Target.Pods = append(in.Target.Pods, TargetPod{Node: name, Ready: true})
-		in.Companions = append(in.Companions, Pod{Name: "c-" + name, UID: types.UID("c-" + name), Node: name, Owner: "guard", Revision: "r1", Created: t0.Add(-time.Hour), Phase: corev1.PodRunning, Ready: true})
-		in.Budgets = append(in.Budgets, Budget{Name: "c-" + name, UID: types.UID("b-" + name), ResourceVersion: "1", Node: name, Owner: "guard"})
+		in.Companions = append(
+			in.Companions,
+			Pod{
+				Name:     "c-" + name,
+				UID:      types.UID("c-" + name),
+				Node:     name,
+				Owner:    "guard",
+				Revision: "r1",
+				Created:  t0.Add(-time.Hour),
+				Phase:    corev1.PodRunning,
+				Ready:    true,
+			},
+		)
+		in.Budgets = append(
+			in.Budgets,
+			Budget{Name: "c-" + name, UID: types.UID("b-" + name), ResourceVersion: "1", Node: name, Owner: "guard"},
+		)
 	}
 	for _, change := range changes {
 		change(&in)
@@ -69,7 +91,20 @@ func TestHoldOrRelease(t *testing.T) {
 		return func(in *Input) {
 			in.Guard.Spec.Release = v1alpha1.ReleaseSpec{When: v1alpha1.ReleaseWhenCheck, Check: &v1alpha1.ReleaseCheck{Script: "true"}}
 			if phase != "" {
-				in.Checks = append(in.Checks, Pod{Name: "check", Node: "n1", Owner: "guard", Phase: phase, Created: t0.Add(-30 * time.Second), Ended: ended, RequestedAt: token(asked), Message: "2 volumes", ExitCode: 3})
+				in.Checks = append(
+					in.Checks,
+					Pod{
+						Name:        "check",
+						Node:        "n1",
+						Owner:       "guard",
+						Phase:       phase,
+						Created:     t0.Add(-30 * time.Second),
+						Ended:       ended,
+						RequestedAt: token(asked),
+						Message:     "2 volumes",
+						ExitCode:    3,
+					},
+				)
 			}
 		}
 	}
@@ -87,11 +122,31 @@ func TestHoldOrRelease(t *testing.T) {
 	}{
 		"no release request": {scene(), "n1", "Guarded CompanionsReady", ""},
 		"one release request, and all others are available": {scene(cordoned(0)), "n1", "Released ConditionMet", ""},
-		"the second of two release requests waits":          {scene(cordoned(1, 0)), "n1", "Held MaxUnavailableReached", "n2 (released at 2026-03-01T12:00:00Z, not available again yet)"},
-		"the first of two release requests is released":     {scene(cordoned(1, 0)), "n2", "Released ConditionMet", ""},
-		"another is not Ready":                              {scene(cordoned(0), func(in *Input) { in.Nodes[2].Ready = false }), "n1", "Held MaxUnavailableReached", "n3 (not Ready)"},
-		"another has no ready pod":                          {scene(cordoned(0), func(in *Input) { in.Target.Pods[2].Ready = false }), "n1", "Held MaxUnavailableReached", "n3 (no ready pod of the target)"},
-		"a pod of the target is on no node":                 {scene(cordoned(0), func(in *Input) { in.Target.Pods, in.Target.Template = append(in.Target.Pods, TargetPod{}), nil }), "n1", "Held MaxUnavailableReached", "pods of the target that are on no node: 1"},
+		"the second of two release requests waits": {
+			scene(cordoned(1, 0)),
+			"n1",
+			"Held MaxUnavailableReached",
+			"n2 (released at 2026-03-01T12:00:00Z, not available again yet)",
+		},
+		"the first of two release requests is released": {scene(cordoned(1, 0)), "n2", "Released ConditionMet", ""},
+		"another is not Ready": {
+			scene(cordoned(0), func(in *Input) { in.Nodes[2].Ready = false }),
+			"n1",
+			"Held MaxUnavailableReached",
+			"n3 (not Ready)",
+		},
+		"another has no ready pod": {
+			scene(cordoned(0), func(in *Input) { in.Target.Pods[2].Ready = false }),
+			"n1",
+			"Held MaxUnavailableReached",
+			"n3 (no ready pod of the target)",
+		},
+		"a pod of the target is on no node": {
+			scene(cordoned(0), func(in *Input) { in.Target.Pods, in.Target.Template = append(in.Target.Pods, TargetPod{}), nil }),
+			"n1",
+			"Held MaxUnavailableReached",
+			"pods of the target that are on no node: 1",
+		},
 		"a pod of the target is on a node that is gone": {scene(cordoned(0), func(in *Input) {
 			in.Target.Pods, in.Target.Template = append(in.Target.Pods, TargetPod{Node: "gone"}, TargetPod{Node: "gone", Ready: true}), nil
 		}), "n1", "Released ConditionMet", ""},
@@ -99,11 +154,36 @@ func TestHoldOrRelease(t *testing.T) {
 			in.Guard.Spec.MaxUnavailable = new(intstr.FromInt32(2))
 			in.Target.Pods[2] = TargetPod{}
 		}), "n1", "Released ConditionMet", ""},
-		"two may be unavailable":                                             {scene(cordoned(0, 1), func(in *Input) { in.Guard.Spec.MaxUnavailable = new(intstr.FromInt32(2)) }), "n2", "Released ConditionMet", ""},
-		"none may be unavailable":                                            {scene(cordoned(0), func(in *Input) { in.Guard.Spec.MaxUnavailable = new(intstr.FromInt32(0)) }), "n1", "Held ReleasesDisabled", "spec.maxUnavailable is 0"},
-		"an unhealthy node while another one is unhealthy":                   {scene(cordoned(0), func(in *Input) { in.Nodes[0].Ready, in.Nodes[2].Ready = false, false }), "n1", "Released ConditionMet", ""},
-		"an unhealthy node while another one is released":                    {scene(cordoned(0, 1), going(1, false), func(in *Input) { in.Nodes[0].Ready = false }), "n1", "Held MaxUnavailableReached", "n2"},
-		"a node whose companion is not ready while another one is unhealthy": {scene(cordoned(0), func(in *Input) { in.Companions[0].Ready, in.Nodes[2].Ready = false, false }), "n1", "Held MaxUnavailableReached", "n3"},
+		"two may be unavailable": {
+			scene(cordoned(0, 1), func(in *Input) { in.Guard.Spec.MaxUnavailable = new(intstr.FromInt32(2)) }),
+			"n2",
+			"Released ConditionMet",
+			"",
+		},
+		"none may be unavailable": {
+			scene(cordoned(0), func(in *Input) { in.Guard.Spec.MaxUnavailable = new(intstr.FromInt32(0)) }),
+			"n1",
+			"Held ReleasesDisabled",
+			"spec.maxUnavailable is 0",
+		},
+		"an unhealthy node while another one is unhealthy": {
+			scene(cordoned(0), func(in *Input) { in.Nodes[0].Ready, in.Nodes[2].Ready = false, false }),
+			"n1",
+			"Released ConditionMet",
+			"",
+		},
+		"an unhealthy node while another one is released": {
+			scene(cordoned(0, 1), going(1, false), func(in *Input) { in.Nodes[0].Ready = false }),
+			"n1",
+			"Held MaxUnavailableReached",
+			"n2",
+		},
+		"a node whose companion is not ready while another one is unhealthy": {
+			scene(cordoned(0), func(in *Input) { in.Companions[0].Ready, in.Nodes[2].Ready = false, false }),
+			"n1",
+			"Held MaxUnavailableReached",
+			"n3",
+		},
 		"the end of an earlier release is recorded first": {scene(cordoned(0), going(0, false), func(in *Input) {
 			in.Budgets[0].Ended = releaseID(in.Guard.Status.Released[0])
 		}), "n1", "Held Releasing", "the end of its earlier release is recorded first"},
@@ -113,9 +193,24 @@ func TestHoldOrRelease(t *testing.T) {
 		"a returning node waits for one that breaks glass, before that is written": {scene(cordoned(0, 1), going(1, true), func(in *Input) {
 			in.Nodes[0].BreakGlass, in.Nodes[1].Ready, in.Live = "fire", false, false
 		}), "n2", "Held MaxUnavailableReached", "n1"},
-		"a returning node still counts":             {scene(cordoned(0), going(1, true), func(in *Input) { in.Companions[1].Ready = false }), "n1", "Held MaxUnavailableReached", "its companion is not ready yet"},
-		"a returning node with a new request waits": {scene(cordoned(1), going(1, true), func(in *Input) { in.Nodes[2].Ready = false }), "n2", "Held MaxUnavailableReached", "n3"},
-		"no approval": {scene(cordoned(0), func(in *Input) { in.Guard.Spec.Release.When = v1alpha1.ReleaseWhenApproval }), "n1", "Held AwaitingApproval", ""},
+		"a returning node still counts": {
+			scene(cordoned(0), going(1, true), func(in *Input) { in.Companions[1].Ready = false }),
+			"n1",
+			"Held MaxUnavailableReached",
+			"its companion is not ready yet",
+		},
+		"a returning node with a new request waits": {
+			scene(cordoned(1), going(1, true), func(in *Input) { in.Nodes[2].Ready = false }),
+			"n2",
+			"Held MaxUnavailableReached",
+			"n3",
+		},
+		"no approval": {
+			scene(cordoned(0), func(in *Input) { in.Guard.Spec.Release.When = v1alpha1.ReleaseWhenApproval }),
+			"n1",
+			"Held AwaitingApproval",
+			"",
+		},
 		"approved for another NodeGuard": {scene(cordoned(0), func(in *Input) {
 			in.Guard.Spec.Release.When = v1alpha1.ReleaseWhenApproval
 			in.Nodes[0].Approved = "storage/other"
@@ -124,59 +219,173 @@ func TestHoldOrRelease(t *testing.T) {
 			in.Guard.Spec.Release.When = v1alpha1.ReleaseWhenApproval
 			in.Nodes[0].Approved = "a/b, storage/disks"
 		}), "n1", "Released ConditionMet", ""},
-		"no check has run":                                                   {scene(cordoned(0), check("", t0, asked)), "n1", "Held CheckRunning", ""},
-		"the check runs":                                                     {scene(cordoned(0), check(corev1.PodRunning, time.Time{}, asked)), "n1", "Held CheckRunning", ""},
-		"the check failed":                                                   {scene(cordoned(0), check(corev1.PodFailed, t0.Add(-5*time.Second), asked)), "n1", "Held CheckFailed", "exit code 3): 2 volumes"},
-		"the check failed long ago":                                          {scene(cordoned(0), check(corev1.PodFailed, t0.Add(-time.Minute), asked)), "n1", "Held CheckRunning", ""},
-		"the check succeeded":                                                {scene(cordoned(0), check(corev1.PodSucceeded, t0.Add(-5*time.Second), asked)), "n1", "Released ConditionMet", ""},
-		"the check succeeded long ago":                                       {scene(cordoned(0), check(corev1.PodSucceeded, t0.Add(-time.Minute), asked)), "n1", "Held CheckRunning", ""},
-		"the check was for another release request":                          {scene(cordoned(0), check(corev1.PodSucceeded, t0.Add(-5*time.Second), asked.Add(-time.Hour))), "n1", "Held CheckRunning", ""},
-		"no check can run on the node":                                       {scene(cordoned(0), check("", t0, asked), func(in *Input) { in.Nodes[0].Ready = false }), "n1", "Released ConditionMet", ""},
-		"a node waits while another one is checked":                          {scene(cordoned(0, 1), check(corev1.PodRunning, time.Time{}, asked)), "n2", "Held WaitingForTurn", ""},
-		"the check of the first node failed":                                 {scene(cordoned(0, 1), check(corev1.PodFailed, t0.Add(-5*time.Second), asked)), "n2", "Held CheckRunning", ""},
-		"an unhealthy node while another one is checked":                     {scene(cordoned(0, 1), check(corev1.PodRunning, time.Time{}, asked), func(in *Input) { in.Nodes[1].Ready = false }), "n2", "Released ConditionMet", ""},
-		"the check of the second node succeeded, and the first one has none": {scene(cordoned(1, 0), check(corev1.PodSucceeded, t0.Add(-5*time.Second), asked.Add(time.Minute))), "n1", "Released ConditionMet", ""},
-		"a node waits for no check of another one if release.when is another one": {scene(cordoned(0, 1), check(corev1.PodRunning, time.Time{}, asked), func(in *Input) {
-			in.Guard.Spec.Release = v1alpha1.ReleaseSpec{When: v1alpha1.ReleaseWhenApproval}
-			in.Nodes[1].Approved = "storage/disks"
-		}), "n2", "Released ConditionMet", ""},
-		"the next check is rejected, and the last one still exists": {scene(cordoned(0), check(corev1.PodFailed, t0.Add(-time.Minute), asked), func(in *Input) {
-			in.CheckObstacles = map[string]*task.Obstacle{"n1": {Reason: v1alpha1.ReasonPodForbidden, Message: "quota", RetryAt: t0.Add(time.Second)}}
-		}), "n1", "Held CheckRunning", ""},
+		"no check has run": {
+			scene(cordoned(0), check("", t0, asked)),
+			"n1",
+			"Held CheckRunning",
+			"",
+		},
+		"the check runs": {
+			scene(cordoned(0), check(corev1.PodRunning, time.Time{}, asked)),
+			"n1",
+			"Held CheckRunning",
+			"",
+		},
+		"the check failed": {
+			scene(cordoned(0), check(corev1.PodFailed, t0.Add(-5*time.Second), asked)),
+			"n1",
+			"Held CheckFailed",
+			"exit code 3): 2 volumes",
+		},
+		"the check failed long ago": {
+			scene(cordoned(0), check(corev1.PodFailed, t0.Add(-time.Minute), asked)),
+			"n1",
+			"Held CheckRunning",
+			"",
+		},
+		"the check succeeded": {
+			scene(cordoned(0), check(corev1.PodSucceeded, t0.Add(-5*time.Second), asked)),
+			"n1",
+			"Released ConditionMet",
+			"",
+		},
+		"the check succeeded long ago": {
+			scene(cordoned(0), check(corev1.PodSucceeded, t0.Add(-time.Minute), asked)),
+			"n1",
+			"Held CheckRunning",
+			"",
+		},
+		"the check was for another release request": {
+			scene(cordoned(0), check(corev1.PodSucceeded, t0.Add(-5*time.Second), asked.Add(-time.Hour))),
+			"n1",
+			"Held CheckRunning",
+			"",
+		},
+		"no check can run on the node": {
+			scene(cordoned(0), check("", t0, asked), func(in *Input) { in.Nodes[0].Ready = false }),
+			"n1",
+			"Released ConditionMet",
+			"",
+		},
+		"a node waits while another one is checked": {
+			scene(cordoned(0, 1), check(corev1.PodRunning, time.Time{}, asked)),
+			"n2",
+			"Held WaitingForTurn",
+			"",
+		},
+		"the check of the first node failed": {
+			scene(cordoned(0, 1), check(corev1.PodFailed, t0.Add(-5*time.Second), asked)),
+			"n2",
+			"Held CheckRunning",
+			"",
+		},
+		"an unhealthy node while another one is checked": {
+			scene(cordoned(0, 1), check(corev1.PodRunning, time.Time{}, asked), func(in *Input) { in.Nodes[1].Ready = false }),
+			"n2",
+			"Released ConditionMet",
+			"",
+		},
+		"the check of the second node succeeded, and the first one has none": {
+			scene(cordoned(1, 0), check(corev1.PodSucceeded, t0.Add(-5*time.Second), asked.Add(time.Minute))),
+			"n1",
+			"Released ConditionMet",
+			"",
+		},
+		"a node waits for no check of another one if release.when is another one": {
+			scene(cordoned(0, 1), check(corev1.PodRunning, time.Time{}, asked), func(in *Input) {
+				in.Guard.Spec.Release = v1alpha1.ReleaseSpec{When: v1alpha1.ReleaseWhenApproval}
+				in.Nodes[1].Approved = "storage/disks"
+			}),
+			"n2",
+			"Released ConditionMet",
+			"",
+		},
+		"the next check is rejected, and the last one still exists": {
+			scene(cordoned(0), check(corev1.PodFailed, t0.Add(-time.Minute), asked), func(in *Input) {
+				in.CheckObstacles = map[string]*task.Obstacle{
+					"n1": {Reason: v1alpha1.ReasonPodForbidden, Message: "quota", RetryAt: t0.Add(time.Second)},
+				}
+			}),
+			"n1",
+			"Held CheckRunning",
+			"",
+		},
 		"the check is overdue": {scene(cordoned(0, 1), check(corev1.PodRunning, time.Time{}, asked), func(in *Input) {
 			in.Checks[0].Created = t0.Add(-121 * time.Second)
 		}), "n1", "Held CheckFailed", "did not end within 1m0s"},
 		"the check of the first node is overdue": {scene(cordoned(0, 1), check(corev1.PodRunning, time.Time{}, asked), func(in *Input) {
 			in.Checks[0].Created = t0.Add(-121 * time.Second)
 		}), "n2", "Held CheckRunning", ""},
-		"the check of the first node does not terminate": {scene(cordoned(0, 1), check(corev1.PodRunning, time.Time{}, asked), func(in *Input) {
-			in.Checks[0].Terminating = true
-		}), "n2", "Held CheckRunning", ""},
-		"the check succeeded, by a clock that is ahead": {scene(cordoned(0), check(corev1.PodSucceeded, t0.Add(time.Hour), asked), func(in *Input) {
-			in.Checks[0].Created = t0.Add(-10 * time.Minute)
-		}), "n1", "Held CheckRunning", ""},
+		"the check of the first node does not terminate": {
+			scene(cordoned(0, 1), check(corev1.PodRunning, time.Time{}, asked), func(in *Input) {
+				in.Checks[0].Terminating = true
+			}),
+			"n2",
+			"Held CheckRunning",
+			"",
+		},
+		"the check succeeded, by a clock that is ahead": {
+			scene(cordoned(0), check(corev1.PodSucceeded, t0.Add(time.Hour), asked), func(in *Input) {
+				in.Checks[0].Created = t0.Add(-10 * time.Minute)
+			}),
+			"n1",
+			"Held CheckRunning",
+			"",
+		},
 		"the first of several nodes that other NodeGuards have released": {scene(cordoned(0, 1, 2), func(in *Input) {
-			in.Peers = []Peer{{Name: "ns/a", Released: []v1alpha1.ReleasedNode{{Node: "n2", UID: "uid-n2", Since: metav1.NewTime(t0.Add(-time.Minute))}}},
-				{Name: "ns/b", Released: []v1alpha1.ReleasedNode{{Node: "n3", UID: "uid-n3", Since: metav1.NewTime(t0.Add(-time.Hour))}}}}
+			in.Peers = []Peer{
+				{Name: "ns/a", Released: []v1alpha1.ReleasedNode{{Node: "n2", UID: "uid-n2", Since: metav1.NewTime(t0.Add(-time.Minute))}}},
+				{Name: "ns/b", Released: []v1alpha1.ReleasedNode{{Node: "n3", UID: "uid-n3", Since: metav1.NewTime(t0.Add(-time.Hour))}}},
+			}
 		}), "n3", "Released ConditionMet", ""},
 		"the second of several nodes that other NodeGuards have released": {scene(cordoned(0, 1, 2), func(in *Input) {
 			in.Guard.Spec.MaxUnavailable = new(intstr.FromInt32(2))
-			in.Peers = []Peer{{Name: "ns/a", Released: []v1alpha1.ReleasedNode{{Node: "n2", UID: "uid-n2", Since: metav1.NewTime(t0.Add(-time.Minute))}}},
-				{Name: "ns/b", Released: []v1alpha1.ReleasedNode{{Node: "n3", UID: "uid-n3", Since: metav1.NewTime(t0.Add(-time.Hour))}}}}
+			in.Peers = []Peer{
+				{Name: "ns/a", Released: []v1alpha1.ReleasedNode{{Node: "n2", UID: "uid-n2", Since: metav1.NewTime(t0.Add(-time.Minute))}}},
+				{Name: "ns/b", Released: []v1alpha1.ReleasedNode{{Node: "n3", UID: "uid-n3", Since: metav1.NewTime(t0.Add(-time.Hour))}}},
+			}
 		}), "n2", "Held WaitingForOtherRelease", "NodeGuard ns/b has released node n3"},
 		"two nodes that other NodeGuards have released at the same time, by name": {scene(cordoned(1, 0), func(in *Input) {
 			since := metav1.NewTime(t0.Add(-time.Minute))
-			in.Peers = []Peer{{Name: "ns/a", Released: []v1alpha1.ReleasedNode{{Node: "n2", UID: "uid-n2", Since: since}}}, {Name: "ns/b", Released: []v1alpha1.ReleasedNode{{Node: "n1", UID: "uid-n1", Since: since}}}}
+			in.Peers = []Peer{
+				{Name: "ns/a", Released: []v1alpha1.ReleasedNode{{Node: "n2", UID: "uid-n2", Since: since}}},
+				{Name: "ns/b", Released: []v1alpha1.ReleasedNode{{Node: "n1", UID: "uid-n1", Since: since}}},
+			}
 		}), "n1", "Released ConditionMet", ""},
-		"past the deadline, released":                     {scene(cordoned(0), deadline(v1alpha1.OnDeadlineRelease), func(in *Input) { in.Nodes[2].Ready = false }), "n1", "Released DeadlineReached", ""},
-		"past the deadline, but another node is released": {scene(cordoned(0, 1), deadline(v1alpha1.OnDeadlineRelease), going(1, false)), "n1", "Held MaxUnavailableReached", "waits for nothing else"},
-		"past the deadline, held":                         {scene(cordoned(0), deadline(v1alpha1.OnDeadlineHold), func(in *Input) { in.Nodes[2].Ready = false }), "n1", "Held MaxUnavailableReached", "release.onDeadline is Hold"},
+		"past the deadline, released": {
+			scene(cordoned(0), deadline(v1alpha1.OnDeadlineRelease), func(in *Input) { in.Nodes[2].Ready = false }),
+			"n1",
+			"Released DeadlineReached",
+			"",
+		},
+		"past the deadline, but another node is released": {
+			scene(cordoned(0, 1), deadline(v1alpha1.OnDeadlineRelease), going(1, false)),
+			"n1",
+			"Held MaxUnavailableReached",
+			"waits for nothing else",
+		},
+		"past the deadline, held": {
+			scene(cordoned(0), deadline(v1alpha1.OnDeadlineHold), func(in *Input) { in.Nodes[2].Ready = false }),
+			"n1",
+			"Held MaxUnavailableReached",
+			"release.onDeadline is Hold",
+		},
 		"break glass": {scene(cordoned(0), func(in *Input) {
 			in.Guard.Spec.MaxUnavailable = new(intstr.FromInt32(0))
 			in.Nodes[0].BreakGlass = "fire"
 		}), "n1", "Released BreakGlass", ""},
-		"break glass without a release request": {scene(func(in *Input) { in.Nodes[0].BreakGlass = "fire" }), "n1", "Guarded CompanionsReady", ""},
-		"a budget of another owner":             {scene(cordoned(0), func(in *Input) { in.Foreign = []ForeignBudget{{"theirs", labels.Everything()}} }), "n1", "Held OverlappingBudget", "theirs"},
+		"break glass without a release request": {
+			scene(func(in *Input) { in.Nodes[0].BreakGlass = "fire" }),
+			"n1",
+			"Guarded CompanionsReady",
+			"",
+		},
+		"a budget of another owner": {
+			scene(cordoned(0), func(in *Input) { in.Foreign = []ForeignBudget{{"theirs", labels.Everything()}} }),
+			"n1",
+			"Held OverlappingBudget",
+			"theirs",
+		},
 		"another NodeGuard has released another node": {scene(cordoned(0, 1), func(in *Input) {
 			in.Peers = []Peer{{Name: "ns/peer", Released: []v1alpha1.ReleasedNode{{Node: "n2", UID: "uid-n2"}}}}
 			in.Nodes[2].Ready = false
@@ -237,24 +446,73 @@ func TestBudgets(t *testing.T) {
 		in   Input
 		want Action
 	}{
-		"up to date":       {scene(), nil},
-		"missing":          {scene(func(in *Input) { in.Budgets = in.Budgets[1:] }), CreateBudget{"n1", BudgetState{}}},
-		"its node is held": {scene(cordoned(0), func(in *Input) { in.Nodes[2].Ready = false; in.Budgets[0] = scene().Budgets[0] }), SetBudget{scene().Budgets[0], BudgetState{RequestedAt: t0, Locked: true}}},
-		"its node is released: the next pass opens it":                           {scene(cordoned(0)), nil},
-		"its node was released":                                                  {scene(cordoned(0), going(0, false)), SetBudget{Budget{Name: "c-n1", UID: "b-n1", ResourceVersion: "1", Node: "n1", Owner: "guard", BudgetState: BudgetState{RequestedAt: since, Locked: true}}, BudgetState{Open: true, RequestedAt: since}}},
-		"it was closed after the release, which the NodeGuard does not show yet": {scene(cordoned(0), going(0, false), func(in *Input) { in.Budgets[0].Ended = ended }), nil},
-		"its node returns":                                                       {scene(going(0, true), func(in *Input) { in.Budgets[0].Open = true }), SetBudget{Budget{Name: "c-n1", UID: "b-n1", ResourceVersion: "1", Node: "n1", Owner: "guard", BudgetState: BudgetState{Open: true}}, BudgetState{Ended: ended}}},
-		"open without a release":                                                 {scene(func(in *Input) { in.Budgets[0].Open = true }), SetBudget{Budget{Name: "c-n1", UID: "b-n1", ResourceVersion: "1", Node: "n1", Owner: "guard", BudgetState: BudgetState{Open: true}}, BudgetState{}}},
-		"changed by another client":                                              {scene(func(in *Input) { in.Budgets[0].Drifted = true }), SetBudget{Budget{Name: "c-n1", UID: "b-n1", ResourceVersion: "1", Node: "n1", Owner: "guard", Drifted: true}, BudgetState{}}},
-		"another pod has the labels of its companion":                            {scene(stranger("n1")), SetBudget{scene().Budgets[0], BudgetState{Locked: true}}},
-		"a pod has labels of no companion":                                       {scene(stranger("another")), nil},
+		"up to date": {scene(), nil},
+		"missing":    {scene(func(in *Input) { in.Budgets = in.Budgets[1:] }), CreateBudget{"n1", BudgetState{}}},
+		"its node is held": {
+			scene(cordoned(0), func(in *Input) { in.Nodes[2].Ready = false; in.Budgets[0] = scene().Budgets[0] }),
+			SetBudget{scene().Budgets[0], BudgetState{RequestedAt: t0, Locked: true}},
+		},
+		"its node is released: the next pass opens it": {scene(cordoned(0)), nil},
+		"its node was released": {
+			scene(cordoned(0), going(0, false)),
+			SetBudget{
+				Budget{
+					Name:            "c-n1",
+					UID:             "b-n1",
+					ResourceVersion: "1",
+					Node:            "n1",
+					Owner:           "guard",
+					BudgetState:     BudgetState{RequestedAt: since, Locked: true},
+				},
+				BudgetState{Open: true, RequestedAt: since},
+			},
+		},
+		"it was closed after the release, which the NodeGuard does not show yet": {
+			scene(cordoned(0), going(0, false), func(in *Input) { in.Budgets[0].Ended = ended }),
+			nil,
+		},
+		"its node returns": {
+			scene(going(0, true), func(in *Input) { in.Budgets[0].Open = true }),
+			SetBudget{
+				Budget{Name: "c-n1", UID: "b-n1", ResourceVersion: "1", Node: "n1", Owner: "guard", BudgetState: BudgetState{Open: true}},
+				BudgetState{Ended: ended},
+			},
+		},
+		"open without a release": {
+			scene(func(in *Input) { in.Budgets[0].Open = true }),
+			SetBudget{
+				Budget{Name: "c-n1", UID: "b-n1", ResourceVersion: "1", Node: "n1", Owner: "guard", BudgetState: BudgetState{Open: true}},
+				BudgetState{},
+			},
+		},
+		"changed by another client": {
+			scene(func(in *Input) { in.Budgets[0].Drifted = true }),
+			SetBudget{Budget{Name: "c-n1", UID: "b-n1", ResourceVersion: "1", Node: "n1", Owner: "guard", Drifted: true}, BudgetState{}},
+		},
+		"another pod has the labels of its companion": {
+			scene(stranger("n1")),
+			SetBudget{scene().Budgets[0], BudgetState{Locked: true}},
+		},
+		"a pod has labels of no companion": {scene(stranger("another")), nil},
 		"it has two companions": {scene(func(in *Input) {
 			second := in.Companions[0]
 			second.UID, second.Terminating = "second", true
 			in.Companions = append(in.Companions, second)
 		}), SetBudget{scene().Budgets[0], BudgetState{Locked: true}}},
-		"its node no longer requests release": {scene(func(in *Input) { in.Budgets[0].RequestedAt, in.Budgets[0].Locked = since, true }),
-			SetBudget{Budget{Name: "c-n1", UID: "b-n1", ResourceVersion: "1", Node: "n1", Owner: "guard", BudgetState: BudgetState{RequestedAt: since, Locked: true}}, BudgetState{}}},
+		"its node no longer requests release": {
+			scene(func(in *Input) { in.Budgets[0].RequestedAt, in.Budgets[0].Locked = since, true }),
+			SetBudget{
+				Budget{
+					Name:            "c-n1",
+					UID:             "b-n1",
+					ResourceVersion: "1",
+					Node:            "n1",
+					Owner:           "guard",
+					BudgetState:     BudgetState{RequestedAt: since, Locked: true},
+				},
+				BudgetState{},
+			},
+		},
 		"its node was deleted": {scene(func(in *Input) {
 			in.Nodes = in.Nodes[1:]
 			in.Companions = in.Companions[1:]

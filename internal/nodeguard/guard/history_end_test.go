@@ -136,7 +136,8 @@ func (h *history) isTrue(name string, in *Input, held NodeState) bool {
 		return len(h.status(g).Released) > 0 || len(all) > len(sound)
 	case v1alpha1.ReasonHeldByOtherGuard:
 		for _, other := range sorted(h.guards) {
-			if other != name && !h.barred[other] && strings.Contains(held.Message, "NodeGuard ns/"+other+" ") && (refusing || h.mayHold(other, held.Name) || h.keepsPlaces(other, held.Name)) {
+			if other != name && !h.barred[other] && strings.Contains(held.Message, "NodeGuard ns/"+other+" ") &&
+				(refusing || h.mayHold(other, held.Name) || h.keepsPlaces(other, held.Name)) {
 				return true
 			}
 		}
@@ -155,7 +156,8 @@ func (h *history) isTrue(name string, in *Input, held NodeState) bool {
 // heal fixes everything that drains may wait for.
 func (h *history) heal() {
 	h.say("everything is fixed")
-	if n, there := h.nodes[h.evil]; there && !slices.ContainsFunc(h.tools, func(t *tool) bool { return t.phase != idle && t.node == n.Name }) {
+	if n, there := h.nodes[h.evil]; there &&
+		!slices.ContainsFunc(h.tools, func(t *tool) bool { return t.phase != idle && t.node == n.Name }) {
 		n.Unschedulable, n.Taints = false, nil
 		h.setNode(n)
 	}

@@ -41,7 +41,12 @@ var closed = map[string]bool{"x1": true, "x2": true}
 
 func (h *history) addHostile(s int64) {
 	if rng := rand.New(rand.NewSource(^s)); rng.Intn(4) == 0 {
-		h.hostile = &hostile{rng: rng, written: map[types.UID][]v1alpha1.NodeGuardStatus{}, overwritten: map[types.UID]v1alpha1.NodeGuardStatus{}, opened: map[*v1alpha1.NodeGuard]openedGuard{}}
+		h.hostile = &hostile{
+			rng:         rng,
+			written:     map[types.UID][]v1alpha1.NodeGuardStatus{},
+			overwritten: map[types.UID]v1alpha1.NodeGuardStatus{},
+			opened:      map[*v1alpha1.NodeGuard]openedGuard{},
+		}
 	}
 }
 
@@ -81,7 +86,13 @@ func (h *history) forgeStatus(guard, node string) {
 	}
 	g = g.DeepCopy()
 	g.ResourceVersion = h.uid()
-	entry := v1alpha1.ReleasedNode{Node: node, UID: h.nodes[node].UID, Since: metav1.NewTime(h.now), RequestedAt: metav1.NewTime(h.now), Reason: v1alpha1.ReasonConditionMet}
+	entry := v1alpha1.ReleasedNode{
+		Node:        node,
+		UID:         h.nodes[node].UID,
+		Since:       metav1.NewTime(h.now),
+		RequestedAt: metav1.NewTime(h.now),
+		Reason:      v1alpha1.ReasonConditionMet,
+	}
 	what := []string{"a release", "a break-glass release", "a node that returns", "nothing", "an earlier status", "a status of another NodeGuard"}[h.hostile.rng.Intn(6)]
 	earlier := h.hostile.written[g.UID]
 	switch what {
@@ -99,7 +110,10 @@ func (h *history) forgeStatus(guard, node string) {
 		g.Status = *h.guards[choose(h, h.guards)].Status.DeepCopy()
 	}
 	if what == "a release" || what == "a break-glass release" || what == "a node that returns" {
-		g.Status.Released = append(slices.DeleteFunc(g.Status.Released, func(o v1alpha1.ReleasedNode) bool { return o.Node == node }), entry)
+		g.Status.Released = append(
+			slices.DeleteFunc(g.Status.Released, func(o v1alpha1.ReleasedNode) bool { return o.Node == node }),
+			entry,
+		)
 	}
 	h.say("a hostile user writes %s into the status of %s: %s", what, guard, node)
 	h.met["forged: "+what]++
@@ -122,7 +136,21 @@ func (h *history) forgePod(guard, node string) {
 	if _, there := h.pods[name]; there {
 		return
 	}
-	p := simPod{Pod: Pod{Name: name, UID: typesUID(name + h.uid()), Node: node, Owner: g.UID, Revision: g.Labels["revision"], Created: h.now, Phase: corev1.PodRunning, Ready: true}, guard: guard, role: "companion", forged: true}
+	p := simPod{
+		Pod: Pod{
+			Name:     name,
+			UID:      typesUID(name + h.uid()),
+			Node:     node,
+			Owner:    g.UID,
+			Revision: g.Labels["revision"],
+			Created:  h.now,
+			Phase:    corev1.PodRunning,
+			Ready:    true,
+		},
+		guard:  guard,
+		role:   "companion",
+		forged: true,
+	}
 	if b, there := h.budgets[BudgetName(guard, node)]; there && h.hostile.rng.Intn(2) == 0 {
 		p.role, p.Phase, p.Ready, p.RequestedAt = "check", corev1.PodSucceeded, false, token(b.RequestedAt)
 		p.began, p.finished = h.now, h.now
@@ -154,7 +182,17 @@ func (h *history) changePod() {
 func (h *history) changeBudget(guard, node string) {
 	if g := h.guards[guard]; closed[guard] && node != "" {
 		name := BudgetName(guard, node)
-		h.budgets[name] = simBudget{Budget: Budget{Name: name, UID: typesUID(h.uid()), ResourceVersion: h.uid(), Node: node, Owner: g.UID, BudgetState: BudgetState{Locked: true}}, guard: guard}
+		h.budgets[name] = simBudget{
+			Budget: Budget{
+				Name:            name,
+				UID:             typesUID(h.uid()),
+				ResourceVersion: h.uid(),
+				Node:            node,
+				Owner:           g.UID,
+				BudgetState:     BudgetState{Locked: true},
+			},
+			guard: guard,
+		}
 		h.met["forged budget"]++
 		return
 	}
@@ -176,7 +214,16 @@ func (h *history) addClosed(name string) {
 	if h.guards[name] != nil {
 		return
 	}
-	g := &v1alpha1.NodeGuard{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: typesUID(h.uid()), ResourceVersion: h.uid(), Generation: 1, Labels: map[string]string{"revision": "r0"}}}
+	g := &v1alpha1.NodeGuard{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:       "ns",
+			Name:            name,
+			UID:             typesUID(h.uid()),
+			ResourceVersion: h.uid(),
+			Generation:      1,
+			Labels:          map[string]string{"revision": "r0"},
+		},
+	}
 	g.Spec.Target.DaemonSet = []string{"a", "b"}[h.hostile.rng.Intn(2)]
 	g.Spec.Release.When = v1alpha1.ReleaseWhenApproval
 	h.say("a hostile user creates %s in a namespace that is not allowed", name)
@@ -232,7 +279,8 @@ func (h *history) opened(g *v1alpha1.NodeGuard) *v1alpha1.NodeGuard {
 	h.hostile.opened[g] = openedGuard{opened, statuses.newest[g.UID].ControllerState.Writes}
 	// A manager that began after the status was overwritten learns of a later one again, if its view is older than that.
 	written := h.hostile.written[g.UID]
-	if state := opened.Status.ControllerState; state.Seal != "" && (len(written) == 0 || state.Writes > written[len(written)-1].ControllerState.Writes) {
+	if state := opened.Status.ControllerState; state.Seal != "" &&
+		(len(written) == 0 || state.Writes > written[len(written)-1].ControllerState.Writes) {
 		h.hostile.written[g.UID] = append(written, opened.Status)
 	}
 	return opened
@@ -240,7 +288,8 @@ func (h *history) opened(g *v1alpha1.NodeGuard) *v1alpha1.NodeGuard {
 
 // mayKnowRelease reports whether a manager that began after the status was overwritten may still know of a release.
 func (h *history) mayKnowRelease(g *v1alpha1.NodeGuard, node Node) bool {
-	return h.hostile != nil && slices.ContainsFunc(h.hostile.overwritten[g.UID].Released, func(o v1alpha1.ReleasedNode) bool { return o.UID == node.UID })
+	return h.hostile != nil &&
+		slices.ContainsFunc(h.hostile.overwritten[g.UID].Released, func(o v1alpha1.ReleasedNode) bool { return o.UID == node.UID })
 }
 
 func (h *history) unsealed(g *v1alpha1.NodeGuard) bool {

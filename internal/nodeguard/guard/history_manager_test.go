@@ -57,7 +57,8 @@ func (h *history) pass(name string) {
 		}
 	} else {
 		for _, a := range p.Actions {
-			if set, opens := a.(SetBudget); opens && set.Open && !h.isReleased(seen, set.Budget.Node) && !h.mayKnowRelease(seen, h.nodes[set.Budget.Node]) {
+			if set, opens := a.(SetBudget); opens && set.Open && !h.isReleased(seen, set.Budget.Node) &&
+				!h.mayKnowRelease(seen, h.nodes[set.Budget.Node]) {
 				h.fail("a budget opens in the pass that decides it")
 			}
 			writes = append(writes, func() {
@@ -154,12 +155,21 @@ func (h *history) do(name string, seen *v1alpha1.NodeGuard, a Action) {
 	h.say("%s: %T %+v", name, a, a)
 	switch a := a.(type) {
 	case CreateCompanion:
-		h.create(simPod{Pod: Pod{Name: a.Name, Node: a.Node, Owner: owner, Revision: seen.Labels["revision"]}, guard: name, role: "companion"})
+		h.create(
+			simPod{Pod: Pod{Name: a.Name, Node: a.Node, Owner: owner, Revision: seen.Labels["revision"]}, guard: name, role: "companion"},
+		)
 	case CreateCheck:
 		h.create(simPod{Pod: Pod{Name: a.Name, Node: a.Node, Owner: owner, RequestedAt: a.RequestedAt}, guard: name, role: "check"})
 	case CreateBudget:
 		if _, there := h.budgets[BudgetName(name, a.Node)]; !there {
-			b := Budget{Name: BudgetName(name, a.Node), UID: owner + "-b", ResourceVersion: h.uid(), Node: a.Node, Owner: owner, BudgetState: a.BudgetState}
+			b := Budget{
+				Name:            BudgetName(name, a.Node),
+				UID:             owner + "-b",
+				ResourceVersion: h.uid(),
+				Node:            a.Node,
+				Owner:           owner,
+				BudgetState:     a.BudgetState,
+			}
 			h.budgets[b.Name] = simBudget{Budget: b, guard: name}
 		}
 	case SetBudget:
@@ -205,7 +215,8 @@ func (h *history) create(p simPod) {
 		h.refused(&p)
 		return
 	case there:
-		if other.role == "stranger" || other.forged || other.Owner != p.Owner { // also an earlier guard of that name, whose pod does not end
+		if other.role == "stranger" || other.forged ||
+			other.Owner != p.Owner { // also an earlier guard of that name, whose pod does not end
 			h.taken(&p, &other)
 		}
 		return

@@ -17,7 +17,10 @@ import (
 
 func (h *history) isGoingFor(guard, node string) bool {
 	g, n := h.guards[guard], h.nodes[node]
-	return slices.ContainsFunc(h.status(g).Released, func(o v1alpha1.ReleasedNode) bool { return o.Node == node && o.UID == n.UID && !o.Returning })
+	return slices.ContainsFunc(
+		h.status(g).Released,
+		func(o v1alpha1.ReleasedNode) bool { return o.Node == node && o.UID == n.UID && !o.Returning },
+	)
 }
 
 // isFor reports whether a guard has to release a node.
@@ -74,10 +77,15 @@ func (h *history) othersAgree(name, node string) {
 		if !h.hasRoom(other, node, h.mayRelease(other)) {
 			h.fail("%s releases %s, and maxUnavailable of %s is reached", name, node, other)
 		}
-		if g.Spec.Release.When == v1alpha1.ReleaseWhenApproval && !h.mayRelease(other) && !strings.Contains(h.nodes[node].Approved, "ns/"+other) {
+		if g.Spec.Release.When == v1alpha1.ReleaseWhenApproval && !h.mayRelease(other) &&
+			!strings.Contains(h.nodes[node].Approved, "ns/"+other) {
 			h.fail("%s releases %s, without an approval for %s", name, node, other)
 		}
-		if check := h.checkOf(other, node); g.Spec.Release.When == v1alpha1.ReleaseWhenCheck && !h.mayRelease(other) && h.nodes[node].Ready && check.Phase != "Succeeded" {
+		if check := h.checkOf(
+			other,
+			node,
+		); g.Spec.Release.When == v1alpha1.ReleaseWhenCheck && !h.mayRelease(other) && h.nodes[node].Ready &&
+			check.Phase != "Succeeded" {
 			h.fail("%s releases %s, whose check for %s has not succeeded", name, node, other)
 		}
 	}
@@ -191,7 +199,8 @@ func (h *history) keepsPlaces(guard, but string) bool {
 func (h *history) releasedSince(guard, node string) (since time.Time) {
 	for name, g := range h.guards {
 		for _, o := range h.status(g).Released {
-			if name != guard && g.DeletionTimestamp.IsZero() && o.Node == node && o.UID == h.nodes[node].UID && !o.Returning && (since.IsZero() || o.Since.Time.Before(since)) {
+			if name != guard && g.DeletionTimestamp.IsZero() && o.Node == node && o.UID == h.nodes[node].UID && !o.Returning &&
+				(since.IsZero() || o.Since.Time.Before(since)) {
 				since = o.Since.Time
 			}
 		}

@@ -121,7 +121,8 @@ func (h *history) decided(name string, in *Input, p *Plan) {
 		}
 		others := 0
 		for _, n := range all {
-			if n != m.Node && (!slices.Contains(sound, n) || slices.ContainsFunc(p.Status.Released, func(o v1alpha1.ReleasedNode) bool { return o.Node == n })) {
+			if n != m.Node &&
+				(!slices.Contains(sound, n) || slices.ContainsFunc(p.Status.Released, func(o v1alpha1.ReleasedNode) bool { return o.Node == n })) {
 				others++
 			}
 		}
@@ -188,7 +189,8 @@ func (h *history) moved(name string, limit int, p *Plan) {
 		}
 		h.say("%s releases %s: %s", name, m.Node, m.Reason)
 		ended := slices.ContainsFunc(p.Moves, func(o Move) bool { return o.UID == m.UID && o.Kind == MoveReturning })
-		if !ended && slices.ContainsFunc(h.status(g).Released, func(o v1alpha1.ReleasedNode) bool { return o.UID == m.UID && !o.Returning }) {
+		if !ended &&
+			slices.ContainsFunc(h.status(g).Released, func(o v1alpha1.ReleasedNode) bool { return o.UID == m.UID && !o.Returning }) {
 			h.fail("%s releases %s twice", name, m.Node)
 		}
 		key := fmt.Sprint(g.UID, m.UID, h.asked[string(m.UID)], g.Spec.Target.DaemonSet)
@@ -228,7 +230,8 @@ func (h *history) deleting(guard string, p *simPod, reason string) {
 // companionOn : never two companions of a guard on a node.
 func (h *history) companionOn(p *simPod) {
 	for _, other := range h.pods {
-		if p.role == "companion" && other.role == "companion" && !other.forged && other.Owner == p.Owner && other.Node == p.Node && !h.wasTaken[p.guard+p.Node] {
+		if p.role == "companion" && other.role == "companion" && !other.forged && other.Owner == p.Owner && other.Node == p.Node &&
+			!h.wasTaken[p.guard+p.Node] {
 			h.fail("two companions of %s on %s", p.guard, p.Node)
 		}
 	}
@@ -326,7 +329,12 @@ func (h *history) check() {
 			b.loose = true
 			h.budgets[name] = b
 		}
-		if !b.loose && b.openFor == node.UID && !slices.ContainsFunc(h.status(g).Released, func(o v1alpha1.ReleasedNode) bool { return o.Node == b.Node && o.UID == node.UID }) && !h.mayKnowRelease(g, node) {
+		if !b.loose && b.openFor == node.UID &&
+			!slices.ContainsFunc(
+				h.status(g).Released,
+				func(o v1alpha1.ReleasedNode) bool { return o.Node == b.Node && o.UID == node.UID },
+			) &&
+			!h.mayKnowRelease(g, node) {
 			h.fail("the budget of %s for %s is open without a release", b.guard, b.Node)
 		}
 	}

@@ -189,7 +189,14 @@ type history struct {
 func play(s int64, tell bool) *history {
 	h := &history{rng: rand.New(rand.NewSource(s)), tell: tell, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), gate: map[string]bool{},
 		clocks: map[string]time.Duration{}, refuses: map[string]bool{}, memory: map[string]*memory{}, names: map[string]bool{}}
-	h.oracle = oracle{met: map[string]int{}, asked: map[string]int{}, lets: map[string]bool{}, unready: map[string]bool{}, unguardedOnce: map[string]bool{}, wasTaken: map[string]bool{}}
+	h.oracle = oracle{
+		met:           map[string]int{},
+		asked:         map[string]int{},
+		lets:          map[string]bool{},
+		unready:       map[string]bool{},
+		unguardedOnce: map[string]bool{},
+		wasTaken:      map[string]bool{},
+	}
 	h.begin()
 	h.addHostile(s)
 	steps := 150 + h.rng.Intn(250)
@@ -225,8 +232,15 @@ func pick[K ~string, V any](h *history, m map[K]V) K {
 }
 
 func (h *history) begin() {
-	h.cluster = cluster{nodes: map[string]Node{}, targets: map[string]map[string]TargetPod{"a": {}, "b": {}}, missing: map[string]bool{}, barred: map[string]bool{},
-		pods: map[string]simPod{}, budgets: map[string]simBudget{}, guards: map[string]*v1alpha1.NodeGuard{}}
+	h.cluster = cluster{
+		nodes:   map[string]Node{},
+		targets: map[string]map[string]TargetPod{"a": {}, "b": {}},
+		missing: map[string]bool{},
+		barred:  map[string]bool{},
+		pods:    map[string]simPod{},
+		budgets: map[string]simBudget{},
+		guards:  map[string]*v1alpha1.NodeGuard{},
+	}
 	for i := range 2 + h.rng.Intn(5) {
 		h.addNode(fmt.Sprint("n", i))
 	}
@@ -246,13 +260,21 @@ func (h *history) begin() {
 }
 
 func (h *history) addNode(name string) {
-	h.nodes[name] = Node{Name: name, UID: types.UID(h.uid()), ResourceVersion: h.uid(), Ready: true, Labels: map[string]string{"storage": "yes"}}
+	h.nodes[name] = Node{
+		Name:            name,
+		UID:             types.UID(h.uid()),
+		ResourceVersion: h.uid(),
+		Ready:           true,
+		Labels:          map[string]string{"storage": "yes"},
+	}
 	h.gate[name] = h.chance(70)
 	h.clocks[name] = []time.Duration{0, 0, 2 * time.Hour, -3 * time.Hour, 40 * time.Second}[h.rng.Intn(5)]
 }
 
 func (h *history) addGuard(name, target string) {
-	g := &v1alpha1.NodeGuard{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(h.uid()), ResourceVersion: h.uid(), Generation: 1}}
+	g := &v1alpha1.NodeGuard{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(h.uid()), ResourceVersion: h.uid(), Generation: 1},
+	}
 	g.Spec.Target.DaemonSet = target
 	h.respec(g)
 	h.guards[name] = g
@@ -282,7 +304,17 @@ func (h *history) respec(g *v1alpha1.NodeGuard) {
 // copied is deep enough: what is in the maps is replaced, never changed.
 func (c *cluster) copied() cluster {
 	d := *c
-	d.nodes, d.pods, d.budgets, d.guards, d.missing = maps.Clone(c.nodes), maps.Clone(c.pods), maps.Clone(c.budgets), maps.Clone(c.guards), maps.Clone(c.missing)
+	d.nodes, d.pods, d.budgets, d.guards, d.missing = maps.Clone(
+		c.nodes,
+	), maps.Clone(
+		c.pods,
+	), maps.Clone(
+		c.budgets,
+	), maps.Clone(
+		c.guards,
+	), maps.Clone(
+		c.missing,
+	)
 	d.barred, d.targets = maps.Clone(c.barred), map[string]map[string]TargetPod{}
 	for name, pods := range c.targets {
 		d.targets[name] = maps.Clone(pods)
@@ -331,7 +363,13 @@ type sight struct {
 }
 
 func (h *history) look(c *cluster, live bool) *sight {
-	s := &sight{cluster: c, live: live, nodes: make([]Node, 0, len(c.nodes)), guards: make([]*v1alpha1.NodeGuard, 0, len(c.guards)), parts: make(map[string]*Input, len(c.guards))}
+	s := &sight{
+		cluster: c,
+		live:    live,
+		nodes:   make([]Node, 0, len(c.nodes)),
+		guards:  make([]*v1alpha1.NodeGuard, 0, len(c.guards)),
+		parts:   make(map[string]*Input, len(c.guards)),
+	}
 	for _, name := range sorted(c.nodes) {
 		s.nodes = append(s.nodes, c.nodes[name])
 	}

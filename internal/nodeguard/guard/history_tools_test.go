@@ -142,7 +142,8 @@ func (h *history) mayEvict(p *simPod) bool {
 		wanted = 1000000
 	}
 	for _, other := range h.pods {
-		if other.Ready && other.guard == p.guard && ((other.role == "companion" && other.Node == p.Node) || (other.role == "stranger" && other.claims == p.Node)) {
+		if other.Ready && other.guard == p.guard &&
+			((other.role == "companion" && other.Node == p.Node) || (other.role == "stranger" && other.claims == p.Node)) {
 			healthy++
 		}
 	}

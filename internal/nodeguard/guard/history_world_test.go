@@ -30,7 +30,12 @@ type memory struct {
 
 func (h *history) of(guard string) *memory {
 	if h.memory[guard] == nil {
-		h.memory[guard] = &memory{refusedAt: map[string]time.Time{}, checks: map[string]*task.Obstacle{}, taken: map[string]NameHolder{}, takenAt: map[string]time.Time{}}
+		h.memory[guard] = &memory{
+			refusedAt: map[string]time.Time{},
+			checks:    map[string]*task.Obstacle{},
+			taken:     map[string]NameHolder{},
+			takenAt:   map[string]time.Time{},
+		}
 	}
 	return h.memory[guard]
 }
@@ -118,7 +123,10 @@ func (h *history) compromised() {
 	case 2:
 		if free := pickFree(h); free != "" {
 			h.say("%s takes the name %s", h.evil, free)
-			h.pods[free] = simPod{Pod: Pod{Name: free, UID: typesUID(h.uid()), Node: h.evil, Phase: corev1.PodRunning, Ready: true, Created: h.now}, role: "stranger"}
+			h.pods[free] = simPod{
+				Pod:  Pod{Name: free, UID: typesUID(h.uid()), Node: h.evil, Phase: corev1.PodRunning, Ready: true, Created: h.now},
+				role: "stranger",
+			}
 		}
 	case 3: // the status of its own pods
 		if p, there := h.pods[pick(h, h.pods)]; there && p.Node == h.evil && p.role == "companion" && !p.Terminating {
@@ -166,7 +174,12 @@ func (h *history) mirrorPod() {
 	}
 	name := "static-" + h.uid()
 	h.say("%s makes %s with the labels of the companion of %s for %s", h.evil, name, guard, claims)
-	h.pods[name] = simPod{Pod: Pod{Name: name, UID: typesUID(name), Node: h.evil, Phase: corev1.PodRunning, Ready: h.chance(80), Created: h.now}, guard: guard, role: "stranger", claims: claims}
+	h.pods[name] = simPod{
+		Pod:    Pod{Name: name, UID: typesUID(name), Node: h.evil, Phase: corev1.PodRunning, Ready: h.chance(80), Created: h.now},
+		guard:  guard,
+		role:   "stranger",
+		claims: claims,
+	}
 }
 
 // pickFree returns the name of a pod that no longer exists.
@@ -206,7 +219,8 @@ func (h *history) comeAndGo(guard string) {
 func (h *history) evicted(p *simPod) {
 	b, there := h.budgets[BudgetName(p.guard, p.Node)]
 	g, living := h.guards[p.guard]
-	if p.role == "companion" && !p.forged && there && living && g.UID == b.Owner && p.Phase == corev1.PodRunning && !b.Open && !b.RequestedAt.IsZero() {
+	if p.role == "companion" && !p.forged && there && living && g.UID == b.Owner && p.Phase == corev1.PodRunning && !b.Open &&
+		!b.RequestedAt.IsZero() {
 		h.fail("the companion of %s is evicted from %s, which is held: %+v", p.guard, p.Node, b)
 	}
 }

@@ -231,7 +231,10 @@ func TestCompanionDefaultsFromTarget(t *testing.T) {
 				t.Error("it has a token that was not requested")
 			}
 			pod := Companion(g, &template, "n1", "c")
-			if ref := metav1.GetControllerOf(pod); ref == nil || ref.UID != g.UID || pod.Spec.NodeName != "n1" || pod.Annotations[safeToEvict] != "true" {
+			if ref := metav1.GetControllerOf(
+				pod,
+			); ref == nil || ref.UID != g.UID || pod.Spec.NodeName != "n1" ||
+				pod.Annotations[safeToEvict] != "true" {
 				t.Errorf("the companion is %+v", pod)
 			}
 			if diff := cmp.Diff(before, g); diff != "" {
@@ -248,7 +251,12 @@ func TestCompanionDefaultsFromTarget(t *testing.T) {
 // Karpenter does not wait for a pod that tolerates its taint. Taints for the scheduler do not affect a bound pod.
 func TestCompanionTolerations(t *testing.T) {
 	target := &corev1.PodSpec{Tolerations: []corev1.Toleration{
-		{Key: "a", Effect: corev1.TaintEffectNoSchedule}, {Key: "b", Effect: corev1.TaintEffectPreferNoSchedule}, {Key: "c", Effect: corev1.TaintEffectNoExecute},
+		{
+			Key:    "a",
+			Effect: corev1.TaintEffectNoSchedule,
+		},
+		{Key: "b", Effect: corev1.TaintEffectPreferNoSchedule},
+		{Key: "c", Effect: corev1.TaintEffectNoExecute},
 		{Operator: corev1.TolerationOpExists},
 	}}
 	got := map[string]corev1.TaintEffect{}
@@ -263,7 +271,14 @@ func TestCompanionTolerations(t *testing.T) {
 			t.Errorf("it tolerates %s, which only affects the scheduler", key)
 		}
 	}
-	if template := Template(guardOf("disks"), target, options); task.Untolerated([]corev1.Taint{{Key: "karpenter.sh/disrupted", Effect: corev1.TaintEffectNoSchedule}}, template.Spec.Tolerations) == nil {
+	if template := Template(
+		guardOf("disks"),
+		target,
+		options,
+	); task.Untolerated(
+		[]corev1.Taint{{Key: "karpenter.sh/disrupted", Effect: corev1.TaintEffectNoSchedule}},
+		template.Spec.Tolerations,
+	) == nil {
 		t.Error("it tolerates the disruption taint of Karpenter")
 	}
 }
@@ -287,7 +302,13 @@ func TestDrainDoesNotFailAtCheck(t *testing.T) {
 // The manager reads its keys on pods as its own words.
 func TestATemplateSetsNoKeysOfEverynode(t *testing.T) {
 	g := guardOf("g")
-	keys := map[string]string{"app": "a", v1alpha1.NodeJobLabel: "x", v1alpha1.SealAnnotation: "x", "ns." + v1alpha1.Group + "/job": "x", "not" + v1alpha1.Group + "/a": "b"}
+	keys := map[string]string{
+		"app":                           "a",
+		v1alpha1.NodeJobLabel:           "x",
+		v1alpha1.SealAnnotation:         "x",
+		"ns." + v1alpha1.Group + "/job": "x",
+		"not" + v1alpha1.Group + "/a":   "b",
+	}
 	g.Spec.Template = &corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: keys, Annotations: keys}}
 	template := Template(g, nil, task.Options{})
 	pod := Companion(g, &template, "n1", "c")

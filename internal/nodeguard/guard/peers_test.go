@@ -26,7 +26,13 @@ func checked(phase corev1.PodPhase, ended time.Duration) func(*Input) {
 		in.Guard.Spec.Release = v1alpha1.ReleaseSpec{When: v1alpha1.ReleaseWhenCheck, Check: &v1alpha1.ReleaseCheck{Script: "true"}}
 		if phase != "" {
 			in.Checks = append(in.Checks, Pod{
-				Name: "check-n1", Node: "n1", Owner: "guard", Phase: phase, Created: t0.Add(-time.Minute), Ended: t0.Add(-ended), RequestedAt: token(t0.Add(-60 * time.Minute)),
+				Name:        "check-n1",
+				Node:        "n1",
+				Owner:       "guard",
+				Phase:       phase,
+				Created:     t0.Add(-time.Minute),
+				Ended:       t0.Add(-ended),
+				RequestedAt: token(t0.Add(-60 * time.Minute)),
 			})
 		}
 	}
@@ -56,28 +62,86 @@ func TestAllNodeGuardsMustRelease(t *testing.T) {
 		"a third NodeGuard has already released it": {scene(cordoned(0), saying("n1", full), func(in *Input) {
 			in.Peers = append(in.Peers, Peer{Name: "ns/third", Released: []v1alpha1.ReleasedNode{{Node: "n1", UID: "uid-n1"}}})
 		}), "n1", "Released ConditionMet", nil},
-		"break glass": {scene(cordoned(0), saying("n1", full), func(in *Input) { in.Nodes[0].BreakGlass = "fire" }), "n1", "Released BreakGlass", nil},
+		"break glass": {
+			scene(cordoned(0), saying("n1", full), func(in *Input) { in.Nodes[0].BreakGlass = "fire" }),
+			"n1",
+			"Released BreakGlass",
+			nil,
+		},
 		"past the deadline": {scene(cordoned(0), saying("n1", full), func(in *Input) {
 			in.Guard.Spec.Release.DeadlineSeconds, in.Guard.Spec.Release.OnDeadline = new(int32(60)), v1alpha1.OnDeadlineRelease
 		}), "n1", "Held HeldByOtherGuard", nil},
 		"one holds it, and the check of another has not succeeded": {scene(cordoned(0), func(in *Input) {
-			in.Peers = []Peer{{Name: "ns/first", Stances: map[string]PeerView{"n1": unasked}}, {Name: "ns/peer", Stances: map[string]PeerView{"n1": full}}}
+			in.Peers = []Peer{
+				{Name: "ns/first", Stances: map[string]PeerView{"n1": unasked}},
+				{Name: "ns/peer", Stances: map[string]PeerView{"n1": full}},
+			}
 		}), "n1", "Held HeldByOtherGuard", nil},
 		"there is no approval here either": {scene(cordoned(0), saying("n1", full), func(in *Input) {
 			in.Guard.Spec.Release.When = v1alpha1.ReleaseWhenApproval
 		}), "n1", "Held AwaitingApproval", nil},
-		"both have a check: neither waits for the other":                              {scene(cordoned(0), checked("", 0), saying("n1", unasked)), "n1", "Held CheckRunning", []string{"make n1"}},
-		"no check runs for a node that another holds":                                 {scene(cordoned(0), checked("", 0), saying("n1", full)), "n1", "Held HeldByOtherGuard", nil},
-		"no check is repeated for a node that another holds":                          {scene(cordoned(0), checked(corev1.PodFailed, time.Hour), saying("n1", full)), "n1", "Held HeldByOtherGuard", nil},
-		"a running check is awaited":                                                  {scene(cordoned(0), checked(corev1.PodRunning, 0), saying("n1", full)), "n1", "Held CheckRunning", nil},
-		"the message of a failed check is reported":                                   {scene(cordoned(0), checked(corev1.PodFailed, time.Second), saying("n1", full)), "n1", "Held CheckFailed", nil},
-		"the check here succeeded":                                                    {scene(cordoned(0), checked(corev1.PodSucceeded, time.Second), saying("n1", unasked)), "n1", "Held HeldByOtherGuard", nil},
-		"the check here succeeded long ago":                                           {scene(cordoned(0), checked(corev1.PodSucceeded, time.Hour), saying("n1", unasked)), "n1", "Held HeldByOtherGuard", nil},
-		"the check here succeeded long ago, and the other would release the node now": {scene(cordoned(0), checked(corev1.PodSucceeded, time.Hour), saying("n1", PeerView{})), "n1", "Held CheckRunning", []string{"delete check-n1"}},
-		"a node that waits for another NodeGuard does not delay a check":              {scene(cordoned(0, 1), checked(corev1.PodSucceeded, time.Second), saying("n1", full)), "n2", "Held CheckRunning", []string{"make n2"}},
-		"a node that waits for another NodeGuard does not delay the check of an earlier request": {scene(cordoned(1, 0), checked(corev1.PodSucceeded, time.Second), saying("n1", full), func(in *Input) {
-			in.Checks[0].RequestedAt = token(in.Budgets[0].RequestedAt)
-		}), "n2", "Held CheckRunning", []string{"make n2"}},
+		"both have a check: neither waits for the other": {
+			scene(cordoned(0), checked("", 0), saying("n1", unasked)),
+			"n1",
+			"Held CheckRunning",
+			[]string{"make n1"},
+		},
+		"no check runs for a node that another holds": {
+			scene(cordoned(0), checked("", 0), saying("n1", full)),
+			"n1",
+			"Held HeldByOtherGuard",
+			nil,
+		},
+		"no check is repeated for a node that another holds": {
+			scene(cordoned(0), checked(corev1.PodFailed, time.Hour), saying("n1", full)),
+			"n1",
+			"Held HeldByOtherGuard",
+			nil,
+		},
+		"a running check is awaited": {
+			scene(cordoned(0), checked(corev1.PodRunning, 0), saying("n1", full)),
+			"n1",
+			"Held CheckRunning",
+			nil,
+		},
+		"the message of a failed check is reported": {
+			scene(cordoned(0), checked(corev1.PodFailed, time.Second), saying("n1", full)),
+			"n1",
+			"Held CheckFailed",
+			nil,
+		},
+		"the check here succeeded": {
+			scene(cordoned(0), checked(corev1.PodSucceeded, time.Second), saying("n1", unasked)),
+			"n1",
+			"Held HeldByOtherGuard",
+			nil,
+		},
+		"the check here succeeded long ago": {
+			scene(cordoned(0), checked(corev1.PodSucceeded, time.Hour), saying("n1", unasked)),
+			"n1",
+			"Held HeldByOtherGuard",
+			nil,
+		},
+		"the check here succeeded long ago, and the other would release the node now": {
+			scene(cordoned(0), checked(corev1.PodSucceeded, time.Hour), saying("n1", PeerView{})),
+			"n1",
+			"Held CheckRunning",
+			[]string{"delete check-n1"},
+		},
+		"a node that waits for another NodeGuard does not delay a check": {
+			scene(cordoned(0, 1), checked(corev1.PodSucceeded, time.Second), saying("n1", full)),
+			"n2",
+			"Held CheckRunning",
+			[]string{"make n2"},
+		},
+		"a node that waits for another NodeGuard does not delay the check of an earlier request": {
+			scene(cordoned(1, 0), checked(corev1.PodSucceeded, time.Second), saying("n1", full), func(in *Input) {
+				in.Checks[0].RequestedAt = token(in.Budgets[0].RequestedAt)
+			}),
+			"n2",
+			"Held CheckRunning",
+			[]string{"make n2"},
+		},
 		"two shared nodes are released one after the other": {scene(cordoned(0, 1), saying("n1", PeerView{}), func(in *Input) {
 			in.Guard.Spec.MaxUnavailable = new(intstr.FromInt32(2))
 		}), "n2", "Held Releasing", nil},
@@ -103,7 +167,8 @@ func TestAllNodeGuardsMustRelease(t *testing.T) {
 			if !slices.Equal(does, tt.does) {
 				t.Errorf("checks created and deleted: %v, want %v", does, tt.does)
 			}
-			if strings.HasSuffix(tt.want, v1alpha1.ReasonHeldByOtherGuard) && (p.WakeAt.IsZero() || !strings.Contains(p.Status.Held[0].Message, "NodeGuard ns/peer")) {
+			if strings.HasSuffix(tt.want, v1alpha1.ReasonHeldByOtherGuard) &&
+				(p.WakeAt.IsZero() || !strings.Contains(p.Status.Held[0].Message, "NodeGuard ns/peer")) {
 				t.Errorf("no further pass is planned, or the other NodeGuard is not named: %s, %+v", p.WakeAt, p.Status.Held)
 			}
 		})
@@ -116,9 +181,12 @@ func TestStances(t *testing.T) {
 		in   Input
 		want string
 	}{
-		"no release request":                   {scene(), "map[]"},
-		"it would release the node":            {scene(cordoned(0)), "map[n1:]"},
-		"another node is unavailable":          {scene(cordoned(0), func(in *Input) { in.Nodes[2].Ready = false }), "map[n1:MaxUnavailableReached]"},
+		"no release request":        {scene(), "map[]"},
+		"it would release the node": {scene(cordoned(0)), "map[n1:]"},
+		"another node is unavailable": {
+			scene(cordoned(0), func(in *Input) { in.Nodes[2].Ready = false }),
+			"map[n1:MaxUnavailableReached]",
+		},
 		"two release requests are independent": {scene(cordoned(0, 1)), "map[n1: n2:]"},
 		"another node was released":            {scene(cordoned(0, 1), going(0, false)), "map[n2:MaxUnavailableReached]"},
 		"another NodeGuard has released a node": {scene(cordoned(0, 1), func(in *Input) {
@@ -127,16 +195,31 @@ func TestStances(t *testing.T) {
 		"decisions of others do not count": {scene(cordoned(0), func(in *Input) {
 			in.Peers = []Peer{{Name: "ns/peer", Stances: map[string]PeerView{"n1": {Reason: "MaxUnavailableReached"}}}}
 		}), "map[n1:]"},
-		"maxUnavailable is 0":                {scene(cordoned(0), func(in *Input) { in.Guard.Spec.MaxUnavailable = new(intstr.FromInt32(0)) }), "map[n1:ReleasesDisabled]"},
-		"a budget of another owner":          {scene(cordoned(0), func(in *Input) { in.Foreign = []ForeignBudget{{"theirs", labels.Everything()}} }), "map[n1:OverlappingBudget]"},
-		"no approval":                        {scene(cordoned(0), approval), "map[n1:AwaitingApproval]"},
-		"approved":                           {scene(cordoned(0), approval, func(in *Input) { in.Nodes[0].Approved = "storage/disks" }), "map[n1:]"},
-		"no check has run":                   {scene(cordoned(0), checked("", 0)), "map[n1:CheckRunning (its check)]"},
-		"the check failed":                   {scene(cordoned(0), checked(corev1.PodFailed, time.Second)), "map[n1:CheckRunning (its check)]"},
-		"the check succeeded":                {scene(cordoned(0), checked(corev1.PodSucceeded, time.Second)), "map[n1:]"},
-		"its companion is missing":           {scene(cordoned(0), func(in *Input) { in.Companions = in.Companions[1:] }), "map[n1:]"},
-		"the check succeeded long ago":       {scene(cordoned(0), checked(corev1.PodSucceeded, time.Hour)), "map[n1:]"},
-		"the order of checks does not count": {scene(cordoned(0, 1), checked(corev1.PodRunning, 0)), "map[n1:CheckRunning (its check) n2:CheckRunning (its check)]"},
+		"maxUnavailable is 0": {
+			scene(cordoned(0), func(in *Input) { in.Guard.Spec.MaxUnavailable = new(intstr.FromInt32(0)) }),
+			"map[n1:ReleasesDisabled]",
+		},
+		"a budget of another owner": {
+			scene(cordoned(0), func(in *Input) { in.Foreign = []ForeignBudget{{"theirs", labels.Everything()}} }),
+			"map[n1:OverlappingBudget]",
+		},
+		"no approval": {scene(cordoned(0), approval), "map[n1:AwaitingApproval]"},
+		"approved": {
+			scene(cordoned(0), approval, func(in *Input) { in.Nodes[0].Approved = "storage/disks" }),
+			"map[n1:]",
+		},
+		"no check has run": {scene(cordoned(0), checked("", 0)), "map[n1:CheckRunning (its check)]"},
+		"the check failed": {
+			scene(cordoned(0), checked(corev1.PodFailed, time.Second)),
+			"map[n1:CheckRunning (its check)]",
+		},
+		"the check succeeded":          {scene(cordoned(0), checked(corev1.PodSucceeded, time.Second)), "map[n1:]"},
+		"its companion is missing":     {scene(cordoned(0), func(in *Input) { in.Companions = in.Companions[1:] }), "map[n1:]"},
+		"the check succeeded long ago": {scene(cordoned(0), checked(corev1.PodSucceeded, time.Hour)), "map[n1:]"},
+		"the order of checks does not count": {
+			scene(cordoned(0, 1), checked(corev1.PodRunning, 0)),
+			"map[n1:CheckRunning (its check) n2:CheckRunning (its check)]",
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -267,7 +350,14 @@ func TestBreakGlassDoesNotWaitForOtherNodeGuards(t *testing.T) {
 func TestBreakGlassOfAnotherNodeGuardReleasesNothing(t *testing.T) {
 	for _, reason := range []string{v1alpha1.ReasonBreakGlass, v1alpha1.ReasonConditionMet} {
 		in := scene(cordoned(0, 1), going(0, false), func(in *Input) {
-			in.Peers = []Peer{{Name: "ns/a", Released: []v1alpha1.ReleasedNode{{Node: "n2", UID: "uid-n2", Since: metav1.NewTime(t0), Reason: reason, Message: "fire"}}}}
+			in.Peers = []Peer{
+				{
+					Name: "ns/a",
+					Released: []v1alpha1.ReleasedNode{
+						{Node: "n2", UID: "uid-n2", Since: metav1.NewTime(t0), Reason: reason, Message: "fire"},
+					},
+				},
+			}
 		})
 		if got := states(Next(in))["n2"]; got != "Held MaxUnavailableReached" {
 			t.Errorf("another NodeGuard has released n2 (%s): it is %q here", reason, got)
@@ -291,7 +381,13 @@ func TestTheLastNodeGuardRemovesTheBreakGlassAnnotation(t *testing.T) {
 		"based on a cache":                                   {nil, false, false, true, true},
 		"another has released it, and its request has ended": {released(true), true, true, false, true},
 		"another has released it":                            {released(false), true, false, false, true},
-		"another has released an earlier Node of that name":  {[]v1alpha1.ReleasedNode{{Node: "n1", UID: "before"}}, true, true, false, true},
+		"another has released an earlier Node of that name": {
+			[]v1alpha1.ReleasedNode{{Node: "n1", UID: "before"}},
+			true,
+			true,
+			false,
+			true,
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -372,7 +468,14 @@ func TestNodeGuardsOfTheSameTarget(t *testing.T) {
 		g.Namespace, g.UID, g.Spec.Target.DaemonSet = namespace, types.UID(name), daemonSet
 		return g
 	}
-	all := []*v1alpha1.NodeGuard{of("a", "storage", "disks"), of("b", "storage", "disks"), of("c", "storage", "nics"), of("d", "other", "disks"), of("e", "storage", ""), of("f", "storage", "")}
+	all := []*v1alpha1.NodeGuard{
+		of("a", "storage", "disks"),
+		of("b", "storage", "disks"),
+		of("c", "storage", "nics"),
+		of("d", "other", "disks"),
+		of("e", "storage", ""),
+		of("f", "storage", ""),
+	}
 	for i, want := range map[int]string{0: "map[other/d:false storage/b:true storage/c:false storage/e:false storage/f:false]", 4: "map[other/d:false storage/a:false storage/b:false storage/c:false storage/f:false]"} {
 		got := map[string]bool{}
 		for _, p := range PeersOf(all[i], all, func(*v1alpha1.NodeGuard) bool { return true }) {
@@ -426,7 +529,8 @@ func TestNodeReleasedElsewhereHasPlace(t *testing.T) {
 		in.Peers = []Peer{{Name: "ns/a", Released: []v1alpha1.ReleasedNode{{Node: "n2", UID: "uid-n2", Since: metav1.NewTime(t0)}}}}
 	})
 	stance := Stances(in)["n1"]
-	if stance.Reason != v1alpha1.ReasonMaxUnavailableReached || !strings.Contains(stance.Message, "n2 (released by another NodeGuard, not available again yet)") {
+	if stance.Reason != v1alpha1.ReasonMaxUnavailableReached ||
+		!strings.Contains(stance.Message, "n2 (released by another NodeGuard, not available again yet)") {
 		t.Errorf("the stance on n1 is %+v", stance)
 	}
 }
@@ -436,7 +540,15 @@ func TestUnavailableNodeDoesNotWaitForFirst(t *testing.T) {
 	since := func(minutes int) metav1.Time { return metav1.NewTime(t0.Add(-time.Duration(minutes) * time.Minute)) }
 	started := func(in *Input) {
 		in.Guard.Spec.MaxUnavailable = new(intstr.FromInt32(2))
-		in.Peers = []Peer{{Name: "ns/a", Released: []v1alpha1.ReleasedNode{{Node: "n1", UID: "uid-n1", Since: since(9)}, {Node: "n2", UID: "uid-n2", Since: since(5)}}}}
+		in.Peers = []Peer{
+			{
+				Name: "ns/a",
+				Released: []v1alpha1.ReleasedNode{
+					{Node: "n1", UID: "uid-n1", Since: since(9)},
+					{Node: "n2", UID: "uid-n2", Since: since(5)},
+				},
+			},
+		}
 	}
 	for name, tt := range map[string]struct {
 		in   Input

@@ -13,7 +13,10 @@ import (
 )
 
 func TestPodsOfTheTarget(t *testing.T) {
-	ready := []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse}, {Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	ready := []corev1.PodCondition{
+		{Type: corev1.PodScheduled, Status: corev1.ConditionFalse},
+		{Type: corev1.PodReady, Status: corev1.ConditionTrue},
+	}
 	for name, tt := range map[string]struct {
 		pod       corev1.Pod
 		want      bool
@@ -34,7 +37,10 @@ func TestPodsOfTheTarget(t *testing.T) {
 // The phase of a pod counts, unless containers were added to it.
 func TestHowAPodHasEnded(t *testing.T) {
 	ended := func(name string, code int32) corev1.ContainerStatus {
-		return corev1.ContainerStatus{Name: name, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code}}}
+		return corev1.ContainerStatus{
+			Name:  name,
+			State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code}},
+		}
 	}
 	mesh := corev1.ContainerStatus{Name: "mesh", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}
 	for name, tt := range map[string]struct {
@@ -57,7 +63,16 @@ func TestHowAPodHasEnded(t *testing.T) {
 			pod.DeletionTimestamp = new(metav1.NewTime(t0))
 		}
 		if got := ViewPod(pod); got.Phase != tt.want || got.ExitCode != tt.wantCode || got.Message != tt.wantMessage {
-			t.Errorf("%s: %s with %d %q, want %s with %d %q", name, got.Phase, got.ExitCode, got.Message, tt.want, tt.wantCode, tt.wantMessage)
+			t.Errorf(
+				"%s: %s with %d %q, want %s with %d %q",
+				name,
+				got.Phase,
+				got.ExitCode,
+				got.Message,
+				tt.want,
+				tt.wantCode,
+				tt.wantMessage,
+			)
 		}
 	}
 }

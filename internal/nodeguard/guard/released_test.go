@@ -16,10 +16,19 @@ func TestAvailableAgain(t *testing.T) {
 		in   Input
 		want bool
 	}{
-		"everything is ready":                      {scene(going(0, true), ended), true},
-		"its companion is not ready":               {scene(going(0, true), ended, func(in *Input) { in.Companions[0].Ready = false }), false},
-		"its companion is missing":                 {scene(going(0, true), ended, func(in *Input) { in.Companions = in.Companions[1:] }), false},
-		"its pod of the target is not ready":       {scene(going(0, true), ended, func(in *Input) { in.Target.Pods[0].Ready = false }), false},
+		"everything is ready": {scene(going(0, true), ended), true},
+		"its companion is not ready": {
+			scene(going(0, true), ended, func(in *Input) { in.Companions[0].Ready = false }),
+			false,
+		},
+		"its companion is missing": {
+			scene(going(0, true), ended, func(in *Input) { in.Companions = in.Companions[1:] }),
+			false,
+		},
+		"its pod of the target is not ready": {
+			scene(going(0, true), ended, func(in *Input) { in.Target.Pods[0].Ready = false }),
+			false,
+		},
 		"it is not Ready":                          {scene(going(0, true), ended, func(in *Input) { in.Nodes[0].Ready = false }), false},
 		"its budget is open":                       {scene(going(0, true), func(in *Input) { in.Budgets[0].Open = true }), false},
 		"its budget was closed before the release": {scene(going(0, true)), false},
@@ -28,8 +37,14 @@ func TestAvailableAgain(t *testing.T) {
 			in.Nodes[2].Ready, in.Budgets = false, append([]Budget{in.Budgets[0]}, in.Budgets...)
 			in.Budgets[0].Ended = releaseID(in.Guard.Status.Released[0])
 		}), false},
-		"its approval is not removed":               {scene(going(0, true), ended, func(in *Input) { in.Nodes[0].Approved = "storage/disks" }), false},
-		"its break-glass annotation is not removed": {scene(going(0, true), ended, func(in *Input) { in.Nodes[0].BreakGlass = "fire" }), false},
+		"its approval is not removed": {
+			scene(going(0, true), ended, func(in *Input) { in.Nodes[0].Approved = "storage/disks" }),
+			false,
+		},
+		"its break-glass annotation is not removed": {
+			scene(going(0, true), ended, func(in *Input) { in.Nodes[0].BreakGlass = "fire" }),
+			false,
+		},
 		"it requests release again, and is held": {scene(going(0, true), cordoned(0), func(in *Input) {
 			ended(in)
 			in.Nodes[2].Ready = false

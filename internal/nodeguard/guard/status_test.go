@@ -32,25 +32,58 @@ func TestConditions(t *testing.T) {
 		in                 Input
 		kind, reason, says string
 	}{
-		"the namespace is not allowed":  {scene(func(in *Input) { in.NotAllowed = task.NamespaceNotAllowed("storage") }), v1alpha1.ConditionStalled, v1alpha1.ReasonNamespaceNotAllowed, ""},
-		"the pod selector is not valid": {scene(func(in *Input) { in.Target.Invalid = "a selector" }), v1alpha1.ConditionStalled, v1alpha1.ReasonInvalidPodSelector, "a selector"},
-		"the target does not exist":     {scene(func(in *Input) { in.Target.Missing = true }), v1alpha1.ConditionStalled, v1alpha1.ReasonTargetNotFound, "DaemonSet disks does not exist"},
-		"companions are rejected": {scene(func(in *Input) { in.Obstacle = &task.Obstacle{Reason: v1alpha1.ReasonPodForbidden, Message: "quota"} }),
-			v1alpha1.ConditionStalled, v1alpha1.ReasonPodForbidden, "quota"},
-		"a budget of another owner selects companions": {scene(func(in *Input) { in.Foreign = []ForeignBudget{{"theirs", labels.Everything()}} }),
-			v1alpha1.ConditionStalled, v1alpha1.ReasonOverlappingBudget, "theirs"},
-		"budgets of other owners select other pods": {scene(func(in *Input) { in.Foreign = []ForeignBudget{{"invalid", nil}, {"theirs", labels.Nothing()}} }),
-			v1alpha1.ConditionReady, v1alpha1.ReasonCompanionsReady, ""},
+		"the namespace is not allowed": {
+			scene(func(in *Input) { in.NotAllowed = task.NamespaceNotAllowed("storage") }),
+			v1alpha1.ConditionStalled,
+			v1alpha1.ReasonNamespaceNotAllowed,
+			"",
+		},
+		"the pod selector is not valid": {
+			scene(func(in *Input) { in.Target.Invalid = "a selector" }),
+			v1alpha1.ConditionStalled,
+			v1alpha1.ReasonInvalidPodSelector,
+			"a selector",
+		},
+		"the target does not exist": {
+			scene(func(in *Input) { in.Target.Missing = true }),
+			v1alpha1.ConditionStalled,
+			v1alpha1.ReasonTargetNotFound,
+			"DaemonSet disks does not exist",
+		},
+		"companions are rejected": {
+			scene(func(in *Input) { in.Obstacle = &task.Obstacle{Reason: v1alpha1.ReasonPodForbidden, Message: "quota"} }),
+			v1alpha1.ConditionStalled,
+			v1alpha1.ReasonPodForbidden,
+			"quota",
+		},
+		"a budget of another owner selects companions": {
+			scene(func(in *Input) { in.Foreign = []ForeignBudget{{"theirs", labels.Everything()}} }),
+			v1alpha1.ConditionStalled,
+			v1alpha1.ReasonOverlappingBudget,
+			"theirs",
+		},
+		"budgets of other owners select other pods": {
+			scene(func(in *Input) { in.Foreign = []ForeignBudget{{"invalid", nil}, {"theirs", labels.Nothing()}} }),
+			v1alpha1.ConditionReady,
+			v1alpha1.ReasonCompanionsReady,
+			"",
+		},
 		"no node is guarded": {scene(func(in *Input) {
 			in.Nodes, in.Target.Pods, in.Companions, in.Budgets = nil, nil, nil, nil
 		}), v1alpha1.ConditionReady, v1alpha1.ReasonNoGuardedNodes, "DaemonSet disks"},
 		"a taint would evict a companion": {scene(func(in *Input) {
 			in.Nodes[0].Taints, in.Companions = []corev1.Taint{{Key: "x", Effect: corev1.TaintEffectNoExecute}}, in.Companions[1:]
 		}), v1alpha1.ConditionStalled, v1alpha1.ReasonUntoleratedTaint, "taint x of n1, which"},
-		"a companion runs despite a taint": {scene(func(in *Input) { in.Nodes[0].Taints = []corev1.Taint{{Key: "x", Effect: corev1.TaintEffectNoExecute}} }),
-			v1alpha1.ConditionReady, v1alpha1.ReasonCompanionsReady, ""},
+		"a companion runs despite a taint": {
+			scene(func(in *Input) { in.Nodes[0].Taints = []corev1.Taint{{Key: "x", Effect: corev1.TaintEffectNoExecute}} }),
+			v1alpha1.ConditionReady,
+			v1alpha1.ReasonCompanionsReady,
+			"",
+		},
 		"a taint would evict a companion from a node that is not Ready": {scene(func(in *Input) {
-			in.Nodes[0].Taints, in.Nodes[0].Ready, in.Companions = []corev1.Taint{{Key: "x", Effect: corev1.TaintEffectNoExecute}}, false, in.Companions[1:]
+			in.Nodes[0].Taints, in.Nodes[0].Ready, in.Companions = []corev1.Taint{
+				{Key: "x", Effect: corev1.TaintEffectNoExecute},
+			}, false, in.Companions[1:]
 		}), v1alpha1.ConditionReady, v1alpha1.ReasonCompanionsReady, ""},
 		"a taint would evict a companion from a released node": {scene(cordoned(0), going(0, false), func(in *Input) {
 			in.Nodes[0].Taints, in.Companions = []corev1.Taint{{Key: "x", Effect: corev1.TaintEffectNoExecute}}, in.Companions[1:]
@@ -58,25 +91,70 @@ func TestConditions(t *testing.T) {
 		"everything is ready": {scene(), v1alpha1.ConditionReady, v1alpha1.ReasonCompanionsReady, "each guarded node"},
 		"a node is released": {scene(cordoned(0), going(0, false), func(in *Input) { in.Companions = in.Companions[1:] }),
 			v1alpha1.ConditionReady, v1alpha1.ReasonCompanionsReady, "2 of 3 guarded nodes have a ready companion"},
-		"a companion is not ready": {scene(func(in *Input) { in.Companions[1].Ready = false }), v1alpha1.ConditionReconciling, v1alpha1.ReasonCompanionsNotReady, "n2"},
-		"a companion waits":        {scene(func(in *Input) { in.Companions[1].Ready, in.Companions[1].Waiting = false, "ErrImagePull" }), v1alpha1.ConditionReconciling, v1alpha1.ReasonCompanionsNotReady, "n2 (ErrImagePull)"},
-		"a budget is missing":      {scene(without), v1alpha1.ConditionReconciling, v1alpha1.ReasonCompanionsNotReady, "n1 (no PodDisruptionBudget)"},
-		"the budget of a held node is missing": {scene(without, func(in *Input) { in.Nodes[0].Unschedulable, in.Nodes[2].Ready = true, false }),
-			v1alpha1.ConditionReconciling, v1alpha1.ReasonCompanionsNotReady, "n1 (no PodDisruptionBudget)"},
+		"a companion is not ready": {
+			scene(func(in *Input) { in.Companions[1].Ready = false }),
+			v1alpha1.ConditionReconciling,
+			v1alpha1.ReasonCompanionsNotReady,
+			"n2",
+		},
+		"a companion waits": {
+			scene(func(in *Input) { in.Companions[1].Ready, in.Companions[1].Waiting = false, "ErrImagePull" }),
+			v1alpha1.ConditionReconciling,
+			v1alpha1.ReasonCompanionsNotReady,
+			"n2 (ErrImagePull)",
+		},
+		"a budget is missing": {
+			scene(without),
+			v1alpha1.ConditionReconciling,
+			v1alpha1.ReasonCompanionsNotReady,
+			"n1 (no PodDisruptionBudget)",
+		},
+		"the budget of a held node is missing": {
+			scene(without, func(in *Input) { in.Nodes[0].Unschedulable, in.Nodes[2].Ready = true, false }),
+			v1alpha1.ConditionReconciling,
+			v1alpha1.ReasonCompanionsNotReady,
+			"n1 (no PodDisruptionBudget)",
+		},
 		"the budget of a node that is not Ready is missing": {scene(without, func(in *Input) { in.Nodes[0].Ready = false }),
 			v1alpha1.ConditionReconciling, v1alpha1.ReasonCompanionsNotReady, "n1 (no PodDisruptionBudget)"},
-		"a budget is rejected":                           {scene(without, func(in *Input) { in.BudgetRefused = "the API server refuses it: quota" }), v1alpha1.ConditionStalled, v1alpha1.ReasonBudgetForbidden, "quota"},
-		"a budget was rejected, and all exist":           {scene(func(in *Input) { in.BudgetRefused = "quota" }), v1alpha1.ConditionReady, v1alpha1.ReasonCompanionsReady, ""},
-		"the target is owned by a Deployment":            {scene(byPods("ReplicaSet")), v1alpha1.ConditionStalled, v1alpha1.ReasonTargetNotDaemonSet, "(ReplicaSet)"},
-		"the target has several owners":                  {scene(byPods("DaemonSet", "StatefulSet", "")), v1alpha1.ConditionStalled, v1alpha1.ReasonTargetNotDaemonSet, "(StatefulSet, no owner)"},
-		"the target is owned by a DaemonSet, and static": {scene(byPods("DaemonSet", "Node")), v1alpha1.ConditionReady, v1alpha1.ReasonCompanionsReady, ""},
+		"a budget is rejected": {
+			scene(without, func(in *Input) { in.BudgetRefused = "the API server refuses it: quota" }),
+			v1alpha1.ConditionStalled,
+			v1alpha1.ReasonBudgetForbidden,
+			"quota",
+		},
+		"a budget was rejected, and all exist": {
+			scene(func(in *Input) { in.BudgetRefused = "quota" }),
+			v1alpha1.ConditionReady,
+			v1alpha1.ReasonCompanionsReady,
+			"",
+		},
+		"the target is owned by a Deployment": {
+			scene(byPods("ReplicaSet")),
+			v1alpha1.ConditionStalled,
+			v1alpha1.ReasonTargetNotDaemonSet,
+			"(ReplicaSet)",
+		},
+		"the target has several owners": {
+			scene(byPods("DaemonSet", "StatefulSet", "")),
+			v1alpha1.ConditionStalled,
+			v1alpha1.ReasonTargetNotDaemonSet,
+			"(StatefulSet, no owner)",
+		},
+		"the target is owned by a DaemonSet, and static": {
+			scene(byPods("DaemonSet", "Node")),
+			v1alpha1.ConditionReady,
+			v1alpha1.ReasonCompanionsReady,
+			"",
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			conditions := Next(tt.in).Status.Conditions
 			for _, kind := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled} {
 				c := meta.FindStatusCondition(conditions, kind)
-				if c == nil || (c.Status == metav1.ConditionTrue) != (kind == tt.kind) || c.Reason != tt.reason || !strings.Contains(c.Message, tt.says) {
+				if c == nil || (c.Status == metav1.ConditionTrue) != (kind == tt.kind) || c.Reason != tt.reason ||
+					!strings.Contains(c.Message, tt.says) {
 					t.Errorf("%s is %+v, want %s True (%s: %s)", kind, c, tt.kind, tt.reason, tt.says)
 				}
 			}
@@ -195,7 +273,8 @@ func TestNextPass(t *testing.T) {
 // The remedy names a field of the NodeGuard, whose template has the shape of a pod template.
 func TestTheRemedyOfAnUntoleratedTaintIsAFieldOfTheTemplate(t *testing.T) {
 	s := &summary{untolerated: []string{"n"}, taint: "example.com/disks"}
-	if c := s.taintNotTolerated(); c == nil || !strings.HasSuffix(c.message, "taint example.com/disks of n, which are not guarded: add it to spec.template.spec.tolerations") {
+	if c := s.taintNotTolerated(); c == nil ||
+		!strings.HasSuffix(c.message, "taint example.com/disks of n, which are not guarded: add it to spec.template.spec.tolerations") {
 		t.Errorf("the condition is %+v", c)
 	}
 }

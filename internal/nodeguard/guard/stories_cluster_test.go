@@ -156,8 +156,14 @@ func (c *cluster) apply(action guard.Action) string {
 			Revision: "revision", Created: c.now, Phase: corev1.PodPending}
 		return "create the companion on " + a.Node
 	case guard.CreateBudget:
-		c.budgets[a.Node] = &guard.Budget{Name: guard.BudgetName(c.guard.Name, a.Node), UID: types.UID(c.version()), ResourceVersion: c.version(),
-			Node: a.Node, Owner: c.guard.UID, BudgetState: a.BudgetState}
+		c.budgets[a.Node] = &guard.Budget{
+			Name:            guard.BudgetName(c.guard.Name, a.Node),
+			UID:             types.UID(c.version()),
+			ResourceVersion: c.version(),
+			Node:            a.Node,
+			Owner:           c.guard.UID,
+			BudgetState:     a.BudgetState,
+		}
 		return "create the PodDisruptionBudget of " + a.Node + ": " + budgetText(a.BudgetState)
 	case guard.SetBudget:
 		b := c.budgets[a.Budget.Node]

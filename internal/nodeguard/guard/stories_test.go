@@ -38,7 +38,10 @@ spec:
   maxUnavailable: 1
 `,
 		script: func(c *cluster) {
-			c.happens("The cluster has the nodes node-1, node-2 and node-3, with a ready pod of the DaemonSet disks on each. A user creates the NodeGuard.", func() {})
+			c.happens(
+				"The cluster has the nodes node-1, node-2 and node-3, with a ready pod of the DaemonSet disks on each. A user creates the NodeGuard.",
+				func() {},
+			)
 			c.later(5*time.Second, "The companions are ready.", c.startCompanions)
 			c.later(60*time.Second, "kubectl drain node-1 cordons the node.", func() { c.cordon("node-1", true) })
 			c.later(time.Second, "kubectl drain node-2 cordons the node.", func() { c.cordon("node-2", true) })
@@ -71,7 +74,10 @@ spec:
     when: Approval
 `,
 		script: func(c *cluster) {
-			c.happens("The cluster has the nodes node-1, node-2 and node-3, with a ready pod of the DaemonSet disks on each. A user creates the NodeGuard.", func() {})
+			c.happens(
+				"The cluster has the nodes node-1, node-2 and node-3, with a ready pod of the DaemonSet disks on each. A user creates the NodeGuard.",
+				func() {},
+			)
 			c.later(5*time.Second, "The companions are ready.", c.startCompanions)
 			c.later(60*time.Second, "kubectl drain node-2 cordons the node.", func() { c.cordon("node-2", true) })
 			c.evict("node-2")

@@ -11,7 +11,9 @@ import (
 
 func TestDaemonSetSelectsNodes(t *testing.T) {
 	affinity := &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
-		NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "disk", Operator: corev1.NodeSelectorOpIn, Values: []string{"ssd"}}}}},
+		NodeSelectorTerms: []corev1.NodeSelectorTerm{
+			{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "disk", Operator: corev1.NodeSelectorOpIn, Values: []string{"ssd"}}}},
+		},
 	}}}
 	taint := func(key string, effect corev1.TaintEffect) []corev1.Taint {
 		return []corev1.Taint{{Key: key, Effect: effect}}
@@ -21,17 +23,33 @@ func TestDaemonSetSelectsNodes(t *testing.T) {
 		node     Node
 		want     bool
 	}{
-		"all nodes":                         {corev1.PodSpec{}, Node{Name: "n"}, true},
-		"by a label that it has":            {corev1.PodSpec{NodeSelector: map[string]string{"a": "b"}}, Node{Labels: map[string]string{"a": "b"}}, true},
-		"by a label that it does not have":  {corev1.PodSpec{NodeSelector: map[string]string{"a": "b"}}, Node{}, false},
-		"by affinity":                       {corev1.PodSpec{Affinity: affinity}, Node{Labels: map[string]string{"disk": "ssd"}}, true},
-		"by affinity, another value":        {corev1.PodSpec{Affinity: affinity}, Node{Labels: map[string]string{"disk": "hdd"}}, false},
-		"a taint":                           {corev1.PodSpec{}, Node{Taints: taint("x", corev1.TaintEffectNoSchedule)}, false},
-		"a taint that is tolerated":         {corev1.PodSpec{Tolerations: []corev1.Toleration{{Key: "x", Operator: corev1.TolerationOpExists}}}, Node{Taints: taint("x", corev1.TaintEffectNoSchedule)}, true},
+		"all nodes": {corev1.PodSpec{}, Node{Name: "n"}, true},
+		"by a label that it has": {
+			corev1.PodSpec{NodeSelector: map[string]string{"a": "b"}},
+			Node{Labels: map[string]string{"a": "b"}},
+			true,
+		},
+		"by a label that it does not have": {corev1.PodSpec{NodeSelector: map[string]string{"a": "b"}}, Node{}, false},
+		"by affinity":                      {corev1.PodSpec{Affinity: affinity}, Node{Labels: map[string]string{"disk": "ssd"}}, true},
+		"by affinity, another value":       {corev1.PodSpec{Affinity: affinity}, Node{Labels: map[string]string{"disk": "hdd"}}, false},
+		"a taint":                          {corev1.PodSpec{}, Node{Taints: taint("x", corev1.TaintEffectNoSchedule)}, false},
+		"a taint that is tolerated": {
+			corev1.PodSpec{Tolerations: []corev1.Toleration{{Key: "x", Operator: corev1.TolerationOpExists}}},
+			Node{Taints: taint("x", corev1.TaintEffectNoSchedule)},
+			true,
+		},
 		"a taint that is only a preference": {corev1.PodSpec{}, Node{Taints: taint("x", corev1.TaintEffectPreferNoSchedule)}, true},
-		"not Ready":                         {corev1.PodSpec{}, Node{Taints: taint(corev1.TaintNodeNotReady, corev1.TaintEffectNoExecute)}, true},
-		"about to be removed":               {corev1.PodSpec{}, Node{Taints: taint("karpenter.sh/disrupted", corev1.TaintEffectNoSchedule)}, true},
-		"by its name":                       {corev1.PodSpec{NodeName: "m"}, Node{Name: "n"}, false},
+		"not Ready": {
+			corev1.PodSpec{},
+			Node{Taints: taint(corev1.TaintNodeNotReady, corev1.TaintEffectNoExecute)},
+			true,
+		},
+		"about to be removed": {
+			corev1.PodSpec{},
+			Node{Taints: taint("karpenter.sh/disrupted", corev1.TaintEffectNoSchedule)},
+			true,
+		},
+		"by its name": {corev1.PodSpec{NodeName: "m"}, Node{Name: "n"}, false},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -33,7 +33,11 @@ func TestANameIsTakenWhileAnotherOwnerHasIt(t *testing.T) {
 	now := noon
 	r.Now = func() time.Time { return now }
 	seen := &observation{guard: g, template: template}
-	did, err := r.apply(t.Context(), seen, []guard.Action{guard.CreateCompanion{Node: "n1", Name: "foreign"}, guard.CreateCompanion{Node: "n1", Name: "own"}})
+	did, err := r.apply(
+		t.Context(),
+		seen,
+		[]guard.Action{guard.CreateCompanion{Node: "n1", Name: "foreign"}, guard.CreateCompanion{Node: "n1", Name: "own"}},
+	)
 	if err != nil || !did.taken || !did.another {
 		t.Fatalf("got %+v, %v", did, err)
 	}
@@ -65,7 +69,19 @@ func TestOnlyNodeGuardsOfTheNodeAreConsulted(t *testing.T) {
 	elsewhere := daemonSet("c")
 	elsewhere.Spec.Template.Spec.NodeSelector = map[string]string{"pool": "other"}
 	n1 := readyNode("n1", true)
-	r := newReconciler(t, interceptor.Funcs{}, a, b, c, daemonSet("a"), daemonSet("b"), elsewhere, n1, targetPod("a", "n1", "True"), targetPod("b", "n1", "True"))
+	r := newReconciler(
+		t,
+		interceptor.Funcs{},
+		a,
+		b,
+		c,
+		daemonSet("a"),
+		daemonSet("b"),
+		elsewhere,
+		n1,
+		targetPod("a", "n1", "True"),
+		targetPod("b", "n1", "True"),
+	)
 	seen, err := r.observe(t.Context(), a, r.live())
 	if err != nil {
 		t.Fatal(err)
@@ -97,12 +113,16 @@ func TestRefusalsAreRememberedByNode(t *testing.T) {
 	refuse := true
 	g := nodeGuard("disks", "disks")
 	g.Spec.Release.Check = &v1alpha1.ReleaseCheck{Script: "true"}
-	r := newReconciler(t, interceptor.Funcs{Create: func(_ context.Context, _ client.WithWatch, o client.Object, _ ...client.CreateOption) error {
-		if refuse && o.(*corev1.Pod).Spec.NodeName == "n1" {
-			return apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, o.GetName(), errors.New("not on n1"))
-		}
-		return nil
-	}}, g)
+	r := newReconciler(
+		t,
+		interceptor.Funcs{Create: func(_ context.Context, _ client.WithWatch, o client.Object, _ ...client.CreateOption) error {
+			if refuse && o.(*corev1.Pod).Spec.NodeName == "n1" {
+				return apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, o.GetName(), errors.New("not on n1"))
+			}
+			return nil
+		}},
+		g,
+	)
 	seen := &observation{guard: g}
 	nodes := []guard.Node{{Name: "n1"}, {Name: "n2"}}
 	actions := []guard.Action{

@@ -68,7 +68,11 @@ func TestCreatedPodsAreSealed(t *testing.T) {
 	r := newReconciler(t, interceptor.Funcs{}, g)
 	r.Key = key
 	seen := &observation{guard: g}
-	if _, err := r.apply(t.Context(), seen, []guard.Action{guard.CreateCompanion{Node: "n1", Name: "a"}, guard.CreateCheck{Node: "n1", Name: "b"}}); err != nil {
+	if _, err := r.apply(
+		t.Context(),
+		seen,
+		[]guard.Action{guard.CreateCompanion{Node: "n1", Name: "a"}, guard.CreateCheck{Node: "n1", Name: "b"}},
+	); err != nil {
 		t.Fatal(err)
 	}
 	var pods corev1.PodList
@@ -88,7 +92,17 @@ func TestAStatusThatTheManagerHasNotWrittenDoesNotCount(t *testing.T) {
 	a, b := nodeGuard("a", "a"), nodeGuard("b", "b")
 	a.Spec.Release.When = v1alpha1.ReleaseWhenApproval
 	a.Status.Released, b.Status.Released = forged, forged
-	r := newReconciler(t, interceptor.Funcs{}, a, b, daemonSet("a"), daemonSet("b"), readyNode("n1", true), targetPod("a", "n1", "True"), targetPod("b", "n1", "True"))
+	r := newReconciler(
+		t,
+		interceptor.Funcs{},
+		a,
+		b,
+		daemonSet("a"),
+		daemonSet("b"),
+		readyNode("n1", true),
+		targetPod("a", "n1", "True"),
+		targetPod("b", "n1", "True"),
+	)
 	r.Key = key
 	for _, from := range []origin{r.live(), {nodes: r.Client, made: r.Own, targets: r.live().targets}} {
 		read, err := r.getNodeGuard(t.Context(), from.nodes, client.ObjectKeyFromObject(a))
@@ -148,7 +162,8 @@ func TestAnOverwrittenStatusIsRestored(t *testing.T) {
 		if err := r.Client.Status().Update(t.Context(), forged); err != nil {
 			t.Fatal(err)
 		}
-		if got := pass(); !equality.Semantic.DeepEqual(got.Status.Released, second.Status.Released) || got.Status.ControllerState.Seal != key.NodeGuard(got) {
+		if got := pass(); !equality.Semantic.DeepEqual(got.Status.Released, second.Status.Released) ||
+			got.Status.ControllerState.Seal != key.NodeGuard(got) {
 			t.Errorf("a user wrote %s, and the manager wrote %+v", what, got.Status)
 		}
 	}

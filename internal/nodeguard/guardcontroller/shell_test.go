@@ -42,7 +42,12 @@ func newReconciler(t *testing.T, faults interceptor.Funcs, objects ...client.Obj
 			t.Fatal(err)
 		}
 	}
-	c := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.NodeGuard{}).WithObjects(objects...).WithInterceptorFuncs(faults).Build()
+	c := fake.NewClientBuilder().
+		WithScheme(scheme).
+		WithStatusSubresource(&v1alpha1.NodeGuard{}).
+		WithObjects(objects...).
+		WithInterceptorFuncs(faults).
+		Build()
 	return &Reconciler{
 		Client: c, Own: c, Reader: c, announcer: announcer{events.NewFakeRecorder(100), NewMetrics(prometheus.NewRegistry())},
 		Options: task.Options{RunnerImage: "runner:1"}, Now: func() time.Time { return noon }, memory: newMemory(),
@@ -65,8 +70,12 @@ func targetPod(daemonSet, node string, ready corev1.ConditionStatus) *corev1.Pod
 	yes := true
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "ns", Name: daemonSet + "-" + node, Labels: map[string]string{"app": daemonSet},
-			OwnerReferences: []metav1.OwnerReference{{Kind: "DaemonSet", Name: daemonSet, UID: types.UID("uid-ds-" + daemonSet), Controller: &yes}},
+			Namespace: "ns",
+			Name:      daemonSet + "-" + node,
+			Labels:    map[string]string{"app": daemonSet},
+			OwnerReferences: []metav1.OwnerReference{
+				{Kind: "DaemonSet", Name: daemonSet, UID: types.UID("uid-ds-" + daemonSet), Controller: &yes},
+			},
 		},
 		Spec:   corev1.PodSpec{NodeName: node},
 		Status: corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: ready}}},
@@ -133,7 +142,11 @@ func TestARefusedBudgetIsReported(t *testing.T) {
 	resource := schema.GroupResource{Group: "policy", Resource: "poddisruptionbudgets"}
 	answer := error(apierrors.NewForbidden(resource, "disks", errors.New("exceeded quota")))
 	g := nodeGuard("disks", "disks")
-	r := newReconciler(t, interceptor.Funcs{Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error { return answer }}, g)
+	r := newReconciler(
+		t,
+		interceptor.Funcs{Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error { return answer }},
+		g,
+	)
 	seen := &observation{guard: g}
 	budget := []guard.Action{guard.CreateBudget{Node: "n1"}}
 	for name, tt := range map[string]struct {
@@ -170,7 +183,11 @@ func TestARefusedBudgetIsReported(t *testing.T) {
 func TestARefusedPodIsReported(t *testing.T) {
 	answer := error(apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "disks-n1", errors.New("exceeded quota")))
 	g := nodeGuard("disks", "disks")
-	r := newReconciler(t, interceptor.Funcs{Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error { return answer }}, g)
+	r := newReconciler(
+		t,
+		interceptor.Funcs{Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error { return answer }},
+		g,
+	)
 	seen := &observation{guard: g}
 	companions := []guard.Action{guard.CreateCompanion{Node: "n1"}, guard.CreateCompanion{Node: "n2"}}
 	did, err := r.apply(t.Context(), seen, companions)
@@ -178,7 +195,8 @@ func TestARefusedPodIsReported(t *testing.T) {
 		t.Fatalf("got %+v, %v", did, err)
 	}
 	refused := r.refusals.Of(g)
-	if refused == nil || refused.Reason != v1alpha1.ReasonPodForbidden || !strings.HasPrefix(refused.Message, "the API server refuses its companion in namespace ns: exceeded quota. Allow it") {
+	if refused == nil || refused.Reason != v1alpha1.ReasonPodForbidden ||
+		!strings.HasPrefix(refused.Message, "the API server refuses its companion in namespace ns: exceeded quota. Allow it") {
 		t.Errorf("it is reported as %+v", refused)
 	}
 	answer = errors.New("timeout")
@@ -211,7 +229,9 @@ func TestErrorsOfManyWritesAreBounded(t *testing.T) {
 // A passed deadline is reported once, regardless of the message.
 func TestAPassedDeadlineIsReportedOnce(t *testing.T) {
 	held := func(passed bool, message string) v1alpha1.NodeGuardStatus {
-		return v1alpha1.NodeGuardStatus{Held: []v1alpha1.HeldNode{{Node: "n1", Reason: v1alpha1.ReasonMaxUnavailableReached, Message: message, DeadlinePassed: passed}}}
+		return v1alpha1.NodeGuardStatus{
+			Held: []v1alpha1.HeldNode{{Node: "n1", Reason: v1alpha1.ReasonMaxUnavailableReached, Message: message, DeadlinePassed: passed}},
+		}
 	}
 	for name, tt := range map[string]struct {
 		before, after v1alpha1.NodeGuardStatus

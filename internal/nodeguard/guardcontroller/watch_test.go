@@ -49,7 +49,10 @@ func TestAHeartbeatWakesNothing(t *testing.T) {
 
 func TestPodChangesThatTriggerAPass(t *testing.T) {
 	pod := func(change func(*corev1.Pod)) *corev1.Pod {
-		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", ResourceVersion: "1", CreationTimestamp: metav1.NewTime(time.Unix(1000, 0))}, Status: corev1.PodStatus{Phase: corev1.PodPending}}
+		p := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: "p", ResourceVersion: "1", CreationTimestamp: metav1.NewTime(time.Unix(1000, 0))},
+			Status:     corev1.PodStatus{Phase: corev1.PodPending},
+		}
 		change(p)
 		return p
 	}

@@ -27,9 +27,11 @@ import (
 
 // raced is a client in which another client changes a node between the plan and our write.
 func raced() interceptor.Funcs {
-	return interceptor.Funcs{Patch: func(_ context.Context, _ client.WithWatch, o client.Object, _ client.Patch, _ ...client.PatchOption) error {
-		return apierrors.NewConflict(corev1.Resource("nodes"), o.GetName(), errors.New("the object has been modified"))
-	}}
+	return interceptor.Funcs{
+		Patch: func(_ context.Context, _ client.WithWatch, o client.Object, _ client.Patch, _ ...client.PatchOption) error {
+			return apierrors.NewConflict(corev1.Resource("nodes"), o.GetName(), errors.New("the object has been modified"))
+		},
+	}
 }
 
 // If another client cordons a node at the same moment, the next pass makes a new decision, and there is no warning.
@@ -46,11 +48,20 @@ func TestAConflictingCordonIsPlannedAgain(t *testing.T) {
 		action plan.Action
 		want   bool
 	}{
-		"a cordon":                          {plan.PatchNode{Node: "n", Reason: v1alpha1.ReasonCordoned, Change: change(record.Change{Record: &failed, Cordon: cordon})}, true},
+		"a cordon": {
+			plan.PatchNode{Node: "n", Reason: v1alpha1.ReasonCordoned, Change: change(record.Change{Record: &failed, Cordon: cordon})},
+			true,
+		},
 		"a success that uncordons the node": {plan.Record{Node: "n", Change: change(record.Change{Record: &failed, Cordon: cordon})}, true},
-		"the removal of the record":         {plan.CleanUpNode{Node: "n", Change: change(record.Change{Forget: true, Cordon: cordon})}, true},
-		"a drain that sets no cordon":       {plan.PatchNode{Node: "n", Reason: v1alpha1.ReasonDrained, Change: change(record.Change{Record: &failed})}, false},
-		"a record":                          {plan.Record{Node: "n", Change: change(record.Change{Record: &failed})}, false},
+		"the removal of the record": {
+			plan.CleanUpNode{Node: "n", Change: change(record.Change{Forget: true, Cordon: cordon})},
+			true,
+		},
+		"a drain that sets no cordon": {
+			plan.PatchNode{Node: "n", Reason: v1alpha1.ReasonDrained, Change: change(record.Change{Record: &failed})},
+			false,
+		},
+		"a record": {plan.Record{Node: "n", Change: change(record.Change{Record: &failed})}, false},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -83,7 +94,12 @@ func TestACordonIsWrittenWithItsRecord(t *testing.T) {
 	const key = "ns.everynode.dev/job"
 	failed := record.Record{Revision: "rev", Outcome: record.Failed, Cordoned: true}
 	node := write(plan.PatchNode{Node: "n", Reason: v1alpha1.ReasonCordoned, Change: record.Change{
-		UID: "node-uid", Key: key, Record: &failed, Cordon: &record.Cordon{By: []string{key}}, ResourceVersion: r.node("n").ResourceVersion}})
+		UID:             "node-uid",
+		Key:             key,
+		Record:          &failed,
+		Cordon:          &record.Cordon{By: []string{key}},
+		ResourceVersion: r.node("n").ResourceVersion,
+	}})
 	on := record.Read(node.Labels, node.Annotations, key)
 	if !node.Spec.Unschedulable || node.Annotations[v1alpha1.CordonedAnnotation] != key || on.Record == nil || !on.Record.Cordoned {
 		t.Errorf("after the cordon it is %+v with %v", node.Spec, node.Annotations)
@@ -93,7 +109,8 @@ func TestACordonIsWrittenWithItsRecord(t *testing.T) {
 	}
 	node = write(plan.CleanUpNode{Node: "n", Change: record.Change{
 		UID: "node-uid", Key: key, Forget: true, Cordon: &record.Cordon{}, ResourceVersion: node.ResourceVersion}})
-	if _, there := node.Annotations[v1alpha1.CordonedAnnotation]; node.Spec.Unschedulable || there || record.Read(node.Labels, node.Annotations, key).Present {
+	if _, there := node.Annotations[v1alpha1.CordonedAnnotation]; node.Spec.Unschedulable || there ||
+		record.Read(node.Labels, node.Annotations, key).Present {
 		t.Errorf("after the record was removed the node is %+v with %v and %v", node.Spec, node.Labels, node.Annotations)
 	}
 }
@@ -126,25 +143,27 @@ func TestTheRollbacksPodRunsTheRollback(t *testing.T) {
 
 // beaten is a client in which another client changes the node before each of the first writes.
 func beaten(beats int, beat func(*corev1.Node)) interceptor.Funcs {
-	return interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
-		if _, isNode := o.(*corev1.Node); isNode && beats > 0 {
-			beats--
-			var node corev1.Node
-			if err := c.Get(ctx, client.ObjectKeyFromObject(o), &node); err != nil {
-				return err
+	return interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			if _, isNode := o.(*corev1.Node); isNode && beats > 0 {
+				beats--
+				var node corev1.Node
+				if err := c.Get(ctx, client.ObjectKeyFromObject(o), &node); err != nil {
+					return err
+				}
+				beat(&node)
+				status := node.Status
+				if err := c.Update(ctx, &node); err != nil {
+					return err
+				}
+				node.Status = status
+				if err := c.Status().Update(ctx, &node); err != nil {
+					return err
+				}
 			}
-			beat(&node)
-			status := node.Status
-			if err := c.Update(ctx, &node); err != nil {
-				return err
-			}
-			node.Status = status
-			if err := c.Status().Update(ctx, &node); err != nil {
-				return err
-			}
-		}
-		return c.Patch(ctx, o, p, opts...)
-	}}
+			return c.Patch(ctx, o, p, opts...)
+		},
+	}
 }
 
 // A joining node is updated often, mostly by its kubelet. This must not delay a decision if
@@ -206,16 +225,21 @@ func TestADrainWaitsIfItsPodsCannotBeListed(t *testing.T) {
 		j.Spec.Maintenance.Drain = &v1alpha1.DrainSpec{}
 		j.Spec.Rollout.Steps = []v1alpha1.RolloutStep{{Name: "all"}}
 	})
-	r := newFaultyReconciler(t, interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, l client.ObjectList, opts ...client.ListOption) error {
-		o := client.ListOptions{}
-		for _, opt := range opts {
-			opt.ApplyToList(&o)
-		}
-		if o.FieldSelector != nil && strings.Contains(o.FieldSelector.String(), nodeNameField) {
-			return errors.New("away")
-		}
-		return c.List(ctx, l, opts...)
-	}}, job, tainted())
+	r := newFaultyReconciler(
+		t,
+		interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, l client.ObjectList, opts ...client.ListOption) error {
+			o := client.ListOptions{}
+			for _, opt := range opts {
+				opt.ApplyToList(&o)
+			}
+			if o.FieldSelector != nil && strings.Contains(o.FieldSelector.String(), nodeNameField) {
+				return errors.New("away")
+			}
+			return c.List(ctx, l, opts...)
+		}},
+		job,
+		tainted(),
+	)
 	now := noon
 	r.Now = func() time.Time { return now }
 	repeated := 0

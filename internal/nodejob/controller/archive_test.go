@@ -75,14 +75,17 @@ func TestANodeJobThatNeedsAnArchiveWaitsForOne(t *testing.T) {
 			t.Fatal(err)
 		}
 		c := meta.FindStatusCondition(live.Status.Conditions, v1alpha1.ConditionStalled)
-		if c == nil || c.Status != metav1.ConditionTrue || c.Reason != v1alpha1.ReasonArchiveNotConfigured || !strings.Contains(c.Message, want) {
+		if c == nil || c.Status != metav1.ConditionTrue || c.Reason != v1alpha1.ReasonArchiveNotConfigured ||
+			!strings.Contains(c.Message, want) {
 			t.Errorf("Stalled is %+v, want %q", c, want)
 		}
 		if len(r.pods()) > 0 || wait == 0 || wait > r.PollInterval {
 			t.Errorf("there are %d pods, and it looks again after %v", len(r.pods()), wait)
 		}
 	}
-	stalled("the installation has no archive: nothing starts. Configure one (archive.enabled of the Helm chart, or --archive-dir of the manager), or remove spec.task.output.archive")
+	stalled(
+		"the installation has no archive: nothing starts. Configure one (archive.enabled of the Helm chart, or --archive-dir of the manager), or remove spec.task.output.archive",
+	)
 
 	r.Archive = archive.Config{Directory: dir, MaxBytes: 1 << 20, UploadTime: 30 * time.Second}
 	r.Now = func() time.Time { return noon.Add(time.Minute) }
@@ -103,7 +106,8 @@ func TestANodeJobThatNeedsAnArchiveWaitsForOne(t *testing.T) {
 		t.Fatalf("there are %d pods", len(pods))
 	}
 	location := pods[0].Annotations[v1alpha1.ArchiveAnnotation]
-	if want := "s3://outputs/ns/job/"; !strings.HasPrefix(location, want) || !strings.HasSuffix(location, "/n/20260301T120300Z-task-1.log") {
+	if want := "s3://outputs/ns/job/"; !strings.HasPrefix(location, want) ||
+		!strings.HasSuffix(location, "/n/20260301T120300Z-task-1.log") {
 		t.Errorf("the location is %s", location)
 	}
 	var variable string
@@ -115,7 +119,8 @@ func TestANodeJobThatNeedsAnArchiveWaitsForOne(t *testing.T) {
 			t.Errorf("the secret key is in %s", v.Name)
 		}
 	}
-	if want := `{"url":"https://s3.example.com/outputs/ns/job/`; !strings.HasPrefix(variable, want) || !strings.HasSuffix(variable, `,"maxBytes":1048576,"seconds":30}`) {
+	if want := `{"url":"https://s3.example.com/outputs/ns/job/`; !strings.HasPrefix(variable, want) ||
+		!strings.HasSuffix(variable, `,"maxBytes":1048576,"seconds":30}`) {
 		t.Errorf("the runner gets %s", variable)
 	}
 	if image := pods[0].Spec.Containers[0].Image; image != "registry.example/runner-archive" {
@@ -136,7 +141,8 @@ func TestOtherNodeJobsNeedNoArchive(t *testing.T) {
 	if len(pods) != 1 {
 		t.Fatalf("there are %d pods", len(pods))
 	}
-	if _, has := pods[0].Annotations[v1alpha1.ArchiveAnnotation]; has || strings.Contains(pods[0].Spec.Containers[0].Env[0].Name, "ARCHIVE") {
+	if _, has := pods[0].Annotations[v1alpha1.ArchiveAnnotation]; has ||
+		strings.Contains(pods[0].Spec.Containers[0].Env[0].Name, "ARCHIVE") {
 		t.Errorf("the pod has an archive: %+v", pods[0])
 	}
 	if image := pods[0].Spec.Containers[0].Image; image != "registry.example/runner" {
@@ -161,8 +167,14 @@ func TestOnlyTheArchiveOfTheRecordedPodIsCounted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newReconciler(t)
-			r.Metrics.archived(plan.Record{Pod: tt.pod, Change: record.Change{Record: &record.Record{Archives: record.Archives{stored, failed}}}})
-			gotStored, gotFailed := testutil.ToFloat64(r.Metrics.archives.WithLabelValues("Stored")), testutil.ToFloat64(r.Metrics.archives.WithLabelValues("Failed"))
+			r.Metrics.archived(
+				plan.Record{Pod: tt.pod, Change: record.Change{Record: &record.Record{Archives: record.Archives{stored, failed}}}},
+			)
+			gotStored, gotFailed := testutil.ToFloat64(
+				r.Metrics.archives.WithLabelValues("Stored"),
+			), testutil.ToFloat64(
+				r.Metrics.archives.WithLabelValues("Failed"),
+			)
 			if gotStored != tt.wantStored || gotFailed != tt.wantFailed {
 				t.Errorf("stored %v, failed %v", gotStored, gotFailed)
 			}

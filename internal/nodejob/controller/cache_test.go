@@ -33,27 +33,41 @@ func TestStripKeepsWhatThePlanReads(t *testing.T) {
 			p.Status.ContainerStatuses = []corev1.ContainerStatus{terminated("task", 3, "Error", report[:outcome.MaxBytes-100])}
 		},
 		"a pod that waits for its image": func(p *corev1.Pod) {
-			p.Status = corev1.PodStatus{Phase: corev1.PodPending, ContainerStatuses: []corev1.ContainerStatus{waitingFor("task", "ErrImagePull", "no such image")}}
+			p.Status = corev1.PodStatus{
+				Phase:             corev1.PodPending,
+				ContainerStatuses: []corev1.ContainerStatus{waitingFor("task", "ErrImagePull", "no such image")},
+			}
 		},
 		"a pod with a sidecar": func(p *corev1.Pod) {
 			p.Spec.InitContainers = []corev1.Container{{Name: "sidecar"}}
-			p.Status = corev1.PodStatus{Phase: corev1.PodFailed, InitContainerStatuses: []corev1.ContainerStatus{terminated("sidecar", 1, "Error", "no")}}
+			p.Status = corev1.PodStatus{
+				Phase:                 corev1.PodFailed,
+				InitContainerStatuses: []corev1.ContainerStatus{terminated("sidecar", 1, "Error", "no")},
+			}
 		},
 		"a pod with an added container": func(p *corev1.Pod) {
 			p.Annotations[v1alpha1.ContainersAnnotation] = "task"
 			p.Spec.Containers = append([]corev1.Container{{Name: "mesh"}}, p.Spec.Containers...)
-			mesh := corev1.ContainerStatus{Name: "mesh", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: at(1)}}}
+			mesh := corev1.ContainerStatus{
+				Name:  "mesh",
+				State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: at(1)}},
+			}
 			p.Status.ContainerStatuses = []corev1.ContainerStatus{mesh, terminated("task", 0, "Completed", `{"exitCode":0}`)}
 		},
 		"a pod with an init container that runs": func(p *corev1.Pod) {
 			p.Spec.InitContainers = []corev1.Container{{Name: "init"}}
-			p.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "init", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: at(1)}}}}
+			p.Status.InitContainerStatuses = []corev1.ContainerStatus{
+				{Name: "init", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: at(1)}}},
+			}
 		},
 		"a pod that is rejected": func(p *corev1.Pod) {
 			p.Status = corev1.PodStatus{Phase: corev1.PodFailed, Reason: "OutOfcpu", Message: "node is full"}
 		},
 		"a pod that is disrupted": func(p *corev1.Pod) {
-			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady}, {Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "Evicted", LastTransitionTime: at(9)}}
+			p.Status.Conditions = []corev1.PodCondition{
+				{Type: corev1.PodReady},
+				{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "Evicted", LastTransitionTime: at(9)},
+			}
 		},
 		"a pod that is being deleted": func(p *corev1.Pod) {
 			p.DeletionTimestamp, p.DeletionGracePeriodSeconds = new(at(30)), new(int64(30))
@@ -108,7 +122,11 @@ func TestWhatOthersPutIntoPodsIsBounded(t *testing.T) {
 	large := strings.Repeat("x", 256<<10)
 	statuses := make([]corev1.ContainerStatus, 0, 1000)
 	for i := range cap(statuses) {
-		statuses = append(statuses, terminated(fmt.Sprint("c", i), 1, large[:2000], large[:5000]), waitingFor(fmt.Sprint("w", i), large[:2000], large[:5000]))
+		statuses = append(
+			statuses,
+			terminated(fmt.Sprint("c", i), 1, large[:2000], large[:5000]),
+			waitingFor(fmt.Sprint("w", i), large[:2000], large[:5000]),
+		)
 	}
 	fill := func(p *corev1.Pod) {
 		p.Annotations["x.example/large"], p.Annotations[v1alpha1.RetryAnnotation] = large, large
@@ -116,7 +134,10 @@ func TestWhatOthersPutIntoPodsIsBounded(t *testing.T) {
 		p.Finalizers = append(p.Finalizers, large)
 		p.Status.Message, p.Status.Reason = large, large
 		p.Status.ContainerStatuses, p.Status.InitContainerStatuses = statuses, statuses
-		p.Status.Conditions = []corev1.PodCondition{{Type: "x", Message: large}, {Type: corev1.DisruptionTarget, Reason: large, Message: large}}
+		p.Status.Conditions = []corev1.PodCondition{
+			{Type: "x", Message: large},
+			{Type: corev1.DisruptionTarget, Reason: large, Message: large},
+		}
 	}
 	owned := func(owners ...metav1.OwnerReference) func(*corev1.Pod) {
 		return func(p *corev1.Pod) { p.OwnerReferences = owners }
@@ -173,7 +194,10 @@ func TestAPodThatAnotherClientHasWrittenIsNoAttempt(t *testing.T) {
 			if got := ownedBy(pod, "job-uid") || ownedBy(pod, "another"); got != tt.want {
 				t.Errorf("it is an attempt: %v, want %v", got, tt.want)
 			}
-			if view := viewPod(seenPod{Pod: pod}); !tt.want && (view.Reboot != "" || view.Attempt != 1 || view.ChangedBy != "" || view.Exit != nil) {
+			if view := viewPod(
+				seenPod{Pod: pod},
+			); !tt.want &&
+				(view.Reboot != "" || view.Attempt != 1 || view.ChangedBy != "" || view.Exit != nil) {
 				t.Errorf("the plan reads %+v of it", view)
 			}
 		})

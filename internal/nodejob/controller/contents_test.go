@@ -28,7 +28,10 @@ func rerunsOnChange(kind v1alpha1.ContentKind, name string) func(*v1alpha1.NodeJ
 }
 
 func secret(uid types.UID, value string) *corev1.Secret {
-	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "x", UID: uid}, Data: map[string][]byte{"key": []byte(value)}}
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "x", UID: uid},
+		Data:       map[string][]byte{"key": []byte(value)},
+	}
 }
 
 func configMap(uid types.UID, value string) *corev1.ConfigMap {
@@ -37,12 +40,14 @@ func configMap(uid types.UID, value string) *corev1.ConfigMap {
 
 // hidden answers requests for Secrets with err, or with the existing object if err is nil.
 func hidden(err *error) interceptor.Funcs {
-	return interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
-		if _, isSecret := o.(*corev1.Secret); isSecret && *err != nil {
-			return *err
-		}
-		return c.Get(ctx, key, o, opts...)
-	}}
+	return interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			if _, isSecret := o.(*corev1.Secret); isSecret && *err != nil {
+				return *err
+			}
+			return c.Get(ctx, key, o, opts...)
+		},
+	}
 }
 
 var mayNot = apierrors.NewForbidden(corev1.Resource("secrets"), "x", errors.New("no RBAC policy matched"))
@@ -93,8 +98,20 @@ func TestContents(t *testing.T) {
 		// wantWoken is true if the poll triggers a pass of the NodeJob.
 		wantWoken bool
 	}{
-		"nothing happens to a ConfigMap": {kind: v1alpha1.ContentConfigMap, has: configMap("1", "a"), do: func(*fakeReconciler) {}, wantAtOnce: same, wantPolled: same},
-		"nothing happens to a Secret":    {kind: v1alpha1.ContentSecret, has: secret("1", "a"), do: func(*fakeReconciler) {}, wantAtOnce: same, wantPolled: same},
+		"nothing happens to a ConfigMap": {
+			kind:       v1alpha1.ContentConfigMap,
+			has:        configMap("1", "a"),
+			do:         func(*fakeReconciler) {},
+			wantAtOnce: same,
+			wantPolled: same,
+		},
+		"nothing happens to a Secret": {
+			kind:       v1alpha1.ContentSecret,
+			has:        secret("1", "a"),
+			do:         func(*fakeReconciler) {},
+			wantAtOnce: same,
+			wantPolled: same,
+		},
 		"a ConfigMap changes": {kind: v1alpha1.ContentConfigMap, has: configMap("1", "a"),
 			do: func(r *fakeReconciler) { r.update(configMap("1", "b")) }, wantAtOnce: changed, wantPolled: changed},
 		"a ConfigMap gets a label": {kind: v1alpha1.ContentConfigMap, has: configMap("1", "a"), do: func(r *fakeReconciler) {
@@ -109,8 +126,13 @@ func TestContents(t *testing.T) {
 		}, wantAtOnce: changed, wantPolled: changed},
 		"a ConfigMap is recreated with the same content": {kind: v1alpha1.ContentConfigMap, has: configMap("1", "a"),
 			do: func(r *fakeReconciler) { recreate(r, configMap("2", "a")) }, wantAtOnce: same, wantPolled: same},
-		"a ConfigMap is deleted": {kind: v1alpha1.ContentConfigMap, has: configMap("1", "a"),
-			do: func(r *fakeReconciler) { r.delete(configMap("1", "a")) }, wantAtOnce: v1alpha1.ReasonConfigMapNotFound, wantPolled: v1alpha1.ReasonConfigMapNotFound},
+		"a ConfigMap is deleted": {
+			kind:       v1alpha1.ContentConfigMap,
+			has:        configMap("1", "a"),
+			do:         func(r *fakeReconciler) { r.delete(configMap("1", "a")) },
+			wantAtOnce: v1alpha1.ReasonConfigMapNotFound,
+			wantPolled: v1alpha1.ReasonConfigMapNotFound,
+		},
 		"a ConfigMap is created": {kind: v1alpha1.ContentConfigMap,
 			do: func(r *fakeReconciler) { r.create(configMap("1", "a")) }, wantAtOnce: changed, wantPolled: changed},
 		"a Secret changes": {kind: v1alpha1.ContentSecret, has: secret("1", "a"),
@@ -123,17 +145,33 @@ func TestContents(t *testing.T) {
 		// A user who sees the revision must not be able to test guesses of the content.
 		"a Secret is recreated with the same content": {kind: v1alpha1.ContentSecret, has: secret("1", "a"),
 			do: func(r *fakeReconciler) { recreate(r, secret("2", "a")) }, wantAtOnce: same, wantPolled: changed, wantWoken: true},
-		"a Secret is deleted": {kind: v1alpha1.ContentSecret, has: secret("1", "a"),
-			do: func(r *fakeReconciler) { r.delete(secret("1", "a")) }, wantAtOnce: same, wantPolled: v1alpha1.ReasonSecretNotFound, wantWoken: true},
-		"a Secret is created": {kind: v1alpha1.ContentSecret,
-			do: func(r *fakeReconciler) { r.create(secret("1", "a")) }, wantAtOnce: v1alpha1.ReasonSecretNotFound, wantPolled: changed, wantWoken: true},
+		"a Secret is deleted": {
+			kind:       v1alpha1.ContentSecret,
+			has:        secret("1", "a"),
+			do:         func(r *fakeReconciler) { r.delete(secret("1", "a")) },
+			wantAtOnce: same,
+			wantPolled: v1alpha1.ReasonSecretNotFound,
+			wantWoken:  true,
+		},
+		"a Secret is created": {
+			kind:       v1alpha1.ContentSecret,
+			do:         func(r *fakeReconciler) { r.create(secret("1", "a")) },
+			wantAtOnce: v1alpha1.ReasonSecretNotFound,
+			wantPolled: changed,
+			wantWoken:  true,
+		},
 		"a Secret is forbidden": {kind: v1alpha1.ContentSecret, has: secret("1", "a"),
 			do: func(*fakeReconciler) { answer = mayNot }, wantAtOnce: same, wantPolled: v1alpha1.ReasonSecretForbidden, wantWoken: true},
 		"the API server does not respond": {kind: v1alpha1.ContentSecret, has: secret("1", "a"),
 			do: func(*fakeReconciler) { answer = errors.New("away") }, wantAtOnce: same, wantPolled: same},
 		// Without permission, a missing Secret is forbidden; with permission, it is not found.
-		"a missing Secret becomes forbidden": {kind: v1alpha1.ContentSecret,
-			do: func(*fakeReconciler) { answer = mayNot }, wantAtOnce: v1alpha1.ReasonSecretNotFound, wantPolled: v1alpha1.ReasonSecretForbidden, wantWoken: true},
+		"a missing Secret becomes forbidden": {
+			kind:       v1alpha1.ContentSecret,
+			do:         func(*fakeReconciler) { answer = mayNot },
+			wantAtOnce: v1alpha1.ReasonSecretNotFound,
+			wantPolled: v1alpha1.ReasonSecretForbidden,
+			wantWoken:  true,
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -186,13 +224,29 @@ func TestContentObstaclesSayHowToFixThem(t *testing.T) {
 			want: "spec.task.inputs: ConfigMap ns/x does not exist. Create it; the NodeJob then continues automatically"},
 		"a missing Secret": {kind: v1alpha1.ContentSecret, name: "x", wantReason: v1alpha1.ReasonSecretNotFound,
 			want: "spec.task.inputs: Secret ns/x does not exist. Create it; the NodeJob continues within 30 s"},
-		"no permission": {kind: v1alpha1.ContentSecret, name: "x", answer: mayNot, wantReason: v1alpha1.ReasonSecretForbidden,
-			want: "spec.task.inputs: the manager may not read Secret ns/x. Allow it with: kubectl -n ns create role everynode-x --verb=get --resource=secrets --resource-name=x && kubectl -n ns create rolebinding everynode-x --role=everynode-x --serviceaccount=everynode-system:everynode-manager; the NodeJob continues within 30 s"},
-		"no permission, and the manager is in another namespace": {kind: v1alpha1.ContentSecret, name: "x", answer: mayNot, installed: "ops", wantReason: v1alpha1.ReasonSecretForbidden,
-			want: "spec.task.inputs: the manager may not read Secret ns/x. Allow it with: kubectl -n ns create role everynode-x --verb=get --resource=secrets --resource-name=x && kubectl -n ns create rolebinding everynode-x --role=everynode-x --serviceaccount=ops:everynode-manager; the NodeJob continues within 30 s"},
+		"no permission": {
+			kind:       v1alpha1.ContentSecret,
+			name:       "x",
+			answer:     mayNot,
+			wantReason: v1alpha1.ReasonSecretForbidden,
+			want:       "spec.task.inputs: the manager may not read Secret ns/x. Allow it with: kubectl -n ns create role everynode-x --verb=get --resource=secrets --resource-name=x && kubectl -n ns create rolebinding everynode-x --role=everynode-x --serviceaccount=everynode-system:everynode-manager; the NodeJob continues within 30 s",
+		},
+		"no permission, and the manager is in another namespace": {
+			kind:       v1alpha1.ContentSecret,
+			name:       "x",
+			answer:     mayNot,
+			installed:  "ops",
+			wantReason: v1alpha1.ReasonSecretForbidden,
+			want:       "spec.task.inputs: the manager may not read Secret ns/x. Allow it with: kubectl -n ns create role everynode-x --verb=get --resource=secrets --resource-name=x && kubectl -n ns create rolebinding everynode-x --role=everynode-x --serviceaccount=ops:everynode-manager; the NodeJob continues within 30 s",
+		},
 		// A user who copies the command must not run what the author of a NodeJob has put into a name.
-		"an invalid name of a Secret": {kind: v1alpha1.ContentSecret, name: "x;reboot\x1b[2J", answer: mayNot, wantReason: v1alpha1.ReasonSecretNotFound,
-			want: `spec.task.inputs: no Secret can have the name "x;reboot\\x1b[2J". Correct it`},
+		"an invalid name of a Secret": {
+			kind:       v1alpha1.ContentSecret,
+			name:       "x;reboot\x1b[2J",
+			answer:     mayNot,
+			wantReason: v1alpha1.ReasonSecretNotFound,
+			want:       `spec.task.inputs: no Secret can have the name "x;reboot\\x1b[2J". Correct it`,
+		},
 		"an invalid name of a ConfigMap": {kind: v1alpha1.ContentConfigMap, name: "../x", wantReason: v1alpha1.ReasonConfigMapNotFound,
 			want: `spec.task.inputs: no ConfigMap can have the name "../x". Correct it`},
 	}
@@ -226,9 +280,13 @@ func TestAContentThatCannotBeReadIsAnErrorOfThePass(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			job := liveJob(rerunsOnChange(tt.kind, "x"))
-			r := newFaultyReconciler(t, interceptor.Funcs{Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
-				return tt.answer
-			}}, job)
+			r := newFaultyReconciler(
+				t,
+				interceptor.Funcs{Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+					return tt.answer
+				}},
+				job,
+			)
 			if _, obstacle, err := r.source(t.Context(), job); !errors.Is(err, tt.answer) || obstacle != nil {
 				t.Errorf("%+v, %v, want the error", obstacle, err)
 			}
@@ -244,10 +302,15 @@ func TestAContentIsFetchedWhenItMayHaveChanged(t *testing.T) {
 	gets := 0
 	job := liveJob(rerunsOnChange(v1alpha1.ContentConfigMap, "x"), rerunsOnChange(v1alpha1.ContentSecret, "x"))
 	r := newReconciler(t, job, configMap("1", "a"), secret("1", "a"))
-	live := newFaultyReconciler(t, interceptor.Funcs{Get: func(ctx context.Context, _ client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
-		gets++
-		return r.Client.Get(ctx, key, o, opts...)
-	}})
+	live := newFaultyReconciler(
+		t,
+		interceptor.Funcs{
+			Get: func(ctx context.Context, _ client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+				gets++
+				return r.Client.Get(ctx, key, o, opts...)
+			},
+		},
+	)
 	r.Reader = live.Client
 	for _, step := range []struct {
 		what string

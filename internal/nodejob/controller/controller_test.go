@@ -51,13 +51,15 @@ func TestViewNode(t *testing.T) {
 func TestAPassSeesTheStatusThatThePreviousPassHasWritten(t *testing.T) {
 	job := liveJob()
 	var cached *v1alpha1.NodeJob
-	behind := interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
-		if live, ok := o.(*v1alpha1.NodeJob); ok && cached != nil {
-			cached.DeepCopyInto(live)
-			return nil
-		}
-		return c.Get(ctx, key, o, opts...)
-	}}
+	behind := interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			if live, ok := o.(*v1alpha1.NodeJob); ok && cached != nil {
+				cached.DeepCopyInto(live)
+				return nil
+			}
+			return c.Get(ctx, key, o, opts...)
+		},
+	}
 	r := newFaultyReconciler(t, behind, job, watchedNode())
 	name := client.ObjectKeyFromObject(job)
 	first, err := r.newest(t.Context(), name)
@@ -89,12 +91,14 @@ func TestAPassSeesTheStatusThatThePreviousPassHasWritten(t *testing.T) {
 func TestANodeJobThatIsNotCachedYetIsNotDeleted(t *testing.T) {
 	for _, exists := range []bool{true, false} {
 		job := liveJob()
-		blind := interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
-			if _, ok := o.(*v1alpha1.NodeJob); ok {
-				return apierrors.NewNotFound(v1alpha1.GroupVersion.WithResource("nodejobs").GroupResource(), key.Name)
-			}
-			return c.Get(ctx, key, o, opts...)
-		}}
+		blind := interceptor.Funcs{
+			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+				if _, ok := o.(*v1alpha1.NodeJob); ok {
+					return apierrors.NewNotFound(v1alpha1.GroupVersion.WithResource("nodejobs").GroupResource(), key.Name)
+				}
+				return c.Get(ctx, key, o, opts...)
+			},
+		}
 		live := newReconciler(t, job)
 		r := newFaultyReconciler(t, blind)
 		r.Reader = live.Client
@@ -113,7 +117,11 @@ func TestANodeJobThatIsNotCachedYetIsNotDeleted(t *testing.T) {
 			t.Errorf("found: %v (%v), want %v", got != nil, err, exists)
 		}
 		if got == nil {
-			if err := r.cleanUpDeleted(t.Context(), client.ObjectKeyFromObject(job)); err != nil || r.written.knowsJob(client.ObjectKeyFromObject(job)) {
+			if err := r.cleanUpDeleted(
+				t.Context(),
+				client.ObjectKeyFromObject(job),
+			); err != nil ||
+				r.written.knowsJob(client.ObjectKeyFromObject(job)) {
 				t.Errorf("it is remembered although it is deleted (%v)", err)
 			}
 		}
@@ -127,26 +135,29 @@ func TestANewLeaderSeesTheRecordOrThePod(t *testing.T) {
 	node.Name, pod.ResourceVersion = "n", ""
 	last := newReconciler(t, job, node, pod)
 	lists := 0
-	r := newFaultyReconciler(t, interceptor.Funcs{List: func(ctx context.Context, _ client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
-		err := last.Client.List(ctx, list, opts...)
-		if _, jobs := list.(*v1alpha1.NodeJobList); jobs {
+	r := newFaultyReconciler(
+		t,
+		interceptor.Funcs{List: func(ctx context.Context, _ client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			err := last.Client.List(ctx, list, opts...)
+			if _, jobs := list.(*v1alpha1.NodeJobList); jobs {
+				return err
+			}
+			if lists++; lists == 1 {
+				live := last.node("n")
+				record.SetOn(live, "ns.everynode.dev/job", record.Record{Revision: "rev", Outcome: record.Succeeded, Attempts: 1})
+				if err := last.Client.Update(ctx, live); err != nil {
+					t.Fatal(err)
+				}
+				released := pod.DeepCopy()
+				released.Finalizers = nil
+				if err := last.Client.Update(ctx, released); err != nil {
+					t.Fatal(err)
+				}
+				last.delete(released)
+			}
 			return err
-		}
-		if lists++; lists == 1 {
-			live := last.node("n")
-			record.SetOn(live, "ns.everynode.dev/job", record.Record{Revision: "rev", Outcome: record.Succeeded, Attempts: 1})
-			if err := last.Client.Update(ctx, live); err != nil {
-				t.Fatal(err)
-			}
-			released := pod.DeepCopy()
-			released.Finalizers = nil
-			if err := last.Client.Update(ctx, released); err != nil {
-				t.Fatal(err)
-			}
-			last.delete(released)
-		}
-		return err
-	}})
+		}},
+	)
 	r.listNodes = func(context.Context) ([]*corev1.Node, error) { return []*corev1.Node{node}, nil } // the cache is behind
 	if err := r.warmUp(t.Context()); err != nil {
 		t.Fatal(err)
@@ -162,7 +173,11 @@ func TestANewLeaderSeesTheRecordOrThePod(t *testing.T) {
 func recordedNode(outcome record.Outcome) *corev1.Node {
 	node := watchedNode()
 	node.Labels, node.Annotations = nil, nil
-	record.SetOn(node, "ns.everynode.dev/job", record.Record{Revision: "rev", Outcome: outcome, Attempts: 1, PodUID: "gone", FinishedAt: noon})
+	record.SetOn(
+		node,
+		"ns.everynode.dev/job",
+		record.Record{Revision: "rev", Outcome: outcome, Attempts: 1, PodUID: "gone", FinishedAt: noon},
+	)
 	return node
 }
 
@@ -229,7 +244,11 @@ func TestAPassWithAConflictIsRepeatedSoon(t *testing.T) {
 		t.Fatal(err)
 	}
 	node = r.node("n")
-	record.SetOn(node, "ns.everynode.dev/job", record.Record{Revision: seen.input.Revision, Outcome: record.Failed, Attempts: 1, PodUID: "gone", FinishedAt: noon})
+	record.SetOn(
+		node,
+		"ns.everynode.dev/job",
+		record.Record{Revision: seen.input.Revision, Outcome: record.Failed, Attempts: 1, PodUID: "gone", FinishedAt: noon},
+	)
 	delete(node.Labels, "ns.everynode.dev/job")
 	if err := r.Client.Update(t.Context(), node); err != nil {
 		t.Fatal(err)

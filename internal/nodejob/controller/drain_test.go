@@ -45,7 +45,10 @@ func TestPodsThatADrainEvicts(t *testing.T) {
 	const emptyDir = "it has an emptyDir volume, whose content would be lost: set drain.deleteEmptyDirData, or delete it"
 	const bare = "it has no controller that would recreate it: delete it if it is not needed"
 	withEmptyDir := func(p *corev1.Pod) {
-		p.Spec.Volumes = []corev1.Volume{{Name: "config"}, {Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
+		p.Spec.Volumes = []corev1.Volume{
+			{Name: "config"},
+			{Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
+		}
 	}
 	labelled := func(p *corev1.Pod) { p.Labels = map[string]string{"app": "web"} }
 	unmanaged := func(p *corev1.Pod) { p.OwnerReferences[0].Controller = nil }
@@ -57,28 +60,49 @@ func TestPodsThatADrainEvicts(t *testing.T) {
 		selector           *metav1.LabelSelector
 		want               []plan.DrainPod
 	}{
-		"one that drain.podSelector selects":         {pod: labelled, selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}, want: []plan.DrainPod{web}},
-		"one that drain.podSelector does not select": {pod: labelled, selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}}},
-		"the manager's own":                          {pod: func(p *corev1.Pod) { p.Name = "manager" }},
-		"one of a ReplicaSet":                        {pod: func(*corev1.Pod) {}, want: []plan.DrainPod{web}},
-		"a pending pod":                              {pod: func(p *corev1.Pod) { p.Status.Phase = corev1.PodPending }, want: []plan.DrainPod{web}},
-		"one on another node":                        {pod: func(p *corev1.Pod) { p.Spec.NodeName = "n2" }},
-		"one of a DaemonSet":                         {pod: func(p *corev1.Pod) { p.OwnerReferences[0].Kind = "DaemonSet" }},
+		"one that drain.podSelector selects": {
+			pod:      labelled,
+			selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
+			want:     []plan.DrainPod{web},
+		},
+		"one that drain.podSelector does not select": {
+			pod:      labelled,
+			selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}},
+		},
+		"the manager's own":   {pod: func(p *corev1.Pod) { p.Name = "manager" }},
+		"one of a ReplicaSet": {pod: func(*corev1.Pod) {}, want: []plan.DrainPod{web}},
+		"a pending pod": {
+			pod:  func(p *corev1.Pod) { p.Status.Phase = corev1.PodPending },
+			want: []plan.DrainPod{web},
+		},
+		"one on another node": {pod: func(p *corev1.Pod) { p.Spec.NodeName = "n2" }},
+		"one of a DaemonSet":  {pod: func(p *corev1.Pod) { p.OwnerReferences[0].Kind = "DaemonSet" }},
 		"one of an owner called DaemonSet in another API group": {pod: func(p *corev1.Pod) {
 			p.OwnerReferences[0].Kind, p.OwnerReferences[0].APIVersion = "DaemonSet", "x.example/v1"
 		}, want: []plan.DrainPod{web}},
-		"a mirror pod of a static pod": {pod: func(p *corev1.Pod) { p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"} }},
+		"a mirror pod of a static pod": {
+			pod: func(p *corev1.Pod) { p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"} },
+		},
 		"a task": {pod: func(p *corev1.Pod) {
 			yes := true
-			p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "everynode.dev/v1alpha1", Kind: "NodeJob", Name: "any", UID: "any", Controller: &yes}}
+			p.OwnerReferences = []metav1.OwnerReference{
+				{APIVersion: "everynode.dev/v1alpha1", Kind: "NodeJob", Name: "any", UID: "any", Controller: &yes},
+			}
 		}},
-		"one with only the label of a task":                      {pod: func(p *corev1.Pod) { p.Labels = map[string]string{v1alpha1.NodeJobLabel: "any"} }, want: []plan.DrainPod{web}},
-		"one that has succeeded":                                 {pod: func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }},
-		"one that has failed":                                    {pod: func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }},
-		"one that no controller would recreate":                  {pod: unmanaged, want: held(bare)},
-		"one with an emptyDir":                                   {pod: withEmptyDir, want: held(emptyDir)},
-		"one whose emptyDir data may be deleted":                 {pod: withEmptyDir, deleteEmptyDirData: true, want: []plan.DrainPod{web}},
-		"one with an emptyDir that no controller would recreate": {pod: func(p *corev1.Pod) { withEmptyDir(p); unmanaged(p) }, deleteEmptyDirData: true, want: held(bare)},
+		"one with only the label of a task": {
+			pod:  func(p *corev1.Pod) { p.Labels = map[string]string{v1alpha1.NodeJobLabel: "any"} },
+			want: []plan.DrainPod{web},
+		},
+		"one that has succeeded":                 {pod: func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }},
+		"one that has failed":                    {pod: func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }},
+		"one that no controller would recreate":  {pod: unmanaged, want: held(bare)},
+		"one with an emptyDir":                   {pod: withEmptyDir, want: held(emptyDir)},
+		"one whose emptyDir data may be deleted": {pod: withEmptyDir, deleteEmptyDirData: true, want: []plan.DrainPod{web}},
+		"one with an emptyDir that no controller would recreate": {
+			pod:                func(p *corev1.Pod) { withEmptyDir(p); unmanaged(p) },
+			deleteEmptyDirData: true,
+			want:               held(bare),
+		},
 		"one that is being deleted": {
 			pod: func(p *corev1.Pod) {
 				now := at(0)
@@ -92,7 +116,10 @@ func TestPodsThatADrainEvicts(t *testing.T) {
 			r := newReconciler(t, workload(tt.pod))
 			r.Own.Pod = client.ObjectKey{Namespace: "shop", Name: "manager"}
 			job := liveJob()
-			r.drains.ask(client.ObjectKeyFromObject(job), lookAt(&v1alpha1.DrainSpec{DeleteEmptyDirData: tt.deleteEmptyDirData, PodSelector: tt.selector}))
+			r.drains.ask(
+				client.ObjectKeyFromObject(job),
+				lookAt(&v1alpha1.DrainSpec{DeleteEmptyDirData: tt.deleteEmptyDirData, PodSelector: tt.selector}),
+			)
 			got, _ := r.observeDrains(t.Context(), job, plan.Input{Now: noon})
 			if diff := cmp.Diff(map[types.UID][]plan.DrainPod{"node-uid": tt.want}, got); diff != "" {
 				t.Errorf("pods (-want +got):\n%s", diff)
@@ -103,10 +130,13 @@ func TestPodsThatADrainEvicts(t *testing.T) {
 
 func TestOnlyNodesThatThePlanAsksForAreLookedAt(t *testing.T) {
 	lists := 0
-	r := newFaultyReconciler(t, interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, l client.ObjectList, opts ...client.ListOption) error {
-		lists++
-		return c.List(ctx, l, opts...)
-	}})
+	r := newFaultyReconciler(
+		t,
+		interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, l client.ObjectList, opts ...client.ListOption) error {
+			lists++
+			return c.List(ctx, l, opts...)
+		}},
+	)
 	job, other := liveJob(), liveJob(func(j *v1alpha1.NodeJob) { j.Name = "other" })
 	for _, step := range []struct {
 		what string
@@ -132,10 +162,14 @@ func TestOnlyNodesThatThePlanAsksForAreLookedAt(t *testing.T) {
 // Each event triggers a pass; pods are listed once a second, and after the manager's own evictions.
 func TestADrainIsLookedAtOnceASecond(t *testing.T) {
 	lists := 0
-	r := newFaultyReconciler(t, interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, l client.ObjectList, opts ...client.ListOption) error {
-		lists++
-		return c.List(ctx, l, opts...)
-	}}, workload())
+	r := newFaultyReconciler(
+		t,
+		interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, l client.ObjectList, opts ...client.ListOption) error {
+			lists++
+			return c.List(ctx, l, opts...)
+		}},
+		workload(),
+	)
 	job := liveJob()
 	r.drains.ask(client.ObjectKeyFromObject(job), lookAt(nil))
 	key := drainKey{client.ObjectKeyFromObject(job), "n"}
@@ -218,9 +252,12 @@ func TestEvictedPodsAreForgotten(t *testing.T) {
 
 // A failed list must not look like an empty one, or the node would count as drained.
 func TestAListOfPodsThatFailsShowsNoNode(t *testing.T) {
-	r := newFaultyReconciler(t, interceptor.Funcs{List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
-		return errors.New("away")
-	}})
+	r := newFaultyReconciler(
+		t,
+		interceptor.Funcs{List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+			return errors.New("away")
+		}},
+	)
 	job := liveJob()
 	r.drains.ask(client.ObjectKeyFromObject(job), lookAt(nil))
 	if got, _ := r.observeDrains(t.Context(), job, plan.Input{Now: noon}); len(got) != 0 {

@@ -36,16 +36,31 @@ func TestBlockedBy(t *testing.T) {
 		err  error
 		want string
 	}{
-		"nothing":                                 {nil, ""},
-		"a pod that does not exist":               {apierrors.NewNotFound(pods, "web"), ""},
-		"a pod that was recreated":                {apierrors.NewConflict(pods, "web", errors.New("the UID in the precondition does not match")), ""},
-		"a PodDisruptionBudget":                   {budget("The disruption budget web needs 2 healthy pods and has 2 currently"), "The disruption budget web needs 2 healthy pods and has 2 currently"},
+		"nothing":                   {nil, ""},
+		"a pod that does not exist": {apierrors.NewNotFound(pods, "web"), ""},
+		"a pod that was recreated": {
+			apierrors.NewConflict(pods, "web", errors.New("the UID in the precondition does not match")),
+			"",
+		},
+		"a PodDisruptionBudget": {
+			budget("The disruption budget web needs 2 healthy pods and has 2 currently"),
+			"The disruption budget web needs 2 healthy pods and has 2 currently",
+		},
 		"a PodDisruptionBudget without a message": {budget(""), "Cannot evict pod as it would violate the pod's disruption budget."},
 		"an API server that is busy":              {apierrors.NewTooManyRequests("slow down", 1), "slow down"},
-		"two PodDisruptionBudgets":                {apierrors.NewInternalError(errors.New("this pod has more than one PodDisruptionBudget")), "Internal error occurred: this pod has more than one PodDisruptionBudget"},
-		"a webhook that denies":                   {apierrors.NewForbidden(pods, "web", errors.New("denied by policy \x1b[31mx")), `pods "web" is forbidden: denied by policy \x1b[31mx`},
-		"a response that asks to wait for long":   {fmt.Errorf("posting: %w", context.DeadlineExceeded), "the API server asks to wait, or does not answer in time; it does so while a PodDisruptionBudget is not processed yet"},
-		"a very long text":                        {errors.New(strings.Repeat("x", 1000)), strings.Repeat("x", maxBlockedBytes-3) + "..."},
+		"two PodDisruptionBudgets": {
+			apierrors.NewInternalError(errors.New("this pod has more than one PodDisruptionBudget")),
+			"Internal error occurred: this pod has more than one PodDisruptionBudget",
+		},
+		"a webhook that denies": {
+			apierrors.NewForbidden(pods, "web", errors.New("denied by policy \x1b[31mx")),
+			`pods "web" is forbidden: denied by policy \x1b[31mx`,
+		},
+		"a response that asks to wait for long": {
+			fmt.Errorf("posting: %w", context.DeadlineExceeded),
+			"the API server asks to wait, or does not answer in time; it does so while a PodDisruptionBudget is not processed yet",
+		},
+		"a very long text": {errors.New(strings.Repeat("x", 1000)), strings.Repeat("x", maxBlockedBytes-3) + "..."},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -59,11 +74,27 @@ func TestBlockedBy(t *testing.T) {
 func TestEvictions(t *testing.T) {
 	var got []string
 	var answer error
-	r := newFaultyReconciler(t, interceptor.Funcs{SubResourceCreate: func(_ context.Context, _ client.Client, kind string, o, sub client.Object, _ ...client.SubResourceCreateOption) error {
-		e := sub.(*policyv1.Eviction)
-		got = append(got, fmt.Sprintf("%s of %s/%s (%s), UID %s, grace %d", kind, o.GetNamespace(), o.GetName(), e.Name, *e.DeleteOptions.Preconditions.UID, *e.DeleteOptions.GracePeriodSeconds))
-		return answer
-	}})
+	r := newFaultyReconciler(
+		t,
+		interceptor.Funcs{
+			SubResourceCreate: func(_ context.Context, _ client.Client, kind string, o, sub client.Object, _ ...client.SubResourceCreateOption) error {
+				e := sub.(*policyv1.Eviction)
+				got = append(
+					got,
+					fmt.Sprintf(
+						"%s of %s/%s (%s), UID %s, grace %d",
+						kind,
+						o.GetNamespace(),
+						o.GetName(),
+						e.Name,
+						*e.DeleteOptions.Preconditions.UID,
+						*e.DeleteOptions.GracePeriodSeconds,
+					),
+				)
+				return answer
+			},
+		},
+	)
 	job := liveJob()
 	seen := observation{job: job, input: plan.Input{Now: noon}}
 	key := drainKey{client.ObjectKeyFromObject(job), "n"}

@@ -30,7 +30,10 @@ func policy() *admissionv1.MutatingAdmissionPolicy {
 func binding(policy, namespace string) *admissionv1.MutatingAdmissionPolicyBinding {
 	return &admissionv1.MutatingAdmissionPolicyBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: policy + "-" + namespace},
-		Spec:       admissionv1.MutatingAdmissionPolicyBindingSpec{PolicyName: policy, ParamRef: &admissionv1.ParamRef{Namespace: namespace}},
+		Spec: admissionv1.MutatingAdmissionPolicyBindingSpec{
+			PolicyName: policy,
+			ParamRef:   &admissionv1.ParamRef{Namespace: namespace},
+		},
 	}
 }
 
@@ -63,7 +66,9 @@ func TestGaps(t *testing.T) {
 		want, wantRemedy string
 	}{
 		"an API server without such policies": {
-			get:        &meta.NoKindMatchError{GroupKind: schema.GroupKind{Group: "admissionregistration.k8s.io", Kind: "MutatingAdmissionPolicy"}},
+			get: &meta.NoKindMatchError{
+				GroupKind: schema.GroupKind{Group: "admissionregistration.k8s.io", Kind: "MutatingAdmissionPolicy"},
+			},
 			want:       "this API server knows no MutatingAdmissionPolicy",
 			wantRemedy: "Have the kubelet register with the taint: docs/gate.md",
 		},
@@ -80,8 +85,9 @@ func TestGaps(t *testing.T) {
 			wantRemedy: "docs/gate.md",
 		},
 		"no binding": {
-			objects: []client.Object{policy()},
-			want:    "no MutatingAdmissionPolicyBinding of policy everynode-gate selects the NodeJobs of namespace ns", wantRemedy: "Create a binding: docs/gate.md",
+			objects:    []client.Object{policy()},
+			want:       "no MutatingAdmissionPolicyBinding of policy everynode-gate selects the NodeJobs of namespace ns",
+			wantRemedy: "Create a binding: docs/gate.md",
 		},
 		"a binding of another namespace": {
 			objects: []client.Object{policy(), binding("everynode-gate", "other")},
@@ -100,10 +106,18 @@ func TestGaps(t *testing.T) {
 			want:    "there is no MutatingAdmissionPolicy", wantRemedy: "docs/gate.md",
 		},
 		"a manager that does not tolerate gates": {
-			objects: []client.Object{policy(), binding("everynode-gate", "ns"), binding("everynode-manager", "other")},
-			want:    "nodes are tainted when they are created, but no MutatingAdmissionPolicyBinding of policy everynode-manager", wantRemedy: "Create a binding",
+			objects:    []client.Object{policy(), binding("everynode-gate", "ns"), binding("everynode-manager", "other")},
+			want:       "nodes are tainted when they are created, but no MutatingAdmissionPolicyBinding of policy everynode-manager",
+			wantRemedy: "Create a binding",
 		},
-		"policy and binding exist": {objects: []client.Object{policy(), binding("everynode-gate", "other"), binding("everynode-gate", "ns"), binding("everynode-manager", "ns")}},
+		"policy and binding exist": {
+			objects: []client.Object{
+				policy(),
+				binding("everynode-gate", "other"),
+				binding("everynode-gate", "ns"),
+				binding("everynode-manager", "ns"),
+			},
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -156,10 +170,16 @@ func TestAChangeOfThePolicyWakesOnlyGatedNodeJobs(t *testing.T) {
 // Without a gate, the manager does not need to know which policies taint nodes.
 func TestWithoutAGateThePolicyIsReadOnce(t *testing.T) {
 	gets := 0
-	r := newFaultyReconciler(t, interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
-		gets++
-		return c.Get(ctx, key, o, opts...)
-	}}, liveJob())
+	r := newFaultyReconciler(
+		t,
+		interceptor.Funcs{
+			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+				gets++
+				return c.Get(ctx, key, o, opts...)
+			},
+		},
+		liveJob(),
+	)
 	for range 3 {
 		r.pollOnce(t.Context())
 	}
@@ -171,12 +191,14 @@ func TestWithoutAGateThePolicyIsReadOnce(t *testing.T) {
 // Until the API server responds again, the last result is valid.
 func TestAnErrorKeepsTheLastGateResult(t *testing.T) {
 	var broken error
-	faults := interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
-		if broken != nil {
-			return broken
-		}
-		return c.Get(ctx, key, o, opts...)
-	}}
+	faults := interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			if broken != nil {
+				return broken
+			}
+			return c.Get(ctx, key, o, opts...)
+		},
+	}
 	r := newFaultyReconciler(t, faults, liveJob(gated), policy(), binding("everynode-gate", "ns"), binding("everynode-manager", "ns"))
 	r.pollOnce(t.Context())
 	r.woken()

@@ -79,7 +79,11 @@ func (a *historyAPI) roll(n int, texts ...any) int {
 
 // between returns a duration that depends on the seed and the texts.
 func (a *historyAPI) between(least, most time.Duration, texts ...any) time.Duration {
-	return least + time.Duration(a.roll(int((most-least)/time.Microsecond), texts...))*time.Microsecond + time.Duration(a.roll(1000, "ns", texts))
+	return least + time.Duration(
+		a.roll(int((most-least)/time.Microsecond), texts...),
+	)*time.Microsecond + time.Duration(
+		a.roll(1000, "ns", texts),
+	)
 }
 
 func missing404(key apiKey) error {
@@ -381,7 +385,14 @@ type historyWatch struct {
 func (a *historyAPI) watch(kind string, metadata bool, selector labels.Selector) watch.Interface {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	w := &historyWatch{historyAPI: a, kind: kind, metadata: metadata, selector: selector, results: make(chan watch.Event, 10000), seen: map[apiKey]client.Object{}}
+	w := &historyWatch{
+		historyAPI: a,
+		kind:       kind,
+		metadata:   metadata,
+		selector:   selector,
+		results:    make(chan watch.Event, 10000),
+		seen:       map[apiKey]client.Object{},
+	}
 	for _, o := range a.sorted(kind) {
 		w.see(apiKeyOf(o), o)
 	}

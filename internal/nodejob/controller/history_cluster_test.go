@@ -43,7 +43,10 @@ func (h *history) setReady(node *corev1.Node, status corev1.ConditionStatus) {
 func (h *history) join() {
 	h.nodes++
 	node := &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("n", h.nodes), Labels: map[string]string{"pool": []string{"a", "a", "b"}[h.Intn(3)]}},
+		ObjectMeta: metav1.ObjectMeta{
+			Name:   fmt.Sprint("n", h.nodes),
+			Labels: map[string]string{"pool": []string{"a", "a", "b"}[h.Intn(3)]},
+		},
 		Status: corev1.NodeStatus{
 			NodeInfo:   corev1.NodeSystemInfo{BootID: "boot0", MachineID: fmt.Sprint("machine", h.nodes)},
 			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()}},
@@ -53,8 +56,13 @@ func (h *history) join() {
 		node.Labels[controlPlaneLabel] = ""
 	}
 	h.do(func() error { return h.api.create(node) })
-	workload := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "workload-" + node.Name,
-		OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "rs", UID: "rs", Controller: new(true)}}}}
+	workload := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "default",
+		Name:      "workload-" + node.Name,
+		OwnerReferences: []metav1.OwnerReference{
+			{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "rs", UID: "rs", Controller: new(true)},
+		},
+	}}
 	workload.Spec.NodeName, workload.Status.Phase = node.Name, corev1.PodRunning
 	h.do(func() error { return h.api.create(workload) })
 }
@@ -67,7 +75,10 @@ func (h *history) reboot(node *corev1.Node) {
 		_, _ = fmt.Sscanf(n.Status.NodeInfo.BootID, "boot%d", &boot)
 		n.Status.NodeInfo.BootID = fmt.Sprint("boot", boot+1)
 	})
-	time.AfterFunc(h.api.between(5*time.Second, 40*time.Second, node.Name, node.Status.NodeInfo.BootID), func() { h.setReady(node, corev1.ConditionTrue) })
+	time.AfterFunc(
+		h.api.between(5*time.Second, 40*time.Second, node.Name, node.Status.NodeInfo.BootID),
+		func() { h.setReady(node, corev1.ConditionTrue) },
+	)
 }
 
 // tell adds a change to the story.
@@ -76,9 +87,26 @@ func (h *history) tell(before, after client.Object) {
 	case nil:
 		h.say("    %s %s is gone", kindOf(before), before.GetName())
 	case *corev1.Node:
-		h.say("    Node %s: %v %v, unschedulable %v, ready %v, %s, taints %v", o.Name, o.Labels, o.Annotations, o.Spec.Unschedulable, ready(o), o.Status.NodeInfo.BootID, o.Spec.Taints)
+		h.say(
+			"    Node %s: %v %v, unschedulable %v, ready %v, %s, taints %v",
+			o.Name,
+			o.Labels,
+			o.Annotations,
+			o.Spec.Unschedulable,
+			ready(o),
+			o.Status.NodeInfo.BootID,
+			o.Spec.Taints,
+		)
 	case *corev1.Pod:
-		h.say("    Pod %s on %s: %s, %s, deleted %v, finalizers %v", o.Name, o.Spec.NodeName, o.Labels[v1alpha1.PhaseLabel], o.Status.Phase, o.DeletionTimestamp != nil, o.Finalizers)
+		h.say(
+			"    Pod %s on %s: %s, %s, deleted %v, finalizers %v",
+			o.Name,
+			o.Spec.NodeName,
+			o.Labels[v1alpha1.PhaseLabel],
+			o.Status.Phase,
+			o.DeletionTimestamp != nil,
+			o.Finalizers,
+		)
 	case *v1alpha1.NodeJob:
 		h.say("    NodeJob %s: generation %d, deleted %v", o.Name, o.Generation, o.DeletionTimestamp != nil)
 		for _, c := range o.Status.Conditions {
@@ -102,7 +130,8 @@ func (h *history) stored(before, after client.Object) {
 	if node, is := before.(*corev1.Node); is && after == nil {
 		h.later(node, 20*time.Second, 40*time.Second, func() {
 			for _, pod := range all[*corev1.Pod](h.api) {
-				if pod.Spec.NodeName == node.Name && pod.CreationTimestamp.Before(&metav1.Time{Time: time.Now().Add(-20 * time.Second)}) && get[*corev1.Node](h.api, "", node.Name) == nil {
+				if pod.Spec.NodeName == node.Name && pod.CreationTimestamp.Before(&metav1.Time{Time: time.Now().Add(-20 * time.Second)}) &&
+					get[*corev1.Node](h.api, "", node.Name) == nil {
 					h.end(pod, corev1.PodFailed, nil)
 					h.do(func() error { return h.api.remove(pod) })
 				}
@@ -135,7 +164,12 @@ func (h *history) startPod(pod *corev1.Pod) {
 	}
 	edit(h.api, pod, func(p *corev1.Pod) {
 		p.Status.Phase = corev1.PodRunning
-		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: p.Spec.Containers[0].Name, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now().Rfc3339Copy()}}}}
+		p.Status.ContainerStatuses = []corev1.ContainerStatus{
+			{
+				Name:  p.Spec.Containers[0].Name,
+				State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now().Rfc3339Copy()}},
+			},
+		}
 	})
 	h.later(pod, 2*time.Second, 20*time.Second, func() { h.finishPod(pod, node.Status.NodeInfo.BootID) })
 }
@@ -175,13 +209,25 @@ func (h *history) endPod(pod *corev1.Pod, code int32, message string) {
 	if code == 137 {
 		reason = "ContainerStatusUnknown"
 	}
-	h.end(pod, phase, &corev1.ContainerStateTerminated{ExitCode: code, Reason: reason, Message: message, StartedAt: pod.CreationTimestamp, FinishedAt: metav1.Now().Rfc3339Copy()})
+	h.end(
+		pod,
+		phase,
+		&corev1.ContainerStateTerminated{
+			ExitCode:   code,
+			Reason:     reason,
+			Message:    message,
+			StartedAt:  pod.CreationTimestamp,
+			FinishedAt: metav1.Now().Rfc3339Copy(),
+		},
+	)
 }
 
 func (h *history) end(pod *corev1.Pod, phase corev1.PodPhase, exit *corev1.ContainerStateTerminated) {
 	edit(h.api, pod, func(p *corev1.Pod) {
 		if p.Status.Phase = phase; exit != nil && len(p.Spec.Containers) > 0 {
-			p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: p.Spec.Containers[0].Name, State: corev1.ContainerState{Terminated: exit}}}
+			p.Status.ContainerStatuses = []corev1.ContainerStatus{
+				{Name: p.Spec.Containers[0].Name, State: corev1.ContainerState{Terminated: exit}},
+			}
 		}
 		if p.DeletionTimestamp != nil {
 			p.DeletionGracePeriodSeconds = new(int64(0))
@@ -194,9 +240,12 @@ func (h *history) newJob(name string) *v1alpha1.NodeJob {
 	h.edits++
 	job := &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}
 	job.Spec = v1alpha1.NodeJobSpec{
-		Task:           v1alpha1.TaskSpec{Script: fmt.Sprint("echo ", h.edits), TimeoutSeconds: new(int32(60))},
-		Retry:          v1alpha1.RetrySpec{Limit: new(h.Int31n(3)), BackoffSeconds: new(int32(20))},
-		Rollout:        v1alpha1.RolloutSpec{MaxConcurrent: new(intstr.FromInt32(1 + h.Int31n(3))), MaxFailures: new(intstr.FromString("100%"))},
+		Task:  v1alpha1.TaskSpec{Script: fmt.Sprint("echo ", h.edits), TimeoutSeconds: new(int32(60))},
+		Retry: v1alpha1.RetrySpec{Limit: new(h.Int31n(3)), BackoffSeconds: new(int32(20))},
+		Rollout: v1alpha1.RolloutSpec{
+			MaxConcurrent: new(intstr.FromInt32(1 + h.Int31n(3))),
+			MaxFailures:   new(intstr.FromString("100%")),
+		},
 		DeletionPolicy: []v1alpha1.DeletionPolicy{v1alpha1.DeletionForget, v1alpha1.DeletionRollback, v1alpha1.DeletionRetain}[h.Intn(3)],
 		Rollback:       &v1alpha1.RollbackSpec{Script: "undo", TimeoutSeconds: new(int32(60))},
 	}
@@ -235,7 +284,9 @@ func (h *history) newJob(name string) *v1alpha1.NodeJob {
 		spec.DependsOn = []string{"other"}
 	}
 	if one(3) {
-		spec.Task.Script, spec.Task.ScriptFrom = "", &v1alpha1.ScriptSource{ConfigMapKeyRef: v1alpha1.ConfigMapKeyRef{Name: "content", Key: "sh"}}
+		spec.Task.Script, spec.Task.ScriptFrom = "", &v1alpha1.ScriptSource{
+			ConfigMapKeyRef: v1alpha1.ConfigMapKeyRef{Name: "content", Key: "sh"},
+		}
 	}
 	return job
 }

@@ -198,7 +198,13 @@ func (h *history) restart() {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	h.r = New(mgr.GetClient(), historyReader{nil, h.api}, h, NewMetrics(prometheus.NewRegistry()), task.Options{RunnerImage: "registry.example/runner"})
+	h.r = New(
+		mgr.GetClient(),
+		historyReader{nil, h.api},
+		h,
+		NewMetrics(prometheus.NewRegistry()),
+		task.Options{RunnerImage: "registry.example/runner"},
+	)
 	ctx, cancel := context.WithCancel(h.t.Context())
 	if err := h.r.SetupWithManager(ctx, mgr); err != nil {
 		h.t.Fatal(err)

@@ -66,11 +66,17 @@ func TestADoneNodeJobIsAtRest(t *testing.T) {
 			j.Spec.Rerun.OnReboot = true
 		}},
 		"published results": {change: func(j *v1alpha1.NodeJob) {
-			j.Spec.Publish = []v1alpha1.PublishedResult{{Result: "kernel", Label: "x.example/kernel"}, {Result: "none", Annotation: "x.example/none"}}
+			j.Spec.Publish = []v1alpha1.PublishedResult{
+				{Result: "kernel", Label: "x.example/kernel"},
+				{Result: "none", Annotation: "x.example/none"},
+			}
 		}},
 		"labels to remove": {change: func(j *v1alpha1.NodeJob) { j.Spec.RemoveLabels = []string{"pool"} }},
 		"maintenance": {change: func(j *v1alpha1.NodeJob) {
-			j.Spec.Maintenance = v1alpha1.MaintenanceSpec{Drain: &v1alpha1.DrainSpec{}, Reboot: v1alpha1.RebootSpec{Policy: v1alpha1.RebootIfRequested}}
+			j.Spec.Maintenance = v1alpha1.MaintenanceSpec{
+				Drain:  &v1alpha1.DrainSpec{},
+				Reboot: v1alpha1.RebootSpec{Policy: v1alpha1.RebootIfRequested},
+			}
 		}},
 		"an interval": {change: func(j *v1alpha1.NodeJob) { j.Spec.Rerun.PeriodSeconds = 3600 }, due: true},
 		"ConfigMaps and Secrets": {change: func(j *v1alpha1.NodeJob) {
@@ -132,7 +138,11 @@ func (r *fakeReconciler) endAll(message string, now time.Time) {
 		pod := &pods.Items[i]
 		pod.Status.Phase = corev1.PodSucceeded
 		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: pod.Spec.Containers[0].Name, State: corev1.ContainerState{
-			Terminated: &corev1.ContainerStateTerminated{Message: message, StartedAt: at(0), FinishedAt: at(int(now.Sub(noon) / time.Second))},
+			Terminated: &corev1.ContainerStateTerminated{
+				Message:    message,
+				StartedAt:  at(0),
+				FinishedAt: at(int(now.Sub(noon) / time.Second)),
+			},
 		}}}
 		if err := r.Client.Status().Update(r.t.Context(), pod); err != nil {
 			r.t.Fatal(err)
@@ -147,7 +157,10 @@ func TestNothingInTheCacheIsChanged(t *testing.T) {
 		"a gate to be closed": func(j *v1alpha1.NodeJob) { j.Spec.Gate = &v1alpha1.GateSpec{Scope: v1alpha1.GateAll} },
 		"a gate to be opened": func(j *v1alpha1.NodeJob) { j.Spec.Gate = &v1alpha1.GateSpec{Key: "a"} },
 		"published results": func(j *v1alpha1.NodeJob) {
-			j.Spec.Publish = []v1alpha1.PublishedResult{{Result: "kernel", Label: "x.example/kernel"}, {Result: "kernel", Annotation: "x.example/kernel"}}
+			j.Spec.Publish = []v1alpha1.PublishedResult{
+				{Result: "kernel", Label: "x.example/kernel"},
+				{Result: "kernel", Annotation: "x.example/kernel"},
+			}
 		},
 		"labels":    func(j *v1alpha1.NodeJob) { j.Spec.RemoveLabels = []string{"pool"} },
 		"a cordon":  func(j *v1alpha1.NodeJob) { j.Spec.Maintenance.Cordon = true },
@@ -166,7 +179,12 @@ func TestNothingInTheCacheIsChanged(t *testing.T) {
 			n.Annotations[v1alpha1.PublishedAnnotation] = `{"labels":{"pool":"` + key + `"},"annotations":{"somebodys":"` + key + `"}}`
 			n.Spec.Unschedulable = true
 			// With spare capacity, which an append would use.
-			n.Spec.Taints = append(make([]corev1.Taint, 0, 8), gateTaint(key), gateTaint("a"), corev1.Taint{Key: "b", Effect: corev1.TaintEffectNoSchedule})
+			n.Spec.Taints = append(
+				make([]corev1.Taint, 0, 8),
+				gateTaint(key),
+				gateTaint("a"),
+				corev1.Taint{Key: "b", Effect: corev1.TaintEffectNoSchedule},
+			)
 		},
 	}
 	for what, change := range changes {
@@ -180,15 +198,23 @@ func TestNothingInTheCacheIsChanged(t *testing.T) {
 				node := watchedNode()
 				make(node, probe.input.Revision)
 				var shared []*corev1.Node
-				r := newFaultyReconciler(t, interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, l client.ObjectList, opts ...client.ListOption) error {
-					err := c.List(ctx, l, opts...)
-					if nodes, ok := l.(*corev1.NodeList); ok {
-						for i := range nodes.Items {
-							shared = append(shared, &nodes.Items[i])
-						}
-					}
-					return err
-				}}, job, node, called("other", gatedBy("a"), at1("rev")))
+				r := newFaultyReconciler(
+					t,
+					interceptor.Funcs{
+						List: func(ctx context.Context, c client.WithWatch, l client.ObjectList, opts ...client.ListOption) error {
+							err := c.List(ctx, l, opts...)
+							if nodes, ok := l.(*corev1.NodeList); ok {
+								for i := range nodes.Items {
+									shared = append(shared, &nodes.Items[i])
+								}
+							}
+							return err
+						},
+					},
+					job,
+					node,
+					called("other", gatedBy("a"), at1("rev")),
+				)
 				seen, err := r.observe(t.Context(), job)
 				if err != nil {
 					t.Fatal(err)

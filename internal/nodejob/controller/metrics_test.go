@@ -135,7 +135,14 @@ everynode_nodejob_nodes{namespace="ns",nodejob="job",state="waiting"} 3
 # TYPE everynode_nodejob_stalled gauge
 everynode_nodejob_stalled{namespace="ns",nodejob="job"} 1
 `
-	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "everynode_nodejob_nodes", "everynode_nodejob_stalled", "everynode_attempts_total", "everynode_api_writes_total"); err != nil {
+	if err := testutil.GatherAndCompare(
+		registry,
+		strings.NewReader(want),
+		"everynode_nodejob_nodes",
+		"everynode_nodejob_stalled",
+		"everynode_attempts_total",
+		"everynode_api_writes_total",
+	); err != nil {
 		t.Error(err)
 	}
 }
@@ -172,8 +179,10 @@ everynode_gate_oldest_closed_timestamp_seconds{namespace="ns",nodejob="job"} %s
 	}
 	expect("stopped, with a closed gate", fmt.Sprintf(gate, "1.7e+09")+fmt.Sprintf(reason, "MaxFailuresExceeded"))
 	continues := &plan.Plan{Status: v1alpha1.NodeJobStatus{
-		Gate:       &v1alpha1.GateStatus{},
-		Conditions: []metav1.Condition{{Type: v1alpha1.ConditionComplete, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAllNodesDone}},
+		Gate: &v1alpha1.GateStatus{},
+		Conditions: []metav1.Condition{
+			{Type: v1alpha1.ConditionComplete, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAllNodesDone},
+		},
 	}}
 	m.status(client.ObjectKey{Namespace: "ns", Name: "job"}, continues)
 	expect("complete, with open gates", fmt.Sprintf(gate, "0")+fmt.Sprintf(reason, "AllNodesDone"))

@@ -62,8 +62,10 @@ func (r *fakeReconciler) podNodes() string {
 // A node can create a mirror pod with any name.
 func TestAPodNameThatIsTakenIsAProblemOfItsNodeOnly(t *testing.T) {
 	tests := map[string][]metav1.OwnerReference{
-		"by a pod of another owner":              nil,
-		"by a pod that names the NodeJob as its": {{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodeJob", Name: "job", UID: "job-uid", Controller: new(true)}},
+		"by a pod of another owner": nil,
+		"by a pod that names the NodeJob as its": {
+			{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodeJob", Name: "job", UID: "job-uid", Controller: new(true)},
+		},
 	}
 	for name, owners := range tests {
 		t.Run(name, func(t *testing.T) { testTakenPodName(t, owners) })
@@ -74,8 +76,13 @@ func testTakenPodName(t *testing.T, owners []metav1.OwnerReference) {
 	job := liveJob()
 	starts := []plan.Action{startOn("a", task.Task), startOn("b", task.Task), startOn("c", task.Task)}
 	foreign := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: task.PodName(seal.Key{}, job, starts[0].(plan.Start).Attempt), UID: "foreign", OwnerReferences: owners},
-		Spec:       corev1.PodSpec{NodeName: "evil"},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:       "ns",
+			Name:            task.PodName(seal.Key{}, job, starts[0].(plan.Start).Attempt),
+			UID:             "foreign",
+			OwnerReferences: owners,
+		},
+		Spec: corev1.PodSpec{NodeName: "evil"},
 	}
 	r := newReconciler(t, job, foreign)
 	did, err := r.apply(t.Context(), observation{job: job}, plan.Plan{Actions: starts})
@@ -87,7 +94,8 @@ func testTakenPodName(t *testing.T, owners []metav1.OwnerReference) {
 	}
 	met := r.problems.on(jobName, "", []plan.Node{{UID: "a-uid"}, {UID: "b-uid"}})
 	want := "pod ns/" + foreign.Name + " on node evil has the name of the next attempt's pod"
-	if got := met["a-uid"]; len(met) != 1 || got.Reason != v1alpha1.ReasonPodNameTaken || !strings.HasPrefix(got.Message, want) || !got.RetryAt.After(noon) {
+	if got := met["a-uid"]; len(met) != 1 || got.Reason != v1alpha1.ReasonPodNameTaken || !strings.HasPrefix(got.Message, want) ||
+		!got.RetryAt.After(noon) {
 		t.Errorf("node problems %+v, want on a: %s", met, want)
 	}
 	if owners == nil { // otherwise the manager has deleted it
@@ -104,12 +112,18 @@ func testTakenPodName(t *testing.T, owners []metav1.OwnerReference) {
 // A namespace may allow the pods of a template, and not the privileged ones that run a rollback.
 func TestARefusedRollbackDoesNotPreventTheTask(t *testing.T) {
 	job := liveJob(func(j *v1alpha1.NodeJob) {
-		j.Spec.Task = v1alpha1.TaskSpec{Template: &corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}}
+		j.Spec.Task = v1alpha1.TaskSpec{
+			Template: &corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}},
+		}
 		j.Spec.Rollback = &v1alpha1.RollbackSpec{Script: "undo"}
 	})
 	refuse := interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 		if pod, ok := o.(*corev1.Pod); ok && pod.Labels[v1alpha1.PhaseLabel] == string(task.Rollback) {
-			return apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, pod.Name, errors.New(`violates PodSecurity "baseline:latest": privileged`))
+			return apierrors.NewForbidden(
+				schema.GroupResource{Resource: "pods"},
+				pod.Name,
+				errors.New(`violates PodSecurity "baseline:latest": privileged`),
+			)
 		}
 		return c.Create(ctx, o, opts...)
 	}}
@@ -122,11 +136,17 @@ func TestARefusedRollbackDoesNotPreventTheTask(t *testing.T) {
 	if got := r.podNodes(); got != "c d" {
 		t.Errorf("pods on %q, want c and d", got)
 	}
-	if met := r.problems.on(jobName, "", []plan.Node{{UID: "a-uid"}, {UID: "b-uid"}}); len(met) != 1 || met["a-uid"].Reason != v1alpha1.ReasonPodForbidden {
+	if met := r.problems.on(
+		jobName,
+		"",
+		[]plan.Node{{UID: "a-uid"}, {UID: "b-uid"}},
+	); len(met) != 1 ||
+		met["a-uid"].Reason != v1alpha1.ReasonPodForbidden {
 		t.Errorf("node problems %+v, want one on a", met)
 	}
 	seen, err := r.observe(t.Context(), job)
-	if err != nil || seen.input.Obstacle != nil || seen.input.RunnerRefused == nil || seen.input.RunnerRefused.Reason != v1alpha1.ReasonPodForbidden {
+	if err != nil || seen.input.Obstacle != nil || seen.input.RunnerRefused == nil ||
+		seen.input.RunnerRefused.Reason != v1alpha1.ReasonPodForbidden {
 		t.Errorf("obstacle %+v, of the runner's pods %+v (%v)", seen.input.Obstacle, seen.input.RunnerRefused, err)
 	}
 }
@@ -138,7 +158,11 @@ func TestANewNamespaceMayLackItsServiceAccountForAMoment(t *testing.T) {
 	refuse := interceptor.Funcs{Create: func(_ context.Context, _ client.WithWatch, o client.Object, _ ...client.CreateOption) error {
 		return apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, o.GetName(), errors.New(noAccount))
 	}}
-	cordon := plan.PatchNode{Node: "b", Change: record.Change{UID: "b-uid"}, Before: &task.Attempt{NodeName: "b", NodeUID: "b-uid", Phase: task.Task, Number: 1}}
+	cordon := plan.PatchNode{
+		Node:   "b",
+		Change: record.Change{UID: "b-uid"},
+		Before: &task.Attempt{NodeName: "b", NodeUID: "b-uid", Phase: task.Task, Number: 1},
+	}
 	for name, tt := range map[string]struct {
 		age     time.Duration
 		problem bool
@@ -196,12 +220,18 @@ func TestNoNodeIsPreparedForAPodThatIsRefused(t *testing.T) {
 
 // A node can fill its annotations to the size limit.
 func TestAWriteThatDoesNotFitIsAProblemOfItsNodeOnly(t *testing.T) {
-	full := interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
-		if o.GetName() == "full" {
-			return apierrors.NewInvalid(schema.GroupKind{Kind: "Node"}, "full", field.ErrorList{field.TooLong(field.NewPath("metadata", "annotations"), "", 262144)})
-		}
-		return c.Patch(ctx, o, p, opts...)
-	}}
+	full := interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			if o.GetName() == "full" {
+				return apierrors.NewInvalid(
+					schema.GroupKind{Kind: "Node"},
+					"full",
+					field.ErrorList{field.TooLong(field.NewPath("metadata", "annotations"), "", 262144)},
+				)
+			}
+			return c.Patch(ctx, o, p, opts...)
+		},
+	}
 	job := liveJob()
 	r := newFaultyReconciler(t, full, job, nodeCalled("full"), nodeCalled("other"))
 	for _, node := range []string{"full", "other"} {
@@ -223,10 +253,12 @@ func TestAWriteThatDoesNotFitIsAProblemOfItsNodeOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := plan.Next(seen.input)
-	if len(p.Actions) > 0 || !strings.Contains(p.Nodes[0].Message, "may not be more than 262144 bytes") || p.Nodes[0].State != plan.Running {
+	if len(p.Actions) > 0 || !strings.Contains(p.Nodes[0].Message, "may not be more than 262144 bytes") ||
+		p.Nodes[0].State != plan.Running {
 		t.Errorf("%v, node %+v; want no action, and that the node says why", p.Actions, p.Nodes[0])
 	}
-	if c := p.Status.Conditions[2]; c.Reason != v1alpha1.ReasonRecordRejected || !strings.Contains(c.Message, "full: recording on node full") {
+	if c := p.Status.Conditions[2]; c.Reason != v1alpha1.ReasonRecordRejected ||
+		!strings.Contains(c.Message, "full: recording on node full") {
 		t.Errorf("condition %+v, want %s", c, v1alpha1.ReasonRecordRejected)
 	}
 }

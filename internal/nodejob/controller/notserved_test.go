@@ -34,12 +34,18 @@ func TestNodeJobThatWasNeverServedCostsNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			reads := 0
-			r := newFaultyReconciler(t, interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
-				if _, nodes := list.(*corev1.NodeList); nodes {
-					reads++
-				}
-				return c.List(ctx, list, opts...)
-			}}, tt.job)
+			r := newFaultyReconciler(
+				t,
+				interceptor.Funcs{
+					List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+						if _, nodes := list.(*corev1.NodeList); nodes {
+							reads++
+						}
+						return c.List(ctx, list, opts...)
+					},
+				},
+				tt.job,
+			)
 			registry := prometheus.NewRegistry()
 			r.Metrics = NewMetrics(registry)
 			r.RequireNamespaceLabel = !tt.allowed
@@ -60,7 +66,8 @@ func TestNodeJobThatWasNeverServedCostsNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 			c := meta.FindStatusCondition(job.Status.Conditions, v1alpha1.ConditionStalled)
-			if c == nil || c.Status != metav1.ConditionTrue || c.Reason != v1alpha1.ReasonNamespaceNotAllowed || len(job.Finalizers) != len(tt.job.Finalizers) {
+			if c == nil || c.Status != metav1.ConditionTrue || c.Reason != v1alpha1.ReasonNamespaceNotAllowed ||
+				len(job.Finalizers) != len(tt.job.Finalizers) {
 				t.Errorf("the conditions are %+v, the finalizers %v", job.Status.Conditions, job.Finalizers)
 			}
 			families, err := registry.Gather()

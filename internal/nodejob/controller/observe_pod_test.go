@@ -33,15 +33,29 @@ func at(seconds int) metav1.Time {
 func livePod(changes ...func(*corev1.Pod)) *corev1.Pod {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "ns", Name: "job-0123456789", UID: "pod-uid", ResourceVersion: "10", CreationTimestamp: at(0),
-			Finalizers:      []string{"somebody.example/keep", v1alpha1.PodFinalizer},
-			Labels:          map[string]string{v1alpha1.NodeJobLabel: "job", v1alpha1.RevisionLabel: "rev"},
-			Annotations:     map[string]string{v1alpha1.AttemptAnnotation: "2", v1alpha1.NodeUIDAnnotation: "node-uid", v1alpha1.MachineAnnotation: "machine/boot"},
-			OwnerReferences: []metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodeJob", Name: "job", UID: "job-uid", Controller: new(true)}},
+			Namespace:         "ns",
+			Name:              "job-0123456789",
+			UID:               "pod-uid",
+			ResourceVersion:   "10",
+			CreationTimestamp: at(0),
+			Finalizers:        []string{"somebody.example/keep", v1alpha1.PodFinalizer},
+			Labels:            map[string]string{v1alpha1.NodeJobLabel: "job", v1alpha1.RevisionLabel: "rev"},
+			Annotations: map[string]string{
+				v1alpha1.AttemptAnnotation: "2",
+				v1alpha1.NodeUIDAnnotation: "node-uid",
+				v1alpha1.MachineAnnotation: "machine/boot",
+			},
+			OwnerReferences: []metav1.OwnerReference{
+				{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodeJob", Name: "job", UID: "job-uid", Controller: new(true)},
+			},
 		},
 		Spec: corev1.PodSpec{NodeName: "n", Containers: []corev1.Container{{Name: "task", Image: "registry.example/x"}}},
 		Status: corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{
-			{Name: "task", Image: "registry.example/x", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: at(1)}}},
+			{
+				Name:  "task",
+				Image: "registry.example/x",
+				State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: at(1)}},
+			},
 		}},
 	}
 	for _, change := range changes {
@@ -52,29 +66,53 @@ func livePod(changes ...func(*corev1.Pod)) *corev1.Pod {
 }
 
 func terminated(name string, code int32, reason, message string) corev1.ContainerStatus {
-	return corev1.ContainerStatus{Name: name, Image: "registry.example/" + name, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
-		ExitCode: code, Reason: reason, Message: message, StartedAt: at(1), FinishedAt: at(5),
-	}}}
+	return corev1.ContainerStatus{
+		Name:  name,
+		Image: "registry.example/" + name,
+		State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+			ExitCode: code, Reason: reason, Message: message, StartedAt: at(1), FinishedAt: at(5),
+		}},
+	}
 }
 
 func waitingFor(name, reason, message string) corev1.ContainerStatus {
-	return corev1.ContainerStatus{Name: name, Image: "registry.example/" + name, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}}}
+	return corev1.ContainerStatus{
+		Name:  name,
+		Image: "registry.example/" + name,
+		State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}},
+	}
 }
 
 func TestViewPod(t *testing.T) {
 	running := plan.Pod{
-		Name: "job-0123456789", UID: "pod-uid", NodeName: "n", NodeUID: "node-uid", Machine: "machine/boot", Runs: task.Task, Revision: "rev", Attempt: 2,
-		Created: noon, Finalized: true, Phase: corev1.PodRunning, Started: noon.Add(time.Second),
+		Name:      "job-0123456789",
+		UID:       "pod-uid",
+		NodeName:  "n",
+		NodeUID:   "node-uid",
+		Machine:   "machine/boot",
+		Runs:      task.Task,
+		Revision:  "rev",
+		Attempt:   2,
+		Created:   noon,
+		Finalized: true,
+		Phase:     corev1.PodRunning,
+		Started:   noon.Add(time.Second),
 	}
 	grace := int64(30)
 	tests := map[string]struct {
 		pod  seenPod
 		want func(p *plan.Pod)
 	}{
-		"one that runs":                {seenPod{Pod: livePod()}, func(*plan.Pod) {}},
-		"its finalizer is removed":     {seenPod{Pod: livePod(), finalized: true}, func(p *plan.Pod) { p.Finalized = false }},
-		"one without our finalizer":    {seenPod{Pod: livePod(func(p *corev1.Pod) { p.Finalizers = p.Finalizers[:1] })}, func(p *plan.Pod) { p.Finalized = false }},
-		"one that the manager deleted": {seenPod{Pod: livePod(), stopped: noon.Add(9 * time.Second)}, func(p *plan.Pod) { p.DeleteRequested = noon.Add(9 * time.Second) }},
+		"one that runs":            {seenPod{Pod: livePod()}, func(*plan.Pod) {}},
+		"its finalizer is removed": {seenPod{Pod: livePod(), finalized: true}, func(p *plan.Pod) { p.Finalized = false }},
+		"one without our finalizer": {
+			seenPod{Pod: livePod(func(p *corev1.Pod) { p.Finalizers = p.Finalizers[:1] })},
+			func(p *plan.Pod) { p.Finalized = false },
+		},
+		"one that the manager deleted": {
+			seenPod{Pod: livePod(), stopped: noon.Add(9 * time.Second)},
+			func(p *plan.Pod) { p.DeleteRequested = noon.Add(9 * time.Second) },
+		},
 		"one that is deleted: its timestamp is when its grace ends": {
 			seenPod{Pod: livePod(func(p *corev1.Pod) {
 				deletion := at(40)
@@ -89,13 +127,20 @@ func TestViewPod(t *testing.T) {
 			seenPod{Pod: livePod(func(p *corev1.Pod) {
 				p.Status.Conditions = []corev1.PodCondition{
 					{Type: corev1.PodReady, Status: corev1.ConditionTrue},
-					{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "EvictionByEvictionAPI", LastTransitionTime: at(3)},
+					{
+						Type:               corev1.DisruptionTarget,
+						Status:             corev1.ConditionTrue,
+						Reason:             "EvictionByEvictionAPI",
+						LastTransitionTime: at(3),
+					},
 				}
 			})}, func(p *plan.Pod) { p.Disrupted, p.DisruptedReason = noon.Add(3*time.Second), "EvictionByEvictionAPI" },
 		},
 		"one with a disruption condition that is False": {
 			seenPod{Pod: livePod(func(p *corev1.Pod) {
-				p.Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionFalse, LastTransitionTime: at(3)}}
+				p.Status.Conditions = []corev1.PodCondition{
+					{Type: corev1.DisruptionTarget, Status: corev1.ConditionFalse, LastTransitionTime: at(3)},
+				}
 			})}, func(*plan.Pod) {},
 		},
 		"one that the kubelet ended for its deadline": {
@@ -192,10 +237,27 @@ func TestExit(t *testing.T) {
 		},
 		"the exit code is that of the kubelet": {
 			livePod(ended(corev1.PodFailed, terminated("task", 137, "Error", word))),
-			&plan.Exit{Code: 137, Finished: finished, Reported: true, Reason: outcome.ReasonTaskFailed, Message: "did it", Results: map[string]string{"kernel": "6.12"}},
+			&plan.Exit{
+				Code:     137,
+				Finished: finished,
+				Reported: true,
+				Reason:   outcome.ReasonTaskFailed,
+				Message:  "did it",
+				Results:  map[string]string{"kernel": "6.12"},
+			},
 		},
 		"a script that exceeded its memory limit": {
-			livePod(ended(corev1.PodFailed, terminated("task", 137, "OOMKilled", `{"exitCode":137,"reason":"Signaled","message":"the script was killed by SIGKILL"}`))),
+			livePod(
+				ended(
+					corev1.PodFailed,
+					terminated(
+						"task",
+						137,
+						"OOMKilled",
+						`{"exitCode":137,"reason":"Signaled","message":"the script was killed by SIGKILL"}`,
+					),
+				),
+			),
 			&plan.Exit{Code: 137, Finished: finished, Reported: true, Reason: "OOMKilled", Message: "the script was killed by SIGKILL"},
 		},
 		"a script that failed because one of its processes exceeded the memory limit": {
@@ -243,25 +305,59 @@ func TestExit(t *testing.T) {
 			&plan.Exit{Code: 255, Finished: finished, Lost: true, Message: noContainer("task")},
 		},
 		"the runtime was not running, and an init container has an outcome": {
-			livePod(ended(corev1.PodFailed, waitingFor("task", "PodInitializing", "")), initially(terminated("init", 255, "Unknown", word))),
+			livePod(
+				ended(corev1.PodFailed, waitingFor("task", "PodInitializing", "")),
+				initially(terminated("init", 255, "Unknown", word)),
+			),
 			&plan.Exit{Code: 255, Finished: finished, Lost: true, Message: noContainer("init")},
 		},
 
 		"an environment that is too large for the runner": {
 			livePod(ended(corev1.PodFailed, terminated("task", 255, "Error", "exec /everynode-runner: argument list too long\n"))),
-			&plan.Exit{Code: 255, Finished: finished, Reason: "StartError", Message: "exec /everynode-runner: argument list too long\n" + observe.TooLargeToStart},
+			&plan.Exit{
+				Code:     255,
+				Finished: finished,
+				Reason:   "StartError",
+				Message:  "exec /everynode-runner: argument list too long\n" + observe.TooLargeToStart,
+			},
 		},
 		"an environment that is too large, as the container runtime reports it": {
-			livePod(ended(corev1.PodFailed, terminated("task", 128, "StartError", "failed to create containerd task: exec failed: argument list too long"))),
-			&plan.Exit{Code: 128, Finished: finished, Reason: "StartError", Message: "failed to create containerd task: exec failed: argument list too long\n" + observe.TooLargeToStart},
+			livePod(
+				ended(
+					corev1.PodFailed,
+					terminated("task", 128, "StartError", "failed to create containerd task: exec failed: argument list too long"),
+				),
+			),
+			&plan.Exit{
+				Code:     128,
+				Finished: finished,
+				Reason:   "StartError",
+				Message:  "failed to create containerd task: exec failed: argument list too long\n" + observe.TooLargeToStart,
+			},
 		},
 		"arguments that are too many for a program of the task": {
 			livePod(ended(corev1.PodFailed, terminated("task", 1, "Error", "rm: argument list too long"))),
 			&plan.Exit{Code: 1, Finished: finished, Reason: "Error", Message: "rm: argument list too long"},
 		},
 		"a script that reports the same": {
-			livePod(ended(corev1.PodFailed, terminated("task", 126, "Error", `{"exitCode":126,"reason":"TaskFailed","message":"exec /bin/rm: argument list too long"}`))),
-			&plan.Exit{Code: 126, Finished: finished, Reported: true, Reason: outcome.ReasonTaskFailed, Message: "exec /bin/rm: argument list too long"},
+			livePod(
+				ended(
+					corev1.PodFailed,
+					terminated(
+						"task",
+						126,
+						"Error",
+						`{"exitCode":126,"reason":"TaskFailed","message":"exec /bin/rm: argument list too long"}`,
+					),
+				),
+			),
+			&plan.Exit{
+				Code:     126,
+				Finished: finished,
+				Reported: true,
+				Reason:   outcome.ReasonTaskFailed,
+				Message:  "exec /bin/rm: argument list too long",
+			},
 		},
 
 		"of two containers that succeeded, the first of the template counts": {
@@ -286,11 +382,17 @@ func TestExit(t *testing.T) {
 			nil,
 		},
 		"a sidecar that was stopped after a success does not count": {
-			livePod(ended(corev1.PodSucceeded, terminated("task", 0, "Completed", word)), initially(terminated("sidecar", 143, "Error", "stopped"))),
+			livePod(
+				ended(corev1.PodSucceeded, terminated("task", 0, "Completed", word)),
+				initially(terminated("sidecar", 143, "Error", "stopped")),
+			),
 			&plan.Exit{Finished: finished, Reported: true, Message: "did it", Results: map[string]string{"kernel": "6.12"}},
 		},
 		"a sidecar that was stopped after a failure does not count": {
-			livePod(ended(corev1.PodFailed, terminated("task", 3, "Error", "no")), initially(terminated("sidecar", 143, "Error", "stopped"))),
+			livePod(
+				ended(corev1.PodFailed, terminated("task", 3, "Error", "no")),
+				initially(terminated("sidecar", 143, "Error", "stopped")),
+			),
 			&plan.Exit{Code: 3, Finished: finished, Reason: "Error", Message: "no"},
 		},
 	}
@@ -308,16 +410,38 @@ func TestWaiting(t *testing.T) {
 		init, containers []corev1.ContainerStatus
 		want             string
 	}{
-		"nothing is known yet":                  {},
-		"it is being created":                   {containers: []corev1.ContainerStatus{waitingFor("task", "ContainerCreating", "")}},
-		"its init containers run":               {containers: []corev1.ContainerStatus{waitingFor("task", "PodInitializing", "")}},
-		"a pull that failed":                    {containers: []corev1.ContainerStatus{waitingFor("task", "ErrImagePull", "rpc error: code 1, try 3")}, want: "ImagePullBackOff: image registry.example/task"},
-		"a pull that is retried":                {containers: []corev1.ContainerStatus{waitingFor("task", "ImagePullBackOff", "Back-off pulling image")}, want: "ImagePullBackOff: image registry.example/task"},
-		"an invalid image name":                 {containers: []corev1.ContainerStatus{waitingFor("task", "InvalidImageName", "couldn't parse")}, want: "InvalidImageName: image registry.example/task"},
-		"a missing Secret":                      {containers: []corev1.ContainerStatus{waitingFor("task", "CreateContainerConfigError", `secret "x" not found`)}, want: `CreateContainerConfigError: secret "x" not found`},
-		"an init container that waits":          {init: []corev1.ContainerStatus{waitingFor("init", "ErrImagePull", "")}, containers: []corev1.ContainerStatus{waitingFor("task", "PodInitializing", "")}, want: "ImagePullBackOff: image registry.example/init"},
-		"the second container waits":            {containers: []corev1.ContainerStatus{terminated("a", 0, "Completed", ""), waitingFor("b", "ErrImagePull", "")}, want: "ImagePullBackOff: image registry.example/b"},
-		"characters that hide text are escaped": {containers: []corev1.ContainerStatus{waitingFor("task", "RunContainerError", "a\u202eb\x00")}, want: `RunContainerError: a\u202eb\x00`},
+		"nothing is known yet":    {},
+		"it is being created":     {containers: []corev1.ContainerStatus{waitingFor("task", "ContainerCreating", "")}},
+		"its init containers run": {containers: []corev1.ContainerStatus{waitingFor("task", "PodInitializing", "")}},
+		"a pull that failed": {
+			containers: []corev1.ContainerStatus{waitingFor("task", "ErrImagePull", "rpc error: code 1, try 3")},
+			want:       "ImagePullBackOff: image registry.example/task",
+		},
+		"a pull that is retried": {
+			containers: []corev1.ContainerStatus{waitingFor("task", "ImagePullBackOff", "Back-off pulling image")},
+			want:       "ImagePullBackOff: image registry.example/task",
+		},
+		"an invalid image name": {
+			containers: []corev1.ContainerStatus{waitingFor("task", "InvalidImageName", "couldn't parse")},
+			want:       "InvalidImageName: image registry.example/task",
+		},
+		"a missing Secret": {
+			containers: []corev1.ContainerStatus{waitingFor("task", "CreateContainerConfigError", `secret "x" not found`)},
+			want:       `CreateContainerConfigError: secret "x" not found`,
+		},
+		"an init container that waits": {
+			init:       []corev1.ContainerStatus{waitingFor("init", "ErrImagePull", "")},
+			containers: []corev1.ContainerStatus{waitingFor("task", "PodInitializing", "")},
+			want:       "ImagePullBackOff: image registry.example/init",
+		},
+		"the second container waits": {
+			containers: []corev1.ContainerStatus{terminated("a", 0, "Completed", ""), waitingFor("b", "ErrImagePull", "")},
+			want:       "ImagePullBackOff: image registry.example/b",
+		},
+		"characters that hide text are escaped": {
+			containers: []corev1.ContainerStatus{waitingFor("task", "RunContainerError", "a\u202eb\x00")},
+			want:       `RunContainerError: a\u202eb\x00`,
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -60,18 +60,61 @@ func TestOrphanedTaintsAndCordons(t *testing.T) {
 		want         []corev1.Taint
 		wantCordoned string
 	}{
-		"a taint without a NodeJob":                                       {node: tainted(gateTaint(own)), wantCordoned: "-"},
-		"one among taints of other owners":                                {node: tainted(foreign, gateTaint(own), gateTaint("example.com/b")), want: []corev1.Taint{foreign}, wantCordoned: "-"},
-		"one with the value of gates, and a key that no gate can have":    {node: tainted(gateTaint("team")), want: []corev1.Taint{gateTaint("team")}, wantCordoned: "-"},
-		"the gate of a NodeJob":                                           {node: tainted(gateTaint(own)), jobs: []client.Object{liveJob(gated)}, want: []corev1.Taint{gateTaint(own)}, wantCordoned: "-"},
-		"the default key of a NodeJob without a gate is left to its plan": {node: tainted(gateTaint(own)), jobs: []client.Object{liveJob()}, want: []corev1.Taint{gateTaint(own)}, wantCordoned: "-"},
-		"the gate of a NodeJob with another key now":                      {node: tainted(gateTaint(user)), jobs: []client.Object{liveJob(gatedBy("x.example/other"))}, wantCordoned: "-"},
-		"the gate of a NodeJob with another effect now":                   {node: tainted(noExecute), jobs: []client.Object{liveJob(gatedBy(user))}, wantCordoned: "-"},
-		"the gate of two NodeJobs, of which one is deleted":               {node: tainted(gateTaint(user)), jobs: []client.Object{called("b", gatedBy(user))}, want: []corev1.Taint{gateTaint(user)}, wantCordoned: "-"},
-		"the gate of another namespace":                                   {node: tainted(gateTaint(own)), jobs: []client.Object{called("job", in("other"), gated)}, wantCordoned: "-"},
-		"a taint of another owner":                                        {node: tainted(foreign), want: []corev1.Taint{foreign}, wantCordoned: "-"},
+		"a taint without a NodeJob": {node: tainted(gateTaint(own)), wantCordoned: "-"},
+		"one among taints of other owners": {
+			node:         tainted(foreign, gateTaint(own), gateTaint("example.com/b")),
+			want:         []corev1.Taint{foreign},
+			wantCordoned: "-",
+		},
+		"one with the value of gates, and a key that no gate can have": {
+			node:         tainted(gateTaint("team")),
+			want:         []corev1.Taint{gateTaint("team")},
+			wantCordoned: "-",
+		},
+		"the gate of a NodeJob": {
+			node:         tainted(gateTaint(own)),
+			jobs:         []client.Object{liveJob(gated)},
+			want:         []corev1.Taint{gateTaint(own)},
+			wantCordoned: "-",
+		},
+		"the default key of a NodeJob without a gate is left to its plan": {
+			node:         tainted(gateTaint(own)),
+			jobs:         []client.Object{liveJob()},
+			want:         []corev1.Taint{gateTaint(own)},
+			wantCordoned: "-",
+		},
+		"the gate of a NodeJob with another key now": {
+			node:         tainted(gateTaint(user)),
+			jobs:         []client.Object{liveJob(gatedBy("x.example/other"))},
+			wantCordoned: "-",
+		},
+		"the gate of a NodeJob with another effect now": {
+			node:         tainted(noExecute),
+			jobs:         []client.Object{liveJob(gatedBy(user))},
+			wantCordoned: "-",
+		},
+		"the gate of two NodeJobs, of which one is deleted": {
+			node:         tainted(gateTaint(user)),
+			jobs:         []client.Object{called("b", gatedBy(user))},
+			want:         []corev1.Taint{gateTaint(user)},
+			wantCordoned: "-",
+		},
+		"the gate of another namespace": {
+			node:         tainted(gateTaint(own)),
+			jobs:         []client.Object{called("job", in("other"), gated)},
+			wantCordoned: "-",
+		},
+		"a taint of another owner": {
+			node:         tainted(foreign),
+			want:         []corev1.Taint{foreign},
+			wantCordoned: "-",
+		},
 		"a taint of another owner with the key of a deleted gate": {
-			node: tainted(corev1.Taint{Key: own, Effect: corev1.TaintEffectNoSchedule}), want: []corev1.Taint{{Key: own, Effect: corev1.TaintEffectNoSchedule}}, wantCordoned: "-",
+			node: tainted(
+				corev1.Taint{Key: own, Effect: corev1.TaintEffectNoSchedule},
+			),
+			want:         []corev1.Taint{{Key: own, Effect: corev1.TaintEffectNoSchedule}},
+			wantCordoned: "-",
 		},
 		"a cordon without a NodeJob": {node: cordonedFor(own), wantCordoned: "-"},
 		"a cordon of a NodeJob":      {node: cordonedFor(own), jobs: []client.Object{liveJob()}, wantCordoned: own},
@@ -85,7 +128,12 @@ func TestOrphanedTaintsAndCordons(t *testing.T) {
 			n.Spec.Taints = []corev1.Taint{gateTaint(own), foreign}
 			return n
 		}(), want: []corev1.Taint{foreign}, wantCordoned: "-"},
-		"taints, labels and annotations of other owners": {node: tainted(gateTaint(own), foreign), jobs: []client.Object{called("b", gatedBy(user))}, want: []corev1.Taint{foreign}, wantCordoned: "-"},
+		"taints, labels and annotations of other owners": {
+			node:         tainted(gateTaint(own), foreign),
+			jobs:         []client.Object{called("b", gatedBy(user))},
+			want:         []corev1.Taint{foreign},
+			wantCordoned: "-",
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -107,7 +155,10 @@ func TestOrphanedTaintsAndCordons(t *testing.T) {
 			}
 			delete(before.Annotations, v1alpha1.CordonedAnnotation)
 			delete(node.Annotations, v1alpha1.CordonedAnnotation)
-			if diff := cmp.Diff([]map[string]string{before.Labels, before.Annotations}, []map[string]string{node.Labels, node.Annotations}); diff != "" {
+			if diff := cmp.Diff(
+				[]map[string]string{before.Labels, before.Annotations},
+				[]map[string]string{node.Labels, node.Annotations},
+			); diff != "" {
 				t.Errorf("fields of other owners have changed (-before +after):\n%s", diff)
 			}
 			version := node.ResourceVersion
@@ -137,16 +188,26 @@ func TestAFailedRemovalOfAnOrphanIsRetried(t *testing.T) {
 		want    ctrl.Result
 		wantErr bool
 	}{
-		"a conflict":                      {patch: apierrors.NewConflict(corev1.Resource("nodes"), "n", errors.New("modified")), want: ctrl.Result{RequeueAfter: loop.Soon}},
-		"the node is deleted":             {patch: apierrors.NewNotFound(corev1.Resource("nodes"), "n")},
-		"the patch is forbidden":          {patch: apierrors.NewForbidden(corev1.Resource("nodes"), "n", errors.New("policy")), wantErr: true},
+		"a conflict": {
+			patch: apierrors.NewConflict(corev1.Resource("nodes"), "n", errors.New("modified")),
+			want:  ctrl.Result{RequeueAfter: loop.Soon},
+		},
+		"the node is deleted": {patch: apierrors.NewNotFound(corev1.Resource("nodes"), "n")},
+		"the patch is forbidden": {
+			patch:   apierrors.NewForbidden(corev1.Resource("nodes"), "n", errors.New("policy")),
+			wantErr: true,
+		},
 		"the API server does not respond": {patch: errors.New("away"), wantErr: true},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			r := newFaultyReconciler(t, interceptor.Funcs{Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
-				return tt.patch
-			}}, tainted(gateTaint("example.com/a")))
+			r := newFaultyReconciler(
+				t,
+				interceptor.Funcs{Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
+					return tt.patch
+				}},
+				tainted(gateTaint("example.com/a")),
+			)
 			got, err := r.sweep()
 			if got != tt.want || (err != nil) != tt.wantErr {
 				t.Errorf("%+v, %v, want %+v and an error: %v", got, err, tt.want, tt.wantErr)
@@ -158,12 +219,16 @@ func TestAFailedRemovalOfAnOrphanIsRetried(t *testing.T) {
 // Without a list of NodeJobs, nothing counts as orphaned.
 func TestNothingIsRemovedWithoutAListOfNodeJobs(t *testing.T) {
 	broken := false
-	r := newFaultyReconciler(t, interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, l client.ObjectList, opts ...client.ListOption) error {
-		if broken {
-			return errors.New("away")
-		}
-		return c.List(ctx, l, opts...)
-	}}, tainted(gateTaint("example.com/a")))
+	r := newFaultyReconciler(
+		t,
+		interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, l client.ObjectList, opts ...client.ListOption) error {
+			if broken {
+				return errors.New("away")
+			}
+			return c.List(ctx, l, opts...)
+		}},
+		tainted(gateTaint("example.com/a")),
+	)
 	broken = true
 	if _, err := r.sweep(); err == nil || len(r.node("n").Spec.Taints) != 1 {
 		t.Errorf("the taints are %v (%v)", r.node("n").Spec.Taints, err)
@@ -194,10 +259,13 @@ func TestANodeJobChangeChecksItsNodesForOrphans(t *testing.T) {
 
 // A manager that starts checks each node: almost none has anything orphaned.
 func TestANodeWithNothingOfOursCostsNothing(t *testing.T) {
-	r := newFaultyReconciler(t, interceptor.Funcs{List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
-		t.Error("something is listed")
-		return nil
-	}})
+	r := newFaultyReconciler(
+		t,
+		interceptor.Funcs{List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+			t.Error("something is listed")
+			return nil
+		}},
+	)
 	if (orphanCollector{r.writer}).mayHaveOrphans(t.Context(), watchedNode()) {
 		t.Error("the node is checked")
 	}

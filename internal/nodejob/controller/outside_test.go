@@ -23,18 +23,26 @@ func TestTheCommandLinePlansWhatTheManagerPlans(t *testing.T) {
 	stalled := func(reason string) func(*v1alpha1.NodeJob) {
 		return func(j *v1alpha1.NodeJob) {
 			j.Status.ObservedGeneration = 1
-			j.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: reason, Message: "why"}}
+			j.Status.Conditions = []metav1.Condition{
+				{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: reason, Message: "why"},
+			}
 		}
 	}
 	tests := map[string]struct {
 		job    *v1alpha1.NodeJob
 		others []client.Object
 	}{
-		"alone":                            {job: liveJob()},
-		"with a shared gate":               {job: liveJob(gatedBy("example.com/gate")), others: []client.Object{called("other", gatedBy("example.com/gate"), at1("r"))}},
-		"after another NodeJob":            {job: liveJob(needs("other")), others: []client.Object{called("other", at1("r"))}},
-		"after a missing NodeJob":          {job: liveJob(needs("other"))},
-		"with a running pod":               {job: liveJob(), others: []client.Object{livePod(func(p *corev1.Pod) { p.ResourceVersion = "" })}},
+		"alone": {job: liveJob()},
+		"with a shared gate": {
+			job:    liveJob(gatedBy("example.com/gate")),
+			others: []client.Object{called("other", gatedBy("example.com/gate"), at1("r"))},
+		},
+		"after another NodeJob":   {job: liveJob(needs("other")), others: []client.Object{called("other", at1("r"))}},
+		"after a missing NodeJob": {job: liveJob(needs("other"))},
+		"with a running pod": {
+			job:    liveJob(),
+			others: []client.Object{livePod(func(p *corev1.Pod) { p.ResourceVersion = "" })},
+		},
 		"with a pod of an earlier NodeJob": {job: liveJob(), others: []client.Object{livePod(earlier)}},
 		"suspended":                        {job: liveJob(func(j *v1alpha1.NodeJob) { j.Spec.Suspend = true })},
 		"Stalled by the plan":              {job: liveJob(stalled(v1alpha1.ReasonMaxFailuresExceeded))},
@@ -73,7 +81,9 @@ func TestTheCommandLinePlansWhatTheManagerPlans(t *testing.T) {
 // earlier makes a pod belong to a deleted NodeJob with the same name.
 func earlier(p *corev1.Pod) {
 	p.ResourceVersion = ""
-	p.OwnerReferences = []metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodeJob", Name: "job", UID: "another", Controller: new(true)}}
+	p.OwnerReferences = []metav1.OwnerReference{
+		{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodeJob", Name: "job", UID: "another", Controller: new(true)},
+	}
 }
 
 // TestRefusedPodsAreReadFromTheStatus covers refused pods, which only the manager can observe.
@@ -81,14 +91,19 @@ func TestRefusedPodsAreReadFromTheStatus(t *testing.T) {
 	told := func(generation int64, reason string) *v1alpha1.NodeJob {
 		return liveJob(func(j *v1alpha1.NodeJob) {
 			j.Status.ObservedGeneration = generation
-			j.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: reason, Message: "why"}}
+			j.Status.Conditions = []metav1.Condition{
+				{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: reason, Message: "why"},
+			}
 		})
 	}
 	tests := map[string]struct {
 		job  *v1alpha1.NodeJob
 		want *task.Obstacle
 	}{
-		"a refused pod":                          {told(1, v1alpha1.ReasonPodForbidden), &task.Obstacle{Reason: v1alpha1.ReasonPodForbidden, Message: "why"}},
+		"a refused pod": {
+			told(1, v1alpha1.ReasonPodForbidden),
+			&task.Obstacle{Reason: v1alpha1.ReasonPodForbidden, Message: "why"},
+		},
 		"an obstacle that the plan finds itself": {told(1, v1alpha1.ReasonNodesFailed), nil},
 		"an obstacle of an earlier spec":         {told(0, v1alpha1.ReasonPodForbidden), nil},
 		"nothing yet":                            {liveJob(), nil},

@@ -23,7 +23,8 @@ import (
 )
 
 func called(name string, changes ...func(*v1alpha1.NodeJob)) *v1alpha1.NodeJob {
-	return liveJob(append([]func(*v1alpha1.NodeJob){func(j *v1alpha1.NodeJob) { j.Name, j.UID = name, types.UID("uid-of-"+name) }}, changes...)...)
+	return liveJob(
+		append([]func(*v1alpha1.NodeJob){func(j *v1alpha1.NodeJob) { j.Name, j.UID = name, types.UID("uid-of-"+name) }}, changes...)...)
 }
 
 func in(namespace string) func(*v1alpha1.NodeJob) {
@@ -76,30 +77,82 @@ func TestPeers(t *testing.T) {
 		// wantSharers and wantNeeds are names, wantGates keys.
 		wantSharers, wantNeeds, wantGates string
 	}{
-		"alone":                    {job: called("a")},
-		"alone with a gate":        {job: called("a", gated), wantGates: "ns.everynode.dev/a"},
-		"two with different gates": {job: called("a", gated), others: []*v1alpha1.NodeJob{called("b", gated)}, wantGates: "ns.everynode.dev/a ns.everynode.dev/b"},
+		"alone":             {job: called("a")},
+		"alone with a gate": {job: called("a", gated), wantGates: "ns.everynode.dev/a"},
+		"two with different gates": {
+			job:       called("a", gated),
+			others:    []*v1alpha1.NodeJob{called("b", gated)},
+			wantGates: "ns.everynode.dev/a ns.everynode.dev/b",
+		},
 		"a NodeJob without a gate sees the gates of others": {
-			job: called("a"), others: []*v1alpha1.NodeJob{called("b", gated), called("c", gatedBy("x.example/k"))}, wantGates: "ns.everynode.dev/b x.example/k",
+			job: called(
+				"a",
+			),
+			others:    []*v1alpha1.NodeJob{called("b", gated), called("c", gatedBy("x.example/k"))},
+			wantGates: "ns.everynode.dev/b x.example/k",
 		},
-		"two with the same gate":             {job: called("a", gatedBy("x.example/k")), others: []*v1alpha1.NodeJob{called("b", gatedBy("x.example/k"))}, wantSharers: "b", wantGates: "x.example/k"},
-		"the same in another namespace":      {job: called("a", gatedBy("x.example/k")), others: []*v1alpha1.NodeJob{called("b", in("other"), gatedBy("x.example/k"))}, wantSharers: "other/b", wantGates: "x.example/k"},
-		"of the same name in another":        {job: called("a", gatedBy("x.example/k")), others: []*v1alpha1.NodeJob{called("a", in("other"), gatedBy("x.example/k"))}, wantSharers: "other/a", wantGates: "x.example/k"},
-		"another effect of the same key":     {job: called("a", gatedBy("x.example/k")), others: []*v1alpha1.NodeJob{called("b", gatedBy("x.example/k"), noExecute)}, wantGates: "x.example/k"},
-		"the default effect, set explicitly": {job: called("a", gatedBy("x.example/k")), others: []*v1alpha1.NodeJob{called("b", gatedBy("x.example/k"), noSchedule)}, wantSharers: "b", wantGates: "x.example/k"},
+		"two with the same gate": {
+			job:         called("a", gatedBy("x.example/k")),
+			others:      []*v1alpha1.NodeJob{called("b", gatedBy("x.example/k"))},
+			wantSharers: "b",
+			wantGates:   "x.example/k",
+		},
+		"the same in another namespace": {
+			job:         called("a", gatedBy("x.example/k")),
+			others:      []*v1alpha1.NodeJob{called("b", in("other"), gatedBy("x.example/k"))},
+			wantSharers: "other/b",
+			wantGates:   "x.example/k",
+		},
+		"of the same name in another": {
+			job:         called("a", gatedBy("x.example/k")),
+			others:      []*v1alpha1.NodeJob{called("a", in("other"), gatedBy("x.example/k"))},
+			wantSharers: "other/a",
+			wantGates:   "x.example/k",
+		},
+		"another effect of the same key": {
+			job:       called("a", gatedBy("x.example/k")),
+			others:    []*v1alpha1.NodeJob{called("b", gatedBy("x.example/k"), noExecute)},
+			wantGates: "x.example/k",
+		},
+		"the default effect, set explicitly": {
+			job:         called("a", gatedBy("x.example/k")),
+			others:      []*v1alpha1.NodeJob{called("b", gatedBy("x.example/k"), noSchedule)},
+			wantSharers: "b",
+			wantGates:   "x.example/k",
+		},
 		"a terminating NodeJob does not share a gate": {
-			job: called("a", gatedBy("x.example/k")), others: []*v1alpha1.NodeJob{called("b", gatedBy("x.example/k"), deleting)}, wantGates: "x.example/k",
+			job: called(
+				"a",
+				gatedBy("x.example/k"),
+			),
+			others:    []*v1alpha1.NodeJob{called("b", gatedBy("x.example/k"), deleting)},
+			wantGates: "x.example/k",
 		},
-		"one that depends on another":            {job: called("a", needs("b")), others: []*v1alpha1.NodeJob{called("b"), called("c")}, wantNeeds: "b"},
+		"one that depends on another": {
+			job:       called("a", needs("b")),
+			others:    []*v1alpha1.NodeJob{called("b"), called("c")},
+			wantNeeds: "b",
+		},
 		"one that another depends on":            {job: called("a"), others: []*v1alpha1.NodeJob{called("b", needs("a"))}},
 		"dependencies are in the same namespace": {job: called("a", needs("b")), others: []*v1alpha1.NodeJob{called("b", in("other"))}},
-		"a terminating dependency counts":        {job: called("a", needs("b")), others: []*v1alpha1.NodeJob{called("b", deleting)}, wantNeeds: "b"},
-		"several":                                {job: called("a", needs("b", "c", "missing")), others: []*v1alpha1.NodeJob{called("b"), called("c")}, wantNeeds: "b c"},
+		"a terminating dependency counts": {
+			job:       called("a", needs("b")),
+			others:    []*v1alpha1.NodeJob{called("b", deleting)},
+			wantNeeds: "b",
+		},
+		"several": {
+			job:       called("a", needs("b", "c", "missing")),
+			others:    []*v1alpha1.NodeJob{called("b"), called("c")},
+			wantNeeds: "b c",
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			got := observed(t, tt.job, tt.others...)
-			if diff := cmp.Diff([]string{tt.wantSharers, tt.wantNeeds, tt.wantGates}, []string{names(got.GatePeers), names(got.DependsOn), strings.Join(got.GateKeys, " ")}); diff != "" {
+			if diff := cmp.Diff(
+				[]string{tt.wantSharers, tt.wantNeeds, tt.wantGates},
+				[]string{names(got.GatePeers), names(got.DependsOn), strings.Join(got.GateKeys, " ")},
+			); diff != "" {
 				t.Errorf("sharers, dependencies, gates (-want +got):\n%s", diff)
 			}
 		})
@@ -113,17 +166,44 @@ func TestAPeerIsReadFromItsStatus(t *testing.T) {
 		other *v1alpha1.NodeJob
 		want  plan.Peer
 	}{
-		"its revision":                               {called("other", at1("rev")), plan.Peer{Revision: "rev", OnMachineChange: true}},
-		"no revision yet":                            {called("other"), plan.Peer{OnMachineChange: true}},
-		"the spec is not observed yet":               {called("other", at1("rev"), func(j *v1alpha1.NodeJob) { j.Generation = 2 }), plan.Peer{OnMachineChange: true}},
-		"any revision counts":                        {called("other", at1("rev"), func(j *v1alpha1.NodeJob) { j.Spec.Rerun.OnRevisionChange = &no }), plan.Peer{Revision: "rev", OnMachineChange: true, AnyRevision: true}},
-		"any revision counts, even an unknown one":   {called("other", func(j *v1alpha1.NodeJob) { j.Spec.Rerun.OnRevisionChange = &no }), plan.Peer{OnMachineChange: true, AnyRevision: true}},
-		"it runs again after a reboot":               {called("other", at1("rev"), func(j *v1alpha1.NodeJob) { j.Spec.Rerun.OnReboot = true }), plan.Peer{Revision: "rev", OnMachineChange: true, OnReboot: true}},
-		"it does not rerun on a new machine":         {called("other", at1("rev"), func(j *v1alpha1.NodeJob) { j.Spec.Rerun.OnMachineChange = &no }), plan.Peer{Revision: "rev"}},
-		"it reruns on a new machine, set explicitly": {called("other", at1("rev"), func(j *v1alpha1.NodeJob) { j.Spec.Rerun.OnMachineChange, j.Spec.Rerun.OnRevisionChange = &yes, &yes }), plan.Peer{Revision: "rev", OnMachineChange: true}},
-		"it selects some of the nodes":               {called("other", at1("rev"), func(j *v1alpha1.NodeJob) { j.Spec.Nodes.Selector = selector }), plan.Peer{Revision: "rev", OnMachineChange: true, Selector: selector}},
+		"its revision":    {called("other", at1("rev")), plan.Peer{Revision: "rev", OnMachineChange: true}},
+		"no revision yet": {called("other"), plan.Peer{OnMachineChange: true}},
+		"the spec is not observed yet": {
+			called("other", at1("rev"), func(j *v1alpha1.NodeJob) { j.Generation = 2 }),
+			plan.Peer{OnMachineChange: true},
+		},
+		"any revision counts": {
+			called("other", at1("rev"), func(j *v1alpha1.NodeJob) { j.Spec.Rerun.OnRevisionChange = &no }),
+			plan.Peer{Revision: "rev", OnMachineChange: true, AnyRevision: true},
+		},
+		"any revision counts, even an unknown one": {
+			called("other", func(j *v1alpha1.NodeJob) { j.Spec.Rerun.OnRevisionChange = &no }),
+			plan.Peer{OnMachineChange: true, AnyRevision: true},
+		},
+		"it runs again after a reboot": {
+			called("other", at1("rev"), func(j *v1alpha1.NodeJob) { j.Spec.Rerun.OnReboot = true }),
+			plan.Peer{Revision: "rev", OnMachineChange: true, OnReboot: true},
+		},
+		"it does not rerun on a new machine": {
+			called("other", at1("rev"), func(j *v1alpha1.NodeJob) { j.Spec.Rerun.OnMachineChange = &no }),
+			plan.Peer{Revision: "rev"},
+		},
+		"it reruns on a new machine, set explicitly": {
+			called(
+				"other",
+				at1("rev"),
+				func(j *v1alpha1.NodeJob) { j.Spec.Rerun.OnMachineChange, j.Spec.Rerun.OnRevisionChange = &yes, &yes },
+			),
+			plan.Peer{Revision: "rev", OnMachineChange: true},
+		},
+		"it selects some of the nodes": {
+			called("other", at1("rev"), func(j *v1alpha1.NodeJob) { j.Spec.Nodes.Selector = selector }),
+			plan.Peer{Revision: "rev", OnMachineChange: true, Selector: selector},
+		},
 		"it is for Windows": {called("other", at1("rev"), func(j *v1alpha1.NodeJob) {
-			j.Spec.Task = v1alpha1.TaskSpec{Template: &corev1.PodTemplateSpec{Spec: corev1.PodSpec{OS: &corev1.PodOS{Name: corev1.Windows}}}}
+			j.Spec.Task = v1alpha1.TaskSpec{
+				Template: &corev1.PodTemplateSpec{Spec: corev1.PodSpec{OS: &corev1.PodOS{Name: corev1.Windows}}},
+			}
 		}), plan.Peer{Revision: "rev", OnMachineChange: true, OS: corev1.Windows}},
 	}
 	for name, tt := range tests {
@@ -187,19 +267,46 @@ func TestDependenciesThatCannotBeMet(t *testing.T) {
 		"none":                   {job: called("a")},
 		"an existing dependency": {job: called("a", needs("b")), others: []*v1alpha1.NodeJob{called("b")}},
 		"a chain":                {job: called("a", needs("b")), others: []*v1alpha1.NodeJob{called("b", needs("c")), called("c")}},
-		"a diamond":              {job: called("a", needs("b", "c")), others: []*v1alpha1.NodeJob{called("b", needs("d")), called("c", needs("d")), called("d")}},
-		"a cycle of others":      {job: called("a", needs("b")), others: []*v1alpha1.NodeJob{called("b", needs("c")), called("c", needs("b"))}},
-		"a missing dependency": {job: called("a", needs("b")),
-			want: "DependencyNotFound: spec.dependsOn: NodeJob ns/b does not exist. Create it, or remove it from spec.dependsOn; this NodeJob then continues automatically"},
-		"a dependency in another namespace": {job: called("a", needs("b")), others: []*v1alpha1.NodeJob{called("b", in("other"))},
-			want: "DependencyNotFound: spec.dependsOn: NodeJob ns/b does not exist. Create it, or remove it from spec.dependsOn; this NodeJob then continues automatically"},
-		"an invalid name": {job: called("a", needs("b\x1b[2J")),
-			want: `DependencyNotFound: spec.dependsOn: NodeJob ns/b\x1b[2J does not exist. Create it, or remove it from spec.dependsOn; this NodeJob then continues automatically`},
-		"a cycle of two":   {job: called("a", needs("b")), others: []*v1alpha1.NodeJob{called("b", needs("a"))}, want: "DependencyCycle: " + circle + "a -> b -> a" + remedy},
-		"a cycle of three": {job: called("b", needs("c")), others: []*v1alpha1.NodeJob{called("a", needs("b")), called("c", needs("a"))}, want: "DependencyCycle: " + circle + "b -> c -> a -> b" + remedy},
-		"a cycle is reported before a missing dependency": {job: called("a", needs("missing", "b")), others: []*v1alpha1.NodeJob{called("b", needs("a"))},
-			want: "DependencyCycle: " + circle + "a -> b -> a" + remedy},
-		"the same names in another namespace are not a cycle": {job: called("a", needs("b")), others: []*v1alpha1.NodeJob{called("b"), called("b", in("other"), needs("a"))}},
+		"a diamond": {
+			job:    called("a", needs("b", "c")),
+			others: []*v1alpha1.NodeJob{called("b", needs("d")), called("c", needs("d")), called("d")},
+		},
+		"a cycle of others": {
+			job:    called("a", needs("b")),
+			others: []*v1alpha1.NodeJob{called("b", needs("c")), called("c", needs("b"))},
+		},
+		"a missing dependency": {
+			job:  called("a", needs("b")),
+			want: "DependencyNotFound: spec.dependsOn: NodeJob ns/b does not exist. Create it, or remove it from spec.dependsOn; this NodeJob then continues automatically",
+		},
+		"a dependency in another namespace": {
+			job:    called("a", needs("b")),
+			others: []*v1alpha1.NodeJob{called("b", in("other"))},
+			want:   "DependencyNotFound: spec.dependsOn: NodeJob ns/b does not exist. Create it, or remove it from spec.dependsOn; this NodeJob then continues automatically",
+		},
+		"an invalid name": {
+			job:  called("a", needs("b\x1b[2J")),
+			want: `DependencyNotFound: spec.dependsOn: NodeJob ns/b\x1b[2J does not exist. Create it, or remove it from spec.dependsOn; this NodeJob then continues automatically`,
+		},
+		"a cycle of two": {
+			job:    called("a", needs("b")),
+			others: []*v1alpha1.NodeJob{called("b", needs("a"))},
+			want:   "DependencyCycle: " + circle + "a -> b -> a" + remedy,
+		},
+		"a cycle of three": {
+			job:    called("b", needs("c")),
+			others: []*v1alpha1.NodeJob{called("a", needs("b")), called("c", needs("a"))},
+			want:   "DependencyCycle: " + circle + "b -> c -> a -> b" + remedy,
+		},
+		"a cycle is reported before a missing dependency": {
+			job:    called("a", needs("missing", "b")),
+			others: []*v1alpha1.NodeJob{called("b", needs("a"))},
+			want:   "DependencyCycle: " + circle + "a -> b -> a" + remedy,
+		},
+		"the same names in another namespace are not a cycle": {
+			job:    called("a", needs("b")),
+			others: []*v1alpha1.NodeJob{called("b"), called("b", in("other"), needs("a"))},
+		},
 		// The API rejects this.
 		"itself": {job: called("a", needs("a")), want: "DependencyCycle: " + circle + "a -> a" + remedy},
 		"a terminating NodeJob in a cycle has no obstacle": {job: called("a", needs("b"), deleting)},

@@ -21,12 +21,15 @@ import (
 func TestThePollGoesOnAfterErrorsAndEndsWithTheManager(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	lists := 0
-	r := newFaultyReconciler(t, interceptor.Funcs{List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
-		if lists++; lists == 3 {
-			cancel()
-		}
-		return errors.New("away")
-	}})
+	r := newFaultyReconciler(
+		t,
+		interceptor.Funcs{List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+			if lists++; lists == 3 {
+				cancel()
+			}
+			return errors.New("away")
+		}},
+	)
 	r.PollInterval = time.Microsecond
 	if err := r.poll(ctx); err != nil || lists < 3 {
 		t.Errorf("after %d polls it ends with %v, want no error: it would end the manager", lists, err)
@@ -36,12 +39,14 @@ func TestThePollGoesOnAfterErrorsAndEndsWithTheManager(t *testing.T) {
 // A Secret that cannot be read must not prevent the others from being read.
 func TestAnErrorOfOneSecretHidesNoOther(t *testing.T) {
 	broken := map[string]bool{}
-	faults := interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
-		if broken[key.Name] {
-			return errors.New("away")
-		}
-		return c.Get(ctx, key, o, opts...)
-	}}
+	faults := interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			if broken[key.Name] {
+				return errors.New("away")
+			}
+			return c.Get(ctx, key, o, opts...)
+		},
+	}
 	r := newFaultyReconciler(t, faults)
 	for i := range 5 {
 		s := secret("1", "a")
@@ -80,10 +85,15 @@ func TestAPollWithoutReceiversEndsWithTheManager(t *testing.T) {
 // A user who can write NodeJobs can list thousands of Secrets, which the manager may not even read.
 func TestAPollReadsABoundedNumberOfSecrets(t *testing.T) {
 	var reads []string
-	r := newFaultyReconciler(t, interceptor.Funcs{Get: func(_ context.Context, _ client.WithWatch, key client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
-		reads = append(reads, key.Name)
-		return nil
-	}})
+	r := newFaultyReconciler(
+		t,
+		interceptor.Funcs{
+			Get: func(_ context.Context, _ client.WithWatch, key client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
+				reads = append(reads, key.Name)
+				return nil
+			},
+		},
+	)
 	const secrets = 1000
 	for i := range secrets {
 		for _, job := range []string{"a", "b"} { // each Secret is listed twice
@@ -110,7 +120,13 @@ func TestAPollReadsABoundedNumberOfSecrets(t *testing.T) {
 			}
 		}
 		if len(turn) != maxSecretReads+maxSecretTries || forbidden != maxSecretTries {
-			t.Fatalf("a poll reads %d Secrets, %d of them forbidden; want %d and %d", len(turn), forbidden, maxSecretReads+maxSecretTries, maxSecretTries)
+			t.Fatalf(
+				"a poll reads %d Secrets, %d of them forbidden; want %d and %d",
+				len(turn),
+				forbidden,
+				maxSecretReads+maxSecretTries,
+				maxSecretTries,
+			)
 		}
 	}
 	if len(seen) != secrets {

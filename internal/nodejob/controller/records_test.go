@@ -27,7 +27,13 @@ func TestRecordsAreDecodedOnce(t *testing.T) {
 	record.SetOn(node, key, record.Record{Revision: "rev", Outcome: record.Succeeded, Attempts: 1})
 	r := newRecords()
 	first := r.read(node.Name, node.Labels, node.Annotations, key)
-	if again := r.read(node.Name, node.Labels, node.Annotations, key); again.Record != first.Record || again.Label != "rev" || !again.Present {
+	if again := r.read(
+		node.Name,
+		node.Labels,
+		node.Annotations,
+		key,
+	); again.Record != first.Record || again.Label != "rev" ||
+		!again.Present {
 		t.Errorf("read again it is %+v, want the same record", again)
 	}
 	delete(node.Labels, key)
@@ -81,7 +87,16 @@ func TestRecordsAreThoseOfThePureReader(t *testing.T) {
 			nodes[i] = node
 			switch rng.Intn(9) {
 			case 0, 1, 2:
-				record.SetOn(node, key, record.Record{Revision: fmt.Sprint("r", rng.Intn(3)), Outcome: record.Succeeded, Attempts: int32(rng.Intn(3)), BootID: fmt.Sprint(rng.Intn(2))})
+				record.SetOn(
+					node,
+					key,
+					record.Record{
+						Revision: fmt.Sprint("r", rng.Intn(3)),
+						Outcome:  record.Succeeded,
+						Attempts: int32(rng.Intn(3)),
+						BootID:   fmt.Sprint(rng.Intn(2)),
+					},
+				)
 			case 3:
 				metav1.SetMetaDataLabel(&node.ObjectMeta, key, fmt.Sprint("r", rng.Intn(3)))
 			case 4:
@@ -98,7 +113,15 @@ func TestRecordsAreThoseOfThePureReader(t *testing.T) {
 			for _, key := range keys {
 				want, got := record.Read(node.Labels, node.Annotations, key), r.read(node.Name, node.Labels, node.Annotations, key)
 				if diff := cmp.Diff(want, got); diff != "" {
-					t.Fatalf("seed %d, step %d: of %s with %v and %v (-without cache +with):\n%s", seed, step, key, node.Labels, node.Annotations, diff)
+					t.Fatalf(
+						"seed %d, step %d: of %s with %v and %v (-without cache +with):\n%s",
+						seed,
+						step,
+						key,
+						node.Labels,
+						node.Annotations,
+						diff,
+					)
 				}
 			}
 		}
@@ -156,7 +179,11 @@ func TestRecordsShareStrings(t *testing.T) {
 		}
 	}
 	rec.BootID, rec.Revision = "next", "next"
-	if got := read(node, "ns.everynode.dev/a"); got.BootID != "next" || got.Revision != "next" || second.BootID != "boot" || third.Revision != "rev" {
+	if got := read(
+		node,
+		"ns.everynode.dev/a",
+	); got.BootID != "next" || got.Revision != "next" || second.BootID != "boot" ||
+		third.Revision != "rev" {
 		t.Errorf("after a change they are %+v, %+v, %+v", got, second, third)
 	}
 	if r.forgetNode("n"); len(r.ids) != 1 {

@@ -130,13 +130,28 @@ func endedPod(name string) plan.Pod {
 }
 
 func recordFor(name string) plan.Record {
-	return plan.Record{Node: name, Pod: endedPod(name), Change: record.Change{UID: types.UID(name), Key: "ns.everynode.dev/job", Record: &record.Record{Revision: "rev", Outcome: record.Succeeded}}}
+	return plan.Record{
+		Node: name,
+		Pod:  endedPod(name),
+		Change: record.Change{
+			UID:    types.UID(name),
+			Key:    "ns.everynode.dev/job",
+			Record: &record.Record{Revision: "rev", Outcome: record.Succeeded},
+		},
+	}
 }
 
 // TestByUrgency covers the order of the writes of a pass.
 func TestByUrgency(t *testing.T) {
 	actions := []plan.Action{
-		plan.RetainPod{}, plan.FinalizePod{}, plan.Evict{}, plan.Start{}, plan.FinalizePod{Awaited: true}, plan.PatchNode{}, plan.Stop{}, plan.Record{},
+		plan.RetainPod{},
+		plan.FinalizePod{},
+		plan.Evict{},
+		plan.Start{},
+		plan.FinalizePod{Awaited: true},
+		plan.PatchNode{},
+		plan.Stop{},
+		plan.Record{},
 	}
 	want := []string{
 		"plan.Record", "plan.FinalizePod", "plan.PatchNode", "plan.Stop", "plan.Start", "plan.Evict", "plan.RetainPod", "plan.FinalizePod",
@@ -275,7 +290,11 @@ func TestAnAwaitedReleaseIsMadeAtOnce(t *testing.T) {
 	r.releases.setRuns(true) // and nothing runs it
 	seen := observation{job: liveJob()}
 	for _, awaited := range []bool{false, true} {
-		if _, err := r.apply(t.Context(), seen, plan.Plan{Actions: []plan.Action{plan.FinalizePod{Pod: endedPod("n"), Awaited: awaited}}}); err != nil {
+		if _, err := r.apply(
+			t.Context(),
+			seen,
+			plan.Plan{Actions: []plan.Action{plan.FinalizePod{Pod: endedPod("n"), Awaited: awaited}}},
+		); err != nil {
 			t.Fatal(err)
 		}
 		if got := len(log.all()) > 0; got != awaited {
@@ -332,7 +351,10 @@ func TestAPassLeavesPodsToTheNextPass(t *testing.T) {
 	r.Now = func() time.Time { now = now.Add(leastStarts / 2); return now }
 	var actions []plan.Action
 	for i := range 20 {
-		actions = append(actions, plan.Start{Attempt: task.Attempt{Phase: task.Task, Revision: "rev", Number: int32(i), NodeName: "n", NodeUID: "node-uid"}})
+		actions = append(
+			actions,
+			plan.Start{Attempt: task.Attempt{Phase: task.Task, Revision: "rev", Number: int32(i), NodeName: "n", NodeUID: "node-uid"}},
+		)
 	}
 	did, err := r.apply(t.Context(), seen, plan.Plan{Actions: actions})
 	if err != nil || !did.more || did.refused {
@@ -353,10 +375,18 @@ func TestNoReleaseIsLostWhenTheManagerEnds(t *testing.T) {
 	}
 	stop()
 	var live corev1.Pod
-	if err := r.Client.Get(t.Context(), client.ObjectKeyFromObject(pod), &live); err == nil && slices.Contains(live.Finalizers, v1alpha1.PodFinalizer) {
+	if err := r.Client.Get(
+		t.Context(),
+		client.ObjectKeyFromObject(pod),
+		&live,
+	); err == nil &&
+		slices.Contains(live.Finalizers, v1alpha1.PodFinalizer) {
 		t.Errorf("it still has the finalizers %v", live.Finalizers)
 	}
-	if err := r.releaseLater(t.Context(), release{job: &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns"}}, pod: endedPod("other")}); err != nil {
+	if err := r.releaseLater(
+		t.Context(),
+		release{job: &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns"}}, pod: endedPod("other")},
+	); err != nil {
 		t.Errorf("without a queue, pods are released at once: %v", err)
 	}
 }

@@ -25,28 +25,52 @@ func TestScriptsThatLinuxRejects(t *testing.T) {
 		script, check, rollback string
 		want                    *task.Obstacle
 	}{
-		"the longest that fits": {script: strings.Repeat("#", 65536), check: strings.Repeat("#", 65536), rollback: strings.Repeat("#", 65536)},
-		"as many characters of two bytes": {script: strings.Repeat("ä", 65536), want: &task.Obstacle{Reason: v1alpha1.ReasonInvalidScript,
-			Message: "spec.task.script has 131072 bytes, of which 65536 are allowed. Put large files into an image and use spec.task.template"}},
+		"the longest that fits": {
+			script:   strings.Repeat("#", 65536),
+			check:    strings.Repeat("#", 65536),
+			rollback: strings.Repeat("#", 65536),
+		},
+		"as many characters of two bytes": {script: strings.Repeat("ä", 65536), want: &task.Obstacle{
+			Reason:  v1alpha1.ReasonInvalidScript,
+			Message: "spec.task.script has 131072 bytes, of which 65536 are allowed. Put large files into an image and use spec.task.template",
+		}},
 		"a zero byte": {script: "echo \x00", want: &task.Obstacle{Reason: v1alpha1.ReasonInvalidScript,
 			Message: "spec.task.script contains a zero byte, which an environment variable cannot contain. Remove it"}},
-		"a check script that is too long": {script: "true", check: strings.Repeat("ä", 65536), want: &task.Obstacle{Reason: v1alpha1.ReasonInvalidScript,
-			Message: "spec.task.check.script has 131072 bytes, of which 65536 are allowed. Put large files into an image and use spec.task.template"}},
-		"a rollback script that is too long": {script: "true", rollback: "echo \x00", want: &task.Obstacle{Reason: v1alpha1.ReasonInvalidScript,
-			Message: "spec.rollback.script contains a zero byte, which an environment variable cannot contain. Remove it"}},
+		"a check script that is too long": {
+			script: "true",
+			check:  strings.Repeat("ä", 65536),
+			want: &task.Obstacle{
+				Reason:  v1alpha1.ReasonInvalidScript,
+				Message: "spec.task.check.script has 131072 bytes, of which 65536 are allowed. Put large files into an image and use spec.task.template",
+			},
+		},
+		"a rollback script that is too long": {
+			script:   "true",
+			rollback: "echo \x00",
+			want: &task.Obstacle{Reason: v1alpha1.ReasonInvalidScript,
+				Message: "spec.rollback.script contains a zero byte, which an environment variable cannot contain. Remove it"},
+		},
 		"Windows line endings": {script: "#!/bin/sh\r\ntrue\r\n", want: &task.Obstacle{Reason: v1alpha1.ReasonInvalidScript,
 			Message: "spec.task.script " + script.Problem("\r\n")}},
 		"a check with Windows line endings": {script: "true", check: "true\r\n", want: &task.Obstacle{Reason: v1alpha1.ReasonInvalidScript,
 			Message: "spec.task.check.script " + script.Problem("\r\n")}},
-		"a rollback with Windows line endings": {script: "true", rollback: "true\r\n", want: &task.Obstacle{Reason: v1alpha1.ReasonInvalidScript,
-			Message: "spec.rollback.script " + script.Problem("\r\n")}},
+		"a rollback with Windows line endings": {
+			script:   "true",
+			rollback: "true\r\n",
+			want: &task.Obstacle{Reason: v1alpha1.ReasonInvalidScript,
+				Message: "spec.rollback.script " + script.Problem("\r\n")},
+		},
 		"a byte order mark": {script: "\ufeff#!/bin/bash\n", want: &task.Obstacle{Reason: v1alpha1.ReasonInvalidScript,
 			Message: "spec.task.script " + script.Problem("\ufeff")}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			job := &v1alpha1.NodeJob{Spec: v1alpha1.NodeJobSpec{
-				Task: v1alpha1.TaskSpec{Script: tt.script, Check: &v1alpha1.CheckSpec{Script: tt.check}}, Rollback: &v1alpha1.RollbackSpec{Script: tt.rollback},
+				Task: v1alpha1.TaskSpec{
+					Script: tt.script,
+					Check:  &v1alpha1.CheckSpec{Script: tt.check},
+				},
+				Rollback: &v1alpha1.RollbackSpec{Script: tt.rollback},
 			}}
 			_, got, err := newReconciler(t).source(t.Context(), job)
 			if err != nil {
@@ -71,7 +95,11 @@ func TestVariablesThatLinuxRejects(t *testing.T) {
 			Message: "spec.task.env: BIG has 131068 bytes, of which 131067 are allowed, since Linux starts no program with a longer variable. Put the value into a file, or split it"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			job := &v1alpha1.NodeJob{Spec: v1alpha1.NodeJobSpec{Task: v1alpha1.TaskSpec{Script: "true", Env: []corev1.EnvVar{{Name: "BIG", Value: strings.Repeat("x", tt.size)}}}}}
+			job := &v1alpha1.NodeJob{
+				Spec: v1alpha1.NodeJobSpec{
+					Task: v1alpha1.TaskSpec{Script: "true", Env: []corev1.EnvVar{{Name: "BIG", Value: strings.Repeat("x", tt.size)}}},
+				},
+			}
 			_, got, err := newReconciler(t).source(t.Context(), job)
 			if err != nil {
 				t.Fatal(err)
@@ -104,13 +132,17 @@ func TestSource(t *testing.T) {
 		}
 	}
 	missing := func(name string) *task.Obstacle {
-		return &task.Obstacle{Reason: v1alpha1.ReasonConfigMapNotFound,
-			Message: "spec." + name + ".scriptFrom: ConfigMap ns/" + name + " does not exist. Create it; the NodeJob then continues automatically"}
+		return &task.Obstacle{
+			Reason:  v1alpha1.ReasonConfigMapNotFound,
+			Message: "spec." + name + ".scriptFrom: ConfigMap ns/" + name + " does not exist. Create it; the NodeJob then continues automatically",
+		}
 	}
 	unlabeled := func(name string) *task.Obstacle {
-		return &task.Obstacle{Reason: v1alpha1.ReasonConfigMapNotLabeled,
+		return &task.Obstacle{
+			Reason: v1alpha1.ReasonConfigMapNotLabeled,
 			Message: "spec." + name + ".scriptFrom: ConfigMap ns/" + name + " does not have the label that lets NodeJobs run its content as root. " +
-				"Check its content, and add the label: kubectl -n ns label configmap " + name + " everynode.dev/script=true"}
+				"Check its content, and add the label: kubectl -n ns label configmap " + name + " everynode.dev/script=true",
+		}
 	}
 	all := task.Source{Script: "echo task", Check: "echo check", Rollback: "echo rollback"}
 	tests := map[string]struct {
@@ -122,20 +154,49 @@ func TestSource(t *testing.T) {
 		// wantObstacle is why nothing may start.
 		wantObstacle *task.Obstacle
 	}{
-		"all exist":                             {job: job(), want: all},
-		"without a rollback":                    {job: job(func(j *v1alpha1.NodeJob) { j.Spec.Rollback = nil }), want: task.Source{Script: all.Script, Check: all.Check}},
-		"an inline rollback":                    {job: job(func(j *v1alpha1.NodeJob) { j.Spec.Rollback = &v1alpha1.RollbackSpec{Script: "undo"} }), want: task.Source{Script: all.Script, Check: all.Check, Rollback: "undo"}},
-		"a missing rollback prevents the start": {job: job(), gone: []string{"rollback"}, want: task.Source{Script: all.Script, Check: all.Check}, wantObstacle: missing("rollback")},
-		"the task is missing":                   {job: job(), gone: []string{"task"}, wantObstacle: missing("task")},
-		"the task has no label":                 {job: job(), unlabeled: []string{"task"}, wantObstacle: unlabeled("task")},
-		"a deletion with an unlabeled rollback": {job: job(deleted(v1alpha1.DeletionRollback)), unlabeled: []string{"rollback"}, wantObstacle: unlabeled("rollback")},
-		"a deletion only needs the rollback":    {job: job(deleted(v1alpha1.DeletionRollback)), gone: []string{"task", "check"}, want: task.Source{Rollback: all.Rollback}},
-		"a deletion with a missing rollback":    {job: job(deleted(v1alpha1.DeletionRollback)), gone: []string{"rollback"}, wantObstacle: missing("rollback")},
-		"a terminating namespace needs no rollback": {
-			job:          job(deleted(v1alpha1.DeletionRollback), func(j *v1alpha1.NodeJob) { j.Namespace = "gone" }),
-			wantObstacle: &task.Obstacle{Reason: v1alpha1.ReasonNamespaceTerminating, Message: "namespace gone is being deleted, and no pod can be made in it"},
+		"all exist": {job: job(), want: all},
+		"without a rollback": {
+			job:  job(func(j *v1alpha1.NodeJob) { j.Spec.Rollback = nil }),
+			want: task.Source{Script: all.Script, Check: all.Check},
 		},
-		"a deletion without a rollback needs no script": {job: job(deleted(v1alpha1.DeletionForget)), gone: []string{"task", "check", "rollback"}},
+		"an inline rollback": {
+			job:  job(func(j *v1alpha1.NodeJob) { j.Spec.Rollback = &v1alpha1.RollbackSpec{Script: "undo"} }),
+			want: task.Source{Script: all.Script, Check: all.Check, Rollback: "undo"},
+		},
+		"a missing rollback prevents the start": {
+			job:          job(),
+			gone:         []string{"rollback"},
+			want:         task.Source{Script: all.Script, Check: all.Check},
+			wantObstacle: missing("rollback"),
+		},
+		"the task is missing":   {job: job(), gone: []string{"task"}, wantObstacle: missing("task")},
+		"the task has no label": {job: job(), unlabeled: []string{"task"}, wantObstacle: unlabeled("task")},
+		"a deletion with an unlabeled rollback": {
+			job:          job(deleted(v1alpha1.DeletionRollback)),
+			unlabeled:    []string{"rollback"},
+			wantObstacle: unlabeled("rollback"),
+		},
+		"a deletion only needs the rollback": {
+			job:  job(deleted(v1alpha1.DeletionRollback)),
+			gone: []string{"task", "check"},
+			want: task.Source{Rollback: all.Rollback},
+		},
+		"a deletion with a missing rollback": {
+			job:          job(deleted(v1alpha1.DeletionRollback)),
+			gone:         []string{"rollback"},
+			wantObstacle: missing("rollback"),
+		},
+		"a terminating namespace needs no rollback": {
+			job: job(deleted(v1alpha1.DeletionRollback), func(j *v1alpha1.NodeJob) { j.Namespace = "gone" }),
+			wantObstacle: &task.Obstacle{
+				Reason:  v1alpha1.ReasonNamespaceTerminating,
+				Message: "namespace gone is being deleted, and no pod can be made in it",
+			},
+		},
+		"a deletion without a rollback needs no script": {
+			job:  job(deleted(v1alpha1.DeletionForget)),
+			gone: []string{"task", "check", "rollback"},
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -145,7 +206,12 @@ func TestSource(t *testing.T) {
 				if slices.Contains(tt.unlabeled, name) {
 					labels = map[string]string{v1alpha1.ScriptLabel: "false"}
 				}
-				r.create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, Labels: labels}, Data: map[string]string{"sh": "echo " + name}})
+				r.create(
+					&corev1.ConfigMap{
+						ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, Labels: labels},
+						Data:       map[string]string{"sh": "echo " + name},
+					},
+				)
 			}
 			for _, name := range tt.gone {
 				r.delete(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}})

@@ -19,18 +19,23 @@ import (
 )
 
 // withoutNodes is a cache whose watch of nodes hangs: it lists none, and shows everything else.
-var withoutNodes = interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
-	if _, ok := list.(*corev1.NodeList); ok {
-		return nil
-	}
-	return c.List(ctx, list, opts...)
-}}
+var withoutNodes = interceptor.Funcs{
+	List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+		if _, ok := list.(*corev1.NodeList); ok {
+			return nil
+		}
+		return c.List(ctx, list, opts...)
+	},
+}
 
 // A new leader may start with a cache that lacks nodes on which the last leader has started tasks. Their pods are
 // not orphans: a running task must not be deleted, and the end of one that has ended must be recorded.
 func TestPodsOfUncachedNodesAreNotOrphans(t *testing.T) {
 	ended := func(p *corev1.Pod) {
-		p.Status = corev1.PodStatus{Phase: corev1.PodSucceeded, ContainerStatuses: []corev1.ContainerStatus{terminated("task", 0, "Completed", `{"exitCode":0}`)}}
+		p.Status = corev1.PodStatus{
+			Phase:             corev1.PodSucceeded,
+			ContainerStatuses: []corev1.ContainerStatus{terminated("task", 0, "Completed", `{"exitCode":0}`)},
+		}
 	}
 	tests := map[string]struct {
 		change func(*corev1.Pod)
@@ -104,12 +109,14 @@ func TestANewLeaderRemembersOnlyNodesThatItsCacheDoesNotShow(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			listed := func(version string) interceptor.Funcs {
-				return interceptor.Funcs{List: func(_ context.Context, _ client.WithWatch, list client.ObjectList, _ ...client.ListOption) error {
-					if nodes, ok := list.(*corev1.NodeList); ok && version != "" {
-						nodes.Items = []corev1.Node{*nodeAt(version)}
-					}
-					return nil
-				}}
+				return interceptor.Funcs{
+					List: func(_ context.Context, _ client.WithWatch, list client.ObjectList, _ ...client.ListOption) error {
+						if nodes, ok := list.(*corev1.NodeList); ok && version != "" {
+							nodes.Items = []corev1.Node{*nodeAt(version)}
+						}
+						return nil
+					},
+				}
 			}
 			r := newFaultyReconciler(t, listed(tt.cached))
 			r.Reader = newFaultyReconciler(t, listed(tt.live)).Client

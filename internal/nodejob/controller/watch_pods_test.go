@@ -22,7 +22,10 @@ func TestPodChanges(t *testing.T) {
 		want   time.Duration
 	}{
 		"a pod whose outcome is not on record": {func(*Reconciler, plan.Pod) {}, leastGather},
-		"a pod in the queue of releases":       {func(r *Reconciler, p plan.Pod) { r.releases.add(release{job: liveJob(), pod: p}) }, afterPasses},
+		"a pod in the queue of releases": {
+			func(r *Reconciler, p plan.Pod) { r.releases.add(release{job: liveJob(), pod: p}) },
+			afterPasses,
+		},
 		"a pod that is being released": {func(r *Reconciler, p plan.Pod) {
 			r.releases.add(release{job: liveJob(), pod: p})
 			r.releases.next()

@@ -48,11 +48,17 @@ func TestNodeJobChanges(t *testing.T) {
 		change func(*v1alpha1.NodeJob)
 		want   bool
 	}{
-		"its status":                   {func(j *v1alpha1.NodeJob) { j.ResourceVersion, j.Status.Revision = "2", "x" }, false},
-		"an unrelated annotation":      {func(j *v1alpha1.NodeJob) { j.Annotations = map[string]string{"x": "y"} }, false},
-		"its spec":                     {func(j *v1alpha1.NodeJob) { j.Generation++ }, true},
-		"the manager's finalizer":      {func(j *v1alpha1.NodeJob) { j.Finalizers = append(j.Finalizers, v1alpha1.NodeJobFinalizer) }, true},
-		"a retry is requested":         {func(j *v1alpha1.NodeJob) { j.Annotations = map[string]string{v1alpha1.RetryAnnotation: "1"} }, true},
+		"its status":              {func(j *v1alpha1.NodeJob) { j.ResourceVersion, j.Status.Revision = "2", "x" }, false},
+		"an unrelated annotation": {func(j *v1alpha1.NodeJob) { j.Annotations = map[string]string{"x": "y"} }, false},
+		"its spec":                {func(j *v1alpha1.NodeJob) { j.Generation++ }, true},
+		"the manager's finalizer": {
+			func(j *v1alpha1.NodeJob) { j.Finalizers = append(j.Finalizers, v1alpha1.NodeJobFinalizer) },
+			true,
+		},
+		"a retry is requested": {
+			func(j *v1alpha1.NodeJob) { j.Annotations = map[string]string{v1alpha1.RetryAnnotation: "1"} },
+			true,
+		},
 		"the retry request is removed": {func(j *v1alpha1.NodeJob) { j.Annotations = nil }, false},
 	}
 	for name, tt := range tests {

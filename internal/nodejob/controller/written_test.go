@@ -35,7 +35,11 @@ func TestMemoryOfNodes(t *testing.T) {
 		"the later of two writes counts":              {remembered: []string{"11", "13"}, cached: "10", want: "13"},
 		"responses in the wrong order":                {remembered: []string{"13", "11"}, cached: "10", want: "13"},
 		"a version that is not a number is not newer": {remembered: []string{"x"}, cached: "10", want: "10"},
-		"versions that do not fit into 64 bits":       {remembered: []string{"100000000000000000001"}, cached: "100000000000000000000", want: "100000000000000000001"},
+		"versions that do not fit into 64 bits": {
+			remembered: []string{"100000000000000000001"},
+			cached:     "100000000000000000000",
+			want:       "100000000000000000001",
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -110,21 +114,65 @@ func TestMemoryOfPods(t *testing.T) {
 		// wantDoubt: only the API server can tell whether it is still there.
 		wantDoubt bool
 	}{
-		"nothing happened":                                         {},
-		"a pod that the cache shows":                               {cached: "10", want: []seen{{Version: "10"}}},
-		"one that we created and the cache does not show":          {history: []func(*writtenObjects){made("10")}, want: []seen{{Version: "10"}}},
-		"one that we created and the cache shows":                  {history: []func(*writtenObjects){made("10")}, cached: "10", want: []seen{{Version: "10"}}},
-		"the cache is ahead":                                       {history: []func(*writtenObjects){made("10")}, cached: "12", want: []seen{{Version: "12"}}},
-		"the cache is behind":                                      {history: []func(*writtenObjects){made("12")}, cached: "10", want: []seen{{Version: "12"}}},
-		"one that we deleted":                                      {history: []func(*writtenObjects){stopped}, cached: "10", want: []seen{{Version: "10", Stopped: time.Second}}},
-		"created and deleted before the cache shows it":            {history: []func(*writtenObjects){made("10"), stopped}, want: []seen{{Version: "10", Stopped: time.Second}}},
-		"one without our finalizer that the cache shows":           {history: []func(*writtenObjects){made("10"), released}, cached: "10", want: []seen{{Version: "10", Released: true, Stopped: 2 * time.Second}}},
+		"nothing happened":           {},
+		"a pod that the cache shows": {cached: "10", want: []seen{{Version: "10"}}},
+		"one that we created and the cache does not show": {
+			history: []func(*writtenObjects){made("10")},
+			want:    []seen{{Version: "10"}},
+		},
+		"one that we created and the cache shows": {
+			history: []func(*writtenObjects){made("10")},
+			cached:  "10",
+			want:    []seen{{Version: "10"}},
+		},
+		"the cache is ahead": {
+			history: []func(*writtenObjects){made("10")},
+			cached:  "12",
+			want:    []seen{{Version: "12"}},
+		},
+		"the cache is behind": {
+			history: []func(*writtenObjects){made("12")},
+			cached:  "10",
+			want:    []seen{{Version: "12"}},
+		},
+		"one that we deleted": {
+			history: []func(*writtenObjects){stopped},
+			cached:  "10",
+			want:    []seen{{Version: "10", Stopped: time.Second}},
+		},
+		"created and deleted before the cache shows it": {
+			history: []func(*writtenObjects){made("10"), stopped},
+			want:    []seen{{Version: "10", Stopped: time.Second}},
+		},
+		"one without our finalizer that the cache shows": {
+			history: []func(*writtenObjects){made("10"), released},
+			cached:  "10",
+			want:    []seen{{Version: "10", Released: true, Stopped: 2 * time.Second}},
+		},
 		"one without our finalizer that the cache no longer shows": {history: []func(*writtenObjects){made("10"), released}},
-		"one that was deleted and then lost our finalizer":         {history: []func(*writtenObjects){stopped, released}, cached: "11", want: []seen{{Version: "11", Released: true, Stopped: time.Second}}},
-		"one whose deletion the cache has observed":                {history: []func(*writtenObjects){made("10"), stopped, released, gone}},
-		"one that the cache should show by now":                    {history: []func(*writtenObjects){made("10")}, after: doubtAfter + time.Second, want: []seen{{Version: "10"}}, wantDoubt: true},
-		"one that the API server has shown since":                  {history: []func(*writtenObjects){made("10"), func(m *writtenObjects) { m.rememberPod(version("10"), noon.Add(doubtAfter)) }}, after: doubtAfter + time.Second, want: []seen{{Version: "10"}}},
-		"no doubt about what the cache shows":                      {history: []func(*writtenObjects){made("10")}, cached: "10", after: time.Hour, want: []seen{{Version: "10"}}},
+		"one that was deleted and then lost our finalizer": {
+			history: []func(*writtenObjects){stopped, released},
+			cached:  "11",
+			want:    []seen{{Version: "11", Released: true, Stopped: time.Second}},
+		},
+		"one whose deletion the cache has observed": {history: []func(*writtenObjects){made("10"), stopped, released, gone}},
+		"one that the cache should show by now": {
+			history:   []func(*writtenObjects){made("10")},
+			after:     doubtAfter + time.Second,
+			want:      []seen{{Version: "10"}},
+			wantDoubt: true,
+		},
+		"one that the API server has shown since": {
+			history: []func(*writtenObjects){made("10"), func(m *writtenObjects) { m.rememberPod(version("10"), noon.Add(doubtAfter)) }},
+			after:   doubtAfter + time.Second,
+			want:    []seen{{Version: "10"}},
+		},
+		"no doubt about what the cache shows": {
+			history: []func(*writtenObjects){made("10")},
+			cached:  "10",
+			after:   time.Hour,
+			want:    []seen{{Version: "10"}},
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

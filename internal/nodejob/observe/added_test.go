@@ -39,7 +39,9 @@ func TestTheInitContainerThatATaskWaitsFor(t *testing.T) {
 func TestContainersThatAdmissionAdds(t *testing.T) {
 	running := corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
 	ended := func(code int32, message string) corev1.ContainerState {
-		return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code, Message: message, FinishedAt: metav1.NewTime(time.Unix(9, 0))}}
+		return corev1.ContainerState{
+			Terminated: &corev1.ContainerStateTerminated{ExitCode: code, Message: message, FinishedAt: metav1.NewTime(time.Unix(9, 0))},
+		}
 	}
 	lostEnd := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 137, Reason: "ContainerStatusUnknown"}}
 	success := string(outcome.Outcome{Message: "ok"}.Encode())
@@ -94,7 +96,10 @@ func TestContainersThatAdmissionAdds(t *testing.T) {
 		"a pod of an earlier version":        {spec: []string{"task", "mesh"}, is: states{"task": ended(0, success), "mesh": running}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			pod := &corev1.Pod{Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever}, Status: corev1.PodStatus{Phase: corev1.PodRunning}}
+			pod := &corev1.Pod{
+				Spec:   corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever},
+				Status: corev1.PodStatus{Phase: corev1.PodRunning},
+			}
 			if tt.made != "" {
 				pod.Annotations = map[string]string{v1alpha1.ContainersAnnotation: tt.made}
 			}

@@ -29,7 +29,12 @@ func TestPodsThatADrainSelects(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		if a, b := selector.Matches(labels.Set{"app": "a"}), selector.Matches(labels.Set{"app": "b"}); a != tt.wantA || b != tt.wantB || deletes != tt.wantDeleteOfFiles {
+		if a, b := selector.Matches(
+			labels.Set{"app": "a"},
+		), selector.Matches(
+			labels.Set{"app": "b"},
+		); a != tt.wantA || b != tt.wantB ||
+			deletes != tt.wantDeleteOfFiles {
 			t.Errorf("%s: %t, %t, deletes emptyDir volumes: %t", name, a, b, deletes)
 		}
 	}
@@ -41,7 +46,11 @@ func TestPodsThatADrainSelects(t *testing.T) {
 
 func TestPodsThatADrainLeaves(t *testing.T) {
 	by := func(apiVersion, kind string) *corev1.Pod {
-		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{APIVersion: apiVersion, Kind: kind, Name: "a", Controller: new(true)}}}}
+		return &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{
+				OwnerReferences: []metav1.OwnerReference{{APIVersion: apiVersion, Kind: kind, Name: "a", Controller: new(true)}},
+			},
+		}
 	}
 	in := func(phase corev1.PodPhase) *corev1.Pod { return &corev1.Pod{Status: corev1.PodStatus{Phase: phase}} }
 	for name, tt := range map[string]struct {
@@ -74,7 +83,11 @@ func TestPodsThatMustNotBeEvicted(t *testing.T) {
 		}
 		return p
 	}
-	emptyDir, configMap := corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}, corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{}}
+	emptyDir, configMap := corev1.VolumeSource{
+		EmptyDir: &corev1.EmptyDirVolumeSource{},
+	}, corev1.VolumeSource{
+		ConfigMap: &corev1.ConfigMapVolumeSource{},
+	}
 	for name, tt := range map[string]struct {
 		pod     *corev1.Pod
 		deletes bool

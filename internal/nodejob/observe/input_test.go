@@ -64,11 +64,18 @@ func TestObstaclesThatTheStatusTells(t *testing.T) {
 func TestPodsOfAnEarlierNodeJob(t *testing.T) {
 	pod := func(name string, owner types.UID) corev1.Pod {
 		return corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.NewTime(time.Unix(9, 0)), OwnerReferences: []metav1.OwnerReference{{Kind: "NodeJob", Name: "job", UID: owner, Controller: new(true)}}},
-			Spec:       corev1.PodSpec{NodeName: "on-" + name},
+			ObjectMeta: metav1.ObjectMeta{
+				Name:              name,
+				CreationTimestamp: metav1.NewTime(time.Unix(9, 0)),
+				OwnerReferences:   []metav1.OwnerReference{{Kind: "NodeJob", Name: "job", UID: owner, Controller: new(true)}},
+			},
+			Spec: corev1.PodSpec{NodeName: "on-" + name},
 		}
 	}
-	in := Cluster{}.Input(&v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job", UID: "new"}}, []corev1.Pod{pod("a", "new"), pod("b", "old")})
+	in := Cluster{}.Input(
+		&v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job", UID: "new"}},
+		[]corev1.Pod{pod("a", "new"), pod("b", "old")},
+	)
 	if len(in.Pods) != 1 || in.Pods[0].Name != "a" {
 		t.Errorf("its pods are %+v", in.Pods)
 	}

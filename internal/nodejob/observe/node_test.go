@@ -43,11 +43,26 @@ func TestNodesBusySince(t *testing.T) {
 	}{
 		"a pod runs": {[]*corev1.Pod{pod("a")}, map[string]time.Time{"a": noon}},
 		"a pod that was deleted has a grace period": {[]*corev1.Pod{pod("a", deleted)}, map[string]time.Time{"a": noon.Add(time.Hour)}},
-		"the first of several pods counts":          {[]*corev1.Pod{pod("a", made(5)), pod("a", made(2)), pod("a", deleted), pod("b", made(9))}, map[string]time.Time{"a": noon.Add(2 * time.Minute), "b": noon.Add(9 * time.Minute)}},
-		"a pod has ended":                           {[]*corev1.Pod{pod("a", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })}, map[string]time.Time{}},
-		"a pod of another NodeJob":                  {[]*corev1.Pod{pod("a", func(p *corev1.Pod) { p.OwnerReferences[0].Name = "another" })}, map[string]time.Time{}},
-		"a pod of another kind of owner":            {[]*corev1.Pod{pod("a", func(p *corev1.Pod) { p.OwnerReferences[0].Kind = "Job" })}, map[string]time.Time{}},
-		"a pod without an owner":                    {[]*corev1.Pod{pod("a", func(p *corev1.Pod) { p.OwnerReferences = nil })}, map[string]time.Time{}},
+		"the first of several pods counts": {
+			[]*corev1.Pod{pod("a", made(5)), pod("a", made(2)), pod("a", deleted), pod("b", made(9))},
+			map[string]time.Time{"a": noon.Add(2 * time.Minute), "b": noon.Add(9 * time.Minute)},
+		},
+		"a pod has ended": {
+			[]*corev1.Pod{pod("a", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })},
+			map[string]time.Time{},
+		},
+		"a pod of another NodeJob": {
+			[]*corev1.Pod{pod("a", func(p *corev1.Pod) { p.OwnerReferences[0].Name = "another" })},
+			map[string]time.Time{},
+		},
+		"a pod of another kind of owner": {
+			[]*corev1.Pod{pod("a", func(p *corev1.Pod) { p.OwnerReferences[0].Kind = "Job" })},
+			map[string]time.Time{},
+		},
+		"a pod without an owner": {
+			[]*corev1.Pod{pod("a", func(p *corev1.Pod) { p.OwnerReferences = nil })},
+			map[string]time.Time{},
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -31,17 +31,24 @@ func TestNodeProblemsThatTheStatusTells(t *testing.T) {
 		want   map[types.UID]plan.NodeProblem
 	}{
 		"two nodes": {
-			status: v1alpha1.NodeJobStatus{NodeProblems: []v1alpha1.NodeProblem{problem("a", "too long; b: make room"), problem("ab", "no")}},
-			want:   map[types.UID]plan.NodeProblem{"uid-a": told("too long; b: make room"), "uid-ab": told("no")},
+			status: v1alpha1.NodeJobStatus{
+				NodeProblems: []v1alpha1.NodeProblem{problem("a", "too long; b: make room"), problem("ab", "no")},
+			},
+			want: map[types.UID]plan.NodeProblem{"uid-a": told("too long; b: make room"), "uid-ab": told("no")},
 		},
 		"a node that no longer exists": {
 			status: v1alpha1.NodeJobStatus{NodeProblems: []v1alpha1.NodeProblem{problem("c", "no")}},
 			want:   map[types.UID]plan.NodeProblem{},
 		},
 		"text of a condition is not read": {
-			status: v1alpha1.NodeJobStatus{Conditions: []metav1.Condition{{
-				Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonRecordRejected, Message: "0 of 3 nodes are done; a: too long",
-			}}},
+			status: v1alpha1.NodeJobStatus{Conditions: []metav1.Condition{
+				{
+					Type:    v1alpha1.ConditionStalled,
+					Status:  metav1.ConditionTrue,
+					Reason:  v1alpha1.ReasonRecordRejected,
+					Message: "0 of 3 nodes are done; a: too long",
+				},
+			}},
 		},
 		"a status that is older than the spec": {
 			status: v1alpha1.NodeJobStatus{ObservedGeneration: 7, NodeProblems: []v1alpha1.NodeProblem{problem("a", "no")}},
@@ -63,7 +70,12 @@ func TestAProblemOfOneNodeIsNoObstacle(t *testing.T) {
 	job := &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job", CreationTimestamp: metav1.NewTime(now)}}
 	in := plan.Input{Job: job, Revision: "rev", Now: now, Nodes: []plan.Node{{Name: "a", UID: "uid-a", Ready: "True"}}}
 	in.NodeProblems = map[types.UID]plan.NodeProblem{
-		"uid-a": {Reason: v1alpha1.ReasonPodForbidden, Message: "the API server refuses the pod on this node", Since: now, RetryAt: now.Add(problemFor)},
+		"uid-a": {
+			Reason:  v1alpha1.ReasonPodForbidden,
+			Message: "the API server refuses the pod on this node",
+			Since:   now,
+			RetryAt: now.Add(problemFor),
+		},
 	}
 	job.Status = plan.Next(in).Status
 	if !slices.ContainsFunc(job.Status.Conditions, func(c metav1.Condition) bool {
@@ -85,10 +97,17 @@ func TestANodeWithAProblemHasTheSameStateInBothPlans(t *testing.T) {
 	now := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 	for name, age := range map[string]time.Duration{"it waits": time.Minute, "it counts as failed after rollout.progressDeadlineSeconds": 2 * time.Hour} {
 		t.Run(name, func(t *testing.T) {
-			job := &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job", CreationTimestamp: metav1.NewTime(now.Add(-3 * time.Hour))}}
+			job := &v1alpha1.NodeJob{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job", CreationTimestamp: metav1.NewTime(now.Add(-3 * time.Hour))},
+			}
 			in := plan.Input{Job: job, Revision: "rev", Now: now, Nodes: []plan.Node{{Name: "a", UID: "uid-a", Ready: "True"}}}
 			in.NodeProblems = map[types.UID]plan.NodeProblem{
-				"uid-a": {Reason: v1alpha1.ReasonPodNameTaken, Message: "pod x is another's", Since: now.Add(-age), RetryAt: now.Add(problemFor)},
+				"uid-a": {
+					Reason:  v1alpha1.ReasonPodNameTaken,
+					Message: "pod x is another's",
+					Since:   now.Add(-age),
+					RetryAt: now.Add(problemFor),
+				},
 			}
 			manager := plan.Next(in)
 			job.Status = manager.Status

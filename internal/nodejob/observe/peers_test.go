@@ -14,7 +14,10 @@ import (
 
 func TestNodeJobsThatShareAGate(t *testing.T) {
 	of := func(name string, gate *v1alpha1.GateSpec) *v1alpha1.NodeJob {
-		return &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name)}, Spec: v1alpha1.NodeJobSpec{Gate: gate}}
+		return &v1alpha1.NodeJob{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name)},
+			Spec:       v1alpha1.NodeJobSpec{Gate: gate},
+		}
 	}
 	by := func(key string, effect v1alpha1.GateEffect) *v1alpha1.GateSpec {
 		return &v1alpha1.GateSpec{Key: key, Effect: effect}

@@ -22,7 +22,10 @@ func TestConcluded(t *testing.T) {
 		pod := &corev1.Pod{
 			Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "task"}}},
 			Status: corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{
-				{Name: "task", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code, Message: message}}},
+				{
+					Name:  "task",
+					State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code, Message: message}},
+				},
 			}},
 		}
 		for _, change := range changes {
@@ -74,7 +77,9 @@ func TestConcluded(t *testing.T) {
 
 // TestASilentKubelet covers a kubelet that reports a pod before it can start the container.
 func TestASilentKubelet(t *testing.T) {
-	creating := []corev1.ContainerStatus{{Name: "task", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}}}}
+	creating := []corev1.ContainerStatus{
+		{Name: "task", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}}},
+	}
 	for name, tt := range map[string]struct {
 		status corev1.PodStatus
 		want   bool
@@ -143,9 +148,12 @@ func TestTimesOfAPod(t *testing.T) {
 
 // The first of the containers whose end is known represents a pod that has succeeded.
 func TestAContainerWithoutAState(t *testing.T) {
-	pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "b"}, {Name: "a"}}}, Status: corev1.PodStatus{Phase: corev1.PodSucceeded, ContainerStatuses: []corev1.ContainerStatus{
-		{Name: "a", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "Completed", Message: "fine"}}},
-	}}}
+	pod := &corev1.Pod{
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "b"}, {Name: "a"}}},
+		Status: corev1.PodStatus{Phase: corev1.PodSucceeded, ContainerStatuses: []corev1.ContainerStatus{
+			{Name: "a", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "Completed", Message: "fine"}}},
+		}},
+	}
 	if diff := cmp.Diff(&plan.Exit{Reason: "Completed", Message: "fine"}, Pod(pod).Exit); diff != "" {
 		t.Errorf("exit (-want +got):\n%s", diff)
 	}

@@ -81,7 +81,10 @@ func TestConfigMapsOfANodeJob(t *testing.T) {
 	job := &v1alpha1.NodeJob{}
 	job.Spec.Task.Script = "true"
 	job.Spec.Task.Check = &v1alpha1.CheckSpec{ScriptFrom: &v1alpha1.ScriptSource{ConfigMapKeyRef: v1alpha1.ConfigMapKeyRef{Name: "check"}}}
-	job.Spec.Task.Inputs = []v1alpha1.ContentRef{{Kind: v1alpha1.ContentConfigMap, Name: "settings"}, {Kind: v1alpha1.ContentSecret, Name: "token"}}
+	job.Spec.Task.Inputs = []v1alpha1.ContentRef{
+		{Kind: v1alpha1.ContentConfigMap, Name: "settings"},
+		{Kind: v1alpha1.ContentSecret, Name: "token"},
+	}
 	if diff := cmp.Diff([]string{"check", "settings"}, ConfigMapNames(job)); diff != "" {
 		t.Errorf("names (-want +got):\n%s", diff)
 	}

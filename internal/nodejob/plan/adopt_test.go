@@ -31,22 +31,53 @@ func TestAdopt(t *testing.T) {
 		results map[string]string
 		want    string
 	}{
-		"SameValue adopts a label with the value of the result": {v1alpha1.AdoptSameValue, has("example.com/size", "8", ""), map[string]string{"size": "8"}, succeeded + ", label example.com/size=8"},
+		"SameValue adopts a label with the value of the result": {
+			v1alpha1.AdoptSameValue,
+			has("example.com/size", "8", ""),
+			map[string]string{"size": "8"},
+			succeeded + ", label example.com/size=8",
+		},
 		"SameValue does not adopt a label with another value": {
-			v1alpha1.AdoptSameValue, has("example.com/size", "mine", ""), map[string]string{"size": "8"},
+			v1alpha1.AdoptSameValue,
+			has("example.com/size", "mine", ""),
+			map[string]string{"size": "8"},
 			failed + `label example.com/size already exists on the node with the value "mine", and the result is "8": remove it, or set adopt: Always in spec.publish`,
 		},
 		"SameValue does not adopt an annotation with another value": {
-			v1alpha1.AdoptSameValue, annotated, map[string]string{"kernel": "6"},
+			v1alpha1.AdoptSameValue,
+			annotated,
+			map[string]string{"kernel": "6"},
 			failed + `annotation example.com/kernel already exists on the node with the value "5", and the result is "6": remove it, or set adopt: Always in spec.publish`,
 		},
-		"Always adopts a label with another value":             {v1alpha1.AdoptAlways, has("example.com/size", "mine", ""), map[string]string{"size": "8"}, succeeded + ", label example.com/size=8"},
-		"Always adopts an annotation with another value":       {v1alpha1.AdoptAlways, annotated, map[string]string{"kernel": "6"}, succeeded + ", annotation example.com/kernel=6"},
-		"Always adopts nothing for which there is no result":   {v1alpha1.AdoptAlways, has("example.com/size", "mine", ""), nil, succeeded},
-		"a label that does not exist is published":             {v1alpha1.AdoptSameValue, func(*Node) {}, map[string]string{"size": "8"}, succeeded + ", label example.com/size=8"},
-		"SameValue does not prevent a change of the own label": {v1alpha1.AdoptSameValue, has("example.com/size", "4", jobKey), map[string]string{"size": "8"}, succeeded + ", label example.com/size=8"},
+		"Always adopts a label with another value": {
+			v1alpha1.AdoptAlways,
+			has("example.com/size", "mine", ""),
+			map[string]string{"size": "8"},
+			succeeded + ", label example.com/size=8",
+		},
+		"Always adopts an annotation with another value": {
+			v1alpha1.AdoptAlways,
+			annotated,
+			map[string]string{"kernel": "6"},
+			succeeded + ", annotation example.com/kernel=6",
+		},
+		"Always adopts nothing for which there is no result": {v1alpha1.AdoptAlways, has("example.com/size", "mine", ""), nil, succeeded},
+		"a label that does not exist is published": {
+			v1alpha1.AdoptSameValue,
+			func(*Node) {},
+			map[string]string{"size": "8"},
+			succeeded + ", label example.com/size=8",
+		},
+		"SameValue does not prevent a change of the own label": {
+			v1alpha1.AdoptSameValue,
+			has("example.com/size", "4", jobKey),
+			map[string]string{"size": "8"},
+			succeeded + ", label example.com/size=8",
+		},
 		"Always adopts nothing that another NodeJob publishes": {
-			v1alpha1.AdoptAlways, has("example.com/size", "8", "ns.everynode.dev/other"), map[string]string{"size": "8"},
+			v1alpha1.AdoptAlways,
+			has("example.com/size", "8", "ns.everynode.dev/other"),
+			map[string]string{"size": "8"},
 			failed + "label example.com/size of the node is published by another NodeJob (ns.everynode.dev/other): publish under another key",
 		},
 	}
@@ -84,9 +115,13 @@ func TestPublishConflicts(t *testing.T) {
 	}{
 		"nothing exists": {v1alpha1.AdoptNever, func(*Node) {}, nil},
 		"a label exists": {v1alpha1.AdoptNever, has("example.com/size", "mine", ""), []PublishConflict{mine}},
-		"a label exists, and the default applies":                  {"", has("example.com/size", "mine", ""), []PublishConflict{mine}},
-		"a label exists that is adopted if the result is the same": {v1alpha1.AdoptSameValue, has("example.com/size", "mine", ""), []PublishConflict{mine}},
-		"a label exists that is adopted":                           {v1alpha1.AdoptAlways, has("example.com/size", "mine", ""), nil},
+		"a label exists, and the default applies": {"", has("example.com/size", "mine", ""), []PublishConflict{mine}},
+		"a label exists that is adopted if the result is the same": {
+			v1alpha1.AdoptSameValue,
+			has("example.com/size", "mine", ""),
+			[]PublishConflict{mine},
+		},
+		"a label exists that is adopted": {v1alpha1.AdoptAlways, has("example.com/size", "mine", ""), nil},
 		"an annotation exists": {v1alpha1.AdoptNever, func(n *Node) { n.Annotations = map[string]string{"example.com/kernel": ""} },
 			[]PublishConflict{{Kind: "annotation", Key: "example.com/kernel"}}},
 		"this NodeJob has published it": {v1alpha1.AdoptNever, has("example.com/size", "8", jobKey), nil},

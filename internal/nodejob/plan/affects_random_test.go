@@ -39,7 +39,12 @@ func ago(seconds int) metav1.Time {
 func named(name string) *v1alpha1.NodeJob {
 	return &v1alpha1.NodeJob{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "ns", Name: name, UID: types.UID("uid-of-" + name), Generation: 1, CreationTimestamp: ago(0), Finalizers: []string{v1alpha1.NodeJobFinalizer},
+			Namespace:         "ns",
+			Name:              name,
+			UID:               types.UID("uid-of-" + name),
+			Generation:        1,
+			CreationTimestamp: ago(0),
+			Finalizers:        []string{v1alpha1.NodeJobFinalizer},
 		},
 		Spec: v1alpha1.NodeJobSpec{Task: v1alpha1.TaskSpec{Script: "true"}},
 	}
@@ -92,7 +97,10 @@ func (s *small) spec(spec *v1alpha1.NodeJobSpec) {
 		spec.Rerun.PeriodSeconds = 600
 	}
 	if s.IntN(3) == 0 {
-		spec.Maintenance = v1alpha1.MaintenanceSpec{Drain: &v1alpha1.DrainSpec{}, Reboot: v1alpha1.RebootSpec{Policy: v1alpha1.RebootAlways}}
+		spec.Maintenance = v1alpha1.MaintenanceSpec{
+			Drain:  &v1alpha1.DrainSpec{},
+			Reboot: v1alpha1.RebootSpec{Policy: v1alpha1.RebootAlways},
+		}
 	}
 	if s.IntN(3) == 0 {
 		spec.OnFailure.Action = v1alpha1.FailureActionCordon
@@ -109,14 +117,29 @@ func (s *small) spec(spec *v1alpha1.NodeJobSpec) {
 func (s *small) node(i int, done bool) *corev1.Node {
 	name := fmt.Sprint("n", i)
 	node := &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), CreationTimestamp: ago(s.IntN(7200)), Labels: map[string]string{"pool": []string{"a", "a", "b"}[s.IntN(3)]}, Annotations: map[string]string{}},
+		ObjectMeta: metav1.ObjectMeta{
+			Name:              name,
+			UID:               types.UID(name),
+			CreationTimestamp: ago(s.IntN(7200)),
+			Labels:            map[string]string{"pool": []string{"a", "a", "b"}[s.IntN(3)]},
+			Annotations:       map[string]string{},
+		},
 		Status: corev1.NodeStatus{
 			NodeInfo:   corev1.NodeSystemInfo{BootID: "boot", MachineID: "machine"},
 			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: ago(7200)}},
 		},
 	}
 	for _, key := range []string{smallKey, "ns.everynode.dev/other"} {
-		rec := record.Record{Revision: "rev", Outcome: record.Succeeded, Attempts: 1, StartedAt: noon.Add(-time.Minute), FinishedAt: noon.Add(-time.Minute), BootID: "boot", MachineID: "machine", PodUID: "gone"}
+		rec := record.Record{
+			Revision:   "rev",
+			Outcome:    record.Succeeded,
+			Attempts:   1,
+			StartedAt:  noon.Add(-time.Minute),
+			FinishedAt: noon.Add(-time.Minute),
+			BootID:     "boot",
+			MachineID:  "machine",
+			PodUID:     "gone",
+		}
 		if !done && !s.often() {
 			rec.Outcome = []record.Outcome{record.Failed, record.Disrupted}[s.IntN(2)]
 			rec.Cordoned = s.seldom()
@@ -172,7 +195,13 @@ func (s *small) change(node *corev1.Node) {
 	case 4:
 		toggle(corev1.Taint{Key: "dedicated", Effect: corev1.TaintEffectNoSchedule})
 	case 5:
-		toggle(corev1.Taint{Key: []string{"x.example/gate", smallKey, "ns.everynode.dev/other"}[s.IntN(3)], Value: v1alpha1.GateValue, Effect: corev1.TaintEffectNoSchedule})
+		toggle(
+			corev1.Taint{
+				Key:    []string{"x.example/gate", smallKey, "ns.everynode.dev/other"}[s.IntN(3)],
+				Value:  v1alpha1.GateValue,
+				Effect: corev1.TaintEffectNoSchedule,
+			},
+		)
 	case 6:
 		node.Annotations[v1alpha1.CordonedAnnotation] = []string{"", smallKey, "ns.everynode.dev/other"}[s.IntN(3)]
 	case 7:
@@ -234,7 +263,14 @@ func TestWhatDoesNotAffectANodeJobDoesNotChangeItsPlan(t *testing.T) {
 			atRest++
 		}
 		was.Nodes, is.Nodes = statesBut(was.Nodes, before.Name), statesBut(is.Nodes, before.Name)
-		if diff := cmp.Diff(was, is, cmpopts.EquateEmpty(), cmpopts.IgnoreFields(record.Change{}, "ResourceVersion"), cmpopts.IgnoreFields(plan.StepNodes{}, "Nodes"), forDisplay); diff != "" {
+		if diff := cmp.Diff(
+			was,
+			is,
+			cmpopts.EquateEmpty(),
+			cmpopts.IgnoreFields(record.Change{}, "ResourceVersion"),
+			cmpopts.IgnoreFields(plan.StepNodes{}, "Nodes"),
+			forDisplay,
+		); diff != "" {
 			t.Fatalf("seed %d: the change of node %s is ignored, and the plan is another (-before +after):\n%s", seed, before.Name, diff)
 		}
 	}

@@ -31,25 +31,49 @@ func TestTheRecordSaysWhereTheOutputIs(t *testing.T) {
 		pod  Pod
 		want record.Archives
 	}{
-		"a success":                       {newNode("n"), newPod(newNode("n"), archived("s3://a"), exited(0, stored(5))), record.Archives{ofTask}},
-		"a failure":                       {newNode("n"), newPod(newNode("n"), archived("s3://a"), exited(3, stored(5))), record.Archives{ofTask}},
-		"a failure after another failure": {newNode("n", recorded(record.Failed, before)), newPod(newNode("n"), archived("s3://b"), exited(3, stored(6))), record.Archives{{Phase: "task", Location: "s3://b", Stored: true, Bytes: 6}}},
+		"a success": {
+			newNode("n"),
+			newPod(newNode("n"), archived("s3://a"), exited(0, stored(5))),
+			record.Archives{ofTask},
+		},
+		"a failure": {
+			newNode("n"),
+			newPod(newNode("n"), archived("s3://a"), exited(3, stored(5))),
+			record.Archives{ofTask},
+		},
+		"a failure after another failure": {
+			newNode("n", recorded(record.Failed, before)),
+			newPod(newNode("n"), archived("s3://b"), exited(3, stored(6))),
+			record.Archives{{Phase: "task", Location: "s3://b", Stored: true, Bytes: 6}},
+		},
 		"an upload that failed": {
 			newNode("n"), newPod(newNode("n"), archived("s3://a"), exited(0, func(e *Exit) { e.Archive = outcome.NotStored("gone") })),
 			record.Archives{{Phase: "task", Location: "s3://a", Error: "gone"}},
 		},
 		"a runner that was killed": {
-			newNode("n"), newPod(newNode("n"), archived("s3://a"), exited(137)), record.Archives{{Phase: "task", Location: "s3://a", Error: record.NotReported}},
+			newNode(
+				"n",
+			),
+			newPod(newNode("n"), archived("s3://a"), exited(137)),
+			record.Archives{{Phase: "task", Location: "s3://a", Error: record.NotReported}},
 		},
 		"a pod whose container is lost": {
 			newNode("n"), newPod(newNode("n"), archived("s3://a"), exited(137, stored(5), func(e *Exit) { e.Lost = true })),
 			record.Archives{{Phase: "task", Location: "s3://a", Error: record.NotReported}},
 		},
-		"an attempt that is not archived":                    {newNode("n"), newPod(newNode("n"), exited(0)), nil},
-		"an attempt that is not archived, and claims to be":  {newNode("n"), newPod(newNode("n"), exited(0, stored(5))), nil},
-		"an attempt that is not archived after one that was": {newNode("n", recorded(record.Failed, before)), newPod(newNode("n"), exited(3)), nil},
+		"an attempt that is not archived":                   {newNode("n"), newPod(newNode("n"), exited(0)), nil},
+		"an attempt that is not archived, and claims to be": {newNode("n"), newPod(newNode("n"), exited(0, stored(5))), nil},
+		"an attempt that is not archived after one that was": {
+			newNode("n", recorded(record.Failed, before)),
+			newPod(newNode("n"), exited(3)),
+			nil,
+		},
 		"a check after a reboot keeps the archive of the task": {
-			newNode("n", recorded(record.Rebooting, before)), newPod(newNode("n"), runs(task.Check), archived("s3://b"), exited(0, stored(6))),
+			newNode(
+				"n",
+				recorded(record.Rebooting, before),
+			),
+			newPod(newNode("n"), runs(task.Check), archived("s3://b"), exited(0, stored(6))),
 			record.Archives{ofTask, {Phase: "check", Location: "s3://b", Stored: true, Bytes: 6}},
 		},
 		"a rollback keeps the archive of the task": {

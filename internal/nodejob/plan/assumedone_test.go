@@ -20,7 +20,9 @@ import (
 // assuming is a NodeJob of a minute ago that replaces a DaemonSet, which has set a label.
 func assuming(j *v1alpha1.NodeJob) {
 	j.CreationTimestamp = metav1.NewTime(ago(60))
-	j.Spec.Nodes.AssumeDone = &v1alpha1.AssumeDoneSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"example.com/configured": "true"}}}
+	j.Spec.Nodes.AssumeDone = &v1alpha1.AssumeDoneSpec{
+		Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"example.com/configured": "true"}},
+	}
 }
 
 func configured(n *Node) {
@@ -44,7 +46,13 @@ func TestAssumeDone(t *testing.T) {
 		state  State
 		reason string
 	}{
-		"a node with the label is recorded without a run": {assuming, newNode("n", configured), []string{assumed}, Waiting, v1alpha1.ReasonAssumedDone},
+		"a node with the label is recorded without a run": {
+			assuming,
+			newNode("n", configured),
+			[]string{assumed},
+			Waiting,
+			v1alpha1.ReasonAssumedDone,
+		},
 		"a node without the label runs the task": {
 			assuming, newNode("n", configured, func(n *Node) { n.Labels = nil }), []string{first}, Running, v1alpha1.ReasonStarting,
 		},
@@ -54,18 +62,38 @@ func TestAssumeDone(t *testing.T) {
 		"a node that joined when the NodeJob was created runs the task": {
 			assuming, newNode("n", configured, func(n *Node) { n.Created = ago(60) }), []string{first}, Running, v1alpha1.ReasonStarting,
 		},
-		"a node with a record of a failure runs the task": {assuming, newNode("n", configured, recorded(record.Failed)), []string{second}, Running, v1alpha1.ReasonStarting},
+		"a node with a record of a failure runs the task": {
+			assuming,
+			newNode("n", configured, recorded(record.Failed)),
+			[]string{second},
+			Running,
+			v1alpha1.ReasonStarting,
+		},
 		"a node with the label of an earlier revision runs the task": {
 			assuming, newNode("n", configured, labelled("earlier")), []string{first}, Running, v1alpha1.ReasonStarting,
 		},
 		"a node whose record is altered runs the task": {
-			assuming, newNode("n", configured, func(n *Node) { n.On.Altered, n.On.Present = true, true }), []string{first}, Running, v1alpha1.ReasonStarting,
+			assuming,
+			newNode("n", configured, func(n *Node) { n.On.Altered, n.On.Present = true, true }),
+			[]string{first},
+			Running,
+			v1alpha1.ReasonStarting,
 		},
 		"a node that is not selected is excluded": {
-			with(func(s *v1alpha1.NodeJobSpec) { s.Nodes.Selector = stageSelector() }), newNode("n", configured), nil, Excluded, v1alpha1.ReasonNotSelected,
+			with(
+				func(s *v1alpha1.NodeJobSpec) { s.Nodes.Selector = stageSelector() },
+			),
+			newNode("n", configured),
+			nil,
+			Excluded,
+			v1alpha1.ReasonNotSelected,
 		},
 		"a node with a taint that is not tolerated is excluded": {
-			assuming, newNode("n", configured, func(n *Node) { n.Taints = []corev1.Taint{{Key: "a", Effect: corev1.TaintEffectNoSchedule}} }), nil, Excluded, v1alpha1.ReasonUntoleratedTaint,
+			assuming,
+			newNode("n", configured, func(n *Node) { n.Taints = []corev1.Taint{{Key: "a", Effect: corev1.TaintEffectNoSchedule}} }),
+			nil,
+			Excluded,
+			v1alpha1.ReasonUntoleratedTaint,
 		},
 		"nothing is recorded while the NodeJob is suspended": {
 			with(func(s *v1alpha1.NodeJobSpec) { s.Suspend = true }), newNode("n", configured), nil, Waiting, v1alpha1.ReasonAssumedDone,
@@ -78,7 +106,13 @@ func TestAssumeDone(t *testing.T) {
 			newNode("n", configured), nil, Waiting, v1alpha1.ReasonInvalidSelector,
 		},
 		"without a selector nothing is assumed": {
-			with(func(s *v1alpha1.NodeJobSpec) { s.Nodes.AssumeDone.Selector = nil }), newNode("n", configured), []string{first}, Running, v1alpha1.ReasonStarting,
+			with(
+				func(s *v1alpha1.NodeJobSpec) { s.Nodes.AssumeDone.Selector = nil },
+			),
+			newNode("n", configured),
+			[]string{first},
+			Running,
+			v1alpha1.ReasonStarting,
 		},
 	}
 	for name, tt := range tests {
@@ -155,7 +189,11 @@ func TestAssumedRecord(t *testing.T) {
 		})
 	}
 	t.Run("the node is not rolled back when the NodeJob is deleted", func(t *testing.T) {
-		job := newJob(assuming, deleted(v1alpha1.DeletionRollback), func(j *v1alpha1.NodeJob) { j.Spec.Rollback = &v1alpha1.RollbackSpec{Script: "true"} })
+		job := newJob(
+			assuming,
+			deleted(v1alpha1.DeletionRollback),
+			func(j *v1alpha1.NodeJob) { j.Spec.Rollback = &v1alpha1.RollbackSpec{Script: "true"} },
+		)
 		if diff := cmp.Diff([]string{"forget n"}, told(Next(see(job, []Node{on()})))); diff != "" {
 			t.Errorf("actions (-want +got):\n%s", diff)
 		}
@@ -165,7 +203,12 @@ func TestAssumedRecord(t *testing.T) {
 			j.Spec.Maintenance.Reboot.Policy = v1alpha1.RebootAlways
 			j.Spec.Rollout.Steps = []v1alpha1.RolloutStep{{Name: "canary", Nodes: new(intstr.FromInt32(1))}, {Name: "all"}}
 		})
-		reboots := newNode("a", configured, labelled(rev), recorded(record.Rebooting, func(r *record.Record) { r.Assumed, r.Rerun = true, true }))
+		reboots := newNode(
+			"a",
+			configured,
+			labelled(rev),
+			recorded(record.Rebooting, func(r *record.Record) { r.Assumed, r.Rerun = true, true }),
+		)
 		if got := Next(see(job, []Node{reboots, newNode("b")})).Nodes[1]; got.Reason != v1alpha1.ReasonWaitingForStep {
 			t.Errorf("the other node is %s (%s), want %s", got.State, got.Reason, v1alpha1.ReasonWaitingForStep)
 		}

@@ -51,29 +51,75 @@ func TestAttempt(t *testing.T) {
 		// wantWake is in how many seconds the next plan is due; 0 if only an event changes it.
 		wantWake int
 	}{
-		"it runs until its deadline":                      {node: node, pod: newPod(node), wantWake: overdue - 10},
-		"it waits for its image until its deadline":       {node: node, pod: newPod(node, waitsFor("ImagePullBackOff: image x")), wantWake: overdue - 10},
-		"it succeeded":                                    {node: node, pod: newPod(node, exited(0)), want: []string{success}},
-		"it succeeded without a container status":         {node: node, pod: newPod(node, func(p *Pod) { p.Phase = corev1.PodSucceeded }), want: []string{success}},
-		"it succeeded after its deletion was requested":   {node: node, pod: newPod(node, exited(0), deleted(5)), want: []string{success}},
-		"it succeeded after the deadline":                 {node: node, pod: newPod(node, exited(0), created(overdue+10)), want: []string{success}},
-		"it succeeded before the reboot":                  {node: rebooted, pod: newPod(node, exited(0)), want: []string{success}},
-		"it succeeded on a node that is unreachable now":  {node: lost, pod: newPod(node, exited(0)), want: []string{success}},
-		"it succeeded without our finalizer":              {node: node, pod: newPod(node, exited(0), letGo), want: []string{success}},
-		"it failed":                                       {node: node, pod: newPod(node, exited(3)), want: []string{"record Failed on n: attempts 1, disruptions 0, TaskFailed: the end"}},
-		"it failed for the last time":                     {node: newNode("n", recorded(record.Failed)), pod: newPod(node, exited(3), func(p *Pod) { p.Attempt = 2 }), want: []string{"record Failed on n: attempts 2, disruptions 0, TaskFailed: the end, for good"}},
-		"the reason from the runner is recorded":          {node: node, pod: newPod(node, exited(1, reported(outcome.ReasonCheckFailed))), want: []string{"record Failed on n: attempts 1, disruptions 0, CheckFailed: the end"}},
-		"the runner ended it after the timeout":           {node: node, pod: newPod(node, exited(124, reported(outcome.ReasonTimedOut))), want: []string{"record Failed on n: attempts 1, disruptions 0, DeadlineExceeded: the end"}},
-		"it took too much memory":                         {node: node, pod: newPod(node, exited(137, silent("OOMKilled"))), want: []string{"record Failed on n: attempts 1, disruptions 0, OOMKilled: "}},
-		"its command could not be started":                {node: node, pod: newPod(node, exited(128, silent("StartError"))), want: []string{"record Failed on n: attempts 1, disruptions 0, StartError: "}},
-		"other reasons from the runtime are not recorded": {node: node, pod: newPod(node, exited(1, silent("Error"))), want: []string{"record Failed on n: attempts 1, disruptions 0, TaskFailed: "}},
+		"it runs until its deadline": {node: node, pod: newPod(node), wantWake: overdue - 10},
+		"it waits for its image until its deadline": {
+			node:     node,
+			pod:      newPod(node, waitsFor("ImagePullBackOff: image x")),
+			wantWake: overdue - 10,
+		},
+		"it succeeded": {node: node, pod: newPod(node, exited(0)), want: []string{success}},
+		"it succeeded without a container status": {
+			node: node,
+			pod:  newPod(node, func(p *Pod) { p.Phase = corev1.PodSucceeded }),
+			want: []string{success},
+		},
+		"it succeeded after its deletion was requested": {node: node, pod: newPod(node, exited(0), deleted(5)), want: []string{success}},
+		"it succeeded after the deadline": {
+			node: node,
+			pod:  newPod(node, exited(0), created(overdue+10)),
+			want: []string{success},
+		},
+		"it succeeded before the reboot":                 {node: rebooted, pod: newPod(node, exited(0)), want: []string{success}},
+		"it succeeded on a node that is unreachable now": {node: lost, pod: newPod(node, exited(0)), want: []string{success}},
+		"it succeeded without our finalizer":             {node: node, pod: newPod(node, exited(0), letGo), want: []string{success}},
+		"it failed": {
+			node: node,
+			pod:  newPod(node, exited(3)),
+			want: []string{"record Failed on n: attempts 1, disruptions 0, TaskFailed: the end"},
+		},
+		"it failed for the last time": {
+			node: newNode("n", recorded(record.Failed)),
+			pod:  newPod(node, exited(3), func(p *Pod) { p.Attempt = 2 }),
+			want: []string{"record Failed on n: attempts 2, disruptions 0, TaskFailed: the end, for good"},
+		},
+		"the reason from the runner is recorded": {
+			node: node,
+			pod:  newPod(node, exited(1, reported(outcome.ReasonCheckFailed))),
+			want: []string{"record Failed on n: attempts 1, disruptions 0, CheckFailed: the end"},
+		},
+		"the runner ended it after the timeout": {
+			node: node,
+			pod:  newPod(node, exited(124, reported(outcome.ReasonTimedOut))),
+			want: []string{"record Failed on n: attempts 1, disruptions 0, DeadlineExceeded: the end"},
+		},
+		"it took too much memory": {
+			node: node,
+			pod:  newPod(node, exited(137, silent("OOMKilled"))),
+			want: []string{"record Failed on n: attempts 1, disruptions 0, OOMKilled: "},
+		},
+		"its command could not be started": {
+			node: node,
+			pod:  newPod(node, exited(128, silent("StartError"))),
+			want: []string{"record Failed on n: attempts 1, disruptions 0, StartError: "},
+		},
+		"other reasons from the runtime are not recorded": {
+			node: node,
+			pod:  newPod(node, exited(1, silent("Error"))),
+			want: []string{"record Failed on n: attempts 1, disruptions 0, TaskFailed: "},
+		},
 
 		"it was evicted": {
 			node: node, pod: newPod(node, exited(143, reported(outcome.ReasonDisrupted)), disrupted(5, "EvictionByEvictionAPI")),
 			want: []string{"record Disrupted on n: attempts 0, disruptions 1, Disrupted: EvictionByEvictionAPI"},
 		},
 		"it was evicted and did not report its end": {
-			node: node, pod: newPod(node, exited(137, silent("Error")), disrupted(5, "TerminationByKubelet"), status("Terminated", "the node shuts down")),
+			node: node,
+			pod: newPod(
+				node,
+				exited(137, silent("Error")),
+				disrupted(5, "TerminationByKubelet"),
+				status("Terminated", "the node shuts down"),
+			),
 			want: []string{"record Disrupted on n: attempts 0, disruptions 1, Disrupted: TerminationByKubelet: the node shuts down"},
 		},
 		"it failed in the same second as the eviction": {
@@ -97,7 +143,13 @@ func TestAttempt(t *testing.T) {
 			want: []string{"record Failed on n: attempts 1, disruptions 0, TaskFailed: the end"},
 		},
 		"its node was skipped during a retry": {
-			node: newNode("n", labelled(rev), recorded(record.Failed), labelled(rev)), pod: newPod(node, exited(3), func(p *Pod) { p.Attempt = 2 }),
+			node: newNode(
+				"n",
+				labelled(rev),
+				recorded(record.Failed),
+				labelled(rev),
+			),
+			pod:  newPod(node, exited(3), func(p *Pod) { p.Attempt = 2 }),
 			want: []string{"record Failed on n: attempts 2, disruptions 0, TaskFailed: the end, for good"},
 		},
 		"it ran again on a node that was done": {
@@ -105,12 +157,20 @@ func TestAttempt(t *testing.T) {
 			want: []string{"record Failed on n: attempts 1, disruptions 0, TaskFailed: the end, without label"},
 		},
 		"it ran on a node that was done with an earlier revision": {
-			node: newNode("n", recorded(record.Succeeded, func(r *record.Record) { r.Revision = "old" }), labelled("old")), pod: newPod(node, exited(3)),
+			node: newNode(
+				"n",
+				recorded(record.Succeeded, func(r *record.Record) { r.Revision = "old" }),
+				labelled("old"),
+			),
+			pod:  newPod(node, exited(3)),
 			want: []string{"record Failed on n: attempts 1, disruptions 0, TaskFailed: the end, without label"},
 		},
 		"its kubelet rejected it": {
-			node: node, pod: newPod(node, pending, status("OutOfpods", "Node didn't have enough resource: pods")),
-			want: []string{"record Disrupted on n: attempts 0, disruptions 1, Disrupted: OutOfpods: Node didn't have enough resource: pods"},
+			node: node,
+			pod:  newPod(node, pending, status("OutOfpods", "Node didn't have enough resource: pods")),
+			want: []string{
+				"record Disrupted on n: attempts 0, disruptions 1, Disrupted: OutOfpods: Node didn't have enough resource: pods",
+			},
 		},
 		"it failed without a reported reason": {
 			node: node, pod: newPod(node, failed),
@@ -137,50 +197,182 @@ func TestAttempt(t *testing.T) {
 			want: []string{"record Disrupted on n: attempts 0, disruptions 3, Disrupted: the pod ended before its container reported how"},
 		},
 		"disruptions of another revision do not count": {
-			node: newNode("n", recorded(record.Disrupted, func(r *record.Record) { r.Revision, r.Disruptions = "old", 2 })), pod: newPod(node, failed),
+			node: newNode(
+				"n",
+				recorded(record.Disrupted, func(r *record.Record) { r.Revision, r.Disruptions = "old", 2 }),
+			),
+			pod:  newPod(node, failed),
 			want: []string{"record Disrupted on n: attempts 0, disruptions 1, Disrupted: the pod ended before its container reported how"},
 		},
 		"a disruption replaces the record of another machine": {
-			node: newNode("n", labelled(rev), recorded(record.Succeeded, func(r *record.Record) { r.MachineID = "gone" })), pod: newPod(node, failed),
-			want: []string{"record Disrupted on n: attempts 0, disruptions 1, Disrupted: the pod ended before its container reported how, without label"},
+			node: newNode(
+				"n",
+				labelled(rev),
+				recorded(record.Succeeded, func(r *record.Record) { r.MachineID = "gone" }),
+			),
+			pod: newPod(node, failed),
+			want: []string{
+				"record Disrupted on n: attempts 0, disruptions 1, Disrupted: the pod ended before its container reported how, without label",
+			},
 		},
 
-		"a user deletes it while it runs":                    {node: node, pod: newPod(node, deleted(1)), wantWake: overdue - 10},
-		"a user deleted it before it ended":                  {node: node, pod: newPod(node, exited(143, silent("Error")), deleted(5)), want: []string{"record Disrupted on n: attempts 0, disruptions 1, Disrupted: the pod was deleted while the task ran"}},
-		"a user deleted it after it failed":                  {node: node, pod: newPod(node, exited(1, reported(outcome.ReasonTaskFailed)), deleted(1)), want: []string{"record Failed on n: attempts 1, disruptions 0, TaskFailed: the end"}},
-		"a user deleted it in the second in which it failed": {node: node, pod: newPod(node, exited(1), deleted(2)), want: []string{"record Disrupted on n: attempts 0, disruptions 1, Disrupted: the pod was deleted while the task ran"}},
-		"a user deleted it before it started":                {node: node, pod: newPod(node, pending, failed, deleted(5)), want: []string{"record Disrupted on n: attempts 0, disruptions 1, Disrupted: the pod ended before its container reported how"}},
+		"a user deletes it while it runs": {node: node, pod: newPod(node, deleted(1)), wantWake: overdue - 10},
+		"a user deleted it before it ended": {
+			node: node,
+			pod:  newPod(node, exited(143, silent("Error")), deleted(5)),
+			want: []string{"record Disrupted on n: attempts 0, disruptions 1, Disrupted: the pod was deleted while the task ran"},
+		},
+		"a user deleted it after it failed": {
+			node: node,
+			pod:  newPod(node, exited(1, reported(outcome.ReasonTaskFailed)), deleted(1)),
+			want: []string{"record Failed on n: attempts 1, disruptions 0, TaskFailed: the end"},
+		},
+		"a user deleted it in the second in which it failed": {
+			node: node,
+			pod:  newPod(node, exited(1), deleted(2)),
+			want: []string{"record Disrupted on n: attempts 0, disruptions 1, Disrupted: the pod was deleted while the task ran"},
+		},
+		"a user deleted it before it started": {
+			node: node,
+			pod:  newPod(node, pending, failed, deleted(5)),
+			want: []string{"record Disrupted on n: attempts 0, disruptions 1, Disrupted: the pod ended before its container reported how"},
+		},
 
-		"it exceeds its deadline and is stopped":              {node: node, pod: newPod(node, created(overdue)), want: []string{"stop n-pod: DeadlineExceeded"}},
-		"it is not stopped one second before its deadline":    {node: node, pod: newPod(node, created(overdue-1)), wantWake: 1},
-		"its image is not pulled before its deadline":         {node: node, pod: newPod(node, waitsFor("ImagePullBackOff: image x"), created(overdue)), want: []string{"stop n-pod: DeadlineExceeded"}},
-		"it is being stopped":                                 {node: node, pod: newPod(node, created(overdue+5), deleted(5)), wantWake: 55},
-		"it was stopped":                                      {node: node, pod: newPod(node, exited(143, reported(outcome.ReasonDisrupted)), created(overdue+5), deleted(5)), want: []string{"record Failed on n: attempts 1, disruptions 0, DeadlineExceeded: the end"}},
-		"it was stopped before it started":                    {node: node, pod: newPod(node, waitsFor("ImagePullBackOff: image x"), failed, created(overdue+5), deleted(5)), want: []string{"record Failed on n: attempts 1, disruptions 0, DeadlineExceeded: ImagePullBackOff: image x"}},
-		"it was stopped and did not report its end":           {node: node, pod: newPod(node, failed, created(overdue+5), deleted(5)), want: []string{"record Failed on n: attempts 1, disruptions 0, DeadlineExceeded: the attempt took longer than its time limit"}},
-		"the API server's clock is behind the manager's":      {node: node, pod: newPod(node, failed, created(overdue), deleted(1)), want: []string{"record Failed on n: attempts 1, disruptions 0, DeadlineExceeded: the attempt took longer than its time limit"}},
-		"a user deleted it within its time limit":             {node: node, pod: newPod(node, failed, created(limit), deleted(1)), want: []string{"record Disrupted on n: attempts 0, disruptions 1, Disrupted: the pod ended before its container reported how"}},
-		"the kubelet ended it while no manager ran":           {node: node, pod: newPod(node, exited(143), func(p *Pod) { p.PastDeadline = true }, created(300)), want: []string{"record Failed on n: attempts 1, disruptions 0, DeadlineExceeded: the end"}},
-		"it has a long termination grace period":              {node: node, pod: newPod(node, created(200), deleted(60), func(p *Pod) { p.DeleteGrace = 100 * time.Second }), wantWake: 100},
-		"its kubelet does not stop it":                        {node: node, pod: newPod(node, created(200), deleted(60)), want: []string{"record Failed on n: attempts 1, disruptions 0, DeadlineExceeded: the attempt took too long, and its kubelet did not end it"}},
+		"it exceeds its deadline and is stopped": {
+			node: node,
+			pod:  newPod(node, created(overdue)),
+			want: []string{"stop n-pod: DeadlineExceeded"},
+		},
+		"it is not stopped one second before its deadline": {node: node, pod: newPod(node, created(overdue-1)), wantWake: 1},
+		"its image is not pulled before its deadline": {
+			node: node,
+			pod:  newPod(node, waitsFor("ImagePullBackOff: image x"), created(overdue)),
+			want: []string{"stop n-pod: DeadlineExceeded"},
+		},
+		"it is being stopped": {
+			node:     node,
+			pod:      newPod(node, created(overdue+5), deleted(5)),
+			wantWake: 55,
+		},
+		"it was stopped": {
+			node: node,
+			pod:  newPod(node, exited(143, reported(outcome.ReasonDisrupted)), created(overdue+5), deleted(5)),
+			want: []string{"record Failed on n: attempts 1, disruptions 0, DeadlineExceeded: the end"},
+		},
+		"it was stopped before it started": {
+			node: node,
+			pod:  newPod(node, waitsFor("ImagePullBackOff: image x"), failed, created(overdue+5), deleted(5)),
+			want: []string{"record Failed on n: attempts 1, disruptions 0, DeadlineExceeded: ImagePullBackOff: image x"},
+		},
+		"it was stopped and did not report its end": {
+			node: node,
+			pod:  newPod(node, failed, created(overdue+5), deleted(5)),
+			want: []string{"record Failed on n: attempts 1, disruptions 0, DeadlineExceeded: the attempt took longer than its time limit"},
+		},
+		"the API server's clock is behind the manager's": {
+			node: node,
+			pod:  newPod(node, failed, created(overdue), deleted(1)),
+			want: []string{"record Failed on n: attempts 1, disruptions 0, DeadlineExceeded: the attempt took longer than its time limit"},
+		},
+		"a user deleted it within its time limit": {
+			node: node,
+			pod:  newPod(node, failed, created(limit), deleted(1)),
+			want: []string{"record Disrupted on n: attempts 0, disruptions 1, Disrupted: the pod ended before its container reported how"},
+		},
+		"the kubelet ended it while no manager ran": {
+			node: node,
+			pod:  newPod(node, exited(143), func(p *Pod) { p.PastDeadline = true }, created(300)),
+			want: []string{"record Failed on n: attempts 1, disruptions 0, DeadlineExceeded: the end"},
+		},
+		"it has a long termination grace period": {
+			node:     node,
+			pod:      newPod(node, created(200), deleted(60), func(p *Pod) { p.DeleteGrace = 100 * time.Second }),
+			wantWake: 100,
+		},
+		"its kubelet does not stop it": {
+			node: node,
+			pod:  newPod(node, created(200), deleted(60)),
+			want: []string{
+				"record Failed on n: attempts 1, disruptions 0, DeadlineExceeded: the attempt took too long, and its kubelet did not end it",
+			},
+		},
 		"a user deleted it early and it is still terminating": {node: node, pod: newPod(node, created(100), deleted(90)), wantWake: 30},
 
-		"its node is unreachable and it has its slot":                     {node: lost, pod: newPod(node), wantWake: overdue - 10},
-		"its node is unreachable past its deadline":                       {node: lost, pod: newPod(node, created(overdue)), want: []string{"record Failed on n: attempts 1, disruptions 0, NodeUnreachable: the node became unreachable during the attempt and was not reachable again before the deadline of the attempt"}},
-		"its node is unreachable while it is deleted":                     {node: lost, pod: newPod(node, deleted(5)), wantWake: overdue - 10},
-		"its node is unreachable while it is stopped":                     {node: lost, pod: newPod(node, created(overdue+5), deleted(5)), want: []string{"record Failed on n: attempts 1, disruptions 0, NodeUnreachable: the node became unreachable during the attempt and was not reachable again before the deadline of the attempt"}},
-		"its node was recreated while it runs":                            {node: recreated, pod: newPod(node), wantWake: overdue - 10},
-		"its node was recreated after it ended":                           {node: recreated, pod: newPod(node, exited(0)), want: []string{success}},
-		"its node is another machine now":                                 {node: another, pod: newPod(node), want: []string{"release n-pod"}},
-		"it succeeded on another machine":                                 {node: another, pod: newPod(node, exited(0)), want: []string{"release n-pod"}},
-		"it terminates on another machine":                                {node: another, pod: newPod(node, exited(0), letGo, deleted(5)), wantWake: 3595},
-		"its machine was re-imaged in place":                              {node: imaged, pod: newPod(node), want: []string{"release n-pod"}},
-		"it succeeded before its machine was re-imaged":                   {node: imaged, pod: newPod(node, exited(0)), want: []string{"release n-pod"}},
-		"the machine ID is unknown and the UID is different":              {node: newNode("n", func(n *Node) { n.UID, n.MachineID, n.BootID = "n-uid-2", "", "" }), pod: newPod(newNode("n", func(n *Node) { n.MachineID, n.BootID = "", "" })), want: []string{"release n-pod"}},
-		"its outcome is recorded":                                         {node: newNode("n", recorded(record.Succeeded, func(r *record.Record) { r.PodUID = "n-pod-uid" })), pod: newPod(node, exited(0)), want: []string{"release n-pod"}},
-		"its outcome is recorded and it terminates without our finalizer": {node: newNode("n", recorded(record.Succeeded, func(r *record.Record) { r.PodUID = "n-pod-uid" })), pod: newPod(node, exited(0), letGo, deleted(5))},
-		"its outcome is recorded and it has no finalizer":                 {node: newNode("n", recorded(record.Succeeded, func(r *record.Record) { r.PodUID = "n-pod-uid" })), pod: newPod(node, exited(0), letGo), want: []string{"release n-pod"}},
-		"the record is of another pod":                                    {node: newNode("n", recorded(record.Succeeded)), pod: newPod(node, exited(0)), want: []string{success}},
+		"its node is unreachable and it has its slot": {node: lost, pod: newPod(node), wantWake: overdue - 10},
+		"its node is unreachable past its deadline": {
+			node: lost,
+			pod:  newPod(node, created(overdue)),
+			want: []string{
+				"record Failed on n: attempts 1, disruptions 0, NodeUnreachable: the node became unreachable during the attempt and was not reachable again before the deadline of the attempt",
+			},
+		},
+		"its node is unreachable while it is deleted": {
+			node:     lost,
+			pod:      newPod(node, deleted(5)),
+			wantWake: overdue - 10,
+		},
+		"its node is unreachable while it is stopped": {
+			node: lost,
+			pod:  newPod(node, created(overdue+5), deleted(5)),
+			want: []string{
+				"record Failed on n: attempts 1, disruptions 0, NodeUnreachable: the node became unreachable during the attempt and was not reachable again before the deadline of the attempt",
+			},
+		},
+		"its node was recreated while it runs": {node: recreated, pod: newPod(node), wantWake: overdue - 10},
+		"its node was recreated after it ended": {
+			node: recreated,
+			pod:  newPod(node, exited(0)),
+			want: []string{success},
+		},
+		"its node is another machine now": {
+			node: another,
+			pod:  newPod(node),
+			want: []string{"release n-pod"},
+		},
+		"it succeeded on another machine": {
+			node: another,
+			pod:  newPod(node, exited(0)),
+			want: []string{"release n-pod"},
+		},
+		"it terminates on another machine": {
+			node:     another,
+			pod:      newPod(node, exited(0), letGo, deleted(5)),
+			wantWake: 3595,
+		},
+		"its machine was re-imaged in place": {
+			node: imaged,
+			pod:  newPod(node),
+			want: []string{"release n-pod"},
+		},
+		"it succeeded before its machine was re-imaged": {
+			node: imaged,
+			pod:  newPod(node, exited(0)),
+			want: []string{"release n-pod"},
+		},
+		"the machine ID is unknown and the UID is different": {
+			node: newNode("n", func(n *Node) { n.UID, n.MachineID, n.BootID = "n-uid-2", "", "" }),
+			pod:  newPod(newNode("n", func(n *Node) { n.MachineID, n.BootID = "", "" })),
+			want: []string{"release n-pod"},
+		},
+		"its outcome is recorded": {
+			node: newNode("n", recorded(record.Succeeded, func(r *record.Record) { r.PodUID = "n-pod-uid" })),
+			pod:  newPod(node, exited(0)),
+			want: []string{"release n-pod"},
+		},
+		"its outcome is recorded and it terminates without our finalizer": {
+			node: newNode("n", recorded(record.Succeeded, func(r *record.Record) { r.PodUID = "n-pod-uid" })),
+			pod:  newPod(node, exited(0), letGo, deleted(5)),
+		},
+		"its outcome is recorded and it has no finalizer": {
+			node: newNode("n", recorded(record.Succeeded, func(r *record.Record) { r.PodUID = "n-pod-uid" })),
+			pod:  newPod(node, exited(0), letGo),
+			want: []string{"release n-pod"},
+		},
+		"the record is of another pod": {
+			node: newNode("n", recorded(record.Succeeded)),
+			pod:  newPod(node, exited(0)),
+			want: []string{success},
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -221,59 +413,146 @@ func TestRecordOfAnAttempt(t *testing.T) {
 		"a success with results": {
 			pod: newPod(node, exited(0, func(e *Exit) { e.Reported, e.Results, e.Truncated = true, results, true })),
 			want: record.Record{
-				Revision: rev, Outcome: record.Succeeded, Attempts: 1, StartedAt: ago(9), FinishedAt: ago(2), RecordedAt: now, ExitCode: new(int32(0)),
-				Message: "the end", Results: results, Truncated: true, BootID: "n-boot", MachineID: "n-machine", PodUID: "n-pod-uid",
+				Revision:   rev,
+				Outcome:    record.Succeeded,
+				Attempts:   1,
+				StartedAt:  ago(9),
+				FinishedAt: ago(2),
+				RecordedAt: now,
+				ExitCode:   new(int32(0)),
+				Message:    "the end",
+				Results:    results,
+				Truncated:  true,
+				BootID:     "n-boot",
+				MachineID:  "n-machine",
+				PodUID:     "n-pod-uid",
 			},
 		},
 		"a failure keeps its results, which can explain it": {
 			pod: newPod(node, exited(3, reported(outcome.ReasonTaskFailed), func(e *Exit) { e.Results = results })),
 			want: record.Record{
-				Revision: rev, Outcome: record.Failed, Attempts: 1, StartedAt: ago(9), FinishedAt: ago(2), RecordedAt: now, ExitCode: new(int32(3)),
-				Reason: "TaskFailed", Message: "the end", Results: results, BootID: "n-boot", MachineID: "n-machine", PodUID: "n-pod-uid",
+				Revision:   rev,
+				Outcome:    record.Failed,
+				Attempts:   1,
+				StartedAt:  ago(9),
+				FinishedAt: ago(2),
+				RecordedAt: now,
+				ExitCode:   new(int32(3)),
+				Reason:     "TaskFailed",
+				Message:    "the end",
+				Results:    results,
+				BootID:     "n-boot",
+				MachineID:  "n-machine",
+				PodUID:     "n-pod-uid",
 			},
 		},
 		"an attempt of an earlier revision is recorded with that revision": {
 			pod: newPod(node, exited(0), func(p *Pod) { p.Revision = "old" }),
 			want: record.Record{
-				Revision: "old", Outcome: record.Succeeded, Attempts: 1, StartedAt: ago(9), FinishedAt: ago(2), RecordedAt: now, ExitCode: new(int32(0)),
-				Message: "the end", BootID: "n-boot", MachineID: "n-machine", PodUID: "n-pod-uid",
+				Revision:   "old",
+				Outcome:    record.Succeeded,
+				Attempts:   1,
+				StartedAt:  ago(9),
+				FinishedAt: ago(2),
+				RecordedAt: now,
+				ExitCode:   new(int32(0)),
+				Message:    "the end",
+				BootID:     "n-boot",
+				MachineID:  "n-machine",
+				PodUID:     "n-pod-uid",
 			},
 		},
 		"a node's clock that is ahead does not count": {
-			pod: newPod(node, exited(1, func(e *Exit) { e.Finished = now.Add(time.Hour) }), func(p *Pod) { p.Started = now.Add(time.Hour - 7*time.Second) }),
+			pod: newPod(
+				node,
+				exited(1, func(e *Exit) { e.Finished = now.Add(time.Hour) }),
+				func(p *Pod) { p.Started = now.Add(time.Hour - 7*time.Second) },
+			),
 			want: record.Record{
-				Revision: rev, Outcome: record.Failed, Attempts: 1, StartedAt: ago(7), FinishedAt: now, RecordedAt: now, ExitCode: new(int32(1)),
-				Reason: "TaskFailed", Message: "the end", BootID: "n-boot", MachineID: "n-machine", PodUID: "n-pod-uid",
+				Revision:   rev,
+				Outcome:    record.Failed,
+				Attempts:   1,
+				StartedAt:  ago(7),
+				FinishedAt: now,
+				RecordedAt: now,
+				ExitCode:   new(int32(1)),
+				Reason:     "TaskFailed",
+				Message:    "the end",
+				BootID:     "n-boot",
+				MachineID:  "n-machine",
+				PodUID:     "n-pod-uid",
 			},
 		},
 		"a node's clock that is behind does not count": {
-			pod: newPod(node, exited(1, func(e *Exit) { e.Finished = now.Add(-time.Hour) }), func(p *Pod) { p.Started = now.Add(-time.Hour - 7*time.Second) }),
+			pod: newPod(
+				node,
+				exited(1, func(e *Exit) { e.Finished = now.Add(-time.Hour) }),
+				func(p *Pod) { p.Started = now.Add(-time.Hour - 7*time.Second) },
+			),
 			want: record.Record{
-				Revision: rev, Outcome: record.Failed, Attempts: 1, StartedAt: ago(10), FinishedAt: ago(3), RecordedAt: now, ExitCode: new(int32(1)),
-				Reason: "TaskFailed", Message: "the end", BootID: "n-boot", MachineID: "n-machine", PodUID: "n-pod-uid",
+				Revision:   rev,
+				Outcome:    record.Failed,
+				Attempts:   1,
+				StartedAt:  ago(10),
+				FinishedAt: ago(3),
+				RecordedAt: now,
+				ExitCode:   new(int32(1)),
+				Reason:     "TaskFailed",
+				Message:    "the end",
+				BootID:     "n-boot",
+				MachineID:  "n-machine",
+				PodUID:     "n-pod-uid",
 			},
 		},
 		"a container that could not be started has the start time of its pod": {
 			pod: newPod(node, exited(128, func(e *Exit) { e.Finished = now.Add(time.Hour) }), func(p *Pod) { p.Started = time.Time{} }),
 			want: record.Record{
-				Revision: rev, Outcome: record.Failed, Attempts: 1, StartedAt: ago(10), FinishedAt: now, RecordedAt: now, ExitCode: new(int32(128)),
-				Reason: "TaskFailed", Message: "the end", BootID: "n-boot", MachineID: "n-machine", PodUID: "n-pod-uid",
+				Revision:   rev,
+				Outcome:    record.Failed,
+				Attempts:   1,
+				StartedAt:  ago(10),
+				FinishedAt: now,
+				RecordedAt: now,
+				ExitCode:   new(int32(128)),
+				Reason:     "TaskFailed",
+				Message:    "the end",
+				BootID:     "n-boot",
+				MachineID:  "n-machine",
+				PodUID:     "n-pod-uid",
 			},
 		},
 		"a node's clock does not count if the end is not known": {
 			pod: newPod(node, func(p *Pod) { p.Phase, p.Started = corev1.PodFailed, now.Add(-time.Hour) }),
 			want: record.Record{
-				Revision: rev, Outcome: record.Disrupted, Disruptions: 1, DisruptedSince: now, StartedAt: ago(10), FinishedAt: now, RecordedAt: now,
-				Reason: "Disrupted", Message: "the pod ended before its container reported how",
-				BootID: "n-boot", MachineID: "n-machine", PodUID: "n-pod-uid",
+				Revision:       rev,
+				Outcome:        record.Disrupted,
+				Disruptions:    1,
+				DisruptedSince: now,
+				StartedAt:      ago(10),
+				FinishedAt:     now,
+				RecordedAt:     now,
+				Reason:         "Disrupted",
+				Message:        "the pod ended before its container reported how",
+				BootID:         "n-boot",
+				MachineID:      "n-machine",
+				PodUID:         "n-pod-uid",
 			},
 		},
 		"an attempt that never started has the start time of its pod": {
 			pod: newPod(node, func(p *Pod) { p.Phase, p.Started = corev1.PodFailed, time.Time{} }),
 			want: record.Record{
-				Revision: rev, Outcome: record.Disrupted, Disruptions: 1, DisruptedSince: now, StartedAt: ago(10), FinishedAt: now, RecordedAt: now,
-				Reason: "Disrupted", Message: "the pod ended before its container reported how",
-				BootID: "n-boot", MachineID: "n-machine", PodUID: "n-pod-uid",
+				Revision:       rev,
+				Outcome:        record.Disrupted,
+				Disruptions:    1,
+				DisruptedSince: now,
+				StartedAt:      ago(10),
+				FinishedAt:     now,
+				RecordedAt:     now,
+				Reason:         "Disrupted",
+				Message:        "the pod ended before its container reported how",
+				BootID:         "n-boot",
+				MachineID:      "n-machine",
+				PodUID:         "n-pod-uid",
 			},
 		},
 	}
@@ -285,7 +564,13 @@ func TestRecordOfAnAttempt(t *testing.T) {
 			}
 			want := []Action{Record{Node: "n", Change: record.Change{UID: "n-uid", Key: ownKey, Record: &tt.want}, Pod: tt.pod}}
 			if tt.pod.Revision != rev {
-				want = []Action{Record{Node: "n", Change: record.Change{UID: "n-uid", Key: ownKey, Record: &tt.want, ResourceVersion: node.ResourceVersion}, Pod: tt.pod}}
+				want = []Action{
+					Record{
+						Node:   "n",
+						Change: record.Change{UID: "n-uid", Key: ownKey, Record: &tt.want, ResourceVersion: node.ResourceVersion},
+						Pod:    tt.pod,
+					},
+				}
 			}
 			if diff := cmp.Diff(want, p.Actions); diff != "" {
 				t.Errorf("actions (-want +got):\n%s", diff)
@@ -300,9 +585,12 @@ func TestPodsOfDeletedNodesAreReleased(t *testing.T) {
 		pod  Pod
 		want []string
 	}{
-		"a running pod":                           {newPod(gone), []string{"release gone-pod"}},
-		"a pod that succeeded":                    {newPod(gone, exited(0)), []string{"release gone-pod"}},
-		"a pod that is terminating":               {newPod(gone, func(p *Pod) { p.DeleteRequested = ago(5) }), []string{"release gone-pod"}},
+		"a running pod":        {newPod(gone), []string{"release gone-pod"}},
+		"a pod that succeeded": {newPod(gone, exited(0)), []string{"release gone-pod"}},
+		"a pod that is terminating": {
+			newPod(gone, func(p *Pod) { p.DeleteRequested = ago(5) }),
+			[]string{"release gone-pod"},
+		},
 		"a terminating pod without our finalizer": {newPod(gone, func(p *Pod) { p.DeleteRequested, p.Finalized = ago(5), false }), nil},
 	}
 	for name, tt := range tests {
@@ -327,14 +615,25 @@ func TestNextAttemptWaitsForPreviousPod(t *testing.T) {
 		want []string
 	}{
 		"after a success whose label was removed": {
-			node: newNode("n", recorded(record.Succeeded, recordOfPod), labelled("")), pod: newPod(newNode("n"), exited(0)), want: []string{"release n-pod"},
+			node: newNode(
+				"n",
+				recorded(record.Succeeded, recordOfPod),
+				labelled(""),
+			),
+			pod:  newPod(newNode("n"), exited(0)),
+			want: []string{"release n-pod"},
 		},
 		"after a failure whose pod is still terminating": {
 			node: newNode("n", recorded(record.Failed, recordOfPod)),
 			pod:  newPod(newNode("n"), exited(1), func(p *Pod) { p.Finalized, p.DeleteRequested = false, ago(1) }),
 		},
 		"on another machine of the same name": {
-			node: newNode("n", func(n *Node) { n.UID, n.MachineID = "n-uid-2", "machine-2" }), pod: newPod(newNode("n")), want: []string{"release n-pod"},
+			node: newNode(
+				"n",
+				func(n *Node) { n.UID, n.MachineID = "n-uid-2", "machine-2" },
+			),
+			pod:  newPod(newNode("n")),
+			want: []string{"release n-pod"},
 		},
 	}
 	for name, tt := range tests {
@@ -343,7 +642,14 @@ func TestNextAttemptWaitsForPreviousPod(t *testing.T) {
 			if diff := cmp.Diff(tt.want, told(p)); diff != "" {
 				t.Errorf("actions (-want +got):\n%s", diff)
 			}
-			want := []NodeState{{Name: "n", State: Waiting, Reason: v1alpha1.ReasonPodTerminating, Message: "the pod of an earlier attempt is still terminating"}}
+			want := []NodeState{
+				{
+					Name:    "n",
+					State:   Waiting,
+					Reason:  v1alpha1.ReasonPodTerminating,
+					Message: "the pod of an earlier attempt is still terminating",
+				},
+			}
 			if diff := cmp.Diff(want, p.Nodes); diff != "" {
 				t.Errorf("states (-want +got):\n%s", diff)
 			}
@@ -383,14 +689,34 @@ func TestOutcomeIsWrittenToObservedVersion(t *testing.T) {
 		pod  Pod
 		want string
 	}{
-		"a first failure":                       {newNode("n", seen), newPod(newNode("n"), exited(3)), ""},
-		"a first success":                       {newNode("n", seen), newPod(newNode("n"), exited(0)), ""},
-		"a failure after another failure":       {newNode("n", seen, recorded(record.Failed)), newPod(newNode("n"), exited(3), second), "7"},
-		"a first disruption":                    {newNode("n", seen), newPod(newNode("n"), func(p *Pod) { p.Phase = corev1.PodFailed }), ""},
-		"a disruption after another disruption": {newNode("n", seen, recorded(record.Disrupted)), newPod(newNode("n"), func(p *Pod) { p.Phase = corev1.PodFailed }), "7"},
-		"a disruption after a failure":          {newNode("n", seen, recorded(record.Failed)), newPod(newNode("n"), second, func(p *Pod) { p.Phase = corev1.PodFailed }), "7"},
-		"a failure that removes a label":        {newNode("n", seen, recorded(record.Succeeded)), newPod(newNode("n"), exited(3)), "7"},
-		"a success with an earlier revision":    {newNode("n", seen), newPod(newNode("n"), exited(0), func(p *Pod) { p.Revision = "old" }), "7"},
+		"a first failure": {newNode("n", seen), newPod(newNode("n"), exited(3)), ""},
+		"a first success": {newNode("n", seen), newPod(newNode("n"), exited(0)), ""},
+		"a failure after another failure": {
+			newNode("n", seen, recorded(record.Failed)),
+			newPod(newNode("n"), exited(3), second),
+			"7",
+		},
+		"a first disruption": {
+			newNode("n", seen),
+			newPod(newNode("n"), func(p *Pod) { p.Phase = corev1.PodFailed }),
+			"",
+		},
+		"a disruption after another disruption": {
+			newNode("n", seen, recorded(record.Disrupted)),
+			newPod(newNode("n"), func(p *Pod) { p.Phase = corev1.PodFailed }),
+			"7",
+		},
+		"a disruption after a failure": {
+			newNode("n", seen, recorded(record.Failed)),
+			newPod(newNode("n"), second, func(p *Pod) { p.Phase = corev1.PodFailed }),
+			"7",
+		},
+		"a failure that removes a label": {newNode("n", seen, recorded(record.Succeeded)), newPod(newNode("n"), exited(3)), "7"},
+		"a success with an earlier revision": {
+			newNode("n", seen),
+			newPod(newNode("n"), exited(0), func(p *Pod) { p.Revision = "old" }),
+			"7",
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

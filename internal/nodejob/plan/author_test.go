@@ -32,7 +32,10 @@ func TestWhoHasBegunARevision(t *testing.T) {
 		"there was no revision yet":                                {status{ObservedGeneration: 3}, "jane", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			job := &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Generation: 3, Annotations: map[string]string{v1alpha1.ChangedByAnnotation: "jane"}}, Status: tt.was}
+			job := &v1alpha1.NodeJob{
+				ObjectMeta: metav1.ObjectMeta{Generation: 3, Annotations: map[string]string{v1alpha1.ChangedByAnnotation: "jane"}},
+				Status:     tt.was,
+			}
 			in := Input{Job: job, Revision: "new"}
 			if by, unattributed := in.author(), in.unattributed(); by != tt.wantBy || unattributed != tt.wantUnattributed {
 				t.Errorf("by %q, unattributed %d; want %q, %d", by, unattributed, tt.wantBy, tt.wantUnattributed)

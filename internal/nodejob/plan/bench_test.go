@@ -100,7 +100,10 @@ func benchNode(n *Node) {
 
 func gateAndPublish(j *v1alpha1.NodeJob, in *Input) {
 	j.Spec.Gate = &v1alpha1.GateSpec{}
-	j.Spec.Publish = []v1alpha1.PublishedResult{{Result: "kernel", Label: "x.example/kernel"}, {Result: "found", Annotation: "x.example/found"}}
+	j.Spec.Publish = []v1alpha1.PublishedResult{
+		{Result: "kernel", Label: "x.example/kernel"},
+		{Result: "found", Annotation: "x.example/found"},
+	}
 	in.GateKeys = []string{v1alpha1.GateKey(j)}
 	gate := corev1.Taint{Key: v1alpha1.GateKey(j), Value: v1alpha1.GateValue, Effect: corev1.TaintEffectNoSchedule}
 	for i := range in.Nodes {

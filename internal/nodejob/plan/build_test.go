@@ -171,7 +171,13 @@ func tell(action Action) string {
 		}
 		return fmt.Sprintf("start attempt %d of %s on %s", a.Attempt.Number, a.Attempt.Revision, a.Attempt.NodeName)
 	case Record:
-		words := fmt.Sprintf("record %s on %s: attempts %d, disruptions %d", a.Record.Outcome, a.Node, a.Record.Attempts, a.Record.Disruptions)
+		words := fmt.Sprintf(
+			"record %s on %s: attempts %d, disruptions %d",
+			a.Record.Outcome,
+			a.Node,
+			a.Record.Attempts,
+			a.Record.Disruptions,
+		)
 		if a.Record.Reason != "" {
 			words += ", " + a.Record.Reason + ": " + a.Record.Message
 		}

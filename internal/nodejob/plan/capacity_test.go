@@ -42,44 +42,76 @@ func TestStartOrder(t *testing.T) {
 		want     []string
 	}{
 		"a rollback comes before a node that is prepared": {
-			job: []func(*v1alpha1.NodeJob){withRollback, cordoning, upToUnavailable(2)}, nodes: []Node{newNode("a", cordonedBy(jobKey)), newNode("b", exhaustedWith(nil))},
-			want: []string{"start rollback 1 of rev on b", "Uncordoned a, uncordoned"},
+			job: []func(*v1alpha1.NodeJob){
+				withRollback,
+				cordoning,
+				upToUnavailable(2),
+			},
+			nodes: []Node{newNode("a", cordonedBy(jobKey)), newNode("b", exhaustedWith(nil))},
+			want:  []string{"start rollback 1 of rev on b", "Uncordoned a, uncordoned"},
 		},
 		"the node of the manager comes last if the revision is stable": {
 			job: []func(*v1alpha1.NodeJob){always, stableSince(600)}, nodes: []Node{newNode("a"), newNode("b")}, own: "a",
 			want: []string{"start attempt 1 of rev on b"},
 		},
 		"the node of the manager comes before a node whose time has passed": {
-			job:   []func(*v1alpha1.NodeJob){always, stableSince(600)},
-			nodes: []Node{newNode("a", recorded(record.Disrupted, func(r *record.Record) { r.DisruptedSince = ago(7200) })), newNode("b")}, own: "b",
+			job: []func(*v1alpha1.NodeJob){always, stableSince(600)},
+			nodes: []Node{
+				newNode("a", recorded(record.Disrupted, func(r *record.Record) { r.DisruptedSince = ago(7200) })),
+				newNode("b"),
+			},
+			own:  "b",
 			want: []string{"start attempt 1 of rev on b"},
 		},
 		"a quarantined node that is retried does not come before others": {
-			job: []func(*v1alpha1.NodeJob){askAgain}, nodes: []Node{newNode("a"), newNode("b", recorded(record.Failed, attempts(2)), cordonedBy(jobKey))},
-			want: []string{"start attempt 1 of rev on a", "Uncordoned b, uncordoned"},
+			job: []func(*v1alpha1.NodeJob){
+				askAgain,
+			},
+			nodes: []Node{newNode("a"), newNode("b", recorded(record.Failed, attempts(2)), cordonedBy(jobKey))},
+			want:  []string{"start attempt 1 of rev on a", "Uncordoned b, uncordoned"},
 		},
 		"a node that a user has cordoned does not come before others": {
 			job: []func(*v1alpha1.NodeJob){cordoning, upToUnavailable(2)}, nodes: []Node{newNode("a"), newNode("b", byHand)},
 			want: []string{"Preparing a, cordoned by ns.everynode.dev/job"},
 		},
 		"a node that a user has uncordoned does not come before others": {
-			job: []func(*v1alpha1.NodeJob){cordoning, upToUnavailable(2)}, nodes: []Node{newNode("a"), newNode("b", func(n *Node) { n.CordonedBy = []string{jobKey} })},
-			want: []string{"Preparing a, cordoned by ns.everynode.dev/job", "Uncordoned b, uncordoned"},
+			job: []func(*v1alpha1.NodeJob){
+				cordoning,
+				upToUnavailable(2),
+			},
+			nodes: []Node{newNode("a"), newNode("b", func(n *Node) { n.CordonedBy = []string{jobKey} })},
+			want:  []string{"Preparing a, cordoned by ns.everynode.dev/job", "Uncordoned b, uncordoned"},
 		},
 		"a node that a user has cordoned, and that is being drained, comes before others": {
-			job: []func(*v1alpha1.NodeJob){draining, drainsSince("b", 10), upToUnavailable(2)}, nodes: []Node{newNode("a"), newNode("b", byHand)},
+			job: []func(*v1alpha1.NodeJob){
+				draining,
+				drainsSince("b", 10),
+				upToUnavailable(2),
+			},
+			nodes: []Node{newNode("a"), newNode("b", byHand)},
 		},
 		"the rerun that is due for the longest comes first": {
-			job: []func(*v1alpha1.NodeJob){periodSeconds(60)}, nodes: []Node{newNode("a", succeededAgo(4000)), newNode("b", succeededAgo(5000))},
-			want: []string{"start attempt 1 of rev on b"},
+			job: []func(*v1alpha1.NodeJob){
+				periodSeconds(60),
+			},
+			nodes: []Node{newNode("a", succeededAgo(4000)), newNode("b", succeededAgo(5000))},
+			want:  []string{"start attempt 1 of rev on b"},
 		},
 		"a rerun that was tried comes after others": {
-			job: []func(*v1alpha1.NodeJob){periodSeconds(60)}, nodes: []Node{newNode("a", succeededAgo(5000)), newNode("b", succeededAgo(4000))},
-			problems: nameTaken(60, -10), want: []string{"start attempt 1 of rev on b"},
+			job: []func(*v1alpha1.NodeJob){
+				periodSeconds(60),
+			},
+			nodes:    []Node{newNode("a", succeededAgo(5000)), newNode("b", succeededAgo(4000))},
+			problems: nameTaken(60, -10),
+			want:     []string{"start attempt 1 of rev on b"},
 		},
 		"a rerun that is prepared comes before others": {
-			job:   []func(*v1alpha1.NodeJob){periodSeconds(60), cordoning, upToUnavailable(2)},
-			nodes: []Node{newNode("a", succeededAgo(4000), cordonedBy(jobKey)), newNode("b", succeededAgo(5000))}, want: []string{"start attempt 1 of rev on a"},
+			job: []func(*v1alpha1.NodeJob){periodSeconds(60), cordoning, upToUnavailable(2)},
+			nodes: []Node{
+				newNode("a", succeededAgo(4000), cordonedBy(jobKey)),
+				newNode("b", succeededAgo(5000)),
+			},
+			want: []string{"start attempt 1 of rev on a"},
 		},
 	}
 	for name, tt := range tests {

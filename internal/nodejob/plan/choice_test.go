@@ -73,7 +73,12 @@ func TestNodesThatAStepMayChoose(t *testing.T) {
 	soaks.SoakSeconds = 60
 	second := v1alpha1.RolloutStep{Name: "second", Nodes: new(intstr.FromInt32(2))}
 	skipped := func(n *Node) { recorded(record.Failed)(n); labelled(rev)(n) }
-	nodes := []Node{newNode("ran", recorded(record.Succeeded), made(900)), newNode("skipped", skipped, made(900)), newNode("fresh", made(22)), newNode("joined", made(21))}
+	nodes := []Node{
+		newNode("ran", recorded(record.Succeeded), made(900)),
+		newNode("skipped", skipped, made(900)),
+		newNode("fresh", made(22)),
+		newNode("joined", made(21)),
+	}
 	for name, tt := range map[string]struct {
 		k     int
 		fresh []int
@@ -91,7 +96,12 @@ func TestNodesThatAStepMayChoose(t *testing.T) {
 }
 
 func TestAnotherNodeTakesThePlaceOfOneWithoutProgress(t *testing.T) {
-	nodes := []Node{newNode("a", recorded(record.Succeeded)), newNode("b", recorded(record.Disrupted, func(r *record.Record) { r.DisruptedSince = ago(7200) })), newNode("c"), newNode("d")}
+	nodes := []Node{
+		newNode("a", recorded(record.Succeeded)),
+		newNode("b", recorded(record.Disrupted, func(r *record.Record) { r.DisruptedSince = ago(7200) })),
+		newNode("c"),
+		newNode("d"),
+	}
 	ro := rolloutOf(see(newJob(inSteps(first(intstr.FromInt32(2)), rest)), nodes))
 	if diff := cmp.Diff([]int{0, 1, 2}, ro.steps[0].nodes); diff != "" {
 		t.Errorf("nodes of the step (-want +got):\n%s", diff)
@@ -132,7 +142,12 @@ func TestNodesThatLeaveASoak(t *testing.T) {
 }
 
 func TestANodeJoinsInASoakFromTheSecondInWhichItStarts(t *testing.T) {
-	ro := rolloutOf(see(newJob(inSteps(rest), inStep("rest", soakingFor(20))), []Node{newNode("a", made(22)), newNode("b", made(21)), newNode("c", made(20))}))
+	ro := rolloutOf(
+		see(
+			newJob(inSteps(rest), inStep("rest", soakingFor(20))),
+			[]Node{newNode("a", made(22)), newNode("b", made(21)), newNode("c", made(20))},
+		),
+	)
 	if got := []bool{ro.joinedInSoak(0), ro.joinedInSoak(1), ro.joinedInSoak(2)}; !slices.Equal(got, []bool{false, true, true}) {
 		t.Errorf("%v", got)
 	}

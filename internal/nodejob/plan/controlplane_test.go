@@ -35,15 +35,27 @@ func TestOneControlPlaneNodeAtATime(t *testing.T) {
 		want  []string
 	}{
 		"one of three starts": {
-			job: rebootingAs(v1alpha1.RebootAlways), nodes: []Node{newNode("a", ofControlPlane), newNode("b", ofControlPlane), newNode("c", ofControlPlane)},
-			want: []string{"Preparing a, cordoned by ns.everynode.dev/job"},
+			job: rebootingAs(
+				v1alpha1.RebootAlways,
+			),
+			nodes: []Node{newNode("a", ofControlPlane), newNode("b", ofControlPlane), newNode("c", ofControlPlane)},
+			want:  []string{"Preparing a, cordoned by ns.everynode.dev/job"},
 		},
 		"it starts when it is cordoned": {
-			job: rebootingAs(v1alpha1.RebootAlways), nodes: []Node{newNode("a", ofControlPlane, cordonedBy(jobKey)), newNode("b", ofControlPlane)},
-			want: []string{"start attempt 1 of rev on a"},
+			job: rebootingAs(
+				v1alpha1.RebootAlways,
+			),
+			nodes: []Node{newNode("a", ofControlPlane, cordonedBy(jobKey)), newNode("b", ofControlPlane)},
+			want:  []string{"start attempt 1 of rev on a"},
 		},
 		"it is uncordoned when another NodeJob has cordoned another one": {
-			job: rebootingAs(v1alpha1.RebootAlways), nodes: []Node{newNode("a", ofControlPlane, cordonedBy(jobKey)), newNode("b", ofControlPlane, cordonedBy("ns.everynode.dev/other"), labelled(rev))},
+			job: rebootingAs(
+				v1alpha1.RebootAlways,
+			),
+			nodes: []Node{
+				newNode("a", ofControlPlane, cordonedBy(jobKey)),
+				newNode("b", ofControlPlane, cordonedBy("ns.everynode.dev/other"), labelled(rev)),
+			},
 			want: []string{"Uncordoned a, uncordoned"},
 		},
 		"one of three is cordoned": {
@@ -51,31 +63,53 @@ func TestOneControlPlaneNodeAtATime(t *testing.T) {
 			want: []string{"Preparing a, cordoned by ns.everynode.dev/job", "Preparing w, cordoned by ns.everynode.dev/job"},
 		},
 		"none while another runs the task": {
-			job: rebootingAs(v1alpha1.RebootAlways), nodes: []Node{newNode("a", ofControlPlane), newNode("b", ofControlPlane)}, pods: []Pod{newPod(newNode("b"))},
+			job: rebootingAs(
+				v1alpha1.RebootAlways,
+			),
+			nodes: []Node{newNode("a", ofControlPlane), newNode("b", ofControlPlane)},
+			pods:  []Pod{newPod(newNode("b"))},
 		},
 		"none while another is not Ready": {
-			job: rebootingAs(v1alpha1.RebootAlways), nodes: []Node{newNode("a", ofControlPlane), newNode("b", ofControlPlane, notReady, labelled(rev))},
+			job: rebootingAs(
+				v1alpha1.RebootAlways,
+			),
+			nodes: []Node{newNode("a", ofControlPlane), newNode("b", ofControlPlane, notReady, labelled(rev))},
 		},
 		"none while another is cordoned": {
-			job: rebootingAs(v1alpha1.RebootAlways), nodes: []Node{newNode("a", ofControlPlane), newNode("b", ofControlPlane, byHand, labelled(rev))},
+			job: rebootingAs(
+				v1alpha1.RebootAlways,
+			),
+			nodes: []Node{newNode("a", ofControlPlane), newNode("b", ofControlPlane, byHand, labelled(rev))},
 		},
 		"none while another that does not match is unavailable": {
-			job: func(j *v1alpha1.NodeJob) { inPoolA(j); rebootingAs(v1alpha1.RebootAlways)(j) }, nodes: []Node{newNode("a", ofControlPlane), newNode("b", elsewhere, notReady)},
+			job:   func(j *v1alpha1.NodeJob) { inPoolA(j); rebootingAs(v1alpha1.RebootAlways)(j) },
+			nodes: []Node{newNode("a", ofControlPlane), newNode("b", elsewhere, notReady)},
 		},
 		"it does not wait for a node that its own NodeJob has quarantined": {
 			job: func(j *v1alpha1.NodeJob) {
 				rebootingAs(v1alpha1.RebootAlways)(j)
 				onFailure(v1alpha1.FailureActionCordon)(j)
 			},
-			nodes: []Node{newNode("a", ofControlPlane), newNode("b", ofControlPlane, recorded(record.Failed, attempts(2), wasCordoned), cordonedBy(jobKey))},
-			want:  []string{"Preparing a, cordoned by ns.everynode.dev/job"},
+			nodes: []Node{
+				newNode("a", ofControlPlane),
+				newNode("b", ofControlPlane, recorded(record.Failed, attempts(2), wasCordoned), cordonedBy(jobKey)),
+			},
+			want: []string{"Preparing a, cordoned by ns.everynode.dev/job"},
 		},
 		"none while another one is cordoned for another NodeJob too": {
 			job: func(j *v1alpha1.NodeJob) {
 				rebootingAs(v1alpha1.RebootAlways)(j)
 				onFailure(v1alpha1.FailureActionCordon)(j)
 			},
-			nodes: []Node{newNode("a", ofControlPlane), newNode("b", ofControlPlane, recorded(record.Failed, attempts(2), wasCordoned), cordonedBy(jobKey, "ns.everynode.dev/other"))},
+			nodes: []Node{
+				newNode("a", ofControlPlane),
+				newNode(
+					"b",
+					ofControlPlane,
+					recorded(record.Failed, attempts(2), wasCordoned),
+					cordonedBy(jobKey, "ns.everynode.dev/other"),
+				),
+			},
 		},
 		"it does not wait for other nodes": {
 			job: rebootingAs(v1alpha1.RebootAlways), nodes: []Node{newNode("a", ofControlPlane), newNode("b", notReady, labelled(rev))},
@@ -86,8 +120,11 @@ func TestOneControlPlaneNodeAtATime(t *testing.T) {
 			want: []string{"start attempt 1 of rev on a"},
 		},
 		"a node that is not Ready itself starts": {
-			job: rebootingAs(v1alpha1.RebootAlways), nodes: []Node{newNode("a", ofControlPlane, notReady), newNode("b", ofControlPlane, byHand, labelled(rev))},
-			want: []string{"Preparing a, cordoned by ns.everynode.dev/job"},
+			job: rebootingAs(
+				v1alpha1.RebootAlways,
+			),
+			nodes: []Node{newNode("a", ofControlPlane, notReady), newNode("b", ofControlPlane, byHand, labelled(rev))},
+			want:  []string{"Preparing a, cordoned by ns.everynode.dev/job"},
 		},
 		"all start if the task needs no maintenance": {
 			job: func(*v1alpha1.NodeJob) {}, nodes: []Node{newNode("a", ofControlPlane), newNode("b", ofControlPlane)},
@@ -119,7 +156,10 @@ func TestTwoNodeJobsDisruptOneControlPlaneNodeAtATime(t *testing.T) {
 		started := map[string]bool{}
 		for range 200 {
 			i := rng.Intn(len(jobs))
-			job := newJob(rebootingAs(v1alpha1.RebootIfRequested), func(j *v1alpha1.NodeJob) { j.Name, j.Spec.Nodes.Names = fmt.Sprint("job-", i), []string{fmt.Sprint(i)} })
+			job := newJob(
+				rebootingAs(v1alpha1.RebootIfRequested),
+				func(j *v1alpha1.NodeJob) { j.Name, j.Spec.Nodes.Names = fmt.Sprint("job-", i), []string{fmt.Sprint(i)} },
+			)
 			if jobs[i].planned == nil {
 				jobs[i].planned = new(Next(see(job, slices.Clone(nodes), jobs[i].pods...)))
 				continue
@@ -151,10 +191,20 @@ func TestTwoNodeJobsDisruptOneControlPlaneNodeAtATime(t *testing.T) {
 func TestStatusNamesNodesOfEachBlockingRule(t *testing.T) {
 	ofControlPlane := func(n *Node) { n.Labels = map[string]string{"pool": "a", controlPlaneLabel: ""} }
 	notReady := func(n *Node) { n.Ready = corev1.ConditionFalse }
-	job := newJob(rebootingAs(v1alpha1.RebootAlways), func(j *v1alpha1.NodeJob) { j.Spec.Maintenance.MaxUnavailable = new(intstr.FromInt32(1)) })
+	job := newJob(
+		rebootingAs(v1alpha1.RebootAlways),
+		func(j *v1alpha1.NodeJob) { j.Spec.Maintenance.MaxUnavailable = new(intstr.FromInt32(1)) },
+	)
 	nodes := []Node{
-		newNode("c1", ofControlPlane), newNode("c2", ofControlPlane, notReady, labelled(rev)), newNode("c3", ofControlPlane, notReady, labelled(rev)),
-		newNode("w1"), newNode("w2", labelled(rev)), newNode("w3"),
+		newNode(
+			"c1",
+			ofControlPlane,
+		),
+		newNode("c2", ofControlPlane, notReady, labelled(rev)),
+		newNode("c3", ofControlPlane, notReady, labelled(rev)),
+		newNode("w1"),
+		newNode("w2", labelled(rev)),
+		newNode("w3"),
 	}
 	want := "; w1: 2 nodes are not Ready, cordoned or at work (c2, c3), and maintenance.maxUnavailable allows 1; c1: control plane node c2 is not Ready, cordoned or at work, and only one is made unavailable at a time"
 	for range 2 {
@@ -177,7 +227,8 @@ func TestNodesWaitUncordonedForDrain(t *testing.T) {
 	if len(p.Actions) != maxDrains {
 		t.Errorf("%d nodes are cordoned, want %d", len(p.Actions), maxDrains)
 	}
-	if last := p.Nodes[len(nodes)-1]; last.Reason != v1alpha1.ReasonWaitingForSlot || last.Message != "it waits until fewer than 10 nodes are being drained" {
+	if last := p.Nodes[len(nodes)-1]; last.Reason != v1alpha1.ReasonWaitingForSlot ||
+		last.Message != "it waits until fewer than 10 nodes are being drained" {
 		t.Errorf("the last node is %+v", last)
 	}
 	for i := range maxDrains - 1 {

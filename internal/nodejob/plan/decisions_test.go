@@ -51,7 +51,12 @@ func TestFailuresBeforeAnAttempt(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			node := newNode("n", recorded(tt.outcome, tt.before))
-			if r := recordOf(t, newJob(onMachineChange), node, newPod(node, exited(1), func(p *Pod) { p.Attempt = tt.attempt })); r.Attempts != tt.want {
+			if r := recordOf(
+				t,
+				newJob(onMachineChange),
+				node,
+				newPod(node, exited(1), func(p *Pod) { p.Attempt = tt.attempt }),
+			); r.Attempts != tt.want {
 				t.Errorf("attempts %d, want %d", r.Attempts, tt.want)
 			}
 		})
@@ -290,11 +295,26 @@ func TestTaintsThatAreGates(t *testing.T) {
 }
 
 func TestATaskToleratesTheGateOfItsNodeJob(t *testing.T) {
-	in := see(newJob(gated(v1alpha1.GateSpec{})), []Node{newNode("n", made(7200), withTaints(taint("z.everynode.dev/removed", "", corev1.TaintEffectNoSchedule), taint("x.example/other", "", corev1.TaintEffectNoSchedule)))})
+	in := see(
+		newJob(gated(v1alpha1.GateSpec{})),
+		[]Node{
+			newNode(
+				"n",
+				made(7200),
+				withTaints(
+					taint("z.everynode.dev/removed", "", corev1.TaintEffectNoSchedule),
+					taint("x.example/other", "", corev1.TaintEffectNoSchedule),
+				),
+			),
+		},
+	)
 	in.GateKeys = []string{"x.example/other"}
 	for _, action := range Next(in).Actions {
 		if s, is := action.(Start); is {
-			if diff := cmp.Diff([]string{"ns.everynode.dev/job", "x.example/other", "z.everynode.dev/removed"}, s.Attempt.Gates); diff != "" {
+			if diff := cmp.Diff(
+				[]string{"ns.everynode.dev/job", "x.example/other", "z.everynode.dev/removed"},
+				s.Attempt.Gates,
+			); diff != "" {
 				t.Errorf("gates (-want +got):\n%s", diff)
 			}
 			return
@@ -322,7 +342,10 @@ func TestPodsThatTheGateWouldEnd(t *testing.T) {
 		"a run between its pods":          {corev1.TaintEffectNoExecute, "", rebooting, nil, true},
 		"an effect that ends no pods":     {corev1.TaintEffectNoSchedule, "n", rebooting, map[string][]*Pod{"n": {{}}}, false},
 	} {
-		g := &gate{job: &job{in: Input{Job: newJob(), OwnNode: tt.own, Revision: rev}, podsOn: tt.pods}, Taint: corev1.Taint{Effect: tt.effect}}
+		g := &gate{
+			job:   &job{in: Input{Job: newJob(), OwnNode: tt.own, Revision: rev}, podsOn: tt.pods},
+			Taint: corev1.Taint{Effect: tt.effect},
+		}
 		if got := g.endsPods(&tt.node); got != tt.want {
 			t.Errorf("%s: %t, want %t", name, got, tt.want)
 		}

@@ -33,7 +33,9 @@ func TestDeletionWithRollback(t *testing.T) {
 	neverEnds := func(node string) Pod {
 		return newPod(newNode(node), func(p *Pod) { p.Created, p.DeleteRequested = ago(8000), ago(7900) })
 	}
-	unrecordable := map[types.UID]NodeProblem{"a-uid": {Reason: v1alpha1.ReasonRecordRejected, Message: "its annotations are full", RetryAt: ago(-5)}}
+	unrecordable := map[types.UID]NodeProblem{
+		"a-uid": {Reason: v1alpha1.ReasonRecordRejected, Message: "its annotations are full", RetryAt: ago(-5)},
+	}
 	tests := map[string]struct {
 		job      []func(*v1alpha1.NodeJob)
 		nodes    []Node
@@ -45,7 +47,12 @@ func TestDeletionWithRollback(t *testing.T) {
 		wantStalled string
 	}{
 		"every node that is done is rolled back": {
-			nodes: []Node{done("a"), done("b"), newNode("c")}, want: []string{"start rollback 1 of rev on a", "start rollback 1 of rev on b"},
+			nodes: []Node{
+				done("a"),
+				done("b"),
+				newNode("c"),
+			},
+			want: []string{"start rollback 1 of rev on a", "start rollback 1 of rev on b"},
 		},
 		"not more nodes at once than maxConcurrent": {
 			job: []func(*v1alpha1.NodeJob){oneAtOnce}, nodes: []Node{done("a"), done("b")}, want: []string{"start rollback 1 of rev on a"},
@@ -62,8 +69,12 @@ func TestDeletionWithRollback(t *testing.T) {
 			want:  []string{"start rollback 1 of rev on a"},
 		},
 		"a node that joined after the revision became stable waits for a slot": {
-			job:   []func(*v1alpha1.NodeJob){oneAtOnce, stableSince(600), gated(v1alpha1.GateSpec{})},
-			nodes: []Node{newNode("a", made(5), recorded(record.Failed), withTaints(ownTaint)), done("b")}, want: []string{"start rollback 1 of rev on a"},
+			job: []func(*v1alpha1.NodeJob){oneAtOnce, stableSince(600), gated(v1alpha1.GateSpec{})},
+			nodes: []Node{
+				newNode("a", made(5), recorded(record.Failed), withTaints(ownTaint)),
+				done("b"),
+			},
+			want: []string{"start rollback 1 of rev on a"},
 		},
 		"a rollback does not wait for unavailable nodes": {
 			job:   []func(*v1alpha1.NodeJob){rebootingAs(v1alpha1.RebootAlways), upToUnavailable(1)},
@@ -71,22 +82,39 @@ func TestDeletionWithRollback(t *testing.T) {
 			want:  []string{"start rollback 1 of rev on a", "start rollback 1 of rev on b"},
 		},
 		"the attempts of a rollback after a success are counted": {
-			nodes: []Node{done("a", undone(record.Failed, 1))}, pods: []Pod{undo(done("a"), exited(1), func(p *Pod) { p.Attempt, p.UID = 2, "second" })},
+			nodes: []Node{
+				done("a", undone(record.Failed, 1)),
+			},
+			pods: []Pod{undo(done("a"), exited(1), func(p *Pod) { p.Attempt, p.UID = 2, "second" })},
 			want: []string{"record Succeeded on a: attempts 1, disruptions 0, rollback Failed: attempts 2, disruptions 0, for good"},
 		},
 		"the record is removed after the rollback": {
-			nodes: []Node{done("a", undone(record.Succeeded, 1)), done("b", undone(record.Failed, 1))}, want: []string{"forget a", "start rollback 2 of rev on b"},
+			nodes: []Node{
+				done("a", undone(record.Succeeded, 1)),
+				done("b", undone(record.Failed, 1)),
+			},
+			want: []string{"forget a", "start rollback 2 of rev on b"},
 		},
 		"the cordon is removed with the record": {
-			nodes: []Node{newNode("a", recorded(record.Failed, attempts(2), undone(record.Succeeded, 1)), cordonedFor(own))}, want: []string{"forget a, uncordoned"},
+			nodes: []Node{
+				newNode("a", recorded(record.Failed, attempts(2), undone(record.Succeeded, 1)), cordonedFor(own)),
+			},
+			want: []string{"forget a, uncordoned"},
 		},
-		"the record of a skipped node is removed without a rollback": {nodes: []Node{newNode("a", labelled(rev))}, want: []string{"forget a"}},
+		"the record of a skipped node is removed without a rollback": {
+			nodes: []Node{newNode("a", labelled(rev))},
+			want:  []string{"forget a"},
+		},
 		"the record of another machine is removed without a rollback": {
 			nodes: []Node{done("a", func(r *record.Record) { r.MachineID = "another" })}, want: []string{"forget a"},
 		},
 		"a running attempt continues": {nodes: []Node{newNode("a")}, pods: []Pod{newPod(newNode("a"))}},
 		"the outcome of a running attempt is recorded before the rollback": {
-			nodes: []Node{newNode("a")}, pods: []Pod{newPod(newNode("a"), exited(0))}, want: []string{"record Succeeded on a: attempts 1, disruptions 0"},
+			nodes: []Node{
+				newNode("a"),
+			},
+			pods: []Pod{newPod(newNode("a"), exited(0))},
+			want: []string{"record Succeeded on a: attempts 1, disruptions 0"},
 		},
 		"the outcome of a rollback is recorded before its pod is released": {
 			nodes: []Node{done("a")}, pods: []Pod{undo(done("a"), exited(0))},
@@ -95,11 +123,16 @@ func TestDeletionWithRollback(t *testing.T) {
 		"the deletion finishes when nothing is left": {nodes: []Node{newNode("a")}, want: []string{"finish"}},
 		"a selector that cannot be used does not matter": {
 			job: []func(*v1alpha1.NodeJob){func(j *v1alpha1.NodeJob) {
-				j.Spec.Nodes.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Like"}}}
+				j.Spec.Nodes.Selector = &metav1.LabelSelector{
+					MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Like"}},
+				}
 			}}, nodes: []Node{done("a")}, want: []string{"start rollback 1 of rev on a"},
 		},
 		"it does not wait for a kubelet to terminate a pod": {
-			nodes: []Node{newNode("a")}, pods: []Pod{undo(newNode("a"), exited(0), func(p *Pod) { p.Finalized, p.DeleteRequested = false, ago(1) })},
+			nodes: []Node{
+				newNode("a"),
+			},
+			pods: []Pod{undo(newNode("a"), exited(0), func(p *Pod) { p.Finalized, p.DeleteRequested = false, ago(1) })},
 			want: []string{"finish"},
 		},
 		"a node that never reported blocks it": {
@@ -107,7 +140,10 @@ func TestDeletionWithRollback(t *testing.T) {
 			wantStalled: "the NodeJob is being deleted; on 1 node the task is still to be rolled back: a: the node has not reported its state yet. Fix the cause and",
 		},
 		"a failed rollback blocks it": {
-			nodes: []Node{newNode("a", failed)}, wantStalled: "the NodeJob is being deleted; on 1 node the task is still to be rolled back: a: the rollback has failed: TaskFailed: no way back. Fix the cause and",
+			nodes: []Node{
+				newNode("a", failed),
+			},
+			wantStalled: "the NodeJob is being deleted; on 1 node the task is still to be rolled back: a: the rollback has failed: TaskFailed: no way back. Fix the cause and",
 		},
 		"a failed rollback is retried on request": {
 			job: []func(*v1alpha1.NodeJob){askAgain}, nodes: []Node{newNode("a", failed)}, want: []string{"start rollback 1 of rev on a"},
@@ -117,59 +153,108 @@ func TestDeletionWithRollback(t *testing.T) {
 			wantStalled: "the NodeJob is being deleted; on 1 node the task is still to be rolled back: a: the node is unreachable (Ready=Unknown). Fix the cause and",
 		},
 		"a rollback that cannot be read blocks it": {
-			nodes: []Node{done("a")}, obstacle: &task.Obstacle{Reason: v1alpha1.ReasonConfigMapNotFound, Message: "ConfigMap ns/x does not exist"},
+			nodes: []Node{
+				done("a"),
+			},
+			obstacle:    &task.Obstacle{Reason: v1alpha1.ReasonConfigMapNotFound, Message: "ConfigMap ns/x does not exist"},
 			wantStalled: "the NodeJob is being deleted; on 1 node the task is still to be rolled back: ConfigMap ns/x does not exist. Fix the cause and",
 		},
 		"nothing can be rolled back in a terminating namespace": {
 			nodes: []Node{done("a")}, obstacle: &task.Obstacle{Reason: v1alpha1.ReasonNamespaceTerminating}, want: []string{"forget a"},
 		},
 		"a pod that never ends and cannot be recorded blocks it together with a failed rollback": {
-			nodes:       []Node{newNode("a"), newNode("b", failed)},
-			pods:        []Pod{newPod(newNode("a"), func(p *Pod) { p.Created, p.DeleteRequested = ago(8000), ago(7900) })},
-			troubles:    map[types.UID]NodeProblem{"a-uid": {Reason: v1alpha1.ReasonRecordRejected, Message: "its annotations are full", RetryAt: ago(-5)}},
+			nodes: []Node{newNode("a"), newNode("b", failed)},
+			pods:  []Pod{newPod(newNode("a"), func(p *Pod) { p.Created, p.DeleteRequested = ago(8000), ago(7900) })},
+			troubles: map[types.UID]NodeProblem{
+				"a-uid": {Reason: v1alpha1.ReasonRecordRejected, Message: "its annotations are full", RetryAt: ago(-5)},
+			},
 			wantStalled: "the NodeJob is being deleted; on 2 nodes the task is still to be rolled back: a: its annotations are full; b: the rollback has failed: TaskFailed: no way back. Fix the cause and",
 		},
 		"it is not Stalled while a node without problems runs": {
 			nodes: []Node{newNode("a"), newNode("b", failed)}, pods: []Pod{newPod(newNode("a"))},
 		},
 		"what must not be rolled back does not depend on an obstacle": {
-			nodes: []Node{done("a", undone(record.Succeeded, 1))}, obstacle: &task.Obstacle{Reason: v1alpha1.ReasonConfigMapNotFound, Message: "ConfigMap ns/x does not exist"}, want: []string{"forget a"},
+			nodes: []Node{
+				done("a", undone(record.Succeeded, 1)),
+			},
+			obstacle: &task.Obstacle{Reason: v1alpha1.ReasonConfigMapNotFound, Message: "ConfigMap ns/x does not exist"},
+			want:     []string{"forget a"},
 		},
 		"a node with a problem and a failed rollback block it": {
-			nodes: []Node{done("a"), newNode("b", failed), newNode("c")}, troubles: nameTaken(60, 5),
+			nodes:       []Node{done("a"), newNode("b", failed), newNode("c")},
+			troubles:    nameTaken(60, 5),
 			wantStalled: "the NodeJob is being deleted; on 2 nodes the task is still to be rolled back: a: pod x has its name; b: the rollback has failed: TaskFailed: no way back. Fix the cause and",
 		},
 		"a problem of a node with nothing to roll back does not matter": {
-			nodes: []Node{newNode("a"), newNode("b", failed)}, troubles: nameTaken(60, 5),
+			nodes:       []Node{newNode("a"), newNode("b", failed)},
+			troubles:    nameTaken(60, 5),
 			wantStalled: "the NodeJob is being deleted; on 1 node the task is still to be rolled back: b: the rollback has failed: TaskFailed: no way back. Fix the cause and",
 		},
 		"it is not Stalled while a rollback waits for its backoff": {
-			nodes: []Node{newNode("a", recorded(record.Succeeded, undone(record.Failed, 1), func(r *record.Record) { r.Rollback.FinishedAt = ago(1) })), newNode("b", failed)},
+			nodes: []Node{
+				newNode(
+					"a",
+					recorded(record.Succeeded, undone(record.Failed, 1), func(r *record.Record) { r.Rollback.FinishedAt = ago(1) }),
+				),
+				newNode("b", failed),
+			},
 		},
 		"it is not Stalled while a pod that is on record is released": {
-			nodes: []Node{done("a"), newNode("b", failed)}, pods: []Pod{newPod(done("a"), exited(0), func(p *Pod) { p.UID = "earlier-pod" })}, want: []string{"release a-pod"},
+			nodes: []Node{
+				done("a"),
+				newNode("b", failed),
+			},
+			pods: []Pod{newPod(done("a"), exited(0), func(p *Pod) { p.UID = "earlier-pod" })},
+			want: []string{"release a-pod"},
 		},
 		"a pod that never ends and has the only slot blocks it": {
-			job: []func(*v1alpha1.NodeJob){oneAtOnce}, nodes: []Node{newNode("a"), done("b")}, pods: []Pod{neverEnds("a")}, troubles: unrecordable,
+			job: []func(*v1alpha1.NodeJob){
+				oneAtOnce,
+			},
+			nodes:       []Node{newNode("a"), done("b")},
+			pods:        []Pod{neverEnds("a")},
+			troubles:    unrecordable,
 			wantStalled: "the NodeJob is being deleted; on 2 nodes the task is still to be rolled back: a: its annotations are full. Fix the cause and",
 		},
 		"a pod that never ends and has one of two slots does not": {
-			job: []func(*v1alpha1.NodeJob){atOnce(2)}, nodes: []Node{newNode("a"), newNode("b"), done("c")}, pods: []Pod{neverEnds("a"), newPod(newNode("b"))}, troubles: unrecordable,
+			job: []func(*v1alpha1.NodeJob){
+				atOnce(2),
+			},
+			nodes:    []Node{newNode("a"), newNode("b"), done("c")},
+			pods:     []Pod{neverEnds("a"), newPod(newNode("b"))},
+			troubles: unrecordable,
 		},
 		"a pod that has ended and cannot be recorded has no slot": {
-			job: []func(*v1alpha1.NodeJob){oneAtOnce}, nodes: []Node{newNode("a"), done("b")}, pods: []Pod{newPod(newNode("a"), exited(0), func(p *Pod) { p.Created = ago(8000) })}, troubles: unrecordable,
-			want: []string{"start rollback 1 of rev on b"},
+			job: []func(*v1alpha1.NodeJob){
+				oneAtOnce,
+			},
+			nodes:    []Node{newNode("a"), done("b")},
+			pods:     []Pod{newPod(newNode("a"), exited(0), func(p *Pod) { p.Created = ago(8000) })},
+			troubles: unrecordable,
+			want:     []string{"start rollback 1 of rev on b"},
 		},
 		"a pod that has ended and cannot be recorded blocks it": {
-			nodes: []Node{newNode("a")}, pods: []Pod{newPod(newNode("a"), exited(0), func(p *Pod) { p.Created = ago(8000) })}, troubles: unrecordable,
+			nodes: []Node{
+				newNode("a"),
+			},
+			pods:        []Pod{newPod(newNode("a"), exited(0), func(p *Pod) { p.Created = ago(8000) })},
+			troubles:    unrecordable,
 			wantStalled: "the NodeJob is being deleted; on 1 node the task is still to be rolled back: a: its annotations are full. Fix the cause and",
 		},
 		"it does not finish after a minute while a pod that is on record may still end": {
-			job:   []func(*v1alpha1.NodeJob){func(j *v1alpha1.NodeJob) { j.DeletionTimestamp.Time = ago(61) }},
-			nodes: []Node{done("a", undone(record.Succeeded, 1), func(r *record.Record) { r.Rollback.FinishedAt = ago(1) })}, pods: []Pod{undo(done("a"), concluded(0))}, want: []string{"forget a"},
+			job: []func(*v1alpha1.NodeJob){func(j *v1alpha1.NodeJob) { j.DeletionTimestamp.Time = ago(61) }},
+			nodes: []Node{
+				done("a", undone(record.Succeeded, 1), func(r *record.Record) { r.Rollback.FinishedAt = ago(1) }),
+			},
+			pods: []Pod{undo(done("a"), concluded(0))},
+			want: []string{"forget a"},
 		},
 		"deletionPolicy Forget removes the record without a rollback": {
-			job: []func(*v1alpha1.NodeJob){func(j *v1alpha1.NodeJob) { j.Spec.DeletionPolicy = v1alpha1.DeletionForget }}, nodes: []Node{newNode("a", failed)}, want: []string{"forget a"},
+			job: []func(*v1alpha1.NodeJob){
+				func(j *v1alpha1.NodeJob) { j.Spec.DeletionPolicy = v1alpha1.DeletionForget },
+			},
+			nodes: []Node{newNode("a", failed)},
+			want:  []string{"forget a"},
 		},
 	}
 	for name, tt := range tests {
@@ -236,7 +321,16 @@ func TestWaitsOfADeletion(t *testing.T) {
 			reason = c.Reason
 		}
 		if p.Nodes[0].State != tt.state || reason != tt.reason || !p.WakeAt.Equal(now.Add(tt.wake)) {
-			t.Errorf("%s: %s, stalled %q, wakes in %v, want %s, %q, %v", name, p.Nodes[0].State, reason, p.WakeAt.Sub(now), tt.state, tt.reason, tt.wake)
+			t.Errorf(
+				"%s: %s, stalled %q, wakes in %v, want %s, %q, %v",
+				name,
+				p.Nodes[0].State,
+				reason,
+				p.WakeAt.Sub(now),
+				tt.state,
+				tt.reason,
+				tt.wake,
+			)
 		}
 	}
 }
@@ -244,7 +338,9 @@ func TestWaitsOfADeletion(t *testing.T) {
 // TestFailuresInTheStatusOfADeletion tests which failures it has, and how many attempts they name.
 func TestFailuresInTheStatusOfADeletion(t *testing.T) {
 	failed := func(changes ...func(*record.Record)) func(*Node) {
-		return recorded(record.Failed, append([]func(*record.Record){attempts(2), func(r *record.Record) { r.PodUID = "task" }}, changes...)...)
+		return recorded(
+			record.Failed,
+			append([]func(*record.Record){attempts(2), func(r *record.Record) { r.PodUID = "task" }}, changes...)...)
 	}
 	for name, tt := range map[string]struct {
 		node     func(*Node)
@@ -293,9 +389,19 @@ func TestFailuresOfARollbackOnDeletion(t *testing.T) {
 	const head = "the NodeJob is being deleted; on 1 node the task is still to be rolled back"
 	const retried = "; the rollback failed on 1 node and is retried (a: TaskFailed, exit code 5: no way back)"
 	undoneWith := func(attempts int32) func(*Node) {
-		return recorded(record.Succeeded, undone(record.Failed, attempts), func(r *record.Record) { r.Rollback.ExitCode, r.Rollback.FinishedAt = new(int32(5)), ago(1) })
+		return recorded(
+			record.Succeeded,
+			undone(record.Failed, attempts),
+			func(r *record.Record) { r.Rollback.ExitCode, r.Rollback.FinishedAt = new(int32(5)), ago(1) },
+		)
 	}
-	want := v1alpha1.NodeFailure{Node: "a", ExitCode: new(int32(5)), Reason: "TaskFailed", FinishedAt: metav1.NewTime(ago(1)), RollbackMessage: "no way back"}
+	want := v1alpha1.NodeFailure{
+		Node:            "a",
+		ExitCode:        new(int32(5)),
+		Reason:          "TaskFailed",
+		FinishedAt:      metav1.NewTime(ago(1)),
+		RollbackMessage: "no way back",
+	}
 	tests := map[string]struct {
 		attempts int32
 		pods     []Pod
@@ -303,9 +409,21 @@ func TestFailuresOfARollbackOnDeletion(t *testing.T) {
 		rollback string
 		message  string
 	}{
-		"it backs off":     {1, nil, true, v1alpha1.ReasonRollbackPending, head + retried},
-		"it runs again":    {1, []Pod{newPod(newNode("a"), func(p *Pod) { p.Runs, p.UID, p.Attempt = task.Rollback, "second", 2 })}, true, v1alpha1.ReasonRollingBack, head + retried},
-		"no retry is left": {2, nil, false, v1alpha1.ReasonRollbackFailed, head + ": a: the rollback has failed: TaskFailed, exit code 5: no way back. "},
+		"it backs off": {1, nil, true, v1alpha1.ReasonRollbackPending, head + retried},
+		"it runs again": {
+			1,
+			[]Pod{newPod(newNode("a"), func(p *Pod) { p.Runs, p.UID, p.Attempt = task.Rollback, "second", 2 })},
+			true,
+			v1alpha1.ReasonRollingBack,
+			head + retried,
+		},
+		"no retry is left": {
+			2,
+			nil,
+			false,
+			v1alpha1.ReasonRollbackFailed,
+			head + ": a: the rollback has failed: TaskFailed, exit code 5: no way back. ",
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -317,7 +435,11 @@ func TestFailuresOfARollbackOnDeletion(t *testing.T) {
 			if !tt.retrying {
 				kind = v1alpha1.ConditionStalled
 			}
-			if c := meta.FindStatusCondition(status.Conditions, kind); c.Status != metav1.ConditionTrue || !strings.HasPrefix(c.Message, tt.message) {
+			if c := meta.FindStatusCondition(
+				status.Conditions,
+				kind,
+			); c.Status != metav1.ConditionTrue ||
+				!strings.HasPrefix(c.Message, tt.message) {
 				t.Errorf("%s: %q, want %q", c.Status, c.Message, tt.message)
 			}
 			want.Attempts, want.Retrying, want.Rollback = tt.attempts, tt.retrying, tt.rollback

@@ -70,7 +70,9 @@ func TestVersionOfACleanUp(t *testing.T) {
 // TestPodsThatAreWaitedFor tests whether the release of a pod is urgent.
 func TestPodsThatAreWaitedFor(t *testing.T) {
 	ended := func(changes ...func(*Node)) Node {
-		return newNode("n", append([]func(*Node){recorded(record.Failed, attempts(2), func(r *record.Record) { r.PodUID = "n-pod-uid" })}, changes...)...)
+		return newNode(
+			"n",
+			append([]func(*Node){recorded(record.Failed, attempts(2), func(r *record.Record) { r.PodUID = "n-pod-uid" })}, changes...)...)
 	}
 	for name, tt := range map[string]struct {
 		job  []func(*v1alpha1.NodeJob)
@@ -103,26 +105,53 @@ func TestDeletion(t *testing.T) {
 		want []string
 	}{
 		"pods and records are removed first": {
-			in: see(nil, []Node{a, b, clean}, newPod(clean), newPod(a, exited(0))), want: []string{"release c-pod", "release a-pod", "forget a", "forget b"},
+			in: see(
+				nil,
+				[]Node{a, b, clean},
+				newPod(clean),
+				newPod(a, exited(0)),
+			),
+			want: []string{"release c-pod", "release a-pod", "forget a", "forget b"},
 		},
-		"it finishes when nothing is left":                {in: see(nil, []Node{clean}), want: []string{"finish"}},
-		"it does not wait for a kubelet":                  {in: see(nil, []Node{clean}, newPod(clean, letGo)), want: []string{"finish"}},
-		"pods of deleted nodes are released":              {in: see(nil, nil, newPod(a)), want: []string{"release a-pod"}},
-		"records are retained with deletionPolicy Retain": {job: newJob(retain), in: see(nil, []Node{a, b}, newPod(clean)), want: []string{"release c-pod"}},
-		"it finishes with retained records":               {job: newJob(retain), in: see(nil, []Node{a, b}), want: []string{"finish"}},
-		"a record that cannot be read is removed as well": {in: see(nil, []Node{newNode("d", func(n *Node) { n.On.Present = true })}), want: []string{"forget d"}},
+		"it finishes when nothing is left":   {in: see(nil, []Node{clean}), want: []string{"finish"}},
+		"it does not wait for a kubelet":     {in: see(nil, []Node{clean}, newPod(clean, letGo)), want: []string{"finish"}},
+		"pods of deleted nodes are released": {in: see(nil, nil, newPod(a)), want: []string{"release a-pod"}},
+		"records are retained with deletionPolicy Retain": {
+			job:  newJob(retain),
+			in:   see(nil, []Node{a, b}, newPod(clean)),
+			want: []string{"release c-pod"},
+		},
+		"it finishes with retained records": {job: newJob(retain), in: see(nil, []Node{a, b}), want: []string{"finish"}},
+		"a record that cannot be read is removed as well": {
+			in:   see(nil, []Node{newNode("d", func(n *Node) { n.On.Present = true })}),
+			want: []string{"forget d"},
+		},
 		"an invalid selector does not prevent the deletion": {
 			job: newJob(func(j *v1alpha1.NodeJob) {
-				j.Spec.Nodes.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Like"}}}
+				j.Spec.Nodes.Selector = &metav1.LabelSelector{
+					MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Like"}},
+				}
 			}), in: see(nil, []Node{a}), want: []string{"forget a"},
 		},
 		"the cordon is removed with deletionPolicy Retain": {
-			job: newJob(retain), in: see(nil, []Node{newNode("a", recorded(record.Failed), cordonedBy(jobKey))}), want: []string{"Uncordoned a, uncordoned"},
+			job: newJob(
+				retain,
+			),
+			in:   see(nil, []Node{newNode("a", recorded(record.Failed), cordonedBy(jobKey))}),
+			want: []string{"Uncordoned a, uncordoned"},
 		},
 		"deletionPolicy Rollback needs a rollback": {
-			job: newJob(func(j *v1alpha1.NodeJob) { j.Spec.DeletionPolicy = v1alpha1.DeletionRollback }), in: see(nil, []Node{a}), want: []string{"forget a"},
+			job: newJob(
+				func(j *v1alpha1.NodeJob) { j.Spec.DeletionPolicy = v1alpha1.DeletionRollback },
+			),
+			in:   see(nil, []Node{a}),
+			want: []string{"forget a"},
 		},
-		"suspend does not prevent the deletion": {job: newJob(func(j *v1alpha1.NodeJob) { j.Spec.Suspend = true }), in: see(nil, []Node{a}), want: []string{"forget a"}},
+		"suspend does not prevent the deletion": {
+			job:  newJob(func(j *v1alpha1.NodeJob) { j.Spec.Suspend = true }),
+			in:   see(nil, []Node{a}),
+			want: []string{"forget a"},
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -46,25 +46,110 @@ func TestDependsOn(t *testing.T) {
 		"a user has set its label":            {dep(), newNode("n", label("d2")), record.Record{}, true},
 		"it has not run there":                {dep(), newNode("n"), record.Record{}, false},
 		"it is done with an earlier revision": {dep(), newNode("n", label("d1")), record.Record{}, false},
-		"an earlier revision is enough with rerun.onRevisionChange: false":  {dep(func(p *Peer) { p.AnyRevision = true }), newNode("n", label("d1")), record.Record{}, true},
-		"its revision is not known":                                         {dep(func(p *Peer) { p.Revision = "" }), newNode("n", label("d1")), record.Record{}, false},
-		"it does not select the node":                                       {dep(inPoolB), newNode("n"), record.Record{}, true},
-		"its selector is invalid":                                           {dep(func(p *Peer) { p.Selector = badSelector() }), newNode("n"), record.Record{}, true},
-		"it does not tolerate a taint of the node":                          {dep(), newNode("n", withTaints(busy)), record.Record{}, true},
-		"it does not tolerate a taint of a joining node":                    {dep(), newNode("n", made(5), withTaints(busy)), record.Record{}, false},
-		"its revision is not known, and it has not run there":               {dep(func(p *Peer) { p.Revision = "" }), newNode("n"), record.Record{}, false},
-		"it has not run there, with rerun.onRevisionChange: false":          {dep(func(p *Peer) { p.AnyRevision = true }), newNode("n"), record.Record{}, false},
-		"a user has skipped it while it reran another revision":             {dep(), newNode("n", label("d2")), record.Record{Revision: "d3", Outcome: record.Disrupted, Rerun: true}, true},
-		"it reruns after a reboot, and there was none":                      {dep(onReboot), newNode("n", label("d2")), was("n-machine", "n-boot"), true},
-		"it does not tolerate a transient taint":                            {dep(), newNode("n", withTaints(taint(transientTaints[0], "true", "NoSchedule"))), record.Record{}, false},
-		"it tolerates the taint of the node":                                {dep(func(p *Peer) { p.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}} }), newNode("n", withTaints(busy)), record.Record{}, false},
-		"it was done on another machine":                                    {dep(), newNode("n", label("d2")), was("gone", "n-boot"), false},
-		"another machine does not matter with rerun.onMachineChange: false": {dep(func(p *Peer) { p.OnMachineChange = false }), newNode("n", label("d2")), was("gone", "n-boot"), true},
-		"it reruns after a reboot":                                          {dep(onReboot), newNode("n", label("d2")), was("n-machine", "before"), false},
-		"it does not rerun after a reboot":                                  {dep(), newNode("n", label("d2")), was("n-machine", "before"), true},
-		"its rerun continues":                                               {dep(), newNode("n", label("d2")), record.Record{Revision: "d2", Outcome: record.Disrupted, Rerun: true}, false},
-		"it failed and was skipped":                                         {dep(), newNode("n", label("d2")), record.Record{Revision: "d2", Outcome: record.Failed}, true},
-		"its record is of another revision":                                 {dep(), newNode("n", label("d2")), record.Record{Revision: "d3", Outcome: record.Disrupted}, true},
+		"an earlier revision is enough with rerun.onRevisionChange: false": {
+			dep(func(p *Peer) { p.AnyRevision = true }),
+			newNode("n", label("d1")),
+			record.Record{},
+			true,
+		},
+		"its revision is not known": {
+			dep(func(p *Peer) { p.Revision = "" }),
+			newNode("n", label("d1")),
+			record.Record{},
+			false,
+		},
+		"it does not select the node": {dep(inPoolB), newNode("n"), record.Record{}, true},
+		"its selector is invalid": {
+			dep(func(p *Peer) { p.Selector = badSelector() }),
+			newNode("n"),
+			record.Record{},
+			true,
+		},
+		"it does not tolerate a taint of the node": {dep(), newNode("n", withTaints(busy)), record.Record{}, true},
+		"it does not tolerate a taint of a joining node": {
+			dep(),
+			newNode("n", made(5), withTaints(busy)),
+			record.Record{},
+			false,
+		},
+		"its revision is not known, and it has not run there": {
+			dep(func(p *Peer) { p.Revision = "" }),
+			newNode("n"),
+			record.Record{},
+			false,
+		},
+		"it has not run there, with rerun.onRevisionChange: false": {
+			dep(func(p *Peer) { p.AnyRevision = true }),
+			newNode("n"),
+			record.Record{},
+			false,
+		},
+		"a user has skipped it while it reran another revision": {
+			dep(),
+			newNode("n", label("d2")),
+			record.Record{Revision: "d3", Outcome: record.Disrupted, Rerun: true},
+			true,
+		},
+		"it reruns after a reboot, and there was none": {
+			dep(onReboot),
+			newNode("n", label("d2")),
+			was("n-machine", "n-boot"),
+			true,
+		},
+		"it does not tolerate a transient taint": {
+			dep(),
+			newNode("n", withTaints(taint(transientTaints[0], "true", "NoSchedule"))),
+			record.Record{},
+			false,
+		},
+		"it tolerates the taint of the node": {
+			dep(func(p *Peer) { p.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}} }),
+			newNode("n", withTaints(busy)),
+			record.Record{},
+			false,
+		},
+		"it was done on another machine": {
+			dep(),
+			newNode("n", label("d2")),
+			was("gone", "n-boot"),
+			false,
+		},
+		"another machine does not matter with rerun.onMachineChange: false": {
+			dep(func(p *Peer) { p.OnMachineChange = false }),
+			newNode("n", label("d2")),
+			was("gone", "n-boot"),
+			true,
+		},
+		"it reruns after a reboot": {
+			dep(onReboot),
+			newNode("n", label("d2")),
+			was("n-machine", "before"),
+			false,
+		},
+		"it does not rerun after a reboot": {
+			dep(),
+			newNode("n", label("d2")),
+			was("n-machine", "before"),
+			true,
+		},
+		"its rerun continues": {
+			dep(),
+			newNode("n", label("d2")),
+			record.Record{Revision: "d2", Outcome: record.Disrupted, Rerun: true},
+			false,
+		},
+		"it failed and was skipped": {
+			dep(),
+			newNode("n", label("d2")),
+			record.Record{Revision: "d2", Outcome: record.Failed},
+			true,
+		},
+		"its record is of another revision": {
+			dep(),
+			newNode("n", label("d2")),
+			record.Record{Revision: "d3", Outcome: record.Disrupted},
+			true,
+		},
 	}
 	tolerant := func(j *v1alpha1.NodeJob) {
 		j.Spec.Nodes.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
@@ -81,7 +166,8 @@ func TestDependsOn(t *testing.T) {
 			if got := len(p.Actions) == 1; got != tt.starts {
 				t.Errorf("actions %v, %+v; want a start: %v", told(p), p.Nodes[0], tt.starts)
 			}
-			if st := p.Nodes[0]; !tt.starts && (st.Reason != v1alpha1.ReasonWaitingForDependency || st.Message != "NodeJob dep (spec.dependsOn) must be done on it before") {
+			if st := p.Nodes[0]; !tt.starts &&
+				(st.Reason != v1alpha1.ReasonWaitingForDependency || st.Message != "NodeJob dep (spec.dependsOn) must be done on it before") {
 				t.Errorf("%+v, want %s", st, v1alpha1.ReasonWaitingForDependency)
 			}
 		})
@@ -96,7 +182,11 @@ func badSelector() *metav1.LabelSelector {
 func TestDependencyDelaysOnlyStarts(t *testing.T) {
 	undo := func(j *v1alpha1.NodeJob) { j.Spec.Rollback = &v1alpha1.RollbackSpec{Script: "true"} }
 	runs := newNode("runs")
-	in := see(newJob(undo), []Node{newNode("done", labelled(rev)), newNode("failed", recorded(record.Failed, attempts(2))), runs}, newPod(runs, exited(0)))
+	in := see(
+		newJob(undo),
+		[]Node{newNode("done", labelled(rev)), newNode("failed", recorded(record.Failed, attempts(2))), runs},
+		newPod(runs, exited(0)),
+	)
 	in.DependsOn = []Peer{{Name: "dep", Key: "ns.everynode.dev/dep", Revision: "d"}}
 	readOnPeers(&in)
 	want := []string{"record Succeeded on runs: attempts 1, disruptions 0", "start rollback 1 of rev on failed"}
@@ -113,10 +203,16 @@ func TestDependencyCycle(t *testing.T) {
 		"no cycle":                         {map[string][]string{"a": {"b", "c"}, "b": {"c"}}, nil},
 		"a cycle of two":                   {map[string][]string{"a": {"b"}, "b": {"a"}}, []string{"a", "b", "a"}},
 		"a NodeJob that depends on itself": {map[string][]string{"a": {"a"}}, []string{"a", "a"}},
-		"a cycle through the second of several dependencies": {map[string][]string{"a": {"x", "b"}, "x": {"y"}, "b": {"y", "c"}, "c": {"a"}}, []string{"a", "b", "c", "a"}},
-		"a cycle that the NodeJob is not part of":            {map[string][]string{"a": {"b"}, "b": {"c"}, "c": {"b"}}, nil},
-		"a dependency that does not exist":                   {map[string][]string{"a": {"gone"}}, nil},
-		"two paths to the same dependency are no cycle":      {map[string][]string{"a": {"b", "c"}, "b": {"d"}, "c": {"d"}, "d": {"e"}}, nil},
+		"a cycle through the second of several dependencies": {
+			map[string][]string{"a": {"x", "b"}, "x": {"y"}, "b": {"y", "c"}, "c": {"a"}},
+			[]string{"a", "b", "c", "a"},
+		},
+		"a cycle that the NodeJob is not part of": {map[string][]string{"a": {"b"}, "b": {"c"}, "c": {"b"}}, nil},
+		"a dependency that does not exist":        {map[string][]string{"a": {"gone"}}, nil},
+		"two paths to the same dependency are no cycle": {
+			map[string][]string{"a": {"b", "c"}, "b": {"d"}, "c": {"d"}, "d": {"e"}},
+			nil,
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

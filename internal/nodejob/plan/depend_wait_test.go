@@ -42,33 +42,91 @@ func TestStepsThatWaitForADependency(t *testing.T) {
 			want: []string{"start attempt 1 of rev on b"}, reason: v1alpha1.ReasonWaitingForDependency, wantSince: -1,
 		},
 		"a control plane node is not preferred for that": {
-			steps: []v1alpha1.RolloutStep{one, rest}, mayFail: none, nodes: []Node{newNode("a", made(900), waits), newNode("b", made(9), controlPlane)},
-			reason: v1alpha1.ReasonWaitingForDependency, wantSince: 0,
+			steps: []v1alpha1.RolloutStep{
+				one,
+				rest,
+			},
+			mayFail:   none,
+			nodes:     []Node{newNode("a", made(900), waits), newNode("b", made(9), controlPlane)},
+			reason:    v1alpha1.ReasonWaitingForDependency,
+			wantSince: 0,
 		},
 		"it waits for less than the deadline": {
-			steps: []v1alpha1.RolloutStep{one, rest}, mayFail: none, since: 3599, nodes: []Node{newNode("a", made(9000), waits), newNode("b", made(90), waits)},
-			reason: v1alpha1.ReasonWaitingForDependency, wantSince: 3599,
+			steps: []v1alpha1.RolloutStep{
+				one,
+				rest,
+			},
+			mayFail:   none,
+			since:     3599,
+			nodes:     []Node{newNode("a", made(9000), waits), newNode("b", made(90), waits)},
+			reason:    v1alpha1.ReasonWaitingForDependency,
+			wantSince: 3599,
 		},
 		"the rollout is Stalled after the deadline": {
-			steps: []v1alpha1.RolloutStep{one, rest}, mayFail: none, since: 3600, nodes: []Node{newNode("a", made(9000), waits), newNode("b", made(90), waits)},
-			reason: v1alpha1.ReasonProgressDeadlineExceeded, wantSince: 3600, stalled: true,
+			steps: []v1alpha1.RolloutStep{
+				one,
+				rest,
+			},
+			mayFail:   none,
+			since:     3600,
+			nodes:     []Node{newNode("a", made(9000), waits), newNode("b", made(90), waits)},
+			reason:    v1alpha1.ReasonProgressDeadlineExceeded,
+			wantSince: 3600,
+			stalled:   true,
 		},
 		"another canary starts after the deadline if maxFailures allows it": {
-			steps: []v1alpha1.RolloutStep{one, rest}, mayFail: mayFailNodes(1), since: 3600, nodes: []Node{newNode("a", made(9000), waits), newNode("b", made(90), controlPlane)},
-			want: []string{"start attempt 1 of rev on b"}, reason: v1alpha1.ReasonProgressDeadlineExceeded, wantSince: 3600,
+			steps: []v1alpha1.RolloutStep{
+				one,
+				rest,
+			},
+			mayFail:   mayFailNodes(1),
+			since:     3600,
+			nodes:     []Node{newNode("a", made(9000), waits), newNode("b", made(90), controlPlane)},
+			want:      []string{"start attempt 1 of rev on b"},
+			reason:    v1alpha1.ReasonProgressDeadlineExceeded,
+			wantSince: 3600,
 		},
 		"each canary that waits counts": {
-			steps: []v1alpha1.RolloutStep{one, rest}, mayFail: mayFailNodes(1), since: 3600, nodes: []Node{newNode("a", made(9000), waits), newNode("b", made(90), waits), newNode("c", made(80), waits), newNode("d", made(70), controlPlane)},
-			reason: v1alpha1.ReasonProgressDeadlineExceeded, wantSince: 3600, stalled: true,
+			steps: []v1alpha1.RolloutStep{
+				one,
+				rest,
+			},
+			mayFail: mayFailNodes(1),
+			since:   3600,
+			nodes: []Node{
+				newNode("a", made(9000), waits),
+				newNode("b", made(90), waits),
+				newNode("c", made(80), waits),
+				newNode("d", made(70), controlPlane),
+			},
+			reason:    v1alpha1.ReasonProgressDeadlineExceeded,
+			wantSince: 3600,
+			stalled:   true,
 		},
 		"the status says so if all nodes wait": {
-			steps: []v1alpha1.RolloutStep{one, rest}, mayFail: all, since: 3600, nodes: []Node{newNode("a", made(9000), waits), newNode("b", made(90), waits)},
-			reason: v1alpha1.ReasonProgressDeadlineExceeded, wantSince: 3600, stalled: true,
+			steps: []v1alpha1.RolloutStep{
+				one,
+				rest,
+			},
+			mayFail:   all,
+			since:     3600,
+			nodes:     []Node{newNode("a", made(9000), waits), newNode("b", made(90), waits)},
+			reason:    v1alpha1.ReasonProgressDeadlineExceeded,
+			wantSince: 3600,
+			stalled:   true,
 		},
 		"a step with a selector passes without the node that waits": {
-			steps: []v1alpha1.RolloutStep{poolB(0), rest}, mayFail: mayFailNodes(1), since: 3600,
-			nodes: []Node{newNode("a", made(9000), waits), newNode("b", made(9000), recorded(record.Succeeded), inPool("b")), newNode("c", made(9000))},
-			want:  []string{"start attempt 1 of rev on c"}, reason: v1alpha1.ReasonProgressDeadlineExceeded, wantSince: -1,
+			steps:   []v1alpha1.RolloutStep{poolB(0), rest},
+			mayFail: mayFailNodes(1),
+			since:   3600,
+			nodes: []Node{
+				newNode("a", made(9000), waits),
+				newNode("b", made(9000), recorded(record.Succeeded), inPool("b")),
+				newNode("c", made(9000)),
+			},
+			want:      []string{"start attempt 1 of rev on c"},
+			reason:    v1alpha1.ReasonProgressDeadlineExceeded,
+			wantSince: -1,
 		},
 		"a step that waits for another node as well has not waited": {
 			steps: []v1alpha1.RolloutStep{poolB(0), rest}, mayFail: none, since: 3600,
@@ -76,18 +134,35 @@ func TestStepsThatWaitForADependency(t *testing.T) {
 			reason: v1alpha1.ReasonWaitingForDependency, wantSince: -1,
 		},
 		"a step that begins waits from this pass on, because no event triggers another one": {
-			steps: []v1alpha1.RolloutStep{one, rest}, mayFail: none, nodes: []Node{newNode("a", made(9), waits), newNode("b", made(90), recorded(record.Succeeded))},
-			reason: v1alpha1.ReasonWaitingForDependency, wantSince: 0,
+			steps: []v1alpha1.RolloutStep{
+				one,
+				rest,
+			},
+			mayFail:   none,
+			nodes:     []Node{newNode("a", made(9), waits), newNode("b", made(90), recorded(record.Succeeded))},
+			reason:    v1alpha1.ReasonWaitingForDependency,
+			wantSince: 0,
 		},
 		"it continues when the dependency is done": {
-			steps: []v1alpha1.RolloutStep{one, rest}, mayFail: none, since: 9000, nodes: []Node{newNode("a", made(9000), waits, func(n *Node) { n.Labels[depKey] = "d1" })},
-			want: []string{"start attempt 1 of rev on a"}, reason: v1alpha1.ReasonStarting, wantSince: -1,
+			steps: []v1alpha1.RolloutStep{
+				one,
+				rest,
+			},
+			mayFail:   none,
+			since:     9000,
+			nodes:     []Node{newNode("a", made(9000), waits, func(n *Node) { n.Labels[depKey] = "d1" })},
+			want:      []string{"start attempt 1 of rev on a"},
+			reason:    v1alpha1.ReasonStarting,
+			wantSince: -1,
 		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			job := newJob(inSteps(tt.steps...), tt.mayFail)
-			job.Status.Revision, job.Status.Rollout = rev, &v1alpha1.RolloutStatus{Step: tt.steps[0].Name, StepStartedAt: metav1.Time{Time: ago(900)}}
+			job.Status.Revision, job.Status.Rollout = rev, &v1alpha1.RolloutStatus{
+				Step:          tt.steps[0].Name,
+				StepStartedAt: metav1.Time{Time: ago(900)},
+			}
 			if tt.since > 0 {
 				job.Status.ControllerState.Rollout.WaitingForDependencySince = metav1.Time{Time: ago(tt.since)}
 			}
@@ -96,7 +171,13 @@ func TestStepsThatWaitForADependency(t *testing.T) {
 			readOnPeers(&in)
 			p := Next(in)
 			if diff := cmp.Diff(tt.want, told(p)); diff != "" || p.Nodes[0].Reason != tt.reason || isStalled(p.Status) != tt.stalled {
-				t.Errorf("a is %s: %s, stalled: %v; actions (-want +got):\n%s", p.Nodes[0].Reason, p.Nodes[0].Message, isStalled(p.Status), diff)
+				t.Errorf(
+					"a is %s: %s, stalled: %v; actions (-want +got):\n%s",
+					p.Nodes[0].Reason,
+					p.Nodes[0].Message,
+					isStalled(p.Status),
+					diff,
+				)
 			}
 			want := metav1.Time{}
 			if tt.wantSince >= 0 {

@@ -24,7 +24,9 @@ func TestOutcomesExtendEarlierAttempts(t *testing.T) {
 		}}, changes...)...)
 	}
 	rebooting := func(changes ...func(*record.Record)) func(*Node) {
-		return with(record.Rebooting, append([]func(*record.Record){func(r *record.Record) { r.Reboot.FromBootID = "before" }}, changes...)...)
+		return with(
+			record.Rebooting,
+			append([]func(*record.Record){func(r *record.Record) { r.Reboot.FromBootID = "before" }}, changes...)...)
 	}
 	rollback := func(r *record.Record) {
 		r.Attempts = 4
@@ -42,15 +44,42 @@ func TestOutcomesExtendEarlierAttempts(t *testing.T) {
 		pod  []func(*Pod)
 		want []string
 	}{
-		"a success":            {node: []func(*Node){with(record.Failed)}, pod: runs(task.Task, exited(0)), want: []string{old, before}},
-		"a failure":            {node: []func(*Node){with(record.Failed)}, pod: runs(task.Task, exited(3)), want: []string{old, before}},
-		"a disruption":         {node: []func(*Node){with(record.Failed)}, pod: runs(task.Task, exited(143, reported(outcome.ReasonDisrupted))), want: []string{old, before}},
-		"a further disruption": {node: []func(*Node){with(record.Disrupted)}, pod: runs(task.Task, exited(143, reported(outcome.ReasonDisrupted))), want: []string{old}},
-		"a rerun":              {node: []func(*Node){with(record.Succeeded)}, pod: runs(task.Task, exited(0)), want: []string{old, "rev 1 Succeeded"}},
-		"a success after a failure of another revision": {node: []func(*Node){with(record.Failed, func(r *record.Record) { r.Revision = "a" })}, pod: runs(task.Task, exited(0)), want: []string{old, "a 1 Failed"}},
-		"a success after a failure of another machine":  {node: []func(*Node){with(record.Failed, func(r *record.Record) { r.MachineID = "gone" })}, pod: runs(task.Task, exited(0))},
-		"an unreachable node":                           {node: []func(*Node){with(record.Failed), func(n *Node) { n.Ready = "Unknown" }}, pod: runs(task.Task, func(p *Pod) { p.Created = ago(99999) }), want: []string{old, before}},
-		"a success and a reboot":                        {node: []func(*Node){with(record.Failed)}, pod: runs(task.Task, exited(0), func(p *Pod) { p.Reboot = v1alpha1.RebootAlways }), want: []string{old, before}},
+		"a success": {node: []func(*Node){with(record.Failed)}, pod: runs(task.Task, exited(0)), want: []string{old, before}},
+		"a failure": {node: []func(*Node){with(record.Failed)}, pod: runs(task.Task, exited(3)), want: []string{old, before}},
+		"a disruption": {
+			node: []func(*Node){with(record.Failed)},
+			pod:  runs(task.Task, exited(143, reported(outcome.ReasonDisrupted))),
+			want: []string{old, before},
+		},
+		"a further disruption": {
+			node: []func(*Node){with(record.Disrupted)},
+			pod:  runs(task.Task, exited(143, reported(outcome.ReasonDisrupted))),
+			want: []string{old},
+		},
+		"a rerun": {
+			node: []func(*Node){with(record.Succeeded)},
+			pod:  runs(task.Task, exited(0)),
+			want: []string{old, "rev 1 Succeeded"},
+		},
+		"a success after a failure of another revision": {
+			node: []func(*Node){with(record.Failed, func(r *record.Record) { r.Revision = "a" })},
+			pod:  runs(task.Task, exited(0)),
+			want: []string{old, "a 1 Failed"},
+		},
+		"a success after a failure of another machine": {
+			node: []func(*Node){with(record.Failed, func(r *record.Record) { r.MachineID = "gone" })},
+			pod:  runs(task.Task, exited(0)),
+		},
+		"an unreachable node": {
+			node: []func(*Node){with(record.Failed), func(n *Node) { n.Ready = "Unknown" }},
+			pod:  runs(task.Task, func(p *Pod) { p.Created = ago(99999) }),
+			want: []string{old, before},
+		},
+		"a success and a reboot": {
+			node: []func(*Node){with(record.Failed)},
+			pod:  runs(task.Task, exited(0), func(p *Pod) { p.Reboot = v1alpha1.RebootAlways }),
+			want: []string{old, before},
+		},
 		"a reboot that failed": {
 			job: []func(*v1alpha1.NodeJob){rebootingAs(v1alpha1.RebootAlways)}, node: []func(*Node){rebooting(), inBoot},
 			pod: runs(task.Reboot, exited(1, reported(outcome.ReasonRebootFailed))), want: []string{old},
@@ -60,14 +89,21 @@ func TestOutcomesExtendEarlierAttempts(t *testing.T) {
 			node: []func(*Node){rebooting(func(r *record.Record) { r.Reboot.StartedAt = ago(301) }), inBoot}, want: []string{old},
 		},
 		"a reboot into another machine": {
-			job: []func(*v1alpha1.NodeJob){rebootingAs(v1alpha1.RebootAlways)}, node: []func(*Node){rebooting(func(r *record.Record) { r.MachineID = "gone" })},
+			job: []func(*v1alpha1.NodeJob){
+				rebootingAs(v1alpha1.RebootAlways),
+			},
+			node: []func(*Node){rebooting(func(r *record.Record) { r.MachineID = "gone" })},
 		},
 		"a check after a reboot": {
 			job: []func(*v1alpha1.NodeJob){rebootingAs(v1alpha1.RebootAlways), checking}, node: []func(*Node){rebooting()},
 			pod: runs(task.Check, exited(3)), want: []string{old},
 		},
 		"a drain that timed out": {
-			job: []func(*v1alpha1.NodeJob){draining, drainsSince("n", 60)}, node: []func(*Node){cordonedBy(jobKey), with(record.Failed, func(r *record.Record) { r.Revision = "a" })},
+			job: []func(*v1alpha1.NodeJob){
+				draining,
+				drainsSince("n", 60),
+			},
+			node: []func(*Node){cordonedBy(jobKey), with(record.Failed, func(r *record.Record) { r.Revision = "a" })},
 			want: []string{old, "a 1 Failed"},
 		},
 		"the first rollback": {
@@ -79,7 +115,11 @@ func TestOutcomesExtendEarlierAttempts(t *testing.T) {
 			pod: runs(task.Rollback, exited(0)), want: []string{old, "rev 1 Failed rollback"},
 		},
 		"a task after its rollback": {
-			node: []func(*Node){with(record.Failed, rollback)}, pod: runs(task.Task, exited(0)), want: []string{old, "rev 4 Failed", "rev 1 Failed rollback"},
+			node: []func(*Node){
+				with(record.Failed, rollback),
+			},
+			pod:  runs(task.Task, exited(0)),
+			want: []string{old, "rev 4 Failed", "rev 1 Failed rollback"},
 		},
 	}
 	for name, tt := range tests {

@@ -69,7 +69,9 @@ func TestNodeStates(t *testing.T) {
 		},
 		"it matches no node with an invalid selector": {
 			job: newJob(func(j *v1alpha1.NodeJob) {
-				j.Spec.Nodes.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "pool", Operator: "Like"}}}
+				j.Spec.Nodes.Selector = &metav1.LabelSelector{
+					MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "pool", Operator: "Like"}},
+				}
 			}), node: newNode("n"),
 			want: state(Excluded, v1alpha1.ReasonNotSelected, "spec.nodes.selector does not match its labels", time.Time{}),
 		},
@@ -103,17 +105,46 @@ func TestNodeStates(t *testing.T) {
 		},
 		"it backs off after a failure": {
 			node: newNode("n", recorded(record.Failed, func(r *record.Record) { r.FinishedAt = ago(4) })),
-			want: state(Waiting, v1alpha1.ReasonBackingOff, "the next attempt waits after one that failed or was disrupted", now.Add(6*time.Second)),
+			want: state(
+				Waiting,
+				v1alpha1.ReasonBackingOff,
+				"the next attempt waits after one that failed or was disrupted",
+				now.Add(6*time.Second),
+			),
 		},
 
-		"an unreachable node stays done":                               {node: newNode("n", recorded(record.Succeeded), lost), want: done},
-		"a node with an untolerated taint stays done":                  {node: newNode("n", recorded(record.Succeeded), tainted), want: done},
-		"a node stays done while suspended":                            {job: newJob(suspend), node: newNode("n", recorded(record.Succeeded)), want: done},
-		"a node stays done when pods cannot be created":                {node: newNode("n", recorded(record.Succeeded)), obstacle: missing, want: done},
-		"a done node of another pool does not match":                   {job: newJob(onPoolB), node: newNode("n", recorded(record.Succeeded)), want: state(Excluded, v1alpha1.ReasonNotSelected, "spec.nodes.selector does not match its labels", time.Time{})},
-		"a node with an untolerated taint stays failed":                {node: newNode("n", recorded(record.Failed, attempts(2)), tainted), want: state(Failed, v1alpha1.ReasonRetriesExhausted, "line 1\nno space left", time.Time{})},
-		"an unreachable node stays failed":                             {node: newNode("n", recorded(record.Failed, attempts(2)), lost), want: state(Failed, v1alpha1.ReasonRetriesExhausted, "line 1\nno space left", time.Time{})},
-		"a node with a retry left is excluded by an untolerated taint": {node: newNode("n", recorded(record.Failed), tainted), want: state(Excluded, v1alpha1.ReasonUntoleratedTaint, "it has the taint dedicated=db:NoSchedule", time.Time{})},
+		"an unreachable node stays done": {node: newNode("n", recorded(record.Succeeded), lost), want: done},
+		"a node with an untolerated taint stays done": {
+			node: newNode("n", recorded(record.Succeeded), tainted),
+			want: done,
+		},
+		"a node stays done while suspended": {
+			job:  newJob(suspend),
+			node: newNode("n", recorded(record.Succeeded)),
+			want: done,
+		},
+		"a node stays done when pods cannot be created": {
+			node:     newNode("n", recorded(record.Succeeded)),
+			obstacle: missing,
+			want:     done,
+		},
+		"a done node of another pool does not match": {
+			job:  newJob(onPoolB),
+			node: newNode("n", recorded(record.Succeeded)),
+			want: state(Excluded, v1alpha1.ReasonNotSelected, "spec.nodes.selector does not match its labels", time.Time{}),
+		},
+		"a node with an untolerated taint stays failed": {
+			node: newNode("n", recorded(record.Failed, attempts(2)), tainted),
+			want: state(Failed, v1alpha1.ReasonRetriesExhausted, "line 1\nno space left", time.Time{}),
+		},
+		"an unreachable node stays failed": {
+			node: newNode("n", recorded(record.Failed, attempts(2)), lost),
+			want: state(Failed, v1alpha1.ReasonRetriesExhausted, "line 1\nno space left", time.Time{}),
+		},
+		"a node with a retry left is excluded by an untolerated taint": {
+			node: newNode("n", recorded(record.Failed), tainted),
+			want: state(Excluded, v1alpha1.ReasonUntoleratedTaint, "it has the taint dedicated=db:NoSchedule", time.Time{}),
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -128,7 +159,19 @@ func TestNodeStates(t *testing.T) {
 			}
 			var want []Action
 			if tt.want == starts {
-				want = []Action{Start{Attempt: task.Attempt{Phase: task.Task, Revision: rev, Number: 1, NodeName: "n", NodeUID: "n-uid", MachineID: tt.node.MachineID, BootID: tt.node.BootID}}}
+				want = []Action{
+					Start{
+						Attempt: task.Attempt{
+							Phase:     task.Task,
+							Revision:  rev,
+							Number:    1,
+							NodeName:  "n",
+							NodeUID:   "n-uid",
+							MachineID: tt.node.MachineID,
+							BootID:    tt.node.BootID,
+						},
+					},
+				}
 			}
 			if diff := cmp.Diff(want, p.Actions); diff != "" {
 				t.Errorf("actions (-want +got):\n%s", diff)

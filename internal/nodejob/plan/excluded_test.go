@@ -25,15 +25,24 @@ func TestExcludedNodes(t *testing.T) {
 	})
 	other := newNode("other", func(n *Node) { n.Labels[corev1.LabelOSStable] = "windows" })
 	busyNodes := func(nodes int32, names ...string) v1alpha1.ExcludedNodes {
-		return v1alpha1.ExcludedNodes{Message: "it has the taint " + busy.ToString(), Reason: v1alpha1.ReasonUntoleratedTaint, Nodes: nodes, Names: names}
+		return v1alpha1.ExcludedNodes{
+			Message: "it has the taint " + busy.ToString(),
+			Reason:  v1alpha1.ReasonUntoleratedTaint,
+			Nodes:   nodes,
+			Names:   names,
+		}
 	}
 	tests := map[string]struct {
 		nodes   []Node
 		want    []v1alpha1.ExcludedNodes
 		message string
 	}{
-		"none":           {[]Node{done}, nil, "1 of 1 node is done"},
-		"one by a taint": {[]Node{done, tainted("a")}, []v1alpha1.ExcludedNodes{busyNodes(1, "a")}, "1 of 1 node is done; 1 node is excluded by a taint"},
+		"none": {[]Node{done}, nil, "1 of 1 node is done"},
+		"one by a taint": {
+			[]Node{done, tainted("a")},
+			[]v1alpha1.ExcludedNodes{busyNodes(1, "a")},
+			"1 of 1 node is done; 1 node is excluded by a taint",
+		},
 		"most nodes first": {[]Node{other, special, tainted("d"), tainted("b"), done, tainted("c"), tainted("a")}, []v1alpha1.ExcludedNodes{
 			busyNodes(4, "a", "b", "c"),
 			{Message: gpu, Reason: v1alpha1.ReasonUntoleratedTaint, Nodes: 1, Names: []string{"special"}},
@@ -77,7 +86,8 @@ func TestExcludedNodesAreBounded(t *testing.T) {
 	}
 	status := Next(see(newJob(), nodes)).Status
 	c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionComplete)
-	if len(status.Excluded) != maxExcluded || status.Nodes.Excluded != 5000 || c.Message != "1 of 1 node is done; 5000 nodes are excluded by a taint" {
+	if len(status.Excluded) != maxExcluded || status.Nodes.Excluded != 5000 ||
+		c.Message != "1 of 1 node is done; 5000 nodes are excluded by a taint" {
 		t.Errorf("%d reasons, %d nodes, %q", len(status.Excluded), status.Nodes.Excluded, c.Message)
 	}
 }

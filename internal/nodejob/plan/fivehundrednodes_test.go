@@ -69,7 +69,12 @@ func TestFiveHundredNodes(t *testing.T) {
 		named = append(named, fmt.Sprintf("%s %s %d %v", f.Node, f.Reason, f.Attempts, f.Retrying))
 	}
 	wantNamed := []string{
-		"n001 TaskFailed 3 false", "n003 NodeUnreachable 1 false", "n101 TaskFailed 3 false", "n201 TaskFailed 3 false", "n301 TaskFailed 3 false", "n401 TaskFailed 3 false",
+		"n001 TaskFailed 3 false",
+		"n003 NodeUnreachable 1 false",
+		"n101 TaskFailed 3 false",
+		"n201 TaskFailed 3 false",
+		"n301 TaskFailed 3 false",
+		"n401 TaskFailed 3 false",
 	}
 	if diff := cmp.Diff(wantNamed, named); diff != "" {
 		t.Errorf("failures (-want +got):\n%s", diff)

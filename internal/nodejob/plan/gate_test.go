@@ -67,7 +67,10 @@ func otherDone(n *Node) { n.Labels = map[string]string{"pool": "a", "ns.everynod
 // A NodeJob that was restored without its status, and whose ConfigMap is missing, does not know its revision. Then
 // every node would look unfinished.
 func TestNoNodeIsClosedWithUnknownRevision(t *testing.T) {
-	in := see(newJob(gated(v1alpha1.GateSpec{Scope: v1alpha1.GateAll, Effect: v1alpha1.GateNoExecute})), []Node{newNode("n", made(7200), labelled("old"))})
+	in := see(
+		newJob(gated(v1alpha1.GateSpec{Scope: v1alpha1.GateAll, Effect: v1alpha1.GateNoExecute})),
+		[]Node{newNode("n", made(7200), labelled("old"))},
+	)
 	in.Revision, in.Obstacle = "", &task.Obstacle{Reason: v1alpha1.ReasonConfigMapNotFound, Message: "it is missing"}
 	if got := told(Next(in)); len(got) > 0 {
 		t.Errorf("actions %v, want none", got)
@@ -91,54 +94,217 @@ func TestGate(t *testing.T) {
 		in      func(*Input)
 		want    []string
 	}{
-		"a joining node is closed":                                                      {job: own, node: newNode("n", made(5)), want: []string{"GateClosed n, taints [ns.everynode.dev/job=everynode:NoSchedule]"}},
-		"other taints of a joining node stay":                                           {job: own, node: newNode("n", made(5), withTaints(prefers)), want: []string{"GateClosed n, taints [example.com/prefers:PreferNoSchedule ns.everynode.dev/job=everynode:NoSchedule]"}},
-		"a node that the API server has closed stays closed":                            {job: own, node: newNode("n", made(5), withTaints(ownTaint))},
-		"a node that its kubelet has closed stays closed":                               {job: shared, node: newNode("n", made(5), withTaints(kubeletTaint))},
-		"a node that is older than the gate stays open":                                 {job: own, node: newNode("n", made(7200))},
-		"a node that joined ten minutes ago stays open":                                 {job: own, node: newNode("n", made(600))},
-		"a node that joined when the gate was created stays open":                       {job: func(j *v1alpha1.NodeJob) { own(j); j.Status.Gate.Since = metav1.NewTime(ago(5)) }, node: newNode("n", made(5))},
-		"a node that is older than the gate stays open with other taints":               {job: own, node: newNode("n", made(7200), withTaints(prefers))},
-		"a joining node on which the task has failed is closed":                         {job: own, node: newNode("n", made(5), recorded(record.Failed)), want: []string{"GateClosed n, taints [ns.everynode.dev/job=everynode:NoSchedule]"}},
-		"a joining node on which the task has succeeded stays open":                     {job: own, node: newNode("n", made(5), succeeded(3))},
-		"a joining node stays open while the namespace is not allowed":                  {job: own, node: newNode("n", made(5)), in: refuseNamespace},
-		"the node of the manager stays open if its pod would end":                       {job: gated(v1alpha1.GateSpec{Effect: v1alpha1.GateNoExecute}), node: newNode("n", made(5)), in: func(in *Input) { in.OwnNode = "n" }},
-		"a node that joined more than ten minutes ago stays open":                       {job: own, node: newNode("n", made(601))},
-		"a node that is done with an earlier revision stays open":                       {job: own, node: newNode("n", made(5), labelled("old"))},
-		"a terminating node stays open":                                                 {job: own, node: newNode("n", made(5), func(n *Node) { n.Deleting = true })},
-		"a node that does not match stays open":                                         {job: own, node: newNode("n", made(5), inPool("b"))},
-		"scope All closes every node that is not done":                                  {job: all, node: newNode("n", made(7200)), want: []string{"GateClosed n, taints [ns.everynode.dev/job=everynode:NoSchedule]"}},
-		"scope All closes a node that is done with an earlier revision":                 {job: all, node: newNode("n", made(7200), labelled("old")), want: []string{"GateClosed n, taints [ns.everynode.dev/job=everynode:NoSchedule]"}},
-		"scope All does not close a node that reruns the same revision":                 {job: func(j *v1alpha1.NodeJob) { all(j); j.Spec.Rerun.OnReboot = true }, node: newNode("n", recorded(record.Succeeded, ofBoot("before")))},
-		"with gate.onReboot a node is closed after a reboot":                            {job: onReboot, node: newNode("n", made(7200), recorded(record.Succeeded, ofBoot("before"))), want: []string{"GateClosed n, taints [ns.everynode.dev/job=everynode:NoSchedule]"}},
-		"with gate.onReboot a node is not closed without a reboot":                      {job: onReboot, node: newNode("n", made(7200), recorded(record.Succeeded))},
-		"with gate.onReboot a node that reruns the task is not closed without a reboot": {job: onReboot, node: newNode("n", made(7200), succeeded(60))},
-		"with gate.onReboot a node on which the task has failed is not closed":          {job: onReboot, node: newNode("n", made(7200), recorded(record.Failed, ofBoot("before")))},
-		"a replaced machine is closed":                                                  {job: own, node: newNode("n", made(7200), recorded(record.Succeeded, func(r *record.Record) { r.MachineID = "gone" })), want: []string{"GateClosed n, taints [ns.everynode.dev/job=everynode:NoSchedule]"}},
-		"a done node is opened":                                                         {job: own, node: newNode("n", recorded(record.Succeeded), withTaints(prefers, ownTaint)), want: []string{"GateOpened n, taints [example.com/prefers:PreferNoSchedule]"}},
-		"a skipped node is opened":                                                      {job: own, node: newNode("n", labelled(rev), withTaints(ownTaint)), want: []string{"GateOpened n, taints []"}},
-		"a node that its kubelet has closed is opened":                                  {job: shared, node: newNode("n", labelled(rev), withTaints(kubeletTaint)), want: []string{"GateOpened n, taints []"}},
-		"a gate with the default key is opened with any effect":                         {job: own, node: newNode("n", labelled(rev), withTaints(taint("ns.everynode.dev/job", "x", corev1.TaintEffectNoExecute))), want: []string{"GateOpened n, taints []"}},
-		"a gate with a user's key is only opened with its effect":                       {job: shared, node: newNode("n", labelled(rev), withTaints(taint("example.com/boot", v1alpha1.GateValue, corev1.TaintEffectNoExecute)))},
-		"a failed node stays closed":                                                    {job: own, node: newNode("n", recorded(record.Failed, attempts(2)), withTaints(ownTaint))},
-		"a waiting node stays closed":                                                   {job: own, node: newNode("n", withTaints(ownTaint))},
-		"a node that does not match is opened":                                          {job: shared, node: newNode("n", inPool("b"), withTaints(sharedTaint)), want: []string{"GateOpened n, taints []"}},
-		"a node that does not match is opened with any value of the default key":        {job: own, node: newNode("n", inPool("b"), withTaints(taint("ns.everynode.dev/job", "x", "NoSchedule"))), want: []string{"GateOpened n, taints []"}},
-		"a node that does not match is opened before it is initialized":                 {job: shared, node: newNode("n", inPool("b"), withTaints(taint(transientTaints[0], "true", "NoSchedule"), sharedTaint)), want: []string{"GateOpened n, taints [" + transientTaints[0] + "=true:NoSchedule]"}},
-		"a joining node with another operating system is opened":                        {job: shared, node: newNode("n", made(5), withOS("windows"), withTaints(sharedTaint)), want: []string{"GateOpened n, taints []"}},
-		"a joining node with an untolerated taint stays closed":                         {job: shared, node: newNode("n", made(5), withTaints(busy, sharedTaint))},
-		"a node that does not match and was closed by its kubelet stays closed":         {job: shared, node: newNode("n", inPool("b"), withTaints(kubeletTaint))},
-		"a node with an untolerated taint is opened":                                    {job: shared, node: newNode("n", withTaints(busy, sharedTaint)), want: []string{"GateOpened n, taints [dedicated=db:NoSchedule]"}},
-		"a node that the cloud provider has not initialized stays closed":               {job: shared, node: newNode("n", withTaints(taint(transientTaints[0], "true", "NoSchedule"), sharedTaint))},
-		"an orphaned gate is no reason to open":                                         {job: own, node: newNode("n", withTaints(sharedTaint, ownTaint))},
-		"a done node stays closed while another NodeJob with the gate is pending":       {job: shared, node: newNode("n", recorded(record.Succeeded), withTaints(sharedTaint)), sharers: sharer("o1")},
-		"a done node stays closed while the revision of the other NodeJob is unknown":   {job: shared, node: newNode("n", recorded(record.Succeeded), otherDone, withTaints(sharedTaint)), sharers: sharer("")},
-		"the last of both NodeJobs opens the gate":                                      {job: shared, node: newNode("n", recorded(record.Succeeded), otherDone, withTaints(sharedTaint)), sharers: sharer("o1"), want: []string{"GateOpened n, taints []"}},
-		"without spec.gate the default key is removed":                                  {job: func(*v1alpha1.NodeJob) {}, node: newNode("n", withTaints(ownTaint)), want: []string{"GateOpened n, taints []"}},
-		"a deletion opens the gate":                                                     {job: func(j *v1alpha1.NodeJob) { shared(j); deleted("")(j) }, node: newNode("n", withTaints(kubeletTaint)), want: []string{"forget n, taints []"}},
-		"a deletion does not open the gate while another NodeJob is pending":            {job: func(j *v1alpha1.NodeJob) { shared(j); deleted("")(j) }, node: newNode("n", withTaints(kubeletTaint)), sharers: sharer("o1"), want: []string{"finish"}},
-		"a deletion that retains the records opens the gate":                            {job: func(j *v1alpha1.NodeJob) { own(j); deleted(v1alpha1.DeletionRetain)(j) }, node: newNode("n", recorded(record.Failed), withTaints(ownTaint)), want: []string{"GateOpened n, taints []"}},
-		"a deletion does not open a gate that the kubelet has closed on other nodes":    {job: func(j *v1alpha1.NodeJob) { shared(j); deleted("")(j) }, node: newNode("n", inPool("b"), withTaints(kubeletTaint)), want: []string{"finish"}},
+		"a joining node is closed": {
+			job:  own,
+			node: newNode("n", made(5)),
+			want: []string{"GateClosed n, taints [ns.everynode.dev/job=everynode:NoSchedule]"},
+		},
+		"other taints of a joining node stay": {
+			job:  own,
+			node: newNode("n", made(5), withTaints(prefers)),
+			want: []string{"GateClosed n, taints [example.com/prefers:PreferNoSchedule ns.everynode.dev/job=everynode:NoSchedule]"},
+		},
+		"a node that the API server has closed stays closed": {
+			job:  own,
+			node: newNode("n", made(5), withTaints(ownTaint)),
+		},
+		"a node that its kubelet has closed stays closed": {
+			job:  shared,
+			node: newNode("n", made(5), withTaints(kubeletTaint)),
+		},
+		"a node that is older than the gate stays open": {job: own, node: newNode("n", made(7200))},
+		"a node that joined ten minutes ago stays open": {job: own, node: newNode("n", made(600))},
+		"a node that joined when the gate was created stays open": {
+			job:  func(j *v1alpha1.NodeJob) { own(j); j.Status.Gate.Since = metav1.NewTime(ago(5)) },
+			node: newNode("n", made(5)),
+		},
+		"a node that is older than the gate stays open with other taints": {
+			job:  own,
+			node: newNode("n", made(7200), withTaints(prefers)),
+		},
+		"a joining node on which the task has failed is closed": {
+			job:  own,
+			node: newNode("n", made(5), recorded(record.Failed)),
+			want: []string{"GateClosed n, taints [ns.everynode.dev/job=everynode:NoSchedule]"},
+		},
+		"a joining node on which the task has succeeded stays open": {
+			job:  own,
+			node: newNode("n", made(5), succeeded(3)),
+		},
+		"a joining node stays open while the namespace is not allowed": {
+			job:  own,
+			node: newNode("n", made(5)),
+			in:   refuseNamespace,
+		},
+		"the node of the manager stays open if its pod would end": {
+			job:  gated(v1alpha1.GateSpec{Effect: v1alpha1.GateNoExecute}),
+			node: newNode("n", made(5)),
+			in:   func(in *Input) { in.OwnNode = "n" },
+		},
+		"a node that joined more than ten minutes ago stays open": {job: own, node: newNode("n", made(601))},
+		"a node that is done with an earlier revision stays open": {
+			job:  own,
+			node: newNode("n", made(5), labelled("old")),
+		},
+		"a terminating node stays open": {
+			job:  own,
+			node: newNode("n", made(5), func(n *Node) { n.Deleting = true }),
+		},
+		"a node that does not match stays open": {
+			job:  own,
+			node: newNode("n", made(5), inPool("b")),
+		},
+		"scope All closes every node that is not done": {
+			job:  all,
+			node: newNode("n", made(7200)),
+			want: []string{"GateClosed n, taints [ns.everynode.dev/job=everynode:NoSchedule]"},
+		},
+		"scope All closes a node that is done with an earlier revision": {
+			job:  all,
+			node: newNode("n", made(7200), labelled("old")),
+			want: []string{"GateClosed n, taints [ns.everynode.dev/job=everynode:NoSchedule]"},
+		},
+		"scope All does not close a node that reruns the same revision": {
+			job:  func(j *v1alpha1.NodeJob) { all(j); j.Spec.Rerun.OnReboot = true },
+			node: newNode("n", recorded(record.Succeeded, ofBoot("before"))),
+		},
+		"with gate.onReboot a node is closed after a reboot": {
+			job:  onReboot,
+			node: newNode("n", made(7200), recorded(record.Succeeded, ofBoot("before"))),
+			want: []string{"GateClosed n, taints [ns.everynode.dev/job=everynode:NoSchedule]"},
+		},
+		"with gate.onReboot a node is not closed without a reboot": {
+			job:  onReboot,
+			node: newNode("n", made(7200), recorded(record.Succeeded)),
+		},
+		"with gate.onReboot a node that reruns the task is not closed without a reboot": {
+			job:  onReboot,
+			node: newNode("n", made(7200), succeeded(60)),
+		},
+		"with gate.onReboot a node on which the task has failed is not closed": {
+			job:  onReboot,
+			node: newNode("n", made(7200), recorded(record.Failed, ofBoot("before"))),
+		},
+		"a replaced machine is closed": {
+			job:  own,
+			node: newNode("n", made(7200), recorded(record.Succeeded, func(r *record.Record) { r.MachineID = "gone" })),
+			want: []string{"GateClosed n, taints [ns.everynode.dev/job=everynode:NoSchedule]"},
+		},
+		"a done node is opened": {
+			job:  own,
+			node: newNode("n", recorded(record.Succeeded), withTaints(prefers, ownTaint)),
+			want: []string{"GateOpened n, taints [example.com/prefers:PreferNoSchedule]"},
+		},
+		"a skipped node is opened": {
+			job:  own,
+			node: newNode("n", labelled(rev), withTaints(ownTaint)),
+			want: []string{"GateOpened n, taints []"},
+		},
+		"a node that its kubelet has closed is opened": {
+			job:  shared,
+			node: newNode("n", labelled(rev), withTaints(kubeletTaint)),
+			want: []string{"GateOpened n, taints []"},
+		},
+		"a gate with the default key is opened with any effect": {
+			job:  own,
+			node: newNode("n", labelled(rev), withTaints(taint("ns.everynode.dev/job", "x", corev1.TaintEffectNoExecute))),
+			want: []string{"GateOpened n, taints []"},
+		},
+		"a gate with a user's key is only opened with its effect": {
+			job:  shared,
+			node: newNode("n", labelled(rev), withTaints(taint("example.com/boot", v1alpha1.GateValue, corev1.TaintEffectNoExecute))),
+		},
+		"a failed node stays closed": {
+			job:  own,
+			node: newNode("n", recorded(record.Failed, attempts(2)), withTaints(ownTaint)),
+		},
+		"a waiting node stays closed": {
+			job:  own,
+			node: newNode("n", withTaints(ownTaint)),
+		},
+		"a node that does not match is opened": {
+			job:  shared,
+			node: newNode("n", inPool("b"), withTaints(sharedTaint)),
+			want: []string{"GateOpened n, taints []"},
+		},
+		"a node that does not match is opened with any value of the default key": {
+			job:  own,
+			node: newNode("n", inPool("b"), withTaints(taint("ns.everynode.dev/job", "x", "NoSchedule"))),
+			want: []string{"GateOpened n, taints []"},
+		},
+		"a node that does not match is opened before it is initialized": {
+			job:  shared,
+			node: newNode("n", inPool("b"), withTaints(taint(transientTaints[0], "true", "NoSchedule"), sharedTaint)),
+			want: []string{"GateOpened n, taints [" + transientTaints[0] + "=true:NoSchedule]"},
+		},
+		"a joining node with another operating system is opened": {
+			job:  shared,
+			node: newNode("n", made(5), withOS("windows"), withTaints(sharedTaint)),
+			want: []string{"GateOpened n, taints []"},
+		},
+		"a joining node with an untolerated taint stays closed": {
+			job:  shared,
+			node: newNode("n", made(5), withTaints(busy, sharedTaint)),
+		},
+		"a node that does not match and was closed by its kubelet stays closed": {
+			job:  shared,
+			node: newNode("n", inPool("b"), withTaints(kubeletTaint)),
+		},
+		"a node with an untolerated taint is opened": {
+			job:  shared,
+			node: newNode("n", withTaints(busy, sharedTaint)),
+			want: []string{"GateOpened n, taints [dedicated=db:NoSchedule]"},
+		},
+		"a node that the cloud provider has not initialized stays closed": {
+			job:  shared,
+			node: newNode("n", withTaints(taint(transientTaints[0], "true", "NoSchedule"), sharedTaint)),
+		},
+		"an orphaned gate is no reason to open": {
+			job:  own,
+			node: newNode("n", withTaints(sharedTaint, ownTaint)),
+		},
+		"a done node stays closed while another NodeJob with the gate is pending": {
+			job:     shared,
+			node:    newNode("n", recorded(record.Succeeded), withTaints(sharedTaint)),
+			sharers: sharer("o1"),
+		},
+		"a done node stays closed while the revision of the other NodeJob is unknown": {
+			job:     shared,
+			node:    newNode("n", recorded(record.Succeeded), otherDone, withTaints(sharedTaint)),
+			sharers: sharer(""),
+		},
+		"the last of both NodeJobs opens the gate": {
+			job:     shared,
+			node:    newNode("n", recorded(record.Succeeded), otherDone, withTaints(sharedTaint)),
+			sharers: sharer("o1"),
+			want:    []string{"GateOpened n, taints []"},
+		},
+		"without spec.gate the default key is removed": {
+			job:  func(*v1alpha1.NodeJob) {},
+			node: newNode("n", withTaints(ownTaint)),
+			want: []string{"GateOpened n, taints []"},
+		},
+		"a deletion opens the gate": {
+			job:  func(j *v1alpha1.NodeJob) { shared(j); deleted("")(j) },
+			node: newNode("n", withTaints(kubeletTaint)),
+			want: []string{"forget n, taints []"},
+		},
+		"a deletion does not open the gate while another NodeJob is pending": {
+			job:     func(j *v1alpha1.NodeJob) { shared(j); deleted("")(j) },
+			node:    newNode("n", withTaints(kubeletTaint)),
+			sharers: sharer("o1"),
+			want:    []string{"finish"},
+		},
+		"a deletion that retains the records opens the gate": {
+			job:  func(j *v1alpha1.NodeJob) { own(j); deleted(v1alpha1.DeletionRetain)(j) },
+			node: newNode("n", recorded(record.Failed), withTaints(ownTaint)),
+			want: []string{"GateOpened n, taints []"},
+		},
+		"a deletion does not open a gate that the kubelet has closed on other nodes": {
+			job:  func(j *v1alpha1.NodeJob) { shared(j); deleted("")(j) },
+			node: newNode("n", inPool("b"), withTaints(kubeletTaint)),
+			want: []string{"finish"},
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -179,7 +345,12 @@ func TestSuccessOpensGate(t *testing.T) {
 			want: []string{"record Succeeded on n: attempts 1, disruptions 0, taints [example.com/prefers:PreferNoSchedule]"},
 		},
 		"a node that another NodeJob keeps closed": {
-			node: newNode("n", withTaints(sharedTaint)), sharers: sharer("o1"), want: []string{"record Succeeded on n: attempts 1, disruptions 0"},
+			node: newNode(
+				"n",
+				withTaints(sharedTaint),
+			),
+			sharers: sharer("o1"),
+			want:    []string{"record Succeeded on n: attempts 1, disruptions 0"},
 		},
 		"an open node": {node: newNode("n", withTaints(prefers)), want: []string{"record Succeeded on n: attempts 1, disruptions 0"}},
 	}
@@ -222,22 +393,73 @@ func TestNodesThatRegisterWithTheGate(t *testing.T) {
 		registered, late int
 		reason           string
 	}{
-		"no node has joined":                            {nodes: []Node{joins("old", 7200)}, reason: v1alpha1.ReasonNoAdmissionPolicy},
-		"a node registers with the taint":               {nodes: []Node{joins("a", 30, registers), joins("b", 20, registers)}, registered: 20, reason: v1alpha1.ReasonRegisteredTaint},
-		"a node registers with a taint that has a time": {nodes: []Node{joins("a", 30, timed)}, registered: 30, reason: v1alpha1.ReasonRegisteredTaint},
-		"a node registers with another taint":           {nodes: []Node{joins("a", 30, taint("other.everynode.dev/job", "true", "NoSchedule"))}, reason: v1alpha1.ReasonNoAdmissionPolicy},
-		"a node is as old as the gate":                  {nodes: []Node{joins("a", 3600, registers)}, reason: v1alpha1.ReasonNoAdmissionPolicy},
-		"an older node has the taint":                   {nodes: []Node{joins("a", 7200, registers)}, reason: v1alpha1.ReasonNoAdmissionPolicy},
-		"the manager adds the taint":                    {nodes: []Node{joins("a", 30, added)}, late: 30, reason: v1alpha1.ReasonNoAdmissionPolicy},
-		"the API server has added the taint":            {nodes: []Node{joins("a", 30, byPolicy)}, reason: v1alpha1.ReasonNoAdmissionPolicy},
-		"a node registers with a taint that is alike":   {nodes: []Node{joins("a", 30, elsewhere)}, reason: v1alpha1.ReasonNoAdmissionPolicy},
-		"a later node does not":                         {nodes: []Node{joins("a", 30, registers), joins("b", 20, added)}, registered: 30, late: 20, reason: v1alpha1.ReasonNoAdmissionPolicy},
-		"only an earlier node did not":                  {nodes: []Node{joins("a", 30, added), joins("b", 20, registers)}, registered: 20, late: 30, reason: v1alpha1.ReasonRegisteredTaint},
-		"the gate of the node is open again":            {nodes: []Node{joins("a", 30)}, was: v1alpha1.GateStatus{RegisteredAt: metav1.NewTime(ago(30))}, registered: 30, reason: v1alpha1.ReasonRegisteredTaint},
-		"the status of another effect": {
-			nodes: []Node{joins("a", 30)}, was: v1alpha1.GateStatus{RegisteredAt: metav1.NewTime(ago(30)), Effect: v1alpha1.GateNoExecute}, reason: v1alpha1.ReasonNoAdmissionPolicy,
+		"no node has joined": {nodes: []Node{joins("old", 7200)}, reason: v1alpha1.ReasonNoAdmissionPolicy},
+		"a node registers with the taint": {
+			nodes:      []Node{joins("a", 30, registers), joins("b", 20, registers)},
+			registered: 20,
+			reason:     v1alpha1.ReasonRegisteredTaint,
 		},
-		"there is a policy": {nodes: []Node{joins("a", 30, registers)}, policy: true, registered: 30, reason: v1alpha1.ReasonAdmissionPolicy},
+		"a node registers with a taint that has a time": {
+			nodes:      []Node{joins("a", 30, timed)},
+			registered: 30,
+			reason:     v1alpha1.ReasonRegisteredTaint,
+		},
+		"a node registers with another taint": {
+			nodes:  []Node{joins("a", 30, taint("other.everynode.dev/job", "true", "NoSchedule"))},
+			reason: v1alpha1.ReasonNoAdmissionPolicy,
+		},
+		"a node is as old as the gate": {
+			nodes:  []Node{joins("a", 3600, registers)},
+			reason: v1alpha1.ReasonNoAdmissionPolicy,
+		},
+		"an older node has the taint": {
+			nodes:  []Node{joins("a", 7200, registers)},
+			reason: v1alpha1.ReasonNoAdmissionPolicy,
+		},
+		"the manager adds the taint": {
+			nodes:  []Node{joins("a", 30, added)},
+			late:   30,
+			reason: v1alpha1.ReasonNoAdmissionPolicy,
+		},
+		"the API server has added the taint": {
+			nodes:  []Node{joins("a", 30, byPolicy)},
+			reason: v1alpha1.ReasonNoAdmissionPolicy,
+		},
+		"a node registers with a taint that is alike": {
+			nodes:  []Node{joins("a", 30, elsewhere)},
+			reason: v1alpha1.ReasonNoAdmissionPolicy,
+		},
+		"a later node does not": {
+			nodes:      []Node{joins("a", 30, registers), joins("b", 20, added)},
+			registered: 30,
+			late:       20,
+			reason:     v1alpha1.ReasonNoAdmissionPolicy,
+		},
+		"only an earlier node did not": {
+			nodes:      []Node{joins("a", 30, added), joins("b", 20, registers)},
+			registered: 20,
+			late:       30,
+			reason:     v1alpha1.ReasonRegisteredTaint,
+		},
+		"the gate of the node is open again": {
+			nodes:      []Node{joins("a", 30)},
+			was:        v1alpha1.GateStatus{RegisteredAt: metav1.NewTime(ago(30))},
+			registered: 30,
+			reason:     v1alpha1.ReasonRegisteredTaint,
+		},
+		"the status of another effect": {
+			nodes: []Node{
+				joins("a", 30),
+			},
+			was:    v1alpha1.GateStatus{RegisteredAt: metav1.NewTime(ago(30)), Effect: v1alpha1.GateNoExecute},
+			reason: v1alpha1.ReasonNoAdmissionPolicy,
+		},
+		"there is a policy": {
+			nodes:      []Node{joins("a", 30, registers)},
+			policy:     true,
+			registered: 30,
+			reason:     v1alpha1.ReasonAdmissionPolicy,
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -250,7 +472,11 @@ func TestNodesThatRegisterWithTheGate(t *testing.T) {
 				in.GateWarning = "there is none: apply it"
 			}
 			status := Next(in).Status
-			if c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionGateEnforced); c.Reason != tt.reason || (c.Status == metav1.ConditionTrue) != (tt.reason != v1alpha1.ReasonNoAdmissionPolicy) {
+			if c := meta.FindStatusCondition(
+				status.Conditions,
+				v1alpha1.ConditionGateEnforced,
+			); c.Reason != tt.reason ||
+				(c.Status == metav1.ConditionTrue) != (tt.reason != v1alpha1.ReasonNoAdmissionPolicy) {
 				t.Errorf("condition %+v, want the reason %s", c, tt.reason)
 			}
 			for what, times := range map[string][2]time.Time{
@@ -274,7 +500,14 @@ func ofAge(age int) time.Time {
 
 func TestGateStatus(t *testing.T) {
 	in := see(newJob(gated(v1alpha1.GateSpec{Effect: v1alpha1.GateNoExecute}), onHold), []Node{
-		newNode("closed", made(7200), withTaints(ownTaint)), newNode("joins", made(5)), newNode("old", made(7200)), newNode("done", recorded(record.Succeeded)),
+		newNode(
+			"closed",
+			made(7200),
+			withTaints(ownTaint),
+		),
+		newNode("joins", made(5)),
+		newNode("old", made(7200)),
+		newNode("done", recorded(record.Succeeded)),
 	})
 	in.GateWarning = "there is none: apply it"
 	status := Next(in).Status
@@ -282,7 +515,8 @@ func TestGateStatus(t *testing.T) {
 	if diff := cmp.Diff(want, status.Gate); diff != "" {
 		t.Errorf("gate (-want +got):\n%s", diff)
 	}
-	if c := status.Conditions[len(status.Conditions)-1]; c.Type != v1alpha1.ConditionGateEnforced || c.Status != metav1.ConditionFalse || c.Message != in.GateWarning {
+	if c := status.Conditions[len(status.Conditions)-1]; c.Type != v1alpha1.ConditionGateEnforced || c.Status != metav1.ConditionFalse ||
+		c.Message != in.GateWarning {
 		t.Errorf("condition %+v, want %s False", c, v1alpha1.ConditionGateEnforced)
 	}
 	in.Job.Status = status
@@ -310,14 +544,23 @@ func TestGateClosedSince(t *testing.T) {
 		nodes []Node
 		want  time.Time
 	}{
-		"a taint without a time is as old as its node":  {[]Node{newNode("n", made(1800), withTaints(ownTaint))}, ago(1800)},
-		"other taints do not count":                     {[]Node{newNode("n", made(7200), withTaints(added, prefers))}, ago(600)},
-		"the order of the nodes does not count":         {[]Node{newNode("b", made(7200), withTaints(added)), newNode("a", made(60), withTaints(ownTaint))}, ago(600)},
-		"a taint of the manager has its own time":       {[]Node{newNode("n", made(7200), withTaints(added))}, ago(600)},
-		"the gate that was closed first counts":         {[]Node{newNode("a", made(60), withTaints(ownTaint)), newNode("b", made(7200), withTaints(added))}, ago(600)},
-		"a gate that is closed now":                     {[]Node{newNode("n", made(5))}, now},
-		"no gate is closed on a node that was there":    {[]Node{newNode("n", made(7200))}, time.Time{}},
-		"a gate that is opened now is no longer closed": {[]Node{newNode("n", made(1800), withTaints(ownTaint), recorded(record.Succeeded))}, time.Time{}},
+		"a taint without a time is as old as its node": {[]Node{newNode("n", made(1800), withTaints(ownTaint))}, ago(1800)},
+		"other taints do not count":                    {[]Node{newNode("n", made(7200), withTaints(added, prefers))}, ago(600)},
+		"the order of the nodes does not count": {
+			[]Node{newNode("b", made(7200), withTaints(added)), newNode("a", made(60), withTaints(ownTaint))},
+			ago(600),
+		},
+		"a taint of the manager has its own time": {[]Node{newNode("n", made(7200), withTaints(added))}, ago(600)},
+		"the gate that was closed first counts": {
+			[]Node{newNode("a", made(60), withTaints(ownTaint)), newNode("b", made(7200), withTaints(added))},
+			ago(600),
+		},
+		"a gate that is closed now":                  {[]Node{newNode("n", made(5))}, now},
+		"no gate is closed on a node that was there": {[]Node{newNode("n", made(7200))}, time.Time{}},
+		"a gate that is opened now is no longer closed": {
+			[]Node{newNode("n", made(1800), withTaints(ownTaint), recorded(record.Succeeded))},
+			time.Time{},
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

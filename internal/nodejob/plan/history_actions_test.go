@@ -42,7 +42,13 @@ func (h *history) do(action Action) {
 		}
 	case FinalizePod:
 		if made := h.made[a.Pod.UID]; a.Unrecorded && made != nil {
-			h.trouble(a.Pod.NodeUID, v1alpha1.ReasonPodForceDeleted, "pod "+a.Pod.Name+" says that it is recorded", 10*time.Second, 300*time.Second)
+			h.trouble(
+				a.Pod.NodeUID,
+				v1alpha1.ReasonPodForceDeleted,
+				"pod "+a.Pod.Name+" says that it is recorded",
+				10*time.Second,
+				300*time.Second,
+			)
 		}
 		h.releaseInTime(a.Pod, a.Awaited)
 	case RetainPod:
@@ -98,7 +104,12 @@ func (h *history) start(a Start) {
 	raw := task.Pod(h.job, task.Source{}, a.Attempt, task.Options{Key: h.key})
 	raw.UID = h.nextUID("pod")
 	pod := &simPod{
-		willSucceed: willSucceed, Pod: metadataOf(raw), raw: raw, leaves: a.Attempt.BootID, machine: a.Attempt.MachineID, boot: a.Attempt.BootID,
+		willSucceed: willSucceed,
+		Pod:         metadataOf(raw),
+		raw:         raw,
+		leaves:      a.Attempt.BootID,
+		machine:     a.Attempt.MachineID,
+		boot:        a.Attempt.BootID,
 	}
 	pod.Created, pod.Finalized, pod.Phase = h.now, true, corev1.PodPending
 	h.made[pod.UID] = pod

@@ -102,7 +102,10 @@ func onlyIgnored(was *Input, now []Node) (nodes []Node, ignored []string) {
 
 // statesOf returns the states of nodes without those of ignored nodes that are excluded, which have no effect.
 func statesOf(states []NodeState, ignored []string) []NodeState {
-	return slices.DeleteFunc(slices.Clone(states), func(st NodeState) bool { return st.State == Excluded && slices.Contains(ignored, st.Name) })
+	return slices.DeleteFunc(
+		slices.Clone(states),
+		func(st NodeState) bool { return st.State == Excluded && slices.Contains(ignored, st.Name) },
+	)
 }
 
 // changeOf compares two versions of a node as the API server shows them: what it stores for the NodeJob, and who has published

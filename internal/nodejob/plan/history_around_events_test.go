@@ -100,9 +100,13 @@ func (h *history) gateEvent(what int, node *Node) {
 		h.say("the policy exists: %v", h.policy)
 	case 2:
 		// The API server may learn late that a gate was removed or changed.
-		if h.chance(4) && node.Created.Add(5*time.Second).After(h.now) && !slices.ContainsFunc(node.Taints, func(t corev1.Taint) bool { return t.Key == sharedGate }) {
+		if h.chance(4) && node.Created.Add(5*time.Second).After(h.now) &&
+			!slices.ContainsFunc(node.Taints, func(t corev1.Taint) bool { return t.Key == sharedGate }) {
 			h.say("%s is tainted for a gate, possibly an earlier one", node.Name)
-			node.Taints = append(slices.Clone(node.Taints), corev1.Taint{Key: sharedGate, Value: v1alpha1.GateValue, Effect: corev1.TaintEffectNoSchedule})
+			node.Taints = append(
+				slices.Clone(node.Taints),
+				corev1.Taint{Key: sharedGate, Value: v1alpha1.GateValue, Effect: corev1.TaintEffectNoSchedule},
+			)
 			h.changed(node)
 		}
 	}
@@ -186,10 +190,14 @@ func (h *history) specEvent(what int) {
 // land starts a pod of another workload on a node, if nothing prevents it.
 func (h *history) land(node *Node) {
 	keepsOff := func(t corev1.Taint) bool { return t.Effect != corev1.TaintEffectPreferNoSchedule }
-	if node.Unschedulable || node.Ready != corev1.ConditionTrue || slices.ContainsFunc(node.Taints, keepsOff) || len(h.workloads[node.UID]) > 3 {
+	if node.Unschedulable || node.Ready != corev1.ConditionTrue || slices.ContainsFunc(node.Taints, keepsOff) ||
+		len(h.workloads[node.UID]) > 3 {
 		return
 	}
-	h.workloads[node.UID] = append(slices.Clone(h.workloads[node.UID]), DrainPod{Namespace: "web", Name: string(h.nextUID("web")), UID: h.nextUID("web")})
+	h.workloads[node.UID] = append(
+		slices.Clone(h.workloads[node.UID]),
+		DrainPod{Namespace: "web", Name: string(h.nextUID("web")), UID: h.nextUID("web")},
+	)
 }
 
 func (h *history) rebootByOthers(node *Node) {
@@ -236,7 +244,12 @@ func (h *history) rebootNode(pod *simPod, node *Node) {
 		luck = h.more.Intn(8)
 	}
 	if luck == 1 {
-		h.end(pod, corev1.PodFailed, &Exit{Code: 1, Finished: h.by(node), Reported: true, Reason: outcome.ReasonRebootFailed, Message: "it stays up"}, "cannot reboot")
+		h.end(
+			pod,
+			corev1.PodFailed,
+			&Exit{Code: 1, Finished: h.by(node), Reported: true, Reason: outcome.ReasonRebootFailed, Message: "it stays up"},
+			"cannot reboot",
+		)
 		return
 	}
 	if luck == 2 {

@@ -44,8 +44,9 @@ func (h *history) isDone(node *Node) bool {
 	_, needs := node.Labels[needsKey]
 	relabelled := needs && rec.RemovedLabels[needsKey] != "" && len(h.job.Spec.RemoveLabels) > 0
 	rebooted := h.job.Spec.Rerun.OnReboot && rec.BootID != node.BootID
-	return rec.MachineID == node.MachineID && (rec.Outcome != record.Succeeded && (!rec.Rerun || rec.Outcome == record.Failed || rec.LabelRemoved && h.claimed[string(node.UID)+"/"+h.rev]) ||
-		rec.Outcome == record.Succeeded && !rebooted && !relabelled)
+	return rec.MachineID == node.MachineID &&
+		(rec.Outcome != record.Succeeded && (!rec.Rerun || rec.Outcome == record.Failed || rec.LabelRemoved && h.claimed[string(node.UID)+"/"+h.rev]) ||
+			rec.Outcome == record.Succeeded && !rebooted && !relabelled)
 }
 
 // succeededBeside reports whether a node succeeded while a label skipped another revision there.
@@ -70,7 +71,8 @@ func (h *history) checkChange(before, after *Node, c record.Change) {
 	}
 	for i := range after.Taints {
 		t := after.Taints[i]
-		if !slices.Contains(before.Taints, t) && (h.job.Spec.Gate == nil || !h.isOurGate(&t) || t.Value != v1alpha1.GateValue || h.deleting()) {
+		if !slices.Contains(before.Taints, t) &&
+			(h.job.Spec.Gate == nil || !h.isOurGate(&t) || t.Value != v1alpha1.GateValue || h.deleting()) {
 			h.break_("rule 9", "%s is given the taint %s", before.Name, t.ToString())
 		}
 	}
@@ -178,7 +180,10 @@ func (h *history) checkLabels(name string, uid types.UID, before, after map[stri
 		if _, was := before[key]; was {
 			continue
 		}
-		if !slices.ContainsFunc(h.job.Spec.Publish, func(f v1alpha1.PublishedResult) bool { return key == f.Label || key == f.Annotation }) {
+		if !slices.ContainsFunc(
+			h.job.Spec.Publish,
+			func(f v1alpha1.PublishedResult) bool { return key == f.Label || key == f.Annotation },
+		) {
 			h.break_("rule 9", "%s is given %s", name, key)
 		}
 		ours[key] = true
@@ -301,7 +306,8 @@ func (h *history) checkGone(node *Node, swept bool) {
 		h.break_("deletion", "%s stays cordoned", node.Name)
 	}
 	for i := range node.Taints {
-		if t := &node.Taints[i]; t.Value == v1alpha1.GateValue && (swept || h.isOurGate(t)) && !(h.other != "" && t.Key == sharedGate && t.Effect == corev1.TaintEffectNoSchedule) {
+		if t := &node.Taints[i]; t.Value == v1alpha1.GateValue && (swept || h.isOurGate(t)) &&
+			!(h.other != "" && t.Key == sharedGate && t.Effect == corev1.TaintEffectNoSchedule) {
 			h.break_("deletion", "%s keeps the taint %s", node.Name, t.ToString())
 		}
 	}

@@ -74,9 +74,17 @@ type success struct {
 
 func newAround(seed int64) around {
 	return around{
-		adopt: []v1alpha1.AdoptPolicy{v1alpha1.AdoptNever, v1alpha1.AdoptSameValue, v1alpha1.AdoptAlways}[max(seed, -seed)%3],
-		more:  rand.New(rand.NewSource(seed + 1<<40)), plain: seed < 0, goingDown: map[types.UID]bool{}, rebooted: map[string]int{},
-		taskBoot: map[types.UID]string{}, lastBoot: map[types.UID]string{}, done: map[string]success{}, tried: map[string]bool{}, gateSince: map[string]time.Time{}, ours: map[types.UID]map[string]bool{},
+		adopt:     []v1alpha1.AdoptPolicy{v1alpha1.AdoptNever, v1alpha1.AdoptSameValue, v1alpha1.AdoptAlways}[max(seed, -seed)%3],
+		more:      rand.New(rand.NewSource(seed + 1<<40)),
+		plain:     seed < 0,
+		goingDown: map[types.UID]bool{},
+		rebooted:  map[string]int{},
+		taskBoot:  map[types.UID]string{},
+		lastBoot:  map[types.UID]string{},
+		done:      map[string]success{},
+		tried:     map[string]bool{},
+		gateSince: map[string]time.Time{},
+		ours:      map[types.UID]map[string]bool{},
 	}
 }
 
@@ -91,12 +99,17 @@ func (h *history) someMore() {
 	}
 	h.policy, h.registers = h.chance(2), h.chance(4)
 	if h.chance(3) {
-		spec.Publish = []v1alpha1.PublishedResult{{Result: "size", Label: sizeKey, Adopt: h.adopt}, {Result: "kernel", Annotation: kernelKey}}
+		spec.Publish = []v1alpha1.PublishedResult{
+			{Result: "size", Label: sizeKey, Adopt: h.adopt},
+			{Result: "kernel", Annotation: kernelKey},
+		}
 	}
 	if h.chance(4) {
 		spec.RemoveLabels = []string{needsKey}
 		if h.needs = h.chance(2); h.needs {
-			spec.Nodes.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: needsKey, Operator: metav1.LabelSelectorOpExists}}
+			spec.Nodes.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{
+				{Key: needsKey, Operator: metav1.LabelSelectorOpExists},
+			}
 		}
 	}
 	if h.chance(3) {
@@ -164,14 +177,31 @@ func (h *history) setGate() {
 // tellMore returns the first line of a history.
 func (h *history) tellMore() string {
 	spec := &h.job.Spec
-	parts := []string{fmt.Sprintf("policy %v, kubelets register %v, other %q, dep %q, needs %v", h.policy, h.registers, h.other, h.dep, h.needs)}
+	parts := []string{
+		fmt.Sprintf("policy %v, kubelets register %v, other %q, dep %q, needs %v", h.policy, h.registers, h.other, h.dep, h.needs),
+	}
 	if spec.Gate != nil {
 		parts = append(parts, fmt.Sprintf("gate %+v", *spec.Gate))
 	}
 	d := &spec.Maintenance
-	parts = append(parts, fmt.Sprintf("publish %d, remove %v, cordon %v, drain %v, reboot %q, ready %s, maxUnavailable %v, check %v, onReboot %v, every %d",
-		len(spec.Publish), spec.RemoveLabels, d.Cordon, d.Drain != nil, d.Reboot.Policy, seconds32(d.Reboot.MinReadySeconds, 10), d.MaxUnavailable, spec.Task.Check != nil,
-		spec.Rerun.OnReboot, spec.Rerun.PeriodSeconds))
+	parts = append(
+		parts,
+		fmt.Sprintf(
+			"publish %d, remove %v, cordon %v, drain %v, reboot %q, ready %s, maxUnavailable %v, check %v, onReboot %v, every %d",
+			len(
+				spec.Publish,
+			),
+			spec.RemoveLabels,
+			d.Cordon,
+			d.Drain != nil,
+			d.Reboot.Policy,
+			seconds32(d.Reboot.MinReadySeconds, 10),
+			d.MaxUnavailable,
+			spec.Task.Check != nil,
+			spec.Rerun.OnReboot,
+			spec.Rerun.PeriodSeconds,
+		),
+	)
 	return strings.Join(parts, ", ")
 }
 

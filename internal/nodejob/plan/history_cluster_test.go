@@ -42,7 +42,10 @@ func (h *history) addNode(name string) {
 		pods = 0 // its gate excludes them
 	}
 	for i := range pods {
-		h.workloads[node.UID] = append(h.workloads[node.UID], DrainPod{Namespace: "web", Name: fmt.Sprintf("web-%d", i), UID: h.nextUID("web")})
+		h.workloads[node.UID] = append(
+			h.workloads[node.UID],
+			DrainPod{Namespace: "web", Name: fmt.Sprintf("web-%d", i), UID: h.nextUID("web")},
+		)
 	}
 }
 
@@ -100,7 +103,14 @@ func (h *history) collect() {
 }
 
 func (h *history) input() Input {
-	in := Input{Job: h.job, Revision: h.rev, Obstacle: h.obstacle, Now: h.apiTime(), BusyNodes: h.busyWithEarlier(), Drains: map[types.UID][]DrainPod{}}
+	in := Input{
+		Job:       h.job,
+		Revision:  h.rev,
+		Obstacle:  h.obstacle,
+		Now:       h.apiTime(),
+		BusyNodes: h.busyWithEarlier(),
+		Drains:    map[types.UID][]DrainPod{},
+	}
 	for _, name := range slices.Sorted(maps.Keys(h.cache.nodes)) {
 		in.Nodes = append(in.Nodes, h.cache.nodes[name])
 	}

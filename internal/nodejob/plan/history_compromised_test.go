@@ -148,7 +148,13 @@ func (h *history) tamper(node *Node) {
 			pod.Phase = []corev1.PodPhase{corev1.PodSucceeded, corev1.PodFailed, corev1.PodRunning}[h.dice.Intn(3)]
 			pod.Started, pod.Exit, pod.tampered = h.anyTime(), nil, true
 			if h.roll(2) {
-				pod.Exit = &Exit{Code: int32(h.dice.Intn(3)), Finished: h.anyTime(), Reported: h.roll(2), OwnWord: h.roll(2), Lost: h.roll(4)}
+				pod.Exit = &Exit{
+					Code:     int32(h.dice.Intn(3)),
+					Finished: h.anyTime(),
+					Reported: h.roll(2),
+					OwnWord:  h.roll(2),
+					Lost:     h.roll(4),
+				}
 			}
 			h.say("%s reports pod %s as %s, %+v", node.Name, name, pod.Phase, pod.Exit)
 		}
@@ -205,7 +211,18 @@ func (h *history) othersAreDone() bool {
 }
 
 // habits are ways to block a rollout.
-var habits = []string{"anything", "is lost", "is not ready", "cordons itself", "never ends a pod", "lets pods vanish", "forges its record", "reboots", "takes the names of pods", "has no room for annotations"}
+var habits = []string{
+	"anything",
+	"is lost",
+	"is not ready",
+	"cordons itself",
+	"never ends a pod",
+	"lets pods vanish",
+	"forges its record",
+	"reboots",
+	"takes the names of pods",
+	"has no room for annotations",
+}
 
 // persist lets the compromised node do the same repeatedly.
 func (h *history) persist() {

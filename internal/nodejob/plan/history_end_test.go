@@ -131,7 +131,8 @@ func (h *history) badResults() bool {
 
 func (h *history) ended() bool {
 	s := h.last.Status
-	return len(h.last.Actions) == 0 && len(h.pods) == 0 && len(h.cache.pods) == 0 && len(s.Drains) == 0 && (h.last.WakeAt.IsZero() || h.last.WakeAt.After(h.now.Add(9*time.Minute))) &&
+	return len(h.last.Actions) == 0 && len(h.pods) == 0 && len(h.cache.pods) == 0 && len(s.Drains) == 0 &&
+		(h.last.WakeAt.IsZero() || h.last.WakeAt.After(h.now.Add(9*time.Minute))) &&
 		(isTrue(s, v1alpha1.ConditionComplete) || isTrue(s, v1alpha1.ConditionStalled) || s.Nodes.Matched == 0)
 }
 

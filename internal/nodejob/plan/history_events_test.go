@@ -261,7 +261,12 @@ func (h *history) disrupt() {
 	for _, name := range h.podNames() {
 		if pod := h.pods[name]; !over(&pod.Pod) {
 			pod.Disrupted, pod.DisruptedReason = h.now, "EvictionByEvictionAPI"
-			h.end(pod, corev1.PodFailed, &Exit{Code: 143, Finished: h.byPod(pod), Reported: true, Reason: outcome.ReasonDisrupted}, "is evicted")
+			h.end(
+				pod,
+				corev1.PodFailed,
+				&Exit{Code: 143, Finished: h.byPod(pod), Reported: true, Reason: outcome.ReasonDisrupted},
+				"is evicted",
+			)
 			return
 		}
 	}
@@ -295,7 +300,12 @@ func (h *history) kubelets() {
 		case !over(&pod.Pod) && pod.Runs == task.Reboot && pod.DeleteRequested.IsZero():
 			h.rebootNode(pod, node)
 		case !over(&pod.Pod) && !pod.DeleteRequested.IsZero():
-			h.end(pod, corev1.PodFailed, &Exit{Code: 143, Finished: h.by(node), Reported: true, Reason: outcome.ReasonDisrupted}, "stopped by its kubelet")
+			h.end(
+				pod,
+				corev1.PodFailed,
+				&Exit{Code: 143, Finished: h.by(node), Reported: true, Reason: outcome.ReasonDisrupted},
+				"stopped by its kubelet",
+			)
 		case !over(&pod.Pod) && h.rng.Intn(3) > 0:
 			pod.Started, pod.ran, pod.ranIn, pod.endedAt = h.by(node), true, node.BootID, h.now
 			pod.Exit = &Exit{Finished: h.by(node), Reported: true, Results: h.someResults(pod)}

@@ -84,7 +84,14 @@ func (h *history) checkControlPlane(in Input, p Plan) {
 			}
 			quarantine := len(other.CordonedBy) == 1 && other.CordonedBy[0] == ownKey
 			if other.Ready != corev1.ConditionTrue || other.Unschedulable && !quarantine || taken[other.Name] || h.atWork(in, other) {
-				h.break_("control plane", "%s becomes unavailable while %s is unavailable (Ready %s, cordoned %v)", node.Name, other.Name, other.Ready, other.Unschedulable)
+				h.break_(
+					"control plane",
+					"%s becomes unavailable while %s is unavailable (Ready %s, cordoned %v)",
+					node.Name,
+					other.Name,
+					other.Ready,
+					other.Unschedulable,
+				)
 			}
 		}
 	}

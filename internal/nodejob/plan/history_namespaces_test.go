@@ -45,7 +45,13 @@ func (h *history) checkAllowed(in Input, p Plan) {
 	for _, action := range p.Actions {
 		switch a := action.(type) {
 		case Start:
-			h.break_("rule 19", "%s %d starts on %s, and the namespace is not allowed", a.Attempt.Phase, a.Attempt.Number, a.Attempt.NodeName)
+			h.break_(
+				"rule 19",
+				"%s %d starts on %s, and the namespace is not allowed",
+				a.Attempt.Phase,
+				a.Attempt.Number,
+				a.Attempt.NodeName,
+			)
 		case Evict:
 			h.break_("rule 19", "pods are evicted from %s, and the namespace is not allowed", a.Node)
 		case PatchNode:

@@ -46,7 +46,9 @@ const configuredKey = "setup.example/configured"
 func (h *history) someAssumed(seed int64) {
 	if (seed%7+7)%7 == 3 {
 		h.job.CreationTimestamp.Time = h.now.Add(time.Second)
-		h.job.Spec.Nodes.AssumeDone = &v1alpha1.AssumeDoneSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{configuredKey: "true"}}}
+		h.job.Spec.Nodes.AssumeDone = &v1alpha1.AssumeDoneSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{configuredKey: "true"}},
+		}
 	}
 }
 
@@ -80,7 +82,8 @@ func (h *history) someRetries(seed int64) { h.retriesNodes = (seed%3+3)%3 == 1 }
 // cannot be retried.
 func (h *history) retryNode(node *Node) bool {
 	rec := node.On.Record
-	if !h.retriesNodes || rec == nil || rec.Revision != h.rev || (rec.Outcome != record.Failed && rec.Outcome != record.Disrupted) || node.On.Label != "" {
+	if !h.retriesNodes || rec == nil || rec.Revision != h.rev || (rec.Outcome != record.Failed && rec.Outcome != record.Disrupted) ||
+		node.On.Label != "" {
 		return false
 	}
 	asked := *rec
@@ -102,11 +105,15 @@ func (h *history) checkAlone(in Input, node *Node) {
 	for i := range in.Nodes {
 		other := &in.Nodes[i]
 		rec := other.On.Record
-		if other.UID == node.UID || rec == nil || !rec.RunsAlone || rec.Revision != h.rev || rec.MachineID != other.MachineID || h.isBad(other) || !h.selected(other) || h.mayBeStuck(other) {
+		if other.UID == node.UID || rec == nil || !rec.RunsAlone || rec.Revision != h.rev || rec.MachineID != other.MachineID ||
+			h.isBad(other) ||
+			!h.selected(other) ||
+			h.mayBeStuck(other) {
 			continue
 		}
 		if slices.ContainsFunc(in.Pods, func(p Pod) bool {
-			return p.NodeName == other.Name && p.Runs == task.Task && p.Revision == h.rev && h.owed(&p) && h.onThisMachine(&p, other) && in.Now.Before(p.Created.Add(2*time.Minute))
+			return p.NodeName == other.Name && p.Runs == task.Task && p.Revision == h.rev && h.owed(&p) && h.onThisMachine(&p, other) &&
+				in.Now.Before(p.Created.Add(2*time.Minute))
 		}) {
 			h.break_("retry", "%s is started while %s is retried alone", node.Name, other.Name)
 		}

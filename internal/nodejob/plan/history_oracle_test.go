@@ -114,8 +114,12 @@ func (h *history) down(in Input, node *Node) bool {
 		return false
 	}
 	rec := node.On.Record
-	return rec != nil && silent(node) && rec.Revision == h.rev && rec.Outcome != record.Succeeded && rec.Outcome != record.Rebooting && rec.Attempts > 0 &&
-		node.On.Label != h.rev && rec.MachineID == node.MachineID && rec.Retry == task.RetryToken(h.job) && !rec.RetryRequested
+	return rec != nil && silent(node) && rec.Revision == h.rev && rec.Outcome != record.Succeeded && rec.Outcome != record.Rebooting &&
+		rec.Attempts > 0 &&
+		node.On.Label != h.rev &&
+		rec.MachineID == node.MachineID &&
+		rec.Retry == task.RetryToken(h.job) &&
+		!rec.RetryRequested
 }
 
 // ran reports whether the revision has run or runs on the node.
@@ -154,7 +158,8 @@ func (h *history) saw(in Input, before v1alpha1.NodeJobStatus) {
 		}
 		unwell := h.isUnwell(node)
 		waits := h.awaited(node) && h.ran(node, in.Pods) // and may count as failed after the deadline
-		if h.exhausted(node) || h.mayBeStuck(node) || waits || (h.began[node.UID] || h.ran(node, in.Pods)) && node.Ready != corev1.ConditionTrue {
+		if h.exhausted(node) || h.mayBeStuck(node) || waits ||
+			(h.began[node.UID] || h.ran(node, in.Pods)) && node.Ready != corev1.ConditionTrue {
 			h.suspect[node.UID] = true
 		}
 		if succeeded := node.On.Label == h.rev && h.ran(node, nil) && node.On.Record.Outcome == record.Succeeded; !succeeded {
@@ -202,7 +207,11 @@ func (h *history) checkCasualties(before v1alpha1.NodeJobStatus) {
 		switch {
 		case known, h.bad != "" && c.UID == h.bad:
 		case c.Reason == v1alpha1.ReasonNotReadyInSoak && h.before[c.UID] && !h.again[c.UID]:
-			h.break_("rule 5", "%s counts as failed in its soak, and was not Ready before the revision started, or since its removal began", c.Node)
+			h.break_(
+				"rule 5",
+				"%s counts as failed in its soak, and was not Ready before the revision started, or since its removal began",
+				c.Node,
+			)
 		}
 	}
 }

@@ -49,7 +49,8 @@ func (h *history) settledDown(seen *Node) bool {
 	if h.with(skewedClocks) {
 		since = h.backAt[seen.BootID].Add(-clockStep - time.Second) // its clock is wrong
 	}
-	return (seen.BootID != h.taskBoot[seen.UID] || !h.wantsReboot()) && seen.Ready == corev1.ConditionTrue && !h.now.Before(since.Add(ready))
+	return (seen.BootID != h.taskBoot[seen.UID] || !h.wantsReboot()) && seen.Ready == corev1.ConditionTrue &&
+		!h.now.Before(since.Add(ready))
 }
 
 // mayLeave reports whether the task ran in the boot, or the node was in it when the success was recorded.
@@ -68,7 +69,14 @@ func (h *history) checkGoesOn(seen *Node, a task.Attempt) {
 	case a.Phase == task.Reboot && (!h.mayLeave(seen, a.BootID) || seen.BootID != a.BootID):
 		h.break_("reboot", "the reboot of %s is to end boot %s, and the task ran in %s", seen.Name, a.BootID, h.taskBoot[seen.UID])
 	case a.Phase == task.Check && (h.job.Spec.Task.Check == nil || !h.settledDown(seen)):
-		h.break_("reboot", "%s is checked in %s (Ready since %v), and the task ran in %s", seen.Name, seen.BootID, seen.ReadySince, h.taskBoot[seen.UID])
+		h.break_(
+			"reboot",
+			"%s is checked in %s (Ready since %v), and the task ran in %s",
+			seen.Name,
+			seen.BootID,
+			seen.ReadySince,
+			h.taskBoot[seen.UID],
+		)
 	}
 }
 
@@ -116,7 +124,8 @@ func (h *history) checkReboot(node *Node, a Record, pod *simPod) {
 
 // checkRebooting checks a task that has succeeded and is followed by a reboot.
 func (h *history) checkRebooting(node *Node, r *record.Record, pod *simPod, seen *Node) {
-	asked := h.wantsReboot() && (pod.asked == v1alpha1.RebootAlways || pod.asked == v1alpha1.RebootIfRequested && outcome.RebootRequested(pod.results))
+	asked := h.wantsReboot() &&
+		(pod.asked == v1alpha1.RebootAlways || pod.asked == v1alpha1.RebootIfRequested && outcome.RebootRequested(pod.results))
 	if !asked || !pod.ran || !pod.willSucceed {
 		h.break_("reboot", "%s will be rebooted, and its task has not requested it", node.Name)
 	}
@@ -128,7 +137,14 @@ func (h *history) checkRebooting(node *Node, r *record.Record, pod *simPod, seen
 func (h *history) checkRebooted(seen *Node, r *record.Record, pod *simPod) {
 	switch {
 	case pod == nil && (h.job.Spec.Task.Check != nil || !h.settledDown(seen)):
-		h.break_("reboot", "%s is done in %s (Ready since %v), and the task ran in %s", seen.Name, seen.BootID, seen.ReadySince, h.taskBoot[seen.UID])
+		h.break_(
+			"reboot",
+			"%s is done in %s (Ready since %v), and the task ran in %s",
+			seen.Name,
+			seen.BootID,
+			seen.ReadySince,
+			h.taskBoot[seen.UID],
+		)
 	case pod == nil:
 	case pod.Runs != task.Check || !pod.ran || !pod.willSucceed:
 		h.break_("truth", "a success is recorded for %s, which had none", pod.Name)
@@ -259,7 +275,8 @@ func (h *history) checkAway(in Input, p Plan, begun, slots map[string]bool, limi
 // works reports whether a node has a pod whose outcome is not on record.
 func (h *history) works(in Input, node *Node) bool {
 	return slices.ContainsFunc(in.Pods, func(p Pod) bool {
-		goesOn := p.Runs == task.Task || p.Runs == task.Rollback || onItsWay(node, p.Revision) // otherwise the run was removed from the node
+		goesOn := p.Runs == task.Task || p.Runs == task.Rollback ||
+			onItsWay(node, p.Revision) // otherwise the run was removed from the node
 		return p.NodeName == node.Name && goesOn && h.owed(&p) && h.onThisMachine(&p, node)
 	})
 }
@@ -279,7 +296,8 @@ func (h *history) checkOwnNode(in Input, p Plan, begun map[string]bool) {
 	}
 	for i := range p.Nodes {
 		st := &p.Nodes[i]
-		if _, troubled := in.NodeProblems[in.Nodes[i].UID]; troubled || st.Name == in.OwnNode || in.Nodes[i].On.Label == in.Revision || h.mayBeStuck(&in.Nodes[i]) {
+		if _, troubled := in.NodeProblems[in.Nodes[i].UID]; troubled || st.Name == in.OwnNode || in.Nodes[i].On.Label == in.Revision ||
+			h.mayBeStuck(&in.Nodes[i]) {
 			continue // a node that was done may rerun forever, and the time of a node without progress has passed
 		}
 		if begun[st.Name] || st.State == Running || st.State == Waiting && st.Reason == v1alpha1.ReasonWaitingForSlot {

@@ -64,9 +64,15 @@ type lastEnd struct {
 
 func newShell() shell {
 	return shell{
-		refusals: map[bool]*refusal{}, troubles: map[types.UID]*nodeTrouble{}, lastEnds: map[types.UID]lastEnd{}, removals: map[types.UID]int{},
-		recordedOn: map[types.UID]types.UID{}, queued: map[types.UID]Pod{},
-		triedSorts: map[bool]bool{}, stopped: map[bool]bool{}, refusedNow: map[bool]bool{},
+		refusals:   map[bool]*refusal{},
+		troubles:   map[types.UID]*nodeTrouble{},
+		lastEnds:   map[types.UID]lastEnd{},
+		removals:   map[types.UID]int{},
+		recordedOn: map[types.UID]types.UID{},
+		queued:     map[types.UID]Pod{},
+		triedSorts: map[bool]bool{},
+		stopped:    map[bool]bool{},
+		refusedNow: map[bool]bool{},
 	}
 }
 
@@ -238,7 +244,10 @@ func (h *history) noteTry(in Input, p Plan) {
 	}) {
 		return
 	}
-	h.othersWait = slices.ContainsFunc(p.Nodes, func(st NodeState) bool { return st.State == Waiting && st.Reason == v1alpha1.ReasonWaitingForSlot })
+	h.othersWait = slices.ContainsFunc(
+		p.Nodes,
+		func(st NodeState) bool { return st.State == Waiting && st.Reason == v1alpha1.ReasonWaitingForSlot },
+	)
 }
 
 // tellTroubles adds the in-memory state of the manager to the input of the plan.

@@ -122,7 +122,9 @@ func (h *history) checkRollout(in Input, node *Node, mayFail int) {
 		case h.soaked[other.UID] && other.On.Label == h.rev:
 			bad++
 		case failsItsSoak: // in this pass, and another takes its place
-		case h.replacedAsCanary(other.UID), h.mayBeStuck(other), h.awaited(other) && !h.now.Before(h.stepBegan.Add(h.progressDeadline()-clockStep)):
+		case h.replacedAsCanary(other.UID),
+			h.mayBeStuck(other),
+			h.awaited(other) && !h.now.Before(h.stepBegan.Add(h.progressDeadline()-clockStep)):
 			if done {
 				successes++
 			}
@@ -134,7 +136,15 @@ func (h *history) checkRollout(in Input, node *Node, mayFail int) {
 		}
 	}
 	if bad > mayFail {
-		h.break_("rule 5", "%s is started although %d have failed and %d may (gone: %v, soaked: %v)", node.Name, bad, mayFail, h.harmed, h.soaked)
+		h.break_(
+			"rule 5",
+			"%s is started although %d have failed and %d may (gone: %v, soaked: %v)",
+			node.Name,
+			bad,
+			mayFail,
+			h.harmed,
+			h.soaked,
+		)
 	}
 	if !h.stableAt().IsZero() || h.ran(node, in.Pods) {
 		return // a retry does not affect more nodes
@@ -334,7 +344,8 @@ func (h *history) finish() {
 	h.gone = true
 	h.say("the NodeJob is removed")
 	for name := range h.cache.pods {
-		if pod := h.pods[name]; pod != nil && !h.isBad(h.nodes[pod.NodeName]) && (pod.Finalized || pod.DeleteRequested.IsZero()) && h.made[pod.UID] != nil {
+		if pod := h.pods[name]; pod != nil && !h.isBad(h.nodes[pod.NodeName]) && (pod.Finalized || pod.DeleteRequested.IsZero()) &&
+			h.made[pod.UID] != nil {
 			h.break_("deletion", "pod %s is left", name)
 		}
 	}

@@ -104,7 +104,10 @@ func (h *history) checkPassed(in Input, k int) {
 	var awaited []string // those of an earlier step are not
 	for i := range in.Nodes {
 		node := &in.Nodes[i]
-		staging := slices.IndexFunc(specs, func(st v1alpha1.RolloutStep) bool { return st.Selector != nil && node.Labels["stage"] == "yes" })
+		staging := slices.IndexFunc(
+			specs,
+			func(st v1alpha1.RolloutStep) bool { return st.Selector != nil && node.Labels["stage"] == "yes" },
+		)
 		if specs[k].Selector != nil && staging != k {
 			continue
 		}

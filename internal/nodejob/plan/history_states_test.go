@@ -77,7 +77,10 @@ func (h *history) checkStates(in Input, p Plan) {
 		pod := &in.Pods[i]
 		node, there := h.cache.nodes[pod.NodeName]
 		open := there && !h.isBad(&node) && h.owed(pod) && h.onThisMachine(pod, &node) && !over(pod) && pod.Runs == task.Task
-		if late := in.Now.After(pod.Created.Add(task.Timeout(in.Job, pod.Runs) + graceAfterDeadline)); open && late && silent(&node) && !recorded[pod.Name] {
+		if late := in.Now.After(
+			pod.Created.Add(task.Timeout(in.Job, pod.Runs) + graceAfterDeadline),
+		); open && late && silent(&node) &&
+			!recorded[pod.Name] {
 			h.break_("rule 7", "%s is lost with pod %s past its deadline, and holds its slot", node.Name, pod.Name)
 		}
 	}
@@ -86,7 +89,13 @@ func (h *history) checkStates(in Input, p Plan) {
 // checkStatus checks the status against its bounds, and against the previous status.
 func (h *history) checkStatus(before, after v1alpha1.NodeJobStatus) {
 	if len(after.Failures) > mostFailures || len(after.Drains) > mostDrains || len(after.NodeProblems) > mostFailures {
-		h.break_("status", "%d failures, %d drains and %d problems are listed", len(after.Failures), len(after.Drains), len(after.NodeProblems))
+		h.break_(
+			"status",
+			"%d failures, %d drains and %d problems are listed",
+			len(after.Failures),
+			len(after.Drains),
+			len(after.NodeProblems),
+		)
 	}
 	holds := 0
 	for _, kind := range []string{v1alpha1.ConditionComplete, v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled} {

@@ -82,7 +82,10 @@ func (h *history) forgeStatus() {
 	case 3:
 		status.Rollout.UnrecordedFailures, status.ControllerState.Rollout.AtRisk = nil, nil
 		for _, name := range sortedKeys(h.nodes) {
-			status.Rollout.UnrecordedFailures = append(status.Rollout.UnrecordedFailures, v1alpha1.UnrecordedFailure{Node: name, UID: h.nodes[name].UID})
+			status.Rollout.UnrecordedFailures = append(
+				status.Rollout.UnrecordedFailures,
+				v1alpha1.UnrecordedFailure{Node: name, UID: h.nodes[name].UID},
+			)
 		}
 	case 4:
 		status.Drains = nil
@@ -126,8 +129,14 @@ func (h *history) forgePod() {
 		return
 	}
 	attempt := task.Attempt{
-		Phase: []task.Phase{task.Task, task.Task, task.Rollback, task.Reboot}[h.plot.Intn(4)], Revision: h.rev, Number: 1 + h.plot.Int31n(3),
-		NodeName: node.Name, NodeUID: node.UID, MachineID: node.MachineID, BootID: node.BootID, Retry: task.RetryToken(h.job),
+		Phase:     []task.Phase{task.Task, task.Task, task.Rollback, task.Reboot}[h.plot.Intn(4)],
+		Revision:  h.rev,
+		Number:    1 + h.plot.Int31n(3),
+		NodeName:  node.Name,
+		NodeUID:   node.UID,
+		MachineID: node.MachineID,
+		BootID:    node.BootID,
+		Retry:     task.RetryToken(h.job),
 	}
 	job := h.job.DeepCopy()
 	if job.Spec.Rollback == nil {
@@ -179,7 +188,12 @@ func (h *history) editTemplate() {
 	}
 	h.job = h.job.DeepCopy()
 	h.job.Spec.Task.Template.Annotations = map[string]string{
-		v1alpha1.RebootAnnotation: string(v1alpha1.RebootAlways), v1alpha1.RecordedAnnotation: "true", v1alpha1.RetryAnnotation: "x", v1alpha1.ChangedByAnnotation: "another user",
+		v1alpha1.RebootAnnotation: string(
+			v1alpha1.RebootAlways,
+		),
+		v1alpha1.RecordedAnnotation:  "true",
+		v1alpha1.RetryAnnotation:     "x",
+		v1alpha1.ChangedByAnnotation: "another user",
 	}
 	h.job.Spec.Task.Template.Labels = map[string]string{v1alpha1.PhaseLabel: string(task.Rollback)}
 	h.say("the tenant puts annotations of Everynode into the template")

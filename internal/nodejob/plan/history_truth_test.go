@@ -48,7 +48,12 @@ type truth struct {
 }
 
 func newTruth() truth {
-	return truth{made: map[types.UID]*simPod{}, began: map[types.UID]bool{}, ungated: map[types.UID]bool{}, recordedResults: map[string][]map[string]string{}}
+	return truth{
+		made:            map[types.UID]*simPod{},
+		began:           map[types.UID]bool{},
+		ungated:         map[types.UID]bool{},
+		recordedResults: map[string][]map[string]string{},
+	}
 }
 
 // over reports whether no container of a pod runs or will run.
@@ -127,7 +132,8 @@ func (h *history) counted(in Input) int {
 	for i := range in.Nodes {
 		node := &in.Nodes[i]
 		ran := node.On.Label == h.rev || node.On.Record != nil
-		if h.selected(node) && (ran || !barred(node)) || h.works(in, node) || h.hadPod(in, node) || h.reboots(node) || h.isBad(node) && h.hasPods(in, node.Name) {
+		if h.selected(node) && (ran || !barred(node)) || h.works(in, node) || h.hadPod(in, node) || h.reboots(node) ||
+			h.isBad(node) && h.hasPods(in, node.Name) {
 			n++
 		}
 	}

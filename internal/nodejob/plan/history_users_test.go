@@ -158,7 +158,13 @@ func (h *history) checkCount(node *Node, r *record.Record, pod *simPod, key stri
 	}
 	h.failedSince[key]++
 	if pod != nil && pod.NodeUID == node.UID && pod.Runs == task.Task && r.Attempts > h.failedSince[key] {
-		h.break_("retry", "attempt %d is recorded as failed on %s, and %d failed since a user removed the record", r.Attempts, node.Name, h.failedSince[key])
+		h.break_(
+			"retry",
+			"attempt %d is recorded as failed on %s, and %d failed since a user removed the record",
+			r.Attempts,
+			node.Name,
+			h.failedSince[key],
+		)
 	}
 }
 

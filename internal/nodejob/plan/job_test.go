@@ -27,12 +27,24 @@ func TestASelectorOfAPublishedLabelIsAnObstacle(t *testing.T) {
 		deleted  bool
 		stalled  bool
 	}{
-		"DoesNotExist":                    {selector: missing, result: v1alpha1.PublishedResult{Result: "r", Label: configured}, stalled: true},
-		"matchLabels":                     {selector: &metav1.LabelSelector{MatchLabels: map[string]string{configured: "no"}}, result: v1alpha1.PublishedResult{Result: "r", Label: configured}, stalled: true},
+		"DoesNotExist": {
+			selector: missing,
+			result:   v1alpha1.PublishedResult{Result: "r", Label: configured},
+			stalled:  true,
+		},
+		"matchLabels": {
+			selector: &metav1.LabelSelector{MatchLabels: map[string]string{configured: "no"}},
+			result:   v1alpha1.PublishedResult{Result: "r", Label: configured},
+			stalled:  true,
+		},
 		"another label":                   {selector: missing, result: v1alpha1.PublishedResult{Result: "r", Label: "x.example/other"}},
 		"an annotation with the same key": {selector: missing, result: v1alpha1.PublishedResult{Result: "r", Annotation: configured}},
 		"no selector":                     {result: v1alpha1.PublishedResult{Result: "r", Label: configured}},
-		"a NodeJob that is being deleted": {selector: missing, result: v1alpha1.PublishedResult{Result: "r", Label: configured}, deleted: true},
+		"a NodeJob that is being deleted": {
+			selector: missing,
+			result:   v1alpha1.PublishedResult{Result: "r", Label: configured},
+			deleted:  true,
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -43,7 +43,10 @@ func byHand(n *Node) { n.Unschedulable = true }
 
 // TestPreparation follows a node from its slot to the start of the task.
 func TestPreparation(t *testing.T) {
-	web := []DrainPod{{Namespace: "web", Name: "a", UID: "a"}, {Namespace: "web", Name: "b", UID: "b", EvictionRefused: "nothing would make it again"}}
+	web := []DrainPod{
+		{Namespace: "web", Name: "a", UID: "a"},
+		{Namespace: "web", Name: "b", UID: "b", EvictionRefused: "nothing would make it again"},
+	}
 	ours := cordonedBy(jobKey)
 	const prepared, start = "Preparing n, cordoned by ns.everynode.dev/job", "start attempt 1 of rev on n"
 	const inVain = "record Failed on n: attempts 1, disruptions 0, DrainTimedOut: 2 pods not evicted within 60 s; web/b: nothing would make it again"
@@ -57,16 +60,75 @@ func TestPreparation(t *testing.T) {
 		looks  int
 		drains int
 	}{
-		"it is cordoned first":                                  {job: []func(*v1alpha1.NodeJob){cordoning}, want: []string{prepared}, reason: v1alpha1.ReasonPreparing},
-		"the task starts on a cordoned node":                    {job: []func(*v1alpha1.NodeJob){cordoning}, node: []func(*Node){ours}, want: []string{start}, reason: v1alpha1.ReasonStarting},
-		"a cordon by a user is sufficient":                      {job: []func(*v1alpha1.NodeJob){cordoning}, node: []func(*Node){byHand}, want: []string{start}, reason: v1alpha1.ReasonStarting},
-		"a cordon of another NodeJob is shared":                 {job: []func(*v1alpha1.NodeJob){cordoning}, node: []func(*Node){cordonedBy("ns.everynode.dev/other")}, want: []string{"Preparing n, cordoned by ns.everynode.dev/job and ns.everynode.dev/other"}, reason: v1alpha1.ReasonPreparing},
-		"it is cordoned before a drain":                         {job: []func(*v1alpha1.NodeJob){draining}, want: []string{prepared}, reason: v1alpha1.ReasonPreparing},
-		"the pods of a cordoned node are requested":             {job: []func(*v1alpha1.NodeJob){draining}, node: []func(*Node){ours}, reason: v1alpha1.ReasonPreparing, looks: 1, drains: 1},
-		"pods that can be evicted are evicted":                  {job: []func(*v1alpha1.NodeJob){draining, drainsSince("n", 10)}, node: []func(*Node){ours}, pods: web, looked: true, want: []string{"evict from n: web/a"}, reason: v1alpha1.ReasonDrainBlocked, looks: 1, drains: 1},
-		"the task starts when all pods have terminated":         {job: []func(*v1alpha1.NodeJob){draining, drainsSince("n", 10)}, node: []func(*Node){ours}, looked: true, want: []string{start}, reason: v1alpha1.ReasonStarting, looks: 1},
-		"the task does not start before the pods were observed": {job: []func(*v1alpha1.NodeJob){draining, drainsSince("n", 10)}, node: []func(*Node){ours}, reason: v1alpha1.ReasonPreparing, looks: 1, drains: 1},
-		"a drain that times out fails":                          {job: []func(*v1alpha1.NodeJob){draining, drainsSince("n", 60)}, node: []func(*Node){ours}, pods: web, looked: true, want: []string{inVain}, reason: v1alpha1.ReasonPreparing, looks: 1},
+		"it is cordoned first": {
+			job:    []func(*v1alpha1.NodeJob){cordoning},
+			want:   []string{prepared},
+			reason: v1alpha1.ReasonPreparing,
+		},
+		"the task starts on a cordoned node": {
+			job:    []func(*v1alpha1.NodeJob){cordoning},
+			node:   []func(*Node){ours},
+			want:   []string{start},
+			reason: v1alpha1.ReasonStarting,
+		},
+		"a cordon by a user is sufficient": {
+			job:    []func(*v1alpha1.NodeJob){cordoning},
+			node:   []func(*Node){byHand},
+			want:   []string{start},
+			reason: v1alpha1.ReasonStarting,
+		},
+		"a cordon of another NodeJob is shared": {
+			job:    []func(*v1alpha1.NodeJob){cordoning},
+			node:   []func(*Node){cordonedBy("ns.everynode.dev/other")},
+			want:   []string{"Preparing n, cordoned by ns.everynode.dev/job and ns.everynode.dev/other"},
+			reason: v1alpha1.ReasonPreparing,
+		},
+		"it is cordoned before a drain": {
+			job:    []func(*v1alpha1.NodeJob){draining},
+			want:   []string{prepared},
+			reason: v1alpha1.ReasonPreparing,
+		},
+		"the pods of a cordoned node are requested": {
+			job:    []func(*v1alpha1.NodeJob){draining},
+			node:   []func(*Node){ours},
+			reason: v1alpha1.ReasonPreparing,
+			looks:  1,
+			drains: 1,
+		},
+		"pods that can be evicted are evicted": {
+			job:    []func(*v1alpha1.NodeJob){draining, drainsSince("n", 10)},
+			node:   []func(*Node){ours},
+			pods:   web,
+			looked: true,
+			want:   []string{"evict from n: web/a"},
+			reason: v1alpha1.ReasonDrainBlocked,
+			looks:  1,
+			drains: 1,
+		},
+		"the task starts when all pods have terminated": {
+			job:    []func(*v1alpha1.NodeJob){draining, drainsSince("n", 10)},
+			node:   []func(*Node){ours},
+			looked: true,
+			want:   []string{start},
+			reason: v1alpha1.ReasonStarting,
+			looks:  1,
+		},
+		"the task does not start before the pods were observed": {
+			job:    []func(*v1alpha1.NodeJob){draining, drainsSince("n", 10)},
+			node:   []func(*Node){ours},
+			reason: v1alpha1.ReasonPreparing,
+			looks:  1,
+			drains: 1,
+		},
+		"a drain that times out fails": {
+			job:    []func(*v1alpha1.NodeJob){draining, drainsSince("n", 60)},
+			node:   []func(*Node){ours},
+			pods:   web,
+			looked: true,
+			want:   []string{inVain},
+			reason: v1alpha1.ReasonPreparing,
+			looks:  1,
+		},
 		"the drain of another node does not count": {
 			job: []func(*v1alpha1.NodeJob){draining, drainsSince("m", 60)}, node: []func(*Node){ours}, pods: web, looked: true,
 			want: []string{"evict from n: web/a"}, reason: v1alpha1.ReasonDrainBlocked, looks: 1, drains: 1,
@@ -76,35 +138,96 @@ func TestPreparation(t *testing.T) {
 			want: []string{inVain}, reason: v1alpha1.ReasonPreparing, looks: 1,
 		},
 		"a drain that began after that for an earlier failure counts": {
-			job: []func(*v1alpha1.NodeJob){draining, drainsSince("n", 60)}, pods: web, looked: true, looks: 1,
-			node: []func(*Node){ours, recorded(record.Failed, func(r *record.Record) { r.Revision, r.Drain = "old", &record.Drain{StartedAt: ago(61)} })},
-			want: []string{inVain}, reason: v1alpha1.ReasonPreparing,
+			job:    []func(*v1alpha1.NodeJob){draining, drainsSince("n", 60)},
+			pods:   web,
+			looked: true,
+			looks:  1,
+			node: []func(*Node){
+				ours,
+				recorded(record.Failed, func(r *record.Record) { r.Revision, r.Drain = "old", &record.Drain{StartedAt: ago(61)} }),
+			},
+			want:   []string{inVain},
+			reason: v1alpha1.ReasonPreparing,
 		},
 		"a node that a user has uncordoned is not cordoned a second time": {
-			job: []func(*v1alpha1.NodeJob){cordoning}, node: []func(*Node){func(n *Node) { n.CordonedBy = []string{jobKey} }}, want: []string{start}, reason: v1alpha1.ReasonStarting,
+			job: []func(*v1alpha1.NodeJob){
+				cordoning,
+			},
+			node:   []func(*Node){func(n *Node) { n.CordonedBy = []string{jobKey} }},
+			want:   []string{start},
+			reason: v1alpha1.ReasonStarting,
 		},
 		"the drain of an earlier node of the same name does not count": {
 			job: []func(*v1alpha1.NodeJob){draining, drainsSince("n", 60)}, node: []func(*Node){ours, made(30)}, pods: web, looked: true,
 			want: []string{"evict from n: web/a"}, reason: v1alpha1.ReasonDrainBlocked, looks: 1, drains: 1,
 		},
 		"the drain for an earlier failure does not count": {
-			job: []func(*v1alpha1.NodeJob){draining, drainsSince("n", 60)}, pods: web, looked: true, looks: 1, drains: 1,
-			node: []func(*Node){ours, recorded(record.Failed, func(r *record.Record) { r.Revision, r.Drain = "old", &record.Drain{StartedAt: ago(60)} })},
-			want: []string{"evict from n: web/a"}, reason: v1alpha1.ReasonDrainBlocked,
+			job:    []func(*v1alpha1.NodeJob){draining, drainsSince("n", 60)},
+			pods:   web,
+			looked: true,
+			looks:  1,
+			drains: 1,
+			node: []func(*Node){
+				ours,
+				recorded(record.Failed, func(r *record.Record) { r.Revision, r.Drain = "old", &record.Drain{StartedAt: ago(60)} }),
+			},
+			want:   []string{"evict from n: web/a"},
+			reason: v1alpha1.ReasonDrainBlocked,
 		},
-		"it is uncordoned while suspended": {job: []func(*v1alpha1.NodeJob){cordoning, onHold}, node: []func(*Node){ours}, want: []string{"Uncordoned n, uncordoned"}, reason: v1alpha1.ReasonSuspended},
+		"it is uncordoned while suspended": {
+			job:    []func(*v1alpha1.NodeJob){cordoning, onHold},
+			node:   []func(*Node){ours},
+			want:   []string{"Uncordoned n, uncordoned"},
+			reason: v1alpha1.ReasonSuspended,
+		},
 		"it is uncordoned while suspended with onFailure.action: Cordon": {
-			job:  []func(*v1alpha1.NodeJob){cordoning, onHold, func(j *v1alpha1.NodeJob) { j.Spec.OnFailure.Action = v1alpha1.FailureActionCordon }},
-			node: []func(*Node){ours}, want: []string{"Uncordoned n, uncordoned"}, reason: v1alpha1.ReasonSuspended,
+			job: []func(*v1alpha1.NodeJob){
+				cordoning,
+				onHold,
+				func(j *v1alpha1.NodeJob) { j.Spec.OnFailure.Action = v1alpha1.FailureActionCordon },
+			},
+			node:   []func(*Node){ours},
+			want:   []string{"Uncordoned n, uncordoned"},
+			reason: v1alpha1.ReasonSuspended,
 		},
 		"a failed node stays cordoned while suspended": {
-			job:  []func(*v1alpha1.NodeJob){cordoning, onHold, func(j *v1alpha1.NodeJob) { j.Spec.OnFailure.Action = v1alpha1.FailureActionCordon }},
-			node: []func(*Node){ours, recorded(record.Failed, func(r *record.Record) { r.Revision, r.Cordoned = "old", true })}, reason: v1alpha1.ReasonSuspended,
+			job: []func(*v1alpha1.NodeJob){
+				cordoning,
+				onHold,
+				func(j *v1alpha1.NodeJob) { j.Spec.OnFailure.Action = v1alpha1.FailureActionCordon },
+			},
+			node: []func(*Node){
+				ours,
+				recorded(record.Failed, func(r *record.Record) { r.Revision, r.Cordoned = "old", true }),
+			},
+			reason: v1alpha1.ReasonSuspended,
 		},
-		"between two attempts it stays cordoned":        {job: []func(*v1alpha1.NodeJob){cordoning}, node: []func(*Node){ours, recorded(record.Failed, func(r *record.Record) { r.FinishedAt = ago(1) })}, reason: v1alpha1.ReasonBackingOff},
-		"it is uncordoned after a drain that timed out": {job: []func(*v1alpha1.NodeJob){draining}, node: []func(*Node){ours, recorded(record.Failed, func(r *record.Record) { r.FinishedAt, r.Reason = ago(1), v1alpha1.ReasonDrainTimedOut })}, want: []string{"Uncordoned n, uncordoned"}, reason: v1alpha1.ReasonBackingOff},
-		"a failed node is uncordoned":                   {job: []func(*v1alpha1.NodeJob){cordoning}, node: []func(*Node){ours, recorded(record.Failed, attempts(2))}, want: []string{"Uncordoned n, uncordoned"}, reason: v1alpha1.ReasonRetriesExhausted},
-		"a done node is uncordoned":                     {job: []func(*v1alpha1.NodeJob){cordoning}, node: []func(*Node){ours, recorded(record.Succeeded)}, want: []string{"Uncordoned n, uncordoned"}, reason: v1alpha1.ReasonDone},
+		"between two attempts it stays cordoned": {
+			job:    []func(*v1alpha1.NodeJob){cordoning},
+			node:   []func(*Node){ours, recorded(record.Failed, func(r *record.Record) { r.FinishedAt = ago(1) })},
+			reason: v1alpha1.ReasonBackingOff,
+		},
+		"it is uncordoned after a drain that timed out": {
+			job: []func(*v1alpha1.NodeJob){draining},
+			node: []func(*Node){
+				ours,
+				recorded(record.Failed, func(r *record.Record) { r.FinishedAt, r.Reason = ago(1), v1alpha1.ReasonDrainTimedOut }),
+			},
+			want:   []string{"Uncordoned n, uncordoned"},
+			reason: v1alpha1.ReasonBackingOff,
+		},
+		"a failed node is uncordoned": {
+			job:    []func(*v1alpha1.NodeJob){cordoning},
+			node:   []func(*Node){ours, recorded(record.Failed, attempts(2))},
+			want:   []string{"Uncordoned n, uncordoned"},
+			reason: v1alpha1.ReasonRetriesExhausted,
+		},
+		"a done node is uncordoned": {
+			job:    []func(*v1alpha1.NodeJob){cordoning},
+			node:   []func(*Node){ours, recorded(record.Succeeded)},
+			want:   []string{"Uncordoned n, uncordoned"},
+			reason: v1alpha1.ReasonDone,
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -118,7 +241,15 @@ func TestPreparation(t *testing.T) {
 				t.Errorf("actions (-want +got):\n%s", diff)
 			}
 			if p.Nodes[0].Reason != tt.reason || len(p.DrainPodRequests) != tt.looks || len(p.Status.Drains) != tt.drains {
-				t.Errorf("%+v, pod requests %+v, drains %+v; want %s, %d, %d", p.Nodes[0], p.DrainPodRequests, p.Status.Drains, tt.reason, tt.looks, tt.drains)
+				t.Errorf(
+					"%+v, pod requests %+v, drains %+v; want %s, %d, %d",
+					p.Nodes[0],
+					p.DrainPodRequests,
+					p.Status.Drains,
+					tt.reason,
+					tt.looks,
+					tt.drains,
+				)
 			}
 			if tt.drains > 0 && !p.WakeAt.After(now) {
 				t.Errorf("wakes at %v, want later than now", p.WakeAt)
@@ -135,8 +266,11 @@ func TestOutcomeOfTimedOutDrain(t *testing.T) {
 		neverStarted bool
 		rollback     *record.Rollback
 	}{
-		"a timeout in the first attempt is neverStarted":                              {node: func(*Node) {}, neverStarted: true},
-		"a second timeout is neverStarted":                                            {node: recorded(record.Failed, func(r *record.Record) { r.NeverStarted = true }), neverStarted: true},
+		"a timeout in the first attempt is neverStarted": {node: func(*Node) {}, neverStarted: true},
+		"a second timeout is neverStarted": {
+			node:         recorded(record.Failed, func(r *record.Record) { r.NeverStarted = true }),
+			neverStarted: true,
+		},
 		"a timeout after a failure of the task is not":                                {node: recorded(record.Failed)},
 		"a timeout after a disruption is not, because the task may have made changes": {node: recorded(record.Disrupted)},
 		"a timeout after an earlier success is": {node: func(n *Node) {
@@ -144,11 +278,27 @@ func TestOutcomeOfTimedOutDrain(t *testing.T) {
 			n.On.Label = "old"
 		}, neverStarted: true},
 		"a timeout after a success of which a user has removed the label is": {node: succeeded(60), neverStarted: true},
-		"what an earlier revision has rolled back is not rolled back again":  {node: recorded(record.Failed, func(r *record.Record) { r.Revision, r.Rollback = "old", rolledBack }), neverStarted: true, rollback: rolledBack},
-		"what an earlier revision has not rolled back is another run":        {node: recorded(record.Failed, undone(record.Failed, 1), func(r *record.Record) { r.Revision = "old" }), neverStarted: true},
-		"a timeout after a failure of another revision is":                   {node: recorded(record.Failed, func(r *record.Record) { r.Revision = "old" }), neverStarted: true},
-		"a timeout after a failure on another machine is":                    {node: recorded(record.Failed, func(r *record.Record) { r.MachineID = "gone" }), neverStarted: true},
-		"what was rolled back is not rolled back again":                      {node: recorded(record.Failed, func(r *record.Record) { r.Rollback = rolledBack }), rollback: rolledBack},
+		"what an earlier revision has rolled back is not rolled back again": {
+			node:         recorded(record.Failed, func(r *record.Record) { r.Revision, r.Rollback = "old", rolledBack }),
+			neverStarted: true,
+			rollback:     rolledBack,
+		},
+		"what an earlier revision has not rolled back is another run": {
+			node:         recorded(record.Failed, undone(record.Failed, 1), func(r *record.Record) { r.Revision = "old" }),
+			neverStarted: true,
+		},
+		"a timeout after a failure of another revision is": {
+			node:         recorded(record.Failed, func(r *record.Record) { r.Revision = "old" }),
+			neverStarted: true,
+		},
+		"a timeout after a failure on another machine is": {
+			node:         recorded(record.Failed, func(r *record.Record) { r.MachineID = "gone" }),
+			neverStarted: true,
+		},
+		"what was rolled back is not rolled back again": {
+			node:     recorded(record.Failed, func(r *record.Record) { r.Rollback = rolledBack }),
+			rollback: rolledBack,
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -156,7 +306,8 @@ func TestOutcomeOfTimedOutDrain(t *testing.T) {
 			in := see(newJob(draining, askAgain, drainsSince("n", 60)), []Node{node})
 			in.Drains = map[types.UID][]DrainPod{node.UID: {{Name: "a", UID: "a"}}}
 			r := Next(in).Actions[0].(Record)
-			if r.Record.Reason != v1alpha1.ReasonDrainTimedOut || r.Record.NeverStarted != tt.neverStarted || r.ResourceVersion != node.ResourceVersion {
+			if r.Record.Reason != v1alpha1.ReasonDrainTimedOut || r.Record.NeverStarted != tt.neverStarted ||
+				r.ResourceVersion != node.ResourceVersion {
 				t.Errorf("recorded %+v, want neverStarted %v", r.Record, tt.neverStarted)
 			}
 			if diff := cmp.Diff(tt.rollback, r.Record.Rollback); diff != "" {
@@ -183,58 +334,178 @@ func TestMaxUnavailable(t *testing.T) {
 		own   string
 		want  []string
 	}{
-		"without a value it is maxConcurrent":                       {job: []func(*v1alpha1.NodeJob){rebooting}, nodes: three(nil, nil, nil), want: []string{"start attempt 1 of rev on a", "start attempt 1 of rev on b", "start attempt 1 of rev on c"}},
-		"one at a time":                                             {job: []func(*v1alpha1.NodeJob){rebooting, atMost(intstr.FromInt32(1))}, nodes: three(nil, nil, nil), want: []string{"start attempt 1 of rev on a"}},
-		"a percentage is rounded down":                              {job: []func(*v1alpha1.NodeJob){rebooting, atMost(intstr.FromString("70%"))}, nodes: three(nil, nil, nil), want: []string{"start attempt 1 of rev on a", "start attempt 1 of rev on b"}},
-		"at least one node may be unavailable":                      {job: []func(*v1alpha1.NodeJob){rebooting, atMost(intstr.FromString("1%"))}, nodes: three(nil, nil, nil), want: []string{"start attempt 1 of rev on a"}},
-		"it does not apply to a task without maintenance":           {job: []func(*v1alpha1.NodeJob){atMost(intstr.FromInt32(1))}, nodes: three(nil, nil, nil), want: []string{"start attempt 1 of rev on a", "start attempt 1 of rev on b", "start attempt 1 of rev on c"}},
-		"a node that is not Ready counts, except for itself":        {job: []func(*v1alpha1.NodeJob){rebooting, atMost(intstr.FromInt32(1))}, nodes: three(nil, []func(*Node){notReady}, nil), want: []string{"start attempt 1 of rev on b"}},
-		"a node that a user has cordoned counts, except for itself": {job: []func(*v1alpha1.NodeJob){rebooting, atMost(intstr.FromInt32(1))}, nodes: three(nil, nil, []func(*Node){byHand}), want: []string{"start attempt 1 of rev on c"}},
-		"a cordoned node that is done counts":                       {job: []func(*v1alpha1.NodeJob){rebooting, atMost(intstr.FromInt32(1))}, nodes: three(nil, nil, []func(*Node){byHand, labelled(rev)})},
+		"without a value it is maxConcurrent": {
+			job:   []func(*v1alpha1.NodeJob){rebooting},
+			nodes: three(nil, nil, nil),
+			want:  []string{"start attempt 1 of rev on a", "start attempt 1 of rev on b", "start attempt 1 of rev on c"},
+		},
+		"one at a time": {
+			job:   []func(*v1alpha1.NodeJob){rebooting, atMost(intstr.FromInt32(1))},
+			nodes: three(nil, nil, nil),
+			want:  []string{"start attempt 1 of rev on a"},
+		},
+		"a percentage is rounded down": {
+			job:   []func(*v1alpha1.NodeJob){rebooting, atMost(intstr.FromString("70%"))},
+			nodes: three(nil, nil, nil),
+			want:  []string{"start attempt 1 of rev on a", "start attempt 1 of rev on b"},
+		},
+		"at least one node may be unavailable": {
+			job:   []func(*v1alpha1.NodeJob){rebooting, atMost(intstr.FromString("1%"))},
+			nodes: three(nil, nil, nil),
+			want:  []string{"start attempt 1 of rev on a"},
+		},
+		"it does not apply to a task without maintenance": {
+			job:   []func(*v1alpha1.NodeJob){atMost(intstr.FromInt32(1))},
+			nodes: three(nil, nil, nil),
+			want:  []string{"start attempt 1 of rev on a", "start attempt 1 of rev on b", "start attempt 1 of rev on c"},
+		},
+		"a node that is not Ready counts, except for itself": {
+			job:   []func(*v1alpha1.NodeJob){rebooting, atMost(intstr.FromInt32(1))},
+			nodes: three(nil, []func(*Node){notReady}, nil),
+			want:  []string{"start attempt 1 of rev on b"},
+		},
+		"a node that a user has cordoned counts, except for itself": {
+			job:   []func(*v1alpha1.NodeJob){rebooting, atMost(intstr.FromInt32(1))},
+			nodes: three(nil, nil, []func(*Node){byHand}),
+			want:  []string{"start attempt 1 of rev on c"},
+		},
+		"a cordoned node that is done counts": {
+			job:   []func(*v1alpha1.NodeJob){rebooting, atMost(intstr.FromInt32(1))},
+			nodes: three(nil, nil, []func(*Node){byHand, labelled(rev)}),
+		},
 		"a joining node without a slot does not count": {
-			job: []func(*v1alpha1.NodeJob){rebooting, stableSince(600), atMost(intstr.FromInt32(1))}, nodes: three(nil, nil, []func(*Node){made(5), func(n *Node) { n.Ready = corev1.ConditionUnknown }}),
-			want: []string{"start attempt 1 of rev on a"},
+			job: []func(*v1alpha1.NodeJob){
+				rebooting,
+				stableSince(600),
+				atMost(intstr.FromInt32(1)),
+			},
+			nodes: three(nil, nil, []func(*Node){made(5), func(n *Node) { n.Ready = corev1.ConditionUnknown }}),
+			want:  []string{"start attempt 1 of rev on a"},
 		},
 		"a joining node on which the task runs counts": {
-			job: []func(*v1alpha1.NodeJob){rebooting, stableSince(600), atMost(intstr.FromInt32(1))}, nodes: three(nil, nil, []func(*Node){made(5), notReady}), pods: []Pod{newPod(newNode("c"))},
+			job: []func(*v1alpha1.NodeJob){
+				rebooting,
+				stableSince(600),
+				atMost(intstr.FromInt32(1)),
+			},
+			nodes: three(nil, nil, []func(*Node){made(5), notReady}),
+			pods:  []Pod{newPod(newNode("c"))},
 		},
 		"a joining node starts although others are unavailable": {
-			job: []func(*v1alpha1.NodeJob){rebooting, stableSince(600), atMost(intstr.FromInt32(1))}, nodes: three([]func(*Node){notReady, labelled(rev)}, nil, []func(*Node){made(5), notReady}),
-			want: []string{"start attempt 1 of rev on c"},
+			job: []func(*v1alpha1.NodeJob){
+				rebooting,
+				stableSince(600),
+				atMost(intstr.FromInt32(1)),
+			},
+			nodes: three([]func(*Node){notReady, labelled(rev)}, nil, []func(*Node){made(5), notReady}),
+			want:  []string{"start attempt 1 of rev on c"},
 		},
 		"a node that reboots counts": {
-			job: []func(*v1alpha1.NodeJob){rebooting, atMost(intstr.FromInt32(1))}, nodes: three(nil, nil, []func(*Node){recorded(record.Rebooting), func(n *Node) { n.ReadySince = now }}),
-			want: []string{"Settling c, recorded"},
+			job: []func(*v1alpha1.NodeJob){
+				rebooting,
+				atMost(intstr.FromInt32(1)),
+			},
+			nodes: three(nil, nil, []func(*Node){recorded(record.Rebooting), func(n *Node) { n.ReadySince = now }}),
+			want:  []string{"Settling c, recorded"},
 		},
 		"a node on which the task runs counts": {
-			job: []func(*v1alpha1.NodeJob){rebooting, atMost(intstr.FromInt32(1))}, nodes: three(nil, nil, nil), pods: []Pod{newPod(newNode("c"))},
+			job: []func(*v1alpha1.NodeJob){
+				rebooting,
+				atMost(intstr.FromInt32(1)),
+			},
+			nodes: three(nil, nil, nil),
+			pods:  []Pod{newPod(newNode("c"))},
 		},
 		"a node that has its slot continues": {
-			job: []func(*v1alpha1.NodeJob){cordoning, atMost(intstr.FromInt32(1))}, nodes: three([]func(*Node){notReady}, []func(*Node){cordonedBy(jobKey)}, nil),
-			want: []string{"start attempt 1 of rev on b", "Preparing a, cordoned by ns.everynode.dev/job"},
+			job: []func(*v1alpha1.NodeJob){
+				cordoning,
+				atMost(intstr.FromInt32(1)),
+			},
+			nodes: three([]func(*Node){notReady}, []func(*Node){cordonedBy(jobKey)}, nil),
+			want:  []string{"start attempt 1 of rev on b", "Preparing a, cordoned by ns.everynode.dev/job"},
 		},
 		"nodes that are not selected do not count": {
-			job: []func(*v1alpha1.NodeJob){rebooting, inPoolA, atMost(intstr.FromInt32(1))}, nodes: three(nil, []func(*Node){inPool("b"), notReady}, nil), want: []string{"start attempt 1 of rev on a"},
+			job: []func(*v1alpha1.NodeJob){
+				rebooting,
+				inPoolA,
+				atMost(intstr.FromInt32(1)),
+			},
+			nodes: three(nil, []func(*Node){inPool("b"), notReady}, nil),
+			want:  []string{"start attempt 1 of rev on a"},
 		},
-		"the node of the manager waits for the others":                   {job: []func(*v1alpha1.NodeJob){rebooting}, own: "a", nodes: three(nil, nil, nil), want: []string{"start attempt 1 of rev on b", "start attempt 1 of rev on c"}},
-		"the node of the manager waits until the others have no attempt": {job: []func(*v1alpha1.NodeJob){rebooting}, own: "a", nodes: three(nil, []func(*Node){labelled(rev)}, nil), pods: []Pod{newPod(newNode("c"))}},
+		"the node of the manager waits for the others": {
+			job:   []func(*v1alpha1.NodeJob){rebooting},
+			own:   "a",
+			nodes: three(nil, nil, nil),
+			want:  []string{"start attempt 1 of rev on b", "start attempt 1 of rev on c"},
+		},
+		"the node of the manager waits until the others have no attempt": {
+			job:   []func(*v1alpha1.NodeJob){rebooting},
+			own:   "a",
+			nodes: three(nil, []func(*Node){labelled(rev)}, nil),
+			pods:  []Pod{newPod(newNode("c"))},
+		},
 		"the node of the manager does not wait for reruns": {
-			job: []func(*v1alpha1.NodeJob){rebooting, periodSeconds(60)}, own: "a", nodes: three(nil, []func(*Node){recorded(record.Succeeded, func(r *record.Record) { r.FinishedAt = ago(3600) })}, []func(*Node){labelled(rev)}),
+			job: []func(*v1alpha1.NodeJob){
+				rebooting,
+				periodSeconds(60),
+			},
+			own: "a",
+			nodes: three(
+				nil,
+				[]func(*Node){recorded(record.Succeeded, func(r *record.Record) { r.FinishedAt = ago(3600) })},
+				[]func(*Node){labelled(rev)},
+			),
 			want: []string{"start attempt 1 of rev on a", "start attempt 1 of rev on b"},
 		},
-		"the node of the manager does not wait for others once the revision is stable": {job: []func(*v1alpha1.NodeJob){rebooting, stableSince(600)}, own: "a", nodes: three(nil, nil, []func(*Node){labelled(rev)}), want: []string{"start attempt 1 of rev on b", "start attempt 1 of rev on a"}},
+		"the node of the manager does not wait for others once the revision is stable": {
+			job:   []func(*v1alpha1.NodeJob){rebooting, stableSince(600)},
+			own:   "a",
+			nodes: three(nil, nil, []func(*Node){labelled(rev)}),
+			want:  []string{"start attempt 1 of rev on b", "start attempt 1 of rev on a"},
+		},
 		"the node of the manager does not wait for a node that has not made progress for too long": {
-			job: []func(*v1alpha1.NodeJob){rebooting}, own: "a", nodes: three(nil, []func(*Node){recorded(record.Disrupted, func(r *record.Record) { r.DisruptedSince = ago(7200) })}, []func(*Node){labelled(rev)}),
+			job: []func(*v1alpha1.NodeJob){
+				rebooting,
+			},
+			own: "a",
+			nodes: three(
+				nil,
+				[]func(*Node){recorded(record.Disrupted, func(r *record.Record) { r.DisruptedSince = ago(7200) })},
+				[]func(*Node){labelled(rev)},
+			),
 			want: []string{"start attempt 1 of rev on a", "start attempt 1 of rev on b"},
 		},
 		"the node of the manager waits for another one when a user retries both before others": {
-			job: []func(*v1alpha1.NodeJob){rebooting}, own: "a", nodes: three([]func(*Node){retriedAlone}, []func(*Node){retriedAlone}, []func(*Node){labelled(rev)}),
-			want: []string{"start attempt 1 of rev on b"},
+			job: []func(*v1alpha1.NodeJob){
+				rebooting,
+			},
+			own:   "a",
+			nodes: three([]func(*Node){retriedAlone}, []func(*Node){retriedAlone}, []func(*Node){labelled(rev)}),
+			want:  []string{"start attempt 1 of rev on b"},
 		},
-		"the node of the manager starts last":                                           {job: []func(*v1alpha1.NodeJob){rebooting}, own: "a", nodes: three(nil, []func(*Node){labelled(rev)}, []func(*Node){labelled(rev)}), want: []string{"start attempt 1 of rev on a"}},
-		"a task without maintenance does not treat the node of the manager differently": {own: "a", nodes: three(nil, []func(*Node){labelled(rev)}, nil), want: []string{"start attempt 1 of rev on a", "start attempt 1 of rev on c"}},
-		"the node of the manager is only a canary if there is no other node":            {job: []func(*v1alpha1.NodeJob){rebooting, inSteps(first(intstr.FromInt32(1)), rest)}, own: "a", nodes: three([]func(*Node){made(90)}, []func(*Node){made(5)}, []func(*Node){made(50)}), want: []string{"start attempt 1 of rev on c"}},
-		"a node that is already cordoned is the canary":                                 {job: []func(*v1alpha1.NodeJob){cordoning, atMost(intstr.FromInt32(1)), inSteps(first(intstr.FromInt32(1)), rest)}, nodes: three([]func(*Node){made(90)}, []func(*Node){made(50), cordonedBy(jobKey)}, nil), want: []string{"start attempt 1 of rev on b"}},
+		"the node of the manager starts last": {
+			job:   []func(*v1alpha1.NodeJob){rebooting},
+			own:   "a",
+			nodes: three(nil, []func(*Node){labelled(rev)}, []func(*Node){labelled(rev)}),
+			want:  []string{"start attempt 1 of rev on a"},
+		},
+		"a task without maintenance does not treat the node of the manager differently": {
+			own:   "a",
+			nodes: three(nil, []func(*Node){labelled(rev)}, nil),
+			want:  []string{"start attempt 1 of rev on a", "start attempt 1 of rev on c"},
+		},
+		"the node of the manager is only a canary if there is no other node": {
+			job:   []func(*v1alpha1.NodeJob){rebooting, inSteps(first(intstr.FromInt32(1)), rest)},
+			own:   "a",
+			nodes: three([]func(*Node){made(90)}, []func(*Node){made(5)}, []func(*Node){made(50)}),
+			want:  []string{"start attempt 1 of rev on c"},
+		},
+		"a node that is already cordoned is the canary": {
+			job:   []func(*v1alpha1.NodeJob){cordoning, atMost(intstr.FromInt32(1)), inSteps(first(intstr.FromInt32(1)), rest)},
+			nodes: three([]func(*Node){made(90)}, []func(*Node){made(50), cordonedBy(jobKey)}, nil),
+			want:  []string{"start attempt 1 of rev on b"},
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -335,19 +606,50 @@ func TestBlockedDrain(t *testing.T) {
 		since   time.Time
 		message string
 	}{
-		"a pod that is evicted":             {blockedFor(39, DrainPod{Namespace: "shop", Name: "web-0", UID: "web-0", TriedAt: ago(1)}), v1alpha1.ReasonPreparing, time.Time{}, progress + "Preparing (n)"},
-		"a budget that may allow it soon":   {blockedFor(29, web), v1alpha1.ReasonPreparing, time.Time{}, progress + "Preparing (n)"},
-		"a refused pod that terminates":     {blockedFor(9, terminating), v1alpha1.ReasonPreparing, time.Time{}, progress + "Preparing (n)"},
-		"a budget that does not allow it":   {blockedFor(30, web), v1alpha1.ReasonDrainBlocked, now, progress + "DrainBlocked (n); the drain of 1 node is blocked (n: shop/web-0: " + budget + "; until 2026-03-01T12:00:20Z)"},
-		"a pod that must never be evicted":  {blockedFor(9, bare), v1alpha1.ReasonDrainBlocked, now, progress + "DrainBlocked (n); the drain of 1 node is blocked (n: shop/db-0: it has no controller; until 2026-03-01T12:00:20Z)"},
-		"it has been blocked for some time": {blockedSinceBefore(blockedFor(38, web), 8), v1alpha1.ReasonDrainBlocked, ago(8), progress + "DrainBlocked (n); the drain of 1 node is blocked (n: shop/web-0: " + budget + "; until 2026-03-01T12:00:20Z)"},
-		"it is not blocked any more":        {blockedSinceBefore(blockedFor(38), 8), v1alpha1.ReasonStarting, time.Time{}, "0 of 1 node is done, 1 running"},
+		"a pod that is evicted": {
+			blockedFor(39, DrainPod{Namespace: "shop", Name: "web-0", UID: "web-0", TriedAt: ago(1)}),
+			v1alpha1.ReasonPreparing,
+			time.Time{},
+			progress + "Preparing (n)",
+		},
+		"a budget that may allow it soon": {blockedFor(29, web), v1alpha1.ReasonPreparing, time.Time{}, progress + "Preparing (n)"},
+		"a refused pod that terminates": {
+			blockedFor(9, terminating),
+			v1alpha1.ReasonPreparing,
+			time.Time{},
+			progress + "Preparing (n)",
+		},
+		"a budget that does not allow it": {
+			blockedFor(30, web),
+			v1alpha1.ReasonDrainBlocked,
+			now,
+			progress + "DrainBlocked (n); the drain of 1 node is blocked (n: shop/web-0: " + budget + "; until 2026-03-01T12:00:20Z)",
+		},
+		"a pod that must never be evicted": {
+			blockedFor(9, bare),
+			v1alpha1.ReasonDrainBlocked,
+			now,
+			progress + "DrainBlocked (n); the drain of 1 node is blocked (n: shop/db-0: it has no controller; until 2026-03-01T12:00:20Z)",
+		},
+		"it has been blocked for some time": {
+			blockedSinceBefore(blockedFor(38, web), 8),
+			v1alpha1.ReasonDrainBlocked,
+			ago(8),
+			progress + "DrainBlocked (n); the drain of 1 node is blocked (n: shop/web-0: " + budget + "; until 2026-03-01T12:00:20Z)",
+		},
+		"it is not blocked any more": {
+			blockedSinceBefore(blockedFor(38), 8),
+			v1alpha1.ReasonStarting,
+			time.Time{},
+			"0 of 1 node is done, 1 running",
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			p := Next(tt.in)
 			c := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionReconciling)
-			if p.Nodes[0].Reason != tt.reason || c.Message != tt.message || (c.Reason == v1alpha1.ReasonDrainBlocked) != (tt.reason == v1alpha1.ReasonDrainBlocked) {
+			if p.Nodes[0].Reason != tt.reason || c.Message != tt.message ||
+				(c.Reason == v1alpha1.ReasonDrainBlocked) != (tt.reason == v1alpha1.ReasonDrainBlocked) {
 				t.Errorf("%+v, %s: %q; want %s, %q", p.Nodes[0], c.Reason, c.Message, tt.reason, tt.message)
 			}
 			if len(p.Status.Drains) > 0 && !p.Status.Drains[0].BlockedSince.Time.Equal(tt.since) {
@@ -370,20 +672,30 @@ func blockedSinceBefore(in Input, seconds int) Input {
 func TestRemedyOfTimedOutDrains(t *testing.T) {
 	undrained := recorded(record.Failed, attempts(2), func(r *record.Record) {
 		r.Reason, r.ExitCode, r.NeverStarted = v1alpha1.ReasonDrainTimedOut, nil, true
-		r.Message = "1 pod not evicted within 60 s; shop/web-7d9c5b8f6d-x2x9q: The disruption budget web needs 2 healthy pods and has 2 currently" + strings.Repeat("; and so on", 60)
+		r.Message = "1 pod not evicted within 60 s; shop/web-7d9c5b8f6d-x2x9q: The disruption budget web needs 2 healthy pods and has 2 currently" + strings.Repeat(
+			"; and so on",
+			60,
+		)
 	})
 	message := func(nodes ...Node) string {
 		return meta.FindStatusCondition(Next(see(newJob(draining), nodes)).Status.Conditions, v1alpha1.ConditionStalled).Message
 	}
 	got := message(newNode("n", undrained))
 	const want = "1 node failed (n: DrainTimedOut: 1 pod not evicted within 60 s; shop/web-7d9c5b8f6d-x2x9q: The disruption budget web needs 2 healthy pods and has 2 currently"
-	if !strings.HasPrefix(got, want) || !strings.Contains(got, ". "+MakeRoom+" retry all failed nodes: kubectl -n ns annotate") || strings.Contains(got, FixTask) {
+	if !strings.HasPrefix(got, want) || !strings.Contains(got, ". "+MakeRoom+" retry all failed nodes: kubectl -n ns annotate") ||
+		strings.Contains(got, FixTask) {
 		t.Errorf("got %q", got)
 	}
 	if got := message(newNode("n", undrained), newNode("m", recorded(record.Disrupted), isLost)); !strings.Contains(got, ". "+MakeRoom) {
 		t.Errorf("with an attempt that is retried: %q", got)
 	}
-	if got := message(newNode("n", undrained), newNode("m", recorded(record.Failed, attempts(2)))); !strings.Contains(got, ". "+FixTask+" retry all failed nodes: kubectl") {
+	if got := message(
+		newNode("n", undrained),
+		newNode("m", recorded(record.Failed, attempts(2))),
+	); !strings.Contains(
+		got,
+		". "+FixTask+" retry all failed nodes: kubectl",
+	) {
 		t.Errorf("with a failure of the task: %q", got)
 	}
 	f := Next(see(newJob(draining), []Node{newNode("n", undrained)})).Status.Failures[0]

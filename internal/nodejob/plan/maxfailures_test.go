@@ -74,33 +74,81 @@ func TestUnrecordedFailures(t *testing.T) {
 		wantCasualties []string
 		wantAtRisk     []string
 	}{
-		"no node has a problem":                                   {nodes: []Node{newNode("a", done), newNode("b")}},
-		"a failed node is at risk":                                {nodes: []Node{newNode("a", failed)}, wantAtRisk: []string{"a failed"}},
-		"a done node that is not Ready is at risk":                {nodes: []Node{newNode("a", done, notReady), newNode("b")}, wantAtRisk: []string{"a"}},
-		"a node that is not Ready before its first attempt":       {nodes: []Node{newNode("a", notReady, func(n *Node) { n.Ready = corev1.ConditionUnknown }), newNode("b")}},
-		"a node that is not Ready and done with another revision": {nodes: []Node{newNode("a", recorded(record.Succeeded, func(r *record.Record) { r.Revision = "old" }), labelled("old"), func(n *Node) { n.Ready = corev1.ConditionUnknown })}},
+		"no node has a problem":    {nodes: []Node{newNode("a", done), newNode("b")}},
+		"a failed node is at risk": {nodes: []Node{newNode("a", failed)}, wantAtRisk: []string{"a failed"}},
+		"a done node that is not Ready is at risk": {
+			nodes:      []Node{newNode("a", done, notReady), newNode("b")},
+			wantAtRisk: []string{"a"},
+		},
+		"a node that is not Ready before its first attempt": {
+			nodes: []Node{newNode("a", notReady, func(n *Node) { n.Ready = corev1.ConditionUnknown }), newNode("b")},
+		},
+		"a node that is not Ready and done with another revision": {
+			nodes: []Node{
+				newNode(
+					"a",
+					recorded(record.Succeeded, func(r *record.Record) { r.Revision = "old" }),
+					labelled("old"),
+					func(n *Node) { n.Ready = corev1.ConditionUnknown },
+				),
+			},
+		},
 		"a node that cluster-autoscaler removes": {
 			nodes: []Node{newNode("a", done, notReady, going("ToBeDeletedByClusterAutoscaler")), newNode("b")},
 		},
-		"a node that Karpenter removes":                       {nodes: []Node{newNode("a", done, notReady, going("karpenter.sh/disrupted")), newNode("b")}},
-		"a node that an earlier version of Karpenter removes": {nodes: []Node{newNode("a", done, notReady, going("karpenter.sh/disruption")), newNode("b")}},
-		"a node that GKE terminates":                          {nodes: []Node{newNode("a", done, notReady, going("cloud.google.com/impending-node-termination")), newNode("b")}},
-		"a node whose spot instance AWS terminates":           {nodes: []Node{newNode("a", done, notReady, going("aws-node-termination-handler/spot-itn")), newNode("b")}},
-		"a node that a user has cordoned":                     {nodes: []Node{newNode("a", done, notReady, byHand), newNode("b")}},
-		"a node that a NodeJob has cordoned is at risk":       {nodes: []Node{newNode("a", done, notReady, cordonedBy("ns.everynode.dev/other")), newNode("b")}, wantAtRisk: []string{"a"}},
-		"a node with a taint for another reason is at risk":   {nodes: []Node{newNode("a", done, notReady, going("example.com/full")), newNode("b")}, wantAtRisk: []string{"a"}},
-		"only the terminating one of two nodes": {
-			was: was(risks(atRisk("a", false))), nodes: []Node{newNode("a", done, notReady), newNode("b", done, notReady, deleting), newNode("c")}, wantAtRisk: []string{"a"},
+		"a node that Karpenter removes": {
+			nodes: []Node{newNode("a", done, notReady, going("karpenter.sh/disrupted")), newNode("b")},
 		},
-		"no node is at risk when the revision is stable": {was: was(provenSince(9)), nodes: []Node{newNode("a", failed), newNode("b", done, notReady)}},
-		"a terminating node":                             {nodes: []Node{newNode("a", done, notReady, deleting), newNode("b")}},
+		"a node that an earlier version of Karpenter removes": {
+			nodes: []Node{newNode("a", done, notReady, going("karpenter.sh/disruption")), newNode("b")},
+		},
+		"a node that GKE terminates": {
+			nodes: []Node{newNode("a", done, notReady, going("cloud.google.com/impending-node-termination")), newNode("b")},
+		},
+		"a node whose spot instance AWS terminates": {
+			nodes: []Node{newNode("a", done, notReady, going("aws-node-termination-handler/spot-itn")), newNode("b")},
+		},
+		"a node that a user has cordoned": {nodes: []Node{newNode("a", done, notReady, byHand), newNode("b")}},
+		"a node that a NodeJob has cordoned is at risk": {
+			nodes:      []Node{newNode("a", done, notReady, cordonedBy("ns.everynode.dev/other")), newNode("b")},
+			wantAtRisk: []string{"a"},
+		},
+		"a node with a taint for another reason is at risk": {
+			nodes:      []Node{newNode("a", done, notReady, going("example.com/full")), newNode("b")},
+			wantAtRisk: []string{"a"},
+		},
+		"only the terminating one of two nodes": {
+			was: was(
+				risks(atRisk("a", false)),
+			),
+			nodes:      []Node{newNode("a", done, notReady), newNode("b", done, notReady, deleting), newNode("c")},
+			wantAtRisk: []string{"a"},
+		},
+		"no node is at risk when the revision is stable": {
+			was:   was(provenSince(9)),
+			nodes: []Node{newNode("a", failed), newNode("b", done, notReady)},
+		},
+		"a terminating node": {nodes: []Node{newNode("a", done, notReady, deleting), newNode("b")}},
 		"a terminating node that was not Ready before its deletion": {
-			was: was(risks(atRisk("a", false))), nodes: []Node{newNode("a", done, notReady, deleting), newNode("b")}, wantAtRisk: []string{"a"},
+			was: was(
+				risks(atRisk("a", false)),
+			),
+			nodes:      []Node{newNode("a", done, notReady, deleting), newNode("b")},
+			wantAtRisk: []string{"a"},
 		},
 		"a node that is Ready again": {was: was(risks(atRisk("a", false))), nodes: []Node{newNode("a", done), newNode("b")}},
 		"a node that failed its soak, and is tainted for removal when it is due again": {
-			job: newJob(periodSeconds(60)), was: was(casualties(casualty("a", v1alpha1.ReasonNotReadyInSoak))),
-			nodes:          []Node{newNode("a", recorded(record.Succeeded, func(r *record.Record) { r.FinishedAt = ago(900) }), notReady, going("ToBeDeletedByClusterAutoscaler")), newNode("b")},
+			job: newJob(periodSeconds(60)),
+			was: was(casualties(casualty("a", v1alpha1.ReasonNotReadyInSoak))),
+			nodes: []Node{
+				newNode(
+					"a",
+					recorded(record.Succeeded, func(r *record.Record) { r.FinishedAt = ago(900) }),
+					notReady,
+					going("ToBeDeletedByClusterAutoscaler"),
+				),
+				newNode("b"),
+			},
 			wantCasualties: []string{"a NotReadyInSoak"},
 		},
 		"a failed node that was deleted": {
@@ -110,13 +158,25 @@ func TestUnrecordedFailures(t *testing.T) {
 			was: was(risks(atRisk("a", false))), nodes: []Node{newNode("b")}, wantCasualties: []string{"a NotReadyNodeDeleted"},
 		},
 		"a node that was recreated with the same name": {
-			was: was(risks(atRisk("a", true))), nodes: []Node{newNode("a", func(n *Node) { n.UID = "another" })}, wantCasualties: []string{"a FailedNodeDeleted"},
+			was: was(
+				risks(atRisk("a", true)),
+			),
+			nodes:          []Node{newNode("a", func(n *Node) { n.UID = "another" })},
+			wantCasualties: []string{"a FailedNodeDeleted"},
 		},
 		"a node whose machine was replaced": {
-			was: was(risks(atRisk("a", true))), nodes: []Node{newNode("a", failed, func(n *Node) { n.MachineID = "another" })}, wantCasualties: []string{"a FailedNodeDeleted"},
+			was: was(
+				risks(atRisk("a", true)),
+			),
+			nodes:          []Node{newNode("a", failed, func(n *Node) { n.MachineID = "another" })},
+			wantCasualties: []string{"a FailedNodeDeleted"},
 		},
 		"a node without a machine ID": {
-			was: was(risks(atRisk("a", true))), nodes: []Node{newNode("a", failed, func(n *Node) { n.MachineID = "" })}, wantAtRisk: []string{"a failed"},
+			was: was(
+				risks(atRisk("a", true)),
+			),
+			nodes:      []Node{newNode("a", failed, func(n *Node) { n.MachineID = "" })},
+			wantAtRisk: []string{"a failed"},
 		},
 		"a node counts once": {
 			was:   was(risks(atRisk("a", true)), casualties(casualty("a", v1alpha1.ReasonFailedNodeDeleted))),
@@ -124,34 +184,62 @@ func TestUnrecordedFailures(t *testing.T) {
 		},
 		"a node whose machine was replaced, with rerun.onMachineChange false": {
 			job: newJob(func(j *v1alpha1.NodeJob) { j.Spec.Rerun.OnMachineChange = new(false) }),
-			was: was(risks(atRisk("a", true))), nodes: []Node{newNode("a", failed, func(n *Node) { n.MachineID = "another" })}, wantAtRisk: []string{"a failed"},
+			was: was(
+				risks(atRisk("a", true)),
+			),
+			nodes:      []Node{newNode("a", failed, func(n *Node) { n.MachineID = "another" })},
+			wantAtRisk: []string{"a failed"},
 		},
 		"a node whose machine is replaced in a soak": {
-			was:   was(casualties(casualty("a", v1alpha1.ReasonNotReadyInSoak))),
-			nodes: []Node{newNode("a", done, func(n *Node) { n.MachineID = "another" }), newNode("b")}, wantCasualties: []string{"a NotReadyNodeDeleted"},
+			was: was(casualties(casualty("a", v1alpha1.ReasonNotReadyInSoak))),
+			nodes: []Node{
+				newNode("a", done, func(n *Node) { n.MachineID = "another" }),
+				newNode("b"),
+			},
+			wantCasualties: []string{"a NotReadyNodeDeleted"},
 		},
 		"unrecorded failures stay when the request of a retry is removed": {
 			was:   was(casualties(casualty("a", v1alpha1.ReasonFailedNodeDeleted)), func(r *rolloutState) { r.Retry = "now" }),
 			nodes: []Node{newNode("b")}, wantCasualties: []string{"a FailedNodeDeleted"},
 		},
 		"unrecorded failures since the retry stay": {
-			job: newJob(askAgain), was: was(casualties(casualty("a", v1alpha1.ReasonFailedNodeDeleted)), func(r *rolloutState) { r.Retry = task.RetryToken(newJob(askAgain)) }),
-			nodes: []Node{newNode("b")}, wantCasualties: []string{"a FailedNodeDeleted"},
+			job: newJob(
+				askAgain,
+			),
+			was: was(
+				casualties(casualty("a", v1alpha1.ReasonFailedNodeDeleted)),
+				func(r *rolloutState) { r.Retry = task.RetryToken(newJob(askAgain)) },
+			),
+			nodes:          []Node{newNode("b")},
+			wantCasualties: []string{"a FailedNodeDeleted"},
 		},
 		"a retry removes unrecorded failures": {
 			job: newJob(askAgain), was: was(casualties(casualty("a", v1alpha1.ReasonFailedNodeDeleted))), nodes: []Node{newNode("b")},
 		},
 		"unrecorded failures are removed when the revision is stable": {
-			was: was(provenSince(9), casualties(casualty("a", v1alpha1.ReasonFailedNodeDeleted)), risks(atRisk("c", true))), nodes: []Node{newNode("b", done)},
+			was: was(
+				provenSince(9),
+				casualties(casualty("a", v1alpha1.ReasonFailedNodeDeleted)),
+				risks(atRisk("c", true)),
+			),
+			nodes: []Node{newNode("b", done)},
 		},
 		"a node that reruns in a soak counts according to the outcome": {
 			was: was(casualties(casualty("a", v1alpha1.ReasonNotReadyInSoak))), nodes: []Node{newNode("a"), newNode("b")},
 		},
 		"a node that is deleted in a soak": {
-			was: was(casualties(casualty("a", v1alpha1.ReasonNotReadyInSoak))), nodes: []Node{newNode("b")}, wantCasualties: []string{"a NotReadyNodeDeleted"},
+			was: was(
+				casualties(casualty("a", v1alpha1.ReasonNotReadyInSoak)),
+			),
+			nodes:          []Node{newNode("b")},
+			wantCasualties: []string{"a NotReadyNodeDeleted"},
 		},
 		"a node that still exists in a soak": {
-			was: was(casualties(casualty("a", v1alpha1.ReasonNotReadyInSoak))), nodes: []Node{newNode("a", done), newNode("b")}, wantCasualties: []string{"a NotReadyInSoak"},
+			was: was(
+				casualties(casualty("a", v1alpha1.ReasonNotReadyInSoak)),
+			),
+			nodes:          []Node{newNode("a", done), newNode("b")},
+			wantCasualties: []string{"a NotReadyInSoak"},
 		},
 	}
 	for name, tt := range tests {
@@ -198,7 +286,10 @@ func TestFailureOfANodeInASoak(t *testing.T) {
 	} {
 		job := newJob()
 		job.Status.Revision = rev
-		job.Status.Rollout = &v1alpha1.RolloutStatus{Step: "all", UnrecordedFailures: []v1alpha1.UnrecordedFailure{{Node: "n", UID: "n-uid", Reason: tt.want.Reason}}}
+		job.Status.Rollout = &v1alpha1.RolloutStatus{
+			Step:               "all",
+			UnrecordedFailures: []v1alpha1.UnrecordedFailure{{Node: "n", UID: "n-uid", Reason: tt.want.Reason}},
+		}
 		p := Next(see(job, []Node{tt.node, newNode("z")}))
 		if diff := cmp.Diff([]v1alpha1.NodeFailure{tt.want}, p.Status.Failures); diff != "" || p.Nodes[0].Message != tt.want.Message {
 			t.Errorf("%s: %+v, failures (-want +got):\n%s", name, p.Nodes[0], diff)
@@ -220,7 +311,13 @@ func TestNodesThatWereNotReadyBeforeAreBounded(t *testing.T) {
 	nodes := []Node{newNode("z")}
 	for i := range maxNotReadyBefore + 1 {
 		node := newNode(fmt.Sprintf("n%03d", i), recorded(record.Succeeded), func(n *Node) { n.Ready = corev1.ConditionFalse })
-		nodes, job.Status.ControllerState.Rollout.NotReadyBefore = append(nodes, node), append(job.Status.ControllerState.Rollout.NotReadyBefore, node.UID)
+		nodes, job.Status.ControllerState.Rollout.NotReadyBefore = append(
+			nodes,
+			node,
+		), append(
+			job.Status.ControllerState.Rollout.NotReadyBefore,
+			node.UID,
+		)
 	}
 	if got := len(Next(see(job, nodes)).Status.ControllerState.Rollout.NotReadyBefore); got != maxNotReadyBefore {
 		t.Errorf("%d, want %d", got, maxNotReadyBefore)
@@ -234,7 +331,10 @@ func TestTooManyUnrecordedFailuresStallRollout(t *testing.T) {
 	job.Status.Revision = rev
 	job.Status.Rollout = &v1alpha1.RolloutStatus{Step: "all", StepStartedAt: metav1.Time{Time: ago(300)}}
 	for i := range 40 {
-		job.Status.ControllerState.Rollout.AtRisk = append(job.Status.ControllerState.Rollout.AtRisk, v1alpha1.NodeAtRisk{Node: fmt.Sprintf("gone-%d", i), UID: types.UID(fmt.Sprint(i)), Failed: true})
+		job.Status.ControllerState.Rollout.AtRisk = append(
+			job.Status.ControllerState.Rollout.AtRisk,
+			v1alpha1.NodeAtRisk{Node: fmt.Sprintf("gone-%d", i), UID: types.UID(fmt.Sprint(i)), Failed: true},
+		)
 	}
 	nodes := make([]Node, 0, 100)
 	for i := range 100 {
@@ -244,7 +344,8 @@ func TestTooManyUnrecordedFailuresStallRollout(t *testing.T) {
 	if len(p.Actions) != 0 || len(p.Status.Rollout.UnrecordedFailures) != maxUnrecordedFailures {
 		t.Errorf("%d actions, %d unrecorded failures", len(p.Actions), len(p.Status.Rollout.UnrecordedFailures))
 	}
-	if c := p.Status.Conditions[2]; c.Reason != v1alpha1.ReasonMaxFailuresExceeded || !strings.Contains(c.Message, "gone-0: FailedNodeDeleted") {
+	if c := p.Status.Conditions[2]; c.Reason != v1alpha1.ReasonMaxFailuresExceeded ||
+		!strings.Contains(c.Message, "gone-0: FailedNodeDeleted") {
 		t.Errorf("condition %+v", c)
 	}
 }
@@ -259,7 +360,12 @@ func TestNothingStartsBeyondMaxFailures(t *testing.T) {
 		pods    []Pod
 		want    []string
 	}{
-		"as many failed nodes as maxFailures":   {1, []Node{newNode("a", failed), newNode("b")}, nil, []string{"start attempt 1 of rev on b"}},
+		"as many failed nodes as maxFailures": {
+			1,
+			[]Node{newNode("a", failed), newNode("b")},
+			nil,
+			[]string{"start attempt 1 of rev on b"},
+		},
 		"one failed node more than maxFailures": {1, []Node{newNode("a", failed), newNode("b", failed), newNode("c")}, nil, nil},
 		"a retry":                               {0, []Node{newNode("a", failed), newNode("b", again)}, nil, nil},
 		"a running attempt continues": {

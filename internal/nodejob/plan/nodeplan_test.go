@@ -114,7 +114,8 @@ func TestProgress(t *testing.T) {
 				t.Errorf("exceeded %t, %s, want %t, %s", w.progressDeadlineExceeded, w.State, tt.want, tt.state)
 			}
 			if failures := w.findings().failures; tt.want && node.On.Record != nil {
-				if last := failures[len(failures)-1]; last.FinishedAt != metav1.NewTime(node.On.Record.FinishedAt) || last.Attempts != node.On.Record.Attempts {
+				if last := failures[len(failures)-1]; last.FinishedAt != metav1.NewTime(node.On.Record.FinishedAt) ||
+					last.Attempts != node.On.Record.Attempts {
 					t.Errorf("the failure is %+v, want the attempts on record", last)
 				}
 			}
@@ -125,7 +126,9 @@ func TestProgress(t *testing.T) {
 func TestANodeWithoutProgressIsOneFailure(t *testing.T) {
 	node := newNode("a", recorded(record.Disrupted, func(r *record.Record) { r.DisruptedSince = ago(7200) }))
 	in := see(newJob(), []Node{node}, newPod(node, func(p *Pod) { p.Created, p.DeleteRequested = ago(8000), ago(7900) }))
-	in.NodeProblems = map[types.UID]NodeProblem{"a-uid": {Reason: v1alpha1.ReasonRecordRejected, Message: "full", Since: ago(7200), RetryAt: ago(-5)}}
+	in.NodeProblems = map[types.UID]NodeProblem{
+		"a-uid": {Reason: v1alpha1.ReasonRecordRejected, Message: "full", Since: ago(7200), RetryAt: ago(-5)},
+	}
 	final := 0
 	for _, f := range assessed(in).findings().failures {
 		if !f.Retrying {
@@ -140,7 +143,12 @@ func TestANodeWithoutProgressIsOneFailure(t *testing.T) {
 // TestObstacleOfAPhase tests what prevents the pods of reboots, checks and rollbacks.
 func TestObstacleOfAPhase(t *testing.T) {
 	runner := &task.Obstacle{Reason: v1alpha1.ReasonPodForbidden, Message: "no runner"}
-	stays, passes := &task.Obstacle{Reason: v1alpha1.ReasonConfigMapNotFound}, &task.Obstacle{Reason: v1alpha1.ReasonPodForbidden, RetryAt: ago(-5)}
+	stays, passes := &task.Obstacle{
+		Reason: v1alpha1.ReasonConfigMapNotFound,
+	}, &task.Obstacle{
+		Reason:  v1alpha1.ReasonPodForbidden,
+		RetryAt: ago(-5),
+	}
 	notAllowed := &task.Obstacle{Reason: v1alpha1.ReasonNamespaceNotAllowed}
 	script := func(*v1alpha1.NodeJob) {}
 	for name, tt := range map[string]struct {
@@ -170,7 +178,13 @@ func TestObstacleOfAPhase(t *testing.T) {
 
 // A step that waits for a dependency for too long fails no more nodes than stop the rollout.
 func TestAStalledRolloutFailsNoFurtherNodes(t *testing.T) {
-	in := see(newJob(inSteps(first(intstr.FromInt32(1)), rest), inStep("first", func(r *rolloutState) { r.WaitingForDependencySince = metav1.NewTime(ago(3600)) })), []Node{newNode("a", made(9000)), newNode("b", made(9000))})
+	in := see(
+		newJob(
+			inSteps(first(intstr.FromInt32(1)), rest),
+			inStep("first", func(r *rolloutState) { r.WaitingForDependencySince = metav1.NewTime(ago(3600)) }),
+		),
+		[]Node{newNode("a", made(9000)), newNode("b", made(9000))},
+	)
 	in.DependsOn = []Peer{{Name: "dep", Key: "ns.everynode.dev/dep", Revision: "d"}}
 	readOnPeers(&in)
 	if got := Next(in).Status.Nodes.Failed; got != 1 {
@@ -254,7 +268,9 @@ func TestRemovedLabelsOnRecord(t *testing.T) {
 // TestWritesBesideARun tests what is written to nodes without a new attempt.
 func TestWritesBesideARun(t *testing.T) {
 	rerun := func(changes ...func(*record.Record)) func(*Node) {
-		return recorded(record.Disrupted, append([]func(*record.Record){func(r *record.Record) { r.Rerun, r.Label, r.FinishedAt = true, rev, ago(1) }}, changes...)...)
+		return recorded(
+			record.Disrupted,
+			append([]func(*record.Record){func(r *record.Record) { r.Rerun, r.Label, r.FinishedAt = true, rev, ago(1) }}, changes...)...)
 	}
 	for name, tt := range map[string]struct {
 		job  []func(*v1alpha1.NodeJob)

@@ -21,7 +21,9 @@ import (
 )
 
 func nameTaken(since, retryIn int) map[types.UID]NodeProblem {
-	return map[types.UID]NodeProblem{"a-uid": {Reason: v1alpha1.ReasonPodNameTaken, Message: "pod x has its name", Since: ago(since), RetryAt: ago(-retryIn)}}
+	return map[types.UID]NodeProblem{
+		"a-uid": {Reason: v1alpha1.ReasonPodNameTaken, Message: "pod x has its name", Since: ago(since), RetryAt: ago(-retryIn)},
+	}
 }
 
 func templated(j *v1alpha1.NodeJob) {
@@ -58,8 +60,13 @@ func TestNodeProblem(t *testing.T) {
 			want: []string{"start attempt 1 of rev on b"}, reason: v1alpha1.ReasonPodNameTaken,
 		},
 		"the other nodes come first when a may be retried": {
-			change: []func(*v1alpha1.NodeJob){oneAtOnce}, nodes: []Node{newNode("a"), newNode("b")}, in: func(in *Input) { in.NodeProblems = nameTaken(60, 0) },
-			want: []string{"start attempt 1 of rev on b"}, reason: v1alpha1.ReasonWaitingForSlot,
+			change: []func(*v1alpha1.NodeJob){
+				oneAtOnce,
+			},
+			nodes:  []Node{newNode("a"), newNode("b")},
+			in:     func(in *Input) { in.NodeProblems = nameTaken(60, 0) },
+			want:   []string{"start attempt 1 of rev on b"},
+			reason: v1alpha1.ReasonWaitingForSlot,
 		},
 		"a is retried when no other node waits": {
 			nodes: []Node{newNode("a"), newNode("b", labelled(rev))}, in: func(in *Input) { in.NodeProblems = nameTaken(60, 0) },
@@ -70,14 +77,23 @@ func TestNodeProblem(t *testing.T) {
 			reason: v1alpha1.ReasonPodNameTaken, stalled: "a: pod x has its name",
 		},
 		"a counts as failed after the progress deadline": {
-			change: []func(*v1alpha1.NodeJob){inSteps(first(intstr.FromInt32(1)), rest)}, nodes: []Node{newNode("a", made(90)), newNode("b")},
-			in:     func(in *Input) { in.NodeProblems = nameTaken(3600, 5) },
-			reason: v1alpha1.ReasonProgressDeadlineExceeded, stalled: "the rollout has stopped: 1 node failed, and rollout.maxFailures allows 0 (a: ProgressDeadlineExceeded: no progress for 3600 s",
+			change: []func(*v1alpha1.NodeJob){
+				inSteps(first(intstr.FromInt32(1)), rest),
+			},
+			nodes:   []Node{newNode("a", made(90)), newNode("b")},
+			in:      func(in *Input) { in.NodeProblems = nameTaken(3600, 5) },
+			reason:  v1alpha1.ReasonProgressDeadlineExceeded,
+			stalled: "the rollout has stopped: 1 node failed, and rollout.maxFailures allows 0 (a: ProgressDeadlineExceeded: no progress for 3600 s",
 		},
 		"another node takes its place if maxFailures allows a failure": {
-			change: []func(*v1alpha1.NodeJob){inSteps(first(intstr.FromInt32(1)), rest), mayFailNodes(1)}, nodes: []Node{newNode("a", made(90)), newNode("b")},
-			in:   func(in *Input) { in.NodeProblems = nameTaken(3600, 5) },
-			want: []string{"start attempt 1 of rev on b"}, reason: v1alpha1.ReasonProgressDeadlineExceeded,
+			change: []func(*v1alpha1.NodeJob){
+				inSteps(first(intstr.FromInt32(1)), rest),
+				mayFailNodes(1),
+			},
+			nodes:  []Node{newNode("a", made(90)), newNode("b")},
+			in:     func(in *Input) { in.NodeProblems = nameTaken(3600, 5) },
+			want:   []string{"start attempt 1 of rev on b"},
+			reason: v1alpha1.ReasonProgressDeadlineExceeded,
 		},
 		"a loses its place also when it is prepared": {
 			change: []func(*v1alpha1.NodeJob){cordoning, oneAtOnce}, nodes: []Node{newNode("a", cordonedBy(jobKey)), newNode("b", byHand)},
@@ -85,9 +101,15 @@ func TestNodeProblem(t *testing.T) {
 			want: []string{"start attempt 1 of rev on b", "Uncordoned a, uncordoned"}, reason: v1alpha1.ReasonWaitingForSlot,
 		},
 		"a rollback that cannot be created comes last": {
-			change: []func(*v1alpha1.NodeJob){oneAtOnce, mayFailNodes(1), func(j *v1alpha1.NodeJob) { j.Spec.Rollback = &v1alpha1.RollbackSpec{Script: "undo"} }},
-			nodes:  []Node{newNode("a", failed), newNode("b")}, in: func(in *Input) { in.NodeProblems = nameTaken(60, 0) },
-			want: []string{"start attempt 1 of rev on b"}, reason: v1alpha1.ReasonRollbackPending,
+			change: []func(*v1alpha1.NodeJob){
+				oneAtOnce,
+				mayFailNodes(1),
+				func(j *v1alpha1.NodeJob) { j.Spec.Rollback = &v1alpha1.RollbackSpec{Script: "undo"} },
+			},
+			nodes:  []Node{newNode("a", failed), newNode("b")},
+			in:     func(in *Input) { in.NodeProblems = nameTaken(60, 0) },
+			want:   []string{"start attempt 1 of rev on b"},
+			reason: v1alpha1.ReasonRollbackPending,
 		},
 		"a does not count as failed without a progress deadline": {
 			change: []func(*v1alpha1.NodeJob){func(j *v1alpha1.NodeJob) { j.Spec.Rollout.ProgressDeadlineSeconds = new(int32(0)) }},
@@ -97,32 +119,79 @@ func TestNodeProblem(t *testing.T) {
 		"a does not count as failed while the API server rejects all pods": {
 			nodes: []Node{newNode("a"), newNode("b")}, in: func(in *Input) {
 				in.Obstacle = refused
-				in.NodeProblems = map[types.UID]NodeProblem{"a-uid": {Reason: v1alpha1.ReasonPodForbidden, Message: "no", General: true, Since: ago(99999), RetryAt: ago(-5)}}
+				in.NodeProblems = map[types.UID]NodeProblem{
+					"a-uid": {Reason: v1alpha1.ReasonPodForbidden, Message: "no", General: true, Since: ago(99999), RetryAt: ago(-5)},
+				}
 			},
 			reason: v1alpha1.ReasonPodForbidden, stalled: "no",
 		},
 		"a rejected rollback does not prevent a template from starting": {
-			change: []func(*v1alpha1.NodeJob){templated, mayFailNodes(1)}, nodes: []Node{newNode("a", failed), newNode("b")}, in: func(in *Input) { in.RunnerRefused = refused },
-			want: []string{"start attempt 1 of rev on b"}, reason: v1alpha1.ReasonRollbackPending,
+			change: []func(*v1alpha1.NodeJob){
+				templated,
+				mayFailNodes(1),
+			},
+			nodes:  []Node{newNode("a", failed), newNode("b")},
+			in:     func(in *Input) { in.RunnerRefused = refused },
+			want:   []string{"start attempt 1 of rev on b"},
+			reason: v1alpha1.ReasonRollbackPending,
 		},
 		"a rejected template does not prevent a rollback": {
-			change: []func(*v1alpha1.NodeJob){templated, mayFailNodes(1)}, nodes: []Node{newNode("a", failed), newNode("b")}, in: func(in *Input) { in.Obstacle = refused },
-			want: []string{"start rollback 1 of rev on a"}, reason: v1alpha1.ReasonRollingBack, stalled: "no",
+			change: []func(*v1alpha1.NodeJob){
+				templated,
+				mayFailNodes(1),
+			},
+			nodes:   []Node{newNode("a", failed), newNode("b")},
+			in:      func(in *Input) { in.Obstacle = refused },
+			want:    []string{"start rollback 1 of rev on a"},
+			reason:  v1alpha1.ReasonRollingBack,
+			stalled: "no",
 		},
 		"a node that is disrupted for too long counts as failed and is retried": {
 			change: []func(*v1alpha1.NodeJob){mayFailNodes(1)},
-			nodes:  []Node{newNode("a", recorded(record.Disrupted, func(r *record.Record) { r.Disruptions, r.DisruptedSince, r.RecordedAt = 40, ago(3600), ago(400) })), newNode("b")},
-			in:     func(*Input) {}, want: []string{"start attempt 1 of rev on b", "start attempt 1 of rev on a"}, reason: v1alpha1.ReasonStarting,
+			nodes: []Node{
+				newNode(
+					"a",
+					recorded(
+						record.Disrupted,
+						func(r *record.Record) { r.Disruptions, r.DisruptedSince, r.RecordedAt = 40, ago(3600), ago(400) },
+					),
+				),
+				newNode("b"),
+			},
+			in:     func(*Input) {},
+			want:   []string{"start attempt 1 of rev on b", "start attempt 1 of rev on a"},
+			reason: v1alpha1.ReasonStarting,
 		},
 		"a node that is disrupted for too long stalls a rollout with maxFailures 0": {
 			change: []func(*v1alpha1.NodeJob){mayFailNodes(0)},
-			nodes:  []Node{newNode("a", recorded(record.Disrupted, func(r *record.Record) { r.Disruptions, r.DisruptedSince, r.RecordedAt = 40, ago(3600), ago(400) })), newNode("b")},
-			in:     func(*Input) {}, reason: v1alpha1.ReasonMaxFailuresExceeded, stalled: "the rollout has stopped: 1 node failed, and rollout.maxFailures allows 0 (a: ProgressDeadlineExceeded: no progress for 3600 s (rollout.progressDeadlineSeconds): 40 attempts in a row were disrupted",
+			nodes: []Node{
+				newNode(
+					"a",
+					recorded(
+						record.Disrupted,
+						func(r *record.Record) { r.Disruptions, r.DisruptedSince, r.RecordedAt = 40, ago(3600), ago(400) },
+					),
+				),
+				newNode("b"),
+			},
+			in:      func(*Input) {},
+			reason:  v1alpha1.ReasonMaxFailuresExceeded,
+			stalled: "the rollout has stopped: 1 node failed, and rollout.maxFailures allows 0 (a: ProgressDeadlineExceeded: no progress for 3600 s (rollout.progressDeadlineSeconds): 40 attempts in a row were disrupted",
 		},
 		"a canary that is unreachable after a disruption counts as failed": {
 			change: []func(*v1alpha1.NodeJob){inSteps(first(intstr.FromInt32(1)), rest), mayFailNodes(1)},
-			nodes: []Node{newNode("a", made(9000), func(n *Node) { n.Ready = corev1.ConditionUnknown },
-				recorded(record.Disrupted, func(r *record.Record) { r.DisruptedSince, r.RecordedAt = ago(4000), ago(4000) })), newNode("b")},
+			nodes: []Node{
+				newNode(
+					"a",
+					made(9000),
+					func(n *Node) { n.Ready = corev1.ConditionUnknown },
+					recorded(
+						record.Disrupted,
+						func(r *record.Record) { r.DisruptedSince, r.RecordedAt = ago(4000), ago(4000) },
+					),
+				),
+				newNode("b"),
+			},
 			in: func(*Input) {}, want: []string{"start attempt 1 of rev on b"}, reason: v1alpha1.ReasonProgressDeadlineExceeded,
 		},
 		"a canary that was done for a long time, is terminating, and is due again keeps its place": {
@@ -147,7 +216,8 @@ func TestNodeProblem(t *testing.T) {
 			if p.Nodes[0].Reason != tt.reason {
 				t.Errorf("a is %+v, want %s", p.Nodes[0], tt.reason)
 			}
-			if c := p.Status.Conditions[2]; (c.Status == metav1.ConditionTrue) != (tt.stalled != "") || !strings.Contains(c.Message, tt.stalled) {
+			if c := p.Status.Conditions[2]; (c.Status == metav1.ConditionTrue) != (tt.stalled != "") ||
+				!strings.Contains(c.Message, tt.stalled) {
 				t.Errorf("condition %+v, want Stalled: %q", c, tt.stalled)
 			}
 		})
@@ -161,7 +231,11 @@ func TestNodeProblemsInTheStatus(t *testing.T) {
 		name := fmt.Sprintf("n%02d", 2*maxNodeProblems-i)
 		nodes = append(nodes, newNode(name))
 		problems[nodes[i].UID] = NodeProblem{
-			Reason: v1alpha1.ReasonPodNameTaken, Message: "\x1b" + strings.Repeat("x", 1<<10), Since: ago(60).Add(time.Millisecond), RetryAt: ago(-5), General: name == "n02",
+			Reason:  v1alpha1.ReasonPodNameTaken,
+			Message: "\x1b" + strings.Repeat("x", 1<<10),
+			Since:   ago(60).Add(time.Millisecond),
+			RetryAt: ago(-5),
+			General: name == "n02",
 		}
 	}
 	in := see(newJob(), nodes)
@@ -175,7 +249,9 @@ func TestNodeProblemsInTheStatus(t *testing.T) {
 		t.Errorf("nodes (-want +got):\n%s", diff)
 	}
 	first := p.Status.NodeProblems[0]
-	if len(first.Message) != maxFailureMessage || !strings.HasPrefix(first.Message, `\x1bxxx`) || first.Reason != v1alpha1.ReasonPodNameTaken || !first.Since.Time.Equal(ago(60)) {
+	if len(first.Message) != maxFailureMessage || !strings.HasPrefix(first.Message, `\x1bxxx`) ||
+		first.Reason != v1alpha1.ReasonPodNameTaken ||
+		!first.Since.Time.Equal(ago(60)) {
 		t.Errorf("problem %+v", first)
 	}
 
@@ -194,7 +270,11 @@ func TestNodeProblemsInTheStatus(t *testing.T) {
 	for name, policy := range map[string]v1alpha1.DeletionPolicy{"with a rollback": v1alpha1.DeletionRollback, "without": v1alpha1.DeletionForget} {
 		t.Run("a deletion "+name, func(t *testing.T) {
 			in := see(newJob(func(j *v1alpha1.NodeJob) {
-				j.DeletionTimestamp, j.Spec.DeletionPolicy, j.Spec.Rollback = &metav1.Time{Time: ago(5)}, policy, &v1alpha1.RollbackSpec{Script: "undo"}
+				j.DeletionTimestamp, j.Spec.DeletionPolicy, j.Spec.Rollback = &metav1.Time{
+					Time: ago(5),
+				}, policy, &v1alpha1.RollbackSpec{
+					Script: "undo",
+				}
 			}), []Node{newNode("a", recorded(record.Succeeded))})
 			in.NodeProblems = nameTaken(60, 5)
 			if told := Next(in).Status.NodeProblems; len(told) != 1 || told[0].Node != "a" {
@@ -207,7 +287,9 @@ func TestNodeProblemsInTheStatus(t *testing.T) {
 // An attempt whose outcome cannot be recorded keeps its slot, but not forever.
 func TestOutcomeThatCannotBeRecorded(t *testing.T) {
 	cannot := func(since int) map[types.UID]NodeProblem {
-		return map[types.UID]NodeProblem{"a-uid": {Reason: v1alpha1.ReasonRecordRejected, Message: "its annotations are full", Since: ago(since), RetryAt: ago(-5)}}
+		return map[types.UID]NodeProblem{
+			"a-uid": {Reason: v1alpha1.ReasonRecordRejected, Message: "its annotations are full", Since: ago(since), RetryAt: ago(-5)},
+		}
 	}
 	nodes := []Node{newNode("a"), newNode("b")}
 	for name, tt := range map[string]struct {
@@ -222,7 +304,11 @@ func TestOutcomeThatCannotBeRecorded(t *testing.T) {
 			in := see(newJob(oneAtOnce, mayFailNodes(1)), nodes, newPod(nodes[0], exited(0), func(p *Pod) { p.Created = ago(tt.created) }))
 			in.NodeProblems = cannot(tt.created)
 			p := Next(in)
-			if diff := cmp.Diff(tt.want, told(p)); diff != "" || p.Nodes[0].Reason != tt.reason || !strings.Contains(p.Nodes[0].Message, "its annotations are full") {
+			if diff := cmp.Diff(
+				tt.want,
+				told(p),
+			); diff != "" || p.Nodes[0].Reason != tt.reason ||
+				!strings.Contains(p.Nodes[0].Message, "its annotations are full") {
 				t.Errorf("a is %+v, want %s; actions (-want +got):\n%s", p.Nodes[0], tt.reason, diff)
 			}
 		})
@@ -240,11 +326,23 @@ func TestSoakThatDoesNotStart(t *testing.T) {
 		job.Status.ControllerState.Rollout.WaitingForReadySince = metav1.Time{Time: waits}
 		return Next(see(job, []Node{notReady, newNode("b", made(9000))}))
 	}
-	if p := next(time.Time{}); !p.Status.ControllerState.Rollout.WaitingForReadySince.Time.Equal(now) || !wakes(p, now.Add(time.Hour)) || len(p.Actions) > 0 {
-		t.Errorf("the soak waits since %v, the plan wakes at %v and does %v", p.Status.ControllerState.Rollout.WaitingForReadySince, p.WakeAt, told(p))
+	if p := next(
+		time.Time{},
+	); !p.Status.ControllerState.Rollout.WaitingForReadySince.Time.Equal(now) || !wakes(p, now.Add(time.Hour)) ||
+		len(p.Actions) > 0 {
+		t.Errorf(
+			"the soak waits since %v, the plan wakes at %v and does %v",
+			p.Status.ControllerState.Rollout.WaitingForReadySince,
+			p.WakeAt,
+			told(p),
+		)
 	}
 	p := next(ago(3600))
-	if diff := cmp.Diff([]string{"start attempt 1 of rev on b"}, told(p)); diff != "" || p.Nodes[0].Reason != v1alpha1.ReasonProgressDeadlineExceeded {
+	if diff := cmp.Diff(
+		[]string{"start attempt 1 of rev on b"},
+		told(p),
+	); diff != "" ||
+		p.Nodes[0].Reason != v1alpha1.ReasonProgressDeadlineExceeded {
 		t.Errorf("a is %+v; actions (-want +got):\n%s", p.Nodes[0], diff)
 	}
 	if c := p.Status.Rollout.UnrecordedFailures; len(c) != 1 || c[0].Reason != v1alpha1.ReasonProgressDeadlineExceeded {

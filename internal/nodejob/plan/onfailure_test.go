@@ -31,7 +31,14 @@ func cordonedFor(keys ...string) func(*Node) {
 
 func undone(o record.Outcome, attempts int32) func(*record.Record) {
 	return func(r *record.Record) {
-		r.Rollback = &record.Rollback{Outcome: o, Attempts: attempts, FinishedAt: ago(60), Reason: "TaskFailed", Message: "no way back", PodUID: "undo-pod"}
+		r.Rollback = &record.Rollback{
+			Outcome:    o,
+			Attempts:   attempts,
+			FinishedAt: ago(60),
+			Reason:     "TaskFailed",
+			Message:    "no way back",
+			PodUID:     "undo-pod",
+		}
 	}
 }
 
@@ -69,17 +76,29 @@ func TestFailedNodes(t *testing.T) {
 			want: []string{"start rollback 1 of rev on n"}, wantReason: v1alpha1.ReasonRollingBack,
 		},
 		"it is not rolled back if the task has never started": {
-			job: []func(*v1alpha1.NodeJob){withRollback}, node: newNode("n", failed(func(r *record.Record) { r.NeverStarted = true })), wantReason: v1alpha1.ReasonRetriesExhausted,
+			job: []func(*v1alpha1.NodeJob){
+				withRollback,
+			},
+			node:       newNode("n", failed(func(r *record.Record) { r.NeverStarted = true })),
+			wantReason: v1alpha1.ReasonRetriesExhausted,
 		},
 		"it is rolled back once": {
-			job: []func(*v1alpha1.NodeJob){withRollback}, node: newNode("n", failed(undone(record.Succeeded, 1))), wantReason: v1alpha1.ReasonRolledBack,
+			job: []func(*v1alpha1.NodeJob){
+				withRollback,
+			},
+			node:       newNode("n", failed(undone(record.Succeeded, 1))),
+			wantReason: v1alpha1.ReasonRolledBack,
 		},
 		"it is rolled back again when the rollback failed": {
 			job: []func(*v1alpha1.NodeJob){withRollback}, node: newNode("n", failed(undone(record.Failed, 1))),
 			want: []string{"start rollback 2 of rev on n"}, wantReason: v1alpha1.ReasonRollingBack,
 		},
 		"the rollback is not retried forever": {
-			job: []func(*v1alpha1.NodeJob){withRollback}, node: newNode("n", failed(undone(record.Failed, 2))), wantReason: v1alpha1.ReasonRollbackFailed,
+			job: []func(*v1alpha1.NodeJob){
+				withRollback,
+			},
+			node:       newNode("n", failed(undone(record.Failed, 2))),
+			wantReason: v1alpha1.ReasonRollbackFailed,
 		},
 		"a disrupted rollback does not count as a failure": {
 			job: []func(*v1alpha1.NodeJob){withRollback}, node: newNode("n", failed(undone(record.Disrupted, 0))),
@@ -106,11 +125,19 @@ func TestFailedNodes(t *testing.T) {
 			want: []string{"Cordoned n, recorded, cordoned by " + own}, wantReason: v1alpha1.ReasonRetriesExhausted,
 		},
 		"it is cordoned at once, and rolled back": {
-			job: []func(*v1alpha1.NodeJob){withRollback, onFailure(v1alpha1.FailureActionDrain)}, node: newNode("n", failed()),
-			want: []string{"start rollback 1 of rev on n", "Cordoned n, recorded, cordoned by " + own}, wantReason: v1alpha1.ReasonRollingBack,
+			job:  []func(*v1alpha1.NodeJob){withRollback, onFailure(v1alpha1.FailureActionDrain)},
+			node: newNode("n", failed()),
+			want: []string{
+				"start rollback 1 of rev on n",
+				"Cordoned n, recorded, cordoned by " + own,
+			},
+			wantReason: v1alpha1.ReasonRollingBack,
 		},
 		"it stays cordoned": {
-			job: []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailureActionCordon)}, node: newNode("n", failed(wasCordoned), cordonedFor(own)),
+			job: []func(*v1alpha1.NodeJob){
+				onFailure(v1alpha1.FailureActionCordon),
+			},
+			node:       newNode("n", failed(wasCordoned), cordonedFor(own)),
 			wantReason: v1alpha1.ReasonRetriesExhausted,
 		},
 		"a cordon of another NodeJob is shared": {
@@ -131,22 +158,48 @@ func TestFailedNodes(t *testing.T) {
 			want: []string{"Uncordoned n, recorded, uncordoned"}, wantReason: v1alpha1.ReasonRetriesExhausted,
 		},
 		"it is uncordoned when onFailure no longer requires a cordon": {
-			node: newNode("n", failed(), cordonedFor(own, other)), want: []string{"Uncordoned n, cordoned by " + other}, wantReason: v1alpha1.ReasonRetriesExhausted,
+			node: newNode(
+				"n",
+				failed(),
+				cordonedFor(own, other),
+			),
+			want:       []string{"Uncordoned n, cordoned by " + other},
+			wantReason: v1alpha1.ReasonRetriesExhausted,
 		},
 		"it is uncordoned when it was skipped": {
-			job: []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailureActionCordon)}, node: newNode("n", failed(), labelled(rev), cordonedFor(own)),
-			want: []string{"Uncordoned n, uncordoned"}, wantReason: v1alpha1.ReasonDone,
+			job: []func(*v1alpha1.NodeJob){
+				onFailure(v1alpha1.FailureActionCordon),
+			},
+			node:       newNode("n", failed(), labelled(rev), cordonedFor(own)),
+			want:       []string{"Uncordoned n, uncordoned"},
+			wantReason: v1alpha1.ReasonDone,
 		},
 		"it is uncordoned when it is no longer selected": {
-			job:  []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailureActionCordon), onPool("b")},
-			node: newNode("n", failed(), cordonedFor(own)), want: []string{"Uncordoned n, uncordoned"}, wantReason: v1alpha1.ReasonNotSelected,
+			job: []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailureActionCordon), onPool("b")},
+			node: newNode(
+				"n",
+				failed(),
+				cordonedFor(own),
+			),
+			want:       []string{"Uncordoned n, uncordoned"},
+			wantReason: v1alpha1.ReasonNotSelected,
 		},
 		"its drain ends when it is no longer selected": {
-			node: newNode("n", failed(drainSince(9)), cordonedFor(own)), want: []string{"Uncordoned n, recorded, uncordoned"}, wantReason: v1alpha1.ReasonRetriesExhausted,
+			node: newNode(
+				"n",
+				failed(drainSince(9)),
+				cordonedFor(own),
+			),
+			want:       []string{"Uncordoned n, recorded, uncordoned"},
+			wantReason: v1alpha1.ReasonRetriesExhausted,
 		},
 		"its drain ends when onFailure no longer requires a drain": {
-			job: []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailureActionCordon)}, node: newNode("n", failed(drainSince(9)), cordonedFor(own)),
-			want: []string{"DrainCancelled n, recorded"}, wantReason: v1alpha1.ReasonRetriesExhausted,
+			job: []func(*v1alpha1.NodeJob){
+				onFailure(v1alpha1.FailureActionCordon),
+			},
+			node:       newNode("n", failed(drainSince(9)), cordonedFor(own)),
+			want:       []string{"DrainCancelled n, recorded"},
+			wantReason: v1alpha1.ReasonRetriesExhausted,
 		},
 		"it is not cordoned again after a user uncordoned it for an earlier failure": {
 			job:  []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailureActionCordon)},
@@ -154,8 +207,13 @@ func TestFailedNodes(t *testing.T) {
 			want: []string{"Uncordoned n, recorded, uncordoned"}, wantReason: v1alpha1.ReasonRetriesExhausted,
 		},
 		"it stays cordoned during a retry": {
-			job: []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailureActionCordon), askAgain}, node: newNode("n", failed(), cordonedFor(own)),
-			want: []string{"start attempt 1 of rev on n"}, wantReason: v1alpha1.ReasonStarting,
+			job: []func(*v1alpha1.NodeJob){
+				onFailure(v1alpha1.FailureActionCordon),
+				askAgain,
+			},
+			node:       newNode("n", failed(), cordonedFor(own)),
+			want:       []string{"start attempt 1 of rev on n"},
+			wantReason: v1alpha1.ReasonStarting,
 		},
 
 		"it is not cordoned while the namespace is not allowed": {
@@ -163,39 +221,92 @@ func TestFailedNodes(t *testing.T) {
 			wantReason: v1alpha1.ReasonRetriesExhausted,
 		},
 		"it is uncordoned when it was skipped, and the namespace is not allowed": {
-			job: []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailureActionCordon)}, node: newNode("n", failed(), labelled(rev), cordonedFor(own)), in: refuseNamespace,
-			want: []string{"Uncordoned n, uncordoned"}, wantReason: v1alpha1.ReasonDone,
+			job: []func(*v1alpha1.NodeJob){
+				onFailure(v1alpha1.FailureActionCordon),
+			},
+			node:       newNode("n", failed(), labelled(rev), cordonedFor(own)),
+			in:         refuseNamespace,
+			want:       []string{"Uncordoned n, uncordoned"},
+			wantReason: v1alpha1.ReasonDone,
 		},
 		"it is uncordoned when onFailure no longer requires a cordon, and the namespace is not allowed": {
-			node: newNode("n", failed(), cordonedFor(own)), in: refuseNamespace, want: []string{"Uncordoned n, uncordoned"}, wantReason: v1alpha1.ReasonRetriesExhausted,
+			node: newNode(
+				"n",
+				failed(),
+				cordonedFor(own),
+			),
+			in:         refuseNamespace,
+			want:       []string{"Uncordoned n, uncordoned"},
+			wantReason: v1alpha1.ReasonRetriesExhausted,
 		},
 		"a cordon on record that was removed from the node changes nothing during a retry": {
-			job: []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailureActionCordon)}, node: newNode("n", recorded(record.Failed, wasCordoned)),
-			want: []string{"start attempt 2 of rev on n"}, wantReason: v1alpha1.ReasonStarting,
+			job: []func(*v1alpha1.NodeJob){
+				onFailure(v1alpha1.FailureActionCordon),
+			},
+			node:       newNode("n", recorded(record.Failed, wasCordoned)),
+			want:       []string{"start attempt 2 of rev on n"},
+			wantReason: v1alpha1.ReasonStarting,
 		},
 		"a cordon on record that was removed from the node is no longer required": {
 			node: newNode("n", failed(wasCordoned)), want: []string{"Uncordoned n, recorded"}, wantReason: v1alpha1.ReasonRetriesExhausted,
 		},
 		"it stays uncordoned for another NodeJob after a user uncordoned it": {
-			node: newNode("n", failed(), cordonedFor(own, other), func(n *Node) { n.Unschedulable = false }), want: []string{"Uncordoned n, uncordoned"}, wantReason: v1alpha1.ReasonRetriesExhausted,
+			node: newNode(
+				"n",
+				failed(),
+				cordonedFor(own, other),
+				func(n *Node) { n.Unschedulable = false },
+			),
+			want:       []string{"Uncordoned n, uncordoned"},
+			wantReason: v1alpha1.ReasonRetriesExhausted,
 		},
 		"it is not drained after a user uncordoned it": {
-			job: []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailureActionDrain)}, node: newNode("n", failed(wasCordoned)), wantReason: v1alpha1.ReasonRetriesExhausted,
+			job: []func(*v1alpha1.NodeJob){
+				onFailure(v1alpha1.FailureActionDrain),
+			},
+			node:       newNode("n", failed(wasCordoned)),
+			wantReason: v1alpha1.ReasonRetriesExhausted,
 		},
 		"it is not cordoned a second time beside another NodeJob": {
-			job: []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailureActionCordon)}, node: newNode("n", failed(wasCordoned), cordonedFor(other)), wantReason: v1alpha1.ReasonRetriesExhausted,
+			job: []func(*v1alpha1.NodeJob){
+				onFailure(v1alpha1.FailureActionCordon),
+			},
+			node:       newNode("n", failed(wasCordoned), cordonedFor(other)),
+			wantReason: v1alpha1.ReasonRetriesExhausted,
 		},
 		"the cordon before the task becomes its quarantine": {
-			job: []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailureActionCordon), cordoning}, node: newNode("n", failed(), cordonedFor(own)),
-			want: []string{"Cordoned n, recorded"}, wantReason: v1alpha1.ReasonRetriesExhausted,
+			job: []func(*v1alpha1.NodeJob){
+				onFailure(v1alpha1.FailureActionCordon),
+				cordoning,
+			},
+			node:       newNode("n", failed(), cordonedFor(own)),
+			want:       []string{"Cordoned n, recorded"},
+			wantReason: v1alpha1.ReasonRetriesExhausted,
 		},
 		"the annotation is removed, and the record of a disruption stays, when a user uncordons it": {
-			job: []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailureActionCordon)}, wantReason: v1alpha1.ReasonBackingOff, want: []string{"Uncordoned n, uncordoned"},
-			node: newNode("n", recorded(record.Disrupted, wasCordoned, func(r *record.Record) { r.FinishedAt = ago(1) }), cordonedFor(own), func(n *Node) { n.Unschedulable = false }),
+			job: []func(*v1alpha1.NodeJob){
+				onFailure(v1alpha1.FailureActionCordon),
+			},
+			wantReason: v1alpha1.ReasonBackingOff,
+			want:       []string{"Uncordoned n, uncordoned"},
+			node: newNode(
+				"n",
+				recorded(record.Disrupted, wasCordoned, func(r *record.Record) { r.FinishedAt = ago(1) }),
+				cordonedFor(own),
+				func(n *Node) { n.Unschedulable = false },
+			),
 		},
 		"a drain that has ended does not start again": {
-			job: []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailureActionDrain)}, pods: []DrainPod{web}, wantReason: v1alpha1.ReasonRetriesExhausted,
-			node: newNode("n", failed(drainSince(9), func(r *record.Record) { r.Drain.FinishedAt, r.Drain.Outcome = ago(5), v1alpha1.ReasonDrained }), cordonedFor(own)),
+			job: []func(*v1alpha1.NodeJob){
+				onFailure(v1alpha1.FailureActionDrain),
+			},
+			pods:       []DrainPod{web},
+			wantReason: v1alpha1.ReasonRetriesExhausted,
+			node: newNode(
+				"n",
+				failed(drainSince(9), func(r *record.Record) { r.Drain.FinishedAt, r.Drain.Outcome = ago(5), v1alpha1.ReasonDrained }),
+				cordonedFor(own),
+			),
 		},
 		"a drain that was cancelled does not start again on a node that a user has cordoned": {
 			job: []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailureActionDrain)}, wantReason: v1alpha1.ReasonRetriesExhausted,
@@ -204,11 +315,23 @@ func TestFailedNodes(t *testing.T) {
 			}), byHand),
 		},
 		"its drain does not start while suspended": {
-			job: []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailureActionDrain), onHold}, node: newNode("n", failed(wasCordoned), cordonedFor(own)), wantReason: v1alpha1.ReasonRetriesExhausted,
+			job: []func(*v1alpha1.NodeJob){
+				onFailure(v1alpha1.FailureActionDrain),
+				onHold,
+			},
+			node:       newNode("n", failed(wasCordoned), cordonedFor(own)),
+			wantReason: v1alpha1.ReasonRetriesExhausted,
 		},
 		"a blocked pod is evicted again after five seconds": {
-			job: []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailureActionDrain)}, node: newNode("n", failed(drainSince(9)), cordonedFor(own)),
-			pods: []DrainPod{{Namespace: "web", Name: "web-1", TriedAt: ago(5)}}, want: []string{"evict from n: web/web-1"}, wantReason: v1alpha1.ReasonRetriesExhausted,
+			job: []func(*v1alpha1.NodeJob){
+				onFailure(v1alpha1.FailureActionDrain),
+			},
+			node: newNode("n", failed(drainSince(9)), cordonedFor(own)),
+			pods: []DrainPod{
+				{Namespace: "web", Name: "web-1", TriedAt: ago(5)},
+			},
+			want:       []string{"evict from n: web/web-1"},
+			wantReason: v1alpha1.ReasonRetriesExhausted,
 		},
 		"it is uncordoned when it has an untolerated taint": {
 			job:  []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailureActionCordon)},
@@ -233,44 +356,84 @@ func TestFailedNodes(t *testing.T) {
 			want: []string{"Uncordoned n, recorded, uncordoned"}, wantReason: v1alpha1.ReasonDone,
 		},
 		"it is drained": {
-			job: []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailureActionDrain)}, node: newNode("n", failed(wasCordoned), cordonedFor(own)),
-			want: []string{"Draining n, recorded"}, wantReason: v1alpha1.ReasonRetriesExhausted,
+			job: []func(*v1alpha1.NodeJob){
+				onFailure(v1alpha1.FailureActionDrain),
+			},
+			node:       newNode("n", failed(wasCordoned), cordonedFor(own)),
+			want:       []string{"Draining n, recorded"},
+			wantReason: v1alpha1.ReasonRetriesExhausted,
 		},
 		"it is cordoned and drained in one write": {
 			job: []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailureActionDrain)}, node: newNode("n", failed()),
 			want: []string{"Draining n, recorded, cordoned by " + own}, wantReason: v1alpha1.ReasonRetriesExhausted,
 		},
 		"it is drained when the rollback has failed": {
-			job: []func(*v1alpha1.NodeJob){withRollback, onFailure(v1alpha1.FailureActionDrain)}, node: newNode("n", failed(undone(record.Failed, 2), wasCordoned), cordonedFor(own)),
-			want: []string{"Draining n, recorded"}, wantReason: v1alpha1.ReasonRollbackFailed,
+			job: []func(*v1alpha1.NodeJob){
+				withRollback,
+				onFailure(v1alpha1.FailureActionDrain),
+			},
+			node:       newNode("n", failed(undone(record.Failed, 2), wasCordoned), cordonedFor(own)),
+			want:       []string{"Draining n, recorded"},
+			wantReason: v1alpha1.ReasonRollbackFailed,
 		},
 		"it is drained without the rollback when it is unreachable": {
-			job: []func(*v1alpha1.NodeJob){withRollback, onFailure(v1alpha1.FailureActionDrain)}, node: newNode("n", failed(wasCordoned), lost, cordonedFor(own)),
-			want: []string{"Draining n, recorded"}, wantReason: v1alpha1.ReasonRollbackPending,
+			job: []func(*v1alpha1.NodeJob){
+				withRollback,
+				onFailure(v1alpha1.FailureActionDrain),
+			},
+			node:       newNode("n", failed(wasCordoned), lost, cordonedFor(own)),
+			want:       []string{"Draining n, recorded"},
+			wantReason: v1alpha1.ReasonRollbackPending,
 		},
 		"nothing is evicted before its pods were observed": {
-			job: []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailureActionDrain)}, node: newNode("n", failed(drainSince(9)), cordonedFor(own)),
+			job: []func(*v1alpha1.NodeJob){
+				onFailure(v1alpha1.FailureActionDrain),
+			},
+			node:       newNode("n", failed(drainSince(9)), cordonedFor(own)),
 			wantReason: v1alpha1.ReasonRetriesExhausted,
 		},
 		"its pods are evicted": {
-			job: []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailureActionDrain)}, node: newNode("n", failed(drainSince(9)), cordonedFor(own)),
-			pods: []DrainPod{web, held, terminating}, want: []string{"evict from n: web/web-1"}, wantReason: v1alpha1.ReasonRetriesExhausted,
+			job: []func(*v1alpha1.NodeJob){
+				onFailure(v1alpha1.FailureActionDrain),
+			},
+			node: newNode("n", failed(drainSince(9)), cordonedFor(own)),
+			pods: []DrainPod{
+				web,
+				held,
+				terminating,
+			},
+			want:       []string{"evict from n: web/web-1"},
+			wantReason: v1alpha1.ReasonRetriesExhausted,
 		},
 		"a blocked pod is retried later": {
-			job: []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailureActionDrain)}, node: newNode("n", failed(drainSince(9)), cordonedFor(own)),
-			pods: []DrainPod{blocked}, wantReason: v1alpha1.ReasonRetriesExhausted,
+			job: []func(*v1alpha1.NodeJob){
+				onFailure(v1alpha1.FailureActionDrain),
+			},
+			node:       newNode("n", failed(drainSince(9)), cordonedFor(own)),
+			pods:       []DrainPod{blocked},
+			wantReason: v1alpha1.ReasonRetriesExhausted,
 		},
 		"nothing is evicted while suspended": {
 			job:  []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailureActionDrain), func(j *v1alpha1.NodeJob) { j.Spec.Suspend = true }},
 			node: newNode("n", failed(drainSince(9)), cordonedFor(own)), pods: []DrainPod{web}, wantReason: v1alpha1.ReasonRetriesExhausted,
 		},
 		"the drain ends when all pods have terminated": {
-			job: []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailureActionDrain)}, node: newNode("n", failed(drainSince(9)), cordonedFor(own)),
-			pods: []DrainPod{}, want: []string{"Drained n, recorded"}, wantReason: v1alpha1.ReasonRetriesExhausted,
+			job: []func(*v1alpha1.NodeJob){
+				onFailure(v1alpha1.FailureActionDrain),
+			},
+			node:       newNode("n", failed(drainSince(9)), cordonedFor(own)),
+			pods:       []DrainPod{},
+			want:       []string{"Drained n, recorded"},
+			wantReason: v1alpha1.ReasonRetriesExhausted,
 		},
 		"the drain ends at its deadline": {
-			job: []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailureActionDrain)}, node: newNode("n", failed(drainSince(600)), cordonedFor(own)),
-			pods: []DrainPod{blocked}, want: []string{"DrainTimedOut n, recorded"}, wantReason: v1alpha1.ReasonRetriesExhausted,
+			job: []func(*v1alpha1.NodeJob){
+				onFailure(v1alpha1.FailureActionDrain),
+			},
+			node:       newNode("n", failed(drainSince(600)), cordonedFor(own)),
+			pods:       []DrainPod{blocked},
+			want:       []string{"DrainTimedOut n, recorded"},
+			wantReason: v1alpha1.ReasonRetriesExhausted,
 		},
 	}
 	for name, tt := range tests {
@@ -315,31 +478,60 @@ func TestOutcomeOfRollback(t *testing.T) {
 	}{
 		"it runs": {node: failed, pod: undo(), wantState: Failed, wantReason: v1alpha1.ReasonRollingBack},
 		"it succeeds": {
-			node: failed, pod: undo(exited(0)), wantState: Failed, wantReason: v1alpha1.ReasonRollingBack,
-			want: []string{"record Failed on n: attempts 2, disruptions 0, TaskFailed: line 1\nno space left, rollback Succeeded: attempts 1, disruptions 0"},
+			node:       failed,
+			pod:        undo(exited(0)),
+			wantState:  Failed,
+			wantReason: v1alpha1.ReasonRollingBack,
+			want: []string{
+				"record Failed on n: attempts 2, disruptions 0, TaskFailed: line 1\nno space left, rollback Succeeded: attempts 1, disruptions 0",
+			},
 		},
 		"it fails": {
-			node: failed, pod: undo(exited(4)), wantState: Failed, wantReason: v1alpha1.ReasonRollingBack,
-			want: []string{"record Failed on n: attempts 2, disruptions 0, TaskFailed: line 1\nno space left, rollback Failed: attempts 1, disruptions 0"},
+			node:       failed,
+			pod:        undo(exited(4)),
+			wantState:  Failed,
+			wantReason: v1alpha1.ReasonRollingBack,
+			want: []string{
+				"record Failed on n: attempts 2, disruptions 0, TaskFailed: line 1\nno space left, rollback Failed: attempts 1, disruptions 0",
+			},
 		},
 		"it fails for the last time": {
-			node: failed, pod: undo(exited(4), func(p *Pod) { p.Attempt = 2 }), wantState: Failed, wantReason: v1alpha1.ReasonRollingBack,
-			want: []string{"record Failed on n: attempts 2, disruptions 0, TaskFailed: line 1\nno space left, rollback Failed: attempts 2, disruptions 0, for good"},
+			node:       failed,
+			pod:        undo(exited(4), func(p *Pod) { p.Attempt = 2 }),
+			wantState:  Failed,
+			wantReason: v1alpha1.ReasonRollingBack,
+			want: []string{
+				"record Failed on n: attempts 2, disruptions 0, TaskFailed: line 1\nno space left, rollback Failed: attempts 2, disruptions 0, for good",
+			},
 		},
 		"it succeeds in the last attempt": {
-			node: failed, pod: undo(exited(0), func(p *Pod) { p.Attempt = 2 }), wantState: Failed, wantReason: v1alpha1.ReasonRollingBack,
-			want: []string{"record Failed on n: attempts 2, disruptions 0, TaskFailed: line 1\nno space left, rollback Succeeded: attempts 2, disruptions 0"},
+			node:       failed,
+			pod:        undo(exited(0), func(p *Pod) { p.Attempt = 2 }),
+			wantState:  Failed,
+			wantReason: v1alpha1.ReasonRollingBack,
+			want: []string{
+				"record Failed on n: attempts 2, disruptions 0, TaskFailed: line 1\nno space left, rollback Succeeded: attempts 2, disruptions 0",
+			},
 		},
 		"it is disrupted": {
-			node: failed, pod: undo(disrupted), wantState: Failed, wantReason: v1alpha1.ReasonRollingBack,
-			want: []string{"record Failed on n: attempts 2, disruptions 0, TaskFailed: line 1\nno space left, rollback Disrupted: attempts 0, disruptions 1"},
+			node:       failed,
+			pod:        undo(disrupted),
+			wantState:  Failed,
+			wantReason: v1alpha1.ReasonRollingBack,
+			want: []string{
+				"record Failed on n: attempts 2, disruptions 0, TaskFailed: line 1\nno space left, rollback Disrupted: attempts 0, disruptions 1",
+			},
 		},
 		"it is disrupted after a failure": {
 			node: newNode("n", recorded(record.Failed, attempts(2), func(r *record.Record) {
 				r.Rollback = &record.Rollback{Outcome: record.Failed, Attempts: 1, Disruptions: 3, PodUID: "first"}
 			})),
-			pod: undo(disrupted, func(p *Pod) { p.Attempt = 2 }), wantState: Failed, wantReason: v1alpha1.ReasonRollingBack,
-			want: []string{"record Failed on n: attempts 2, disruptions 0, TaskFailed: line 1\nno space left, rollback Disrupted: attempts 1, disruptions 1"},
+			pod:        undo(disrupted, func(p *Pod) { p.Attempt = 2 }),
+			wantState:  Failed,
+			wantReason: v1alpha1.ReasonRollingBack,
+			want: []string{
+				"record Failed on n: attempts 2, disruptions 0, TaskFailed: line 1\nno space left, rollback Disrupted: attempts 1, disruptions 1",
+			},
 		},
 		"a user has raised the limit of retries meanwhile": {
 			node: newNode("n", recorded(record.Failed)), pod: undo(), wantState: Waiting, wantReason: v1alpha1.ReasonRollingBack,
@@ -349,24 +541,50 @@ func TestOutcomeOfRollback(t *testing.T) {
 			want: []string{"release n-pod"}, wantState: Failed, wantReason: v1alpha1.ReasonRollbackPending,
 		},
 		"it takes longer than its own time limit": {
-			node: failed, pod: undo(func(p *Pod) { p.Created, p.Started = ago(41), ago(41) }), wantState: Failed, wantReason: v1alpha1.ReasonRollingBack,
-			want: []string{"stop n-pod: DeadlineExceeded"},
+			node:       failed,
+			pod:        undo(func(p *Pod) { p.Created, p.Started = ago(41), ago(41) }),
+			wantState:  Failed,
+			wantReason: v1alpha1.ReasonRollingBack,
+			want:       []string{"stop n-pod: DeadlineExceeded"},
 		},
 		"it ends while the node is drained without it": {
-			node: newNode("n", recorded(record.Failed, attempts(2), drainSince(600)), cordonedFor("ns.everynode.dev/job")), pod: undo(exited(0)),
-			want:      []string{"record Failed on n: attempts 2, disruptions 0, TaskFailed: line 1\nno space left, rollback Succeeded: attempts 1, disruptions 0"},
-			wantState: Failed, wantReason: v1alpha1.ReasonRollingBack,
+			node: newNode(
+				"n",
+				recorded(record.Failed, attempts(2), drainSince(600)),
+				cordonedFor("ns.everynode.dev/job"),
+			),
+			pod: undo(exited(0)),
+			want: []string{
+				"record Failed on n: attempts 2, disruptions 0, TaskFailed: line 1\nno space left, rollback Succeeded: attempts 1, disruptions 0",
+			},
+			wantState:  Failed,
+			wantReason: v1alpha1.ReasonRollingBack,
 		},
 		"the user skips the node meanwhile": {
-			node: newNode("n", recorded(record.Failed, attempts(2)), labelled(rev)), pod: undo(exited(0)), wantState: Waiting, wantReason: v1alpha1.ReasonRollingBack,
-			want: []string{"record Failed on n: attempts 2, disruptions 0, TaskFailed: line 1\nno space left, rollback Succeeded: attempts 1, disruptions 0"},
+			node: newNode(
+				"n",
+				recorded(record.Failed, attempts(2)),
+				labelled(rev),
+			),
+			pod:        undo(exited(0)),
+			wantState:  Waiting,
+			wantReason: v1alpha1.ReasonRollingBack,
+			want: []string{
+				"record Failed on n: attempts 2, disruptions 0, TaskFailed: line 1\nno space left, rollback Succeeded: attempts 1, disruptions 0",
+			},
 		},
 		"it is already recorded": {
 			node: newNode("n", recorded(record.Failed, attempts(2), undone(record.Succeeded, 1))), pod: undo(exited(0)),
 			want: []string{"release n-pod"}, wantState: Failed, wantReason: v1alpha1.ReasonRolledBack,
 		},
 		"the user has removed the record meanwhile": {
-			node: newNode("n"), pod: undo(exited(0)), want: []string{"release n-pod"}, wantState: Waiting, wantReason: v1alpha1.ReasonPodTerminating,
+			node: newNode(
+				"n",
+			),
+			pod:        undo(exited(0)),
+			want:       []string{"release n-pod"},
+			wantState:  Waiting,
+			wantReason: v1alpha1.ReasonPodTerminating,
 		},
 		"the revision has changed meanwhile": {
 			node: newNode("n", recorded(record.Failed, attempts(2), func(r *record.Record) { r.Revision = "old" })),

@@ -25,20 +25,62 @@ func TestOrphaned(t *testing.T) {
 		taints *record.Taints
 		cordon *record.Cordon
 	}{
-		"no orphaned taint":                                                 {node: newNode("n", withTaints(busy))},
-		"the gate of a deleted NodeJob":                                     {node: newNode("n", withTaints(busy, ownTaint)), taints: taints(busy)},
-		"a gate that the kubelet has closed stays":                          {node: newNode("n", withTaints(kubeletTaint))},
-		"the gate of an existing NodeJob":                                   {jobs: []*v1alpha1.NodeJob{gate("", "")}, node: newNode("n", withTaints(ownTaint))},
-		"the default key of an existing NodeJob is removed by its own plan": {jobs: []*v1alpha1.NodeJob{newJob()}, node: newNode("n", withTaints(ownTaint))},
-		"the default key of a NodeJob whose gate has another key now":       {jobs: []*v1alpha1.NodeJob{gate("example.com/boot", "")}, node: newNode("n", withTaints(ownTaint, sharedTaint)), taints: taints(sharedTaint)},
-		"a gate that has another effect now":                                {jobs: []*v1alpha1.NodeJob{gate("example.com/boot", v1alpha1.GateNoExecute)}, node: newNode("n", withTaints(sharedTaint)), taints: taints()},
-		"a gate without an effect that has another effect now":              {jobs: []*v1alpha1.NodeJob{gate("example.com/boot", "")}, node: newNode("n", withTaints(taint("example.com/boot", v1alpha1.GateValue, corev1.TaintEffectNoExecute))), taints: taints()},
-		"a gate with the effect of another gate":                            {jobs: []*v1alpha1.NodeJob{gate("example.com/other", v1alpha1.GateNoSchedule)}, node: newNode("n", withTaints(sharedTaint)), taints: taints()},
-		"one of two NodeJobs that share a gate was deleted":                 {jobs: []*v1alpha1.NodeJob{newJob(), gate("example.com/boot", v1alpha1.GateNoSchedule)}, node: newNode("n", withTaints(sharedTaint))},
-		"a cordon of a deleted NodeJob":                                     {node: newNode("n", cordonedBy(jobKey)), cordon: &record.Cordon{By: []string{}}},
-		"a cordon of a deleted NodeJob and an existing one":                 {jobs: []*v1alpha1.NodeJob{newJob()}, node: newNode("n", cordonedBy("gone.everynode.dev/job", jobKey)), cordon: &record.Cordon{By: []string{jobKey}}},
-		"a cordon of a deleted NodeJob on a node that a user uncordoned":    {jobs: []*v1alpha1.NodeJob{newJob()}, node: newNode("n", func(n *Node) { n.CordonedBy = []string{"gone.everynode.dev/job", jobKey} }), cordon: &record.Cordon{}},
-		"a cordon of an existing NodeJob":                                   {jobs: []*v1alpha1.NodeJob{newJob()}, node: newNode("n", cordonedBy(jobKey))},
+		"no orphaned taint": {node: newNode("n", withTaints(busy))},
+		"the gate of a deleted NodeJob": {
+			node:   newNode("n", withTaints(busy, ownTaint)),
+			taints: taints(busy),
+		},
+		"a gate that the kubelet has closed stays": {node: newNode("n", withTaints(kubeletTaint))},
+		"the gate of an existing NodeJob": {
+			jobs: []*v1alpha1.NodeJob{gate("", "")},
+			node: newNode("n", withTaints(ownTaint)),
+		},
+		"the default key of an existing NodeJob is removed by its own plan": {
+			jobs: []*v1alpha1.NodeJob{newJob()},
+			node: newNode("n", withTaints(ownTaint)),
+		},
+		"the default key of a NodeJob whose gate has another key now": {
+			jobs:   []*v1alpha1.NodeJob{gate("example.com/boot", "")},
+			node:   newNode("n", withTaints(ownTaint, sharedTaint)),
+			taints: taints(sharedTaint),
+		},
+		"a gate that has another effect now": {
+			jobs:   []*v1alpha1.NodeJob{gate("example.com/boot", v1alpha1.GateNoExecute)},
+			node:   newNode("n", withTaints(sharedTaint)),
+			taints: taints(),
+		},
+		"a gate without an effect that has another effect now": {
+			jobs:   []*v1alpha1.NodeJob{gate("example.com/boot", "")},
+			node:   newNode("n", withTaints(taint("example.com/boot", v1alpha1.GateValue, corev1.TaintEffectNoExecute))),
+			taints: taints(),
+		},
+		"a gate with the effect of another gate": {
+			jobs:   []*v1alpha1.NodeJob{gate("example.com/other", v1alpha1.GateNoSchedule)},
+			node:   newNode("n", withTaints(sharedTaint)),
+			taints: taints(),
+		},
+		"one of two NodeJobs that share a gate was deleted": {
+			jobs: []*v1alpha1.NodeJob{newJob(), gate("example.com/boot", v1alpha1.GateNoSchedule)},
+			node: newNode("n", withTaints(sharedTaint)),
+		},
+		"a cordon of a deleted NodeJob": {
+			node:   newNode("n", cordonedBy(jobKey)),
+			cordon: &record.Cordon{By: []string{}},
+		},
+		"a cordon of a deleted NodeJob and an existing one": {
+			jobs:   []*v1alpha1.NodeJob{newJob()},
+			node:   newNode("n", cordonedBy("gone.everynode.dev/job", jobKey)),
+			cordon: &record.Cordon{By: []string{jobKey}},
+		},
+		"a cordon of a deleted NodeJob on a node that a user uncordoned": {
+			jobs:   []*v1alpha1.NodeJob{newJob()},
+			node:   newNode("n", func(n *Node) { n.CordonedBy = []string{"gone.everynode.dev/job", jobKey} }),
+			cordon: &record.Cordon{},
+		},
+		"a cordon of an existing NodeJob": {
+			jobs: []*v1alpha1.NodeJob{newJob()},
+			node: newNode("n", cordonedBy(jobKey)),
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

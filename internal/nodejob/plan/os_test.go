@@ -45,19 +45,29 @@ func TestOperatingSystems(t *testing.T) {
 		node Node
 		want NodeState
 	}{
-		"a script runs on Linux":                   {newJob(), newNode("n", withOS("linux")), starts},
-		"a script does not run on Windows":         {newJob(), newNode("n", withOS("windows")), leftOut(notLinux)},
-		"a template runs on any":                   {newJob(templateFor("")), newNode("n", withOS("windows")), starts},
-		"a template for Windows runs there":        {newJob(templateFor(corev1.Windows)), newNode("n", withOS("windows")), starts},
-		"a template for Windows runs nowhere else": {newJob(templateFor(corev1.Windows)), newNode("n", withOS("linux")), leftOut(notWindows)},
+		"a script runs on Linux":            {newJob(), newNode("n", withOS("linux")), starts},
+		"a script does not run on Windows":  {newJob(), newNode("n", withOS("windows")), leftOut(notLinux)},
+		"a template runs on any":            {newJob(templateFor("")), newNode("n", withOS("windows")), starts},
+		"a template for Windows runs there": {newJob(templateFor(corev1.Windows)), newNode("n", withOS("windows")), starts},
+		"a template for Windows runs nowhere else": {
+			newJob(templateFor(corev1.Windows)),
+			newNode("n", withOS("linux")),
+			leftOut(notWindows),
+		},
 		"a failed Windows node is excluded": {
 			newJob(), newNode("n", withOS("windows"), recorded(record.Failed, attempts(2))), leftOut(notLinux),
 		},
 		"a node of another pool is reported as not selected": {
 			newJob(func(j *v1alpha1.NodeJob) {
 				j.Spec.Nodes.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "b"}}
-			}), newNode("n", withOS("windows")),
-			NodeState{Name: "n", State: Excluded, Reason: v1alpha1.ReasonNotSelected, Message: "spec.nodes.selector does not match its labels"},
+			}),
+			newNode("n", withOS("windows")),
+			NodeState{
+				Name:    "n",
+				State:   Excluded,
+				Reason:  v1alpha1.ReasonNotSelected,
+				Message: "spec.nodes.selector does not match its labels",
+			},
 		},
 	}
 	for name, tt := range tests {
@@ -88,7 +98,11 @@ func TestNoMatchingNodesNamesOperatingSystem(t *testing.T) {
 // A Windows node must not wait for a NodeJob with a task for Linux, neither for its gate nor in dependsOn.
 func TestNoWaitForNodeJobOfAnotherOS(t *testing.T) {
 	const shared = "setup.example/closed"
-	node := newNode("n", withOS("windows"), withTaints(corev1.Taint{Key: shared, Value: v1alpha1.GateValue, Effect: corev1.TaintEffectNoSchedule}))
+	node := newNode(
+		"n",
+		withOS("windows"),
+		withTaints(corev1.Taint{Key: shared, Value: v1alpha1.GateValue, Effect: corev1.TaintEffectNoSchedule}),
+	)
 	for os, want := range map[corev1.OSName]bool{corev1.Linux: true, corev1.Windows: false, "": false} {
 		t.Run("a sharer of the gate for "+string(os), func(t *testing.T) {
 			job := newJob(func(j *v1alpha1.NodeJob) { j.Spec.Gate = &v1alpha1.GateSpec{Key: shared} })

@@ -127,7 +127,9 @@ func TestWhatIsKnownOfARunningAttempt(t *testing.T) {
 func TestARecordThatIsRefused(t *testing.T) {
 	node := newNode("a")
 	refused := func(retryIn int) map[types.UID]NodeProblem {
-		return map[types.UID]NodeProblem{"a-uid": {Reason: v1alpha1.ReasonRecordRejected, Message: "a policy", Since: ago(60), RetryAt: ago(-retryIn)}}
+		return map[types.UID]NodeProblem{
+			"a-uid": {Reason: v1alpha1.ReasonRecordRejected, Message: "a policy", Since: ago(60), RetryAt: ago(-retryIn)},
+		}
 	}
 	written := []string{"record Succeeded on a: attempts 1, disruptions 0"}
 	for name, tt := range map[string]struct {
@@ -165,7 +167,13 @@ func TestANewRevisionBeginsWithTheFirstStep(t *testing.T) {
 func TestANodeIsNotRebootedIfItsResultsCannotBePublished(t *testing.T) {
 	node := newNode("n")
 	pod := newPod(node, exited(0, results(map[string]string{"size": "8 GB"})), func(p *Pod) { p.Reboot = v1alpha1.RebootAlways })
-	if r := recordOf(t, newJob(rebootingAs(v1alpha1.RebootAlways), publishing), node, pod); r.Outcome != record.Failed || r.Reason != v1alpha1.ReasonInvalidResult {
+	if r := recordOf(
+		t,
+		newJob(rebootingAs(v1alpha1.RebootAlways), publishing),
+		node,
+		pod,
+	); r.Outcome != record.Failed ||
+		r.Reason != v1alpha1.ReasonInvalidResult {
 		t.Errorf("%s, %s", r.Outcome, r.Reason)
 	}
 }

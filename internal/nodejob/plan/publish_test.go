@@ -18,7 +18,10 @@ const jobKey = "ns.everynode.dev/job"
 
 // publishing publishes the result size as a label and the result kernel as an annotation.
 func publishing(j *v1alpha1.NodeJob) {
-	j.Spec.Publish = []v1alpha1.PublishedResult{{Result: "size", Label: "example.com/size"}, {Result: "kernel", Annotation: "example.com/kernel"}}
+	j.Spec.Publish = []v1alpha1.PublishedResult{
+		{Result: "size", Label: "example.com/size"},
+		{Result: "kernel", Annotation: "example.com/kernel"},
+	}
 }
 
 func results(of map[string]string) func(*Exit) { return func(exit *Exit) { exit.Results = of } }
@@ -62,12 +65,34 @@ func TestFactsOfSuccess(t *testing.T) {
 			results: map[string]string{"size": "8", "kernel": "6.8 (a b)"}, guarded: true,
 			want: succeeded + ", label example.com/size=8, annotation example.com/kernel=6.8 (a b)",
 		},
-		"a result that is not reported is not published":                  {results: map[string]string{"size": "8", "other": "x"}, want: succeeded + ", label example.com/size=8", guarded: true},
-		"a published result that is no longer reported is removed":        {node: has("example.com/size", "4", jobKey), want: succeeded + ", no label example.com/size", guarded: true},
-		"an unchanged published result is not written again":              {node: has("example.com/size", "8", jobKey), results: map[string]string{"size": "8"}, want: succeeded},
-		"an empty published result that is no longer reported is removed": {node: has("example.com/size", "", jobKey), want: succeeded + ", no label example.com/size", guarded: true},
+		"a result that is not reported is not published": {
+			results: map[string]string{"size": "8", "other": "x"},
+			want:    succeeded + ", label example.com/size=8",
+			guarded: true,
+		},
+		"a published result that is no longer reported is removed": {
+			node:    has("example.com/size", "4", jobKey),
+			want:    succeeded + ", no label example.com/size",
+			guarded: true,
+		},
+		"an unchanged published result is not written again": {
+			node:    has("example.com/size", "8", jobKey),
+			results: map[string]string{"size": "8"},
+			want:    succeeded,
+		},
+		"an empty published result that is no longer reported is removed": {
+			node:    has("example.com/size", "", jobKey),
+			want:    succeeded + ", no label example.com/size",
+			guarded: true,
+		},
 		"an annotation of a user fails the attempt, also beside a label that can be published": {
-			node: annotatedBy("example.com/kernel", "5", ""), results: map[string]string{"size": "8", "kernel": "6"}, want: failed + strings.Replace(notManaged, "label example.com/size", "annotation example.com/kernel", 1),
+			node: annotatedBy(
+				"example.com/kernel",
+				"5",
+				"",
+			),
+			results: map[string]string{"size": "8", "kernel": "6"},
+			want:    failed + strings.Replace(notManaged, "label example.com/size", "annotation example.com/kernel", 1),
 		},
 		"a node without room fails the attempt": {
 			node: func(n *Node) {
@@ -76,20 +101,43 @@ func TestFactsOfSuccess(t *testing.T) {
 			want: failed + "PublishConflict: the node has no room for more published results: publish fewer",
 		},
 		"an empty published result that a user has removed is published": {
-			node: func(n *Node) { n.Published.Labels = map[string]string{"example.com/size": jobKey} }, results: map[string]string{"size": ""}, want: succeeded + ", label example.com/size=", guarded: true,
+			node:    func(n *Node) { n.Published.Labels = map[string]string{"example.com/size": jobKey} },
+			results: map[string]string{"size": ""},
+			want:    succeeded + ", label example.com/size=",
+			guarded: true,
 		},
 		"a label of another NodeJob that a user has removed fails the attempt": {
-			node: func(n *Node) { n.Published.Labels = map[string]string{"example.com/size": "ns.everynode.dev/other"} }, results: map[string]string{"size": "8"},
-			want: failed + "PublishConflict: label example.com/size of the node is published by another NodeJob (ns.everynode.dev/other): publish under another key",
+			node:    func(n *Node) { n.Published.Labels = map[string]string{"example.com/size": "ns.everynode.dev/other"} },
+			results: map[string]string{"size": "8"},
+			want:    failed + "PublishConflict: label example.com/size of the node is published by another NodeJob (ns.everynode.dev/other): publish under another key",
 		},
 		"a label of another NodeJob stays": {
-			node: has("example.com/other", "1", "ns.everynode.dev/other"), results: map[string]string{"size": "8"}, want: succeeded + ", label example.com/size=8", guarded: true,
+			node: has(
+				"example.com/other",
+				"1",
+				"ns.everynode.dev/other",
+			),
+			results: map[string]string{"size": "8"},
+			want:    succeeded + ", label example.com/size=8",
+			guarded: true,
 		},
 		"a result of the greatest length is published although others were left out": {
-			results: map[string]string{"size": "8", "kernel": strings.Repeat("k", outcome.MaxValueBytes-4)}, exit: func(exit *Exit) { exit.Truncated = true }, guarded: true,
-			want: succeeded + ", label example.com/size=8, annotation example.com/kernel=" + strings.Repeat("k", outcome.MaxValueBytes-4),
+			results: map[string]string{
+				"size":   "8",
+				"kernel": strings.Repeat("k", outcome.MaxValueBytes-4),
+			},
+			exit:    func(exit *Exit) { exit.Truncated = true },
+			guarded: true,
+			want: succeeded + ", label example.com/size=8, annotation example.com/kernel=" + strings.Repeat(
+				"k",
+				outcome.MaxValueBytes-4,
+			),
 		},
-		"an empty value is published": {results: map[string]string{"size": ""}, want: succeeded + ", label example.com/size=", guarded: true},
+		"an empty value is published": {
+			results: map[string]string{"size": ""},
+			want:    succeeded + ", label example.com/size=",
+			guarded: true,
+		},
 		"an invalid label value fails the attempt": {
 			results: map[string]string{"size": "8 GB"},
 			want:    failed + `InvalidResult: the result size cannot be published as label example.com/size, since "8 GB" is no valid label value: at most 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends`,
@@ -103,8 +151,9 @@ func TestFactsOfSuccess(t *testing.T) {
 			want: failed + notManaged,
 		},
 		"a label of another NodeJob fails the attempt": {
-			node: has("example.com/size", "4", "ns.everynode.dev/other"), results: map[string]string{"size": "8"},
-			want: failed + "PublishConflict: label example.com/size of the node is published by another NodeJob (ns.everynode.dev/other): publish under another key",
+			node:    has("example.com/size", "4", "ns.everynode.dev/other"),
+			results: map[string]string{"size": "8"},
+			want:    failed + "PublishConflict: label example.com/size of the node is published by another NodeJob (ns.everynode.dev/other): publish under another key",
 		},
 		"a label of a user does not matter if the result is not reported": {node: has("example.com/size", "mine", ""), want: succeeded},
 		"an omitted result fails the attempt": {
@@ -112,7 +161,11 @@ func TestFactsOfSuccess(t *testing.T) {
 			want: failed + "InvalidResult: the result size cannot be published, because results were omitted or cut: one may have 256 bytes, and all together 2048",
 		},
 		"a truncated result fails the attempt": {
-			results: map[string]string{"size": "8", "kernel": strings.Repeat("k", outcome.MaxValueBytes-3) + "…"}, exit: func(exit *Exit) { exit.Truncated = true },
+			results: map[string]string{
+				"size":   "8",
+				"kernel": strings.Repeat("k", outcome.MaxValueBytes-3) + "…",
+			},
+			exit: func(exit *Exit) { exit.Truncated = true },
 			want: failed + "InvalidResult: the result kernel cannot be published, because results were omitted or cut: one may have 256 bytes, and all together 2048",
 		},
 		"an omitted result that is not published does not matter": {
@@ -154,39 +207,99 @@ func TestFactsWithoutRun(t *testing.T) {
 		// stalled is the beginning of the message of the Stalled condition.
 		stalled string
 	}{
-		"a published result that was added to spec.publish":                         {job: publishing, node: newNode("n", done), want: []string{"Published n, label example.com/size=8"}},
-		"a published result that a user has changed":                                {job: publishing, node: newNode("n", done, has("example.com/size", "9", jobKey)), want: []string{"Published n, label example.com/size=8"}},
-		"a published result that a user has removed":                                {job: publishing, node: newNode("n", done, func(n *Node) { n.Published.Labels = map[string]string{"example.com/size": jobKey} }), want: []string{"Published n, label example.com/size=8"}},
-		"a published result that was removed from spec.publish":                     {job: func(*v1alpha1.NodeJob) {}, node: newNode("n", done, has("example.com/size", "8", jobKey)), want: []string{"Published n, no label example.com/size"}},
-		"an unchanged published result":                                             {job: publishing, node: newNode("n", done, has("example.com/size", "8", jobKey))},
-		"a published result of another NodeJob stays":                               {job: func(*v1alpha1.NodeJob) {}, node: newNode("n", done, has("example.com/size", "8", "ns.everynode.dev/other"))},
-		"a skipped node has no results":                                             {job: publishing, node: newNode("n", labelled(rev))},
-		"a failed node keeps its published results":                                 {job: publishing, node: newNode("n", recorded(record.Failed, attempts(2)), has("example.com/size", "8", jobKey)), stalled: "1 node failed"},
-		"a failed node loses a published result that was removed from spec.publish": {job: func(*v1alpha1.NodeJob) {}, node: newNode("n", recorded(record.Failed, attempts(2)), has("example.com/size", "8", jobKey)), want: []string{"Published n, no label example.com/size"}, stalled: "1 node failed"},
+		"a published result that was added to spec.publish": {
+			job:  publishing,
+			node: newNode("n", done),
+			want: []string{"Published n, label example.com/size=8"},
+		},
+		"a published result that a user has changed": {
+			job:  publishing,
+			node: newNode("n", done, has("example.com/size", "9", jobKey)),
+			want: []string{"Published n, label example.com/size=8"},
+		},
+		"a published result that a user has removed": {
+			job:  publishing,
+			node: newNode("n", done, func(n *Node) { n.Published.Labels = map[string]string{"example.com/size": jobKey} }),
+			want: []string{"Published n, label example.com/size=8"},
+		},
+		"a published result that was removed from spec.publish": {
+			job:  func(*v1alpha1.NodeJob) {},
+			node: newNode("n", done, has("example.com/size", "8", jobKey)),
+			want: []string{"Published n, no label example.com/size"},
+		},
+		"an unchanged published result": {
+			job:  publishing,
+			node: newNode("n", done, has("example.com/size", "8", jobKey)),
+		},
+		"a published result of another NodeJob stays": {
+			job:  func(*v1alpha1.NodeJob) {},
+			node: newNode("n", done, has("example.com/size", "8", "ns.everynode.dev/other")),
+		},
+		"a skipped node has no results": {job: publishing, node: newNode("n", labelled(rev))},
+		"a failed node keeps its published results": {
+			job:     publishing,
+			node:    newNode("n", recorded(record.Failed, attempts(2)), has("example.com/size", "8", jobKey)),
+			stalled: "1 node failed",
+		},
+		"a failed node loses a published result that was removed from spec.publish": {
+			job:     func(*v1alpha1.NodeJob) {},
+			node:    newNode("n", recorded(record.Failed, attempts(2)), has("example.com/size", "8", jobKey)),
+			want:    []string{"Published n, no label example.com/size"},
+			stalled: "1 node failed",
+		},
 		"a label that a user has set does not prevent that a failed node loses a published result": {
 			job: func(j *v1alpha1.NodeJob) {
 				j.Spec.Publish = []v1alpha1.PublishedResult{{Result: "size", Label: "example.com/size"}}
-			}, stalled: "1 node failed",
-			node: newNode("n", recorded(record.Failed, attempts(2)), has("example.com/size", "mine", ""), annotatedBy("example.com/kernel", "6", jobKey)), want: []string{"Published n, no annotation example.com/kernel"},
+			},
+			stalled: "1 node failed",
+			node: newNode(
+				"n",
+				recorded(record.Failed, attempts(2)),
+				has("example.com/size", "mine", ""),
+				annotatedBy("example.com/kernel", "6", jobKey),
+			),
+			want: []string{"Published n, no annotation example.com/kernel"},
 		},
 		"an annotation that a user has set does not prevent that a failed node loses a published result": {
 			job: func(j *v1alpha1.NodeJob) {
 				j.Spec.Publish = []v1alpha1.PublishedResult{{Result: "kernel", Annotation: "example.com/kernel"}}
-			}, stalled: "1 node failed",
-			node: newNode("n", recorded(record.Failed, attempts(2)), has("example.com/size", "8", jobKey), annotatedBy("example.com/kernel", "6", "")), want: []string{"Published n, no label example.com/size"},
+			},
+			stalled: "1 node failed",
+			node: newNode(
+				"n",
+				recorded(record.Failed, attempts(2)),
+				has("example.com/size", "8", jobKey),
+				annotatedBy("example.com/kernel", "6", ""),
+			),
+			want: []string{"Published n, no label example.com/size"},
 		},
 		"a failed node keeps its annotations": {
-			job: publishing, node: newNode("n", recorded(record.Failed, attempts(2)), annotatedBy("example.com/kernel", "6", jobKey)), stalled: "1 node failed",
+			job:     publishing,
+			node:    newNode("n", recorded(record.Failed, attempts(2)), annotatedBy("example.com/kernel", "6", jobKey)),
+			stalled: "1 node failed",
 		},
 		"a user has removed published results from a failed node": {
-			job: publishing, stalled: "1 node failed", want: []string{"Published n, no label example.com/size, no annotation example.com/kernel"},
+			job:     publishing,
+			stalled: "1 node failed",
+			want:    []string{"Published n, no label example.com/size, no annotation example.com/kernel"},
 			node: newNode("n", recorded(record.Failed, attempts(2)), func(n *Node) {
-				n.Published = record.Published{Labels: map[string]string{"example.com/size": jobKey}, Annotations: map[string]string{"example.com/kernel": jobKey}}
+				n.Published = record.Published{
+					Labels:      map[string]string{"example.com/size": jobKey},
+					Annotations: map[string]string{"example.com/kernel": jobKey},
+				}
 			}),
 		},
-		"a node that was skipped after a failure publishes nothing": {job: publishing, node: newNode("n", recorded(record.Failed, attempts(2), withResults(map[string]string{"size": "8"})), labelled(rev))},
+		"a node that was skipped after a failure publishes nothing": {
+			job:  publishing,
+			node: newNode("n", recorded(record.Failed, attempts(2), withResults(map[string]string{"size": "8"})), labelled(rev)),
+		},
 		"a node that was skipped after an earlier revision publishes nothing": {
-			job: publishing, node: newNode("n", recorded(record.Succeeded, withResults(map[string]string{"size": "8"}), func(r *record.Record) { r.Revision = "old" }), labelled(rev)),
+			job: publishing,
+			node: newNode(
+				"n",
+				recorded(record.Succeeded, withResults(map[string]string{"size": "8"}), func(r *record.Record) { r.Revision = "old" }),
+				labelled(rev),
+			),
 		},
 		"a published result that was left out of the record is no conflict": {
 			job: publishing, node: newNode("n", recorded(record.Succeeded, func(r *record.Record) { r.Truncated = true })),
@@ -195,21 +308,47 @@ func TestFactsWithoutRun(t *testing.T) {
 			job: func(j *v1alpha1.NodeJob) {
 				j.Spec.Publish = []v1alpha1.PublishedResult{{Result: "size", Label: "example.com/size"}}
 			},
-			node: newNode("n", recorded(record.Succeeded), has("example.com/size", "", jobKey)), want: []string{"Published n, no label example.com/size"},
+			node: newNode(
+				"n",
+				recorded(record.Succeeded),
+				has("example.com/size", "", jobKey),
+			),
+			want: []string{"Published n, no label example.com/size"},
 		},
 		"a conflict is in the status": {
-			job: publishing, node: newNode("n", done, has("example.com/size", "mine", "")),
+			job:     publishing,
+			node:    newNode("n", done, has("example.com/size", "mine", "")),
 			stalled: "every node is done, and on 1 node not all of spec.publish can be published: n: label example.com/size already exists on the node",
 		},
 		"a label that a NodeJob may not publish is not removed in its name": {
 			job: func(*v1alpha1.NodeJob) {}, node: newNode("n", done, has("kubernetes.io/hostname", "n", jobKey)),
 		},
-		"a label that was added to spec.removeLabels":                       {job: removing, node: newNode("n", done, has("example.com/needs", "setup", "")), want: []string{"Published n, recorded, without example.com/needs"}},
-		"a node without the label is not changed":                           {job: removing, node: newNode("n", done)},
-		"a deletion removes all published results":                          {job: func(j *v1alpha1.NodeJob) { publishing(j); deleted("")(j) }, node: newNode("n", done, has("example.com/size", "8", jobKey)), want: []string{"forget n, no label example.com/size"}},
-		"a deletion removes all published results without a record":         {job: deleted(""), node: newNode("n", has("example.com/size", "8", jobKey)), want: []string{"forget n, no label example.com/size"}},
-		"a deletion with deletionPolicy Retain keeps all published results": {job: deleted(v1alpha1.DeletionRetain), node: newNode("n", done, has("example.com/size", "8", jobKey)), want: []string{"finish"}},
-		"a deletion keeps the label of a user":                              {job: deleted(""), node: newNode("n", has("example.com/size", "8", "")), want: []string{"finish"}},
+		"a label that was added to spec.removeLabels": {
+			job:  removing,
+			node: newNode("n", done, has("example.com/needs", "setup", "")),
+			want: []string{"Published n, recorded, without example.com/needs"},
+		},
+		"a node without the label is not changed": {job: removing, node: newNode("n", done)},
+		"a deletion removes all published results": {
+			job:  func(j *v1alpha1.NodeJob) { publishing(j); deleted("")(j) },
+			node: newNode("n", done, has("example.com/size", "8", jobKey)),
+			want: []string{"forget n, no label example.com/size"},
+		},
+		"a deletion removes all published results without a record": {
+			job:  deleted(""),
+			node: newNode("n", has("example.com/size", "8", jobKey)),
+			want: []string{"forget n, no label example.com/size"},
+		},
+		"a deletion with deletionPolicy Retain keeps all published results": {
+			job:  deleted(v1alpha1.DeletionRetain),
+			node: newNode("n", done, has("example.com/size", "8", jobKey)),
+			want: []string{"finish"},
+		},
+		"a deletion keeps the label of a user": {
+			job:  deleted(""),
+			node: newNode("n", has("example.com/size", "8", "")),
+			want: []string{"finish"},
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -218,7 +357,8 @@ func TestFactsWithoutRun(t *testing.T) {
 				t.Errorf("actions (-want +got):\n%s", diff)
 			}
 			for _, c := range p.Status.Conditions {
-				if c.Type == v1alpha1.ConditionStalled && (c.Status == "True") != (tt.stalled != "") || c.Type == v1alpha1.ConditionStalled && !strings.HasPrefix(c.Message, tt.stalled) {
+				if c.Type == v1alpha1.ConditionStalled && (c.Status == "True") != (tt.stalled != "") ||
+					c.Type == v1alpha1.ConditionStalled && !strings.HasPrefix(c.Message, tt.stalled) {
 					t.Errorf("condition %+v, want a message that begins with %q", c, tt.stalled)
 				}
 			}
@@ -250,12 +390,36 @@ func TestLabelsAreRemovedOnSuccess(t *testing.T) {
 		node Node
 		want NodeState
 	}{
-		"a node that had the label still matches":                   {job, newNode("n", recorded(record.Succeeded, removed)), NodeState{State: Done, Reason: v1alpha1.ReasonDone}},
-		"a node that never had the label does not match":            {job, newNode("n"), NodeState{State: Excluded, Reason: v1alpha1.ReasonNotSelected}},
-		"a node that had another value does not match":              {job, newNode("n", recorded(record.Succeeded, func(r *record.Record) { r.RemovedLabels = map[string]string{needs: "no"} })), NodeState{State: Excluded, Reason: v1alpha1.ReasonNotSelected}},
-		"a node does not match after spec.removeLabels was removed": {func(j *v1alpha1.NodeJob) { job(j); j.Spec.RemoveLabels = nil }, newNode("n", recorded(record.Succeeded, removed)), NodeState{State: Excluded, Reason: v1alpha1.ReasonNotSelected}},
-		"a failed node that had the label still matches":            {job, newNode("n", recorded(record.Failed, attempts(2), removed)), NodeState{State: Failed, Reason: v1alpha1.ReasonRetriesExhausted}},
-		"setting the label again requests another run":              {job, newNode("n", recorded(record.Succeeded, removed), has(needs, "setup", "")), NodeState{State: Running, Reason: v1alpha1.ReasonStarting}},
+		"a node that had the label still matches": {
+			job,
+			newNode("n", recorded(record.Succeeded, removed)),
+			NodeState{State: Done, Reason: v1alpha1.ReasonDone},
+		},
+		"a node that never had the label does not match": {
+			job,
+			newNode("n"),
+			NodeState{State: Excluded, Reason: v1alpha1.ReasonNotSelected},
+		},
+		"a node that had another value does not match": {
+			job,
+			newNode("n", recorded(record.Succeeded, func(r *record.Record) { r.RemovedLabels = map[string]string{needs: "no"} })),
+			NodeState{State: Excluded, Reason: v1alpha1.ReasonNotSelected},
+		},
+		"a node does not match after spec.removeLabels was removed": {
+			func(j *v1alpha1.NodeJob) { job(j); j.Spec.RemoveLabels = nil },
+			newNode("n", recorded(record.Succeeded, removed)),
+			NodeState{State: Excluded, Reason: v1alpha1.ReasonNotSelected},
+		},
+		"a failed node that had the label still matches": {
+			job,
+			newNode("n", recorded(record.Failed, attempts(2), removed)),
+			NodeState{State: Failed, Reason: v1alpha1.ReasonRetriesExhausted},
+		},
+		"setting the label again requests another run": {
+			job,
+			newNode("n", recorded(record.Succeeded, removed), has(needs, "setup", "")),
+			NodeState{State: Running, Reason: v1alpha1.ReasonStarting},
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -40,8 +40,18 @@ func TestDrainStatus(t *testing.T) {
 		j.Spec.OnFailure.Drain = &v1alpha1.DrainSpec{TimeoutSeconds: new(int32(103)), GracePeriodSeconds: new(int32(7))}
 	})
 	job.Status.Drains = []v1alpha1.NodeDrain{
-		{Node: "m", Since: metav1.Time{Time: ago(100)}, BlockedSince: metav1.Time{Time: ago(70)}, Blocked: []v1alpha1.BlockedPod{{Pod: "web/b", Since: metav1.Time{Time: ago(60)}}}},
-		{Node: "n", Since: metav1.Time{Time: ago(200)}, BlockedSince: metav1.Time{Time: ago(50)}, Blocked: []v1alpha1.BlockedPod{{Pod: "web/c", Since: metav1.Time{Time: ago(50)}}}},
+		{
+			Node:         "m",
+			Since:        metav1.Time{Time: ago(100)},
+			BlockedSince: metav1.Time{Time: ago(70)},
+			Blocked:      []v1alpha1.BlockedPod{{Pod: "web/b", Since: metav1.Time{Time: ago(60)}}},
+		},
+		{
+			Node:         "n",
+			Since:        metav1.Time{Time: ago(200)},
+			BlockedSince: metav1.Time{Time: ago(50)},
+			Blocked:      []v1alpha1.BlockedPod{{Pod: "web/c", Since: metav1.Time{Time: ago(50)}}},
+		},
 	}
 	in := see(job, []Node{node})
 	in.Drains = map[types.UID][]DrainPod{node.UID: {{Namespace: "web", Name: "0", Terminating: true, Blocked: "budget 0"}}}
@@ -53,10 +63,16 @@ func TestDrainStatus(t *testing.T) {
 	blocked := func(name string, since time.Time) v1alpha1.BlockedPod {
 		return v1alpha1.BlockedPod{Pod: "web/" + name, Since: metav1.Time{Time: since}, Message: "budget " + name}
 	}
-	want := []v1alpha1.NodeDrain{{
-		Node: "n", Since: metav1.Time{Time: ago(100)}, Deadline: metav1.Time{Time: now.Add(3 * time.Second)}, BlockedSince: metav1.Time{Time: now}, Pods: 5,
-		Blocked: []v1alpha1.BlockedPod{blocked("c", ago(50)), blocked("a", now), blocked("b", now)},
-	}}
+	want := []v1alpha1.NodeDrain{
+		{
+			Node:         "n",
+			Since:        metav1.Time{Time: ago(100)},
+			Deadline:     metav1.Time{Time: now.Add(3 * time.Second)},
+			BlockedSince: metav1.Time{Time: now},
+			Pods:         5,
+			Blocked:      []v1alpha1.BlockedPod{blocked("c", ago(50)), blocked("a", now), blocked("b", now)},
+		},
+	}
 	if diff := cmp.Diff(want, p.Status.Drains); diff != "" {
 		t.Errorf("drains (-want +got):\n%s", diff)
 	}
@@ -220,7 +236,11 @@ func TestQuarantineState(t *testing.T) {
 // TestDrainsThatBecomeBlocked tests which drains get an event.
 func TestDrainsThatBecomeBlocked(t *testing.T) {
 	drain := func(node string, blockedSince time.Time) v1alpha1.NodeDrain {
-		return v1alpha1.NodeDrain{Node: node, BlockedSince: metav1.Time{Time: blockedSince}, Blocked: []v1alpha1.BlockedPod{{Pod: "web/a", Message: "budget"}}}
+		return v1alpha1.NodeDrain{
+			Node:         node,
+			BlockedSince: metav1.Time{Time: blockedSince},
+			Blocked:      []v1alpha1.BlockedPod{{Pod: "web/a", Message: "budget"}},
+		}
 	}
 	for name, tt := range map[string]struct {
 		before, after []v1alpha1.NodeDrain

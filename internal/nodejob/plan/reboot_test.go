@@ -22,7 +22,9 @@ import (
 // rebootingAs gives a NodeJob a policy, 300 seconds for a reboot and 20 for the node to be Ready.
 func rebootingAs(policy v1alpha1.RebootPolicy) func(*v1alpha1.NodeJob) {
 	return func(j *v1alpha1.NodeJob) {
-		j.Spec.Maintenance = v1alpha1.MaintenanceSpec{Reboot: v1alpha1.RebootSpec{Policy: policy, TimeoutSeconds: new(int32(300)), MinReadySeconds: new(int32(20))}}
+		j.Spec.Maintenance = v1alpha1.MaintenanceSpec{
+			Reboot: v1alpha1.RebootSpec{Policy: policy, TimeoutSeconds: new(int32(300)), MinReadySeconds: new(int32(20))},
+		}
 	}
 }
 
@@ -40,18 +42,26 @@ func TestSuccessIsFollowedByReboot(t *testing.T) {
 		spec v1alpha1.RebootPolicy
 		want string
 	}{
-		"the pod was created for a reboot that the spec does not ask for": {pod: madeFor(v1alpha1.RebootAlways), spec: v1alpha1.RebootNever, want: done},
+		"the pod was created for a reboot that the spec does not ask for": {
+			pod:  madeFor(v1alpha1.RebootAlways),
+			spec: v1alpha1.RebootNever,
+			want: done,
+		},
 		"no reboot is requested":                            {pod: madeFor(""), want: done},
 		"a request of the task is ignored without a policy": {pod: madeFor(""), exit: []func(*Exit){asks}, want: done},
 		"a failure": {pod: func(p *Pod) {
 			p.Reboot, p.Phase, p.Exit = v1alpha1.RebootAlways, corev1.PodFailed, &Exit{Code: 1, Message: "no"}
 		}, want: "record Failed on n: attempts 1, disruptions 0, TaskFailed: no"},
-		"if requested, and how the container ended is not known": {pod: func(p *Pod) { madeFor(v1alpha1.RebootIfRequested)(p); p.Exit = nil }, want: done},
+		"if requested, and how the container ended is not known": {
+			pod:  func(p *Pod) { madeFor(v1alpha1.RebootIfRequested)(p); p.Exit = nil },
+			want: done,
+		},
 		"always":                                 {pod: madeFor(v1alpha1.RebootAlways), want: goesOn},
 		"if requested, and the task requests it": {pod: madeFor(v1alpha1.RebootIfRequested), exit: []func(*Exit){asks}, want: goesOn},
 		"if requested, and the task does not request it": {pod: madeFor(v1alpha1.RebootIfRequested), want: done},
 		"a node without a boot ID cannot be rebooted": {
-			pod: func(p *Pod) { p.Reboot, p.Machine = v1alpha1.RebootAlways, "n-machine/" }, node: func(n *Node) { n.BootID = "" },
+			pod:  func(p *Pod) { p.Reboot, p.Machine = v1alpha1.RebootAlways, "n-machine/" },
+			node: func(n *Node) { n.BootID = "" },
 			want: "record Failed on n: attempts 1, disruptions 0, RebootFailed: the node does not report a boot ID, so a reboot cannot be confirmed",
 		},
 	}
@@ -92,7 +102,9 @@ func TestReboot(t *testing.T) {
 	notReady := func(n *Node) { n.Ready, n.ReadySince = corev1.ConditionFalse, time.Time{} }
 	lost := func(n *Node) { n.Ready, n.ReadySince = corev1.ConditionUnknown, time.Time{} }
 	goesOn := func(changes ...func(*record.Record)) func(*Node) {
-		return recorded(record.Rebooting, append([]func(*record.Record){func(r *record.Record) { r.Reboot.FromBootID = "first" }}, changes...)...)
+		return recorded(
+			record.Rebooting,
+			append([]func(*record.Record){func(r *record.Record) { r.Reboot.FromBootID = "first" }}, changes...)...)
 	}
 	back := func(seconds int) func(*record.Record) {
 		return func(r *record.Record) { r.Reboot.BackAt, r.Reboot.ReadySince = ago(seconds), ago(30) }
@@ -116,35 +128,92 @@ func TestReboot(t *testing.T) {
 		wake   time.Duration
 	}{
 		"it is rebooted": {
-			node: []func(*Node){goesOn(), inBoot("first")}, want: []string{"start reboot 1 of rev on n"}, reason: v1alpha1.ReasonRebooting, wake: 240 * time.Second,
+			node: []func(*Node){
+				goesOn(),
+				inBoot("first"),
+			},
+			want:   []string{"start reboot 1 of rev on n"},
+			reason: v1alpha1.ReasonRebooting,
+			wake:   240 * time.Second,
 		},
 		"a pod of another revision that reboots it is released": {
-			node: []func(*Node){goesOn(), inBoot("first")}, pod: rebootPod(func(p *Pod) { p.Revision = "old" }), want: []string{"release n-pod"}, reason: v1alpha1.ReasonRebooting, wake: 240 * time.Second,
+			node: []func(*Node){
+				goesOn(),
+				inBoot("first"),
+			},
+			pod:    rebootPod(func(p *Pod) { p.Revision = "old" }),
+			want:   []string{"release n-pod"},
+			reason: v1alpha1.ReasonRebooting,
+			wake:   240 * time.Second,
 		},
 		"a pod that reboots it is released when the run has ended": {
 			node: []func(*Node){recorded(record.Succeeded)}, pod: rebootPod(), want: []string{"release n-pod"}, reason: v1alpha1.ReasonDone,
 		},
 		"it is Ready again for an unknown time": {
-			node: []func(*Node){goesOn(), inBoot("second")}, want: []string{"Settling n, recorded"}, reason: v1alpha1.ReasonSettling, wake: 240 * time.Second,
+			node: []func(*Node){
+				goesOn(),
+				inBoot("second"),
+			},
+			want:   []string{"Settling n, recorded"},
+			reason: v1alpha1.ReasonSettling,
+			wake:   240 * time.Second,
 		},
 		"it is no longer Ready": {
-			node: []func(*Node){goesOn(back(10)), inBoot("second"), notReady}, want: []string{"Settling n, recorded"}, reason: v1alpha1.ReasonSettling, wake: 240 * time.Second,
+			node: []func(*Node){
+				goesOn(back(10)),
+				inBoot("second"),
+				notReady,
+			},
+			want:   []string{"Settling n, recorded"},
+			reason: v1alpha1.ReasonSettling,
+			wake:   240 * time.Second,
 		},
 		"its check waits after a disruption": {
-			job: []func(*v1alpha1.NodeJob){checking}, node: []func(*Node){goesOn(back(25), disrupted(4)), inBoot("second"), since(30)}, reason: v1alpha1.ReasonSettling, wake: 6 * time.Second,
+			job: []func(*v1alpha1.NodeJob){
+				checking,
+			},
+			node:   []func(*Node){goesOn(back(25), disrupted(4)), inBoot("second"), since(30)},
+			reason: v1alpha1.ReasonSettling,
+			wake:   6 * time.Second,
 		},
 		"it is rebooted while suspended, because the run has started": {
-			job: []func(*v1alpha1.NodeJob){onHold}, node: []func(*Node){goesOn(), inBoot("first")}, want: []string{"start reboot 1 of rev on n"}, reason: v1alpha1.ReasonRebooting, wake: 240 * time.Second,
+			job: []func(*v1alpha1.NodeJob){
+				onHold,
+			},
+			node:   []func(*Node){goesOn(), inBoot("first")},
+			want:   []string{"start reboot 1 of rev on n"},
+			reason: v1alpha1.ReasonRebooting,
+			wake:   240 * time.Second,
 		},
 		"it is rebooted when it is no longer selected": {
-			job: []func(*v1alpha1.NodeJob){inPoolA}, node: []func(*Node){goesOn(), inBoot("first"), inPool("b")}, want: []string{"start reboot 1 of rev on n"}, reason: v1alpha1.ReasonRebooting, wake: 240 * time.Second,
+			job: []func(*v1alpha1.NodeJob){
+				inPoolA,
+			},
+			node:   []func(*Node){goesOn(), inBoot("first"), inPool("b")},
+			want:   []string{"start reboot 1 of rev on n"},
+			reason: v1alpha1.ReasonRebooting,
+			wake:   240 * time.Second,
 		},
 		"the spec does not ask for the reboot any more": {
-			job: []func(*v1alpha1.NodeJob){rebootingAs(v1alpha1.RebootNever)}, node: []func(*Node){goesOn(back(20)), inBoot("first"), since(30)},
-			want: []string{"record Succeeded on n: attempts 1, disruptions 0"}, reason: v1alpha1.ReasonSettling, wake: 240 * time.Second,
+			job: []func(*v1alpha1.NodeJob){
+				rebootingAs(v1alpha1.RebootNever),
+			},
+			node:   []func(*Node){goesOn(back(20)), inBoot("first"), since(30)},
+			want:   []string{"record Succeeded on n: attempts 1, disruptions 0"},
+			reason: v1alpha1.ReasonSettling,
+			wake:   240 * time.Second,
 		},
-		"it gets no pod while it is unreachable": {node: []func(*Node){goesOn(), inBoot("first"), lost}, reason: v1alpha1.ReasonRebooting, wake: 240 * time.Second},
-		"the pod that reboots it runs":           {node: []func(*Node){goesOn(), inBoot("first")}, pod: rebootPod(), reason: v1alpha1.ReasonRebooting, wake: 240 * time.Second},
+		"it gets no pod while it is unreachable": {
+			node:   []func(*Node){goesOn(), inBoot("first"), lost},
+			reason: v1alpha1.ReasonRebooting,
+			wake:   240 * time.Second,
+		},
+		"the pod that reboots it runs": {
+			node:   []func(*Node){goesOn(), inBoot("first")},
+			pod:    rebootPod(),
+			reason: v1alpha1.ReasonRebooting,
+			wake:   240 * time.Second,
+		},
 		"the pod ran in another boot, which the node does not report yet": {
 			node: []func(*Node){goesOn(), inBoot("first")}, pod: rebootPod(exited(0)), reason: v1alpha1.ReasonRebooting,
 			want: []string{"record Rebooting on n: attempts 1, disruptions 1"},
@@ -153,61 +222,148 @@ func TestReboot(t *testing.T) {
 			node: []func(*Node){goesOn(disrupted(4)), inBoot("first")}, reason: v1alpha1.ReasonRebooting, wake: 6 * time.Second,
 		},
 		"a disrupted pod is recreated after the backoff": {
-			node: []func(*Node){goesOn(disrupted(10)), inBoot("first")}, want: []string{"start reboot 1 of rev on n"}, reason: v1alpha1.ReasonRebooting, wake: 240 * time.Second,
+			node: []func(*Node){
+				goesOn(disrupted(10)),
+				inBoot("first"),
+			},
+			want:   []string{"start reboot 1 of rev on n"},
+			reason: v1alpha1.ReasonRebooting,
+			wake:   240 * time.Second,
 		},
 		"the pod could not reboot it": {
-			node: []func(*Node){goesOn(), inBoot("first")}, pod: rebootPod(exited(1, reported(outcome.ReasonRebootFailed))), reason: v1alpha1.ReasonRebooting,
-			want: []string{"record Failed on n: attempts 1, disruptions 0, RebootFailed: the end"},
+			node: []func(*Node){
+				goesOn(),
+				inBoot("first"),
+			},
+			pod:    rebootPod(exited(1, reported(outcome.ReasonRebootFailed))),
+			reason: v1alpha1.ReasonRebooting,
+			want:   []string{"record Failed on n: attempts 1, disruptions 0, RebootFailed: the end"},
 		},
 		"it is not in another boot before the deadline": {
-			node: []func(*Node){goesOn(late), inBoot("first"), lost}, reason: v1alpha1.ReasonRebooting,
-			want: []string{"record Failed on n: attempts 1, disruptions 0, RebootTimedOut: the node did not come back in another boot within 300 s of the end of the task (maintenance.reboot.timeoutSeconds)"},
+			node:   []func(*Node){goesOn(late), inBoot("first"), lost},
+			reason: v1alpha1.ReasonRebooting,
+			want: []string{
+				"record Failed on n: attempts 1, disruptions 0, RebootTimedOut: the node did not come back in another boot within 300 s of the end of the task (maintenance.reboot.timeoutSeconds)",
+			},
 		},
 		"it is not in another boot before the deadline, and its pod has not ended": {
-			node: []func(*Node){goesOn(late), inBoot("first"), lost}, pod: rebootPod(), reason: v1alpha1.ReasonRebooting,
-			want: []string{"record Failed on n: attempts 1, disruptions 0, RebootTimedOut: the node did not come back in another boot within 300 s of the end of the task (maintenance.reboot.timeoutSeconds)"},
+			node:   []func(*Node){goesOn(late), inBoot("first"), lost},
+			pod:    rebootPod(),
+			reason: v1alpha1.ReasonRebooting,
+			want: []string{
+				"record Failed on n: attempts 1, disruptions 0, RebootTimedOut: the node did not come back in another boot within 300 s of the end of the task (maintenance.reboot.timeoutSeconds)",
+			},
 		},
 		"it is in another boot, and its pod is released": {
-			node: []func(*Node){goesOn(), inBoot("second"), notReady}, pod: rebootPod(exited(255)), reason: v1alpha1.ReasonSettling, want: []string{"release n-pod"}, wake: 240 * time.Second,
+			node: []func(*Node){
+				goesOn(),
+				inBoot("second"),
+				notReady,
+			},
+			pod:    rebootPod(exited(255)),
+			reason: v1alpha1.ReasonSettling,
+			want:   []string{"release n-pod"},
+			wake:   240 * time.Second,
 		},
-		"it is in another boot and not Ready": {node: []func(*Node){goesOn(), inBoot("second"), notReady}, reason: v1alpha1.ReasonSettling, wake: 240 * time.Second},
+		"it is in another boot and not Ready": {
+			node:   []func(*Node){goesOn(), inBoot("second"), notReady},
+			reason: v1alpha1.ReasonSettling,
+			wake:   240 * time.Second,
+		},
 		"it is Ready, which is recorded": {
-			node: []func(*Node){goesOn(), inBoot("second"), since(1)}, reason: v1alpha1.ReasonSettling, want: []string{"Settling n, recorded"}, wake: 240 * time.Second,
+			node: []func(*Node){
+				goesOn(),
+				inBoot("second"),
+				since(1),
+			},
+			reason: v1alpha1.ReasonSettling,
+			want:   []string{"Settling n, recorded"},
+			wake:   240 * time.Second,
 		},
 		"it is not Ready for long enough": {
 			node: []func(*Node){goesOn(back(15)), inBoot("second"), since(30)}, reason: v1alpha1.ReasonSettling, wake: 5 * time.Second,
 		},
 		"it was not Ready once more": {
-			node: []func(*Node){goesOn(back(50)), inBoot("second"), since(12)}, reason: v1alpha1.ReasonSettling, want: []string{"Settling n, recorded"}, wake: 240 * time.Second,
+			node: []func(*Node){
+				goesOn(back(50)),
+				inBoot("second"),
+				since(12),
+			},
+			reason: v1alpha1.ReasonSettling,
+			want:   []string{"Settling n, recorded"},
+			wake:   240 * time.Second,
 		},
 		"it has rebooted once more": {
-			node: []func(*Node){goesOn(back(50), func(r *record.Record) { r.Reboot.BootID = "second" }), inBoot("third"), since(30)}, reason: v1alpha1.ReasonSettling, want: []string{"Settling n, recorded"}, wake: 240 * time.Second,
+			node: []func(*Node){
+				goesOn(back(50), func(r *record.Record) { r.Reboot.BootID = "second" }),
+				inBoot("third"),
+				since(30),
+			},
+			reason: v1alpha1.ReasonSettling,
+			want:   []string{"Settling n, recorded"},
+			wake:   240 * time.Second,
 		},
 		"it is done without spec.task.check": {
-			node: []func(*Node){goesOn(back(20)), inBoot("second"), since(30)}, reason: v1alpha1.ReasonSettling, want: []string{"record Succeeded on n: attempts 1, disruptions 0"}, wake: 240 * time.Second,
+			node: []func(*Node){
+				goesOn(back(20)),
+				inBoot("second"),
+				since(30),
+			},
+			reason: v1alpha1.ReasonSettling,
+			want:   []string{"record Succeeded on n: attempts 1, disruptions 0"},
+			wake:   240 * time.Second,
 		},
 		"it is checked with spec.task.check": {
-			job: []func(*v1alpha1.NodeJob){checking}, node: []func(*Node){goesOn(back(20)), inBoot("second"), since(30)}, reason: v1alpha1.ReasonChecking,
-			want: []string{"start check 1 of rev on n"}, wake: 240 * time.Second,
+			job: []func(*v1alpha1.NodeJob){
+				checking,
+			},
+			node:   []func(*Node){goesOn(back(20)), inBoot("second"), since(30)},
+			reason: v1alpha1.ReasonChecking,
+			want:   []string{"start check 1 of rev on n"},
+			wake:   240 * time.Second,
 		},
 		"the check passes": {
-			job: []func(*v1alpha1.NodeJob){checking}, node: []func(*Node){goesOn(back(20)), inBoot("second"), since(30)}, pod: checkPod(exited(0)), reason: v1alpha1.ReasonChecking,
-			want: []string{"record Succeeded on n: attempts 1, disruptions 0"},
+			job: []func(*v1alpha1.NodeJob){
+				checking,
+			},
+			node:   []func(*Node){goesOn(back(20)), inBoot("second"), since(30)},
+			pod:    checkPod(exited(0)),
+			reason: v1alpha1.ReasonChecking,
+			want:   []string{"record Succeeded on n: attempts 1, disruptions 0"},
 		},
 		"the check fails": {
-			job: []func(*v1alpha1.NodeJob){checking}, node: []func(*Node){goesOn(back(20)), inBoot("second"), since(30)}, pod: checkPod(exited(3)), reason: v1alpha1.ReasonChecking,
-			want: []string{"record Failed on n: attempts 1, disruptions 0, CheckFailed: the end"},
+			job: []func(*v1alpha1.NodeJob){
+				checking,
+			},
+			node:   []func(*Node){goesOn(back(20)), inBoot("second"), since(30)},
+			pod:    checkPod(exited(3)),
+			reason: v1alpha1.ReasonChecking,
+			want:   []string{"record Failed on n: attempts 1, disruptions 0, CheckFailed: the end"},
 		},
 		"the check is disrupted": {
-			job: []func(*v1alpha1.NodeJob){checking}, node: []func(*Node){goesOn(back(20)), inBoot("second"), since(30)}, pod: checkPod(func(p *Pod) { p.Phase = corev1.PodFailed }), reason: v1alpha1.ReasonChecking,
-			want: []string{"record Rebooting on n: attempts 1, disruptions 1"},
+			job: []func(*v1alpha1.NodeJob){
+				checking,
+			},
+			node:   []func(*Node){goesOn(back(20)), inBoot("second"), since(30)},
+			pod:    checkPod(func(p *Pod) { p.Phase = corev1.PodFailed }),
+			reason: v1alpha1.ReasonChecking,
+			want:   []string{"record Rebooting on n: attempts 1, disruptions 1"},
 		},
 		"it does not stay Ready before the deadline": {
-			node: []func(*Node){goesOn(late, back(100)), inBoot("second"), since(5)}, reason: v1alpha1.ReasonRebooting,
-			want: []string{"record Failed on n: attempts 1, disruptions 0, RebootTimedOut: the node came back in another boot and did not stay Ready, or was not checked, within 300 s of the end of the task (maintenance.reboot.timeoutSeconds)"},
+			node:   []func(*Node){goesOn(late, back(100)), inBoot("second"), since(5)},
+			reason: v1alpha1.ReasonRebooting,
+			want: []string{
+				"record Failed on n: attempts 1, disruptions 0, RebootTimedOut: the node came back in another boot and did not stay Ready, or was not checked, within 300 s of the end of the task (maintenance.reboot.timeoutSeconds)",
+			},
 		},
 		"the pod of a check is released when a user has removed the record of the run": {
-			job: []func(*v1alpha1.NodeJob){checking}, node: []func(*Node){inBoot("second")}, pod: checkPod(exited(0)), reason: v1alpha1.ReasonPodTerminating, want: []string{"release n-pod"},
+			job: []func(*v1alpha1.NodeJob){
+				checking,
+			},
+			node:   []func(*Node){inBoot("second")},
+			pod:    checkPod(exited(0)),
+			reason: v1alpha1.ReasonPodTerminating,
+			want:   []string{"release n-pod"},
 		},
 	}
 	for name, tt := range tests {
@@ -218,7 +374,9 @@ func TestReboot(t *testing.T) {
 			if tt.pod != nil {
 				pods = append(pods, newPod(node, tt.pod...))
 			}
-			p := Next(see(newJob(append([]func(*v1alpha1.NodeJob){rebootingAs(v1alpha1.RebootAlways)}, tt.job...)...), []Node{node}, pods...))
+			p := Next(
+				see(newJob(append([]func(*v1alpha1.NodeJob){rebootingAs(v1alpha1.RebootAlways)}, tt.job...)...), []Node{node}, pods...),
+			)
 			if diff := cmp.Diff(tt.want, told(p)); diff != "" {
 				t.Errorf("actions (-want +got):\n%s", diff)
 			}
@@ -322,7 +480,11 @@ func TestWhatTheNextPodOfARunWaitsFor(t *testing.T) {
 	} {
 		node := newNode("a", recorded(record.Rebooting, func(r *record.Record) { r.FinishedAt = tt.ended }))
 		j := &job{in: Input{Job: newJob(), Now: now, NodeProblems: tt.problems}, obstacle: tt.obstacle}
-		if got := j.runBlock(startRequest{phase: task.Check, node: &node}, !tt.noProbe); got.cause != tt.want || !got.until.Equal(tt.until) {
+		if got := j.runBlock(
+			startRequest{phase: task.Check, node: &node},
+			!tt.noProbe,
+		); got.cause != tt.want ||
+			!got.until.Equal(tt.until) {
 			t.Errorf("%s: cause %d until %v, want %d until %v", name, got.cause, got.until, tt.want, tt.until)
 		}
 	}
@@ -338,7 +500,11 @@ func TestWhyANodeSettles(t *testing.T) {
 
 // The pods of a run with a reboot refer to the recorded run.
 func TestPodsOfRunWithReboot(t *testing.T) {
-	node := newNode("n", recorded(record.Rebooting, func(r *record.Record) { r.Attempts = 2 }), func(n *Node) { n.BootID = "n-boot-before" })
+	node := newNode(
+		"n",
+		recorded(record.Rebooting, func(r *record.Record) { r.Attempts = 2 }),
+		func(n *Node) { n.BootID = "n-boot-before" },
+	)
 	start := Next(see(newJob(rebootingAs(v1alpha1.RebootAlways)), []Node{node})).Actions[0].(Start).Attempt
 	if start.BootID != "n-boot-before" || start.Number != 2 || start.Checks != nil {
 		t.Errorf("reboot %d leaves %q, want 2 to leave the boot on record", start.Number, start.BootID)

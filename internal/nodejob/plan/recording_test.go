@@ -41,8 +41,16 @@ func TestAFailureOnANodeWithARecordIsNotCalledQuarantined(t *testing.T) {
 
 // Without a pod, only the version of the node shows whether the record has changed since it was read.
 func TestTheEndOfARunByTimeIsWrittenToTheObservedVersion(t *testing.T) {
-	node := newNode("n", recorded(record.Rebooting, func(r *record.Record) { r.Reboot.StartedAt = ago(300) }), func(n *Node) { n.ResourceVersion = "7" })
-	if got := writeOf(t, see(newJob(rebootingAs(v1alpha1.RebootAlways)), []Node{node})); got.ResourceVersion != "7" || got.Record.Outcome != record.Failed {
+	node := newNode(
+		"n",
+		recorded(record.Rebooting, func(r *record.Record) { r.Reboot.StartedAt = ago(300) }),
+		func(n *Node) { n.ResourceVersion = "7" },
+	)
+	if got := writeOf(
+		t,
+		see(newJob(rebootingAs(v1alpha1.RebootAlways)), []Node{node}),
+	); got.ResourceVersion != "7" ||
+		got.Record.Outcome != record.Failed {
 		t.Errorf("%+v, want a failure in version 7", got)
 	}
 }
@@ -93,7 +101,16 @@ func TestLabelAfterAnAttempt(t *testing.T) {
 			t.Errorf("%s: the label counts as removed", name)
 		}
 		if a.DropLabel != tt.drop || a.KeepLabel != tt.keep || r.Label != tt.label {
-			t.Errorf("%s: dropped %t, kept %t, label %q, want %t, %t, %q", name, a.DropLabel, a.KeepLabel, r.Label, tt.drop, tt.keep, tt.label)
+			t.Errorf(
+				"%s: dropped %t, kept %t, label %q, want %t, %t, %q",
+				name,
+				a.DropLabel,
+				a.KeepLabel,
+				r.Label,
+				tt.drop,
+				tt.keep,
+				tt.label,
+			)
 		}
 	}
 }

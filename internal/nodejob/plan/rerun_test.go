@@ -75,22 +75,62 @@ func TestStateFromRecord(t *testing.T) {
 			node: newNode("n", recorded(record.Failed, func(r *record.Record) { r.Rerun = true }), labelled(rev)), want: ran(done),
 		},
 		"a disruption of a rerun": {
-			node: newNode("n", recorded(record.Disrupted, func(r *record.Record) { r.Rerun = true }), labelled(rev)), want: ran(recordState{notBefore: ago(50)}),
+			node: newNode(
+				"n",
+				recorded(record.Disrupted, func(r *record.Record) { r.Rerun = true }),
+				labelled(rev),
+			),
+			want: ran(recordState{notBefore: ago(50)}),
 		},
 		"a success of another revision than the label, with rerun.periodSeconds": {
 			job: newJob(periodSeconds(1)), node: newNode("n", recorded(record.Succeeded, ofRevision("old")), labelled(rev)), want: done,
 		},
-		"removing the label requests another run":                                 {node: newNode("n", recorded(record.Succeeded), unlabelled), want: ran(fresh)},
-		"an empty label requests another run":                                     {node: newNode("n", recorded(record.Succeeded), labelled("")), want: ran(fresh)},
-		"a label with another revision than the record":                           {node: newNode("n", recorded(record.Succeeded), labelled("other")), want: ran(fresh)},
-		"a success of an earlier revision":                                        {node: newNode("n", recorded(record.Succeeded, ofRevision("old")), labelled("old")), want: fresh},
-		"an earlier revision with rerun.onRevisionChange: false":                  {job: newJob(keepOld), node: newNode("n", recorded(record.Succeeded, ofRevision("old")), labelled("old")), want: done},
-		"an earlier revision with rerun.onRevisionChange: false, without a label": {job: newJob(keepOld), node: newNode("n", recorded(record.Succeeded, ofRevision("old")), unlabelled), want: fresh},
-		"a failure of an earlier revision":                                        {node: newNode("n", recorded(record.Failed, ofRevision("old"))), want: fresh},
-		"a failure of this revision counts":                                       {node: newNode("n", recorded(record.Failed)), want: ran(recordState{failures: 1, notBefore: ago(50)})},
-		"two failures back off twice as long":                                     {node: newNode("n", recorded(record.Failed, attempts(2))), want: ran(recordState{failures: 2, notBefore: ago(40)})},
-		"a failure of a skipped node":                                             {node: newNode("n", recorded(record.Failed), labelled(rev)), want: ran(done)},
-		"a disruption does not count as a failure and backs off":                  {node: newNode("n", recorded(record.Disrupted)), want: ran(recordState{notBefore: ago(50)})},
+		"removing the label requests another run": {
+			node: newNode("n", recorded(record.Succeeded), unlabelled),
+			want: ran(fresh),
+		},
+		"an empty label requests another run": {
+			node: newNode("n", recorded(record.Succeeded), labelled("")),
+			want: ran(fresh),
+		},
+		"a label with another revision than the record": {
+			node: newNode("n", recorded(record.Succeeded), labelled("other")),
+			want: ran(fresh),
+		},
+		"a success of an earlier revision": {
+			node: newNode("n", recorded(record.Succeeded, ofRevision("old")), labelled("old")),
+			want: fresh,
+		},
+		"an earlier revision with rerun.onRevisionChange: false": {
+			job:  newJob(keepOld),
+			node: newNode("n", recorded(record.Succeeded, ofRevision("old")), labelled("old")),
+			want: done,
+		},
+		"an earlier revision with rerun.onRevisionChange: false, without a label": {
+			job:  newJob(keepOld),
+			node: newNode("n", recorded(record.Succeeded, ofRevision("old")), unlabelled),
+			want: fresh,
+		},
+		"a failure of an earlier revision": {
+			node: newNode("n", recorded(record.Failed, ofRevision("old"))),
+			want: fresh,
+		},
+		"a failure of this revision counts": {
+			node: newNode("n", recorded(record.Failed)),
+			want: ran(recordState{failures: 1, notBefore: ago(50)}),
+		},
+		"two failures back off twice as long": {
+			node: newNode("n", recorded(record.Failed, attempts(2))),
+			want: ran(recordState{failures: 2, notBefore: ago(40)}),
+		},
+		"a failure of a skipped node": {
+			node: newNode("n", recorded(record.Failed), labelled(rev)),
+			want: ran(done),
+		},
+		"a disruption does not count as a failure and backs off": {
+			node: newNode("n", recorded(record.Disrupted)),
+			want: ran(recordState{notBefore: ago(50)}),
+		},
 		"the third disruption in a row backs off longer": {
 			node: newNode("n", recorded(record.Disrupted, func(r *record.Record) { r.Attempts, r.Disruptions = 1, 3 })),
 			want: ran(recordState{failures: 1, notBefore: ago(20)}),
@@ -99,13 +139,36 @@ func TestStateFromRecord(t *testing.T) {
 			job: newJob(keepOld), node: newNode("n", recorded(record.Disrupted), labelled("old")), want: ran(done),
 		},
 
-		"a success of another machine":                                              {node: newNode("n", recorded(record.Succeeded, ofMachine("gone"))), want: fresh},
-		"a failure of another machine":                                              {node: newNode("n", recorded(record.Failed, ofMachine("gone"))), want: fresh},
-		"an earlier revision on another machine with rerun.onRevisionChange: false": {job: newJob(keepOld), node: newNode("n", recorded(record.Succeeded, ofRevision("old"), ofMachine("gone")), labelled("old")), want: fresh},
-		"a success of another machine with rerun.onMachineChange: false":            {job: newJob(keepMachine), node: newNode("n", recorded(record.Succeeded, ofMachine("gone"))), want: proof},
-		"a record without a machine ID":                                             {node: newNode("n", recorded(record.Succeeded, ofMachine(""))), want: proof},
-		"a node without a machine ID":                                               {node: newNode("n", recorded(record.Succeeded), func(n *Node) { n.MachineID = "" }), want: proof},
-		"the same machine after a reboot":                                           {node: newNode("n", recorded(record.Succeeded), func(n *Node) { n.BootID = "next" }), want: proof},
+		"a success of another machine": {
+			node: newNode("n", recorded(record.Succeeded, ofMachine("gone"))),
+			want: fresh,
+		},
+		"a failure of another machine": {
+			node: newNode("n", recorded(record.Failed, ofMachine("gone"))),
+			want: fresh,
+		},
+		"an earlier revision on another machine with rerun.onRevisionChange: false": {
+			job:  newJob(keepOld),
+			node: newNode("n", recorded(record.Succeeded, ofRevision("old"), ofMachine("gone")), labelled("old")),
+			want: fresh,
+		},
+		"a success of another machine with rerun.onMachineChange: false": {
+			job:  newJob(keepMachine),
+			node: newNode("n", recorded(record.Succeeded, ofMachine("gone"))),
+			want: proof,
+		},
+		"a record without a machine ID": {
+			node: newNode("n", recorded(record.Succeeded, ofMachine(""))),
+			want: proof,
+		},
+		"a node without a machine ID": {
+			node: newNode("n", recorded(record.Succeeded), func(n *Node) { n.MachineID = "" }),
+			want: proof,
+		},
+		"the same machine after a reboot": {
+			node: newNode("n", recorded(record.Succeeded), func(n *Node) { n.BootID = "next" }),
+			want: proof,
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -160,16 +223,36 @@ func TestRetry(t *testing.T) {
 		node Node
 		want []string
 	}{
-		"the first retry is the second attempt":                {job: newJob(), node: newNode("n", recorded(record.Failed)), want: []string{"start attempt 2 of rev on n"}},
-		"the limit is reached":                                 {job: newJob(), node: newNode("n", recorded(record.Failed, attempts(2)))},
-		"the limit was raised since":                           {job: newJob(limit(2)), node: newNode("n", recorded(record.Failed, attempts(2))), want: []string{"start attempt 3 of rev on n"}},
-		"no retry at all":                                      {job: newJob(limit(0)), node: newNode("n", recorded(record.Failed))},
-		"the default is three retries":                         {job: newJob(func(j *v1alpha1.NodeJob) { j.Spec.Retry = v1alpha1.RetrySpec{} }), node: newNode("n", recorded(record.Failed, attempts(3))), want: []string{"start attempt 4 of rev on n"}},
-		"a disrupted attempt is repeated with the same number": {job: newJob(limit(0)), node: newNode("n", recorded(record.Disrupted)), want: []string{"start attempt 1 of rev on n"}},
+		"the first retry is the second attempt": {
+			job:  newJob(),
+			node: newNode("n", recorded(record.Failed)),
+			want: []string{"start attempt 2 of rev on n"},
+		},
+		"the limit is reached": {job: newJob(), node: newNode("n", recorded(record.Failed, attempts(2)))},
+		"the limit was raised since": {
+			job:  newJob(limit(2)),
+			node: newNode("n", recorded(record.Failed, attempts(2))),
+			want: []string{"start attempt 3 of rev on n"},
+		},
+		"no retry at all": {job: newJob(limit(0)), node: newNode("n", recorded(record.Failed))},
+		"the default is three retries": {
+			job:  newJob(func(j *v1alpha1.NodeJob) { j.Spec.Retry = v1alpha1.RetrySpec{} }),
+			node: newNode("n", recorded(record.Failed, attempts(3))),
+			want: []string{"start attempt 4 of rev on n"},
+		},
+		"a disrupted attempt is repeated with the same number": {
+			job:  newJob(limit(0)),
+			node: newNode("n", recorded(record.Disrupted)),
+			want: []string{"start attempt 1 of rev on n"},
+		},
 		"a retry that was disrupted": {
 			job: newJob(), node: newNode("n", recorded(record.Disrupted, attempts(1))), want: []string{"start attempt 2 of rev on n"},
 		},
-		"removing the record restarts the attempts": {job: newJob(limit(0)), node: newNode("n", func(n *Node) { n.On.Present = false }), want: []string{"start attempt 1 of rev on n"}},
+		"removing the record restarts the attempts": {
+			job:  newJob(limit(0)),
+			node: newNode("n", func(n *Node) { n.On.Present = false }),
+			want: []string{"start attempt 1 of rev on n"},
+		},
 		"a huge attempt count starts no further attempt": {
 			job: newJob(limit(100)), node: newNode("n", recorded(record.Disrupted, attempts(2147483647))),
 		},
@@ -202,18 +285,57 @@ func TestNodesRerun(t *testing.T) {
 		node Node
 		want []string
 	}{
-		"a reboot alone is no reason":                                                {node: newNode("n", recorded(record.Succeeded, rebooted))},
-		"a reboot with rerun.onReboot is a reason":                                   {job: []func(*v1alpha1.NodeJob){onReboot}, node: newNode("n", recorded(record.Succeeded, rebooted)), want: []string{"start attempt 1 of rev on n"}},
-		"a node without a boot ID does not rerun":                                    {job: []func(*v1alpha1.NodeJob){onReboot}, node: newNode("n", recorded(record.Succeeded, rebooted), func(n *Node) { n.BootID = "" })},
-		"a skipped node does not rerun":                                              {job: []func(*v1alpha1.NodeJob){onReboot, every(10)}, node: newNode("n", labelled(rev))},
-		"a failed node does not rerun":                                               {job: []func(*v1alpha1.NodeJob){onReboot, every(10)}, node: newNode("n", recorded(record.Failed, rebooted, attempts(2)))},
-		"a failed node that was skipped does not rerun":                              {job: []func(*v1alpha1.NodeJob){onReboot, every(10)}, node: newNode("n", recorded(record.Failed, rebooted, attempts(2), again), labelled(rev))},
-		"a success of an earlier revision with rerun.onRevisionChange: false reruns": {job: []func(*v1alpha1.NodeJob){onReboot, keepOld}, node: newNode("n", recorded(record.Succeeded, rebooted, func(r *record.Record) { r.Revision = "old" }), labelled("old")), want: []string{"start attempt 1 of rev on n"}},
-		"an hourly schedule reruns after a day":                                      {job: []func(*v1alpha1.NodeJob){every(3600)}, node: newNode("n", recorded(record.Succeeded, ended(24*time.Hour))), want: []string{"start attempt 1 of rev on n"}},
-		"a schedule does not rerun within half an interval":                          {job: []func(*v1alpha1.NodeJob){every(3600)}, node: newNode("n", recorded(record.Succeeded, ended(1799*time.Second)))},
-		"a disrupted rerun continues":                                                {node: newNode("n", recorded(record.Disrupted, again), labelled(rev)), want: []string{"start attempt 1 of rev on n"}},
-		"a disrupted rerun continues with rerun.onRevisionChange: false":             {job: []func(*v1alpha1.NodeJob){keepOld}, node: newNode("n", recorded(record.Disrupted, again, func(r *record.Record) { r.Label = "old" }), labelled("old")), want: []string{"start attempt 1 of rev on n"}},
-		"a failed rerun without a label is retried":                                  {node: newNode("n", recorded(record.Failed)), want: []string{"start attempt 2 of rev on n"}},
+		"a reboot alone is no reason": {
+			node: newNode("n", recorded(record.Succeeded, rebooted)),
+		},
+		"a reboot with rerun.onReboot is a reason": {
+			job:  []func(*v1alpha1.NodeJob){onReboot},
+			node: newNode("n", recorded(record.Succeeded, rebooted)),
+			want: []string{"start attempt 1 of rev on n"},
+		},
+		"a node without a boot ID does not rerun": {
+			job:  []func(*v1alpha1.NodeJob){onReboot},
+			node: newNode("n", recorded(record.Succeeded, rebooted), func(n *Node) { n.BootID = "" }),
+		},
+		"a skipped node does not rerun": {
+			job:  []func(*v1alpha1.NodeJob){onReboot, every(10)},
+			node: newNode("n", labelled(rev)),
+		},
+		"a failed node does not rerun": {
+			job:  []func(*v1alpha1.NodeJob){onReboot, every(10)},
+			node: newNode("n", recorded(record.Failed, rebooted, attempts(2))),
+		},
+		"a failed node that was skipped does not rerun": {
+			job:  []func(*v1alpha1.NodeJob){onReboot, every(10)},
+			node: newNode("n", recorded(record.Failed, rebooted, attempts(2), again), labelled(rev)),
+		},
+		"a success of an earlier revision with rerun.onRevisionChange: false reruns": {
+			job:  []func(*v1alpha1.NodeJob){onReboot, keepOld},
+			node: newNode("n", recorded(record.Succeeded, rebooted, func(r *record.Record) { r.Revision = "old" }), labelled("old")),
+			want: []string{"start attempt 1 of rev on n"},
+		},
+		"an hourly schedule reruns after a day": {
+			job:  []func(*v1alpha1.NodeJob){every(3600)},
+			node: newNode("n", recorded(record.Succeeded, ended(24*time.Hour))),
+			want: []string{"start attempt 1 of rev on n"},
+		},
+		"a schedule does not rerun within half an interval": {
+			job:  []func(*v1alpha1.NodeJob){every(3600)},
+			node: newNode("n", recorded(record.Succeeded, ended(1799*time.Second))),
+		},
+		"a disrupted rerun continues": {
+			node: newNode("n", recorded(record.Disrupted, again), labelled(rev)),
+			want: []string{"start attempt 1 of rev on n"},
+		},
+		"a disrupted rerun continues with rerun.onRevisionChange: false": {
+			job:  []func(*v1alpha1.NodeJob){keepOld},
+			node: newNode("n", recorded(record.Disrupted, again, func(r *record.Record) { r.Label = "old" }), labelled("old")),
+			want: []string{"start attempt 1 of rev on n"},
+		},
+		"a failed rerun without a label is retried": {
+			node: newNode("n", recorded(record.Failed)),
+			want: []string{"start attempt 2 of rev on n"},
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

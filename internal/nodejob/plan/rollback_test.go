@@ -30,17 +30,34 @@ func TestRollbackPendingCountsWhatContinues(t *testing.T) {
 		pods []Pod
 		want int32
 	}{
-		"it starts now":                  {job: []func(*v1alpha1.NodeJob){withRollback}, node: failed(), want: 1},
-		"it runs":                        {job: []func(*v1alpha1.NodeJob){withRollback}, node: failed(), pods: []Pod{newPod(failed(), rollback)}, want: 1},
-		"it is retried":                  {job: []func(*v1alpha1.NodeJob){withRollback}, node: failed(undone(record.Failed, 1)), want: 1},
-		"it waits for its backoff":       {job: []func(*v1alpha1.NodeJob){withRollback}, node: failed(undone(record.Failed, 1), func(r *record.Record) { r.Rollback.FinishedAt = ago(1) }), want: 1},
-		"a pod is terminating":           {job: []func(*v1alpha1.NodeJob){withRollback}, node: failed(), pods: []Pod{newPod(failed(), func(p *Pod) { p.Finalized, p.DeleteRequested = false, ago(1) })}, want: 1},
-		"it has succeeded":               {job: []func(*v1alpha1.NodeJob){withRollback}, node: failed(undone(record.Succeeded, 1))},
-		"it has failed":                  {job: []func(*v1alpha1.NodeJob){withRollback}, node: failed(undone(record.Failed, 2))},
-		"the node is unreachable":        {job: []func(*v1alpha1.NodeJob){withRollback}, node: lost},
-		"the NodeJob is suspended":       {job: []func(*v1alpha1.NodeJob){withRollback, suspended}, node: failed()},
-		"there is no rollback":           {node: failed()},
-		"the task failed and is retried": {job: []func(*v1alpha1.NodeJob){withRollback}, node: newNode("n", recorded(record.Failed, attempts(1)))},
+		"it starts now": {job: []func(*v1alpha1.NodeJob){withRollback}, node: failed(), want: 1},
+		"it runs": {
+			job:  []func(*v1alpha1.NodeJob){withRollback},
+			node: failed(),
+			pods: []Pod{newPod(failed(), rollback)},
+			want: 1,
+		},
+		"it is retried": {job: []func(*v1alpha1.NodeJob){withRollback}, node: failed(undone(record.Failed, 1)), want: 1},
+		"it waits for its backoff": {
+			job:  []func(*v1alpha1.NodeJob){withRollback},
+			node: failed(undone(record.Failed, 1), func(r *record.Record) { r.Rollback.FinishedAt = ago(1) }),
+			want: 1,
+		},
+		"a pod is terminating": {
+			job:  []func(*v1alpha1.NodeJob){withRollback},
+			node: failed(),
+			pods: []Pod{newPod(failed(), func(p *Pod) { p.Finalized, p.DeleteRequested = false, ago(1) })},
+			want: 1,
+		},
+		"it has succeeded":         {job: []func(*v1alpha1.NodeJob){withRollback}, node: failed(undone(record.Succeeded, 1))},
+		"it has failed":            {job: []func(*v1alpha1.NodeJob){withRollback}, node: failed(undone(record.Failed, 2))},
+		"the node is unreachable":  {job: []func(*v1alpha1.NodeJob){withRollback}, node: lost},
+		"the NodeJob is suspended": {job: []func(*v1alpha1.NodeJob){withRollback, suspended}, node: failed()},
+		"there is no rollback":     {node: failed()},
+		"the task failed and is retried": {
+			job:  []func(*v1alpha1.NodeJob){withRollback},
+			node: newNode("n", recorded(record.Failed, attempts(1))),
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -105,10 +122,26 @@ func TestTheAttemptThatStarts(t *testing.T) {
 		node Node
 		want task.Attempt
 	}{
-		"the task":                       {func(*v1alpha1.NodeJob) {}, newNode("n"), task.Attempt{Phase: task.Task, Revision: rev, Number: 1}},
-		"a retry":                        {func(*v1alpha1.NodeJob) {}, newNode("n", recorded(record.Failed, attempts(1))), task.Attempt{Phase: task.Task, Revision: rev, Number: 2}},
-		"a rollback":                     {withRollback, failed, task.Attempt{Phase: task.Rollback, Revision: rev, Number: 1, Undoes: failed.On.Record}},
-		"a rollback before the deletion": {deleted, done, task.Attempt{Phase: task.Rollback, Revision: "old", Number: 1, Undoes: done.On.Record, Deleting: true}},
+		"the task": {
+			func(*v1alpha1.NodeJob) {},
+			newNode("n"),
+			task.Attempt{Phase: task.Task, Revision: rev, Number: 1},
+		},
+		"a retry": {
+			func(*v1alpha1.NodeJob) {},
+			newNode("n", recorded(record.Failed, attempts(1))),
+			task.Attempt{Phase: task.Task, Revision: rev, Number: 2},
+		},
+		"a rollback": {
+			withRollback,
+			failed,
+			task.Attempt{Phase: task.Rollback, Revision: rev, Number: 1, Undoes: failed.On.Record},
+		},
+		"a rollback before the deletion": {
+			deleted,
+			done,
+			task.Attempt{Phase: task.Rollback, Revision: "old", Number: 1, Undoes: done.On.Record, Deleting: true},
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -93,8 +93,17 @@ func TestAStableRolloutDoesNotWaitForADependency(t *testing.T) {
 func TestNodesThatHaveSoaked(t *testing.T) {
 	done := recorded(record.Succeeded)
 	notReady := func(n *Node) { n.Ready = corev1.ConditionFalse }
-	job := newJob(inSteps(poolB(60), rest), mayFailNodes(1), promotedTo("b"), inStep("b", soakingFor(60), func(r *rolloutState) { r.NotReadyBefore = []types.UID{"before-uid"} }))
-	nodes := []Node{newNode("failed", inPool("b"), recorded(record.Failed, attempts(2))), newNode("before", inPool("b"), done, notReady), newNode("z")}
+	job := newJob(
+		inSteps(poolB(60), rest),
+		mayFailNodes(1),
+		promotedTo("b"),
+		inStep("b", soakingFor(60), func(r *rolloutState) { r.NotReadyBefore = []types.UID{"before-uid"} }),
+	)
+	nodes := []Node{
+		newNode("failed", inPool("b"), recorded(record.Failed, attempts(2))),
+		newNode("before", inPool("b"), done, notReady),
+		newNode("z"),
+	}
 	want := make([]types.UID, 0, maxSoakedNodes)
 	for i := range maxSoakedNodes + 1 {
 		nodes = append(nodes, newNode(fmt.Sprintf("n%02d", i), inPool("b"), done))
@@ -178,24 +187,41 @@ func TestStartWithinLimit(t *testing.T) {
 		wantWaiting map[string]string
 	}{
 		"nodes start in the order of their names": {
-			in: see(two, []Node{d, b, a, c}), want: start("a", "b"),
-			wantWaiting: map[string]string{"c": "it waits for a slot: rollout.maxConcurrent allows 2 nodes at the same time", "d": "it waits for a slot: rollout.maxConcurrent allows 2 nodes at the same time"},
+			in:   see(two, []Node{d, b, a, c}),
+			want: start("a", "b"),
+			wantWaiting: map[string]string{
+				"c": "it waits for a slot: rollout.maxConcurrent allows 2 nodes at the same time",
+				"d": "it waits for a slot: rollout.maxConcurrent allows 2 nodes at the same time",
+			},
 		},
 		"a running attempt has its slot": {
 			in: see(two, []Node{a, b, c}, newPod(c)), want: start("a"),
 			wantWaiting: map[string]string{"b": "it waits for a slot: rollout.maxConcurrent allows 2 nodes at the same time"},
 		},
 		"an ended attempt has its slot until its outcome is recorded": {
-			in:          see(two, []Node{a, b, c, d}, newPod(c, exited(0)), newPod(d)),
-			want:        []string{"record Succeeded on c: attempts 1, disruptions 0"},
-			wantWaiting: map[string]string{"a": "it waits for a slot: rollout.maxConcurrent allows 2 nodes at the same time", "b": "it waits for a slot: rollout.maxConcurrent allows 2 nodes at the same time"},
+			in:   see(two, []Node{a, b, c, d}, newPod(c, exited(0)), newPod(d)),
+			want: []string{"record Succeeded on c: attempts 1, disruptions 0"},
+			wantWaiting: map[string]string{
+				"a": "it waits for a slot: rollout.maxConcurrent allows 2 nodes at the same time",
+				"b": "it waits for a slot: rollout.maxConcurrent allows 2 nodes at the same time",
+			},
 		},
 		"a node that becomes unreachable during an attempt has its slot": {
-			in:          see(two, []Node{a, b, newNode("c", func(n *Node) { n.Ready = corev1.ConditionUnknown })}, newPod(b), newPod(newNode("c"))),
+			in: see(
+				two,
+				[]Node{a, b, newNode("c", func(n *Node) { n.Ready = corev1.ConditionUnknown })},
+				newPod(b),
+				newPod(newNode("c")),
+			),
 			wantWaiting: map[string]string{"a": "it waits for a slot: rollout.maxConcurrent allows 2 nodes at the same time"},
 		},
 		"a pod of an earlier revision has its slot": {
-			in:          see(two, []Node{a, b, c}, newPod(a, func(p *Pod) { p.Revision = "old" }), newPod(b, func(p *Pod) { p.Revision = "old" })),
+			in: see(
+				two,
+				[]Node{a, b, c},
+				newPod(a, func(p *Pod) { p.Revision = "old" }),
+				newPod(b, func(p *Pod) { p.Revision = "old" }),
+			),
 			wantWaiting: map[string]string{"c": "it waits for a slot: rollout.maxConcurrent allows 2 nodes at the same time"},
 		},
 		"nothing starts while more nodes run than a lowered limit": {
@@ -203,24 +229,38 @@ func TestStartWithinLimit(t *testing.T) {
 			wantWaiting: map[string]string{"d": "it waits for a slot: rollout.maxConcurrent allows 2 nodes at the same time"},
 		},
 		"done and failed nodes have no slot": {
-			in: see(two, []Node{newNode("a", recorded(record.Succeeded)), newNode("b", recorded(record.Failed, attempts(2))), c, d}), want: start("c", "d"),
+			in: see(
+				two,
+				[]Node{newNode("a", recorded(record.Succeeded)), newNode("b", recorded(record.Failed, attempts(2))), c, d},
+			),
+			want: start("c", "d"),
 		},
 		"a percentage refers to matching nodes": {
-			in: see(third, []Node{a, b, c, tainted, tainted, tainted}), want: start("a"),
-			wantWaiting: map[string]string{"b": "it waits for a slot: rollout.maxConcurrent allows 1 node at the same time", "c": "it waits for a slot: rollout.maxConcurrent allows 1 node at the same time"},
+			in:   see(third, []Node{a, b, c, tainted, tainted, tainted}),
+			want: start("a"),
+			wantWaiting: map[string]string{
+				"b": "it waits for a slot: rollout.maxConcurrent allows 1 node at the same time",
+				"c": "it waits for a slot: rollout.maxConcurrent allows 1 node at the same time",
+			},
 		},
 		"a node that is no longer selected has its slot while it runs": {
 			in:          see(two, []Node{a, b, tainted}, newPod(tainted), newPod(b)),
 			wantWaiting: map[string]string{"a": "it waits for a slot: rollout.maxConcurrent allows 2 nodes at the same time"},
 		},
 		"nodes that rerun start in the order of their last run": {
-			in: see(newJob(oneAtOnce, periodSeconds(60)), []Node{due("a", 300), due("b", 900), due("c", 600)}), want: start("b"),
-			wantWaiting: map[string]string{"a": "it waits for a slot: rollout.maxConcurrent allows 1 node at the same time", "c": "it waits for a slot: rollout.maxConcurrent allows 1 node at the same time"},
+			in:   see(newJob(oneAtOnce, periodSeconds(60)), []Node{due("a", 300), due("b", 900), due("c", 600)}),
+			want: start("b"),
+			wantWaiting: map[string]string{
+				"a": "it waits for a slot: rollout.maxConcurrent allows 1 node at the same time",
+				"c": "it waits for a slot: rollout.maxConcurrent allows 1 node at the same time",
+			},
 		},
 		"nodes with a problem that only the manager knows start in the order of their last try": {
 			in: func() Input {
 				in := see(newJob(oneAtOnce, periodSeconds(60)), []Node{a, due("b", 900)})
-				in.NodeProblems = map[types.UID]NodeProblem{a.UID: {Reason: v1alpha1.ReasonPodForbidden, Message: "no", Since: ago(60), RetryAt: ago(1)}}
+				in.NodeProblems = map[types.UID]NodeProblem{
+					a.UID: {Reason: v1alpha1.ReasonPodForbidden, Message: "no", Since: ago(60), RetryAt: ago(1)},
+				}
 				return in
 			}(), want: start("b"),
 			wantWaiting: map[string]string{"a": "it waits for a slot: rollout.maxConcurrent allows 1 node at the same time"},

@@ -38,43 +38,105 @@ func TestRetryOfOneNode(t *testing.T) {
 		// reason of node a.
 		reason string
 	}{
-		"the retried node starts, and the others wait": {b: failed(alone), want: []string{start + "b"}, reason: v1alpha1.ReasonWaitingForRetry},
-		"without the request that others wait, all start": {
-			b: failed(func(r *record.Record) { r.RetryRequested, r.Attempts = true, 2 }), want: []string{start + "a", start + "b"}, reason: v1alpha1.ReasonStarting,
+		"the retried node starts, and the others wait": {
+			b:      failed(alone),
+			want:   []string{start + "b"},
+			reason: v1alpha1.ReasonWaitingForRetry,
 		},
-		"two nodes are retried at the same time": {a: failed(alone), b: failed(alone), want: []string{start + "a", start + "b"}, reason: v1alpha1.ReasonStarting},
+		"without the request that others wait, all start": {
+			b: failed(
+				func(r *record.Record) { r.RetryRequested, r.Attempts = true, 2 },
+			),
+			want:   []string{start + "a", start + "b"},
+			reason: v1alpha1.ReasonStarting,
+		},
+		"two nodes are retried at the same time": {
+			a:      failed(alone),
+			b:      failed(alone),
+			want:   []string{start + "a", start + "b"},
+			reason: v1alpha1.ReasonStarting,
+		},
 		"the others wait while the attempt runs": {
 			b: failed(alone), pods: func(b Node) []Pod { return []Pod{newPod(b)} }, reason: v1alpha1.ReasonWaitingForRetry,
 		},
 		"the others wait for the next attempt of the run": {
 			b: failed(continues, func(r *record.Record) { r.FinishedAt = ago(1) }), reason: v1alpha1.ReasonWaitingForRetry,
 		},
-		"the others do not wait for a node that has failed":     {b: failed(continues, attempts(2)), want: []string{start + "a"}, reason: v1alpha1.ReasonStarting},
-		"the others do not wait for a node that is unreachable": {b: func(n *Node) { failed(alone)(n); n.Ready = corev1.ConditionUnknown }, want: []string{start + "a"}, reason: v1alpha1.ReasonStarting},
+		"the others do not wait for a node that has failed": {
+			b:      failed(continues, attempts(2)),
+			want:   []string{start + "a"},
+			reason: v1alpha1.ReasonStarting,
+		},
+		"the others do not wait for a node that is unreachable": {
+			b:      func(n *Node) { failed(alone)(n); n.Ready = corev1.ConditionUnknown },
+			want:   []string{start + "a"},
+			reason: v1alpha1.ReasonStarting,
+		},
 		"the others do not wait for a node that is excluded": {b: func(n *Node) {
 			failed(alone)(n)
 			n.Taints = []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoSchedule}}
 		}, want: []string{start + "a"}, reason: v1alpha1.ReasonStarting},
-		"the others do not wait for a request for another revision": {b: failed(alone, func(r *record.Record) { r.Revision = "earlier" }), want: []string{start + "a", start + "b"}, reason: v1alpha1.ReasonStarting},
-		"the others do not wait for a node on another machine":      {b: func(n *Node) { failed(alone)(n); n.MachineID = "another" }, want: []string{start + "a", start + "b"}, reason: v1alpha1.ReasonStarting},
-		"the others do not wait once the revision is stable":        {job: stable, b: failed(alone), want: []string{start + "b", start + "a"}, reason: v1alpha1.ReasonStarting},
-		"with one slot, the retried node gets it":                   {job: func(j *v1alpha1.NodeJob) { stable(j); few(j) }, b: failed(alone), want: []string{start + "b"}, reason: v1alpha1.ReasonWaitingForSlot},
+		"the others do not wait for a request for another revision": {
+			b:      failed(alone, func(r *record.Record) { r.Revision = "earlier" }),
+			want:   []string{start + "a", start + "b"},
+			reason: v1alpha1.ReasonStarting,
+		},
+		"the others do not wait for a node on another machine": {
+			b:      func(n *Node) { failed(alone)(n); n.MachineID = "another" },
+			want:   []string{start + "a", start + "b"},
+			reason: v1alpha1.ReasonStarting,
+		},
+		"the others do not wait once the revision is stable": {
+			job:    stable,
+			b:      failed(alone),
+			want:   []string{start + "b", start + "a"},
+			reason: v1alpha1.ReasonStarting,
+		},
+		"with one slot, the retried node gets it": {
+			job:    func(j *v1alpha1.NodeJob) { stable(j); few(j) },
+			b:      failed(alone),
+			want:   []string{start + "b"},
+			reason: v1alpha1.ReasonWaitingForSlot,
+		},
 		"the others do not wait for the attempt of a node that has not made progress for too long": {
-			b: recorded(record.Disrupted, continues, func(r *record.Record) { r.DisruptedSince = ago(7200) }), pods: func(b Node) []Pod { return []Pod{newPod(b)} },
-			want: []string{start + "a"}, reason: v1alpha1.ReasonStarting,
+			b: recorded(
+				record.Disrupted,
+				continues,
+				func(r *record.Record) { r.DisruptedSince = ago(7200) },
+			),
+			pods:   func(b Node) []Pod { return []Pod{newPod(b)} },
+			want:   []string{start + "a"},
+			reason: v1alpha1.ReasonStarting,
 		},
 		"the others do not wait for a node of a later step": {
-			job: steps, a: func(n *Node) { n.Labels = map[string]string{"stage": "yes"} }, b: failed(alone), want: []string{start + "a"}, reason: v1alpha1.ReasonStarting,
+			job:    steps,
+			a:      func(n *Node) { n.Labels = map[string]string{"stage": "yes"} },
+			b:      failed(alone),
+			want:   []string{start + "a"},
+			reason: v1alpha1.ReasonStarting,
 		},
 		"the others wait for a pod that is terminating on the retried node": {
 			b: failed(alone), pods: func(b Node) []Pod {
 				return []Pod{newPod(b, func(p *Pod) { p.Finalized, p.DeleteRequested = false, ago(1) })}
 			}, reason: v1alpha1.ReasonWaitingForRetry,
 		},
-		"the others do not wait for a node that a user has skipped": {b: func(n *Node) { failed(continues)(n); labelled(rev)(n) }, want: []string{start + "a"}, reason: v1alpha1.ReasonStarting},
-		"a node that is not cordoned for its run waits":             {job: cordoned, b: failed(alone), want: []string{"Preparing b, cordoned by " + jobKey}, reason: v1alpha1.ReasonWaitingForRetry},
+		"the others do not wait for a node that a user has skipped": {
+			b:      func(n *Node) { failed(continues)(n); labelled(rev)(n) },
+			want:   []string{start + "a"},
+			reason: v1alpha1.ReasonStarting,
+		},
+		"a node that is not cordoned for its run waits": {
+			job:    cordoned,
+			b:      failed(alone),
+			want:   []string{"Preparing b, cordoned by " + jobKey},
+			reason: v1alpha1.ReasonWaitingForRetry,
+		},
 		"a node that is cordoned for its run continues": {
-			job: cordoned, a: func(n *Node) { n.Unschedulable, n.CordonedBy = true, []string{jobKey} }, b: failed(alone), want: []string{start + "a", "Preparing b, cordoned by " + jobKey}, reason: v1alpha1.ReasonStarting,
+			job:    cordoned,
+			a:      func(n *Node) { n.Unschedulable, n.CordonedBy = true, []string{jobKey} },
+			b:      failed(alone),
+			want:   []string{start + "a", "Preparing b, cordoned by " + jobKey},
+			reason: v1alpha1.ReasonStarting,
 		},
 	}
 	for name, tt := range tests {

@@ -14,7 +14,8 @@ import (
 
 func TestSentencesAboutSteps(t *testing.T) {
 	status := &v1alpha1.NodeJobStatus{Revision: rev, Rollout: &v1alpha1.RolloutStatus{
-		Step: "b", Steps: []v1alpha1.StepStatus{{Name: "a", Nodes: 1, Done: 1}, {Name: "b", Nodes: 2, Done: 1, Failed: 1}, {Name: "c", Nodes: 3}},
+		Step:  "b",
+		Steps: []v1alpha1.StepStatus{{Name: "a", Nodes: 1, Done: 1}, {Name: "b", Nodes: 2, Done: 1, Failed: 1}, {Name: "c", Nodes: 3}},
 	}}
 	for want, got := range map[string]string{
 		"step b of revision rev begins; nodes in it: 2":                        StepStarted(status),
@@ -37,7 +38,9 @@ func TestAuthorOfARevision(t *testing.T) {
 		"another object began the one before": {3, 2, "jane"},
 		"the generation is not known":         {0, 0, "jane"},
 	} {
-		job := &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Generation: tt.generation, Annotations: map[string]string{v1alpha1.ChangedByAnnotation: "jane"}}}
+		job := &v1alpha1.NodeJob{
+			ObjectMeta: metav1.ObjectMeta{Generation: tt.generation, Annotations: map[string]string{v1alpha1.ChangedByAnnotation: "jane"}},
+		}
 		if got := Author(job, tt.unattributed); got != tt.want {
 			t.Errorf("%s: %q, want %q", name, got, tt.want)
 		}

@@ -70,25 +70,110 @@ func TestSoak(t *testing.T) {
 		// wantBefore are the nodes that are not Ready for another reason.
 		wantBefore []types.UID
 	}{
-		"a canary turned NotReady":                          {steps: canary, was: soaking, nodes: []Node{done("a", notReady), z}, failed: true},
-		"a canary that is scaled down is replaced":          {steps: canary, was: soaking, nodes: []Node{done("a", notReady, scaledDown), z}, want: start("z"), wantBefore: []types.UID{"a-uid"}},
-		"a canary on a reclaimed machine is replaced":       {steps: canary, was: soaking, nodes: []Node{done("a", notReady, spot), z}, want: start("z"), wantBefore: []types.UID{"a-uid"}},
-		"a canary that a user drains is replaced":           {steps: canary, was: soaking, nodes: []Node{done("a", notReady, byHand), z}, want: start("z"), wantBefore: []types.UID{"a-uid"}},
-		"a canary that is deleted is replaced":              {steps: canary, was: soaking, nodes: []Node{done("a", notReady, deletingSince(9)), z}, want: start("z"), wantBefore: []types.UID{"a-uid"}},
-		"a canary that was deleted is replaced":             {steps: canary, was: status(soaking, before), nodes: []Node{z}, want: start("z")},
-		"a canary that leaves in good health soaks":         {steps: canary, was: soaking, nodes: []Node{done("a", scaledDown), z}, soaks: true},
-		"a canary that another NodeJob has cordoned":        {steps: canary, was: soaking, nodes: []Node{done("a", notReady, cordonedBy("ns.everynode.dev/other")), z}, failed: true},
-		"the removal began after it had turned NotReady":    {steps: canary, was: status(soaking, atRisk), nodes: []Node{done("a", notReady, scaledDown), z}, failed: true},
-		"its removal was cancelled while it was not Ready":  {steps: inB, was: status(soaking, before), nodes: []Node{done("a", notReady, inPool("b")), done("b", inPool("b")), z}, soaks: true, wantBefore: []types.UID{"a-uid"}},
-		"the soak goes on with the other nodes of the step": {steps: inB, was: soaking, nodes: []Node{done("a", notReady, scaledDown, inPool("b")), done("b", inPool("b")), z}, soaks: true, wantBefore: []types.UID{"a-uid"}},
-		"the last node of a step leaves, and is waited for": {steps: inB, was: soaking, nodes: []Node{done("a", notReady, scaledDown, inPool("b")), z}, waits: true, wantBefore: []types.UID{"a-uid"}},
-		"but not for longer than the deadline":              {steps: inB, was: status(waited, before), nodes: []Node{done("a", notReady, scaledDown, inPool("b")), z}, failed: true},
-		"the soak begins with the node that stays":          {steps: inB, nodes: []Node{done("a", notReady, scaledDown, inPool("b")), done("b", inPool("b")), z}, soaks: true, wantBefore: []types.UID{"a-uid"}},
+		"a canary turned NotReady": {
+			steps:  canary,
+			was:    soaking,
+			nodes:  []Node{done("a", notReady), z},
+			failed: true,
+		},
+		"a canary that is scaled down is replaced": {
+			steps:      canary,
+			was:        soaking,
+			nodes:      []Node{done("a", notReady, scaledDown), z},
+			want:       start("z"),
+			wantBefore: []types.UID{"a-uid"},
+		},
+		"a canary on a reclaimed machine is replaced": {
+			steps:      canary,
+			was:        soaking,
+			nodes:      []Node{done("a", notReady, spot), z},
+			want:       start("z"),
+			wantBefore: []types.UID{"a-uid"},
+		},
+		"a canary that a user drains is replaced": {
+			steps:      canary,
+			was:        soaking,
+			nodes:      []Node{done("a", notReady, byHand), z},
+			want:       start("z"),
+			wantBefore: []types.UID{"a-uid"},
+		},
+		"a canary that is deleted is replaced": {
+			steps:      canary,
+			was:        soaking,
+			nodes:      []Node{done("a", notReady, deletingSince(9)), z},
+			want:       start("z"),
+			wantBefore: []types.UID{"a-uid"},
+		},
+		"a canary that was deleted is replaced": {
+			steps: canary,
+			was:   status(soaking, before),
+			nodes: []Node{z},
+			want:  start("z"),
+		},
+		"a canary that leaves in good health soaks": {
+			steps: canary,
+			was:   soaking,
+			nodes: []Node{done("a", scaledDown), z},
+			soaks: true,
+		},
+		"a canary that another NodeJob has cordoned": {
+			steps:  canary,
+			was:    soaking,
+			nodes:  []Node{done("a", notReady, cordonedBy("ns.everynode.dev/other")), z},
+			failed: true,
+		},
+		"the removal began after it had turned NotReady": {
+			steps:  canary,
+			was:    status(soaking, atRisk),
+			nodes:  []Node{done("a", notReady, scaledDown), z},
+			failed: true,
+		},
+		"its removal was cancelled while it was not Ready": {
+			steps:      inB,
+			was:        status(soaking, before),
+			nodes:      []Node{done("a", notReady, inPool("b")), done("b", inPool("b")), z},
+			soaks:      true,
+			wantBefore: []types.UID{"a-uid"},
+		},
+		"the soak goes on with the other nodes of the step": {
+			steps:      inB,
+			was:        soaking,
+			nodes:      []Node{done("a", notReady, scaledDown, inPool("b")), done("b", inPool("b")), z},
+			soaks:      true,
+			wantBefore: []types.UID{"a-uid"},
+		},
+		"the last node of a step leaves, and is waited for": {
+			steps:      inB,
+			was:        soaking,
+			nodes:      []Node{done("a", notReady, scaledDown, inPool("b")), z},
+			waits:      true,
+			wantBefore: []types.UID{"a-uid"},
+		},
+		"but not for longer than the deadline": {
+			steps:  inB,
+			was:    status(waited, before),
+			nodes:  []Node{done("a", notReady, scaledDown, inPool("b")), z},
+			failed: true,
+		},
+		"the soak begins with the node that stays": {
+			steps:      inB,
+			nodes:      []Node{done("a", notReady, scaledDown, inPool("b")), done("b", inPool("b")), z},
+			soaks:      true,
+			wantBefore: []types.UID{"a-uid"},
+		},
 		"a node that joined just before the soak, and has never been Ready": {
-			steps: inB, was: status(soaking, before), nodes: []Node{done("a", made(60), notReady, inPool("b")), done("b", inPool("b")), z}, soaks: true, wantBefore: []types.UID{"a-uid"},
+			steps:      inB,
+			was:        status(soaking, before),
+			nodes:      []Node{done("a", made(60), notReady, inPool("b")), done("b", inPool("b")), z},
+			soaks:      true,
+			wantBefore: []types.UID{"a-uid"},
 		},
 		"the soak does not wait for it": {
-			steps: inB, was: before, nodes: []Node{done("a", made(60), notReady, inPool("b")), done("b", inPool("b")), z}, soaks: true, wantBefore: []types.UID{"a-uid"},
+			steps:      inB,
+			was:        before,
+			nodes:      []Node{done("a", made(60), notReady, inPool("b")), done("b", inPool("b")), z},
+			soaks:      true,
+			wantBefore: []types.UID{"a-uid"},
 		},
 		"it turned NotReady again later": {
 			steps: inB, was: soaking, nodes: []Node{done("a", made(60), notReady, inPool("b")), done("b", inPool("b")), z}, failed: true,
@@ -97,33 +182,55 @@ func TestSoak(t *testing.T) {
 			steps: canary, was: before, nodes: []Node{done("a", notReady), z}, waits: true, wantBefore: []types.UID{"a-uid"},
 		},
 		"a node that a user skips because it is not Ready": {
-			steps: inB, was: soaking, nodes: []Node{newNode("a", made(9000), notReady, inPool("b"), labelled(rev)), done("b", inPool("b")), z}, soaks: true,
+			steps: inB,
+			was:   soaking,
+			nodes: []Node{newNode("a", made(9000), notReady, inPool("b"), labelled(rev)), done("b", inPool("b")), z},
+			soaks: true,
 		},
 		"a node that is not Ready when the task starts": {
 			steps: canary, nodes: []Node{newNode("a", made(9000), notReady)}, want: start("a"), wantBefore: []types.UID{"a-uid"},
 		},
 		"a retry does not excuse a node": {
-			steps: canary, nodes: []Node{newNode("a", made(9000), notReady, recorded(record.Failed))}, want: []string{"start attempt 2 of rev on a"},
+			steps: canary,
+			nodes: []Node{newNode("a", made(9000), notReady, recorded(record.Failed))},
+			want:  []string{"start attempt 2 of rev on a"},
 		},
 
 		"a soak that is over is not repeated": {
 			steps: canary, change: promotedTo("first"), was: over("a-uid"), nodes: []Node{done("a", notReady), z},
 		},
 		"nor for a node that is due again": {
-			steps: canary, change: func(j *v1alpha1.NodeJob) { promotedTo("first")(j); periodSeconds(60)(j) }, was: over("a-uid"),
-			nodes: []Node{newNode("a", made(9000), recorded(record.Succeeded, func(r *record.Record) { r.FinishedAt = ago(900) })), z}, want: start("a"),
+			steps:  canary,
+			change: func(j *v1alpha1.NodeJob) { promotedTo("first")(j); periodSeconds(60)(j) },
+			was:    over("a-uid"),
+			nodes: []Node{
+				newNode("a", made(9000), recorded(record.Succeeded, func(r *record.Record) { r.FinishedAt = ago(900) })),
+				z,
+			},
+			want: start("a"),
 		},
 		"the next canary soaks if the first was deleted": {
 			steps: canary, change: promotedTo("first"), was: over("gone"), nodes: []Node{done("a"), z}, soaks: true, again: true,
 		},
 		"a canary that a user runs again soaks again": {
-			steps: canary, was: over("a-uid"), nodes: []Node{ran("a"), z}, want: []string{"start attempt 1 of rev on a", "Published a, recorded"}, again: true,
+			steps: canary,
+			was:   over("a-uid"),
+			nodes: []Node{ran("a"), z},
+			want:  []string{"start attempt 1 of rev on a", "Published a, recorded"},
+			again: true,
 		},
 		"a canary on another machine soaks again": {
-			steps: canary, was: over("a-uid"), nodes: []Node{done("a", func(n *Node) { n.MachineID = "another" }), z}, want: start("a"), again: true,
+			steps: canary,
+			was:   over("a-uid"),
+			nodes: []Node{done("a", func(n *Node) { n.MachineID = "another" }), z},
+			want:  start("a"),
+			again: true,
 		},
 		"the soak of a step stays that of its other nodes": {
-			steps: inB, change: promotedTo("b"), was: over("gone", "a-uid"), nodes: []Node{done("a", inPool("b")), done("b", inPool("b")), z},
+			steps:  inB,
+			change: promotedTo("b"),
+			was:    over("gone", "a-uid"),
+			nodes:  []Node{done("a", inPool("b")), done("b", inPool("b")), z},
 		},
 	}
 	for name, tt := range tests {
@@ -147,8 +254,17 @@ func TestSoak(t *testing.T) {
 				t.Errorf("the soak is over: %v", over)
 			}
 			failed := slices.ContainsFunc(p.Nodes, func(st NodeState) bool { return st.State == Failed })
-			if soaks, waits := !got.SoakingSince.IsZero(), !got.WaitingForReadySince.IsZero(); soaks != tt.soaks || waits != tt.waits || failed != tt.failed {
-				t.Errorf("it soaks: %v, want %v; waits: %v, want %v; a node failed: %v, want %v", soaks, tt.soaks, waits, tt.waits, failed, tt.failed)
+			if soaks, waits := !got.SoakingSince.IsZero(), !got.WaitingForReadySince.IsZero(); soaks != tt.soaks || waits != tt.waits ||
+				failed != tt.failed {
+				t.Errorf(
+					"it soaks: %v, want %v; waits: %v, want %v; a node failed: %v, want %v",
+					soaks,
+					tt.soaks,
+					waits,
+					tt.waits,
+					failed,
+					tt.failed,
+				)
 			}
 			if diff := cmp.Diff(tt.wantBefore, got.NotReadyBefore); diff != "" {
 				t.Errorf("not Ready for another reason (-want +got):\n%s", diff)

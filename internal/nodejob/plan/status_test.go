@@ -59,7 +59,10 @@ func TestConditions(t *testing.T) {
 		}
 		canary  = first(intstr.FromInt32(1))
 		soaked  = v1alpha1.RolloutStep{Name: "first", Nodes: canary.Nodes, SoakSeconds: 60}
-		missing = &task.Obstacle{Reason: v1alpha1.ReasonConfigMapNotFound, Message: "spec.task.scriptFrom: ConfigMap ns/x does not exist. Create it"}
+		missing = &task.Obstacle{
+			Reason:  v1alpha1.ReasonConfigMapNotFound,
+			Message: "spec.task.scriptFrom: ConfigMap ns/x does not exist. Create it",
+		}
 	)
 	const promote = "step first has passed; 1 of 3 nodes are done. To continue with step rest: " +
 		`kubectl -n ns patch nodejob job --type=merge -p '{"spec":{"rollout":{"promoteTo":"rest"}}}'`
@@ -87,57 +90,94 @@ func TestConditions(t *testing.T) {
 			"Reconciling=True Soaking: 1 of 3 nodes are done; waiting: 2 Soaking (b, …); step first soaks until 2026-03-01T12:00:40Z",
 			"Stalled=False NotStalled: no action needed",
 		}},
-		"it waits for promotion": {see(reached("first", time.Time{}, inSteps(canary, rest), promotedTo("first")), []Node{done("a"), newNode("b"), newNode("c")}), []string{
-			"Complete=False AwaitingPromotion: " + promote, "Reconciling=False AwaitingPromotion: " + promote, "Stalled=False NotStalled: no action needed",
-		}},
-		"it waits for promotion, and a node for itself": {see(reached("first", time.Time{}, inSteps(canary, rest), promotedTo("first")), []Node{done("a"), newNode("b"), newNode("c", func(n *Node) { n.Ready = corev1.ConditionUnknown })}), []string{
-			"Complete=False AwaitingPromotion: " + strings.Replace(promote, "done.", "done; also waiting: 1 NodeUnreachable (c).", 1),
-			"Reconciling=False AwaitingPromotion: " + strings.Replace(promote, "done.", "done; also waiting: 1 NodeUnreachable (c).", 1), "Stalled=False NotStalled: no action needed",
-		}},
-		"nodes have an earlier revision": {see(newJob(one), []Node{newNode("a", labelled("old")), newNode("b", labelled("old")), done("c"), newNode("d")}), []string{
-			"Complete=False InProgress: 1 of 4 nodes are done (2 have an earlier revision), 1 running; waiting: 2 WaitingForSlot (b, …)",
-			"Reconciling=True InProgress: 1 of 4 nodes are done (2 have an earlier revision), 1 running; waiting: 2 WaitingForSlot (b, …)",
-			"Stalled=False NotStalled: no action needed",
-		}},
-		"no node is in the step": {see(reached("b", time.Time{}, inSteps(poolB(0), rest)), []Node{newNode("b"), newNode("c")}), []string{
-			"Complete=False StepWithoutNodes: 0 of 2 nodes are done; waiting: 2 StepWithoutNodes (b, …)",
-			"Reconciling=False StepWithoutNodes: 0 of 2 nodes are done; waiting: 2 StepWithoutNodes (b, …)",
-			"Stalled=True StepWithoutNodes: step b of the rollout contains no node that is not in an earlier step, so no node shows that the task works there, and the later steps wait. " +
-				"Correct the selector of the step, or remove the step",
-		}},
-		"no node is in the step while nodes of earlier steps rerun": {see(reached("b", time.Time{}, inSteps(canary, poolB(0), rest), periodSeconds(60)), []Node{due("a"), newNode("c")}), []string{
-			"Complete=False StepWithoutNodes: 0 of 2 nodes are done, 1 running; waiting: 1 StepWithoutNodes (c)",
-			"Reconciling=False StepWithoutNodes: 0 of 2 nodes are done, 1 running; waiting: 1 StepWithoutNodes (c)",
-			"Stalled=True StepWithoutNodes: step b of the rollout contains no node that is not in an earlier step, so no node shows that the task works there, and the later steps wait. " +
-				"Correct the selector of the step, or remove the step",
-		}},
+		"it waits for promotion": {
+			see(reached("first", time.Time{}, inSteps(canary, rest), promotedTo("first")), []Node{done("a"), newNode("b"), newNode("c")}),
+			[]string{
+				"Complete=False AwaitingPromotion: " + promote,
+				"Reconciling=False AwaitingPromotion: " + promote,
+				"Stalled=False NotStalled: no action needed",
+			},
+		},
+		"it waits for promotion, and a node for itself": {
+			see(
+				reached("first", time.Time{}, inSteps(canary, rest), promotedTo("first")),
+				[]Node{done("a"), newNode("b"), newNode("c", func(n *Node) { n.Ready = corev1.ConditionUnknown })},
+			),
+			[]string{
+				"Complete=False AwaitingPromotion: " + strings.Replace(promote, "done.", "done; also waiting: 1 NodeUnreachable (c).", 1),
+				"Reconciling=False AwaitingPromotion: " + strings.Replace(
+					promote,
+					"done.",
+					"done; also waiting: 1 NodeUnreachable (c).",
+					1,
+				),
+				"Stalled=False NotStalled: no action needed",
+			},
+		},
+		"nodes have an earlier revision": {
+			see(newJob(one), []Node{newNode("a", labelled("old")), newNode("b", labelled("old")), done("c"), newNode("d")}),
+			[]string{
+				"Complete=False InProgress: 1 of 4 nodes are done (2 have an earlier revision), 1 running; waiting: 2 WaitingForSlot (b, …)",
+				"Reconciling=True InProgress: 1 of 4 nodes are done (2 have an earlier revision), 1 running; waiting: 2 WaitingForSlot (b, …)",
+				"Stalled=False NotStalled: no action needed",
+			},
+		},
+		"no node is in the step": {
+			see(reached("b", time.Time{}, inSteps(poolB(0), rest)), []Node{newNode("b"), newNode("c")}),
+			[]string{
+				"Complete=False StepWithoutNodes: 0 of 2 nodes are done; waiting: 2 StepWithoutNodes (b, …)",
+				"Reconciling=False StepWithoutNodes: 0 of 2 nodes are done; waiting: 2 StepWithoutNodes (b, …)",
+				"Stalled=True StepWithoutNodes: step b of the rollout contains no node that is not in an earlier step, so no node shows that the task works there, and the later steps wait. " +
+					"Correct the selector of the step, or remove the step",
+			},
+		},
+		"no node is in the step while nodes of earlier steps rerun": {
+			see(reached("b", time.Time{}, inSteps(canary, poolB(0), rest), periodSeconds(60)), []Node{due("a"), newNode("c")}),
+			[]string{
+				"Complete=False StepWithoutNodes: 0 of 2 nodes are done, 1 running; waiting: 1 StepWithoutNodes (c)",
+				"Reconciling=False StepWithoutNodes: 0 of 2 nodes are done, 1 running; waiting: 1 StepWithoutNodes (c)",
+				"Stalled=True StepWithoutNodes: step b of the rollout contains no node that is not in an earlier step, so no node shows that the task works there, and the later steps wait. " +
+					"Correct the selector of the step, or remove the step",
+			},
+		},
 		"only a rerun is left, and its pod is rejected": {func() Input {
 			in := see(newJob(periodSeconds(60)), []Node{due("a")})
-			in.NodeProblems = map[types.UID]NodeProblem{"a-uid": {Reason: v1alpha1.ReasonPodNameTaken, Message: "pod x has the name", Since: ago(9), RetryAt: now.Add(time.Second)}}
+			in.NodeProblems = map[types.UID]NodeProblem{
+				"a-uid": {Reason: v1alpha1.ReasonPodNameTaken, Message: "pod x has the name", Since: ago(9), RetryAt: now.Add(time.Second)},
+			}
 			return in
 		}(), []string{
 			"Complete=False PodNameTaken: 0 of 1 node is done; waiting: 1 PodNameTaken (a)",
 			"Reconciling=False PodNameTaken: 0 of 1 node is done; waiting: 1 PodNameTaken (a)",
 			"Stalled=True PodNameTaken: 0 of 1 node is done; waiting: 1 PodNameTaken (a); a: pod x has the name",
 		}},
-		"a canary that failed its soak is reported when it is tainted for removal": {func() Input {
-			job := reached("first", time.Time{}, inSteps(soaked, rest), periodSeconds(60))
-			job.Status.Rollout.UnrecordedFailures = []v1alpha1.UnrecordedFailure{{Node: "a", UID: "a-uid", Reason: v1alpha1.ReasonNotReadyInSoak}}
-			a := due("a")
-			a.Taints = []corev1.Taint{busy}
-			return see(job, []Node{a, newNode("b")})
-		}(), []string{
-			"Complete=False MaxFailuresExceeded: 0 of 1 node is done; waiting: 1 MaxFailuresExceeded (b)",
-			"Reconciling=False MaxFailuresExceeded: 0 of 1 node is done; waiting: 1 MaxFailuresExceeded (b)",
-			"Stalled=True MaxFailuresExceeded: the rollout has stopped: 1 node failed, and rollout.maxFailures allows 0 (a: NotReadyInSoak: the node turned NotReady in the soak after the task). " + retryAll,
-		}},
+		"a canary that failed its soak is reported when it is tainted for removal": {
+			func() Input {
+				job := reached("first", time.Time{}, inSteps(soaked, rest), periodSeconds(60))
+				job.Status.Rollout.UnrecordedFailures = []v1alpha1.UnrecordedFailure{
+					{Node: "a", UID: "a-uid", Reason: v1alpha1.ReasonNotReadyInSoak},
+				}
+				a := due("a")
+				a.Taints = []corev1.Taint{busy}
+				return see(job, []Node{a, newNode("b")})
+			}(),
+			[]string{
+				"Complete=False MaxFailuresExceeded: 0 of 1 node is done; waiting: 1 MaxFailuresExceeded (b)",
+				"Reconciling=False MaxFailuresExceeded: 0 of 1 node is done; waiting: 1 MaxFailuresExceeded (b)",
+				"Stalled=True MaxFailuresExceeded: the rollout has stopped: 1 node failed, and rollout.maxFailures allows 0 (a: NotReadyInSoak: the node turned NotReady in the soak after the task). " + retryAll,
+			},
+		},
 		"a failed node is reported while others rerun": {see(newJob(periodSeconds(60)), []Node{due("a"), failed("b")}), []string{
 			"Complete=False NodesFailed: 0 of 2 nodes are done, 1 failed, 1 running",
 			"Reconciling=False NodesFailed: 0 of 2 nodes are done, 1 failed, 1 running",
 			"Stalled=True NodesFailed: 1 node failed (b: TaskFailed, exit code 3: no space left). " + remedy,
 		}},
 		"too many nodes failed, and cannot be rolled back": {
-			see(newJob(inSteps(canary, rest), withRollback), []Node{newNode("a", recorded(record.Failed, attempts(2), undone(record.Failed, 2))), newNode("b")}), []string{
+			see(
+				newJob(inSteps(canary, rest), withRollback),
+				[]Node{newNode("a", recorded(record.Failed, attempts(2), undone(record.Failed, 2))), newNode("b")},
+			),
+			[]string{
 				"Complete=False MaxFailuresExceeded: 0 of 2 nodes are done, 1 failed; waiting: 1 MaxFailuresExceeded (b)",
 				"Reconciling=False MaxFailuresExceeded: 0 of 2 nodes are done, 1 failed; waiting: 1 MaxFailuresExceeded (b)",
 				"Stalled=True MaxFailuresExceeded: the rollout has stopped: 1 node failed, and rollout.maxFailures allows 0 (a: TaskFailed, exit code 3: no space left). " + remedy,
@@ -146,16 +186,22 @@ func TestConditions(t *testing.T) {
 			},
 		},
 		"too many nodes have unrecorded failures": {
-			see(atRisk(reached("first", time.Time{}, inSteps(canary, rest))), []Node{newNode("b"), newNode("c")}), []string{
+			see(atRisk(reached("first", time.Time{}, inSteps(canary, rest))), []Node{newNode("b"), newNode("c")}),
+			[]string{
 				"Complete=False MaxFailuresExceeded: 0 of 2 nodes are done; waiting: 2 MaxFailuresExceeded (b, …)",
 				"Reconciling=False MaxFailuresExceeded: 0 of 2 nodes are done; waiting: 2 MaxFailuresExceeded (b, …)",
 				"Stalled=True MaxFailuresExceeded: the rollout has stopped: 1 node failed, and rollout.maxFailures allows 0 (gone: NotReadyNodeDeleted). " + retryAll,
 			},
 		},
-		"no rollback failed": {see(newJob(withRollback), []Node{done("a")}), []string{
-			"Complete=True AllNodesDone: 1 of 1 node is done", "Reconciling=False AllNodesDone: 1 of 1 node is done", "Stalled=False NotStalled: no action needed",
-			"RollbackFailed=False NoRollbackFailed: no rollback has failed",
-		}},
+		"no rollback failed": {
+			see(newJob(withRollback), []Node{done("a")}),
+			[]string{
+				"Complete=True AllNodesDone: 1 of 1 node is done",
+				"Reconciling=False AllNodesDone: 1 of 1 node is done",
+				"Stalled=False NotStalled: no action needed",
+				"RollbackFailed=False NoRollbackFailed: no rollback has failed",
+			},
+		},
 		"the rollout continues after failures": {see(newJob(), []Node{done("a"), failed("b"), newNode("c")}), []string{
 			"Complete=False InProgress: 1 of 3 nodes are done, 1 failed, 1 running",
 			"Reconciling=True InProgress: 1 of 3 nodes are done, 1 failed, 1 running",
@@ -210,7 +256,15 @@ func TestConditions(t *testing.T) {
 			"Stalled=False NotStalled: no action needed",
 		}},
 		"pods do not start": {
-			see(newJob(), []Node{done("a"), newNode("b"), newNode("c"), newNode("d"), newNode("e")}, pulling("e"), pulling("d"), pulling("c"), pulling("b")), []string{
+			see(
+				newJob(),
+				[]Node{done("a"), newNode("b"), newNode("c"), newNode("d"), newNode("e")},
+				pulling("e"),
+				pulling("d"),
+				pulling("c"),
+				pulling("b"),
+			),
+			[]string{
 				"Complete=False PodNotStarting: 1 of 5 nodes are done, 4 running",
 				"Reconciling=True PodNotStarting: on 4 nodes the pod does not start (b: ImagePullBackOff: image registry.example/x; " +
 					"c: ImagePullBackOff: image registry.example/x; d: ImagePullBackOff: image registry.example/x). " +
@@ -232,7 +286,8 @@ func TestConditions(t *testing.T) {
 		"a pod does not start and reports no reason": {
 			see(newJob(), []Node{newNode("a")}, newPod(newNode("a"), func(p *Pod) {
 				p.Name, p.Phase, p.Started, p.Created = "job-x", corev1.PodPending, time.Time{}, now.Add(-slowStart)
-			})), []string{
+			})),
+			[]string{
 				"Complete=False PodNotStarting: 0 of 1 node is done, 1 running",
 				"Reconciling=True PodNotStarting: on 1 node the pod does not start (a: not started for 30 s: kubectl -n ns describe pod job-x says why). " +
 					"Check the image's name, that the node can pull it, and the Secrets, ConfigMaps and volumes that the pod names",
@@ -241,8 +296,11 @@ func TestConditions(t *testing.T) {
 		},
 		"an init container does not end": {
 			see(newJob(), []Node{newNode("a")}, newPod(newNode("a"), func(p *Pod) {
-				p.Name, p.Phase, p.Started, p.Created, p.Initializing = "job-x", corev1.PodPending, time.Time{}, now.Add(-slowStart), "mesh-init"
-			})), []string{
+				p.Name, p.Phase, p.Started, p.Created, p.Initializing = "job-x", corev1.PodPending, time.Time{}, now.Add(
+					-slowStart,
+				), "mesh-init"
+			})),
+			[]string{
 				"Complete=False PodNotStarting: 0 of 1 node is done, 1 running",
 				"Reconciling=True PodNotStarting: on 1 node the pod does not start (a: not started for 30 s: its init container mesh-init has not ended; its log: kubectl -n ns logs job-x -c mesh-init). " +
 					"Check the image's name, that the node can pull it, and the Secrets, ConfigMaps and volumes that the pod names",
@@ -250,7 +308,8 @@ func TestConditions(t *testing.T) {
 			},
 		},
 		"the kubelets are silent": {
-			see(newJob(), []Node{newNode("a"), newNode("b")}, silent("b"), silent("a")), []string{
+			see(newJob(), []Node{newNode("a"), newNode("b")}, silent("b"), silent("a")),
+			[]string{
 				"Complete=False PodNotStarting: 0 of 2 nodes are done, 2 running",
 				"Reconciling=True PodNotStarting: on 2 nodes the pod does not start (a: the kubelet has not reported on the pod for 30 s; " +
 					"b: the kubelet has not reported on the pod for 30 s). Check that the kubelet runs, and reaches the API server: kubectl describe node a",
@@ -258,7 +317,8 @@ func TestConditions(t *testing.T) {
 			},
 		},
 		"one kubelet is silent": {
-			see(newJob(), []Node{newNode("a"), newNode("b")}, silent("a"), pulling("b")), []string{
+			see(newJob(), []Node{newNode("a"), newNode("b")}, silent("a"), pulling("b")),
+			[]string{
 				"Complete=False PodNotStarting: 0 of 2 nodes are done, 2 running",
 				"Reconciling=True PodNotStarting: on 2 nodes the pod does not start (a: the kubelet has not reported on the pod for 30 s; " +
 					"b: ImagePullBackOff: image registry.example/x). Check the image's name, that the node can pull it, and the Secrets, ConfigMaps and volumes that the pod names",
@@ -306,8 +366,11 @@ func TestConditions(t *testing.T) {
 		},
 		"the selector is invalid": {
 			see(newJob(func(j *v1alpha1.NodeJob) {
-				j.Spec.Nodes.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "pool", Operator: "Like"}}}
-			}), []Node{newNode("a")}), []string{
+				j.Spec.Nodes.Selector = &metav1.LabelSelector{
+					MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "pool", Operator: "Like"}},
+				}
+			}), []Node{newNode("a")}),
+			[]string{
 				"Complete=False InvalidSelector: 0 of 0 nodes are done",
 				"Reconciling=False InvalidSelector: 0 of 0 nodes are done",
 				`Stalled=True InvalidSelector: spec.nodes.selector cannot be used: "Like" is not a valid label selector operator. Correct it as for a Deployment's selector`,
@@ -353,11 +416,18 @@ func TestCounts(t *testing.T) {
 
 // An unchanged status is not written a second time, so the same state must give the same bytes.
 func TestStatusIsStable(t *testing.T) {
-	nodes := []Node{newNode("b", recorded(record.Failed)), newNode("c", recorded(record.Failed, attempts(2))), newNode("a", recorded(record.Disrupted)), newNode("d")}
+	nodes := []Node{
+		newNode("b", recorded(record.Failed)),
+		newNode("c", recorded(record.Failed, attempts(2))),
+		newNode("a", recorded(record.Disrupted)),
+		newNode("d"),
+	}
 	pods := []Pod{newPod(nodes[3], func(p *Pod) { p.Waiting = "ImagePullBackOff: image x" })}
 	job := newJob(func(j *v1alpha1.NodeJob) {
 		j.Spec.Suspend = true
-		j.Status.Conditions = []metav1.Condition{{Type: "SomebodyElses", Status: metav1.ConditionTrue, Reason: "Because", LastTransitionTime: metav1.NewTime(ago(500))}}
+		j.Status.Conditions = []metav1.Condition{
+			{Type: "SomebodyElses", Status: metav1.ConditionTrue, Reason: "Because", LastTransitionTime: metav1.NewTime(ago(500))},
+		}
 	})
 	first := Next(see(job, nodes, pods...)).Status
 	if first.Conditions[0].Type != "SomebodyElses" || len(first.Conditions) != 4 {
@@ -418,7 +488,10 @@ func TestStatusIsBounded(t *testing.T) {
 	var nodes []Node
 	var pods []Pod
 	for i := range 1000 {
-		node := newNode(fmt.Sprintf("%s%03d", longest[:250], i), recorded(record.Failed, func(r *record.Record) { r.Reason, r.Message = hostile, hostile }))
+		node := newNode(
+			fmt.Sprintf("%s%03d", longest[:250], i),
+			recorded(record.Failed, func(r *record.Record) { r.Reason, r.Message = hostile, hostile }),
+		)
 		if i%2 == 0 {
 			node.On.Record.Attempts = 2
 		} else {

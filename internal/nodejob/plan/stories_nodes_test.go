@@ -72,7 +72,10 @@ spec:
 			c.Workloads["node-2"] = []*plantest.Workload{plantest.NewWorkload("shop", "web-2"), blocked}
 			c.Create()
 			c.Run(50 * time.Second)
-			c.HappensUnwatched("The third pod of the database is ready: its PodDisruptionBudget allows a disruption.", func() { blocked.Budget = "" })
+			c.HappensUnwatched(
+				"The third pod of the database is ready: its PodDisruptionBudget allows a disruption.",
+				func() { blocked.Budget = "" },
+			)
 			c.Run(10 * time.Minute)
 		},
 	},

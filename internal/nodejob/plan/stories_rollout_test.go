@@ -211,10 +211,13 @@ spec:
 				}
 				return plantest.Result{}
 			}
-			c.Happens("node-3 joins. The admission policy of the gate adds the taint in the request that creates the Node. Its kubelet has not reported yet.", func() {
-				c.AddNode("node-3", c.Now, corev1.Taint{Key: c.Key(), Value: v1alpha1.GateValue, Effect: corev1.TaintEffectNoSchedule})
-				c.SetReady("node-3", "")
-			})
+			c.Happens(
+				"node-3 joins. The admission policy of the gate adds the taint in the request that creates the Node. Its kubelet has not reported yet.",
+				func() {
+					c.AddNode("node-3", c.Now, corev1.Taint{Key: c.Key(), Value: v1alpha1.GateValue, Effect: corev1.TaintEffectNoSchedule})
+					c.SetReady("node-3", "")
+				},
+			)
 			c.Run(5 * time.Second)
 			c.Happens("node-3 is Ready.", func() { c.SetReady("node-3", corev1.ConditionTrue) })
 			c.Run(10 * time.Minute)

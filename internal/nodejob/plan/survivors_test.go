@@ -27,7 +27,18 @@ func exhaustedWith(rb *record.Rollback) func(*Node) {
 
 func TestDisruptionsOfARollbackHaveAGrowingBackoff(t *testing.T) {
 	node := func(disruptions int32) Node {
-		return newNode("n", exhaustedWith(&record.Rollback{Outcome: record.Disrupted, Disruptions: disruptions, StartedAt: ago(40), FinishedAt: ago(30), PodUID: "before"}))
+		return newNode(
+			"n",
+			exhaustedWith(
+				&record.Rollback{
+					Outcome:     record.Disrupted,
+					Disruptions: disruptions,
+					StartedAt:   ago(40),
+					FinishedAt:  ago(30),
+					PodUID:      "before",
+				},
+			),
+		)
 	}
 	pod := newPod(node(2), func(p *Pod) {
 		p.Runs, p.Phase, p.Disrupted, p.DisruptedReason = task.Rollback, corev1.PodFailed, ago(2), "Evicted"
@@ -44,7 +55,14 @@ func TestDisruptionsOfARollbackHaveAGrowingBackoff(t *testing.T) {
 }
 
 func TestATerminatingPodKeepsItsControlPlaneNodeAtWork(t *testing.T) {
-	a, b := newNode("a", func(n *Node) { n.Labels[controlPlaneLabel] = "" }), newNode("b", labelled(rev), func(n *Node) { n.Labels[controlPlaneLabel] = "" })
+	a, b := newNode(
+		"a",
+		func(n *Node) { n.Labels[controlPlaneLabel] = "" },
+	), newNode(
+		"b",
+		labelled(rev),
+		func(n *Node) { n.Labels[controlPlaneLabel] = "" },
+	)
 	pod := newPod(b, exited(0), func(p *Pod) { p.Finalized, p.DeleteRequested = false, ago(1) })
 	p := Next(see(newJob(rebootingAs(v1alpha1.RebootAlways)), []Node{a, b}, pod))
 	if len(p.Actions) > 0 || p.Nodes[0].Reason != v1alpha1.ReasonWaitingForControlPlane {
@@ -135,7 +153,14 @@ func TestDrainsBeforeTheTaskCount(t *testing.T) {
 			in.Drains = drains
 			p := Next(in)
 			if diff := cmp.Diff(tt.want, told(p)); diff != "" || p.Nodes[0].Reason != tt.reason || len(p.DrainPodRequests) != tt.requests {
-				t.Errorf("the next node is %+v, %d nodes are drained, want %s, %d; actions (-want +got):\n%s", p.Nodes[0], len(p.DrainPodRequests), tt.reason, tt.requests, diff)
+				t.Errorf(
+					"the next node is %+v, %d nodes are drained, want %s, %d; actions (-want +got):\n%s",
+					p.Nodes[0],
+					len(p.DrainPodRequests),
+					tt.reason,
+					tt.requests,
+					diff,
+				)
 			}
 		})
 	}

@@ -34,7 +34,8 @@ func TestNamedNodes(t *testing.T) {
 
 	job.Spec.Nodes.Names = []string{"gone"}
 	p = Next(see(job, []Node{newNode("a")}))
-	if got := p.Status.Conditions[0]; got.Reason != v1alpha1.ReasonNoMatchingNodes || got.Message != "no node that spec.nodes.names names is there, and matches spec.nodes.selector; the task runs as soon as one does" {
+	if got := p.Status.Conditions[0]; got.Reason != v1alpha1.ReasonNoMatchingNodes ||
+		got.Message != "no node that spec.nodes.names names is there, and matches spec.nodes.selector; the task runs as soon as one does" {
 		t.Errorf("without a node it is %+v", got)
 	}
 
@@ -59,11 +60,36 @@ func TestStartingDeadline(t *testing.T) {
 		condition string
 		wantWake  time.Time
 	}{
-		"it starts before the deadline":                               {created: ago(59), nodes: []Node{newNode("a")}, want: []string{"start attempt 1 of rev on a"}, condition: "Reconciling True InProgress", wantWake: ago(-1)},
-		"nothing starts after the deadline":                           {created: ago(60), nodes: []Node{newNode("a")}, condition: "Reconciling False Suspended"},
-		"a running attempt continues after the deadline":              {created: ago(60), nodes: []Node{newNode("a"), running}, pods: []Pod{newPod(running)}, condition: "Reconciling True Suspended", wantWake: ago(10 - 70)},
-		"it does not wait for an unreachable node after the deadline": {created: ago(60), nodes: []Node{lost}, condition: "Reconciling False Suspended"},
-		"it waits for an unreachable node before the deadline":        {created: ago(59), nodes: []Node{lost}, condition: "Reconciling True InProgress", wantWake: ago(-1)},
+		"it starts before the deadline": {
+			created:   ago(59),
+			nodes:     []Node{newNode("a")},
+			want:      []string{"start attempt 1 of rev on a"},
+			condition: "Reconciling True InProgress",
+			wantWake:  ago(-1),
+		},
+		"nothing starts after the deadline": {
+			created:   ago(60),
+			nodes:     []Node{newNode("a")},
+			condition: "Reconciling False Suspended",
+		},
+		"a running attempt continues after the deadline": {
+			created:   ago(60),
+			nodes:     []Node{newNode("a"), running},
+			pods:      []Pod{newPod(running)},
+			condition: "Reconciling True Suspended",
+			wantWake:  ago(10 - 70),
+		},
+		"it does not wait for an unreachable node after the deadline": {
+			created:   ago(60),
+			nodes:     []Node{lost},
+			condition: "Reconciling False Suspended",
+		},
+		"it waits for an unreachable node before the deadline": {
+			created:   ago(59),
+			nodes:     []Node{lost},
+			condition: "Reconciling True InProgress",
+			wantWake:  ago(-1),
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -100,26 +126,78 @@ func TestPodsAreRetained(t *testing.T) {
 		want     []string
 		wantWake time.Time
 	}{
-		"its outcome is recorded, and it is not deleted":   {node: node, pod: ended, want: []string{"record Succeeded on a: attempts 1, disruptions 0, and keep its pod"}},
-		"its outcome was recorded, and it is retained now": {node: by(ended, record.Succeeded, 50), pod: ended, want: []string{"keep a-pod"}, wantWake: ago(-50)},
-		"it is retained":                                  {node: by(kept, record.Succeeded, 50), pod: kept, wantWake: ago(-50)},
-		"its time has passed":                             {node: by(kept, record.Succeeded, 100), pod: kept, want: []string{"release a-pod"}},
-		"a user has deleted it":                           {node: by(kept, record.Succeeded, 50), pod: newPod(node, exited(0), let, func(p *Pod) { p.DeleteRequested = ago(1) })},
+		"its outcome is recorded, and it is not deleted": {
+			node: node,
+			pod:  ended,
+			want: []string{"record Succeeded on a: attempts 1, disruptions 0, and keep its pod"},
+		},
+		"its outcome was recorded, and it is retained now": {
+			node:     by(ended, record.Succeeded, 50),
+			pod:      ended,
+			want:     []string{"keep a-pod"},
+			wantWake: ago(-50),
+		},
+		"it is retained": {node: by(kept, record.Succeeded, 50), pod: kept, wantWake: ago(-50)},
+		"its time has passed": {
+			node: by(kept, record.Succeeded, 100),
+			pod:  kept,
+			want: []string{"release a-pod"},
+		},
+		"a user has deleted it": {
+			node: by(kept, record.Succeeded, 50),
+			pod:  newPod(node, exited(0), let, func(p *Pod) { p.DeleteRequested = ago(1) }),
+		},
 		"the record was removed, and the task runs again": {node: node, pod: failed, want: []string{"release a-pod"}},
-		"it is released before a retry":                   {node: by(failed, record.Failed, 50), pod: failed, want: []string{"release a-pod"}, wantWake: ago(-50)},
-		"it failed for the last time and is retained":     {node: by(failed, record.Failed, 50), pod: failed, change: func(j *v1alpha1.NodeJob) { j.Spec.Retry.Limit = new(int32(0)) }, wantWake: ago(-50)},
-		"the NodeJob is deleted":                          {node: by(kept, record.Succeeded, 50), pod: kept, change: func(j *v1alpha1.NodeJob) { j.DeletionTimestamp = &metav1.Time{Time: now} }, want: []string{"release a-pod", "forget a"}},
+		"it is released before a retry": {
+			node:     by(failed, record.Failed, 50),
+			pod:      failed,
+			want:     []string{"release a-pod"},
+			wantWake: ago(-50),
+		},
+		"it failed for the last time and is retained": {
+			node:     by(failed, record.Failed, 50),
+			pod:      failed,
+			change:   func(j *v1alpha1.NodeJob) { j.Spec.Retry.Limit = new(int32(0)) },
+			wantWake: ago(-50),
+		},
+		"the NodeJob is deleted": {
+			node:   by(kept, record.Succeeded, 50),
+			pod:    kept,
+			change: func(j *v1alpha1.NodeJob) { j.DeletionTimestamp = &metav1.Time{Time: now} },
+			want:   []string{"release a-pod", "forget a"},
+		},
 		"it ended a rollback": {node: newNode("a", recorded(record.Failed, attempts(2), func(r *record.Record) {
 			r.Rollback = &record.Rollback{Outcome: record.Succeeded, PodUID: kept.UID, FinishedAt: ago(30)}
 		})), pod: newPod(node, exited(0), let, func(p *Pod) { p.Runs = task.Rollback }), wantWake: ago(-70)},
 		"it ended an attempt before a rollback": {node: newNode("a", recorded(record.Failed, attempts(2), func(r *record.Record) {
 			r.PodUID, r.Rollback = kept.UID, &record.Rollback{Outcome: record.Succeeded, PodUID: "another", FinishedAt: ago(30)}
 		})), pod: failed, wantWake: ago(-40)},
-		"the run continues with a reboot":                       {node: by(ended, record.Rebooting, 5), pod: ended, want: []string{"Settling a, recorded", "release a-pod"}, wantWake: ago(-840)},
-		"a user has deleted it, and it has its finalizer":       {node: by(ended, record.Succeeded, 50), pod: newPod(node, exited(0), func(p *Pod) { p.DeleteRequested = ago(1) }), want: []string{"release a-pod"}},
-		"it has not ended, and its outcome is recorded":         {node: node, pod: newPod(node, concluded(0)), want: []string{"record Succeeded on a: attempts 1, disruptions 0, and its pod ends"}},
-		"another attempt was recorded since it was retained":    {node: newNode("a", recorded(record.Succeeded, func(r *record.Record) { r.PodUID, r.FinishedAt = "another", ago(50) })), pod: kept, want: []string{"release a-pod"}},
-		"a record with a time in the future does not retain it": {node: by(kept, record.Succeeded, -1000), pod: kept, want: []string{"release a-pod"}},
+		"the run continues with a reboot": {
+			node:     by(ended, record.Rebooting, 5),
+			pod:      ended,
+			want:     []string{"Settling a, recorded", "release a-pod"},
+			wantWake: ago(-840),
+		},
+		"a user has deleted it, and it has its finalizer": {
+			node: by(ended, record.Succeeded, 50),
+			pod:  newPod(node, exited(0), func(p *Pod) { p.DeleteRequested = ago(1) }),
+			want: []string{"release a-pod"},
+		},
+		"it has not ended, and its outcome is recorded": {
+			node: node,
+			pod:  newPod(node, concluded(0)),
+			want: []string{"record Succeeded on a: attempts 1, disruptions 0, and its pod ends"},
+		},
+		"another attempt was recorded since it was retained": {
+			node: newNode("a", recorded(record.Succeeded, func(r *record.Record) { r.PodUID, r.FinishedAt = "another", ago(50) })),
+			pod:  kept,
+			want: []string{"release a-pod"},
+		},
+		"a record with a time in the future does not retain it": {
+			node: by(kept, record.Succeeded, -1000),
+			pod:  kept,
+			want: []string{"release a-pod"},
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -179,9 +257,13 @@ func TestStartsAfterRetainedPods(t *testing.T) {
 		"an attempt": {1, Waiting, v1alpha1.ReasonPodTerminating},
 		"a rollback": {2, Failed, v1alpha1.ReasonRollbackPending},
 	} {
-		node := newNode("a", recorded(record.Failed, attempts(tt.attempts), func(r *record.Record) { r.PodUID, r.FinishedAt = retained.UID, ago(50) }))
+		node := newNode(
+			"a",
+			recorded(record.Failed, attempts(tt.attempts), func(r *record.Record) { r.PodUID, r.FinishedAt = retained.UID, ago(50) }),
+		)
 		p := Next(see(newJob(withRollback, func(j *v1alpha1.NodeJob) { j.Spec.RetainPodsSeconds = 100 }), []Node{node}, retained))
-		if got := p.Nodes[0]; got.State != tt.state || got.Reason != tt.reason || got.Message != "the pod of an earlier attempt is still terminating" {
+		if got := p.Nodes[0]; got.State != tt.state || got.Reason != tt.reason ||
+			got.Message != "the pod of an earlier attempt is still terminating" {
 			t.Errorf("%s: %+v, want %s, %s", name, got, tt.state, tt.reason)
 		}
 	}
@@ -217,7 +299,9 @@ func TestExpiry(t *testing.T) {
 	// since sets the condition Reconciling, with its last transition this many seconds ago.
 	since := func(status metav1.ConditionStatus, reason string, seconds int) func(*v1alpha1.NodeJob) {
 		return func(j *v1alpha1.NodeJob) {
-			j.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReconciling, Status: status, Reason: reason, LastTransitionTime: metav1.NewTime(ago(seconds))}}
+			j.Status.Conditions = []metav1.Condition{
+				{Type: v1alpha1.ConditionReconciling, Status: status, Reason: reason, LastTransitionTime: metav1.NewTime(ago(seconds))},
+			}
 		}
 	}
 	finished := func(o record.Outcome, seconds int) Node {
@@ -232,20 +316,93 @@ func TestExpiry(t *testing.T) {
 		want     []string
 		wantWake time.Time
 	}{
-		"done for less than the TTL":         {job: newJob(ttl(60), since(metav1.ConditionFalse, "AllNodesDone", 50)), nodes: []Node{finished(record.Succeeded, 55)}, wantWake: ago(-10)},
-		"done for the TTL":                   {job: newJob(ttl(60), since(metav1.ConditionFalse, "AllNodesDone", 60)), nodes: []Node{finished(record.Succeeded, 65)}, want: []string{"expire"}},
-		"done without a TTL":                 {job: newJob(since(metav1.ConditionFalse, "AllNodesDone", 6000)), nodes: []Node{finished(record.Succeeded, 6000)}},
-		"failed":                             {job: newJob(once, ttl(60), since(metav1.ConditionFalse, "NodesFailed", 60)), nodes: []Node{finished(record.Failed, 60)}, want: []string{"expire"}},
-		"suspended":                          {job: newJob(ttl(60), since(metav1.ConditionFalse, "Suspended", 60), func(j *v1alpha1.NodeJob) { j.Spec.Suspend = true }), nodes: []Node{newNode("a")}, want: []string{"expire"}},
-		"no matching node":                   {job: newJob(ttl(60), since(metav1.ConditionFalse, "NoMatchingNodes", 60)), want: []string{"expire"}},
-		"done since now":                     {job: newJob(ttl(60), since(metav1.ConditionTrue, "InProgress", 600)), nodes: []Node{finished(record.Succeeded, 5)}, wantWake: ago(-60)},
-		"a TTL of zero":                      {job: newJob(ttl(0), since(metav1.ConditionTrue, "InProgress", 600)), nodes: []Node{finished(record.Succeeded, 5)}, want: []string{"expire"}},
-		"Stalled, and a node runs":           {job: newJob(once, ttl(60), none, since(metav1.ConditionFalse, "MaxFailuresExceeded", 60)), nodes: []Node{finished(record.Failed, 60), runs}, pods: []Pod{newPod(runs)}, wantWake: ago(10 - 70)},
-		"Stalled, and a node finished later": {job: newJob(once, ttl(60), none, since(metav1.ConditionFalse, "MaxFailuresExceeded", 600)), nodes: []Node{finished(record.Failed, 600), newNode("b", recorded(record.Succeeded, func(r *record.Record) { r.FinishedAt = ago(30) }))}, wantWake: ago(-30)},
-		"done, and a rollback ended later":   {job: newJob(once, ttl(60), none, withRollback, since(metav1.ConditionFalse, "MaxFailuresExceeded", 600)), nodes: []Node{newNode("a", recorded(record.Failed, func(r *record.Record) { r.FinishedAt = ago(600) }, undone(record.Succeeded, 1), func(r *record.Record) { r.Rollback.FinishedAt = ago(30) }))}, wantWake: ago(-30)},
-		"it runs":                            {job: newJob(ttl(0), since(metav1.ConditionTrue, "InProgress", 600)), nodes: []Node{newNode("a", func(n *Node) { n.Ready = "Unknown" })}},
-		"a failed node is being drained":     {job: newJob(once, ttl(60), onFailure(v1alpha1.FailureActionDrain), since(metav1.ConditionFalse, "NodesFailed", 60)), nodes: []Node{newNode("a", recorded(record.Failed, drainSince(60)), cordonedBy(jobKey))}, wantWake: ago(-5)},
-		"a failed node is to be rolled back": {job: newJob(once, ttl(60), none, since(metav1.ConditionFalse, "MaxFailuresExceeded", 60), func(j *v1alpha1.NodeJob) { j.Spec.Rollback = &v1alpha1.RollbackSpec{Script: "true"} }), nodes: []Node{finished(record.Failed, 60)}, want: []string{"start " + string(task.Rollback) + " 1 of rev on a"}},
+		"done for less than the TTL": {
+			job:      newJob(ttl(60), since(metav1.ConditionFalse, "AllNodesDone", 50)),
+			nodes:    []Node{finished(record.Succeeded, 55)},
+			wantWake: ago(-10),
+		},
+		"done for the TTL": {
+			job:   newJob(ttl(60), since(metav1.ConditionFalse, "AllNodesDone", 60)),
+			nodes: []Node{finished(record.Succeeded, 65)},
+			want:  []string{"expire"},
+		},
+		"done without a TTL": {
+			job:   newJob(since(metav1.ConditionFalse, "AllNodesDone", 6000)),
+			nodes: []Node{finished(record.Succeeded, 6000)},
+		},
+		"failed": {
+			job:   newJob(once, ttl(60), since(metav1.ConditionFalse, "NodesFailed", 60)),
+			nodes: []Node{finished(record.Failed, 60)},
+			want:  []string{"expire"},
+		},
+		"suspended": {
+			job:   newJob(ttl(60), since(metav1.ConditionFalse, "Suspended", 60), func(j *v1alpha1.NodeJob) { j.Spec.Suspend = true }),
+			nodes: []Node{newNode("a")},
+			want:  []string{"expire"},
+		},
+		"no matching node": {
+			job:  newJob(ttl(60), since(metav1.ConditionFalse, "NoMatchingNodes", 60)),
+			want: []string{"expire"},
+		},
+		"done since now": {
+			job:      newJob(ttl(60), since(metav1.ConditionTrue, "InProgress", 600)),
+			nodes:    []Node{finished(record.Succeeded, 5)},
+			wantWake: ago(-60),
+		},
+		"a TTL of zero": {
+			job:   newJob(ttl(0), since(metav1.ConditionTrue, "InProgress", 600)),
+			nodes: []Node{finished(record.Succeeded, 5)},
+			want:  []string{"expire"},
+		},
+		"Stalled, and a node runs": {
+			job:      newJob(once, ttl(60), none, since(metav1.ConditionFalse, "MaxFailuresExceeded", 60)),
+			nodes:    []Node{finished(record.Failed, 60), runs},
+			pods:     []Pod{newPod(runs)},
+			wantWake: ago(10 - 70),
+		},
+		"Stalled, and a node finished later": {
+			job: newJob(once, ttl(60), none, since(metav1.ConditionFalse, "MaxFailuresExceeded", 600)),
+			nodes: []Node{
+				finished(record.Failed, 600),
+				newNode("b", recorded(record.Succeeded, func(r *record.Record) { r.FinishedAt = ago(30) })),
+			},
+			wantWake: ago(-30),
+		},
+		"done, and a rollback ended later": {
+			job: newJob(once, ttl(60), none, withRollback, since(metav1.ConditionFalse, "MaxFailuresExceeded", 600)),
+			nodes: []Node{
+				newNode(
+					"a",
+					recorded(
+						record.Failed,
+						func(r *record.Record) { r.FinishedAt = ago(600) },
+						undone(record.Succeeded, 1),
+						func(r *record.Record) { r.Rollback.FinishedAt = ago(30) },
+					),
+				),
+			},
+			wantWake: ago(-30),
+		},
+		"it runs": {
+			job:   newJob(ttl(0), since(metav1.ConditionTrue, "InProgress", 600)),
+			nodes: []Node{newNode("a", func(n *Node) { n.Ready = "Unknown" })},
+		},
+		"a failed node is being drained": {
+			job:      newJob(once, ttl(60), onFailure(v1alpha1.FailureActionDrain), since(metav1.ConditionFalse, "NodesFailed", 60)),
+			nodes:    []Node{newNode("a", recorded(record.Failed, drainSince(60)), cordonedBy(jobKey))},
+			wantWake: ago(-5),
+		},
+		"a failed node is to be rolled back": {
+			job: newJob(
+				once,
+				ttl(60),
+				none,
+				since(metav1.ConditionFalse, "MaxFailuresExceeded", 60),
+				func(j *v1alpha1.NodeJob) { j.Spec.Rollback = &v1alpha1.RollbackSpec{Script: "true"} },
+			),
+			nodes: []Node{finished(record.Failed, 60)},
+			want:  []string{"start " + string(task.Rollback) + " 1 of rev on a"},
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -52,7 +52,19 @@ func TestWaitsEnd(t *testing.T) {
 		in   Input
 		want string
 	}{
-		causeNode: {see(newJob(), []Node{newNode("w", recorded(record.Disrupted, func(r *record.Record) { r.DisruptedSince = ago(60) }), func(n *Node) { n.Ready = corev1.ConditionUnknown })}), ends},
+		causeNode: {
+			see(
+				newJob(),
+				[]Node{
+					newNode(
+						"w",
+						recorded(record.Disrupted, func(r *record.Record) { r.DisruptedSince = ago(60) }),
+						func(n *Node) { n.Ready = corev1.ConditionUnknown },
+					),
+				},
+			),
+			ends,
+		},
 		causeTerminatingPod: {with(see(newJob(), []Node{w}), func(in *Input) {
 			in.BusyNodes = map[string]time.Time{"w": ago(9)}
 		}), ends},
@@ -61,21 +73,38 @@ func TestWaitsEnd(t *testing.T) {
 			in.Obstacle = &task.Obstacle{Reason: v1alpha1.ReasonConfigMapNotFound, Message: "no"}
 		}), blocked},
 		causeNodeProblem: {with(see(newJob(), []Node{w}), func(in *Input) {
-			in.NodeProblems = map[types.UID]NodeProblem{"w-uid": {Reason: v1alpha1.ReasonPodNameTaken, Message: "no", Since: ago(9), RetryAt: now.Add(24 * time.Hour)}}
+			in.NodeProblems = map[types.UID]NodeProblem{
+				"w-uid": {Reason: v1alpha1.ReasonPodNameTaken, Message: "no", Since: ago(9), RetryAt: now.Add(24 * time.Hour)},
+			}
 		}), ends},
-		causeBackoff:         {see(newJob(), []Node{newNode("w", recorded(record.Failed, func(r *record.Record) { r.FinishedAt = now }))}), ends},
-		causeDependency:      {dependent(), ends},
-		causeSlot:            {see(newJob(oneAtOnce), []Node{running, w}, newPod(running)), others},
-		causeStep:            {see(newJob(steps), []Node{running, w}, newPod(running)), others},
-		causeSoak:            {see(newJob(inSteps(soaked, rest)), []Node{done, w}), ends},
-		causeEmptyStep:       {see(newJob(inSteps(poolB(0), rest)), []Node{w}), blocked},
-		causePromotion:       {see(newJob(steps, promotedTo("first")), []Node{done, w}), user},
-		causeStopped:         {see(newJob(mayFailNodes(0)), []Node{failed, w}), blocked},
-		causeManagerNodeLast: {with(see(newJob(reboots), []Node{running, w}, newPod(running)), func(in *Input) { in.OwnNode = "w" }), others},
-		causeMaxUnavailable: {see(newJob(reboots, func(j *v1alpha1.NodeJob) { j.Spec.Maintenance.MaxUnavailable = new(intstr.FromInt32(1)) }),
-			[]Node{newNode("a", recorded(record.Succeeded), unready), w}), named},
-		causeControlPlane: {see(newJob(reboots), []Node{newNode("a", recorded(record.Succeeded), controlPlane, unready), newNode("w", controlPlane)}), named},
-		causeRunsAlone:    {see(newJob(), []Node{newNode("a", recorded(record.Failed, func(r *record.Record) { r.RunsAlone = true })), w}, newPod(running)), others},
+		causeBackoff: {
+			see(newJob(), []Node{newNode("w", recorded(record.Failed, func(r *record.Record) { r.FinishedAt = now }))}),
+			ends,
+		},
+		causeDependency: {dependent(), ends},
+		causeSlot:       {see(newJob(oneAtOnce), []Node{running, w}, newPod(running)), others},
+		causeStep:       {see(newJob(steps), []Node{running, w}, newPod(running)), others},
+		causeSoak:       {see(newJob(inSteps(soaked, rest)), []Node{done, w}), ends},
+		causeEmptyStep:  {see(newJob(inSteps(poolB(0), rest)), []Node{w}), blocked},
+		causePromotion:  {see(newJob(steps, promotedTo("first")), []Node{done, w}), user},
+		causeStopped:    {see(newJob(mayFailNodes(0)), []Node{failed, w}), blocked},
+		causeManagerNodeLast: {
+			with(see(newJob(reboots), []Node{running, w}, newPod(running)), func(in *Input) { in.OwnNode = "w" }),
+			others,
+		},
+		causeMaxUnavailable: {
+			see(newJob(reboots, func(j *v1alpha1.NodeJob) { j.Spec.Maintenance.MaxUnavailable = new(intstr.FromInt32(1)) }),
+				[]Node{newNode("a", recorded(record.Succeeded), unready), w}),
+			named,
+		},
+		causeControlPlane: {
+			see(newJob(reboots), []Node{newNode("a", recorded(record.Succeeded), controlPlane, unready), newNode("w", controlPlane)}),
+			named,
+		},
+		causeRunsAlone: {
+			see(newJob(), []Node{newNode("a", recorded(record.Failed, func(r *record.Record) { r.RunsAlone = true })), w}, newPod(running)),
+			others,
+		},
 		causeRollback: {see(newJob(func(j *v1alpha1.NodeJob) { j.Spec.Rollback = &v1alpha1.RollbackSpec{Script: "undo"} }),
 			[]Node{w}, newPod(w, func(p *Pod) { p.Runs = task.Rollback })), others},
 	}
@@ -135,11 +164,35 @@ func TestAPodOfAnEarlierNodeJobDelaysOthersForTheProgressDeadline(t *testing.T) 
 		reason         string // of the first node
 		stalled        bool
 	}{
-		"it should have ended a moment ago":                                        {since: 60, created: 90000, reason: v1alpha1.ReasonPodTerminating},
-		"the NodeJob has not waited for it for long":                               {since: 90000, created: 60, reason: v1alpha1.ReasonPodTerminating},
-		"another canary starts after the deadline":                                 {since: 3600, created: 90000, want: []string{"start attempt 1 of rev on b"}, reason: v1alpha1.ReasonProgressDeadlineExceeded},
-		"a rollback for the deletion of the NodeJob waits for it":                  {since: 10, created: 90000, deleting: true, reason: v1alpha1.ReasonRollbackPending},
-		"the status says so when a rollback for the deletion of the NodeJob waits": {since: 61, created: 90000, deleting: true, reason: v1alpha1.ReasonRollbackPending, stalled: true},
+		"it should have ended a moment ago": {
+			since:   60,
+			created: 90000,
+			reason:  v1alpha1.ReasonPodTerminating,
+		},
+		"the NodeJob has not waited for it for long": {
+			since:   90000,
+			created: 60,
+			reason:  v1alpha1.ReasonPodTerminating,
+		},
+		"another canary starts after the deadline": {
+			since:   3600,
+			created: 90000,
+			want:    []string{"start attempt 1 of rev on b"},
+			reason:  v1alpha1.ReasonProgressDeadlineExceeded,
+		},
+		"a rollback for the deletion of the NodeJob waits for it": {
+			since:    10,
+			created:  90000,
+			deleting: true,
+			reason:   v1alpha1.ReasonRollbackPending,
+		},
+		"the status says so when a rollback for the deletion of the NodeJob waits": {
+			since:    61,
+			created:  90000,
+			deleting: true,
+			reason:   v1alpha1.ReasonRollbackPending,
+			stalled:  true,
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -18,7 +18,10 @@ func TestArchiveOf(t *testing.T) {
 		reported *outcome.Archive
 		want     Archive
 	}{
-		"the runner has stored the output":     {&outcome.Archive{Stored: true, Bytes: 5, Dropped: 1, SHA256: "ab"}, Archive{Phase: "task", Location: location, Stored: true, Bytes: 5, Dropped: 1, SHA256: "ab"}},
+		"the runner has stored the output": {
+			&outcome.Archive{Stored: true, Bytes: 5, Dropped: 1, SHA256: "ab"},
+			Archive{Phase: "task", Location: location, Stored: true, Bytes: 5, Dropped: 1, SHA256: "ab"},
+		},
 		"the runner has not stored the output": {outcome.NotStored("gone"), Archive{Phase: "task", Location: location, Error: "gone"}},
 		"the runner was killed":                {nil, Archive{Phase: "task", Location: location, Error: NotReported}},
 	}
@@ -48,23 +51,44 @@ func TestArchivesAreBounded(t *testing.T) {
 		in   Archive
 		want Archives
 	}{
-		"a valid one":                          {valid, Archives{valid}},
-		"an unknown phase":                     {Archive{Phase: "other", Location: "s3://a"}, nil},
-		"no location":                          {Archive{Phase: "task"}, nil},
-		"a location with an escape sequence":   {Archive{Phase: "task", Location: "s3://a\x1b[2J"}, nil},
-		"a location with a space":              {Archive{Phase: "task", Location: "s3://a b"}, nil},
-		"a location with a command":            {Archive{Phase: "task", Location: "s3://a;reboot"}, nil},
-		"a location with a substitution":       {Archive{Phase: "task", Location: "s3://a$(reboot)"}, nil},
-		"a location that is an option":         {Archive{Phase: "task", Location: "--endpoint-url=https://a"}, nil},
-		"a location of a server":               {Archive{Phase: "task", Location: "http://[::1]:80/a_b=c-d.log", Stored: true}, Archives{{Phase: "task", Location: "http://[::1]:80/a_b=c-d.log", Stored: true}}},
-		"a location beyond ASCII":              {Archive{Phase: "task", Location: "s3://\u0430"}, nil},
-		"a location with all kinds of letters": {Archive{Phase: "task", Location: "s3://AZaz09", Stored: true}, Archives{{Phase: "task", Location: "s3://AZaz09", Stored: true}}},
-		"a location of the maximum length":     {Archive{Phase: "task", Location: "s3://" + strings.Repeat("a", 1019), Stored: true}, Archives{{Phase: "task", Location: "s3://" + strings.Repeat("a", 1019), Stored: true}}},
-		"a location that is too long":          {Archive{Phase: "task", Location: "s3://" + strings.Repeat("a", 1020)}, nil},
-		"an error with an escape sequence":     {Archive{Phase: "task", Location: "s3://a", Error: "\x1b"}, Archives{{Phase: "task", Location: "s3://a", Error: `\x1b`}}},
-		"a negative size":                      {Archive{Phase: "task", Location: "s3://a", Stored: true, Bytes: -1}, Archives{{Phase: "task", Location: "s3://a", Stored: true}}},
-		"an output that is stored and is not":  {Archive{Phase: "task", Location: "s3://a", Stored: true, Error: "x"}, Archives{{Phase: "task", Location: "s3://a", Stored: true}}},
-		"an output that is not stored, no why": {Archive{Phase: "task", Location: "s3://a"}, Archives{{Phase: "task", Location: "s3://a", Error: "it is not known why"}}},
+		"a valid one":                        {valid, Archives{valid}},
+		"an unknown phase":                   {Archive{Phase: "other", Location: "s3://a"}, nil},
+		"no location":                        {Archive{Phase: "task"}, nil},
+		"a location with an escape sequence": {Archive{Phase: "task", Location: "s3://a\x1b[2J"}, nil},
+		"a location with a space":            {Archive{Phase: "task", Location: "s3://a b"}, nil},
+		"a location with a command":          {Archive{Phase: "task", Location: "s3://a;reboot"}, nil},
+		"a location with a substitution":     {Archive{Phase: "task", Location: "s3://a$(reboot)"}, nil},
+		"a location that is an option":       {Archive{Phase: "task", Location: "--endpoint-url=https://a"}, nil},
+		"a location of a server": {
+			Archive{Phase: "task", Location: "http://[::1]:80/a_b=c-d.log", Stored: true},
+			Archives{{Phase: "task", Location: "http://[::1]:80/a_b=c-d.log", Stored: true}},
+		},
+		"a location beyond ASCII": {Archive{Phase: "task", Location: "s3://\u0430"}, nil},
+		"a location with all kinds of letters": {
+			Archive{Phase: "task", Location: "s3://AZaz09", Stored: true},
+			Archives{{Phase: "task", Location: "s3://AZaz09", Stored: true}},
+		},
+		"a location of the maximum length": {
+			Archive{Phase: "task", Location: "s3://" + strings.Repeat("a", 1019), Stored: true},
+			Archives{{Phase: "task", Location: "s3://" + strings.Repeat("a", 1019), Stored: true}},
+		},
+		"a location that is too long": {Archive{Phase: "task", Location: "s3://" + strings.Repeat("a", 1020)}, nil},
+		"an error with an escape sequence": {
+			Archive{Phase: "task", Location: "s3://a", Error: "\x1b"},
+			Archives{{Phase: "task", Location: "s3://a", Error: `\x1b`}},
+		},
+		"a negative size": {
+			Archive{Phase: "task", Location: "s3://a", Stored: true, Bytes: -1},
+			Archives{{Phase: "task", Location: "s3://a", Stored: true}},
+		},
+		"an output that is stored and is not": {
+			Archive{Phase: "task", Location: "s3://a", Stored: true, Error: "x"},
+			Archives{{Phase: "task", Location: "s3://a", Stored: true}},
+		},
+		"an output that is not stored, no why": {
+			Archive{Phase: "task", Location: "s3://a"},
+			Archives{{Phase: "task", Location: "s3://a", Error: "it is not known why"}},
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -87,7 +111,9 @@ func TestAtMostThreeArchivesAreKept(t *testing.T) {
 
 func TestArchivesThatCannotBeReadLeaveTheRecordReadable(t *testing.T) {
 	for _, archives := range []string{`"none"`, `[{"phase":"task","location":"s3://a","stored":true},7]`} {
-		got, err := Decode(`{"revision":"r","outcome":"Succeeded","attempts":1,"finishedAt":"2026-03-01T12:00:00Z","archives":` + archives + `,"podUID":"p"}`)
+		got, err := Decode(
+			`{"revision":"r","outcome":"Succeeded","attempts":1,"finishedAt":"2026-03-01T12:00:00Z","archives":` + archives + `,"podUID":"p"}`,
+		)
 		if err != nil || got.Archives != nil || got.Outcome != Succeeded {
 			t.Errorf("%s: read %+v, %v", archives, got, err)
 		}

@@ -110,7 +110,13 @@ func TestPatchesChangeOnlyOwnKeys(t *testing.T) {
 			},
 		},
 		"a node is cordoned with its record": {
-			patch: Change{UID: "node-uid", Key: key, Record: new(of(Failed)), ResourceVersion: "42", Cordon: &Cordon{By: []string{key, "ns.everynode.dev/other"}}}.Patch(),
+			patch: Change{
+				UID:             "node-uid",
+				Key:             key,
+				Record:          new(of(Failed)),
+				ResourceVersion: "42",
+				Cordon:          &Cordon{By: []string{key, "ns.everynode.dev/other"}},
+			}.Patch(),
 			want: func(n *corev1.Node) {
 				SetOn(n, key, of(Failed))
 				n.Annotations["everynode.dev/cordoned-by"] = "ns.everynode.dev/job,ns.everynode.dev/other"
@@ -126,9 +132,17 @@ func TestPatchesChangeOnlyOwnKeys(t *testing.T) {
 			},
 		},
 		"a node is released while another NodeJob has cordoned it": {
-			before: []func(*corev1.Node){func(n *corev1.Node) { n.Annotations["everynode.dev/cordoned-by"] = key + ",ns.everynode.dev/other" }},
-			patch:  Change{UID: "node-uid", Key: key, Forget: true, ResourceVersion: "42", Cordon: &Cordon{By: []string{"ns.everynode.dev/other"}}}.Patch(),
-			want:   func(n *corev1.Node) { n.Annotations["everynode.dev/cordoned-by"] = "ns.everynode.dev/other" },
+			before: []func(*corev1.Node){
+				func(n *corev1.Node) { n.Annotations["everynode.dev/cordoned-by"] = key + ",ns.everynode.dev/other" },
+			},
+			patch: Change{
+				UID:             "node-uid",
+				Key:             key,
+				Forget:          true,
+				ResourceVersion: "42",
+				Cordon:          &Cordon{By: []string{"ns.everynode.dev/other"}},
+			}.Patch(),
+			want: func(n *corev1.Node) { n.Annotations["everynode.dev/cordoned-by"] = "ns.everynode.dev/other" },
 		},
 		"Forget removes label and annotation": {
 			before: []func(*corev1.Node){labelled, annotated},

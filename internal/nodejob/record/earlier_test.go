@@ -107,8 +107,22 @@ func TestEarlierThan(t *testing.T) {
 			[]string{"a 1 Failed: no disk 1"},
 		},
 		"the five before the last": {
-			[]func(*Record) bool{failed("a", 1), failed("a", 2), failed("a", 3), failed("a", 4), failed("a", 5), failed("a", 6), failed("a", 7)},
-			[]string{"a 2 Failed: no disk 2", "a 3 Failed: no disk 3", "a 4 Failed: no disk 4", "a 5 Failed: no disk 5", "a 6 Failed: no disk 6"},
+			[]func(*Record) bool{
+				failed("a", 1),
+				failed("a", 2),
+				failed("a", 3),
+				failed("a", 4),
+				failed("a", 5),
+				failed("a", 6),
+				failed("a", 7),
+			},
+			[]string{
+				"a 2 Failed: no disk 2",
+				"a 3 Failed: no disk 3",
+				"a 4 Failed: no disk 4",
+				"a 5 Failed: no disk 5",
+				"a 6 Failed: no disk 6",
+			},
 		},
 		"a new revision continues the list": {
 			[]func(*Record) bool{failed("a", 1), succeeded("a"), failed("b", 1)},
@@ -143,7 +157,11 @@ func TestEarlierThan(t *testing.T) {
 			[]string{"a 1 Disrupted x1: evicted", "a 1 Failed: no disk 1"},
 		},
 		"disruptions of two revisions": {
-			[]func(*Record) bool{disrupted(0, 1), disrupted(0, 2), func(r *Record) bool { disrupted(0, 1)(r); r.Revision = "b"; return false }},
+			[]func(*Record) bool{
+				disrupted(0, 1),
+				disrupted(0, 2),
+				func(r *Record) bool { disrupted(0, 1)(r); r.Revision = "b"; return false },
+			},
 			[]string{"a 1 Disrupted x2: evicted"},
 		},
 		"a reboot does not end an attempt": {
@@ -151,11 +169,29 @@ func TestEarlierThan(t *testing.T) {
 			[]string{"a 1 Failed: no disk 1"},
 		},
 		"a reboot does not replace an earlier attempt": {
-			[]func(*Record) bool{failed("a", 1), failed("a", 2), failed("a", 3), failed("a", 4), failed("a", 5), failed("a", 6), rebooting, succeeded("a")},
-			[]string{"a 2 Failed: no disk 2", "a 3 Failed: no disk 3", "a 4 Failed: no disk 4", "a 5 Failed: no disk 5", "a 6 Failed: no disk 6"},
+			[]func(*Record) bool{
+				failed("a", 1),
+				failed("a", 2),
+				failed("a", 3),
+				failed("a", 4),
+				failed("a", 5),
+				failed("a", 6),
+				rebooting,
+				succeeded("a"),
+			},
+			[]string{
+				"a 2 Failed: no disk 2",
+				"a 3 Failed: no disk 3",
+				"a 4 Failed: no disk 4",
+				"a 5 Failed: no disk 5",
+				"a 6 Failed: no disk 6",
+			},
 		},
 		"a revision that is assumed to be done has no attempt": {
-			[]func(*Record) bool{func(r *Record) bool { succeeded("a")(r); r.Assumed = true; return false }, func(r *Record) bool { r.Assumed = false; return failed("b", 1)(r) }},
+			[]func(*Record) bool{
+				func(r *Record) bool { succeeded("a")(r); r.Assumed = true; return false },
+				func(r *Record) bool { r.Assumed = false; return failed("b", 1)(r) },
+			},
 			nil,
 		},
 		"a run with a reboot that failed": {
@@ -163,7 +199,13 @@ func TestEarlierThan(t *testing.T) {
 			[]string{"a 2 Failed: no disk 2"},
 		},
 		"the attempts of a rollback": {
-			[]func(*Record) bool{failed("a", 1), rollback(Failed, 1, 0), rollback(Disrupted, 1, 1), rollback(Disrupted, 1, 2), rollback(Succeeded, 2, 0)},
+			[]func(*Record) bool{
+				failed("a", 1),
+				rollback(Failed, 1, 0),
+				rollback(Disrupted, 1, 1),
+				rollback(Disrupted, 1, 2),
+				rollback(Succeeded, 2, 0),
+			},
 			[]string{"a 1 Failed rollback: failed", "a 2 Disrupted rollback x2: failed"},
 		},
 		"a rollback and what it undid": {
@@ -242,9 +284,19 @@ func full() Record {
 	r := whole()
 	for i := range 2 * MaxEarlier {
 		r.Earlier = append(r.Earlier, Attempt{
-			Revision: strings.Repeat("r", 63), Rollback: true, Number: maxCount, Outcome: Disrupted, Disruptions: maxCount, ExitCode: new(int32(255)),
-			StartedAt: began, FinishedAt: began.Add(time.Duration(i) * time.Second),
-			Reason: strings.Repeat(`"`, 1<<10), Message: strings.Repeat("first\n", 1<<10) + strings.Repeat(`"`, 1<<10),
+			Revision: strings.Repeat(
+				"r",
+				63,
+			),
+			Rollback:    true,
+			Number:      maxCount,
+			Outcome:     Disrupted,
+			Disruptions: maxCount,
+			ExitCode:    new(int32(255)),
+			StartedAt:   began,
+			FinishedAt:  began.Add(time.Duration(i) * time.Second),
+			Reason:      strings.Repeat(`"`, 1<<10),
+			Message:     strings.Repeat("first\n", 1<<10) + strings.Repeat(`"`, 1<<10),
 		})
 	}
 	return r
@@ -322,23 +374,46 @@ func TestDecodeBoundsEarlierAttempts(t *testing.T) {
 		list string
 		want []string
 	}{
-		"no list":                                {`"x"`, nil},
-		"null":                                   {`null`, nil},
-		"an object":                              {`{"a":1}`, nil},
-		"entries that are not objects":           {`[1,"a",null]`, nil},
-		"an unknown outcome":                     {`[{"revision":"r","attempt":1,"outcome":"Maybe"},{"revision":"r","attempt":1,"outcome":"Failed"}]`, []string{"r 1 Failed"}},
-		"an attempt that continues":              {`[{"revision":"r","attempt":1,"outcome":"Rebooting"}]`, nil},
-		"a revision that is not a label value":   {`[{"revision":"\u001b[2J","attempt":1,"outcome":"Failed"},{"revision":"","attempt":1,"outcome":"Failed"}]`, nil},
-		"numbers out of range":                   {`[{"revision":"r","attempt":-5,"outcome":"Disrupted","disruptions":-1},{"revision":"r","attempt":2147483647,"outcome":"Failed","disruptions":2147483647}]`, []string{"r 1 Disrupted", "r 1000000 Failed x1000000"}},
-		"a number that is not an int32":          {`[{"revision":"r","attempt":1e99,"outcome":"Failed"}]`, nil},
-		"text with hidden characters":            {`[{"revision":"r","attempt":1,"outcome":"Failed","message":"a\n\u202eb\u0000\n\n"}]`, []string{`r 1 Failed: \u202eb\x00`}},
-		"a success has no message and no reason": {`[{"revision":"r","attempt":1,"outcome":"Succeeded","message":"a","reason":"b"}]`, []string{"r 1 Succeeded"}},
-		"a thousand entries":                     {"[" + strings.Repeat(`{"revision":"r","outcome":"Failed"},`, 300) + `{"revision":"r","outcome":"Failed"}]`, []string{"r 1 Failed", "r 1 Failed", "r 1 Failed", "r 1 Failed", "r 1 Failed"}},
-		"a time with an invalid year":            {`[{"revision":"r","attempt":1,"outcome":"Failed","finishedAt":"9999-12-31T23:59:59Z"}]`, []string{"r 1 Failed"}},
+		"no list":                      {`"x"`, nil},
+		"null":                         {`null`, nil},
+		"an object":                    {`{"a":1}`, nil},
+		"entries that are not objects": {`[1,"a",null]`, nil},
+		"an unknown outcome": {
+			`[{"revision":"r","attempt":1,"outcome":"Maybe"},{"revision":"r","attempt":1,"outcome":"Failed"}]`,
+			[]string{"r 1 Failed"},
+		},
+		"an attempt that continues": {`[{"revision":"r","attempt":1,"outcome":"Rebooting"}]`, nil},
+		"a revision that is not a label value": {
+			`[{"revision":"\u001b[2J","attempt":1,"outcome":"Failed"},{"revision":"","attempt":1,"outcome":"Failed"}]`,
+			nil,
+		},
+		"numbers out of range": {
+			`[{"revision":"r","attempt":-5,"outcome":"Disrupted","disruptions":-1},{"revision":"r","attempt":2147483647,"outcome":"Failed","disruptions":2147483647}]`,
+			[]string{"r 1 Disrupted", "r 1000000 Failed x1000000"},
+		},
+		"a number that is not an int32": {`[{"revision":"r","attempt":1e99,"outcome":"Failed"}]`, nil},
+		"text with hidden characters": {
+			`[{"revision":"r","attempt":1,"outcome":"Failed","message":"a\n\u202eb\u0000\n\n"}]`,
+			[]string{`r 1 Failed: \u202eb\x00`},
+		},
+		"a success has no message and no reason": {
+			`[{"revision":"r","attempt":1,"outcome":"Succeeded","message":"a","reason":"b"}]`,
+			[]string{"r 1 Succeeded"},
+		},
+		"a thousand entries": {
+			"[" + strings.Repeat(`{"revision":"r","outcome":"Failed"},`, 300) + `{"revision":"r","outcome":"Failed"}]`,
+			[]string{"r 1 Failed", "r 1 Failed", "r 1 Failed", "r 1 Failed", "r 1 Failed"},
+		},
+		"a time with an invalid year": {
+			`[{"revision":"r","attempt":1,"outcome":"Failed","finishedAt":"9999-12-31T23:59:59Z"}]`,
+			[]string{"r 1 Failed"},
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, err := Decode(`{"revision":"r","outcome":"Failed","attempts":1,"finishedAt":"2026-03-01T12:00:00Z","earlier":` + tt.list + `,"podUID":"p"}`)
+			got, err := Decode(
+				`{"revision":"r","outcome":"Failed","attempts":1,"finishedAt":"2026-03-01T12:00:00Z","earlier":` + tt.list + `,"podUID":"p"}`,
+			)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -196,7 +196,12 @@ func TestUnknownFieldsAreIgnoredAndNotWrittenBack(t *testing.T) {
 		annotations[g.Key], labels[record.SealKey(g.Key)] = string(encoded), record.Seal(string(encoded))
 		got := record.Read(labels, annotations, g.Key)
 		if diff := cmp.Diff(record.Read(g.Labels, g.Annotations, g.Key), got); diff != "" {
-			t.Fatalf("with fields of a later version, %s is read differently (-without +with):\n%s%s", goldenFile(version, name), diff, remedy)
+			t.Fatalf(
+				"with fields of a later version, %s is read differently (-without +with):\n%s%s",
+				goldenFile(version, name),
+				diff,
+				remedy,
+			)
 		}
 		if diff := cmp.Diff(asJSON(t, g.Annotations[g.Key]), asJSON(t, record.Encode(*got.Record))); diff != "" {
 			t.Errorf("docs/api-stability.md says that unknown fields are not written back (-known +written):\n%s", diff)

@@ -40,7 +40,10 @@ var situations = map[string]situation{
 			"removeLabels: [example.com/needs-disk]\n",
 		script: func(c *plantest.Cluster) {
 			c.Nodes["node-1"].Labels["example.com/needs-disk"] = "yes"
-			c.Task = ends(failure("no disk at /dev/sdb"), plantest.Result{Output: "1 disk", Results: map[string]string{"kernel": "6.12", "disks": "sda, sdb"}})
+			c.Task = ends(
+				failure("no disk at /dev/sdb"),
+				plantest.Result{Output: "1 disk", Results: map[string]string{"kernel": "6.12", "disks": "sda, sdb"}},
+			)
 			c.Create()
 			c.Run(5 * time.Minute)
 		},
@@ -61,7 +64,13 @@ var situations = map[string]situation{
 		spec:  disk + "rollback: {script: wipefs -a /dev/sdb}\nonFailure: {action: Drain}\n",
 		script: func(c *plantest.Cluster) {
 			c.Workloads["node-1"] = []*plantest.Workload{plantest.NewWorkload("shop", "web-1")}
-			c.Task = ends(failure("no disk at /dev/sdb"), failure("no disk at /dev/sdb"), failure("no disk at /dev/sdb"), failure("the disk is busy"), plantest.Result{})
+			c.Task = ends(
+				failure("no disk at /dev/sdb"),
+				failure("no disk at /dev/sdb"),
+				failure("no disk at /dev/sdb"),
+				failure("the disk is busy"),
+				plantest.Result{},
+			)
 			c.Create()
 			c.Run(10 * time.Minute)
 		},
@@ -183,7 +192,9 @@ var situations = map[string]situation{
 		about: "The task has failed, and has reported more results than a record keeps.",
 		spec:  "task: {script: lsblk}\nretry: {limit: 0}\n",
 		script: func(c *plantest.Cluster) {
-			c.Task = ends(plantest.Result{Code: 1, Output: "\x1b[31mfailed", Results: map[string]string{"log": strings.Repeat("0123456789", 30)}})
+			c.Task = ends(
+				plantest.Result{Code: 1, Output: "\x1b[31mfailed", Results: map[string]string{"log": strings.Repeat("0123456789", 30)}},
+			)
 			c.Create()
 			c.Run(time.Minute)
 		},

@@ -17,7 +17,15 @@ func TestPreviousTo(t *testing.T) {
 	results := map[string]string{"kernel": "6.1"}
 	at := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 	of := func(revision string, changes ...func(*Record)) *Record {
-		r := &Record{Revision: revision, Outcome: Succeeded, Attempts: 1, FinishedAt: at, MachineID: "m", ExitCode: new(int32(0)), Results: results}
+		r := &Record{
+			Revision:   revision,
+			Outcome:    Succeeded,
+			Attempts:   1,
+			FinishedAt: at,
+			MachineID:  "m",
+			ExitCode:   new(int32(0)),
+			Results:    results,
+		}
 		for _, change := range changes {
 			change(r)
 		}
@@ -31,18 +39,46 @@ func TestPreviousTo(t *testing.T) {
 		prev, next *Record
 		want       *Previous
 	}{
-		"no record":                               {nil, of("b"), nil},
-		"the first revision again":                {of("a"), of("a"), nil},
-		"a new revision":                          {of("a"), of("b"), &Previous{Revision: "a", Outcome: Succeeded, Attempts: 1, FinishedAt: at, ExitCode: new(int32(0)), Results: results}},
-		"a new revision after another":            {of("b", after("a")), of("c"), &Previous{Revision: "b", Outcome: Succeeded, Attempts: 1, FinishedAt: at, ExitCode: new(int32(0)), Results: results}},
-		"a further attempt of the new revision":   {of("b", after("a")), of("b"), &Previous{Revision: "a", Outcome: Failed}},
-		"a revision without results":              {of("b", silent, after("a")), of("c"), &Previous{Revision: "a", Outcome: Failed}},
-		"the first revision without results":      {of("a", silent), of("b"), nil},
-		"the earlier revision again":              {of("b", silent, after("a")), of("a"), nil},
-		"the results of truncated values":         {of("a", func(r *Record) { r.Truncated = true }), of("b"), &Previous{Revision: "a", Outcome: Succeeded, Attempts: 1, FinishedAt: at, ExitCode: new(int32(0)), Results: results, Truncated: true}},
-		"another machine":                         {of("b", after("a")), of("c", func(r *Record) { r.MachineID = "n" }), nil},
-		"a machine that did not report its ID":    {of("a"), of("b", func(r *Record) { r.MachineID = "" }), &Previous{Revision: "a", Outcome: Succeeded, Attempts: 1, FinishedAt: at, ExitCode: new(int32(0)), Results: results}},
-		"a new attempt that was disrupted itself": {of("a"), of("b", func(r *Record) { r.Outcome = Disrupted }), &Previous{Revision: "a", Outcome: Succeeded, Attempts: 1, FinishedAt: at, ExitCode: new(int32(0)), Results: results}},
+		"no record":                {nil, of("b"), nil},
+		"the first revision again": {of("a"), of("a"), nil},
+		"a new revision": {
+			of("a"),
+			of("b"),
+			&Previous{Revision: "a", Outcome: Succeeded, Attempts: 1, FinishedAt: at, ExitCode: new(int32(0)), Results: results},
+		},
+		"a new revision after another": {
+			of("b", after("a")),
+			of("c"),
+			&Previous{Revision: "b", Outcome: Succeeded, Attempts: 1, FinishedAt: at, ExitCode: new(int32(0)), Results: results},
+		},
+		"a further attempt of the new revision": {of("b", after("a")), of("b"), &Previous{Revision: "a", Outcome: Failed}},
+		"a revision without results":            {of("b", silent, after("a")), of("c"), &Previous{Revision: "a", Outcome: Failed}},
+		"the first revision without results":    {of("a", silent), of("b"), nil},
+		"the earlier revision again":            {of("b", silent, after("a")), of("a"), nil},
+		"the results of truncated values": {
+			of("a", func(r *Record) { r.Truncated = true }),
+			of("b"),
+			&Previous{
+				Revision:   "a",
+				Outcome:    Succeeded,
+				Attempts:   1,
+				FinishedAt: at,
+				ExitCode:   new(int32(0)),
+				Results:    results,
+				Truncated:  true,
+			},
+		},
+		"another machine": {of("b", after("a")), of("c", func(r *Record) { r.MachineID = "n" }), nil},
+		"a machine that did not report its ID": {
+			of("a"),
+			of("b", func(r *Record) { r.MachineID = "" }),
+			&Previous{Revision: "a", Outcome: Succeeded, Attempts: 1, FinishedAt: at, ExitCode: new(int32(0)), Results: results},
+		},
+		"a new attempt that was disrupted itself": {
+			of("a"),
+			of("b", func(r *Record) { r.Outcome = Disrupted }),
+			&Previous{Revision: "a", Outcome: Succeeded, Attempts: 1, FinishedAt: at, ExitCode: new(int32(0)), Results: results},
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -56,7 +92,12 @@ func TestPreviousTo(t *testing.T) {
 // TestEncodeRemovesPreviousResultsBeforeTheMessage fills a record until the results of both revisions do not fit.
 func TestEncodeRemovesPreviousResultsBeforeTheMessage(t *testing.T) {
 	r := whole()
-	r.Previous = &Previous{Revision: "old", Outcome: Succeeded, FinishedAt: r.FinishedAt, Results: map[string]string{"a": strings.Repeat("v", MaxBytes)}}
+	r.Previous = &Previous{
+		Revision:   "old",
+		Outcome:    Succeeded,
+		FinishedAt: r.FinishedAt,
+		Results:    map[string]string{"a": strings.Repeat("v", MaxBytes)},
+	}
 	caller := maps.Clone(r.Previous.Results)
 	got, err := Decode(Encode(r))
 	if err != nil {
@@ -88,7 +129,9 @@ func TestDecodeBoundsThePreviousRevision(t *testing.T) {
 			t.Errorf("%s: %+v, %v", previous, r.Previous, err)
 		}
 	}
-	r, err := Decode(`{"revision":"b","outcome":"Succeeded","attempts":1,"previous":{"revision":"a","outcome":"Failed","finishedAt":"9999-01-01T00:00:00Z"}}`)
+	r, err := Decode(
+		`{"revision":"b","outcome":"Succeeded","attempts":1,"previous":{"revision":"a","outcome":"Failed","finishedAt":"9999-01-01T00:00:00Z"}}`,
+	)
 	if err != nil || r.Previous == nil || !r.Previous.FinishedAt.IsZero() {
 		t.Errorf("a time that no record has: %+v, %v", r.Previous, err)
 	}

@@ -31,13 +31,25 @@ func TestPatchesOfSharedMetadata(t *testing.T) {
 		want   func(*corev1.Node)
 	}{
 		"results are published with their publisher": {
-			change: Change{Publish: &Publish{Labels: map[string]*string{size: new("8")}, Annotations: map[string]*string{kernel: new("6.8")}, Published: ours}},
-			want:   published,
+			change: Change{
+				Publish: &Publish{
+					Labels:      map[string]*string{size: new("8")},
+					Annotations: map[string]*string{kernel: new("6.8")},
+					Published:   ours,
+				},
+			},
+			want: published,
 		},
 		"the last published results are removed": {
 			before: published,
-			change: Change{Publish: &Publish{Labels: map[string]*string{size: nil}, Annotations: map[string]*string{kernel: nil}, Published: Published{}.Clone()}},
-			want:   func(*corev1.Node) {},
+			change: Change{
+				Publish: &Publish{
+					Labels:      map[string]*string{size: nil},
+					Annotations: map[string]*string{kernel: nil},
+					Published:   Published{}.Clone(),
+				},
+			},
+			want: func(*corev1.Node) {},
 		},
 		"published results of another NodeJob stay": {
 			before: func(n *corev1.Node) {
@@ -45,7 +57,11 @@ func TestPatchesOfSharedMetadata(t *testing.T) {
 				n.Labels["example.com/theirs"] = "x"
 			},
 			change: Change{Publish: &Publish{
-				Labels: map[string]*string{size: nil}, Annotations: map[string]*string{kernel: nil}, Published: Published{Labels: map[string]string{"example.com/theirs": "ns.everynode.dev/other"}},
+				Labels: map[string]*string{
+					size: nil,
+				},
+				Annotations: map[string]*string{kernel: nil},
+				Published:   Published{Labels: map[string]string{"example.com/theirs": "ns.everynode.dev/other"}},
 			}},
 			want: func(n *corev1.Node) {
 				n.Labels["example.com/theirs"] = "x"
@@ -53,7 +69,9 @@ func TestPatchesOfSharedMetadata(t *testing.T) {
 			},
 		},
 		"an empty value is published": {
-			change: Change{Publish: &Publish{Labels: map[string]*string{size: new("")}, Published: Published{Labels: map[string]string{size: key}}}},
+			change: Change{
+				Publish: &Publish{Labels: map[string]*string{size: new("")}, Published: Published{Labels: map[string]string{size: key}}},
+			},
 			want: func(n *corev1.Node) {
 				n.Labels[size], n.Annotations[v1alpha1.PublishedAnnotation] = "", `{"labels":{"example.com/size":"ns.everynode.dev/job"}}`
 			},
@@ -81,8 +99,14 @@ func TestPatchesOfSharedMetadata(t *testing.T) {
 				n.Annotations[v1alpha1.CordonedAnnotation] = key
 			},
 			change: Change{
-				Record: new(succeeded()), Cordon: &Cordon{}, Taints: &Taints{All: nodeOfOthers().Spec.Taints},
-				Publish: &Publish{Labels: map[string]*string{size: new("8")}, Annotations: map[string]*string{kernel: new("6.8")}, Published: ours},
+				Record: new(succeeded()),
+				Cordon: &Cordon{},
+				Taints: &Taints{All: nodeOfOthers().Spec.Taints},
+				Publish: &Publish{
+					Labels:      map[string]*string{size: new("8")},
+					Annotations: map[string]*string{kernel: new("6.8")},
+					Published:   ours,
+				},
 			},
 			want: func(n *corev1.Node) {
 				published(n)
@@ -140,8 +164,11 @@ func TestReadPublished(t *testing.T) {
 		value string
 		want  Published
 	}{
-		"nothing":                   {"", Published{}},
-		"labels":                    {`{"labels":{"a":"ns.everynode.dev/b"}}`, Published{Labels: map[string]string{"a": "ns.everynode.dev/b"}}},
+		"nothing": {"", Published{}},
+		"labels": {
+			`{"labels":{"a":"ns.everynode.dev/b"}}`,
+			Published{Labels: map[string]string{"a": "ns.everynode.dev/b"}},
+		},
 		"not JSON":                  {"a=b", Published{}},
 		"another type":              {`{"labels":["a"]}`, Published{}},
 		"only the labels are valid": {`{"labels":{"a":"b"},"annotations":7}`, Published{}},
@@ -214,7 +241,10 @@ func TestRebootsInRecord(t *testing.T) {
 	t.Run("it is decoded unchanged if other fields do not fit", func(t *testing.T) {
 		removed := map[string]string{}
 		for _, c := range "abcdefgh" {
-			removed[strings.Repeat(string(c), 60)+"."+strings.Repeat("d", 60)+"."+strings.Repeat("d", 60)+"/"+strings.Repeat("n", 63)] = strings.Repeat("v", 63)
+			removed[strings.Repeat(string(c), 60)+"."+strings.Repeat("d", 60)+"."+strings.Repeat("d", 60)+"/"+strings.Repeat("n", 63)] = strings.Repeat(
+				"v",
+				63,
+			)
 		}
 		r := reboots(func(r *Record) {
 			r.RemovedLabels, r.Results = removed, map[string]string{"quotes": strings.Repeat(`"`, 256)}
@@ -231,8 +261,18 @@ func TestRebootsInRecord(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(r.Reboot, got.Reboot); diff != "" || !maps.Equal(removed, got.RemovedLabels) || !got.Rerun || !got.NeverStarted {
-			t.Errorf("reboot (-want +got):\n%s\nremoved %v, again %v, neverStarted %v", diff, got.RemovedLabels, got.Rerun, got.NeverStarted)
+		if diff := cmp.Diff(
+			r.Reboot,
+			got.Reboot,
+		); diff != "" || !maps.Equal(removed, got.RemovedLabels) || !got.Rerun ||
+			!got.NeverStarted {
+			t.Errorf(
+				"reboot (-want +got):\n%s\nremoved %v, again %v, neverStarted %v",
+				diff,
+				got.RemovedLabels,
+				got.Rerun,
+				got.NeverStarted,
+			)
 		}
 	})
 	for name, tt := range map[string]struct {

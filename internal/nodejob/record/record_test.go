@@ -23,15 +23,25 @@ var began = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 func whole() Record {
 	code := int32(3)
 	return Record{
-		Revision: "0123456789", Outcome: Failed, Attempts: 2, Disruptions: 1,
-		StartedAt: began, FinishedAt: began.Add(90 * time.Second), ExitCode: &code,
-		Reason: "TaskFailed", Message: "line 1\nline 2: no <disk> & more",
-		Results: map[string]string{"kernel": "6.12", "zone": "a"}, Truncated: true,
+		Revision:    "0123456789",
+		Outcome:     Failed,
+		Attempts:    2,
+		Disruptions: 1,
+		StartedAt:   began,
+		FinishedAt:  began.Add(90 * time.Second),
+		ExitCode:    &code,
+		Reason:      "TaskFailed",
+		Message:     "line 1\nline 2: no <disk> & more",
+		Results:     map[string]string{"kernel": "6.12", "zone": "a"},
+		Truncated:   true,
 		Archives: Archives{
 			{Phase: "task", Location: "s3://outputs/a.log", Stored: true, Bytes: 100, Dropped: 7},
 			{Phase: "rollback", Location: "s3://outputs/b.log", Error: "the response is 403 Forbidden"},
 		},
-		BootID: "boot", MachineID: "machine", Retry: "again", PodUID: "pod-uid",
+		BootID:    "boot",
+		MachineID: "machine",
+		Retry:     "again",
+		PodUID:    "pod-uid",
 		Rollback: &Rollback{
 			Outcome: Failed, Attempts: 3, Disruptions: 1, StartedAt: began.Add(100 * time.Second), FinishedAt: began.Add(110 * time.Second),
 			ExitCode: &code, Reason: "TaskFailed", Message: "no way back", Retry: "again", PodUID: "undo-uid",
@@ -39,25 +49,69 @@ func whole() Record {
 		Cordoned: true,
 		Drain:    &Drain{StartedAt: began.Add(120 * time.Second), FinishedAt: began.Add(130 * time.Second), Outcome: "Drained"},
 		Earlier: Attempts{
-			{Revision: "9876543210", Number: 1, Outcome: Succeeded, StartedAt: began.Add(-time.Hour), FinishedAt: began.Add(-time.Hour), ExitCode: new(int32(0))},
-			{Revision: "0123456789", Number: 1, Outcome: Failed, StartedAt: began.Add(-time.Minute), FinishedAt: began.Add(-time.Minute), ExitCode: &code, Reason: "TaskFailed", Message: "line 2"},
+			{
+				Revision:   "9876543210",
+				Number:     1,
+				Outcome:    Succeeded,
+				StartedAt:  began.Add(-time.Hour),
+				FinishedAt: began.Add(-time.Hour),
+				ExitCode:   new(int32(0)),
+			},
+			{
+				Revision:   "0123456789",
+				Number:     1,
+				Outcome:    Failed,
+				StartedAt:  began.Add(-time.Minute),
+				FinishedAt: began.Add(-time.Minute),
+				ExitCode:   &code,
+				Reason:     "TaskFailed",
+				Message:    "line 2",
+			},
 		},
-		Previous: &Previous{Revision: "9876543210", Outcome: Succeeded, Attempts: 1, FinishedAt: began.Add(-time.Hour), ExitCode: new(int32(0)), Results: map[string]string{"kernel": "6.1"}},
+		Previous: &Previous{
+			Revision:   "9876543210",
+			Outcome:    Succeeded,
+			Attempts:   1,
+			FinishedAt: began.Add(-time.Hour),
+			ExitCode:   new(int32(0)),
+			Results:    map[string]string{"kernel": "6.1"},
+		},
 	}
 }
 
 // withoutResults is what a record keeps of the previous revision if there is no space for its results.
 func withoutResults(p *Previous) *Previous {
-	return &Previous{Revision: p.Revision, Outcome: p.Outcome, Attempts: p.Attempts, FinishedAt: p.FinishedAt, ExitCode: p.ExitCode, Truncated: true}
+	return &Previous{
+		Revision:   p.Revision,
+		Outcome:    p.Outcome,
+		Attempts:   p.Attempts,
+		FinishedAt: p.FinishedAt,
+		ExitCode:   p.ExitCode,
+		Truncated:  true,
+	}
 }
 
 func TestEncodeAndDecode(t *testing.T) {
 	zero := int32(0)
 	tests := map[string]Record{
-		"every field":                            whole(),
-		"a success without a message":            {Revision: "r", Outcome: Succeeded, Attempts: 1, FinishedAt: began, ExitCode: &zero, PodUID: "p"},
-		"an exit code of 0 is recorded":          {Revision: "r", Outcome: Disrupted, FinishedAt: began, ExitCode: &zero, PodUID: "p"},
-		"a rollback that was disrupted":          {Revision: "r", Outcome: Failed, Attempts: 1, FinishedAt: began, PodUID: "p", Rollback: &Rollback{Outcome: Disrupted, Disruptions: 1, FinishedAt: began, PodUID: "q"}},
+		"every field": whole(),
+		"a success without a message": {
+			Revision:   "r",
+			Outcome:    Succeeded,
+			Attempts:   1,
+			FinishedAt: began,
+			ExitCode:   &zero,
+			PodUID:     "p",
+		},
+		"an exit code of 0 is recorded": {Revision: "r", Outcome: Disrupted, FinishedAt: began, ExitCode: &zero, PodUID: "p"},
+		"a rollback that was disrupted": {
+			Revision:   "r",
+			Outcome:    Failed,
+			Attempts:   1,
+			FinishedAt: began,
+			PodUID:     "p",
+			Rollback:   &Rollback{Outcome: Disrupted, Disruptions: 1, FinishedAt: began, PodUID: "q"},
+		},
 		"an attempt that did not report its end": {Revision: "r", Outcome: Disrupted, Disruptions: 1, FinishedAt: began, PodUID: "p"},
 	}
 	for name, want := range tests {
@@ -254,7 +308,10 @@ func TestEncodeKeepsTheOutcomes(t *testing.T) {
 	r := whole()
 	r.RemovedLabels = map[string]string{}
 	for i := range MaxRemoved {
-		r.RemovedLabels[strings.Repeat(strings.Repeat("a", 62)+".", 4)[:251]+"/"+strings.Repeat("b", 62)+strconv.Itoa(i)] = strings.Repeat("c", 63)
+		r.RemovedLabels[strings.Repeat(strings.Repeat("a", 62)+".", 4)[:251]+"/"+strings.Repeat("b", 62)+strconv.Itoa(i)] = strings.Repeat(
+			"c",
+			63,
+		)
 	}
 	r.BootID, r.MachineID, r.ChangedBy, r.Retry, r.Label, r.Message, r.Reason = quotes, quotes, quotes, quotes, quotes, quotes, quotes
 	r.Reboot = &Reboot{StartedAt: began, FromBootID: quotes, BootID: quotes}
@@ -403,7 +460,9 @@ func TestTheLimitOfWhatIsRead(t *testing.T) {
 }
 
 func TestDecodeIgnoresUnknownFields(t *testing.T) {
-	got, err := Decode(`{"revision":"r","outcome":"Succeeded","attempts":1,"finishedAt":"2026-03-01T12:00:00Z","podUID":"p","weather":{"x":[1]}}`)
+	got, err := Decode(
+		`{"revision":"r","outcome":"Succeeded","attempts":1,"finishedAt":"2026-03-01T12:00:00Z","podUID":"p","weather":{"x":[1]}}`,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -483,8 +542,12 @@ func FuzzDecode(f *testing.F) {
 	f.Add(`{"revision":"r","outcome":"Disrupted","disruptions":2147483647,"message":"\u001b\ud800"}`)
 	f.Add(`{"revision":"r","outcome":"Failed","results":{"a":"<<<"},"finishedAt":"9999-12-31T23:59:59-23:59"}`)
 	f.Add(`{"REVISION":"r","outcome":"Failed","revision":null}`)
-	f.Add(`{"revision":"r","outcome":"Rebooting","reboot":{"startedAt":"0001-01-01T00:00:00Z","fromBootID":"\u202e"},"removedLabels":{"a":"b","":""}}`)
-	f.Add(`{"revision":"r","outcome":"Failed","earlier":[{"revision":"r","attempt":-1,"outcome":"Disrupted","message":"\u202e\n"},{"outcome":"Rebooting"},7]}`)
+	f.Add(
+		`{"revision":"r","outcome":"Rebooting","reboot":{"startedAt":"0001-01-01T00:00:00Z","fromBootID":"\u202e"},"removedLabels":{"a":"b","":""}}`,
+	)
+	f.Add(
+		`{"revision":"r","outcome":"Failed","earlier":[{"revision":"r","attempt":-1,"outcome":"Disrupted","message":"\u202e\n"},{"outcome":"Rebooting"},7]}`,
+	)
 	f.Add(`{"revision":"r","outcome":"Failed","earlier":{"EARLIER":[]},"Earlier":[{"revision":"r","attempt":1,"outcome":"Succeeded"}]}`)
 	f.Fuzz(func(t *testing.T, value string) {
 		r, err := Decode(value)

@@ -89,20 +89,95 @@ func TestRetryAndRerunLeadToARun(t *testing.T) {
 		rerun string
 		idle  bool // nothing runs unless a user requests it
 	}{
-		"failed, and an earlier success removed the label": {rec: &failed, idle: true, retry: retried, rerun: "it has failed there; to run it again, use retry"},
-		"failed, with the label that requests the task":    {rec: &failed, asks: true, idle: true, retry: retried, rerun: "it has failed there; to run it again, use retry"},
-		"failed, with the label of an earlier revision":    {rec: &failed, label: "old", idle: true, retry: retried, rerun: "it has failed there; to run it again, use retry"},
-		"a rerun that is disrupted repeatedly":             {rec: disruptedAgain, label: "new", idle: true, retry: retried, rerun: "it is not done there, and runs automatically"},
-		"failed, then skipped":                             {rec: &failed, label: "new", idle: true, retry: "it is done there; to run it again, use rerun", rerun: runsAgain + off + ", " + labelOff + ", " + putBack},
-		"done":                                             {rec: succeeded, label: "new", idle: true, retry: "it is done there; to run it again, use rerun", rerun: runsAgain + labelOff},
-		"skipped without a run":                            {label: "new", asks: true, idle: true, retry: "it is done there; to run it again, use rerun", rerun: runsAgain + labelOff},
-		"done with an earlier revision that counts":        {job: anyRevision, rec: of(*succeeded, func(r *record.Record) { r.Revision = "old" }), label: "old", idle: true, retry: "it is done there; to run it again, use rerun", rerun: runsAgain + labelOff},
-		"done with an earlier revision":                    {label: "old", asks: true, retry: "it has not run there with revision new yet, and does so automatically", rerun: "it is not done there, and runs automatically"},
-		"failed with an earlier revision":                  {rec: of(failed, func(r *record.Record) { r.Revision = "old" }), retry: "it has not run there with revision new yet, and does so automatically", rerun: "it is not done there, and runs automatically"},
-		"done, although the label skips another revision":  {rec: of(*succeeded, func(r *record.Record) { r.Label = "old" }), label: "old", idle: true, retry: "it is done there; to run it again, use rerun", rerun: runsAgain + labelOff},
-		"a rerun that is disrupted, then skipped":          {rec: of(*disruptedAgain, func(r *record.Record) { r.LabelRemoved = true }), label: "new", idle: true, retry: "it is done there; to run it again, use rerun", rerun: runsAgain + off + ", " + labelOff + ", " + putBack},
+		"failed, and an earlier success removed the label": {
+			rec:   &failed,
+			idle:  true,
+			retry: retried,
+			rerun: "it has failed there; to run it again, use retry",
+		},
+		"failed, with the label that requests the task": {
+			rec:   &failed,
+			asks:  true,
+			idle:  true,
+			retry: retried,
+			rerun: "it has failed there; to run it again, use retry",
+		},
+		"failed, with the label of an earlier revision": {
+			rec:   &failed,
+			label: "old",
+			idle:  true,
+			retry: retried,
+			rerun: "it has failed there; to run it again, use retry",
+		},
+		"a rerun that is disrupted repeatedly": {
+			rec:   disruptedAgain,
+			label: "new",
+			idle:  true,
+			retry: retried,
+			rerun: "it is not done there, and runs automatically",
+		},
+		"failed, then skipped": {
+			rec:   &failed,
+			label: "new",
+			idle:  true,
+			retry: "it is done there; to run it again, use rerun",
+			rerun: runsAgain + off + ", " + labelOff + ", " + putBack,
+		},
+		"done": {
+			rec:   succeeded,
+			label: "new",
+			idle:  true,
+			retry: "it is done there; to run it again, use rerun",
+			rerun: runsAgain + labelOff,
+		},
+		"skipped without a run": {
+			label: "new",
+			asks:  true,
+			idle:  true,
+			retry: "it is done there; to run it again, use rerun",
+			rerun: runsAgain + labelOff,
+		},
+		"done with an earlier revision that counts": {
+			job:   anyRevision,
+			rec:   of(*succeeded, func(r *record.Record) { r.Revision = "old" }),
+			label: "old",
+			idle:  true,
+			retry: "it is done there; to run it again, use rerun",
+			rerun: runsAgain + labelOff,
+		},
+		"done with an earlier revision": {
+			label: "old",
+			asks:  true,
+			retry: "it has not run there with revision new yet, and does so automatically",
+			rerun: "it is not done there, and runs automatically",
+		},
+		"failed with an earlier revision": {
+			rec:   of(failed, func(r *record.Record) { r.Revision = "old" }),
+			retry: "it has not run there with revision new yet, and does so automatically",
+			rerun: "it is not done there, and runs automatically",
+		},
+		"done, although the label skips another revision": {
+			rec:   of(*succeeded, func(r *record.Record) { r.Label = "old" }),
+			label: "old",
+			idle:  true,
+			retry: "it is done there; to run it again, use rerun",
+			rerun: runsAgain + labelOff,
+		},
+		"a rerun that is disrupted, then skipped": {
+			rec:   of(*disruptedAgain, func(r *record.Record) { r.LabelRemoved = true }),
+			label: "new",
+			idle:  true,
+			retry: "it is done there; to run it again, use rerun",
+			rerun: runsAgain + off + ", " + labelOff + ", " + putBack,
+		},
 		"no run yet": {asks: true, retry: "no attempt has ended there", rerun: "it is not done there, and runs automatically"},
-		"failed, and the spec is not observed yet": {job: unobserved, rec: &failed, idle: true, retry: retried, rerun: "it has failed there; to run it again, use retry"},
+		"failed, and the spec is not observed yet": {
+			job:   unobserved,
+			rec:   &failed,
+			idle:  true,
+			retry: retried,
+			rerun: "it has failed there; to run it again, use retry",
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -143,7 +218,11 @@ func TestRetryAndRerunLeadToARun(t *testing.T) {
 
 // TestAForgedRecordSetsNoOtherLabel covers removed labels in a record that a kubelet wrote.
 func TestAForgedRecordSetsNoOtherLabel(t *testing.T) {
-	rec := &record.Record{Revision: "new", Outcome: record.Failed, RemovedLabels: map[string]string{"example.com/forged": "x", asksLabel: "wanted"}}
+	rec := &record.Record{
+		Revision:      "new",
+		Outcome:       record.Failed,
+		RemovedLabels: map[string]string{"example.com/forged": "x", asksLabel: "wanted"},
+	}
 	d := Rerun(labelJob(nil), Node{record.NodeRecord{Label: "new", Record: rec, Present: true}, map[string]string{asksLabel: "now"}})
 	seal, sealed := d.Labels[record.SealKey(jobKey)]
 	if len(d.Labels) != 2 || !sealed || seal != nil || d.Annotations[jobKey] != nil || len(d.Annotations) != 1 {
@@ -186,7 +265,12 @@ func TestSkipNeedsTheCurrentRevision(t *testing.T) {
 				j.Status.Revision = ""
 				j.Status.Conditions = []metav1.Condition{
 					{Type: v1alpha1.ConditionComplete, Status: metav1.ConditionFalse},
-					{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonConfigMapNotFound, Message: "ConfigMap ns/a does not exist"},
+					{
+						Type:    v1alpha1.ConditionStalled,
+						Status:  metav1.ConditionTrue,
+						Reason:  v1alpha1.ReasonConfigMapNotFound,
+						Message: "ConfigMap ns/a does not exist",
+					},
 				}
 			},
 			"the current revision is not known (ConfigMapNotFound): ConfigMap ns/a does not exist",

@@ -116,7 +116,10 @@ func TestARequestThatWasNeverSentHasWrittenNothing(t *testing.T) {
 		return dial(ctx, network, address)
 	}}
 	u := uploader{
-		client: client, content: strings.NewReader(content), stall: 20 * time.Second, wait: func(int) time.Duration { return time.Millisecond },
+		client:  client,
+		content: strings.NewReader(content),
+		stall:   20 * time.Second,
+		wait:    func(int) time.Duration { return time.Millisecond },
 		request: &contract.UploadRequest{URL: s.URL, Milliseconds: 60_000, Sections: []contract.Section{{Bytes: 5}}},
 	}
 	if got := u.run(t.Context()); got.Stored || dials != 2 {
@@ -134,9 +137,16 @@ func store(t *testing.T, url, ca string, milliseconds int64) contract.UploadAnsw
 		return contract.UploadAnswer{Error: err.Error()}
 	}
 	u := uploader{
-		client: client, content: strings.NewReader(content), stall: 200 * time.Millisecond,
+		client:  client,
+		content: strings.NewReader(content),
+		stall:   200 * time.Millisecond,
 		wait:    func(int) time.Duration { return time.Millisecond },
-		request: &contract.UploadRequest{URL: url, CA: ca, Milliseconds: milliseconds, Sections: []contract.Section{{Bytes: 5}, {Offset: 10, Bytes: 6}, {Offset: 5, Bytes: 5}}},
+		request: &contract.UploadRequest{
+			URL:          url,
+			CA:           ca,
+			Milliseconds: milliseconds,
+			Sections:     []contract.Section{{Bytes: 5}, {Offset: 10, Bytes: 6}, {Offset: 5, Bytes: 5}},
+		},
 	}
 	return u.run(t.Context())
 }
@@ -148,7 +158,10 @@ func TestRun(t *testing.T) {
 		r.Context().Value(http.ServerContextKey).(*http.Server).Handler.(*server).accept(w, r)
 	}
 	const long, short = 60_000, 300 // milliseconds
-	denied := status(http.StatusForbidden, `<?xml version="1.0"?><Error><Code>SignatureDoesNotMatch</Code><Message>secret</Message></Error>`)
+	denied := status(
+		http.StatusForbidden,
+		`<?xml version="1.0"?><Error><Code>SignatureDoesNotMatch</Code><Message>secret</Message></Error>`,
+	)
 	exists := status(http.StatusPreconditionFailed, "<Code>PreconditionFailed</Code>")
 	conflict := status(http.StatusConflict, "<Code>ConditionalRequestConflict</Code>")
 	stored := contract.UploadAnswer{Stored: true, SHA256: digestOf("head|noticetail|")}
@@ -160,26 +173,81 @@ func TestRun(t *testing.T) {
 		// requests is how many there must be; 0 for more than one.
 		requests int
 	}{
-		"the server accepts it":                       {[]http.HandlerFunc{accept}, long, stored, 1},
-		"the server fails once":                       {[]http.HandlerFunc{status(500, ""), accept}, long, stored, 2},
-		"the server has too much to do once":          {[]http.HandlerFunc{status(429, ""), status(503, "<Code>SlowDown</Code>"), accept}, long, stored, 3},
-		"the server does not respond once":            {[]http.HandlerFunc{hang, accept}, long, stored, 2},
-		"the server closes the connection once":       {[]http.HandlerFunc{closes, accept}, long, stored, 2},
-		"another client has written the object":       {[]http.HandlerFunc{exists}, long, contract.UploadAnswer{Error: was}, 1},
-		"another client has, as the server was busy":  {[]http.HandlerFunc{status(429, ""), exists}, long, contract.UploadAnswer{Error: was}, 2},
+		"the server accepts it": {[]http.HandlerFunc{accept}, long, stored, 1},
+		"the server fails once": {[]http.HandlerFunc{status(500, ""), accept}, long, stored, 2},
+		"the server has too much to do once": {
+			[]http.HandlerFunc{status(429, ""), status(503, "<Code>SlowDown</Code>"), accept},
+			long,
+			stored,
+			3,
+		},
+		"the server does not respond once":      {[]http.HandlerFunc{hang, accept}, long, stored, 2},
+		"the server closes the connection once": {[]http.HandlerFunc{closes, accept}, long, stored, 2},
+		"another client has written the object": {[]http.HandlerFunc{exists}, long, contract.UploadAnswer{Error: was}, 1},
+		"another client has, as the server was busy": {
+			[]http.HandlerFunc{status(429, ""), exists},
+			long,
+			contract.UploadAnswer{Error: was},
+			2,
+		},
 		"a request without a response has written it": {[]http.HandlerFunc{keep(hang), exists}, long, stored, 2},
 		"a request that was cut off has written it":   {[]http.HandlerFunc{keep(closes), exists}, long, stored, 2},
 		"a gateway did not wait for the response":     {[]http.HandlerFunc{keep(status(504, "")), exists}, long, stored, 2},
 		"an earlier request is in progress":           {[]http.HandlerFunc{keep(hang), conflict, exists}, long, stored, 3},
-		"another conflict":                            {[]http.HandlerFunc{status(409, "")}, long, contract.UploadAnswer{Error: "the response is 409 Conflict"}, 1},
-		"the server always fails":                     {[]http.HandlerFunc{status(500, "")}, short, contract.UploadAnswer{Error: "the response is 500 Internal Server Error (requests: N)"}, 0},
-		"the server never responds":                   {[]http.HandlerFunc{hang}, 700, contract.UploadAnswer{Error: "nothing was sent or received for 200ms (requests: N)"}, 0},
-		"the time passes before a response":           {[]http.HandlerFunc{hang}, 50, contract.UploadAnswer{Error: "there was no response in time (requests: 1)"}, 1},
-		"the signature is wrong":                      {[]http.HandlerFunc{denied}, long, contract.UploadAnswer{Error: "the response is 403 Forbidden (SignatureDoesNotMatch)"}, 1},
-		"the bucket is missing":                       {[]http.HandlerFunc{status(404, "<Code>NoSuchBucket</Code>")}, long, contract.UploadAnswer{Error: "the response is 404 Not Found (NoSuchBucket)"}, 1},
-		"the code of the error is markup":             {[]http.HandlerFunc{status(404, "<Code>\x1b[2J</Code>")}, long, contract.UploadAnswer{Error: "the response is 404 Not Found"}, 1},
-		"the server redirects":                        {[]http.HandlerFunc{http.RedirectHandler("/other", http.StatusTemporaryRedirect).ServeHTTP}, long, contract.UploadAnswer{Error: "the response is 307 Temporary Redirect, and redirects are not followed"}, 1},
-		"the server responds with a code of its own":  {[]http.HandlerFunc{status(499, "")}, long, contract.UploadAnswer{Error: "the response is 499 "}, 1},
+		"another conflict": {
+			[]http.HandlerFunc{status(409, "")},
+			long,
+			contract.UploadAnswer{Error: "the response is 409 Conflict"},
+			1,
+		},
+		"the server always fails": {
+			[]http.HandlerFunc{status(500, "")},
+			short,
+			contract.UploadAnswer{Error: "the response is 500 Internal Server Error (requests: N)"},
+			0,
+		},
+		"the server never responds": {
+			[]http.HandlerFunc{hang},
+			700,
+			contract.UploadAnswer{Error: "nothing was sent or received for 200ms (requests: N)"},
+			0,
+		},
+		"the time passes before a response": {
+			[]http.HandlerFunc{hang},
+			50,
+			contract.UploadAnswer{Error: "there was no response in time (requests: 1)"},
+			1,
+		},
+		"the signature is wrong": {
+			[]http.HandlerFunc{denied},
+			long,
+			contract.UploadAnswer{Error: "the response is 403 Forbidden (SignatureDoesNotMatch)"},
+			1,
+		},
+		"the bucket is missing": {
+			[]http.HandlerFunc{status(404, "<Code>NoSuchBucket</Code>")},
+			long,
+			contract.UploadAnswer{Error: "the response is 404 Not Found (NoSuchBucket)"},
+			1,
+		},
+		"the code of the error is markup": {
+			[]http.HandlerFunc{status(404, "<Code>\x1b[2J</Code>")},
+			long,
+			contract.UploadAnswer{Error: "the response is 404 Not Found"},
+			1,
+		},
+		"the server redirects": {
+			[]http.HandlerFunc{http.RedirectHandler("/other", http.StatusTemporaryRedirect).ServeHTTP},
+			long,
+			contract.UploadAnswer{Error: "the response is 307 Temporary Redirect, and redirects are not followed"},
+			1,
+		},
+		"the server responds with a code of its own": {
+			[]http.HandlerFunc{status(499, "")},
+			long,
+			contract.UploadAnswer{Error: "the response is 499 "},
+			1,
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -200,7 +268,8 @@ func TestRun(t *testing.T) {
 			if want := "head|noticetail|"; got.Stored && s.stored != want {
 				t.Errorf("stored %q, want %q", s.stored, want)
 			}
-			if s.length != int64(len(content)) || s.header.Get("Content-Type") != "text/plain; charset=utf-8" || s.header.Get("If-None-Match") != "*" {
+			if s.length != int64(len(content)) || s.header.Get("Content-Type") != "text/plain; charset=utf-8" ||
+				s.header.Get("If-None-Match") != "*" {
 				t.Errorf("the length is %d, and the header %v", s.length, s.header)
 			}
 		})
@@ -230,7 +299,11 @@ func TestTheServerMustBeTrusted(t *testing.T) {
 // TestAnEmptyOutputHasALength : S3 does not accept requests without one.
 func TestAnEmptyOutputHasALength(t *testing.T) {
 	s := serve(t, false, func(http.ResponseWriter, *http.Request) {})
-	got := Run(t.Context(), &contract.UploadRequest{URL: s.URL, Milliseconds: 60_000, Sections: []contract.Section{{}}}, strings.NewReader(""))
+	got := Run(
+		t.Context(),
+		&contract.UploadRequest{URL: s.URL, Milliseconds: 60_000, Sections: []contract.Section{{}}},
+		strings.NewReader(""),
+	)
 	if !got.Stored || s.length != 0 {
 		t.Errorf("the answer is %+v, and the length %d", got, s.length)
 	}

@@ -28,30 +28,57 @@ func TestErrorsOfTheAPIServerAreExplained(t *testing.T) {
 		want string
 	}{
 		"nodes are forbidden": {
-			apierrors.NewForbidden(nodes, "", errors.New(`User "jane" cannot list resource "nodes" in API group "" at the cluster scope`)), ExitForbidden,
+			apierrors.NewForbidden(
+				nodes,
+				"",
+				errors.New(`User "jane" cannot list resource "nodes" in API group "" at the cluster scope`),
+			),
+			ExitForbidden,
 			"jane may not list nodes in the whole cluster. The ClusterRole everynode-view-nodes, bound in the whole cluster, allows it. To check: kubectl auth can-i list nodes",
 		},
 		"NodeJobs must not be changed": {
-			apierrors.NewForbidden(jobs, "a", errors.New(`User "jane" cannot patch resource "nodejobs" in API group "everynode.dev" in the namespace "ns"`)), ExitForbidden,
+			apierrors.NewForbidden(
+				jobs,
+				"a",
+				errors.New(`User "jane" cannot patch resource "nodejobs" in API group "everynode.dev" in the namespace "ns"`),
+			),
+			ExitForbidden,
 			"jane may not patch nodejobs.everynode.dev in namespace ns. The ClusterRole everynode-nodejob-editor allows changing NodeJobs. To check: kubectl auth can-i patch nodejobs.everynode.dev -n ns",
 		},
 		"Deployments, which no role of Everynode allows": {
-			apierrors.NewForbidden(jobs, "a", errors.New(`User "jane" cannot get resource "deployments" in API group "apps" in the namespace "ns"`)), ExitForbidden,
+			apierrors.NewForbidden(
+				jobs,
+				"a",
+				errors.New(`User "jane" cannot get resource "deployments" in API group "apps" in the namespace "ns"`),
+			),
+			ExitForbidden,
 			"jane may not get deployments.apps in namespace ns. To check: kubectl auth can-i get deployments.apps -n ns",
 		},
 		"forbidden by something else": {
-			apierrors.NewForbidden(jobs, "a", errors.New("a policy says no")), ExitForbidden, `nodejobs.everynode.dev "a" is forbidden: a policy says no`,
+			apierrors.NewForbidden(
+				jobs,
+				"a",
+				errors.New("a policy says no"),
+			),
+			ExitForbidden,
+			`nodejobs.everynode.dev "a" is forbidden: a policy says no`,
 		},
 		"a missing object": {apierrors.NewNotFound(jobs, "a"), ExitNotFound, `nodejobs.everynode.dev "a" not found`},
 		"a missing kind": {
-			apierrors.NewGenericServerResponse(http.StatusNotFound, "get", jobs, "a", "404 page not found", 0, true), ExitNotInstalled,
+			apierrors.NewGenericServerResponse(http.StatusNotFound, "get", jobs, "a", "404 page not found", 0, true),
+			ExitNotInstalled,
 			"this cluster does not know NodeJobs: Everynode is not installed there. Apply its config/default (see Install it in the README), or choose another cluster with --context",
 		},
 		"NodeGuards are not installed": {
-			apierrors.NewGenericServerResponse(http.StatusNotFound, "list", guards, "", "404 page not found", 0, true), ExitNotInstalled,
+			apierrors.NewGenericServerResponse(http.StatusNotFound, "list", guards, "", "404 page not found", 0, true),
+			ExitNotInstalled,
 			"this cluster does not have the resource nodeguards.everynode.dev: its Everynode is older than this command, or incomplete. Apply its config/default (see Install it in the README), or choose another cluster with --context",
 		},
-		"an answer that takes too long":   {fmt.Errorf("asking: %w", context.DeadlineExceeded), ExitNoAnswer, "the API server does not answer: asking: context deadline exceeded"},
+		"an answer that takes too long": {
+			fmt.Errorf("asking: %w", context.DeadlineExceeded),
+			ExitNoAnswer,
+			"the API server does not answer: asking: context deadline exceeded",
+		},
 		"an error with its own exit code": {Failf(ExitTimedOut, "too late"), ExitTimedOut, "too late"},
 		"anything else":                   {errors.New("odd"), ExitError, "odd"},
 	}

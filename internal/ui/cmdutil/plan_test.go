@@ -17,10 +17,17 @@ import (
 func TestPodsThatTheManagerCouldNotEvict(t *testing.T) {
 	job := &v1alpha1.NodeJob{}
 	blocked := []v1alpha1.BlockedPod{{Pod: "shop/web-0", Message: "a budget"}}
-	job.Status.Drains = []v1alpha1.NodeDrain{{Node: "other", Blocked: []v1alpha1.BlockedPod{{Pod: "shop/web-1"}}}, {Node: "n", Blocked: blocked}}
+	job.Status.Drains = []v1alpha1.NodeDrain{
+		{Node: "other", Blocked: []v1alpha1.BlockedPod{{Pod: "shop/web-1"}}},
+		{Node: "n", Blocked: blocked},
+	}
 	pods := []plan.DrainPod{{Namespace: "shop", Name: "web-0"}, {Namespace: "shop", Name: "web-1"}, {Namespace: "blog", Name: "web-0"}}
 	noteBlocked(job, "n", pods)
-	want := []plan.DrainPod{{Namespace: "shop", Name: "web-0", Blocked: "a budget"}, {Namespace: "shop", Name: "web-1"}, {Namespace: "blog", Name: "web-0"}}
+	want := []plan.DrainPod{
+		{Namespace: "shop", Name: "web-0", Blocked: "a budget"},
+		{Namespace: "shop", Name: "web-1"},
+		{Namespace: "blog", Name: "web-0"},
+	}
 	if diff := cmp.Diff(want, pods); diff != "" {
 		t.Error(diff)
 	}

@@ -53,7 +53,16 @@ func TestALoopListsAgainWhenItsWatchEnds(t *testing.T) {
 			send(w, watch.Bookmark, pod("b"))
 			send(w, watch.Deleted, pod("a"))
 		case lists == 2:
-			send(w, watch.Error, &metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: "Failure", Code: http.StatusGone, Message: "too old"})
+			send(
+				w,
+				watch.Error,
+				&metav1.Status{
+					TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
+					Status:   "Failure",
+					Code:     http.StatusGone,
+					Message:  "too old",
+				},
+			)
 		default:
 			clitest.RespondError(w, http.StatusForbidden, metav1.StatusReasonForbidden, "no")
 		}

@@ -38,16 +38,23 @@ func TestWhenALogHasEnded(t *testing.T) {
 		// wantErr is part of the error; "" for none.
 		wantErr string
 	}{
-		"the container has ended":                            {answers{ends}, 0, 0, 1, false, ""},
-		"the stream ends while the container runs":           {answers{ends}, 1, 0, 2, false, ""},
-		"the stream breaks off":                              {answers{breaks, ends}, 1, 0, 2, false, ""},
-		"the stream ends again and again":                    {answers{ends}, -1, 0, Tries, false, ErrEndsAgain.Error()},
-		"the API server does not respond":                    {answers{noAnswer}, 1, 0, Tries, false, "EOF"},
-		"the API server does not reach the kubelet":          {answers{unreachable}, 1, 0, 5, false, "no"},
-		"the API server responds and breaks off in turn":     {answers{unreachable, noAnswer, unreachable, ends}, 1, 0, 4, false, ""},
-		"the container has not started":                      {answers{isBad, isBad, ends}, 2, 0, 3, false, ""},
-		"the container ended without a log":                  {answers{isBad}, 1, 0, 2, false, "no"},
-		"the user may not read it":                           {answers{refused(http.StatusForbidden, metav1.StatusReasonForbidden)}, -1, 0, 1, false, "no"},
+		"the container has ended":                        {answers{ends}, 0, 0, 1, false, ""},
+		"the stream ends while the container runs":       {answers{ends}, 1, 0, 2, false, ""},
+		"the stream breaks off":                          {answers{breaks, ends}, 1, 0, 2, false, ""},
+		"the stream ends again and again":                {answers{ends}, -1, 0, Tries, false, ErrEndsAgain.Error()},
+		"the API server does not respond":                {answers{noAnswer}, 1, 0, Tries, false, "EOF"},
+		"the API server does not reach the kubelet":      {answers{unreachable}, 1, 0, 5, false, "no"},
+		"the API server responds and breaks off in turn": {answers{unreachable, noAnswer, unreachable, ends}, 1, 0, 4, false, ""},
+		"the container has not started":                  {answers{isBad, isBad, ends}, 2, 0, 3, false, ""},
+		"the container ended without a log":              {answers{isBad}, 1, 0, 2, false, "no"},
+		"the user may not read it": {
+			answers{refused(http.StatusForbidden, metav1.StatusReasonForbidden)},
+			-1,
+			0,
+			1,
+			false,
+			"no",
+		},
 		"the pod is deleted after the stream":                {answers{ends}, -1, 1, 1, true, ""},
 		"the pod is deleted after the stream, and not seen":  {answers{ends, isGone}, -1, 0, 2, true, ""},
 		"the pod is deleted after an error":                  {answers{breaks}, -1, 1, 1, true, "EOF"},
@@ -72,7 +79,8 @@ func TestWhenALogHasEnded(t *testing.T) {
 				},
 			}
 			deleted, err := log.Follow(t.Context(), func(piece string, _ bool) { got.WriteString(piece) })
-			if requests != tt.wantRequests || deleted != tt.wantDeleted || (err == nil) != (tt.wantErr == "") || (err != nil && !strings.Contains(err.Error(), tt.wantErr)) {
+			if requests != tt.wantRequests || deleted != tt.wantDeleted || (err == nil) != (tt.wantErr == "") ||
+				(err != nil && !strings.Contains(err.Error(), tt.wantErr)) {
 				t.Errorf("after %d requests: deleted %v, error %v", requests, deleted, err)
 			}
 			if content := got.String(); content != "" && content != "one\n" {
@@ -83,7 +91,10 @@ func TestWhenALogHasEnded(t *testing.T) {
 }
 
 func TestTheObservedEndOfALogEndsThePause(t *testing.T) {
-	f, _, _ := clitest.NewFactory(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, clitest.LogLine(0, "one\n")) }))
+	f, _, _ := clitest.NewFactory(
+		t,
+		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, clitest.LogLine(0, "one\n")) }),
+	)
 	pods, err := f.Pods("ns")
 	if err != nil {
 		t.Fatal(err)

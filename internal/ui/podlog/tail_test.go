@@ -21,21 +21,59 @@ func TestAReopenedLogContinues(t *testing.T) {
 		answers []string
 		want    string
 	}{
-		"in one go":                        {[]string{clitest.LogLine(0, "one\n") + clitest.LogLine(0, "two\n")}, "one\ntwo\n"},
-		"between two lines":                {[]string{clitest.LogLine(0, "one\n"), clitest.LogLine(0, "one\n") + clitest.LogLine(1, "two\n")}, "one\ntwo\n"},
-		"in the middle of one":             {[]string{clitest.LogLine(0, "one\n") + clitest.LogLine(1, "tw"), clitest.LogLine(0, "one\n") + clitest.LogLine(1, "two\n")}, "one\ntwo\n"},
-		"lines of the same time":           {[]string{clitest.LogLine(0, "a\n") + clitest.LogLine(0, "a\n"), clitest.LogLine(0, "a\n") + clitest.LogLine(0, "a\n") + clitest.LogLine(0, "a\n") + clitest.LogLine(0, "b\n")}, "a\na\na\nb\n"},
-		"a log that was rotated":           {[]string{clitest.LogLine(0, "one\n") + clitest.LogLine(1000, "two\n"), clitest.LogLine(1000, "two\n") + clitest.LogLine(1001, "three\n")}, "one\ntwo\nthree\n"},
-		"a rotated log with missing lines": {[]string{clitest.LogLine(0, "one\n") + clitest.LogLine(1000, "two\n"), clitest.LogLine(1005, "three\n")}, "one\ntwo\nthree\n"},
-		"no newline at the end of the log": {[]string{clitest.LogLine(0, "one\n") + clitest.LogLine(1, "tw"), clitest.LogLine(0, "one\n") + clitest.LogLine(1, "two")}, "one\ntwo"},
-		"a long line":                      {[]string{clitest.LogLine(0, long+"\n") + clitest.LogLine(1, "two\n")}, long + "\ntwo\n"},
-		"in a long line":                   {[]string{clitest.LogLine(0, "one\n") + clitest.LogLine(1, long[:2*MaxLine]), clitest.LogLine(0, "one\n") + clitest.LogLine(1, long+"\n") + clitest.LogLine(2, "two\n")}, "one\n" + long + "\ntwo\n"},
+		"in one go": {[]string{clitest.LogLine(0, "one\n") + clitest.LogLine(0, "two\n")}, "one\ntwo\n"},
+		"between two lines": {
+			[]string{clitest.LogLine(0, "one\n"), clitest.LogLine(0, "one\n") + clitest.LogLine(1, "two\n")},
+			"one\ntwo\n",
+		},
+		"in the middle of one": {
+			[]string{clitest.LogLine(0, "one\n") + clitest.LogLine(1, "tw"), clitest.LogLine(0, "one\n") + clitest.LogLine(1, "two\n")},
+			"one\ntwo\n",
+		},
+		"lines of the same time": {
+			[]string{
+				clitest.LogLine(0, "a\n") + clitest.LogLine(0, "a\n"),
+				clitest.LogLine(0, "a\n") + clitest.LogLine(0, "a\n") + clitest.LogLine(0, "a\n") + clitest.LogLine(0, "b\n"),
+			},
+			"a\na\na\nb\n",
+		},
+		"a log that was rotated": {
+			[]string{
+				clitest.LogLine(0, "one\n") + clitest.LogLine(1000, "two\n"),
+				clitest.LogLine(1000, "two\n") + clitest.LogLine(1001, "three\n"),
+			},
+			"one\ntwo\nthree\n",
+		},
+		"a rotated log with missing lines": {
+			[]string{clitest.LogLine(0, "one\n") + clitest.LogLine(1000, "two\n"), clitest.LogLine(1005, "three\n")},
+			"one\ntwo\nthree\n",
+		},
+		"no newline at the end of the log": {
+			[]string{clitest.LogLine(0, "one\n") + clitest.LogLine(1, "tw"), clitest.LogLine(0, "one\n") + clitest.LogLine(1, "two")},
+			"one\ntwo",
+		},
+		"a long line": {[]string{clitest.LogLine(0, long+"\n") + clitest.LogLine(1, "two\n")}, long + "\ntwo\n"},
+		"in a long line": {
+			[]string{
+				clitest.LogLine(0, "one\n") + clitest.LogLine(1, long[:2*MaxLine]),
+				clitest.LogLine(0, "one\n") + clitest.LogLine(1, long+"\n") + clitest.LogLine(2, "two\n"),
+			},
+			"one\n" + long + "\ntwo\n",
+		},
 		"twice in a long line": {
-			[]string{clitest.LogLine(0, "one\n") + clitest.LogLine(0, long[:2*MaxLine]), clitest.LogLine(0, "one\n") + clitest.LogLine(0, long[:MaxLine]), clitest.LogLine(0, "one\n") + clitest.LogLine(0, long+"\n") + clitest.LogLine(0, "two\n")},
+			[]string{
+				clitest.LogLine(0, "one\n") + clitest.LogLine(0, long[:2*MaxLine]),
+				clitest.LogLine(0, "one\n") + clitest.LogLine(0, long[:MaxLine]),
+				clitest.LogLine(0, "one\n") + clitest.LogLine(0, long+"\n") + clitest.LogLine(0, "two\n"),
+			},
 			"one\n" + long + "\ntwo\n",
 		},
 		"in the second of two long lines": {
-			[]string{clitest.LogLine(0, long+"\n") + clitest.LogLine(0, other[:2*MaxLine]), clitest.LogLine(0, long+"\n") + clitest.LogLine(0, other+"\n")}, long + "\n" + other + "\n",
+			[]string{
+				clitest.LogLine(0, long+"\n") + clitest.LogLine(0, other[:2*MaxLine]),
+				clitest.LogLine(0, long+"\n") + clitest.LogLine(0, other+"\n"),
+			},
+			long + "\n" + other + "\n",
 		},
 		"a long line without an end": {[]string{clitest.LogLine(0, long[:2*MaxLine]), clitest.LogLine(0, long)}, long},
 	}

@@ -30,9 +30,20 @@ func nodesOf(n int, change func(i int, node *plan.Node)) []plan.Node {
 	var all []plan.Node
 	for i := range n {
 		node := plan.Node{
-			Name: fmt.Sprintf("node-%d", i+1), UID: types.UID(fmt.Sprint("uid-", i+1)), Created: before(time.Duration(n-i) * 24 * time.Hour),
-			Labels: map[string]string{"pool": "web"}, Annotations: map[string]string{}, Ready: corev1.ConditionTrue, ReadySince: before(time.Hour),
-			MachineID: fmt.Sprint("machine-", i+1), BootID: "boot",
+			Name: fmt.Sprintf(
+				"node-%d",
+				i+1,
+			),
+			UID:     types.UID(fmt.Sprint("uid-", i+1)),
+			Created: before(time.Duration(n-i) * 24 * time.Hour),
+			Labels: map[string]string{
+				"pool": "web",
+			},
+			Annotations: map[string]string{},
+			Ready:       corev1.ConditionTrue,
+			ReadySince:  before(time.Hour),
+			MachineID:   fmt.Sprint("machine-", i+1),
+			BootID:      "boot",
 		}
 		change(i, &node)
 		all = append(all, node)
@@ -42,8 +53,17 @@ func nodesOf(n int, change func(i int, node *plan.Node)) []plan.Node {
 
 // ran puts the record of an attempt on a node.
 func ran(node *plan.Node, change func(*record.Record)) {
-	r := record.Record{Revision: revision, Outcome: record.Succeeded, Attempts: 1, StartedAt: before(10 * time.Minute), FinishedAt: before(9 * time.Minute),
-		ExitCode: new(int32(0)), MachineID: node.MachineID, BootID: node.BootID, PodUID: types.UID("pod-" + node.Name)}
+	r := record.Record{
+		Revision:   revision,
+		Outcome:    record.Succeeded,
+		Attempts:   1,
+		StartedAt:  before(10 * time.Minute),
+		FinishedAt: before(9 * time.Minute),
+		ExitCode:   new(int32(0)),
+		MachineID:  node.MachineID,
+		BootID:     node.BootID,
+		PodUID:     types.UID("pod-" + node.Name),
+	}
 	change(&r)
 	node.On = record.NodeRecord{Record: &r, Present: true}
 	if r.Outcome == record.Succeeded {
@@ -89,34 +109,57 @@ func TestEachNodeIsExplained(t *testing.T) {
 	}
 	tests := map[string]plan.Input{
 		"done-and-published": {Job: fresh(func(j *v1alpha1.NodeJob) {
-			j.Annotations = map[string]string{v1alpha1.ChangedByAnnotation: "system:serviceaccount:flux-system:kustomize-controller", v1alpha1.RequestedByAnnotation: "jane\n"}
-			j.Spec.Publish = []v1alpha1.PublishedResult{{Result: "kernel", Label: "example.com/kernel"}, {Result: "kernle", Annotation: "example.com/a"}}
+			j.Annotations = map[string]string{
+				v1alpha1.ChangedByAnnotation:   "system:serviceaccount:flux-system:kustomize-controller",
+				v1alpha1.RequestedByAnnotation: "jane\n",
+			}
+			j.Spec.Publish = []v1alpha1.PublishedResult{
+				{Result: "kernel", Label: "example.com/kernel"},
+				{Result: "kernle", Annotation: "example.com/a"},
+			}
 		}), Nodes: first(func(n *plan.Node) {
 			ran(n, func(r *record.Record) {
 				r.ChangedBy = "jane@example.com"
 				r.Attempts, r.Message, r.Results = 2, "was 128\nis 4096\n", map[string]string{"kernel": "6.1\x1b[2J"}
-				r.Previous = &record.Previous{Revision: "0ldc0de", Outcome: record.Succeeded, Results: map[string]string{"kernel": "5.15", "size": "\x1b[2J"}}
+				r.Previous = &record.Previous{
+					Revision: "0ldc0de",
+					Outcome:  record.Succeeded,
+					Results:  map[string]string{"kernel": "5.15", "size": "\x1b[2J"},
+				}
 			})
 			n.Labels["example.com/kernel"], n.Published = "6.1", record.Published{Labels: map[string]string{"example.com/kernel": key}}
 		})},
-		"done-by-its-label": {Job: fresh(same), Nodes: first(func(n *plan.Node) { n.On = record.NodeRecord{Label: revision, Present: true} })},
+		"done-by-its-label": {
+			Job:   fresh(same),
+			Nodes: first(func(n *plan.Node) { n.On = record.NodeRecord{Label: revision, Present: true} }),
+		},
 		"not-selected": {Job: fresh(func(j *v1alpha1.NodeJob) {
 			j.Spec.Nodes.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "db"}}
 		}), Nodes: nodesOf(3, plain)},
 		"a-taint": {Job: fresh(same), Nodes: first(func(n *plan.Node) {
 			n.Taints = []corev1.Taint{{Key: "gpu", Value: "true", Effect: corev1.TaintEffectNoSchedule}}
 		})},
-		"starts-now":          {Job: fresh(same), Nodes: nodesOf(3, plain)},
-		"a-later-step":        {Job: fresh(same), Nodes: first(func(n *plan.Node) { n.Created = before(time.Minute) })},
-		"lost":                {Job: fresh(same), Nodes: first(func(n *plan.Node) { n.Ready = corev1.ConditionUnknown })},
-		"suspended":           {Job: fresh(func(j *v1alpha1.NodeJob) { j.Spec.Suspend = true }), Nodes: nodesOf(3, plain)},
-		"a-missing-configmap": {Job: fresh(same), Nodes: nodesOf(3, plain), Obstacle: &task.Obstacle{Reason: v1alpha1.ReasonConfigMapNotFound, Message: "spec.task.scriptFrom: ConfigMap node-setup/scripts does not exist. Create it; the NodeJob then continues automatically"}},
+		"starts-now":   {Job: fresh(same), Nodes: nodesOf(3, plain)},
+		"a-later-step": {Job: fresh(same), Nodes: first(func(n *plan.Node) { n.Created = before(time.Minute) })},
+		"lost":         {Job: fresh(same), Nodes: first(func(n *plan.Node) { n.Ready = corev1.ConditionUnknown })},
+		"suspended":    {Job: fresh(func(j *v1alpha1.NodeJob) { j.Spec.Suspend = true }), Nodes: nodesOf(3, plain)},
+		"a-missing-configmap": {
+			Job:   fresh(same),
+			Nodes: nodesOf(3, plain),
+			Obstacle: &task.Obstacle{
+				Reason:  v1alpha1.ReasonConfigMapNotFound,
+				Message: "spec.task.scriptFrom: ConfigMap node-setup/scripts does not exist. Create it; the NodeJob then continues automatically",
+			},
+		},
 		"backs-off": {Job: fresh(same), Nodes: first(func(n *plan.Node) {
 			ran(n, func(r *record.Record) { failed(r, 2); r.FinishedAt = before(5 * time.Second) })
 		})},
-		"failed-and-rolled-back": {Job: fresh(func(j *v1alpha1.NodeJob) { j.Spec.Rollback = &v1alpha1.RollbackSpec{Script: "true"} }), Nodes: first(func(n *plan.Node) {
-			ran(n, func(r *record.Record) { failed(r, 4); rolledBack(r); r.Rollback.Attempts, r.Earlier = 2, earlier() })
-		})},
+		"failed-and-rolled-back": {
+			Job: fresh(func(j *v1alpha1.NodeJob) { j.Spec.Rollback = &v1alpha1.RollbackSpec{Script: "true"} }),
+			Nodes: first(func(n *plan.Node) {
+				ran(n, func(r *record.Record) { failed(r, 4); rolledBack(r); r.Rollback.Attempts, r.Earlier = 2, earlier() })
+			}),
+		},
 		"of-an-earlier-revision": {Job: fresh(func(j *v1alpha1.NodeJob) { j.Spec.Suspend = true }), Nodes: first(func(n *plan.Node) {
 			ran(n, func(r *record.Record) { r.Revision, r.ChangedBy = "0ldc0de", "jane\x1b[2J" })
 			n.On.Label = "0ldc0de"
@@ -135,12 +178,27 @@ func TestEachNodeIsExplained(t *testing.T) {
 				failed(r, 3)
 				r.FinishedAt = before(time.Minute)
 				for number := range int32(2) {
-					r.Earlier = append(r.Earlier, record.Attempt{Revision: revision, Number: number + 1, Outcome: record.Failed, ExitCode: new(int32(5)), Reason: "TaskFailed",
-						StartedAt: before(4 * time.Minute), FinishedAt: before(3 * time.Minute), Message: "cannot read"})
+					r.Earlier = append(
+						r.Earlier,
+						record.Attempt{
+							Revision:   revision,
+							Number:     number + 1,
+							Outcome:    record.Failed,
+							ExitCode:   new(int32(5)),
+							Reason:     "TaskFailed",
+							StartedAt:  before(4 * time.Minute),
+							FinishedAt: before(3 * time.Minute),
+							Message:    "cannot read",
+						},
+					)
 				}
 			})
 		}), Pods: []plan.Pod{kept(onNode1(false))}},
-		"whose-record-was-taken-off": {Job: fresh(func(j *v1alpha1.NodeJob) { j.Spec.RetainPodsSeconds = 600 }), Nodes: nodesOf(3, plain), Pods: []plan.Pod{onNode1(false), kept(onNode1(false))}},
+		"whose-record-was-taken-off": {
+			Job:   fresh(func(j *v1alpha1.NodeJob) { j.Spec.RetainPodsSeconds = 600 }),
+			Nodes: nodesOf(3, plain),
+			Pods:  []plan.Pod{onNode1(false), kept(onNode1(false))},
+		},
 	}
 	for name, in := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -165,10 +223,33 @@ func earlier() record.Attempts {
 	}
 	return record.Attempts{
 		at(24*time.Hour, record.Attempt{Revision: "0ldc0de", Number: 1, Outcome: record.Succeeded, ExitCode: new(int32(0))}),
-		at(20*time.Minute, record.Attempt{Revision: revision, Number: 2, Outcome: record.Failed, ExitCode: new(int32(3)), Reason: "TaskFailed", Message: `\x1b[2J: try again`}),
-		at(15*time.Minute, record.Attempt{Revision: revision, Number: 3, Outcome: record.Disrupted, Disruptions: 4, Reason: "Disrupted", Message: "the pod was deleted while the task ran"}),
+		at(
+			20*time.Minute,
+			record.Attempt{
+				Revision: revision,
+				Number:   2,
+				Outcome:  record.Failed,
+				ExitCode: new(int32(3)),
+				Reason:   "TaskFailed",
+				Message:  `\x1b[2J: try again`,
+			},
+		),
+		at(
+			15*time.Minute,
+			record.Attempt{
+				Revision:    revision,
+				Number:      3,
+				Outcome:     record.Disrupted,
+				Disruptions: 4,
+				Reason:      "Disrupted",
+				Message:     "the pod was deleted while the task ran",
+			},
+		),
 		at(12*time.Minute, record.Attempt{Revision: revision, Number: 3, Outcome: record.Failed, Reason: "NodeUnreachable"}),
-		at(510*time.Second, record.Attempt{Revision: revision, Number: 1, Rollback: true, Outcome: record.Failed, Reason: "DeadlineExceeded"}),
+		at(
+			510*time.Second,
+			record.Attempt{Revision: revision, Number: 1, Rollback: true, Outcome: record.Failed, Reason: "DeadlineExceeded"},
+		),
 	}
 }
 
@@ -177,20 +258,43 @@ func failed(r *record.Record, attempts int32) {
 }
 
 func rolledBack(r *record.Record) {
-	r.Rollback = &record.Rollback{Outcome: record.Succeeded, Attempts: 1, StartedAt: before(8 * time.Minute), FinishedAt: before(8 * time.Minute), ExitCode: new(int32(0)), PodUID: "rollback"}
+	r.Rollback = &record.Rollback{
+		Outcome:    record.Succeeded,
+		Attempts:   1,
+		StartedAt:  before(8 * time.Minute),
+		FinishedAt: before(8 * time.Minute),
+		ExitCode:   new(int32(0)),
+		PodUID:     "rollback",
+	}
 }
 
 // kept is a retained pod whose end was recorded before the record was removed.
 func kept(pod plan.Pod) plan.Pod {
-	pod.Name, pod.UID, pod.Attempt, pod.Created, pod.Started = "somaxconn-9876543210", "kept", 2, before(4*time.Minute), before(4*time.Minute)
+	pod.Name, pod.UID, pod.Attempt, pod.Created, pod.Started = "somaxconn-9876543210", "kept", 2, before(
+		4*time.Minute,
+	), before(
+		4*time.Minute,
+	)
 	pod.Phase, pod.Finalized, pod.Recorded = corev1.PodFailed, false, true
 	pod.Exit = &plan.Exit{Code: 5, Finished: before(3 * time.Minute), Reported: true, Reason: "TaskFailed", Message: "cannot read\n"}
 	return pod
 }
 
 func onNode1(waits bool) plan.Pod {
-	pod := plan.Pod{Name: "somaxconn-0123456789", UID: "new", NodeName: "node-1", NodeUID: "uid-1", Machine: "machine-1/boot", Runs: task.Task, Revision: revision,
-		Attempt: 1, Created: before(70 * time.Second), Finalized: true, Phase: corev1.PodRunning, Started: before(65 * time.Second)}
+	pod := plan.Pod{
+		Name:      "somaxconn-0123456789",
+		UID:       "new",
+		NodeName:  "node-1",
+		NodeUID:   "uid-1",
+		Machine:   "machine-1/boot",
+		Runs:      task.Task,
+		Revision:  revision,
+		Attempt:   1,
+		Created:   before(70 * time.Second),
+		Finalized: true,
+		Phase:     corev1.PodRunning,
+		Started:   before(65 * time.Second),
+	}
 	if waits {
 		pod.Phase, pod.Started, pod.Waiting = corev1.PodPending, time.Time{}, "ImagePullBackOff: image registry.example/tool:1"
 	}

@@ -48,11 +48,23 @@ func TestNextOfABlockedDrain(t *testing.T) {
 		pods []plan.DrainPod
 		want string
 	}{
-		"it continues":           {[]plan.DrainPod{web("web-0", "")}, "no action needed: it ends automatically, at its timeout at the latest"},
-		"a budget":               {[]plan.DrainPod{web("web-0", budgetOfWeb)}, "relax the budget shop/web, or delete the pod shop/web-0; else it fails at 12:31:00 UTC"},
-		"two pods of a budget":   {[]plan.DrainPod{web("web-0", budgetOfWeb), web("web-1", budgetOfWeb)}, "relax the budget shop/web, or delete the pods shop/web-0, shop/web-1; else it fails at 12:31:00 UTC"},
-		"without a controller":   {[]plan.DrainPod{bare}, "delete the pod shop/db-0; else it fails at 12:31:00 UTC"},
-		"a name that is no name": {[]plan.DrainPod{web("web-0", "The disruption budget $(reboot) needs")}, "delete the pod shop/web-0; else it fails at 12:31:00 UTC"},
+		"it continues": {
+			[]plan.DrainPod{web("web-0", "")},
+			"no action needed: it ends automatically, at its timeout at the latest",
+		},
+		"a budget": {
+			[]plan.DrainPod{web("web-0", budgetOfWeb)},
+			"relax the budget shop/web, or delete the pod shop/web-0; else it fails at 12:31:00 UTC",
+		},
+		"two pods of a budget": {
+			[]plan.DrainPod{web("web-0", budgetOfWeb), web("web-1", budgetOfWeb)},
+			"relax the budget shop/web, or delete the pods shop/web-0, shop/web-1; else it fails at 12:31:00 UTC",
+		},
+		"without a controller": {[]plan.DrainPod{bare}, "delete the pod shop/db-0; else it fails at 12:31:00 UTC"},
+		"a name that is no name": {
+			[]plan.DrainPod{web("web-0", "The disruption budget $(reboot) needs")},
+			"delete the pod shop/web-0; else it fails at 12:31:00 UTC",
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -71,15 +83,27 @@ func TestNextOfABlockedDrain(t *testing.T) {
 // TestRemedyOfADrainThatTimedOut checks that no message says to fix a task that has not run.
 func TestRemedyOfADrainThatTimedOut(t *testing.T) {
 	s := Status{Now: now, Job: job(func(j *v1alpha1.NodeJob) {
-		stands(j, v1alpha1.ConditionStalled, v1alpha1.ReasonNodesFailed, "1 node failed (node-1: DrainTimedOut: 1 pod not evicted within 60 s). "+plan.FailureRemedies(plan.MakeRoom, true).Kubectl(j, j.Status.Revision))
+		stands(
+			j,
+			v1alpha1.ConditionStalled,
+			v1alpha1.ReasonNodesFailed,
+			"1 node failed (node-1: DrainTimedOut: 1 pod not evicted within 60 s). "+plan.FailureRemedies(plan.MakeRoom, true).
+				Kubectl(j, j.Status.Revision),
+		)
 	})}
 	printed := text.Print(s.Lines(), text.Options{})
 	const want = "make room for the pods that block the drain, or relax their disruption budgets, then"
-	if !strings.Contains(printed, want) || strings.Contains(printed, "annotate") || !strings.Contains(printed, "kubectl everynode retry somaxconn NODE -n node-setup") {
+	if !strings.Contains(printed, want) || strings.Contains(printed, "annotate") ||
+		!strings.Contains(printed, "kubectl everynode retry somaxconn NODE -n node-setup") {
 		t.Errorf("got\n%s", printed)
 	}
 	e := Explain{Job: s.Job, Node: &plan.Node{Name: "node-1"}, State: plan.NodeState{State: plan.Failed}, Now: now}
-	e.Node.On.Record = &record.Record{Revision: s.Job.Status.Revision, Outcome: record.Failed, Reason: v1alpha1.ReasonDrainTimedOut, FinishedAt: now}
+	e.Node.On.Record = &record.Record{
+		Revision:   s.Job.Status.Revision,
+		Outcome:    record.Failed,
+		Reason:     v1alpha1.ReasonDrainTimedOut,
+		FinishedAt: now,
+	}
 	if got := e.Next(); !strings.HasPrefix(got, want+" retry it: kubectl everynode -n node-setup retry") {
 		t.Errorf("next: %q", got)
 	}

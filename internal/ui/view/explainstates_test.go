@@ -23,7 +23,10 @@ import (
 // disrupts makes a NodeJob reboot its nodes, of which one may be unavailable at a time.
 func disrupts(j *v1alpha1.NodeJob) {
 	j.Status.Revision, j.Spec.Rollout.Steps = revision, []v1alpha1.RolloutStep{{Name: "all"}}
-	j.Spec.Maintenance = v1alpha1.MaintenanceSpec{Reboot: v1alpha1.RebootSpec{Policy: v1alpha1.RebootAlways}, MaxUnavailable: new(intstr.FromInt32(1))}
+	j.Spec.Maintenance = v1alpha1.MaintenanceSpec{
+		Reboot:         v1alpha1.RebootSpec{Policy: v1alpha1.RebootAlways},
+		MaxUnavailable: new(intstr.FromInt32(1)),
+	}
 	j.Spec.OnFailure.Action, j.Spec.Rollout.MaxFailures = v1alpha1.FailureActionCordon, new(intstr.FromInt32(9))
 }
 
@@ -37,8 +40,10 @@ func TestWhoUsesMaxUnavailableIsNamed(t *testing.T) {
 		sentence, next string
 	}{
 		"cordoned by a user": {
-			func(n *plan.Node) { n.Unschedulable = true }, false,
-			cordoned + "node-2 (it is cordoned, and not by Everynode).", makeRoom + "kubectl uncordon node-2, when its maintenance is over" + raise,
+			func(n *plan.Node) { n.Unschedulable = true },
+			false,
+			cordoned + "node-2 (it is cordoned, and not by Everynode).",
+			makeRoom + "kubectl uncordon node-2, when its maintenance is over" + raise,
 		},
 		"not Ready": {
 			func(n *plan.Node) { n.Ready = corev1.ConditionFalse }, false,
@@ -49,19 +54,25 @@ func TestWhoUsesMaxUnavailableIsNamed(t *testing.T) {
 			cordoned + "node-2 (its kubelet does not report (Ready=Unknown)).", makeRoom + "kubectl describe node node-2" + raise,
 		},
 		"cordoned for another NodeJob": {
-			func(n *plan.Node) { n.Unschedulable, n.CordonedBy = true, []string{"other.everynode.dev/kernel"} }, false,
-			cordoned + "node-2 (it is cordoned for NodeJob other/kernel).", makeRoom + "kubectl everynode -n other explain kernel node-2" + raise,
+			func(n *plan.Node) { n.Unschedulable, n.CordonedBy = true, []string{"other.everynode.dev/kernel"} },
+			false,
+			cordoned + "node-2 (it is cordoned for NodeJob other/kernel).",
+			makeRoom + "kubectl everynode -n other explain kernel node-2" + raise,
 		},
 		"cordoned for an invalid NodeJob": {
-			func(n *plan.Node) { n.Unschedulable, n.CordonedBy = true, []string{"x.everynode.dev/$(reboot)"} }, false,
-			cordoned + "node-2 (it is cordoned, and its annotation everynode.dev/cordoned-by names no NodeJob).", makeRoom + "kubectl uncordon node-2, when its maintenance is over" + raise,
+			func(n *plan.Node) { n.Unschedulable, n.CordonedBy = true, []string{"x.everynode.dev/$(reboot)"} },
+			false,
+			cordoned + "node-2 (it is cordoned, and its annotation everynode.dev/cordoned-by names no NodeJob).",
+			makeRoom + "kubectl uncordon node-2, when its maintenance is over" + raise,
 		},
 		"cordoned since it failed there": {
 			func(n *plan.Node) {
 				ran(n, func(r *record.Record) { failed(r, 4); r.Cordoned = true })
 				n.Unschedulable, n.CordonedBy = true, []string{key}
-			}, false,
-			cordoned + "node-2 (it is cordoned since this NodeJob failed there).", makeRoom + "kubectl everynode -n node-setup retry somaxconn node-2" + raise,
+			},
+			false,
+			cordoned + "node-2 (it is cordoned since this NodeJob failed there).",
+			makeRoom + "kubectl everynode -n node-setup retry somaxconn node-2" + raise,
 		},
 		"at work": {
 			func(*plan.Node) {}, true,
@@ -94,35 +105,53 @@ func TestWhoUsesMaxUnavailableIsNamed(t *testing.T) {
 }
 
 func TestNodeProblemsAreExplained(t *testing.T) {
-	refused := plan.NodeProblem{Reason: v1alpha1.ReasonPodNameTaken, Message: "pod node-setup/x is not the NodeJob's. Delete it", Since: before(time.Minute), RetryAt: now.Add(15 * time.Second)}
+	refused := plan.NodeProblem{
+		Reason:  v1alpha1.ReasonPodNameTaken,
+		Message: "pod node-setup/x is not the NodeJob's. Delete it",
+		Since:   before(time.Minute),
+		RetryAt: now.Add(15 * time.Second),
+	}
 	stuck := refused
 	stuck.Since = before(2 * time.Hour)
 	ended := onNode1(false)
-	ended.Phase, ended.Exit = corev1.PodFailed, &plan.Exit{Code: 5, Finished: before(time.Second), Reported: true, Reason: "TaskFailed", Message: "one\ntwo\n"}
+	ended.Phase, ended.Exit = corev1.PodFailed, &plan.Exit{
+		Code:     5,
+		Finished: before(time.Second),
+		Reported: true,
+		Reason:   "TaskFailed",
+		Message:  "one\ntwo\n",
+	}
 	tests := map[string]struct {
 		trouble        *plan.NodeProblem
 		pods           []plan.Pod
 		sentence, next string
 	}{
 		"a taken name": {
-			&refused, nil,
+			&refused,
+			nil,
 			"node-setup/somaxconn has not run on node-1 yet: pod node-setup/x is not the NodeJob's. Delete it, until 12:30:15 UTC (in 15s).",
 			"it runs automatically when that is fixed",
 		},
 		"a name that is taken beyond the deadline": {
-			&stuck, nil,
+			&stuck,
+			nil,
 			"node-setup/somaxconn has failed on node-1: no progress for 3600 s (rollout.progressDeadlineSeconds): pod node-setup/x is not the NodeJob's. Delete it.",
 			"it runs automatically when that is fixed. To leave the node out: kubectl everynode -n node-setup skip somaxconn node-1",
 		},
 		"an attempt that has ended": {
-			nil, []plan.Pod{ended},
+			nil,
+			[]plan.Pod{ended},
 			"node-setup/somaxconn runs on node-1 now: attempt 1 (somaxconn-0123456789) ended with exit code 5, and the manager is about to record that.",
 			"no action needed: it ends automatically, at its timeout at the latest",
 		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			in := plan.Input{Job: job(func(j *v1alpha1.NodeJob) { j.Spec.Rollout.Steps = nil }), Nodes: nodesOf(1, func(int, *plan.Node) {}), Pods: tt.pods}
+			in := plan.Input{
+				Job:   job(func(j *v1alpha1.NodeJob) { j.Spec.Rollout.Steps = nil }),
+				Nodes: nodesOf(1, func(int, *plan.Node) {}),
+				Pods:  tt.pods,
+			}
 			in.Job.Status.Revision = revision
 			if tt.trouble != nil {
 				in.NodeProblems = map[types.UID]plan.NodeProblem{"uid-1": *tt.trouble}
@@ -176,12 +205,14 @@ func TestSentencesAboutANode(t *testing.T) {
 		sentence, next string
 	}{
 		"skipped after a failure": {
-			nil, func(n *plan.Node) { exhausted(func(*record.Record) {})(n); n.On.Label = revision },
+			nil,
+			func(n *plan.Node) { exhausted(func(*record.Record) {})(n); n.On.Label = revision },
 			"node-setup/somaxconn is done on node-1 by its label alone, without a success on record: the label was set by hand, as skip does.",
 			"it runs again after a change of the task, or kubectl everynode -n node-setup rerun somaxconn node-1",
 		},
 		"an altered record": {
-			nil, func(n *plan.Node) {
+			nil,
+			func(n *plan.Node) {
 				n.On = record.NodeRecord{Altered: true, Present: true}
 				n.Ready = corev1.ConditionUnknown
 			},
@@ -189,7 +220,8 @@ func TestSentencesAboutANode(t *testing.T) {
 			"it runs automatically when the node reports again. To see why it does not: kubectl describe node node-1",
 		},
 		"a label with an altered record": {
-			nil, func(n *plan.Node) { n.On = record.NodeRecord{Label: revision, Altered: true, Present: true} },
+			nil,
+			func(n *plan.Node) { n.On = record.NodeRecord{Label: revision, Altered: true, Present: true} },
 			"node-setup/somaxconn is done on node-1 by its label alone: the record there was changed by something other than the manager, and is ignored.",
 			"it runs again after a change of the task, or kubectl everynode -n node-setup rerun somaxconn node-1",
 		},
@@ -205,17 +237,20 @@ func TestSentencesAboutANode(t *testing.T) {
 			"it runs again after kubectl everynode -n node-setup rerun somaxconn node-1",
 		},
 		"failed, and the rollback failed as well": {
-			rollsBack, exhausted(func(r *record.Record) { rolledBack(r); r.Rollback.Outcome, r.Rollback.Attempts = record.Failed, 4 }),
+			rollsBack,
+			exhausted(func(r *record.Record) { rolledBack(r); r.Rollback.Outcome, r.Rollback.Attempts = record.Failed, 4 }),
 			"node-setup/somaxconn has failed on node-1 after 4 attempts, the last 9m ago: TaskFailed, exit code 3: cannot write; its rollback failed as well, exit code 0.",
 			"check the state of the node, then retry it: " + retry + skip,
 		},
 		"failed, and is being rolled back": {
-			rollsBack, exhausted(func(*record.Record) {}),
+			rollsBack,
+			exhausted(func(*record.Record) {}),
 			"node-setup/somaxconn has failed on node-1 after 4 attempts, the last 9m ago: TaskFailed, exit code 3: cannot write; its rollback runs now.",
 			"no action needed for the rollback. To run the task again: " + retry,
 		},
 		"unreachable after a failure": {
-			nil, func(n *plan.Node) { ran(n, func(r *record.Record) { failed(r, 1) }); n.Ready = corev1.ConditionUnknown },
+			nil,
+			func(n *plan.Node) { ran(n, func(r *record.Record) { failed(r, 1) }); n.Ready = corev1.ConditionUnknown },
 			"node-setup/somaxconn has failed on node-1 after 1 attempt, the last 9m ago: the node has been unreachable (Ready=Unknown) since an attempt failed on it; it continues when the node is reachable again.",
 			"see why the node does not report: kubectl describe node node-1. The task is retried when the node is back",
 		},
@@ -227,20 +262,29 @@ func TestSentencesAboutANode(t *testing.T) {
 		},
 		"not named, with a selector": {
 			func(j *v1alpha1.NodeJob) {
-				j.Spec.Nodes.Names, j.Spec.Nodes.Selector = []string{"node-2"}, &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "web"}}
+				j.Spec.Nodes.Names, j.Spec.Nodes.Selector = []string{
+					"node-2",
+				}, &metav1.LabelSelector{
+					MatchLabels: map[string]string{"pool": "web"},
+				}
 			}, nil,
 			"node-setup/somaxconn is not for node-1: spec.nodes.names does not name it.", "it would run if spec.nodes.names named it",
 		},
 		"a selector that cannot be used": {
 			func(j *v1alpha1.NodeJob) {
-				j.Spec.Nodes.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Near"}}}
+				j.Spec.Nodes.Selector = &metav1.LabelSelector{
+					MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Near"}},
+				}
 			}, nil,
 			"node-setup/somaxconn is not for node-1: spec.nodes.selector does not match its labels.",
 			`correct spec.nodes.selector, which cannot be used: "Near" is not a valid label selector operator`,
 		},
 		"while the previous step soaks": {
 			func(j *v1alpha1.NodeJob) {
-				j.Spec.Rollout.Steps = []v1alpha1.RolloutStep{{Name: "canary", Nodes: new(intstr.FromInt32(1)), SoakSeconds: 600}, {Name: "all"}}
+				j.Spec.Rollout.Steps = []v1alpha1.RolloutStep{
+					{Name: "canary", Nodes: new(intstr.FromInt32(1)), SoakSeconds: 600},
+					{Name: "all"},
+				}
 				j.Status.Rollout = &v1alpha1.RolloutStatus{Step: "canary", SoakingSince: metav1.NewTime(before(time.Minute))}
 			}, func(n *plan.Node) { n.Created = before(time.Minute) },
 			"node-setup/somaxconn has not run on node-1 yet: it is in step all, and step canary soaks until 2026-07-01T12:39:00Z.",
@@ -256,9 +300,13 @@ func TestSentencesAboutANode(t *testing.T) {
 		},
 		"being deleted, with conditions from before": {
 			func(j *v1alpha1.NodeJob) {
-				j.DeletionTimestamp, j.Spec.DeletionPolicy, j.Generation = &metav1.Time{Time: before(time.Minute)}, v1alpha1.DeletionForget, 2
+				j.DeletionTimestamp, j.Spec.DeletionPolicy, j.Generation = &metav1.Time{
+					Time: before(time.Minute),
+				}, v1alpha1.DeletionForget, 2
 				j.Status.ObservedGeneration = 1
-				j.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReconciling, Status: metav1.ConditionTrue, Message: "1 running"}}
+				j.Status.Conditions = []metav1.Condition{
+					{Type: v1alpha1.ConditionReconciling, Status: metav1.ConditionTrue, Message: "1 running"},
+				}
 			}, nil,
 			"node-setup/somaxconn is being deleted (deletionPolicy Forget).",
 			"see how far the deletion is: kubectl everynode -n node-setup status somaxconn --watch",

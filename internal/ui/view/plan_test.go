@@ -25,7 +25,10 @@ func withReboots() Plan {
 	reboots := job(func(j *v1alpha1.NodeJob) {
 		j.Spec.Rollout.PromoteTo, j.Spec.Nodes.Selector = "canary", &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "web"}}
 		j.Spec.Rollout.Steps = []v1alpha1.RolloutStep{{Name: "canary", Nodes: new(intstr.FromInt32(1)), SoakSeconds: 600}, {Name: "all"}}
-		j.Spec.Maintenance = v1alpha1.MaintenanceSpec{Drain: &v1alpha1.DrainSpec{}, Reboot: v1alpha1.RebootSpec{Policy: v1alpha1.RebootAlways}}
+		j.Spec.Maintenance = v1alpha1.MaintenanceSpec{
+			Drain:  &v1alpha1.DrainSpec{},
+			Reboot: v1alpha1.RebootSpec{Policy: v1alpha1.RebootAlways},
+		}
 	})
 	small := nodesOf(5, func(i int, n *plan.Node) {
 		switch i {
@@ -40,7 +43,13 @@ func withReboots() Plan {
 	return Plan{
 		Job: reboots, Plan: plan.Next(plan.Input{Job: reboots, Revision: revision, Nodes: small, Now: now}), Revision: revision,
 		Drained: []DrainData{
-			{Node: "node-1", PodsToEvict: []string{"shop/web-1", "shop/web-2"}, Blocked: []BlockedData{{"shop/db-0", "PodDisruptionBudget db allows no disruption now: 2 pods are healthy, and 2 must be"}}},
+			{
+				Node:        "node-1",
+				PodsToEvict: []string{"shop/web-1", "shop/web-2"},
+				Blocked: []BlockedData{
+					{"shop/db-0", "PodDisruptionBudget db allows no disruption now: 2 pods are healthy, and 2 must be"},
+				},
+			},
 			{Node: "node-2"},
 		},
 	}
@@ -57,16 +66,33 @@ func TestThePlanOfAFile(t *testing.T) {
 		"with-reboots": withReboots(),
 		"with-a-gate-and-published-results": func() Plan {
 			gated := job(func(j *v1alpha1.NodeJob) {
-				j.Spec.Gate, j.Spec.RemoveLabels = &v1alpha1.GateSpec{Effect: v1alpha1.GateNoExecute, Scope: v1alpha1.GateAll}, []string{"setup.example/requested"}
-				j.Spec.Publish = []v1alpha1.PublishedResult{{Result: "kernel", Label: "setup.example/kernel"}, {Result: "found", Annotation: "setup.example/found"}}
+				j.Spec.Gate, j.Spec.RemoveLabels = &v1alpha1.GateSpec{
+					Effect: v1alpha1.GateNoExecute,
+					Scope:  v1alpha1.GateAll,
+				}, []string{
+					"setup.example/requested",
+				}
+				j.Spec.Publish = []v1alpha1.PublishedResult{
+					{Result: "kernel", Label: "setup.example/kernel"},
+					{Result: "found", Annotation: "setup.example/found"},
+				}
 			})
-			return Plan{Job: gated, Plan: plan.Next(plan.Input{Job: gated, Revision: revision, Nodes: nodesOf(1, func(int, *plan.Node) {}), Now: now}), Revision: revision}
+			return Plan{
+				Job:      gated,
+				Plan:     plan.Next(plan.Input{Job: gated, Revision: revision, Nodes: nodesOf(1, func(int, *plan.Node) {}), Now: now}),
+				Revision: revision,
+			}
 		}(),
 		"that-takes-over": func() Plan {
 			takes := job(func(j *v1alpha1.NodeJob) {
 				j.Spec.Suspend, j.CreationTimestamp = true, metav1.NewTime(now)
-				j.Spec.Nodes.AssumeDone = &v1alpha1.AssumeDoneSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"setup.example/done": "true"}}}
-				j.Spec.Publish = []v1alpha1.PublishedResult{{Result: "kernel", Label: "setup.example/kernel"}, {Result: "found", Annotation: "setup.example/found", Adopt: v1alpha1.AdoptSameValue}}
+				j.Spec.Nodes.AssumeDone = &v1alpha1.AssumeDoneSpec{
+					Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"setup.example/done": "true"}},
+				}
+				j.Spec.Publish = []v1alpha1.PublishedResult{
+					{Result: "kernel", Label: "setup.example/kernel"},
+					{Result: "found", Annotation: "setup.example/found", Adopt: v1alpha1.AdoptSameValue},
+				}
 			})
 			nodes := nodesOf(3, func(i int, n *plan.Node) {
 				n.Labels = map[string]string{"setup.example/kernel": "6.1"}
@@ -86,8 +112,16 @@ func TestThePlanOfAFile(t *testing.T) {
 			}
 			return p
 		}(),
-		"three-thousand-nodes": {Job: job(func(*v1alpha1.NodeJob) {}), Plan: plan.Next(plan.Input{Job: job(func(*v1alpha1.NodeJob) {}), Revision: revision, Nodes: large, Now: now}),
-			Exists: true, Was: "0ldc0de", Revision: revision, Notes: []string{"not checked by the API server, and without its defaults: jane may not create nodejobs.everynode.dev in namespace node-setup."}},
+		"three-thousand-nodes": {
+			Job:      job(func(*v1alpha1.NodeJob) {}),
+			Plan:     plan.Next(plan.Input{Job: job(func(*v1alpha1.NodeJob) {}), Revision: revision, Nodes: large, Now: now}),
+			Exists:   true,
+			Was:      "0ldc0de",
+			Revision: revision,
+			Notes: []string{
+				"not checked by the API server, and without its defaults: jane may not create nodejobs.everynode.dev in namespace node-setup.",
+			},
+		},
 		"stopped-and-suspended": func() Plan {
 			stopped := job(func(j *v1alpha1.NodeJob) { j.Spec.Suspend, j.Spec.Rollout.Steps = true, nil })
 			nodes := nodesOf(3, func(i int, n *plan.Node) {
@@ -95,10 +129,22 @@ func TestThePlanOfAFile(t *testing.T) {
 					ran(n, func(r *record.Record) { failed(r, 4) })
 				}
 			})
-			return Plan{Job: stopped, Plan: plan.Next(plan.Input{Job: stopped, Revision: revision, Nodes: nodes, Now: now}), Exists: true, Was: revision, Revision: revision}
+			return Plan{
+				Job:      stopped,
+				Plan:     plan.Next(plan.Input{Job: stopped, Revision: revision, Nodes: nodes, Now: now}),
+				Exists:   true,
+				Was:      revision,
+				Revision: revision,
+			}
 		}(),
-		"that-cannot-work": {Job: job(func(*v1alpha1.NodeJob) {}), Plan: plan.Next(plan.Input{Job: job(func(*v1alpha1.NodeJob) {}), Now: now}),
-			Obstacle: &task.Obstacle{Reason: v1alpha1.ReasonConfigMapNotFound, Message: "spec.task.scriptFrom: ConfigMap node-setup/scripts does not exist. Create it; the NodeJob then continues automatically"}},
+		"that-cannot-work": {
+			Job:  job(func(*v1alpha1.NodeJob) {}),
+			Plan: plan.Next(plan.Input{Job: job(func(*v1alpha1.NodeJob) {}), Now: now}),
+			Obstacle: &task.Obstacle{
+				Reason:  v1alpha1.ReasonConfigMapNotFound,
+				Message: "spec.task.scriptFrom: ConfigMap node-setup/scripts does not exist. Create it; the NodeJob then continues automatically",
+			},
+		},
 	}
 	for name, p := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -14,7 +14,15 @@ import (
 func TestPreviousResultOf(t *testing.T) {
 	results := map[string]string{"kernel": "6.1"}
 	before := &record.Previous{Revision: "a", Outcome: record.Failed, Attempts: 2, ExitCode: new(int32(3)), Results: results}
-	recorded := record.Record{Revision: "b", Outcome: record.Succeeded, Attempts: 1, Results: results, Reason: "r", Message: "m", Previous: before}
+	recorded := record.Record{
+		Revision: "b",
+		Outcome:  record.Succeeded,
+		Attempts: 1,
+		Results:  results,
+		Reason:   "r",
+		Message:  "m",
+		Previous: before,
+	}
 	assumed := record.Record{Revision: "b", Outcome: record.Succeeded, Assumed: true}
 	earlier := NodeResult{Node: "n", Outcome: "Failed", Revision: "a", Attempts: 2, ExitCode: new(int32(3)), Results: results}
 	tests := map[string]struct {
@@ -23,10 +31,14 @@ func TestPreviousResultOf(t *testing.T) {
 		want    NodeResult
 		none    bool
 	}{
-		"a record of the current revision":              {rec: recorded, current: "b", want: earlier},
-		"a current revision that is not known":          {rec: recorded, want: earlier},
-		"a record of an earlier revision":               {rec: recorded, current: "c", want: ResultOf("n", nil, &recorded)},
-		"a node that was assumed done by the earlier":   {rec: assumed, current: "c", want: NodeResult{Node: "n", Outcome: "AssumedDone", Revision: "b"}},
+		"a record of the current revision":     {rec: recorded, current: "b", want: earlier},
+		"a current revision that is not known": {rec: recorded, want: earlier},
+		"a record of an earlier revision":      {rec: recorded, current: "c", want: ResultOf("n", nil, &recorded)},
+		"a node that was assumed done by the earlier": {
+			rec:     assumed,
+			current: "c",
+			want:    NodeResult{Node: "n", Outcome: "AssumedDone", Revision: "b"},
+		},
 		"a node that is assumed done, and nothing more": {rec: assumed, current: "b", none: true},
 	}
 	for name, tt := range tests {

@@ -70,14 +70,23 @@ func TestRunAsPeopleSeeIt(t *testing.T) {
 	tests := map[string]Run{
 		"three-nodes":          {Name: "run-x7f2q", Nodes: three},
 		"three-thousand-nodes": {Name: "run-x7f2q", Nodes: manyNodes()},
-		"being-stopped":        {Name: "run-x7f2q", Nodes: three, Note: "stopping: no new attempts start, and running attempts may finish. Ctrl-C again ends this command only"},
-		"bad-ends":             {Name: "run-x7f2q", Nodes: ended},
+		"being-stopped": {
+			Name:  "run-x7f2q",
+			Nodes: three,
+			Note:  "stopping: no new attempts start, and running attempts may finish. Ctrl-C again ends this command only",
+		},
+		"bad-ends": {Name: "run-x7f2q", Nodes: ended},
 	}
 	for name, run := range tests {
 		run.Now, run.Began = now, before(72*time.Second)
 		run.Namespace, run.Command, run.Selection = "node-setup", "echo 'a  b'", "--all"
 		if name == "bad-ends" {
-			run.Command, run.Selection, run.Began = "sh -c 'echo \x1b[2J "+strings.Repeat("and more ", 50)+"'", "-l pool=db\n", before(26*time.Hour)
+			run.Command, run.Selection, run.Began = "sh -c 'echo \x1b[2J "+strings.Repeat(
+				"and more ",
+				50,
+			)+"'", "-l pool=db\n", before(
+				26*time.Hour,
+			)
 		}
 		t.Run(name, func(t *testing.T) {
 			drawn(t, "run-"+name, func(width int) []text.Line {

@@ -19,7 +19,12 @@ import (
 
 func job(change func(*v1alpha1.NodeJob)) *v1alpha1.NodeJob {
 	j := &v1alpha1.NodeJob{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "node-setup", Name: "somaxconn", Generation: 2, CreationTimestamp: metav1.NewTime(before(3 * time.Hour))},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:         "node-setup",
+			Name:              "somaxconn",
+			Generation:        2,
+			CreationTimestamp: metav1.NewTime(before(3 * time.Hour)),
+		},
 		Spec: v1alpha1.NodeJobSpec{Rollout: v1alpha1.RolloutSpec{Steps: []v1alpha1.RolloutStep{
 			{Name: "canary", SoakSeconds: 600}, {Name: "staging"}, {Name: "all"},
 		}}},
@@ -56,45 +61,122 @@ func TestStatusAsPeopleSeeIt(t *testing.T) {
 		"done-everywhere": {Job: job(func(j *v1alpha1.NodeJob) {
 			stands(j, v1alpha1.ConditionComplete, v1alpha1.ReasonAllNodesDone, "3 of 3 nodes are done")
 			j.Status.Nodes = v1alpha1.NodeCounts{Matched: 3, Done: 3}
-			rollout(j, "all", v1alpha1.StepStatus{Name: "canary", Nodes: 1, Done: 1}, v1alpha1.StepStatus{Name: "staging", Nodes: 1, Done: 1}, v1alpha1.StepStatus{Name: "all", Nodes: 1, Done: 1})
+			rollout(
+				j,
+				"all",
+				v1alpha1.StepStatus{Name: "canary", Nodes: 1, Done: 1},
+				v1alpha1.StepStatus{Name: "staging", Nodes: 1, Done: 1},
+				v1alpha1.StepStatus{Name: "all", Nodes: 1, Done: 1},
+			)
 			j.Status.Rollout.StableAt = at(time.Hour)
 		})},
 		"done-where-it-is-not-excluded": {NotSelected: 12, Job: job(func(j *v1alpha1.NodeJob) {
-			stands(j, v1alpha1.ConditionComplete, v1alpha1.ReasonAllNodesDone, "3 of 3 nodes are done; 9 nodes are excluded by a taint, 1 node is excluded by the operating system")
+			stands(
+				j,
+				v1alpha1.ConditionComplete,
+				v1alpha1.ReasonAllNodesDone,
+				"3 of 3 nodes are done; 9 nodes are excluded by a taint, 1 node is excluded by the operating system",
+			)
 			j.Status.Nodes = v1alpha1.NodeCounts{Matched: 3, Done: 3, Excluded: 10}
 			j.Status.Excluded = []v1alpha1.ExcludedNodes{
-				{Nodes: 5, Message: "it has the taint dedicated=db:NoSchedule", Reason: v1alpha1.ReasonUntoleratedTaint, Names: []string{"node-4", "node-5", "node-6"}},
-				{Nodes: 1, Message: `its label kubernetes.io/os is "windows", and the task runs on linux nodes`, Reason: v1alpha1.ReasonUnsupportedOS, Names: []string{"node-3\x1b[2J"}},
+				{
+					Nodes:   5,
+					Message: "it has the taint dedicated=db:NoSchedule",
+					Reason:  v1alpha1.ReasonUntoleratedTaint,
+					Names:   []string{"node-4", "node-5", "node-6"},
+				},
+				{
+					Nodes:   1,
+					Message: `its label kubernetes.io/os is "windows", and the task runs on linux nodes`,
+					Reason:  v1alpha1.ReasonUnsupportedOS,
+					Names:   []string{"node-3\x1b[2J"},
+				},
 			}
 			rollout(j, "all", v1alpha1.StepStatus{Name: "all", Nodes: 3, Done: 3})
 		})},
 		"canary-soaks": {Job: job(func(j *v1alpha1.NodeJob) {
-			j.Annotations = map[string]string{v1alpha1.ChangedByAnnotation: "jane@example.com", v1alpha1.RequestedByAnnotation: "bob@example.com\x1b[2J"}
-			stands(j, v1alpha1.ConditionReconciling, v1alpha1.ReasonSoaking, "1 of 3 nodes are done; waiting: 2 WaitingForStep (node-2, …); step canary soaks until 2026-07-01T12:37:00Z")
+			j.Annotations = map[string]string{
+				v1alpha1.ChangedByAnnotation:   "jane@example.com",
+				v1alpha1.RequestedByAnnotation: "bob@example.com\x1b[2J",
+			}
+			stands(
+				j,
+				v1alpha1.ConditionReconciling,
+				v1alpha1.ReasonSoaking,
+				"1 of 3 nodes are done; waiting: 2 WaitingForStep (node-2, …); step canary soaks until 2026-07-01T12:37:00Z",
+			)
 			j.Status.Nodes = v1alpha1.NodeCounts{Matched: 3, Done: 1, Waiting: 2}
 			j.Spec.Rollout.PromoteTo = "staging"
-			rollout(j, "canary", v1alpha1.StepStatus{Name: "canary", Nodes: 1, Done: 1}, v1alpha1.StepStatus{Name: "staging", Nodes: 1}, v1alpha1.StepStatus{Name: "all", Nodes: 1})
+			rollout(
+				j,
+				"canary",
+				v1alpha1.StepStatus{Name: "canary", Nodes: 1, Done: 1},
+				v1alpha1.StepStatus{Name: "staging", Nodes: 1},
+				v1alpha1.StepStatus{Name: "all", Nodes: 1},
+			)
 			j.Status.Rollout.SoakingSince = at(3 * time.Minute)
 		})},
 		"three-thousand-nodes-of-which-some-fail": thousands(),
 		"stopped-with-hostile-output": {Job: job(func(j *v1alpha1.NodeJob) {
-			j.Annotations = map[string]string{v1alpha1.ChangedByAnnotation: "jane\x1b[2J\n\u202eStatus    AllNodesDone" + strings.Repeat("x", 300)}
-			stands(j, v1alpha1.ConditionStalled, v1alpha1.ReasonMaxFailuresExceeded,
-				"the rollout has stopped: 1 node failed, and rollout.maxFailures allows 0 (node-1: TaskFailed, exit code 1: done). "+remedyOf(j))
+			j.Annotations = map[string]string{
+				v1alpha1.ChangedByAnnotation: "jane\x1b[2J\n\u202eStatus    AllNodesDone" + strings.Repeat("x", 300),
+			}
+			stands(
+				j,
+				v1alpha1.ConditionStalled,
+				v1alpha1.ReasonMaxFailuresExceeded,
+				"the rollout has stopped: 1 node failed, and rollout.maxFailures allows 0 (node-1: TaskFailed, exit code 1: done). "+remedyOf(
+					j,
+				),
+			)
 			j.Status.Nodes = v1alpha1.NodeCounts{Matched: 3, Failed: 1, Waiting: 2, RollbackFailed: 1}
-			j.Status.Conditions = append(j.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionRollbackFailed, Status: metav1.ConditionTrue,
-				Message: "the rollback also failed on 1 node (node-1). Check the state of these nodes"})
-			rollout(j, "canary", v1alpha1.StepStatus{Name: "canary", Nodes: 1, Failed: 1}, v1alpha1.StepStatus{Name: "staging", Nodes: 1}, v1alpha1.StepStatus{Name: "all", Nodes: 1})
-			j.Status.Failures = []v1alpha1.NodeFailure{{
-				Node: "node-1", Attempts: 4, ExitCode: new(int32(1)), Reason: "TaskFailed", FinishedAt: at(2 * time.Minute), Rollback: "RollbackFailed", Quarantine: "Drained",
-				Message:         "first\nwriting\x1b[2J\x1b[H all is well\rReally\ttrue\n\u202egnp.exe\u202c\u200b " + strings.Repeat("wide 漢字 ", 30) + "\n",
-				RollbackMessage: "sysctl: cannot stat /proc/sys/net\n",
-			}}
-			j.Status.Drains = []v1alpha1.NodeDrain{{Node: "node-3", Since: at(time.Minute), Deadline: metav1.NewTime(now.Add(9 * time.Minute)), Pods: 2,
-				Blocked: []v1alpha1.BlockedPod{{Pod: "shop/db-0", Message: "The disruption budget db needs 2 healthy pods and has 2 currently"}}}}
+			j.Status.Conditions = append(
+				j.Status.Conditions,
+				metav1.Condition{Type: v1alpha1.ConditionRollbackFailed, Status: metav1.ConditionTrue,
+					Message: "the rollback also failed on 1 node (node-1). Check the state of these nodes"},
+			)
+			rollout(
+				j,
+				"canary",
+				v1alpha1.StepStatus{Name: "canary", Nodes: 1, Failed: 1},
+				v1alpha1.StepStatus{Name: "staging", Nodes: 1},
+				v1alpha1.StepStatus{Name: "all", Nodes: 1},
+			)
+			j.Status.Failures = []v1alpha1.NodeFailure{
+				{
+					Node:       "node-1",
+					Attempts:   4,
+					ExitCode:   new(int32(1)),
+					Reason:     "TaskFailed",
+					FinishedAt: at(2 * time.Minute),
+					Rollback:   "RollbackFailed",
+					Quarantine: "Drained",
+					Message: "first\nwriting\x1b[2J\x1b[H all is well\rReally\ttrue\n\u202egnp.exe\u202c\u200b " + strings.Repeat(
+						"wide 漢字 ",
+						30,
+					) + "\n",
+					RollbackMessage: "sysctl: cannot stat /proc/sys/net\n",
+				},
+			}
+			j.Status.Drains = []v1alpha1.NodeDrain{
+				{
+					Node:     "node-3",
+					Since:    at(time.Minute),
+					Deadline: metav1.NewTime(now.Add(9 * time.Minute)),
+					Pods:     2,
+					Blocked: []v1alpha1.BlockedPod{
+						{Pod: "shop/db-0", Message: "The disruption budget db needs 2 healthy pods and has 2 currently"},
+					},
+				},
+			}
 		})},
 		"a-name-that-is-taken": {Job: job(func(j *v1alpha1.NodeJob) {
-			stands(j, v1alpha1.ConditionStalled, v1alpha1.ReasonPodNameTaken, "1 of 2 nodes are done; the manager cannot continue on 1 node (node-2)")
+			stands(
+				j,
+				v1alpha1.ConditionStalled,
+				v1alpha1.ReasonPodNameTaken,
+				"1 of 2 nodes are done; the manager cannot continue on 1 node (node-2)",
+			)
 			j.Status.Nodes = v1alpha1.NodeCounts{Matched: 2, Done: 1, Waiting: 1}
 			j.Status.NodeProblems = []v1alpha1.NodeProblem{{Node: "node-2", Reason: v1alpha1.ReasonPodNameTaken, Since: at(5 * time.Minute),
 				Message: "pod somaxconn-7d9f2c41-x belongs to another owner\x1b[2J: delete it, and the manager continues automatically"}}
@@ -102,11 +184,22 @@ func TestStatusAsPeopleSeeIt(t *testing.T) {
 		"no-manager": {Job: job(func(j *v1alpha1.NodeJob) { j.Status = v1alpha1.NodeJobStatus{} })},
 		"gate-and-a-pod-that-does-not-start": {
 			Job: job(func(j *v1alpha1.NodeJob) {
-				stands(j, v1alpha1.ConditionReconciling, v1alpha1.ReasonPodNotStarting, "on 1 node the pod does not start (node-2: ImagePullBackOff: image registry.example/tool:1). Check the image's name")
+				stands(
+					j,
+					v1alpha1.ConditionReconciling,
+					v1alpha1.ReasonPodNotStarting,
+					"on 1 node the pod does not start (node-2: ImagePullBackOff: image registry.example/tool:1). Check the image's name",
+				)
 				j.Status.Nodes = v1alpha1.NodeCounts{Matched: 3, Done: 1, Running: 2}
 				j.Status.Gate = &v1alpha1.GateStatus{Key: "node-setup.everynode.dev/somaxconn", Effect: v1alpha1.GateNoSchedule, Closed: 2}
-				j.Status.Conditions = append(j.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionGateEnforced, Status: metav1.ConditionFalse,
-					Message: "there is no MutatingAdmissionPolicy everynode-gate: apply config/gate. The manager taints a node a moment after its creation"})
+				j.Status.Conditions = append(
+					j.Status.Conditions,
+					metav1.Condition{
+						Type:    v1alpha1.ConditionGateEnforced,
+						Status:  metav1.ConditionFalse,
+						Message: "there is no MutatingAdmissionPolicy everynode-gate: apply config/gate. The manager taints a node a moment after its creation",
+					},
+				)
 				rollout(j, "all", v1alpha1.StepStatus{Name: "canary", Nodes: 1, Done: 1}, v1alpha1.StepStatus{Name: "all", Nodes: 2})
 			}),
 			Running: []Attempt{
@@ -120,18 +213,35 @@ func TestStatusAsPeopleSeeIt(t *testing.T) {
 				stands(j, v1alpha1.ConditionReconciling, v1alpha1.ReasonSuspended, "spec.suspend is true")
 				j.Spec.Suspend = true
 				j.Status.Nodes = v1alpha1.NodeCounts{Matched: 1, Waiting: 1}
-				j.Status.Failures = []v1alpha1.NodeFailure{{Node: "node-1", Attempts: 1, Retrying: true, Reason: "Disrupted", FinishedAt: at(time.Minute)}}
+				j.Status.Failures = []v1alpha1.NodeFailure{
+					{Node: "node-1", Attempts: 1, Retrying: true, Reason: "Disrupted", FinishedAt: at(time.Minute)},
+				}
 			}),
 		},
 		"a-deletion-that-is-blocked": {
 			Job: job(func(j *v1alpha1.NodeJob) {
 				deleted := at(time.Minute)
 				j.DeletionTimestamp, j.Spec.DeletionPolicy = &deleted, v1alpha1.DeletionRollback
-				stands(j, v1alpha1.ConditionStalled, v1alpha1.ReasonRollbackFailed, plan.BeingDeleted+"; on 1 node the task is still to be rolled back: node-1: the rollback has failed: TaskFailed, exit code 5: no way back. "+plan.DeletionRemedies().Kubectl(j, ""))
-				j.Status.Conditions = append(j.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionRollbackFailed, Status: metav1.ConditionTrue, Message: "the rollback also failed on 1 node"})
+				stands(
+					j,
+					v1alpha1.ConditionStalled,
+					v1alpha1.ReasonRollbackFailed,
+					plan.BeingDeleted+"; on 1 node the task is still to be rolled back: node-1: the rollback has failed: TaskFailed, exit code 5: no way back. "+plan.DeletionRemedies().
+						Kubectl(j, ""),
+				)
+				j.Status.Conditions = append(
+					j.Status.Conditions,
+					metav1.Condition{
+						Type:    v1alpha1.ConditionRollbackFailed,
+						Status:  metav1.ConditionTrue,
+						Message: "the rollback also failed on 1 node",
+					},
+				)
 				j.Status.Nodes = v1alpha1.NodeCounts{Matched: 1, Failed: 1}
 				rollout(j, "all", v1alpha1.StepStatus{Name: "all", Nodes: 1, Done: 1})
-				j.Status.Failures = []v1alpha1.NodeFailure{{Node: "node-1", Attempts: 2, FinishedAt: at(time.Minute), Rollback: "RollbackFailed", RollbackMessage: "no way back"}}
+				j.Status.Failures = []v1alpha1.NodeFailure{
+					{Node: "node-1", Attempts: 2, FinishedAt: at(time.Minute), Rollback: "RollbackFailed", RollbackMessage: "no way back"},
+				}
 			}),
 		},
 		"being-deleted-and-pods-forbidden": {
@@ -158,18 +268,49 @@ func TestStatusAsPeopleSeeIt(t *testing.T) {
 // thousands is a rollout to 3,000 nodes in progress.
 func thousands() Status {
 	s := Status{Job: job(func(j *v1alpha1.NodeJob) {
-		stands(j, v1alpha1.ConditionReconciling, v1alpha1.ReasonInProgress, "1203 of 3000 nodes are done, 14 failed, 300 running; waiting: 1483 WaitingForSlot (ip-10-0-4-17.eu-west-1.compute.internal, …)")
+		stands(
+			j,
+			v1alpha1.ConditionReconciling,
+			v1alpha1.ReasonInProgress,
+			"1203 of 3000 nodes are done, 14 failed, 300 running; waiting: 1483 WaitingForSlot (ip-10-0-4-17.eu-west-1.compute.internal, …)",
+		)
 		j.Status.Nodes = v1alpha1.NodeCounts{Matched: 3000, Done: 1203, Running: 300, Waiting: 1483, Failed: 14, RolledBack: 12}
-		rollout(j, "all", v1alpha1.StepStatus{Name: "canary", Nodes: 1, Done: 1}, v1alpha1.StepStatus{Name: "staging", Nodes: 100, Done: 99, Failed: 1},
-			v1alpha1.StepStatus{Name: "all", Nodes: 2899, Done: 1103, Failed: 13})
+		rollout(
+			j,
+			"all",
+			v1alpha1.StepStatus{Name: "canary", Nodes: 1, Done: 1},
+			v1alpha1.StepStatus{Name: "staging", Nodes: 100, Done: 99, Failed: 1},
+			v1alpha1.StepStatus{Name: "all", Nodes: 2899, Done: 1103, Failed: 13},
+		)
 		for i := range 10 {
-			j.Status.Failures = append(j.Status.Failures, v1alpha1.NodeFailure{Node: fmt.Sprintf("ip-10-0-7-%d.eu-west-1.compute.internal", i), Attempts: 4, ExitCode: new(int32(3)),
-				Retrying: i > 7, Reason: "CheckFailed", FinishedAt: at(time.Duration(i) * time.Minute), Rollback: "RolledBack", Message: fmt.Sprintf("expected 4096\ngot %d\n", i)})
+			j.Status.Failures = append(
+				j.Status.Failures,
+				v1alpha1.NodeFailure{
+					Node:       fmt.Sprintf("ip-10-0-7-%d.eu-west-1.compute.internal", i),
+					Attempts:   4,
+					ExitCode:   new(int32(3)),
+					Retrying:   i > 7,
+					Reason:     "CheckFailed",
+					FinishedAt: at(time.Duration(i) * time.Minute),
+					Rollback:   "RolledBack",
+					Message:    fmt.Sprintf("expected 4096\ngot %d\n", i),
+				},
+			)
 		}
-		j.Status.Rollout.UnrecordedFailures = []v1alpha1.UnrecordedFailure{{Node: "ip-10-0-9-9.eu-west-1.compute.internal", Reason: v1alpha1.ReasonNotReadyNodeDeleted, At: at(time.Hour)}}
+		j.Status.Rollout.UnrecordedFailures = []v1alpha1.UnrecordedFailure{
+			{Node: "ip-10-0-9-9.eu-west-1.compute.internal", Reason: v1alpha1.ReasonNotReadyNodeDeleted, At: at(time.Hour)},
+		}
 	})}
 	for i := range 300 {
-		s.Running = append(s.Running, Attempt{Node: fmt.Sprintf("ip-10-0-5-%d.eu-west-1.compute.internal", i), Number: 1, Created: before(time.Duration(300-i) * time.Second), Started: before(time.Second)})
+		s.Running = append(
+			s.Running,
+			Attempt{
+				Node:    fmt.Sprintf("ip-10-0-5-%d.eu-west-1.compute.internal", i),
+				Number:  1,
+				Created: before(time.Duration(300-i) * time.Second),
+				Started: before(time.Second),
+			},
+		)
 	}
 	return s
 }
@@ -223,7 +364,13 @@ func TestAPromotionEndsWithItsCommand(t *testing.T) {
 	awaiting := func(promoteTo, remedy string) *v1alpha1.NodeJob {
 		return job(func(j *v1alpha1.NodeJob) {
 			j.Spec.Rollout.PromoteTo = promoteTo
-			rollout(j, "canary", v1alpha1.StepStatus{Name: "canary"}, v1alpha1.StepStatus{Name: "staging"}, v1alpha1.StepStatus{Name: "all"})
+			rollout(
+				j,
+				"canary",
+				v1alpha1.StepStatus{Name: "canary"},
+				v1alpha1.StepStatus{Name: "staging"},
+				v1alpha1.StepStatus{Name: "all"},
+			)
 			stands(j, "", v1alpha1.ReasonAwaitingPromotion, passed+remedy)
 		})
 	}
@@ -252,7 +399,16 @@ func TestALogOfChangesHasTheFailures(t *testing.T) {
 	s := Status{Now: now, Job: job(func(j *v1alpha1.NodeJob) {
 		stands(j, v1alpha1.ConditionReconciling, v1alpha1.ReasonInProgress, "0 of 2 nodes are done; waiting: 2 BackingOff (node-1, …)")
 		for i, retrying := range []bool{false, true, true, true, true} {
-			j.Status.Failures = append(j.Status.Failures, v1alpha1.NodeFailure{Node: fmt.Sprint("node-", i), Retrying: retrying, Reason: "TaskFailed", ExitCode: new(int32(3)), Message: "looking\nno disk\n"})
+			j.Status.Failures = append(
+				j.Status.Failures,
+				v1alpha1.NodeFailure{
+					Node:     fmt.Sprint("node-", i),
+					Retrying: retrying,
+					Reason:   "TaskFailed",
+					ExitCode: new(int32(3)),
+					Message:  "looking\nno disk\n",
+				},
+			)
 		}
 	})}
 	const want = "node-setup/somaxconn  InProgress  0 of 2 nodes are done; waiting: 2 BackingOff (node-1, …)" +
@@ -265,7 +421,13 @@ func TestALogOfChangesHasTheFailures(t *testing.T) {
 // TestAStepWithFailuresHasNotPassed checks that failures are not shown in green.
 func TestAStepWithFailuresHasNotPassed(t *testing.T) {
 	s := Status{Now: now, Job: job(func(j *v1alpha1.NodeJob) {
-		rollout(j, "all", v1alpha1.StepStatus{Name: "canary", Nodes: 1, Done: 1}, v1alpha1.StepStatus{Name: "staging", Nodes: 3, Done: 1, Failed: 2}, v1alpha1.StepStatus{Name: "all", Nodes: 3, Done: 2, Failed: 1})
+		rollout(
+			j,
+			"all",
+			v1alpha1.StepStatus{Name: "canary", Nodes: 1, Done: 1},
+			v1alpha1.StepStatus{Name: "staging", Nodes: 3, Done: 1, Failed: 2},
+			v1alpha1.StepStatus{Name: "all", Nodes: 3, Done: 2, Failed: 1},
+		)
 		j.Status.Rollout.StableAt = at(time.Minute)
 	})}
 	steps := s.Steps()
@@ -283,9 +445,12 @@ func TestTheNodesOfAStepAddUp(t *testing.T) {
 		step v1alpha1.StepStatus
 		want string
 	}{
-		"a canary":                            {v1alpha1.StepStatus{Name: "canary", Nodes: 1}, "0 of 1 done"},
-		"a canary that failed":                {v1alpha1.StepStatus{Name: "canary", Nodes: 1, Failed: 1}, "0 of 1 done, 1 failed"},
-		"another node in its place":           {v1alpha1.StepStatus{Name: "canary", Nodes: 2, Done: 1, Failed: 1}, "1 of 1 done, 1 other failed"},
+		"a canary":             {v1alpha1.StepStatus{Name: "canary", Nodes: 1}, "0 of 1 done"},
+		"a canary that failed": {v1alpha1.StepStatus{Name: "canary", Nodes: 1, Failed: 1}, "0 of 1 done, 1 failed"},
+		"another node in its place": {
+			v1alpha1.StepStatus{Name: "canary", Nodes: 2, Done: 1, Failed: 1},
+			"1 of 1 done, 1 other failed",
+		},
 		"no node is left":                     {v1alpha1.StepStatus{Name: "canary", Nodes: 2, Failed: 2}, "0 of 2 done, 2 failed"},
 		"a failed node of a step without one": {v1alpha1.StepStatus{Name: "all", Nodes: 5, Done: 3, Failed: 1}, "3 of 5 done, 1 failed"},
 	}

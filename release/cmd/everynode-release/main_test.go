@@ -17,7 +17,10 @@ import (
 // inGit runs git without the settings of the user.
 func inGit(t *testing.T, dir string, args ...string) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "git", append([]string{"-C", dir, "-c", "user.name=t", "-c", "user.email=t@example.com"}, args...)...)
+	cmd := exec.CommandContext(
+		t.Context(),
+		"git",
+		append([]string{"-C", dir, "-c", "user.name=t", "-c", "user.email=t@example.com"}, args...)...)
 	cmd.Env = append(os.Environ(), "GIT_COMMITTER_DATE=2026-07-01T12:30:15Z", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("git %v: %v\n%s", args, err, out)
@@ -42,7 +45,9 @@ func TestDescribe(t *testing.T) {
 			}, false, "check out the tag, or choose another version",
 		},
 		"a file that is not committed": {
-			func(t *testing.T, dir string) { write(t, dir) }, false, "the checkout has changes that are not committed: commit or remove them\n?? file",
+			func(t *testing.T, dir string) { write(t, dir) },
+			false,
+			"the checkout has changes that are not committed: commit or remove them\n?? file",
 		},
 		"a trial with a file that is not committed": {func(t *testing.T, dir string) { write(t, dir) }, true, ""},
 	}

@@ -12,7 +12,13 @@ import (
 // pairOf is a report of one run of each subject. Everynode needs so many times the floor in all respects.
 func pairOf(factor float64) *Report {
 	floor, ours := run(Recorded, Existing, 0, 1), run(Everynode, Existing, 0, factor)
-	floor.Figures[Served] = map[string]float64{"POST pods": 100, "PATCH pods": 100, "DELETE pods": 100, "PATCH nodes": 100, "PUT leases": 70}
+	floor.Figures[Served] = map[string]float64{
+		"POST pods":   100,
+		"PATCH pods":  100,
+		"DELETE pods": 100,
+		"PATCH nodes": 100,
+		"PUT leases":  70,
+	}
 	ours.Figures[Served] = map[string]float64{"POST pods": 100, "PATCH pods": 100, "DELETE pods": 100, "PATCH nodes": 100 * (4*factor - 3)}
 	return &Report{Head: Head{Nodes: 4, Pairs: 1}, Runs: []Run{floor, ours}}
 }
@@ -35,10 +41,16 @@ func TestCompare(t *testing.T) {
 		wantWorse []string
 		wantTable string
 	}{
-		"the same is not worse":                                   {factor: 2},
-		"a difference within the tolerance":                       {factor: 2.09},
-		"less is better, and not an error":                        {factor: 1, wantTable: "| existing nodes, own CPU | 2.00 | 2.60 | 1.00 | better |"},
-		"a few more writes are worse, but not a little more time": {factor: 2.2, wantWorse: []string{"existing nodes, writes is 2.20 × that of the floor, at most 2.10 is allowed (2.00 before)"}},
+		"the same is not worse":             {factor: 2},
+		"a difference within the tolerance": {factor: 2.09},
+		"less is better, and not an error": {
+			factor:    1,
+			wantTable: "| existing nodes, own CPU | 2.00 | 2.60 | 1.00 | better |",
+		},
+		"a few more writes are worse, but not a little more time": {
+			factor:    2.2,
+			wantWorse: []string{"existing nodes, writes is 2.20 × that of the floor, at most 2.10 is allowed (2.00 before)"},
+		},
 		"one figure is worse": {
 			factor: 2, change: func(b *Baseline) { b.Ratios[0].Value = 2.61 },
 			wantWorse: []string{"existing nodes, node done p50 is 2.61 × that of the floor, at most 2.60 is allowed (2.00 before)"},

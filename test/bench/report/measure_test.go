@@ -88,7 +88,14 @@ func TestAuditCounts(t *testing.T) {
 		line("ResponseComplete", "create", "pods", "everynode/v0 (linux)", "x", "31") +
 		line("ResponseStarted", "watch", "nodes", "kwok/v0.8", "y", "12") +
 		line("ResponseComplete", "watch", "nodes", "kwok/v0.8", "y", "12") +
-		line("ResponseComplete", "delete", "pods", "kube-controller-manager/v1", "system:serviceaccount:kube-system:daemon-set-controller", "13") +
+		line(
+			"ResponseComplete",
+			"delete",
+			"pods",
+			"kube-controller-manager/v1",
+			"system:serviceaccount:kube-system:daemon-set-controller",
+			"13",
+		) +
 		`{"stage":"Resp`
 	start := time.Date(2026, 3, 1, 12, 0, 10, 0, time.UTC)
 	got, err := AuditCounts(strings.NewReader(log), start, start.Add(20*time.Second))

@@ -18,14 +18,23 @@ func realExample() *Report {
 		pattern := Run{Subject: DaemonSet, Mode: Real, Pair: pair}
 		pattern.Set(Times, Wall, 4+later)
 		pattern.SetRequests(ClientCounts{
-			"kubelet":        {"patch pods/status": 6, "get nodes": 4, "patch nodes/status": 4, "update leases": 2, "create serviceaccounts/token": 2},
+			"kubelet": {
+				"patch pods/status":            6,
+				"get nodes":                    4,
+				"patch nodes/status":           4,
+				"update leases":                2,
+				"create serviceaccounts/token": 2,
+			},
 			"kube-scheduler": {"create pods/binding": 2},
 		}, 2)
 		// The container ends after the label.
 		pattern.SetNodes([]Seconds{{-1, -1, 0.1, 1, 1.6, 1.5, 3}, {-1, -1, 0.1, 1.2, 2.2, 2.1 + later, 4 + later}})
 		ours := Run{Subject: Everynode, Mode: Real, Pair: pair}
 		ours.Set(Times, Wall, 3+later)
-		ours.SetRequests(ClientCounts{"kubelet": {"patch pods/status": 4, "get pods": 2}, "everynode": {"create pods": 2, "update leases": 1}}, 2)
+		ours.SetRequests(
+			ClientCounts{"kubelet": {"patch pods/status": 4, "get pods": 2}, "everynode": {"create pods": 2, "update leases": 1}},
+			2,
+		)
 		// On one node, the container was never seen running.
 		ours.SetNodes([]Seconds{{-1, -1, 0.2, 0.8, 0.9, 1, 2}, {-1, -1, 0.2, 0, 1, 1.1, 2.1}})
 		r.Runs = append(r.Runs, pattern, ours)

@@ -167,7 +167,11 @@ func TestThePercentilesOfNodes(t *testing.T) {
 			if tt.span == "node done" {
 				section = Times
 			}
-			if got := fmt.Sprint(figures([]Run{r}, section, tt.span+" p50"), " ", figures([]Run{r}, section, tt.span+" p99")); got != tt.want {
+			if got := fmt.Sprint(
+				figures([]Run{r}, section, tt.span+" p50"),
+				" ",
+				figures([]Run{r}, section, tt.span+" p99"),
+			); got != tt.want {
 				t.Errorf("got %s, want %s", got, tt.want)
 			}
 		})

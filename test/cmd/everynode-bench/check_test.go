@@ -23,8 +23,17 @@ func TestAWorseRatioIsAnErrorWithItsFigures(t *testing.T) {
 		now  *report.Baseline
 		want []string
 	}{
-		"the same":                    {now: baseline(2, 1)},
-		"worse":                       {baseline(2, 1.5), []string{"1 of 1 ratios", "commit 0123456", "existing nodes, node done p50 is 1.50 ×", "at most 1.30", "make bench-check UPDATE=1"}},
+		"the same": {now: baseline(2, 1)},
+		"worse": {
+			baseline(2, 1.5),
+			[]string{
+				"1 of 1 ratios",
+				"commit 0123456",
+				"existing nodes, node done p50 is 1.50 ×",
+				"at most 1.30",
+				"make bench-check UPDATE=1",
+			},
+		},
 		"worse, on a larger machine":  {baseline(8, 1.5), []string{"1.50 ×", "a machine with 2 cores, and this one has 8"}},
 		"better, on a larger machine": {now: baseline(8, 0.5)},
 	}

@@ -46,7 +46,10 @@ func TestARecordingShowsEachLineWhenItWasPrinted(t *testing.T) {
 	if strings.Join(texts, "\n") != strings.Join(want, "\n") {
 		t.Errorf("lines %q, want %q", texts, want)
 	}
-	if got := strings.Join(delays, " "); got != "animation-delay:0.0s animation-delay:2.5s animation-delay:2.5s animation-delay:2.5s animation-delay:4.0s" {
+	if got := strings.Join(
+		delays,
+		" ",
+	); got != "animation-delay:0.0s animation-delay:2.5s animation-delay:2.5s animation-delay:2.5s animation-delay:4.0s" {
 		t.Errorf("delays %s", got)
 	}
 }
