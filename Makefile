@@ -100,7 +100,7 @@ bench-check: ## Compare a short benchmark with docs/benchmark/check.json, before
 
 .PHONY: bench-go
 bench-go: ## Measure the planner, a pass of the controller, and the command line on 1,000 nodes.
-	go test -run='^$$' -bench=. -benchmem ./internal/nodejob/plan ./internal/nodejob/controller ./cmd/kubectl-everynode
+	go test -run='^$$' -bench=. -benchmem ./internal/nodejob/plan ./internal/manager/controller ./cmd/kubectl-everynode
 
 ##@ Develop
 
@@ -114,7 +114,7 @@ generate: $(CONTROLLER_GEN) $(CRD_REF_DOCS) ## Regenerate deepcopy code, apply c
 	sed -E -i -e 's#_?\[(int32|UID|IntOrString)\]\([^)]*\)_?#_\1_#g' -e 's/3\.1536e\+07/31536000/g' docs/reference/api.md
 	go -C test run ./cmd/everynode-reference markdown ../docs/reference/kubectl-everynode.md
 	go -C test run ./cmd/everynode-reference man ../docs/reference/man
-	$(CONTROLLER_GEN) rbac:roleName=everynode-manager paths=./internal/nodejob/controller paths=./internal/nodeguard/guardcontroller paths=./internal/manager/metricsauth paths=./internal/manager/policies paths=./internal/uninstall output:rbac:dir=config/rbac
+	$(CONTROLLER_GEN) rbac:roleName=everynode-manager paths=./internal/manager/controller paths=./internal/manager/guardcontroller paths=./internal/manager/metricsauth paths=./internal/manager/policies paths=./internal/uninstall output:rbac:dir=config/rbac
 	{ printf '# make generate writes this file from rules.yaml.\napiVersion: monitoring.coreos.com/v1\nkind: PrometheusRule\nmetadata:\n  name: everynode\n  namespace: everynode-system\nspec:\n'; \
 	  sed -e '/^#/d' -e 's/^/  /' config/monitoring/rules.yaml; } > config/monitoring/prometheusrule.yaml
 	cd charts/everynode/files && for file in $$(find . -type f); do cp ../../../config/$$file $$file; done
@@ -158,7 +158,7 @@ test-mutants: ## Put mistakes into the planner, and see that its tests find each
 	go test -v -timeout=40m ./internal/mutants
 
 # Of the generated mutants: the packages, each with others whose tests also count after a comma, and flags such as -run='gate.go: gate' or -histories=5000.
-PACKAGES    ?= internal/nodejob/plan internal/nodeguard/guard internal/nodejob/record,internal/nodejob/plan internal/outcome,internal/nodejob/plan internal/nodejob/observe,internal/nodejob/controller
+PACKAGES    ?= internal/nodejob/plan internal/nodeguard/guard internal/nodejob/record,internal/nodejob/plan internal/outcome,internal/nodejob/plan internal/nodejob/observe,internal/manager/controller
 MUTANTFLAGS ?=
 
 .PHONY: mutants

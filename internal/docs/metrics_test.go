@@ -14,9 +14,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"github.com/everynode/everynode/internal/manager/controller"
+	"github.com/everynode/everynode/internal/manager/guardcontroller"
 	"github.com/everynode/everynode/internal/manager/notify"
-	"github.com/everynode/everynode/internal/nodeguard/guardcontroller"
-	"github.com/everynode/everynode/internal/nodejob/controller"
 )
 
 // described are the labels of the metrics that are registered, by name.

@@ -18,7 +18,7 @@ var hardening = map[string]mutant{
 		"../../seal/seal.go", "range []map[string]string{pod.Labels, pod.Annotations}", "range []map[string]string{pod.Labels}",
 	},
 	"an annotation of a template asks for a reboot": {
-		"../../task/pod.go", "return prefix == v1alpha1.Group || strings.HasSuffix(prefix, \".\"+v1alpha1.Group)", "return prefix == \"\"",
+		"../task/pod.go", "return prefix == v1alpha1.Group || strings.HasSuffix(prefix, \".\"+v1alpha1.Group)", "return prefix == \"\"",
 	},
 	"a node reboots although the spec does not ask for it any more": {
 		"reboot.go", "!rebooted(node) && as.rebootWanted()", "!rebooted(node)",

@@ -18,8 +18,8 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/nodejob/record"
+	"github.com/everynode/everynode/internal/nodejob/task"
 	"github.com/everynode/everynode/internal/seal"
-	"github.com/everynode/everynode/internal/task"
 )
 
 // tierLabel is one that a kubelet cannot write, so that a node cannot select itself by it.

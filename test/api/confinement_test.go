@@ -18,8 +18,8 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/nodeguard/guard"
+	"github.com/everynode/everynode/internal/nodejob/task"
 	"github.com/everynode/everynode/internal/rights"
-	"github.com/everynode/everynode/internal/task"
 )
 
 // thief is an attacker with the token of the manager's service account, and no other.

@@ -21,7 +21,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/nodejob/record"
-	"github.com/everynode/everynode/internal/task"
+	"github.com/everynode/everynode/internal/nodejob/task"
 )
 
 // workload makes a running pod of a Deployment, on a node.

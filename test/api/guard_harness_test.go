@@ -28,12 +28,12 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/manager/controller"
+	"github.com/everynode/everynode/internal/manager/guardcontroller"
 	"github.com/everynode/everynode/internal/manager/loop"
 	"github.com/everynode/everynode/internal/manager/notify"
-	"github.com/everynode/everynode/internal/nodeguard/guardcontroller"
-	"github.com/everynode/everynode/internal/nodejob/controller"
+	"github.com/everynode/everynode/internal/nodejob/task"
 	"github.com/everynode/everynode/internal/seal"
-	"github.com/everynode/everynode/internal/task"
 )
 
 // startGuards runs a manager of NodeGuards until stop is called or the test ends. stop is a sudden end.

@@ -22,12 +22,12 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/everynode/everynode/internal/clock"
+	"github.com/everynode/everynode/internal/manager/controller"
 	"github.com/everynode/everynode/internal/manager/loop"
 	"github.com/everynode/everynode/internal/manager/notify"
 	"github.com/everynode/everynode/internal/manager/policies"
-	"github.com/everynode/everynode/internal/nodejob/controller"
+	"github.com/everynode/everynode/internal/nodejob/task"
 	"github.com/everynode/everynode/internal/seal"
-	"github.com/everynode/everynode/internal/task"
 	"github.com/everynode/everynode/internal/uninstall"
 )
 

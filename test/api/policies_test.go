@@ -25,8 +25,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/manager/controller"
 	"github.com/everynode/everynode/internal/manager/policies"
-	"github.com/everynode/everynode/internal/nodejob/controller"
 	"github.com/everynode/everynode/internal/seal"
 	"github.com/everynode/everynode/internal/uninstall"
 )

@@ -16,9 +16,9 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/manager/archive"
+	"github.com/everynode/everynode/internal/nodejob/task"
 	"github.com/everynode/everynode/internal/runner/contract"
 	"github.com/everynode/everynode/internal/runner/upload"
-	"github.com/everynode/everynode/internal/task"
 	"github.com/everynode/everynode/test/install"
 	"github.com/everynode/everynode/test/s3"
 )

@@ -16,8 +16,8 @@ import (
 	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/nodejob/task"
 	"github.com/everynode/everynode/internal/runner/contract"
-	"github.com/everynode/everynode/internal/task"
 )
 
 // Attempt returns where the output of an attempt is stored whose pod is created now.

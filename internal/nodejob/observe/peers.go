@@ -11,8 +11,8 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/nodejob/plan"
 	"github.com/everynode/everynode/internal/nodejob/record"
+	"github.com/everynode/everynode/internal/nodejob/task"
 	"github.com/everynode/everynode/internal/outcome"
-	"github.com/everynode/everynode/internal/task"
 )
 
 // ReadRecord returns the record of the node of that name under a key.

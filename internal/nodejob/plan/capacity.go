@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/nodejob/task"
 	"github.com/everynode/everynode/internal/plural"
-	"github.com/everynode/everynode/internal/task"
 )
 
 // defaultMaxConcurrent is rollout.maxConcurrent when omitted, as in the CRD.

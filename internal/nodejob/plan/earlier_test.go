@@ -12,8 +12,8 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/nodejob/record"
+	"github.com/everynode/everynode/internal/nodejob/task"
 	"github.com/everynode/everynode/internal/outcome"
-	"github.com/everynode/everynode/internal/task"
 )
 
 // TestOutcomesExtendEarlierAttempts tests each kind of end, whether a pod ends the attempt or not.

@@ -15,9 +15,9 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/nodejob/record"
+	"github.com/everynode/everynode/internal/nodejob/task"
 	"github.com/everynode/everynode/internal/outcome"
 	"github.com/everynode/everynode/internal/seal"
-	"github.com/everynode/everynode/internal/task"
 )
 
 // TestFiveHundredNodes simulates one rollout from its first pass to its last. Of 500 nodes

@@ -13,7 +13,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/nodejob/record"
-	"github.com/everynode/everynode/internal/task"
+	"github.com/everynode/everynode/internal/nodejob/task"
 )
 
 // joiningFor is how long after its creation a node without the taint of the gate still gets the taint. After that time

@@ -13,11 +13,11 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/nodejob/record"
-	"github.com/everynode/everynode/internal/task"
+	"github.com/everynode/everynode/internal/nodejob/task"
 )
 
 // An API server rejects pods of some kinds, or on some nodes, and writes to a node whose annotations are full. What the
-// manager remembers is as in internal/nodejob/controller.
+// manager remembers is as in internal/manager/controller.
 
 // shell is the in-memory state of a manager.
 type shell struct {

@@ -17,8 +17,8 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/nodejob/record"
+	"github.com/everynode/everynode/internal/nodejob/task"
 	"github.com/everynode/everynode/internal/seal"
-	"github.com/everynode/everynode/internal/task"
 )
 
 // A tenant is a hostile user with all permissions in the namespace of the NodeJob, and with no right to what a NodeJob does to

@@ -14,8 +14,8 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/nodejob/record"
+	"github.com/everynode/everynode/internal/nodejob/task"
 	"github.com/everynode/everynode/internal/plural"
-	"github.com/everynode/everynode/internal/task"
 )
 
 // prepares reports whether a node is cordoned or drained before the task. A control plane node is cordoned for every task

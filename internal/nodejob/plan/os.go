@@ -9,9 +9,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/nodejob/task"
 	"github.com/everynode/everynode/internal/outcome"
 	"github.com/everynode/everynode/internal/plural"
-	"github.com/everynode/everynode/internal/task"
 )
 
 // maxOSBytes bounds the value of a node's label in a message.

@@ -6,7 +6,7 @@ package plan
 import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/nodejob/record"
-	"github.com/everynode/everynode/internal/task"
+	"github.com/everynode/everynode/internal/nodejob/task"
 )
 
 // This file plans what is written to a node when an attempt has ended.

@@ -6,7 +6,7 @@ package plan
 import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/nodejob/record"
-	"github.com/everynode/everynode/internal/task"
+	"github.com/everynode/everynode/internal/nodejob/task"
 )
 
 // A user can request a retry on one node before any other node starts (record.Record.RunsAlone), to see whether the task

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/everynode/everynode/internal/nodejob/plan/plantest"
-	"github.com/everynode/everynode/internal/task"
+	"github.com/everynode/everynode/internal/nodejob/task"
 )
 
 // nodeStories show maintenance of nodes before and after the task.

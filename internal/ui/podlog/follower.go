@@ -13,7 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/everynode/everynode/internal/task"
+	"github.com/everynode/everynode/internal/nodejob/task"
 )
 
 // Limits of Follow.

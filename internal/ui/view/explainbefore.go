@@ -10,8 +10,8 @@ import (
 
 	"github.com/everynode/everynode/internal/nodejob/plan"
 	"github.com/everynode/everynode/internal/nodejob/record"
+	"github.com/everynode/everynode/internal/nodejob/task"
 	"github.com/everynode/everynode/internal/plural"
-	"github.com/everynode/everynode/internal/task"
 	"github.com/everynode/everynode/internal/text"
 )
 

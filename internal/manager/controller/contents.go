@@ -1,0 +1,218 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/nodejob/observe"
+	"github.com/everynode/everynode/internal/nodejob/task"
+	"github.com/everynode/everynode/internal/outcome"
+)
+
+// contents stores hashes of the objects of task.inputs. ConfigMaps are watched by their metadata. Secrets are not,
+// because the permission to watch some of them is the permission to read all of a namespace. The listed Secrets are
+// read by name at intervals (poll.go).
+type contents struct {
+	mu   sync.Mutex
+	seen map[contentKey]content
+	// turns is the position of the polls in the list of Secrets.
+	turns secretTurns
+}
+
+type contentKey struct {
+	job  client.ObjectKey
+	kind v1alpha1.ContentKind
+	name string
+}
+
+// content is what was read last.
+type content struct {
+	// uid and resourceVersion show whether a ConfigMap has changed.
+	uid             types.UID
+	resourceVersion string
+	hash            string
+	// obstacle is why there is no hash; nil if there is one.
+	obstacle *task.Obstacle
+}
+
+func newContents() contents { return contents{seen: map[contentKey]content{}} }
+
+// of returns the hashes of the objects that a NodeJob lists in task.inputs, or why one of them cannot be read.
+func (c *contents) of(ctx context.Context, r observer, job *v1alpha1.NodeJob) ([]string, *task.Obstacle, error) {
+	c.keep(job)
+	var hashes []string
+	for _, ref := range job.Spec.Task.Inputs {
+		is, err := c.get(ctx, r, keyOf(job, ref))
+		if err != nil || is.obstacle != nil {
+			return nil, is.obstacle, err
+		}
+		hashes = append(hashes, is.hash)
+	}
+	return hashes, nil, nil
+}
+
+func keyOf(job *v1alpha1.NodeJob, ref v1alpha1.ContentRef) contentKey {
+	return contentKey{client.ObjectKeyFromObject(job), ref.Kind, ref.Name}
+}
+
+// keep deletes the contents that a NodeJob no longer lists, so that they are not polled forever.
+func (c *contents) keep(job *v1alpha1.NodeJob) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	maps.DeleteFunc(c.seen, func(k contentKey, _ content) bool {
+		return k.job == client.ObjectKeyFromObject(job) &&
+			!slices.ContainsFunc(job.Spec.Task.Inputs, func(ref v1alpha1.ContentRef) bool { return keyOf(job, ref) == k })
+	})
+}
+
+func (c *contents) get(ctx context.Context, r observer, key contentKey) (content, error) {
+	c.mu.Lock()
+	known, ok := c.seen[key]
+	c.mu.Unlock()
+	if key.kind == v1alpha1.ContentSecret {
+		if ok {
+			return known, nil // the poll detects changes
+		}
+	} else if same, err := r.sameConfigMap(ctx, key, known); ok && (err != nil || same) {
+		return known, err
+	}
+	is, err := r.fetchContent(ctx, key)
+	if err != nil {
+		return content{}, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.seen[key] = is
+	return is, nil
+}
+
+// sameConfigMap reports whether the cache shows the version that was read.
+func (r observer) sameConfigMap(ctx context.Context, key contentKey, known content) (bool, error) {
+	meta := &metav1.PartialObjectMetadata{}
+	meta.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
+	err := r.Client.Get(ctx, client.ObjectKey{Namespace: key.job.Namespace, Name: key.name}, meta)
+	if apierrors.IsNotFound(err) {
+		return known.obstacle != nil, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("getting ConfigMap %s: %w", key.name, err)
+	}
+	return known.obstacle == nil && known.uid == meta.UID && known.resourceVersion == meta.ResourceVersion, nil
+}
+
+// fetchContent reads from the API server.
+func (r *shell) fetchContent(ctx context.Context, key contentKey) (content, error) {
+	if len(validation.IsDNS1123Subdomain(key.name)) > 0 {
+		return content{obstacle: unnamed(key)}, nil
+	}
+	name := client.ObjectKey{Namespace: key.job.Namespace, Name: key.name}
+	if key.kind == v1alpha1.ContentSecret {
+		var secret corev1.Secret
+		err := r.Reader.Get(ctx, name, &secret)
+		if obstacle := missing(key, err, cmp.Or(r.Own.Pod.Namespace, ownNamespace)); obstacle != nil {
+			return content{obstacle: obstacle}, nil
+		}
+		return content{hash: task.ContentHash(secret.UID, secret.Data)}, wrapGet("Secret", key.name, err)
+	}
+	var configMap corev1.ConfigMap
+	err := r.Reader.Get(ctx, name, &configMap)
+	if obstacle := missing(key, err, ""); obstacle != nil {
+		return content{obstacle: obstacle}, nil
+	}
+	// A ConfigMap is not secret: one that is recreated with the same content changes nothing.
+	return content{uid: configMap.UID, resourceVersion: configMap.ResourceVersion, hash: task.ContentHash("", observe.ConfigMapData(&configMap))}, wrapGet("ConfigMap", key.name, err)
+}
+
+func wrapGet(kind, name string, err error) error {
+	if err != nil {
+		return fmt.Errorf("getting %s %s: %w", kind, name, err)
+	}
+	return nil
+}
+
+// unnamed returns the obstacle for a name that no object can have. The object is not requested, and the name is not
+// part of a command that a user may copy.
+func unnamed(key contentKey) *task.Obstacle {
+	reason := v1alpha1.ReasonConfigMapNotFound
+	if key.kind == v1alpha1.ContentSecret {
+		reason = v1alpha1.ReasonSecretNotFound
+	}
+	return &task.Obstacle{Reason: reason, Message: fmt.Sprintf("spec.task.inputs: no %s can have the name %s. Correct it", key.kind, strconv.Quote(outcome.CleanHead(key.name, 80)))}
+}
+
+// missing returns the obstacle that the user has to remove; nil if there is none. manager is the namespace of the
+// manager's ServiceAccount.
+func missing(key contentKey, err error, manager string) *task.Obstacle {
+	where := fmt.Sprintf("%s %s/%s", key.kind, key.job.Namespace, key.name)
+	switch {
+	case apierrors.IsNotFound(err) && key.kind == v1alpha1.ContentSecret:
+		return &task.Obstacle{Reason: v1alpha1.ReasonSecretNotFound,
+			Message: fmt.Sprintf("spec.task.inputs: %s does not exist. Create it; the NodeJob continues within %d s", where, pollSeconds)}
+	case apierrors.IsNotFound(err):
+		return &task.Obstacle{Reason: v1alpha1.ReasonConfigMapNotFound,
+			Message: fmt.Sprintf("spec.task.inputs: %s does not exist. Create it; the NodeJob then continues automatically", where)}
+	case apierrors.IsForbidden(err) && key.kind == v1alpha1.ContentSecret:
+		return &task.Obstacle{Reason: v1alpha1.ReasonSecretForbidden,
+			Message: fmt.Sprintf("spec.task.inputs: the manager may not read %s. Allow it with: kubectl -n %[2]s create role everynode-%[3]s --verb=get --resource=secrets --resource-name=%[3]s && kubectl -n %[2]s create rolebinding everynode-%[3]s --role=everynode-%[3]s --serviceaccount=%[4]s:everynode-manager; the NodeJob continues within %[5]d s",
+				where, key.job.Namespace, key.name, manager, pollSeconds)}
+	}
+	return nil
+}
+
+// ownNamespace is where config/default installs the manager. It is used if the manager does not know its namespace.
+const ownNamespace = "everynode-system"
+
+// secrets returns the Secrets that NodeJobs list, as they were last read.
+func (c *contents) secrets() map[contentKey]content {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	found := map[contentKey]content{}
+	for key, is := range c.seen {
+		if key.kind == v1alpha1.ContentSecret {
+			found[key] = is
+		}
+	}
+	return found
+}
+
+// set stores the content that was found, and reports whether it differs from the previous one.
+func (c *contents) set(key contentKey, is content) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	was, ok := c.seen[key]
+	if !ok {
+		return false // deleted meanwhile
+	}
+	c.seen[key] = is
+	return was.hash != is.hash || reasonOf(was.obstacle) != reasonOf(is.obstacle)
+}
+
+func reasonOf(o *task.Obstacle) string {
+	if o == nil {
+		return ""
+	}
+	return o.Reason
+}
+
+// forget deletes what was stored for a NodeJob.
+func (c *contents) forget(job client.ObjectKey) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	maps.DeleteFunc(c.seen, func(k contentKey, _ content) bool { return k.job == job })
+}

@@ -1,0 +1,133 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/manager/loop"
+	"github.com/everynode/everynode/internal/nodejob/plan"
+	"github.com/everynode/everynode/internal/nodejob/record"
+	"github.com/everynode/everynode/internal/nodejob/task"
+	"github.com/everynode/everynode/internal/outcome"
+)
+
+// Actions of events about a node.
+const (
+	actionAttempt    = "Attempt"
+	actionRollback   = "Rollback"
+	actionQuarantine = "SetAside"
+	actionDrain      = "Drain"
+)
+
+// announcer sends events, and counts what they are about.
+type announcer struct{ *shell }
+
+// recorded sends an event after the end of an attempt is recorded. A success has no event, because the label shows it.
+func (r announcer) recorded(seen observation, a plan.Record) {
+	r.Metrics.archived(a)
+	if a.Pod.Runs == task.Rollback {
+		r.rolledBack(seen, a)
+		return
+	}
+	rec := a.Record
+	if rec.Outcome == record.Rebooting {
+		return // nothing has ended yet
+	}
+	r.Metrics.attempt(task.Task, rec.Outcome)
+	switch rec.Outcome {
+	case record.Succeeded:
+		r.Metrics.succeeded(seen, a)
+		if a.Quarantine {
+			r.uncordoned(seen.job, a.Node, a.UID, a.Cordon)
+		}
+	case record.Disrupted:
+		r.event(seen.job, loop.Node(a.Node, a.UID), corev1.EventTypeNormal, v1alpha1.ReasonDisrupted, actionAttempt,
+			fmt.Sprintf("node %s: attempt %d was disrupted and does not count%s", a.Node, a.Pod.Attempt, after(rec.Message)))
+	case record.Rebooting: // see above
+	case record.Failed:
+		reason, next := v1alpha1.ReasonAttemptFailed, "retried"
+		if a.Final {
+			reason, next = v1alpha1.ReasonRetriesExhausted, "not retried"
+		}
+		r.tell(seen.job, a.Node, a.UID, corev1.EventTypeWarning, reason, actionAttempt,
+			fmt.Sprintf("attempt %d failed (%s), it is %s%s", rec.Attempts, why(rec.Reason, rec.ExitCode), next, after(said(rec.Message))))
+	}
+}
+
+// rolledBack sends an event after the end of an attempt of the rollback is recorded. Unlike a success of the task, a
+// successful rollback has an event: nothing else on the node shows it.
+func (r announcer) rolledBack(seen observation, a plan.Record) {
+	rb := a.Record.Rollback
+	r.Metrics.attempt(task.Rollback, rb.Outcome)
+	switch rb.Outcome {
+	case record.Succeeded:
+		r.tell(seen.job, a.Node, a.UID, corev1.EventTypeNormal, v1alpha1.ReasonRolledBack, actionRollback, "the rollback has succeeded")
+	case record.Disrupted:
+		r.event(seen.job, loop.Node(a.Node, a.UID), corev1.EventTypeNormal, v1alpha1.ReasonDisrupted, actionRollback,
+			fmt.Sprintf("node %s: attempt %d of the rollback was disrupted and does not count%s", a.Node, a.Pod.Attempt, after(rb.Message)))
+	case record.Rebooting: // no rollback reboots
+	case record.Failed:
+		reason, next := v1alpha1.ReasonAttemptFailed, "retried"
+		if a.Final {
+			reason, next = v1alpha1.ReasonRollbackFailed, "not retried; the node may be in an inconsistent state, check it"
+		}
+		r.tell(seen.job, a.Node, a.UID, corev1.EventTypeWarning, reason, actionRollback,
+			fmt.Sprintf("attempt %d of the rollback failed (%s), it is %s%s", rb.Attempts, why(rb.Reason, rb.ExitCode), next, after(said(rb.Message))))
+	}
+}
+
+// why is the reason of a failure, with its exit code if there is one.
+func why(reason string, code *int32) string {
+	if code == nil {
+		return reason
+	}
+	return fmt.Sprintf("%s, exit code %d", reason, *code)
+}
+
+// after is a message at the end of a sentence; "" if there is none.
+func after(message string) string {
+	if message == "" {
+		return ""
+	}
+	return ": " + message
+}
+
+// said returns as much of the last output of the attempt as an event can contain.
+func said(message string) string { return outcome.Clean(message, 512) }
+
+// quiet are the marks of a normal run. Like a success, they have no events.
+var quiet = []string{v1alpha1.ReasonPreparing, v1alpha1.ReasonSettling, v1alpha1.ReasonGateClosed, v1alpha1.ReasonGateOpened, v1alpha1.ReasonPublished,
+	v1alpha1.ReasonAssumedDone}
+
+// nodePatched sends an event about a write to a failed node.
+func (r announcer) nodePatched(job *v1alpha1.NodeJob, a plan.PatchNode) {
+	kind, note := corev1.EventTypeNormal, a.Message
+	switch {
+	case slices.Contains(quiet, a.Reason):
+		return
+	case a.Reason == v1alpha1.ReasonDrainTimedOut:
+		kind = corev1.EventTypeWarning
+	case a.Reason == v1alpha1.ReasonUncordoned && a.Cordon != nil && len(a.Cordon.By) > 0:
+		note += "; it stays cordoned for another NodeJob"
+	}
+	r.tell(job, a.Node, a.UID, kind, a.Reason, actionQuarantine, note)
+}
+
+// uncordoned sends an event if the removal of a record has also uncordoned the node.
+func (r announcer) uncordoned(job *v1alpha1.NodeJob, name string, uid types.UID, cordon *record.Cordon) {
+	if cordon != nil && len(cordon.By) == 0 {
+		r.tell(job, name, uid, corev1.EventTypeNormal, v1alpha1.ReasonUncordoned, actionQuarantine, "the cordon is no longer needed")
+	}
+}
+
+// tell sends one event about the NodeJob and one about the node.
+func (r announcer) tell(job *v1alpha1.NodeJob, name string, uid types.UID, kind, reason, action, what string) {
+	loop.RecordEvent(r.Recorder, job, loop.Node(name, uid), kind, reason, action, fmt.Sprintf("NodeJob %s/%s on node %s: %s", job.Namespace, job.Name, name, what))
+}

@@ -1,0 +1,72 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/manager/loop"
+	"github.com/everynode/everynode/internal/nodejob/plan"
+	"github.com/everynode/everynode/internal/nodejob/task"
+)
+
+// idleObstacle returns why nothing is done for a NodeJob: its namespace is not allowed, and it was never served. It returns nil
+// for all others. One that was served ends in the usual way.
+func (r observer) idleObstacle(ctx context.Context, job *v1alpha1.NodeJob) (*task.Obstacle, error) {
+	if job.Status.Revision != "" || !job.DeletionTimestamp.IsZero() {
+		return nil, nil
+	}
+	obstacle, err := r.namespaces().Obstacle(ctx, job.Namespace, job.Status.Conditions)
+	if err != nil || obstacle == nil {
+		return nil, err
+	}
+	own, _, err := r.podsOf(ctx, client.ObjectKeyFromObject(job), job.UID)
+	if err != nil || len(own) > 0 {
+		return nil, err
+	}
+	return obstacle, nil
+}
+
+// idle only reports a NodeJob, and deletes its metrics. It reads neither nodes nor other NodeJobs.
+func (r *Reconciler) idle(ctx context.Context, job *v1alpha1.NodeJob, why *task.Obstacle) (ctrl.Result, error) {
+	name, now := client.ObjectKeyFromObject(job), r.Now()
+	r.Metrics.forget(name)
+	status := plan.NotServed(job, why, now)
+	status.ControllerState.Seal = job.Status.ControllerState.Seal
+	report := r.Metrics.notServed.Add(name)
+	if !report || equality.Semantic.DeepEqual(job.Status, status) {
+		return ctrl.Result{}, nil
+	}
+	if wait := r.pace.Wait(name, now); wait > 0 {
+		return ctrl.Result{RequeueAfter: wait}, nil
+	}
+	switch _, err := r.writeStatus(ctx, job, status); {
+	case apierrors.IsConflict(err):
+		return ctrl.Result{RequeueAfter: loop.Soon}, nil
+	case err != nil:
+		return ctrl.Result{}, client.IgnoreNotFound(fmt.Errorf("writing the status: %w", err))
+	}
+	r.pace.Wrote(name, now)
+	r.announceConditions(ctx, job, status.Conditions)
+	return ctrl.Result{}, nil
+}
+
+// whole returns a NodeJob with its spec, which the cache does not have if its namespace was not allowed.
+func (r *shell) whole(ctx context.Context, job *v1alpha1.NodeJob) (*v1alpha1.NodeJob, error) {
+	if !loop.IsTrimmed(job) {
+		return job, nil
+	}
+	live := &v1alpha1.NodeJob{}
+	if err := r.Reader.Get(ctx, client.ObjectKeyFromObject(job), live); err != nil {
+		return nil, fmt.Errorf("getting NodeJob: %w", err)
+	}
+	return strip(r.Options.Key, live).(*v1alpha1.NodeJob), nil
+}
