@@ -148,8 +148,7 @@ func isAtRest(status *v1alpha1.NodeJobStatus) bool {
 func isSettled(job *v1alpha1.NodeJob, node *Node, now time.Time) bool {
 	on := record.Read(node.Labels, node.Annotations, v1alpha1.RecordKey(job.Namespace, job.Name))
 	rec := on.Record
-	return on.DoneWith(job.Status.Revision, false) && rec != nil &&
-		rec.Outcome == record.Succeeded && rec.Revision == on.Label && !rec.Cordoned && rec.Rollback == nil && rec.Drain == nil &&
+	return on.DoneWith(job.Status.Revision, false) && on.HasLabelOfSuccess() && !rec.Cordoned && rec.Rollback == nil && rec.Drain == nil &&
 		!mayRerun(job, node, rec, now)
 }
 

@@ -83,7 +83,7 @@ func (p *peer) done(node *Node, on *record.NodeRecord) bool {
 	switch {
 	case !on.DoneWith(p.Revision, p.AnyRevision):
 		return false
-	case rec == nil || rec.Revision != on.Label || rec.Outcome != record.Succeeded:
+	case !on.HasLabelOfSuccess():
 		return true // a user has set the label
 	case p.OnMachineChange && differ(rec.MachineID, node.MachineID):
 		return false

@@ -210,7 +210,7 @@ func (g *gate) closes(node *Node) bool {
 		return true
 	case g.spec.Scope == v1alpha1.GateAll:
 		return node.On.Label != g.in.Revision
-	case node.On.Label != "" || (rec != nil && rec.Outcome == record.Succeeded):
+	case node.On.WasDone():
 		return false
 	}
 	return node.Created.After(g.since.Time) && g.isNewNode(node)

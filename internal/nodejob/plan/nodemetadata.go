@@ -54,7 +54,7 @@ func (m *PatchNode) because(reason, message string) {
 // reconcilePublished publishes results and removes labels on a node that is done, because the spec may have changed since.
 func (p *planner) reconcilePublished(w *nodePlan, mark *PatchNode) {
 	rec := w.node.On.Record
-	if rec == nil || rec.Outcome != record.Succeeded || rec.Revision != w.node.On.Label {
+	if !w.node.On.HasLabelOfSuccess() {
 		return // a user has set the label, or the revision is not run any more
 	}
 	p.publisher.reconcileRemovedLabels(w, rec, mark)

@@ -79,7 +79,7 @@ func (j *job) anyRevision() bool { return !valueOr(j.in.Job.Spec.Rerun.OnRevisio
 // readRerun determines why and when a node that is done reruns the task without a change of the task.
 func (r *recordReader) readRerun(node *Node, was *recordState) {
 	rec, rerun := node.On.Record, &r.in.Job.Spec.Rerun
-	if rec == nil || rec.Outcome != record.Succeeded || rec.Revision != node.On.Label {
+	if !node.On.HasLabelOfSuccess() {
 		return // a user has set the label, and it is not known when and where the task ran
 	}
 	due := r.nextDue(node, r.past(rec.EndedAt()))
@@ -123,7 +123,7 @@ func dueAfter(finished time.Time, period int32, key string, node types.UID) time
 func (j *job) isRerun(node *Node, revision string) bool {
 	rec := node.On.Record
 	return node.On.HasLabelOf(revision, j.anyRevision()) && !j.replaced(node) && rec != nil && !rec.LabelRemoved &&
-		(rec.Rerun || (rec.Outcome == record.Succeeded && rec.Revision == node.On.Label))
+		(rec.Rerun || node.On.HasLabelOfSuccess())
 }
 
 // rerunsSuccess reports whether a run on a node is a rerun, and the revision has succeeded there before.

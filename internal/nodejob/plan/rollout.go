@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/nodejob/record"
 )
 
 // rollout is the progress of the revision in this pass.
@@ -73,7 +72,7 @@ func (ro *rollout) carryOver() {
 // changed. At deletion, stableAt is not read, so each rollback waits for a slot.
 func (ro *rollout) joinedAfterStable(node *Node) bool {
 	rec := node.On.Record
-	doneBefore := node.On.Label != "" || (rec != nil && (rec.Outcome == record.Succeeded || rec.Rerun))
+	doneBefore := node.On.WasDone() || rec != nil && rec.Rerun
 	return !ro.stableAt.IsZero() && node.Created.After(ro.stableAt) && !doneBefore && ro.gate.withoutWorkloads(node)
 }
 

@@ -29,6 +29,12 @@ func (on NodeRecord) DoneWith(revision string, anyRevision bool) bool {
 	return on.HasLabelOf(revision, anyRevision) && !rec.rerunContinues()
 }
 
+// HasLabelOfSuccess reports whether the label is that of the success on record. Otherwise, a user has set or removed the label or the
+// record, or a run has failed since.
+func (on NodeRecord) HasLabelOfSuccess() bool {
+	return on.Record != nil && on.Record.Outcome == Succeeded && on.Record.Revision == on.Label
+}
+
 // WasDone reports whether the node has been done with any revision.
 func (on NodeRecord) WasDone() bool {
 	return on.Label != "" || (on.Record != nil && on.Record.Outcome == Succeeded)

@@ -401,9 +401,17 @@ func phaseEnv(job *v1alpha1.NodeJob, src Source, a Attempt) []corev1.EnvVar {
 		env = append(env, scriptIn(contract.EnvCheck, src.Check, contract.EnvCheckInterpreter, checkInterpreter(job))...)
 	}
 	if reboot != v1alpha1.RebootNever {
-		env = append(env, corev1.EnvVar{Name: contract.EnvReboot, Value: string(reboot)})
+		env = append(env, corev1.EnvVar{Name: contract.EnvReboot, Value: string(rebootAfter(reboot))})
 	}
 	return env
+}
+
+// rebootAfter is how the pod of a task takes part in a reboot.
+func rebootAfter(policy v1alpha1.RebootPolicy) contract.Reboot {
+	if policy == v1alpha1.RebootAlways {
+		return contract.RebootAlways
+	}
+	return contract.RebootIfRequested
 }
 
 func checkInterpreter(job *v1alpha1.NodeJob) []string {

@@ -286,7 +286,7 @@ func (e Explain) isDone() string {
 		return done + " by its label alone: the record there was changed by something other than the manager, and is ignored"
 	case rec == nil:
 		return done + " by its label alone: the label was set by hand, as skip does, or the record was removed"
-	case rec.Outcome == record.Succeeded && rec.Revision == on.Label:
+	case on.HasLabelOfSuccess():
 		since := fmt.Sprintf("has been done on %s since %s (%s ago)", e.Node.Name, clock(e.Now, rec.FinishedAt), ago(e.Now, rec.FinishedAt))
 		if rec.IsAssumed() {
 			since += ", without a run, because it matched spec.nodes.assumeDone"
