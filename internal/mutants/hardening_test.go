@@ -24,7 +24,7 @@ var hardening = map[string]mutant{
 		"reboot.go", "!rebooted(node) && as.rebootWanted()", "!rebooted(node)",
 	},
 	"a run ends with a reboot that the spec does not ask for any more": {
-		"reboot.go", "if !j.rebootWanted() {", "if false {",
+		"reboot.go", "if !a.rebootWanted() {", "if false {",
 	},
 	"a node that has joined and carries workloads takes no slot": {
 		"rollout.go", "&& !doneBefore && ro.gate.withoutWorkloads(node)", "&& !doneBefore",
@@ -85,7 +85,7 @@ var hardening = map[string]mutant{
 		"attempt.go", "a.firstStart(node, pod.Revision),", "time.Time{},",
 	},
 	"a node that joins in a soak may fail in it": {
-		"rollout.go", "case ro.wasHarmed(w) && !ro.joinedInSoak(i):", "case ro.wasHarmed(w):",
+		"rollout.go", "case ro.wasHarmed(w) && !chooser{ro}.joinedInSoak(i):", "case ro.wasHarmed(w):",
 	},
 	"a node that was not Ready before the task counts in a soak": {
 		"maxfailures.go", "return !removed(w.node) && !slices.Contains(ro.status.NotReadyBefore, w.node.UID)", "return !removed(w.node)",
@@ -114,10 +114,10 @@ var hardening = map[string]mutant{
 		"conditions.go", "strings.Join(held, \"; \")", "strings.Join(held[:min(len(held), 1)], \"; \")",
 	},
 	"a step grows with the cluster": {
-		"steps.go", "if !ro.joinedSince(i, ro.status.StepStartedAt) {", "if !ro.joinedSince(i, ro.status.StepStartedAt) || true {",
+		"steps.go", "if !c.joinedSince(i, c.status.StepStartedAt) {", "if !c.joinedSince(i, c.status.StepStartedAt) || true {",
 	},
 	"a node that joins in a soak restarts it": {
-		"steps.go", "case k == ro.current && ro.joinedInSoak(i):", "case false:",
+		"steps.go", "case k == c.current && c.joinedInSoak(i):", "case false:",
 	},
 	"a node without progress blocks the others forever": {
 		"progress.go", "\tif as.overdue(since) {", "\tif false && as.overdue(since) {",

@@ -105,7 +105,7 @@ var mutants = map[string]mutant{
 		"maxfailures.go", "there && !(onMachineChange(ro.in.Job) && differ(machine, n.MachineID))", "there && machine == machine",
 	},
 	"the canaries are chosen in each pass": {
-		"steps.go", "case ro.nodes[i].ranRevision && (ro.nodes[i].State != Done || ro.nodes[i].succeeded):", "case false:",
+		"steps.go", "case c.nodes[i].ranRevision && (c.nodes[i].State != Done || c.nodes[i].succeeded):", "case false:",
 	},
 	"later steps start with the first": {
 		"rollout.go", "w.step <= min(ro.current, ro.ceiling)", "w.step <= len(ro.steps)",
@@ -235,7 +235,7 @@ var mutants = map[string]mutant{
 		"assumedone.go", "!node.On.Present && ", "",
 	},
 	"a node that joins later is assumed to be done": {
-		"assumedone.go", "node.Created.Before(j.in.Job.CreationTimestamp.Time) &&", "",
+		"assumedone.go", "node.Created.Before(as.in.Job.CreationTimestamp.Time) &&", "",
 	},
 	"a node that is assumed to be done is a canary": {
 		"../record/done.go", " && !r.IsAssumed()", "",

@@ -13,9 +13,9 @@ import (
 // isAssumedDone reports whether a node counts as done without a run: it matches spec.nodes.assumeDone, joined before the
 // NodeJob was created, and nothing is stored there under the key of the NodeJob. A node that a user has reset
 // therefore runs the task, and so does a new node whose template has the label.
-func (j *job) isAssumedDone(node *Node) bool {
-	return j.assumedDone != nil && !node.On.Present && node.Created.Before(j.in.Job.CreationTimestamp.Time) &&
-		j.assumedDone.Matches(labels.Set(node.Labels))
+func (as *assessor) isAssumedDone(node *Node) bool {
+	return as.assumedDone != nil && !node.On.Present && node.Created.Before(as.in.Job.CreationTimestamp.Time) &&
+		as.assumedDone.Matches(labels.Set(node.Labels))
 }
 
 // staysAssumed reports whether the revision has not succeeded yet on a node that was assumed to be done, although the

@@ -140,7 +140,7 @@ func (a *attemptReader) notStarting(pod *Pod) (string, time.Time) {
 		slowStart/time.Second, a.in.Job.Namespace, pod.Name), time.Time{}
 }
 
-func (j *job) timeout(pod *Pod) time.Duration { return task.PodTimeout(j.in.Job, pod.Runs) }
+func (a *attemptReader) timeout(pod *Pod) time.Duration { return task.PodTimeout(a.in.Job, pod.Runs) }
 
 func (a *attemptReader) deadline(pod *Pod) time.Time {
 	return pod.Created.Add(a.timeout(pod) + DeadlineSlack)

@@ -61,7 +61,7 @@ func TestNodesThatAPercentageRefersTo(t *testing.T) {
 		"before the rollout": {func(*v1alpha1.NodeJob) {}, 0, 3},
 	} {
 		ro := rolloutOf(see(newJob(inSteps(first(intstr.FromInt32(1)), rest), tt.job), nodes))
-		if got := ro.base(tt.k, []int{0, 1, 2}); got != tt.want {
+		if got := (chooser{ro}).base(tt.k, []int{0, 1, 2}); got != tt.want {
 			t.Errorf("%s: %d, want %d", name, got, tt.want)
 		}
 	}
@@ -88,7 +88,7 @@ func TestNodesThatAStepMayChoose(t *testing.T) {
 	} {
 		ro := rolloutOf(see(newJob(inSteps(soaks, second, rest), inStep("first", soakingFor(20))), nodes))
 		ro.steps[tt.k].nodes = []int{0, 1, 2, 3}
-		ran, fresh := ro.choices(tt.k)
+		ran, fresh := (chooser{ro}).choices(tt.k)
 		if diff := cmp.Diff([][]int{{0}, tt.fresh}, [][]int{ran, fresh}); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
@@ -135,7 +135,7 @@ func TestNodesThatLeaveASoak(t *testing.T) {
 			pods = []Pod{newPod(node)}
 		}
 		ro := rolloutOf(see(newJob(inSteps(tt.steps...), periodSeconds(60), tt.job), []Node{node}, pods...))
-		if got := ro.leavesSoak(tt.k, 0); got != tt.want {
+		if got := (chooser{ro}).leavesSoak(tt.k, 0); got != tt.want {
 			t.Errorf("%s: %t, want %t", name, got, tt.want)
 		}
 	}
@@ -148,7 +148,7 @@ func TestANodeJoinsInASoakFromTheSecondInWhichItStarts(t *testing.T) {
 			[]Node{newNode("a", made(22)), newNode("b", made(21)), newNode("c", made(20))},
 		),
 	)
-	if got := []bool{ro.joinedInSoak(0), ro.joinedInSoak(1), ro.joinedInSoak(2)}; !slices.Equal(got, []bool{false, true, true}) {
+	if got := []bool{(chooser{ro}).joinedInSoak(0), (chooser{ro}).joinedInSoak(1), (chooser{ro}).joinedInSoak(2)}; !slices.Equal(got, []bool{false, true, true}) {
 		t.Errorf("%v", got)
 	}
 }
@@ -174,7 +174,7 @@ func TestRankOfCanaries(t *testing.T) {
 		in := see(newJob(tt.job), []Node{tt.node})
 		in.OwnNode = tt.own
 		ro := rolloutOf(in)
-		if rank, stickiness := ro.canaryRank(&ro.nodes[0]), ro.stickiness(0); rank != tt.rank || stickiness != tt.stickiness {
+		if rank, stickiness := (chooser{ro}).canaryRank(&ro.nodes[0]), (chooser{ro}).stickiness(0); rank != tt.rank || stickiness != tt.stickiness {
 			t.Errorf("%s: %d, %d, want %d, %d", name, rank, stickiness, tt.rank, tt.stickiness)
 		}
 	}

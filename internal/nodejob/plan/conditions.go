@@ -387,7 +387,7 @@ func (sb *statusBuilder) namedFailures() string {
 // done.
 func (sb *statusBuilder) remedy() string {
 	first := FixTask
-	if sb.onlyDrainsFailed() {
+	if onlyDrainsFailed(sb.failures) {
 		first = MakeRoom
 	}
 	unrecorded := len(sb.rollout.status.UnrecordedFailures)
@@ -397,12 +397,12 @@ func (sb *statusBuilder) remedy() string {
 
 // onlyDrainsFailed reports whether all nodes that are not retried have failed because they could not be drained. Then the task
 // has not run there.
-func (sb *statusBuilder) onlyDrainsFailed() bool {
+func onlyDrainsFailed(failures []v1alpha1.NodeFailure) bool {
 	final := 0
-	for i := range sb.failures {
-		if !sb.failures[i].Retrying {
+	for i := range failures {
+		if !failures[i].Retrying {
 			final++
-			if sb.failures[i].Reason != v1alpha1.ReasonDrainTimedOut {
+			if failures[i].Reason != v1alpha1.ReasonDrainTimedOut {
 				return false
 			}
 		}

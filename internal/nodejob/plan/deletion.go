@@ -31,14 +31,14 @@ func (p *planner) planDeletion() {
 }
 
 // isDeleted reports whether the NodeJob is being deleted.
-func (j *job) isDeleted() bool { return !j.in.Job.DeletionTimestamp.IsZero() }
+func (as *assessor) isDeleted() bool { return !as.in.Job.DeletionTimestamp.IsZero() }
 
 // rollsBackOnDeletion reports whether the task is rolled back before the NodeJob is deleted. In a namespace that is
 // being deleted no pod can be created, so a rollback would block the deletion forever.
-func (j *job) rollsBackOnDeletion() bool {
-	o := j.obstacleFor(task.Rollback)
+func (p *planner) rollsBackOnDeletion() bool {
+	o := p.obstacleFor(task.Rollback)
 	gone := o != nil && o.Reason == v1alpha1.ReasonNamespaceTerminating
-	return j.in.Job.Spec.DeletionPolicy == v1alpha1.DeletionRollback && j.in.Job.Spec.Rollback != nil && !gone
+	return p.in.Job.Spec.DeletionPolicy == v1alpha1.DeletionRollback && p.in.Job.Spec.Rollback != nil && !gone
 }
 
 // cleanUp releases the pods, and removes the records unless they are retained. It does not wait for anything that may

@@ -36,13 +36,13 @@ func otherOS(nodes []nodePlan) string {
 }
 
 // unselected is why a node does not match the NodeJob.
-func (j *job) unselected(node *Node) (reason, message string) {
+func (as *assessor) unselected(node *Node) (reason, message string) {
 	switch {
-	case !j.named.has(node):
+	case !as.named.has(node):
 		return v1alpha1.ReasonNotSelected, "spec.nodes.names does not name it"
-	case !matchesWith(j.selector, j.in.Job.Spec.RemoveLabels, node, node.On.Record):
+	case !matchesWith(as.selector, as.in.Job.Spec.RemoveLabels, node, node.On.Record):
 		return v1alpha1.ReasonNotSelected, "spec.nodes.selector does not match its labels"
 	}
 	return v1alpha1.ReasonUnsupportedOS, fmt.Sprintf("its label %s is %q, and the task runs on %s nodes", corev1.LabelOSStable,
-		outcome.CleanHead(node.Labels[corev1.LabelOSStable], maxOSBytes), task.OS(&j.in.Job.Spec))
+		outcome.CleanHead(node.Labels[corev1.LabelOSStable], maxOSBytes), task.OS(&as.in.Job.Spec))
 }

@@ -30,8 +30,8 @@ const defaultMinReadySeconds = 10
 func (j *job) rebootWanted() bool { return task.RebootPolicy(j.in.Job) != v1alpha1.RebootNever }
 
 // reboots reports whether the node is rebooted after the task has succeeded in that pod.
-func (j *job) reboots(pod *Pod) bool {
-	if !j.rebootWanted() {
+func (a *attemptReader) reboots(pod *Pod) bool {
+	if !a.rebootWanted() {
 		return false
 	}
 	switch pod.Reboot {

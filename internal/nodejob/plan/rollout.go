@@ -283,7 +283,7 @@ func (ro *rollout) notReady(st *step) []int {
 		w := &ro.nodes[i]
 		switch {
 		case !w.countsAsDone(), w.slot, w.node.Ready == corev1.ConditionTrue:
-		case ro.wasHarmed(w) && !ro.joinedInSoak(i):
+		case ro.wasHarmed(w) && !chooser{ro}.joinedInSoak(i):
 			sick = append(sick, i)
 		case !soaks && w.ranRevision && !ro.isRemoved(w) && (st.quota != nil || ro.stepWaitsFor(w)):
 			sick = append(sick, i)

@@ -14,9 +14,9 @@ import (
 
 // staysAlone reports whether other nodes also wait after the record of an attempt has replaced the one that made them
 // wait: the run continues.
-func (j *job) staysAlone(node *Node, next *record.Record) bool {
+func (rec *recorder) staysAlone(node *Node, next *record.Record) bool {
 	prev := node.On.Record
-	return prev != nil && prev.RunsAlone && prev.Revision == next.Revision && !j.replaced(node) && next.Outcome != record.Succeeded
+	return prev != nil && prev.RunsAlone && prev.Revision == next.Revision && !rec.replaced(node) && next.Outcome != record.Succeeded
 }
 
 // isRetriedFirst reports whether a user has requested that the node is retried before others, and the run has not ended.

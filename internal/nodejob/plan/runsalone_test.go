@@ -179,7 +179,7 @@ func TestRunsThatStayAlone(t *testing.T) {
 		"without a record":                   {nil, record.Record{Revision: rev, Outcome: record.Failed}, false},
 	} {
 		node := newNode("n", func(n *Node) { n.On.Record = tt.prev })
-		if got := readJob(see(newJob(), nil)).staysAlone(&node, &tt.next); got != tt.want {
+		if got := (&recorder{job: readJob(see(newJob(), nil))}).staysAlone(&node, &tt.next); got != tt.want {
 			t.Errorf("%s: %t, want %t", name, got, tt.want)
 		}
 	}

@@ -56,8 +56,8 @@ func matchesWith(selector labels.Selector, removeLabels []string, node *Node, re
 
 // relabelled is a label that a success removed from the node and that is set again, which requests another run; "" if
 // there is none.
-func (j *job) relabelled(node *Node) string {
-	for _, key := range j.in.Job.Spec.RemoveLabels {
+func (r *recordReader) relabelled(node *Node) string {
+	for _, key := range r.in.Job.Spec.RemoveLabels {
 		_, was := node.On.Record.RemovedLabels[key]
 		if _, is := node.Labels[key]; is && was {
 			return key

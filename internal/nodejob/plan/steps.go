@@ -71,8 +71,12 @@ func (ro *rollout) indexOf(name string) int {
 	return slices.IndexFunc(ro.steps, func(st step) bool { return st.name == name })
 }
 
+// chooser chooses the nodes of steps.
+type chooser struct{ *rollout }
+
 // assignSteps assigns each node to the first step that accepts it.
 func (ro *rollout) assignSteps() {
+	c := chooser{ro}
 	pool := make([]int, 0, len(ro.nodes))
 	for i := range ro.nodes {
 		if ro.nodes[i].State != Excluded {
@@ -82,9 +86,9 @@ func (ro *rollout) assignSteps() {
 	matched := slices.Clone(pool)
 	for k := range ro.steps {
 		st := &ro.steps[k]
-		st.nodes = ro.matchingStep(st, pool)
+		st.nodes = c.matchingStep(st, pool)
 		if st.quota != nil {
-			st.nodes = ro.choose(k, scaled(st.quota, ro.base(k, ro.matchingStep(st, matched)), 1, roundUp))
+			st.nodes = c.choose(k, scaled(st.quota, c.base(k, c.matchingStep(st, matched)), 1, roundUp))
 		}
 		for _, i := range st.nodes {
 			ro.nodes[i].step = k
@@ -94,13 +98,13 @@ func (ro *rollout) assignSteps() {
 }
 
 // matchingStep are the nodes that the selector of the step matches.
-func (ro *rollout) matchingStep(st *step, nodes []int) []int {
+func (c chooser) matchingStep(st *step, nodes []int) []int {
 	if !st.selective {
 		return slices.Clone(nodes)
 	}
 	var fits []int
 	for _, i := range nodes {
-		if node := ro.nodes[i].node; matchesWith(st.selector, ro.in.Job.Spec.RemoveLabels, node, node.On.Record) {
+		if node := c.nodes[i].node; matchesWith(st.selector, c.in.Job.Spec.RemoveLabels, node, node.On.Record) {
 			fits = append(fits, i)
 		}
 	}
@@ -109,13 +113,13 @@ func (ro *rollout) matchingStep(st *step, nodes []int) []int {
 
 // base is the number of nodes that a percentage of step k refers to. Nodes that have joined since the step started do
 // not count, so that a step of a growing cluster can pass.
-func (ro *rollout) base(k int, matched []int) int {
-	if k > ro.current {
+func (c chooser) base(k int, matched []int) int {
+	if k > c.current {
 		return len(matched)
 	}
 	n := 0
 	for _, i := range matched {
-		if !ro.joinedSince(i, ro.status.StepStartedAt) {
+		if !c.joinedSince(i, c.status.StepStartedAt) {
 			n++
 		}
 	}
@@ -129,9 +133,9 @@ func (ro *rollout) joinedSince(i int, t metav1.Time) bool {
 
 // joinedInSoak reports whether a node was created since the soak started. The start of the soak is stored as the next
 // whole second.
-func (ro *rollout) joinedInSoak(i int) bool {
-	since := ro.status.SoakingSince
-	return !since.IsZero() && !ro.nodes[i].node.Created.Before(since.Add(-time.Second))
+func (c chooser) joinedInSoak(i int) bool {
+	since := c.status.SoakingSince
+	return !since.IsZero() && !c.nodes[i].node.Created.Before(since.Add(-time.Second))
 }
 
 // choose selects the nodes of a step with a number of nodes. Nodes on which the revision has run come first, in
@@ -140,10 +144,10 @@ func (ro *rollout) joinedInSoak(i int) bool {
 // zones.
 //
 // While a step soaks, no node is selected that has joined since, because that would restart the soak.
-func (ro *rollout) choose(k, want int) []int {
-	ran, fresh := ro.choices(k)
+func (c chooser) choose(k, want int) []int {
+	ran, fresh := c.choices(k)
 	slices.SortFunc(ran, func(a, b int) int {
-		return cmp.Or(cmp.Compare(ro.stickiness(a), ro.stickiness(b)), ro.nodes[a].since.Compare(ro.nodes[b].since), cmp.Compare(ro.nodes[a].Name, ro.nodes[b].Name))
+		return cmp.Or(cmp.Compare(c.stickiness(a), c.stickiness(b)), c.nodes[a].since.Compare(c.nodes[b].since), cmp.Compare(c.nodes[a].Name, c.nodes[b].Name))
 	})
 	var taken []int
 	inZone := map[string]int{}
@@ -152,31 +156,31 @@ func (ro *rollout) choose(k, want int) []int {
 			return taken
 		}
 		taken = append(taken, i)
-		if ro.nodes[i].State != Failed && !ro.nodes[i].progressDeadlineExceeded && !ro.leavesSoak(k, i) {
+		if c.nodes[i].State != Failed && !c.nodes[i].progressDeadlineExceeded && !c.leavesSoak(k, i) {
 			want--
-			inZone[zone(ro.nodes[i].node)]++
+			inZone[zone(c.nodes[i].node)]++
 		}
 	}
-	ro.spread(fresh, inZone)
+	c.spread(fresh, inZone)
 	return append(taken, fresh[:min(want, len(fresh))]...)
 }
 
 // leavesSoak reports whether a node of a step that has not soaked yet is no longer Ready because it is being removed.
 // Another node takes its place.
-func (ro *rollout) leavesSoak(k, i int) bool {
-	w := &ro.nodes[i]
+func (c chooser) leavesSoak(k, i int) bool {
+	w := &c.nodes[i]
 	unready := w.countsAsDone() && !w.slot && w.node.Ready != corev1.ConditionTrue
-	return k == ro.current && ro.steps[k].soak > 0 && ro.status.SoakedAt.IsZero() && unready && ro.isRemoved(w)
+	return k == c.current && c.steps[k].soak > 0 && c.status.SoakedAt.IsZero() && unready && c.isRemoved(w)
 }
 
 // choices are the nodes of a step on which the revision has run, and those on which it may run.
-func (ro *rollout) choices(k int) (ran, fresh []int) {
-	for _, i := range ro.steps[k].nodes {
+func (c chooser) choices(k int) (ran, fresh []int) {
+	for _, i := range c.steps[k].nodes {
 		switch {
-		case ro.nodes[i].ranRevision && (ro.nodes[i].State != Done || ro.nodes[i].succeeded):
+		case c.nodes[i].ranRevision && (c.nodes[i].State != Done || c.nodes[i].succeeded):
 			ran = append(ran, i)
-		case k == ro.current && ro.joinedInSoak(i):
-		case ro.nodes[i].startable():
+		case k == c.current && c.joinedInSoak(i):
+		case c.nodes[i].startable():
 			fresh = append(fresh, i)
 		}
 	}
@@ -185,11 +189,11 @@ func (ro *rollout) choices(k int) (ran, fresh []int) {
 
 // stickiness orders the nodes on which the revision has run. A quarantined node comes before a node that would become
 // unavailable in addition: maintenance.maxUnavailable may not allow both, and then the rollout would never continue.
-func (ro *rollout) stickiness(i int) int {
+func (c chooser) stickiness(i int) int {
 	switch {
-	case ro.nodes[i].countsAsDone() || !ro.disrupts():
+	case c.nodes[i].countsAsDone() || !c.disrupts():
 		return 0
-	case ro.cordonedForUs(ro.nodes[i].node):
+	case c.cordonedForUs(c.nodes[i].node):
 		return 1
 	}
 	return 2
@@ -197,20 +201,20 @@ func (ro *rollout) stickiness(i int) int {
 
 // spread sorts nodes by the order in which a step selects them: Ready nodes first and control plane nodes last, one
 // from each zone in turn, the oldest first. inZone is how many nodes each zone already has.
-func (ro *rollout) spread(nodes []int, inZone map[string]int) {
+func (c chooser) spread(nodes []int, inZone map[string]int) {
 	type place struct{ index, rank, turn int }
 	places := make([]place, 0, len(nodes))
 	for _, i := range nodes {
-		places = append(places, place{index: i, rank: ro.canaryRank(&ro.nodes[i])})
+		places = append(places, place{index: i, rank: c.canaryRank(&c.nodes[i])})
 	}
 	slices.SortFunc(places, func(a, b place) int {
 		if a.rank != b.rank {
 			return cmp.Compare(a.rank, b.rank)
 		}
-		return compareAge(ro.nodes[a.index].node, ro.nodes[b.index].node)
+		return compareAge(c.nodes[a.index].node, c.nodes[b.index].node)
 	})
 	for k := range places {
-		z := zone(ro.nodes[places[k].index].node)
+		z := zone(c.nodes[places[k].index].node)
 		places[k].turn = inZone[z]
 		inZone[z]++
 	}
@@ -232,15 +236,15 @@ func compareAge(a, b *Node) int {
 
 // canaryRank orders nodes by how suitable they are as a canary, the most suitable first. A node that waits for a
 // NodeJob of spec.dependsOn comes after those that can start, but before control plane nodes.
-func (ro *rollout) canaryRank(w *nodePlan) int {
+func (c chooser) canaryRank(w *nodePlan) int {
 	node, n := w.node, 0
-	if ro.disrupts() && node.Name == ro.in.OwnNode {
+	if c.disrupts() && node.Name == c.in.OwnNode {
 		n += 16
 	}
 	if w.cause == causeDependency {
 		n += 4
 	}
-	if !ro.disrupts() || !ro.cordonedForUs(node) {
+	if !c.disrupts() || !c.cordonedForUs(node) {
 		n++ // a quarantined node is already unavailable
 	}
 	if node.Ready != corev1.ConditionTrue {

@@ -230,12 +230,12 @@ func (b *Bench) measure(ctx context.Context, k kind, round int) (_ *report.Run, 
 }
 
 // calm is the pause for work that is still in progress.
-func (w *world) calm() time.Duration {
+func calm(of report.Subject, nodes int) time.Duration {
 	seconds := 3 * time.Second
-	if w.subject == report.Many {
+	if of == report.Many {
 		seconds = 10 * time.Second // their status is written at least a second apart
 	}
-	return seconds * time.Duration(max(w.Nodes, 1000)) / 1000
+	return seconds * time.Duration(max(nodes, 1000)) / 1000
 }
 
 // setUp creates what must exist first.
@@ -247,7 +247,7 @@ func (w *world) setUp(ctx context.Context, mode report.Mode) error {
 		if err := w.begin(ctx); err != nil {
 			return err
 		}
-		return pause(ctx, w.calm())
+		return pause(ctx, calm(w.subject, w.Nodes))
 	}
 	if err := w.join(ctx); err != nil {
 		return err
@@ -260,7 +260,7 @@ func (w *world) setUp(ctx context.Context, mode report.Mode) error {
 			return err
 		}
 	}
-	return pause(ctx, w.calm())
+	return pause(ctx, calm(w.subject, w.Nodes))
 }
 
 // run executes the measured part.
@@ -362,7 +362,7 @@ func (w *world) idle(ctx context.Context, run *report.Run) error {
 		return nil
 	}
 	w.say("      idle for %v …", length)
-	if err := pause(ctx, w.calm()); err != nil {
+	if err := pause(ctx, calm(w.subject, w.Nodes)); err != nil {
 		return err
 	}
 	before, err := w.read(ctx, true)

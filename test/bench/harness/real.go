@@ -105,7 +105,7 @@ func (w *world) turn(ctx context.Context, s report.Subject, round int) (*report.
 		return nil, err
 	}
 	w.subject, w.job = s, fmt.Sprintf("bench-%d", round)
-	w.tracker.reset(w.doneLabel(), nodes)
+	w.tracker.reset(doneLabel(w.subject, w.job), nodes)
 	run := &report.Run{Subject: s, Mode: report.Real, Pair: round - 1}
 	w.result = run
 	if err := w.run(ctx, run); err != nil {

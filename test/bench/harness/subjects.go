@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/yaml"
 
 	"github.com/everynode/everynode/api/v1alpha1"
@@ -41,15 +42,15 @@ var (
 	daemonSets = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "daemonsets"}
 )
 
-// doneLabel is on a node that is done.
-func (w *world) doneLabel() string {
-	switch w.subject {
+// doneLabel is on a node that is done with the subject, or with its NodeJob.
+func doneLabel(of report.Subject, job string) string {
+	switch of {
 	case report.Floor, report.Recorded:
 		return subject.FloorLabel
 	case report.DaemonSet:
 		return subject.ConfiguredLabel
 	default:
-		return v1alpha1.RecordKey(subject.Namespace, w.job)
+		return v1alpha1.RecordKey(subject.Namespace, job)
 	}
 }
 
@@ -87,7 +88,7 @@ func (w *world) start(ctx context.Context) (err error) {
 func (w *world) begin(ctx context.Context) error {
 	switch w.subject {
 	case report.Plain:
-		return inParallel(ctx, w.Nodes, w.createPod)
+		return inParallel(ctx, w.Nodes, func(ctx context.Context, i int) error { return createPod(ctx, w.client, i) })
 	case report.CommandLine:
 		return w.runCommand(ctx)
 	case report.Many:
@@ -110,7 +111,7 @@ func (w *world) begin(ctx context.Context) error {
 }
 
 // createPod creates a pod on a node.
-func (w *world) createPod(ctx context.Context, i int) error {
+func createPod(ctx context.Context, client kubernetes.Interface, i int) error {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "plain-" + nodeName(i)},
 		Spec: corev1.PodSpec{
@@ -118,7 +119,7 @@ func (w *world) createPod(ctx context.Context, i int) error {
 			Containers: []corev1.Container{{Name: "task", Image: "registry.local/task"}},
 		},
 	}
-	if _, err := w.client.CoreV1().Pods(subject.Namespace).Create(ctx, pod, metav1.CreateOptions{}); err != nil {
+	if _, err := client.CoreV1().Pods(subject.Namespace).Create(ctx, pod, metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("creating a pod: %w", err)
 	}
 	return nil
@@ -171,7 +172,7 @@ func (w *world) untilGated(ctx context.Context) error {
 	return w.eventually(ctx, "the API server taints a node", func() error {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "probe"}}
 		node, err := w.client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		if err == nil && !hasTaint(node, w.doneLabel()) {
+		if err == nil && !hasTaint(node, doneLabel(w.subject, w.job)) {
 			err = fmt.Errorf("its taints are %v", node.Spec.Taints)
 		}
 		return err

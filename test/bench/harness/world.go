@@ -90,7 +90,7 @@ func (b *Bench) simulatedNodes(counted bool) cluster.Options {
 // newWorld starts a cluster. If that fails, it removes it.
 func (b *Bench) newWorld(ctx context.Context, s report.Subject, options cluster.Options) (*world, error) {
 	w := &world{Bench: b, subject: s, job: "bench", real: options.Nodes > 0, audited: options.AuditPolicy != ""}
-	w.tracker = newTracker(w.doneLabel())
+	w.tracker = newTracker(doneLabel(w.subject, w.job))
 	var err error
 	if w.dir, err = os.MkdirTemp(b.temp, "run-"); err != nil {
 		return nil, err
