@@ -148,7 +148,14 @@ func TestANodeJoinsInASoakFromTheSecondInWhichItStarts(t *testing.T) {
 			[]Node{newNode("a", made(22)), newNode("b", made(21)), newNode("c", made(20))},
 		),
 	)
-	if got := []bool{(chooser{ro}).joinedInSoak(0), (chooser{ro}).joinedInSoak(1), (chooser{ro}).joinedInSoak(2)}; !slices.Equal(got, []bool{false, true, true}) {
+	if got := []bool{
+		(chooser{ro}).joinedInSoak(0),
+		(chooser{ro}).joinedInSoak(1),
+		(chooser{ro}).joinedInSoak(2),
+	}; !slices.Equal(
+		got,
+		[]bool{false, true, true},
+	) {
 		t.Errorf("%v", got)
 	}
 }
@@ -174,7 +181,12 @@ func TestRankOfCanaries(t *testing.T) {
 		in := see(newJob(tt.job), []Node{tt.node})
 		in.OwnNode = tt.own
 		ro := rolloutOf(in)
-		if rank, stickiness := (chooser{ro}).canaryRank(&ro.nodes[0]), (chooser{ro}).stickiness(0); rank != tt.rank || stickiness != tt.stickiness {
+		if rank, stickiness := (chooser{ro}).canaryRank(
+			&ro.nodes[0],
+		), (chooser{ro}).stickiness(
+			0,
+		); rank != tt.rank ||
+			stickiness != tt.stickiness {
 			t.Errorf("%s: %d, %d, want %d, %d", name, rank, stickiness, tt.rank, tt.stickiness)
 		}
 	}
