@@ -40,7 +40,7 @@ func TestDashboardsHaveOnlyFieldsOfGrafana(t *testing.T) {
 		if found := unset.FindAll(content, -1); len(found) > 0 {
 			t.Errorf("%s has %d times %s", name, len(found), found[0])
 		}
-		var d dashboard.Dashboard                                                   //nolint:staticcheck // the classic schema, which every Grafana since 9 imports
+		var d dashboard.Dashboard                                                   //nolint:staticcheck // the classic schema, see docs/monitoring.md
 		if err := d.UnmarshalJSONStrict(content); err != nil && err.Error() != "" { // an empty list is an error, too
 			t.Errorf("%s: %v", name, err)
 		}

@@ -104,7 +104,7 @@ func (c *Cluster) SetProgress(w io.Writer) {
 	c.progress.to = w
 }
 
-// progress is where the steps of a cluster are told; nowhere without a writer.
+// progress prints the steps of a cluster; nothing without a writer.
 type progress struct {
 	mu sync.Mutex
 	to io.Writer

@@ -47,8 +47,8 @@ type running struct {
 	// logs can be read.
 	disconnected  string
 	logsForbidden error
-	// rest fires after the NodeJob has made no progress for long enough; then rested is true. logsOver fires after the logs were waited for long enough. quiet counts the checks in
-	// which all remaining nodes were unavailable.
+	// rest fires after the NodeJob has made no progress for long enough; then rested is true. logsOver fires after the logs were
+	// waited for long enough. quiet counts the checks in which all remaining nodes were unavailable.
 	rested         bool
 	rest, logsOver <-chan time.Time
 	quiet          int

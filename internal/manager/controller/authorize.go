@@ -18,6 +18,7 @@ import (
 	"github.com/everynode/everynode/internal/manager/loop"
 	"github.com/everynode/everynode/internal/manager/policies"
 	"github.com/everynode/everynode/internal/nodejob/observe"
+	"github.com/everynode/everynode/internal/nodejob/plan"
 	"github.com/everynode/everynode/internal/nodejob/task"
 )
 
@@ -37,7 +38,9 @@ func (r observer) authorize(ctx context.Context, seen *observation) error {
 	written := policies.Written{
 		Generation: job.Generation, Retry: task.RetryToken(job), Contents: contentsHash(job, seen.source), Created: job.CreationTimestamp.Time,
 	}
-	answer, err := r.Policies.Ask(ctx, job.Status.Authorization, written, confirmCommand(job))
+	// After a retry, the API server has asked for the rights to the NodeJob.
+	confirm := plan.Remedy{Verb: plan.VerbRetry}.Kubectl(job, "")
+	answer, err := r.Policies.Ask(ctx, job.Status.Authorization, written, confirm)
 	switch {
 	case err != nil:
 		return err
@@ -67,11 +70,6 @@ func contentsHash(job *v1alpha1.NodeJob, source task.Source) string {
 		return ""
 	}
 	return task.ShortHash(fmt.Sprintf("%q %q %q", source.Script, source.Check, source.Rollback))
-}
-
-// confirmCommand is the command after which the API server has asked for the rights to a NodeJob.
-func confirmCommand(job *v1alpha1.NodeJob) string {
-	return fmt.Sprintf("kubectl -n %s annotate nodejob %s %s=\"$(date +%%s)\" --overwrite", job.Namespace, job.Name, v1alpha1.RetryAnnotation)
 }
 
 // undecided returns the result of a pass that ended before its plan.
