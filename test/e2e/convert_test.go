@@ -136,6 +136,8 @@ spec:
 		must(t, err)
 	}
 	for name := range conversions {
+		// Its file is complete when the init container has ended.
+		w.kubectl("-n", w.namespace, "rollout", "status", "daemonset/"+name, "--timeout=150s")
 		want[name] = content(name)
 	}
 	for name, manifest := range manifests {
