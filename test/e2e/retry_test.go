@@ -23,19 +23,19 @@ func TestR20_RetriesBackOffExponentiallyAndLeaveTheNode(t *testing.T) {
 	w := newWorld(t)
 	log := w.logPods()
 	w.job("backs-off", w.mark()+"; exit 3", onNode2, func(s *v1alpha1.NodeJobSpec) {
-		s.Retry = v1alpha1.RetrySpec{Limit: new(int32(4)), BackoffSeconds: new(int32(1)), MaxBackoffSeconds: new(int32(4))}
+		s.Retry = v1alpha1.RetrySpec{Limit: new(int32(6)), BackoffSeconds: new(int32(1)), MaxBackoffSeconds: new(int32(4))}
 	})
-	if rec := w.failed("backs-off", "node-2"); rec.Attempts != 5 || *rec.ExitCode != 3 {
+	if rec := w.failed("backs-off", "node-2"); rec.Attempts != 7 || *rec.ExitCode != 3 {
 		t.Errorf("the record is %+v", rec)
 	}
 	w.noPods()
-	w.wantRan("node-2", 5)
+	w.wantRan("node-2", 7)
 	pods := log.of("backs-off")
-	if len(pods) != 5 {
+	if len(pods) != 7 {
 		t.Fatalf("the pods were %q", log.story("backs-off"))
 	}
-	// How late a retry comes is logged, not tested, because it depends on the machine; TestBackoff has the longest wait.
-	for i, want := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 4 * time.Second} {
+	waits := []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 4 * time.Second, 4 * time.Second, 4 * time.Second}
+	for i, want := range waits {
 		ended := pods[i].pod.Status.ContainerStatuses[0].State.Terminated.FinishedAt
 		gap, sinceReport := pods[i+1].made.Sub(ended.Time), pods[i+1].made.Sub(pods[i].ended)
 		t.Logf(
@@ -47,6 +47,10 @@ func TestR20_RetriesBackOffExponentiallyAndLeaveTheNode(t *testing.T) {
 		)
 		if gap < want {
 			t.Errorf("retry %d came after %s, want at least %s", i+1, gap, want)
+		}
+		// How late a retry comes depends on the machine. Without maxBackoffSeconds, the last would come after 32 s at the earliest.
+		if unlimited := time.Second << i; i == len(waits)-1 && sinceReport >= unlimited {
+			t.Errorf("retry %d came %s after the report of attempt %d, as without maxBackoffSeconds", i+1, sinceReport, i+1)
 		}
 	}
 	w.wantCordoned("node-2", false)
