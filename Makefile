@@ -110,11 +110,12 @@ generate: $(CONTROLLER_GEN) $(CRD_REF_DOCS) ## Regenerate deepcopy code, apply c
 	$(CONTROLLER_GEN) applyconfiguration paths=./api/v1alpha1/...
 	go -C tools run ./crdfinish -misplaced ../internal/cli/misplaced.yaml -schemas ../config/schemas ../config/crd/everynode.dev_nodejobs.yaml template
 	go -C tools run ./crdfinish -schemas ../config/schemas ../config/crd/everynode.dev_nodeguards.yaml template
+	go -C tools run ./crdfinish -schemas ../config/schemas ../config/crd/everynode.dev_nodedisruptionbudgets.yaml template
 	$(CRD_REF_DOCS) --log-level=ERROR --source-path=api/v1alpha1 --config=docs/reference/config.yaml --renderer=markdown --output-path=docs/reference/api.md
 	sed -E -i -e 's#_?\[(int32|UID|IntOrString)\]\([^)]*\)_?#_\1_#g' -e 's/3\.1536e\+07/31536000/g' docs/reference/api.md
 	go -C test run ./cmd/everynode-reference markdown ../docs/reference/kubectl-everynode.md
 	go -C test run ./cmd/everynode-reference man ../docs/reference/man
-	$(CONTROLLER_GEN) rbac:roleName=everynode-manager paths=./internal/manager/controller paths=./internal/manager/guardcontroller paths=./internal/manager/metricsauth paths=./internal/manager/policies paths=./internal/uninstall output:rbac:dir=config/rbac
+	$(CONTROLLER_GEN) rbac:roleName=everynode-manager paths=./internal/manager/controller paths=./internal/manager/guardcontroller paths=./internal/manager/budgetcontroller paths=./internal/manager/metricsauth paths=./internal/manager/policies paths=./internal/uninstall output:rbac:dir=config/rbac
 	{ printf '# make generate writes this file from rules.yaml.\napiVersion: monitoring.coreos.com/v1\nkind: PrometheusRule\nmetadata:\n  name: everynode\n  namespace: everynode-system\nspec:\n'; \
 	  sed -e '/^#/d' -e 's/^/  /' config/monitoring/rules.yaml; } > config/monitoring/prometheusrule.yaml
 	cd charts/everynode/files && for file in $$(find . -type f); do cp ../../../config/$$file $$file; done
@@ -149,8 +150,8 @@ test-unit: ## Run the unit tests.
 	go -C api test ./...
 	go -C charts test -count=1 ./...
 	go -C monitoring test -count=1 ./...
-	go test ./cmd/... $$(go list ./internal/... | grep -v -e /internal/nodejob/plan$$ -e /internal/nodeguard/guard$$ -e /internal/mutants)
-	EVERYNODE_HISTORIES=$(HISTORIES) go test -timeout=30m -p=1 ./internal/nodejob/plan ./internal/nodeguard/guard
+	go test ./cmd/... $$(go list ./internal/... | grep -v -e /internal/nodejob/plan$$ -e /internal/nodeguard/guard$$ -e /internal/nodebudget/budget$$ -e /internal/mutants)
+	EVERYNODE_HISTORIES=$(HISTORIES) go test -timeout=30m -p=1 ./internal/nodejob/plan ./internal/nodeguard/guard ./internal/nodebudget/budget
 	go -C test test ./bench/... ./cmd/... ./install ./s3 ./schemas ./shards
 
 .PHONY: test-mutants

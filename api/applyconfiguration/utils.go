@@ -22,6 +22,14 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.AuthorizationApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("BlockedPod"):
 		return &apiv1alpha1.BlockedPodApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("BudgetCounts"):
+		return &apiv1alpha1.BudgetCountsApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("BudgetLimit"):
+		return &apiv1alpha1.BudgetLimitApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("BudgetWindow"):
+		return &apiv1alpha1.BudgetWindowApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("BudgetWindowStatus"):
+		return &apiv1alpha1.BudgetWindowStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("CheckContainer"):
 		return &apiv1alpha1.CheckContainerApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("CheckSpec"):
@@ -52,6 +60,12 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.NodeAtRiskApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("NodeCounts"):
 		return &apiv1alpha1.NodeCountsApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("NodeDisruptionBudget"):
+		return &apiv1alpha1.NodeDisruptionBudgetApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("NodeDisruptionBudgetSpec"):
+		return &apiv1alpha1.NodeDisruptionBudgetSpecApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("NodeDisruptionBudgetStatus"):
+		return &apiv1alpha1.NodeDisruptionBudgetStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("NodeDrain"):
 		return &apiv1alpha1.NodeDrainApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("NodeFailure"):
@@ -120,8 +134,12 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.TaskResourcesApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("TaskSpec"):
 		return &apiv1alpha1.TaskSpecApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("UnavailableNode"):
+		return &apiv1alpha1.UnavailableNodeApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("UnrecordedFailure"):
 		return &apiv1alpha1.UnrecordedFailureApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("WaitingNode"):
+		return &apiv1alpha1.WaitingNodeApplyConfiguration{}
 
 	}
 	return nil

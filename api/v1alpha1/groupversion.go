@@ -26,7 +26,7 @@ var (
 )
 
 func addKnownTypes(scheme *runtime.Scheme) error {
-	scheme.AddKnownTypes(GroupVersion, &NodeJob{}, &NodeJobList{}, &NodeGuard{}, &NodeGuardList{})
+	scheme.AddKnownTypes(GroupVersion, &NodeJob{}, &NodeJobList{}, &NodeGuard{}, &NodeGuardList{}, &NodeDisruptionBudget{}, &NodeDisruptionBudgetList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
 }

@@ -63,6 +63,58 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: since
       type:
         namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+- name: com.github.everynode.everynode.api.v1alpha1.BudgetCounts
+  map:
+    fields:
+    - name: joining
+      type:
+        scalar: numeric
+    - name: seats
+      type:
+        scalar: numeric
+    - name: selected
+      type:
+        scalar: numeric
+    - name: unavailable
+      type:
+        scalar: numeric
+    - name: waiting
+      type:
+        scalar: numeric
+- name: com.github.everynode.everynode.api.v1alpha1.BudgetEnforcement
+  scalar: string
+- name: com.github.everynode.everynode.api.v1alpha1.BudgetLimit
+  map:
+    fields:
+    - name: maxUnavailable
+      type:
+        namedType: io.k8s.apimachinery.pkg.util.intstr.IntOrString
+    - name: topologyKey
+      type:
+        scalar: string
+- name: com.github.everynode.everynode.api.v1alpha1.BudgetScope
+  scalar: string
+- name: com.github.everynode.everynode.api.v1alpha1.BudgetWindow
+  map:
+    fields:
+    - name: durationSeconds
+      type:
+        scalar: numeric
+    - name: schedule
+      type:
+        scalar: string
+    - name: timeZone
+      type:
+        scalar: string
+- name: com.github.everynode.everynode.api.v1alpha1.BudgetWindowStatus
+  map:
+    fields:
+    - name: closesAt
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+    - name: opensAt
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
 - name: com.github.everynode.everynode.api.v1alpha1.CheckContainer
   map:
     fields:
@@ -270,6 +322,8 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: requestedBy
       type:
         scalar: string
+- name: com.github.everynode.everynode.api.v1alpha1.JoiningNodes
+  scalar: string
 - name: com.github.everynode.everynode.api.v1alpha1.MaintenanceSpec
   map:
     fields:
@@ -331,6 +385,113 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: waiting
       type:
         scalar: numeric
+- name: com.github.everynode.everynode.api.v1alpha1.NodeDisruptionBudget
+  map:
+    fields:
+    - name: apiVersion
+      type:
+        scalar: string
+    - name: kind
+      type:
+        scalar: string
+    - name: metadata
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta
+    - name: spec
+      type:
+        namedType: com.github.everynode.everynode.api.v1alpha1.NodeDisruptionBudgetSpec
+    - name: status
+      type:
+        namedType: com.github.everynode.everynode.api.v1alpha1.NodeDisruptionBudgetStatus
+      default:
+        observedGeneration: -1
+- name: com.github.everynode.everynode.api.v1alpha1.NodeDisruptionBudgetSpec
+  map:
+    fields:
+    - name: enforcement
+      type:
+        namedType: com.github.everynode.everynode.api.v1alpha1.BudgetEnforcement
+      default: Enforce
+    - name: exceptDates
+      type:
+        list:
+          elementType:
+            scalar: string
+          elementRelationship: atomic
+    - name: exceptTimeZone
+      type:
+        scalar: string
+    - name: expiresAt
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+    - name: joiningNodes
+      type:
+        namedType: com.github.everynode.everynode.api.v1alpha1.JoiningNodes
+      default: Exempt
+    - name: limits
+      type:
+        list:
+          elementType:
+            namedType: com.github.everynode.everynode.api.v1alpha1.BudgetLimit
+          elementRelationship: atomic
+    - name: reason
+      type:
+        scalar: string
+    - name: scope
+      type:
+        namedType: com.github.everynode.everynode.api.v1alpha1.BudgetScope
+      default: Disruptions
+    - name: secondsBetween
+      type:
+        scalar: numeric
+    - name: selector
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector
+    - name: windows
+      type:
+        list:
+          elementType:
+            namedType: com.github.everynode.everynode.api.v1alpha1.BudgetWindow
+          elementRelationship: atomic
+- name: com.github.everynode.everynode.api.v1alpha1.NodeDisruptionBudgetStatus
+  map:
+    fields:
+    - name: conditions
+      type:
+        list:
+          elementType:
+            namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Condition
+          elementRelationship: associative
+          keys:
+          - type
+    - name: disruptionsAllowed
+      type:
+        scalar: numeric
+    - name: nodes
+      type:
+        namedType: com.github.everynode.everynode.api.v1alpha1.BudgetCounts
+    - name: observedGeneration
+      type:
+        scalar: numeric
+    - name: unavailable
+      type:
+        list:
+          elementType:
+            namedType: com.github.everynode.everynode.api.v1alpha1.UnavailableNode
+          elementRelationship: associative
+          keys:
+          - node
+    - name: waiting
+      type:
+        list:
+          elementType:
+            namedType: com.github.everynode.everynode.api.v1alpha1.WaitingNode
+          elementRelationship: associative
+          keys:
+          - node
+    - name: window
+      type:
+        namedType: com.github.everynode.everynode.api.v1alpha1.BudgetWindowStatus
 - name: com.github.everynode.everynode.api.v1alpha1.NodeDrain
   map:
     fields:
@@ -1141,6 +1302,18 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         scalar: numeric
       default: 600
+- name: com.github.everynode.everynode.api.v1alpha1.UnavailableNode
+  map:
+    fields:
+    - name: by
+      type:
+        scalar: string
+    - name: node
+      type:
+        scalar: string
+    - name: since
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
 - name: com.github.everynode.everynode.api.v1alpha1.UnrecordedFailure
   map:
     fields:
@@ -1156,6 +1329,24 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: uid
       type:
         namedType: io.k8s.apimachinery.pkg.types.UID
+- name: com.github.everynode.everynode.api.v1alpha1.WaitingNode
+  map:
+    fields:
+    - name: by
+      type:
+        scalar: string
+    - name: message
+      type:
+        scalar: string
+    - name: node
+      type:
+        scalar: string
+    - name: reason
+      type:
+        scalar: string
+    - name: since
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
 - name: io.k8s.api.core.v1.AWSElasticBlockStoreVolumeSource
   map:
     fields:

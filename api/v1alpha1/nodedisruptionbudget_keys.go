@@ -1,0 +1,18 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+// Keys that the manager writes for NodeDisruptionBudgets, all in its own namespace.
+const (
+	// BudgetGroupLabel, on a seat and on its PodDisruptionBudget, is the group of nodes that are subject to the same limits. The
+	// PodDisruptionBudget selects the seats of the group by it.
+	BudgetGroupLabel = Group + "/budget-group"
+
+	// SeatNodeAnnotation, on a seat, is the UID of its Node.
+	SeatNodeAnnotation = Group + "/seat-node-uid"
+
+	// SeatReturnedAnnotation, on a seat, is "true" if the node had a seat before. The time at which the seat was created is then the
+	// end of a disruption.
+	SeatReturnedAnnotation = Group + "/seat-returned"
+)

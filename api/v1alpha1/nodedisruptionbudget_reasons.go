@@ -1,0 +1,37 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+// Reasons of a NodeDisruptionBudget.
+const (
+	// ReasonBudgetOpen means that a disruption may begin.
+	ReasonBudgetOpen = "Open"
+	// ReasonFrozen means that a limit is 0, so no disruption begins.
+	ReasonFrozen = "Frozen"
+	// ReasonWindowClosed means that no window is open, or the date is excepted.
+	ReasonWindowClosed = "WindowClosed"
+	// ReasonPaceNotReached means that spec.secondsBetween has not passed since the last disruption ended.
+	ReasonPaceNotReached = "PaceNotReached"
+	// ReasonExpired means that spec.expiresAt has passed.
+	ReasonExpired = "Expired"
+	// ReasonNoSelectedNodes means that the budget selects no node.
+	ReasonNoSelectedNodes = "NoSelectedNodes"
+	// ReasonSeatsNotReady means that seats are missing or not ready, so those nodes are not held, or count as unavailable.
+	ReasonSeatsNotReady = "SeatsNotReady"
+	// ReasonSeatRefused means that the API server rejects a seat or a PodDisruptionBudget.
+	ReasonSeatRefused = "SeatRefused"
+	// ReasonInvalidSpec means that a window, a time zone or a date cannot be used. Then no disruption begins.
+	ReasonInvalidSpec = "InvalidSpec"
+	// ReasonWindowNeverOpens means that no window opens within a year.
+	ReasonWindowNeverOpens = "WindowNeverOpens"
+	// ReasonTooManyGroups means that the limits of all budgets divide the nodes into more groups than the manager supports. Then no
+	// disruption begins.
+	ReasonTooManyGroups = "TooManyGroups"
+	// ReasonWaitingForBudget means that a node waits for a NodeDisruptionBudget.
+	ReasonWaitingForBudget = "WaitingForBudget"
+	// ReasonNodeUnavailable means that a node uses a NodeDisruptionBudget.
+	ReasonNodeUnavailable = "NodeUnavailable"
+	// ReasonBudgetClosed means that a NodeDisruptionBudget is closed: it is frozen, or no window is open that is long enough.
+	ReasonBudgetClosed = "BudgetClosed"
+)

@@ -1,0 +1,314 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// NodeDisruptionBudget limits how many of the selected nodes are unavailable at the same time, and when disruptions may begin. It
+// binds NodeJobs that disrupt nodes, and every tool that drains nodes with evictions: on each selected node, the manager runs a seat,
+// a small pod with a PodDisruptionBudget that allows only as many evictions as the budget allows.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:path=nodedisruptionbudgets,singular=nodedisruptionbudget,scope=Cluster,shortName=ndb,categories=everynode
+// +kubebuilder:printcolumn:name="Nodes",type=integer,JSONPath=`.status.nodes.selected`,description="Nodes that are selected"
+// +kubebuilder:printcolumn:name="Allowed",type=integer,JSONPath=`.status.disruptionsAllowed`,description="Disruptions that may begin now"
+// +kubebuilder:printcolumn:name="Unavailable",type=integer,JSONPath=`.status.nodes.unavailable`,description="Nodes that use the budget"
+// +kubebuilder:printcolumn:name="Waiting",type=integer,JSONPath=`.status.nodes.waiting`,description="Nodes that wait for the budget"
+// +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Expires",type=string,JSONPath=`.spec.expiresAt`,priority=1
+// +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,priority=1
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type NodeDisruptionBudget struct {
+	metav1.TypeMeta `json:",inline"`
+	// metadata is the standard object metadata.
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitzero"`
+
+	// spec defines which nodes the budget selects, and which disruptions it allows.
+	// +required
+	Spec NodeDisruptionBudgetSpec `json:"spec,omitzero"`
+
+	// status is the most recently observed state of the budget. Its size does not depend on the number of nodes. Nothing is decided
+	// from it. An observedGeneration of -1 means that the manager has not observed the budget yet.
+	// +optional
+	// +kubebuilder:default:={"observedGeneration":-1}
+	Status NodeDisruptionBudgetStatus `json:"status,omitzero"`
+}
+
+// NodeDisruptionBudgetList is a list of NodeDisruptionBudgets.
+//
+// +kubebuilder:object:root=true
+type NodeDisruptionBudgetList struct {
+	metav1.TypeMeta `json:",inline"`
+	// metadata is the standard list metadata.
+	// +optional
+	metav1.ListMeta `json:"metadata,omitzero"`
+	// items is the list of NodeDisruptionBudgets.
+	Items []NodeDisruptionBudget `json:"items"`
+}
+
+// NodeDisruptionBudgetSpec defines the desired state of a NodeDisruptionBudget. A disruption may begin only if all limits allow it,
+// a window is open, the date is not excepted, and the pace is reached. If several budgets select a node, all must allow it.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.limits) || has(self.windows) || has(self.exceptDates) || has(self.secondsBetween)",message="spec limits nothing: set limits, windows, exceptDates or secondsBetween; to freeze all nodes: limits: [{maxUnavailable: 0}]"
+type NodeDisruptionBudgetSpec struct {
+	// selector selects nodes by their labels. If unset, all nodes are selected.
+	// +optional
+	Selector *metav1.LabelSelector `json:"selector,omitempty"`
+
+	// scope is Disruptions or Tasks. Disruptions, the default, limits what makes nodes unavailable: drains, and NodeJobs that cordon,
+	// drain or reboot. With Tasks, no NodeJob starts anything on the selected nodes while the budget is closed.
+	// +optional
+	// +kubebuilder:default=Disruptions
+	Scope BudgetScope `json:"scope,omitempty"`
+
+	// limits are how many nodes may be unavailable at the same time: at most 8. All must hold.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=8
+	Limits []BudgetLimit `json:"limits,omitempty"`
+
+	// windows are the times at which a disruption may begin: at most 16. If unset, it may begin at any time. What has begun is not
+	// stopped at the end of a window. A NodeJob starts on a node only if its time limits end within the window.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	Windows []BudgetWindow `json:"windows,omitempty"`
+
+	// exceptDates are dates on which no disruption begins, each as YYYY-MM-DD, or as YYYY-MM-DD/YYYY-MM-DD with the first and the last
+	// date: at most 64. A date is that of the time zone of each window; without windows, of exceptTimeZone.
+	//
+	// Example: ["2026-12-24/2027-01-02"]
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}(/[0-9]{4}-[0-9]{2}-[0-9]{2})?$`
+	ExceptDates []string `json:"exceptDates,omitempty"`
+
+	// exceptTimeZone is the time zone of exceptDates if there are no windows, as a name of the IANA time zone database. The default is
+	// UTC.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	ExceptTimeZone string `json:"exceptTimeZone,omitempty"`
+
+	// secondsBetween is the minimum time in seconds between the end of one disruption and the begin of the next: 0 to 604800. The
+	// default is 0.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=604800
+	SecondsBetween *int32 `json:"secondsBetween,omitempty"`
+
+	// joiningNodes is Exempt or Included. With Exempt, the default, a node is not limited and does not count until 10 minutes after it
+	// was created, so that a NodeJob can prepare it at once.
+	// +optional
+	// +kubebuilder:default=Exempt
+	JoiningNodes JoiningNodes `json:"joiningNodes,omitempty"`
+
+	// enforcement is Enforce or Audit. Enforce is the default. With Audit, the status shows what the budget would allow, and nothing
+	// is held.
+	// +optional
+	// +kubebuilder:default=Enforce
+	Enforcement BudgetEnforcement `json:"enforcement,omitempty"`
+
+	// expiresAt is the time from which the budget has no effect. If unset, it does not expire.
+	// +optional
+	ExpiresAt *metav1.Time `json:"expiresAt,omitempty"`
+
+	// reason says why the budget exists, for those whose work waits for it: at most 1024 characters.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Reason string `json:"reason,omitempty"`
+}
+
+// BudgetLimit is a maximum number of unavailable nodes.
+//
+// +kubebuilder:validation:XValidation:rule="type(self.maxUnavailable) == int ? self.maxUnavailable >= 0 : self.maxUnavailable.matches('^(100|[1-9]?[0-9])%$')",message="maxUnavailable must be a number of nodes, or a percentage from \"0%\" to \"100%\"; with 0, no disruption begins"
+type BudgetLimit struct {
+	// maxUnavailable is the maximum number of nodes that are unavailable at the same time: a number, or a percentage of the selected
+	// nodes, which is rounded down to at least one node unless it is 0%. With 0, no disruption begins.
+	// +required
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:MaxLength=4
+	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
+
+	// topologyKey is a label key of nodes. If set, the limit applies to the nodes of each value of the label separately. Nodes without
+	// the label are limited together.
+	//
+	// Example: topology.kubernetes.io/zone
+	// +optional
+	// +kubebuilder:validation:MaxLength=317
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$`
+	TopologyKey string `json:"topologyKey,omitempty"`
+}
+
+// BudgetWindow is a time at which disruptions may begin, which recurs.
+type BudgetWindow struct {
+	// schedule is when the window opens: minute, hour, day of month, month and day of week, as in a CronJob.
+	//
+	// Example: "0 2 * * SUN"
+	// +required
+	// +kubebuilder:validation:MinLength=9
+	// +kubebuilder:validation:MaxLength=128
+	// +kubebuilder:validation:XValidation:rule="!self.contains('TZ=')",message="schedule must not contain a time zone: use timeZone"
+	Schedule string `json:"schedule,omitempty"`
+
+	// timeZone is the time zone of the schedule, as a name of the IANA time zone database. The default is UTC.
+	//
+	// Example: Europe/Berlin
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	TimeZone string `json:"timeZone,omitempty"`
+
+	// durationSeconds is how long the window stays open in seconds: 60 to 604800.
+	// +required
+	// +kubebuilder:validation:Minimum=60
+	// +kubebuilder:validation:Maximum=604800
+	DurationSeconds int32 `json:"durationSeconds,omitempty"`
+}
+
+// BudgetScope is what a closed budget holds.
+//
+// +kubebuilder:validation:Enum=Disruptions;Tasks
+type BudgetScope string
+
+const (
+	// ScopeDisruptions holds what makes nodes unavailable.
+	ScopeDisruptions BudgetScope = "Disruptions"
+	// ScopeTasks also holds all attempts of NodeJobs.
+	ScopeTasks BudgetScope = "Tasks"
+)
+
+// JoiningNodes defines whether a budget applies to nodes that were created a short time ago.
+//
+// +kubebuilder:validation:Enum=Exempt;Included
+type JoiningNodes string
+
+const (
+	// JoiningNodesExempt does not limit or count nodes that were created less than 10 minutes ago.
+	JoiningNodesExempt JoiningNodes = "Exempt"
+	// JoiningNodesIncluded treats them like other nodes.
+	JoiningNodesIncluded JoiningNodes = "Included"
+)
+
+// BudgetEnforcement defines whether a budget holds anything.
+//
+// +kubebuilder:validation:Enum=Enforce;Audit
+type BudgetEnforcement string
+
+const (
+	// EnforceBudget holds what the budget does not allow.
+	EnforceBudget BudgetEnforcement = "Enforce"
+	// AuditBudget only reports.
+	AuditBudget BudgetEnforcement = "Audit"
+)
+
+// NodeDisruptionBudgetStatus is the most recently observed state of a NodeDisruptionBudget. It is written at most once per second.
+type NodeDisruptionBudgetStatus struct {
+	// observedGeneration is the metadata.generation that the manager observed last; -1 if it has not observed the object.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// disruptionsAllowed is how many disruptions may begin now, as far as this budget is concerned.
+	// +optional
+	DisruptionsAllowed int32 `json:"disruptionsAllowed"`
+
+	// nodes is the number of nodes in each state.
+	// +optional
+	Nodes BudgetCounts `json:"nodes,omitempty"`
+
+	// unavailable are at most 10 nodes that use the budget, those that do so the longest first.
+	// +optional
+	// +listType=map
+	// +listMapKey=node
+	// +kubebuilder:validation:MaxItems=10
+	Unavailable []UnavailableNode `json:"unavailable,omitempty"`
+
+	// waiting are at most 10 nodes that wait for the budget, those that have waited the longest first.
+	// +optional
+	// +listType=map
+	// +listMapKey=node
+	// +kubebuilder:validation:MaxItems=10
+	Waiting []WaitingNode `json:"waiting,omitempty"`
+
+	// window is the window that is open, or the next one. It is absent without spec.windows, and if no window opens within a year.
+	// +optional
+	Window *BudgetWindowStatus `json:"window,omitempty"`
+
+	// conditions are Ready, Reconciling and Stalled.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=16
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// BudgetCounts is the number of selected nodes in each state.
+type BudgetCounts struct {
+	// selected is the number of selected nodes.
+	// +optional
+	Selected int32 `json:"selected"`
+	// joining is the number of selected nodes that are exempt because they were created a short time ago.
+	// +optional
+	Joining int32 `json:"joining"`
+	// seats is the number of nodes with a ready seat. It is 0 with enforcement Audit.
+	// +optional
+	Seats int32 `json:"seats"`
+	// unavailable is the number of nodes that use the budget.
+	// +optional
+	Unavailable int32 `json:"unavailable"`
+	// waiting is the number of nodes that wait for the budget.
+	// +optional
+	Waiting int32 `json:"waiting"`
+}
+
+// UnavailableNode is a node that uses the budget.
+type UnavailableNode struct {
+	// node is the name of the node.
+	// +required
+	Node string `json:"node,omitempty"`
+	// since is the time at which the manager first observed that the node is unavailable.
+	// +optional
+	Since metav1.Time `json:"since,omitzero"`
+	// by describes who or what made the node unavailable, such as "NodeJob node-setup/no-thp" or "cordoned".
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	By string `json:"by,omitempty"`
+}
+
+// WaitingNode is a node that waits for the budget.
+type WaitingNode struct {
+	// node is the name of the node.
+	// +required
+	Node string `json:"node,omitempty"`
+	// since is the time at which the manager first observed that the node waits.
+	// +optional
+	Since metav1.Time `json:"since,omitzero"`
+	// by describes who or what waits, such as "NodeJob node-setup/no-thp" or "tainted by Karpenter".
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	By string `json:"by,omitempty"`
+	// reason is the reason in CamelCase, such as MaxUnavailableReached.
+	// +optional
+	Reason string `json:"reason,omitempty"`
+	// message describes why the node waits.
+	// +optional
+	Message string `json:"message,omitempty"`
+}
+
+// BudgetWindowStatus is a window of a budget.
+type BudgetWindowStatus struct {
+	// opensAt is the time at which the window opens, or has opened.
+	// +optional
+	OpensAt metav1.Time `json:"opensAt,omitzero"`
+	// closesAt is the time at which the window closes.
+	// +optional
+	ClosesAt metav1.Time `json:"closesAt,omitzero"`
+}
