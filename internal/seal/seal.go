@@ -125,3 +125,19 @@ func (k Key) SealPod(pod *corev1.Pod) {
 func (k Key) MadePod(pod *corev1.Pod) bool {
 	return hmac.Equal([]byte(k.Pod(pod)), []byte(pod.Annotations[v1alpha1.SealAnnotation]))
 }
+
+// Seat returns the seal of a seat: of its name, its node and what it says about its node. Its group, which may change, is not part of
+// it.
+func (k Key) Seat(pod *corev1.Pod) string {
+	return k.Digest("seat", pod.Namespace, pod.Name, pod.Spec.NodeName, pod.Annotations[v1alpha1.SeatNodeAnnotation], pod.Annotations[v1alpha1.SeatReturnedAnnotation])
+}
+
+// SealSeat sets the seal of a seat.
+func (k Key) SealSeat(pod *corev1.Pod) {
+	pod.Annotations[v1alpha1.SealAnnotation] = k.Seat(pod)
+}
+
+// MadeSeat reports whether the manager has created a seat.
+func (k Key) MadeSeat(pod *corev1.Pod) bool {
+	return hmac.Equal([]byte(k.Seat(pod)), []byte(pod.Annotations[v1alpha1.SealAnnotation]))
+}

@@ -24,8 +24,8 @@ const (
 	// ContainerName is the container of the built-in companion and of a check.
 	ContainerName = "guard"
 
-	// safeToEvict allows cluster-autoscaler to evict a pod whose controller it does not know, within its budget.
-	safeToEvict = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+	// SafeToEvictAnnotation allows cluster-autoscaler to evict a pod whose controller it does not know, within its budget.
+	SafeToEvictAnnotation = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 
 	managedByLabel = "app.kubernetes.io/managed-by"
 	managedBy      = "everynode"
@@ -34,7 +34,7 @@ const (
 // Template returns the current companion template: that of the user, with the target's tolerations and priority class
 // as defaults, or the built-in one.
 func Template(g *v1alpha1.NodeGuard, target *corev1.PodSpec, opts task.Options) corev1.PodTemplateSpec {
-	t := corev1.PodTemplateSpec{Spec: builtIn(opts)}
+	t := corev1.PodTemplateSpec{Spec: WaitingPod(opts)}
 	if g.Spec.Template != nil {
 		t = *g.Spec.Template.DeepCopy()
 		t.Labels, t.Annotations = task.WithoutOurKeys(t.Labels), task.WithoutOurKeys(t.Annotations)
@@ -52,8 +52,8 @@ func Template(g *v1alpha1.NodeGuard, target *corev1.PodSpec, opts task.Options) 
 	if t.Annotations == nil {
 		t.Annotations = map[string]string{}
 	}
-	if _, said := t.Annotations[safeToEvict]; !said {
-		t.Annotations[safeToEvict] = "true"
+	if _, said := t.Annotations[SafeToEvictAnnotation]; !said {
+		t.Annotations[SafeToEvictAnnotation] = "true"
 	}
 	return t
 }
@@ -75,8 +75,8 @@ func withoutPlacement(tolerations []corev1.Toleration) []corev1.Toleration {
 	return kept
 }
 
-// builtIn returns the built-in companion, which only waits for SIGTERM. It passes the strictest Pod Security Standard.
-func builtIn(opts task.Options) corev1.PodSpec {
+// WaitingPod returns the built-in companion, which only waits for SIGTERM. It passes the strictest Pod Security Standard.
+func WaitingPod(opts task.Options) corev1.PodSpec {
 	yes, no, user, grace := true, false, int64(65532), int64(5)
 	return corev1.PodSpec{
 		AutomountServiceAccountToken:  &no,
@@ -269,11 +269,12 @@ func ReadBudget(b *policyv1.PodDisruptionBudget) Budget {
 	budget.Open, budget.Locked = requires(0), requires(lockedAvailable)
 	should := &policyv1.PodDisruptionBudget{}
 	WriteBudget(should, b.Labels[v1alpha1.NodeGuardLabel], budget.Node, budget.BudgetState)
-	budget.Drifted = !sameSpec(&b.Spec, &should.Spec)
+	budget.Drifted = !SameSpec(&b.Spec, &should.Spec)
 	return budget
 }
 
-func sameSpec(a, b *policyv1.PodDisruptionBudgetSpec) bool {
+// SameSpec reports whether two PodDisruptionBudgets require the same of the same pods.
+func SameSpec(a, b *policyv1.PodDisruptionBudgetSpec) bool {
 	return a.MaxUnavailable == nil && a.MinAvailable != nil && *a.MinAvailable == *b.MinAvailable &&
 		a.UnhealthyPodEvictionPolicy != nil && *a.UnhealthyPodEvictionPolicy == *b.UnhealthyPodEvictionPolicy &&
 		a.Selector != nil && len(a.Selector.MatchExpressions) == 0 && maps.Equal(a.Selector.MatchLabels, b.Selector.MatchLabels)

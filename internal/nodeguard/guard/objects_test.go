@@ -195,10 +195,10 @@ func TestPodOfACheck(t *testing.T) {
 }
 
 func TestATemplateDecidesWhetherClusterAutoscalerEvictsCompanions(t *testing.T) {
-	for want, annotations := range map[string]map[string]string{"true": nil, "false": {safeToEvict: "false"}} {
+	for want, annotations := range map[string]map[string]string{"true": nil, "false": {SafeToEvictAnnotation: "false"}} {
 		g := guardOf("disks")
 		g.Spec.Template = &corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Annotations: annotations}}
-		if got := Template(g, nil, options).Annotations[safeToEvict]; got != want {
+		if got := Template(g, nil, options).Annotations[SafeToEvictAnnotation]; got != want {
 			t.Errorf("%v becomes %s", annotations, got)
 		}
 	}
@@ -234,7 +234,7 @@ func TestCompanionDefaultsFromTarget(t *testing.T) {
 			if ref := metav1.GetControllerOf(
 				pod,
 			); ref == nil || ref.UID != g.UID || pod.Spec.NodeName != "n1" ||
-				pod.Annotations[safeToEvict] != "true" {
+				pod.Annotations[SafeToEvictAnnotation] != "true" {
 				t.Errorf("the companion is %+v", pod)
 			}
 			if diff := cmp.Diff(before, g); diff != "" {

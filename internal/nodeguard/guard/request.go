@@ -17,6 +17,11 @@ var releaseRequestTaints = map[string]string{
 	"karpenter.sh/disruption":        "tainted by Karpenter",
 }
 
+// ReleaseRequest returns who or what announces that a node will be drained or removed, and since when; "" if nothing does.
+func ReleaseRequest(node *Node, now time.Time) (by string, since time.Time) {
+	return releaseRequest(node, nil, now)
+}
+
 // releaseRequest returns the source of a node's release request, and since when it exists. The time on its budget takes
 // precedence. Before that is written, the time of the taint is used, which distinguishes nodes that were cordoned one
 // after another while no manager was running.

@@ -1,0 +1,134 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package mutants_test
+
+import (
+	"testing"
+
+	_ "github.com/everynode/everynode/internal/nodebudget/budget" // so that go test knows the files of the package: see planner
+)
+
+func TestEachMistakeInTheBudgetPlannerIsFound(t *testing.T) {
+	planner{
+		pkg: "internal/nodebudget/budget", histories: "20000", mutants: budgetMutants,
+		byTables: []string{
+			"the node that has waited longest is not first",
+			"a broken node is released under a freeze",
+			"a percentage is rounded up",
+			"a freeze owns no floor",
+			"the seat of a broken node is not deleted",
+			"a seat that is not ready makes a node available",
+			"a NodeJob waits for a node that is unavailable",
+			"a floor changes while an evicted seat terminates",
+			"an audit holds nodes",
+		},
+	}.test(t)
+}
+
+// budgetMutants are mistakes in the planner of NodeDisruptionBudgets.
+var budgetMutants = map[string]mutant{
+	"one more node than maxUnavailable": {
+		"rule.go", "return max(n, 1)", "return max(n, 1) + 1",
+	},
+	"a percentage is rounded up": {
+		"rule.go", "(limit.MaxUnavailable, nodes, false)", "(limit.MaxUnavailable, nodes, true)",
+	},
+	"a freeze closes nothing": {
+		"rule.go", "case allowsNothing(&r.Spec):", "case false:",
+	},
+	"a window never closes": {
+		"rule.go", "case !r.window.Open:\n", "case false:\n",
+	},
+	"an expired budget holds nodes": {
+		"rule.go", "!r.expired && r.Spec.Enforcement != v1alpha1.AuditBudget", "r.Spec.Enforcement != v1alpha1.AuditBudget",
+	},
+	"an audit holds nodes": {
+		"rule.go", "!r.expired && r.Spec.Enforcement != v1alpha1.AuditBudget", "!r.expired",
+	},
+	"nodes that join count at once": {
+		"rule.go", "return r.Spec.JoiningNodes != v1alpha1.JoiningNodesIncluded && ", "return false && ",
+	},
+	"the end of a window triggers no pass": {
+		"member.go", "p.wake(r.window.ChangesAt)", "",
+	},
+	"a seat that is not ready makes a node available": {
+		"member.go", " || !m.seat.Ready ||", " ||",
+	},
+	"a node gets its seat back while a NodeJob disrupts it": {
+		"member.go", "return !held && m.Ready", "return (!held || held) && m.Ready",
+	},
+	"a node gets its seat back before NodeJobs have reported": {
+		"member.go", " || !p.in.HoldsKnown {", " {",
+	},
+	"a cordoned node gets its seat back": {
+		"member.go", "m.Ready && !m.announced", "m.Ready",
+	},
+	"a node gets its seat back before it has settled": {
+		"member.go", "return !p.in.Now.Before(settled)", "return true",
+	},
+	"the return of a young node keeps no pace": {
+		"member.go", "first := m.Created.Add(p.joiningFor())", "first := m.Created.Add(3 * p.joiningFor())",
+	},
+	"a broken node is released under a freeze": {
+		"member.go", "case m.Ready || m.group.closed != nil:", "case m.Ready:",
+	},
+	"the seat of a broken node is not deleted": {
+		"member.go", "at := m.ReadyChanged.Add(RepairAfter)", "at := m.ReadyChanged.Add(1000 * RepairAfter)",
+	},
+	"the pace is ignored": {
+		"group.go", "if !r.hasPace() || r.closed != nil {", "if true {",
+	},
+	"the pace begins when the seat exists": {
+		"group.go", "case m.seat == nil && p.mayHaveSeat(m) && p.hadSeat(m):", "case false:",
+	},
+	"the pace begins before all floors are closed": {
+		"grant.go", " && (!p.hadSeat(m) || p.paceCanBegin(m))", "",
+	},
+	"a group opens while seats of frozen nodes have its label": {
+		"group.go", "\tp.closeForMoves()\n", "",
+	},
+	"a ready seat of a node that is not Ready counts as available": {
+		"group.go", "m.seat != nil && (m.Ready || !m.seat.Ready)", "m.seat != nil",
+	},
+	"nodes of other zones do not count": {
+		"group.go",
+		"\t\t\tl.groups = append(l.groups, g)\n",
+		"\t\t\tif len(l.groups) == 0 {\n\t\t\t\tl.groups = append(l.groups, g)\n\t\t\t}\n",
+	},
+	"the node that has waited longest is not first": {
+		"grant.go", "return a.since.Compare(b.since)", "return 0",
+	},
+	"nodes that may become Ready by themselves get grants beyond the limit": {
+		"grant.go", "return down > l.most && len(l.groups) > 1", "return false",
+	},
+	"a floor is lowered before the others are raised": {
+		"grant.go", "for grant > g.granted && !g.fits(max(grant, g.down)) {", "for false {",
+	},
+	"a seat joins its group before the floor counts it": {
+		"grant.go", "counted := p.isObserved(m.group)", "counted := true",
+	},
+	"a seat joins its group while other groups use what it leaves": {
+		"grant.go", " && m.group.canGain(m.seat)", "",
+	},
+	"pods of others count as seats": {
+		"grant.go", "len(g.members) - grant + g.others", "len(g.members) - grant",
+	},
+	"a floor changes while an evicted seat terminates": {
+		"group.go", "!s.Terminating && (own", "(own",
+	},
+	"a floor is deleted while seats have its label": {
+		"grant.go", " && !p.holdsMember(f.Group) {", " {",
+	},
+	"a freeze owns no floor": {
+		"grant.go",
+		"if owner := (Owner{r.Name, r.UID}); !slices.Contains(owners, owner) {",
+		"if owner := (Owner{r.Name, r.UID}); r.permanent() && !slices.Contains(owners, owner) {",
+	},
+	"a NodeJob takes an available node without a seat": {
+		"stance.go", "case p.waitsForSeat(m):", "case false:",
+	},
+	"a NodeJob waits for a node that is unavailable": {
+		"stance.go", "s := Stance{Allowed: true}", "s := Stance{}",
+	},
+}

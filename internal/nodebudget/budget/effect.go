@@ -1,0 +1,90 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package budget
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+)
+
+// Effects are what all budgets mean for NodeJobs at a time, for the manager and the command line alike.
+type Effects struct {
+	rules      []*rule
+	joiningFor time.Duration
+	now        time.Time
+}
+
+// EffectsOf returns what budgets mean for NodeJobs. joiningFor replaces JoiningFor if it is not zero.
+func EffectsOf(budgets []*v1alpha1.NodeDisruptionBudget, joiningFor time.Duration, now time.Time) *Effects {
+	e := &Effects{joiningFor: valueOr(joiningFor, JoiningFor), now: now}
+	for _, b := range budgets {
+		if r := readRule(b, now); r.enforced() {
+			e.rules = append(e.rules, r)
+		}
+	}
+	return e
+}
+
+// Effect is what budgets mean for NodeJobs on a node.
+type Effect struct {
+	// Limited is true if a NodeJob must claim the node before it disrupts it.
+	Limited bool
+	// Closed is why no disruption may begin on the node, and TasksClosed why nothing may begin; nil if it may.
+	Closed      *Closure
+	TasksClosed *Closure
+	// ClosesAt is when the first window closes, and ClosesBy the name of its budget; zero if no window closes.
+	ClosesAt time.Time
+	ClosesBy string
+	// Longest is the duration of the longest window of ClosesBy.
+	Longest time.Duration
+}
+
+// On returns the effect on a node.
+func (e *Effects) On(node *Node) Effect {
+	var effect Effect
+	for _, r := range e.rules {
+		if !r.applies(node, e.joiningFor, e.now) {
+			continue
+		}
+		effect.Limited = canHaveSeat(node)
+		if r.closed != nil {
+			effect.Closed = cmp.Or(effect.Closed, r.closed)
+			if r.Spec.Scope == v1alpha1.ScopeTasks {
+				effect.TasksClosed = cmp.Or(effect.TasksClosed, r.closed)
+			}
+		}
+		effect.addWindow(r)
+	}
+	return effect
+}
+
+// addWindow notes the window that closes first. If none is open, a run that fits no window is reported before one opens.
+func (e *Effect) addWindow(r *rule) {
+	at := r.window.ClosesAt
+	switch {
+	case r.window.Open && !at.IsZero() && (e.ClosesAt.IsZero() || at.Before(e.ClosesAt)):
+		e.ClosesAt, e.ClosesBy, e.Longest = at, r.Name, r.longest
+	case !r.window.Open && e.Longest == 0:
+		e.ClosesBy, e.Longest = r.Name, r.longest
+	}
+}
+
+// ChangesAt returns when time alone changes an effect; zero if it does not.
+func (e *Effects) ChangesAt() time.Time {
+	var first time.Time
+	note := func(at time.Time) {
+		if at.After(e.now) && (first.IsZero() || at.Before(first)) {
+			first = at
+		}
+	}
+	for _, r := range e.rules {
+		note(r.window.ChangesAt)
+		if r.Spec.ExpiresAt != nil {
+			note(r.Spec.ExpiresAt.Time)
+		}
+	}
+	return first
+}

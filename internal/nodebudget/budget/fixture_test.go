@@ -1,0 +1,226 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package budget
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/nodeguard/guard"
+)
+
+// noon is a Friday.
+var noon = time.Date(2026, 11, 27, 12, 0, 0, 0, time.UTC)
+
+// fixture is an observed cluster. Its nodes are n1, n2, …; those with an even number are in zone b and pool y, the others in zone a and
+// pool x.
+type fixture struct{ Input }
+
+func newFixture(nodes int, budgets ...*v1alpha1.NodeDisruptionBudget) *fixture {
+	f := &fixture{Input{Now: noon, HoldsKnown: true, Holds: map[types.UID]string{}, Waits: map[types.UID]Wait{}, Budgets: budgets}}
+	for i := range nodes {
+		f.addNode(fmt.Sprint("n", i+1), noon.Add(-24*time.Hour))
+	}
+	return f
+}
+
+func (f *fixture) addNode(name string, created time.Time) {
+	labels := map[string]string{"zone": "a", "pool": "x"}
+	if (name[len(name)-1]-'0')%2 == 0 {
+		labels = map[string]string{"zone": "b", "pool": "y"}
+	}
+	f.Nodes = append(f.Nodes, Node{
+		Node: guard.Node{Name: name, UID: types.UID(name), Ready: true, Labels: labels}, Created: created, ReadyChanged: created,
+	})
+}
+
+// newBudget returns a budget with limits of "2", "50%", or "1/zone" for each zone.
+func newBudget(name string, limits ...string) *v1alpha1.NodeDisruptionBudget {
+	b := &v1alpha1.NodeDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name), Generation: 3}}
+	for _, text := range limits {
+		number, key, _ := strings.Cut(text, "/")
+		b.Spec.Limits = append(b.Spec.Limits, v1alpha1.BudgetLimit{MaxUnavailable: new(intstr.Parse(number)), TopologyKey: key})
+	}
+	return b
+}
+
+// with returns a budget after a change.
+func with(b *v1alpha1.NodeDisruptionBudget, change func(*v1alpha1.NodeDisruptionBudgetSpec)) *v1alpha1.NodeDisruptionBudget {
+	change(&b.Spec)
+	return b
+}
+
+// inPool selects the nodes of a pool.
+func inPool(pool string, b *v1alpha1.NodeDisruptionBudget) *v1alpha1.NodeDisruptionBudget {
+	b.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"pool": pool}}
+	return b
+}
+
+func (f *fixture) node(name string) *Node {
+	return &f.Nodes[slices.IndexFunc(f.Nodes, func(n Node) bool { return n.Name == name })]
+}
+
+// seat is the seat of a node; nil if it has none.
+func (f *fixture) seat(node string) *Seat {
+	if i := slices.IndexFunc(f.Seats, func(s Seat) bool { return s.Node == types.UID(node) }); i >= 0 {
+		return &f.Seats[i]
+	}
+	return nil
+}
+
+// cordon cordons nodes, one minute after another.
+func (f *fixture) cordon(nodes ...string) {
+	for i, name := range nodes {
+		n := f.node(name)
+		n.Unschedulable = true
+		n.Taints = []corev1.Taint{
+			{Key: corev1.TaintNodeUnschedulable, TimeAdded: new(metav1.NewTime(noon.Add(time.Duration(i-9) * time.Minute)))},
+		}
+	}
+}
+
+// evict takes nodes away.
+func (f *fixture) evict(nodes ...string) {
+	for _, name := range nodes {
+		f.Seats = slices.DeleteFunc(f.Seats, func(s Seat) bool { return s.Node == types.UID(name) })
+	}
+	f.count()
+}
+
+// break makes a node not Ready for some time.
+func (f *fixture) breakDown(name string, for_ time.Duration) {
+	n := f.node(name)
+	n.Ready, n.ReadyChanged = false, f.Now.Add(-for_)
+	if s := f.seat(name); s != nil {
+		s.Ready = false
+	}
+	f.count()
+}
+
+// count is what the disruption controller does.
+func (f *fixture) count() {
+	for i := range f.Floors {
+		healthy := 0
+		for _, s := range f.Seats {
+			if s.Group == f.Floors[i].Group && s.Ready && !s.Terminating {
+				healthy++
+			}
+		}
+		f.Floors[i].Processed, f.Floors[i].Allowed = true, int32(max(0, healthy-int(f.Floors[i].MinAvailable)))
+	}
+}
+
+// settle applies plans until nothing is left to do, and returns all actions. Seats become ready at once.
+func (f *fixture) settle(t *testing.T) []Action {
+	t.Helper()
+	var all []Action
+	for range 20 {
+		p := Next(&f.Input)
+		if len(p.Actions) == 0 {
+			return all
+		}
+		all = append(all, p.Actions...)
+		for _, a := range p.Actions {
+			f.apply(a)
+		}
+		f.count()
+	}
+	t.Fatalf("the plan does not settle: %+v", all)
+	return nil
+}
+
+func (f *fixture) apply(a Action) {
+	switch a := a.(type) {
+	case CreateFloor:
+		f.Floors = append(f.Floors, Floor{
+			Group: a.State.Group, Created: f.Now, MinAvailable: a.State.MinAvailable, Owners: uidsOf(a.State.Owners),
+		})
+	case SetFloor:
+		i := slices.IndexFunc(f.Floors, func(b Floor) bool { return b.Group == a.Floor.Group })
+		f.Floors[i].MinAvailable, f.Floors[i].Owners, f.Floors[i].Drifted = a.State.MinAvailable, uidsOf(a.State.Owners), false
+	case DeleteFloor:
+		f.Floors = slices.DeleteFunc(f.Floors, func(b Floor) bool { return b.Group == a.Floor.Group })
+	case CreateSeat:
+		f.Seats = append(f.Seats, Seat{
+			Name:     "seat-" + a.Node,
+			UID:      types.UID("seat-" + a.Node),
+			Node:     a.NodeUID,
+			Group:    a.Group,
+			Created:  f.Now,
+			Returned: a.Returned,
+			Ready:    true,
+		})
+	case MoveSeat:
+		f.seat(a.Node).Group = a.Group
+	case DeleteSeat:
+		f.Seats = slices.DeleteFunc(f.Seats, func(s Seat) bool { return s.UID == a.Seat.UID })
+	}
+}
+
+// settled returns a cluster in which all nodes have had their seats for an hour.
+func settled(t *testing.T, nodes int, budgets ...*v1alpha1.NodeDisruptionBudget) *fixture {
+	t.Helper()
+	f := newFixture(nodes, budgets...)
+	f.Now = noon.Add(-time.Hour)
+	for i := range f.Budgets { // whatever closes them
+		f.Budgets[i] = f.Budgets[i].DeepCopy()
+	}
+	f.settle(t)
+	f.Now = noon
+	f.settle(t)
+	return f
+}
+
+// floors describes the floors, by the seats that have their label: "n1 n2: 1".
+func (f *fixture) floors() []string {
+	var all []string
+	for _, b := range f.Floors {
+		all = append(all, fmt.Sprintf("%s: %d", f.seatsOf(b.Group), b.MinAvailable))
+	}
+	slices.Sort(all)
+	return all
+}
+
+func (f *fixture) seatsOf(group string) string {
+	var names []string
+	for _, s := range f.Seats {
+		if s.Group == group {
+			names = append(names, string(s.Node))
+		}
+	}
+	slices.Sort(names)
+	return strings.Join(names, " ")
+}
+
+// texts describes actions.
+func (f *fixture) texts(actions []Action) []string {
+	var all []string
+	for _, a := range actions {
+		switch a := a.(type) {
+		case CreateFloor:
+			all = append(all, fmt.Sprintf("create floor %d", a.State.MinAvailable))
+		case SetFloor:
+			all = append(all, fmt.Sprintf("set floor of %s to %d", f.seatsOf(a.Floor.Group), a.State.MinAvailable))
+		case DeleteFloor:
+			all = append(all, "delete floor")
+		case CreateSeat:
+			all = append(all, "create seat of "+a.Node+map[bool]string{true: ", returned"}[a.Returned])
+		case MoveSeat:
+			all = append(all, "move seat of "+a.Node)
+		case DeleteSeat:
+			all = append(all, "delete seat of "+string(a.Seat.Node))
+		}
+	}
+	slices.Sort(all)
+	return all
+}

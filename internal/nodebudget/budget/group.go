@@ -1,0 +1,272 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package budget
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/nodejob/task"
+)
+
+// group is a set of nodes that are subject to the same limits. They share a PodDisruptionBudget.
+type group struct {
+	key     string
+	members []*member
+	limits  []*limit
+	// closed is why no member may be taken away; nil if one may.
+	closed *Closure
+	// down counts the unavailable members: without those that have no seat, so that they become available only through the manager, and
+	// joining those whose ready seat does not have the label of the group yet.
+	down, without, joining int
+	// grant is how many members may be unavailable, granted is how many the observed floor allows, and opened how many the next one does.
+	grant, granted, opened int
+	// others counts the pods with its label that are no seats of members.
+	others int
+	// floor is what its PodDisruptionBudget should be now.
+	floor FloorState
+}
+
+// limit is a limit of a budget for one value of its topology key.
+type limit struct {
+	rule    *rule
+	spec    *v1alpha1.BudgetLimit
+	members int
+	// most is how many of the members may be unavailable, and rest is what is not granted to a group.
+	most, rest int
+	groups     []*group
+}
+
+// formGroups divides the members into groups.
+func (p *planner) formGroups() {
+	for _, r := range p.rules {
+		if r.enforced() && r.permanent() {
+			p.checkTopology(r)
+			p.keepPace(r)
+		}
+	}
+	limits := map[string]*limit{}
+	for _, m := range p.members {
+		var keys []string
+		for _, r := range m.rules {
+			if r.permanent() {
+				keys = append(keys, limitKeys(r, m.Node)...)
+			}
+		}
+		p.join(m, strings.Join(keys, "\n"), limits)
+	}
+	p.splitClosed()
+	slices.SortFunc(p.groups, func(a, b *group) int { return strings.Compare(a.key, b.key) })
+	for _, g := range p.groups {
+		for _, l := range g.limits {
+			l.groups = append(l.groups, g)
+		}
+	}
+	p.countOthers()
+	for _, g := range p.groups {
+		p.count(g)
+	}
+	p.closeForMoves()
+}
+
+// limitKeys identify the limits of a budget for a node; the budget itself if it has no limits.
+func limitKeys(r *rule, node *Node) []string {
+	keys := make([]string, 0, len(r.Spec.Limits)+1)
+	for i := range r.Spec.Limits {
+		l := &r.Spec.Limits[i]
+		key := r.Name + "/" + strconv.Itoa(i)
+		if l.TopologyKey != "" {
+			key += "/" + l.TopologyKey + "=" + node.Labels[l.TopologyKey]
+		}
+		keys = append(keys, key)
+	}
+	if len(keys) == 0 {
+		keys = append(keys, r.Name)
+	}
+	return keys
+}
+
+// join adds a member to the group with these limits.
+func (p *planner) join(m *member, name string, limits map[string]*limit) {
+	key := task.ShortHash(name)
+	g := p.byKey[key]
+	if g == nil {
+		g = &group{key: key}
+		p.byKey[key] = g
+		p.groups = append(p.groups, g)
+	}
+	m.group = g
+	g.members = append(g.members, m)
+	for _, r := range m.rules {
+		if !r.permanent() || len(r.Spec.Limits) == 0 {
+			continue
+		}
+		for i, key := range limitKeys(r, m.Node) {
+			l := limits[key]
+			if l == nil {
+				l = &limit{rule: r, spec: &r.Spec.Limits[i]}
+				limits[key] = l
+				p.limits = append(p.limits, l)
+			}
+			l.members++
+			if !slices.Contains(g.limits, l) {
+				g.limits = append(g.limits, l)
+			}
+		}
+	}
+}
+
+// splitClosed gives the members that are closed a group of their own where others of their group are not: a freeze of some nodes.
+func (p *planner) splitClosed() {
+	for _, g := range slices.Clone(p.groups) {
+		var open, closed []*member
+		for _, m := range g.members {
+			if m.closed() == nil {
+				open = append(open, m)
+			} else {
+				closed = append(closed, m)
+			}
+		}
+		if len(open) == 0 || len(closed) == 0 {
+			continue
+		}
+		other := &group{key: task.ShortHash(g.key + "/closed"), members: closed, limits: g.limits}
+		g.members = open
+		p.byKey[other.key] = other
+		p.groups = append(p.groups, other)
+		for _, m := range closed {
+			m.group = other
+		}
+	}
+}
+
+// checkTopology closes a budget that would need too many groups.
+func (p *planner) checkTopology(r *rule) {
+	for i := range r.Spec.Limits {
+		key := r.Spec.Limits[i].TopologyKey
+		if key == "" {
+			continue
+		}
+		values := map[string]bool{}
+		for _, m := range p.members {
+			if slices.Contains(m.rules, r) {
+				values[m.Labels[key]] = true
+			}
+		}
+		if len(values) > maxTopologyValues {
+			r.closed = tooManyGroups(r, key, len(values))
+		}
+	}
+}
+
+// countOthers counts the pods with the label of a group that are not seats of its available members. A node that is not Ready may still
+// have a ready seat. Terminating pods do not count for a PodDisruptionBudget.
+func (p *planner) countOthers() {
+	count := func(key string) {
+		if g := p.byKey[key]; g != nil {
+			g.others++
+		}
+	}
+	own := map[types.UID]*group{}
+	for _, m := range p.members {
+		if m.seat != nil && (m.Ready || !m.seat.Ready) {
+			own[m.seat.UID] = m.group
+		}
+	}
+	for i := range p.in.Seats {
+		if s := &p.in.Seats[i]; !s.Terminating && (own[s.UID] == nil || own[s.UID].key != s.Group) {
+			count(s.Group)
+		}
+	}
+	for _, s := range p.in.Strangers {
+		count(s.Group)
+	}
+}
+
+// count counts the members that are unavailable, and reads the floor.
+func (p *planner) count(g *group) {
+	for _, m := range g.members {
+		if m.unavailable || m.seat.Group != g.key {
+			g.down++
+		}
+		switch {
+		case m.seat == nil:
+			g.without++
+		case m.seat.Group != g.key && m.seat.Ready && m.Ready && p.isUsable(m):
+			g.joining++
+		}
+		if c := m.closed(); c != nil {
+			g.closed = c
+		}
+	}
+	if f := p.floors[g.key]; f != nil {
+		g.granted = max(0, len(g.members)+g.others-int(f.MinAvailable))
+	}
+}
+
+// closeForMoves closes groups while seats of closed members, which belong to another group, still have their label: with a floor that is
+// open, those could be evicted.
+func (p *planner) closeForMoves() {
+	for _, m := range p.members {
+		if m.seat == nil || m.seat.Group == m.group.key {
+			continue
+		}
+		if g, c := p.byKey[m.seat.Group], m.closed(); g != nil && g.closed == nil {
+			g.closed = c
+		}
+	}
+}
+
+// keepPace closes a budget from the moment at which a node returns until spec.secondsBetween has passed. The seat of the node, which
+// shows when it returned, is created only when the floors are closed.
+func (p *planner) keepPace(r *rule) {
+	if !r.hasPace() || r.closed != nil {
+		return
+	}
+	last := p.lastReturn(r)
+	next := last.Add(time.Duration(*r.Spec.SecondsBetween) * time.Second)
+	if last.IsZero() || !p.in.Now.Before(next) {
+		return
+	}
+	p.wake(next)
+	r.closed = paceClosure(r, next)
+}
+
+// lastReturn returns when a node of a budget has got its seat back last, or now if one will; zero if none has.
+func (p *planner) lastReturn(r *rule) time.Time {
+	var last time.Time
+	for _, m := range p.members {
+		switch {
+		case !slices.Contains(m.rules, r):
+		case m.seat != nil && m.seat.Returned && m.seat.Created.After(last):
+			last = m.seat.Created
+		case m.seat == nil && p.mayHaveSeat(m) && p.hadSeat(m):
+			return p.in.Now
+		}
+	}
+	return last
+}
+
+// paceCanBegin reports whether the observed floors already keep the paces that begin when a node gets its seat back.
+func (p *planner) paceCanBegin(m *member) bool {
+	return !slices.ContainsFunc(m.rules, func(r *rule) bool { return r.hasPace() && !p.isKept(r) })
+}
+
+// isKept reports whether the observed floors of all nodes of a budget are as they should be, so that they keep its pace.
+func (p *planner) isKept(r *rule) bool {
+	kept, known := p.kept[r]
+	if !known {
+		kept = !slices.ContainsFunc(p.members, func(m *member) bool {
+			isElsewhere := m.seat != nil && m.seat.Group != m.group.key && m.seat.Group != PendingGroup
+			return slices.Contains(m.rules, r) && (isElsewhere || !p.isObserved(m.group))
+		})
+		p.kept[r] = kept
+	}
+	return kept
+}

@@ -1,0 +1,116 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package budget
+
+import (
+	"fmt"
+	"time"
+)
+
+// settle ends a history: there are no more faults, and drains and NodeJobs that have begun continue.
+func (h *history) settle() {
+	h.say("the faults end")
+	h.calm = true
+	for _, w := range h.asleep {
+		w(true)
+	}
+	h.wakeUp()
+	h.rounds(15, func() bool { return false })
+	h.heal()
+	h.rounds(1200, func() bool { return h.waitsFor() == "" })
+	if why := h.waitsFor(); why != "" {
+		h.fail("22 liveness: everything is fixed, and %s", why)
+	}
+	for _, name := range sorted(h.budgets) {
+		h.deleteBudget(name)
+	}
+	h.rounds(10, func() bool { return len(h.pods)+len(h.floors) == 0 })
+	if len(h.pods)+len(h.floors) > 0 {
+		h.fail("22 cleanup: there are no budgets, and objects are left: %v %v", sorted(h.pods), sorted(h.floors))
+	}
+}
+
+// heal fixes everything that drains may wait for.
+func (h *history) heal() {
+	h.say("everything is fixed")
+	clear(h.sick)
+	for _, name := range sorted(h.nodes) {
+		h.setReady(name, true)
+	}
+	for _, name := range sorted(h.pods) {
+		if h.pods[name].stranger {
+			h.strangerAt = h.now
+			h.ownChanges++
+			delete(h.pods, name)
+		}
+	}
+	if h.budgets["freeze"] != nil {
+		h.deleteBudget("freeze")
+	}
+}
+
+// rounds lets time pass until done. The manager plans only after a change, and when its last plan has asked for it.
+func (h *history) rounds(most int, done func() bool) {
+	seen := ""
+	for range most {
+		if h.broken != "" || done() {
+			return
+		}
+		before := h.fingerprint()
+		if before != seen || !h.idle || !h.wake.IsZero() && !h.now.Before(h.wake) {
+			seen = before
+			h.catchUp()
+			h.pass()
+		}
+		h.controllers()
+		for _, t := range h.tools {
+			h.toolStep(t)
+		}
+		for _, j := range h.jobs {
+			h.jobStep(j)
+		}
+		h.check()
+		h.now = h.now.Add(time.Second)
+		if h.idle && before == h.fingerprint() && h.wake.After(h.now) {
+			h.now = h.wake
+		}
+	}
+}
+
+// fingerprint changes with everything of which the manager learns by an event.
+func (h *history) fingerprint() string {
+	return fmt.Sprint(h.changes, h.ownChanges, h.manager.claimed, h.manager.reports)
+}
+
+// waitsFor returns what must still happen; "" if nothing does.
+func (h *history) waitsFor() string {
+	for _, t := range h.tools {
+		if t.phase != idle {
+			return t.name + " drains " + t.node
+		}
+	}
+	for _, j := range h.jobs {
+		for _, w := range j.work {
+			return j.name + " waits for or works on " + w.node
+		}
+	}
+	seats := map[string]simPod{}
+	for _, p := range h.pods {
+		if p.Ready && !p.Terminating {
+			seats[p.on] = p
+		}
+	}
+	for _, name := range sorted(h.nodes) {
+		n := h.nodes[name]
+		limited := false
+		for _, b := range h.budgets {
+			expired := !b.expires.IsZero() && !h.now.Before(b.expires)
+			limited = limited || !b.audit && !expired && b.selects(&n, h.now)
+		}
+		if _, seated := seats[name]; seated != limited {
+			return fmt.Sprintf("%s is limited: %v, and has a ready seat: %v", name, limited, seated)
+		}
+	}
+	return ""
+}

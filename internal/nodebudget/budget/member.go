@@ -1,0 +1,200 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package budget
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/nodeguard/guard"
+)
+
+// planner plans all budgets: see Next.
+type planner struct {
+	in    *Input
+	rules []*rule
+	// members are the nodes that an enforced budget limits, in the order of their names.
+	members []*member
+	groups  []*group
+	byKey   map[string]*group
+	limits  []*limit
+	floors  map[string]*Floor
+	seats   map[types.UID][]*Seat
+	// old is true if any floor or seat is old, so that a node without a seat may have had one. kept has the results of isKept.
+	old  bool
+	kept map[*rule]bool
+	plan Plan
+}
+
+// member is a node that at least one enforced budget limits.
+type member struct {
+	*Node
+	rules []*rule
+	seat  *Seat
+	group *group
+	// unavailable is true for a node that uses its budgets: it has no ready seat, or is not Ready.
+	unavailable bool
+	// announced is true if something announces on the node itself that it will be taken away, such as a cordon.
+	announced bool
+	// requestedBy is who or what asks for the node, including NodeJobs; "" if nothing does. since is since when.
+	requestedBy string
+	since       time.Time
+}
+
+func newPlanner(in *Input) *planner {
+	p := &planner{in: in, byKey: map[string]*group{}, floors: map[string]*Floor{}, seats: map[types.UID][]*Seat{}, kept: map[*rule]bool{}}
+	p.plan.Stances = map[types.UID]Stance{}
+	for _, b := range in.Budgets {
+		r := readRule(b, in.Now)
+		p.rules = append(p.rules, r)
+		p.wake(r.window.ChangesAt)
+		if b.Spec.ExpiresAt != nil {
+			p.wake(b.Spec.ExpiresAt.Time)
+		}
+	}
+	for i := range in.Floors {
+		p.floors[in.Floors[i].Group] = &in.Floors[i]
+		p.old = p.old || p.isOld(in.Floors[i].Created)
+	}
+	for i := range in.Seats {
+		p.seats[in.Seats[i].Node] = append(p.seats[in.Seats[i].Node], &in.Seats[i])
+		p.old = p.old || p.isOld(in.Seats[i].Created)
+	}
+	return p
+}
+
+func (p *planner) joiningFor() time.Duration { return valueOr(p.in.JoiningFor, JoiningFor) }
+func (p *planner) settleFor() time.Duration  { return valueOr(p.in.SettleFor, SettleFor) }
+
+func valueOr(d, other time.Duration) time.Duration {
+	if d == 0 {
+		return other
+	}
+	return d
+}
+
+// readMembers finds the nodes that enforced budgets limit.
+func (p *planner) readMembers() {
+	for i := range p.in.Nodes {
+		node := &p.in.Nodes[i]
+		m := &member{Node: node}
+		for _, r := range p.rules {
+			if !r.enforced() || !r.selects(node) || !canHaveSeat(node) {
+				continue
+			}
+			if r.exempts(node, p.joiningFor(), p.in.Now) {
+				p.wake(node.Created.Add(p.joiningFor()))
+				continue
+			}
+			m.rules = append(m.rules, r)
+		}
+		if len(m.rules) > 0 {
+			p.readMember(m)
+			p.members = append(p.members, m)
+		}
+	}
+	slices.SortFunc(p.members, func(a, b *member) int { return strings.Compare(a.Name, b.Name) })
+}
+
+// canHaveSeat reports whether a seat can run on a node. The image of the runner is for Linux.
+func canHaveSeat(node *Node) bool {
+	os := node.Labels[corev1.LabelOSStable]
+	return os == "" || os == string(corev1.Linux)
+}
+
+func (p *planner) readMember(m *member) {
+	if by, since := guard.ReleaseRequest(&m.Node.Node, p.in.Now); by != "" {
+		m.announced, m.requestedBy, m.since = true, by, since
+	}
+	for _, seat := range p.seats[m.UID] {
+		if !seat.Terminating {
+			m.seat = seat
+		}
+	}
+	m.unavailable = !m.Ready || m.seat == nil || !m.seat.Ready || m.seat.Group == PendingGroup
+	if w, waits := p.in.Waits[m.UID]; waits {
+		m.requestedBy, m.since = w.By, w.Since
+	}
+}
+
+// waits reports whether something asks for a node that is still available.
+func (m *member) waits() bool { return m.requestedBy != "" && !m.unavailable }
+
+// closed returns why no disruption of the node may begin; nil if one may.
+func (m *member) closed() *Closure {
+	for _, r := range m.rules {
+		if r.closed != nil {
+			return r.closed
+		}
+	}
+	return nil
+}
+
+// waitsForSeat reports whether a node is available and nothing takes it away, so that it gets a seat when it has settled.
+func (p *planner) waitsForSeat(m *member) bool {
+	_, held := p.in.Holds[m.UID]
+	return !held && m.Ready && !m.announced
+}
+
+// isBack reports whether a node is available for long enough to have a seat that counts.
+func (p *planner) isBack(m *member) bool {
+	if !p.waitsForSeat(m) || !p.in.HoldsKnown {
+		return false
+	}
+	settled := m.ReadyChanged.Add(p.settleFor())
+	if m.Created.Add(p.settleFor()).After(settled) {
+		settled = m.Created.Add(p.settleFor())
+	}
+	p.wake(settled)
+	return !p.in.Now.Before(settled)
+}
+
+// mayHaveSeat reports whether a node without a seat gets one now.
+func (p *planner) mayHaveSeat(m *member) bool {
+	return len(p.seats[m.UID]) == 0 && p.isBack(m)
+}
+
+// hadSeat reports whether a member without a seat may have had one before: it is not new, and neither are all seats and groups. If in
+// doubt, it had one: then the pace only delays the next disruption.
+func (p *planner) hadSeat(m *member) bool {
+	first := m.Created.Add(p.joiningFor())
+	for _, r := range m.rules {
+		if r.Spec.JoiningNodes == v1alpha1.JoiningNodesIncluded {
+			first = m.Created
+		}
+	}
+	return p.isOld(first) && p.old
+}
+
+// isOld reports whether what has existed since a time may have had time for a first seat.
+func (p *planner) isOld(since time.Time) bool { return !p.in.Now.Before(since.Add(2 * p.settleFor())) }
+
+// endedWait is the minimum age of a seat that the kubelet has ended before it is replaced. Without it, a seat that the kubelet rejects
+// would be created again in an endless loop.
+const endedWait = 30 * time.Second
+
+// mustLoseSeat reports whether the seat of a node is deleted: it has ended, its node is not Ready for some time, or it is new and a
+// drain of the node may have missed it. While a budget is closed, no node is released.
+func (p *planner) mustLoseSeat(m *member) bool {
+	switch {
+	case m.seat == nil:
+		return false
+	case m.seat.Group == PendingGroup && !p.waitsForSeat(m):
+		return true
+	case m.seat.Ended:
+		at := m.seat.Created.Add(endedWait)
+		p.wake(at)
+		return !p.in.Now.Before(at)
+	case m.Ready || m.group.closed != nil:
+		return false
+	}
+	at := m.ReadyChanged.Add(RepairAfter)
+	p.wake(at)
+	return !p.in.Now.Before(at)
+}

@@ -1,0 +1,164 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package budget
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/nodebudget/window"
+)
+
+// rule is a budget at a time.
+type rule struct {
+	*v1alpha1.NodeDisruptionBudget
+	selector labels.Selector
+	// invalid is what cannot be used of its spec; "" if all can.
+	invalid string
+	window  window.State
+	longest time.Duration
+	// expired is true if the budget has no effect any more.
+	expired bool
+	// closed is why no disruption may begin; nil if one may.
+	closed *Closure
+}
+
+// Closure is why a budget is closed.
+type Closure struct {
+	// Budget is the name of the budget, and Reason and Message say why it is closed.
+	Budget  string
+	Reason  string
+	Message string
+	// Until is when the reason ends; zero if that is not known.
+	Until time.Time
+}
+
+// readRule returns a budget at a time.
+func readRule(b *v1alpha1.NodeDisruptionBudget, now time.Time) *rule {
+	r := &rule{NodeDisruptionBudget: b, selector: labels.Everything()}
+	r.expired = !b.DeletionTimestamp.IsZero() || b.Spec.ExpiresAt != nil && !now.Before(b.Spec.ExpiresAt.Time)
+	if b.Spec.Selector != nil {
+		selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
+		if err != nil {
+			r.invalid, r.selector = "spec.selector: "+err.Error(), labels.Nothing()
+		} else {
+			r.selector = selector
+		}
+	}
+	schedule, err := window.Parse(&b.Spec)
+	if err != nil {
+		r.invalid = cmp.Or(r.invalid, err.Error())
+	} else {
+		r.window, r.longest = schedule.At(now), schedule.Longest()
+	}
+	r.closed = r.closure()
+	return r
+}
+
+// closure returns why the budget is closed regardless of nodes. A budget that cannot be used is closed: what it would allow is not
+// known.
+func (r *rule) closure() *Closure {
+	closed := func(reason, message string, until time.Time) *Closure {
+		if reason := r.Spec.Reason; reason != "" {
+			message += ": " + reason
+		}
+		if at := r.Spec.ExpiresAt; at != nil && (until.IsZero() || at.Time.Before(until)) {
+			until = at.Time
+		}
+		return &Closure{Budget: r.Name, Reason: reason, Message: "NodeDisruptionBudget " + r.Name + " " + message, Until: until}
+	}
+	switch {
+	case r.invalid != "":
+		return closed(v1alpha1.ReasonInvalidSpec, "cannot be used, so it allows nothing: "+r.invalid, time.Time{})
+	case allowsNothing(&r.Spec):
+		return closed(v1alpha1.ReasonFrozen, "allows no disruption (maxUnavailable 0)", time.Time{})
+	case !r.window.Open && r.window.OpensAt.IsZero() && len(r.Spec.Windows) > 0:
+		return closed(v1alpha1.ReasonWindowNeverOpens, "has no window within a year", time.Time{})
+	case !r.window.Open:
+		return closed(v1alpha1.ReasonWindowClosed, r.windowText(), r.window.ChangesAt)
+	}
+	return nil
+}
+
+func (r *rule) windowText() string {
+	switch {
+	case r.window.Excepted:
+		return "allows no disruption on this date (exceptDates)"
+	case r.window.OpensAt.IsZero():
+		return "is closed"
+	}
+	return "is closed until its next window opens at " + r.window.OpensAt.Format(time.RFC3339)
+}
+
+// allowsNothing reports whether a limit of a budget is 0.
+func allowsNothing(spec *v1alpha1.NodeDisruptionBudgetSpec) bool {
+	return slices.ContainsFunc(spec.Limits, func(l v1alpha1.BudgetLimit) bool { return l.MaxUnavailable != nil && isZero(*l.MaxUnavailable) })
+}
+
+func isZero(v intstr.IntOrString) bool {
+	n, err := intstr.GetScaledValueFromIntOrPercent(&v, 100, false)
+	return err != nil || n == 0
+}
+
+// IsFreeze reports whether a budget only stops: it allows nothing, and it has no windows. The commands freeze and thaw make and delete
+// such budgets.
+func IsFreeze(spec *v1alpha1.NodeDisruptionBudgetSpec) bool {
+	return allowsNothing(spec) && len(spec.Windows) == 0
+}
+
+// permanent reports whether the groups of nodes depend on the budget. A budget that allows nothing only closes groups, so it moves no
+// seat when it comes and goes.
+func (r *rule) permanent() bool { return !allowsNothing(&r.Spec) }
+
+// hasPace reports whether the budget has a time between disruptions.
+func (r *rule) hasPace() bool { return r.Spec.SecondsBetween != nil && *r.Spec.SecondsBetween > 0 }
+
+// enforced reports whether the budget holds anything.
+func (r *rule) enforced() bool { return !r.expired && r.Spec.Enforcement != v1alpha1.AuditBudget }
+
+// applies reports whether a budget counts and limits a node. joiningFor is how long a node is exempt after it was created.
+func (r *rule) applies(node *Node, joiningFor time.Duration, now time.Time) bool {
+	return !r.expired && r.selects(node) && !r.exempts(node, joiningFor, now)
+}
+
+func (r *rule) selects(node *Node) bool {
+	return r.selector.Matches(labels.Set(node.Labels))
+}
+
+func (r *rule) exempts(node *Node, joiningFor time.Duration, now time.Time) bool {
+	return r.Spec.JoiningNodes != v1alpha1.JoiningNodesIncluded && now.Before(node.Created.Add(joiningFor))
+}
+
+// most is a limit as a number of the nodes that it is for.
+func most(limit *v1alpha1.BudgetLimit, nodes int) int {
+	if limit.MaxUnavailable == nil || isZero(*limit.MaxUnavailable) {
+		return 0
+	}
+	n, _ := intstr.GetScaledValueFromIntOrPercent(limit.MaxUnavailable, nodes, false) // an error is zero, above
+	return max(n, 1)
+}
+
+// maxTopologyValues is how many values of a topology key the manager supports: each is a PodDisruptionBudget.
+const maxTopologyValues = 100
+
+func tooManyGroups(r *rule, key string, values int) *Closure {
+	return &Closure{
+		Budget: r.Name, Reason: v1alpha1.ReasonTooManyGroups,
+		Message: fmt.Sprintf("NodeDisruptionBudget %s allows nothing: the selected nodes have %d values of the label %s (topologyKey), and at most %d are supported", r.Name, values, key, maxTopologyValues),
+	}
+}
+
+func paceClosure(r *rule, next time.Time) *Closure {
+	return &Closure{
+		Budget: r.Name, Reason: v1alpha1.ReasonPaceNotReached, Until: next,
+		Message: fmt.Sprintf("NodeDisruptionBudget %s allows the next disruption at %s: secondsBetween is %d", r.Name, next.Format(time.RFC3339), *r.Spec.SecondsBetween),
+	}
+}

@@ -1,0 +1,313 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package budget
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/nodejob/task"
+)
+
+func TestSeats(t *testing.T) {
+	tests := map[string]struct {
+		change func(*fixture)
+		want   []string
+	}{
+		"a node without a seat":            {func(f *fixture) { f.evict("n1") }, []string{"create seat of n1, returned"}},
+		"an earlier seat that terminates":  {func(f *fixture) { f.seat("n1").Terminating = true }, nil},
+		"a node that is cordoned":          {func(f *fixture) { f.evict("n1"); f.cordon("n1") }, nil},
+		"a node that is being deleted":     {func(f *fixture) { f.evict("n1"); f.node("n1").Deleting = true }, nil},
+		"a node that an autoscaler drains": {func(f *fixture) { f.evict("n1"); f.taint("n1", "karpenter.sh/disrupted") }, nil},
+		"a node with another taint": {
+			func(f *fixture) { f.evict("n1"); f.taint("n1", "team") },
+			[]string{"create seat of n1, returned"},
+		},
+		"a node that is not Ready": {func(f *fixture) { f.evict("n1"); f.breakDown("n1", time.Hour) }, nil},
+		"a node that has become Ready": {func(f *fixture) {
+			f.evict("n1")
+			f.node("n1").ReadyChanged = noon.Add(-29 * time.Second)
+		}, nil},
+		"a node that is Ready for long enough": {func(f *fixture) {
+			f.evict("n1")
+			f.node("n1").ReadyChanged = noon.Add(-30 * time.Second)
+		}, []string{"create seat of n1, returned"}},
+		"a node that a NodeJob disrupts": {func(f *fixture) { f.evict("n1"); f.Holds["n1"] = "NodeJob a/b" }, nil},
+		"a node for which a NodeJob waits": {
+			func(f *fixture) { f.evict("n1"); f.Waits["n1"] = Wait{By: "NodeJob a/b", Since: noon} },
+			[]string{"create seat of n1, returned"},
+		},
+		"while not all NodeJobs have reported": {func(f *fixture) { f.evict("n1"); f.HoldsKnown = false }, nil},
+		"while seats are refused": {
+			func(f *fixture) { f.evict("n1"); f.Refused = &task.Obstacle{RetryAt: noon.Add(time.Second)} },
+			nil,
+		},
+		"when seats can be tried again": {
+			func(f *fixture) { f.evict("n1"); f.Refused = &task.Obstacle{RetryAt: noon} },
+			[]string{"create seat of n1, returned"},
+		},
+		"while the floor does not count it": {func(f *fixture) {
+			f.evict("n1")
+			f.Floors[0].MinAvailable = 2
+		}, []string{"set floor of n2 n3 n4 to 3"}},
+		"a node that joins": {func(f *fixture) { f.addNode("n5", noon.Add(-time.Minute)) }, nil},
+		"the first seat of a node": {func(f *fixture) {
+			f.addNode("n5", noon.Add(-10*time.Minute))
+			f.Floors[0].MinAvailable = 4
+		}, []string{"create seat of n5"}},
+		"a late first seat may be another one": {func(f *fixture) {
+			f.addNode("n5", noon.Add(-11*time.Minute))
+			f.Floors[0].MinAvailable = 4
+		}, []string{"create seat of n5, returned"}},
+		"the first seats of all nodes": {func(f *fixture) {
+			f.evict("n1", "n2", "n3", "n4")
+			f.Floors[0].Created = noon.Add(-59 * time.Second)
+		}, []string{"create seat of n1", "create seat of n2", "create seat of n3", "create seat of n4"}},
+		"a new seat": {func(f *fixture) { f.seat("n1").Group = PendingGroup }, []string{"move seat of n1"}},
+		"a new seat that is not ready": {func(f *fixture) {
+			f.seat("n1").Group, f.seat("n1").Ready = PendingGroup, false
+		}, nil},
+		"a new seat on a node that is cordoned since": {
+			func(f *fixture) { f.seat("n1").Group = PendingGroup; f.cordon("n1") },
+			[]string{"delete seat of n1"},
+		},
+		"a new seat on a node that a NodeJob disrupts": {
+			func(f *fixture) { f.seat("n1").Group = PendingGroup; f.Holds["n1"] = "a" },
+			[]string{"delete seat of n1"},
+		},
+		"a new seat on a node that is not Ready": {
+			func(f *fixture) { f.seat("n1").Group = PendingGroup; f.breakDown("n1", 0) },
+			[]string{"delete seat of n1"},
+		},
+		"a new seat while not all NodeJobs have reported": {
+			func(f *fixture) { f.seat("n1").Group = PendingGroup; f.HoldsKnown = false },
+			nil,
+		},
+		"a seat that has ended": {
+			func(f *fixture) { f.seat("n1").Ended, f.seat("n1").Ready = true, false },
+			[]string{"delete seat of n1"},
+		},
+		"a seat that is not ready":             {func(f *fixture) { f.seat("n1").Ready = false }, nil},
+		"a seat of a cordoned node":            {func(f *fixture) { f.cordon("n1") }, nil},
+		"the seat of a node that is not Ready": {func(f *fixture) { f.breakDown("n1", 59*time.Second) }, nil},
+		"the seat of a node that is not Ready for a minute": {
+			func(f *fixture) { f.breakDown("n1", time.Minute) },
+			[]string{"delete seat of n1"},
+		},
+		"the seat of a node that no budget selects": {
+			func(f *fixture) { inPool("y", f.Budgets[0]); f.Floors[0].MinAvailable = 3 },
+			[]string{"delete seat of n1", "delete seat of n3"},
+		},
+		"the seat of a node that does not exist": {func(f *fixture) { f.Nodes = f.Nodes[1:] }, []string{"delete seat of n1"}},
+		"the seat of an earlier node of the same name": {
+			func(f *fixture) { f.seat("n1").Node = "other" },
+			[]string{"delete seat of other", "set floor of n2 n3 n4 other to 4"},
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			f := settled(t, 4, newBudget("b", "1"))
+			tt.change(f)
+			p := Next(&f.Input)
+			if diff := cmp.Diff(tt.want, f.texts(p.Actions)); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+func (f *fixture) taint(node, key string) {
+	f.node(node).Taints = []corev1.Taint{{Key: key, Effect: corev1.TaintEffectNoSchedule}}
+}
+
+// TestNothingIsReleasedWhileABudgetIsClosed : neither a freeze nor a closed window lets broken nodes go.
+func TestNothingIsReleasedWhileABudgetIsClosed(t *testing.T) {
+	for name, b := range map[string]*v1alpha1.NodeDisruptionBudget{
+		"a freeze":        newBudget("c", "0"),
+		"a closed window": with(newBudget("c"), func(s *spec) { s.Windows = onSundays }),
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := settled(t, 4, newBudget("b", "1"), b)
+			f.breakDown("n1", time.Hour)
+			if p := Next(&f.Input); len(p.Actions) > 0 {
+				t.Errorf("plans %v", f.texts(p.Actions))
+			}
+			f.Budgets = f.Budgets[:1]
+			f.settle(t)
+			if f.seat("n1") != nil {
+				t.Error("the seat stays when the budget is open")
+			}
+		})
+	}
+}
+
+// TestPace : the floors close before the node gets its seat, and open again when the time has passed.
+func TestPace(t *testing.T) {
+	f := settled(t, 4, with(newBudget("b", "1/zone"), func(s *spec) { s.SecondsBetween = new(int32(300)) }))
+	f.evict("n1")
+	closes := []string{"set floor of n2 n4 to 2", "set floor of n3 to 2"}
+	if diff := cmp.Diff(closes, f.texts(Next(&f.Input).Actions)); diff != "" {
+		t.Fatalf("-want +got:\n%s", diff)
+	}
+	for _, raised := range []int{0, 1} { // one of the two is written, and the seat waits for the other
+		g := *f
+		g.Floors = []Floor{f.Floors[0], f.Floors[1]}
+		g.Floors[raised].MinAvailable = 2
+		for _, a := range Next(&g.Input).Actions {
+			if _, creates := a.(CreateSeat); creates {
+				t.Errorf("the seat is created before all floors are closed")
+			}
+		}
+	}
+	f.settle(t)
+	if diff := cmp.Diff([]string{"n1 n3: 2", "n2 n4: 2"}, f.floors()); diff != "" {
+		t.Fatalf("-want +got:\n%s", diff)
+	}
+	for after, want := range map[time.Duration][]string{
+		299 * time.Second: {"n1 n3: 2", "n2 n4: 2"},
+		300 * time.Second: {"n1 n3: 1", "n2 n4: 1"},
+	} {
+		f.Now = noon.Add(after)
+		f.settle(t)
+		if diff := cmp.Diff(want, f.floors()); diff != "" {
+			t.Errorf("after %v, -want +got:\n%s", after, diff)
+		}
+	}
+}
+
+func TestStances(t *testing.T) {
+	tests := map[string]struct {
+		budget *v1alpha1.NodeDisruptionBudget
+		change func(*fixture)
+		want   Stance
+	}{
+		"a node that may be taken away": {
+			newBudget("b", "1"), func(*fixture) {}, Stance{Seat: "seat-n1", SeatUID: "seat-n1", Allowed: true},
+		},
+		"the limit is reached": {
+			newBudget("b", "1"), func(f *fixture) { f.evict("n2"); f.cordon("n2") },
+			Stance{Seat: "seat-n1", SeatUID: "seat-n1", Message: "1 node is not available (n2), and NodeDisruptionBudget b allows 1"},
+		},
+		"the limit of the zone is reached": {
+			newBudget("b", "1/zone"),
+			func(f *fixture) { f.evict("n3"); f.cordon("n3") },
+			Stance{
+				Seat:    "seat-n1",
+				SeatUID: "seat-n1",
+				Message: "1 node is not available (n3), and NodeDisruptionBudget b allows 1 with zone=a",
+			},
+		},
+		"another zone is first": {
+			newBudget("b", "1/zone", "1"), func(f *fixture) { f.cordon("n2", "n1") },
+			Stance{Seat: "seat-n1", SeatUID: "seat-n1", Message: "NodeDisruptionBudget b allows 1, and other nodes are first"},
+		},
+		"frozen": {
+			with(newBudget("b", "0"), func(s *spec) { s.Reason = "INC-42" }), func(*fixture) {},
+			Stance{Seat: "seat-n1", SeatUID: "seat-n1", Message: "NodeDisruptionBudget b allows no disruption (maxUnavailable 0): INC-42"},
+		},
+		"the disruption controller has not observed the floor": {
+			newBudget("b", "1"), func(f *fixture) { f.Floors[0].Processed = false },
+			Stance{Seat: "seat-n1", SeatUID: "seat-n1", Message: "the PodDisruptionBudget of its NodeDisruptionBudgets is being opened"},
+		},
+		"the seat has another label": {
+			newBudget("b", "1"), func(f *fixture) { f.seat("n1").Group = "old" },
+			Stance{Seat: "seat-n1", SeatUID: "seat-n1", Message: "1 node is not available"},
+		},
+		"a cordoned node without a seat": {
+			newBudget("b", "1"),
+			func(f *fixture) { f.evict("n1"); f.cordon("n1") },
+			Stance{Allowed: true},
+		},
+		"a node that is not Ready and has no seat": {
+			newBudget("b", "1"),
+			func(f *fixture) { f.evict("n1"); f.breakDown("n1", 0) },
+			Stance{Allowed: true},
+		},
+		"a node that a NodeJob disrupts": {
+			newBudget("b", "1"),
+			func(f *fixture) { f.evict("n1"); f.Holds["n1"] = "NodeJob a/b" },
+			Stance{Allowed: true},
+		},
+		"an available node without a seat waits for its seat": {newBudget("b", "1"), func(f *fixture) { f.evict("n1") }, Stance{
+			Message: "the node is available, and first gets the seat with which its NodeDisruptionBudgets count it",
+		}},
+		"a node that joins is not limited": {newBudget("b", "1"), func(f *fixture) { f.node("n1").Created = noon }, Stance{}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			f := settled(t, 4, tt.budget)
+			tt.change(f)
+			if name == "another zone is first" {
+				f.settle(t)
+			}
+			got := Next(&f.Input).Stances["n1"]
+			if name == "the seat has another label" {
+				got.Message = tt.want.Message
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestEffects(t *testing.T) {
+	tests := map[string]struct {
+		budgets []*v1alpha1.NodeDisruptionBudget
+		change  func(*Node)
+		limited bool
+		closed  string // the name of the budget
+		tasks   string
+		by      string
+	}{
+		"no budget":    {},
+		"a limit":      {budgets: []*v1alpha1.NodeDisruptionBudget{newBudget("b", "1")}, limited: true},
+		"another pool": {budgets: []*v1alpha1.NodeDisruptionBudget{inPool("y", newBudget("b", "0"))}},
+		"a freeze":     {budgets: []*v1alpha1.NodeDisruptionBudget{newBudget("a", "1"), newBudget("b", "0")}, limited: true, closed: "b"},
+		"a freeze of tasks": {
+			budgets: []*v1alpha1.NodeDisruptionBudget{
+				newBudget("a", "0"), with(newBudget("b", "0"), func(s *spec) { s.Scope = v1alpha1.ScopeTasks }),
+			},
+			limited: true, closed: "a", tasks: "b",
+		},
+		"an open window": {
+			budgets: []*v1alpha1.NodeDisruptionBudget{with(newBudget("b"), func(s *spec) { s.Windows = atNoon })},
+			limited: true, by: "b",
+		},
+		"audit": {
+			budgets: []*v1alpha1.NodeDisruptionBudget{with(newBudget("b", "0"), func(s *spec) { s.Enforcement = v1alpha1.AuditBudget })},
+		},
+		"expired": {
+			budgets: []*v1alpha1.NodeDisruptionBudget{with(newBudget("b", "0"), func(s *spec) { s.ExpiresAt = new(metav1.NewTime(noon)) })},
+		},
+		"a node that joins": {
+			budgets: []*v1alpha1.NodeDisruptionBudget{newBudget("b", "0")},
+			change:  func(n *Node) { n.Created = noon },
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			node := newFixture(1).node("n1")
+			if tt.change != nil {
+				tt.change(node)
+			}
+			got := EffectsOf(tt.budgets, 0, noon).On(node)
+			nameOf := func(c *Closure) string {
+				if c == nil {
+					return ""
+				}
+				return c.Budget
+			}
+			if got.Limited != tt.limited || nameOf(got.Closed) != tt.closed || nameOf(got.TasksClosed) != tt.tasks ||
+				got.ClosesBy != tt.by {
+				t.Errorf("%+v", got)
+			}
+		})
+	}
+}

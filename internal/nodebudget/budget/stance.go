@@ -1,0 +1,99 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package budget
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/everynode/everynode/internal/nodejob/task"
+	"github.com/everynode/everynode/internal/plural"
+)
+
+// maxNamed limits the nodes in a message.
+const maxNamed = 3
+
+// takeStances says what budgets mean for NodeJobs that disrupt a node.
+func (p *planner) takeStances() {
+	for _, m := range p.members {
+		s := Stance{Allowed: true}
+		switch {
+		case m.seat != nil:
+			f := p.floors[m.group.key]
+			s.Seat, s.SeatUID = m.seat.Name, m.seat.UID
+			s.Allowed = m.group.closed == nil && m.seat.Group == m.group.key && f != nil && f.Processed && f.Allowed > 0
+			if !s.Allowed {
+				_, s.Message = p.obstacle(m)
+			}
+		case p.waitsForSeat(m):
+			s = Stance{Message: "the node is available, and first gets the seat with which its NodeDisruptionBudgets count it"}
+		}
+		p.plan.Stances[m.UID] = s
+	}
+}
+
+// obstacle returns why a member with a seat must not be taken away now, as a reason and a sentence.
+func (p *planner) obstacle(m *member) (reason, message string) {
+	if c := m.closed(); c != nil {
+		return c.Reason, c.Message
+	}
+	for _, l := range m.group.limits {
+		if down := l.down(); len(down) >= l.most {
+			return reasonMaxUnavailable, fmt.Sprintf("%s not available (%s), and NodeDisruptionBudget %s allows %d%s",
+				plural.CountAre(len(down), "node"), someNames(down), l.rule.Name, l.most, l.where(m))
+		}
+	}
+	for _, l := range m.group.limits {
+		if l.rest < 1 && m.group.grant <= m.group.down {
+			return reasonMaxUnavailable, fmt.Sprintf("NodeDisruptionBudget %s allows %d%s, and other nodes are first", l.rule.Name, l.most, l.where(m))
+		}
+	}
+	return reasonWaiting, "the PodDisruptionBudget of its NodeDisruptionBudgets is being opened"
+}
+
+// down are the members of a limit that are unavailable.
+func (l *limit) down() []*member {
+	var down []*member
+	for _, g := range l.groups {
+		for _, m := range g.members {
+			if m.unavailable && slices.Contains(m.rules, l.rule) {
+				down = append(down, m)
+			}
+		}
+	}
+	return down
+}
+
+// where says which nodes a limit is for, if not for all that its budget selects.
+func (l *limit) where(m *member) string {
+	key := l.spec.TopologyKey
+	switch {
+	case key == "":
+		return ""
+	case m.Labels[key] == "":
+		return " among the nodes without the label " + key
+	}
+	return " with " + key + "=" + m.Labels[key]
+}
+
+func someNames(members []*member) string {
+	names := make([]string, 0, maxNamed+1)
+	for _, m := range members[:min(len(members), maxNamed)] {
+		names = append(names, m.Name)
+	}
+	if len(members) > maxNamed {
+		names = append(names, "…")
+	}
+	return strings.Join(names, ", ")
+}
+
+// refusedFor returns why no seat can be created now; nil if one can be tried.
+func (in *Input) refusedFor(now time.Time) *task.Obstacle {
+	if in.Refused != nil && now.Before(in.Refused.RetryAt) {
+		return in.Refused
+	}
+	return nil
+}

@@ -1,0 +1,268 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package budget
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/plural"
+)
+
+const (
+	reasonMaxUnavailable = v1alpha1.ReasonMaxUnavailableReached
+	reasonWaiting        = v1alpha1.ReasonWaitingForBudget
+
+	// maxListed is how many nodes each list of a status has.
+	maxListed = 10
+)
+
+// report makes the statuses. Since they are for users only, the lists take their times from the previous status.
+func (p *planner) report() {
+	for _, r := range p.rules {
+		s := &summary{planner: p, rule: r}
+		s.fold()
+		p.plan.Statuses = append(p.plan.Statuses, s.status())
+	}
+}
+
+// summary is what the status of a budget says.
+type summary struct {
+	*planner
+	rule                        *rule
+	selected, joining, unseated int
+	seats                       int
+	down, waiting               []*member
+	allowed                     int
+}
+
+// fold collects the nodes of a budget.
+func (s *summary) fold() {
+	members := s.ofRule()
+	for i := range s.in.Nodes {
+		node := &s.in.Nodes[i]
+		switch {
+		case s.rule.expired || !s.rule.selects(node):
+			continue
+		case s.rule.exempts(node, s.joiningFor(), s.in.Now):
+			s.joining++
+		case !canHaveSeat(node):
+			s.unseated++
+		}
+		s.selected++
+	}
+	for _, m := range members {
+		switch {
+		case m.unavailable:
+			s.down = append(s.down, m)
+		case m.waits():
+			s.waiting = append(s.waiting, m)
+		}
+		if m.seat != nil && m.seat.Ready {
+			s.seats++
+		}
+	}
+	s.countAllowed(members)
+}
+
+// ofRule are the nodes that a budget limits. With enforcement Audit, they have no seats, and a node that is cordoned counts.
+func (s *summary) ofRule() []*member {
+	var members []*member
+	if s.rule.enforced() {
+		for _, m := range s.members {
+			if slices.Contains(m.rules, s.rule) {
+				members = append(members, m)
+			}
+		}
+		return members
+	}
+	for i := range s.in.Nodes {
+		node := &s.in.Nodes[i]
+		if !s.rule.applies(node, s.joiningFor(), s.in.Now) {
+			continue
+		}
+		m := &member{Node: node, rules: []*rule{s.rule}}
+		s.readMember(m)
+		m.unavailable = !m.Ready || m.Unschedulable || m.Deleting || s.in.Holds[m.UID] != ""
+		m.seat = nil
+		members = append(members, m)
+	}
+	return members
+}
+
+// countAllowed counts the disruptions that may begin: what the limits of this budget leave. Other budgets may allow fewer.
+func (s *summary) countAllowed(members []*member) {
+	if s.rule.closed != nil || s.rule.expired {
+		return
+	}
+	s.allowed = len(members) - len(s.down)
+	for i := range s.rule.Spec.Limits {
+		l := &s.rule.Spec.Limits[i]
+		all, down := map[string]int{}, map[string]int{}
+		for _, m := range members {
+			value := m.Labels[l.TopologyKey] // "" without a key
+			all[value]++
+			if m.unavailable {
+				down[value]++
+			}
+		}
+		sum := 0
+		for value, nodes := range all {
+			sum += max(0, most(l, nodes)-down[value])
+		}
+		s.allowed = min(s.allowed, sum)
+	}
+}
+
+func (s *summary) status() v1alpha1.NodeDisruptionBudgetStatus {
+	before := &s.rule.Status
+	st := v1alpha1.NodeDisruptionBudgetStatus{
+		ObservedGeneration: s.rule.Generation,
+		DisruptionsAllowed: int32(s.allowed),
+		Nodes: v1alpha1.BudgetCounts{
+			Selected: int32(s.selected), Joining: int32(s.joining), Seats: int32(s.seats), Unavailable: int32(len(s.down)), Waiting: int32(len(s.waiting)),
+		},
+		Unavailable: s.unavailable(before), Waiting: s.waitingNodes(before),
+		Conditions: slices.Clone(before.Conditions),
+	}
+	if w := &s.rule.window; !w.OpensAt.IsZero() {
+		st.Window = &v1alpha1.BudgetWindowStatus{OpensAt: metav1.NewTime(w.OpensAt), ClosesAt: metav1.NewTime(w.ClosesAt)}
+	}
+	kind, reason, message := s.condition()
+	for _, of := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled} {
+		status := metav1.ConditionFalse
+		if of == kind {
+			status = metav1.ConditionTrue
+		}
+		meta.SetStatusCondition(&st.Conditions, metav1.Condition{
+			Type: of, Status: status, Reason: reason, Message: message,
+			ObservedGeneration: s.rule.Generation, LastTransitionTime: metav1.NewTime(s.in.Now),
+		})
+	}
+	return st
+}
+
+func (s *summary) unavailable(before *v1alpha1.NodeDisruptionBudgetStatus) []v1alpha1.UnavailableNode {
+	var list []v1alpha1.UnavailableNode
+	for _, m := range s.down {
+		since := metav1.NewTime(s.in.Now)
+		if i := slices.IndexFunc(before.Unavailable, func(o v1alpha1.UnavailableNode) bool { return o.Node == m.Name }); i >= 0 {
+			since = before.Unavailable[i].Since
+		}
+		list = append(list, v1alpha1.UnavailableNode{Node: m.Name, Since: since, By: s.by(m)})
+	}
+	slices.SortStableFunc(list, func(a, b v1alpha1.UnavailableNode) int { return a.Since.Compare(b.Since.Time) })
+	return list[:min(len(list), maxListed)]
+}
+
+// by says who or what made a node unavailable.
+func (s *summary) by(m *member) string {
+	held := s.in.Holds[m.UID]
+	return cmp.Or(held, m.requestedBy, s.unavailableText(m))
+}
+
+func (s *summary) unavailableText(m *member) string {
+	switch {
+	case !m.Ready:
+		return "not Ready"
+	case m.seat == nil:
+		return "available again, and gets its seat back"
+	case m.seat.Waiting != "":
+		return "its seat does not start: " + m.seat.Waiting
+	}
+	return "its seat is not ready"
+}
+
+func (s *summary) waitingNodes(before *v1alpha1.NodeDisruptionBudgetStatus) []v1alpha1.WaitingNode {
+	var list []v1alpha1.WaitingNode
+	for _, m := range s.waiting {
+		since := metav1.NewTime(m.since)
+		if i := slices.IndexFunc(before.Waiting, func(o v1alpha1.WaitingNode) bool { return o.Node == m.Name }); i >= 0 && before.Waiting[i].Since.Before(&since) {
+			since = before.Waiting[i].Since
+		}
+		w := v1alpha1.WaitingNode{Node: m.Name, Since: since, By: m.requestedBy}
+		if m.group != nil {
+			w.Reason, w.Message = s.obstacle(m)
+		}
+		list = append(list, w)
+	}
+	slices.SortStableFunc(list, func(a, b v1alpha1.WaitingNode) int { return a.Since.Compare(b.Since.Time) })
+	return list[:min(len(list), maxListed)]
+}
+
+// condition returns which of the conditions is True, and why.
+func (s *summary) condition() (kind, reason, message string) {
+	r := s.rule
+	switch missing := s.missing(); {
+	case r.expired:
+		return v1alpha1.ConditionReady, v1alpha1.ReasonExpired, "the budget has no effect any more"
+	case r.closed != nil && isMistake(r.closed.Reason):
+		return v1alpha1.ConditionStalled, r.closed.Reason, bounded(r.closed.Message)
+	case r.enforced() && s.in.Refused != nil:
+		return v1alpha1.ConditionStalled, v1alpha1.ReasonSeatRefused, bounded(s.in.Refused.Message)
+	case r.enforced() && missing != "":
+		return v1alpha1.ConditionReconciling, v1alpha1.ReasonSeatsNotReady, bounded(missing)
+	case r.closed != nil:
+		return v1alpha1.ConditionReady, r.closed.Reason, bounded(r.closed.Message)
+	case s.selected == 0:
+		return v1alpha1.ConditionReady, v1alpha1.ReasonNoSelectedNodes, "the budget selects no node"
+	case s.allowed == 0:
+		return v1alpha1.ConditionReady, reasonMaxUnavailable, s.text()
+	}
+	return v1alpha1.ConditionReady, v1alpha1.ReasonBudgetOpen, s.text()
+}
+
+func isMistake(reason string) bool {
+	return reason == v1alpha1.ReasonInvalidSpec || reason == v1alpha1.ReasonWindowNeverOpens || reason == v1alpha1.ReasonTooManyGroups
+}
+
+// text says what the budget allows.
+func (s *summary) text() string {
+	text := fmt.Sprintf("%d of %s not available, and %s may begin", len(s.down), plural.Count(s.selected, "node"), plural.Count(s.allowed, "disruption"))
+	if w := &s.rule.window; !w.ClosesAt.IsZero() {
+		text += " until the window closes at " + w.ClosesAt.Format(time.RFC3339)
+	}
+	if s.joining > 0 {
+		text += fmt.Sprintf("; %s exempt, because less than %d minutes have passed since it was created", plural.CountAre(s.joining, "node"), int(s.joiningFor().Minutes()))
+	}
+	if s.unseated > 0 {
+		text += fmt.Sprintf("; %s not held, because it does not run Linux", plural.CountAre(s.unseated, "node"))
+	}
+	return text
+}
+
+// missing says which nodes should have a seat and do not; "" if there are none. Nodes that are not available have none for that reason.
+func (s *summary) missing() string {
+	var without []*member
+	for _, m := range s.down {
+		if m.seat == nil && !s.mayHaveSeat(m) || !m.Ready {
+			continue
+		}
+		without = append(without, m)
+	}
+	if len(without) == 0 {
+		return ""
+	}
+	text := plural.Count(len(without), "node") + " without a ready seat: " + someNames(without)
+	if waiting := without[0].seat; waiting != nil && waiting.Waiting != "" {
+		text += ": " + waiting.Waiting
+	}
+	return text
+}
+
+// bounded limits a message to what a condition may have.
+func bounded(message string) string {
+	const most = 1024
+	if len(message) <= most {
+		return message
+	}
+	return strings.ToValidUTF8(message[:most-len("…")], "") + "…"
+}
