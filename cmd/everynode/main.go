@@ -32,12 +32,15 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/clock"
 	"github.com/everynode/everynode/internal/manager/archive"
+	"github.com/everynode/everynode/internal/manager/budgetcontroller"
+	"github.com/everynode/everynode/internal/manager/claims"
 	"github.com/everynode/everynode/internal/manager/controller"
 	"github.com/everynode/everynode/internal/manager/guardcontroller"
 	"github.com/everynode/everynode/internal/manager/loop"
 	"github.com/everynode/everynode/internal/manager/metricsauth"
 	"github.com/everynode/everynode/internal/manager/notify"
 	"github.com/everynode/everynode/internal/manager/policies"
+	"github.com/everynode/everynode/internal/nodebudget/budget"
 	"github.com/everynode/everynode/internal/nodejob/task"
 	"github.com/everynode/everynode/internal/seal"
 	"github.com/everynode/everynode/internal/uninstall"
@@ -58,6 +61,8 @@ type flags struct {
 	requirePolicy bool
 	notifications notify.Config
 	archive       archive.Config
+	joiningFor    time.Duration
+	settleFor     time.Duration
 	logLevel      slog.Level
 	version       bool
 }
@@ -92,6 +97,8 @@ func parse(args []string) (flags, error) {
 	set.StringVar(&f.archiveImage, "archive-runner-image", os.Getenv("EVERYNODE_ARCHIVE_RUNNER_IMAGE"),
 		"image of everynode-runner with everynode-upload, for tasks whose output is archived (environment: EVERYNODE_ARCHIVE_RUNNER_IMAGE)")
 	archiveFlags(set, &f.archive)
+	set.DurationVar(&f.joiningFor, "budget-joining-time", budget.JoiningFor, "how long a node is exempt from NodeDisruptionBudgets after its creation, unless spec.joiningNodes is Included")
+	set.DurationVar(&f.settleFor, "budget-settle-time", budget.SettleFor, "how long a node must be Ready before it counts as available for NodeDisruptionBudgets")
 	set.TextVar(&f.logLevel, "log-level", slog.LevelInfo, "least level that is logged: DEBUG, INFO, WARN or ERROR")
 	set.BoolVar(&f.version, "version", false, "print the version and exit")
 	if err := set.Parse(args); err != nil {
@@ -222,15 +229,15 @@ func run(ctx context.Context, f flags, log *slog.Logger) error {
 	if err != nil {
 		return fmt.Errorf("making a client: %w", err)
 	}
-	key, err := sealKey(ctx, direct)
+	sealed, err := readSeal(ctx, direct)
 	if err != nil {
 		return err
 	}
-	mgr, err := newManager(ctx, config, scheme, &f, key)
+	mgr, err := newManager(ctx, config, scheme, &f, sealed.key)
 	if err != nil {
 		return err
 	}
-	required, err := setUp(ctx, mgr, &f, key, server.Now)
+	required, err := setUp(ctx, mgr, &f, sealed, server.Now)
 	if err != nil {
 		return err
 	}
@@ -269,19 +276,20 @@ func newManager(ctx context.Context, config *rest.Config, scheme *runtime.Scheme
 }
 
 // setUp adds the controllers to the manager. It returns what knows whether the admission policies are in force.
-func setUp(ctx context.Context, mgr ctrl.Manager, f *flags, key seal.Key, now func() time.Time) (*policies.Checker, error) {
+func setUp(ctx context.Context, mgr ctrl.Manager, f *flags, sealed sealSecret, now func() time.Time) (*policies.Checker, error) {
 	required, err := requirePolicies(ctx, mgr, f)
 	if err != nil {
 		return nil, err
 	}
 	required.Now = now
-	pods := task.Options{RunnerImage: f.runnerImage, ArchiveRunnerImage: f.archiveImage, PullSecrets: f.pullSecrets, PriorityClassName: f.priorityClass, MemoryLimit: f.memoryLimit, Version: version.String(), Key: key}
+	pods := task.Options{RunnerImage: f.runnerImage, ArchiveRunnerImage: f.archiveImage, PullSecrets: f.pullSecrets, PriorityClassName: f.priorityClass, MemoryLimit: f.memoryLimit, Version: version.String(), Key: sealed.key}
 	reconciler := controller.New(mgr.GetClient(), mgr.GetAPIReader(), mgr.GetEventRecorder("everynode"),
 		controller.NewMetrics(metrics.Registry), pods)
 	reconciler.Now = now
 	reconciler.Policies = required
 	reconciler.RequireNamespaceLabel = f.requireLabel
 	reconciler.Archive = f.archive
+	reconciler.Claims, reconciler.JoiningFor = claims.New(), f.joiningFor
 	reconciler.Own = controller.Own{
 		Pod:  client.ObjectKey{Namespace: os.Getenv("POD_NAMESPACE"), Name: os.Getenv("POD_NAME")},
 		Node: os.Getenv("NODE_NAME"),
@@ -296,15 +304,27 @@ func setUp(ctx context.Context, mgr ctrl.Manager, f *flags, key seal.Key, now fu
 		return nil, fmt.Errorf("setting up the controller of NodeGuards: %w", err)
 	}
 	guards.Now = now
-	guards.Key = key
+	guards.Key = sealed.key
 	guards.RequireNamespaceLabel = f.requireLabel
 	guards.Notify(reconciler.Notifier)
 	guards.Require(required)
+	if err := setUpBudgets(mgr, f, reconciler.Claims, budget.Place{Namespace: uninstall.Namespace, Owner: sealed.owner, Key: sealed.key, Options: pods}, now); err != nil {
+		return nil, fmt.Errorf("setting up the controller of NodeDisruptionBudgets: %w", err)
+	}
 	return required, errors.Join(
 		startNotifier(mgr, reconciler.Notifier, now),
 		mgr.AddHealthzCheck("ping", healthz.Ping),
 		mgr.AddReadyzCheck("ping", healthz.Ping),
 	)
+}
+
+func setUpBudgets(mgr ctrl.Manager, f *flags, registry *claims.Registry, place budget.Place, now func() time.Time) error {
+	budgets, err := budgetcontroller.Setup(mgr, budgetcontroller.NewMetrics(metrics.Registry), registry, place)
+	if err != nil {
+		return err
+	}
+	budgets.Now, budgets.JoiningFor, budgets.SettleFor = now, f.joiningFor, f.settleFor
+	return nil
 }
 
 func logStart(log *slog.Logger, f *flags) {

@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/internal/seal"
@@ -21,6 +22,26 @@ const sealKeyField = "key"
 
 // sealKeyTries is how often the Secret is read while another manager writes it.
 const sealKeyTries = 3
+
+// sealSecret is the Secret with the key of the installation.
+type sealSecret struct {
+	key seal.Key
+	// owner makes the Secret the controller of an object.
+	owner metav1.OwnerReference
+}
+
+// readSeal returns the key of the installation, and the Secret as an owner.
+func readSeal(ctx context.Context, c client.Client) (sealSecret, error) {
+	key, err := sealKey(ctx, c)
+	if err != nil {
+		return sealSecret{}, err
+	}
+	secret, yes := uninstall.SealSecret(), true
+	if err := c.Get(ctx, client.ObjectKeyFromObject(secret), secret); err != nil {
+		return sealSecret{}, fmt.Errorf("getting Secret %s/%s: %w", secret.Namespace, secret.Name, err)
+	}
+	return sealSecret{key, metav1.OwnerReference{APIVersion: "v1", Kind: "Secret", Name: secret.Name, UID: secret.UID, Controller: &yes}}, nil
+}
 
 // sealKey returns the key of the installation from the Secret everynode-seal. The installation contains the Secret without a
 // key, and the first manager that reads it adds one: so no tool that applies the installation knows the key.

@@ -86,6 +86,8 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		list("NodeJobList", s.jobs)
 	case name == "nodeguards":
 		list("NodeGuardList", []v1alpha1.NodeGuard{})
+	case name == "nodedisruptionbudgets":
+		list("NodeDisruptionBudgetList", []v1alpha1.NodeDisruptionBudget{})
 	case name == "nodes":
 		list("NodeList", s.nodes)
 	case name == "pods":

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"github.com/everynode/everynode/internal/manager/budgetcontroller"
 	"github.com/everynode/everynode/internal/manager/controller"
 	"github.com/everynode/everynode/internal/manager/guardcontroller"
 	"github.com/everynode/everynode/internal/manager/notify"
@@ -56,6 +57,7 @@ func TestThePageOfMetricsHasAllMetricsAndLabels(t *testing.T) {
 	want := described{labels: map[string][]string{}}
 	controller.NewMetrics(want)
 	guardcontroller.NewMetrics(want)
+	budgetcontroller.NewMetrics(want)
 	notify.New(notify.Config{URL: "http://endpoint.test"}, want)
 
 	content, err := os.ReadFile("../../docs/metrics.md")

@@ -26,7 +26,7 @@ func Mapper() meta.RESTMapper {
 		{Group: "coordination.k8s.io", Version: "v1"}:       {"Lease": namespaced},
 		{Group: "authorization.k8s.io", Version: "v1"}:      {"SelfSubjectAccessReview": root},
 		{Group: "authentication.k8s.io", Version: "v1"}:     {"SelfSubjectReview": root},
-		v1alpha1.GroupVersion:                               {"NodeJob": namespaced, "NodeGuard": namespaced},
+		v1alpha1.GroupVersion:                               {"NodeJob": namespaced, "NodeGuard": namespaced, "NodeDisruptionBudget": root},
 		policies:                                            {"MutatingAdmissionPolicyBinding": root, "ValidatingAdmissionPolicy": root, "ValidatingAdmissionPolicyBinding": root},
 	} {
 		for kind, scope := range kinds {

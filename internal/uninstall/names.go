@@ -68,7 +68,7 @@ func Metadata(o client.Object) *metav1.PartialObjectMetadata {
 
 // CRDs are all CustomResourceDefinitions of Everynode.
 func CRDs() []client.Object {
-	return []client.Object{CRD("nodejobs"), CRD("nodeguards")}
+	return []client.Object{CRD("nodejobs"), CRD("nodeguards"), CRD("nodedisruptionbudgets")}
 }
 
 // Policies returns the admission policies of config/gate, config/attribution, config/warnings and config/authorization. Their bindings are found by the name of
@@ -135,6 +135,7 @@ func ClusterRBAC() []client.Object {
 	all := []client.Object{&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: Manager}}}
 	for _, name := range []string{
 		Manager, "everynode-nodejob-editor", "everynode-nodejob-viewer", "everynode-nodeguard-editor", "everynode-nodeguard-viewer",
+		"everynode-nodedisruptionbudget-editor",
 		"everynode-run-as-root", "everynode-disrupt", "everynode-gate", "everynode-label", "everynode-all-effects",
 		"everynode-view", "everynode-view-nodes", "everynode-view-all", "everynode-view-drains", "everynode-operator", "everynode-operator-nodes",
 		"everynode-metrics-reader",

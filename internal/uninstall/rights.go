@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,resourceNames=nodejobs.everynode.dev;nodeguards.everynode.dev,verbs=get
+// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,resourceNames=nodejobs.everynode.dev;nodeguards.everynode.dev;nodedisruptionbudgets.everynode.dev,verbs=get
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles;clusterrolebindings,resourceNames=everynode-manager,verbs=get;patch;delete
 // +kubebuilder:rbac:groups="",resources=serviceaccounts,resourceNames=everynode-manager,verbs=get;patch
 

@@ -36,6 +36,8 @@ type applied struct {
 	again bool
 	// more is true if the next pass should begin at once, because pods remain to be created.
 	more bool
+	// claimed are the results of claims.
+	claimed *claimed
 }
 
 // apply executes the actions of the plan. They are independent. They begin in the order of their urgency.
@@ -67,6 +69,7 @@ func (r *Reconciler) apply(ctx context.Context, seen observation, p plan.Plan) (
 	more := slices.Contains(results, errPostponed)
 	evictCtx, cancel := context.WithTimeout(ctx, evictionsTimeout)
 	defer cancel()
+	claims := r.claimAll(evictCtx, seen, do[forClaims], &group)
 	r.evictAll(evictCtx, seen, do[forEvictions], &group)
 	for _, action := range do[forReleases] {
 		// A plan contains all pods that are not released yet, so most of them are queued already.
@@ -80,7 +83,7 @@ func (r *Reconciler) apply(ctx context.Context, seen observation, p plan.Plan) (
 	refused, startErr := r.judgeStarts(seen, starts, results)
 	// Only the next plan contains what blocks an eviction, and which pods must be evicted from a node.
 	again := raced.Load() || len(do[forEvictions]) > 0 || needsAnotherPass(seen, p) || r.problems.isFresh(client.ObjectKeyFromObject(seen.job))
-	return applied{refused: refused, again: again, more: more}, errors.Join(err, startErr)
+	return applied{refused: refused, again: again, more: more, claimed: claims}, errors.Join(err, startErr)
 }
 
 // needsAnotherPass reports whether the plan needs the pods of a node that no pass has tried to list yet. If listing the
@@ -124,7 +127,7 @@ func (r *Reconciler) act(ctx context.Context, seen observation, action plan.Acti
 		return r.forget(ctx, seen, a)
 	case plan.RemoveFinalizer:
 		return r.finish(ctx, seen.job)
-	default: // plan.Start and plan.Evict are done by apply
+	default: // plan.Start, plan.Claim and plan.Evict are done by apply
 		return fmt.Errorf("unexpected action %T", action)
 	}
 }

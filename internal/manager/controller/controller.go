@@ -29,6 +29,7 @@ import (
 
 // +kubebuilder:rbac:groups=everynode.dev,resources=nodejobs,verbs=get;list;watch;patch;delete
 // +kubebuilder:rbac:groups=everynode.dev,resources=nodejobs/status,verbs=update
+// +kubebuilder:rbac:groups=everynode.dev,resources=nodedisruptionbudgets,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=pods/eviction,verbs=create
@@ -109,10 +110,12 @@ func (r *Reconciler) pass(ctx context.Context, job *v1alpha1.NodeJob) (ctrl.Resu
 		// The rejection may be what allows the NodeJob to be deleted: no event shows that.
 		again = again || len(p.Actions) > 0
 	}
+	next := r.tellBudgets(&seen, &p, did.claimed)
 	wait, err := r.report(ctx, seen, p)
 	if applyErr != nil {
 		return ctrl.Result{}, applyErr
 	}
+	wait = loop.Soonest(wait, next)
 	if again {
 		wait = loop.Soonest(wait, loop.Soon)
 	}
@@ -147,6 +150,7 @@ func (r *Reconciler) ensureFinalizer(ctx context.Context, job *v1alpha1.NodeJob)
 // cleanUpDeleted releases what remains of a NodeJob that was deleted without us, for example because a user removed its
 // finalizer.
 func (r *Reconciler) cleanUpDeleted(ctx context.Context, name client.ObjectKey) error {
+	r.forgetBudgets(name)
 	r.forgetJob(name)
 	r.Metrics.forget(name)
 	r.Metrics.notServed.Remove(name)

@@ -13,6 +13,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/internal/nodejob/plan"
@@ -34,19 +35,24 @@ func (r writer) evict(ctx context.Context, seen observation, a plan.Evict, pod p
 	if ctx.Err() != nil {
 		return // earlier evictions have used all the time: this one is for the next pass
 	}
+	err := r.requestEviction(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: pod.Name}, pod.UID, a.GracePeriodSeconds)
+	// The time of the pass is used, because the plan computes the wait from one pass to the next.
+	r.drains.tried(drainKey{client.ObjectKeyFromObject(seen.job), a.Node}, pod.UID, eviction{seen.input.Now, blockedBy(err)})
+}
+
+// requestEviction requests the eviction of the pod with that name and UID. graceSeconds is nil for the grace period of the pod.
+func (r writer) requestEviction(ctx context.Context, pod client.ObjectKey, uid types.UID, graceSeconds *int64) error {
 	target := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
 	request := &policyv1.Eviction{
 		ObjectMeta: target.ObjectMeta,
 		DeleteOptions: &metav1.DeleteOptions{
-			GracePeriodSeconds: a.GracePeriodSeconds,
-			Preconditions:      &metav1.Preconditions{UID: &pod.UID},
+			GracePeriodSeconds: graceSeconds,
+			Preconditions:      &metav1.Preconditions{UID: &uid},
 		},
 	}
-	err := r.Metrics.writes.Do(verbCreate, resourceEvictions, func() error {
+	return r.Metrics.writes.Do(verbCreate, resourceEvictions, func() error {
 		return r.Client.SubResource("eviction").Create(ctx, target, request)
 	})
-	// The time of the pass is used, because the plan computes the wait from one pass to the next.
-	r.drains.tried(drainKey{client.ObjectKeyFromObject(seen.job), a.Node}, pod.UID, eviction{seen.input.Now, blockedBy(err)})
 }
 
 // blockedBy says why an eviction was denied; "" if it was granted, or if the pod no longer exists. The API server's

@@ -27,6 +27,7 @@ type memory struct {
 	scripts                  scripts
 	contents                 contents
 	drains                   drains
+	budgets                  budgetMemory
 	records                  records
 	nodeViews                nodeViews
 	podViews                 podViews
@@ -42,7 +43,7 @@ type memory struct {
 func newMemory() memory {
 	return memory{
 		written: newWrittenObjects(), refusals: loop.NewRefusals(refusalWords), runnerRefusals: loop.NewRefusals(runnerRefusalWords),
-		problems: newNodeProblems(), scripts: newScripts(), contents: newContents(), drains: newDrains(),
+		problems: newNodeProblems(), scripts: newScripts(), contents: newContents(), drains: newDrains(), budgets: newBudgetMemory(),
 		records: newRecords(), nodeViews: newNodeViews(), podViews: newPodViews(),
 	}
 }
@@ -78,6 +79,7 @@ func (m *memory) forgetJob(name client.ObjectKey) {
 	m.scripts.forget(name)
 	m.contents.forget(name)
 	m.drains.forget(name)
+	m.budgets.forget(name)
 	m.records.forget(v1alpha1.RecordKey(name.Namespace, name.Name))
 	m.podViews.forget(name)
 	m.pace.Forget(name)

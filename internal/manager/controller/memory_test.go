@@ -38,6 +38,7 @@ func TestTheMemoryForgets(t *testing.T) {
 	m.contents.seen[contentKey{job: name}] = content{}
 	m.drains.ask(name, []plan.DrainPodRequest{{Node: node.Name, UID: node.UID}})
 	m.drains.looked(drainKey{name, node.Name}, nil, noon)
+	m.budgets.identify(name, job.UID)
 	m.podViews.read(name, []seenPod{{Pod: livePod()}})
 	m.pace.Wrote(name, noon)
 	m.looks.looked(name, noon, time.Second)

@@ -39,6 +39,7 @@ func (r observer) idleObstacle(ctx context.Context, job *v1alpha1.NodeJob) (*tas
 func (r *Reconciler) idle(ctx context.Context, job *v1alpha1.NodeJob, why *task.Obstacle) (ctrl.Result, error) {
 	name, now := client.ObjectKeyFromObject(job), r.Now()
 	r.Metrics.forget(name)
+	r.tellIdle(job)
 	status := plan.NotServed(job, why, now)
 	status.ControllerState.Seal = job.Status.ControllerState.Seal
 	report := r.Metrics.notServed.Add(name)

@@ -5,6 +5,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -39,6 +40,8 @@ type observation struct {
 	foreignPods []*corev1.Pod
 	// asked are the UIDs of the nodes whose pods this pass has listed, or tried to list.
 	asked map[types.UID]bool
+	// stancesAt identifies the stances of the budgets that this pass has read.
+	stancesAt int
 	// joining are the nodes that were created after the NodeJob and are not done yet, for the metric.
 	joining map[string]joiningNode
 }
@@ -72,7 +75,7 @@ func (r observer) observe(ctx context.Context, job *v1alpha1.NodeJob) (observati
 			seen.input.Revision, seen.input.Digest = observe.Revision(job, source, seen.input.Nodes)
 		}
 	}
-	if err := r.observePeers(ctx, &seen); err != nil {
+	if err := errors.Join(r.observePeers(ctx, &seen), r.observeBudgets(ctx, &seen)); err != nil {
 		return seen, err
 	}
 	seen.input.OwnNode = r.Own.Node

@@ -147,6 +147,7 @@ func TestByUrgency(t *testing.T) {
 		plan.RetainPod{},
 		plan.FinalizePod{},
 		plan.Evict{},
+		plan.Claim{},
 		plan.Start{},
 		plan.FinalizePod{Awaited: true},
 		plan.PatchNode{},
@@ -154,7 +155,8 @@ func TestByUrgency(t *testing.T) {
 		plan.Record{},
 	}
 	want := []string{
-		"plan.Record", "plan.FinalizePod", "plan.PatchNode", "plan.Stop", "plan.Start", "plan.Evict", "plan.RetainPod", "plan.FinalizePod",
+		"plan.Record", "plan.FinalizePod", "plan.PatchNode", "plan.Stop", "plan.Start", "plan.Claim", "plan.Evict", "plan.RetainPod",
+		"plan.FinalizePod",
 	}
 	var got []string
 	for _, group := range byUrgency(actions) {

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/everynode/everynode/internal/manager/archive"
+	"github.com/everynode/everynode/internal/manager/claims"
 	"github.com/everynode/everynode/internal/manager/notify"
 	"github.com/everynode/everynode/internal/manager/policies"
 	"github.com/everynode/everynode/internal/nodejob/task"
@@ -40,6 +41,10 @@ type shell struct {
 	Notifier *notify.Notifier
 	// RequireNamespaceLabel is true if only NodeJobs in namespaces with the label v1alpha1.EnabledLabel are served.
 	RequireNamespaceLabel bool
+	// Claims is what NodeJobs and NodeDisruptionBudgets tell each other; nil without budgets.
+	Claims *claims.Registry
+	// JoiningFor replaces budget.JoiningFor if it is not zero.
+	JoiningFor time.Duration
 	// Policies knows whether the admission policies are in force; nil if they do not matter. It is set before SetupWithManager.
 	Policies *policies.Checker
 	// PollInterval is how often the manager checks what it does not watch.

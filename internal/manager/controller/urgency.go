@@ -17,6 +17,8 @@ const (
 	// forStarts: a node waits for its task. The status is written after these, and evictions are last, because they can
 	// take long.
 	forStarts
+	// forClaims: the seats of nodes are evicted, which can also take long.
+	forClaims
 	forEvictions
 	// forReleases: pods whose outcome is on record are released in the background (see releases).
 	forReleases
@@ -37,6 +39,8 @@ func urgencyOf(action plan.Action) urgency {
 		return forReleases
 	case plan.Start:
 		return forStarts
+	case plan.Claim:
+		return forClaims
 	case plan.Evict:
 		return forEvictions
 	default:

@@ -56,7 +56,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	if err := r.setupOrphanCollector(ctx, mgr); err != nil {
 		return err
 	}
-	return ctrl.NewControllerManagedBy(mgr).
+	watches := ctrl.NewControllerManagedBy(mgr).
 		Named("nodejob").
 		WithOptions(loop.Options(parallelNodeJobs)).
 		For(&v1alpha1.NodeJob{}, builder.WithPredicates(jobChanged)).
@@ -90,8 +90,11 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 			},
 		}).
 		WatchesMetadata(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(r.configMapChanged)).
-		WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.namespaceChanged), builder.WithPredicates(loop.AllowedChanged)).
-		Complete(r)
+		WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.namespaceChanged), builder.WithPredicates(loop.AllowedChanged))
+	if err := r.watchBudgets(mgr, watches); err != nil {
+		return err
+	}
+	return watches.Complete(r)
 }
 
 // jobChanged passes the changes of a NodeJob that need a pass. Our own status writes do not: they do not change the

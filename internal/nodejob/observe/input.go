@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/nodebudget/budget"
 	"github.com/everynode/everynode/internal/nodejob/plan"
 	"github.com/everynode/everynode/internal/nodejob/record"
 	"github.com/everynode/everynode/internal/nodejob/task"
@@ -22,7 +23,9 @@ type Cluster struct {
 	Nodes []plan.Node
 	// Jobs are the NodeJobs of the cluster, or only those of the namespace if the client may not list others.
 	Jobs []*v1alpha1.NodeJob
-	Now  time.Time
+	// Budgets are the NodeDisruptionBudgets; none if the client may not list them.
+	Budgets []*v1alpha1.NodeDisruptionBudget
+	Now     time.Time
 }
 
 // Input returns what the plan of a NodeJob reads. pods are those with its name in their label. What prevents pods from
@@ -51,6 +54,9 @@ func (c Cluster) Input(job *v1alpha1.NodeJob, pods []corev1.Pod) plan.Input {
 	Peers(&in, c.Jobs, func(_ string, labels, annotations map[string]string, key string) record.NodeRecord {
 		return record.Read(labels, annotations, key)
 	})
+	if len(c.Budgets) > 0 {
+		Budgets(&in, budget.EffectsOf(c.Budgets, 0, c.Now), ToldStances(c.Budgets, in.Nodes))
+	}
 	return in
 }
 

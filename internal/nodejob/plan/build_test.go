@@ -170,6 +170,8 @@ func tell(action Action) string {
 			return fmt.Sprintf("start %s %d of %s on %s", a.Attempt.Phase, a.Attempt.Number, a.Attempt.Revision, a.Attempt.NodeName)
 		}
 		return fmt.Sprintf("start attempt %d of %s on %s", a.Attempt.Number, a.Attempt.Revision, a.Attempt.NodeName)
+	case Claim:
+		return "claim " + a.Node
 	case Record:
 		words := fmt.Sprintf(
 			"record %s on %s: attempts %d, disruptions %d",

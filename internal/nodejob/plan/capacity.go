@@ -53,6 +53,10 @@ func (p *planner) startWithinLimit() {
 		w := &p.nodes[next.index]
 		if b := p.capacity.startBlock(w); b.blocks() {
 			w.postpone(b)
+			if b.claim != nil {
+				p.claim(w, b.claim)
+			}
+			p.plan.wake(b.until)
 			continue
 		}
 		p.capacity.take(w)
@@ -70,7 +74,10 @@ func (c *capacity) startBlock(w *nodePlan) block {
 	if !free {
 		return block{cause: causeSlot, reason: w.Reason, message: c.noSlotMessage}
 	}
-	return c.mustNotDisrupt(w)
+	if b := c.mustNotDisrupt(w); b.blocks() || w.start.phase != task.Task || !c.disrupts() {
+		return b
+	}
+	return c.budgetBlock(w)
 }
 
 // count counts the slots, and the unavailable nodes.
@@ -219,7 +226,7 @@ func (c *capacity) rank(i int) int {
 	switch {
 	case w.start.phase == task.Rollback:
 		return 0
-	case c.inPreparation(w), c.isRetriedFirst(w.node):
+	case c.inPreparation(w), c.in.Budgets[w.node.UID].Claimed, c.isRetriedFirst(w.node):
 		return 1
 	case w.progressDeadlineExceeded:
 		return 4 // its time has passed

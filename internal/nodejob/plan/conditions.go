@@ -125,6 +125,8 @@ func (sb *statusBuilder) blockedSummary(n v1alpha1.NodeCounts, moving int32) sum
 		return summary{v1alpha1.ConditionStalled, v1alpha1.ReasonNodesFailed, sb.failedMessage(n)}
 	case sb.waitsFor(causeMaxUnavailable) && len(sb.quarantinedNodes()) > 0:
 		return summary{v1alpha1.ConditionStalled, v1alpha1.ReasonMaxUnavailableReached, sb.quarantineMessage()}
+	case sb.waitsFor(causeWindowTooShort):
+		return summary{v1alpha1.ConditionStalled, v1alpha1.ReasonBudgetClosed, sb.progress + "; " + sb.firstThat(func(w *nodePlan) bool { return w.cause == causeWindowTooShort }).explained()}
 	}
 	return sb.goingOn(n, moving)
 }
@@ -178,6 +180,8 @@ func (sb *statusBuilder) stuckSummary(is summary) summary {
 	case len(sb.drainsBlocked) > 0:
 		is.reason = v1alpha1.ReasonDrainBlocked
 		is.message += fmt.Sprintf("; the drain of %s blocked (%s)", plural.CountAre(len(sb.drainsBlocked), "node"), named(sb.drainsBlocked))
+	default:
+		return sb.budgetSummary(is)
 	}
 	return is
 }
@@ -187,17 +191,35 @@ func (sb *statusBuilder) stuckSummary(is summary) summary {
 func (sb *statusBuilder) blockedByUnavailable() string {
 	var held []string
 	for _, rule := range []cause{causeMaxUnavailable, causeControlPlane} {
-		var first *nodePlan
-		for i := range sb.nodes {
-			if w := &sb.nodes[i]; w.cause == rule && (first == nil || w.Name < first.Name) {
-				first = w
-			}
-		}
-		if first != nil {
-			held = append(held, first.Name+": "+first.Message)
+		if first := sb.firstThat(func(w *nodePlan) bool { return w.cause == rule }); first != nil {
+			held = append(held, first.explained())
 		}
 	}
 	return strings.Join(held, "; ")
+}
+
+// budgetSummary adds to a summary what the node with the first name waits for, if no node runs and all that continue wait for
+// NodeDisruptionBudgets.
+func (sb *statusBuilder) budgetSummary(is summary) summary {
+	first := sb.firstThat(func(w *nodePlan) bool { return w.continues() && w.waitsForBudget() && !w.claims })
+	other := sb.firstThat(func(w *nodePlan) bool {
+		return w.State == Running || w.continues() && (!w.waitsForBudget() || w.claims)
+	})
+	if first != nil && other == nil {
+		is.reason, is.message = first.Reason, is.message+"; "+first.explained()
+	}
+	return is
+}
+
+// firstThat returns the node with the first name for which that is so; nil if there is none.
+func (sb *statusBuilder) firstThat(is func(*nodePlan) bool) *nodePlan {
+	var first *nodePlan
+	for i := range sb.nodes {
+		if w := &sb.nodes[i]; is(w) && (first == nil || w.Name < first.Name) {
+			first = w
+		}
+	}
+	return first
 }
 
 func (sb *statusBuilder) suspended(n v1alpha1.NodeCounts) summary {

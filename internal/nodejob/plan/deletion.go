@@ -136,6 +136,7 @@ func (p *planner) rollBackAll() {
 	}
 	p.assessor.removeOrphanedPods()
 	p.startWithinLimit()
+	p.reportHolds()
 	for i := range p.nodes {
 		if p.nodes[i].slot && !p.nodes[i].progressDeadlineExceeded {
 			p.nodes[i].run(p.nodes[i].Reason, p.nodes[i].Message, p.nodes[i].Until)

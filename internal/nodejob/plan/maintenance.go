@@ -37,11 +37,14 @@ func Disrupts(job *v1alpha1.NodeJob) bool {
 
 // inPreparation reports whether a node got its slot in an earlier pass and is being prepared.
 func (c *capacity) inPreparation(w *nodePlan) bool {
-	if w.start.phase != task.Task || !c.prepares(w.node) {
-		return false
-	}
-	_, drains := c.drainingSince(w.node)
-	return w.node.Unschedulable && (drains || c.cordonedForUs(w.node))
+	return w.start.phase == task.Task && c.isPrepared(w.node)
+}
+
+// isPrepared reports whether a node is cordoned, and maybe drained, before the task. It also does so for a node that stays cordoned
+// after a failure.
+func (j *job) isPrepared(node *Node) bool {
+	_, drains := j.drainingSince(node)
+	return j.prepares(node) && node.Unschedulable && (drains || j.cordonedForUs(node))
 }
 
 // drainingSince is when the drain of the node before the task started, according to the status. The drain of an earlier
@@ -248,7 +251,7 @@ func (c *capacity) comesLast(own *nodePlan) bool {
 	}
 	for i := range c.nodes {
 		w := &c.nodes[i]
-		if _, troubled := c.in.NodeProblems[w.node.UID]; w != own && !w.rerun && !w.progressDeadlineExceeded && !troubled && (w.slot || w.start.ready()) {
+		if _, troubled := c.in.NodeProblems[w.node.UID]; w != own && !w.rerun && !w.progressDeadlineExceeded && !troubled && (w.slot || w.claims || w.start.ready()) {
 			return true
 		}
 	}
@@ -285,7 +288,7 @@ func (c *capacity) unavailableControlPlane(node *Node) string {
 
 // isUnavailable reports whether a control plane node is not Ready, cordoned or at work.
 func (c *capacity) isUnavailable(w *nodePlan) bool {
-	return w.slot || w.terminating || c.cordonedElse(w.node) || w.node.Ready != corev1.ConditionTrue
+	return w.slot || w.terminating || c.cordonedElse(w.node) || w.node.Ready != corev1.ConditionTrue || w.claims
 }
 
 // drainProgress is the observed progress of a drain.
@@ -304,9 +307,14 @@ func (p *pass) requestDrainPods(node *Node, spec *v1alpha1.DrainSpec) {
 	p.plan.DrainPodRequests = append(p.plan.DrainPodRequests, DrainPodRequest{Node: node.Name, UID: node.UID, Drain: spec})
 }
 
+// drainTimeoutOf is the time limit of a drain.
+func drainTimeoutOf(spec *v1alpha1.DrainSpec) time.Duration {
+	return time.Duration(valueOr(spec.TimeoutSeconds, defaultDrainTimeoutSeconds)) * time.Second
+}
+
 // readDrain returns what is known about the pods of a node that is being drained.
 func (co *cordons) readDrain(node *Node, since time.Time, spec *v1alpha1.DrainSpec) drainProgress {
-	timeout := time.Duration(valueOr(spec.TimeoutSeconds, defaultDrainTimeoutSeconds)) * time.Second
+	timeout := drainTimeoutOf(spec)
 	deadline := co.past(since).Add(timeout)
 	pods, looked := co.in.Drains[node.UID]
 	blocked := co.blockedPods(node.Name, pods)

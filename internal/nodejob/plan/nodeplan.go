@@ -49,6 +49,10 @@ type nodePlan struct {
 	written bool
 	// step is the step that the node belongs to; noStep if it belongs to none.
 	step int
+	// claims is true if this pass claims the node from its NodeDisruptionBudgets.
+	claims bool
+	// awaitsBudget is true if the node would be claimed if its NodeDisruptionBudgets allowed it.
+	awaitsBudget bool
 	// start is the attempt that may start now, if any.
 	start start
 	// gated is true if the node is not done and has the taint of the gate.
@@ -114,6 +118,12 @@ const (
 	causeManagerNodeLast
 	causeMaxUnavailable
 	causeControlPlane
+	// causeBudget : a NodeDisruptionBudget allows no more unavailable nodes, or the node is being claimed.
+	causeBudget
+	// causeBudgetClosed : a NodeDisruptionBudget is frozen, or no window is open that is long enough.
+	causeBudgetClosed
+	// causeWindowTooShort : a run can take longer than each window of a NodeDisruptionBudget.
+	causeWindowTooShort
 	// causeRunsAlone : a user has requested that another node is retried first.
 	causeRunsAlone
 	// causeRollback : a rollback must end on the node first.
@@ -130,6 +140,10 @@ type block struct {
 	// obstacle and problem are what causeObstacle and causeNodeProblem mean.
 	obstacle *task.Obstacle
 	problem  *NodeProblem
+	// claim is how the node is claimed from its NodeDisruptionBudgets; nil if it is not. awaits is true if it would be if they
+	// allowed it.
+	claim  *Claim
+	awaits bool
 }
 
 // blocks reports whether there is something to wait for.
@@ -138,7 +152,7 @@ func (b *block) blocks() bool { return b.cause != causeNone }
 // waitFor makes the node wait.
 func (w *nodePlan) waitFor(b block) {
 	w.set(Waiting, b.reason, b.message, b.until)
-	w.cause = b.cause
+	w.cause, w.awaitsBudget = b.cause, b.awaits
 	w.note(b)
 }
 
@@ -206,6 +220,9 @@ func (w *nodePlan) addFailure(f v1alpha1.NodeFailure) {
 	w.findings().failures = append(w.findings().failures, f)
 }
 
+// explained is the name of the node with its message.
+func (w *nodePlan) explained() string { return w.Name + ": " + w.Message }
+
 // findings returns the findings of the node, to add one.
 func (w *nodePlan) findings() *findings {
 	if w.found == nil {
@@ -234,10 +251,11 @@ func (w *nodePlan) continues() bool {
 		return false
 	}
 	switch w.cause {
-	case causeNode, causeStep, causeEmptyStep, causePromotion, causeStopped, causeMaxUnavailable, causeControlPlane, causeRunsAlone:
+	case causeNode, causeStep, causeEmptyStep, causePromotion, causeStopped, causeMaxUnavailable, causeControlPlane, causeRunsAlone,
+		causeWindowTooShort:
 		return false
 	case causeNone, causeTerminatingPod, causeSuspended, causeObstacle, causeNodeProblem, causeBackoff, causeDependency, causeSlot, causeSoak,
-		causeManagerNodeLast, causeRollback:
+		causeManagerNodeLast, causeRollback, causeBudget, causeBudgetClosed:
 	}
 	return true
 }
@@ -251,6 +269,16 @@ func (w *nodePlan) awaitsPods() bool {
 func (w *nodePlan) waitsForRollout() bool {
 	switch w.cause {
 	case causeStep, causeSoak, causeEmptyStep, causePromotion, causeRunsAlone:
+		return true
+	default:
+		return false
+	}
+}
+
+// waitsForBudget reports whether the node waits for NodeDisruptionBudgets.
+func (w *nodePlan) waitsForBudget() bool {
+	switch w.cause {
+	case causeBudget, causeBudgetClosed, causeWindowTooShort:
 		return true
 	default:
 		return false

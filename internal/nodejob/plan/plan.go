@@ -60,7 +60,11 @@ type Input struct {
 	NodeProblems map[types.UID]NodeProblem
 	// OwnNode is the node that the manager itself runs on; "" if there is none.
 	OwnNode string
-	Now     time.Time
+	// Budgets are what NodeDisruptionBudgets mean for the nodes, by the UID of the node. A node that no enforced budget limits is
+	// not included. BudgetsChangeAt is when time alone changes them; zero if it does not.
+	Budgets         map[types.UID]NodeBudget
+	BudgetsChangeAt time.Time
+	Now             time.Time
 }
 
 // Node is what the plan reads of a node.
@@ -222,6 +226,12 @@ type Plan struct {
 	Slots int
 	// DrainPodRequests are the nodes whose pods the next plan must see in Input.Drains.
 	DrainPodRequests []DrainPodRequest
+	// Holds are the UIDs of the nodes that the NodeJob disrupts or is about to disrupt: their seats must not come back. Waits are
+	// those of the nodes that it would claim if their NodeDisruptionBudgets allowed it. They are never stored.
+	Holds map[types.UID]bool
+	Waits map[types.UID]bool
+	// AwaitsBudgets is true if any node waits for NodeDisruptionBudgets.
+	AwaitsBudgets bool
 	// WakeAt is when time alone changes the plan; zero if only an event can change it.
 	WakeAt time.Time
 }
@@ -263,7 +273,7 @@ type StepNodes struct {
 	Nodes []int
 }
 
-// Action is one of Start, Record, PatchNode, Evict, Stop, FinalizePod, RetainPod, DeleteJob, CleanUpNode and RemoveFinalizer.
+// Action is one of Start, Claim, Record, PatchNode, Evict, Stop, FinalizePod, RetainPod, DeleteJob, CleanUpNode and RemoveFinalizer.
 //
 //sumtype:decl
 type Action interface{ action() }
@@ -381,6 +391,7 @@ func (p *planner) next() Plan {
 	// 3. Starts, as far as slots, unavailable nodes and drains allow. The drains count only nodes that still may start.
 	p.capacity.countDrains()
 	p.startWithinLimit()
+	p.reportHolds()
 
 	// 4. What nodes need besides a run. A node that is written to already waits for the next pass.
 	p.quarantiner.quarantine()

@@ -39,7 +39,7 @@ func (j *job) overdueAt(since time.Time) time.Time {
 // checkProgress counts a node as failed that has delayed others for too long. An attempt may still start there, so that
 // the node can recover.
 func (as *assessor) checkProgress(w *nodePlan, known recordState) {
-	if w.progressDeadlineExceeded || w.rerun || known.done || (w.State != Waiting && w.State != Running) {
+	if w.progressDeadlineExceeded || w.rerun || known.done || w.waitsForBudget() || (w.State != Waiting && w.State != Running) {
 		return
 	}
 	since, why := as.waitingSince(w, known)

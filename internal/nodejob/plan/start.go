@@ -28,6 +28,7 @@ var startChecks = []func(*job, startRequest) block{
 	nodeCannotRun,
 	podIsTerminating,
 	suspended,
+	tasksClosed,
 	obstructed,
 	nodeHasProblem,
 	backingOff,

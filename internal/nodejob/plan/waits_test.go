@@ -29,6 +29,8 @@ func TestWaitsEnd(t *testing.T) {
 		others = "others"
 		// named : the status names the nodes that must become available. What keeps them unavailable is not part of the rollout.
 		named = "named"
+		// budget : the status says for which NodeDisruptionBudget nodes wait. Its own status says why it allows nothing.
+		budget = "budget"
 	)
 	steps := inSteps(first(intstr.FromInt32(1)), rest)
 	soaked := first(intstr.FromInt32(1))
@@ -101,6 +103,15 @@ func TestWaitsEnd(t *testing.T) {
 			see(newJob(reboots), []Node{newNode("a", recorded(record.Succeeded), controlPlane, unready), newNode("w", controlPlane)}),
 			named,
 		},
+		causeBudget: {with(see(newJob(reboots), []Node{w}), func(in *Input) {
+			in.Budgets = map[types.UID]NodeBudget{"w-uid": limited(exhausted)}
+		}), budget},
+		causeBudgetClosed: {with(see(newJob(), []Node{w}), func(in *Input) {
+			in.Budgets = map[types.UID]NodeBudget{"w-uid": limited(tasksFrozen)}
+		}), budget},
+		causeWindowTooShort: {with(see(newJob(reboots), []Node{w}), func(in *Input) {
+			in.Budgets = map[types.UID]NodeBudget{"w-uid": limited(window(time.Hour, time.Minute))}
+		}), blocked},
 		causeRunsAlone: {
 			see(newJob(), []Node{newNode("a", recorded(record.Failed, func(r *record.Record) { r.RunsAlone = true })), w}, newPod(running)),
 			others,
@@ -145,6 +156,8 @@ func TestWaitsEnd(t *testing.T) {
 			got = others
 		case strings.Contains(reconciling.Message, "(a)") || strings.Contains(reconciling.Message, "node a "):
 			got = named
+		case strings.Contains(reconciling.Message, "NodeDisruptionBudget b "):
+			got = budget
 		}
 		if got != tt.want && !(tt.want == others && got == ends) {
 			t.Errorf("cause %d: after the deadline, node w is %s (%s: %s), and the result is %q, want %q; %+v",

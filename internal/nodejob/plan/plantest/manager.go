@@ -95,6 +95,8 @@ func (c *Cluster) apply(action plan.Action) string {
 	case plan.Start:
 		c.start(a.Attempt)
 		return "create the pod of " + nameOf(a.Attempt.Phase, a.Attempt.Number, a.Attempt.NodeName)
+	case plan.Claim:
+		return "claim " + a.Node
 	case plan.Record:
 		return c.record(a)
 	case plan.PatchNode:
@@ -103,6 +105,20 @@ func (c *Cluster) apply(action plan.Action) string {
 		return "clean up " + a.Node + c.patch(a.Node, a.Change)
 	case plan.Evict:
 		return c.evict(a)
+	case plan.DeleteJob:
+		c.Delete()
+		return "delete the NodeJob"
+	case plan.RemoveFinalizer:
+		c.gone = true
+		return "remove the finalizer of the NodeJob, which is then gone"
+	default:
+		return c.applyToPod(action)
+	}
+}
+
+func (c *Cluster) applyToPod(action plan.Action) string {
+	c.t.Helper()
+	switch a := action.(type) {
 	case plan.FinalizePod:
 		delete(c.Pods, a.Pod.Name)
 		return "delete the pod of " + nameOf(a.Pod.Runs, a.Pod.Attempt, a.Pod.NodeName)
@@ -112,15 +128,10 @@ func (c *Cluster) apply(action plan.Action) string {
 	case plan.Stop:
 		c.stop(c.Pods[a.Pod.Name])
 		return "stop the pod of " + nameOf(a.Pod.Runs, a.Pod.Attempt, a.Pod.NodeName) + ": " + a.Reason
-	case plan.DeleteJob:
-		c.Delete()
-		return "delete the NodeJob"
-	case plan.RemoveFinalizer:
-		c.gone = true
-		return "remove the finalizer of the NodeJob, which is then gone"
+	default:
+		c.t.Fatalf("%T is unknown", action)
+		return ""
 	}
-	c.t.Fatalf("%T is unknown", action)
-	return ""
 }
 
 // record writes the end of an attempt to its node, and then releases the pod.

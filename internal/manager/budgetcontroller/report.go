@@ -1,0 +1,89 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package budgetcontroller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/manager/loop"
+	"github.com/everynode/everynode/internal/nodebudget/budget"
+)
+
+// report writes the statuses that have changed, and returns when to plan again; zero means only after an event.
+func (r *Reconciler) report(ctx context.Context, seen *observation, p *budget.Plan) (time.Duration, error) {
+	next := loop.Until(p.WakeAt, seen.input.Now)
+	var errs []error
+	for i, b := range seen.budgets {
+		name := client.ObjectKeyFromObject(b)
+		if !b.DeletionTimestamp.IsZero() || equality.Semantic.DeepEqual(b.Status, p.Statuses[i]) {
+			continue
+		}
+		if wait := r.pace.Wait(name, r.Now()); wait > 0 {
+			next = loop.Soonest(next, wait)
+			continue
+		}
+		changed := b.DeepCopy()
+		changed.Status = p.Statuses[i]
+		err := r.Metrics.writes.Do("update", "nodedisruptionbudgets/status", func() error { return r.Client.Status().Update(ctx, changed) })
+		switch {
+		case apierrors.IsConflict(err):
+			next = loop.Soonest(next, loop.Soon)
+			continue
+		case err != nil && !apierrors.IsNotFound(err):
+			errs = append(errs, fmt.Errorf("writing the status of NodeDisruptionBudget %s: %w", b.Name, err))
+			continue
+		}
+		r.pace.Wrote(name, r.Now())
+		r.announce(changed, &b.Status)
+	}
+	r.Metrics.report(seen.budgets, p)
+	return next, errors.Join(errs...)
+}
+
+// announce sends events: what has opened, closed or stalled, and which nodes have become unavailable.
+func (r *Reconciler) announce(b *v1alpha1.NodeDisruptionBudget, before *v1alpha1.NodeDisruptionBudgetStatus) {
+	for _, kind := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionStalled} {
+		if is := meta.FindStatusCondition(b.Status.Conditions, kind); isNews(is, meta.FindStatusCondition(before.Conditions, kind)) {
+			level := corev1.EventTypeNormal
+			if kind == v1alpha1.ConditionStalled {
+				level = corev1.EventTypeWarning
+			}
+			loop.Event(r.Recorder, b, nil, level, is.Reason, actionLimit, is.Message)
+		}
+	}
+	for i := range b.Status.Unavailable {
+		n := &b.Status.Unavailable[i]
+		if !slices.ContainsFunc(before.Unavailable, func(o v1alpha1.UnavailableNode) bool { return o.Node == n.Node }) {
+			loop.Event(r.Recorder, b, loop.Node(n.Node, ""), corev1.EventTypeNormal, v1alpha1.ReasonNodeUnavailable, actionLimit,
+				fmt.Sprintf("node %s uses NodeDisruptionBudget %s: %s", n.Node, b.Name, n.By))
+		}
+	}
+}
+
+// actionLimit is the action of events.
+const actionLimit = "Limit"
+
+// isNews reports whether a condition has become True, or has another reason. That a limit is reached, and no longer reached, is what
+// the events about nodes say.
+func isNews(is, was *metav1.Condition) bool {
+	if is == nil || is.Status != metav1.ConditionTrue {
+		return false
+	}
+	if was != nil && was.Status == is.Status && (was.Reason == is.Reason || was.Reason == v1alpha1.ReasonMaxUnavailableReached && is.Reason == v1alpha1.ReasonBudgetOpen) {
+		return false
+	}
+	return is.Reason != v1alpha1.ReasonMaxUnavailableReached
+}

@@ -1,0 +1,235 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package claims is what the controllers of NodeJobs and of NodeDisruptionBudgets tell each other within a manager. Nothing of it is
+// stored: a NodeJob that continues after a restart reports its nodes again, and no node gets its seat back before all NodeJobs have
+// reported.
+package claims
+
+import (
+	"maps"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/everynode/everynode/internal/nodebudget/budget"
+)
+
+// Registry is what is known of NodeJobs and budgets. The zero Registry is not usable: see New.
+type Registry struct {
+	mu sync.Mutex
+	// reports are what each NodeJob has reported last, by its UID.
+	reports map[types.UID]Report
+	// claimed are the nodes that a NodeJob has claimed since its last report, by the UID of the node.
+	claimed map[types.UID]types.UID
+	// stances are what the budgets allow; nil before the first plan.
+	stances map[types.UID]budget.Stance
+	// returning are the nodes whose seats are being created.
+	returning map[types.UID]bool
+
+	onReport, onStances func()
+}
+
+// Report is what a NodeJob does on nodes.
+type Report struct {
+	// Name is the NodeJob in messages, such as "NodeJob node-setup/no-thp".
+	Name string
+	// Holds are the nodes that it disrupts or prepares for that, and Waits those that it would disrupt if the budgets allowed it, and
+	// since when.
+	Holds map[types.UID]bool
+	Waits map[types.UID]time.Time
+}
+
+// New returns an empty Registry.
+func New() *Registry {
+	return &Registry{reports: map[types.UID]Report{}, claimed: map[types.UID]types.UID{}, returning: map[types.UID]bool{}}
+}
+
+// OnReport sets what is called when what NodeJobs do has changed.
+func (r *Registry) OnReport(f func()) { r.onReport = f }
+
+// OnStances sets what is called when what budgets allow has changed.
+func (r *Registry) OnStances(f func()) { r.onStances = f }
+
+// Report stores what a NodeJob does after a pass. It replaces its claims: a claim that it still needs is one of its holds.
+func (r *Registry) Report(job types.UID, report Report) {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	before, known := r.reports[job]
+	changed := !known || before.Name != report.Name || !maps.Equal(before.Holds, report.Holds) || !maps.EqualFunc(before.Waits, report.Waits, time.Time.Equal)
+	r.reports[job] = report
+	r.mustGetSeats(before.Holds, report.Holds)
+	for node, claimant := range r.claimed {
+		if claimant == job && !report.Holds[node] {
+			delete(r.claimed, node)
+			changed = true
+		}
+	}
+	r.mu.Unlock()
+	if changed && r.onReport != nil {
+		r.onReport()
+	}
+}
+
+// mustGetSeats has nodes that a NodeJob no longer holds get their seats before another one takes them. What the budgets said before is
+// for an unavailable node. The caller has locked mu.
+func (r *Registry) mustGetSeats(before, now map[types.UID]bool) {
+	cloned := false
+	for node := range before {
+		stance, known := r.stances[node]
+		if now[node] || !known || stance.Seat != "" || !stance.Allowed {
+			continue
+		}
+		if !cloned {
+			r.stances, cloned = maps.Clone(r.stances), true // others read the old one
+		}
+		r.stances[node] = budget.Stance{Message: "another NodeJob has just ended its work on the node, which first gets its seat back"}
+	}
+}
+
+// Forget removes what a NodeJob that does not exist any more has reported.
+func (r *Registry) Forget(job types.UID) {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	_, known := r.reports[job]
+	delete(r.reports, job)
+	maps.DeleteFunc(r.claimed, func(_, claimant types.UID) bool { return claimant == job })
+	r.mu.Unlock()
+	if known && r.onReport != nil {
+		r.onReport()
+	}
+}
+
+// Claim keeps the seat of a node from coming back, before a NodeJob evicts it. It returns false if the seat is just being created, or
+// another NodeJob has claimed the node.
+func (r *Registry) Claim(job, node types.UID) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if other, claimed := r.claimed[node]; r.returning[node] || claimed && other != job {
+		return false
+	}
+	r.claimed[node] = job
+	return true
+}
+
+// Unclaim gives a claim back whose eviction was refused.
+func (r *Registry) Unclaim(job, node types.UID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.claimed[node] == job {
+		delete(r.claimed, node)
+	}
+}
+
+// Claimed are the nodes that a NodeJob has claimed.
+func (r *Registry) Claimed(job types.UID) map[types.UID]bool {
+	if r == nil {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	nodes := map[types.UID]bool{}
+	for node, claimant := range r.claimed {
+		if claimant == job {
+			nodes[node] = true
+		}
+	}
+	return nodes
+}
+
+// Stances returns what budgets allow, and false if the manager does not know it yet.
+func (r *Registry) Stances() (map[types.UID]budget.Stance, bool) {
+	if r == nil {
+		return nil, true
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.stances, r.stances != nil
+}
+
+// SetStances stores what budgets allow.
+func (r *Registry) SetStances(stances map[types.UID]budget.Stance) {
+	r.mu.Lock()
+	changed := r.stances == nil || !maps.Equal(r.stances, stances)
+	r.stances = stances
+	r.mu.Unlock()
+	if changed && r.onStances != nil {
+		r.onStances()
+	}
+}
+
+// Reported reports whether a NodeJob has reported.
+func (r *Registry) Reported(job types.UID) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, known := r.reports[job]
+	return known
+}
+
+// Holds returns the nodes that NodeJobs disrupt or have claimed, with their names, and Waits those on which they wait.
+func (r *Registry) Holds() map[types.UID]string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	holds := map[types.UID]string{}
+	for _, report := range r.reports {
+		for node := range report.Holds {
+			if name, other := holds[node]; !other || report.Name < name {
+				holds[node] = report.Name
+			}
+		}
+	}
+	for node, job := range r.claimed {
+		holds[node] = r.reports[job].Name
+	}
+	return holds
+}
+
+// Waits returns the nodes on which NodeJobs wait for a budget.
+func (r *Registry) Waits() map[types.UID]budget.Wait {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	waits := map[types.UID]budget.Wait{}
+	for _, report := range r.reports {
+		for node, since := range report.Waits {
+			if w, other := waits[node]; !other || since.Before(w.Since) || since.Equal(w.Since) && report.Name < w.By {
+				waits[node] = budget.Wait{By: report.Name, Since: since}
+			}
+		}
+	}
+	return waits
+}
+
+// Return calls create, which creates the seat of a node, unless a NodeJob holds the node. Meanwhile no NodeJob can claim it.
+func (r *Registry) Return(node types.UID, create func() error) error {
+	if !r.beginReturn(node) {
+		return nil
+	}
+	defer r.endReturn(node)
+	return create()
+}
+
+func (r *Registry) beginReturn(node types.UID) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, claimed := r.claimed[node]; claimed {
+		return false
+	}
+	for _, report := range r.reports {
+		if report.Holds[node] {
+			return false
+		}
+	}
+	r.returning[node] = true
+	return true
+}
+
+func (r *Registry) endReturn(node types.UID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.returning, node)
+}

@@ -1,0 +1,88 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package claims_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/everynode/everynode/internal/manager/claims"
+	"github.com/everynode/everynode/internal/nodebudget/budget"
+)
+
+func TestANodeIsClaimedByOneNodeJob(t *testing.T) {
+	r := claims.New()
+	for range 2 {
+		if !r.Claim("a", "n") {
+			t.Error("a NodeJob cannot claim a free node, or its own")
+		}
+	}
+	if r.Claim("b", "n") {
+		t.Error("two NodeJobs have claimed a node")
+	}
+	if err := r.Return("n", func() error { return errors.New("the seat was created") }); err != nil {
+		t.Error(err)
+	}
+	r.Report("a", claims.Report{Name: "NodeJob x/a", Holds: map[types.UID]bool{"n": true}})
+	if diff := cmp.Diff(map[types.UID]string{"n": "NodeJob x/a"}, r.Holds()); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	r.Report("a", claims.Report{Name: "NodeJob x/a"})
+	if len(r.Claimed("a"))+len(r.Holds()) > 0 {
+		t.Error("a claim outlives the report that does not need it")
+	}
+	if !r.Claim("b", "n") {
+		t.Error("a node that was given back cannot be claimed")
+	}
+}
+
+func TestNoNodeIsClaimedWhileItsSeatIsCreated(t *testing.T) {
+	r := claims.New()
+	err := r.Return("n", func() error {
+		if r.Claim("a", "n") {
+			t.Error("a node was claimed while its seat was created")
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	if !r.Claim("a", "n") {
+		t.Error("the node cannot be claimed afterwards")
+	}
+}
+
+// TestANodeGetsItsSeatBeforeAnotherNodeJobTakesIt : until the budgets are planned again, they allow it because it was unavailable.
+func TestANodeGetsItsSeatBeforeAnotherNodeJobTakesIt(t *testing.T) {
+	r := claims.New()
+	r.Report("a", claims.Report{Name: "NodeJob x/a", Holds: map[types.UID]bool{"n": true, "m": true}})
+	old := map[types.UID]budget.Stance{"n": {Allowed: true}, "m": {Allowed: true}}
+	r.SetStances(old)
+	r.Report("a", claims.Report{Name: "NodeJob x/a", Holds: map[types.UID]bool{"m": true}})
+	now, _ := r.Stances()
+	if now["n"].Allowed || now["n"].Message == "" || !now["m"].Allowed {
+		t.Errorf("the stances are %+v", now)
+	}
+	if !old["n"].Allowed {
+		t.Error("a map that others read was changed")
+	}
+}
+
+func TestTheOldestWaitCounts(t *testing.T) {
+	r, noon := claims.New(), time.Date(2026, 11, 27, 12, 0, 0, 0, time.UTC)
+	r.Report("a", claims.Report{Name: "NodeJob x/a", Waits: map[types.UID]time.Time{"n": noon}})
+	r.Report("b", claims.Report{Name: "NodeJob x/b", Waits: map[types.UID]time.Time{"n": noon.Add(-time.Minute)}})
+	want := map[types.UID]budget.Wait{"n": {By: "NodeJob x/b", Since: noon.Add(-time.Minute)}}
+	if diff := cmp.Diff(want, r.Waits()); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	r.Forget("b")
+	if got := r.Waits()["n"].By; got != "NodeJob x/a" {
+		t.Errorf("%q waits", got)
+	}
+}

@@ -1,0 +1,75 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package observe
+
+import (
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/nodebudget/budget"
+	"github.com/everynode/everynode/internal/nodejob/plan"
+)
+
+// Stances are what the manager knows of the budgets beside their specs.
+type Stances struct {
+	// Of are the stances by the UID of the node. Known is false before the first plan of the budgets.
+	Of    map[types.UID]budget.Stance
+	Known bool
+	// Claimed are the nodes that the NodeJob has claimed.
+	Claimed map[types.UID]bool
+}
+
+// Budgets adds to the input of a plan what budgets mean for its nodes.
+func Budgets(in *plan.Input, effects *budget.Effects, stances Stances) {
+	in.BudgetsChangeAt = effects.ChangesAt()
+	for i := range in.Nodes {
+		node := &in.Nodes[i]
+		effect := effects.On(budgetNode(node))
+		if !effect.Limited && effect.Closed == nil {
+			continue
+		}
+		if in.Budgets == nil {
+			in.Budgets = map[types.UID]plan.NodeBudget{}
+		}
+		stance, known := stances.Of[node.UID]
+		in.Budgets[node.UID] = plan.NodeBudget{
+			Limited: effect.Limited, Closed: closure(effect.Closed), TasksClosed: closure(effect.TasksClosed),
+			ClosesAt: effect.ClosesAt, ClosesBy: effect.ClosesBy, Longest: effect.Longest,
+			// A node without a stance has been selected since the budgets were planned last.
+			Unknown: effect.Limited && (!stances.Known || !known),
+			Seat:    stance.Seat, SeatUID: stance.SeatUID, Allowed: stance.Allowed, Message: stance.Message,
+			Claimed: stances.Claimed[node.UID],
+		}
+	}
+}
+
+// budgetNode returns what decides whether a budget applies to a node.
+func budgetNode(node *plan.Node) *budget.Node {
+	n := &budget.Node{Created: node.Created}
+	n.Name, n.UID, n.Labels = node.Name, node.UID, node.Labels
+	return n
+}
+
+func closure(c *budget.Closure) *plan.BudgetClosure {
+	if c == nil {
+		return nil
+	}
+	return &plan.BudgetClosure{Message: c.Message, Until: c.Until}
+}
+
+// ToldStances returns what the statuses of budgets say about the nodes that they select, for a client that does not see seats.
+func ToldStances(budgets []*v1alpha1.NodeDisruptionBudget, nodes []plan.Node) Stances {
+	stances := Stances{Of: map[types.UID]budget.Stance{}, Known: true}
+	waiting := map[string]string{}
+	for _, b := range budgets {
+		for i := range b.Status.Waiting {
+			waiting[b.Status.Waiting[i].Node] = b.Status.Waiting[i].Message
+		}
+	}
+	for i := range nodes {
+		message := waiting[nodes[i].Name]
+		stances.Of[nodes[i].UID] = budget.Stance{Allowed: message == "", Message: message}
+	}
+	return stances
+}

@@ -1,0 +1,112 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package observe
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/nodebudget/budget"
+	"github.com/everynode/everynode/internal/nodejob/plan"
+)
+
+func TestBudgets(t *testing.T) {
+	sunday := time.Date(2026, 3, 1, 2, 30, 0, 0, time.UTC)
+	inPool := &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "a"}}
+	limits := func(n int32) []v1alpha1.BudgetLimit {
+		return []v1alpha1.BudgetLimit{{MaxUnavailable: new(intstr.FromInt32(n))}}
+	}
+	windows := []v1alpha1.BudgetWindow{{Schedule: "0 2 * * SUN", DurationSeconds: 3600}}
+	node := plan.Node{Name: "n", UID: "n-uid", Labels: map[string]string{"pool": "a"}, Created: sunday.Add(-24 * time.Hour)}
+	stance := budget.Stance{Seat: "seat", SeatUID: "seat-uid", Message: "no"}
+	frozen := &plan.BudgetClosure{Message: "NodeDisruptionBudget b allows no disruption (maxUnavailable 0)", Until: sunday.Add(time.Hour)}
+	tests := map[string]struct {
+		spec    v1alpha1.NodeDisruptionBudgetSpec
+		node    func(*plan.Node)
+		stances Stances
+		want    *plan.NodeBudget
+		changes time.Time
+	}{
+		"a budget that allows disruptions": {
+			spec:    v1alpha1.NodeDisruptionBudgetSpec{Selector: inPool, Limits: limits(1)},
+			stances: Stances{Of: map[types.UID]budget.Stance{"n-uid": stance}, Known: true},
+			want:    &plan.NodeBudget{Limited: true, Seat: "seat", SeatUID: "seat-uid", Message: "no"},
+		},
+		"a node that the NodeJob has claimed": {
+			spec: v1alpha1.NodeDisruptionBudgetSpec{Limits: limits(1)},
+			stances: Stances{
+				Of: map[types.UID]budget.Stance{
+					"n-uid": {Allowed: true},
+				},
+				Known:   true,
+				Claimed: map[types.UID]bool{"n-uid": true, "m-uid": true},
+			},
+			want: &plan.NodeBudget{Limited: true, Allowed: true, Claimed: true},
+		},
+		"before the first plan of the budgets": {
+			spec: v1alpha1.NodeDisruptionBudgetSpec{Limits: limits(1)}, want: &plan.NodeBudget{Limited: true, Unknown: true},
+		},
+		"a node that the budgets have not seen": {
+			spec:    v1alpha1.NodeDisruptionBudgetSpec{Limits: limits(1)},
+			stances: Stances{Of: map[types.UID]budget.Stance{"m-uid": stance}, Known: true},
+			want:    &plan.NodeBudget{Limited: true, Unknown: true},
+		},
+		"an open window": {
+			spec:    v1alpha1.NodeDisruptionBudgetSpec{Windows: windows},
+			stances: Stances{Of: map[types.UID]budget.Stance{"n-uid": {Allowed: true}}, Known: true},
+			want: &plan.NodeBudget{
+				Limited: true, Allowed: true, ClosesAt: sunday.Add(30 * time.Minute), ClosesBy: "b", Longest: time.Hour,
+			},
+			changes: sunday.Add(30 * time.Minute),
+		},
+		"a freeze of all tasks": {
+			spec: v1alpha1.NodeDisruptionBudgetSpec{
+				Limits: limits(0), Scope: v1alpha1.ScopeTasks, ExpiresAt: new(metav1.NewTime(sunday.Add(time.Hour))),
+			},
+			stances: Stances{Of: map[types.UID]budget.Stance{"n-uid": stance}, Known: true},
+			want: &plan.NodeBudget{
+				Limited: true, Seat: "seat", SeatUID: "seat-uid", Message: "no",
+				Closed:      frozen,
+				TasksClosed: frozen,
+			},
+			changes: sunday.Add(time.Hour),
+		},
+		"a budget that only reports": {
+			spec: v1alpha1.NodeDisruptionBudgetSpec{Limits: limits(0), Enforcement: v1alpha1.AuditBudget},
+		},
+		"a node that the budget does not select": {
+			spec: v1alpha1.NodeDisruptionBudgetSpec{Selector: inPool, Limits: limits(0)}, node: func(n *plan.Node) { n.Labels = nil },
+		},
+		"a node that joins": {
+			spec: v1alpha1.NodeDisruptionBudgetSpec{Limits: limits(0)},
+			node: func(n *plan.Node) { n.Created = sunday.Add(-time.Minute) },
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			in := plan.Input{Nodes: []plan.Node{node}, Now: sunday}
+			if tt.node != nil {
+				tt.node(&in.Nodes[0])
+			}
+			b := &v1alpha1.NodeDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "b"}, Spec: tt.spec}
+			Budgets(&in, budget.EffectsOf([]*v1alpha1.NodeDisruptionBudget{b}, 0, sunday), tt.stances)
+			var want map[types.UID]plan.NodeBudget
+			if tt.want != nil {
+				want = map[types.UID]plan.NodeBudget{"n-uid": *tt.want}
+			}
+			if diff := cmp.Diff(want, in.Budgets); diff != "" {
+				t.Errorf("budgets (-want +got):\n%s", diff)
+			}
+			if !in.BudgetsChangeAt.Equal(tt.changes) {
+				t.Errorf("they change at %v, want %v", in.BudgetsChangeAt, tt.changes)
+			}
+		})
+	}
+}

@@ -1,0 +1,208 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/nodejob/task"
+)
+
+// A NodeJob that disrupts a node which a NodeDisruptionBudget limits claims the node first: it evicts the seat of the node. The claim
+// is the last step before a start, so only nodes that would start now are claimed:
+//
+//	all other checks pass ──► Claim (the seat is evicted) ──► the next pass starts or prepares the node
+//
+// What has begun ends: a claimed node, a node that is being prepared, and the retries, the reboot, the check and the rollback of a run
+// wait for no budget. Plan.Holds keeps the seat of such a node from coming back.
+
+// NodeBudget is what the NodeDisruptionBudgets of a node mean for a NodeJob. The zero value is a node without one.
+type NodeBudget struct {
+	// Limited is true if a NodeJob must claim the node before it disrupts it.
+	Limited bool
+	// Closed is why no disruption may begin on the node, and TasksClosed why no attempt may start; nil if it may.
+	Closed      *BudgetClosure
+	TasksClosed *BudgetClosure
+	// ClosesAt is when the first window closes, and ClosesBy the name of its budget; zero if no window closes. Longest is the
+	// duration of its longest window.
+	ClosesAt time.Time
+	ClosesBy string
+	Longest  time.Duration
+	// Unknown is true while the manager does not know what the budgets allow, for example after its start.
+	Unknown bool
+	// Seat is the name and the UID of the pod to evict; empty if the node has no seat.
+	Seat    string
+	SeatUID types.UID
+	// Allowed is true if the budgets allow to disrupt the node: by the eviction, or because it already counts as unavailable.
+	// Message is why they do not.
+	Allowed bool
+	Message string
+	// Claimed is true if this NodeJob has claimed the node.
+	Claimed bool
+}
+
+// BudgetClosure is why a NodeDisruptionBudget is closed.
+type BudgetClosure struct {
+	// Message names the budget and says why.
+	Message string
+	// Until is when the reason ends; zero if that is not known.
+	Until time.Time
+}
+
+// block is that of a node that waits for a closed budget.
+func (c *BudgetClosure) block() block {
+	return block{cause: causeBudgetClosed, reason: v1alpha1.ReasonBudgetClosed, message: c.Message, until: c.Until}
+}
+
+// Claim claims a node from its NodeDisruptionBudgets: the seat of the node is evicted, if it has one. If that is refused, nothing is
+// claimed.
+type Claim struct {
+	Node    string
+	NodeUID types.UID
+	Seat    string
+	SeatUID types.UID
+}
+
+func (Claim) action() {}
+
+// tasksClosed blocks a node while a budget with scope Tasks is closed. A node that is being prepared continues.
+func tasksClosed(j *job, r startRequest) block {
+	closed := j.in.Budgets[r.node.UID].TasksClosed
+	quarantined := r.node.On.Record != nil && r.node.On.Record.Cordoned
+	if r.phase != task.Task || closed == nil || j.isPrepared(r.node) && !quarantined {
+		return block{}
+	}
+	return closed.block()
+}
+
+// budgetBlock is what the budgets of a node prevent, after all other checks have passed. A rollback claims nothing, because the node
+// must not stay as the task has left it.
+func (c *capacity) budgetBlock(w *nodePlan) block {
+	b, known := c.in.Budgets[w.node.UID]
+	if !known || b.Claimed || c.inPreparation(w) {
+		return block{}
+	}
+	if closed := c.windowBlock(w, &b); closed.blocks() || !b.Limited {
+		return closed
+	}
+	wait := block{cause: causeBudget, reason: v1alpha1.ReasonWaitingForBudget}
+	switch {
+	case b.Unknown:
+		wait.message = "the manager does not know yet what its NodeDisruptionBudgets allow"
+	case !b.Allowed:
+		// A node that waits for its seat does not wait for other nodes.
+		wait.message, wait.awaits = firstOf(b.Message, "its NodeDisruptionBudgets do not allow it now"), b.Seat != ""
+	default:
+		wait.message = "it claims the node from its NodeDisruptionBudgets"
+		wait.claim = &Claim{Node: w.node.Name, NodeUID: w.node.UID, Seat: b.Seat, SeatUID: b.SeatUID}
+	}
+	return wait
+}
+
+// windowBlock is what closed budgets prevent, and windows that close before a run would end.
+func (c *capacity) windowBlock(w *nodePlan, b *NodeBudget) block {
+	run, parts := c.longestRun(w.start.number)
+	switch closes := b.ClosesAt; {
+	case b.Longest > 0 && run > b.Longest:
+		return block{cause: causeWindowTooShort, reason: v1alpha1.ReasonBudgetClosed, message: fmt.Sprintf(
+			"a run can take %s (%s), and the longest window of NodeDisruptionBudget %s is %s, so none can start: set a longer durationSeconds there, or a shorter task.timeoutSeconds or a lower retry.limit here",
+			run, parts, b.ClosesBy, b.Longest)}
+	case b.Closed != nil:
+		return b.Closed.block()
+	case !closes.IsZero() && c.in.Now.Add(run).After(closes):
+		return block{cause: causeBudgetClosed, reason: v1alpha1.ReasonBudgetClosed, until: closes, message: fmt.Sprintf(
+			"the window of NodeDisruptionBudget %s closes at %s, and a run can take %s (%s), so it starts in a later window",
+			b.ClosesBy, closes.UTC().Format(time.RFC3339), run, parts)}
+	}
+	return block{}
+}
+
+// longestRun is how long a run that begins with an attempt can take by its own time limits, and how that is composed. It counts one
+// reboot: one that fails and is repeated has already exceeded its limit. maintenance.reboot.timeoutSeconds includes the time for which
+// the node must be Ready.
+func (j *job) longestRun(first int32) (sum time.Duration, parts string) {
+	var all []string
+	add := func(what string, d time.Duration) {
+		if d > 0 {
+			sum += d
+			all = append(all, what+" "+d.String())
+		}
+	}
+	if d := j.in.Job.Spec.Maintenance.Drain; d != nil {
+		add("drain", drainTimeoutOf(d))
+	}
+	timeout, attempts := task.Timeout(j.in.Job, task.Task), max(1, j.retryLimit()-first+2)
+	if attempts > 1 {
+		sum += time.Duration(attempts) * timeout
+		all = append(all, fmt.Sprintf("task %d × %s", attempts, timeout))
+		var backoffs time.Duration
+		for n := first; n < first+attempts-1; n++ {
+			backoffs += j.backoff(n)
+		}
+		add("backoff", backoffs)
+	} else {
+		add("task", timeout)
+	}
+	if j.rebootWanted() {
+		add("reboot", task.Timeout(j.in.Job, task.Reboot))
+		if j.in.Job.Spec.Task.Check != nil {
+			add("check", task.Timeout(j.in.Job, task.Check))
+		}
+	}
+	return sum, strings.Join(all, ", ")
+}
+
+// claim plans the claim of a node. The node takes its place among the slots and the unavailable nodes of this pass, so no more nodes
+// are claimed than can start.
+func (p *planner) claim(w *nodePlan, claim *Claim) {
+	p.do(*claim)
+	p.capacity.take(w)
+	p.capacity.taskStarts++ // while there is an obstacle, one node is enough to find out whether it still exists
+	w.claims = true
+}
+
+// reportHolds sets what the budgets must know.
+func (p *planner) reportHolds() {
+	for i := range p.nodes {
+		w := &p.nodes[i]
+		if p.holds(w) {
+			add(&p.plan.Holds, w.node.UID)
+		}
+		if w.awaitsBudget {
+			add(&p.plan.Waits, w.node.UID)
+		}
+		p.plan.AwaitsBudgets = p.plan.AwaitsBudgets || w.waitsForBudget()
+	}
+	if p.plan.AwaitsBudgets {
+		p.plan.wake(p.in.BudgetsChangeAt)
+	}
+}
+
+func add(set *map[types.UID]bool, uid types.UID) {
+	if *set == nil {
+		*set = map[types.UID]bool{}
+	}
+	(*set)[uid] = true
+}
+
+// holds reports whether the NodeJob disrupts a node, or is about to. A node that waits for a retry of its run is held, too. A cordon
+// counts even if the NodeJob does not disrupt nodes any more.
+func (p *planner) holds(w *nodePlan) bool {
+	switch {
+	case p.cordonedForUs(w.node) && w.node.Unschedulable:
+		return true
+	case !p.disrupts():
+		return false
+	case w.slot, w.claims, w.terminating:
+		return true
+	}
+	rec := w.node.On.Record
+	retries := w.State == Waiting && w.cause == causeBackoff && rec != nil && !rec.NeverStarted
+	return retries || p.isPrepared(w.node)
+}
