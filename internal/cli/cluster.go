@@ -46,6 +46,10 @@ func readCluster(ctx context.Context, f *console.Factory, c client.Reader, names
 	for i := range jobs {
 		seen.Jobs = append(seen.Jobs, &jobs[i])
 	}
+	if err != nil {
+		return seen, err
+	}
+	seen.Budgets, err = cmdutil.BudgetsFor(ctx, c)
 	return seen, err
 }
 

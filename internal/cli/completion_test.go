@@ -15,11 +15,15 @@ import (
 
 // TestNamesAreCompleted calls the completion as a shell does: the last argument is the word that is completed.
 func TestNamesAreCompleted(t *testing.T) {
-	names := map[string][]string{clitest.NodesPath: {"node-1", "node-2", "other"}, clitest.JobsPath: {"j", "job-2"}}
+	names := map[string][]string{
+		clitest.NodesPath: {"node-1", "node-2", "other"}, clitest.JobsPath: {"j", "job-2"}, budgetsPath: {"freeze", "production"},
+	}
 	tests := map[string]struct{ line, want string }{
 		"a NodeJob":                               {"status |", "j job-2"},
 		"one NodeJob only":                        {"status j |", ""},
 		"another NodeJob":                         {"suspend j |", "job-2"},
+		"a freeze":                                {"thaw fr|", "freeze"},
+		"another freeze":                          {"thaw freeze |", "production"},
 		"nodes of a NodeJob":                      {"retry j node-1 |", "node-2 other"},
 		"a node to explain":                       {"explain j no|", "node-1 node-2"},
 		"a NodeJob to compare with":               {"results j --diff |", "job-2"},

@@ -79,13 +79,28 @@ func (o *explainOptions) run(ctx context.Context) error {
 	case err != nil:
 		return err
 	case job == nil:
+		if err := o.sayFreezes(seen, i); err != nil {
+			return err
+		}
 		return o.all(ctx, seen, i)
 	}
 	e, err := o.explain(ctx, seen, job, i)
 	if err != nil {
 		return err
 	}
+	if err := o.sayFreezes(seen, i); err != nil {
+		return err
+	}
 	return o.Print(e.Lines())
+}
+
+// sayFreezes prints the freezes that select the i-th node.
+func (o *explainOptions) sayFreezes(seen clusterView, i int) error {
+	found := cmdutil.FreezesOn(seen.Budgets, seen.Nodes[i:i+1], seen.Now)
+	for k := range found {
+		found[k].Node = seen.Nodes[i].Name
+	}
+	return sayFreezes(o.Factory, found)
 }
 
 // explain returns the explanation of a NodeJob for the i-th node.

@@ -76,7 +76,9 @@ func (o *listOptions) run(ctx context.Context) error {
 	if err := o.Print(list.Lines()); err != nil {
 		return err
 	}
-	o.Tell(list.Unobserved(term.Of(o.ErrOut, o.Getenv).Options().Width)...)
+	width := term.Of(o.ErrOut, o.Getenv).Options().Width
+	o.Tell(list.Unobserved(width)...)
+	o.Tell(view.Freezes(freezes(ctx, o.Factory, c), o.Now(), width)...)
 	return nil
 }
 

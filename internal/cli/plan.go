@@ -83,17 +83,25 @@ func (o *planOptions) run(ctx context.Context) error {
 			return err
 		}
 	}
-	return o.show(plans)
+	if o.output == console.OutputJSON {
+		return o.showData(plans)
+	}
+	return o.show(plans, cmdutil.FreezesOn(seen.Budgets, seen.Nodes, seen.Now))
 }
 
-// show prints the plans, for users or for programs.
-func (o *planOptions) show(plans []view.Plan) error {
-	if o.output == console.OutputJSON {
-		all := planResult{}
-		for i := range plans {
-			all.NodeJobs = append(all.NodeJobs, plans[i].Data())
-		}
-		return o.PrintData(o.output, all)
+// showData prints the plans for programs.
+func (o *planOptions) showData(plans []view.Plan) error {
+	all := planResult{}
+	for i := range plans {
+		all.NodeJobs = append(all.NodeJobs, plans[i].Data())
+	}
+	return o.PrintData(o.output, all)
+}
+
+// show prints the plans for users, below the freezes.
+func (o *planOptions) show(plans []view.Plan, found []view.Freeze) error {
+	if err := sayFreezes(o.Factory, found); err != nil {
+		return err
 	}
 	var lines []text.Line
 	for i := range plans {

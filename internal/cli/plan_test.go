@@ -34,6 +34,8 @@ type planServer struct {
 	secret *corev1.Secret
 	// denied is true if the namespace does not have the label that allows NodeJobs.
 	denied bool
+	// budgets are the NodeDisruptionBudgets.
+	budgets []v1alpha1.NodeDisruptionBudget
 }
 
 func (s *planServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -58,6 +60,10 @@ func (s *planServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		clitest.Respond(w, corev1.NodeList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NodeList"}, Items: s.nodes})
 	case r.URL.Path == clitest.PodsPath:
 		clitest.Respond(w, corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}})
+	case r.URL.Path == budgetsPath:
+		clitest.Respond(w, v1alpha1.NodeDisruptionBudgetList{
+			TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodeDisruptionBudgetList"}, Items: s.budgets,
+		})
 	case strings.HasSuffix(r.URL.Path, "/nodejobs"):
 		clitest.Respond(
 			w,

@@ -88,14 +88,14 @@ const (
 
 // readOnlyCommands returns the commands that change nothing.
 func readOnlyCommands(f *console.Factory) []*cobra.Command {
-	return []*cobra.Command{newStatusCommand(f), newListCommand(f), newExplainCommand(f), newResultsCommand(f), newPlanCommand(f), newCanICommand(f), newLogsCommand(f), newDashboardCommand(f)}
+	return []*cobra.Command{newStatusCommand(f), newListCommand(f), newExplainCommand(f), newResultsCommand(f), newPlanCommand(f), newBudgetsCommand(f), newCanICommand(f), newLogsCommand(f), newDashboardCommand(f)}
 }
 
 // mutatingCommands returns the commands that change objects.
 func mutatingCommands(f *console.Factory) []*cobra.Command {
 	return []*cobra.Command{
 		run.NewCommand(f), newPromoteCommand(f), newSuspendCommand(f), newResumeCommand(f), newRetryCommand(f), newRerunCommand(f),
-		newSkipCommand(f), newAbortCommand(f), newCreateCommand(f), newConvertCommand(f), uninstall.NewCommand(f),
+		newSkipCommand(f), newAbortCommand(f), newFreezeCommand(f), newThawCommand(f), newCreateCommand(f), newConvertCommand(f), uninstall.NewCommand(f),
 	}
 }
 

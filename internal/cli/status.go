@@ -113,5 +113,6 @@ func (o *statusOptions) view(ctx context.Context, job *v1alpha1.NodeJob) view.St
 		s.RunningUnknown = "what runs cannot be seen: " + cmdutil.Explain(err).Error()
 	}
 	s.Running = cmdutil.Attempts(pods)
+	s.Freezes = freezes(ctx, o.Factory, o.client)
 	return s
 }

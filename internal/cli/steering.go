@@ -26,27 +26,37 @@ func newSteering(f *console.Factory, name string) (*apply.Steering, error) {
 
 // eachJob does the same for several NodeJobs. If one fails, the others are still done, and the exit code is the highest one.
 func eachJob(ctx context.Context, f *console.Factory, names []string, do func(context.Context, *apply.Steering) error) error {
-	worst := cmdutil.ExitOK
+	jobs := make([]steered, 0, len(names))
 	for _, name := range names {
-		s, err := newSteering(f, name)
+		jobs = append(jobs, steered{name, func() (*apply.Steering, error) { return newSteering(f, name) }})
+	}
+	return eachSteered(ctx, f, jobs, do)
+}
+
+// steered is a NodeJob that is to be changed.
+type steered struct {
+	// name is the name in messages.
+	name string
+	get  func() (*apply.Steering, error)
+}
+
+func eachSteered(ctx context.Context, f *console.Factory, jobs []steered, do func(context.Context, *apply.Steering) error) error {
+	worst := cmdutil.ExitOK
+	for _, job := range jobs {
+		s, err := job.get()
 		if err == nil {
 			err = do(ctx, s)
 		}
-		if len(names) == 1 || ctx.Err() != nil {
+		if len(jobs) == 1 || ctx.Err() != nil {
 			return err
 		}
 		err = cmdutil.Explain(err)
 		if err != nil && !cmdutil.IsSilent(err) {
-			f.Tell(text.Of("nodejob "+name+": ").Tone(text.Bad, "error: ").With(err.Error()))
+			f.Tell(text.Of("nodejob "+job.name+": ").Tone(text.Bad, "error: ").With(err.Error()))
 		}
 		worst = max(worst, cmdutil.CodeOf(err))
 	}
 	return cmdutil.Exit(worst)
-}
-
-// changeEach makes a change of several NodeJobs that is always possible.
-func changeEach(ctx context.Context, f *console.Factory, names []string, decide func(*v1alpha1.NodeJob) steer.Decision) error {
-	return eachJob(ctx, f, names, func(ctx context.Context, s *apply.Steering) error { return s.Change(ctx, possible(decide)) })
 }
 
 // possible is a decision that is always possible.

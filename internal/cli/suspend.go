@@ -11,16 +11,19 @@ import (
 )
 
 func newSuspendCommand(f *console.Factory) *cobra.Command {
-	return &cobra.Command{
-		Use:   "suspend NAME…",
+	selection := jobSelection{names: "the names of one or more NodeJobs"}
+	cmd := &cobra.Command{
+		Use:   "suspend NAME… | -l SELECTOR | --all",
 		Short: "Suspend NodeJobs: start nothing new, and let running attempts finish",
 		Long: `Suspend NodeJobs by setting spec.suspend: no attempt, rollback or drain starts. Attempts that are running finish, and
 their outcome is recorded. To end them as well, use abort.`,
-		Example:           "  kubectl everynode suspend somaxconn -n node-setup\n  kubectl everynode suspend somaxconn max-map-count -n node-setup",
-		Args:              console.AtLeastOneArg("the names of one or more NodeJobs"),
+		Example:           "  kubectl everynode suspend somaxconn -n node-setup\n  kubectl everynode suspend somaxconn max-map-count -n node-setup\n  kubectl everynode suspend -l team=storage -A",
+		Args:              selection.args,
 		ValidArgsFunction: f.CompleteOtherJobs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return changeEach(cmd.Context(), f, args, steer.Suspend)
+			return selection.change(cmd.Context(), f, args, steer.Suspend)
 		},
 	}
+	selection.addFlags(cmd)
+	return cmd
 }

@@ -31,6 +31,8 @@ type observed struct {
 	guards []*v1alpha1.NodeGuard
 	// pods are the pods of NodeJobs, by the namespace and the name of the NodeJob.
 	pods map[types.NamespacedName][]corev1.Pod
+	// freezes are the freezes that select nodes.
+	freezes []view.Freeze
 	// notes are what is missing, and why.
 	notes []note
 	// context is the name of the user's context, and flag the name if the user gave it as a flag.
@@ -87,6 +89,8 @@ type nodeState struct {
 type clusterState struct {
 	Context string `json:"context"`
 	Notes   []note `json:"notes"`
+	// Freezes are the freezes that select nodes, a sentence for each.
+	Freezes []string `json:"freezes,omitempty"`
 	// Changes is true if the page can make changes.
 	Changes bool `json:"changes,omitempty"`
 	// User is the name of the user of a dashboard in the cluster. LogOut is true if the page can end the session.
@@ -120,8 +124,19 @@ func (o *observed) values() map[string]json.RawMessage {
 	for i := range nodes {
 		values["node:"+o.Nodes[i].Name] = encode(nodes[i])
 	}
-	values["cluster"] = encode(clusterState{Context: o.context, Notes: o.notes, Changes: o.makes, User: shortened(o.user), LogOut: o.hasCookie})
+	values["cluster"] = encode(clusterState{
+		Context: o.context, Notes: o.notes, Freezes: o.frozen(), Changes: o.makes, User: shortened(o.user), LogOut: o.hasCookie,
+	})
 	return values
+}
+
+// frozen are the sentences of the freezes.
+func (o *observed) frozen() []string {
+	var sentences []string
+	for _, f := range o.freezes {
+		sentences = append(sentences, text.Safe(f.Sentence(o.Now)))
+	}
+	return sentences
 }
 
 // addStates adds the state of each node under a NodeJob.

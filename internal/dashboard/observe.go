@@ -35,6 +35,8 @@ type mirrors struct {
 	jobs   *mirror[*v1alpha1.NodeJob]
 	guards *mirror[*v1alpha1.NodeGuard]
 	pods   *mirror[*corev1.Pod]
+	// budgets are the NodeDisruptionBudgets. A user who may not read them sees no freezes.
+	budgets *mirror[*v1alpha1.NodeDisruptionBudget]
 	// dirty receives after a change.
 	dirty chan struct{}
 }
@@ -70,6 +72,14 @@ func newMirrors(c client.WithWatch, namespace string, after func(time.Duration) 
 			return pod
 		},
 	}
+	m.budgets = &mirror[*v1alpha1.NodeDisruptionBudget]{
+		client: c, after: after, list: &v1alpha1.NodeDisruptionBudgetList{}, changed: changed,
+		keep: func(o client.Object) *v1alpha1.NodeDisruptionBudget {
+			b := o.(*v1alpha1.NodeDisruptionBudget).DeepCopy()
+			b.ManagedFields = nil
+			return b
+		},
+	}
 	return m
 }
 
@@ -79,16 +89,19 @@ func (m *mirrors) run(ctx context.Context) {
 	go m.jobs.run(ctx)
 	go m.guards.run(ctx)
 	go m.pods.run(ctx)
+	go m.budgets.run(ctx)
 }
 
 // limitWatches lists all kinds again at least this often.
 func (m *mirrors) limitWatches(watchFor time.Duration) {
 	m.nodes.watchFor, m.jobs.watchFor, m.guards.watchFor, m.pods.watchFor = watchFor, watchFor, watchFor, watchFor
+	m.budgets.watchFor = watchFor
 }
 
 // unauthorized sets what is called if the API server does not accept the user's credentials.
 func (m *mirrors) unauthorized(do func()) {
 	m.nodes.unauthorized, m.jobs.unauthorized, m.guards.unauthorized, m.pods.unauthorized = do, do, do, do
+	m.budgets.unauthorized = do
 }
 
 // podsOfTasks is the part of the cluster that a user of one namespace often cannot read.
@@ -103,7 +116,7 @@ func (m *mirrors) pod(key client.ObjectKey) *corev1.Pod {
 
 // ready reports whether what can be known is known.
 func (m *mirrors) ready() bool {
-	return m.nodes.ready() && m.jobs.ready() && m.guards.ready() && m.pods.ready()
+	return m.nodes.ready() && m.jobs.ready() && m.guards.ready() && m.pods.ready() && m.budgets.ready()
 }
 
 // observe returns what is known now.
@@ -134,10 +147,16 @@ func (m *mirrors) observe(now time.Time) *observed {
 	add("NodeGuards", limited, failed)
 	pods, limited, failed := m.pods.all()
 	add(podsOfTasks, limited, failed)
+	budgets, _, failed := m.budgets.all()
+	if !cmdutil.IsUnreadable(failed) {
+		add("NodeDisruptionBudgets", nil, failed)
+	}
+	slices.SortFunc(budgets, func(a, b *v1alpha1.NodeDisruptionBudget) int { return strings.Compare(a.Name, b.Name) })
 	for _, pod := range pods {
 		key := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Labels[v1alpha1.NodeJobLabel]}
 		o.pods[key] = append(o.pods[key], *pod)
 	}
+	o.Budgets, o.freezes = budgets, cmdutil.FreezesOn(budgets, o.Nodes, now)
 	slices.SortFunc(o.Nodes, func(a, b plan.Node) int { return strings.Compare(a.Name, b.Name) })
 	slices.SortFunc(o.Jobs, func(a, b *v1alpha1.NodeJob) int {
 		return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)

@@ -57,6 +57,12 @@ func (f *Factory) CompleteNodeList(marks string) cobra.CompletionFunc {
 	}
 }
 
+// CompleteBudgets completes the names of NodeDisruptionBudgets that are not in args yet.
+func (f *Factory) CompleteBudgets(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+	found, directive := f.names(cmd.Context(), toComplete, func(ctx context.Context, c client.Client, _ string) []string { return cmdutil.BudgetNames(ctx, c) })
+	return slices.DeleteFunc(found, func(n string) bool { return slices.Contains(args, n) }), directive
+}
+
 // CompleteOtherJobs completes the names of NodeJobs that are not in args yet.
 func (f *Factory) CompleteOtherJobs(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
 	found, directive := f.CompleteJobs(cmd, nil, toComplete)

@@ -297,6 +297,9 @@ func (u *uninstalling) deleteCRDs(ctx context.Context) error {
 	for _, o := range left.jobsAndGuards() {
 		held = append(held, fmt.Sprintf("%s has the finalizers %s", u.describe(o), strings.Join(o.GetFinalizers(), ", ")))
 	}
+	if len(held) == 0 {
+		return cmdutil.Failf(cmdutil.ExitTimedOut, "the CRDs are still being deleted, and no NodeJob and no NodeGuard has a finalizer. See: kubectl get crd -o yaml, kubectl get nodedisruptionbudgets -o yaml")
+	}
 	return cmdutil.Failf(cmdutil.ExitTimedOut, "the CRDs are still being deleted: %s. Have the owners of these finalizers remove them", cmdutil.JoinNames(held))
 }
 

@@ -82,6 +82,7 @@ function changed(keys, reset) {
   $("user").hidden = !state.cluster?.user;
   $("log-out").hidden = !state.cluster?.logOut;
   document.title = title();
+  drawFreezes();
   drawNotes();
   drawJobs(state, job);
   grid.draw();
@@ -93,6 +94,15 @@ function changed(keys, reset) {
 function title() {
   const failed = [...state.jobs.values()].reduce((sum, job) => sum + job.failed, 0);
   return `${failed ? `(${failed} failed) ` : ""}Everynode${state.cluster?.context ? `: ${state.cluster.context}` : ""}`;
+}
+
+function drawFreezes() {
+  const freezes = state.cluster?.freezes ?? [];
+  const said = JSON.stringify(freezes);
+  if (said === drawFreezes.said) return;
+  drawFreezes.said = said;
+  $("freezes").hidden = !freezes.length;
+  replace($("freezes"), freezes.map((sentence) => el("p", { class: "freeze" }, sentence)));
 }
 
 function drawNotes() {

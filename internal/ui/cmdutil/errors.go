@@ -62,8 +62,8 @@ func NotInstalled(err error) bool {
 func uninstalled(err error) string {
 	const install = "Apply its config/default (see Install it in the README), or choose another cluster with --context"
 	var status apierrors.APIStatus
-	if errors.As(err, &status) && status.Status().Details != nil && status.Status().Details.Kind == "nodeguards" {
-		return "this cluster does not have the resource nodeguards.everynode.dev: its Everynode is older than this command, or incomplete. " + install
+	if errors.As(err, &status) && status.Status().Details != nil && slices.Contains([]string{"nodeguards", "nodedisruptionbudgets"}, status.Status().Details.Kind) {
+		return "this cluster does not have the resource " + status.Status().Details.Kind + ".everynode.dev: its Everynode is older than this command, or incomplete. " + install
 	}
 	return "this cluster does not know NodeJobs: Everynode is not installed there. " + install
 }
@@ -100,14 +100,15 @@ func forbidden(err error) string {
 
 // viewRoles are the ClusterRoles that allow to read a resource: in one namespace, and in the whole cluster.
 var viewRoles = map[string]struct{ namespaced, cluster string }{
-	"nodejobs":             {viewRole, viewAllRole},
-	"nodeguards":           {viewRole, viewAllRole},
-	"nodes":                {cluster: viewNodesRole},
-	"pods":                 {viewRole, viewDrainsRole},
-	"pods/log":             {namespaced: viewRole},
-	"configmaps":           {namespaced: viewRole},
-	"serviceaccounts":      {namespaced: viewRole},
-	"poddisruptionbudgets": {cluster: viewDrainsRole},
+	"nodejobs":              {viewRole, viewAllRole},
+	"nodeguards":            {viewRole, viewAllRole},
+	"nodes":                 {cluster: viewNodesRole},
+	"nodedisruptionbudgets": {cluster: viewNodesRole},
+	"pods":                  {viewRole, viewDrainsRole},
+	"pods/log":              {namespaced: viewRole},
+	"configmaps":            {namespaced: viewRole},
+	"serviceaccounts":       {namespaced: viewRole},
+	"poddisruptionbudgets":  {cluster: viewDrainsRole},
 }
 
 const (
@@ -135,6 +136,8 @@ func roleFor(verb, resource, namespace string) string {
 		return "The ClusterRole everynode-operator-nodes has what retry, rerun and skip need on nodes. "
 	case "pods":
 		return "The ClusterRole everynode-operator has what abort needs on pods. "
+	case "nodedisruptionbudgets":
+		return "The ClusterRole everynode-nodedisruptionbudget-editor, bound in the whole cluster, allows it. "
 	case "nodejobs":
 		return "The ClusterRole everynode-nodejob-editor allows changing NodeJobs. "
 	}

@@ -117,6 +117,7 @@ func TestTheNamedRoleHasThePermission(t *testing.T) {
 		{"list", "nodejobs", cluster}, {"list", "nodejobs", namespaced}, {"list", "nodeguards", cluster}, {"list", "nodeguards", namespaced},
 		{"list", "nodes", cluster}, {"list", "pods", cluster}, {"list", "pods", namespaced}, {"get", "pods/log", namespaced},
 		{"get", "configmaps", namespaced}, {"get", "serviceaccounts", namespaced}, {"list", "poddisruptionbudgets", cluster}, {"patch", "nodes", cluster}, {"delete", "pods", namespaced},
+		{"list", "nodedisruptionbudgets", cluster}, {"create", "nodedisruptionbudgets", cluster}, {"delete", "nodedisruptionbudgets", cluster},
 		{"create", "nodejobs", namespaced}, {"update", "nodejobs", namespaced}, {"patch", "nodejobs", namespaced}, {"delete", "nodejobs", namespaced},
 	} {
 		said := roleFor(needed[0], needed[1], needed[2])

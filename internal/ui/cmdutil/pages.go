@@ -44,6 +44,15 @@ func JobNames(ctx context.Context, c client.Client, namespace string) []string {
 	return namesIn(ctx, c, v1alpha1.GroupVersion.WithKind("NodeJobList"), client.InNamespace(namespace))
 }
 
+// JobKeys returns the namespaces and names of NodeJobs.
+func JobKeys(ctx context.Context, c client.Reader, opts ...client.ListOption) ([]client.ObjectKey, error) {
+	var keys []client.ObjectKey
+	err := eachMetadata(ctx, c, v1alpha1.GroupVersion.WithKind("NodeJobList"), func(o *metav1.PartialObjectMetadata) {
+		keys = append(keys, client.ObjectKeyFromObject(o))
+	}, opts...)
+	return keys, err
+}
+
 // NodeNames returns the names of the nodes, as far as the user may list them.
 func NodeNames(ctx context.Context, c client.Client) []string {
 	return namesIn(ctx, c, corev1.SchemeGroupVersion.WithKind("NodeList"))

@@ -28,7 +28,9 @@ type Status struct {
 	RunningUnknown string
 	// NotSelected is the number of nodes that the NodeJob does not select; 0 if it is not known.
 	NotSelected int
-	Now         time.Time
+	// Freezes are the freezes that select nodes of the cluster.
+	Freezes []Freeze
+	Now     time.Time
 	// Width is the number of columns; 0 for no limit.
 	Width int
 	// All reports whether nothing is left out.
@@ -59,7 +61,7 @@ const (
 
 // Lines draws the status.
 func (s Status) Lines() []text.Line {
-	return joined(s.head(), s.steps(), s.excluded(), s.problems(), s.drains(), s.running(), s.failures())
+	return joined(Freezes(s.Freezes, s.Now, s.Width), s.head(), s.steps(), s.excluded(), s.problems(), s.drains(), s.running(), s.failures())
 }
 
 // LinesWithoutSteps draws the status without the steps of the rollout.

@@ -1,0 +1,192 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"cmp"
+	"context"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/cli/console"
+	"github.com/everynode/everynode/internal/nodebudget/budget"
+	"github.com/everynode/everynode/internal/text"
+	"github.com/everynode/everynode/internal/ui/cmdutil"
+	"github.com/everynode/everynode/internal/ui/view"
+)
+
+const (
+	// freezeName is the name of a freeze if none is given.
+	freezeName = "freeze"
+	// defaultFreeze is how long a freeze lasts if --for is not given. So a freeze that is forgotten does not last.
+	defaultFreeze = 4 * time.Hour
+	leastFreeze   = time.Minute
+	longestFreeze = 7 * 24 * time.Hour
+	// maxReason is the limit of spec.reason.
+	maxReason = 1024
+)
+
+type freezeOptions struct {
+	*console.Factory
+	client          client.WithWatch
+	name            string
+	lasts           time.Duration
+	isDefault       bool
+	reason          string
+	selector        string
+	disruptionsOnly bool
+}
+
+func newFreezeCommand(f *console.Factory) *cobra.Command {
+	o := &freezeOptions{Factory: f}
+	cmd := &cobra.Command{
+		Use:   "freeze [NAME] --reason TEXT [--for DURATION] [-l SELECTOR]",
+		Short: "Freeze nodes for some time: no NodeJob starts, and no drain begins",
+		Long: `Freeze nodes for some time by creating a NodeDisruptionBudget that allows nothing: no attempt of a NodeJob starts on the selected nodes,
+and drains by other tools wait. What has begun continues. Without -l, all nodes are frozen, also those that join.
+
+A freeze ends automatically after --for, at most 7 days, or earlier with thaw. With --disruptions-only, NodeJobs that do not cordon, drain
+or reboot start as before. If a freeze with this name has ended, it is replaced. For windows and limits, create a NodeDisruptionBudget.`,
+		Example: `  # all nodes, for the time of an incident
+  kubectl everynode freeze --for 4h --reason "INC-42"
+
+  # some nodes, besides another freeze
+  kubectl everynode freeze databases -l pool=databases --for 30m --reason "restore of the backup"`,
+		Args:              atMostOneName("the name of the freeze"),
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			o.name, o.isDefault = cmp.Or(strings.Join(args, ""), freezeName), !cmd.Flags().Changed("for")
+			spec, err := o.spec()
+			if err != nil {
+				return err
+			}
+			if o.client, err = o.Client(); err != nil {
+				return err
+			}
+			return o.run(cmd.Context(), spec)
+		},
+	}
+	cmd.Flags().DurationVar(&o.lasts, "for", defaultFreeze, "how long it lasts: 1m to 168h")
+	cmd.Flags().StringVar(&o.reason, "reason", "", "why, for those whose work waits, such as the name of an incident; required")
+	cmd.Flags().StringVarP(&o.selector, "selector", "l", "", "freeze only nodes with these labels")
+	cmd.Flags().BoolVar(&o.disruptionsOnly, "disruptions-only", false, "let NodeJobs start that do not cordon, drain or reboot")
+	return cmd
+}
+
+// atMostOneName accepts no argument, or a name that is not empty.
+func atMostOneName(what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 || len(args) == 1 && args[0] != "" {
+			return nil
+		}
+		return console.ExactArgs(1, what+", or nothing")(cmd, args)
+	}
+}
+
+// spec returns the spec of the freeze, without its end.
+func (o *freezeOptions) spec() (v1alpha1.NodeDisruptionBudgetSpec, error) {
+	o.reason = strings.TrimSpace(o.reason)
+	none := intstr.FromInt32(0)
+	spec := v1alpha1.NodeDisruptionBudgetSpec{
+		Scope: v1alpha1.ScopeTasks, Limits: []v1alpha1.BudgetLimit{{MaxUnavailable: &none}}, JoiningNodes: v1alpha1.JoiningNodesIncluded,
+		Enforcement: v1alpha1.EnforceBudget, Reason: o.reason,
+	}
+	switch {
+	case o.reason == "":
+		return spec, cmdutil.Failf(cmdutil.ExitUsage, "a freeze needs a reason, for those whose work waits: --reason \"INC-42\"")
+	case len(o.reason) > maxReason:
+		return spec, cmdutil.Failf(cmdutil.ExitUsage, "--reason is too long: at most %d bytes are possible", maxReason)
+	case o.lasts < leastFreeze || o.lasts > longestFreeze:
+		return spec, cmdutil.Failf(cmdutil.ExitUsage, "--for %s: give 1m to 168h (7 days). To hold nodes for longer, create a NodeDisruptionBudget", o.lasts)
+	}
+	if o.disruptionsOnly {
+		spec.Scope = v1alpha1.ScopeDisruptions
+	}
+	if o.selector != "" {
+		selector, err := metav1.ParseToLabelSelector(o.selector)
+		if err != nil {
+			return spec, cmdutil.Failf(cmdutil.ExitUsage, "-l %s: %w", o.selector, err)
+		}
+		spec.Selector = selector
+	}
+	return spec, nil
+}
+
+func (o *freezeOptions) run(ctx context.Context, spec v1alpha1.NodeDisruptionBudgetSpec) error {
+	existing, err := cmdutil.GetBudget(ctx, o.client, o.name) // its response also has the time of the API server
+	if err != nil {
+		return err
+	}
+	if existing != nil {
+		if err := o.mayReplace(existing); err != nil {
+			return err
+		}
+	}
+	ends := metav1.NewTime(o.Now().Add(o.lasts).Truncate(time.Second))
+	spec.ExpiresAt = &ends
+	b := &v1alpha1.NodeDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: o.name}, Spec: spec}
+	nodes, err := cmdutil.SelectedNodes(ctx, o.client, b, o.Now())
+	switch {
+	case cmdutil.CodeOf(err) == cmdutil.ExitForbidden:
+		o.Tell(text.Of("how many nodes are frozen is not known: " + err.Error()))
+	case err != nil:
+		return err
+	case nodes == 0 && o.selector != "":
+		return cmdutil.Failf(cmdutil.ExitNotFound, "no node matches -l %s. Nothing was changed", o.selector)
+	}
+	if err := o.write(ctx, existing, b); err != nil {
+		return err
+	}
+	return o.tell(b, nodes)
+}
+
+// mayReplace returns why a budget with the name of the freeze is not replaced; nil if it has expired.
+func (o *freezeOptions) mayReplace(b *v1alpha1.NodeDisruptionBudget) error {
+	switch {
+	case !budget.IsFreeze(&b.Spec):
+		return cmdutil.Failf(cmdutil.ExitError, "NodeDisruptionBudget %s exists, and is not a freeze. Nothing was changed. Use another name: kubectl everynode freeze NAME", b.Name)
+	case !b.DeletionTimestamp.IsZero():
+		return cmdutil.Failf(cmdutil.ExitError, "NodeDisruptionBudget %s is being deleted. Nothing was changed. Try again, or use another name: kubectl everynode freeze NAME", b.Name)
+	case cmdutil.IsExpired(b, o.Now()):
+		return nil
+	}
+	return cmdutil.Failf(cmdutil.ExitError, "the nodes are frozen already. %s. Nothing was changed. End it first: kubectl everynode thaw %s. Or use another name: kubectl everynode freeze NAME",
+		view.Freeze{Budget: b}.Sentence(o.Now()), b.Name)
+}
+
+// write creates the freeze, or replaces one that has expired if it is still as it was read.
+func (o *freezeOptions) write(ctx context.Context, existing, b *v1alpha1.NodeDisruptionBudget) error {
+	if existing == nil {
+		return cmdutil.Explain(o.client.Create(ctx, b))
+	}
+	spec := b.Spec
+	*b = *existing.DeepCopy()
+	b.Spec = spec
+	return cmdutil.Explain(o.client.Update(ctx, b))
+}
+
+// tell says what is held, until when, and how to end it.
+func (o *freezeOptions) tell(b *v1alpha1.NodeDisruptionBudget, nodes int) error {
+	f := view.Freeze{Budget: b, Nodes: nodes}
+	if err := o.Say(text.Of("nodedisruptionbudget "+b.Name+": ").Tone(text.Strong, "frozen "+f.Until(o.Now())+": "+f.Holds())); err != nil {
+		return err
+	}
+	if b.Spec.Scope == v1alpha1.ScopeTasks {
+		o.Tell(text.Toned(text.Dim, "Tasks and drains that have begun continue. New drains by other tools wait too. To stop tasks as well: kubectl everynode abort NAME"))
+	} else {
+		o.Tell(text.Toned(text.Dim, "Drains that have begun continue. NodeJobs that do not cordon, drain or reboot start as before"))
+	}
+	if o.isDefault {
+		o.Tell(text.Toned(text.Dim, "It lasts "+duration.HumanDuration(defaultFreeze)+", the default: --for sets another time, up to 168h"))
+	}
+	o.Tell(text.Toned(text.Dim, "To end it: kubectl everynode thaw "+b.Name))
+	return nil
+}

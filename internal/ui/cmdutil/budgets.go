@@ -1,0 +1,155 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cmdutil
+
+import (
+	"context"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/nodebudget/budget"
+	"github.com/everynode/everynode/internal/nodeguard/guard"
+	"github.com/everynode/everynode/internal/nodejob/plan"
+	"github.com/everynode/everynode/internal/ui/view"
+)
+
+// ListBudgets reads all NodeDisruptionBudgets.
+func ListBudgets(ctx context.Context, c client.Reader) ([]v1alpha1.NodeDisruptionBudget, error) {
+	var all []v1alpha1.NodeDisruptionBudget
+	var page v1alpha1.NodeDisruptionBudgetList
+	err := EachPage(ctx, c, &page, func() {
+		all = append(all, page.Items...)
+		page.Items = nil // the next page must not be decoded into these items
+	})
+	return all, err
+}
+
+// GetBudget reads a NodeDisruptionBudget; nil if it does not exist.
+func GetBudget(ctx context.Context, c client.Reader, name string) (*v1alpha1.NodeDisruptionBudget, error) {
+	var found v1alpha1.NodeDisruptionBudget
+	err := c.Get(ctx, client.ObjectKey{Name: name}, &found)
+	switch {
+	case apierrors.IsNotFound(err) && !NotInstalled(err):
+		return nil, nil
+	case err != nil:
+		return nil, Explain(err)
+	}
+	return &found, nil
+}
+
+// BudgetNames returns the names of the NodeDisruptionBudgets, as far as the user may list them.
+func BudgetNames(ctx context.Context, c client.Client) []string {
+	return namesIn(ctx, c, v1alpha1.GroupVersion.WithKind("NodeDisruptionBudgetList"))
+}
+
+// IsExpired reports whether a NodeDisruptionBudget has no effect because of its end.
+func IsExpired(b *v1alpha1.NodeDisruptionBudget, now time.Time) bool {
+	return b.Spec.ExpiresAt != nil && !now.Before(b.Spec.ExpiresAt.Time)
+}
+
+// IsActiveFreeze reports whether a NodeDisruptionBudget is a freeze that holds something at this time.
+func IsActiveFreeze(b *v1alpha1.NodeDisruptionBudget, now time.Time) bool {
+	return budget.IsFreeze(&b.Spec) && b.Spec.Enforcement != v1alpha1.AuditBudget && b.DeletionTimestamp.IsZero() && !IsExpired(b, now)
+}
+
+// FreezesOn returns the freezes that select some of the nodes.
+func FreezesOn(budgets []*v1alpha1.NodeDisruptionBudget, nodes []plan.Node, now time.Time) []view.Freeze {
+	var freezes []view.Freeze
+	for _, b := range budgets {
+		if !IsActiveFreeze(b, now) {
+			continue
+		}
+		n := newCounter(b, now)
+		for i := range nodes {
+			n.count(nodes[i].Labels, nodes[i].Created)
+		}
+		if n.selected > 0 {
+			freezes = append(freezes, view.Freeze{Budget: b, Nodes: n.selected})
+		}
+	}
+	return freezes
+}
+
+// counter counts the nodes to which a budget applies.
+type counter struct {
+	effects  *budget.Effects
+	selected int
+}
+
+func newCounter(b *v1alpha1.NodeDisruptionBudget, now time.Time) *counter {
+	return &counter{effects: budget.EffectsOf([]*v1alpha1.NodeDisruptionBudget{b}, 0, now)}
+}
+
+func (n *counter) count(labels map[string]string, created time.Time) {
+	if n.effects.On(&budget.Node{Node: guard.Node{Labels: labels}, Created: created}).Limited {
+		n.selected++
+	}
+}
+
+// Freezes returns the freezes that select nodes, for a command that reads no nodes. now returns the time of the API server. A user who
+// may not list NodeDisruptionBudgets, and a cluster without them, have none.
+func Freezes(ctx context.Context, c client.Reader, now func() time.Time) ([]view.Freeze, error) {
+	budgets, err := readableBudgets(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	var freezes []view.Freeze
+	for i := range budgets {
+		b := &budgets[i]
+		if !IsActiveFreeze(b, now()) {
+			continue
+		}
+		selected, err := SelectedNodes(ctx, c, b, now())
+		switch {
+		case CodeOf(err) == ExitForbidden:
+			freezes = append(freezes, view.Freeze{Budget: b})
+		case err != nil:
+			return freezes, err
+		case selected > 0:
+			freezes = append(freezes, view.Freeze{Budget: b, Nodes: selected})
+		}
+	}
+	return freezes, nil
+}
+
+// readableBudgets reads all NodeDisruptionBudgets; none if the user may not list them, or the cluster does not know them.
+func readableBudgets(ctx context.Context, c client.Reader) ([]v1alpha1.NodeDisruptionBudget, error) {
+	budgets, err := ListBudgets(ctx, c)
+	if IsUnreadable(err) {
+		return nil, nil
+	}
+	return budgets, err
+}
+
+// IsUnreadable reports whether a user cannot know the objects of a kind: for lack of a permission, or because the cluster does not know
+// the kind.
+func IsUnreadable(err error) bool {
+	code := CodeOf(err)
+	return code == ExitForbidden || code == ExitNotInstalled || code == ExitNotFound
+}
+
+// BudgetsFor returns the NodeDisruptionBudgets for FreezesOn.
+func BudgetsFor(ctx context.Context, c client.Reader) ([]*v1alpha1.NodeDisruptionBudget, error) {
+	budgets, err := readableBudgets(ctx, c)
+	all := make([]*v1alpha1.NodeDisruptionBudget, 0, len(budgets))
+	for i := range budgets {
+		all = append(all, &budgets[i])
+	}
+	return all, err
+}
+
+// SelectedNodes returns the number of nodes to which a budget applies: from its status if the manager has observed it, since reading all
+// nodes takes longer.
+func SelectedNodes(ctx context.Context, c client.Reader, b *v1alpha1.NodeDisruptionBudget, now time.Time) (int, error) {
+	if n := b.Status.Nodes; b.Generation > 0 && b.Status.ObservedGeneration == b.Generation && n.Selected > n.Joining {
+		return int(n.Selected - n.Joining), nil
+	}
+	n := newCounter(b, now)
+	err := EachNode(ctx, c, func(node *metav1.PartialObjectMetadata) { n.count(node.Labels, node.CreationTimestamp.Time) })
+	return n.selected, err
+}

@@ -1,0 +1,342 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package view
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/nodejob/record"
+	"github.com/everynode/everynode/internal/plural"
+	"github.com/everynode/everynode/internal/text"
+)
+
+// Budgets is a list of NodeDisruptionBudgets.
+type Budgets struct {
+	Items []v1alpha1.NodeDisruptionBudget
+	Now   time.Time
+	// Width is the number of columns; 0 for no limit.
+	Width int
+}
+
+// Lines draws a table of the budgets, and below it, for each budget, the nodes that use it or wait for it.
+func (l Budgets) Lines() []text.Line {
+	c := l.columns()
+	rows := [][]text.Line{c.row(text.Cells("NAME", "NODES", "ALLOWED", "UNAVAILABLE", "WAITING", "STATE"), "WINDOW", "EXPIRES")}
+	sections := make([][]text.Line, 1, len(l.Items)+1)
+	for i := range l.Items {
+		b := Budget{Budget: &l.Items[i], Now: l.Now, Width: l.Width}
+		rows = append(rows, c.row(b.row(), b.window(), b.expires()))
+		sections = append(sections, b.section())
+	}
+	sections[0] = text.Table(rows)
+	return joined(sections...)
+}
+
+// budgetColumns are the columns that are only shown if a budget has a value for them.
+type budgetColumns struct{ window, expires bool }
+
+func (l Budgets) columns() budgetColumns {
+	var c budgetColumns
+	for i := range l.Items {
+		spec := &l.Items[i].Spec
+		c.window, c.expires = c.window || len(spec.Windows) > 0, c.expires || spec.ExpiresAt != nil
+	}
+	return c
+}
+
+// row adds the cells of these columns to a row.
+func (c budgetColumns) row(cells []text.Line, window, expires string) []text.Line {
+	if c.window {
+		cells = append(cells, text.Of(window))
+	}
+	if c.expires {
+		cells = append(cells, text.Of(expires))
+	}
+	return cells
+}
+
+// Budget is a NodeDisruptionBudget.
+type Budget struct {
+	Budget *v1alpha1.NodeDisruptionBudget
+	Now    time.Time
+	// Width is the number of columns; 0 for no limit.
+	Width int
+}
+
+// Lines draws the budget with its rules and its nodes.
+func (b Budget) Lines() []text.Line { return joined(b.head(), b.nodes()) }
+
+// row is the budget in a table.
+func (b Budget) row() []text.Line {
+	n, state := b.Budget.Status.Nodes, b.state()
+	reason := state.reason
+	if b.Budget.Spec.Enforcement == v1alpha1.AuditBudget {
+		reason += " (Audit)"
+	}
+	cells := text.Cells(b.Budget.Name)
+	for _, count := range []int32{n.Selected, b.Budget.Status.DisruptionsAllowed, n.Unavailable, n.Waiting} {
+		if b.neverObserved() {
+			cells = append(cells, nil)
+			continue
+		}
+		cells = append(cells, text.Of(number(count)))
+	}
+	return append(cells, text.Toned(state.tone, reason))
+}
+
+// neverObserved reports whether the counts of the status are not known.
+func (b Budget) neverObserved() bool { return b.Budget.Status.ObservedGeneration <= 0 }
+
+// budgetState is the state of a budget.
+type budgetState struct {
+	tone            text.Tone
+	reason, message string
+}
+
+// state returns the state of the budget, from the status unless the status cannot be current.
+func (b Budget) state() budgetState {
+	o := b.Budget
+	switch at := o.Spec.ExpiresAt; {
+	case !o.DeletionTimestamp.IsZero():
+		return budgetState{text.Warn, reasonDeleting, "it is being deleted"}
+	case at != nil && !b.Now.Before(at.Time):
+		return budgetState{text.Dim, v1alpha1.ReasonExpired, "it expired at " + clock(b.Now, at.Time) + ", and has no effect any more"}
+	case o.Status.ObservedGeneration != o.Generation:
+		return budgetState{text.Warn, reasonNotObserved, b.unobserved()}
+	}
+	tones := map[string]text.Tone{v1alpha1.ConditionStalled: text.Bad, v1alpha1.ConditionReconciling: text.Active, v1alpha1.ConditionReady: text.Warn}
+	for kind, tone := range tones { // at most one of them is True
+		c := meta.FindStatusCondition(o.Status.Conditions, kind)
+		if c == nil || c.Status != metav1.ConditionTrue {
+			continue
+		}
+		if c.Reason == v1alpha1.ReasonBudgetOpen {
+			tone = text.Good
+		}
+		return budgetState{tone, c.Reason, c.Message}
+	}
+	return budgetState{text.Warn, reasonNotObserved, "its status has no condition"}
+}
+
+// unobserved says that the manager has not observed the budget, or its last change.
+func (b Budget) unobserved() string {
+	what := "its last change yet; the following is older"
+	if b.neverObserved() {
+		what = "it yet"
+	}
+	return "the manager has not observed " + what + ". If this lasts, check that it is running: " + CheckManager
+}
+
+// window says for how long a window is open, or when the next one opens.
+func (b Budget) window() string {
+	w := b.Budget.Status.Window
+	switch {
+	case w == nil || len(b.Budget.Spec.Windows) == 0:
+		return ""
+	case b.Now.Before(w.OpensAt.Time):
+		return "opens in " + timeTo(b.Now, w.OpensAt.Time)
+	case w.ClosesAt.IsZero():
+		return "open"
+	case b.Now.Before(w.ClosesAt.Time):
+		return "open for " + timeTo(b.Now, w.ClosesAt.Time)
+	}
+	return "closed"
+}
+
+func (b Budget) expires() string {
+	at := b.Budget.Spec.ExpiresAt
+	switch {
+	case at == nil:
+		return ""
+	case b.Now.Before(at.Time):
+		return "in " + timeTo(b.Now, at.Time)
+	}
+	return ago(b.Now, at.Time) + " ago"
+}
+
+// timeTo returns the time from now until another time.
+func timeTo(now, at time.Time) string { return duration.HumanDuration(at.Sub(now).Round(time.Second)) }
+
+// section has the nodes of the budget below its name; nothing without nodes.
+func (b Budget) section() []text.Line {
+	nodes := b.nodes()
+	if len(nodes) == 0 {
+		return nil
+	}
+	lines := []text.Line{text.Toned(text.Strong, b.Budget.Name)}
+	lines = append(lines, text.Wrap(text.Of("  "), text.Plain, b.state().message, b.Width)...)
+	return append(lines, nodes...)
+}
+
+// nodes has the nodes that use the budget, and those that wait for it.
+func (b Budget) nodes() []text.Line {
+	st := &b.Budget.Status
+	if len(st.Unavailable)+len(st.Waiting) == 0 {
+		return nil
+	}
+	rows := [][]text.Line{text.Cells("  NODE", "STATE", "SINCE", "BY")}
+	row := func(node string, tone text.Tone, state string, since metav1.Time, by string) {
+		rows = append(rows, []text.Line{text.Of("  " + node), text.Toned(tone, state), text.Of(ago(b.Now, since.Time)), text.Of(by)})
+	}
+	for i := range st.Unavailable {
+		row(st.Unavailable[i].Node, text.Active, "unavailable", st.Unavailable[i].Since, st.Unavailable[i].By)
+	}
+	for i := range st.Waiting {
+		row(st.Waiting[i].Node, text.Warn, "waiting", st.Waiting[i].Since, st.Waiting[i].By)
+	}
+	table := text.Table(rows)
+	lines, waiting := slices.Clone(table[:1+len(st.Unavailable)]), table[1+len(st.Unavailable):]
+	lines = append(lines, notListed(st.Nodes.Unavailable, len(st.Unavailable), "unavailable")...)
+	for i, line := range waiting {
+		lines = append(append(lines, line), b.why(i)...)
+	}
+	return append(lines, notListed(st.Nodes.Waiting, len(st.Waiting), "waiting")...)
+}
+
+// why says below a node why it waits. If the next node waits for the same reason, it is said there.
+func (b Budget) why(i int) []text.Line {
+	message := func(n *v1alpha1.WaitingNode) string { return cmp.Or(n.Message, n.Reason) }
+	waiting := b.Budget.Status.Waiting
+	said := message(&waiting[i])
+	if said == "" || i+1 < len(waiting) && message(&waiting[i+1]) == said {
+		return nil
+	}
+	return text.Wrap(text.Of("    "), text.Plain, said, b.Width)
+}
+
+// notListed says how many nodes the status counts and does not list.
+func notListed(counted int32, listed int, state string) []text.Line {
+	if more := int(counted) - listed; more > 0 {
+		return []text.Line{text.Toned(text.Dim, fmt.Sprintf("  and %d more %s", more, state))}
+	}
+	return nil
+}
+
+// head describes the rules of the budget, and its state.
+func (b Budget) head() []text.Line {
+	o, state := b.Budget, b.state()
+	lines := []text.Line{label("Budget").Tone(text.Strong, o.Name).Tone(text.Dim, "  created ").With(ago(b.Now, o.CreationTimestamp.Time) + " ago")}
+	lines = append(lines, label("Status").Tone(state.tone, state.reason))
+	lines = append(lines, b.wrapped("", state.message)...)
+	for _, field := range []struct{ name, value string }{
+		{"Reason", o.Spec.Reason},
+		{"Spec", b.changed()},
+		{"Nodes", b.counts()},
+		{"Selects", b.selector()},
+		{"Scope", scopes[o.Spec.Scope]},
+		{"Limits", b.limits()},
+		{"Windows", b.windows()},
+		{"Except", b.except()},
+		{"Pace", b.pace()},
+		{"Joining", joining[o.Spec.JoiningNodes]},
+		{"Enforced", enforcement[o.Spec.Enforcement]},
+		{"Expires", b.ends()},
+	} {
+		if field.value != "" {
+			lines = append(lines, b.wrapped(field.name, field.value)...)
+		}
+	}
+	return lines
+}
+
+func (b Budget) wrapped(name, value string) []text.Line {
+	return text.Wrap(label(name), text.Plain, value, b.Width)
+}
+
+// What the values of the fields mean; "" for those that need no explanation.
+var (
+	scopes = map[v1alpha1.BudgetScope]string{
+		v1alpha1.ScopeDisruptions: "Disruptions: drains, and NodeJobs that cordon, drain or reboot",
+		v1alpha1.ScopeTasks:       "Tasks: while it is closed, no NodeJob starts anything either",
+	}
+	joining = map[v1alpha1.JoiningNodes]string{
+		v1alpha1.JoiningNodesIncluded: "Included: it also applies to nodes that were created less than 10 minutes ago",
+	}
+	enforcement = map[v1alpha1.BudgetEnforcement]string{v1alpha1.AuditBudget: "no: with Audit, it only reports"}
+)
+
+func (b Budget) changed() string {
+	if by := record.ChangedBy(b.Budget.Annotations); by != "" {
+		return "last changed by " + by
+	}
+	return ""
+}
+
+func (b Budget) counts() string {
+	n := b.Budget.Status.Nodes
+	if b.neverObserved() {
+		return ""
+	}
+	s := fmt.Sprintf("%d selected", n.Selected)
+	if n.Joining > 0 {
+		s += fmt.Sprintf(", of which %d joining", n.Joining)
+	}
+	return s + fmt.Sprintf(", %d unavailable, %d waiting; %s may begin", n.Unavailable, n.Waiting, plural.Count(b.Budget.Status.DisruptionsAllowed, "disruption"))
+}
+
+func (b Budget) selector() string {
+	if b.Budget.Spec.Selector == nil {
+		return "all nodes"
+	}
+	return metav1.FormatLabelSelector(b.Budget.Spec.Selector)
+}
+
+func (b Budget) limits() string {
+	var all []string
+	for _, l := range b.Budget.Spec.Limits {
+		s := "maxUnavailable "
+		if l.MaxUnavailable != nil {
+			s += l.MaxUnavailable.String()
+		}
+		if l.TopologyKey != "" {
+			s += " for each " + l.TopologyKey
+		}
+		all = append(all, s)
+	}
+	return strings.Join(all, "; ")
+}
+
+func (b Budget) windows() string {
+	var all []string
+	for _, w := range b.Budget.Spec.Windows {
+		all = append(all, fmt.Sprintf("%q %s, for %s", w.Schedule, cmp.Or(w.TimeZone, "UTC"), seconds(w.DurationSeconds)))
+	}
+	if now := b.window(); now != "" {
+		all = append(all, now)
+	}
+	return strings.Join(all, "; ")
+}
+
+func (b Budget) except() string {
+	dates := strings.Join(b.Budget.Spec.ExceptDates, ", ")
+	if dates != "" && len(b.Budget.Spec.Windows) == 0 {
+		dates += " " + cmp.Or(b.Budget.Spec.ExceptTimeZone, "UTC")
+	}
+	return dates
+}
+
+func (b Budget) pace() string {
+	if s := b.Budget.Spec.SecondsBetween; s != nil && *s > 0 {
+		return seconds(*s) + " between the end of a disruption and the next"
+	}
+	return ""
+}
+
+func (b Budget) ends() string {
+	if b.Budget.Spec.ExpiresAt == nil {
+		return ""
+	}
+	return b.expires() + ", at " + clock(b.Now, b.Budget.Spec.ExpiresAt.Time)
+}
+
+func seconds(n int32) string { return duration.HumanDuration(time.Duration(n) * time.Second) }
