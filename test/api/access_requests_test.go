@@ -27,6 +27,7 @@ type ask struct {
 var groups = map[string]string{
 	"NodeJob":                          "everynode.dev/v1alpha1",
 	"NodeGuard":                        "everynode.dev/v1alpha1",
+	"NodeDisruptionBudget":             "everynode.dev/v1alpha1",
 	"Pod":                              "v1",
 	"ConfigMap":                        "v1",
 	"Namespace":                        "v1",
@@ -60,10 +61,66 @@ const (
 	ofTemplate = `task: {template: {spec: {` + container + `}}}`
 )
 
+// seatOwner is the controller of a seat, and ofBudget the owner of its PodDisruptionBudget.
+const (
+	seatOwner = `ownerReferences: [{apiVersion: v1, kind: Secret, name: everynode-seal, uid: SEAL-UID, controller: true}]`
+	ofBudget  = `ownerReferences: [{apiVersion: everynode.dev/v1alpha1, kind: NodeDisruptionBudget, name: NAMESPACE, uid: BUDGET-UID}]`
+	ofSeats   = `metadata: {labels: {everynode.dev/budget-group: x}, ` + ofBudget + `}`
+	ofGroup   = `selector: {matchLabels: {everynode.dev/budget-group: x}}`
+)
+
+// asksOfBudgets are the requests about NodeDisruptionBudgets, seats, and their PodDisruptionBudgets.
+var asksOfBudgets = []ask{
+	{kind: "NodeDisruptionBudget", namespace: "-", name: "NAMESPACE-new", verb: "create", body: `spec: {limits: [{maxUnavailable: 0}]}`},
+	{kind: "NodeDisruptionBudget", namespace: "-", name: "NAMESPACE", verb: "patch", what: "the spec", body: `spec: {expiresAt: null}`},
+	{kind: "NodeDisruptionBudget", namespace: "-", name: "NAMESPACE", verb: "delete"},
+	{
+		kind:        "NodeDisruptionBudget",
+		namespace:   "-",
+		name:        "NAMESPACE",
+		verb:        "update",
+		subresource: "status",
+		body:        `status: {disruptionsAllowed: 5}`,
+	},
+	{
+		kind: "Pod", namespace: "everynode-system", name: "seat", verb: "create", what: "a seat",
+		body: `metadata: {labels: {everynode.dev/budget-group: x}, ` + seatOwner + `}, ` + bound,
+	},
+	{
+		kind: "Pod", namespace: "everynode-system", name: "seat", verb: "create", what: "a seat with a token",
+		body: `metadata: {labels: {everynode.dev/budget-group: x}, ` + seatOwner + `}, spec: {nodeName: NODE, ` + container + `}`,
+	},
+	{
+		kind: "Pod", namespace: "everynode-system", name: "seat", verb: "create", what: "a seat of another owner",
+		body: `metadata: {labels: {everynode.dev/budget-group: x}}, ` + bound,
+	},
+	{
+		kind: "Pod", name: "seat", verb: "create", what: "a seat in the namespace of a tenant",
+		body: `metadata: {labels: {everynode.dev/budget-group: x}, ` + seatOwner + `}, ` + bound,
+	},
+	{
+		kind: "PodDisruptionBudget", namespace: "everynode-system", name: "seats", verb: "create", what: "for seats",
+		body: ofSeats + `, spec: {minAvailable: 1, ` + ofGroup + `}`,
+	},
+	{
+		kind:      "PodDisruptionBudget",
+		namespace: "everynode-system",
+		name:      "seats",
+		verb:      "create",
+		what:      "for seats, and it selects all pods",
+		body:      ofSeats + `, spec: {minAvailable: 1, selector: {}}`,
+	},
+	{
+		kind: "PodDisruptionBudget", name: "seats", verb: "create", what: "for seats in the namespace of a tenant",
+		body: ofSeats + `, spec: {minAvailable: 1, ` + ofGroup + `}`,
+	},
+}
+
 // asks are the requests of the table, by hand.
 var accessAsks = slices.Concat(
 	asksOfNodeJobs,
 	asksOfNodeGuards,
+	asksOfBudgets,
 	asksOfPods,
 	asksOfScripts,
 	asksOfNamespaces,

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -32,6 +33,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/rights"
+	"github.com/everynode/everynode/internal/uninstall"
 )
 
 var writeAccesses = flag.Bool("update-accesses", false, "write testdata/access.txt")
@@ -127,7 +129,20 @@ func newAccesses(t *testing.T) *accesses {
 	w.prepare()
 	guard := &v1alpha1.NodeGuard{}
 	must(t, admin.Get(w.ctx, client.ObjectKey{Namespace: w.namespace, Name: "guard"}, guard))
+	a.installation()
+	expired := metav1.NewTime(time.Now().Add(-time.Hour))
+	budget := &v1alpha1.NodeDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Name: w.namespace},
+		Spec:       v1alpha1.NodeDisruptionBudgetSpec{Limits: []v1alpha1.BudgetLimit{{MaxUnavailable: number(1)}}, ExpiresAt: &expired},
+	}
+	a.makes(budget)
+	sealed := uninstall.SealSecret()
+	must(t, admin.Get(w.ctx, client.ObjectKeyFromObject(sealed), sealed))
 	a.replacer = strings.NewReplacer(
+		"BUDGET-UID",
+		string(budget.UID),
+		"SEAL-UID",
+		string(sealed.UID),
 		"NAMESPACE",
 		w.namespace,
 		"OTHER",
@@ -156,7 +171,6 @@ func newAccesses(t *testing.T) *accesses {
 		"target",
 		`spec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {`+container+`}}}`,
 	)
-	a.installation()
 	a.actors = actors(node.Name)
 	names := []string{w.namespace, "NAMESPACE", node.Name, "NODE"}
 	for _, actor := range a.actors {

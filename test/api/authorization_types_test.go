@@ -4,12 +4,8 @@
 package api_test
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -21,37 +17,11 @@ import (
 	"github.com/everynode/everynode/internal/uninstall"
 )
 
-// startTypeChecker starts the controller of Kubernetes that checks the types of expressions in policies.
-func startTypeChecker(t *testing.T, kubeconfig string) {
-	t.Helper()
-	program := filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kube-controller-manager")
-	if _, err := os.Stat(program); err != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatal(err)
-		}
-		t.Skipf("it needs a kube-controller-manager in KUBEBUILDER_ASSETS, which `make test-api` builds: %v", err)
-	}
-	var out bytes.Buffer
-	cmd := exec.Command(program, "--kubeconfig="+kubeconfig, "--controllers=validatingadmissionpolicy-status-controller",
-		"--leader-elect=false", "--secure-port=0", "--cert-dir="+t.TempDir())
-	cmd.Stdout, cmd.Stderr = &out, &out
-	must(t, cmd.Start())
-	t.Cleanup(func() {
-		_ = cmd.Process.Signal(os.Interrupt)
-		killed := time.AfterFunc(10*time.Second, func() { _ = cmd.Process.Kill() })
-		_ = cmd.Wait() // an interrupt is an error
-		killed.Stop()
-		if t.Failed() {
-			t.Logf("kube-controller-manager:\n%s", &out)
-		}
-	})
-}
-
 // TestTheExpressionsOfThePoliciesHaveTheRightTypes : Kubernetes checks them against the schemas of the objects, and reports
 // fields that do not exist.
 func TestTheExpressionsOfThePoliciesHaveTheRightTypes(t *testing.T) {
 	w := newWorld(t)
-	startTypeChecker(t, w.kubeconfigOf())
+	startControllers(t, w.kubeconfigOf(), "validatingadmissionpolicy-status-controller")
 	wrong := &admissionv1.ValidatingAdmissionPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: "wrong-field"},
 		Spec: admissionv1.ValidatingAdmissionPolicySpec{

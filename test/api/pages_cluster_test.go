@@ -60,7 +60,7 @@ func newDescribed(t *testing.T) *described {
 	d.play()
 	d.dir = d.folder(nil)
 	d.mustRun(
-		"kubectl apply -k config/local && kubectl wait crd/nodejobs.everynode.dev crd/nodeguards.everynode.dev --for=condition=Established",
+		"kubectl apply -k config/local && kubectl wait crd/nodejobs.everynode.dev crd/nodeguards.everynode.dev crd/nodedisruptionbudgets.everynode.dev --for=condition=Established",
 	)
 	must(t, changesAreNamed(t.Context(), d.admin))
 	must(t, authorizesNewObjects(t.Context(), d.admin))
@@ -128,7 +128,7 @@ func (d *described) begin(all []page, p page) {
 	}
 	maps.Copy(manifests, own)
 	d.dir = d.folder(manifests)
-	d.mustRun("kubectl delete nodes,nodejobs,nodeguards,pods,resourcequotas --all --all-namespaces")
+	d.mustRun("kubectl delete nodes,nodejobs,nodeguards,nodedisruptionbudgets,pods,resourcequotas --all --all-namespaces")
 	port := d.logs.Listener.Addr().(*net.TCPAddr).Port
 	for _, name := range []string{"node-1", "node-2", "node-3"} {
 		node := &corev1.Node{

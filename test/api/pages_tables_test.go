@@ -79,6 +79,7 @@ var states = []state{
 	{"docs/cli.md", "kubectl everynode results swappiness", `kubectl apply -f swappiness.yaml; await swappiness condition=Complete
 		kubectl -n node-setup patch nodejob swappiness --type=merge -p '{"spec": {"task": {"script": "true again"}}}'; await swappiness condition=Complete`},
 	{"docs/cli.md", "kubectl everynode logs", "fail max-map-count node-2"},
+	{"docs/cli.md", "kubectl everynode budgets", "kubectl everynode freeze tonight --for 1h --reason INC-43"},
 	{
 		"docs/cli.md",
 		"kubectl get plans.upgrade.cattle.io",
@@ -150,9 +151,10 @@ var exitCodes = map[string]int{
 
 // printsNothing are the beginnings of the commands without output, and why.
 var printsNothing = map[string]string{
-	"source <(kubectl-everynode ":                     "defines functions of the shell",
-	"kubectl get nodeguards --all-namespaces":         "there is no NodeGuard",
-	"kubectl -n everynode-system describe replicaset": "there is no controller of Deployments",
+	"source <(kubectl-everynode ":                          "defines functions of the shell",
+	"kubectl get nodeguards --all-namespaces":              "there is no NodeGuard",
+	"kubectl -n everynode-system describe replicaset":      "there is no controller of Deployments",
+	"kubectl -n everynode-system get poddisruptionbudgets": "there is no controller of NodeDisruptionBudgets",
 	"kubectl get nodes -o json | jq -r '.items[]\n  | [.metadata.name, .metadata.annotations[\"everynode.dev/cordoned-by\"": "the manager has removed the cordons",
 	"kubectl everynode run --all --yes -o jsonl":                     "no node fails",
 	"kubectl -n node-setup get pods -l everynode.dev/nodejob=no-thp": "its node is being drained",

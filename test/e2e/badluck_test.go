@@ -17,9 +17,13 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/nodejob/record"
+	"github.com/everynode/everynode/internal/uninstall"
 	"github.com/everynode/everynode/local/cluster"
 	"github.com/everynode/everynode/test/install"
 )
+
+// managerPods are the pods of managers. Seats are in the same namespace.
+var managerPods = client.MatchingLabels{uninstall.ComponentLabel: uninstall.ManagerComponent}
 
 // manager is the pod that leads.
 func (w *world) manager() corev1.Pod {
@@ -27,7 +31,7 @@ func (w *world) manager() corev1.Pod {
 	var found corev1.Pod
 	w.eventually("the manager is ready", func() error {
 		var pods corev1.PodList
-		if err := admin.List(w.ctx, &pods, client.InNamespace(install.Namespace)); err != nil {
+		if err := admin.List(w.ctx, &pods, client.InNamespace(install.Namespace), managerPods); err != nil {
 			return err
 		}
 		// A terminating manager may still lead for a moment.

@@ -154,30 +154,30 @@ func (g *guarded) held(node, reason string) v1alpha1.HeldNode {
 }
 
 // drain drains a node with kubectl, and reports the end.
-func (g *guarded) drain(node string) <-chan error {
+func (w *world) drain(node string) <-chan error {
 	done := make(chan error, 1)
 	go func() {
-		_, err := install.Kubectl(g.ctx, real, "", "drain", node, "--ignore-daemonsets", "--timeout=180s")
+		_, err := install.Kubectl(w.ctx, real, "", "drain", node, "--ignore-daemonsets", "--timeout=180s")
 		done <- err
 	}()
 	return done
 }
 
-func (g *guarded) uncordon(node string) {
-	g.t.Helper()
-	g.kubectl("uncordon", node)
+func (w *world) uncordon(node string) {
+	w.t.Helper()
+	w.kubectl("uncordon", node)
 }
 
 // drained waits for the end of a drain.
-func (g *guarded) drained(node string, done <-chan error) {
-	g.t.Helper()
+func (w *world) drained(node string, done <-chan error) {
+	w.t.Helper()
 	select {
 	case err := <-done:
 		if err != nil {
-			g.t.Fatalf("draining %s: %v", node, err)
+			w.t.Fatalf("draining %s: %v", node, err)
 		}
-	case <-g.ctx.Done():
-		g.t.Fatalf("the drain of %s does not end", node)
+	case <-w.ctx.Done():
+		w.t.Fatalf("the drain of %s does not end", node)
 	}
 }
 

@@ -50,7 +50,7 @@ func (w *world) twoManagers() {
 		w.kubectl("-n", install.Namespace, "rollout", "status", "deployment", install.Deployment, "--timeout=60s")
 		w.eventually(fmt.Sprintf("%d managers are there", replicas), func() error {
 			var pods corev1.PodList
-			if err := admin.List(w.ctx, &pods, client.InNamespace(install.Namespace)); err != nil {
+			if err := admin.List(w.ctx, &pods, client.InNamespace(install.Namespace), managerPods); err != nil {
 				return err
 			}
 			if len(pods.Items) != replicas {

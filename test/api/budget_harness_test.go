@@ -1,0 +1,259 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package api_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/manager/budgetcontroller"
+	"github.com/everynode/everynode/internal/manager/claims"
+	"github.com/everynode/everynode/internal/manager/controller"
+	"github.com/everynode/everynode/internal/nodebudget/budget"
+	"github.com/everynode/everynode/internal/nodejob/task"
+	"github.com/everynode/everynode/internal/seal"
+	"github.com/everynode/everynode/internal/uninstall"
+)
+
+// budgeted is an API server with an installation, the disruption controller and the garbage collector of Kubernetes, and simulated
+// kubelets.
+type budgeted struct {
+	*removable
+	// key is the key of the installation.
+	key seal.Key
+}
+
+func newBudgeted(t *testing.T, nodes ...string) *budgeted {
+	t.Helper()
+	b := &budgeted{removable: newRemovable(t), key: seal.Key{1}}
+	b.installed()
+	startControllers(t, b.kubeconfig, "disruption", "garbage-collector-controller")
+	for _, name := range nodes {
+		b.join(name, nil)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var kubelets sync.WaitGroup
+	kubelets.Go(func() { b.playKubelets(ctx) })
+	t.Cleanup(func() { cancel(); kubelets.Wait() })
+	return b
+}
+
+// startControllers starts controllers of Kubernetes.
+func startControllers(t *testing.T, kubeconfig string, names ...string) {
+	t.Helper()
+	program := filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kube-controller-manager")
+	if _, err := os.Stat(program); err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatal(err)
+		}
+		t.Skipf("it needs a kube-controller-manager in KUBEBUILDER_ASSETS, which `make test-api` builds: %v", err)
+	}
+	list := names[0]
+	for _, name := range names[1:] {
+		list += "," + name
+	}
+	var out bytes.Buffer
+	cmd := exec.Command(program, "--kubeconfig="+kubeconfig, "--controllers="+list,
+		"--leader-elect=false", "--secure-port=0", "--cert-dir="+t.TempDir())
+	cmd.Stdout, cmd.Stderr = &out, &out
+	must(t, cmd.Start())
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(os.Interrupt)
+		killed := time.AfterFunc(10*time.Second, func() { _ = cmd.Process.Kill() })
+		_ = cmd.Wait() // an interrupt is an error
+		killed.Stop()
+		if t.Failed() {
+			t.Logf("kube-controller-manager:\n%s", &out)
+		}
+	})
+}
+
+// join creates a node that is Ready.
+func (b *budgeted) join(name string, labels map[string]string) {
+	b.t.Helper()
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
+	must(b.t, b.admin.Create(b.ctx, node))
+	node.Status.Conditions = []corev1.NodeCondition{
+		{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()},
+	}
+	node.Status.NodeInfo = corev1.NodeSystemInfo{MachineID: "machine-of-" + name, BootID: "boot-1"}
+	must(b.t, b.admin.Status().Update(b.ctx, node))
+}
+
+// playKubelets has each seat run, and each task succeed.
+func (b *budgeted) playKubelets(ctx context.Context) {
+	for ctx.Err() == nil {
+		var pods corev1.PodList
+		_ = b.admin.List(ctx, &pods)
+		for i := range pods.Items {
+			b.playKubelet(ctx, &pods.Items[i])
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+func (b *budgeted) playKubelet(ctx context.Context, pod *corev1.Pod) {
+	switch {
+	case !pod.DeletionTimestamp.IsZero():
+		_ = b.admin.Delete(ctx, pod, client.GracePeriodSeconds(0))
+	case pod.Status.Phase == corev1.PodRunning && pod.Labels[v1alpha1.NodeJobLabel] != "" && time.Since(pod.Status.StartTime.Time) > time.Second:
+		pod.Status.Phase = corev1.PodSucceeded
+		ended := metav1.Now()
+		pod.Status.ContainerStatuses[0].State = corev1.ContainerState{
+			Terminated: &corev1.ContainerStateTerminated{StartedAt: *pod.Status.StartTime, FinishedAt: ended, Reason: "Completed"},
+		}
+		_ = b.admin.Status().Update(ctx, pod)
+	case pod.Status.Phase == corev1.PodPending:
+		now := metav1.Now()
+		pod.Status.Phase, pod.Status.StartTime = corev1.PodRunning, &now
+		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: now}}
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{
+			{
+				Name:  pod.Spec.Containers[0].Name,
+				Ready: true,
+				State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}},
+			},
+		}
+		_ = b.admin.Status().Update(ctx, pod)
+	}
+}
+
+// startManager runs the controllers of NodeJobs and of budgets until stop is called. For them, a node is never joining, and it is
+// available as soon as it is Ready.
+func (b *budgeted) startManager() (stop func()) {
+	b.t.Helper()
+	skip := true
+	cacheOptions, err := controller.CacheOptions(b.key)
+	must(b.t, err)
+	as := rest.CopyConfig(b.config)
+	as.QPS = -1
+	as.Impersonate.UserName = "system:serviceaccount:" + uninstall.Namespace + ":" + uninstall.Manager
+	as.Impersonate.Groups = []string{"system:serviceaccounts", "system:authenticated"}
+	mgr, err := ctrl.NewManager(as, ctrl.Options{
+		Scheme: scheme, Cache: cacheOptions, Metrics: metricsserver.Options{BindAddress: "0"},
+		Controller: config.Controller{SkipNameValidation: &skip},
+	})
+	must(b.t, err)
+	secret, yes := uninstall.SealSecret(), true
+	must(b.t, b.admin.Get(b.ctx, client.ObjectKeyFromObject(secret), secret))
+	registry, options := claims.New(), task.Options{RunnerImage: "registry.test/runner:1", Key: b.key}
+	place := budget.Place{
+		Namespace: uninstall.Namespace, Key: b.key, Options: options,
+		Owner: metav1.OwnerReference{APIVersion: "v1", Kind: "Secret", Name: secret.Name, UID: secret.UID, Controller: &yes},
+	}
+	budgets, err := budgetcontroller.Setup(mgr, budgetcontroller.NewMetrics(prometheus.NewRegistry()), registry, place)
+	must(b.t, err)
+	budgets.JoiningFor, budgets.SettleFor = time.Nanosecond, time.Nanosecond
+	ctx, cancel := context.WithCancel(context.Background())
+	r := controller.New(
+		mgr.GetClient(),
+		mgr.GetAPIReader(),
+		mgr.GetEventRecorder("everynode"),
+		controller.NewMetrics(prometheus.NewRegistry()),
+		options,
+	)
+	r.RequireNamespaceLabel, r.Claims, r.JoiningFor = true, registry, time.Nanosecond
+	r.Own.Pod.Namespace = uninstall.Namespace
+	must(b.t, r.SetupWithManager(ctx, mgr))
+	done := make(chan error, 1)
+	go func() { done <- mgr.Start(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			b.t.Errorf("running the manager: %v", err)
+		}
+	})
+	b.t.Cleanup(stop)
+	return stop
+}
+
+// budget creates a NodeDisruptionBudget that allows one unavailable node.
+func (b *budgeted) budget(name string, change func(*v1alpha1.NodeDisruptionBudgetSpec)) *v1alpha1.NodeDisruptionBudget {
+	b.t.Helper()
+	one := &v1alpha1.NodeDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	one.Spec.Limits = []v1alpha1.BudgetLimit{{MaxUnavailable: number(1)}}
+	if change != nil {
+		change(&one.Spec)
+	}
+	must(b.t, b.admin.Create(b.ctx, one))
+	return one
+}
+
+// has waits until the status of a budget has these counts.
+func (b *budgeted) has(name string, seats, unavailable, allowed int32) {
+	b.t.Helper()
+	b.within(
+		time.Minute,
+		100*time.Millisecond,
+		fmt.Sprintf("budget %s has %d seats, %d unavailable, %d allowed", name, seats, unavailable, allowed),
+		func() error {
+			var ndb v1alpha1.NodeDisruptionBudget
+			if err := b.admin.Get(b.ctx, client.ObjectKey{Name: name}, &ndb); err != nil {
+				return err
+			}
+			s := &ndb.Status
+			if s.Nodes.Seats != seats || s.Nodes.Unavailable != unavailable || s.DisruptionsAllowed != allowed {
+				return fmt.Errorf("the status is %+v", s)
+			}
+			return nil
+		},
+	)
+}
+
+// granting waits until the PodDisruptionBudgets of seats allow so many evictions.
+func (b *budgeted) granting(want int32) {
+	b.t.Helper()
+	b.within(time.Minute, 50*time.Millisecond, fmt.Sprintf("%d evictions are allowed", want), func() error {
+		var list policyv1.PodDisruptionBudgetList
+		if err := b.admin.List(
+			b.ctx,
+			&list,
+			client.InNamespace(uninstall.Namespace),
+			client.HasLabels{v1alpha1.BudgetGroupLabel},
+		); err != nil {
+			return err
+		}
+		sum := int32(0)
+		for i := range list.Items {
+			if s := &list.Items[i].Status; s.ObservedGeneration == list.Items[i].Generation {
+				sum += s.DisruptionsAllowed
+			}
+		}
+		if sum != want {
+			return fmt.Errorf("%d are allowed by %d PodDisruptionBudgets", sum, len(list.Items))
+		}
+		return nil
+	})
+}
+
+// newKubectl returns kubectl for use in parallel.
+func (b *budgeted) newKubectl() func(args string) error {
+	return func(args string) error {
+		cmd := exec.CommandContext(b.ctx, filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl"),
+			append([]string{"--kubeconfig=" + b.kubeconfig}, strings.Fields(args)...)...)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("kubectl %s: %w: %s", args, err, out)
+		}
+		return nil
+	}
+}

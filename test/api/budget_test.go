@@ -1,0 +1,203 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package api_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/uninstall"
+)
+
+// TestABudgetGrantsOneEvictionAtATime : two drains with kubectl, with and without a manager; a freeze; and what is left without budgets.
+func TestABudgetGrantsOneEvictionAtATime(t *testing.T) {
+	b := newBudgeted(t, "n0", "n1", "n2")
+	stop := b.startManager()
+	b.budget("one", nil)
+	b.has("one", 3, 0, 1)
+	b.granting(1)
+
+	first, second := b.drainBoth("n0", "n1")
+	b.has("one", 2, 1, 0)
+	must(t, b.kubectl("uncordon "+first))
+	b.has("one", 3, 0, 1)
+	must(t, b.kubectl("drain "+second+" --timeout=30s"))
+	must(t, b.kubectl("uncordon "+second))
+	b.has("one", 3, 0, 1)
+	b.granting(1)
+
+	stop() // the API server alone is the referee
+	first, second = b.drainBoth("n1", "n2")
+	must(t, b.kubectl("uncordon "+second))
+	stop = b.startManager()
+	must(t, b.kubectl("uncordon "+first))
+	b.has("one", 3, 0, 1)
+
+	b.budget("freeze", func(spec *v1alpha1.NodeDisruptionBudgetSpec) {
+		spec.Limits, spec.Reason = []v1alpha1.BudgetLimit{{MaxUnavailable: number(0)}}, "INC-42"
+	})
+	b.granting(0)
+	stop()
+	b.refuses("n0")
+	must(t, b.kubectl("uncordon n0"))
+
+	must(t, b.kubectl("delete ndb --all"))
+	must(t, b.kubectl("drain n0 n1 n2 --timeout=60s")) // the garbage collector has removed what held them
+	b.startManager()
+	b.within(time.Minute, 100*time.Millisecond, "no seat and no PodDisruptionBudget is left", func() error {
+		var seats corev1.PodList
+		var floors policyv1.PodDisruptionBudgetList
+		in := []client.ListOption{client.InNamespace(uninstall.Namespace), client.HasLabels{v1alpha1.BudgetGroupLabel}}
+		if err := b.admin.List(b.ctx, &seats, in...); err != nil {
+			return err
+		}
+		if err := b.admin.List(b.ctx, &floors, in...); err != nil {
+			return err
+		}
+		if left := len(seats.Items) + len(floors.Items); left > 0 {
+			return fmt.Errorf("%d are left", left)
+		}
+		return nil
+	})
+}
+
+// drainBoth drains two nodes at once, and returns the one that was drained and the one that was refused.
+func (b *budgeted) drainBoth(one, other string) (drained, refused string) {
+	b.t.Helper()
+	errs := map[string]error{}
+	var mu sync.Mutex
+	var group sync.WaitGroup
+	for _, node := range []string{one, other} {
+		kubectl := b.newKubectl()
+		group.Go(func() {
+			err := kubectl("drain " + node + " --timeout=8s")
+			mu.Lock()
+			defer mu.Unlock()
+			errs[node] = err
+		})
+	}
+	group.Wait()
+	switch {
+	case errs[one] == nil && isHeld(errs[other]):
+		return one, other
+	case errs[other] == nil && isHeld(errs[one]):
+		return other, one
+	}
+	b.t.Fatalf("one of two drains should be refused: %v", errs)
+	return "", ""
+}
+
+func isHeld(err error) bool {
+	return err != nil && strings.Contains(err.Error(), "violate the pod's disruption budget")
+}
+
+// refuses drains a node whose drain must be refused.
+func (b *budgeted) refuses(node string) {
+	b.t.Helper()
+	if err := b.kubectl("drain " + node + " --timeout=4s"); !isHeld(err) {
+		b.t.Fatalf("the drain of %s: %v", node, err)
+	}
+}
+
+// TestNodeJobsDrawOnABudget : two NodeJobs that could take all nodes at once, and a drain by a user.
+func TestNodeJobsDrawOnABudget(t *testing.T) {
+	b := newBudgeted(t, "n0", "n1", "n2")
+	stop := b.startManager()
+	b.budget("one", nil)
+	b.has("one", 3, 0, 1)
+	must(
+		t,
+		b.kubectl(
+			"label namespace default "+v1alpha1.EnabledLabel+"="+v1alpha1.EnabledValue+" pod-security.kubernetes.io/enforce=privileged",
+		),
+	)
+
+	most := b.watchAway()
+	for _, name := range []string{"first", "second"} {
+		job := b.draft(name)
+		job.Namespace, job.Spec.Nodes.Selector = "default", nil
+		job.Spec.Rollout.MaxConcurrent = percent("100%")
+		job.Spec.Maintenance.Cordon = true
+		must(t, b.admin.Create(b.ctx, job))
+	}
+	b.within(time.Minute, 100*time.Millisecond, "a NodeJob waits for the budget, and says so", func() error {
+		var ndb v1alpha1.NodeDisruptionBudget
+		if err := b.admin.Get(b.ctx, client.ObjectKey{Name: "one"}, &ndb); err != nil {
+			return err
+		}
+		for _, w := range ndb.Status.Waiting {
+			if strings.HasPrefix(w.By, "NodeJob default/") {
+				return nil
+			}
+		}
+		return fmt.Errorf("the status is %+v", ndb.Status)
+	})
+	drain := b.newKubectl()
+	drained := make(chan error, 1)
+	go func() { drained <- drain("drain n2 --timeout=120s") }()
+	stop() // a manager that starts again knows from the nodes which it has taken
+	b.startManager()
+	if err := <-drained; err != nil {
+		t.Fatal(err)
+	}
+	must(t, b.kubectl("uncordon n2"))
+	for _, name := range []string{"first", "second"} {
+		b.within(2*time.Minute, 100*time.Millisecond, "NodeJob "+name+" is complete", func() error {
+			var job v1alpha1.NodeJob
+			if err := b.admin.Get(b.ctx, client.ObjectKey{Namespace: "default", Name: name}, &job); err != nil {
+				return err
+			}
+			if job.Status.Nodes.Done != 3 {
+				return fmt.Errorf("the status is %+v", job.Status)
+			}
+			return nil
+		})
+	}
+	b.has("one", 3, 0, 1)
+	if got := most(); got != 1 {
+		t.Errorf("at most %d nodes were cordoned without a seat at the same time, want 1", got)
+	}
+}
+
+// watchAway counts, until the returned function is called, how many nodes were cordoned and had no seat at the same time.
+func (b *budgeted) watchAway() (most func() int) {
+	b.t.Helper()
+	done := make(chan struct{})
+	result := make(chan int, 1)
+	go func() {
+		most := 0
+		for {
+			select {
+			case <-done:
+				result <- most
+				return
+			case <-time.After(10 * time.Millisecond):
+			}
+			var nodes corev1.NodeList
+			var seats corev1.PodList
+			if b.admin.List(b.ctx, &nodes) != nil ||
+				b.admin.List(b.ctx, &seats, client.InNamespace(uninstall.Namespace), client.HasLabels{v1alpha1.BudgetGroupLabel}) != nil {
+				continue
+			}
+			away := 0
+			for i := range nodes.Items {
+				n := &nodes.Items[i]
+				if n.Spec.Unschedulable && !slices.ContainsFunc(seats.Items, func(p corev1.Pod) bool { return p.Spec.NodeName == n.Name }) {
+					away++
+				}
+			}
+			most = max(most, away)
+		}
+	}()
+	return func() int { close(done); return <-result }
+}
