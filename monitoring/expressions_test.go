@@ -26,7 +26,7 @@ var at = time.Unix(0, 0).Add(2 * time.Hour)
 // someValues are values of labels that do not have a fixed set.
 var someValues = map[string][]string{
 	"job": {"everynode-metrics"}, "instance": {"10.0.0.1:8080", "10.0.0.2:8080"},
-	"namespace": {"node-setup"}, "nodeguard": {"storage"}, "verb": {"create"}, "resource": {"pods"},
+	"namespace": {"node-setup"}, "nodeguard": {"storage"}, "nodedisruptionbudget": {"production"}, "verb": {"create"}, "resource": {"pods"},
 	"result": {"success"}, "controller": {"nodejob"}, "priority": {"0"},
 	"code": {"200", "409"}, "method": {"GET"}, "host": {"10.96.0.1:443"}, "le": {"1", "+Inf"},
 }

@@ -204,10 +204,10 @@ const (
 type BudgetEnforcement string
 
 const (
-	// EnforceBudget holds what the budget does not allow.
-	EnforceBudget BudgetEnforcement = "Enforce"
-	// AuditBudget only reports.
-	AuditBudget BudgetEnforcement = "Audit"
+	// BudgetEnforce holds what the budget does not allow.
+	BudgetEnforce BudgetEnforcement = "Enforce"
+	// BudgetAudit only reports.
+	BudgetAudit BudgetEnforcement = "Audit"
 )
 
 // NodeDisruptionBudgetStatus is the most recently observed state of a NodeDisruptionBudget. It is written at most once per second.

@@ -97,7 +97,7 @@ func (o *freezeOptions) spec() (v1alpha1.NodeDisruptionBudgetSpec, error) {
 	none := intstr.FromInt32(0)
 	spec := v1alpha1.NodeDisruptionBudgetSpec{
 		Scope: v1alpha1.ScopeTasks, Limits: []v1alpha1.BudgetLimit{{MaxUnavailable: &none}}, JoiningNodes: v1alpha1.JoiningNodesIncluded,
-		Enforcement: v1alpha1.EnforceBudget, Reason: o.reason,
+		Enforcement: v1alpha1.BudgetEnforce, Reason: o.reason,
 	}
 	switch {
 	case o.reason == "":

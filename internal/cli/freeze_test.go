@@ -254,7 +254,7 @@ func TestFreeze(t *testing.T) {
 				return
 			}
 			want := frozenBudget("", 4*time.Hour).Spec
-			want.Enforcement = v1alpha1.EnforceBudget
+			want.Enforcement = v1alpha1.BudgetEnforce
 			tt.want(&want)
 			if diff := cmp.Diff(want, s.written.Spec, cmp.Comparer(func(a, b metav1.Time) bool { return a.Equal(&b) })); diff != "" {
 				t.Errorf("spec (-want +got):\n%s", diff)
@@ -340,7 +340,7 @@ func TestAFreezeIsShown(t *testing.T) {
 	poolA := frozenBudget("freeze", time.Hour, func(b *v1alpha1.NodeDisruptionBudget) {
 		b.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "a"}}
 	})
-	audit := frozenBudget("freeze", time.Hour, func(b *v1alpha1.NodeDisruptionBudget) { b.Spec.Enforcement = v1alpha1.AuditBudget })
+	audit := frozenBudget("freeze", time.Hour, func(b *v1alpha1.NodeDisruptionBudget) { b.Spec.Enforcement = v1alpha1.BudgetAudit })
 	for name, tt := range map[string]struct {
 		budget    v1alpha1.NodeDisruptionBudget
 		args      []string

@@ -41,10 +41,10 @@ var budgetMutants = map[string]mutant{
 		"rule.go", "case !r.window.Open:\n", "case false:\n",
 	},
 	"an expired budget holds nodes": {
-		"rule.go", "!r.expired && r.Spec.Enforcement != v1alpha1.AuditBudget", "r.Spec.Enforcement != v1alpha1.AuditBudget",
+		"rule.go", "!r.expired && r.Spec.Enforcement != v1alpha1.BudgetAudit", "r.Spec.Enforcement != v1alpha1.BudgetAudit",
 	},
 	"an audit holds nodes": {
-		"rule.go", "!r.expired && r.Spec.Enforcement != v1alpha1.AuditBudget", "!r.expired",
+		"rule.go", "!r.expired && r.Spec.Enforcement != v1alpha1.BudgetAudit", "!r.expired",
 	},
 	"nodes that join count at once": {
 		"rule.go", "return r.Spec.JoiningNodes != v1alpha1.JoiningNodesIncluded && ", "return false && ",

@@ -123,7 +123,7 @@ func TestFloors(t *testing.T) {
 			nil,
 			[]string{"n1 n2 n3 n4: 4"},
 		},
-		"audit":   {budgets(with(newBudget("b", "2"), func(s *spec) { s.Enforcement = v1alpha1.AuditBudget })), nil, nil},
+		"audit":   {budgets(with(newBudget("b", "2"), func(s *spec) { s.Enforcement = v1alpha1.BudgetAudit })), nil, nil},
 		"expired": {budgets(with(newBudget("b", "2"), func(s *spec) { s.ExpiresAt = new(metav1.NewTime(noon)) })), nil, nil},
 		"not expired": {
 			budgets(with(newBudget("b", "2"), func(s *spec) { s.ExpiresAt = new(metav1.NewTime(noon.Add(time.Second))) })), nil,

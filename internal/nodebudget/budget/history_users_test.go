@@ -112,7 +112,7 @@ func (h *history) setBudget(name string, b *simBudget) {
 		o.Spec.JoiningNodes = v1alpha1.JoiningNodesIncluded
 	}
 	if b.audit {
-		o.Spec.Enforcement = v1alpha1.AuditBudget
+		o.Spec.Enforcement = v1alpha1.BudgetAudit
 	}
 	if !b.expires.IsZero() {
 		o.Spec.ExpiresAt = new(metav1.NewTime(b.expires))

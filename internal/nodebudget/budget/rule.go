@@ -122,7 +122,7 @@ func (r *rule) permanent() bool { return !allowsNothing(&r.Spec) }
 func (r *rule) hasPace() bool { return r.Spec.SecondsBetween != nil && *r.Spec.SecondsBetween > 0 }
 
 // enforced reports whether the budget holds anything.
-func (r *rule) enforced() bool { return !r.expired && r.Spec.Enforcement != v1alpha1.AuditBudget }
+func (r *rule) enforced() bool { return !r.expired && r.Spec.Enforcement != v1alpha1.BudgetAudit }
 
 // applies reports whether a budget counts and limits a node. joiningFor is how long a node is exempt after it was created.
 func (r *rule) applies(node *Node, joiningFor time.Duration, now time.Time) bool {

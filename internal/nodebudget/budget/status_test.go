@@ -169,7 +169,7 @@ func TestStatusCounts(t *testing.T) {
 			newBudget("b", "3"), func(f *fixture) { f.addNode("n5", noon) }, 3, v1alpha1.BudgetCounts{Selected: 5, Joining: 1, Seats: 4},
 		},
 		"audit counts what is cordoned or used by a NodeJob": {
-			with(newBudget("b", "3"), func(s *spec) { s.Enforcement = v1alpha1.AuditBudget }),
+			with(newBudget("b", "3"), func(s *spec) { s.Enforcement = v1alpha1.BudgetAudit }),
 			func(f *fixture) { f.cordon("n1"); f.Holds["n2"] = "NodeJob a/b" }, 1,
 			v1alpha1.BudgetCounts{Selected: 4, Unavailable: 2},
 		},

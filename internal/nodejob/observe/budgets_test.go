@@ -79,7 +79,7 @@ func TestBudgets(t *testing.T) {
 			changes: sunday.Add(time.Hour),
 		},
 		"a budget that only reports": {
-			spec: v1alpha1.NodeDisruptionBudgetSpec{Limits: limits(0), Enforcement: v1alpha1.AuditBudget},
+			spec: v1alpha1.NodeDisruptionBudgetSpec{Limits: limits(0), Enforcement: v1alpha1.BudgetAudit},
 		},
 		"a node that the budget does not select": {
 			spec: v1alpha1.NodeDisruptionBudgetSpec{Selector: inPool, Limits: limits(0)}, node: func(n *plan.Node) { n.Labels = nil },

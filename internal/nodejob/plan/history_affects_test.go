@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/nodejob/record"
@@ -63,6 +64,7 @@ func (h *history) checkAffects(in Input) {
 	h.ignored += len(ignored)
 	readOnPeers(&is)
 	before, after := Next(was), Next(is)
+	before.Holds, after.Holds = holdsOf(&before, was.Nodes, ignored), holdsOf(&after, is.Nodes, ignored)
 	before.Nodes, after.Nodes = statesOf(before.Nodes, ignored), statesOf(after.Nodes, ignored)
 	if diff := cmp.Diff(before, after, cmpopts.EquateEmpty(), cmpopts.IgnoreFields(record.Change{}, "ResourceVersion"),
 		cmpopts.IgnoreFields(StepNodes{}, "Nodes"), cmpopts.IgnoreFields(NodeState{}, "Unavailable")); diff != "" {
@@ -106,6 +108,18 @@ func statesOf(states []NodeState, ignored []string) []NodeState {
 		slices.Clone(states),
 		func(st NodeState) bool { return st.State == Excluded && slices.Contains(ignored, st.Name) },
 	)
+}
+
+// holdsOf returns the held nodes without ignored nodes that are excluded: one that is gone, or that has just joined under the name of
+// another one.
+func holdsOf(p *Plan, nodes []Node, ignored []string) map[types.UID]bool {
+	holds := maps.Clone(p.Holds)
+	for i := range p.Nodes {
+		if p.Nodes[i].State == Excluded && slices.Contains(ignored, nodes[i].Name) {
+			delete(holds, nodes[i].UID)
+		}
+	}
+	return holds
 }
 
 // changeOf compares two versions of a node as the API server shows them: what it stores for the NodeJob, and who has published

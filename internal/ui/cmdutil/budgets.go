@@ -54,7 +54,7 @@ func IsExpired(b *v1alpha1.NodeDisruptionBudget, now time.Time) bool {
 
 // IsActiveFreeze reports whether a NodeDisruptionBudget is a freeze that holds something at this time.
 func IsActiveFreeze(b *v1alpha1.NodeDisruptionBudget, now time.Time) bool {
-	return budget.IsFreeze(&b.Spec) && b.Spec.Enforcement != v1alpha1.AuditBudget && b.DeletionTimestamp.IsZero() && !IsExpired(b, now)
+	return budget.IsFreeze(&b.Spec) && b.Spec.Enforcement != v1alpha1.BudgetAudit && b.DeletionTimestamp.IsZero() && !IsExpired(b, now)
 }
 
 // FreezesOn returns the freezes that select some of the nodes.

@@ -80,7 +80,7 @@ func (b Budget) Lines() []text.Line { return joined(b.head(), b.nodes()) }
 func (b Budget) row() []text.Line {
 	n, state := b.Budget.Status.Nodes, b.state()
 	reason := state.reason
-	if b.Budget.Spec.Enforcement == v1alpha1.AuditBudget {
+	if b.Budget.Spec.Enforcement == v1alpha1.BudgetAudit {
 		reason += " (Audit)"
 	}
 	cells := text.Cells(b.Budget.Name)
@@ -262,7 +262,7 @@ var (
 	joining = map[v1alpha1.JoiningNodes]string{
 		v1alpha1.JoiningNodesIncluded: "Included: it also applies to nodes that were created less than 10 minutes ago",
 	}
-	enforcement = map[v1alpha1.BudgetEnforcement]string{v1alpha1.AuditBudget: "no: with Audit, it only reports"}
+	enforcement = map[v1alpha1.BudgetEnforcement]string{v1alpha1.BudgetAudit: "no: with Audit, it only reports"}
 )
 
 func (b Budget) changed() string {

@@ -75,7 +75,7 @@ func TestBudgetsAsPeopleSeeThem(t *testing.T) {
 	ready, full := v1alpha1.ConditionReady, v1alpha1.ReasonMaxUnavailableReached
 	items := []v1alpha1.NodeDisruptionBudget{
 		ndb("audited", ready, v1alpha1.ReasonBudgetOpen, "", func(b *v1alpha1.NodeDisruptionBudget) {
-			b.Spec.Enforcement, b.Status.DisruptionsAllowed = v1alpha1.AuditBudget, 2
+			b.Spec.Enforcement, b.Status.DisruptionsAllowed = v1alpha1.BudgetAudit, 2
 		}),
 		ndb("freeze", ready, v1alpha1.ReasonFrozen, frozenMessage, freeze),
 		ndb("gone", ready, v1alpha1.ReasonBudgetOpen, "", func(b *v1alpha1.NodeDisruptionBudget) {
