@@ -141,7 +141,7 @@ type history struct {
 	jobs   []*job
 	// sick are nodes on which no seat becomes ready.
 	sick map[string]bool
-	// static is true if nobody changes budgets and labels, and oneGroup if all nodes are subject to the same limits.
+	// static is true if budgets and labels do not change, and oneGroup if all nodes are subject to the same limits.
 	static, oneGroup bool
 	oracle
 }

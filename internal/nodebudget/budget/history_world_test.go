@@ -31,7 +31,7 @@ type simPod struct {
 // simFloor is a PodDisruptionBudget with its status, which is that of an earlier time.
 type simFloor struct {
 	Floor
-	// open is true if somebody has set unhealthyPodEvictionPolicy to AlwaysAllow.
+	// open is true if another client has set unhealthyPodEvictionPolicy to AlwaysAllow.
 	open             bool
 	healthy, desired int
 	// waits is how long the disruption controller has not processed it.
