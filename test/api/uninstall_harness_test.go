@@ -25,6 +25,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -125,6 +126,10 @@ func (f *removable) putEverythingToUse() {
 	}
 	f.create(g)
 	f.create(guard.NewBudget(g, "gated", guard.BudgetState{}))
+	f.create(&v1alpha1.NodeDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Name: "everything"},
+		Spec:       v1alpha1.NodeDisruptionBudgetSpec{Limits: []v1alpha1.BudgetLimit{{MaxUnavailable: new(intstr.FromInt32(1))}}},
+	})
 
 	ours := corev1.Taint{Key: "example.com/setup", Value: v1alpha1.GateValue, Effect: corev1.TaintEffectNoSchedule}
 	registered := corev1.Taint{Key: "example.com/setup", Value: "by-the-kubelet", Effect: corev1.TaintEffectNoSchedule}

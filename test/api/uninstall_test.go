@@ -131,6 +131,8 @@ func (f *removable) withoutManager(t *testing.T) {
 		got.out,
 		"NodeJobs",
 		"default/forgets",
+		"NodeDisruptionBudgets",
+		"1: everything",
 		"Gates",
 		"on 2 nodes: gated, registered",
 		"on 1 node: cordoned",
@@ -147,7 +149,7 @@ func (f *removable) withoutManager(t *testing.T) {
 	if got.code != 0 || got.out != "Everynode is removed\n" {
 		t.Errorf("%+v", got)
 	}
-	wantText(t, got.err, "no manager is ready", "cleaned up 4 nodes, 3 pods and 1 PodDisruptionBudget")
+	wantText(t, got.err, "deleting 1 NodeDisruptionBudget: drains", "no manager is ready", "cleaned up 4 nodes, 3 pods and 1 PodDisruptionBudget")
 }
 
 func (f *removable) withIdleManager(t *testing.T) {

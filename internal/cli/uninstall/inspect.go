@@ -27,9 +27,12 @@ import (
 type installation struct {
 	jobs   []v1alpha1.NodeJob
 	guards []v1alpha1.NodeGuard
+	// nodeBudgets are the names of the NodeDisruptionBudgets.
+	nodeBudgets []string
 	// nodes have something to remove. cordoned and gated are subsets of nodes.
 	nodes, cordoned, gated []string
-	pods, budgets          int
+	// budgets is the number of PodDisruptionBudgets of NodeGuards. The garbage collector deletes those of NodeDisruptionBudgets.
+	pods, budgets int
 	// objects are the existing objects of config/default, as "Kind name".
 	objects []string
 	// managers is the number of ready managers.
@@ -40,13 +43,13 @@ type installation struct {
 }
 
 func (i *installation) empty() bool {
-	return len(i.jobs)+len(i.guards)+len(i.nodes)+i.pods+i.budgets+len(i.objects) == 0 && (!i.namespace || len(i.foreign) > 0)
+	return len(i.jobs)+len(i.guards)+len(i.nodeBudgets)+len(i.nodes)+i.pods+i.budgets+len(i.objects) == 0 && (!i.namespace || len(i.foreign) > 0)
 }
 
 // inspect reads what exists.
 func (u *uninstalling) inspect(ctx context.Context) (*installation, error) {
 	found := &installation{}
-	for _, read := range []func(context.Context, *installation) error{u.findJobsAndGuards, u.findNodes, u.findPods, u.findObjects, u.findNamespace} {
+	for _, read := range []func(context.Context, *installation) error{u.findJobsAndGuards, u.findNodeBudgets, u.findNodes, u.findPods, u.findObjects, u.findNamespace} {
 		if err := read(ctx, found); err != nil {
 			return nil, err
 		}
@@ -64,6 +67,13 @@ func (u *uninstalling) findJobsAndGuards(ctx context.Context, found *installatio
 	}
 	return uninstall.Each(ctx, u.client, &v1alpha1.NodeGuardList{}, func(o client.Object) error {
 		found.guards = append(found.guards, *o.(*v1alpha1.NodeGuard))
+		return nil
+	})
+}
+
+func (u *uninstalling) findNodeBudgets(ctx context.Context, found *installation) error {
+	return uninstall.Each(ctx, u.client, &v1alpha1.NodeDisruptionBudgetList{}, func(o client.Object) error {
+		found.nodeBudgets = append(found.nodeBudgets, o.GetName())
 		return nil
 	})
 }
@@ -183,11 +193,17 @@ func (u *uninstalling) describe(o client.Object) string {
 func (i *installation) lines(records bool) []text.Line {
 	var rows [][]text.Line
 	add := func(what, more string) { rows = append(rows, text.Cells(what, more)) }
-	if n := len(i.jobs); n > 0 {
-		add("NodeJobs", fmt.Sprintf("%d: %s", n, cmdutil.JoinNames(namesOf(i.jobs, describeJob))))
-	}
-	if n := len(i.guards); n > 0 {
-		add("NodeGuards", fmt.Sprintf("%d: %s", n, cmdutil.JoinNames(namesOf(i.guards, func(g *v1alpha1.NodeGuard) string { return g.Namespace + "/" + g.Name }))))
+	for _, kind := range []struct {
+		name    string
+		objects []string
+	}{
+		{"NodeJobs", namesOf(i.jobs, describeJob)},
+		{"NodeGuards", namesOf(i.guards, func(g *v1alpha1.NodeGuard) string { return g.Namespace + "/" + g.Name })},
+		{"NodeDisruptionBudgets", i.nodeBudgets},
+	} {
+		if n := len(kind.objects); n > 0 {
+			add(kind.name, fmt.Sprintf("%d: %s", n, cmdutil.JoinNames(kind.objects)))
+		}
 	}
 	for _, nodes := range []struct {
 		what  string

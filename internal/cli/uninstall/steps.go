@@ -14,6 +14,7 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -56,6 +57,20 @@ func (u *uninstalling) poll(ctx context.Context, patience time.Duration, check f
 		case <-u.After(pollInterval):
 		}
 	}
+}
+
+// deleteNodeBudgets deletes all NodeDisruptionBudgets. The garbage collector deletes their PodDisruptionBudgets, and the manager or
+// the deletion of the Secret with its key their seats.
+func (u *uninstalling) deleteNodeBudgets(ctx context.Context) error {
+	if n := len(u.found.nodeBudgets); n > 0 {
+		u.say("deleting %s: drains do not wait any more", plural.Count(n, "NodeDisruptionBudget"))
+	}
+	for _, name := range u.found.nodeBudgets {
+		if err := u.remove(ctx, &v1alpha1.NodeDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // deleteJobsAndGuards deletes all NodeGuards and NodeJobs, and waits for the manager to clean up if there is one.
@@ -281,11 +296,16 @@ func (u *uninstalling) removeAll(ctx context.Context, objects []client.Object) e
 }
 
 // deleteCRDs deletes the CRDs and waits until they are gone. A finalizer of another tool on a NodeJob can prevent this.
+//
+// Each kind has been read before: if the API server has not loaded the storage of a kind when its CRD is deleted, its first try
+// fails, and the next one can be up to five minutes later (updateCustomResourceDefinition in
+// k8s.io/apiextensions-apiserver/pkg/controller/finalizer ignores the update that it waits for).
 func (u *uninstalling) deleteCRDs(ctx context.Context) error {
-	if err := u.removeAll(ctx, uninstall.CRDs()); err != nil {
+	crds := uninstall.CRDs()
+	if err := u.removeAll(ctx, crds); err != nil {
 		return err
 	}
-	err := u.waitUntilGone(ctx, uninstall.CRDs())
+	err := u.waitUntilGone(ctx, crds)
 	if !errors.Is(err, errTimedOut) {
 		return err
 	}
@@ -297,10 +317,40 @@ func (u *uninstalling) deleteCRDs(ctx context.Context) error {
 	for _, o := range left.jobsAndGuards() {
 		held = append(held, fmt.Sprintf("%s has the finalizers %s", u.describe(o), strings.Join(o.GetFinalizers(), ", ")))
 	}
-	if len(held) == 0 {
-		return cmdutil.Failf(cmdutil.ExitTimedOut, "the CRDs are still being deleted, and no NodeJob and no NodeGuard has a finalizer. See: kubectl get crd -o yaml, kubectl get nodedisruptionbudgets -o yaml")
+	if len(held) > 0 {
+		return cmdutil.Failf(cmdutil.ExitTimedOut, "the CRDs are still being deleted: %s. Have the owners of these finalizers remove them", cmdutil.JoinNames(held))
 	}
-	return cmdutil.Failf(cmdutil.ExitTimedOut, "the CRDs are still being deleted: %s. Have the owners of these finalizers remove them", cmdutil.JoinNames(held))
+	reasons, err := u.terminating(ctx)
+	if err != nil {
+		return err
+	}
+	return cmdutil.Failf(cmdutil.ExitTimedOut, "the API server is still deleting CRDs: %s", strings.Join(reasons, "; "))
+}
+
+// terminating returns what the API server says about the deletion of each CRD that is left.
+func (u *uninstalling) terminating(ctx context.Context) ([]string, error) {
+	var reasons []string
+	for _, o := range uninstall.CRDs() {
+		err := u.client.Get(ctx, client.ObjectKeyFromObject(o), o)
+		if uninstall.Absent(err) {
+			continue
+		} else if err != nil {
+			return nil, fmt.Errorf("getting %s: %w", u.describe(o), err)
+		}
+		reasons = append(reasons, o.GetName()+conditionMessage(o.(*unstructured.Unstructured), "Terminating"))
+	}
+	return reasons, nil
+}
+
+// conditionMessage returns the message of a condition in parentheses, or nothing.
+func conditionMessage(o *unstructured.Unstructured, conditionType string) string {
+	conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
+	for _, c := range conditions {
+		if condition, is := c.(map[string]any); is && condition["type"] == conditionType {
+			return fmt.Sprintf(" (%v)", condition["message"])
+		}
+	}
+	return ""
 }
 
 func (u *uninstalling) waitUntilGone(ctx context.Context, objects []client.Object) error {

@@ -80,7 +80,7 @@ func (u *uninstalling) run(ctx context.Context) error {
 		return err
 	}
 	for _, step := range []func(context.Context) error{
-		u.deleteJobsAndGuards, u.stopManager, u.cleanUp, u.deleteMutatingPolicies, u.deleteCRDs, u.deleteValidatingPolicies, u.cleanUpAgain, u.deleteRBAC, u.deleteNamespace,
+		u.deleteNodeBudgets, u.deleteJobsAndGuards, u.stopManager, u.cleanUp, u.deleteMutatingPolicies, u.deleteCRDs, u.deleteValidatingPolicies, u.cleanUpAgain, u.deleteRBAC, u.deleteNamespace,
 	} {
 		if err := step(ctx); err != nil {
 			return u.interrupted(err)
