@@ -34,8 +34,9 @@ func newExplainCommand(f *console.Factory) *cobra.Command {
 		Use:   "explain [NAME] NODE",
 		Short: "Explain why a task has run on a node, or why it has not",
 		Long: `Explain why a task has run on a node or why it has not, when it ran and how that ended, what it published, and what
-would make it run. With a node alone: a sentence for each NodeJob of the cluster, and for each NodeGuard that
-holds or has released the node.
+would make it run. With a node alone: a sentence for each NodeJob of the cluster, for each NodeGuard that holds or has
+released the node, and for its NodeDisruptionBudgets: whether the node counts as unavailable or waits, for which nodes
+and since when, and what opens next.
 
 It plans as the manager does, from the objects of the API: the manager need not run. Of a node that waits for
 maintenance.maxUnavailable it names the nodes that use the budget.`,
@@ -146,10 +147,23 @@ func (o *explainOptions) all(ctx context.Context, seen clusterView, i int) error
 		o.Tell(text.Of("could not check whether a NodeGuard holds the node: " + cmdutil.Explain(err).Error()))
 	}
 	lines = append(lines, view.Guards(guards.Items, &seen.Nodes[i], seen.Now, width)...)
+	lines = append(lines, o.budgets(ctx, seen, i)...)
 	if len(lines) == 0 {
 		return nil
 	}
 	return o.Say(lines...)
+}
+
+// budgets says what the NodeDisruptionBudgets mean for the i-th node; nothing in a cluster without them.
+func (o *explainOptions) budgets(ctx context.Context, seen clusterView, i int) []text.Line {
+	if len(seen.Budgets) == 0 {
+		return nil
+	}
+	b := cmdutil.BudgetsOn(seen.Budgets, &seen.Nodes[i], seen.Now)
+	if err := cmdutil.ReadSeat(ctx, o.client, &b); err != nil {
+		o.Tell(text.Of("could not read the seat of the node: " + cmdutil.Explain(err).Error()))
+	}
+	return b.Lines(o.Terminal().Options().Width)
 }
 
 // explanation is what is said about a NodeJob for a node.

@@ -38,7 +38,11 @@ type budgetServer struct {
 	missing   bool
 	writes    []string
 	written   *v1alpha1.NodeDisruptionBudget
+	// seats are the pods in the namespace of the manager.
+	seats []corev1.Pod
 }
+
+const seatsPath = "/api/v1/namespaces/everynode-system/pods"
 
 // ServeHTTP implements http.Handler.
 func (s *budgetServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -65,6 +69,8 @@ func (s *budgetServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		)
 	case path == clitest.PodsPath:
 		clitest.Respond(w, corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}})
+	case path == seatsPath:
+		clitest.Respond(w, corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}, Items: s.seats})
 	default:
 		clitest.RespondError(w, http.StatusNotFound, metav1.StatusReasonNotFound, "not found")
 	}
@@ -88,6 +94,7 @@ func (s *budgetServer) serveNodes(w http.ResponseWriter, r *http.Request) {
 	for name, pool := range pools {
 		list.Items = append(list.Items, corev1.Node{
 			ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Labels: map[string]string{"pool": pool}},
+			Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
 		})
 	}
 	clitest.Respond(w, list)
@@ -413,6 +420,39 @@ func TestBudgets(t *testing.T) {
 			if code, out, told := s.run(
 				append([]string{"budgets"}, tt.args...)...); code != tt.code ||
 				!strings.Contains(out+told, tt.want) {
+				t.Errorf("exit code %d, with %q not in\n%s", code, tt.want, out+told)
+			}
+		})
+	}
+}
+
+// TestExplainSaysWhatBudgetsMean checks the sentence about the budgets of a node that no NodeJob selects.
+func TestExplainSaysWhatBudgetsMean(t *testing.T) {
+	seat := corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Name: "seat-1", Annotations: map[string]string{v1alpha1.SeatNodeAnnotation: "node-1"}, Labels: map[string]string{v1alpha1.BudgetGroupLabel: "g"},
+	}}
+	seat.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	another := *seat.DeepCopy()
+	another.Annotations[v1alpha1.SeatNodeAnnotation] = "an earlier node-1"
+	waits := frozenBudget("production", 0, func(b *v1alpha1.NodeDisruptionBudget) {
+		one := intstr.FromInt32(1)
+		b.Spec.Limits[0].MaxUnavailable, b.Spec.JoiningNodes, b.Status.ObservedGeneration = &one, v1alpha1.JoiningNodesIncluded, 1
+		b.Status.Waiting = []v1alpha1.WaitingNode{{Node: "node-1", Since: metav1.NewTime(frozenNow.Add(-time.Minute)), By: "cordoned", Message: "node-2 is not available"}}
+	})
+	const sentence = "NodeDisruptionBudget production limits node-1: it has waited for 60s (cordoned); node-2 is not available"
+	for name, tt := range map[string]struct {
+		seats     []corev1.Pod
+		forbidden []string
+		want      string
+	}{
+		"a seat":                          {seats: []corev1.Pod{another, seat}, want: sentence + "; in an emergency, release it: kubectl -n everynode-system delete pod seat-1.\n"},
+		"a user who may not list seats":   {forbidden: []string{seatsPath}, want: sentence + ".\n"},
+		"the seat of an earlier node":     {seats: []corev1.Pod{another}, want: "it counts as unavailable (it has no seat)"},
+		"a user who may not list budgets": {forbidden: []string{budgetsPath}, want: "there is no NodeJob in this cluster"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &budgetServer{t: t, budgets: []v1alpha1.NodeDisruptionBudget{waits}, seats: tt.seats, forbidden: tt.forbidden}
+			if code, out, told := s.run("explain", "node-1"); code != cmdutil.ExitOK || !strings.Contains(out+told, tt.want) {
 				t.Errorf("exit code %d, with %q not in\n%s", code, tt.want, out+told)
 			}
 		})

@@ -7,6 +7,7 @@ import (
 	"context"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -16,6 +17,7 @@ import (
 	"github.com/everynode/everynode/internal/nodeguard/guard"
 	"github.com/everynode/everynode/internal/nodejob/plan"
 	"github.com/everynode/everynode/internal/ui/view"
+	"github.com/everynode/everynode/internal/uninstall"
 )
 
 // ListBudgets reads all NodeDisruptionBudgets.
@@ -89,6 +91,34 @@ func (n *counter) count(labels map[string]string, created time.Time) {
 	if n.effects.On(&budget.Node{Node: guard.Node{Labels: labels}, Created: created}).Limited {
 		n.selected++
 	}
+}
+
+// BudgetsOn returns what budgets mean for a node, without its seat.
+func BudgetsOn(budgets []*v1alpha1.NodeDisruptionBudget, node *plan.Node, now time.Time) view.NodeBudgets {
+	on := &budget.Node{Node: guard.Node{Labels: node.Labels}, Created: node.Created}
+	return view.NodeBudgets{Node: node, Selecting: budget.SelectingNode(budgets, on, now), SeatUnknown: true, SeatNamespace: seatNamespace, Now: now}
+}
+
+// seatNamespace is the namespace of the manager, in which it runs seats.
+const seatNamespace = uninstall.Namespace
+
+// ReadSeat adds the seat of the node. A user who may not list the pods of the namespace of the manager gets no error, and no seat. The
+// command line does not know the key of the installation, so a pod counts as the seat if it looks like one.
+func ReadSeat(ctx context.Context, c client.Reader, b *view.NodeBudgets) error {
+	var page corev1.PodList
+	err := EachPage(ctx, c, &page, func() {
+		for i := range page.Items {
+			seat := budget.ViewSeat(&page.Items[i])
+			if !seat.Terminating && seat.Node == b.Node.UID {
+				b.Seat = &seat
+			}
+		}
+	}, client.InNamespace(seatNamespace), client.HasLabels{v1alpha1.BudgetGroupLabel}, client.MatchingFields{"spec.nodeName": b.Node.Name})
+	b.SeatUnknown = err != nil
+	if CodeOf(err) == ExitForbidden {
+		return nil
+	}
+	return err
 }
 
 // Freezes returns the freezes that select nodes, for a command that reads no nodes. now returns the time of the API server. A user who

@@ -153,6 +153,17 @@ func (b Budget) window() string {
 	return "closed"
 }
 
+// windowTime is the time at which a window opens, or until which it is open; "" if that is not known.
+func (b Budget) windowTime() string {
+	switch w := b.Budget.Status.Window; {
+	case b.Now.Before(w.OpensAt.Time):
+		return ", at " + clock(b.Now, w.OpensAt.Time)
+	case b.Now.Before(w.ClosesAt.Time):
+		return ", until " + clock(b.Now, w.ClosesAt.Time)
+	}
+	return ""
+}
+
 func (b Budget) expires() string {
 	at := b.Budget.Spec.ExpiresAt
 	switch {
@@ -312,7 +323,7 @@ func (b Budget) windows() string {
 		all = append(all, fmt.Sprintf("%q %s, for %s", w.Schedule, cmp.Or(w.TimeZone, "UTC"), seconds(w.DurationSeconds)))
 	}
 	if now := b.window(); now != "" {
-		all = append(all, now)
+		all = append(all, now+b.windowTime())
 	}
 	return strings.Join(all, "; ")
 }
