@@ -153,6 +153,8 @@ func (o *observed) ends(job *v1alpha1.NodeJob) []end {
 type nodeView struct {
 	Jobs   []nodeJobView `json:"jobs"`
 	Guards []row         `json:"guards"`
+	// Budgets is what NodeDisruptionBudgets mean for the node; empty in a cluster without them.
+	Budgets []row `json:"budgets"`
 }
 
 // nodeJobView is the explanation of a NodeJob for a node.
@@ -173,7 +175,7 @@ type drains func(plan.Input, plan.Plan) (plan.Input, plan.Plan)
 
 // node returns the view of the i-th node: NodeJobs that need a user to act first, those that are not for the node last.
 func (o *observed) node(i int, withDrains drains) nodeView {
-	v := nodeView{Jobs: []nodeJobView{}, Guards: []row{}}
+	v := nodeView{Jobs: []nodeJobView{}, Guards: []row{}, Budgets: []row{}}
 	for _, job := range o.Jobs {
 		v.Jobs = append(v.Jobs, o.nodeJob(job, i, withDrains))
 	}
@@ -185,6 +187,9 @@ func (o *observed) node(i int, withDrains drains) nodeView {
 		guards = append(guards, *g)
 	}
 	v.Guards = append(v.Guards, rowsOf(view.Guards(guards, &o.Nodes[i], o.Now, 0))...)
+	if len(o.Budgets) > 0 {
+		v.Budgets = rowsOf(cmdutil.BudgetsOn(o.Budgets, &o.Nodes[i], o.Now).Lines(0))
+	}
 	return v
 }
 

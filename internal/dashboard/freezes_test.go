@@ -82,7 +82,11 @@ func TestTheBannerOfAFreeze(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			cluster := string(m.observe(now).values()["cluster"])
+			o := m.observe(now)
+			if unreadable := o.newBudgetsView().Unreadable; (unreadable != "") != (tt.answer == denied || tt.answer == missing) {
+				t.Errorf("the view of budgets says that they cannot be read: %q", unreadable)
+			}
+			cluster := string(o.values()["cluster"])
 			if strings.Contains(cluster, want) != tt.banner || strings.Contains(cluster, `"freezes"`) != tt.banner ||
 				strings.Contains(cluster, `"what":"NodeDisruptionBudgets"`) != tt.note {
 				t.Errorf("the state is %s", cluster)

@@ -33,6 +33,8 @@ type observed struct {
 	pods map[types.NamespacedName][]corev1.Pod
 	// freezes are the freezes that select nodes.
 	freezes []view.Freeze
+	// budgetsUnreadable is why the user cannot see NodeDisruptionBudgets; "" if they can.
+	budgetsUnreadable string
 	// notes are what is missing, and why.
 	notes []note
 	// context is the name of the user's context, and flag the name if the user gave it as a flag.
@@ -124,6 +126,7 @@ func (o *observed) values() map[string]json.RawMessage {
 	for i := range nodes {
 		values["node:"+o.Nodes[i].Name] = encode(nodes[i])
 	}
+	values["budgets"] = encode(o.newBudgetsState())
 	values["cluster"] = encode(clusterState{
 		Context: o.context, Notes: o.notes, Freezes: o.frozen(), Changes: o.makes, User: shortened(o.user), LogOut: o.hasCookie,
 	})

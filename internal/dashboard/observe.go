@@ -35,7 +35,7 @@ type mirrors struct {
 	jobs   *mirror[*v1alpha1.NodeJob]
 	guards *mirror[*v1alpha1.NodeGuard]
 	pods   *mirror[*corev1.Pod]
-	// budgets are the NodeDisruptionBudgets. A user who may not read them sees no freezes.
+	// budgets are the NodeDisruptionBudgets. A user who may not read them sees neither freezes nor an error.
 	budgets *mirror[*v1alpha1.NodeDisruptionBudget]
 	// dirty receives after a change.
 	dirty chan struct{}
@@ -148,7 +148,9 @@ func (m *mirrors) observe(now time.Time) *observed {
 	pods, limited, failed := m.pods.all()
 	add(podsOfTasks, limited, failed)
 	budgets, _, failed := m.budgets.all()
-	if !cmdutil.IsUnreadable(failed) {
+	if cmdutil.IsUnreadable(failed) {
+		o.budgetsUnreadable = failed.Error()
+	} else {
 		add("NodeDisruptionBudgets", nil, failed)
 	}
 	slices.SortFunc(budgets, func(a, b *v1alpha1.NodeDisruptionBudget) int { return strings.Compare(a.Name, b.Name) })

@@ -54,6 +54,7 @@ type answerer func(*viewer, http.ResponseWriter, *http.Request)
 func routes(mux *http.ServeMux, with func(answerer) http.Handler) {
 	mux.Handle("GET /api/stream", with((*viewer).serveStream))
 	mux.Handle("GET /api/job", with(detail((*viewer).serveJob)))
+	mux.Handle("GET /api/budgets", with(detail((*viewer).serveBudgets)))
 	mux.Handle("GET /api/node", with(detail((*viewer).serveNode)))
 	mux.Handle("GET /api/log", with((*viewer).serveLog))
 }
@@ -136,14 +137,14 @@ func answer(w http.ResponseWriter, value any) {
 	_, _ = w.Write(encode(value))
 }
 
-// detailTimeout is the time within which a request for a NodeJob or a node is answered, and the client takes the answer.
+// detailTimeout is the time within which a request for a NodeJob, a node or budgets is answered, and the client takes the answer.
 const detailTimeout = 30 * time.Second
 
-// detail limits the requests for a NodeJob or a node: each of them needs a plan, and the memory for it.
+// detail limits the requests for a NodeJob, a node or budgets: each of them needs memory, most of them for a plan.
 func detail(serve answerer) answerer {
 	return func(v *viewer, w http.ResponseWriter, r *http.Request) {
 		if !acquire(v.details) {
-			fail(w, http.StatusTooManyRequests, fmt.Sprintf("%d requests for a NodeJob or a node are being answered already: try again", maxDetails))
+			fail(w, http.StatusTooManyRequests, fmt.Sprintf("%d requests for a NodeJob, a node or budgets are being answered already: try again", maxDetails))
 			return
 		}
 		defer func() { <-v.details }()

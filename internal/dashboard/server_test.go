@@ -130,10 +130,10 @@ func TestTooManyRequestsForDetailsAreRefused(t *testing.T) {
 		}
 	}
 	d.details <- struct{}{}
-	for _, path := range []string{"/api/job?namespace=a&name=b", "/api/node?name=a"} {
+	for _, path := range []string{"/api/job?namespace=a&name=b", "/api/node?name=a", "/api/budgets"} {
 		got := request(path, func(*http.Request) {})
 		if got.Code != http.StatusTooManyRequests ||
-			!strings.Contains(got.Body.String(), "8 requests for a NodeJob or a node are being answered already: try again") {
+			!strings.Contains(got.Body.String(), "8 requests for a NodeJob, a node or budgets are being answered already: try again") {
 			t.Errorf("%s: answer %d: %s", path, got.Code, got.Body)
 		}
 	}

@@ -37,7 +37,7 @@ type viewer struct {
 	hasCookie bool
 	// turn is taken while the state is computed: one viewer at a time does that.
 	turn chan struct{}
-	// tabs and logs count the streams, and details the requests for a NodeJob or a node.
+	// tabs and logs count the streams, and details the requests for a NodeJob, a node or budgets.
 	tabs, logs, details chan struct{}
 	// loaded is closed when the state was computed for the first time, and ended when the viewer of a session has no watches any more.
 	loaded chan struct{}

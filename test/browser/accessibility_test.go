@@ -83,6 +83,7 @@ func install(t *testing.T, dir string, files ...string) {
 func TestThePageIsAccessible(t *testing.T) {
 	source := axe(t)
 	rolling(t, 12)
+	limited(t)
 	address := dashboard(t, asAdmin, "--allow-changes")
 	for width, themes := range map[int][]bool{1280: {false, true}, 390: {false}} {
 		for _, dark := range themes {
@@ -99,6 +100,7 @@ func TestThePageIsAccessible(t *testing.T) {
 			}
 			for _, view := range []struct{ address, shown, click string }{
 				{"#/", cells + ".length === 12", ""},
+				{"#/budgets", "document.querySelector('#budgets table a')", ""},
 				{"#/job/default/max-map-count", "document.querySelector('#job-status .rows')", ""},
 				{"#/job/default/max-map-count/node/node-6", "document.querySelector('#node .card .changes')", ""},
 				{"#/job/default/max-map-count/node/node-6", dialog + ".open", button("Skip this node")},

@@ -81,7 +81,10 @@ func run(m *testing.M) int {
 		return 1
 	}
 	env = &envtest.Environment{
-		CRDDirectoryPaths:     []string{"../../config/crd/everynode.dev_nodejobs.yaml", "../../config/crd/everynode.dev_nodeguards.yaml"},
+		CRDDirectoryPaths: []string{
+			"../../config/crd/everynode.dev_nodejobs.yaml", "../../config/crd/everynode.dev_nodeguards.yaml",
+			"../../config/crd/everynode.dev_nodedisruptionbudgets.yaml",
+		},
 		ErrorIfCRDPathMissing: true,
 		Scheme:                scheme,
 	}

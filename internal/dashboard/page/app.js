@@ -1,6 +1,7 @@
 // Copyright The Everynode Authors.
 // SPDX-License-Identifier: Apache-2.0
 
+import { BudgetsView } from "./budgets.js";
 import { Changes } from "./changes.js";
 import { $, el, replace } from "./dom.js";
 import { Grid } from "./grid.js";
@@ -16,6 +17,7 @@ const restFactor = 9;
 
 let job = "";
 let node = "";
+let budgets = false;
 
 takeToken();
 theme();
@@ -24,20 +26,24 @@ const grid = new Grid(state, (name) => { location.hash = hash(job, name); });
 const changes = new Changes(state, refresh);
 const jobView = new JobView(state, changes);
 const nodeView = new NodeView(state, changes, closeNode);
+const budgetsView = new BudgetsView();
 const login = new Login();
 
 function hash(job, node) {
   return `#/${job ? `job/${path(...job.split("/"))}` : ""}${job && node ? "/" : ""}${node ? `node/${path(node)}` : ""}`;
 }
 
-/** route shows what the address names: #/, #/job/NAMESPACE/NAME, #/node/NAME, or both. */
+/** route shows what the address names: #/, #/budgets, #/job/NAMESPACE/NAME, #/node/NAME, or the last two. */
 function route() {
   const names = location.hash.split("/").slice(1).map(decoded);
   job = names[0] === "job" && names[2] ? `${names[1]}/${names[2]}` : "";
+  budgets = names[0] === "budgets";
   const rest = job ? names.slice(3) : names;
   node = rest[0] === "node" ? rest[1] ?? "" : "";
   $("title").textContent = job ? "Nodes of this NodeJob" : "Nodes";
-  drawJobs(state, job);
+  drawJobs(state, budgets ? "budgets" : job);
+  $("fleet").hidden = $("skip").hidden = budgets;
+  budgetsView.show(budgets);
   jobView.show(job);
   grid.show(job);
   grid.select(node);
@@ -69,7 +75,7 @@ async function refresh() {
   while (stale) {
     stale = false;
     const began = performance.now();
-    await Promise.all([jobView.refresh(), nodeView.refresh()]);
+    await Promise.all([jobView.refresh(), budgetsView.refresh(), nodeView.refresh()]);
     const rest = Math.max(leastRefresh, restFactor * (performance.now() - began));
     await new Promise((resolve) => setTimeout(resolve, rest));
   }
@@ -84,11 +90,11 @@ function changed(keys, reset) {
   document.title = title();
   drawFreezes();
   drawNotes();
-  drawJobs(state, job);
+  drawJobs(state, budgets ? "budgets" : job);
   grid.draw();
   grid.select(node);
   if (reset) performance.mark("nodes");
-  if (reset || keys.has(`job:${job}`) || keys.has(`node:${node}`)) refresh();
+  if (reset || keys.has(`job:${job}`) || keys.has("budgets") || keys.has(`node:${node}`)) refresh();
 }
 
 function title() {

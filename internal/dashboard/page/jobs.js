@@ -9,12 +9,15 @@ import { timeline } from "./timeline.js";
 
 const urgency = { bad: 0, warn: 1, active: 2, plain: 3, good: 4 };
 
-/** drawJobs draws the list, problems first. */
+/** drawJobs draws the list, problems first. selected is the key of a NodeJob, "" for all, or "budgets". */
 export function drawJobs(state, selected) {
   const jobs = [...state.jobs].sort(([a, x], [b, y]) => (urgency[x.tone] ?? 3) - (urgency[y.tone] ?? 3) || a.localeCompare(b));
   const item = (href, current, ...children) => el("li", {}, el("a", { href, "data-key": href, "aria-current": current ? "page" : false }, children));
   const all = item("#/", !selected, el("span", { class: "job-name" }, "All NodeJobs"), el("span", { class: "job-line" }, `${jobs.length} in the cluster`));
-  replace($("jobs"), all, jobs.map(([key, job]) => item(`#/job/${path(job.namespace, job.name)}`, key === selected,
+  const { count, waiting } = state.budgets ?? { count: 0 };
+  const budgets = count || selected === "budgets" ? item("#/budgets", selected === "budgets", el("span", { class: "job-name" }, "Budgets"),
+    el("span", { class: "job-line" }, el("span", { class: waiting ? "tone-warn" : "" }, waiting ? `${waiting} waiting` : ""), el("span", {}, `${count}`))) : null;
+  replace($("jobs"), all, budgets, jobs.map(([key, job]) => item(`#/job/${path(job.namespace, job.name)}`, key === selected,
     el("span", { class: "job-name" }, el("span", { class: "namespace" }, `${job.namespace}/`), job.name),
     bar(job, `${job.done} of ${job.matched} done`),
     el("span", { class: "job-line" }, el("span", { class: `reason tone-${job.tone}` }, job.reason), el("span", {}, `${job.done}/${job.matched}`)))));

@@ -1,7 +1,7 @@
 // Copyright The Everynode Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// The view of one node: an explanation for each NodeJob, what guards say, and logs.
+// The view of one node: an explanation for each NodeJob, what guards and budgets say, and logs.
 
 import { $, el, replace, rows } from "./dom.js";
 import { Log } from "./log.js";
@@ -69,6 +69,7 @@ export class NodeView {
     const others = view.jobs.length - jobs.length;
     replace(this.body,
       view.guards.length ? el("section", { class: "card" }, el("h3", {}, "Guards"), rows(view.guards)) : null,
+      view.budgets.length ? el("section", { class: "card" }, el("h3", {}, "Budgets"), rows(view.budgets)) : null,
       jobs.map((job) => this.card(job)),
       others ? el("p", { class: "dim" }, `${others} more ${others === 1 ? "NodeJob is" : "NodeJobs are"} not for this node.`) : null,
       view.jobs.length ? null : el("p", { class: "dim" }, "No NodeJob can be seen."));

@@ -75,6 +75,7 @@ export async function lines(path, parameters, signal, each, alive = () => {}) {
 /** State is what the server knows of the cluster. listen is called after changes, with the keys that changed. */
 export class State {
   cluster = null;
+  budgets = null;
   nodes = new Map();
   jobs = new Map();
   version = 0;
@@ -105,6 +106,7 @@ export class State {
     const kind = key.slice(0, key.indexOf(":"));
     const name = key.slice(kind.length + 1);
     if (key === "cluster") this.cluster = value;
+    else if (key === "budgets") this.budgets = value;
     else if (kind === "node" || kind === "job") {
       const all = kind === "node" ? this.nodes : this.jobs;
       if (value === undefined) all.delete(name);

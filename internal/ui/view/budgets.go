@@ -35,7 +35,9 @@ func (l Budgets) Lines() []text.Line {
 	sections := make([][]text.Line, 1, len(l.Items)+1)
 	for i := range l.Items {
 		b := Budget{Budget: &l.Items[i], Now: l.Now, Width: l.Width}
-		rows = append(rows, c.row(b.row(), b.window(), b.expires()))
+		r := b.Row()
+		cells := append(text.Cells(r.Name, r.Nodes, r.Allowed, r.Unavailable, r.Waiting), text.Toned(r.Tone, r.State))
+		rows = append(rows, c.row(cells, r.Window, r.Expires))
 		sections = append(sections, b.section())
 	}
 	sections[0] = text.Table(rows)
@@ -74,24 +76,30 @@ type Budget struct {
 }
 
 // Lines draws the budget with its rules and its nodes.
-func (b Budget) Lines() []text.Line { return joined(b.head(), b.nodes()) }
+func (b Budget) Lines() []text.Line { return joined(b.Rules(), b.nodes()) }
 
-// row is the budget in a table.
-func (b Budget) row() []text.Line {
-	n, state := b.Budget.Status.Nodes, b.state()
-	reason := state.reason
+// BudgetRow is a budget in a list. Numbers are "" if they are not known.
+type BudgetRow struct {
+	Name, Nodes, Allowed, Unavailable, Waiting string
+	// State is the reason of the condition that is True, and Message describes it.
+	State, Message string
+	Tone           text.Tone
+	// Window says for how long a window is open, or when the next one opens, and Expires when the budget ends; "" if it has none.
+	Window, Expires string
+}
+
+// Row returns the budget as in a list.
+func (b Budget) Row() BudgetRow {
+	state := b.state()
+	r := BudgetRow{Name: b.Budget.Name, State: state.reason, Message: state.message, Tone: state.tone, Window: b.window(), Expires: b.expires()}
 	if b.Budget.Spec.Enforcement == v1alpha1.BudgetAudit {
-		reason += " (Audit)"
+		r.State += " (Audit)"
 	}
-	cells := text.Cells(b.Budget.Name)
-	for _, count := range []int32{n.Selected, b.Budget.Status.DisruptionsAllowed, n.Unavailable, n.Waiting} {
-		if b.neverObserved() {
-			cells = append(cells, nil)
-			continue
-		}
-		cells = append(cells, text.Of(number(count)))
+	if !b.neverObserved() {
+		n := b.Budget.Status.Nodes
+		r.Nodes, r.Allowed, r.Unavailable, r.Waiting = number(n.Selected), number(b.Budget.Status.DisruptionsAllowed), number(n.Unavailable), number(n.Waiting)
 	}
-	return append(cells, text.Toned(state.tone, reason))
+	return r
 }
 
 // neverObserved reports whether the counts of the status are not known.
@@ -189,52 +197,86 @@ func (b Budget) section() []text.Line {
 	return append(lines, nodes...)
 }
 
-// nodes has the nodes that use the budget, and those that wait for it.
-func (b Budget) nodes() []text.Line {
+// BudgetNode is a node that uses a budget, or waits for it.
+type BudgetNode struct {
+	Node, State string
+	Tone        text.Tone
+	// Since is for how long, and By who or what disrupts the node or wants to.
+	Since, By string
+	// Why is why it waits; "" if the next node waits for the same reason, which is said there.
+	Why string
+}
+
+// Nodes returns the nodes that the status lists: first those that use the budget, then those that wait for it.
+func (b Budget) Nodes() []BudgetNode {
 	st := &b.Budget.Status
-	if len(st.Unavailable)+len(st.Waiting) == 0 {
+	nodes := make([]BudgetNode, 0, len(st.Unavailable)+len(st.Waiting))
+	for i := range st.Unavailable {
+		n := &st.Unavailable[i]
+		nodes = append(nodes, BudgetNode{n.Node, "unavailable", text.Active, ago(b.Now, n.Since.Time), n.By, ""})
+	}
+	for i := range st.Waiting {
+		n := &st.Waiting[i]
+		nodes = append(nodes, BudgetNode{n.Node, "waiting", text.Warn, ago(b.Now, n.Since.Time), n.By, b.why(i)})
+	}
+	return nodes
+}
+
+// NotListed says how many nodes the status counts and does not list; "" for those of which it lists all.
+func (b Budget) NotListed() (unavailable, waiting string) {
+	st := &b.Budget.Status
+	return notListed(st.Nodes.Unavailable, len(st.Unavailable), "unavailable"), notListed(st.Nodes.Waiting, len(st.Waiting), "waiting")
+}
+
+// nodes draws the nodes.
+func (b Budget) nodes() []text.Line {
+	nodes := b.Nodes()
+	if len(nodes) == 0 {
 		return nil
 	}
 	rows := [][]text.Line{text.Cells("  NODE", "STATE", "SINCE", "BY")}
-	row := func(node string, tone text.Tone, state string, since metav1.Time, by string) {
-		rows = append(rows, []text.Line{text.Of("  " + node), text.Toned(tone, state), text.Of(ago(b.Now, since.Time)), text.Of(by)})
+	for _, n := range nodes {
+		rows = append(rows, []text.Line{text.Of("  " + n.Node), text.Toned(n.Tone, n.State), text.Of(n.Since), text.Of(n.By)})
 	}
-	for i := range st.Unavailable {
-		row(st.Unavailable[i].Node, text.Active, "unavailable", st.Unavailable[i].Since, st.Unavailable[i].By)
+	table, used := text.Table(rows), 1+len(b.Budget.Status.Unavailable)
+	unavailable, waiting := b.NotListed()
+	lines := append(slices.Clone(table[:used]), dimmed(unavailable)...)
+	for i, line := range table[used:] {
+		lines = append(lines, line)
+		if why := nodes[used-1+i].Why; why != "" {
+			lines = append(lines, text.Wrap(text.Of("    "), text.Plain, why, b.Width)...)
+		}
 	}
-	for i := range st.Waiting {
-		row(st.Waiting[i].Node, text.Warn, "waiting", st.Waiting[i].Since, st.Waiting[i].By)
-	}
-	table := text.Table(rows)
-	lines, waiting := slices.Clone(table[:1+len(st.Unavailable)]), table[1+len(st.Unavailable):]
-	lines = append(lines, notListed(st.Nodes.Unavailable, len(st.Unavailable), "unavailable")...)
-	for i, line := range waiting {
-		lines = append(append(lines, line), b.why(i)...)
-	}
-	return append(lines, notListed(st.Nodes.Waiting, len(st.Waiting), "waiting")...)
+	return append(lines, dimmed(waiting)...)
 }
 
-// why says below a node why it waits. If the next node waits for the same reason, it is said there.
-func (b Budget) why(i int) []text.Line {
+// why says why the i-th node waits. If the next node waits for the same reason, it is said there.
+func (b Budget) why(i int) string {
 	message := func(n *v1alpha1.WaitingNode) string { return cmp.Or(n.Message, n.Reason) }
 	waiting := b.Budget.Status.Waiting
-	said := message(&waiting[i])
-	if said == "" || i+1 < len(waiting) && message(&waiting[i+1]) == said {
+	if said := message(&waiting[i]); i+1 == len(waiting) || message(&waiting[i+1]) != said {
+		return said
+	}
+	return ""
+}
+
+func notListed(counted int32, listed int, state string) string {
+	if more := int(counted) - listed; more > 0 {
+		return fmt.Sprintf("and %d more %s", more, state)
+	}
+	return ""
+}
+
+// dimmed is a line below a table; nothing for "".
+func dimmed(said string) []text.Line {
+	if said == "" {
 		return nil
 	}
-	return text.Wrap(text.Of("    "), text.Plain, said, b.Width)
+	return []text.Line{text.Toned(text.Dim, "  "+said)}
 }
 
-// notListed says how many nodes the status counts and does not list.
-func notListed(counted int32, listed int, state string) []text.Line {
-	if more := int(counted) - listed; more > 0 {
-		return []text.Line{text.Toned(text.Dim, fmt.Sprintf("  and %d more %s", more, state))}
-	}
-	return nil
-}
-
-// head describes the rules of the budget, and its state.
-func (b Budget) head() []text.Line {
+// Rules describes the rules of the budget, and its state.
+func (b Budget) Rules() []text.Line {
 	o, state := b.Budget, b.state()
 	lines := []text.Line{label("Budget").Tone(text.Strong, o.Name).Tone(text.Dim, "  created ").With(ago(b.Now, o.CreationTimestamp.Time) + " ago")}
 	lines = append(lines, label("Status").Tone(state.tone, state.reason))

@@ -13,7 +13,6 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/nodebudget/budget"
 	"github.com/everynode/everynode/internal/nodejob/plan"
-	"github.com/everynode/everynode/internal/text"
 )
 
 // selecting are budgets that limit a node.
@@ -116,7 +115,9 @@ func TestBudgetsOfANodeInASentence(t *testing.T) {
 				"NodeDisruptionBudget production, which the manager has not observed yet (status of 2026-07-01T11:30:00Z).",
 		},
 		"never observed": {
-			node: "node-1", seat: seat, seen: true, selecting: selecting(production(func(b *v1alpha1.NodeDisruptionBudget) { b.Status = v1alpha1.NodeDisruptionBudgetStatus{ObservedGeneration: -1} })),
+			node: "node-1", seat: seat, seen: true, selecting: selecting(production(func(b *v1alpha1.NodeDisruptionBudget) {
+				b.Status = v1alpha1.NodeDisruptionBudgetStatus{ObservedGeneration: -1}
+			})),
 			want: "NodeDisruptionBudget production limits node-1: it is available; the manager has not observed NodeDisruptionBudget production yet.",
 		},
 		"pace": {
@@ -155,5 +156,5 @@ func TestBudgetsOfANodeInASentence(t *testing.T) {
 		Node: &plan.Node{Name: "node-12", Ready: corev1.ConditionTrue}, Selecting: selecting(production(same), frozen), Seat: seat,
 		SeatNamespace: "everynode-system", Now: now,
 	}
-	drawn(t, "node-budgets", func(width int) []text.Line { return waits.Lines(width) })
+	drawn(t, "node-budgets", waits.Lines)
 }
