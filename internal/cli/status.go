@@ -8,10 +8,12 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/console"
+	"github.com/everynode/everynode/internal/nodejob/eta"
 	"github.com/everynode/everynode/internal/ui/cmdutil"
 	"github.com/everynode/everynode/internal/ui/view"
 )
@@ -25,7 +27,14 @@ type statusOptions struct {
 	// results adds the results to the table of nodes.
 	results bool
 	client  client.WithWatch
+	// nodes and budgets are what the last estimate was made from, at estimatedAt. They are read again after estimateEvery.
+	nodes       []metav1.PartialObjectMetadata
+	budgets     []*v1alpha1.NodeDisruptionBudget
+	estimatedAt time.Time
 }
+
+// estimateEvery is how often the nodes are read for the estimate of a rollout that is followed.
+const estimateEvery = time.Minute
 
 func newStatusCommand(f *console.Factory) *cobra.Command {
 	o := &statusOptions{Factory: f}
@@ -114,5 +123,27 @@ func (o *statusOptions) view(ctx context.Context, job *v1alpha1.NodeJob) view.St
 	}
 	s.Running = cmdutil.Attempts(pods)
 	s.Freezes = freezes(ctx, o.Factory, o.client)
+	s.Estimate = o.estimate(ctx, job)
 	return s
+}
+
+// estimate returns when the rollout ends; nil if that cannot be estimated, or the user may not read nodes or budgets.
+func (o *statusOptions) estimate(ctx context.Context, job *v1alpha1.NodeJob) *eta.Estimate {
+	if !cmdutil.CanEstimate(job) {
+		return nil
+	}
+	if now := o.Now(); o.estimatedAt.IsZero() || now.Sub(o.estimatedAt) >= estimateEvery {
+		o.nodes, o.estimatedAt = nil, now
+		err := cmdutil.EachNode(ctx, o.client, func(node *metav1.PartialObjectMetadata) { o.nodes = append(o.nodes, *node) })
+		budgets, budgetsErr := cmdutil.ListBudgets(ctx, o.client)
+		noBudgets := cmdutil.IsUnreadable(budgetsErr) && cmdutil.CodeOf(budgetsErr) != cmdutil.ExitForbidden
+		if err != nil || budgetsErr != nil && !noBudgets {
+			o.nodes = nil
+		}
+		o.budgets = nil
+		for i := range budgets {
+			o.budgets = append(o.budgets, &budgets[i])
+		}
+	}
+	return cmdutil.Estimate(job, o.budgets, o.nodes, o.Now())
 }

@@ -6,6 +6,8 @@ package budget
 import (
 	"time"
 
+	"k8s.io/apimachinery/pkg/labels"
+
 	"github.com/everynode/everynode/api/v1alpha1"
 )
 
@@ -35,4 +37,30 @@ func SelectingNode(budgets []*v1alpha1.NodeDisruptionBudget, node *Node, now tim
 		all = append(all, s)
 	}
 	return all
+}
+
+// Room returns how many of the nodes with these labels a budget allows to be unavailable at the same time; -1 if it has no limits. selects
+// is true if it has an effect on any of them.
+func Room(b *v1alpha1.NodeDisruptionBudget, nodes []map[string]string, now time.Time) (room int, selects bool) {
+	r := readRule(b, now)
+	var selected []map[string]string
+	for _, node := range nodes {
+		if r.enforced() && r.selector.Matches(labels.Set(node)) {
+			selected = append(selected, node)
+		}
+	}
+	room = -1
+	for i := range b.Spec.Limits {
+		l, counts, sum := &b.Spec.Limits[i], map[string]int{}, 0
+		for _, node := range selected {
+			counts[node[l.TopologyKey]]++ // "" without a key
+		}
+		for _, n := range counts {
+			sum += most(l, n)
+		}
+		if room < 0 || sum < room {
+			room = sum
+		}
+	}
+	return room, len(selected) > 0
 }

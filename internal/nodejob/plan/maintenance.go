@@ -200,10 +200,10 @@ func (c *capacity) unavailableMessage() string {
 }
 
 // maxUnavailable is how many of the matching nodes may be unavailable at the same time.
-func (c *capacity) maxUnavailable(matched int) int {
-	value := c.in.Job.Spec.Maintenance.MaxUnavailable
+func (j *job) maxUnavailable(matched int) int {
+	value := j.in.Job.Spec.Maintenance.MaxUnavailable
 	if value == nil {
-		return maxConcurrent(c.in.Job.Spec.Rollout, matched)
+		return maxConcurrent(j.in.Job.Spec.Rollout, matched)
 	}
 	return scaled(value, matched, 1, roundDown)
 }

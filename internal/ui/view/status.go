@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/nodejob/eta"
 	"github.com/everynode/everynode/internal/nodejob/plan"
 	"github.com/everynode/everynode/internal/plural"
 	"github.com/everynode/everynode/internal/text"
@@ -28,6 +29,8 @@ type Status struct {
 	RunningUnknown string
 	// NotSelected is the number of nodes that the NodeJob does not select; 0 if it is not known.
 	NotSelected int
+	// Estimate is when the rollout ends; nil if that cannot be estimated.
+	Estimate *eta.Estimate
 	// Freezes are the freezes that select nodes of the cluster.
 	Freezes []Freeze
 	Now     time.Time
@@ -122,6 +125,9 @@ func (s Status) head() []text.Line {
 	}
 	if n := job.Status.Nodes; n.Matched > 0 {
 		lines = append(lines, s.wrapped("Nodes", text.Plain, counts(n, isRolledBack(job)))...)
+	}
+	if s.Estimate != nil {
+		lines = append(lines, s.wrapped("Estimate", text.Plain, estimated(s.Estimate, job))...)
 	}
 	if gate := job.Status.Gate; gate != nil {
 		lines = append(lines, label("Gate").With(fmt.Sprintf("%s:%s, closed on %s", gate.Key, gate.Effect, plural.Count(gate.Closed, "node"))))
