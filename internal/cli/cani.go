@@ -33,8 +33,8 @@ func newCanICommand(f *console.Factory) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "can-i -f FILE",
 		Short: "Show the rights that a file needs, and which of them you lack",
-		Long: `Show the rights that you need to apply the NodeJobs, NodeGuards and ConfigMaps of a file, which of them you lack, and the
-commands by which an administrator grants them. The exit code is 1 if you lack one. Nothing is changed.
+		Long: `Show the rights that you need to apply the NodeJobs, NodeGuards, NodeDisruptionBudgets (freezes too) and ConfigMaps of a file,
+which of them you lack, and the commands by which an administrator grants them. The exit code is 1 if you lack one. Nothing is changed.
 
 The right to create NodeJobs is not enough. What they do on nodes needs the rights run-as-root, disrupt, gate and label for
 their namespace, which are asked for at the scope of the cluster: a role with * in the namespace does not include them.`,
@@ -51,7 +51,7 @@ their namespace, which are asked for at the scope of the cluster: a role with * 
 			return o.run(cmd.Context())
 		},
 	}
-	o.addFlag(cmd, "a file with NodeJobs, NodeGuards and ConfigMaps")
+	o.addFlag(cmd, "a file with NodeJobs, NodeGuards, NodeDisruptionBudgets and ConfigMaps")
 	console.AddOutputFlag(cmd, &o.output, console.OutputJSON, console.OutputYAML)
 	return cmd
 }
@@ -94,7 +94,7 @@ func (o *canIOptions) run(ctx context.Context) error {
 		return err
 	}
 	if len(neededFor(file, nil)) == 0 {
-		return cmdutil.Failf(cmdutil.ExitNotFound, "there is no NodeJob, NodeGuard or ConfigMap in %s", o.file)
+		return cmdutil.Failf(cmdutil.ExitNotFound, "there is no NodeJob, NodeGuard, NodeDisruptionBudget or ConfigMap in %s", o.file)
 	}
 	if err := o.installed(ctx); err != nil {
 		return err
@@ -166,7 +166,7 @@ func neededFor(file *planFile, live map[client.ObjectKey]*v1alpha1.NodeJob) []as
 	var all []askedRight
 	add := func(kind string, o client.Object, needed ...rights.Right) {
 		for _, right := range needed {
-			reason := kind + " " + o.GetNamespace() + "/" + o.GetName()
+			reason := kind + " " + strings.TrimPrefix(o.GetNamespace()+"/"+o.GetName(), "/")
 			if right.Field != "" {
 				reason += " (" + right.Field + ")"
 			}
@@ -186,6 +186,9 @@ func neededFor(file *planFile, live map[client.ObjectKey]*v1alpha1.NodeJob) []as
 	for _, guard := range file.guards {
 		add("NodeGuard", guard, rights.ToApply(v1alpha1.Group, "nodeguards", guard.Namespace)...)
 		add("NodeGuard", guard, rights.OfNodeGuard(guard)...)
+	}
+	for _, budget := range file.budgets {
+		add("NodeDisruptionBudget", budget, rights.ToApply(v1alpha1.Group, "nodedisruptionbudgets", "")...)
 	}
 	for _, configMap := range file.sortedConfigMaps() {
 		add("ConfigMap", configMap, rights.ToApply("", "configmaps", configMap.Namespace)...)
@@ -321,7 +324,7 @@ func (r *canI) table() []text.Line {
 		if right.OnNodes() {
 			what, namespace = right.Verb, right.Name
 		}
-		add(what, namespace, right.Allowed, right.For)
+		add(what, cmp.Or(namespace, "(all)"), right.Allowed, right.For)
 	}
 	for _, right := range r.Reading {
 		add(right.Verb+" "+right.Resource, cmp.Or(right.Namespace, "(all)"), right.Allowed, right.For)

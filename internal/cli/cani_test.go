@@ -190,6 +190,27 @@ disrupt            ns         yes      NodeJob ns/tune (spec.maintenance.drain)
 	}
 }
 
+// TestCanICreateABudget checks the rights for a freeze in a file, which has no namespace.
+func TestCanICreateABudget(t *testing.T) {
+	const freeze = "apiVersion: everynode.dev/v1alpha1\nkind: NodeDisruptionBudget\nmetadata: {name: freeze}\nspec: {limits: [{maxUnavailable: 0}]}\n"
+	const want = `RIGHT                         NAMESPACE  ALLOWED  FOR
+get nodedisruptionbudgets     (all)      yes      NodeDisruptionBudget freeze
+create nodedisruptionbudgets  (all)      no       NodeDisruptionBudget freeze
+patch nodedisruptionbudgets   (all)      yes      NodeDisruptionBudget freeze
+
+jane lacks 1 right. An administrator grants what is missing with:
+  kubectl create clusterrolebinding jane-everynode-nodedisruptionbudget-editor --clusterrole=everynode-nodedisruptionbudget-editor --user=jane
+`
+	f, out, errs := clitest.NewFactory(t, &rightsServer{t: t, lacks: []string{"create"}, mayNotRead: true})
+	f.In = strings.NewReader(freeze)
+	if code := command(t, f, "can-i", "-f", "-"); code != cmdutil.ExitError {
+		t.Errorf("exit code %d: %s", code, errs)
+	}
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Errorf("output (-want +got):\n%s", diff)
+	}
+}
+
 func TestCanIForPrograms(t *testing.T) {
 	var results []canI
 	for _, format := range []string{"json", "yaml"} {

@@ -401,6 +401,28 @@ func TestAPlanShowsAFreeze(t *testing.T) {
 	}
 }
 
+// TestAPlanConsidersTheBudgetsOfItsFile checks a freeze in the file, and a file that ends one.
+func TestAPlanConsidersTheBudgetsOfItsFile(t *testing.T) {
+	const budget = "---\napiVersion: everynode.dev/v1alpha1\nkind: NodeDisruptionBudget\nmetadata: {name: freeze}\n"
+	for name, tt := range map[string]struct {
+		live   []v1alpha1.NodeDisruptionBudget
+		spec   string
+		frozen bool
+	}{
+		"a freeze":             {spec: "spec: {scope: Tasks, joiningNodes: Included, limits: [{maxUnavailable: 0}]}\n", frozen: true},
+		"the end of a freeze":  {live: []v1alpha1.NodeDisruptionBudget{frozenBudget("freeze", time.Hour)}, spec: "spec: {limits: [{maxUnavailable: 1}]}\n"},
+		"a freeze of no nodes": {spec: "spec: {scope: Tasks, joiningNodes: Included, selector: {matchLabels: {a: b}}, limits: [{maxUnavailable: 0}]}\n"},
+	} {
+		s := &planServer{t: t, nodes: []corev1.Node{readyNode("node-1")}, budgets: tt.live}
+		f, out, errs := clitest.NewFactory(t, s)
+		f.Now, f.In = func() time.Time { return frozenNow }, strings.NewReader(fileOf("j", "")+budget+tt.spec)
+		code := command(t, f, "plan", "-f", "-")
+		if code != cmdutil.ExitOK || strings.HasPrefix(out.String(), "Frozen") != tt.frozen || strings.Contains(errs.String(), "left out") {
+			t.Errorf("%s: exit code %d, with %s\n%s", name, code, errs, out)
+		}
+	}
+}
+
 func TestBudgets(t *testing.T) {
 	for name, tt := range map[string]struct {
 		budgets []v1alpha1.NodeDisruptionBudget

@@ -71,6 +71,7 @@ func (o *planOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	seen.Budgets = applied(seen.Budgets, file.budgets)
 	plans, err := o.draft(ctx, &seen.Cluster, file)
 	if err != nil {
 		return err

@@ -32,13 +32,14 @@ import (
 	"github.com/everynode/everynode/internal/ui/cmdutil"
 )
 
-// planFile is the content of a file: NodeJobs, NodeGuards, and the objects to which they may refer and that are applied with
+// planFile is the content of a file: NodeJobs, NodeGuards, NodeDisruptionBudgets, and the objects to which they may refer and that are applied with
 // them.
 type planFile struct {
 	// namespace is the namespace of all objects that do not name one.
 	namespace  string
 	jobs       []*v1alpha1.NodeJob
 	guards     []*v1alpha1.NodeGuard
+	budgets    []*v1alpha1.NodeDisruptionBudget
 	configMaps map[client.ObjectKey]*corev1.ConfigMap
 	secrets    map[client.ObjectKey]*corev1.Secret
 	accounts   map[client.ObjectKey]bool
@@ -132,6 +133,7 @@ func (f *planFile) add(document []byte) error {
 		return fmt.Errorf("it is not a file of Kubernetes objects in YAML or JSON: %w", err)
 	}
 	job, guard, configMap, secret, account := &v1alpha1.NodeJob{}, &v1alpha1.NodeGuard{}, &corev1.ConfigMap{}, &corev1.Secret{}, &corev1.ServiceAccount{}
+	budget := &v1alpha1.NodeDisruptionBudget{}
 	var object client.Object
 	var add func()
 	switch kind {
@@ -141,6 +143,11 @@ func (f *planFile) add(document []byte) error {
 		object, add = job, func() { f.jobs = append(f.jobs, job) }
 	case metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodeGuard"}:
 		object, add = guard, func() { f.guards = append(f.guards, guard) }
+	case metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodeDisruptionBudget"}:
+		object, add = budget, func() {
+			budget.Namespace = ""
+			f.budgets = append(f.budgets, budget)
+		}
 	case metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}:
 		object, add = configMap, func() { f.configMaps[client.ObjectKeyFromObject(configMap)] = configMap }
 	case metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}:
@@ -159,6 +166,17 @@ func (f *planFile) add(document []byte) error {
 	}
 	add()
 	return nil
+}
+
+// applied returns the NodeDisruptionBudgets of the cluster after those of a file are applied, sorted by name.
+func applied(live, file []*v1alpha1.NodeDisruptionBudget) []*v1alpha1.NodeDisruptionBudget {
+	after := slices.Clone(live)
+	for _, b := range file {
+		after = slices.DeleteFunc(after, func(o *v1alpha1.NodeDisruptionBudget) bool { return o.Name == b.Name })
+		after = append(after, b)
+	}
+	slices.SortFunc(after, func(a, b *v1alpha1.NodeDisruptionBudget) int { return cmp.Compare(a.Name, b.Name) })
+	return after
 }
 
 // sortedConfigMaps returns the ConfigMaps in the order of their names.

@@ -31,7 +31,7 @@ func Subject(user string) (name, flag string) {
 }
 
 // Grants returns the commands by which an administrator grants rights to a user: one role and binding for each scope, that
-// is, for the NodeJobs of one namespace on nodes, and for the objects of one namespace.
+// is, for the NodeJobs of one namespace on nodes, for the objects of one namespace, and for NodeDisruptionBudgets.
 func Grants(missing []Right, user string) []string {
 	var commands []string
 	for len(missing) > 0 {
@@ -71,7 +71,9 @@ func grantOnNodes(needed []Right, user string) []string {
 }
 
 // editors are the installed ClusterRoles for resources of Everynode.
-var editors = map[string]string{"nodejobs": "everynode-nodejob-editor", "nodeguards": "everynode-nodeguard-editor"}
+var editors = map[string]string{
+	"nodejobs": "everynode-nodejob-editor", "nodeguards": "everynode-nodeguard-editor", "nodedisruptionbudgets": "everynode-nodedisruptionbudget-editor",
+}
 
 // grantInNamespace binds the roles that are installed. For other resources, it creates a role with just these verbs.
 func grantInNamespace(needed []Right, user string) []string {
@@ -92,7 +94,10 @@ func grantInNamespace(needed []Right, user string) []string {
 		}
 	}
 	for _, resource := range resources {
-		if role := editors[resource]; role != "" {
+		if role := editors[resource]; role != "" && namespace == "" {
+			commands = append(commands, fmt.Sprintf("kubectl create clusterrolebinding %s-%s --clusterrole=%s %s", name, role, role, flag))
+			continue
+		} else if role != "" {
 			commands = append(commands, fmt.Sprintf("kubectl -n %s create rolebinding %s-%s --clusterrole=%s %s", namespace, name, role, role, flag))
 			continue
 		}
