@@ -169,7 +169,7 @@ func TestNodeJobsDrawOnABudget(t *testing.T) {
 	}
 }
 
-// watchAway counts, until the returned function is called, how many nodes were cordoned and had no seat at the same time.
+// watchAway counts, until the returned function is called, how many nodes a drain had at the same time, and had no seat.
 func (b *budgeted) watchAway() (most func() int) {
 	b.t.Helper()
 	done := make(chan struct{})
@@ -192,7 +192,8 @@ func (b *budgeted) watchAway() (most func() int) {
 			away := 0
 			for i := range nodes.Items {
 				n := &nodes.Items[i]
-				if n.Spec.Unschedulable && !slices.ContainsFunc(seats.Items, func(p corev1.Pod) bool { return p.Spec.NodeName == n.Name }) {
+				seated := slices.ContainsFunc(seats.Items, func(p corev1.Pod) bool { return p.Spec.NodeName == n.Name && p.DeletionTimestamp.IsZero() })
+				if isTaken(n) && !seated {
 					away++
 				}
 			}
@@ -200,4 +201,11 @@ func (b *budgeted) watchAway() (most func() int) {
 		}
 	}()
 	return func() int { close(done); return <-result }
+}
+
+// isTaken reports whether something drains a node.
+func isTaken(node *corev1.Node) bool {
+	return node.Spec.Unschedulable || !node.DeletionTimestamp.IsZero() || slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool {
+		return t.Key == karpenterTaint || t.Key == autoscalerTaint
+	})
 }
