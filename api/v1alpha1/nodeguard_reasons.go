@@ -20,7 +20,8 @@ const (
 	ReasonTargetNotFound = "TargetNotFound"
 	// ReasonInvalidPodSelector means that spec.target.podSelector cannot be used.
 	ReasonInvalidPodSelector = "InvalidPodSelector"
-	// ReasonOverlappingBudget means that a PodDisruptionBudget of another owner also selects the companions. Kubernetes does not evict a
+	// ReasonOverlappingBudget means that a PodDisruptionBudget of another owner also selects the companions, or the seats of a
+	// NodeDisruptionBudget. Kubernetes does not evict a
 	// pod with two PodDisruptionBudgets.
 	ReasonOverlappingBudget = "OverlappingBudget"
 	// ReasonTargetNotDaemonSet means that spec.target.podSelector selects pods that do not belong to a DaemonSet, so a drain evicts them.

@@ -15,12 +15,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/uninstall"
 )
 
 const (
@@ -69,12 +71,45 @@ func TestABudgetBindsOtherTools(t *testing.T) {
 	}
 	b.has("one", 4, 0, 1)
 	b.granting(1)
+	b.overlapped(b.nodeNames()[0])
 	if got := most(); got != 1 {
 		t.Errorf("at most %d nodes were unavailable at the same time, want 1", got)
 	}
 }
 
-func inZone(node string) map[string]string { return map[string]string{corev1.LabelTopologyZone: node[:1]} }
+// overlapped has a user create a PodDisruptionBudget that selects all pods of the namespace of the manager, and drain a node.
+func (b *budgeted) overlapped(node string) {
+	b.t.Helper()
+	theirs := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: uninstall.Namespace, Name: "theirs"}}
+	theirs.Spec.Selector, theirs.Spec.MaxUnavailable = &metav1.LabelSelector{}, number(1)
+	must(b.t, b.admin.Create(b.ctx, theirs))
+	b.within(time.Minute, 50*time.Millisecond, "the budget is Stalled because of the PodDisruptionBudget of a user", func() error {
+		var ndb v1alpha1.NodeDisruptionBudget
+		if err := b.admin.Get(b.ctx, client.ObjectKey{Name: "one"}, &ndb); err != nil {
+			return err
+		}
+		c := meta.FindStatusCondition(ndb.Status.Conditions, v1alpha1.ConditionStalled)
+		if c == nil || c.Status != metav1.ConditionTrue || c.Reason != v1alpha1.ReasonOverlappingBudget ||
+			!strings.Contains(c.Message, "theirs") {
+			return fmt.Errorf("the status is %+v", ndb.Status)
+		}
+		return nil
+	})
+	if err := b.kubectl(
+		"drain " + node + " --timeout=4s",
+	); err == nil ||
+		!strings.Contains(err.Error(), "more than one PodDisruptionBudget") {
+		b.t.Errorf("the drain of a node whose seat has two PodDisruptionBudgets: %v", err)
+	}
+	must(b.t, b.admin.Delete(b.ctx, theirs))
+	must(b.t, b.kubectl("drain "+node+" --timeout=60s"))
+	must(b.t, b.kubectl("uncordon "+node))
+	b.has("one", 4, 0, 1)
+}
+
+func inZone(node string) map[string]string {
+	return map[string]string{corev1.LabelTopologyZone: node[:1]}
+}
 
 // tool plays a tool that drains nodes.
 type tool struct {

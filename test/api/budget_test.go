@@ -192,7 +192,10 @@ func (b *budgeted) watchAway() (most func() int) {
 			away := 0
 			for i := range nodes.Items {
 				n := &nodes.Items[i]
-				seated := slices.ContainsFunc(seats.Items, func(p corev1.Pod) bool { return p.Spec.NodeName == n.Name && p.DeletionTimestamp.IsZero() })
+				seated := slices.ContainsFunc(
+					seats.Items,
+					func(p corev1.Pod) bool { return p.Spec.NodeName == n.Name && p.DeletionTimestamp.IsZero() },
+				)
 				if isTaken(n) && !seated {
 					away++
 				}

@@ -19,6 +19,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -27,6 +28,7 @@ import (
 	"github.com/everynode/everynode/internal/manager/claims"
 	"github.com/everynode/everynode/internal/manager/loop"
 	"github.com/everynode/everynode/internal/nodebudget/budget"
+	"github.com/everynode/everynode/internal/nodeguard/guard"
 	"github.com/everynode/everynode/internal/nodejob/plan"
 )
 
@@ -182,13 +184,16 @@ func (r *Reconciler) observeSeats(ctx context.Context, in *budget.Input, own cli
 
 func (r *Reconciler) observeFloors(ctx context.Context, seen *observation, own client.Reader) error {
 	var list policyv1.PodDisruptionBudgetList
-	if err := own.List(ctx, &list, client.InNamespace(r.Place.Namespace), client.HasLabels{v1alpha1.BudgetGroupLabel}); err != nil {
+	if err := own.List(ctx, &list, client.InNamespace(r.Place.Namespace)); err != nil {
 		return fmt.Errorf("listing PodDisruptionBudgets: %w", err)
 	}
 	for i := range list.Items {
-		if b := &list.Items[i]; r.Place.IsFloor(b) {
+		b := &list.Items[i]
+		if r.Place.IsFloor(b) {
 			seen.floors[b.Name] = b
 			seen.input.Floors = append(seen.input.Floors, budget.ViewFloor(b))
+		} else if selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector); err == nil { // the API server validates selectors
+			seen.input.Foreign = append(seen.input.Foreign, guard.ForeignBudget{Name: b.Name, Selector: selector})
 		}
 	}
 	return nil

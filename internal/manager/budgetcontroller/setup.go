@@ -38,17 +38,19 @@ const coalesce = 50 * time.Millisecond
 // all is the only request: all budgets are planned together.
 var all = reconcile.Request{NamespacedName: types.NamespacedName{Name: "all"}}
 
-// Setup adds the controller of NodeDisruptionBudgets to a manager, with a separate cache for seats and their PodDisruptionBudgets.
+// Setup adds the controller of NodeDisruptionBudgets to a manager, with a separate cache for seats, and for the
+// PodDisruptionBudgets of their namespace.
 func Setup(mgr ctrl.Manager, metrics *Metrics, registry *claims.Registry, place budget.Place) (*Reconciler, error) {
 	group, err := labels.NewRequirement(v1alpha1.BudgetGroupLabel, selection.Exists, nil)
 	if err != nil {
 		return nil, err
 	}
-	ours := cache.ByObject{Namespaces: map[string]cache.Config{place.Namespace: {LabelSelector: labels.NewSelector().Add(*group)}}}
+	seats := cache.ByObject{Namespaces: map[string]cache.Config{place.Namespace: {LabelSelector: labels.NewSelector().Add(*group)}}}
+	here := cache.ByObject{Namespaces: map[string]cache.Config{place.Namespace: {}}}
 	own, err := cluster.New(mgr.GetConfig(), func(o *cluster.Options) {
 		o.Scheme = mgr.GetScheme()
 		o.Cache = cache.Options{
-			ByObject:         map[client.Object]cache.ByObject{&corev1.Pod{}: ours, &policyv1.PodDisruptionBudget{}: ours},
+			ByObject:         map[client.Object]cache.ByObject{&corev1.Pod{}: seats, &policyv1.PodDisruptionBudget{}: here},
 			DefaultTransform: strip,
 			NewInformer:      loop.NewInformer,
 		}

@@ -62,8 +62,9 @@ type Input struct {
 	// Seats are the pods that the manager has created as seats. Strangers are other pods with the label of a group.
 	Seats     []Seat
 	Strangers []Stranger
-	// Floors are the PodDisruptionBudgets of groups.
-	Floors []Floor
+	// Floors are the PodDisruptionBudgets of groups, and Foreign are the others in the namespace of the seats.
+	Floors  []Floor
+	Foreign []guard.ForeignBudget
 	// Holds are the nodes that NodeJobs disrupt, or are about to, with the name of the NodeJob, by the UID of the node. HoldsKnown is
 	// false while the manager does not know yet what all NodeJobs do: then no node gets its seat back.
 	Holds      map[types.UID]string

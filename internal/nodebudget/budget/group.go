@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
@@ -29,6 +30,8 @@ type group struct {
 	grant, granted, opened int
 	// others counts the pods with its label that are no seats of members.
 	others int
+	// overlapping is the name of a PodDisruptionBudget of another owner that also selects its seats; "" if none does.
+	overlapping string
 	// floor is what its PodDisruptionBudget should be now.
 	floor FloorState
 }
@@ -70,6 +73,7 @@ func (p *planner) formGroups() {
 	}
 	p.countOthers()
 	for _, g := range p.groups {
+		g.overlapping = p.in.overlapping(g.key)
 		p.count(g)
 	}
 	p.closeForMoves()
@@ -187,6 +191,16 @@ func (p *planner) countOthers() {
 	for _, s := range p.in.Strangers {
 		count(s.Group)
 	}
+}
+
+// overlapping returns the name of a PodDisruptionBudget of another owner that selects the seats of a group; "" if none does.
+func (in *Input) overlapping(group string) string {
+	for _, f := range in.Foreign {
+		if f.Selector.Matches(labels.Set(seatLabels(group))) {
+			return f.Name
+		}
+	}
+	return ""
 }
 
 // count counts the members that are unavailable, and reads the floor.

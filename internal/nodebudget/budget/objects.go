@@ -40,10 +40,7 @@ func (p *Place) Seat(a CreateSeat) *corev1.Pod {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: p.Namespace, Name: "seat-" + p.Key.Digest("seat name", string(a.NodeUID)),
-			Labels: map[string]string{
-				"app.kubernetes.io/name": "everynode", "app.kubernetes.io/component": "seat", "app.kubernetes.io/managed-by": "everynode",
-				v1alpha1.BudgetGroupLabel: a.Group,
-			},
+			Labels:          seatLabels(a.Group),
 			Annotations:     map[string]string{v1alpha1.SeatNodeAnnotation: string(a.NodeUID), guard.SafeToEvictAnnotation: "true"},
 			OwnerReferences: []metav1.OwnerReference{owner},
 		},
@@ -57,6 +54,13 @@ func (p *Place) Seat(a CreateSeat) *corev1.Pod {
 	pod.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute}}
 	p.Key.SealSeat(pod)
 	return pod
+}
+
+func seatLabels(group string) map[string]string {
+	return map[string]string{
+		"app.kubernetes.io/name": "everynode", "app.kubernetes.io/component": "seat", "app.kubernetes.io/managed-by": "everynode",
+		v1alpha1.BudgetGroupLabel: group,
+	}
 }
 
 // IsSeat reports whether a pod is a seat that the manager has created.

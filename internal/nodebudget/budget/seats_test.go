@@ -10,8 +10,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/nodeguard/guard"
 	"github.com/everynode/everynode/internal/nodejob/task"
 )
 
@@ -210,6 +212,13 @@ func TestStances(t *testing.T) {
 		"frozen": {
 			with(newBudget("b", "0"), func(s *spec) { s.Reason = "INC-42" }), func(*fixture) {},
 			Stance{Seat: "seat-n1", SeatUID: "seat-n1", Message: "NodeDisruptionBudget b allows no disruption (maxUnavailable 0): INC-42"},
+		},
+		"another PodDisruptionBudget selects the seats": {
+			newBudget("b", "1"), func(f *fixture) { f.Foreign = []guard.ForeignBudget{{Name: "theirs", Selector: labels.Everything()}} },
+			Stance{
+				Seat: "seat-n1", SeatUID: "seat-n1",
+				Message: "PodDisruptionBudget theirs in the namespace of the manager also selects seats, and Kubernetes evicts no pod that has two",
+			},
 		},
 		"the disruption controller has not observed the floor": {
 			newBudget("b", "1"), func(f *fixture) { f.Floors[0].Processed = false },

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/nodejob/task"
 	"github.com/everynode/everynode/internal/plural"
 )
@@ -24,7 +25,7 @@ func (p *planner) takeStances() {
 		case m.seat != nil:
 			f := p.floors[m.group.key]
 			s.Seat, s.SeatUID = m.seat.Name, m.seat.UID
-			s.Allowed = m.group.closed == nil && m.seat.Group == m.group.key && f != nil && f.Processed && f.Allowed > 0
+			s.Allowed = m.group.closed == nil && m.group.overlapping == "" && m.seat.Group == m.group.key && f != nil && f.Processed && f.Allowed > 0
 			if !s.Allowed {
 				_, s.Message = p.obstacle(m)
 			}
@@ -40,6 +41,9 @@ func (p *planner) obstacle(m *member) (reason, message string) {
 	if c := m.closed(); c != nil {
 		return c.Reason, c.Message
 	}
+	if name := m.group.overlapping; name != "" {
+		return v1alpha1.ReasonOverlappingBudget, overlappingText(name)
+	}
 	for _, l := range m.group.limits {
 		if down := l.down(); len(down) >= l.most {
 			return reasonMaxUnavailable, fmt.Sprintf("%s not available (%s), and NodeDisruptionBudget %s allows %d%s",
@@ -52,6 +56,10 @@ func (p *planner) obstacle(m *member) (reason, message string) {
 		}
 	}
 	return reasonWaiting, "the PodDisruptionBudget of its NodeDisruptionBudgets is being opened"
+}
+
+func overlappingText(name string) string {
+	return "PodDisruptionBudget " + name + " in the namespace of the manager also selects seats, and Kubernetes evicts no pod that has two"
 }
 
 // down are the members of a limit that are unavailable.

@@ -28,10 +28,20 @@ const (
 // report makes the statuses. Since they are for users only, the lists take their times from the previous status.
 func (p *planner) report() {
 	for _, r := range p.rules {
-		s := &summary{planner: p, rule: r}
+		s := &summary{planner: p, rule: r, overlapping: p.overlapping(r)}
 		s.fold()
 		p.plan.Statuses = append(p.plan.Statuses, s.status())
 	}
+}
+
+// overlapping returns the name of a PodDisruptionBudget of another owner that selects seats of a budget; "" if none does.
+func (p *planner) overlapping(r *rule) string {
+	for _, m := range p.members {
+		if m.group.overlapping != "" && slices.Contains(m.rules, r) {
+			return m.group.overlapping
+		}
+	}
+	return ""
 }
 
 // summary is what the status of a budget says.
@@ -42,6 +52,7 @@ type summary struct {
 	seats                       int
 	down, waiting               []*member
 	allowed                     int
+	overlapping                 string
 }
 
 // fold collects the nodes of a budget.
@@ -100,7 +111,7 @@ func (s *summary) ofRule() []*member {
 
 // countAllowed counts the disruptions that may begin: what the limits of this budget leave. Other budgets may allow fewer.
 func (s *summary) countAllowed(members []*member) {
-	if s.rule.closed != nil || s.rule.expired {
+	if s.rule.closed != nil || s.rule.expired || s.overlapping != "" {
 		return
 	}
 	s.allowed = len(members) - len(s.down)
@@ -201,13 +212,12 @@ func (s *summary) waitingNodes(before *v1alpha1.NodeDisruptionBudgetStatus) []v1
 // condition returns which of the conditions is True, and why.
 func (s *summary) condition() (kind, reason, message string) {
 	r := s.rule
+	stalled, why := s.stalled()
 	switch missing := s.missing(); {
 	case r.expired:
 		return v1alpha1.ConditionReady, v1alpha1.ReasonExpired, "the budget has no effect any more"
-	case r.closed != nil && isMistake(r.closed.Reason):
-		return v1alpha1.ConditionStalled, r.closed.Reason, bounded(r.closed.Message)
-	case r.enforced() && s.in.Refused != nil:
-		return v1alpha1.ConditionStalled, v1alpha1.ReasonSeatRefused, bounded(s.in.Refused.Message)
+	case stalled != "":
+		return v1alpha1.ConditionStalled, stalled, bounded(why)
 	case r.enforced() && missing != "":
 		return v1alpha1.ConditionReconciling, v1alpha1.ReasonSeatsNotReady, bounded(missing)
 	case r.closed != nil:
@@ -218,6 +228,21 @@ func (s *summary) condition() (kind, reason, message string) {
 		return v1alpha1.ConditionReady, reasonMaxUnavailable, s.text()
 	}
 	return v1alpha1.ConditionReady, v1alpha1.ReasonBudgetOpen, s.text()
+}
+
+// stalled returns what must be corrected, as a reason and a sentence; "" if nothing must.
+func (s *summary) stalled() (reason, message string) {
+	r := s.rule
+	switch {
+	case r.closed != nil && isMistake(r.closed.Reason):
+		return r.closed.Reason, r.closed.Message
+	case r.enforced() && s.in.Refused != nil:
+		return v1alpha1.ReasonSeatRefused, s.in.Refused.Message
+	case s.overlapping != "":
+		return v1alpha1.ReasonOverlappingBudget, overlappingText(s.overlapping) +
+			", so no drain of these nodes ends: delete it, or change its selector"
+	}
+	return "", ""
 }
 
 func isMistake(reason string) bool {

@@ -12,8 +12,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/nodeguard/guard"
 	"github.com/everynode/everynode/internal/nodejob/task"
 )
 
@@ -80,6 +82,14 @@ func TestStatusSaysWhy(t *testing.T) {
 			},
 			v1alpha1.ConditionStalled, v1alpha1.ReasonSeatRefused, "quota x",
 		},
+		"another PodDisruptionBudget selects the seats": {
+			newBudget("b", "1"), func(f *fixture) {
+				f.Foreign = []guard.ForeignBudget{{Name: "theirs", Selector: labels.Everything()}, {Name: "other", Selector: labels.Nothing()}}
+			},
+			v1alpha1.ConditionStalled,
+			v1alpha1.ReasonOverlappingBudget,
+			"PodDisruptionBudget theirs in the namespace of the manager also selects seats, and Kubernetes evicts no pod that has two",
+		},
 		"a time zone that does not exist": {
 			with(newBudget("b", "1"), func(s *spec) {
 				s.Windows = []v1alpha1.BudgetWindow{{Schedule: "0 0 * * *", TimeZone: "Mars", DurationSeconds: 60}}
@@ -143,6 +153,10 @@ func TestStatusCounts(t *testing.T) {
 		"the smaller limit":   {newBudget("b", "1/zone", "1"), nil, 1, v1alpha1.BudgetCounts{Selected: 4, Seats: 4}},
 		"some of the nodes":   {inPool("x", newBudget("b", "1")), nil, 1, v1alpha1.BudgetCounts{Selected: 2, Seats: 2}},
 		"frozen":              {newBudget("b", "0"), nil, 0, v1alpha1.BudgetCounts{Selected: 4, Seats: 4}},
+		"another PodDisruptionBudget selects the seats": {
+			newBudget("b", "3"), func(f *fixture) { f.Foreign = []guard.ForeignBudget{{Name: "theirs", Selector: labels.Everything()}} }, 0,
+			v1alpha1.BudgetCounts{Selected: 4, Seats: 4},
+		},
 		"one unavailable node": {
 			newBudget("b", "3"),
 			func(f *fixture) { f.evict("n1"); f.cordon("n1") },
