@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
@@ -211,4 +212,54 @@ func isTaken(node *corev1.Node) bool {
 	return node.Spec.Unschedulable || !node.DeletionTimestamp.IsZero() || slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool {
 		return t.Key == karpenterTaint || t.Key == autoscalerTaint
 	})
+}
+
+// TestTheAPIRejectsBudgetsThatCannotWork sends what a user would write. What only the manager can find out is in TestBadSpecs.
+func TestTheAPIRejectsBudgetsThatCannotWork(t *testing.T) {
+	w := newWorld(t)
+	window := func(rest string) string { return `windows: [{` + rest + `}]` }
+	for name, test := range map[string]struct{ spec, want string }{
+		"nothing is limited":       {`reason: x`, "spec limits nothing: set limits, windows, exceptDates or secondsBetween"},
+		"no limit":                 {`limits: []`, "should have at least 1 items"},
+		"a limit without a number": {`limits: [{topologyKey: zone}]`, "spec.limits[0].maxUnavailable: Required value"},
+		"fewer than zero nodes":    {`limits: [{maxUnavailable: -1}]`, "maxUnavailable must be a number of nodes"},
+		"more than all nodes":      {`limits: [{maxUnavailable: "101%"}]`, "maxUnavailable must be a number of nodes"},
+		"a fraction":               {`limits: [{maxUnavailable: "2.5%"}]`, "maxUnavailable must be a number of nodes"},
+		"a number that is a string": {
+			`limits: [{maxUnavailable: "2"}]`, `maxUnavailable must be a number of nodes, or a percentage from "0%" to "100%"`,
+		},
+		"a label that is none":           {`limits: [{maxUnavailable: 1, topologyKey: "a b"}]`, "spec.limits[0].topologyKey"},
+		"a window without a schedule":    {window(`durationSeconds: 60`), "spec.windows[0].schedule: Required value"},
+		"a window without an end":        {window(`schedule: "0 2 * * *"`), "spec.windows[0].durationSeconds: Required value"},
+		"a window of less than a minute": {window(`schedule: "0 2 * * *", durationSeconds: 59`), "greater than or equal to 60"},
+		"a window of more than a week":   {window(`schedule: "0 2 * * *", durationSeconds: 604801`), "less than or equal to 604800"},
+		"a time zone in the schedule": {
+			window(`schedule: "CRON_TZ=Asia/Tokyo 0 2 * * *", durationSeconds: 60`), "schedule must not contain a time zone: use timeZone",
+		},
+		"a date in another format": {`exceptDates: ["24.12.2026"]`, "spec.exceptDates[0]"},
+		"a negative pace":          {`secondsBetween: -1`, "greater than or equal to 0"},
+		"an unknown scope":         {`{secondsBetween: 1, scope: All}`, `supported values: "Disruptions", "Tasks"`},
+		"an unknown enforcement":   {`{secondsBetween: 1, enforcement: Cooperate}`, `supported values: "Enforce", "Audit"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := admin.Create(w.ctx, fromYAML(t, "NodeDisruptionBudget", "", "cannot-work", test.spec), client.DryRunAll)
+			if !apierrors.IsInvalid(err) {
+				t.Fatalf("the API server answered %v, want Invalid", err)
+			}
+			wantText(t, err.Error(), test.want)
+		})
+	}
+	for name, spec := range map[string]string{
+		"a freeze":     `limits: [{maxUnavailable: 0}]`,
+		"zero percent": `limits: [{maxUnavailable: "0%"}]`,
+		"only a pace":  `secondsBetween: 300`,
+		"only dates":   `exceptDates: ["2026-12-24", "2026-12-30/2027-01-02"]`,
+		"all fields": `{selector: {matchLabels: {a: b}}, scope: Tasks, limits: [{maxUnavailable: "10%", topologyKey: example.com/rack}],
+			windows: [{schedule: "0 2 * * SUN", timeZone: Europe/Berlin, durationSeconds: 60}], exceptTimeZone: UTC, secondsBetween: 1,
+			joiningNodes: Included, enforcement: Audit, expiresAt: "2027-01-01T00:00:00Z", reason: x}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			must(t, admin.Create(w.ctx, fromYAML(t, "NodeDisruptionBudget", "", "works", spec), client.DryRunAll))
+		})
+	}
 }
