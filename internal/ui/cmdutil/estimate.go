@@ -26,12 +26,9 @@ func CanEstimate(job *v1alpha1.NodeJob) bool {
 
 // Estimate returns when a rollout ends, from the records of all nodes; nil if that cannot be estimated.
 func Estimate(job *v1alpha1.NodeJob, budgets []*v1alpha1.NodeDisruptionBudget, nodes []metav1.PartialObjectMetadata, now time.Time) *eta.Estimate {
-	selector, err := metav1.LabelSelectorAsSelector(job.Spec.Nodes.Selector)
+	selector, err := selectorOf(job)
 	if err != nil || !CanEstimate(job) {
 		return nil
-	}
-	if job.Spec.Nodes.Selector == nil {
-		selector = labels.Everything()
 	}
 	r := &eta.Rollout{Steps: stepsLeft(job, now), AtOnce: plan.AtOnce(job, int(job.Status.Nodes.Matched)), Now: now}
 	var all, ours []map[string]string
@@ -54,6 +51,14 @@ func Estimate(job *v1alpha1.NodeJob, budgets []*v1alpha1.NodeDisruptionBudget, n
 		return &found
 	}
 	return nil
+}
+
+// selectorOf selects the nodes of a NodeJob by their labels. Those that it excludes for other reasons are selected, too.
+func selectorOf(job *v1alpha1.NodeJob) (labels.Selector, error) {
+	if job.Spec.Nodes.Selector == nil {
+		return labels.Everything(), nil
+	}
+	return metav1.LabelSelectorAsSelector(job.Spec.Nodes.Selector)
 }
 
 // durationOn returns how long the run on a node took that succeeded with the current revision, with its retries.

@@ -132,6 +132,14 @@ func TestBudgetsOfANodeInASentence(t *testing.T) {
 			})),
 			want: "NodeDisruptionBudget audited selects node-1, and only reports (enforcement: Audit).",
 		},
+		"audit beside a budget that limits": {
+			node: "node-1", seat: seat, seen: true,
+			selecting: selecting(ndb("audited", ready, v1alpha1.ReasonFrozen, "", func(b *v1alpha1.NodeDisruptionBudget) {
+				freeze(b)
+				b.Spec.Enforcement = v1alpha1.BudgetAudit
+			}), zones),
+			want: "NodeDisruptionBudget zones limits node-1: it is available; 1 disruption may begin.",
+		},
 		"joining": {
 			node: "node-1", selecting: budget.SelectingNode([]*v1alpha1.NodeDisruptionBudget{&zones}, &budget.Node{Created: before(4 * time.Minute)}, now),
 			want: "NodeDisruptionBudget zones selects node-1, and does not limit it until 12:36:00 UTC (in 6m), because its Node is new.",
