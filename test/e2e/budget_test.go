@@ -6,12 +6,15 @@ package e2e_test
 import (
 	"context"
 	"fmt"
+	"maps"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -25,19 +28,27 @@ import (
 type budgeted struct {
 	*world
 	nodes []string
-	// most is how many nodes were cordoned without a seat at the same time.
+	zones map[string]string
+	// most is how many nodes were cordoned without a seat at the same time, by zone; that of all zones is under "".
 	mu   sync.Mutex
-	most int
+	most map[string]int
 }
 
-func newBudgeted(t *testing.T, nodes int) *budgeted {
+// newBudgeted joins a node for each zone in the list.
+func newBudgeted(t *testing.T, zones ...string) *budgeted {
 	t.Helper()
-	b := &budgeted{world: newWorld(t), nodes: make([]string, nodes)}
+	nodes := len(zones)
+	b := &budgeted{world: newWorld(t), nodes: make([]string, nodes), zones: map[string]string{}, most: map[string]int{}}
 	var group sync.WaitGroup
 	for i := range b.nodes {
-		group.Go(func() { b.nodes[i] = b.join(cluster.NodeOptions{}) })
+		group.Go(func() {
+			b.nodes[i] = b.join(cluster.NodeOptions{Labels: map[string]string{corev1.LabelTopologyZone: zones[i]}})
+		})
 	}
 	group.Wait()
+	for i, node := range b.nodes {
+		b.zones[node] = zones[i]
+	}
 	t.Cleanup(func() {
 		b.deleteBudget(b.namespace)
 		b.deleteBudget("freeze-" + b.namespace)
@@ -87,17 +98,22 @@ func (b *budgeted) seated(nodes int, granted int32) {
 		if int(ndb.Status.Nodes.Seats) != nodes || len(seats) != nodes {
 			return fmt.Errorf("%d seats are there, and the status is %+v", len(seats), ndb.Status)
 		}
+		groups := map[string]bool{}
+		for _, seat := range seats {
+			groups[seat.Labels[v1alpha1.BudgetGroupLabel]] = true
+		}
 		var list policyv1.PodDisruptionBudgetList
-		if err := admin.List(
-			b.ctx,
-			&list,
-			client.InNamespace(install.Namespace),
-			client.MatchingLabels{v1alpha1.BudgetGroupLabel: seats[b.nodes[0]].Labels[v1alpha1.BudgetGroupLabel]},
-		); err != nil {
+		if err := admin.List(b.ctx, &list, client.InNamespace(install.Namespace), client.HasLabels{v1alpha1.BudgetGroupLabel}); err != nil {
 			return err
 		}
-		if len(list.Items) != 1 || list.Items[0].Status.DisruptionsAllowed != granted {
-			return fmt.Errorf("the PodDisruptionBudgets are %+v", list.Items)
+		sum := int32(0)
+		for i := range list.Items {
+			if pdb := &list.Items[i]; groups[pdb.Labels[v1alpha1.BudgetGroupLabel]] && pdb.Status.ObservedGeneration == pdb.Generation {
+				sum += pdb.Status.DisruptionsAllowed
+			}
+		}
+		if sum != granted {
+			return fmt.Errorf("%d are granted, the PodDisruptionBudgets are %+v", sum, list.Items)
 		}
 		return nil
 	})
@@ -125,14 +141,17 @@ func (b *budgeted) watchNodes(ctx context.Context) {
 	for ctx.Err() == nil {
 		var nodes corev1.NodeList
 		if err := admin.List(ctx, &nodes, client.MatchingLabels{"world": b.namespace}); err == nil {
-			seats, away := b.seats(), 0
+			seats, away := b.seats(), map[string]int{}
 			for i := range nodes.Items {
 				if _, seat := seats[nodes.Items[i].Name]; !seat && nodes.Items[i].Spec.Unschedulable && seats != nil {
-					away++
+					away[""]++
+					away[b.zones[nodes.Items[i].Name]]++
 				}
 			}
 			b.mu.Lock()
-			b.most = max(b.most, away)
+			for zone, n := range away {
+				b.most[zone] = max(b.most[zone], n)
+			}
 			b.mu.Unlock()
 		}
 		select {
@@ -145,7 +164,7 @@ func (b *budgeted) watchNodes(ctx context.Context) {
 // TestABudgetLetsOneNodeGoAtATime : two drains with kubectl, in which the manager dies; a freeze in the middle of a drain, with the manager
 // killed; and a NodeJob that drains nodes and could take all of them.
 func TestABudgetLetsOneNodeGoAtATime(t *testing.T) {
-	b := newBudgeted(t, 2)
+	b := newBudgeted(t, "a", "a")
 	first, second := b.nodes[0], b.nodes[1]
 	drains := map[string]<-chan error{first: b.drain(first), second: b.drain(second)}
 	b.killManager()
@@ -187,9 +206,146 @@ func TestABudgetLetsOneNodeGoAtATime(t *testing.T) {
 		b.done("drained", node)
 	}
 	b.seated(2, 1)
+	b.wantMost(map[string]int{"": 1, "a": 1})
+}
+
+func (b *budgeted) wantMost(want map[string]int) {
+	b.t.Helper()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.most != 1 {
-		t.Errorf("at most %d nodes were away at the same time, want 1", b.most)
+	if !maps.Equal(b.most, want) {
+		b.t.Errorf("at most so many nodes were away at the same time, by zone: %v, want %v", b.most, want)
 	}
+}
+
+// TestZonesAndWindowsOfABudget : four drains at once of nodes in two zones; and a window that closes while a drain and a NodeJob are at work
+// and others wait, which continue in the next window.
+func TestZonesAndWindowsOfABudget(t *testing.T) {
+	b := newBudgeted(t, "a", "a", "b", "b")
+	a0, a1, b0, b1 := b.nodes[0], b.nodes[1], b.nodes[2], b.nodes[3]
+	b.patchBudget(`{"spec":{"limits":[{"maxUnavailable":2},{"maxUnavailable":1,"topologyKey":%q}]}}`, corev1.LabelTopologyZone)
+	b.seated(4, 2)
+
+	drains := map[string]<-chan error{}
+	for _, node := range b.nodes {
+		drains[node] = b.drain(node)
+	}
+	for _, zone := range [][]string{{a0, a1}, {b0, b1}} {
+		first := b.oneWithoutSeat(zone...)
+		second := zone[0]
+		if second == first {
+			second = zone[1]
+		}
+		b.drained(first, drains[first])
+		notEnded(t, "the drain of another node of the zone", drains[second])
+		b.uncordon(first)
+		b.drained(second, drains[second])
+		b.uncordon(second)
+	}
+	b.seated(4, 2)
+
+	b.stubbornPod(a0)
+	closes, opens := b.twoWindows(45 * time.Second)
+	b.job("window", b.hold(), onNodes(b0, b1), func(s *v1alpha1.NodeJobSpec) { // the first has 15 seconds to start
+		s.Maintenance.Cordon, s.Task.TimeoutSeconds, s.Retry.Limit = true, new(int32(30)), new(int32(0))
+	})
+	drains[a0] = b.drain(a0, "--force")
+	first := b.oneWithoutSeat(b0, b1)
+	second := b0
+	if second == first {
+		second = b1
+	}
+	b.began(first)
+	b.oneWithoutSeat(a0)
+	drains[a1] = b.drain(a1)
+	b.eventually("the NodeJob says that another run does not fit into the window", func() error {
+		out, err := b.everynode("explain", "window", second).CombinedOutput()
+		if err != nil || !strings.Contains(string(out), "and a run can take 30s (task 30s), so it starts in a later window") {
+			return fmt.Errorf("%s %w", out, err)
+		}
+		return nil
+	})
+	b.letGo(first)
+	b.done("window", first)
+
+	b.eventually("the window is closed", func() error {
+		var ndb v1alpha1.NodeDisruptionBudget
+		must(t, admin.Get(b.ctx, client.ObjectKey{Name: b.namespace}, &ndb))
+		if c := meta.FindStatusCondition(
+			ndb.Status.Conditions,
+			v1alpha1.ConditionReady,
+		); c == nil ||
+			c.Reason != v1alpha1.ReasonWindowClosed {
+			return fmt.Errorf("the status is %+v", ndb.Status)
+		}
+		return nil
+	})
+	notEnded(t, "the drain that has begun", drains[a0])
+	must(t, admin.Delete(b.ctx, &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "stubborn"}}))
+	b.drained(a0, drains[a0])
+	b.uncordon(a0)
+	b.seated(4, 0)
+	notEnded(t, "the drain that has not begun", drains[a1])
+	b.wantRan(second, 0)
+	if now := time.Now(); now.Before(closes) || now.After(opens) {
+		t.Fatalf("it is %s, and all of this should be between the windows, from %s to %s", now, closes, opens)
+	}
+
+	b.began(second)
+	b.letGo(second)
+	b.drained(a1, drains[a1])
+	b.uncordon(a1)
+	b.done("window", second)
+	b.seated(4, 2)
+	b.wantMost(map[string]int{"": 2, "a": 1, "b": 1})
+}
+
+func (b *budgeted) patchBudget(format string, args ...any) {
+	b.t.Helper()
+	must(
+		b.t,
+		admin.Patch(b.ctx, &v1alpha1.NodeDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: b.namespace}}, mergePatch(format, args...)),
+	)
+}
+
+// twoWindows sets a window that is open and closes after some time, and one that opens at the first minute that begins 15 seconds after that
+// or later.
+func (b *budgeted) twoWindows(after time.Duration) (closes, opens time.Time) {
+	b.t.Helper()
+	now := time.Now().UTC().Truncate(time.Second)
+	since := now.Truncate(time.Minute)
+	closes = now.Add(max(after, time.Minute-now.Sub(since))) // a window has at least a minute
+	opens = closes.Add(75*time.Second - 1).Truncate(time.Minute)
+	b.patchBudget(`{"spec":{"windows":[{"schedule":"%d %d * * *","durationSeconds":%d},{"schedule":"%d %d * * *","durationSeconds":900}]}}`,
+		since.Minute(), since.Hour(), int(closes.Sub(since).Seconds()), opens.Minute(), opens.Hour())
+	return closes, opens
+}
+
+// oneWithoutSeat waits until a node of these has no seat.
+func (b *budgeted) oneWithoutSeat(nodes ...string) (found string) {
+	b.t.Helper()
+	b.eventually(fmt.Sprintf("one of %v has no seat", nodes), func() error {
+		seats := b.seats()
+		for _, node := range nodes {
+			if _, seat := seats[node]; !seat && seats != nil {
+				found = node
+				return nil
+			}
+		}
+		return errNotYet
+	})
+	return found
+}
+
+// stubbornPod runs a pod on a node that cannot be evicted until PodDisruptionBudget stubborn is deleted.
+func (b *budgeted) stubbornPod(node string) {
+	b.t.Helper()
+	named := metav1.ObjectMeta{Namespace: b.namespace, Name: "stubborn", Labels: map[string]string{"app": "stubborn"}}
+	one := intstr.FromInt32(1)
+	must(b.t, admin.Create(b.ctx, &corev1.Pod{ObjectMeta: named, Spec: corev1.PodSpec{
+		NodeName: node, TerminationGracePeriodSeconds: new(int64(1)), Containers: []corev1.Container{{Name: "pause", Image: pauseImage}},
+	}}))
+	must(b.t, admin.Create(b.ctx, &policyv1.PodDisruptionBudget{ObjectMeta: named, Spec: policyv1.PodDisruptionBudgetSpec{
+		MinAvailable: &one, Selector: &metav1.LabelSelector{MatchLabels: named.Labels},
+	}}))
 }

@@ -154,10 +154,10 @@ func (g *guarded) held(node, reason string) v1alpha1.HeldNode {
 }
 
 // drain drains a node with kubectl, and reports the end.
-func (w *world) drain(node string) <-chan error {
+func (w *world) drain(node string, flags ...string) <-chan error {
 	done := make(chan error, 1)
 	go func() {
-		_, err := install.Kubectl(w.ctx, real, "", "drain", node, "--ignore-daemonsets", "--timeout=180s")
+		_, err := install.Kubectl(w.ctx, real, "", append([]string{"drain", node, "--ignore-daemonsets", "--timeout=180s"}, flags...)...)
 		done <- err
 	}()
 	return done

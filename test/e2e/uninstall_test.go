@@ -16,16 +16,18 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/uninstall"
 	"github.com/everynode/everynode/test/install"
 )
 
 // The tests of this file remove the installation that all tests share, so they do not run beside others.
 
 // inUse is an installation with all kinds of work: a running task, a closed gate, a cordon, a NodeGuard
-// with a companion, and a node that an administrator has cordoned.
+// with a companion, a NodeDisruptionBudget with seats, and a node that an administrator has cordoned.
 func inUse(t *testing.T) *guarded {
 	t.Helper()
 	g := newGuarded(t, 2, nil)
@@ -36,6 +38,7 @@ func inUse(t *testing.T) *guarded {
 	})
 	failed, theirs := g.nodes[0], g.nodes[1]
 	g.kubectl("cordon", theirs)
+	g.seated("node-1", "node-2")
 	g.job("fails", "exit 3", onNodes(failed), func(s *v1alpha1.NodeJobSpec) {
 		s.Retry.Limit = new(int32(0))
 		s.OnFailure.Action = v1alpha1.FailureActionCordon
@@ -50,6 +53,26 @@ func inUse(t *testing.T) *guarded {
 		return nil
 	})
 	return g
+}
+
+// seated limits nodes, and waits until they have seats.
+func (g *guarded) seated(nodes ...string) {
+	g.t.Helper()
+	one := intstr.FromInt32(1)
+	budget := &v1alpha1.NodeDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: g.namespace}, Spec: v1alpha1.NodeDisruptionBudgetSpec{
+		Selector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+			{Key: corev1.LabelHostname, Operator: metav1.LabelSelectorOpIn, Values: nodes},
+		}},
+		JoiningNodes: v1alpha1.JoiningNodesIncluded, Limits: []v1alpha1.BudgetLimit{{MaxUnavailable: &one}},
+	}}
+	must(g.t, admin.Create(g.ctx, budget))
+	g.eventually("the nodes have seats", func() error {
+		err := admin.Get(g.ctx, client.ObjectKeyFromObject(budget), budget)
+		if err != nil || int(budget.Status.Nodes.Seats) != len(nodes) {
+			return fmt.Errorf("the status is %+v, %w", budget.Status, err)
+		}
+		return nil
+	})
 }
 
 func isGate(t corev1.Taint) bool { return t.Value == v1alpha1.GateValue }
@@ -77,13 +100,18 @@ func (g *guarded) wantRemoved() {
 		}
 		for _, pod := range pods.Items {
 			if pod.Labels[v1alpha1.NodeJobLabel] != "" || pod.Labels[v1alpha1.NodeGuardLabel] != "" ||
-				slices.Contains(pod.Finalizers, v1alpha1.PodFinalizer) {
+				pod.Labels[v1alpha1.BudgetGroupLabel] != "" || slices.Contains(pod.Finalizers, v1alpha1.PodFinalizer) {
 				return fmt.Errorf("pod %s/%s is there, finalizers %v", pod.Namespace, pod.Name, pod.Finalizers)
 			}
 		}
 		var budgets policyv1.PodDisruptionBudgetList
-		if err := admin.List(g.ctx, &budgets, client.InNamespace(g.namespace)); err != nil || len(budgets.Items) > 0 {
-			return fmt.Errorf("%d budgets, %w", len(budgets.Items), err)
+		if err := admin.List(g.ctx, &budgets); err != nil {
+			return err
+		}
+		for _, b := range budgets.Items {
+			if b.Namespace == g.namespace || b.Labels[v1alpha1.BudgetGroupLabel] != "" {
+				return fmt.Errorf("PodDisruptionBudget %s/%s is there", b.Namespace, b.Name)
+			}
 		}
 		return nil
 	})
@@ -96,7 +124,7 @@ func (g *guarded) wantRemoved() {
 			g.t.Errorf("%T %s is left: %v, finalizers %v", o, o.GetName(), err, o.GetFinalizers())
 		}
 	}
-	for _, crd := range []string{"nodejobs.everynode.dev", "nodeguards.everynode.dev"} {
+	for _, crd := range []string{"nodejobs.everynode.dev", "nodeguards.everynode.dev", "nodedisruptionbudgets.everynode.dev"} {
 		if out, err := install.Kubectl(g.ctx, real, "", "get", "crd", crd); err == nil || !strings.Contains(err.Error(), "NotFound") {
 			g.t.Errorf("CRD %s is left: %s %v", crd, out, err)
 		}
@@ -175,8 +203,12 @@ func TestUninstallAfterADeletionWithoutAManager(t *testing.T) {
 	g.kubectl("-n", install.Namespace, "scale", "deployment", install.Deployment, "--replicas=0")
 	g.eventually("no manager runs", func() error {
 		var pods corev1.PodList
-		if err := admin.List(g.ctx, &pods, client.InNamespace(install.Namespace)); err != nil || len(pods.Items) > 0 {
-			return fmt.Errorf("%d pods are there: %w", len(pods.Items), err)
+		labels := client.MatchingLabels{uninstall.NameLabel: uninstall.NameValue, uninstall.ComponentLabel: uninstall.ManagerComponent}
+		if err := admin.List(g.ctx, &pods, client.InNamespace(install.Namespace), labels); err != nil {
+			return err
+		}
+		if len(pods.Items) > 0 {
+			return fmt.Errorf("%d pods are there", len(pods.Items))
 		}
 		return nil
 	})
