@@ -15,6 +15,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/manager/loop"
+	"github.com/everynode/everynode/internal/nodecondition"
 	"github.com/everynode/everynode/internal/nodejob/task"
 	"github.com/everynode/everynode/internal/seal"
 )
@@ -89,7 +90,7 @@ func stripNode(node *corev1.Node) *corev1.Node {
 	}
 	node.Spec = corev1.NodeSpec{Taints: node.Spec.Taints, Unschedulable: node.Spec.Unschedulable}
 	node.Status = corev1.NodeStatus{
-		Conditions: ready,
+		Conditions: append(ready, nodecondition.Kept(node.Status.Conditions)...),
 		NodeInfo: corev1.NodeSystemInfo{
 			BootID:    node.Status.NodeInfo.BootID,
 			MachineID: node.Status.NodeInfo.MachineID,

@@ -22,11 +22,12 @@ func TestSeats(t *testing.T) {
 		change func(*fixture)
 		want   []string
 	}{
-		"a node without a seat":            {func(f *fixture) { f.evict("n1") }, []string{"create seat of n1, returned"}},
-		"an earlier seat that terminates":  {func(f *fixture) { f.seat("n1").Terminating = true }, nil},
-		"a node that is cordoned":          {func(f *fixture) { f.evict("n1"); f.cordon("n1") }, nil},
-		"a node that is being deleted":     {func(f *fixture) { f.evict("n1"); f.node("n1").Deleting = true }, nil},
-		"a node that an autoscaler drains": {func(f *fixture) { f.evict("n1"); f.taint("n1", "karpenter.sh/disrupted") }, nil},
+		"a node without a seat":              {func(f *fixture) { f.evict("n1") }, []string{"create seat of n1, returned"}},
+		"an earlier seat that terminates":    {func(f *fixture) { f.seat("n1").Terminating = true }, nil},
+		"a node that is cordoned":            {func(f *fixture) { f.evict("n1"); f.cordon("n1") }, nil},
+		"a node that is being deleted":       {func(f *fixture) { f.evict("n1"); f.node("n1").Deleting = true }, nil},
+		"a node that an autoscaler drains":   {func(f *fixture) { f.evict("n1"); f.taint("n1", "karpenter.sh/disrupted") }, nil},
+		"a node that another tool maintains": {func(f *fixture) { f.evict("n1"); f.node("n1").Announced = "MaintenancePlanned" }, nil},
 		"a node with another taint": {
 			func(f *fixture) { f.evict("n1"); f.taint("n1", "team") },
 			[]string{"create seat of n1, returned"},

@@ -179,6 +179,9 @@ func TestStatusCounts(t *testing.T) {
 			2,
 			v1alpha1.BudgetCounts{Selected: 4, Seats: 4, Unavailable: 1},
 		},
+		"a node that another tool drains": {
+			newBudget("b", "3"), func(f *fixture) { f.node("n1").Announced = "DrainInProgress" }, 3, v1alpha1.BudgetCounts{Selected: 4, Seats: 4, Waiting: 1},
+		},
 		"a node that joins": {
 			newBudget("b", "3"), func(f *fixture) { f.addNode("n5", noon) }, 3, v1alpha1.BudgetCounts{Selected: 5, Joining: 1, Seats: 4},
 		},

@@ -113,6 +113,8 @@ type Node struct {
 	Unschedulable   bool
 	Ready           bool
 	Deleting        bool
+	// Announced is the condition by which another tool announces that the node will be drained or maintained; "" if none does.
+	Announced corev1.NodeConditionType
 	// Approved and BreakGlass are the values of the annotations.
 	Approved   string
 	BreakGlass string

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/nodecondition"
 	"github.com/everynode/everynode/internal/nodejob/task"
 	"github.com/everynode/everynode/internal/outcome"
 )
@@ -20,7 +21,7 @@ func ViewNode(n *corev1.Node) Node {
 	return Node{
 		Name: n.Name, UID: n.UID, ResourceVersion: n.ResourceVersion, Labels: n.Labels, Taints: n.Spec.Taints,
 		Unschedulable: n.Spec.Unschedulable, Deleting: !n.DeletionTimestamp.IsZero(),
-		Ready:    task.NodeReady(n),
+		Ready: task.NodeReady(n), Announced: nodecondition.Announced(n.Status.Conditions),
 		Approved: n.Annotations[v1alpha1.ApproveReleaseAnnotation], BreakGlass: n.Annotations[v1alpha1.BreakGlassAnnotation],
 	}
 }

@@ -24,9 +24,14 @@ func ReleaseRequest(node *Node, now time.Time) (by string, since time.Time) {
 
 // releaseRequest returns the source of a node's release request, and since when it exists. The time on its budget takes
 // precedence. Before that is written, the time of the taint is used, which distinguishes nodes that were cordoned one
-// after another while no manager was running.
+// after another while no manager was running. A condition of another tool has the least precedence, since it may be set long
+// before the node is cordoned.
 func releaseRequest(node *Node, budget *Budget, now time.Time) (by string, since time.Time) {
 	by, since = tainted(node, now)
+	if by == "" && node.Announced != "" {
+		// The time of the condition is not used: the kubelet could have written it, so that its node is released before others.
+		by = "condition " + string(node.Announced)
+	}
 	if node.Unschedulable {
 		by = "cordoned"
 	}

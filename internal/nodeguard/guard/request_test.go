@@ -31,6 +31,10 @@ func TestTimeOfAReleaseRequest(t *testing.T) {
 		"cordoned, and announced before": {Node{Unschedulable: true, Taints: []corev1.Taint{taint(corev1.TaintNodeUnschedulable, time.Minute), taint(announced, time.Hour)}}, "cordoned", t0.Add(-time.Hour)},
 		"announced, and cordoned before": {Node{Unschedulable: true, Taints: []corev1.Taint{taint(announced, time.Minute), taint(corev1.TaintNodeUnschedulable, time.Hour)}}, "cordoned", t0.Add(-time.Hour)},
 		"cordoned, and another taint":    {Node{Unschedulable: true, Taints: []corev1.Taint{taint("x", time.Hour)}}, "cordoned", t0},
+		"condition":                      {Node{Announced: "MaintenancePlanned"}, "condition MaintenancePlanned", t0},
+		"condition, and cordoned":        {Node{Announced: "DrainInProgress", Unschedulable: true, Taints: []corev1.Taint{taint(corev1.TaintNodeUnschedulable, time.Minute)}}, "cordoned", t0.Add(-time.Minute)},
+		"condition, and announced":       {Node{Announced: "DrainInProgress", Taints: []corev1.Taint{taint(announced, time.Minute)}}, "tainted by cluster-autoscaler", t0.Add(-time.Minute)},
+		"condition, and another taint":   {Node{Announced: "DrainInProgress", Taints: []corev1.Taint{taint("x", time.Minute)}}, "condition DrainInProgress", t0},
 		"deleted":                        {Node{Deleting: true}, "deleted", t0},
 	} {
 		if by, since := releaseRequest(&tt.node, nil, t0); by != tt.wantBy || !since.Equal(tt.wantSince) {
