@@ -32,6 +32,8 @@ const (
 	monitor     = "ServiceMonitor everynode-system/everynode"
 	alerts      = "PrometheusRule everynode-system/everynode"
 	fleet       = "ConfigMap everynode-system/everynode-dashboard-fleet"
+	managerRole = "ClusterRole everynode-manager"
+	nodeStatus  = "ValidatingAdmissionPolicy everynode-confine-node-status"
 	confinement = "ValidatingAdmissionPolicyBinding everynode-confine-pods"
 	network     = "NetworkPolicy everynode-system/everynode-manager"
 	page        = "Deployment everynode-system/everynode-dashboard"
@@ -545,6 +547,23 @@ func TestValues(t *testing.T) {
 			},
 			nil,
 		},
+		"no node conditions":            {with(""), nodeStatus, nil, []string{unwanted}},
+		"no write of the nodes' status": {with(""), managerRole, []string{"- nodes "}, []string{"nodes/status"}},
+		"node conditions": {
+			with(`nodeConditions: {enabled: true}`),
+			manager,
+			[]string{"- --node-maintenance-conditions "},
+			nil,
+		},
+		"their permission": {
+			with(
+				`nodeConditions: {enabled: true}`,
+			),
+			managerRole,
+			[]string{`- apiGroups: - "" resources: - nodes/status verbs: - patch`},
+			nil,
+		},
+		"their confinement": {with(`nodeConditions: {enabled: true}`), nodeStatus, []string{"helm.sh/resource-policy: keep"}, nil},
 		"no archive": {
 			with(`archive: {secretName: a}`),
 			manager,

@@ -34,6 +34,7 @@ import (
 	"github.com/everynode/everynode/internal/manager/archive"
 	"github.com/everynode/everynode/internal/manager/budgetcontroller"
 	"github.com/everynode/everynode/internal/manager/claims"
+	"github.com/everynode/everynode/internal/manager/conditioncontroller"
 	"github.com/everynode/everynode/internal/manager/controller"
 	"github.com/everynode/everynode/internal/manager/guardcontroller"
 	"github.com/everynode/everynode/internal/manager/loop"
@@ -63,6 +64,7 @@ type flags struct {
 	archive       archive.Config
 	joiningFor    time.Duration
 	settleFor     time.Duration
+	conditions    bool
 	logLevel      slog.Level
 	version       bool
 }
@@ -99,6 +101,8 @@ func parse(args []string) (flags, error) {
 	archiveFlags(set, &f.archive)
 	set.DurationVar(&f.joiningFor, "budget-joining-time", budget.JoiningFor, "how long a node is exempt from NodeDisruptionBudgets after its creation, unless spec.joiningNodes is Included")
 	set.DurationVar(&f.settleFor, "budget-settle-time", budget.SettleFor, "how long a node must be Ready before it counts as available for NodeDisruptionBudgets")
+	set.BoolVar(&f.conditions, "node-maintenance-conditions", false,
+		"write the node conditions of KEP-5683 (MaintenancePlanned, DrainInProgress, Drained, MaintenanceInProgress) while NodeJobs disrupt nodes; needs config/node-conditions")
 	set.TextVar(&f.logLevel, "log-level", slog.LevelInfo, "least level that is logged: DEBUG, INFO, WARN or ERROR")
 	set.BoolVar(&f.version, "version", false, "print the version and exit")
 	if err := set.Parse(args); err != nil {
@@ -311,6 +315,11 @@ func setUp(ctx context.Context, mgr ctrl.Manager, f *flags, sealed sealSecret, n
 	if err := setUpBudgets(mgr, f, reconciler.Claims, budget.Place{Namespace: uninstall.Namespace, Owner: sealed.owner, Key: sealed.key, Options: pods}, now); err != nil {
 		return nil, fmt.Errorf("setting up the controller of NodeDisruptionBudgets: %w", err)
 	}
+	conditions, err := conditioncontroller.Setup(mgr, reconciler.Claims, f.conditions)
+	if err != nil {
+		return nil, fmt.Errorf("setting up the controller of node conditions: %w", err)
+	}
+	conditions.Now = now
 	return required, errors.Join(
 		startNotifier(mgr, reconciler.Notifier, now),
 		mgr.AddHealthzCheck("ping", healthz.Ping),

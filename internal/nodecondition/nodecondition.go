@@ -54,6 +54,11 @@ func Kept(conditions []corev1.NodeCondition) []corev1.NodeCondition {
 	return kept
 }
 
+// Same reports whether two conditions differ only in their times.
+func Same(a, b corev1.NodeCondition) bool {
+	return a.Type == b.Type && a.Status == b.Status && a.Reason == b.Reason && a.Message == b.Message
+}
+
 func find(conditions []corev1.NodeCondition, kind corev1.NodeConditionType) *corev1.NodeCondition {
 	for i := range conditions {
 		if conditions[i].Type == kind {

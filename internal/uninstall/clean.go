@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -18,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/nodecondition"
 )
 
 const (
@@ -65,7 +67,10 @@ func CleanNodes(ctx context.Context, c client.Client, scope Scope) (int, error) 
 	changed := 0
 	var errs []error
 	err := Each(ctx, c, &corev1.NodeList{}, func(o client.Object) error {
-		did, err := cleanNode(ctx, c, o.(*corev1.Node), scope)
+		node := o.(*corev1.Node)
+		did, err := cleanNode(ctx, c, node, scope)
+		didConditions, conditionsErr := cleanConditions(ctx, c, node)
+		did, err = did || didConditions, errors.Join(err, conditionsErr)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("cleaning up node %s: %w", o.GetName(), err))
 		}
@@ -96,6 +101,34 @@ func cleanNode(ctx context.Context, c client.Client, node *corev1.Node, scope Sc
 		}
 		node = live
 	}
+}
+
+// cleanConditions removes the conditions that a manager with --node-maintenance-conditions has written to a node. A manager without the
+// flag may not write conditions. Then they stay, because they are for display only, and the kubelet may have written them.
+func cleanConditions(ctx context.Context, c client.Client, node *corev1.Node) (bool, error) {
+	for try := 1; HasConditions(node); try++ {
+		live := &corev1.Node{}
+		if err := c.Get(ctx, client.ObjectKeyFromObject(node), live); err != nil {
+			return false, client.IgnoreNotFound(err)
+		}
+		patch := nodecondition.Desired{}.Patch(live, time.Time{})
+		if patch == nil {
+			break
+		}
+		err := c.Status().Patch(ctx, live, client.RawPatch(types.StrategicMergePatchType, patch))
+		switch {
+		case apierrors.IsNotFound(err) || apierrors.IsForbidden(err):
+			return false, nil
+		case !apierrors.IsConflict(err) || try == maxTries:
+			return err == nil, err
+		}
+	}
+	return false, nil
+}
+
+// HasConditions reports whether a node has conditions that a manager has written.
+func HasConditions(node *corev1.Node) bool {
+	return nodecondition.Desired{}.Patch(node, time.Time{}) != nil
 }
 
 // DropFinalizer removes one finalizer from an object, and keeps others. It succeeds if the object no longer exists.

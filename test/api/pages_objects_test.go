@@ -27,6 +27,7 @@ var foreign = map[string]string{
 	"Application":          "Argo CD: the tests of charts read its values",
 	"HelmRelease":          "Flux: the tests of charts read its values",
 	"NodePool":             "Karpenter",
+	"NodeReadinessRule":    "the node-readiness-controller",
 	"OCIRepository":        "Flux",
 	"KubeletConfiguration": "the configuration file of the kubelet",
 }

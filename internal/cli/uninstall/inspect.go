@@ -100,10 +100,13 @@ func (u *uninstalling) findNodes(ctx context.Context, found *installation) error
 	return uninstall.Each(ctx, u.client, &corev1.NodeList{}, func(o client.Object) error {
 		node := o.(*corev1.Node)
 		change := uninstall.NodeChange(node, scope)
-		if change == nil {
+		if change == nil && !uninstall.HasConditions(node) {
 			return nil
 		}
 		found.nodes = append(found.nodes, node.Name)
+		if change == nil {
+			return nil
+		}
 		if change.Taints != nil {
 			found.gated = append(found.gated, node.Name)
 		}

@@ -8,12 +8,15 @@ package claims
 
 import (
 	"maps"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/internal/nodebudget/budget"
+	"github.com/everynode/everynode/internal/nodecondition"
 )
 
 // Registry is what is known of NodeJobs and budgets. The zero Registry is not usable: see New.
@@ -28,7 +31,7 @@ type Registry struct {
 	// returning are the nodes whose seats are being created.
 	returning map[types.UID]bool
 
-	onReport, onStances func()
+	onReport, onStances, onDisruptions func()
 }
 
 // Report is what a NodeJob does on nodes.
@@ -39,6 +42,8 @@ type Report struct {
 	// since when.
 	Holds map[types.UID]bool
 	Waits map[types.UID]time.Time
+	// Disruptions are how far it is on the nodes of Holds.
+	Disruptions map[types.UID]nodecondition.Disruption
 }
 
 // New returns an empty Registry.
@@ -52,6 +57,13 @@ func (r *Registry) OnReport(f func()) { r.onReport = f }
 // OnStances sets what is called when what budgets allow has changed.
 func (r *Registry) OnStances(f func()) { r.onStances = f }
 
+// OnDisruptions sets what is called when the disruptions of nodes have changed, or may be known now.
+func (r *Registry) OnDisruptions(f func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.onDisruptions = f
+}
+
 // Report stores what a NodeJob does after a pass. It replaces its claims: a claim that it still needs is one of its holds.
 func (r *Registry) Report(job types.UID, report Report) {
 	if r == nil {
@@ -59,7 +71,9 @@ func (r *Registry) Report(job types.UID, report Report) {
 	}
 	r.mu.Lock()
 	before, known := r.reports[job]
-	changed := !known || before.Name != report.Name || !maps.Equal(before.Holds, report.Holds) || !maps.EqualFunc(before.Waits, report.Waits, time.Time.Equal)
+	changed := !known || !sameForBudgets(&before, &report)
+	disrupts := !known || !maps.Equal(before.Disruptions, report.Disruptions)
+	onDisruptions := r.onDisruptions
 	r.reports[job] = report
 	r.mustGetSeats(before.Holds, report.Holds)
 	for node, claimant := range r.claimed {
@@ -69,9 +83,20 @@ func (r *Registry) Report(job types.UID, report Report) {
 		}
 	}
 	r.mu.Unlock()
-	if changed && r.onReport != nil {
-		r.onReport()
+	call(changed, r.onReport)
+	call(disrupts, onDisruptions)
+}
+
+// call calls a listener, if there is one.
+func call(changed bool, listener func()) {
+	if changed && listener != nil {
+		listener()
 	}
+}
+
+// sameForBudgets reports whether two reports of a NodeJob mean the same for budgets.
+func sameForBudgets(a, b *Report) bool {
+	return a.Name == b.Name && maps.Equal(a.Holds, b.Holds) && maps.EqualFunc(a.Waits, b.Waits, time.Time.Equal)
 }
 
 // mustGetSeats has nodes that a NodeJob no longer holds get their seats before another one takes them. What the budgets said before is
@@ -99,10 +124,10 @@ func (r *Registry) Forget(job types.UID) {
 	_, known := r.reports[job]
 	delete(r.reports, job)
 	maps.DeleteFunc(r.claimed, func(_, claimant types.UID) bool { return claimant == job })
+	onDisruptions := r.onDisruptions
 	r.mu.Unlock()
-	if known && r.onReport != nil {
-		r.onReport()
-	}
+	call(known, r.onReport)
+	call(known, onDisruptions)
 }
 
 // Claim keeps the seat of a node from coming back, before a NodeJob evicts it. It returns false if the seat is just being created, or
@@ -187,6 +212,22 @@ func (r *Registry) Holds() map[types.UID]string {
 		holds[node] = r.reports[job].Name
 	}
 	return holds
+}
+
+// Disruptions returns what NodeJobs do on nodes, sorted by NodeJob.
+func (r *Registry) Disruptions() map[types.UID][]nodecondition.Disruption {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := map[types.UID][]nodecondition.Disruption{}
+	for _, report := range r.reports {
+		for node, disruption := range report.Disruptions {
+			all[node] = append(all[node], disruption)
+		}
+	}
+	for _, of := range all {
+		slices.SortFunc(of, func(a, b nodecondition.Disruption) int { return strings.Compare(a.NodeJob, b.NodeJob) })
+	}
+	return all
 }
 
 // Waits returns the nodes on which NodeJobs wait for a budget.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/everynode/everynode/internal/manager/claims"
 	"github.com/everynode/everynode/internal/nodebudget/budget"
+	"github.com/everynode/everynode/internal/nodecondition"
 )
 
 func TestANodeIsClaimedByOneNodeJob(t *testing.T) {
@@ -84,5 +85,37 @@ func TestTheOldestWaitCounts(t *testing.T) {
 	r.Forget("b")
 	if got := r.Waits()["n"].By; got != "NodeJob x/a" {
 		t.Errorf("%q waits", got)
+	}
+}
+
+// TestDisruptions tests what is said about nodes, and when listeners are told.
+func TestDisruptions(t *testing.T) {
+	r, told := claims.New(), 0
+	r.OnDisruptions(func() { told++ })
+	report := func(job string, stage nodecondition.Stage) claims.Report {
+		return claims.Report{
+			Name: "NodeJob " + job, Holds: map[types.UID]bool{"n": true},
+			Disruptions: map[types.UID]nodecondition.Disruption{"n": {NodeJob: job, Stage: stage}},
+		}
+	}
+	draining, working := nodecondition.Stage{Draining: true}, nodecondition.Stage{InProgress: true}
+	for i, step := range []struct {
+		do   func()
+		told int
+		want []nodecondition.Disruption
+	}{
+		{func() { r.Report("b", report("x/b", draining)) }, 1, []nodecondition.Disruption{{NodeJob: "x/b", Stage: draining}}},
+		{func() { r.Report("b", report("x/b", draining)) }, 1, []nodecondition.Disruption{{NodeJob: "x/b", Stage: draining}}},
+		{func() { r.Report("a", report("x/a", working)) }, 2, []nodecondition.Disruption{{NodeJob: "x/a", Stage: working}, {NodeJob: "x/b", Stage: draining}}},
+		{func() { r.Report("b", report("x/b", working)) }, 3, []nodecondition.Disruption{{NodeJob: "x/a", Stage: working}, {NodeJob: "x/b", Stage: working}}},
+		{func() { r.Report("b", claims.Report{Name: "NodeJob x/b"}) }, 4, []nodecondition.Disruption{{NodeJob: "x/a", Stage: working}}},
+		{func() { r.Forget("a") }, 5, nil},
+		{func() { r.Forget("a") }, 5, nil},
+		{func() { r.Report("idle", claims.Report{Name: "NodeJob x/idle"}) }, 6, nil},
+	} {
+		step.do()
+		if diff := cmp.Diff(step.want, r.Disruptions()["n"]); diff != "" || told != step.told {
+			t.Errorf("step %d: told %d times, want %d; -want +got:\n%s", i, told, step.told, diff)
+		}
 	}
 }

@@ -29,6 +29,7 @@ import (
 	"github.com/everynode/everynode/internal/manager/claims"
 	"github.com/everynode/everynode/internal/manager/loop"
 	nodebudget "github.com/everynode/everynode/internal/nodebudget/budget"
+	"github.com/everynode/everynode/internal/nodecondition"
 	"github.com/everynode/everynode/internal/nodejob/observe"
 	"github.com/everynode/everynode/internal/nodejob/plan"
 )
@@ -116,8 +117,11 @@ func (r *shell) tellBudgets(seen *observation, p *plan.Plan, did *claimed) time.
 	waits, stale := r.budgets.passed(seen, p)
 	for _, node := range did.refused {
 		delete(p.Holds, node)
+		delete(p.Stages, node)
 	}
-	r.Claims.Report(seen.job.UID, claims.Report{Name: reporterOf(seen.job), Holds: p.Holds, Waits: waits})
+	r.Claims.Report(seen.job.UID, claims.Report{
+		Name: reporterOf(seen.job), Holds: p.Holds, Waits: waits, Disruptions: disruptionsOf(seen.job, p),
+	})
 	switch {
 	case did.granted:
 		return atOnce
@@ -127,6 +131,14 @@ func (r *shell) tellBudgets(seen *observation, p *plan.Plan, did *claimed) time.
 		return claimAgainAfter
 	}
 	return 0
+}
+
+func disruptionsOf(job *v1alpha1.NodeJob, p *plan.Plan) map[types.UID]nodecondition.Disruption {
+	all := make(map[types.UID]nodecondition.Disruption, len(p.Stages))
+	for node, stage := range p.Stages {
+		all[node] = nodecondition.Disruption{NodeJob: job.Namespace + "/" + job.Name, Stage: stage}
+	}
+	return all
 }
 
 // tellIdle reports that a NodeJob does nothing.

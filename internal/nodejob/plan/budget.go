@@ -172,10 +172,11 @@ func (p *planner) reportHolds() {
 	for i := range p.nodes {
 		w := &p.nodes[i]
 		if p.holds(w) {
-			add(&p.plan.Holds, w.node.UID)
+			put(&p.plan.Holds, w.node.UID, true)
+			put(&p.plan.Stages, w.node.UID, p.stage(w))
 		}
 		if w.awaitsBudget {
-			add(&p.plan.Waits, w.node.UID)
+			put(&p.plan.Waits, w.node.UID, true)
 		}
 		p.plan.AwaitsBudgets = p.plan.AwaitsBudgets || w.waitsForBudget()
 	}
@@ -184,11 +185,11 @@ func (p *planner) reportHolds() {
 	}
 }
 
-func add(set *map[types.UID]bool, uid types.UID) {
-	if *set == nil {
-		*set = map[types.UID]bool{}
+func put[V any](all *map[types.UID]V, uid types.UID, value V) {
+	if *all == nil {
+		*all = map[types.UID]V{}
 	}
-	(*set)[uid] = true
+	(*all)[uid] = value
 }
 
 // holds reports whether the NodeJob disrupts a node, or is about to. A node that waits for a retry of its run is held, too. A cordon
@@ -202,7 +203,11 @@ func (p *planner) holds(w *nodePlan) bool {
 	case w.slot, w.claims, w.terminating:
 		return true
 	}
+	return p.retries(w) || p.isPrepared(w.node)
+}
+
+// retries reports whether a run continues on the node with another attempt.
+func (p *planner) retries(w *nodePlan) bool {
 	rec := w.node.On.Record
-	retries := w.State == Waiting && w.cause == causeBackoff && rec != nil && !rec.NeverStarted
-	return retries || p.isPrepared(w.node)
+	return w.State == Waiting && w.cause == causeBackoff && rec != nil && !rec.NeverStarted
 }

@@ -64,7 +64,8 @@ func (h *history) checkAffects(in Input) {
 	h.ignored += len(ignored)
 	readOnPeers(&is)
 	before, after := Next(was), Next(is)
-	before.Holds, after.Holds = holdsOf(&before, was.Nodes, ignored), holdsOf(&after, is.Nodes, ignored)
+	before.Holds, after.Holds = held(&before, before.Holds, was.Nodes, ignored), held(&after, after.Holds, is.Nodes, ignored)
+	before.Stages, after.Stages = held(&before, before.Stages, was.Nodes, ignored), held(&after, after.Stages, is.Nodes, ignored)
 	before.Nodes, after.Nodes = statesOf(before.Nodes, ignored), statesOf(after.Nodes, ignored)
 	if diff := cmp.Diff(before, after, cmpopts.EquateEmpty(), cmpopts.IgnoreFields(record.Change{}, "ResourceVersion"),
 		cmpopts.IgnoreFields(StepNodes{}, "Nodes"), cmpopts.IgnoreFields(NodeState{}, "Unavailable")); diff != "" {
@@ -110,10 +111,10 @@ func statesOf(states []NodeState, ignored []string) []NodeState {
 	)
 }
 
-// holdsOf returns the held nodes without ignored nodes that are excluded: one that is gone, or that has just joined under the name of
+// held returns what a plan says about held nodes, without ignored nodes that are excluded: one that is gone, or that has just joined under the name of
 // another one.
-func holdsOf(p *Plan, nodes []Node, ignored []string) map[types.UID]bool {
-	holds := maps.Clone(p.Holds)
+func held[V any](p *Plan, of map[types.UID]V, nodes []Node, ignored []string) map[types.UID]V {
+	holds := maps.Clone(of)
 	for i := range p.Nodes {
 		if p.Nodes[i].State == Excluded && slices.Contains(ignored, nodes[i].Name) {
 			delete(holds, nodes[i].UID)

@@ -95,7 +95,7 @@ func (p *planner) cordonBefore(w *nodePlan) {
 }
 
 func (p *planner) preparing(w *nodePlan, message string) {
-	w.slot = true
+	w.slot, w.preparing = true, true
 	p.capacity.busy++
 	p.capacity.taskStarts++
 	w.run(v1alpha1.ReasonPreparing, message, w.Until)

@@ -36,6 +36,8 @@ type nodePlan struct {
 	rollbackFinished bool
 	// slot is true while the outcome of a pod of Everynode on the node is not on record.
 	slot bool
+	// preparing is true while the node has its slot, and is cordoned or drained before the task.
+	preparing bool
 	// terminating is true while a pod of Everynode on the node is terminating and needs no record, or is that of an
 	// earlier NodeJob with the same name.
 	terminating bool

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/nodecondition"
 	"github.com/everynode/everynode/internal/nodejob/record"
 	"github.com/everynode/everynode/internal/nodejob/task"
 	"github.com/everynode/everynode/internal/outcome"
@@ -230,6 +231,8 @@ type Plan struct {
 	// those of the nodes that it would claim if their NodeDisruptionBudgets allowed it. They are never stored.
 	Holds map[types.UID]bool
 	Waits map[types.UID]bool
+	// Stages are how far the disruption of each node of Holds is, for the conditions of the nodes.
+	Stages map[types.UID]nodecondition.Stage
 	// AwaitsBudgets is true if any node waits for NodeDisruptionBudgets.
 	AwaitsBudgets bool
 	// WakeAt is when time alone changes the plan; zero if only an event can change it.
