@@ -405,7 +405,7 @@ func TestValues(t *testing.T) {
 			nil,
 		},
 		"times of alerts": {
-			with(`metrics: {prometheusRule: {enabled: true, afterSeconds: {nodeJobStalled: 7, gateClosed: 0}}}`),
+			with(`metrics: {prometheusRule: {enabled: true, afterSeconds: {nodeJobStalled: 7, budgetStalled: 8, gateClosed: 0}}}`),
 			alerts,
 			[]string{
 				"for: 7s",

@@ -43,7 +43,18 @@ func documented(t *testing.T) map[string]metric {
 	for _, row := range ofRuntime.FindAllStringSubmatch(runtime, -1) {
 		found[row[1]] = labelsIn(row[2], strings.HasPrefix(row[3], "histogram"))
 	}
-	found["everynode_nodejob_status_reason"]["reason"] = reasons(t)
+	found["everynode_nodejob_status_reason"]["reason"] = reasonsIn(
+		t,
+		"../docs/status.md",
+		`(?m)^\| (`+"`[A-Za-z`, ]+`"+`) \| (?:True|False) \|`,
+		20,
+	)
+	found["everynode_budget_status_reason"]["reason"] = reasonsIn(
+		t,
+		"../docs/nodedisruptionbudget.md",
+		`(?m)^\| (`+"`[A-Za-z]+`"+`) \| `+"`(?:Ready|Reconciling|Stalled)`",
+		12,
+	)
 	if len(found) < 20 {
 		t.Fatalf("only %d metrics were found", len(found))
 	}
@@ -62,22 +73,19 @@ func labelsIn(text string, histogram bool) metric {
 	return m
 }
 
-// ofReasons are the rows of the table of reasons in docs/status.md, which can have several reasons.
-var ofReasons = regexp.MustCompile("(?m)^\\| (`[A-Za-z`, ]+`) \\| (?:True|False) \\|")
-
-// reasons returns the reasons of NodeJobs.
-func reasons(t *testing.T) []string {
+// reasonsIn returns the reasons in the rows of a table in a page, of which each can have several.
+func reasonsIn(t *testing.T, page, row string, atLeast int) []string {
 	t.Helper()
-	content, err := os.ReadFile("../docs/status.md")
+	content, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var found []string
-	for _, row := range ofReasons.FindAllStringSubmatch(string(content), -1) {
-		found = append(found, submatches(value, row[1])...)
+	for _, match := range regexp.MustCompile(row).FindAllStringSubmatch(string(content), -1) {
+		found = append(found, submatches(value, match[1])...)
 	}
-	if len(found) < 20 {
-		t.Fatalf("only %d reasons were found", len(found))
+	if len(found) < atLeast {
+		t.Fatalf("only %d reasons were found in %s", len(found), page)
 	}
 	return found
 }

@@ -267,6 +267,10 @@ type BudgetCounts struct {
 	// waiting is the number of nodes that wait for the budget.
 	// +optional
 	Waiting int32 `json:"waiting"`
+	// exceeding is how many more nodes are unavailable than the limits allow, such as nodes that have failed, or that were drained
+	// without evictions. A limit of 0 does not count. It is 0 with enforcement Audit.
+	// +optional
+	Exceeding int32 `json:"exceeding"`
 }
 
 // UnavailableNode is a node that uses the budget.

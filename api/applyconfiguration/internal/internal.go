@@ -66,6 +66,9 @@ var schemaYAML = typed.YAMLObject(`types:
 - name: com.github.everynode.everynode.api.v1alpha1.BudgetCounts
   map:
     fields:
+    - name: exceeding
+      type:
+        scalar: numeric
     - name: joining
       type:
         scalar: numeric

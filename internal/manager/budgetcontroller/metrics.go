@@ -5,6 +5,7 @@ package budgetcontroller
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/manager/loop"
@@ -15,36 +16,61 @@ import (
 type Metrics struct {
 	nodes   *prometheus.GaugeVec
 	allowed *prometheus.GaugeVec
+	reason  *prometheus.GaugeVec
 	writes  loop.Writes
+
+	// reasons are the reasons that the budgets have series of.
+	reasons map[string]string
 }
 
 // NewMetrics registers the metrics.
 func NewMetrics(registry prometheus.Registerer) *Metrics {
 	m := &Metrics{
+		reasons: map[string]string{},
 		nodes: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "everynode_budget_nodes",
-			Help: "Nodes that a NodeDisruptionBudget selects, by state: selected, and of these joining, unavailable and waiting.",
+			Help: "Nodes that a NodeDisruptionBudget selects, by state: selected, joining, unavailable, waiting and exceeding.",
 		}, []string{"nodedisruptionbudget", "state"}),
 		allowed: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "everynode_budget_disruptions_allowed",
 			Help: "Disruptions that may begin now, as far as a NodeDisruptionBudget is concerned.",
 		}, []string{"nodedisruptionbudget"}),
+		reason: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "everynode_budget_status_reason",
+			Help: "1 for the reason of the conditions of a NodeDisruptionBudget, which says whether disruptions may begin.",
+		}, []string{"nodedisruptionbudget", "reason"}),
 		writes: loop.NewWrites("everynode_budget_api_writes_total",
 			"Write requests to the API server for NodeDisruptionBudgets, events aside, by verb and resource."),
 	}
-	registry.MustRegister(m.nodes, m.allowed, m.writes)
+	registry.MustRegister(m.nodes, m.allowed, m.reason, m.writes)
 	return m
 }
 
-// report sets the metrics of all budgets. Those of budgets that are deleted end.
+// report sets the metrics of all budgets. Those of budgets that are deleted end. No series is missing meanwhile, because an alert would
+// resolve.
 func (m *Metrics) report(budgets []*v1alpha1.NodeDisruptionBudget, p *budget.Plan) {
-	m.nodes.Reset()
-	m.allowed.Reset()
+	before := m.reasons
+	m.reasons = make(map[string]string, len(budgets))
 	for i, b := range budgets {
-		n := p.Statuses[i].Nodes
-		for state, count := range map[string]int32{"selected": n.Selected, "joining": n.Joining, "unavailable": n.Unavailable, "waiting": n.Waiting} {
+		st := &p.Statuses[i]
+		for state, count := range map[string]int32{
+			"selected": st.Nodes.Selected, "joining": st.Nodes.Joining, "unavailable": st.Nodes.Unavailable, "waiting": st.Nodes.Waiting,
+			"exceeding": st.Nodes.Exceeding,
+		} {
 			m.nodes.WithLabelValues(b.Name, state).Set(float64(count))
 		}
-		m.allowed.WithLabelValues(b.Name).Set(float64(p.Statuses[i].DisruptionsAllowed))
+		m.allowed.WithLabelValues(b.Name).Set(float64(st.DisruptionsAllowed))
+		m.reasons[b.Name] = meta.FindStatusCondition(st.Conditions, v1alpha1.ConditionReady).Reason // all conditions have the same
+		m.reason.WithLabelValues(b.Name, m.reasons[b.Name]).Set(1)
+	}
+	for name, was := range before {
+		is, exists := m.reasons[name]
+		if is != was {
+			m.reason.DeleteLabelValues(name, was)
+		}
+		if !exists {
+			m.allowed.DeleteLabelValues(name)
+			m.nodes.DeletePartialMatch(prometheus.Labels{"nodedisruptionbudget": name})
+		}
 	}
 }

@@ -51,7 +51,7 @@ type summary struct {
 	selected, joining, unseated int
 	seats                       int
 	down, waiting               []*member
-	allowed                     int
+	allowed, exceeding          int
 	overlapping                 string
 }
 
@@ -109,11 +109,9 @@ func (s *summary) ofRule() []*member {
 	return members
 }
 
-// countAllowed counts the disruptions that may begin: what the limits of this budget leave. Other budgets may allow fewer.
+// countAllowed counts the disruptions that may begin: what the limits of this budget leave. Other budgets may allow fewer. It also
+// counts the nodes that are unavailable beyond a limit. A limit of 0 does not count: it stops only what has not begun.
 func (s *summary) countAllowed(members []*member) {
-	if s.rule.closed != nil || s.rule.expired || s.overlapping != "" {
-		return
-	}
 	s.allowed = len(members) - len(s.down)
 	for i := range s.rule.Spec.Limits {
 		l := &s.rule.Spec.Limits[i]
@@ -125,11 +123,19 @@ func (s *summary) countAllowed(members []*member) {
 				down[value]++
 			}
 		}
-		sum := 0
+		left, beyond := 0, 0
 		for value, nodes := range all {
-			sum += max(0, most(l, nodes)-down[value])
+			rest := most(l, nodes) - down[value]
+			left += max(0, rest)
+			beyond += max(0, -rest)
 		}
-		s.allowed = min(s.allowed, sum)
+		s.allowed = min(s.allowed, left)
+		if s.rule.enforced() && most(l, len(members)) > 0 {
+			s.exceeding = max(s.exceeding, beyond)
+		}
+	}
+	if s.rule.closed != nil || s.rule.expired || s.overlapping != "" {
+		s.allowed = 0
 	}
 }
 
@@ -140,6 +146,7 @@ func (s *summary) status() v1alpha1.NodeDisruptionBudgetStatus {
 		DisruptionsAllowed: int32(s.allowed),
 		Nodes: v1alpha1.BudgetCounts{
 			Selected: int32(s.selected), Joining: int32(s.joining), Seats: int32(s.seats), Unavailable: int32(len(s.down)), Waiting: int32(len(s.waiting)),
+			Exceeding: int32(s.exceeding),
 		},
 		Unavailable: s.unavailable(before), Waiting: s.waitingNodes(before),
 		Conditions: slices.Clone(before.Conditions),

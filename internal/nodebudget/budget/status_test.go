@@ -127,6 +127,34 @@ func TestStatusSaysWhy(t *testing.T) {
 	}
 }
 
+func TestNodesBeyondTheLimitsAreCounted(t *testing.T) {
+	tests := map[string]struct {
+		budget *v1alpha1.NodeDisruptionBudget
+		want   int32
+	}{
+		"a limit of all nodes":                {newBudget("b", "1"), 2},
+		"a percentage":                        {newBudget("b", "50%"), 1},
+		"as many as the limit allows":         {newBudget("b", "3"), 0},
+		"each zone":                           {newBudget("b", "1/zone"), 1},
+		"the limit that is exceeded the most": {newBudget("b", "1/zone", "1", "3"), 2},
+		"a limit of zero":                     {newBudget("b", "0"), 0},
+		"a closed window":                     {with(newBudget("b", "1"), func(s *spec) { s.Windows = onSundays }), 2},
+		"only an audit":                       {with(newBudget("b", "1"), func(s *spec) { s.Enforcement = v1alpha1.BudgetAudit }), 0},
+		"no limit":                            {with(newBudget("b"), func(s *spec) { s.Windows = atNoon }), 0},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			f := settled(t, 4, tt.budget)
+			f.evict("n1", "n3")
+			f.cordon("n1", "n3")
+			f.breakDown("n4", time.Minute)
+			if got := Next(&f.Input).Statuses[0].Nodes.Exceeding; got != tt.want {
+				t.Errorf("%d nodes are beyond the limits, want %d", got, tt.want)
+			}
+		})
+	}
+}
+
 func TestTooManyTopologyValues(t *testing.T) {
 	f := newFixture(0, newBudget("b", "1/rack"))
 	for i := range maxTopologyValues + 1 {
@@ -165,7 +193,7 @@ func TestStatusCounts(t *testing.T) {
 		},
 		"more unavailable nodes than allowed": {
 			newBudget("b", "1"), func(f *fixture) { f.breakDown("n1", 0); f.breakDown("n2", 0) }, 0,
-			v1alpha1.BudgetCounts{Selected: 4, Seats: 2, Unavailable: 2},
+			v1alpha1.BudgetCounts{Selected: 4, Seats: 2, Unavailable: 2, Exceeding: 1},
 		},
 		"waiting nodes": {
 			newBudget("b", "3"),

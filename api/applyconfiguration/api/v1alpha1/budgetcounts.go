@@ -17,6 +17,9 @@ type BudgetCountsApplyConfiguration struct {
 	Unavailable *int32 `json:"unavailable,omitempty"`
 	// waiting is the number of nodes that wait for the budget.
 	Waiting *int32 `json:"waiting,omitempty"`
+	// exceeding is how many more nodes are unavailable than the limits allow, such as nodes that have failed, or that were drained
+	// without evictions. A limit of 0 does not count. It is 0 with enforcement Audit.
+	Exceeding *int32 `json:"exceeding,omitempty"`
 }
 
 // BudgetCountsApplyConfiguration constructs a declarative configuration of the BudgetCounts type for use with
@@ -62,5 +65,13 @@ func (b *BudgetCountsApplyConfiguration) WithUnavailable(value int32) *BudgetCou
 // If called multiple times, the Waiting field is set to the value of the last call.
 func (b *BudgetCountsApplyConfiguration) WithWaiting(value int32) *BudgetCountsApplyConfiguration {
 	b.Waiting = &value
+	return b
+}
+
+// WithExceeding sets the Exceeding field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Exceeding field is set to the value of the last call.
+func (b *BudgetCountsApplyConfiguration) WithExceeding(value int32) *BudgetCountsApplyConfiguration {
+	b.Exceeding = &value
 	return b
 }

@@ -1,0 +1,66 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package budgetcontroller
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/nodebudget/budget"
+)
+
+// TestMetricsFollowTheBudgets : a changed reason replaces the previous one, and a deleted budget has no series.
+func TestMetricsFollowTheBudgets(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	m := NewMetrics(registry)
+	a, b := &v1alpha1.NodeDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Name: "a"},
+	}, &v1alpha1.NodeDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Name: "b"},
+	}
+	status := func(reason string, exceeding int32) v1alpha1.NodeDisruptionBudgetStatus {
+		return v1alpha1.NodeDisruptionBudgetStatus{
+			DisruptionsAllowed: 2, Nodes: v1alpha1.BudgetCounts{Selected: 9, Exceeding: exceeding},
+			// A user may have written another condition.
+			Conditions: []metav1.Condition{{Type: "Other", Reason: "Forged"}, {Type: v1alpha1.ConditionReady, Reason: reason}},
+		}
+	}
+	m.report(
+		[]*v1alpha1.NodeDisruptionBudget{a, b},
+		&budget.Plan{Statuses: []v1alpha1.NodeDisruptionBudgetStatus{status("Open", 0), status("Frozen", 0)}},
+	)
+	m.report(
+		[]*v1alpha1.NodeDisruptionBudget{a},
+		&budget.Plan{Statuses: []v1alpha1.NodeDisruptionBudgetStatus{status("MaxUnavailableReached", 1)}},
+	)
+	want := `
+# HELP everynode_budget_disruptions_allowed Disruptions that may begin now, as far as a NodeDisruptionBudget is concerned.
+# TYPE everynode_budget_disruptions_allowed gauge
+everynode_budget_disruptions_allowed{nodedisruptionbudget="a"} 2
+# HELP everynode_budget_nodes Nodes that a NodeDisruptionBudget selects, by state: selected, joining, unavailable, waiting and exceeding.
+# TYPE everynode_budget_nodes gauge
+everynode_budget_nodes{nodedisruptionbudget="a",state="exceeding"} 1
+everynode_budget_nodes{nodedisruptionbudget="a",state="joining"} 0
+everynode_budget_nodes{nodedisruptionbudget="a",state="selected"} 9
+everynode_budget_nodes{nodedisruptionbudget="a",state="unavailable"} 0
+everynode_budget_nodes{nodedisruptionbudget="a",state="waiting"} 0
+# HELP everynode_budget_status_reason 1 for the reason of the conditions of a NodeDisruptionBudget, which says whether disruptions may begin.
+# TYPE everynode_budget_status_reason gauge
+everynode_budget_status_reason{nodedisruptionbudget="a",reason="MaxUnavailableReached"} 1
+`
+	if err := testutil.GatherAndCompare(
+		registry,
+		strings.NewReader(want),
+		"everynode_budget_nodes",
+		"everynode_budget_disruptions_allowed",
+		"everynode_budget_status_reason",
+	); err != nil {
+		t.Error(err)
+	}
+}
