@@ -27,10 +27,10 @@ func Policies() []string {
 	return []string{"everynode-nodejobs", "everynode-nodeguards", "everynode-scripts", "everynode-namespaces", "everynode-status", "everynode-pods"}
 }
 
-// Bindings returns the names of the bindings of Policies: those of the policies, and one more for a policy that selects objects
-// by either of two labels.
+// Bindings returns the names of the bindings of Policies: those of the policies, and two more for a policy that selects objects
+// by any of three labels.
 func Bindings() []string {
-	return append(Policies(), "everynode-pods-of-nodeguards")
+	return append(Policies(), "everynode-pods-of-nodeguards", "everynode-seats")
 }
 
 // Right is a permission, and why it is needed.

@@ -95,8 +95,21 @@ var asksOfBudgets = []ask{
 		body: `metadata: {labels: {everynode.dev/budget-group: x}}, ` + bound,
 	},
 	{
+		kind:      "Pod",
+		namespace: "everynode-system",
+		name:      "seat",
+		verb:      "create",
+		what:      "a mirror pod with the label of seats",
+		body: `metadata: {labels: {everynode.dev/budget-group: x}, annotations: {kubernetes.io/config.mirror: a, kubernetes.io/config.hash: a, kubernetes.io/config.source: file},
+		ownerReferences: [{apiVersion: v1, kind: Node, name: NODE, uid: NODE-UID, controller: true}]}, ` + bound,
+	},
+	{
 		kind: "Pod", name: "seat", verb: "create", what: "a seat in the namespace of a tenant",
 		body: `metadata: {labels: {everynode.dev/budget-group: x}, ` + seatOwner + `}, ` + bound,
+	},
+	{
+		kind: "Pod", name: "unbound", verb: "patch", what: "the label of seats, on a pod of a tenant",
+		body: `metadata: {labels: {everynode.dev/budget-group: x}}`,
 	},
 	{
 		kind: "PodDisruptionBudget", namespace: "everynode-system", name: "seats", verb: "create", what: "for seats",
