@@ -121,7 +121,7 @@ func (f *fixture) count() {
 }
 
 // settle applies plans until nothing is left to do, and returns all actions. Seats become ready at once.
-func (f *fixture) settle(t *testing.T) []Action {
+func (f *fixture) settle(t testing.TB) []Action {
 	t.Helper()
 	var all []Action
 	for range 20 {

@@ -44,6 +44,9 @@ type limit struct {
 	// most is how many of the members may be unavailable, and rest is what is not granted to a group.
 	most, rest int
 	groups     []*group
+	// unavailable is what down has collected.
+	unavailable []*member
+	collected   bool
 }
 
 // formGroups divides the members into groups.

@@ -62,17 +62,21 @@ func overlappingText(name string) string {
 	return "PodDisruptionBudget " + name + " in the namespace of the manager also selects seats, and Kubernetes evicts no pod that has two"
 }
 
-// down are the members of a limit that are unavailable.
+// down are the members of a limit that are unavailable. They are collected once, because all members with a seat are asked when the
+// limit is reached.
 func (l *limit) down() []*member {
-	var down []*member
+	if l.collected {
+		return l.unavailable
+	}
+	l.collected = true
 	for _, g := range l.groups {
 		for _, m := range g.members {
 			if m.unavailable && slices.Contains(m.rules, l.rule) {
-				down = append(down, m)
+				l.unavailable = append(l.unavailable, m)
 			}
 		}
 	}
-	return down
+	return l.unavailable
 }
 
 // where says which nodes a limit is for, if not for all that its budget selects.
