@@ -87,6 +87,10 @@ bench-many: ## Measure the manager with many NodeJobs on simulated nodes (N, JOB
 	$(RUN_BENCH) -nodes=$(N) -pairs=1 -nodejobs=$(JOBS) -seeded=$(SEEDED) -out='$(OUT)' -only='^many$$' \
 	-command='make bench-many N=$(N) JOBS=$(JOBS) SEEDED=$(SEEDED)' -count=false -idle=2m $(BENCHFLAGS)
 
+.PHONY: bench-budget
+bench-budget: ## Measure a NodeDisruptionBudget on simulated nodes, beside none (N, OUT).
+	$(RUN_BENCH) -nodes=$(N) -pairs=1 -base=0 -out='$(OUT)' -only='^budget$$' -command='make bench-budget N=$(N)' -count=false -idle=2m $(BENCHFLAGS)
+
 .PHONY: bench-real
 bench-real: ## Measure Everynode and the DaemonSet pattern on 4 real nodes; needs Linux and root (PAIRS, OUT).
 	$(RUN_BENCH) -real -nodes=4 -pairs=$(PAIRS) -out='$(OUT)' -command='make bench-real PAIRS=$(PAIRS)' $(BENCHFLAGS)
@@ -99,8 +103,8 @@ bench-check: ## Compare a short benchmark with docs/benchmark/check.json, before
 	$(RUN_BENCH) -check -nodes=300 -pairs=2 $(if $(UPDATE),-update) $(BENCHFLAGS)
 
 .PHONY: bench-go
-bench-go: ## Measure the planner, a pass of the controller, and the command line on 1,000 nodes.
-	go test -run='^$$' -bench=. -benchmem ./internal/nodejob/plan ./internal/manager/controller ./cmd/kubectl-everynode
+bench-go: ## Measure the planners, a pass of the controller, and the command line on 1,000 nodes.
+	go test -run='^$$' -bench=. -benchmem ./internal/nodejob/plan ./internal/nodebudget/budget ./internal/manager/controller ./cmd/kubectl-everynode
 
 ##@ Develop
 

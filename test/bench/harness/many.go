@@ -81,6 +81,11 @@ func (w *world) runJobs(ctx context.Context, from, until int) error {
 			return err
 		}
 	}
+	return w.untilJobsComplete(ctx, until)
+}
+
+// untilJobsComplete waits until a number of NodeJobs are complete.
+func (w *world) untilJobsComplete(ctx context.Context, until int) error {
 	last, changed := map[string]int32{}, time.Now()
 	for {
 		if err := errors.Join(w.program.alive(), pause(ctx, 2*time.Second)); err != nil {

@@ -93,6 +93,8 @@ func (w *world) begin(ctx context.Context) error {
 		return w.runCommand(ctx)
 	case report.Many:
 		return w.runMany(ctx)
+	case report.Budget:
+		return w.runBudget(ctx)
 	case report.Floor, report.Recorded:
 		return w.program.tell()
 	case report.DaemonSet:
@@ -182,7 +184,7 @@ func (w *world) untilGated(ctx context.Context) error {
 // untilComplete waits until the object reports completion, if it does so: a DaemonSet whose pods are created and deleted does not.
 func (w *world) untilComplete(ctx context.Context, run *report.Run, begin time.Time) error {
 	switch w.subject {
-	case report.Floor, report.Recorded, report.DaemonSet, report.Many, report.Plain:
+	case report.Floor, report.Recorded, report.DaemonSet, report.Many, report.Budget, report.Plain:
 		return nil
 	default:
 	}
