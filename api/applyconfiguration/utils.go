@@ -62,6 +62,10 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.NodeCountsApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("NodeDisruptionBudget"):
 		return &apiv1alpha1.NodeDisruptionBudgetApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("NodeDisruptionBudgetControllerState"):
+		return &apiv1alpha1.NodeDisruptionBudgetControllerStateApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("NodeDisruptionBudgetNotifications"):
+		return &apiv1alpha1.NodeDisruptionBudgetNotificationsApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("NodeDisruptionBudgetSpec"):
 		return &apiv1alpha1.NodeDisruptionBudgetSpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("NodeDisruptionBudgetStatus"):

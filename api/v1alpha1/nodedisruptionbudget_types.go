@@ -242,12 +242,24 @@ type NodeDisruptionBudgetStatus struct {
 	// +optional
 	Window *BudgetWindowStatus `json:"window,omitempty"`
 
+	// controllerState is the memory of the manager. It is not for users, and may change in any version.
+	// +optional
+	ControllerState NodeDisruptionBudgetControllerState `json:"controllerState,omitzero"`
+
 	// conditions are Ready, Reconciling and Stalled.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=16
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// NodeDisruptionBudgetControllerState is what the manager must remember of a NodeDisruptionBudget.
+type NodeDisruptionBudgetControllerState struct {
+	// notifications is the state of the notifications to the URL of the manager's flag --notifications-url. It is absent without that
+	// flag.
+	// +optional
+	Notifications *NodeDisruptionBudgetNotifications `json:"notifications,omitempty"`
 }
 
 // BudgetCounts is the number of selected nodes in each state.

@@ -64,9 +64,24 @@ type NodeGuardNotifications struct {
 	Pending []Notification `json:"pending,omitempty"`
 }
 
+// NodeDisruptionBudgetNotifications is the state of the notifications of a NodeDisruptionBudget.
+type NodeDisruptionBudgetNotifications struct {
+	// reported are the states that were reported and have not ended: Frozen, Exceeded and Stalled.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=3
+	Reported []NotificationType `json:"reported,omitempty"`
+	// pending are at most 32 notifications that are not delivered yet, the oldest first. A delivered notification remains in the list
+	// for up to 10 seconds.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=32
+	Pending []Notification `json:"pending,omitempty"`
+}
+
 // NotificationType is the kind of change that a notification reports.
 //
-// +kubebuilder:validation:Enum=Started;StepCompleted;AwaitingPromotion;Stopped;RollbackFailed;Complete;DrainHeld
+// +kubebuilder:validation:Enum=Started;StepCompleted;AwaitingPromotion;Stopped;RollbackFailed;Complete;DrainHeld;Frozen;Thawed;Exceeded;Stalled
 type NotificationType string
 
 const (
@@ -84,6 +99,14 @@ const (
 	NotificationComplete NotificationType = "Complete"
 	// NotificationDrainHeld means that a NodeGuard has held a node for too long.
 	NotificationDrainHeld NotificationType = "DrainHeld"
+	// NotificationFrozen means that a freeze has begun.
+	NotificationFrozen NotificationType = "Frozen"
+	// NotificationThawed means that a freeze has ended.
+	NotificationThawed NotificationType = "Thawed"
+	// NotificationExceeded means that more nodes are unavailable than a NodeDisruptionBudget allows.
+	NotificationExceeded NotificationType = "Exceeded"
+	// NotificationStalled means that the condition Stalled of a NodeDisruptionBudget is True.
+	NotificationStalled NotificationType = "Stalled"
 )
 
 // Notification is one notification.

@@ -312,7 +312,7 @@ func setUp(ctx context.Context, mgr ctrl.Manager, f *flags, sealed sealSecret, n
 	guards.RequireNamespaceLabel = f.requireLabel
 	guards.Notify(reconciler.Notifier)
 	guards.Require(required)
-	if err := setUpBudgets(mgr, f, reconciler.Claims, budget.Place{Namespace: uninstall.Namespace, Owner: sealed.owner, Key: sealed.key, Options: pods}, now); err != nil {
+	if err := setUpBudgets(mgr, f, reconciler, budget.Place{Namespace: uninstall.Namespace, Owner: sealed.owner, Key: sealed.key, Options: pods}, now); err != nil {
 		return nil, fmt.Errorf("setting up the controller of NodeDisruptionBudgets: %w", err)
 	}
 	conditions, err := conditioncontroller.Setup(mgr, reconciler.Claims, f.conditions)
@@ -327,11 +327,13 @@ func setUp(ctx context.Context, mgr ctrl.Manager, f *flags, sealed sealSecret, n
 	)
 }
 
-func setUpBudgets(mgr ctrl.Manager, f *flags, registry *claims.Registry, place budget.Place, now func() time.Time) error {
-	budgets, err := budgetcontroller.Setup(mgr, budgetcontroller.NewMetrics(metrics.Registry), registry, place)
+// setUpBudgets adds the controller of NodeDisruptionBudgets, which shares claims and notifications with that of NodeJobs.
+func setUpBudgets(mgr ctrl.Manager, f *flags, jobs *controller.Reconciler, place budget.Place, now func() time.Time) error {
+	budgets, err := budgetcontroller.Setup(mgr, budgetcontroller.NewMetrics(metrics.Registry), jobs.Claims, place)
 	if err != nil {
 		return err
 	}
+	budgets.Notifier = jobs.Notifier
 	budgets.Now, budgets.JoiningFor, budgets.SettleFor = now, f.joiningFor, f.settleFor
 	return nil
 }

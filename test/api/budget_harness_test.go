@@ -23,12 +23,14 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/manager/budgetcontroller"
 	"github.com/everynode/everynode/internal/manager/claims"
 	"github.com/everynode/everynode/internal/manager/controller"
+	"github.com/everynode/everynode/internal/manager/notify"
 	"github.com/everynode/everynode/internal/nodebudget/budget"
 	"github.com/everynode/everynode/internal/nodejob/task"
 	"github.com/everynode/everynode/internal/seal"
@@ -41,6 +43,8 @@ type budgeted struct {
 	*removable
 	// key is the key of the installation.
 	key seal.Key
+	// notify is where managers that are started later send notifications.
+	notify notify.Config
 }
 
 func newBudgeted(t *testing.T, nodes ...string) *budgeted {
@@ -172,6 +176,10 @@ func (b *budgeted) startManager() (stop func()) {
 		controller.NewMetrics(prometheus.NewRegistry()),
 		options,
 	)
+	if notifier := notify.New(b.notify, prometheus.NewRegistry()); notifier != nil {
+		r.Notifier, budgets.Notifier = notifier, notifier
+		must(b.t, mgr.Add(manager.RunnableFunc(notifier.Start)))
+	}
 	r.RequireNamespaceLabel, r.Claims, r.JoiningFor = true, registry, time.Nanosecond
 	r.Own.Pod.Namespace = uninstall.Namespace
 	must(b.t, r.SetupWithManager(ctx, mgr))

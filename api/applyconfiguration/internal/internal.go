@@ -408,6 +408,27 @@ var schemaYAML = typed.YAMLObject(`types:
         namedType: com.github.everynode.everynode.api.v1alpha1.NodeDisruptionBudgetStatus
       default:
         observedGeneration: -1
+- name: com.github.everynode.everynode.api.v1alpha1.NodeDisruptionBudgetControllerState
+  map:
+    fields:
+    - name: notifications
+      type:
+        namedType: com.github.everynode.everynode.api.v1alpha1.NodeDisruptionBudgetNotifications
+- name: com.github.everynode.everynode.api.v1alpha1.NodeDisruptionBudgetNotifications
+  map:
+    fields:
+    - name: pending
+      type:
+        list:
+          elementType:
+            namedType: com.github.everynode.everynode.api.v1alpha1.Notification
+          elementRelationship: atomic
+    - name: reported
+      type:
+        list:
+          elementType:
+            namedType: com.github.everynode.everynode.api.v1alpha1.NotificationType
+          elementRelationship: associative
 - name: com.github.everynode.everynode.api.v1alpha1.NodeDisruptionBudgetSpec
   map:
     fields:
@@ -467,6 +488,9 @@ var schemaYAML = typed.YAMLObject(`types:
           elementRelationship: associative
           keys:
           - type
+    - name: controllerState
+      type:
+        namedType: com.github.everynode.everynode.api.v1alpha1.NodeDisruptionBudgetControllerState
     - name: disruptionsAllowed
       type:
         scalar: numeric

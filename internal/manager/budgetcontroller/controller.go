@@ -27,6 +27,7 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/manager/claims"
 	"github.com/everynode/everynode/internal/manager/loop"
+	"github.com/everynode/everynode/internal/manager/notify"
 	"github.com/everynode/everynode/internal/nodebudget/budget"
 	"github.com/everynode/everynode/internal/nodeguard/guard"
 	"github.com/everynode/everynode/internal/nodejob/plan"
@@ -60,10 +61,15 @@ type Reconciler struct {
 	// JoiningFor and SettleFor replace budget.JoiningFor and budget.SettleFor if they are not zero.
 	JoiningFor time.Duration
 	SettleFor  time.Duration
+	// Notifier reports to the URL of the flag --notifications-url; nil without one. It is set before the manager starts.
+	Notifier *notify.Notifier
 	// Now is the clock.
 	Now func() time.Time
 
-	started  time.Time
+	started time.Time
+	// last are the budgets of the last pass, by name, and newest those whose status was written and is not in the cache yet.
+	last     map[string]*v1alpha1.NodeDisruptionBudget
+	newest   loop.WrittenObjects[*v1alpha1.NodeDisruptionBudget]
 	refusals *loop.Refusals
 	pace     loop.Pace
 }
@@ -149,7 +155,7 @@ func (r *Reconciler) observeBudgets(ctx context.Context, seen *observation) erro
 		return fmt.Errorf("listing NodeDisruptionBudgets: %w", err)
 	}
 	for i := range list.Items {
-		seen.budgets = append(seen.budgets, &list.Items[i])
+		seen.budgets = append(seen.budgets, r.newest.Of(&list.Items[i]))
 	}
 	slices.SortFunc(seen.budgets, func(a, b *v1alpha1.NodeDisruptionBudget) int { return strings.Compare(a.Name, b.Name) })
 	seen.input.Budgets = seen.budgets

@@ -26,8 +26,11 @@ import (
 func (r *Reconciler) report(ctx context.Context, seen *observation, p *budget.Plan) (time.Duration, error) {
 	next := loop.Until(p.WakeAt, seen.input.Now)
 	var errs []error
+	r.remember(seen.budgets)
 	for i, b := range seen.budgets {
 		name := client.ObjectKeyFromObject(b)
+		r.Notifier.OfferNodeDisruptionBudget(b)
+		next = r.Notifier.NodeDisruptionBudget(b, &p.Statuses[i], next)
 		if !b.DeletionTimestamp.IsZero() || equality.Semantic.DeepEqual(b.Status, p.Statuses[i]) {
 			continue
 		}
@@ -47,10 +50,28 @@ func (r *Reconciler) report(ctx context.Context, seen *observation, p *budget.Pl
 			continue
 		}
 		r.pace.Wrote(name, r.Now())
+		r.last[b.Name] = changed
+		r.newest.Remember(changed)
+		r.Notifier.OfferNodeDisruptionBudget(changed)
 		r.announce(changed, &b.Status)
 	}
 	r.Metrics.report(seen.budgets, p)
 	return next, errors.Join(errs...)
+}
+
+// remember notes the budgets, and reports those that have been deleted.
+func (r *Reconciler) remember(budgets []*v1alpha1.NodeDisruptionBudget) {
+	before := r.last
+	r.last = make(map[string]*v1alpha1.NodeDisruptionBudget, len(budgets))
+	for _, b := range budgets {
+		r.last[b.Name] = b
+	}
+	for name, was := range before {
+		if is := r.last[name]; is == nil || is.UID != was.UID {
+			r.Notifier.DeletedNodeDisruptionBudget(was)
+			delete(r.newest, client.ObjectKeyFromObject(was))
+		}
+	}
 }
 
 // announce sends events: what has opened, closed or stalled, and which nodes have become unavailable.

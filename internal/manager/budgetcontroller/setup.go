@@ -29,6 +29,7 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/manager/claims"
 	"github.com/everynode/everynode/internal/manager/loop"
+	"github.com/everynode/everynode/internal/manager/notify"
 	"github.com/everynode/everynode/internal/nodebudget/budget"
 )
 
@@ -65,6 +66,7 @@ func Setup(mgr ctrl.Manager, metrics *Metrics, registry *claims.Registry, place 
 		Client: mgr.GetClient(), Own: own.GetCache(), Reader: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("everynode"),
 		Metrics: metrics, Claims: registry, Place: place,
 		Now:      time.Now, //nolint:forbidigo // the one clock of the controller
+		newest:   loop.WrittenObjects[*v1alpha1.NodeDisruptionBudget]{},
 		refusals: loop.NewRefusals(loop.Words{Kind: "NodeDisruptionBudget", Made: "a seat or its PodDisruptionBudget", Field: "the seats"}),
 	}
 	return r, r.watch(mgr, own.GetCache())
@@ -86,6 +88,7 @@ func (r *Reconciler) watch(mgr ctrl.Manager, own cache.Cache) error {
 		WatchesRawSource(source.Kind[client.Object](own, &policyv1.PodDisruptionBudget{}, enqueue)).
 		WatchesRawSource(source.Func(func(_ context.Context, q queue) error {
 			r.Claims.OnReport(func() { q.AddAfter(all, coalesce) })
+			r.Notifier.OnHandled(notify.KindNodeDisruptionBudget, func(context.Context, types.NamespacedName) { q.AddAfter(all, coalesce) })
 			q.Add(all) // NodeJobs wait for the first plan, also without budgets
 			return nil
 		})).

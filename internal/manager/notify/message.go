@@ -20,6 +20,8 @@ import (
 const (
 	KindNodeJob   = "NodeJob"
 	KindNodeGuard = "NodeGuard"
+
+	KindNodeDisruptionBudget = "NodeDisruptionBudget"
 )
 
 // Object is what a notification is about.
@@ -27,6 +29,14 @@ type Object struct {
 	Kind string
 	types.NamespacedName
 	UID types.UID
+}
+
+// path is the name of the object, after its namespace if it has one.
+func (o Object) path() string {
+	if o.Namespace == "" {
+		return o.Name
+	}
+	return o.Namespace + "/" + o.Name
 }
 
 // id identifies a notification. It is the same each time that the notification is sent, also by another manager.
@@ -84,7 +94,7 @@ type event struct {
 // data is what a CloudEvent contains. docs/notifications.md describes the fields.
 type data struct {
 	Kind       string               `json:"kind"`
-	Namespace  string               `json:"namespace"`
+	Namespace  string               `json:"namespace,omitempty"`
 	Name       string               `json:"name"`
 	UID        types.UID            `json:"uid"`
 	Generation int64                `json:"generation"`
@@ -117,7 +127,7 @@ func cloudEvent(source string, o Object, n *v1alpha1.Notification) event {
 	return event{
 		SpecVersion: "1.0", ID: id(o, n), Source: source,
 		Type:    "dev.everynode." + kind + "." + strings.ToLower(string(n.Type)),
-		Subject: kind + "/" + o.Namespace + "/" + o.Name, Time: n.Time.UTC(), DataContentType: "application/json",
+		Subject: kind + "/" + o.path(), Time: n.Time.UTC(), DataContentType: "application/json",
 		Data: data{
 			Kind: o.Kind, Namespace: o.Namespace, Name: o.Name, UID: o.UID, Generation: n.Generation, Revision: n.Revision, Step: n.Step, Node: n.Node,
 			Reason: n.Reason, Message: n.Message, Nodes: n.Nodes, ChangedBy: n.ChangedBy,
@@ -134,6 +144,10 @@ var headlines = map[v1alpha1.NotificationType]string{
 	v1alpha1.NotificationRollbackFailed:    "has a failed rollback",
 	v1alpha1.NotificationComplete:          "is complete",
 	v1alpha1.NotificationDrainHeld:         "has held a node for too long",
+	v1alpha1.NotificationFrozen:            "has begun a freeze",
+	v1alpha1.NotificationThawed:            "has ended its freeze",
+	v1alpha1.NotificationExceeded:          "is exceeded",
+	v1alpha1.NotificationStalled:           "is Stalled",
 }
 
 // slackEscapes are the characters that begin links, mentions and entities in messages of Slack. Without them, the output of
@@ -143,7 +157,7 @@ var headlines = map[v1alpha1.NotificationType]string{
 var slackEscapes = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", "@", "@\u200b")
 
 func slackText(source string, o Object, n *v1alpha1.Notification) string {
-	text := fmt.Sprintf("%s %s/%s %s (%s): %s", o.Kind, o.Namespace, o.Name, headlines[n.Type], n.Reason, n.Message)
+	text := fmt.Sprintf("%s %s %s (%s): %s", o.Kind, o.path(), headlines[n.Type], n.Reason, n.Message)
 	if source != DefaultSource {
 		text = "[" + source + "] " + text
 	}

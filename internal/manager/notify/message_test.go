@@ -137,6 +137,7 @@ func TestEachTypeHasAHeadlineInSlack(t *testing.T) {
 	for _, kind := range []v1alpha1.NotificationType{
 		v1alpha1.NotificationStarted, v1alpha1.NotificationStepCompleted, v1alpha1.NotificationAwaitingPromotion, v1alpha1.NotificationStopped,
 		v1alpha1.NotificationRollbackFailed, v1alpha1.NotificationComplete, v1alpha1.NotificationDrainHeld,
+		v1alpha1.NotificationFrozen, v1alpha1.NotificationThawed, v1alpha1.NotificationExceeded, v1alpha1.NotificationStalled,
 	} {
 		if text := slackText(
 			DefaultSource,

@@ -33,7 +33,7 @@ const (
 	longestRetryAfter = time.Hour
 )
 
-// Notifier adds notifications to the status of NodeJobs and NodeGuards, and sends those that are stored there. A nil Notifier
+// Notifier adds notifications to the status of NodeJobs, NodeGuards and NodeDisruptionBudgets, and sends those that are stored there. A nil Notifier
 // does nothing.
 type Notifier struct {
 	// Now is the clock.

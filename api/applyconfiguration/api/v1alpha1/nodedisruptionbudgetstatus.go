@@ -23,6 +23,8 @@ type NodeDisruptionBudgetStatusApplyConfiguration struct {
 	Waiting []WaitingNodeApplyConfiguration `json:"waiting,omitempty"`
 	// window is the window that is open, or the next one. It is absent without spec.windows, and if no window opens within a year.
 	Window *BudgetWindowStatusApplyConfiguration `json:"window,omitempty"`
+	// controllerState is the memory of the manager. It is not for users, and may change in any version.
+	ControllerState *NodeDisruptionBudgetControllerStateApplyConfiguration `json:"controllerState,omitempty"`
 	// conditions are Ready, Reconciling and Stalled.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 }
@@ -88,6 +90,14 @@ func (b *NodeDisruptionBudgetStatusApplyConfiguration) WithWaiting(values ...*Wa
 // If called multiple times, the Window field is set to the value of the last call.
 func (b *NodeDisruptionBudgetStatusApplyConfiguration) WithWindow(value *BudgetWindowStatusApplyConfiguration) *NodeDisruptionBudgetStatusApplyConfiguration {
 	b.Window = value
+	return b
+}
+
+// WithControllerState sets the ControllerState field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the ControllerState field is set to the value of the last call.
+func (b *NodeDisruptionBudgetStatusApplyConfiguration) WithControllerState(value *NodeDisruptionBudgetControllerStateApplyConfiguration) *NodeDisruptionBudgetStatusApplyConfiguration {
+	b.ControllerState = value
 	return b
 }
 
