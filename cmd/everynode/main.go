@@ -312,9 +312,11 @@ func setUp(ctx context.Context, mgr ctrl.Manager, f *flags, sealed sealSecret, n
 	guards.RequireNamespaceLabel = f.requireLabel
 	guards.Notify(reconciler.Notifier)
 	guards.Require(required)
-	if err := setUpBudgets(mgr, f, reconciler, budget.Place{Namespace: uninstall.Namespace, Owner: sealed.owner, Key: sealed.key, Options: pods}, now); err != nil {
+	budgets, err := setUpBudgets(mgr, f, reconciler, budget.Place{Namespace: uninstall.Namespace, Owner: sealed.owner, Key: sealed.key, Options: pods}, now)
+	if err != nil {
 		return nil, fmt.Errorf("setting up the controller of NodeDisruptionBudgets: %w", err)
 	}
+	guards.Follow(budgets)
 	conditions, err := conditioncontroller.Setup(mgr, reconciler.Claims, f.conditions)
 	if err != nil {
 		return nil, fmt.Errorf("setting up the controller of node conditions: %w", err)
@@ -328,14 +330,14 @@ func setUp(ctx context.Context, mgr ctrl.Manager, f *flags, sealed sealSecret, n
 }
 
 // setUpBudgets adds the controller of NodeDisruptionBudgets, which shares claims and notifications with that of NodeJobs.
-func setUpBudgets(mgr ctrl.Manager, f *flags, jobs *controller.Reconciler, place budget.Place, now func() time.Time) error {
+func setUpBudgets(mgr ctrl.Manager, f *flags, jobs *controller.Reconciler, place budget.Place, now func() time.Time) (*budgetcontroller.Reconciler, error) {
 	budgets, err := budgetcontroller.Setup(mgr, budgetcontroller.NewMetrics(metrics.Registry), jobs.Claims, place)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	budgets.Notifier = jobs.Notifier
 	budgets.Now, budgets.JoiningFor, budgets.SettleFor = now, f.joiningFor, f.settleFor
-	return nil
+	return budgets, nil
 }
 
 func logStart(log *slog.Logger, f *flags) {

@@ -30,6 +30,7 @@ import (
 	"github.com/everynode/everynode/internal/manager/budgetcontroller"
 	"github.com/everynode/everynode/internal/manager/claims"
 	"github.com/everynode/everynode/internal/manager/controller"
+	"github.com/everynode/everynode/internal/manager/guardcontroller"
 	"github.com/everynode/everynode/internal/manager/notify"
 	"github.com/everynode/everynode/internal/nodebudget/budget"
 	"github.com/everynode/everynode/internal/nodejob/task"
@@ -142,7 +143,7 @@ func (b *budgeted) playKubelet(ctx context.Context, pod *corev1.Pod) {
 	}
 }
 
-// startManager runs the controllers of NodeJobs and of budgets until stop is called. For them, a node is never joining, and it is
+// startManager runs the controllers of NodeJobs, NodeGuards and budgets until stop is called. For them, a node is never joining, and it is
 // available as soon as it is Ready.
 func (b *budgeted) startManager() (stop func()) {
 	b.t.Helper()
@@ -168,6 +169,10 @@ func (b *budgeted) startManager() (stop func()) {
 	budgets, err := budgetcontroller.Setup(mgr, budgetcontroller.NewMetrics(prometheus.NewRegistry()), registry, place)
 	must(b.t, err)
 	budgets.JoiningFor, budgets.SettleFor = time.Nanosecond, time.Nanosecond
+	guards, err := guardcontroller.Setup(mgr, guardcontroller.NewMetrics(prometheus.NewRegistry()), options)
+	must(b.t, err)
+	guards.Key, guards.RequireNamespaceLabel = b.key, true
+	guards.Follow(budgets)
 	ctx, cancel := context.WithCancel(context.Background())
 	r := controller.New(
 		mgr.GetClient(),

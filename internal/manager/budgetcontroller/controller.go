@@ -20,6 +20,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -68,8 +69,11 @@ type Reconciler struct {
 
 	started time.Time
 	// last are the budgets of the last pass, by name, and newest those whose status was written and is not in the cache yet.
-	last     map[string]*v1alpha1.NodeDisruptionBudget
-	newest   loop.WrittenObjects[*v1alpha1.NodeDisruptionBudget]
+	last   map[string]*v1alpha1.NodeDisruptionBudget
+	newest loop.WrittenObjects[*v1alpha1.NodeDisruptionBudget]
+	// seated are the nodes with seats in the last pass. onSeated is called when they change.
+	seated   map[types.UID]bool
+	onSeated func(context.Context)
 	refusals *loop.Refusals
 	pace     loop.Pace
 }
@@ -90,6 +94,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+	r.tellSeated(ctx, seen.input.Seats)
 	p := budget.Next(&seen.input)
 	if mayAllowMore(&p) {
 		// The cache may not show what this manager, or another one, has written last.

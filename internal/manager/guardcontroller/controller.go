@@ -65,6 +65,8 @@ type Reconciler struct {
 	RequireNamespaceLabel bool
 	// Policies knows whether the admission policies are in force; nil if they do not matter. Require sets it.
 	Policies *policies.Checker
+	// Seats are those of NodeDisruptionBudgets; nil without any. Follow sets it.
+	Seats Seats
 	// Now is the clock.
 	Now func() time.Time
 

@@ -61,6 +61,7 @@ func (r *Reconciler) live() origin {
 type around struct {
 	nodes  []guard.Node
 	guards []*v1alpha1.NodeGuard
+	seats  map[types.UID]bool
 }
 
 // getNodeGuard and listNodeGuards are how the manager reads NodeGuards, from the cache and from the API server alike. A
@@ -116,7 +117,11 @@ func (r *Reconciler) observeCluster(ctx context.Context, from origin) (*around, 
 		what.nodes = append(what.nodes, guard.ViewNode(&nodes.Items[i]))
 	}
 	var err error
-	what.guards, err = r.listNodeGuards(ctx, from.nodes)
+	if what.guards, err = r.listNodeGuards(ctx, from.nodes); err != nil || r.Seats == nil {
+		return what, err
+	}
+	// After the nodes: a node that was cordoned then, and has no seat now, has not returned before.
+	what.seats, err = r.Seats.Seated(ctx, from.live)
 	return what, err
 }
 
@@ -157,7 +162,7 @@ func (r *Reconciler) observeMade(ctx context.Context, g *v1alpha1.NodeGuard, fro
 func (r *Reconciler) observeCompletely(ctx context.Context, seen *observation, what *around, from origin) error {
 	g, in := seen.guard, &seen.input
 	name := client.ObjectKeyFromObject(g)
-	in.Nodes, in.Obstacle = what.nodes, r.refusals.Of(g)
+	in.Nodes, in.Seats, in.Obstacle = what.nodes, what.seats, r.refusals.Of(g)
 	in.RefusedAt, in.CheckObstacles = r.refusedOn.of(g, what.nodes)
 	in.TakenNames, in.NameKey = r.taken.takers(name), r.Key.Digest("pod names of a NodeGuard", string(g.UID))
 	if refused := r.budgets.Of(g); refused != nil {

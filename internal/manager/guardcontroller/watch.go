@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -95,6 +96,20 @@ func (r *Reconciler) watch(mgr ctrl.Manager, own cache.Cache) error {
 func (r *Reconciler) Notify(n *notify.Notifier) {
 	r.Notifier = n
 	n.OnHandled(notify.KindNodeGuard, func(_ context.Context, name client.ObjectKey) { r.wake.guard(name) })
+}
+
+// Seats are the seats of NodeDisruptionBudgets.
+type Seats interface {
+	// Seated returns the nodes that have a seat which a drain must evict, by UID: from the API server if live, or else from a cache.
+	Seated(ctx context.Context, live bool) (map[types.UID]bool, error)
+	// OnSeated sets what is called when they change.
+	OnSeated(func(context.Context))
+}
+
+// Follow has NodeDisruptionBudgets decide on a node before NodeGuards do.
+func (r *Reconciler) Follow(s Seats) {
+	r.Seats = s
+	s.OnSeated(r.wakeAll)
 }
 
 // waker enqueues NodeGuards for changes that no watch of the manager reports.

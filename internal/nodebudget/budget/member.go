@@ -123,6 +123,18 @@ func (p *planner) readMember(m *member) {
 	}
 }
 
+// Seated returns the nodes that a drain cannot empty before it has evicted their seat, by UID. A new seat that has not joined a group
+// does not count, because no PodDisruptionBudget selects it.
+func Seated(seats []Seat) map[types.UID]bool {
+	nodes := map[types.UID]bool{}
+	for i := range seats {
+		if s := &seats[i]; !s.Terminating && !s.Ended && s.Group != PendingGroup {
+			nodes[s.Node] = true
+		}
+	}
+	return nodes
+}
+
 // waits reports whether something asks for a node that is still available.
 func (m *member) waits() bool { return m.requestedBy != "" && !m.unavailable }
 

@@ -44,6 +44,9 @@ type Input struct {
 	// Labels of a companion. Budgets of other owners may select it by them.
 	Labels labels.Set
 	Nodes  []Node
+	// Seats are the nodes that have the seat of a NodeDisruptionBudget, which a drain must evict first, by UID. A seat that is being
+	// deleted, or that nothing holds yet, does not count.
+	Seats map[types.UID]bool
 	// Companions and Checks are the pods that the manager has created for a NodeGuard of this name, including an earlier one.
 	// Budgets are those with the labels and the owner of one: who can write a budget can delete it as well, so its state
 	// only decides about this NodeGuard.

@@ -38,6 +38,9 @@ type holdRule struct {
 
 // holdRules are all reasons to hold a node. The first rule that applies is reported. If none applies, the node is released.
 var holdRules = []holdRule{
+	// NodeDisruptionBudgets decide first: a node that is released before its seat is evicted would make a node whose seat is evicted
+	// wait here, while that one makes it wait for its seat.
+	{applies: (*releaseRules).waitingForBudget},
 	// No node is released, regardless of which nodes are unavailable.
 	{applies: (*releaseRules).overlappingBudget, own: true},
 	{applies: (*releaseRules).breakGlassElsewhere, own: true},
@@ -66,6 +69,17 @@ func (r *releaseRules) firstHold(n *nodePlan) *hold {
 		}
 	}
 	return nil
+}
+
+func (r *releaseRules) waitingForBudget(n *nodePlan) *hold {
+	if !n.seated {
+		return nil
+	}
+	return &hold{
+		reason:  v1alpha1.ReasonWaitingForBudget,
+		message: "its seat is not evicted yet: NodeDisruptionBudgets limit the node, and decide before NodeGuards (kubectl everynode budgets)",
+		release: "a drain evicts the seat of the node, which its NodeDisruptionBudgets must allow, or the pod of the seat is deleted",
+	}
 }
 
 func (r *releaseRules) overlappingBudget(*nodePlan) *hold {

@@ -119,6 +119,8 @@ func (h *history) isTrue(name string, in *Input, held NodeState) bool {
 		refusing = refusing || !h.gate[n]
 	}
 	switch held.Reason {
+	case v1alpha1.ReasonWaitingForBudget:
+		return h.seated()[node.UID]
 	case v1alpha1.ReasonOverlappingBudget:
 		return h.foreign
 	case v1alpha1.ReasonReleasesDisabled:
@@ -161,7 +163,7 @@ func (h *history) heal() {
 		n.Unschedulable, n.Taints = false, nil
 		h.setNode(n)
 	}
-	h.healed, h.foreign, h.evil = true, false, ""
+	h.healed, h.foreign, h.evil, h.disruption.frozen = true, false, "", false
 	h.removeForged()
 	clear(h.refuses)
 	for _, name := range sorted(h.guards) {

@@ -89,7 +89,9 @@ func (h *history) trouble() {
 func (h *history) user() {
 	name, guard := pick(h, h.nodes), pick(h, h.guards)
 	node := h.nodes[name]
-	switch h.rng.Intn(12) {
+	switch h.rng.Intn(13) {
+	case 12:
+		h.changeDisruptions()
 	case 11:
 		if guard != "" {
 			h.barred[guard] = h.chance(40)

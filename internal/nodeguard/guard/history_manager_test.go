@@ -265,6 +265,7 @@ func (h *history) kubelets() {
 		}
 	}
 	h.daemons()
+	h.keepSeats()
 	for _, name := range sorted(h.budgets) {
 		if b := h.budgets[name]; !b.counted && (h.calm || h.chance(60)) {
 			h.happened++

@@ -98,7 +98,7 @@ func (h *history) mayHold(guard, node string) bool {
 	switch {
 	case !g.DeletionTimestamp.IsZero() || closed[guard]:
 		return false
-	case h.missing[g.Spec.Target.DaemonSet]:
+	case h.missing[g.Spec.Target.DaemonSet], h.seated()[h.nodes[node].UID]:
 		return true
 	case !h.isFor(guard, node):
 		return false

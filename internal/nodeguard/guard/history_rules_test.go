@@ -116,6 +116,9 @@ func (h *history) decided(name string, in *Input, p *Plan) {
 	all, sound := h.guarded(&h.cluster, g)
 	limit := h.limit(g)
 	for _, m := range p.Moves {
+		if m.Kind == MoveReleased && h.seated()[m.UID] {
+			h.fail("%s releases %s, which has its seat", name, m.Node)
+		}
 		if m.Kind != MoveReleased || m.Reason == v1alpha1.ReasonBreakGlass || h.missing[g.Spec.Target.DaemonSet] {
 			continue
 		}
@@ -169,6 +172,9 @@ func (h *history) moved(name string, limit int, p *Plan) {
 	in, free := 0, 0
 	for _, m := range p.Moves {
 		if m.Kind == MoveReturning {
+			if node := h.nodes[m.Node]; requests(&node) && h.seated()[m.UID] {
+				h.met["release ends because the seat is back"]++
+			}
 			continue
 		}
 		if m.Kind == MoveAvailable {

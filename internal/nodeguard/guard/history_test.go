@@ -106,6 +106,7 @@ func TestHistoriesReachAllSituations(t *testing.T) {
 		}
 	}
 	for _, what := range []string{
+		"seat evicted", "seat refused", "seat joins a cordoned node", "release ends because the seat is back", v1alpha1.ReasonWaitingForBudget,
 		"released", "available again", "node deleted", "evicted", "refused", "break-glass", "deadline", "check succeeded", "check failed", "approved", "stale write", "conflict",
 		"manager crashed", "manager frozen", "manager resumed", "drained", "companion replaced", "unhealthy node released", "guard deleted", "two guards on one node", "three guards on one node", "released by two guards", "drained while another is unready",
 		"stranger", "stranger under a held node's labels", "name taken", "another name", "companion rejected", "check rejected", "companion created after a rejection",
@@ -132,6 +133,7 @@ type cluster struct {
 	guards  map[string]*v1alpha1.NodeGuard
 	barred  map[string]bool // NodeGuards whose namespace is not allowed
 	foreign bool            // a budget that Everynode did not create selects the companions
+	seats   map[string]simSeat
 }
 
 type simPod struct {
@@ -167,9 +169,10 @@ type history struct {
 	// asleep are writes of a manager that was frozen before it made them.
 	asleep []func()
 	// decisions counts those that were made, one after another.
-	decisions int
-	tools     []*tool
-	gate      map[string]bool // the result of a check on the node
+	decisions  int
+	tools      []*tool
+	disruption disruption
+	gate       map[string]bool // the result of a check on the node
 	// clocks are the offsets of the clocks of nodes.
 	clocks map[string]time.Duration
 	// refuses are the nodes whose pods the API server rejects.
@@ -240,6 +243,7 @@ func (h *history) begin() {
 		pods:    map[string]simPod{},
 		budgets: map[string]simBudget{},
 		guards:  map[string]*v1alpha1.NodeGuard{},
+		seats:   map[string]simSeat{},
 	}
 	for i := range 2 + h.rng.Intn(5) {
 		h.addNode(fmt.Sprint("n", i))
@@ -251,6 +255,7 @@ func (h *history) begin() {
 			h.addGuard("g3", []string{"a", "b"}[h.rng.Intn(2)])
 		}
 	}
+	h.addDisruptionBudget()
 	h.tools = []*tool{{name: "tool-1"}, {name: "tool-2"}}
 	if h.chance(50) {
 		h.evil = pick(h, h.nodes)
@@ -315,6 +320,7 @@ func (c *cluster) copied() cluster {
 	), maps.Clone(
 		c.missing,
 	)
+	d.seats = maps.Clone(c.seats)
 	d.barred, d.targets = maps.Clone(c.barred), map[string]map[string]TargetPod{}
 	for name, pods := range c.targets {
 		d.targets[name] = maps.Clone(pods)
@@ -333,7 +339,7 @@ func (h *history) catchUp() {
 // catchUpWith updates one kind: watches are independent of each other.
 func (h *history) catchUpWith() {
 	c := h.copied()
-	switch h.rng.Intn(5) {
+	switch h.rng.Intn(6) {
 	case 0:
 		h.cache.nodes = c.nodes
 	case 1:
@@ -344,6 +350,8 @@ func (h *history) catchUpWith() {
 		h.cache.guards, h.cache.barred = c.guards, c.barred
 	case 4:
 		h.cache.targets, h.cache.missing, h.cache.foreign = c.targets, c.missing, c.foreign
+	case 5:
+		h.cache.seats = c.seats
 	}
 }
 
@@ -358,6 +366,7 @@ type sight struct {
 	live   bool
 	nodes  []Node
 	guards []*v1alpha1.NodeGuard
+	seated map[types.UID]bool
 	// parts are the pods and budgets of each NodeGuard, by its name.
 	parts map[string]*Input
 }
@@ -366,6 +375,7 @@ func (h *history) look(c *cluster, live bool) *sight {
 	s := &sight{
 		cluster: c,
 		live:    live,
+		seated:  c.seated(),
 		nodes:   make([]Node, 0, len(c.nodes)),
 		guards:  make([]*v1alpha1.NodeGuard, 0, len(c.guards)),
 		parts:   make(map[string]*Input, len(c.guards)),
@@ -440,7 +450,7 @@ func (h *history) view(c *cluster, name string, live bool) (Input, bool) {
 func (h *history) viewOne(s *sight, name string) Input {
 	in := *s.part(name)
 	in.Guard = s.guards[slices.IndexFunc(s.guards, func(g *v1alpha1.NodeGuard) bool { return g.Name == name })]
-	in.Live, in.Now, in.Revision, in.Labels, in.Nodes = s.live, h.now, in.Guard.Labels["revision"], companionLabels, s.nodes
+	in.Live, in.Now, in.Revision, in.Labels, in.Nodes, in.Seats = s.live, h.now, in.Guard.Labels["revision"], companionLabels, s.nodes, s.seated
 	h.remembered(&in)
 	if s.barred[name] {
 		in.NotAllowed = task.NamespaceNotAllowed("ns")

@@ -55,11 +55,18 @@ func (h *history) toolStep(t *tool) {
 				t.pods = append(t.pods, string(pod.UID))
 			}
 		}
+		if s, has := h.seats[t.node]; has {
+			t.pods = append(t.pods, string(s.uid))
+		}
 		h.say("%s drains %s: %v", t.name, t.node, t.pods)
 		t.phase = evict
 	case evict:
 		if !node.Unschedulable && len(node.Taints) == 0 {
 			t.phase = idle // a user has uncordoned it: its release request has ended, and nothing releases it
+			return
+		}
+		if s, has := h.seats[t.node]; has && !s.pending && !slices.Contains(t.pods, string(s.uid)) {
+			t.phase = cordon // the node was uncordoned meanwhile: the drain must list its pods again
 			return
 		}
 		h.evictAll(t)
@@ -95,7 +102,7 @@ func (h *history) cordon(node *Node) {
 }
 
 func (h *history) evictAll(t *tool) {
-	left := false
+	left := h.evictSeat(t)
 	for _, name := range sorted(h.pods) {
 		p := h.pods[name]
 		if !slices.Contains(t.pods, string(p.UID)) {

@@ -27,6 +27,8 @@ type observedNode struct {
 	requestedBy string
 	// requestedAt is when the request was first observed.
 	requestedAt time.Time
+	// seated is true while the node has a seat, which a drain must evict first.
+	seated bool
 	// peerRelease is the first release of the node by another NodeGuard; nil if there is none.
 	peerRelease *peerRelease
 }
@@ -35,6 +37,9 @@ type observedNode struct {
 func (n *observedNode) isUnhealthy() bool { return !n.Ready || n.readyTargets == 0 }
 
 func (n *observedNode) requestsRelease() bool { return n.requestedBy != "" }
+
+// breaksGlass reports whether the node is released at once.
+func (n *observedNode) breaksGlass() bool { return n.BreakGlass != "" && !n.seated }
 
 // isRequestStored reports whether the release request is recorded on the budget: a check belongs to that request.
 func (n *observedNode) isRequestStored() bool {
@@ -161,6 +166,10 @@ func (n *nodePlan) isAvailableAgain() bool {
 
 // mayOpen reports whether the budget of the node may be open for its entry in status.released.
 func (n *nodePlan) mayOpen() bool { return n.active() && !n.isOver() }
+
+// requestEnded reports whether the release request of a released node has ended. A seat returns only to a node that is not cordoned, so
+// the request has ended even if there is another one now.
+func (n *nodePlan) requestEnded() bool { return !n.requestsRelease() || n.seated || n.isOver() }
 
 // isOver reports whether the budget of the node was closed after the release in its entry, or a later one. Then the entry
 // is older than the budget: it is of a stale view, or of an earlier status that a user has restored.

@@ -73,7 +73,7 @@ func RequestingNodes(in Input) (nodes []*Node, breaksGlass bool) {
 	for _, n := range p.nodes {
 		if n.awaitsRelease() {
 			nodes = append(nodes, n.Node)
-			breaksGlass = breaksGlass || n.BreakGlass != ""
+			breaksGlass = breaksGlass || n.breaksGlass()
 		}
 	}
 	return nodes, breaksGlass && p.capacity.entries() < maxReleased

@@ -33,6 +33,7 @@ func newPlanner(in *Input) *planner {
 	for i := range in.Nodes {
 		n := p.byName[in.Nodes[i].Name]
 		n.requestedBy, n.requestedAt = releaseRequest(n.Node, n.budget, in.Now)
+		n.seated = in.Seats[n.UID]
 		n.guarded = p.guards(n)
 		if n.guarded {
 			p.nodes = append(p.nodes, n)

@@ -33,7 +33,7 @@ func (p *planner) queueRequests() {
 // node again.
 func (p *planner) releaseByBreakGlass() {
 	for _, n := range p.queue {
-		if n.BreakGlass != "" && !n.active() && p.capacity.entries() < maxReleased {
+		if n.breaksGlass() && !n.active() && p.capacity.entries() < maxReleased {
 			p.release(n, v1alpha1.ReasonBreakGlass, bounded(n.BreakGlass))
 		}
 	}

@@ -26,7 +26,7 @@ func (p *planner) trackReleased() {
 			if p.isUnopenable(n.entry) {
 				p.markAvailable(n, "its Node is deleted or no longer guarded")
 			}
-		case n.active() && (!n.requestsRelease() || n.isOver()):
+		case n.active() && n.requestEnded():
 			p.markReturning(n)
 		case n.isAvailableAgain() && p.isClosed(n):
 			p.markAvailable(n, "its companion and its pod of the target are ready again")
