@@ -91,6 +91,9 @@ func (r *Reconciler) do(ctx context.Context, seen *observation, action budget.Ac
 		}
 		return r.moveSeat(ctx, a)
 	case budget.DeleteSeat:
+		if broken, err := r.isStillBroken(ctx, a); err != nil || !broken {
+			return err
+		}
 		return r.delete(ctx, "pods", &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: r.Place.Namespace, Name: a.Seat.Name}}, a.Seat.UID)
 	default:
 		return fmt.Errorf("applying the plan: unknown action %T", a)
@@ -139,6 +142,18 @@ func (r *Reconciler) ifAvailable(ctx context.Context, name string, uid types.UID
 		}
 		return do()
 	})
+}
+
+// isStillBroken reports whether a seat may be deleted because its node is broken: the cache may be older than the recovery of the node.
+func (r *Reconciler) isStillBroken(ctx context.Context, a budget.DeleteSeat) (bool, error) {
+	if a.Broken == "" {
+		return true, nil
+	}
+	var node corev1.Node
+	if err := r.Reader.Get(ctx, client.ObjectKey{Name: a.Broken}, &node); err != nil {
+		return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
+	}
+	return node.UID != a.Seat.Node || !guard.ViewNode(&node).Ready, nil
 }
 
 // moveSeat changes the group of a seat.

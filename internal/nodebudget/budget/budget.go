@@ -188,8 +188,12 @@ type MoveSeat struct {
 	Group string
 }
 
-// DeleteSeat deletes a seat: of a node that no budget limits, or that is not Ready, or one that has ended.
-type DeleteSeat struct{ Seat Seat }
+// DeleteSeat deletes a seat: of a node that no budget limits, or that is not Ready, or one that has ended. Broken is the name of a node
+// that is not Ready, and requires a live read that shows that the node still is not; empty otherwise.
+type DeleteSeat struct {
+	Seat   Seat
+	Broken string
+}
 
 // FloorState is what a PodDisruptionBudget should be.
 type FloorState struct {

@@ -153,20 +153,27 @@ func (p *planner) reconcileSeats() {
 		counted := p.isObserved(m.group)
 		switch {
 		case p.mustLoseSeat(m):
-			p.do(DeleteSeat{*m.seat})
+			p.do(DeleteSeat{Seat: *m.seat})
+		case p.isBroken(m):
+			p.do(DeleteSeat{Seat: *m.seat, Broken: m.Name})
 		case counted && p.mayMove(m):
 			p.do(MoveSeat{m.Name, *m.seat, m.group.key})
 		case counted && p.mayCreate(m):
 			p.do(CreateSeat{Node: m.Name, NodeUID: m.UID, Group: PendingGroup, Returned: p.hadSeat(m)})
 		}
 	}
-	for i := range p.in.Seats {
-		if s := &p.in.Seats[i]; !limited[s.Node] && !s.Terminating {
-			p.do(DeleteSeat{*s})
-		}
-	}
+	p.deleteUnlimited(limited)
 	if o := p.in.Refused; o != nil {
 		p.wake(o.RetryAt)
+	}
+}
+
+// deleteUnlimited deletes the seats of nodes that no budget limits.
+func (p *planner) deleteUnlimited(limited map[types.UID]bool) {
+	for i := range p.in.Seats {
+		if s := &p.in.Seats[i]; !limited[s.Node] && !s.Terminating {
+			p.do(DeleteSeat{Seat: *s})
+		}
 	}
 }
 

@@ -262,6 +262,10 @@ func (h *history) do(m *manager, a Action, late bool) {
 			h.moveSeat(m, a)
 		}
 	case DeleteSeat:
+		if n, there := h.nodes[a.Broken]; there && n.UID == a.Seat.Node && n.Ready {
+			h.met["recovered before its seat was deleted"]++
+			return
+		}
 		if p, there := h.pods[a.Seat.Name]; there && p.UID == a.Seat.UID && !late {
 			h.met["seat deleted"]++
 			h.deletes(&p)

@@ -102,7 +102,7 @@ func TestHistoriesReachAllSituations(t *testing.T) {
 		"NodeJob refused", "NodeJob took an unavailable node", "NodeJob done", "manager crashed", "manager frozen",
 		"manager resumed", "new manager", "conflict", "name taken", "claim lost", "not available any more", "budget created",
 		"budget changed", "budget deleted", "budget expired", "frozen", "frozen in part", "one group", "static", "seat returned",
-		"seat moved", "seat joined", "window closed", "pace", "synced", "at the limit", "seat deleted", "pending seat deleted",
+		"seat moved", "seat joined", "window closed", "pace", "synced", "at the limit", "seat deleted", "recovered before its seat was deleted", "pending seat deleted",
 		"late view",
 	} {
 		if met[what] == 0 {

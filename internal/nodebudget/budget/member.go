@@ -191,8 +191,7 @@ func (p *planner) isOld(since time.Time) bool { return !p.in.Now.Before(since.Ad
 // would be created again in an endless loop.
 const endedWait = 30 * time.Second
 
-// mustLoseSeat reports whether the seat of a node is deleted: it has ended, its node is not Ready for some time, or it is new and a
-// drain of the node may have missed it. While a budget is closed, no node is released.
+// mustLoseSeat reports whether the seat of a node is deleted: it has ended, or it is new and a drain of the node may have missed it.
 func (p *planner) mustLoseSeat(m *member) bool {
 	switch {
 	case m.seat == nil:
@@ -203,7 +202,13 @@ func (p *planner) mustLoseSeat(m *member) bool {
 		at := m.seat.Created.Add(endedWait)
 		p.wake(at)
 		return !p.in.Now.Before(at)
-	case m.Ready || m.group.closed != nil:
+	}
+	return false
+}
+
+// isBroken reports whether a node is not Ready for so long that its seat is deleted. While a budget is closed, no node is released.
+func (p *planner) isBroken(m *member) bool {
+	if m.seat == nil || m.seat.Ended || m.Ready || m.group.closed != nil {
 		return false
 	}
 	at := m.ReadyChanged.Add(RepairAfter)
