@@ -26,6 +26,10 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.BudgetCountsApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("BudgetLimit"):
 		return &apiv1alpha1.BudgetLimitApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("BudgetRequirement"):
+		return &apiv1alpha1.BudgetRequirementApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("BudgetRequirementStatus"):
+		return &apiv1alpha1.BudgetRequirementStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("BudgetWindow"):
 		return &apiv1alpha1.BudgetWindowApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("BudgetWindowStatus"):
@@ -116,6 +120,10 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.ReleasedNodeApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ReleaseSpec"):
 		return &apiv1alpha1.ReleaseSpecApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("RequiredAlerts"):
+		return &apiv1alpha1.RequiredAlertsApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("RequiredObject"):
+		return &apiv1alpha1.RequiredObjectApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RerunSpec"):
 		return &apiv1alpha1.RerunSpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RetrySpec"):

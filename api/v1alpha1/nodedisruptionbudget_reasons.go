@@ -13,6 +13,10 @@ const (
 	ReasonWindowClosed = "WindowClosed"
 	// ReasonPaceNotReached means that spec.secondsBetween has not passed since the last disruption ended.
 	ReasonPaceNotReached = "PaceNotReached"
+	// ReasonRequirementNotMet means that a requirement of spec.requires is not met.
+	ReasonRequirementNotMet = "RequirementNotMet"
+	// ReasonRequirementUnknown means that a requirement of spec.requires cannot be checked. Then no disruption begins.
+	ReasonRequirementUnknown = "RequirementUnknown"
 	// ReasonExpired means that spec.expiresAt has passed.
 	ReasonExpired = "Expired"
 	// ReasonNoSelectedNodes means that the budget selects no node.
@@ -21,7 +25,7 @@ const (
 	ReasonSeatsNotReady = "SeatsNotReady"
 	// ReasonSeatRefused means that the API server rejects a seat or a PodDisruptionBudget.
 	ReasonSeatRefused = "SeatRefused"
-	// ReasonInvalidSpec means that a window, a time zone or a date cannot be used. Then no disruption begins.
+	// ReasonInvalidSpec means that a window, a time zone, a date or a requirement cannot be used. Then no disruption begins.
 	ReasonInvalidSpec = "InvalidSpec"
 	// ReasonWindowNeverOpens means that no window opens within a year.
 	ReasonWindowNeverOpens = "WindowNeverOpens"
@@ -32,6 +36,7 @@ const (
 	ReasonWaitingForBudget = "WaitingForBudget"
 	// ReasonNodeUnavailable means that a node uses a NodeDisruptionBudget.
 	ReasonNodeUnavailable = "NodeUnavailable"
-	// ReasonBudgetClosed means that a NodeDisruptionBudget is closed: it is frozen, or no window is open that is long enough.
+	// ReasonBudgetClosed means that a NodeDisruptionBudget is closed: it is frozen, no window is open that is long
+	// enough, or a requirement is not met.
 	ReasonBudgetClosed = "BudgetClosed"
 )

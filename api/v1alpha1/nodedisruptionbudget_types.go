@@ -53,9 +53,10 @@ type NodeDisruptionBudgetList struct {
 }
 
 // NodeDisruptionBudgetSpec defines the desired state of a NodeDisruptionBudget. A disruption may begin only if all limits allow it,
-// a window is open, the date is not excepted, and the pace is reached. If several budgets select a node, all must allow it.
+// a window is open, the date is not excepted, the pace is reached, and all requirements are met. If several budgets select a node, all
+// must allow it.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.limits) || has(self.windows) || has(self.exceptDates) || has(self.secondsBetween)",message="spec limits nothing: set limits, windows, exceptDates or secondsBetween; to freeze all nodes: limits: [{maxUnavailable: 0}]"
+// +kubebuilder:validation:XValidation:rule="has(self.limits) || has(self.windows) || has(self.exceptDates) || has(self.secondsBetween) || has(self.requires)",message="spec limits nothing: set limits, windows, exceptDates, secondsBetween or requires; to freeze all nodes: limits: [{maxUnavailable: 0}]"
 type NodeDisruptionBudgetSpec struct {
 	// selector selects nodes by their labels. If unset, all nodes are selected.
 	// +optional
@@ -105,6 +106,15 @@ type NodeDisruptionBudgetSpec struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=604800
 	SecondsBetween *int32 `json:"secondsBetween,omitempty"`
+
+	// requires are requirements that must all be met before a disruption begins: at most 8. The manager checks each every 15 seconds. A
+	// requirement that cannot be checked is not met. What has begun is not stopped.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=8
+	Requires []BudgetRequirement `json:"requires,omitempty"`
 
 	// joiningNodes is Exempt or Included. With Exempt, the default, a node is not limited and does not count until 10 minutes after it
 	// was created, so that a NodeJob can prepare it at once.
@@ -174,6 +184,91 @@ type BudgetWindow struct {
 	DurationSeconds int32 `json:"durationSeconds,omitempty"`
 }
 
+// BudgetRequirement is something that must be true before a disruption begins.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.alerts) != has(self.object)",message="set exactly one of alerts and object"
+type BudgetRequirement struct {
+	// name identifies the requirement in the status and in messages, such as no-critical-alerts: a DNS label.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	Name string `json:"name,omitempty"`
+
+	// alerts requires that alerts of an Alertmanager are not active.
+	// +optional
+	Alerts *RequiredAlerts `json:"alerts,omitempty"`
+
+	// object requires that an expression about an object is true.
+	// +optional
+	Object *RequiredObject `json:"object,omitempty"`
+}
+
+// RequiredAlerts requires that no alert of an Alertmanager that is neither silenced nor inhibited matches all matchers.
+type RequiredAlerts struct {
+	// url is the address of the Alertmanager without /api/v2, with http or https: at most 512 characters. It cannot contain credentials,
+	// a query or a fragment. Redirects are not followed.
+	//
+	// Example: http://alertmanager.monitoring.svc:9093
+	// +required
+	// +kubebuilder:validation:MinLength=8
+	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:Pattern=`^https?://[^/?#@\s]+(/[^?#@\s]*)?$`
+	URL string `json:"url,omitempty"`
+
+	// matchers select alerts by their labels, in the syntax of Alertmanager: 1 to 16. An alert must match all of them.
+	//
+	// Example: ["severity=critical"]
+	// +required
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=256
+	Matchers []string `json:"matchers,omitempty"`
+}
+
+// RequiredObject requires that an expression about an object is true.
+//
+// +kubebuilder:validation:XValidation:rule="!(self.apiVersion == 'v1' && self.kind == 'Secret')",message="a Secret cannot be read, because messages and the result could reveal what it contains"
+type RequiredObject struct {
+	// apiVersion is the API group and version of the object.
+	//
+	// Example: ceph.rook.io/v1
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=317
+	APIVersion string `json:"apiVersion,omitempty"`
+
+	// kind is the kind of the object. It cannot be Secret. The ServiceAccount of the manager needs the permission to get the object.
+	//
+	// Example: CephCluster
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Kind string `json:"kind,omitempty"`
+
+	// namespace is the namespace of the object; unset for a cluster-scoped object.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace,omitempty"`
+
+	// name is the name of the object.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name,omitempty"`
+
+	// cel is an expression of the Common Expression Language (CEL) about the variable object, which must be true: at most 1024
+	// characters.
+	//
+	// Example: object.status.ceph.health == 'HEALTH_OK'
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	CEL string `json:"cel,omitempty"`
+}
+
 // BudgetScope is what a closed budget holds.
 //
 // +kubebuilder:validation:Enum=Disruptions;Tasks
@@ -241,6 +336,13 @@ type NodeDisruptionBudgetStatus struct {
 	// window is the window that is open, or the next one. It is absent without spec.windows, and if no window opens within a year.
 	// +optional
 	Window *BudgetWindowStatus `json:"window,omitempty"`
+
+	// requirements are the states of spec.requires, in the same order.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=8
+	Requirements []BudgetRequirementStatus `json:"requirements,omitempty"`
 
 	// controllerState is the memory of the manager. It is not for users, and may change in any version.
 	// +optional
@@ -328,3 +430,34 @@ type BudgetWindowStatus struct {
 	// +optional
 	ClosesAt metav1.Time `json:"closesAt,omitzero"`
 }
+
+// BudgetRequirementStatus is the state of a requirement.
+type BudgetRequirementStatus struct {
+	// name is the name of the requirement.
+	// +required
+	Name string `json:"name,omitempty"`
+	// state is Met, NotMet or Unknown.
+	// +optional
+	State RequirementState `json:"state,omitempty"`
+	// since is the time at which the manager first observed this state.
+	// +optional
+	Since metav1.Time `json:"since,omitzero"`
+	// message describes why the requirement is not met, or cannot be checked.
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	Message string `json:"message,omitempty"`
+}
+
+// RequirementState is whether a requirement is met.
+//
+// +kubebuilder:validation:Enum=Met;NotMet;Unknown
+type RequirementState string
+
+const (
+	// RequirementMet means that the requirement is met.
+	RequirementMet RequirementState = "Met"
+	// RequirementNotMet means that it was checked, and is not met.
+	RequirementNotMet RequirementState = "NotMet"
+	// RequirementUnknown means that it could not be checked, or has not been checked yet.
+	RequirementUnknown RequirementState = "Unknown"
+)

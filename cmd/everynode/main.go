@@ -41,6 +41,7 @@ import (
 	"github.com/everynode/everynode/internal/manager/metricsauth"
 	"github.com/everynode/everynode/internal/manager/notify"
 	"github.com/everynode/everynode/internal/manager/policies"
+	"github.com/everynode/everynode/internal/manager/requirements"
 	"github.com/everynode/everynode/internal/nodebudget/budget"
 	"github.com/everynode/everynode/internal/nodejob/task"
 	"github.com/everynode/everynode/internal/seal"
@@ -337,7 +338,7 @@ func setUpBudgets(mgr ctrl.Manager, f *flags, jobs *controller.Reconciler, place
 	}
 	budgets.Notifier = jobs.Notifier
 	budgets.Now, budgets.JoiningFor, budgets.SettleFor = now, f.joiningFor, f.settleFor
-	return budgets, nil
+	return budgets, requirements.New(mgr.GetClient(), mgr.GetAPIReader(), jobs.Claims, now).SetupWithManager(mgr)
 }
 
 func logStart(log *slog.Logger, f *flags) {

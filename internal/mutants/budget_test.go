@@ -22,6 +22,8 @@ func TestEachMistakeInTheBudgetPlannerIsFound(t *testing.T) {
 			"a NodeJob waits for a node that is unavailable",
 			"a floor changes while an evicted seat terminates",
 			"an audit holds nodes",
+			"answers for an earlier spec count",
+			"an answer that becomes too old triggers no pass",
 		},
 	}.test(t)
 }
@@ -39,6 +41,18 @@ var budgetMutants = map[string]mutant{
 	},
 	"a window never closes": {
 		"rule.go", "case !r.window.Open:\n", "case false:\n",
+	},
+	"a requirement that cannot be checked is met": {
+		"requires.go", "if a.State == v1alpha1.RequirementMet {", "if a.State != v1alpha1.RequirementNotMet {",
+	},
+	"an answer about a requirement counts forever": {
+		"requires.go", "if now.Before(a.At.Add(AnswersLast)) {", "if true {",
+	},
+	"answers for an earlier spec count": {
+		"requires.go", "known.UID == r.UID && known.Generation == r.Generation && i <", "i <",
+	},
+	"an answer that becomes too old triggers no pass": {
+		"member.go", "p.wake(a.changesAt(in.Now))", "_ = a",
 	},
 	"an expired budget holds nodes": {
 		"rule.go", "!r.expired && r.Spec.Enforcement != v1alpha1.BudgetAudit", "r.Spec.Enforcement != v1alpha1.BudgetAudit",

@@ -32,6 +32,7 @@ import (
 	"github.com/everynode/everynode/internal/manager/controller"
 	"github.com/everynode/everynode/internal/manager/guardcontroller"
 	"github.com/everynode/everynode/internal/manager/notify"
+	"github.com/everynode/everynode/internal/manager/requirements"
 	"github.com/everynode/everynode/internal/nodebudget/budget"
 	"github.com/everynode/everynode/internal/nodejob/task"
 	"github.com/everynode/everynode/internal/seal"
@@ -173,6 +174,9 @@ func (b *budgeted) startManager() (stop func()) {
 	must(b.t, err)
 	guards.Key, guards.RequireNamespaceLabel = b.key, true
 	guards.Follow(budgets)
+	checker := requirements.New(mgr.GetClient(), mgr.GetAPIReader(), registry, time.Now)
+	checker.Every = time.Second
+	must(b.t, checker.SetupWithManager(mgr))
 	ctx, cancel := context.WithCancel(context.Background())
 	r := controller.New(
 		mgr.GetClient(),

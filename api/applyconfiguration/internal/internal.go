@@ -95,6 +95,33 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: topologyKey
       type:
         scalar: string
+- name: com.github.everynode.everynode.api.v1alpha1.BudgetRequirement
+  map:
+    fields:
+    - name: alerts
+      type:
+        namedType: com.github.everynode.everynode.api.v1alpha1.RequiredAlerts
+    - name: name
+      type:
+        scalar: string
+    - name: object
+      type:
+        namedType: com.github.everynode.everynode.api.v1alpha1.RequiredObject
+- name: com.github.everynode.everynode.api.v1alpha1.BudgetRequirementStatus
+  map:
+    fields:
+    - name: message
+      type:
+        scalar: string
+    - name: name
+      type:
+        scalar: string
+    - name: since
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+    - name: state
+      type:
+        namedType: com.github.everynode.everynode.api.v1alpha1.RequirementState
 - name: com.github.everynode.everynode.api.v1alpha1.BudgetScope
   scalar: string
 - name: com.github.everynode.everynode.api.v1alpha1.BudgetWindow
@@ -461,6 +488,14 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: reason
       type:
         scalar: string
+    - name: requires
+      type:
+        list:
+          elementType:
+            namedType: com.github.everynode.everynode.api.v1alpha1.BudgetRequirement
+          elementRelationship: associative
+          keys:
+          - name
     - name: scope
       type:
         namedType: com.github.everynode.everynode.api.v1alpha1.BudgetScope
@@ -500,6 +535,14 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: observedGeneration
       type:
         scalar: numeric
+    - name: requirements
+      type:
+        list:
+          elementType:
+            namedType: com.github.everynode.everynode.api.v1alpha1.BudgetRequirementStatus
+          elementRelationship: associative
+          keys:
+          - name
     - name: unavailable
       type:
         list:
@@ -1082,6 +1125,38 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: uid
       type:
         namedType: io.k8s.apimachinery.pkg.types.UID
+- name: com.github.everynode.everynode.api.v1alpha1.RequiredAlerts
+  map:
+    fields:
+    - name: matchers
+      type:
+        list:
+          elementType:
+            scalar: string
+          elementRelationship: atomic
+    - name: url
+      type:
+        scalar: string
+- name: com.github.everynode.everynode.api.v1alpha1.RequiredObject
+  map:
+    fields:
+    - name: apiVersion
+      type:
+        scalar: string
+    - name: cel
+      type:
+        scalar: string
+    - name: kind
+      type:
+        scalar: string
+    - name: name
+      type:
+        scalar: string
+    - name: namespace
+      type:
+        scalar: string
+- name: com.github.everynode.everynode.api.v1alpha1.RequirementState
+  scalar: string
 - name: com.github.everynode.everynode.api.v1alpha1.RerunSpec
   map:
     fields:

@@ -148,7 +148,7 @@ func (r *Reconciler) observe(ctx context.Context, own client.Reader) (*observati
 	if err := r.observeNodes(ctx, in); err != nil {
 		return nil, err
 	}
-	in.Holds, in.Waits, in.Refused = r.Claims.Holds(), r.Claims.Waits(), r.refusals.Of(r.refusedFor())
+	in.Holds, in.Waits, in.Answers, in.Refused = r.Claims.Holds(), r.Claims.Waits(), r.Claims.Answers(), r.refusals.Of(r.refusedFor())
 	var err error
 	in.HoldsKnown, err = r.holdsKnown(ctx)
 	return seen, err

@@ -28,6 +28,8 @@ type Registry struct {
 	claimed map[types.UID]types.UID
 	// stances are what the budgets allow; nil before the first plan.
 	stances map[types.UID]budget.Stance
+	// answers are what is known of the requirements of budgets, by the name of the budget.
+	answers map[string]budget.Answers
 	// returning are the nodes whose seats are being created.
 	returning map[types.UID]bool
 
@@ -48,7 +50,7 @@ type Report struct {
 
 // New returns an empty Registry.
 func New() *Registry {
-	return &Registry{reports: map[types.UID]Report{}, claimed: map[types.UID]types.UID{}, returning: map[types.UID]bool{}}
+	return &Registry{reports: map[types.UID]Report{}, claimed: map[types.UID]types.UID{}, answers: map[string]budget.Answers{}, returning: map[types.UID]bool{}}
 }
 
 // OnReport sets what is called when what NodeJobs do has changed.
@@ -186,6 +188,44 @@ func (r *Registry) SetStances(stances map[types.UID]budget.Stance) {
 	if changed && r.onStances != nil {
 		r.onStances()
 	}
+}
+
+// Answers returns what is known of the requirements of budgets, by the name of the budget.
+func (r *Registry) Answers() map[string]budget.Answers {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return maps.Clone(r.answers)
+}
+
+// AnswersOf returns what is known of the requirements of a budget.
+func (r *Registry) AnswersOf(name string) budget.Answers {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.answers[name]
+}
+
+// SetAnswers stores what is known of the requirements of a budget. Budgets and NodeJobs are planned again if it has changed, or what was
+// known before was too old.
+func (r *Registry) SetAnswers(name string, answers budget.Answers) {
+	r.mu.Lock()
+	changed := !answers.SaysAsMuchAs(r.answers[name])
+	r.answers[name] = answers
+	r.mu.Unlock()
+	if !changed {
+		return
+	}
+	for _, planAgain := range []func(){r.onReport, r.onStances} {
+		if planAgain != nil {
+			planAgain()
+		}
+	}
+}
+
+// ForgetAnswers removes what is known of the requirements of a budget that need not be met any more.
+func (r *Registry) ForgetAnswers(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.answers, name)
 }
 
 // Reported reports whether a NodeJob has reported.

@@ -57,7 +57,7 @@ func (r observer) observeBudgets(ctx context.Context, seen *observation) error {
 	slices.SortFunc(all, func(a, b *v1alpha1.NodeDisruptionBudget) int { return strings.Compare(a.Name, b.Name) })
 	stances := observe.Stances{Claimed: r.Claims.Claimed(seen.job.UID)}
 	stances.Of, stances.Known = r.Claims.Stances()
-	observe.Budgets(&seen.input, nodebudget.EffectsOf(all, r.JoiningFor, seen.input.Now), stances)
+	observe.Budgets(&seen.input, nodebudget.EffectsOf(all, r.Claims.Answers(), r.JoiningFor, seen.input.Now), stances)
 	return nil
 }
 

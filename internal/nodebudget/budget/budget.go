@@ -71,6 +71,8 @@ type Input struct {
 	HoldsKnown bool
 	// Waits are the nodes on which NodeJobs wait for a budget.
 	Waits map[types.UID]Wait
+	// Answers are what is known of the requirements of the budgets, by the name of the budget. A requirement without an answer is not met.
+	Answers map[string]Answers
 	// Refused is why the API server rejects seats or PodDisruptionBudgets; nil if it does not.
 	Refused *task.Obstacle
 	// JoiningFor and SettleFor replace the constants of the same name if they are not zero.

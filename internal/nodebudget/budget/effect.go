@@ -17,11 +17,12 @@ type Effects struct {
 	now        time.Time
 }
 
-// EffectsOf returns what budgets mean for NodeJobs. joiningFor replaces JoiningFor if it is not zero.
-func EffectsOf(budgets []*v1alpha1.NodeDisruptionBudget, joiningFor time.Duration, now time.Time) *Effects {
+// EffectsOf returns what budgets mean for NodeJobs. answers are what is known of their requirements, by the name of the budget. joiningFor
+// replaces JoiningFor if it is not zero.
+func EffectsOf(budgets []*v1alpha1.NodeDisruptionBudget, answers map[string]Answers, joiningFor time.Duration, now time.Time) *Effects {
 	e := &Effects{joiningFor: valueOr(joiningFor, JoiningFor), now: now}
 	for _, b := range budgets {
-		if r := readRule(b, now); r.enforced() {
+		if r := readRule(b, answers[b.Name], now); r.enforced() {
 			e.rules = append(e.rules, r)
 		}
 	}
@@ -84,6 +85,9 @@ func (e *Effects) ChangesAt() time.Time {
 		note(r.window.ChangesAt)
 		if r.Spec.ExpiresAt != nil {
 			note(r.Spec.ExpiresAt.Time)
+		}
+		for _, a := range r.answers {
+			note(a.changesAt(e.now))
 		}
 	}
 	return first

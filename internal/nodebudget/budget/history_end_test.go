@@ -6,6 +6,8 @@ package budget
 import (
 	"fmt"
 	"time"
+
+	"github.com/everynode/everynode/api/v1alpha1"
 )
 
 // settle ends a history: there are no more faults, and drains and NodeJobs that have begun continue.
@@ -35,6 +37,7 @@ func (h *history) settle() {
 func (h *history) heal() {
 	h.say("everything is fixed")
 	clear(h.sick)
+	h.requirement = v1alpha1.RequirementMet
 	for _, name := range sorted(h.nodes) {
 		h.setReady(name, true)
 	}
@@ -57,6 +60,7 @@ func (h *history) rounds(most int, done func() bool) {
 		if h.broken != "" || done() {
 			return
 		}
+		h.askAll(CheckEvery)
 		before := h.fingerprint()
 		if before != seen || !h.idle || !h.wake.IsZero() && !h.now.Before(h.wake) {
 			seen = before
@@ -80,7 +84,7 @@ func (h *history) rounds(most int, done func() bool) {
 
 // fingerprint changes with everything of which the manager learns by an event.
 func (h *history) fingerprint() string {
-	return fmt.Sprint(h.changes, h.ownChanges, h.manager.claimed, h.manager.reports)
+	return fmt.Sprint(h.changes, h.ownChanges, h.answersChanges, h.manager.claimed, h.manager.reports)
 }
 
 // waitsFor returns what must still happen; "" if nothing does.

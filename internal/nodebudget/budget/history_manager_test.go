@@ -21,6 +21,7 @@ type manager struct {
 	claimed             map[types.UID]string
 	returning           map[types.UID]bool
 	stances             map[types.UID]Stance
+	answers             map[string]Answers
 }
 
 type report struct {
@@ -29,7 +30,7 @@ type report struct {
 }
 
 func newManager() *manager {
-	return &manager{reports: map[string]report{}, claimed: map[types.UID]string{}, returning: map[types.UID]bool{}}
+	return &manager{reports: map[string]report{}, claimed: map[types.UID]string{}, returning: map[types.UID]bool{}, answers: map[string]Answers{}}
 }
 
 func (m *manager) report(j *job) {
@@ -73,7 +74,7 @@ func (h *history) catchUp() {
 func (h *history) input(m *manager, floors map[string]simFloor, pods map[string]simPod) *Input {
 	in := &Input{
 		Budgets: m.cache.budgetObjects(), Now: h.now, JoiningFor: joiningFor, SettleFor: settleFor, Holds: m.holds(),
-		HoldsKnown: len(m.reports) == len(h.jobs), Waits: map[types.UID]Wait{},
+		HoldsKnown: len(m.reports) == len(h.jobs), Waits: map[types.UID]Wait{}, Answers: m.answers,
 	}
 	for _, name := range sorted(m.cache.nodes) {
 		in.Nodes = append(in.Nodes, m.cache.nodes[name])
@@ -219,6 +220,7 @@ func (h *history) wakeUp() {
 		h.say("a manager starts")
 		h.met["new manager"]++
 		h.manager = newManager()
+		h.asked, h.startedAt = map[string]asked{}, h.now
 		h.catchUp()
 	}
 	if len(h.asleep) > 0 && h.chance(50) {

@@ -30,6 +30,9 @@ type oracle struct {
 	// synced is when a manager has last seen everything, and had no floor or group to change. What has changed since then, a manager may
 	// not know, so it is forgiven.
 	synced time.Time
+	// asked are the checks of requirements, by the name of the budget, and startedAt is when the manager has started that makes them.
+	asked     map[string]asked
+	startedAt time.Time
 	// calm is true after the faults have ended. wake and idle are of the last plan.
 	calm, idle bool
 	wake       time.Time
@@ -109,7 +112,7 @@ func (h *history) takes(by string, n *Node) {
 		if !h.binds(name, b) || !h.isSubject(b, n) {
 			continue
 		}
-		if at := b.closedSince(h.now); !at.IsZero() && h.known(at) {
+		if at := h.closedSince(name, b); !at.IsZero() && h.known(at) {
 			h.fail("22 closed: %s takes %s without an eviction, and budget %s is closed since %v", by, n.Name, name, at)
 		}
 		for i, l := range b.limits {
@@ -193,7 +196,7 @@ func (h *history) binds(name string, b *simBudget) bool {
 }
 
 func (h *history) checkBudget(name string, b *simBudget) {
-	at := b.closedSince(h.now)
+	at := h.closedSince(name, b)
 	if !at.IsZero() && b.every > 0 {
 		h.met["window closed"]++
 	}
@@ -347,6 +350,15 @@ func (h *history) isHeld(p *simPod, is func(*Node) bool) bool {
 	}
 	_, out := h.out[n.UID]
 	return !out && is(&n)
+}
+
+// closedSince is since when a budget allows nothing because of itself or its requirement; zero if it allows something.
+func (h *history) closedSince(name string, b *simBudget) time.Time {
+	at, unmet := b.closedSince(h.now), h.unmetSince(name, b)
+	if at.IsZero() || !unmet.IsZero() && unmet.Before(at) {
+		return unmet
+	}
+	return at
 }
 
 // closedSince is since when a budget allows nothing because of itself; zero if it allows something.

@@ -102,8 +102,8 @@ func TestHistoriesReachAllSituations(t *testing.T) {
 		"NodeJob refused", "NodeJob took an unavailable node", "NodeJob done", "manager crashed", "manager frozen",
 		"manager resumed", "new manager", "conflict", "name taken", "claim lost", "not available any more", "budget created",
 		"budget changed", "budget deleted", "budget expired", "frozen", "frozen in part", "one group", "static", "seat returned",
-		"seat moved", "seat joined", "window closed", "pace", "synced", "at the limit", "seat deleted", "recovered before its seat was deleted", "pending seat deleted",
-		"late view",
+		"seat moved", "seat joined", "window closed", "pace", "synced", "at the limit", "seat deleted", "recovered before its seat was deleted",
+		"pending seat deleted", "late view", "requirement met", "requirement not met", "requirement not checked", "requirement checked too long ago",
 	} {
 		if met[what] == 0 {
 			t.Errorf("no history reaches: %s", what)
@@ -143,12 +143,15 @@ type history struct {
 	sick map[string]bool
 	// static is true if budgets and labels do not change, and oneGroup if all nodes are subject to the same limits.
 	static, oneGroup bool
+	// requirement is what a check of a requirement returns now, and answersChanges counts the checks of which the manager learns.
+	requirement    v1alpha1.RequirementState
+	answersChanges int
 	oracle
 }
 
 func play(s int64, tell bool) *history {
 	h := &history{
-		rng: rand.New(rand.NewSource(s)), tell: tell, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), sick: map[string]bool{},
+		rng: rand.New(rand.NewSource(s)), tell: tell, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), sick: map[string]bool{}, requirement: v1alpha1.RequirementMet,
 		cluster: cluster{
 			nodes: map[string]Node{}, pods: map[string]simPod{}, floors: map[string]simFloor{}, budgets: map[string]*simBudget{},
 		},
@@ -161,6 +164,7 @@ func play(s int64, tell bool) *history {
 		brokenAt:  map[types.UID]time.Time{},
 		changedAt: map[string]time.Time{},
 		ends:      map[types.UID]bool{},
+		asked:     map[string]asked{},
 	}
 	h.begin()
 	if h.chance(70) {
@@ -194,7 +198,7 @@ func (h *history) begin() {
 	h.jobs = []*job{{name: "job-1"}, {name: "job-2"}}
 	h.manager = newManager()
 	h.catchUp()
-	h.synced = h.now
+	h.synced, h.startedAt = h.now, h.now
 	if h.static {
 		h.met["static"]++
 	}
@@ -212,6 +216,12 @@ func (h *history) seatAll() {
 
 // step causes one event.
 func (h *history) step() {
+	if h.chance(15) {
+		h.askAll(0)
+	}
+	if h.chance(6) {
+		h.weather()
+	}
 	if h.manager == nil && h.chance(20) {
 		h.wakeUp()
 		return

@@ -28,6 +28,8 @@ type simBudget struct {
 	length  time.Duration
 	pace    time.Duration
 	expires time.Time
+	// requires is whether it has a requirement.
+	requires bool
 	// included means that nodes that join count at once.
 	included, audit bool
 }
@@ -59,6 +61,8 @@ func (h *history) addBudget(name string) {
 	if len(b.limits) == 0 && b.every == 0 && b.pace == 0 {
 		b.limits = []simLimit{{number: 1}}
 	}
+	before := h.budgets[name]
+	b.requires = h.chance(30) || before != nil && before.requires
 	b.included = !h.oneGroup && h.chance(30)
 	b.audit = h.chance(8)
 	if !h.static && h.chance(10) {
@@ -108,6 +112,9 @@ func (h *history) setBudget(name string, b *simBudget) {
 	if b.pace > 0 {
 		o.Spec.SecondsBetween = new(int32(b.pace.Seconds()))
 	}
+	if b.requires {
+		o.Spec.Requires = []v1alpha1.BudgetRequirement{{Name: "calm"}}
+	}
 	if b.included {
 		o.Spec.JoiningNodes = v1alpha1.JoiningNodesIncluded
 	}
@@ -118,8 +125,8 @@ func (h *history) setBudget(name string, b *simBudget) {
 		o.Spec.ExpiresAt = new(metav1.NewTime(b.expires))
 	}
 	b.object = o
-	h.say("budget %s of pool %q: limits %+v, every %d min for %v, pace %v, expires %v, included %v, audit %v",
-		name, b.pool, b.limits, b.every, b.length, b.pace, b.expires.Format("04:05"), b.included, b.audit)
+	h.say("budget %s of pool %q: limits %+v, every %d min for %v, pace %v, requires %v, expires %v, included %v, audit %v",
+		name, b.pool, b.limits, b.every, b.length, b.pace, b.requires, b.expires.Format("04:05"), b.included, b.audit)
 	h.changes++
 	h.budgets[name] = b
 	h.changedAt[name] = h.now

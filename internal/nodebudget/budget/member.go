@@ -51,9 +51,12 @@ func newPlanner(in *Input) *planner {
 	p := &planner{in: in, byKey: map[string]*group{}, floors: map[string]*Floor{}, seats: map[types.UID][]*Seat{}, kept: map[*rule]bool{}}
 	p.plan.Stances = map[types.UID]Stance{}
 	for _, b := range in.Budgets {
-		r := readRule(b, in.Now)
+		r := readRule(b, in.Answers[b.Name], in.Now)
 		p.rules = append(p.rules, r)
 		p.wake(r.window.ChangesAt)
+		for _, a := range r.answers {
+			p.wake(a.changesAt(in.Now))
+		}
 		if b.Spec.ExpiresAt != nil {
 			p.wake(b.Spec.ExpiresAt.Time)
 		}

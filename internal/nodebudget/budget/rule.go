@@ -25,6 +25,8 @@ type rule struct {
 	invalid string
 	window  window.State
 	longest time.Duration
+	// answers are what is known of spec.requires, in the same order.
+	answers []Answer
 	// expired is true if the budget has no effect any more.
 	expired bool
 	// closed is why no disruption may begin; nil if one may.
@@ -41,8 +43,8 @@ type Closure struct {
 	Until time.Time
 }
 
-// readRule returns a budget at a time.
-func readRule(b *v1alpha1.NodeDisruptionBudget, now time.Time) *rule {
+// readRule returns a budget at a time. answers are those of its requirements.
+func readRule(b *v1alpha1.NodeDisruptionBudget, answers Answers, now time.Time) *rule {
 	r := &rule{NodeDisruptionBudget: b, selector: labels.Everything()}
 	r.expired = !b.DeletionTimestamp.IsZero() || b.Spec.ExpiresAt != nil && !now.Before(b.Spec.ExpiresAt.Time)
 	if b.Spec.Selector != nil {
@@ -59,6 +61,7 @@ func readRule(b *v1alpha1.NodeDisruptionBudget, now time.Time) *rule {
 	} else {
 		r.window, r.longest = schedule.At(now), schedule.Longest()
 	}
+	r.readAnswers(answers, now)
 	r.closed = r.closure()
 	return r
 }
@@ -66,26 +69,36 @@ func readRule(b *v1alpha1.NodeDisruptionBudget, now time.Time) *rule {
 // closure returns why the budget is closed regardless of nodes. A budget that cannot be used is closed: what it would allow is not
 // known.
 func (r *rule) closure() *Closure {
-	closed := func(reason, message string, until time.Time) *Closure {
-		if reason := r.Spec.Reason; reason != "" {
-			message += ": " + reason
-		}
-		if at := r.Spec.ExpiresAt; at != nil && (until.IsZero() || at.Time.Before(until)) {
-			until = at.Time
-		}
-		return &Closure{Budget: r.Name, Reason: reason, Message: "NodeDisruptionBudget " + r.Name + " " + message, Until: until}
-	}
+	reason, message := r.unmet()
 	switch {
 	case r.invalid != "":
-		return closed(v1alpha1.ReasonInvalidSpec, "cannot be used, so it allows nothing: "+r.invalid, time.Time{})
+		return r.close(v1alpha1.ReasonInvalidSpec, "cannot be used, so it allows nothing: "+r.invalid, time.Time{})
 	case allowsNothing(&r.Spec):
-		return closed(v1alpha1.ReasonFrozen, "allows no disruption (maxUnavailable 0)", time.Time{})
-	case !r.window.Open && r.window.OpensAt.IsZero() && len(r.Spec.Windows) > 0:
-		return closed(v1alpha1.ReasonWindowNeverOpens, "has no window within a year", time.Time{})
+		return r.close(v1alpha1.ReasonFrozen, "allows no disruption (maxUnavailable 0)", time.Time{})
+	case r.neverOpens():
+		return r.close(v1alpha1.ReasonWindowNeverOpens, "has no window within a year", time.Time{})
 	case !r.window.Open:
-		return closed(v1alpha1.ReasonWindowClosed, r.windowText(), r.window.ChangesAt)
+		return r.close(v1alpha1.ReasonWindowClosed, r.windowText(), r.window.ChangesAt)
+	case reason != "":
+		return r.close(reason, message, time.Time{})
 	}
 	return nil
+}
+
+// close returns a closure with the reason of the budget. It ends with the budget at the latest.
+func (r *rule) close(reason, message string, until time.Time) *Closure {
+	if reason := r.Spec.Reason; reason != "" {
+		message += ": " + reason
+	}
+	if at := r.Spec.ExpiresAt; at != nil && (until.IsZero() || at.Time.Before(until)) {
+		until = at.Time
+	}
+	return &Closure{Budget: r.Name, Reason: reason, Message: "NodeDisruptionBudget " + r.Name + " " + message, Until: until}
+}
+
+// neverOpens reports whether no window opens within a year.
+func (r *rule) neverOpens() bool {
+	return !r.window.Open && r.window.OpensAt.IsZero() && len(r.Spec.Windows) > 0
 }
 
 func (r *rule) windowText() string {

@@ -307,7 +307,7 @@ func TestEffects(t *testing.T) {
 			if tt.change != nil {
 				tt.change(node)
 			}
-			got := EffectsOf(tt.budgets, 0, noon).On(node)
+			got := EffectsOf(tt.budgets, nil, 0, noon).On(node)
 			nameOf := func(c *Closure) string {
 				if c == nil {
 					return ""

@@ -25,8 +25,9 @@ type Selecting struct {
 // SelectingNode returns the budgets that select a node, in the order of the input.
 func SelectingNode(budgets []*v1alpha1.NodeDisruptionBudget, node *Node, now time.Time) []Selecting {
 	var all []Selecting
+	answers := ToldAnswers(budgets, now)
 	for _, b := range budgets {
-		r := readRule(b, now)
+		r := readRule(b, answers[b.Name], now)
 		if r.expired || !r.selects(node) {
 			continue
 		}
@@ -42,7 +43,7 @@ func SelectingNode(budgets []*v1alpha1.NodeDisruptionBudget, node *Node, now tim
 // Room returns how many of the nodes with these labels a budget allows to be unavailable at the same time; -1 if it has no limits. selects
 // is true if it has an effect on any of them.
 func Room(b *v1alpha1.NodeDisruptionBudget, nodes []map[string]string, now time.Time) (room int, selects bool) {
-	r := readRule(b, now)
+	r := readRule(b, Answers{}, now)
 	var selected []map[string]string
 	for _, node := range nodes {
 		if r.enforced() && r.selector.Matches(labels.Set(node)) {

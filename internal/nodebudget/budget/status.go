@@ -149,7 +149,7 @@ func (s *summary) status() v1alpha1.NodeDisruptionBudgetStatus {
 			Exceeding: int32(s.exceeding),
 		},
 		Unavailable: s.unavailable(before), Waiting: s.waitingNodes(before),
-		Conditions: slices.Clone(before.Conditions),
+		Requirements: s.requirements(before), Conditions: slices.Clone(before.Conditions),
 	}
 	if w := &s.rule.window; !w.OpensAt.IsZero() {
 		st.Window = &v1alpha1.BudgetWindowStatus{OpensAt: metav1.NewTime(w.OpensAt), ClosesAt: metav1.NewTime(w.ClosesAt)}
@@ -228,7 +228,7 @@ func (s *summary) condition() (kind, reason, message string) {
 	case r.enforced() && missing != "":
 		return v1alpha1.ConditionReconciling, v1alpha1.ReasonSeatsNotReady, bounded(missing)
 	case r.closed != nil:
-		return v1alpha1.ConditionReady, r.closed.Reason, bounded(r.closed.Message)
+		return r.closed.condition(), r.closed.Reason, bounded(r.closed.Message)
 	case s.selected == 0:
 		return v1alpha1.ConditionReady, v1alpha1.ReasonNoSelectedNodes, "the budget selects no node"
 	case s.allowed == 0:
@@ -241,8 +241,11 @@ func (s *summary) condition() (kind, reason, message string) {
 func (s *summary) stalled() (reason, message string) {
 	r := s.rule
 	switch {
-	case r.closed != nil && isMistake(r.closed.Reason):
+	case r.closed.isMistake():
 		return r.closed.Reason, r.closed.Message
+	case r.failsLong(s.in.Now):
+		reason, message := r.unmet()
+		return reason, r.close(reason, message, time.Time{}).Message
 	case r.enforced() && s.in.Refused != nil:
 		return v1alpha1.ReasonSeatRefused, s.in.Refused.Message
 	case s.overlapping != "":
@@ -252,8 +255,17 @@ func (s *summary) stalled() (reason, message string) {
 	return "", ""
 }
 
-func isMistake(reason string) bool {
-	return reason == v1alpha1.ReasonInvalidSpec || reason == v1alpha1.ReasonWindowNeverOpens || reason == v1alpha1.ReasonTooManyGroups
+// isMistake reports whether only a change of the budget helps.
+func (c *Closure) isMistake() bool {
+	return c != nil && slices.Contains([]string{v1alpha1.ReasonInvalidSpec, v1alpha1.ReasonWindowNeverOpens, v1alpha1.ReasonTooManyGroups}, c.Reason)
+}
+
+// condition returns the condition of a budget that is closed. While it is not known whether it would be open, it is Reconciling.
+func (c *Closure) condition() string {
+	if c.Reason == v1alpha1.ReasonRequirementUnknown {
+		return v1alpha1.ConditionReconciling
+	}
+	return v1alpha1.ConditionReady
 }
 
 // text says what the budget allows.

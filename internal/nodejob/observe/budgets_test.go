@@ -96,7 +96,7 @@ func TestBudgets(t *testing.T) {
 				tt.node(&in.Nodes[0])
 			}
 			b := &v1alpha1.NodeDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "b"}, Spec: tt.spec}
-			Budgets(&in, budget.EffectsOf([]*v1alpha1.NodeDisruptionBudget{b}, 0, sunday), tt.stances)
+			Budgets(&in, budget.EffectsOf([]*v1alpha1.NodeDisruptionBudget{b}, nil, 0, sunday), tt.stances)
 			var want map[types.UID]plan.NodeBudget
 			if tt.want != nil {
 				want = map[types.UID]plan.NodeBudget{"n-uid": *tt.want}

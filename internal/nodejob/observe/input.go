@@ -55,7 +55,7 @@ func (c Cluster) Input(job *v1alpha1.NodeJob, pods []corev1.Pod) plan.Input {
 		return record.Read(labels, annotations, key)
 	})
 	if len(c.Budgets) > 0 {
-		Budgets(&in, budget.EffectsOf(c.Budgets, 0, c.Now), ToldStances(c.Budgets, in.Nodes))
+		Budgets(&in, budget.EffectsOf(c.Budgets, budget.ToldAnswers(c.Budgets, c.Now), 0, c.Now), ToldStances(c.Budgets, in.Nodes))
 	}
 	return in
 }

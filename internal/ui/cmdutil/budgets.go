@@ -84,7 +84,7 @@ type counter struct {
 }
 
 func newCounter(b *v1alpha1.NodeDisruptionBudget, now time.Time) *counter {
-	return &counter{effects: budget.EffectsOf([]*v1alpha1.NodeDisruptionBudget{b}, 0, now)}
+	return &counter{effects: budget.EffectsOf([]*v1alpha1.NodeDisruptionBudget{b}, nil, 0, now)}
 }
 
 func (n *counter) count(labels map[string]string, created time.Time) {

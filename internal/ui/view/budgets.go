@@ -76,7 +76,32 @@ type Budget struct {
 }
 
 // Lines draws the budget with its rules and its nodes.
-func (b Budget) Lines() []text.Line { return joined(b.Rules(), b.nodes()) }
+func (b Budget) Lines() []text.Line { return joined(b.Rules(), b.requirements(), b.nodes()) }
+
+// requirements has what the budget requires; nothing without requirements.
+func (b Budget) requirements() []text.Line {
+	list := b.Budget.Status.Requirements
+	if len(list) == 0 {
+		return nil
+	}
+	tones := map[v1alpha1.RequirementState]text.Tone{
+		v1alpha1.RequirementMet: text.Good, v1alpha1.RequirementNotMet: text.Warn, v1alpha1.RequirementUnknown: text.Bad,
+	}
+	rows := [][]text.Line{text.Cells("  REQUIREMENT", "STATE", "SINCE")}
+	for i := range list {
+		r := &list[i]
+		rows = append(rows, []text.Line{text.Of("  " + r.Name), text.Toned(tones[r.State], string(r.State)), text.Of(ago(b.Now, r.Since.Time))})
+	}
+	table := text.Table(rows)
+	lines := table[:1:1]
+	for i, row := range table[1:] {
+		lines = append(lines, row)
+		if message := list[i].Message; message != "" {
+			lines = append(lines, text.Wrap(text.Of("    "), text.Plain, message, b.Width)...)
+		}
+	}
+	return lines
+}
 
 // BudgetRow is a budget in a list. Numbers are "" if they are not known.
 type BudgetRow struct {

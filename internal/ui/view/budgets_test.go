@@ -47,6 +47,11 @@ func busy(b *v1alpha1.NodeDisruptionBudget) {
 		Reason: "our customers are asleep", ExpiresAt: &metav1.Time{Time: now.Add(30 * 24 * time.Hour)},
 	}
 	b.Status.Nodes = v1alpha1.BudgetCounts{Selected: 40, Joining: 1, Seats: 36, Unavailable: 4, Waiting: 2}
+	b.Status.Requirements = []v1alpha1.BudgetRequirementStatus{
+		{Name: "no-critical-alerts", State: v1alpha1.RequirementMet, Since: at(time.Hour)},
+		{Name: "ceph", State: v1alpha1.RequirementNotMet, Since: at(time.Minute), Message: "the expression is false\x1b[2J"},
+		{Name: "storage", State: v1alpha1.RequirementUnknown, Since: at(time.Second), Message: "CephCluster rook/main does not exist"},
+	}
 	b.Status.Unavailable = []v1alpha1.UnavailableNode{
 		{Node: "node-7", Since: at(25 * time.Minute), By: "NodeJob node-setup/no-thp"},
 		{Node: "node-9", Since: at(4 * time.Minute), By: "cordoned"},

@@ -12,7 +12,8 @@ import (
 // with apply.
 //
 // NodeDisruptionBudgetSpec defines the desired state of a NodeDisruptionBudget. A disruption may begin only if all limits allow it,
-// a window is open, the date is not excepted, and the pace is reached. If several budgets select a node, all must allow it.
+// a window is open, the date is not excepted, the pace is reached, and all requirements are met. If several budgets select a node, all
+// must allow it.
 type NodeDisruptionBudgetSpecApplyConfiguration struct {
 	// selector selects nodes by their labels. If unset, all nodes are selected.
 	Selector *v1.LabelSelectorApplyConfiguration `json:"selector,omitempty"`
@@ -35,6 +36,9 @@ type NodeDisruptionBudgetSpecApplyConfiguration struct {
 	// secondsBetween is the minimum time in seconds between the end of one disruption and the begin of the next: 0 to 604800. The
 	// default is 0.
 	SecondsBetween *int32 `json:"secondsBetween,omitempty"`
+	// requires are requirements that must all be met before a disruption begins: at most 8. The manager checks each every 15 seconds. A
+	// requirement that cannot be checked is not met. What has begun is not stopped.
+	Requires []BudgetRequirementApplyConfiguration `json:"requires,omitempty"`
 	// joiningNodes is Exempt or Included. With Exempt, the default, a node is not limited and does not count until 10 minutes after it
 	// was created, so that a NodeJob can prepare it at once.
 	JoiningNodes *apiv1alpha1.JoiningNodes `json:"joiningNodes,omitempty"`
@@ -118,6 +122,19 @@ func (b *NodeDisruptionBudgetSpecApplyConfiguration) WithExceptTimeZone(value st
 // If called multiple times, the SecondsBetween field is set to the value of the last call.
 func (b *NodeDisruptionBudgetSpecApplyConfiguration) WithSecondsBetween(value int32) *NodeDisruptionBudgetSpecApplyConfiguration {
 	b.SecondsBetween = &value
+	return b
+}
+
+// WithRequires adds the given value to the Requires field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the Requires field.
+func (b *NodeDisruptionBudgetSpecApplyConfiguration) WithRequires(values ...*BudgetRequirementApplyConfiguration) *NodeDisruptionBudgetSpecApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithRequires")
+		}
+		b.Requires = append(b.Requires, *values[i])
+	}
 	return b
 }
 

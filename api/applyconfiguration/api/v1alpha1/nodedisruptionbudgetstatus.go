@@ -23,6 +23,8 @@ type NodeDisruptionBudgetStatusApplyConfiguration struct {
 	Waiting []WaitingNodeApplyConfiguration `json:"waiting,omitempty"`
 	// window is the window that is open, or the next one. It is absent without spec.windows, and if no window opens within a year.
 	Window *BudgetWindowStatusApplyConfiguration `json:"window,omitempty"`
+	// requirements are the states of spec.requires, in the same order.
+	Requirements []BudgetRequirementStatusApplyConfiguration `json:"requirements,omitempty"`
 	// controllerState is the memory of the manager. It is not for users, and may change in any version.
 	ControllerState *NodeDisruptionBudgetControllerStateApplyConfiguration `json:"controllerState,omitempty"`
 	// conditions are Ready, Reconciling and Stalled.
@@ -90,6 +92,19 @@ func (b *NodeDisruptionBudgetStatusApplyConfiguration) WithWaiting(values ...*Wa
 // If called multiple times, the Window field is set to the value of the last call.
 func (b *NodeDisruptionBudgetStatusApplyConfiguration) WithWindow(value *BudgetWindowStatusApplyConfiguration) *NodeDisruptionBudgetStatusApplyConfiguration {
 	b.Window = value
+	return b
+}
+
+// WithRequirements adds the given value to the Requirements field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the Requirements field.
+func (b *NodeDisruptionBudgetStatusApplyConfiguration) WithRequirements(values ...*BudgetRequirementStatusApplyConfiguration) *NodeDisruptionBudgetStatusApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithRequirements")
+		}
+		b.Requirements = append(b.Requirements, *values[i])
+	}
 	return b
 }
 
