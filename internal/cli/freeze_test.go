@@ -451,7 +451,9 @@ func TestBudgets(t *testing.T) {
 // TestExplainSaysWhatBudgetsMean checks the sentence about the budgets of a node that no NodeJob selects.
 func TestExplainSaysWhatBudgetsMean(t *testing.T) {
 	seat := corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Name: "seat-1", Annotations: map[string]string{v1alpha1.SeatNodeAnnotation: "node-1"}, Labels: map[string]string{v1alpha1.BudgetGroupLabel: "g"},
+		Name:        "seat-1",
+		Annotations: map[string]string{v1alpha1.SeatNodeAnnotation: "node-1"},
+		Labels:      map[string]string{v1alpha1.BudgetGroupLabel: "g"},
 	}}
 	seat.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 	another := *seat.DeepCopy()
@@ -459,7 +461,9 @@ func TestExplainSaysWhatBudgetsMean(t *testing.T) {
 	waits := frozenBudget("production", 0, func(b *v1alpha1.NodeDisruptionBudget) {
 		one := intstr.FromInt32(1)
 		b.Spec.Limits[0].MaxUnavailable, b.Spec.JoiningNodes, b.Status.ObservedGeneration = &one, v1alpha1.JoiningNodesIncluded, 1
-		b.Status.Waiting = []v1alpha1.WaitingNode{{Node: "node-1", Since: metav1.NewTime(frozenNow.Add(-time.Minute)), By: "cordoned", Message: "node-2 is not available"}}
+		b.Status.Waiting = []v1alpha1.WaitingNode{
+			{Node: "node-1", Since: metav1.NewTime(frozenNow.Add(-time.Minute)), By: "cordoned", Message: "node-2 is not available"},
+		}
 	})
 	const sentence = "NodeDisruptionBudget production limits node-1: it has waited for 60s (cordoned); node-2 is not available"
 	for name, tt := range map[string]struct {

@@ -30,7 +30,10 @@ func TestTheNodesForAnEstimateAreReadOnceAMinute(t *testing.T) {
 	for _, name := range []string{"a", "b", "c"} {
 		node, key := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, v1alpha1.RecordKey(job.Namespace, job.Name)
 		record.SetOn(&node, key, record.Record{
-			Revision: "7d9f2c41", Outcome: record.Succeeded, StartedAt: frozenNow.Add(-20 * time.Minute), FinishedAt: frozenNow.Add(-10 * time.Minute),
+			Revision:   "7d9f2c41",
+			Outcome:    record.Succeeded,
+			StartedAt:  frozenNow.Add(-20 * time.Minute),
+			FinishedAt: frozenNow.Add(-10 * time.Minute),
 		})
 		list.Items = append(list.Items, metav1.PartialObjectMetadata{ObjectMeta: node.ObjectMeta})
 	}

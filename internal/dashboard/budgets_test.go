@@ -24,15 +24,22 @@ func usedBudget(name string, now time.Time) *v1alpha1.NodeDisruptionBudget {
 	b := &v1alpha1.NodeDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Generation: 1, CreationTimestamp: metav1.NewTime(now.Add(-time.Hour))},
 		Spec: v1alpha1.NodeDisruptionBudgetSpec{
-			Scope: v1alpha1.ScopeDisruptions, Limits: []v1alpha1.BudgetLimit{{MaxUnavailable: &one}}, JoiningNodes: v1alpha1.JoiningNodesIncluded,
+			Scope:        v1alpha1.ScopeDisruptions,
+			Limits:       []v1alpha1.BudgetLimit{{MaxUnavailable: &one}},
+			JoiningNodes: v1alpha1.JoiningNodesIncluded,
 		},
 		Status: v1alpha1.NodeDisruptionBudgetStatus{
 			ObservedGeneration: 1, Nodes: v1alpha1.BudgetCounts{Selected: 3, Seats: 1, Unavailable: 1, Waiting: 2},
 			Unavailable: []v1alpha1.UnavailableNode{{Node: "a", Since: metav1.NewTime(now.Add(-25 * time.Minute)), By: "NodeJob ns/j"}},
-			Waiting: []v1alpha1.WaitingNode{{
-				Node: "b", Since: metav1.NewTime(now.Add(-2 * time.Minute)), By: "tainted by \x1b[2J", Reason: v1alpha1.ReasonMaxUnavailableReached,
-				Message: "NodeDisruptionBudget production allows 1",
-			}},
+			Waiting: []v1alpha1.WaitingNode{
+				{
+					Node:    "b",
+					Since:   metav1.NewTime(now.Add(-2 * time.Minute)),
+					By:      "tainted by \x1b[2J",
+					Reason:  v1alpha1.ReasonMaxUnavailableReached,
+					Message: "NodeDisruptionBudget production allows 1",
+				},
+			},
 		},
 	}
 	b.Status.Conditions = []metav1.Condition{{
@@ -47,24 +54,39 @@ func TestTheViewOfBudgets(t *testing.T) {
 	o.Now, o.Budgets = now, []*v1alpha1.NodeDisruptionBudget{usedBudget("production", now)}
 	v := o.newBudgetsView()
 	plain := func(label, said string) row { return row{Label: label, Spans: []span{{said, "plain"}}} }
-	want := budgetsView{Budgets: []budgetView{{
-		Name: "production", State: v1alpha1.ReasonMaxUnavailableReached, Tone: "warn", Nodes: "3", Allowed: "0", Unavailable: "1", Waiting: "2",
-		Rows: []row{
-			{Label: "Budget", Spans: []span{{"production", "strong"}, {"  created ", "dim"}, {"60m ago", "plain"}}},
-			{Label: "Status", Spans: []span{{v1alpha1.ReasonMaxUnavailableReached, "warn"}}},
-			plain("", "1 node of 3"),
-			plain("Nodes", "3 selected, 1 unavailable, 2 waiting; 0 disruptions may begin"),
-			plain("Selects", "all nodes"),
-			plain("Scope", "Disruptions: drains, and NodeJobs that cordon, drain or reboot"),
-			plain("Limits", "maxUnavailable 1"),
-			plain("Joining", "Included: it also applies to nodes that were created less than 10 minutes ago"),
+	want := budgetsView{Budgets: []budgetView{
+		{
+			Name:        "production",
+			State:       v1alpha1.ReasonMaxUnavailableReached,
+			Tone:        "warn",
+			Nodes:       "3",
+			Allowed:     "0",
+			Unavailable: "1",
+			Waiting:     "2",
+			Rows: []row{
+				{Label: "Budget", Spans: []span{{"production", "strong"}, {"  created ", "dim"}, {"60m ago", "plain"}}},
+				{Label: "Status", Spans: []span{{v1alpha1.ReasonMaxUnavailableReached, "warn"}}},
+				plain("", "1 node of 3"),
+				plain("Nodes", "3 selected, 1 unavailable, 2 waiting; 0 disruptions may begin"),
+				plain("Selects", "all nodes"),
+				plain("Scope", "Disruptions: drains, and NodeJobs that cordon, drain or reboot"),
+				plain("Limits", "maxUnavailable 1"),
+				plain("Joining", "Included: it also applies to nodes that were created less than 10 minutes ago"),
+			},
+			Uses: []budgetUseView{
+				{Node: "a", State: "unavailable", Tone: "active", Since: "25m", By: "NodeJob ns/j"},
+				{
+					Node:  "b",
+					State: "waiting",
+					Tone:  "warn",
+					Since: "2m",
+					By:    `tainted by \x1b[2J`,
+					Why:   "NodeDisruptionBudget production allows 1",
+				},
+			},
+			NotListed: []string{"and 1 more waiting"},
 		},
-		Uses: []budgetUseView{
-			{Node: "a", State: "unavailable", Tone: "active", Since: "25m", By: "NodeJob ns/j"},
-			{Node: "b", State: "waiting", Tone: "warn", Since: "2m", By: `tainted by \x1b[2J`, Why: "NodeDisruptionBudget production allows 1"},
-		},
-		NotListed: []string{"and 1 more waiting"},
-	}}}
+	}}
 	if diff := cmp.Diff(want, v); diff != "" {
 		t.Errorf("view (-want +got):\n%s", diff)
 	}

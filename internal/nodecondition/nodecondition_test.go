@@ -95,9 +95,20 @@ func TestPatch(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			node := &corev1.Node{
-				ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "uid", ResourceVersion: "7"}, Status: corev1.NodeStatus{Conditions: conditions(tt.is...)},
+				ObjectMeta: metav1.ObjectMeta{
+					Name:            "n",
+					UID:             "uid",
+					ResourceVersion: "7",
+				},
+				Status: corev1.NodeStatus{Conditions: conditions(tt.is...)},
 			}
-			patch := Desired{tt.by, func(job string) bool { return job == tt.unknown }}.Patch(node, time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC))
+			patch := Desired{
+				tt.by,
+				func(job string) bool { return job == tt.unknown },
+			}.Patch(
+				node,
+				time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC),
+			)
 			if (patch == nil) != (tt.want == nil) {
 				t.Fatalf("the patch is %s", patch)
 			}

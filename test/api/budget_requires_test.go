@@ -48,21 +48,40 @@ func TestABudgetWaitsForItsRequirements(t *testing.T) {
 				APIVersion: "v1", Kind: "ConfigMap", Namespace: "default", Name: "gate", CEL: "object.data.go == 'yes'",
 			}},
 			{Name: "storage", Object: &v1alpha1.RequiredObject{
-				APIVersion: "coordination.k8s.io/v1", Kind: "Lease", Namespace: "default", Name: "storage", CEL: "object.spec.holderIdentity == 'me'",
+				APIVersion: "coordination.k8s.io/v1",
+				Kind:       "Lease",
+				Namespace:  "default",
+				Name:       "storage",
+				CEL:        "object.spec.holderIdentity == 'me'",
 			}},
 			{Name: "calm", Alerts: &v1alpha1.RequiredAlerts{URL: server.URL, Matchers: []string{"severity=critical"}}},
 		}
 	})
-	message := b.says("careful", v1alpha1.ConditionReconciling, v1alpha1.ReasonRequirementUnknown, "the manager may not get Lease default/storage: ")
+	message := b.says(
+		"careful",
+		v1alpha1.ConditionReconciling,
+		v1alpha1.ReasonRequirementUnknown,
+		"the manager may not get Lease default/storage: ",
+	)
 	b.granting(0)
 	_, commands, _ := strings.Cut(strings.TrimSuffix(message, "), and 1 more requirement"), "storage: ")
 	for _, command := range strings.Split(commands, "; ") {
 		must(t, b.kubectl(strings.TrimPrefix(command, "kubectl ")))
 	}
-	b.says("careful", v1alpha1.ConditionReady, v1alpha1.ReasonRequirementNotMet, "requirement gate is not met (the expression is false for ConfigMap default/gate")
+	b.says(
+		"careful",
+		v1alpha1.ConditionReady,
+		v1alpha1.ReasonRequirementNotMet,
+		"requirement gate is not met (the expression is false for ConfigMap default/gate",
+	)
 	b.granting(0)
 
-	must(t, b.kubectl("label namespace default "+v1alpha1.EnabledLabel+"="+v1alpha1.EnabledValue+" pod-security.kubernetes.io/enforce=privileged"))
+	must(
+		t,
+		b.kubectl(
+			"label namespace default "+v1alpha1.EnabledLabel+"="+v1alpha1.EnabledValue+" pod-security.kubernetes.io/enforce=privileged",
+		),
+	)
 	job := b.draft("waits")
 	job.Namespace, job.Spec.Nodes.Selector, job.Spec.Maintenance.Cordon = "default", nil, true
 	must(t, b.admin.Create(b.ctx, job))

@@ -149,7 +149,13 @@ func (f *removable) withoutManager(t *testing.T) {
 	if got.code != 0 || got.out != "Everynode is removed\n" {
 		t.Errorf("%+v", got)
 	}
-	wantText(t, got.err, "deleting 1 NodeDisruptionBudget: drains", "no manager is ready", "cleaned up 4 nodes, 3 pods and 1 PodDisruptionBudget")
+	wantText(
+		t,
+		got.err,
+		"deleting 1 NodeDisruptionBudget: drains",
+		"no manager is ready",
+		"cleaned up 4 nodes, 3 pods and 1 PodDisruptionBudget",
+	)
 }
 
 func (f *removable) withIdleManager(t *testing.T) {

@@ -24,9 +24,16 @@ func limited(t *testing.T) *v1alpha1.NodeDisruptionBudget {
 	}
 	create(t, b, func() {
 		since := metav1.NewTime(time.Now().Add(-25 * time.Minute))
-		b.Status.ObservedGeneration, b.Status.Nodes = b.Generation, v1alpha1.BudgetCounts{Selected: 12, Seats: 11, Unavailable: 1, Waiting: 1}
+		b.Status.ObservedGeneration, b.Status.Nodes = b.Generation, v1alpha1.BudgetCounts{
+			Selected:    12,
+			Seats:       11,
+			Unavailable: 1,
+			Waiting:     1,
+		}
 		b.Status.Unavailable = []v1alpha1.UnavailableNode{{Node: "node-1", Since: since, By: "NodeJob node-setup/no-thp"}}
-		b.Status.Waiting = []v1alpha1.WaitingNode{{Node: "node-2", Since: since, By: "tainted by Karpenter", Message: "1 node is not available"}}
+		b.Status.Waiting = []v1alpha1.WaitingNode{
+			{Node: "node-2", Since: since, By: "tainted by Karpenter", Message: "1 node is not available"},
+		}
 		b.Status.Conditions = []metav1.Condition{{
 			Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, LastTransitionTime: since,
 			Reason: v1alpha1.ReasonMaxUnavailableReached, Message: "0 disruptions may begin",
@@ -49,7 +56,11 @@ func TestThePageShowsBudgets(t *testing.T) {
 	see(t, tab, "document.querySelector('#fleet').hidden")
 
 	do(t, tab, waiting+".querySelector('a').click()")
-	see(t, tab, "document.querySelector('#node').innerText.includes('NodeDisruptionBudget production limits node-2: it has waited for 25m')")
+	see(
+		t,
+		tab,
+		"document.querySelector('#node').innerText.includes('NodeDisruptionBudget production limits node-2: it has waited for 25m')",
+	)
 	see(t, tab, "document.querySelector('#budgets').hidden && !document.querySelector('#fleet').hidden")
 
 	do(t, tab, "location.hash = '#/budgets'")

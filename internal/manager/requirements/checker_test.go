@@ -207,8 +207,11 @@ func TestObjects(t *testing.T) {
 		err  error
 		want string
 	}{
-		"true":                        {cel: "object.status.health == 'HEALTH_OK'", want: "Met"},
-		"false":                       {cel: "object.status.osds > 3", want: "NotMet: the expression is false for CephCluster rook/main: object.status.osds > 3"},
+		"true": {cel: "object.status.health == 'HEALTH_OK'", want: "Met"},
+		"false": {
+			cel:  "object.status.osds > 3",
+			want: "NotMet: the expression is false for CephCluster rook/main: object.status.osds > 3",
+		},
 		"a field that is a bool":      {cel: "object.status.ready", want: "Met"},
 		"a field that is not":         {cel: "object.status.health", want: "Unknown: the result of object.cel is of type string"},
 		"a field that does not exist": {cel: "object.status.nothing == 1", want: "Unknown: evaluating object.cel: no such key: nothing"},
@@ -216,25 +219,40 @@ func TestObjects(t *testing.T) {
 		"numbers of different types":  {cel: "object.status.ratio < 1 && object.status.osds >= 2.5", want: "Met"},
 		"a result that is hostile":    {cel: "int(object.status.text) == 1", want: "Unknown: evaluating object.cel: "},
 		"a syntax error":              {cel: "object.", want: "Invalid: object.cel: ERROR: <input>:1:8: Syntax error"},
-		"another variable":            {cel: "oldObject.x", want: "Invalid: object.cel: ERROR: <input>:1:1: undeclared reference to 'oldObject'"},
-		"not a condition":             {cel: "'yes'", want: "Invalid: object.cel is of type string, and must be true or false"},
+		"another variable": {
+			cel:  "oldObject.x",
+			want: "Invalid: object.cel: ERROR: <input>:1:1: undeclared reference to 'oldObject'",
+		},
+		"not a condition": {cel: "'yes'", want: "Invalid: object.cel is of type string, and must be true or false"},
 		"too expensive": {
 			cel:  "object.status.list.all(a, object.status.list.all(b, a + b >= 0))",
 			want: "Unknown: evaluating object.cel: operation cancelled: actual cost limit exceeded",
 		},
-		"a long expression": {cel: "object.status.osds == 0 &&" + strings.Repeat(" ", 900) + "true", want: "NotMet: the expression is false"},
-		"not found":         {cel: "true", err: apierrors.NewNotFound(resource, "main"), want: "Unknown: CephCluster rook/main does not exist"},
+		"a long expression": {
+			cel:  "object.status.osds == 0 &&" + strings.Repeat(" ", 900) + "true",
+			want: "NotMet: the expression is false",
+		},
+		"not found": {
+			cel:  "true",
+			err:  apierrors.NewNotFound(resource, "main"),
+			want: "Unknown: CephCluster rook/main does not exist",
+		},
 		"an unknown kind": {
 			cel: "true", err: &meta.NoKindMatchError{GroupKind: schema.GroupKind{Kind: "CephCluster"}},
 			want: "Unknown: the API server does not know CephCluster in ceph.rook.io/v1",
 		},
 		"forbidden": {
-			cel: "true", err: apierrors.NewForbidden(resource, "main", nil),
+			cel: "true",
+			err: apierrors.NewForbidden(resource, "main", nil),
 			want: "Unknown: the manager may not get CephCluster rook/main: kubectl create clusterrole everynode-requires-cephclusters --verb=get" +
 				" --resource=cephclusters.ceph.rook.io; kubectl create clusterrolebinding everynode-requires-cephclusters" +
 				" --clusterrole=everynode-requires-cephclusters --serviceaccount=everynode-system:everynode-manager",
 		},
-		"an error": {cel: "true", err: apierrors.NewInternalError(fmt.Errorf("x\ny")), want: `Unknown: getting CephCluster rook/main: Internal error`},
+		"an error": {
+			cel:  "true",
+			err:  apierrors.NewInternalError(fmt.Errorf("x\ny")),
+			want: `Unknown: getting CephCluster rook/main: Internal error`,
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

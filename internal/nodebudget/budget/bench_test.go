@@ -23,7 +23,11 @@ func BenchmarkNext(b *testing.B) {
 			b.Run(fmt.Sprintf("%s/%d", state, size), func(b *testing.B) {
 				budgets := []*v1alpha1.NodeDisruptionBudget{tenPercent()}
 				if state == "zones" {
-					budgets = append(budgets, newBudget("b", "1/zone"), inPool("x", with(newBudget("c", "2"), func(s *spec) { s.Windows = atNoon })))
+					budgets = append(
+						budgets,
+						newBudget("b", "1/zone"),
+						inPool("x", with(newBudget("c", "2"), func(s *spec) { s.Windows = atNoon })),
+					)
 				}
 				f := newFixture(size, budgets...)
 				if state == "begin" {

@@ -30,7 +30,12 @@ type report struct {
 }
 
 func newManager() *manager {
-	return &manager{reports: map[string]report{}, claimed: map[types.UID]string{}, returning: map[types.UID]bool{}, answers: map[string]Answers{}}
+	return &manager{
+		reports:   map[string]report{},
+		claimed:   map[types.UID]string{},
+		returning: map[types.UID]bool{},
+		answers:   map[string]Answers{},
+	}
 }
 
 func (m *manager) report(j *job) {

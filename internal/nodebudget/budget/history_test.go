@@ -151,7 +151,13 @@ type history struct {
 
 func play(s int64, tell bool) *history {
 	h := &history{
-		rng: rand.New(rand.NewSource(s)), tell: tell, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), sick: map[string]bool{}, requirement: v1alpha1.RequirementMet,
+		rng: rand.New(
+			rand.NewSource(s),
+		),
+		tell:        tell,
+		now:         time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
+		sick:        map[string]bool{},
+		requirement: v1alpha1.RequirementMet,
 		cluster: cluster{
 			nodes: map[string]Node{}, pods: map[string]simPod{}, floors: map[string]simFloor{}, budgets: map[string]*simBudget{},
 		},

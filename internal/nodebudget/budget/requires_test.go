@@ -166,7 +166,8 @@ func TestRequirements(t *testing.T) {
 			st := &p.Statuses[0]
 			for _, kind := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled} {
 				c := meta.FindStatusCondition(st.Conditions, kind)
-				if (c.Status == metav1.ConditionTrue) != (kind == tt.kind) || c.Reason != tt.reason || !strings.Contains(c.Message, tt.message) {
+				if (c.Status == metav1.ConditionTrue) != (kind == tt.kind) || c.Reason != tt.reason ||
+					!strings.Contains(c.Message, tt.message) {
 					t.Errorf("%s is %+v, want the reason %s and %q", kind, c, tt.reason, tt.message)
 				}
 			}

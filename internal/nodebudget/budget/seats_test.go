@@ -215,9 +215,11 @@ func TestStances(t *testing.T) {
 			Stance{Seat: "seat-n1", SeatUID: "seat-n1", Message: "NodeDisruptionBudget b allows no disruption (maxUnavailable 0): INC-42"},
 		},
 		"another PodDisruptionBudget selects the seats": {
-			newBudget("b", "1"), func(f *fixture) { f.Foreign = []guard.ForeignBudget{{Name: "theirs", Selector: labels.Everything()}} },
+			newBudget("b", "1"),
+			func(f *fixture) { f.Foreign = []guard.ForeignBudget{{Name: "theirs", Selector: labels.Everything()}} },
 			Stance{
-				Seat: "seat-n1", SeatUID: "seat-n1",
+				Seat:    "seat-n1",
+				SeatUID: "seat-n1",
 				Message: "PodDisruptionBudget theirs in the namespace of the manager also selects seats, and Kubernetes evicts no pod that has two",
 			},
 		},

@@ -84,7 +84,10 @@ func TestStatusSaysWhy(t *testing.T) {
 		},
 		"another PodDisruptionBudget selects the seats": {
 			newBudget("b", "1"), func(f *fixture) {
-				f.Foreign = []guard.ForeignBudget{{Name: "theirs", Selector: labels.Everything()}, {Name: "other", Selector: labels.Nothing()}}
+				f.Foreign = []guard.ForeignBudget{
+					{Name: "theirs", Selector: labels.Everything()},
+					{Name: "other", Selector: labels.Nothing()},
+				}
 			},
 			v1alpha1.ConditionStalled,
 			v1alpha1.ReasonOverlappingBudget,
@@ -208,7 +211,13 @@ func TestStatusCounts(t *testing.T) {
 			v1alpha1.BudgetCounts{Selected: 4, Seats: 4, Unavailable: 1},
 		},
 		"a node that another tool drains": {
-			newBudget("b", "3"), func(f *fixture) { f.node("n1").Announced = "DrainInProgress" }, 3, v1alpha1.BudgetCounts{Selected: 4, Seats: 4, Waiting: 1},
+			newBudget(
+				"b",
+				"3",
+			),
+			func(f *fixture) { f.node("n1").Announced = "DrainInProgress" },
+			3,
+			v1alpha1.BudgetCounts{Selected: 4, Seats: 4, Waiting: 1},
 		},
 		"a node that joins": {
 			newBudget("b", "3"), func(f *fixture) { f.addNode("n5", noon) }, 3, v1alpha1.BudgetCounts{Selected: 5, Joining: 1, Seats: 4},

@@ -402,8 +402,13 @@ func TestHoldOrRelease(t *testing.T) {
 		"a candidate of cluster-autoscaler": {scene(func(in *Input) {
 			in.Nodes[0].Taints = []corev1.Taint{{Key: "DeletionCandidateOfClusterAutoscaler", Effect: "PreferNoSchedule"}}
 		}), "n1", "Guarded CompanionsReady", ""},
-		"condition of another tool": {scene(func(in *Input) { in.Nodes[0].Announced = "MaintenancePlanned" }), "n1", "Released ConditionMet", ""},
-		"deleted":                   {scene(func(in *Input) { in.Nodes[0].Deleting = true }), "n1", "Released ConditionMet", ""},
+		"condition of another tool": {
+			scene(func(in *Input) { in.Nodes[0].Announced = "MaintenancePlanned" }),
+			"n1",
+			"Released ConditionMet",
+			"",
+		},
+		"deleted": {scene(func(in *Input) { in.Nodes[0].Deleting = true }), "n1", "Released ConditionMet", ""},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -36,10 +36,22 @@ func TestStages(t *testing.T) {
 		"a node that is claimed":             {job: []func(*v1alpha1.NodeJob){always}, budget: limited(), want: &planned},
 		"a node that is cordoned":            {job: []func(*v1alpha1.NodeJob){draining}, want: &planned},
 		"a task that reboots starts at once": {job: []func(*v1alpha1.NodeJob){always}, want: &works},
-		"a task on a cordoned node":          {job: []func(*v1alpha1.NodeJob){cordoning}, node: []func(*Node){cordonedBy(jobKey)}, want: &works},
-		"a node that reboots":                {job: []func(*v1alpha1.NodeJob){always}, node: []func(*Node){recorded(record.Rebooting)}, want: &works},
+		"a task on a cordoned node": {
+			job:  []func(*v1alpha1.NodeJob){cordoning},
+			node: []func(*Node){cordonedBy(jobKey)},
+			want: &works,
+		},
+		"a node that reboots": {
+			job:  []func(*v1alpha1.NodeJob){always},
+			node: []func(*Node){recorded(record.Rebooting)},
+			want: &works,
+		},
 		"a node that is done and is uncordoned": {
-			job: []func(*v1alpha1.NodeJob){draining}, node: []func(*Node){cordonedBy(jobKey), recorded(record.Succeeded)}, want: &nodecondition.Stage{},
+			job: []func(*v1alpha1.NodeJob){
+				draining,
+			},
+			node: []func(*Node){cordonedBy(jobKey), recorded(record.Succeeded)},
+			want: &nodecondition.Stage{},
 		},
 		"a drain": {
 			job: []func(*v1alpha1.NodeJob){draining, drainsSince("a", 10)}, node: []func(*Node){cordonedBy(jobKey)},
@@ -52,12 +64,22 @@ func TestStages(t *testing.T) {
 		"a drain of a node that was drained after a failure": {
 			job: []func(*v1alpha1.NodeJob){draining, quarantines, drainsSince("a", 4)}, node: []func(*Node){
 				cordonedBy(jobKey),
-				recorded(record.Failed, drainSince(9), func(r *record.Record) { r.Drain.FinishedAt, r.Drain.Outcome = ago(5), v1alpha1.ReasonDrained }),
+				recorded(
+					record.Failed,
+					drainSince(9),
+					func(r *record.Record) { r.Drain.FinishedAt, r.Drain.Outcome = ago(5), v1alpha1.ReasonDrained },
+				),
 			},
 			drains: []DrainPod{{Namespace: "web", Name: "a", UID: "a"}}, want: &nodecondition.Stage{Planned: true, Draining: true},
 		},
 		"the drain has ended": {
-			job: []func(*v1alpha1.NodeJob){draining, drainsSince("a", 10)}, node: []func(*Node){cordonedBy(jobKey)}, drains: []DrainPod{}, want: &drained,
+			job: []func(*v1alpha1.NodeJob){
+				draining,
+				drainsSince("a", 10),
+			},
+			node:   []func(*Node){cordonedBy(jobKey)},
+			drains: []DrainPod{},
+			want:   &drained,
 		},
 		"the task runs after a drain": {
 			job: []func(*v1alpha1.NodeJob){draining}, node: []func(*Node){cordonedBy(jobKey)},
@@ -68,7 +90,12 @@ func TestStages(t *testing.T) {
 			node: []func(*Node){cordonedBy(jobKey), recorded(record.Failed, func(r *record.Record) { r.FinishedAt = now })}, want: &drained,
 		},
 		"a failed node is cordoned": {
-			job: []func(*v1alpha1.NodeJob){draining, quarantines}, node: []func(*Node){cordonedBy(jobKey), failed(wasCordoned)}, want: &nodecondition.Stage{},
+			job: []func(*v1alpha1.NodeJob){
+				draining,
+				quarantines,
+			},
+			node: []func(*Node){cordonedBy(jobKey), failed(wasCordoned)},
+			want: &nodecondition.Stage{},
 		},
 		"a failed node is drained": {
 			job: []func(*v1alpha1.NodeJob){quarantines}, node: []func(*Node){cordonedBy(jobKey), failed(drainSince(9))},

@@ -31,7 +31,12 @@ func TestEstimate(t *testing.T) {
 		if i < 3 {
 			key := v1alpha1.RecordKey("ns", "j")
 			record.SetOn(&node, key, record.Record{
-				Revision: revision, Outcome: record.Succeeded, Attempts: 1, StartedAt: now.Add(-20 * time.Minute), FinishedAt: now.Add(-10 * time.Minute), Label: revision,
+				Revision:   revision,
+				Outcome:    record.Succeeded,
+				Attempts:   1,
+				StartedAt:  now.Add(-20 * time.Minute),
+				FinishedAt: now.Add(-10 * time.Minute),
+				Label:      revision,
 			})
 			node.Labels[key] = revision
 		}

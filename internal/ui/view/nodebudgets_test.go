@@ -154,7 +154,14 @@ func TestBudgetsOfANodeInASentence(t *testing.T) {
 			if tt.change != nil {
 				tt.change(node)
 			}
-			b := NodeBudgets{Node: node, Selecting: tt.selecting, Seat: tt.seat, SeatUnknown: !tt.seen, SeatNamespace: "everynode-system", Now: now}
+			b := NodeBudgets{
+				Node:          node,
+				Selecting:     tt.selecting,
+				Seat:          tt.seat,
+				SeatUnknown:   !tt.seen,
+				SeatNamespace: "everynode-system",
+				Now:           now,
+			}
 			if got := b.Sentence(); got != tt.want {
 				t.Errorf("got  %q\nwant %q", got, tt.want)
 			}
