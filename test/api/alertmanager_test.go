@@ -31,7 +31,7 @@ type oneBudget struct {
 }
 
 func (r oneBudget) Get(_ context.Context, _ client.ObjectKey, o client.Object, _ ...client.GetOption) error {
-	r.NodeDisruptionBudget.DeepCopyInto(o.(*v1alpha1.NodeDisruptionBudget))
+	r.DeepCopyInto(o.(*v1alpha1.NodeDisruptionBudget))
 	return nil
 }
 

@@ -65,7 +65,7 @@ func TestABudgetWaitsForItsRequirements(t *testing.T) {
 	)
 	b.granting(0)
 	_, commands, _ := strings.Cut(strings.TrimSuffix(message, "), and 1 more requirement"), "storage: ")
-	for _, command := range strings.Split(commands, "; ") {
+	for command := range strings.SplitSeq(commands, "; ") {
 		must(t, b.kubectl(strings.TrimPrefix(command, "kubectl ")))
 	}
 	b.says(
