@@ -219,7 +219,7 @@ func TestTheAPIRejectsBudgetsThatCannotWork(t *testing.T) {
 	w := newWorld(t)
 	window := func(rest string) string { return `windows: [{` + rest + `}]` }
 	for name, test := range map[string]struct{ spec, want string }{
-		"nothing is limited":       {`reason: x`, "spec limits nothing: set limits, windows, exceptDates or secondsBetween"},
+		"nothing is limited":       {`reason: x`, "spec limits nothing: set limits, windows, exceptDates, secondsBetween or requires"},
 		"no limit":                 {`limits: []`, "should have at least 1 items"},
 		"a limit without a number": {`limits: [{topologyKey: zone}]`, "spec.limits[0].maxUnavailable: Required value"},
 		"fewer than zero nodes":    {`limits: [{maxUnavailable: -1}]`, "maxUnavailable must be a number of nodes"},
