@@ -11,7 +11,7 @@ import (
 
 func TestEachMistakeInTheBudgetPlannerIsFound(t *testing.T) {
 	planner{
-		pkg: "internal/nodebudget/budget", histories: "20000", mutants: budgetMutants,
+		pkg: "internal/nodebudget/budget", histories: "50000", mutants: budgetMutants,
 		byTables: []string{
 			"the node that has waited longest is not first",
 			"a broken node is released under a freeze",
@@ -85,7 +85,7 @@ var budgetMutants = map[string]mutant{
 		"member.go", "first := m.Created.Add(p.joiningFor())", "first := m.Created.Add(3 * p.joiningFor())",
 	},
 	"a broken node is released under a freeze": {
-		"member.go", "case m.Ready || m.group.closed != nil:", "case m.Ready:",
+		"member.go", " || m.Ready || m.group.closed != nil {", " || m.Ready {",
 	},
 	"the seat of a broken node is not deleted": {
 		"member.go", "at := m.ReadyChanged.Add(RepairAfter)", "at := m.ReadyChanged.Add(1000 * RepairAfter)",

@@ -178,7 +178,7 @@ var guardMutants = map[string]mutant{
 		"peers.go", "p.in.NotAllowed == nil || n.companion != nil }", "true }",
 	},
 	"a node stays released after its release is over": {
-		"released.go", "(!n.requestsRelease() || n.isOver())", "!n.requestsRelease()",
+		"node.go", "n.seated || n.isOver() }", "n.seated }",
 	},
 	"the checks of two NodeGuards wait for each other": {
 		"peers.go", " && !v.Checks })", " })",

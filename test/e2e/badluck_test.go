@@ -61,10 +61,24 @@ func (w *world) killManager() {
 		if err := admin.Get(w.ctx, client.ObjectKeyFromObject(&before), &pod); err != nil {
 			return client.IgnoreNotFound(err)
 		}
-		if restarts(&pod) == restarts(&before) {
+		switch {
+		case restarts(&pod) != restarts(&before):
+			return nil
+		case !backsOff(&pod):
 			return errors.New("its container is the same")
 		}
-		return nil
+		// Earlier tests have killed it too, so the kubelet would start it up to five minutes later.
+		if err := admin.Delete(w.ctx, &pod, client.GracePeriodSeconds(0), client.Preconditions{UID: &pod.UID}); err != nil {
+			return client.IgnoreNotFound(err)
+		}
+		return errors.New("its container backs off, so its pod is replaced")
+	})
+}
+
+// backsOff reports whether the kubelet waits before it starts the container again.
+func backsOff(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool {
+		return c.State.Waiting != nil && c.State.Waiting.Reason == "CrashLoopBackOff"
 	})
 }
 

@@ -245,9 +245,9 @@ func TestZonesAndWindowsOfABudget(t *testing.T) {
 	b.seated(4, 2)
 
 	b.stubbornPod(a0)
-	closes, opens := b.twoWindows(45 * time.Second)
-	b.job("window", b.hold(), onNodes(b0, b1), func(s *v1alpha1.NodeJobSpec) { // the first has 15 seconds to start
-		s.Maintenance.Cordon, s.Task.TimeoutSeconds, s.Retry.Limit = true, new(int32(30)), new(int32(0))
+	closes, opens := b.twoWindows(80 * time.Second)
+	b.job("window", b.hold(), onNodes(b0, b1), func(s *v1alpha1.NodeJobSpec) { // the first has 30 seconds to start
+		s.Maintenance.Cordon, s.Task.TimeoutSeconds, s.Retry.Limit = true, new(int32(50)), new(int32(0))
 	})
 	drains[a0] = b.drain(a0, "--force")
 	first := b.oneWithoutSeat(b0, b1)
@@ -260,7 +260,7 @@ func TestZonesAndWindowsOfABudget(t *testing.T) {
 	drains[a1] = b.drain(a1)
 	b.eventually("the NodeJob says that another run does not fit into the window", func() error {
 		out, err := b.everynode("explain", "window", second).CombinedOutput()
-		if err != nil || !strings.Contains(string(out), "and a run can take 30s (task 30s), so it starts in a later window") {
+		if err != nil || !strings.Contains(string(out), "and a run can take 50s (task 50s), so it starts in a later window") {
 			return fmt.Errorf("%s %w", out, err)
 		}
 		return nil
@@ -315,7 +315,7 @@ func (b *budgeted) twoWindows(after time.Duration) (closes, opens time.Time) {
 	now := time.Now().UTC().Truncate(time.Second)
 	since := now.Truncate(time.Minute)
 	closes = now.Add(max(after, time.Minute-now.Sub(since))) // a window has at least a minute
-	opens = closes.Add(75*time.Second - 1).Truncate(time.Minute)
+	opens = closes.Add(135*time.Second - 1).Truncate(time.Minute)
 	b.patchBudget(`{"spec":{"windows":[{"schedule":"%d %d * * *","durationSeconds":%d},{"schedule":"%d %d * * *","durationSeconds":900}]}}`,
 		since.Minute(), since.Hour(), int(closes.Sub(since).Seconds()), opens.Minute(), opens.Hour())
 	return closes, opens
@@ -337,7 +337,8 @@ func (b *budgeted) oneWithoutSeat(nodes ...string) (found string) {
 	return found
 }
 
-// stubbornPod runs a pod on a node that cannot be evicted until PodDisruptionBudget stubborn is deleted.
+// stubbornPod runs a pod on a node that cannot be evicted until PodDisruptionBudget stubborn is deleted. A pod that is still Pending can
+// be evicted.
 func (b *budgeted) stubbornPod(node string) {
 	b.t.Helper()
 	named := metav1.ObjectMeta{Namespace: b.namespace, Name: "stubborn", Labels: map[string]string{"app": "stubborn"}}
@@ -345,7 +346,14 @@ func (b *budgeted) stubbornPod(node string) {
 	must(b.t, admin.Create(b.ctx, &corev1.Pod{ObjectMeta: named, Spec: corev1.PodSpec{
 		NodeName: node, TerminationGracePeriodSeconds: new(int64(1)), Containers: []corev1.Container{{Name: "pause", Image: pauseImage}},
 	}}))
-	must(b.t, admin.Create(b.ctx, &policyv1.PodDisruptionBudget{ObjectMeta: named, Spec: policyv1.PodDisruptionBudgetSpec{
+	pdb := &policyv1.PodDisruptionBudget{ObjectMeta: named, Spec: policyv1.PodDisruptionBudgetSpec{
 		MinAvailable: &one, Selector: &metav1.LabelSelector{MatchLabels: named.Labels},
-	}}))
+	}}
+	must(b.t, admin.Create(b.ctx, pdb))
+	b.eventually("the pod that cannot be evicted is ready", func() error {
+		if err := admin.Get(b.ctx, client.ObjectKeyFromObject(pdb), pdb); err != nil || pdb.Status.CurrentHealthy != 1 {
+			return fmt.Errorf("the status is %+v, %w", pdb.Status, err)
+		}
+		return nil
+	})
 }
