@@ -221,6 +221,7 @@ func (b *budgeted) wantMost(want map[string]int) {
 // TestZonesAndWindowsOfABudget : four drains at once of nodes in two zones; and a window that closes while a drain and a NodeJob are at work
 // and others wait, which continue in the next window.
 func TestZonesAndWindowsOfABudget(t *testing.T) {
+	t.Parallel()
 	b := newBudgeted(t, "a", "a", "b", "b")
 	a0, a1, b0, b1 := b.nodes[0], b.nodes[1], b.nodes[2], b.nodes[3]
 	b.patchBudget(`{"spec":{"limits":[{"maxUnavailable":2},{"maxUnavailable":1,"topologyKey":%q}]}}`, corev1.LabelTopologyZone)
@@ -245,9 +246,9 @@ func TestZonesAndWindowsOfABudget(t *testing.T) {
 	b.seated(4, 2)
 
 	b.stubbornPod(a0)
-	closes, opens := b.twoWindows(80 * time.Second)
-	b.job("window", b.hold(), onNodes(b0, b1), func(s *v1alpha1.NodeJobSpec) { // the first has 30 seconds to start
-		s.Maintenance.Cordon, s.Task.TimeoutSeconds, s.Retry.Limit = true, new(int32(50)), new(int32(0))
+	closes, opens := b.twoWindows(100 * time.Second)
+	b.job("window", b.hold(), onNodes(b0, b1), func(s *v1alpha1.NodeJobSpec) { // the first has 41 seconds to start
+		s.Maintenance.Cordon, s.Task.TimeoutSeconds, s.Retry.Limit = true, new(int32(59)), new(int32(0))
 	})
 	drains[a0] = b.drain(a0, "--force")
 	first := b.oneWithoutSeat(b0, b1)
@@ -257,10 +258,10 @@ func TestZonesAndWindowsOfABudget(t *testing.T) {
 	}
 	b.began(first)
 	b.oneWithoutSeat(a0)
-	drains[a1] = b.drain(a1)
+	drains[a1] = b.drain(a1, "--timeout=400s") // until the next window
 	b.eventually("the NodeJob says that another run does not fit into the window", func() error {
 		out, err := b.everynode("explain", "window", second).CombinedOutput()
-		if err != nil || !strings.Contains(string(out), "and a run can take 50s (task 50s), so it starts in a later window") {
+		if err != nil || !strings.Contains(string(out), "and a run can take 59s (task 59s), so it starts in a later window") {
 			return fmt.Errorf("%s %w", out, err)
 		}
 		return nil
