@@ -152,6 +152,7 @@ func (b *budgeted) startManager() (stop func()) {
 	cacheOptions, err := controller.CacheOptions(b.key)
 	must(b.t, err)
 	as := rest.CopyConfig(b.config)
+	as.Wrap(used.through)
 	as.QPS = -1
 	as.Impersonate.UserName = "system:serviceaccount:" + uninstall.Namespace + ":" + uninstall.Manager
 	as.Impersonate.Groups = []string{"system:serviceaccounts", "system:authenticated"}

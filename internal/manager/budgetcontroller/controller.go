@@ -34,7 +34,7 @@ import (
 	"github.com/everynode/everynode/internal/nodejob/plan"
 )
 
-// +kubebuilder:rbac:groups=everynode.dev,resources=nodedisruptionbudgets,verbs=get;list;watch
+// +kubebuilder:rbac:groups=everynode.dev,resources=nodedisruptionbudgets,verbs=list;watch
 // +kubebuilder:rbac:groups=everynode.dev,resources=nodedisruptionbudgets/status,verbs=update
 // +kubebuilder:rbac:groups=everynode.dev,resources=nodejobs,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch

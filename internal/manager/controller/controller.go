@@ -29,7 +29,7 @@ import (
 
 // +kubebuilder:rbac:groups=everynode.dev,resources=nodejobs,verbs=get;list;watch;patch;delete
 // +kubebuilder:rbac:groups=everynode.dev,resources=nodejobs/status,verbs=update
-// +kubebuilder:rbac:groups=everynode.dev,resources=nodedisruptionbudgets,verbs=get;list;watch
+// +kubebuilder:rbac:groups=everynode.dev,resources=nodedisruptionbudgets,verbs=list;watch
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=pods/eviction,verbs=create
