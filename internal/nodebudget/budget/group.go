@@ -28,6 +28,8 @@ type group struct {
 	down, without, joining int
 	// grant is how many members may be unavailable, granted is how many the observed floor allows, and opened how many the next one does.
 	grant, granted, opened int
+	// evictable is how many seats the API server lets go now.
+	evictable int
 	// others counts the pods with its label that are no seats of members.
 	others int
 	// overlapping is the name of a PodDisruptionBudget of another owner that also selects its seats; "" if none does.

@@ -210,6 +210,17 @@ func TestStances(t *testing.T) {
 			newBudget("b", "1/zone", "1"), func(f *fixture) { f.cordon("n2", "n1") },
 			Stance{Seat: "seat-n1", SeatUID: "seat-n1", Message: "NodeDisruptionBudget b allows 1, and other nodes are first"},
 		},
+		"a node that another NodeJob waits for is first": {
+			newBudget("b", "1"), func(f *fixture) { f.Waits["n3"] = Wait{By: "NodeJob a/b", Since: noon} },
+			Stance{Seat: "seat-n1", SeatUID: "seat-n1", Message: "NodeDisruptionBudget b allows 1, and other nodes are first"},
+		},
+		"a drain that does not go on holds nothing back": {
+			newBudget("b", "1"), func(f *fixture) { f.cordon("n2") }, Stance{Seat: "seat-n1", SeatUID: "seat-n1", Allowed: true},
+		},
+		"a NodeJob has just claimed another node": {
+			newBudget("b", "1"), func(f *fixture) { f.Holds["n3"] = "NodeJob a/b" },
+			Stance{Seat: "seat-n1", SeatUID: "seat-n1", Message: "the PodDisruptionBudget of its NodeDisruptionBudgets is being opened"},
+		},
 		"frozen": {
 			with(newBudget("b", "0"), func(s *spec) { s.Reason = "INC-42" }), func(*fixture) {},
 			Stance{Seat: "seat-n1", SeatUID: "seat-n1", Message: "NodeDisruptionBudget b allows no disruption (maxUnavailable 0): INC-42"},

@@ -17,15 +17,16 @@ import (
 // maxNamed limits the nodes in a message.
 const maxNamed = 3
 
-// takeStances says what budgets mean for NodeJobs that disrupt a node.
+// takeStances says what budgets mean for NodeJobs that disrupt a node. No more members of a group are allowed than the API server would
+// grant evictions, because those beyond that would be requested in vain: first those that NodeJobs wait for, in the order in which they
+// asked, then others by name. A NodeJob that wants another one is told to wait, and takes its place in that order.
 func (p *planner) takeStances() {
+	allowed := p.allowed()
 	for _, m := range p.members {
 		s := Stance{Allowed: true}
 		switch {
 		case m.seat != nil:
-			f := p.floors[m.group.key]
-			s.Seat, s.SeatUID = m.seat.Name, m.seat.UID
-			s.Allowed = m.group.closed == nil && m.group.overlapping == "" && m.seat.Group == m.group.key && f != nil && f.Processed && f.Allowed > 0
+			s.Seat, s.SeatUID, s.Allowed = m.seat.Name, m.seat.UID, allowed[m]
 			if !s.Allowed {
 				_, s.Message = p.obstacle(m)
 			}
@@ -34,6 +35,40 @@ func (p *planner) takeStances() {
 		}
 		p.plan.Stances[m.UID] = s
 	}
+}
+
+// allowed chooses the members whose seats a NodeJob may evict now.
+func (p *planner) allowed() map[*member]bool {
+	left := make(map[*group]int, len(p.groups))
+	for _, g := range p.groups {
+		g.evictable = p.evictable(g)
+		left[g] = g.evictable
+	}
+	first := slices.DeleteFunc(p.waiting(), func(m *member) bool { _, waits := p.in.Waits[m.UID]; return !waits })
+	chosen := map[*member]bool{}
+	for _, m := range slices.Concat(first, p.members) {
+		if m.seat != nil && m.seat.Group == m.group.key && left[m.group] > 0 && !chosen[m] {
+			chosen[m] = true
+			left[m.group]--
+		}
+	}
+	return chosen
+}
+
+// evictable is how many seats of a group the API server lets go. A member that a NodeJob has just claimed still has its seat, and the
+// floor does not count its eviction yet.
+func (p *planner) evictable(g *group) int {
+	f := p.floors[g.key]
+	if g.closed != nil || g.overlapping != "" || f == nil || !f.Processed {
+		return 0
+	}
+	left := int(f.Allowed)
+	for _, m := range g.members {
+		if _, held := p.in.Holds[m.UID]; held && !m.unavailable {
+			left--
+		}
+	}
+	return left
 }
 
 // obstacle returns why a member with a seat must not be taken away now, as a reason and a sentence.
@@ -51,7 +86,7 @@ func (p *planner) obstacle(m *member) (reason, message string) {
 		}
 	}
 	for _, l := range m.group.limits {
-		if l.rest < 1 && m.group.grant <= m.group.down {
+		if m.group.evictable > 0 || l.rest < 1 && m.group.grant <= m.group.down {
 			return reasonMaxUnavailable, fmt.Sprintf("NodeDisruptionBudget %s allows %d%s, and other nodes are first", l.rule.Name, l.most, l.where(m))
 		}
 	}
