@@ -17,6 +17,7 @@ type Metrics struct {
 	nodes   *prometheus.GaugeVec
 	allowed *prometheus.GaugeVec
 	reason  *prometheus.GaugeVec
+	stalled *prometheus.GaugeVec
 	writes  loop.Writes
 
 	// reasons are the reasons that the budgets have series of.
@@ -39,10 +40,14 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 			Name: "everynode_budget_status_reason",
 			Help: "1 for the reason of the conditions of a NodeDisruptionBudget, which says whether disruptions may begin.",
 		}, []string{"nodedisruptionbudget", "reason"}),
+		stalled: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "everynode_budget_stalled",
+			Help: "1 while the condition Stalled of a NodeDisruptionBudget is True: it does not work as it should until a person acts. 0 otherwise.",
+		}, []string{"nodedisruptionbudget"}),
 		writes: loop.NewWrites("everynode_budget_api_writes_total",
 			"Write requests to the API server for NodeDisruptionBudgets, events aside, by verb and resource."),
 	}
-	registry.MustRegister(m.nodes, m.allowed, m.reason, m.writes)
+	registry.MustRegister(m.nodes, m.allowed, m.reason, m.stalled, m.writes)
 	return m
 }
 
@@ -60,6 +65,10 @@ func (m *Metrics) report(budgets []*v1alpha1.NodeDisruptionBudget, p *budget.Pla
 			m.nodes.WithLabelValues(b.Name, state).Set(float64(count))
 		}
 		m.allowed.WithLabelValues(b.Name).Set(float64(st.DisruptionsAllowed))
+		m.stalled.WithLabelValues(b.Name).Set(0)
+		if meta.IsStatusConditionTrue(st.Conditions, v1alpha1.ConditionStalled) {
+			m.stalled.WithLabelValues(b.Name).Set(1)
+		}
 		m.reasons[b.Name] = meta.FindStatusCondition(st.Conditions, v1alpha1.ConditionReady).Reason // all conditions have the same
 		m.reason.WithLabelValues(b.Name, m.reasons[b.Name]).Set(1)
 	}
@@ -70,6 +79,7 @@ func (m *Metrics) report(budgets []*v1alpha1.NodeDisruptionBudget, p *budget.Pla
 		}
 		if !exists {
 			m.allowed.DeleteLabelValues(name)
+			m.stalled.DeleteLabelValues(name)
 			m.nodes.DeletePartialMatch(prometheus.Labels{"nodedisruptionbudget": name})
 		}
 	}

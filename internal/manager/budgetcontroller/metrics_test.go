@@ -24,17 +24,19 @@ func TestMetricsFollowTheBudgets(t *testing.T) {
 	}, &v1alpha1.NodeDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Name: "b"},
 	}
+	stalled := metav1.Condition{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionFalse}
 	status := func(reason string, exceeding int32) v1alpha1.NodeDisruptionBudgetStatus {
 		return v1alpha1.NodeDisruptionBudgetStatus{
 			DisruptionsAllowed: 2, Nodes: v1alpha1.BudgetCounts{Selected: 9, Exceeding: exceeding},
 			// A user may have written another condition.
-			Conditions: []metav1.Condition{{Type: "Other", Reason: "Forged"}, {Type: v1alpha1.ConditionReady, Reason: reason}},
+			Conditions: []metav1.Condition{{Type: "Other", Reason: "Forged"}, {Type: v1alpha1.ConditionReady, Reason: reason}, stalled},
 		}
 	}
 	m.report(
 		[]*v1alpha1.NodeDisruptionBudget{a, b},
 		&budget.Plan{Statuses: []v1alpha1.NodeDisruptionBudgetStatus{status("Open", 0), status("Frozen", 0)}},
 	)
+	stalled.Status = metav1.ConditionTrue
 	m.report(
 		[]*v1alpha1.NodeDisruptionBudget{a},
 		&budget.Plan{Statuses: []v1alpha1.NodeDisruptionBudgetStatus{status("MaxUnavailableReached", 1)}},
@@ -50,6 +52,9 @@ everynode_budget_nodes{nodedisruptionbudget="a",state="joining"} 0
 everynode_budget_nodes{nodedisruptionbudget="a",state="selected"} 9
 everynode_budget_nodes{nodedisruptionbudget="a",state="unavailable"} 0
 everynode_budget_nodes{nodedisruptionbudget="a",state="waiting"} 0
+# HELP everynode_budget_stalled 1 while the condition Stalled of a NodeDisruptionBudget is True: it does not work as it should until a person acts. 0 otherwise.
+# TYPE everynode_budget_stalled gauge
+everynode_budget_stalled{nodedisruptionbudget="a"} 1
 # HELP everynode_budget_status_reason 1 for the reason of the conditions of a NodeDisruptionBudget, which says whether disruptions may begin.
 # TYPE everynode_budget_status_reason gauge
 everynode_budget_status_reason{nodedisruptionbudget="a",reason="MaxUnavailableReached"} 1
@@ -59,6 +64,7 @@ everynode_budget_status_reason{nodedisruptionbudget="a",reason="MaxUnavailableRe
 		strings.NewReader(want),
 		"everynode_budget_nodes",
 		"everynode_budget_disruptions_allowed",
+		"everynode_budget_stalled",
 		"everynode_budget_status_reason",
 	); err != nil {
 		t.Error(err)
