@@ -349,16 +349,21 @@ func TestTheNextStepStartsOnceAfterThePreviousOne(t *testing.T) {
 		}
 		return nil
 	})
-	var list eventsv1.EventList
-	must(t, admin.List(w.ctx, &list, client.InNamespace(w.namespace)))
-	begun := 0
-	for _, e := range list.Items {
-		if e.Reason == v1alpha1.ReasonStepStarted {
-			begun++
-			wantText(t, e.Note, "step all", "nodes in it: 2")
+	w.eventually("one event reports the start of the step", func() error { // the recorder writes events later
+		var list eventsv1.EventList
+		if err := admin.List(w.ctx, &list, client.InNamespace(w.namespace)); err != nil {
+			return err
 		}
-	}
-	if begun != 1 {
-		t.Errorf("%d events report the start of a step, want 1", begun)
-	}
+		begun := 0
+		for _, e := range list.Items {
+			if e.Reason == v1alpha1.ReasonStepStarted {
+				begun++
+				wantText(t, e.Note, "step all", "nodes in it: 2")
+			}
+		}
+		if begun != 1 {
+			return fmt.Errorf("%d do", begun)
+		}
+		return nil
+	})
 }
