@@ -33,6 +33,7 @@ type Registry struct {
 	// returning are the nodes whose seats are being created.
 	returning map[types.UID]bool
 
+	// onReport, onStances and onDisruptions are listeners. They are called without the lock, because they may read the registry.
 	onReport, onStances, onDisruptions func()
 }
 
@@ -54,16 +55,18 @@ func New() *Registry {
 }
 
 // OnReport sets what is called when what NodeJobs do has changed.
-func (r *Registry) OnReport(f func()) { r.onReport = f }
+func (r *Registry) OnReport(f func()) { r.listen(&r.onReport, f) }
 
 // OnStances sets what is called when what budgets allow has changed.
-func (r *Registry) OnStances(f func()) { r.onStances = f }
+func (r *Registry) OnStances(f func()) { r.listen(&r.onStances, f) }
 
 // OnDisruptions sets what is called when the disruptions of nodes have changed, or may be known now.
-func (r *Registry) OnDisruptions(f func()) {
+func (r *Registry) OnDisruptions(f func()) { r.listen(&r.onDisruptions, f) }
+
+func (r *Registry) listen(listener *func(), f func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.onDisruptions = f
+	*listener = f
 }
 
 // Report stores what a NodeJob does after a pass. It replaces its claims: a claim that it still needs is one of its holds.
@@ -75,7 +78,7 @@ func (r *Registry) Report(job types.UID, report Report) {
 	before, known := r.reports[job]
 	changed := !known || !sameForBudgets(&before, &report)
 	disrupts := !known || !maps.Equal(before.Disruptions, report.Disruptions)
-	onDisruptions := r.onDisruptions
+	onReport, onDisruptions := r.onReport, r.onDisruptions
 	r.reports[job] = report
 	r.mustGetSeats(before.Holds, report.Holds)
 	for node, claimant := range r.claimed {
@@ -85,7 +88,7 @@ func (r *Registry) Report(job types.UID, report Report) {
 		}
 	}
 	r.mu.Unlock()
-	call(changed, r.onReport)
+	call(changed, onReport)
 	call(disrupts, onDisruptions)
 }
 
@@ -126,9 +129,9 @@ func (r *Registry) Forget(job types.UID) {
 	_, known := r.reports[job]
 	delete(r.reports, job)
 	maps.DeleteFunc(r.claimed, func(_, claimant types.UID) bool { return claimant == job })
-	onDisruptions := r.onDisruptions
+	onReport, onDisruptions := r.onReport, r.onDisruptions
 	r.mu.Unlock()
-	call(known, r.onReport)
+	call(known, onReport)
 	call(known, onDisruptions)
 }
 
@@ -184,10 +187,9 @@ func (r *Registry) SetStances(stances map[types.UID]budget.Stance) {
 	r.mu.Lock()
 	changed := r.stances == nil || !maps.Equal(r.stances, stances)
 	r.stances = stances
+	onStances := r.onStances
 	r.mu.Unlock()
-	if changed && r.onStances != nil {
-		r.onStances()
-	}
+	call(changed, onStances)
 }
 
 // Answers returns what is known of the requirements of budgets, by the name of the budget.
@@ -210,15 +212,10 @@ func (r *Registry) SetAnswers(name string, answers budget.Answers) {
 	r.mu.Lock()
 	changed := !answers.SaysAsMuchAs(r.answers[name])
 	r.answers[name] = answers
+	onReport, onStances := r.onReport, r.onStances
 	r.mu.Unlock()
-	if !changed {
-		return
-	}
-	for _, planAgain := range []func(){r.onReport, r.onStances} {
-		if planAgain != nil {
-			planAgain()
-		}
-	}
+	call(changed, onReport)
+	call(changed, onStances)
 }
 
 // ForgetAnswers removes what is known of the requirements of a budget that need not be met any more.

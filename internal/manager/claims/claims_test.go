@@ -5,6 +5,7 @@ package claims_test
 
 import (
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -117,5 +118,35 @@ func TestDisruptions(t *testing.T) {
 		if diff := cmp.Diff(step.want, r.Disruptions()["n"]); diff != "" || told != step.told {
 			t.Errorf("step %d: told %d times, want %d; -want +got:\n%s", i, told, step.told, diff)
 		}
+	}
+}
+
+// TestListenersAreSetWhileOthersReport is for the race detector: controllers start at the same time, in any order.
+func TestListenersAreSetWhileOthersReport(t *testing.T) {
+	r, told := claims.New(), make(chan struct{}, 100)
+	tell := func() {
+		r.Holds() // a listener may read the registry
+		told <- struct{}{}
+	}
+	var starts sync.WaitGroup
+	for _, start := range []func(){
+		func() { r.OnReport(tell) },
+		func() { r.OnStances(tell) },
+		func() { r.OnDisruptions(tell) },
+		func() { r.Report("a", claims.Report{Name: "NodeJob x/a"}) },
+		func() { r.Forget("b") },
+		func() { r.SetStances(map[types.UID]budget.Stance{}) },
+		func() { r.SetAnswers("b", budget.Answers{}) },
+	} {
+		starts.Go(start)
+	}
+	starts.Wait()
+	for len(told) > 0 {
+		<-told
+	}
+	r.Report("c", claims.Report{Name: "NodeJob x/c"})
+	r.SetStances(map[types.UID]budget.Stance{"n": {}})
+	if len(told) != 3 {
+		t.Errorf("%d listeners were told, want all 3", len(told))
 	}
 }
