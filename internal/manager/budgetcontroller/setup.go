@@ -5,21 +5,17 @@ package budgetcontroller
 
 import (
 	"context"
-	"fmt"
 	"reflect"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -42,34 +38,20 @@ var all = reconcile.Request{NamespacedName: types.NamespacedName{Name: "all"}}
 // Setup adds the controller of NodeDisruptionBudgets to a manager, with a separate cache for seats, and for the
 // PodDisruptionBudgets of their namespace.
 func Setup(mgr ctrl.Manager, metrics *Metrics, registry *claims.Registry, place budget.Place) (*Reconciler, error) {
-	group, err := labels.NewRequirement(v1alpha1.BudgetGroupLabel, selection.Exists, nil)
-	if err != nil {
-		return nil, err
-	}
-	seats := cache.ByObject{Namespaces: map[string]cache.Config{place.Namespace: {LabelSelector: labels.NewSelector().Add(*group)}}}
+	seats := cache.ByObject{Namespaces: map[string]cache.Config{place.Namespace: {LabelSelector: loop.WithLabel(v1alpha1.BudgetGroupLabel)}}}
 	here := cache.ByObject{Namespaces: map[string]cache.Config{place.Namespace: {}}}
-	own, err := cluster.New(mgr.GetConfig(), func(o *cluster.Options) {
-		o.Scheme = mgr.GetScheme()
-		o.Cache = cache.Options{
-			ByObject:         map[client.Object]cache.ByObject{&corev1.Pod{}: seats, &policyv1.PodDisruptionBudget{}: here},
-			DefaultTransform: strip,
-			NewInformer:      loop.NewInformer,
-		}
-	})
+	own, err := loop.OwnCache(mgr, map[client.Object]cache.ByObject{&corev1.Pod{}: seats, &policyv1.PodDisruptionBudget{}: here})
 	if err != nil {
-		return nil, fmt.Errorf("making a cache for seats: %w", err)
-	}
-	if err := mgr.Add(own); err != nil {
 		return nil, err
 	}
 	r := &Reconciler{
-		Client: mgr.GetClient(), Own: own.GetCache(), Reader: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("everynode"),
+		Client: mgr.GetClient(), Own: own, Reader: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("everynode"),
 		Metrics: metrics, Claims: registry, Place: place,
 		Now:      time.Now, //nolint:forbidigo // the one clock of the controller
 		newest:   loop.WrittenObjects[*v1alpha1.NodeDisruptionBudget]{},
 		refusals: loop.NewRefusals(loop.Words{Kind: "NodeDisruptionBudget", Made: "a seat or its PodDisruptionBudget", Field: "the seats"}),
 	}
-	return r, r.watch(mgr, own.GetCache())
+	return r, r.watch(mgr, own)
 }
 
 func (r *Reconciler) watch(mgr ctrl.Manager, own cache.Cache) error {
@@ -106,15 +88,3 @@ var podChanges = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, after := e.ObjectOld.(*corev1.Pod), e.ObjectNew.(*corev1.Pod)
 	return budget.ViewSeat(before) != budget.ViewSeat(after) || before.Annotations[v1alpha1.SealAnnotation] != after.Annotations[v1alpha1.SealAnnotation]
 }}
-
-// strip removes what no plan reads. It modifies its argument, which must not be in a cache yet.
-func strip(o any) (any, error) {
-	switch o := o.(type) {
-	case *corev1.Pod:
-		o.ManagedFields = nil
-		o.Spec = corev1.PodSpec{NodeName: o.Spec.NodeName}
-	case client.Object:
-		o.SetManagedFields(nil)
-	}
-	return o, nil
-}

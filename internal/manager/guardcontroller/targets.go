@@ -106,7 +106,7 @@ func (t *targets) begin(key targetKey, selector labels.Selector) (*targetCache, 
 		NewInformer: loop.NewInformer,
 		ByObject: map[client.Object]cache.ByObject{&corev1.Pod{}: {
 			Namespaces: map[string]cache.Config{key.namespace: {LabelSelector: selector}},
-			Transform:  func(o any) (any, error) { return strip(o), nil },
+			Transform:  loop.Strip,
 		}},
 	})
 	if err != nil {

@@ -5,7 +5,6 @@ package guardcontroller
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"sync"
 	"time"
@@ -14,15 +13,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -45,26 +41,12 @@ const (
 
 // Setup adds the controller of NodeGuards to a manager, with a separate cache for the objects that they create.
 func Setup(mgr ctrl.Manager, metrics *Metrics, opts task.Options) (*Reconciler, error) {
-	ours, err := labels.NewRequirement(v1alpha1.NodeGuardLabel, selection.Exists, nil)
+	own, err := loop.OwnCache(mgr, map[client.Object]cache.ByObject{&corev1.Pod{}: {Label: loop.WithLabel(v1alpha1.NodeGuardLabel)}})
 	if err != nil {
-		return nil, err
-	}
-	own, err := cluster.New(mgr.GetConfig(), func(o *cluster.Options) {
-		o.Scheme = mgr.GetScheme()
-		o.Cache = cache.Options{
-			ByObject:         map[client.Object]cache.ByObject{&corev1.Pod{}: {Label: labels.NewSelector().Add(*ours)}},
-			DefaultTransform: func(o any) (any, error) { return strip(o), nil },
-			NewInformer:      loop.NewInformer,
-		}
-	})
-	if err != nil {
-		return nil, fmt.Errorf("making a cache for what NodeGuards make: %w", err)
-	}
-	if err := mgr.Add(own); err != nil {
 		return nil, err
 	}
 	r := &Reconciler{
-		Client: mgr.GetClient(), Own: own.GetCache(), Reader: mgr.GetAPIReader(), Options: opts,
+		Client: mgr.GetClient(), Own: own, Reader: mgr.GetAPIReader(), Options: opts,
 		announcer: announcer{Recorder: mgr.GetEventRecorder("everynode"), Metrics: metrics},
 		Now:       time.Now, //nolint:forbidigo // the one clock of the controller
 		memory:    newMemory(),
@@ -73,7 +55,7 @@ func Setup(mgr ctrl.Manager, metrics *Metrics, opts task.Options) (*Reconciler, 
 	if err := mgr.Add(r.targets); err != nil {
 		return nil, err
 	}
-	return r, r.watch(mgr, own.GetCache())
+	return r, r.watch(mgr, own)
 }
 
 func (r *Reconciler) watch(mgr ctrl.Manager, own cache.Cache) error {
@@ -218,18 +200,6 @@ var specChanges = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	return e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() ||
 		!maps.Equal(e.ObjectOld.GetAnnotations(), e.ObjectNew.GetAnnotations()) || !maps.Equal(e.ObjectOld.GetLabels(), e.ObjectNew.GetLabels())
 }}
-
-// strip removes what no plan reads. It modifies its argument, which must not be in a cache yet.
-func strip(o any) any {
-	switch o := o.(type) {
-	case *corev1.Pod:
-		o.ManagedFields = nil
-		o.Spec = corev1.PodSpec{NodeName: o.Spec.NodeName}
-	case client.Object:
-		o.SetManagedFields(nil)
-	}
-	return o
-}
 
 // retryChanged passes the update in which a user confirms a NodeGuard.
 var retryChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
