@@ -4,19 +4,23 @@
 // Package nodecondition reads and writes the node conditions of KEP-5683, Node Lifecycle Conditions, by which tools say that a node
 // is drained or maintained. Source: the constants of k8s.io/api core/v1 as of Kubernetes 1.37, and the text of the KEP (alpha2). By
 // the KEP, any authorized client may write them, the latest write counts, and a client ends a state by removing its condition or by
-// setting it to False. It defines no owner, so this package does: a condition belongs to Everynode if its reason is Reason.
+// setting it to False. It defines no owner, so this package does: a condition belongs to Everynode if its reason is Reason, and its
+// message is the namespace and name of a NodeJob.
 package nodecondition
 
 import (
 	"encoding/json"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// Reason is the reason of all conditions that Everynode writes. Their message is the namespace and name of the NodeJob.
+// Reason is the reason of all conditions that Everynode writes. Their message is the namespace and name of the NodeJob, such as
+// "node-setup/kernel".
 const Reason = "NodeJob"
 
 // announcements are the conditions that announce that a node will be drained or maintained, the most urgent one first. Drained and
@@ -32,11 +36,18 @@ var written = []corev1.NodeConditionType{
 // Conditions of Everynode do not count, because no decision is read from them.
 func Announced(conditions []corev1.NodeCondition) corev1.NodeConditionType {
 	for _, kind := range announcements {
-		if c := find(conditions, kind); c != nil && c.Status == corev1.ConditionTrue && c.Reason != Reason {
+		if c := find(conditions, kind); c != nil && c.Status == corev1.ConditionTrue && !isOurs(c) {
 			return kind
 		}
 	}
 	return ""
+}
+
+// isOurs reports whether a condition looks like one that Everynode has written. Who may write the conditions of a node can imitate it.
+// The policy in config/node-conditions requires the same of what the manager writes.
+func isOurs(c *corev1.NodeCondition) bool {
+	namespace, name, _ := strings.Cut(c.Message, "/")
+	return c.Reason == Reason && len(validation.IsDNS1123Label(namespace)) == 0 && len(validation.IsDNS1123Subdomain(name)) == 0
 }
 
 // maxMessage, in bytes, limits what Kept keeps of a message: more than a namespace and a name have.
@@ -120,7 +131,7 @@ func (d Desired) Patch(node *corev1.Node, now time.Time) []byte {
 
 // change is what the patch does with a condition; nil if it does not change it.
 func (d Desired) change(kind corev1.NodeConditionType, current *corev1.NodeCondition, now metav1.Time) any {
-	if current != nil && current.Reason != Reason {
+	if current != nil && !isOurs(current) {
 		return nil
 	}
 	switch by := d.by(kind, current); {

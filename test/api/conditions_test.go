@@ -189,9 +189,10 @@ func (w *world) confinedStatus(manager client.Client, name string) {
 	w.t.Helper()
 	for what, patch := range map[string]string{
 		"a condition of the kubelet":    `{"status":{"conditions":[{"type":"Ready","status":"False"}]}}`,
-		"a condition with its reason":   `{"status":{"conditions":[{"type":"Ready","status":"False","reason":"NodeJob"}]}}`,
-		"another reason":                `{"status":{"conditions":[{"type":"Drained","status":"True","reason":"AdminRequested"}]}}`,
-		"a condition of another tool":   `{"status":{"conditions":[{"type":"MaintenancePlanned","status":"True","reason":"NodeJob"}]}}`,
+		"a condition with its reason":   `{"status":{"conditions":[{"type":"Ready","status":"False","reason":"NodeJob","message":"ns/a"}]}}`,
+		"another reason":                `{"status":{"conditions":[{"type":"Drained","status":"True","reason":"AdminRequested","message":"ns/a"}]}}`,
+		"a condition of another tool":   `{"status":{"conditions":[{"type":"MaintenancePlanned","status":"True","reason":"NodeJob","message":"ns/a"}]}}`,
+		"another message":               `{"status":{"conditions":[{"type":"DrainInProgress","status":"True","reason":"NodeJob","message":"a drain"}]}}`,
 		"the end of such a condition":   `{"status":{"conditions":[{"$patch":"delete","type":"MaintenancePlanned"}]}}`,
 		"the end of Ready":              `{"status":{"conditions":[{"$patch":"delete","type":"Ready"}]}}`,
 		"another field":                 `{"status":{"capacity":{"example.com/gpu":"1"}}}`,
@@ -201,7 +202,7 @@ func (w *world) confinedStatus(manager client.Client, name string) {
 		"a finalizer":                   `{"metadata":{"finalizers":["example.com/x"]}}`,
 		"attached volumes":              `{"status":{"volumesAttached":[{"name":"a","devicePath":"b"}]}}`,
 		"features that it declares":     `{"status":{"declaredFeatures":["A"]}}`,
-		"a condition of its reason too": `{"status":{"conditions":[{"type":"NetworkUnavailable","status":"False","reason":"NodeJob"}]}}`,
+		"a condition of its reason too": `{"status":{"conditions":[{"type":"NetworkUnavailable","status":"False","reason":"NodeJob","message":"ns/a"}]}}`,
 	} {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		err := manager.Status().Patch(w.ctx, node, client.RawPatch(types.StrategicMergePatchType, []byte(patch)), client.DryRunAll)
