@@ -29,6 +29,8 @@ const (
 	ReasonInvalidSpec = "InvalidSpec"
 	// ReasonWindowNeverOpens means that no window opens within a year.
 	ReasonWindowNeverOpens = "WindowNeverOpens"
+	// ReasonWindowsNeverOverlap means that another budget selects the same nodes, and both are never open at the same time within a year.
+	ReasonWindowsNeverOverlap = "WindowsNeverOverlap"
 	// ReasonTooManyGroups means that the limits of all budgets divide the nodes into more groups than the manager supports. Then no
 	// disruption begins.
 	ReasonTooManyGroups = "TooManyGroups"

@@ -75,7 +75,9 @@ type Reconciler struct {
 	seated   map[types.UID]bool
 	onSeated func(context.Context)
 	refusals *loop.Refusals
-	pace     loop.Pace
+	// common is that of the last plan.
+	common map[string]budget.Common
+	pace   loop.Pace
 }
 
 // observation is what one pass observes.
@@ -103,6 +105,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 		}
 		p = budget.Next(&seen.input)
 	}
+	r.common = p.Common
 	again, applyErr := r.apply(ctx, seen, p.Actions)
 	wait, err := r.report(ctx, seen, &p)
 	if err := errors.Join(applyErr, err); err != nil {
@@ -136,7 +139,7 @@ func mayAllowMore(p *budget.Plan) bool {
 func (r *Reconciler) observe(ctx context.Context, own client.Reader) (*observation, error) {
 	seen := &observation{floors: map[string]*policyv1.PodDisruptionBudget{}}
 	in := &seen.input
-	in.JoiningFor, in.SettleFor, in.Now = r.JoiningFor, r.SettleFor, r.Now()
+	in.JoiningFor, in.SettleFor, in.Now, in.Common = r.JoiningFor, r.SettleFor, r.Now(), r.common
 	// A floor that another manager lowers after this read is known to be old by its resource version, so floors are read before seats.
 	if err := errors.Join(r.observeBudgets(ctx, seen), r.observeFloors(ctx, seen, own), r.observeSeats(ctx, in, own)); err != nil {
 		return nil, err

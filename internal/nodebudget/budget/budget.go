@@ -73,6 +73,8 @@ type Input struct {
 	Waits map[types.UID]Wait
 	// Answers are what is known of the requirements of the budgets, by the name of the budget. A requirement without an answer is not met.
 	Answers map[string]Answers
+	// Common is that of the plan before; nil if there is none.
+	Common map[string]Common
 	// Refused is why the API server rejects seats or PodDisruptionBudgets; nil if it does not.
 	Refused *task.Obstacle
 	// JoiningFor and SettleFor replace the constants of the same name if they are not zero.
@@ -144,6 +146,8 @@ type Plan struct {
 	Statuses []v1alpha1.NodeDisruptionBudgetStatus
 	// Stances are what budgets mean for NodeJobs that disrupt a node, by the UID of the node. Nodes that no budget limits are missing.
 	Stances map[types.UID]Stance
+	// Common are the common windows of budgets that select the same nodes, for the next plan: they are expensive to calculate.
+	Common map[string]Common
 	// WakeAt is when time alone changes the plan; zero if only an event can change it.
 	WakeAt time.Time
 }
@@ -227,6 +231,7 @@ func Next(in *Input) Plan {
 	p.reconcileFloors()
 	p.reconcileSeats()
 	p.takeStances()
+	p.findApart()
 	p.report()
 	return p.plan
 }

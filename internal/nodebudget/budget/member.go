@@ -29,7 +29,9 @@ type planner struct {
 	// old is true if any floor or seat is old, so that a node without a seat may have had one. kept has the results of isKept.
 	old  bool
 	kept map[*rule]bool
-	plan Plan
+	// apart are the budgets that are never open at the same time as another one of their nodes.
+	apart map[*rule]*apart
+	plan  Plan
 }
 
 // member is a node that at least one enforced budget limits.
@@ -48,7 +50,7 @@ type member struct {
 }
 
 func newPlanner(in *Input) *planner {
-	p := &planner{in: in, byKey: map[string]*group{}, floors: map[string]*Floor{}, seats: map[types.UID][]*Seat{}, kept: map[*rule]bool{}}
+	p := &planner{in: in, byKey: map[string]*group{}, floors: map[string]*Floor{}, seats: map[types.UID][]*Seat{}, kept: map[*rule]bool{}, apart: map[*rule]*apart{}}
 	p.plan.Stances = map[types.UID]Stance{}
 	for _, b := range in.Budgets {
 		r := readRule(b, in.Answers[b.Name], in.Now)

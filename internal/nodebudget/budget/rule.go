@@ -25,6 +25,8 @@ type rule struct {
 	invalid string
 	window  window.State
 	longest time.Duration
+	// schedule is nil if it cannot be used.
+	schedule *window.Schedule
 	// answers are what is known of spec.requires, in the same order.
 	answers []Answer
 	// expired is true if the budget has no effect any more.
@@ -59,7 +61,7 @@ func readRule(b *v1alpha1.NodeDisruptionBudget, answers Answers, now time.Time) 
 	if err != nil {
 		r.invalid = cmp.Or(r.invalid, err.Error())
 	} else {
-		r.window, r.longest = schedule.At(now), schedule.Longest()
+		r.schedule, r.window, r.longest = schedule, schedule.At(now), schedule.Longest()
 	}
 	r.readAnswers(answers, now)
 	r.closed = r.closure()

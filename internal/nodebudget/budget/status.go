@@ -251,6 +251,8 @@ func (s *summary) stalled() (reason, message string) {
 	case s.overlapping != "":
 		return v1alpha1.ReasonOverlappingBudget, overlappingText(s.overlapping) +
 			", so no drain of these nodes ends: delete it, or change its selector"
+	case s.apart[r] != nil:
+		return v1alpha1.ReasonWindowsNeverOverlap, s.apart[r].closure(r).Message
 	}
 	return "", ""
 }
