@@ -58,8 +58,12 @@ type NodeDisruptionBudgetList struct {
 //
 // +kubebuilder:validation:XValidation:rule="has(self.limits) || has(self.windows) || has(self.exceptDates) || has(self.secondsBetween) || has(self.requires)",message="spec limits nothing: set limits, windows, exceptDates, secondsBetween or requires; to freeze all nodes: limits: [{maxUnavailable: 0}]"
 type NodeDisruptionBudgetSpec struct {
-	// selector selects nodes by their labels. If unset, all nodes are selected.
+	// selector selects nodes by their labels. If unset, all nodes are selected. An empty selector is rejected, because it may be the
+	// result of a misspelled field.
+	//
+	// Example: {matchLabels: {pool: production}}
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="(has(self.matchLabels) && self.matchLabels.size() > 0) || (has(self.matchExpressions) && self.matchExpressions.size() > 0)",message="the selector is empty: write selector.matchLabels.KEY: VALUE, or omit selector for all nodes"
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 
 	// scope is Disruptions or Tasks. Disruptions, the default, limits what makes nodes unavailable: drains, and NodeJobs that cordon,

@@ -220,6 +220,8 @@ func TestTheAPIRejectsBudgetsThatCannotWork(t *testing.T) {
 	window := func(rest string) string { return `windows: [{` + rest + `}]` }
 	for name, test := range map[string]struct{ spec, want string }{
 		"nothing is limited":       {`reason: x`, "spec limits nothing: set limits, windows, exceptDates, secondsBetween or requires"},
+		"an empty selector":        {`{secondsBetween: 1, selector: {}}`, "the selector is empty: write selector.matchLabels.KEY: VALUE, or omit selector for all nodes"},
+		"an empty list of labels":  {`{secondsBetween: 1, selector: {matchLabels: {}}}`, "the selector is empty"},
 		"no limit":                 {`limits: []`, "should have at least 1 items"},
 		"a limit without a number": {`limits: [{topologyKey: zone}]`, "spec.limits[0].maxUnavailable: Required value"},
 		"fewer than zero nodes":    {`limits: [{maxUnavailable: -1}]`, "maxUnavailable must be a number of nodes"},

@@ -15,7 +15,10 @@ import (
 // a window is open, the date is not excepted, the pace is reached, and all requirements are met. If several budgets select a node, all
 // must allow it.
 type NodeDisruptionBudgetSpecApplyConfiguration struct {
-	// selector selects nodes by their labels. If unset, all nodes are selected.
+	// selector selects nodes by their labels. If unset, all nodes are selected. An empty selector is rejected, because it may be the
+	// result of a misspelled field.
+	//
+	// Example: {matchLabels: {pool: production}}
 	Selector *v1.LabelSelectorApplyConfiguration `json:"selector,omitempty"`
 	// scope is Disruptions or Tasks. Disruptions, the default, limits what makes nodes unavailable: drains, and NodeJobs that cordon,
 	// drain or reboot. With Tasks, no NodeJob starts anything on the selected nodes while the budget is closed.
