@@ -318,7 +318,7 @@ func setUp(ctx context.Context, mgr ctrl.Manager, f *flags, sealed sealSecret, n
 		return nil, fmt.Errorf("setting up the controller of NodeDisruptionBudgets: %w", err)
 	}
 	guards.Follow(budgets)
-	conditions, err := conditioncontroller.Setup(mgr, reconciler.Claims, f.conditions)
+	conditions, err := conditioncontroller.Setup(mgr, reconciler.Claims, reconciler.Metrics.Writes(), f.conditions)
 	if err != nil {
 		return nil, fmt.Errorf("setting up the controller of node conditions: %w", err)
 	}

@@ -81,7 +81,7 @@ func startConditionsManager(t *testing.T, enabled bool) (stop func()) {
 		controller.NewMetrics(prometheus.NewRegistry()), task.Options{RunnerImage: "registry.test/runner:1"})
 	r.RequireNamespaceLabel, r.Claims = true, claims.New()
 	must(t, r.SetupWithManager(ctx, mgr))
-	_, err = conditioncontroller.Setup(mgr, r.Claims, enabled)
+	_, err = conditioncontroller.Setup(mgr, r.Claims, r.Metrics.Writes(), enabled)
 	must(t, err)
 	done := make(chan error, 1)
 	go func() { done <- mgr.Start(ctx) }()

@@ -56,13 +56,15 @@ type Reconciler struct {
 	Claims *claims.Registry
 	// Enabled is true if conditions are written. Otherwise those that an earlier manager has written are removed at the start.
 	Enabled bool
-	Now     func() time.Time
+	// Writes counts the writes.
+	Writes loop.Writes
+	Now    func() time.Time
 }
 
 // Setup adds the controller to a manager.
-func Setup(mgr ctrl.Manager, registry *claims.Registry, enabled bool) (*Reconciler, error) {
+func Setup(mgr ctrl.Manager, registry *claims.Registry, writes loop.Writes, enabled bool) (*Reconciler, error) {
 	r := &Reconciler{
-		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Claims: registry, Enabled: enabled,
+		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Claims: registry, Enabled: enabled, Writes: writes,
 		Now: time.Now, //nolint:forbidigo // the one clock of the controller
 	}
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
@@ -155,7 +157,9 @@ func (r *Reconciler) write(ctx context.Context, name string, desired func(types.
 		if patch == nil {
 			return nil
 		}
-		err := r.Client.Status().Patch(ctx, live, client.RawPatch(types.StrategicMergePatchType, patch))
+		err := r.Writes.Do("patch", "nodes/status", func() error {
+			return r.Client.Status().Patch(ctx, live, client.RawPatch(types.StrategicMergePatchType, patch))
+		})
 		switch {
 		case err == nil || apierrors.IsNotFound(err):
 			return nil

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,6 +24,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/manager/claims"
+	"github.com/everynode/everynode/internal/manager/loop"
 	"github.com/everynode/everynode/internal/nodecondition"
 )
 
@@ -68,9 +70,13 @@ func TestReconcile(t *testing.T) {
 			}
 			for range 2 { // the second pass has nothing to do
 				writes = 0
+				r.Writes.Reset()
 				result, err := r.Reconcile(t.Context(), ctrl.Request{})
 				if (err != nil) != (tt.says != "") || err != nil && !strings.Contains(err.Error(), tt.says) {
 					t.Fatalf("the error is %v", err)
+				}
+				if counted := testutil.ToFloat64(r.Writes.WithLabelValues("patch", "nodes/status")); counted != float64(writes) {
+					t.Errorf("%v writes are counted, and %d were made", counted, writes)
 				}
 				if (result.RequeueAfter > 0) != tt.requeue || writes != tt.writes {
 					t.Errorf("%d writes, and again after %v", writes, result.RequeueAfter)
@@ -110,7 +116,10 @@ func reconciler(t *testing.T, deleted bool, write func() error) *Reconciler {
 			return c.SubResource(sub).Patch(ctx, o, patch, opts...)
 		},
 	}).Build()
-	return &Reconciler{Client: c, Reader: c, Claims: claims.New(), Now: func() time.Time { return time.Unix(0, 0) }}
+	return &Reconciler{
+		Client: c, Reader: c, Claims: claims.New(), Now: func() time.Time { return time.Unix(0, 0) },
+		Writes: loop.NewWrites("everynode_api_writes_total", ""),
+	}
 }
 
 // conditionOf returns the type and the message of the condition of Everynode; "" if there is none.

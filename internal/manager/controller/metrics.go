@@ -105,6 +105,9 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 	return m
 }
 
+// Writes counts the write requests for NodeJobs, also for controllers beside this one.
+func (m *Metrics) Writes() loop.Writes { return m.writes }
+
 // status sets the metrics of a plan's status.
 func (m *Metrics) status(name client.ObjectKey, p *plan.Plan) {
 	n := p.Status.Nodes
