@@ -50,7 +50,7 @@ func eachGolden(t *testing.T, check func(t *testing.T, version string, content [
 			if err := json.Unmarshal(content, &kind); err != nil {
 				t.Fatal(err)
 			}
-			into := map[string]any{"NodeJob": &NodeJob{}, "NodeGuard": &NodeGuard{}}[kind.Kind]
+			into := map[string]any{"NodeJob": &NodeJob{}, "NodeGuard": &NodeGuard{}, "NodeDisruptionBudget": &NodeDisruptionBudget{}}[kind.Kind]
 			if into == nil || kind.APIVersion != GroupVersion.String() {
 				t.Fatalf("the types have no %s of %s.%s", kind.Kind, kind.APIVersion, goldenRemedy)
 			}
@@ -101,6 +101,11 @@ var alwaysWritten = []string{
 	"status.nodes.held",
 	"status.nodes.released",
 	"status.nodes.unavailable",
+	"status.nodes.selected",
+	"status.nodes.joining",
+	"status.nodes.seats",
+	"status.nodes.exceeding",
+	"status.disruptionsAllowed",
 	"spec.task.template.spec.containers[].resources",
 	"spec.template.spec.containers[].resources",
 }
@@ -166,7 +171,7 @@ func TestGoldenObjectsHaveAllFields(t *testing.T) {
 			}
 		}
 	})
-	for _, kind := range []reflect.Type{reflect.TypeFor[NodeJob](), reflect.TypeFor[NodeGuard]()} {
+	for _, kind := range []reflect.Type{reflect.TypeFor[NodeJob](), reflect.TypeFor[NodeGuard](), reflect.TypeFor[NodeDisruptionBudget]()} {
 		fields := map[string]bool{}
 		fieldsOf(kind.Name(), kind, fields)
 		for _, field := range slices.Sorted(maps.Keys(fields)) {

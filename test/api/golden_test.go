@@ -4,6 +4,7 @@
 package api_test
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"testing"
@@ -40,6 +41,10 @@ func (w *world) storeStrictly(golden *unstructured.Unstructured, spec any) *unst
 	w.t.Helper()
 	stored := golden.DeepCopy()
 	stored.Object["metadata"] = map[string]any{"namespace": w.namespace, "name": golden.GetName()}
+	if golden.GetKind() == "NodeDisruptionBudget" { // which has no namespace
+		stored.Object["metadata"] = map[string]any{"name": w.namespace + "-" + golden.GetName()}
+		w.t.Cleanup(func() { w.remove(context.Background(), stored) })
+	}
 	stored.Object["spec"] = spec
 	strict := client.WithFieldValidation(admin, metav1.FieldValidationStrict)
 	must(w.t, strict.Create(w.ctx, stored))
@@ -95,8 +100,9 @@ func TestGoldenObjectsAreAccepted(t *testing.T) {
 var withDefaults = map[string]string{
 	"v0.1.0/nodejob-defaults.json": `{task: {command: [uname, -r]}, rollback: {script: "true"}, onFailure: {action: Drain, drain: {}},
 		publish: [{result: kernel, label: example.com/kernel}], gate: {}, maintenance: {drain: {}}}`,
-	"v0.1.0/nodeguard-defaults.json":       `{target: {daemonSet: storage}}`,
-	"v0.1.0/nodeguard-check-defaults.json": `{target: {daemonSet: storage}, release: {when: Check, check: {script: "true"}}}`,
+	"v0.1.0/nodeguard-defaults.json":            `{target: {daemonSet: storage}}`,
+	"v0.1.0/nodedisruptionbudget-defaults.json": `{selector: {matchLabels: {pool: golden}}, limits: [{maxUnavailable: 1}]}`,
+	"v0.1.0/nodeguard-check-defaults.json":      `{target: {daemonSet: storage}, release: {when: Check, check: {script: "true"}}}`,
 }
 
 // TestDefaultsStayTheSame creates objects without the fields that have defaults.
