@@ -11,15 +11,19 @@ import (
 
 // The nodes of a NodeJob, and what happens to a node besides the task: what is published on it, its gate, its drain and reboot.
 
-// PublishedResult is a result of the task that is published as a label or as an annotation of the node.
+// PublishedResult is a result of the task that is published as a label or as an annotation of the node, or whether the node is done, as
+// a condition of the node.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.annotation) != has(self.label)",message="set exactly one of annotation and label: the key that the result is published under"
+// +kubebuilder:validation:XValidation:rule="[has(self.annotation), has(self.label), has(self.condition)].exists_one(set, set)",message="set exactly one of annotation, label and condition: what the result is published as"
+// +kubebuilder:validation:XValidation:rule="has(self.result) != has(self.condition)",message="set result with annotation or label; a condition has no result, because it says whether the node is done"
+// +kubebuilder:validation:XValidation:rule="!has(self.condition) || !has(self.adopt)",message="a condition cannot be adopted: omit adopt"
+// +kubebuilder:validation:XValidation:rule="!has(self.condition) || !self.condition.matches('^([^/]*[.])?(kubernetes[.]io|k8s[.]io|everynode[.]dev)/')",message="conditions of kubernetes.io, k8s.io and everynode.dev must not be published: use a domain of your own"
 // +kubebuilder:validation:XValidation:rule="!has(self.annotation) || !self.annotation.matches('^([^/]*[.])?(kubernetes[.]io|k8s[.]io|everynode[.]dev)/') || self.annotation.matches('^(node|kubelet)[.]kubernetes[.]io/')",message="annotations of kubernetes.io, k8s.io and everynode.dev must not be published, but for node.kubernetes.io/ and kubelet.kubernetes.io/: use a prefix of your own"
 // +kubebuilder:validation:XValidation:rule="!has(self.label) || !self.label.matches('^([^/]*[.])?(kubernetes[.]io|k8s[.]io|everynode[.]dev)/') || self.label.matches('^(node|kubelet)[.]kubernetes[.]io/')",message="labels of kubernetes.io, k8s.io and everynode.dev must not be published, but for node.kubernetes.io/ and kubelet.kubernetes.io/, which a node may say of itself: use a prefix of your own"
 // +kubebuilder:validation:XValidation:rule="!has(self.label) || !self.label.startsWith('node.kubernetes.io/exclude-')",message="labels that begin with node.kubernetes.io/exclude- must not be published, because they take nodes out of load balancers or hide their failures: use a prefix of your own"
 type PublishedResult struct {
-	// result is the key of the result, as the task writes it to $EVERYNODE_RESULTS.
-	// +required
+	// result is the key of the result, as the task writes it to $EVERYNODE_RESULTS. It is required with annotation and label.
+	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$`
@@ -34,6 +38,15 @@ type PublishedResult struct {
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`
 	Label string `json:"label,omitempty"`
+	// condition is the type of the condition, with a domain. Its status is True if the node is done, False if it has failed, and Unknown
+	// otherwise. Everynode makes no decision from it, and does not overwrite a condition of another client. The
+	// manager needs the flag --node-maintenance-conditions.
+	//
+	// Example: example.com/KernelReady
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`
+	Condition string `json:"condition,omitempty"`
 	// adopt defines what happens if the node already has the label or annotation and no NodeJob has published it. Never, the default,
 	// fails the attempt with PublishConflict. SameValue adopts the key if its value is the result, and fails otherwise. Always adopts
 	// the key and sets its value to the result. An adopted key is managed by this NodeJob: it is restored if another client changes

@@ -106,13 +106,14 @@ type NodeJobSpec struct {
 	Rollout RolloutSpec `json:"rollout,omitzero"`
 
 	// publish sets results of the task as labels or annotations of the node, in the same write that records the success. A key is
-	// removed from the node when it is removed from this list, or when the task no longer reports the result.
+	// removed from the node when it is removed from this list, or when the task no longer reports the result. It also sets conditions
+	// of the node that say whether it is done.
 	//
 	// Example: [{result: kernel, label: example.com/kernel}]
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
-	// +kubebuilder:validation:XValidation:rule="self.all(p, (!has(p.label) || self.exists_one(q, has(q.label) && q.label == p.label)) && (!has(p.annotation) || self.exists_one(q, has(q.annotation) && q.annotation == p.annotation)))",message="two results are published under the same key: give each a key of its own"
+	// +kubebuilder:validation:XValidation:rule="self.all(p, (!has(p.label) || self.exists_one(q, has(q.label) && q.label == p.label)) && (!has(p.annotation) || self.exists_one(q, has(q.annotation) && q.annotation == p.annotation)) && (!has(p.condition) || self.exists_one(q, has(q.condition) && q.condition == p.condition)))",message="two results are published under the same key: give each a key of its own"
 	Publish []PublishedResult `json:"publish,omitempty"`
 
 	// removeLabels are labels that are removed from a node when the task succeeds there, such as a label with which a node template

@@ -141,6 +141,8 @@ const (
 	ReasonSecretForbidden = "SecretForbidden"
 	// ReasonArchiveNotConfigured means that task.output.archive is Always, and the manager has no archive, or cannot use its settings.
 	ReasonArchiveNotConfigured = "ArchiveNotConfigured"
+	// ReasonNodeConditionsDisabled means that publish has a condition, and the manager does not write node conditions.
+	ReasonNodeConditionsDisabled = "NodeConditionsDisabled"
 	// ReasonGateClosed means that the gate's taint was put on a node, by the manager.
 	ReasonGateClosed = "GateClosed"
 	// ReasonAssumedDone means that the node matches spec.nodes.assumeDone, and counts as done without a run.

@@ -103,7 +103,7 @@ func parse(args []string) (flags, error) {
 	set.DurationVar(&f.joiningFor, "budget-joining-time", budget.JoiningFor, "how long a node is exempt from NodeDisruptionBudgets after its creation, unless spec.joiningNodes is Included")
 	set.DurationVar(&f.settleFor, "budget-settle-time", budget.SettleFor, "how long a node must be Ready before it counts as available for NodeDisruptionBudgets")
 	set.BoolVar(&f.conditions, "node-maintenance-conditions", false,
-		"write the node conditions of KEP-5683 (MaintenancePlanned, DrainInProgress, Drained, MaintenanceInProgress) while NodeJobs disrupt nodes; needs config/node-conditions")
+		"write the node conditions of KEP-5683 (MaintenancePlanned, DrainInProgress, Drained, MaintenanceInProgress) while NodeJobs disrupt nodes, and those that NodeJobs publish; needs config/node-conditions")
 	set.TextVar(&f.logLevel, "log-level", slog.LevelInfo, "least level that is logged: DEBUG, INFO, WARN or ERROR")
 	set.BoolVar(&f.version, "version", false, "print the version and exit")
 	if err := set.Parse(args); err != nil {
@@ -294,6 +294,7 @@ func setUp(ctx context.Context, mgr ctrl.Manager, f *flags, sealed sealSecret, n
 	reconciler.Policies = required
 	reconciler.RequireNamespaceLabel = f.requireLabel
 	reconciler.Archive = f.archive
+	reconciler.NodeConditions = f.conditions
 	reconciler.Claims, reconciler.JoiningFor = claims.New(), f.joiningFor
 	reconciler.Own = controller.Own{
 		Pod:  client.ObjectKey{Namespace: os.Getenv("POD_NAMESPACE"), Name: os.Getenv("POD_NAME")},

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package nodecondition reads and writes the node conditions of KEP-5683, Node Lifecycle Conditions, by which tools say that a node
-// is drained or maintained. Source: the constants of k8s.io/api core/v1 as of Kubernetes 1.37, and the text of the KEP (alpha2). By
+// is drained or maintained, and the conditions that NodeJobs publish. Source: the constants of k8s.io/api core/v1 as of Kubernetes 1.37, and the text of the KEP (alpha2). By
 // the KEP, any authorized client may write them, the latest write counts, and a client ends a state by removing its condition or by
 // setting it to False. It defines no owner, so this package does: a condition belongs to Everynode if its reason is Reason, and its
 // message is the namespace and name of a NodeJob.
@@ -50,6 +50,15 @@ func isOurs(c *corev1.NodeCondition) bool {
 	return c.Reason == Reason && len(validation.IsDNS1123Label(namespace)) == 0 && len(validation.IsDNS1123Subdomain(name)) == 0
 }
 
+// isPublished reports whether a condition looks like one of spec.publish of a NodeJob. Types without a domain, such as those of the
+// kubelet, cannot be published, and neither can those of Kubernetes.
+func isPublished(c *corev1.NodeCondition) bool {
+	domain, _, has := strings.Cut(string(c.Type), "/")
+	return has && isOurs(c) && !slices.ContainsFunc([]string{"kubernetes.io", "k8s.io", "everynode.dev"}, func(reserved string) bool {
+		return domain == reserved || strings.HasSuffix(domain, "."+reserved)
+	})
+}
+
 // maxMessage, in bytes, limits what Kept keeps of a message: more than a namespace and a name have.
 const maxMessage = 512
 
@@ -57,7 +66,7 @@ const maxMessage = 512
 func Kept(conditions []corev1.NodeCondition) []corev1.NodeCondition {
 	var kept []corev1.NodeCondition
 	for i := range conditions {
-		if c := conditions[i]; slices.Contains(written, c.Type) {
+		if c := conditions[i]; slices.Contains(written, c.Type) || isPublished(&c) {
 			c.Message = c.Message[:min(len(c.Message), maxMessage)]
 			kept = append(kept, c)
 		}
@@ -99,10 +108,20 @@ type Disruption struct {
 	Stage
 }
 
+// Published is a condition that a NodeJob publishes on a node.
+type Published struct {
+	Type   corev1.NodeConditionType
+	Status corev1.ConditionStatus
+	// NodeJob is its namespace and name.
+	NodeJob string
+}
+
 // Desired is what the conditions of a node should say.
 type Desired struct {
 	// Disruptions of the node, sorted by NodeJob.
 	Disruptions []Disruption
+	// Published are the conditions that NodeJobs publish on the node, sorted by NodeJob.
+	Published []Published
 	// Unknown reports whether it is not known yet what a NodeJob does: its conditions stay. nil if everything is known.
 	Unknown func(nodeJob string) bool
 }
@@ -112,7 +131,7 @@ type Desired struct {
 // these are False. It fails if the node has changed since it was read.
 func (d Desired) Patch(node *corev1.Node, now time.Time) []byte {
 	var changes []any
-	for _, kind := range written {
+	for _, kind := range d.types(node.Status.Conditions) {
 		if change := d.change(kind, find(node.Status.Conditions, kind), metav1.NewTime(now)); change != nil {
 			changes = append(changes, change)
 		}
@@ -129,32 +148,52 @@ func (d Desired) Patch(node *corev1.Node, now time.Time) []byte {
 	return b
 }
 
+// types are the types of the conditions that Everynode writes on a node, or has written.
+func (d Desired) types(conditions []corev1.NodeCondition) []corev1.NodeConditionType {
+	var published []corev1.NodeConditionType
+	for i := range d.Published {
+		published = append(published, d.Published[i].Type)
+	}
+	for i := range conditions {
+		if isPublished(&conditions[i]) {
+			published = append(published, conditions[i].Type)
+		}
+	}
+	slices.Sort(published)
+	return slices.Concat(written, slices.Compact(published))
+}
+
 // change is what the patch does with a condition; nil if it does not change it.
 func (d Desired) change(kind corev1.NodeConditionType, current *corev1.NodeCondition, now metav1.Time) any {
 	if current != nil && !isOurs(current) {
 		return nil
 	}
-	switch by := d.by(kind, current); {
-	case by == "" && current != nil:
+	switch want := d.want(kind, current); {
+	case want == nil && current != nil:
 		return map[string]string{"$patch": "delete", "type": string(kind)}
-	case by != "" && (current == nil || current.Message != by || current.Status != corev1.ConditionTrue):
+	case want != nil && (current == nil || current.Message != want.NodeJob || current.Status != want.Status):
 		return corev1.NodeCondition{
-			Type: kind, Status: corev1.ConditionTrue, Reason: Reason, Message: by, LastHeartbeatTime: now, LastTransitionTime: now,
+			Type: kind, Status: want.Status, Reason: Reason, Message: want.NodeJob, LastHeartbeatTime: now, LastTransitionTime: now,
 		}
 	}
 	return nil
 }
 
-// by is the NodeJob that a condition should name; "" if it should not exist. If several NodeJobs disrupt the node, the one that the
-// condition names stays.
-func (d Desired) by(kind corev1.NodeConditionType, current *corev1.NodeCondition) (by string) {
+// want is what a condition should say; nil if it should not exist. If several NodeJobs write it, the one that the condition names stays.
+func (d Desired) want(kind corev1.NodeConditionType, current *corev1.NodeCondition) (want *Published) {
 	if current != nil && d.Unknown != nil && d.Unknown(current.Message) {
-		return current.Message
+		return &Published{kind, current.Status, current.Message}
 	}
+	candidates := d.Published
 	for _, each := range d.Disruptions {
-		if each.has(kind) && (by == "" || current != nil && current.Message == each.NodeJob) {
-			by = each.NodeJob
+		if each.has(kind) {
+			candidates = append(slices.Clip(candidates), Published{kind, corev1.ConditionTrue, each.NodeJob})
 		}
 	}
-	return by
+	for i := range candidates {
+		if c := &candidates[i]; c.Type == kind && (want == nil || current != nil && current.Message == c.NodeJob) {
+			want = c
+		}
+	}
+	return want
 }

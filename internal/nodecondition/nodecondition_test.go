@@ -58,8 +58,8 @@ func TestAnnounced(t *testing.T) {
 
 func TestKept(t *testing.T) {
 	long := strings.Repeat("x", 2*maxMessage)
-	got := Kept(conditions("Ready=True r m", "Drained=True a "+long))
-	if len(got) != 1 || got[0].Type != "Drained" || len(got[0].Message) != maxMessage {
+	got := Kept(conditions("Ready=True r m", "Drained=True a "+long, "example.com/Kernel=True NodeJob ns/a", "example.com/Disk=True NodeJob a disk"))
+	if len(got) != 2 || got[1].Type != "example.com/Kernel" || got[0].Type != "Drained" || len(got[0].Message) != maxMessage {
 		t.Errorf("kept %v", got)
 	}
 }
@@ -108,11 +108,54 @@ func TestPatch(t *testing.T) {
 			}
 			patch := Desired{
 				tt.by,
+				nil,
 				func(job string) bool { return job == tt.unknown },
 			}.Patch(
 				node,
 				time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC),
 			)
+			if (patch == nil) != (tt.want == nil) {
+				t.Fatalf("the patch is %s", patch)
+			}
+			if patch != nil {
+				checkPatch(t, node, patch, tt.want)
+			}
+		})
+	}
+}
+
+func TestPublished(t *testing.T) {
+	const ready, kernel = "Ready=True KubeletReady m", "example.com/Kernel"
+	for name, tt := range map[string]struct {
+		is        []string
+		by        []Disruption
+		published []Published
+		unknown   string
+		want      []string // nil: no write
+	}{
+		"a published condition": {
+			is: []string{ready}, published: []Published{{kernel, "True", "ns/a"}}, want: []string{ready, "example.com/Kernel=True NodeJob ns/a"},
+		},
+		"another status": {
+			is: []string{"example.com/Kernel=True NodeJob ns/a"}, published: []Published{{kernel, "False", "ns/a"}},
+			want: []string{"example.com/Kernel=False NodeJob ns/a"},
+		},
+		"a published condition that is right": {is: []string{"example.com/Kernel=Unknown NodeJob ns/a"}, published: []Published{{kernel, "Unknown", "ns/a"}}},
+		"no longer published":                 {is: []string{ready, "example.com/Kernel=True NodeJob ns/a"}, want: []string{ready}},
+		"published by a silent NodeJob":       {is: []string{"example.com/Kernel=False NodeJob ns/a"}, unknown: "ns/a"},
+		"published by another client": {
+			is: []string{"example.com/Kernel=False Checked ns/a"}, published: []Published{{kernel, "True", "ns/a"}},
+		},
+		"another type with its reason":      {is: []string{"Ready=False NodeJob ns/a", "node.kubernetes.io/X=True NodeJob ns/a"}},
+		"two NodeJobs publish it":           {want: []string{"example.com/Kernel=True NodeJob ns/a"}, published: []Published{{kernel, "True", "ns/a"}, {kernel, "False", "ns/b"}}},
+		"the publishing one that it names":  {is: []string{"example.com/Kernel=False NodeJob ns/b"}, published: []Published{{kernel, "True", "ns/a"}, {kernel, "False", "ns/b"}}},
+		"a disruption beside it is no type": {is: []string{"example.com/Kernel=True NodeJob ns/a"}, by: []Disruption{{"ns/a", Stage{}}}, published: []Published{{kernel, "True", "ns/a"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "uid", ResourceVersion: "7"}}
+			node.Status.Conditions = conditions(tt.is...)
+			desired := Desired{tt.by, tt.published, func(job string) bool { return job == tt.unknown }}
+			patch := desired.Patch(node, time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC))
 			if (patch == nil) != (tt.want == nil) {
 				t.Fatalf("the patch is %s", patch)
 			}

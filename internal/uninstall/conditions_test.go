@@ -26,13 +26,14 @@ func TestConditionsAreRemoved(t *testing.T) {
 		fails   bool
 	}{
 		"removed":       {changed: 1, left: 1},
-		"not permitted": {refusal: apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, "n", errors.New("no")), left: 2},
-		"another error": {refusal: errors.New("no"), left: 2, fails: true},
+		"not permitted": {refusal: apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, "n", errors.New("no")), left: 3},
+		"another error": {refusal: errors.New("no"), left: 3, fails: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "uid"}}
 			node.Status.Conditions = []corev1.NodeCondition{
 				{Type: corev1.NodeDrainInProgress, Status: corev1.ConditionTrue, Reason: "NodeJob", Message: "ns/a"},
+				{Type: "example.com/Kernel", Status: corev1.ConditionTrue, Reason: "NodeJob", Message: "ns/a"},
 				{Type: corev1.NodeMaintenancePlanned, Status: corev1.ConditionTrue, Reason: "AdminRequested"},
 			}
 			c := fake.NewClientBuilder().WithObjects(node).WithStatusSubresource(node).WithInterceptorFuncs(interceptor.Funcs{

@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -79,7 +80,7 @@ func startConditionsManager(t *testing.T, enabled bool) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	r := controller.New(mgr.GetClient(), mgr.GetAPIReader(), mgr.GetEventRecorder("everynode"),
 		controller.NewMetrics(prometheus.NewRegistry()), task.Options{RunnerImage: "registry.test/runner:1"})
-	r.RequireNamespaceLabel, r.Claims = true, claims.New()
+	r.RequireNamespaceLabel, r.Claims, r.NodeConditions = true, claims.New(), enabled
 	must(t, r.SetupWithManager(ctx, mgr))
 	_, err = conditioncontroller.Setup(mgr, r.Claims, r.Metrics.Writes(), enabled)
 	must(t, err)
@@ -172,10 +173,61 @@ func TestConditionsSayHowFarADisruptionIs(t *testing.T) {
 	must(t, admin.Patch(w.ctx, job, mergePatch(`{"spec":{"task":{"script":"false"}}}`)))
 	w.podOf("told-1", task.Task)
 	w.conditioned("told-1", theirs, ours(corev1.NodeDrained), ours(corev1.NodeMaintenanceInProgress))
+	w.patchConditions("told-1", `[{"type":"example.com/Theirs","status":"True","reason":"Checked","message":"fine"}]`)
 	w.confinedStatus(manager, "told-1")
+	w.patchConditions("told-1", `[{"$patch":"delete","type":"example.com/Theirs"}]`)
 	stop()
 	startConditionsManager(t, false)
 	w.conditioned("told-1", theirs)
+}
+
+// TestANodeJobPublishesACondition : its states, a change of spec.publish, the deletion, and a manager that may not write conditions.
+func TestANodeJobPublishesACondition(t *testing.T) {
+	w := newWorld(t)
+	w.withNodeConditions()
+	w.node("published-1")
+	stop := startConditionsManager(t, true)
+	job := w.job("kernel", func(s *v1alpha1.NodeJobSpec) {
+		s.Publish = []v1alpha1.PublishedResult{{Condition: "example.com/Kernel"}}
+		s.Retry.Limit = new(int32(0))
+	})
+	says := func(kind, status string) string {
+		return fmt.Sprintf("%s=%s NodeJob %s/kernel", kind, status, w.namespace)
+	}
+
+	pod := w.podOf("published-1", task.Task)
+	w.conditioned("published-1", says("example.com/Kernel", "Unknown"))
+	w.end(pod, 0, "")
+	w.conditioned("published-1", says("example.com/Kernel", "True"))
+	must(t, admin.Patch(w.ctx, job, mergePatch(`{"spec":{"publish":[{"condition":"example.com/Linux"}]}}`)))
+	w.conditioned("published-1", says("example.com/Linux", "True"))
+	must(t, admin.Patch(w.ctx, job, mergePatch(`{"spec":{"task":{"script":"false"}}}`)))
+	pod = w.podOf("published-1", task.Task)
+	w.conditioned("published-1", says("example.com/Linux", "Unknown"))
+	w.end(pod, 1, "")
+	w.conditioned("published-1", says("example.com/Linux", "False"))
+
+	stop()
+	stop = startConditionsManager(t, false)
+	w.conditioned("published-1")
+	must(t, admin.Patch(w.ctx, job, mergePatch(`{"spec":{"task":{"script":"true"}}}`)))
+	w.eventually("kernel is Stalled", func() error {
+		live := &v1alpha1.NodeJob{}
+		must(t, admin.Get(w.ctx, client.ObjectKeyFromObject(job), live))
+		c := meta.FindStatusCondition(live.Status.Conditions, v1alpha1.ConditionStalled)
+		if c == nil || c.Status != metav1.ConditionTrue || c.Reason != v1alpha1.ReasonNodeConditionsDisabled || !strings.Contains(c.Message, "config/node-conditions") {
+			return fmt.Errorf("Stalled is %+v", c)
+		}
+		return nil
+	})
+	stop()
+	startConditionsManager(t, true)
+	pod = w.podOf("published-1", task.Task)
+	w.conditioned("published-1", says("example.com/Linux", "Unknown"))
+	w.end(pod, 0, "")
+	w.conditioned("published-1", says("example.com/Linux", "True"))
+	must(t, admin.Delete(w.ctx, job))
+	w.conditioned("published-1")
 }
 
 func (w *world) patchConditions(node, conditions string) {
@@ -192,6 +244,9 @@ func (w *world) confinedStatus(manager client.Client, name string) {
 		"a condition with its reason":   `{"status":{"conditions":[{"type":"Ready","status":"False","reason":"NodeJob","message":"ns/a"}]}}`,
 		"another reason":                `{"status":{"conditions":[{"type":"Drained","status":"True","reason":"AdminRequested","message":"ns/a"}]}}`,
 		"a condition of another tool":   `{"status":{"conditions":[{"type":"MaintenancePlanned","status":"True","reason":"NodeJob","message":"ns/a"}]}}`,
+		"a published one of Kubernetes": `{"status":{"conditions":[{"type":"node.kubernetes.io/X","status":"True","reason":"NodeJob","message":"ns/a"}]}}`,
+		"a published one of another":    `{"status":{"conditions":[{"type":"example.com/Theirs","status":"True","reason":"NodeJob","message":"ns/a"}]}}`,
+		"the end of that one":           `{"status":{"conditions":[{"$patch":"delete","type":"example.com/Theirs"}]}}`,
 		"another message":               `{"status":{"conditions":[{"type":"DrainInProgress","status":"True","reason":"NodeJob","message":"a drain"}]}}`,
 		"the end of such a condition":   `{"status":{"conditions":[{"$patch":"delete","type":"MaintenancePlanned"}]}}`,
 		"the end of Ready":              `{"status":{"conditions":[{"$patch":"delete","type":"Ready"}]}}`,

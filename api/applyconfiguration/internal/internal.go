@@ -1040,6 +1040,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: annotation
       type:
         scalar: string
+    - name: condition
+      type:
+        scalar: string
     - name: label
       type:
         scalar: string

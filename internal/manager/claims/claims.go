@@ -47,6 +47,8 @@ type Report struct {
 	Waits map[types.UID]time.Time
 	// Disruptions are how far it is on the nodes of Holds.
 	Disruptions map[types.UID]nodecondition.Disruption
+	// Published are the conditions that it publishes on nodes.
+	Published map[types.UID][]nodecondition.Published
 }
 
 // New returns an empty Registry.
@@ -60,7 +62,7 @@ func (r *Registry) OnReport(f func()) { r.listen(&r.onReport, f) }
 // OnStances sets what is called when what budgets allow has changed.
 func (r *Registry) OnStances(f func()) { r.listen(&r.onStances, f) }
 
-// OnDisruptions sets what is called when the disruptions of nodes have changed, or may be known now.
+// OnDisruptions sets what is called when the disruptions or the published conditions of nodes have changed, or may be known now.
 func (r *Registry) OnDisruptions(f func()) { r.listen(&r.onDisruptions, f) }
 
 func (r *Registry) listen(listener *func(), f func()) {
@@ -77,7 +79,7 @@ func (r *Registry) Report(job types.UID, report Report) {
 	r.mu.Lock()
 	before, known := r.reports[job]
 	changed := !known || !sameForBudgets(&before, &report)
-	disrupts := !known || !maps.Equal(before.Disruptions, report.Disruptions)
+	disrupts := !known || !maps.Equal(before.Disruptions, report.Disruptions) || !maps.EqualFunc(before.Published, report.Published, slices.Equal)
 	onReport, onDisruptions := r.onReport, r.onDisruptions
 	r.reports[job] = report
 	r.mustGetSeats(before.Holds, report.Holds)
@@ -263,6 +265,22 @@ func (r *Registry) Disruptions() map[types.UID][]nodecondition.Disruption {
 	}
 	for _, of := range all {
 		slices.SortFunc(of, func(a, b nodecondition.Disruption) int { return strings.Compare(a.NodeJob, b.NodeJob) })
+	}
+	return all
+}
+
+// Published returns the conditions that NodeJobs publish on nodes, sorted by NodeJob.
+func (r *Registry) Published() map[types.UID][]nodecondition.Published {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := map[types.UID][]nodecondition.Published{}
+	for _, report := range r.reports {
+		for node, published := range report.Published {
+			all[node] = append(all[node], published...)
+		}
+	}
+	for _, of := range all {
+		slices.SortFunc(of, func(a, b nodecondition.Published) int { return strings.Compare(a.NodeJob, b.NodeJob) })
 	}
 	return all
 }

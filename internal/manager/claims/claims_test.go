@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/internal/manager/claims"
@@ -86,6 +87,37 @@ func TestTheOldestWaitCounts(t *testing.T) {
 	r.Forget("b")
 	if got := r.Waits()["n"].By; got != "NodeJob x/a" {
 		t.Errorf("%q waits", got)
+	}
+}
+
+// TestPublished tests which conditions nodes get, and when listeners are told.
+func TestPublished(t *testing.T) {
+	r, told := claims.New(), 0
+	r.OnDisruptions(func() { told++ })
+	kernel := func(job string, status corev1.ConditionStatus) nodecondition.Published {
+		return nodecondition.Published{Type: "example.com/Kernel", Status: status, NodeJob: job}
+	}
+	report := func(job string, status corev1.ConditionStatus) {
+		r.Report(types.UID(job), claims.Report{
+			Name: "NodeJob " + job, Published: map[types.UID][]nodecondition.Published{"n": {kernel(job, status)}},
+		})
+	}
+	for i, step := range []struct {
+		do   func()
+		told int
+		want []nodecondition.Published
+	}{
+		{func() { report("x/b", "Unknown") }, 1, []nodecondition.Published{kernel("x/b", "Unknown")}},
+		{func() { report("x/b", "Unknown") }, 1, []nodecondition.Published{kernel("x/b", "Unknown")}},
+		{func() { report("x/b", "True") }, 2, []nodecondition.Published{kernel("x/b", "True")}},
+		{func() { report("x/a", "False") }, 3, []nodecondition.Published{kernel("x/a", "False"), kernel("x/b", "True")}},
+		{func() { r.Forget("x/b") }, 4, []nodecondition.Published{kernel("x/a", "False")}},
+		{func() { r.Report("x/a", claims.Report{Name: "NodeJob x/a"}) }, 5, nil},
+	} {
+		step.do()
+		if diff := cmp.Diff(step.want, r.Published()["n"]); diff != "" || told != step.told {
+			t.Errorf("step %d: told %d times, want %d; -want +got:\n%s", i, told, step.told, diff)
+		}
 	}
 }
 

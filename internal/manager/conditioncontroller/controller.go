@@ -1,8 +1,8 @@
 // Copyright The Everynode Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package conditioncontroller writes to nodes, as the conditions of KEP-5683, how far NodeJobs are with their disruption. The conditions
-// are for other tools: Everynode makes no decision from them, and no NodeJob waits until they are written.
+// Package conditioncontroller writes to nodes, as the conditions of KEP-5683, how far NodeJobs are with their disruption, and the
+// conditions that NodeJobs publish. The conditions are for other tools: Everynode makes no decision from them, and no NodeJob waits until they are written.
 //
 //	passes of NodeJobs ──► claims.Registry ──► Reconcile ──► nodes/status
 //	                                              ▲
@@ -139,10 +139,11 @@ func (r *Reconciler) desired(ctx context.Context) (of func(node types.UID) nodec
 			silent[job.Namespace+"/"+job.Name] = true
 		}
 	}
-	disruptions := r.Claims.Disruptions() // after Reported: a NodeJob that reports in between is not missing
+	// After Reported: a NodeJob that reports in between is not missing.
+	disruptions, published := r.Claims.Disruptions(), r.Claims.Published()
 	unknown := func(job string) bool { return silent[job] }
 	return func(node types.UID) nodecondition.Desired {
-		return nodecondition.Desired{Disruptions: disruptions[node], Unknown: unknown}
+		return nodecondition.Desired{Disruptions: disruptions[node], Published: published[node], Unknown: unknown}
 	}, len(silent) == 0, nil
 }
 

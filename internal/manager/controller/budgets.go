@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -32,6 +33,7 @@ import (
 	"github.com/everynode/everynode/internal/nodecondition"
 	"github.com/everynode/everynode/internal/nodejob/observe"
 	"github.com/everynode/everynode/internal/nodejob/plan"
+	"github.com/everynode/everynode/internal/nodejob/task"
 )
 
 // claimAgainAfter is when a refused claim is tried again if no event shows that the budgets allow more.
@@ -120,7 +122,7 @@ func (r *shell) tellBudgets(seen *observation, p *plan.Plan, did *claimed) time.
 		delete(p.Stages, node)
 	}
 	r.Claims.Report(seen.job.UID, claims.Report{
-		Name: reporterOf(seen.job), Holds: p.Holds, Waits: waits, Disruptions: disruptionsOf(seen.job, p),
+		Name: reporterOf(seen.job), Holds: p.Holds, Waits: waits, Disruptions: disruptionsOf(seen.job, p), Published: publishedBy(seen.job, p),
 	})
 	switch {
 	case did.granted:
@@ -137,6 +139,29 @@ func disruptionsOf(job *v1alpha1.NodeJob, p *plan.Plan) map[types.UID]nodecondit
 	all := make(map[types.UID]nodecondition.Disruption, len(p.Stages))
 	for node, stage := range p.Stages {
 		all[node] = nodecondition.Disruption{NodeJob: job.Namespace + "/" + job.Name, Stage: stage}
+	}
+	return all
+}
+
+// observeConditions notes as an obstacle that spec.publish has a condition, and the manager writes none.
+func (r observer) observeConditions(seen *observation) {
+	if !r.NodeConditions && plan.PublishesConditions(&seen.job.Spec) && seen.job.DeletionTimestamp.IsZero() {
+		seen.input.Obstacle = &task.Obstacle{Reason: v1alpha1.ReasonNodeConditionsDisabled, Message: "spec.publish has a condition, and the manager does not write " +
+			"node conditions: nothing starts. Allow it (nodeConditions.enabled of the Helm chart, or the component config/node-conditions), or remove the condition from spec.publish"}
+	}
+}
+
+// publishedBy are the conditions that a NodeJob publishes.
+func publishedBy(job *v1alpha1.NodeJob, p *plan.Plan) map[types.UID][]nodecondition.Published {
+	all := make(map[types.UID][]nodecondition.Published, len(p.Conditions))
+	for node, status := range p.Conditions {
+		for _, entry := range job.Spec.Publish {
+			if entry.Condition != "" {
+				all[node] = append(all[node], nodecondition.Published{
+					Type: corev1.NodeConditionType(entry.Condition), Status: status, NodeJob: job.Namespace + "/" + job.Name,
+				})
+			}
+		}
 	}
 	return all
 }

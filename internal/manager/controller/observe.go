@@ -71,6 +71,7 @@ func (r observer) observe(ctx context.Context, job *v1alpha1.NodeJob) (observati
 	if obstacle == nil {
 		seen.input.Obstacle = r.refusals.Of(job)
 		r.observeArchive(&seen)
+		r.observeConditions(&seen)
 		if job.DeletionTimestamp.IsZero() {
 			seen.input.Revision, seen.input.Digest = observe.Revision(job, source, seen.input.Nodes)
 		}

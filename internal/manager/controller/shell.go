@@ -41,6 +41,8 @@ type shell struct {
 	Notifier *notify.Notifier
 	// RequireNamespaceLabel is true if only NodeJobs in namespaces with the label v1alpha1.EnabledLabel are served.
 	RequireNamespaceLabel bool
+	// NodeConditions is true if the manager writes node conditions. Otherwise NodeJobs that publish one do not run.
+	NodeConditions bool
 	// Claims is what NodeJobs and NodeDisruptionBudgets tell each other; nil without budgets.
 	Claims *claims.Registry
 	// JoiningFor replaces budget.JoiningFor if it is not zero.

@@ -67,7 +67,7 @@ var told = []string{
 	v1alpha1.ReasonServiceAccountNotFound, v1alpha1.ReasonPodInvalid, v1alpha1.ReasonPodNotCreated,
 	v1alpha1.ReasonSecretNotFound, v1alpha1.ReasonSecretForbidden, v1alpha1.ReasonNamespaceTerminating,
 	v1alpha1.ReasonArchiveNotConfigured, v1alpha1.ReasonDependencyCycle, v1alpha1.ReasonDependencyNotFound, v1alpha1.ReasonNamespaceNotAllowed,
-	v1alpha1.ReasonPoliciesMissing, v1alpha1.ReasonNotAuthorized, v1alpha1.ReasonInstallationTerminating,
+	v1alpha1.ReasonPoliciesMissing, v1alpha1.ReasonNotAuthorized, v1alpha1.ReasonInstallationTerminating, v1alpha1.ReasonNodeConditionsDisabled,
 }
 
 // notAllowed are those of told that are plan.Input.NotAllowed.

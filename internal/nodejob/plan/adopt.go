@@ -38,6 +38,9 @@ func PublishConflicts(j *v1alpha1.NodeJob, node *Node) []PublishConflict {
 	var conflicts []PublishConflict
 	own := v1alpha1.RecordKey(j.Namespace, j.Name)
 	for _, entry := range j.Spec.Publish {
+		if entry.Condition != "" {
+			continue
+		}
 		c := PublishConflict{Kind: kindAnnotation, Key: entry.Annotation}
 		have, owners := node.Annotations, node.Published.Annotations
 		if entry.Label != "" {

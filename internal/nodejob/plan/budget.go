@@ -167,13 +167,16 @@ func (p *planner) claim(w *nodePlan, claim *Claim) {
 	w.claims = true
 }
 
-// reportHolds sets what the budgets must know.
+// reportHolds sets what the budgets and the conditions of nodes must know.
 func (p *planner) reportHolds() {
 	for i := range p.nodes {
 		w := &p.nodes[i]
 		if p.holds(w) {
 			put(&p.plan.Holds, w.node.UID, true)
 			put(&p.plan.Stages, w.node.UID, p.stage(w))
+		}
+		if p.publishesConditions() && w.State != Excluded {
+			put(&p.plan.Conditions, w.node.UID, w.condition())
 		}
 		if w.awaitsBudget {
 			put(&p.plan.Waits, w.node.UID, true)

@@ -88,7 +88,7 @@ func (j *job) obstacleFor(phase task.Phase) *task.Obstacle {
 func beforeRun(reason string) bool {
 	switch reason {
 	case v1alpha1.ReasonDependencyNotFound, v1alpha1.ReasonDependencyCycle, v1alpha1.ReasonInvalidSelector,
-		v1alpha1.ReasonSecretNotFound, v1alpha1.ReasonSecretForbidden, v1alpha1.ReasonArchiveNotConfigured:
+		v1alpha1.ReasonSecretNotFound, v1alpha1.ReasonSecretForbidden, v1alpha1.ReasonArchiveNotConfigured, v1alpha1.ReasonNodeConditionsDisabled:
 		return true
 	}
 	return false

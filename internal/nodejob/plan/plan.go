@@ -233,6 +233,8 @@ type Plan struct {
 	Waits map[types.UID]bool
 	// Stages are how far the disruption of each node of Holds is, for the conditions of the nodes.
 	Stages map[types.UID]nodecondition.Stage
+	// Conditions are the statuses of the conditions of spec.publish, by the UID of the node. Excluded nodes have none.
+	Conditions map[types.UID]corev1.ConditionStatus
 	// AwaitsBudgets is true if any node waits for NodeDisruptionBudgets.
 	AwaitsBudgets bool
 	// WakeAt is when time alone changes the plan; zero if only an event can change it.

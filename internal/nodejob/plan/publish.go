@@ -25,6 +25,7 @@ func (p *publisher) wantedResults(r *record.Record) (labelled, annotated map[str
 		entry := &p.in.Job.Spec.Publish[i]
 		value, reported := r.Results[entry.Result]
 		switch {
+		case entry.Condition != "":
 		case r.Truncated && (!reported || len(value) > outcome.MaxValueBytes-4):
 			return nil, nil, fmt.Sprintf("the result %s cannot be published, because results were omitted or cut: one may have %d bytes, and all together %d",
 				entry.Result, outcome.MaxValueBytes, outcome.MaxResultsBytes)

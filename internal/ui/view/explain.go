@@ -116,8 +116,9 @@ func (e Explain) unreported() []string {
 	}
 	var missing []string
 	for i := range e.Job.Spec.Publish {
-		if _, reported := rec.Results[e.Job.Spec.Publish[i].Result]; !reported {
-			missing = append(missing, e.Job.Spec.Publish[i].Result)
+		result := e.Job.Spec.Publish[i].Result
+		if _, reported := rec.Results[result]; !reported && result != "" {
+			missing = append(missing, result)
 		}
 	}
 	return missing

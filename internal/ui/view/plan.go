@@ -314,6 +314,10 @@ func (p Plan) gate() string {
 func published(entries []v1alpha1.PublishedResult) []string {
 	parts := make([]string, 0, len(entries))
 	for _, entry := range entries {
+		if entry.Condition != "" {
+			parts = append(parts, "condition "+entry.Condition+" (True)")
+			continue
+		}
 		target := "label " + entry.Label
 		if entry.Label == "" {
 			target = "annotation " + entry.Annotation

@@ -39,7 +39,8 @@ type NodeJobSpecApplyConfiguration struct {
 	// Example: {maxConcurrent: "10%", maxFailures: 1, steps: [{name: canary, nodes: 1, soakSeconds: 600}, {name: all}], promoteTo: canary}
 	Rollout *RolloutSpecApplyConfiguration `json:"rollout,omitempty"`
 	// publish sets results of the task as labels or annotations of the node, in the same write that records the success. A key is
-	// removed from the node when it is removed from this list, or when the task no longer reports the result.
+	// removed from the node when it is removed from this list, or when the task no longer reports the result. It also sets conditions
+	// of the node that say whether it is done.
 	//
 	// Example: [{result: kernel, label: example.com/kernel}]
 	Publish []PublishedResultApplyConfiguration `json:"publish,omitempty"`

@@ -10,14 +10,21 @@ import (
 // with apply.
 //
 // The nodes of a NodeJob, and what happens to a node besides the task: what is published on it, its gate, its drain and reboot.
-// PublishedResult is a result of the task that is published as a label or as an annotation of the node.
+// PublishedResult is a result of the task that is published as a label or as an annotation of the node, or whether the node is done, as
+// a condition of the node.
 type PublishedResultApplyConfiguration struct {
-	// result is the key of the result, as the task writes it to $EVERYNODE_RESULTS.
+	// result is the key of the result, as the task writes it to $EVERYNODE_RESULTS. It is required with annotation and label.
 	Result *string `json:"result,omitempty"`
 	// annotation is the key of the annotation. Its value is the result, which has at most 256 bytes.
 	Annotation *string `json:"annotation,omitempty"`
 	// label is the key of the label. The attempt fails if the result is not a valid label value.
 	Label *string `json:"label,omitempty"`
+	// condition is the type of the condition, with a domain. Its status is True if the node is done, False if it has failed, and Unknown
+	// otherwise. Everynode makes no decision from it, and does not overwrite a condition of another client. The
+	// manager needs the flag --node-maintenance-conditions.
+	//
+	// Example: example.com/KernelReady
+	Condition *string `json:"condition,omitempty"`
 	// adopt defines what happens if the node already has the label or annotation and no NodeJob has published it. Never, the default,
 	// fails the attempt with PublishConflict. SameValue adopts the key if its value is the result, and fails otherwise. Always adopts
 	// the key and sets its value to the result. An adopted key is managed by this NodeJob: it is restored if another client changes
@@ -52,6 +59,14 @@ func (b *PublishedResultApplyConfiguration) WithAnnotation(value string) *Publis
 // If called multiple times, the Label field is set to the value of the last call.
 func (b *PublishedResultApplyConfiguration) WithLabel(value string) *PublishedResultApplyConfiguration {
 	b.Label = &value
+	return b
+}
+
+// WithCondition sets the Condition field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Condition field is set to the value of the last call.
+func (b *PublishedResultApplyConfiguration) WithCondition(value string) *PublishedResultApplyConfiguration {
+	b.Condition = &value
 	return b
 }
 
