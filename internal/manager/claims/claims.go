@@ -24,7 +24,7 @@ type Registry struct {
 	mu sync.Mutex
 	// reports are what each NodeJob has reported last, by its UID.
 	reports map[types.UID]Report
-	// claimed are the nodes that a NodeJob has claimed since its last report, by the UID of the node.
+	// claimed are the nodes that a NodeJob has claimed for runs that have not ended, by the UID of the node.
 	claimed map[types.UID]types.UID
 	// stances are what the budgets allow; nil before the first plan.
 	stances map[types.UID]budget.Stance
@@ -41,10 +41,11 @@ type Registry struct {
 type Report struct {
 	// Name is the NodeJob in messages, such as "NodeJob node-setup/no-thp".
 	Name string
-	// Holds are the nodes that it disrupts or prepares for that, and Waits those that it would disrupt if the budgets allowed it, and
-	// since when.
-	Holds map[types.UID]bool
-	Waits map[types.UID]time.Time
+	// Holds are the nodes that it disrupts or prepares for that, and Claims those of them whose claims it still needs. Waits are those
+	// that it would disrupt if the budgets allowed it, and since when.
+	Holds  map[types.UID]bool
+	Claims map[types.UID]bool
+	Waits  map[types.UID]time.Time
 	// Disruptions are how far it is on the nodes of Holds.
 	Disruptions map[types.UID]nodecondition.Disruption
 	// Published are the conditions that it publishes on nodes.
@@ -71,7 +72,7 @@ func (r *Registry) listen(listener *func(), f func()) {
 	*listener = f
 }
 
-// Report stores what a NodeJob does after a pass. It replaces its claims: a claim that it still needs is one of its holds.
+// Report stores what a NodeJob does after a pass. It ends the claims that the NodeJob does not need any more.
 func (r *Registry) Report(job types.UID, report Report) {
 	if r == nil {
 		return
@@ -84,7 +85,7 @@ func (r *Registry) Report(job types.UID, report Report) {
 	r.reports[job] = report
 	r.mustGetSeats(before.Holds, report.Holds)
 	for node, claimant := range r.claimed {
-		if claimant == job && !report.Holds[node] {
+		if claimant == job && !report.Claims[node] {
 			delete(r.claimed, node)
 			changed = true
 		}

@@ -31,9 +31,17 @@ func TestANodeIsClaimedByOneNodeJob(t *testing.T) {
 	if err := r.Return("n", func() error { return errors.New("the seat was created") }); err != nil {
 		t.Error(err)
 	}
-	r.Report("a", claims.Report{Name: "NodeJob x/a", Holds: map[types.UID]bool{"n": true}})
+	held := map[types.UID]bool{"n": true}
+	r.Report("a", claims.Report{Name: "NodeJob x/a", Holds: held, Claims: held})
 	if diff := cmp.Diff(map[types.UID]string{"n": "NodeJob x/a"}, r.Holds()); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
+	}
+	if !r.Claimed("a")["n"] {
+		t.Error("a claim that is needed has ended")
+	}
+	r.Report("a", claims.Report{Name: "NodeJob x/a", Holds: held})
+	if len(r.Claimed("a")) > 0 || len(r.Holds()) != 1 {
+		t.Error("a claim of a node that is only held has not ended, or the node is not held")
 	}
 	r.Report("a", claims.Report{Name: "NodeJob x/a"})
 	if len(r.Claimed("a"))+len(r.Holds()) > 0 {

@@ -119,10 +119,12 @@ func (r *shell) tellBudgets(seen *observation, p *plan.Plan, did *claimed) time.
 	waits, stale := r.budgets.passed(seen, p)
 	for _, node := range did.refused {
 		delete(p.Holds, node)
+		delete(p.Claims, node)
 		delete(p.Stages, node)
 	}
 	r.Claims.Report(seen.job.UID, claims.Report{
-		Name: reporterOf(seen.job), Holds: p.Holds, Waits: waits, Disruptions: disruptionsOf(seen.job, p), Published: publishedBy(seen.job, p),
+		Name: reporterOf(seen.job), Holds: p.Holds, Claims: p.Claims, Waits: waits, Disruptions: disruptionsOf(seen.job, p),
+		Published: publishedBy(seen.job, p),
 	})
 	switch {
 	case did.granted:

@@ -20,7 +20,8 @@ import (
 //	all other checks pass ──► Claim (the seat is evicted) ──► the next pass starts or prepares the node
 //
 // What has begun ends: a claimed node, a node that is being prepared, and the retries, the reboot, the check and the rollback of a run
-// wait for no budget. Plan.Holds keeps the seat of such a node from coming back.
+// wait for no budget. Plan.Holds keeps the seat of such a node from coming back. A claim is for one run, and ends with it (Plan.Claims),
+// although the node may be held for longer, for example while it stays cordoned after a failure.
 
 // NodeBudget is what the NodeDisruptionBudgets of a node mean for a NodeJob. The zero value is a node without one.
 type NodeBudget struct {
@@ -74,18 +75,25 @@ func (Claim) action() {}
 // tasksClosed blocks a node while a budget with scope Tasks is closed. A node that is being prepared continues.
 func tasksClosed(j *job, r startRequest) block {
 	closed := j.in.Budgets[r.node.UID].TasksClosed
-	quarantined := r.node.On.Record != nil && r.node.On.Record.Cordoned
-	if r.phase != task.Task || closed == nil || j.isPrepared(r.node) && !quarantined {
+	if r.phase != task.Task || closed == nil || j.hasBegun(r.node) {
 		return block{}
 	}
 	return closed.block()
+}
+
+// hasBegun reports whether a node is being prepared for a run, which ends regardless of budgets. A node that stays cordoned after a
+// failure begins another run. A node that has its seat was not claimed, even if it is cordoned.
+func (j *job) hasBegun(node *Node) bool {
+	b := j.in.Budgets[node.UID]
+	quarantined := node.On.Record != nil && node.On.Record.Cordoned
+	return j.isPrepared(node) && !quarantined && (b.Claimed || b.Seat == "")
 }
 
 // budgetBlock is what the budgets of a node prevent, after all other checks have passed. A rollback claims nothing, because the node
 // must not stay as the task has left it.
 func (c *capacity) budgetBlock(w *nodePlan) block {
 	b, known := c.in.Budgets[w.node.UID]
-	if !known || b.Claimed || c.inPreparation(w) {
+	if !known || b.Claimed || c.hasBegun(w.node) {
 		return block{}
 	}
 	if closed := c.windowBlock(w, &b); closed.blocks() || !b.Limited {
@@ -174,6 +182,9 @@ func (p *planner) reportHolds() {
 		if p.holds(w) {
 			put(&p.plan.Holds, w.node.UID, true)
 			put(&p.plan.Stages, w.node.UID, p.stage(w))
+			if p.needsClaim(w) {
+				put(&p.plan.Claims, w.node.UID, true)
+			}
 		}
 		if p.publishesConditions() && w.State != Excluded {
 			put(&p.plan.Conditions, w.node.UID, w.condition())
@@ -195,8 +206,8 @@ func put[V any](all *map[types.UID]V, uid types.UID, value V) {
 	(*all)[uid] = value
 }
 
-// holds reports whether the NodeJob disrupts a node, or is about to. A node that waits for a retry of its run is held, too. A cordon
-// counts even if the NodeJob does not disrupt nodes any more.
+// holds reports whether the NodeJob disrupts a node, or is about to. A cordon counts even if the NodeJob does not disrupt nodes any
+// more.
 func (p *planner) holds(w *nodePlan) bool {
 	switch {
 	case p.cordonedForUs(w.node) && w.node.Unschedulable:
@@ -206,11 +217,31 @@ func (p *planner) holds(w *nodePlan) bool {
 	case w.slot, w.claims, w.terminating:
 		return true
 	}
-	return p.retries(w) || p.isPrepared(w.node)
+	return p.continuesRun(w) || p.isPrepared(w.node) || p.quarantiner.willCordon(w)
 }
 
-// retries reports whether a run continues on the node with another attempt.
+// needsClaim reports whether the claim of a held node is still needed. The next run on the node, such as a rerun, must claim it again,
+// even if the node is held in between.
+func (p *planner) needsClaim(w *nodePlan) bool {
+	return !w.endsRun && (w.slot || w.claims || p.retries(w) || p.hasBegun(w.node))
+}
+
+// continuesRun reports whether a run continues on the node with another attempt, or with its rollback.
+func (p *planner) continuesRun(w *nodePlan) bool {
+	return p.retries(w) || w.exhausted && w.rollbackPending
+}
+
+// retries reports whether a run continues on the node with another attempt, as soon as time has passed or a slot is free.
 func (p *planner) retries(w *nodePlan) bool {
-	rec := w.node.On.Record
-	return w.State == Waiting && w.cause == causeBackoff && rec != nil && !rec.NeverStarted
+	if w.State != Waiting || !w.retried || w.node.On.Record.NeverStarted {
+		return false
+	}
+	switch w.cause {
+	case causeBackoff, causeSlot, causeTerminatingPod:
+		return true
+	case causeBudget:
+		return p.in.Budgets[w.node.UID].Unknown
+	default:
+		return false
+	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -68,6 +69,8 @@ func TestBudgets(t *testing.T) {
 		message       string
 		until         time.Time
 		holds, awaits []types.UID
+		// claims are the nodes whose claims are still needed; nil if these are the held ones.
+		claims []types.UID
 	}{
 		"without a budget, both start": {
 			job: []func(*v1alpha1.NodeJob){always}, want: []string{startA, startB}, holds: []types.UID{"a-uid", "b-uid"},
@@ -185,7 +188,70 @@ func TestBudgets(t *testing.T) {
 			a: []func(*Node){
 				recorded(record.Failed, attempts(2), func(r *record.Record) { r.Cordoned = true }), cordonedBy(jobKey),
 			},
-			budget: limited(exhausted), holds: []types.UID{"a-uid"}, awaits: []types.UID{"b-uid"},
+			budget: limited(exhausted), holds: []types.UID{"a-uid"}, claims: []types.UID{}, awaits: []types.UID{"b-uid"},
+		},
+		"a failed node is held until it is quarantined": {
+			job:    []func(*v1alpha1.NodeJob){always, func(j *v1alpha1.NodeJob) { j.Spec.OnFailure.Action = v1alpha1.FailureActionCordon }},
+			a:      []func(*Node){recorded(record.Failed, attempts(2))},
+			budget: limited(exhausted),
+			want:   []string{"Cordoned a, recorded, cordoned by ns.everynode.dev/job"},
+			holds:  []types.UID{"a-uid"},
+			claims: []types.UID{},
+			awaits: []types.UID{"b-uid"},
+		},
+		"a failed node that is not quarantined is not held": {
+			job: []func(*v1alpha1.NodeJob){always}, a: []func(*Node){recorded(record.Failed, attempts(2))}, budget: limited(exhausted),
+			awaits: []types.UID{"b-uid"},
+		},
+		"a failed node that a user has uncordoned is not held": {
+			job: []func(*v1alpha1.NodeJob){always, func(j *v1alpha1.NodeJob) { j.Spec.OnFailure.Action = v1alpha1.FailureActionCordon }},
+			a:   []func(*Node){recorded(record.Failed, attempts(2), wasCordoned)}, budget: limited(exhausted),
+			awaits: []types.UID{"b-uid"},
+		},
+		"a run whose rollback waits for a retry is held": {
+			job:    []func(*v1alpha1.NodeJob){always, withRollback},
+			a:      []func(*Node){exhaustedWith(&record.Rollback{Outcome: record.Failed, Attempts: 1, FinishedAt: now})},
+			budget: limited(exhausted), holds: []types.UID{"a-uid"}, claims: []types.UID{}, awaits: []types.UID{"b-uid"},
+		},
+		"a run that waits for a slot for its retry is held": {
+			job:    []func(*v1alpha1.NodeJob){always, oneAtOnce},
+			a:      []func(*Node){recorded(record.Failed, func(r *record.Record) { r.FinishedAt = ago(60) })},
+			budget: limited(isClaimed, seatless), pods: []Pod{newPod(newNode("b"))}, holds: []types.UID{"a-uid", "b-uid"},
+		},
+		"a run that waits for its retry is held while the manager does not know the budgets": {
+			job:     []func(*v1alpha1.NodeJob){always, oneAtOnce},
+			a:       []func(*Node){recorded(record.Failed, func(r *record.Record) { r.FinishedAt = ago(60) })},
+			budget:  NodeBudget{Limited: true, Unknown: true},
+			holds:   []types.UID{"a-uid"},
+			cause:   causeBudget,
+			message: "the manager does not know yet what its NodeDisruptionBudgets allow",
+		},
+		"the claim ends with the run": {
+			job:    []func(*v1alpha1.NodeJob){cordoning, oneAtOnce},
+			a:      []func(*Node){cordonedBy(jobKey)},
+			pods:   []Pod{newPod(newNode("a"), exited(0))},
+			budget: limited(isClaimed, seatless),
+			want:   []string{"record Succeeded on a: attempts 1, disruptions 0, uncordoned"},
+			holds:  []types.UID{"a-uid"},
+			claims: []types.UID{},
+		},
+		"a node that is cordoned after a failure is claimed again for a retry": {
+			job:     []func(*v1alpha1.NodeJob){cordoning, upToUnavailable(1)},
+			a:       []func(*Node){recorded(record.Failed, wasCordoned), cordonedBy(jobKey)},
+			budget:  limited(seatless),
+			want:    []string{"claim a"},
+			cause:   causeBudget,
+			message: "it claims the node from its NodeDisruptionBudgets",
+			holds:   []types.UID{"a-uid"},
+		},
+		"a cordoned node with a seat is claimed": {
+			job:     []func(*v1alpha1.NodeJob){cordoning, upToUnavailable(1)},
+			a:       []func(*Node){cordonedBy(jobKey)},
+			budget:  limited(),
+			want:    []string{"claim a"},
+			cause:   causeBudget,
+			message: "it claims the node from its NodeDisruptionBudgets",
+			holds:   []types.UID{"a-uid"},
 		},
 	}
 	for name, tt := range tests {
@@ -212,6 +278,12 @@ func TestBudgets(t *testing.T) {
 			if diff := cmp.Diff(tt.holds, slices.Sorted(maps.Keys(p.Holds))); diff != "" {
 				t.Errorf("holds (-want +got):\n%s", diff)
 			}
+			if tt.claims == nil {
+				tt.claims = tt.holds
+			}
+			if diff := cmp.Diff(tt.claims, slices.Sorted(maps.Keys(p.Claims)), cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("claims (-want +got):\n%s", diff)
+			}
 			if diff := cmp.Diff(tt.awaits, slices.Sorted(maps.Keys(p.Waits))); diff != "" {
 				t.Errorf("waits (-want +got):\n%s", diff)
 			}
@@ -234,6 +306,16 @@ func TestAClaimedNodeStartsFirst(t *testing.T) {
 	in := see(newJob(rebootingAs(v1alpha1.RebootAlways), oneAtOnce), []Node{newNode("a"), newNode("b")})
 	in.Budgets = map[types.UID]NodeBudget{"a-uid": limited(), "b-uid": limited(isClaimed, seatless)}
 	if diff := cmp.Diff([]string{"start attempt 1 of rev on b"}, told(Next(in))); diff != "" {
+		t.Errorf("actions (-want +got):\n%s", diff)
+	}
+}
+
+// The node of the manager starts once it is claimed, although it was last: the nodes that could not be claimed instead still wait.
+func TestTheClaimedNodeOfTheManagerStarts(t *testing.T) {
+	in := see(newJob(rebootingAs(v1alpha1.RebootAlways), upToUnavailable(1)), []Node{newNode("a"), newNode("b")})
+	in.OwnNode = "a"
+	in.Budgets = map[types.UID]NodeBudget{"a-uid": limited(isClaimed, seatless), "b-uid": limited(exhausted)}
+	if diff := cmp.Diff([]string{"start attempt 1 of rev on a"}, told(Next(in))); diff != "" {
 		t.Errorf("actions (-want +got):\n%s", diff)
 	}
 }

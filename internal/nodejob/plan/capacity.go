@@ -220,13 +220,14 @@ func (p *planner) begin(w *nodePlan) {
 }
 
 // rank orders the candidates: what must be fixed comes before what is new, and what has started before what has not.
-// The node of the manager comes last if its workloads would be disrupted.
+// The node of the manager comes last if its workloads would be disrupted, even if it is claimed: otherwise it would wait for nodes
+// that cannot start.
 func (c *capacity) rank(i int) int {
 	w := &c.nodes[i]
 	switch {
 	case w.start.phase == task.Rollback:
 		return 0
-	case c.inPreparation(w), c.in.Budgets[w.node.UID].Claimed, c.isRetriedFirst(w.node):
+	case c.inPreparation(w), c.in.Budgets[w.node.UID].Claimed && w.node.Name != c.in.OwnNode, c.isRetriedFirst(w.node):
 		return 1
 	case w.progressDeadlineExceeded:
 		return 4 // its time has passed

@@ -30,6 +30,8 @@ type nodePlan struct {
 	failed bool
 	// exhausted is true if its record says that no attempt is left.
 	exhausted bool
+	// retried is true if the last attempt failed or was disrupted, and the run continues.
+	retried bool
 	// rollbackPending is true if a rollback runs, or starts without help.
 	rollbackPending bool
 	// rollbackFinished is true if no further rollback will run.
@@ -49,6 +51,8 @@ type nodePlan struct {
 	retained []*Pod
 	// written is true if this pass writes a record on the node: a second write would not include the first.
 	written bool
+	// endsRun is true if this pass records the end of the run: a success, or a failure after which nothing is retried.
+	endsRun bool
 	// step is the step that the node belongs to; noStep if it belongs to none.
 	step int
 	// claims is true if this pass claims the node from its NodeDisruptionBudgets.

@@ -52,9 +52,19 @@ func (q *quarantiner) quarantine() {
 	}
 }
 
-func (q *quarantiner) reconcileQuarantine(w *nodePlan) {
+// leaves reports whether onFailure.action leaves failed nodes as they are.
+func (q *quarantiner) leaves() bool {
 	policy := q.in.Job.Spec.OnFailure.Action
-	leave := policy == "" || policy == v1alpha1.FailureActionNone
+	return policy == "" || policy == v1alpha1.FailureActionNone
+}
+
+// willCordon reports whether a failed node is cordoned by this or the next pass.
+func (q *quarantiner) willCordon(w *nodePlan) bool {
+	return w.exhausted && !q.leaves() && !q.notAllowed() && !w.node.On.Record.Cordoned && q.cordons.cordon(w.node) != nil
+}
+
+func (q *quarantiner) reconcileQuarantine(w *nodePlan) {
+	policy, leave := q.in.Job.Spec.OnFailure.Action, q.leaves()
 	switch {
 	case w.exhausted && !leave && q.notAllowed(): // a cordon stays, and a drain stops
 	case w.exhausted && !leave:
@@ -76,7 +86,7 @@ func (q *quarantiner) retainsCordon(w *nodePlan) bool {
 		return false
 	case w.exhausted:
 		return !w.rollbackFinished // what the task did there must still be rolled back
-	case w.slot:
+	case w.slot, w.claims:
 		return true
 	case w.progressDeadlineExceeded, w.State != Waiting:
 		return false

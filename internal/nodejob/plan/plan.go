@@ -227,10 +227,12 @@ type Plan struct {
 	Slots int
 	// DrainPodRequests are the nodes whose pods the next plan must see in Input.Drains.
 	DrainPodRequests []DrainPodRequest
-	// Holds are the UIDs of the nodes that the NodeJob disrupts or is about to disrupt: their seats must not come back. Waits are
-	// those of the nodes that it would claim if their NodeDisruptionBudgets allowed it. They are never stored.
-	Holds map[types.UID]bool
-	Waits map[types.UID]bool
+	// Holds are the UIDs of the nodes that the NodeJob disrupts or is about to disrupt: their seats must not come back. Claims are
+	// those of them on which a run that has claimed its node continues. Waits are those of the nodes that it would claim if their
+	// NodeDisruptionBudgets allowed it. They are never stored.
+	Holds  map[types.UID]bool
+	Claims map[types.UID]bool
+	Waits  map[types.UID]bool
 	// Stages are how far the disruption of each node of Holds is, for the conditions of the nodes.
 	Stages map[types.UID]nodecondition.Stage
 	// Conditions are the statuses of the conditions of spec.publish, by the UID of the node. Excluded nodes have none.

@@ -145,8 +145,7 @@ func (as *assessor) writeEnd(w *nodePlan, pod *Pod, v *podAssessment) {
 			return
 		}
 	}
-	as.do(as.recorder.recordAction(w.node, pod, *v.record))
-	w.written = true
+	as.end(w, pod, *v.record)
 }
 
 // unrecorded handles a pod whose outcome cannot be recorded because the API server refuses the write. The pod has its
@@ -179,6 +178,7 @@ func (as *assessor) noteRunning(w *nodePlan, pod *Pod, v podAssessment, reason, 
 
 // noteRetry notes a node whose last attempt failed or was disrupted, and that continues.
 func (as *assessor) noteRetry(w *nodePlan) {
+	w.retried = true
 	w.addFailure(as.cordons.failureOf(w.node, true))
 	if rec := w.node.On.Record; rec.Disruptions >= manyDisruptions {
 		w.findings().disrupted = true

@@ -305,8 +305,14 @@ func (as *assessor) continueRun(w *nodePlan, r startRequest) bool {
 	return true
 }
 
+// end plans the record of the end of an attempt.
+func (p *pass) end(w *nodePlan, pod *Pod, r record.Record) {
+	a := p.recorder.recordAction(w.node, pod, r)
+	p.do(a)
+	w.written, w.endsRun = true, a.Final || a.Record.Outcome == record.Succeeded
+}
+
 // recordEnd ends a run without a pod that ends it.
 func (p *pass) recordEnd(w *nodePlan, r record.Record) {
-	p.do(p.recorder.recordAction(w.node, &Pod{}, r))
-	w.written = true
+	p.end(w, &Pod{}, r)
 }
