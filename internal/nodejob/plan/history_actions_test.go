@@ -28,6 +28,8 @@ func (h *history) do(action Action) {
 		h.mark(a)
 	case Evict:
 		h.evict(a)
+	case Claim:
+		h.claim(a)
 	case Stop:
 		h.say("pod %s is stopped (%s)", a.Pod.Name, a.Reason)
 		if pod := h.pods[a.Pod.Name]; pod != nil && pod.DeleteRequested.IsZero() {
@@ -72,6 +74,8 @@ func (h *history) target(action Action) *Node {
 	case PatchNode:
 		return h.nodes[a.Node]
 	case Evict:
+		return h.nodes[a.Node]
+	case Claim:
 		return h.nodes[a.Node]
 	case CleanUpNode:
 		return h.nodes[a.Node]
@@ -158,6 +162,7 @@ func (h *history) record(a Record) {
 		node.On.Label = ""
 	}
 	h.write(node, &decoded)
+	h.endBudget(node)
 	h.checkChange(&before, node, a.Change)
 	h.noteEnd(node.UID, a.Record.Revision, a.Record.Retry)
 	if a.KeepLabel && node.On.Label == "" {

@@ -65,6 +65,7 @@ func (h *history) checkAffects(in Input) {
 	readOnPeers(&is)
 	before, after := Next(was), Next(is)
 	before.Holds, after.Holds = held(&before, before.Holds, was.Nodes, ignored), held(&after, after.Holds, is.Nodes, ignored)
+	before.Claims, after.Claims = held(&before, before.Claims, was.Nodes, ignored), held(&after, after.Claims, is.Nodes, ignored)
 	before.Stages, after.Stages = held(&before, before.Stages, was.Nodes, ignored), held(&after, after.Stages, is.Nodes, ignored)
 	before.Nodes, after.Nodes = statesOf(before.Nodes, ignored), statesOf(after.Nodes, ignored)
 	if diff := cmp.Diff(before, after, cmpopts.EquateEmpty(), cmpopts.IgnoreFields(record.Change{}, "ResourceVersion"),

@@ -121,6 +121,7 @@ func (h *history) input() Input {
 		in.NotAllowed = task.NamespaceNotAllowed("ns")
 	}
 	h.addPeers(&in)
+	h.addBudgets(&in)
 	h.tellTroubles(&in)
 	for _, name := range slices.Sorted(maps.Keys(h.cache.pods)) {
 		pod := h.cache.pods[name]
@@ -142,6 +143,7 @@ func (h *history) pass() {
 		another = true
 		h.last.DrainPodRequests = nil
 		h.newManager()
+		h.forgetClaims()
 		h.catchUp()
 	case !h.faults || luck < 12:
 		h.catchUp()
@@ -156,6 +158,7 @@ func (h *history) pass() {
 	h.last = p
 	h.checkAllowed(in, p)
 	h.checkTenant(p)
+	h.checkBudget(in, p)
 	h.noteTry(in, p)
 	h.checkPlan(in, p)
 	h.noteStarts(in, p)
@@ -164,10 +167,12 @@ func (h *history) pass() {
 		if h.faults && h.rng.Intn(6) == 0 {
 			h.say("%T fails", action)
 			failed[h.target(action)] = true
+			h.failClaim(action)
 			continue
 		}
 		h.do(action)
 	}
+	h.reportToBudget(p)
 	h.noteBare(bare, failed)
 	h.removeOthers()
 	h.judgeStarts()

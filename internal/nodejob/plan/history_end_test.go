@@ -40,6 +40,7 @@ func (h *history) settle() {
 		h.changed(node)
 	}
 	h.settleMore()
+	h.settleBudget()
 	if h.badNode() != nil {
 		h.settleBeside()
 		return
@@ -162,6 +163,7 @@ func (h *history) until(what string, over func() bool) {
 	for pass := range passes {
 		h.grow(pass)
 		h.persist()
+		h.relieveBudget()
 		h.now = h.now.Add(5 * time.Second)
 		h.kubelets()
 		h.sweep()

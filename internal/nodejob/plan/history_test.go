@@ -208,6 +208,7 @@ type history struct {
 	namespaces
 	tenant
 	earlierPods
+	budgeter
 }
 
 // cache is what the manager sees.
@@ -277,6 +278,7 @@ func play(seed int64) *history {
 
 		namespaces: newNamespaces(seed),
 		tenant:     newTenant(seed),
+		budgeter:   newBudgeter(seed),
 	}
 	h.job = h.someJob()
 	h.someMore()
@@ -299,6 +301,7 @@ func play(seed int64) *history {
 		h.event()
 		h.labelNamespace()
 		h.intrude()
+		h.changeBudget()
 		if h.pass(); h.broken != "" || h.gone {
 			break
 		}
