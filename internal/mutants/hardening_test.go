@@ -6,7 +6,7 @@ package mutants_test
 import "maps"
 
 // hardening are mistakes in the environment of honest Linux workers: joining nodes, control planes, skewed clocks,
-// schedules, users, refusals, and a compromised node.
+// schedules, users, refusals, budgets, and a compromised node.
 var hardening = map[string]mutant{
 	"a status that a user has written is believed": {
 		"../../seal/seal.go", "if hmac.Equal([]byte(k.NodeJob(job)), []byte(job.Status.ControllerState.Seal)) {", "if true {",
@@ -177,6 +177,36 @@ var hardening = map[string]mutant{
 	},
 	"the label of a success without record is taken for a skip": {
 		"recording.go", " && !marksSuccess(node, a.Record)", "",
+	},
+	"a node is disrupted without a claim": {
+		"budget.go", "if !known || b.Claimed || c.hasBegun(w.node) {", "if !known || true {",
+	},
+	"a node is claimed although its budgets do not allow it": {
+		"budget.go", "case !b.Allowed:", "case !b.Allowed && false:",
+	},
+	"a run starts that can end after the window": {
+		"budget.go", "case !closes.IsZero() && c.in.Now.Add(run).After(closes):", "case !closes.IsZero() && c.in.Now.After(closes):",
+	},
+	"a closed budget with scope Tasks stops no task": {
+		"budget.go", "if r.phase != task.Task || closed == nil ||", "if r.phase != task.Task || closed == nil || true ||",
+	},
+	"a failed node gets its seat back before it is cordoned": {
+		"budget.go", " || p.quarantiner.willCordon(w)", "",
+	},
+	"a node gets its seat back between two attempts": {
+		"budget.go", "case causeBackoff, causeSlot, causeTerminatingPod:", "case causeSlot:",
+	},
+	"a claim outlives its run": {
+		"budget.go", "return !w.endsRun && (w.slot || w.claims || p.retries(w) || p.hasBegun(w.node))", "return true",
+	},
+	"a node that is cordoned after a failure runs again without a claim": {
+		"budget.go", "return j.isPrepared(node) && !quarantined &&", "return j.isPrepared(node) && (!quarantined || true) &&",
+	},
+	"the claimed node of the manager waits for nodes that cannot start": {
+		"capacity.go", ".Claimed && w.node.Name != c.in.OwnNode,", ".Claimed,",
+	},
+	"a cordoned node with a seat is taken for claimed": {
+		"budget.go", "(b.Claimed || b.Seat == \"\")", "(b.Claimed || b.Seat == \"\" || true)",
 	},
 }
 

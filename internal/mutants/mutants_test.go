@@ -43,6 +43,8 @@ func TestEachMistakeInThePlannerIsFound(t *testing.T) {
 			"drains before the task do not count",
 			"each disruption restarts the progress deadline",
 			"the label of a success without record is taken for a skip",
+			"a cordoned node with a seat is taken for claimed",
+			"the claimed node of the manager waits for nodes that cannot start",
 		},
 	}.test(t)
 }
