@@ -24,6 +24,9 @@ func TestPublishedConditions(t *testing.T) {
 		j.Spec.Publish = []v1alpha1.PublishedResult{{Result: "a", Label: "example.com/a"}}
 	}
 	deleted := func(j *v1alpha1.NodeJob) { j.DeletionTimestamp = new(metav1.NewTime(now)) }
+	undone := func(j *v1alpha1.NodeJob) {
+		j.Spec.DeletionPolicy, j.Spec.Rollback = v1alpha1.DeletionRollback, &v1alpha1.RollbackSpec{Script: "undo"}
+	}
 	elsewhere := func(j *v1alpha1.NodeJob) {
 		j.Spec.Nodes.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "other"}}
 	}
@@ -41,7 +44,10 @@ func TestPublishedConditions(t *testing.T) {
 			want: corev1.ConditionTrue,
 		},
 		"the NodeJob is deleted": {job: []func(*v1alpha1.NodeJob){publishes, deleted}, node: []func(*Node){recorded(record.Succeeded)}},
-		"not selected":           {job: []func(*v1alpha1.NodeJob){publishes, elsewhere}, node: []func(*Node){recorded(record.Succeeded)}},
+		"the NodeJob is deleted, and rolled back": {
+			job: []func(*v1alpha1.NodeJob){publishes, deleted, undone}, node: []func(*Node){recorded(record.Succeeded)},
+		},
+		"not selected": {job: []func(*v1alpha1.NodeJob){publishes, elsewhere}, node: []func(*Node){recorded(record.Succeeded)}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := see(newJob(tt.job...), []Node{newNode("a", tt.node...)})
