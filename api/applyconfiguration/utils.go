@@ -44,6 +44,10 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.ContentRefApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("DrainSpec"):
 		return &apiv1alpha1.DrainSpecApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("EnvVar"):
+		return &apiv1alpha1.EnvVarApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("EnvVarSource"):
+		return &apiv1alpha1.EnvVarSourceApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ExcludedNodes"):
 		return &apiv1alpha1.ExcludedNodesApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("GateSpec"):
@@ -78,6 +82,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.NodeDrainApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("NodeFailure"):
 		return &apiv1alpha1.NodeFailureApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("NodeFieldSelector"):
+		return &apiv1alpha1.NodeFieldSelectorApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("NodeGuard"):
 		return &apiv1alpha1.NodeGuardApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("NodeGuardControllerState"):

@@ -73,6 +73,9 @@ const (
 	// with a key that only the manager has. A pod without a valid seal is not the manager's.
 	SealAnnotation = Group + "/seal"
 
+	// InputsAnnotation, on a task's pod, is a hash of the values that it has from the Node (task.env).
+	InputsAnnotation = Group + "/inputs"
+
 	// MachineAnnotation, on a task's pod, is "<machine ID>/<boot ID>" of the node when the pod was made.
 	MachineAnnotation = Group + "/machine"
 )

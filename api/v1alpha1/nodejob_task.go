@@ -77,7 +77,7 @@ type TaskSpec struct {
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=64
-	Env []corev1.EnvVar `json:"env,omitempty"`
+	Env []EnvVar `json:"env,omitempty"`
 
 	// timeoutSeconds is the time limit of one attempt in seconds, including the image pull: 1 to 86400. The default is 600.
 	// +optional
@@ -118,6 +118,71 @@ type TaskSpec struct {
 	// +optional
 	// +kubebuilder:default={}
 	Output OutputSpec `json:"output,omitzero"`
+}
+
+// EnvVar is a variable of the environment, as in a container, but its value may also come from the Node.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.valueFrom) || !has(self.value) || self.value.size() == 0",message="task.env sets both value and valueFrom of a variable: remove one of them"
+type EnvVar struct {
+	// name is the name of the variable.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	Name string `json:"name,omitempty"`
+	// value is the value of the variable. As in a container, $(NAME) is replaced by the value of an earlier variable, and $$ by $.
+	// +optional
+	Value string `json:"value,omitempty"`
+	// valueFrom is the source of the value.
+	//
+	// Example: {nodeFieldRef: {fieldPath: "metadata.labels['topology.kubernetes.io/zone']"}}
+	// +optional
+	ValueFrom *EnvVarSource `json:"valueFrom,omitempty"`
+}
+
+// EnvVarSource is the source of a variable. Exactly one of its fields must be set.
+//
+// +kubebuilder:validation:XValidation:rule="(has(self.nodeFieldRef) ? 1 : 0) + (has(self.configMapKeyRef) ? 1 : 0) + (has(self.secretKeyRef) ? 1 : 0) + (has(self.fieldRef) ? 1 : 0) + (has(self.resourceFieldRef) ? 1 : 0) == 1",message="set exactly one source in task.env.valueFrom, such as nodeFieldRef, configMapKeyRef or secretKeyRef"
+type EnvVarSource struct {
+	// configMapKeyRef selects a key of a ConfigMap in the namespace of the NodeJob.
+	// +optional
+	ConfigMapKeyRef *corev1.ConfigMapKeySelector `json:"configMapKeyRef,omitempty"`
+
+	// secretKeyRef selects a key of a Secret in the namespace of the NodeJob. The value is masked in the output.
+	// +optional
+	SecretKeyRef *corev1.SecretKeySelector `json:"secretKeyRef,omitempty"`
+
+	// fieldRef selects a field of the pod, as in a container.
+	// +optional
+	FieldRef *corev1.ObjectFieldSelector `json:"fieldRef,omitempty"`
+
+	// resourceFieldRef selects a resource of the container, as in a container.
+	// +optional
+	ResourceFieldRef *corev1.ResourceFieldSelector `json:"resourceFieldRef,omitempty"`
+
+	// nodeFieldRef selects a field of the Node on which the pod runs. The manager reads the value when it creates the pod.
+	// +optional
+	NodeFieldRef *NodeFieldSelector `json:"nodeFieldRef,omitempty"`
+}
+
+// NodeFieldSelector selects a field of the Node.
+//
+// +kubebuilder:validation:XValidation:rule="self.fieldPath.matches(\"^(metadata[.](labels|annotations)[[]'([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?'[]]|spec[.]providerID|status[.]nodeInfo[.]architecture)$\")",message="task.env.valueFrom.nodeFieldRef.fieldPath must be metadata.labels['KEY'], metadata.annotations['KEY'], spec.providerID or status.nodeInfo.architecture: for the zone, use metadata.labels['topology.kubernetes.io/zone']"
+// +kubebuilder:validation:XValidation:rule="!self.fieldPath.matches(\"'([^/]*[.])?everynode[.]dev/\")",message="task.env.valueFrom.nodeFieldRef.fieldPath must not name a key of everynode.dev, which the manager changes with each run: publish a result under a key of your own, and read that"
+type NodeFieldSelector struct {
+	// fieldPath is the field: metadata.labels['KEY'], metadata.annotations['KEY'], spec.providerID or status.nodeInfo.architecture. The
+	// zone of a node is its label topology.kubernetes.io/zone. A node may change its own annotations and many of its labels: see
+	// docs/security.md.
+	//
+	// Example: metadata.annotations['example.com/bond-mode']
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=340
+	FieldPath string `json:"fieldPath,omitempty"`
+
+	// default is the value on a node that does not have the label or the annotation, or whose field is empty. Without it, such a
+	// node waits until the value exists. A value may have at most 4096 bytes.
+	// +optional
+	// +kubebuilder:validation:MaxLength=4096
+	Default *string `json:"default,omitempty"`
 }
 
 // OutputSpec defines which parts of the output of an attempt are stored.
@@ -249,6 +314,12 @@ type RerunSpec struct {
 	// false.
 	// +optional
 	OnReboot bool `json:"onReboot,omitempty"`
+
+	// onInputChange reruns the task if the values that task.env takes from the Node (valueFrom.nodeFieldRef) differ from those of the
+	// last run, which must have succeeded with the same revision. The rerun starts at least 60 seconds after the end of that run. A
+	// value that is missing or invalid does not rerun the task. The default is false.
+	// +optional
+	OnInputChange bool `json:"onInputChange,omitempty"`
 
 	// periodSeconds reruns the task periodically, in seconds: 10 to 31536000. The runs on the nodes are spread over the period. The
 	// first rerun takes place at least half a period after the success. With 0, which is the default, the task is not rerun

@@ -94,6 +94,10 @@ const (
 	ReasonNotReported = "NotReported"
 	// ReasonNodeUnreachable means that the node's Ready condition is Unknown.
 	ReasonNodeUnreachable = "NodeUnreachable"
+	// ReasonNodeFieldNotFound means that task.env takes a value from the Node that the Node does not have.
+	ReasonNodeFieldNotFound = "NodeFieldNotFound"
+	// ReasonNodeFieldInvalid means that task.env takes a value from the Node that is too long or has a zero byte.
+	ReasonNodeFieldInvalid = "NodeFieldInvalid"
 	// ReasonNodeTerminating means that the Node is being deleted.
 	ReasonNodeTerminating = "NodeTerminating"
 	// ReasonPodTerminating means that a pod of an earlier attempt or revision is still terminating on the node.

@@ -84,7 +84,7 @@ func setEnv(job *v1alpha1.NodeJob, name, value string) {
 			return
 		}
 	}
-	job.Spec.Task.Env = append(job.Spec.Task.Env, corev1.EnvVar{Name: name, Value: value})
+	job.Spec.Task.Env = append(job.Spec.Task.Env, v1alpha1.EnvVar{Name: name, Value: value})
 }
 
 // finish sets the fields that all manifests have in common.

@@ -38,7 +38,7 @@ func (w *world) secretJob(name string, change func(*v1alpha1.NodeJobSpec)) *v1al
 	}))
 	return w.job(name, func(s *v1alpha1.NodeJobSpec) {
 		s.Nodes.Selector.MatchLabels = map[string]string{tierLabel: w.namespace}
-		s.Task.Env = []corev1.EnvVar{{Name: "TOKEN", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
+		s.Task.Env = []v1alpha1.EnvVar{{Name: "TOKEN", ValueFrom: &v1alpha1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
 			LocalObjectReference: corev1.LocalObjectReference{Name: "join"}, Key: "token",
 		}}}}
 		change(s)

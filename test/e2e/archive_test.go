@@ -152,7 +152,7 @@ func TestTheOutputOfANodeIsInItsArchive(t *testing.T) {
 		func(s *v1alpha1.NodeJobSpec) {
 			s.Task.Output.Record = v1alpha1.OutputNone
 			s.Task.Resources = &v1alpha1.TaskResources{Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("32Mi")}}
-			s.Task.Env = []corev1.EnvVar{{Name: "PASSWORD", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
+			s.Task.Env = []v1alpha1.EnvVar{{Name: "PASSWORD", ValueFrom: &v1alpha1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
 				LocalObjectReference: corev1.LocalObjectReference{Name: "password"}, Key: "password",
 			}}}}
 		},

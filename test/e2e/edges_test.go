@@ -36,7 +36,7 @@ func TestScriptsRunAsTheirAuthorsMeanThem(t *testing.T) {
 	w.job("login", "set -u\n[ \"$USER\" = root ] && [ \"$LOGNAME\" = root ] && [ -x \"$SHELL\" ]", once)
 	w.job("silent", "set -e\ntrue\ntest -e /nothing/is/here", once)
 	w.job("large-variable", "true", once, func(s *v1alpha1.NodeJobSpec) {
-		s.Task.Env = []corev1.EnvVar{{Name: "LARGE", ValueFrom: &corev1.EnvVarSource{
+		s.Task.Env = []v1alpha1.EnvVar{{Name: "LARGE", ValueFrom: &v1alpha1.EnvVarSource{
 			ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "large"}, Key: "value"},
 		}}}
 	})

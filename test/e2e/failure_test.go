@@ -184,7 +184,7 @@ func TestR19_AFailedCanaryIsRolledBackAndDrainedAndTheOthersAreSpared(t *testing
 	changed, undo := w.markFile()+".changed", w.markFile()+".undo"
 	w.job("broken", w.mark()+"; touch "+changed+`; echo "disk.size-gb=12" >> $EVERYNODE_RESULTS; echo no room left; exit 7`,
 		onNodes(canary, "node-2"), func(s *v1alpha1.NodeJobSpec) {
-			s.Task.Env = []corev1.EnvVar{{Name: "EXTRA", Value: "from-env"}}
+			s.Task.Env = []v1alpha1.EnvVar{{Name: "EXTRA", Value: "from-env"}}
 			s.Rollback = &v1alpha1.RollbackSpec{Script: fmt.Sprintf(
 				"rm %s; env > %s.env; while [ ! -e %s ]; do sleep 0.1; done; echo undone", changed, w.markFile(), undo)}
 			s.Retry.Limit = new(int32(1))

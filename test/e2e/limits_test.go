@@ -27,7 +27,7 @@ func TestAScriptPastItsMemoryLimitFailsWithoutItsSecret(t *testing.T) {
 	limited := func(s *v1alpha1.NodeJobSpec) {
 		onNode2(s)
 		s.Retry.Limit = new(int32(0))
-		s.Task.Env = []corev1.EnvVar{{Name: "TOKEN", ValueFrom: &corev1.EnvVarSource{
+		s.Task.Env = []v1alpha1.EnvVar{{Name: "TOKEN", ValueFrom: &v1alpha1.EnvVarSource{
 			SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "token"}, Key: "value"},
 		}}}
 		s.Task.Resources = &v1alpha1.TaskResources{Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("64Mi")}}

@@ -14,7 +14,6 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -71,11 +70,11 @@ func (w *world) recipe(file string, changes ...func(*v1alpha1.NodeJobSpec)) reci
 func (w *world) with(name, value string) func(*v1alpha1.NodeJobSpec) {
 	return func(s *v1alpha1.NodeJobSpec) {
 		w.t.Helper()
-		i := slices.IndexFunc(s.Task.Env, func(e corev1.EnvVar) bool { return e.Name == name })
+		i := slices.IndexFunc(s.Task.Env, func(e v1alpha1.EnvVar) bool { return e.Name == name })
 		if i < 0 {
 			w.t.Fatalf("the recipe has no variable %s", name)
 		}
-		s.Task.Env[i] = corev1.EnvVar{Name: name, Value: value}
+		s.Task.Env[i] = v1alpha1.EnvVar{Name: name, Value: value}
 	}
 }
 

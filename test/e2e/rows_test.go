@@ -370,7 +370,7 @@ echo by-the-task > /etc/seen-by-the-test`},
 	w.job("host", "", func(s *v1alpha1.NodeJobSpec) {
 		s.Task = v1alpha1.TaskSpec{
 			ScriptFrom: &v1alpha1.ScriptSource{ConfigMapKeyRef: v1alpha1.ConfigMapKeyRef{Name: "scripts", Key: "setup.sh"}},
-			Env:        []corev1.EnvVar{{Name: "EXTRA", Value: "from-env"}},
+			Env:        []v1alpha1.EnvVar{{Name: "EXTRA", Value: "from-env"}},
 		}
 		s.Task.Check = &v1alpha1.CheckSpec{Script: "grep -q by-the-task /etc/seen-by-the-test"}
 	})

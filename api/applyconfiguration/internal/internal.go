@@ -226,6 +226,36 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         scalar: numeric
       default: 600
+- name: com.github.everynode.everynode.api.v1alpha1.EnvVar
+  map:
+    fields:
+    - name: name
+      type:
+        scalar: string
+    - name: value
+      type:
+        scalar: string
+    - name: valueFrom
+      type:
+        namedType: com.github.everynode.everynode.api.v1alpha1.EnvVarSource
+- name: com.github.everynode.everynode.api.v1alpha1.EnvVarSource
+  map:
+    fields:
+    - name: configMapKeyRef
+      type:
+        namedType: io.k8s.api.core.v1.ConfigMapKeySelector
+    - name: fieldRef
+      type:
+        namedType: io.k8s.api.core.v1.ObjectFieldSelector
+    - name: nodeFieldRef
+      type:
+        namedType: com.github.everynode.everynode.api.v1alpha1.NodeFieldSelector
+    - name: resourceFieldRef
+      type:
+        namedType: io.k8s.api.core.v1.ResourceFieldSelector
+    - name: secretKeyRef
+      type:
+        namedType: io.k8s.api.core.v1.SecretKeySelector
 - name: com.github.everynode.everynode.api.v1alpha1.ExcludedNodes
   map:
     fields:
@@ -619,6 +649,15 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         scalar: string
     - name: rollbackMessage
+      type:
+        scalar: string
+- name: com.github.everynode.everynode.api.v1alpha1.NodeFieldSelector
+  map:
+    fields:
+    - name: default
+      type:
+        scalar: string
+    - name: fieldPath
       type:
         scalar: string
 - name: com.github.everynode.everynode.api.v1alpha1.NodeGuard
@@ -1163,6 +1202,9 @@ var schemaYAML = typed.YAMLObject(`types:
 - name: com.github.everynode.everynode.api.v1alpha1.RerunSpec
   map:
     fields:
+    - name: onInputChange
+      type:
+        scalar: boolean
     - name: onMachineChange
       type:
         scalar: boolean
@@ -1368,7 +1410,7 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         list:
           elementType:
-            namedType: io.k8s.api.core.v1.EnvVar
+            namedType: com.github.everynode.everynode.api.v1alpha1.EnvVar
           elementRelationship: associative
           keys:
           - name

@@ -133,7 +133,11 @@ func (d *draft) check() error {
 	if d.job.Spec.Task.Template != nil && len(pod.Containers) == 0 {
 		return errors.New("it has no container")
 	}
-	for _, c := range slices.Concat(pod.InitContainers, pod.Containers, []corev1.Container{{Env: d.job.Spec.Task.Env}}) {
+	var script corev1.Container
+	for i := range d.job.Spec.Task.Env {
+		script.Env = append(script.Env, corev1.EnvVar{Name: d.job.Spec.Task.Env[i].Name})
+	}
+	for _, c := range slices.Concat(pod.InitContainers, pod.Containers, []corev1.Container{script}) {
 		names := map[string]bool{}
 		for _, env := range c.Env {
 			if names[env.Name] {

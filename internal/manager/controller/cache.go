@@ -88,12 +88,13 @@ func stripNode(node *corev1.Node) *corev1.Node {
 	if c := task.ReadyCondition(node); c != nil {
 		ready = []corev1.NodeCondition{*c}
 	}
-	node.Spec = corev1.NodeSpec{Taints: node.Spec.Taints, Unschedulable: node.Spec.Unschedulable}
+	node.Spec = corev1.NodeSpec{Taints: node.Spec.Taints, Unschedulable: node.Spec.Unschedulable, ProviderID: node.Spec.ProviderID}
 	node.Status = corev1.NodeStatus{
 		Conditions: append(ready, nodecondition.Kept(node.Status.Conditions)...),
 		NodeInfo: corev1.NodeSystemInfo{
-			BootID:    node.Status.NodeInfo.BootID,
-			MachineID: node.Status.NodeInfo.MachineID,
+			BootID:       node.Status.NodeInfo.BootID,
+			MachineID:    node.Status.NodeInfo.MachineID,
+			Architecture: node.Status.NodeInfo.Architecture,
 		},
 	}
 	return node

@@ -97,6 +97,7 @@ func TestStripKeepsWhatThePlanReads(t *testing.T) {
 	node.Spec.Unschedulable = true
 	node.Annotations[v1alpha1.CordonedAnnotation] = "ns.everynode.dev/job"
 	node.Status.Images = []corev1.ContainerImage{{Names: []string{"x"}}}
+	node.Spec.ProviderID, node.Status.NodeInfo.Architecture = "cloud://1", "arm64"
 	wantNode := observe.Node(node.DeepCopy())
 	gotNode := observe.Node(strip(seal.Key{}, node).(*corev1.Node))
 	if diff := cmp.Diff(wantNode, gotNode); diff != "" {

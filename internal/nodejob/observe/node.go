@@ -33,6 +33,8 @@ func Node(node *corev1.Node) plan.Node {
 		Deleting:        !node.DeletionTimestamp.IsZero(),
 		BootID:          record.BoundID(node.Status.NodeInfo.BootID),
 		MachineID:       record.BoundID(node.Status.NodeInfo.MachineID),
+		ProviderID:      node.Spec.ProviderID,
+		Architecture:    node.Status.NodeInfo.Architecture,
 	}
 	if t := node.DeletionTimestamp; t != nil {
 		view.DeletingSince = t.Time

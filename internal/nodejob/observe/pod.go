@@ -35,6 +35,7 @@ func Pod(pod *corev1.Pod) plan.Pod {
 		Revision:      pod.Labels[v1alpha1.RevisionLabel],
 		Attempt:       attemptOf(pod),
 		Retry:         pod.Annotations[v1alpha1.RetryAnnotation],
+		Inputs:        record.BoundInputs(pod.Annotations[v1alpha1.InputsAnnotation]),
 		ChangedBy:     record.ChangedBy(pod.Annotations),
 		Archive:       record.ValidLocation(pod.Annotations[v1alpha1.ArchiveAnnotation]),
 		Created:       pod.CreationTimestamp.Time,

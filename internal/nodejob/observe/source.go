@@ -170,7 +170,7 @@ func unusableCommand(command []string) *task.Obstacle {
 const maxVariableBytes = 128 << 10
 
 // unusableEnv returns why no program can be started with the variables, or nil. Values from ConfigMaps and Secrets are not read.
-func unusableEnv(env []corev1.EnvVar) *task.Obstacle {
+func unusableEnv(env []v1alpha1.EnvVar) *task.Obstacle {
 	for i := range env {
 		if most := maxVariableBytes - len(env[i].Name) - len("=") - 1; len(env[i].Value) > most {
 			return &task.Obstacle{Reason: v1alpha1.ReasonInvalidScript, Message: fmt.Sprintf(

@@ -43,7 +43,7 @@ func CompareNodes(before, after *Node) NodeChange {
 	c.annotations = !maps.Equal(before.Annotations, after.Annotations)
 	c.replaced = before.UID != after.UID || before.MachineID != after.MachineID || before.Deleting != after.Deleting
 	c.rebooted = before.BootID != after.BootID
-	c.general = c.replaced || c.rebooted || before.Unschedulable != after.Unschedulable || before.Ready != after.Ready ||
+	c.general = before.ProviderID != after.ProviderID || before.Architecture != after.Architecture || c.replaced || c.rebooted || before.Unschedulable != after.Unschedulable || before.Ready != after.Ready ||
 		!slices.Equal(before.CordonedBy, after.CordonedBy) || !slices.EqualFunc(before.Taints, after.Taints, sameTaint)
 	return c
 }
@@ -66,7 +66,7 @@ func (c NodeChange) Affects(job *v1alpha1.NodeJob, now time.Time, hasPod func() 
 	if c.general && !c.isIgnoredBy(job, now) {
 		return true
 	}
-	if c.before != nil && (c.ofRecord(v1alpha1.RecordKey(job.Namespace, job.Name)) || c.ofOwnMetadata(&job.Spec) || c.ofPeers(job) || c.ofSelection(job)) {
+	if c.before != nil && (c.ofRecord(v1alpha1.RecordKey(job.Namespace, job.Name)) || c.ofOwnMetadata(&job.Spec) || c.ofPeers(job) || c.ofSelection(job) || c.ofInputs(&job.Spec)) {
 		return true
 	}
 	return c.general && hasPod()
@@ -158,6 +158,9 @@ func mayRerun(job *v1alpha1.NodeJob, node *Node, rec *record.Record, now time.Ti
 	if onMachineChange(job) && differ(rec.MachineID, node.MachineID) || job.Spec.Rerun.OnReboot && differ(rec.BootID, node.BootID) {
 		return true
 	}
+	if job.Spec.Rerun.OnInputChange && inputsChanged(job, node, rec) {
+		return true
+	}
 	if len(rec.RemovedLabels) > 0 && slices.ContainsFunc(job.Spec.RemoveLabels, func(key string) bool { _, is := node.Labels[key]; return is }) {
 		return true
 	}
@@ -191,6 +194,12 @@ func (c NodeChange) ofOwnMetadata(spec *v1alpha1.NodeJobSpec) bool {
 	}
 	return slices.ContainsFunc(spec.Publish, published) || slices.ContainsFunc(spec.RemoveLabels, c.ofLabel) ||
 		(len(spec.Publish) > 0 && c.ofAnnotation(v1alpha1.PublishedAnnotation))
+}
+
+// ofInputs reports whether the change is one of the values that task.env takes from the Node.
+func (c NodeChange) ofInputs(spec *v1alpha1.NodeJobSpec) bool {
+	before, after := readNodeValues(spec, c.before), readNodeValues(spec, c.after)
+	return before.Message != after.Message || !maps.Equal(before.Values, after.Values)
 }
 
 // ofPeers reports whether the change may end the wait of a NodeJob for another one.

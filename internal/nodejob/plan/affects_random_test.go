@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -20,6 +21,7 @@ import (
 	"github.com/everynode/everynode/internal/nodejob/observe"
 	"github.com/everynode/everynode/internal/nodejob/plan"
 	"github.com/everynode/everynode/internal/nodejob/record"
+	"github.com/everynode/everynode/internal/nodejob/task"
 )
 
 // small is a cluster with a few nodes and NodeJobs, of which the first is planned.
@@ -112,6 +114,23 @@ func (s *small) spec(spec *v1alpha1.NodeJobSpec) {
 		spec.Rollout.Steps = []v1alpha1.RolloutStep{{Name: "first", SoakSeconds: 60}, {Name: "all"}}
 	}
 	spec.Suspend = s.seldom()
+	if s.IntN(2) == 0 {
+		s.inputs(spec)
+	}
+}
+
+// inputs has the task take values from the node.
+func (s *small) inputs(spec *v1alpha1.NodeJobSpec) {
+	for i, path := range []string{"metadata.labels['zone']", "metadata.annotations['x.example/role']", "spec.providerID", "status.nodeInfo.architecture"} {
+		if s.IntN(2) == 0 {
+			ref := &v1alpha1.NodeFieldSelector{FieldPath: path}
+			if s.often() {
+				ref.Default = new("none")
+			}
+			spec.Task.Env = append(spec.Task.Env, v1alpha1.EnvVar{Name: fmt.Sprint("INPUT", i), ValueFrom: &v1alpha1.EnvVarSource{NodeFieldRef: ref}})
+		}
+	}
+	spec.Rerun.OnInputChange = len(spec.Task.Env) > 0 && s.IntN(2) == 0
 }
 
 func (s *small) node(i int, done bool) *corev1.Node {
@@ -140,6 +159,11 @@ func (s *small) node(i int, done bool) *corev1.Node {
 			MachineID:  "machine",
 			PodUID:     "gone",
 		}
+		if values := s.values(node); s.often() {
+			rec.Inputs = values.Hash()
+		} else {
+			rec.Inputs = "other"
+		}
 		if !done && !s.often() {
 			rec.Outcome = []record.Outcome{record.Failed, record.Disrupted}[s.IntN(2)]
 			rec.Cordoned = s.seldom()
@@ -165,6 +189,13 @@ func (s *small) node(i int, done bool) *corev1.Node {
 	return node
 }
 
+// values are those that the task takes from the node.
+func (s *small) values(node *corev1.Node) task.NodeValues {
+	return task.ReadNodeValues(s.jobs[0].Spec.Task.Env, task.NodeFields{
+		Labels: node.Labels, Annotations: node.Annotations, ProviderID: node.Spec.ProviderID, Architecture: node.Status.NodeInfo.Architecture,
+	})
+}
+
 // change is one that plan.CompareNodes finds.
 func (s *small) change(node *corev1.Node) {
 	toggle := func(taint corev1.Taint) {
@@ -183,7 +214,7 @@ func (s *small) change(node *corev1.Node) {
 			node.Labels[key] = value
 		}
 	}
-	switch s.IntN(11) {
+	switch s.IntN(15) {
 	case 0, 1:
 		ready := &node.Status.Conditions[0]
 		ready.Status = []corev1.ConditionStatus{corev1.ConditionTrue, corev1.ConditionFalse, corev1.ConditionUnknown}[s.IntN(3)]
@@ -212,6 +243,14 @@ func (s *small) change(node *corev1.Node) {
 		label("node-role.kubernetes.io/control-plane", "")
 	case 10:
 		label(corev1.LabelOSStable, string(corev1.Windows))
+	case 11:
+		label("zone", "a")
+	case 12:
+		node.Annotations["x.example/role"] = []string{"db", strings.Repeat("x", 5000), strings.Repeat("x", 6000)}[s.IntN(3)]
+	case 13:
+		node.Spec.ProviderID += "x"
+	case 14:
+		node.Status.NodeInfo.Architecture += "x"
 	}
 }
 

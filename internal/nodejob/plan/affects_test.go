@@ -179,9 +179,12 @@ func TestNodeChangesOutsideOfRuns(t *testing.T) {
 				},
 			},
 		),
+		"reads": mine(v1alpha1.NodeJobSpec{Task: v1alpha1.TaskSpec{Env: []v1alpha1.EnvVar{
+			{Name: "RACK", ValueFrom: &v1alpha1.EnvVarSource{NodeFieldRef: &v1alpha1.NodeFieldSelector{FieldPath: "metadata.labels['x.example/rack']"}}},
+		}}}),
 		"gated": mine(v1alpha1.NodeJobSpec{Gate: &v1alpha1.GateSpec{}, Rerun: v1alpha1.RerunSpec{OnReboot: true, PeriodSeconds: 3600}}),
 	}
-	everyone := []string{"plain", "publishes", "removes", "depends", "shares", "gated", "assumes"}
+	everyone := []string{"plain", "publishes", "removes", "depends", "shares", "gated", "assumes", "reads"}
 	gate := corev1.Taint{Key: "x.example/gate", Value: "everynode", Effect: corev1.TaintEffectNoSchedule}
 	tests := map[string]struct {
 		change func(n *corev1.Node)
@@ -220,6 +223,12 @@ func TestNodeChangesOutsideOfRuns(t *testing.T) {
 			func(n *corev1.Node) { n.Labels["x.example/done"] = "yes" },
 			[]string{"assumes", "depends", "shares"},
 		},
+		"a label that task.env reads": {
+			func(n *corev1.Node) { n.Labels["x.example/rack"] = "7" },
+			[]string{"reads", "depends", "shares"},
+		},
+		"the provider ID is set":          {func(n *corev1.Node) { n.Spec.ProviderID = "cloud://1" }, everyone},
+		"the architecture is known":       {func(n *corev1.Node) { n.Status.NodeInfo.Architecture = "arm64" }, everyone},
 		"a label that another selects on": {func(n *corev1.Node) { n.Labels["tier"] = "y" }, []string{"depends", "shares"}},
 		"another is done": {
 			func(n *corev1.Node) { n.Labels["ns.everynode.dev/other"] = "rev2" },

@@ -269,6 +269,7 @@ func (a *attemptReader) recordOf(pod *Pod, node *Node, e end) record.Record {
 		MachineID: node.MachineID,
 		Retry:     pod.Retry,
 		ChangedBy: pod.ChangedBy,
+		Inputs:    pod.Inputs,
 		PodUID:    pod.UID,
 
 		FirstStartedAt: a.firstStart(node, pod.Revision),

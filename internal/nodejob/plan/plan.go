@@ -95,6 +95,9 @@ type Node struct {
 	// BootID and MachineID are what the kubelet reports; "" if it has not reported yet.
 	BootID    string
 	MachineID string
+	// ProviderID and Architecture are those of the Node; "" if they are not set yet.
+	ProviderID   string
+	Architecture string
 	// On is what the node stores for this NodeJob, and OnPeers what it stores for each of Input.DependsOn, followed by each
 	// of Input.GatePeers.
 	On      record.NodeRecord
@@ -120,6 +123,8 @@ type Pod struct {
 	Attempt  int32
 	// Retry is task.RetryToken of the NodeJob when the pod was created.
 	Retry string
+	// Inputs is a hash of the values that the pod has from the Node (task.env); "" if it has none.
+	Inputs string
 	// ChangedBy is the user who had last changed the spec when the pod was created; "" if that is unknown.
 	ChangedBy string
 	// Archive is where the whole output of the attempt is stored; "" for nowhere.

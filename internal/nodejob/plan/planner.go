@@ -216,10 +216,10 @@ func (as *assessor) assessIdleNode(terminating bool, known recordState, w *nodeP
 		as.assumeDone(w)
 		return
 	}
-	if !known.notBefore.IsZero() {
+	if !known.notBefore.IsZero() && known.rerunReason == "" {
 		as.noteRetry(w)
 	}
-	if b := as.startBlock(startRequest{task.Task, node, terminating, known.notBefore}); b.blocks() {
+	if b := as.startBlock(startRequest{task.Task, node, terminating, known.notBefore, known.rerunReason}); b.blocks() {
 		w.waitFor(b)
 		return
 	}
@@ -228,6 +228,10 @@ func (as *assessor) assessIdleNode(terminating bool, known recordState, w *nodeP
 }
 
 func (j *job) attempt(node *Node, s start, revision string) task.Attempt {
+	var values task.NodeValues
+	if s.phase != task.Reboot {
+		values = j.nodeValues(node)
+	}
 	return task.Attempt{
 		Phase:     s.phase,
 		Revision:  revision,
@@ -238,6 +242,8 @@ func (j *job) attempt(node *Node, s start, revision string) task.Attempt {
 		BootID:    node.BootID,
 		Retry:     j.retry,
 		ChangedBy: j.in.author(),
+
+		NodeValues: values,
 	}
 }
 

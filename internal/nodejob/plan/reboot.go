@@ -255,6 +255,10 @@ func (as *assessor) markBack(w *nodePlan, at time.Time, message string) {
 // check whether an obstacle still exists. A run that has begun is not suspended.
 func (j *job) runBlock(r startRequest, probe bool) block {
 	reason, message := cannotRunReason(r.node)
+	if reason == "" {
+		b := nodeValueMissing(j, r)
+		reason, message = b.reason, b.message
+	}
 	o, t := j.obstacleFor(r.phase), j.hindrance(r.node)
 	switch {
 	case reason != "":

@@ -89,11 +89,12 @@ func (r *recordReader) readRerun(node *Node, was *recordState) {
 		was.rerunReason = "the node has rebooted since it was done"
 	case key != "":
 		was.rerunReason = "the label " + key + ", which the last success removed, was set again"
-	case due.IsZero():
-	case r.in.Now.Before(due):
-		was.due = due
-	default:
+	case !due.IsZero() && !r.in.Now.Before(due):
 		was.rerunReason = fmt.Sprintf("it runs every %d s (rerun.periodSeconds)", rerun.PeriodSeconds)
+	case rerun.OnInputChange && inputsChanged(r.in.Job, node, rec) && rec.Revision == r.in.Revision:
+		was.rerunReason, was.notBefore = inputsReason, r.afterInputPause(rec, due)
+	default:
+		was.due = due
 	}
 	was.done = was.rerunReason == ""
 }

@@ -66,7 +66,7 @@ func (as *assessor) assessRollback(terminating bool, w *nodePlan) {
 		w.findings().unrecovered = rollbackFailure(w.node.Name, rec.Rollback)
 		return
 	}
-	if b := as.startBlock(startRequest{task.Rollback, w.node, terminating, is.notBefore}); b.blocks() {
+	if b := as.startBlock(startRequest{phase: task.Rollback, node: w.node, terminating: terminating, notBefore: is.notBefore}); b.blocks() {
 		// The rollback cannot run until the node is available. Other work on the node must not wait for it.
 		w.rollbackFinished = b.cause == causeNode
 		w.rollbackPending = b.cause == causeTerminatingPod || b.cause == causeBackoff

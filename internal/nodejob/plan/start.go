@@ -18,6 +18,8 @@ type startRequest struct {
 	terminating bool
 	// notBefore is the end of the backoff; zero if there is none.
 	notBefore time.Time
+	// rerunReason says why the task is rerun; "" if it is not.
+	rerunReason string
 }
 
 // startChecks are what may prevent a single node from starting an attempt, in the order in which the status reports it:
@@ -26,6 +28,7 @@ type startRequest struct {
 // (capacity.startBlock).
 var startChecks = []func(*job, startRequest) block{
 	nodeCannotRun,
+	nodeValueMissing,
 	podIsTerminating,
 	suspended,
 	tasksClosed,
@@ -107,7 +110,11 @@ func backingOff(j *job, r startRequest) block {
 	if !j.in.Now.Before(r.notBefore) {
 		return block{}
 	}
-	return block{cause: causeBackoff, reason: v1alpha1.ReasonBackingOff, message: "the next attempt waits after one that failed or was disrupted", until: r.notBefore}
+	message := "the next attempt waits after one that failed or was disrupted"
+	if r.rerunReason != "" {
+		message = r.rerunReason
+	}
+	return block{cause: causeBackoff, reason: v1alpha1.ReasonBackingOff, message: message, until: r.notBefore}
 }
 
 // dependencyNotDone blocks a node until the NodeJobs of spec.dependsOn are done on it.

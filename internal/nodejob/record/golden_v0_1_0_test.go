@@ -64,6 +64,23 @@ var readingsOfV010 = map[string]reading{
 			Assumed: true, ChangedBy: "alice", NeverStarted: true,
 		}},
 	},
+	"node-values": {
+		On: record.NodeRecord{Label: "da4ef20334", Sealed: true, Present: true, Record: &record.Record{
+			Revision:   "da4ef20334",
+			Digest:     "da4ef20334b6fb44c6c46af8ff10a9584d4700e86ceecc2e246a7bbe708b5e9d",
+			Outcome:    record.Succeeded,
+			Attempts:   1,
+			StartedAt:  at("12:00:00"),
+			FinishedAt: at("12:00:20"),
+			RecordedAt: at("12:00:20"),
+			ExitCode:   new(int32(0)),
+			BootID:     "00000000-0000-4000-8000-000000000003",
+			MachineID:  "00000000000040008000000000000004",
+			Inputs:     "a30d0a3c4a",
+			Label:      "da4ef20334",
+			PodUID:     "00000000-0000-4000-8000-000000000009",
+		}},
+	},
 	"cut": {
 		On: record.NodeRecord{Sealed: true, Present: true, Record: &record.Record{
 			Revision:   "84a1093fbc",

@@ -177,6 +177,15 @@ var situations = map[string]situation{
 			c.Run(time.Minute)
 		},
 	},
+	"node-values": {
+		about: "The task has had a value from the Node in its environment.",
+		spec:  "task: {script: mkfs.ext4 \"$DISK\", env: [{name: DISK, valueFrom: {nodeFieldRef: {fieldPath: \"metadata.labels['example.com/disk']\"}}}]}\n",
+		script: func(c *plantest.Cluster) {
+			c.Nodes["node-1"].Labels["example.com/disk"] = "sdb"
+			c.Create()
+			c.Run(time.Minute)
+		},
+	},
 	"archived": {
 		about: "The task has failed, and its output is archived without its middle. The archive did not accept the output of the rollback.",
 		spec:  "task: {script: mkfs.ext4 /dev/sdb, output: {archive: Always}}\nretry: {limit: 0}\nrollback: {script: wipefs -a /dev/sdb}\n",

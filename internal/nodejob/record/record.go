@@ -87,6 +87,8 @@ type Record struct {
 	// Retry is the hash of the NodeJob's retry annotation at the time of the attempt; "" if there was none. Failures
 	// with another value no longer count.
 	Retry string `json:"retry,omitempty"`
+	// Inputs is a hash of the values that the task had from the Node (task.env); "" if it had none.
+	Inputs string `json:"inputs,omitempty"`
 	// ChangedBy is the user who had last changed the spec of the NodeJob when the attempt started; "" if that is unknown. For
 	// display only.
 	ChangedBy string `json:"changedBy,omitempty"`
@@ -234,6 +236,9 @@ func isDigest(s string) bool {
 	return err == nil && len(sum) == sha256.Size
 }
 
+// BoundInputs returns a hash of values as a record stores it.
+func BoundInputs(hash string) string { return outcome.Clean(hash, 16) }
+
 // maxRollbackMessage limits Rollback.Message, in bytes.
 const maxRollbackMessage = 512
 
@@ -251,6 +256,7 @@ func (r Record) bounded() Record {
 	r.Retry, r.PodUID = outcome.Clean(r.Retry, 64), types.UID(outcome.Clean(string(r.PodUID), 64))
 	r.BootID, r.MachineID = BoundID(r.BootID), BoundID(r.MachineID)
 	r.ChangedBy = boundUser(r.ChangedBy)
+	r.Inputs = BoundInputs(r.Inputs)
 	r.Attempts, r.Disruptions = min(r.Attempts, maxCount), min(r.Disruptions, maxCount)
 	if r.Rollback != nil {
 		b := *r.Rollback
@@ -319,7 +325,7 @@ func Encode(r Record) string {
 	least := Record{
 		Revision: r.Revision, Digest: r.Digest, Outcome: r.Outcome, Attempts: r.Attempts, Disruptions: r.Disruptions, DisruptedSince: r.DisruptedSince,
 		FinishedAt: r.FinishedAt, RecordedAt: r.RecordedAt, Retry: r.Retry, Cordoned: r.Cordoned, Drain: r.Drain, PodUID: r.PodUID,
-		Rerun: r.Rerun, Label: r.Label, LabelRemoved: r.LabelRemoved, ChangedBy: r.ChangedBy, Assumed: r.Assumed, RetryRequested: r.RetryRequested, RunsAlone: r.RunsAlone, NeverStarted: r.NeverStarted, Reboot: r.Reboot, RemovedLabels: r.RemovedLabels,
+		Rerun: r.Rerun, Label: r.Label, LabelRemoved: r.LabelRemoved, Inputs: r.Inputs, ChangedBy: r.ChangedBy, Assumed: r.Assumed, RetryRequested: r.RetryRequested, RunsAlone: r.RunsAlone, NeverStarted: r.NeverStarted, Reboot: r.Reboot, RemovedLabels: r.RemovedLabels,
 	}
 	if b := r.Rollback; b != nil {
 		least.Rollback = &Rollback{

@@ -40,7 +40,7 @@ func versionEnv(opts Options) []corev1.EnvVar {
 }
 
 // secretNames returns the variables whose values come from Secrets.
-func secretNames(env []corev1.EnvVar) []string {
+func secretNames(env []v1alpha1.EnvVar) []string {
 	var names []string
 	for i := range env {
 		if from := env[i].ValueFrom; from != nil && from.SecretKeyRef != nil {

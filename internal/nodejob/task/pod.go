@@ -125,6 +125,8 @@ type Attempt struct {
 	Checks *record.Record
 	// Gates are the keys of all gates, of any NodeJob. Tasks tolerate them.
 	Gates []string
+	// NodeValues are the values of task.env that come from the Node. They are not those of a reboot, which has no task.env.
+	NodeValues NodeValues
 	// Archive is where the output is stored; nil for nowhere. It is not part of a plan: it is added when the pod is created.
 	Archive *Archive
 }
@@ -230,14 +232,15 @@ func Pod(job *v1alpha1.NodeJob, src Source, a Attempt, opts Options) *corev1.Pod
 		v1alpha1.NodeUIDAnnotation: string(a.NodeUID),
 		v1alpha1.MachineAnnotation: Machine(a.MachineID, a.BootID),
 	})
-	if a.ChangedBy != "" {
-		pod.Annotations[v1alpha1.ChangedByAnnotation] = a.ChangedBy
+	for key, value := range map[string]string{
+		v1alpha1.ChangedByAnnotation: a.ChangedBy, v1alpha1.InputsAnnotation: a.NodeValues.Hash(), v1alpha1.RetryAnnotation: a.Retry,
+	} {
+		if value != "" {
+			pod.Annotations[key] = value
+		}
 	}
 	if a.Archive != nil {
 		pod.Annotations[v1alpha1.ArchiveAnnotation] = a.Archive.Location
-	}
-	if a.Retry != "" {
-		pod.Annotations[v1alpha1.RetryAnnotation] = a.Retry
 	}
 	if reboot := RebootPolicy(job); a.Phase == Task && reboot != v1alpha1.RebootNever {
 		pod.Annotations[v1alpha1.RebootAnnotation] = string(reboot)
@@ -355,7 +358,7 @@ func RebootPolicy(job *v1alpha1.NodeJob) v1alpha1.RebootPolicy {
 func scriptEnv(job *v1alpha1.NodeJob, src Source, a Attempt, opts Options) []corev1.EnvVar {
 	var env []corev1.EnvVar
 	if a.Phase != Reboot { // a reboot needs nothing that may be missing
-		env = append(env, job.Spec.Task.Env...)
+		env = taskEnv(job, a.NodeValues)
 	}
 	return append(env, escaped(slices.Concat(phaseEnv(job, src, a), outputEnv(job, a.Phase), archiveEnv(a.Archive),
 		runEnv(job.Namespace+"/"+job.Name, Timeout(job, a.Phase), a, opts)))...)

@@ -53,7 +53,7 @@ func scriptJob() *v1alpha1.NodeJob {
 			Task: v1alpha1.TaskSpec{
 				Script:         "sysctl -w vm.max_map_count=$WANT",
 				Interpreter:    []string{"/bin/bash", "-eu"},
-				Env:            []corev1.EnvVar{{Name: "WANT", Value: "262144"}, {Name: "COPY", Value: "$(WANT)"}},
+				Env:            []v1alpha1.EnvVar{{Name: "WANT", Value: "262144"}, {Name: "COPY", Value: "$(WANT)"}},
 				TimeoutSeconds: &timeout, Check: &v1alpha1.CheckSpec{Script: "true", Interpreter: []string{"/bin/dash"}},
 			},
 		},
@@ -144,7 +144,7 @@ func withoutOutput(job *v1alpha1.NodeJob) *v1alpha1.NodeJob {
 	job.Spec.Task.Output.Record = v1alpha1.OutputNone
 	if job.Spec.Task.Template == nil {
 		ref := &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "token"}, Key: "$(A)"}
-		job.Spec.Task.Env = append(job.Spec.Task.Env, corev1.EnvVar{Name: "TOKEN", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: ref}})
+		job.Spec.Task.Env = append(job.Spec.Task.Env, v1alpha1.EnvVar{Name: "TOKEN", ValueFrom: &v1alpha1.EnvVarSource{SecretKeyRef: ref}})
 		job.Spec.Task.Resources = &v1alpha1.TaskResources{
 			Requests: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("64Mi")},
 			Limits: corev1.ResourceList{

@@ -65,7 +65,7 @@ func Digest(spec *v1alpha1.NodeJobSpec, src Source) string {
 		Script           string                  `json:"script,omitempty"`
 		Command          []string                `json:"command,omitempty"`
 		Interpreter      []string                `json:"interpreter,omitempty"`
-		Env              []corev1.EnvVar         `json:"env,omitempty"`
+		Env              []v1alpha1.EnvVar       `json:"env,omitempty"`
 		Template         *corev1.PodTemplateSpec `json:"template,omitempty"`
 		Check            string                  `json:"check,omitempty"`
 		CheckInterpreter []string                `json:"checkInterpreter,omitempty"`

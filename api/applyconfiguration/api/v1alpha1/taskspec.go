@@ -37,7 +37,7 @@ type TaskSpecApplyConfiguration struct {
 	// EVERYNODE_NODEJOB, EVERYNODE_NODE_NAME, EVERYNODE_ATTEMPT, EVERYNODE_REVISION and EVERYNODE_RESULTS are always set.
 	//
 	// Example: [{name: PROXY, value: "http://proxy.example.com:3128"}]
-	Env []v1.EnvVar `json:"env,omitempty"`
+	Env []EnvVarApplyConfiguration `json:"env,omitempty"`
 	// timeoutSeconds is the time limit of one attempt in seconds, including the image pull: 1 to 86400. The default is 600.
 	TimeoutSeconds *int32 `json:"timeoutSeconds,omitempty"`
 	// resources are the resource requests and limits of the pods that run script, scriptFrom, command, check, rollback and reboots.
@@ -115,9 +115,12 @@ func (b *TaskSpecApplyConfiguration) WithInterpreter(values ...string) *TaskSpec
 // WithEnv adds the given value to the Env field in the declarative configuration
 // and returns the receiver, so that objects can be build by chaining "With" function invocations.
 // If called multiple times, values provided by each call will be appended to the Env field.
-func (b *TaskSpecApplyConfiguration) WithEnv(values ...v1.EnvVar) *TaskSpecApplyConfiguration {
+func (b *TaskSpecApplyConfiguration) WithEnv(values ...*EnvVarApplyConfiguration) *TaskSpecApplyConfiguration {
 	for i := range values {
-		b.Env = append(b.Env, values[i])
+		if values[i] == nil {
+			panic("nil value passed to WithEnv")
+		}
+		b.Env = append(b.Env, *values[i])
 	}
 	return b
 }
