@@ -46,7 +46,7 @@ func hadBond(value string) func(*record.Record) {
 
 // TestNodeValues tests when a node waits for a value of its own, and with which values it starts.
 func TestNodeValues(t *testing.T) {
-	const missing = "spec.task.env: BOND needs metadata.annotations['example.com/bond'] of the Node, which does not exist: set it, or a default in valueFrom.nodeFieldRef.default"
+	const missing = "spec.task.env: BOND takes metadata.annotations['example.com/bond'] from the Node, which does not have it: set it, or valueFrom.nodeFieldRef.default"
 	tests := map[string]struct {
 		job             func(*v1alpha1.NodeJob)
 		node            []func(*Node)
@@ -63,11 +63,11 @@ func TestNodeValues(t *testing.T) {
 		},
 		"a value that is too long is refused": {
 			job: takes(), node: []func(*Node){bonded(strings.Repeat("x", 4097))}, reason: v1alpha1.ReasonNodeFieldInvalid,
-			message: "spec.task.env: BOND needs metadata.annotations['example.com/bond'] of the Node, which has 4097 bytes, of which 4096 are allowed: shorten it",
+			message: "spec.task.env: BOND takes metadata.annotations['example.com/bond'] from the Node, and it has 4097 bytes, of which 4096 are allowed: shorten it",
 		},
 		"a value with a zero byte is refused": {
 			job: takes(), node: []func(*Node){bonded("a\x00b")}, reason: v1alpha1.ReasonNodeFieldInvalid,
-			message: "spec.task.env: BOND needs metadata.annotations['example.com/bond'] of the Node, which contains a zero byte, and an environment variable cannot: remove it",
+			message: "spec.task.env: BOND takes metadata.annotations['example.com/bond'] from the Node, and it contains a zero byte, which an environment variable cannot contain: remove it",
 		},
 	}
 	for name, tt := range tests {
@@ -146,7 +146,7 @@ func TestInputChange(t *testing.T) {
 			}
 			if st := p.Nodes[0]; tt.waits > 0 {
 				left := st.Until.Sub(now)
-				if st.State != Waiting || st.Message != inputsReason || left <= 0 || left > time.Duration(tt.waits)*time.Second || !wakes(p, st.Until) {
+				if st.State != Waiting || st.Reason != v1alpha1.ReasonRerunDelayed || st.Message != inputsReason || left <= 0 || left > time.Duration(tt.waits)*time.Second || !wakes(p, st.Until) {
 					t.Errorf("%+v, want a wait of at most %d s", st, tt.waits)
 				}
 				if len(p.Status.Failures) > 0 {

@@ -16,7 +16,7 @@ type startRequest struct {
 	node  *Node
 	// terminating is true while a pod of Everynode is terminating on the node.
 	terminating bool
-	// notBefore is the end of the backoff; zero if there is none.
+	// notBefore is the end of the backoff, or of the pause before a rerun; zero if there is none.
 	notBefore time.Time
 	// rerunReason says why the task is rerun; "" if it is not.
 	rerunReason string
@@ -105,16 +105,16 @@ func nodeHasProblem(j *job, r startRequest) block {
 	return block{cause: causeNodeProblem, reason: t.Reason, message: t.Message, until: t.RetryAt, problem: t}
 }
 
-// backingOff blocks a node until the backoff of spec.retry has passed.
+// backingOff blocks a node until the backoff of spec.retry, or the pause before a rerun, has passed.
 func backingOff(j *job, r startRequest) block {
 	if !j.in.Now.Before(r.notBefore) {
 		return block{}
 	}
-	message := "the next attempt waits after one that failed or was disrupted"
+	b := block{cause: causeBackoff, reason: v1alpha1.ReasonBackingOff, message: "the next attempt waits after one that failed or was disrupted", until: r.notBefore}
 	if r.rerunReason != "" {
-		message = r.rerunReason
+		b.reason, b.message = v1alpha1.ReasonRerunDelayed, r.rerunReason
 	}
-	return block{cause: causeBackoff, reason: v1alpha1.ReasonBackingOff, message: message, until: r.notBefore}
+	return b
 }
 
 // dependencyNotDone blocks a node until the NodeJobs of spec.dependsOn are done on it.

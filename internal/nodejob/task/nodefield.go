@@ -42,7 +42,7 @@ func ReadNodeValues(env []v1alpha1.EnvVar, node NodeFields) NodeValues {
 		}
 		value, reason, message := readNodeValue(from.NodeFieldRef, node)
 		if reason != "" {
-			return NodeValues{Reason: reason, Message: fmt.Sprintf("spec.task.env: %s needs %s of the Node, %s", env[i].Name, from.NodeFieldRef.FieldPath, message)}
+			return NodeValues{Reason: reason, Message: fmt.Sprintf("spec.task.env: %s takes %s from the Node, %s", env[i].Name, from.NodeFieldRef.FieldPath, message)}
 		}
 		if values == nil {
 			values = map[string]string{}
@@ -58,15 +58,15 @@ func readNodeValue(ref *v1alpha1.NodeFieldSelector, node NodeFields) (value, rea
 	switch {
 	case found:
 	case ref.Default == nil:
-		return "", v1alpha1.ReasonNodeFieldNotFound, "which does not exist: set it, or a default in valueFrom.nodeFieldRef.default"
+		return "", v1alpha1.ReasonNodeFieldNotFound, "which does not have it: set it, or valueFrom.nodeFieldRef.default"
 	default:
 		value = *ref.Default
 	}
 	switch {
 	case len(value) > MaxNodeValueBytes:
-		return "", v1alpha1.ReasonNodeFieldInvalid, fmt.Sprintf("which has %d bytes, of which %d are allowed: shorten it", len(value), MaxNodeValueBytes)
+		return "", v1alpha1.ReasonNodeFieldInvalid, fmt.Sprintf("and it has %d bytes, of which %d are allowed: shorten it", len(value), MaxNodeValueBytes)
 	case strings.ContainsRune(value, 0):
-		return "", v1alpha1.ReasonNodeFieldInvalid, "which contains a zero byte, and an environment variable cannot: remove it"
+		return "", v1alpha1.ReasonNodeFieldInvalid, "and it contains a zero byte, which an environment variable cannot contain: remove it"
 	}
 	return value, "", ""
 }

@@ -47,7 +47,7 @@ func TestReadNodeValues(t *testing.T) {
 		if diff := cmp.Diff(want, got.Values); diff != "" || got.Reason != tt.reason {
 			t.Errorf("%s: %+v, want %q (%s)", name, got, tt.want, tt.reason)
 		}
-		if tt.reason != "" && (!strings.Contains(got.Message, "X needs "+tt.path) || got.Hash() != "") {
+		if tt.reason != "" && (!strings.Contains(got.Message, "X takes "+tt.path) || got.Hash() != "") {
 			t.Errorf("%s: %+v does not name the variable and its source", name, got)
 		}
 	}

@@ -128,6 +128,8 @@ func (e Explain) waitsFor() string {
 		return "it runs automatically when the node reports again. To see why it does not: " + e.describe()
 	case v1alpha1.ReasonNodeTerminating:
 		return "no action needed: a new node of this name runs it"
+	case v1alpha1.ReasonNodeFieldNotFound, v1alpha1.ReasonNodeFieldInvalid:
+		return "it runs automatically when the Node has the value. To see what it has: " + e.describe()
 	case v1alpha1.ReasonMaxUnavailableReached:
 		return e.makeRoom()
 	case v1alpha1.ReasonWaitingForControlPlane:
@@ -149,6 +151,7 @@ func (e Explain) waitsFor() string {
 // ownTurn are the reasons that end by themselves.
 var ownTurn = []string{
 	v1alpha1.ReasonWaitingForSlot, v1alpha1.ReasonSoaking, v1alpha1.ReasonPodTerminating, v1alpha1.ReasonManagerNodeLast, v1alpha1.ReasonRollingBack,
+	v1alpha1.ReasonRerunDelayed,
 }
 
 // explainCommand returns the command that explains a node for a NodeJob.
@@ -165,6 +168,9 @@ func (e Explain) again() string {
 	}
 	if r.OnReboot {
 		ways = append(ways, "a reboot")
+	}
+	if r.OnInputChange {
+		ways = append(ways, "a change of the values that task.env takes from the Node")
 	}
 	if !e.State.Until.IsZero() {
 		ways = append(ways, "its schedule at "+clock(e.Now, e.State.Until))

@@ -190,6 +190,12 @@ func TestManyUsersOfTheBudgetAreBounded(t *testing.T) {
 	})
 }
 
+// takesRack has the task take a label from the node.
+func takesRack(j *v1alpha1.NodeJob) {
+	ref := &v1alpha1.NodeFieldSelector{FieldPath: "metadata.labels['example.com/rack']"}
+	j.Spec.Task.Env = []v1alpha1.EnvVar{{Name: "RACK", ValueFrom: &v1alpha1.EnvVarSource{NodeFieldRef: ref}}}
+}
+
 func TestSentencesAboutANode(t *testing.T) {
 	const retry = "kubectl everynode -n node-setup retry somaxconn node-1"
 	const skip = "; or leave the node out: kubectl everynode -n node-setup skip somaxconn node-1"
@@ -253,6 +259,27 @@ func TestSentencesAboutANode(t *testing.T) {
 			func(n *plan.Node) { ran(n, func(r *record.Record) { failed(r, 1) }); n.Ready = corev1.ConditionUnknown },
 			"node-setup/somaxconn has failed on node-1 after 1 attempt, the last 9m ago: the node has been unreachable (Ready=Unknown) since an attempt failed on it; it continues when the node is reachable again.",
 			"see why the node does not report: kubectl describe node node-1. The task is retried when the node is back",
+		},
+		"without a value that the task takes from it": {
+			takesRack,
+			func(*plan.Node) {},
+			"node-setup/somaxconn has not run on node-1 yet: spec.task.env: RACK takes metadata.labels['example.com/rack'] from the Node, which does not have it: set it, or valueFrom.nodeFieldRef.default.",
+			"it runs automatically when the Node has the value. To see what it has: kubectl describe node node-1",
+		},
+		"with a value that has just changed": {
+			func(j *v1alpha1.NodeJob) { takesRack(j); j.Spec.Rerun.OnInputChange = true },
+			func(n *plan.Node) {
+				ran(n, func(r *record.Record) { r.Inputs, r.FinishedAt = "other", before(20*time.Second) })
+				n.Labels["example.com/rack"] = "7"
+			},
+			"node-setup/somaxconn waits to run again on node-1, where it succeeded 20s ago: the values that task.env takes from the Node have changed (rerun.onInputChange); it starts at least 60 s after the last run, until 12:30:40 UTC (in 40s).",
+			"no action needed: it starts automatically",
+		},
+		"done with a value that it has": {
+			func(j *v1alpha1.NodeJob) { takesRack(j); j.Spec.Rerun.OnInputChange = true },
+			func(n *plan.Node) { ran(n, func(*record.Record) {}); n.Labels["example.com/rack"] = "7" },
+			"node-setup/somaxconn has been done on node-1 since 12:21:00 UTC (9m ago).",
+			"it runs again after a change of the task, or a change of the values that task.env takes from the Node, or kubectl everynode -n node-setup rerun somaxconn node-1",
 		},
 		"due by its schedule, and suspended": {
 			func(j *v1alpha1.NodeJob) { j.Spec.Rerun.PeriodSeconds, j.Spec.Suspend = 60, true },

@@ -189,7 +189,8 @@ func (p Plan) nodeWord(s *plan.NodeState) string {
 	case plan.Waiting, plan.Excluded:
 	}
 	switch s.Reason {
-	case v1alpha1.ReasonNodeUnreachable, v1alpha1.ReasonNotReported, v1alpha1.ReasonNodeTerminating, v1alpha1.ReasonWaitingForDependency, v1alpha1.ReasonBackingOff:
+	case v1alpha1.ReasonNodeUnreachable, v1alpha1.ReasonNotReported, v1alpha1.ReasonNodeTerminating, v1alpha1.ReasonWaitingForDependency, v1alpha1.ReasonBackingOff,
+		v1alpha1.ReasonNodeFieldNotFound, v1alpha1.ReasonNodeFieldInvalid, v1alpha1.ReasonRerunDelayed:
 		return s.Name + " (" + words(s.Reason) + ")"
 	}
 	return s.Name
