@@ -28,6 +28,8 @@ func TestEachMistakeInThePlannerIsFound(t *testing.T) {
 			"a node that is being removed counts in a soak",
 			"a soak stands for nodes that have not soaked",
 			"a second reboot is not noticed",
+			"a value is compared with that of another revision",
+			"the record has the value at the end of a run",
 			"the canaries change when they rerun",
 			"the status names only one rule that blocks nodes",
 			"a success is recorded with the last observed boot",
@@ -274,6 +276,33 @@ var mutants = map[string]mutant{
 	},
 	"a reboot does not start a rerun": {
 		"rerun.go", "case rerun.OnReboot && differ(rec.BootID, node.BootID):", "case false:",
+	},
+	"a node starts without its value": {
+		"inputs.go", "j.nodeValues(r.node); v.Reason != \"\" {", "j.nodeValues(r.node); v.Reason != \"\" && r.phase != task.Task {",
+	},
+	"a change of a value does not start a rerun": {
+		"rerun.go", "case rerun.OnInputChange && inputsChanged(", "case false && inputsChanged(",
+	},
+	"a change of a value starts a rerun that nobody has asked for": {
+		"rerun.go", "case rerun.OnInputChange && inputsChanged(", "case inputsChanged(",
+	},
+	"a change of a value starts a rerun without a pause": {
+		"inputs.go", "at := r.past(rec.EndedAt()).Add(inputPause)", "at := r.past(rec.EndedAt())",
+	},
+	"a value is compared with that of another revision": {
+		"rerun.go", "inputsChanged(r.in.Job, node, rec) && rec.Revision == r.in.Revision", "inputsChanged(r.in.Job, node, rec)",
+	},
+	"the record has the value at the end of a run": {
+		"attempt.go", "Inputs:    pod.Inputs,", "Inputs:    a.nodeValues(node).Hash(),",
+	},
+	"a change of a value does not wake the NodeJob": {
+		"affects.go", " || c.ofInputs(&job.Spec)", "",
+	},
+	"a node is drained before its rollback, which waits for a value": {
+		"rollback.go", "b.cause == causeNode && as.isDeleted()", "b.cause == causeNode",
+	},
+	"a check after a reboot starts without its value": {
+		"reboot.go", "b := nodeValueMissing(j, r)", "b := block{}",
 	},
 	"a schedule does not wait for half an interval": {
 		"rerun.go", "earliest := finished.Unix() + (seconds+1)/2", "earliest := finished.Unix()",

@@ -46,7 +46,7 @@ func (h *history) isDone(node *Node) bool {
 	rebooted := h.job.Spec.Rerun.OnReboot && rec.BootID != node.BootID
 	return rec.MachineID == node.MachineID &&
 		(rec.Outcome != record.Succeeded && (!rec.Rerun || rec.Outcome == record.Failed || rec.LabelRemoved && h.claimed[string(node.UID)+"/"+h.rev]) ||
-			rec.Outcome == record.Succeeded && !rebooted && !relabelled)
+			rec.Outcome == record.Succeeded && !rebooted && !relabelled && !h.hasOtherValue(node, rec))
 }
 
 // succeededBeside reports whether a node succeeded while a label skipped another revision there.
@@ -262,6 +262,9 @@ func (h *history) mayRunAgain(node *Node, key string) bool {
 	if rerun.OnReboot && was.boot != node.BootID {
 		return true
 	}
+	if h.mayRunWith(node, key) {
+		return true
+	}
 	half := time.Duration(rerun.PeriodSeconds) * time.Second / 2
 	if h.with(skewedClocks) {
 		half -= clockStep // by the API server's clock
@@ -293,6 +296,9 @@ func (h *history) checkRest() {
 		}
 		if h.job.Spec.Rerun.OnReboot && rec.BootID != node.BootID && isTrue(h.job.Status, v1alpha1.ConditionComplete) {
 			h.break_("reruns", "%s has rebooted since it was done", name)
+		}
+		if h.hasOtherValue(node, rec) && isTrue(h.job.Status, v1alpha1.ConditionComplete) {
+			h.break_("reruns", "%s has another value than in its last run", name)
 		}
 		if h.isDone(node) {
 			h.checkTogether(node, node, rec)

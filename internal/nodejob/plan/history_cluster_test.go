@@ -36,6 +36,7 @@ func (h *history) addNode(name string) {
 	h.setClock(node)
 	node.ReadySince, h.backAt[node.BootID] = h.by(node), h.now
 	h.equip(node)
+	h.equipValue(node)
 	h.changed(node)
 	pods := h.rng.Intn(3)
 	if h.job.Spec.Gate != nil && h.closedFor(node) {

@@ -35,6 +35,7 @@ func (h *history) settle() {
 		if h.isBad(node) {
 			continue
 		}
+		h.settleValue(node)
 		h.ready(node, corev1.ConditionTrue)
 		node.Taints = slices.DeleteFunc(slices.Clone(node.Taints), func(t corev1.Taint) bool { return bars(&t) })
 		h.changed(node)

@@ -179,6 +179,7 @@ func (h *history) countRun(node *Node, r *record.Record, key string, pod *simPod
 		if pod != nil && !pod.endedAt.IsZero() {
 			at = pod.endedAt
 		}
+		h.ranWith[key] = h.begunWith[key]
 		h.done[key] = success{boot: r.BootID, at: at.Truncate(time.Second)}
 		delete(h.failures, key)
 		delete(h.tried, key)

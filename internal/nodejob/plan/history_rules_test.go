@@ -177,6 +177,7 @@ func (h *history) checkRollout(in Input, node *Node, mayFail int) {
 func (h *history) checkStart(a task.Attempt) {
 	node := h.cache.nodes[a.NodeName]
 	key := run(&node, a.Revision)
+	h.checkValues(&node, a)
 	switch a.Phase {
 	case task.Task:
 		h.checkRun(&node, a, key)

@@ -127,7 +127,7 @@ func (h *history) checkPassed(in Input, k int) {
 
 // isAwaitedBy reports whether a step must wait for a node: it was there when the step began, and is able to run the task.
 func (h *history) isAwaitedBy(in Input, node *Node) bool {
-	able := node.Ready == corev1.ConditionTrue && !goingAway(node) && !barred(node) && h.selected(node)
+	able := node.Ready == corev1.ConditionTrue && !goingAway(node) && !barred(node) && h.selected(node) && !h.lacksValue(node)
 	problem, troubled := in.NodeProblems[node.UID] // the start in this pass may have ended it
 	stuck := troubled && !h.now.Before(problem.Since.Add(h.progressDeadline()-clockStep))
 	failed := stuck || h.exhausted(node) || h.down(in, node) || h.mayBeStuck(node) || h.awaited(node)

@@ -292,6 +292,7 @@ func metadataOf(pod *corev1.Pod) Pod {
 		Machine: pod.Annotations[v1alpha1.MachineAnnotation], Runs: task.PhaseOf(pod.Labels[v1alpha1.PhaseLabel]),
 		Reboot: v1alpha1.RebootPolicy(pod.Annotations[v1alpha1.RebootAnnotation]), Revision: pod.Labels[v1alpha1.RevisionLabel],
 		Attempt: int32(attempt), Retry: pod.Annotations[v1alpha1.RetryAnnotation], ChangedBy: record.ChangedBy(pod.Annotations),
+		Inputs:   pod.Annotations[v1alpha1.InputsAnnotation],
 		Recorded: pod.Annotations[v1alpha1.RecordedAnnotation] != "",
 	}
 }

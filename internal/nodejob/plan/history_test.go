@@ -209,6 +209,7 @@ type history struct {
 	tenant
 	earlierPods
 	budgeter
+	inputs
 }
 
 // cache is what the manager sees.
@@ -291,6 +292,7 @@ func play(seed int64) *history {
 	h.scheduleMore()
 	h.soakMore()
 	h.someEarlier(seed)
+	h.someInputs(seed)
 	h.beginRevision()
 	for i := range nodeCount {
 		h.addNode(fmt.Sprintf("n%d", i))
@@ -302,6 +304,7 @@ func play(seed int64) *history {
 		h.labelNamespace()
 		h.intrude()
 		h.changeBudget()
+		h.changeValues()
 		if h.pass(); h.broken != "" || h.gone {
 			break
 		}

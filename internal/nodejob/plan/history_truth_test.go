@@ -192,7 +192,7 @@ func (h *history) mayBeStuck(node *Node) bool {
 	if met := h.troubles[node.UID]; met != nil && over(met.Since) {
 		return true
 	}
-	if h.delayedByEarlier(node.Name, deadline) {
+	if h.delayedByEarlier(node.Name, deadline) || h.lacksValue(node) && node.On.Record != nil && over(node.On.Record.EndedAt()) {
 		return true
 	}
 	leaves := func(pod *Pod) bool {

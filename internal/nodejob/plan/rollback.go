@@ -67,8 +67,10 @@ func (as *assessor) assessRollback(terminating bool, w *nodePlan) {
 		return
 	}
 	if b := as.startBlock(startRequest{phase: task.Rollback, node: w.node, terminating: terminating, notBefore: is.notBefore}); b.blocks() {
-		// The rollback cannot run until the node is available. Other work on the node must not wait for it.
-		w.rollbackFinished = b.cause == causeNode
+		// The rollback cannot run until the node is available. Other work on the node must not wait for it. If only a value of the
+		// node is missing, the node is not drained before its rollback, but the status of a deletion says what is missing.
+		reason, _ := cannotRunReason(w.node)
+		w.rollbackFinished = reason != "" || b.cause == causeNode && as.isDeleted()
 		w.rollbackPending = b.cause == causeTerminatingPod || b.cause == causeBackoff
 		as.rollbackPending(w, b.message, b.until)
 		w.note(b)
