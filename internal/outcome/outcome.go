@@ -43,12 +43,16 @@ const (
 )
 
 // Reasons: the same words are used in the outcome, the Node's record, events, metrics and the command line. A success
-// has none.
+// of the task has none.
 const (
 	// ReasonTaskFailed: the script ended with an exit code other than 0.
 	ReasonTaskFailed = "TaskFailed"
 	// ReasonCheckFailed: the script succeeded, but its check did not.
 	ReasonCheckFailed = "CheckFailed"
+	// ReasonAlreadyDone: the check before the task answered yes, so the task did not run; exit code 0.
+	ReasonAlreadyDone = "AlreadyDone"
+	// ReasonCheckError: the check before the task itself failed, so it is unknown whether the task is needed, and the task did not run.
+	ReasonCheckError = "CheckError"
 	// ReasonSignaled: a signal that the runner did not send ended the script; exit code 128+n.
 	ReasonSignaled = "Signaled"
 	// ReasonTimedOut: the timeout of the attempt passed; exit code 124.
@@ -70,7 +74,7 @@ const (
 )
 
 var reasons = []string{
-	ReasonTaskFailed, ReasonCheckFailed, ReasonSignaled, ReasonTimedOut, ReasonDisrupted,
+	ReasonTaskFailed, ReasonCheckFailed, ReasonAlreadyDone, ReasonCheckError, ReasonSignaled, ReasonTimedOut, ReasonDisrupted,
 	ReasonInterpreterNotFound, ReasonCommandNotFound, ReasonNamespaceError, ReasonBadConfiguration, ReasonRunnerError,
 	ReasonRebootFailed,
 }
@@ -90,7 +94,7 @@ func RebootRequested(results map[string]string) bool { return results[RebootKey]
 type Outcome struct {
 	// ExitCode is 0 to 255. A reader that also has the kubelet's exit code uses that one: see WithExitCode.
 	ExitCode int `json:"exitCode"`
-	// Reason is one of the Reason constants, empty for success.
+	// Reason is one of the Reason constants, empty for a success of the task.
 	Reason string `json:"reason,omitempty"`
 	// Message is the end of the output, followed by what went wrong, if anything; several lines.
 	Message string `json:"message,omitempty"`
@@ -131,13 +135,14 @@ func (o *Outcome) Note(line string) {
 }
 
 // WithExitCode returns the outcome with the exit code from the kubelet, which no task can forge, and a reason that
-// matches it: none for 0, and ReasonTaskFailed if there was none for another code.
+// matches it: none or ReasonAlreadyDone for 0, and ReasonTaskFailed if there was none of a failure for another code.
 func (o Outcome) WithExitCode(code int) Outcome {
 	o.ExitCode = boundedExitCode(code)
 	switch {
+	case o.ExitCode == 0 && o.Reason == ReasonAlreadyDone:
 	case o.ExitCode == 0:
 		o.Reason = ""
-	case o.Reason == "":
+	case o.Reason == "", o.Reason == ReasonAlreadyDone:
 		o.Reason = ReasonTaskFailed
 	}
 	return o

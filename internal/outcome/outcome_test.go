@@ -240,6 +240,8 @@ func TestWithExitCode(t *testing.T) {
 			124,
 			Outcome{ExitCode: 124, Reason: ReasonTimedOut},
 		},
+		"that nothing was to be done is kept with 0 only": {Outcome{Reason: ReasonAlreadyDone}, 0, Outcome{Reason: ReasonAlreadyDone}},
+		"that nothing was to be done is overruled":       {Outcome{Reason: ReasonAlreadyDone}, 1, Outcome{ExitCode: 1, Reason: ReasonTaskFailed}},
 		"an impossible exit code remains a failure": {Outcome{}, 3221225786, Outcome{ExitCode: 255, Reason: ReasonTaskFailed}},
 	}
 	for name, tt := range tests {

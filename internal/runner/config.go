@@ -40,6 +40,8 @@ type Config struct {
 	Task Script
 	// Check runs after Task succeeded; nil for none.
 	Check *Script
+	// CheckBefore is true if Check also runs before Task, which then runs only if the check exits with contract.CheckNo.
+	CheckBefore bool
 	// Timeout limits both scripts together, from the runner's start; 0 for no limit.
 	Timeout time.Duration
 	// Reboot is how the attempt takes part in a reboot. With RebootNow there are no scripts.
@@ -176,6 +178,20 @@ func (c *Config) parseScripts(own map[string]string) (err error) {
 			return err
 		}
 		c.Check = &check
+	}
+	return c.parseCheckBefore(own[contract.EnvCheckBefore])
+}
+
+// parseCheckBefore reads whether the check also runs before the task.
+func (c *Config) parseCheckBefore(value string) error {
+	switch {
+	case value == "":
+	case value != contract.CheckBefore:
+		return fmt.Errorf("%s is %q; give %s, or leave it out", contract.EnvCheckBefore, value, contract.CheckBefore)
+	case c.Check == nil:
+		return fmt.Errorf("%s is set, and there is no check: set %s, or leave %s out", contract.EnvCheckBefore, contract.EnvCheck, contract.EnvCheckBefore)
+	default:
+		c.CheckBefore = true
 	}
 	return nil
 }

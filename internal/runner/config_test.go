@@ -98,6 +98,18 @@ func TestParseConfig(t *testing.T) {
 			env:     []string{"EVERYNODE_SCRIPT=x", `EVERYNODE_INTERPRETER=["a\u0000"]`},
 			wantErr: "EVERYNODE_INTERPRETER contains a NUL",
 		},
+		"a check that also runs before": {
+			env:  []string{"EVERYNODE_SCRIPT=x", "EVERYNODE_CHECK=check", "EVERYNODE_CHECK_BEFORE=true"},
+			want: Config{Task: script("x", "/bin/sh"), Check: &check, CheckBefore: true},
+		},
+		"no check that could run before": {
+			env:     []string{"EVERYNODE_SCRIPT=x", "EVERYNODE_CHECK_BEFORE=true"},
+			wantErr: "there is no check",
+		},
+		"an unknown value for the check before": {
+			env:     []string{"EVERYNODE_SCRIPT=x", "EVERYNODE_CHECK=check", "EVERYNODE_CHECK_BEFORE=1"},
+			wantErr: `EVERYNODE_CHECK_BEFORE is "1"; give true`,
+		},
 		"the check's interpreter is checked, too": {
 			env:     []string{"EVERYNODE_SCRIPT=x", "EVERYNODE_CHECK=y", "EVERYNODE_CHECK_INTERPRETER={}"},
 			wantErr: "reading EVERYNODE_CHECK_INTERPRETER",

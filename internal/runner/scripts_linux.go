@@ -16,7 +16,7 @@ type ending struct {
 	reason string
 }
 
-// phase is one of the two scripts.
+// phase is one of the scripts of an attempt.
 type phase struct {
 	name         string // for notes
 	failedReason string
@@ -25,10 +25,17 @@ type phase struct {
 var (
 	taskPhase  = phase{"the script", outcome.ReasonTaskFailed}
 	checkPhase = phase{"the check", outcome.ReasonCheckFailed}
+	// beforePhase is the same script as checkPhase.
+	beforePhase = phase{"the check before the task", outcome.ReasonCheckError}
 )
 
 // runScripts runs the task and, if it succeeded, its check.
 func (a *attempt) runScripts(io stdio) (ending, error) {
+	if a.CheckBefore {
+		if ended, needed := a.checkBefore(io); !needed {
+			return ended, nil
+		}
+	}
 	ended, err := a.runScript(taskPhase, a.Task, io)
 	if err != nil || ended.code != 0 || a.Check == nil {
 		return ended, err
@@ -38,6 +45,27 @@ func (a *attempt) runScripts(io stdio) (ending, error) {
 		return ended, nil
 	}
 	return a.runScript(checkPhase, *a.Check, io)
+}
+
+// checkBefore runs the check before the task, and reports whether the task is needed. If not, the attempt has ended: the check
+// answered yes, was disrupted, or has itself failed.
+func (a *attempt) checkBefore(io stdio) (ended ending, needed bool) {
+	ended, err := a.runScript(beforePhase, *a.Check, io)
+	switch {
+	case err != nil:
+		a.note("%v", err)
+		ended = ending{exitRunner, outcome.ReasonCheckError}
+	case ended.code == contract.CheckYes && ended.reason == "":
+		return ending{contract.CheckYes, outcome.ReasonAlreadyDone}, false
+	case ended.code == contract.CheckNo && ended.reason == outcome.ReasonCheckError:
+		return ended, true
+	case ended.reason == outcome.ReasonDisrupted:
+		return ended, false
+	}
+	ended.reason = outcome.ReasonCheckError // also after a timeout
+	a.note("the check before the task itself failed with exit code %d, so the task did not run: it must exit with %d for yes or %d for no",
+		ended.code, contract.CheckYes, contract.CheckNo)
+	return ended, false
 }
 
 // rebootComesFirst reports whether the check has to wait for a reboot, in another pod. Unreadable results are reported

@@ -18,6 +18,8 @@ const (
 	EnvInterpreter      = "EVERYNODE_INTERPRETER"
 	EnvCheck            = "EVERYNODE_CHECK"
 	EnvCheckInterpreter = "EVERYNODE_CHECK_INTERPRETER"
+	// EnvCheckBefore is CheckBefore if the check also runs before the task, and decides whether the task runs.
+	EnvCheckBefore = "EVERYNODE_CHECK_BEFORE"
 	// EnvCommand has a program and its arguments as a JSON array, instead of EnvScript.
 	EnvCommand = "EVERYNODE_COMMAND"
 	// EnvTimeout has whole seconds.
@@ -39,7 +41,7 @@ const (
 // value.
 func IsForRunner(name string) bool {
 	switch name {
-	case EnvScript, EnvInterpreter, EnvCheck, EnvCheckInterpreter, EnvCommand, EnvTimeout, EnvReboot, EnvBootID, EnvOutput, EnvMask,
+	case EnvScript, EnvInterpreter, EnvCheck, EnvCheckInterpreter, EnvCheckBefore, EnvCommand, EnvTimeout, EnvReboot, EnvBootID, EnvOutput, EnvMask,
 		EnvArchive, EnvVersion, EnvResults:
 		return true
 	}
@@ -78,6 +80,15 @@ const (
 // MaxScriptBytes limits a script, and a command as JSON, as the API limits an inline script. Linux allows 128 KiB for an environment
 // variable. A variable has exactly the content that the revision was computed from, which a mounted ConfigMap could not guarantee.
 const MaxScriptBytes = 64 << 10
+
+// CheckBefore is the value of EnvCheckBefore.
+const CheckBefore = "true"
+
+// Answers of a check that runs before the task, as exit codes. With any other exit code, the check itself has failed.
+const (
+	CheckYes = 0
+	CheckNo  = 1
+)
 
 // Values of EnvOutput.
 const (
