@@ -25,7 +25,7 @@ const (
 	// RevisionLabel, on a task's pod, is the revision that the pod runs.
 	RevisionLabel = Group + "/revision"
 
-	// PhaseLabel, on a task's pod, is "task", "rollback", "reboot" or "check".
+	// PhaseLabel, on a task's pod, is "task", "rollback", "reboot", "check" or "check-before".
 	PhaseLabel = Group + "/phase"
 
 	// RetryAnnotation, on a NodeJob: any new value retries the task on every node
@@ -51,6 +51,9 @@ const (
 
 	// RebootAnnotation, on a task's pod, is spec.maintenance.reboot.policy when the pod was made.
 	RebootAnnotation = Group + "/reboot"
+
+	// CheckBeforeAnnotation with the value "true", on a task's pod, means that the pod runs spec.task.check before the task.
+	CheckBeforeAnnotation = Group + "/check-before"
 
 	// AttemptAnnotation, on a task's pod, is the number of the attempt, from 1.
 	AttemptAnnotation = Group + "/attempt"

@@ -106,9 +106,10 @@ type TaskSpec struct {
 	Inputs []ContentRef `json:"inputs,omitempty"`
 
 	// check is a script that runs after the task has succeeded, in the same pod and within the same time limit. If the node is
-	// rebooted, it runs after the reboot, in a pod of its own. The attempt fails if its exit code is not 0.
+	// rebooted, it runs after the reboot, in a pod of its own. The attempt fails if its exit code is not 0. With before, it also runs
+	// before the task.
 	//
-	// Example: {script: "grep -qx 262144 /proc/sys/vm/max_map_count"}
+	// Example: {script: "grep -qx 262144 /proc/sys/vm/max_map_count", before: true}
 	// +optional
 	Check *CheckSpec `json:"check,omitempty"`
 
@@ -271,6 +272,14 @@ type CheckSpec struct {
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=1024
 	Interpreter []string `json:"interpreter,omitempty"`
+
+	// before makes the check run before the task, too. If its exit code is 0, the node is done without the task (AlreadyDone): it is
+	// not cordoned, drained or rebooted. If it is 1, the task runs. With any other exit code, a signal or a timeout, the check itself
+	// has failed (CheckError): it is repeated with the backoff of retry, and does not count as a failure. With maintenance, the check
+	// runs in a pod of its own, with the time limit of the task, and needs no slot. It is not part of the revision. The default is
+	// false.
+	// +optional
+	Before bool `json:"before,omitempty"`
 }
 
 // ScriptSource references a script.

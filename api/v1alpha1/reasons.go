@@ -128,6 +128,12 @@ const (
 	ReasonSettling = "Settling"
 	// ReasonChecking means that spec.task.check runs after the reboot.
 	ReasonChecking = "Checking"
+	// ReasonCheckingBefore means that spec.task.check runs before the node is cordoned, drained or rebooted for the task, or will.
+	ReasonCheckingBefore = "CheckingBefore"
+	// ReasonAlreadyDone means that spec.task.check answered yes before the task, so the node is done without it.
+	ReasonAlreadyDone = "AlreadyDone"
+	// ReasonCheckError means that spec.task.check itself failed before the task. It is repeated, and does not count as a failure.
+	ReasonCheckError = "CheckError"
 
 	// ReasonRebootFailed means that the node could not be rebooted.
 	ReasonRebootFailed = "RebootFailed"

@@ -71,6 +71,7 @@ func junitReport(job string, found view.Results) ([]byte, error) {
 			suite.Failures++
 		case n.Outcome == v1alpha1.ReasonAssumedDone:
 			c.Skipped = &junitProblem{Message: "AssumedDone: the task has not run, because the node matched spec.nodes.assumeDone"}
+		case n.Outcome == v1alpha1.ReasonAlreadyDone: // the check has passed
 		case n.Outcome != string(record.Succeeded):
 			c.Skipped = &junitProblem{Message: text.Safe(strings.TrimSuffix(n.Outcome+": "+n.Reason, ": "))}
 		}

@@ -63,8 +63,6 @@ func (a *attempt) checkBefore(io stdio) (ended ending, needed bool) {
 		return ended, false
 	}
 	ended.reason = outcome.ReasonCheckError // also after a timeout
-	a.note("the check before the task itself failed with exit code %d, so the task did not run: it must exit with %d for yes or %d for no",
-		ended.code, contract.CheckYes, contract.CheckNo)
 	return ended, false
 }
 

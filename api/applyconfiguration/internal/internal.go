@@ -174,6 +174,9 @@ var schemaYAML = typed.YAMLObject(`types:
 - name: com.github.everynode.everynode.api.v1alpha1.CheckSpec
   map:
     fields:
+    - name: before
+      type:
+        scalar: boolean
     - name: interpreter
       type:
         list:

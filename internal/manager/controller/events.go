@@ -40,14 +40,20 @@ func (r announcer) recorded(seen observation, a plan.Record) {
 	if rec.Outcome == record.Rebooting {
 		return // nothing has ended yet
 	}
-	r.Metrics.attempt(task.Task, rec.Outcome)
+	r.Metrics.attempt(phaseOf(rec), rec.Outcome)
 	switch rec.Outcome {
+	case record.Needed: // the run goes on
 	case record.Succeeded:
 		r.Metrics.succeeded(seen, a)
 		if a.Quarantine {
 			r.uncordoned(seen.job, a.Node, a.UID, a.Cordon)
 		}
 	case record.Disrupted:
+		if rec.CheckBefore == record.AnswerError {
+			r.tell(seen.job, a.Node, a.UID, corev1.EventTypeWarning, v1alpha1.ReasonCheckError, actionAttempt,
+				fmt.Sprintf("the check before the task itself failed (%s), it is repeated and does not count as a failure%s", why(rec.Reason, rec.ExitCode), after(said(rec.Message))))
+			return
+		}
 		r.event(seen.job, loop.Node(a.Node, a.UID), corev1.EventTypeNormal, v1alpha1.ReasonDisrupted, actionAttempt,
 			fmt.Sprintf("node %s: attempt %d was disrupted and does not count%s", a.Node, a.Pod.Attempt, after(rec.Message)))
 	case record.Rebooting: // see above
@@ -72,7 +78,7 @@ func (r announcer) rolledBack(seen observation, a plan.Record) {
 	case record.Disrupted:
 		r.event(seen.job, loop.Node(a.Node, a.UID), corev1.EventTypeNormal, v1alpha1.ReasonDisrupted, actionRollback,
 			fmt.Sprintf("node %s: attempt %d of the rollback was disrupted and does not count%s", a.Node, a.Pod.Attempt, after(rb.Message)))
-	case record.Rebooting: // no rollback reboots
+	case record.Rebooting, record.Needed: // no rollback reboots, or is checked before
 	case record.Failed:
 		reason, next := v1alpha1.ReasonAttemptFailed, "retried"
 		if a.Final {
@@ -81,6 +87,14 @@ func (r announcer) rolledBack(seen observation, a plan.Record) {
 		r.tell(seen.job, a.Node, a.UID, corev1.EventTypeWarning, reason, actionRollback,
 			fmt.Sprintf("attempt %d of the rollback failed (%s), it is %s%s", rb.Attempts, why(rb.Reason, rb.ExitCode), next, after(said(rb.Message))))
 	}
+}
+
+// phaseOf is what has run in an attempt, for metrics: a check that decided that the task does not run, or not yet, is not the task.
+func phaseOf(rec *record.Record) task.Phase {
+	if rec.CheckBefore != "" {
+		return task.CheckBefore
+	}
+	return task.Task
 }
 
 // why is the reason of a failure, with its exit code if there is one.

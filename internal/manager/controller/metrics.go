@@ -167,11 +167,20 @@ func (m *Metrics) attempt(phase task.Phase, outcome record.Outcome) {
 	m.attempts.WithLabelValues(string(phase), string(outcome)).Inc()
 }
 
-// succeeded observes a success of the task. Only a node that joined after the NodeJob was created, and has no earlier
-// record, shows how long a new node is not usable.
+// succeeded observes a success. Only a node that joined after the NodeJob was created, and has no earlier record, shows how long a
+// new node is not usable.
 func (m *Metrics) succeeded(seen observation, a plan.Record) {
+	if a.Record.IsAlreadyDone() {
+		m.observeReady(seen, a)
+		return // the task has not run
+	}
 	took := max(a.Record.FinishedAt.Sub(a.Record.StartedAt), 0) // the clock may have been set back
 	m.run.WithLabelValues(seen.job.Namespace, seen.job.Name).Observe(took.Seconds())
+	m.observeReady(seen, a)
+}
+
+// observeReady observes how long a new node was not usable.
+func (m *Metrics) observeReady(seen observation, a plan.Record) {
 	joined, ok := seen.joining[a.Node]
 	if !ok || joined.created.Before(seen.job.CreationTimestamp.Time) {
 		return

@@ -226,7 +226,7 @@ var podTroubles = append([]string{v1alpha1.ReasonPodNameTaken}, refusalReasons..
 func (r starter) started(job client.ObjectKey, start plan.Start, node *plan.Node) {
 	attempt := &start.Attempt
 	r.problems.clear(job, attempt.NodeUID, podTroubles...)
-	if node != nil && attempt.Phase == task.Task && attempt.Number == 1 && lacksEnd(node.On, attempt.Revision) {
+	if node != nil && (attempt.Phase == task.Task || attempt.Phase == task.CheckBefore) && attempt.Number == 1 && lacksEnd(node.On, attempt.Revision) {
 		r.problems.begins(job, attempt.NodeUID, attempt.Revision, attempt.Retry, r.Now())
 	}
 }

@@ -32,6 +32,7 @@ func Pod(pod *corev1.Pod) plan.Pod {
 		Machine:       pod.Annotations[v1alpha1.MachineAnnotation],
 		Runs:          task.PhaseOf(pod.Labels[v1alpha1.PhaseLabel]),
 		Reboot:        v1alpha1.RebootPolicy(pod.Annotations[v1alpha1.RebootAnnotation]),
+		ChecksBefore:  pod.Annotations[v1alpha1.CheckBeforeAnnotation] == "true",
 		Revision:      pod.Labels[v1alpha1.RevisionLabel],
 		Attempt:       attemptOf(pod),
 		Retry:         pod.Annotations[v1alpha1.RetryAnnotation],

@@ -23,7 +23,7 @@ func (as *assessor) isAssumedDone(node *Node) bool {
 func (j *job) staysAssumed(node *Node, next *record.Record) bool {
 	prev := node.On.Record
 	return prev != nil && prev.Assumed && prev.Revision == next.Revision && !j.replaced(node) &&
-		(next.Outcome == record.Disrupted || next.Outcome == record.Rebooting)
+		(next.Outcome == record.Disrupted || next.Outcome == record.Rebooting || next.Outcome == record.Needed)
 }
 
 // readAssumeDone returns the selector of spec.nodes.assumeDone; nil if there is none.
@@ -60,6 +60,6 @@ func (as *assessor) assumeDone(w *nodePlan) {
 		BootID: w.node.BootID, MachineID: w.node.MachineID, Retry: as.retry,
 		ChangedBy: as.in.author(),
 	}
-	as.recorder.completes(w.node, &mark.Change)
+	as.recorder.completes(w.node, &Pod{}, &mark.Change)
 	as.mark(w, mark)
 }

@@ -76,7 +76,7 @@ func (a *attemptReader) assessPod(pod *Pod, node *Node) podAssessment {
 		return podAssessment{disposition: podRecorded}
 	case pod.Runs == task.Reboot:
 		return a.assessRebootPod(pod, node)
-	case pod.Runs == task.Check && !belongsToRun(pod, node):
+	case pod.Runs == task.Check && !belongsToRun(pod, node), pod.Runs == task.CheckBefore && !a.in.Job.DeletionTimestamp.IsZero():
 		return podAssessment{disposition: podOrphaned}
 	case !sameMachine(a.in.Job, pod, node):
 		return podAssessment{disposition: podOrphaned}
@@ -166,12 +166,17 @@ type end struct {
 	outcome record.Outcome
 	reason  string
 	message string
+	// answer is that of the check before the task, if the task has not run; "" otherwise.
+	answer record.Answer
 }
 
 // readEnd distinguishes success, failure and disruption. In case of doubt it is a disruption, which is repeated and
 // does not count as a failure.
 func (a *attemptReader) readEnd(pod *Pod, node *Node) end {
 	exit := pod.Exit
+	if e, ok := a.answer(pod, node); ok {
+		return e
+	}
 	if pod.succeeded() {
 		e := end{outcome: record.Succeeded}
 		if exit != nil {
@@ -180,12 +185,12 @@ func (a *attemptReader) readEnd(pod *Pod, node *Node) end {
 		return e
 	}
 	if pod.PastDeadline || deletedAfter(pod, pod.Created.Add(a.timeout(pod))) {
-		return end{record.Failed, v1alpha1.ReasonDeadlineExceeded, firstOf(ownMessage(exit), pod.Waiting, exitMessage(exit), "the attempt took longer than its time limit")}
+		return end{outcome: record.Failed, reason: v1alpha1.ReasonDeadlineExceeded, message: firstOf(ownMessage(exit), pod.Waiting, exitMessage(exit), "the attempt took longer than its time limit")}
 	}
 	if why := disruption(pod, node); why != "" {
-		return end{record.Disrupted, v1alpha1.ReasonDisrupted, why}
+		return end{outcome: record.Disrupted, reason: v1alpha1.ReasonDisrupted, message: why}
 	}
-	return end{record.Failed, failureReason(exit), exit.Message}
+	return end{outcome: record.Failed, reason: failureReason(exit), message: exit.Message}
 }
 
 // deletedAfter reports whether the deletion of the pod was requested at that time or later. To recognize that Everynode
@@ -237,6 +242,9 @@ var runtimeReasons = []string{"OOMKilled", "StartError", "ContainerCannotRun"}
 
 // ended creates the record of an end.
 func (a *attemptReader) ended(pod *Pod, node *Node, e end) podAssessment {
+	if pod.Runs == task.CheckBefore && e.answer == "" {
+		e = checkError(e.message)
+	}
 	r := a.recordOf(pod, node, e)
 	switch pod.Runs {
 	case task.Rollback:
@@ -247,10 +255,14 @@ func (a *attemptReader) ended(pod *Pod, node *Node, e end) podAssessment {
 	case task.Check:
 		r = a.checked(pod, node, r)
 	case task.Reboot: // see assessRebootPod
+	case task.CheckBefore: // below
 	case task.Task:
 		if e.outcome == record.Succeeded && a.reboots(pod) {
 			r = a.rebooting(pod, node, r)
 		}
+	}
+	if e.answer != "" {
+		r = a.answered(pod, node, r, e.answer)
 	}
 	return podAssessment{disposition: podEnded, record: &r, message: e.message}
 }
@@ -305,7 +317,7 @@ func archivesOf(pod *Pod, exit *Exit) record.Archives {
 // firstStart is when the revision first started on the machine, if an attempt of it is on record; zero otherwise.
 func (a *attemptReader) firstStart(node *Node, revision string) time.Time {
 	rec := node.On.Record
-	if rec == nil || rec.Revision != revision || a.replaced(node) {
+	if rec == nil || !rec.HasRun(revision) || a.replaced(node) {
 		return time.Time{}
 	}
 	return rec.BeganAt()
@@ -328,7 +340,7 @@ func (a *attemptReader) countDisruption(r *record.Record, pod *Pod, node *Node, 
 // failuresBefore is the number of failures that count before the attempt of a pod. It is lower than when the attempt
 // started if the record was removed from the node since then: attempts are then counted from the beginning.
 func (a *attemptReader) failuresBefore(pod *Pod, node *Node) int32 {
-	if pod.Runs != task.Task {
+	if pod.Runs != task.Task && pod.Runs != task.CheckBefore {
 		return pod.Attempt - 1
 	}
 	rec := node.On.Record

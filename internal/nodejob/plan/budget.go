@@ -214,7 +214,7 @@ func (p *planner) holds(w *nodePlan) bool {
 		return true
 	case !p.disrupts():
 		return false
-	case w.slot, w.claims, w.terminating:
+	case w.slot, w.claims, w.taskTerminating:
 		return true
 	}
 	return p.continuesRun(w) || p.isPrepared(w.node) || p.quarantiner.willCordon(w)
@@ -233,7 +233,7 @@ func (p *planner) continuesRun(w *nodePlan) bool {
 
 // retries reports whether a run continues on the node with another attempt, as soon as time has passed or a slot is free.
 func (p *planner) retries(w *nodePlan) bool {
-	if w.State != Waiting || !w.retried || w.node.On.Record.NeverStarted {
+	if w.State != Waiting || !w.retried || w.node.On.Record.NeverStarted || w.node.On.Record.CheckBefore != "" {
 		return false
 	}
 	switch w.cause {

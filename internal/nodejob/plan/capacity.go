@@ -35,6 +35,8 @@ type capacity struct {
 	unavailableNodes, maxUnavailableNodes int
 	// unavailableNames names the first of them, once they are read.
 	unavailableNames string
+	// checking counts the nodes whose check before the task runs.
+	checking int
 	// busy counts the nodes with an attempt that runs or starts, and starts the attempts that this pass starts.
 	busy, starts int32
 	// mayStart counts the nodes on which an attempt may start.
@@ -51,6 +53,10 @@ func (p *planner) startWithinLimit() {
 	p.capacity.count()
 	for _, next := range p.capacity.candidates() {
 		w := &p.nodes[next.index]
+		if w.start.phase == task.CheckBefore {
+			p.checkFirst(w)
+			continue
+		}
 		if b := p.capacity.startBlock(w); b.blocks() {
 			w.postpone(b)
 			if b.claim != nil {
@@ -144,6 +150,10 @@ func (c *capacity) countSlots() (matched int) {
 		if w.start.ready() {
 			c.mayStart++
 		}
+		if w.checking {
+			c.checking++
+			c.busy++
+		}
 		if !w.slot {
 			continue
 		}
@@ -193,7 +203,7 @@ func (c *capacity) lastTurn(i int) time.Time {
 
 // attemptOn is the attempt that may start on a node.
 func (p *planner) attemptOn(w *nodePlan) task.Attempt {
-	if w.start.phase == task.Task {
+	if w.start.phase != task.Rollback {
 		return p.attempt(w.node, w.start, p.in.Revision)
 	}
 	rec := w.node.On.Record

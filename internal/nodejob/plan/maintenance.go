@@ -30,10 +30,7 @@ func (j *job) disrupts() bool { return Disrupts(j.in.Job) }
 
 // Disrupts reports whether the task of a NodeJob affects other workloads on a node. Then it never disrupts two control plane nodes
 // at once, so its plan depends on all of them, also on those that it does not select.
-func Disrupts(job *v1alpha1.NodeJob) bool {
-	d := &job.Spec.Maintenance
-	return d.Cordon || d.Drain != nil || task.RebootPolicy(job) != v1alpha1.RebootNever
-}
+func Disrupts(job *v1alpha1.NodeJob) bool { return task.Disrupts(job) }
 
 // inPreparation reports whether a node got its slot in an earlier pass and is being prepared.
 func (c *capacity) inPreparation(w *nodePlan) bool {
@@ -146,7 +143,7 @@ func (a *attemptReader) notDrained(w *nodePlan, since time.Time, message string)
 	if a.replaced(w.node) || prev.Outcome == record.Succeeded {
 		return r
 	}
-	if prev.Revision == a.in.Revision {
+	if prev.HasRun(a.in.Revision) {
 		r.NeverStarted = prev.NeverStarted // the disrupted attempt may also have changed something
 		r.Rollback = prev.Rollback
 	} else if prev.Rollback != nil && prev.Rollback.Outcome == record.Succeeded {
@@ -251,7 +248,7 @@ func (c *capacity) comesLast(own *nodePlan) bool {
 	}
 	for i := range c.nodes {
 		w := &c.nodes[i]
-		if _, troubled := c.in.NodeProblems[w.node.UID]; w != own && !w.rerun && !w.progressDeadlineExceeded && !troubled && (w.slot || w.claims || w.start.ready()) {
+		if _, troubled := c.in.NodeProblems[w.node.UID]; w != own && !w.rerun && !w.progressDeadlineExceeded && !troubled && (w.slot || w.claims || w.start.ready() || w.cause == causeCheckBefore) {
 			return true
 		}
 	}
@@ -288,7 +285,7 @@ func (c *capacity) unavailableControlPlane(node *Node) string {
 
 // isUnavailable reports whether a control plane node is not Ready, cordoned or at work.
 func (c *capacity) isUnavailable(w *nodePlan) bool {
-	return w.slot || w.terminating || c.cordonedElse(w.node) || w.node.Ready != corev1.ConditionTrue || w.claims
+	return w.slot || w.taskTerminating || c.cordonedElse(w.node) || w.node.Ready != corev1.ConditionTrue || w.claims
 }
 
 // drainProgress is the observed progress of a drain.

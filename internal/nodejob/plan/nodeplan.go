@@ -38,11 +38,17 @@ type nodePlan struct {
 	rollbackFinished bool
 	// slot is true while the outcome of a pod of Everynode on the node is not on record.
 	slot bool
+	// checking is true while the check before the task runs in a pod of its own, which needs no slot. checkMessage is why it does not
+	// start.
+	checking     bool
+	checkMessage string
 	// preparing is true while the node has its slot, and is cordoned or drained before the task.
 	preparing bool
 	// terminating is true while a pod of Everynode on the node is terminating and needs no record, or is that of an
 	// earlier NodeJob with the same name.
 	terminating bool
+	// taskTerminating is true if such a pod has run something else than the check before the task.
+	taskTerminating bool
 	// terminatingSince is when the first such pod should have ended; zero if that is not known.
 	terminatingSince time.Time
 	// releases are pods of Everynode that are released.
@@ -84,6 +90,10 @@ type findings struct {
 	// rollbackRetried says how the last attempt of the rollback failed, which is retried while the NodeJob is deleted; "" if that
 	// is not so.
 	rollbackRetried string
+	// checkError says how the check before the task itself failed; "" if it did not. checkErrorStalls is true if it has failed for
+	// checkErrorPatience.
+	checkError       string
+	checkErrorStalls bool
 	// silent is true if its pod does not start because its kubelet is silent.
 	silent bool
 }
@@ -116,6 +126,8 @@ const (
 	causeBackoff
 	causeDependency
 	causeSlot
+	// causeCheckBefore : the check before the task runs, or will.
+	causeCheckBefore
 	causeStep
 	causeSoak
 	causeEmptyStep
@@ -186,9 +198,14 @@ func (w *nodePlan) fail(reason, message string, until time.Time) {
 	w.set(Failed, reason, message, until)
 }
 
-// noteTerminating notes a pod that is terminating on the node, and should have ended at that time.
-func (w *nodePlan) noteTerminating(since time.Time) {
-	if w.terminating = true; w.terminatingSince.IsZero() || since.Before(w.terminatingSince) {
+// noteTerminating notes a pod that is terminating on the node, and should have ended at that time; zero if that is not known.
+func (w *nodePlan) noteTerminating(runs task.Phase, since time.Time) {
+	w.terminating = true
+	w.taskTerminating = w.taskTerminating || runs != task.CheckBefore
+	if since.IsZero() {
+		return
+	}
+	if w.terminatingSince.IsZero() || since.Before(w.terminatingSince) {
 		w.terminatingSince = since
 	}
 }
@@ -206,7 +223,7 @@ func (w *nodePlan) isExcludedThoughSelected() bool {
 
 // postpone makes a node that is ready to start wait for other nodes. A rollback retains the state of its node.
 func (w *nodePlan) postpone(b block) {
-	if w.start.phase == task.Task {
+	if w.start.phase != task.Rollback {
 		w.waitFor(b)
 	} else {
 		w.explain(b.reason, b.message)
@@ -260,7 +277,7 @@ func (w *nodePlan) continues() bool {
 	case causeNode, causeStep, causeEmptyStep, causePromotion, causeStopped, causeMaxUnavailable, causeControlPlane, causeRunsAlone,
 		causeWindowTooShort:
 		return false
-	case causeNone, causeTerminatingPod, causeSuspended, causeObstacle, causeNodeProblem, causeBackoff, causeDependency, causeSlot, causeSoak,
+	case causeNone, causeTerminatingPod, causeSuspended, causeObstacle, causeNodeProblem, causeBackoff, causeDependency, causeSlot, causeCheckBefore, causeSoak,
 		causeManagerNodeLast, causeRollback, causeBudget, causeBudgetClosed:
 	}
 	return true

@@ -20,7 +20,7 @@ import (
 func TestTheFirstTerminatingPodCounts(t *testing.T) {
 	w := &nodePlan{}
 	for _, at := range []time.Time{ago(5), ago(9), ago(7)} {
-		w.noteTerminating(at)
+		w.noteTerminating(task.Task, at)
 	}
 	if !w.terminating || !w.terminatingSince.Equal(ago(9)) {
 		t.Errorf("terminating since %v, want %v", w.terminatingSince, ago(9))

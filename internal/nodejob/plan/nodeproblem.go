@@ -71,7 +71,7 @@ func (sb *statusBuilder) stillTroubled() int {
 // only needs a pod, and what the NodeJob waits for before a run does not matter later in the run.
 func (j *job) obstacleFor(phase task.Phase) *task.Obstacle {
 	o := j.obstacle
-	if phase == task.Task || j.notAllowed() {
+	if phase == task.Task || phase == task.CheckBefore || j.notAllowed() {
 		return o
 	}
 	otherPods := j.in.Job.Spec.Task.Template != nil // the API server may accept one kind of pod and refuse the other

@@ -118,9 +118,11 @@ type Pod struct {
 	// Runs is the phase of the NodeJob that the pod runs.
 	Runs task.Phase
 	// Reboot is maintenance.reboot when the pod was created; "" for Never.
-	Reboot   v1alpha1.RebootPolicy
-	Revision string
-	Attempt  int32
+	Reboot v1alpha1.RebootPolicy
+	// ChecksBefore is true if the pod runs the check before the task, and then the task only if it is needed.
+	ChecksBefore bool
+	Revision     string
+	Attempt      int32
 	// Retry is task.RetryToken of the NodeJob when the pod was created.
 	Retry string
 	// Inputs is a hash of the values that the pod has from the Node (task.env); "" if it has none.

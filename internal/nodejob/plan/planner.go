@@ -73,12 +73,13 @@ func (as *assessor) assessNode(w *nodePlan) {
 	w.rerun = known.ranRevision && !known.done && as.rerunsSuccess(node)
 	w.succeeded = w.succeeded || w.rerun
 	as.assessPods(w)
+	terminating := w.terminating || w.checking // the pod of a check ends soon, maybe of an earlier revision
 	switch {
 	case w.progressDeadlineExceeded:
 	case !w.slot && known.rebooting:
-		as.assessReboot(w.terminating, w)
+		as.assessReboot(terminating, w)
 	case !w.slot:
-		as.assessIdleNode(w.terminating, known, w)
+		as.assessIdleNode(terminating, known, w)
 	case known.failures > as.retryLimit() && as.selects(node):
 		w.failed = true // regardless of what still runs there
 	}
@@ -99,7 +100,7 @@ func (as *assessor) assessPods(w *nodePlan) {
 		as.plan.wake(v.checkAt)
 		switch v.disposition {
 		case podTerminating:
-			w.noteTerminating(pod.DeleteRequested.Add(pod.DeleteGrace))
+			w.noteTerminating(pod.Runs, pod.DeleteRequested.Add(pod.DeleteGrace))
 			continue
 		case podOrphaned, podRecorded:
 			as.removePod(pod, v.disposition, w)
@@ -112,11 +113,11 @@ func (as *assessor) assessPods(w *nodePlan) {
 			as.do(Stop{Pod: *pod, Reason: v1alpha1.ReasonDeadlineExceeded})
 		case podRuns:
 		}
-		w.slot = true
+		w.slot = w.slot || pod.Runs != task.CheckBefore
 		as.notePod(w, pod, v)
 	}
 	if since, busy := as.in.BusyNodes[w.Name]; busy {
-		w.noteTerminating(later(as.past(since), as.in.Job.CreationTimestamp.Time)) // this NodeJob has not waited before
+		w.noteTerminating(task.Task, later(as.past(since), as.in.Job.CreationTimestamp.Time)) // this NodeJob has not waited before
 	}
 }
 
@@ -127,6 +128,8 @@ func (as *assessor) notePod(w *nodePlan, pod *Pod, v podAssessment) {
 		as.noteRollback(w, v)
 	case task.Reboot:
 		as.noteRunning(w, pod, v, v1alpha1.ReasonRebooting, firstOf(v.message, "the task has succeeded, and the node reboots"))
+	case task.CheckBefore:
+		w.noteCheckBefore(pod, v)
 	case task.Check:
 		as.noteRunning(w, pod, v, v1alpha1.ReasonChecking, v.message)
 	case task.Task:
@@ -157,7 +160,7 @@ func (as *assessor) unrecorded(w *nodePlan, pod *Pod, t *NodeProblem) {
 		as.plan.wake(as.overdueAt(since))
 		return
 	}
-	w.terminating = true
+	w.noteTerminating(pod.Runs, time.Time{})
 	w.waitFor(block{cause: causeNodeProblem, reason: t.Reason, message: t.Message, problem: t})
 	as.failProgress(w, t.Message)
 }
@@ -180,7 +183,10 @@ func (as *assessor) noteRunning(w *nodePlan, pod *Pod, v podAssessment, reason, 
 func (as *assessor) noteRetry(w *nodePlan) {
 	w.retried = true
 	w.addFailure(as.cordons.failureOf(w.node, true))
-	if rec := w.node.On.Record; rec.Disruptions >= manyDisruptions {
+	switch rec := w.node.On.Record; {
+	case rec.CheckBefore == record.AnswerError:
+		as.noteCheckError(w, rec)
+	case rec.Disruptions >= manyDisruptions:
 		w.findings().disrupted = true
 	}
 }
@@ -212,15 +218,24 @@ func (as *assessor) assessIdleNode(terminating bool, known recordState, w *nodeP
 		w.exclude(v1alpha1.ReasonUntoleratedTaint, "it has the taint "+taint.ToString())
 		return
 	}
+	if !known.notBefore.IsZero() && known.rerunReason == "" {
+		as.noteRetry(w)
+	}
+	if w.checking {
+		w.waitFor(checkBlock(firstOf(w.checkMessage, "task.check runs before the task"), w.Until))
+		return
+	}
 	if as.isAssumedDone(node) {
 		as.assumeDone(w)
 		return
 	}
-	if !known.notBefore.IsZero() && known.rerunReason == "" {
-		as.noteRetry(w)
-	}
 	if b := as.startBlock(startRequest{task.Task, node, terminating, known.notBefore, known.rerunReason}); b.blocks() {
 		w.waitFor(b)
+		return
+	}
+	if as.mustCheckFirst(node, known) {
+		w.waitFor(checkBlock(firstOf(known.rerunReason, "task.check runs before the task"), time.Time{}))
+		w.start = start{task.CheckBefore, known.failures + 1}
 		return
 	}
 	w.waitFor(block{cause: causeSlot, reason: v1alpha1.ReasonWaitingForSlot, message: known.rerunReason})

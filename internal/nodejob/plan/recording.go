@@ -33,11 +33,11 @@ func (rec *recorder) recordAction(node *Node, pod *Pod, r record.Record) Record 
 		return a
 	}
 	r.RecordedAt = rec.recordedAt()
-	r.Assumed = rec.staysAssumed(node, &r)
 	a.Retain = rec.attempts.retainedUntil(pod, &r).After(rec.in.Now)
 	if r.Outcome == record.Succeeded {
-		rec.completes(node, &a.Change)
+		rec.completes(node, pod, &a.Change)
 	}
+	r.Assumed = rec.staysAssumed(node, &r) || r.IsAlreadyDone() && r.FirstStartedAt.IsZero()
 	rec.setLabel(node, &a)
 	a.Final = r.Outcome == record.Failed && r.Attempts > rec.retryLimit()
 	r.RunsAlone = !a.Final && rec.staysAlone(node, &r)
@@ -83,7 +83,7 @@ func (rec *recorder) dropsLabel(node *Node, r *record.Record) bool {
 			return true
 		}
 		return !rec.skipped(node, r.Revision) && (r.Reason != v1alpha1.ReasonDrainTimedOut || r.Rerun)
-	case record.Disrupted, record.Rebooting:
+	case record.Disrupted, record.Rebooting, record.Needed:
 	}
 	return rec.replaced(node)
 }
@@ -122,8 +122,13 @@ func (rec *recorder) labelAfter(node *Node, a *Record) string {
 
 // completes adds to the record of a success its changes of the node, or turns it into a failure if its results cannot
 // be published.
-func (rec *recorder) completes(node *Node, c *record.Change) {
+func (rec *recorder) completes(node *Node, pod *Pod, c *record.Change) {
 	published, reason, message := rec.publisher.publish(node, c.Record)
+	if reason != "" && c.Record.IsAlreadyDone() { // a check never fails a node
+		c.Record.Outcome, c.Record.CheckBefore, c.Record.Reason, c.Record.Message = record.Disrupted, record.AnswerError, v1alpha1.ReasonCheckError, message
+		rec.attempts.countDisruption(c.Record, pod, node, c.Record.Attempts)
+		return
+	}
 	if reason != "" {
 		c.Record.Outcome, c.Record.Reason, c.Record.Message = record.Failed, reason, message
 		return

@@ -27,6 +27,8 @@ type recordState struct {
 	due time.Time
 	// rebooting is true if the task has succeeded, and the run continues.
 	rebooting bool
+	// needed is true if the check before the task has answered no for this run.
+	needed bool
 	// failures is the number of failures in this run so far.
 	failures int32
 	// notBefore is when the next attempt may start.
@@ -54,8 +56,9 @@ func (r *recordReader) readRecord(node *Node) recordState {
 		was.done = true
 		was.succeeded = was.ranRevision && rec.Outcome == record.Succeeded
 		r.readRerun(node, &was)
-	case was.ranRevision && !r.void(rec):
+	case rec != nil && rec.Revision == r.in.Revision && !rec.IsAssumed() && !r.void(rec):
 		was.failures, was.notBefore = r.setbacks(rec)
+		was.needed = rec.Outcome == record.Needed
 	}
 	return was
 }
@@ -139,6 +142,8 @@ func (r *recordReader) setbacks(rec *record.Record) (failures int32, notBefore t
 		return rec.Attempts, r.after(rec.EndedAt(), rec.Attempts)
 	case record.Disrupted:
 		return rec.Attempts, r.after(rec.EndedAt(), rec.Disruptions)
+	case record.Needed:
+		return rec.Attempts, time.Time{}
 	case record.Rebooting:
 	case record.Succeeded:
 		// The node was done, but the label is missing, or differs from the record.

@@ -16,7 +16,7 @@ func (a *attemptReader) retainedUntil(pod *Pod, rec *record.Record) time.Time {
 	if keep == 0 || rec == nil || !pod.over() || !pod.DeleteRequested.IsZero() || !a.in.Job.DeletionTimestamp.IsZero() {
 		return time.Time{}
 	}
-	if rec.Outcome == record.Rebooting {
+	if rec.Outcome == record.Rebooting || rec.Outcome == record.Needed {
 		return time.Time{} // the run continues with other pods
 	}
 	return a.recordedEnd(pod, rec).Add(time.Duration(keep) * time.Second)
@@ -41,7 +41,7 @@ func (a *attemptReader) endsUntil(pod *Pod, node *Node) time.Time {
 // removePod releases a pod that needs no record, or has one, unless it has not ended, or is retained for its logs.
 func (as *assessor) removePod(pod *Pod, why podDisposition, w *nodePlan) {
 	if ends := as.attempts.endsUntil(pod, w.node); as.in.Now.Before(ends) {
-		w.terminating = true
+		w.noteTerminating(pod.Runs, time.Time{})
 		as.plan.wake(ends)
 		return
 	}
@@ -51,7 +51,7 @@ func (as *assessor) removePod(pod *Pod, why podDisposition, w *nodePlan) {
 		return
 	}
 	w.releases = append(w.releases, FinalizePod{Pod: *pod, Unrecorded: why == podRecorded && !onRecord(pod, w.node) && pod.RecordedOn != w.node.UID})
-	w.terminating = true
+	w.noteTerminating(pod.Runs, time.Time{})
 }
 
 // release plans the release of the pods of a node, once its state is known.

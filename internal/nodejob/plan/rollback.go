@@ -45,7 +45,7 @@ func (r *recordReader) readRollback(rec *record.Record) rollbackState {
 		return rollbackState{done: true}
 	case record.Disrupted:
 		return rollbackState{failures: rb.Attempts, notBefore: r.after(rb.EndedAt(), rb.Disruptions)}
-	case record.Failed, record.Rebooting:
+	case record.Failed, record.Rebooting, record.Needed:
 	}
 	return rollbackState{failures: rb.Attempts, notBefore: r.after(rb.EndedAt(), rb.Attempts)}
 }

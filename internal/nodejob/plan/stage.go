@@ -11,7 +11,7 @@ import (
 // stage is how far the disruption of a node is that the NodeJob holds. It is for display: no decision is made from it. A node that
 // is quarantined after a failure is drained at most, because its maintenance has ended.
 func (p *planner) stage(w *nodePlan) (s nodecondition.Stage) {
-	s.InProgress = w.slot && !w.preparing || w.terminating || p.continuesRun(w)
+	s.InProgress = w.slot && !w.preparing || w.taskTerminating || p.continuesRun(w)
 	s.Planned = !s.InProgress && (w.State == Waiting || w.State == Running)
 	s.Draining = w.isDrained()
 	s.Drained = !s.Draining && w.node.Unschedulable && (w.wasDrained() || s.InProgress && p.in.Job.Spec.Maintenance.Drain != nil)

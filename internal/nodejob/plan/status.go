@@ -47,6 +47,10 @@ type statusBuilder struct {
 	// notStarted are nodes whose pods do not start, disrupted those that were disrupted many times in a row, unrecovered
 	// those on which the rollback failed as well, and unpublished those on which something cannot be published.
 	notStarted, disrupted, unrecovered, unpublished []string
+	// checkErrors are nodes whose check before the task itself fails, and checksStalled counts those of them where it has failed for
+	// checkErrorPatience.
+	checkErrors   []string
+	checksStalled int32
 	// rollbackRetried are nodes on which the rollback is retried while the NodeJob is deleted.
 	rollbackRetried []string
 	// drainsBlocked are nodes whose drain before the task is blocked.
@@ -101,6 +105,12 @@ func (sb *statusBuilder) addFindings(w *nodePlan, found *findings) {
 	}
 	if found.disrupted {
 		sb.disrupted = append(sb.disrupted, node.Name+": "+lastLine(node.On.Record.Message))
+	}
+	if found.checkError != "" {
+		sb.checkErrors = append(sb.checkErrors, node.Name+": "+found.checkError)
+		if found.checkErrorStalls {
+			sb.checksStalled++
+		}
 	}
 	if found.unrecovered != "" {
 		sb.unrecovered = append(sb.unrecovered, found.unrecovered)

@@ -43,6 +43,45 @@ spec:
 		},
 	},
 	{
+		file: "check-before-a-drain.txt",
+		about: "The check runs before the task, on all nodes at once. node-1 is as it should be, and is done without a cordon or a drain. On node-2, the check " +
+			"itself fails at first, and is repeated. Then node-2 and node-3 need the task, one at a time because of rollout.maxConcurrent.",
+		nodes: []string{"node-1", "node-2", "node-3"},
+		spec: `
+apiVersion: everynode.dev/v1alpha1
+kind: NodeJob
+metadata:
+  name: kubelet-config
+  namespace: node-setup
+spec:
+  task:
+    script: cp /opt/kubelet.yaml /var/lib/kubelet/config.yaml && systemctl restart kubelet
+    check:
+      script: cmp -s /opt/kubelet.yaml /var/lib/kubelet/config.yaml
+      before: true
+  maintenance:
+    drain: {}
+  rollout:
+    maxConcurrent: 1
+    steps:
+    - name: all
+`,
+		script: func(c *plantest.Cluster) {
+			asked := map[string]int{}
+			c.Task = func(a task.Attempt) plantest.Result {
+				if a.Phase != task.CheckBefore || a.NodeName == "node-1" {
+					return plantest.Result{}
+				}
+				if asked[a.NodeName]++; a.NodeName == "node-2" && asked[a.NodeName] == 1 {
+					return plantest.Result{After: 2 * time.Second, Code: 2, Output: "cmp: /opt/kubelet.yaml: No such file or directory"}
+				}
+				return plantest.Result{After: 2 * time.Second, Code: 1}
+			}
+			c.Create()
+			c.Run(10 * time.Minute)
+		},
+	},
+	{
 		file: "drain-with-a-blocked-pod.txt",
 		about: "Maintenance: each node is cordoned and drained before the task, one at a time because of maintenance.maxUnavailable. " +
 			"On node-2, a PodDisruptionBudget denies an eviction for some time. The eviction is retried every 5 seconds, and the status names the blocked pod.",

@@ -83,13 +83,14 @@ func TestWaitsEnd(t *testing.T) {
 			see(newJob(), []Node{newNode("w", recorded(record.Failed, func(r *record.Record) { r.FinishedAt = now }))}),
 			ends,
 		},
-		causeDependency: {dependent(), ends},
-		causeSlot:       {see(newJob(oneAtOnce), []Node{running, w}, newPod(running)), others},
-		causeStep:       {see(newJob(steps), []Node{running, w}, newPod(running)), others},
-		causeSoak:       {see(newJob(inSteps(soaked, rest)), []Node{done, w}), ends},
-		causeEmptyStep:  {see(newJob(inSteps(poolB(0), rest)), []Node{w}), blocked},
-		causePromotion:  {see(newJob(steps, promotedTo("first")), []Node{done, w}), user},
-		causeStopped:    {see(newJob(mayFailNodes(0)), []Node{failed, w}), blocked},
+		causeDependency:  {dependent(), ends},
+		causeSlot:        {see(newJob(oneAtOnce), []Node{running, w}, newPod(running)), others},
+		causeCheckBefore: {see(newJob(checkedFirst), []Node{w}, newPod(w, checks)), others},
+		causeStep:        {see(newJob(steps), []Node{running, w}, newPod(running)), others},
+		causeSoak:        {see(newJob(inSteps(soaked, rest)), []Node{done, w}), ends},
+		causeEmptyStep:   {see(newJob(inSteps(poolB(0), rest)), []Node{w}), blocked},
+		causePromotion:   {see(newJob(steps, promotedTo("first")), []Node{done, w}), user},
+		causeStopped:     {see(newJob(mayFailNodes(0)), []Node{failed, w}), blocked},
 		causeManagerNodeLast: {
 			with(see(newJob(reboots), []Node{running, w}, newPod(running)), func(in *Input) { in.OwnNode = "w" }),
 			others,
@@ -137,8 +138,8 @@ func TestWaitsEnd(t *testing.T) {
 		if p.WakeAt.IsZero() || p.WakeAt.After(now.Add(recheckInterval)) {
 			t.Errorf("cause %d: the next look is at %v", c, p.WakeAt)
 		}
-		running := p.Status.Nodes.Running > 0 || c == causeRollback
-		for range 100 { // the next looks, at which the world is the same
+		running := p.Status.Nodes.Running > 0 || c == causeRollback || c == causeCheckBefore // whose pods have time limits
+		for range 100 {                                                                      // the next looks, at which the world is the same
 			in.Job.Status, in.Now = p.Status, later(p.WakeAt, in.Now.Add(time.Second))
 			if p = Next(in); in.Now.Sub(now) > defaultProgressDeadlineSeconds*time.Second {
 				break

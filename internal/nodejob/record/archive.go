@@ -91,7 +91,7 @@ func ValidLocation(location string) string {
 var schemes = []string{"s3", "https", "http"}
 
 // archivePhases are all values of Archive.Phase.
-var archivePhases = []string{"task", "check", "rollback"}
+var archivePhases = []string{"task", "check", "rollback", "check-before"}
 
 // bounded returns the archives with all fields limited, without those that no manager has written.
 func (a Archives) bounded() Archives {

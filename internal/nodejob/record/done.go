@@ -14,7 +14,7 @@ func (on NodeRecord) HasLabelOf(revision string, anyRevision bool) bool {
 // or another revision requests a rerun, such as a reboot.
 func (on NodeRecord) DoneWith(revision string, anyRevision bool) bool {
 	rec := on.Record
-	if rec == nil || !rec.HasRun(revision) {
+	if rec == nil || rec.Revision != revision || rec.IsAssumed() {
 		return on.HasLabelOf(revision, anyRevision)
 	}
 	switch rec.Outcome {
@@ -24,7 +24,7 @@ func (on NodeRecord) DoneWith(revision string, anyRevision bool) bool {
 		if on.Label != "" && rec.Label != rec.Revision {
 			return true // a label that skips another revision was on the node, and remained there
 		}
-	case Failed, Disrupted:
+	case Failed, Disrupted, Needed:
 	}
 	return on.HasLabelOf(revision, anyRevision) && !rec.rerunContinues()
 }
@@ -41,7 +41,9 @@ func (on NodeRecord) WasDone() bool {
 }
 
 // HasRun reports whether the record is of an attempt with a revision.
-func (r *Record) HasRun(revision string) bool { return r.Revision == revision && !r.IsAssumed() }
+func (r *Record) HasRun(revision string) bool {
+	return r.Revision == revision && !r.IsAssumed() && !r.onlyChecked()
+}
 
 // rerunContinues reports whether a rerun has not ended. Then the label is from the earlier run. A failure removes the label, so if
 // the label exists afterwards, a user has set it to skip the node. So it is after a user has removed it.

@@ -83,7 +83,7 @@ func otherMachine(prev, next *Record) bool {
 // endedBefore returns the attempts that prev contains and next does not.
 func endedBefore(prev, next *Record, rollback bool) []Attempt {
 	var ended []Attempt
-	if !rollback && !prev.IsAssumed() && prev.Outcome != Rebooting && !continuesDisruptions(prev, next) { // a reboot is not the end of an attempt
+	if !rollback && !prev.IsAssumed() && prev.CheckBefore == "" && prev.Outcome != Rebooting && !continuesDisruptions(prev, next) { // neither a reboot nor a check is the end of an attempt
 		ended = append(ended, prev.last())
 	}
 	if b := prev.Rollback; b != nil && b != next.Rollback && !b.continuedBy(next.Rollback) {

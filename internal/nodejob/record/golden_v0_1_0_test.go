@@ -81,6 +81,25 @@ var readingsOfV010 = map[string]reading{
 			PodUID:     "00000000-0000-4000-8000-000000000009",
 		}},
 	},
+	"already-done": {
+		On: record.NodeRecord{Label: "138eda019c", Sealed: true, Present: true, Record: &record.Record{
+			Revision: "138eda019c", Digest: "138eda019cc3eeda0a269ced8c452f1783b5b3e0cadd64bfb14822a95a82169c", Outcome: record.Succeeded,
+			Attempts: 0, Label: "138eda019c", ExitCode: new(int32(0)), CheckBefore: record.AnswerYes, Reason: "AlreadyDone",
+			StartedAt: at("12:00:00"), FinishedAt: at("12:00:20"), RecordedAt: at("12:00:20"),
+			BootID: "00000000-0000-4000-8000-000000000003", MachineID: "00000000000040008000000000000004",
+			Assumed: true, NeverStarted: true, PodUID: "00000000-0000-4000-8000-000000000009",
+		}},
+	},
+	"needed": {
+		On: record.NodeRecord{Sealed: true, Present: true, Record: &record.Record{
+			Revision: "138eda019c", Digest: "138eda019cc3eeda0a269ced8c452f1783b5b3e0cadd64bfb14822a95a82169c", Outcome: record.Needed,
+			Attempts: 0, ExitCode: new(int32(1)), CheckBefore: record.AnswerNo,
+			StartedAt: at("12:00:00"), FinishedAt: at("12:00:20"), RecordedAt: at("12:00:20"),
+			BootID: "00000000-0000-4000-8000-000000000003", MachineID: "00000000000040008000000000000004",
+			NeverStarted: true, PodUID: "00000000-0000-4000-8000-000000000009",
+		}},
+		CordonedBy: []string{"node-setup.everynode.dev/disk"},
+	},
 	"cut": {
 		On: record.NodeRecord{Sealed: true, Present: true, Record: &record.Record{
 			Revision:   "84a1093fbc",

@@ -126,6 +126,25 @@ var situations = map[string]situation{
 			c.Run(time.Minute)
 		},
 	},
+	"already-done": {
+		about: "The check before the task has answered yes, so the node is done without the task.",
+		spec:  "task: {script: mkfs.ext4 /dev/sdb, check: {script: blkid /dev/sdb, before: true}}\nmaintenance: {cordon: true}\n",
+		script: func(c *plantest.Cluster) {
+			c.Create()
+			c.Run(time.Minute)
+		},
+	},
+	"needed": {
+		about: "The check before the task has answered no, and the task has not started yet.",
+		spec:  "task: {script: mkfs.ext4 /dev/sdb, check: {script: blkid /dev/sdb, before: true}}\nmaintenance: {drain: {}}\n",
+		script: func(c *plantest.Cluster) {
+			c.Workloads["node-1"] = []*plantest.Workload{plantest.NewWorkload("shop", "web-1")}
+			c.Workloads["node-1"][0].Budget = "a PodDisruptionBudget allows no eviction"
+			c.Task = ends(plantest.Result{Code: 1})
+			c.Create()
+			c.Run(time.Minute)
+		},
+	},
 	"skipped": {
 		about: "The task has failed, and a user has set the label of the node to skip it.",
 		spec:  disk + "onFailure: {action: Cordon}\n",

@@ -38,11 +38,30 @@ const (
 	Succeeded Outcome = "Succeeded"
 	// Failed : the attempt counts against retry.limit.
 	Failed Outcome = "Failed"
-	// Disrupted : something else ended the attempt, so it does not count.
+	// Disrupted : something else ended the attempt, or the check before the task itself failed, so it does not count.
 	Disrupted Outcome = "Disrupted"
+	// Needed : the check before the task answered no, and the task has not started yet.
+	Needed Outcome = "Needed"
 	// Rebooting : the task has succeeded, and the run continues: the node is being rebooted, and is checked after that.
 	Rebooting Outcome = "Rebooting"
 )
+
+// Answer is what a check before the task has answered.
+type Answer string
+
+const (
+	// AnswerYes : the node is as it should be, so the task is not needed.
+	AnswerYes Answer = "Yes"
+	// AnswerNo : the task is needed.
+	AnswerNo Answer = "No"
+	// AnswerError : the check itself failed.
+	AnswerError Answer = "Error"
+	// AnswerNone : something else ended the check.
+	AnswerNone Answer = "None"
+)
+
+// answers are all values of Record.CheckBefore, except "".
+var answers = []Answer{AnswerYes, AnswerNo, AnswerError, AnswerNone}
 
 // Record is the content of the annotation.
 type Record struct {
@@ -71,6 +90,8 @@ type Record struct {
 	RecordedAt time.Time `json:"recordedAt,omitzero"`
 	// ExitCode of the last attempt; nil if it did not end on its own.
 	ExitCode *int32 `json:"exitCode,omitempty"`
+	// CheckBefore is the answer of the check before the task, if the task has not run in the last attempt; "" otherwise.
+	CheckBefore Answer `json:"checkBefore,omitempty"`
 	// Reason in one word; "" for a success of the task.
 	Reason string `json:"reason,omitempty"`
 	// Message is the end of the output of the last attempt, or why it did not end on its own.
@@ -104,8 +125,8 @@ type Record struct {
 	Label string `json:"label,omitempty"`
 	// LabelRemoved is true if the node was seen without that label since: if it has the same value again, a user has set it.
 	LabelRemoved bool `json:"labelRemoved,omitempty"`
-	// Assumed is true if the revision has not succeeded on the node, which was set up before (spec.nodes.assumeDone): no attempt
-	// has ended there, or it runs now and was disrupted or reboots.
+	// Assumed is true if the revision has not succeeded on the node, which was set up before (spec.nodes.assumeDone, or
+	// task.check.before): no attempt has ended there, or it runs now and was disrupted or reboots.
 	Assumed bool `json:"assumed,omitempty"`
 	// NeverStarted is true if the task was assumed to be done, or no failed attempt has started it: there is nothing to
 	// roll back.
@@ -156,6 +177,12 @@ type Rollback struct {
 
 // IsAssumed reports whether the node counts as done without a run.
 func (r *Record) IsAssumed() bool { return r.Assumed && r.Outcome == Succeeded }
+
+// IsAlreadyDone reports whether the node is done because the check before the task answered yes.
+func (r *Record) IsAlreadyDone() bool { return r.CheckBefore == AnswerYes && r.Outcome == Succeeded }
+
+// onlyChecked reports whether nothing but the check before the task has run with the revision.
+func (r *Record) onlyChecked() bool { return r.CheckBefore != "" && r.FirstStartedAt.IsZero() }
 
 // HasEndOf reports whether the record, which may be nil, says how a pod ended: that of the last attempt, or of its rollback.
 func (r *Record) HasEndOf(pod types.UID) bool {
@@ -250,6 +277,9 @@ func (r Record) bounded() Record {
 	if !isDigest(r.Digest) {
 		r.Digest = ""
 	}
+	if !slices.Contains(answers, r.CheckBefore) {
+		r.CheckBefore = ""
+	}
 	r.Reason = outcome.Clean(r.Reason, 128)
 	r.Message = outcome.Clean(r.Message, outcome.MaxMessageBytes)
 	// What was read from a node is written back to it, and any client may have written it there.
@@ -325,7 +355,7 @@ func Encode(r Record) string {
 	least := Record{
 		Revision: r.Revision, Digest: r.Digest, Outcome: r.Outcome, Attempts: r.Attempts, Disruptions: r.Disruptions, DisruptedSince: r.DisruptedSince,
 		FinishedAt: r.FinishedAt, RecordedAt: r.RecordedAt, Retry: r.Retry, Cordoned: r.Cordoned, Drain: r.Drain, PodUID: r.PodUID,
-		Rerun: r.Rerun, Label: r.Label, LabelRemoved: r.LabelRemoved, Inputs: r.Inputs, ChangedBy: r.ChangedBy, Assumed: r.Assumed, RetryRequested: r.RetryRequested, RunsAlone: r.RunsAlone, NeverStarted: r.NeverStarted, Reboot: r.Reboot, RemovedLabels: r.RemovedLabels,
+		CheckBefore: r.CheckBefore, FirstStartedAt: r.FirstStartedAt, Rerun: r.Rerun, Label: r.Label, LabelRemoved: r.LabelRemoved, Inputs: r.Inputs, ChangedBy: r.ChangedBy, Assumed: r.Assumed, RetryRequested: r.RetryRequested, RunsAlone: r.RunsAlone, NeverStarted: r.NeverStarted, Reboot: r.Reboot, RemovedLabels: r.RemovedLabels,
 	}
 	if b := r.Rollback; b != nil {
 		least.Rollback = &Rollback{
@@ -388,6 +418,8 @@ func (r *Record) wrong() string {
 		return fmt.Sprintf("revision %q, %d attempts", outcome.Clean(r.Revision, 32), r.Attempts)
 	case r.Outcome == Rebooting && (r.Reboot == nil || r.Reboot.FromBootID == ""):
 		return "a reboot from no boot"
+	case (r.Outcome == Needed) != (r.CheckBefore == AnswerNo):
+		return fmt.Sprintf("outcome %q, and the answer %q", r.Outcome, outcome.Clean(string(r.CheckBefore), 32))
 	case b != nil && !b.valid():
 		return fmt.Sprintf("rollback %q, %d attempts", outcome.Clean(string(b.Outcome), 32), b.Attempts)
 	}
@@ -395,11 +427,11 @@ func (r *Record) wrong() string {
 }
 
 func (b *Rollback) valid() bool {
-	return b.Outcome.known() && b.Outcome != Rebooting && b.Attempts >= 0 && b.Disruptions >= 0
+	return b.Outcome.ended() && b.Attempts >= 0 && b.Disruptions >= 0
 }
 
 func (o Outcome) known() bool {
-	return o == Succeeded || o == Failed || o == Disrupted || o == Rebooting
+	return o == Succeeded || o == Failed || o == Disrupted || o == Rebooting || o == Needed
 }
 
 // NodeRecord is what a node stores under one key.

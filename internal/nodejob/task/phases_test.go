@@ -13,6 +13,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/nodejob/record"
+	"github.com/everynode/everynode/internal/runner/contract"
 	"github.com/everynode/everynode/internal/seal"
 )
 
@@ -121,7 +122,7 @@ func TestTemplateIsRebootedByRunner(t *testing.T) {
 	}
 }
 
-// A task tolerates every gate, and the pods that complete a run tolerate every taint.
+// A task tolerates every gate, as the check before it does, and the pods that complete a run tolerate every taint.
 func TestTolerationsOfThePhases(t *testing.T) {
 	job, a := scriptJob(), attempt()
 	a.Gates = []string{"example.com/boot", "ns.everynode.dev/other"}
@@ -138,7 +139,7 @@ func TestTolerationsOfThePhases(t *testing.T) {
 	if Untolerated(other, got) == nil {
 		t.Error("the task has a toleration that was not requested")
 	}
-	for _, phase := range slices.DeleteFunc(slices.Clone(phases), func(p Phase) bool { return p == Task }) {
+	for _, phase := range slices.DeleteFunc(slices.Clone(phases), func(p Phase) bool { return p == Task || p == CheckBefore }) {
 		a.Phase = phase
 		job.Spec.Rollback = &v1alpha1.RollbackSpec{Script: "true"}
 		if got := Pod(job, Source{}, a, options).Spec.Tolerations; Untolerated(other, got) != nil {
@@ -147,8 +148,39 @@ func TestTolerationsOfThePhases(t *testing.T) {
 	}
 }
 
+// The check runs before the task in the same pod, or with maintenance in a pod of its own, and is not part of the revision.
+func TestPodsOfCheckBefore(t *testing.T) {
+	job, a := scriptJob(), attempt()
+	src := Source{Script: "work", Check: "look"}
+	revision := Revision(&job.Spec, src)
+	asks := func(pod *corev1.Pod) []string {
+		asked := []string{pod.Annotations[v1alpha1.CheckBeforeAnnotation]}
+		for _, env := range pod.Spec.Containers[0].Env {
+			if env.Name == contract.EnvScript || env.Name == contract.EnvCheck || env.Name == contract.EnvCheckBefore {
+				asked = append(asked, env.Name+"="+env.Value)
+			}
+		}
+		return asked
+	}
+	job.Spec.Task.Check = &v1alpha1.CheckSpec{Script: "look", Before: true}
+	if diff := cmp.Diff([]string{"true", "EVERYNODE_SCRIPT=work", "EVERYNODE_CHECK=look", "EVERYNODE_CHECK_BEFORE=true"}, asks(Pod(job, src, a, options))); diff != "" {
+		t.Errorf("the task asks first (-want +got):\n%s", diff)
+	}
+	if got := Revision(&job.Spec, src); got != revision {
+		t.Errorf("the revision is %s, and was %s", got, revision)
+	}
+	job.Spec.Maintenance.Drain = &v1alpha1.DrainSpec{}
+	if diff := cmp.Diff([]string{"", "EVERYNODE_SCRIPT=work", "EVERYNODE_CHECK=look"}, asks(Pod(job, src, a, options))); diff != "" {
+		t.Errorf("after a drain (-want +got):\n%s", diff)
+	}
+	a.Phase = CheckBefore
+	if diff := cmp.Diff([]string{"", "EVERYNODE_SCRIPT=look"}, asks(Pod(job, src, a, options))); diff != "" {
+		t.Errorf("before a drain (-want +got):\n%s", diff)
+	}
+}
+
 func TestPhaseOf(t *testing.T) {
-	for label, want := range map[string]Phase{"task": Task, "rollback": Rollback, "reboot": Reboot, "check": Check, "": Task, "Reboot": Task, "x": Task} {
+	for label, want := range map[string]Phase{"task": Task, "rollback": Rollback, "reboot": Reboot, "check": Check, "check-before": CheckBefore, "": Task, "Reboot": Task, "x": Task} {
 		if got := PhaseOf(label); got != want {
 			t.Errorf("phase %q of the label %q, want %q", got, label, want)
 		}

@@ -89,10 +89,12 @@ const (
 	Reboot Phase = "reboot"
 	// Check : the check of the task, after the reboot.
 	Check Phase = "check"
+	// CheckBefore : the check of the task, before the maintenance of the node.
+	CheckBefore Phase = "check-before"
 )
 
 // phases are all parts that a pod may run.
-var phases = []Phase{Task, Rollback, Reboot, Check}
+var phases = []Phase{Task, Rollback, Reboot, Check, CheckBefore}
 
 // PhaseOf returns the phase for the value of a pod's label. A pod without the label is a task.
 func PhaseOf(label string) Phase {
@@ -246,12 +248,16 @@ func Pod(job *v1alpha1.NodeJob, src Source, a Attempt, opts Options) *corev1.Pod
 		pod.Annotations[v1alpha1.RebootAnnotation] = string(reboot)
 	}
 
+	if a.Phase == Task && checksInPod(job) {
+		pod.Annotations[v1alpha1.CheckBeforeAnnotation] = "true"
+	}
+
 	deadline := int64((PodTimeout(job, a.Phase) + KubeletSlack) / time.Second)
 	pod.Spec.ActiveDeadlineSeconds = &deadline
 	pod.Spec.NodeName = a.NodeName
 	pod.Spec.RestartPolicy = corev1.RestartPolicyNever
 	pod.Spec.Tolerations = append(Tolerations(slices.Concat(job.Spec.Nodes.Tolerations, pod.Spec.Tolerations)), tolerating(a.Gates)...)
-	if a.Phase != Task {
+	if a.Phase != Task && a.Phase != CheckBefore {
 		// What has started is completed or rolled back, even if the node was tainted meanwhile.
 		pod.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 	}
@@ -393,6 +399,8 @@ func phaseEnv(job *v1alpha1.NodeJob, src Source, a Attempt) []corev1.EnvVar {
 		return []corev1.EnvVar{{Name: contract.EnvReboot, Value: string(contract.RebootNow)}, {Name: contract.EnvBootID, Value: a.BootID}}
 	case Check:
 		return append(script(src.Check, checkInterpreter(job)), runResults(a.Checks)...)
+	case CheckBefore:
+		return script(src.Check, checkInterpreter(job))
 	case Task:
 	}
 	env := script(src.Script, job.Spec.Task.Interpreter)
@@ -402,6 +410,9 @@ func phaseEnv(job *v1alpha1.NodeJob, src Source, a Attempt) []corev1.EnvVar {
 	reboot := RebootPolicy(job)
 	if src.Check != "" && reboot != v1alpha1.RebootAlways {
 		env = append(env, scriptIn(contract.EnvCheck, src.Check, contract.EnvCheckInterpreter, checkInterpreter(job))...)
+	}
+	if checksInPod(job) {
+		env = append(env, corev1.EnvVar{Name: contract.EnvCheckBefore, Value: contract.CheckBefore})
 	}
 	if reboot != v1alpha1.RebootNever {
 		env = append(env, corev1.EnvVar{Name: contract.EnvReboot, Value: string(rebootAfter(reboot))})

@@ -19,6 +19,8 @@ func ArchiveSentence(a *record.Archive) string {
 		of = " of the rollback"
 	case task.Check:
 		of = " of the check after the reboot"
+	case task.CheckBefore:
+		of = " of the check before the task"
 	case task.Task, task.Reboot:
 	}
 	if !a.Stored {

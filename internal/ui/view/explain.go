@@ -187,6 +187,8 @@ func (e Explain) waits() string {
 		return "has no valid record on " + node + ", since the one there was changed by something other than the manager and is ignored"
 	case rec == nil:
 		return "has not run on " + node + " yet"
+	case rec.CheckBefore != "" && rec.Outcome != record.Succeeded:
+		return "has not run on " + node + " yet: " + checkSentence(e.Now, rec)
 	case rec.Outcome == record.Failed:
 		return "has not succeeded on " + node + " yet" + e.after()
 	case rec.Outcome == record.Disrupted:
@@ -289,7 +291,10 @@ func (e Explain) isDone() string {
 		return done + " by its label alone: the label was set by hand, as skip does, or the record was removed"
 	case on.HasLabelOfSuccess():
 		since := fmt.Sprintf("has been done on %s since %s (%s ago)", e.Node.Name, clock(e.Now, rec.FinishedAt), ago(e.Now, rec.FinishedAt))
-		if rec.IsAssumed() {
+		switch {
+		case rec.IsAlreadyDone():
+			since += ", without the task, because task.check answered yes before it"
+		case rec.IsAssumed():
 			since += ", without a run, because it matched spec.nodes.assumeDone"
 		}
 		if rec.Revision != e.Job.Status.Revision {
@@ -385,7 +390,25 @@ func (e Explain) podSentence(pod *plan.Pod) string {
 	return fmt.Sprintf("%s (%s) runs since %s (%s)", what, pod.Name, clock(e.Now, pod.Started), ago(e.Now, pod.Started))
 }
 
+// checkSentence says what the check before the task answered last.
+func checkSentence(now time.Time, rec *record.Record) string {
+	at := fmt.Sprintf("at %s (%s ago)", clock(now, rec.FinishedAt), ago(now, rec.FinishedAt))
+	switch rec.CheckBefore {
+	case record.AnswerYes:
+		return "task.check answered yes " + at + ", so the task was not needed"
+	case record.AnswerNo:
+		return "task.check answered no " + at + ", so the task is needed"
+	case record.AnswerError:
+		return fmt.Sprintf("task.check itself failed %s%s, which counts as no failure; %s in a row", at, exited(rec.ExitCode, ""), plural.Count(rec.Disruptions, "time"))
+	case record.AnswerNone:
+	}
+	return fmt.Sprintf("task.check was disrupted %s; %s in a row", at, plural.Count(rec.Disruptions, "disruption"))
+}
+
 func attemptSentence(now time.Time, rec *record.Record) string {
+	if rec.CheckBefore != "" {
+		return "none: " + checkSentence(now, rec)
+	}
 	if rec.IsAssumed() {
 		return fmt.Sprintf("none: assumed to be done at %s (%s ago), because it matched spec.nodes.assumeDone", clock(now, rec.FinishedAt), ago(now, rec.FinishedAt))
 	}

@@ -32,7 +32,7 @@ func (e Explain) before(rec *record.Record) [][]text.Line {
 // unlisted counts the attempts that failed before the last one in the same run and that the record does not list.
 func unlisted(rec *record.Record) int32 {
 	failures := rec.Attempts
-	if rec.Outcome != record.Disrupted {
+	if rec.Outcome != record.Disrupted && rec.CheckBefore == "" {
 		failures-- // the last attempt itself
 	}
 	first := failures + 1

@@ -13,6 +13,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/nodejob/plan"
+	"github.com/everynode/everynode/internal/nodejob/record"
 )
 
 // Next describes what would start the task on the node, or start it again.
@@ -111,6 +112,9 @@ func (e Explain) turn() string {
 	case v1alpha1.ReasonMaxFailuresExceeded:
 		return "fix the task, or retry all failed nodes: " + e.command(plan.Remedy{Verb: plan.VerbRetry}) + " --failed; or raise spec.rollout.maxFailures"
 	case v1alpha1.ReasonBackingOff:
+		if rec := e.record(); rec != nil && rec.CheckBefore == record.AnswerError {
+			return "the check is repeated automatically. Correct task.check: it must exit with 0 for yes or 1 for no"
+		}
 		return "no action needed: it is retried automatically. To retry it now: " + e.onNode(plan.VerbRetry)
 	case v1alpha1.ReasonStepWithoutNodes:
 		return "correct the selector of the step without nodes, or remove that step from spec.rollout.steps"
@@ -150,7 +154,7 @@ func (e Explain) waitsFor() string {
 
 // ownTurn are the reasons that end by themselves.
 var ownTurn = []string{
-	v1alpha1.ReasonWaitingForSlot, v1alpha1.ReasonSoaking, v1alpha1.ReasonPodTerminating, v1alpha1.ReasonManagerNodeLast, v1alpha1.ReasonRollingBack,
+	v1alpha1.ReasonWaitingForSlot, v1alpha1.ReasonCheckingBefore, v1alpha1.ReasonSoaking, v1alpha1.ReasonPodTerminating, v1alpha1.ReasonManagerNodeLast, v1alpha1.ReasonRollingBack,
 	v1alpha1.ReasonRerunDelayed,
 }
 

@@ -104,7 +104,12 @@ func Urgency(s plan.State) int {
 
 // reason returns the reason for the state. It distinguishes a node on which the task has not run.
 func (r *NodeRow) reason() string {
-	if rec := r.On.Record; r.State.State == plan.Done && rec != nil && rec.IsAssumed() {
+	rec := r.On.Record
+	switch {
+	case r.State.State != plan.Done || rec == nil:
+	case rec.IsAlreadyDone():
+		return v1alpha1.ReasonAlreadyDone
+	case rec.IsAssumed():
 		return v1alpha1.ReasonAssumedDone
 	}
 	return r.State.Reason

@@ -47,8 +47,11 @@ func (n *NodeResult) Duration() time.Duration {
 // ResultOf returns the record of a node.
 func ResultOf(node string, labels map[string]string, rec *record.Record) NodeResult {
 	ended := string(rec.Outcome)
-	if rec.IsAssumed() {
-		ended = v1alpha1.ReasonAssumedDone // the task has not run
+	switch { // whether the task has run
+	case rec.IsAlreadyDone():
+		ended = v1alpha1.ReasonAlreadyDone
+	case rec.IsAssumed():
+		ended = v1alpha1.ReasonAssumedDone
 	}
 	return NodeResult{
 		Node: node, Outcome: ended, Revision: rec.Revision, Attempts: rec.Attempts, ExitCode: rec.ExitCode, Reason: rec.Reason,

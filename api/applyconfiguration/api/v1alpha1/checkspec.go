@@ -14,6 +14,12 @@ type CheckSpecApplyConfiguration struct {
 	// interpreter is the command of the node that runs the script. If unset, the first line of the script with #! names it; without
 	// such a line it is /bin/sh. task.interpreter does not apply.
 	Interpreter []string `json:"interpreter,omitempty"`
+	// before makes the check run before the task, too. If its exit code is 0, the node is done without the task (AlreadyDone): it is
+	// not cordoned, drained or rebooted. If it is 1, the task runs. With any other exit code, a signal or a timeout, the check itself
+	// has failed (CheckError): it is repeated with the backoff of retry, and does not count as a failure. With maintenance, the check
+	// runs in a pod of its own, with the time limit of the task, and needs no slot. It is not part of the revision. The default is
+	// false.
+	Before *bool `json:"before,omitempty"`
 }
 
 // CheckSpecApplyConfiguration constructs a declarative configuration of the CheckSpec type for use with
@@ -45,5 +51,13 @@ func (b *CheckSpecApplyConfiguration) WithInterpreter(values ...string) *CheckSp
 	for i := range values {
 		b.Interpreter = append(b.Interpreter, values[i])
 	}
+	return b
+}
+
+// WithBefore sets the Before field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Before field is set to the value of the last call.
+func (b *CheckSpecApplyConfiguration) WithBefore(value bool) *CheckSpecApplyConfiguration {
+	b.Before = &value
 	return b
 }

@@ -52,9 +52,10 @@ type TaskSpecApplyConfiguration struct {
 	// Example: [{kind: ConfigMap, name: chrony-conf}]
 	Inputs []ContentRefApplyConfiguration `json:"inputs,omitempty"`
 	// check is a script that runs after the task has succeeded, in the same pod and within the same time limit. If the node is
-	// rebooted, it runs after the reboot, in a pod of its own. The attempt fails if its exit code is not 0.
+	// rebooted, it runs after the reboot, in a pod of its own. The attempt fails if its exit code is not 0. With before, it also runs
+	// before the task.
 	//
-	// Example: {script: "grep -qx 262144 /proc/sys/vm/max_map_count"}
+	// Example: {script: "grep -qx 262144 /proc/sys/vm/max_map_count", before: true}
 	Check *CheckSpecApplyConfiguration `json:"check,omitempty"`
 	// output defines which parts of the output of an attempt are stored.
 	//

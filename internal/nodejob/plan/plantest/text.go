@@ -148,7 +148,7 @@ func conditions(status *v1alpha1.NodeJobStatus) []string {
 func clockTime(at time.Time) string { return at.UTC().Format("15:04:05") }
 
 // scriptNames are the names of the scripts of a NodeJob.
-var scriptNames = map[task.Phase]string{task.Task: "task", task.Rollback: "rollback", task.Check: "check"}
+var scriptNames = map[task.Phase]string{task.Task: "task", task.Rollback: "rollback", task.Check: "check", task.CheckBefore: "check before the task"}
 
 // nameOf describes the purpose of a pod.
 func nameOf(phase task.Phase, number int32, node string) string {
@@ -157,6 +157,8 @@ func nameOf(phase task.Phase, number int32, node string) string {
 		return "the reboot of " + node
 	case task.Check:
 		return "the check of " + node + " after the reboot"
+	case task.CheckBefore:
+		return "the check of " + node + " before the task"
 	case task.Task, task.Rollback:
 	}
 	return fmt.Sprintf("attempt %d of the %s on %s", number, phase, node)

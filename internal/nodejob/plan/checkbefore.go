@@ -1,0 +1,157 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/nodejob/record"
+	"github.com/everynode/everynode/internal/nodejob/task"
+	"github.com/everynode/everynode/internal/outcome"
+	"github.com/everynode/everynode/internal/plural"
+	"github.com/everynode/everynode/internal/runner/contract"
+)
+
+// task.check.before. Without maintenance, the pod of the task runs the check first. With maintenance, the check runs in a pod of its own,
+// so that only nodes that need the task get a slot, a claim of their NodeDisruptionBudgets, a cordon and a drain:
+//
+//	may start ──► check ──► yes ──► done (AlreadyDone)
+//	                │  ▲
+//	                │  └─ error, disrupted: repeated with the backoff, not a failure
+//	                └─────► no ──► Needed is recorded ──► slot, budgets ──► cordon, drain ──► task
+//
+// The answer is for one run. A retry of the task is part of its run, so it does not ask once more.
+
+const (
+	// maxChecksBefore is how many nodes are checked at the same time, each by a pod of its own. A check disturbs nothing, so this only
+	// limits the load of the API server.
+	maxChecksBefore = 100
+
+	// checkErrorPatience is how long a check may fail itself in a row before the NodeJob is Stalled because of it.
+	checkErrorPatience = 5 * time.Minute
+)
+
+// mustCheckFirst reports whether a node that may start must be checked before it gets a slot.
+func (j *job) mustCheckFirst(node *Node, known recordState) bool {
+	return task.ChecksFirst(j.in.Job) && !known.needed && !j.hasRunInRun(node.On.Record)
+}
+
+// hasRunInRun reports whether an attempt of the task is on record for a run that has not ended.
+func (j *job) hasRunInRun(rec *record.Record) bool {
+	return rec != nil && rec.Revision == j.in.Revision && rec.CheckBefore == "" && rec.Outcome != record.Succeeded && !j.void(rec)
+}
+
+// answer is how the check before the task ended, if it decides that the task does not run, or not in this pod; false otherwise.
+func (a *attemptReader) answer(pod *Pod, node *Node) (end, bool) {
+	if pod.Runs == task.CheckBefore {
+		return a.answerOfPod(pod, node), true
+	}
+	exit := pod.Exit
+	switch {
+	case pod.Runs != task.Task || !pod.ChecksBefore || exit == nil || !exit.Reported:
+	case exit.Reason == outcome.ReasonAlreadyDone && pod.succeeded():
+		return end{record.Succeeded, v1alpha1.ReasonAlreadyDone, exit.Message, record.AnswerYes}, true
+	case exit.Reason == outcome.ReasonCheckError:
+		return end{record.Disrupted, v1alpha1.ReasonCheckError, exit.Message, record.AnswerError}, true
+	}
+	return end{}, false
+}
+
+// answerOfPod is the answer of a pod that runs only the check. In case of doubt the check itself has failed.
+func (a *attemptReader) answerOfPod(pod *Pod, node *Node) end {
+	exit := pod.Exit
+	switch why := disruption(pod, node); {
+	case pod.succeeded():
+		return end{record.Succeeded, v1alpha1.ReasonAlreadyDone, ownMessage(exit), record.AnswerYes}
+	case exit != nil && exit.Reported && exit.Code == contract.CheckNo && exit.Reason == outcome.ReasonTaskFailed:
+		return end{record.Needed, "", exit.Message, record.AnswerNo}
+	case pod.PastDeadline || deletedAfter(pod, pod.Created.Add(a.timeout(pod))):
+		return checkError(firstOf(ownMessage(exit), pod.Waiting, "the check took longer than its time limit"))
+	case why != "":
+		return end{record.Disrupted, v1alpha1.ReasonDisrupted, why, record.AnswerNone}
+	}
+	return checkError(exit.Message)
+}
+
+func checkError(message string) end {
+	return end{record.Disrupted, v1alpha1.ReasonCheckError, message, record.AnswerError}
+}
+
+// answered completes the record of a pod in which the task has not run. What an earlier attempt did there remains to be rolled back.
+func (a *attemptReader) answered(pod *Pod, node *Node, r record.Record, answer record.Answer) record.Record {
+	prev := node.On.Record
+	r.CheckBefore, r.Attempts = answer, a.failuresBefore(pod, node)
+	r.NeverStarted = prev == nil || a.replaced(node) || prev.NeverStarted
+	if !r.NeverStarted && prev.Rollback != nil && prev.Rollback.Outcome == record.Succeeded {
+		r.Rollback = prev.Rollback
+	}
+	if answer == record.AnswerNo {
+		r.Rerun = a.isRerun(node, pod.Revision)
+	}
+	return r
+}
+
+// noteCheckBefore notes what is known about a node on which the check before the task runs. It has no slot.
+func (w *nodePlan) noteCheckBefore(pod *Pod, v podAssessment) {
+	w.checking, w.Until = true, v.until
+	w.checkMessage = v.message
+	if v.disposition == podRuns && v.message != "" && pod.Started.IsZero() {
+		w.findings().notStarted, w.findings().silent = v.message, pod.Silent
+	}
+}
+
+// checkBlock is that of a node whose check before the task runs, or will.
+func checkBlock(message string, until time.Time) block {
+	return block{cause: causeCheckBefore, reason: v1alpha1.ReasonCheckingBefore, message: message, until: until}
+}
+
+// checkFirst starts the check of a node, unless too many run, or one start must show whether an obstacle still exists.
+func (p *planner) checkFirst(w *nodePlan) {
+	phase, c := w.start.phase, p.capacity
+	switch {
+	case c.checking >= maxChecksBefore:
+		w.postpone(checkBlock(fmt.Sprintf("it waits until fewer than %s are checked", plural.Count(maxChecksBefore, "node")), time.Time{}))
+		return
+	case p.obstacleFor(phase) != nil && c.startsLike(phase) > 0:
+		w.postpone(checkBlock(w.Message, time.Time{}))
+		return
+	}
+	c.countStart(phase)
+	c.busy++
+	c.checking++
+	a := p.attemptOn(w)
+	a.Gates = p.gate.gateKeys(w.node)
+	p.do(Start{Attempt: a})
+	w.postpone(checkBlock("task.check runs before the task", time.Time{}))
+	w.checking = true
+}
+
+// noteCheckError notes a node whose check before the task itself fails.
+func (as *assessor) noteCheckError(w *nodePlan, rec *record.Record) {
+	stalls := as.past(rec.DisruptedSince).Add(checkErrorPatience)
+	w.findings().checkError, w.findings().checkErrorStalls = firstOf(endOf(rec), v1alpha1.ReasonCheckError), !as.in.Now.Before(stalls)
+	if as.in.Now.Before(stalls) {
+		as.plan.wake(stalls)
+	}
+}
+
+// endOf is the exit code of an attempt and the last line of its output; "" if neither is known.
+func endOf(rec *record.Record) string {
+	line := lastLine(rec.Message)
+	switch {
+	case rec.ExitCode == nil:
+		return line
+	case line == "":
+		return fmt.Sprintf("exit code %d", *rec.ExitCode)
+	}
+	return fmt.Sprintf("exit code %d: %s", *rec.ExitCode, line)
+}
+
+// checkErrorMessage names the nodes whose check fails, and says what to do.
+func (sb *statusBuilder) checkErrorMessage() string {
+	return fmt.Sprintf("on %s, the check before the task itself fails (%s). It is repeated and does not count as a failure; correct task.check so that it exits with %d for yes or %d for no",
+		plural.Count(len(sb.checkErrors), "node"), named(sb.checkErrors), contract.CheckYes, contract.CheckNo)
+}

@@ -1,0 +1,23 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package task
+
+import "github.com/everynode/everynode/api/v1alpha1"
+
+// Disrupts reports whether the task of a NodeJob affects other workloads on a node.
+func Disrupts(job *v1alpha1.NodeJob) bool {
+	d := &job.Spec.Maintenance
+	return d.Cordon || d.Drain != nil || RebootPolicy(job) != v1alpha1.RebootNever
+}
+
+// ChecksFirst reports whether the check runs in a pod of its own before the maintenance of a node.
+func ChecksFirst(job *v1alpha1.NodeJob) bool { return checksBefore(job) && Disrupts(job) }
+
+// checksInPod reports whether the check runs before the task in the pod of the task.
+func checksInPod(job *v1alpha1.NodeJob) bool { return checksBefore(job) && !Disrupts(job) }
+
+func checksBefore(job *v1alpha1.NodeJob) bool {
+	check := job.Spec.Task.Check
+	return check != nil && check.Before
+}
