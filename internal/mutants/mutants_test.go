@@ -47,6 +47,9 @@ func TestEachMistakeInThePlannerIsFound(t *testing.T) {
 			"the label of a success without record is taken for a skip",
 			"a cordoned node with a seat is taken for claimed",
 			"the claimed node of the manager waits for nodes that cannot start",
+			"a pod that was not asked answers for its task",
+			"a rollback starts beside a check",
+			"a check takes a slot",
 		},
 	}.test(t)
 }
@@ -234,6 +237,45 @@ var mutants = map[string]mutant{
 	},
 	"a label of another owner is overwritten": {
 		"publish.go", "case c.Owner == \"\" && !there:", "case c.Owner == \"\":",
+	},
+	"a node is cordoned before its check has answered": {
+		"checkbefore.go", "return task.ChecksFirst(j.in.Job) && !known.needed", "return false && !known.needed",
+	},
+	"the answer of another revision or of an earlier run counts": {
+		"checkbefore.go", "rec.CheckBefore == \"\" && rec.Outcome != record.Succeeded && !j.void(rec)", "rec.CheckBefore == \"\" && !j.void(rec)",
+	},
+	"a run on another machine is continued without a check": {
+		"checkbefore.go", "rec != nil && !j.replaced(node) &&", "rec != nil &&",
+	},
+	"a check that says no is taken for a yes": {
+		"checkbefore.go", "return end{record.Needed, \"\", exit.Message, record.AnswerNo}", "return end{record.Succeeded, v1alpha1.ReasonAlreadyDone, exit.Message, record.AnswerYes}",
+	},
+	"a check that fails itself is taken for a no": {
+		"checkbefore.go", "exit.Reported && exit.Code == contract.CheckNo &&", "exit.Reported &&",
+	},
+	"a check that fails itself counts as a failed attempt": {
+		"checkbefore.go", "return end{record.Disrupted, v1alpha1.ReasonCheckError, message, record.AnswerError}", "return end{record.Failed, v1alpha1.ReasonCheckError, message, record.AnswerError}",
+	},
+	"the attempts of a record count its check": {
+		"checkbefore.go", "r.CheckBefore, r.Attempts = answer, a.failuresBefore(pod, node)", "r.CheckBefore = answer",
+	},
+	"what an earlier revision did is forgotten after a check": {
+		"checkbefore.go", "prev == nil || a.replaced(node) || prev.NeverStarted", "true || prev.NeverStarted",
+	},
+	"a node that is already done is a canary": {
+		"recording.go", " || r.IsAlreadyDone() && r.FirstStartedAt.IsZero()", "",
+	},
+	"a rollback starts beside a check": {
+		"planner.go", "w.terminating || w.checking", "w.terminating",
+	},
+	"a check takes a slot": {
+		"planner.go", "w.slot = w.slot || pod.Runs != task.CheckBefore", "w.slot = true",
+	},
+	"a check starts beside a check": {
+		"planner.go", "\tif w.checking {", "\tif false {",
+	},
+	"a pod that was not asked answers for its task": {
+		"checkbefore.go", "pod.Runs != task.Task || !pod.ChecksBefore ||", "pod.Runs != task.Task ||",
 	},
 	"a node is assumed to be done again": {
 		"assumedone.go", "!node.On.Present && ", "",

@@ -36,12 +36,13 @@ const (
 
 // mustCheckFirst reports whether a node that may start must be checked before it gets a slot.
 func (j *job) mustCheckFirst(node *Node, known recordState) bool {
-	return task.ChecksFirst(j.in.Job) && !known.needed && !j.hasRunInRun(node.On.Record)
+	return task.ChecksFirst(j.in.Job) && !known.needed && !j.hasRunInRun(node)
 }
 
 // hasRunInRun reports whether an attempt of the task is on record for a run that has not ended.
-func (j *job) hasRunInRun(rec *record.Record) bool {
-	return rec != nil && rec.Revision == j.in.Revision && rec.CheckBefore == "" && rec.Outcome != record.Succeeded && !j.void(rec)
+func (j *job) hasRunInRun(node *Node) bool {
+	rec := node.On.Record
+	return rec != nil && !j.replaced(node) && rec.Revision == j.in.Revision && rec.CheckBefore == "" && rec.Outcome != record.Succeeded && !j.void(rec)
 }
 
 // answer is how the check before the task ended, if it decides that the task does not run, or not in this pod; false otherwise.

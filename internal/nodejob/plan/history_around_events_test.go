@@ -183,6 +183,7 @@ func (h *history) specEvent(what int) {
 		}
 	case 2:
 		h.disruptMore()
+		h.someChecks()
 		h.say("maintenance: %s", h.tellMore())
 	}
 }

@@ -307,6 +307,9 @@ func (h *history) kubelets() {
 				"stopped by its kubelet",
 			)
 		case !over(&pod.Pod) && h.rng.Intn(3) > 0:
+			if h.answers(pod, node) {
+				continue
+			}
 			pod.Started, pod.ran, pod.ranIn, pod.endedAt = h.by(node), true, node.BootID, h.now
 			pod.Exit = &Exit{Finished: h.by(node), Reported: true, Results: h.someResults(pod)}
 			pod.Phase = corev1.PodSucceeded

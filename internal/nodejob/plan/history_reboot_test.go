@@ -175,6 +175,7 @@ func (h *history) countRun(node *Node, r *record.Record, key string, pod *simPod
 	switch {
 	case r.Outcome == record.Succeeded:
 		h.succeeded[key] = true
+		h.endsRun(key)
 		at := h.now
 		if pod != nil && !pod.endedAt.IsZero() {
 			at = pod.endedAt
@@ -191,6 +192,9 @@ func (h *history) countRun(node *Node, r *record.Record, key string, pod *simPod
 		}
 	case r.Outcome == record.Failed && r.Retry == task.RetryToken(h.job):
 		h.failures[key]++
+	}
+	if r.Outcome == record.Failed {
+		h.beginsRun(key) // its retry is of the same run, maybe on another machine
 	}
 }
 

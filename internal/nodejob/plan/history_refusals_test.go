@@ -205,7 +205,7 @@ func (h *history) noteEnd(node types.UID, revision, retry string) {
 func (h *history) begins(a task.Attempt) {
 	on := h.seen[a.NodeName].On
 	ended := on.Record != nil && on.Record.Revision == a.Revision && on.Record.Outcome != record.Succeeded
-	if a.Phase != task.Task || a.Number != 1 || on.Label == a.Revision || ended {
+	if a.Phase != task.Task && a.Phase != task.CheckBefore || a.Number != 1 || on.Label == a.Revision || ended {
 		return
 	}
 	last, known := h.lastEnds[a.NodeUID]

@@ -36,6 +36,11 @@ func (h *history) checkPlan(in Input, p Plan) {
 			}
 		}
 		h.checkEarlier(node.Name)
+		if start.Attempt.Phase == task.CheckBefore { // it needs no slot
+			h.checkEligible(in, &node, start.Attempt.Phase)
+			h.checkRollout(in, &node, h.mayFailAtMost(in))
+			continue
+		}
 		if !h.exempt(&node) {
 			busy[node.Name] = true
 		}
@@ -76,7 +81,7 @@ func (h *history) checkEligible(in Input, node *Node, phase task.Phase) {
 		h.break_("deletion", "%s is started", node.Name)
 	case phase == task.Reboot, phase == task.Check:
 		// Runs that have started are completed.
-	case barred(node) && phase == task.Task:
+	case barred(node) && (phase == task.Task || phase == task.CheckBefore):
 		h.break_("eligible", "%s is started although it has a taint", node.Name)
 	case !h.selected(node) && !deleting:
 		h.break_("eligible", "%s is started and not selected", node.Name)
@@ -180,7 +185,13 @@ func (h *history) checkStart(a task.Attempt) {
 	h.checkValues(&node, a)
 	switch a.Phase {
 	case task.Task:
+		h.checkAsked(&node, a.Revision, "started")
+		h.beginsRun(key)
 		h.checkRun(&node, a, key)
+	case task.CheckBefore:
+		if h.succeeded[key] && !h.mayRunAgain(&node, key) {
+			h.break_("exactly once", "%s is checked before %s after a success", node.Name, a.Revision)
+		}
 	case task.Reboot, task.Check:
 		h.checkGoesOn(&node, a)
 	case task.Rollback:
@@ -220,6 +231,10 @@ func (h *history) checkRun(node *Node, a task.Attempt, key string) {
 func (h *history) checkRecord(node *Node, a Record) {
 	pod := h.pods[a.Pod.Name]
 	h.checkPrevious(node, a.Record)
+	if a.Record.CheckBefore != "" && (pod == nil || pod.Runs != task.Rollback) || phaseOf(pod) == task.CheckBefore {
+		h.checkAnswer(node, a, pod)
+		return
+	}
 	if pod == nil || pod.Runs == task.Reboot || pod.Runs == task.Check || a.Record.Outcome == record.Rebooting {
 		h.checkReboot(node, a, pod)
 		return
@@ -280,6 +295,7 @@ func (h *history) checkMark(node *Node, a PatchNode) {
 		if !h.cordons(&seen) || !h.selected(&seen) {
 			h.break_("disruption", "%s is cordoned before the task", node.Name)
 		}
+		h.checkAsked(&seen, h.rev, "cordoned")
 	case v1alpha1.ReasonDrained:
 		if len(h.workloads[node.UID]) > 0 {
 			h.break_("truth", "%s is called drained and is not", node.Name)
@@ -314,6 +330,7 @@ func (h *history) checkEvict(a Evict) {
 		(node.Unschedulable || slices.Contains(node.CordonedBy, ownKey))
 	switch {
 	case before:
+		h.checkAsked(&node, h.rev, "drained")
 	case h.job.Spec.OnFailure.Action != v1alpha1.FailureActionDrain, h.job.Spec.Suspend, !h.exhausted(&node), !node.Unschedulable,
 		rec == nil || rec.Drain == nil || !rec.Drain.FinishedAt.IsZero():
 		h.break_("onFailure", "pods are evicted from %s", a.Node)
@@ -334,7 +351,7 @@ func (h *history) checkForget(node *Node) {
 	if h.job.Spec.DeletionPolicy == v1alpha1.DeletionRetain {
 		h.break_("deletion", "the record of %s is to be retained", node.Name)
 	}
-	if h.job.Spec.DeletionPolicy == v1alpha1.DeletionRollback && rec != nil && rec.Outcome == record.Succeeded && !rec.IsAssumed() &&
+	if h.job.Spec.DeletionPolicy == v1alpha1.DeletionRollback && rec != nil && rec.Outcome == record.Succeeded && !rec.IsAssumed() && !isUndone(rec) &&
 		rec.MachineID == node.MachineID && h.cache.nodes[node.Name].On.Record != nil && !h.undone[node.UID] {
 		h.break_("deletion", "%s is forgotten and not rolled back", node.Name)
 	}
@@ -376,7 +393,7 @@ func (h *history) finish() {
 func (h *history) checkRelease(pod Pod) {
 	node, there := h.cache.nodes[pod.NodeName]
 	terminating := !h.job.DeletionTimestamp.IsZero() && h.job.Spec.DeletionPolicy != v1alpha1.DeletionRollback
-	matters := pod.Runs == task.Task || undoesRecord(&pod, &node) || pod.Runs == task.Check && onItsWay(&node, pod.Revision)
+	matters := pod.Runs == task.Task || pod.Runs == task.CheckBefore && !h.deleting() || undoesRecord(&pod, &node) || pod.Runs == task.Check && onItsWay(&node, pod.Revision)
 	if there && h.onThisMachine(&pod, &node) && h.owed(&pod) && !terminating && matters {
 		h.break_("rule 2", "pod %s is released before it is recorded", pod.Name)
 	}

@@ -210,6 +210,7 @@ type history struct {
 	earlierPods
 	budgeter
 	inputs
+	checkAnswers
 }
 
 // cache is what the manager sees.
@@ -245,6 +246,8 @@ type simPod struct {
 	// ran is true once the task itself ran to its end, and ranIn the boot in which it did.
 	ran   bool
 	ranIn string
+	// answer is what its check before the task said; "" if it did not run to its end.
+	answer string
 	// leaves is the boot that a reboot must end.
 	leaves string
 	// results are what it reports.
@@ -280,6 +283,8 @@ func play(seed int64) *history {
 		namespaces: newNamespaces(seed),
 		tenant:     newTenant(seed),
 		budgeter:   newBudgeter(seed),
+
+		checkAnswers: newChecks(seed),
 	}
 	h.job = h.someJob()
 	h.someMore()
@@ -293,6 +298,7 @@ func play(seed int64) *history {
 	h.soakMore()
 	h.someEarlier(seed)
 	h.someInputs(seed)
+	h.someChecks()
 	h.beginRevision()
 	for i := range nodeCount {
 		h.addNode(fmt.Sprintf("n%d", i))
