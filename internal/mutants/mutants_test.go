@@ -271,9 +271,6 @@ var mutants = map[string]mutant{
 	"a check takes a slot": {
 		"planner.go", "w.slot = w.slot || pod.Runs != task.CheckBefore", "w.slot = true",
 	},
-	"a check starts beside a check": {
-		"planner.go", "\tif w.checking {", "\tif false {",
-	},
 	"a pod that was not asked answers for its task": {
 		"checkbefore.go", "pod.Runs != task.Task || !pod.ChecksBefore ||", "pod.Runs != task.Task ||",
 	},
