@@ -56,6 +56,21 @@ func TestEventsOfAttempts(t *testing.T) {
 			both("Warning RetriesExhausted Attempt", "attempt 2 failed (TaskFailed, exit code 7), it is not retried: no space"),
 			[2]string{"task", "Failed"},
 		},
+		"a check before the task that says yes": {
+			of(task.CheckBefore, record.Record{Outcome: record.Succeeded, CheckBefore: record.AnswerYes, Reason: "AlreadyDone"}, false),
+			nil,
+			[2]string{"check-before", "Succeeded"},
+		},
+		"a check before the task that says no": {
+			of(task.CheckBefore, record.Record{Outcome: record.Needed, CheckBefore: record.AnswerNo}, false),
+			nil,
+			[2]string{"check-before", "Needed"},
+		},
+		"a check before the task that fails itself": {
+			of(task.Task, record.Record{Outcome: record.Disrupted, CheckBefore: record.AnswerError, Reason: "CheckError", ExitCode: &code, Message: "no database"}, false),
+			both("Warning CheckError Attempt", "the check before the task itself failed (CheckError, exit code 7), it is repeated and does not count as a failure: no database"),
+			[2]string{"check-before", "Disrupted"},
+		},
 		"a disruption": {
 			of(task.Task, record.Record{Outcome: record.Disrupted, Message: "evicted"}, false),
 			[]string{
