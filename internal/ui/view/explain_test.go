@@ -129,6 +129,30 @@ func TestEachNodeIsExplained(t *testing.T) {
 			})
 			n.Labels["example.com/kernel"], n.Published = "6.1", record.Published{Labels: map[string]string{"example.com/kernel": key}}
 		})},
+		"already-done": {Job: fresh(same), Nodes: first(func(n *plan.Node) {
+			ran(n, func(r *record.Record) {
+				r.CheckBefore, r.Assumed, r.NeverStarted, r.Attempts, r.Reason, r.Message = record.AnswerYes, true, true, 0, v1alpha1.ReasonAlreadyDone, "is 4096\n"
+			})
+		})},
+		"a-check-before-that-fails": {Job: fresh(func(j *v1alpha1.NodeJob) {
+			j.Spec.Task.Check = &v1alpha1.CheckSpec{Script: "exit 3", Before: true}
+		}), Nodes: first(func(n *plan.Node) {
+			ran(n, func(r *record.Record) {
+				failed(r, 0)
+				r.Outcome, r.CheckBefore, r.Reason, r.Disruptions, r.Message = record.Disrupted, record.AnswerError, v1alpha1.ReasonCheckError, 9, "no database\n"
+				r.FinishedAt, r.DisruptedSince = before(time.Minute), before(9*time.Minute)
+			})
+			n.On.Label = ""
+		})},
+		"a-check-before-that-says-no": {Job: fresh(func(j *v1alpha1.NodeJob) {
+			j.Spec.Task.Check, j.Spec.Maintenance.Cordon, j.Spec.Suspend = &v1alpha1.CheckSpec{Script: "exit 1", Before: true}, true, true
+		}), Nodes: first(func(n *plan.Node) {
+			ran(n, func(r *record.Record) {
+				r.Outcome, r.CheckBefore, r.Attempts, r.ExitCode, r.Message = record.Needed, record.AnswerNo, 0, new(int32(1)), ""
+				r.NeverStarted = true
+			})
+			n.On.Label = ""
+		})},
 		"done-by-its-label": {
 			Job:   fresh(same),
 			Nodes: first(func(n *plan.Node) { n.On = record.NodeRecord{Label: revision, Present: true} }),
