@@ -263,7 +263,7 @@ var mutants = map[string]mutant{
 		"checkbefore.go", "prev == nil || a.replaced(node) || prev.NeverStarted", "true || prev.NeverStarted",
 	},
 	"a node that is already done is a canary": {
-		"recording.go", " || r.IsAlreadyDone() && r.FirstStartedAt.IsZero()", "",
+		"assumedone.go", "if next.IsAlreadyDone() && next.FirstStartedAt.IsZero() {", "if false {",
 	},
 	"a rollback starts beside a check": {
 		"planner.go", "w.terminating || w.checking", "w.terminating",

@@ -19,8 +19,12 @@ func (as *assessor) isAssumedDone(node *Node) bool {
 }
 
 // staysAssumed reports whether the revision has not succeeded yet on a node that was assumed to be done, although the
-// record of an attempt replaces that record: a success ends that, and a failure ends the state of being done.
+// record of an attempt replaces that record: a success ends that, and a failure ends the state of being done. A node on which the
+// check before the task says yes is assumed to be done if no attempt of the revision has started there.
 func (j *job) staysAssumed(node *Node, next *record.Record) bool {
+	if next.IsAlreadyDone() && next.FirstStartedAt.IsZero() {
+		return true
+	}
 	prev := node.On.Record
 	return prev != nil && prev.Assumed && prev.Revision == next.Revision && !j.replaced(node) &&
 		(next.Outcome == record.Disrupted || next.Outcome == record.Rebooting || next.Outcome == record.Needed)

@@ -242,9 +242,7 @@ var runtimeReasons = []string{"OOMKilled", "StartError", "ContainerCannotRun"}
 
 // ended creates the record of an end.
 func (a *attemptReader) ended(pod *Pod, node *Node, e end) podAssessment {
-	if pod.Runs == task.CheckBefore && e.answer == "" {
-		e = checkError(e.message)
-	}
+	e = ofCheck(pod, e)
 	r := a.recordOf(pod, node, e)
 	switch pod.Runs {
 	case task.Rollback:
@@ -261,9 +259,7 @@ func (a *attemptReader) ended(pod *Pod, node *Node, e end) podAssessment {
 			r = a.rebooting(pod, node, r)
 		}
 	}
-	if e.answer != "" {
-		r = a.answered(pod, node, r, e.answer)
-	}
+	r = a.answered(pod, node, r, e.answer)
 	return podAssessment{disposition: podEnded, record: &r, message: e.message}
 }
 

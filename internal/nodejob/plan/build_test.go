@@ -88,6 +88,8 @@ func recorded(o record.Outcome, changes ...func(*record.Record)) func(*Node) {
 			r.Attempts, r.Disruptions, r.Reason = 0, 1, v1alpha1.ReasonDisrupted
 		case record.Rebooting:
 			r.Reboot = &record.Reboot{StartedAt: ago(60), FromBootID: node.Name + "-boot-before"}
+		case record.Needed:
+			r.CheckBefore = record.AnswerNo
 		}
 		for _, change := range changes {
 			change(&r)

@@ -81,8 +81,20 @@ func checkError(message string) end {
 	return end{record.Disrupted, v1alpha1.ReasonCheckError, message, record.AnswerError}
 }
 
-// answered completes the record of a pod in which the task has not run. What an earlier attempt did there remains to be rolled back.
+// ofCheck turns an end without an answer, such as a deadline, into the end of a check before the task if the pod runs one.
+func ofCheck(pod *Pod, e end) end {
+	if pod.Runs == task.CheckBefore && e.answer == "" {
+		return checkError(e.message)
+	}
+	return e
+}
+
+// answered completes the record of a pod in which the task has not run, because of an answer; "" if there is none. What an earlier
+// attempt did there remains to be rolled back.
 func (a *attemptReader) answered(pod *Pod, node *Node, r record.Record, answer record.Answer) record.Record {
+	if answer == "" {
+		return r
+	}
 	prev := node.On.Record
 	r.CheckBefore, r.Attempts = answer, a.failuresBefore(pod, node)
 	r.NeverStarted = prev == nil || a.replaced(node) || prev.NeverStarted

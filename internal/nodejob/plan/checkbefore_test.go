@@ -164,9 +164,6 @@ func TestCheckBefore(t *testing.T) {
 			}
 			in.Budgets = map[types.UID]NodeBudget{"a-uid": limited(isClaimed)}
 			p := Next(in)
-			if !job.DeletionTimestamp.IsZero() {
-				nodes = nodes[:1]
-			}
 			var holds []types.UID
 			for uid := range p.Holds {
 				holds = append(holds, uid)

@@ -248,7 +248,7 @@ func (c *capacity) comesLast(own *nodePlan) bool {
 	}
 	for i := range c.nodes {
 		w := &c.nodes[i]
-		if _, troubled := c.in.NodeProblems[w.node.UID]; w != own && !w.rerun && !w.progressDeadlineExceeded && !troubled && (w.slot || w.claims || w.start.ready() || w.cause == causeCheckBefore) {
+		if _, troubled := c.in.NodeProblems[w.node.UID]; w != own && !w.rerun && !w.progressDeadlineExceeded && !troubled && w.runsSoon() {
 			return true
 		}
 	}

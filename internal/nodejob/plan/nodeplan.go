@@ -254,6 +254,11 @@ func (w *nodePlan) findings() *findings {
 	return w.found
 }
 
+// runsSoon reports whether the task runs on the node, or may start there now, or after its check.
+func (w *nodePlan) runsSoon() bool {
+	return w.slot || w.claims || w.start.ready() || w.cause == causeCheckBefore
+}
+
 // cannotRun reports whether the node cannot run a task, and may never run one again.
 func (w *nodePlan) cannotRun() bool { return w.cause == causeNode }
 

@@ -229,6 +229,12 @@ func (as *assessor) assessIdleNode(terminating bool, known recordState, w *nodeP
 		as.assumeDone(w)
 		return
 	}
+	as.assessStart(terminating, known, w)
+}
+
+// assessStart makes a node start the task, or the check before it, unless something blocks that.
+func (as *assessor) assessStart(terminating bool, known recordState, w *nodePlan) {
+	node := w.node
 	if b := as.startBlock(startRequest{task.Task, node, terminating, known.notBefore, known.rerunReason}); b.blocks() {
 		w.waitFor(b)
 		return

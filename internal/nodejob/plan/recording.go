@@ -37,7 +37,7 @@ func (rec *recorder) recordAction(node *Node, pod *Pod, r record.Record) Record 
 	if r.Outcome == record.Succeeded {
 		rec.completes(node, pod, &a.Change)
 	}
-	r.Assumed = rec.staysAssumed(node, &r) || r.IsAlreadyDone() && r.FirstStartedAt.IsZero()
+	r.Assumed = rec.staysAssumed(node, &r)
 	rec.setLabel(node, &a)
 	a.Final = r.Outcome == record.Failed && r.Attempts > rec.retryLimit()
 	r.RunsAlone = !a.Final && rec.staysAlone(node, &r)

@@ -106,12 +106,7 @@ func (sb *statusBuilder) addFindings(w *nodePlan, found *findings) {
 	if found.disrupted {
 		sb.disrupted = append(sb.disrupted, node.Name+": "+lastLine(node.On.Record.Message))
 	}
-	if found.checkError != "" {
-		sb.checkErrors = append(sb.checkErrors, node.Name+": "+found.checkError)
-		if found.checkErrorStalls {
-			sb.checksStalled++
-		}
-	}
+	sb.addCheckError(node, found)
 	if found.unrecovered != "" {
 		sb.unrecovered = append(sb.unrecovered, found.unrecovered)
 	}
@@ -120,6 +115,17 @@ func (sb *statusBuilder) addFindings(w *nodePlan, found *findings) {
 	}
 	if found.unpublished != "" {
 		sb.unpublished = append(sb.unpublished, node.Name+": "+found.unpublished)
+	}
+}
+
+// addCheckError adds that the check before the task itself failed on a node, if it did.
+func (sb *statusBuilder) addCheckError(node *Node, found *findings) {
+	if found.checkError == "" {
+		return
+	}
+	sb.checkErrors = append(sb.checkErrors, node.Name+": "+found.checkError)
+	if found.checkErrorStalls {
+		sb.checksStalled++
 	}
 }
 

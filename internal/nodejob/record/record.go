@@ -412,14 +412,12 @@ func Decode(value string) (Record, error) {
 func (r *Record) wrong() string {
 	b := r.Rollback
 	switch {
-	case !r.Outcome.known():
+	case !r.Outcome.fits(r.CheckBefore):
 		return fmt.Sprintf("outcome %q", outcome.Clean(string(r.Outcome), 32))
 	case r.Revision == "" || len(validation.IsValidLabelValue(r.Revision)) > 0 || r.Attempts < 0 || r.Disruptions < 0:
 		return fmt.Sprintf("revision %q, %d attempts", outcome.Clean(r.Revision, 32), r.Attempts)
 	case r.Outcome == Rebooting && (r.Reboot == nil || r.Reboot.FromBootID == ""):
 		return "a reboot from no boot"
-	case (r.Outcome == Needed) != (r.CheckBefore == AnswerNo):
-		return fmt.Sprintf("outcome %q, and the answer %q", r.Outcome, outcome.Clean(string(r.CheckBefore), 32))
 	case b != nil && !b.valid():
 		return fmt.Sprintf("rollback %q, %d attempts", outcome.Clean(string(b.Outcome), 32), b.Attempts)
 	}
@@ -433,6 +431,9 @@ func (b *Rollback) valid() bool {
 func (o Outcome) known() bool {
 	return o == Succeeded || o == Failed || o == Disrupted || o == Rebooting || o == Needed
 }
+
+// fits reports whether a record may have the outcome beside an answer.
+func (o Outcome) fits(answer Answer) bool { return o.known() && (o == Needed) == (answer == AnswerNo) }
 
 // NodeRecord is what a node stores under one key.
 type NodeRecord struct {

@@ -14,8 +14,10 @@ func Disrupts(job *v1alpha1.NodeJob) bool {
 // ChecksFirst reports whether the check runs in a pod of its own before the maintenance of a node.
 func ChecksFirst(job *v1alpha1.NodeJob) bool { return checksBefore(job) && Disrupts(job) }
 
-// checksInPod reports whether the check runs before the task in the pod of the task.
-func checksInPod(job *v1alpha1.NodeJob) bool { return checksBefore(job) && !Disrupts(job) }
+// checksInPod reports whether the pod of a phase is that of the task, and runs the check before it.
+func checksInPod(job *v1alpha1.NodeJob, phase Phase) bool {
+	return phase == Task && checksBefore(job) && !Disrupts(job)
+}
 
 func checksBefore(job *v1alpha1.NodeJob) bool {
 	check := job.Spec.Task.Check

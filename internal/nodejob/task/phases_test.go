@@ -152,6 +152,7 @@ func TestTolerationsOfThePhases(t *testing.T) {
 func TestPodsOfCheckBefore(t *testing.T) {
 	job, a := scriptJob(), attempt()
 	src := Source{Script: "work", Check: "look"}
+	job.Spec.Task.Check = &v1alpha1.CheckSpec{Script: "look"}
 	revision := Revision(&job.Spec, src)
 	asks := func(pod *corev1.Pod) []string {
 		asked := []string{pod.Annotations[v1alpha1.CheckBeforeAnnotation]}
@@ -162,7 +163,7 @@ func TestPodsOfCheckBefore(t *testing.T) {
 		}
 		return asked
 	}
-	job.Spec.Task.Check = &v1alpha1.CheckSpec{Script: "look", Before: true}
+	job.Spec.Task.Check.Before = true
 	if diff := cmp.Diff([]string{"true", "EVERYNODE_SCRIPT=work", "EVERYNODE_CHECK=look", "EVERYNODE_CHECK_BEFORE=true"}, asks(Pod(job, src, a, options))); diff != "" {
 		t.Errorf("the task asks first (-want +got):\n%s", diff)
 	}

@@ -96,6 +96,9 @@ const (
 // phases are all parts that a pod may run.
 var phases = []Phase{Task, Rollback, Reboot, Check, CheckBefore}
 
+// completesRun reports whether the phase completes what a task has started, or undoes it.
+func (p Phase) completesRun() bool { return p != Task && p != CheckBefore }
+
 // PhaseOf returns the phase for the value of a pod's label. A pod without the label is a task.
 func PhaseOf(label string) Phase {
 	if phase := Phase(label); slices.Contains(phases, phase) {
@@ -248,7 +251,7 @@ func Pod(job *v1alpha1.NodeJob, src Source, a Attempt, opts Options) *corev1.Pod
 		pod.Annotations[v1alpha1.RebootAnnotation] = string(reboot)
 	}
 
-	if a.Phase == Task && checksInPod(job) {
+	if checksInPod(job, a.Phase) {
 		pod.Annotations[v1alpha1.CheckBeforeAnnotation] = "true"
 	}
 
@@ -257,7 +260,7 @@ func Pod(job *v1alpha1.NodeJob, src Source, a Attempt, opts Options) *corev1.Pod
 	pod.Spec.NodeName = a.NodeName
 	pod.Spec.RestartPolicy = corev1.RestartPolicyNever
 	pod.Spec.Tolerations = append(Tolerations(slices.Concat(job.Spec.Nodes.Tolerations, pod.Spec.Tolerations)), tolerating(a.Gates)...)
-	if a.Phase != Task && a.Phase != CheckBefore {
+	if a.Phase.completesRun() {
 		// What has started is completed or rolled back, even if the node was tainted meanwhile.
 		pod.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 	}
@@ -411,7 +414,7 @@ func phaseEnv(job *v1alpha1.NodeJob, src Source, a Attempt) []corev1.EnvVar {
 	if src.Check != "" && reboot != v1alpha1.RebootAlways {
 		env = append(env, scriptIn(contract.EnvCheck, src.Check, contract.EnvCheckInterpreter, checkInterpreter(job))...)
 	}
-	if checksInPod(job) {
+	if checksInPod(job, Task) {
 		env = append(env, corev1.EnvVar{Name: contract.EnvCheckBefore, Value: contract.CheckBefore})
 	}
 	if reboot != v1alpha1.RebootNever {
