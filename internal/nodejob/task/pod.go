@@ -259,17 +259,22 @@ func Pod(job *v1alpha1.NodeJob, src Source, a Attempt, opts Options) *corev1.Pod
 	pod.Spec.ActiveDeadlineSeconds = &deadline
 	pod.Spec.NodeName = a.NodeName
 	pod.Spec.RestartPolicy = corev1.RestartPolicyNever
-	pod.Spec.Tolerations = append(Tolerations(slices.Concat(job.Spec.Nodes.Tolerations, pod.Spec.Tolerations)), tolerating(a.Gates)...)
-	if a.Phase.completesRun() {
-		// What has started is completed or rolled back, even if the node was tainted meanwhile.
-		pod.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
-	}
+	pod.Spec.Tolerations = tolerationsOf(job, pod, a)
 	if pod.Spec.PriorityClassName == "" {
 		pod.Spec.PriorityClassName = opts.PriorityClassName
 	}
 	NameContainers(pod)
 	opts.Key.SealPod(pod)
 	return pod
+}
+
+// tolerationsOf returns the tolerations of the pod of an attempt.
+func tolerationsOf(job *v1alpha1.NodeJob, pod *corev1.Pod, a Attempt) []corev1.Toleration {
+	if a.Phase.completesRun() {
+		// What has started is completed or rolled back, even if the node was tainted meanwhile.
+		return []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+	}
+	return append(Tolerations(slices.Concat(job.Spec.Nodes.Tolerations, pod.Spec.Tolerations)), tolerating(a.Gates)...)
 }
 
 // WithoutOurKeys returns the labels or annotations of a template without those of Everynode, which the manager obeys: keys with
