@@ -36,7 +36,7 @@ var hardening = map[string]mutant{
 		"maintenance.go", "\tcase other != \"\":\n", "\tcase false:\n",
 	},
 	"a cordoned control plane node is no reason to wait": {
-		"maintenance.go", "w.terminating || c.cordonedElse(w.node) ||", "w.terminating ||",
+		"maintenance.go", "w.endsRun || c.cordonedElse(w.node) ||", "w.endsRun ||",
 	},
 	"nodes that only run etcd are not of the control plane": {
 		"steps.go", "return runsControlPlane || runsEtcd", "return runsControlPlane || runsEtcd && false",
@@ -135,7 +135,7 @@ var hardening = map[string]mutant{
 		"job.go", "s.obstacle, s.assumedDone = in.NotAllowed, nil", "s.assumedDone = nil",
 	},
 	"checks and rollbacks start in a namespace that is not allowed": {
-		"nodeproblem.go", "if phase == task.Task || j.notAllowed() {", "if phase == task.Task {",
+		"nodeproblem.go", "phase == task.CheckBefore || j.notAllowed() {", "phase == task.CheckBefore {",
 	},
 	"gates are closed for a namespace that is not allowed": {
 		"gate.go", "case g.notAllowed(), g.in.Revision", "case g.in.Revision",
@@ -158,7 +158,7 @@ var hardening = map[string]mutant{
 		"rollback.go", "r.after(rb.EndedAt(), rb.Disruptions)", "r.after(rb.EndedAt(), 1)",
 	},
 	"a terminating pod on another control plane node does not count": {
-		"maintenance.go", "return w.slot || w.terminating ||", "return w.slot ||",
+		"maintenance.go", "return w.slot || w.endsRun ||", "return w.slot ||",
 	},
 	"a rollback ignores maxUnavailable": {
 		"maintenance.go", "if w.Unavailable || c.unavailableNodes < c.maxUnavailableNodes ||", "if w.Unavailable || true ||",

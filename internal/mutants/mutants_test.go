@@ -68,7 +68,7 @@ var mutants = map[string]mutant{
 		"retainpods.go", "as.in.Now.Before(ends) {", "!ends.IsZero() {",
 	},
 	"a node starts before its recorded pod has ended": {
-		"retainpods.go", "as.in.Now.Before(ends) {\n\t\tw.terminating = true\n", "as.in.Now.Before(ends) {\n",
+		"retainpods.go", "as.in.Now.Before(ends) {\n\t\tw.noteTerminating(pod.Runs, time.Time{})\n", "as.in.Now.Before(ends) {\n",
 	},
 	"a node waits for a pod that is released in the background": {
 		"nodeplan.go", "return w.State == Waiting || w.State == Running || w.rollbackPending", "return false",
