@@ -42,7 +42,7 @@ func (r announcer) recorded(seen observation, a plan.Record) {
 	}
 	r.Metrics.attempt(phaseOf(rec), rec.Outcome)
 	switch rec.Outcome {
-	case record.Needed: // the run goes on
+	case record.Needed: // the run continues
 	case record.Succeeded:
 		r.Metrics.succeeded(seen, a)
 		if a.Quarantine {
