@@ -217,6 +217,10 @@ func TestStances(t *testing.T) {
 		"a drain that does not go on holds nothing back": {
 			newBudget("b", "1"), func(f *fixture) { f.cordon("n2") }, Stance{Seat: "seat-n1", SeatUID: "seat-n1", Allowed: true},
 		},
+		"a node stays cordoned after a failure, and has its seat": {
+			newBudget("b", "1"), func(f *fixture) { f.Holds["n1"] = "NodeJob a/b"; f.cordon("n1") },
+			Stance{Seat: "seat-n1", SeatUID: "seat-n1", Allowed: true},
+		},
 		"a NodeJob has just claimed another node": {
 			newBudget("b", "1"), func(f *fixture) { f.Holds["n3"] = "NodeJob a/b" },
 			Stance{Seat: "seat-n1", SeatUID: "seat-n1", Message: "the PodDisruptionBudget of its NodeDisruptionBudgets is being opened"},

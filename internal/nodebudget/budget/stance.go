@@ -56,7 +56,7 @@ func (p *planner) allowed() map[*member]bool {
 }
 
 // evictable is how many seats of a group the API server lets go. A member that a NodeJob has just claimed still has its seat, and the
-// floor does not count its eviction yet.
+// floor does not count its eviction yet. A node that is already cordoned was not claimed just now: it may stay so for long.
 func (p *planner) evictable(g *group) int {
 	f := p.floors[g.key]
 	if g.closed != nil || g.overlapping != "" || f == nil || !f.Processed {
@@ -64,7 +64,7 @@ func (p *planner) evictable(g *group) int {
 	}
 	left := int(f.Allowed)
 	for _, m := range g.members {
-		if _, held := p.in.Holds[m.UID]; held && !m.unavailable {
+		if _, held := p.in.Holds[m.UID]; held && !m.unavailable && !m.announced {
 			left--
 		}
 	}

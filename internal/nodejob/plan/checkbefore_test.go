@@ -132,6 +132,7 @@ func TestCheckBefore(t *testing.T) {
 		"a failed attempt is not rolled back beside a check of another revision": {
 			job: []func(*v1alpha1.NodeJob){rolledBack}, a: []func(*Node){recorded(record.Failed, attempts(2))},
 			pods: []func(*Pod){checks, func(p *Pod) { p.Revision = "old" }}, want: []string{checkB}, reason: v1alpha1.ReasonRollbackPending,
+			holds: []types.UID{"a-uid"},
 		},
 		"without maintenance, the pod of the task asks": {
 			job:  []func(*v1alpha1.NodeJob){func(j *v1alpha1.NodeJob) { j.Spec.Maintenance.Cordon = false }},
