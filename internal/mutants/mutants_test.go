@@ -242,19 +242,25 @@ var mutants = map[string]mutant{
 		"checkbefore.go", "return task.ChecksFirst(j.in.Job) && !known.needed", "return false && !known.needed",
 	},
 	"the answer of another revision or of an earlier run counts": {
-		"checkbefore.go", "rec.CheckBefore == \"\" && rec.Outcome != record.Succeeded && !j.void(rec)", "rec.CheckBefore == \"\" && !j.void(rec)",
+		"checkbefore.go",
+		"rec.CheckBefore == \"\" && rec.Outcome != record.Succeeded && !j.void(rec)",
+		"rec.CheckBefore == \"\" && !j.void(rec)",
 	},
 	"a run on another machine is continued without a check": {
 		"checkbefore.go", "rec != nil && !j.replaced(node) &&", "rec != nil &&",
 	},
 	"a check that says no is taken for a yes": {
-		"checkbefore.go", "return end{record.Needed, \"\", exit.Message, record.AnswerNo}", "return end{record.Succeeded, v1alpha1.ReasonAlreadyDone, exit.Message, record.AnswerYes}",
+		"checkbefore.go",
+		"return end{record.Needed, \"\", exit.Message, record.AnswerNo}",
+		"return end{record.Succeeded, v1alpha1.ReasonAlreadyDone, exit.Message, record.AnswerYes}",
 	},
 	"a check that fails itself is taken for a no": {
 		"checkbefore.go", "exit.Reported && exit.Code == contract.CheckNo &&", "exit.Reported &&",
 	},
 	"a check that fails itself counts as a failed attempt": {
-		"checkbefore.go", "return end{record.Disrupted, v1alpha1.ReasonCheckError, message, record.AnswerError}", "return end{record.Failed, v1alpha1.ReasonCheckError, message, record.AnswerError}",
+		"checkbefore.go",
+		"return end{record.Disrupted, v1alpha1.ReasonCheckError, message, record.AnswerError}",
+		"return end{record.Failed, v1alpha1.ReasonCheckError, message, record.AnswerError}",
 	},
 	"the attempts of a record count its check": {
 		"checkbefore.go", "r.CheckBefore, r.Attempts = answer, a.failuresBefore(pod, node)", "r.CheckBefore = answer",

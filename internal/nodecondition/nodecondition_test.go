@@ -58,7 +58,14 @@ func TestAnnounced(t *testing.T) {
 
 func TestKept(t *testing.T) {
 	long := strings.Repeat("x", 2*maxMessage)
-	got := Kept(conditions("Ready=True r m", "Drained=True a "+long, "example.com/Kernel=True NodeJob ns/a", "example.com/Disk=True NodeJob a disk"))
+	got := Kept(
+		conditions(
+			"Ready=True r m",
+			"Drained=True a "+long,
+			"example.com/Kernel=True NodeJob ns/a",
+			"example.com/Disk=True NodeJob a disk",
+		),
+	)
 	if len(got) != 2 || got[1].Type != "example.com/Kernel" || got[0].Type != "Drained" || len(got[0].Message) != maxMessage {
 		t.Errorf("kept %v", got)
 	}

@@ -241,8 +241,12 @@ func TestWithExitCode(t *testing.T) {
 			Outcome{ExitCode: 124, Reason: ReasonTimedOut},
 		},
 		"that nothing was to be done is kept with 0 only": {Outcome{Reason: ReasonAlreadyDone}, 0, Outcome{Reason: ReasonAlreadyDone}},
-		"that nothing was to be done is overruled":        {Outcome{Reason: ReasonAlreadyDone}, 1, Outcome{ExitCode: 1, Reason: ReasonTaskFailed}},
-		"an impossible exit code remains a failure":       {Outcome{}, 3221225786, Outcome{ExitCode: 255, Reason: ReasonTaskFailed}},
+		"that nothing was to be done is overruled": {
+			Outcome{Reason: ReasonAlreadyDone},
+			1,
+			Outcome{ExitCode: 1, Reason: ReasonTaskFailed},
+		},
+		"an impossible exit code remains a failure": {Outcome{}, 3221225786, Outcome{ExitCode: 255, Reason: ReasonTaskFailed}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -22,15 +22,35 @@ func TestCheckBefore(t *testing.T) {
 		wantSaid   string
 		wantTask   bool
 	}{
-		"yes: the task is not needed":              {check: "exit 0", wantReason: outcome.ReasonAlreadyDone},
-		"no, and yes after the task":               {check: `[ "$n" = 2 ]`, wantTask: true},
-		"no, and no after the task":                {check: "exit 1", wantCode: 1, wantReason: outcome.ReasonCheckFailed, wantTask: true},
-		"another exit code is no answer":           {check: "echo no database; exit 3", wantCode: 3, wantReason: outcome.ReasonCheckError, wantSaid: "no database"},
-		"an exit code after the task is a no":      {check: "exit $((n == 1 ? 1 : 3))", wantCode: 3, wantReason: outcome.ReasonCheckFailed, wantTask: true},
-		"a signal is no answer":                    {check: "kill -KILL $$", wantCode: 137, wantReason: outcome.ReasonCheckError, wantSaid: "SIGKILL"},
+		"yes: the task is not needed": {check: "exit 0", wantReason: outcome.ReasonAlreadyDone},
+		"no, and yes after the task":  {check: `[ "$n" = 2 ]`, wantTask: true},
+		"no, and no after the task":   {check: "exit 1", wantCode: 1, wantReason: outcome.ReasonCheckFailed, wantTask: true},
+		"another exit code is no answer": {
+			check:      "echo no database; exit 3",
+			wantCode:   3,
+			wantReason: outcome.ReasonCheckError,
+			wantSaid:   "no database",
+		},
+		"an exit code after the task is a no": {
+			check:      "exit $((n == 1 ? 1 : 3))",
+			wantCode:   3,
+			wantReason: outcome.ReasonCheckFailed,
+			wantTask:   true,
+		},
+		"a signal is no answer": {
+			check:      "kill -KILL $$",
+			wantCode:   137,
+			wantReason: outcome.ReasonCheckError,
+			wantSaid:   "SIGKILL",
+		},
 		"a signal with the number of a no is none": {check: "kill -HUP $$", wantCode: 129, wantReason: outcome.ReasonCheckError},
-		"a timeout is no answer": {check: "sleep 100", env: []string{"EVERYNODE_TIMEOUT=1"}, wantCode: 124, wantReason: outcome.ReasonCheckError,
-			wantSaid: "the time limit of 1s passed while the check before the task ran"},
+		"a timeout is no answer": {
+			check:      "sleep 100",
+			env:        []string{"EVERYNODE_TIMEOUT=1"},
+			wantCode:   124,
+			wantReason: outcome.ReasonCheckError,
+			wantSaid:   "the time limit of 1s passed while the check before the task ran",
+		},
 		"a missing interpreter is no answer": {check: "", env: []string{`EVERYNODE_CHECK_INTERPRETER=["/no/such"]`}, wantCode: 125,
 			wantReason: outcome.ReasonCheckError, wantSaid: `interpreter "/no/such" not found on the node`},
 	}
@@ -39,10 +59,26 @@ func TestCheckBefore(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
 			count := "echo >>" + dir + "/checks; n=$(wc -l <" + dir + "/checks)\n"
-			got := runToEnd(t, append([]string{"EVERYNODE_SCRIPT=echo >" + dir + "/task", "EVERYNODE_CHECK=" + count + tt.check, "EVERYNODE_CHECK_BEFORE=true"}, tt.env...)...)
+			got := runToEnd(
+				t,
+				append(
+					[]string{
+						"EVERYNODE_SCRIPT=echo >" + dir + "/task",
+						"EVERYNODE_CHECK=" + count + tt.check,
+						"EVERYNODE_CHECK_BEFORE=true",
+					},
+					tt.env...)...)
 			o := got.outcome
 			if got.code != tt.wantCode || o.Reason != tt.wantReason || !strings.Contains(o.Message, tt.wantSaid) {
-				t.Errorf("exit code %d, reason %q, message %q; want %d, %q, %q", got.code, o.Reason, o.Message, tt.wantCode, tt.wantReason, tt.wantSaid)
+				t.Errorf(
+					"exit code %d, reason %q, message %q; want %d, %q, %q",
+					got.code,
+					o.Reason,
+					o.Message,
+					tt.wantCode,
+					tt.wantReason,
+					tt.wantSaid,
+				)
 			}
 			if ran, _ := filepath.Glob(dir + "/task"); (len(ran) == 1) != tt.wantTask {
 				t.Errorf("the task ran: %v, want %v", len(ran) == 1, tt.wantTask)

@@ -215,7 +215,8 @@ func TestANodeJobPublishesACondition(t *testing.T) {
 		live := &v1alpha1.NodeJob{}
 		must(t, admin.Get(w.ctx, client.ObjectKeyFromObject(job), live))
 		c := meta.FindStatusCondition(live.Status.Conditions, v1alpha1.ConditionStalled)
-		if c == nil || c.Status != metav1.ConditionTrue || c.Reason != v1alpha1.ReasonNodeConditionsDisabled || !strings.Contains(c.Message, "config/node-conditions") {
+		if c == nil || c.Status != metav1.ConditionTrue || c.Reason != v1alpha1.ReasonNodeConditionsDisabled ||
+			!strings.Contains(c.Message, "config/node-conditions") {
 			return fmt.Errorf("Stalled is %+v", c)
 		}
 		return nil

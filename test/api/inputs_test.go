@@ -79,6 +79,12 @@ func TestAValueOfTheNodeThatChangesRunsTheTaskAgain(t *testing.T) {
 	w.end(pod, 0, "")
 	w.condition("reads", v1alpha1.ConditionComplete, metav1.ConditionTrue, "")
 	if again := w.done("reads", "input-1"); again.Revision != first.Revision || again.Inputs == first.Inputs || again.Inputs == "" {
-		t.Errorf("the records have the revisions %s and %s, and the inputs %q and %q", first.Revision, again.Revision, first.Inputs, again.Inputs)
+		t.Errorf(
+			"the records have the revisions %s and %s, and the inputs %q and %q",
+			first.Revision,
+			again.Revision,
+			first.Inputs,
+			again.Inputs,
+		)
 	}
 }

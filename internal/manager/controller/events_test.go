@@ -67,8 +67,21 @@ func TestEventsOfAttempts(t *testing.T) {
 			[2]string{"check-before", "Needed"},
 		},
 		"a check before the task that fails itself": {
-			of(task.Task, record.Record{Outcome: record.Disrupted, CheckBefore: record.AnswerError, Reason: "CheckError", ExitCode: &code, Message: "no database"}, false),
-			both("Warning CheckError Attempt", "the check before the task itself failed (CheckError, exit code 7), it is repeated and does not count as a failure: no database"),
+			of(
+				task.Task,
+				record.Record{
+					Outcome:     record.Disrupted,
+					CheckBefore: record.AnswerError,
+					Reason:      "CheckError",
+					ExitCode:    &code,
+					Message:     "no database",
+				},
+				false,
+			),
+			both(
+				"Warning CheckError Attempt",
+				"the check before the task itself failed (CheckError, exit code 7), it is repeated and does not count as a failure: no database",
+			),
 			[2]string{"check-before", "Disrupted"},
 		},
 		"a disruption": {

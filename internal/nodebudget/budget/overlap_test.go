@@ -68,7 +68,8 @@ func TestBudgetsThatAreNeverOpenTogether(t *testing.T) {
 				}
 				own, message, _ := strings.Cut(c.Message, " and ")
 				others, rest, _ := strings.Cut(message, " are ")
-				if c.Reason != v1alpha1.ReasonWindowsNeverOverlap || own != "NodeDisruptionBudget "+tt.budgets[i].Name || !strings.HasPrefix("are "+rest, neverWith) {
+				if c.Reason != v1alpha1.ReasonWindowsNeverOverlap || own != "NodeDisruptionBudget "+tt.budgets[i].Name ||
+					!strings.HasPrefix("are "+rest, neverWith) {
 					t.Errorf("%s: %s", c.Reason, c.Message)
 				}
 				got[tt.budgets[i].Name] = strings.ReplaceAll(others, "NodeDisruptionBudget ", "")

@@ -127,7 +127,10 @@ func (s *small) inputs(spec *v1alpha1.NodeJobSpec) {
 			if s.often() {
 				ref.Default = new("none")
 			}
-			spec.Task.Env = append(spec.Task.Env, v1alpha1.EnvVar{Name: fmt.Sprint("INPUT", i), ValueFrom: &v1alpha1.EnvVarSource{NodeFieldRef: ref}})
+			spec.Task.Env = append(
+				spec.Task.Env,
+				v1alpha1.EnvVar{Name: fmt.Sprint("INPUT", i), ValueFrom: &v1alpha1.EnvVarSource{NodeFieldRef: ref}},
+			)
 		}
 	}
 	spec.Rerun.OnInputChange = len(spec.Task.Env) > 0 && s.IntN(2) == 0
@@ -192,7 +195,10 @@ func (s *small) node(i int, done bool) *corev1.Node {
 // values are those that the task takes from the node.
 func (s *small) values(node *corev1.Node) task.NodeValues {
 	return task.ReadNodeValues(s.jobs[0].Spec.Task.Env, task.NodeFields{
-		Labels: node.Labels, Annotations: node.Annotations, ProviderID: node.Spec.ProviderID, Architecture: node.Status.NodeInfo.Architecture,
+		Labels:       node.Labels,
+		Annotations:  node.Annotations,
+		ProviderID:   node.Spec.ProviderID,
+		Architecture: node.Status.NodeInfo.Architecture,
 	})
 }
 

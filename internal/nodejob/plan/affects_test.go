@@ -180,7 +180,12 @@ func TestNodeChangesOutsideOfRuns(t *testing.T) {
 			},
 		),
 		"reads": mine(v1alpha1.NodeJobSpec{Task: v1alpha1.TaskSpec{Env: []v1alpha1.EnvVar{
-			{Name: "RACK", ValueFrom: &v1alpha1.EnvVarSource{NodeFieldRef: &v1alpha1.NodeFieldSelector{FieldPath: "metadata.labels['x.example/rack']"}}},
+			{
+				Name: "RACK",
+				ValueFrom: &v1alpha1.EnvVarSource{
+					NodeFieldRef: &v1alpha1.NodeFieldSelector{FieldPath: "metadata.labels['x.example/rack']"},
+				},
+			},
 		}}}),
 		"gated": mine(v1alpha1.NodeJobSpec{Gate: &v1alpha1.GateSpec{}, Rerun: v1alpha1.RerunSpec{OnReboot: true, PeriodSeconds: 3600}}),
 	}

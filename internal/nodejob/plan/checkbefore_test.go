@@ -94,36 +94,74 @@ func TestCheckBefore(t *testing.T) {
 			want: []string{"record Disrupted on a: attempts 0, disruptions 1, CheckError: the end", checkB},
 		},
 		"a timeout is no answer": {
-			pods: []func(*Pod){checks, exited(124, reported(outcome.ReasonTimedOut), func(e *Exit) { e.Message = "it took too long" })}, reason: v1alpha1.ReasonCheckingBefore,
-			want: []string{"record Disrupted on a: attempts 0, disruptions 1, CheckError: it took too long", checkB},
+			pods: []func(*Pod){
+				checks,
+				exited(124, reported(outcome.ReasonTimedOut), func(e *Exit) { e.Message = "it took too long" }),
+			},
+			reason: v1alpha1.ReasonCheckingBefore,
+			want:   []string{"record Disrupted on a: attempts 0, disruptions 1, CheckError: it took too long", checkB},
 		},
 		"its kubelet does not respond before the deadline": {
-			a: []func(*Node){func(n *Node) { n.Ready = corev1.ConditionUnknown }}, pods: []func(*Pod){checks, func(p *Pod) { p.Created = ago(80) }}, reason: v1alpha1.ReasonCheckingBefore,
-			want: []string{"record Disrupted on a: attempts 0, disruptions 1, CheckError: the node became unreachable during the attempt and was not reachable again before the deadline of the attempt", checkB},
+			a: []func(*Node){
+				func(n *Node) { n.Ready = corev1.ConditionUnknown },
+			},
+			pods:   []func(*Pod){checks, func(p *Pod) { p.Created = ago(80) }},
+			reason: v1alpha1.ReasonCheckingBefore,
+			want: []string{
+				"record Disrupted on a: attempts 0, disruptions 1, CheckError: the node became unreachable during the attempt and was not reachable again before the deadline of the attempt",
+				checkB,
+			},
 		},
 		"an eviction is no answer": {
-			pods: []func(*Pod){checks, exited(143, reported(outcome.ReasonDisrupted))}, reason: v1alpha1.ReasonCheckingBefore,
-			want: []string{"record Disrupted on a: attempts 0, disruptions 1, Disrupted: the task was interrupted by a signal from outside", checkB},
+			pods:   []func(*Pod){checks, exited(143, reported(outcome.ReasonDisrupted))},
+			reason: v1alpha1.ReasonCheckingBefore,
+			want: []string{
+				"record Disrupted on a: attempts 0, disruptions 1, Disrupted: the task was interrupted by a signal from outside",
+				checkB,
+			},
 		},
 		"an error is repeated after the backoff": {
-			a: []func(*Node){answeredBy(record.Disrupted, record.AnswerError)}, want: []string{checkA, checkB}, reason: v1alpha1.ReasonCheckingBefore,
+			a: []func(*Node){
+				answeredBy(record.Disrupted, record.AnswerError),
+			},
+			want:   []string{checkA, checkB},
+			reason: v1alpha1.ReasonCheckingBefore,
 		},
 		"an error is not repeated in the backoff": {
 			a:    []func(*Node){answeredBy(record.Disrupted, record.AnswerError, func(r *record.Record) { r.RecordedAt = ago(9) })},
 			want: []string{checkB}, reason: v1alpha1.ReasonBackingOff,
 		},
 		"a retry of the task is not checked before": {
-			a: []func(*Node){recorded(record.Failed)}, want: []string{cordonA, checkB}, reason: v1alpha1.ReasonPreparing, holds: []types.UID{"a-uid"},
+			a: []func(*Node){
+				recorded(record.Failed),
+			},
+			want:   []string{cordonA, checkB},
+			reason: v1alpha1.ReasonPreparing,
+			holds:  []types.UID{"a-uid"},
 		},
 		"a disrupted attempt of the task is not checked before": {
-			a: []func(*Node){recorded(record.Disrupted)}, want: []string{cordonA, checkB}, reason: v1alpha1.ReasonPreparing, holds: []types.UID{"a-uid"},
+			a: []func(*Node){
+				recorded(record.Disrupted),
+			},
+			want:   []string{cordonA, checkB},
+			reason: v1alpha1.ReasonPreparing,
+			holds:  []types.UID{"a-uid"},
 		},
 		"a node reruns the task after a yes only": {
 			job: []func(*v1alpha1.NodeJob){func(j *v1alpha1.NodeJob) { j.Spec.Rerun.OnReboot = true }},
-			a:   []func(*Node){recorded(record.Succeeded, func(r *record.Record) { r.BootID = "earlier" })}, want: []string{checkB, checkA}, reason: v1alpha1.ReasonCheckingBefore,
+			a: []func(*Node){
+				recorded(record.Succeeded, func(r *record.Record) { r.BootID = "earlier" }),
+			},
+			want:   []string{checkB, checkA},
+			reason: v1alpha1.ReasonCheckingBefore,
 		},
 		"a terminating check holds no seat": {
-			pods: []func(*Pod){checks, func(p *Pod) { p.Finalized, p.DeleteRequested = false, ago(1) }}, want: []string{checkB}, reason: v1alpha1.ReasonPodTerminating,
+			pods: []func(*Pod){
+				checks,
+				func(p *Pod) { p.Finalized, p.DeleteRequested = false, ago(1) },
+			},
+			want:   []string{checkB},
+			reason: v1alpha1.ReasonPodTerminating,
 		},
 		"a check ends with the NodeJob": {
 			job:  []func(*v1alpha1.NodeJob){func(j *v1alpha1.NodeJob) { j.DeletionTimestamp = &metav1.Time{Time: ago(1)} }, rolledBack},
@@ -218,7 +256,11 @@ func TestCheckErrors(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			fails := answeredBy(record.Disrupted, record.AnswerError, func(r *record.Record) {
-				r.Reason, r.Message, r.DisruptedSince, r.RecordedAt, r.Disruptions = v1alpha1.ReasonCheckError, "no database", ago(tt.since), ago(9), 9
+				r.Reason, r.Message, r.DisruptedSince, r.RecordedAt, r.Disruptions = v1alpha1.ReasonCheckError, "no database", ago(
+					tt.since,
+				), ago(
+					9,
+				), 9
 			})
 			job := newJob(checkedFirst, mayFailNodes(0))
 			p := Next(see(job, append([]Node{newNode("a", fails)}, tt.others...)))
@@ -227,7 +269,9 @@ func TestCheckErrors(t *testing.T) {
 				at = 2
 			}
 			c := p.Status.Conditions[at]
-			if c.Status != metav1.ConditionTrue || c.Reason != v1alpha1.ReasonCheckError || !strings.Contains(c.Message, "a: no database") || p.Status.Nodes.Failed > 0 {
+			if c.Status != metav1.ConditionTrue || c.Reason != v1alpha1.ReasonCheckError ||
+				!strings.Contains(c.Message, "a: no database") ||
+				p.Status.Nodes.Failed > 0 {
 				t.Errorf("%d failed, and %s is %s (%s): %s", p.Status.Nodes.Failed, c.Type, c.Status, c.Reason, c.Message)
 			}
 			if !tt.stalled && len(tt.others) == 0 && p.WakeAt.After(now.Add(checkErrorPatience)) {

@@ -117,7 +117,8 @@ func (h *history) checkAnswer(node *Node, a Record, pod *simPod) {
 	switch {
 	case r.Outcome == record.Failed || r.Attempts > failures:
 		h.break_("check before", "a check counts as a failure of %s: %s, %d attempts", node.Name, r.Outcome, r.Attempts)
-	case (r.Outcome == record.Succeeded) != (r.CheckBefore == record.AnswerYes), (r.Outcome == record.Needed) != (r.CheckBefore == record.AnswerNo):
+	case (r.Outcome == record.Succeeded) != (r.CheckBefore == record.AnswerYes),
+		(r.Outcome == record.Needed) != (r.CheckBefore == record.AnswerNo):
 		h.break_("check before", "%s is %s after the answer %s", node.Name, r.Outcome, r.CheckBefore)
 	case r.CheckBefore == record.AnswerYes && pod.answer != saysYes, r.CheckBefore == record.AnswerNo && pod.answer != saysNo:
 		h.break_("check before", "%s is recorded on %s, and the check has said %q", r.CheckBefore, node.Name, pod.answer)

@@ -124,7 +124,8 @@ func (h *history) down(in Input, node *Node) bool {
 
 // ran reports whether the revision has run or runs on the node.
 func (h *history) ran(node *Node, pods []Pod) bool {
-	if rec := node.On.Record; rec != nil && rec.Revision == h.rev && !rec.IsAssumed() && !onlyAnswered(rec) && rec.MachineID == node.MachineID {
+	if rec := node.On.Record; rec != nil && rec.Revision == h.rev && !rec.IsAssumed() && !onlyAnswered(rec) &&
+		rec.MachineID == node.MachineID {
 		return true
 	}
 	return slices.ContainsFunc(pods, func(p Pod) bool {

@@ -352,7 +352,8 @@ func (h *history) checkForget(node *Node) {
 		h.break_("deletion", "the record of %s is to be retained", node.Name)
 	}
 	if h.job.Spec.DeletionPolicy == v1alpha1.DeletionRollback && rec != nil && rec.Outcome == record.Succeeded && !rec.IsAssumed() && !isUndone(rec) &&
-		rec.MachineID == node.MachineID && h.cache.nodes[node.Name].On.Record != nil && !h.undone[node.UID] {
+		rec.MachineID == node.MachineID && h.cache.nodes[node.Name].On.Record != nil &&
+		!h.undone[node.UID] {
 		h.break_("deletion", "%s is forgotten and not rolled back", node.Name)
 	}
 }
@@ -393,7 +394,8 @@ func (h *history) finish() {
 func (h *history) checkRelease(pod Pod) {
 	node, there := h.cache.nodes[pod.NodeName]
 	terminating := !h.job.DeletionTimestamp.IsZero() && h.job.Spec.DeletionPolicy != v1alpha1.DeletionRollback
-	matters := pod.Runs == task.Task || pod.Runs == task.CheckBefore && !h.deleting() || undoesRecord(&pod, &node) || pod.Runs == task.Check && onItsWay(&node, pod.Revision)
+	matters := pod.Runs == task.Task || pod.Runs == task.CheckBefore && !h.deleting() || undoesRecord(&pod, &node) ||
+		pod.Runs == task.Check && onItsWay(&node, pod.Revision)
 	if there && h.onThisMachine(&pod, &node) && h.owed(&pod) && !terminating && matters {
 		h.break_("rule 2", "pod %s is released before it is recorded", pod.Name)
 	}

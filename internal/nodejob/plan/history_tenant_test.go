@@ -288,11 +288,19 @@ func metadataOf(pod *corev1.Pod) Pod {
 		attempt = 1
 	}
 	return Pod{
-		Name: pod.Name, UID: pod.UID, NodeName: pod.Spec.NodeName, NodeUID: types.UID(pod.Annotations[v1alpha1.NodeUIDAnnotation]),
-		Machine: pod.Annotations[v1alpha1.MachineAnnotation], ChecksBefore: pod.Annotations[v1alpha1.CheckBeforeAnnotation] == "true", Runs: task.PhaseOf(pod.Labels[v1alpha1.PhaseLabel]),
-		Reboot: v1alpha1.RebootPolicy(pod.Annotations[v1alpha1.RebootAnnotation]), Revision: pod.Labels[v1alpha1.RevisionLabel],
-		Attempt: int32(attempt), Retry: pod.Annotations[v1alpha1.RetryAnnotation], ChangedBy: record.ChangedBy(pod.Annotations),
-		Inputs:   pod.Annotations[v1alpha1.InputsAnnotation],
-		Recorded: pod.Annotations[v1alpha1.RecordedAnnotation] != "",
+		Name:         pod.Name,
+		UID:          pod.UID,
+		NodeName:     pod.Spec.NodeName,
+		NodeUID:      types.UID(pod.Annotations[v1alpha1.NodeUIDAnnotation]),
+		Machine:      pod.Annotations[v1alpha1.MachineAnnotation],
+		ChecksBefore: pod.Annotations[v1alpha1.CheckBeforeAnnotation] == "true",
+		Runs:         task.PhaseOf(pod.Labels[v1alpha1.PhaseLabel]),
+		Reboot:       v1alpha1.RebootPolicy(pod.Annotations[v1alpha1.RebootAnnotation]),
+		Revision:     pod.Labels[v1alpha1.RevisionLabel],
+		Attempt:      int32(attempt),
+		Retry:        pod.Annotations[v1alpha1.RetryAnnotation],
+		ChangedBy:    record.ChangedBy(pod.Annotations),
+		Inputs:       pod.Annotations[v1alpha1.InputsAnnotation],
+		Recorded:     pod.Annotations[v1alpha1.RecordedAnnotation] != "",
 	}
 }

@@ -53,20 +53,36 @@ func TestNodeValues(t *testing.T) {
 		values          map[string]string
 		reason, message string
 	}{
-		"a node with the value starts":           {job: takes(), node: []func(*Node){bonded("lacp")}, values: map[string]string{"BOND": "lacp"}},
-		"an empty value is a value":              {job: takes(orDefault("x")), node: []func(*Node){bonded("")}, values: map[string]string{"BOND": ""}},
+		"a node with the value starts": {
+			job:    takes(),
+			node:   []func(*Node){bonded("lacp")},
+			values: map[string]string{"BOND": "lacp"},
+		},
+		"an empty value is a value": {
+			job:    takes(orDefault("x")),
+			node:   []func(*Node){bonded("")},
+			values: map[string]string{"BOND": ""},
+		},
 		"a node without the value waits":         {job: takes(), reason: v1alpha1.ReasonNodeFieldNotFound, message: missing},
 		"a node without the value has a default": {job: takes(orDefault("none")), values: map[string]string{"BOND": "none"}},
-		"a value of the greatest size starts":    {job: takes(), node: []func(*Node){bonded(strings.Repeat("x", 4096))}, values: map[string]string{"BOND": strings.Repeat("x", 4096)}},
+		"a value of the greatest size starts": {
+			job:    takes(),
+			node:   []func(*Node){bonded(strings.Repeat("x", 4096))},
+			values: map[string]string{"BOND": strings.Repeat("x", 4096)},
+		},
 		"a retry of a node without the value waits": {
 			job: takes(), node: []func(*Node){recorded(record.Failed)}, reason: v1alpha1.ReasonNodeFieldNotFound, message: missing,
 		},
 		"a value that is too long is refused": {
-			job: takes(), node: []func(*Node){bonded(strings.Repeat("x", 4097))}, reason: v1alpha1.ReasonNodeFieldInvalid,
+			job:     takes(),
+			node:    []func(*Node){bonded(strings.Repeat("x", 4097))},
+			reason:  v1alpha1.ReasonNodeFieldInvalid,
 			message: "spec.task.env: BOND takes metadata.annotations['example.com/bond'] from the Node, and it has 4097 bytes, of which 4096 are allowed: shorten it",
 		},
 		"a value with a zero byte is refused": {
-			job: takes(), node: []func(*Node){bonded("a\x00b")}, reason: v1alpha1.ReasonNodeFieldInvalid,
+			job:     takes(),
+			node:    []func(*Node){bonded("a\x00b")},
+			reason:  v1alpha1.ReasonNodeFieldInvalid,
 			message: "spec.task.env: BOND takes metadata.annotations['example.com/bond'] from the Node, and it contains a zero byte, which an environment variable cannot contain: remove it",
 		},
 	}
@@ -116,14 +132,30 @@ func TestInputChange(t *testing.T) {
 		// waits is for how long the node waits, in seconds.
 		waits int
 	}{
-		"a change alone is no reason":        {node: []func(*Node){had(hadBond("lacp")), bonded("active")}},
-		"with rerun.onInputChange it is one": {job: []func(*v1alpha1.NodeJob){onChange}, node: []func(*Node){had(hadBond("lacp")), bonded("active")}, want: starts},
-		"the same value is none":             {job: []func(*v1alpha1.NodeJob){onChange}, node: []func(*Node){had(hadBond("lacp")), bonded("lacp")}},
-		"a value that is gone is none":       {job: []func(*v1alpha1.NodeJob){onChange}, node: []func(*Node){had(hadBond("lacp"))}},
-		"a value that is invalid is none":    {job: []func(*v1alpha1.NodeJob){onChange}, node: []func(*Node){had(hadBond("lacp")), bonded("\x00")}},
-		"a record without values is none":    {job: []func(*v1alpha1.NodeJob){onChange}, node: []func(*Node){had(), bonded("active")}},
-		"a failed node does not rerun":       {job: []func(*v1alpha1.NodeJob){onChange}, node: []func(*Node){recorded(record.Failed, attempts(2), hadBond("lacp")), bonded("active")}},
-		"a skipped node does not rerun":      {job: []func(*v1alpha1.NodeJob){onChange}, node: []func(*Node){labelled(rev), bonded("active")}},
+		"a change alone is no reason": {node: []func(*Node){had(hadBond("lacp")), bonded("active")}},
+		"with rerun.onInputChange it is one": {
+			job:  []func(*v1alpha1.NodeJob){onChange},
+			node: []func(*Node){had(hadBond("lacp")), bonded("active")},
+			want: starts,
+		},
+		"the same value is none": {
+			job:  []func(*v1alpha1.NodeJob){onChange},
+			node: []func(*Node){had(hadBond("lacp")), bonded("lacp")},
+		},
+		"a value that is gone is none": {job: []func(*v1alpha1.NodeJob){onChange}, node: []func(*Node){had(hadBond("lacp"))}},
+		"a value that is invalid is none": {
+			job:  []func(*v1alpha1.NodeJob){onChange},
+			node: []func(*Node){had(hadBond("lacp")), bonded("\x00")},
+		},
+		"a record without values is none": {job: []func(*v1alpha1.NodeJob){onChange}, node: []func(*Node){had(), bonded("active")}},
+		"a failed node does not rerun": {
+			job:  []func(*v1alpha1.NodeJob){onChange},
+			node: []func(*Node){recorded(record.Failed, attempts(2), hadBond("lacp")), bonded("active")},
+		},
+		"a skipped node does not rerun": {
+			job:  []func(*v1alpha1.NodeJob){onChange},
+			node: []func(*Node){labelled(rev), bonded("active")},
+		},
 		"a default that applies now is one": {
 			job: []func(*v1alpha1.NodeJob){takes(orDefault("none")), onChange}, node: []func(*Node){had(hadBond("lacp"))}, want: starts,
 		},
@@ -131,7 +163,12 @@ func TestInputChange(t *testing.T) {
 			job: []func(*v1alpha1.NodeJob){onChange}, node: []func(*Node){had(hadBond("lacp"), ended(59)), bonded("active")}, waits: 1,
 		},
 		"it does not wait longer than its schedule": {
-			job: []func(*v1alpha1.NodeJob){onChange, every}, node: []func(*Node){had(hadBond("lacp"), ended(0)), bonded("active")}, waits: 10,
+			job: []func(*v1alpha1.NodeJob){
+				onChange,
+				every,
+			},
+			node:  []func(*Node){had(hadBond("lacp"), ended(0)), bonded("active")},
+			waits: 10,
 		},
 		"a run of another revision is not compared": {
 			job:  []func(*v1alpha1.NodeJob){onChange, func(j *v1alpha1.NodeJob) { j.Spec.Rerun.OnRevisionChange = new(false) }},
@@ -146,7 +183,9 @@ func TestInputChange(t *testing.T) {
 			}
 			if st := p.Nodes[0]; tt.waits > 0 {
 				left := st.Until.Sub(now)
-				if st.State != Waiting || st.Reason != v1alpha1.ReasonRerunDelayed || st.Message != inputsReason || left <= 0 || left > time.Duration(tt.waits)*time.Second || !wakes(p, st.Until) {
+				if st.State != Waiting || st.Reason != v1alpha1.ReasonRerunDelayed || st.Message != inputsReason || left <= 0 ||
+					left > time.Duration(tt.waits)*time.Second ||
+					!wakes(p, st.Until) {
 					t.Errorf("%+v, want a wait of at most %d s", st, tt.waits)
 				}
 				if len(p.Status.Failures) > 0 {
@@ -165,7 +204,13 @@ func TestTheRecordHasTheValuesOfThePod(t *testing.T) {
 		t.Errorf("the record has %q", got)
 	}
 	node = newNode("n", bonded("later"), recorded(record.Rebooting, func(r *record.Record) { r.Inputs = "hash" }))
-	p = Next(see(newJob(takes(), rebootingAs(v1alpha1.RebootAlways)), []Node{node}, newPod(node, exited(0), func(p *Pod) { p.Runs, p.Inputs = task.Check, "other" })))
+	p = Next(
+		see(
+			newJob(takes(), rebootingAs(v1alpha1.RebootAlways)),
+			[]Node{node},
+			newPod(node, exited(0), func(p *Pod) { p.Runs, p.Inputs = task.Check, "other" }),
+		),
+	)
 	if got := p.Actions[0].(Record).Record.Inputs; got != "hash" {
 		t.Errorf("after the check, the record has %q", got)
 	}

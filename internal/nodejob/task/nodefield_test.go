@@ -20,7 +20,13 @@ func fromNode(name, path string) v1alpha1.EnvVar {
 func TestReadNodeValues(t *testing.T) {
 	const key = "topology.kubernetes.io/zone"
 	node := NodeFields{
-		Labels: map[string]string{key: "eu-1a", "empty": ""}, Annotations: map[string]string{key: "other"}, ProviderID: "cloud://1", Architecture: "arm64",
+		Labels: map[string]string{
+			key:     "eu-1a",
+			"empty": "",
+		},
+		Annotations:  map[string]string{key: "other"},
+		ProviderID:   "cloud://1",
+		Architecture: "arm64",
 	}
 	tests := map[string]struct {
 		path   string
@@ -67,7 +73,11 @@ func TestHashOfNodeValues(t *testing.T) {
 // What a node writes is a value of a variable. Kubernetes expands nothing in it.
 func TestValuesOfANodeAreNotExpanded(t *testing.T) {
 	job := scriptJob()
-	job.Spec.Task.Env = append(job.Spec.Task.Env, fromNode("ZONE", "metadata.labels['zone']"), v1alpha1.EnvVar{Name: "URL", Value: "http://$(ZONE)"})
+	job.Spec.Task.Env = append(
+		job.Spec.Task.Env,
+		fromNode("ZONE", "metadata.labels['zone']"),
+		v1alpha1.EnvVar{Name: "URL", Value: "http://$(ZONE)"},
+	)
 	a := attempt()
 	a.NodeValues = NodeValues{Values: map[string]string{"ZONE": "$(WANT) $WANT $$\nx"}}
 	for phase, want := range map[Phase][]corev1.EnvVar{

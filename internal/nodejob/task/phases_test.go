@@ -164,7 +164,10 @@ func TestPodsOfCheckBefore(t *testing.T) {
 		return asked
 	}
 	job.Spec.Task.Check.Before = true
-	if diff := cmp.Diff([]string{"true", "EVERYNODE_SCRIPT=work", "EVERYNODE_CHECK=look", "EVERYNODE_CHECK_BEFORE=true"}, asks(Pod(job, src, a, options))); diff != "" {
+	if diff := cmp.Diff(
+		[]string{"true", "EVERYNODE_SCRIPT=work", "EVERYNODE_CHECK=look", "EVERYNODE_CHECK_BEFORE=true"},
+		asks(Pod(job, src, a, options)),
+	); diff != "" {
 		t.Errorf("the task asks first (-want +got):\n%s", diff)
 	}
 	if got := Revision(&job.Spec, src); got != revision {
