@@ -351,8 +351,10 @@ func (h *history) checkForget(node *Node) {
 	if h.job.Spec.DeletionPolicy == v1alpha1.DeletionRetain {
 		h.break_("deletion", "the record of %s is to be retained", node.Name)
 	}
-	if h.job.Spec.DeletionPolicy == v1alpha1.DeletionRollback && rec != nil && rec.Outcome == record.Succeeded && !rec.IsAssumed() && !isUndone(rec) &&
-		rec.MachineID == node.MachineID && h.cache.nodes[node.Name].On.Record != nil &&
+	if h.job.Spec.DeletionPolicy == v1alpha1.DeletionRollback && rec != nil && rec.Outcome == record.Succeeded && !rec.IsAssumed() &&
+		!isUndone(rec) &&
+		rec.MachineID == node.MachineID &&
+		h.cache.nodes[node.Name].On.Record != nil &&
 		!h.undone[node.UID] {
 		h.break_("deletion", "%s is forgotten and not rolled back", node.Name)
 	}
