@@ -19,8 +19,8 @@ GOLANGCI_LINT  := $(TOOLS)/golangci-lint
 CONTROLLER_GEN := $(TOOLS)/controller-gen
 CRD_REF_DOCS   := $(TOOLS)/crd-ref-docs
 LOCAL          := go -C local run ./cmd/everynode-local
-MODULES        := . api charts local monitoring test release tools
-LINTED         := $(filter-out tools,$(MODULES))
+MODULES        := . api charts local monitoring test release tools tools/actionlint
+LINTED         := $(filter-out tools tools/actionlint,$(MODULES))
 
 # The number of random histories of each planner that the unit tests simulate.
 HISTORIES ?= 20000
@@ -130,7 +130,8 @@ format: $(GOLANGCI_LINT) ## Format the code; the tests with lines of at most 140
 		$(GOLANGCI_LINT) fmt --config '$(CURDIR)/.golangci.yml' ./... && $(GOLANGCI_LINT) fmt --config '$(CURDIR)/.golangci-tests.yml' ./...); done
 
 .PHONY: lint
-lint: $(GOLANGCI_LINT) ## Run the linters over all modules.
+lint: $(GOLANGCI_LINT) ## Run the linters over all modules and workflows.
+	go -C tools/actionlint tool actionlint -shellcheck= -pyflakes= '$(CURDIR)'/.github/workflows/*
 	@for module in $(LINTED); do echo "golangci-lint run ($$module)"; (cd $$module; \
 		$(GOLANGCI_LINT) run --config '$(CURDIR)/.golangci.yml' ./... || exit 1; \
 		$(GOLANGCI_LINT) fmt --diff --config '$(CURDIR)/.golangci-tests.yml' ./... || { echo "run: make format"; exit 1; }) || exit 1; done
