@@ -126,7 +126,7 @@ func follow(
 // await waits until check, which is called under the lock, returns nil.
 func (k *kubelet) await(t *testing.T, what string, check func() error) {
 	t.Helper()
-	timeout := time.After(120 * time.Second)
+	timeout := time.After(4 * time.Minute)
 	for {
 		k.mu.Lock()
 		err, changed := check(), k.changed
