@@ -36,7 +36,7 @@ var hardening = map[string]mutant{
 		"maintenance.go", "\tcase other != \"\":\n", "\tcase false:\n",
 	},
 	"a cordoned control plane node is no reason to wait": {
-		"maintenance.go", "w.endsRun || c.cordonedElse(w.node) ||", "w.endsRun ||",
+		"maintenance.go", "w.taskTerminating || c.cordonedElse(w.node) ||", "w.taskTerminating ||",
 	},
 	"nodes that only run etcd are not of the control plane": {
 		"steps.go", "return runsControlPlane || runsEtcd", "return runsControlPlane || runsEtcd && false",
@@ -158,7 +158,7 @@ var hardening = map[string]mutant{
 		"rollback.go", "r.after(rb.EndedAt(), rb.Disruptions)", "r.after(rb.EndedAt(), 1)",
 	},
 	"a terminating pod on another control plane node does not count": {
-		"maintenance.go", "return w.slot || w.endsRun ||", "return w.slot ||",
+		"maintenance.go", "return w.slot || w.taskTerminating ||", "return w.slot ||",
 	},
 	"a rollback ignores maxUnavailable": {
 		"maintenance.go", "if w.Unavailable || c.unavailableNodes < c.maxUnavailableNodes ||", "if w.Unavailable || true ||",
