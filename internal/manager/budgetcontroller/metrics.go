@@ -65,10 +65,11 @@ func (m *Metrics) report(budgets []*v1alpha1.NodeDisruptionBudget, p *budget.Pla
 			m.nodes.WithLabelValues(b.Name, state).Set(float64(count))
 		}
 		m.allowed.WithLabelValues(b.Name).Set(float64(st.DisruptionsAllowed))
-		m.stalled.WithLabelValues(b.Name).Set(0)
+		stalled := 0.0
 		if meta.IsStatusConditionTrue(st.Conditions, v1alpha1.ConditionStalled) {
-			m.stalled.WithLabelValues(b.Name).Set(1)
+			stalled = 1
 		}
+		m.stalled.WithLabelValues(b.Name).Set(stalled)
 		m.reasons[b.Name] = meta.FindStatusCondition(st.Conditions, v1alpha1.ConditionReady).Reason // all conditions have the same
 		m.reason.WithLabelValues(b.Name, m.reasons[b.Name]).Set(1)
 	}
