@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package conditioncontroller writes to nodes, as the conditions of KEP-5683, how far NodeJobs are with their disruption, and the
-// conditions that NodeJobs publish. The conditions are for other tools: Everynode makes no decision from them, and no NodeJob waits until they are written.
+// conditions that NodeJobs publish. The conditions are for other tools: Everynode makes no decision from them, and no NodeJob waits
+// until they are written.
 //
 //	passes of NodeJobs ──► claims.Registry ──► Reconcile ──► nodes/status
 //	                                              ▲

@@ -170,13 +170,12 @@ func (m *Metrics) attempt(phase task.Phase, outcome record.Outcome) {
 // succeeded observes a success. Only a node that joined after the NodeJob was created, and has no earlier record, shows how long a
 // new node is not usable.
 func (m *Metrics) succeeded(seen observation, a plan.Record) {
+	m.observeReady(seen, a)
 	if a.Record.IsAlreadyDone() {
-		m.observeReady(seen, a)
 		return // the task has not run
 	}
 	took := max(a.Record.FinishedAt.Sub(a.Record.StartedAt), 0) // the clock may have been set back
 	m.run.WithLabelValues(seen.job.Namespace, seen.job.Name).Observe(took.Seconds())
-	m.observeReady(seen, a)
 }
 
 // observeReady observes how long a new node was not usable.
