@@ -4,17 +4,11 @@
 package guard
 
 import (
-	"flag"
 	"fmt"
 	"maps"
 	"math/rand"
-	"os"
-	"runtime/debug"
 	"slices"
-	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -25,14 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/historytest"
 	"github.com/everynode/everynode/internal/nodejob/task"
-)
-
-var (
-	histories = flag.Int("histories", 0, "how many random histories to play; $EVERYNODE_HISTORIES, or 300, if 0")
-	from      = flag.Int64("from", 1, "the first of them, to play many in pieces")
-	list      = flag.Bool("list", false, "list all broken histories, and do not stop at the first")
-	seed      = flag.Int64("seed", 0, "play only the history of this seed, and print its story")
 )
 
 // TestRandomHistories plays seeded histories of a cluster in which two tools drain nodes and everything goes wrong, and
@@ -41,60 +29,10 @@ var (
 //
 // To see one: go test ./internal/nodeguard/guard -run TestRandomHistories -seed N -v
 func TestRandomHistories(t *testing.T) {
-	if *seed != 0 {
-		h := play(*seed, true)
-		t.Log(strings.Join(h.lines, "\n"))
-		if h.broken != "" {
-			t.Fatal(h.broken)
-		}
-		return
-	}
-	var group sync.WaitGroup
-	var next, first atomic.Int64
-	many := howMany(t)
-	defer debug.SetGCPercent(debug.SetGCPercent(2000)) // the heap is small
-	many += *from - 1
-	next.Store(*from - 1)
-	first.Store(many + 1)
-	for range 2 {
-		group.Go(func() {
-			for {
-				s := next.Add(1)
-				if s >= first.Load() {
-					return
-				}
-				h := play(s, false)
-				switch {
-				case h.broken == "":
-				case *list:
-					t.Errorf("seed %d: %s", s, h.broken)
-				default:
-					for was := first.Load(); s < was && !first.CompareAndSwap(was, s); was = first.Load() {
-					}
-				}
-			}
-		})
-	}
-	group.Wait()
-	if s := first.Load(); s <= many {
-		h := play(s, true)
-		t.Fatalf("seed %d: %s\n%s", s, h.broken, strings.Join(h.lines[max(0, len(h.lines)-60):], "\n"))
-	}
-}
-
-func howMany(t *testing.T) int64 {
-	said := os.Getenv("EVERYNODE_HISTORIES")
-	switch {
-	case *histories > 0:
-		return int64(*histories)
-	case said == "":
-		return 300
-	}
-	n, err := strconv.Atoi(said)
-	if err != nil || n <= 0 {
-		t.Fatalf("EVERYNODE_HISTORIES is %q, want a positive number", said)
-	}
-	return int64(n)
+	historytest.Run(t, nil, nil, func(seed int64, told bool) (broken, story string) {
+		h := play(seed, told)
+		return h.broken, strings.Join(h.lines, "\n")
+	})
 }
 
 // TestHistoriesReachAllSituations checks that the histories reach all situations for which there are rules.

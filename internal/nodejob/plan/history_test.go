@@ -4,17 +4,9 @@
 package plan
 
 import (
-	"flag"
 	"fmt"
 	"math/rand"
-	"os"
-	"runtime"
-	"runtime/debug"
-	"slices"
-	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -24,14 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/historytest"
 	"github.com/everynode/everynode/internal/nodejob/task"
-)
-
-var (
-	histories = flag.Int("histories", 0, "how many random histories to play; $EVERYNODE_HISTORIES, or 300, if 0")
-	seed      = flag.Int64("seed", 0, "play only the history of this seed, and print its story")
-	from      = flag.Int64("from", 1, "the first of them, to play many in pieces")
-	list      = flag.Bool("list", false, "list all broken histories, and do not stop at the first")
 )
 
 // kept are histories that once broke a rule, because of mutations of the planner or mistakes in it. They are played
@@ -103,74 +89,18 @@ var kept = []int64{
 //
 // To see one: go test ./internal/nodejob/plan -run TestRandomHistories -seed N -v
 func TestRandomHistories(t *testing.T) {
-	if *seed != 0 {
-		h := play(*seed)
-		t.Log(h.story())
-		if h.broken != "" {
-			t.Fatal(h.broken)
-		}
-		return
-	}
-	seeds := slices.Clone(kept)
-	for s := *from; s < *from+int64(howMany(t)); s++ {
+	historytest.Run(t, kept, func(s int64) int64 {
 		if s%3 == 0 {
-			seeds = append(seeds, -s) // a longer rollout fits without gates, published results, reboots and dependencies
-		} else {
-			seeds = append(seeds, s)
+			return -s // a longer rollout fits without gates, published results, reboots and dependencies
 		}
-	}
-	playAll(t, seeds)
-}
-
-// howMany histories are played. make test sets it in the environment, because go test's cache ignores flags.
-func howMany(t *testing.T) int {
-	t.Helper()
-	said := os.Getenv("EVERYNODE_HISTORIES")
-	switch {
-	case *histories > 0:
-		return *histories
-	case said == "":
-		return 300
-	}
-	n, err := strconv.Atoi(said)
-	if err != nil || n <= 0 {
-		t.Fatalf("EVERYNODE_HISTORIES is %q, want a positive number", said)
-	}
-	return n
-}
-
-// playAll plays histories on all processors, and shows the first of them that is broken.
-func playAll(t *testing.T, seeds []int64) {
-	t.Helper()
-	defer debug.SetGCPercent(debug.SetGCPercent(800)) // histories are short-lived
-	var group sync.WaitGroup
-	var next, first atomic.Int64
-	first.Store(int64(len(seeds)))
-	for range runtime.GOMAXPROCS(0) {
-		group.Go(func() {
-			for {
-				i := next.Add(1) - 1
-				if i >= first.Load() {
-					return
-				}
-				h := play(seeds[i])
-				if h.broken == "" {
-					continue
-				}
-				if *list {
-					t.Errorf("seed %d: %s", seeds[i], h.broken)
-					continue
-				}
-				for was := first.Load(); i < was && !first.CompareAndSwap(was, i); was = first.Load() {
-				}
-			}
-		})
-	}
-	group.Wait()
-	if i := first.Load(); i < int64(len(seeds)) {
-		h := play(seeds[i])
-		t.Fatalf("seed %d: %s\n%s", seeds[i], h.broken, h.story())
-	}
+		return s
+	}, func(seed int64, told bool) (broken, story string) {
+		h := play(seed)
+		if told {
+			story = h.story()
+		}
+		return h.broken, story
+	})
 }
 
 // history is the real state of a cluster, and what the manager's cache shows of it. As in the manager, its own writes
@@ -393,11 +323,9 @@ func (h *history) break_(rule, format string, args ...any) {
 	if h.broken == "" && !h.lenient {
 		h.broken = rule + ": " + fmt.Sprintf(format, args...)
 		h.say("BROKEN %s", h.broken)
-		if *seed != 0 {
-			h.say("  the status before: %+v", h.job.Status.Rollout)
-			for _, st := range h.last.Nodes {
-				h.say("  %s is %s: %s (%s)", st.Name, st.State, st.Reason, st.Message)
-			}
+		h.say("  the status before: %+v", h.job.Status.Rollout)
+		for _, st := range h.last.Nodes {
+			h.say("  %s is %s: %s (%s)", st.Name, st.State, st.Reason, st.Message)
 		}
 	}
 }
