@@ -7,12 +7,15 @@
 package claims
 
 import (
+	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/internal/nodebudget/budget"
@@ -32,6 +35,9 @@ type Registry struct {
 	answers map[string]budget.Answers
 	// returning are the nodes whose seats are being created.
 	returning map[types.UID]bool
+
+	// evictions limits the seats that are evicted at the same time.
+	evictions *semaphore.Weighted
 
 	// onReport, onStances and onDisruptions are listeners. They are called without the lock, because they may read the registry.
 	onReport, onStances, onDisruptions func()
@@ -54,7 +60,10 @@ type Report struct {
 
 // New returns an empty Registry.
 func New() *Registry {
-	return &Registry{reports: map[types.UID]Report{}, claimed: map[types.UID]types.UID{}, answers: map[string]budget.Answers{}, returning: map[types.UID]bool{}}
+	return &Registry{
+		reports: map[types.UID]Report{}, claimed: map[types.UID]types.UID{}, answers: map[string]budget.Answers{},
+		returning: map[types.UID]bool{}, evictions: semaphore.NewWeighted(maxEvictions),
+	}
 }
 
 // OnReport sets what is called when what NodeJobs do has changed.
@@ -157,6 +166,19 @@ func (r *Registry) Unclaim(job, node types.UID) {
 	if r.claimed[node] == job {
 		delete(r.claimed, node)
 	}
+}
+
+// maxEvictions is how many seats are evicted at the same time. Their evictions conflict with each other, and with the disruption
+// controller, which is why more than one is useful: while one waits to be repeated, another may succeed.
+const maxEvictions = 4
+
+// InTurn calls evict, which evicts a seat, while less than maxEvictions others are evicted. It returns the error of ctx if that ends first.
+func (r *Registry) InTurn(ctx context.Context, evict func() error) error {
+	if err := r.evictions.Acquire(ctx, 1); err != nil {
+		return fmt.Errorf("waiting for the evictions of other seats: %w", err)
+	}
+	defer r.evictions.Release(1)
+	return evict()
 }
 
 // Claimed are the nodes that a NodeJob has claimed.

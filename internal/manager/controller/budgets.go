@@ -39,6 +39,9 @@ import (
 // claimAgainAfter is when a refused claim is tried again if no event shows that the budgets allow more.
 const claimAgainAfter = 5 * time.Second
 
+// seatTimeout limits the eviction of a seat: several repetitions of the API server.
+const seatTimeout = 5 * time.Second
+
 // observeBudgets adds to the input what NodeDisruptionBudgets mean for the nodes.
 func (r observer) observeBudgets(ctx context.Context, seen *observation) error {
 	if r.Claims == nil {
@@ -80,6 +83,7 @@ func (c *claimed) add(node types.UID, granted bool) {
 	}
 }
 
+// claimAll claims nodes, in functions of the group. When the time of ctx is over, the rest is left to the next pass.
 func (r *Reconciler) claimAll(ctx context.Context, seen observation, actions []plan.Action, group *errgroup.Group) *claimed {
 	results := &claimed{}
 	for _, action := range actions {
@@ -93,20 +97,32 @@ func (r *Reconciler) claimAll(ctx context.Context, seen observation, actions []p
 // claim evicts the seat of a node for a NodeJob, and reports whether the node is claimed. A refusal is not an error of the pass: the next
 // stance of the budgets says why. The registry is told first: otherwise the seat could be created again at once.
 func (r writer) claim(ctx context.Context, job *v1alpha1.NodeJob, a plan.Claim) bool {
-	if r.Claims == nil || !r.Claims.Claim(job.UID, a.NodeUID) {
+	if r.Claims == nil || ctx.Err() != nil || !r.Claims.Claim(job.UID, a.NodeUID) {
 		return false
 	}
 	if a.Seat == "" {
 		return true
 	}
-	seat := client.ObjectKey{Namespace: cmp.Or(r.Own.Pod.Namespace, ownNamespace), Name: a.Seat}
 	// A seat with another UID is a new one, which was not evicted.
-	if err := r.requestEviction(ctx, seat, a.SeatUID, nil); err != nil && !apierrors.IsNotFound(err) {
+	if err := r.evictSeat(ctx, a); err != nil && !apierrors.IsNotFound(err) {
 		r.Claims.Unclaim(job.UID, a.NodeUID)
 		logf.FromContext(ctx).V(1).Info("claim refused", "node", a.Node, "reason", blockedBy(err))
 		return false
 	}
 	return true
+}
+
+// evictSeat evicts the seat of a node, while only a few others are evicted. The API server counts each eviction in the status of the
+// PodDisruptionBudget, and repeats one that conflicts with another write after half a second, up to 20 times. With many at the same time,
+// few succeed in time, and the others count as disruptions for up to two minutes, although no NodeJob has got the node. Source:
+// k8s.io/kubernetes pkg/registry/core/pod/storage/eviction.go. For the same reason, an eviction that has begun has its own time limit.
+func (r writer) evictSeat(ctx context.Context, a plan.Claim) error {
+	return r.Claims.InTurn(ctx, func() error {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), seatTimeout)
+		defer cancel()
+		seat := client.ObjectKey{Namespace: cmp.Or(r.Own.Pod.Namespace, ownNamespace), Name: a.Seat}
+		return r.requestEviction(ctx, seat, a.SeatUID, nil)
+	})
 }
 
 // tellBudgets reports what a NodeJob does on nodes after a pass, and returns when to plan again because of budgets; zero if only an

@@ -7,7 +7,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -34,6 +37,8 @@ type budgeted struct {
 	now     time.Time
 	answer  error
 	evicted []string
+	// evicting is called during each eviction; nil for nothing.
+	evicting func()
 }
 
 func newBudgeted(t *testing.T) *budgeted {
@@ -55,11 +60,17 @@ func newBudgeted(t *testing.T) *budgeted {
 			NodeInfo:   corev1.NodeSystemInfo{BootID: "boot", MachineID: "machine"},
 		},
 	}
+	var mu sync.Mutex
 	c.fakeReconciler = newFaultyReconciler(t, interceptor.Funcs{
 		SubResourceCreate: func(
 			_ context.Context, _ client.Client, kind string, o, sub client.Object, _ ...client.SubResourceCreateOption,
 		) error {
 			uid := *sub.(*policyv1.Eviction).DeleteOptions.Preconditions.UID
+			if c.evicting != nil {
+				c.evicting()
+			}
+			mu.Lock()
+			defer mu.Unlock()
 			c.evicted = append(c.evicted, fmt.Sprintf("%s of %s/%s (%s)", kind, o.GetNamespace(), o.GetName(), uid))
 			return c.answer
 		},
@@ -150,6 +161,43 @@ func TestClaims(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Evictions of seats at the same time conflict, which the API server retries after half a second until it gives up. What a pass has no
+// time for is left to the next one.
+func TestFewSeatsAreEvictedAtTheSameTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newBudgeted(t)
+		var running atomic.Int32
+		most := 0
+		c.evicting = func() {
+			most = max(most, int(running.Add(1)))
+			time.Sleep(2 * time.Second) // of the bubble
+			running.Add(-1)
+		}
+		c.job.Spec.Rollout.MaxConcurrent = new(intstr.FromInt32(12))
+		c.job.Spec.Maintenance.MaxUnavailable = new(intstr.FromInt32(12))
+		if err := c.Client.Update(t.Context(), c.job); err != nil {
+			t.Fatal(err)
+		}
+		stances := map[types.UID]nodebudget.Stance{}
+		for i := range 12 {
+			node := c.node("n").DeepCopy()
+			node.Name, node.UID, node.ResourceVersion = fmt.Sprint("n", i), types.UID(fmt.Sprint("node-", i)), ""
+			c.create(node)
+			stances[node.UID] = nodebudget.Stance{Seat: "seat-" + node.Name, SeatUID: "seat-uid", Allowed: true}
+		}
+		c.Claims.SetStances(stances)
+		if next := c.reconcile(); next != atOnce {
+			t.Errorf("the next pass begins after %s, want %s", next, atOnce)
+		}
+		if got := len(c.evicted); most != 4 || got != 8 {
+			t.Errorf("%d evictions, and at most %d at the same time, want 8 and 4", got, most)
+		}
+		if got := len(c.Claims.Claimed("job-uid")); got != 8 {
+			t.Errorf("%d nodes are claimed, want those of the 8 evictions", got)
+		}
+	})
 }
 
 // recheckAfter is when a NodeJob is planned again whose nodes wait.
