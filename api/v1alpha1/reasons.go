@@ -6,7 +6,9 @@ package v1alpha1
 // Condition types of a NodeJob. kstatus (Flux, kpt) reads Reconciling and Stalled. At
 // most one of the first three is True.
 const (
-	// ConditionComplete is True when every matching node is done with the current revision.
+	// ConditionComplete is True when every matching node is done with the current revision, False while the NodeJob is
+	// Stalled, and Unknown otherwise: "Intermediate states may be indicated by setting the status of the condition to
+	// Unknown" (Kubernetes API conventions, typical status properties). Tools that wait for a result read it alone.
 	ConditionComplete = "Complete"
 	// ConditionReconciling is True while nodes run the task or continue automatically.
 	ConditionReconciling = "Reconciling"

@@ -111,7 +111,7 @@ func TestARecordThatTheManagerHasNotWrittenIsNamed(t *testing.T) {
 	startManager(t, noFaults)
 	w.node("forged-1")
 	w.job("forged", func(s *v1alpha1.NodeJobSpec) { s.Suspend = true })
-	w.condition("forged", v1alpha1.ConditionComplete, metav1.ConditionFalse, v1alpha1.ReasonSuspended)
+	w.condition("forged", v1alpha1.ConditionComplete, metav1.ConditionUnknown, v1alpha1.ReasonSuspended)
 	key := v1alpha1.RecordKey(w.namespace, "forged")
 	forged := record.Encode(record.Record{Revision: w.live("forged").Status.Revision, Outcome: record.Failed, Attempts: 9})
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "forged-1"}}

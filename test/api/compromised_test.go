@@ -176,7 +176,7 @@ func TestAMirrorPodWithTheNameOfAnAttemptHoldsThatNodeOnly(t *testing.T) {
 	made := w.podsMade()
 	victim, evil, third := w.node(w.namespace+"-1"), w.node(w.namespace+"-2"), w.node(w.namespace+"-3")
 	job := w.job("taken", func(s *v1alpha1.NodeJobSpec) { s.Suspend = true })
-	w.condition("taken", v1alpha1.ConditionComplete, metav1.ConditionFalse, v1alpha1.ReasonSuspended)
+	w.condition("taken", v1alpha1.ConditionComplete, metav1.ConditionUnknown, v1alpha1.ReasonSuspended)
 	name := task.PodName(
 		seal.Key{},
 		job,

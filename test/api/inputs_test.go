@@ -29,7 +29,7 @@ func valueIn(pod *corev1.Pod, name string) string {
 func (w *world) reads(message string) {
 	w.t.Helper()
 	w.eventually("the message says "+message, func() error {
-		if c := w.condition("reads", v1alpha1.ConditionComplete, metav1.ConditionFalse, ""); !strings.Contains(c.Message, message) {
+		if c := w.condition("reads", v1alpha1.ConditionComplete, metav1.ConditionUnknown, ""); !strings.Contains(c.Message, message) {
 			return errors.New(c.Message)
 		}
 		return nil

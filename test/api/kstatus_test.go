@@ -69,7 +69,7 @@ func TestGitOpsToolsShowEachState(t *testing.T) {
 	pod := w.podOn("kstatus-1")
 	w.shown("NodeJob", "rollout", status.InProgressStatus, progressing, "0 of 2 nodes are done")
 	w.end(pod, 0, "")
-	w.condition("rollout", v1alpha1.ConditionComplete, metav1.ConditionFalse, v1alpha1.ReasonAwaitingPromotion)
+	w.condition("rollout", v1alpha1.ConditionComplete, metav1.ConditionUnknown, v1alpha1.ReasonAwaitingPromotion)
 	w.shown("NodeJob", "rollout", status.CurrentStatus, suspended, "1 of 2 nodes are done")
 	w.change(job, `{"rollout":{"promoteTo":"all"}}`)
 	w.end(w.podOn("kstatus-2"), 1, "broken")

@@ -125,7 +125,7 @@ func TestANodeThatJoinsLaterRunsTheTask(t *testing.T) {
 	w := newWorld(t)
 	startManager(t, noFaults)
 	w.job("later", nil)
-	w.condition("later", v1alpha1.ConditionComplete, metav1.ConditionFalse, v1alpha1.ReasonNoMatchingNodes)
+	w.condition("later", v1alpha1.ConditionComplete, metav1.ConditionUnknown, v1alpha1.ReasonNoMatchingNodes)
 	w.condition("later", v1alpha1.ConditionReconciling, metav1.ConditionFalse, "")
 	w.node("joins-1")
 	w.end(w.podOn("joins-1"), 0, "")
@@ -272,7 +272,7 @@ func TestSuspendStartsNothingAndRecordsWhatRuns(t *testing.T) {
 	job := w.job("suspended", nil)
 	pod := w.podOn("sus-1")
 	must(t, admin.Patch(w.ctx, job, mergePatch(`{"spec":{"suspend":true}}`)))
-	w.condition("suspended", v1alpha1.ConditionComplete, metav1.ConditionFalse, v1alpha1.ReasonSuspended)
+	w.condition("suspended", v1alpha1.ConditionComplete, metav1.ConditionUnknown, v1alpha1.ReasonSuspended)
 	w.end(pod, 0, "")
 	w.done("suspended", "sus-1")
 	w.noPods()
@@ -409,7 +409,7 @@ func TestARemovedFailureDoesNotReappear(t *testing.T) {
 			mergePatch(fmt.Sprintf(`{"metadata":{"annotations":{%q:null}}}`, v1alpha1.RecordKey(w.namespace, "took"))),
 		),
 	)
-	w.condition("took", v1alpha1.ConditionComplete, metav1.ConditionFalse, v1alpha1.ReasonInProgress)
+	w.condition("took", v1alpha1.ConditionComplete, metav1.ConditionUnknown, v1alpha1.ReasonInProgress)
 	must(t, admin.Get(w.ctx, client.ObjectKeyFromObject(node), node))
 	node.Status.Conditions[0].Status = corev1.ConditionTrue
 	must(t, admin.Status().Update(w.ctx, node))

@@ -101,7 +101,7 @@ func TestAPercentageOfNoNodesWaitsForThem(t *testing.T) {
 			{Name: "half", Nodes: percent("50%")}, {Name: "rest"},
 		}}
 	})
-	w.condition("none", v1alpha1.ConditionComplete, metav1.ConditionFalse, v1alpha1.ReasonNoMatchingNodes)
+	w.condition("none", v1alpha1.ConditionComplete, metav1.ConditionUnknown, v1alpha1.ReasonNoMatchingNodes)
 	w.stepsAre("none", v1alpha1.StepStatus{Name: "half"}, v1alpha1.StepStatus{Name: "rest"})
 	if r := w.live("none").Status.Rollout; r.Step != "half" || !r.StableAt.IsZero() {
 		t.Errorf("with no node the rollout is %+v", r)
@@ -217,8 +217,10 @@ func TestARolloutGoesNoFurtherThanItIsPromotedTo(t *testing.T) {
 	w.node("prom-2")
 	job := w.job("promoted", func(s *v1alpha1.NodeJobSpec) { s.Rollout = v1alpha1.RolloutSpec{PromoteTo: "canary"} })
 	w.end(w.podOn("prom-1"), 0, "")
-	for _, kind := range []string{v1alpha1.ConditionComplete, v1alpha1.ConditionReconciling} {
-		c := w.condition("promoted", kind, metav1.ConditionFalse, v1alpha1.ReasonAwaitingPromotion)
+	for kind, status := range map[string]metav1.ConditionStatus{
+		v1alpha1.ConditionComplete: metav1.ConditionUnknown, v1alpha1.ConditionReconciling: metav1.ConditionFalse,
+	} {
+		c := w.condition("promoted", kind, status, v1alpha1.ReasonAwaitingPromotion)
 		wantText(
 			t,
 			c.Message,

@@ -225,7 +225,7 @@ func TestNodeDeletedInMidRun(t *testing.T) {
 		}
 		return nil
 	})
-	w.condition("deleted", v1alpha1.ConditionComplete, metav1.ConditionFalse, v1alpha1.ReasonNoMatchingNodes)
+	w.condition("deleted", v1alpha1.ConditionComplete, metav1.ConditionUnknown, v1alpha1.ReasonNoMatchingNodes)
 }
 
 func TestNodeRecreatedWithTheSameName(t *testing.T) {

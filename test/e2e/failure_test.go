@@ -288,7 +288,7 @@ func TestR19_AFailedCanaryIsRolledBackAndDrainedAndTheOthersAreSpared(t *testing
 		return nil
 	})
 	conditions.eventually(w, "broken", v1alpha1.ConditionReconciling, v1alpha1.ReasonSoaking)
-	c = w.condition("broken", v1alpha1.ConditionComplete, metav1.ConditionFalse, v1alpha1.ReasonAwaitingPromotion)
+	c = w.condition("broken", v1alpha1.ConditionComplete, metav1.ConditionUnknown, v1alpha1.ReasonAwaitingPromotion)
 	w.untouched(log, "broken", "node-2")
 	promoted := time.Now()
 	w.asTold(c.Message, "promoteTo")

@@ -176,7 +176,7 @@ func TestR18_PromotedStepByStepWithASoak(t *testing.T) {
 	awaiting := func(step string, done int32) metav1.Condition {
 		t.Helper()
 		w.counted("steps", v1alpha1.NodeCounts{Matched: 3, Done: done, Waiting: 3 - done})
-		c := w.condition("steps", v1alpha1.ConditionComplete, metav1.ConditionFalse, v1alpha1.ReasonAwaitingPromotion)
+		c := w.condition("steps", v1alpha1.ConditionComplete, metav1.ConditionUnknown, v1alpha1.ReasonAwaitingPromotion)
 		live := w.get("steps")
 		for _, kind := range []string{v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled} {
 			if !meta.IsStatusConditionFalse(live.Status.Conditions, kind) {
@@ -284,7 +284,7 @@ func TestALostCanaryStopsTheRollout(t *testing.T) {
 	rollout := func(s *v1alpha1.NodeJobSpec) { s.Rollout, s.Retry.Limit = w.canaryFirst(0), new(int32(0)) }
 	w.job("awaits", "true", nodes, rollout, func(s *v1alpha1.NodeJobSpec) { s.Rollout.PromoteTo = "canary" })
 	w.job("soaks", "true", nodes, rollout, func(s *v1alpha1.NodeJobSpec) { s.Rollout.Steps[0].SoakSeconds = 3600 })
-	w.condition("awaits", v1alpha1.ConditionComplete, metav1.ConditionFalse, v1alpha1.ReasonAwaitingPromotion)
+	w.condition("awaits", v1alpha1.ConditionComplete, metav1.ConditionUnknown, v1alpha1.ReasonAwaitingPromotion)
 	w.condition("soaks", v1alpha1.ConditionReconciling, metav1.ConditionTrue, v1alpha1.ReasonSoaking)
 	w.job("runs", w.hold(), nodes, rollout, func(s *v1alpha1.NodeJobSpec) { s.Task.TimeoutSeconds = new(int32(10)) })
 	w.began(canary)

@@ -414,7 +414,7 @@ func TestR17_OnlySelectedNodesRunTheTask(t *testing.T) {
 	// A taint excludes the task as it excludes a pod of a DaemonSet, and a toleration includes it.
 	node := w.join(cluster.NodeOptions{Taints: []corev1.Taint{{Key: "special", Effect: corev1.TaintEffectNoSchedule}}})
 	w.job("tainted", w.mark())
-	w.condition("tainted", v1alpha1.ConditionComplete, metav1.ConditionFalse, v1alpha1.ReasonNoMatchingNodes)
+	w.condition("tainted", v1alpha1.ConditionComplete, metav1.ConditionUnknown, v1alpha1.ReasonNoMatchingNodes)
 	w.wantRan(node, 0)
 	w.job("tolerating", "true", func(s *v1alpha1.NodeJobSpec) {
 		s.Nodes.Tolerations = []corev1.Toleration{{Key: "special", Operator: corev1.TolerationOpExists}}

@@ -28,7 +28,7 @@ type summary struct {
 }
 
 // conditions are Complete, Reconciling and Stalled in every pass, of which at most one is True, and also RollbackFailed
-// if there is a rollback and GateEnforced if there is a gate.
+// if there is a rollback and GateEnforced if there is a gate. Complete is Unknown until the NodeJob is complete or Stalled.
 func (sb *statusBuilder) conditions(is summary, otherwise string, gate *v1alpha1.GateStatus) []metav1.Condition {
 	conditions := make([]metav1.Condition, 0, 5)
 	for _, kind := range []string{v1alpha1.ConditionComplete, v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled} {
@@ -40,6 +40,9 @@ func (sb *statusBuilder) conditions(is summary, otherwise string, gate *v1alpha1
 			c.Reason, c.Message = v1alpha1.ReasonNotStalled, "no action needed"
 		case is.holds == "":
 			c.Message = is.message
+		}
+		if kind == v1alpha1.ConditionComplete && is.holds != kind && is.holds != v1alpha1.ConditionStalled {
+			c.Status = metav1.ConditionUnknown
 		}
 		conditions = append(conditions, c)
 	}

@@ -76,24 +76,24 @@ func TestConditions(t *testing.T) {
 		want []string
 	}{
 		"it runs": {see(newJob(one), []Node{done("a"), newNode("b"), newNode("c")}), []string{
-			"Complete=False InProgress: 1 of 3 nodes are done, 1 running; waiting: 1 WaitingForSlot (c)",
+			"Complete=Unknown InProgress: 1 of 3 nodes are done, 1 running; waiting: 1 WaitingForSlot (c)",
 			"Reconciling=True InProgress: 1 of 3 nodes are done, 1 running; waiting: 1 WaitingForSlot (c)",
 			"Stalled=False NotStalled: no action needed",
 		}},
 		"it waits for the first step": {see(newJob(inSteps(canary, rest)), []Node{newNode("b"), newNode("c")}), []string{
-			"Complete=False InProgress: 0 of 2 nodes are done, 1 running; waiting: 1 WaitingForStep (c)",
+			"Complete=Unknown InProgress: 0 of 2 nodes are done, 1 running; waiting: 1 WaitingForStep (c)",
 			"Reconciling=True InProgress: 0 of 2 nodes are done, 1 running; waiting: 1 WaitingForStep (c)",
 			"Stalled=False NotStalled: no action needed",
 		}},
 		"it soaks": {see(reached("first", ago(20), inSteps(soaked, rest)), []Node{done("a"), newNode("b"), newNode("c")}), []string{
-			"Complete=False Soaking: 1 of 3 nodes are done; waiting: 2 Soaking (b, …)",
+			"Complete=Unknown Soaking: 1 of 3 nodes are done; waiting: 2 Soaking (b, …)",
 			"Reconciling=True Soaking: 1 of 3 nodes are done; waiting: 2 Soaking (b, …); step first soaks until 2026-03-01T12:00:40Z",
 			"Stalled=False NotStalled: no action needed",
 		}},
 		"it waits for promotion": {
 			see(reached("first", time.Time{}, inSteps(canary, rest), promotedTo("first")), []Node{done("a"), newNode("b"), newNode("c")}),
 			[]string{
-				"Complete=False AwaitingPromotion: " + promote,
+				"Complete=Unknown AwaitingPromotion: " + promote,
 				"Reconciling=False AwaitingPromotion: " + promote,
 				"Stalled=False NotStalled: no action needed",
 			},
@@ -104,7 +104,7 @@ func TestConditions(t *testing.T) {
 				[]Node{done("a"), newNode("b"), newNode("c", func(n *Node) { n.Ready = corev1.ConditionUnknown })},
 			),
 			[]string{
-				"Complete=False AwaitingPromotion: " + strings.Replace(promote, "done.", "done; also waiting: 1 NodeUnreachable (c).", 1),
+				"Complete=Unknown AwaitingPromotion: " + strings.Replace(promote, "done.", "done; also waiting: 1 NodeUnreachable (c).", 1),
 				"Reconciling=False AwaitingPromotion: " + strings.Replace(
 					promote,
 					"done.",
@@ -117,7 +117,7 @@ func TestConditions(t *testing.T) {
 		"nodes have an earlier revision": {
 			see(newJob(one), []Node{newNode("a", labelled("old")), newNode("b", labelled("old")), done("c"), newNode("d")}),
 			[]string{
-				"Complete=False InProgress: 1 of 4 nodes are done (2 have an earlier revision), 1 running; waiting: 2 WaitingForSlot (b, …)",
+				"Complete=Unknown InProgress: 1 of 4 nodes are done (2 have an earlier revision), 1 running; waiting: 2 WaitingForSlot (b, …)",
 				"Reconciling=True InProgress: 1 of 4 nodes are done (2 have an earlier revision), 1 running; waiting: 2 WaitingForSlot (b, …)",
 				"Stalled=False NotStalled: no action needed",
 			},
@@ -203,7 +203,7 @@ func TestConditions(t *testing.T) {
 			},
 		},
 		"the rollout continues after failures": {see(newJob(), []Node{done("a"), failed("b"), newNode("c")}), []string{
-			"Complete=False InProgress: 1 of 3 nodes are done, 1 failed, 1 running",
+			"Complete=Unknown InProgress: 1 of 3 nodes are done, 1 failed, 1 running",
 			"Reconciling=True InProgress: 1 of 3 nodes are done, 1 failed, 1 running",
 			"Stalled=False NotStalled: no action needed",
 		}},
@@ -218,12 +218,12 @@ func TestConditions(t *testing.T) {
 			"Stalled=False NotStalled: no action needed",
 		}},
 		"no node matches because of a taint": {see(newJob(), []Node{tainted}), []string{
-			"Complete=False NoMatchingNodes: " + tooTainted,
+			"Complete=Unknown NoMatchingNodes: " + tooTainted,
 			"Reconciling=False NoMatchingNodes: " + tooTainted,
 			"Stalled=False NotStalled: no action needed",
 		}},
 		"there are no nodes": {see(newJob(), nil), []string{
-			"Complete=False NoMatchingNodes: " + noNode,
+			"Complete=Unknown NoMatchingNodes: " + noNode,
 			"Reconciling=False NoMatchingNodes: " + noNode,
 			"Stalled=False NotStalled: no action needed",
 		}},
@@ -251,7 +251,7 @@ func TestConditions(t *testing.T) {
 			},
 		},
 		"it is suspended": {see(newJob(suspend), []Node{done("a"), newNode("b")}), []string{
-			"Complete=False Suspended: spec.suspend keeps new attempts from starting; 1 of 2 nodes are done; waiting: 1 Suspended (b)",
+			"Complete=Unknown Suspended: spec.suspend keeps new attempts from starting; 1 of 2 nodes are done; waiting: 1 Suspended (b)",
 			"Reconciling=False Suspended: spec.suspend keeps new attempts from starting; 1 of 2 nodes are done; waiting: 1 Suspended (b)",
 			"Stalled=False NotStalled: no action needed",
 		}},
@@ -265,7 +265,7 @@ func TestConditions(t *testing.T) {
 				pulling("b"),
 			),
 			[]string{
-				"Complete=False PodNotStarting: 1 of 5 nodes are done, 4 running",
+				"Complete=Unknown PodNotStarting: 1 of 5 nodes are done, 4 running",
 				"Reconciling=True PodNotStarting: on 4 nodes the pod does not start (b: ImagePullBackOff: image registry.example/x; " +
 					"c: ImagePullBackOff: image registry.example/x; d: ImagePullBackOff: image registry.example/x). " +
 					"Check the image's name, that the node can pull it, and the Secrets, ConfigMaps and volumes that the pod names",
@@ -288,7 +288,7 @@ func TestConditions(t *testing.T) {
 				p.Name, p.Phase, p.Started, p.Created = "job-x", corev1.PodPending, time.Time{}, now.Add(-slowStart)
 			})),
 			[]string{
-				"Complete=False PodNotStarting: 0 of 1 node is done, 1 running",
+				"Complete=Unknown PodNotStarting: 0 of 1 node is done, 1 running",
 				"Reconciling=True PodNotStarting: on 1 node the pod does not start (a: not started for 30 s: kubectl -n ns describe pod job-x says why). " +
 					"Check the image's name, that the node can pull it, and the Secrets, ConfigMaps and volumes that the pod names",
 				"Stalled=False NotStalled: no action needed",
@@ -301,7 +301,7 @@ func TestConditions(t *testing.T) {
 				), "mesh-init"
 			})),
 			[]string{
-				"Complete=False PodNotStarting: 0 of 1 node is done, 1 running",
+				"Complete=Unknown PodNotStarting: 0 of 1 node is done, 1 running",
 				"Reconciling=True PodNotStarting: on 1 node the pod does not start (a: not started for 30 s: its init container mesh-init has not ended; its log: kubectl -n ns logs job-x -c mesh-init). " +
 					"Check the image's name, that the node can pull it, and the Secrets, ConfigMaps and volumes that the pod names",
 				"Stalled=False NotStalled: no action needed",
@@ -310,7 +310,7 @@ func TestConditions(t *testing.T) {
 		"the kubelets are silent": {
 			see(newJob(), []Node{newNode("a"), newNode("b")}, silent("b"), silent("a")),
 			[]string{
-				"Complete=False PodNotStarting: 0 of 2 nodes are done, 2 running",
+				"Complete=Unknown PodNotStarting: 0 of 2 nodes are done, 2 running",
 				"Reconciling=True PodNotStarting: on 2 nodes the pod does not start (a: the kubelet has not reported on the pod for 30 s; " +
 					"b: the kubelet has not reported on the pod for 30 s). Check that the kubelet runs, and reaches the API server: kubectl describe node a",
 				"Stalled=False NotStalled: no action needed",
@@ -319,7 +319,7 @@ func TestConditions(t *testing.T) {
 		"one kubelet is silent": {
 			see(newJob(), []Node{newNode("a"), newNode("b")}, silent("a"), pulling("b")),
 			[]string{
-				"Complete=False PodNotStarting: 0 of 2 nodes are done, 2 running",
+				"Complete=Unknown PodNotStarting: 0 of 2 nodes are done, 2 running",
 				"Reconciling=True PodNotStarting: on 2 nodes the pod does not start (a: the kubelet has not reported on the pod for 30 s; " +
 					"b: ImagePullBackOff: image registry.example/x). Check the image's name, that the node can pull it, and the Secrets, ConfigMaps and volumes that the pod names",
 				"Stalled=False NotStalled: no action needed",
@@ -327,7 +327,7 @@ func TestConditions(t *testing.T) {
 		},
 		"a rejected pod while attempts run does not stall": {
 			refused(see(newJob(), []Node{newNode("a"), newNode("b")}, newPod(newNode("a")))), []string{
-				"Complete=False PodForbidden: 0 of 2 nodes are done, 1 running; waiting: 1 PodForbidden (b)",
+				"Complete=Unknown PodForbidden: 0 of 2 nodes are done, 1 running; waiting: 1 PodForbidden (b)",
 				"Reconciling=True PodForbidden: 0 of 2 nodes are done, 1 running; waiting: 1 PodForbidden (b); exceeded quota",
 				"Stalled=False NotStalled: no action needed",
 			},
@@ -448,7 +448,7 @@ func TestStatusIsStable(t *testing.T) {
 		case c.Type == v1alpha1.ConditionReconciling && !c.LastTransitionTime.Time.Equal(turned.Now):
 			t.Errorf("Reconciling changed at %v, want now", c.LastTransitionTime)
 		case c.Type == v1alpha1.ConditionComplete && !c.LastTransitionTime.Time.Equal(now):
-			t.Errorf("Complete changed at %v, though it is False as before", c.LastTransitionTime)
+			t.Errorf("Complete changed at %v, though it is Unknown as before", c.LastTransitionTime)
 		}
 	}
 }
