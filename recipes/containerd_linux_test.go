@@ -14,9 +14,6 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
-	"sigs.k8s.io/yaml"
-
-	"github.com/everynode/everynode/api/v1alpha1"
 )
 
 // The test binary has three roles: the test, process 1 of a node, and programs that are called containerd.
@@ -145,14 +142,7 @@ func TestRecipesDoNotRunWhatOnlyCallsItselfContainerd(t *testing.T) {
 // runRecipe runs the task of a recipe on a node with these programs, and returns what it prints and its results.
 func runRecipe(t *testing.T, recipe string, programs ...string) (out, results string) {
 	t.Helper()
-	content, err := Files.ReadFile(recipe)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var job v1alpha1.NodeJob
-	if err := yaml.UnmarshalStrict(content, &job); err != nil {
-		t.Fatal(err)
-	}
+	job := nodeJob(t, recipe)
 	file := filepath.Join(t.TempDir(), "results")
 	cmd := exec.Command("/proc/self/exe", append([]string{"as-node", job.Spec.Task.Script}, programs...)...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID}

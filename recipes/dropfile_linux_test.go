@@ -4,33 +4,13 @@
 package recipes
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"sigs.k8s.io/yaml"
-
-	"github.com/everynode/everynode/api/v1alpha1"
 )
-
-// dropFile is the NodeJob of drop-file.yaml, which comes after its ConfigMap.
-func dropFile(t *testing.T) v1alpha1.NodeJob {
-	t.Helper()
-	content, err := Files.ReadFile("drop-file.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var job v1alpha1.NodeJob
-	documents := bytes.Split(content, []byte("\n---\n"))
-	if err := yaml.UnmarshalStrict(documents[len(documents)-1], &job); err != nil {
-		t.Fatal(err)
-	}
-	return job
-}
 
 // TestDropFileFollowsNoLink checks that a user with write access to the folder cannot make root write another file.
 func TestDropFileFollowsNoLink(t *testing.T) {
@@ -53,7 +33,7 @@ func TestDropFileFollowsNoLink(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	job := dropFile(t)
+	job := nodeJob(t, "drop-file.yaml")
 	run := func(script string) {
 		t.Helper()
 		cmd := exec.Command("/bin/sh", "-c", script)

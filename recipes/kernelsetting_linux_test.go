@@ -9,23 +9,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"sigs.k8s.io/yaml"
-
-	"github.com/everynode/everynode/api/v1alpha1"
 )
 
 // TestKernelSettingReportsTheValueFromBefore runs the script of the recipe with folders of the test instead of those of
 // the machine.
 func TestKernelSettingReportsTheValueFromBefore(t *testing.T) {
-	content, err := Files.ReadFile("kernel-setting.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var job v1alpha1.NodeJob
-	if err := yaml.UnmarshalStrict(content, &job); err != nil {
-		t.Fatal(err)
-	}
+	job := nodeJob(t, "kernel-setting.yaml")
 	dir := t.TempDir()
 	proc, results := filepath.Join(dir, "sys", "vm", "swappiness"), filepath.Join(dir, "results")
 	script := strings.NewReplacer("/proc/sys/", dir+"/sys/", "/etc/sysctl.d", dir+"/sysctl.d")
