@@ -73,6 +73,8 @@ func TestTheYAMLInThePagesIsAccepted(t *testing.T) {
 			for _, document := range split(t, []byte(b.content)) {
 				found++
 				switch {
+				case strings.HasPrefix(string(document), "fault-remediation:"): // values of NVSentinel: TestNVSentinelRepairsNodes
+					continue
 				case slices.Contains(chartPages, p.file) && !strings.Contains(string(document), "kind:"):
 					continue
 				case !policiesServed && strings.Contains(string(document), "kind: MutatingAdmissionPolicy"):
