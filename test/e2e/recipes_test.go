@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -452,4 +453,124 @@ func TestRecipeRebootWhenRequired(t *testing.T) {
 	}
 	wantText(t, r.worked(), "condition met", "No resources found")
 	r.takenBack(asks, fine)
+}
+
+// TestRecipePruneNode removes an image that no container uses, and no other, and old logs.
+func TestRecipePruneNode(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	node := w.join(cluster.NodeOptions{})
+	registry := w.registry()
+	certs := "/etc/containerd/certs.d/" + registry.address
+	w.sh(node, "mkdir -p "+certs+" && printf '%s' '"+registry.ca+"' > "+certs+"/ca.crt")
+	const images = "ctr -n k8s.io images ls -q"
+	image := registry.address + "/probe:1"
+	w.pulled(w.pull(node, image))
+	const old, recent = "/var/log/old.log.1", "/var/log/recent.log.1"
+	w.sh(node, "mkdir -p /var/log && head -c 8192 /dev/zero > "+old+" && cp "+old+" "+recent+" && touch -d '30 days ago' "+old)
+	before := w.sh(node, images)
+	wantText(t, before, image, pauseImage)
+	w.kubectl("-n", w.namespace, "delete", "pod", "--all", "--force", "--grace-period=0")
+	w.eventually("no container uses the image", func() error {
+		if out := w.sh(node, "ctr -n k8s.io containers ls"); strings.Contains(out, image) {
+			return errors.New(out)
+		}
+		return nil
+	})
+
+	r := w.recipe("prune-node.yaml", onNodes(node))
+	first := w.done(r.job, node)
+	wantText(t, r.worked(), "condition met", first.Results["prunable-bytes"])
+	if bytes, err := strconv.Atoi(first.Results["images-bytes"]); err != nil || bytes == 0 || first.Results["logs-bytes"] != "8192" {
+		t.Errorf("the results are %v", first.Results)
+	}
+	if after := w.sh(node, images); after != before {
+		t.Errorf("a dry run left the images %q of %q", after, before)
+	}
+	w.patchEnv(r.job, w.with("DRY_RUN", "no"))
+	if rec := r.another(node, first); rec.Results["freed-bytes"] != first.Results["prunable-bytes"] || rec.Results["prunable-bytes"] != "" {
+		t.Errorf("the results are %v, and a dry run had %v", rec.Results, first.Results)
+	}
+	after := w.sh(node, images+"; ls /var/log")
+	if strings.Contains(after, image) || strings.Contains(after, "old.log.1") {
+		t.Errorf("the node still has %s", after)
+	}
+	wantText(t, after, pauseImage, "recent.log.1")
+	r.takenBack(node)
+}
+
+// TestRecipeNodeAudit makes a finding, and repairs it.
+func TestRecipeNodeAudit(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	node := w.join(cluster.NodeOptions{})
+	const kubeconfig, label = "/etc/kubernetes/kubelet.conf", "example.com/audit-findings"
+	findings := func() []string { return strings.Fields(w.node(node).Annotations[label]) }
+	w.sh(node, "chmod 644 "+kubeconfig)
+	r := w.recipe("node-audit.yaml", onNodes(node))
+	first := w.done(r.job, node)
+	wantText(t, r.worked(), "condition met", "kubelet-kubeconfig")
+	found := findings()
+	if !slices.Contains(found, "kubelet-kubeconfig") || strconv.Itoa(len(found)) != w.node(node).Labels[label] {
+		t.Errorf("the findings are %v, and the label says %s", found, w.node(node).Labels[label])
+	}
+	w.sh(node, "chmod 600 "+kubeconfig)
+	w.unlabel(r.job, node)
+	if r.another(node, first); slices.Contains(findings(), "kubelet-kubeconfig") {
+		t.Errorf("the findings are still %v", findings())
+	}
+	r.takenBack(node)
+	if _, there := w.node(node).Labels[label]; there {
+		t.Error("the node still has the label")
+	}
+}
+
+// TestRecipeHugePages does not run in parallel: huge pages are a setting of the whole machine. A node that has the pages is not
+// cordoned; on another one, the run continues while its kubelet restarts.
+func TestRecipeHugePages(t *testing.T) {
+	w := newWorld(t)
+	const proc, resource = "/proc/sys/vm/nr_hugepages", corev1.ResourceName("hugepages-2Mi")
+	node := w.join(cluster.NodeOptions{Labels: map[string]string{"example.com/huge-pages": "wanted"}})
+	was, err := strconv.Atoi(w.sh(node, "cat "+proc))
+	must(t, err)
+	t.Cleanup(func() { w.sh("node-2", fmt.Sprintf("echo %d > %s", was, proc)) })
+	before := w.sh(node, "pgrep -x kubelet")
+	mine := func(s *v1alpha1.NodeJobSpec) { s.Nodes.Selector.MatchLabels["world"] = w.namespace }
+	pages := strconv.Itoa(was + 2)
+	r := w.recipe("huge-pages.yaml", mine, w.with("PAGES", pages))
+	rec := w.done(r.job, node)
+	if rec.Attempts != 1 || rec.Results["restarted"] != "yes" || rec.Results["was"] != strconv.Itoa(was) {
+		t.Errorf("the record is %+v", rec)
+	}
+	if after := w.sh(node, "pgrep -x kubelet"); after == before {
+		t.Error("the kubelet was not restarted")
+	}
+	counts := func(pages int) {
+		t.Helper()
+		w.eventually(fmt.Sprintf("the kubelet counts %d pages", pages), func() error {
+			got := w.node(node).Status.Capacity[resource]
+			if got.Value() != int64(pages)<<21 {
+				return fmt.Errorf("it counts %s", got.String())
+			}
+			return nil
+		})
+	}
+	counts(was + 2)
+	wantText(t, r.worked(), "condition met")
+	if w.node(node).Spec.Unschedulable {
+		t.Error("the node is cordoned")
+	}
+	before = w.sh(node, "pgrep -x kubelet")
+	if rec := r.again(node); !rec.IsAlreadyDone() {
+		t.Errorf("the record is %+v", rec)
+	}
+	if after := w.sh(node, "pgrep -x kubelet"); after != before {
+		t.Error("the kubelet was restarted again")
+	}
+	r.takenBack(node)
+	if got := w.sh(node, "cat "+proc); got != strconv.Itoa(was) {
+		t.Errorf("%s pages are reserved, want %d again", got, was)
+	}
+	counts(was)
+	w.wantMissing(node, "/etc/sysctl.d/zz-everynode-hugepages.conf")
 }
