@@ -324,11 +324,11 @@ type RerunSpec struct {
 	// +optional
 	OnReboot bool `json:"onReboot,omitempty"`
 
-	// onInputChange reruns the task if the values that task.env takes from the Node (valueFrom.nodeFieldRef) differ from those of the
-	// last run, which must have succeeded with the same revision. The rerun starts at least 60 seconds after the end of that run. A
-	// value that is missing or invalid does not rerun the task. The default is false.
+	// onNodeFieldChange reruns the task if the values that task.env takes from the Node (valueFrom.nodeFieldRef) differ from those of
+	// the last run, which must have succeeded with the same revision. The rerun starts at least 60 seconds after the end of that run.
+	// A value that is missing or invalid does not rerun the task. The default is false.
 	// +optional
-	OnInputChange bool `json:"onInputChange,omitempty"`
+	OnNodeFieldChange bool `json:"onNodeFieldChange,omitempty"`
 
 	// periodSeconds reruns the task periodically, in seconds: 10 to 31536000. The runs on the nodes are spread over the period. The
 	// first rerun takes place at least half a period after the success. With 0, which is the default, the task is not rerun

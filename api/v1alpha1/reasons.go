@@ -92,7 +92,8 @@ const (
 	ReasonWaitingForStep = "WaitingForStep"
 	// ReasonBackingOff means that the last attempt failed or was disrupted; the next waits.
 	ReasonBackingOff = "BackingOff"
-	// ReasonRerunDelayed means that values of the Node have changed (rerun.onInputChange), and the rerun waits for a minute after the last run.
+	// ReasonRerunDelayed means that values of the Node have changed (rerun.onNodeFieldChange), and the rerun waits for a minute after
+	// the last run.
 	ReasonRerunDelayed = "RerunDelayed"
 	// ReasonNotReported means that the node has not reported a Ready condition yet.
 	ReasonNotReported = "NotReported"

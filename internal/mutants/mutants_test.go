@@ -326,10 +326,10 @@ var mutants = map[string]mutant{
 		"inputs.go", "j.nodeValues(r.node); v.Reason != \"\" {", "j.nodeValues(r.node); v.Reason != \"\" && r.phase != task.Task {",
 	},
 	"a change of a value does not start a rerun": {
-		"rerun.go", "case rerun.OnInputChange && inputsChanged(", "case false && inputsChanged(",
+		"rerun.go", "case rerun.OnNodeFieldChange && inputsChanged(", "case false && inputsChanged(",
 	},
-	"a change of a value starts a rerun that nobody has asked for": {
-		"rerun.go", "case rerun.OnInputChange && inputsChanged(", "case inputsChanged(",
+	"a change of a value starts a rerun although onNodeFieldChange is not set": {
+		"rerun.go", "case rerun.OnNodeFieldChange && inputsChanged(", "case inputsChanged(",
 	},
 	"a change of a value starts a rerun without a pause": {
 		"inputs.go", "at := r.past(rec.EndedAt()).Add(inputPause)", "at := r.past(rec.EndedAt())",

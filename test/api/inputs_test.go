@@ -50,7 +50,7 @@ func TestAValueOfTheNodeThatChangesRunsTheTaskAgain(t *testing.T) {
 			{Name: "RACK", ValueFrom: from("metadata.labels['example.com/rack']", nil)},
 			{Name: "BOND", ValueFrom: from("metadata.annotations['example.com/bond']", new("none"))},
 		}
-		s.Rerun.OnInputChange = true
+		s.Rerun.OnNodeFieldChange = true
 	})
 	w.reads("waiting: 1 " + v1alpha1.ReasonNodeFieldNotFound + " (input-1)")
 	w.label("input-1", "example.com/rack", "7")

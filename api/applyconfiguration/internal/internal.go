@@ -1205,13 +1205,13 @@ var schemaYAML = typed.YAMLObject(`types:
 - name: com.github.everynode.everynode.api.v1alpha1.RerunSpec
   map:
     fields:
-    - name: onInputChange
-      type:
-        scalar: boolean
     - name: onMachineChange
       type:
         scalar: boolean
       default: true
+    - name: onNodeFieldChange
+      type:
+        scalar: boolean
     - name: onReboot
       type:
         scalar: boolean

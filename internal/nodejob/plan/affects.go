@@ -158,7 +158,7 @@ func mayRerun(job *v1alpha1.NodeJob, node *Node, rec *record.Record, now time.Ti
 	if onMachineChange(job) && differ(rec.MachineID, node.MachineID) || job.Spec.Rerun.OnReboot && differ(rec.BootID, node.BootID) {
 		return true
 	}
-	if job.Spec.Rerun.OnInputChange && inputsChanged(job, node, rec) {
+	if job.Spec.Rerun.OnNodeFieldChange && inputsChanged(job, node, rec) {
 		return true
 	}
 	if len(rec.RemovedLabels) > 0 && slices.ContainsFunc(job.Spec.RemoveLabels, func(key string) bool { _, is := node.Labels[key]; return is }) {

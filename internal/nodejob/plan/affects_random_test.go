@@ -133,7 +133,7 @@ func (s *small) inputs(spec *v1alpha1.NodeJobSpec) {
 			)
 		}
 	}
-	spec.Rerun.OnInputChange = len(spec.Task.Env) > 0 && s.IntN(2) == 0
+	spec.Rerun.OnNodeFieldChange = len(spec.Task.Env) > 0 && s.IntN(2) == 0
 }
 
 func (s *small) node(i int, done bool) *corev1.Node {

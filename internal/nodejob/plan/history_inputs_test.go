@@ -35,7 +35,7 @@ func (h *history) someInputs(seed int64) {
 	}
 	ref := &v1alpha1.NodeFieldSelector{FieldPath: "metadata.annotations['" + rackKey + "']"}
 	h.job.Spec.Task.Env = []v1alpha1.EnvVar{{Name: "RACK", ValueFrom: &v1alpha1.EnvVarSource{NodeFieldRef: ref}}}
-	if h.job.Spec.Rerun.OnInputChange = seed%2 == 0; h.job.Spec.Rerun.OnInputChange {
+	if h.job.Spec.Rerun.OnNodeFieldChange = seed%2 == 0; h.job.Spec.Rerun.OnNodeFieldChange {
 		for i := range h.job.Spec.Rollout.Steps {
 			h.job.Spec.Rollout.Steps[i].SoakSeconds = 0 // the oracle of soaks does not know reruns
 		}
@@ -98,7 +98,7 @@ func (h *history) checkValues(seen *Node, a task.Attempt) {
 // mayRunWith reports whether a node that has succeeded may run again because of its value.
 func (h *history) mayRunWith(seen *Node, key string) bool {
 	value, valid := valueOf(seen)
-	if !h.takes || !h.job.Spec.Rerun.OnInputChange || !valid || value == h.ranWith[key] {
+	if !h.takes || !h.job.Spec.Rerun.OnNodeFieldChange || !valid || value == h.ranWith[key] {
 		return false
 	}
 	pause := inputPause
@@ -111,7 +111,7 @@ func (h *history) mayRunWith(seen *Node, key string) bool {
 // hasOtherValue reports whether a node has another value than in the run on record, and runs again because of it.
 func (h *history) hasOtherValue(node *Node, rec *record.Record) bool {
 	value, valid := valueOf(node)
-	return h.takes && h.job.Spec.Rerun.OnInputChange && valid && rec.Inputs != "" &&
+	return h.takes && h.job.Spec.Rerun.OnNodeFieldChange && valid && rec.Inputs != "" &&
 		rec.Inputs != task.NodeValues{Values: map[string]string{"RACK": value}}.Hash()
 }
 

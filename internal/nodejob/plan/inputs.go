@@ -11,11 +11,11 @@ import (
 	"github.com/everynode/everynode/internal/nodejob/task"
 )
 
-// inputPause is the least time between the end of a run and a rerun because of rerun.onInputChange. A node can change its own
+// inputPause is the least time between the end of a run and a rerun because of rerun.onNodeFieldChange. A node can change its own
 // annotations and many of its labels at any time, and would otherwise run the task without a pause.
 const inputPause = 60 * time.Second
 
-// afterInputPause is when a node reruns the task because of rerun.onInputChange, which does not delay the next scheduled run.
+// afterInputPause is when a node reruns the task because of rerun.onNodeFieldChange, which does not delay the next scheduled run.
 func (r *recordReader) afterInputPause(rec *record.Record, due time.Time) time.Time {
 	at := r.past(rec.EndedAt()).Add(inputPause)
 	if due.IsZero() {
@@ -24,8 +24,8 @@ func (r *recordReader) afterInputPause(rec *record.Record, due time.Time) time.T
 	return earlier(at, due)
 }
 
-// inputsReason is why a node reruns the task because of rerun.onInputChange.
-const inputsReason = "the values that task.env takes from the Node have changed (rerun.onInputChange); it starts at least 60 s after the last run"
+// inputsReason is why a node reruns the task because of rerun.onNodeFieldChange.
+const inputsReason = "the values that task.env takes from the Node have changed (rerun.onNodeFieldChange); it starts at least 60 s after the last run"
 
 // readNodeValues reads the values that task.env takes from a node.
 func readNodeValues(spec *v1alpha1.NodeJobSpec, node *Node) task.NodeValues {

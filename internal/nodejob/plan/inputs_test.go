@@ -118,7 +118,7 @@ func TestANodeWithoutItsValueDoesNotDelayOthers(t *testing.T) {
 
 // TestInputChange tests when a change of its values reruns the task on a node that is done.
 func TestInputChange(t *testing.T) {
-	onChange := func(j *v1alpha1.NodeJob) { j.Spec.Rerun.OnInputChange = true }
+	onChange := func(j *v1alpha1.NodeJob) { j.Spec.Rerun.OnNodeFieldChange = true }
 	every := func(j *v1alpha1.NodeJob) { j.Spec.Rerun.PeriodSeconds = 10 }
 	ended := func(seconds int) func(*record.Record) {
 		return func(r *record.Record) { r.FinishedAt = ago(seconds) }
@@ -133,7 +133,7 @@ func TestInputChange(t *testing.T) {
 		waits int
 	}{
 		"a change alone is no reason": {node: []func(*Node){had(hadBond("lacp")), bonded("active")}},
-		"with rerun.onInputChange it is one": {
+		"with rerun.onNodeFieldChange it is one": {
 			job:  []func(*v1alpha1.NodeJob){onChange},
 			node: []func(*Node){had(hadBond("lacp")), bonded("active")},
 			want: starts,

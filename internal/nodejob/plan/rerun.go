@@ -94,7 +94,7 @@ func (r *recordReader) readRerun(node *Node, was *recordState) {
 		was.rerunReason = "the label " + key + ", which the last success removed, was set again"
 	case !due.IsZero() && !r.in.Now.Before(due):
 		was.rerunReason = fmt.Sprintf("it runs every %d s (rerun.periodSeconds)", rerun.PeriodSeconds)
-	case rerun.OnInputChange && inputsChanged(r.in.Job, node, rec) && rec.Revision == r.in.Revision:
+	case rerun.OnNodeFieldChange && inputsChanged(r.in.Job, node, rec) && rec.Revision == r.in.Revision:
 		was.rerunReason, was.notBefore = inputsReason, r.afterInputPause(rec, due)
 	default:
 		was.due = due

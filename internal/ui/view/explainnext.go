@@ -173,7 +173,7 @@ func (e Explain) again() string {
 	if r.OnReboot {
 		ways = append(ways, "a reboot")
 	}
-	if r.OnInputChange {
+	if r.OnNodeFieldChange {
 		ways = append(ways, "a change of the values that task.env takes from the Node")
 	}
 	if !e.State.Until.IsZero() {

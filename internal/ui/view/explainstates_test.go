@@ -267,16 +267,16 @@ func TestSentencesAboutANode(t *testing.T) {
 			"it runs automatically when the Node has the value. To see what it has: kubectl describe node node-1",
 		},
 		"with a value that has just changed": {
-			func(j *v1alpha1.NodeJob) { takesRack(j); j.Spec.Rerun.OnInputChange = true },
+			func(j *v1alpha1.NodeJob) { takesRack(j); j.Spec.Rerun.OnNodeFieldChange = true },
 			func(n *plan.Node) {
 				ran(n, func(r *record.Record) { r.Inputs, r.FinishedAt = "other", before(20*time.Second) })
 				n.Labels["example.com/rack"] = "7"
 			},
-			"node-setup/somaxconn waits to run again on node-1, where it succeeded 20s ago: the values that task.env takes from the Node have changed (rerun.onInputChange); it starts at least 60 s after the last run, until 12:30:40 UTC (in 40s).",
+			"node-setup/somaxconn waits to run again on node-1, where it succeeded 20s ago: the values that task.env takes from the Node have changed (rerun.onNodeFieldChange); it starts at least 60 s after the last run, until 12:30:40 UTC (in 40s).",
 			"no action needed: it starts automatically",
 		},
 		"done with a value that it has": {
-			func(j *v1alpha1.NodeJob) { takesRack(j); j.Spec.Rerun.OnInputChange = true },
+			func(j *v1alpha1.NodeJob) { takesRack(j); j.Spec.Rerun.OnNodeFieldChange = true },
 			func(n *plan.Node) { ran(n, func(*record.Record) {}); n.Labels["example.com/rack"] = "7" },
 			"node-setup/somaxconn has been done on node-1 since 12:21:00 UTC (9m ago).",
 			"it runs again after a change of the task, or a change of the values that task.env takes from the Node, or kubectl everynode -n node-setup rerun somaxconn node-1",

@@ -17,10 +17,10 @@ type RerunSpecApplyConfiguration struct {
 	// onReboot reruns the task if the node has rebooted since the task succeeded, that is, if its boot ID has changed. The default is
 	// false.
 	OnReboot *bool `json:"onReboot,omitempty"`
-	// onInputChange reruns the task if the values that task.env takes from the Node (valueFrom.nodeFieldRef) differ from those of the
-	// last run, which must have succeeded with the same revision. The rerun starts at least 60 seconds after the end of that run. A
-	// value that is missing or invalid does not rerun the task. The default is false.
-	OnInputChange *bool `json:"onInputChange,omitempty"`
+	// onNodeFieldChange reruns the task if the values that task.env takes from the Node (valueFrom.nodeFieldRef) differ from those of
+	// the last run, which must have succeeded with the same revision. The rerun starts at least 60 seconds after the end of that run.
+	// A value that is missing or invalid does not rerun the task. The default is false.
+	OnNodeFieldChange *bool `json:"onNodeFieldChange,omitempty"`
 	// periodSeconds reruns the task periodically, in seconds: 10 to 31536000. The runs on the nodes are spread over the period. The
 	// first rerun takes place at least half a period after the success. With 0, which is the default, the task is not rerun
 	// periodically.
@@ -59,11 +59,11 @@ func (b *RerunSpecApplyConfiguration) WithOnReboot(value bool) *RerunSpecApplyCo
 	return b
 }
 
-// WithOnInputChange sets the OnInputChange field in the declarative configuration to the given value
+// WithOnNodeFieldChange sets the OnNodeFieldChange field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the OnInputChange field is set to the value of the last call.
-func (b *RerunSpecApplyConfiguration) WithOnInputChange(value bool) *RerunSpecApplyConfiguration {
-	b.OnInputChange = &value
+// If called multiple times, the OnNodeFieldChange field is set to the value of the last call.
+func (b *RerunSpecApplyConfiguration) WithOnNodeFieldChange(value bool) *RerunSpecApplyConfiguration {
+	b.OnNodeFieldChange = &value
 	return b
 }
 
