@@ -91,6 +91,10 @@ bench-many: ## Measure the manager with many NodeJobs on simulated nodes (N, JOB
 bench-budget: ## Measure a NodeDisruptionBudget on simulated nodes, beside none (N, OUT).
 	$(RUN_BENCH) -nodes=$(N) -pairs=1 -base=0 -out='$(OUT)' -only='^budget$$' -command='make bench-budget N=$(N)' -count=false -idle=2m $(BENCHFLAGS)
 
+.PHONY: bench-checks
+bench-checks: ## Measure checks before the task on simulated nodes, beside none (N, OUT).
+	$(RUN_BENCH) -nodes=$(N) -pairs=1 -base=0 -out='$(OUT)' -only='^checks$$' -command='make bench-checks N=$(N)' -count=false -idle=0 $(BENCHFLAGS)
+
 .PHONY: bench-real
 bench-real: ## Measure Everynode and the DaemonSet pattern on 4 real nodes; needs Linux and root (PAIRS, OUT).
 	$(RUN_BENCH) -real -nodes=4 -pairs=$(PAIRS) -out='$(OUT)' -command='make bench-real PAIRS=$(PAIRS)' $(BENCHFLAGS)

@@ -123,7 +123,7 @@ type kind struct {
 
 func (k kind) String() string {
 	switch k.subject {
-	case report.CommandLine, report.Many, report.Budget, report.Plain:
+	case report.CommandLine, report.Many, report.Budget, report.Checks, report.Plain:
 		return string(k.subject)
 	default:
 		mode, _, _ := strings.Cut(string(k.mode), " ")
@@ -144,7 +144,8 @@ func (b *Bench) kinds() []kind {
 		return kinds
 	}
 	kinds = append(kinds, kind{report.Unchecked, report.Existing}, kind{report.Unchecked, report.Join},
-		kind{report.CommandLine, report.Existing}, kind{report.Many, report.Existing}, kind{report.Budget, report.Existing})
+		kind{report.CommandLine, report.Existing}, kind{report.Many, report.Existing}, kind{report.Budget, report.Existing},
+		kind{report.Checks, report.Existing})
 	return slices.DeleteFunc(kinds, func(k kind) bool { return !b.Only.MatchString(k.String()) })
 }
 
@@ -278,7 +279,7 @@ func (w *world) run(ctx context.Context, run *report.Run) error {
 		return err
 	}
 	switch w.subject {
-	case report.Plain, report.Many, report.Budget: // they begin until all is created or complete
+	case report.Plain, report.Many, report.Budget, report.Checks: // they begin until all is created or complete
 		run.Set(report.Times, report.Complete, time.Since(before.at).Seconds())
 	default:
 	}
@@ -327,7 +328,7 @@ func (w *world) ended(c counts) bool {
 	switch w.subject {
 	case report.Plain:
 		return c.ended == w.Nodes
-	case report.Many, report.Budget:
+	case report.Many, report.Budget, report.Checks:
 		return c.pods == 0
 	default:
 		return c.done == w.Nodes && c.pods == 0

@@ -151,4 +151,5 @@ func (w *world) rest(ctx context.Context, budgets string) error {
 func (w *world) noteCPU(what string, used map[string]float64, per float64) {
 	w.note(what+": CPU seconds of the manager", used[report.Own]/per)
 	w.note(what+": CPU seconds of the control plane", used[report.ControlPlane]/per)
+	w.note(what+": CPU seconds of the API server", used["kube-apiserver"]/per)
 }

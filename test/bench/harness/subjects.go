@@ -95,6 +95,8 @@ func (w *world) begin(ctx context.Context) error {
 		return w.runMany(ctx)
 	case report.Budget:
 		return w.runBudget(ctx)
+	case report.Checks:
+		return w.runChecks(ctx)
 	case report.Floor, report.Recorded:
 		return w.program.tell()
 	case report.DaemonSet:
@@ -146,13 +148,17 @@ func (w *world) nodeJob() []byte {
 
 // nodeJob returns a NodeJob with more fields of its spec than the task.
 func nodeJob(name, script, spec string) []byte {
+	return nodeJobOf(name, fmt.Sprintf("{script: %q}", script), spec)
+}
+
+func nodeJobOf(name, task, spec string) []byte {
 	return fmt.Appendf(nil, `apiVersion: everynode.dev/v1alpha1
 kind: NodeJob
 metadata: {name: %s, namespace: %s}
 spec:
-  task: {script: %q}
+  task: %s
   %s
-`, name, subject.Namespace, script, spec)
+`, name, subject.Namespace, task, spec)
 }
 
 // create makes an object from YAML with one request. dryRun is empty, or metav1.DryRunAll.
@@ -184,7 +190,7 @@ func (w *world) untilGated(ctx context.Context) error {
 // untilComplete waits until the object reports completion, if it does so: a DaemonSet whose pods are created and deleted does not.
 func (w *world) untilComplete(ctx context.Context, run *report.Run, begin time.Time) error {
 	switch w.subject {
-	case report.Floor, report.Recorded, report.DaemonSet, report.Many, report.Budget, report.Plain:
+	case report.Floor, report.Recorded, report.DaemonSet, report.Many, report.Budget, report.Checks, report.Plain:
 		return nil
 	default:
 	}

@@ -66,17 +66,19 @@ const (
 	Gated     Subject = "everynode-gate"
 	Default   Subject = "everynode-default"
 	Unchecked Subject = "everynode-without-policies"
-	// CommandLine is a run of kubectl everynode, Many are many NodeJobs, and Budget is a NodeDisruptionBudget.
+	// CommandLine is a run of kubectl everynode, Many are many NodeJobs, Budget is a NodeDisruptionBudget, and Checks are checks
+	// before the task.
 	CommandLine Subject = "command-line"
 	Many        Subject = "many"
 	Budget      Subject = "budget"
+	Checks      Subject = "checks"
 	// Plain are pods that are created in a plain loop, to show how fast the simulator of nodes is.
 	Plain Subject = "simulator"
 )
 
 // Subjects returns all of them, in the order of the report.
 func Subjects() []Subject {
-	return []Subject{Floor, Recorded, DaemonSet, Everynode, Gated, Default, Unchecked, CommandLine, Many, Budget, Plain}
+	return []Subject{Floor, Recorded, DaemonSet, Everynode, Gated, Default, Unchecked, CommandLine, Many, Budget, Checks, Plain}
 }
 
 // Section is a kind of figures.

@@ -84,7 +84,7 @@ func parse(args []string) (*options, error) {
 	set.IntVar(&o.Nodes, "nodes", 1000, "nodes of each run")
 	set.IntVar(&o.Pairs, "pairs", 3, "repetitions: how often each subject is measured in each mode")
 	set.StringVar(&o.Out, "out", "", "folder for the report; a temporary one if it is empty")
-	set.StringVar(&o.only, "only", "", "a regular expression: runs to make, such as floor/existing, everynode-gate/join, command-line, many, budget or simulator")
+	set.StringVar(&o.only, "only", "", "a regular expression: runs to make, such as floor/existing, everynode-gate/join, command-line, many, budget, checks or simulator")
 	set.StringVar(&o.without, "without", "", "policies that everynode-without-policies lacks, separated by commas; all if it is empty")
 	set.IntVar(&o.Base, "base", -1, "also make each run on so many nodes, to compare the cost per node; 0 not to, -1 for 1000 if there are at least 2000 nodes")
 	set.DurationVar(&o.Idle, "idle", time.Minute, "how long to measure what is idle; 0 not to")
