@@ -20,6 +20,9 @@ var shardsAtOnce = shards.Flag("API server")
 // permissionsVariable names the file to which a shard writes the permissions that its managers have used.
 const permissionsVariable = "EVERYNODE_TEST_PERMISSIONS"
 
+// longest is the test that takes several times as long as any other.
+const longest = "TestNoFaultOfAWriteChangesWhatARolloutComesTo"
+
 // runShards fails as a single process with all of the tests would.
 func runShards(n int) int {
 	dir, err := os.MkdirTemp("", "everynode-shards-")
@@ -29,7 +32,7 @@ func runShards(n int) int {
 	}
 	code := shards.Run(n, func(shard int) []string {
 		return []string{permissionsVariable + "=" + filepath.Join(dir, fmt.Sprint(shard))}
-	})
+	}, longest)
 	if code != 0 {
 		return code
 	}

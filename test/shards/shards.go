@@ -37,10 +37,11 @@ type shard struct {
 }
 
 // Run runs the tests that -run selects in at most n processes of this program, and returns the exit code. env returns
-// environment variables of a process, by its number from 0 to n-1. There is a line for each process that ends, and with -v
+// environment variables of a process, by its number from 0 to n-1. A test whose name is alone, which takes as long as many others, is in a
+// process of its own. There is a line for each process that ends, and with -v
 // for each test. Then follow the outputs of the processes, those that failed last, and a summary of the failed tests, because
 // a CI system may show only the end of a long output.
-func Run(n int, env func(shard int) []string) (code int) {
+func Run(n int, env func(shard int) []string, alone string) (code int) {
 	tests, below, err := list()
 	if err == nil && len(tests) == 0 {
 		err = errors.New("-run selects none")
@@ -49,7 +50,7 @@ func Run(n int, env func(shard int) []string) (code int) {
 		fmt.Println("listing the tests:", err)
 		return 1
 	}
-	parts := divide(tests, n)
+	parts := divide(tests, n, alone)
 	start := time.Now()
 	var running sync.WaitGroup
 	for _, s := range parts {
@@ -103,14 +104,20 @@ func failures(output string) string {
 	return summary.String()
 }
 
-// divide deals the tests out: neighbors, which are of one file and often alike, go to different shards.
-func divide(tests []string, n int) []*shard {
+// divide deals the tests out: neighbors, which are of one file and often alike, go to different shards. If there are several shards, the
+// first one has only the test alone.
+func divide(tests []string, n int, alone string) []*shard {
 	parts := make([]*shard, min(n, len(tests)))
 	for i := range parts {
 		parts[i] = &shard{number: i}
 	}
+	others := parts
+	if i := slices.Index(tests, alone); i >= 0 && len(parts) > 1 {
+		parts[0].tests = []string{alone}
+		tests, others = slices.Delete(slices.Clone(tests), i, i+1), parts[1:]
+	}
 	for i, test := range tests {
-		s := parts[i%len(parts)]
+		s := others[i%len(others)]
 		s.tests = append(s.tests, test)
 	}
 	return parts

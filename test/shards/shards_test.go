@@ -20,7 +20,7 @@ const variable = "EVERYNODE_SHARD"
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if *shards > 1 {
-		os.Exit(Run(*shards, func(int) []string { return []string{variable + "=yes"} }))
+		os.Exit(Run(*shards, func(int) []string { return []string{variable + "=yes"} }, ""))
 	}
 	os.Exit(m.Run())
 }
@@ -102,5 +102,30 @@ func TestShardsWithoutTestsFail(t *testing.T) {
 	out, err := runSelf(t, "-test.run=^TestNothing$")
 	if err == nil || !strings.Contains(out, "-run selects none") {
 		t.Errorf("%v:\n%s", err, out)
+	}
+}
+
+func TestDivide(t *testing.T) {
+	tests := []string{"A", "B", "C", "D", "E"}
+	for name, tt := range map[string]struct {
+		n     int
+		alone string
+		want  string
+	}{
+		"neighbors are in different shards":      {2, "", "[A C E] [B D]"},
+		"a long test is in a shard of its own":   {3, "C", "[C] [A D] [B E]"},
+		"a long test that is not selected":       {2, "F", "[A C E] [B D]"},
+		"one shard has all tests":                {1, "C", "[A B C D E]"},
+		"there are never more shards than tests": {9, "B", "[B] [A] [C] [D] [E]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for _, s := range divide(tests, tt.n, tt.alone) {
+				got = append(got, fmt.Sprint(s.tests))
+			}
+			if got := strings.Join(got, " "); got != tt.want {
+				t.Errorf("the shards have %s, want %s", got, tt.want)
+			}
+		})
 	}
 }
