@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package nodecondition reads and writes the node conditions of KEP-5683, Node Lifecycle Conditions, by which tools say that a node
-// is drained or maintained, and the conditions that NodeJobs publish. Source: the constants of k8s.io/api core/v1 as of Kubernetes 1.37, and the text of the KEP (alpha2). By
-// the KEP, any authorized client may write them, the latest write counts, and a client ends a state by removing its condition or by
-// setting it to False. It defines no owner, so this package does: a condition belongs to Everynode if its reason is Reason, and its
-// message is the namespace and name of a NodeJob.
+// is drained or maintained, and the conditions that NodeJobs publish. Source: the constants of k8s.io/api core/v1 as of Kubernetes
+// 1.37, and the text of the KEP (alpha2). By the KEP, any authorized client may write them, the latest write counts, and a client ends
+// a state by removing its condition or by setting it to False. It defines no owner, so this package does: a condition belongs to
+// Everynode if its reason is Reason, and its message is the namespace and name of a NodeJob.
 package nodecondition
 
 import (
