@@ -50,6 +50,12 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.EnvVarSourceApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ExcludedNodes"):
 		return &apiv1alpha1.ExcludedNodesApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("FileItem"):
+		return &apiv1alpha1.FileItemApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("FilesFromObject"):
+		return &apiv1alpha1.FilesFromObjectApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("FilesSource"):
+		return &apiv1alpha1.FilesSourceApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("GateSpec"):
 		return &apiv1alpha1.GateSpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("GateStatus"):

@@ -19,6 +19,7 @@ import (
 // +kubebuilder:validation:XValidation:rule="!has(self.command) || !has(self.interpreter)",message="task.interpreter works with task.script and task.scriptFrom only: with task.command, name the interpreter first in the command"
 // +kubebuilder:validation:XValidation:rule="!has(self.template) || !has(self.interpreter)",message="task.interpreter works with task.script and task.scriptFrom only: with task.template, set command in the template's container"
 // +kubebuilder:validation:XValidation:rule="!has(self.template) || !has(self.env)",message="task.env works with task.script, task.scriptFrom and task.command only: with task.template, set env in the template's container"
+// +kubebuilder:validation:XValidation:rule="!has(self.template) || !has(self.files)",message="task.files works with task.script, task.scriptFrom and task.command only: with task.template, set volumes in the template"
 // +kubebuilder:validation:XValidation:rule="!has(self.template) || !has(self.output) || !has(self.output.archive) || self.output.archive == 'Never'",message="task.output.archive works with task.script, task.scriptFrom and task.command only: with task.template, collect the logs of the template's containers"
 // +kubebuilder:validation:XValidation:rule="!has(self.template) || !has(self.check)",message="task.check works with task.script, task.scriptFrom and task.command only: with task.template, check the result in the template's own container and end it with another exit code than 0"
 // +kubebuilder:validation:XValidation:rule="!has(self.env) || self.env.all(e, !e.name.startsWith('EVERYNODE_'))",message="names in task.env must not begin with EVERYNODE_, which is reserved for Everynode: choose another name"
@@ -41,7 +42,8 @@ type TaskSpec struct {
 	ScriptFrom *ScriptSource `json:"scriptFrom,omitempty"`
 
 	// command is a program of the node and its arguments: at most 65536 bytes. It runs as script does, but without a shell: the
-	// arguments are passed to the program unchanged. A name without a slash is looked up in the PATH of the node.
+	// arguments are passed to the program unchanged. A name without a slash is looked up in the PATH of the node. With files,
+	// $(EVERYNODE_FILES) is replaced by the path of the files.
 	//
 	// Example: ["systemctl", "restart", "chrony"]
 	// +optional
@@ -58,7 +60,7 @@ type TaskSpec struct {
 	Template *corev1.PodTemplateSpec `json:"template,omitempty"`
 
 	// interpreter is the command of the node that runs the script. If unset, the first line of the script with #! names it; without
-	// such a line it is /bin/sh.
+	// such a line it is /bin/sh. With files, $(EVERYNODE_FILES) is replaced by the path of the files.
 	//
 	// Example: ["/bin/bash", "-eu"]
 	// +optional
@@ -104,6 +106,16 @@ type TaskSpec struct {
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=16
 	Inputs []ContentRef `json:"inputs,omitempty"`
+
+	// files are folders with files, which script, scriptFrom, command, check and rollback find in $EVERYNODE_FILES/NAME while their
+	// pod runs. They are not copied to the disk of the node. The content is part of the revision.
+	//
+	// Example: [{name: agent, configMap: {name: agent, defaultMode: 0755}}]
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=16
+	Files []FilesSource `json:"files,omitempty"`
 
 	// check is a script that runs after the task has succeeded, in the same pod and within the same time limit. If the node is
 	// rebooted, it runs after the reboot, in a pod of its own. The attempt fails if its exit code is not 0. With before, it also runs

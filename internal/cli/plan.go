@@ -233,42 +233,60 @@ func (o *planOptions) fetch(ctx context.Context, file *planFile, v *view.Plan) o
 			}
 			return observe.ScriptIn(configMap, ref.Key)
 		},
-		Contents: func() ([]string, *task.Obstacle, error) { return o.contents(ctx, file, v) },
+		Contents: func(contents []task.Content) ([]string, *task.Obstacle, error) { return o.contents(ctx, file, v, contents) },
 	}
 }
 
-// contents returns hashes of the objects in task.inputs. If the user may not read a Secret, or a Secret does not
-// exist yet, the revision is only a guess.
-func (o *planOptions) contents(ctx context.Context, file *planFile, v *view.Plan) ([]string, *task.Obstacle, error) {
-	guess := func(as string, ref v1alpha1.ContentRef, why any) {
-		v.Notes = append(v.Notes, fmt.Sprintf("the revision is a guess, as if %s %s %s: %s", ref.Kind, ref.Name, as, why))
-	}
+// contents returns hashes of the objects whose content is part of the revision. If the user may not read a Secret, or a Secret does
+// not exist yet, the revision is only a guess.
+func (o *planOptions) contents(ctx context.Context, file *planFile, v *view.Plan, contents []task.Content) ([]string, *task.Obstacle, error) {
 	var hashes []string
-	for _, ref := range v.Job.Spec.Task.Inputs {
-		hash, guessed, err := o.contentHash(ctx, file, client.ObjectKey{Namespace: v.Job.Namespace, Name: ref.Name}, ref.Kind)
+	for _, content := range contents {
+		hash, obstacle, err := o.contentHash(ctx, file, v, content)
 		switch {
 		case apierrors.IsForbidden(err):
-			guess("had changed", ref, cmdutil.Explain(err))
+			guess(v, "had changed", content, cmdutil.Explain(err))
 			hash = "not known"
 		case apierrors.IsNotFound(err):
 			return nil, &task.Obstacle{Reason: map[v1alpha1.ContentKind]string{
 				v1alpha1.ContentConfigMap: v1alpha1.ReasonConfigMapNotFound, v1alpha1.ContentSecret: v1alpha1.ReasonSecretNotFound,
-			}[ref.Kind], Message: fmt.Sprintf("spec.task.inputs: %s %s/%s does not exist. Create it first", ref.Kind, v.Job.Namespace, ref.Name)}, nil
-		case err != nil:
-			return nil, nil, err
-		case guessed:
-			guess("were there", ref, "one that is made counts as another")
+			}[content.Kind], Message: fmt.Sprintf("%s: %s %s/%s does not exist. Create it first", content.Field(), content.Kind, v.Job.Namespace, content.Name)}, nil
+		case err != nil || obstacle != nil:
+			return nil, obstacle, err
 		}
 		hashes = append(hashes, hash)
 	}
 	return hashes, nil, nil
 }
 
-func (o *planOptions) contentHash(ctx context.Context, file *planFile, key client.ObjectKey, kind v1alpha1.ContentKind) (hash string, guessed bool, err error) {
-	if kind == v1alpha1.ContentConfigMap {
+// guess notes that the content of an object is not known.
+func guess(v *view.Plan, as string, content task.Content, why any) {
+	v.Notes = append(v.Notes, fmt.Sprintf("the revision is a guess, as if %s %s %s: %s", content.Kind, content.Name, as, why))
+}
+
+func (o *planOptions) contentHash(ctx context.Context, file *planFile, v *view.Plan, content task.Content) (hash string, obstacle *task.Obstacle, err error) {
+	key := client.ObjectKey{Namespace: v.Job.Namespace, Name: content.Name}
+	var labels map[string]string
+	var data map[string][]byte
+	var uid types.UID
+	if content.Kind == v1alpha1.ContentConfigMap {
 		configMap, err := o.configMap(ctx, file, key)
-		return task.ContentHash("", observe.ConfigMapData(configMap)), false, err
+		if err != nil {
+			return "", nil, err
+		}
+		labels, data = configMap.Labels, observe.ConfigMapData(configMap)
+	} else {
+		secret, guessed, err := o.secret(ctx, file, key)
+		if err != nil {
+			return "", nil, err
+		}
+		if guessed {
+			guess(v, "were there", content, "one that is made counts as another")
+		}
+		uid, data = secret.UID, secret.Data
 	}
-	secret, guessed, err := o.secret(ctx, file, key)
-	return task.ContentHash(secret.UID, secret.Data), guessed, err
+	if content.File != "" {
+		obstacle = observe.UnusableFiles(key.Namespace, content, labels, data)
+	}
+	return task.ContentHash(uid, data), obstacle, nil
 }

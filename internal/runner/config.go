@@ -54,6 +54,8 @@ type Config struct {
 	Secrets []string
 	// Archive is where the whole output is stored; nil for nowhere.
 	Archive *contract.Archive
+	// Files are the files of the task; nil for none.
+	Files *contract.Files
 	// ManagerVersion is the version of the manager that started the runner; "" if it is unknown.
 	ManagerVersion string
 	// Environ is the environment of the scripts, without EnvResults.
@@ -78,6 +80,9 @@ func ParseConfig(environ []string) (Config, error) {
 	}
 	c.Environ = withDefaults(c.Environ)
 	c.ManagerVersion = own[contract.EnvVersion]
+	if c.Files, err = parseFiles(own[contract.EnvMountedFiles]); err != nil {
+		return c, err
+	}
 	if c.Timeout, err = parseTimeout(own[contract.EnvTimeout]); err != nil {
 		return c, err
 	}
@@ -142,6 +147,18 @@ func parseArchive(object string) (*contract.Archive, error) {
 			contract.MinUploadSeconds, contract.MaxUploadSeconds)
 	}
 	return &a, nil
+}
+
+// parseFiles reads a JSON object; nil for no text.
+func parseFiles(object string) (*contract.Files, error) {
+	if object == "" {
+		return nil, nil
+	}
+	var f contract.Files
+	if err := json.Unmarshal([]byte(object), &f); err != nil || f.Dir == "" {
+		return nil, fmt.Errorf("reading %s as a JSON object with a dir: it is something else", contract.EnvMountedFiles)
+	}
+	return &f, nil
 }
 
 // parseBoot reads what RebootNow needs. Without the boot ID, a container that is started twice would reboot the node

@@ -44,12 +44,45 @@ type stdio struct{ in, out, err *os.File }
 // namespace. The files must stay open until the process has ended: shells read their script bit by bit, and a script
 // may open $0 again. syscall.ForkExec is used instead of os/exec because the supervisor waits for all children in the
 // same way, and os.Process would wait for this one as well.
-func (t *hostThread) start(s Script, environ []string, io stdio, script, results *os.File) (pid int, err error) {
-	t.do(func() { pid, err = startHere(s, environ, io, script, results, t.otherPIDs) })
+func (t *hostThread) start(s Script, environ []string, io stdio, open sharedFiles) (pid int, err error) {
+	t.do(func() { pid, err = startHere(s, environ, io, open, t.otherPIDs) })
 	return pid, err
 }
 
-func startHere(s Script, environ []string, io stdio, script, results *os.File, otherPIDs bool) (int, error) {
+// sharedFiles are what a script opens by a path in /proc.
+type sharedFiles struct {
+	script, results *os.File
+	// files is the folder of the files of the task; nil for none.
+	files *os.File
+}
+
+// paths returns the paths of the files; that of files is "" if there are none. If the paths work only in processes that inherit
+// descriptors, it also returns these, from number 3 on. It must run on the host thread.
+func (f sharedFiles) paths() (script, results, files string, inherited []uintptr) {
+	all := []*os.File{f.script, f.results}
+	if f.files != nil {
+		all = append(all, f.files)
+	}
+	paths, inherit := make([]string, 3), false
+	for i, file := range all {
+		path, must := fdPath(file, 3+i)
+		paths[i], inherit = path, inherit || must
+	}
+	if inherit {
+		for i, file := range all {
+			paths[i] = fmt.Sprintf("/proc/self/fd/%d", 3+i)
+			inherited = append(inherited, file.Fd())
+		}
+	}
+	return paths[0], paths[1], paths[2], inherited
+}
+
+func startHere(s Script, environ []string, io stdio, open sharedFiles, otherPIDs bool) (int, error) {
+	scriptPath, resultsPath, filesPath, inherited := open.paths()
+	environ = with(environ, contract.EnvResults, resultsPath)
+	if filesPath != "" {
+		environ, s = with(environ, contract.EnvFiles, filesPath), s.withFiles(filesPath)
+	}
 	program, kind := s.Interpreter, "interpreter"
 	if s.Command != nil {
 		program, kind = s.Command, "command"
@@ -58,14 +91,7 @@ func startHere(s Script, environ []string, io stdio, script, results *os.File, o
 	if err != nil {
 		return 0, err
 	}
-	files := []uintptr{io.in.Fd(), io.out.Fd(), io.err.Fd()}
-	scriptPath, inherit := fdPath(script, 3)
-	resultsPath, inheritResults := fdPath(results, 4)
-	if inherit || inheritResults {
-		scriptPath, resultsPath = "/proc/self/fd/3", "/proc/self/fd/4"
-		files = append(files, script.Fd(), results.Fd())
-	}
-	environ = with(environ, contract.EnvResults, resultsPath)
+	files := append([]uintptr{io.in.Fd(), io.out.Fd(), io.err.Fd()}, inherited...)
 	if s.Command != nil {
 		// argv[0] is not changed, because the behavior of programs such as busybox depends on it.
 		pid, err := spawn(path, s.Command, environ, files, otherPIDs)

@@ -64,7 +64,7 @@ func Run(o Options) (exitCode int) {
 	if err != nil {
 		return report(log, o.Stderr, failed(outcome.Outcome{}, &failure{outcome.ReasonBadConfiguration, err}), nil)
 	}
-	a := &attempt{Config: config, Options: o, secrets: newMasker(config.Secrets)}
+	a := &attempt{Config: config, Options: o}
 	a.supervisor = supervisor{limits: o.Limits, signals: signals, children: children}
 	if config.Timeout > 0 {
 		a.supervisor.deadline = time.After(time.Until(o.Started.Add(config.Timeout)))
@@ -151,6 +151,7 @@ type attempt struct {
 	supervisor supervisor
 	host       *hostThread
 	results    *os.File
+	files      *os.File // nil if the task has no files
 	secrets    *masker
 	// printed returns how many bytes of output there are until now, and last is the script that has run last.
 	printed    func() int
@@ -257,6 +258,10 @@ func (a *attempt) prepare() (err error) {
 		return err
 	}
 	a.supervisor.results = a.results
+	if err = a.openFiles(); err != nil {
+		return err
+	}
+	a.secrets = newMasker(a.Secrets)
 	if a.host, err = enterHost(a.TargetPID); err != nil {
 		return err
 	}

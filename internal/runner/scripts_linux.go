@@ -91,7 +91,7 @@ func (a *attempt) runScript(p phase, s Script, io stdio) (ending, error) {
 	}
 	defer func() { _ = text.Close() }()
 	a.last = lastScript{phase: p, script: s, printed: a.printed()}
-	pid, err := a.host.start(s, a.Config.Environ, io, text, a.results)
+	pid, err := a.host.start(s, a.Config.Environ, io, sharedFiles{text, a.results, a.files})
 	if err != nil {
 		return ending{}, err
 	}

@@ -279,6 +279,47 @@ var schemaYAML = typed.YAMLObject(`types:
         scalar: string
 - name: com.github.everynode.everynode.api.v1alpha1.FailureAction
   scalar: string
+- name: com.github.everynode.everynode.api.v1alpha1.FileItem
+  map:
+    fields:
+    - name: key
+      type:
+        scalar: string
+    - name: mode
+      type:
+        scalar: numeric
+    - name: path
+      type:
+        scalar: string
+- name: com.github.everynode.everynode.api.v1alpha1.FilesFromObject
+  map:
+    fields:
+    - name: defaultMode
+      type:
+        scalar: numeric
+    - name: items
+      type:
+        list:
+          elementType:
+            namedType: com.github.everynode.everynode.api.v1alpha1.FileItem
+          elementRelationship: associative
+          keys:
+          - path
+    - name: name
+      type:
+        scalar: string
+- name: com.github.everynode.everynode.api.v1alpha1.FilesSource
+  map:
+    fields:
+    - name: configMap
+      type:
+        namedType: com.github.everynode.everynode.api.v1alpha1.FilesFromObject
+    - name: name
+      type:
+        scalar: string
+    - name: secret
+      type:
+        namedType: com.github.everynode.everynode.api.v1alpha1.FilesFromObject
 - name: com.github.everynode.everynode.api.v1alpha1.GateEffect
   scalar: string
 - name: com.github.everynode.everynode.api.v1alpha1.GateScope
@@ -1414,6 +1455,14 @@ var schemaYAML = typed.YAMLObject(`types:
         list:
           elementType:
             namedType: com.github.everynode.everynode.api.v1alpha1.EnvVar
+          elementRelationship: associative
+          keys:
+          - name
+    - name: files
+      type:
+        list:
+          elementType:
+            namedType: com.github.everynode.everynode.api.v1alpha1.FilesSource
           elementRelationship: associative
           keys:
           - name

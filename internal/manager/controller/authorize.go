@@ -64,12 +64,12 @@ func (r observer) authorize(ctx context.Context, seen *observation) error {
 	return nil
 }
 
-// contentsHash is a hash of the scripts from ConfigMaps, which can change without the NodeJob; "" if there are none.
+// contentsHash is a hash of the scripts and files from ConfigMaps, which can change without the NodeJob; "" if there are none.
 func contentsHash(job *v1alpha1.NodeJob, source task.Source) string {
 	if len(observe.ConfigMapNames(job)) == 0 {
 		return ""
 	}
-	return task.ShortHash(fmt.Sprintf("%q %q %q", source.Script, source.Check, source.Rollback))
+	return task.ShortHash(fmt.Sprintf("%q %q %q %q", source.Script, source.Check, source.Rollback, source.Files))
 }
 
 // undecided returns the result of a pass that ended before its plan.

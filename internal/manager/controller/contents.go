@@ -25,7 +25,7 @@ import (
 	"github.com/everynode/everynode/internal/outcome"
 )
 
-// contents stores hashes of the objects of task.inputs. ConfigMaps are watched by their metadata. Secrets are not,
+// contents stores hashes of the objects of task.inputs and task.files. ConfigMaps are watched by their metadata. Secrets are not,
 // because the permission to watch some of them is the permission to read all of a namespace. The listed Secrets are
 // read by name at intervals (poll.go).
 type contents struct {
@@ -36,14 +36,13 @@ type contents struct {
 }
 
 type contentKey struct {
-	job  client.ObjectKey
-	kind v1alpha1.ContentKind
-	name string
+	job client.ObjectKey
+	task.Content
 }
 
 // content is what was read last.
 type content struct {
-	// uid and resourceVersion show whether a ConfigMap has changed.
+	// uid and resourceVersion show whether a ConfigMap has changed. They are "" if it does not exist.
 	uid             types.UID
 	resourceVersion string
 	hash            string
@@ -53,12 +52,12 @@ type content struct {
 
 func newContents() contents { return contents{seen: map[contentKey]content{}} }
 
-// of returns the hashes of the objects that a NodeJob lists in task.inputs, or why one of them cannot be read.
-func (c *contents) of(ctx context.Context, r observer, job *v1alpha1.NodeJob) ([]string, *task.Obstacle, error) {
-	c.keep(job)
+// of returns the hashes of the objects of a NodeJob, or why one of them cannot be used.
+func (c *contents) of(ctx context.Context, r observer, job client.ObjectKey, contents []task.Content) ([]string, *task.Obstacle, error) {
+	c.keep(job, contents)
 	var hashes []string
-	for _, ref := range job.Spec.Task.Inputs {
-		is, err := c.get(ctx, r, keyOf(job, ref))
+	for _, content := range contents {
+		is, err := c.get(ctx, r, contentKey{job, content})
 		if err != nil || is.obstacle != nil {
 			return nil, is.obstacle, err
 		}
@@ -67,17 +66,12 @@ func (c *contents) of(ctx context.Context, r observer, job *v1alpha1.NodeJob) ([
 	return hashes, nil, nil
 }
 
-func keyOf(job *v1alpha1.NodeJob, ref v1alpha1.ContentRef) contentKey {
-	return contentKey{client.ObjectKeyFromObject(job), ref.Kind, ref.Name}
-}
-
 // keep deletes the contents that a NodeJob no longer lists, so that they are not polled forever.
-func (c *contents) keep(job *v1alpha1.NodeJob) {
+func (c *contents) keep(job client.ObjectKey, contents []task.Content) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	maps.DeleteFunc(c.seen, func(k contentKey, _ content) bool {
-		return k.job == client.ObjectKeyFromObject(job) &&
-			!slices.ContainsFunc(job.Spec.Task.Inputs, func(ref v1alpha1.ContentRef) bool { return keyOf(job, ref) == k })
+		return k.job == job && !slices.Contains(contents, k.Content)
 	})
 }
 
@@ -85,58 +79,79 @@ func (c *contents) get(ctx context.Context, r observer, key contentKey) (content
 	c.mu.Lock()
 	known, ok := c.seen[key]
 	c.mu.Unlock()
-	if key.kind == v1alpha1.ContentSecret {
+	if key.Kind == v1alpha1.ContentSecret {
 		if ok {
 			return known, nil // the poll detects changes
 		}
 	} else if same, err := r.sameConfigMap(ctx, key, known); ok && (err != nil || same) {
 		return known, err
 	}
-	is, err := r.fetchContent(ctx, key)
+	all, err := r.fetchContents(ctx, []contentKey{key})
 	if err != nil {
 		return content{}, err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.seen[key] = is
-	return is, nil
+	c.seen[key] = all[0]
+	return all[0], nil
 }
 
 // sameConfigMap reports whether the cache shows the version that was read.
 func (r observer) sameConfigMap(ctx context.Context, key contentKey, known content) (bool, error) {
 	meta := &metav1.PartialObjectMetadata{}
 	meta.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
-	err := r.Client.Get(ctx, client.ObjectKey{Namespace: key.job.Namespace, Name: key.name}, meta)
+	err := r.Client.Get(ctx, client.ObjectKey{Namespace: key.job.Namespace, Name: key.Name}, meta)
 	if apierrors.IsNotFound(err) {
-		return known.obstacle != nil, nil
+		return known.uid == "", nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("getting ConfigMap %s: %w", key.name, err)
+		return false, fmt.Errorf("getting ConfigMap %s: %w", key.Name, err)
 	}
-	return known.obstacle == nil && known.uid == meta.UID && known.resourceVersion == meta.ResourceVersion, nil
+	return known.uid == meta.UID && known.resourceVersion == meta.ResourceVersion, nil
 }
 
-// fetchContent reads from the API server.
-func (r *shell) fetchContent(ctx context.Context, key contentKey) (content, error) {
-	if len(validation.IsDNS1123Subdomain(key.name)) > 0 {
-		return content{obstacle: unnamed(key)}, nil
+// fetchContents reads an object from the API server, and returns what it means for each of the fields that name it.
+func (r *shell) fetchContents(ctx context.Context, keys []contentKey) ([]content, error) {
+	is, labels, data, err := r.fetchObject(ctx, keys[0])
+	if err != nil {
+		return nil, err
 	}
-	name := client.ObjectKey{Namespace: key.job.Namespace, Name: key.name}
-	if key.kind == v1alpha1.ContentSecret {
+	all := make([]content, len(keys))
+	for i, key := range keys {
+		all[i] = is
+		switch {
+		case is.obstacle != nil:
+			all[i].obstacle = &task.Obstacle{Reason: is.obstacle.Reason, Message: key.Field() + ": " + is.obstacle.Message}
+		case key.File != "":
+			all[i].obstacle = observe.UnusableFiles(key.job.Namespace, key.Content, labels, data)
+		}
+	}
+	return all, nil
+}
+
+// fetchObject reads an object. The message of an obstacle does not name the field.
+func (r *shell) fetchObject(ctx context.Context, key contentKey) (is content, labels map[string]string, data map[string][]byte, err error) {
+	if len(validation.IsDNS1123Subdomain(key.Name)) > 0 {
+		return content{obstacle: unnamed(key)}, nil, nil, nil
+	}
+	name := client.ObjectKey{Namespace: key.job.Namespace, Name: key.Name}
+	if key.Kind == v1alpha1.ContentSecret {
 		var secret corev1.Secret
 		err := r.Reader.Get(ctx, name, &secret)
 		if obstacle := missing(key, err, cmp.Or(r.Own.Pod.Namespace, ownNamespace)); obstacle != nil {
-			return content{obstacle: obstacle}, nil
+			return content{obstacle: obstacle}, nil, nil, nil
 		}
-		return content{hash: task.ContentHash(secret.UID, secret.Data)}, wrapGet("Secret", key.name, err)
+		return content{hash: task.ContentHash(secret.UID, secret.Data)}, nil, secret.Data, wrapGet("Secret", key.Name, err)
 	}
 	var configMap corev1.ConfigMap
-	err := r.Reader.Get(ctx, name, &configMap)
+	err = r.Reader.Get(ctx, name, &configMap)
 	if obstacle := missing(key, err, ""); obstacle != nil {
-		return content{obstacle: obstacle}, nil
+		return content{obstacle: obstacle}, nil, nil, nil
 	}
 	// A ConfigMap is not secret: one that is recreated with the same content changes nothing.
-	return content{uid: configMap.UID, resourceVersion: configMap.ResourceVersion, hash: task.ContentHash("", observe.ConfigMapData(&configMap))}, wrapGet("ConfigMap", key.name, err)
+	data = observe.ConfigMapData(&configMap)
+	is = content{uid: configMap.UID, resourceVersion: configMap.ResourceVersion, hash: task.ContentHash("", data)}
+	return is, configMap.Labels, data, wrapGet("ConfigMap", key.Name, err)
 }
 
 func wrapGet(kind, name string, err error) error {
@@ -150,27 +165,27 @@ func wrapGet(kind, name string, err error) error {
 // part of a command that a user may copy.
 func unnamed(key contentKey) *task.Obstacle {
 	reason := v1alpha1.ReasonConfigMapNotFound
-	if key.kind == v1alpha1.ContentSecret {
+	if key.Kind == v1alpha1.ContentSecret {
 		reason = v1alpha1.ReasonSecretNotFound
 	}
-	return &task.Obstacle{Reason: reason, Message: fmt.Sprintf("spec.task.inputs: no %s can have the name %s. Correct it", key.kind, strconv.Quote(outcome.CleanHead(key.name, 80)))}
+	return &task.Obstacle{Reason: reason, Message: fmt.Sprintf("no %s can have the name %s. Correct it", key.Kind, strconv.Quote(outcome.CleanHead(key.Name, 80)))}
 }
 
 // missing returns the obstacle that the user has to remove; nil if there is none. manager is the namespace of the
 // manager's ServiceAccount.
 func missing(key contentKey, err error, manager string) *task.Obstacle {
-	where := fmt.Sprintf("%s %s/%s", key.kind, key.job.Namespace, key.name)
+	where := fmt.Sprintf("%s %s/%s", key.Kind, key.job.Namespace, key.Name)
 	switch {
-	case apierrors.IsNotFound(err) && key.kind == v1alpha1.ContentSecret:
+	case apierrors.IsNotFound(err) && key.Kind == v1alpha1.ContentSecret:
 		return &task.Obstacle{Reason: v1alpha1.ReasonSecretNotFound,
-			Message: fmt.Sprintf("spec.task.inputs: %s does not exist. Create it; the NodeJob continues within %d s", where, pollSeconds)}
+			Message: fmt.Sprintf("%s does not exist. Create it; the NodeJob continues within %d s", where, pollSeconds)}
 	case apierrors.IsNotFound(err):
 		return &task.Obstacle{Reason: v1alpha1.ReasonConfigMapNotFound,
-			Message: fmt.Sprintf("spec.task.inputs: %s does not exist. Create it; the NodeJob then continues automatically", where)}
-	case apierrors.IsForbidden(err) && key.kind == v1alpha1.ContentSecret:
+			Message: fmt.Sprintf("%s does not exist. Create it; the NodeJob then continues automatically", where)}
+	case apierrors.IsForbidden(err) && key.Kind == v1alpha1.ContentSecret:
 		return &task.Obstacle{Reason: v1alpha1.ReasonSecretForbidden,
-			Message: fmt.Sprintf("spec.task.inputs: the manager may not read %s. Allow it with: kubectl -n %[2]s create role everynode-%[3]s --verb=get --resource=secrets --resource-name=%[3]s && kubectl -n %[2]s create rolebinding everynode-%[3]s --role=everynode-%[3]s --serviceaccount=%[4]s:everynode-manager; the NodeJob continues within %[5]d s",
-				where, key.job.Namespace, key.name, manager, pollSeconds)}
+			Message: fmt.Sprintf("the manager may not read %s. Allow it with: kubectl -n %[2]s create role everynode-%[3]s --verb=get --resource=secrets --resource-name=%[3]s && kubectl -n %[2]s create rolebinding everynode-%[3]s --role=everynode-%[3]s --serviceaccount=%[4]s:everynode-manager; the NodeJob continues within %[5]d s",
+				where, key.job.Namespace, key.Name, manager, pollSeconds)}
 	}
 	return nil
 }
@@ -184,7 +199,7 @@ func (c *contents) secrets() map[contentKey]content {
 	defer c.mu.Unlock()
 	found := map[contentKey]content{}
 	for key, is := range c.seen {
-		if key.kind == v1alpha1.ContentSecret {
+		if key.Kind == v1alpha1.ContentSecret {
 			found[key] = is
 		}
 	}

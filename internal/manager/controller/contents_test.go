@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/nodejob/task"
 )
 
 // rerunsOnChange makes a NodeJob rerun when the content of an object of its namespace changes.
@@ -353,7 +354,7 @@ func TestUnreferencedContentsAreForgotten(t *testing.T) {
 			r := newReconciler(t, secret("1", "a"))
 			r.contentOf(job)
 			r.contentOf(other)
-			key := keyOf(job, job.Spec.Task.Inputs[0])
+			key := contentKey{client.ObjectKeyFromObject(job), task.Contents(&job.Spec.Task)[0]}
 			happens(r, job)
 			if kept := r.contents.secrets(); len(kept) != 1 {
 				t.Errorf("%v is kept, want only that of the other NodeJob", kept)
@@ -362,5 +363,34 @@ func TestUnreferencedContentsAreForgotten(t *testing.T) {
 				t.Error("a late response is kept")
 			}
 		})
+	}
+}
+
+// A ConfigMap that becomes usable is noticed at once, and one that is not usable is not read again in each pass.
+func TestFilesOfAConfigMapWithoutLabel(t *testing.T) {
+	job := liveJob(func(j *v1alpha1.NodeJob) {
+		j.Spec.Task.Files = []v1alpha1.FilesSource{{Name: "a", ConfigMap: &v1alpha1.FilesFromObject{Name: "x"}}}
+	})
+	r := newReconciler(t, job, configMap("1", "a"))
+	if got := r.contentOf(job); got != v1alpha1.ReasonConfigMapNotLabeled {
+		t.Errorf("without the label: %s", got)
+	}
+	reader := r.Reader
+	r.Reader = nil // a read would panic
+	if got := r.contentOf(job); got != v1alpha1.ReasonConfigMapNotLabeled {
+		t.Errorf("again: %s", got)
+	}
+	r.Reader = reader
+	labeled := configMap("1", "a")
+	labeled.Labels = map[string]string{v1alpha1.ScriptLabel: v1alpha1.ScriptLabelValue}
+	r.update(labeled)
+	source, obstacle, err := r.source(t.Context(), job)
+	if err != nil || obstacle != nil || len(source.Files) != 1 || len(source.Contents) != 0 {
+		t.Errorf("%+v, %+v, %v", source, obstacle, err)
+	}
+	labeled.Data["key"] = "b"
+	r.update(labeled)
+	if changed, _, _ := r.source(t.Context(), job); changed.Files[0] == source.Files[0] {
+		t.Error("another content has the same hash")
 	}
 }

@@ -26,13 +26,13 @@ type secretTurns struct{ readable, unreadable types.NamespacedName }
 // pollSecrets reads each Secret once, however many NodeJobs list it, and one after the other.
 func (r watcher) pollSecrets(ctx context.Context) {
 	for _, keys := range r.contents.turn() {
-		is, err := r.fetchContent(ctx, keys[0])
+		all, err := r.fetchContents(ctx, keys)
 		if err != nil {
 			logf.FromContext(ctx).WithName("poll").Error(err, "reading a Secret", "nodejob", keys[0].job)
 			continue
 		}
-		for _, key := range keys {
-			if r.contents.set(key, is) {
+		for i, key := range keys {
+			if r.contents.set(key, all[i]) {
 				r.wakeUp(ctx, key.job)
 			}
 		}
@@ -43,7 +43,7 @@ func (r watcher) pollSecrets(ctx context.Context) {
 func (c *contents) turn() [][]contentKey {
 	keys, readable := map[types.NamespacedName][]contentKey{}, map[types.NamespacedName]bool{}
 	for key, is := range c.secrets() {
-		name := types.NamespacedName{Namespace: key.job.Namespace, Name: key.name}
+		name := types.NamespacedName{Namespace: key.job.Namespace, Name: key.Name}
 		keys[name] = append(keys[name], key)
 		readable[name] = readable[name] || is.obstacle == nil
 	}

@@ -97,8 +97,8 @@ func TestAPollReadsABoundedNumberOfSecrets(t *testing.T) {
 	const secrets = 1000
 	for i := range secrets {
 		for _, job := range []string{"a", "b"} { // each Secret is listed twice
-			readable := contentKey{client.ObjectKey{Namespace: "ns", Name: job}, v1alpha1.ContentSecret, fmt.Sprint("readable-", i)}
-			forbidden := contentKey{readable.job, readable.kind, fmt.Sprint("forbidden-", i)}
+			readable := contentKey{client.ObjectKey{Namespace: "ns", Name: job}, task.Content{Kind: v1alpha1.ContentSecret, Name: fmt.Sprint("readable-", i)}}
+			forbidden := contentKey{readable.job, task.Content{Kind: v1alpha1.ContentSecret, Name: fmt.Sprint("forbidden-", i)}}
 			r.contents.seen[readable] = content{hash: "old"}
 			r.contents.seen[forbidden] = content{obstacle: &task.Obstacle{Reason: v1alpha1.ReasonSecretForbidden}}
 		}
@@ -111,12 +111,12 @@ func TestAPollReadsABoundedNumberOfSecrets(t *testing.T) {
 		forbidden := 0
 		for _, keys := range turn {
 			if len(keys) != 2 {
-				t.Fatalf("%s is listed %d times, want it once for 2 NodeJobs", keys[0].name, len(keys))
+				t.Fatalf("%s is listed %d times, want it once for 2 NodeJobs", keys[0].Name, len(keys))
 			}
-			if strings.HasPrefix(keys[0].name, "forbidden") {
+			if strings.HasPrefix(keys[0].Name, "forbidden") {
 				forbidden++
 			} else {
-				seen[keys[0].name]++
+				seen[keys[0].Name]++
 			}
 		}
 		if len(turn) != maxSecretReads+maxSecretTries || forbidden != maxSecretTries {

@@ -30,7 +30,9 @@ func (r observer) source(ctx context.Context, job *v1alpha1.NodeJob) (task.Sourc
 		Script: func(field string, ref v1alpha1.ConfigMapKeyRef) (string, bool, error) {
 			return r.scripts.get(ctx, r, scriptField{client.ObjectKeyFromObject(job), field}, ref)
 		},
-		Contents: func() ([]string, *task.Obstacle, error) { return r.contents.of(ctx, r, job) },
+		Contents: func(contents []task.Content) ([]string, *task.Obstacle, error) {
+			return r.contents.of(ctx, r, client.ObjectKeyFromObject(job), contents)
+		},
 	})
 }
 

@@ -23,8 +23,8 @@ type Fetch struct {
 	// Script returns the content of a ConfigMap's key for a field of the spec, or false if it does not have the key. If
 	// the ConfigMap does not exist, it returns the API server's NotFound error, and ErrNotLabeled if it has no ScriptLabel.
 	Script func(field string, ref v1alpha1.ConfigMapKeyRef) (string, bool, error)
-	// Contents returns hashes of the objects in task.inputs, or why one of them cannot be read.
-	Contents func() ([]string, *task.Obstacle, error)
+	// Contents returns hashes of the objects of task.Contents, or why one of them cannot be used.
+	Contents func([]task.Content) ([]string, *task.Obstacle, error)
 }
 
 // ErrNotLabeled says that a ConfigMap does not have the label that lets NodeJobs run its scripts.
@@ -63,9 +63,53 @@ func Source(job *v1alpha1.NodeJob, fetch Fetch) (task.Source, *task.Obstacle, er
 	if obstacle := unusableEnv(job.Spec.Task.Env); obstacle != nil {
 		return src, obstacle, nil
 	}
-	contents, obstacle, err := fetch.Contents()
-	src.Contents = contents
-	return src, obstacle, err
+	contents, obstacle, err := fetch.Contents(task.Contents(&job.Spec.Task))
+	if err != nil || obstacle != nil {
+		return src, obstacle, err
+	}
+	if inputs := len(job.Spec.Task.Inputs); len(contents) > 0 {
+		src.Contents, src.Files = contents[:inputs], contents[inputs:]
+	}
+	return src, nil, nil
+}
+
+// UnusableFiles returns why an object cannot be one of task.files, or nil. Its content may run as root, as scripts in ConfigMaps do.
+func UnusableFiles(namespace string, content task.Content, labels map[string]string, data map[string][]byte) *task.Obstacle {
+	notFound := v1alpha1.ReasonSecretNotFound
+	if content.Kind == v1alpha1.ContentConfigMap {
+		notFound = v1alpha1.ReasonConfigMapNotFound
+		if labels[v1alpha1.ScriptLabel] != v1alpha1.ScriptLabelValue {
+			return notLabeled(content.Field(), namespace, content.Name)
+		}
+	}
+	switch missing := missingKey(content.Keys, data); {
+	case missing != "":
+		return &task.Obstacle{Reason: notFound, Message: fmt.Sprintf("%s: %s %s/%s has no key %q. Add it, or correct items; the NodeJob then continues automatically",
+			content.Field(), content.Kind, namespace, content.Name, missing)}
+	case len(data) == 0:
+		return &task.Obstacle{Reason: notFound, Message: fmt.Sprintf("%s: %s %s/%s is empty. Add a key; the NodeJob then continues automatically",
+			content.Field(), content.Kind, namespace, content.Name)}
+	}
+	return nil
+}
+
+// missingKey returns the first of the keys that an object does not have; "" if it has all.
+func missingKey(keys string, data map[string][]byte) string {
+	if keys == "" {
+		return ""
+	}
+	for key := range strings.SplitSeq(keys, ",") {
+		if _, found := data[key]; !found {
+			return key
+		}
+	}
+	return ""
+}
+
+func notLabeled(field, namespace, name string) *task.Obstacle {
+	return &task.Obstacle{Reason: v1alpha1.ReasonConfigMapNotLabeled, Message: fmt.Sprintf(
+		"%s: ConfigMap %[2]s/%[3]s does not have the label that lets NodeJobs run its content as root. Check its content, and add the label: kubectl -n %[2]s label configmap %[3]s %[4]s=%[5]s",
+		field, namespace, name, v1alpha1.ScriptLabel, v1alpha1.ScriptLabelValue)}
 }
 
 // Fields of a NodeJob's spec that hold a script.
@@ -116,9 +160,7 @@ func (s *scriptSpec) resolve(job *v1alpha1.NodeJob, fetch Fetch) (string, *task.
 		return "", obstacle(v1alpha1.ReasonConfigMapNotFound,
 			"ConfigMap %s/%s does not exist. Create it; the NodeJob then continues automatically", job.Namespace, ref.Name), nil
 	case errors.Is(err, ErrNotLabeled):
-		return "", obstacle(v1alpha1.ReasonConfigMapNotLabeled,
-			"ConfigMap %[1]s/%[2]s does not have the label that lets NodeJobs run its content as root. Check its content, and add the label: kubectl -n %[1]s label configmap %[2]s %[3]s=%[4]s",
-			job.Namespace, ref.Name, v1alpha1.ScriptLabel, v1alpha1.ScriptLabelValue), nil
+		return "", notLabeled(fmt.Sprintf("spec.%s.scriptFrom", s.field), job.Namespace, ref.Name), nil
 	case err != nil:
 		return "", nil, fmt.Errorf("getting ConfigMap %s: %w", ref.Name, err)
 	case !ok:
@@ -189,9 +231,9 @@ func ConfigMapNames(job *v1alpha1.NodeJob) []string {
 			names = append(names, s.from.ConfigMapKeyRef.Name)
 		}
 	}
-	for _, ref := range job.Spec.Task.Inputs {
-		if ref.Kind == v1alpha1.ContentConfigMap {
-			names = append(names, ref.Name)
+	for _, content := range task.Contents(&job.Spec.Task) {
+		if content.Kind == v1alpha1.ContentConfigMap {
+			names = append(names, content.Name)
 		}
 	}
 	return names

@@ -326,7 +326,11 @@ func scriptSpec(job *v1alpha1.NodeJob, src Source, a Attempt, opts Options) core
 	if a.Archive != nil {
 		opts.RunnerImage = opts.ArchiveRunnerImage
 	}
-	return runnerSpec(scriptEnv(job, src, a, opts), resources(job.Spec.Task.Resources, opts.MemoryLimit), messagePolicy(job.Spec.Task.Output.Record), opts)
+	spec := runnerSpec(scriptEnv(job, src, a, opts), resources(job.Spec.Task.Resources, opts.MemoryLimit), messagePolicy(job.Spec.Task.Output.Record), opts)
+	if a.Phase != Reboot { // a reboot needs nothing that may be missing
+		addFiles(&spec, job.Spec.Task.Files)
+	}
+	return spec
 }
 
 // runnerSpec returns the pod of the runner. It uses the host's PID namespace to find the other namespaces of the host,

@@ -110,6 +110,7 @@ func TestPod(t *testing.T) {
 			Source{Script: "false", Check: "false", Rollback: "echo $(WANT) $?"},
 			rollback(),
 		},
+		"script-with-files":    {withFiles(scriptJob()), Source{Script: "true", Check: "true"}, attempt()},
 		"rollback-of-template": {withRollback(templateJob()), Source{Rollback: "undo"}, deletion()},
 	}
 	for name, tt := range tests {
@@ -152,6 +153,18 @@ func withoutOutput(job *v1alpha1.NodeJob) *v1alpha1.NodeJob {
 				corev1.ResourceMemory: resource.MustParse("256Mi"),
 			},
 		}
+	}
+	return job
+}
+
+// withFiles has files of a ConfigMap and of a Secret.
+func withFiles(job *v1alpha1.NodeJob) *v1alpha1.NodeJob {
+	job.Spec.Task.Files = []v1alpha1.FilesSource{
+		{Name: "agent", ConfigMap: &v1alpha1.FilesFromObject{Name: "agent", Items: []v1alpha1.FileItem{
+			{Key: "install.sh", Path: "bin/install", Mode: new(int32(0o755))}, {Key: "agent.conf", Path: "agent.conf"},
+		}}},
+		{Name: "all", ConfigMap: &v1alpha1.FilesFromObject{Name: "agent", DefaultMode: new(int32(0o755))}},
+		{Name: "tls", Secret: &v1alpha1.FilesFromObject{Name: "agent-tls"}},
 	}
 	return job
 }

@@ -36,8 +36,9 @@ type Source struct {
 	Script   string
 	Check    string
 	Rollback string
-	// Contents are hashes of the objects of task.inputs, in the same order.
+	// Contents are hashes of the objects of task.inputs, in the same order, and Files of those of task.files.
 	Contents []string
+	Files    []string
 }
 
 const (
@@ -70,6 +71,8 @@ func Digest(spec *v1alpha1.NodeJobSpec, src Source) string {
 		Check            string                  `json:"check,omitempty"`
 		CheckInterpreter []string                `json:"checkInterpreter,omitempty"`
 		Contents         []string                `json:"contents,omitempty"`
+		Files            []v1alpha1.FilesSource  `json:"files,omitempty"`
+		FileContents     []string                `json:"fileContents,omitempty"`
 	}{
 		Script:      src.Script,
 		Command:     spec.Task.Command,
@@ -78,6 +81,9 @@ func Digest(spec *v1alpha1.NodeJobSpec, src Source) string {
 		Template:    spec.Task.Template,
 		Check:       src.Check,
 		Contents:    src.Contents,
+
+		Files:        spec.Task.Files,
+		FileContents: src.Files,
 	}
 	if spec.Task.Check != nil {
 		executed.CheckInterpreter = spec.Task.Check.Interpreter

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -33,6 +34,7 @@ func TestRevisionStaysTheSameFromReleaseToRelease(t *testing.T) {
 			"c57233c5ef",
 		},
 		"a template": {templateJob().Spec, Source{}, "3be895aa09"},
+		"files":      {withFiles(scriptJob()).Spec, Source{Script: "true", Files: []string{"a", "b", "c"}}, "ecb83f9d3f"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -72,6 +74,8 @@ func TestRevision(t *testing.T) {
 			func(_ *v1alpha1.NodeJobSpec, src *Source) { src.Script, src.Check = src.Check, src.Script },
 			true,
 		},
+		"files change it": {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Task.Files = withFiles(&v1alpha1.NodeJob{}).Spec.Task.Files }, true},
+		"the content of files changes it": {func(_ *v1alpha1.NodeJobSpec, src *Source) { src.Files = []string{"hash"} }, true},
 
 		"node names do not": {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Nodes.Names = []string{"a"} }, false},
 		"a time to live does not": {func(s *v1alpha1.NodeJobSpec, _ *Source) {
@@ -151,5 +155,19 @@ func TestRevisionIsStableAcrossJSON(t *testing.T) {
 				t.Errorf("revision %s, want %s", got, want)
 			}
 		})
+	}
+}
+
+func TestContents(t *testing.T) {
+	spec := &withFiles(scriptJob()).Spec.Task
+	spec.Inputs = []v1alpha1.ContentRef{{Kind: v1alpha1.ContentSecret, Name: "token"}}
+	want := []Content{
+		{Kind: v1alpha1.ContentSecret, Name: "token"},
+		{Kind: v1alpha1.ContentConfigMap, Name: "agent", File: "agent", Keys: "agent.conf,install.sh"},
+		{Kind: v1alpha1.ContentConfigMap, Name: "agent", File: "all"},
+		{Kind: v1alpha1.ContentSecret, Name: "agent-tls", File: "tls"},
+	}
+	if diff := cmp.Diff(want, Contents(spec)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

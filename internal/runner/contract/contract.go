@@ -33,16 +33,18 @@ const (
 	EnvMask = "EVERYNODE_MASK"
 	// EnvArchive has an Archive as a JSON object.
 	EnvArchive = "EVERYNODE_ARCHIVE"
+	// EnvMountedFiles has a Files as a JSON object: where the container of the runner has the files of the task.
+	EnvMountedFiles = "EVERYNODE_MOUNTED_FILES"
 	// EnvVersion has the version of the manager.
 	EnvVersion = "EVERYNODE_VERSION"
 )
 
-// IsForRunner reports whether the variable is not passed on to the scripts. EnvResults is among them: the runner sets it to its own
-// value.
+// IsForRunner reports whether the variable is not passed on to the scripts. EnvResults and EnvFiles are among them: the runner sets
+// them to its own values.
 func IsForRunner(name string) bool {
 	switch name {
 	case EnvScript, EnvInterpreter, EnvCheck, EnvCheckInterpreter, EnvCheckBefore, EnvCommand, EnvTimeout, EnvReboot, EnvBootID, EnvOutput, EnvMask,
-		EnvArchive, EnvVersion, EnvResults:
+		EnvArchive, EnvMountedFiles, EnvVersion, EnvResults, EnvFiles:
 		return true
 	}
 	return false
@@ -52,6 +54,8 @@ func IsForRunner(name string) bool {
 const (
 	// EnvResults is set by the runner: the path of the file for the results of a script.
 	EnvResults = "EVERYNODE_RESULTS"
+	// EnvFiles is set by the runner if the task has files: the path of the folder that contains their folders.
+	EnvFiles = "EVERYNODE_FILES"
 
 	// EnvNodeJob has the namespace and the name of the NodeJob, as NAMESPACE/NAME.
 	EnvNodeJob  = "EVERYNODE_NODEJOB"
@@ -118,6 +122,28 @@ type Archive struct {
 	MaxBytes int64 `json:"maxBytes"`
 	// Seconds limit the upload. They are at least MinUploadSeconds and at most MaxUploadSeconds.
 	Seconds int64 `json:"seconds"`
+}
+
+// FilesInArguments is what the runner replaces by the path of the files in a command and in an interpreter, as Kubernetes does with
+// variables that it knows.
+const FilesInArguments = "$(" + EnvFiles + ")"
+
+// FilesDir is where the container of the runner has the folders of files.
+const FilesDir = "/everynode-files"
+
+// Files are the files of a task in the container of the runner.
+type Files struct {
+	// Dir contains the folders.
+	Dir string `json:"dir"`
+	// Folders are all folders that must be there.
+	Folders []Folder `json:"folders"`
+}
+
+// Folder is a folder of files.
+type Folder struct {
+	Name string `json:"name"`
+	// Secret is true if the contents of the files are masked in the output.
+	Secret bool `json:"secret,omitempty"`
 }
 
 // Limits of an Archive.

@@ -20,7 +20,8 @@ type TaskSpecApplyConfiguration struct {
 	// scriptFrom references a script in a ConfigMap of the same namespace. A change of its content is a new revision.
 	ScriptFrom *ScriptSourceApplyConfiguration `json:"scriptFrom,omitempty"`
 	// command is a program of the node and its arguments: at most 65536 bytes. It runs as script does, but without a shell: the
-	// arguments are passed to the program unchanged. A name without a slash is looked up in the PATH of the node.
+	// arguments are passed to the program unchanged. A name without a slash is looked up in the PATH of the node. With files,
+	// $(EVERYNODE_FILES) is replaced by the path of the files.
 	//
 	// Example: ["systemctl", "restart", "chrony"]
 	Command []string `json:"command,omitempty"`
@@ -29,7 +30,7 @@ type TaskSpecApplyConfiguration struct {
 	// automountServiceAccountToken.
 	Template *v1.PodTemplateSpec `json:"template,omitempty"`
 	// interpreter is the command of the node that runs the script. If unset, the first line of the script with #! names it; without
-	// such a line it is /bin/sh.
+	// such a line it is /bin/sh. With files, $(EVERYNODE_FILES) is replaced by the path of the files.
 	//
 	// Example: ["/bin/bash", "-eu"]
 	Interpreter []string `json:"interpreter,omitempty"`
@@ -51,6 +52,11 @@ type TaskSpecApplyConfiguration struct {
 	//
 	// Example: [{kind: ConfigMap, name: chrony-conf}]
 	Inputs []ContentRefApplyConfiguration `json:"inputs,omitempty"`
+	// files are folders with files, which script, scriptFrom, command, check and rollback find in $EVERYNODE_FILES/NAME while their
+	// pod runs. They are not copied to the disk of the node. The content is part of the revision.
+	//
+	// Example: [{name: agent, configMap: {name: agent, defaultMode: 0755}}]
+	Files []FilesSourceApplyConfiguration `json:"files,omitempty"`
 	// check is a script that runs after the task has succeeded, in the same pod and within the same time limit. If the node is
 	// rebooted, it runs after the reboot, in a pod of its own. The attempt fails if its exit code is not 0. With before, it also runs
 	// before the task.
@@ -151,6 +157,19 @@ func (b *TaskSpecApplyConfiguration) WithInputs(values ...*ContentRefApplyConfig
 			panic("nil value passed to WithInputs")
 		}
 		b.Inputs = append(b.Inputs, *values[i])
+	}
+	return b
+}
+
+// WithFiles adds the given value to the Files field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the Files field.
+func (b *TaskSpecApplyConfiguration) WithFiles(values ...*FilesSourceApplyConfiguration) *TaskSpecApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithFiles")
+		}
+		b.Files = append(b.Files, *values[i])
 	}
 	return b
 }

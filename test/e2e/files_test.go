@@ -1,0 +1,134 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/nodejob/record"
+	"github.com/everynode/everynode/local/cluster"
+)
+
+// The contents of the files of these tests, which occur nowhere else.
+const (
+	fileText   = "a-text-that-is-only-in-a-file"
+	fileSecret = "a-secret-that-is-only-in-a-file"
+)
+
+// withFiles has a program in a ConfigMap, and a Secret.
+func withFiles(s *v1alpha1.NodeJobSpec) {
+	s.Task.Files = []v1alpha1.FilesSource{
+		{Name: "tools", ConfigMap: &v1alpha1.FilesFromObject{Name: "tools", Items: []v1alpha1.FileItem{
+			{Key: "greet.sh", Path: "bin/greet", Mode: new(int32(0o755))},
+		}}},
+		{Name: "token", Secret: &v1alpha1.FilesFromObject{Name: "token"}},
+	}
+}
+
+// files makes the objects that withFiles names.
+func (w *world) files() {
+	w.t.Helper()
+	must(w.t, admin.Create(w.ctx, &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "tools", Labels: map[string]string{v1alpha1.ScriptLabel: v1alpha1.ScriptLabelValue}},
+		Data:       map[string]string{"greet.sh": "#!/bin/sh\n: " + fileText + "\necho \"greetings, $1\"\n"},
+	}))
+	must(w.t, admin.Create(w.ctx, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "token"}, StringData: map[string]string{"token": fileSecret},
+	}))
+}
+
+// onDisk are the files of the node's disk that contain a text of the files, and mounted are the mounts of task.files.
+func (w *world) onDisk(node string) string {
+	return w.sh(node, fmt.Sprintf("grep -rlsF -e %s -e %s /var/lib/kubelet /var/lib/containerd /var/tmp /etc | xargs -r -n1 df --output=fstype,target,file | grep -v -e ^tmpfs -e ^Type || true", fileText, fileSecret))
+}
+
+// wantNoFiles waits until neither a file nor a mount of the files is left.
+func (w *world) wantNoFiles(node string) {
+	w.t.Helper()
+	w.eventually("the files are gone from "+node, func() error {
+		left := w.sh(node, fmt.Sprintf("grep everynode-files /proc/mounts; find /var/lib/kubelet/pods -path '*files-*'; grep -rlsF -e %s -e %s /var/lib/kubelet /var/lib/containerd /run /var/tmp /etc /tmp || true", fileText, fileSecret))
+		if left != "" {
+			return errors.New(left)
+		}
+		return nil
+	})
+}
+
+// TestFilesAreOnTheNodeWhileTheirPodRuns runs a program of a ConfigMap in task, check and rollback, and looks for traces.
+func TestFilesAreOnTheNodeWhileTheirPodRuns(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	node := w.join(cluster.NodeOptions{})
+	w.files()
+	greet := func(whom string) string { return "$EVERYNODE_FILES/tools/bin/greet " + whom }
+
+	w.job("works", greet("task")+" && cat $EVERYNODE_FILES/token/token && stat -L -c %a $EVERYNODE_FILES/token/token && "+w.hold(), withFiles, func(s *v1alpha1.NodeJobSpec) {
+		s.Task.Check = &v1alpha1.CheckSpec{Script: greet("check")}
+	})
+	c := w.condition("works", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonSecretForbidden)
+	wantText(t, c.Message, "spec.task.files[token]")
+	w.asTold(c.Message, "create role")
+	w.began(node)
+	if left := w.onDisk(node); left != "" {
+		t.Errorf("on the disk of the node: %s", left)
+	}
+	w.letGo(node)
+	rec := w.done("works", node)
+	wantText(t, rec.Message, "greetings, task", "***", "400", "greetings, check")
+	if strings.Contains(rec.Message, fileSecret) {
+		t.Errorf("the record has the Secret: %s", rec.Message)
+	}
+	w.wantNoFiles(node)
+
+	// Another content runs the task again.
+	must(t, admin.Patch(w.ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "tools"}},
+		mergePatch(`{"data":{"greet.sh":"#!/bin/sh\n: `+fileText+`\necho \"goodbye, $1\"\n"}}`)))
+	w.eventually("the task has run with the new content", func() error {
+		if on := w.on("works", node); on.Label == "" || on.Record == nil || !strings.Contains(on.Record.Message, "goodbye, check") {
+			return fmt.Errorf("the record is %+v", on.Record)
+		}
+		return nil
+	})
+
+	// A failure, and its rollback.
+	w.job("fails", greet("nobody")+"; exit 3", withFiles, func(s *v1alpha1.NodeJobSpec) {
+		s.Retry.Limit = new(int32(0))
+		s.Rollback = &v1alpha1.RollbackSpec{Script: greet("rollback")}
+	})
+	wantText(t, w.rolledBack("fails", node, record.Succeeded).Message, "goodbye, rollback")
+	w.wantNoFiles(node)
+}
+
+// TestFilesEndWithARunnerThatIsKilled kills the runner, and then reboots the node while the task runs once more.
+func TestFilesEndWithARunnerThatIsKilled(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	node := w.join(cluster.NodeOptions{})
+	w.files()
+	w.job("killed", "$EVERYNODE_FILES/tools/bin/greet you && "+w.hold(), withFiles, func(s *v1alpha1.NodeJobSpec) { s.Retry.Limit = new(int32(0)) })
+	w.asTold(w.condition("killed", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonSecretForbidden).Message, "create role")
+	w.began(node)
+	w.sh(node, "pkill -9 -f '[e]verynode-runner --run-dir'")
+	w.failed("killed", node)
+	w.wantNoFiles(node)
+
+	w.job("rebooted", "$EVERYNODE_FILES/tools/bin/greet you && "+w.hold(), withFiles)
+	w.eventually("it runs", func() error {
+		if pods := w.pods(); len(pods) != 1 || pods[0].Status.Phase != corev1.PodRunning {
+			return fmt.Errorf("%d pods", len(pods))
+		}
+		return nil
+	})
+	must(t, real.RebootReady(w.ctx, node))
+	w.letGo(node)
+	w.done("rebooted", node)
+	w.wantNoFiles(node)
+}
