@@ -52,6 +52,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.ExcludedNodesApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("FileItem"):
 		return &apiv1alpha1.FileItemApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("FilesFromImage"):
+		return &apiv1alpha1.FilesFromImageApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("FilesFromObject"):
 		return &apiv1alpha1.FilesFromObjectApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("FilesSource"):

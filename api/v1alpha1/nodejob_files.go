@@ -3,9 +3,9 @@
 
 package v1alpha1
 
-// FilesSource is a folder with files. Exactly one of configMap and secret must be set.
+// FilesSource is a folder with files. Exactly one of configMap, secret and image must be set.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.configMap) != has(self.secret)",message="set exactly one of configMap and secret in each entry of task.files: for files of two objects, add another entry"
+// +kubebuilder:validation:XValidation:rule="(has(self.configMap) ? 1 : 0) + (has(self.secret) ? 1 : 0) + (has(self.image) ? 1 : 0) == 1",message="set exactly one of configMap, secret and image in each entry of task.files: for files of two objects, add another entry"
 // +kubebuilder:validation:XValidation:rule="!has(self.secret) || !has(self.secret.defaultMode) || self.secret.defaultMode / 64 % 2 + self.secret.defaultMode / 8 % 2 + self.secret.defaultMode % 2 == 0",message="task.files.secret.defaultMode must not make files executable: put programs into a ConfigMap or an image"
 // +kubebuilder:validation:XValidation:rule="!has(self.secret) || !has(self.secret.items) || self.secret.items.all(i, !has(i.mode) || i.mode / 64 % 2 + i.mode / 8 % 2 + i.mode % 2 == 0)",message="task.files.secret.items.mode must not make a file executable: put programs into a ConfigMap or an image"
 type FilesSource struct {
@@ -29,6 +29,23 @@ type FilesSource struct {
 	// Example: {name: agent-tls}
 	// +optional
 	Secret *FilesFromObject `json:"secret,omitempty"`
+
+	// image is a container image: its file system is the folder, and it is read-only. It needs image volumes, which Kubernetes has
+	// by default since 1.35, and a container runtime that supports them, such as containerd 2.1. Without them, nothing runs.
+	//
+	// Example: {reference: "registry.example.com/tools@sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"}
+	// +optional
+	Image *FilesFromImage `json:"image,omitempty"`
+}
+
+// FilesFromImage are the files of a container image.
+type FilesFromImage struct {
+	// reference is the name of the image with its digest. It is pulled with the pull secrets of the runner if the node does not have it.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9][-._:/a-zA-Z0-9]*@sha256:[a-f0-9]{64}$')",message="task.files.image.reference must name the image by its digest, since a tag can get other content without a new revision: write NAME@sha256:DIGEST, with the digest from the registry, for example from crane digest NAME:TAG"
+	Reference string `json:"reference,omitempty"`
 }
 
 // FilesFromObject are the files of a ConfigMap or Secret.

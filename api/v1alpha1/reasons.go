@@ -61,7 +61,7 @@ const (
 	ReasonInvalidSelector = "InvalidSelector"
 	// ReasonConfigMapNotFound means that a referenced ConfigMap or its key does not exist.
 	ReasonConfigMapNotFound = "ConfigMapNotFound"
-	// ReasonConfigMapNotLabeled means that a ConfigMap does not have the label that lets NodeJobs run its scripts.
+	// ReasonConfigMapNotLabeled means that a ConfigMap does not have the label that lets NodeJobs run its scripts and files.
 	ReasonConfigMapNotLabeled = "ConfigMapNotLabeled"
 	// ReasonInvalidScript means that a script is empty or too long, an interpreter would misread it, or task.env is too large.
 	ReasonInvalidScript = "InvalidScript"
@@ -73,6 +73,8 @@ const (
 	ReasonPodInvalid = "PodInvalid"
 	// ReasonPodNotCreated means that the API server cannot create the task's pod, for example because a webhook does not respond.
 	ReasonPodNotCreated = "PodNotCreated"
+	// ReasonImageVolumesNotSupported means that task.files names an image, and the API server does not support image volumes.
+	ReasonImageVolumesNotSupported = "ImageVolumesNotSupported"
 	// ReasonPodNotStarting means that a pod waits for its image or another thing that it cannot start without.
 	ReasonPodNotStarting = "PodNotStarting"
 
@@ -150,9 +152,9 @@ const (
 	ReasonDependencyNotFound = "DependencyNotFound"
 	// ReasonDependencyCycle means that NodeJobs depend on each other in a circle.
 	ReasonDependencyCycle = "DependencyCycle"
-	// ReasonSecretNotFound means that task.inputs names a Secret that does not exist.
+	// ReasonSecretNotFound means that task.inputs or task.files names a Secret that does not exist, or a key that it does not have.
 	ReasonSecretNotFound = "SecretNotFound"
-	// ReasonSecretForbidden means that the manager may not read a Secret of task.inputs.
+	// ReasonSecretForbidden means that the manager may not read a Secret of task.inputs or task.files.
 	ReasonSecretForbidden = "SecretForbidden"
 	// ReasonArchiveNotConfigured means that task.output.archive is Always, and the manager has no archive, or cannot use its settings.
 	ReasonArchiveNotConfigured = "ArchiveNotConfigured"

@@ -233,7 +233,9 @@ func (o *planOptions) fetch(ctx context.Context, file *planFile, v *view.Plan) o
 			}
 			return observe.ScriptIn(configMap, ref.Key)
 		},
-		Contents: func(contents []task.Content) ([]string, *task.Obstacle, error) { return o.contents(ctx, file, v, contents) },
+		Contents: func(contents []task.Content) ([]string, *task.Obstacle, error) {
+			return o.contents(ctx, file, v, contents)
+		},
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/nodejob/record"
+	"github.com/everynode/everynode/internal/outcome"
 	"github.com/everynode/everynode/local/cluster"
 )
 
@@ -131,4 +132,50 @@ func TestFilesEndWithARunnerThatIsKilled(t *testing.T) {
 	w.letGo(node)
 	w.done("rebooted", node)
 	w.wantNoFiles(node)
+}
+
+// trusts makes the node trust the registry.
+func (r *registry) trusts(node string) {
+	r.w.t.Helper()
+	r.w.sh(node, fmt.Sprintf("mkdir -p /etc/containerd/certs.d/%[1]s && cd /etc/containerd/certs.d/%[1]s && cat > ca.crt <<'END'\n%[2]s\nEND\nprintf 'server = \"https://%[1]s\"\\n[host.\"https://%[1]s\"]\\nca = \"/etc/containerd/certs.d/%[1]s/ca.crt\"\\n' > hosts.toml", r.address, r.ca))
+}
+
+// reference is the name of an image of the registry by its digest.
+func (r *registry) reference(name string) string {
+	r.w.t.Helper()
+	digest, err := r.image.Digest()
+	must(r.w.t, err)
+	return r.address + "/" + name + "@" + digest.String()
+}
+
+// TestAProgramOfAnImageRunsOnANodeWithoutAShell removes all shells from a node, as Bottlerocket and Talos have none.
+func TestAProgramOfAnImageRunsOnANodeWithoutAShell(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	node := w.join(cluster.NodeOptions{})
+	registry := w.registry()
+	registry.trusts(node)
+	w.sh(node, "rm -f /bin/*sh /usr/bin/*sh /usr/local/bin/*sh /bin/busybox /usr/bin/busybox") // in the node's own layer
+	if _, _, err := real.Exec(w.ctx, node, "/bin/sh", "-c", "true"); err == nil {
+		t.Fatal("the node has a shell")
+	}
+	w.job("script", "true", func(s *v1alpha1.NodeJobSpec) { s.Retry.Limit = new(int32(0)) })
+	if rec := w.failed("script", node); rec.Reason != outcome.ReasonInterpreterNotFound {
+		t.Errorf("the record is %+v", rec)
+	}
+
+	w.job("command", "", func(s *v1alpha1.NodeJobSpec) {
+		s.Task.Command = []string{"$(EVERYNODE_FILES)/tools/everynode-runner", "--version"}
+		s.Task.Files = []v1alpha1.FilesSource{{Name: "tools", Image: &v1alpha1.FilesFromImage{Reference: registry.reference("tools")}}}
+	})
+	if rec := w.done("command", node); rec.ExitCode == nil || *rec.ExitCode != 0 || rec.Message == "" {
+		t.Errorf("the record is %+v", rec)
+	}
+	w.eventually("the mount of the image is gone", func() error {
+		out, _, err := real.Exec(w.ctx, node, "grep", "-e", "everynode-files", "-e", "image-volumes", "/proc/mounts")
+		if err == nil {
+			return errors.New(out)
+		}
+		return nil
+	})
 }

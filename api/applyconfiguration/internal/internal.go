@@ -291,6 +291,12 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: path
       type:
         scalar: string
+- name: com.github.everynode.everynode.api.v1alpha1.FilesFromImage
+  map:
+    fields:
+    - name: reference
+      type:
+        scalar: string
 - name: com.github.everynode.everynode.api.v1alpha1.FilesFromObject
   map:
     fields:
@@ -314,6 +320,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: configMap
       type:
         namedType: com.github.everynode.everynode.api.v1alpha1.FilesFromObject
+    - name: image
+      type:
+        namedType: com.github.everynode.everynode.api.v1alpha1.FilesFromImage
     - name: name
       type:
         scalar: string

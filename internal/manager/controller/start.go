@@ -13,6 +13,8 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -117,7 +119,9 @@ func (r starter) probe(ctx context.Context, seen observation, attempt *task.Atte
 	if err != nil {
 		return true // the error occurs again when the pod is created
 	}
-	err = r.Client.Create(ctx, pod, client.DryRunAll)
+	if err = r.keepsImages(ctx, pod); err == nil {
+		err = r.Client.Create(ctx, pod, client.DryRunAll)
+	}
 	switch rejected := r.asRejection(seen.job, err); {
 	case apierrors.IsAlreadyExists(err):
 		ours, err := r.adopt(ctx, seen.job, pod, attempt.NodeUID)
@@ -182,7 +186,9 @@ func (r starter) start(ctx context.Context, seen observation, start plan.Start, 
 	if err != nil {
 		return err
 	}
-	err = r.Metrics.writes.Do(verbCreate, resourcePods, func() error { return r.Client.Create(ctx, pod) })
+	if err = r.keepsImages(ctx, pod); err == nil {
+		err = r.Metrics.writes.Do(verbCreate, resourcePods, func() error { return r.Client.Create(ctx, pod) })
+	}
 	switch {
 	case err == nil:
 		r.written.rememberPod(stripPod(r.Options.Key, pod), r.Now())
@@ -196,6 +202,43 @@ func (r starter) start(ctx context.Context, seen observation, start plan.Start, 
 		return rejected
 	}
 	return fmt.Errorf("creating pod %s for node %s: %w", pod.Name, start.Attempt.NodeName, err)
+}
+
+// keepsImages returns loop.ErrImageVolumes if the API server would create a pod without its image volumes, which it does silently if it
+// does not support them, and nil for a pod without any. It makes a dry run without a type, because the answer of a request with a type
+// is decoded into the pod, and would not remove what it lacks.
+// Source: kubernetes/pkg/api/pod (dropImageVolumes).
+func (r starter) keepsImages(ctx context.Context, pod *corev1.Pod) error {
+	wanted := imageVolumes(pod)
+	if wanted == 0 {
+		return nil
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(pod)
+	if err != nil {
+		return fmt.Errorf("encoding pod %s: %w", pod.Name, err)
+	}
+	probe := &unstructured.Unstructured{Object: content}
+	probe.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
+	if err := r.Client.Create(ctx, probe, client.DryRunAll); err != nil {
+		return err // that of the creation
+	}
+	var answer corev1.Pod
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(probe.Object, &answer); err != nil {
+		return fmt.Errorf("decoding pod %s: %w", pod.Name, err)
+	}
+	if imageVolumes(&answer) < wanted {
+		return loop.ErrImageVolumes
+	}
+	return nil
+}
+
+func imageVolumes(pod *corev1.Pod) (n int) {
+	for i := range pod.Spec.Volumes {
+		if pod.Spec.Volumes[i].Image != nil {
+			n++
+		}
+	}
+	return n
 }
 
 // newNamespaceGrace is how long a namespace may lack the service account "default" without a problem in the status. A
@@ -216,7 +259,7 @@ func (r starter) asRejection(job *v1alpha1.NodeJob, err error) error {
 // refusalReasons are the reasons of pods that the API server rejects.
 var refusalReasons = []string{
 	v1alpha1.ReasonPodForbidden, v1alpha1.ReasonServiceAccountNotFound, v1alpha1.ReasonPodInvalid, v1alpha1.ReasonPodNotCreated,
-	v1alpha1.ReasonNamespaceTerminating,
+	v1alpha1.ReasonNamespaceTerminating, v1alpha1.ReasonImageVolumesNotSupported,
 }
 
 // podTroubles are the problems that end when a pod could be created.

@@ -110,6 +110,9 @@ type RefusedError struct{ err error }
 
 func (e *RefusedError) Error() string { return e.err.Error() }
 
+// ErrImageVolumes says that the API server removes image volumes from a pod, as it does with fields that it does not support.
+var ErrImageVolumes = errors.New("it supports no image volumes, which Kubernetes has by default since 1.35")
+
 // AsRefusal returns a RefusedError for a response that rejects an object regardless of its name, and nil for any other.
 func AsRefusal(err error) error {
 	if reason, _ := reasonOf(err); reason != "" {
@@ -179,6 +182,10 @@ func withoutName(err error) string {
 // reasonOf returns why nothing can be created, and what to do about it; "" if err has another cause.
 func reasonOf(err error) (reason string, remedy func(w *Words, o client.Object) string) {
 	switch {
+	case errors.Is(err, ErrImageVolumes):
+		return v1alpha1.ReasonImageVolumesNotSupported, func(w *Words, o client.Object) string {
+			return "Upgrade Kubernetes, or enable the feature gate ImageVolume of the API server and the kubelets; or take the files from a ConfigMap (task.files.configMap)"
+		}
 	case apierrors.IsInternalError(err):
 		return v1alpha1.ReasonPodNotCreated, func(w *Words, o client.Object) string {
 			return fmt.Sprintf("The %s is not the cause. Check what handles pods in namespace %s, such as an admission webhook that does not respond: kubectl get mutatingwebhookconfigurations,validatingwebhookconfigurations. It is retried automatically", w.Kind, o.GetNamespace())

@@ -64,7 +64,7 @@ func (c Cluster) Input(job *v1alpha1.NodeJob, pods []corev1.Pod) plan.Input {
 // not among them.
 var told = []string{
 	v1alpha1.ReasonConfigMapNotFound, v1alpha1.ReasonConfigMapNotLabeled, v1alpha1.ReasonInvalidScript, v1alpha1.ReasonPodForbidden,
-	v1alpha1.ReasonServiceAccountNotFound, v1alpha1.ReasonPodInvalid, v1alpha1.ReasonPodNotCreated,
+	v1alpha1.ReasonServiceAccountNotFound, v1alpha1.ReasonPodInvalid, v1alpha1.ReasonPodNotCreated, v1alpha1.ReasonImageVolumesNotSupported,
 	v1alpha1.ReasonSecretNotFound, v1alpha1.ReasonSecretForbidden, v1alpha1.ReasonNamespaceTerminating,
 	v1alpha1.ReasonArchiveNotConfigured, v1alpha1.ReasonDependencyCycle, v1alpha1.ReasonDependencyNotFound, v1alpha1.ReasonNamespaceNotAllowed,
 	v1alpha1.ReasonPoliciesMissing, v1alpha1.ReasonNotAuthorized, v1alpha1.ReasonInstallationTerminating, v1alpha1.ReasonNodeConditionsDisabled,

@@ -136,8 +136,8 @@ func TestUnusableFiles(t *testing.T) {
 		data         map[string][]byte
 		reason, says string
 	}{
-		"a ConfigMap":              {kind: v1alpha1.ContentConfigMap, labels: labels, data: data},
-		"keys of a ConfigMap":      {kind: v1alpha1.ContentConfigMap, keys: "a,b", labels: labels, data: data},
+		"a ConfigMap":               {kind: v1alpha1.ContentConfigMap, labels: labels, data: data},
+		"keys of a ConfigMap":       {kind: v1alpha1.ContentConfigMap, keys: "a,b", labels: labels, data: data},
 		"a ConfigMap without label": {kind: v1alpha1.ContentConfigMap, data: data, reason: v1alpha1.ReasonConfigMapNotLabeled, says: "kubectl -n ns label configmap x everynode.dev/script=true"},
 		"a ConfigMap without a key": {kind: v1alpha1.ContentConfigMap, keys: "a,c", labels: labels, data: data, reason: v1alpha1.ReasonConfigMapNotFound,
 			says: `spec.task.files[tools]: ConfigMap ns/x has no key "c"`},

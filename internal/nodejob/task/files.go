@@ -83,6 +83,9 @@ func addFiles(spec *corev1.PodSpec, files []v1alpha1.FilesSource) {
 // Neither makes kubectl drain or the cluster autoscaler refuse the pod, as an emptyDir would.
 // Source: kubernetes/pkg/volume/projected (wrappedVolumeSpec), kubernetes/pkg/volume/configmap.
 func volumeOf(file *v1alpha1.FilesSource) corev1.VolumeSource {
+	if file.Image != nil { // the digest identifies the content, so a node that has it needs no registry
+		return corev1.VolumeSource{Image: &corev1.ImageVolumeSource{Reference: file.Image.Reference, PullPolicy: corev1.PullIfNotPresent}}
+	}
 	var projection corev1.VolumeProjection
 	from, mode := file.ConfigMap, int32(configMapFileMode)
 	if file.Secret != nil {

@@ -164,6 +164,7 @@ func withFiles(job *v1alpha1.NodeJob) *v1alpha1.NodeJob {
 			{Key: "install.sh", Path: "bin/install", Mode: new(int32(0o755))}, {Key: "agent.conf", Path: "agent.conf"},
 		}}},
 		{Name: "all", ConfigMap: &v1alpha1.FilesFromObject{Name: "agent", DefaultMode: new(int32(0o755))}},
+		{Name: "tools", Image: &v1alpha1.FilesFromImage{Reference: "registry.example/tools@sha256:" + strings.Repeat("a", 64)}},
 		{Name: "tls", Secret: &v1alpha1.FilesFromObject{Name: "agent-tls"}},
 	}
 	return job

@@ -34,7 +34,7 @@ func TestRevisionStaysTheSameFromReleaseToRelease(t *testing.T) {
 			"c57233c5ef",
 		},
 		"a template": {templateJob().Spec, Source{}, "3be895aa09"},
-		"files":      {withFiles(scriptJob()).Spec, Source{Script: "true", Files: []string{"a", "b", "c"}}, "ecb83f9d3f"},
+		"files":      {withFiles(scriptJob()).Spec, Source{Script: "true", Files: []string{"a", "b", "c"}}, "4cc371d052"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -74,7 +74,9 @@ func TestRevision(t *testing.T) {
 			func(_ *v1alpha1.NodeJobSpec, src *Source) { src.Script, src.Check = src.Check, src.Script },
 			true,
 		},
-		"files change it": {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Task.Files = withFiles(&v1alpha1.NodeJob{}).Spec.Task.Files }, true},
+		"files change it": {func(s *v1alpha1.NodeJobSpec, _ *Source) {
+			s.Task.Files = withFiles(&v1alpha1.NodeJob{}).Spec.Task.Files
+		}, true},
 		"the content of files changes it": {func(_ *v1alpha1.NodeJobSpec, src *Source) { src.Files = []string{"hash"} }, true},
 
 		"node names do not": {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Nodes.Names = []string{"a"} }, false},

@@ -5,7 +5,7 @@ package v1alpha1
 // FilesSourceApplyConfiguration represents a declarative configuration of the FilesSource type for use
 // with apply.
 //
-// FilesSource is a folder with files. Exactly one of configMap and secret must be set.
+// FilesSource is a folder with files. Exactly one of configMap, secret and image must be set.
 type FilesSourceApplyConfiguration struct {
 	// name is the name of the folder: its path is $EVERYNODE_FILES/NAME. It consists of lower case letters, digits and dashes.
 	Name *string `json:"name,omitempty"`
@@ -19,6 +19,11 @@ type FilesSourceApplyConfiguration struct {
 	//
 	// Example: {name: agent-tls}
 	Secret *FilesFromObjectApplyConfiguration `json:"secret,omitempty"`
+	// image is a container image: its file system is the folder, and it is read-only. It needs image volumes, which Kubernetes has
+	// by default since 1.35, and a container runtime that supports them, such as containerd 2.1. Without them, nothing runs.
+	//
+	// Example: {reference: "registry.example.com/tools@sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"}
+	Image *FilesFromImageApplyConfiguration `json:"image,omitempty"`
 }
 
 // FilesSourceApplyConfiguration constructs a declarative configuration of the FilesSource type for use with
@@ -48,5 +53,13 @@ func (b *FilesSourceApplyConfiguration) WithConfigMap(value *FilesFromObjectAppl
 // If called multiple times, the Secret field is set to the value of the last call.
 func (b *FilesSourceApplyConfiguration) WithSecret(value *FilesFromObjectApplyConfiguration) *FilesSourceApplyConfiguration {
 	b.Secret = value
+	return b
+}
+
+// WithImage sets the Image field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Image field is set to the value of the last call.
+func (b *FilesSourceApplyConfiguration) WithImage(value *FilesFromImageApplyConfiguration) *FilesSourceApplyConfiguration {
+	b.Image = value
 	return b
 }
