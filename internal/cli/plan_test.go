@@ -196,7 +196,7 @@ apiVersion: everynode.dev/v1alpha1
 kind: NodeJob
 metadata: {name: job}
 spec:
-  task: {scriptFrom: {configMapKeyRef: {name: NAME, key: run.sh}}, inputs: [{kind: Secret, name: token}]}
+  task: {scriptFrom: {configMapKeyRef: {name: NAME, key: run.sh}}, inputs: [{kind: Secret, name: token}], FILES}
 ---
 apiVersion: v1
 kind: ConfigMap
@@ -222,20 +222,24 @@ stringData: {b: two}
 	would := map[string][]byte{"a": []byte("one"), "b": []byte("two")}
 	for name, tt := range map[string]struct {
 		configMap string
+		// files are further fields of the task.
+		files     string
 		secret    *corev1.Secret
 		wantUID   types.UID
 		wantNotes []string
 		// wantStalled is a reason.
 		wantStalled string
 	}{
-		"an existing Secret":            {"scripts", there, "u-1", nil, ""},
-		"a new Secret":                  {"scripts", nil, "", []string{"the revision is a guess, as if Secret token were there: one that is made counts as another"}, ""},
-		"a missing ConfigMap":           {"absent", there, "", nil, v1alpha1.ReasonConfigMapNotFound},
-		"a ConfigMap without the label": {"unlabeled", there, "", nil, v1alpha1.ReasonConfigMapNotLabeled},
+		"files without the label":       {"scripts", `files: [{name: a, configMap: {name: unlabeled}}]`, there, "", nil, v1alpha1.ReasonConfigMapNotLabeled},
+		"files without a key":           {"scripts", `files: [{name: a, secret: {name: token, items: [{key: c, path: c}]}}]`, there, "", nil, v1alpha1.ReasonSecretNotFound},
+		"an existing Secret":            {"scripts", "", there, "u-1", nil, ""},
+		"a new Secret":                  {"scripts", "", nil, "", []string{"the revision is a guess, as if Secret token were there: one that is made counts as another"}, ""},
+		"a missing ConfigMap":           {"absent", "", there, "", nil, v1alpha1.ReasonConfigMapNotFound},
+		"a ConfigMap without the label": {"unlabeled", "", there, "", nil, v1alpha1.ReasonConfigMapNotLabeled},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f, out, errs := clitest.NewFactory(t, &planServer{t: t, nodes: []corev1.Node{readyNode("node-1")}, secret: tt.secret})
-			f.In = strings.NewReader(strings.Replace(file, "NAME", tt.configMap, 1))
+			f.In = strings.NewReader(strings.NewReplacer("NAME", tt.configMap, ", FILES", ", "+tt.files).Replace(file))
 			if code := command(t, f, "plan", "-f", "-", "-o", "json"); code != cmdutil.ExitOK {
 				t.Fatalf("exit code %d, and %s", code, errs)
 			}

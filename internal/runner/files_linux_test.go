@@ -111,7 +111,7 @@ func TestFilesOnAMountWithoutExecution(t *testing.T) {
 func TestMissingFiles(t *testing.T) {
 	t.Parallel()
 	tests := map[string]func(dir string) error{
-		"the folder is missing": func(dir string) error { return os.RemoveAll(dir) },
+		"the folder is missing": os.RemoveAll,
 		"the folder is empty":   func(dir string) error { return errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o755)) },
 	}
 	for name, remove := range tests {

@@ -179,3 +179,31 @@ func TestAProgramOfAnImageRunsOnANodeWithoutAShell(t *testing.T) {
 		return nil
 	})
 }
+
+// TestANodeIsNotCordonedBeforeTheImageOfItsFilesIsThere has the check before the task, which runs in a pod with the same files, wait for
+// an image that cannot be pulled.
+func TestANodeIsNotCordonedBeforeTheImageOfItsFilesIsThere(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	node := w.join(cluster.NodeOptions{})
+	registry := w.registry()
+	w.job("pulls", w.mark(), func(s *v1alpha1.NodeJobSpec) {
+		s.Task.Files = []v1alpha1.FilesSource{{Name: "tools", Image: &v1alpha1.FilesFromImage{Reference: registry.reference("tools")}}}
+		s.Task.Check = &v1alpha1.CheckSpec{Script: "[ -e " + w.markFile() + " ]", Before: true}
+		s.Maintenance.Cordon = true
+	})
+	w.eventually("the NodeJob says that the image cannot be pulled", func() error {
+		job := w.get("pulls")
+		for _, c := range job.Status.Conditions {
+			if c.Status == metav1.ConditionTrue && strings.Contains(c.Message, registry.reference("tools")) && strings.Contains(c.Message, "x509") {
+				return nil
+			}
+		}
+		return fmt.Errorf("the conditions are %+v", job.Status.Conditions)
+	})
+	w.wantCordoned(node, false)
+	w.wantRan(node, 0)
+	registry.trusts(node)
+	w.done("pulls", node)
+	w.wantRan(node, 1)
+}

@@ -6,6 +6,7 @@ package controller
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -392,5 +393,51 @@ func TestFilesOfAConfigMapWithoutLabel(t *testing.T) {
 	r.update(labeled)
 	if changed, _, _ := r.source(t.Context(), job); changed.Files[0] == source.Files[0] {
 		t.Error("another content has the same hash")
+	}
+}
+
+// A Secret may be one of task.inputs, and one of task.files that lacks a key: each field says what it needs, after one read.
+func TestTwoFieldsOfOneSecret(t *testing.T) {
+	needs := func(key string) *v1alpha1.NodeJob {
+		return liveJob(rerunsOnChange(v1alpha1.ContentSecret, "x"), func(j *v1alpha1.NodeJob) {
+			j.Name = key
+			j.Spec.Task.Files = []v1alpha1.FilesSource{{Name: "tls", Secret: &v1alpha1.FilesFromObject{
+				Name: "x", Items: []v1alpha1.FileItem{{Key: key, Path: "a"}},
+			}}}
+		})
+	}
+	has, lacks := needs("key"), needs("other")
+	r := newReconciler(t, secret("1", "a"))
+	if got := r.contentOf(has); len(got) != 64 {
+		t.Errorf("with the key: %s", got)
+	}
+	if got := r.contentOf(lacks); got != v1alpha1.ReasonSecretNotFound {
+		t.Errorf("without the key: %s", got)
+	}
+	added := secret("1", "a")
+	added.Data["other"] = nil
+	r.update(added)
+	r.pollOnce(t.Context())
+	woken := r.woken()
+	slices.Sort(woken)
+	if woken = slices.Compact(woken); !slices.Equal(woken, []string{"ns/key", "ns/other"}) {
+		t.Errorf("the poll wakes %v", woken)
+	}
+	if got := r.contentOf(lacks); len(got) != 64 {
+		t.Errorf("with the key that was added: %s", got)
+	}
+}
+
+// What a ConfigMap of task.files contains can change without the NodeJob, so it is part of what a confirmation is for.
+func TestContentsHash(t *testing.T) {
+	job := liveJob(func(j *v1alpha1.NodeJob) {
+		j.Spec.Task.Files = []v1alpha1.FilesSource{{Name: "a", ConfigMap: &v1alpha1.FilesFromObject{Name: "x"}}}
+	})
+	hash := func(source task.Source) string { return contentsHash(job, source) }
+	if hash(task.Source{Files: []string{"a"}}) == hash(task.Source{Files: []string{"b"}}) {
+		t.Error("other files have the same hash")
+	}
+	if hash(task.Source{Contents: []string{"a"}}) != hash(task.Source{Contents: []string{"b"}}) {
+		t.Error("contents of task.inputs, which do not run, change the hash")
 	}
 }

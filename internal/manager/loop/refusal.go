@@ -181,11 +181,17 @@ func withoutName(err error) string {
 
 // reasonOf returns why nothing can be created, and what to do about it; "" if err has another cause.
 func reasonOf(err error) (reason string, remedy func(w *Words, o client.Object) string) {
-	switch {
-	case errors.Is(err, ErrImageVolumes):
-		return v1alpha1.ReasonImageVolumesNotSupported, func(w *Words, o client.Object) string {
+	if errors.Is(err, ErrImageVolumes) {
+		return v1alpha1.ReasonImageVolumesNotSupported, func(*Words, client.Object) string {
 			return "Upgrade Kubernetes, or enable the feature gate ImageVolume of the API server and the kubelets; or take the files from a ConfigMap (task.files.configMap)"
 		}
+	}
+	return reasonOfAnswer(err)
+}
+
+// reasonOfAnswer is reasonOf for an answer of the API server.
+func reasonOfAnswer(err error) (reason string, remedy func(w *Words, o client.Object) string) {
+	switch {
 	case apierrors.IsInternalError(err):
 		return v1alpha1.ReasonPodNotCreated, func(w *Words, o client.Object) string {
 			return fmt.Sprintf("The %s is not the cause. Check what handles pods in namespace %s, such as an admission webhook that does not respond: kubectl get mutatingwebhookconfigurations,validatingwebhookconfigurations. It is retried automatically", w.Kind, o.GetNamespace())

@@ -234,3 +234,20 @@ func TestContentHash(t *testing.T) {
 		}
 	}
 }
+
+// All pods of a NodeJob have its files, except the one that reboots a node.
+func TestFilesOfPhases(t *testing.T) {
+	job := withFiles(withRollback(scriptJob()))
+	for _, phase := range phases {
+		a := attempt()
+		a.Phase = phase
+		spec := Pod(job, Source{Script: "true", Check: "true", Rollback: "true"}, a, options).Spec
+		want := len(job.Spec.Task.Files)
+		if phase == Reboot {
+			want = 0
+		}
+		if volumes, mounts := len(spec.Volumes), len(spec.Containers[0].VolumeMounts); volumes != want || mounts != want {
+			t.Errorf("%s has %d volumes and %d mounts, want %d", phase, volumes, mounts, want)
+		}
+	}
+}
