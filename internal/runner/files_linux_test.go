@@ -81,6 +81,14 @@ func TestFiles(t *testing.T) {
 	}
 }
 
+func TestWithoutFilesTheVariableIsUnset(t *testing.T) {
+	t.Parallel()
+	got := runToEnd(t, "EVERYNODE_FILES=/etc", `EVERYNODE_SCRIPT=echo "${EVERYNODE_FILES-unset}"`)
+	if got.code != 0 || got.stdout != "unset\n" {
+		t.Errorf("ended with %d, stdout %q", got.code, got.stdout)
+	}
+}
+
 func TestFilesInAnotherPIDNamespace(t *testing.T) {
 	t.Parallel()
 	got := startRunner(t, startNode(t, unix.CLONE_NEWPID), testLimits(), `EVERYNODE_SCRIPT="$EVERYNODE_FILES"/tools/run e`, mountedFiles(t)).wait()

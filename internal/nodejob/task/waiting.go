@@ -4,6 +4,10 @@
 package task
 
 import (
+	"path"
+	"regexp"
+	"strings"
+
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/everynode/everynode/internal/outcome"
@@ -26,9 +30,9 @@ func Waiting(pod *corev1.Pod) string {
 			case "", "ContainerCreating", "PodInitializing":
 				continue
 			case "ErrImagePull":
-				return outcome.CleanHead("ImagePullBackOff: image "+statuses[i].Image, maxWaitingBytes)
+				return outcome.CleanHead("ImagePullBackOff: "+pulled(&statuses[i]), maxWaitingBytes)
 			case "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError", "RegistryUnavailable":
-				what = "image " + statuses[i].Image
+				what = pulled(&statuses[i])
 			}
 			if what == "" {
 				return outcome.CleanHead(w.Reason, maxWaitingBytes)
@@ -37,4 +41,20 @@ func Waiting(pod *corev1.Pod) string {
 		}
 	}
 	return ""
+}
+
+// byDigest finds the last part of the name of an image with its digest, which is the same in all messages about it.
+var byDigest = regexp.MustCompile(`[-._a-zA-Z0-9]+@sha256:[a-f0-9]{64}`)
+
+// pulled returns which image a container waits for. A kubelet reports the image of a volume as if it were that of the container, and
+// names it only in the message. Source: kubernetes/pkg/kubelet/kuberuntime (getImageVolumes), kubernetes/pkg/kubelet/images.
+func pulled(status *corev1.ContainerStatus) string {
+	message := status.State.Waiting.Message
+	switch image := byDigest.FindString(message); {
+	case image != "" && !strings.HasSuffix(status.Image, image):
+		return "image " + image + " of a volume"
+	case image == "" && strings.Contains(message, `image "`) && !strings.Contains(message, path.Base(status.Image)):
+		return "the image of a volume"
+	}
+	return "image " + status.Image
 }

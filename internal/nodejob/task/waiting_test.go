@@ -11,6 +11,7 @@ import (
 )
 
 func TestWhyAContainerDoesNotStart(t *testing.T) {
+	digits := strings.Repeat("a", 64)
 	waits := func(reason, message string) []corev1.ContainerStatus {
 		return []corev1.ContainerStatus{
 			{
@@ -32,6 +33,22 @@ func TestWhyAContainerDoesNotStart(t *testing.T) {
 			nil,
 			waits("ImagePullBackOff", "Back-off pulling"),
 			"ImagePullBackOff: image registry.test/a:1",
+		},
+		"the image of a volume cannot be pulled": {
+			nil,
+			waits("ErrImagePull", `failed to pull and unpack image "docker.io/library/tools@sha256:`+digits+`": not found`),
+			"ImagePullBackOff: image tools@sha256:" + digits + " of a volume",
+		},
+		"the pull of the image of a volume backs off": {
+			nil,
+			waits("ImagePullBackOff", `Back-off pulling image "tools@sha256:`+digits+`": ErrImagePull: not found`),
+			"ImagePullBackOff: image tools@sha256:" + digits + " of a volume",
+		},
+		"the image of a volume has a tag": {
+			nil, waits("ImagePullBackOff", `Back-off pulling image "tools:1"`), "ImagePullBackOff: the image of a volume",
+		},
+		"the image with its registry": {
+			nil, waits("ErrImagePull", `failed to pull and unpack image "registry.test/a:1": not found`), "ImagePullBackOff: image registry.test/a:1",
 		},
 		"it crashes": {nil, waits("CrashLoopBackOff", "back-off 10s"), "CrashLoopBackOff: back-off 10s"},
 		"no message": {nil, waits("CreateContainerError", ""), "CreateContainerError"},
