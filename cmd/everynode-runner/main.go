@@ -28,6 +28,7 @@ func run(started time.Time, args []string) (exitCode int) {
 	log := flags.String("termination-log", runner.DefaultTerminationLog, "the `file` that takes the outcome")
 	runDir := flags.String(contract.FlagRunDir, "", "the `folder` by which the pod's containers know that the task has run; empty for none")
 	wait := flags.Bool(contract.FlagWait, false, "do nothing until SIGTERM or SIGINT: the companion of a NodeGuard that brings none")
+	confirming := flags.Bool(contract.FlagConfirming, false, "wait until the task of the pod has ended, and waits for a confirmation: the readiness probe of its pod")
 	showVersion := flags.Bool("version", false, "print the version and exit")
 	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
 		return 0
@@ -45,6 +46,8 @@ func run(started time.Time, args []string) (exitCode int) {
 		signal.Notify(signals, syscall.SIGTERM, os.Interrupt)
 		<-signals
 		return 0
+	case *confirming:
+		return runner.WaitConfirming(*runDir)
 	case *target < 0:
 		return runner.Refuse(*log, os.Stderr, fmt.Errorf("--target-pid is %d, below 0", *target))
 	}
@@ -52,6 +55,7 @@ func run(started time.Time, args []string) (exitCode int) {
 		TargetPID:      *target,
 		TerminationLog: *log,
 		RunDir:         *runDir,
+		ConfirmDir:     contract.ConfirmDir,
 		Uploader:       uploader(),
 		SpoolDir:       "/", // the writable layer of the container, which the kubelet limits and deletes with the pod
 		Environ:        os.Environ(),

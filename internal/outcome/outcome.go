@@ -71,12 +71,16 @@ const (
 	ReasonRunnerError = "RunnerError"
 	// ReasonRebootFailed: the node was told to reboot and did not go down; exit code 1.
 	ReasonRebootFailed = "RebootFailed"
+	// ReasonReverted: the node was not confirmed in time, so the rollback ran there, and succeeded.
+	ReasonReverted = "Reverted"
+	// ReasonRevertFailed: the same, and the rollback failed.
+	ReasonRevertFailed = "RevertFailed"
 )
 
 var reasons = []string{
 	ReasonTaskFailed, ReasonCheckFailed, ReasonAlreadyDone, ReasonCheckError, ReasonSignaled, ReasonTimedOut, ReasonDisrupted,
 	ReasonInterpreterNotFound, ReasonCommandNotFound, ReasonNamespaceError, ReasonBadConfiguration, ReasonRunnerError,
-	ReasonRebootFailed,
+	ReasonRebootFailed, ReasonReverted, ReasonRevertFailed,
 }
 
 // The result by which a task requests a reboot of its node, if the NodeJob leaves the decision to the task.
@@ -104,6 +108,8 @@ type Outcome struct {
 	Truncated bool `json:"truncated,omitempty"`
 	// Archive is what became of the whole output; nil if it is not archived.
 	Archive *Archive `json:"archive,omitempty"`
+	// RollbackExitCode is how the rollback ended that ran after the task in the same pod; nil if none did. It is 0 to 255.
+	RollbackExitCode *int `json:"rollbackExitCode,omitempty"`
 }
 
 // Encode returns the outcome as one JSON object of at most MaxBytes, always valid. What does not fit is removed in this
@@ -194,6 +200,8 @@ func (o *Outcome) field(name string) any {
 		return &o.Message
 	case "truncated":
 		return &o.Truncated
+	case "rollbackExitCode":
+		return &o.RollbackExitCode
 	}
 	return nil
 }
@@ -222,6 +230,9 @@ func (o Outcome) bounded() Outcome {
 	results, left := boundedResults(o.Results)
 	o.Results, o.Truncated = results, o.Truncated || left
 	o.Archive = o.Archive.Bounded()
+	if code := o.RollbackExitCode; code != nil {
+		o.RollbackExitCode = new(boundedExitCode(*code))
+	}
 	return o
 }
 

@@ -56,6 +56,8 @@ type Config struct {
 	Archive *contract.Archive
 	// Files are the files of the task; nil for none.
 	Files *contract.Files
+	// Confirm is set if the attempt waits for a confirmation after the scripts; nil if it does not.
+	Confirm *Confirm
 	// ManagerVersion is the version of the manager that started the runner; "" if it is unknown.
 	ManagerVersion string
 	// Environ is the environment of the scripts, without EnvResults.
@@ -195,6 +197,9 @@ func (c *Config) parseScripts(own map[string]string) (err error) {
 			return err
 		}
 		c.Check = &check
+	}
+	if c.Confirm, err = parseConfirm(own, c.Reboot); err != nil {
+		return err
 	}
 	return c.parseCheckBefore(own[contract.EnvCheckBefore])
 }

@@ -53,9 +53,19 @@ func asRunner(args []string) int {
 	}
 	power, environ := testPower(os.Environ())
 	return Run(Options{
-		TargetPID: target, TerminationLog: args[1], RunDir: os.Getenv("TEST_RUN_DIR"), Environ: environ,
-		Stdout: os.Stdout, Stderr: os.Stderr, Started: time.Now(), Limits: limits, power: power,
-		Version: os.Getenv("TEST_VERSION"), Uploader: os.Getenv("TEST_UPLOADER"), SpoolDir: os.Getenv("TEST_SPOOL_DIR"),
+		TargetPID:      target,
+		TerminationLog: args[1],
+		RunDir:         os.Getenv("TEST_RUN_DIR"),
+		ConfirmDir:     os.Getenv("TEST_CONFIRM_DIR"),
+		Environ:        environ,
+		Stdout:         os.Stdout,
+		Stderr:         os.Stderr,
+		Started:        time.Now(),
+		Limits:         limits,
+		power:          power,
+		Version:        os.Getenv("TEST_VERSION"),
+		Uploader:       os.Getenv("TEST_UPLOADER"),
+		SpoolDir:       os.Getenv("TEST_SPOOL_DIR"),
 	})
 }
 
@@ -119,7 +129,7 @@ func testLimits() Limits {
 	return Limits{
 		InterruptGrace: 300 * time.Millisecond, KillAfter: 300 * time.Millisecond, Linger: 200 * time.Millisecond,
 		GiveUp: 10 * time.Second, Drain: time.Second, Stall: 100 * time.Millisecond, UploadAfterSignal: time.Second,
-		GoDown: time.Second, AskAgain: 50 * time.Millisecond,
+		GoDown: time.Second, AskAgain: 50 * time.Millisecond, Probe: 300 * time.Millisecond,
 	}
 }
 

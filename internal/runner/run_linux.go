@@ -28,6 +28,8 @@ type Options struct {
 	TerminationLog string
 	// RunDir is where the pod's containers store what the task did; "" or missing: nowhere.
 	RunDir string
+	// ConfirmDir is where the kubelet writes a confirmation. Without confirmations, it is not used.
+	ConfirmDir string
 	// Uploader is the path of everynode-upload, and SpoolDir a folder for the output until it is archived. Without an archive,
 	// neither is used.
 	Uploader, SpoolDir string
@@ -156,6 +158,8 @@ type attempt struct {
 	// printed returns how many bytes of output there are until now, and last is the script that has run last.
 	printed    func() int
 	last       lastScript
+	begun      bool     // the task has started
+	reverted   *int     // the exit code of the rollback that ran without a confirmation; nil if none did
 	spool      *spool   // nil: the output is not archived, or cannot be
 	spoolError error    // why it cannot be
 	notes      []string // what the outcome contains in addition to the scripts' output
@@ -190,6 +194,7 @@ func (a *attempt) run() (o outcome.Outcome, notes []string) {
 		a.notes = append(a.notes, err.Error())
 	}
 	a.addResults(&o)
+	o.RollbackExitCode = a.reverted
 	return o, append([]string{}, a.notes...)
 }
 

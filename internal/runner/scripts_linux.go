@@ -27,15 +27,25 @@ var (
 	checkPhase = phase{"the check", outcome.ReasonCheckFailed}
 	// beforePhase is the same script as checkPhase.
 	beforePhase = phase{"the check before the task", outcome.ReasonCheckError}
+	// rollbackPhase runs without a confirmation.
+	rollbackPhase = phase{"the rollback", outcome.ReasonRevertFailed}
 )
 
-// runScripts runs the task and, if it succeeded, its check.
+// runScripts runs the scripts of the attempt.
 func (a *attempt) runScripts(io stdio) (ending, error) {
 	if a.CheckBefore {
 		if ended, needed := a.checkBefore(io); !needed {
 			return ended, nil
 		}
 	}
+	if a.Confirm != nil {
+		return a.runConfirmed(io)
+	}
+	return a.runTask(io)
+}
+
+// runTask runs the task and, if it succeeded, its check.
+func (a *attempt) runTask(io stdio) (ending, error) {
 	ended, err := a.runScript(taskPhase, a.Task, io)
 	if err != nil || ended.code != 0 || a.Check == nil {
 		return ended, err
@@ -95,6 +105,7 @@ func (a *attempt) runScript(p phase, s Script, io stdio) (ending, error) {
 	if err != nil {
 		return ending{}, err
 	}
+	a.begun = a.begun || p == taskPhase
 	status, ended := a.supervisor.wait(pid)
 	result := a.ending(p, status)
 	if !ended {

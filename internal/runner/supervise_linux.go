@@ -34,6 +34,8 @@ type Limits struct {
 	Stall time.Duration
 	// UploadAfterSignal is how long after a signal to stop the output may be uploaded. Pods have 30 s by default.
 	UploadAfterSignal time.Duration
+	// Probe is how long the kubelet may take to start the readiness probe of a pod with a confirmation.
+	Probe time.Duration
 	// GoDown is the time that a node has to end its services after each request to reboot, if there is no timeout.
 	GoDown time.Duration
 	// AskAgain is the time between two requests to reboot if the first was refused.
@@ -50,6 +52,7 @@ func DefaultLimits() Limits {
 		Drain:             2 * time.Second,
 		Stall:             10 * time.Second,
 		UploadAfterSignal: 27 * time.Second,
+		Probe:             time.Minute,
 		GoDown:            10 * time.Minute,
 		AskAgain:          10 * time.Second,
 	}

@@ -35,6 +35,11 @@ const (
 	EnvArchive = "EVERYNODE_ARCHIVE"
 	// EnvMountedFiles has a Files as a JSON object: where the container of the runner has the files of the task.
 	EnvMountedFiles = "EVERYNODE_MOUNTED_FILES"
+	// EnvConfirm has a Confirm as a JSON object. EnvRollback has the text of the rollback that runs without a confirmation, and
+	// EnvRollbackInterpreter the program that executes it.
+	EnvConfirm             = "EVERYNODE_CONFIRM"
+	EnvRollback            = "EVERYNODE_ROLLBACK"
+	EnvRollbackInterpreter = "EVERYNODE_ROLLBACK_INTERPRETER"
 	// EnvVersion has the version of the manager.
 	EnvVersion = "EVERYNODE_VERSION"
 )
@@ -44,7 +49,7 @@ const (
 func IsForRunner(name string) bool {
 	switch name {
 	case EnvScript, EnvInterpreter, EnvCheck, EnvCheckInterpreter, EnvCheckBefore, EnvCommand, EnvTimeout, EnvReboot, EnvBootID, EnvOutput, EnvMask,
-		EnvArchive, EnvMountedFiles, EnvVersion, EnvResults, EnvFiles:
+		EnvArchive, EnvMountedFiles, EnvVersion, EnvResults, EnvFiles, EnvConfirm, EnvRollback, EnvRollbackInterpreter:
 		return true
 	}
 	return false
@@ -79,6 +84,8 @@ const (
 	FlagRunDir = "run-dir"
 	// FlagWait makes the runner do nothing until it is told to stop.
 	FlagWait = "wait"
+	// FlagConfirming makes the runner wait until the task of its pod waits for a confirmation. It is the readiness probe of the pod.
+	FlagConfirming = "confirming"
 )
 
 // MaxScriptBytes limits a script, and a command as JSON, as the API limits an inline script. Linux allows 128 KiB for an environment

@@ -1,0 +1,230 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package runner
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/everynode/everynode/internal/outcome"
+	"github.com/everynode/everynode/internal/runner/contract"
+)
+
+const confirmation = "the word of the manager"
+
+// confirming is a runner that waits for a confirmation, and what a kubelet does for it.
+type confirming struct {
+	*running
+	run, volume, reverted string
+}
+
+// prepareConfirm makes a runner with a window of some seconds. The readiness probe has begun.
+func prepareConfirm(t *testing.T, seconds int, environ ...string) *confirming {
+	t.Helper()
+	c := &confirming{run: t.TempDir(), volume: t.TempDir()}
+	c.reverted = filepath.Join(c.run, "reverted")
+	c.write(t, filepath.Join(c.run, probedName), "")
+	c.running = prepareRunner(t, 0, testLimits(), append([]string{
+		"TEST_RUN_DIR=" + c.run, "TEST_CONFIRM_DIR=" + c.volume,
+		fmt.Sprintf(`EVERYNODE_CONFIRM={"sha256":%q,"seconds":%d,"rollbackSeconds":5}`, contract.ConfirmDigest(confirmation), seconds),
+		"EVERYNODE_ROLLBACK=echo undone; echo $EVERYNODE_FAILED_EXIT_CODE $EVERYNODE_RESULT_WAS >> " + c.reverted,
+		"EVERYNODE_SCRIPT=echo was=before >> $EVERYNODE_RESULTS",
+	}, environ...)...)
+	return c
+}
+
+func (c *confirming) write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// confirm writes what the kubelet writes.
+func (c *confirming) confirm(text string) {
+	c.t.Helper()
+	c.write(c.t, filepath.Join(c.volume, contract.ConfirmFile), text)
+}
+
+// awaitWindow waits until the task waits for the confirmation.
+func (c *confirming) awaitWindow() {
+	c.t.Helper()
+	for deadline := time.Now().Add(patience); !exists(filepath.Join(c.run, confirmingName)); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			c.t.Fatal("the task does not wait for a confirmation")
+		}
+	}
+}
+
+// want checks the outcome, and what the rollback has noted; "" if it must not have run.
+func (c *confirming) want(code int, reason, note string, said ...string) {
+	c.t.Helper()
+	got := c.wait()
+	o := got.outcome
+	if got.code != code || o.Reason != reason {
+		c.t.Errorf("exit code %d, reason %q, message %q; want %d, %q", got.code, o.Reason, o.Message, code, reason)
+	}
+	for _, text := range said {
+		if !strings.Contains(o.Message, text) {
+			c.t.Errorf("the message %q does not contain %q", o.Message, text)
+		}
+	}
+	noted, _ := os.ReadFile(c.reverted)
+	if strings.TrimSpace(string(noted)) != note {
+		c.t.Errorf("the rollback noted %q, want %q", noted, note)
+	}
+	if (o.RollbackExitCode != nil) != (strings.Contains(strings.Join(said, " "), "rollback ran")) {
+		c.t.Errorf("the exit code of the rollback is %v", o.RollbackExitCode)
+	}
+}
+
+func TestConfirmedInTime(t *testing.T) {
+	t.Parallel()
+	c := prepareConfirm(t, 60)
+	c.start()
+	c.awaitWindow()
+	c.confirm(confirmation)
+	c.want(0, "", "")
+}
+
+func TestAFailedTaskIsConfirmedAsWell(t *testing.T) {
+	t.Parallel()
+	c := prepareConfirm(t, 60, "EVERYNODE_CHECK=exit 3")
+	c.start()
+	c.awaitWindow()
+	c.confirm(confirmation)
+	c.want(3, outcome.ReasonCheckFailed, "")
+}
+
+func TestNotConfirmedInTime(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		before string // what the kubelet has written before
+		env    []string
+		code   int
+		reason string
+		note   string
+		said   string
+	}{
+		"a success is reverted": {code: 1, reason: outcome.ReasonReverted, note: "before", said: "the node was not confirmed within 1s"},
+		"a confirmation of another pod does not count": {
+			before: "another word", code: 1, reason: outcome.ReasonReverted, note: "before",
+			said: "undone",
+		},
+		"a failure is reverted, with its exit code": {
+			env: []string{"EVERYNODE_SCRIPT=echo was=there >> $EVERYNODE_RESULTS; exit 7"}, code: 7,
+			reason: outcome.ReasonReverted, note: "7 there", said: "exit code 0",
+		},
+		"a task that takes too long is reverted": {
+			env: []string{"EVERYNODE_TIMEOUT=1", "EVERYNODE_SCRIPT=sleep 100"}, code: 124, reason: outcome.ReasonReverted, note: "124",
+			said: "the time limit of 1s passed while the script ran",
+		},
+		"a rollback that fails": {
+			env: []string{"EVERYNODE_ROLLBACK=echo cannot; exit 4"}, code: 1, reason: outcome.ReasonRevertFailed,
+			said: "ended with exit code 4",
+		},
+		"a rollback without its interpreter": {
+			env: []string{`EVERYNODE_ROLLBACK_INTERPRETER=["/no/such"]`}, code: 1, reason: outcome.ReasonRevertFailed,
+			said: `interpreter "/no/such" not found on the node`,
+		},
+		"a rollback that takes too long": {
+			env: []string{"EVERYNODE_ROLLBACK=sleep 100"}, code: 1, reason: outcome.ReasonRevertFailed,
+			said: "the time limit of 5s passed while the rollback ran",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := prepareConfirm(t, 1, tt.env...)
+			if tt.before != "" {
+				c.confirm(tt.before)
+			}
+			c.start()
+			c.want(tt.code, tt.reason, tt.note, tt.said, "the rollback ran on the node itself")
+		})
+	}
+}
+
+func TestToldToStopBeforeTheConfirmation(t *testing.T) {
+	t.Parallel()
+	c := prepareConfirm(t, 600)
+	c.start()
+	c.awaitWindow()
+	if err := c.cmd.Process.Signal(unix.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	c.want(143, outcome.ReasonDisrupted, "before", "the pod was told to stop", "the rollback ran on the node itself")
+}
+
+// TestNothingStopsARevert : a kubelet that is back must not end the rollback half-way.
+func TestNothingStopsARevert(t *testing.T) {
+	t.Parallel()
+	c := prepareConfirm(t, 1, "EVERYNODE_ROLLBACK=trap 'exit 9' TERM; echo begun; sleep 1; echo over")
+	c.start()
+	c.stdout.waitFor(t, "begun")
+	if err := c.cmd.Process.Signal(unix.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	c.confirm(confirmation) // too late: the runner has decided
+	c.want(1, outcome.ReasonReverted, "", "over", "the rollback ran on the node itself and ended with exit code 0")
+}
+
+func TestATaskThatHasNotStartedIsNotReverted(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		env    []string
+		remove string
+		reason string
+	}{
+		"without its interpreter":     {env: []string{`EVERYNODE_INTERPRETER=["/no/such"]`}, reason: outcome.ReasonInterpreterNotFound},
+		"without the readiness probe": {remove: probedName, reason: outcome.ReasonBadConfiguration},
+		"without a run directory":     {env: []string{"TEST_RUN_DIR="}, reason: outcome.ReasonBadConfiguration},
+		"without a volume":            {env: []string{"TEST_CONFIRM_DIR=/no/such"}, reason: outcome.ReasonBadConfiguration},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := prepareConfirm(t, 1, tt.env...)
+			if tt.remove != "" {
+				if err := os.Remove(filepath.Join(c.run, tt.remove)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			c.start()
+			got := c.wait()
+			if got.outcome.Reason != tt.reason || got.outcome.RollbackExitCode != nil {
+				t.Errorf("the outcome is %+v, want %q", got.outcome, tt.reason)
+			}
+		})
+	}
+}
+
+func TestTheReadinessProbeReturnsWhenTheTaskWaits(t *testing.T) {
+	t.Parallel()
+	dir, returned := t.TempDir(), make(chan int, 1)
+	go func() { returned <- WaitConfirming(dir) }()
+	for deadline := time.Now().Add(patience); !exists(filepath.Join(dir, probedName)); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the probe does not begin")
+		}
+	}
+	select {
+	case code := <-returned:
+		t.Fatalf("it has returned %d before the task waits", code)
+	default:
+	}
+	if err := os.WriteFile(filepath.Join(dir, confirmingName), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code := <-returned; code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	if code := WaitConfirming("/no/such"); code == 0 {
+		t.Error("without a run directory, the node would be confirmed before the task has run")
+	}
+}
