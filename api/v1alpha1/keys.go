@@ -72,6 +72,13 @@ const (
 	// ArchiveAnnotation, on a task's pod, is where its whole output is stored when it ends.
 	ArchiveAnnotation = Group + "/archive"
 
+	// ConfirmAnnotation, on a task's pod, means that the pod waits for a confirmation after the task (spec.confirm). It is the SHA-256
+	// of the confirmation.
+	ConfirmAnnotation = Group + "/confirm"
+
+	// ConfirmedAnnotation, on a task's pod, is the confirmation of the manager.
+	ConfirmedAnnotation = Group + "/confirmed"
+
 	// SealAnnotation, on a pod that the manager has created, is a digest of the pod's other labels and annotations of Everynode,
 	// with a key that only the manager has. A pod without a valid seal is not the manager's.
 	SealAnnotation = Group + "/seal"

@@ -169,6 +169,18 @@ type RollbackSpec struct {
 	TimeoutSeconds *int32 `json:"timeoutSeconds,omitempty"`
 }
 
+// ConfirmSpec defines how long a node waits for the confirmation of the manager.
+type ConfirmSpec struct {
+	// timeoutSeconds is how long the node waits for the confirmation after the task and its check have ended, in seconds: 10 to 3600,
+	// and not longer than task.timeoutSeconds. The default is 60. The manager confirms when the kubelet has reported the end of the
+	// task and the node is Ready. Without a confirmation, the rollback runs on the node, within rollback.timeoutSeconds.
+	// +optional
+	// +kubebuilder:default=60
+	// +kubebuilder:validation:Minimum=10
+	// +kubebuilder:validation:Maximum=3600
+	TimeoutSeconds *int32 `json:"timeoutSeconds,omitempty"`
+}
+
 // OnFailureSpec defines what happens to a node on which all attempts have failed.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.drain) || (has(self.action) && self.action == 'Drain')",message="onFailure.drain works with onFailure.action Drain only: set action to Drain, or leave drain out"

@@ -64,6 +64,10 @@ type NodeJobList struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.publish) || !has(self.removeLabels) || !self.publish.exists(p, has(p.label) && p.label in self.removeLabels)",message="a label in removeLabels is published as well: remove it from one of the two"
 // +kubebuilder:validation:XValidation:rule="!has(self.task.template) || !has(self.task.template.spec) || !has(self.task.template.spec.os) || self.task.template.spec.os.name == 'linux' || (!has(self.rollback) && (!has(self.maintenance) || !has(self.maintenance.reboot) || !has(self.maintenance.reboot.policy) || self.maintenance.reboot.policy == 'Never'))",message="rollback and maintenance.reboot work on Linux nodes only: with another task.template.spec.os, leave them out"
 // +kubebuilder:validation:XValidation:rule="!has(self.deletionPolicy) || self.deletionPolicy != 'Rollback' || has(self.rollback)",message="deletionPolicy Rollback needs spec.rollback: write the script that undoes the task, or use Forget or Retain"
+// +kubebuilder:validation:XValidation:rule="!has(self.confirm) || has(self.rollback)",message="confirm runs the rollback on a node that does not respond any more, and there is none: write spec.rollback, the script that undoes the task, or leave confirm out"
+// +kubebuilder:validation:XValidation:rule="!has(self.confirm) || !has(self.task.template)",message="confirm needs the runner of Everynode, which a task.template does not have: use task.script or task.command, or leave confirm out"
+// +kubebuilder:validation:XValidation:rule="!has(self.confirm) || !has(self.maintenance) || !has(self.maintenance.reboot) || !has(self.maintenance.reboot.policy) || self.maintenance.reboot.policy == 'Never'",message="confirm ends before the reboot of maintenance.reboot, so a node that does not come back would not be reverted: reboot with another NodeJob that depends on this one (dependsOn), or leave confirm out"
+// +kubebuilder:validation:XValidation:rule="!has(self.confirm) || !has(self.confirm.timeoutSeconds) || !has(self.task.timeoutSeconds) || self.confirm.timeoutSeconds <= self.task.timeoutSeconds",message="confirm.timeoutSeconds is longer than task.timeoutSeconds: choose a shorter time for the confirmation, or a longer one for the task"
 type NodeJobSpec struct {
 	// nodes selects the nodes that run the task: those that match the selector and the names, and whose taints are tolerated. If
 	// unset, all nodes without an untolerated taint run it.
@@ -84,6 +88,14 @@ type NodeJobSpec struct {
 	// Example: {script: "sysctl -w vm.max_map_count=65530"}
 	// +optional
 	Rollback *RollbackSpec `json:"rollback,omitempty"`
+
+	// confirm reverts a node that the task has cut off: unless the manager confirms in time that the kubelet of the node still
+	// responds, the node runs the rollback by itself. It needs rollback, and works neither with task.template nor with
+	// maintenance.reboot. It is not part of the revision.
+	//
+	// Example: {timeoutSeconds: 60}
+	// +optional
+	Confirm *ConfirmSpec `json:"confirm,omitempty"`
 
 	// retry defines how many times, and after which delay, a failed attempt is retried.
 	//

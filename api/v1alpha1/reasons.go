@@ -140,6 +140,13 @@ const (
 	// ReasonCheckError means that spec.task.check itself failed before the task. It is repeated, and does not count as a failure.
 	ReasonCheckError = "CheckError"
 
+	// ReasonConfirming means that the task has ended, and the node waits for the confirmation that it still responds (spec.confirm).
+	ReasonConfirming = "Confirming"
+	// ReasonReverted means that the node was not confirmed in time (spec.confirm), and has run the rollback by itself.
+	ReasonReverted = "Reverted"
+	// ReasonRevertFailed means that the node was not confirmed in time, and the rollback that it ran by itself failed.
+	ReasonRevertFailed = "RevertFailed"
+
 	// ReasonRebootFailed means that the node could not be rebooted.
 	ReasonRebootFailed = "RebootFailed"
 	// ReasonRebootTimedOut means that the node was not back in a new boot, and Ready, in time.

@@ -198,6 +198,13 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: name
       type:
         scalar: string
+- name: com.github.everynode.everynode.api.v1alpha1.ConfirmSpec
+  map:
+    fields:
+    - name: timeoutSeconds
+      type:
+        scalar: numeric
+      default: 60
 - name: com.github.everynode.everynode.api.v1alpha1.ContentKind
   scalar: string
 - name: com.github.everynode.everynode.api.v1alpha1.ContentRef
@@ -876,6 +883,9 @@ var schemaYAML = typed.YAMLObject(`types:
 - name: com.github.everynode.everynode.api.v1alpha1.NodeJobSpec
   map:
     fields:
+    - name: confirm
+      type:
+        namedType: com.github.everynode.everynode.api.v1alpha1.ConfirmSpec
     - name: deletionPolicy
       type:
         namedType: com.github.everynode.everynode.api.v1alpha1.DeletionPolicy

@@ -110,8 +110,23 @@ func (r *Reconciler) act(ctx context.Context, seen observation, action plan.Acti
 		return r.record(ctx, seen, a)
 	case plan.PatchNode:
 		return r.mark(ctx, seen, a)
+	case plan.DeleteJob:
+		return r.expire(ctx, seen.job)
+	case plan.CleanUpNode:
+		return r.forget(ctx, seen, a)
+	case plan.RemoveFinalizer:
+		return r.finish(ctx, seen.job)
+	default:
+		return r.actOnPod(ctx, seen, action)
+	}
+}
+
+func (r *Reconciler) actOnPod(ctx context.Context, seen observation, action plan.Action) error {
+	switch a := action.(type) {
 	case plan.Stop:
 		return r.stop(ctx, seen.job.Namespace, a.Pod)
+	case plan.Confirm:
+		return r.confirm(ctx, seen.job.Namespace, a.Pod)
 	case plan.FinalizePod:
 		next, _ := releaseOf(seen.job, a)
 		if a.Awaited {
@@ -121,12 +136,6 @@ func (r *Reconciler) act(ctx context.Context, seen observation, action plan.Acti
 	case plan.RetainPod:
 		next, _ := releaseOf(seen.job, a)
 		return r.releaseLater(ctx, next)
-	case plan.DeleteJob:
-		return r.expire(ctx, seen.job)
-	case plan.CleanUpNode:
-		return r.forget(ctx, seen, a)
-	case plan.RemoveFinalizer:
-		return r.finish(ctx, seen.job)
 	default: // plan.Start, plan.Claim and plan.Evict are done by apply
 		return fmt.Errorf("unexpected action %T", action)
 	}

@@ -123,7 +123,7 @@ func stripContainers(statuses []corev1.ContainerStatus) []corev1.ContainerStatus
 	few := statuses[:min(len(statuses), maxContainers)]
 	stripped := make([]corev1.ContainerStatus, 0, len(few))
 	for i := range few {
-		s := corev1.ContainerStatus{Name: few[i].Name, Image: cut(few[i].Image, maxText), State: few[i].State}
+		s := corev1.ContainerStatus{Name: few[i].Name, Image: cut(few[i].Image, maxText), State: few[i].State, Ready: few[i].Ready}
 		if w := s.State.Waiting; w != nil {
 			w.Reason, w.Message = cut(w.Reason, maxText), cut(w.Message, maxText)
 		}

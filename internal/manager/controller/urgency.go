@@ -9,7 +9,8 @@ import "github.com/everynode/everynode/internal/nodejob/plan"
 type urgency int
 
 const (
-	// forRecords: users, the workloads behind a gate, and the next step wait for the end of an attempt.
+	// forRecords: users, the workloads behind a gate, and the next step wait for the end of an attempt, and a node that waits for its
+	// confirmation reverts without it.
 	forRecords urgency = iota
 	// forChanges: an attempt that has not started waits for the other changes of its node, and a deletion for what it
 	// removes.
@@ -28,7 +29,7 @@ const (
 // urgencyOf is the only place that decides which write goes first.
 func urgencyOf(action plan.Action) urgency {
 	switch a := action.(type) {
-	case plan.Record:
+	case plan.Record, plan.Confirm:
 		return forRecords
 	case plan.FinalizePod:
 		if a.Awaited {

@@ -17,6 +17,7 @@ import (
 	"github.com/everynode/everynode/internal/nodejob/record"
 	"github.com/everynode/everynode/internal/nodejob/task"
 	"github.com/everynode/everynode/internal/outcome"
+	"github.com/everynode/everynode/internal/runner/contract"
 )
 
 // maxSaidBytes limits the messages of a kubelet about a pod.
@@ -39,6 +40,8 @@ func Pod(pod *corev1.Pod) plan.Pod {
 		Inputs:        record.BoundInputs(pod.Annotations[v1alpha1.InputsAnnotation]),
 		ChangedBy:     record.ChangedBy(pod.Annotations),
 		Archive:       record.ValidLocation(pod.Annotations[v1alpha1.ArchiveAnnotation]),
+		Confirm:       pod.Annotations[v1alpha1.ConfirmAnnotation] != "",
+		Confirmed:     isConfirmed(pod),
 		Created:       pod.CreationTimestamp.Time,
 		Recorded:      pod.Annotations[v1alpha1.RecordedAnnotation] != "",
 		Finalized:     slices.Contains(pod.Finalizers, v1alpha1.PodFinalizer),
@@ -81,7 +84,14 @@ func viewContainer(view *plan.Pod, pod *corev1.Pod, own []string, status *corev1
 		viewEnd(view, pod, own, only)
 	case status.State.Running != nil:
 		view.Started = status.State.Running.StartedAt.Time
+		view.Confirming = view.Confirm && status.Ready
 	}
+}
+
+// isConfirmed reports whether the manager has confirmed the node of a pod.
+func isConfirmed(pod *corev1.Pod) bool {
+	confirmation := pod.Annotations[v1alpha1.ConfirmedAnnotation]
+	return confirmation != "" && contract.ConfirmDigest(confirmation) == pod.Annotations[v1alpha1.ConfirmAnnotation]
 }
 
 // viewEnd decides whether Exit is the outcome of the pod.
@@ -241,6 +251,7 @@ func viewExit(t *corev1.ContainerStateTerminated, image string, only bool) *plan
 		o = o.WithExitCode(int(exit.Code))
 		exit.Reported = true
 		exit.Reason, exit.Message, exit.Results, exit.Truncated, exit.Archive = o.Reason, o.Message, o.Results, o.Truncated, o.Archive
+		exit.RollbackExitCode = o.RollbackExitCode
 		if t.Reason == oomKilled && slices.Contains(mayBeMemory, o.Reason) {
 			exit.Reason = oomKilled
 		}

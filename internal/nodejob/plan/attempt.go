@@ -184,6 +184,9 @@ func (a *attemptReader) readEnd(pod *Pod, node *Node) end {
 		}
 		return e
 	}
+	if exit := pod.Exit; exit != nil && !exit.Lost && exit.reverted() {
+		return end{outcome: record.Failed, reason: exit.Reason, message: exit.Message}
+	}
 	if pod.PastDeadline || deletedAfter(pod, pod.Created.Add(a.timeout(pod))) {
 		return end{outcome: record.Failed, reason: v1alpha1.ReasonDeadlineExceeded, message: firstOf(ownMessage(exit), pod.Waiting, exitMessage(exit), "the attempt took longer than its time limit")}
 	}
@@ -258,6 +261,7 @@ func (a *attemptReader) ended(pod *Pod, node *Node, e end) podAssessment {
 		if e.outcome == record.Succeeded && a.reboots(pod) {
 			r = a.rebooting(pod, node, r)
 		}
+		a.reverted(pod, &r)
 	}
 	r = a.answered(pod, node, r, e.answer)
 	return podAssessment{disposition: podEnded, record: &r, message: e.message}

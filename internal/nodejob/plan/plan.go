@@ -131,7 +131,10 @@ type Pod struct {
 	ChangedBy string
 	// Archive is where the whole output of the attempt is stored; "" for nowhere.
 	Archive string
-	Created time.Time
+	// Confirm is true if the pod waits for a confirmation after the task. Confirming is true if its kubelet has reported that the task
+	// has ended and waits, and Confirmed if the manager has confirmed the node.
+	Confirm, Confirming, Confirmed bool
+	Created                        time.Time
 	// Finalized is true while the finalizer of Everynode is on the pod.
 	Finalized bool
 	// Recorded is true for a pod that was released when its outcome was recorded, and retained for its logs. It stays true
@@ -202,6 +205,8 @@ type Exit struct {
 	Truncated bool
 	// Archive is what the task reports about the archive of its output; nil if it reports nothing.
 	Archive *outcome.Archive
+	// RollbackExitCode is how the rollback ended that the node has run by itself after the task; nil if it has not.
+	RollbackExitCode *int
 }
 
 // DrainPod is a pod that must be evicted from a node.
@@ -287,7 +292,7 @@ type StepNodes struct {
 	Nodes []int
 }
 
-// Action is one of Start, Claim, Record, PatchNode, Evict, Stop, FinalizePod, RetainPod, DeleteJob, CleanUpNode and RemoveFinalizer.
+// Action is one of Start, Claim, Record, PatchNode, Evict, Stop, Confirm, FinalizePod, RetainPod, DeleteJob, CleanUpNode and RemoveFinalizer.
 //
 //sumtype:decl
 type Action interface{ action() }
@@ -348,6 +353,9 @@ type Stop struct {
 	Reason string
 }
 
+// Confirm confirms that the node of a pod still responds after its task, so that it does not run the rollback by itself.
+type Confirm struct{ Pod Pod }
+
 // FinalizePod removes the finalizer of a pod that needs no record, or has one.
 type FinalizePod struct {
 	Pod Pod
@@ -377,6 +385,7 @@ func (Record) action()          {}
 func (PatchNode) action()       {}
 func (Evict) action()           {}
 func (Stop) action()            {}
+func (Confirm) action()         {}
 func (FinalizePod) action()     {}
 func (RetainPod) action()       {}
 func (DeleteJob) action()       {}

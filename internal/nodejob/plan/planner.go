@@ -133,7 +133,11 @@ func (as *assessor) notePod(w *nodePlan, pod *Pod, v podAssessment) {
 	case task.Check:
 		as.noteRunning(w, pod, v, v1alpha1.ReasonChecking, v.message)
 	case task.Task:
-		as.noteRunning(w, pod, v, v1alpha1.ReasonRunning, v.message)
+		reason, message := v1alpha1.ReasonRunning, v.message
+		if v.disposition == podRuns {
+			reason, message = as.confirm(pod, w.node, v.message)
+		}
+		as.noteRunning(w, pod, v, reason, message)
 	}
 }
 

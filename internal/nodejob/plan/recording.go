@@ -39,12 +39,17 @@ func (rec *recorder) recordAction(node *Node, pod *Pod, r record.Record) Record 
 	}
 	r.Assumed = rec.staysAssumed(node, &r)
 	rec.setLabel(node, &a)
-	a.Final = r.Outcome == record.Failed && r.Attempts > rec.retryLimit()
+	a.Final = rec.isFinal(&r)
 	r.RunsAlone = !a.Final && rec.staysAlone(node, &r)
 	if a.Shared() || pod.UID == "" || a.DropLabel || rec.buildsOn(&r) {
 		a.ResourceVersion = node.ResourceVersion
 	}
 	return a
+}
+
+// isFinal reports whether a record is of a failure after which the task is not retried.
+func (rec *recorder) isFinal(r *record.Record) bool {
+	return r.Outcome == record.Failed && (r.Attempts > rec.retryLimit() || r.Reverted)
 }
 
 // setLabel determines what happens to the label of the node.

@@ -139,6 +139,9 @@ func (j *job) rerunsSuccess(node *Node) bool {
 func (r *recordReader) setbacks(rec *record.Record) (failures int32, notBefore time.Time) {
 	switch rec.Outcome {
 	case record.Failed:
+		if rec.Reverted { // another attempt would cut the node off again
+			return max(rec.Attempts, r.retryLimit()+1), r.after(rec.EndedAt(), rec.Attempts)
+		}
 		return rec.Attempts, r.after(rec.EndedAt(), rec.Attempts)
 	case record.Disrupted:
 		return rec.Attempts, r.after(rec.EndedAt(), rec.Disruptions)

@@ -23,6 +23,7 @@ func (as *assessor) assessFailedNode(terminating bool, w *nodePlan) {
 		f.Rollback = w.Reason
 		if rb := w.node.On.Record.Rollback; rb != nil && rb.Outcome != record.Succeeded {
 			f.RollbackMessage = lastLine(rb.Message)
+			as.noteRevertFailed(w)
 		}
 	}
 	w.addFailure(f)

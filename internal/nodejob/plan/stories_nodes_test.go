@@ -43,6 +43,35 @@ spec:
 		},
 	},
 	{
+		file: "node-is-cut-off.txt",
+		about: "A firewall rule that works on node-1 and cuts node-2 off. The manager confirms node-1, whose kubelet has reported the end of the task. Nothing " +
+			"reaches node-2, so it runs the rollback by itself. It has failed without a retry, and node-3 is spared.",
+		nodes: []string{"node-1", "node-2", "node-3"},
+		spec: `
+apiVersion: everynode.dev/v1alpha1
+kind: NodeJob
+metadata:
+  name: firewall
+  namespace: node-setup
+spec:
+  task:
+    script: cp /etc/nftables.conf /run/nftables.before && nft -f /opt/nftables.conf
+  rollback:
+    script: nft flush ruleset && nft -f /run/nftables.before
+  confirm:
+    timeoutSeconds: 60
+  rollout:
+    maxConcurrent: 1
+    steps:
+    - name: all
+`,
+		script: func(c *plantest.Cluster) {
+			c.Task = func(a task.Attempt) plantest.Result { return plantest.Result{CutOff: a.NodeName == "node-2"} }
+			c.Create()
+			c.Run(10 * time.Minute)
+		},
+	},
+	{
 		file: "check-before-a-drain.txt",
 		about: "The check runs before the task, on all nodes at once. node-1 is as it should be, and is done without a cordon or a drain. On node-2, the check " +
 			"itself fails at first, and is repeated. Then node-2 and node-3 need the task, one at a time because of rollout.maxConcurrent.",

@@ -220,6 +220,33 @@ var readingsOfV010 = map[string]reading{
 		}},
 		CordonedBy: []string{"node-setup.everynode.dev/disk"},
 	},
+	"reverted": {
+		On: record.NodeRecord{Sealed: true, Present: true, Record: &record.Record{
+			Revision:   "8ef4ff86f1",
+			Digest:     "8ef4ff86f1e1e1b4cfc680a01977fd7ceb8532b4367d46bf054e0f4805efdc27",
+			Outcome:    record.Failed,
+			Attempts:   1,
+			StartedAt:  at("12:00:00"),
+			FinishedAt: at("12:01:20"),
+			RecordedAt: at("12:01:20"),
+			ExitCode:   new(int32(1)),
+			Reason:     "Reverted",
+			Message:    "the node was not confirmed within 1m0s",
+			BootID:     "00000000-0000-4000-8000-000000000003",
+			MachineID:  "00000000000040008000000000000004",
+			PodUID:     "00000000-0000-4000-8000-000000000009",
+			Reverted:   true,
+			Rollback: &record.Rollback{
+				Outcome:    record.Succeeded,
+				Attempts:   1,
+				StartedAt:  at("12:00:00"),
+				FinishedAt: at("12:01:20"),
+				RecordedAt: at("12:01:20"),
+				ExitCode:   new(int32(0)),
+				PodUID:     "00000000-0000-4000-8000-000000000009",
+			},
+		}},
+	},
 	"never-started": {
 		On: record.NodeRecord{Sealed: true, Present: true, Record: &record.Record{
 			Revision:     "8ef4ff86f1",

@@ -75,6 +75,15 @@ var situations = map[string]situation{
 			c.Run(10 * time.Minute)
 		},
 	},
+	"reverted": {
+		about: "The task has cut the node off. The node was not confirmed, and has run the rollback by itself (spec.confirm).",
+		spec:  disk + "rollback: {script: wipefs -a /dev/sdb}\nconfirm: {timeoutSeconds: 60}\n",
+		script: func(c *plantest.Cluster) {
+			c.Task = ends(plantest.Result{CutOff: true})
+			c.Create()
+			c.Run(10 * time.Minute)
+		},
+	},
 	"rollback-disrupted": {
 		about: "The task has failed after a user has requested a retry on all nodes. The rollback has failed, and was then disrupted.",
 		spec:  "task: {script: mkfs.ext4 /dev/sdb}\nretry: {limit: 1, backoffSeconds: 10}\nrollback: {script: wipefs -a /dev/sdb}\n",

@@ -135,6 +135,9 @@ type Record struct {
 	Reboot *Reboot `json:"reboot,omitempty"`
 	// RemovedLabels are the labels that the success has removed from the node, with their values.
 	RemovedLabels map[string]string `json:"removedLabels,omitempty"`
+	// Reverted is true if the node was not confirmed after the last attempt, and has run the rollback by itself (spec.confirm). The
+	// attempt is not retried, because it would cut the node off again.
+	Reverted bool `json:"reverted,omitempty"`
 	// Rollback is how the rollback ended; nil if none has ended.
 	Rollback *Rollback `json:"rollback,omitempty"`
 	// Cordoned is true after the node was cordoned for this failure. If a user uncordons it after that, it is not

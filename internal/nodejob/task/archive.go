@@ -36,9 +36,9 @@ func Archives(job *v1alpha1.NodeJob, phase Phase) bool {
 	return job.Spec.Task.Output.Archive == v1alpha1.ArchiveAlways && phase != Reboot
 }
 
-// PodTimeout returns how long the pod of an attempt may exist: its timeout, and the time of the upload after it.
+// PodTimeout returns how long the pod of an attempt may exist: its timeout, and the time for what follows its scripts.
 func PodTimeout(job *v1alpha1.NodeJob, phase Phase) time.Duration {
-	timeout := Timeout(job, phase)
+	timeout := Timeout(job, phase) + confirmTimeout(job, phase)
 	if Archives(job, phase) {
 		timeout += MaxUploadTime
 	}

@@ -239,6 +239,7 @@ func Pod(job *v1alpha1.NodeJob, src Source, a Attempt, opts Options) *corev1.Pod
 	})
 	for key, value := range map[string]string{
 		v1alpha1.ChangedByAnnotation: a.ChangedBy, v1alpha1.InputsAnnotation: a.NodeValues.Hash(), v1alpha1.RetryAnnotation: a.Retry,
+		v1alpha1.ConfirmAnnotation: confirmDigest(job, a, opts),
 	} {
 		if value != "" {
 			pod.Annotations[key] = value
@@ -330,6 +331,9 @@ func scriptSpec(job *v1alpha1.NodeJob, src Source, a Attempt, opts Options) core
 	if a.Phase != Reboot { // a reboot needs nothing that may be missing
 		addFiles(&spec, job.Spec.Task.Files)
 	}
+	if Confirms(job, a.Phase) {
+		confirmSpec(&spec, Timeout(job, Rollback))
+	}
 	return spec
 }
 
@@ -379,7 +383,7 @@ func scriptEnv(job *v1alpha1.NodeJob, src Source, a Attempt, opts Options) []cor
 		env = taskEnv(job, a.NodeValues)
 	}
 	return append(env, escaped(slices.Concat(phaseEnv(job, src, a), outputEnv(job, a.Phase), archiveEnv(a.Archive),
-		runEnv(job.Namespace+"/"+job.Name, Timeout(job, a.Phase), a, opts)))...)
+		confirmEnv(job, src, a, opts), runEnv(job.Namespace+"/"+job.Name, Timeout(job, a.Phase), a, opts)))...)
 }
 
 // runEnv tells the runner which run it is. owner is the namespace and the name of the object that the run belongs to.

@@ -25,6 +25,12 @@ type NodeJobSpecApplyConfiguration struct {
 	//
 	// Example: {script: "sysctl -w vm.max_map_count=65530"}
 	Rollback *RollbackSpecApplyConfiguration `json:"rollback,omitempty"`
+	// confirm reverts a node that the task has cut off: unless the manager confirms in time that the kubelet of the node still
+	// responds, the node runs the rollback by itself. It needs rollback, and works neither with task.template nor with
+	// maintenance.reboot. It is not part of the revision.
+	//
+	// Example: {timeoutSeconds: 60}
+	Confirm *ConfirmSpecApplyConfiguration `json:"confirm,omitempty"`
 	// retry defines how many times, and after which delay, a failed attempt is retried.
 	//
 	// Example: {limit: 4, backoffSeconds: 30, maxBackoffSeconds: 600}
@@ -115,6 +121,14 @@ func (b *NodeJobSpecApplyConfiguration) WithTask(value *TaskSpecApplyConfigurati
 // If called multiple times, the Rollback field is set to the value of the last call.
 func (b *NodeJobSpecApplyConfiguration) WithRollback(value *RollbackSpecApplyConfiguration) *NodeJobSpecApplyConfiguration {
 	b.Rollback = value
+	return b
+}
+
+// WithConfirm sets the Confirm field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Confirm field is set to the value of the last call.
+func (b *NodeJobSpecApplyConfiguration) WithConfirm(value *ConfirmSpecApplyConfiguration) *NodeJobSpecApplyConfiguration {
+	b.Confirm = value
 	return b
 }
 

@@ -59,6 +59,8 @@ type Result struct {
 	Results map[string]string
 	// Archive is what the runner reports about the archive of the output.
 	Archive *outcome.Archive
+	// CutOff is true if the script cuts its node off, so that the node runs the rollback by itself (spec.confirm).
+	CutOff bool
 	// After is how long the script runs; 20 seconds if it is zero.
 	After time.Duration
 }
@@ -267,13 +269,21 @@ func (c *Cluster) start(a task.Attempt) {
 		if pod.Status.Phase != corev1.PodRunning {
 			return "" // it was stopped
 		}
-		o := outcome.Outcome{ExitCode: r.Code, Reason: r.Reason, Message: r.Output, Results: r.Results, Archive: r.Archive}.WithExitCode(r.Code)
-		c.end(pod, o.ExitCode, "Completed", string(o.Encode()))
-		if r.Code == 0 {
-			return fmt.Sprintf("The %s succeeds on %s.", scriptNames[a.Phase], a.NodeName)
+		if task.Confirms(c.Job, a.Phase) {
+			return c.awaitConfirmation(pod, r)
 		}
-		return fmt.Sprintf("The %s fails on %s with exit code %d: %s.", scriptNames[a.Phase], a.NodeName, r.Code, r.Output)
+		return c.report(pod, a.Phase, r)
 	})
+}
+
+// report ends a pod as the runner reports it.
+func (c *Cluster) report(pod *corev1.Pod, phase task.Phase, r Result) string {
+	o := outcome.Outcome{ExitCode: r.Code, Reason: r.Reason, Message: r.Output, Results: r.Results, Archive: r.Archive}.WithExitCode(r.Code)
+	c.end(pod, o.ExitCode, "Completed", string(o.Encode()))
+	if r.Code == 0 {
+		return fmt.Sprintf("The %s succeeds on %s.", scriptNames[phase], pod.Spec.NodeName)
+	}
+	return fmt.Sprintf("The %s fails on %s with exit code %d: %s.", scriptNames[phase], pod.Spec.NodeName, r.Code, r.Output)
 }
 
 func (c *Cluster) end(pod *corev1.Pod, code int, reason, message string) {

@@ -125,6 +125,8 @@ func (c *Cluster) applyToPod(action plan.Action) string {
 	case plan.RetainPod:
 		c.retain(a.Pod)
 		return "retain the pod of " + nameOf(a.Pod.Runs, a.Pod.Attempt, a.Pod.NodeName)
+	case plan.Confirm:
+		return c.confirm(a)
 	case plan.Stop:
 		c.stop(c.Pods[a.Pod.Name])
 		return "stop the pod of " + nameOf(a.Pod.Runs, a.Pod.Attempt, a.Pod.NodeName) + ": " + a.Reason
