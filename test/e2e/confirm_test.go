@@ -1,0 +1,213 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/nodejob/record"
+	"github.com/everynode/everynode/local/cluster"
+)
+
+// confirmed makes a node wait for its confirmation for some seconds. The rollback also notes on the disk that it ran.
+func (w *world) confirmed(seconds int32, rollback string) func(*v1alpha1.NodeJobSpec) {
+	return func(s *v1alpha1.NodeJobSpec) {
+		s.Rollback = &v1alpha1.RollbackSpec{
+			Script:         rollback + "\necho reverted >> " + w.markFile() + ".reverted",
+			TimeoutSeconds: new(int32(30)),
+		}
+		s.Confirm = &v1alpha1.ConfirmSpec{TimeoutSeconds: new(seconds)}
+	}
+}
+
+// wantReverts checks how often the rollback ran on a node.
+func (w *world) wantReverts(node string, want int) {
+	w.t.Helper()
+	if got := w.sh(node, "cat "+w.markFile()+".reverted 2>/dev/null | wc -l"); got != fmt.Sprint(want) {
+		w.t.Errorf("the rollback ran %s times on %s, want %d", got, node, want)
+	}
+}
+
+// TestConfirmANodeThatStillResponds measures from the end of the script to the end of the pod, which includes the confirmation.
+func TestConfirmANodeThatStillResponds(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.job("good", w.mark()+"; date +%s.%N > "+w.markFile()+".ended", onNode2, w.confirmed(30, "true"))
+	rec := w.done("good", "node-2")
+	if rec.Attempts != 1 || rec.Rollback != nil || rec.Reverted {
+		t.Errorf("the record is %+v", rec)
+	}
+	w.complete("good")
+	w.wantRan("node-2", 1)
+	w.wantReverts("node-2", 0)
+	var ended float64
+	if _, err := fmt.Sscan(w.sh("node-2", "cat "+w.markFile()+".ended"), &ended); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("recorded as ended %.1f s after the script", float64(rec.FinishedAt.Unix())-ended)
+}
+
+// TestConfirmRevertsWhatCutsANodeOff : each of these tasks succeeds, and nothing can reach the node after it.
+func TestConfirmRevertsWhatCutsANodeOff(t *testing.T) {
+	t.Parallel()
+	const saveRoutes = `set -e
+server=$(sed -n 's#.*server: *https://\([^:]*\):.*#\1#p' /etc/kubernetes/kubelet.conf)
+dev=$(ip -o route get "$server" | sed -n 's/.* dev \([^ ]*\).*/\1/p'); echo "dev=$dev" >> "$EVERYNODE_RESULTS"
+ip -4 route save table main > /var/tmp/routes
+`
+	const kubeletConfig = `config=$(tr '\0' '\n' < /proc/$(pgrep -x kubelet)/cmdline | sed -n 's/^--config=//p'); echo "config=$config" >> "$EVERYNODE_RESULTS"
+cp "$config" /var/tmp/kubelet.before; `
+	for name, tt := range map[string]struct{ task, rollback string }{
+		"link": {
+			task:     saveRoutes + `ip link set "$dev" down`,
+			rollback: `ip link set "$EVERYNODE_RESULT_DEV" up && ip route restore < /var/tmp/routes`,
+		},
+		"route": {
+			task:     saveRoutes + `ip -4 route flush dev "$dev"`,
+			rollback: `ip route restore < /var/tmp/routes`,
+		},
+		"nftables": {
+			task: `nft -f - <<'END'
+table inet cut {
+  chain in { type filter hook input priority -300; policy drop; }
+  chain out { type filter hook output priority -300; policy drop; }
+}
+END`,
+			rollback: `nft delete table inet cut`,
+		},
+		"kubelet": {
+			task:     kubeletConfig + `echo ": this is no YAML" > "$config"; pkill -x kubelet`,
+			rollback: `cp /var/tmp/kubelet.before "$EVERYNODE_RESULT_CONFIG"; pkill -x kubelet; true`,
+		},
+		"containerd": {
+			task: `cp /etc/containerd/config.toml /var/tmp/containerd.before; echo "this is no TOML" > /etc/containerd/config.toml
+pkill -x containerd`,
+			rollback: `cp /var/tmp/containerd.before /etc/containerd/config.toml`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			node := w.join(cluster.NodeOptions{})
+			before := w.sh(node, "ip route; ip -o link | cut -d, -f1-3; nft list tables inet")
+			w.job("bad", w.mark()+"\n"+tt.task, w.confirmed(15, tt.rollback))
+			rec := w.failed("bad", node)
+			if rec.Reason != v1alpha1.ReasonReverted || !rec.Reverted || rec.Attempts != 1 {
+				t.Errorf("the record is %+v", rec)
+			}
+			if rb := rec.Rollback; rb == nil || rb.Outcome != record.Succeeded || rb.PodUID != rec.PodUID {
+				t.Errorf("the rollback is %+v", rb)
+			}
+			wantText(
+				t,
+				rec.Message,
+				"the node was not confirmed within 15s",
+				"the rollback ran on the node itself and ended with exit code 0",
+			)
+			w.eventually("the node is Ready", func() error { return isReady(w.node(node)) })
+			w.noPods()
+			w.wantRan(node, 1)
+			w.wantReverts(node, 1)
+			if after := w.sh(node, "ip route; ip -o link | cut -d, -f1-3; nft list tables inet"); after != before {
+				t.Errorf("the node is not as before:\n%s\n--- before:\n%s", after, before)
+			}
+			w.condition("bad", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonNodesFailed)
+		})
+	}
+}
+
+func isReady(node corev1.Node) error {
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s is not Ready", node.Name)
+}
+
+// TestConfirmAfterTheTaskHasRestartedTheKubelet : the change is good, and the kubelet that reports it is another one.
+func TestConfirmAfterTheTaskHasRestartedTheKubelet(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	node := w.join(cluster.NodeOptions{})
+	w.job("restart", w.mark()+"; pkill -x kubelet; pkill -x containerd; true", w.confirmed(60, "true"))
+	if rec := w.done("restart", node); rec.Attempts != 1 {
+		t.Errorf("the record is %+v", rec)
+	}
+	w.complete("restart")
+	w.wantRan(node, 1)
+	w.wantReverts(node, 0)
+}
+
+// waitsForConfirmation waits until a kubelet has reported that a task waits for its confirmation.
+func (w *world) waitsForConfirmation() {
+	w.t.Helper()
+	w.eventually("the kubelet has reported that the task waits", func() error {
+		for _, pod := range w.pods() {
+			if len(pod.Status.ContainerStatuses) == 1 && pod.Status.ContainerStatuses[0].Ready {
+				return nil
+			}
+		}
+		return errors.New("it has not")
+	})
+}
+
+// TestConfirmWithoutAManager : while no manager runs, no node is confirmed. The next one confirms those that still wait.
+func TestConfirmWithoutAManager(t *testing.T) {
+	w := newWorld(t)
+	w.job("alone", w.hold(), onNode2, w.confirmed(120, "true"))
+	w.runningPod("node-2")
+	w.began("node-2")
+	w.scaleManager(0)
+	w.letGo("node-2")
+	w.waitsForConfirmation()
+	w.scaleManager(1)
+	if rec := w.done("alone", "node-2"); rec.Attempts != 1 {
+		t.Errorf("the record is %+v", rec)
+	}
+	w.complete("alone")
+	w.wantReverts("node-2", 0)
+}
+
+// TestConfirmPodDeletedInTheWindow : the pod reverts at once, and the task is repeated.
+func TestConfirmPodDeletedInTheWindow(t *testing.T) {
+	w := newWorld(t)
+	// Without a manager, the window does not end.
+	w.job("deleted", w.hold(), onNode2, w.confirmed(600, "true"))
+	pod := w.runningPod("node-2")
+	w.began("node-2")
+	w.scaleManager(0)
+	w.letGo("node-2")
+	w.waitsForConfirmation()
+	must(t, admin.Delete(w.ctx, &pod))
+	deleted := time.Now()
+	w.eventually("the pod has ended", func() error {
+		for _, pod := range w.pods() {
+			for _, status := range pod.Status.ContainerStatuses {
+				if s := status.State.Terminated; s != nil {
+					wantText(t, s.Message, "the rollback ran on the node itself and ended with exit code 0")
+					return nil
+				}
+			}
+		}
+		return errors.New("it has not")
+	})
+	if took := time.Since(deleted); took > 30*time.Second {
+		t.Errorf("it took %v", took)
+	}
+	w.scaleManager(1)
+	w.done("deleted", "node-2")
+	w.complete("deleted")
+	if got := strings.TrimSpace(w.sh("node-2", "wc -l < "+w.markFile()+".reverted")); got != "1" {
+		t.Errorf("reverted %s times", got)
+	}
+}
