@@ -211,3 +211,41 @@ func TestConfirmPodDeletedInTheWindow(t *testing.T) {
 		t.Errorf("reverted %s times", got)
 	}
 }
+
+// TestConfirmRebootInTheWindow : the node is back, so the task runs again and is confirmed.
+func TestConfirmRebootInTheWindow(t *testing.T) {
+	w := newWorld(t)
+	node := w.join(cluster.NodeOptions{})
+	w.job("boot", w.hold(), w.confirmed(600, "true"))
+	w.runningPod(node)
+	w.began(node)
+	w.scaleManager(0)
+	w.letGo(node)
+	w.waitsForConfirmation()
+	must(t, real.RebootReady(w.ctx, node))
+	w.scaleManager(1)
+	if rec := w.done("boot", node); rec.Attempts != 1 || rec.Reverted {
+		t.Errorf("the record is %+v", rec)
+	}
+	w.complete("boot")
+	w.wantRan(node, 2)
+	w.wantReverts(node, 0)
+}
+
+// TestConfirmWithoutAnAPIServer : a node that nothing can confirm reverts, also if the API server is the reason.
+func TestConfirmWithoutAnAPIServer(t *testing.T) {
+	w := newWorld(t)
+	w.job("away", w.hold(), onNode2, w.confirmed(10, "true"))
+	w.runningPod("node-2")
+	w.began("node-2")
+	w.stopAPIServer()
+	w.letGo("node-2")
+	w.sh("node-2", "while pgrep -x everynode-runne >/dev/null; do sleep 0.1; done")
+	w.startAPIServer()
+	if rec := w.failed("away", "node-2"); rec.Reason != v1alpha1.ReasonReverted || rec.Attempts != 1 {
+		t.Errorf("the record is %+v", rec)
+	}
+	w.noPods()
+	w.wantReverts("node-2", 1)
+	w.wantRan("node-2", 1)
+}
