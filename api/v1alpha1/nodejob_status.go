@@ -118,6 +118,13 @@ type NodeCounts struct {
 	// excluded is the number of selected nodes that do not match because of an untolerated taint or another operating system.
 	// +optional
 	Excluded int32 `json:"excluded"`
+	// drifted is the number of nodes on which task.check has answered no since they were done. They are part of done, or of waiting if
+	// the task runs again there.
+	// +optional
+	Drifted int32 `json:"drifted"`
+	// checkErrors is the number of nodes on which task.check itself fails, so that its answer is not known.
+	// +optional
+	CheckErrors int32 `json:"checkErrors"`
 }
 
 // ExcludedNodes are selected nodes on which the task does not run, all for the same reason.

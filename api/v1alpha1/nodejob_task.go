@@ -265,6 +265,7 @@ const (
 // +kubebuilder:validation:XValidation:rule="!has(self.script) || self.script.matches('[^[:space:]]')",message="task.check.script is empty: write the commands that check the result, or leave task.check out"
 // +kubebuilder:validation:XValidation:rule="!has(self.script) || !self.script.matches('\\r\\n|\\r$')",message="task.check.script has Windows line endings (CRLF), and an interpreter takes the carriage return for a part of a word: convert it to Unix line endings (LF)"
 // +kubebuilder:validation:XValidation:rule="!has(self.script) || !self.script.matches('(^|\\n)\\ufeff')",message="task.check.script has a byte order mark (BOM) at the beginning of a line, and an interpreter takes it for a part of a word: save it as UTF-8 without BOM"
+// +kubebuilder:validation:XValidation:rule="!has(self.onDrift) || (has(self.periodSeconds) && self.periodSeconds > 0)",message="task.check.onDrift needs task.check.periodSeconds, which says how often nodes are asked whether they have drifted: set it, or remove onDrift"
 type CheckSpec struct {
 	// script runs as task.script does, with the same environment: at most 65536 bytes.
 	// +optional
@@ -292,7 +293,35 @@ type CheckSpec struct {
 	// false.
 	// +optional
 	Before bool `json:"before,omitempty"`
+
+	// periodSeconds is the interval in seconds at which the check is asked again on nodes that are done: 0, or 60 to 31536000. Each
+	// node has its own fixed time in the interval. The check runs in a pod of its own, which needs no slot. If it answers no, the node
+	// has drifted. It is not part of the revision. With 0, which is the default, the check is not asked again.
+	//
+	// Example: 86400
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=31536000
+	// +kubebuilder:validation:XValidation:rule="self == 0 || self >= 60",message="task.check.periodSeconds must be 0, for never, or at least 60"
+	PeriodSeconds int32 `json:"periodSeconds,omitempty"`
+
+	// onDrift defines what happens on a node that has drifted. Report, the default, reports it only. Run runs the task again there,
+	// within all limits, budgets and windows. Both require periodSeconds.
+	// +optional
+	OnDrift DriftPolicy `json:"onDrift,omitempty"`
 }
+
+// DriftPolicy defines what happens on a node that has drifted.
+//
+// +kubebuilder:validation:Enum=Report;Run
+type DriftPolicy string
+
+const (
+	// DriftReport reports the drift only.
+	DriftReport DriftPolicy = "Report"
+	// DriftRun runs the task again.
+	DriftRun DriftPolicy = "Run"
+)
 
 // ScriptSource references a script.
 type ScriptSource struct {

@@ -137,8 +137,12 @@ const (
 	ReasonCheckingBefore = "CheckingBefore"
 	// ReasonAlreadyDone means that spec.task.check answered yes before the task, so the node is done without it.
 	ReasonAlreadyDone = "AlreadyDone"
-	// ReasonCheckError means that spec.task.check itself failed before the task. It is repeated, and does not count as a failure.
+	// ReasonCheckError means that spec.task.check itself failed. It is repeated, and does not count as a failure.
 	ReasonCheckError = "CheckError"
+	// ReasonDrifted means that spec.task.check answered no on a node that is done.
+	ReasonDrifted = "Drifted"
+	// ReasonDriftEnded means that spec.task.check answered yes on a node that had drifted, without another run of the task.
+	ReasonDriftEnded = "DriftEnded"
 
 	// ReasonConfirming means that the task has ended, and the node waits for the confirmation that it still responds (spec.confirm).
 	ReasonConfirming = "Confirming"

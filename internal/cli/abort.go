@@ -101,7 +101,7 @@ func (a aborting) endAttempts(ctx context.Context) error {
 		pod := &pods[i]
 		phase := task.PhaseOf(pod.Labels[v1alpha1.PhaseLabel])
 		ended := observe.Ended(pod)
-		if ended || !pod.DeletionTimestamp.IsZero() || (phase != task.Task && phase != task.Check && phase != task.CheckBefore) {
+		if ended || !pod.DeletionTimestamp.IsZero() || (phase != task.Task && phase != task.Check && !phase.Asks()) {
 			continue
 		}
 		if err := a.Client.Delete(ctx, pod, client.Preconditions{UID: &pod.UID}); client.IgnoreNotFound(err) != nil {

@@ -183,6 +183,12 @@ var schemaYAML = typed.YAMLObject(`types:
           elementType:
             scalar: string
           elementRelationship: atomic
+    - name: onDrift
+      type:
+        namedType: com.github.everynode.everynode.api.v1alpha1.DriftPolicy
+    - name: periodSeconds
+      type:
+        scalar: numeric
     - name: script
       type:
         scalar: string
@@ -236,6 +242,8 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         scalar: numeric
       default: 600
+- name: com.github.everynode.everynode.api.v1alpha1.DriftPolicy
+  scalar: string
 - name: com.github.everynode.everynode.api.v1alpha1.EnvVar
   map:
     fields:
@@ -478,7 +486,13 @@ var schemaYAML = typed.YAMLObject(`types:
 - name: com.github.everynode.everynode.api.v1alpha1.NodeCounts
   map:
     fields:
+    - name: checkErrors
+      type:
+        scalar: numeric
     - name: done
+      type:
+        scalar: numeric
+    - name: drifted
       type:
         scalar: numeric
     - name: excluded

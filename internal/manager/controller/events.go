@@ -24,6 +24,7 @@ const (
 	actionRollback   = "Rollback"
 	actionQuarantine = "SetAside"
 	actionDrain      = "Drain"
+	actionCheck      = "Check"
 )
 
 // announcer sends events, and counts what they are about.
@@ -34,6 +35,10 @@ func (r announcer) recorded(seen observation, a plan.Record) {
 	r.Metrics.archived(a)
 	if a.Pod.Runs == task.Rollback {
 		r.rolledBack(seen, a)
+		return
+	}
+	if a.Pod.Runs.AsksDone() {
+		r.answered(seen, a)
 		return
 	}
 	rec := a.Record
@@ -86,6 +91,28 @@ func (r announcer) rolledBack(seen observation, a plan.Record) {
 		}
 		r.tell(seen.job, a.Node, a.UID, corev1.EventTypeWarning, reason, actionRollback,
 			fmt.Sprintf("attempt %d of the rollback failed (%s), it is %s%s", rb.Attempts, why(rb.Reason, rb.ExitCode), next, after(said(rb.Message))))
+	}
+}
+
+// answerOutcomes are the outcomes, for metrics, of pods that ask nodes that are done: those of the check before the task.
+var answerOutcomes = map[record.Answer]record.Outcome{
+	record.AnswerYes: record.Succeeded, record.AnswerNo: record.Needed, record.AnswerError: record.Disrupted, record.AnswerNone: record.Disrupted,
+}
+
+// answered sends an event if the answer of a node that is done differs from the one before: one when a drift begins or ends, and
+// one when the check begins to fail itself.
+func (r announcer) answered(seen observation, a plan.Record) {
+	is := a.Record.Compliance()
+	r.Metrics.attempt(a.Pod.Runs, answerOutcomes[is.Answer])
+	output := after(said(is.Message))
+	switch {
+	case is.Answer == record.AnswerNo && a.Was.NoSince.IsZero():
+		r.tell(seen.job, a.Node, a.UID, corev1.EventTypeWarning, v1alpha1.ReasonDrifted, actionCheck, "the node has drifted: task.check answers no"+output)
+	case is.Answer == record.AnswerYes && !a.Was.NoSince.IsZero():
+		r.tell(seen.job, a.Node, a.UID, corev1.EventTypeNormal, v1alpha1.ReasonDriftEnded, actionCheck, "task.check answers yes again")
+	case is.Answer == record.AnswerError && a.Was.ErrorSince.IsZero():
+		r.tell(seen.job, a.Node, a.UID, corev1.EventTypeWarning, v1alpha1.ReasonCheckError, actionCheck,
+			fmt.Sprintf("task.check itself failed (%s), it is repeated and does not count as a failure%s", why(v1alpha1.ReasonCheckError, is.ExitCode), output))
 	}
 }
 

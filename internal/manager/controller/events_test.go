@@ -32,6 +32,11 @@ func TestEventsOfAttempts(t *testing.T) {
 		// The record also contains the task that was rolled back.
 		return of(task.Rollback, record.Record{Outcome: record.Failed, Attempts: 4, Reason: "TaskFailed", Rollback: &rb}, final)
 	}
+	answer := func(is, was record.Asked) plan.Record {
+		a := of(task.CheckDrift, record.Record{Outcome: record.Succeeded, Asked: record.Answers{record.QuestionCheck: is}}, false)
+		a.Was = was
+		return a
+	}
 	both := func(event, note string) []string {
 		return []string{
 			event + " on the NodeJob: NodeJob ns/job on node n: " + note,
@@ -83,6 +88,31 @@ func TestEventsOfAttempts(t *testing.T) {
 				"the check before the task itself failed (CheckError, exit code 7), it is repeated and does not count as a failure: no database",
 			),
 			[2]string{"check-before", "Disrupted"},
+		},
+		"a node has drifted": {
+			answer(record.Asked{Answer: record.AnswerNo, NoSince: time.Unix(1, 0), Message: "1 of 2"}, record.Asked{Answer: record.AnswerYes}),
+			both("Warning Drifted Check", "the node has drifted: task.check answers no: 1 of 2"), [2]string{"check-drift", "Needed"},
+		},
+		"it has still drifted": {
+			answer(record.Asked{Answer: record.AnswerNo}, record.Asked{NoSince: time.Unix(1, 0)}), nil, [2]string{"check-drift", "Needed"},
+		},
+		"a drift ends": {
+			answer(record.Asked{Answer: record.AnswerYes}, record.Asked{NoSince: time.Unix(1, 0)}),
+			both("Normal DriftEnded Check", "task.check answers yes again"), [2]string{"check-drift", "Succeeded"},
+		},
+		"a yes after a yes": {
+			answer(record.Asked{Answer: record.AnswerYes}, record.Asked{Answer: record.AnswerYes}), nil, [2]string{"check-drift", "Succeeded"},
+		},
+		"a check for drift that fails itself": {
+			answer(record.Asked{Answer: record.AnswerError, ExitCode: &code, Message: "no database"}, record.Asked{}),
+			both(
+				"Warning CheckError Check",
+				"task.check itself failed (CheckError, exit code 7), it is repeated and does not count as a failure: no database",
+			),
+			[2]string{"check-drift", "Disrupted"},
+		},
+		"it fails again": {
+			answer(record.Asked{Answer: record.AnswerError}, record.Asked{ErrorSince: time.Unix(1, 0)}), nil, [2]string{"check-drift", "Disrupted"},
 		},
 		"a disruption": {
 			of(task.Task, record.Record{Outcome: record.Disrupted, Message: "evicted"}, false),

@@ -41,7 +41,7 @@ func measure(t *testing.T) (*prometheus.Registry, *Metrics, observation) {
 	m.status(client.ObjectKey{Namespace: "ns", Name: "job"}, &plan.Plan{
 		GateClosedSince: time.Unix(1700000000, 0),
 		Status: v1alpha1.NodeJobStatus{
-			Nodes: v1alpha1.NodeCounts{Matched: 10, Done: 1, Running: 2, Waiting: 3, Failed: 4, RolledBack: 2, RollbackFailed: 1},
+			Nodes: v1alpha1.NodeCounts{Matched: 10, Done: 1, Running: 2, Waiting: 3, Failed: 4, RolledBack: 2, RollbackFailed: 1, Drifted: 5, CheckErrors: 6},
 			Gate:  &v1alpha1.GateStatus{},
 			Conditions: []metav1.Condition{
 				{Type: v1alpha1.ConditionComplete, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonMaxFailuresExceeded},
@@ -123,9 +123,11 @@ everynode_api_writes_total{resource="pods",verb="create"} 1
 # TYPE everynode_attempts_total counter
 everynode_attempts_total{outcome="Failed",phase="rollback"} 1
 everynode_attempts_total{outcome="Succeeded",phase="task"} 5
-# HELP everynode_nodejob_nodes Matching nodes of a NodeJob by state: done, running, waiting and failed; rolled_back and rollback_failed are parts of failed.
+# HELP everynode_nodejob_nodes Matching nodes of a NodeJob by state: done, running, waiting and failed; rolled_back and rollback_failed are parts of failed, and drifted and check_error of any.
 # TYPE everynode_nodejob_nodes gauge
+everynode_nodejob_nodes{namespace="ns",nodejob="job",state="check_error"} 6
 everynode_nodejob_nodes{namespace="ns",nodejob="job",state="done"} 1
+everynode_nodejob_nodes{namespace="ns",nodejob="job",state="drifted"} 5
 everynode_nodejob_nodes{namespace="ns",nodejob="job",state="failed"} 4
 everynode_nodejob_nodes{namespace="ns",nodejob="job",state="rollback_failed"} 1
 everynode_nodejob_nodes{namespace="ns",nodejob="job",state="rolled_back"} 2
@@ -224,7 +226,7 @@ func TestMetricsForgetANodeJob(t *testing.T) {
 	other := client.ObjectKey{Namespace: "ns", Name: "other"}
 	m.status(other, &plan.Plan{})
 	m.forget(client.ObjectKey{Namespace: "ns", Name: "job"})
-	for name, want := range map[string]int{"everynode_nodejob_nodes": 6, "everynode_nodejob_stalled": 1, "everynode_attempt_duration_seconds": 0, "everynode_node_ready_to_done_seconds": 0} {
+	for name, want := range map[string]int{"everynode_nodejob_nodes": 8, "everynode_nodejob_stalled": 1, "everynode_attempt_duration_seconds": 0, "everynode_node_ready_to_done_seconds": 0} {
 		if got, err := testutil.GatherAndCount(registry, name); err != nil || got != want {
 			t.Errorf("%d series of %s (%v), want %d, of the other NodeJob", got, name, err, want)
 		}

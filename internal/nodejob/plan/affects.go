@@ -149,7 +149,15 @@ func isSettled(job *v1alpha1.NodeJob, node *Node, now time.Time) bool {
 	on := record.Read(node.Labels, node.Annotations, v1alpha1.RecordKey(job.Namespace, job.Name))
 	rec := on.Record
 	return on.DoneWith(job.Status.Revision, false) && on.HasLabelOfSuccess() && !rec.Cordoned && rec.Rollback == nil && rec.Drain == nil &&
-		!mayRerun(job, node, rec, now)
+		!mayRerun(job, node, rec, now) && !mayAsk(job, node, rec, now)
+}
+
+// mayAsk reports whether a question may be due on a node that is done, or the task may run again because of its answer.
+func mayAsk(nodeJob *v1alpha1.NodeJob, node *Node, rec *record.Record, now time.Time) bool {
+	j := &job{in: Input{Job: nodeJob, Now: now}, key: v1alpha1.RecordKey(nodeJob.Namespace, nodeJob.Name)}
+	return j.repairs(rec) || slices.ContainsFunc(j.questions(), func(q question) bool {
+		return !now.Before(j.dueAt(rec, node.UID, q)) || rec.EndedAt().After(now) || rec.Asked[q.name].At.After(now)
+	})
 }
 
 // mayRerun reports whether a rerun may be due on a node on which the task has succeeded. If the node cannot run it, for example

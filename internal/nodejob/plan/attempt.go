@@ -76,7 +76,7 @@ func (a *attemptReader) assessPod(pod *Pod, node *Node) podAssessment {
 		return podAssessment{disposition: podRecorded}
 	case pod.Runs == task.Reboot:
 		return a.assessRebootPod(pod, node)
-	case pod.Runs == task.Check && !belongsToRun(pod, node), pod.Runs == task.CheckBefore && !a.in.Job.DeletionTimestamp.IsZero():
+	case pod.Runs == task.Check && !belongsToRun(pod, node), pod.Runs.Asks() && !a.awaitsAnswer(pod, node):
 		return podAssessment{disposition: podOrphaned}
 	case !sameMachine(a.in.Job, pod, node):
 		return podAssessment{disposition: podOrphaned}
@@ -246,6 +246,9 @@ var runtimeReasons = []string{"OOMKilled", "StartError", "ContainerCannotRun"}
 // ended creates the record of an end.
 func (a *attemptReader) ended(pod *Pod, node *Node, e end) podAssessment {
 	e = ofCheck(pod, e)
+	if pod.Runs.AsksDone() {
+		return a.answeredWhenDone(pod, node, e)
+	}
 	r := a.recordOf(pod, node, e)
 	switch pod.Runs {
 	case task.Rollback:
@@ -256,7 +259,7 @@ func (a *attemptReader) ended(pod *Pod, node *Node, e end) podAssessment {
 	case task.Check:
 		r = a.checked(pod, node, r)
 	case task.Reboot: // see assessRebootPod
-	case task.CheckBefore: // below
+	case task.CheckBefore, task.CheckDrift: // below, and above
 	case task.Task:
 		if e.outcome == record.Succeeded && a.reboots(pod) {
 			r = a.rebooting(pod, node, r)

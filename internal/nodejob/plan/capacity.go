@@ -35,7 +35,7 @@ type capacity struct {
 	unavailableNodes, maxUnavailableNodes int
 	// unavailableNames names the first of them, once they are read.
 	unavailableNames string
-	// checking counts the nodes whose check before the task runs.
+	// checking counts the nodes on which a pod only asks a question, such as the check before the task.
 	checking int
 	// busy counts the nodes with an attempt that runs or starts, and starts the attempts that this pass starts.
 	busy, starts int32

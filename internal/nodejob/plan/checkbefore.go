@@ -26,8 +26,8 @@ import (
 // The answer is for one run. A retry of the task is part of its run, so it does not ask once more.
 
 const (
-	// maxChecksBefore is how many nodes are checked at the same time, each by a pod of its own. A check disturbs nothing, so this only
-	// limits the load of the API server.
+	// maxChecksBefore is how many nodes are checked at the same time, each by a pod of its own, with those that are done. A check
+	// disturbs nothing, so this only limits the load of the API server.
 	maxChecksBefore = 100
 
 	// checkErrorPatience is how long a check may fail itself in a row before the NodeJob is Stalled because of it.
@@ -36,7 +36,7 @@ const (
 
 // mustCheckFirst reports whether a node that may start must be checked before it gets a slot.
 func (j *job) mustCheckFirst(node *Node, known recordState) bool {
-	return task.ChecksFirst(j.in.Job) && !known.needed && !j.hasRunInRun(node)
+	return task.ChecksFirst(j.in.Job) && !known.needed && !known.drifted && !j.hasRunInRun(node)
 }
 
 // hasRunInRun reports whether an attempt of the task is on record for a run that has not ended.
@@ -47,7 +47,7 @@ func (j *job) hasRunInRun(node *Node) bool {
 
 // answer is how the check before the task ended, if it decides that the task does not run, or not in this pod; false otherwise.
 func (a *attemptReader) answer(pod *Pod, node *Node) (end, bool) {
-	if pod.Runs == task.CheckBefore {
+	if pod.Runs.Asks() {
 		return a.answerOfPod(pod, node), true
 	}
 	exit := pod.Exit
@@ -81,9 +81,9 @@ func checkError(message string) end {
 	return end{record.Disrupted, v1alpha1.ReasonCheckError, message, record.AnswerError}
 }
 
-// ofCheck turns an end without an answer, such as a deadline, into the end of a check before the task if the pod runs one.
+// ofCheck turns an end without an answer, such as a deadline, into the end of a question if the pod asks one.
 func ofCheck(pod *Pod, e end) end {
-	if pod.Runs == task.CheckBefore && e.answer == "" {
+	if pod.Runs.Asks() && e.answer == "" {
 		return checkError(e.message)
 	}
 	return e
@@ -107,7 +107,7 @@ func (a *attemptReader) answered(pod *Pod, node *Node, r record.Record, answer r
 	return r
 }
 
-// noteCheckBefore notes what is known about a node on which the check before the task runs. It has no slot.
+// noteCheckBefore notes what is known about a node on which a pod only asks a question. It has no slot.
 func (w *nodePlan) noteCheckBefore(pod *Pod, v podAssessment) {
 	w.checking, w.Until = true, v.until
 	w.checkMessage = v.message
@@ -145,26 +145,30 @@ func (p *planner) checkFirst(w *nodePlan) {
 // noteCheckError notes a node whose check before the task itself fails.
 func (as *assessor) noteCheckError(w *nodePlan, rec *record.Record) {
 	stalls := as.past(rec.DisruptedSince).Add(checkErrorPatience)
-	w.findings().checkError, w.findings().checkErrorStalls = firstOf(endOf(rec), v1alpha1.ReasonCheckError), !as.in.Now.Before(stalls)
+	w.findings().checkError, w.findings().checkErrorStalls = firstOf(endOf(rec.ExitCode, rec.Message), v1alpha1.ReasonCheckError), !as.in.Now.Before(stalls)
 	if as.in.Now.Before(stalls) {
 		as.plan.wake(stalls)
 	}
 }
 
 // endOf is the exit code of an attempt and the last line of its output; "" if neither is known.
-func endOf(rec *record.Record) string {
-	line := lastLine(rec.Message)
+func endOf(code *int32, message string) string {
+	line := lastLine(message)
 	switch {
-	case rec.ExitCode == nil:
+	case code == nil:
 		return line
 	case line == "":
-		return fmt.Sprintf("exit code %d", *rec.ExitCode)
+		return fmt.Sprintf("exit code %d", *code)
 	}
-	return fmt.Sprintf("exit code %d: %s", *rec.ExitCode, line)
+	return fmt.Sprintf("exit code %d: %s", *code, line)
 }
 
 // checkErrorMessage names the nodes whose check fails, and says what to do.
 func (sb *statusBuilder) checkErrorMessage() string {
-	return fmt.Sprintf("on %s, the check before the task itself fails (%s). It is repeated and does not count as a failure; correct task.check so that it exits with %d for yes or %d for no",
-		plural.Count(len(sb.checkErrors), "node"), named(sb.checkErrors), contract.CheckYes, contract.CheckNo)
+	return checkErrorsMessage("the check before the task", sb.checkErrors)
+}
+
+func checkErrorsMessage(check string, nodes []string) string {
+	return fmt.Sprintf("on %s, %s itself fails (%s). It is repeated and does not count as a failure; correct task.check so that it exits with %d for yes or %d for no",
+		plural.Count(len(nodes), "node"), check, named(nodes), contract.CheckYes, contract.CheckNo)
 }

@@ -115,7 +115,10 @@ func (sb *statusBuilder) complete() summary {
 	if len(sb.unpublished) > 0 {
 		return summary{v1alpha1.ConditionStalled, v1alpha1.ReasonPublishConflict, sb.unpublishedMessage()}
 	}
-	return summary{v1alpha1.ConditionComplete, v1alpha1.ReasonAllNodesDone, sb.progress + sb.excludedMessage()}
+	if sb.driftStalled > 0 {
+		return summary{v1alpha1.ConditionStalled, v1alpha1.ReasonCheckError, sb.progress + "; " + sb.driftErrorMessage()}
+	}
+	return summary{v1alpha1.ConditionComplete, v1alpha1.ReasonAllNodesDone, sb.progress + sb.driftMessage() + sb.excludedMessage()}
 }
 
 // blockedSummary is the summary of a rollout in which no node continues automatically, except the nodes that rerun the
@@ -299,6 +302,9 @@ func progress(n v1alpha1.NodeCounts, nodes []nodePlan, earlier int) string {
 		text += " (1 has an earlier revision)"
 	default:
 		text += fmt.Sprintf(" (%d have an earlier revision)", earlier)
+	}
+	if n.Drifted > 0 {
+		text += fmt.Sprintf(", %d drifted", n.Drifted)
 	}
 	if n.Failed > 0 {
 		text += fmt.Sprintf(", %d failed", n.Failed)

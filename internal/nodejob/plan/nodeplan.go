@@ -38,8 +38,8 @@ type nodePlan struct {
 	rollbackFinished bool
 	// slot is true while the outcome of a pod of Everynode on the node is not on record.
 	slot bool
-	// checking is true while the check before the task runs in a pod of its own, which needs no slot. checkMessage is why it does not
-	// start.
+	// checking is true while a pod only asks a question, such as the check before the task. It needs no slot. checkMessage is why it
+	// does not start.
 	checking     bool
 	checkMessage string
 	// preparing is true while the node has its slot, and is cordoned or drained before the task.
@@ -47,7 +47,7 @@ type nodePlan struct {
 	// terminating is true while a pod of Everynode on the node is terminating and needs no record, or is that of an
 	// earlier NodeJob with the same name.
 	terminating bool
-	// taskTerminating is true if such a pod has run something else than the check before the task.
+	// taskTerminating is true if such a pod has run something else than a question.
 	taskTerminating bool
 	// terminatingSince is when the first such pod should have ended; zero if that is not known.
 	terminatingSince time.Time
@@ -67,6 +67,12 @@ type nodePlan struct {
 	awaitsBudget bool
 	// start is the attempt that may start now, if any.
 	start start
+	// drifted is true if task.check has answered no there since the node was done, and not yes since.
+	drifted bool
+	// asks is what the node is asked in this pass if possible, since it is due; nil if there is nothing. unasked is true if something
+	// prevents that.
+	asks    *dueQuestion
+	unasked bool
 	// gated is true if the node is not done and has the taint of the gate.
 	gated bool
 	// obstructedBy is the obstacle that alone prevents the node from starting; nil if none does.
@@ -94,6 +100,9 @@ type findings struct {
 	// checkErrorPatience.
 	checkError       string
 	checkErrorStalls bool
+	// askError and askErrorStalls are the same for the check of a node that is done.
+	askError       string
+	askErrorStalls bool
 	// silent is true if its pod does not start because its kubelet is silent.
 	silent bool
 }
@@ -201,7 +210,7 @@ func (w *nodePlan) fail(reason, message string, until time.Time) {
 // noteTerminating notes a pod that is terminating on the node, and should have ended at that time; zero if that is not known.
 func (w *nodePlan) noteTerminating(runs task.Phase, since time.Time) {
 	w.terminating = true
-	w.taskTerminating = w.taskTerminating || runs != task.CheckBefore
+	w.taskTerminating = w.taskTerminating || !runs.Asks()
 	if since.IsZero() {
 		return
 	}

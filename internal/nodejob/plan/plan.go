@@ -319,6 +319,8 @@ type Record struct {
 	Final bool
 	// Quarantine is true if the node was quarantined because of an earlier failure.
 	Quarantine bool
+	// Was is the answer before the one that the pod was asked for, on a node that is done; the zero value if there is none.
+	Was record.Asked
 	// Ending is true if the pod has not ended although its outcome is known: a later plan releases it. A deletion before
 	// its end would cost the kubelet more requests.
 	Ending bool
@@ -414,6 +416,7 @@ func (p *planner) next() Plan {
 	// 3. Starts, as far as slots, unavailable nodes and drains allow. The drains count only nodes that still may start.
 	p.capacity.countDrains()
 	p.startWithinLimit()
+	p.askQuestions()
 	p.reportHolds()
 
 	// 4. What nodes need besides a run. A node that is written to already waits for the next pass.
@@ -436,7 +439,7 @@ const recheckInterval = 10 * time.Minute
 // NodeJob.
 func (p *planner) recheck() {
 	for i := range p.nodes {
-		if w := &p.nodes[i]; w.State == Waiting || w.rollbackPending || w.progressDeadlineExceeded {
+		if w := &p.nodes[i]; w.State == Waiting || w.rollbackPending || w.progressDeadlineExceeded || w.unasked {
 			p.plan.wake(p.in.Now.Add(recheckInterval))
 			return
 		}

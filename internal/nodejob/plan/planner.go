@@ -85,6 +85,8 @@ func (as *assessor) assessNode(w *nodePlan) {
 	}
 	as.checkProgress(w, known)
 	as.removeRetainedPods(w)
+	as.assessDrift(w)
+	as.assessQuestions(w)
 	as.release(w)
 	as.plan.wake(w.Until)
 }
@@ -113,7 +115,7 @@ func (as *assessor) assessPods(w *nodePlan) {
 			as.do(Stop{Pod: *pod, Reason: v1alpha1.ReasonDeadlineExceeded})
 		case podRuns:
 		}
-		w.slot = w.slot || pod.Runs != task.CheckBefore
+		w.slot = w.slot || !pod.Runs.Asks()
 		as.notePod(w, pod, v)
 	}
 	if since, busy := as.in.BusyNodes[w.Name]; busy {
@@ -128,7 +130,7 @@ func (as *assessor) notePod(w *nodePlan, pod *Pod, v podAssessment) {
 		as.noteRollback(w, v)
 	case task.Reboot:
 		as.noteRunning(w, pod, v, v1alpha1.ReasonRebooting, firstOf(v.message, "the task has succeeded, and the node reboots"))
-	case task.CheckBefore:
+	case task.CheckBefore, task.CheckDrift:
 		w.noteCheckBefore(pod, v)
 	case task.Check:
 		as.noteRunning(w, pod, v, v1alpha1.ReasonChecking, v.message)
@@ -159,6 +161,9 @@ func (as *assessor) writeEnd(w *nodePlan, pod *Pod, v *podAssessment) {
 // slot, but not forever.
 func (as *assessor) unrecorded(w *nodePlan, pod *Pod, t *NodeProblem) {
 	w.findings().problem = t
+	if pod.Runs.AsksDone() {
+		return // the node is done all the same
+	}
 	since := as.attempts.deadline(pod)
 	if !as.overdue(since) {
 		as.plan.wake(as.overdueAt(since))

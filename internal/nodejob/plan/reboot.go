@@ -313,7 +313,7 @@ func (as *assessor) continueRun(w *nodePlan, r startRequest) bool {
 func (p *pass) end(w *nodePlan, pod *Pod, r record.Record) {
 	a := p.recorder.recordAction(w.node, pod, r)
 	p.do(a)
-	w.written, w.endsRun = true, a.Final || a.Record.Outcome == record.Succeeded
+	w.written, w.endsRun = true, a.Final || a.Record.Outcome == record.Succeeded && !pod.Runs.AsksDone()
 }
 
 // recordEnd ends a run without a pod that ends it.

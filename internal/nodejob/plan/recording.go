@@ -25,6 +25,11 @@ func (rec *recorder) recordAction(node *Node, pod *Pod, r record.Record) Record 
 	a := Record{Node: node.Name, Change: rec.cordons.changeOf(node), Pod: *pod}
 	a.Record = &r
 	a.Ending = pod.Concluded && !pod.over()
+	if pod.Runs.AsksDone() {
+		// If the record was removed since, a user has requested another run.
+		a.KeepLabel, a.ResourceVersion, a.Was = true, node.ResourceVersion, node.On.Record.Asked[questionOf[pod.Runs]]
+		return a
+	}
 	a.Quarantine = node.On.Record != nil && node.On.Record.Cordoned
 	r.Earlier = record.EarlierThan(node.On.Record, &r, pod.Runs == task.Rollback)
 	r.Previous = record.PreviousTo(node.On.Record, &r)
@@ -38,6 +43,7 @@ func (rec *recorder) recordAction(node *Node, pod *Pod, r record.Record) Record 
 		rec.completes(node, pod, &a.Change)
 	}
 	r.Assumed = rec.staysAssumed(node, &r)
+	r.Asked = askedBefore(node, &r)
 	rec.setLabel(node, &a)
 	a.Final = rec.isFinal(&r)
 	r.RunsAlone = !a.Final && rec.staysAlone(node, &r)

@@ -29,6 +29,8 @@ type recordState struct {
 	rebooting bool
 	// needed is true if the check before the task has answered no for this run.
 	needed bool
+	// drifted is true if the task runs again because the node has drifted.
+	drifted bool
 	// failures is the number of failures in this run so far.
 	failures int32
 	// notBefore is when the next attempt may start.
@@ -92,6 +94,8 @@ func (r *recordReader) readRerun(node *Node, was *recordState) {
 		was.rerunReason = "the node has rebooted since it was done"
 	case key != "":
 		was.rerunReason = "the label " + key + ", which the last success removed, was set again"
+	case r.repairs(rec):
+		was.rerunReason, was.drifted = driftText(rec)+" (task.check.onDrift)", true
 	case !due.IsZero() && !r.in.Now.Before(due):
 		was.rerunReason = fmt.Sprintf("it runs every %d s (rerun.periodSeconds)", rerun.PeriodSeconds)
 	case rerun.OnNodeFieldChange && inputsChanged(r.in.Job, node, rec) && rec.Revision == r.in.Revision:
@@ -107,18 +111,22 @@ func (r *recordReader) nextDue(node *Node, finished time.Time) time.Time {
 	return dueAfter(finished, r.in.Job.Spec.Rerun.PeriodSeconds, r.key, node.UID)
 }
 
-// dueAfter is when a node reruns a task periodically that finished there at that time; zero if there is no period.
-// Each node has its own fixed time within the interval, so that the nodes do not all run at the same time. The next run
-// is the first such time that is at least half an interval after the end.
+// dueAfter is when a node reruns a task periodically that finished there at that time; zero if there is no period. The next run
+// is at the first fixed time of the node that is at least half an interval after the end.
 func dueAfter(finished time.Time, period int32, key string, node types.UID) time.Time {
-	seconds := int64(period)
-	if seconds <= 0 {
+	if period <= 0 {
 		return time.Time{}
 	}
+	return slotAfter(finished.Add(time.Duration((int64(period)+1)/2)*time.Second), period, key, node)
+}
+
+// slotAfter is the first fixed time of a node that is not before a time. Each node has its own one within the interval, so that the
+// nodes do not all run at the same time. The period is in seconds, and at least 1.
+func slotAfter(at time.Time, period int32, key string, node types.UID) time.Time {
+	seconds := int64(period)
 	sum := sha256.Sum256([]byte(key + "/" + string(node)))
 	offset := int64(binary.BigEndian.Uint32(sum[:4])) % seconds
-	earliest := finished.Unix() + (seconds+1)/2
-	n := (earliest - offset + seconds - 1) / seconds
+	n := (at.Unix() - offset + seconds - 1) / seconds
 	return time.Unix(n*seconds+offset, 0).UTC()
 }
 

@@ -13,7 +13,7 @@ import (
 // retained.
 func (a *attemptReader) retainedUntil(pod *Pod, rec *record.Record) time.Time {
 	keep := a.in.Job.Spec.RetainPodsSeconds
-	if keep == 0 || rec == nil || !pod.over() || !pod.DeleteRequested.IsZero() || !a.in.Job.DeletionTimestamp.IsZero() {
+	if keep == 0 || rec == nil || pod.Runs.AsksDone() || !pod.over() || !pod.DeleteRequested.IsZero() || !a.in.Job.DeletionTimestamp.IsZero() {
 		return time.Time{}
 	}
 	if rec.Outcome == record.Rebooting || rec.Outcome == record.Needed {
@@ -26,6 +26,9 @@ func (a *attemptReader) retainedUntil(pod *Pod, rec *record.Record) time.Time {
 func (a *attemptReader) recordedEnd(pod *Pod, rec *record.Record) time.Time {
 	if rec.Rollback != nil && rec.Rollback.PodUID == pod.UID {
 		return a.past(rec.Rollback.EndedAt())
+	}
+	if pod.Runs.AsksDone() {
+		return a.past(rec.AnswerOf(pod.UID))
 	}
 	return a.past(rec.EndedAt())
 }

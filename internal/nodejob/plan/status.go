@@ -51,6 +51,9 @@ type statusBuilder struct {
 	// checkErrorPatience.
 	checkErrors   []string
 	checksStalled int32
+	// driftErrors and driftStalled are the same for the check of nodes that are done, and drifted names the nodes that have drifted.
+	driftErrors, drifted []string
+	driftStalled         int
 	// rollbackRetried are nodes on which the rollback is retried while the NodeJob is deleted.
 	rollbackRetried []string
 	// drainsBlocked are nodes whose drain before the task is blocked.
@@ -73,6 +76,9 @@ func (p *planner) newStatus() *statusBuilder {
 
 // add adds what was found out about a node.
 func (sb *statusBuilder) add(w *nodePlan) {
+	if w.drifted {
+		sb.drifted = append(sb.drifted, w.Name)
+	}
 	if w.found != nil {
 		sb.addFindings(w, w.found)
 	}
@@ -118,8 +124,14 @@ func (sb *statusBuilder) addFindings(w *nodePlan, found *findings) {
 	}
 }
 
-// addCheckError adds that the check before the task itself failed on a node, if it did.
+// addCheckError adds that the check before the task, or that of a node that is done, itself failed on a node, if it did.
 func (sb *statusBuilder) addCheckError(node *Node, found *findings) {
+	if found.askError != "" {
+		sb.driftErrors = append(sb.driftErrors, node.Name+": "+found.askError)
+		if found.askErrorStalls {
+			sb.driftStalled++
+		}
+	}
 	if found.checkError == "" {
 		return
 	}
@@ -180,6 +192,7 @@ func (ro *rollout) stepCounts() []v1alpha1.StepStatus {
 func count(nodes []nodePlan) v1alpha1.NodeCounts {
 	var c v1alpha1.NodeCounts
 	for i := range nodes {
+		countChecks(&c, &nodes[i])
 		switch nodes[i].State {
 		case Excluded:
 			if nodes[i].isExcludedThoughSelected() {

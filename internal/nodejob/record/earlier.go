@@ -66,7 +66,7 @@ func (a *Attempts) UnmarshalJSON(b []byte) error {
 // The list belongs to the NodeJob on this machine: a new revision, a retry and a rerun continue it, and each attempt
 // names its revision. It is empty on another machine, and after a user has removed the record.
 func EarlierThan(prev, next *Record, rollback bool) Attempts {
-	if prev == nil || otherMachine(prev, next) {
+	if prev == nil || OtherMachine(prev, next) {
 		return nil
 	}
 	all := slices.Concat(prev.Earlier, endedBefore(prev, next, rollback))
@@ -75,8 +75,8 @@ func EarlierThan(prev, next *Record, rollback bool) Attempts {
 	return all[max(len(all)-MaxEarlier, 0):]
 }
 
-// otherMachine reports whether both machines are known and different.
-func otherMachine(prev, next *Record) bool {
+// OtherMachine reports whether both machines are known and different.
+func OtherMachine(prev, next *Record) bool {
 	return prev.MachineID != "" && next.MachineID != "" && prev.MachineID != next.MachineID
 }
 

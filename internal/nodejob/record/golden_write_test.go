@@ -154,6 +154,15 @@ var situations = map[string]situation{
 			c.Run(time.Minute)
 		},
 	},
+	"drifted": {
+		about: "The node was done, and the check has answered no since, and then failed itself.",
+		spec:  "task: {script: mkfs.ext4 /dev/sdb, check: {script: blkid /dev/sdb, periodSeconds: 60}}\n",
+		script: func(c *plantest.Cluster) {
+			c.Task = ends(plantest.Result{}, plantest.Result{Code: 1, Output: "no file system"}, plantest.Result{Code: 3, Output: "no blkid"})
+			c.Create()
+			c.Run(2*time.Minute + 5*time.Second)
+		},
+	},
 	"skipped": {
 		about: "The task has failed, and a user has set the label of the node to skip it.",
 		spec:  disk + "onFailure: {action: Cordon}\n",
@@ -187,7 +196,7 @@ var situations = map[string]situation{
 			c.Workloads["node-1"] = []*plantest.Workload{blocked}
 			c.Job.Annotations = map[string]string{v1alpha1.ChangedByAnnotation: "alice"}
 			c.Create()
-			c.Run(3 * time.Minute)
+			c.Run(2*time.Minute + 35*time.Second)
 		},
 	},
 	"new-revision": {

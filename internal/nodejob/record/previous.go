@@ -43,7 +43,7 @@ func (p *Previous) UnmarshalJSON(b []byte) error {
 // nil if there are none. Like the earlier attempts, they belong to the NodeJob on this machine.
 func PreviousTo(prev, next *Record) *Previous {
 	switch {
-	case prev == nil || otherMachine(prev, next):
+	case prev == nil || OtherMachine(prev, next):
 		return nil
 	case prev.Revision != next.Revision && len(prev.Results) > 0:
 		return prev.asPrevious()

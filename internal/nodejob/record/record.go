@@ -46,13 +46,13 @@ const (
 	Rebooting Outcome = "Rebooting"
 )
 
-// Answer is what a check before the task has answered.
+// Answer is what a check has answered before the task, or on a node that is done.
 type Answer string
 
 const (
-	// AnswerYes : the node is as it should be, so the task is not needed.
+	// AnswerYes : the node is as it should be.
 	AnswerYes Answer = "Yes"
-	// AnswerNo : the task is needed.
+	// AnswerNo : the node is not as it should be.
 	AnswerNo Answer = "No"
 	// AnswerError : the check itself failed.
 	AnswerError Answer = "Error"
@@ -60,7 +60,7 @@ const (
 	AnswerNone Answer = "None"
 )
 
-// answers are all values of Record.CheckBefore, except "".
+// answers are all values of Record.CheckBefore and Asked.Answer, except "".
 var answers = []Answer{AnswerYes, AnswerNo, AnswerError, AnswerNone}
 
 // Record is the content of the annotation.
@@ -145,6 +145,8 @@ type Record struct {
 	Cordoned bool `json:"cordoned,omitempty"`
 	// Drain is the progress of the drain of the failed node; nil if none has started.
 	Drain *Drain `json:"drain,omitempty"`
+	// Asked are the last answers to the questions that the node was asked since it was done; empty if there are none.
+	Asked Answers `json:"asked,omitempty"`
 	// Earlier are up to MaxEarlier attempts before the last one, the oldest first; see EarlierThan. For display only.
 	Earlier Attempts `json:"earlier,omitempty"`
 	// Previous are the results of the revision before this one; nil if there are none. For display only.
@@ -187,9 +189,14 @@ func (r *Record) IsAlreadyDone() bool { return r.CheckBefore == AnswerYes && r.O
 // onlyChecked reports whether nothing but the check before the task has run with the revision.
 func (r *Record) onlyChecked() bool { return r.CheckBefore != "" && r.FirstStartedAt.IsZero() }
 
-// HasEndOf reports whether the record, which may be nil, says how a pod ended: that of the last attempt, or of its rollback.
+// HasEndOf reports whether the record, which may be nil, says how a pod ended: that of the last attempt, of its rollback, or of a
+// question.
 func (r *Record) HasEndOf(pod types.UID) bool {
-	return r != nil && (r.PodUID == pod || (r.Rollback != nil && r.Rollback.PodUID == pod))
+	if r == nil {
+		return false
+	}
+	_, asked := r.Asked.of(pod)
+	return asked || r.PodUID == pod || (r.Rollback != nil && r.Rollback.PodUID == pod)
 }
 
 // EndedAt returns when the last attempt ended, for decisions: by the API server's clock if known.
@@ -314,7 +321,7 @@ func (r Record) bounded() Record {
 		}
 		r.Drain = &d
 	}
-	r.Earlier, r.Previous, r.Archives = r.Earlier.bounded(), r.Previous.bounded(), r.Archives.bounded()
+	r.Earlier, r.Previous, r.Archives, r.Asked = r.Earlier.bounded(), r.Previous.bounded(), r.Archives.bounded(), r.Asked.bounded()
 	return r
 }
 
@@ -341,7 +348,7 @@ func Encode(r Record) string {
 			}
 		},
 		func() {
-			r.Message = outcome.Clean(r.Message, 256)
+			r.Message, r.Asked = outcome.Clean(r.Message, 256), r.Asked.withoutMessages()
 			if r.Rollback != nil {
 				r.Rollback.Message = outcome.Clean(r.Rollback.Message, 128)
 			}
@@ -358,7 +365,7 @@ func Encode(r Record) string {
 	least := Record{
 		Revision: r.Revision, Digest: r.Digest, Outcome: r.Outcome, Attempts: r.Attempts, Disruptions: r.Disruptions, DisruptedSince: r.DisruptedSince,
 		FinishedAt: r.FinishedAt, RecordedAt: r.RecordedAt, Retry: r.Retry, Cordoned: r.Cordoned, Drain: r.Drain, PodUID: r.PodUID,
-		CheckBefore: r.CheckBefore, FirstStartedAt: r.FirstStartedAt, Rerun: r.Rerun, Label: r.Label, LabelRemoved: r.LabelRemoved, Inputs: r.Inputs, ChangedBy: r.ChangedBy, Assumed: r.Assumed, RetryRequested: r.RetryRequested, RunsAlone: r.RunsAlone, NeverStarted: r.NeverStarted, Reboot: r.Reboot, RemovedLabels: r.RemovedLabels,
+		Asked: r.Asked.withoutMessages(), CheckBefore: r.CheckBefore, FirstStartedAt: r.FirstStartedAt, Rerun: r.Rerun, Label: r.Label, LabelRemoved: r.LabelRemoved, Inputs: r.Inputs, ChangedBy: r.ChangedBy, Assumed: r.Assumed, RetryRequested: r.RetryRequested, RunsAlone: r.RunsAlone, NeverStarted: r.NeverStarted, Reboot: r.Reboot, RemovedLabels: r.RemovedLabels,
 	}
 	if b := r.Rollback; b != nil {
 		least.Rollback = &Rollback{

@@ -31,9 +31,9 @@ type Archive struct {
 }
 
 // Archives reports whether the output of a phase is stored in the archive. The pod that reboots a node has none: it runs
-// no script, and a reboot that works ends it.
+// no script, and a reboot that works ends it. Nor has a question that is asked from time to time.
 func Archives(job *v1alpha1.NodeJob, phase Phase) bool {
-	return job.Spec.Task.Output.Archive == v1alpha1.ArchiveAlways && phase != Reboot
+	return job.Spec.Task.Output.Archive == v1alpha1.ArchiveAlways && phase != Reboot && !phase.AsksDone()
 }
 
 // PodTimeout returns how long the pod of an attempt may exist: its timeout, and the time for what follows its scripts.

@@ -23,3 +23,12 @@ func checksBefore(job *v1alpha1.NodeJob) bool {
 	check := job.Spec.Task.Check
 	return check != nil && check.Before
 }
+
+// DriftPeriod is how often task.check is asked on a node that is done, in seconds; 0 for never.
+func DriftPeriod(job *v1alpha1.NodeJob) int32 {
+	check := job.Spec.Task.Check
+	if check == nil {
+		return 0
+	}
+	return check.PeriodSeconds
+}

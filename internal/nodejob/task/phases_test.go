@@ -139,7 +139,7 @@ func TestTolerationsOfThePhases(t *testing.T) {
 	if Untolerated(other, got) == nil {
 		t.Error("the task has a toleration that was not requested")
 	}
-	for _, phase := range slices.DeleteFunc(slices.Clone(phases), func(p Phase) bool { return p == Task || p == CheckBefore }) {
+	for _, phase := range slices.DeleteFunc(slices.Clone(phases), func(p Phase) bool { return p == Task || p.Asks() }) {
 		a.Phase = phase
 		job.Spec.Rollback = &v1alpha1.RollbackSpec{Script: "true"}
 		if got := Pod(job, Source{}, a, options).Spec.Tolerations; Untolerated(other, got) != nil {

@@ -91,13 +91,21 @@ const (
 	Check Phase = "check"
 	// CheckBefore : the check of the task, before the maintenance of the node.
 	CheckBefore Phase = "check-before"
+	// CheckDrift : the check of the task, on a node that is done.
+	CheckDrift Phase = "check-drift"
 )
 
 // phases are all parts that a pod may run.
-var phases = []Phase{Task, Rollback, Reboot, Check, CheckBefore}
+var phases = []Phase{Task, Rollback, Reboot, Check, CheckBefore, CheckDrift}
 
 // completesRun reports whether the phase completes what a task has started, or undoes it.
-func (p Phase) completesRun() bool { return p != Task && p != CheckBefore }
+func (p Phase) completesRun() bool { return p != Task && !p.Asks() }
+
+// Asks reports whether the phase only asks a question. It disturbs nothing on its node, so it needs no slot.
+func (p Phase) Asks() bool { return p == CheckBefore || p.AsksDone() }
+
+// AsksDone reports whether the phase asks a question of a node that is done.
+func (p Phase) AsksDone() bool { return p == CheckDrift }
 
 // PhaseOf returns the phase for the value of a pod's label. A pod without the label is a task.
 func PhaseOf(label string) Phase {
@@ -415,7 +423,7 @@ func phaseEnv(job *v1alpha1.NodeJob, src Source, a Attempt) []corev1.EnvVar {
 		return []corev1.EnvVar{{Name: contract.EnvReboot, Value: string(contract.RebootNow)}, {Name: contract.EnvBootID, Value: a.BootID}}
 	case Check:
 		return append(script(src.Check, checkInterpreter(job)), runResults(a.Checks)...)
-	case CheckBefore:
+	case CheckBefore, CheckDrift:
 		return script(src.Check, checkInterpreter(job))
 	case Task:
 	}

@@ -2,6 +2,10 @@
 
 package v1alpha1
 
+import (
+	apiv1alpha1 "github.com/everynode/everynode/api/v1alpha1"
+)
+
 // CheckSpecApplyConfiguration represents a declarative configuration of the CheckSpec type for use
 // with apply.
 //
@@ -20,6 +24,15 @@ type CheckSpecApplyConfiguration struct {
 	// runs in a pod of its own, with the time limit of the task, and needs no slot. It is not part of the revision. The default is
 	// false.
 	Before *bool `json:"before,omitempty"`
+	// periodSeconds is the interval in seconds at which the check is asked again on nodes that are done: 0, or 60 to 31536000. Each
+	// node has its own fixed time in the interval. The check runs in a pod of its own, which needs no slot. If it answers no, the node
+	// has drifted. It is not part of the revision. With 0, which is the default, the check is not asked again.
+	//
+	// Example: 86400
+	PeriodSeconds *int32 `json:"periodSeconds,omitempty"`
+	// onDrift defines what happens on a node that has drifted. Report, the default, reports it only. Run runs the task again there,
+	// within all limits, budgets and windows. Both require periodSeconds.
+	OnDrift *apiv1alpha1.DriftPolicy `json:"onDrift,omitempty"`
 }
 
 // CheckSpecApplyConfiguration constructs a declarative configuration of the CheckSpec type for use with
@@ -59,5 +72,21 @@ func (b *CheckSpecApplyConfiguration) WithInterpreter(values ...string) *CheckSp
 // If called multiple times, the Before field is set to the value of the last call.
 func (b *CheckSpecApplyConfiguration) WithBefore(value bool) *CheckSpecApplyConfiguration {
 	b.Before = &value
+	return b
+}
+
+// WithPeriodSeconds sets the PeriodSeconds field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the PeriodSeconds field is set to the value of the last call.
+func (b *CheckSpecApplyConfiguration) WithPeriodSeconds(value int32) *CheckSpecApplyConfiguration {
+	b.PeriodSeconds = &value
+	return b
+}
+
+// WithOnDrift sets the OnDrift field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the OnDrift field is set to the value of the last call.
+func (b *CheckSpecApplyConfiguration) WithOnDrift(value apiv1alpha1.DriftPolicy) *CheckSpecApplyConfiguration {
+	b.OnDrift = &value
 	return b
 }

@@ -25,6 +25,11 @@ type NodeCountsApplyConfiguration struct {
 	RollbackFailed *int32 `json:"rollbackFailed,omitempty"`
 	// excluded is the number of selected nodes that do not match because of an untolerated taint or another operating system.
 	Excluded *int32 `json:"excluded,omitempty"`
+	// drifted is the number of nodes on which task.check has answered no since they were done. They are part of done, or of waiting if
+	// the task runs again there.
+	Drifted *int32 `json:"drifted,omitempty"`
+	// checkErrors is the number of nodes on which task.check itself fails, so that its answer is not known.
+	CheckErrors *int32 `json:"checkErrors,omitempty"`
 }
 
 // NodeCountsApplyConfiguration constructs a declarative configuration of the NodeCounts type for use with
@@ -102,5 +107,21 @@ func (b *NodeCountsApplyConfiguration) WithRollbackFailed(value int32) *NodeCoun
 // If called multiple times, the Excluded field is set to the value of the last call.
 func (b *NodeCountsApplyConfiguration) WithExcluded(value int32) *NodeCountsApplyConfiguration {
 	b.Excluded = &value
+	return b
+}
+
+// WithDrifted sets the Drifted field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Drifted field is set to the value of the last call.
+func (b *NodeCountsApplyConfiguration) WithDrifted(value int32) *NodeCountsApplyConfiguration {
+	b.Drifted = &value
+	return b
+}
+
+// WithCheckErrors sets the CheckErrors field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the CheckErrors field is set to the value of the last call.
+func (b *NodeCountsApplyConfiguration) WithCheckErrors(value int32) *NodeCountsApplyConfiguration {
+	b.CheckErrors = &value
 	return b
 }

@@ -148,7 +148,7 @@ func conditions(status *v1alpha1.NodeJobStatus) []string {
 func clockTime(at time.Time) string { return at.UTC().Format("15:04:05") }
 
 // scriptNames are the names of the scripts of a NodeJob.
-var scriptNames = map[task.Phase]string{task.Task: "task", task.Rollback: "rollback", task.Check: "check", task.CheckBefore: "check before the task"}
+var scriptNames = map[task.Phase]string{task.Task: "task", task.Rollback: "rollback", task.Check: "check", task.CheckBefore: "check before the task", task.CheckDrift: "check"}
 
 // nameOf describes the purpose of a pod.
 func nameOf(phase task.Phase, number int32, node string) string {
@@ -159,6 +159,8 @@ func nameOf(phase task.Phase, number int32, node string) string {
 		return "the check of " + node + " after the reboot"
 	case task.CheckBefore:
 		return "the check of " + node + " before the task"
+	case task.CheckDrift:
+		return "the check of " + node + " for drift"
 	case task.Task, task.Rollback:
 	}
 	return fmt.Sprintf("attempt %d of the %s on %s", number, phase, node)
@@ -170,6 +172,13 @@ func recorded(a plan.Record) string {
 	words, reason, code, message := string(r.Outcome), r.Reason, r.ExitCode, r.Message
 	if a.Pod.Runs == task.Rollback && r.Rollback != nil {
 		words, reason, code, message = "rollback "+string(r.Rollback.Outcome), r.Rollback.Reason, r.Rollback.ExitCode, r.Rollback.Message
+	}
+	if a.Pod.Runs.AsksDone() {
+		is := r.Compliance()
+		words, reason = "its check says "+string(is.Answer), ""
+		if is.Message != "" {
+			words += ": " + is.Message
+		}
 	}
 	if reason != "" {
 		words += " (" + reason

@@ -1,0 +1,103 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/nodejob/record"
+	"github.com/everynode/everynode/internal/nodejob/task"
+)
+
+// task.check.periodSeconds and onDrift. A node that is done has drifted if task.check answers no. It stays done, with its label, so that
+// what waits for the label does not flap:
+//
+//	done ──► no ──► drifted ──► Report: nothing else
+//	  ▲                │   └──► Run: waits for its slot, budgets and windows, and runs the task again
+//	  └──── yes ◄──────┘
+//
+// A check that fails itself is no answer: it neither begins nor ends a drift.
+
+// repairs reports whether the task runs again on a node that is done because the node has drifted.
+func (j *job) repairs(rec *record.Record) bool {
+	return task.DriftPeriod(j.in.Job) > 0 && j.in.Job.Spec.Task.Check.OnDrift == v1alpha1.DriftRun && !driftOf(rec).NoSince.IsZero()
+}
+
+func driftOf(rec *record.Record) record.Asked { return rec.Asked[record.QuestionCheck] }
+
+// driftText says since when a node has drifted.
+func driftText(rec *record.Record) string {
+	return "task.check has answered no since " + driftOf(rec).NoSince.UTC().Format(time.RFC3339)
+}
+
+// askedBefore are the answers that stay on record with the next attempt: those that it has not made obsolete.
+func askedBefore(node *Node, next *record.Record) record.Answers {
+	prev := node.On.Record
+	if prev == nil || prev.Revision != next.Revision || record.OtherMachine(prev, next) {
+		return nil
+	}
+	switch next.Outcome {
+	case record.Disrupted, record.Rebooting, record.Needed:
+		return prev.Asked
+	case record.Succeeded, record.Failed:
+	}
+	return nil
+}
+
+// assessDrift notes whether a node has drifted, and whether its check itself fails.
+func (as *assessor) assessDrift(w *nodePlan) {
+	rec := w.node.On.Record
+	if task.DriftPeriod(as.in.Job) == 0 || rec == nil || as.replaced(w.node) || w.State == Excluded || w.State == Failed ||
+		w.State != Done && rec.Revision != as.in.Revision {
+		return
+	}
+	is := driftOf(rec)
+	w.drifted = !is.NoSince.IsZero()
+	switch {
+	case w.State != Done:
+	case !is.ErrorSince.IsZero():
+		why := firstOf(endOf(is.ExitCode, is.Message), v1alpha1.ReasonCheckError)
+		w.explain(v1alpha1.ReasonCheckError, fmt.Sprintf("task.check itself has failed since %s: %s", is.ErrorSince.UTC().Format(time.RFC3339), why))
+		stalls := as.past(is.ErrorSince).Add(checkErrorPatience)
+		w.findings().askError, w.findings().askErrorStalls = why, !as.in.Now.Before(stalls)
+		if as.in.Now.Before(stalls) {
+			as.plan.wake(stalls)
+		}
+	case w.drifted:
+		message := driftText(rec)
+		if line := lastLine(is.Message); line != "" {
+			message += ": " + line
+		}
+		w.explain(v1alpha1.ReasonDrifted, message)
+	}
+}
+
+// countChecks counts what task.check says of a node.
+func countChecks(c *v1alpha1.NodeCounts, w *nodePlan) {
+	if w.drifted {
+		c.Drifted++
+	}
+	if w.found != nil && (w.found.checkError != "" || w.found.askError != "") {
+		c.CheckErrors++
+	}
+}
+
+// driftErrorMessage names the nodes that are done and whose check fails, and says what to do.
+func (sb *statusBuilder) driftErrorMessage() string {
+	return checkErrorsMessage("task.check", sb.driftErrors)
+}
+
+// driftMessage names the nodes that have drifted, and those whose check itself fails; "" if there are none.
+func (sb *statusBuilder) driftMessage() string {
+	text := ""
+	if len(sb.drifted) > 0 {
+		text = " (" + named(sb.drifted) + ")"
+	}
+	if len(sb.driftErrors) > 0 {
+		text += "; " + sb.driftErrorMessage()
+	}
+	return text
+}
