@@ -275,10 +275,25 @@ var mutants = map[string]mutant{
 		"planner.go", "w.terminating || w.checking", "w.terminating",
 	},
 	"a check takes a slot": {
-		"planner.go", "w.slot = w.slot || pod.Runs != task.CheckBefore", "w.slot = true",
+		"planner.go", "w.slot = w.slot || !pod.Runs.Asks()", "w.slot = true",
 	},
 	"a pod that was not asked answers for its task": {
 		"checkbefore.go", "pod.Runs != task.Task || !pod.ChecksBefore ||", "pod.Runs != task.Task ||",
+	},
+	"a drift is repaired although it is only reported": {
+		"ondrift.go", "j.in.Job.Spec.Task.Check.OnDrift == v1alpha1.DriftRun && ", "",
+	},
+	"an answer of a node that is done sets its label": {
+		"recording.go", "a.KeepLabel, a.ResourceVersion, a.Was = true,", "a.KeepLabel, a.ResourceVersion, a.Was = false,",
+	},
+	"a node that is done is asked too rarely": {
+		"ask.go", "slotAfter(last.Add(time.Second), q.period,", "slotAfter(last.Add(time.Second), 8*q.period,",
+	},
+	"a check that fails itself ends a drift": {
+		"../record/asked.go", "is.NoSince, is.ErrorSince = a.NoSince, a.ErrorSince", "is.ErrorSince = a.ErrorSince",
+	},
+	"a node that is done is asked although it has a taint": {
+		"ask.go", " &&\n\t\tas.untolerated(w.node, as.tolerations) == nil", "",
 	},
 	"a node is assumed to be done again": {
 		"assumedone.go", "!node.On.Present && ", "",
@@ -350,7 +365,7 @@ var mutants = map[string]mutant{
 		"reboot.go", "b := nodeValueMissing(j, r)", "b := block{}",
 	},
 	"a schedule does not wait for half an interval": {
-		"rerun.go", "earliest := finished.Unix() + (seconds+1)/2", "earliest := finished.Unix()",
+		"rerun.go", "time.Duration((int64(period)+1)/2)*time.Second", "0",
 	},
 	"a disrupted rerun counts as done": {
 		"../record/done.go", "return r.Rerun && r.Outcome != Failed", "return false",

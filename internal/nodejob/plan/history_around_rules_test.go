@@ -46,7 +46,7 @@ func (h *history) isDone(node *Node) bool {
 	rebooted := h.job.Spec.Rerun.OnReboot && rec.BootID != node.BootID
 	return rec.MachineID == node.MachineID &&
 		(rec.Outcome != record.Succeeded && (!rec.Rerun || rec.Outcome == record.Failed || rec.LabelRemoved && h.claimed[string(node.UID)+"/"+h.rev]) ||
-			rec.Outcome == record.Succeeded && !rebooted && !relabelled && !h.hasOtherValue(node, rec))
+			rec.Outcome == record.Succeeded && !rebooted && !relabelled && !h.hasOtherValue(node, rec) && !h.hasDrifted(rec))
 }
 
 // succeededBeside reports whether a node succeeded while a label skipped another revision there.
@@ -262,7 +262,7 @@ func (h *history) mayRunAgain(node *Node, key string) bool {
 	if rerun.OnReboot && was.boot != node.BootID {
 		return true
 	}
-	if h.mayRunWith(node, key) {
+	if h.mayRunWith(node, key) || h.repairs() && h.no[key] {
 		return true
 	}
 	half := time.Duration(rerun.PeriodSeconds) * time.Second / 2

@@ -351,7 +351,7 @@ func (h *history) checkReturn(node *Node) {
 	}
 	for _, name := range h.podNames() {
 		if pod := h.pods[name]; pod.NodeUID == node.UID && !pod.tampered && h.isMade(pod) && !pod.recorded && !pod.released &&
-			!over(&pod.Pod) && pod.Runs != task.CheckBefore {
+			!over(&pod.Pod) && !pod.Runs.Asks() {
 			h.break_("rule 22", "%s gets its seat back while pod %s runs (%s)", node.Name, name, pod.Runs)
 		}
 	}

@@ -57,6 +57,9 @@ func (h *history) checksFirst() bool {
 
 // answers ends a pod whose check decides that the task does not run, or not in this pod.
 func (h *history) answers(pod *simPod, node *Node) bool {
+	if h.answersDrift(pod, node) {
+		return true
+	}
 	if pod.Runs != task.CheckBefore && !(pod.Runs == task.Task && pod.ChecksBefore) {
 		return false
 	}

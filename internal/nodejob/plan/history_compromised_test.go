@@ -171,7 +171,7 @@ func (h *history) noteBegin(node types.UID, phase task.Phase) {
 
 // checkBegun checks that the manager started a run that continues or is rolled back, regardless of what the node says.
 func (h *history) checkBegun(a task.Attempt) {
-	if a.Phase != task.Task && a.Phase != task.CheckBefore && !h.began[a.NodeUID] {
+	if a.Phase != task.Task && !a.Phase.Asks() && !h.began[a.NodeUID] {
 		h.break_("forgery", "%s starts on %s, where the manager has never begun a run", a.Phase, a.NodeName)
 	}
 }

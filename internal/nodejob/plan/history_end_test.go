@@ -65,6 +65,12 @@ func (h *history) finishRollout() {
 		h.job = h.job.DeepCopy()
 		h.job.Spec.Rerun.PeriodSeconds = 0
 	}
+	if check := h.job.Spec.Task.Check; h.watches && check != nil && check.PeriodSeconds > 0 {
+		asked := h.asked
+		h.until("nodes that are done are asked", func() bool { return h.asked > asked || h.nothingToAsk() })
+		h.job = h.job.DeepCopy()
+		h.job.Spec.Task.Check.PeriodSeconds, h.job.Spec.Task.Check.OnDrift = 0, ""
+	}
 	h.until("the rollout ends", h.ended)
 	h.checkCordonsAtRest()
 	if isTrue(h.job.Status, v1alpha1.ConditionStalled) && h.broken == "" {

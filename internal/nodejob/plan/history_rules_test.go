@@ -31,7 +31,8 @@ func (h *history) checkPlan(in Input, p Plan) {
 		}
 		node := h.cache.nodes[start.Attempt.NodeName]
 		for i := range in.Pods {
-			if in.Pods[i].NodeName == node.Name {
+			retained := start.Attempt.Phase == task.CheckDrift && over(&in.Pods[i]) // it has another name
+			if in.Pods[i].NodeName == node.Name && !retained {
 				h.break_("rule 1", "%s starts beside pod %s", node.Name, in.Pods[i].Name)
 			}
 		}
@@ -39,6 +40,10 @@ func (h *history) checkPlan(in Input, p Plan) {
 		if start.Attempt.Phase == task.CheckBefore { // it needs no slot
 			h.checkEligible(in, &node, start.Attempt.Phase)
 			h.checkRollout(in, &node, h.mayFailAtMost(in))
+			continue
+		}
+		if start.Attempt.Phase == task.CheckDrift {
+			h.checkEligible(in, &node, start.Attempt.Phase)
 			continue
 		}
 		if !h.exempt(&node) {
@@ -56,6 +61,7 @@ func (h *history) checkPlan(in Input, p Plan) {
 			h.checkRollout(in, &node, h.mayFailAtMost(in))
 		}
 	}
+	h.checkIdle(in, p)
 	h.checkWrites(p)
 	h.checkAwaited(p)
 	h.checkControlPlane(in, p)
@@ -81,7 +87,7 @@ func (h *history) checkEligible(in Input, node *Node, phase task.Phase) {
 		h.break_("deletion", "%s is started", node.Name)
 	case phase == task.Reboot, phase == task.Check:
 		// Runs that have started are completed.
-	case barred(node) && (phase == task.Task || phase == task.CheckBefore):
+	case barred(node) && (phase == task.Task || phase.Asks()):
 		h.break_("eligible", "%s is started although it has a taint", node.Name)
 	case !h.selected(node) && !deleting:
 		h.break_("eligible", "%s is started and not selected", node.Name)
@@ -119,7 +125,7 @@ func (h *history) checkRollout(in Input, node *Node, mayFail int) {
 			}
 		case h.exhausted(other), h.down(in, other):
 			bad++
-		case other.UID == node.UID, barred(other) && (!h.isDone(other) || in.Job.Spec.Rerun.PeriodSeconds > 0):
+		case other.UID == node.UID, barred(other) && (!h.isDone(other) || in.Job.Spec.Rerun.PeriodSeconds > 0 || h.repairs()):
 			// It is excluded, now or when it is due; until then it is done.
 			if h.isDone(other) {
 				successes++
@@ -192,6 +198,8 @@ func (h *history) checkStart(a task.Attempt) {
 		if h.succeeded[key] && !h.mayRunAgain(&node, key) {
 			h.break_("exactly once", "%s is checked before %s after a success", node.Name, a.Revision)
 		}
+	case task.CheckDrift:
+		h.checkQuestion(&node, a.Revision)
 	case task.Reboot, task.Check:
 		h.checkGoesOn(&node, a)
 	case task.Rollback:
@@ -214,6 +222,7 @@ func (h *history) checkRun(node *Node, a task.Attempt, key string) {
 		h.break_("exactly once", "%s runs %s again after a success", node.Name, a.Revision)
 	}
 	delete(h.succeeded, key)
+	delete(h.no, key)
 	h.tried[key] = true
 	if h.failures[key] > *h.job.Spec.Retry.Limit {
 		h.break_("rule 6", "%s is retried after %d failures", node.Name, h.failures[key])
@@ -231,6 +240,10 @@ func (h *history) checkRun(node *Node, a task.Attempt, key string) {
 func (h *history) checkRecord(node *Node, a Record) {
 	pod := h.pods[a.Pod.Name]
 	h.checkPrevious(node, a.Record)
+	if phaseOf(pod) == task.CheckDrift {
+		h.checkDriftAnswer(node, a, pod)
+		return
+	}
 	if a.Record.CheckBefore != "" && (pod == nil || pod.Runs != task.Rollback) || phaseOf(pod) == task.CheckBefore {
 		h.checkAnswer(node, a, pod)
 		return

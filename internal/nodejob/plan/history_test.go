@@ -141,6 +141,7 @@ type history struct {
 	budgeter
 	inputs
 	checkAnswers
+	drifting
 }
 
 // cache is what the manager sees.
@@ -229,6 +230,7 @@ func play(seed int64) *history {
 	h.someEarlier(seed)
 	h.someInputs(seed)
 	h.someChecks()
+	h.someDrift(seed)
 	h.beginRevision()
 	for i := range nodeCount {
 		h.addNode(fmt.Sprintf("n%d", i))
