@@ -232,7 +232,7 @@ func (o *canIOptions) reading(ctx context.Context, file *planFile, result *canI)
 		return err
 	}
 	if err := ask("list", "nodes", "", "kubectl create clusterrolebinding %s-everynode-view-nodes --clusterrole=everynode-view-nodes %s",
-		"explain", "plan", "results", "run", "status -o wide"); err != nil {
+		"explain", "plan", "report", "results", "run", "status -o wide"); err != nil {
 		return err
 	}
 	namespaces := map[string]bool{}

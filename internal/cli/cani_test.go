@@ -119,7 +119,7 @@ patch nodejobs     ns         yes      NodeJob ns/tune
 	const tail = `get configmaps     ns         yes      ConfigMap ns/scripts
 create configmaps  ns         yes      ConfigMap ns/scripts
 patch configmaps   ns         yes      ConfigMap ns/scripts
-list nodes         (all)      yes      explain, plan, results, run, status -o wide
+list nodes         (all)      yes      explain, plan, report, results, run, status -o wide
 list pods          ns         yes      logs, run, status
 
 `

@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/csv"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
@@ -150,14 +151,17 @@ func nodeResults(ctx context.Context, c client.Reader, key string, of resultRead
 
 // printCSV writes the table as RFC 4180 has it.
 func (o *resultsOptions) printCSV(found view.Results) error {
-	rows := found.Table()
+	return printCSV(o.Out, found.Table())
+}
+
+func printCSV(out io.Writer, rows [][]string) error {
 	for _, row := range rows {
 		for i := range row {
 			row[i] = spreadsheetCell(row[i])
 		}
 	}
-	if err := csv.NewWriter(o.Out).WriteAll(rows); err != nil {
-		return fmt.Errorf("writing the results: %w", err)
+	if err := csv.NewWriter(out).WriteAll(rows); err != nil {
+		return fmt.Errorf("writing a table: %w", err)
 	}
 	return nil
 }

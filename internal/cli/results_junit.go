@@ -43,6 +43,7 @@ type junitCase struct {
 	Name    string        `xml:"name,attr"`
 	Time    string        `xml:"time,attr"`
 	Failure *junitProblem `xml:"failure,omitempty"`
+	Error   *junitProblem `xml:"error,omitempty"`
 	Skipped *junitProblem `xml:"skipped,omitempty"`
 	Output  string        `xml:"system-out,omitempty"`
 }
@@ -56,7 +57,7 @@ type junitProblem struct {
 // junitReport returns a report with a test case for each record. XML has no form for control characters, so they appear
 // as escapes.
 func junitReport(job string, found view.Results) ([]byte, error) {
-	suite := junitSuite{Name: job}
+	cases := make([]junitCase, 0, len(found.Nodes))
 	var total time.Duration
 	for i := range found.Nodes {
 		n := &found.Nodes[i]
@@ -68,19 +69,30 @@ func junitReport(job string, found view.Results) ([]byte, error) {
 			c.Skipped = &junitProblem{Message: fmt.Sprintf("the current revision %s has not ended there; the record is of revision %s", found.Revision, text.Safe(n.Revision))}
 		case n.Outcome == string(record.Failed):
 			c.Failure = &junitProblem{Type: text.Safe(n.Reason), Message: text.Safe(junitMessage(n)), Text: outcome.Clean(n.Message, math.MaxInt)}
-			suite.Failures++
 		case n.Outcome == v1alpha1.ReasonAssumedDone:
 			c.Skipped = &junitProblem{Message: "AssumedDone: the task has not run, because the node matched spec.nodes.assumeDone"}
 		case n.Outcome == v1alpha1.ReasonAlreadyDone: // the check has passed
 		case n.Outcome != string(record.Succeeded):
 			c.Skipped = &junitProblem{Message: text.Safe(strings.TrimSuffix(n.Outcome+": "+n.Reason, ": "))}
 		}
-		if c.Skipped != nil {
+		cases = append(cases, c)
+	}
+	return encodeJUnit(job, cases, total)
+}
+
+// encodeJUnit returns a report with one suite.
+func encodeJUnit(name string, cases []junitCase, took time.Duration) ([]byte, error) {
+	suite := junitSuite{Name: name, Tests: len(cases), Time: junitTime(took), Cases: cases}
+	for i := range cases {
+		switch c := &cases[i]; {
+		case c.Failure != nil:
+			suite.Failures++
+		case c.Error != nil:
+			suite.Errors++
+		case c.Skipped != nil:
 			suite.Skipped++
 		}
-		suite.Cases = append(suite.Cases, c)
 	}
-	suite.Tests, suite.Time = len(suite.Cases), junitTime(total)
 	b, err := xml.MarshalIndent(junitSuites{Suite: suite}, "", "  ")
 	if err != nil {
 		return nil, fmt.Errorf("encoding the results: %w", err)

@@ -1,0 +1,148 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/cli/clitest"
+	"github.com/everynode/everynode/internal/nodejob/record"
+	"github.com/everynode/everynode/internal/ui/cmdutil"
+)
+
+func TestReport(t *testing.T) {
+	now := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
+	nodes := reportedNodes(now)
+	const header = "NODES COMPLIANT DRIFTED ERROR NOT ASKED COMPLIANT %\n"
+	const problems = "\nNODE CHECK ASKED SINCE EXIT MESSAGE\nb Drifted 5m 120m 1 the =file\\x1b[2J differs\nd Drifted 5m 120m\ne Error 5m 50m 3 no such file\nassumed NotAsked\nf NotAsked"
+	tests := map[string]struct {
+		args []string
+		job  func(*v1alpha1.NodeJob)
+		code int
+		want string
+	}{
+		"a table": {want: header + "(all) 7 2 2 1 2 28%\n" + problems},
+		"all nodes": {
+			args: []string{"-o", "wide"}, want: header + "(all) 7 2 2 1 2 28%\n" + problems + "\na Compliant 5m\nc Compliant 60m",
+		},
+		"by zone": {
+			args: []string{"--by", "zone"},
+			want: "zone " + header + "(none) 1 0 0 0 1 0%\nx 3 1 2 0 0 33%\ny 3 1 0 1 1 33%\n(all) 7 2 2 1 2 28%\n" + problems,
+		},
+		"by a pool of any platform": {
+			args: []string{"--by", "pool"}, want: "pool " + header + "(none) 5 1 1 1 2 20%\neks 1 1 0 0 0 100%\nkarpenter 1 0 1 0 0 0%\n(all) 7 2 2 1 2 28%\n" + problems,
+		},
+		"by a label": {args: []string{"--by", "rack"}, want: "rack " + header + "(none) 7 2 2 1 2 28%\n(all) 7 2 2 1 2 28%\n" + problems},
+		"for a spreadsheet": {args: []string{"-o", "csv", "--by", "zone"}, want: `node,state,askedAt,since,exitCode,message,zone
+b,Drifted,2026-07-01T11:55:00Z,2026-07-01T10:00:00Z,1,out\nthe =file\x1b[2J differs,x
+d,Drifted,2026-07-01T11:55:00Z,2026-07-01T10:00:00Z,,,x
+e,Error,2026-07-01T11:55:00Z,2026-07-01T11:10:00Z,3,no such file,y
+assumed,NotAsked,,,,,
+f,NotAsked,,,,,y
+a,Compliant,2026-07-01T11:55:00Z,,,,x
+c,Compliant,2026-07-01T11:00:00Z,,,,y`},
+		"for a CI system": {args: []string{"-o", "junit"}, want: `<?xml version="1.0" encoding="UTF-8"?>
+<testsuites>
+<testsuite name="ns/j" tests="7" failures="2" errors="1" skipped="2" time="0">
+<testcase classname="ns/j" name="b" time="0">
+<failure type="Drifted" message="Drifted: exit code 1">out&#xA;the =file\x1b[2J differs</failure>
+</testcase>
+<testcase classname="ns/j" name="d" time="0">
+<failure type="Drifted" message="Drifted"></failure>
+</testcase>
+<testcase classname="ns/j" name="e" time="0">
+<error type="CheckError" message="Error: exit code 3">no such file</error>
+</testcase>
+<testcase classname="ns/j" name="assumed" time="0">
+<skipped message="the check has not answered yet"></skipped>
+</testcase>
+<testcase classname="ns/j" name="f" time="0">
+<skipped message="the check has not answered yet"></skipped>
+</testcase>
+<testcase classname="ns/j" name="a" time="0"></testcase>
+<testcase classname="ns/j" name="c" time="0"></testcase>
+</testsuite>
+</testsuites>`},
+		"without a check":        {job: func(j *v1alpha1.NodeJob) { j.Spec.Task.Check = nil }, code: cmdutil.ExitUsage},
+		"no key of a label":      {args: []string{"--by", "a b"}, code: cmdutil.ExitUsage},
+		"groups for a CI system": {args: []string{"-o", "junit", "--by", "zone"}, code: cmdutil.ExitUsage},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			job := clitest.NodeJob("j")
+			job.Spec.Task = v1alpha1.TaskSpec{Script: "true", Check: &v1alpha1.CheckSpec{Script: "true", PeriodSeconds: 3600}}
+			job.Status.Revision = "new"
+			if tt.job != nil {
+				tt.job(job)
+			}
+			f, out, _ := clitest.NewFactory(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				switch r.URL.Path {
+				case clitest.JobsPath + "/j":
+					clitest.Respond(w, job)
+				case clitest.NodesPath:
+					clitest.Respond(w, corev1.NodeList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NodeList"}, Items: nodes})
+				case "/apis/everynode.dev/v1alpha1/nodejobs":
+					clitest.Respond(w, v1alpha1.NodeJobList{
+						TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodeJobList"}, Items: []v1alpha1.NodeJob{*job},
+					})
+				default:
+					clitest.RespondError(w, http.StatusNotFound, metav1.StatusReasonNotFound, r.URL.String())
+				}
+			}))
+			f.Now = func() time.Time { return now }
+			code := command(t, f, append([]string{"report", "j"}, tt.args...)...)
+			if got := singleSpaced(out.String()); code != tt.code || got != tt.want {
+				t.Errorf("exit code %d, want %d\n%s\nwant\n%s", code, tt.code, got, tt.want)
+			}
+		})
+	}
+}
+
+func singleSpaced(table string) string {
+	var lines []string
+	for line := range strings.Lines(table) {
+		lines = append(lines, strings.Join(strings.Fields(line), " "))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// reportedNodes are nodes with each kind of answer.
+func reportedNodes(now time.Time) []corev1.Node {
+	done := record.Record{Revision: "new", Outcome: record.Succeeded, Label: "new", FinishedAt: now.Add(-time.Hour), RecordedAt: now.Add(-time.Hour)}
+	asked := func(is record.Asked) record.Record {
+		is.At, is.PodUID = now.Add(-5*time.Minute), "pod"
+		rec := done
+		rec.Asked = rec.Asked.With(record.QuestionCheck, is)
+		return rec
+	}
+	assumed := done
+	assumed.Assumed = true
+	node := func(name string, labels map[string]string, rec record.Record) corev1.Node {
+		meta := nodeWith(name, labels, rec)
+		meta.Labels[jobKey], meta.Labels[corev1.LabelOSStable] = rec.Label, "linux"
+		return corev1.Node{ObjectMeta: meta.ObjectMeta}
+	}
+	x, y := map[string]string{corev1.LabelTopologyZone: "x"}, map[string]string{corev1.LabelTopologyZone: "y"}
+	karpenter := map[string]string{corev1.LabelTopologyZone: "x", "karpenter.sh/nodepool": "karpenter", "eks.amazonaws.com/nodegroup": "eks"}
+	eks := map[string]string{corev1.LabelTopologyZone: "y", "eks.amazonaws.com/nodegroup": "eks"}
+	hours, exit := now.Add(-2*time.Hour), int32(1)
+	return []corev1.Node{
+		node("a", x, asked(record.Asked{Answer: record.AnswerYes})),
+		node("b", karpenter, asked(record.Asked{Answer: record.AnswerNo, NoSince: hours, ExitCode: &exit, Message: "out\nthe =file\x1b[2J differs"})),
+		node("c", eks, done), // it was checked after the task
+		node("d", x, asked(record.Asked{Answer: record.AnswerNone, NoSince: hours, Unanswered: 1})),
+		node("e", y, asked(record.Asked{
+			Answer: record.AnswerError, ErrorSince: now.Add(-50 * time.Minute), Unanswered: 2, ExitCode: new(int32(3)), Message: "no such file",
+		})),
+		{ObjectMeta: metav1.ObjectMeta{Name: "f", Labels: map[string]string{corev1.LabelTopologyZone: "y", corev1.LabelOSStable: "linux"}}},
+		node("assumed", nil, assumed),
+	}
+}
