@@ -48,10 +48,10 @@ func newReportCommand(f *console.Factory) *cobra.Command {
 		Long: `Show the last answer of task.check on each selected node, from the records on the nodes: how many nodes are compliant, and
 which are not, since when and why. With --by the nodes are counted by zone, region, pool or a label.
 
-  Compliant  the check has answered yes (exit code 0)
-  Drifted    it has answered no (1), and has not answered yes since
-  Error      the check itself fails (another exit code, or a timeout)
-  NotAsked   there is no answer yet`,
+  Compliant     the check has answered yes (exit code 0)
+  NonCompliant  it has answered no (1), and has not answered yes since
+  Error         the check itself fails (another exit code, or a timeout)
+  NotAsked      there is no answer yet`,
 		Example: `  kubectl everynode report sshd-config -n node-setup
 
   # by zone
@@ -155,8 +155,8 @@ func complianceReport(found view.Compliance) ([]byte, error) {
 			problem.Message = fmt.Sprintf("%s: exit code %d", n.State, *n.ExitCode)
 		}
 		switch n.State {
-		case view.Drifted:
-			problem.Type, c.Failure = v1alpha1.ReasonDrifted, problem
+		case view.NonCompliant:
+			problem.Type, c.Failure = string(n.State), problem
 		case view.CheckFailed:
 			problem.Type, c.Error = v1alpha1.ReasonCheckError, problem
 		case view.NotAsked:

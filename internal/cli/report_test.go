@@ -21,8 +21,8 @@ import (
 func TestReport(t *testing.T) {
 	now := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 	nodes := reportedNodes(now)
-	const header = "NODES COMPLIANT DRIFTED ERROR NOT ASKED COMPLIANT %\n"
-	const problems = "\nNODE CHECK ASKED SINCE EXIT MESSAGE\nb Drifted 5m 120m 1 the =file\\x1b[2J differs\nd Drifted 5m 120m\ne Error 5m 50m 3 no such file\nassumed NotAsked\nf NotAsked"
+	const header = "NODES COMPLIANT NON-COMPLIANT ERROR NOT ASKED COMPLIANT %\n"
+	const problems = "\nNODE CHECK ASKED SINCE EXIT MESSAGE\nb NonCompliant 5m 120m 1 the =file\\x1b[2J differs\nd NonCompliant 5m 120m\ne Error 5m 50m 3 no such file\nassumed NotAsked\nf NotAsked"
 	tests := map[string]struct {
 		args []string
 		job  func(*v1alpha1.NodeJob)
@@ -42,8 +42,8 @@ func TestReport(t *testing.T) {
 		},
 		"by a label": {args: []string{"--by", "rack"}, want: "rack " + header + "(none) 7 2 2 1 2 28%\n(all) 7 2 2 1 2 28%\n" + problems},
 		"for a spreadsheet": {args: []string{"-o", "csv", "--by", "zone"}, want: `node,state,askedAt,since,exitCode,message,zone
-b,Drifted,2026-07-01T11:55:00Z,2026-07-01T10:00:00Z,1,out\nthe =file\x1b[2J differs,x
-d,Drifted,2026-07-01T11:55:00Z,2026-07-01T10:00:00Z,,,x
+b,NonCompliant,2026-07-01T11:55:00Z,2026-07-01T10:00:00Z,1,out\nthe =file\x1b[2J differs,x
+d,NonCompliant,2026-07-01T11:55:00Z,2026-07-01T10:00:00Z,,,x
 e,Error,2026-07-01T11:55:00Z,2026-07-01T11:10:00Z,3,no such file,y
 assumed,NotAsked,,,,,
 f,NotAsked,,,,,y
@@ -53,10 +53,10 @@ c,Compliant,2026-07-01T11:00:00Z,,,,y`},
 <testsuites>
 <testsuite name="ns/j" tests="7" failures="2" errors="1" skipped="2" time="0">
 <testcase classname="ns/j" name="b" time="0">
-<failure type="Drifted" message="Drifted: exit code 1">out&#xA;the =file\x1b[2J differs</failure>
+<failure type="NonCompliant" message="NonCompliant: exit code 1">out&#xA;the =file\x1b[2J differs</failure>
 </testcase>
 <testcase classname="ns/j" name="d" time="0">
-<failure type="Drifted" message="Drifted"></failure>
+<failure type="NonCompliant" message="NonCompliant"></failure>
 </testcase>
 <testcase classname="ns/j" name="e" time="0">
 <error type="CheckError" message="Error: exit code 3">no such file</error>

@@ -30,11 +30,11 @@ type Compliance struct {
 
 // ComplianceCounts are the nodes by their last answer.
 type ComplianceCounts struct {
-	Nodes     int `json:"nodes"`
-	Compliant int `json:"compliant"`
-	Drifted   int `json:"drifted"`
-	Error     int `json:"error"`
-	NotAsked  int `json:"notAsked"`
+	Nodes        int `json:"nodes"`
+	Compliant    int `json:"compliant"`
+	NonCompliant int `json:"nonCompliant"`
+	Error        int `json:"error"`
+	NotAsked     int `json:"notAsked"`
 }
 
 // ComplianceGroup are the nodes with the same value of a label.
@@ -47,7 +47,7 @@ type ComplianceGroup struct {
 type NodeCompliance struct {
 	Node  string          `json:"node"`
 	State ComplianceState `json:"state"`
-	// AskedAt is when the answer was recorded, and Since since when the node has drifted, or its check has failed.
+	// AskedAt is when the answer was recorded, and Since since when the node is not compliant, or its check has failed.
 	AskedAt time.Time `json:"askedAt,omitzero"`
 	Since   time.Time `json:"since,omitzero"`
 	// ExitCode and Message are those of the check, unless the node is compliant.
@@ -63,8 +63,8 @@ type ComplianceState string
 const (
 	// Compliant : the check has answered yes.
 	Compliant ComplianceState = "Compliant"
-	// Drifted : the check has answered no. It stays so while the check itself fails.
-	Drifted ComplianceState = "Drifted"
+	// NonCompliant : the check has answered no. It stays so while the check itself fails.
+	NonCompliant ComplianceState = "NonCompliant"
 	// CheckFailed : the check itself fails, and has not answered no before.
 	CheckFailed ComplianceState = "Error"
 	// NotAsked : no answer is on record.
@@ -72,7 +72,7 @@ const (
 )
 
 // complianceOrder are the states, those that need a user first.
-var complianceOrder = []ComplianceState{Drifted, CheckFailed, NotAsked, Compliant}
+var complianceOrder = []ComplianceState{NonCompliant, CheckFailed, NotAsked, Compliant}
 
 // ComplianceOf returns the last answers on the selected nodes of a plan, grouped by the first of the labels that a node has; by may be
 // empty.
@@ -120,9 +120,9 @@ func nodeCompliance(rec *record.Record) NodeCompliance {
 	n := NodeCompliance{State: NotAsked, AskedAt: is.AskedAt, ExitCode: is.ExitCode, Message: is.Message}
 	switch {
 	case !is.DriftedSince.IsZero():
-		n.State, n.Since = Drifted, is.DriftedSince
+		n.State, n.Since = NonCompliant, is.DriftedSince
 	case is.Answer == record.AnswerNo:
-		n.State, n.Since = Drifted, is.AskedAt
+		n.State, n.Since = NonCompliant, is.AskedAt
 	case is.Answer == record.AnswerYes:
 		n.State = Compliant
 	case !is.FailingSince.IsZero():
@@ -138,8 +138,8 @@ func (c *ComplianceCounts) count(s ComplianceState) {
 	switch s {
 	case Compliant:
 		c.Compliant++
-	case Drifted:
-		c.Drifted++
+	case NonCompliant:
+		c.NonCompliant++
 	case CheckFailed:
 		c.Error++
 	case NotAsked:
@@ -157,7 +157,7 @@ func (c ComplianceCounts) percent() string {
 
 // Lines draws the number of nodes by their answer, for each group and in total, and the nodes that are not compliant; with all, all nodes.
 func (c *Compliance) Lines(by string, now time.Time, all bool) []text.Line {
-	rows := [][]text.Line{text.Cells(by, "NODES", "COMPLIANT", "DRIFTED", "ERROR", "NOT ASKED", "COMPLIANT %")}
+	rows := [][]text.Line{text.Cells(by, "NODES", "COMPLIANT", "NON-COMPLIANT", "ERROR", "NOT ASKED", "COMPLIANT %")}
 	for _, g := range c.Groups {
 		rows = append(rows, append(text.Cells(cmp.Or(g.Value, "(none)")), g.cells()...))
 	}
@@ -177,7 +177,7 @@ func (c ComplianceCounts) cells() []text.Line {
 		return text.Toned(text.Bad, strconv.Itoa(n))
 	}
 	return []text.Line{
-		text.Of(strconv.Itoa(c.Nodes)), text.Of(strconv.Itoa(c.Compliant)), bad(c.Drifted), bad(c.Error), text.Of(strconv.Itoa(c.NotAsked)),
+		text.Of(strconv.Itoa(c.Nodes)), text.Of(strconv.Itoa(c.Compliant)), bad(c.NonCompliant), bad(c.Error), text.Of(strconv.Itoa(c.NotAsked)),
 		text.Of(c.percent()),
 	}
 }
@@ -196,7 +196,7 @@ func (c *Compliance) nodeLines(now time.Time, all bool) []text.Line {
 	for i := range shown {
 		n := &shown[i]
 		tone, message := text.Plain, ""
-		if n.State == Drifted || n.State == CheckFailed {
+		if n.State == NonCompliant || n.State == CheckFailed {
 			tone = text.Bad
 		}
 		if said := text.Lines(n.Message); len(said) > 0 {
