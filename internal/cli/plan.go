@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -24,30 +25,47 @@ import (
 	"github.com/everynode/everynode/internal/ui/view"
 )
 
-type planOptions struct{ fileOptions }
+type planOptions struct {
+	fileOptions
+	// onNodes runs task.check on the nodes, for at most timeout. unanswered is true if not all nodes have answered.
+	onNodes    bool
+	timeout    time.Duration
+	unanswered bool
+}
 
 func newPlanCommand(f *console.Factory) *cobra.Command {
-	o := &planOptions{fileOptions{Factory: f}}
+	o := &planOptions{fileOptions: fileOptions{Factory: f}}
 	cmd := &cobra.Command{
 		Use:   "plan -f FILE",
 		Short: "Show what a NodeJob would do to this cluster, and change nothing",
 		Long: `Show what the NodeJobs of a file would do to this cluster as it is now: which nodes match, in which steps and order,
 which do not and why, what would be cordoned, which pods a drain would evict, and what would block it. Several NodeJobs may
 depend on each other, and name ConfigMaps and Secrets of the file. Nothing is changed: the only write is a dry run, by
-which the API server checks the file.`,
+which the API server checks the file.
+
+With --on-nodes, task.check also runs on the nodes, in a NodeJob that runs nothing else and is then deleted: it shows on which
+nodes the task is needed, before anything is applied. It needs the same permissions as to apply the file.`,
 		Example: `  kubectl everynode plan -f max-map-count.yaml
 
   # from a pipe, with all names
-  kustomize build . | kubectl everynode plan -f - -o wide`,
+  kustomize build . | kubectl everynode plan -f - -o wide
+
+  # on which nodes the task is needed
+  kubectl everynode plan -f max-map-count.yaml --on-nodes`,
 		Args:              console.ExactArgs(0, "no arguments"),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if cmd.Flags().Changed("timeout") && !o.onNodes {
+				return cmdutil.Failf(cmdutil.ExitUsage, "--timeout is for --on-nodes: add it, or leave --timeout out")
+			}
 			if err := o.complete(cmd); err != nil {
 				return err
 			}
 			return o.run(cmd.Context())
 		},
 	}
+	cmd.Flags().BoolVar(&o.onNodes, "on-nodes", false, "run task.check on the nodes, to see where the task is needed")
+	cmd.Flags().DurationVar(&o.timeout, "timeout", 5*time.Minute, "with --on-nodes: how long to wait for the answers; exit code 11 if some are missing then")
 	o.addFlag(cmd, "a file with NodeJobs, and the ConfigMaps and Secrets that they name")
 	console.AddOutputFlag(cmd, &o.output, console.OutputWide, console.OutputJSON)
 	return cmd
@@ -84,10 +102,15 @@ func (o *planOptions) run(ctx context.Context) error {
 			return err
 		}
 	}
-	if o.output == console.OutputJSON {
-		return o.showData(plans)
+	if o.onNodes {
+		if err := o.askNodes(ctx, file, plans); err != nil {
+			return err
+		}
 	}
-	return o.show(plans, cmdutil.FreezesOn(seen.Budgets, seen.Nodes, seen.Now))
+	if err := o.show(plans, cmdutil.FreezesOn(seen.Budgets, seen.Nodes, seen.Now)); err != nil || !o.unanswered {
+		return err
+	}
+	return cmdutil.Exit(cmdutil.ExitTimedOut)
 }
 
 // showData prints the plans for programs.
@@ -99,8 +122,11 @@ func (o *planOptions) showData(plans []view.Plan) error {
 	return o.PrintData(o.output, all)
 }
 
-// show prints the plans for users, below the freezes.
+// show prints the plans: for programs, or for users below the freezes.
 func (o *planOptions) show(plans []view.Plan, found []view.Freeze) error {
+	if o.output == console.OutputJSON {
+		return o.showData(plans)
+	}
 	if err := sayFreezes(o.Factory, found); err != nil {
 		return err
 	}

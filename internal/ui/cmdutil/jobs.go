@@ -77,10 +77,11 @@ func Stalled(job *v1alpha1.NodeJob) *metav1.Condition {
 	return nil
 }
 
-// The label of the NodeJobs that the command run creates.
+// The label of the NodeJobs that commands create.
 const (
 	CreatedByLabel = "app.kubernetes.io/created-by"
 	CreatedByRun   = "kubectl-everynode-run"
+	CreatedByPlan  = "kubectl-everynode-plan"
 )
 
 // IsRun reports whether the command run has created a NodeJob. It is for display only, because users can set the label too.

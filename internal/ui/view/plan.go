@@ -39,9 +39,11 @@ type Plan struct {
 	Assumed map[string]bool
 	// Conflicts are labels and annotations of nodes that could not be published.
 	Conflicts []ConflictData
-	Now       time.Time
-	Width     int
-	All       bool
+	// Compliance is what task.check says on the nodes; nil if it was not asked.
+	Compliance *Compliance
+	Now        time.Time
+	Width      int
+	All        bool
 }
 
 // maxNames limits the number of names that are shown of a group.
@@ -50,7 +52,11 @@ const maxNames = 8
 // Lines draws the plan.
 func (p Plan) Lines() []text.Line {
 	lines := []text.Line{label("NodeJob").Tone(text.Strong, p.Job.Namespace+"/"+p.Job.Name).With("  " + p.revision())}
-	lines = append(lines, label("").Tone(text.Dim, "a dry run: nothing has been changed"))
+	did := "a dry run: nothing has been changed"
+	if p.Compliance != nil {
+		did = "a dry run: only task.check has run on the nodes"
+	}
+	lines = append(lines, label("").Tone(text.Dim, did))
 	for _, note := range p.Notes {
 		lines = append(lines, text.Wrap(label("Note"), text.Warn, note, p.Width)...)
 	}
@@ -64,7 +70,15 @@ func (p Plan) Lines() []text.Line {
 		lines = append(lines, text.Wrap(label("Suspended"), text.Warn, "spec.suspend is true, so nothing starts until it is false", p.Width)...)
 	}
 	lines = append(lines, text.Wrap(label("Nodes"), text.Plain, p.summary(), p.Width)...)
-	return joined(lines, p.steps(), p.excluded(), p.conflicts(), p.disruption(), p.nowhere())
+	return joined(lines, p.steps(), p.excluded(), p.conflicts(), p.disruption(), p.nowhere(), p.compliance())
+}
+
+// compliance returns what task.check says on the nodes: the task is needed where it says no.
+func (p Plan) compliance() []text.Line {
+	if p.Compliance == nil {
+		return nil
+	}
+	return append([]text.Line{text.Toned(text.Strong, "task.check")}, p.Compliance.Lines("", p.Now, p.All)...)
 }
 
 // nowhere returns a warning if no node matches: the plan is that of a selector with a mistake, or of nodes that will join.

@@ -28,6 +28,8 @@ type PlanData struct {
 	Drains        []DrainData `json:"drains,omitempty"`
 	// Conflicts are labels and annotations that exist on nodes and could not be published there.
 	Conflicts []ConflictData `json:"conflicts,omitempty"`
+	// Check is what task.check says on the nodes; nil without --on-nodes.
+	Check *Compliance `json:"check,omitempty"`
 }
 
 // ConflictData is a label or annotation in spec.publish that exists on a node and is not managed by the NodeJob.
@@ -85,7 +87,7 @@ func (p Plan) Data() PlanData {
 	d := PlanData{
 		Namespace: p.Job.Namespace, Name: p.Job.Name, Exists: p.Exists, Revision: p.Revision, PreviousRevision: p.Was, Notes: p.Notes,
 		MaxConcurrent: max(p.Plan.Slots, 1), Steps: make([]StepData, 0, len(p.Plan.Steps)), Nodes: make([]NodeData, 0, len(p.Plan.Nodes)),
-		Stalled: p.stalled(), Drains: p.Drained, Conflicts: p.Conflicts,
+		Stalled: p.stalled(), Drains: p.Drained, Conflicts: p.Conflicts, Check: p.Compliance,
 	}
 	for i := range p.Plan.Nodes {
 		s := &p.Plan.Nodes[i]
