@@ -75,7 +75,7 @@ func auditOf(job *v1alpha1.NodeJob, script string) *v1alpha1.NodeJob {
 			Nodes: job.Spec.Nodes,
 			Task: v1alpha1.TaskSpec{
 				Check: &v1alpha1.CheckSpec{Script: script, Interpreter: of.Check.Interpreter},
-				Env:   of.Env, TimeoutSeconds: of.TimeoutSeconds, Resources: of.Resources,
+				Env:   of.Env, Files: of.Files, TimeoutSeconds: of.TimeoutSeconds, Resources: of.Resources,
 			},
 			TTLSecondsAfterFinished: new(int32(auditTTL / time.Second)),
 			DeletionPolicy:          v1alpha1.DeletionForget,
