@@ -9,9 +9,10 @@ import (
 
 // What runs on a node, and when it runs again.
 
-// TaskSpec defines what runs on each node. Exactly one of script, scriptFrom, command and template must be set.
+// TaskSpec defines what runs on each node. Exactly one of script, scriptFrom, command and template must be set. With check alone, the
+// NodeJob is an audit: it only asks the check, and never changes a node.
 //
-// +kubebuilder:validation:XValidation:rule="(has(self.script) ? 1 : 0) + (has(self.scriptFrom) ? 1 : 0) + (has(self.command) ? 1 : 0) + (has(self.template) ? 1 : 0) == 1",message="set exactly one of task.script, task.scriptFrom, task.command and task.template"
+// +kubebuilder:validation:XValidation:rule="(has(self.script) ? 1 : 0) + (has(self.scriptFrom) ? 1 : 0) + (has(self.command) ? 1 : 0) + (has(self.template) ? 1 : 0) == 1 || (has(self.check) && !has(self.script) && !has(self.scriptFrom) && !has(self.command) && !has(self.template))",message="set exactly one of task.script, task.scriptFrom, task.command and task.template, or only task.check for an audit"
 // +kubebuilder:validation:XValidation:rule="!has(self.script) || self.script.matches('[^[:space:]]')",message="task.script is empty: write the commands to run on each node, or use task.scriptFrom or task.template instead"
 // +kubebuilder:validation:XValidation:rule="!has(self.script) || !self.script.matches('\\r\\n|\\r$')",message="task.script has Windows line endings (CRLF), and an interpreter takes the carriage return for a part of a word: convert it to Unix line endings (LF)"
 // +kubebuilder:validation:XValidation:rule="!has(self.script) || !self.script.matches('(^|\\n)\\ufeff')",message="task.script has a byte order mark (BOM) at the beginning of a line, and an interpreter takes it for a part of a word: save it as UTF-8 without BOM"
@@ -28,6 +29,7 @@ import (
 // +kubebuilder:validation:XValidation:rule="!has(self.template) || (has(self.template.spec) && has(self.template.spec.containers) && self.template.spec.containers.size() > 0)",message="task.template.spec.containers is empty: name at least one container with its image"
 // +kubebuilder:validation:XValidation:rule="!has(self.template) || !has(self.template.metadata) || !has(self.template.metadata.labels) || self.template.metadata.labels.all(k, !k.matches('^([^/]*[.])?everynode[.]dev/'))",message="task.template.metadata.labels must not have keys of everynode.dev, which only the manager sets on pods: remove them, or use a prefix of your own"
 // +kubebuilder:validation:XValidation:rule="!has(self.template) || !has(self.template.metadata) || !has(self.template.metadata.annotations) || self.template.metadata.annotations.all(k, !k.matches('^([^/]*[.])?everynode[.]dev/'))",message="task.template.metadata.annotations must not have keys of everynode.dev, which only the manager sets on pods: remove them, or use a prefix of your own"
+// +kubebuilder:validation:XValidation:rule="has(self.script) || has(self.scriptFrom) || has(self.command) || has(self.template) || !has(self.check) || ((!has(self.check.before) || !self.check.before) && !has(self.check.onDrift) && !has(self.interpreter))",message="an audit (task.check without a task) runs the check only: remove task.check.before, task.check.onDrift and task.interpreter, or add task.script"
 type TaskSpec struct {
 	// script is run by an interpreter of the node, as root and in the namespaces of the host: at most 65536 bytes. The task has
 	// succeeded if the exit code is 0.
@@ -294,7 +296,7 @@ type CheckSpec struct {
 	// +optional
 	Before bool `json:"before,omitempty"`
 
-	// periodSeconds is the interval in seconds at which the check is asked again on nodes that are done: 0, or 60 to 31536000. Each
+	// periodSeconds is the interval in seconds at which the check is asked again on nodes that are done: 0, or 10 to 31536000. Each
 	// node has its own fixed time in the interval. The check runs in a pod of its own, which needs no slot. If it answers no, the node
 	// has drifted. It is not part of the revision. With 0, which is the default, the check is not asked again.
 	//
@@ -302,7 +304,7 @@ type CheckSpec struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=31536000
-	// +kubebuilder:validation:XValidation:rule="self == 0 || self >= 60",message="task.check.periodSeconds must be 0, for never, or at least 60"
+	// +kubebuilder:validation:XValidation:rule="self == 0 || self >= 10",message="task.check.periodSeconds must be 0, for never, or at least 10"
 	PeriodSeconds int32 `json:"periodSeconds,omitempty"`
 
 	// onDrift defines what happens on a node that has drifted. Report, the default, reports it only. Run runs the task again there,

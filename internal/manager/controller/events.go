@@ -49,14 +49,21 @@ func (r announcer) recorded(seen observation, a plan.Record) {
 	switch rec.Outcome {
 	case record.Needed: // the run continues
 	case record.Succeeded:
+		if rec.CheckBefore == record.AnswerNo { // in an audit
+			r.drifted(seen, a)
+		}
 		r.Metrics.succeeded(seen, a)
 		if a.Quarantine {
 			r.uncordoned(seen.job, a.Node, a.UID, a.Cordon)
 		}
 	case record.Disrupted:
 		if rec.CheckBefore == record.AnswerError {
+			check := "the check before the task"
+			if task.IsAudit(seen.job) {
+				check = "task.check"
+			}
 			r.tell(seen.job, a.Node, a.UID, corev1.EventTypeWarning, v1alpha1.ReasonCheckError, actionAttempt,
-				fmt.Sprintf("the check before the task itself failed (%s), it is repeated and does not count as a failure%s", why(rec.Reason, rec.ExitCode), after(said(rec.Message))))
+				fmt.Sprintf(check+" itself failed (%s), it is repeated and does not count as a failure%s", why(rec.Reason, rec.ExitCode), after(said(rec.Message))))
 			return
 		}
 		r.event(seen.job, loop.Node(a.Node, a.UID), corev1.EventTypeNormal, v1alpha1.ReasonDisrupted, actionAttempt,
@@ -107,13 +114,19 @@ func (r announcer) answered(seen observation, a plan.Record) {
 	output := after(said(is.Message))
 	switch {
 	case is.Answer == record.AnswerNo && a.Was.NoSince.IsZero():
-		r.tell(seen.job, a.Node, a.UID, corev1.EventTypeWarning, v1alpha1.ReasonDrifted, actionCheck, "the node has drifted: task.check answers no"+output)
+		r.drifted(seen, a)
 	case is.Answer == record.AnswerYes && !a.Was.NoSince.IsZero():
 		r.tell(seen.job, a.Node, a.UID, corev1.EventTypeNormal, v1alpha1.ReasonDriftEnded, actionCheck, "task.check answers yes again")
 	case is.Answer == record.AnswerError && a.Was.ErrorSince.IsZero():
 		r.tell(seen.job, a.Node, a.UID, corev1.EventTypeWarning, v1alpha1.ReasonCheckError, actionCheck,
 			fmt.Sprintf("task.check itself failed (%s), it is repeated and does not count as a failure%s", why(v1alpha1.ReasonCheckError, is.ExitCode), output))
 	}
+}
+
+// drifted sends an event about a node that has drifted.
+func (r announcer) drifted(seen observation, a plan.Record) {
+	r.tell(seen.job, a.Node, a.UID, corev1.EventTypeWarning, v1alpha1.ReasonDrifted, actionCheck,
+		"the node has drifted: task.check answers no"+after(said(a.Record.Compliance().Message)))
 }
 
 // phaseOf is what has run in an attempt, for metrics: a check that decided that the task does not run, or not yet, is not the task.

@@ -172,7 +172,7 @@ func (m *Metrics) attempt(phase task.Phase, outcome record.Outcome) {
 // new node is not usable.
 func (m *Metrics) succeeded(seen observation, a plan.Record) {
 	m.observeReady(seen, a)
-	if a.Record.IsAlreadyDone() {
+	if a.Record.IsAnswer() {
 		return // the task has not run
 	}
 	took := max(a.Record.FinishedAt.Sub(a.Record.StartedAt), 0) // the clock may have been set back

@@ -8,13 +8,14 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/nodejob/record"
+	"github.com/everynode/everynode/internal/nodejob/task"
 )
 
 // isAssumedDone reports whether a node counts as done without a run: it matches spec.nodes.assumeDone, joined before the
-// NodeJob was created, and nothing is stored there under the key of the NodeJob. A node that a user has reset
+// NodeJob was created, and nothing is stored there under the key of the NodeJob. An audit asks it nevertheless. A node that a user has reset
 // therefore runs the task, and so does a new node whose template has the label.
 func (as *assessor) isAssumedDone(node *Node) bool {
-	return as.assumedDone != nil && !node.On.Present && node.Created.Before(as.in.Job.CreationTimestamp.Time) &&
+	return as.assumedDone != nil && !task.IsAudit(as.in.Job) && !node.On.Present && node.Created.Before(as.in.Job.CreationTimestamp.Time) &&
 		as.assumedDone.Matches(labels.Set(node.Labels))
 }
 
@@ -22,7 +23,7 @@ func (as *assessor) isAssumedDone(node *Node) bool {
 // record of an attempt replaces that record: a success ends that, and a failure ends the state of being done. A node on which the
 // check before the task says yes is assumed to be done if no attempt of the revision has started there.
 func (j *job) staysAssumed(node *Node, next *record.Record) bool {
-	if next.IsAlreadyDone() && next.FirstStartedAt.IsZero() {
+	if next.IsAnswer() && next.FirstStartedAt.IsZero() {
 		return true
 	}
 	prev := node.On.Record

@@ -36,7 +36,7 @@ const (
 
 // mustCheckFirst reports whether a node that may start must be checked before it gets a slot.
 func (j *job) mustCheckFirst(node *Node, known recordState) bool {
-	return task.ChecksFirst(j.in.Job) && !known.needed && !known.drifted && !j.hasRunInRun(node)
+	return task.IsAudit(j.in.Job) || task.ChecksFirst(j.in.Job) && !known.needed && !known.drifted && !j.hasRunInRun(node)
 }
 
 // hasRunInRun reports whether an attempt of the task is on record for a run that has not ended.
@@ -101,6 +101,9 @@ func (a *attemptReader) answered(pod *Pod, node *Node, r record.Record, answer r
 	if !r.NeverStarted && prev.Rollback != nil && prev.Rollback.Outcome == record.Succeeded {
 		r.Rollback = prev.Rollback
 	}
+	if task.IsAudit(a.in.Job) && (answer == record.AnswerYes || answer == record.AnswerNo) {
+		return a.audited(pod, r, answer)
+	}
 	if answer == record.AnswerNo {
 		r.Rerun = a.isRerun(node, pod.Revision)
 	}
@@ -116,9 +119,13 @@ func (w *nodePlan) noteCheckBefore(pod *Pod, v podAssessment) {
 	}
 }
 
-// checkBlock is that of a node whose check before the task runs, or will.
-func checkBlock(message string, until time.Time) block {
-	return block{cause: causeCheckBefore, reason: v1alpha1.ReasonCheckingBefore, message: message, until: until}
+// checkBlock is that of a node whose check before the task runs, or will. Without a message, it says so.
+func (j *job) checkBlock(message string, until time.Time) block {
+	b := block{cause: causeCheckBefore, reason: v1alpha1.ReasonCheckingBefore, message: firstOf(message, "task.check runs before the task"), until: until}
+	if task.IsAudit(j.in.Job) {
+		b.reason, b.message = v1alpha1.ReasonChecking, firstOf(message, "task.check runs")
+	}
+	return b
 }
 
 // checkFirst starts the check of a node, unless too many run, or one start must show whether an obstacle still exists.
@@ -126,10 +133,10 @@ func (p *planner) checkFirst(w *nodePlan) {
 	phase, c := w.start.phase, p.capacity
 	switch {
 	case c.checking >= maxChecksBefore:
-		w.postpone(checkBlock(fmt.Sprintf("it waits until fewer than %s are checked", plural.Count(maxChecksBefore, "node")), time.Time{}))
+		w.postpone(p.checkBlock(fmt.Sprintf("it waits until fewer than %s are checked", plural.Count(maxChecksBefore, "node")), time.Time{}))
 		return
 	case p.obstacleFor(phase) != nil && c.startsLike(phase) > 0:
-		w.postpone(checkBlock(w.Message, time.Time{}))
+		w.postpone(p.checkBlock(w.Message, time.Time{}))
 		return
 	}
 	c.countStart(phase)
@@ -138,7 +145,7 @@ func (p *planner) checkFirst(w *nodePlan) {
 	a := p.attemptOn(w)
 	a.Gates = p.gate.gateKeys(w.node)
 	p.do(Start{Attempt: a})
-	w.postpone(checkBlock("task.check runs before the task", time.Time{}))
+	w.postpone(p.checkBlock("", time.Time{}))
 	w.checking = true
 }
 
@@ -165,6 +172,9 @@ func endOf(code *int32, message string) string {
 
 // checkErrorMessage names the nodes whose check fails, and says what to do.
 func (sb *statusBuilder) checkErrorMessage() string {
+	if task.IsAudit(sb.in.Job) {
+		return checkErrorsMessage("task.check", sb.checkErrors)
+	}
 	return checkErrorsMessage("the check before the task", sb.checkErrors)
 }
 

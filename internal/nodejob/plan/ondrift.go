@@ -36,6 +36,9 @@ func driftText(rec *record.Record) string {
 // askedBefore are the answers that stay on record with the next attempt: those that it has not made obsolete.
 func askedBefore(node *Node, next *record.Record) record.Answers {
 	prev := node.On.Record
+	if next.IsAnswer() {
+		return next.Asked // that of an audit
+	}
 	if prev == nil || prev.Revision != next.Revision || record.OtherMachine(prev, next) {
 		return nil
 	}
@@ -50,7 +53,7 @@ func askedBefore(node *Node, next *record.Record) record.Answers {
 // assessDrift notes whether a node has drifted, and whether its check itself fails.
 func (as *assessor) assessDrift(w *nodePlan) {
 	rec := w.node.On.Record
-	if task.DriftPeriod(as.in.Job) == 0 || rec == nil || as.replaced(w.node) || w.State == Excluded || w.State == Failed ||
+	if task.DriftPeriod(as.in.Job) == 0 && !task.IsAudit(as.in.Job) || rec == nil || as.replaced(w.node) || w.State == Excluded || w.State == Failed ||
 		w.State != Done && rec.Revision != as.in.Revision {
 		return
 	}

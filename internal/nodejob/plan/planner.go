@@ -231,7 +231,7 @@ func (as *assessor) assessIdleNode(terminating bool, known recordState, w *nodeP
 		as.noteRetry(w)
 	}
 	if w.checking {
-		w.waitFor(checkBlock(firstOf(w.checkMessage, "task.check runs before the task"), w.Until))
+		w.waitFor(as.checkBlock(w.checkMessage, w.Until))
 		return
 	}
 	if as.isAssumedDone(node) {
@@ -243,13 +243,16 @@ func (as *assessor) assessIdleNode(terminating bool, known recordState, w *nodeP
 
 // assessStart makes a node start the task, or the check before it, unless something blocks that.
 func (as *assessor) assessStart(terminating bool, known recordState, w *nodePlan) {
-	node := w.node
-	if b := as.startBlock(startRequest{task.Task, node, terminating, known.notBefore, known.rerunReason}); b.blocks() {
+	node, phase := w.node, task.Task
+	if task.IsAudit(as.in.Job) {
+		phase = task.CheckBefore
+	}
+	if b := as.startBlock(startRequest{phase, node, terminating, known.notBefore, known.rerunReason}); b.blocks() {
 		w.waitFor(b)
 		return
 	}
 	if as.mustCheckFirst(node, known) {
-		w.waitFor(checkBlock(firstOf(known.rerunReason, "task.check runs before the task"), time.Time{}))
+		w.waitFor(as.checkBlock(known.rerunReason, time.Time{}))
 		w.start = start{task.CheckBefore, known.failures + 1}
 		return
 	}

@@ -119,7 +119,7 @@ func backingOff(j *job, r startRequest) block {
 
 // dependencyNotDone blocks a node until the NodeJobs of spec.dependsOn are done on it.
 func dependencyNotDone(j *job, r startRequest) block {
-	if r.phase != task.Task {
+	if r.phase != task.Task && r.phase != task.CheckBefore {
 		return block{}
 	}
 	before := j.unmetDependency(r.node)

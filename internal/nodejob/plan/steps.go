@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/nodejob/task"
 )
 
 // step is one of rollout.steps after parsing.
@@ -39,7 +40,10 @@ var defaultSteps = []v1alpha1.RolloutStep{{Name: "canary", Nodes: new(intstr.Fro
 func (ro *rollout) readSteps() {
 	spec := ro.in.Job.Spec.Rollout
 	steps := spec.Steps
-	if len(steps) == 0 {
+	switch {
+	case task.IsAudit(ro.in.Job):
+		steps = defaultSteps[len(defaultSteps)-1:] // it changes no node, so all are asked at once
+	case len(steps) == 0:
 		steps = defaultSteps
 	}
 	for i := range steps {

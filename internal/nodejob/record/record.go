@@ -186,6 +186,9 @@ func (r *Record) IsAssumed() bool { return r.Assumed && r.Outcome == Succeeded }
 // IsAlreadyDone reports whether the node is done because the check before the task answered yes.
 func (r *Record) IsAlreadyDone() bool { return r.CheckBefore == AnswerYes && r.Outcome == Succeeded }
 
+// IsAnswer reports whether the node is done because of an answer of the check alone: a yes before the task, or any in an audit.
+func (r *Record) IsAnswer() bool { return r.CheckBefore != "" && r.Outcome == Succeeded }
+
 // onlyChecked reports whether nothing but the check before the task has run with the revision.
 func (r *Record) onlyChecked() bool { return r.CheckBefore != "" && r.FirstStartedAt.IsZero() }
 
@@ -442,8 +445,10 @@ func (o Outcome) known() bool {
 	return o == Succeeded || o == Failed || o == Disrupted || o == Rebooting || o == Needed
 }
 
-// fits reports whether a record may have the outcome beside an answer.
-func (o Outcome) fits(answer Answer) bool { return o.known() && (o == Needed) == (answer == AnswerNo) }
+// fits reports whether a record may have the outcome beside an answer. In an audit, a node that has answered no is done.
+func (o Outcome) fits(answer Answer) bool {
+	return o.known() && ((o == Needed) == (answer == AnswerNo) || o == Succeeded && answer == AnswerNo)
+}
 
 // NodeRecord is what a node stores under one key.
 type NodeRecord struct {

@@ -24,6 +24,12 @@ func checksBefore(job *v1alpha1.NodeJob) bool {
 	return check != nil && check.Before
 }
 
+// IsAudit reports whether a NodeJob only asks its check, and never changes a node.
+func IsAudit(job *v1alpha1.NodeJob) bool {
+	t := &job.Spec.Task
+	return t.Check != nil && t.Script == "" && t.ScriptFrom == nil && len(t.Command) == 0 && t.Template == nil
+}
+
 // DriftPeriod is how often task.check is asked on a node that is done, in seconds; 0 for never.
 func DriftPeriod(job *v1alpha1.NodeJob) int32 {
 	check := job.Spec.Task.Check

@@ -292,11 +292,13 @@ func (e Explain) isDone() string {
 	case on.HasLabelOfSuccess():
 		since := fmt.Sprintf("has been done on %s since %s (%s ago)", e.Node.Name, clock(e.Now, rec.FinishedAt), ago(e.Now, rec.FinishedAt))
 		switch {
+		case rec.IsAnswer() && len(rec.Asked) > 0: // in an audit
 		case rec.IsAlreadyDone():
 			since += ", without the task, because task.check answered yes before it"
 		case rec.IsAssumed():
 			since += ", without a run, because it matched spec.nodes.assumeDone"
 		}
+		since += e.askedSince(rec)
 		if rec.Revision != e.Job.Status.Revision {
 			since += ", with the earlier revision " + rec.Revision + ", which counts since spec.rerun.onRevisionChange is false"
 		}
@@ -388,6 +390,33 @@ func (e Explain) podSentence(pod *plan.Pod) string {
 		return fmt.Sprintf("%s (%s) was made %s ago and has not started yet", what, pod.Name, ago(e.Now, pod.Created))
 	}
 	return fmt.Sprintf("%s (%s) runs since %s (%s)", what, pod.Name, clock(e.Now, pod.Started), ago(e.Now, pod.Started))
+}
+
+// askedSince says what task.check has answered since the node was done; "" if it was not asked.
+func (e Explain) askedSince(rec *record.Record) string {
+	if len(rec.Asked) == 0 {
+		return ""
+	}
+	is := rec.Compliance()
+	at := func(t time.Time) string { return fmt.Sprintf("%s (%s ago)", clock(e.Now, t), ago(e.Now, t)) }
+	said := "; task.check last answered yes at " + at(is.AskedAt)
+	switch is.Answer {
+	case record.AnswerYes:
+		return said
+	case record.AnswerNo:
+		said = "; the node has drifted"
+	case record.AnswerError:
+		said = "; task.check itself failed at " + at(is.AskedAt) + exited(is.ExitCode, "")
+	case record.AnswerNone:
+		said = "; task.check was disrupted at " + at(is.AskedAt)
+	}
+	if !is.DriftedSince.IsZero() {
+		said += ": task.check has answered no since " + at(is.DriftedSince)
+	}
+	if is.Answer == record.AnswerNo {
+		said += ", last at " + at(is.AskedAt)
+	}
+	return said
 }
 
 // checkSentence says what the check before the task answered last.

@@ -48,6 +48,8 @@ func (n *NodeResult) Duration() time.Duration {
 func ResultOf(node string, labels map[string]string, rec *record.Record) NodeResult {
 	ended := string(rec.Outcome)
 	switch { // whether the task has run
+	case rec.IsAnswer() && rec.CheckBefore == record.AnswerNo: // in an audit
+		ended = v1alpha1.ReasonDrifted
 	case rec.IsAlreadyDone():
 		ended = v1alpha1.ReasonAlreadyDone
 	case rec.IsAssumed():

@@ -24,7 +24,7 @@ type CheckSpecApplyConfiguration struct {
 	// runs in a pod of its own, with the time limit of the task, and needs no slot. It is not part of the revision. The default is
 	// false.
 	Before *bool `json:"before,omitempty"`
-	// periodSeconds is the interval in seconds at which the check is asked again on nodes that are done: 0, or 60 to 31536000. Each
+	// periodSeconds is the interval in seconds at which the check is asked again on nodes that are done: 0, or 10 to 31536000. Each
 	// node has its own fixed time in the interval. The check runs in a pod of its own, which needs no slot. If it answers no, the node
 	// has drifted. It is not part of the revision. With 0, which is the default, the check is not asked again.
 	//

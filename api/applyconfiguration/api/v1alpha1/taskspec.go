@@ -10,7 +10,8 @@ import (
 // with apply.
 //
 // What runs on a node, and when it runs again.
-// TaskSpec defines what runs on each node. Exactly one of script, scriptFrom, command and template must be set.
+// TaskSpec defines what runs on each node. Exactly one of script, scriptFrom, command and template must be set. With check alone, the
+// NodeJob is an audit: it only asks the check, and never changes a node.
 type TaskSpecApplyConfiguration struct {
 	// script is run by an interpreter of the node, as root and in the namespaces of the host: at most 65536 bytes. The task has
 	// succeeded if the exit code is 0.
