@@ -97,7 +97,13 @@ func TestHugePagesFail(t *testing.T) {
 			r := hugePagesNode(t, "3", "9999")
 			tt.prepare(r)
 			r.fails(r.job.Spec.Task.Script, tt.want)
-			if got := r.read("proc/sys/vm/nr_hugepages") + r.read("etc/sysctl.d/zz-everynode-hugepages.conf") + r.read("systemctl"); got != "3\n" {
+			if got := r.read(
+				"proc/sys/vm/nr_hugepages",
+			) + r.read(
+				"etc/sysctl.d/zz-everynode-hugepages.conf",
+			) + r.read(
+				"systemctl",
+			); got != "3\n" {
 				t.Errorf("it leaves %q", got)
 			}
 		})

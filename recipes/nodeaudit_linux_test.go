@@ -34,7 +34,9 @@ func TestNodeAudit(t *testing.T) {
 		t.Skip("needs root: files of root and of another user")
 	}
 	kubelet := func(arguments ...string) func(r *root) {
-		return func(r *root) { r.write("proc/9/cmdline", strings.Join(append([]string{"/usr/bin/kubelet"}, arguments...), "\x00")+"\x00") }
+		return func(r *root) {
+			r.write("proc/9/cmdline", strings.Join(append([]string{"/usr/bin/kubelet"}, arguments...), "\x00")+"\x00")
+		}
 	}
 	for name, tt := range map[string]struct {
 		prepare func(r *root)
@@ -46,7 +48,9 @@ func TestNodeAudit(t *testing.T) {
 			"kubelet-anonymous kubelet-authorization kubelet-read-only-port kubelet-streaming-timeout kubelet-rotate-certificates",
 		},
 		"flags override the configuration": {
-			func(r *root) { kubelet("--config", r.dir+"/etc/kubernetes/kubelet.yaml", "--anonymous-auth", "--read-only-port=1")(r) },
+			func(r *root) {
+				kubelet("--config", r.dir+"/etc/kubernetes/kubelet.yaml", "--anonymous-auth", "--read-only-port=1")(r)
+			},
 			"kubelet-anonymous kubelet-read-only-port",
 		},
 		"without a configuration, other defaults apply": {kubelet(), "kubelet-anonymous kubelet-authorization kubelet-read-only-port"},
@@ -55,7 +59,10 @@ func TestNodeAudit(t *testing.T) {
 		"a kernel setting":                              {func(r *root) { r.write("proc/sys/kernel/randomize_va_space", "0\n") }, "kernel-aslr"},
 		"SSH as root":                                   {func(r *root) { r.write("etc/ssh/sshd_config.d/x.conf", "permitrootlogin yes\n") }, "ssh-root-login"},
 		"a rule that does not count": {
-			func(r *root) { r.env["SKIP"] = "kernel-aslr other"; r.write("proc/sys/kernel/randomize_va_space", "0\n") }, "none",
+			func(r *root) {
+				r.env["SKIP"] = "kernel-aslr other"
+				r.write("proc/sys/kernel/randomize_va_space", "0\n")
+			}, "none",
 		},
 		"a node without a kubelet": {func(r *root) { _ = os.RemoveAll(r.dir + "/proc/9") }, "none"},
 	} {
@@ -68,7 +75,7 @@ func TestNodeAudit(t *testing.T) {
 			r.write("proc/9/comm", "kubelet\n")
 			r.write("proc/9/status", "Uid:\t0\t0\t0\t0\n")
 			_ = os.Chmod(r.dir+"/etc/shadow", 0o640)
-			kubelet("--config="+r.dir+"/etc/kubernetes/kubelet.yaml")(r)
+			kubelet("--config=" + r.dir + "/etc/kubernetes/kubelet.yaml")(r)
 			tt.prepare(r)
 			results := r.succeeds(r.job.Spec.Task.Script)
 			if results["findings"] != tt.want {

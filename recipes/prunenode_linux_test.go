@@ -106,7 +106,12 @@ case "$1 $2" in "containers ls") cat "$ROOT/containers" ;; "images ls") cat "$RO
 			kept, gone := r.logs()
 
 			counted := r.succeeds(r.job.Spec.Task.Script)
-			want := map[string]string{"images-bytes": "2096", "journal-bytes": "1048576", "logs-bytes": "16384", "prunable-bytes": "1067056"}
+			want := map[string]string{
+				"images-bytes":   "2096",
+				"journal-bytes":  "1048576",
+				"logs-bytes":     "16384",
+				"prunable-bytes": "1067056",
+			}
 			if !maps.Equal(counted, want) {
 				t.Errorf("it counts %v, want %v", counted, want)
 			}

@@ -182,7 +182,11 @@ func TestNVSentinelRepairsNodes(t *testing.T) {
 	must(t, admin.Update(w.ctx, node))
 	w.node("other")
 
-	if _, err := r.create(node, "6926f3b1c0de4e5f6a7b8c00"); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "lacks the right") {
+	if _, err := r.create(
+		node,
+		"6926f3b1c0de4e5f6a7b8c00",
+	); !apierrors.IsForbidden(err) ||
+		!strings.Contains(err.Error(), "lacks the right") {
 		t.Errorf("without the rights of the page: %v", err)
 	}
 	r.grant()
@@ -216,7 +220,8 @@ func TestNVSentinelRepairsNodes(t *testing.T) {
 		w.within(time.Minute, 20*time.Millisecond, "an attempt starts after its backoff", func() error {
 			r.want(third, "InProgress")
 			for _, pod := range w.pods() {
-				if pod.Labels[v1alpha1.PhaseLabel] == string(task.Task) && pod.DeletionTimestamp.IsZero() && pod.Status.Phase == corev1.PodPending {
+				if pod.Labels[v1alpha1.PhaseLabel] == string(task.Task) && pod.DeletionTimestamp.IsZero() &&
+					pod.Status.Phase == corev1.PodPending {
 					return nil
 				}
 			}

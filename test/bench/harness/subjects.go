@@ -91,12 +91,11 @@ func (w *world) begin(ctx context.Context) error {
 		return inParallel(ctx, w.Nodes, func(ctx context.Context, i int) error { return createPod(ctx, w.client, i) })
 	case report.CommandLine:
 		return w.runCommand(ctx)
-	case report.Many:
-		return w.runMany(ctx)
-	case report.Budget:
-		return w.runBudget(ctx)
-	case report.Checks:
-		return w.runChecks(ctx)
+	case report.Many, report.Budget, report.Checks:
+		several := map[report.Subject]func(context.Context) error{
+			report.Many: w.runMany, report.Budget: w.runBudget, report.Checks: w.runChecks,
+		}
+		return several[w.subject](ctx)
 	case report.Floor, report.Recorded:
 		return w.program.tell()
 	case report.DaemonSet:
