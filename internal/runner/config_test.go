@@ -39,10 +39,19 @@ func TestParseConfig(t *testing.T) {
 			want: Config{Task: script("#!/bin/true", "/bin/true")},
 		},
 		"files": {
-			env:  []string{"EVERYNODE_SCRIPT=x", `EVERYNODE_MOUNTED_FILES={"dir":"/f","folders":[{"name":"a"},{"name":"b","secret":true}]}`},
-			want: Config{Task: script("x", "/bin/sh"), Files: &contract.Files{Dir: "/f", Folders: []contract.Folder{{Name: "a"}, {Name: "b", Secret: true}}}},
+			env: []string{
+				"EVERYNODE_SCRIPT=x",
+				`EVERYNODE_MOUNTED_FILES={"dir":"/f","folders":[{"name":"a"},{"name":"b","secret":true}]}`,
+			},
+			want: Config{
+				Task:  script("x", "/bin/sh"),
+				Files: &contract.Files{Dir: "/f", Folders: []contract.Folder{{Name: "a"}, {Name: "b", Secret: true}}},
+			},
 		},
-		"files that are no JSON object": {env: []string{"EVERYNODE_SCRIPT=x", "EVERYNODE_MOUNTED_FILES=/f"}, wantErr: "reading EVERYNODE_MOUNTED_FILES as a JSON object"},
+		"files that are no JSON object": {
+			env:     []string{"EVERYNODE_SCRIPT=x", "EVERYNODE_MOUNTED_FILES=/f"},
+			wantErr: "reading EVERYNODE_MOUNTED_FILES as a JSON object",
+		},
 		"an empty #! line": {
 			env:     []string{"EVERYNODE_SCRIPT=#! \nx"},
 			wantErr: "the #! line of EVERYNODE_SCRIPT names no interpreter",

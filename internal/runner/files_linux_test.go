@@ -53,7 +53,10 @@ func TestFiles(t *testing.T) {
 		"a child that has closed its descriptors executes a file": {
 			env: []string{`EVERYNODE_SCRIPT=env -i F="$EVERYNODE_FILES" sh -c 'exec 3>&- 4>&- 5>&-; "$F"/tools/run b'`}, want: "tool b\n",
 		},
-		"a command names a file": {env: []string{`EVERYNODE_COMMAND=["$(EVERYNODE_FILES)/tools/run","c","$(HOME)"]`}, want: "tool c $(HOME)\n"},
+		"a command names a file": {
+			env:  []string{`EVERYNODE_COMMAND=["$(EVERYNODE_FILES)/tools/run","c","$(HOME)"]`},
+			want: "tool c $(HOME)\n",
+		},
 		"a file is the argument of a program": {
 			env: []string{`EVERYNODE_COMMAND=["cat","$(EVERYNODE_FILES)/tools/run"]`}, want: "#!/bin/sh\necho \"tool $*\"\n",
 		},
@@ -63,8 +66,11 @@ func TestFiles(t *testing.T) {
 		"the check has the same files": {
 			env: []string{`EVERYNODE_SCRIPT=:`, `EVERYNODE_CHECK="$EVERYNODE_FILES"/tools/run check`}, want: "tool check\n",
 		},
-		"files of a Secret are masked":                   {env: []string{`EVERYNODE_SCRIPT=cat "$EVERYNODE_FILES/tls/run"`}, want: "***\n"},
-		"a variable with the same name has no influence": {env: []string{`EVERYNODE_FILES=/etc`, `EVERYNODE_SCRIPT="$EVERYNODE_FILES"/tools/run d`}, want: "tool d\n"},
+		"files of a Secret are masked": {env: []string{`EVERYNODE_SCRIPT=cat "$EVERYNODE_FILES/tls/run"`}, want: "***\n"},
+		"a variable with the same name has no influence": {
+			env:  []string{`EVERYNODE_FILES=/etc`, `EVERYNODE_SCRIPT="$EVERYNODE_FILES"/tools/run d`},
+			want: "tool d\n",
+		},
 		"a missing file is named": {
 			env: []string{`EVERYNODE_COMMAND=["$(EVERYNODE_FILES)/tools/stop"]`}, wantCode: 127,
 		},
@@ -91,7 +97,13 @@ func TestWithoutFilesTheVariableIsUnset(t *testing.T) {
 
 func TestFilesInAnotherPIDNamespace(t *testing.T) {
 	t.Parallel()
-	got := startRunner(t, startNode(t, unix.CLONE_NEWPID), testLimits(), `EVERYNODE_SCRIPT="$EVERYNODE_FILES"/tools/run e`, mountedFiles(t)).wait()
+	got := startRunner(
+		t,
+		startNode(t, unix.CLONE_NEWPID),
+		testLimits(),
+		`EVERYNODE_SCRIPT="$EVERYNODE_FILES"/tools/run e`,
+		mountedFiles(t),
+	).wait()
 	if got.code != 0 || got.stdout != "tool e\n" {
 		t.Errorf("ended with %d, stdout %q, stderr %q", got.code, got.stdout, got.stderr)
 	}

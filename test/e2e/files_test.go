@@ -38,8 +38,12 @@ func withFiles(s *v1alpha1.NodeJobSpec) {
 func (w *world) files() {
 	w.t.Helper()
 	must(w.t, admin.Create(w.ctx, &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "tools", Labels: map[string]string{v1alpha1.ScriptLabel: v1alpha1.ScriptLabelValue}},
-		Data:       map[string]string{"greet.sh": "#!/bin/sh\n: " + fileText + "\necho \"greetings, $1\"\n"},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: w.namespace,
+			Name:      "tools",
+			Labels:    map[string]string{v1alpha1.ScriptLabel: v1alpha1.ScriptLabelValue},
+		},
+		Data: map[string]string{"greet.sh": "#!/bin/sh\n: " + fileText + "\necho \"greetings, $1\"\n"},
 	}))
 	must(w.t, admin.Create(w.ctx, &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "token"}, StringData: map[string]string{"token": fileSecret},
@@ -48,14 +52,28 @@ func (w *world) files() {
 
 // onDisk are the files of the node's disk that contain a text of the files, and mounted are the mounts of task.files.
 func (w *world) onDisk(node string) string {
-	return w.sh(node, fmt.Sprintf("grep -rlsF -e %s -e %s /var/lib/kubelet /var/lib/containerd /var/tmp /etc | xargs -r -n1 df --output=fstype,target,file | grep -v -e ^tmpfs -e ^Type || true", fileText, fileSecret))
+	return w.sh(
+		node,
+		fmt.Sprintf(
+			"grep -rlsF -e %s -e %s /var/lib/kubelet /var/lib/containerd /var/tmp /etc | xargs -r -n1 df --output=fstype,target,file | grep -v -e ^tmpfs -e ^Type || true",
+			fileText,
+			fileSecret,
+		),
+	)
 }
 
 // wantNoFiles waits until neither a file nor a mount of the files is left.
 func (w *world) wantNoFiles(node string) {
 	w.t.Helper()
 	w.eventually("the files are gone from "+node, func() error {
-		left := w.sh(node, fmt.Sprintf("grep everynode-files /proc/mounts; find /var/lib/kubelet/pods -path '*files-*'; grep -rlsF -e %s -e %s /var/lib/kubelet /var/lib/containerd /run /var/tmp /etc /tmp || true", fileText, fileSecret))
+		left := w.sh(
+			node,
+			fmt.Sprintf(
+				"grep everynode-files /proc/mounts; find /var/lib/kubelet/pods -path '*files-*'; grep -rlsF -e %s -e %s /var/lib/kubelet /var/lib/containerd /run /var/tmp /etc /tmp || true",
+				fileText,
+				fileSecret,
+			),
+		)
 		if left != "" {
 			return errors.New(left)
 		}
@@ -71,9 +89,14 @@ func TestFilesAreOnTheNodeWhileTheirPodRuns(t *testing.T) {
 	w.files()
 	greet := func(whom string) string { return "$EVERYNODE_FILES/tools/bin/greet " + whom }
 
-	w.job("works", greet("task")+" && cat $EVERYNODE_FILES/token/token && stat -L -c %a $EVERYNODE_FILES/token/token && "+w.hold(), withFiles, func(s *v1alpha1.NodeJobSpec) {
-		s.Task.Check = &v1alpha1.CheckSpec{Script: greet("check")}
-	})
+	w.job(
+		"works",
+		greet("task")+" && cat $EVERYNODE_FILES/token/token && stat -L -c %a $EVERYNODE_FILES/token/token && "+w.hold(),
+		withFiles,
+		func(s *v1alpha1.NodeJobSpec) {
+			s.Task.Check = &v1alpha1.CheckSpec{Script: greet("check")}
+		},
+	)
 	c := w.condition("works", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonSecretForbidden)
 	wantText(t, c.Message, "spec.task.files[token]")
 	w.asTold(c.Message, "create role")
@@ -114,7 +137,12 @@ func TestFilesEndWithARunnerThatIsKilled(t *testing.T) {
 	w := newWorld(t)
 	node := w.join(cluster.NodeOptions{})
 	w.files()
-	w.job("killed", "$EVERYNODE_FILES/tools/bin/greet you && "+w.hold(), withFiles, func(s *v1alpha1.NodeJobSpec) { s.Retry.Limit = new(int32(0)) })
+	w.job(
+		"killed",
+		"$EVERYNODE_FILES/tools/bin/greet you && "+w.hold(),
+		withFiles,
+		func(s *v1alpha1.NodeJobSpec) { s.Retry.Limit = new(int32(0)) },
+	)
 	w.asTold(w.condition("killed", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonSecretForbidden).Message, "create role")
 	w.began(node)
 	w.sh(node, "pkill -9 -f '[e]verynode-runner --run-dir'")
@@ -137,7 +165,14 @@ func TestFilesEndWithARunnerThatIsKilled(t *testing.T) {
 // trusts makes the node trust the registry.
 func (r *registry) trusts(node string) {
 	r.w.t.Helper()
-	r.w.sh(node, fmt.Sprintf("mkdir -p /etc/containerd/certs.d/%[1]s && cd /etc/containerd/certs.d/%[1]s && cat > ca.crt <<'END'\n%[2]s\nEND\nprintf 'server = \"https://%[1]s\"\\n[host.\"https://%[1]s\"]\\nca = \"/etc/containerd/certs.d/%[1]s/ca.crt\"\\n' > hosts.toml", r.address, r.ca))
+	r.w.sh(
+		node,
+		fmt.Sprintf(
+			"mkdir -p /etc/containerd/certs.d/%[1]s && cd /etc/containerd/certs.d/%[1]s && cat > ca.crt <<'END'\n%[2]s\nEND\nprintf 'server = \"https://%[1]s\"\\n[host.\"https://%[1]s\"]\\nca = \"/etc/containerd/certs.d/%[1]s/ca.crt\"\\n' > hosts.toml",
+			r.address,
+			r.ca,
+		),
+	)
 }
 
 // reference is the name of an image of the registry by its digest.

@@ -97,7 +97,10 @@ func TestAPollReadsABoundedNumberOfSecrets(t *testing.T) {
 	const secrets = 1000
 	for i := range secrets {
 		for _, job := range []string{"a", "b"} { // each Secret is listed twice
-			readable := contentKey{client.ObjectKey{Namespace: "ns", Name: job}, task.Content{Kind: v1alpha1.ContentSecret, Name: fmt.Sprint("readable-", i)}}
+			readable := contentKey{
+				client.ObjectKey{Namespace: "ns", Name: job},
+				task.Content{Kind: v1alpha1.ContentSecret, Name: fmt.Sprint("readable-", i)},
+			}
 			forbidden := contentKey{readable.job, task.Content{Kind: v1alpha1.ContentSecret, Name: fmt.Sprint("forbidden-", i)}}
 			r.contents.seen[readable] = content{hash: "old"}
 			r.contents.seen[forbidden] = content{obstacle: &task.Obstacle{Reason: v1alpha1.ReasonSecretForbidden}}

@@ -55,7 +55,8 @@ func TestScriptsInConfigMaps(t *testing.T) {
 			if obstacle != nil && (obstacle.Reason != tt.want || !strings.Contains(obstacle.Message, tt.says)) {
 				t.Errorf("%+v, want %s with %q", obstacle, tt.want, tt.says)
 			}
-			if works := tt.want == "" && !tt.wantErr; works != (src.Script != "" && slices.Equal(src.Contents, []string{"hash of inputs"}) && slices.Equal(src.Files, []string{"hash of agent"})) {
+			if works := tt.want == "" &&
+				!tt.wantErr; works != (src.Script != "" && slices.Equal(src.Contents, []string{"hash of inputs"}) && slices.Equal(src.Files, []string{"hash of agent"})) {
 				t.Errorf("the source is %+v", src)
 			}
 		})
@@ -147,7 +148,8 @@ func TestUnusableFiles(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			obstacle := UnusableFiles("ns", task.Content{Kind: tt.kind, Name: "x", File: "tools", Keys: tt.keys}, tt.labels, tt.data)
-			if (obstacle != nil) != (tt.reason != "") || (obstacle != nil && (obstacle.Reason != tt.reason || !strings.Contains(obstacle.Message, tt.says))) {
+			if (obstacle != nil) != (tt.reason != "") ||
+				(obstacle != nil && (obstacle.Reason != tt.reason || !strings.Contains(obstacle.Message, tt.says))) {
 				t.Errorf("%+v, want %s with %q", obstacle, tt.reason, tt.says)
 			}
 		})

@@ -4,8 +4,6 @@
 package task
 
 import (
-	"path"
-	"regexp"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -43,18 +41,33 @@ func Waiting(pod *corev1.Pod) string {
 	return ""
 }
 
-// byDigest finds the last part of the name of an image with its digest, which is the same in all messages about it.
-var byDigest = regexp.MustCompile(`[-._a-zA-Z0-9]+@sha256:[a-f0-9]{64}`)
-
 // pulled returns which image a container waits for. A kubelet reports the image of a volume as if it were that of the container, and
 // names it only in the message. Source: kubernetes/pkg/kubelet/kuberuntime (getImageVolumes), kubernetes/pkg/kubelet/images.
 func pulled(status *corev1.ContainerStatus) string {
 	message := status.State.Waiting.Message
-	switch image := byDigest.FindString(message); {
+	switch image := byDigest(message); {
 	case image != "" && !strings.HasSuffix(status.Image, image):
 		return "image " + image + " of a volume"
-	case image == "" && strings.Contains(message, `image "`) && !strings.Contains(message, path.Base(status.Image)):
+	case image == "" && strings.Contains(message, `image "`) && !strings.Contains(message, lastPart(status.Image)):
 		return "the image of a volume"
 	}
 	return "image " + status.Image
 }
+
+const (
+	digestMark   = "@sha256:"
+	digestDigits = 64
+)
+
+// byDigest returns the last part of the name of the first image with a digest in a message, and the digest; "" if there is none. Unlike
+// its registry, they are the same in all messages about the image.
+func byDigest(message string) string {
+	name, digest, found := strings.Cut(message, digestMark)
+	if !found || len(digest) < digestDigits {
+		return ""
+	}
+	return lastPart(name) + digestMark + digest[:digestDigits]
+}
+
+// lastPart returns the last part of the name of an image at the end of a text.
+func lastPart(text string) string { return text[strings.LastIndexAny(text, `/" `)+1:] }

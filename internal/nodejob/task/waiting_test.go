@@ -48,7 +48,9 @@ func TestWhyAContainerDoesNotStart(t *testing.T) {
 			nil, waits("ImagePullBackOff", `Back-off pulling image "tools:1"`), "ImagePullBackOff: the image of a volume",
 		},
 		"the image with its registry": {
-			nil, waits("ErrImagePull", `failed to pull and unpack image "registry.test/a:1": not found`), "ImagePullBackOff: image registry.test/a:1",
+			nil,
+			waits("ErrImagePull", `failed to pull and unpack image "registry.test/a:1": not found`),
+			"ImagePullBackOff: image registry.test/a:1",
 		},
 		"it crashes": {nil, waits("CrashLoopBackOff", "back-off 10s"), "CrashLoopBackOff: back-off 10s"},
 		"no message": {nil, waits("CreateContainerError", ""), "CreateContainerError"},
