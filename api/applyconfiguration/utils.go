@@ -52,6 +52,10 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.EnvVarSourceApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ExcludedNodes"):
 		return &apiv1alpha1.ExcludedNodesApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("ExpiresCheckSpec"):
+		return &apiv1alpha1.ExpiresCheckSpecApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("ExpiresSpec"):
+		return &apiv1alpha1.ExpiresSpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("FileItem"):
 		return &apiv1alpha1.FileItemApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("FilesFromImage"):

@@ -17,7 +17,8 @@ const (
 	ReasonRequirementNotMet = "RequirementNotMet"
 	// ReasonRequirementUnknown means that a requirement of spec.requires cannot be checked. Then no disruption begins.
 	ReasonRequirementUnknown = "RequirementUnknown"
-	// ReasonExpired means that spec.expiresAt has passed.
+	// ReasonExpired means that spec.expiresAt has passed. On a node of a NodeJob, it means that the task is no longer needed there
+	// (spec.expires), and is rolled back if it had run.
 	ReasonExpired = "Expired"
 	// ReasonNoSelectedNodes means that the budget selects no node.
 	ReasonNoSelectedNodes = "NoSelectedNodes"

@@ -181,6 +181,63 @@ type ConfirmSpec struct {
 	TimeoutSeconds *int32 `json:"timeoutSeconds,omitempty"`
 }
 
+// ExpiresSpec defines when the task is no longer needed. At least one of its fields must be set.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.check) || has(self.at)",message="set expires.check, expires.at, or both: a script that says where the task is no longer needed, or a time after which it is needed on no node"
+type ExpiresSpec struct {
+	// check is a script that says whether the task is no longer needed on a node. It runs in a pod of its own, which needs no slot:
+	// before the task and before task.check, after each reboot of the node, and each periodSeconds.
+	// +optional
+	Check *ExpiresCheckSpec `json:"check,omitempty"`
+
+	// at is the time after which the task is no longer needed on any node, by the clock of the API server. The check is then not run.
+	// Rollbacks run within rollout.maxConcurrent, and within maintenance.maxUnavailable if the task disrupts nodes.
+	//
+	// Example: "2027-01-31T00:00:00Z"
+	// +optional
+	At *metav1.Time `json:"at,omitempty"`
+}
+
+// ExpiresCheckSpec is a script that says whether the task is no longer needed on a node. Exactly one of script and scriptFrom must be
+// set.
+//
+// +kubebuilder:validation:XValidation:rule="(has(self.script) ? 1 : 0) + (has(self.scriptFrom) ? 1 : 0) == 1",message="set exactly one of expires.check.script and expires.check.scriptFrom"
+// +kubebuilder:validation:XValidation:rule="!has(self.script) || self.script.matches('[^[:space:]]')",message="expires.check.script is empty, and would say that the task is no longer needed: write the commands that find that out, or leave expires.check out"
+// +kubebuilder:validation:XValidation:rule="!has(self.script) || !self.script.matches('\\r\\n|\\r$')",message="expires.check.script has Windows line endings (CRLF), and an interpreter takes the carriage return for a part of a word: convert it to Unix line endings (LF)"
+// +kubebuilder:validation:XValidation:rule="!has(self.script) || !self.script.matches('(^|\\n)\\ufeff')",message="expires.check.script has a byte order mark (BOM) at the beginning of a line, and an interpreter takes it for a part of a word: save it as UTF-8 without BOM"
+type ExpiresCheckSpec struct {
+	// script runs as task.script does, with the same environment and time limit: at most 65536 bytes. Exit code 0 means that the task
+	// is no longer needed on the node, and 1 that it still is. With any other exit code, a signal or a timeout, the check itself has
+	// failed (CheckError): it is repeated with the backoff of retry, does not count as a failure, and ends nothing.
+	// +optional
+	// +kubebuilder:validation:MaxLength=65536
+	Script string `json:"script,omitempty"`
+
+	// scriptFrom references a script in a ConfigMap of the same namespace.
+	// +optional
+	ScriptFrom *ScriptSource `json:"scriptFrom,omitempty"`
+
+	// interpreter is the command of the node that runs the script. If unset, the first line of the script with #! names it; without
+	// such a line it is /bin/sh. task.interpreter does not apply.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=1024
+	Interpreter []string `json:"interpreter,omitempty"`
+
+	// periodSeconds is the time after which the check runs again on a node that has not rebooted, in seconds: 60 to 31536000. The
+	// checks of the nodes are spread over the period. With 0, which is the default, it runs before the task and after reboots only.
+	//
+	// Example: 86400
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=31536000
+	// +kubebuilder:validation:XValidation:rule="self == 0 || self >= 60",message="expires.check.periodSeconds must be 0, for never, or at least 60"
+	PeriodSeconds int32 `json:"periodSeconds,omitempty"`
+}
+
 // OnFailureSpec defines what happens to a node on which all attempts have failed.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.drain) || (has(self.action) && self.action == 'Drain')",message="onFailure.drain works with onFailure.action Drain only: set action to Drain, or leave drain out"

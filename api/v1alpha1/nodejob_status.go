@@ -115,6 +115,9 @@ type NodeCounts struct {
 	// rollbackFailed is the number of failed nodes on which all attempts of the rollback have failed.
 	// +optional
 	RollbackFailed int32 `json:"rollbackFailed"`
+	// expired is the number of done nodes on which the task is no longer needed, and rolled back if it had run.
+	// +optional
+	Expired int32 `json:"expired,omitempty"`
 	// excluded is the number of selected nodes that do not match because of an untolerated taint or another operating system.
 	// +optional
 	Excluded int32 `json:"excluded"`

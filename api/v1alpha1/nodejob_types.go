@@ -63,6 +63,9 @@ type NodeJobList struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.ttlSecondsAfterFinished) || !has(self.rerun) || !has(self.rerun.periodSeconds) || self.rerun.periodSeconds == 0",message="with ttlSecondsAfterFinished the NodeJob is gone after its first run: leave it out, or rerun.periodSeconds"
 // +kubebuilder:validation:XValidation:rule="!has(self.publish) || !has(self.removeLabels) || !self.publish.exists(p, has(p.label) && p.label in self.removeLabels)",message="a label in removeLabels is published as well: remove it from one of the two"
 // +kubebuilder:validation:XValidation:rule="!has(self.task.template) || !has(self.task.template.spec) || !has(self.task.template.spec.os) || self.task.template.spec.os.name == 'linux' || (!has(self.rollback) && (!has(self.maintenance) || !has(self.maintenance.reboot) || !has(self.maintenance.reboot.policy) || self.maintenance.reboot.policy == 'Never'))",message="rollback and maintenance.reboot work on Linux nodes only: with another task.template.spec.os, leave them out"
+// +kubebuilder:validation:XValidation:rule="!has(self.expires) || has(self.rollback)",message="expires needs spec.rollback: write the script that undoes the task, or leave expires out"
+// +kubebuilder:validation:XValidation:rule="!has(self.expires) || !has(self.ttlSecondsAfterFinished)",message="with ttlSecondsAfterFinished the NodeJob is gone before it can undo its task: leave it out, or expires"
+// +kubebuilder:validation:XValidation:rule="!has(self.expires) || !has(self.startingDeadlineSeconds)",message="after startingDeadlineSeconds no rollback starts, so nothing could expire: leave it out, or expires"
 // +kubebuilder:validation:XValidation:rule="!has(self.deletionPolicy) || self.deletionPolicy != 'Rollback' || has(self.rollback)",message="deletionPolicy Rollback needs spec.rollback: write the script that undoes the task, or use Forget or Retain"
 // +kubebuilder:validation:XValidation:rule="!has(self.confirm) || has(self.rollback)",message="confirm runs the rollback on a node that does not respond any more, and there is none: write spec.rollback, the script that undoes the task, or leave confirm out"
 // +kubebuilder:validation:XValidation:rule="!has(self.confirm) || !has(self.task.template)",message="confirm needs the runner of Everynode, which a task.template does not have: use task.script or task.command, or leave confirm out"
@@ -86,7 +89,8 @@ type NodeJobSpec struct {
 	Task TaskSpec `json:"task,omitzero"`
 
 	// rollback undoes the task, in a separate pod, on each node on which all attempts have failed. With deletionPolicy Rollback, it
-	// also runs when the NodeJob is deleted, on every node on which the task has run. It is not part of the revision.
+	// also runs when the NodeJob is deleted, on every node on which the task has run, and with expires, on each node on which the task
+	// is no longer needed. It is not part of the revision.
 	//
 	// Example: {script: "sysctl -w vm.max_map_count=65530"}
 	// +optional
@@ -207,6 +211,14 @@ type NodeJobSpec struct {
 	// +optional
 	// +kubebuilder:default={}
 	Rerun RerunSpec `json:"rerun,omitzero"`
+
+	// expires defines when the task is no longer needed, on each node or on all of them, such as a mitigation that is needed until a
+	// fixed kernel runs. Then the rollback runs where the task has run, and the node is done (Expired): the task does not run there
+	// again with this revision. It requires rollback, and is not part of the revision.
+	//
+	// Example: {check: {script: "test -e /run/fixed || exit 1", periodSeconds: 86400}, at: "2027-01-31T00:00:00Z"}
+	// +optional
+	Expires *ExpiresSpec `json:"expires,omitempty"`
 
 	// deletionPolicy defines what happens to the nodes when the NodeJob is deleted. Forget, the default, removes the records from the
 	// nodes. Retain retains the records: if the NodeJob is created again with the same name, its nodes are done. Rollback runs the

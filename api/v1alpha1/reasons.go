@@ -137,7 +137,7 @@ const (
 	ReasonCheckingBefore = "CheckingBefore"
 	// ReasonAlreadyDone means that spec.task.check answered yes before the task, so the node is done without it.
 	ReasonAlreadyDone = "AlreadyDone"
-	// ReasonCheckError means that spec.task.check itself failed. It is repeated, and does not count as a failure.
+	// ReasonCheckError means that spec.task.check or spec.expires.check itself failed. It is repeated, and does not count as a failure.
 	ReasonCheckError = "CheckError"
 	// ReasonDrifted means that spec.task.check answered no on a node that is done.
 	ReasonDrifted = "Drifted"

@@ -68,7 +68,7 @@ var hardening = map[string]mutant{
 		"recording.go", " || node.On.Record.LabelRemoved {", " {",
 	},
 	"a record that the user removes at the last moment is written again": {
-		"recording.go", "a.DropLabel || rec.buildsOn(&r) {", "a.DropLabel {",
+		"recording.go", "a.DropLabel || rec.buildsOn(r) {", "a.DropLabel {",
 	},
 	"failures from before a record was removed count": {
 		"attempt.go",

@@ -50,11 +50,65 @@ func TestEachMistakeInThePlannerIsFound(t *testing.T) {
 			"a pod that was not asked answers for its task",
 			"a rollback starts beside a check",
 			"a check takes a slot",
+			"a task starts although its check of spec.expires has not answered",
+			"a check of spec.expires that fails itself ends the task",
+			"a yes of an earlier boot counts",
+			"an answer about another revision counts",
+			"a node is Expired before its rollback",
+			"what an earlier revision did is forgotten when the task expires",
+			"a node is not asked after a reboot",
+			"a node is not asked each period",
+			"an Expired node stays Expired after a no",
+			"a node reruns the task after its yes",
+			"the record of a run forgets the answer",
+			"spec.expires.at is ignored",
+			"the rollback of a success does not end it",
 		},
 	}.test(t)
 }
 
 var mutants = map[string]mutant{
+	"a task starts although its check of spec.expires has not answered": {
+		"expires.go", "\tif needed {\n\t\treturn false\n\t}\n\tif b", "\tif needed || true {\n\t\treturn false\n\t}\n\tif b",
+	},
+	"a check of spec.expires that fails itself ends the task": {
+		"expires.go",
+		"Answer: e.answer, Checks",
+		"Answer: map[bool]record.Answer{true: record.AnswerYes}[e.answer != record.AnswerNo], Checks",
+	},
+	"a yes of an earlier boot counts": {
+		"expires.go", "if differ(task.BootID(pod.Machine), node.BootID) {", "if false {",
+	},
+	"an answer about another revision counts": {
+		"attempt.go", "pod.Runs == task.CheckExpires && pod.Revision != a.in.Revision", "false",
+	},
+	"a node is Expired before its rollback": {
+		"expires.go", "return rec == nil || as.replaced(node) || rec.NeverStarted ||", "return true ||",
+	},
+	"what an earlier revision did is forgotten when the task expires": {
+		"expires.go", "(r.NeverStarted || rolledBack) &&", "(true || rolledBack) &&",
+	},
+	"a node is not asked after a reboot": {
+		"expires.go", "case differ(e.BootID, node.BootID):", "case false:",
+	},
+	"a node is not asked each period": {
+		"expires.go", "due.IsZero() || j.in.Now.Before(due)", "true",
+	},
+	"an Expired node stays Expired after a no": {
+		"expires.go", "r.Outcome == record.Expired && answer.Answer", "false && answer.Answer",
+	},
+	"a node reruns the task after its yes": {
+		"expires.go", "if !as.isOver(w.node) || known.done", "if !as.isOver(w.node) || !known.done || known.done",
+	},
+	"the record of a run forgets the answer": {
+		"attempt.go", "prev.RemovedLabels, a.expiryOf(node, pod.Revision)", "prev.RemovedLabels, nil",
+	},
+	"spec.expires.at is ignored": {
+		"expires.go", "e.At != nil && !j.in.Now.Before(e.At.Time)", "false",
+	},
+	"the rollback of a success does not end it": {
+		"expires.go", "(j.isOver(node) || node.On.Record.Outcome == record.Succeeded)", "false",
+	},
 	"an outcome is recorded only when the pod has ended": {
 		"attempt.go", "case pod.ended() || pod.Concluded:", "case pod.ended():",
 	},
@@ -148,7 +202,7 @@ var mutants = map[string]mutant{
 		"attempt.go", " || (pod.Recorded && !pod.Finalized && a.in.Job.Spec.RetainPodsSeconds > 0)", "",
 	},
 	"a retained pod blocks the next one": {
-		"retainpods.go", "if !w.start.ready() || len(w.retained) == 0 {", "if true {",
+		"retainpods.go", "if !w.start.ready() || len(w.retained) == 0 ||", "if true ||",
 	},
 	"a pod is retained forever": {
 		"retainpods.go", "onRecord(pod, w.node) && as.in.Now.Before(until)", "onRecord(pod, w.node) && !until.IsZero()",
@@ -243,7 +297,7 @@ var mutants = map[string]mutant{
 	},
 	"the answer of another revision or of an earlier run counts": {
 		"checkbefore.go",
-		"rec.CheckBefore == \"\" && rec.Outcome != record.Succeeded && !j.void(rec)",
+		"rec.CheckBefore == \"\" && !rec.IsIdle() && !j.void(rec)",
 		"rec.CheckBefore == \"\" && !j.void(rec)",
 	},
 	"a run on another machine is continued without a check": {
@@ -314,7 +368,7 @@ var mutants = map[string]mutant{
 		"runsalone.go", "\t\treturn !b.blocks()\n", "\t\treturn !b.blocks() || true\n",
 	},
 	"nodes wait for a retried node that has failed": {
-		"recording.go", "!a.Final && rec.staysAlone(node, &r)", "rec.staysAlone(node, &r)",
+		"recording.go", "!a.Final && rec.staysAlone(node, r)", "rec.staysAlone(node, r)",
 	},
 	"a requested retry of one node is ignored": {
 		"rerun.go", "rec.RetryRequested || (", "(",

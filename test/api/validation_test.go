@@ -159,6 +159,19 @@ func TestTheAPIRejectsWhatCannotWork(t *testing.T) {
 		"an unknown action for failed nodes":            {spec: `{task: {script: "true"}, onFailure: {action: Reboot}}`, wantMessage: `supported values: "None", "Cordon", "Drain"`},
 		"a name that does not fit into a node's label":  {name: strings.Repeat("n", 64), spec: `task: {script: "true"}`, wantMessage: "at most 63 characters"},
 
+		"an expiry without a rollback":             {spec: `{task: {script: "true"}, expires: {at: "2027-01-31T00:00:00Z"}}`, wantMessage: "expires needs spec.rollback: write the script that undoes the task, or leave expires out"},
+		"an expiry of nothing":                     {spec: `{task: {script: "true"}, rollback: {script: "true"}, expires: {}}`, wantMessage: "set expires.check, expires.at, or both"},
+		"an expiry at no time":                     {spec: `{task: {script: "true"}, rollback: {script: "true"}, expires: {at: tomorrow}}`, wantMessage: "must be of type date-time"},
+		"an expiry of a NodeJob that is deleted":   {spec: `{task: {script: "true"}, rollback: {script: "true"}, ttlSecondsAfterFinished: 9, expires: {check: {script: "true"}}}`, wantMessage: "with ttlSecondsAfterFinished the NodeJob is gone before it can undo its task: leave it out, or expires"},
+		"an expiry after a deadline":               {spec: `{task: {script: "true"}, rollback: {script: "true"}, startingDeadlineSeconds: 9, expires: {check: {script: "true"}}}`, wantMessage: "after startingDeadlineSeconds no rollback starts, so nothing could expire: leave it out, or expires"},
+		"an expiry check with nothing":             {spec: `{task: {script: "true"}, rollback: {script: "true"}, expires: {check: {}}}`, wantMessage: "set exactly one of expires.check.script and expires.check.scriptFrom"},
+		"an expiry check with both":                {spec: `{task: {script: "true"}, rollback: {script: "true"}, expires: {check: {script: "true", scriptFrom: {configMapKeyRef: {name: a, key: b}}}}}`, wantMessage: "set exactly one of expires.check.script and expires.check.scriptFrom"},
+		"an empty expiry check":                    {spec: `{task: {script: "true"}, rollback: {script: "true"}, expires: {check: {script: " "}}}`, wantMessage: "expires.check.script is empty, and would say that the task is no longer needed"},
+		"an expiry check with Windows line ends":   {spec: `{task: {script: "true"}, rollback: {script: "true"}, expires: {check: {script: "true\r\n"}}}`, wantMessage: "expires.check.script has Windows line endings (CRLF)"},
+		"an expiry check with a byte order mark":   {spec: `{task: {script: "true"}, rollback: {script: "true"}, expires: {check: {script: "\ufefftrue"}}}`, wantMessage: "expires.check.script has a byte order mark (BOM)"},
+		"an expiry check that runs without a rest": {spec: `{task: {script: "true"}, rollback: {script: "true"}, expires: {check: {script: "true", periodSeconds: 59}}}`, wantMessage: "expires.check.periodSeconds must be 0, for never, or at least 60"},
+		"an expiry check with no interpreter":      {spec: `{task: {script: "true"}, rollback: {script: "true"}, expires: {check: {script: "true", interpreter: []}}}`, wantMessage: "should have at least 1 items"},
+
 		"a rollback on Windows": {spec: `{task: {template: {spec: {os: {name: windows}, containers: [{name: a, image: b}]}}}, rollback: {script: "true"}}`, wantMessage: "rollback and maintenance.reboot work on Linux nodes only: with another task.template.spec.os, leave them out"},
 		"a reboot of Windows":   {spec: `{task: {template: {spec: {os: {name: windows}, containers: [{name: a, image: b}]}}}, maintenance: {reboot: {policy: Always}}}`, wantMessage: "work on Linux nodes only"},
 

@@ -292,6 +292,33 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: reason
       type:
         scalar: string
+- name: com.github.everynode.everynode.api.v1alpha1.ExpiresCheckSpec
+  map:
+    fields:
+    - name: interpreter
+      type:
+        list:
+          elementType:
+            scalar: string
+          elementRelationship: atomic
+    - name: periodSeconds
+      type:
+        scalar: numeric
+    - name: script
+      type:
+        scalar: string
+    - name: scriptFrom
+      type:
+        namedType: com.github.everynode.everynode.api.v1alpha1.ScriptSource
+- name: com.github.everynode.everynode.api.v1alpha1.ExpiresSpec
+  map:
+    fields:
+    - name: at
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+    - name: check
+      type:
+        namedType: com.github.everynode.everynode.api.v1alpha1.ExpiresCheckSpec
 - name: com.github.everynode.everynode.api.v1alpha1.FailureAction
   scalar: string
 - name: com.github.everynode.everynode.api.v1alpha1.FileItem
@@ -496,6 +523,9 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         scalar: numeric
     - name: excluded
+      type:
+        scalar: numeric
+    - name: expired
       type:
         scalar: numeric
     - name: failed
@@ -910,6 +940,9 @@ var schemaYAML = typed.YAMLObject(`types:
           elementType:
             scalar: string
           elementRelationship: associative
+    - name: expires
+      type:
+        namedType: com.github.everynode.everynode.api.v1alpha1.ExpiresSpec
     - name: gate
       type:
         namedType: com.github.everynode.everynode.api.v1alpha1.GateSpec

@@ -69,7 +69,7 @@ func contentsHash(job *v1alpha1.NodeJob, source task.Source) string {
 	if len(observe.ConfigMapNames(job)) == 0 {
 		return ""
 	}
-	return task.ShortHash(fmt.Sprintf("%q %q %q %q", source.Script, source.Check, source.Rollback, source.Files))
+	return task.ShortHash(fmt.Sprintf("%q %q %q %q %q", source.Script, source.Check, source.Rollback, source.Expires, source.Files))
 }
 
 // undecided returns the result of a pass that ended before its plan.

@@ -33,21 +33,27 @@ type announcer struct{ *shell }
 // recorded sends an event after the end of an attempt is recorded. A success has no event, because the label shows it.
 func (r announcer) recorded(seen observation, a plan.Record) {
 	r.Metrics.archived(a)
-	if a.Pod.Runs == task.Rollback {
+	switch { // a run that a time limit ends has no pod
+	case a.Pod.Runs == task.Rollback:
 		r.rolledBack(seen, a)
-		return
-	}
-	if a.Pod.Runs.AsksDone() {
+	case a.Pod.Runs == task.CheckExpires:
+		r.checkedExpiry(seen, a)
+	case a.Pod.Runs.AsksDone():
 		r.answered(seen, a)
-		return
+	default:
+		r.ended(seen, a)
 	}
+}
+
+// ended sends an event after the end of an attempt of the task is recorded.
+func (r announcer) ended(seen observation, a plan.Record) {
 	rec := a.Record
 	if rec.Outcome == record.Rebooting {
 		return // nothing has ended yet
 	}
 	r.Metrics.attempt(phaseOf(rec), rec.Outcome)
 	switch rec.Outcome {
-	case record.Needed: // the run continues
+	case record.Needed, record.Expired: // the run continues, or has no attempt
 	case record.Succeeded:
 		if rec.CheckBefore == record.AnswerNo { // in an audit
 			r.drifted(seen, a)
@@ -90,7 +96,7 @@ func (r announcer) rolledBack(seen observation, a plan.Record) {
 	case record.Disrupted:
 		r.event(seen.job, loop.Node(a.Node, a.UID), corev1.EventTypeNormal, v1alpha1.ReasonDisrupted, actionRollback,
 			fmt.Sprintf("node %s: attempt %d of the rollback was disrupted and does not count%s", a.Node, a.Pod.Attempt, after(rb.Message)))
-	case record.Rebooting, record.Needed: // no rollback reboots, or is checked before
+	case record.Rebooting, record.Needed, record.Expired: // no rollback reboots, or is checked before
 	case record.Failed:
 		reason, next := v1alpha1.ReasonAttemptFailed, "retried"
 		if a.Final {
@@ -129,6 +135,24 @@ func (r announcer) drifted(seen observation, a plan.Record) {
 		"the node has drifted: task.check answers no"+after(said(a.Record.Compliance().Message)))
 }
 
+// checkedExpiry sends an event after the answer of spec.expires.check is recorded. That the task is still needed has none.
+func (r announcer) checkedExpiry(seen observation, a plan.Record) {
+	e := a.Record.Expiry
+	switch e.Answer {
+	case record.AnswerYes:
+		r.Metrics.attempt(task.CheckExpires, record.Expired)
+		r.tell(seen.job, a.Node, a.UID, corev1.EventTypeNormal, v1alpha1.ReasonExpired, actionAttempt, "the task is no longer needed (spec.expires.check)")
+	case record.AnswerNo:
+		r.Metrics.attempt(task.CheckExpires, record.Needed)
+	case record.AnswerError, record.AnswerNone:
+		r.Metrics.attempt(task.CheckExpires, record.Disrupted)
+	}
+	if e.Answer == record.AnswerError {
+		r.tell(seen.job, a.Node, a.UID, corev1.EventTypeWarning, v1alpha1.ReasonCheckError, actionAttempt,
+			fmt.Sprintf("spec.expires.check itself failed (%s), it is repeated and ends nothing%s", why(v1alpha1.ReasonCheckError, e.ExitCode), after(said(e.Message))))
+	}
+}
+
 // phaseOf is what has run in an attempt, for metrics: a check that decided that the task does not run, or not yet, is not the task.
 func phaseOf(rec *record.Record) task.Phase {
 	if rec.CheckBefore != "" {
@@ -158,7 +182,7 @@ func said(message string) string { return outcome.Clean(message, 512) }
 
 // quiet are the marks of a normal run. Like a success, they have no events.
 var quiet = []string{v1alpha1.ReasonPreparing, v1alpha1.ReasonSettling, v1alpha1.ReasonGateClosed, v1alpha1.ReasonGateOpened, v1alpha1.ReasonPublished,
-	v1alpha1.ReasonAssumedDone}
+	v1alpha1.ReasonAssumedDone, v1alpha1.ReasonExpired}
 
 // nodePatched sends an event about a write to a failed node.
 func (r announcer) nodePatched(job *v1alpha1.NodeJob, a plan.PatchNode) {

@@ -100,7 +100,7 @@ func (r *records) share(node string, seen *decodedRecords, rec *record.Record) {
 			*pair.shared = *pair.is
 		}
 	}
-	for _, outcome := range []record.Outcome{record.Succeeded, record.Failed, record.Disrupted, record.Rebooting, record.Needed} {
+	for _, outcome := range []record.Outcome{record.Succeeded, record.Failed, record.Disrupted, record.Rebooting, record.Needed, record.Expired} {
 		if rec.Outcome == outcome {
 			rec.Outcome = outcome
 		}

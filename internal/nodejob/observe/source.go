@@ -43,7 +43,7 @@ func ScriptIn(configMap *corev1.ConfigMap, key string) (string, bool, error) {
 // of the rollback counts from the start, so that nothing is done that cannot be rolled back.
 func Source(job *v1alpha1.NodeJob, fetch Fetch) (task.Source, *task.Obstacle, error) {
 	var src task.Source
-	into := map[string]*string{fieldTask: &src.Script, fieldCheck: &src.Check, fieldRollback: &src.Rollback}
+	into := map[string]*string{fieldTask: &src.Script, fieldCheck: &src.Check, fieldRollback: &src.Rollback, fieldExpires: &src.Expires}
 	for _, s := range scriptsOf(job) {
 		if !s.needed(job) {
 			continue
@@ -117,6 +117,7 @@ const (
 	fieldTask     = "task"
 	fieldCheck    = "task.check"
 	fieldRollback = "rollback"
+	fieldExpires  = "expires.check"
 )
 
 // scriptSpec is a field that contains a script, or references one.
@@ -134,6 +135,9 @@ func scriptsOf(job *v1alpha1.NodeJob) []scriptSpec {
 	}
 	if spec.Rollback != nil {
 		scripts = append(scripts, scriptSpec{fieldRollback, spec.Rollback.Script, spec.Rollback.ScriptFrom})
+	}
+	if task.ChecksExpiry(job) {
+		scripts = append(scripts, scriptSpec{fieldExpires, spec.Expires.Check.Script, spec.Expires.Check.ScriptFrom})
 	}
 	return scripts
 }

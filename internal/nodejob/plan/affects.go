@@ -96,7 +96,7 @@ func (c NodeChange) isIgnoredBy(job *v1alpha1.NodeJob, now time.Time) bool {
 	switch {
 	case !mayMatch(job, c.after):
 		return !Disrupts(job) || !isControlPlane(c.after)
-	case c.before == nil, c.replaced, c.rebooted && dependsOnBoot(&job.Spec):
+	case c.before == nil, c.replaced, c.rebooted && dependsOnBoot(&job.Spec), job.Spec.Expires != nil: // its check, or a rollback, may be due
 		return false
 	}
 	return isAtRest(&job.Status) && isSettled(job, c.after, now)

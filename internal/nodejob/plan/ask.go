@@ -52,11 +52,8 @@ func (j *job) isAsked(node *Node) bool {
 	return node.On.HasLabelOfSuccess() && !j.replaced(node) && j.in.Job.DeletionTimestamp.IsZero()
 }
 
-// awaitsAnswer reports whether the answer of a pod that only asks a question still matters.
+// awaitsAnswer reports whether the answer of a pod that asks a node that is done still matters.
 func (a *attemptReader) awaitsAnswer(pod *Pod, node *Node) bool {
-	if pod.Runs == task.CheckBefore {
-		return a.in.Job.DeletionTimestamp.IsZero()
-	}
 	return pod.Revision == a.in.Revision && a.isAsked(node) &&
 		slices.ContainsFunc(a.questions(), func(q question) bool { return q.phase == pod.Runs })
 }
@@ -112,7 +109,7 @@ func (as *assessor) assessQuestions(w *nodePlan) {
 // mayAsk reports whether a node is asked questions: it is done, or waits for its turn to run the task because it has drifted.
 func (as *assessor) mayAsk(w *nodePlan) bool {
 	waits := w.State == Waiting && w.drifted && !as.isPrepared(w.node) && !as.in.Budgets[w.node.UID].Claimed
-	return (w.State == Done || waits) && !w.slot && !w.checking && !w.written && as.isAsked(w.node) &&
+	return (w.State == Done || waits) && !w.slot && !w.checking && !w.written && !w.expiring && !w.start.ready() && as.isAsked(w.node) &&
 		as.untolerated(w.node, as.tolerations) == nil
 }
 

@@ -47,14 +47,7 @@ func (j *job) readAssumeDone() labels.Selector {
 // done. Nothing is written while the NodeJob is suspended, so that a user can check the plan before.
 func (as *assessor) assumeDone(w *nodePlan) {
 	b := block{reason: v1alpha1.ReasonAssumedDone, message: "it matches spec.nodes.assumeDone, and counts as done without a run"}
-	if s := suspended(as.job, startRequest{}); s.blocks() {
-		b.cause, b.message = s.cause, b.message+" when the NodeJob is resumed"
-	}
-	if p := nodeHasProblem(as.job, startRequest{node: w.node}); p.blocks() && !b.blocks() {
-		b = p
-	}
-	w.waitFor(b)
-	if b.blocks() || as.in.Revision == "" || w.node.Deleting {
+	if !as.mayMarkDone(w, b) {
 		return
 	}
 	mark := as.cordons.markOf(w.node, v1alpha1.ReasonAssumedDone, "it matches spec.nodes.assumeDone")
@@ -67,4 +60,16 @@ func (as *assessor) assumeDone(w *nodePlan) {
 	}
 	as.recorder.completes(w.node, &Pod{}, &mark.Change)
 	as.mark(w, mark)
+}
+
+// mayMarkDone makes the node wait for the write that makes it done without a run, and reports whether that may be planned now.
+func (as *assessor) mayMarkDone(w *nodePlan, b block) bool {
+	if s := suspended(as.job, startRequest{}); s.blocks() {
+		b.cause, b.message = s.cause, b.message+" when the NodeJob is resumed"
+	}
+	if p := nodeHasProblem(as.job, startRequest{node: w.node}); p.blocks() && !b.blocks() {
+		b = p
+	}
+	w.waitFor(b)
+	return !b.blocks() && as.in.Revision != "" && !w.node.Deleting
 }

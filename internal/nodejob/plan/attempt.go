@@ -76,7 +76,7 @@ func (a *attemptReader) assessPod(pod *Pod, node *Node) podAssessment {
 		return podAssessment{disposition: podRecorded}
 	case pod.Runs == task.Reboot:
 		return a.assessRebootPod(pod, node)
-	case pod.Runs == task.Check && !belongsToRun(pod, node), pod.Runs.Asks() && !a.awaitsAnswer(pod, node):
+	case a.isObsolete(pod, node):
 		return podAssessment{disposition: podOrphaned}
 	case !sameMachine(a.in.Job, pod, node):
 		return podAssessment{disposition: podOrphaned}
@@ -90,6 +90,23 @@ func (a *attemptReader) assessPod(pod *Pod, node *Node) podAssessment {
 		return podAssessment{disposition: podRuns, until: deadline, checkAt: checkAt, message: message}
 	}
 	return a.assessOverduePod(pod, node, deadline)
+}
+
+// isObsolete reports whether the outcome of a check does not matter any more: its run has ended, or the NodeJob is being deleted, or the
+// question was about another revision.
+func (a *attemptReader) isObsolete(pod *Pod, node *Node) bool {
+	switch pod.Runs {
+	case task.Check:
+		return !belongsToRun(pod, node)
+	case task.CheckBefore:
+		return !a.in.Job.DeletionTimestamp.IsZero()
+	case task.CheckExpires:
+		return !a.in.Job.DeletionTimestamp.IsZero() || pod.Revision != a.in.Revision
+	case task.CheckDrift:
+		return !a.awaitsAnswer(pod, node)
+	case task.Task, task.Rollback, task.Reboot:
+	}
+	return false
 }
 
 // onRecord reports whether the outcome of the pod is recorded on its node.
@@ -246,8 +263,12 @@ var runtimeReasons = []string{"OOMKilled", "StartError", "ContainerCannotRun"}
 // ended creates the record of an end.
 func (a *attemptReader) ended(pod *Pod, node *Node, e end) podAssessment {
 	e = ofCheck(pod, e)
-	if pod.Runs.AsksDone() {
+	switch {
+	case pod.Runs.AsksDone():
 		return a.answeredWhenDone(pod, node, e)
+	case pod.Runs == task.CheckExpires:
+		r := a.expiryAnswered(pod, node, e)
+		return podAssessment{disposition: podEnded, record: &r, message: e.message}
 	}
 	r := a.recordOf(pod, node, e)
 	switch pod.Runs {
@@ -259,7 +280,7 @@ func (a *attemptReader) ended(pod *Pod, node *Node, e end) podAssessment {
 	case task.Check:
 		r = a.checked(pod, node, r)
 	case task.Reboot: // see assessRebootPod
-	case task.CheckBefore, task.CheckDrift: // below, and above
+	case task.CheckBefore, task.CheckDrift, task.CheckExpires: // below, and above
 	case task.Task:
 		if e.outcome == record.Succeeded && a.reboots(pod) {
 			r = a.rebooting(pod, node, r)
@@ -291,7 +312,7 @@ func (a *attemptReader) recordOf(pod *Pod, node *Node, e end) record.Record {
 	}
 	prev := node.On.Record
 	if prev != nil {
-		r.RemovedLabels = prev.RemovedLabels
+		r.RemovedLabels, r.Expiry = prev.RemovedLabels, a.expiryOf(node, pod.Revision)
 		r.Cordoned = prev.Cordoned && a.cordonedForUs(node) // until it succeeds
 	}
 	known := &Exit{}
@@ -343,11 +364,11 @@ func (a *attemptReader) countDisruption(r *record.Record, pod *Pod, node *Node, 
 // failuresBefore is the number of failures that count before the attempt of a pod. It is lower than when the attempt
 // started if the record was removed from the node since then: attempts are then counted from the beginning.
 func (a *attemptReader) failuresBefore(pod *Pod, node *Node) int32 {
-	if pod.Runs != task.Task && pod.Runs != task.CheckBefore {
+	if pod.Runs != task.Task && !pod.Runs.Asks() {
 		return pod.Attempt - 1
 	}
 	rec := node.On.Record
-	if rec == nil || rec.Revision != pod.Revision || rec.Retry != pod.Retry || rec.RetryRequested || a.replaced(node) || rec.Outcome == record.Succeeded {
+	if rec == nil || rec.Revision != pod.Revision || rec.Retry != pod.Retry || rec.RetryRequested || a.replaced(node) || rec.Outcome == record.Succeeded || rec.Outcome == record.Expired {
 		return 0
 	}
 	return min(pod.Attempt-1, rec.Attempts)

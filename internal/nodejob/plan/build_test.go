@@ -90,6 +90,8 @@ func recorded(o record.Outcome, changes ...func(*record.Record)) func(*Node) {
 			r.Reboot = &record.Reboot{StartedAt: ago(60), FromBootID: node.Name + "-boot-before"}
 		case record.Needed:
 			r.CheckBefore = record.AnswerNo
+		case record.Expired:
+			r.Reason = v1alpha1.ReasonExpired
 		}
 		for _, change := range changes {
 			change(&r)

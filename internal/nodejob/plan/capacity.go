@@ -53,7 +53,7 @@ func (p *planner) startWithinLimit() {
 	p.capacity.count()
 	for _, next := range p.capacity.candidates() {
 		w := &p.nodes[next.index]
-		if w.start.phase == task.CheckBefore {
+		if w.start.phase.Asks() {
 			p.checkFirst(w)
 			continue
 		}
@@ -208,7 +208,7 @@ func (p *planner) attemptOn(w *nodePlan) task.Attempt {
 	}
 	rec := w.node.On.Record
 	a := p.attempt(w.node, w.start, rec.Revision)
-	a.Undoes, a.Deleting = rec, !p.in.Job.DeletionTimestamp.IsZero()
+	a.Undoes, a.Deleting, a.Expiring = rec, !p.in.Job.DeletionTimestamp.IsZero(), w.expiring
 	return a
 }
 
@@ -221,7 +221,7 @@ func (p *planner) begin(w *nodePlan) {
 	a.Gates = p.gate.gateKeys(w.node)
 	p.do(Start{Attempt: a})
 	if w.start.phase == task.Rollback {
-		w.fail(v1alpha1.ReasonRollingBack, "", w.Until)
+		w.rollBack("", w.Until)
 		return
 	}
 	p.rollout.noteStart(w)

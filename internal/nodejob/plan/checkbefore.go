@@ -42,7 +42,7 @@ func (j *job) mustCheckFirst(node *Node, known recordState) bool {
 // hasRunInRun reports whether an attempt of the task is on record for a run that has not ended.
 func (j *job) hasRunInRun(node *Node) bool {
 	rec := node.On.Record
-	return rec != nil && !j.replaced(node) && rec.Revision == j.in.Revision && rec.CheckBefore == "" && rec.Outcome != record.Succeeded && !j.void(rec)
+	return rec != nil && !j.replaced(node) && rec.Revision == j.in.Revision && rec.CheckBefore == "" && !rec.IsIdle() && !j.void(rec)
 }
 
 // answer is how the check before the task ended, if it decides that the task does not run, or not in this pod; false otherwise.
@@ -113,7 +113,7 @@ func (a *attemptReader) answered(pod *Pod, node *Node, r record.Record, answer r
 // noteCheckBefore notes what is known about a node on which a pod only asks a question. It has no slot.
 func (w *nodePlan) noteCheckBefore(pod *Pod, v podAssessment) {
 	w.checking, w.Until = true, v.until
-	w.checkMessage = v.message
+	w.checkMessage = firstOf(v.message, checkingMessage(pod.Runs))
 	if v.disposition == podRuns && v.message != "" && pod.Started.IsZero() {
 		w.findings().notStarted, w.findings().silent = v.message, pod.Silent
 	}
@@ -126,6 +126,14 @@ func (j *job) checkBlock(message string, until time.Time) block {
 		b.reason, b.message = v1alpha1.ReasonChecking, firstOf(message, "task.check runs")
 	}
 	return b
+}
+
+// checkingMessage says which check of a phase runs.
+func checkingMessage(phase task.Phase) string {
+	if phase == task.CheckExpires {
+		return "spec.expires.check runs"
+	}
+	return "task.check runs before the task"
 }
 
 // checkFirst starts the check of a node, unless too many run, or one start must show whether an obstacle still exists.
@@ -145,7 +153,7 @@ func (p *planner) checkFirst(w *nodePlan) {
 	a := p.attemptOn(w)
 	a.Gates = p.gate.gateKeys(w.node)
 	p.do(Start{Attempt: a})
-	w.postpone(p.checkBlock("", time.Time{}))
+	w.postpone(p.checkBlock(checkingMessage(phase), time.Time{}))
 	w.checking = true
 }
 

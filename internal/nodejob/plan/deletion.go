@@ -199,6 +199,12 @@ func (as *assessor) noteFailureOnDeletion(w *nodePlan) {
 	if len(w.findings().failures) > 0 {
 		return // an attempt runs, and has noted the failure
 	}
+	as.addRollbackFailure(w)
+}
+
+// addRollbackFailure adds that the last attempt of the rollback failed on a node.
+func (as *assessor) addRollbackFailure(w *nodePlan) {
+	rec := w.node.On.Record
 	f := as.cordons.failureOf(w.node, w.State != Failed)
 	if rec.Outcome == record.Succeeded { // only the rollback has failed
 		rb := rec.Rollback

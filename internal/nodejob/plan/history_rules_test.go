@@ -194,6 +194,8 @@ func (h *history) checkStart(a task.Attempt) {
 		h.checkAsked(&node, a.Revision, "started")
 		h.beginsRun(key)
 		h.checkRun(&node, a, key)
+	case task.CheckExpires:
+		h.break_("expires", "%s is asked whether the task is still needed, and the NodeJob has no spec.expires", node.Name)
 	case task.CheckBefore:
 		if h.succeeded[key] && !h.mayRunAgain(&node, key) {
 			h.break_("exactly once", "%s is checked before %s after a success", node.Name, a.Revision)

@@ -139,7 +139,7 @@ func (a *attemptReader) notDrained(w *nodePlan, since time.Time, message string)
 	if prev == nil {
 		return r
 	}
-	r.RemovedLabels, r.Rerun = prev.RemovedLabels, a.isRerun(w.node, a.in.Revision)
+	r.RemovedLabels, r.Rerun, r.Expiry = prev.RemovedLabels, a.isRerun(w.node, a.in.Revision), a.expiryOf(w.node, a.in.Revision)
 	if a.replaced(w.node) || prev.Outcome == record.Succeeded {
 		return r
 	}

@@ -42,6 +42,8 @@ type nodePlan struct {
 	// does not start.
 	checking     bool
 	checkMessage string
+	// expiring is true if the task is no longer needed on the node, and is being rolled back.
+	expiring bool
 	// preparing is true while the node has its slot, and is cordoned or drained before the task.
 	preparing bool
 	// terminating is true while a pod of Everynode on the node is terminating and needs no record, or is that of an
@@ -103,6 +105,8 @@ type findings struct {
 	// askError and askErrorStalls are the same for the check of a node that is done.
 	askError       string
 	askErrorStalls bool
+	// expiryError says how spec.expires.check itself failed; "" if it did not.
+	expiryError string
 	// silent is true if its pod does not start because its kubelet is silent.
 	silent bool
 }
@@ -201,6 +205,11 @@ func (w *nodePlan) run(reason, message string, until time.Time) {
 // done gives the node the state of a node that is done. due is when it reruns the task; zero if it does not.
 func (w *nodePlan) done(due time.Time) { w.set(Done, v1alpha1.ReasonDone, "", due) }
 
+// expire gives the node the state of a node that is done because the task is no longer needed there.
+func (w *nodePlan) expire() {
+	w.set(Done, v1alpha1.ReasonExpired, "the task is no longer needed on it (spec.expires)", time.Time{})
+}
+
 // fail gives the node the state of a node on which the task has failed. The task is not retried there automatically, unless
 // the reason says so; a rollback may run. until is when the state may change.
 func (w *nodePlan) fail(reason, message string, until time.Time) {
@@ -230,12 +239,14 @@ func (w *nodePlan) isExcludedThoughSelected() bool {
 	return w.State == Excluded && (w.Reason == v1alpha1.ReasonUntoleratedTaint || w.Reason == v1alpha1.ReasonUnsupportedOS)
 }
 
-// postpone makes a node that is ready to start wait for other nodes. A rollback retains the state of its node.
+// postpone makes a node that is ready to start wait for other nodes. A rollback retains the state of its node, and so does the check
+// of spec.expires on a node that is done or has failed.
 func (w *nodePlan) postpone(b block) {
-	if w.start.phase != task.Rollback {
-		w.waitFor(b)
-	} else {
+	switch {
+	case w.start.phase == task.Rollback:
 		w.explain(b.reason, b.message)
+	case w.start.phase != task.CheckExpires || w.State == Waiting:
+		w.waitFor(b)
 	}
 	w.start = start{}
 }

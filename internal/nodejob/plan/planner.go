@@ -130,7 +130,7 @@ func (as *assessor) notePod(w *nodePlan, pod *Pod, v podAssessment) {
 		as.noteRollback(w, v)
 	case task.Reboot:
 		as.noteRunning(w, pod, v, v1alpha1.ReasonRebooting, firstOf(v.message, "the task has succeeded, and the node reboots"))
-	case task.CheckBefore, task.CheckDrift:
+	case task.CheckBefore, task.CheckDrift, task.CheckExpires:
 		w.noteCheckBefore(pod, v)
 	case task.Check:
 		as.noteRunning(w, pod, v, v1alpha1.ReasonChecking, v.message)
@@ -209,12 +209,17 @@ func (as *assessor) assessIdleNode(terminating bool, known recordState, w *nodeP
 		w.exclude(reason, message)
 		return
 	}
+	if as.assessExpiry(terminating, known, w) {
+		return
+	}
 	switch {
 	case known.done:
 		w.done(known.due)
+		as.checkExpiry(terminating, w)
 		return
 	case known.failures > as.retryLimit():
 		as.assessFailedNode(terminating, w)
+		as.checkExpiry(terminating, w)
 		return
 	case known.failures > 0 && node.unreachable():
 		// The task may have made the node unreachable. The node counts as failed until it responds.
@@ -227,6 +232,11 @@ func (as *assessor) assessIdleNode(terminating bool, known recordState, w *nodeP
 		w.exclude(v1alpha1.ReasonUntoleratedTaint, "it has the taint "+taint.ToString())
 		return
 	}
+	as.assessUndone(terminating, known, w)
+}
+
+// assessUndone sets the state of a node on which the task is to run.
+func (as *assessor) assessUndone(terminating bool, known recordState, w *nodePlan) {
 	if !known.notBefore.IsZero() && known.rerunReason == "" {
 		as.noteRetry(w)
 	}
@@ -234,7 +244,7 @@ func (as *assessor) assessIdleNode(terminating bool, known recordState, w *nodeP
 		w.waitFor(as.checkBlock(w.checkMessage, w.Until))
 		return
 	}
-	if as.isAssumedDone(node) {
+	if as.isAssumedDone(w.node) {
 		as.assumeDone(w)
 		return
 	}
@@ -249,6 +259,9 @@ func (as *assessor) assessStart(terminating bool, known recordState, w *nodePlan
 	}
 	if b := as.startBlock(startRequest{phase, node, terminating, known.notBefore, known.rerunReason}); b.blocks() {
 		w.waitFor(b)
+		return
+	}
+	if as.checkExpiryFirst(terminating, known, w) {
 		return
 	}
 	if as.mustCheckFirst(node, known) {

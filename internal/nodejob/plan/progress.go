@@ -58,7 +58,7 @@ func (as *assessor) waitingSince(w *nodePlan, known recordState) (time.Time, str
 	}
 	rec := w.node.On.Record
 	switch {
-	case !known.ranRevision || as.void(rec) || rec.CheckBefore != "": // a check never fails a node
+	case !known.ranRevision || as.void(rec) || rec.CheckBefore != "", rec.Outcome == record.Needed: // a check never fails a node
 	case rec.Outcome == record.Disrupted:
 		return as.past(rec.DisruptedSince), fmt.Sprintf("%d attempts in a row were disrupted, the last since %s", rec.Disruptions, lastLine(rec.Message))
 	case w.cannotRun() && as.rollout.stableAt.IsZero():

@@ -145,7 +145,7 @@ func (a *attemptReader) checked(pod *Pod, node *Node, e record.Record) record.Re
 	switch e.Outcome {
 	case record.Succeeded:
 		return a.completed(r, firstOf(task.BootID(pod.Machine), node.BootID), e.Message)
-	case record.Disrupted, record.Rebooting, record.Needed:
+	case record.Disrupted, record.Rebooting, record.Needed, record.Expired:
 		r.Disruptions++
 	case record.Failed:
 		r.Outcome, r.Reason, r.Message, r.ExitCode, r.Reboot = record.Failed, e.Reason, e.Message, e.ExitCode, nil

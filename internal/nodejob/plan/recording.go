@@ -31,26 +31,36 @@ func (rec *recorder) recordAction(node *Node, pod *Pod, r record.Record) Record 
 		return a
 	}
 	a.Quarantine = node.On.Record != nil && node.On.Record.Cordoned
+	if pod.Runs == task.CheckExpires {
+		rec.finishExpiryCheck(&a, node)
+		return a
+	}
 	r.Earlier = record.EarlierThan(node.On.Record, &r, pod.Runs == task.Rollback)
 	r.Previous = record.PreviousTo(node.On.Record, &r)
 	if pod.Runs == task.Rollback {
 		rec.finishRollback(&a, node)
 		return a
 	}
+	rec.finishRun(&a, node)
+	return a
+}
+
+// finishRun completes the record of an attempt of the task, or of what belongs to its run.
+func (rec *recorder) finishRun(a *Record, node *Node) {
+	r, pod := a.Record, &a.Pod
 	r.RecordedAt = rec.recordedAt()
-	a.Retain = rec.attempts.retainedUntil(pod, &r).After(rec.in.Now)
+	a.Retain = rec.attempts.retainedUntil(pod, r).After(rec.in.Now)
 	if r.Outcome == record.Succeeded {
 		rec.completes(node, pod, &a.Change)
 	}
-	r.Assumed = rec.staysAssumed(node, &r)
-	r.Asked = askedBefore(node, &r)
-	rec.setLabel(node, &a)
-	a.Final = rec.isFinal(&r)
-	r.RunsAlone = !a.Final && rec.staysAlone(node, &r)
-	if a.Shared() || pod.UID == "" || a.DropLabel || rec.buildsOn(&r) {
+	r.Assumed = rec.staysAssumed(node, r)
+	r.Asked = askedBefore(node, r)
+	rec.setLabel(node, a)
+	a.Final = rec.isFinal(r)
+	r.RunsAlone = !a.Final && rec.staysAlone(node, r)
+	if a.Shared() || pod.UID == "" || a.DropLabel || rec.buildsOn(r) {
 		a.ResourceVersion = node.ResourceVersion
 	}
-	return a
 }
 
 // isFinal reports whether a record is of a failure after which the task is not retried.
@@ -72,6 +82,9 @@ func (rec *recorder) finishRollback(a *Record, node *Node) {
 	// If the label is set now, a user has set it to skip the node.
 	a.ResourceVersion = node.ResourceVersion
 	a.Final = rb.Outcome == record.Failed && rb.Attempts > rec.retryLimit()
+	if rb.Outcome == record.Succeeded && rec.expiresWith(node) {
+		rec.expire(node, &a.Change)
+	}
 	a.Retain = rec.attempts.retainedUntil(&a.Pod, a.Record).After(rec.in.Now)
 }
 
@@ -94,7 +107,7 @@ func (rec *recorder) dropsLabel(node *Node, r *record.Record) bool {
 			return true
 		}
 		return !rec.skipped(node, r.Revision) && (r.Reason != v1alpha1.ReasonDrainTimedOut || r.Rerun)
-	case record.Disrupted, record.Rebooting, record.Needed:
+	case record.Disrupted, record.Rebooting, record.Needed, record.Expired:
 	}
 	return rec.replaced(node)
 }
@@ -145,6 +158,11 @@ func (rec *recorder) completes(node *Node, pod *Pod, c *record.Change) {
 		return
 	}
 	c.Publish = published
+	rec.opens(node, c)
+}
+
+// opens adds to the record of a node that is done that it gets workloads again.
+func (rec *recorder) opens(node *Node, c *record.Change) {
 	c.Record.Cordoned = false
 	c.Cordon = rec.cordons.uncordon(node)
 	c.Taints = rec.gate.opened(node, true)

@@ -27,6 +27,8 @@ type recordState struct {
 	due time.Time
 	// rebooting is true if the task has succeeded, and the run continues.
 	rebooting bool
+	// expired is true if the node is done because the task is no longer needed there.
+	expired bool
 	// needed is true if the check before the task has answered no for this run.
 	needed bool
 	// drifted is true if the task runs again because the node has drifted.
@@ -56,11 +58,12 @@ func (r *recordReader) readRecord(node *Node) recordState {
 		was.rebooting = true
 	case node.On.DoneWith(r.in.Revision, r.anyRevision()):
 		was.done = true
-		was.succeeded = was.ranRevision && rec.Outcome == record.Succeeded
+		was.succeeded = was.ranRevision && (rec.Outcome == record.Succeeded || rec.Outcome == record.Expired)
+		was.expired = rec != nil && rec.Outcome == record.Expired
 		r.readRerun(node, &was)
 	case rec != nil && rec.Revision == r.in.Revision && !rec.IsAssumed() && !r.void(rec):
 		was.failures, was.notBefore = r.setbacks(rec)
-		was.needed = rec.Outcome == record.Needed
+		was.needed = rec.CheckBefore == record.AnswerNo
 	}
 	return was
 }
@@ -156,7 +159,7 @@ func (r *recordReader) setbacks(rec *record.Record) (failures int32, notBefore t
 	case record.Needed:
 		return rec.Attempts, time.Time{}
 	case record.Rebooting:
-	case record.Succeeded:
+	case record.Succeeded, record.Expired:
 		// The node was done, but the label is missing, or differs from the record.
 	}
 	return 0, time.Time{}

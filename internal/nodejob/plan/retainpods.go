@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/everynode/everynode/internal/nodejob/record"
+	"github.com/everynode/everynode/internal/nodejob/task"
 )
 
 // retainedUntil is until when a pod whose outcome is in that record is retained for its logs; zero if it is not
@@ -16,7 +17,7 @@ func (a *attemptReader) retainedUntil(pod *Pod, rec *record.Record) time.Time {
 	if keep == 0 || rec == nil || pod.Runs.AsksDone() || !pod.over() || !pod.DeleteRequested.IsZero() || !a.in.Job.DeletionTimestamp.IsZero() {
 		return time.Time{}
 	}
-	if rec.Outcome == record.Rebooting || rec.Outcome == record.Needed {
+	if pod.Runs == task.CheckExpires || rec.Outcome == record.Rebooting || rec.Outcome == record.Needed {
 		return time.Time{} // the run continues with other pods
 	}
 	return a.recordedEnd(pod, rec).Add(time.Duration(keep) * time.Second)
@@ -29,6 +30,9 @@ func (a *attemptReader) recordedEnd(pod *Pod, rec *record.Record) time.Time {
 	}
 	if pod.Runs.AsksDone() {
 		return a.past(rec.AnswerOf(pod.UID))
+	}
+	if rec.Expiry != nil && rec.Expiry.PodUID == pod.UID {
+		return a.past(rec.Expiry.RecordedAt)
 	}
 	return a.past(rec.EndedAt())
 }
@@ -77,7 +81,7 @@ func (as *assessor) retain(pod *Pod, w *nodePlan, until time.Time) {
 // removeRetainedPods releases the retained pods on a node that runs again. Pod names are derived, and the next attempt
 // may need the name of one of them.
 func (as *assessor) removeRetainedPods(w *nodePlan) {
-	if !w.start.ready() || len(w.retained) == 0 {
+	if !w.start.ready() || len(w.retained) == 0 || w.start.phase == task.CheckExpires {
 		return
 	}
 	for _, pod := range w.retained {

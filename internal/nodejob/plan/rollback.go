@@ -46,7 +46,7 @@ func (r *recordReader) readRollback(rec *record.Record) rollbackState {
 		return rollbackState{done: true}
 	case record.Disrupted:
 		return rollbackState{failures: rb.Attempts, notBefore: r.after(rb.EndedAt(), rb.Disruptions)}
-	case record.Failed, record.Rebooting, record.Needed:
+	case record.Failed, record.Rebooting, record.Needed, record.Expired:
 	}
 	return rollbackState{failures: rb.Attempts, notBefore: r.after(rb.EndedAt(), rb.Attempts)}
 }
@@ -83,18 +83,32 @@ func (as *assessor) assessRollback(terminating bool, w *nodePlan) {
 }
 
 // rollbackPending gives a node the state of a node whose rollback does not run yet. A failed node remains failed. At
-// deletion, the node waits.
+// deletion, and where the task is no longer needed, the node waits.
 func (as *assessor) rollbackPending(w *nodePlan, message string, until time.Time) {
-	if as.in.Job.DeletionTimestamp.IsZero() {
+	if as.in.Job.DeletionTimestamp.IsZero() && !w.expiring {
 		w.fail(v1alpha1.ReasonRollbackPending, message, until)
 		return
 	}
 	w.waitFor(block{cause: causeRollback, reason: v1alpha1.ReasonRollbackPending, message: message, until: until})
 }
 
+// rollBack gives a node the state of a node whose rollback runs.
+func (w *nodePlan) rollBack(message string, until time.Time) {
+	if w.expiring {
+		w.run(v1alpha1.ReasonRollingBack, firstOf(message, "the task is no longer needed on it, and is rolled back"), until)
+		return
+	}
+	w.fail(v1alpha1.ReasonRollingBack, message, until)
+}
+
 // noteRollback notes what is known about a node on which the rollback runs.
 func (as *assessor) noteRollback(w *nodePlan, v podAssessment) {
 	rec := w.node.On.Record
+	if as.isOver(w.node) {
+		as.noteExpiring(w)
+		w.rollBack(v.message, v.until)
+		return
+	}
 	if as.records.readRecord(w.node).failures <= as.retryLimit() {
 		// The node was skipped since, or its task will be retried.
 		w.waitFor(block{cause: causeRollback, reason: v1alpha1.ReasonRollingBack, message: "the rollback of what ran before has not ended yet", until: v.until})

@@ -35,7 +35,7 @@ func (ro *rollout) runsAlone(w *nodePlan) bool {
 	switch {
 	case w.State == Running:
 		return true
-	case w.start.phase == task.Task, w.start.phase == task.CheckBefore, w.checking:
+	case w.start.phase == task.Task, w.start.phase == task.CheckBefore, w.start.phase == task.CheckExpires, w.checking:
 		b := ro.stepBlock(w)
 		return !b.blocks()
 	}

@@ -54,6 +54,8 @@ type statusBuilder struct {
 	// driftErrors and driftStalled are the same for the check of nodes that are done, and drifted names the nodes that have drifted.
 	driftErrors, drifted []string
 	driftStalled         int
+	// expiryErrors are nodes on which spec.expires.check itself fails.
+	expiryErrors []string
 	// rollbackRetried are nodes on which the rollback is retried while the NodeJob is deleted.
 	rollbackRetried []string
 	// drainsBlocked are nodes whose drain before the task is blocked.
@@ -124,13 +126,16 @@ func (sb *statusBuilder) addFindings(w *nodePlan, found *findings) {
 	}
 }
 
-// addCheckError adds that the check before the task, or that of a node that is done, itself failed on a node, if it did.
+// addCheckError adds that a check itself failed on a node, if it did: that before the task, of a node that is done, or of spec.expires.
 func (sb *statusBuilder) addCheckError(node *Node, found *findings) {
 	if found.askError != "" {
 		sb.driftErrors = append(sb.driftErrors, node.Name+": "+found.askError)
 		if found.askErrorStalls {
 			sb.driftStalled++
 		}
+	}
+	if found.expiryError != "" {
+		sb.expiryErrors = append(sb.expiryErrors, node.Name+": "+found.expiryError)
 	}
 	if found.checkError == "" {
 		return
@@ -160,7 +165,7 @@ func (sb *statusBuilder) status() v1alpha1.NodeJobStatus {
 	for _, c := range sb.in.Job.Status.Conditions {
 		status.Conditions = append(status.Conditions, *c.DeepCopy())
 	}
-	sb.progress = progress(status.Nodes, sb.nodes, sb.haveEarlierRevision())
+	sb.progress = progress(status.Nodes, sb.nodes, sb.haveEarlierRevision()) + sb.expiryMessage()
 	sb.setConditions(&status, sb.summarize(status.Nodes), sb.progress)
 	if sb.in.Revision != "" {
 		sb.rollout.noteRisks()
@@ -201,6 +206,7 @@ func count(nodes []nodePlan) v1alpha1.NodeCounts {
 			continue
 		case Done:
 			c.Done++
+			nodes[i].addExpiry(&c)
 		case Running:
 			c.Running++
 		case Waiting:

@@ -214,4 +214,44 @@ spec:
 			c.Run(10 * time.Minute)
 		},
 	},
+	{
+		file: "expires-after-a-reboot.txt",
+		about: "A mitigation is needed until a fixed kernel runs. node-1 has the old kernel and node-2 the fixed one, so the task runs only on node-1. " +
+			"When node-1 has rebooted into the fixed kernel, the check says that the mitigation is no longer needed there, and the rollback runs.",
+		nodes: []string{"node-1", "node-2"},
+		spec: `
+apiVersion: everynode.dev/v1alpha1
+kind: NodeJob
+metadata:
+  name: deny-esp4
+  namespace: node-setup
+spec:
+  task:
+    script: echo 'install esp4 /bin/false' > /etc/modprobe.d/deny-esp4.conf
+  rollback:
+    script: rm -f /etc/modprobe.d/deny-esp4.conf
+  expires:
+    check:
+      script: '[ "$(printf "%s\\n" 6.12.85 "$(uname -r)" | sort -V | head -n 1)" = 6.12.85 ]'
+  rollout:
+    steps:
+    - name: all
+`,
+		script: func(c *plantest.Cluster) {
+			fixed := map[string]bool{"node-2": true}
+			c.Task = func(a task.Attempt) plantest.Result {
+				if a.Phase == task.CheckExpires && !fixed[a.NodeName] {
+					return plantest.Result{Code: 1}
+				}
+				return plantest.Result{}
+			}
+			c.Create()
+			c.Run(5 * time.Minute)
+			c.Happens("node-1 is rebooted into the fixed kernel.", func() {
+				fixed["node-1"] = true
+				c.Reboot("node-1")
+			})
+			c.Run(10 * time.Minute)
+		},
+	},
 }

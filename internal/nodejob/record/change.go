@@ -21,7 +21,7 @@ type Change struct {
 	UID types.UID
 	// Key of the NodeJob.
 	Key string
-	// Record to write, with its seal; nil keeps the existing one. A success sets the label.
+	// Record to write, with its seal; nil keeps the existing one. A success, and an expiry, set the label.
 	Record *Record
 	// DropLabel removes a label that is no longer valid.
 	DropLabel bool
@@ -100,7 +100,7 @@ func (c Change) recordInto(labels, annotations map[string]any) {
 	annotations[c.Key], labels[SealKey(c.Key)] = encoded, Seal(encoded)
 	switch {
 	case c.KeepLabel:
-	case c.Record.Outcome == Succeeded:
+	case c.Record.Outcome.done():
 		labels[c.Key] = c.Record.Revision
 	case c.DropLabel:
 		labels[c.Key] = nil

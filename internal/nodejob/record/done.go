@@ -24,7 +24,7 @@ func (on NodeRecord) DoneWith(revision string, anyRevision bool) bool {
 		if on.Label != "" && rec.Label != rec.Revision {
 			return true // a label that skips another revision was on the node, and remained there
 		}
-	case Failed, Disrupted, Needed:
+	case Failed, Disrupted, Needed, Expired:
 	}
 	return on.HasLabelOf(revision, anyRevision) && !rec.rerunContinues()
 }
@@ -37,7 +37,7 @@ func (on NodeRecord) HasLabelOfSuccess() bool {
 
 // WasDone reports whether the node has been done with any revision.
 func (on NodeRecord) WasDone() bool {
-	return on.Label != "" || (on.Record != nil && on.Record.Outcome == Succeeded)
+	return on.Label != "" || (on.Record != nil && on.Record.Outcome.done())
 }
 
 // HasRun reports whether the record is of an attempt with a revision.

@@ -83,7 +83,7 @@ func OtherMachine(prev, next *Record) bool {
 // endedBefore returns the attempts that prev contains and next does not.
 func endedBefore(prev, next *Record, rollback bool) []Attempt {
 	var ended []Attempt
-	if !rollback && !prev.IsAssumed() && prev.CheckBefore == "" && prev.Outcome != Rebooting && !continuesDisruptions(prev, next) { // neither a reboot nor a check is the end of an attempt
+	if !rollback && !prev.IsAssumed() && prev.CheckBefore == "" && prev.Outcome.endsAttempt() && !continuesDisruptions(prev, next) { // neither a reboot nor a check is the end of an attempt
 		ended = append(ended, prev.last())
 	}
 	if b := prev.Rollback; b != nil && b != next.Rollback && !b.continuedBy(next.Rollback) {
@@ -151,6 +151,9 @@ func (a Attempts) bounded() Attempts {
 	}
 	return valid[max(len(valid)-MaxEarlier, 0):]
 }
+
+// endsAttempt reports whether a record with that outcome has the end of an attempt that no earlier record has.
+func (o Outcome) endsAttempt() bool { return o != Rebooting && o != Needed && o != Expired }
 
 // ended reports whether an attempt with that outcome has ended.
 func (o Outcome) ended() bool { return o == Succeeded || o == Failed || o == Disrupted }

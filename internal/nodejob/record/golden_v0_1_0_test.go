@@ -90,6 +90,25 @@ var readingsOfV010 = map[string]reading{
 			Assumed: true, NeverStarted: true, PodUID: "00000000-0000-4000-8000-000000000009",
 		}},
 	},
+	"still-needed": {
+		On: record.NodeRecord{Label: "f40ae92c2b", Sealed: true, Present: true, Record: &record.Record{
+			Revision: "f40ae92c2b", Digest: "f40ae92c2bdb565e50ce30ab9013fbac95eb5c942c2676af3bba722ba64cc4d7", Outcome: record.Succeeded,
+			Attempts: 1, Label: "f40ae92c2b", ExitCode: new(int32(0)),
+			StartedAt: at("12:00:20"), FinishedAt: at("12:00:40"), RecordedAt: at("12:00:40"),
+			BootID: "00000000-0000-4000-8000-000000000003", MachineID: "00000000000040008000000000000004",
+			Expiry: &record.Expiry{
+				Answer:     record.AnswerError,
+				Checks:     2,
+				Errors:     1,
+				RecordedAt: at("12:01:50"),
+				ExitCode:   new(int32(3)),
+				Message:    "no version",
+				BootID:     "00000000-0000-4000-8000-000000000003",
+				PodUID:     "00000000-0000-4000-8000-000000000015",
+			},
+			PodUID: "00000000-0000-4000-8000-000000000013",
+		}},
+	},
 	"needed": {
 		On: record.NodeRecord{Sealed: true, Present: true, Record: &record.Record{
 			Revision: "138eda019c", Digest: "138eda019cc3eeda0a269ced8c452f1783b5b3e0cadd64bfb14822a95a82169c", Outcome: record.Needed,

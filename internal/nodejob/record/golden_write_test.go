@@ -143,6 +143,19 @@ var situations = map[string]situation{
 			c.Run(time.Minute)
 		},
 	},
+	"still-needed": {
+		about: "The task has succeeded, and spec.expires.check cannot say whether it is still needed.",
+		spec:  "task: {script: load}\nrollback: {script: unload}\nexpires: {check: {script: fixed, periodSeconds: 60}}\n",
+		script: func(c *plantest.Cluster) {
+			c.Task = ends(
+				plantest.Result{Code: 1, Output: "5.1 is older than 5.2"},
+				plantest.Result{},
+				plantest.Result{Code: 3, Output: "no version"},
+			)
+			c.Create()
+			c.Run(2 * time.Minute)
+		},
+	},
 	"needed": {
 		about: "The check before the task has answered no, and the task has not started yet.",
 		spec:  "task: {script: mkfs.ext4 /dev/sdb, check: {script: blkid /dev/sdb, before: true}}\nmaintenance: {drain: {}}\n",

@@ -40,19 +40,21 @@ const (
 	Failed Outcome = "Failed"
 	// Disrupted : something else ended the attempt, or the check before the task itself failed, so it does not count.
 	Disrupted Outcome = "Disrupted"
-	// Needed : the check before the task answered no, and the task has not started yet.
+	// Needed : the check before the task answered no, or spec.expires.check was run first, and the task has not started yet.
 	Needed Outcome = "Needed"
 	// Rebooting : the task has succeeded, and the run continues: the node is being rebooted, and is checked after that.
 	Rebooting Outcome = "Rebooting"
+	// Expired : the task is no longer needed on the node (spec.expires), and nothing of it is left there. The node is done.
+	Expired Outcome = "Expired"
 )
 
-// Answer is what a check has answered before the task, or on a node that is done.
+// Answer is what a check has answered before the task, or on a node that is done, or that of spec.expires.
 type Answer string
 
 const (
-	// AnswerYes : the node is as it should be.
+	// AnswerYes : the node is as it should be, or the task has expired.
 	AnswerYes Answer = "Yes"
-	// AnswerNo : the node is not as it should be.
+	// AnswerNo : the node is not as it should be, or the task is needed.
 	AnswerNo Answer = "No"
 	// AnswerError : the check itself failed.
 	AnswerError Answer = "Error"
@@ -60,7 +62,7 @@ const (
 	AnswerNone Answer = "None"
 )
 
-// answers are all values of Record.CheckBefore and Asked.Answer, except "".
+// answers are all values of Record.CheckBefore, Asked.Answer and Expiry.Answer, except "".
 var answers = []Answer{AnswerYes, AnswerNo, AnswerError, AnswerNone}
 
 // Record is the content of the annotation.
@@ -138,6 +140,8 @@ type Record struct {
 	// Reverted is true if the node was not confirmed after the last attempt, and has run the rollback by itself (spec.confirm). The
 	// attempt is not retried, because it would cut the node off again.
 	Reverted bool `json:"reverted,omitempty"`
+	// Expiry is what spec.expires.check has answered; nil if it has not run.
+	Expiry *Expiry `json:"expiry,omitempty"`
 	// Rollback is how the rollback ended; nil if none has ended.
 	Rollback *Rollback `json:"rollback,omitempty"`
 	// Cordoned is true after the node was cordoned for this failure. If a user uncordons it after that, it is not
@@ -181,7 +185,10 @@ type Rollback struct {
 }
 
 // IsAssumed reports whether the node counts as done without a run.
-func (r *Record) IsAssumed() bool { return r.Assumed && r.Outcome == Succeeded }
+func (r *Record) IsAssumed() bool { return r.Assumed && r.Outcome.done() }
+
+// IsExpired reports whether the node is done because the task is no longer needed there.
+func (r *Record) IsExpired() bool { return r.Outcome == Expired }
 
 // IsAlreadyDone reports whether the node is done because the check before the task answered yes.
 func (r *Record) IsAlreadyDone() bool { return r.CheckBefore == AnswerYes && r.Outcome == Succeeded }
@@ -189,17 +196,22 @@ func (r *Record) IsAlreadyDone() bool { return r.CheckBefore == AnswerYes && r.O
 // IsAnswer reports whether the node is done because of an answer of the check alone: a yes before the task, or any in an audit.
 func (r *Record) IsAnswer() bool { return r.CheckBefore != "" && r.Outcome == Succeeded }
 
-// onlyChecked reports whether nothing but the check before the task has run with the revision.
-func (r *Record) onlyChecked() bool { return r.CheckBefore != "" && r.FirstStartedAt.IsZero() }
+// IsIdle reports whether no run of the task has begun that has not ended.
+func (r *Record) IsIdle() bool { return r.Outcome.done() || r.Outcome == Needed }
 
-// HasEndOf reports whether the record, which may be nil, says how a pod ended: that of the last attempt, of its rollback, or of a
-// question.
+// onlyChecked reports whether nothing but the checks before the task has run with the revision.
+func (r *Record) onlyChecked() bool {
+	return (r.CheckBefore != "" || r.Outcome == Needed) && r.FirstStartedAt.IsZero()
+}
+
+// HasEndOf reports whether the record, which may be nil, says how a pod ended: that of the last attempt, of its rollback, of a question,
+// or of the last check of spec.expires.
 func (r *Record) HasEndOf(pod types.UID) bool {
 	if r == nil {
 		return false
 	}
 	_, asked := r.Asked.of(pod)
-	return asked || r.PodUID == pod || (r.Rollback != nil && r.Rollback.PodUID == pod)
+	return asked || r.PodUID == pod || r.Rollback != nil && r.Rollback.PodUID == pod || r.Expiry != nil && r.Expiry.PodUID == pod
 }
 
 // EndedAt returns when the last attempt ended, for decisions: by the API server's clock if known.
@@ -309,7 +321,7 @@ func (r Record) bounded() Record {
 		b.Reason, b.Message = outcome.Clean(b.Reason, 128), outcome.Clean(b.Message, maxRollbackMessage)
 		r.Rollback = &b
 	}
-	r.RemovedLabels = boundedRemoved(r.RemovedLabels)
+	r.RemovedLabels, r.Expiry = boundedRemoved(r.RemovedLabels), r.Expiry.bounded()
 	if r.Reboot != nil {
 		b := *r.Reboot
 		b.StartedAt, b.BackAt, b.ReadySince = wholeSeconds(b.StartedAt), wholeSeconds(b.BackAt), wholeSeconds(b.ReadySince)
@@ -369,6 +381,7 @@ func Encode(r Record) string {
 		Revision: r.Revision, Digest: r.Digest, Outcome: r.Outcome, Attempts: r.Attempts, Disruptions: r.Disruptions, DisruptedSince: r.DisruptedSince,
 		FinishedAt: r.FinishedAt, RecordedAt: r.RecordedAt, Retry: r.Retry, Cordoned: r.Cordoned, Drain: r.Drain, PodUID: r.PodUID,
 		Asked: r.Asked.withoutMessages(), CheckBefore: r.CheckBefore, FirstStartedAt: r.FirstStartedAt, Rerun: r.Rerun, Label: r.Label, LabelRemoved: r.LabelRemoved, Inputs: r.Inputs, ChangedBy: r.ChangedBy, Assumed: r.Assumed, RetryRequested: r.RetryRequested, RunsAlone: r.RunsAlone, NeverStarted: r.NeverStarted, Reboot: r.Reboot, RemovedLabels: r.RemovedLabels,
+		Expiry: r.Expiry,
 	}
 	if b := r.Rollback; b != nil {
 		least.Rollback = &Rollback{
@@ -425,7 +438,7 @@ func Decode(value string) (Record, error) {
 func (r *Record) wrong() string {
 	b := r.Rollback
 	switch {
-	case !r.Outcome.fits(r.CheckBefore):
+	case !r.Outcome.fits(r.CheckBefore, r.Expiry):
 		return fmt.Sprintf("outcome %q", outcome.Clean(string(r.Outcome), 32))
 	case r.Revision == "" || len(validation.IsValidLabelValue(r.Revision)) > 0 || r.Attempts < 0 || r.Disruptions < 0:
 		return fmt.Sprintf("revision %q, %d attempts", outcome.Clean(r.Revision, 32), r.Attempts)
@@ -442,13 +455,19 @@ func (b *Rollback) valid() bool {
 }
 
 func (o Outcome) known() bool {
-	return o == Succeeded || o == Failed || o == Disrupted || o == Rebooting || o == Needed
+	return o == Succeeded || o == Failed || o == Disrupted || o == Rebooting || o == Needed || o == Expired
 }
 
-// fits reports whether a record may have the outcome beside an answer. In an audit, a node that has answered no is done.
-func (o Outcome) fits(answer Answer) bool {
+// fits reports whether a record may have the outcome beside the answers of its checks. In an audit, a node that has answered no is done.
+func (o Outcome) fits(answer Answer, expiry *Expiry) bool {
+	if o == Needed && answer == "" {
+		return expiry != nil
+	}
 	return o.known() && ((o == Needed) == (answer == AnswerNo) || o == Succeeded && answer == AnswerNo)
 }
+
+// done reports whether a record with the outcome makes the node done.
+func (o Outcome) done() bool { return o == Succeeded || o == Expired }
 
 // NodeRecord is what a node stores under one key.
 type NodeRecord struct {

@@ -93,10 +93,12 @@ const (
 	CheckBefore Phase = "check-before"
 	// CheckDrift : the check of the task, on a node that is done.
 	CheckDrift Phase = "check-drift"
+	// CheckExpires : the check of spec.expires, before the task and on a node that is done.
+	CheckExpires Phase = "check-expires"
 )
 
 // phases are all parts that a pod may run.
-var phases = []Phase{Task, Rollback, Reboot, Check, CheckBefore, CheckDrift}
+var phases = []Phase{Task, Rollback, Reboot, Check, CheckBefore, CheckDrift, CheckExpires}
 
 // completesRun reports whether the phase completes what a task has started, or undoes it.
 func (p Phase) completesRun() bool { return p != Task && !p.Asks() }
@@ -131,9 +133,10 @@ type Attempt struct {
 	Retry string
 	// ChangedBy is who has caused it; "" if that is unknown.
 	ChangedBy string
-	// Undoes is the record that a rollback undoes. Deleting is true if it is part of the NodeJob's deletion.
-	Undoes   *record.Record
-	Deleting bool
+	// Undoes is the record that a rollback undoes. Deleting is true if it is part of the NodeJob's deletion, and Expiring if the task
+	// is no longer needed (spec.expires).
+	Undoes             *record.Record
+	Deleting, Expiring bool
 	// Checks is the record of the run that a check after a reboot completes.
 	Checks *record.Record
 	// Gates are the keys of all gates, of any NodeJob. Tasks tolerate them.
@@ -425,8 +428,15 @@ func phaseEnv(job *v1alpha1.NodeJob, src Source, a Attempt) []corev1.EnvVar {
 		return append(script(src.Check, checkInterpreter(job)), runResults(a.Checks)...)
 	case CheckBefore, CheckDrift:
 		return script(src.Check, checkInterpreter(job))
+	case CheckExpires:
+		return script(src.Expires, expiresInterpreter(job))
 	case Task:
 	}
+	return taskPhaseEnv(job, src)
+}
+
+// taskPhaseEnv tells the runner to run the task.
+func taskPhaseEnv(job *v1alpha1.NodeJob, src Source) []corev1.EnvVar {
 	env := script(src.Script, job.Spec.Task.Interpreter)
 	if command := job.Spec.Task.Command; len(command) > 0 {
 		env = []corev1.EnvVar{{Name: contract.EnvCommand, Value: contract.JSON(command)}}
@@ -457,6 +467,18 @@ func checkInterpreter(job *v1alpha1.NodeJob) []string {
 		return nil
 	}
 	return job.Spec.Task.Check.Interpreter
+}
+
+// ChecksExpiry reports whether a NodeJob has a check that says where its task is no longer needed.
+func ChecksExpiry(job *v1alpha1.NodeJob) bool {
+	return job.Spec.Expires != nil && job.Spec.Expires.Check != nil
+}
+
+func expiresInterpreter(job *v1alpha1.NodeJob) []string {
+	if !ChecksExpiry(job) {
+		return nil
+	}
+	return job.Spec.Expires.Check.Interpreter
 }
 
 // script returns the variables for the script that a pod runs and its interpreter.

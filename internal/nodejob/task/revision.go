@@ -31,11 +31,12 @@ func ContentHash(uid types.UID, data map[string][]byte) string {
 
 // Source is what a NodeJob executes, including the contents of referenced ConfigMaps.
 type Source struct {
-	// Script, Check and Rollback are texts. Script is "" for a command or a template, the others are "" if there are
+	// Script, Check, Rollback and Expires are texts. Script is "" for a command or a template, the others are "" if there are
 	// none.
 	Script   string
 	Check    string
 	Rollback string
+	Expires  string
 	// Contents are hashes of the objects of task.inputs, in the same order, and Files of those of task.files.
 	Contents []string
 	Files    []string
@@ -58,7 +59,7 @@ func Revision(spec *v1alpha1.NodeJobSpec, src Source) string {
 func LongRevision(digest string) string { return digest[:longRevisionDigits] }
 
 // Digest returns the SHA-256 of what is executed, in hexadecimal digits. It does not depend on where a script comes
-// from, nor on where, how fast or how long it runs, or what happens on failure. So the rollback is not part of it.
+// from, nor on where, how fast or how long it runs, or what happens on failure. So the rollback is not part of it, and neither is spec.expires.
 func Digest(spec *v1alpha1.NodeJobSpec, src Source) string {
 	// New fields must have omitempty: a digest that changes for unchanged NodeJobs would run every task again on every
 	// node when Everynode is upgraded.

@@ -15,8 +15,11 @@ import (
 // undoes returns what a rollback gets to know about the attempt that it undoes: how it ended and its results.
 func undoes(a Attempt) []corev1.EnvVar {
 	why := contract.RollbackForFailure
-	if a.Deleting {
+	switch {
+	case a.Deleting:
 		why = contract.RollbackForDeletion
+	case a.Expiring:
+		why = contract.RollbackForExpiry
 	}
 	env := []corev1.EnvVar{{Name: contract.EnvRollbackFor, Value: why}}
 	if a.Undoes == nil {

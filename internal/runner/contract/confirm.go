@@ -46,6 +46,7 @@ func ConfirmDigest(confirmation string) string {
 const (
 	RollbackForFailure  = "Failure"
 	RollbackForDeletion = "Deletion"
+	RollbackForExpiry   = "Expiry"
 )
 
 // Variable is a variable of an environment.

@@ -189,6 +189,10 @@ func (e Explain) waits() string {
 		return "has not run on " + node + " yet"
 	case rec.CheckBefore != "" && rec.Outcome != record.Succeeded:
 		return "has not run on " + node + " yet: " + checkSentence(e.Now, rec)
+	case rec.Outcome == record.Needed, rec.IsExpired():
+		return "has not run on " + node + " yet: " + expirySentence(e.Now, rec.Expiry)
+	case rec.HasExpired():
+		return "is no longer needed on " + node + ", and waits there to be rolled back"
 	case rec.Outcome == record.Failed:
 		return "has not succeeded on " + node + " yet" + e.after()
 	case rec.Outcome == record.Disrupted:
@@ -289,6 +293,8 @@ func (e Explain) isDone() string {
 		return done + " by its label alone: the record there was changed by something other than the manager, and is ignored"
 	case rec == nil:
 		return done + " by its label alone: the label was set by hand, as skip does, or the record was removed"
+	case rec.IsExpired():
+		return fmt.Sprintf("%s: it is no longer needed there (spec.expires)%s", done, e.rolledBackSince(rec))
 	case on.HasLabelOfSuccess():
 		since := fmt.Sprintf("has been done on %s since %s (%s ago)", e.Node.Name, clock(e.Now, rec.FinishedAt), ago(e.Now, rec.FinishedAt))
 		switch {
@@ -305,6 +311,14 @@ func (e Explain) isDone() string {
 		return since
 	}
 	return done + " by its label alone, without a success on record: the label was set by hand, as skip does"
+}
+
+// rolledBackSince says what became of what a task did that has expired.
+func (e Explain) rolledBackSince(rec *record.Record) string {
+	if rec.Rollback == nil {
+		return ", and has not run there"
+	}
+	return fmt.Sprintf(", and was rolled back %s ago", ago(e.Now, rec.Rollback.EndedAt()))
 }
 
 // atMost describes the timeout of the current attempt.
@@ -332,7 +346,12 @@ func (e Explain) history() [][]text.Line {
 		return told
 	}
 	told = append(told, e.before(rec)...)
-	told = append(told, e.attempt("Last", attemptSentence(e.Now, rec)+e.ofRevision(rec.Revision), rec.Message))
+	if said := expirySentence(e.Now, rec.Expiry); said != "" {
+		told = append(told, e.attempt("Needed", said, rec.Expiry.Message))
+	}
+	if !rec.IsExpired() && (rec.Outcome != record.Needed || rec.CheckBefore != "") {
+		told = append(told, e.attempt("Last", attemptSentence(e.Now, rec)+e.ofRevision(rec.Revision), rec.Message))
+	}
 	if b := rec.Rollback; b != nil {
 		told = append(told, e.attempt("Rollback", fmt.Sprintf("%s after %s, %s ago%s",
 			strings.ToLower(string(b.Outcome)), plural.Count(b.Attempts, "attempt"), ago(e.Now, b.FinishedAt), exited(b.ExitCode, b.Reason)), b.Message))
@@ -432,6 +451,24 @@ func checkSentence(now time.Time, rec *record.Record) string {
 	case record.AnswerNone:
 	}
 	return fmt.Sprintf("task.check was disrupted %s; %s in a row", at, plural.Count(rec.Disruptions, "disruption"))
+}
+
+// expirySentence says what the check of spec.expires answered last; "" if it has not run.
+func expirySentence(now time.Time, e *record.Expiry) string {
+	if e == nil {
+		return ""
+	}
+	at := fmt.Sprintf("at %s (%s ago)", clock(now, e.RecordedAt), ago(now, e.RecordedAt))
+	switch e.Answer {
+	case record.AnswerYes:
+		return "no: spec.expires.check answered yes " + at
+	case record.AnswerNo:
+		return "yes: spec.expires.check answered no " + at
+	case record.AnswerError:
+		return fmt.Sprintf("unknown: spec.expires.check itself failed %s%s, which ends nothing; %s in a row", at, exited(e.ExitCode, ""), plural.Count(e.Errors, "time"))
+	case record.AnswerNone:
+	}
+	return fmt.Sprintf("unknown: spec.expires.check was disrupted %s; %s in a row", at, plural.Count(e.Errors, "disruption"))
 }
 
 func attemptSentence(now time.Time, rec *record.Record) string {

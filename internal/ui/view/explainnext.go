@@ -112,10 +112,7 @@ func (e Explain) turn() string {
 	case v1alpha1.ReasonMaxFailuresExceeded:
 		return "fix the task, or retry all failed nodes: " + e.command(plan.Remedy{Verb: plan.VerbRetry}) + " --failed; or raise spec.rollout.maxFailures"
 	case v1alpha1.ReasonBackingOff:
-		if rec := e.record(); rec != nil && rec.CheckBefore == record.AnswerError {
-			return "the check is repeated automatically. Correct task.check: it must exit with 0 for yes or 1 for no"
-		}
-		return "no action needed: it is retried automatically. To retry it now: " + e.onNode(plan.VerbRetry)
+		return e.afterBackoff()
 	case v1alpha1.ReasonStepWithoutNodes:
 		return "correct the selector of the step without nodes, or remove that step from spec.rollout.steps"
 	}
@@ -123,6 +120,18 @@ func (e Explain) turn() string {
 		return "no action needed: it starts automatically"
 	}
 	return e.waitsFor()
+}
+
+// afterBackoff describes what helps a node that waits after an attempt, or after a check that failed itself.
+func (e Explain) afterBackoff() string {
+	switch rec := e.record(); {
+	case rec == nil:
+	case rec.CheckBefore == record.AnswerError:
+		return "the check is repeated automatically. Correct task.check: it must exit with 0 for yes or 1 for no"
+	case rec.Expiry != nil && rec.Expiry.Answer == record.AnswerError:
+		return "the check is repeated automatically. Correct spec.expires.check: it must exit with 0 if the task is no longer needed, or 1 if it is"
+	}
+	return "no action needed: it is retried automatically. To retry it now: " + e.onNode(plan.VerbRetry)
 }
 
 // waitsFor describes what must happen first, and how to check why it has not.

@@ -106,7 +106,7 @@ func Urgency(s plan.State) int {
 func (r *NodeRow) reason() string {
 	rec := r.On.Record
 	switch {
-	case r.State.State != plan.Done || rec == nil || r.State.Reason != v1alpha1.ReasonDone:
+	case r.State.State != plan.Done || rec == nil, rec.IsExpired(), r.State.Reason != v1alpha1.ReasonDone:
 	case rec.IsAlreadyDone():
 		return v1alpha1.ReasonAlreadyDone
 	case rec.IsAssumed():

@@ -50,6 +50,7 @@ func ResultOf(node string, labels map[string]string, rec *record.Record) NodeRes
 	switch { // whether the task has run
 	case rec.IsAnswer() && rec.CheckBefore == record.AnswerNo: // in an audit
 		ended = v1alpha1.ReasonDrifted
+	case rec.IsExpired():
 	case rec.IsAlreadyDone():
 		ended = v1alpha1.ReasonAlreadyDone
 	case rec.IsAssumed():

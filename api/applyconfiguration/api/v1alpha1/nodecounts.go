@@ -23,6 +23,8 @@ type NodeCountsApplyConfiguration struct {
 	RolledBack *int32 `json:"rolledBack,omitempty"`
 	// rollbackFailed is the number of failed nodes on which all attempts of the rollback have failed.
 	RollbackFailed *int32 `json:"rollbackFailed,omitempty"`
+	// expired is the number of done nodes on which the task is no longer needed, and rolled back if it had run.
+	Expired *int32 `json:"expired,omitempty"`
 	// excluded is the number of selected nodes that do not match because of an untolerated taint or another operating system.
 	Excluded *int32 `json:"excluded,omitempty"`
 	// drifted is the number of nodes on which task.check has answered no since they were done. They are part of done, or of waiting if
@@ -99,6 +101,14 @@ func (b *NodeCountsApplyConfiguration) WithRolledBack(value int32) *NodeCountsAp
 // If called multiple times, the RollbackFailed field is set to the value of the last call.
 func (b *NodeCountsApplyConfiguration) WithRollbackFailed(value int32) *NodeCountsApplyConfiguration {
 	b.RollbackFailed = &value
+	return b
+}
+
+// WithExpired sets the Expired field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Expired field is set to the value of the last call.
+func (b *NodeCountsApplyConfiguration) WithExpired(value int32) *NodeCountsApplyConfiguration {
+	b.Expired = &value
 	return b
 }
 

@@ -21,7 +21,8 @@ type NodeJobSpecApplyConfiguration struct {
 	// Example: {script: "sysctl -w vm.max_map_count=262144", check: {script: "grep -qx 262144 /proc/sys/vm/max_map_count"}, timeoutSeconds: 60}
 	Task *TaskSpecApplyConfiguration `json:"task,omitempty"`
 	// rollback undoes the task, in a separate pod, on each node on which all attempts have failed. With deletionPolicy Rollback, it
-	// also runs when the NodeJob is deleted, on every node on which the task has run. It is not part of the revision.
+	// also runs when the NodeJob is deleted, on every node on which the task has run, and with expires, on each node on which the task
+	// is no longer needed. It is not part of the revision.
 	//
 	// Example: {script: "sysctl -w vm.max_map_count=65530"}
 	Rollback *RollbackSpecApplyConfiguration `json:"rollback,omitempty"`
@@ -88,6 +89,12 @@ type NodeJobSpecApplyConfiguration struct {
 	//
 	// Example: {onReboot: true, periodSeconds: 86400}
 	Rerun *RerunSpecApplyConfiguration `json:"rerun,omitempty"`
+	// expires defines when the task is no longer needed, on each node or on all of them, such as a mitigation that is needed until a
+	// fixed kernel runs. Then the rollback runs where the task has run, and the node is done (Expired): the task does not run there
+	// again with this revision. It requires rollback, and is not part of the revision.
+	//
+	// Example: {check: {script: "test -e /run/fixed || exit 1", periodSeconds: 86400}, at: "2027-01-31T00:00:00Z"}
+	Expires *ExpiresSpecApplyConfiguration `json:"expires,omitempty"`
 	// deletionPolicy defines what happens to the nodes when the NodeJob is deleted. Forget, the default, removes the records from the
 	// nodes. Retain retains the records: if the NodeJob is created again with the same name, its nodes are done. Rollback runs the
 	// rollback on every node on which the task has run, within rollout.maxConcurrent, and then removes the records.
@@ -242,6 +249,14 @@ func (b *NodeJobSpecApplyConfiguration) WithRetainPodsSeconds(value int32) *Node
 // If called multiple times, the Rerun field is set to the value of the last call.
 func (b *NodeJobSpecApplyConfiguration) WithRerun(value *RerunSpecApplyConfiguration) *NodeJobSpecApplyConfiguration {
 	b.Rerun = value
+	return b
+}
+
+// WithExpires sets the Expires field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Expires field is set to the value of the last call.
+func (b *NodeJobSpecApplyConfiguration) WithExpires(value *ExpiresSpecApplyConfiguration) *NodeJobSpecApplyConfiguration {
+	b.Expires = value
 	return b
 }
 

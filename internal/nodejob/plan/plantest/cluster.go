@@ -128,6 +128,11 @@ func (c *Cluster) AddNode(name string, created time.Time, taints ...corev1.Taint
 	}
 }
 
+// Reboot gives a node another boot.
+func (c *Cluster) Reboot(name string) {
+	c.Nodes[name].Status.NodeInfo.BootID = string(c.nextUID())
+}
+
 // SetReady changes the Ready condition of a node.
 func (c *Cluster) SetReady(name string, status corev1.ConditionStatus) {
 	c.Nodes[name].Status.Conditions[0].Status = status

@@ -148,7 +148,10 @@ func conditions(status *v1alpha1.NodeJobStatus) []string {
 func clockTime(at time.Time) string { return at.UTC().Format("15:04:05") }
 
 // scriptNames are the names of the scripts of a NodeJob.
-var scriptNames = map[task.Phase]string{task.Task: "task", task.Rollback: "rollback", task.Check: "check", task.CheckBefore: "check before the task", task.CheckDrift: "check"}
+var scriptNames = map[task.Phase]string{
+	task.Task: "task", task.Rollback: "rollback", task.Check: "check", task.CheckBefore: "check before the task", task.CheckDrift: "check",
+	task.CheckExpires: "check of spec.expires",
+}
 
 // nameOf describes the purpose of a pod.
 func nameOf(phase task.Phase, number int32, node string) string {
@@ -161,6 +164,8 @@ func nameOf(phase task.Phase, number int32, node string) string {
 		return "the check of " + node + " before the task"
 	case task.CheckDrift:
 		return "the check of " + node + " for drift"
+	case task.CheckExpires:
+		return fmt.Sprintf("check %d on %s of whether the task is still needed", number, node)
 	case task.Task, task.Rollback:
 	}
 	return fmt.Sprintf("attempt %d of the %s on %s", number, phase, node)
@@ -179,6 +184,9 @@ func recorded(a plan.Record) string {
 		if is.Message != "" {
 			words += ": " + is.Message
 		}
+	}
+	if a.Pod.Runs == task.CheckExpires && r.Expiry != nil {
+		words, reason = fmt.Sprintf("%s; no longer needed: %s", r.Outcome, r.Expiry.Answer), ""
 	}
 	if reason != "" {
 		words += " (" + reason
