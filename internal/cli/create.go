@@ -45,7 +45,8 @@ is needed. The manifests are those of the recipes, with your values filled in.`,
 		Args:    noCommand,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newCreateSysctlCommand(f), newCreateCertificateCommand(f), newCreateFileCommand(f), newCreateScriptCommand(f))
+	cmd.AddCommand(newCreateSysctlCommand(f), newCreateCertificateCommand(f), newCreateFileCommand(f), newCreateScriptCommand(f),
+		newCreateMitigationCommand(f))
 	return cmd
 }
 

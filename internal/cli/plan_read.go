@@ -175,7 +175,7 @@ func afterAssuming(in plan.Input) []plan.Node {
 func assumed(nodes []plan.Node) map[string]bool {
 	names := map[string]bool{}
 	for i := range nodes {
-		if rec := nodes[i].On.Record; rec != nil && rec.IsAssumed() && !rec.IsAlreadyDone() {
+		if rec := nodes[i].On.Record; rec != nil && rec.IsAssumed() && !rec.IsAlreadyDone() && !rec.IsExpired() {
 			names[nodes[i].Name] = true
 		}
 	}

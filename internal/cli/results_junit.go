@@ -71,7 +71,7 @@ func junitReport(job string, found view.Results) ([]byte, error) {
 			c.Failure = &junitProblem{Type: text.Safe(n.Reason), Message: text.Safe(junitMessage(n)), Text: outcome.Clean(n.Message, math.MaxInt)}
 		case n.Outcome == v1alpha1.ReasonAssumedDone:
 			c.Skipped = &junitProblem{Message: "AssumedDone: the task has not run, because the node matched spec.nodes.assumeDone"}
-		case n.Outcome == v1alpha1.ReasonAlreadyDone: // the check has passed
+		case n.Outcome == v1alpha1.ReasonAlreadyDone, n.Outcome == string(record.Expired): // the check has passed, or nothing is needed
 		case n.Outcome != string(record.Succeeded):
 			c.Skipped = &junitProblem{Message: text.Safe(strings.TrimSuffix(n.Outcome+": "+n.Reason, ": "))}
 		}

@@ -9,6 +9,8 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"github.com/everynode/everynode/internal/nodejob/record"
+	"github.com/everynode/everynode/internal/nodejob/task"
 	"regexp"
 	"slices"
 	"strconv"
@@ -573,4 +575,54 @@ func TestRecipeHugePages(t *testing.T) {
 	}
 	counts(was)
 	w.wantMissing(node, "/etc/sysctl.d/zz-everynode-hugepages.conf")
+}
+
+// TestRecipeModuleMitigation does not run in parallel, because it kills the manager: between the start of a check, which waits at a
+// FIFO, and the rollback. A file stands for the release of the kernel, and no module has this name.
+func TestRecipeModuleMitigation(t *testing.T) {
+	w := newWorld(t)
+	old, fixed := w.join(cluster.NodeOptions{}), w.join(cluster.NodeOptions{})
+	release := w.markFile() + ".release"
+	w.sh(old, "echo 6.12.84 > "+release)
+	w.sh(fixed, "echo 6.12.85 > "+release)
+	conf := "/etc/modprobe.d/everynode-" + w.namespace + "-deny-esp.conf"
+	r := w.recipe("module-mitigation.yaml", onNodes(old, fixed), w.with("MODULES", "everynode_test"), w.with("RELEASE_FILE", release))
+	if rec := w.done(r.job, old); rec.Outcome != record.Succeeded || rec.Results["denied"] != "yes" {
+		t.Errorf("the record is %+v", rec)
+	}
+	expired := func(node string) {
+		t.Helper()
+		w.eventually("the mitigation has expired on "+node, func() error {
+			if on := w.on(r.job, node); on.Record == nil || on.Record.Outcome != record.Expired || on.Label != on.Record.Revision {
+				return fmt.Errorf("it carries label %q and record %+v", on.Label, on.Record)
+			}
+			return nil
+		})
+	}
+	expired(fixed)
+	wantText(t, r.worked(), "condition met", `denied`)
+	wantText(t, w.sh(old, "cat "+conf), "install everynode_test /bin/false")
+	w.wantMissing(fixed, conf)
+	message := func(want string) {
+		t.Helper()
+		w.eventually("the status says: "+want, func() error {
+			if c := w.condition(r.job, v1alpha1.ConditionComplete, metav1.ConditionTrue, ""); !strings.Contains(c.Message, want) {
+				return errors.New(c.Message)
+			}
+			return nil
+		})
+	}
+	message("2 of 2 nodes are done; needed on 1 of 2 nodes")
+
+	w.sh(old, fmt.Sprintf("rm %[1]s; mkfifo %[1]s", release))
+	must(t, real.RebootReady(w.ctx, old))
+	if pod := w.runningPod(old); pod.Labels[v1alpha1.PhaseLabel] != string(task.CheckExpires) {
+		t.Errorf("a %s runs after the reboot", pod.Labels[v1alpha1.PhaseLabel])
+	}
+	w.killManager()
+	w.sh(old, "cat "+conf+"; echo 6.12.85 > "+release)
+	expired(old)
+	w.wantMissing(old, conf)
+	message("needed on no node: the NodeJob can be deleted")
+	r.takenBack(old, fixed)
 }

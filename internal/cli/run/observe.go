@@ -110,7 +110,7 @@ func (r *running) observeNode(node client.Object, deleted bool) {
 		if n.State == view.RunRunning {
 			n.State, n.Said = view.RunWaiting, rec.Reason
 		}
-	case record.Rebooting, record.Needed:
+	case record.Rebooting, record.Needed, record.Expired:
 	}
 }
 
