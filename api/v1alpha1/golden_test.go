@@ -95,6 +95,8 @@ var alwaysWritten = []string{
 	"status.nodes.rolledBack",
 	"status.nodes.rollbackFailed",
 	"status.nodes.excluded",
+	"status.nodes.drifted",
+	"status.nodes.checkErrors",
 	"status.nodes.guarded",
 	"status.nodes.ready",
 	"status.nodes.updated",

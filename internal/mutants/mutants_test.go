@@ -293,7 +293,7 @@ var mutants = map[string]mutant{
 		"publish.go", "case c.Owner == \"\" && !there:", "case c.Owner == \"\":",
 	},
 	"a node is cordoned before its check has answered": {
-		"checkbefore.go", "return task.ChecksFirst(j.in.Job) && !known.needed", "return false && !known.needed",
+		"checkbefore.go", "task.ChecksFirst(j.in.Job) && !known.needed", "false && !known.needed",
 	},
 	"the answer of another revision or of an earlier run counts": {
 		"checkbefore.go",
@@ -323,7 +323,7 @@ var mutants = map[string]mutant{
 		"checkbefore.go", "prev == nil || a.replaced(node) || prev.NeverStarted", "true || prev.NeverStarted",
 	},
 	"a node that is already done is a canary": {
-		"assumedone.go", "if next.IsAlreadyDone() && next.FirstStartedAt.IsZero() {", "if false {",
+		"assumedone.go", "if next.IsAnswer() && next.FirstStartedAt.IsZero() {", "if false {",
 	},
 	"a rollback starts beside a check": {
 		"planner.go", "w.terminating || w.checking", "w.terminating",
@@ -386,10 +386,10 @@ var mutants = map[string]mutant{
 		"publish.go", "owner == p.key && !wanted", "owner == p.key && !wanted && owner == \"\"",
 	},
 	"a rerun after a reboot repeats forever": {
-		"rerun.go", "case rerun.OnReboot && differ(rec.BootID, node.BootID):", "case rerun.OnReboot:",
+		"rerun.go", "case r.in.Job.Spec.Rerun.OnReboot && differ(rec.BootID, node.BootID):", "case r.in.Job.Spec.Rerun.OnReboot:",
 	},
 	"a reboot does not start a rerun": {
-		"rerun.go", "case rerun.OnReboot && differ(rec.BootID, node.BootID):", "case false:",
+		"rerun.go", "case r.in.Job.Spec.Rerun.OnReboot && differ(rec.BootID, node.BootID):", "case false:",
 	},
 	"a node starts without its value": {
 		"inputs.go", "j.nodeValues(r.node); v.Reason != \"\" {", "j.nodeValues(r.node); v.Reason != \"\" && r.phase != task.Task {",

@@ -23,7 +23,7 @@ func TestNodesThatAreDoneAreAskedAgain(t *testing.T) {
 			s.Nodes.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"x.test/for": name}}
 			s.Task.Check = &v1alpha1.CheckSpec{Script: "check", PeriodSeconds: 10, OnDrift: onDrift}
 			if name == "audits" {
-				s.Task.Script, s.Rollout.Steps = "", nil
+				s.Task.Script = ""
 			}
 		})
 		w.comes(name+"-1", map[string]string{"x.test/for": name})

@@ -89,7 +89,6 @@ func TestTheAPIRejectsWhatCannotWork(t *testing.T) {
 		"an audit with a rollback":                      {spec: `{task: {check: {script: "true"}}, rollback: {script: "true"}}`, wantMessage: "an audit (task.check without a task) never changes a node"},
 		"an audit with a gate":                          {spec: `{task: {check: {script: "true"}}, gate: {}}`, wantMessage: "an audit (task.check without a task) never changes a node"},
 		"an audit that publishes":                       {spec: `{task: {check: {script: "true"}}, publish: [{result: a, label: x.test/a}]}`, wantMessage: "an audit (task.check without a task) never changes a node"},
-		"an audit in steps":                             {spec: `{task: {check: {script: "true"}}, rollout: {steps: [{name: all}]}}`, wantMessage: "an audit (task.check without a task) asks all nodes at once"},
 		"an audit on a schedule of the task":            {spec: `{task: {check: {script: "true"}}, rerun: {periodSeconds: 60}}`, wantMessage: "an audit (task.check without a task) has no task to rerun"},
 		"an empty check":                                {spec: `{task: {script: "true", check: {}}}`, wantMessage: "exactly one of task.check.script and task.check.scriptFrom"},
 		"an empty check script":                         {spec: `{task: {script: "true", check: {script: " "}}}`, wantMessage: "task.check.script is empty"},

@@ -22,9 +22,7 @@ func TestANodeThatHasDriftedIsRepaired(t *testing.T) {
 	file := w.markFile() + ".setting"
 	check := func(task string, onDrift v1alpha1.DriftPolicy) func(*v1alpha1.NodeJobSpec) {
 		return func(s *v1alpha1.NodeJobSpec) {
-			if s.Task.Script = task; task == "" {
-				s.Rollout.Steps = nil
-			}
+			s.Task.Script = task
 			s.Task.Check = &v1alpha1.CheckSpec{
 				Script: fmt.Sprintf("[ -e %s ] || { echo no file; exit 1; }", file), PeriodSeconds: 10, OnDrift: onDrift,
 			}

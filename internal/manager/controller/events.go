@@ -55,25 +55,9 @@ func (r announcer) ended(seen observation, a plan.Record) {
 	switch rec.Outcome {
 	case record.Needed, record.Expired: // the run continues, or has no attempt
 	case record.Succeeded:
-		if rec.CheckBefore == record.AnswerNo { // in an audit
-			r.drifted(seen, a)
-		}
-		r.Metrics.succeeded(seen, a)
-		if a.Quarantine {
-			r.uncordoned(seen.job, a.Node, a.UID, a.Cordon)
-		}
+		r.succeeded(seen, a)
 	case record.Disrupted:
-		if rec.CheckBefore == record.AnswerError {
-			check := "the check before the task"
-			if task.IsAudit(seen.job) {
-				check = "task.check"
-			}
-			r.tell(seen.job, a.Node, a.UID, corev1.EventTypeWarning, v1alpha1.ReasonCheckError, actionAttempt,
-				fmt.Sprintf(check+" itself failed (%s), it is repeated and does not count as a failure%s", why(rec.Reason, rec.ExitCode), after(said(rec.Message))))
-			return
-		}
-		r.event(seen.job, loop.Node(a.Node, a.UID), corev1.EventTypeNormal, v1alpha1.ReasonDisrupted, actionAttempt,
-			fmt.Sprintf("node %s: attempt %d was disrupted and does not count%s", a.Node, a.Pod.Attempt, after(rec.Message)))
+		r.disrupted(seen, a)
 	case record.Rebooting: // see above
 	case record.Failed:
 		reason, next := v1alpha1.ReasonAttemptFailed, "retried"
@@ -83,6 +67,33 @@ func (r announcer) ended(seen observation, a plan.Record) {
 		r.tell(seen.job, a.Node, a.UID, corev1.EventTypeWarning, reason, actionAttempt,
 			fmt.Sprintf("attempt %d failed (%s), it is %s%s", rec.Attempts, why(rec.Reason, rec.ExitCode), next, after(said(rec.Message))))
 	}
+}
+
+// succeeded sends the events of a success that its label does not show.
+func (r announcer) succeeded(seen observation, a plan.Record) {
+	if a.Record.CheckBefore == record.AnswerNo { // in an audit
+		r.drifted(seen, a)
+	}
+	r.Metrics.succeeded(seen, a)
+	if a.Quarantine {
+		r.uncordoned(seen.job, a.Node, a.UID, a.Cordon)
+	}
+}
+
+// disrupted sends an event about an attempt that does not count.
+func (r announcer) disrupted(seen observation, a plan.Record) {
+	rec := a.Record
+	if rec.CheckBefore != record.AnswerError {
+		r.event(seen.job, loop.Node(a.Node, a.UID), corev1.EventTypeNormal, v1alpha1.ReasonDisrupted, actionAttempt,
+			fmt.Sprintf("node %s: attempt %d was disrupted and does not count%s", a.Node, a.Pod.Attempt, after(rec.Message)))
+		return
+	}
+	check := "the check before the task"
+	if task.IsAudit(seen.job) {
+		check = "task.check"
+	}
+	r.tell(seen.job, a.Node, a.UID, corev1.EventTypeWarning, v1alpha1.ReasonCheckError, actionAttempt,
+		fmt.Sprintf("%s itself failed (%s), it is repeated and does not count as a failure%s", check, why(rec.Reason, rec.ExitCode), after(said(rec.Message))))
 }
 
 // rolledBack sends an event after the end of an attempt of the rollback is recorded. Unlike a success of the task, a

@@ -90,8 +90,12 @@ func TestEventsOfAttempts(t *testing.T) {
 			[2]string{"check-before", "Disrupted"},
 		},
 		"a node has drifted": {
-			answer(record.Asked{Answer: record.AnswerNo, NoSince: time.Unix(1, 0), Message: "1 of 2"}, record.Asked{Answer: record.AnswerYes}),
-			both("Warning Drifted Check", "the node has drifted: task.check answers no: 1 of 2"), [2]string{"check-drift", "Needed"},
+			answer(
+				record.Asked{Answer: record.AnswerNo, NoSince: time.Unix(1, 0), Message: "1 of 2"},
+				record.Asked{Answer: record.AnswerYes},
+			),
+			both("Warning Drifted Check", "the node has drifted: task.check answers no: 1 of 2"),
+			[2]string{"check-drift", "Needed"},
 		},
 		"it has still drifted": {
 			answer(record.Asked{Answer: record.AnswerNo}, record.Asked{NoSince: time.Unix(1, 0)}), nil, [2]string{"check-drift", "Needed"},
@@ -101,7 +105,12 @@ func TestEventsOfAttempts(t *testing.T) {
 			both("Normal DriftEnded Check", "task.check answers yes again"), [2]string{"check-drift", "Succeeded"},
 		},
 		"a yes after a yes": {
-			answer(record.Asked{Answer: record.AnswerYes}, record.Asked{Answer: record.AnswerYes}), nil, [2]string{"check-drift", "Succeeded"},
+			answer(
+				record.Asked{Answer: record.AnswerYes},
+				record.Asked{Answer: record.AnswerYes},
+			),
+			nil,
+			[2]string{"check-drift", "Succeeded"},
 		},
 		"a check for drift that fails itself": {
 			answer(record.Asked{Answer: record.AnswerError, ExitCode: &code, Message: "no database"}, record.Asked{}),
@@ -112,7 +121,12 @@ func TestEventsOfAttempts(t *testing.T) {
 			[2]string{"check-drift", "Disrupted"},
 		},
 		"it fails again": {
-			answer(record.Asked{Answer: record.AnswerError}, record.Asked{ErrorSince: time.Unix(1, 0)}), nil, [2]string{"check-drift", "Disrupted"},
+			answer(
+				record.Asked{Answer: record.AnswerError},
+				record.Asked{ErrorSince: time.Unix(1, 0)},
+			),
+			nil,
+			[2]string{"check-drift", "Disrupted"},
 		},
 		"a disruption": {
 			of(task.Task, record.Record{Outcome: record.Disrupted, Message: "evicted"}, false),

@@ -41,8 +41,18 @@ func measure(t *testing.T) (*prometheus.Registry, *Metrics, observation) {
 	m.status(client.ObjectKey{Namespace: "ns", Name: "job"}, &plan.Plan{
 		GateClosedSince: time.Unix(1700000000, 0),
 		Status: v1alpha1.NodeJobStatus{
-			Nodes: v1alpha1.NodeCounts{Matched: 10, Done: 1, Running: 2, Waiting: 3, Failed: 4, RolledBack: 2, RollbackFailed: 1, Drifted: 5, CheckErrors: 6},
-			Gate:  &v1alpha1.GateStatus{},
+			Nodes: v1alpha1.NodeCounts{
+				Matched:        10,
+				Done:           1,
+				Running:        2,
+				Waiting:        3,
+				Failed:         4,
+				RolledBack:     2,
+				RollbackFailed: 1,
+				Drifted:        5,
+				CheckErrors:    6,
+			},
+			Gate: &v1alpha1.GateStatus{},
 			Conditions: []metav1.Condition{
 				{Type: v1alpha1.ConditionComplete, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonMaxFailuresExceeded},
 				{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue},

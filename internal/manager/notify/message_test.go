@@ -73,7 +73,9 @@ func TestCloudEvents(t *testing.T) {
       "rollbackPending": 0,
       "rolledBack": 0,
       "rollbackFailed": 0,
-      "excluded": 0
+      "excluded": 0,
+      "drifted": 0,
+      "checkErrors": 0
     },
     "changedBy": "jane"
   }

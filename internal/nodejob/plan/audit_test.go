@@ -81,7 +81,9 @@ func TestAudit(t *testing.T) {
 			want: []string{askA, askB}, reason: v1alpha1.ReasonChecking, counts: v1alpha1.NodeCounts{Matched: 2, Waiting: 2},
 		},
 		"a node of assumeDone is asked": {
-			job:  []func(*v1alpha1.NodeJob){func(j *v1alpha1.NodeJob) { j.Spec.Nodes.AssumeDone = &v1alpha1.AssumeDoneSpec{Selector: &metav1.LabelSelector{}} }},
+			job: []func(*v1alpha1.NodeJob){func(j *v1alpha1.NodeJob) {
+				j.Spec.Nodes.AssumeDone = &v1alpha1.AssumeDoneSpec{Selector: &metav1.LabelSelector{}}
+			}},
 			want: []string{askA, askB}, reason: v1alpha1.ReasonChecking, counts: v1alpha1.NodeCounts{Matched: 2, Waiting: 2},
 		},
 	} {

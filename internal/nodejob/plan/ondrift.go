@@ -53,8 +53,7 @@ func askedBefore(node *Node, next *record.Record) record.Answers {
 // assessDrift notes whether a node has drifted, and whether its check itself fails.
 func (as *assessor) assessDrift(w *nodePlan) {
 	rec := w.node.On.Record
-	if task.DriftPeriod(as.in.Job) == 0 && !task.IsAudit(as.in.Job) || rec == nil || as.replaced(w.node) || w.State == Excluded || w.State == Failed ||
-		w.State != Done && rec.Revision != as.in.Revision {
+	if !as.mayHaveDrifted(w) {
 		return
 	}
 	is := driftOf(rec)
@@ -62,19 +61,33 @@ func (as *assessor) assessDrift(w *nodePlan) {
 	switch {
 	case w.State != Done:
 	case !is.ErrorSince.IsZero():
-		why := firstOf(endOf(is.ExitCode, is.Message), v1alpha1.ReasonCheckError)
-		w.explain(v1alpha1.ReasonCheckError, fmt.Sprintf("task.check itself has failed since %s: %s", is.ErrorSince.UTC().Format(time.RFC3339), why))
-		stalls := as.past(is.ErrorSince).Add(checkErrorPatience)
-		w.findings().askError, w.findings().askErrorStalls = why, !as.in.Now.Before(stalls)
-		if as.in.Now.Before(stalls) {
-			as.plan.wake(stalls)
-		}
+		as.noteDriftError(w, is)
 	case w.drifted:
 		message := driftText(rec)
 		if line := lastLine(is.Message); line != "" {
 			message += ": " + line
 		}
 		w.explain(v1alpha1.ReasonDrifted, message)
+	}
+}
+
+// mayHaveDrifted reports whether the answers of a node count: its check is asked, and it is done, or runs the task again.
+func (as *assessor) mayHaveDrifted(w *nodePlan) bool {
+	rec := w.node.On.Record
+	if task.DriftPeriod(as.in.Job) == 0 && !task.IsAudit(as.in.Job) || rec == nil || as.replaced(w.node) {
+		return false
+	}
+	return w.State == Done || (w.State == Waiting || w.State == Running) && rec.Revision == as.in.Revision
+}
+
+// noteDriftError notes a node that is done, and whose check itself fails.
+func (as *assessor) noteDriftError(w *nodePlan, is record.Asked) {
+	why := firstOf(endOf(is.ExitCode, is.Message), v1alpha1.ReasonCheckError)
+	w.explain(v1alpha1.ReasonCheckError, fmt.Sprintf("task.check itself has failed since %s: %s", is.ErrorSince.UTC().Format(time.RFC3339), why))
+	stalls := as.past(is.ErrorSince).Add(checkErrorPatience)
+	w.findings().askError, w.findings().askErrorStalls = why, !as.in.Now.Before(stalls)
+	if as.in.Now.Before(stalls) {
+		as.plan.wake(stalls)
 	}
 }
 

@@ -60,7 +60,7 @@ func TestQuestions(t *testing.T) {
 		answer record.Asked
 	}{
 		"a node is asked within its period": {a: []func(*Node){doneFor(3600)}, want: []string{ask}, reason: v1alpha1.ReasonDone},
-		"not before": {a: []func(*Node){doneFor(0)}, reason: v1alpha1.ReasonDone},
+		"not before":                        {a: []func(*Node){doneFor(0)}, reason: v1alpha1.ReasonDone},
 		"the period counts from the last answer": {
 			a: []func(*Node){doneFor(9999, said(record.AnswerYes, 0))}, reason: v1alpha1.ReasonDone,
 		},
@@ -71,7 +71,11 @@ func TestQuestions(t *testing.T) {
 			job: []func(*v1alpha1.NodeJob){func(j *v1alpha1.NodeJob) { j.Spec.Task.Check.PeriodSeconds = 0 }},
 			a:   []func(*Node){doneFor(9999, said(record.AnswerNo, 3600))}, reason: v1alpha1.ReasonDone,
 		},
-		"while one is asked, it is not asked again": {a: []func(*Node){doneFor(9999)}, pods: []func(*Pod){asks}, reason: v1alpha1.ReasonDone},
+		"while one is asked, it is not asked again": {
+			a:      []func(*Node){doneFor(9999)},
+			pods:   []func(*Pod){asks},
+			reason: v1alpha1.ReasonDone,
+		},
 		"a suspended NodeJob asks no node": {
 			job: []func(*v1alpha1.NodeJob){func(j *v1alpha1.NodeJob) { j.Spec.Suspend = true }},
 			a:   []func(*Node){doneFor(9999)}, reason: v1alpha1.ReasonDone,
@@ -101,7 +105,13 @@ func TestQuestions(t *testing.T) {
 			a: []func(*Node){doneFor(9999, said(record.AnswerNo, 60))}, pods: []func(*Pod){asks, exited(3, no)},
 			want: []string{"answer Error on a"}, reason: v1alpha1.ReasonDrifted,
 			answer: record.Asked{
-				Answer: record.AnswerError, At: now, NoSince: ago(60), ErrorSince: now, Unanswered: 1, ExitCode: new(int32(3)), Message: "the end",
+				Answer:     record.AnswerError,
+				At:         now,
+				NoSince:    ago(60),
+				ErrorSince: now,
+				Unanswered: 1,
+				ExitCode:   new(int32(3)),
+				Message:    "the end",
 			},
 		},
 		"an eviction is no answer": {
@@ -113,8 +123,13 @@ func TestQuestions(t *testing.T) {
 			},
 		},
 		"a node that becomes unreachable says nothing": {
-			a: []func(*Node){doneFor(9999), func(n *Node) { n.Ready = corev1.ConditionUnknown }}, pods: []func(*Pod){asks, func(p *Pod) { p.Created = ago(80) }},
-			want: []string{"answer None on a"}, reason: v1alpha1.ReasonDone,
+			a: []func(*Node){
+				doneFor(9999),
+				func(n *Node) { n.Ready = corev1.ConditionUnknown },
+			},
+			pods:   []func(*Pod){asks, func(p *Pod) { p.Created = ago(80) }},
+			want:   []string{"answer None on a"},
+			reason: v1alpha1.ReasonDone,
 			answer: record.Asked{
 				Answer: record.AnswerNone, At: now, Unanswered: 1,
 				Message: "the node became unreachable during the attempt and was not reachable again before the deadline of the attempt",
@@ -127,12 +142,24 @@ func TestQuestions(t *testing.T) {
 			a: []func(*Node){doneFor(9999, said(record.AnswerError, 9))}, reason: v1alpha1.ReasonCheckError,
 		},
 		"an answer that is on record is not recorded again": {
-			a:    []func(*Node){doneFor(9999, said(record.AnswerYes, 0))},
-			pods: []func(*Pod){asks, exited(0, reported("")), func(p *Pod) { p.UID = "a-asked" }}, want: []string{"release a-pod"}, reason: v1alpha1.ReasonDone,
+			a: []func(*Node){doneFor(9999, said(record.AnswerYes, 0))},
+			pods: []func(*Pod){
+				asks,
+				exited(0, reported("")),
+				func(p *Pod) { p.UID = "a-asked" },
+			},
+			want:   []string{"release a-pod"},
+			reason: v1alpha1.ReasonDone,
 		},
 		"an answer for another revision does not count": {
-			a:    []func(*Node){doneFor(9999, said(record.AnswerYes, 0))},
-			pods: []func(*Pod){asks, exited(1, no), func(p *Pod) { p.Revision = "old" }}, want: []string{"release a-pod"}, reason: v1alpha1.ReasonDone,
+			a: []func(*Node){doneFor(9999, said(record.AnswerYes, 0))},
+			pods: []func(*Pod){
+				asks,
+				exited(1, no),
+				func(p *Pod) { p.Revision = "old" },
+			},
+			want:   []string{"release a-pod"},
+			reason: v1alpha1.ReasonDone,
 		},
 		"an answer after a reset does not count": {
 			pods: []func(*Pod){asks, exited(1, no)}, want: []string{"release a-pod"}, reason: v1alpha1.ReasonPodTerminating,
@@ -146,8 +173,12 @@ func TestQuestions(t *testing.T) {
 			job: []func(*v1alpha1.NodeJob){repaired}, a: []func(*Node){doneFor(99, said(record.AnswerYes, 0))}, reason: v1alpha1.ReasonDone,
 		},
 		"Run does not ask once more before the task": {
-			job: []func(*v1alpha1.NodeJob){repaired, func(j *v1alpha1.NodeJob) { j.Spec.Task.Check.Before, j.Spec.Maintenance.Cordon = true, true }},
-			a:   []func(*Node){doneFor(99, said(record.AnswerNo, 0))}, reason: v1alpha1.ReasonWaitingForBudget,
+			job: []func(*v1alpha1.NodeJob){
+				repaired,
+				func(j *v1alpha1.NodeJob) { j.Spec.Task.Check.Before, j.Spec.Maintenance.Cordon = true, true },
+			},
+			a:      []func(*Node){doneFor(99, said(record.AnswerNo, 0))},
+			reason: v1alpha1.ReasonWaitingForBudget,
 		},
 		"Run waits while the NodeJob is suspended": {
 			job: []func(*v1alpha1.NodeJob){repaired, func(j *v1alpha1.NodeJob) { j.Spec.Suspend = true }},
@@ -302,7 +333,8 @@ func TestStatusOfDrift(t *testing.T) {
 				t.Errorf("counts (-want +got):\n%s", diff)
 			}
 			for _, c := range p.Status.Conditions {
-				if c.Type == tt.holds && (c.Status != metav1.ConditionTrue || c.Reason != tt.reason || !strings.HasPrefix(c.Message, tt.message)) {
+				if c.Type == tt.holds &&
+					(c.Status != metav1.ConditionTrue || c.Reason != tt.reason || !strings.HasPrefix(c.Message, tt.message)) {
 					t.Errorf("%s is %s (%s): %s", c.Type, c.Status, c.Reason, c.Message)
 				}
 			}

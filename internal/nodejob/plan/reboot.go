@@ -311,9 +311,14 @@ func (as *assessor) continueRun(w *nodePlan, r startRequest) bool {
 
 // end plans the record of the end of an attempt.
 func (p *pass) end(w *nodePlan, pod *Pod, r record.Record) {
+	w.written = true
+	if pod.Runs.AsksDone() {
+		p.do(p.recorder.answerAction(w.node, pod, r))
+		return
+	}
 	a := p.recorder.recordAction(w.node, pod, r)
 	p.do(a)
-	w.written, w.endsRun = true, a.Final || a.Record.Outcome == record.Succeeded && !pod.Runs.AsksDone()
+	w.endsRun = a.Final || a.Record.Outcome == record.Succeeded
 }
 
 // recordEnd ends a run without a pod that ends it.

@@ -25,11 +25,6 @@ func (rec *recorder) recordAction(node *Node, pod *Pod, r record.Record) Record 
 	a := Record{Node: node.Name, Change: rec.cordons.changeOf(node), Pod: *pod}
 	a.Record = &r
 	a.Ending = pod.Concluded && !pod.over()
-	if pod.Runs.AsksDone() {
-		// If the record was removed since, a user has requested another run.
-		a.KeepLabel, a.ResourceVersion, a.Was = true, node.ResourceVersion, node.On.Record.Asked[questionOf[pod.Runs]]
-		return a
-	}
 	a.Quarantine = node.On.Record != nil && node.On.Record.Cordoned
 	if pod.Runs == task.CheckExpires {
 		rec.finishExpiryCheck(&a, node)
@@ -66,6 +61,14 @@ func (rec *recorder) finishRun(a *Record, node *Node) {
 // isFinal reports whether a record is of a failure after which the task is not retried.
 func (rec *recorder) isFinal(r *record.Record) bool {
 	return r.Outcome == record.Failed && (r.Attempts > rec.retryLimit() || r.Reverted)
+}
+
+// answerAction is the write of the answer of a node that is done. If the record was removed since, a user has requested another run.
+func (rec *recorder) answerAction(node *Node, pod *Pod, r record.Record) Record {
+	a := Record{Node: node.Name, Change: rec.cordons.changeOf(node), Pod: *pod, Ending: pod.Concluded && !pod.over()}
+	a.Record = &r
+	a.KeepLabel, a.ResourceVersion, a.Was = true, node.ResourceVersion, node.On.Record.Asked[questionOf[pod.Runs]]
+	return a
 }
 
 // setLabel determines what happens to the label of the node.

@@ -91,14 +91,9 @@ func (r *recordReader) readRerun(node *Node, was *recordState) {
 		return // a user has set the label, and it is not known when and where the task ran
 	}
 	due := r.nextDue(node, r.past(rec.EndedAt()))
-	key := r.relabelled(node)
+	was.rerunReason = r.changedSince(node, was)
 	switch {
-	case rerun.OnReboot && differ(rec.BootID, node.BootID):
-		was.rerunReason = "the node has rebooted since it was done"
-	case key != "":
-		was.rerunReason = "the label " + key + ", which the last success removed, was set again"
-	case r.repairs(rec):
-		was.rerunReason, was.drifted = driftText(rec)+" (task.check.onDrift)", true
+	case was.rerunReason != "":
 	case !due.IsZero() && !r.in.Now.Before(due):
 		was.rerunReason = fmt.Sprintf("it runs every %d s (rerun.periodSeconds)", rerun.PeriodSeconds)
 	case rerun.OnNodeFieldChange && inputsChanged(r.in.Job, node, rec) && rec.Revision == r.in.Revision:
@@ -107,6 +102,21 @@ func (r *recordReader) readRerun(node *Node, was *recordState) {
 		was.due = due
 	}
 	was.done = was.rerunReason == ""
+}
+
+// changedSince says what has changed on a node since it was done, so that it reruns the task; "" if nothing has.
+func (r *recordReader) changedSince(node *Node, was *recordState) string {
+	rec, key := node.On.Record, r.relabelled(node)
+	switch {
+	case r.in.Job.Spec.Rerun.OnReboot && differ(rec.BootID, node.BootID):
+		return "the node has rebooted since it was done"
+	case key != "":
+		return "the label " + key + ", which the last success removed, was set again"
+	case r.repairs(rec):
+		was.drifted = true
+		return driftText(rec) + " (task.check.onDrift)"
+	}
+	return ""
 }
 
 // nextDue is when a node that finished at that time reruns the task because of rerun.periodSeconds; zero if it does not.

@@ -89,8 +89,14 @@ func TestCompliance(t *testing.T) {
 // Answers are bounded, and what no manager has written is dropped without the rest of the record.
 func TestAnswersAreBounded(t *testing.T) {
 	long := record.Record{Revision: "r", Outcome: record.Succeeded, PodUID: "1", Asked: record.Answers{
-		record.QuestionCheck: {Answer: record.AnswerNo, At: at("12:00:00"), Message: strings.Repeat("x", 9999) + "\x1b[31m", Unanswered: -1, PodUID: "2"},
-		"other":              {Answer: record.AnswerNo},
+		record.QuestionCheck: {
+			Answer:     record.AnswerNo,
+			At:         at("12:00:00"),
+			Message:    strings.Repeat("x", 9999) + "\x1b[31m",
+			Unanswered: -1,
+			PodUID:     "2",
+		},
+		"other": {Answer: record.AnswerNo},
 	}}
 	got, err := record.Decode(record.Encode(long))
 	is := got.Asked[record.QuestionCheck]
@@ -101,7 +107,9 @@ func TestAnswersAreBounded(t *testing.T) {
 		t.Error("the pod that asked is not on record")
 	}
 	for _, asked := range []string{`{"check":{"answer":"Perhaps"}}`, `{"check":7}`, `[]`} {
-		got, err := record.Decode(`{"revision":"r","outcome":"Succeeded","attempts":1,"finishedAt":"2026-07-01T12:00:00Z","podUID":"1","asked":` + asked + `}`)
+		got, err := record.Decode(
+			`{"revision":"r","outcome":"Succeeded","attempts":1,"finishedAt":"2026-07-01T12:00:00Z","podUID":"1","asked":` + asked + `}`,
+		)
 		if err != nil || len(got.Asked) != 0 {
 			t.Errorf("%s is read as %+v: %v", asked, got.Asked, err)
 		}
@@ -112,7 +120,8 @@ func TestAnswersAreBounded(t *testing.T) {
 		full.Results[key] = strings.Repeat(key, 4000)
 	}
 	got, err = record.Decode(record.Encode(full))
-	if err != nil || got.Asked[record.QuestionCheck].Answer != record.AnswerNo || !got.Asked[record.QuestionCheck].At.Equal(at("12:00:00")) {
+	if err != nil || got.Asked[record.QuestionCheck].Answer != record.AnswerNo ||
+		!got.Asked[record.QuestionCheck].At.Equal(at("12:00:00")) {
 		t.Errorf("without space, %+v is left: %v", got.Asked, err)
 	}
 }

@@ -171,7 +171,11 @@ var situations = map[string]situation{
 		about: "The node was done, and the check has answered no since, and then failed itself.",
 		spec:  "task: {script: mkfs.ext4 /dev/sdb, check: {script: blkid /dev/sdb, periodSeconds: 60}}\n",
 		script: func(c *plantest.Cluster) {
-			c.Task = ends(plantest.Result{}, plantest.Result{Code: 1, Output: "no file system"}, plantest.Result{Code: 3, Output: "no blkid"})
+			c.Task = ends(
+				plantest.Result{},
+				plantest.Result{Code: 1, Output: "no file system"},
+				plantest.Result{Code: 3, Output: "no blkid"},
+			)
 			c.Create()
 			c.Run(2*time.Minute + 5*time.Second)
 		},

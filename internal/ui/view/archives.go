@@ -21,7 +21,7 @@ func ArchiveSentence(a *record.Archive) string {
 		of = " of the check after the reboot"
 	case task.CheckBefore:
 		of = " of the check before the task"
-	case task.Task, task.Reboot, task.CheckExpires:
+	case task.Task, task.Reboot, task.CheckDrift, task.CheckExpires:
 	}
 	if !a.Stored {
 		return fmt.Sprintf("the output%s is not archived: %s (it was to be %s)", of, a.Error, a.Location)

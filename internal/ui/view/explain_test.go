@@ -135,6 +135,7 @@ func TestEachNodeIsExplained(t *testing.T) {
 			})
 		})},
 		"a-check-before-that-fails": {Job: fresh(func(j *v1alpha1.NodeJob) {
+			j.Spec.Task.Script = "true"
 			j.Spec.Task.Check = &v1alpha1.CheckSpec{Script: "exit 3", Before: true}
 		}), Nodes: first(func(n *plan.Node) {
 			ran(n, func(r *record.Record) {
@@ -145,6 +146,7 @@ func TestEachNodeIsExplained(t *testing.T) {
 			n.On.Label = ""
 		})},
 		"a-check-before-that-says-no": {Job: fresh(func(j *v1alpha1.NodeJob) {
+			j.Spec.Task.Script = "true"
 			j.Spec.Task.Check, j.Spec.Maintenance.Cordon, j.Spec.Suspend = &v1alpha1.CheckSpec{Script: "exit 1", Before: true}, true, true
 		}), Nodes: first(func(n *plan.Node) {
 			ran(n, func(r *record.Record) {
