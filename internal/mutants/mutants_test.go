@@ -11,8 +11,15 @@ import (
 
 func TestEachMistakeInThePlannerIsFound(t *testing.T) {
 	planner{
-		pkg: "internal/nodejob/plan", histories: "6000", mutants: merge(mutants, hardening),
+		pkg: "internal/nodejob/plan", histories: "6000", mutants: merge(mutants, hardening, confirming),
 		byTables: []string{
+			"a node is confirmed before its kubelet has responded",
+			"a node that is not Ready is confirmed",
+			"the task is retried on a node that has reverted",
+			"the rollback runs again on a node that has reverted",
+			"a revert that has failed counts as one that has succeeded",
+			"a revert of a pod that was deleted meanwhile is a disruption",
+			"a revert that has failed is not reported at once",
 			"the boot for which a pod was created is recorded instead of the one in which it ran",
 			"an exhausted maxUnavailable is not reported",
 			"a label that the user sets at the last moment is dropped",

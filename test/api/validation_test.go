@@ -127,26 +127,6 @@ func TestTheAPIRejectsWhatCannotWork(t *testing.T) {
 		"a progress deadline that is too short":         {spec: `{task: {script: "true"}, rollout: {progressDeadlineSeconds: 59}}`, wantMessage: "rollout.progressDeadlineSeconds must be at least 60, or 0 for no limit"},
 		"a negative number of failures":                 {spec: `{task: {script: "true"}, rollout: {maxFailures: -1}}`, wantMessage: "rollout.maxFailures must be a number"},
 		"an invalid number of failures":                 {spec: `{task: {script: "true"}, rollout: {maxFailures: x}}`, wantMessage: "rollout.maxFailures must be a number"},
-		"a confirmation without a rollback": {
-			spec:        `{task: {script: "true"}, confirm: {}}`,
-			wantMessage: "write spec.rollback, the script that undoes the task, or leave confirm out",
-		},
-		"a confirmation of a template": {
-			spec:        `{task: {template: {spec: {containers: [{name: c, image: i}]}}}, rollback: {script: "true"}, confirm: {}}`,
-			wantMessage: "use task.script or task.command, or leave confirm out",
-		},
-		"a confirmation before a reboot": {
-			spec:        `{task: {script: "true"}, rollback: {script: "true"}, confirm: {}, maintenance: {reboot: {policy: IfRequested}}}`,
-			wantMessage: "reboot with another NodeJob that depends on this one (dependsOn), or leave confirm out",
-		},
-		"a confirmation that may take longer than the task": {
-			spec:        `{task: {script: "true", timeoutSeconds: 30}, rollback: {script: "true"}, confirm: {}}`,
-			wantMessage: "choose a shorter time for the confirmation, or a longer one for the task",
-		},
-		"a confirmation within less than the bound": {
-			spec:        `{task: {script: "true"}, rollback: {script: "true"}, confirm: {timeoutSeconds: 9}}`,
-			wantMessage: "spec.confirm.timeoutSeconds",
-		},
 		"a deletion that rolls back without a rollback": {spec: `{task: {script: "true"}, deletionPolicy: Rollback}`, wantMessage: "write the script that undoes the task, or use Forget or Retain"},
 		"an empty rollback":                             {spec: `{task: {script: "true"}, rollback: {}}`, wantMessage: "set exactly one of rollback.script and rollback.scriptFrom"},
 		"a rollback with both":                          {spec: `{task: {script: "true"}, rollback: {script: "true", scriptFrom: {configMapKeyRef: {name: a, key: b}}}}`, wantMessage: "set exactly one of rollback.script and rollback.scriptFrom"},
@@ -290,6 +270,12 @@ func TestTheAPIRejectsWhatCannotWork(t *testing.T) {
 		"a NodeJob that depends on an empty name":           {spec: withTask(`dependsOn: [""]`), wantMessage: "should be at least 1 chars long"},
 		"a NodeJob that depends on a name that is too long": {spec: withTask(`dependsOn: [` + strings.Repeat("n", 64) + `]`), wantMessage: "may not be more than 63"},
 		"a NodeJob that depends on too many":                {spec: withTask(`dependsOn: [` + list("n%d", 17) + `]`), wantMessage: "must have at most 16 items"},
+
+		"a confirmation without a rollback":              {spec: `{task: {script: "true"}, confirm: {}}`, wantMessage: "write spec.rollback, the script that undoes the task, or leave confirm out"},
+		"a confirmation of a template":                   {spec: `{task: {template: {spec: {containers: [{name: c, image: i}]}}}, rollback: {script: "true"}, confirm: {}}`, wantMessage: "use task.script or task.command, or leave confirm out"},
+		"a confirmation before a reboot":                 {spec: `{task: {script: "true"}, rollback: {script: "true"}, confirm: {}, maintenance: {reboot: {policy: IfRequested}}}`, wantMessage: "or leave confirm out"},
+		"a confirmation that takes longer than the task": {spec: `{task: {script: "true", timeoutSeconds: 30}, rollback: {script: "true"}, confirm: {}}`, wantMessage: "choose a shorter time for the confirmation"},
+		"a confirmation within too short a time":         {spec: `{task: {script: "true"}, rollback: {script: "true"}, confirm: {timeoutSeconds: 9}}`, wantMessage: "spec.confirm.timeoutSeconds"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			job := jobFromYAML(t, w.namespace, test.name, test.spec)

@@ -201,7 +201,7 @@ func (a *attemptReader) readEnd(pod *Pod, node *Node) end {
 		}
 		return e
 	}
-	if exit := pod.Exit; exit != nil && !exit.Lost && exit.reverted() {
+	if exit := pod.Exit; exit != nil && exit.reverted() {
 		return end{outcome: record.Failed, reason: exit.Reason, message: exit.Message}
 	}
 	if pod.PastDeadline || deletedAfter(pod, pod.Created.Add(a.timeout(pod))) {

@@ -111,6 +111,7 @@ func TestPod(t *testing.T) {
 			rollback(),
 		},
 		"script-with-files":    {withFiles(scriptJob()), Source{Script: "true", Check: "true"}, attempt()},
+		"script-with-confirm":  {withConfirm(scriptJob()), Source{Script: "true", Check: "true", Rollback: "false"}, attempt()},
 		"rollback-of-template": {withRollback(templateJob()), Source{Rollback: "undo"}, deletion()},
 	}
 	for name, tt := range tests {
