@@ -109,7 +109,7 @@ func (as *assessor) assessQuestions(w *nodePlan) {
 // mayAsk reports whether a node is asked questions: it is done, or waits for its turn to run the task because it has drifted.
 func (as *assessor) mayAsk(w *nodePlan) bool {
 	waits := w.State == Waiting && w.drifted && !as.isPrepared(w.node) && !as.in.Budgets[w.node.UID].Claimed
-	return (w.State == Done || waits) && !w.slot && !w.checking && !w.written && !w.expiring && !w.start.ready() && as.isAsked(w.node) &&
+	return (w.State == Done || waits) && !w.slot && !w.checking && !w.written && !w.expiring && w.start.phase != task.CheckExpires && as.isAsked(w.node) &&
 		as.untolerated(w.node, as.tolerations) == nil
 }
 

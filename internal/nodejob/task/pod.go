@@ -104,7 +104,7 @@ var phases = []Phase{Task, Rollback, Reboot, Check, CheckBefore, CheckDrift, Che
 func (p Phase) completesRun() bool { return p != Task && !p.Asks() }
 
 // Asks reports whether the phase only asks a question. It disturbs nothing on its node, so it needs no slot.
-func (p Phase) Asks() bool { return p == CheckBefore || p.AsksDone() }
+func (p Phase) Asks() bool { return p == CheckBefore || p == CheckExpires || p.AsksDone() }
 
 // AsksDone reports whether the phase asks a question of a node that is done.
 func (p Phase) AsksDone() bool { return p == CheckDrift }
