@@ -90,17 +90,9 @@ func (o *planOptions) run(ctx context.Context) error {
 		return err
 	}
 	seen.Budgets = applied(seen.Budgets, file.budgets)
-	plans, err := o.draft(ctx, &seen.Cluster, file)
+	plans, err := o.planAll(ctx, &seen, file)
 	if err != nil {
 		return err
-	}
-	for i := range plans {
-		if seen.namespaced != nil {
-			plans[i].Notes = append(plans[i].Notes, "gates of NodeJobs in other namespaces are not in this plan: "+seen.namespaced.Error())
-		}
-		if err := o.plan(ctx, seen.Cluster, &plans[i]); err != nil {
-			return err
-		}
 	}
 	if o.onNodes {
 		if err := o.askNodes(ctx, file, plans); err != nil {
@@ -111,6 +103,23 @@ func (o *planOptions) run(ctx context.Context) error {
 		return err
 	}
 	return cmdutil.Exit(cmdutil.ExitTimedOut)
+}
+
+// planAll returns the plans of all NodeJobs of a file.
+func (o *planOptions) planAll(ctx context.Context, seen *clusterView, file *planFile) ([]view.Plan, error) {
+	plans, err := o.draft(ctx, &seen.Cluster, file)
+	if err != nil {
+		return nil, err
+	}
+	for i := range plans {
+		if seen.namespaced != nil {
+			plans[i].Notes = append(plans[i].Notes, "gates of NodeJobs in other namespaces are not in this plan: "+seen.namespaced.Error())
+		}
+		if err := o.plan(ctx, seen.Cluster, &plans[i]); err != nil {
+			return nil, err
+		}
+	}
+	return plans, nil
 }
 
 // showData prints the plans for programs.

@@ -109,8 +109,12 @@ func (as *assessor) assessQuestions(w *nodePlan) {
 // mayAsk reports whether a node is asked questions: it is done, or waits for its turn to run the task because it has drifted.
 func (as *assessor) mayAsk(w *nodePlan) bool {
 	waits := w.State == Waiting && w.drifted && !as.isPrepared(w.node) && !as.in.Budgets[w.node.UID].Claimed
-	return (w.State == Done || waits) && !w.slot && !w.checking && !w.written && !w.expiring && w.start.phase != task.CheckExpires && as.isAsked(w.node) &&
-		as.untolerated(w.node, as.tolerations) == nil
+	return (w.State == Done || waits) && !w.isBusy() && as.isAsked(w.node) && as.untolerated(w.node, as.tolerations) == nil
+}
+
+// isBusy reports whether something else happens on the node now, or is being asked.
+func (w *nodePlan) isBusy() bool {
+	return w.slot || w.checking || w.written || w.expiring || w.start.phase == task.CheckExpires
 }
 
 // askQuestions starts the pods that ask nodes that are done, the longest due first, unless too many run, or one start must show

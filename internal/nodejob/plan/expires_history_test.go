@@ -110,7 +110,7 @@ func (h *expiryHistory) runs(a task.Attempt) plantest.Result {
 			return plantest.Result{Code: 1}
 		}
 		h.ends[a.NodeName] = h.Now.Add(20 * time.Second)
-	case task.Reboot, task.Check, task.CheckBefore:
+	case task.Reboot, task.Check, task.CheckBefore, task.CheckDrift:
 		h.fail("%s starts on %s", a.Phase, a.NodeName)
 	}
 	return plantest.Result{}

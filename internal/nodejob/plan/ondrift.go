@@ -45,7 +45,7 @@ func askedBefore(node *Node, next *record.Record) record.Answers {
 	switch next.Outcome {
 	case record.Disrupted, record.Rebooting, record.Needed:
 		return prev.Asked
-	case record.Succeeded, record.Failed:
+	case record.Succeeded, record.Failed, record.Expired:
 	}
 	return nil
 }

@@ -171,30 +171,34 @@ func nameOf(phase task.Phase, number int32, node string) string {
 	return fmt.Sprintf("attempt %d of the %s on %s", number, phase, node)
 }
 
+// outcomeOf is what a record says about the end of a pod that ran a phase.
+func outcomeOf(r *record.Record, phase task.Phase) string {
+	switch {
+	case phase == task.Rollback && r.Rollback != nil:
+		return "rollback " + string(r.Rollback.Outcome) + because(r.Rollback.Reason, r.Rollback.ExitCode, r.Rollback.Message)
+	case phase.AsksDone():
+		is := r.Compliance()
+		return strings.TrimSuffix("its check says "+string(is.Answer)+": "+is.Message, ": ")
+	case phase == task.CheckExpires && r.Expiry != nil:
+		return fmt.Sprintf("%s; no longer needed: %s", r.Outcome, r.Expiry.Answer)
+	}
+	return string(r.Outcome) + because(r.Reason, r.ExitCode, r.Message)
+}
+
+// because is a reason in brackets; "" if there is none.
+func because(reason string, code *int32, message string) string {
+	if reason == "" {
+		return ""
+	}
+	if code != nil {
+		reason += fmt.Sprintf(", exit code %d", *code)
+	}
+	return " (" + reason + ": " + message + ")"
+}
+
 // recorded is a record in words.
 func recorded(a plan.Record) string {
-	r := a.Record
-	words, reason, code, message := string(r.Outcome), r.Reason, r.ExitCode, r.Message
-	if a.Pod.Runs == task.Rollback && r.Rollback != nil {
-		words, reason, code, message = "rollback "+string(r.Rollback.Outcome), r.Rollback.Reason, r.Rollback.ExitCode, r.Rollback.Message
-	}
-	if a.Pod.Runs.AsksDone() {
-		is := r.Compliance()
-		words, reason = "its check says "+string(is.Answer), ""
-		if is.Message != "" {
-			words += ": " + is.Message
-		}
-	}
-	if a.Pod.Runs == task.CheckExpires && r.Expiry != nil {
-		words, reason = fmt.Sprintf("%s; no longer needed: %s", r.Outcome, r.Expiry.Answer), ""
-	}
-	if reason != "" {
-		words += " (" + reason
-		if code != nil {
-			words += fmt.Sprintf(", exit code %d", *code)
-		}
-		words += ": " + message + ")"
-	}
+	words := outcomeOf(a.Record, a.Pod.Runs)
 	if a.Final {
 		words += ", no retry"
 	}
