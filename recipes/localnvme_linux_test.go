@@ -188,7 +188,10 @@ func TestLocalNVMeStartsTheServicesAgain(t *testing.T) {
 	if got := r.read("systemctl"); !strings.HasSuffix(got, "stop kubelet containerd\nstart kubelet containerd\n") {
 		t.Errorf("systemctl was run: %s", got)
 	}
-	r.fails(asBooted(`mkdir "$MOUNT/pod" && mount -t tmpfs none "$MOUNT/pod"`, r.job.Spec.Task.Script), "other file systems are mounted below")
+	r.fails(
+		asBooted(`mkdir "$MOUNT/pod" && mount -t tmpfs none "$MOUNT/pod"`, r.job.Spec.Task.Script),
+		"other file systems are mounted below",
+	)
 	r.env["STOP"] = ""
 	r.fails(asBooted(r.job.Spec.Task.Script), "is not empty: name the services that use it in STOP")
 }

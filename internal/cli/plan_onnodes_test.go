@@ -62,7 +62,10 @@ spec:
     timeoutSeconds: 30
     check: {script: 'uname -r | grep -q "$WANT"', before: true}
 `
-	complete := v1alpha1.NodeJobStatus{Revision: "rev", Conditions: []metav1.Condition{{Type: v1alpha1.ConditionComplete, Status: metav1.ConditionTrue}}}
+	complete := v1alpha1.NodeJobStatus{
+		Revision:   "rev",
+		Conditions: []metav1.Condition{{Type: v1alpha1.ConditionComplete, Status: metav1.ConditionTrue}},
+	}
 	tests := map[string]struct {
 		file   string
 		args   []string
@@ -73,8 +76,10 @@ spec:
 		created bool
 	}{
 		"all nodes have answered": {
-			file: file, status: complete, created: true,
-			want: "NODES COMPLIANT NON-COMPLIANT ERROR NOT ASKED COMPLIANT %\n(all) 3 1 1 1 0 33%\n\nNODE CHECK ASKED SINCE EXIT MESSAGE\nb NonCompliant 0s 0s 1\nc Error 0s 0s 2 no such file\n",
+			file:    file,
+			status:  complete,
+			created: true,
+			want:    "NODES COMPLIANT NON-COMPLIANT ERROR NOT ASKED COMPLIANT %\n(all) 3 1 1 1 0 33%\n\nNODE CHECK ASKED SINCE EXIT MESSAGE\nb NonCompliant 0s 0s 1\nc Error 0s 0s 2 no such file\n",
 		},
 		"for programs": {
 			file: file, args: []string{"-o", "json"}, status: complete, created: true,
@@ -111,7 +116,11 @@ spec:
 			f.Now = func() time.Time { return now }
 			f.In = strings.NewReader(tt.file)
 			code := command(t, f, append([]string{"plan", "-f", "-", "--on-nodes"}, tt.args...)...)
-			if got := strings.Join(strings.Fields(out.String()+errs.String()), " "); code != tt.code || !strings.Contains(got, strings.Join(strings.Fields(tt.want), " ")) {
+			if got := strings.Join(
+				strings.Fields(out.String()+errs.String()),
+				" ",
+			); code != tt.code ||
+				!strings.Contains(got, strings.Join(strings.Fields(tt.want), " ")) {
 				t.Errorf("exit code %d, want %d\n%s\n%s\nwant\n%s", code, tt.code, out, errs, tt.want)
 			}
 			if (server.created != nil) != tt.created || len(server.deleted) > 0 != tt.created {

@@ -38,7 +38,11 @@ func TestReport(t *testing.T) {
 			want: "zone " + header + "(none) 1 0 0 0 1 0%\nx 3 1 2 0 0 33%\ny 3 1 0 1 1 33%\n(all) 7 2 2 1 2 28%\n" + problems,
 		},
 		"by a pool of any platform": {
-			args: []string{"--by", "pool"}, want: "pool " + header + "(none) 5 1 1 1 2 20%\neks 1 1 0 0 0 100%\nkarpenter 1 0 1 0 0 0%\n(all) 7 2 2 1 2 28%\n" + problems,
+			args: []string{
+				"--by",
+				"pool",
+			},
+			want: "pool " + header + "(none) 5 1 1 1 2 20%\neks 1 1 0 0 0 100%\nkarpenter 1 0 1 0 0 0%\n(all) 7 2 2 1 2 28%\n" + problems,
 		},
 		"by a label": {args: []string{"--by", "rack"}, want: "rack " + header + "(none) 7 2 2 1 2 28%\n(all) 7 2 2 1 2 28%\n" + problems},
 		"for a spreadsheet": {args: []string{"-o", "csv", "--by", "zone"}, want: `node,state,askedAt,since,exitCode,message,zone
@@ -91,7 +95,11 @@ c,Compliant,2026-07-01T11:00:00Z,,,,y`},
 					clitest.Respond(w, corev1.NodeList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NodeList"}, Items: nodes})
 				case "/apis/everynode.dev/v1alpha1/nodejobs":
 					clitest.Respond(w, v1alpha1.NodeJobList{
-						TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodeJobList"}, Items: []v1alpha1.NodeJob{*job},
+						TypeMeta: metav1.TypeMeta{
+							APIVersion: v1alpha1.GroupVersion.String(),
+							Kind:       "NodeJobList",
+						},
+						Items: []v1alpha1.NodeJob{*job},
 					})
 				default:
 					clitest.RespondError(w, http.StatusNotFound, metav1.StatusReasonNotFound, r.URL.String())
@@ -116,7 +124,13 @@ func singleSpaced(table string) string {
 
 // reportedNodes are nodes with each kind of answer.
 func reportedNodes(now time.Time) []corev1.Node {
-	done := record.Record{Revision: "new", Outcome: record.Succeeded, Label: "new", FinishedAt: now.Add(-time.Hour), RecordedAt: now.Add(-time.Hour)}
+	done := record.Record{
+		Revision:   "new",
+		Outcome:    record.Succeeded,
+		Label:      "new",
+		FinishedAt: now.Add(-time.Hour),
+		RecordedAt: now.Add(-time.Hour),
+	}
 	asked := func(is record.Asked) record.Record {
 		is.At, is.PodUID = now.Add(-5*time.Minute), "pod"
 		rec := done
@@ -131,16 +145,28 @@ func reportedNodes(now time.Time) []corev1.Node {
 		return corev1.Node{ObjectMeta: meta.ObjectMeta}
 	}
 	x, y := map[string]string{corev1.LabelTopologyZone: "x"}, map[string]string{corev1.LabelTopologyZone: "y"}
-	karpenter := map[string]string{corev1.LabelTopologyZone: "x", "karpenter.sh/nodepool": "karpenter", "eks.amazonaws.com/nodegroup": "eks"}
+	karpenter := map[string]string{
+		corev1.LabelTopologyZone:      "x",
+		"karpenter.sh/nodepool":       "karpenter",
+		"eks.amazonaws.com/nodegroup": "eks",
+	}
 	eks := map[string]string{corev1.LabelTopologyZone: "y", "eks.amazonaws.com/nodegroup": "eks"}
 	hours, exit := now.Add(-2*time.Hour), int32(1)
 	return []corev1.Node{
 		node("a", x, asked(record.Asked{Answer: record.AnswerYes})),
-		node("b", karpenter, asked(record.Asked{Answer: record.AnswerNo, NoSince: hours, ExitCode: &exit, Message: "out\nthe =file\x1b[2J differs"})),
+		node(
+			"b",
+			karpenter,
+			asked(record.Asked{Answer: record.AnswerNo, NoSince: hours, ExitCode: &exit, Message: "out\nthe =file\x1b[2J differs"}),
+		),
 		node("c", eks, done), // it was checked after the task
 		node("d", x, asked(record.Asked{Answer: record.AnswerNone, NoSince: hours, Unanswered: 1})),
 		node("e", y, asked(record.Asked{
-			Answer: record.AnswerError, ErrorSince: now.Add(-50 * time.Minute), Unanswered: 2, ExitCode: new(int32(3)), Message: "no such file",
+			Answer:     record.AnswerError,
+			ErrorSince: now.Add(-50 * time.Minute),
+			Unanswered: 2,
+			ExitCode:   new(int32(3)),
+			Message:    "no such file",
 		})),
 		{ObjectMeta: metav1.ObjectMeta{Name: "f", Labels: map[string]string{corev1.LabelTopologyZone: "y", corev1.LabelOSStable: "linux"}}},
 		node("assumed", nil, assumed),

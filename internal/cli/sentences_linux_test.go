@@ -161,7 +161,11 @@ func TestNoSentenceIsCutOnATerminal(t *testing.T) {
 		"convert": {[]string{"convert", "-f", permanent}, "DaemonSet", ""},
 		"version": {[]string{"version"}, "(not known: ", ""},
 		"results": {[]string{"results", "j", "--previous"}, "no node", ""},
-		"report":  {[]string{"report", "j"}, "so there is nothing to report. What its task has found: kubectl everynode results j -n ns", ""},
+		"report": {
+			[]string{"report", "j"},
+			"so there is nothing to report. What its task has found: kubectl everynode results j -n ns",
+			"",
+		},
 		"logs":    {[]string{"logs", "other"}, "explain other NODE says why", ""},
 		"explain": {[]string{"explain", "node-1"}, "could not check whether a NodeGuard holds the node: ", ""},
 		"list":    {[]string{"list", "-A"}, "no NodeJob", ""},

@@ -60,6 +60,11 @@ spec:
 	w.end(w.podOf("asked-1", task.Task), 0, `{"exitCode":0,"reason":"AlreadyDone"}`)
 	w.done("kernel", "asked-1")
 	got = w.everynode(config, "report", "kernel", "--by", "zone")
-	wantText(t, got.out, "x      1      1          0              0      0          100%", "y      1      0          0              0      1          0%",
-		"asked-2  NotAsked")
+	wantText(
+		t,
+		got.out,
+		"x      1      1          0              0      0          100%",
+		"y      1      0          0              0      1          0%",
+		"asked-2  NotAsked",
+	)
 }
