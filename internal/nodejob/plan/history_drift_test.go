@@ -159,8 +159,11 @@ func (h *history) couldBeAsked(in Input, node *Node) bool {
 	_, problem := in.NodeProblems[node.UID]
 	return h.watches && check != nil && check.PeriodSeconds > 0 && !h.isScheduled() && in.Job.DeletionTimestamp.IsZero() && !in.Job.Spec.Suspend &&
 		in.Obstacle == nil && in.RunnerRefused == nil && in.NotAllowed == nil && !problem && h.selected(node) && !barred(node) && !h.isBad(node) &&
-		!silent(node) && !node.Deleting && node.Ready != "" && !h.lacksValue(node) &&
-		rec != nil && rec.Outcome == record.Succeeded && node.On.Label == rec.Revision &&
+		!silent(node) && !node.Deleting && node.Ready != "" &&
+		!h.lacksValue(node) &&
+		rec != nil &&
+		rec.Outcome == record.Succeeded &&
+		node.On.Label == rec.Revision &&
 		rec.Revision == h.rev &&
 		h.isDone(node) &&
 		!slices.ContainsFunc(in.Pods, func(pod Pod) bool { return pod.NodeName == node.Name }) &&
