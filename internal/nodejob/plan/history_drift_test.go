@@ -157,17 +157,14 @@ func (h *history) couldBeAsked(in Input, node *Node) bool {
 	rec := node.On.Record
 	check := in.Job.Spec.Task.Check
 	_, problem := in.NodeProblems[node.UID]
-	return h.watches && check != nil && check.PeriodSeconds > 0 && !h.isScheduled() && in.Job.DeletionTimestamp.IsZero() && !in.Job.Spec.Suspend &&
-		in.Obstacle == nil && in.RunnerRefused == nil && in.NotAllowed == nil && !problem && h.selected(node) && !barred(node) && !h.isBad(node) &&
-		!silent(node) && !node.Deleting && node.Ready != "" &&
-		!h.lacksValue(node) &&
-		rec != nil &&
-		rec.Outcome == record.Succeeded &&
-		node.On.Label == rec.Revision &&
-		rec.Revision == h.rev &&
-		h.isDone(node) &&
-		!slices.ContainsFunc(in.Pods, func(pod Pod) bool { return pod.NodeName == node.Name }) &&
-		in.BusyNodes[node.Name].IsZero()
+	asks := h.watches && check != nil && check.PeriodSeconds > 0 && !h.isScheduled() && in.Job.DeletionTimestamp.IsZero() &&
+		!in.Job.Spec.Suspend
+	starts := in.Obstacle == nil && in.RunnerRefused == nil && in.NotAllowed == nil && !problem && in.BusyNodes[node.Name].IsZero() &&
+		!slices.ContainsFunc(in.Pods, func(pod Pod) bool { return pod.NodeName == node.Name })
+	responds := h.selected(node) && !barred(node) && !h.isBad(node) && !silent(node) && !node.Deleting && node.Ready != "" &&
+		!h.lacksValue(node)
+	done := rec != nil && rec.Outcome == record.Succeeded && node.On.Label == rec.Revision && rec.Revision == h.rev && h.isDone(node)
+	return asks && starts && responds && done
 }
 
 // nothingToAsk reports whether the rollout is over, and no node is done.
