@@ -39,9 +39,6 @@ import (
 // claimAgainAfter is when a refused claim is tried again if no event shows that the budgets allow more.
 const claimAgainAfter = 5 * time.Second
 
-// seatTimeout limits the eviction of a seat: several repetitions of the API server.
-const seatTimeout = 5 * time.Second
-
 // observeBudgets adds to the input what NodeDisruptionBudgets mean for the nodes.
 func (r observer) observeBudgets(ctx context.Context, seen *observation) error {
 	if r.Claims == nil {
@@ -115,11 +112,9 @@ func (r writer) claim(ctx context.Context, job *v1alpha1.NodeJob, a plan.Claim) 
 // evictSeat evicts the seat of a node, while only a few others are evicted. The API server counts each eviction in the status of the
 // PodDisruptionBudget, and repeats one that conflicts with another write after half a second, up to 20 times. With many at the same time,
 // few succeed in time, and the others count as disruptions for up to two minutes, although no NodeJob has got the node. Source:
-// k8s.io/kubernetes pkg/registry/core/pod/storage/eviction.go. For the same reason, an eviction that has begun has its own time limit.
+// k8s.io/kubernetes pkg/registry/core/pod/storage/eviction.go.
 func (r writer) evictSeat(ctx context.Context, a plan.Claim) error {
 	return r.Claims.InTurn(ctx, func() error {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), seatTimeout)
-		defer cancel()
 		seat := client.ObjectKey{Namespace: cmp.Or(r.Own.Pod.Namespace, ownNamespace), Name: a.Seat}
 		return r.requestEviction(ctx, seat, a.SeatUID, nil)
 	})

@@ -21,9 +21,15 @@ import (
 )
 
 const (
-	// evictionsTimeout limits the evictions of one pass. The client obeys a response that asks it to wait: 10 s for a
-	// PodDisruptionBudget that is not processed yet, up to ten times. The rest of the NodeJob must not wait for that.
+	// evictionsTimeout is how long a pass may begin evictions, and evictionTimeout limits each of them. The client obeys a response that
+	// asks it to wait: 10 s for a PodDisruptionBudget that is not processed yet, up to ten times. The rest of the NodeJob must not wait
+	// for that.
+	//
+	// An eviction that has begun is not cut off by the time of the pass: the API server may have counted it already in the status of the
+	// PodDisruptionBudget, where it stays for two minutes although the pod is not deleted. Source: k8s.io/kubernetes
+	// pkg/registry/core/pod/storage/eviction.go, and DeletionTimeout in pkg/controller/disruption/disruption.go.
 	evictionsTimeout = 3 * time.Second
+	evictionTimeout  = 5 * time.Second
 
 	// maxBlockedBytes limits the message of the API server about a denied eviction.
 	maxBlockedBytes = 256
@@ -40,8 +46,11 @@ func (r writer) evict(ctx context.Context, seen observation, a plan.Evict, pod p
 	r.drains.tried(drainKey{client.ObjectKeyFromObject(seen.job), a.Node}, pod.UID, eviction{seen.input.Now, blockedBy(err)})
 }
 
-// requestEviction requests the eviction of the pod with that name and UID. graceSeconds is nil for the grace period of the pod.
+// requestEviction requests the eviction of the pod with that name and UID, within evictionTimeout. graceSeconds is nil for the grace
+// period of the pod.
 func (r writer) requestEviction(ctx context.Context, pod client.ObjectKey, uid types.UID, graceSeconds *int64) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), evictionTimeout)
+	defer cancel()
 	target := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
 	request := &policyv1.Eviction{
 		ObjectMeta: target.ObjectMeta,

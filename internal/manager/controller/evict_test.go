@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -136,5 +138,28 @@ func TestASkippedEvictionIsNotCounted(t *testing.T) {
 	r.evict(ctx, observation{job: liveJob(), input: plan.Input{Now: noon}}, plan.Evict{Node: "n"}, plan.DrainPod{UID: "web-uid"})
 	if tries := r.drains.seen[key].tries; len(tries) > 0 {
 		t.Errorf("%v is remembered, want nothing", tries)
+	}
+}
+
+// An eviction that has begun ends, also if the time of the pass is over: the API server may have counted it already.
+func TestAnEvictionThatHasBegunIsNotCutOff(t *testing.T) {
+	for took, want := range map[time.Duration]error{4 * time.Second: nil, 6 * time.Second: context.DeadlineExceeded} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newFaultyReconciler(t, interceptor.Funcs{
+				SubResourceCreate: func(ctx context.Context, _ client.Client, _ string, _, _ client.Object, _ ...client.SubResourceCreateOption) error {
+					select {
+					case <-ctx.Done():
+						return ctx.Err()
+					case <-time.After(took):
+						return nil
+					}
+				},
+			})
+			pass, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			if err := r.requestEviction(pass, client.ObjectKey{Namespace: "ns", Name: "p"}, "uid", nil); !errors.Is(err, want) {
+				t.Errorf("after %s: %v, want %v", took, err, want)
+			}
+		})
 	}
 }
