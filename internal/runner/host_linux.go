@@ -71,8 +71,7 @@ func enterHost(target int) (*hostThread, error) {
 		t.otherPIDs = t.otherPIDs || n.kind == "pid"
 	}
 	entered := make(chan error)
-	go func() {
-		runtime.LockOSThread()
+	go onOwnThread(func() {
 		err := enter(namespaces)
 		entered <- err
 		if err != nil {
@@ -81,8 +80,27 @@ func enterHost(target int) (*hostThread, error) {
 		for call := range t.calls {
 			call()
 		}
-	}()
+	})
 	return t, <-entered
+}
+
+// onOwnThread calls f on a thread that runs nothing else, and that is not the main thread. A process has the namespaces of its main
+// thread for others: if that entered those of the node, what a container runtime executes in the container would be looked up on the
+// node, and not be found, such as the readiness probe.
+func onOwnThread(f func()) {
+	runtime.LockOSThread()
+	if unix.Gettid() != unix.Getpid() {
+		f()
+		return
+	}
+	taken := make(chan struct{})
+	go func() {
+		runtime.LockOSThread()
+		close(taken)
+		f()
+	}()
+	<-taken
+	runtime.UnlockOSThread()
 }
 
 // do runs f on the thread and waits for it.

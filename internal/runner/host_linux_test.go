@@ -53,3 +53,30 @@ func TestHostThreadIsSeparate(t *testing.T) {
 	close(stop)
 	others.Wait()
 }
+
+// TestTheMainThreadStaysInTheContainer finds a goroutine that runs on the main thread, by occupying all other threads.
+func TestTheMainThreadStaysInTheContainer(t *testing.T) {
+	release, found := make(chan struct{}), make(chan int, 1)
+	defer close(release)
+	for range 200 {
+		occupied := make(chan bool)
+		go func() {
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			isMain := unix.Gettid() == unix.Getpid()
+			occupied <- isMain
+			if isMain {
+				onOwnThread(func() { found <- unix.Gettid() })
+			}
+			<-release
+		}()
+		if !<-occupied {
+			continue
+		}
+		if tid := <-found; tid == unix.Getpid() {
+			t.Error("the function runs on the main thread")
+		}
+		return
+	}
+	t.Fatal("no goroutine ran on the main thread")
+}
