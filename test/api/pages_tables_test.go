@@ -36,14 +36,15 @@ var notExecuted = map[string]string{
 	`echo "reboot=true"`:            "a line of such a script",
 	"[ ! -e /run/reboot-required ]": "a line of such a script",
 
-	"kubectl everynode dashboard":               "serves a page until it is interrupted: test/browser, and TestTheDashboardFollowsTheLogOfATask",
-	"kubectl -n everynode-system port-forward ": "needs a kubelet: TestTheDashboardRunsInTheCluster",
-	"kubectl -n everynode-system scale ":        "stops the manager of all tests",
-	"while read -r namespace name":              "changes the NodeJobs of all tests",
-	"kubectl -n everynode-system delete pod ":   "needs the seat of a node",
-	"kubectl drain ":                            "evicts pods, which needs a disruption controller: TestR25_TwoDrainsGoOneAfterTheOther",
-	"kubectl -n everynode-system logs ":         "reads a log, which needs a kubelet",
-	"kubectl delete -k your-overlay":            "waits for a manager that is told to exit: TestUninstallByDeletingConfigDefault",
+	"kubectl everynode dashboard":                      "serves a page until it is interrupted: test/browser, and TestTheDashboardFollowsTheLogOfATask",
+	"kubectl -n everynode-system port-forward ":        "needs a kubelet: TestTheDashboardRunsInTheCluster",
+	"kubectl -n everynode-system scale ":               "stops the manager of all tests",
+	"while read -r namespace name":                     "changes the NodeJobs of all tests",
+	"kubectl -n everynode-system delete pod ":          "needs the seat of a node",
+	"kubectl everynode plan -f kernel.yaml --on-nodes": "waits for the nodes: TestTheNodesAreAskedBeforeAFileIsApplied",
+	"kubectl drain ":                                   "evicts pods, which needs a disruption controller: TestR25_TwoDrainsGoOneAfterTheOther",
+	"kubectl -n everynode-system logs ":                "reads a log, which needs a kubelet",
+	"kubectl delete -k your-overlay":                   "waits for a manager that is told to exit: TestUninstallByDeletingConfigDefault",
 }
 
 // placeholders are the parts of commands that a user replaces.
@@ -81,6 +82,12 @@ var states = []state{
 	},
 	{"docs/cli.md", "kubectl everynode results swappiness", `kubectl apply -f swappiness.yaml; await swappiness condition=Complete
 		kubectl -n node-setup patch nodejob swappiness --type=merge -p '{"spec": {"task": {"script": "true again"}}}'; await swappiness condition=Complete`},
+	{"docs/cli.md", "kubectl everynode report", `kubectl apply -f - <<'END'
+apiVersion: everynode.dev/v1alpha1
+kind: NodeJob
+metadata: {name: sshd-config, namespace: node-setup}
+spec: {task: {check: {script: "! grep -q '^PermitRootLogin yes' /etc/ssh/sshd_config"}}}
+END`},
 	{"docs/cli.md", "kubectl everynode logs", "fail max-map-count node-2"},
 	{"docs/cli.md", "kubectl everynode budgets", "kubectl everynode freeze tonight --for 1h --reason INC-43"},
 	{
@@ -161,6 +168,7 @@ var exitCodes = map[string]int{
 // printsNothing are the beginnings of the commands without output, and why.
 var printsNothing = map[string]string{
 	"source <(kubectl-everynode ":                          "defines functions of the shell",
+	"kubectl -n nvsentinel get serviceaccounts":            "NVSentinel is not installed",
 	"kubectl get nodeguards --all-namespaces":              "there is no NodeGuard",
 	"kubectl -n everynode-system describe replicaset":      "there is no controller of Deployments",
 	"kubectl -n everynode-system get poddisruptionbudgets": "there is no controller of NodeDisruptionBudgets",
