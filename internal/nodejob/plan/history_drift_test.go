@@ -4,6 +4,7 @@
 package plan
 
 import (
+	"maps"
 	"math/rand"
 	"slices"
 	"time"
@@ -120,13 +121,23 @@ func (h *history) checkDriftAnswer(node *Node, a Record, pod *simPod) {
 		is.Answer == record.AnswerError && was.Asked[record.QuestionCheck].NoSince != is.NoSince:
 		h.break_("drift", "the answer %s of %s dates the drift from %v", is.Answer, node.Name, is.NoSince)
 	}
+	key := run(node, was.Revision)
 	switch is.Answer {
 	case record.AnswerYes:
-		delete(h.no, run(node, was.Revision))
+		delete(h.no, key)
+		h.endsRun(key)
 	case record.AnswerNo:
-		h.no[run(node, was.Revision)] = true
+		h.no[key] = true
+		if h.repairs() { // the task needs no other no
+			h.beginsRun(key)
+		}
 	case record.AnswerError, record.AnswerNone:
 	}
+}
+
+// isAnswer reports whether a record adds an answer to the one before, which may be nil.
+func isAnswer(was, is *record.Record) bool {
+	return was != nil && was.PodUID == is.PodUID && !cmp.Equal(was.Asked, is.Asked)
 }
 
 // checkIdle checks that each node that could be asked is asked within its period.
@@ -167,8 +178,10 @@ func (h *history) couldBeAsked(in Input, node *Node) bool {
 	return asks && starts && responds && done
 }
 
-// nothingToAsk reports whether the rollout is over, and no node is done.
-func (h *history) nothingToAsk() bool { return h.ended() && h.last.Status.Nodes.Done == 0 }
+// nothingToAsk reports whether the rollout is over, and no node could be asked.
+func (h *history) nothingToAsk() bool {
+	return h.ended() && !slices.ContainsFunc(slices.Collect(maps.Values(h.nodes)), func(node *Node) bool { return !h.idle[node.UID].IsZero() })
+}
 
 // hasDrifted reports whether a node runs the task again because of the last answer on record.
 func (h *history) hasDrifted(rec *record.Record) bool {
