@@ -76,7 +76,8 @@ func (h *history) checkChange(before, after *Node, c record.Change) {
 			h.break_("rule 9", "%s is given the taint %s", before.Name, t.ToString())
 		}
 	}
-	if c.Record != nil && c.Record.Outcome == record.Succeeded && c.Record.Rollback == nil && !c.Record.LabelRemoved && !isAnswer(seen.On.Record, c.Record) {
+	if c.Record != nil && c.Record.Outcome == record.Succeeded && c.Record.Rollback == nil && !c.Record.LabelRemoved &&
+		!isAnswer(seen.On.Record, c.Record) {
 		h.checkTogether(&seen, after, c.Record)
 	}
 	h.checkAdopted(before, after)

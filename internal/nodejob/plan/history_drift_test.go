@@ -180,7 +180,8 @@ func (h *history) couldBeAsked(in Input, node *Node) bool {
 
 // nothingToAsk reports whether the rollout is over, and no node could be asked.
 func (h *history) nothingToAsk() bool {
-	return h.ended() && !slices.ContainsFunc(slices.Collect(maps.Values(h.nodes)), func(node *Node) bool { return !h.idle[node.UID].IsZero() })
+	return h.ended() &&
+		!slices.ContainsFunc(slices.Collect(maps.Values(h.nodes)), func(node *Node) bool { return !h.idle[node.UID].IsZero() })
 }
 
 // hasDrifted reports whether a node runs the task again because of the last answer on record.
