@@ -87,7 +87,7 @@ var mutants = map[string]mutant{
 		"expires.go", "if differ(task.BootID(pod.Machine), node.BootID) {", "if false {",
 	},
 	"an answer about another revision counts": {
-		"attempt.go", "pod.Runs == task.CheckExpires && pod.Revision != a.in.Revision", "false",
+		"attempt.go", "IsZero() || pod.Revision != a.in.Revision", "IsZero()",
 	},
 	"a node is Expired before its rollback": {
 		"expires.go", "return rec == nil || as.replaced(node) || rec.NeverStarted ||", "return true ||",
@@ -354,7 +354,7 @@ var mutants = map[string]mutant{
 		"../record/asked.go", "is.NoSince, is.ErrorSince = a.NoSince, a.ErrorSince", "is.ErrorSince = a.ErrorSince",
 	},
 	"a node that is done is asked although it has a taint": {
-		"ask.go", " &&\n\t\tas.untolerated(w.node, as.tolerations) == nil", "",
+		"ask.go", " && as.untolerated(w.node, as.tolerations) == nil", "",
 	},
 	"a node is assumed to be done again": {
 		"assumedone.go", "!node.On.Present && ", "",
