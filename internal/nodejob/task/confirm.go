@@ -76,14 +76,14 @@ func confirmEnv(job *v1alpha1.NodeJob, src Source, a Attempt, opts Options) []co
 func confirmSpec(spec *corev1.PodSpec, rollback time.Duration) {
 	grace := int64(rollback/time.Second) + graceSeconds
 	spec.TerminationGracePeriodSeconds = &grace
-	spec.Volumes = []corev1.Volume{{Name: confirmVolume, VolumeSource: corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{
+	spec.Volumes = append(spec.Volumes, corev1.Volume{Name: confirmVolume, VolumeSource: corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{
 		Items: []corev1.DownwardAPIVolumeFile{{
 			Path:     contract.ConfirmFile,
 			FieldRef: &corev1.ObjectFieldSelector{FieldPath: fmt.Sprintf("metadata.annotations['%s']", v1alpha1.ConfirmedAnnotation)},
 		}},
-	}}}}
+	}}})
 	container := &spec.Containers[0]
-	container.VolumeMounts = []corev1.VolumeMount{{Name: confirmVolume, MountPath: contract.ConfirmDir, ReadOnly: true}}
+	container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: confirmVolume, MountPath: contract.ConfirmDir, ReadOnly: true})
 	container.ReadinessProbe = &corev1.Probe{
 		ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{
 			Command: []string{contract.RunnerPath, "--" + contract.FlagConfirming, "--" + contract.FlagRunDir + "=" + runDir},

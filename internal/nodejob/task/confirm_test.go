@@ -97,3 +97,15 @@ func TestConfirms(t *testing.T) {
 		}
 	}
 }
+
+// TestConfirmKeepsTheFiles : both add volumes to the pod of the task.
+func TestConfirmKeepsTheFiles(t *testing.T) {
+	pod := Pod(withConfirm(withFiles(scriptJob())), Source{Script: "true", Rollback: "false"}, attempt(), options)
+	files := Pod(withFiles(scriptJob()), Source{Script: "true"}, attempt(), options)
+	if got, want := len(pod.Spec.Volumes), len(files.Spec.Volumes)+1; got != want {
+		t.Errorf("%d volumes, want those of the files and that of the confirmation: %d", got, want)
+	}
+	if got, want := len(pod.Spec.Containers[0].VolumeMounts), len(files.Spec.Containers[0].VolumeMounts)+1; got != want {
+		t.Errorf("%d are mounted, want %d", got, want)
+	}
+}
