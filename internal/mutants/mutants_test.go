@@ -102,7 +102,7 @@ var mutants = map[string]mutant{
 		"expires.go", "due.IsZero() || j.in.Now.Before(due)", "true",
 	},
 	"an Expired node stays Expired after a no": {
-		"expires.go", "r.Outcome == record.Expired && answer.Answer", "false && answer.Answer",
+		"expires.go", "r.IsExpired() && answer.Answer", "false && answer.Answer",
 	},
 	"a node reruns the task after its yes": {
 		"expires.go", "if !as.isOver(w.node) || known.done", "if !as.isOver(w.node) || !known.done || known.done",

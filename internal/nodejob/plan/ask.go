@@ -135,12 +135,6 @@ func (p *planner) askQuestions() {
 			w.unasked = true
 			continue
 		}
-		c.countStart(phase)
-		c.busy++
-		c.checking++
-		w.checking = true
-		a := p.attempt(w.node, start{phase, 1}, p.in.Revision)
-		a.Gates = p.gate.gateKeys(w.node)
-		p.do(Start{Attempt: a})
+		p.startQuestion(w, p.attempt(w.node, start{phase, 1}, p.in.Revision))
 	}
 }

@@ -147,23 +147,39 @@ func (p *planner) checkFirst(w *nodePlan) {
 		w.postpone(p.checkBlock(w.Message, time.Time{}))
 		return
 	}
-	c.countStart(phase)
+	p.startQuestion(w, p.attemptOn(w))
+	w.postpone(p.checkBlock(checkingMessage(phase), time.Time{}))
+}
+
+// startQuestion starts a pod that only asks a question.
+func (p *planner) startQuestion(w *nodePlan, a task.Attempt) {
+	c := p.capacity
+	c.countStart(a.Phase)
 	c.busy++
 	c.checking++
-	a := p.attemptOn(w)
+	w.checking = true
 	a.Gates = p.gate.gateKeys(w.node)
 	p.do(Start{Attempt: a})
-	w.postpone(p.checkBlock(checkingMessage(phase), time.Time{}))
-	w.checking = true
 }
 
 // noteCheckError notes a node whose check before the task itself fails.
 func (as *assessor) noteCheckError(w *nodePlan, rec *record.Record) {
-	stalls := as.past(rec.DisruptedSince).Add(checkErrorPatience)
-	w.findings().checkError, w.findings().checkErrorStalls = firstOf(endOf(rec.ExitCode, rec.Message), v1alpha1.ReasonCheckError), !as.in.Now.Before(stalls)
+	w.findings().checkError, w.findings().checkErrorStalls = checkErrorText(rec.ExitCode, rec.Message), as.losesPatience(rec.DisruptedSince)
+}
+
+// losesPatience reports whether a check that itself fails since then makes the NodeJob Stalled, and wakes the plan when it will.
+func (as *assessor) losesPatience(since time.Time) bool {
+	stalls := as.past(since).Add(checkErrorPatience)
 	if as.in.Now.Before(stalls) {
 		as.plan.wake(stalls)
+		return false
 	}
+	return true
+}
+
+// checkErrorText says how a check itself failed.
+func checkErrorText(code *int32, message string) string {
+	return firstOf(endOf(code, message), v1alpha1.ReasonCheckError)
 }
 
 // endOf is the exit code of an attempt and the last line of its output; "" if neither is known.

@@ -63,7 +63,7 @@ func (j *job) isOver(node *Node) bool {
 		return true
 	}
 	rec := node.On.Record
-	return j.expiryCheck() != nil && j.keepsRun(node) && rec.HasExpired() && rec.Outcome != record.Expired
+	return j.expiryCheck() != nil && j.keepsRun(node) && rec.HasExpired() && !rec.IsExpired()
 }
 
 // expiresWith reports whether a node is Expired when a rollback has succeeded there: the task was no longer needed, or had succeeded. The
@@ -233,7 +233,7 @@ func (a *attemptReader) expiryAnswered(pod *Pod, node *Node, e end) record.Recor
 	if a.keepsRun(node) {
 		r := *prev
 		r.Expiry = &answer
-		if r.Outcome == record.Expired && answer.Answer != record.AnswerYes { // a user has requested another run
+		if r.IsExpired() && answer.Answer != record.AnswerYes { // a user has requested another run
 			r.Outcome, r.Reason, r.Message, r.Assumed = record.Needed, "", "", false
 		}
 		return r
@@ -243,7 +243,8 @@ func (a *attemptReader) expiryAnswered(pod *Pod, node *Node, e end) record.Recor
 	return r
 }
 
-// finishExpiryCheck completes the record of a check of spec.expires. If nothing is to be rolled back, a yes makes the node done at once.
+// finishExpiryCheck completes the record of a check of spec.expires. If there is nothing to roll back, a yes makes the node done
+// at once.
 func (rec *recorder) finishExpiryCheck(a *Record, node *Node) {
 	r := a.Record
 	a.ResourceVersion = node.ResourceVersion
@@ -263,7 +264,7 @@ func (rec *recorder) finishExpiryCheck(a *Record, node *Node) {
 // noteExpiryError notes a node whose check of spec.expires itself fails.
 func (as *assessor) noteExpiryError(w *nodePlan) {
 	if rec := w.node.On.Record; as.keepsRun(w.node) && rec.Expiry != nil && rec.Expiry.Answer == record.AnswerError {
-		w.findings().expiryError = firstOf(endOf(rec.Expiry.ExitCode, rec.Expiry.Message), v1alpha1.ReasonCheckError)
+		w.findings().expiryError = checkErrorText(rec.Expiry.ExitCode, rec.Expiry.Message)
 	}
 }
 
@@ -276,7 +277,7 @@ func (w *nodePlan) addExpiry(c *v1alpha1.NodeCounts) {
 
 // isExpired reports whether the node is done because the task is no longer needed there.
 func (w *nodePlan) isExpired() bool {
-	return w.State == Done && w.node.On.Record != nil && w.node.On.Record.Outcome == record.Expired
+	return w.State == Done && w.node.On.Record != nil && w.node.On.Record.IsExpired()
 }
 
 // expiryMessage says on how many nodes the task is needed, and where the check of spec.expires fails; "" if there is no spec.expires.

@@ -82,13 +82,9 @@ func (as *assessor) mayHaveDrifted(w *nodePlan) bool {
 
 // noteDriftError notes a node that is done, and whose check itself fails.
 func (as *assessor) noteDriftError(w *nodePlan, is record.Asked) {
-	why := firstOf(endOf(is.ExitCode, is.Message), v1alpha1.ReasonCheckError)
+	why := checkErrorText(is.ExitCode, is.Message)
 	w.explain(v1alpha1.ReasonCheckError, fmt.Sprintf("task.check itself has failed since %s: %s", is.ErrorSince.UTC().Format(time.RFC3339), why))
-	stalls := as.past(is.ErrorSince).Add(checkErrorPatience)
-	w.findings().askError, w.findings().askErrorStalls = why, !as.in.Now.Before(stalls)
-	if as.in.Now.Before(stalls) {
-		as.plan.wake(stalls)
-	}
+	w.findings().askError, w.findings().askErrorStalls = why, as.losesPatience(is.ErrorSince)
 }
 
 // countChecks counts what task.check says of a node.
