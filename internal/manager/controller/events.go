@@ -118,7 +118,7 @@ func (r announcer) rolledBack(seen observation, a plan.Record) {
 	}
 }
 
-// answerOutcomes are the outcomes, for metrics, of pods that ask nodes that are done: those of the check before the task.
+// answerOutcomes are the outcomes, for metrics, of pods that only ask a question.
 var answerOutcomes = map[record.Answer]record.Outcome{
 	record.AnswerYes: record.Succeeded, record.AnswerNo: record.Needed, record.AnswerError: record.Disrupted, record.AnswerNone: record.Disrupted,
 }
@@ -149,19 +149,17 @@ func (r announcer) drifted(seen observation, a plan.Record) {
 // checkedExpiry sends an event after the answer of spec.expires.check is recorded. That the task is still needed has none.
 func (r announcer) checkedExpiry(seen observation, a plan.Record) {
 	e := a.Record.Expiry
+	ended := answerOutcomes[e.Answer]
 	switch e.Answer {
 	case record.AnswerYes:
-		r.Metrics.attempt(task.CheckExpires, record.Expired)
+		ended = record.Expired
 		r.tell(seen.job, a.Node, a.UID, corev1.EventTypeNormal, v1alpha1.ReasonExpired, actionAttempt, "the task is no longer needed (spec.expires.check)")
-	case record.AnswerNo:
-		r.Metrics.attempt(task.CheckExpires, record.Needed)
-	case record.AnswerError, record.AnswerNone:
-		r.Metrics.attempt(task.CheckExpires, record.Disrupted)
-	}
-	if e.Answer == record.AnswerError {
+	case record.AnswerNo, record.AnswerNone:
+	case record.AnswerError:
 		r.tell(seen.job, a.Node, a.UID, corev1.EventTypeWarning, v1alpha1.ReasonCheckError, actionAttempt,
 			fmt.Sprintf("spec.expires.check itself failed (%s), it is repeated and ends nothing%s", why(v1alpha1.ReasonCheckError, e.ExitCode), after(said(e.Message))))
 	}
+	r.Metrics.attempt(task.CheckExpires, ended)
 }
 
 // phaseOf is what has run in an attempt, for metrics: a check that decided that the task does not run, or not yet, is not the task.

@@ -280,7 +280,7 @@ func lacksEnd(on record.NodeRecord, revision string) bool {
 	if on.Label == revision {
 		return false
 	}
-	return on.Record == nil || on.Record.Revision != revision || on.Record.Outcome == record.Succeeded || on.Record.IsExpired()
+	return on.Record == nil || on.Record.Revision != revision || on.Record.Outcome.Done()
 }
 
 // adopt remembers an existing pod that the cache does not show yet. A pod that is not ours is a problem of its node

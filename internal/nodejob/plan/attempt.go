@@ -368,7 +368,7 @@ func (a *attemptReader) failuresBefore(pod *Pod, node *Node) int32 {
 		return pod.Attempt - 1
 	}
 	rec := node.On.Record
-	if rec == nil || rec.Revision != pod.Revision || rec.Retry != pod.Retry || rec.RetryRequested || a.replaced(node) || rec.Outcome == record.Succeeded || rec.Outcome == record.Expired {
+	if rec == nil || rec.Revision != pod.Revision || rec.Retry != pod.Retry || rec.RetryRequested || a.replaced(node) || rec.Outcome.Done() {
 		return 0
 	}
 	return min(pod.Attempt-1, rec.Attempts)

@@ -58,8 +58,8 @@ func (r *recordReader) readRecord(node *Node) recordState {
 		was.rebooting = true
 	case node.On.DoneWith(r.in.Revision, r.anyRevision()):
 		was.done = true
-		was.succeeded = was.ranRevision && (rec.Outcome == record.Succeeded || rec.Outcome == record.Expired)
-		was.expired = rec != nil && rec.Outcome == record.Expired
+		was.succeeded = was.ranRevision && rec.Outcome.Done()
+		was.expired = rec != nil && rec.IsExpired()
 		r.readRerun(node, &was)
 	case rec != nil && rec.Revision == r.in.Revision && !rec.IsAssumed() && !r.void(rec):
 		was.failures, was.notBefore = r.setbacks(rec)

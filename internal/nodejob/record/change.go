@@ -100,7 +100,7 @@ func (c Change) recordInto(labels, annotations map[string]any) {
 	annotations[c.Key], labels[SealKey(c.Key)] = encoded, Seal(encoded)
 	switch {
 	case c.KeepLabel:
-	case c.Record.Outcome.done():
+	case c.Record.Outcome.Done():
 		labels[c.Key] = c.Record.Revision
 	case c.DropLabel:
 		labels[c.Key] = nil

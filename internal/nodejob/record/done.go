@@ -37,7 +37,7 @@ func (on NodeRecord) HasLabelOfSuccess() bool {
 
 // WasDone reports whether the node has been done with any revision.
 func (on NodeRecord) WasDone() bool {
-	return on.Label != "" || (on.Record != nil && on.Record.Outcome.done())
+	return on.Label != "" || (on.Record != nil && on.Record.Outcome.Done())
 }
 
 // HasRun reports whether the record is of an attempt with a revision.

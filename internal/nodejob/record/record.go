@@ -185,7 +185,7 @@ type Rollback struct {
 }
 
 // IsAssumed reports whether the node counts as done without a run.
-func (r *Record) IsAssumed() bool { return r.Assumed && r.Outcome.done() }
+func (r *Record) IsAssumed() bool { return r.Assumed && r.Outcome.Done() }
 
 // IsExpired reports whether the node is done because the task is no longer needed there.
 func (r *Record) IsExpired() bool { return r.Outcome == Expired }
@@ -197,7 +197,7 @@ func (r *Record) IsAlreadyDone() bool { return r.CheckBefore == AnswerYes && r.O
 func (r *Record) IsAnswer() bool { return r.CheckBefore != "" && r.Outcome == Succeeded }
 
 // IsIdle reports whether no run of the task has begun that has not ended.
-func (r *Record) IsIdle() bool { return r.Outcome.done() || r.Outcome == Needed }
+func (r *Record) IsIdle() bool { return r.Outcome.Done() || r.Outcome == Needed }
 
 // onlyChecked reports whether nothing but the checks before the task has run with the revision.
 func (r *Record) onlyChecked() bool {
@@ -466,8 +466,8 @@ func (o Outcome) fits(answer Answer, expiry *Expiry) bool {
 	return o.known() && ((o == Needed) == (answer == AnswerNo) || o == Succeeded && answer == AnswerNo)
 }
 
-// done reports whether a record with the outcome makes the node done.
-func (o Outcome) done() bool { return o == Succeeded || o == Expired }
+// Done reports whether a record with the outcome makes the node done.
+func (o Outcome) Done() bool { return o == Succeeded || o == Expired }
 
 // NodeRecord is what a node stores under one key.
 type NodeRecord struct {

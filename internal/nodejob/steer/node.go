@@ -76,7 +76,7 @@ func Rerun(job *v1alpha1.NodeJob, node Node) NodeDecision {
 	switch {
 	case !node.isOld(job) && rec.Outcome == record.Rebooting:
 		return leave("it runs there now: the node is being rebooted")
-	case node.isDone(job) && (node.isOld(job) || rec.Outcome == record.Succeeded || rec.IsExpired()):
+	case node.isDone(job) && (node.isOld(job) || rec.Outcome.Done()):
 		return NodeDecision{Labels: map[string]*string{key: nil}, Did: "rerun requested: label " + key + " removed"}
 	case node.isDone(job):
 		return forget(job, node) // a user has skipped the node after a failure, which would count again
