@@ -133,10 +133,7 @@ func (o *reportOptions) show(found view.Compliance) error {
 		if err != nil {
 			return err
 		}
-		if _, err := o.Out.Write(b); err != nil {
-			return fmt.Errorf("writing the report: %w", err)
-		}
-		return nil
+		return writeReport(o.Out, b)
 	case len(found.Nodes) == 0:
 		o.Tell(text.Of(fmt.Sprintf("NodeJob %s selects no node; why: kubectl everynode status %s -n %s -o wide", found.NodeJob, o.name, o.namespace)))
 		return nil
@@ -150,10 +147,7 @@ func complianceReport(found view.Compliance) ([]byte, error) {
 	for i := range found.Nodes {
 		n := &found.Nodes[i]
 		c := junitCase{Class: found.NodeJob, Name: text.Safe(n.Node), Time: junitTime(0)}
-		problem := &junitProblem{Message: string(n.State), Text: outcome.Clean(n.Message, math.MaxInt)}
-		if n.ExitCode != nil {
-			problem.Message = fmt.Sprintf("%s: exit code %d", n.State, *n.ExitCode)
-		}
+		problem := &junitProblem{Message: junitMessage(string(n.State), n.ExitCode), Text: outcome.Clean(n.Message, math.MaxInt)}
 		switch n.State {
 		case view.NonCompliant:
 			problem.Type, c.Failure = string(n.State), problem

@@ -6,6 +6,7 @@ package cli
 import (
 	"encoding/xml"
 	"fmt"
+	"io"
 	"math"
 	"slices"
 	"strconv"
@@ -68,7 +69,7 @@ func junitReport(job string, found view.Results) ([]byte, error) {
 		case n.Revision != found.Revision:
 			c.Skipped = &junitProblem{Message: fmt.Sprintf("the current revision %s has not ended there; the record is of revision %s", found.Revision, text.Safe(n.Revision))}
 		case n.Outcome == string(record.Failed):
-			c.Failure = &junitProblem{Type: text.Safe(n.Reason), Message: text.Safe(junitMessage(n)), Text: outcome.Clean(n.Message, math.MaxInt)}
+			c.Failure = &junitProblem{Type: text.Safe(n.Reason), Message: text.Safe(junitMessage(n.Reason, n.ExitCode)), Text: outcome.Clean(n.Message, math.MaxInt)}
 		case n.Outcome == v1alpha1.ReasonAssumedDone:
 			c.Skipped = &junitProblem{Message: "AssumedDone: the task has not run, because the node matched spec.nodes.assumeDone"}
 		case n.Outcome == v1alpha1.ReasonAlreadyDone, n.Outcome == string(record.Expired): // the check has passed, or nothing is needed
@@ -100,11 +101,11 @@ func encodeJUnit(name string, cases []junitCase, took time.Duration) ([]byte, er
 	return append([]byte(xml.Header), append(b, '\n')...), nil
 }
 
-func junitMessage(n *view.NodeResult) string {
-	if n.ExitCode == nil {
-		return n.Reason
+func junitMessage(reason string, code *int32) string {
+	if code == nil {
+		return reason
 	}
-	return fmt.Sprintf("%s: exit code %d", n.Reason, *n.ExitCode)
+	return fmt.Sprintf("%s: exit code %d", reason, *code)
 }
 
 // junitTime returns a duration in seconds.
@@ -124,8 +125,12 @@ func (o *resultsOptions) printJUnit(found view.Results) error {
 	if err != nil {
 		return err
 	}
-	if _, err := o.Out.Write(b); err != nil {
-		return fmt.Errorf("writing the results: %w", err)
+	return writeReport(o.Out, b)
+}
+
+func writeReport(out io.Writer, report []byte) error {
+	if _, err := out.Write(report); err != nil {
+		return fmt.Errorf("writing the report: %w", err)
 	}
 	return nil
 }

@@ -195,19 +195,13 @@ func (c *Compliance) nodeLines(now time.Time, all bool) []text.Line {
 	}
 	for i := range shown {
 		n := &shown[i]
-		tone, message := text.Plain, ""
+		tone := text.Plain
 		if n.State == NonCompliant || n.State == CheckFailed {
 			tone = text.Bad
 		}
-		if said := text.Lines(n.Message); len(said) > 0 {
-			message = said[len(said)-1]
-		}
-		exit := ""
-		if n.ExitCode != nil {
-			exit = strconv.Itoa(int(*n.ExitCode))
-		}
 		rows = append(rows, []text.Line{
-			text.Of(n.Node), text.Toned(tone, string(n.State)), text.Of(since(now, n.AskedAt)), text.Of(since(now, n.Since)), text.Of(exit), text.Of(message),
+			text.Of(n.Node), text.Toned(tone, string(n.State)), text.Of(since(now, n.AskedAt)), text.Of(since(now, n.Since)),
+			text.Of(exitText(n.ExitCode)), text.Of(lastLine(n.Message)),
 		})
 	}
 	lines := text.Table(rows)
@@ -237,11 +231,7 @@ func (c *Compliance) Table(by string) [][]string {
 	table := [][]string{header}
 	for i := range c.Nodes {
 		n := &c.Nodes[i]
-		exit := ""
-		if n.ExitCode != nil {
-			exit = strconv.Itoa(int(*n.ExitCode))
-		}
-		row := []string{n.Node, string(n.State), timestamp(n.AskedAt), timestamp(n.Since), exit, n.Message}
+		row := []string{n.Node, string(n.State), timestamp(n.AskedAt), timestamp(n.Since), exitText(n.ExitCode), n.Message}
 		if by != "" {
 			row = append(row, n.Group)
 		}

@@ -58,12 +58,9 @@ func NodeTable(now time.Time, revision string, rows []NodeRow, results bool) []t
 		attempts, exit, ended, message := "", "", "", r.State.Message
 		rec := r.counts(revision)
 		if rec != nil {
-			attempts, ended = fmt.Sprint(rec.Attempts), ago(now, rec.FinishedAt)
-			if rec.ExitCode != nil {
-				exit = fmt.Sprint(*rec.ExitCode)
-			}
-			if said := text.Lines(rec.Message); len(said) > 0 && (message == "" || r.State.State == plan.Failed) {
-				message = said[len(said)-1]
+			attempts, exit, ended = fmt.Sprint(rec.Attempts), exitText(rec.ExitCode), ago(now, rec.FinishedAt)
+			if said := lastLine(rec.Message); said != "" && (message == "" || r.State.State == plan.Failed) {
+				message = said
 			}
 		}
 		row := []text.Line{

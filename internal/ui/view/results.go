@@ -189,11 +189,14 @@ func (r Results) Table() [][]string {
 	return table
 }
 
-func (n *NodeResult) exitCode() string {
-	if n.ExitCode == nil {
+func (n *NodeResult) exitCode() string { return exitText(n.ExitCode) }
+
+// exitText is an exit code in a table; "" if there is none.
+func exitText(code *int32) string {
+	if code == nil {
 		return ""
 	}
-	return strconv.Itoa(int(*n.ExitCode))
+	return strconv.Itoa(int(*code))
 }
 
 // value returns what the node is grouped by: a result comes before a label with the same key.

@@ -38,10 +38,19 @@ func failure(reason string, code *int32, output string) string {
 	if code != nil {
 		said += fmt.Sprintf(", exit code %d", *code)
 	}
-	if lines := text.Lines(output); len(lines) > 0 {
-		said += ": " + lines[len(lines)-1]
+	if last := lastLine(output); last != "" {
+		said += ": " + last
 	}
 	return said
+}
+
+// lastLine is the last line of an output; "" if it has none.
+func lastLine(output string) string {
+	lines := text.Lines(output)
+	if len(lines) == 0 {
+		return ""
+	}
+	return lines[len(lines)-1]
 }
 
 // Stamp adds the time at the beginning of a line.
