@@ -25,7 +25,7 @@ const (
 	// RevisionLabel, on a task's pod, is the revision that the pod runs.
 	RevisionLabel = Group + "/revision"
 
-	// PhaseLabel, on a task's pod, is "task", "rollback", "reboot", "check", "check-before" or "check-expires".
+	// PhaseLabel, on a task's pod, is "task", "rollback", "reboot", "check", "check-before", "check-drift" or "check-expires".
 	PhaseLabel = Group + "/phase"
 
 	// RetryAnnotation, on a NodeJob: any new value retries the task on every node

@@ -37,10 +37,9 @@ type shard struct {
 }
 
 // Run runs the tests that -run selects in at most n processes of this program, and returns the exit code. env returns
-// environment variables of a process, by its number from 0 to n-1. A test whose name is alone, which takes as long as many others, is in a
-// process of its own. There is a line for each process that ends, and with -v
-// for each test. Then follow the outputs of the processes, those that failed last, and a summary of the failed tests, because
-// a CI system may show only the end of a long output.
+// environment variables of a process, by its number from 0 to n-1. The test with the name alone, which takes as long as many others,
+// has a process of its own. There is a line for each process that ends, and with -v for each test. Then follow the outputs of the
+// processes, those that failed last, and a summary of the failed tests, because a CI system may show only the end of a long output.
 func Run(n int, env func(shard int) []string, alone string) (code int) {
 	tests, below, err := list()
 	if err == nil && len(tests) == 0 {

@@ -172,8 +172,9 @@ func (r *Registry) Unclaim(job, node types.UID) {
 // controller, which is why more than one is useful: while one waits to be repeated, another may succeed.
 const maxEvictions = 4
 
-// InTurn calls evict, which evicts a seat, while less than maxEvictions others are evicted. It returns the error of ctx if that ends first.
-func (r *Registry) InTurn(ctx context.Context, evict func() error) error {
+// LimitEvictions calls evict, which evicts a seat, as soon as fewer than maxEvictions others are evicted. It returns the error of ctx if
+// that ends first.
+func (r *Registry) LimitEvictions(ctx context.Context, evict func() error) error {
 	if err := r.evictions.Acquire(ctx, 1); err != nil {
 		return fmt.Errorf("waiting for the evictions of other seats: %w", err)
 	}

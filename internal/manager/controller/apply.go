@@ -121,6 +121,7 @@ func (r *Reconciler) act(ctx context.Context, seen observation, action plan.Acti
 	}
 }
 
+// actOnPod executes an action on a pod.
 func (r *Reconciler) actOnPod(ctx context.Context, seen observation, action plan.Action) error {
 	switch a := action.(type) {
 	case plan.Stop:

@@ -80,7 +80,7 @@ func (c *claimed) add(node types.UID, granted bool) {
 	}
 }
 
-// claimAll claims nodes, in functions of the group. When the time of ctx is over, the rest is left to the next pass.
+// claimAll claims nodes in goroutines of the group. When the time of ctx is over, the rest is left to the next pass.
 func (r *Reconciler) claimAll(ctx context.Context, seen observation, actions []plan.Action, group *errgroup.Group) *claimed {
 	results := &claimed{}
 	for _, action := range actions {
@@ -114,7 +114,7 @@ func (r writer) claim(ctx context.Context, job *v1alpha1.NodeJob, a plan.Claim) 
 // few succeed in time, and the others count as disruptions for up to two minutes, although no NodeJob has got the node. Source:
 // k8s.io/kubernetes pkg/registry/core/pod/storage/eviction.go.
 func (r writer) evictSeat(ctx context.Context, a plan.Claim) error {
-	return r.Claims.InTurn(ctx, func() error {
+	return r.Claims.LimitEvictions(ctx, func() error {
 		seat := client.ObjectKey{Namespace: cmp.Or(r.Own.Pod.Namespace, ownNamespace), Name: a.Seat}
 		return r.requestEviction(ctx, seat, a.SeatUID, nil)
 	})

@@ -12,8 +12,8 @@ import (
 )
 
 // isAssumedDone reports whether a node counts as done without a run: it matches spec.nodes.assumeDone, joined before the
-// NodeJob was created, and nothing is stored there under the key of the NodeJob. An audit asks it nevertheless. A node that a user has reset
-// therefore runs the task, and so does a new node whose template has the label.
+// NodeJob was created, and nothing is stored there under the key of the NodeJob. A node that a user has reset therefore runs the task,
+// and so does a new node whose template has the label. An audit asks all nodes.
 func (as *assessor) isAssumedDone(node *Node) bool {
 	return as.assumedDone != nil && !task.IsAudit(as.in.Job) && !node.On.Present && node.Created.Before(as.in.Job.CreationTimestamp.Time) &&
 		as.assumedDone.Matches(labels.Set(node.Labels))

@@ -24,14 +24,6 @@ import (
 // The answer is in the record of the run (record.Expiry), so it survives whatever ends the manager. A yes stays until the revision
 // changes, or the machine. After spec.expires.at, each node is treated as if its check had said yes.
 
-// expiryCheck is spec.expires.check; nil if there is none.
-func (j *job) expiryCheck() *v1alpha1.ExpiresCheckSpec {
-	if j.in.Job.Spec.Expires == nil {
-		return nil
-	}
-	return j.in.Job.Spec.Expires.Check
-}
-
 // hasEnded reports whether spec.expires.at has passed.
 func (j *job) hasEnded() bool {
 	e := j.in.Job.Spec.Expires
@@ -63,7 +55,7 @@ func (j *job) isOver(node *Node) bool {
 		return true
 	}
 	rec := node.On.Record
-	return j.expiryCheck() != nil && j.keepsRun(node) && rec.HasExpired() && !rec.IsExpired()
+	return task.ChecksExpiry(j.in.Job) && j.keepsRun(node) && rec.HasExpired() && !rec.IsExpired()
 }
 
 // expiresWith reports whether a node is Expired when a rollback has succeeded there: the task was no longer needed, or had succeeded. The
@@ -163,7 +155,7 @@ func (j *job) expiryDue(node *Node) (due time.Time, needed bool) {
 	case differ(e.BootID, node.BootID):
 		return time.Time{}, false
 	}
-	due = dueAfter(j.past(e.RecordedAt), j.expiryCheck().PeriodSeconds, j.key, node.UID)
+	due = dueAfter(j.past(e.RecordedAt), j.in.Job.Spec.Expires.Check.PeriodSeconds, j.key, node.UID)
 	return due, due.IsZero() || j.in.Now.Before(due)
 }
 
@@ -178,7 +170,7 @@ func (j *job) expiryStart(node *Node) start {
 
 // checkExpiry starts the check of spec.expires when it is due on a node that is done or has failed.
 func (as *assessor) checkExpiry(terminating bool, w *nodePlan) {
-	if as.expiryCheck() == nil || as.in.Revision == "" || w.checking || w.start.ready() || w.rollbackPending || w.node.On.Record == nil {
+	if !task.ChecksExpiry(as.in.Job) || as.in.Revision == "" || w.checking || w.start.ready() || w.rollbackPending || w.node.On.Record == nil {
 		return
 	}
 	as.noteExpiryError(w)
@@ -196,7 +188,7 @@ func (as *assessor) checkExpiry(terminating bool, w *nodePlan) {
 
 // checkExpiryFirst makes a node that may start the task wait for the check of spec.expires, and reports whether it does.
 func (as *assessor) checkExpiryFirst(terminating bool, known recordState, w *nodePlan) bool {
-	if as.expiryCheck() == nil {
+	if !task.ChecksExpiry(as.in.Job) {
 		return false
 	}
 	as.noteExpiryError(w)

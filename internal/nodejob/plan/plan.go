@@ -292,7 +292,8 @@ type StepNodes struct {
 	Nodes []int
 }
 
-// Action is one of Start, Claim, Record, PatchNode, Evict, Stop, Confirm, FinalizePod, RetainPod, DeleteJob, CleanUpNode and RemoveFinalizer.
+// Action is one of Start, Claim, Record, PatchNode, Evict, Stop, Confirm, FinalizePod, RetainPod, DeleteJob, CleanUpNode and
+// RemoveFinalizer.
 //
 //sumtype:decl
 type Action interface{ action() }

@@ -59,7 +59,7 @@ func Revision(spec *v1alpha1.NodeJobSpec, src Source) string {
 func LongRevision(digest string) string { return digest[:longRevisionDigits] }
 
 // Digest returns the SHA-256 of what is executed, in hexadecimal digits. It does not depend on where a script comes
-// from, nor on where, how fast or how long it runs, or what happens on failure. So the rollback is not part of it, and neither is spec.expires.
+// from, nor on where, how fast or how long it runs, or what happens on failure. So neither the rollback nor spec.expires is part of it.
 func Digest(spec *v1alpha1.NodeJobSpec, src Source) string {
 	// New fields must have omitempty: a digest that changes for unchanged NodeJobs would run every task again on every
 	// node when Everynode is upgraded.
