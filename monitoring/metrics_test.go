@@ -46,7 +46,7 @@ func documented(t *testing.T) map[string]metric {
 	found["everynode_nodejob_status_reason"]["reason"] = reasonsIn(
 		t,
 		"../docs/status.md",
-		`(?m)^\| (`+"`[A-Za-z`, ]+`"+`) \| (?:True|False) \|`,
+		`(?m)^\| (`+"`[A-Za-z`, ]+`"+`) \| (?:True|False|Unknown) \|`,
 		20,
 	)
 	found["everynode_budget_status_reason"]["reason"] = reasonsIn(
