@@ -24,6 +24,7 @@ func TestEachMistakeInTheBudgetPlannerIsFound(t *testing.T) {
 			"an audit holds nodes",
 			"answers for an earlier spec count",
 			"an answer that becomes too old triggers no pass",
+			"what the API server still grants is not counted",
 		},
 	}.test(t)
 }
@@ -118,6 +119,9 @@ var budgetMutants = map[string]mutant{
 	},
 	"a floor is lowered before the others are raised": {
 		"grant.go", "for grant > g.granted && !g.fits(max(grant, g.down)) {", "for false {",
+	},
+	"what the API server still grants is not counted": {
+		"grant.go", "max(other.granted, other.reach, other.down)", "max(other.granted, other.down)",
 	},
 	"a seat joins its group before the floor counts it": {
 		"grant.go", "counted := p.isObserved(m.group)", "counted := true",

@@ -234,6 +234,29 @@ func TestZonesOpenOneAfterTheOther(t *testing.T) {
 	}
 }
 
+// TestAZoneOpensAfterTheDeletedSeatsOfAnotherOneAreCounted : the floor of the zone of a deleted node grants one eviction less, but the API
+// server still grants two until the disruption controller has observed that the seat was deleted.
+func TestAZoneOpensAfterTheDeletedSeatsOfAnotherOneAreCounted(t *testing.T) {
+	f := settled(t, 6, newBudget("b", "2/zone", "2"))
+	if diff := cmp.Diff([]string{"n1 n3 n5: 3", "n2 n4 n6: 1"}, f.floors()); diff != "" {
+		t.Fatalf("-want +got:\n%s", diff)
+	}
+	f.Nodes = slices.DeleteFunc(f.Nodes, func(n Node) bool { return n.Name == "n6" })
+	p := Next(&f.Input)
+	if diff := cmp.Diff([]string{"delete seat of n6"}, f.texts(p.Actions)); diff != "" {
+		t.Fatalf("-want +got:\n%s", diff)
+	}
+	f.apply(p.Actions[0])
+	f.cordon("n1")
+	if p := Next(&f.Input); len(p.Actions) > 0 {
+		t.Errorf("before the seat is counted: %q", f.texts(p.Actions))
+	}
+	f.count()
+	if diff := cmp.Diff([]string{"set floor of n1 n3 n5 to 2"}, f.texts(f.settle(t))); diff != "" {
+		t.Errorf("afterwards, -want +got:\n%s", diff)
+	}
+}
+
 func TestFloorsAreCorrected(t *testing.T) {
 	tests := map[string]struct {
 		change func(*fixture)

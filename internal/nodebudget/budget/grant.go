@@ -103,13 +103,13 @@ func (p *planner) reconcileFloors() {
 }
 
 // fits reports whether the limits allow that a number of members are unavailable beside what the observed floors of the other groups
-// grant.
+// grant, and what the API server still grants there.
 func (g *group) fits(unavailable int) bool {
 	for _, l := range g.limits {
 		sum := unavailable
 		for _, other := range l.groups {
 			if other != g {
-				sum += max(other.granted, other.down)
+				sum += max(other.granted, other.reach, other.down)
 			}
 		}
 		if sum > l.most {

@@ -28,6 +28,9 @@ type group struct {
 	down, without, joining int
 	// grant is how many members may be unavailable, granted is how many the observed floor allows, and opened how many the next one does.
 	grant, granted, opened int
+	// reach is how many members are unavailable if the API server grants all evictions that the observed status allows. It is more than
+	// granted while the disruption controller has not observed that a seat was deleted without an eviction, such as that of a deleted node.
+	reach int
 	// evictable is how many seats the API server lets go now.
 	evictable int
 	// others counts the pods with its label that are no seats of members.
@@ -226,6 +229,9 @@ func (p *planner) count(g *group) {
 	}
 	if f := p.floors[g.key]; f != nil {
 		g.granted = max(0, len(g.members)+g.others-int(f.MinAvailable))
+		if f.Processed {
+			g.reach = g.down + int(f.Allowed)
+		}
 	}
 }
 
