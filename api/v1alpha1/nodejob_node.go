@@ -176,6 +176,7 @@ const (
 // MaintenanceSpec defines what is done to a node around the task.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.maxUnavailable) || (type(self.maxUnavailable) == int ? self.maxUnavailable >= 1 : self.maxUnavailable.matches('^(100|[1-9][0-9]?)%$'))",message="maintenance.maxUnavailable must be a number of nodes of at least 1, or a percentage from \"1%\" to \"100%\""
+// +kubebuilder:validation:XValidation:rule="!has(self.prePull) || !self.prePull || (has(self.cordon) && self.cordon) || has(self.drain) || (has(self.reboot) && has(self.reboot.policy) && self.reboot.policy != 'Never')",message="maintenance.prePull pulls images before a node is cordoned, drained or rebooted, and nothing of that is set: set maintenance.cordon, maintenance.drain or maintenance.reboot, or remove prePull"
 type MaintenanceSpec struct {
 	// cordon marks the node as unschedulable from before the task until the node is done or failed. Nodes with the control plane or
 	// etcd are also cordoned for a task that only reboots.
@@ -192,6 +193,13 @@ type MaintenanceSpec struct {
 	// +optional
 	// +kubebuilder:default={}
 	Reboot RebootSpec `json:"reboot,omitzero"`
+
+	// prePull pulls the images of the task, those of task.template and task.files included, before a node gets its slot and is cordoned,
+	// drained or rebooted. A pod without privileges does that, on all nodes of the step at once. While an image cannot be pulled, the node
+	// stays as it is. It needs cordon, drain or reboot. With task.check.before, the pod of the check pulls the same images.
+	// It is not part of the revision.
+	// +optional
+	PrePull bool `json:"prePull,omitempty"`
 
 	// maxUnavailable is the maximum number of matching nodes that are unavailable at the same time if cordon or drain is set, or
 	// reboot.policy is not Never: a number, or a percentage of the matching nodes, which is rounded down to at least one node. Nodes that are not Ready and nodes

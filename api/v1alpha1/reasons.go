@@ -135,6 +135,12 @@ const (
 	ReasonChecking = "Checking"
 	// ReasonCheckingBefore means that spec.task.check runs before the node is cordoned, drained or rebooted for the task, or will.
 	ReasonCheckingBefore = "CheckingBefore"
+	// ReasonPullingImages means that the images of the task are pulled before the node is cordoned, drained or rebooted for it, or will be.
+	ReasonPullingImages = "PullingImages"
+	// ReasonImagesPulled means that the images of the task are on the node, so it can be cordoned, drained or rebooted for the task.
+	ReasonImagesPulled = "ImagesPulled"
+	// ReasonImagesNotPulled means that the images of the task could not be pulled. It is repeated, and does not count as a failure.
+	ReasonImagesNotPulled = "ImagesNotPulled"
 	// ReasonAlreadyDone means that spec.task.check answered yes before the task, so the node is done without it.
 	ReasonAlreadyDone = "AlreadyDone"
 	// ReasonCheckError means that spec.task.check or spec.expires.check itself failed. It is repeated, and does not count as a failure.

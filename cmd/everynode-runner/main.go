@@ -29,6 +29,7 @@ func run(started time.Time, args []string) (exitCode int) {
 	runDir := flags.String(contract.FlagRunDir, "", "the `folder` by which the pod's containers know that the task has run; empty for none")
 	wait := flags.Bool(contract.FlagWait, false, "do nothing until SIGTERM or SIGINT: the companion of a NodeGuard that brings none")
 	confirming := flags.Bool(contract.FlagConfirming, false, "wait until the task of the pod has ended, and waits for a confirmation: the readiness probe of its pod")
+	pulled := flags.Bool(contract.FlagPulled, false, "end at once: the images of the pod are on the node")
 	showVersion := flags.Bool("version", false, "print the version and exit")
 	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
 		return 0
@@ -46,6 +47,8 @@ func run(started time.Time, args []string) (exitCode int) {
 		signal.Notify(signals, syscall.SIGTERM, os.Interrupt)
 		<-signals
 		return 0
+	case *pulled:
+		return runner.Pulled(*log, os.Stderr)
 	case *confirming:
 		return runner.WaitConfirming(*runDir)
 	case *target < 0:

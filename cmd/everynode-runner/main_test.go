@@ -47,3 +47,17 @@ func TestVersionAndHelpSucceed(t *testing.T) {
 		}
 	}
 }
+
+func TestPulledImagesAreReported(t *testing.T) {
+	log := filepath.Join(t.TempDir(), "log")
+	if code := run(time.Time{}, []string{"--termination-log", log, "--pulled"}); code != 1 {
+		t.Errorf("exit code %d, want 1", code)
+	}
+	message, err := os.ReadFile(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, ok := outcome.Decode(string(message)); !ok || got.ExitCode != 1 || got.Reason != outcome.ReasonImagesPulled {
+		t.Errorf("outcome %s", message)
+	}
+}

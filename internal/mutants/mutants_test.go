@@ -318,10 +318,13 @@ var mutants = map[string]mutant{
 	"a check that fails itself is taken for a no": {
 		"checkbefore.go", "exit.Reported && exit.Code == contract.CheckNo &&", "exit.Reported &&",
 	},
+	"images that are not there count as pulled": {
+		"checkbefore.go", " && p.Exit.Reason == outcome.ReasonImagesPulled", "",
+	},
 	"a check that fails itself counts as a failed attempt": {
 		"checkbefore.go",
-		"return end{record.Disrupted, v1alpha1.ReasonCheckError, message, record.AnswerError}",
-		"return end{record.Failed, v1alpha1.ReasonCheckError, message, record.AnswerError}",
+		"return end{record.Disrupted, reason, message, record.AnswerError}",
+		"return end{record.Failed, reason, message, record.AnswerError}",
 	},
 	"the attempts of a record count its check": {
 		"checkbefore.go", "r.CheckBefore, r.Attempts = answer, a.failuresBefore(pod, node)", "r.CheckBefore = answer",

@@ -53,6 +53,8 @@ const (
 	ReasonAlreadyDone = "AlreadyDone"
 	// ReasonCheckError: the check before the task itself failed, so it is unknown whether the task is needed, and the task did not run.
 	ReasonCheckError = "CheckError"
+	// ReasonImagesPulled: the pod has run nothing, and the images of the task are on the node; exit code 1, as of a check that answers no.
+	ReasonImagesPulled = "ImagesPulled"
 	// ReasonSignaled: a signal that the runner did not send ended the script; exit code 128+n.
 	ReasonSignaled = "Signaled"
 	// ReasonTimedOut: the timeout of the attempt passed; exit code 124.
@@ -78,7 +80,7 @@ const (
 )
 
 var reasons = []string{
-	ReasonTaskFailed, ReasonCheckFailed, ReasonAlreadyDone, ReasonCheckError, ReasonSignaled, ReasonTimedOut, ReasonDisrupted,
+	ReasonTaskFailed, ReasonCheckFailed, ReasonAlreadyDone, ReasonCheckError, ReasonImagesPulled, ReasonSignaled, ReasonTimedOut, ReasonDisrupted,
 	ReasonInterpreterNotFound, ReasonCommandNotFound, ReasonNamespaceError, ReasonBadConfiguration, ReasonRunnerError,
 	ReasonRebootFailed, ReasonReverted, ReasonRevertFailed,
 }

@@ -24,6 +24,7 @@ import (
 	"os"
 
 	"github.com/everynode/everynode/internal/outcome"
+	"github.com/everynode/everynode/internal/runner/contract"
 )
 
 // exitRunner is the exit code for errors of the runner itself, as for env and docker.
@@ -39,11 +40,21 @@ const DefaultTerminationLog = "/dev/termination-log"
 // Refuse reports an invalid configuration that is detected before Run.
 func Refuse(terminationLog string, stderr io.Writer, err error) (exitCode int) {
 	o := outcome.Outcome{ExitCode: exitRunner, Reason: outcome.ReasonBadConfiguration, Message: err.Error()}
+	fmt.Fprintf(stderr, "everynode-runner: %s: %v\n", o.Reason, err)
+	return end(o, terminationLog, stderr)
+}
+
+// Pulled reports that the images of the pod are on the node.
+func Pulled(terminationLog string, stderr io.Writer) (exitCode int) {
+	return end(outcome.Outcome{ExitCode: contract.CheckNo, Reason: outcome.ReasonImagesPulled}, terminationLog, stderr)
+}
+
+// end writes the outcome of a runner that has run nothing.
+func end(o outcome.Outcome, terminationLog string, stderr io.Writer) (exitCode int) {
 	log, openErr := openLog(terminationLog)
 	if openErr != nil {
 		fmt.Fprintf(stderr, "everynode-runner: %v\n", openErr)
 	}
-	fmt.Fprintf(stderr, "everynode-runner: %s: %v\n", o.Reason, err)
 	if err := writeLog(log, o); err != nil {
 		fmt.Fprintf(stderr, "everynode-runner: %v\n", err)
 	}

@@ -220,6 +220,9 @@ func TestTheAPIRejectsWhatCannotWork(t *testing.T) {
 		"a gate after a reboot that runs nothing":               {spec: withTask(`gate: {onReboot: true}`), wantMessage: "needs rerun.onReboot: set it to true, or leave gate.onReboot out"},
 		"a gate after a reboot without a rerun, set explicitly": {spec: withTask(`gate: {onReboot: true}, rerun: {onReboot: false}`), wantMessage: "needs rerun.onReboot"},
 
+		"images before no maintenance":                   {spec: withTask(`maintenance: {prePull: true, reboot: {policy: Never}}`), wantMessage: "set maintenance.cordon, maintenance.drain or maintenance.reboot, or remove prePull"},
+		"a time to live and checks on a schedule":        {spec: `{task: {script: "true", check: {script: "true", periodSeconds: 60}}, ttlSecondsAfterFinished: 1}`, wantMessage: "task.check.periodSeconds"},
+		"a time to live and an end":                      {spec: `{task: {script: "true"}, rollback: {script: "true"}, expires: {at: "2030-01-01T00:00:00Z"}, ttlSecondsAfterFinished: 1}`, wantMessage: "gone before its task expires"},
 		"zero unavailable nodes":                         {spec: withTask(`maintenance: {cordon: true, maxUnavailable: 0}`), wantMessage: `maintenance.maxUnavailable must be a number of nodes of at least 1, or a percentage from "1%" to "100%"`},
 		"zero percent unavailable nodes":                 {spec: withTask(`maintenance: {maxUnavailable: "0%"}`), wantMessage: "maintenance.maxUnavailable must be"},
 		"more than 100 percent unavailable nodes":        {spec: withTask(`maintenance: {maxUnavailable: "101%"}`), wantMessage: "maintenance.maxUnavailable must be"},
@@ -378,6 +381,8 @@ func TestTheAPIAcceptsWhatWorksAndFillsInDefaults(t *testing.T) {
 		"a gate that closes after a reboot":                             withTask(`gate: {onReboot: true}, rerun: {onReboot: true}`),
 		"all nodes unavailable":                                         withTask(`maintenance: {maxUnavailable: "100%"}`),
 		"a number of unavailable nodes":                                 withTask(`maintenance: {cordon: true, drain: {podSelector: {matchLabels: {a: b}}}, reboot: {policy: IfRequested}, maxUnavailable: 3}`),
+		"images before a reboot":                                        withTask(`maintenance: {prePull: true, reboot: {policy: Always}}`),
+		"images before a drain":                                         withTask(`maintenance: {prePull: true, drain: {}}`),
 		"a reboot as slow as allowed":                                   withTask(`maintenance: {reboot: {policy: Always, timeoutSeconds: 86400, minReadySeconds: 3600}}`),
 		"a run every 10 seconds":                                        withTask(`rerun: {periodSeconds: 10}`),
 		"no interval":                                                   withTask(`rerun: {periodSeconds: 0}`),

@@ -242,3 +242,30 @@ func TestANodeIsNotCordonedBeforeTheImageOfItsFilesIsThere(t *testing.T) {
 	w.done("pulls", node)
 	w.wantRan(node, 1)
 }
+
+// TestANodeIsNotCordonedBeforeTheImagesOfItsTaskAreThere has the images of a template pulled first (maintenance.prePull).
+func TestANodeIsNotCordonedBeforeTheImagesOfItsTaskAreThere(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	node := w.join(cluster.NodeOptions{})
+	registry := w.registry()
+	w.job("pulls", "", func(s *v1alpha1.NodeJobSpec) {
+		s.Task.Template = &corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{
+			Name: "program", Image: registry.reference("tools"), Command: []string{"/everynode-runner", "--version"},
+		}}}}
+		s.Maintenance.Cordon, s.Maintenance.PrePull = true, true
+	})
+	w.eventually("the NodeJob says that the image cannot be pulled", func() error {
+		job := w.get("pulls")
+		for _, c := range job.Status.Conditions {
+			if c.Status == metav1.ConditionTrue && strings.Contains(c.Message, "ImagePullBackOff: image tools@sha256:") {
+				return nil
+			}
+		}
+		return fmt.Errorf("the conditions are %+v", job.Status.Conditions)
+	})
+	w.wantCordoned(node, false)
+	registry.trusts(node)
+	w.done("pulls", node)
+	w.wantCordoned(node, false)
+}

@@ -491,6 +491,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: maxUnavailable
       type:
         namedType: io.k8s.apimachinery.pkg.util.intstr.IntOrString
+    - name: prePull
+      type:
+        scalar: boolean
     - name: reboot
       type:
         namedType: com.github.everynode.everynode.api.v1alpha1.RebootSpec

@@ -88,12 +88,15 @@ func (r announcer) disrupted(seen observation, a plan.Record) {
 			fmt.Sprintf("node %s: attempt %d was disrupted and does not count%s", a.Node, a.Pod.Attempt, after(rec.Message)))
 		return
 	}
-	check := "the check before the task"
-	if task.IsAudit(seen.job) {
-		check = "task.check"
+	what := "the check before the task itself failed"
+	switch {
+	case rec.Reason == v1alpha1.ReasonImagesNotPulled:
+		what = "the images of the task could not be pulled"
+	case task.IsAudit(seen.job):
+		what = "task.check itself failed"
 	}
-	r.tell(seen.job, a.Node, a.UID, corev1.EventTypeWarning, v1alpha1.ReasonCheckError, actionAttempt,
-		fmt.Sprintf("%s itself failed (%s), it is repeated and does not count as a failure%s", check, why(rec.Reason, rec.ExitCode), after(said(rec.Message))))
+	r.tell(seen.job, a.Node, a.UID, corev1.EventTypeWarning, rec.Reason, actionAttempt,
+		fmt.Sprintf("%s (%s), it is repeated and does not count as a failure%s", what, why(rec.Reason, rec.ExitCode), after(said(rec.Message))))
 }
 
 // rolledBack sends an event after the end of an attempt of the rollback is recorded. Unlike a success of the task, a

@@ -77,24 +77,7 @@ func withoutPlacement(tolerations []corev1.Toleration) []corev1.Toleration {
 
 // WaitingPod returns the built-in companion, which only waits for SIGTERM. It passes the strictest Pod Security Standard.
 func WaitingPod(opts task.Options) corev1.PodSpec {
-	yes, no, user, grace := true, false, int64(65532), int64(5)
-	return corev1.PodSpec{
-		AutomountServiceAccountToken:  &no,
-		EnableServiceLinks:            &no,
-		TerminationGracePeriodSeconds: &grace,
-		ImagePullSecrets:              opts.ImagePullSecrets(),
-		SecurityContext: &corev1.PodSecurityContext{
-			RunAsNonRoot: &yes, RunAsUser: &user, RunAsGroup: &user,
-			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
-		},
-		Containers: []corev1.Container{{
-			Name: ContainerName, Image: opts.RunnerImage, Args: []string{"--" + contract.FlagWait}, ImagePullPolicy: corev1.PullIfNotPresent,
-			SecurityContext: &corev1.SecurityContext{
-				AllowPrivilegeEscalation: &no, ReadOnlyRootFilesystem: &yes,
-				Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
-			},
-		}},
-	}
+	return task.Unprivileged(opts, ContainerName, contract.FlagWait)
 }
 
 // Revision is a short hash of the companion template.

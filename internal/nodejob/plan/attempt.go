@@ -262,7 +262,7 @@ var runtimeReasons = []string{"OOMKilled", "StartError", "ContainerCannotRun"}
 
 // ended creates the record of an end.
 func (a *attemptReader) ended(pod *Pod, node *Node, e end) podAssessment {
-	e = ofCheck(pod, e)
+	e = a.ofCheck(pod, e)
 	switch {
 	case pod.Runs.AsksDone():
 		return a.answeredWhenDone(pod, node, e)

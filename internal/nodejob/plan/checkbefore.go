@@ -23,6 +23,8 @@ import (
 //	                │  └─ error, disrupted: repeated with the backoff, not a failure
 //	                └─────► no ──► Needed is recorded ──► slot, budgets ──► cordon, drain ──► task
 //
+// With maintenance.prePull and without task.check.before, that pod only pulls the images of the task. It can only answer no.
+//
 // The answer is for one run. A retry of the task is part of its run, so it does not ask once more.
 
 const (
@@ -69,22 +71,34 @@ func (a *attemptReader) answerOfPod(pod *Pod, node *Node) end {
 		return end{record.Succeeded, v1alpha1.ReasonAlreadyDone, ownMessage(exit), record.AnswerYes}
 	case exit != nil && exit.Reported && exit.Code == contract.CheckNo && exit.Reason == outcome.ReasonTaskFailed:
 		return end{record.Needed, "", exit.Message, record.AnswerNo}
+	case pod.pulled():
+		return end{record.Needed, v1alpha1.ReasonImagesPulled, "", record.AnswerNo}
 	case pod.PastDeadline || deletedAfter(pod, pod.Created.Add(a.timeout(pod))):
-		return checkError(firstOf(ownMessage(exit), pod.Waiting, "the check took longer than its time limit"))
+		return a.checkError(pod, firstOf(ownMessage(exit), pod.Waiting, "the check took longer than its time limit"))
 	case why != "":
 		return end{record.Disrupted, v1alpha1.ReasonDisrupted, why, record.AnswerNone}
 	}
-	return checkError(exit.Message)
+	return a.checkError(pod, exit.Message)
 }
 
-func checkError(message string) end {
-	return end{record.Disrupted, v1alpha1.ReasonCheckError, message, record.AnswerError}
+// pulled reports whether a pod says that the images of the task are on its node.
+func (p *Pod) pulled() bool {
+	return p.Runs == task.CheckBefore && p.Exit != nil && p.Exit.Reported && p.Exit.Reason == outcome.ReasonImagesPulled
+}
+
+// checkError is the end of a pod that has given no answer.
+func (j *job) checkError(pod *Pod, message string) end {
+	reason := v1alpha1.ReasonCheckError
+	if pod.Runs == task.CheckBefore && task.OnlyPulls(j.in.Job) {
+		reason = v1alpha1.ReasonImagesNotPulled
+	}
+	return end{record.Disrupted, reason, message, record.AnswerError}
 }
 
 // ofCheck turns an end without an answer, such as a deadline, into the end of a question if the pod asks one.
-func ofCheck(pod *Pod, e end) end {
+func (j *job) ofCheck(pod *Pod, e end) end {
 	if pod.Runs.Asks() && e.answer == "" {
-		return checkError(e.message)
+		return j.checkError(pod, e.message)
 	}
 	return e
 }
@@ -113,27 +127,26 @@ func (a *attemptReader) answered(pod *Pod, node *Node, r record.Record, answer r
 // noteCheckBefore notes what is known about a node on which a pod only asks a question. It has no slot.
 func (w *nodePlan) noteCheckBefore(pod *Pod, v podAssessment) {
 	w.checking, w.Until = true, v.until
-	w.checkMessage = firstOf(v.message, checkingMessage(pod.Runs))
+	w.checkMessage, w.checkPhase = v.message, pod.Runs
 	if v.disposition == podRuns && v.message != "" && pod.Started.IsZero() {
 		w.findings().notStarted, w.findings().silent = v.message, pod.Silent
 	}
 }
 
-// checkBlock is that of a node whose check before the task runs, or will. Without a message, it says so.
-func (j *job) checkBlock(message string, until time.Time) block {
-	b := block{cause: causeCheckBefore, reason: v1alpha1.ReasonCheckingBefore, message: firstOf(message, "task.check runs before the task"), until: until}
-	if task.IsAudit(j.in.Job) {
-		b.reason, b.message = v1alpha1.ReasonChecking, firstOf(message, "task.check runs")
+// checkBlock is that of a node on which a pod of a phase runs before the task, or will. Without a message, it says what that does.
+func (j *job) checkBlock(phase task.Phase, message string, until time.Time) block {
+	b := block{cause: causeCheckBefore, reason: v1alpha1.ReasonCheckingBefore, message: message, until: until}
+	does := "task.check runs before the task"
+	switch {
+	case phase == task.CheckExpires:
+		does = "spec.expires.check runs"
+	case task.IsAudit(j.in.Job):
+		b.reason, does = v1alpha1.ReasonChecking, "task.check runs"
+	case task.OnlyPulls(j.in.Job):
+		b.reason, does = v1alpha1.ReasonPullingImages, "its images are pulled first"
 	}
+	b.message = firstOf(message, does)
 	return b
-}
-
-// checkingMessage says which check of a phase runs.
-func checkingMessage(phase task.Phase) string {
-	if phase == task.CheckExpires {
-		return "spec.expires.check runs"
-	}
-	return "task.check runs before the task"
 }
 
 // checkFirst starts the check of a node, unless too many run, or one start must show whether an obstacle still exists.
@@ -141,14 +154,14 @@ func (p *planner) checkFirst(w *nodePlan) {
 	phase, c := w.start.phase, p.capacity
 	switch {
 	case c.checking >= maxChecksBefore:
-		w.postpone(p.checkBlock(fmt.Sprintf("it waits until fewer than %s are checked", plural.Count(maxChecksBefore, "node")), time.Time{}))
+		w.postpone(p.checkBlock(phase, fmt.Sprintf("it waits until fewer than %s are checked", plural.Count(maxChecksBefore, "node")), time.Time{}))
 		return
 	case p.obstacleFor(phase) != nil && c.startsLike(phase) > 0:
-		w.postpone(p.checkBlock(w.Message, time.Time{}))
+		w.postpone(p.checkBlock(phase, w.Message, time.Time{}))
 		return
 	}
 	p.startQuestion(w, p.attemptOn(w))
-	w.postpone(p.checkBlock(checkingMessage(phase), time.Time{}))
+	w.postpone(p.checkBlock(phase, "", time.Time{}))
 }
 
 // startQuestion starts a pod that only asks a question.
@@ -194,10 +207,22 @@ func endOf(code *int32, message string) string {
 	return fmt.Sprintf("exit code %d: %s", *code, line)
 }
 
-// checkErrorMessage names the nodes whose check fails, and says what to do.
+// checkErrorReason is the reason for checkErrorMessage.
+func (sb *statusBuilder) checkErrorReason() string {
+	if task.OnlyPulls(sb.in.Job) {
+		return v1alpha1.ReasonImagesNotPulled
+	}
+	return v1alpha1.ReasonCheckError
+}
+
+// checkErrorMessage names the nodes whose check fails, or whose images cannot be pulled, and says what to do.
 func (sb *statusBuilder) checkErrorMessage() string {
-	if task.IsAudit(sb.in.Job) {
+	switch {
+	case task.IsAudit(sb.in.Job):
 		return checkErrorsMessage("task.check", sb.checkErrors)
+	case task.OnlyPulls(sb.in.Job):
+		return fmt.Sprintf("on %s, the images of the task cannot be pulled (%s). It is repeated, does not count as a failure, and changes nothing there; check the names of the images, their registry, and the pull secrets",
+			plural.Count(len(sb.checkErrors), "node"), named(sb.checkErrors))
 	}
 	return checkErrorsMessage("the check before the task", sb.checkErrors)
 }

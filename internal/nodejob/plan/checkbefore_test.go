@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -316,5 +317,75 @@ func TestResultsOfCheckBefore(t *testing.T) {
 	}
 	if !strings.Contains(got.Message, "no valid label value") || got.Reason != v1alpha1.ReasonCheckError {
 		t.Errorf("%s: %s", got.Reason, got.Message)
+	}
+}
+
+// TestPrePull tests a NodeJob with one node that cordons it, and pulls the images of its task before.
+func TestPrePull(t *testing.T) {
+	pulled := reported(outcome.ReasonImagesPulled)
+	const start = "start check-before 1 of rev on a"
+	tests := map[string]struct {
+		job     []func(*v1alpha1.NodeJob)
+		a       []func(*Node)
+		pods    []func(*Pod)
+		want    []string
+		reason  string
+		message string // of the node
+	}{
+		"first the images": {want: []string{start}, reason: v1alpha1.ReasonPullingImages, message: "its images are pulled first"},
+		"while an image cannot be pulled": {
+			pods:   []func(*Pod){checks, func(p *Pod) { p.Waiting, p.Started = "ImagePullBackOff: image of a volume", time.Time{} }},
+			reason: v1alpha1.ReasonPullingImages, message: "ImagePullBackOff: image of a volume",
+		},
+		"they are there": {
+			pods: []func(*Pod){checks, exited(1, pulled)}, want: []string{"record Needed on a: attempts 0, disruptions 0, ImagesPulled: "},
+			reason: v1alpha1.ReasonPullingImages,
+		},
+		"then the cordon": {
+			a:    []func(*Node){answeredBy(record.Needed, record.AnswerNo, func(r *record.Record) { r.Reason = v1alpha1.ReasonImagesPulled })},
+			want: []string{"Preparing a, cordoned by ns.everynode.dev/job"}, reason: v1alpha1.ReasonPreparing,
+		},
+		"too late": {
+			pods: []func(*Pod){checks, func(p *Pod) { p.Waiting, p.PastDeadline, p.Phase = "ImagePullBackOff: x", true, corev1.PodFailed }},
+			want: []string{"record Disrupted on a: attempts 0, disruptions 1, ImagesNotPulled: ImagePullBackOff: x"}, reason: v1alpha1.ReasonPullingImages,
+		},
+		"with a check, its pod pulls them": {
+			job: []func(*v1alpha1.NodeJob){checkedFirst}, want: []string{start}, reason: v1alpha1.ReasonCheckingBefore,
+		},
+		"without maintenance, nothing is pulled before": {
+			job:  []func(*v1alpha1.NodeJob){func(j *v1alpha1.NodeJob) { j.Spec.Maintenance.Cordon = false }},
+			want: []string{"start attempt 1 of rev on a"}, reason: v1alpha1.ReasonStarting,
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			pulls := func(j *v1alpha1.NodeJob) { j.Spec.Maintenance.Cordon, j.Spec.Maintenance.PrePull = true, true }
+			job, node := newJob(append([]func(*v1alpha1.NodeJob){pulls}, tt.job...)...), newNode("a", tt.a...)
+			in := see(job, []Node{node})
+			if tt.pods != nil {
+				in.Pods = []Pod{newPod(node, tt.pods...)}
+			}
+			p := Next(in)
+			is := p.Nodes[0]
+			if diff := cmp.Diff(tt.want, told(p)); diff != "" || is.Reason != tt.reason || tt.message != "" && is.Message != tt.message {
+				t.Errorf("%s (%s), want %s; actions (-want +got):\n%s", is.Reason, is.Message, tt.reason, diff)
+			}
+		})
+	}
+}
+
+// Images that cannot be pulled are reported as such, and nothing of the node changes.
+func TestImagesThatCannotBePulled(t *testing.T) {
+	fails := answeredBy(record.Disrupted, record.AnswerError, func(r *record.Record) {
+		r.Reason, r.Message, r.DisruptedSince, r.RecordedAt = v1alpha1.ReasonImagesNotPulled, "ImagePullBackOff: x", ago(300), ago(9)
+	})
+	p := Next(see(newJob(func(j *v1alpha1.NodeJob) { j.Spec.Maintenance.Cordon, j.Spec.Maintenance.PrePull = true, true }), []Node{newNode("a", fails)}))
+	c := p.Status.Conditions[2]
+	if c.Status != metav1.ConditionTrue || c.Reason != v1alpha1.ReasonImagesNotPulled ||
+		!strings.Contains(c.Message, "on 1 node, the images of the task cannot be pulled (a: ImagePullBackOff: x)") {
+		t.Errorf("%s is %s (%s): %s", c.Type, c.Status, c.Reason, c.Message)
+	}
+	if len(p.Actions) > 0 {
+		t.Errorf("actions: %q", told(p))
 	}
 }

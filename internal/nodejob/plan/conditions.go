@@ -103,7 +103,7 @@ func (sb *statusBuilder) goingOn(n v1alpha1.NodeCounts, moving int32) summary {
 	case moving > 0 && len(sb.troubled) > 0 && sb.stillTroubled() == int(moving):
 		return summary{v1alpha1.ConditionStalled, sb.troubleReason, sb.progress + "; " + named(sb.troubled)}
 	case moving > 0 && sb.checksStalled == moving:
-		return summary{v1alpha1.ConditionStalled, v1alpha1.ReasonCheckError, sb.progress + "; " + sb.checkErrorMessage()}
+		return summary{v1alpha1.ConditionStalled, sb.checkErrorReason(), sb.progress + "; " + sb.checkErrorMessage()}
 	case moving > 0 && len(sb.disrupted) == int(moving):
 		return summary{v1alpha1.ConditionStalled, v1alpha1.ReasonDisrupted, sb.disruptedMessage()}
 	}
@@ -186,7 +186,7 @@ func (sb *statusBuilder) stuckSummary(is summary) summary {
 	case len(sb.notStarted) > 0:
 		is.reason, is.message = v1alpha1.ReasonPodNotStarting, sb.notStartedMessage()
 	case len(sb.checkErrors) > 0:
-		is.reason, is.message = v1alpha1.ReasonCheckError, is.message+"; "+sb.checkErrorMessage()
+		is.reason, is.message = sb.checkErrorReason(), is.message+"; "+sb.checkErrorMessage()
 	case len(sb.drainsBlocked) > 0:
 		is.reason = v1alpha1.ReasonDrainBlocked
 		is.message += fmt.Sprintf("; the drain of %s blocked (%s)", plural.CountAre(len(sb.drainsBlocked), "node"), named(sb.drainsBlocked))

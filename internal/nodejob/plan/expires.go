@@ -200,7 +200,7 @@ func (as *assessor) checkExpiryFirst(terminating bool, known recordState, w *nod
 		w.waitFor(b)
 		return true
 	}
-	w.waitFor(as.checkBlock(firstOf(known.rerunReason, checkingMessage(task.CheckExpires)), time.Time{}))
+	w.waitFor(as.checkBlock(task.CheckExpires, known.rerunReason, time.Time{}))
 	w.start = as.expiryStart(w.node)
 	return true
 }

@@ -42,17 +42,29 @@ func newChecks(seed int64) checkAnswers {
 	return c
 }
 
-// someChecks adds a check before the task, which later changes of the maintenance of nodes may remove.
+// someChecks adds a check before the task, or pulls the images before. Later changes of the maintenance of nodes may remove them.
 func (h *history) someChecks() {
-	if h.asks && h.job.Spec.Task.Template == nil && h.questions.Intn(4) > 0 {
+	if !h.asks {
+		return
+	}
+	switch luck := h.questions.Intn(4); {
+	case luck == 0:
+		h.job.Spec.Maintenance.PrePull = true
+	case h.job.Spec.Task.Template == nil:
 		h.job.Spec.Task.Check = &v1alpha1.CheckSpec{Script: "true", Before: true}
 	}
 }
 
-// checksFirst reports whether nodes must be checked before they are cordoned, drained or rebooted.
+// checksFirst reports whether nodes must be checked, or their images pulled, before they are cordoned, drained or rebooted.
 func (h *history) checksFirst() bool {
 	check := h.job.Spec.Task.Check
-	return check != nil && check.Before && h.disrupts()
+	return h.disrupts() && (h.job.Spec.Maintenance.PrePull || check != nil && check.Before)
+}
+
+// onlyPulls reports whether the pod before only pulls the images.
+func (h *history) onlyPulls() bool {
+	check := h.job.Spec.Task.Check
+	return h.checksFirst() && (check == nil || !check.Before)
 }
 
 // answers ends a pod whose check decides that the task does not run, or not in this pod.
@@ -65,7 +77,7 @@ func (h *history) answers(pod *simPod, node *Node) bool {
 	}
 	if h.isBad(node) || pod.answer == "" { // a compromised node says what it likes
 		switch luck := h.questions.Intn(6); {
-		case luck < 2:
+		case luck < 2 && (h.isBad(node) || !h.onlyPulls()):
 			pod.answer = saysYes
 		case luck == 2 && h.faults:
 			pod.answer = saysError
@@ -83,6 +95,9 @@ func (h *history) answers(pod *simPod, node *Node) bool {
 		pod.Phase, pod.Exit.Reason = corev1.PodSucceeded, ""
 	case saysNo:
 		pod.Exit.Code = 1
+		if h.onlyPulls() && pod.Runs == task.CheckBefore {
+			pod.Exit.Reason = outcome.ReasonImagesPulled
+		}
 	case saysError:
 		pod.Exit.Code = 3
 	}

@@ -38,9 +38,10 @@ type nodePlan struct {
 	rollbackFinished bool
 	// slot is true while the outcome of a pod of Everynode on the node is not on record.
 	slot bool
-	// checking is true while a pod only asks a question, such as the check before the task. It needs no slot. checkMessage is why it
-	// does not start.
+	// checking is true while a pod only asks a question, such as the check before the task. It needs no slot. checkPhase is
+	// its phase, and checkMessage why it does not start.
 	checking     bool
+	checkPhase   task.Phase
 	checkMessage string
 	// expiring is true if the task is no longer needed on the node, and is being rolled back.
 	expiring bool

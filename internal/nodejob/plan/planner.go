@@ -241,7 +241,7 @@ func (as *assessor) assessUndone(terminating bool, known recordState, w *nodePla
 		as.noteRetry(w)
 	}
 	if w.checking {
-		w.waitFor(as.checkBlock(w.checkMessage, w.Until))
+		w.waitFor(as.checkBlock(w.checkPhase, w.checkMessage, w.Until))
 		return
 	}
 	if as.isAssumedDone(w.node) {
@@ -265,7 +265,7 @@ func (as *assessor) assessStart(terminating bool, known recordState, w *nodePlan
 		return
 	}
 	if as.mustCheckFirst(node, known) {
-		w.waitFor(as.checkBlock(known.rerunReason, time.Time{}))
+		w.waitFor(as.checkBlock(task.CheckBefore, known.rerunReason, time.Time{}))
 		w.start = start{task.CheckBefore, known.failures + 1}
 		return
 	}

@@ -31,10 +31,14 @@ type Archive struct {
 }
 
 // Archives reports whether the output of a phase is stored in the archive. The pod that reboots a node has none: it runs
-// no script, and a reboot that works ends it. Nor has a question that is asked of a node that is done, or that of spec.expires, which is
-// not part of a run.
+// no script, and a reboot that works ends it. Nor has one that only pulls images, or asks a question of a node that is done, or that of
+// spec.expires, which is not part of a run.
 func Archives(job *v1alpha1.NodeJob, phase Phase) bool {
-	return job.Spec.Task.Output.Archive == v1alpha1.ArchiveAlways && phase != Reboot && phase != CheckExpires && !phase.AsksDone()
+	switch {
+	case phase == Reboot, phase == CheckExpires, phase.AsksDone(), phase == CheckBefore && OnlyPulls(job):
+		return false
+	}
+	return job.Spec.Task.Output.Archive == v1alpha1.ArchiveAlways
 }
 
 // PodTimeout returns how long the pod of an attempt may exist: its timeout, and the time for what follows its scripts.

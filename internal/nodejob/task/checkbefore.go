@@ -11,8 +11,14 @@ func Disrupts(job *v1alpha1.NodeJob) bool {
 	return d.Cordon || d.Drain != nil || RebootPolicy(job) != v1alpha1.RebootNever
 }
 
-// ChecksFirst reports whether the check runs in a pod of its own before the maintenance of a node.
-func ChecksFirst(job *v1alpha1.NodeJob) bool { return checksBefore(job) && Disrupts(job) }
+// ChecksFirst reports whether a pod of its own runs before the maintenance of a node: that of the check, which has the images of the task as
+// well, or one that only pulls them.
+func ChecksFirst(job *v1alpha1.NodeJob) bool {
+	return Disrupts(job) && (checksBefore(job) || job.Spec.Maintenance.PrePull)
+}
+
+// OnlyPulls reports whether the pod before the maintenance of a node only pulls the images of the task.
+func OnlyPulls(job *v1alpha1.NodeJob) bool { return ChecksFirst(job) && !checksBefore(job) }
 
 // checksInPod reports whether the pod of a phase is that of the task, and runs the check before it.
 func checksInPod(job *v1alpha1.NodeJob, phase Phase) bool {

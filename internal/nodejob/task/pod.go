@@ -218,11 +218,14 @@ func BootID(machine string) string {
 // nothing can be scheduled yet.
 func Pod(job *v1alpha1.NodeJob, src Source, a Attempt, opts Options) *corev1.Pod {
 	pod := &corev1.Pod{}
-	if t := job.Spec.Task.Template; t != nil && a.Phase == Task {
+	switch t := job.Spec.Task.Template; {
+	case a.Phase == CheckBefore && OnlyPulls(job):
+		pod.Spec = pullSpec(job, opts)
+	case t != nil && a.Phase == Task:
 		pod.Labels = WithoutOurKeys(t.Labels)
 		pod.Annotations = WithoutOurKeys(t.Annotations)
 		pod.Spec = templateSpec(t, job.Spec.Task.Output.Record)
-	} else {
+	default:
 		pod.Spec = scriptSpec(job, src, a, opts)
 	}
 

@@ -112,6 +112,8 @@ func TestPod(t *testing.T) {
 		},
 		"script-with-files":    {withFiles(scriptJob()), Source{Script: "true", Check: "true"}, attempt()},
 		"script-with-confirm":  {withConfirm(scriptJob()), Source{Script: "true", Check: "true", Rollback: "false"}, attempt()},
+		"pull-of-template":     {pulling(templateJob()), Source{}, before()},
+		"pull-of-files":        {pulling(withFiles(scriptJob())), Source{Script: "true", Check: "true"}, before()},
 		"rollback-of-template": {withRollback(templateJob()), Source{Rollback: "undo"}, deletion()},
 	}
 	for name, tt := range tests {
@@ -469,4 +471,21 @@ func TestRevisionDoesNotDependOnRollback(t *testing.T) {
 	if a, b := Revision(&with.Spec, Source{Script: "x", Rollback: "y"}), Revision(&without.Spec, Source{Script: "x"}); a != b {
 		t.Errorf("revisions %s and %s", a, b)
 	}
+}
+
+// pulling makes a pod pull the images before the maintenance.
+func pulling(job *v1alpha1.NodeJob) *v1alpha1.NodeJob {
+	job.Spec.Maintenance = v1alpha1.MaintenanceSpec{Cordon: true, PrePull: true}
+	if t := job.Spec.Task.Template; t != nil {
+		t.Spec.ServiceAccountName, t.Spec.ImagePullSecrets = "puller", []corev1.LocalObjectReference{{Name: "registry"}}
+		t.Spec.Containers = append(t.Spec.Containers, corev1.Container{Name: "again", Image: "registry.example/facts:v1"},
+			corev1.Container{Name: "newer", Image: "registry.example/facts:v1", ImagePullPolicy: corev1.PullAlways})
+	}
+	return job
+}
+
+func before() Attempt {
+	a := attempt()
+	a.Phase = CheckBefore
+	return a
 }

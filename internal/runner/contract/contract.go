@@ -86,6 +86,9 @@ const (
 	FlagWait = "wait"
 	// FlagConfirming makes the runner wait until the task of its pod waits for a confirmation. It is the readiness probe of the pod.
 	FlagConfirming = "confirming"
+	// FlagPulled makes the runner end at once with the exit code of a check that answers no: the images of its pod are on the node, so the task
+	// can run.
+	FlagPulled = "pulled"
 )
 
 // MaxScriptBytes limits a script, and a command as JSON, as the API limits an inline script. Linux allows 128 KiB for an environment

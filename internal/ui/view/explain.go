@@ -438,9 +438,15 @@ func (e Explain) askedSince(rec *record.Record) string {
 	return said
 }
 
-// checkSentence says what the check before the task answered last.
+// checkSentence says what the check before the task answered last, or whether the images could be pulled before its maintenance.
 func checkSentence(now time.Time, rec *record.Record) string {
 	at := fmt.Sprintf("at %s (%s ago)", clock(now, rec.FinishedAt), ago(now, rec.FinishedAt))
+	switch rec.Reason {
+	case v1alpha1.ReasonImagesPulled:
+		return "its images were pulled " + at
+	case v1alpha1.ReasonImagesNotPulled:
+		return fmt.Sprintf("its images could not be pulled %s, which counts as no failure; %s in a row", at, plural.Count(rec.Disruptions, "time"))
+	}
 	switch rec.CheckBefore {
 	case record.AnswerYes:
 		return "task.check answered yes " + at + ", so the task was not needed"
@@ -450,7 +456,7 @@ func checkSentence(now time.Time, rec *record.Record) string {
 		return fmt.Sprintf("task.check itself failed %s%s, which counts as no failure; %s in a row", at, exited(rec.ExitCode, ""), plural.Count(rec.Disruptions, "time"))
 	case record.AnswerNone:
 	}
-	return fmt.Sprintf("task.check was disrupted %s; %s in a row", at, plural.Count(rec.Disruptions, "disruption"))
+	return fmt.Sprintf("the pod before it was disrupted %s; %s in a row", at, plural.Count(rec.Disruptions, "disruption"))
 }
 
 // expirySentence says what the check of spec.expires answered last; "" if it has not run.

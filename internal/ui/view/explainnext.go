@@ -126,6 +126,8 @@ func (e Explain) turn() string {
 func (e Explain) afterBackoff() string {
 	switch rec := e.record(); {
 	case rec == nil:
+	case rec.Reason == v1alpha1.ReasonImagesNotPulled:
+		return "the images are pulled again automatically. Check the names of the images, their registry, and the pull secrets: kubectl describe pod shows what the kubelet says"
 	case rec.CheckBefore == record.AnswerError:
 		return "the check is repeated automatically. Correct task.check: it must exit with 0 for yes or 1 for no"
 	case rec.Expiry != nil && rec.Expiry.Answer == record.AnswerError:
@@ -163,7 +165,7 @@ func (e Explain) waitsFor() string {
 
 // ownTurn are the reasons that end by themselves.
 var ownTurn = []string{
-	v1alpha1.ReasonWaitingForSlot, v1alpha1.ReasonCheckingBefore, v1alpha1.ReasonSoaking, v1alpha1.ReasonPodTerminating, v1alpha1.ReasonManagerNodeLast, v1alpha1.ReasonRollingBack,
+	v1alpha1.ReasonWaitingForSlot, v1alpha1.ReasonCheckingBefore, v1alpha1.ReasonPullingImages, v1alpha1.ReasonSoaking, v1alpha1.ReasonPodTerminating, v1alpha1.ReasonManagerNodeLast, v1alpha1.ReasonRollingBack,
 	v1alpha1.ReasonRerunDelayed,
 }
 

@@ -284,6 +284,8 @@ func (p Plan) disruption() []text.Line {
 		holds bool
 		words string
 	}{
+		{task.OnlyPulls(p.Job), "the images of the task are pulled first on each node, which changes nothing else there"},
+		{task.ChecksFirst(p.Job) && !task.OnlyPulls(p.Job), "task.check is asked first on each node: if it answers yes, the node stays as it is"},
 		{spec.Maintenance.Drain != nil, "each node is cordoned and drained before the task"},
 		{spec.Maintenance.Drain == nil && spec.Maintenance.Cordon, "each node is cordoned before the task, and uncordoned after it"},
 		{spec.Maintenance.Reboot.Policy == v1alpha1.RebootAlways, "each node is rebooted after the task"},

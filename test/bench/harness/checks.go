@@ -7,8 +7,10 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/test/bench/subject"
@@ -54,7 +56,30 @@ func (w *world) runChecks(ctx context.Context) error {
 			return err
 		}
 	}
-	return nil
+	return w.audit(ctx, len(checks)+1)
+}
+
+// audit runs a check without a task on all nodes, and asks each node once more within a period. What a node costs in each period does not
+// depend on how long it is. It is the nth NodeJob.
+func (w *world) audit(ctx context.Context, n int) error {
+	err := w.counted(ctx, "an audit", func(ctx context.Context) error {
+		if _, err := w.create(ctx, nodeJobs, nodeJobOf("audit", `{check: {script: "true"}}`, allAtOnce)); err != nil {
+			return err
+		}
+		return w.untilJobsComplete(ctx, n)
+	})
+	if err != nil {
+		return err
+	}
+	period := max(time.Minute, time.Duration(w.Nodes)*300*time.Millisecond)
+	return w.counted(ctx, "an audit that is asked again", func(ctx context.Context) error {
+		patch := fmt.Appendf(nil, `{"spec":{"task":{"check":{"periodSeconds":%d}}}}`, int(period.Seconds()))
+		_, err := w.dynamic.Resource(nodeJobs).Namespace(subject.Namespace).Patch(ctx, "audit", types.MergePatchType, patch, metav1.PatchOptions{})
+		if err != nil {
+			return fmt.Errorf("setting task.check.periodSeconds: %w", err)
+		}
+		return pause(ctx, period)
+	})
 }
 
 // answered checks on one node that the simulated checks gave the answer that was measured.

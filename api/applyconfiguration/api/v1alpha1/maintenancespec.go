@@ -20,6 +20,11 @@ type MaintenanceSpecApplyConfiguration struct {
 	//
 	// Example: {policy: IfRequested}
 	Reboot *RebootSpecApplyConfiguration `json:"reboot,omitempty"`
+	// prePull pulls the images of the task, those of task.template and task.files included, before a node gets its slot and is cordoned,
+	// drained or rebooted. A pod without privileges does that, on all nodes of the step at once. While an image cannot be pulled, the node
+	// stays as it is. It needs cordon, drain or reboot. With task.check.before, the pod of the check pulls the same images.
+	// It is not part of the revision.
+	PrePull *bool `json:"prePull,omitempty"`
 	// maxUnavailable is the maximum number of matching nodes that are unavailable at the same time if cordon or drain is set, or
 	// reboot.policy is not Never: a number, or a percentage of the matching nodes, which is rounded down to at least one node. Nodes that are not Ready and nodes
 	// that a user or another tool has cordoned count as unavailable. The default is rollout.maxConcurrent.
@@ -55,6 +60,14 @@ func (b *MaintenanceSpecApplyConfiguration) WithDrain(value *DrainSpecApplyConfi
 // If called multiple times, the Reboot field is set to the value of the last call.
 func (b *MaintenanceSpecApplyConfiguration) WithReboot(value *RebootSpecApplyConfiguration) *MaintenanceSpecApplyConfiguration {
 	b.Reboot = value
+	return b
+}
+
+// WithPrePull sets the PrePull field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the PrePull field is set to the value of the last call.
+func (b *MaintenanceSpecApplyConfiguration) WithPrePull(value bool) *MaintenanceSpecApplyConfiguration {
+	b.PrePull = &value
 	return b
 }
 
