@@ -13,9 +13,9 @@ import (
 	"github.com/everynode/everynode/internal/runner/contract"
 )
 
-// maintenance.prePull. The kubelet pulls the images of all volumes of a pod before it starts the container, also of those that nothing
-// mounts. So a pod with the images of the task as volumes ends when they are on the node, whatever programs they have.
-// Source: kubernetes/pkg/kubelet/kuberuntime (SyncPod, getImageVolumes).
+// maintenance.prePull. The kubelet pulls the images of the volumes that a container mounts before it starts the container. So a pod with the
+// images of the task as volumes ends when they are on the node, whatever programs they have. For a volume that nothing mounts, the
+// kubelet only tries. Source: kubernetes/pkg/kubelet/kuberuntime (SyncPod, getImageVolumes, toKubeContainerImageVolumes).
 
 // pullSpec returns a pod that ends when the images of a task are on the node. It has the pull secrets of the task, and no privileges but the
 // network of the node, where the task has that: there may be no CNI plugin yet.
@@ -33,6 +33,10 @@ func pullSpec(job *v1alpha1.NodeJob, opts Options) corev1.PodSpec {
 	}
 	if t.Template != nil {
 		addImages(&spec, &t.Template.Spec)
+	}
+	for i := range spec.Volumes {
+		name := spec.Volumes[i].Name
+		spec.Containers[0].VolumeMounts = append(spec.Containers[0].VolumeMounts, corev1.VolumeMount{Name: name, MountPath: "/images/" + name, ReadOnly: true})
 	}
 	return spec
 }
