@@ -74,6 +74,11 @@ type jobState struct {
 	Running int32 `json:"running"`
 	Waiting int32 `json:"waiting"`
 	Failed  int32 `json:"failed"`
+	// Drifted are nodes on which the check answers no, CheckErrors those on which it fails itself, and Expired those on which the task is
+	// no longer needed. They are also in one of the other counts.
+	Drifted     int32 `json:"drifted,omitempty"`
+	CheckErrors int32 `json:"checkErrors,omitempty"`
+	Expired     int32 `json:"expired,omitempty"`
 }
 
 // nodeState is a node in the page's state.
@@ -199,6 +204,7 @@ func newJobState(job *v1alpha1.NodeJob) jobState {
 	}
 	n := job.Status.Nodes
 	s.Matched, s.Done, s.Running, s.Waiting, s.Failed = n.Matched, n.Done, n.Running, n.Waiting, n.Failed
+	s.Drifted, s.CheckErrors, s.Expired = n.Drifted, n.CheckErrors, n.Expired
 	return s
 }
 

@@ -7,7 +7,7 @@ import { $, el, replace } from "./dom.js";
 
 export const states = ["failed", "running", "waiting", "done", "excluded", "none"];
 const words = { failed: "Failed", running: "Running", waiting: "Waiting", done: "Done", excluded: "Excluded", none: "No task" };
-const flags = { notready: "Not Ready", cordoned: "Cordoned", held: "Held by a guard" };
+const flags = { notready: "Not Ready", cordoned: "Cordoned", held: "Held by a guard", drifted: "Drifted" };
 
 const zoneLabels = ["topology.kubernetes.io/zone"];
 const poolLabels = ["cloud.google.com/gke-nodepool", "eks.amazonaws.com/nodegroup", "kubernetes.azure.com/agentpool", "karpenter.sh/nodepool", "node.kubernetes.io/pool", "pool"];
@@ -25,7 +25,10 @@ export function stateOf(node, job) {
   return worst;
 }
 
-const flagsOf = (node) => ({ notready: node.ready !== "True", cordoned: Boolean(node.cordoned), held: Boolean(node.held?.length) });
+const flagsOf = (node, job) => ({
+  notready: node.ready !== "True", cordoned: Boolean(node.cordoned), held: Boolean(node.held?.length),
+  drifted: Object.entries(node.jobs ?? {}).some(([name, [, reason]]) => reason === "Drifted" && (!job || name === job)),
+});
 
 export class Grid {
   cells = new Map();
@@ -81,7 +84,7 @@ export class Grid {
     for (const [name, node] of this.state.nodes) {
       const about = stateOf(node, this.job);
       if (this.job && about[0] === "none") continue;
-      const marks = flagsOf(node);
+      const marks = flagsOf(node, this.job);
       if (!this.found(name, node, about)) continue;
       counts[about[0]]++;
       for (const flag of Object.keys(flags)) if (marks[flag]) counts[flag]++;
@@ -120,12 +123,12 @@ export class Grid {
       cell = el("div", { role: "option", class: "cell", tabindex: "-1", "data-key": name, "aria-selected": String(name === this.selected) });
       this.cells.set(name, cell);
     }
-    const said = [words[state], reason && reason !== words[state] ? reason : "", !this.job && job ? job : "", ...Object.keys(flags).filter((flag) => marks[flag]).map((flag) => flags[flag])]
+    const said = [words[state], reason && reason !== words[state] && reason !== flags.drifted ? reason : "", !this.job && job ? job : "", ...Object.keys(flags).filter((flag) => marks[flag]).map((flag) => flags[flag])]
       .filter(Boolean).join(", ");
     const label = `${name}: ${said}`;
     if (cell.title === label && cell.dataset.state === state) return cell;
     cell.dataset.state = state;
-    cell.classList.toggle("marked", marks.notready || marks.cordoned || marks.held);
+    cell.classList.toggle("marked", Object.values(marks).some(Boolean));
     cell.title = label;
     cell.setAttribute("aria-label", label);
     return cell;

@@ -20,8 +20,12 @@ export function drawJobs(state, selected) {
   replace($("jobs"), all, budgets, jobs.map(([key, job]) => item(`#/job/${path(job.namespace, job.name)}`, key === selected,
     el("span", { class: "job-name" }, el("span", { class: "namespace" }, `${job.namespace}/`), job.name),
     bar(job, `${job.done} of ${job.matched} done`),
-    el("span", { class: "job-line" }, el("span", { class: `reason tone-${job.tone}` }, job.reason), el("span", {}, `${job.done}/${job.matched}`)))));
+    el("span", { class: "job-line" }, el("span", { class: `reason tone-${job.tone}` }, job.reason), about(job), el("span", {}, `${job.done}/${job.matched}`)))));
 }
+
+/** about is what checks have found: nodes that have drifted, whose check fails itself, or that no longer need the task. */
+const about = (job) => [[job.drifted, "drifted", "warn"], [job.checkErrors, "not checked", "warn"], [job.expired, "expired", "plain"]]
+  .filter(([count]) => count).map(([count, word, tone]) => el("span", { class: `tone-${tone}` }, `${count} ${word}`));
 
 export const path = (...names) => names.map(encodeURIComponent).join("/");
 
@@ -66,7 +70,7 @@ export class JobView {
   draw(namespace, name, view) {
     const job = this.state.jobs.get(this.key);
     replace(this.root,
-      title(namespace, name, job ? el("span", { class: `badge tone-${job.tone}` }, job.reason) : null, job ? el("span", { class: "big" }, `${job.done} of ${job.matched} done`) : null),
+      title(namespace, name, job ? el("span", { class: `badge tone-${job.tone}` }, job.reason) : null, job ? el("span", { class: "big" }, `${job.done} of ${job.matched} done`) : null, job ? about(job) : null),
       job?.message ? el("p", { class: "sentence" }, job.message) : null,
       this.changes.controls(view.offers, this.key),
       view.steps.length ? el("ol", { class: "steps", "aria-label": "Steps" }, view.steps.map(step)) : null,

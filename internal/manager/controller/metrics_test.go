@@ -50,6 +50,7 @@ func measure(t *testing.T) (*prometheus.Registry, *Metrics, observation) {
 				RolledBack:     2,
 				RollbackFailed: 1,
 				Drifted:        5,
+				Expired:        7,
 				CheckErrors:    6,
 			},
 			Gate: &v1alpha1.GateStatus{},
@@ -133,11 +134,12 @@ everynode_api_writes_total{resource="pods",verb="create"} 1
 # TYPE everynode_attempts_total counter
 everynode_attempts_total{outcome="Failed",phase="rollback"} 1
 everynode_attempts_total{outcome="Succeeded",phase="task"} 5
-# HELP everynode_nodejob_nodes Matching nodes of a NodeJob by state: done, running, waiting and failed; rolled_back and rollback_failed are parts of failed, and drifted and check_error of any.
+# HELP everynode_nodejob_nodes Matching nodes of a NodeJob by state: done, running, waiting and failed; rolled_back and rollback_failed are parts of failed, drifted and check_error of any, and expired of done.
 # TYPE everynode_nodejob_nodes gauge
 everynode_nodejob_nodes{namespace="ns",nodejob="job",state="check_error"} 6
 everynode_nodejob_nodes{namespace="ns",nodejob="job",state="done"} 1
 everynode_nodejob_nodes{namespace="ns",nodejob="job",state="drifted"} 5
+everynode_nodejob_nodes{namespace="ns",nodejob="job",state="expired"} 7
 everynode_nodejob_nodes{namespace="ns",nodejob="job",state="failed"} 4
 everynode_nodejob_nodes{namespace="ns",nodejob="job",state="rollback_failed"} 1
 everynode_nodejob_nodes{namespace="ns",nodejob="job",state="rolled_back"} 2
@@ -236,7 +238,7 @@ func TestMetricsForgetANodeJob(t *testing.T) {
 	other := client.ObjectKey{Namespace: "ns", Name: "other"}
 	m.status(other, &plan.Plan{})
 	m.forget(client.ObjectKey{Namespace: "ns", Name: "job"})
-	for name, want := range map[string]int{"everynode_nodejob_nodes": 8, "everynode_nodejob_stalled": 1, "everynode_attempt_duration_seconds": 0, "everynode_node_ready_to_done_seconds": 0} {
+	for name, want := range map[string]int{"everynode_nodejob_nodes": 9, "everynode_nodejob_stalled": 1, "everynode_attempt_duration_seconds": 0, "everynode_node_ready_to_done_seconds": 0} {
 		if got, err := testutil.GatherAndCount(registry, name); err != nil || got != want {
 			t.Errorf("%d series of %s (%v), want %d, of the other NodeJob", got, name, err, want)
 		}

@@ -51,7 +51,7 @@ func (l List) row(job *v1alpha1.NodeJob) []text.Line {
 		failed = text.Toned(text.Bad, number(n.Failed))
 	}
 	row := []text.Line{
-		text.Of(job.Name), text.Toned(tone, reason), text.Of(number(n.Done) + "/" + number(n.Matched)), text.Of(number(n.Running)), failed,
+		text.Of(job.Name), found(text.Toned(tone, reason), &n), text.Of(number(n.Done) + "/" + number(n.Matched)), text.Of(number(n.Running)), failed,
 		text.Of(step), text.Of(ago(l.Now, job.CreationTimestamp.Time)), progressBar(listBar, n.Done, n.Running, n.Waiting, n.Failed),
 	}
 	if l.Wide {
@@ -61,6 +61,17 @@ func (l List) row(job *v1alpha1.NodeJob) []text.Line {
 		row = append(text.Cells(job.Namespace), row...)
 	}
 	return row
+}
+
+// found adds to the reason of a NodeJob what its checks have found on nodes, which the reason does not say.
+func found(reason text.Line, n *v1alpha1.NodeCounts) text.Line {
+	if n.Drifted > 0 {
+		reason = reason.Tone(text.Warn, ", "+number(n.Drifted)+" drifted")
+	}
+	if n.Expired > 0 {
+		reason = reason.With(", " + number(n.Expired) + " expired")
+	}
+	return reason
 }
 
 // progressBar has a different character for each state, so that it does not depend on colour.
