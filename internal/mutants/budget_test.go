@@ -25,6 +25,7 @@ func TestEachMistakeInTheBudgetPlannerIsFound(t *testing.T) {
 			"answers for an earlier spec count",
 			"an answer that becomes too old triggers no pass",
 			"what the API server still grants is not counted",
+			"a seat joins a group whose floor may be deleted",
 		},
 	}.test(t)
 }
@@ -119,6 +120,9 @@ var budgetMutants = map[string]mutant{
 	},
 	"a floor is lowered before the others are raised": {
 		"grant.go", "for grant > g.granted && !g.fits(max(grant, g.down)) {", "for false {",
+	},
+	"a seat joins a group whose floor may be deleted": {
+		"grant.go", "return !slices.Contains(f.Owners, o.UID) })\n}\n\n// canGain", "return false })\n}\n\n// canGain",
 	},
 	"what the API server still grants is not counted": {
 		"grant.go", "max(other.granted, other.reach, other.down)", "max(other.granted, other.down)",

@@ -270,6 +270,10 @@ func TestFloorsAreCorrected(t *testing.T) {
 		"deleted":                   {func(f *fixture) { f.Floors = nil }, []string{"create floor 3"}},
 		"a floor without a group":   {func(f *fixture) { f.Floors = append(f.Floors, Floor{Group: "old"}) }, []string{"delete floor"}},
 		"a seat with another label": {func(f *fixture) { f.seat("n1").Group = "old" }, []string{"move seat of n1"}},
+		"a seat does not join a group whose floor may be deleted with its owner": {
+			func(f *fixture) { f.seat("n1").Group = "old"; f.Floors[0].Owners[0] = "other" },
+			[]string{"set floor of n2 n3 n4 to 3"},
+		},
 		"the floor of another label": {
 			func(f *fixture) { f.seat("n1").Group = "old"; f.Floors = append(f.Floors, Floor{Group: "old"}) },
 			[]string{"move seat of n1"},

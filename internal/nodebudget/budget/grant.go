@@ -192,10 +192,12 @@ func (p *planner) isUsable(m *member) bool {
 	return m.seat.Group != PendingGroup || m.seat.Ready && p.isBack(m)
 }
 
-// isObserved reports whether the floor of a group is observed to require at least what it should.
+// isObserved reports whether the floor of a group is observed to require at least what it should, and to have all its owners: the garbage
+// collector may delete it with the last one at any time, and a budget that was created again is another owner.
 func (p *planner) isObserved(g *group) bool {
 	f := p.floors[g.key]
-	return f != nil && !f.Drifted && f.MinAvailable >= g.floor.MinAvailable
+	return f != nil && !f.Drifted && f.MinAvailable >= g.floor.MinAvailable &&
+		!slices.ContainsFunc(g.floor.Owners, func(o Owner) bool { return !slices.Contains(f.Owners, o.UID) })
 }
 
 // canGain reports whether one more seat in the group lets no more members go than the limits allow: its floor has nothing left for the
