@@ -13,6 +13,8 @@ func TestEachMistakeInThePlannerIsFound(t *testing.T) {
 	planner{
 		pkg: "internal/nodejob/plan", histories: "6000", mutants: merge(mutants, hardening, confirming),
 		byTables: []string{
+			"an audit records each answer as a yes",
+			"an audit has slots",
 			"a node is confirmed before its kubelet has responded",
 			"a node that is not Ready is confirmed",
 			"the task is retried on a node that has reverted",
@@ -80,8 +82,8 @@ var mutants = map[string]mutant{
 	},
 	"a check of spec.expires that fails itself ends the task": {
 		"expires.go",
-		"Answer: e.answer, Checks",
-		"Answer: map[bool]record.Answer{true: record.AnswerYes}[e.answer != record.AnswerNo], Checks",
+		"is := record.Asked{Answer: e.answer,",
+		"is := record.Asked{Answer: map[bool]record.Answer{true: record.AnswerYes}[e.answer != record.AnswerNo],",
 	},
 	"a yes of an earlier boot counts": {
 		"expires.go", "if differ(task.BootID(pod.Machine), node.BootID) {", "if false {",
@@ -317,6 +319,12 @@ var mutants = map[string]mutant{
 	},
 	"a check that fails itself is taken for a no": {
 		"checkbefore.go", "exit.Reported && exit.Code == contract.CheckNo &&", "exit.Reported &&",
+	},
+	"an audit records each answer as a yes": {
+		"audit.go", "Answer: answer, At:", "Answer: record.AnswerYes, At:",
+	},
+	"an audit has slots": {
+		"checkbefore.go", "return task.IsAudit(j.in.Job) || task.ChecksFirst", "return task.ChecksFirst",
 	},
 	"images that are not there count as pulled": {
 		"checkbefore.go", " && p.Exit.Reason == outcome.ReasonImagesPulled", "",

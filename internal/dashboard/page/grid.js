@@ -92,7 +92,7 @@ export class Grid {
       const cell = this.cell(name, about, marks);
       const group = this.groupOf(node, about);
       if (!groups.has(group)) groups.set(group, []);
-      groups.get(group).push({ name, cell, first: about[0] === "failed" ? 0 : 1 });
+      groups.get(group).push({ name, cell, first: about[0] === "failed" ? 0 : 1, drifted: marks.drifted });
     }
     this.legend(counts);
     this.place(groups);
@@ -141,8 +141,9 @@ export class Grid {
       const part = this.groups.get(name) ?? this.group(name);
       this.groups.set(name, part);
       const failed = members.filter((member) => !member.first).length;
+      const drifted = members.filter((member) => member.drifted).length;
       part.title.textContent = name;
-      part.count.textContent = `${members.length} ${members.length === 1 ? "node" : "nodes"}${failed ? `, ${failed} failed` : ""}`;
+      part.count.textContent = `${members.length} ${members.length === 1 ? "node" : "nodes"}${failed ? `, ${failed} failed` : ""}${drifted ? `, ${drifted} drifted` : ""}`;
       part.head.hidden = name === "";
       const signature = members.map((member) => member.name).join("\n");
       if (signature !== part.signature) {

@@ -207,6 +207,11 @@ func endOf(code *int32, message string) string {
 	return fmt.Sprintf("exit code %d: %s", *code, line)
 }
 
+// triesToPull reports whether a node has no pod yet that pulls the images of a template, while the API server refuses such pods.
+func (sb *statusBuilder) triesToPull(w *nodePlan) bool {
+	return sb.in.RunnerRefused != nil && task.OnlyPulls(sb.in.Job) && w.State == Waiting && w.cause == causeCheckBefore && w.checkPhase == ""
+}
+
 // checkErrorReason is the reason for checkErrorMessage.
 func (sb *statusBuilder) checkErrorReason() string {
 	if task.OnlyPulls(sb.in.Job) {

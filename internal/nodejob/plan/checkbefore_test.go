@@ -389,3 +389,28 @@ func TestImagesThatCannotBePulled(t *testing.T) {
 		t.Errorf("actions: %q", told(p))
 	}
 }
+
+// An API server that refuses the pods which pull the images of a template keeps the task from every node, also while one of them is tried.
+func TestPodsThatPullAreRefused(t *testing.T) {
+	template := func(j *v1alpha1.NodeJob) {
+		j.Spec.Task.Script, j.Spec.Task.Template = "", &corev1.PodTemplateSpec{}
+		j.Spec.Maintenance.Cordon, j.Spec.Maintenance.PrePull = true, true
+	}
+	for name, tt := range map[string]struct {
+		retry int // seconds ago
+		want  int // actions
+	}{"until the next try": {-9, 0}, "the next try": {1, 1}} {
+		t.Run(name, func(t *testing.T) {
+			in := see(newJob(template), []Node{newNode("a"), newNode("b")})
+			in.RunnerRefused = &task.Obstacle{Reason: v1alpha1.ReasonPodForbidden, Message: "no such pods", RetryAt: ago(tt.retry)}
+			p := Next(in)
+			c := p.Status.Conditions[2]
+			if c.Status != metav1.ConditionTrue || c.Reason != v1alpha1.ReasonPodForbidden || !strings.Contains(c.Message, "no such pods") {
+				t.Errorf("%s is %s (%s): %s", c.Type, c.Status, c.Reason, c.Message)
+			}
+			if len(p.Actions) != tt.want {
+				t.Errorf("actions: %q, want %d", told(p), tt.want)
+			}
+		})
+	}
+}

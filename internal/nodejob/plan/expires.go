@@ -151,11 +151,11 @@ func (j *job) expiryDue(node *Node) (due time.Time, needed bool) {
 	e := node.On.Record.Expiry
 	switch {
 	case e.Answer != record.AnswerNo:
-		return j.after(e.RecordedAt, e.Errors), false
+		return j.after(e.At, e.Unanswered), false
 	case differ(e.BootID, node.BootID):
 		return time.Time{}, false
 	}
-	due = dueAfter(j.past(e.RecordedAt), j.in.Job.Spec.Expires.Check.PeriodSeconds, j.key, node.UID)
+	due = dueAfter(j.past(e.At), j.in.Job.Spec.Expires.Check.PeriodSeconds, j.key, node.UID)
 	return due, due.IsZero() || j.in.Now.Before(due)
 }
 
@@ -207,21 +207,19 @@ func (as *assessor) checkExpiryFirst(terminating bool, known recordState, w *nod
 
 // expiryAnswered is the record of a node after a check of spec.expires has ended. It does not change how the last run ended.
 func (a *attemptReader) expiryAnswered(pod *Pod, node *Node, e end) record.Record {
-	answer := record.Expiry{Answer: e.answer, Checks: pod.Attempt, RecordedAt: a.recordedAt(), BootID: firstOf(task.BootID(pod.Machine), node.BootID),
-		Message: lastLine(e.message), PodUID: pod.UID}
+	is := record.Asked{Answer: e.answer, At: a.recordedAt(), Message: lastLine(e.message), PodUID: pod.UID}
 	if pod.Exit != nil && !pod.Exit.Lost {
-		answer.ExitCode = &pod.Exit.Code
+		is.ExitCode = &pod.Exit.Code
 	}
 	if differ(task.BootID(pod.Machine), node.BootID) {
-		answer.Answer, answer.Message = record.AnswerNone, "the node has rebooted since the check started"
+		is.Answer, is.Message = record.AnswerNone, "the node has rebooted since the check started"
 	}
 	prev := node.On.Record
-	if answer.Answer == record.AnswerError || answer.Answer == record.AnswerNone {
-		answer.Errors = 1
-		if a.keepsRun(node) && prev.Expiry != nil {
-			answer.Errors += prev.Expiry.Errors
-		}
+	var was record.Asked
+	if a.keepsRun(node) && prev.Expiry != nil {
+		was = prev.Expiry.Asked
 	}
+	answer := record.Expiry{Asked: was.Next(is), Checks: pod.Attempt, BootID: firstOf(task.BootID(pod.Machine), node.BootID)}
 	if a.keepsRun(node) {
 		r := *prev
 		r.Expiry = &answer
@@ -255,9 +253,13 @@ func (rec *recorder) finishExpiryCheck(a *Record, node *Node) {
 
 // noteExpiryError notes a node whose check of spec.expires itself fails.
 func (as *assessor) noteExpiryError(w *nodePlan) {
-	if rec := w.node.On.Record; as.keepsRun(w.node) && rec.Expiry != nil && rec.Expiry.Answer == record.AnswerError {
-		w.findings().expiryError = checkErrorText(rec.Expiry.ExitCode, rec.Expiry.Message)
+	rec := w.node.On.Record
+	if !as.keepsRun(w.node) || rec.Expiry == nil || rec.Expiry.ErrorSince.IsZero() {
+		return
 	}
+	found := w.findings()
+	found.expiryError = checkErrorText(rec.Expiry.ExitCode, rec.Expiry.Message)
+	found.expiryErrorStalls = as.losesPatience(rec.Expiry.ErrorSince)
 }
 
 // addExpiry counts a node that is done because the task is no longer needed there.

@@ -38,7 +38,7 @@ func asksExpiry(p *Pod) { p.Runs = task.CheckExpires }
 // answers puts the answer of such a check on record, of a second ago.
 func answers(answer record.Answer, changes ...func(*record.Expiry)) func(*record.Record) {
 	return func(r *record.Record) {
-		r.Expiry = &record.Expiry{Answer: answer, Checks: 4, BootID: r.BootID, RecordedAt: ago(1), PodUID: "check"}
+		r.Expiry = &record.Expiry{Asked: record.Asked{Answer: answer, At: ago(1), PodUID: "check"}, Checks: 4, BootID: r.BootID}
 		for _, change := range changes {
 			change(r.Expiry)
 		}
@@ -58,7 +58,7 @@ func expiry(actions []Action) []string {
 		switch a := action.(type) {
 		case Record:
 			if e := a.Record.Expiry; e != nil {
-				words += fmt.Sprintf("; %s after %d checks, errors %d", e.Answer, e.Checks, e.Errors)
+				words += fmt.Sprintf("; %s after %d checks, errors %d", e.Answer, e.Checks, e.Unanswered)
 			}
 			if a.KeepLabel {
 				words += ", label kept"
@@ -128,7 +128,7 @@ func TestExpires(t *testing.T) {
 			want: []string{"start check-expires 5 of rev on a"}, state: Done, reason: v1alpha1.ReasonDone,
 		},
 		"a done node is asked after a period": {
-			node: []func(*Node){recorded(record.Succeeded, answers(record.AnswerNo, func(e *record.Expiry) { e.RecordedAt = ago(6000) }))},
+			node: []func(*Node){recorded(record.Succeeded, answers(record.AnswerNo, func(e *record.Expiry) { e.At = ago(6000) }))},
 			want: []string{"start check-expires 5 of rev on a"}, state: Done, reason: v1alpha1.ReasonDone,
 		},
 		"a done node is asked when spec.expires is added": {
@@ -164,7 +164,7 @@ func TestExpires(t *testing.T) {
 		},
 		"an error on a done node": {
 			node: []func(*Node){
-				recorded(record.Succeeded, answers(record.AnswerError, func(e *record.Expiry) { e.Errors = 2 })),
+				recorded(record.Succeeded, answers(record.AnswerError, func(e *record.Expiry) { e.Unanswered = 2 })),
 			},
 			pod: []func(*Pod){asksExpiry, attempt(5), exited(3, no)},
 			want: []string{
@@ -399,7 +399,7 @@ func TestExpiryStatus(t *testing.T) {
 	needed := newNode("a", recorded(record.Succeeded, answers(record.AnswerNo)))
 	expired := newNode("b", recorded(record.Expired, answers(record.AnswerYes)), labelled(rev))
 	fails := newNode("c", recorded(record.Succeeded, answers(record.AnswerError, func(e *record.Expiry) {
-		e.ExitCode, e.Message = new(int32(3)), "no database"
+		e.ExitCode, e.Message, e.ErrorSince = new(int32(3)), "no database", ago(299)
 	})))
 	for want, nodes := range map[string][]Node{
 		"2 of 2 nodes are done; needed on 1 of 2 nodes":                      {needed, expired},
@@ -416,16 +416,39 @@ func TestExpiryStatus(t *testing.T) {
 	}
 }
 
-// A check is never counted as a failure, however long it fails.
+// A check is never counted as a failure. After checkErrorPatience, the NodeJob is Stalled if nothing else continues.
 func TestExpiryErrorsAreNoFailures(t *testing.T) {
-	error := func(e *record.Expiry) { e.RecordedAt, e.Errors = now.Add(-time.Hour), 50 }
-	for _, node := range []Node{
-		newNode("a", recorded(record.Needed, func(r *record.Record) { r.CheckBefore = "" }, answers(record.AnswerError, error))),
-		newNode("a", recorded(record.Succeeded, answers(record.AnswerError, error))),
-	} {
-		p := Next(see(newJob(expiring, mayFailNodes(0)), []Node{node}))
-		if diff := cmp.Diff([]string{"start check-expires 5 of rev on a"}, told(p)); diff != "" || p.Status.Nodes.Failed > 0 {
-			t.Errorf("%d failed; actions (-want +got):\n%s", p.Status.Nodes.Failed, diff)
+	fails := func(since int) func(*record.Expiry) {
+		return func(e *record.Expiry) {
+			e.At, e.Unanswered, e.ErrorSince, e.ExitCode = now.Add(-time.Hour), 50, ago(since), new(int32(3))
 		}
+	}
+	waits := func(since int) Node {
+		return newNode("a", recorded(record.Needed, func(r *record.Record) { r.CheckBefore = "" }, answers(record.AnswerError, fails(since))))
+	}
+	done := func(since int) Node {
+		return newNode("a", recorded(record.Succeeded, answers(record.AnswerError, fails(since))))
+	}
+	for name, tt := range map[string]struct {
+		nodes []Node
+		want  string // the condition that is True
+	}{
+		"a node that waits":                       {[]Node{waits(299)}, v1alpha1.ConditionReconciling},
+		"a node that waits, for long":             {[]Node{waits(300)}, v1alpha1.ConditionStalled},
+		"a node that waits, and another one runs": {[]Node{waits(300), newNode("b", recorded(record.Failed))}, v1alpha1.ConditionReconciling},
+		"a node that is done":                     {[]Node{done(299)}, v1alpha1.ConditionComplete},
+		"a node that is done, for long":           {[]Node{done(300)}, v1alpha1.ConditionStalled},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := Next(see(newJob(expiring, mayFailNodes(0)), tt.nodes))
+			if got := told(p); got[0] != "start check-expires 5 of rev on a" || p.Status.Nodes.Failed > 0 {
+				t.Errorf("%d failed; actions %q", p.Status.Nodes.Failed, got)
+			}
+			for _, c := range p.Status.Conditions {
+				if is := c.Status == metav1.ConditionTrue; is != (c.Type == tt.want) || is && !strings.Contains(c.Message, "spec.expires.check itself fails (a: exit code 3") {
+					t.Errorf("%s is %s (%s): %s; want %s", c.Type, c.Status, c.Reason, c.Message, tt.want)
+				}
+			}
+		})
 	}
 }

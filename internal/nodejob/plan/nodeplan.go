@@ -106,8 +106,9 @@ type findings struct {
 	// askError and askErrorStalls are the same for the check of a node that is done.
 	askError       string
 	askErrorStalls bool
-	// expiryError says how spec.expires.check itself failed; "" if it did not.
-	expiryError string
+	// expiryError and expiryErrorStalls are the same for spec.expires.check.
+	expiryError       string
+	expiryErrorStalls bool
 	// silent is true if its pod does not start because its kubelet is silent.
 	silent bool
 }

@@ -71,7 +71,10 @@ func (sb *statusBuilder) stillTroubled() int {
 // only needs a pod, and what the NodeJob waits for before a run does not matter later in the run.
 func (j *job) obstacleFor(phase task.Phase) *task.Obstacle {
 	o := j.obstacle
-	if phase == task.Task || phase == task.CheckBefore || j.notAllowed() {
+	switch {
+	case phase == task.CheckBefore && o == nil:
+		return j.in.RunnerRefused // a pod that only pulls the images of a template
+	case phase == task.Task, phase == task.CheckBefore, j.notAllowed():
 		return o
 	}
 	otherPods := j.in.Job.Spec.Task.Template != nil // the API server may accept one kind of pod and refuse the other

@@ -254,7 +254,7 @@ func (as *assessor) assessUndone(terminating bool, known recordState, w *nodePla
 // assessStart makes a node start the task, or the check before it, unless something blocks that.
 func (as *assessor) assessStart(terminating bool, known recordState, w *nodePlan) {
 	node, phase := w.node, task.Task
-	if task.IsAudit(as.in.Job) {
+	if as.mustCheckFirst(node, known) {
 		phase = task.CheckBefore
 	}
 	if b := as.startBlock(startRequest{phase, node, terminating, known.notBefore, known.rerunReason}); b.blocks() {
@@ -264,9 +264,9 @@ func (as *assessor) assessStart(terminating bool, known recordState, w *nodePlan
 	if as.checkExpiryFirst(terminating, known, w) {
 		return
 	}
-	if as.mustCheckFirst(node, known) {
-		w.waitFor(as.checkBlock(task.CheckBefore, known.rerunReason, time.Time{}))
-		w.start = start{task.CheckBefore, known.failures + 1}
+	if phase == task.CheckBefore {
+		w.waitFor(as.checkBlock(phase, known.rerunReason, time.Time{}))
+		w.start = start{phase, known.failures + 1}
 		return
 	}
 	w.waitFor(block{cause: causeSlot, reason: v1alpha1.ReasonWaitingForSlot, message: known.rerunReason})

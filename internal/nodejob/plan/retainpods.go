@@ -32,7 +32,7 @@ func (a *attemptReader) recordedEnd(pod *Pod, rec *record.Record) time.Time {
 		return a.past(rec.AnswerOf(pod.UID))
 	}
 	if rec.Expiry != nil && rec.Expiry.PodUID == pod.UID {
-		return a.past(rec.Expiry.RecordedAt)
+		return a.past(rec.Expiry.At)
 	}
 	return a.past(rec.EndedAt())
 }

@@ -54,8 +54,10 @@ type statusBuilder struct {
 	// driftErrors and driftStalled are the same for the check of nodes that are done, and drifted names the nodes that have drifted.
 	driftErrors, drifted []string
 	driftStalled         int
-	// expiryErrors are nodes on which spec.expires.check itself fails.
-	expiryErrors []string
+	// expiryErrors are nodes on which spec.expires.check itself fails. expiryStalled and expiryBlocked count those of them where it has
+	// failed for checkErrorPatience, and that are done, or wait for its answer.
+	expiryErrors                 []string
+	expiryStalled, expiryBlocked int32
 	// rollbackRetried are nodes on which the rollback is retried while the NodeJob is deleted.
 	rollbackRetried []string
 	// drainsBlocked are nodes whose drain before the task is blocked.
@@ -84,9 +86,9 @@ func (sb *statusBuilder) add(w *nodePlan) {
 	if w.found != nil {
 		sb.addFindings(w, w.found)
 	}
-	switch w.obstructedBy {
-	case nil:
-	case sb.in.RunnerRefused:
+	switch {
+	case w.obstructedBy == nil && !sb.triesToPull(w):
+	case w.obstructedBy == nil, w.obstructedBy == sb.in.RunnerRefused:
 		sb.runnerObstructed++
 	default:
 		sb.obstructed++
@@ -114,7 +116,7 @@ func (sb *statusBuilder) addFindings(w *nodePlan, found *findings) {
 	if found.disrupted {
 		sb.disrupted = append(sb.disrupted, node.Name+": "+lastLine(node.On.Record.Message))
 	}
-	sb.addCheckError(node, found)
+	sb.addCheckError(w, found)
 	if found.unrecovered != "" {
 		sb.unrecovered = append(sb.unrecovered, found.unrecovered)
 	}
@@ -127,7 +129,8 @@ func (sb *statusBuilder) addFindings(w *nodePlan, found *findings) {
 }
 
 // addCheckError adds that a check itself failed on a node, if it did: that before the task, of a node that is done, or of spec.expires.
-func (sb *statusBuilder) addCheckError(node *Node, found *findings) {
+func (sb *statusBuilder) addCheckError(w *nodePlan, found *findings) {
+	node := w.node
 	if found.askError != "" {
 		sb.driftErrors = append(sb.driftErrors, node.Name+": "+found.askError)
 		if found.askErrorStalls {
@@ -136,6 +139,12 @@ func (sb *statusBuilder) addCheckError(node *Node, found *findings) {
 	}
 	if found.expiryError != "" {
 		sb.expiryErrors = append(sb.expiryErrors, node.Name+": "+found.expiryError)
+	}
+	switch {
+	case found.expiryErrorStalls && w.State == Done:
+		sb.expiryStalled++
+	case found.expiryErrorStalls:
+		sb.expiryBlocked++
 	}
 	if found.checkError == "" {
 		return

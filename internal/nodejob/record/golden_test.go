@@ -276,6 +276,10 @@ func fieldsOf(prefix string, kind reflect.Type) []string {
 	}
 	var all []string
 	for field := range kind.Fields() {
+		if field.Anonymous {
+			all = append(all, fieldsOf(prefix, field.Type)...)
+			continue
+		}
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 		all = append(all, prefix+name)
 		all = append(all, fieldsOf(prefix+name+".", field.Type)...)

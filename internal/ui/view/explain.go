@@ -464,17 +464,17 @@ func expirySentence(now time.Time, e *record.Expiry) string {
 	if e == nil {
 		return ""
 	}
-	at := fmt.Sprintf("at %s (%s ago)", clock(now, e.RecordedAt), ago(now, e.RecordedAt))
+	at := fmt.Sprintf("at %s (%s ago)", clock(now, e.At), ago(now, e.At))
 	switch e.Answer {
 	case record.AnswerYes:
 		return "no: spec.expires.check answered yes " + at
 	case record.AnswerNo:
 		return "yes: spec.expires.check answered no " + at
 	case record.AnswerError:
-		return fmt.Sprintf("unknown: spec.expires.check itself failed %s%s, which ends nothing; %s in a row", at, exited(e.ExitCode, ""), plural.Count(e.Errors, "time"))
+		return fmt.Sprintf("unknown: spec.expires.check itself failed %s%s, which ends nothing; %s in a row", at, exited(e.ExitCode, ""), plural.Count(e.Unanswered, "time"))
 	case record.AnswerNone:
 	}
-	return fmt.Sprintf("unknown: spec.expires.check was disrupted %s; %s in a row", at, plural.Count(e.Errors, "disruption"))
+	return fmt.Sprintf("unknown: spec.expires.check was disrupted %s; %s in a row", at, plural.Count(e.Unanswered, "disruption"))
 }
 
 func attemptSentence(now time.Time, rec *record.Record) string {
