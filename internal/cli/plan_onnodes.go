@@ -111,7 +111,7 @@ func (o *planOptions) audit(ctx context.Context, v *view.Plan, job *v1alpha1.Nod
 	found.NodeJob = v.Job.Namespace + "/" + v.Job.Name
 	if v.Compliance = &found; found.Total.NotAsked > 0 {
 		o.unanswered = true
-		v.Notes = append(v.Notes, fmt.Sprintf("%s did not answer within %s: %s", plural.Count(found.Total.NotAsked, "node"), o.timeout, progressOf(last)))
+		v.Notes = append(v.Notes, fmt.Sprintf("%s did not answer%s: %s", plural.Count(found.Total.NotAsked, "node"), o.waited(last), progressOf(last)))
 	}
 	return nil
 }
@@ -140,6 +140,14 @@ func (o *planOptions) untilAnswered(ctx context.Context, job *v1alpha1.NodeJob) 
 			return job, nil
 		}
 	}
+}
+
+// waited says how long nodes could answer; "" if none of them will.
+func (o *planOptions) waited(job *v1alpha1.NodeJob) string {
+	if cmdutil.Stalled(job) != nil {
+		return ""
+	}
+	return fmt.Sprintf(" within %s", o.timeout)
 }
 
 // progressOf is what the status says about the nodes that have not answered.

@@ -95,7 +95,7 @@ spec:
 				{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue},
 				{Type: v1alpha1.ConditionComplete, Status: metav1.ConditionFalse, Message: "the namespace is not allowed"},
 			}},
-			want: "3 nodes did not answer within 5m0s: the namespace is not allowed",
+			want: "3 nodes did not answer: the namespace is not allowed",
 		},
 		"without a check": {
 			file: strings.ReplaceAll(file, "    check:", "    # check:"), code: cmdutil.ExitUsage,

@@ -13,6 +13,7 @@ func TestEachMistakeInThePlannerIsFound(t *testing.T) {
 	planner{
 		pkg: "internal/nodejob/plan", histories: "6000", mutants: merge(mutants, hardening, confirming),
 		byTables: []string{
+			"a failed node gets its seat back before it is cordoned",
 			"an audit records each answer as a yes",
 			"an audit has slots",
 			"a node is confirmed before its kubelet has responded",

@@ -15,6 +15,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/nodejob/record"
+	"github.com/everynode/everynode/internal/nodejob/task"
 )
 
 // NodeChange is what differs between two versions of a node, as far as plans read it. It decides which NodeJobs need a new plan.
@@ -96,7 +97,7 @@ func (c NodeChange) isIgnoredBy(job *v1alpha1.NodeJob, now time.Time) bool {
 	switch {
 	case !mayMatch(job, c.after):
 		return !Disrupts(job) || !isControlPlane(c.after)
-	case c.before == nil, c.replaced, c.rebooted && dependsOnBoot(&job.Spec), job.Spec.Expires != nil: // its check, or a rollback, may be due
+	case c.before == nil, c.replaced, c.rebooted && dependsOnBoot(&job.Spec):
 		return false
 	}
 	return isAtRest(&job.Status) && isSettled(job, c.after, now)
@@ -134,7 +135,7 @@ func mayMatch(job *v1alpha1.NodeJob, node *Node) bool {
 
 // dependsOnBoot reports whether the NodeJob has something to do after a reboot of a node that is done.
 func dependsOnBoot(spec *v1alpha1.NodeJobSpec) bool {
-	return spec.Rerun.OnReboot || (spec.Gate != nil && spec.Gate.OnReboot)
+	return spec.Rerun.OnReboot || spec.Expires != nil || (spec.Gate != nil && spec.Gate.OnReboot)
 }
 
 // isAtRest reports whether all nodes of a NodeJob were done when its status was written, and its revision has passed
@@ -149,7 +150,22 @@ func isSettled(job *v1alpha1.NodeJob, node *Node, now time.Time) bool {
 	on := record.Read(node.Labels, node.Annotations, v1alpha1.RecordKey(job.Namespace, job.Name))
 	rec := on.Record
 	return on.DoneWith(job.Status.Revision, false) && on.HasLabelOfSuccess() && !rec.Cordoned && rec.Rollback == nil && rec.Drain == nil &&
-		!mayRerun(job, node, rec, now) && !mayAsk(job, node, rec, now)
+		!mayRerun(job, node, rec, now) && !mayAsk(job, node, rec, now) && !mayExpire(job, node, on, now)
+}
+
+// mayExpire reports whether the check of spec.expires may be due on a node that is done, or its answer makes the node expire.
+func mayExpire(nodeJob *v1alpha1.NodeJob, node *Node, on record.NodeRecord, now time.Time) bool {
+	j := &job{in: Input{Job: nodeJob, Now: now, Revision: nodeJob.Status.Revision}, key: v1alpha1.RecordKey(nodeJob.Namespace, nodeJob.Name)}
+	switch {
+	case nodeJob.Spec.Expires == nil:
+		return false
+	case !task.ChecksExpiry(nodeJob) || j.hasEnded():
+		return j.hasEnded()
+	}
+	known := *node
+	known.On = on
+	_, needed := j.expiryDue(&known)
+	return !needed || on.Record.Expiry.At.After(now)
 }
 
 // mayAsk reports whether a question may be due on a node that is done, or the task may run again because of its answer.

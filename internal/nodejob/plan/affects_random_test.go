@@ -117,6 +117,30 @@ func (s *small) spec(spec *v1alpha1.NodeJobSpec) {
 	if s.IntN(2) == 0 {
 		s.inputs(spec)
 	}
+	if s.IntN(3) == 0 {
+		spec.Task.Check = &v1alpha1.CheckSpec{Script: "ok?", PeriodSeconds: 600, OnDrift: []v1alpha1.DriftPolicy{v1alpha1.DriftReport, v1alpha1.DriftRun}[s.IntN(2)]}
+	}
+	if s.IntN(4) == 0 {
+		spec.Rollback = &v1alpha1.RollbackSpec{Script: "false"}
+		spec.Expires = &v1alpha1.ExpiresSpec{Check: &v1alpha1.ExpiresCheckSpec{Script: "fixed?", PeriodSeconds: int32(600 * s.IntN(2))}}
+		if s.seldom() {
+			at := ago(s.IntN(20) - 10)
+			spec.Expires.At = &at
+		}
+	}
+}
+
+// asked adds the answers of checks to a record.
+func (s *small) asked(rec *record.Record) {
+	is := func(answers ...record.Answer) record.Asked {
+		return record.Asked{Answer: answers[s.IntN(len(answers))], At: noon.Add(-time.Duration(s.IntN(1200)) * time.Second), PodUID: "asks"}
+	}
+	if s.IntN(2) == 0 {
+		rec.Asked = rec.Asked.With(record.QuestionCheck, is(record.AnswerYes, record.AnswerYes, record.AnswerYes, record.AnswerNo, record.AnswerError))
+	}
+	if s.often() {
+		rec.Expiry = &record.Expiry{Asked: is(record.AnswerNo, record.AnswerNo, record.AnswerNo, record.AnswerYes, record.AnswerError), Checks: 1, BootID: "boot"}
+	}
 }
 
 // inputs has the task take values from the node.
@@ -171,6 +195,7 @@ func (s *small) node(i int, done bool) *corev1.Node {
 			rec.Outcome = []record.Outcome{record.Failed, record.Disrupted}[s.IntN(2)]
 			rec.Cordoned = s.seldom()
 		}
+		s.asked(&rec)
 		if (done || s.often()) && node.Labels["pool"] == "a" || s.seldom() {
 			record.SetOn(node, key, rec)
 			if rec.Outcome == record.Succeeded || s.seldom() {

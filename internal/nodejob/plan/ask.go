@@ -92,7 +92,10 @@ func (as *assessor) assessQuestions(w *nodePlan) {
 	for _, q := range as.questions() {
 		due := as.dueAt(w.node.On.Record, w.node.UID, q)
 		if as.in.Now.Before(due) {
-			as.plan.wake(due)
+			as.plan.wake(due) // also if a taint keeps pods off the node now: see NodeChange.isIgnoredBy
+			continue
+		}
+		if as.untolerated(w.node, as.tolerations) != nil {
 			continue
 		}
 		b := as.startBlock(startRequest{phase: q.phase, node: w.node, terminating: w.terminating})
@@ -109,7 +112,7 @@ func (as *assessor) assessQuestions(w *nodePlan) {
 // mayAsk reports whether a node is asked questions: it is done, or waits for its turn to run the task because it has drifted.
 func (as *assessor) mayAsk(w *nodePlan) bool {
 	waits := w.State == Waiting && w.drifted && !as.isPrepared(w.node) && !as.in.Budgets[w.node.UID].Claimed
-	return (w.State == Done || waits) && !w.isBusy() && as.isAsked(w.node) && as.untolerated(w.node, as.tolerations) == nil
+	return (w.State == Done || waits) && !w.isBusy() && as.isAsked(w.node)
 }
 
 // isBusy reports whether something else happens on the node now, or is being asked.
