@@ -366,7 +366,7 @@ var mutants = map[string]mutant{
 		"../record/asked.go", "is.NoSince, is.ErrorSince = a.NoSince, a.ErrorSince", "is.ErrorSince = a.ErrorSince",
 	},
 	"a node that is done is asked although it has a taint": {
-		"ask.go", " && as.untolerated(w.node, as.tolerations) == nil", "",
+		"ask.go", "if as.untolerated(w.node, as.tolerations) != nil {", "if false {",
 	},
 	"a node is assumed to be done again": {
 		"assumedone.go", "!node.On.Present && ", "",
