@@ -71,8 +71,10 @@ func (a *attemptReader) answerOfPod(pod *Pod, node *Node) end {
 		return end{record.Succeeded, v1alpha1.ReasonAlreadyDone, ownMessage(exit), record.AnswerYes}
 	case exit != nil && exit.Reported && exit.Code == contract.CheckNo && exit.Reason == outcome.ReasonTaskFailed:
 		return end{record.Needed, "", exit.Message, record.AnswerNo}
-	case pod.pulled():
+	case pod.pulled() && task.OnlyPulls(a.in.Job):
 		return end{record.Needed, v1alpha1.ReasonImagesPulled, "", record.AnswerNo}
+	case pod.pulled():
+		return end{record.Disrupted, v1alpha1.ReasonDisrupted, "the NodeJob was changed while the images were pulled", record.AnswerNone}
 	case pod.PastDeadline || deletedAfter(pod, pod.Created.Add(a.timeout(pod))):
 		return a.checkError(pod, firstOf(ownMessage(exit), pod.Waiting, "the check took longer than its time limit"))
 	case why != "":

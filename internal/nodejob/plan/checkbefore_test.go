@@ -341,6 +341,10 @@ func TestPrePull(t *testing.T) {
 			pods: []func(*Pod){checks, exited(1, pulled)}, want: []string{"record Needed on a: attempts 0, disruptions 0, ImagesPulled: "},
 			reason: v1alpha1.ReasonPullingImages,
 		},
+		"a check that was set meanwhile has not been asked": {
+			job: []func(*v1alpha1.NodeJob){checkedFirst}, pods: []func(*Pod){checks, exited(1, pulled)}, reason: v1alpha1.ReasonCheckingBefore,
+			want: []string{"record Disrupted on a: attempts 0, disruptions 1, Disrupted: the NodeJob was changed while the images were pulled"},
+		},
 		"then the cordon": {
 			a:    []func(*Node){answeredBy(record.Needed, record.AnswerNo, func(r *record.Record) { r.Reason = v1alpha1.ReasonImagesPulled })},
 			want: []string{"Preparing a, cordoned by ns.everynode.dev/job"}, reason: v1alpha1.ReasonPreparing,

@@ -106,9 +106,9 @@ func (sb *statusBuilder) goingOn(n v1alpha1.NodeCounts, moving int32) summary {
 	case moving > 0 && task.OnlyPulls(sb.in.Job) && sb.runnerObstructed == moving: // summarize adds the message
 		return summary{v1alpha1.ConditionStalled, sb.in.RunnerRefused.Reason, sb.progress}
 	case moving > 0 && sb.checksStalled+sb.expiryBlocked == moving:
-		is := summary{v1alpha1.ConditionStalled, sb.checkErrorReason(), sb.progress}
+		is := summary{v1alpha1.ConditionStalled, v1alpha1.ReasonCheckError, sb.progress}
 		if sb.checksStalled > 0 {
-			is.message += "; " + sb.checkErrorMessage()
+			is.reason, is.message = sb.checkErrorReason(), is.message+"; "+sb.checkErrorMessage()
 		}
 		return is
 	case moving > 0 && len(sb.disrupted) == int(moving):

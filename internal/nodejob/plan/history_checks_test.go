@@ -67,6 +67,9 @@ func (h *history) onlyPulls() bool {
 	return h.checksFirst() && (check == nil || !check.Before)
 }
 
+// pulls reports whether a pod only pulls images.
+func (p *simPod) pulls() bool { return slices.Contains(p.raw.Spec.Containers[0].Args, "--pulled") }
+
 // answers ends a pod whose check decides that the task does not run, or not in this pod.
 func (h *history) answers(pod *simPod, node *Node) bool {
 	if h.answersDrift(pod, node) {
@@ -77,7 +80,7 @@ func (h *history) answers(pod *simPod, node *Node) bool {
 	}
 	if h.isBad(node) || pod.answer == "" { // a compromised node says what it likes
 		switch luck := h.questions.Intn(6); {
-		case luck < 2 && (h.isBad(node) || !h.onlyPulls()):
+		case luck < 2 && (h.isBad(node) || !pod.pulls()):
 			pod.answer = saysYes
 		case luck == 2 && h.faults:
 			pod.answer = saysError
@@ -95,7 +98,7 @@ func (h *history) answers(pod *simPod, node *Node) bool {
 		pod.Phase, pod.Exit.Reason = corev1.PodSucceeded, ""
 	case saysNo:
 		pod.Exit.Code = 1
-		if h.onlyPulls() && pod.Runs == task.CheckBefore {
+		if pod.pulls() {
 			pod.Exit.Reason = outcome.ReasonImagesPulled
 		}
 	case saysError:
@@ -140,6 +143,8 @@ func (h *history) checkAnswer(node *Node, a Record, pod *simPod) {
 		h.break_("check before", "%s is %s after the answer %s", node.Name, r.Outcome, r.CheckBefore)
 	case r.CheckBefore == record.AnswerYes && pod.answer != saysYes, r.CheckBefore == record.AnswerNo && pod.answer != saysNo:
 		h.break_("check before", "%s is recorded on %s, and the check has said %q", r.CheckBefore, node.Name, pod.answer)
+	case r.CheckBefore == record.AnswerNo && pod.pulls() && !h.onlyPulls():
+		h.break_("check before", "%s is recorded as asked, and its pod has only pulled images", node.Name)
 	case r.CheckBefore == record.AnswerError && pod.answer != saysError && !overdue:
 		h.break_("check before", "an error is recorded on %s, and the check has said %q", node.Name, pod.answer)
 	case r.NeverStarted && seen.On.Record != nil && seen.On.Record.MachineID == r.MachineID && !seen.On.Record.NeverStarted:

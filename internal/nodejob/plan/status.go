@@ -143,7 +143,7 @@ func (sb *statusBuilder) addCheckError(w *nodePlan, found *findings) {
 	switch {
 	case found.expiryErrorStalls && w.State == Done:
 		sb.expiryStalled++
-	case found.expiryErrorStalls:
+	case found.expiryErrorStalls && w.State == Waiting:
 		sb.expiryBlocked++
 	}
 	if found.checkError == "" {
