@@ -228,10 +228,15 @@ func (p *planner) count(g *group) {
 		}
 	}
 	if f := p.floors[g.key]; f != nil {
-		g.granted = max(0, len(g.members)+g.others-int(f.MinAvailable))
-		if f.Processed {
-			g.reach = g.down + int(f.Allowed)
-		}
+		g.readFloor(f)
+	}
+}
+
+// readFloor reads what the observed floor grants.
+func (g *group) readFloor(f *Floor) {
+	g.granted = max(0, len(g.members)+g.others-int(f.MinAvailable))
+	if f.Processed {
+		g.reach = g.down + int(f.Allowed)
 	}
 }
 

@@ -66,15 +66,14 @@ func (a *attemptReader) answer(pod *Pod, node *Node) (end, bool) {
 // answerOfPod is the answer of a pod that runs only the check. In case of doubt the check itself has failed.
 func (a *attemptReader) answerOfPod(pod *Pod, node *Node) end {
 	exit := pod.Exit
+	if pod.pulled() {
+		return a.imagesPulled()
+	}
 	switch why := disruption(pod, node); {
 	case pod.succeeded():
 		return end{record.Succeeded, v1alpha1.ReasonAlreadyDone, ownMessage(exit), record.AnswerYes}
 	case exit != nil && exit.Reported && exit.Code == contract.CheckNo && exit.Reason == outcome.ReasonTaskFailed:
 		return end{record.Needed, "", exit.Message, record.AnswerNo}
-	case pod.pulled() && task.OnlyPulls(a.in.Job):
-		return end{record.Needed, v1alpha1.ReasonImagesPulled, "", record.AnswerNo}
-	case pod.pulled():
-		return end{record.Disrupted, v1alpha1.ReasonDisrupted, "the NodeJob was changed while the images were pulled", record.AnswerNone}
 	case pod.PastDeadline || deletedAfter(pod, pod.Created.Add(a.timeout(pod))):
 		return a.checkError(pod, firstOf(ownMessage(exit), pod.Waiting, "the check took longer than its time limit"))
 	case why != "":
@@ -86,6 +85,14 @@ func (a *attemptReader) answerOfPod(pod *Pod, node *Node) end {
 // pulled reports whether a pod says that the images of the task are on its node.
 func (p *Pod) pulled() bool {
 	return p.Runs == task.CheckBefore && p.Exit != nil && p.Exit.Reported && p.Exit.Reason == outcome.ReasonImagesPulled
+}
+
+// imagesPulled is the end of such a pod, unless its NodeJob has a check now, which must be asked.
+func (j *job) imagesPulled() end {
+	if !task.OnlyPulls(j.in.Job) {
+		return end{record.Disrupted, v1alpha1.ReasonDisrupted, "the NodeJob was changed while the images were pulled", record.AnswerNone}
+	}
+	return end{record.Needed, v1alpha1.ReasonImagesPulled, "", record.AnswerNo}
 }
 
 // checkError is the end of a pod that has given no answer.
@@ -212,6 +219,24 @@ func endOf(code *int32, message string) string {
 // triesToPull reports whether a node has no pod yet that pulls the images of a template, while the API server refuses such pods.
 func (sb *statusBuilder) triesToPull(w *nodePlan) bool {
 	return sb.in.RunnerRefused != nil && task.OnlyPulls(sb.in.Job) && w.State == Waiting && w.cause == causeCheckBefore && w.checkPhase == ""
+}
+
+// stuckBefore counts the nodes that cannot continue without help because of what comes before the task: their check has failed itself for
+// long, or the API server refuses the pods that pull its images.
+func (sb *statusBuilder) stuckBefore() int32 {
+	return sb.checksStalled + sb.expiryBlocked + sb.pullsRefused
+}
+
+// stuckBeforeSummary is the summary if that holds for all nodes that are not done. summarize adds what the API server says.
+func (sb *statusBuilder) stuckBeforeSummary() summary {
+	is := summary{v1alpha1.ConditionStalled, v1alpha1.ReasonCheckError, sb.progress}
+	switch {
+	case sb.checksStalled > 0:
+		is.reason, is.message = sb.checkErrorReason(), is.message+"; "+sb.checkErrorMessage()
+	case sb.expiryBlocked == 0:
+		is.reason = sb.in.RunnerRefused.Reason
+	}
+	return is
 }
 
 // checkErrorReason is the reason for checkErrorMessage.

@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/nodejob/task"
 	"github.com/everynode/everynode/internal/outcome"
 	"github.com/everynode/everynode/internal/plural"
 )
@@ -103,14 +102,8 @@ func (sb *statusBuilder) goingOn(n v1alpha1.NodeCounts, moving int32) summary {
 		return sb.suspended(n)
 	case moving > 0 && len(sb.troubled) > 0 && sb.stillTroubled() == int(moving):
 		return summary{v1alpha1.ConditionStalled, sb.troubleReason, sb.progress + "; " + named(sb.troubled)}
-	case moving > 0 && task.OnlyPulls(sb.in.Job) && sb.runnerObstructed == moving: // summarize adds the message
-		return summary{v1alpha1.ConditionStalled, sb.in.RunnerRefused.Reason, sb.progress}
-	case moving > 0 && sb.checksStalled+sb.expiryBlocked == moving:
-		is := summary{v1alpha1.ConditionStalled, v1alpha1.ReasonCheckError, sb.progress}
-		if sb.checksStalled > 0 {
-			is.reason, is.message = sb.checkErrorReason(), is.message+"; "+sb.checkErrorMessage()
-		}
-		return is
+	case moving > 0 && sb.stuckBefore() == moving:
+		return sb.stuckBeforeSummary()
 	case moving > 0 && len(sb.disrupted) == int(moving):
 		return summary{v1alpha1.ConditionStalled, v1alpha1.ReasonDisrupted, sb.disruptedMessage()}
 	}

@@ -68,7 +68,7 @@ func (h *history) onlyPulls() bool {
 }
 
 // pulls reports whether a pod only pulls images.
-func (p *simPod) pulls() bool { return slices.Contains(p.raw.Spec.Containers[0].Args, "--pulled") }
+func (pod *simPod) pulls() bool { return slices.Contains(pod.raw.Spec.Containers[0].Args, "--pulled") }
 
 // answers ends a pod whose check decides that the task does not run, or not in this pod.
 func (h *history) answers(pod *simPod, node *Node) bool {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/nodejob/record"
+	"github.com/everynode/everynode/internal/nodejob/task"
 	"github.com/everynode/everynode/internal/outcome"
 )
 
@@ -67,6 +68,8 @@ type statusBuilder struct {
 	// obstructed counts the nodes that only the obstacle prevents from starting, and runnerObstructed those that only
 	// Input.RunnerRefused does.
 	obstructed, runnerObstructed int32
+	// pullsRefused counts those whose images cannot be pulled before the maintenance, for no other reason.
+	pullsRefused int32
 }
 
 // newStatus folds the nodes.
@@ -90,6 +93,9 @@ func (sb *statusBuilder) add(w *nodePlan) {
 	case w.obstructedBy == nil && !sb.triesToPull(w):
 	case w.obstructedBy == nil, w.obstructedBy == sb.in.RunnerRefused:
 		sb.runnerObstructed++
+		if task.OnlyPulls(sb.in.Job) && (w.found == nil || !w.found.checkErrorStalls) {
+			sb.pullsRefused++
+		}
 	default:
 		sb.obstructed++
 	}

@@ -218,15 +218,12 @@ func BootID(machine string) string {
 // nothing can be scheduled yet.
 func Pod(job *v1alpha1.NodeJob, src Source, a Attempt, opts Options) *corev1.Pod {
 	pod := &corev1.Pod{}
-	switch t := job.Spec.Task.Template; {
-	case a.Phase == CheckBefore && OnlyPulls(job):
-		pod.Spec = pullSpec(job, opts)
-	case t != nil && a.Phase == Task:
+	if t := job.Spec.Task.Template; t != nil && a.Phase == Task {
 		pod.Labels = WithoutOurKeys(t.Labels)
 		pod.Annotations = WithoutOurKeys(t.Annotations)
 		pod.Spec = templateSpec(t, job.Spec.Task.Output.Record)
-	default:
-		pod.Spec = scriptSpec(job, src, a, opts)
+	} else {
+		pod.Spec = runnerPodSpec(job, src, a, opts)
 	}
 
 	controller := true
@@ -335,7 +332,15 @@ func ScriptPodSpec(text, owner, node string, timeout time.Duration, opts Options
 	return spec
 }
 
-// scriptSpec returns the pod of the runner for a phase of a NodeJob.
+// runnerPodSpec returns the pod of the runner for a phase of a NodeJob, which runs a script or only pulls images.
+func runnerPodSpec(job *v1alpha1.NodeJob, src Source, a Attempt, opts Options) corev1.PodSpec {
+	if a.Phase == CheckBefore && OnlyPulls(job) {
+		return pullSpec(job, opts)
+	}
+	return scriptSpec(job, src, a, opts)
+}
+
+// scriptSpec returns the pod of the runner for a phase that runs a script.
 func scriptSpec(job *v1alpha1.NodeJob, src Source, a Attempt, opts Options) corev1.PodSpec {
 	if a.Archive != nil {
 		opts.RunnerImage = opts.ArchiveRunnerImage
