@@ -122,7 +122,9 @@ var budgetMutants = map[string]mutant{
 		"grant.go", "for grant > g.granted && !g.fits(max(grant, g.down)) {", "for false {",
 	},
 	"a seat joins a group whose floor may be deleted": {
-		"grant.go", "slices.ContainsFunc(g.floor.Owners, func(o Owner) bool { return !slices", "slices.ContainsFunc(g.floor.Owners, func(o Owner) bool { return false && !slices",
+		"grant.go",
+		"slices.ContainsFunc(g.floor.Owners, func(o Owner) bool { return !slices",
+		"slices.ContainsFunc(g.floor.Owners, func(o Owner) bool { return false && !slices",
 	},
 	"what the API server still grants is not counted": {
 		"grant.go", "max(other.granted, other.reach, other.down)", "max(other.granted, other.down)",

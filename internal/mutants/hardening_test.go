@@ -135,7 +135,9 @@ var hardening = map[string]mutant{
 		"job.go", "s.obstacle, s.assumedDone = in.NotAllowed, nil", "s.assumedDone = nil",
 	},
 	"checks and rollbacks start in a namespace that is not allowed": {
-		"nodeproblem.go", "case phase == task.Task, phase == task.CheckBefore, j.notAllowed():", "case phase == task.Task, phase == task.CheckBefore:",
+		"nodeproblem.go",
+		"case phase == task.Task, phase == task.CheckBefore, j.notAllowed():",
+		"case phase == task.Task, phase == task.CheckBefore:",
 	},
 	"gates are closed for a namespace that is not allowed": {
 		"gate.go", "case g.notAllowed(), g.in.Revision", "case g.in.Revision",

@@ -118,7 +118,11 @@ func (s *small) spec(spec *v1alpha1.NodeJobSpec) {
 		s.inputs(spec)
 	}
 	if s.IntN(3) == 0 {
-		spec.Task.Check = &v1alpha1.CheckSpec{Script: "ok?", PeriodSeconds: 600, OnDrift: []v1alpha1.DriftPolicy{v1alpha1.DriftReport, v1alpha1.DriftRun}[s.IntN(2)]}
+		spec.Task.Check = &v1alpha1.CheckSpec{
+			Script:        "ok?",
+			PeriodSeconds: 600,
+			OnDrift:       []v1alpha1.DriftPolicy{v1alpha1.DriftReport, v1alpha1.DriftRun}[s.IntN(2)],
+		}
 	}
 	if s.IntN(4) == 0 {
 		spec.Rollback = &v1alpha1.RollbackSpec{Script: "false"}
@@ -136,10 +140,17 @@ func (s *small) asked(rec *record.Record) {
 		return record.Asked{Answer: answers[s.IntN(len(answers))], At: noon.Add(-time.Duration(s.IntN(1200)) * time.Second), PodUID: "asks"}
 	}
 	if s.IntN(2) == 0 {
-		rec.Asked = rec.Asked.With(record.QuestionCheck, is(record.AnswerYes, record.AnswerYes, record.AnswerYes, record.AnswerNo, record.AnswerError))
+		rec.Asked = rec.Asked.With(
+			record.QuestionCheck,
+			is(record.AnswerYes, record.AnswerYes, record.AnswerYes, record.AnswerNo, record.AnswerError),
+		)
 	}
 	if s.often() {
-		rec.Expiry = &record.Expiry{Asked: is(record.AnswerNo, record.AnswerNo, record.AnswerNo, record.AnswerYes, record.AnswerError), Checks: 1, BootID: "boot"}
+		rec.Expiry = &record.Expiry{
+			Asked:  is(record.AnswerNo, record.AnswerNo, record.AnswerNo, record.AnswerYes, record.AnswerError),
+			Checks: 1,
+			BootID: "boot",
+		}
 	}
 }
 

@@ -342,16 +342,28 @@ func TestPrePull(t *testing.T) {
 			reason: v1alpha1.ReasonPullingImages,
 		},
 		"a check that was set meanwhile has not been asked": {
-			job: []func(*v1alpha1.NodeJob){checkedFirst}, pods: []func(*Pod){checks, exited(1, pulled)}, reason: v1alpha1.ReasonCheckingBefore,
-			want: []string{"record Disrupted on a: attempts 0, disruptions 1, Disrupted: the NodeJob was changed while the images were pulled"},
+			job: []func(*v1alpha1.NodeJob){
+				checkedFirst,
+			},
+			pods:   []func(*Pod){checks, exited(1, pulled)},
+			reason: v1alpha1.ReasonCheckingBefore,
+			want: []string{
+				"record Disrupted on a: attempts 0, disruptions 1, Disrupted: the NodeJob was changed while the images were pulled",
+			},
 		},
 		"then the cordon": {
-			a:    []func(*Node){answeredBy(record.Needed, record.AnswerNo, func(r *record.Record) { r.Reason = v1alpha1.ReasonImagesPulled })},
-			want: []string{"Preparing a, cordoned by ns.everynode.dev/job"}, reason: v1alpha1.ReasonPreparing,
+			a: []func(*Node){
+				answeredBy(record.Needed, record.AnswerNo, func(r *record.Record) { r.Reason = v1alpha1.ReasonImagesPulled }),
+			},
+			want:   []string{"Preparing a, cordoned by ns.everynode.dev/job"},
+			reason: v1alpha1.ReasonPreparing,
 		},
 		"too late": {
 			pods: []func(*Pod){checks, func(p *Pod) { p.Waiting, p.PastDeadline, p.Phase = "ImagePullBackOff: x", true, corev1.PodFailed }},
-			want: []string{"record Disrupted on a: attempts 0, disruptions 1, ImagesNotPulled: ImagePullBackOff: x"}, reason: v1alpha1.ReasonPullingImages,
+			want: []string{
+				"record Disrupted on a: attempts 0, disruptions 1, ImagesNotPulled: ImagePullBackOff: x",
+			},
+			reason: v1alpha1.ReasonPullingImages,
 		},
 		"with a check, its pod pulls them": {
 			job: []func(*v1alpha1.NodeJob){checkedFirst}, want: []string{start}, reason: v1alpha1.ReasonCheckingBefore,
@@ -383,7 +395,12 @@ func TestImagesThatCannotBePulled(t *testing.T) {
 	fails := answeredBy(record.Disrupted, record.AnswerError, func(r *record.Record) {
 		r.Reason, r.Message, r.DisruptedSince, r.RecordedAt = v1alpha1.ReasonImagesNotPulled, "ImagePullBackOff: x", ago(300), ago(9)
 	})
-	p := Next(see(newJob(func(j *v1alpha1.NodeJob) { j.Spec.Maintenance.Cordon, j.Spec.Maintenance.PrePull = true, true }), []Node{newNode("a", fails)}))
+	p := Next(
+		see(
+			newJob(func(j *v1alpha1.NodeJob) { j.Spec.Maintenance.Cordon, j.Spec.Maintenance.PrePull = true, true }),
+			[]Node{newNode("a", fails)},
+		),
+	)
 	c := p.Status.Conditions[2]
 	if c.Status != metav1.ConditionTrue || c.Reason != v1alpha1.ReasonImagesNotPulled ||
 		!strings.Contains(c.Message, "on 1 node, the images of the task cannot be pulled (a: ImagePullBackOff: x)") {

@@ -424,7 +424,10 @@ func TestExpiryErrorsAreNoFailures(t *testing.T) {
 		}
 	}
 	waits := func(since int) Node {
-		return newNode("a", recorded(record.Needed, func(r *record.Record) { r.CheckBefore = "" }, answers(record.AnswerError, fails(since))))
+		return newNode(
+			"a",
+			recorded(record.Needed, func(r *record.Record) { r.CheckBefore = "" }, answers(record.AnswerError, fails(since))),
+		)
 	}
 	done := func(since int) Node {
 		return newNode("a", recorded(record.Succeeded, answers(record.AnswerError, fails(since))))
@@ -445,7 +448,8 @@ func TestExpiryErrorsAreNoFailures(t *testing.T) {
 				t.Errorf("%d failed; actions %q", p.Status.Nodes.Failed, got)
 			}
 			for _, c := range p.Status.Conditions {
-				if is := c.Status == metav1.ConditionTrue; is != (c.Type == tt.want) || is && !strings.Contains(c.Message, "spec.expires.check itself fails (a: exit code 3") {
+				if is := c.Status == metav1.ConditionTrue; is != (c.Type == tt.want) ||
+					is && !strings.Contains(c.Message, "spec.expires.check itself fails (a: exit code 3") {
 					t.Errorf("%s is %s (%s): %s; want %s", c.Type, c.Status, c.Reason, c.Message, tt.want)
 				}
 			}

@@ -98,8 +98,14 @@ var readingsOfV010 = map[string]reading{
 			BootID: "00000000-0000-4000-8000-000000000003", MachineID: "00000000000040008000000000000004",
 			Expiry: &record.Expiry{
 				Asked: record.Asked{
-					Answer: record.AnswerError, At: at("12:01:50"), NoSince: at("12:00:20"), ErrorSince: at("12:01:50"), Unanswered: 1, ExitCode: new(int32(3)),
-					Message: "no version", PodUID: "00000000-0000-4000-8000-000000000015",
+					Answer:     record.AnswerError,
+					At:         at("12:01:50"),
+					NoSince:    at("12:00:20"),
+					ErrorSince: at("12:01:50"),
+					Unanswered: 1,
+					ExitCode:   new(int32(3)),
+					Message:    "no version",
+					PodUID:     "00000000-0000-4000-8000-000000000015",
 				},
 				Checks: 2,
 				BootID: "00000000-0000-4000-8000-000000000003",
