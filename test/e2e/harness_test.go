@@ -67,6 +67,9 @@ func newWorld(t *testing.T) *world {
 		Labels: map[string]string{"pod-security.kubernetes.io/enforce": "privileged", v1alpha1.EnabledLabel: v1alpha1.EnabledValue},
 	}}))
 	t.Cleanup(w.cleanUp)
+	w.eventually("pods can be created in the namespace", func() error {
+		return admin.Get(ctx, client.ObjectKey{Namespace: w.namespace, Name: "default"}, &corev1.ServiceAccount{})
+	})
 	return w
 }
 
