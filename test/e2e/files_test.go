@@ -227,15 +227,7 @@ func TestANodeIsNotCordonedBeforeTheImageOfItsFilesIsThere(t *testing.T) {
 		s.Task.Check = &v1alpha1.CheckSpec{Script: "[ -e " + w.markFile() + " ]", Before: true}
 		s.Maintenance.Cordon = true
 	})
-	w.eventually("the NodeJob says that the image cannot be pulled", func() error {
-		job := w.get("pulls")
-		for _, c := range job.Status.Conditions {
-			if c.Status == metav1.ConditionTrue && strings.Contains(c.Message, "ImagePullBackOff: image tools@sha256:") {
-				return nil
-			}
-		}
-		return fmt.Errorf("the conditions are %+v", job.Status.Conditions)
-	})
+	w.cannotPull("pulls")
 	w.wantCordoned(node, false)
 	w.wantRan(node, 0)
 	registry.trusts(node)
@@ -255,8 +247,18 @@ func TestANodeIsNotCordonedBeforeTheImagesOfItsTaskAreThere(t *testing.T) {
 		}}}}
 		s.Maintenance.Cordon, s.Maintenance.PrePull = true, true
 	})
+	w.cannotPull("pulls")
+	w.wantCordoned(node, false)
+	registry.trusts(node)
+	w.done("pulls", node)
+	w.wantCordoned(node, false)
+}
+
+// cannotPull waits until a NodeJob says that the image of the registry cannot be pulled.
+func (w *world) cannotPull(name string) {
+	w.t.Helper()
 	w.eventually("the NodeJob says that the image cannot be pulled", func() error {
-		job := w.get("pulls")
+		job := w.get(name)
 		for _, c := range job.Status.Conditions {
 			if c.Status == metav1.ConditionTrue && strings.Contains(c.Message, "ImagePullBackOff: image tools@sha256:") {
 				return nil
@@ -264,8 +266,4 @@ func TestANodeIsNotCordonedBeforeTheImagesOfItsTaskAreThere(t *testing.T) {
 		}
 		return fmt.Errorf("the conditions are %+v", job.Status.Conditions)
 	})
-	w.wantCordoned(node, false)
-	registry.trusts(node)
-	w.done("pulls", node)
-	w.wantCordoned(node, false)
 }

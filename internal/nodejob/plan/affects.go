@@ -157,10 +157,10 @@ func isSettled(job *v1alpha1.NodeJob, node *Node, now time.Time) bool {
 func mayExpire(nodeJob *v1alpha1.NodeJob, node *Node, on record.NodeRecord, now time.Time) bool {
 	j := &job{in: Input{Job: nodeJob, Now: now, Revision: nodeJob.Status.Revision}, key: v1alpha1.RecordKey(nodeJob.Namespace, nodeJob.Name)}
 	switch {
-	case nodeJob.Spec.Expires == nil:
+	case j.hasEnded():
+		return true
+	case !task.ChecksExpiry(nodeJob):
 		return false
-	case !task.ChecksExpiry(nodeJob) || j.hasEnded():
-		return j.hasEnded()
 	}
 	known := *node
 	known.On = on

@@ -5,9 +5,7 @@ package plan_test
 
 import (
 	"fmt"
-	"maps"
 	"math/rand"
-	"slices"
 	"testing"
 	"time"
 
@@ -59,12 +57,7 @@ func TestAuditHistories(t *testing.T) {
 		h.Cluster = plantest.New(t, auditSpec, "node-1", "node-2", "node-3", "node-4")
 		h.Task = h.runs
 		h.Create()
-		for range 60 {
-			h.Happens("", h.event)
-			h.check()
-			h.Run(time.Duration(1+h.random.Intn(200)) * time.Second)
-			h.check()
-		}
+		playEvents(h.Cluster, h.random, 200, h.event, h.check)
 		h.rest()
 	}
 }
@@ -104,11 +97,7 @@ func (h *auditHistory) event() {
 	case 0, 1, 2:
 		h.bad[node.Name] = h.random.Intn(2) == 0
 	case 3:
-		for _, name := range slices.Sorted(maps.Keys(h.Pods)) {
-			if pod := h.Pods[name]; pod.Spec.NodeName == node.Name && pod.Status.Phase == corev1.PodRunning {
-				h.Interrupt(pod)
-			}
-		}
+		interrupt(h.Cluster, node.Name)
 	case 4:
 		delete(node.Labels, h.Key())
 	case 5:

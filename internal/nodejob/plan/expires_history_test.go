@@ -62,12 +62,7 @@ func TestExpiryHistories(t *testing.T) {
 		h.Cluster = plantest.New(t, expirySpec, "node-1", "node-2", "node-3", "node-4")
 		h.Task = h.runs
 		h.Create()
-		for range 60 {
-			h.Happens("", h.event)
-			h.check()
-			h.Run(time.Duration(1+h.random.Intn(90)) * time.Second)
-			h.check()
-		}
+		playEvents(h.Cluster, h.random, 90, h.event, h.check)
 		h.rest()
 	}
 }
@@ -124,11 +119,8 @@ func (h *expiryHistory) event() {
 		h.fixed[node.Name] = h.random.Intn(3) > 0
 		h.Reboot(node.Name)
 	case 2:
-		for _, name := range slices.Sorted(maps.Keys(h.Pods)) {
-			if pod := h.Pods[name]; pod.Spec.NodeName == node.Name && pod.Status.Phase == corev1.PodRunning {
-				h.Interrupt(pod)
-				delete(h.ends, node.Name)
-			}
+		if interrupt(h.Cluster, node.Name) {
+			delete(h.ends, node.Name)
 		}
 	case 3:
 		delete(node.Labels, h.Key())
@@ -233,4 +225,25 @@ func (h *expiryHistory) fail(format string, args ...any) {
 	}
 	b, _ := json.Marshal(records)
 	h.t.Fatalf("seed %d at %s: %s\n%s\n%s", h.seed, h.Now.Format(time.TimeOnly), fmt.Sprintf(format, args...), b, h.Text())
+}
+
+// playEvents lets 60 events happen, with up to a number of seconds between them, and checks what must be true after each, and after the time.
+func playEvents(c *plantest.Cluster, random *rand.Rand, seconds int, event, check func()) {
+	for range 60 {
+		c.Happens("", event)
+		check()
+		c.Run(time.Duration(1+random.Intn(seconds)) * time.Second)
+		check()
+	}
+}
+
+// interrupt interrupts the pods that run on a node, and reports whether there were any.
+func interrupt(c *plantest.Cluster, node string) (found bool) {
+	for _, name := range slices.Sorted(maps.Keys(c.Pods)) {
+		if pod := c.Pods[name]; pod.Spec.NodeName == node && pod.Status.Phase == corev1.PodRunning {
+			c.Interrupt(pod)
+			found = true
+		}
+	}
+	return found
 }

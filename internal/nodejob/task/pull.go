@@ -45,9 +45,7 @@ func pullSpec(job *v1alpha1.NodeJob, opts Options) corev1.PodSpec {
 func addImages(spec, template *corev1.PodSpec) {
 	spec.HostNetwork = template.HostNetwork
 	spec.ServiceAccountName = template.ServiceAccountName // the API server adds its pull secrets if the pod has none
-	if len(template.ImagePullSecrets) > 0 {
-		spec.ImagePullSecrets = slices.Concat(spec.ImagePullSecrets, template.ImagePullSecrets)
-	}
+	spec.ImagePullSecrets = slices.Concat(spec.ImagePullSecrets, template.ImagePullSecrets)
 	spec.Volumes = imagesOf(template)
 }
 
