@@ -161,14 +161,16 @@ func TestTheOutputOfANodeIsInItsArchive(t *testing.T) {
 	if len(rec.Archives) != 1 || !rec.Archives[0].Stored || rec.Archives[0].Dropped != 0 || rec.Message != "" {
 		t.Fatalf("the record has the message %q and the archives %+v", rec.Message, rec.Archives)
 	}
+	const masked = "the password is ***\n" // somewhere, because each stream has a pipe of its own
 	var want strings.Builder
-	want.WriteString("the password is ***\n")
 	for i := range lines {
 		fmt.Fprintf(&want, "%09d\n", i+1)
 	}
 	location := rec.Archives[0].Location
-	if got := w.object(server, location); got != want.String() || rec.Archives[0].Bytes != int64(len(got)) {
-		t.Errorf("the archive has %d bytes, want %d: %.80q", len(got), want.Len(), got)
+	got := w.object(server, location)
+	if strings.Replace(got, masked, "", 1) != want.String() || len(got) != len(masked)+want.Len() ||
+		rec.Archives[0].Bytes != int64(len(got)) {
+		t.Errorf("the archive has %d bytes, want %d: %.80q", len(got), len(masked)+want.Len(), got)
 	}
 	if prefix := fmt.Sprintf(
 		"s3://%s/e2e/%s/prints/%s/node-2/",
