@@ -40,6 +40,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.CheckSpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ConfigMapKeyRef"):
 		return &apiv1alpha1.ConfigMapKeyRefApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("ConfirmProbe"):
+		return &apiv1alpha1.ConfirmProbeApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ConfirmSpec"):
 		return &apiv1alpha1.ConfirmSpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ContentRef"):

@@ -179,6 +179,41 @@ type ConfirmSpec struct {
 	// +kubebuilder:validation:Minimum=10
 	// +kubebuilder:validation:Maximum=3600
 	TimeoutSeconds *int32 `json:"timeoutSeconds,omitempty"`
+
+	// probes are scripts that test on the node what the task must not break. All must succeed before the task, or it does not start.
+	// After it, they are repeated every second until each has succeeded once. The node is only confirmed if that is within
+	// timeoutSeconds.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=8
+	Probes []ConfirmProbe `json:"probes,omitempty"`
+}
+
+// ConfirmProbe is a script that tests whether something on the node works.
+type ConfirmProbe struct {
+	// name is used in messages: lowercase letters, digits and hyphens, at most 63 characters.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`
+	Name string `json:"name,omitempty"`
+
+	// script succeeds with exit code 0. It runs as the script of the task does, must change nothing, and is part of no result. It has
+	// at most 4096 characters. Its first line with #! names the interpreter; without such a line it is /bin/sh.
+	//
+	// Example: "curl --fail --silent --max-time 5 https://registry.example.com/healthz"
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=4096
+	Script string `json:"script,omitempty"`
+
+	// timeoutSeconds is the time limit of one execution, in seconds: 1 to 300. The default is 10.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=300
+	TimeoutSeconds *int32 `json:"timeoutSeconds,omitempty"`
 }
 
 // ExpiresSpec defines when the task is no longer needed. At least one of its fields must be set.

@@ -152,6 +152,8 @@ const (
 
 	// ReasonConfirming means that the task has ended, and the node waits for the confirmation that it still responds (spec.confirm).
 	ReasonConfirming = "Confirming"
+	// ReasonProbeFailed means that a probe of spec.confirm failed before the task, so the task was not started.
+	ReasonProbeFailed = "ProbeFailed"
 	// ReasonReverted means that the node was not confirmed in time (spec.confirm), and has run the rollback by itself.
 	ReasonReverted = "Reverted"
 	// ReasonRevertFailed means that the node was not confirmed in time, and the rollback that it ran by itself failed.

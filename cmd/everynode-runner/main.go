@@ -30,6 +30,8 @@ func run(started time.Time, args []string) (exitCode int) {
 	wait := flags.Bool(contract.FlagWait, false, "do nothing until SIGTERM or SIGINT: the companion of a NodeGuard that brings none")
 	confirming := flags.Bool(contract.FlagConfirming, false, "wait until the task of the pod has ended, and waits for a confirmation: the readiness probe of its pod")
 	pulled := flags.Bool(contract.FlagPulled, false, "end at once: the images of the pod are on the node")
+	keep := flags.String(contract.FlagKeep, "", "revert the node by what is in this `folder`, unless a runner that ends has decided that; used by the runner")
+	cgroupOf := flags.Int(contract.FlagCgroupOf, 0, "with --keep: the `process` whose control group to join; 0 for none")
 	showVersion := flags.Bool("version", false, "print the version and exit")
 	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
 		return 0
@@ -51,6 +53,8 @@ func run(started time.Time, args []string) (exitCode int) {
 		return runner.Pulled(*log, os.Stderr)
 	case *confirming:
 		return runner.WaitConfirming(*runDir)
+	case *keep != "":
+		return runner.Keep(runner.KeepOptions{Dir: *keep, CgroupOf: *cgroupOf, Stdout: os.Stdout, Stderr: os.Stderr, Limits: runner.DefaultLimits()})
 	case *target < 0:
 		return runner.Refuse(*log, os.Stderr, fmt.Errorf("--target-pid is %d, below 0", *target))
 	}
@@ -59,6 +63,7 @@ func run(started time.Time, args []string) (exitCode int) {
 		TerminationLog: *log,
 		RunDir:         *runDir,
 		ConfirmDir:     contract.ConfirmDir,
+		KeepDir:        contract.KeepDir,
 		Uploader:       uploader(),
 		SpoolDir:       "/", // the writable layer of the container, which the kubelet limits and deletes with the pod
 		Environ:        os.Environ(),

@@ -73,6 +73,8 @@ const (
 	ReasonRunnerError = "RunnerError"
 	// ReasonRebootFailed: the node was told to reboot and did not go down; exit code 1.
 	ReasonRebootFailed = "RebootFailed"
+	// ReasonProbeFailed: a probe of the confirmation failed before the task, so the task was not started.
+	ReasonProbeFailed = "ProbeFailed"
 	// ReasonReverted: the node was not confirmed in time, so the rollback ran there, and succeeded.
 	ReasonReverted = "Reverted"
 	// ReasonRevertFailed: the same, and the rollback failed.
@@ -82,7 +84,7 @@ const (
 var reasons = []string{
 	ReasonTaskFailed, ReasonCheckFailed, ReasonAlreadyDone, ReasonCheckError, ReasonImagesPulled, ReasonSignaled, ReasonTimedOut, ReasonDisrupted,
 	ReasonInterpreterNotFound, ReasonCommandNotFound, ReasonNamespaceError, ReasonBadConfiguration, ReasonRunnerError,
-	ReasonRebootFailed, ReasonReverted, ReasonRevertFailed,
+	ReasonRebootFailed, ReasonProbeFailed, ReasonReverted, ReasonRevertFailed,
 }
 
 // The result by which a task requests a reboot of its node, if the NodeJob leaves the decision to the task.

@@ -50,8 +50,8 @@ type Config struct {
 	BootID string
 	// NoOutput excludes the scripts' output from the outcome.
 	NoOutput bool
-	// Secrets are the values of variables that must be masked.
-	Secrets []string
+	// Masked are the names of variables that must be masked, and Secrets their values.
+	Masked, Secrets []string
 	// Archive is where the whole output is stored; nil for nowhere.
 	Archive *contract.Archive
 	// Files are the files of the task; nil for none.
@@ -102,8 +102,11 @@ func ParseConfig(environ []string) (Config, error) {
 
 // parseOutput reads what happens to the output.
 func (c *Config) parseOutput(own map[string]string) (err error) {
-	if c.Secrets, err = parseMask(own[contract.EnvMask], c.Environ); err != nil {
+	if c.Masked, err = parseMask(own[contract.EnvMask]); err != nil {
 		return err
+	}
+	for _, name := range c.Masked {
+		c.Secrets = append(c.Secrets, lookup(c.Environ, name))
 	}
 	switch own[contract.EnvOutput] {
 	case contract.OutputNone:
@@ -118,19 +121,15 @@ func (c *Config) parseOutput(own map[string]string) (err error) {
 	return err
 }
 
-// parseMask returns the values of the variables that are listed in a JSON array.
-func parseMask(array string, environ []string) ([]string, error) {
+// parseMask reads a JSON array of names.
+func parseMask(array string) (names []string, err error) {
 	if array == "" {
 		return nil, nil
 	}
-	var names, values []string
 	if err := json.Unmarshal([]byte(array), &names); err != nil {
 		return nil, fmt.Errorf("reading %s as a JSON array of strings: %w", contract.EnvMask, err)
 	}
-	for _, name := range names {
-		values = append(values, lookup(environ, name))
-	}
-	return values, nil
+	return names, nil
 }
 
 // parseArchive reads a JSON object; nil for no text. Errors do not contain the URL, which has a signature.

@@ -20,6 +20,15 @@ type Confirm struct {
 	// Rollback runs without a confirmation, for at most RollbackTimeout.
 	Rollback        Script
 	RollbackTimeout time.Duration
+	// Probes must succeed before the task, and again within the window.
+	Probes []Probe
+}
+
+// Probe is a script that tests whether something on the node works.
+type Probe struct {
+	Name    string
+	Script  Script
+	Timeout time.Duration
 }
 
 // parseConfirm reads a JSON object and the rollback; nil for no object.
@@ -43,10 +52,28 @@ func parseConfirm(own map[string]string, reboot contract.Reboot) (*Confirm, erro
 		return nil, fmt.Errorf("%s is set, and there is no rollback: set %s, or leave %s out", contract.EnvConfirm, contract.EnvRollback, contract.EnvConfirm)
 	}
 	rollback, err := parseScript(contract.EnvRollback, own[contract.EnvRollback], contract.EnvRollbackInterpreter, own[contract.EnvRollbackInterpreter])
+	if err != nil {
+		return nil, err
+	}
+	probes, err := parseProbes(c.Probes)
 	return &Confirm{
 		Digest: c.SHA256, Window: time.Duration(c.Seconds) * time.Second,
-		Rollback: rollback, RollbackTimeout: time.Duration(c.RollbackSeconds) * time.Second,
+		Rollback: rollback, RollbackTimeout: time.Duration(c.RollbackSeconds) * time.Second, Probes: probes,
 	}, err
+}
+
+func parseProbes(probes []contract.Probe) (parsed []Probe, err error) {
+	for _, p := range probes {
+		if p.Seconds < 1 || p.Seconds > maxSeconds {
+			return nil, fmt.Errorf("probe %s of %s has %d for seconds; give 1 to %d", p.Name, contract.EnvConfirm, p.Seconds, maxSeconds)
+		}
+		s, err := parseScript("probe "+p.Name, p.Script, "", "")
+		if err != nil {
+			return nil, err
+		}
+		parsed = append(parsed, Probe{p.Name, s, time.Duration(p.Seconds) * time.Second})
+	}
+	return parsed, nil
 }
 
 // maxSeconds keeps the product with time.Second far from overflow.

@@ -11,8 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/everynode/everynode/internal/outcome"
 	"github.com/everynode/everynode/internal/runner/contract"
 )
@@ -34,6 +32,11 @@ const (
 
 	// confirmPoll is the time between two looks at a file that another process writes.
 	confirmPoll = 50 * time.Millisecond
+
+	// probeAgain is the time between two executions of a probe that fails.
+	probeAgain = time.Second
+	// maxProbeBytes limits what is shown of the output of a probe.
+	maxProbeBytes = 200
 
 	// exitReverted is the exit code of an attempt whose scripts have succeeded, and that was reverted.
 	exitReverted = 1
@@ -62,19 +65,47 @@ func (a *attempt) runConfirmed(io stdio) (ending, error) {
 	if err := a.awaitProbe(); err != nil {
 		return ending{}, err
 	}
+	if ended, failed := a.probeBefore(io); failed {
+		return ended, nil
+	}
+	if err := a.keep(); err != nil {
+		return ending{}, err
+	}
 	ended, err := a.runTask(io)
 	if !a.begun {
-		return ended, err
+		return ended, errors.Join(err, a.decided())
 	}
 	// All that the scripts have left running has ended. If the window began earlier, they could use it up.
-	why := a.awaitConfirmation()
+	why := a.awaitConfirmation(io)
 	if why == "" {
-		return ended, err
+		// The decision is on the disk before anyone learns of it.
+		failed := a.decided()
+		if failed == nil {
+			return ended, err
+		}
+		why = fmt.Sprintf("the node was confirmed, and the decision could not be stored: %v", failed)
 	}
 	if err != nil {
 		a.note("%v", err)
 	}
-	return a.revert(io, ended, why), nil
+	ended = a.revert(io, ended, why)
+	if err := a.decided(); err != nil {
+		a.note("the rollback may run once more: %v", err)
+	}
+	return ended, nil
+}
+
+// decided notes that nothing else must revert the node.
+func (a *attempt) decided() (err error) {
+	if a.kept == nil {
+		return nil
+	}
+	a.host.do(func() {
+		if err = a.kept.decided(); err == nil {
+			a.kept.remove()
+		}
+	})
+	return err
 }
 
 // awaitProbe waits until the kubelet has started the readiness probe. Without it, no node would be confirmed: then the task must not
@@ -101,32 +132,104 @@ func (a *attempt) awaitProbe() error {
 	return nil
 }
 
-// awaitConfirmation waits for the confirmation. It returns why the node must be reverted; "" if it is confirmed.
-func (a *attempt) awaitConfirmation() (why string) {
+// awaitConfirmation waits for the confirmation, and until each probe has succeeded. It returns why the node must be reverted; "" if it
+// is confirmed.
+func (a *attempt) awaitConfirmation(io stdio) (why string) {
+	const told = "the pod was told to stop before the node was confirmed" // no confirmation reaches a pod that is being deleted
 	s := &a.supervisor
-	if s.poll(); !s.toldAt.IsZero() { // no confirmation reaches a pod that is being deleted
-		return "the pod was told to stop before the node was confirmed"
+	if s.poll(); !s.toldAt.IsZero() {
+		return told
 	}
 	if err := os.WriteFile(filepath.Join(a.RunDir, confirmingName), nil, 0o600); err != nil {
 		return "the wait for the confirmation could not begin: " + err.Error()
 	}
-	window := time.NewTimer(a.Confirm.Window)
-	defer window.Stop()
-	look := time.NewTicker(confirmPoll)
-	defer look.Stop()
-	for !a.confirmed() {
-		select {
-		case <-look.C:
-		case <-window.C:
-			return fmt.Sprintf("the node was not confirmed within %v: its kubelet has not reported the end of the task, or it was not Ready", a.Confirm.Window)
-		case sig := <-s.signals:
-			if sig == unix.SIGTERM || sig == unix.SIGINT {
-				s.interrupt(sig)
-				return "the pod was told to stop before the node was confirmed"
+	end := time.Now().Add(a.Confirm.Window)
+	pending, failed := a.Confirm.Probes, ""
+	for next := time.Now(); len(pending) > 0 || !a.confirmed(); {
+		switch left := time.Until(end); {
+		case !s.toldAt.IsZero():
+			return told
+		case left <= 0:
+			return a.notConfirmed(failed)
+		case len(pending) == 0 || time.Until(next) > 0:
+			s.sleep(confirmPoll)
+		default:
+			if _, failed = a.probe(io, pending[0], min(pending[0].Timeout, left)); failed == "" {
+				pending = pending[1:]
+			} else {
+				next = time.Now().Add(probeAgain)
 			}
 		}
 	}
 	return ""
+}
+
+// notConfirmed says why the window has passed. failed is how the last probe has failed.
+func (a *attempt) notConfirmed(failed string) string {
+	why := fmt.Sprintf("the node was not confirmed within %v", a.Confirm.Window)
+	if !a.confirmed() {
+		why += ": its kubelet has not reported the end of the task, or it was not Ready"
+	}
+	if failed != "" {
+		why += ": " + failed
+	}
+	return why
+}
+
+// sleep waits for a time, or for a signal.
+func (s *supervisor) sleep(d time.Duration) {
+	select {
+	case <-time.After(d):
+	case sig := <-s.signals:
+		s.interrupt(sig)
+	}
+}
+
+// probeBefore runs the probes before the task, which starts only if all succeed.
+func (a *attempt) probeBefore(io stdio) (ended ending, failed bool) {
+	for _, p := range a.Confirm.Probes {
+		code, why := a.probe(io, p, p.Timeout)
+		if a.supervisor.poll(); a.supervisor.stopped() {
+			return ending{}, false // the task does not start either
+		}
+		if why != "" {
+			a.note("before the task, %s: the task was not started", why)
+			return ending{code, outcome.ReasonProbeFailed}, true
+		}
+	}
+	return ending{}, false
+}
+
+// probe runs a probe for at most a time, and returns its exit code and how it has failed; "" if it has succeeded. What it prints is only
+// part of that: it can run often.
+func (a *attempt) probe(io stdio, p Probe, limit time.Duration) (code int, failed string) {
+	printed, err := newMemfd("everynode-probe")
+	if err != nil {
+		return exitRunner, fmt.Sprintf("probe %s could not run: %v", p.Name, err)
+	}
+	defer func() { _ = printed.Close() }()
+	own := *a
+	a.supervisor = supervisor{limits: a.Limits, signals: own.supervisor.signals, children: own.supervisor.children, results: printed, deadline: time.After(limit)}
+	a.notes, a.Timeout, a.results = nil, limit, printed // what it writes to EVERYNODE_RESULTS is no result
+	ended, err := a.runScript(phase{"probe " + p.Name, outcome.ReasonProbeFailed}, p.Script, stdio{io.in, printed, printed})
+	reasons, told := a.notes, a.supervisor
+	*a = own
+	if told.interrupted != 0 {
+		a.supervisor.interrupt(told.interrupted)
+	}
+	switch {
+	case err != nil:
+		return exitRunner, fmt.Sprintf("probe %s failed: %v", p.Name, err)
+	case ended.code == 0:
+		return 0, ""
+	case len(reasons) > 0:
+		return ended.code, strings.Join(reasons, "; ")
+	}
+	failed = fmt.Sprintf("probe %s failed with exit code %d", p.Name, ended.code)
+	if content, err := readResults(printed); err == nil && len(content) > 0 {
+		failed += ": " + outcome.CleanLine(outcome.CleanHead(strings.TrimSpace(a.secrets.text(string(content))), maxProbeBytes))
+	}
+	return ended.code, failed
 }
 
 // confirmed reports whether the kubelet has written the confirmation.
@@ -135,26 +238,12 @@ func (a *attempt) confirmed() bool {
 	return err == nil && len(content) > 0 && contract.ConfirmDigest(strings.TrimSpace(string(content))) == a.Confirm.Digest
 }
 
-// revert runs the rollback. Nothing but its time limit ends it before it has ended.
+// revert runs the rollback.
 func (a *attempt) revert(io stdio, ended ending, why string) ending {
 	a.note("%s", why)
 	told := a.supervisor.interrupted
-	a.supervisor = supervisor{
-		limits: a.Limits, children: a.supervisor.children, results: a.results, toldAt: a.supervisor.toldAt,
-		deadline: time.After(a.Confirm.RollbackTimeout),
-	}
-	a.Timeout = a.Confirm.RollbackTimeout
-	a.Config.Environ = a.revertEnviron(ended)
-	back, err := a.runScript(rollbackPhase, a.Confirm.Rollback, io)
-	if err != nil {
-		a.note("%v", err)
-		back.code = exitRunner
-		if interpreter, ok := errors.AsType[*interpreterError](err); ok {
-			back.code = interpreter.code
-		}
-	}
+	back := a.rollback(io, a.Confirm.Rollback, a.Confirm.RollbackTimeout, a.revertEnviron(ended))
 	a.reverted = &back.code
-	a.note("the rollback ran on the node itself and ended with exit code %d", back.code)
 	reverted := ending{ended.code, outcome.ReasonReverted}
 	switch {
 	case back.code != 0:
@@ -166,6 +255,24 @@ func (a *attempt) revert(io stdio, ended ending, why string) ending {
 		reverted.code = exitReverted
 	}
 	return reverted
+}
+
+// rollback runs a rollback on the node itself, and notes how it has ended. Nothing but its time limit ends it before that.
+func (a *attempt) rollback(io stdio, s Script, timeout time.Duration, environ []string) ending {
+	own, supervised := a.Config, a.supervisor
+	defer func() { a.Config, a.supervisor = own, supervised }()
+	a.supervisor = supervisor{limits: a.Limits, children: supervised.children, results: a.results, deadline: time.After(timeout)}
+	a.Timeout, a.Config.Environ = timeout, environ
+	back, err := a.runScript(rollbackPhase, s, io)
+	if err != nil {
+		a.note("%v", err)
+		back.code = exitRunner
+		if interpreter, ok := errors.AsType[*interpreterError](err); ok {
+			back.code = interpreter.code
+		}
+	}
+	a.note("the rollback ran on the node itself and ended with exit code %d", back.code)
+	return back
 }
 
 // revertEnviron returns the environment of the rollback, which is that of a rollback in its own pod.

@@ -151,6 +151,76 @@ func TestNotConfirmedInTime(t *testing.T) {
 	}
 }
 
+// probing makes the attempt run a probe.
+func probing(seconds, limit int, script string) string {
+	return "EVERYNODE_CONFIRM=" + contract.JSON(contract.Confirm{
+		SHA256: contract.ConfirmDigest(confirmation), Seconds: int64(seconds), RollbackSeconds: 5,
+		Probes: []contract.Probe{{Name: "always", Script: "true", Seconds: 10}, {Name: "registry", Script: script, Seconds: int64(limit)}},
+	})
+}
+
+func TestProbes(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		probe  string
+		limit  int
+		env    []string
+		code   int
+		reason string
+		note   string
+		said   []string
+	}{
+		"before the task": {
+			probe: "echo no route to $TEST_SECRET >&2; exit 7", limit: 10, code: 7, reason: outcome.ReasonProbeFailed,
+			env:  []string{"TEST_SECRET=hunter22", `EVERYNODE_MASK=["TEST_SECRET"]`},
+			said: []string{"before the task, probe registry failed with exit code 7: no route to ***: the task was not started"},
+		},
+		"it takes too long before the task": {
+			probe: "sleep 100", limit: 1, code: 124, reason: outcome.ReasonProbeFailed,
+			said: []string{"the time limit of 1s passed while probe registry ran: the task was not started"},
+		},
+		"after the task": {
+			probe: "! test -e $TEST_CUT", limit: 10, code: 1, reason: outcome.ReasonReverted, note: "before",
+			env:  []string{"EVERYNODE_SCRIPT=echo was=before >> $EVERYNODE_RESULTS; : > $TEST_CUT"},
+			said: []string{"the node was not confirmed within 2s: probe registry failed with exit code 1", "the rollback ran on the node itself"},
+		},
+		"it succeeds later": {
+			probe: "! test -e $TEST_CUT || { rm $TEST_CUT; exit 1; }", limit: 10,
+			env: []string{"EVERYNODE_SCRIPT=: > $TEST_CUT"},
+		},
+		"what it prints, and its results, are not those of the task": {
+			probe: "echo noise; echo is=result >> $EVERYNODE_RESULTS", limit: 10, env: []string{"EVERYNODE_SCRIPT=echo task"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := prepareConfirm(t, 2, append(tt.env, probing(2, tt.limit, tt.probe))...)
+			c.cmd.Env = append(c.cmd.Env, "TEST_CUT="+filepath.Join(c.run, "cut"))
+			c.confirm(confirmation)
+			c.start()
+			c.want(tt.code, tt.reason, tt.note, tt.said...)
+			if printed := c.stdout.String(); strings.Contains(printed, "noise") {
+				t.Errorf("printed %q", printed)
+			}
+		})
+	}
+}
+
+// TestToldToStopWhileAProbeRuns : the probe ends, and the node reverts.
+func TestToldToStopWhileAProbeRuns(t *testing.T) {
+	t.Parallel()
+	c := prepareConfirm(t, 600)
+	cut := filepath.Join(c.run, "cut")
+	c.cmd.Env = append(c.cmd.Env, probing(600, 300, "! test -e "+cut+" || { : > "+cut+".probed; exec sleep 1000; }"),
+		"EVERYNODE_SCRIPT=echo was=before >> $EVERYNODE_RESULTS; : > "+cut)
+	c.start()
+	await(t, "the probe runs after the task", func() bool { return exists(cut + ".probed") })
+	if err := c.cmd.Process.Signal(unix.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	c.want(143, outcome.ReasonDisrupted, "before", "the pod was told to stop", "the rollback ran on the node itself")
+}
+
 func TestToldToStopBeforeTheConfirmation(t *testing.T) {
 	t.Parallel()
 	c := prepareConfirm(t, 600)

@@ -25,13 +25,16 @@ import (
 	"github.com/everynode/everynode/internal/runner/contract"
 )
 
-// The test binary has four roles: the tests, the runner (a separate process, because Run takes the
-// process over), everynode-upload, and the node, a process in namespaces of its own.
+// The test binary has five roles: the tests, the runner (a separate process, because Run takes the
+// process over), its keeper, everynode-upload, and the node, a process in namespaces of its own.
 func TestMain(m *testing.M) {
 	if os.Args[0] == contract.UploadProgram {
 		os.Exit(asUploader())
 	}
 	if len(os.Args) > 1 {
+		if dir, found := strings.CutPrefix(os.Args[1], "--"+contract.FlagKeep+"="); found {
+			os.Exit(Keep(KeepOptions{Dir: dir, Stdout: os.Stdout, Stderr: os.Stderr, Limits: testLimits()}))
+		}
 		switch os.Args[1] {
 		case "as-runner":
 			os.Exit(asRunner(os.Args[2:]))
@@ -57,6 +60,7 @@ func asRunner(args []string) int {
 		TerminationLog: args[1],
 		RunDir:         os.Getenv("TEST_RUN_DIR"),
 		ConfirmDir:     os.Getenv("TEST_CONFIRM_DIR"),
+		KeepDir:        os.Getenv("TEST_KEEP_DIR"),
 		Environ:        environ,
 		Stdout:         os.Stdout,
 		Stderr:         os.Stderr,
@@ -129,7 +133,7 @@ func testLimits() Limits {
 	return Limits{
 		InterruptGrace: 300 * time.Millisecond, KillAfter: 300 * time.Millisecond, Linger: 200 * time.Millisecond,
 		GiveUp: 10 * time.Second, Drain: time.Second, Stall: 100 * time.Millisecond, UploadAfterSignal: time.Second,
-		GoDown: time.Second, AskAgain: 50 * time.Millisecond, Probe: 300 * time.Millisecond,
+		GoDown: time.Second, AskAgain: 50 * time.Millisecond, Probe: 300 * time.Millisecond, Keeper: 10 * time.Second,
 	}
 }
 

@@ -30,6 +30,9 @@ type Options struct {
 	RunDir string
 	// ConfirmDir is where the kubelet writes a confirmation. Without confirmations, it is not used.
 	ConfirmDir string
+	// KeepDir is the folder on the node for what reverts it while it is not confirmed; "" for none: then nothing does after the
+	// end of the runner.
+	KeepDir string
 	// Uploader is the path of everynode-upload, and SpoolDir a folder for the output until it is archived. Without an archive,
 	// neither is used.
 	Uploader, SpoolDir string
@@ -160,6 +163,7 @@ type attempt struct {
 	last       lastScript
 	begun      bool     // the task has started
 	reverted   *int     // the exit code of the rollback that ran without a confirmation; nil if none did
+	kept       *kept    // what reverts the node if this process ends; nil for nothing
 	spool      *spool   // nil: the output is not archived, or cannot be
 	spoolError error    // why it cannot be
 	notes      []string // what the outcome contains in addition to the scripts' output

@@ -33,6 +33,9 @@ var (
 
 // runScripts runs the scripts of the attempt.
 func (a *attempt) runScripts(io stdio) (ending, error) {
+	if ended, failed := a.settle(io); failed {
+		return ended, nil
+	}
 	if a.CheckBefore {
 		if ended, needed := a.checkBefore(io); !needed {
 			return ended, nil

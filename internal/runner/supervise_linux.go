@@ -36,6 +36,8 @@ type Limits struct {
 	UploadAfterSignal time.Duration
 	// Probe is how long the kubelet may take to start the readiness probe of a pod with a confirmation.
 	Probe time.Duration
+	// Keeper is how long the process that reverts the node after the end of the runner may take to start.
+	Keeper time.Duration
 	// GoDown is the time that a node has to end its services after each request to reboot, if there is no timeout.
 	GoDown time.Duration
 	// AskAgain is the time between two requests to reboot if the first was refused.
@@ -53,6 +55,7 @@ func DefaultLimits() Limits {
 		Stall:             10 * time.Second,
 		UploadAfterSignal: 27 * time.Second,
 		Probe:             time.Minute,
+		Keeper:            10 * time.Second,
 		GoDown:            10 * time.Minute,
 		AskAgain:          10 * time.Second,
 	}

@@ -62,6 +62,11 @@ func ForAccessibility() []Requirement {
 	return []Requirement{{"the program npm (it installs the rules for accessibility, axe-core)", "npm", program("npm")}}
 }
 
+// ForNetworkTests lists what tests on real nodes need that change links and routes.
+func ForNetworkTests() []Requirement {
+	return []Requirement{{"the program ip (tests cut nodes off with it)", "iproute2", program("ip")}}
+}
+
 // Missing returns the requirements that the machine does not meet.
 func Missing(ctx context.Context, requirements []Requirement) []Requirement {
 	var missing []Requirement

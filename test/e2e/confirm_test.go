@@ -37,6 +37,20 @@ func (w *world) wantReverts(node string, want int) {
 	}
 }
 
+// wantNothingKept waits until a node has nothing left of what would have reverted it.
+func (w *world) wantNothingKept(node string) {
+	w.t.Helper()
+	w.eventually("nothing is left on "+node, func() error {
+		if left := w.sh(
+			node,
+			"find /var/lib/everynode /etc/systemd/system/everynode-* /etc/systemd/system/*/everynode-* 2>/dev/null; pgrep -af -- '--[k]eep='; true",
+		); left != "" {
+			return errors.New(left)
+		}
+		return nil
+	})
+}
+
 // TestConfirmANodeThatStillResponds measures from the end of the script to the end of the pod, which includes the confirmation.
 func TestConfirmANodeThatStillResponds(t *testing.T) {
 	t.Parallel()
@@ -49,6 +63,7 @@ func TestConfirmANodeThatStillResponds(t *testing.T) {
 	w.complete("good")
 	w.wantRan("node-2", 1)
 	w.wantReverts("node-2", 0)
+	w.wantNothingKept("node-2")
 	var ended float64
 	if _, err := fmt.Sscan(w.sh("node-2", "cat "+w.markFile()+".ended"), &ended); err != nil {
 		t.Fatal(err)
@@ -56,20 +71,24 @@ func TestConfirmANodeThatStillResponds(t *testing.T) {
 	t.Logf("recorded as ended %.1f s after the script", float64(rec.FinishedAt.Unix())-ended)
 }
 
-// TestConfirmRevertsWhatCutsANodeOff : each of these tasks succeeds, and nothing can reach the node after it.
-func TestConfirmRevertsWhatCutsANodeOff(t *testing.T) {
-	t.Parallel()
-	const saveRoutes = `set -e
+const (
+	saveRoutes = `set -e
 server=$(sed -n 's#.*server: *https://\([^:]*\):.*#\1#p' /etc/kubernetes/kubelet.conf)
 dev=$(ip -o route get "$server" | sed -n 's/.* dev \([^ ]*\).*/\1/p'); echo "dev=$dev" >> "$EVERYNODE_RESULTS"
 ip -4 route save table main > /var/tmp/routes
 `
+	restoreLink = `ip link set "$EVERYNODE_RESULT_DEV" up; ip route restore < /var/tmp/routes || true`
+)
+
+// TestConfirmRevertsWhatCutsANodeOff : each of these tasks succeeds, and nothing can reach the node after it.
+func TestConfirmRevertsWhatCutsANodeOff(t *testing.T) {
+	t.Parallel()
 	const kubeletConfig = `config=$(tr '\0' '\n' < /proc/$(pgrep -x kubelet)/cmdline | sed -n 's/^--config=//p'); echo "config=$config" >> "$EVERYNODE_RESULTS"
 cp "$config" /var/tmp/kubelet.before; `
 	for name, tt := range map[string]struct{ task, rollback string }{
 		"link": {
 			task:     saveRoutes + `ip link set "$dev" down`,
-			rollback: `ip link set "$EVERYNODE_RESULT_DEV" up && ip route restore < /var/tmp/routes`,
+			rollback: restoreLink,
 		},
 		"route": {
 			task:     saveRoutes + `ip -4 route flush dev "$dev"`,
@@ -117,6 +136,7 @@ pkill -x containerd`,
 			w.noPods()
 			w.wantRan(node, 1)
 			w.wantReverts(node, 1)
+			w.wantNothingKept(node)
 			if after := w.sh(node, "ip route; ip -o link | cut -d, -f1-3; nft list tables inet"); after != before {
 				t.Errorf("the node is not as before:\n%s\n--- before:\n%s", after, before)
 			}
@@ -132,6 +152,37 @@ func isReady(node corev1.Node) error {
 		}
 	}
 	return fmt.Errorf("%s is not Ready", node.Name)
+}
+
+// TestConfirmProbes : the kubelet still responds, and what the probe tests does not.
+func TestConfirmProbes(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	node := w.join(cluster.NodeOptions{})
+	probe := func(s *v1alpha1.NodeJobSpec) {
+		s.Retry.Limit = new(int32(0))
+		s.Confirm.Probes = []v1alpha1.ConfirmProbe{
+			{Name: "lo", Script: "ip -o link show lo | grep -q LOOPBACK,UP || { echo lo is down; exit 5; }"},
+		}
+	}
+	w.job("bad", w.mark()+"; ip link set lo down", w.confirmed(10, "ip link set lo up"), probe)
+	rec := w.failed("bad", node)
+	if rec.Reason != v1alpha1.ReasonReverted {
+		t.Errorf("the record is %+v", rec)
+	}
+	wantText(t, rec.Message, "the node was not confirmed within 10s: probe lo failed with exit code 5: lo is down")
+	w.wantReverts(node, 1)
+	w.job("good", "true", w.confirmed(60, "true"), probe)
+	w.done("good", node)
+
+	w.sh(node, "ip link set lo down")
+	w.job("never", w.mark(), w.confirmed(10, "true"), probe)
+	if rec := w.failed("never", node); rec.Reason != v1alpha1.ReasonProbeFailed || rec.ExitCode == nil || *rec.ExitCode != 5 {
+		t.Errorf("the record is %+v", rec)
+	}
+	w.sh(node, "ip link set lo up")
+	w.wantRan(node, 1)
+	w.wantNothingKept(node)
 }
 
 // TestConfirmAfterTheTaskHasRestartedTheKubelet : the change is good, and the kubelet that reports it is another one.
@@ -212,24 +263,75 @@ func TestConfirmPodDeletedInTheWindow(t *testing.T) {
 	}
 }
 
-// TestConfirmRebootInTheWindow : the node is back, so the task runs again and is confirmed.
+// TestConfirmRebootInTheWindow : the node reboots without a shutdown. With systemd, a unit reverts it, and otherwise the next pod. Then
+// the task runs again and is confirmed.
 func TestConfirmRebootInTheWindow(t *testing.T) {
-	w := newWorld(t)
-	node := w.join(cluster.NodeOptions{})
-	w.job("boot", w.hold(), w.confirmed(600, "true"))
-	w.runningPod(node)
-	w.began(node)
-	w.scaleManager(0)
-	w.letGo(node)
-	w.waitsForConfirmation()
-	must(t, real.RebootReady(w.ctx, node))
-	w.scaleManager(1)
-	if rec := w.done("boot", node); rec.Attempts != 1 || rec.Reverted {
-		t.Errorf("the record is %+v", rec)
+	for name, systemd := range map[string]bool{"with systemd": true, "without systemd": false} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			node := w.join(cluster.NodeOptions{})
+			if systemd { // the nodes of tests do not run it, and the test does what it would do
+				w.sh(node, "mkdir -p /run/systemd/system")
+			}
+			w.job("boot", w.hold(), w.confirmed(600, "true"))
+			w.runningPod(node)
+			w.began(node)
+			w.scaleManager(0)
+			w.letGo(node)
+			w.waitsForConfirmation()
+			must(t, real.RebootReady(w.ctx, node))
+			w.wantReverts(node, 0)
+			if systemd {
+				w.sh(
+					node,
+					"cd /etc/systemd/system/multi-user.target.wants && eval \"$(sed -n s/^ExecStart=//p everynode-revert-*.service)\"",
+				)
+				w.wantReverts(node, 1)
+				w.wantNothingKept(node)
+			}
+			w.scaleManager(1)
+			if rec := w.done("boot", node); rec.Attempts != 1 || rec.Reverted {
+				t.Errorf("the record is %+v", rec)
+			}
+			w.complete("boot")
+			w.wantRan(node, 2)
+			w.wantReverts(node, 1)
+			w.wantNothingKept(node)
+		})
 	}
-	w.complete("boot")
-	w.wantRan(node, 2)
-	w.wantReverts(node, 0)
+}
+
+// TestConfirmWithoutARunner : the task cuts its node off and ends what waits for the confirmation. The keeper reverts, and the failed
+// attempt is rolled back in the usual way.
+func TestConfirmWithoutARunner(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		pid  string
+		code int32
+	}{
+		"the runner": {pid: "$PPID", code: 137},
+		"its shim":   {pid: `$(sed 's/.*) . \([0-9]*\) .*/\1/' /proc/$PPID/stat)`, code: 255}, // containerd does not know how it has ended
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			node := w.join(cluster.NodeOptions{})
+			before := w.sh(node, "ip route; ip -o link | cut -d, -f1-3")
+			w.job("bad", w.mark()+"\n"+saveRoutes+`ip link set "$dev" down; sync; kill -9 `+tt.pid+`; sleep 100`,
+				w.confirmed(600, restoreLink), func(s *v1alpha1.NodeJobSpec) { s.Retry.Limit = new(int32(0)) })
+			rec := w.failed("bad", node)
+			if rec.ExitCode == nil || *rec.ExitCode != tt.code || rec.Attempts != 1 {
+				t.Errorf("the record is %+v", rec)
+			}
+			w.eventually("the node is Ready", func() error { return isReady(w.node(node)) })
+			w.noPods()
+			w.wantRan(node, 1)
+			if after := w.sh(node, "ip route; ip -o link | cut -d, -f1-3"); after != before {
+				t.Errorf("the node is not as before:\n%s\n--- before:\n%s", after, before)
+			}
+			w.wantNothingKept(node)
+		})
+	}
 }
 
 // TestConfirmWithoutAnAPIServer : a node that nothing can confirm reverts, also if the API server is the reason.

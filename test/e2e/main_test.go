@@ -24,6 +24,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/local/cluster"
+	"github.com/everynode/everynode/local/prereq"
 	"github.com/everynode/everynode/test/install"
 	"github.com/everynode/everynode/test/shards"
 )
@@ -61,6 +62,9 @@ func setUp(ctx context.Context) error {
 		return err
 	}
 	if images, err = install.Build(ctx, root); err != nil {
+		return err
+	}
+	if err := prereq.Ensure(ctx, os.Stdout, prereq.ForNetworkTests()); err != nil {
 		return err
 	}
 	if real, err = cluster.Open(name); err != nil {

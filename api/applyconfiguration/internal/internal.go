@@ -204,9 +204,29 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: name
       type:
         scalar: string
+- name: com.github.everynode.everynode.api.v1alpha1.ConfirmProbe
+  map:
+    fields:
+    - name: name
+      type:
+        scalar: string
+    - name: script
+      type:
+        scalar: string
+    - name: timeoutSeconds
+      type:
+        scalar: numeric
 - name: com.github.everynode.everynode.api.v1alpha1.ConfirmSpec
   map:
     fields:
+    - name: probes
+      type:
+        list:
+          elementType:
+            namedType: com.github.everynode.everynode.api.v1alpha1.ConfirmProbe
+          elementRelationship: associative
+          keys:
+          - name
     - name: timeoutSeconds
       type:
         scalar: numeric

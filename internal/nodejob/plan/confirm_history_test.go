@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/historytest"
 	"github.com/everynode/everynode/internal/nodejob/record"
 	"github.com/everynode/everynode/internal/nodejob/task"
 	"github.com/everynode/everynode/internal/outcome"
@@ -51,7 +52,7 @@ type confirmPod struct {
 	ends     time.Time
 	deadline time.Time // of the window; zero before
 	arrives  time.Time // when the confirmation reaches the node; zero: none was written
-	decided  string    // by the node: confirmed, reverted, or stopped
+	decided  string    // by the node: confirmed, reverted, stopped, or killed
 }
 
 func (h *confirmHistory) say(format string, args ...any) {
@@ -66,13 +67,12 @@ func (h *confirmHistory) breaks(format string, args ...any) {
 }
 
 // TestHistoriesOfConfirmations checks rule 24: a node is confirmed or reverted, never both, and never neither. The manager dies, its
-// cache is late, and its writes fail.
+// cache is late, and its writes fail; runners are killed.
 func TestHistoriesOfConfirmations(t *testing.T) {
-	for seed := range int64(150) {
-		if h := playConfirm(seed); h.broken != "" {
-			t.Fatalf("seed %d: %s\n%s", seed, h.broken, strings.Join(h.told, "\n"))
-		}
-	}
+	historytest.Run(t, nil, nil, func(seed int64, _ bool) (broken, story string) {
+		h := playConfirm(seed)
+		return h.broken, strings.Join(h.told, "\n")
+	})
 }
 
 func playConfirm(seed int64) *confirmHistory {
@@ -88,8 +88,10 @@ func playConfirm(seed int64) *confirmHistory {
 		h.step()
 	}
 	h.faults = false
-	for range 200 {
-		h.step()
+	for rest := 0; rest < 20 && h.now.Sub(now) < time.Hour; {
+		if h.step(); len(h.pods) == 0 {
+			rest++
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(h.pods)) {
 		h.breaks("pod %s is left", name)
@@ -139,6 +141,8 @@ func (h *confirmHistory) runs(pod *confirmPod, node *confirmNode) {
 		}
 	case connected && !pod.DeleteRequested.IsZero():
 		h.reverts(pod, node, "stopped")
+	case h.faults && h.Intn(80) == 0:
+		h.killed(pod, node)
 	case connected && !pod.arrives.IsZero() && !h.now.Before(pod.arrives) && !pod.arrives.After(pod.deadline):
 		h.decides(pod, "confirmed")
 		h.reports(pod, 0, "", nil)
@@ -169,6 +173,14 @@ func (h *confirmHistory) reverts(pod *confirmPod, node *confirmNode, why string)
 	}
 	node.reverted = code == 0 && why == "reverted"
 	h.reports(pod, 1, reason, &code)
+}
+
+// killed ends the runner without a decision, also by a reboot. Another process on the node runs the rollback at once.
+func (h *confirmHistory) killed(pod *confirmPod, node *confirmNode) {
+	h.decides(pod, "killed")
+	node.cutSince = time.Time{}
+	h.reports(pod, 137, "", nil)
+	pod.Exit.Reported, pod.Exit.Lost = false, h.Intn(2) == 0
 }
 
 // reports ends a pod, as its kubelet reports it.

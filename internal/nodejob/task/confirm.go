@@ -17,6 +17,8 @@ import (
 const (
 	// DefaultConfirmSeconds is confirm.timeoutSeconds when omitted.
 	DefaultConfirmSeconds = 60
+	// DefaultProbeSeconds is timeoutSeconds of a probe of confirm when omitted.
+	DefaultProbeSeconds = 10
 
 	// reportTime is how long after a rollback on the node its kubelet may take to report it. The connections of a kubelet to the
 	// API server need up to half a minute to recover.
@@ -66,8 +68,21 @@ func confirmEnv(job *v1alpha1.NodeJob, src Source, a Attempt, opts Options) []co
 	env := []corev1.EnvVar{{Name: contract.EnvConfirm, Value: contract.JSON(contract.Confirm{
 		SHA256:  confirmDigest(job, a, opts),
 		Seconds: int64(confirmWindow(job) / time.Second), RollbackSeconds: int64(Timeout(job, Rollback) / time.Second),
+		Probes: confirmProbes(job.Spec.Confirm.Probes),
 	})}}
 	return append(env, scriptIn(contract.EnvRollback, src.Rollback, contract.EnvRollbackInterpreter, job.Spec.Rollback.Interpreter)...)
+}
+
+func confirmProbes(probes []v1alpha1.ConfirmProbe) []contract.Probe {
+	var all []contract.Probe
+	for _, p := range probes {
+		seconds := int64(DefaultProbeSeconds)
+		if p.TimeoutSeconds != nil {
+			seconds = int64(*p.TimeoutSeconds)
+		}
+		all = append(all, contract.Probe{Name: p.Name, Script: p.Script, Seconds: seconds})
+	}
+	return all
 }
 
 // confirmSpec adds to the pod of a task how its kubelet reports that the task has ended, and where it writes the confirmation. A

@@ -5,6 +5,7 @@ package task
 
 import (
 	"encoding/json"
+	"reflect"
 	"testing"
 	"time"
 
@@ -19,7 +20,9 @@ import (
 func withConfirm(job *v1alpha1.NodeJob) *v1alpha1.NodeJob {
 	job = withRollback(job)
 	job.Spec.Rollback.TimeoutSeconds = new(int32(45))
-	job.Spec.Confirm = &v1alpha1.ConfirmSpec{TimeoutSeconds: new(int32(30))}
+	job.Spec.Confirm = &v1alpha1.ConfirmSpec{TimeoutSeconds: new(int32(30)), Probes: []v1alpha1.ConfirmProbe{
+		{Name: "registry", Script: "curl registry"}, {Name: "ssh", Script: "pgrep sshd", TimeoutSeconds: new(int32(3))},
+	}}
 	return job
 }
 
@@ -47,8 +50,11 @@ func TestOnlyTheTaskWaitsForAConfirmation(t *testing.T) {
 		t.Fatal(err)
 	}
 	confirmation := Confirmation(opts.Key, pod.Name)
-	want := contract.Confirm{SHA256: contract.ConfirmDigest(confirmation), Seconds: 30, RollbackSeconds: 45}
-	if confirm != want || pod.Annotations[v1alpha1.ConfirmAnnotation] != want.SHA256 || env[contract.EnvRollback] != "undo" {
+	want := contract.Confirm{SHA256: contract.ConfirmDigest(confirmation), Seconds: 30, RollbackSeconds: 45, Probes: []contract.Probe{
+		{Name: "registry", Script: "curl registry", Seconds: DefaultProbeSeconds}, {Name: "ssh", Script: "pgrep sshd", Seconds: 3},
+	}}
+	if !reflect.DeepEqual(confirm, want) || pod.Annotations[v1alpha1.ConfirmAnnotation] != want.SHA256 ||
+		env[contract.EnvRollback] != "undo" {
 		t.Errorf("the runner waits for %+v, want %+v; the pod says %v", confirm, want, pod.Annotations)
 	}
 	if *pod.Spec.TerminationGracePeriodSeconds != 45+graceSeconds {

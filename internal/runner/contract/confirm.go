@@ -19,6 +19,16 @@ type Confirm struct {
 	Seconds int64 `json:"seconds"`
 	// RollbackSeconds limit the rollback that runs without a confirmation: at least 1.
 	RollbackSeconds int64 `json:"rollbackSeconds"`
+	// Probes must succeed before the task, and again after it.
+	Probes []Probe `json:"probes,omitempty"`
+}
+
+// Probe is a script that tests whether something on the node works.
+type Probe struct {
+	Name   string `json:"name"`
+	Script string `json:"script"`
+	// Seconds limit each execution: at least 1.
+	Seconds int64 `json:"seconds"`
 }
 
 // Limits of a Confirm.

@@ -89,7 +89,14 @@ const (
 	// FlagPulled makes the runner end at once with the exit code of a check that answers no: the images of its pod are on the node, so the task
 	// can run.
 	FlagPulled = "pulled"
+	// FlagKeep names a folder on the node. The runner waits until no other runner has its lock, and reverts the node if there is no
+	// decision. FlagCgroupOf is the process whose control group it joins before.
+	FlagKeep     = "keep"
+	FlagCgroupOf = "cgroup-of"
 )
+
+// KeepDir is the folder on the node for what reverts it while it is not confirmed.
+const KeepDir = "/var/lib/everynode/confirm"
 
 // MaxScriptBytes limits a script, and a command as JSON, as the API limits an inline script. Linux allows 128 KiB for an environment
 // variable. A variable has exactly the content that the revision was computed from, which a mounted ConfigMap could not guarantee.

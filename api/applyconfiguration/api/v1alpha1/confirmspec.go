@@ -11,6 +11,10 @@ type ConfirmSpecApplyConfiguration struct {
 	// and not longer than task.timeoutSeconds. The default is 60. The manager confirms when the kubelet has reported the end of the
 	// task and the node is Ready. Without a confirmation, the rollback runs on the node, within rollback.timeoutSeconds.
 	TimeoutSeconds *int32 `json:"timeoutSeconds,omitempty"`
+	// probes are scripts that test on the node what the task must not break. All must succeed before the task, or it does not start.
+	// After it, they are repeated every second until each has succeeded once. The node is only confirmed if that is within
+	// timeoutSeconds.
+	Probes []ConfirmProbeApplyConfiguration `json:"probes,omitempty"`
 }
 
 // ConfirmSpecApplyConfiguration constructs a declarative configuration of the ConfirmSpec type for use with
@@ -24,5 +28,18 @@ func ConfirmSpec() *ConfirmSpecApplyConfiguration {
 // If called multiple times, the TimeoutSeconds field is set to the value of the last call.
 func (b *ConfirmSpecApplyConfiguration) WithTimeoutSeconds(value int32) *ConfirmSpecApplyConfiguration {
 	b.TimeoutSeconds = &value
+	return b
+}
+
+// WithProbes adds the given value to the Probes field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the Probes field.
+func (b *ConfirmSpecApplyConfiguration) WithProbes(values ...*ConfirmProbeApplyConfiguration) *ConfirmSpecApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithProbes")
+		}
+		b.Probes = append(b.Probes, *values[i])
+	}
 	return b
 }
