@@ -577,6 +577,102 @@ func TestRecipeHugePages(t *testing.T) {
 	w.wantMissing(node, "/etc/sysctl.d/zz-everynode-hugepages.conf")
 }
 
+// wantReverted waits until a node has reverted and is Ready again.
+func (w *world) wantReverted(job, node string) {
+	w.t.Helper()
+	if rec := w.failed(job, node); rec.Reason != v1alpha1.ReasonReverted {
+		w.t.Errorf("the record is %+v", rec)
+	}
+	w.eventually("the node is Ready", func() error { return isReady(w.node(node)) })
+	w.noPods()
+}
+
+// shortWindow lets a node that is cut off revert early.
+func shortWindow(s *v1alpha1.NodeJobSpec) { s.Confirm.TimeoutSeconds = new(int32(20)) }
+
+// TestRecipeFirewall changes good rules to rules that cut the node off.
+func TestRecipeFirewall(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	node := w.join(cluster.NodeOptions{})
+	wantNoTable := func() {
+		t.Helper()
+		if tables := w.sh(node, "nft list tables inet"); strings.Contains(tables, "everynode") {
+			t.Errorf("the tables are %s", tables)
+		}
+	}
+	const table = "nft list table inet everynode_firewall"
+	r := w.recipe("firewall.yaml", onNodes(node), shortWindow)
+	w.done(r.job, node)
+	wantText(t, r.worked(), "condition met")
+	once := w.sh(node, table)
+	wantText(t, once, "tcp dport { 111, 10255 } drop")
+	r.again(node)
+	if twice := w.sh(node, table); twice != once {
+		t.Errorf("the table is\n%s\n--- before:\n%s", twice, once)
+	}
+	w.patch(
+		r.job,
+		`{"spec":{"task":{"env":[{"name":"RULES","value":%q}]}}}`,
+		"chain input { type filter hook input priority -300; policy drop; }",
+	)
+	w.wantReverted(r.job, node)
+	wantNoTable()
+	w.wantNothingKept(node)
+	w.patch(
+		r.job,
+		`{"spec":{"task":{"env":[{"name":"RULES","value":%q}]}}}`,
+		"chain input { type filter hook input priority filter; policy accept; }",
+	)
+	w.done(r.job, node)
+	r.takenBack(node)
+	wantNoTable()
+
+	r = w.recipe("firewall.yaml", onNodes(node), w.with("RULES", "no rules"), onceOnly)
+	wantText(t, w.failed(r.job, node).Message, "nft rejects RULES: nothing was changed")
+	r.takenBack(node)
+}
+
+// TestRecipeKubeletConfiguration changes a good value to one with which the kubelet does not start.
+func TestRecipeKubeletConfiguration(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	node := w.join(cluster.NodeOptions{})
+	counts := func(want int64) {
+		t.Helper()
+		w.eventually(fmt.Sprintf("the kubelet allows %d pods", want), func() error {
+			pods := w.node(node).Status.Capacity[corev1.ResourcePods]
+			if got := pods.Value(); got != want {
+				return fmt.Errorf("it allows %d", got)
+			}
+			return nil
+		})
+	}
+	configuration := func() string {
+		return w.sh(node, `cat "$(tr '\0' '\n' < /proc/$(pgrep -x kubelet)/cmdline | sed -n 's/^--config=//p')"`)
+	}
+	before := configuration()
+	counts(110)
+	r := w.recipe("kubelet-configuration.yaml", onNodes(node), shortWindow)
+	w.done(r.job, node)
+	counts(150)
+	wantText(t, r.worked(), "condition met")
+	pid := w.sh(node, "pgrep -x kubelet")
+	wantText(t, r.again(node).Message, "the kubelet is not restarted")
+	if after := w.sh(node, "pgrep -x kubelet"); after != pid {
+		t.Error("the kubelet was restarted again")
+	}
+	w.patch(r.job, `{"spec":{"task":{"env":[{"name":"FIELD","value":"maxPods"},{"name":"VALUE","value":"["}]}}}`)
+	w.wantReverted(r.job, node)
+	counts(110)
+	if now := configuration(); now != before {
+		t.Errorf("the configuration is\n%s\n--- before:\n%s", now, before)
+	}
+	w.wantNothingKept(node)
+	r.takenBack(node)
+	w.wantMissing(node, "/etc/kubernetes/*everynode*")
+}
+
 // TestRecipeModuleMitigation does not run in parallel, because it kills the manager: between the start of a check, which waits at a
 // FIFO, and the rollback. A file stands for the release of the kernel, and no module has this name.
 func TestRecipeModuleMitigation(t *testing.T) {
