@@ -330,6 +330,8 @@ func (w *world) ended(c counts) bool {
 		return c.ended == w.Nodes
 	case report.Many, report.Budget, report.Checks:
 		return c.pods == 0
+	case report.Reverted:
+		return c.ended == w.Nodes && c.pods == 0
 	default:
 		return c.done == w.Nodes && c.pods == 0
 	}

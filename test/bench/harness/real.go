@@ -14,6 +14,10 @@ import (
 	"runtime"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/nodejob/record"
 	"github.com/everynode/everynode/local/cluster"
 	"github.com/everynode/everynode/local/image"
 	"github.com/everynode/everynode/test/bench/report"
@@ -58,7 +62,7 @@ func (b *Bench) RunOnRealNodes(ctx context.Context) (_ *report.Report, err error
 	}
 	r := &report.Report{Head: b.Head}
 	for round := range b.Pairs + 1 {
-		for _, s := range []report.Subject{report.DaemonSet, report.Everynode} {
+		for _, s := range []report.Subject{report.DaemonSet, report.Everynode, report.Confirmed, report.Reverted} {
 			run, err := w.turn(ctx, s, round)
 			if err != nil {
 				return r, fmt.Errorf("measuring %s: %w", s, err)
@@ -97,6 +101,53 @@ func (w *world) installOnRealNodes(ctx context.Context) error {
 	return install.Install(ctx, w.cluster, w.Root, images)
 }
 
+// window is how long a node waits for a confirmation that does not come.
+const window = 10 * time.Second
+
+// confirming returns the task and more fields of a NodeJob whose nodes wait for a confirmation. The task reports when it has ended, by the
+// clock that the nodes share with this program.
+func confirming(s report.Subject) (script, spec string) {
+	const now = `echo "at=$(date +%s.%N)" >> $EVERYNODE_RESULTS`
+	if s == report.Confirmed {
+		return now, "confirm: {timeoutSeconds: 60}\n  rollback: {script: \"true\"}"
+	}
+	const cut = "table inet cut { chain in { type filter hook input priority -300; policy drop; }; chain out { type filter hook output priority -300; policy drop; }; }"
+	return "set -e\nnft '" + cut + "'\n" + now, fmt.Sprintf(`confirm: {timeoutSeconds: %d}
+  rollback: {timeoutSeconds: 30, script: "nft delete table inet cut"}
+  retry: {limit: 0}`, int(window.Seconds()))
+}
+
+// setConfirmations sets how long nodes needed for their confirmations, or to come back without one: until the API server has the end of
+// the pod.
+func (w *world) setConfirmations(ctx context.Context, run *report.Run) error {
+	name, wait := "task end to pod ended", time.Duration(0)
+	switch w.subject {
+	case report.Confirmed:
+	case report.Reverted:
+		name, wait = "window end to pod ended", window
+	default:
+		return nil
+	}
+	nodes, err := w.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("listing nodes: %w", err)
+	}
+	var all []float64
+	for i := range nodes.Items {
+		node := &nodes.Items[i]
+		rec, _ := record.Decode(node.Annotations[v1alpha1.RecordKey(subject.Namespace, w.job)])
+		var seconds float64
+		if _, err := fmt.Sscan(rec.Results["at"], &seconds); err != nil || rec.Reverted != (w.subject == report.Reverted) {
+			return fmt.Errorf("the record of node %s is not as expected: %+v", node.Name, rec)
+		}
+		end := time.UnixMicro(int64(seconds * 1e6)).Add(wait)
+		all = append(all, w.tracker.ended(node.Name).Sub(end).Seconds())
+	}
+	run.Set(report.Times, name+" p50", report.Percentile(all, 50))
+	run.Set(report.Times, name+" p99", report.Percentile(all, 99))
+	return nil
+}
+
 // turn measures a subject once, and removes what it has left. The NodeJob has another name in each round, so that the records of one
 // round do not count for the next.
 func (w *world) turn(ctx context.Context, s report.Subject, round int) (*report.Run, error) {
@@ -104,11 +155,15 @@ func (w *world) turn(ctx context.Context, s report.Subject, round int) (*report.
 	if err != nil {
 		return nil, err
 	}
-	w.subject, w.job = s, fmt.Sprintf("bench-%d", round)
+	w.subject, w.job = s, fmt.Sprintf("%s-%d", s, round)
 	w.tracker.reset(doneLabel(w.subject, w.job), nodes)
 	run := &report.Run{Subject: s, Mode: report.Real, Pair: round - 1}
 	w.result = run
-	if err := w.run(ctx, run); err != nil {
+	err = w.run(ctx, run)
+	if err == nil {
+		err = w.setConfirmations(ctx, run)
+	}
+	if err != nil {
 		objects, objectsErr := install.Kubectl(context.WithoutCancel(ctx), w.cluster, "", "get", "nodejobs,daemonsets,pods", "--all-namespaces")
 		return nil, errors.Join(fmt.Errorf("%w\nthe objects then:\n%s", err, objects), objectsErr)
 	}

@@ -140,6 +140,10 @@ func (w *world) nodeJob() []byte {
 		spec = ""
 	case report.Gated:
 		spec += "\n  gate: {}"
+	case report.Confirmed, report.Reverted:
+		var more string
+		script, more = confirming(w.subject)
+		spec = "rollout: {maxConcurrent: 100%, maxFailures: 100%, steps: [{name: all}]}\n  " + more
 	default:
 	}
 	return nodeJob(w.job, script, spec)
@@ -189,7 +193,7 @@ func (w *world) untilGated(ctx context.Context) error {
 // untilComplete waits until the object reports completion, if it does so: a DaemonSet whose pods are created and deleted does not.
 func (w *world) untilComplete(ctx context.Context, run *report.Run, begin time.Time) error {
 	switch w.subject {
-	case report.Floor, report.Recorded, report.DaemonSet, report.Many, report.Budget, report.Checks, report.Plain:
+	case report.Floor, report.Recorded, report.DaemonSet, report.Reverted, report.Many, report.Budget, report.Checks, report.Plain:
 		return nil
 	default:
 	}

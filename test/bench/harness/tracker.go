@@ -205,6 +205,13 @@ func (t *tracker) podGone(o any) {
 	}
 }
 
+// ended returns when the end of the pod of a node was observed.
+func (t *tracker) ended(node string) time.Time {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.nodes[node].at[report.Ended]
+}
+
 // counts returns what has been observed so far.
 func (t *tracker) counts() counts {
 	t.mu.Lock()

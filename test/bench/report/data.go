@@ -66,6 +66,9 @@ const (
 	Gated     Subject = "everynode-gate"
 	Default   Subject = "everynode-default"
 	Unchecked Subject = "everynode-without-policies"
+	// Confirmed waits for a confirmation, and Reverted does not get one, because its task cuts the node off.
+	Confirmed Subject = "everynode-confirm"
+	Reverted  Subject = "everynode-revert"
 	// CommandLine is a run of kubectl everynode, Many are many NodeJobs, Budget is a NodeDisruptionBudget, and Checks are checks
 	// before the task.
 	CommandLine Subject = "command-line"
@@ -78,7 +81,7 @@ const (
 
 // Subjects returns all of them, in the order of the report.
 func Subjects() []Subject {
-	return []Subject{Floor, Recorded, DaemonSet, Everynode, Gated, Default, Unchecked, CommandLine, Many, Budget, Checks, Plain}
+	return []Subject{Floor, Recorded, DaemonSet, Everynode, Gated, Default, Unchecked, Confirmed, Reverted, CommandLine, Many, Budget, Checks, Plain}
 }
 
 // Section is a kind of figures.
