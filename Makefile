@@ -136,6 +136,7 @@ format: $(GOLANGCI_LINT) ## Format the code; the tests with lines of at most 140
 .PHONY: lint
 lint: $(GOLANGCI_LINT) ## Run the linters over all modules and workflows.
 	go -C tools/actionlint tool actionlint -shellcheck= -pyflakes= '$(CURDIR)'/.github/workflows/*
+	@! grep -nE 'uses: .*@v' .github/workflows/* || { echo "name each action by the digest of its commit, with the version in a comment"; exit 1; }
 	@for module in $(LINTED); do echo "golangci-lint run ($$module)"; (cd $$module; \
 		$(GOLANGCI_LINT) run --config '$(CURDIR)/.golangci.yml' ./... || exit 1; \
 		$(GOLANGCI_LINT) fmt --diff --config '$(CURDIR)/.golangci-tests.yml' ./... || { echo "run: make format"; exit 1; }) || exit 1; done
