@@ -203,7 +203,7 @@ type ConfirmProbe struct {
 	// script succeeds with exit code 0. It runs as the script of the task does, must change nothing, and is part of no result. It has
 	// at most 4096 characters. Its first line with #! names the interpreter; without such a line it is /bin/sh.
 	//
-	// Example: "curl --fail --silent --max-time 5 https://registry.example.com/healthz"
+	// Example: "curl -fsS --max-time 5 https://registry.example.com/healthz"
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=4096

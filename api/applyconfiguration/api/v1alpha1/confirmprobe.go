@@ -12,7 +12,7 @@ type ConfirmProbeApplyConfiguration struct {
 	// script succeeds with exit code 0. It runs as the script of the task does, must change nothing, and is part of no result. It has
 	// at most 4096 characters. Its first line with #! names the interpreter; without such a line it is /bin/sh.
 	//
-	// Example: "curl --fail --silent --max-time 5 https://registry.example.com/healthz"
+	// Example: "curl -fsS --max-time 5 https://registry.example.com/healthz"
 	Script *string `json:"script,omitempty"`
 	// timeoutSeconds is the time limit of one execution, in seconds: 1 to 300. The default is 10.
 	TimeoutSeconds *int32 `json:"timeoutSeconds,omitempty"`
