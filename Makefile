@@ -227,7 +227,7 @@ test-matrix: ## Run the tests on all versions of Kubernetes: API server, and the
 STEP ?= all
 
 .PHONY: test-fresh
-test-fresh: ## Run 'make demo' and 'make test' on the commit on a new minimal Debian 12 with empty caches; needs Linux and root (STEP: demo, test or none).
+test-fresh: ## Run 'make demo' and 'make test' on the commit on a new minimal Debian 12 with empty caches; needs Linux and root (STEP: other arguments of make, such as 'test-e2e RUN=TestR13').
 	@STEP='$(STEP)' exec test/fresh.sh
 
 ##@ Release
