@@ -201,6 +201,23 @@ func TestValues(t *testing.T) {
 			},
 			nil,
 		},
+		"more arguments and variables": {
+			with(
+				`manager: {logFormat: text, extraArgs: ["--pprof-bind-address=127.0.0.1:6060"], extraEnv: [{name: HTTPS_PROXY, value: "http://proxy"}]}`,
+			),
+			manager,
+			[]string{
+				"- --log-format=text - --pprof-bind-address=127.0.0.1:6060 env:",
+				"- name: HTTPS_PROXY value: http://proxy image:",
+			},
+			nil,
+		},
+		"labels for all": {
+			with(`{commonLabels: {team: a, tier: b}, manager: {podLabels: {team: c}}}`),
+			manager,
+			[]string{"team: a tier: b name: everynode-manager", "app.kubernetes.io/name: everynode team: c tier: b spec:"},
+			nil,
+		},
 		"no priority class": {
 			with(`manager: {priorityClassName: ""}`),
 			manager,

@@ -10,6 +10,7 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"strings"
 	"time"
@@ -66,7 +67,9 @@ type flags struct {
 	joiningFor    time.Duration
 	settleFor     time.Duration
 	conditions    bool
+	pprofAddr     string
 	logLevel      slog.Level
+	logText       bool
 	version       bool
 }
 
@@ -105,6 +108,20 @@ func parse(args []string) (flags, error) {
 	set.BoolVar(&f.conditions, "node-maintenance-conditions", false,
 		"write the node conditions of KEP-5683 (MaintenancePlanned, DrainInProgress, Drained, MaintenanceInProgress) while NodeJobs disrupt nodes, and those that NodeJobs publish; needs config/node-conditions")
 	set.TextVar(&f.logLevel, "log-level", slog.LevelInfo, "least level that is logged: DEBUG, INFO, WARN or ERROR")
+	set.Func("log-format", "how is logged: json, or text for people (default json)", func(value string) error {
+		if f.logText = value == "text"; !f.logText && value != "json" {
+			return errors.New("give json or text")
+		}
+		return nil
+	})
+	set.Func("pprof-bind-address", "loopback address for profiles of Go, such as 127.0.0.1:6060, which need no authentication (default none)", func(value string) error {
+		host, _, err := net.SplitHostPort(value)
+		if ip := net.ParseIP(host); err != nil || ip == nil || !ip.IsLoopback() {
+			return errors.New("give a loopback address with a port, such as 127.0.0.1:6060, and use kubectl port-forward")
+		}
+		f.pprofAddr = value
+		return nil
+	})
 	set.BoolVar(&f.version, "version", false, "print the version and exit")
 	if err := set.Parse(args); err != nil {
 		return f, err
@@ -206,13 +223,21 @@ func main() {
 		fmt.Println(version.String())
 		return
 	}
-	log := slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: f.logLevel}))
+	log := slog.New(logHandler(&f))
 	ctrl.SetLogger(logr.FromSlogHandler(log.Handler()))
 	klog.SetSlogLogger(log)
 	if err := run(ctrl.SetupSignalHandler(), f, log); err != nil {
 		log.Error("ending", "error", err)
 		os.Exit(1)
 	}
+}
+
+func logHandler(f *flags) slog.Handler {
+	options := &slog.HandlerOptions{Level: f.logLevel}
+	if f.logText {
+		return slog.NewTextHandler(os.Stderr, options)
+	}
+	return slog.NewJSONHandler(os.Stderr, options)
 }
 
 func run(ctx context.Context, f flags, log *slog.Logger) error {
@@ -264,6 +289,7 @@ func newManager(ctx context.Context, config *rest.Config, scheme *runtime.Scheme
 		Scheme: scheme, Cache: cacheOptions, NewClient: loop.NewClient,
 		Metrics:                metricsauth.Options(f.metricsAddr, f.metricsSecure),
 		HealthProbeBindAddress: f.probeAddr,
+		PprofBindAddress:       f.pprofAddr,
 	}
 	if f.leaderElect {
 		if err := electLeader(config, &options); err != nil {

@@ -43,6 +43,30 @@ func TestParsePullSecrets(t *testing.T) {
 	}
 }
 
+func TestParseProfilesAndLogs(t *testing.T) {
+	type got struct {
+		Pprof string
+		Text  bool
+	}
+	for name, tt := range map[string]struct {
+		args    []string
+		want    got
+		wantErr string
+	}{
+		"neither":         {nil, got{}, ""},
+		"both":            {[]string{"--pprof-bind-address=127.0.0.1:6060", "--log-format=text"}, got{"127.0.0.1:6060", true}, ""},
+		"IPv6":            {[]string{"--pprof-bind-address=[::1]:0", "--log-format=json"}, got{"[::1]:0", false}, ""},
+		"for everyone":    {[]string{"--pprof-bind-address=:6060"}, got{}, "for flag -pprof-bind-address: give a loopback address with a port"},
+		"a name":          {[]string{"--pprof-bind-address=localhost:6060"}, got{}, "give a loopback address"},
+		"another address": {[]string{"--pprof-bind-address=10.0.0.1:6060"}, got{}, "give a loopback address"},
+		"another format":  {[]string{"--log-format=yaml"}, got{}, "for flag -log-format: give json or text"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			checkParsed(t, tt.args, tt.wantErr, tt.want, func(f flags) got { return got{f.pprofAddr, f.logText} })
+		})
+	}
+}
+
 func TestParseNotifications(t *testing.T) {
 	tests := map[string]struct {
 		args    []string

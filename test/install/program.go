@@ -14,9 +14,9 @@ import (
 )
 
 // Program builds a program of the checkout, such as everynode, into a file. env is added to the environment of
-// go build, and flags are added to its flags.
-func Program(ctx context.Context, root, name, file string, env []string, flags ...string) error {
-	args := slices.Concat([]string{"build", "-trimpath", "-ldflags=-s -w", "-o", file}, flags, []string{"./cmd/" + name})
+// go build.
+func Program(ctx context.Context, root, name, file string, env []string) error {
+	args := []string{"build", "-trimpath", "-ldflags=-s -w", "-o", file, "./cmd/" + name}
 	build := exec.CommandContext(ctx, "go", args...)
 	build.Dir = root
 	build.Env = slices.Concat(os.Environ(), []string{"CGO_ENABLED=0"}, env)

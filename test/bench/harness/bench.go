@@ -100,19 +100,7 @@ func (b *Bench) managerProgram() string { return filepath.Join(b.temp, "everynod
 
 // buildManager builds the program that is in the manager's image.
 func (b *Bench) buildManager(ctx context.Context) error {
-	var flags []string
-	if b.Profile {
-		source, overlay := filepath.Join(b.temp, "profiling.go"), filepath.Join(b.temp, "overlay.json")
-		added := filepath.Join(b.Root, "cmd", "everynode", "zz_profiling.go")
-		if err := errors.Join(
-			os.WriteFile(source, []byte(profiling), 0o600),
-			os.WriteFile(overlay, fmt.Appendf(nil, `{"Replace": {%q: %q}}`, added, source), 0o600),
-		); err != nil {
-			return err
-		}
-		flags = []string{"-overlay", overlay}
-	}
-	return install.Program(ctx, b.Root, "everynode", b.managerProgram(), nil, flags...)
+	return install.Program(ctx, b.Root, "everynode", b.managerProgram(), nil)
 }
 
 // kind of run.

@@ -58,12 +58,15 @@ func (w *world) startManager(ctx context.Context) error {
 		return err
 	}
 	args := []string{w.managerProgram(), "--leader-elect", "--metrics-bind-address=127.0.0.1:0", "--health-probe-bind-address=127.0.0.1:0"}
+	if w.Profile {
+		args = append(args, "--pprof-bind-address="+pprofAddress)
+	}
 	if w.subject == report.Unchecked {
 		args = append(args, "--require-policies=false")
 	}
 	w.program, err = startProcess(ctx, w.dir, "manager", append(settings,
 		"KUBECONFIG="+kubeconfig, "POD_NAMESPACE="+install.Namespace, "POD_NAME="+install.Deployment+"-0", "NODE_NAME=",
-		"EVERYNODE_RUNNER_IMAGE="+install.RunnerImage, "EVERYNODE_BENCH_PPROF="+pprofAddress,
+		"EVERYNODE_RUNNER_IMAGE="+install.RunnerImage,
 	), args...)
 	if err != nil {
 		return err

@@ -20,18 +20,6 @@ import (
 
 const pprofAddress = "127.0.0.1:16060"
 
-// profiling is added to the manager if profiles are requested, because it has no such endpoint.
-const profiling = `package main
-
-import (
-	"net/http"
-	_ "net/http/pprof"
-	"os"
-)
-
-func init() { go http.ListenAndServe(os.Getenv("EVERYNODE_BENCH_PPROF"), nil) }
-`
-
 // profileTime is the length of a profile. It is fixed at the start, and a profile that is cut off is not valid.
 const profileTime = 20 * time.Second
 
