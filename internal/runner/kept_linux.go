@@ -39,6 +39,9 @@ const (
 	programName = "everynode-runner"
 	resultsName = "results"
 
+	// maxTries limits how often the folders are made again.
+	maxTries = 100
+
 	// systemdRuns is there if systemd runs the node (sd_booted(3)), and unitDir has the units of its administrator.
 	systemdRuns = "/run/systemd/system"
 	unitDir     = "/etc/systemd/system"
@@ -71,21 +74,26 @@ func (k *kept) unit() string { return "everynode-revert-" + filepath.Base(k.dir)
 
 // openKept opens a folder and its lock file; create makes them if they are missing. It returns nil if there is no folder.
 func openKept(dir string, create bool) (*kept, error) {
-	flags := os.O_RDWR
-	if create {
-		flags |= os.O_CREATE
-		if err := os.MkdirAll(dir, 0o700); err != nil {
+	if !create {
+		lock, err := os.OpenFile(filepath.Join(dir, lockName), os.O_RDWR, 0)
+		if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
+			return nil, nil
+		}
+		return &kept{dir, lock}, err
+	}
+	for tries := 0; ; tries++ {
+		err := os.MkdirAll(dir, 0o700)
+		if err == nil {
+			var lock *os.File
+			if lock, err = os.OpenFile(filepath.Join(dir, lockName), os.O_RDWR|os.O_CREATE, 0o600); err == nil {
+				return &kept{dir, lock}, nil
+			}
+		}
+		// The runner of another NodeJob may have removed the folders above, which were empty.
+		if !errors.Is(err, os.ErrNotExist) && !errors.Is(err, os.ErrExist) || tries == maxTries {
 			return nil, err
 		}
 	}
-	lock, err := os.OpenFile(filepath.Join(dir, lockName), flags, 0o600)
-	if errors.Is(err, os.ErrNotExist) && !create {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	return &kept{dir, lock}, nil
 }
 
 // locked reports whether this process has the lock now.
@@ -128,7 +136,11 @@ func (k *kept) state() (*keptState, error) {
 
 // store writes the folder, so that a loss of power does not lose it. It returns the file for the results.
 func (k *kept) store(program io.Reader, s *keptState) (results *os.File, err error) {
-	if err := writeSynced(filepath.Join(k.dir, programName), program, 0o700); err != nil {
+	path := filepath.Join(k.dir, programName)
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) { // it may run
+		return nil, err
+	}
+	if err := writeSynced(path, program, 0o700); err != nil {
 		return nil, err
 	}
 	results, err = os.OpenFile(filepath.Join(k.dir, resultsName), os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
@@ -157,7 +169,7 @@ func (k *kept) storeUnit(nodeJob string) error {
 	// A shell runs the program because SELinux does not let systemd run it.
 	text := fmt.Sprintf(`[Unit]
 Description=Revert NodeJob %s, which this node has not confirmed
-Documentation=https://everynode.dev/docs/confirm
+Documentation=https://github.com/everynode/everynode/blob/main/docs/confirm.md
 After=network.target
 
 [Service]
@@ -231,8 +243,11 @@ func (a *attempt) keep() error {
 	}
 	defer func() { _ = program.Close() }()
 	k, err := a.lockKept(true)
-	if err != nil {
+	switch {
+	case err != nil:
 		return a.noPlace(err)
+	case k == nil:
+		return nil // it was told to stop, so the task does not start either
 	}
 	nodeJob := lookup(a.Config.Environ, contract.EnvNodeJob)
 	var results *os.File

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -289,4 +290,24 @@ func TestANodeWithoutAPlaceForWhatRevertsIt(t *testing.T) {
 		!strings.Contains(o.Message, "the node has no place for what reverts it, so the task was not started") {
 		t.Errorf("the outcome is %+v; printed %q", o, got.stdout)
 	}
+}
+
+// TestNodeJobsShareTheFolderAbove : one removes it when it is empty, while another one needs it.
+func TestNodeJobsShareTheFolderAbove(t *testing.T) {
+	t.Parallel()
+	root := filepath.Join(t.TempDir(), "everynode", "confirm")
+	var group sync.WaitGroup
+	for _, job := range []string{"ns/a", "ns/b", "ns/c"} {
+		group.Go(func() {
+			for range 300 {
+				k, err := openKept(keptDir(root, job), true)
+				if err != nil {
+					t.Errorf("%s: %v", job, err)
+					return
+				}
+				k.remove()
+			}
+		})
+	}
+	group.Wait()
 }
