@@ -270,7 +270,7 @@ func (a *attempt) keep() error {
 	_ = a.results.Close()
 	a.kept, a.results, a.supervisor.results = k, results, results
 	if _, err := results.Write(content); err != nil {
-		return err
+		return errors.Join(err, a.decided())
 	}
 	return nil
 }
