@@ -288,6 +288,11 @@ func (a *attempt) revertEnviron(ended ending) []string {
 	if content, err := readResults(a.results); err == nil {
 		results, _, _ = a.parseResults(content) // errors are noted when the outcome is created
 	}
+	return withVariables(environ, results)
+}
+
+// withVariables returns the environment with the variables of results.
+func withVariables(environ []string, results map[string]string) []string {
 	for _, v := range contract.ResultVariables(results) {
 		environ = with(environ, v.Name, v.Value)
 	}

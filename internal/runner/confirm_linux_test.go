@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -56,11 +55,7 @@ func (c *confirming) confirm(text string) {
 // awaitWindow waits until the task waits for the confirmation.
 func (c *confirming) awaitWindow() {
 	c.t.Helper()
-	for deadline := time.Now().Add(patience); !exists(filepath.Join(c.run, confirmingName)); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			c.t.Fatal("the task does not wait for a confirmation")
-		}
-	}
+	await(c.t, "the task waits for a confirmation", func() bool { return exists(filepath.Join(c.run, confirmingName)) })
 }
 
 // want checks the outcome, and what the rollback has noted; "" if it must not have run.
@@ -278,11 +273,7 @@ func TestTheReadinessProbeReturnsWhenTheTaskWaits(t *testing.T) {
 	t.Parallel()
 	dir, returned := t.TempDir(), make(chan int, 1)
 	go func() { returned <- WaitConfirming(dir) }()
-	for deadline := time.Now().Add(patience); !exists(filepath.Join(dir, probedName)); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("the probe does not begin")
-		}
-	}
+	await(t, "the probe begins", func() bool { return exists(filepath.Join(dir, probedName)) })
 	select {
 	case code := <-returned:
 		t.Fatalf("it has returned %d before the task waits", code)

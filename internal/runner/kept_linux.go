@@ -372,8 +372,5 @@ func withResults(environ []string, dir string) []string {
 		return environ
 	}
 	results, _, _ := outcome.ParseResults(content)
-	for _, v := range contract.ResultVariables(results) {
-		environ = with(environ, v.Name, v.Value)
-	}
-	return environ
+	return withVariables(environ, results)
 }
