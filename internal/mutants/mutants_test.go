@@ -93,7 +93,7 @@ var mutants = map[string]mutant{
 		"attempt.go", "IsZero() || pod.Revision != a.in.Revision", "IsZero()",
 	},
 	"a node is Expired before its rollback": {
-		"expires.go", "return rec == nil || as.replaced(node) || rec.NeverStarted ||", "return true ||",
+		"expires.go", "return rec == nil || ea.replaced(node) || rec.NeverStarted ||", "return true ||",
 	},
 	"what an earlier revision did is forgotten when the task expires": {
 		"expires.go", "(r.NeverStarted || rolledBack) &&", "(true || rolledBack) &&",
@@ -108,13 +108,13 @@ var mutants = map[string]mutant{
 		"expires.go", "r.IsExpired() && answer.Answer", "false && answer.Answer",
 	},
 	"a node reruns the task after its yes": {
-		"expires.go", "if !as.isOver(w.node) || known.done", "if !as.isOver(w.node) || !known.done || known.done",
+		"expires.go", "if !ea.isOver(w.node) || known.done", "if !ea.isOver(w.node) || !known.done || known.done",
 	},
 	"the record of a run forgets the answer": {
 		"attempt.go", "prev.RemovedLabels, a.expiryOf(node, pod.Revision)", "prev.RemovedLabels, nil",
 	},
 	"spec.expires.at is ignored": {
-		"expires.go", "e.At != nil && !j.in.Now.Before(e.At.Time)", "false",
+		"expires.go", "e.At != nil && !p.in.Now.Before(e.At.Time)", "false",
 	},
 	"the rollback of a success does not end it": {
 		"expires.go", "(j.isOver(node) || node.On.Record.Outcome == record.Succeeded)", "false",
@@ -354,7 +354,7 @@ var mutants = map[string]mutant{
 		"checkbefore.go", "pod.Runs != task.Task || !pod.ChecksBefore ||", "pod.Runs != task.Task ||",
 	},
 	"a drift is repaired although it is only reported": {
-		"ondrift.go", "j.in.Job.Spec.Task.Check.OnDrift == v1alpha1.DriftRun && ", "",
+		"ondrift.go", "p.in.Job.Spec.Task.Check.OnDrift == v1alpha1.DriftRun && ", "",
 	},
 	"an answer of a node that is done sets its label": {
 		"recording.go", "a.KeepLabel, a.ResourceVersion, a.Was = true,", "a.KeepLabel, a.ResourceVersion, a.Was = false,",
@@ -518,6 +518,6 @@ var mutants = map[string]mutant{
 		"start.go", "\tif before == \"\" {\n", "\tif true {\n",
 	},
 	"an exhausted maxUnavailable is not reported": {
-		"conditions.go", "sb.waitsFor(causeMaxUnavailable) &&", "false &&",
+		"conditions.go", "su.waitsFor(causeMaxUnavailable) &&", "false &&",
 	},
 }

@@ -75,31 +75,36 @@ func (t *hostThread) restart() (err error) {
 	return err
 }
 
-// rebootedAlready returns the outcome if there is nothing to do: a second container, or pod, for the same reboot must
+// rebooter reboots the node in an attempt.
+type rebooter struct {
+	*attempt
+}
+
+// alreadyDone returns the outcome if there is nothing to do: a second container, or pod, for the same reboot must
 // not reboot again. It runs before acquireRunLock, which would report an interruption.
-func (a *attempt) rebootedAlready() (*outcome.Outcome, error) {
-	if a.Reboot != contract.RebootNow {
+func (r *rebooter) alreadyDone() (*outcome.Outcome, error) {
+	if r.Reboot != contract.RebootNow {
 		return nil, nil
 	}
-	if a.power == nil {
-		a.power = nodePower()
+	if r.power == nil {
+		r.power = nodePower()
 	}
-	if err := a.power.allowed(a.host); err != nil {
+	if err := r.power.allowed(r.host); err != nil {
 		return nil, err
 	}
 	var content []byte
 	var err error
-	a.host.do(func() { content, err = os.ReadFile(a.power.bootID) })
+	r.host.do(func() { content, err = os.ReadFile(r.power.bootID) })
 	id := string(bytes.TrimSpace(content))
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("reading the node's boot ID: %w", err)
 	case id == "":
-		return nil, fmt.Errorf("reading the node's boot ID: %s is empty", a.power.bootID)
-	case id == a.BootID:
+		return nil, fmt.Errorf("reading the node's boot ID: %s is empty", r.power.bootID)
+	case id == r.BootID:
 		return nil, nil
 	}
-	return &outcome.Outcome{Message: fmt.Sprintf("the node has rebooted already: its boot ID is %s, the one to leave was %s", id, a.BootID)}, nil
+	return &outcome.Outcome{Message: fmt.Sprintf("the node has rebooted already: its boot ID is %s, the one to leave was %s", id, r.BootID)}, nil
 }
 
 // rebootCommand requests a reboot from the node.
@@ -111,14 +116,14 @@ type rebootCommand struct {
 
 func (c rebootCommand) String() string { return strings.Join(c.argv, " ") }
 
-// rebootCommands returns the node's commands for an orderly end of its services, the most orderly first. With --force,
+// commands returns the node's commands for an orderly end of its services, the most orderly first. With --force,
 // systemd kills the processes, but still writes and unmounts the disks, which reboot(2) does not do.
-func (a *attempt) rebootCommands() []rebootCommand {
+func (r *rebooter) commands() []rebootCommand {
 	var systemd, usable bool
-	a.host.do(func() {
-		info, err := os.Stat(a.power.systemd)
+	r.host.do(func() {
+		info, err := os.Stat(r.power.systemd)
 		systemd = err == nil && info.IsDir()
-		usable = usableReboot(lookup(a.rebootEnviron(), "PATH"))
+		usable = usableReboot(lookup(r.environ(), "PATH"))
 	})
 	switch {
 	case systemd:
@@ -140,70 +145,70 @@ func usableReboot(path string) bool {
 	return err == nil && filepath.Base(program) != "systemctl"
 }
 
-// rebootEnviron returns the environment of the commands. If a new root file system is prepared, systemctl would only
+// environ returns the environment of the commands. If a new root file system is prepared, systemctl would only
 // switch to that and continue with the same kernel, in the same boot.
-func (a *attempt) rebootEnviron() []string {
-	environ := with(a.Config.Environ, "SYSTEMCTL_SKIP_AUTO_SOFT_REBOOT", "1")
-	return with(environ, "PATH", lookup(environ, "PATH")+":"+a.power.path)
+func (r *rebooter) environ() []string {
+	environ := with(r.Config.Environ, "SYSTEMCTL_SKIP_AUTO_SOFT_REBOOT", "1")
+	return with(environ, "PATH", lookup(environ, "PATH")+":"+r.power.path)
 }
 
-// rebootNode tries the commands in turn, and returns only if the node did not go down or the runner was told to stop.
-func (a *attempt) rebootNode(io stdio) (ending, error) {
+// reboot tries the commands in turn, and returns only if the node did not go down or the runner was told to stop.
+func (r *rebooter) reboot(io stdio) (ending, error) {
 	accepted := false
-	for _, command := range a.rebootCommands() {
-		accepted = a.ask(command, io) || accepted
+	for _, command := range r.commands() {
+		accepted = r.ask(command, io) || accepted
 	}
-	if a.supervisor.poll(); a.supervisor.stopped() {
-		return a.stillUp(), nil
+	if r.supervisor.poll(); r.supervisor.stopped() {
+		return r.stillUp(), nil
 	}
-	a.say(io, "rebooting the node by reboot(2)")
-	if err := a.power.restart(a.host); err != nil {
-		a.say(io, "reboot(2): %v", err)
+	r.say(io, "rebooting the node by reboot(2)")
+	if err := r.power.restart(r.host); err != nil {
+		r.say(io, "reboot(2): %v", err)
 	} else {
 		accepted = true
 	}
 	if accepted {
-		a.supervisor.waitUntil(0, time.Time{})
+		r.supervisor.waitUntil(0, time.Time{})
 	}
-	return a.stillUp(), nil
+	return r.stillUp(), nil
 }
 
 // ask gives one command its share of the time: to be accepted, and then for the node to go down. It returns when the
 // time has passed, the command cannot succeed, or the attempt is stopped.
-func (a *attempt) ask(c rebootCommand, io stdio) (accepted bool) {
-	until := a.share()
-	for a.supervisor.poll(); !a.supervisor.stopped(); {
-		a.say(io, "asking the node to reboot: %s", c)
-		refused, err := a.command(c, io, until)
+func (r *rebooter) ask(c rebootCommand, io stdio) (accepted bool) {
+	until := r.share()
+	for r.supervisor.poll(); !r.supervisor.stopped(); {
+		r.say(io, "asking the node to reboot: %s", c)
+		refused, err := r.command(c, io, until)
 		if err == nil {
-			a.supervisor.waitUntil(0, until)
+			r.supervisor.waitUntil(0, until)
 			return true
 		}
-		a.say(io, "%s: %v", c, err)
-		again := time.Now().Add(a.Limits.AskAgain)
+		r.say(io, "%s: %v", c, err)
+		again := time.Now().Add(r.Limits.AskAgain)
 		if !c.again || !refused || again.After(until) {
 			return false
 		}
-		a.supervisor.waitUntil(0, again)
+		r.supervisor.waitUntil(0, again)
 	}
 	return false
 }
 
 // share returns half of the remaining time, so that time is left for the next command and for the boot of the node.
-func (a *attempt) share() time.Time {
-	if a.Timeout == 0 {
-		return time.Now().Add(a.Limits.GoDown)
+func (r *rebooter) share() time.Time {
+	if r.Timeout == 0 {
+		return time.Now().Add(r.Limits.GoDown)
 	}
-	return time.Now().Add(time.Until(a.Started.Add(a.Timeout)) / 2)
+	return time.Now().Add(time.Until(r.Started.Add(r.Timeout)) / 2)
 }
 
 // command runs a command on the node. refused is true if it ran and returned an error.
-func (a *attempt) command(c rebootCommand, io stdio, until time.Time) (refused bool, err error) {
-	pid, err := a.host.startProgram(c.argv, a.rebootEnviron(), io)
+func (r *rebooter) command(c rebootCommand, io stdio, until time.Time) (refused bool, err error) {
+	pid, err := r.host.startProgram(c.argv, r.environ(), io)
 	if err != nil {
 		return false, err
 	}
-	status, ended := a.supervisor.waitUntil(pid, until)
+	status, ended := r.supervisor.waitUntil(pid, until)
 	switch {
 	case !ended:
 		_ = unix.Kill(-pid, unix.SIGKILL) // not reaped, so the number is still its own
@@ -217,20 +222,20 @@ func (a *attempt) command(c rebootCommand, io stdio, until time.Time) (refused b
 }
 
 // say writes a line to the output of the commands immediately: there is no time for notes when the node goes down.
-func (a *attempt) say(io stdio, format string, args ...any) {
+func (r *rebooter) say(io stdio, format string, args ...any) {
 	fmt.Fprintf(io.err, "everynode-runner: "+format+"\n", args...)
 }
 
 // stillUp returns the ending of a reboot that did not happen.
-func (a *attempt) stillUp() ending {
+func (r *rebooter) stillUp() ending {
 	switch {
-	case a.supervisor.interrupted != 0: // a kubelet that ends its pods because the node goes down does that
-		a.note("the runner received %s before the node went down", signalName(a.supervisor.interrupted))
-		return ending{128 + int(a.supervisor.interrupted), outcome.ReasonDisrupted}
-	case a.supervisor.timedOut:
-		a.note("the node did not go down within %v", a.Timeout)
+	case r.supervisor.interrupted != 0: // r kubelet that ends its pods because the node goes down does that
+		r.note("the runner received %s before the node went down", signalName(r.supervisor.interrupted))
+		return ending{128 + int(r.supervisor.interrupted), outcome.ReasonDisrupted}
+	case r.supervisor.timedOut:
+		r.note("the node did not go down within %v", r.Timeout)
 	default:
-		a.note("the node did not go down")
+		r.note("the node did not go down")
 	}
 	return ending{exitRebootFailed, outcome.ReasonRebootFailed}
 }

@@ -77,7 +77,7 @@ func Run(o Options) (exitCode int) {
 	if err := a.prepare(); err != nil {
 		return report(log, o.Stderr, failed(outcome.Outcome{}, err), nil)
 	}
-	if rebooted, err := a.rebootedAlready(); err != nil {
+	if rebooted, err := (&rebooter{a}).alreadyDone(); err != nil {
 		return report(log, o.Stderr, failed(outcome.Outcome{}, err), nil)
 	} else if rebooted != nil {
 		return report(log, o.Stderr, *rebooted, nil)
@@ -180,7 +180,7 @@ func (a *attempt) run() (o outcome.Outcome, notes []string) {
 	}
 	work := a.runScripts
 	if a.Reboot == contract.RebootNow {
-		work = a.rebootNode
+		work = (&rebooter{a}).reboot
 	}
 	if version.Differ(a.Version, a.ManagerVersion) {
 		a.note("this is everynode-runner %s, and the manager is %s: name the runner image of the manager's release in its flag --runner-image",

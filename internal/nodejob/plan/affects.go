@@ -155,7 +155,7 @@ func isSettled(job *v1alpha1.NodeJob, node *Node, now time.Time) bool {
 
 // mayExpire reports whether the check of spec.expires may be due on a node that is done, or its answer makes the node expire.
 func mayExpire(nodeJob *v1alpha1.NodeJob, node *Node, on record.NodeRecord, now time.Time) bool {
-	j := &job{in: Input{Job: nodeJob, Now: now, Revision: nodeJob.Status.Revision}, key: v1alpha1.RecordKey(nodeJob.Namespace, nodeJob.Name)}
+	j := &job{policy: newPolicy(Input{Job: nodeJob, Now: now, Revision: nodeJob.Status.Revision})}
 	switch {
 	case j.hasEnded():
 		return true
@@ -170,9 +170,9 @@ func mayExpire(nodeJob *v1alpha1.NodeJob, node *Node, on record.NodeRecord, now 
 
 // mayAsk reports whether a question may be due on a node that is done, or the task may run again because of its answer.
 func mayAsk(nodeJob *v1alpha1.NodeJob, node *Node, rec *record.Record, now time.Time) bool {
-	j := &job{in: Input{Job: nodeJob, Now: now}, key: v1alpha1.RecordKey(nodeJob.Namespace, nodeJob.Name)}
-	return j.repairs(rec) || slices.ContainsFunc(j.questions(), func(q question) bool {
-		return !now.Before(j.dueAt(rec, node.UID, q)) || rec.EndedAt().After(now) || rec.Asked[q.name].At.After(now)
+	p := newPolicy(Input{Job: nodeJob, Now: now})
+	return p.repairs(rec) || slices.ContainsFunc(p.questions(), func(q question) bool {
+		return !now.Before(p.dueAt(rec, node.UID, q)) || rec.EndedAt().After(now) || rec.Asked[q.name].At.After(now)
 	})
 }
 

@@ -34,8 +34,8 @@ type question struct {
 var questionOf = map[task.Phase]record.Question{task.CheckDrift: record.QuestionCheck}
 
 // questions are those of the NodeJob. Of two that are due, the first one is asked first.
-func (j *job) questions() []question {
-	if period := task.DriftPeriod(j.in.Job); period > 0 {
+func (p *policy) questions() []question {
+	if period := task.DriftPeriod(p.in.Job); period > 0 {
 		return []question{{record.QuestionCheck, task.CheckDrift, period}}
 	}
 	return nil
@@ -74,12 +74,12 @@ func (a *attemptReader) answeredWhenDone(pod *Pod, node *Node, e end) podAssessm
 
 // dueAt is when a node that is done is asked next: at its own fixed time in each period, or after the backoff if it has not
 // answered.
-func (j *job) dueAt(rec *record.Record, node types.UID, q question) time.Time {
-	was, last := rec.Asked[q.name], j.past(rec.EndedAt())
-	last = later(last, j.past(was.At))
-	due := slotAfter(last.Add(time.Second), q.period, j.key+"/"+string(q.name), node)
+func (p *policy) dueAt(rec *record.Record, node types.UID, q question) time.Time {
+	was, last := rec.Asked[q.name], p.past(rec.EndedAt())
+	last = later(last, p.past(was.At))
+	due := slotAfter(last.Add(time.Second), q.period, p.key+"/"+string(q.name), node)
 	if was.Unanswered > 0 {
-		return earlier(due, j.past(was.At).Add(j.backoff(was.Unanswered)))
+		return earlier(due, p.past(was.At).Add(p.backoff(was.Unanswered)))
 	}
 	return due
 }

@@ -134,7 +134,7 @@ func (c *capacity) windowBlock(w *nodePlan, b *NodeBudget) block {
 // longestRun is how long a run that begins with an attempt can take by its own time limits, and how that is composed. It counts one
 // reboot: one that fails and is repeated has already exceeded its limit. maintenance.reboot.timeoutSeconds includes the time for which
 // the node must be Ready.
-func (j *job) longestRun(first int32) (sum time.Duration, parts string) {
+func (p *policy) longestRun(first int32) (sum time.Duration, parts string) {
 	var all []string
 	add := func(what string, d time.Duration) {
 		if d > 0 {
@@ -142,25 +142,25 @@ func (j *job) longestRun(first int32) (sum time.Duration, parts string) {
 			all = append(all, what+" "+d.String())
 		}
 	}
-	if d := j.in.Job.Spec.Maintenance.Drain; d != nil {
+	if d := p.in.Job.Spec.Maintenance.Drain; d != nil {
 		add("drain", drainTimeoutOf(d))
 	}
-	timeout, attempts := task.Timeout(j.in.Job, task.Task), max(1, j.retryLimit()-first+2)
+	timeout, attempts := task.Timeout(p.in.Job, task.Task), max(1, p.retryLimit()-first+2)
 	if attempts > 1 {
 		sum += time.Duration(attempts) * timeout
 		all = append(all, fmt.Sprintf("task %d × %s", attempts, timeout))
 		var backoffs time.Duration
 		for n := first; n < first+attempts-1; n++ {
-			backoffs += j.backoff(n)
+			backoffs += p.backoff(n)
 		}
 		add("backoff", backoffs)
 	} else {
 		add("task", timeout)
 	}
-	if j.rebootWanted() {
-		add("reboot", task.Timeout(j.in.Job, task.Reboot))
-		if j.in.Job.Spec.Task.Check != nil {
-			add("check", task.Timeout(j.in.Job, task.Check))
+	if p.rebootWanted() {
+		add("reboot", task.Timeout(p.in.Job, task.Reboot))
+		if p.in.Job.Spec.Task.Check != nil {
+			add("check", task.Timeout(p.in.Job, task.Check))
 		}
 	}
 	return sum, strings.Join(all, ", ")

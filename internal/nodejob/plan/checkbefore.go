@@ -223,40 +223,40 @@ func (sb *statusBuilder) triesToPull(w *nodePlan) bool {
 
 // stuckBefore counts the nodes that cannot continue without help because of what comes before the task: their check has failed itself for
 // long, or the API server refuses the pods that pull its images.
-func (sb *statusBuilder) stuckBefore() int32 {
-	return sb.checksStalled + sb.expiryBlocked + sb.pullsRefused
+func (su *summarizer) stuckBefore() int32 {
+	return su.checksStalled + su.expiryBlocked + su.pullsRefused
 }
 
 // stuckBeforeSummary is the summary if that holds for all nodes that are not done. summarize adds what the API server says.
-func (sb *statusBuilder) stuckBeforeSummary() summary {
-	is := summary{v1alpha1.ConditionStalled, v1alpha1.ReasonCheckError, sb.progress}
+func (su *summarizer) stuckBeforeSummary() summary {
+	is := summary{v1alpha1.ConditionStalled, v1alpha1.ReasonCheckError, su.progress}
 	switch {
-	case sb.checksStalled > 0:
-		is.reason, is.message = sb.checkErrorReason(), is.message+"; "+sb.checkErrorMessage()
-	case sb.expiryBlocked == 0:
-		is.reason = sb.in.RunnerRefused.Reason
+	case su.checksStalled > 0:
+		is.reason, is.message = su.checkErrorReason(), is.message+"; "+su.checkErrorMessage()
+	case su.expiryBlocked == 0:
+		is.reason = su.in.RunnerRefused.Reason
 	}
 	return is
 }
 
 // checkErrorReason is the reason for checkErrorMessage.
-func (sb *statusBuilder) checkErrorReason() string {
-	if task.OnlyPulls(sb.in.Job) {
+func (su *summarizer) checkErrorReason() string {
+	if task.OnlyPulls(su.in.Job) {
 		return v1alpha1.ReasonImagesNotPulled
 	}
 	return v1alpha1.ReasonCheckError
 }
 
 // checkErrorMessage names the nodes whose check fails, or whose images cannot be pulled, and says what to do.
-func (sb *statusBuilder) checkErrorMessage() string {
+func (su *summarizer) checkErrorMessage() string {
 	switch {
-	case task.IsAudit(sb.in.Job):
-		return checkErrorsMessage("task.check", sb.checkErrors)
-	case task.OnlyPulls(sb.in.Job):
+	case task.IsAudit(su.in.Job):
+		return checkErrorsMessage("task.check", su.checkErrors)
+	case task.OnlyPulls(su.in.Job):
 		return fmt.Sprintf("on %s, the images of the task cannot be pulled (%s). It is repeated, does not count as a failure, and changes nothing there; check the names of the images, their registry, and the pull secrets",
-			plural.Count(len(sb.checkErrors), "node"), named(sb.checkErrors))
+			plural.Count(len(su.checkErrors), "node"), named(su.checkErrors))
 	}
-	return checkErrorsMessage("the check before the task", sb.checkErrors)
+	return checkErrorsMessage("the check before the task", su.checkErrors)
 }
 
 func checkErrorsMessage(check string, nodes []string) string {

@@ -14,8 +14,8 @@ const maxSkew = 5 * time.Minute
 
 // past returns t, or the zero time if t is too far in the future to be a time before now. Nothing waits for such a
 // time.
-func (j *job) past(t time.Time) time.Time {
-	if t.After(j.in.Now.Add(maxSkew)) {
+func (p *policy) past(t time.Time) time.Time {
+	if t.After(p.in.Now.Add(maxSkew)) {
 		return time.Time{}
 	}
 	return t
@@ -23,8 +23,8 @@ func (j *job) past(t time.Time) time.Time {
 
 // recordedAt is the current time as it is written to a record. It is rounded up, so that nothing that is counted from
 // it is early.
-func (j *job) recordedAt() time.Time {
-	return j.in.Now.Add(time.Second - time.Nanosecond).Truncate(time.Second)
+func (p *policy) recordedAt() time.Time {
+	return p.in.Now.Add(time.Second - time.Nanosecond).Truncate(time.Second)
 }
 
 // times are when an attempt started and ended, by the clock of the node. Both are shifted by the same amount so that

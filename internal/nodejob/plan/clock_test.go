@@ -24,7 +24,7 @@ func TestTimesOfAnAttempt(t *testing.T) {
 		"it has not ended, and the clock is behind": {ago(10), ago(99), time.Time{}, ago(10), now},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a := &attemptReader{job: &job{in: Input{Now: now}}}
+			a := &attemptReader{job: &job{policy: policy{in: Input{Now: now}}}}
 			started, finished := a.times(&Pod{Created: tt.created, Started: tt.started}, &Exit{Finished: tt.finished})
 			if !started.Equal(tt.wantStarted) || !finished.Equal(tt.wantFinished) {
 				t.Errorf("started %v, finished %v, want %v and %v", started, finished, tt.wantStarted, tt.wantFinished)
@@ -34,7 +34,7 @@ func TestTimesOfAnAttempt(t *testing.T) {
 }
 
 func TestATimeTooFarInTheFutureIsNotWaitedFor(t *testing.T) {
-	j := &job{in: Input{Now: now}}
+	j := &job{policy: policy{in: Input{Now: now}}}
 	for ahead, want := range map[time.Duration]time.Time{-time.Hour: ago(3600), maxSkew: now.Add(maxSkew), maxSkew + 1: {}} {
 		if got := j.past(now.Add(ahead)); !got.Equal(want) {
 			t.Errorf("%s ahead: %v, want %v", ahead, got, want)

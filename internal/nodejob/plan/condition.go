@@ -17,8 +17,8 @@ func PublishesConditions(spec *v1alpha1.NodeJobSpec) bool {
 }
 
 // publishesConditions reports whether nodes get conditions. A NodeJob that is being deleted removes them at once.
-func (j *job) publishesConditions() bool {
-	return j.in.Job.DeletionTimestamp.IsZero() && PublishesConditions(&j.in.Job.Spec)
+func (p *policy) publishesConditions() bool {
+	return p.in.Job.DeletionTimestamp.IsZero() && PublishesConditions(&p.in.Job.Spec)
 }
 
 // condition is the status of the conditions of a node in spec.publish. They are for display: no decision is made from them.

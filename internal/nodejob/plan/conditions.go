@@ -27,6 +27,11 @@ type summary struct {
 	message string
 }
 
+// summarizer finds the summary in what the statusBuilder has collected of the nodes.
+type summarizer struct {
+	*statusBuilder
+}
+
 // conditions are Complete, Reconciling and Stalled in every pass, of which at most one is True, and also RollbackFailed
 // if there is a rollback and GateEnforced if there is a gate. Complete is Unknown until the NodeJob is complete or Stalled.
 func (sb *statusBuilder) conditions(is summary, otherwise string, gate *v1alpha1.GateStatus) []metav1.Condition {
@@ -68,143 +73,143 @@ func (sb *statusBuilder) rollbackCondition() metav1.Condition {
 }
 
 // summarize returns the state of the NodeJob, and why pods of reboots, checks and rollbacks cannot be created.
-func (sb *statusBuilder) summarize(n v1alpha1.NodeCounts) summary {
-	is := sb.taskSummary(n)
-	if sb.runnerObstructed > 0 {
-		is.message += "; " + sb.in.RunnerRefused.Message
+func (su *summarizer) summarize(n v1alpha1.NodeCounts) summary {
+	is := su.taskSummary(n)
+	if su.runnerObstructed > 0 {
+		is.message += "; " + su.in.RunnerRefused.Message
 	}
 	return is
 }
 
 // taskSummary checks in order of urgency: first what only a user can fix, last what continues automatically.
-func (sb *statusBuilder) taskSummary(n v1alpha1.NodeCounts) summary {
-	moving := n.Running + sb.continuing()
+func (su *summarizer) taskSummary(n v1alpha1.NodeCounts) summary {
+	moving := n.Running + su.continuing()
 	switch {
-	case sb.blocked():
-		return summary{v1alpha1.ConditionStalled, sb.obstacle.Reason, sb.obstacle.Message}
-	case sb.rollout.stopped:
-		return summary{v1alpha1.ConditionStalled, v1alpha1.ReasonMaxFailuresExceeded, sb.stoppedMessage()}
+	case su.blocked():
+		return summary{v1alpha1.ConditionStalled, su.obstacle.Reason, su.obstacle.Message}
+	case su.rollout.stopped:
+		return summary{v1alpha1.ConditionStalled, v1alpha1.ReasonMaxFailuresExceeded, su.stoppedMessage()}
 	case n.Matched == 0:
-		return summary{"", v1alpha1.ReasonNoMatchingNodes, sb.noMatchMessage()}
+		return summary{"", v1alpha1.ReasonNoMatchingNodes, su.noMatchMessage()}
 	case n.Done == n.Matched:
-		return sb.complete()
-	case moving == sb.countReruns(Running)+sb.countReruns(Waiting):
-		return sb.blockedSummary(n, moving)
+		return su.complete()
+	case moving == su.countReruns(Running)+su.countReruns(Waiting):
+		return su.blockedSummary(n, moving)
 	}
-	return sb.goingOn(n, moving)
+	return su.goingOn(n, moving)
 }
 
 // goingOn is the summary of a rollout in which moving nodes continue automatically, unless something blocks all of
 // them.
-func (sb *statusBuilder) goingOn(n v1alpha1.NodeCounts, moving int32) summary {
+func (su *summarizer) goingOn(n v1alpha1.NodeCounts, moving int32) summary {
 	switch {
-	case sb.suspendedReason() != "":
-		return sb.suspended(n)
-	case moving > 0 && len(sb.troubled) > 0 && sb.stillTroubled() == int(moving):
-		return summary{v1alpha1.ConditionStalled, sb.troubleReason, sb.progress + "; " + named(sb.troubled)}
-	case moving > 0 && sb.stuckBefore() == moving:
-		return sb.stuckBeforeSummary()
-	case moving > 0 && len(sb.disrupted) == int(moving):
-		return summary{v1alpha1.ConditionStalled, v1alpha1.ReasonDisrupted, sb.disruptedMessage()}
+	case su.suspendedReason() != "":
+		return su.suspended(n)
+	case moving > 0 && len(su.troubled) > 0 && su.stillTroubled() == int(moving):
+		return summary{v1alpha1.ConditionStalled, su.troubleReason, su.progress + "; " + named(su.troubled)}
+	case moving > 0 && su.stuckBefore() == moving:
+		return su.stuckBeforeSummary()
+	case moving > 0 && len(su.disrupted) == int(moving):
+		return summary{v1alpha1.ConditionStalled, v1alpha1.ReasonDisrupted, su.disruptedMessage()}
 	}
-	return sb.progressSummary(n)
+	return su.progressSummary(n)
 }
 
 // complete is the summary of a rollout in which every node is done.
-func (sb *statusBuilder) complete() summary {
-	if len(sb.unpublished) > 0 {
-		return summary{v1alpha1.ConditionStalled, v1alpha1.ReasonPublishConflict, sb.unpublishedMessage()}
+func (su *summarizer) complete() summary {
+	if len(su.unpublished) > 0 {
+		return summary{v1alpha1.ConditionStalled, v1alpha1.ReasonPublishConflict, su.unpublishedMessage()}
 	}
-	if sb.driftStalled > 0 {
-		return summary{v1alpha1.ConditionStalled, v1alpha1.ReasonCheckError, sb.progress + "; " + sb.driftErrorMessage()}
+	if su.driftStalled > 0 {
+		return summary{v1alpha1.ConditionStalled, v1alpha1.ReasonCheckError, su.progress + "; " + su.driftErrorMessage()}
 	}
-	if sb.expiryStalled > 0 {
-		return summary{v1alpha1.ConditionStalled, v1alpha1.ReasonCheckError, sb.progress}
+	if su.expiryStalled > 0 {
+		return summary{v1alpha1.ConditionStalled, v1alpha1.ReasonCheckError, su.progress}
 	}
-	return summary{v1alpha1.ConditionComplete, v1alpha1.ReasonAllNodesDone, sb.progress + sb.driftMessage() + sb.excludedMessage()}
+	return summary{v1alpha1.ConditionComplete, v1alpha1.ReasonAllNodesDone, su.progress + su.driftMessage() + su.excludedMessage()}
 }
 
 // blockedSummary is the summary of a rollout in which no node continues automatically, except the nodes that rerun the
 // task.
-func (sb *statusBuilder) blockedSummary(n v1alpha1.NodeCounts, moving int32) summary {
+func (su *summarizer) blockedSummary(n v1alpha1.NodeCounts, moving int32) summary {
 	switch {
-	case sb.waitsFor(causeEmptyStep):
-		return summary{v1alpha1.ConditionStalled, v1alpha1.ReasonStepWithoutNodes, sb.emptyStepMessage()}
-	case sb.waitsFor(causePromotion):
-		return summary{"", v1alpha1.ReasonAwaitingPromotion, sb.promotionMessage()}
+	case su.waitsFor(causeEmptyStep):
+		return summary{v1alpha1.ConditionStalled, v1alpha1.ReasonStepWithoutNodes, su.emptyStepMessage()}
+	case su.waitsFor(causePromotion):
+		return summary{"", v1alpha1.ReasonAwaitingPromotion, su.promotionMessage()}
 	case n.Failed > 0:
-		return summary{v1alpha1.ConditionStalled, v1alpha1.ReasonNodesFailed, sb.failedMessage(n)}
-	case sb.waitsFor(causeMaxUnavailable) && len(sb.quarantinedNodes()) > 0:
-		return summary{v1alpha1.ConditionStalled, v1alpha1.ReasonMaxUnavailableReached, sb.quarantineMessage()}
-	case sb.waitsFor(causeWindowTooShort):
-		return summary{v1alpha1.ConditionStalled, v1alpha1.ReasonBudgetClosed, sb.progress + "; " + sb.firstThat(func(w *nodePlan) bool { return w.cause == causeWindowTooShort }).explained()}
+		return summary{v1alpha1.ConditionStalled, v1alpha1.ReasonNodesFailed, su.failedMessage(n)}
+	case su.waitsFor(causeMaxUnavailable) && len(su.quarantinedNodes()) > 0:
+		return summary{v1alpha1.ConditionStalled, v1alpha1.ReasonMaxUnavailableReached, su.quarantineMessage()}
+	case su.waitsFor(causeWindowTooShort):
+		return summary{v1alpha1.ConditionStalled, v1alpha1.ReasonBudgetClosed, su.progress + "; " + su.firstThat(func(w *nodePlan) bool { return w.cause == causeWindowTooShort }).explained()}
 	}
-	return sb.goingOn(n, moving)
+	return su.goingOn(n, moving)
 }
 
 // quarantinedNodes are the nodes that are cordoned because of an earlier failure, and that have not had a new attempt
 // yet.
-func (sb *statusBuilder) quarantinedNodes() []string {
+func (su *summarizer) quarantinedNodes() []string {
 	var nodes []string
-	for i := range sb.nodes {
-		if sb.cordonedForUs(sb.nodes[i].node) {
-			nodes = append(nodes, sb.nodes[i].node.Name)
+	for i := range su.nodes {
+		if su.cordonedForUs(su.nodes[i].node) {
+			nodes = append(nodes, su.nodes[i].node.Name)
 		}
 	}
 	return nodes
 }
 
 // quarantineMessage says that nodes that failed earlier use up maxUnavailable, and what to do.
-func (sb *statusBuilder) quarantineMessage() string {
-	nodes := sb.quarantinedNodes()
+func (su *summarizer) quarantineMessage() string {
+	nodes := su.quarantinedNodes()
 	return fmt.Sprintf("%s not Ready or cordoned, and maintenance.maxUnavailable allows %d; still quarantined after an earlier failure: %s (%s), which run later. Uncordon them with kubectl uncordon, or raise maintenance.maxUnavailable",
-		plural.CountAre(sb.capacity.unavailableNodes, "node"), sb.capacity.maxUnavailableNodes, plural.Count(len(nodes), "node"), named(nodes))
+		plural.CountAre(su.capacity.unavailableNodes, "node"), su.capacity.maxUnavailableNodes, plural.Count(len(nodes), "node"), named(nodes))
 }
 
 // progressSummary is the summary of a rollout that continues automatically.
-func (sb *statusBuilder) progressSummary(n v1alpha1.NodeCounts) summary {
-	is := summary{v1alpha1.ConditionReconciling, v1alpha1.ReasonInProgress, sb.progress}
+func (su *summarizer) progressSummary(n v1alpha1.NodeCounts) summary {
+	is := summary{v1alpha1.ConditionReconciling, v1alpha1.ReasonInProgress, su.progress}
 	switch {
-	case !sb.rollout.status.SoakingSince.IsZero() && n.Running == 0:
-		current := &sb.rollout.steps[sb.rollout.current]
+	case !su.rollout.status.SoakingSince.IsZero() && n.Running == 0:
+		current := &su.rollout.steps[su.rollout.current]
 		is.reason = v1alpha1.ReasonSoaking
-		is.message += fmt.Sprintf("; step %s soaks until %s", current.name, sb.rollout.status.SoakingSince.Add(current.soak).UTC().Format(time.RFC3339))
-	case sb.rollout.notReadyNode != "" && n.Running == 0:
-		is.message += fmt.Sprintf("; the soak of step %s begins when node %s is Ready: see what it lacks, or delete it", sb.rollout.steps[sb.rollout.current].name, sb.rollout.notReadyNode)
-	case sb.obstacle != nil && sb.matters():
-		is.reason, is.message = sb.obstacle.Reason, is.message+"; "+sb.obstacle.Message
-	case len(sb.troubled) > 0:
-		is.reason, is.message = sb.troubleReason, is.message+"; "+named(sb.troubled)
-	case sb.continuing() == sb.countReruns(Waiting) && sb.blockedByUnavailable() != "":
-		is.message += "; " + sb.blockedByUnavailable()
+		is.message += fmt.Sprintf("; step %s soaks until %s", current.name, su.rollout.status.SoakingSince.Add(current.soak).UTC().Format(time.RFC3339))
+	case su.rollout.notReadyNode != "" && n.Running == 0:
+		is.message += fmt.Sprintf("; the soak of step %s begins when node %s is Ready: see what it lacks, or delete it", su.rollout.steps[su.rollout.current].name, su.rollout.notReadyNode)
+	case su.obstacle != nil && su.matters():
+		is.reason, is.message = su.obstacle.Reason, is.message+"; "+su.obstacle.Message
+	case len(su.troubled) > 0:
+		is.reason, is.message = su.troubleReason, is.message+"; "+named(su.troubled)
+	case su.continuing() == su.countReruns(Waiting) && su.blockedByUnavailable() != "":
+		is.message += "; " + su.blockedByUnavailable()
 	default:
-		return sb.stuckSummary(is)
+		return su.stuckSummary(is)
 	}
 	return is
 }
 
 // stuckSummary adds to a summary the nodes whose pods do not start, or whose drains are blocked.
-func (sb *statusBuilder) stuckSummary(is summary) summary {
+func (su *summarizer) stuckSummary(is summary) summary {
 	switch {
-	case len(sb.notStarted) > 0:
-		is.reason, is.message = v1alpha1.ReasonPodNotStarting, sb.notStartedMessage()
-	case len(sb.checkErrors) > 0:
-		is.reason, is.message = sb.checkErrorReason(), is.message+"; "+sb.checkErrorMessage()
-	case len(sb.drainsBlocked) > 0:
+	case len(su.notStarted) > 0:
+		is.reason, is.message = v1alpha1.ReasonPodNotStarting, su.notStartedMessage()
+	case len(su.checkErrors) > 0:
+		is.reason, is.message = su.checkErrorReason(), is.message+"; "+su.checkErrorMessage()
+	case len(su.drainsBlocked) > 0:
 		is.reason = v1alpha1.ReasonDrainBlocked
-		is.message += fmt.Sprintf("; the drain of %s blocked (%s)", plural.CountAre(len(sb.drainsBlocked), "node"), named(sb.drainsBlocked))
+		is.message += fmt.Sprintf("; the drain of %s blocked (%s)", plural.CountAre(len(su.drainsBlocked), "node"), named(su.drainsBlocked))
 	default:
-		return sb.budgetSummary(is)
+		return su.budgetSummary(is)
 	}
 	return is
 }
 
 // blockedByUnavailable names, once for each rule, the unavailable nodes that block the maintenance of the waiting node with the
 // first name; "" if none do.
-func (sb *statusBuilder) blockedByUnavailable() string {
+func (su *summarizer) blockedByUnavailable() string {
 	var held []string
 	for _, rule := range []cause{causeMaxUnavailable, causeControlPlane} {
-		if first := sb.firstThat(func(w *nodePlan) bool { return w.cause == rule }); first != nil {
+		if first := su.firstThat(func(w *nodePlan) bool { return w.cause == rule }); first != nil {
 			held = append(held, first.explained())
 		}
 	}
@@ -213,9 +218,9 @@ func (sb *statusBuilder) blockedByUnavailable() string {
 
 // budgetSummary adds to a summary what the node with the first name waits for, if no node runs and all that continue wait for
 // NodeDisruptionBudgets.
-func (sb *statusBuilder) budgetSummary(is summary) summary {
-	first := sb.firstThat(func(w *nodePlan) bool { return w.continues() && w.waitsForBudget() && !w.claims })
-	other := sb.firstThat(func(w *nodePlan) bool {
+func (su *summarizer) budgetSummary(is summary) summary {
+	first := su.firstThat(func(w *nodePlan) bool { return w.continues() && w.waitsForBudget() && !w.claims })
+	other := su.firstThat(func(w *nodePlan) bool {
 		return w.State == Running || w.continues() && (!w.waitsForBudget() || w.claims)
 	})
 	if first != nil && other == nil {
@@ -225,22 +230,22 @@ func (sb *statusBuilder) budgetSummary(is summary) summary {
 }
 
 // firstThat returns the node with the first name for which that is so; nil if there is none.
-func (sb *statusBuilder) firstThat(is func(*nodePlan) bool) *nodePlan {
+func (su *summarizer) firstThat(is func(*nodePlan) bool) *nodePlan {
 	var first *nodePlan
-	for i := range sb.nodes {
-		if w := &sb.nodes[i]; is(w) && (first == nil || w.Name < first.Name) {
+	for i := range su.nodes {
+		if w := &su.nodes[i]; is(w) && (first == nil || w.Name < first.Name) {
 			first = w
 		}
 	}
 	return first
 }
 
-func (sb *statusBuilder) suspended(n v1alpha1.NodeCounts) summary {
+func (su *summarizer) suspended(n v1alpha1.NodeCounts) summary {
 	why := "spec.suspend"
-	if !sb.in.Job.Spec.Suspend {
+	if !su.in.Job.Spec.Suspend {
 		why = "the end of spec.startingDeadlineSeconds"
 	}
-	is := summary{"", v1alpha1.ReasonSuspended, why + " keeps new attempts from starting; " + sb.progress}
+	is := summary{"", v1alpha1.ReasonSuspended, why + " keeps new attempts from starting; " + su.progress}
 	if n.Running > 0 {
 		is.holds = v1alpha1.ConditionReconciling
 	}
@@ -249,18 +254,18 @@ func (sb *statusBuilder) suspended(n v1alpha1.NodeCounts) summary {
 
 // blocked reports whether the obstacle blocks everything: only a change by the user removes it, or the API server
 // refuses pods while no attempt runs whose end could free capacity.
-func (sb *statusBuilder) blocked() bool {
-	return sb.obstacle != nil && (sb.obstacle.RetryAt.IsZero() || (sb.matters() && sb.capacity.starts == sb.capacity.busy))
+func (su *summarizer) blocked() bool {
+	return su.obstacle != nil && (su.obstacle.RetryAt.IsZero() || (su.matters() && su.capacity.starts == su.capacity.busy))
 }
 
 // matters reports whether the obstacle affects any node.
-func (sb *statusBuilder) matters() bool { return sb.obstructed > 0 || sb.capacity.starts > 0 }
+func (su *summarizer) matters() bool { return su.obstructed > 0 || su.capacity.starts > 0 }
 
 // continuing counts the waiting nodes that continue automatically.
-func (sb *statusBuilder) continuing() int32 {
+func (su *summarizer) continuing() int32 {
 	var n int32
-	for i := range sb.nodes {
-		if sb.nodes[i].continues() {
+	for i := range su.nodes {
+		if su.nodes[i].continues() {
 			n++
 		}
 	}
@@ -269,10 +274,10 @@ func (sb *statusBuilder) continuing() int32 {
 
 // countReruns counts the nodes in a state that rerun the task or will rerun it. Reruns may continue forever and do not
 // advance the rollout.
-func (sb *statusBuilder) countReruns(state State) int32 {
+func (su *summarizer) countReruns(state State) int32 {
 	var n int32
-	for i := range sb.nodes {
-		if sb.nodes[i].rerun && sb.nodes[i].State == state && (state == Running || sb.nodes[i].continues()) {
+	for i := range su.nodes {
+		if su.nodes[i].rerun && su.nodes[i].State == state && (state == Running || su.nodes[i].continues()) {
 			n++
 		}
 	}
@@ -280,8 +285,8 @@ func (sb *statusBuilder) countReruns(state State) int32 {
 }
 
 // waitsFor reports whether a node waits for that.
-func (sb *statusBuilder) waitsFor(c cause) bool {
-	return slices.ContainsFunc(sb.nodes, func(w nodePlan) bool { return w.cause == c })
+func (su *summarizer) waitsFor(c cause) bool {
+	return slices.ContainsFunc(su.nodes, func(w nodePlan) bool { return w.cause == c })
 }
 
 // haveEarlierRevision counts the nodes that are not done, and were done with an earlier revision.
@@ -357,47 +362,47 @@ func grouped(nodes []nodePlan, state State, but ...string) []string {
 }
 
 // noMatchMessage names a taint if there is one, because users often forget it.
-func (sb *statusBuilder) noMatchMessage() string {
+func (su *summarizer) noMatchMessage() string {
 	message := "no node matches spec.nodes.selector; the task runs as soon as one does"
-	if sb.named != nil {
+	if su.named != nil {
 		message = "no node that spec.nodes.names names is there, and matches spec.nodes.selector; the task runs as soon as one does"
 	}
 	tainted, first := 0, -1
-	for i := range sb.nodes {
-		if sb.nodes[i].Reason == v1alpha1.ReasonUntoleratedTaint {
-			if tainted++; first < 0 || sb.nodes[i].Name < sb.nodes[first].Name {
+	for i := range su.nodes {
+		if su.nodes[i].Reason == v1alpha1.ReasonUntoleratedTaint {
+			if tainted++; first < 0 || su.nodes[i].Name < su.nodes[first].Name {
 				first = i
 			}
 		}
 	}
 	if tainted > 0 {
 		message = fmt.Sprintf("%s excluded by a taint that spec.nodes.tolerations does not tolerate (%s: %s)",
-			plural.CountAre(tainted, "node"), sb.nodes[first].Name, sb.nodes[first].Message)
+			plural.CountAre(tainted, "node"), su.nodes[first].Name, su.nodes[first].Message)
 	}
-	if other := otherOS(sb.nodes); tainted == 0 && other != "" {
+	if other := otherOS(su.nodes); tainted == 0 && other != "" {
 		return other
 	}
 	return message
 }
 
 // failedMessage says that only failed nodes remain, and what to do.
-func (sb *statusBuilder) failedMessage(n v1alpha1.NodeCounts) string {
-	return fmt.Sprintf("%s failed%s. %s", plural.Count(n.Failed, "node"), sb.namedFailures(), sb.remedy())
+func (su *summarizer) failedMessage(n v1alpha1.NodeCounts) string {
+	return fmt.Sprintf("%s failed%s. %s", plural.Count(n.Failed, "node"), su.namedFailures(), su.remedy())
 }
 
 // stoppedMessage says why the rollout is Stalled, and what to do.
-func (sb *statusBuilder) stoppedMessage() string {
-	text := sb.rollout.failuresMessage()
-	if len(sb.rollout.status.UnrecordedFailures) >= maxUnrecordedFailures {
+func (su *summarizer) stoppedMessage() string {
+	text := su.rollout.failuresMessage()
+	if len(su.rollout.status.UnrecordedFailures) >= maxUnrecordedFailures {
 		text = fmt.Sprintf("%d nodes turned NotReady in a soak, or were deleted while they were failed or not Ready", maxUnrecordedFailures)
 	}
-	return fmt.Sprintf("the rollout has stopped: %s%s. %s", text, sb.namedFailures(), sb.remedy())
+	return fmt.Sprintf("the rollout has stopped: %s%s. %s", text, su.namedFailures(), su.remedy())
 }
 
 // namedFailures names up to three nodes with their last message.
-func (sb *statusBuilder) namedFailures() string {
+func (su *summarizer) namedFailures() string {
 	var named []string
-	for _, f := range sb.boundedFailures() {
+	for _, f := range su.boundedFailures() {
 		if len(named) == maxNamed || f.Retrying {
 			break
 		}
@@ -410,7 +415,7 @@ func (sb *statusBuilder) namedFailures() string {
 		}
 		named = append(named, text)
 	}
-	for _, c := range sb.rollout.status.UnrecordedFailures {
+	for _, c := range su.rollout.status.UnrecordedFailures {
 		if len(named) < maxNamed && !wasPresent(&c) {
 			named = append(named, outcome.Clean(c.Node, 253)+": "+c.Reason)
 		}
@@ -423,14 +428,14 @@ func (sb *statusBuilder) namedFailures() string {
 
 // remedy is what a user can do about failed nodes. A node that failed in a soak already has the label of a node that is
 // done.
-func (sb *statusBuilder) remedy() string {
+func (su *summarizer) remedy() string {
 	first := FixTask
-	if onlyDrainsFailed(sb.failures) {
+	if onlyDrainsFailed(su.failures) {
 		first = MakeRoom
 	}
-	unrecorded := len(sb.rollout.status.UnrecordedFailures)
-	onlyUnrecorded := unrecorded > 0 && unrecorded >= sb.rollout.failed
-	return FailureRemedies(first, !onlyUnrecorded).Kubectl(sb.in.Job, sb.in.Revision)
+	unrecorded := len(su.rollout.status.UnrecordedFailures)
+	onlyUnrecorded := unrecorded > 0 && unrecorded >= su.rollout.failed
+	return FailureRemedies(first, !onlyUnrecorded).Kubectl(su.in.Job, su.in.Revision)
 }
 
 // onlyDrainsFailed reports whether all nodes that are not retried have failed because they could not be drained. Then the task
@@ -449,38 +454,38 @@ func onlyDrainsFailed(failures []v1alpha1.NodeFailure) bool {
 }
 
 // promotionMessage says that the rollout is paused at the step in promoteTo, and what to do.
-func (sb *statusBuilder) promotionMessage() string {
-	next := sb.rollout.steps[min(sb.rollout.ceiling+1, len(sb.rollout.steps)-1)].name
+func (su *summarizer) promotionMessage() string {
+	next := su.rollout.steps[min(su.rollout.ceiling+1, len(su.rollout.steps)-1)].name
 	others := ""
-	if parts := grouped(sb.nodes, Waiting, v1alpha1.ReasonAwaitingPromotion); len(parts) > 0 {
+	if parts := grouped(su.nodes, Waiting, v1alpha1.ReasonAwaitingPromotion); len(parts) > 0 {
 		others = "; also waiting: " + strings.Join(parts, ", ")
 	}
-	return fmt.Sprintf("step %s has passed; %s%s. %s", sb.rollout.steps[sb.rollout.ceiling].name,
-		progress(sb.counts, nil, sb.haveEarlierRevision()), others, PromotionRemedies(next).Kubectl(sb.in.Job, sb.in.Revision))
+	return fmt.Sprintf("step %s has passed; %s%s. %s", su.rollout.steps[su.rollout.ceiling].name,
+		progress(su.counts, nil, su.haveEarlierRevision()), others, PromotionRemedies(next).Kubectl(su.in.Job, su.in.Revision))
 }
 
 // emptyStepMessage says that the step has no node on which the revision can succeed, and what to do.
-func (sb *statusBuilder) emptyStepMessage() string {
+func (su *summarizer) emptyStepMessage() string {
 	return fmt.Sprintf("step %s of the rollout contains no node that is not in an earlier step, so no node shows that the task works there, and the later steps wait. Correct the selector of the step, or remove the step",
-		sb.rollout.steps[sb.rollout.current].name)
+		su.rollout.steps[su.rollout.current].name)
 }
 
-func (sb *statusBuilder) disruptedMessage() string {
+func (su *summarizer) disruptedMessage() string {
 	return fmt.Sprintf("attempts on %s were disrupted at least %d times in a row (%s). They are repeated and do not count as failures; find out what ends them",
-		plural.Count(len(sb.disrupted), "node"), manyDisruptions, named(sb.disrupted))
+		plural.Count(len(su.disrupted), "node"), manyDisruptions, named(su.disrupted))
 }
 
-func (sb *statusBuilder) unpublishedMessage() string {
+func (su *summarizer) unpublishedMessage() string {
 	return fmt.Sprintf("every node is done, and on %s not all of spec.publish can be published: %s",
-		plural.Count(len(sb.unpublished), "node"), named(sb.unpublished))
+		plural.Count(len(su.unpublished), "node"), named(su.unpublished))
 }
 
-func (sb *statusBuilder) notStartedMessage() string {
+func (su *summarizer) notStartedMessage() string {
 	advice := "Check the image's name, that the node can pull it, and the Secrets, ConfigMaps and volumes that the pod names"
-	if len(sb.silent) == len(sb.notStarted) {
-		advice = "Check that the kubelet runs, and reaches the API server: kubectl describe node " + slices.Min(sb.silent)
+	if len(su.silent) == len(su.notStarted) {
+		advice = "Check that the kubelet runs, and reaches the API server: kubectl describe node " + slices.Min(su.silent)
 	}
-	return fmt.Sprintf("on %s the pod does not start (%s). %s", plural.Count(len(sb.notStarted), "node"), named(sb.notStarted), advice)
+	return fmt.Sprintf("on %s the pod does not start (%s). %s", plural.Count(len(su.notStarted), "node"), named(su.notStarted), advice)
 }
 
 // named lists up to three of the texts, in their order.

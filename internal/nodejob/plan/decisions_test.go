@@ -208,14 +208,14 @@ func TestAnEndRetainsWhatTheTaskDidToItsNode(t *testing.T) {
 
 // adoptPolicy of a key is that of the entry of spec.publish with the same kind and key.
 func TestAdoptPolicyIsThatOfTheKey(t *testing.T) {
-	publishes := publisher{&job{in: Input{Job: newJob(func(j *v1alpha1.NodeJob) {
+	publishes := publisher{&job{policy: policy{in: Input{Job: newJob(func(j *v1alpha1.NodeJob) {
 		j.Spec.Publish = []v1alpha1.PublishedResult{
 			{Result: "a", Label: "x.example/a", Adopt: v1alpha1.AdoptAlways},
 			{Result: "a", Annotation: "x.example/b", Adopt: v1alpha1.AdoptAlways},
 			{Result: "a", Annotation: "x.example/a", Adopt: v1alpha1.AdoptSameValue},
 			{Result: "a", Label: "x.example/b", Adopt: v1alpha1.AdoptSameValue},
 		}
-	})}}}
+	})}}}}
 	for _, tt := range []struct {
 		kind, key string
 		want      v1alpha1.AdoptPolicy
@@ -250,7 +250,7 @@ func TestStaysAssumed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			node := newNode("n", func(n *Node) { n.On.Record = tt.prev })
-			j := &job{in: Input{Job: newJob(func(j *v1alpha1.NodeJob) { j.Spec.Rerun.OnMachineChange = new(true) })}}
+			j := &job{policy: policy{in: Input{Job: newJob(func(j *v1alpha1.NodeJob) { j.Spec.Rerun.OnMachineChange = new(true) })}}}
 			if got := j.staysAssumed(&node, &tt.next); got != tt.want {
 				t.Errorf("%t, want %t", got, tt.want)
 			}
@@ -288,7 +288,7 @@ func TestTaintsThatAreGates(t *testing.T) {
 		"another taint":                                     {taint("x.example/y", "", corev1.TaintEffectNoSchedule), false},
 		"a similar key":                                     {taint("noteverynode.dev/y", "", corev1.TaintEffectNoSchedule), false},
 	} {
-		if got := (&job{in: Input{GateKeys: []string{"x.example/known"}}}).isGate(&tt.taint); got != tt.want {
+		if got := (&job{policy: policy{in: Input{GateKeys: []string{"x.example/known"}}}}).isGate(&tt.taint); got != tt.want {
 			t.Errorf("%s: %t, want %t", name, got, tt.want)
 		}
 	}
@@ -343,7 +343,7 @@ func TestPodsThatTheGateWouldEnd(t *testing.T) {
 		"an effect that ends no pods":     {corev1.TaintEffectNoSchedule, "n", rebooting, map[string][]*Pod{"n": {{}}}, false},
 	} {
 		g := &gate{
-			job:   &job{in: Input{Job: newJob(), OwnNode: tt.own, Revision: rev}, podsOn: tt.pods},
+			job:   &job{policy: policy{in: Input{Job: newJob(), OwnNode: tt.own, Revision: rev}}, podsOn: tt.pods},
 			Taint: corev1.Taint{Effect: tt.effect},
 		}
 		if got := g.endsPods(&tt.node); got != tt.want {
@@ -356,7 +356,7 @@ func TestPodsThatTheGateWouldEnd(t *testing.T) {
 func TestMaxUnavailableIsRoundedDown(t *testing.T) {
 	for matched, want := range map[int]int{1: 1, 3: 1, 4: 2, 5: 2} {
 		nodeJob := newJob(func(j *v1alpha1.NodeJob) { j.Spec.Maintenance.MaxUnavailable = new(intstr.FromString("50%")) })
-		if got := (&capacity{job: &job{in: Input{Job: nodeJob}}}).maxUnavailable(matched); got != want {
+		if got := (&capacity{job: &job{policy: policy{in: Input{Job: nodeJob}}}}).maxUnavailable(matched); got != want {
 			t.Errorf("50%% of %d nodes: %d, want %d", matched, got, want)
 		}
 	}

@@ -31,7 +31,7 @@ func (p *planner) planDeletion() {
 }
 
 // isDeleted reports whether the NodeJob is being deleted.
-func (as *assessor) isDeleted() bool { return !as.in.Job.DeletionTimestamp.IsZero() }
+func (p *policy) isDeleted() bool { return !p.in.Job.DeletionTimestamp.IsZero() }
 
 // rollsBackOnDeletion reports whether the task is rolled back before the NodeJob is deleted. In a namespace that is
 // being deleted no pod can be created, so a rollback would block the deletion forever.
@@ -134,7 +134,7 @@ func (p *planner) rollBackAll() {
 	for i := range p.nodes {
 		p.assessor.assessNodeOnDeletion(&p.nodes[i])
 	}
-	p.assessor.removeOrphanedPods()
+	p.removeOrphanedPods()
 	p.startWithinLimit()
 	p.reportHolds()
 	for i := range p.nodes {

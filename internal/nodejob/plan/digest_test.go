@@ -12,7 +12,7 @@ import (
 
 // TestDigestOfExecutedRevisionIsRecorded tests that the digest is not that of a spec that has changed since.
 func TestDigestOfARevision(t *testing.T) {
-	a := &attemptReader{job: &job{in: Input{Revision: rev, Digest: "current"}}}
+	a := &attemptReader{job: &job{policy: policy{in: Input{Revision: rev, Digest: "current"}}}}
 	for revision, want := range map[string]string{rev: "current", "old": "of old", "older": ""} {
 		if got := a.digestOf(revision, &record.Record{Revision: "old", Digest: "of old"}); got != want {
 			t.Errorf("%s: %q, want %q", revision, got, want)

@@ -53,10 +53,10 @@ func (sb *statusBuilder) excludedNodes() []v1alpha1.ExcludedNodes {
 }
 
 // excludedMessage counts the selected nodes that the task does not run on, at the end of a message; "" if there are none.
-func (sb *statusBuilder) excludedMessage() string {
+func (su *summarizer) excludedMessage() string {
 	taints, systems := 0, 0
-	for i := range sb.nodes {
-		switch w := &sb.nodes[i]; {
+	for i := range su.nodes {
+		switch w := &su.nodes[i]; {
 		case !w.isExcludedThoughSelected():
 		case w.Reason == v1alpha1.ReasonUntoleratedTaint:
 			taints++

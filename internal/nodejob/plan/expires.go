@@ -25,9 +25,9 @@ import (
 // changes, or the machine. After spec.expires.at, each node is treated as if its check had said yes.
 
 // hasEnded reports whether spec.expires.at has passed.
-func (j *job) hasEnded() bool {
-	e := j.in.Job.Spec.Expires
-	return e != nil && e.At != nil && !j.in.Now.Before(e.At.Time)
+func (p *policy) hasEnded() bool {
+	e := p.in.Job.Spec.Expires
+	return e != nil && e.At != nil && !p.in.Now.Before(e.At.Time)
 }
 
 // keepsRun reports whether the record of the node is about the revision on this machine, or makes the node done, so that an answer is
@@ -64,34 +64,41 @@ func (j *job) expiresWith(node *Node) bool {
 	return j.in.Job.DeletionTimestamp.IsZero() && (j.isOver(node) || node.On.Record.Outcome == record.Succeeded)
 }
 
-// nothingToUndo reports whether nothing of the task is on the node, as far as its record says.
-func (as *assessor) nothingToUndo(node *Node) bool {
-	rec := node.On.Record
-	return rec == nil || as.replaced(node) || rec.NeverStarted || as.records.readRollback(rec).done
+// expiryAssessor assesses what spec.expires means for a single node.
+type expiryAssessor struct {
+	*assessor
 }
 
-// assessExpiry sets the state of a node on which the task is no longer needed, and reports whether it does. A node that a user has
+func (as *assessor) expiry() *expiryAssessor { return &expiryAssessor{as} }
+
+// nothingToUndo reports whether nothing of the task is on the node, as far as its record says.
+func (ea *expiryAssessor) nothingToUndo(node *Node) bool {
+	rec := node.On.Record
+	return rec == nil || ea.replaced(node) || rec.NeverStarted || ea.records.readRollback(rec).done
+}
+
+// assess sets the state of a node on which the task is no longer needed, and reports whether it does. A node that a user has
 // skipped has no record, and stays as it is.
-func (as *assessor) assessExpiry(terminating bool, known recordState, w *nodePlan) bool {
-	if e := as.in.Job.Spec.Expires; e != nil && e.At != nil && !as.hasEnded() {
-		as.plan.wake(e.At.Time)
+func (ea *expiryAssessor) assess(terminating bool, known recordState, w *nodePlan) bool {
+	if e := ea.in.Job.Spec.Expires; e != nil && e.At != nil && !ea.hasEnded() {
+		ea.plan.wake(e.At.Time)
 	}
 	if known.expired {
 		w.expire()
 		return true
 	}
-	if !as.isOver(w.node) || known.done && w.node.On.Record == nil {
+	if !ea.isOver(w.node) || known.done && w.node.On.Record == nil {
 		return false
 	}
-	as.noteExpiring(w)
-	if as.nothingToUndo(w.node) {
-		as.markExpired(terminating, w)
+	ea.noteExpiring(w)
+	if ea.nothingToUndo(w.node) {
+		ea.markExpired(terminating, w)
 		return true
 	}
-	as.assessRollback(terminating, w)
+	ea.assessRollback(terminating, w)
 	if w.State == Failed {
 		w.rerun = false
-		as.addRollbackFailure(w)
+		ea.addRollbackFailure(w)
 	}
 	return true
 }
@@ -103,26 +110,26 @@ func (as *assessor) noteExpiring(w *nodePlan) {
 }
 
 // markExpired writes that the node is Expired without a rollback.
-func (as *assessor) markExpired(terminating bool, w *nodePlan) {
+func (ea *expiryAssessor) markExpired(terminating bool, w *nodePlan) {
 	b := block{reason: v1alpha1.ReasonExpired, message: "the task is no longer needed on it (spec.expires), and nothing of it is there"}
-	if t := podIsTerminating(as.job, startRequest{terminating: terminating}); t.blocks() {
+	if t := podIsTerminating(ea.job, startRequest{terminating: terminating}); t.blocks() {
 		b = t
 	}
-	if !as.mayMarkDone(w, b) {
+	if !ea.mayMarkDone(w, b) {
 		return
 	}
-	mark := as.cordons.markOf(w.node, v1alpha1.ReasonExpired, b.message)
-	now := as.recorder.recordedAt()
-	r := record.Record{Revision: as.in.Revision, Digest: as.in.Digest, NeverStarted: true, FinishedAt: now, RecordedAt: now, ChangedBy: as.in.author()}
-	if prev := w.node.On.Record; as.keepsRun(w.node) {
+	mark := ea.cordons.markOf(w.node, v1alpha1.ReasonExpired, b.message)
+	now := ea.recorder.recordedAt()
+	r := record.Record{Revision: ea.in.Revision, Digest: ea.in.Digest, NeverStarted: true, FinishedAt: now, RecordedAt: now, ChangedBy: ea.in.author()}
+	if prev := w.node.On.Record; ea.keepsRun(w.node) {
 		r = *prev
-	} else if prev != nil && !as.replaced(w.node) {
+	} else if prev != nil && !ea.replaced(w.node) {
 		r.NeverStarted, r.Rollback, r.RemovedLabels = prev.NeverStarted, prev.Rollback, prev.RemovedLabels
 	}
-	r.BootID, r.MachineID, r.Retry = w.node.BootID, w.node.MachineID, as.retry
+	r.BootID, r.MachineID, r.Retry = w.node.BootID, w.node.MachineID, ea.retry
 	mark.Record = &r
-	as.recorder.expire(w.node, &mark.Change)
-	as.mark(w, mark)
+	ea.recorder.expire(w.node, &mark.Change)
+	ea.mark(w, mark)
 }
 
 // expire turns the record of a change into that of a node on which the task is no longer needed, and nothing of it is left: its results
@@ -168,40 +175,40 @@ func (j *job) expiryStart(node *Node) start {
 	return start{task.CheckExpires, number}
 }
 
-// checkExpiry starts the check of spec.expires when it is due on a node that is done or has failed.
-func (as *assessor) checkExpiry(terminating bool, w *nodePlan) {
-	if !task.ChecksExpiry(as.in.Job) || as.in.Revision == "" || w.checking || w.start.ready() || w.rollbackPending || w.node.On.Record == nil {
+// check starts the check of spec.expires when it is due on a node that is done or has failed.
+func (ea *expiryAssessor) check(terminating bool, w *nodePlan) {
+	if !task.ChecksExpiry(ea.in.Job) || ea.in.Revision == "" || w.checking || w.start.ready() || w.rollbackPending || w.node.On.Record == nil {
 		return
 	}
-	as.noteExpiryError(w)
-	due, needed := as.expiryDue(w.node)
+	ea.noteError(w)
+	due, needed := ea.expiryDue(w.node)
 	if needed {
-		as.plan.wake(due)
+		ea.plan.wake(due)
 		return
 	}
-	if b := as.startBlock(startRequest{phase: task.CheckExpires, node: w.node, terminating: terminating, notBefore: due}); b.blocks() {
-		as.plan.wake(b.until)
+	if b := ea.startBlock(startRequest{phase: task.CheckExpires, node: w.node, terminating: terminating, notBefore: due}); b.blocks() {
+		ea.plan.wake(b.until)
 		return
 	}
-	w.start = as.expiryStart(w.node)
+	w.start = ea.expiryStart(w.node)
 }
 
-// checkExpiryFirst makes a node that may start the task wait for the check of spec.expires, and reports whether it does.
-func (as *assessor) checkExpiryFirst(terminating bool, known recordState, w *nodePlan) bool {
-	if !task.ChecksExpiry(as.in.Job) {
+// checkFirst makes a node that may start the task wait for the check of spec.expires, and reports whether it does.
+func (ea *expiryAssessor) checkFirst(terminating bool, known recordState, w *nodePlan) bool {
+	if !task.ChecksExpiry(ea.in.Job) {
 		return false
 	}
-	as.noteExpiryError(w)
-	due, needed := as.expiryDue(w.node)
+	ea.noteError(w)
+	due, needed := ea.expiryDue(w.node)
 	if needed {
 		return false
 	}
-	if b := as.startBlock(startRequest{phase: task.CheckExpires, node: w.node, terminating: terminating, notBefore: due}); b.blocks() {
+	if b := ea.startBlock(startRequest{phase: task.CheckExpires, node: w.node, terminating: terminating, notBefore: due}); b.blocks() {
 		w.waitFor(b)
 		return true
 	}
-	w.waitFor(as.checkBlock(task.CheckExpires, known.rerunReason, time.Time{}))
-	w.start = as.expiryStart(w.node)
+	w.waitFor(ea.checkBlock(task.CheckExpires, known.rerunReason, time.Time{}))
+	w.start = ea.expiryStart(w.node)
 	return true
 }
 
@@ -251,15 +258,15 @@ func (rec *recorder) finishExpiryCheck(a *Record, node *Node) {
 	}
 }
 
-// noteExpiryError notes a node whose check of spec.expires itself fails.
-func (as *assessor) noteExpiryError(w *nodePlan) {
+// noteError notes a node whose check of spec.expires itself fails.
+func (ea *expiryAssessor) noteError(w *nodePlan) {
 	rec := w.node.On.Record
-	if !as.keepsRun(w.node) || rec.Expiry == nil || rec.Expiry.ErrorSince.IsZero() {
+	if !ea.keepsRun(w.node) || rec.Expiry == nil || rec.Expiry.ErrorSince.IsZero() {
 		return
 	}
 	found := w.findings()
 	found.expiryError = checkErrorText(rec.Expiry.ExitCode, rec.Expiry.Message)
-	found.expiryErrorStalls = as.losesPatience(rec.Expiry.ErrorSince)
+	found.expiryErrorStalls = ea.losesPatience(rec.Expiry.ErrorSince)
 }
 
 // addExpiry counts a node that is done because the task is no longer needed there.

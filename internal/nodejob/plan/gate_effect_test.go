@@ -89,7 +89,7 @@ func TestWakesWhenANodeIsNoLongerJoining(t *testing.T) {
 }
 
 func TestGateConditionWithoutAStatus(t *testing.T) {
-	g := &gate{job: &job{in: Input{GateWarning: "there is none: apply it"}}}
+	g := &gate{job: &job{policy: policy{in: Input{GateWarning: "there is none: apply it"}}}}
 	if c := g.gateCondition(nil); c.Status != metav1.ConditionFalse || c.Message != g.in.GateWarning {
 		t.Errorf("%+v, want False with the warning", c)
 	}

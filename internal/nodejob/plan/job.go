@@ -14,11 +14,21 @@ import (
 	"github.com/everynode/everynode/internal/nodejob/task"
 )
 
+// policy is what the spec of the NodeJob means at the time of the pass. Its methods read no nodes, pods or other NodeJobs of the
+// input, and have no side effects.
+type policy struct {
+	in  Input
+	key string
+}
+
+func newPolicy(in Input) policy {
+	return policy{in: in, key: v1alpha1.RecordKey(in.Job.Namespace, in.Job.Name)}
+}
+
 // job is what a pass reads of the NodeJob and of the cluster. Nothing changes it during the pass, and its methods, and
 // those of the types that only embed it, have no side effects.
 type job struct {
-	in  Input
-	key string
+	policy
 	// retry is task.RetryToken of the NodeJob.
 	retry    string
 	selector labels.Selector
@@ -38,8 +48,7 @@ type job struct {
 
 func readJob(in Input) *job {
 	s := &job{
-		in:          in,
-		key:         v1alpha1.RecordKey(in.Job.Namespace, in.Job.Name),
+		policy:      newPolicy(in),
 		retry:       task.RetryToken(in.Job),
 		tolerations: task.Tolerations(in.Job.Spec.Nodes.Tolerations),
 		obstacle:    in.Obstacle,
@@ -72,9 +81,9 @@ func readJob(in Input) *job {
 
 // notAllowed reports whether the manager does not serve the namespace. A namespace that is being deleted needs no label: no
 // pod can be created in it.
-func (j *job) notAllowed() bool {
-	terminating := j.in.Obstacle != nil && j.in.Obstacle.Reason == v1alpha1.ReasonNamespaceTerminating
-	return j.in.NotAllowed != nil && !terminating
+func (p *policy) notAllowed() bool {
+	terminating := p.in.Obstacle != nil && p.in.Obstacle.Reason == v1alpha1.ReasonNamespaceTerminating
+	return p.in.NotAllowed != nil && !terminating
 }
 
 // rejectPublishedSelector notes as an obstacle that spec.nodes.selector reads a label that spec.publish sets: each node would

@@ -11,16 +11,16 @@ import (
 
 // AtOnce returns on how many of the matching nodes the NodeJob itself allows runs at the same time: at least one.
 func AtOnce(nodeJob *v1alpha1.NodeJob, matched int) int {
-	j := &job{in: Input{Job: nodeJob}}
-	if slots := maxConcurrent(nodeJob.Spec.Rollout, matched); !j.disrupts() || slots < j.maxUnavailable(matched) {
+	p := &policy{in: Input{Job: nodeJob}}
+	if slots := maxConcurrent(nodeJob.Spec.Rollout, matched); !p.disrupts() || slots < p.maxUnavailable(matched) {
 		return slots
 	}
-	return j.maxUnavailable(matched)
+	return p.maxUnavailable(matched)
 }
 
 // LongestRun returns how long the first run on a node can take by its own time limits, with all retries.
 func LongestRun(nodeJob *v1alpha1.NodeJob) time.Duration {
-	j := &job{in: Input{Job: nodeJob}}
-	longest, _ := j.longestRun(1)
+	p := &policy{in: Input{Job: nodeJob}}
+	longest, _ := p.longestRun(1)
 	return longest
 }

@@ -26,7 +26,7 @@ func (j *job) prepares(node *Node) bool {
 }
 
 // disrupts reports whether the task affects other workloads on a node.
-func (j *job) disrupts() bool { return Disrupts(j.in.Job) }
+func (p *policy) disrupts() bool { return Disrupts(p.in.Job) }
 
 // Disrupts reports whether the task of a NodeJob affects other workloads on a node. Then it never disrupts two control plane nodes
 // at once, so its plan depends on all of them, also on those that it does not select.
@@ -197,10 +197,10 @@ func (c *capacity) unavailableMessage() string {
 }
 
 // maxUnavailable is how many of the matching nodes may be unavailable at the same time.
-func (j *job) maxUnavailable(matched int) int {
-	value := j.in.Job.Spec.Maintenance.MaxUnavailable
+func (p *policy) maxUnavailable(matched int) int {
+	value := p.in.Job.Spec.Maintenance.MaxUnavailable
 	if value == nil {
-		return maxConcurrent(j.in.Job.Spec.Rollout, matched)
+		return maxConcurrent(p.in.Job.Spec.Rollout, matched)
 	}
 	return scaled(value, matched, 1, roundDown)
 }

@@ -57,10 +57,10 @@ func (j *job) hindrance(node *Node) *NodeProblem {
 }
 
 // stillTroubled counts the nodes that a problem blocks and that do not count as failed yet.
-func (sb *statusBuilder) stillTroubled() int {
+func (su *summarizer) stillTroubled() int {
 	n := 0
-	for i := range sb.nodes {
-		if (sb.nodes[i].State == Waiting || sb.nodes[i].State == Running) && sb.hindrance(sb.nodes[i].node) != nil {
+	for i := range su.nodes {
+		if (su.nodes[i].State == Waiting || su.nodes[i].State == Running) && su.hindrance(su.nodes[i].node) != nil {
 			n++
 		}
 	}

@@ -22,8 +22,8 @@ import (
 // A check that fails itself is no answer: it neither begins nor ends a drift.
 
 // repairs reports whether the task runs again on a node that is done because the node has drifted.
-func (j *job) repairs(rec *record.Record) bool {
-	return task.DriftPeriod(j.in.Job) > 0 && j.in.Job.Spec.Task.Check.OnDrift == v1alpha1.DriftRun && !driftOf(rec).NoSince.IsZero()
+func (p *policy) repairs(rec *record.Record) bool {
+	return task.DriftPeriod(p.in.Job) > 0 && p.in.Job.Spec.Task.Check.OnDrift == v1alpha1.DriftRun && !driftOf(rec).NoSince.IsZero()
 }
 
 func driftOf(rec *record.Record) record.Asked { return rec.Asked[record.QuestionCheck] }
@@ -98,18 +98,18 @@ func countChecks(c *v1alpha1.NodeCounts, w *nodePlan) {
 }
 
 // driftErrorMessage names the nodes that are done and whose check fails, and says what to do.
-func (sb *statusBuilder) driftErrorMessage() string {
-	return checkErrorsMessage("task.check", sb.driftErrors)
+func (su *summarizer) driftErrorMessage() string {
+	return checkErrorsMessage("task.check", su.driftErrors)
 }
 
 // driftMessage names the nodes that have drifted, and those whose check itself fails; "" if there are none.
-func (sb *statusBuilder) driftMessage() string {
+func (su *summarizer) driftMessage() string {
 	text := ""
-	if len(sb.drifted) > 0 {
-		text = " (" + named(sb.drifted) + ")"
+	if len(su.drifted) > 0 {
+		text = " (" + named(su.drifted) + ")"
 	}
-	if len(sb.driftErrors) > 0 {
-		text += "; " + sb.driftErrorMessage()
+	if len(su.driftErrors) > 0 {
+		text += "; " + su.driftErrorMessage()
 	}
 	return text
 }

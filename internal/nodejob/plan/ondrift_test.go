@@ -252,7 +252,7 @@ func checkAnswered(t *testing.T, node Node, action Action, want record.Asked) {
 
 // Nodes are asked at different times, and each within its period.
 func TestQuestionsAreSpread(t *testing.T) {
-	j := &job{in: Input{Job: newJob(watched), Now: now}, key: "key"}
+	j := &job{policy: policy{in: Input{Job: newJob(watched), Now: now}, key: "key"}}
 	q := j.questions()[0]
 	at := map[time.Time]bool{}
 	for _, name := range []string{"a", "b", "c", "d", "e"} {

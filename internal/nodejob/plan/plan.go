@@ -408,7 +408,7 @@ func (p *planner) next() Plan {
 	for i := range p.nodes {
 		p.assessor.assessNode(&p.nodes[i])
 	}
-	p.assessor.removeOrphanedPods()
+	p.removeOrphanedPods()
 
 	// 2. The rollout: it needs the states of all nodes, and decides which of those that could start may not start yet.
 	p.rollout.advance()

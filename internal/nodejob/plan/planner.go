@@ -209,17 +209,17 @@ func (as *assessor) assessIdleNode(terminating bool, known recordState, w *nodeP
 		w.exclude(reason, message)
 		return
 	}
-	if as.assessExpiry(terminating, known, w) {
+	if as.expiry().assess(terminating, known, w) {
 		return
 	}
 	switch {
 	case known.done:
 		w.done(known.due)
-		as.checkExpiry(terminating, w)
+		as.expiry().check(terminating, w)
 		return
 	case known.failures > as.retryLimit():
 		as.assessFailedNode(terminating, w)
-		as.checkExpiry(terminating, w)
+		as.expiry().check(terminating, w)
 		return
 	case known.failures > 0 && node.unreachable():
 		// The task may have made the node unreachable. The node counts as failed until it responds.
@@ -261,7 +261,7 @@ func (as *assessor) assessStart(terminating bool, known recordState, w *nodePlan
 		w.waitFor(b)
 		return
 	}
-	if as.checkExpiryFirst(terminating, known, w) {
+	if as.expiry().checkFirst(terminating, known, w) {
 		return
 	}
 	if phase == task.CheckBefore {
@@ -295,18 +295,18 @@ func (j *job) attempt(node *Node, s start, revision string) task.Attempt {
 
 // removeOrphanedPods removes the finalizers of pods whose Node no longer exists, since there is no Node to record the
 // outcome on. All nodes are assessed before.
-func (as *assessor) removeOrphanedPods() {
-	if as.podsOnNodes == len(as.in.Pods) {
+func (p *planner) removeOrphanedPods() {
+	if p.assessor.podsOnNodes == len(p.in.Pods) {
 		return
 	}
-	known := make(map[string]bool, len(as.in.Nodes))
-	for i := range as.in.Nodes {
-		known[as.in.Nodes[i].Name] = true
+	known := make(map[string]bool, len(p.in.Nodes))
+	for i := range p.in.Nodes {
+		known[p.in.Nodes[i].Name] = true
 	}
-	for i := range as.in.Pods {
-		pod := &as.in.Pods[i]
+	for i := range p.in.Pods {
+		pod := &p.in.Pods[i]
 		if !known[pod.NodeName] && needsFinalizerRemoval(pod) {
-			as.do(FinalizePod{Pod: *pod, Awaited: as.isDeleted()})
+			p.do(FinalizePod{Pod: *pod, Awaited: p.isDeleted()})
 		}
 	}
 }

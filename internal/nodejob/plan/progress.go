@@ -17,19 +17,19 @@ import (
 const defaultProgressDeadlineSeconds = 3600
 
 // progressDeadline is how long a node may delay others; 0 means forever.
-func (j *job) progressDeadline() time.Duration {
-	return time.Duration(valueOr(j.in.Job.Spec.Rollout.ProgressDeadlineSeconds, defaultProgressDeadlineSeconds)) * time.Second
+func (p *policy) progressDeadline() time.Duration {
+	return time.Duration(valueOr(p.in.Job.Spec.Rollout.ProgressDeadlineSeconds, defaultProgressDeadlineSeconds)) * time.Second
 }
 
 // overdue reports whether there was no progress since then for longer than rollout.progressDeadlineSeconds.
-func (j *job) overdue(since time.Time) bool {
-	at := j.overdueAt(since)
-	return !at.IsZero() && !j.in.Now.Before(at)
+func (p *policy) overdue(since time.Time) bool {
+	at := p.overdueAt(since)
+	return !at.IsZero() && !p.in.Now.Before(at)
 }
 
 // overdueAt is when that time ends; zero if it does not.
-func (j *job) overdueAt(since time.Time) time.Time {
-	limit := j.progressDeadline()
+func (p *policy) overdueAt(since time.Time) time.Time {
+	limit := p.progressDeadline()
 	if limit == 0 || since.IsZero() {
 		return time.Time{}
 	}

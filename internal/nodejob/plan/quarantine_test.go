@@ -211,7 +211,7 @@ func TestQuarantineState(t *testing.T) {
 			r.Drain = &record.Drain{StartedAt: ago(9), FinishedAt: ago(5), Outcome: outcome}
 		}
 	}
-	co := &cordons{&job{key: jobKey}}
+	co := &cordons{&job{policy: policy{key: jobKey}}}
 	for name, tt := range map[string]struct {
 		record func(*record.Record)
 		cordon func(*Node)

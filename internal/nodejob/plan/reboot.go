@@ -27,7 +27,7 @@ import (
 const defaultMinReadySeconds = 10
 
 // rebootWanted reports whether the spec asks for a reboot. A pod, or a record, only says what it asked for when the run began.
-func (j *job) rebootWanted() bool { return task.RebootPolicy(j.in.Job) != v1alpha1.RebootNever }
+func (p *policy) rebootWanted() bool { return task.RebootPolicy(p.in.Job) != v1alpha1.RebootNever }
 
 // reboots reports whether the node is rebooted after the task has succeeded in that pod.
 func (a *attemptReader) reboots(pod *Pod) bool {
@@ -280,9 +280,9 @@ func (j *job) runBlock(r startRequest, probe bool) block {
 }
 
 // disruptionBackoff makes a run wait after its pod was disrupted.
-func (j *job) disruptionBackoff(rec *record.Record) block {
-	notBefore := j.after(rec.EndedAt(), rec.Disruptions)
-	if rec.Disruptions == 0 || !j.in.Now.Before(notBefore) {
+func (p *policy) disruptionBackoff(rec *record.Record) block {
+	notBefore := p.after(rec.EndedAt(), rec.Disruptions)
+	if rec.Disruptions == 0 || !p.in.Now.Before(notBefore) {
 		return block{}
 	}
 	return block{cause: causeBackoff, message: "the pod of the run was disrupted, and is made again", until: notBefore}

@@ -409,7 +409,7 @@ func TestEndOfThePodThatReboots(t *testing.T) {
 		"it reports that it was disrupted": {exited(143, reported(outcome.ReasonDisrupted)), false},
 	} {
 		pod := newPod(node, func(p *Pod) { p.Runs = task.Reboot }, tt.pod)
-		r := (&attemptReader{job: &job{in: Input{Job: newJob(), Now: now}}}).rebootEnded(&pod, &node)
+		r := (&attemptReader{job: &job{policy: policy{in: Input{Job: newJob(), Now: now}}}}).rebootEnded(&pod, &node)
 		if (r.Outcome == record.Failed) != tt.failed || (r.Reboot == nil) != tt.failed || (r.Disruptions == 1) == tt.failed {
 			t.Errorf("%s: %+v, want a failure: %t", name, r, tt.failed)
 		}
@@ -443,7 +443,7 @@ func TestRecordOfACheck(t *testing.T) {
 		"it takes too long":                           {end: record.Record{Outcome: record.Failed, Reason: v1alpha1.ReasonDeadlineExceeded}, wantReason: v1alpha1.ReasonDeadlineExceeded},
 	} {
 		node := newNode("n", recorded(record.Rebooting, func(r *record.Record) { r.Results, r.Truncated = tt.results, tt.truncated }))
-		got := (&attemptReader{job: &job{in: Input{Job: newJob(), Now: now}}}).checked(new(newPod(node)), &node, tt.end)
+		got := (&attemptReader{job: &job{policy: policy{in: Input{Job: newJob(), Now: now}}}}).checked(new(newPod(node)), &node, tt.end)
 		if diff := cmp.Diff(tt.want, got.Results); diff != "" && tt.want != nil {
 			t.Errorf("%s: results (-want +got):\n%s", name, diff)
 		}
@@ -479,7 +479,7 @@ func TestWhatTheNextPodOfARunWaitsFor(t *testing.T) {
 		"for another start that shows it now":           {obstacle: refused(0), noProbe: true, want: causeObstacle},
 	} {
 		node := newNode("a", recorded(record.Rebooting, func(r *record.Record) { r.FinishedAt = tt.ended }))
-		j := &job{in: Input{Job: newJob(), Now: now, NodeProblems: tt.problems}, obstacle: tt.obstacle}
+		j := &job{policy: policy{in: Input{Job: newJob(), Now: now, NodeProblems: tt.problems}}, obstacle: tt.obstacle}
 		if got := j.runBlock(
 			startRequest{phase: task.Check, node: &node},
 			!tt.noProbe,

@@ -130,7 +130,7 @@ func TestSkippedNodes(t *testing.T) {
 		"a user has set the label a second time": {"new", rev, &record.Record{Label: rev, LabelRemoved: true}, true},
 	} {
 		node := newNode("n", func(n *Node) { n.On.Label, n.On.Record = tt.label, tt.record })
-		if got := (&recorder{job: &job{in: Input{Revision: tt.current}}}).skipped(&node, rev); got != tt.want {
+		if got := (&recorder{job: &job{policy: policy{in: Input{Revision: tt.current}}}}).skipped(&node, rev); got != tt.want {
 			t.Errorf("%s: %t, want %t", name, got, tt.want)
 		}
 	}

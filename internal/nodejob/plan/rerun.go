@@ -69,8 +69,8 @@ func (r *recordReader) readRecord(node *Node) recordState {
 }
 
 // isRebooting reports whether this is the record of a run of the revision that continues with a reboot.
-func (j *job) isRebooting(rec *record.Record) bool {
-	return rec != nil && rec.Outcome == record.Rebooting && rec.Revision == j.in.Revision
+func (p *policy) isRebooting(rec *record.Record) bool {
+	return rec != nil && rec.Outcome == record.Rebooting && rec.Revision == p.in.Revision
 }
 
 // touch notes whether the revision has run there.
@@ -82,7 +82,7 @@ func (r *recordReader) touch(rec *record.Record) recordState {
 }
 
 // anyRevision reports whether a node that is done with another revision is done.
-func (j *job) anyRevision() bool { return !valueOr(j.in.Job.Spec.Rerun.OnRevisionChange, true) }
+func (p *policy) anyRevision() bool { return !valueOr(p.in.Job.Spec.Rerun.OnRevisionChange, true) }
 
 // readRerun determines why and when a node that is done reruns the task without a change of the task.
 func (r *recordReader) readRerun(node *Node, was *recordState) {

@@ -13,14 +13,14 @@ const (
 )
 
 // retryLimit is the number of failures that another attempt may follow.
-func (j *job) retryLimit() int32 {
-	return valueOr(j.in.Job.Spec.Retry.Limit, defaultRetryLimit)
+func (p *policy) retryLimit() int32 {
+	return valueOr(p.in.Job.Spec.Retry.Limit, defaultRetryLimit)
 }
 
 // backoff is the wait after the n-th failure or disruption in a row, without jitter: nodes fail at different times, and
 // a plan that cannot be predicted cannot be tested.
-func (j *job) backoff(n int32) time.Duration {
-	retry := j.in.Job.Spec.Retry
+func (p *policy) backoff(n int32) time.Duration {
+	retry := p.in.Job.Spec.Retry
 	longest := time.Duration(valueOr(retry.MaxBackoffSeconds, defaultMaxBackoffSeconds)) * time.Second
 	wait := time.Duration(valueOr(retry.BackoffSeconds, defaultBackoffSeconds)) * time.Second
 	for ; n > 1 && wait < longest; n-- {
@@ -30,6 +30,6 @@ func (j *job) backoff(n int32) time.Duration {
 }
 
 // after is when the next attempt may start after the n-th failure or disruption in a row.
-func (j *job) after(ended time.Time, n int32) time.Time {
-	return j.past(ended).Add(j.backoff(n))
+func (p *policy) after(ended time.Time, n int32) time.Time {
+	return p.past(ended).Add(p.backoff(n))
 }

@@ -101,7 +101,7 @@ func TestRetryOfARollback(t *testing.T) {
 		"the request was removed":            {"", "earlier", record.Failed, rollbackState{failures: 1, notBefore: ago(50)}},
 		"it was requested since the success": {"now", "earlier", record.Succeeded, rollbackState{done: true}},
 	} {
-		r := &recordReader{&job{in: Input{Job: newJob(), Now: now}, retry: tt.retry}}
+		r := &recordReader{&job{policy: policy{in: Input{Job: newJob(), Now: now}}, retry: tt.retry}}
 		rb := &record.Rollback{Outcome: tt.outcome, Attempts: 1, FinishedAt: ago(60), Retry: tt.recorded}
 		if got := r.readRollback(&record.Record{Rollback: rb}); got != tt.want {
 			t.Errorf("%s: %+v, want %+v", name, got, tt.want)

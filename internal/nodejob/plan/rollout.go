@@ -120,7 +120,7 @@ func (ro *rollout) becomeStable() {
 }
 
 // now is the time as the status stores it, in whole seconds.
-func (j *job) now() metav1.Time { return metav1.NewTime(j.in.Now.Truncate(time.Second)) }
+func (p *policy) now() metav1.Time { return metav1.NewTime(p.in.Now.Truncate(time.Second)) }
 
 func (ro *rollout) beginStep(k int) {
 	ro.current = k

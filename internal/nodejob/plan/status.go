@@ -181,7 +181,7 @@ func (sb *statusBuilder) status() v1alpha1.NodeJobStatus {
 		status.Conditions = append(status.Conditions, *c.DeepCopy())
 	}
 	sb.progress = progress(status.Nodes, sb.nodes, sb.haveEarlierRevision()) + sb.expiryMessage()
-	sb.setConditions(&status, sb.summarize(status.Nodes), sb.progress)
+	sb.setConditions(&status, (&summarizer{sb}).summarize(status.Nodes), sb.progress)
 	if sb.in.Revision != "" {
 		sb.rollout.noteRisks()
 		sb.rollout.status.Steps = sb.rollout.stepCounts()

@@ -6,21 +6,21 @@ package plan
 import "time"
 
 // startingDeadline is when spec.startingDeadlineSeconds has passed; zero if it never passes.
-func (j *job) startingDeadline() time.Time {
-	within := j.in.Job.Spec.StartingDeadlineSeconds
+func (p *policy) startingDeadline() time.Time {
+	within := p.in.Job.Spec.StartingDeadlineSeconds
 	if within == nil {
 		return time.Time{}
 	}
-	return j.in.Job.CreationTimestamp.Add(time.Duration(*within) * time.Second)
+	return p.in.Job.CreationTimestamp.Add(time.Duration(*within) * time.Second)
 }
 
 // suspendedReason is why nothing may start any more; "" if it may.
-func (j *job) suspendedReason() string {
-	at := j.startingDeadline()
+func (p *policy) suspendedReason() string {
+	at := p.startingDeadline()
 	switch {
-	case j.in.Job.Spec.Suspend:
+	case p.in.Job.Spec.Suspend:
 		return "spec.suspend is true"
-	case at.IsZero() || j.in.Now.Before(at):
+	case at.IsZero() || p.in.Now.Before(at):
 		return ""
 	}
 	return "spec.startingDeadlineSeconds has passed"

@@ -207,7 +207,7 @@ func (b *Bench) measure(ctx context.Context, k kind, round int) (_ *report.Run, 
 		return nil, err
 	}
 	if k.subject == report.Many {
-		err = w.measureStart(ctx, run)
+		err = (&manyRun{w}).measureStart(ctx, run)
 	}
 	if run.Counted {
 		run.Only(report.Requests, report.Rest)
@@ -245,7 +245,7 @@ func (w *world) setUp(ctx context.Context, mode report.Mode) error {
 		return err
 	}
 	if w.subject == report.Many {
-		if err := w.seed(ctx); err != nil {
+		if err := (&manyRun{w}).seed(ctx); err != nil {
 			return err
 		}
 	}

@@ -34,52 +34,57 @@ spec:
 const disrupting = `maintenance: {cordon: true, maxUnavailable: 10%}
   rollout: {maxConcurrent: 10%, steps: [{name: all}]}`
 
-// runBudget measures the same without a budget and with one: a NodeJob that cordons each node, and a time at rest. Between them, it
+// budgetRun measures NodeDisruptionBudgets.
+type budgetRun struct {
+	*world
+}
+
+// measure measures the same without a budget and with one: a NodeJob that cordons each node, and a time at rest. Between them, it
 // measures how all nodes get their seats.
-func (w *world) runBudget(ctx context.Context) error {
-	if err := w.disrupt(ctx, "without", 1); err != nil {
+func (r *budgetRun) measure(ctx context.Context) error {
+	if err := r.disrupt(ctx, "without", 1); err != nil {
 		return err
 	}
-	if err := w.rest(ctx, "without"); err != nil {
+	if err := r.rest(ctx, "without"); err != nil {
 		return err
 	}
-	if err := w.counted(ctx, "seats", w.seat); err != nil {
+	if err := r.counted(ctx, "seats", r.seat); err != nil {
 		return err
 	}
-	if err := w.rest(ctx, "with"); err != nil {
+	if err := r.rest(ctx, "with"); err != nil {
 		return err
 	}
-	return w.disrupt(ctx, "with", 2)
+	return r.disrupt(ctx, "with", 2)
 }
 
 // disrupt runs a NodeJob that cordons all nodes, and waits until no node is unavailable. It is the nth NodeJob.
-func (w *world) disrupt(ctx context.Context, budgets string, n int) error {
-	return w.counted(ctx, "NodeJob "+budgets, func(ctx context.Context) error {
-		if _, err := w.create(ctx, nodeJobs, nodeJob(manyName(n), "true", disrupting)); err != nil {
+func (r *budgetRun) disrupt(ctx context.Context, budgets string, n int) error {
+	return r.counted(ctx, "NodeJob "+budgets, func(ctx context.Context) error {
+		if _, err := r.create(ctx, nodeJobs, nodeJob(manyName(n), "true", disrupting)); err != nil {
 			return err
 		}
-		if err := w.untilJobsComplete(ctx, n); err != nil || budgets == "without" {
+		if err := r.untilJobsComplete(ctx, n); err != nil || budgets == "without" {
 			return err
 		}
-		return w.untilSeated(ctx)
+		return r.untilSeated(ctx)
 	})
 }
 
 // seat creates the budget, and waits until all nodes have their seats.
-func (w *world) seat(ctx context.Context) error {
+func (r *budgetRun) seat(ctx context.Context) error {
 	o := &unstructured.Unstructured{}
 	if err := yaml.Unmarshal([]byte(tenPercent), &o.Object); err != nil {
 		return fmt.Errorf("reading a manifest: %w", err)
 	}
-	if _, err := w.dynamic.Resource(nodeDisruptionBudgets).Create(ctx, o, metav1.CreateOptions{}); err != nil {
+	if _, err := r.dynamic.Resource(nodeDisruptionBudgets).Create(ctx, o, metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("creating the NodeDisruptionBudget: %w", err)
 	}
-	return w.untilSeated(ctx)
+	return r.untilSeated(ctx)
 }
 
-func (w *world) untilSeated(ctx context.Context) error {
-	return w.eventually(ctx, "all nodes have their seats", func() error {
-		o, err := w.dynamic.Resource(nodeDisruptionBudgets).Get(ctx, "bench", metav1.GetOptions{})
+func (r *budgetRun) untilSeated(ctx context.Context) error {
+	return r.eventually(ctx, "all nodes have their seats", func() error {
+		o, err := r.dynamic.Resource(nodeDisruptionBudgets).Get(ctx, "bench", metav1.GetOptions{})
 		if err != nil {
 			return fmt.Errorf("reading the NodeDisruptionBudget: %w", err)
 		}
@@ -87,8 +92,8 @@ func (w *world) untilSeated(ctx context.Context) error {
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, b); err != nil {
 			return fmt.Errorf("reading the NodeDisruptionBudget: %w", err)
 		}
-		if n := b.Status.Nodes; int(n.Seats) != w.Nodes || n.Unavailable > 0 {
-			return fmt.Errorf("%d of %d nodes have seats, and %d are unavailable", n.Seats, w.Nodes, n.Unavailable)
+		if n := b.Status.Nodes; int(n.Seats) != r.Nodes || n.Unavailable > 0 {
+			return fmt.Errorf("%d of %d nodes have seats, and %d are unavailable", n.Seats, r.Nodes, n.Unavailable)
 		}
 		return nil
 	})
@@ -128,23 +133,23 @@ func isHeartbeat(request string) bool {
 }
 
 // rest notes the CPU of a minute at rest, and the memory of the manager.
-func (w *world) rest(ctx context.Context, budgets string) error {
+func (r *budgetRun) rest(ctx context.Context, budgets string) error {
 	what := "at rest " + budgets
-	w.say("      %s, for %v …", what, w.Idle)
-	before, err := w.read(ctx, true)
+	r.say("      %s, for %v …", what, r.Idle)
+	before, err := r.read(ctx, true)
 	if err != nil {
 		return err
 	}
-	if err := pause(ctx, w.Idle); err != nil {
+	if err := pause(ctx, r.Idle); err != nil {
 		return err
 	}
-	after, err := w.read(ctx, false)
+	after, err := r.read(ctx, false)
 	if err != nil {
 		return err
 	}
-	w.noteCPU(what+", per minute", after.cpuSince(before), w.Idle.Minutes())
-	resident, _, err := memoryMiB(w.program.pid())
-	w.note(what+": memory of the manager, MiB", resident)
+	r.noteCPU(what+", per minute", after.cpuSince(before), r.Idle.Minutes())
+	resident, _, err := memoryMiB(r.program.pid())
+	r.note(what+": memory of the manager, MiB", resident)
 	return err
 }
 

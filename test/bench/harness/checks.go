@@ -40,41 +40,46 @@ var checks = []struct {
 	{"a cordon and a check that says no", answersNo, checking, cordoning + allAtOnce, false},
 }
 
-// runChecks runs these NodeJobs one after the other, and deletes none, so that each finds the same nodes.
-func (w *world) runChecks(ctx context.Context) error {
+// checksRun measures checks before the task, and an audit.
+type checksRun struct {
+	*world
+}
+
+// measure runs these NodeJobs one after the other, and deletes none, so that each finds the same nodes.
+func (r *checksRun) measure(ctx context.Context) error {
 	for i, c := range checks {
-		err := w.counted(ctx, c.what, func(ctx context.Context) error {
-			if _, err := w.create(ctx, nodeJobs, nodeJobOf(c.name, c.task, c.spec)); err != nil {
+		err := r.counted(ctx, c.what, func(ctx context.Context) error {
+			if _, err := r.create(ctx, nodeJobs, nodeJobOf(c.name, c.task, c.spec)); err != nil {
 				return err
 			}
-			return w.untilJobsComplete(ctx, i+1)
+			return r.untilJobsComplete(ctx, i+1)
 		})
 		if err != nil {
 			return err
 		}
-		if err := w.answered(ctx, c.name, c.alreadyDone); err != nil {
+		if err := r.answered(ctx, c.name, c.alreadyDone); err != nil {
 			return err
 		}
 	}
-	return w.audit(ctx, len(checks)+1)
+	return r.audit(ctx, len(checks)+1)
 }
 
 // audit runs a check without a task on all nodes, and asks each node once more within a period. What a node costs in each period does not
 // depend on how long it is. It is the nth NodeJob.
-func (w *world) audit(ctx context.Context, n int) error {
-	err := w.counted(ctx, "an audit", func(ctx context.Context) error {
-		if _, err := w.create(ctx, nodeJobs, nodeJobOf("audit", `{check: {script: "true"}}`, allAtOnce)); err != nil {
+func (r *checksRun) audit(ctx context.Context, n int) error {
+	err := r.counted(ctx, "an audit", func(ctx context.Context) error {
+		if _, err := r.create(ctx, nodeJobs, nodeJobOf("audit", `{check: {script: "true"}}`, allAtOnce)); err != nil {
 			return err
 		}
-		return w.untilJobsComplete(ctx, n)
+		return r.untilJobsComplete(ctx, n)
 	})
 	if err != nil {
 		return err
 	}
-	period := max(time.Minute, time.Duration(w.Nodes)*300*time.Millisecond)
-	return w.counted(ctx, "an audit that is asked again", func(ctx context.Context) error {
+	period := max(time.Minute, time.Duration(r.Nodes)*300*time.Millisecond)
+	return r.counted(ctx, "an audit that is asked again", func(ctx context.Context) error {
 		patch := fmt.Appendf(nil, `{"spec":{"task":{"check":{"periodSeconds":%d}}}}`, int(period.Seconds()))
-		_, err := w.dynamic.Resource(nodeJobs).Namespace(subject.Namespace).Patch(ctx, "audit", types.MergePatchType, patch, metav1.PatchOptions{})
+		_, err := r.dynamic.Resource(nodeJobs).Namespace(subject.Namespace).Patch(ctx, "audit", types.MergePatchType, patch, metav1.PatchOptions{})
 		if err != nil {
 			return fmt.Errorf("setting task.check.periodSeconds: %w", err)
 		}
@@ -83,8 +88,8 @@ func (w *world) audit(ctx context.Context, n int) error {
 }
 
 // answered checks on one node that the simulated checks gave the answer that was measured.
-func (w *world) answered(ctx context.Context, name string, alreadyDone bool) error {
-	node, err := w.client.CoreV1().Nodes().Get(ctx, nodeName(0), metav1.GetOptions{})
+func (r *checksRun) answered(ctx context.Context, name string, alreadyDone bool) error {
+	node, err := r.client.CoreV1().Nodes().Get(ctx, nodeName(0), metav1.GetOptions{})
 	if err != nil {
 		return fmt.Errorf("reading a node: %w", err)
 	}

@@ -29,28 +29,33 @@ func manyLabel(i int) string { return v1alpha1.RecordKey(subject.Namespace, many
 // at once.
 const startTime = 20 * time.Second
 
+// manyRun measures many NodeJobs.
+type manyRun struct {
+	*world
+}
+
 // seed runs the first NodeJob, and gives the nodes the same records for the seeded NodeJobs.
-func (w *world) seed(ctx context.Context) error {
+func (m *manyRun) seed(ctx context.Context) error {
 	began := time.Now()
-	if err := w.runJobs(ctx, 0, 1); err != nil || w.Seeded == 0 {
+	if err := m.runJobs(ctx, 0, 1); err != nil || m.Seeded == 0 {
 		return err
 	}
-	nodes, err := w.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	nodes, err := m.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return fmt.Errorf("listing nodes: %w", err)
 	}
-	err = inParallel(ctx, len(nodes.Items), func(ctx context.Context, i int) error { return w.seedNode(ctx, &nodes.Items[i]) })
+	err = inParallel(ctx, len(nodes.Items), func(ctx context.Context, i int) error { return m.seedNode(ctx, &nodes.Items[i]) })
 	if err != nil {
 		return err
 	}
-	w.say("      records of %d NodeJobs are on the nodes after %.0f s", w.Seeded, time.Since(began).Seconds())
-	return w.runJobs(ctx, 1, 1+w.Seeded)
+	m.say("      records of %d NodeJobs are on the nodes after %.0f s", m.Seeded, time.Since(began).Seconds())
+	return m.runJobs(ctx, 1, 1+m.Seeded)
 }
 
-func (w *world) seedNode(ctx context.Context, node *corev1.Node) error {
+func (m *manyRun) seedNode(ctx context.Context, node *corev1.Node) error {
 	labels, annotations := map[string]string{}, map[string]string{}
 	encoded := node.Annotations[manyLabel(0)]
-	for i := range w.Seeded {
+	for i := range m.Seeded {
 		key := manyLabel(1 + i)
 		labels[key], labels[record.SealKey(key)], annotations[key] = node.Labels[manyLabel(0)], record.Seal(encoded), encoded
 	}
@@ -58,30 +63,30 @@ func (w *world) seedNode(ctx context.Context, node *corev1.Node) error {
 	if err != nil {
 		return err
 	}
-	return w.patchNode(ctx, node.Name, patch)
+	return m.patchNode(ctx, node.Name, patch)
 }
 
-// runMany runs the tasks of the remaining NodeJobs on all nodes.
-func (w *world) runMany(ctx context.Context) error {
-	for i := 1 + w.Seeded; i < w.NodeJobs; i += w.AtOnce {
-		until := min(i+w.AtOnce, w.NodeJobs)
-		if err := w.runJobs(ctx, i, until); err != nil {
+// measure runs the tasks of the remaining NodeJobs on all nodes.
+func (m *manyRun) measure(ctx context.Context) error {
+	for i := 1 + m.Seeded; i < m.NodeJobs; i += m.AtOnce {
+		until := min(i+m.AtOnce, m.NodeJobs)
+		if err := m.runJobs(ctx, i, until); err != nil {
 			return err
 		}
-		w.say("      %d of %d NodeJobs are complete", until, w.NodeJobs)
+		m.say("      %d of %d NodeJobs are complete", until, m.NodeJobs)
 	}
 	return nil
 }
 
 // runJobs creates NodeJobs and waits until they are complete.
-func (w *world) runJobs(ctx context.Context, from, until int) error {
+func (m *manyRun) runJobs(ctx context.Context, from, until int) error {
 	for i := from; i < until; i++ {
-		job := nodeJob(manyName(i), "sysctl -w vm.max_map_count=262144", "rollout: {maxConcurrent: 10%, steps: [{name: all}]}")
-		if _, err := w.create(ctx, nodeJobs, job); err != nil {
+		job := nodeJob(manyName(i), "sysctl -m vm.max_map_count=262144", "rollout: {maxConcurrent: 10%, steps: [{name: all}]}")
+		if _, err := m.create(ctx, nodeJobs, job); err != nil {
 			return err
 		}
 	}
-	return w.untilJobsComplete(ctx, until)
+	return m.untilJobsComplete(ctx, until)
 }
 
 // untilJobsComplete waits until a number of NodeJobs are complete.
@@ -128,24 +133,24 @@ func (w *world) progress(ctx context.Context) (done map[string]int32, complete i
 }
 
 // measureStart notes what each task has cost, and measures the peak memory of a manager that starts with all these objects.
-func (w *world) measureStart(ctx context.Context, run *report.Run) error {
-	if tasks := float64((w.NodeJobs - 1 - w.Seeded) * w.Nodes); tasks > 0 {
-		w.note("CPU of the manager for each task, ms", 1000*run.Figures[report.CPU][report.Own]/tasks)
-		w.note("CPU of the control plane for each task, ms", 1000*run.Figures[report.CPU][report.ControlPlane]/tasks)
+func (m *manyRun) measureStart(ctx context.Context, run *report.Run) error {
+	if tasks := float64((m.NodeJobs - 1 - m.Seeded) * m.Nodes); tasks > 0 {
+		m.note("CPU of the manager for each task, ms", 1000*run.Figures[report.CPU][report.Own]/tasks)
+		m.note("CPU of the control plane for each task, ms", 1000*run.Figures[report.CPU][report.ControlPlane]/tasks)
 	}
-	resident, _, err := memoryMiB(w.program.pid())
+	resident, _, err := memoryMiB(m.program.pid())
 	if err != nil {
 		return err
 	}
-	w.note("memory at rest, MiB", resident)
-	w.program.stop()
-	if err := w.startManager(ctx); err != nil {
+	m.note("memory at rest, MiB", resident)
+	m.program.stop()
+	if err := m.startManager(ctx); err != nil {
 		return err
 	}
 	if err := pause(ctx, startTime); err != nil {
 		return err
 	}
-	_, peak, err := memoryMiB(w.program.pid())
-	w.note("memory at most of a manager that is started then, MiB", peak)
+	_, peak, err := memoryMiB(m.program.pid())
+	m.note("memory at most of a manager that is started then, MiB", peak)
 	return err
 }

@@ -93,7 +93,7 @@ func (w *world) begin(ctx context.Context) error {
 		return w.runCommand(ctx)
 	case report.Many, report.Budget, report.Checks:
 		several := map[report.Subject]func(context.Context) error{
-			report.Many: w.runMany, report.Budget: w.runBudget, report.Checks: w.runChecks,
+			report.Many: (&manyRun{w}).measure, report.Budget: (&budgetRun{w}).measure, report.Checks: (&checksRun{w}).measure,
 		}
 		return several[w.subject](ctx)
 	case report.Floor, report.Recorded:
