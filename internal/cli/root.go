@@ -88,7 +88,7 @@ const (
 
 // readOnlyCommands returns the commands that change nothing.
 func readOnlyCommands(f *console.Factory) []*cobra.Command {
-	return []*cobra.Command{newStatusCommand(f), newListCommand(f), newExplainCommand(f), newResultsCommand(f), newReportCommand(f), newPlanCommand(f), newBudgetsCommand(f), newCanICommand(f), newLogsCommand(f), newDashboardCommand(f)}
+	return []*cobra.Command{newStatusCommand(f), newListCommand(f), newExplainCommand(f), newResultsCommand(f), newReportCommand(f), newPlanCommand(f), newBudgetsCommand(f), newCanICommand(f), newLogsCommand(f), newDashboardCommand(f), newMCPCommand(f)}
 }
 
 // mutatingCommands returns the commands that change objects.

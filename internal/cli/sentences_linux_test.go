@@ -94,7 +94,7 @@ func smallServer(t *testing.T) http.Handler {
 }
 
 // withoutSentences are the commands that print nothing but tables and files, and whose sentences are errors.
-var withoutSentences = []string{"create", "dashboard", "status"}
+var withoutSentences = []string{"create", "dashboard", "mcp", "status"}
 
 // TestNoSentenceIsCutOnATerminal compares the words that each command prints on a narrow terminal with those that it writes into
 // a file: the end of a sentence may prevent the next accident.

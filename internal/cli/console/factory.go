@@ -9,6 +9,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/spf13/pflag"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -48,6 +49,25 @@ func NewFactory(streams genericiooptions.IOStreams) *Factory {
 		return c
 	})
 	return f
+}
+
+// For returns a Factory for the same cluster, user and clock, with other streams. A change of its configuration does not change
+// that of f.
+func (f *Factory) For(streams genericiooptions.IOStreams) *Factory {
+	other := *f
+	other.IOStreams = streams
+	other.Config = genericclioptions.NewConfigFlags(true).WithDiscoveryBurst(300).WithWrapConfigFn(f.Config.WrapConfigFn)
+	from, to := pflag.NewFlagSet("", pflag.ContinueOnError), pflag.NewFlagSet("", pflag.ContinueOnError)
+	f.Config.AddFlags(from)
+	other.Config.AddFlags(to)
+	from.VisitAll(func(flag *pflag.Flag) {
+		if list, ok := flag.Value.(pflag.SliceValue); ok {
+			_ = to.Lookup(flag.Name).Value.(pflag.SliceValue).Replace(list.GetSlice()) // the same flag of the same version
+			return
+		}
+		_ = to.Lookup(flag.Name).Value.Set(flag.Value.String()) // it is a value that this flag has printed
+	})
+	return &other
 }
 
 // Namespace returns the namespace that the user selected.

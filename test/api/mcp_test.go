@@ -1,0 +1,106 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package api_test
+
+import (
+	"encoding/json"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/cli"
+)
+
+// assistant starts kubectl everynode mcp as a user, and returns a client of it.
+func (w *world) assistant(config string) *mcp.ClientSession {
+	w.t.Helper()
+	fromClient, toServer := io.Pipe()
+	fromServer, toClient := io.Pipe()
+	ended := make(chan int, 1)
+	go func() {
+		code := cli.Run(w.ctx, genericiooptions.IOStreams{In: fromClient, Out: toClient, ErrOut: io.Discard}, []string{"mcp", "--kubeconfig", config})
+		_ = toClient.Close()
+		ended <- code
+	}()
+	transport := &mcp.IOTransport{Reader: fromServer, Writer: toServer}
+	session, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).Connect(w.ctx, transport, nil)
+	must(w.t, err)
+	w.t.Cleanup(func() {
+		_ = session.Close()
+		if code := <-ended; code != 0 {
+			w.t.Errorf("exit code %d after the client has closed its output", code)
+		}
+	})
+	return session
+}
+
+// callTool calls a tool, and returns its result as text.
+func (w *world) callTool(session *mcp.ClientSession, tool string, arguments map[string]any) (text string, failed bool) {
+	w.t.Helper()
+	result, err := session.CallTool(w.ctx, &mcp.CallToolParams{Name: tool, Arguments: arguments})
+	must(w.t, err)
+	content, ok := result.Content[0].(*mcp.TextContent)
+	if !ok {
+		w.t.Fatalf("content of the type %T", result.Content[0])
+	}
+	return content.Text, result.IsError
+}
+
+// TestMCPProposesWhatOnlyAPersonStarts proposes a NodeJob over the Model Context Protocol, and resumes it as a person. Another user may only read.
+func TestMCPProposesWhatOnlyAPersonStarts(t *testing.T) {
+	w := newWorld(t)
+	startManager(t, interceptor.Funcs{})
+	w.node("proposed")
+	manifest := func(name, more string) map[string]any {
+		object, err := json.Marshal(map[string]any{
+			"apiVersion": v1alpha1.GroupVersion.String(), "kind": "NodeJob", "metadata": map[string]any{"name": name, "namespace": w.namespace},
+			"spec": map[string]any{"task": map[string]any{"script": "true"}, "nodes": map[string]any{"selector": map[string]any{"matchLabels": map[string]any{"world": w.namespace}}}},
+		})
+		must(t, err)
+		return map[string]any{"manifest": string(object) + more}
+	}
+
+	config := w.kubeconfigOf()
+	session := w.assistant(config)
+	got, failed := w.callTool(session, "propose", manifest("proposal", ""))
+	if failed || !strings.Contains(got, "resume proposal") || !strings.Contains(got, "proposed") {
+		t.Fatalf("propose: %s", got)
+	}
+	w.condition("proposal", v1alpha1.ConditionReconciling, metav1.ConditionFalse, v1alpha1.ReasonSuspended)
+	w.noPods()
+	if got, failed := w.callTool(session, "propose", manifest("proposal", "")); !failed || !strings.Contains(got, "exists already, and is not changed") {
+		t.Errorf("the same proposal again: %s", got)
+	}
+	var job v1alpha1.NodeJob
+	must(t, admin.Get(w.ctx, client.ObjectKey{Namespace: w.namespace, Name: "proposal"}, &job))
+	proposed := func(f metav1.ManagedFieldsEntry) bool { return f.Manager == "kubectl-everynode-mcp" }
+	if !slices.ContainsFunc(job.ManagedFields, proposed) {
+		t.Errorf("managed fields %+v", job.ManagedFields)
+	}
+
+	reader := w.assistant(w.viewer())
+	if got, failed := w.callTool(reader, "status", map[string]any{"namespace": w.namespace, "name": "proposal"}); failed || !strings.Contains(got, "Suspended") {
+		t.Errorf("status as a user who may read: %s", got)
+	}
+	if got, failed := w.callTool(reader, "propose", manifest("no-rights", "")); !failed || !strings.Contains(got, "was not created") {
+		t.Errorf("propose as a user who may only read: %s", got)
+	}
+	if got, failed := w.callTool(session, "propose", manifest("bad", "\n---\n{apiVersion: v1, kind: Namespace, metadata: {name: x}}")); !failed {
+		t.Errorf("propose a Namespace: %s", got)
+	}
+
+	if got := w.everynode(config, "resume", "proposal"); got.code != 0 {
+		t.Fatalf("resume: %+v", got)
+	}
+	w.end(w.podOn("proposed"), 0, "")
+	w.done("proposal", "proposed")
+}
