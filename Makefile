@@ -19,8 +19,8 @@ GOLANGCI_LINT  := $(TOOLS)/golangci-lint
 CONTROLLER_GEN := $(TOOLS)/controller-gen
 CRD_REF_DOCS   := $(TOOLS)/crd-ref-docs
 LOCAL          := go -C local run ./cmd/everynode-local
-MODULES        := . api charts local monitoring test release tools tools/actionlint
-LINTED         := $(filter-out tools tools/actionlint,$(MODULES))
+MODULES        := . api charts local monitoring test release tools tools/actionlint tools/krew
+LINTED         := $(filter-out tools tools/actionlint tools/krew,$(MODULES))
 
 # The number of random histories of each planner that the unit tests simulate.
 HISTORIES ?= 20000

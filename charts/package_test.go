@@ -4,6 +4,7 @@
 package charts
 
 import (
+	"fmt"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
 	releasechart "github.com/everynode/everynode/release/chart"
@@ -89,4 +91,39 @@ func text(t *testing.T, object map[string]any) string {
 		t.Fatal(err)
 	}
 	return string(content)
+}
+
+// TestTheAnnotationsForArtifactHub names each CRD.
+// Source: https://artifacthub.io/docs/topics/annotations/helm/.
+func TestTheAnnotationsForArtifactHub(t *testing.T) {
+	chart, err := loader.LoadDir("everynode")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var crds []struct{ Kind, Version, Name, DisplayName, Description string }
+	if err := yaml.UnmarshalStrict([]byte(chart.Metadata.Annotations["artifacthub.io/crds"]), &crds); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, crd := range crds {
+		got = append(got, crd.Name+" "+crd.Kind+" "+crd.Version)
+		if crd.DisplayName == "" || crd.Description == "" {
+			t.Errorf("%s has no displayName or description", crd.Name)
+		}
+	}
+	var want []string
+	for _, o := range kustomization(t, "crd") {
+		kind, _, _ := unstructured.NestedString(o.Object, "spec", "names", "kind")
+		versions, _, _ := unstructured.NestedSlice(o.Object, "spec", "versions")
+		want = append(want, fmt.Sprint(o.GetName(), " ", kind, " ", versions[0].(map[string]any)["name"]))
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("artifacthub.io/crds (-CRDs +annotation):\n%s", diff)
+	}
+	var links []struct{ Name, URL string }
+	if err := yaml.UnmarshalStrict([]byte(chart.Metadata.Annotations["artifacthub.io/links"]), &links); err != nil || len(links) == 0 {
+		t.Errorf("links %v: %v", links, err)
+	}
 }

@@ -12,14 +12,15 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"sigs.k8s.io/yaml"
 )
 
 func TestPluginArchive(t *testing.T) {
@@ -54,54 +55,38 @@ func TestPluginArchive(t *testing.T) {
 	}
 }
 
+// TestKrewManifest has krew validate the manifest, and install the plugin from the archive, whose SHA-256 it checks.
 func TestKrewManifest(t *testing.T) {
 	dir := built(t)
-	var manifest krewPlugin
-	if err := yaml.UnmarshalStrict(read(t, dir, KrewFile), &manifest); err != nil {
-		t.Fatal(err)
-	}
-	archive := "kubectl-everynode_v0.7.3-test.1_linux_" + runtime.GOARCH + ".tar.gz"
-	want := []krewPlatform{{
-		Selector: krewSelector{map[string]string{"os": "linux", "arch": runtime.GOARCH}},
-		URI:      "https://github.com/everynode/everynode/releases/download/v0.7.3-test.1/" + archive,
-		SHA256:   fmt.Sprintf("%x", sha256.Sum256(read(t, dir, archive))),
-		Bin:      "kubectl-everynode",
-	}}
-	if diff := cmp.Diff(want, manifest.Spec.Platforms); diff != "" {
-		t.Errorf("platforms: -want +got\n%s", diff)
-	}
-	if manifest.Metadata.Name != "everynode" || manifest.Spec.Version != testVersion {
-		t.Errorf("the plugin is %s %s", manifest.Metadata.Name, manifest.Spec.Version)
+	manifest, archive := filepath.Join(dir, KrewFile), "kubectl-everynode_v0.7.3-test.1_linux_"+runtime.GOARCH+".tar.gz"
+	content := string(read(t, dir, KrewFile))
+	for _, want := range []string{
+		"  version: " + testVersion + "\n",
+		"    uri: https://github.com/everynode/everynode/releases/download/v0.7.3-test.1/" + archive + "\n",
+	} {
+		if !strings.Contains(content, want) {
+			t.Errorf("the manifest does not contain %q:\n%s", want, content)
+		}
 	}
 	// krew's guideline: at most about 50 characters, without a period.
-	if short := manifest.Spec.ShortDescription; len(short) > 50 || strings.HasSuffix(short, ".") {
+	if short := regexp.MustCompile(`shortDescription: (.*)`).FindStringSubmatch(content)[1]; len(short) > 50 || strings.HasSuffix(short, ".") {
 		t.Errorf("the short description is %q", short)
 	}
-}
-
-// krewPlugin is what krew reads of its manifest.
-type krewPlugin struct {
-	APIVersion string                `json:"apiVersion"`
-	Kind       string                `json:"kind"`
-	Metadata   struct{ Name string } `json:"metadata"`
-	Spec       struct {
-		Version          string         `json:"version"`
-		Homepage         string         `json:"homepage"`
-		ShortDescription string         `json:"shortDescription"`
-		Description      string         `json:"description"`
-		Platforms        []krewPlatform `json:"platforms"`
-	} `json:"spec"`
-}
-
-type krewPlatform struct {
-	Selector krewSelector `json:"selector"`
-	URI      string       `json:"uri"`
-	SHA256   string       `json:"sha256"`
-	Bin      string       `json:"bin"`
-}
-
-type krewSelector struct {
-	MatchLabels map[string]string `json:"matchLabels"`
+	root := t.TempDir()
+	for _, args := range [][]string{
+		{"validate-krew-manifest", "-skip-install", "-manifest=" + manifest},
+		{"krew", "install", "--manifest=" + manifest, "--archive=" + filepath.Join(dir, archive)},
+	} {
+		cmd := exec.CommandContext(t.Context(), "go", append([]string{"-C", "../tools/krew", "tool"}, args...)...)
+		cmd.Env = append(os.Environ(), "KREW_ROOT="+root, "KREW_NO_UPGRADE_CHECK=1")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v\n%s", args[0], err, out)
+		}
+	}
+	installed := filepath.Join(root, "bin", "kubectl-everynode")
+	if out, err := exec.CommandContext(t.Context(), installed, "version", "--client").CombinedOutput(); err != nil || !strings.Contains(string(out), testVersion) {
+		t.Errorf("the installed plugin: %v\n%s", err, out)
+	}
 }
 
 // TestPluginArchives has programs that are not programs, because other platforms take minutes to build.
