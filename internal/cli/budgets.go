@@ -74,7 +74,7 @@ func (o *budgetsOptions) print(object runtime.Object, lines func() []text.Line) 
 	if o.output != console.OutputPeople {
 		return o.PrintObject(o.output, object)
 	}
-	return o.Print(lines())
+	return o.Say(lines()...)
 }
 
 // budgetNotFound returns an error that names the existing NodeDisruptionBudgets, as far as the user may list them.

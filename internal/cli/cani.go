@@ -301,7 +301,7 @@ func (o *canIOptions) notEnforced(ctx context.Context) ([]string, error) {
 
 func (o *canIOptions) show(result *canI) error {
 	if o.output == console.OutputPeople {
-		if err := o.Print(result.table()); err != nil {
+		if err := o.Say(result.table()...); err != nil {
 			return err
 		}
 		return o.Say(result.sentences()...)

@@ -72,7 +72,7 @@ func localDashboard(f *console.Factory) (*dashboard.Local, error) {
 	o := &dashboard.Local{
 		Client: c, Pods: f.Pods, Namespace: key.Namespace, Now: f.Now, After: f.After, Tell: f.Tell,
 		Ready: func(address string) error {
-			if err := f.Print([]text.Line{text.Of(address)}); err != nil {
+			if err := f.Say(text.Of(address)); err != nil {
 				return err
 			}
 			f.Tell(text.Of("open this address in a browser on this machine; Ctrl-C ends the dashboard. Do not pass it on: it contains a token"))

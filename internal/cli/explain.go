@@ -92,7 +92,7 @@ func (o *explainOptions) run(ctx context.Context) error {
 	if err := o.sayFreezes(seen, i); err != nil {
 		return err
 	}
-	return o.Print(e.Lines())
+	return o.Say(e.Lines()...)
 }
 
 // sayFreezes prints the freezes that select the i-th node.

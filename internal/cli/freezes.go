@@ -28,5 +28,5 @@ func sayFreezes(f *console.Factory, found []view.Freeze) error {
 	if len(found) == 0 {
 		return nil
 	}
-	return f.Print(append(view.Freezes(found, f.Now(), f.Terminal().Options().Width), nil))
+	return f.Say(append(view.Freezes(found, f.Now(), f.Terminal().Options().Width), nil)...)
 }

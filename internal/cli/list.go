@@ -73,7 +73,7 @@ func (o *listOptions) run(ctx context.Context) error {
 		return nil
 	}
 	list := view.List{Jobs: jobs, Namespaces: o.allNamespaces, Wide: o.output == console.OutputWide, Now: o.Now()}
-	if err := o.Print(list.Lines()); err != nil {
+	if err := o.Say(list.Lines()...); err != nil {
 		return err
 	}
 	width := term.Of(o.ErrOut, o.Getenv).Options().Width

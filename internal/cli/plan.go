@@ -146,7 +146,7 @@ func (o *planOptions) show(plans []view.Plan, found []view.Freeze) error {
 		}
 		lines = append(lines, plans[i].Lines()...)
 	}
-	return o.Print(lines)
+	return o.Say(lines...)
 }
 
 // planResult is the plan of a file, for programs.

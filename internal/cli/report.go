@@ -138,7 +138,7 @@ func (o *reportOptions) show(found view.Compliance) error {
 		o.Tell(text.Of(fmt.Sprintf("NodeJob %s selects no node; why: kubectl everynode status %s -n %s -o wide", found.NodeJob, o.name, o.namespace)))
 		return nil
 	}
-	return o.Print(found.Lines(o.by, o.Now(), o.output == console.OutputWide))
+	return o.Say(found.Lines(o.by, o.Now(), o.output == console.OutputWide)...)
 }
 
 // complianceReport returns a report with a test case for each node.

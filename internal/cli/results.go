@@ -127,11 +127,11 @@ func (o *resultsOptions) show(found view.Results) error {
 		o.Tell(text.Of(fmt.Sprintf("no node has a record of NodeJob %s/%s yet; what it does: kubectl everynode status %s -n %s", o.namespace, o.name, o.name, o.namespace)))
 		return nil
 	case o.by == "":
-		return o.Print(found.Lines())
+		return o.Say(found.Lines()...)
 	case !found.Has(o.by):
 		return cmdutil.Failf(cmdutil.ExitNotFound, "no node has the result or the label %s; the results are %s", o.by, cmp.Or(strings.Join(found.Keys(), ", "), "none"))
 	}
-	return o.Print(found.Grouped(o.by, o.output == console.OutputWide))
+	return o.Say(found.Grouped(o.by, o.output == console.OutputWide)...)
 }
 
 // nodeResults reads the records under a key from all nodes, by name. of returns what is shown of a record; false for

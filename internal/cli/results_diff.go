@@ -75,5 +75,5 @@ func (o *resultsOptions) printDiff(between difference, differences []view.Result
 	case len(differences) == 0:
 		return nil
 	}
-	return o.Print(view.DifferenceTable(between.name, between.other, differences))
+	return o.Say(view.DifferenceTable(between.name, between.other, differences)...)
 }

@@ -95,7 +95,7 @@ func (o *statusOptions) run(ctx context.Context) error {
 	}
 	shown := o.view(ctx, job)
 	if o.output != console.OutputWide || cmdutil.NotObserved(job) {
-		return o.Print(shown.Lines())
+		return o.Say(shown.Lines()...)
 	}
 	seen, err := readCluster(ctx, o.Factory, o.client, o.key.Namespace)
 	if err != nil {
@@ -107,7 +107,7 @@ func (o *statusOptions) run(ctx context.Context) error {
 	}
 	shown.NotSelected = view.NotSelected(p.Nodes)
 	table := view.NodeTable(o.Now(), job.Status.Revision, view.NodeRows(in, p), o.results)
-	return o.Print(append(append(shown.Lines(), nil), table...))
+	return o.Say(append(append(shown.Lines(), nil), table...)...)
 }
 
 func (o *statusOptions) forPrograms() bool {

@@ -115,7 +115,7 @@ func (w *watching) finish() error {
 	if err := w.screen.Draw(nil); err != nil {
 		return err
 	}
-	return w.Print(w.last.Lines())
+	return w.Say(w.last.Lines()...)
 }
 
 // disconnected handles an interruption of the connection. An interruption that ends at once, such as the normal end of
@@ -189,5 +189,5 @@ func (w *watching) say() error {
 		return nil
 	}
 	w.said = said
-	return w.Print([]text.Line{append(view.Stamp(w.last.Now), line...)})
+	return w.Say(append(view.Stamp(w.last.Now), line...))
 }

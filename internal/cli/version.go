@@ -86,7 +86,7 @@ func (o *versionOptions) run(ctx context.Context) error {
 	if !o.clientOnly {
 		rows = append(rows, v.Manager.row("manager"), v.Runner.row("runner"))
 	}
-	err := o.Say(text.Table(rows)...) // an image, or why a version is not known, is never cut
+	err := o.Say(text.Table(rows)...)
 	for _, warning := range v.Warnings {
 		o.Tell(text.Toned(text.Warn, "warning: ").With(warning))
 	}

@@ -10,7 +10,7 @@ import (
 // gap separates the columns of a table.
 const gap = 2
 
-// Table aligns cells in columns. The width of the last column is not limited. An empty row is an empty line.
+// Table aligns cells in columns. The last cell of a row is wrapped in its column. An empty row is an empty line.
 func Table(rows [][]Line) []Line {
 	var widths []int
 	for _, row := range rows {
@@ -25,10 +25,11 @@ func Table(rows [][]Line) []Line {
 	for _, row := range rows {
 		var line Line
 		for i, cell := range row {
-			line = append(line, cell...)
-			if i < len(row)-1 {
-				line = append(line, Span{Text: strings.Repeat(" ", widths[i]-cell.Width()+gap)})
+			if i == len(row)-1 {
+				line = line.Hanging(cell)
+				continue
 			}
+			line = append(append(line, cell...), Span{Text: strings.Repeat(" ", widths[i]-cell.Width()+gap)})
 		}
 		lines = append(lines, line)
 	}
@@ -80,14 +81,29 @@ const minRoom = 20
 // hanging is the indentation of the second and later lines of a sentence, relative to the first one.
 const hanging = 2
 
-// WrapLine breaks a line between words if it is wider than the width, and keeps the tones. Unlike Render, it never cuts: a word
-// that is wider than a line is left to the terminal. Without a width, the result is the line.
+// Fit breaks lines that are wider than the width between words. Without a width, the result is the lines.
+func Fit(lines []Line, width int) []Line {
+	if width <= 0 {
+		return lines
+	}
+	var fitted []Line
+	for _, line := range lines {
+		fitted = append(fitted, WrapLine(line, width)...)
+	}
+	return fitted
+}
+
+// WrapLine breaks a line between words if it is wider than the width, and keeps the tones. Further lines are indented to the part
+// that hangs, if there is room. A word that is wider than a line is left to the terminal. Without a width, the result is the line.
 func WrapLine(l Line, width int) []Line {
 	words := wordsOf(l)
 	if width <= 0 || len(words) == 0 || l.Width() <= width {
 		return []Line{l}
 	}
 	indent := words[0].gap + hanging
+	if at := hangsAt(l); at > 0 && width-at >= minRoom {
+		indent = at
+	}
 	if width-indent < minRoom {
 		return []Line{l}
 	}
@@ -105,6 +121,16 @@ func WrapLine(l Line, width int) []Line {
 		}
 	}
 	return append(lines, line)
+}
+
+// hangsAt returns the column of the part that hangs; 0 if there is none.
+func hangsAt(l Line) int {
+	for i := range l {
+		if l[i].Hang {
+			return l[:i].Width()
+		}
+	}
+	return 0
 }
 
 // word is a part of a line without spaces, and the number of spaces before it. It may have several tones.

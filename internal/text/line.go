@@ -4,6 +4,10 @@
 // Package text renders lines for a terminal from untrusted data. A line consists of spans, and every span is made safe
 // when the line is rendered, so that no caller can forget to do so. Text from a node, a task or another user cannot
 // move the cursor, change colours or begin a line of its own. The package is pure.
+//
+// Nothing is shortened: Print and Fit break lines between words, and the last cell of a table is wrapped in its column. A word
+// that is wider than the terminal, such as an identifier, is left to the terminal, so that it can be copied. Only a view that is
+// redrawn in place must cut such a word, and its command prints the last view in full.
 package text
 
 import (
@@ -42,6 +46,8 @@ var codes = [...]string{Plain: "", Good: "32", Bad: "31", Warn: "33", Active: "3
 type Span struct {
 	Text string
 	Tone Tone
+	// Hang marks where the second and later lines begin if the line is wrapped.
+	Hang bool
 }
 
 // Line is one line.
@@ -51,7 +57,7 @@ type Line []Span
 func Of(text string) Line { return Line{{Text: text}} }
 
 // Toned returns a line with one span.
-func Toned(tone Tone, text string) Line { return Line{{text, tone}} }
+func Toned(tone Tone, text string) Line { return Line{{Text: text, Tone: tone}} }
 
 // With returns the line with an additional plain span.
 func (l Line) With(text string) Line { return l.Tone(Plain, text) }
@@ -59,9 +65,22 @@ func (l Line) With(text string) Line { return l.Tone(Plain, text) }
 // Tone returns the line with an additional span, which is merged with the last one if both have the same tone.
 func (l Line) Tone(tone Tone, text string) Line {
 	if n := len(l); n > 0 && l[n-1].Tone == tone {
-		return append(l[:n-1:n-1], Span{l[n-1].Text + text, tone})
+		last := l[n-1]
+		last.Text += text
+		return append(l[:n-1:n-1], last)
 	}
-	return append(slices.Clip(l), Span{text, tone})
+	return append(slices.Clip(l), Span{Text: text, Tone: tone})
+}
+
+// Hanging returns the line with an additional part, to which the second and later lines are indented if the line is wrapped.
+func (l Line) Hanging(part Line) Line {
+	if len(part) == 0 {
+		return l
+	}
+	n := len(l)
+	l = append(slices.Clip(l), part...)
+	l[n].Hang = true
+	return l
 }
 
 // Indent returns the line with an indentation.
@@ -86,7 +105,7 @@ func Safe(s string) string { return outcome.CleanLine(s) }
 
 // Options are the options to render lines.
 type Options struct {
-	// Width is the number of columns; 0 if lines are not cut, as in a file.
+	// Width is the number of columns; 0 for no limit, as in a file.
 	Width int
 	// Colour reports whether tones are shown as colours.
 	Colour bool
@@ -125,11 +144,11 @@ func Render(lines []Line, o Options) []string {
 	return rendered
 }
 
-// Print returns the text of lines for the output. Each ends with a newline.
+// Print returns the text of lines for the output, wrapped to the width. Each ends with a newline.
 func Print(lines []Line, o Options) string {
 	var b strings.Builder
-	for _, l := range lines {
-		b.WriteString(l.Render(o))
+	for _, l := range Fit(lines, o.Width) {
+		b.WriteString(l.Render(Options{Colour: o.Colour}))
 		b.WriteByte('\n')
 	}
 	return b.String()

@@ -152,6 +152,25 @@ func TestABarShowsEveryPart(t *testing.T) {
 	}
 }
 
+func TestTheLastCellOfATableIsWrappedInItsColumn(t *testing.T) {
+	rows := [][]Line{Cells("NODE", "SAYS"), Cells("node-1", "more than fits into a line"), Cells("node-2", "this"), Cells("node-3-of-the-third-zone")}
+	for width, want := range map[int][]string{
+		0: {"NODE                      SAYS", "node-1                    more than fits into a line", "node-2                    this", "node-3-of-the-third-zone"},
+		48: {
+			"NODE                      SAYS", "node-1                    more than fits into a", "                          line",
+			"node-2                    this", "node-3-of-the-third-zone",
+		},
+		32: { // the column is too narrow
+			"NODE                      SAYS", "node-1                    more", "  than fits into a line", "node-2                    this", "node-3-of-the-third-zone",
+		},
+	} {
+		got := strings.Split(strings.TrimSuffix(Print(Table(rows), Options{Width: width}), "\n"), "\n")
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%d columns: -want +got\n%s", width, diff)
+		}
+	}
+}
+
 func TestATableLinesUpWideCharacters(t *testing.T) {
 	got := Render(Table([][]Line{Cells("NODE", "SAYS"), Cells("漢", "a\x1b"), {Toned(Bad, "node-1"), Of("b")}}), Options{})
 	want := []string{"NODE    SAYS", "漢      a\\x1b", "node-1  b"}

@@ -130,29 +130,13 @@ func (f *Factory) Pods(namespace string) (corev1client.PodInterface, error) {
 // Terminal returns the terminal of the data output.
 func (f *Factory) Terminal() term.Terminal { return term.Of(f.Out, f.Getenv) }
 
-// Print writes the lines of a view to the data output, and cuts them to the width of the terminal. Use Say for sentences.
-func (f *Factory) Print(lines []text.Line) error {
+// Say writes lines to the data output, wrapped to the width of the terminal.
+func (f *Factory) Say(lines ...text.Line) error {
 	_, err := f.Out.Write([]byte(text.Print(lines, f.Terminal().Options())))
 	return err
 }
 
-// Say writes sentences to the data output. Unlike the cells of a table, a sentence is wrapped, and never cut: its end may be
-// what the user needs.
-func (f *Factory) Say(sentences ...text.Line) error {
-	_, err := f.Out.Write([]byte(wrapped(sentences, f.Terminal().Options())))
-	return err
-}
-
-// Tell writes sentences to the other output, not to the data output.
-func (f *Factory) Tell(sentences ...text.Line) {
-	_, _ = f.ErrOut.Write([]byte(wrapped(sentences, term.Of(f.ErrOut, f.Getenv).Options())))
-}
-
-func wrapped(sentences []text.Line, o text.Options) string {
-	var lines []text.Line
-	for _, sentence := range sentences {
-		lines = append(lines, text.WrapLine(sentence, o.Width)...)
-	}
-	o.Width = 0 // a word that is wider than the terminal is not cut either
-	return text.Print(lines, o)
+// Tell writes lines to the other output, wrapped to the width of its terminal.
+func (f *Factory) Tell(lines ...text.Line) {
+	_, _ = f.ErrOut.Write([]byte(text.Print(lines, term.Of(f.ErrOut, f.Getenv).Options())))
 }

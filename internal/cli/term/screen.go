@@ -44,14 +44,14 @@ const (
 func (s *Screen) Draw(frame []text.Line, above ...text.Line) error {
 	columns, rows := s.terminal.Size()
 	o := text.Options{Width: columns, Colour: s.terminal.Colour}
-	next := text.Render(fitRows(frame, rows), o)
+	next := text.Render(fitRows(text.Fit(frame, columns), rows), o)
 	if columns != s.columns && len(s.shown) > 0 {
 		// If the width has changed, old lines may have been wrapped, and their number is unknown. So the old frame stays
 		// where it is.
 		s.shown = nil
 	}
 	s.columns = columns
-	change := redraw(s.shown, append(text.Render(above, o), next...)) // the lines above replace the first lines of the frame
+	change := redraw(s.shown, append(text.Render(text.Fit(above, columns), o), next...)) // the lines above replace the first lines of the frame
 	s.shown = next
 	if change == "" {
 		return nil

@@ -423,7 +423,7 @@ func (s Status) said(message string) []text.Line {
 	}
 	lines := make([]text.Line, 0, len(said))
 	for _, line := range said {
-		lines = append(lines, text.Toned(text.Dim, "    | ").With(line))
+		lines = append(lines, text.Toned(text.Dim, "    | ").Hanging(text.Of(line)))
 	}
 	return lines
 }
