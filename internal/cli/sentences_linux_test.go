@@ -103,8 +103,8 @@ func smallServer(t *testing.T) http.Handler {
 	})
 }
 
-// notShown are the commands that print a file for an editor, or serve a page or an assistant.
-var notShown = []string{"create", "dashboard", "mcp", "status"}
+// notShown are the commands that print a file for an editor, or serve a page.
+var notShown = []string{"create", "dashboard", "mcp"}
 
 // TestNothingIsCutOnATerminal compares the words that each command prints on terminals with those that it writes into a file: the
 // end of a sentence may prevent the next accident.
@@ -171,6 +171,7 @@ func TestNothingIsCutOnATerminal(t *testing.T) {
 		},
 		"logs":          {[]string{"logs", "other"}, "explain other NODE says why"},
 		"explain":       {[]string{"explain", "node-1"}, "could not check whether a NodeGuard holds the node: "},
+		"status of all": {[]string{"status", "-A"}, "there is no NodeJob"},
 		"list wide":     {[]string{"list", "-o", "wide"}, "MESSAGE"},
 		"list":          {[]string{"list", "-A"}, "no NodeJob"},
 		"run": {

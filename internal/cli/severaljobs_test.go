@@ -42,7 +42,7 @@ func TestSeveralNodeJobs(t *testing.T) {
 		"one, which is missing": {[]string{"suspend", "c"}, cmdutil.ExitNotFound, "", []string{"error: " + noC}, nil},
 		"retry takes one":       {[]string{"retry", "a", "b"}, cmdutil.ExitNotFound, "", []string{"node b: there is no node b, but a NodeJob: this command takes one NodeJob, and then nodes."}, nil},
 		"skip takes one":        {[]string{"skip", "a", "b"}, cmdutil.ExitNotFound, "", []string{"node b: there is no node b, but a NodeJob: this command takes one NodeJob, and then nodes."}, nil},
-		"status takes one":      {[]string{"status", "a", "b"}, cmdutil.ExitUsage, "", []string{"takes the name of a NodeJob, and got 2 arguments"}, nil},
+		"status takes one":      {[]string{"status", "a", "b"}, cmdutil.ExitUsage, "", []string{"takes the name of a NodeJob, or nothing, and got 2 arguments"}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var writes []string

@@ -62,7 +62,7 @@ func TestCommandsInPages(t *testing.T) {
 
 func TestParseCommandFindsMistakes(t *testing.T) {
 	for _, line := range []string{
-		"kubectl everynode stauts NAME", "kubectl everynode status", "kubectl everynode status NAME --wat", "kubectl everynode skip NAME",
+		"kubectl everynode stauts NAME", "kubectl everynode explain", "kubectl everynode status NAME --wat", "kubectl everynode skip NAME",
 		"kubectl everynode results NAME -o csv --by", "kubectl everynode",
 	} {
 		if parseCommand(line, true) == nil {
