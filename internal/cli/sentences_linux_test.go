@@ -171,6 +171,8 @@ func TestNothingIsCutOnATerminal(t *testing.T) {
 		},
 		"logs":          {[]string{"logs", "other"}, "explain other NODE says why"},
 		"explain":       {[]string{"explain", "node-1"}, "could not check whether a NodeGuard holds the node: "},
+		"status":        {[]string{"status", "j"}, "waits for promotion (promoteTo: canary-of-all-regions)"},
+		"status wide":   {[]string{"status", "j", "-o", "wide"}, "the node has not reported its state yet"},
 		"status of all": {[]string{"status", "-A"}, "there is no NodeJob"},
 		"list wide":     {[]string{"list", "-o", "wide"}, "MESSAGE"},
 		"list":          {[]string{"list", "-A"}, "no NodeJob"},

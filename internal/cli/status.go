@@ -33,6 +33,11 @@ type statusOptions struct {
 	nodes       []metav1.PartialObjectMetadata
 	budgets     []*v1alpha1.NodeDisruptionBudget
 	estimatedAt time.Time
+	// rows are the nodes of the tree, which were read at readAt within readFor, and notSelected the number of other nodes.
+	rows        []view.NodeRow
+	notSelected int
+	readAt      time.Time
+	readFor     time.Duration
 }
 
 // estimateEvery is how often the nodes are read for the estimate of a rollout that is followed.
@@ -111,20 +116,34 @@ func (o *statusOptions) run(ctx context.Context) error {
 		return o.PrintObject(o.output, job)
 	}
 	shown := o.view(ctx, job)
-	if o.output != console.OutputWide || cmdutil.NotObserved(job) {
+	err = o.readNodes(ctx, job)
+	if shown.Rows = o.rows; o.output != console.OutputWide || cmdutil.NotObserved(job) {
 		return o.Say(shown.Lines()...)
+	}
+	if err != nil {
+		return err
+	}
+	shown.NotSelected = o.notSelected
+	table := view.NodeTable(o.Now(), job.Status.Revision, o.rows, o.results)
+	return o.Say(append(append(shown.Lines(), nil), table...)...)
+}
+
+// readNodes reads the nodes of the tree. Without the permission to read them, or what their states follow from, there are none.
+func (o *statusOptions) readNodes(ctx context.Context, job *v1alpha1.NodeJob) error {
+	o.rows, o.notSelected, o.readAt = nil, 0, o.Now()
+	if cmdutil.NotObserved(job) {
+		return nil
 	}
 	seen, err := readCluster(ctx, o.Factory, o.client, o.key.Namespace)
 	if err != nil {
 		return err
 	}
 	in, p, err := planOf(ctx, o.client, seen.Cluster, job)
-	if err != nil {
-		return err
+	if err == nil {
+		o.rows, o.notSelected = view.NodeRows(in, p), view.NotSelected(p.Nodes)
 	}
-	shown.NotSelected = view.NotSelected(p.Nodes)
-	table := view.NodeTable(o.Now(), job.Status.Revision, view.NodeRows(in, p), o.results)
-	return o.Say(append(append(shown.Lines(), nil), table...)...)
+	o.readFor = o.Now().Sub(o.readAt)
+	return err
 }
 
 func (o *statusOptions) forPrograms() bool {
@@ -133,7 +152,7 @@ func (o *statusOptions) forPrograms() bool {
 
 // view creates a view of a NodeJob. If its pods cannot be read, the rest is still shown.
 func (o *statusOptions) view(ctx context.Context, job *v1alpha1.NodeJob) view.Status {
-	s := view.Status{Job: job, Now: o.Now(), Width: o.Terminal().Options().Width, All: o.output == console.OutputWide}
+	s := view.Status{Job: job, Now: o.Now(), Width: o.Terminal().Options().Width, Unicode: o.Terminal().Unicode, All: o.output == console.OutputWide}
 	pods, err := cmdutil.PodsOf(ctx, o.client, job, cmdutil.NotEnded)
 	if err != nil {
 		s.RunningUnknown = "what runs cannot be seen: " + cmdutil.Explain(err).Error()

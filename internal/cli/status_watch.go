@@ -25,6 +25,8 @@ type watching struct {
 	*statusOptions
 	screen *term.Screen
 	last   view.Status
+	// stale is true if the nodes of the tree may have changed since they were read.
+	stale bool
 	// expectsDeletion reports whether the NodeJob was being deleted when the command began.
 	expectsDeletion bool
 	// said is the last line that was printed if the output cannot be redrawn.
@@ -58,6 +60,7 @@ func (o *statusOptions) follow(ctx context.Context, job *v1alpha1.NodeJob) error
 		case observation := <-observations:
 			end, err = w.see(ctx, observation)
 		case <-w.tick():
+			w.refresh(ctx, false)
 			err = w.draw()
 		case <-deadline:
 			err = cmdutil.Failf(cmdutil.ExitTimedOut, "NodeJob %s is not complete after %s. This command ends; the NodeJob does not", o.key, o.timeout)
@@ -90,13 +93,14 @@ func (w *watching) see(ctx context.Context, observation cmdutil.Observation) (en
 		return false, w.disconnected(observation.Err)
 	}
 	w.disconnectedAt, w.why = time.Time{}, nil
+	code := verdict(observation.Job)
 	if w.forPrograms() {
 		err = w.PrintObject(w.output, observation.Job)
 	} else {
-		w.last = w.view(ctx, observation.Job)
+		w.last, w.stale = w.view(ctx, observation.Job), true
+		w.refresh(ctx, code != inProgress)
 		err = w.draw()
 	}
-	code := verdict(observation.Job)
 	if err != nil || code == inProgress {
 		return false, err
 	}
@@ -104,6 +108,17 @@ func (w *watching) see(ctx context.Context, observation cmdutil.Observation) (en
 		return true, err
 	}
 	return true, cmdutil.Exit(code)
+}
+
+// refresh reads the nodes of the tree again if they may have changed, and this does not take more than a tenth of the time, or now.
+func (w *watching) refresh(ctx context.Context, now bool) {
+	if w.screen == nil || w.last.Job == nil {
+		return
+	}
+	if w.stale && (now || w.Now().Sub(w.readAt) >= max(frameInterval, 10*w.readFor)) {
+		w.stale = w.readNodes(ctx, w.last.Job) != nil
+	}
+	w.last.Rows = w.rows
 }
 
 // finish replaces the live view with the complete last view. The live view may have been cut to the height of the

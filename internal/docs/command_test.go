@@ -147,7 +147,7 @@ contexts: [{name: c, context: {cluster: c, user: u, namespace: default}}], users
 		f := console.NewFactory(genericiooptions.IOStreams{In: strings.NewReader(""), Out: terminal, ErrOut: terminal})
 		*f.Config.KubeConfig = config
 		f.Now = func() time.Time { return s.now }
-		f.Getenv = func(name string) string { return map[string]string{"NO_COLOR": "1"}[name] }
+		f.Getenv = func(name string) string { return map[string]string{"NO_COLOR": "1", "LANG": "C.UTF-8"}[name] }
 		command := cli.NewCommand(f)
 		command.SetArgs(args)
 		if err := command.ExecuteContext(s.t.Context()); err != nil {

@@ -67,6 +67,7 @@ func (w *world) viewer() string {
 
 // TestOutputOfReadingCommands simulates a failed rollout, and runs the commands as a user with read permissions only.
 func TestOutputOfReadingCommands(t *testing.T) {
+	t.Setenv("LC_ALL", "C.UTF-8") // for the signs of nodes
 	w := newWorld(t)
 	startManager(t, interceptor.Funcs{})
 	for _, name := range []string{"reading-1", "reading-2", "reading-3"} {
@@ -103,7 +104,8 @@ Status    AllNodesDone
 Nodes     3, of which 3 done
 
 Steps
-  all  [BAR]  3 of 3 done  passed TIME
+  ✔ all  3 of 3 done  passed TIME
+    ✔ reading-1, reading-2, reading-3
 `, ""},
 		"the list of both NodeJobs": {[]string{"list"}, 0, `NAME   STATUS               DONE  RUNNING  FAILED  STEP    AGE  PROGRESS
 fails  MaxFailuresExceeded  0/3   0        1       canary  SPAN   [BAR]

@@ -33,7 +33,7 @@ func TestR22_AFailureIsWatchedExplainedAndRead(t *testing.T) {
 			s.Retry.Limit = new(int32(0))
 		})
 	watch := w.terminal("status", "fails", "--watch")
-	watch.await("[>>>>>>>>>>>>>>]")
+	watch.await("> " + canary + "  attempt 1")
 	logs := w.say("logs", "fails", "-f")
 	got := watch.end()
 	if got.code != 10 {
@@ -45,9 +45,9 @@ func TestR22_AFailureIsWatchedExplainedAndRead(t *testing.T) {
 		"NodeJob   NAMESPACE/fails",
 		"Status    MaxFailuresExceeded",
 		// If the canary has failed, another node starts if maxFailures allows it.
-		"  canary  [.......!!!!!!!]  0 of 1 done, 1 other failed  MaxFailuresExceeded\n  all     [              ]  0 of 0 done                  waits for canary\n",
-		"Failed\n  "+canary+"\n    TaskFailed, exit code 3, 1 attempt",
-		`    | \x1b[2J\x1b[H`+other+": forged\n    | broken",
+		"  ! canary  0 of 1 done, 1 other failed  MaxFailuresExceeded\n    ! "+canary+"  TaskFailed, exit code 3, 1 attempt",
+		`      | \x1b[2J\x1b[H`+other+": forged\n      | broken",
+		"\n  . all     0 of 0 done                  waits for canary\n",
 	)
 	for line := range strings.Lines(logs.out) {
 		if !strings.HasPrefix(line, canary+" | ") {

@@ -55,7 +55,7 @@ func (w *world) everynode(args ...string) *exec.Cmd {
 		args = append(append([]string{}, args...), "-n", w.namespace)
 	}
 	cmd := exec.CommandContext(w.ctx, real.Kubectl(), append([]string{"everynode"}, args...)...)
-	cmd.Env = append(real.Environ(filepath.Dir(path)), "TERM=xterm-256color")
+	cmd.Env = append(real.Environ(filepath.Dir(path)), "TERM=xterm-256color", "LC_ALL=C")
 	return cmd
 }
 

@@ -6,8 +6,10 @@
 package term
 
 import (
+	"cmp"
 	"io"
 	"os"
+	"strings"
 
 	"golang.org/x/term"
 
@@ -20,6 +22,8 @@ type Terminal struct {
 	Interactive bool
 	// Colour reports whether tones may be shown as colours.
 	Colour bool
+	// Unicode reports whether the locale has more characters than ASCII.
+	Unicode bool
 	// Size returns columns and rows; 0 and 0 if there are none, as in a file. The size may change at any time.
 	Size func() (columns, rows int)
 }
@@ -28,11 +32,12 @@ type Terminal struct {
 func Of(out io.Writer, getenv func(string) string) Terminal {
 	file, ok := out.(*os.File)
 	if !ok || !term.IsTerminal(int(file.Fd())) {
-		return Terminal{Size: func() (int, int) { return 0, 0 }}
+		return Terminal{Unicode: isUnicode(getenv), Size: func() (int, int) { return 0, 0 }}
 	}
 	dumb := getenv("TERM") == "dumb"
 	return Terminal{
 		Interactive: !dumb,
+		Unicode:     isUnicode(getenv),
 		Colour:      !dumb && getenv("NO_COLOR") == "",
 		Size: func() (int, int) {
 			columns, rows, err := term.GetSize(int(file.Fd()))
@@ -42,6 +47,12 @@ func Of(out io.Writer, getenv func(string) string) Terminal {
 			return columns, rows
 		},
 	}
+}
+
+// isUnicode reports whether the locale, the first of the variables that is set, uses UTF-8.
+func isUnicode(getenv func(string) string) bool {
+	locale := strings.ToUpper(cmp.Or(getenv("LC_ALL"), getenv("LC_CTYPE"), getenv("LANG")))
+	return strings.HasSuffix(locale, "UTF-8") || strings.HasSuffix(locale, "UTF8")
 }
 
 // Options returns the current options to render lines.

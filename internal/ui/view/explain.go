@@ -88,7 +88,7 @@ func (e Explain) Lines() []text.Line {
 	lines = append(lines, label("State").Tone(stateTone(e.State.State), state))
 	lines = append(lines, e.budget()...)
 	if e.Drain != nil {
-		lines = append(lines, drain(label("Draining"), e.Drain, e.Now, e.Width)...)
+		lines = append(lines, drain(label("Draining"), label(""), e.Drain, e.Now, e.Width)...)
 	}
 	if e.Node.On.Altered {
 		lines = append(lines, text.Wrap(label("Altered"), text.Warn, "the record on the node was changed by something other than the manager, and is ignored: "+

@@ -7,6 +7,7 @@ package view
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -27,6 +28,10 @@ type Status struct {
 	Running []Attempt
 	// RunningUnknown is the reason for which the running attempts are not known; "" if they are known.
 	RunningUnknown string
+	// Rows are the nodes with their steps, as NodeRows returns them; nil if they are not known.
+	Rows []NodeRow
+	// Unicode reports whether signs may be other characters than those of ASCII.
+	Unicode bool
 	// NotSelected is the number of nodes that the NodeJob does not select; 0 if it is not known.
 	NotSelected int
 	// Estimate is when the rollout ends; nil if that cannot be estimated.
@@ -64,12 +69,30 @@ const (
 
 // Lines draws the status.
 func (s Status) Lines() []text.Line {
-	return joined(Freezes(s.Freezes, s.Now, s.Width), s.head(), s.steps(), s.excluded(), s.problems(), s.drains(), s.running(), s.failures())
+	t := s.tree()
+	steps := t.lines()
+	return joined(Freezes(s.Freezes, s.Now, s.Width), s.head(), steps, s.excluded(), s.without(t.shown).nodes())
+}
+
+// nodes draws the nodes of which the status says something.
+func (s Status) nodes() []text.Line {
+	return joined(s.problems(), s.drains(), s.running(), s.failures())
+}
+
+// without returns the status without what it says of nodes that are shown elsewhere.
+func (s Status) without(shown map[string]bool) Status {
+	s.Running = slices.DeleteFunc(slices.Clone(s.Running), func(a Attempt) bool { return shown[a.Node] })
+	job := *s.Job
+	job.Status.NodeProblems = slices.DeleteFunc(slices.Clone(job.Status.NodeProblems), func(p v1alpha1.NodeProblem) bool { return shown[p.Node] })
+	job.Status.Drains = slices.DeleteFunc(slices.Clone(job.Status.Drains), func(d v1alpha1.NodeDrain) bool { return shown[d.Node] })
+	job.Status.Failures = slices.DeleteFunc(slices.Clone(job.Status.Failures), func(f v1alpha1.NodeFailure) bool { return shown[f.Node] })
+	s.Job = &job
+	return s
 }
 
 // LinesWithoutSteps draws the status without the steps of the rollout.
 func (s Status) LinesWithoutSteps() []text.Line {
-	return joined(s.head(), s.excluded(), s.problems(), s.drains(), s.running(), s.failures())
+	return joined(s.head(), s.excluded(), s.nodes())
 }
 
 // joined returns sections with an empty line between them.
@@ -293,17 +316,17 @@ func (s Status) drains() []text.Line {
 	var lines []text.Line
 	for i := range s.Job.Status.Drains {
 		d := &s.Job.Status.Drains[i]
-		lines = append(lines, drain(label("Draining").With(d.Node+"  "), d, s.Now, s.Width)...)
+		lines = append(lines, drain(label("Draining").With(d.Node+"  "), label(""), d, s.Now, s.Width)...)
 	}
 	return lines
 }
 
-// drain describes a drain, and what blocks it.
-func drain(head text.Line, d *v1alpha1.NodeDrain, now time.Time, width int) []text.Line {
+// drain describes a drain after a head, and what blocks it after an indentation.
+func drain(head, indent text.Line, d *v1alpha1.NodeDrain, now time.Time, width int) []text.Line {
 	lines := text.Wrap(head, text.Dim,
 		fmt.Sprintf("since %s, %s not evicted yet, %s", ago(now, d.Since.Time), plural.CountAre(d.Pods, "pod"), until(now, d.Deadline.Time)), width)
 	for _, b := range d.Blocked {
-		lines = append(lines, text.Wrap(label("").Tone(text.Warn, b.Pod+": "), text.Plain, b.Message, width)...)
+		lines = append(lines, text.Wrap(indent.Tone(text.Warn, b.Pod+": "), text.Plain, b.Message, width)...)
 	}
 	return lines
 }
@@ -373,7 +396,7 @@ func (s Status) failures() []text.Line {
 		}
 		lines = append(lines, s.failure(f)...)
 	}
-	if more := s.Job.Status.Nodes.Failed - final; more > 0 && final > 0 {
+	if more := s.Job.Status.Nodes.Failed - final; more > 0 && final > 0 && s.Rows == nil { // the tree counts them
 		lines = append(lines, text.Toned(text.Dim, fmt.Sprintf("  and %d more: -o wide shows all", more)))
 	}
 	unrecorded := s.unrecordedFailures()
@@ -385,12 +408,23 @@ func (s Status) failures() []text.Line {
 }
 
 func (s Status) failure(f *v1alpha1.NodeFailure) []text.Line {
-	tone, next := text.Bad, "not retried"
+	tone := text.Bad
+	if f.Retrying {
+		tone = text.Warn
+	}
+	lines := []text.Line{text.Of("  ").Tone(tone, f.Node)}
+	lines = append(lines, text.Wrap(text.Of("    "), text.Plain, s.failureWords(f), s.Width)...)
+	return append(lines, s.output(f)...)
+}
+
+// failureWords describes the last attempt on a node on which it failed, and what happens next.
+func (s Status) failureWords(f *v1alpha1.NodeFailure) string {
+	next := "not retried"
 	switch {
 	case f.Retrying && s.Job.Spec.Suspend:
-		tone, next = text.Warn, "retried when the NodeJob is resumed"
+		next = "retried when the NodeJob is resumed"
 	case f.Retrying:
-		tone, next = text.Warn, "will be retried"
+		next = "will be retried"
 	}
 	var said []string
 	if f.Reason != "" {
@@ -405,9 +439,12 @@ func (s Status) failure(f *v1alpha1.NodeFailure) []text.Line {
 			said = append(said, more)
 		}
 	}
-	lines := []text.Line{text.Of("  ").Tone(tone, f.Node)}
-	lines = append(lines, text.Wrap(text.Of("    "), text.Plain, strings.Join(said, ", "), s.Width)...)
-	lines = append(lines, s.said(f.Message)...)
+	return strings.Join(said, ", ")
+}
+
+// output returns the end of the output of the task and of its rollback.
+func (s Status) output(f *v1alpha1.NodeFailure) []text.Line {
+	lines := s.said(f.Message)
 	if f.RollbackMessage != "" {
 		lines = append(lines, text.Toned(text.Bad, "    rollback:"))
 		lines = append(lines, s.said(f.RollbackMessage)...)

@@ -462,3 +462,75 @@ func TestTheNodesOfAStepAddUp(t *testing.T) {
 		})
 	}
 }
+
+// treeOf is a rollout of which each step has nodes in all states.
+func treeOf(waiting int) Status {
+	s := Status{Now: now, Unicode: true, Job: job(func(j *v1alpha1.NodeJob) {
+		stands(j, v1alpha1.ConditionReconciling, v1alpha1.ReasonInProgress, "3 of 9 nodes are done")
+		j.Spec.Rollout.PromoteTo = "staging"
+		rollout(
+			j,
+			"staging",
+			v1alpha1.StepStatus{Name: "canary", Nodes: 1, Done: 1},
+			v1alpha1.StepStatus{Name: "staging", Nodes: int32(7 + waiting), Done: 2, Failed: 1},
+			v1alpha1.StepStatus{Name: "all", Nodes: int32(waiting)},
+		)
+		j.Status.Nodes = v1alpha1.NodeCounts{Matched: int32(8 + 2*waiting), Done: 3, Running: 3, Failed: 1, Waiting: int32(2*waiting + 1), Excluded: 1}
+		j.Status.Failures = []v1alpha1.NodeFailure{
+			{Node: "node-2\x1b[2J", Attempts: 4, ExitCode: new(int32(3)), Reason: "TaskFailed", FinishedAt: at(time.Minute), Message: "looking\nno disk at /dev/sdz\n"},
+			{Node: "node-3", Attempts: 1, ExitCode: new(int32(1)), Retrying: true, Reason: "TaskFailed", FinishedAt: at(time.Second), Message: "busy\n"},
+			{Node: "gone", Attempts: 1, ExitCode: new(int32(1)), Reason: "TaskFailed", FinishedAt: at(time.Second)},
+		}
+		j.Status.Drains = []v1alpha1.NodeDrain{{
+			Node: "node-4", Since: at(time.Minute), Deadline: metav1.NewTime(now.Add(time.Minute)), Pods: 1,
+			Blocked: []v1alpha1.BlockedPod{{Pod: "shop/db-0", Message: "The disruption budget db needs 2 healthy pods and has 2 currently"}},
+		}}
+		j.Status.Excluded = []v1alpha1.ExcludedNodes{{Nodes: 1, Message: "it has the taint gpu=true:NoSchedule", Names: []string{"node-9"}}}
+	})}
+	s.Running = []Attempt{
+		{Node: "node-5", Number: 1, Created: before(4 * time.Second), Started: before(3 * time.Second)},
+		{Node: "node-6", Number: 2, Created: before(95 * time.Second), Waiting: "ImagePullBackOff: image registry.example/tool:1"},
+	}
+	row := func(name, step string, state plan.State, reason, message string) {
+		s.Rows = append(s.Rows, NodeRow{Step: step, State: plan.NodeState{Name: name, State: state, Reason: reason, Message: message}})
+	}
+	row("node-1", "canary", plan.Done, v1alpha1.ReasonDone, "")
+	row("node-7", "staging", plan.Done, v1alpha1.ReasonDone, "")
+	row("node-8", "staging", plan.Done, v1alpha1.ReasonDone, "")
+	row("node-5", "staging", plan.Running, "TaskRunning", "")
+	row("node-6", "staging", plan.Running, "TaskRunning", "")
+	row("node-4", "staging", plan.Running, v1alpha1.ReasonDrainBlocked, "1 pod is not evicted yet")
+	row("node-3", "staging", plan.Waiting, v1alpha1.ReasonBackingOff, "the next attempt starts in 9s")
+	row("node-2\x1b[2J", "staging", plan.Failed, "TaskFailed", "")
+	row("node-9", "", plan.Excluded, v1alpha1.ReasonUntoleratedTaint, "it has the taint gpu=true:NoSchedule")
+	for i := range waiting {
+		row(fmt.Sprint("slow-", i), "staging", plan.Waiting, v1alpha1.ReasonWaitingForSlot, "2 nodes run, and rollout.maxConcurrent allows 2")
+		row(fmt.Sprint("late-", i), "all", plan.Waiting, v1alpha1.ReasonWaitingForStep, "it waits for step staging")
+	}
+	return s
+}
+
+func TestTheTreeOfARollout(t *testing.T) {
+	drawn(t, "status-tree", func(width int) []text.Line {
+		s := treeOf(5)
+		s.Width, s.Unicode = width, width != 200
+		return s.Lines()
+	})
+}
+
+// TestATreeIsBounded checks that the length does not depend on the number of nodes, also if all of them fail, run or wait.
+func TestATreeIsBounded(t *testing.T) {
+	for _, state := range []plan.State{plan.Failed, plan.Running, plan.Waiting, plan.Done} {
+		length := func(nodes int) int {
+			s := treeOf(5)
+			for i := range nodes {
+				s.Rows = append(s.Rows, NodeRow{Step: "staging", State: plan.NodeState{Name: fmt.Sprint("more-", i), State: state, Reason: fmt.Sprint("Reason", i)}})
+				s.Running = append(s.Running, Attempt{Node: fmt.Sprint("more-", i), Number: 1, Created: now})
+			}
+			return len(s.Lines())
+		}
+		if few, many := length(100), length(3000); few != many || many > 70 {
+			t.Errorf("%s: %d lines with 100 nodes, and %d with 3,000", state, few, many)
+		}
+	}
+}

@@ -46,23 +46,6 @@ func (s Status) Steps() []Step {
 	return steps
 }
 
-// steps draws the rollout as a tree.
-func (s Status) steps() []text.Line {
-	var rows [][]text.Line
-	for _, step := range s.Steps() {
-		rows = append(rows, []text.Line{text.Of("  ").Tone(step.Tone, step.Name), s.stepBar(step), text.Of(step.Counts), text.Toned(step.Tone, step.State)})
-	}
-	return section("Steps", text.Table(rows))
-}
-
-func (s Status) stepBar(step Step) text.Line {
-	columns := barColumns
-	if s.Width > 0 && s.Width < wideEnough {
-		columns = narrowBar
-	}
-	return progressBar(columns, step.Done, step.Running, step.Waiting, step.Failed)
-}
-
 // stepCounts counts the nodes of a step. A step for a number of nodes takes another node for each that has failed: those
 // that have failed are not among the nodes that must be done.
 func (s Status) stepCounts(step v1alpha1.StepStatus) string {

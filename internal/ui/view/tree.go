@@ -1,0 +1,221 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package view
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/nodejob/plan"
+	"github.com/everynode/everynode/internal/plural"
+	"github.com/everynode/everynode/internal/text"
+)
+
+// Limits of the tree. The table of -o wide has all nodes.
+const (
+	maxTreeNodes  = 10 // nodes of a state with a line of their own
+	maxTreeNames  = 3  // names of nodes that share a line
+	maxTreeGroups = 5  // lines for nodes of a step that wait
+)
+
+// tree draws the steps of a rollout, and below each its nodes: first those that need a user. It is bounded.
+type tree struct {
+	Status
+	// reason is the reason of the NodeJob.
+	reason string
+	// shown are the nodes in the tree, which the sections below it leave out.
+	shown map[string]bool
+	// left is how many more nodes of a state may have a line of their own.
+	left map[plan.State]int
+}
+
+// tree draws the rollout as a tree. Without rows, it has only the steps.
+func (s Status) tree() *tree {
+	_, reason, _, _ := situationAt(s.Job, s.Now)
+	return &tree{Status: s, reason: reason, shown: map[string]bool{}, left: map[plan.State]int{plan.Failed: maxTreeNodes, plan.Running: maxTreeNodes, plan.Waiting: maxTreeNodes}}
+}
+
+func (t *tree) lines() []text.Line {
+	steps := t.Steps()
+	rows := make([][]text.Line, 0, len(steps))
+	for _, step := range steps {
+		name := text.Of("  ").Tone(step.Tone, t.sign(step.state())+" "+step.Name)
+		rows = append(rows, []text.Line{name, text.Of(step.Counts), text.Toned(step.Tone, step.State)})
+	}
+	var lines []text.Line
+	for i, line := range text.Table(rows) {
+		lines = append(append(lines, line), t.nodes(steps[i].Name)...)
+	}
+	return section("Steps", lines)
+}
+
+// state returns the state of a node that has the same sign as the step.
+func (s *Step) state() plan.State {
+	switch {
+	case s.Tone == text.Bad:
+		return plan.Failed
+	case s.Tone == text.Active:
+		return plan.Running
+	case s.Tone == text.Good, s.Waiting == 0 && s.Nodes > 0:
+		return plan.Done
+	}
+	return plan.Waiting
+}
+
+// sign returns the sign of a state: without Unicode, the mark that bars have for it.
+func (s Status) sign(state plan.State) string {
+	signs := map[plan.State][2]string{plan.Done: {"=", "✔"}, plan.Failed: {"!", "✖"}, plan.Running: {">", "●"}, plan.Waiting: {".", "◌"}}
+	if s.Unicode {
+		return signs[state][1]
+	}
+	return signs[state][0]
+}
+
+// nodes draws the nodes of a step.
+func (t *tree) nodes(step string) []text.Line {
+	var lines []text.Line
+	states := map[plan.State][]*NodeRow{}
+	for i := range t.Rows {
+		if r := &t.Rows[i]; r.Step == step {
+			t.shown[r.State.Name] = true
+			states[r.State.State] = append(states[r.State.State], r)
+		}
+	}
+	for _, state := range []plan.State{plan.Failed, plan.Running, plan.Waiting} {
+		slices.SortStableFunc(states[state], func(a, b *NodeRow) int { return t.order(a) - t.order(b) })
+		var rest []*NodeRow
+		for _, r := range states[state] {
+			if t.left[state] == 0 || state == plan.Waiting && t.order(r) > 0 {
+				rest = append(rest, r)
+				continue
+			}
+			t.left[state]--
+			lines = append(lines, t.node(r)...)
+		}
+		lines = append(lines, t.groups(state, rest)...)
+	}
+	return append(lines, t.groups(plan.Done, states[plan.Done])...)
+}
+
+// order returns the place of a node among those with the same state: 0 if the status says more of it than its reason.
+func (t *tree) order(r *NodeRow) int {
+	node := r.State.Name
+	if t.failureOf(node) != nil || len(t.obstacles(node)) > 0 {
+		return 0
+	}
+	return 1
+}
+
+func (t *tree) failureOf(node string) *v1alpha1.NodeFailure {
+	for i := range t.Job.Status.Failures {
+		if f := &t.Job.Status.Failures[i]; f.Node == node {
+			return f
+		}
+	}
+	return nil
+}
+
+// node draws a node, and what the status says of it.
+func (t *tree) node(r *NodeRow) []text.Line {
+	name := r.State.Name
+	head := text.Of("    ").Tone(stateTone(r.State.State), t.sign(r.State.State)+" "+name)
+	var details []text.Line
+	words, attempt := r.State.Reason, text.Line(nil)
+	if f := t.failureOf(name); f != nil {
+		words = t.failureWords(f)
+		if r.State.State == plan.Running {
+			details = []text.Line{text.Of("    ").With(words)}
+		}
+		details = append(details, t.output(f)...)
+	} else if r.State.Message != "" && r.State.State != plan.Running {
+		words += ": " + r.State.Message
+	}
+	for _, a := range t.Running {
+		if a.Node == name {
+			attempt = text.Of(fmt.Sprintf("  attempt %s for %s", a.name(), ago(t.Now, a.Created)))
+			if note := a.note(t.Now); len(note) > 0 {
+				attempt = append(attempt.With("  "), note...)
+			}
+		}
+	}
+	switch {
+	case attempt == nil:
+		head = head.With("  " + words)
+	case r.State.State == plan.Running:
+		head = append(head, attempt...)
+	default:
+		head = append(head.With("  "+words), attempt...)
+	}
+	lines := append([]text.Line{head}, t.obstacles(name)...)
+	for _, line := range details {
+		lines = append(lines, line.Indent(2))
+	}
+	return lines
+}
+
+// obstacles says what the manager cannot do on a node, and what blocks its drain.
+func (t *tree) obstacles(node string) []text.Line {
+	var lines []text.Line
+	for i := range t.Job.Status.NodeProblems {
+		if p := &t.Job.Status.NodeProblems[i]; p.Node == node {
+			head := text.Of("      ").Tone(text.Bad, p.Reason).Tone(text.Dim, " since "+ago(t.Now, p.Since.Time)+": ")
+			lines = append(lines, head.With(p.Message))
+		}
+	}
+	for i := range t.Job.Status.Drains {
+		if d := &t.Job.Status.Drains[i]; d.Node == node {
+			lines = append(lines, drain(text.Of("      drain "), text.Of("      "), d, t.Now, t.Width)...)
+		}
+	}
+	return lines
+}
+
+// groups draws the nodes of a state in a line for each reason, those with most nodes first.
+func (t *tree) groups(state plan.State, rows []*NodeRow) []text.Line {
+	byReason := map[string][]*NodeRow{}
+	var reasons []string
+	for _, r := range rows {
+		reason := r.reason()
+		if len(byReason[reason]) == 0 {
+			reasons = append(reasons, reason)
+		}
+		byReason[reason] = append(byReason[reason], r)
+	}
+	slices.SortStableFunc(reasons, func(a, b string) int { return len(byReason[b]) - len(byReason[a]) })
+	var lines []text.Line
+	for i, reason := range reasons {
+		if i == maxTreeGroups {
+			more := 0
+			for _, reason := range reasons[i:] {
+				more += len(byReason[reason])
+			}
+			return append(lines, text.Toned(text.Dim, "      and "+plural.Count(more, "other node")+": -o wide shows all"))
+		}
+		lines = append(lines, t.group(state, reason, byReason[reason]))
+	}
+	return lines
+}
+
+// group draws nodes with the same state and reason. The first of them says why it waits, unless the whole NodeJob waits for it.
+func (t *tree) group(state plan.State, reason string, rows []*NodeRow) text.Line {
+	var names []string
+	for _, r := range rows[:min(len(rows), maxTreeNames)] {
+		names = append(names, r.State.Name)
+	}
+	said := strings.Join(names, ", ")
+	if more := len(rows) - len(names); more > 0 {
+		said += fmt.Sprintf(" and %d more", more)
+	}
+	line := text.Of("    ").Tone(stateTone(state), t.sign(state)+" ").With(said)
+	if state == plan.Done && reason == v1alpha1.ReasonDone {
+		return line
+	}
+	line = line.Tone(text.Dim, "  "+reason)
+	if message := rows[0].State.Message; state == plan.Waiting && message != "" && reason != t.reason && reason != v1alpha1.ReasonWaitingForStep {
+		line = line.Tone(text.Dim, ": "+message)
+	}
+	return line
+}
