@@ -86,6 +86,11 @@ func (s Status) without(shown map[string]bool) Status {
 	job.Status.NodeProblems = slices.DeleteFunc(slices.Clone(job.Status.NodeProblems), func(p v1alpha1.NodeProblem) bool { return shown[p.Node] })
 	job.Status.Drains = slices.DeleteFunc(slices.Clone(job.Status.Drains), func(d v1alpha1.NodeDrain) bool { return shown[d.Node] })
 	job.Status.Failures = slices.DeleteFunc(slices.Clone(job.Status.Failures), func(f v1alpha1.NodeFailure) bool { return shown[f.Node] })
+	if job.Status.Rollout != nil {
+		rollout := *job.Status.Rollout
+		rollout.UnrecordedFailures = slices.DeleteFunc(slices.Clone(rollout.UnrecordedFailures), func(f v1alpha1.UnrecordedFailure) bool { return shown[f.Node] })
+		job.Status.Rollout = &rollout
+	}
 	s.Job = &job
 	return s
 }

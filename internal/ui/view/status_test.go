@@ -481,6 +481,10 @@ func treeOf(waiting int) Status {
 			{Node: "node-3", Attempts: 1, ExitCode: new(int32(1)), Retrying: true, Reason: "TaskFailed", FinishedAt: at(time.Second), Message: "busy\n"},
 			{Node: "gone", Attempts: 1, ExitCode: new(int32(1)), Reason: "TaskFailed", FinishedAt: at(time.Second)},
 		}
+		j.Status.Rollout.UnrecordedFailures = []v1alpha1.UnrecordedFailure{
+			{Node: "node-2\x1b[2J", Reason: v1alpha1.ReasonNotReadyInSoak, At: at(time.Minute)},
+			{Node: "deleted", Reason: v1alpha1.ReasonNotReadyNodeDeleted, At: at(time.Minute)},
+		}
 		j.Status.Drains = []v1alpha1.NodeDrain{{
 			Node: "node-4", Since: at(time.Minute), Deadline: metav1.NewTime(now.Add(time.Minute)), Pods: 1,
 			Blocked: []v1alpha1.BlockedPod{{Pod: "shop/db-0", Message: "The disruption budget db needs 2 healthy pods and has 2 currently"}},

@@ -123,7 +123,7 @@ func (t *tree) node(r *NodeRow) []text.Line {
 	name := r.State.Name
 	head := text.Of("    ").Tone(stateTone(r.State.State), t.sign(r.State.State)+" "+name)
 	var details []text.Line
-	words, attempt := r.State.Reason, text.Line(nil)
+	words, attempt := r.State.Reason, t.attempt(name)
 	if f := t.failureOf(name); f != nil {
 		words = t.failureWords(f)
 		if r.State.State == plan.Running {
@@ -132,14 +132,6 @@ func (t *tree) node(r *NodeRow) []text.Line {
 		details = append(details, t.output(f)...)
 	} else if r.State.Message != "" && r.State.State != plan.Running {
 		words += ": " + r.State.Message
-	}
-	for _, a := range t.Running {
-		if a.Node == name {
-			attempt = text.Of(fmt.Sprintf("  attempt %s for %s", a.name(), ago(t.Now, a.Created)))
-			if note := a.note(t.Now); len(note) > 0 {
-				attempt = append(attempt.With("  "), note...)
-			}
-		}
 	}
 	switch {
 	case attempt == nil:
@@ -154,6 +146,20 @@ func (t *tree) node(r *NodeRow) []text.Line {
 		lines = append(lines, line.Indent(2))
 	}
 	return lines
+}
+
+// attempt describes the attempt that runs on a node; nil if there is none.
+func (t *tree) attempt(node string) text.Line {
+	i := slices.IndexFunc(t.Running, func(a Attempt) bool { return a.Node == node })
+	if i < 0 {
+		return nil
+	}
+	a := &t.Running[i]
+	line := text.Of(fmt.Sprintf("  attempt %s for %s", a.name(), ago(t.Now, a.Created)))
+	if note := a.note(t.Now); len(note) > 0 {
+		line = append(line.With("  "), note...)
+	}
+	return line
 }
 
 // obstacles says what the manager cannot do on a node, and what blocks its drain.
