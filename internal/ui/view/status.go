@@ -71,7 +71,8 @@ const (
 func (s Status) Lines() []text.Line {
 	t := s.tree()
 	steps := t.lines()
-	return joined(Freezes(s.Freezes, s.Now, s.Width), s.head(), steps, s.excluded(), s.without(t.shown).nodes())
+	return joined(Freezes(s.Freezes, s.Now, s.Width), s.head(), steps,
+		s.excluded(), s.without(t.shown).nodes())
 }
 
 // nodes draws the nodes of which the status says something.
@@ -81,18 +82,24 @@ func (s Status) nodes() []text.Line {
 
 // without returns the status without what it says of nodes that are shown elsewhere.
 func (s Status) without(shown map[string]bool) Status {
-	s.Running = slices.DeleteFunc(slices.Clone(s.Running), func(a Attempt) bool { return shown[a.Node] })
+	s.Running = others(s.Running, func(a Attempt) bool { return shown[a.Node] })
 	job := *s.Job
-	job.Status.NodeProblems = slices.DeleteFunc(slices.Clone(job.Status.NodeProblems), func(p v1alpha1.NodeProblem) bool { return shown[p.Node] })
-	job.Status.Drains = slices.DeleteFunc(slices.Clone(job.Status.Drains), func(d v1alpha1.NodeDrain) bool { return shown[d.Node] })
-	job.Status.Failures = slices.DeleteFunc(slices.Clone(job.Status.Failures), func(f v1alpha1.NodeFailure) bool { return shown[f.Node] })
+	status := &job.Status
+	status.NodeProblems = others(status.NodeProblems, func(p v1alpha1.NodeProblem) bool { return shown[p.Node] })
+	status.Drains = others(status.Drains, func(d v1alpha1.NodeDrain) bool { return shown[d.Node] })
+	status.Failures = others(status.Failures, func(f v1alpha1.NodeFailure) bool { return shown[f.Node] })
 	if job.Status.Rollout != nil {
 		rollout := *job.Status.Rollout
-		rollout.UnrecordedFailures = slices.DeleteFunc(slices.Clone(rollout.UnrecordedFailures), func(f v1alpha1.UnrecordedFailure) bool { return shown[f.Node] })
+		rollout.UnrecordedFailures = others(rollout.UnrecordedFailures, func(f v1alpha1.UnrecordedFailure) bool { return shown[f.Node] })
 		job.Status.Rollout = &rollout
 	}
 	s.Job = &job
 	return s
+}
+
+// others returns what is not shown elsewhere. The list does not change.
+func others[T any](list []T, isShown func(T) bool) []T {
+	return slices.DeleteFunc(slices.Clone(list), isShown)
 }
 
 // LinesWithoutSteps draws the status without the steps of the rollout.

@@ -35,7 +35,8 @@ type tree struct {
 // tree draws the rollout as a tree. Without rows, it has only the steps.
 func (s Status) tree() *tree {
 	_, reason, _, _ := situationAt(s.Job, s.Now)
-	return &tree{Status: s, reason: reason, shown: map[string]bool{}, left: map[plan.State]int{plan.Failed: maxTreeNodes, plan.Running: maxTreeNodes, plan.Waiting: maxTreeNodes}}
+	left := map[plan.State]int{plan.Failed: maxTreeNodes, plan.Running: maxTreeNodes, plan.Waiting: maxTreeNodes}
+	return &tree{Status: s, reason: reason, shown: map[string]bool{}, left: left}
 }
 
 func (t *tree) lines() []text.Line {
@@ -67,11 +68,10 @@ func (s *Step) state() plan.State {
 
 // sign returns the sign of a state: without Unicode, the mark that bars have for it.
 func (s Status) sign(state plan.State) string {
-	signs := map[plan.State][2]string{plan.Done: {"=", "✔"}, plan.Failed: {"!", "✖"}, plan.Running: {">", "●"}, plan.Waiting: {".", "◌"}}
 	if s.Unicode {
-		return signs[state][1]
+		return map[plan.State]string{plan.Done: "✔", plan.Failed: "✖", plan.Running: "●", plan.Waiting: "◌"}[state]
 	}
-	return signs[state][0]
+	return map[plan.State]string{plan.Done: "=", plan.Failed: "!", plan.Running: ">", plan.Waiting: "."}[state]
 }
 
 // nodes draws the nodes of a step.
@@ -220,7 +220,8 @@ func (t *tree) group(state plan.State, reason string, rows []*NodeRow) text.Line
 		return line
 	}
 	line = line.Tone(text.Dim, "  "+reason)
-	if message := rows[0].State.Message; state == plan.Waiting && message != "" && reason != t.reason && reason != v1alpha1.ReasonWaitingForStep {
+	common := reason == t.reason || reason == v1alpha1.ReasonWaitingForStep
+	if message := rows[0].State.Message; state == plan.Waiting && message != "" && !common {
 		line = line.Tone(text.Dim, ": "+message)
 	}
 	return line
