@@ -103,7 +103,7 @@ func smallServer(t *testing.T) http.Handler {
 	})
 }
 
-// notShown are the commands that print a file for an editor, or serve a page.
+// notShown are the commands that print a file for an editor, or serve a page or an assistant.
 var notShown = []string{"create", "dashboard", "mcp"}
 
 // TestNothingIsCutOnATerminal compares the words that each command prints on terminals with those that it writes into a file: the
