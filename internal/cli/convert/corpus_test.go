@@ -479,7 +479,8 @@ var corpus = map[string]pattern{
 	"a Plan with a channel": {
 		manifest: "apiVersion: upgrade.cattle.io/v1\nkind: Plan\nmetadata: {name: p, namespace: ns}\nspec: {concurrency: 1, nodeSelector: {}, channel: https://c, upgrade: {image: i}}\n",
 		form:     "template",
-		todos:    []string{"instead of TAG", "no polling of a channel"},
+		todos:    []string{"instead of TAG", "not converted: spec.channel"},
+		want:     []string{"no polling of a channel"},
 	},
 	"a drain without a grace period": {
 		manifest: planOf(`drain: {gracePeriod: 0}, upgrade: {image: i}`),
@@ -494,7 +495,8 @@ var corpus = map[string]pattern{
 	"drain, window and exclusive": {
 		manifest: planOf(`exclusive: true, window: {days: [sunday]}, drain: {force: true}, upgrade: {image: i}`),
 		form:     "template",
-		todos:    []string{"drain.force", "exclusive", "window"},
+		todos:    []string{"not converted: spec.drain.force, spec.exclusive, spec.window"},
+		want:     []string{"spec.drain.force (", "spec.exclusive (", "spec.window ("},
 	},
 
 	// Which nodes.

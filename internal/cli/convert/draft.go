@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/plural"
 	"github.com/everynode/everynode/internal/text"
 )
 
@@ -35,7 +36,7 @@ type draft struct {
 	todos, notes, gone []string
 }
 
-// newDraft adds a draft. Its name can be another one than wanted, because that of a NodeJob is unique and has at most 63 characters.
+// newDraft adds a draft. Its name can be another one than wanted, because that of a NodeJob is unique.
 func (c *converter) newDraft(w *work, wanted string, sources ...*unstructured.Unstructured) *draft {
 	wanted = cmp.Or(wanted, strings.TrimRight(sources[0].GetGenerateName(), "-."))
 	d := &draft{work: w, sources: sources, job: &v1alpha1.NodeJob{
@@ -43,16 +44,10 @@ func (c *converter) newDraft(w *work, wanted string, sources ...*unstructured.Un
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: wanted},
 		Spec:       v1alpha1.NodeJobSpec{Suspend: true},
 	}}
-	cut := func(suffix string) string {
-		return strings.TrimRight(wanted[:min(len(wanted), validation.DNS1123LabelMaxLength-len(suffix))], "-.") + suffix
-	}
-	if len(wanted) > validation.DNS1123LabelMaxLength {
-		d.job.Name = cut("")
-		d.todo("the name is cut, because the name of a NodeJob has at most 63 characters: choose another one")
-	}
 	isTaken := func(other *draft) bool { return other.namespace == d.namespace && other.job.Name == d.job.Name }
 	for n := 2; slices.ContainsFunc(c.drafts, isTaken); n++ {
-		d.job.Name = cut(fmt.Sprint("-", n))
+		suffix := fmt.Sprint("-", n)
+		d.job.Name = strings.TrimRight(wanted[:min(len(wanted), validation.DNS1123LabelMaxLength-len(suffix))], "-.") + suffix
 		d.todo("another NodeJob has the same name: choose names that say what each does")
 	}
 	c.drafts = append(c.drafts, d)
@@ -126,8 +121,8 @@ func (d *draft) check() error {
 	if problems := validation.IsDNS1123Subdomain(d.job.Name); len(problems) > 0 {
 		return fmt.Errorf("%q cannot be the name of a NodeJob: %s", d.job.Name, strings.Join(problems, "; "))
 	}
-	if n := len(d.job.Spec.Nodes.Tolerations); n > 64 {
-		return fmt.Errorf("it has %d tolerations, and a NodeJob takes 64", n)
+	if len(d.job.Name) > validation.DNS1123LabelMaxLength {
+		return fmt.Errorf("its metadata.name %s has more than %d characters, which a NodeJob may not have: choose another one", d.job.Name, validation.DNS1123LabelMaxLength)
 	}
 	pod := d.written()
 	if d.job.Spec.Task.Template != nil && len(pod.Containers) == 0 {
@@ -151,28 +146,28 @@ func (d *draft) check() error {
 
 // head returns the comment above the NodeJob.
 func (d *draft) head() string {
+	first := d.sources[0]
+	resource := strings.ToLower(first.GetKind())
+	if group := first.GroupVersionKind().Group; strings.Contains(group, ".") {
+		resource += "." + group
+	}
 	var names []string
-	commands := []string{"kubectl everynode plan -f FILE", "kubectl apply -f FILE"}
-	for i, source := range d.sources {
-		if i == 3 {
-			names = append(names, fmt.Sprintf("and %d more", len(d.sources)-i))
-			commands = append(commands, "# and the others")
-			break
-		}
-		names = append(names, nameOf(source))
+	for _, source := range d.sources { // all are of one kind, and in one namespace
 		name := source.GetName()
 		if isPlaceholder(name) {
 			name = "NAME"
 		}
-		resource := strings.ToLower(source.GetKind())
-		if group := source.GroupVersionKind().Group; strings.Contains(group, ".") {
-			resource += "." + group
-		}
-		commands = append(commands, "kubectl delete "+resource+" "+name+inNamespace(cmp.Or(source.GetNamespace(), d.job.Namespace)))
+		names = append(names, name)
 	}
-	commands = append(commands, "kubectl everynode resume "+d.job.Name+inNamespace(d.job.Namespace))
-
-	paragraphs := []string{"Converted from " + strings.Join(names, ", ") + "."}
+	commands := []string{
+		"kubectl everynode plan -f FILE", "kubectl apply -f FILE", "kubectl delete " + resource + " " + strings.Join(names, " ") + inNamespace(d.job.Namespace),
+		"kubectl everynode resume " + d.job.Name + inNamespace(d.job.Namespace),
+	}
+	from := nameOf(first)
+	if more := len(names) - 1; more > 0 {
+		from += " and " + plural.Count(more, "other")
+	}
+	paragraphs := []string{"Converted from " + from + "."}
 	for _, todo := range d.todos {
 		paragraphs = append(paragraphs, "TODO: "+todo)
 	}

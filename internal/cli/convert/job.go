@@ -137,20 +137,11 @@ func (d *draft) setJobNodes(group *jobGroup) {
 	}
 }
 
-// commonName returns the name that the Jobs have in common.
+// commonName returns the name of the first Job without that of its node.
 func commonName(group *jobGroup) string {
 	first := group.sources[0]
-	name := cmp.Or(first.GetName(), first.GetGenerateName())
-	if without := strings.ReplaceAll(name, group.nodes[0], ""); without != name {
-		name = strings.ReplaceAll(without, "--", "-")
-	} else {
-		for _, source := range group.sources[1:] {
-			for !strings.HasPrefix(source.GetName(), name) {
-				name = name[:len(name)-1]
-			}
-		}
-	}
-	return cmp.Or(strings.Trim(name, "-."), first.GetName())
+	name := strings.ReplaceAll(cmp.Or(first.GetName(), first.GetGenerateName()), group.nodes[0], "")
+	return cmp.Or(strings.Trim(strings.ReplaceAll(name, "--", "-"), "-."), first.GetName())
 }
 
 // broadcastJob has the fields of a BroadcastJob, from apps.kruise.io/v1alpha1 and v1beta1.

@@ -186,13 +186,8 @@ func (d *draft) selectTerm(selector *metav1.LabelSelector, t term) {
 
 // selectsLess says that the NodeJob does not select all nodes of the source.
 func (d *draft) selectsLess(terms []term, chosen int) {
-	const most = 10
 	var others strings.Builder
-	for i, t := range slices.Delete(slices.Clone(terms), chosen, chosen+1) {
-		if i == most {
-			fmt.Fprintf(&others, "\n- and %d more", len(terms)-1-most)
-			break
-		}
+	for _, t := range slices.Delete(slices.Clone(terms), chosen, chosen+1) {
 		others.WriteString("\n- " + strings.ReplaceAll(t.String(), "\n", " "))
 	}
 	d.todo("the NodeJob does not run on all of its nodes: only one of %d nodeSelectorTerms is converted (%s)\n"+

@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -21,7 +20,7 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 )
 
-// upgradePlan has the fields of a Plan, from upgrade.cattle.io/v1.
+// upgradePlan has the fields of a Plan, from upgrade.cattle.io/v1. fields.yaml says what becomes of those that are not used here.
 type upgradePlan struct {
 	Spec struct {
 		Concurrency           int64                         `json:"concurrency,omitempty"`
@@ -116,7 +115,7 @@ func (c *converter) plan(source *unstructured.Unstructured) error {
 func (c *converter) upgrade(source *unstructured.Unstructured, plan *upgradePlan, unknown []string) *draft {
 	d := c.planDraft(source, plan, plan.Spec.Upgrade, "")
 	d.maintain(plan)
-	d.planTodos(plan)
+	d.note("The system-upgrade-controller repeats a failed Job. The NodeJob stops after the first node on which every attempt has failed (rollout.maxFailures).")
 	d.nameFields(unknown)
 	return d
 }
@@ -246,51 +245,16 @@ func isTrue(option *bool) bool { return option == nil || *option }
 
 // drainTimeout converts a number of nanoseconds, or a duration such as 5m. Zero is no limit.
 func (d *draft) drainTimeout(value *intstr.IntOrString) {
-	timeout := time.Duration(value.IntVal)
-	if value.Type == intstr.String {
-		parsed, err := time.ParseDuration(value.StrVal)
-		if err != nil {
-			d.todo("drain.timeout %s is not a duration: set maintenance.drain.timeoutSeconds", value.StrVal)
-			return
-		}
-		timeout = parsed
-	}
 	const most = 604800
+	timeout, err := time.ParseDuration(cmp.Or(value.StrVal, fmt.Sprintf("%dns", value.IntVal)))
+	if err != nil {
+		d.todo("drain.timeout %s is not a duration: set maintenance.drain.timeoutSeconds", value.StrVal)
+		return
+	}
 	seconds := int64(timeout / time.Second)
 	if seconds < 1 || seconds > most {
 		d.note("drain.timeout is %s, and the drain of a NodeJob has a limit of 1 to %d seconds: %d is set.", value.String(), most, most)
 		seconds = most
 	}
 	d.job.Spec.Maintenance.Drain.TimeoutSeconds = new(int32(seconds))
-}
-
-// planTodos names the fields that have no equivalent.
-func (d *draft) planTodos(plan *upgradePlan) {
-	s := plan.Spec
-	drain := cmp.Or(s.Drain, &planDrain{})
-	var window []string
-	for _, key := range slices.Sorted(maps.Keys(s.Window)) {
-		window = append(window, fmt.Sprintf("%s %v", key, s.Window[key]))
-	}
-	for _, field := range []struct {
-		isSet bool
-		todo  string
-	}{
-		{drain.Force, "drain.force: pods without a controller block the drain. Delete them first"},
-		{drain.DisableEviction, "drain.disableEviction: pods are always evicted, so PodDisruptionBudgets apply"},
-		{drain.SkipWait > 0, "drain.skipWaitForDeleteTimeout: the drain waits for all pods. Lower gracePeriodSeconds instead"},
-		{!isTrue(drain.IgnoreDaemonSets), "drain.ignoreDaemonSets is false: pods of DaemonSets are never evicted, and do not block the drain"},
-		{s.Channel != "", "channel " + s.Channel + ": there is no polling of a channel. A GitOps tool changes the task, which is a new revision"},
-		{s.Exclusive, "exclusive: name the NodeJobs of the other exclusive Plans in dependsOn, if they must not run at the same time"},
-		{s.Window != nil, "window: a NodeJob has no time window. Call kubectl everynode resume and suspend at these times: " + strings.Join(window, ", ")},
-		{s.PostCompleteDelay != "", "postCompleteDelay " + s.PostCompleteDelay + ": there is no wait between nodes. rollout.steps[].soakSeconds is a wait between steps"},
-	} {
-		if field.isSet {
-			d.todo("%s", field.todo)
-		}
-	}
-	for _, key := range slices.Sorted(maps.Keys(s.CustomNodeLabels)) {
-		d.todo("customNodeLabels %s=%s: let the task report it as a result, and publish it", key, s.CustomNodeLabels[key])
-	}
-	d.note("The system-upgrade-controller repeats a failed Job. The NodeJob stops after the first node on which every attempt has failed (rollout.maxFailures).")
 }

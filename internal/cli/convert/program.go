@@ -132,22 +132,20 @@ type projection struct {
 
 // projections returns the ConfigMaps and Secrets in a volume.
 func (w *work) projections(volume string) (found []projection) {
-	add := func(kind, name string, items []corev1.KeyToPath) {
-		found = append(found, projection{content{kind, w.namespace, name}, items})
-	}
 	v := w.volume(volume)
+	sources := cmp.Or(v.Projected, &corev1.ProjectedVolumeSource{}).Sources
 	if v.ConfigMap != nil {
-		add("ConfigMap", v.ConfigMap.Name, v.ConfigMap.Items)
+		sources = append(sources, corev1.VolumeProjection{ConfigMap: &corev1.ConfigMapProjection{LocalObjectReference: v.ConfigMap.LocalObjectReference, Items: v.ConfigMap.Items}})
 	}
 	if v.Secret != nil {
-		add("Secret", v.Secret.SecretName, v.Secret.Items)
+		found = append(found, projection{content{"Secret", w.namespace, v.Secret.SecretName}, v.Secret.Items})
 	}
-	for _, source := range cmp.Or(v.Projected, &corev1.ProjectedVolumeSource{}).Sources {
-		if source.ConfigMap != nil {
-			add("ConfigMap", source.ConfigMap.Name, source.ConfigMap.Items)
+	for _, source := range sources {
+		if from := source.ConfigMap; from != nil {
+			found = append(found, projection{content{"ConfigMap", w.namespace, from.Name}, from.Items})
 		}
-		if source.Secret != nil {
-			add("Secret", source.Secret.Name, source.Secret.Items)
+		if from := source.Secret; from != nil {
+			found = append(found, projection{content{"Secret", w.namespace, from.Name}, from.Items})
 		}
 	}
 	return found

@@ -290,7 +290,15 @@ func (d *draft) setScript(s step) {
 	} else {
 		t.Command = argv
 	}
-	t.Env = d.variables(slices.DeleteFunc(slices.Clone(s.Env), func(e corev1.EnvVar) bool { return isStartupScript(s.Container) && e.Name == startupVariable }))
+	for _, e := range s.Env {
+		v := v1alpha1.EnvVar{Name: e.Name, Value: e.Value}
+		if from := e.ValueFrom; from != nil { // settings.yaml makes the task a template with another source
+			v.ValueFrom = &v1alpha1.EnvVarSource{ConfigMapKeyRef: from.ConfigMapKeyRef, SecretKeyRef: from.SecretKeyRef, FieldRef: from.FieldRef}
+		}
+		if e.Name != startupVariable || !isStartupScript(s.Container) {
+			t.Env = append(t.Env, v)
+		}
+	}
 	if limits, requests := s.Resources.Limits, s.Resources.Requests; len(limits)+len(requests) > 0 {
 		t.Resources = &v1alpha1.TaskResources{Limits: limits, Requests: requests}
 	}
@@ -301,25 +309,6 @@ func (d *draft) setScript(s step) {
 		d.note("A script has a memory limit of 512Mi unless task.resources.limits sets another one. The container %s had none.", s.Name)
 	}
 	d.drop("the image %s and the settings of the pod: a script runs as root in the namespaces of the node", s.Image)
-}
-
-// variables returns the variables of a container as those of a task.
-func (d *draft) variables(env []corev1.EnvVar) []v1alpha1.EnvVar {
-	var variables []v1alpha1.EnvVar
-	for _, e := range env {
-		v := v1alpha1.EnvVar{Name: e.Name, Value: e.Value}
-		switch from := e.ValueFrom; {
-		case from == nil:
-		case from.FileKeyRef != nil:
-			d.todo("the variable %s comes from a file of a volume (fileKeyRef), and a script has no volumes: set its value", e.Name)
-		default:
-			v.ValueFrom = &v1alpha1.EnvVarSource{
-				ConfigMapKeyRef: from.ConfigMapKeyRef, SecretKeyRef: from.SecretKeyRef, FieldRef: from.FieldRef, ResourceFieldRef: from.ResourceFieldRef,
-			}
-		}
-		variables = append(variables, v)
-	}
-	return variables
 }
 
 // setTemplate writes the pod without what a NodeJob sets itself.
