@@ -21,6 +21,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/console"
+	"github.com/everynode/everynode/internal/cli/manifest"
 	"github.com/everynode/everynode/internal/nodejob/steer"
 	"github.com/everynode/everynode/internal/ui/cmdutil"
 	"github.com/everynode/everynode/recipes"
@@ -148,49 +149,13 @@ func (o *createOptions) writeManifest(what string, objects ...runtime.Object) er
 		if i > 0 {
 			b.WriteString("---\n")
 		}
-		y, err := manifest(object)
+		y, err := manifest.Write(object)
 		if err != nil {
 			return err
 		}
 		b.Write(y)
 	}
 	return o.WriteFormatted(console.OutputYAML, b.Bytes())
-}
-
-// manifest returns an object in the form in which a user would write it: kind first, and no empty fields.
-func manifest(object runtime.Object) ([]byte, error) {
-	head := "apiVersion: v1\nkind: ConfigMap\n"
-	if _, ok := object.(*v1alpha1.NodeJob); ok {
-		head = "apiVersion: " + v1alpha1.GroupVersion.String() + "\nkind: NodeJob\n"
-	}
-	object = object.DeepCopyObject()
-	object.GetObjectKind().SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(""))
-	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
-	if err != nil {
-		return nil, fmt.Errorf("writing a manifest: %w", err)
-	}
-	for _, key := range []string{"apiVersion", "kind", "status"} {
-		delete(fields, key)
-	}
-	prune(fields)
-	y, err := yaml.Marshal(fields)
-	return append([]byte(head), y...), err
-}
-
-// prune removes empty objects.
-func prune(fields map[string]any) {
-	for key, value := range fields {
-		inner, ok := value.(map[string]any)
-		if !ok {
-			if value == nil {
-				delete(fields, key)
-			}
-			continue
-		}
-		if prune(inner); len(inner) == 0 {
-			delete(fields, key)
-		}
-	}
 }
 
 // isText reports whether a manifest can contain the data as text.

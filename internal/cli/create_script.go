@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/console"
@@ -28,7 +29,7 @@ func newCreateScriptCommand(f *console.Factory) *cobra.Command {
 			if file == "" {
 				return cmdutil.Failf(cmdutil.ExitUsage, "which script? Give -f FILE, or -f - for standard input")
 			}
-			job := &v1alpha1.NodeJob{}
+			job := &v1alpha1.NodeJob{TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodeJob"}}
 			job.Spec.Rerun.OnReboot = onReboot
 			for _, s := range []struct {
 				path string

@@ -4,8 +4,6 @@
 package cli
 
 import (
-	"bufio"
-	"bytes"
 	"cmp"
 	_ "embed"
 	"errors"
@@ -23,12 +21,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	sigsyaml "sigs.k8s.io/yaml"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/console"
+	"github.com/everynode/everynode/internal/cli/manifest"
 	"github.com/everynode/everynode/internal/ui/cmdutil"
 )
 
@@ -84,12 +82,7 @@ func readFile(name string, in io.Reader, namespace string) (*planFile, error) {
 	if err != nil {
 		return nil, cmdutil.Failf(cmdutil.ExitUsage, "reading %s: %w", name, err)
 	}
-	documents := yaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content)))
-	for {
-		document, err := documents.Read()
-		if errors.Is(err, io.EOF) {
-			return f, nil
-		}
+	for document, err := range manifest.Documents(content) {
 		if err == nil {
 			err = cmp.Or(tabIn(content, document), f.add(document))
 		}
@@ -97,6 +90,7 @@ func readFile(name string, in io.Reader, namespace string) (*planFile, error) {
 			return nil, cmdutil.Failf(cmdutil.ExitUsage, "reading %s: %w", name, err)
 		}
 	}
+	return f, nil
 }
 
 // tabInYAML finds the line of an error about a tab, which the parser does not always call a tab.

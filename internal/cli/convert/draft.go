@@ -5,10 +5,8 @@ package convert
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -21,6 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/cli/manifest"
 	"github.com/everynode/everynode/internal/plural"
 	"github.com/everynode/everynode/internal/text"
 )
@@ -78,17 +77,9 @@ func (d *draft) yaml() (string, error) {
 	if err := d.check(); err != nil {
 		return "", err
 	}
-	var fields map[string]any
-	body, err := json.Marshal(d.job)
-	if err == nil {
-		err = json.Unmarshal(body, &fields)
-	}
-	if err == nil {
-		prune(fields)
-		body, err = yaml.Marshal(fields)
-	}
+	body, err := manifest.Write(d.job)
 	if err != nil {
-		return "", fmt.Errorf("writing the NodeJob: %w", err)
+		return "", err
 	}
 	read := &v1alpha1.NodeJob{}
 	if err := yaml.UnmarshalStrict(body, read); err != nil {
@@ -98,22 +89,6 @@ func (d *draft) yaml() (string, error) {
 		return "", errors.New("it has characters that YAML cannot keep")
 	}
 	return d.head() + string(body), nil
-}
-
-// prune removes fields that only the Go type has.
-func prune(value any) {
-	switch value := value.(type) {
-	case map[string]any:
-		maps.DeleteFunc(value, func(key string, field any) bool {
-			prune(field)
-			inner, isObject := field.(map[string]any)
-			return field == nil || isObject && len(inner) == 0 && slices.Contains([]string{"metadata", "resources", "status"}, key)
-		})
-	case []any:
-		for _, item := range value {
-			prune(item)
-		}
-	}
 }
 
 // check reports whether the NodeJob is valid, as far as this is known without an API server.

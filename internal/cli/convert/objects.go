@@ -4,19 +4,17 @@
 package convert
 
 import (
-	"bufio"
 	"bytes"
 	stdjson "encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"regexp"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/json"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	sigsyaml "sigs.k8s.io/yaml"
+
+	"github.com/everynode/everynode/internal/cli/manifest"
 )
 
 // MaxBytes is the size that a file may have. Manifests of one pattern have a few KB.
@@ -31,12 +29,7 @@ func Decode(content []byte) ([]*unstructured.Unstructured, error) {
 	// A script with Windows line endings does not run in a shell.
 	content = bytes.ReplaceAll(content, []byte("\r\n"), []byte("\n"))
 	var objects []*unstructured.Unstructured
-	documents := yaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content)))
-	for {
-		document, err := documents.Read()
-		if errors.Is(err, io.EOF) {
-			return objects, nil
-		}
+	for document, err := range manifest.Documents(content) {
 		if err == nil {
 			objects, err = appendObjects(objects, document)
 		}
@@ -44,6 +37,7 @@ func Decode(content []byte) ([]*unstructured.Unstructured, error) {
 			return nil, err
 		}
 	}
+	return objects, nil
 }
 
 // mergeKey matches a merge of an anchor. A field beside it may have the same name as one in the anchor.
