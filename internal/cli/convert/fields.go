@@ -6,7 +6,6 @@ package convert
 import (
 	_ "embed" // tables
 	"fmt"
-	"iter"
 	"maps"
 	"regexp"
 	"slices"
@@ -79,13 +78,15 @@ func (d *draft) nameFields(unknown []string) {
 		}
 	}
 	for _, source := range d.sources {
-		fields := maps.Collect(flatten(source.Object))
-		for _, f := range list {
-			for _, path := range f.in(fields) {
-				if f.Gone != "" {
-					d.drop("%s: %s", path, f.Gone)
-				} else {
-					lose(path, f.Todo)
+		fields := flatten(source.Object)
+		for _, l := range list {
+			for _, f := range fields {
+				switch path := l.Path.FindString(f.path); {
+				case path == "" || fmt.Sprint(f.value) == fmt.Sprint(l.Value): // a value that changes nothing
+				case l.Gone != "":
+					d.drop("%s: %s", path, l.Gone)
+				default:
+					lose(path, l.Todo)
 				}
 			}
 		}
@@ -98,50 +99,41 @@ func (d *draft) nameFields(unknown []string) {
 	}
 }
 
-// in returns the paths that match the field, unless it has the value that changes nothing.
-func (f *lostField) in(fields map[string]any) []string {
-	var found []string
-	for _, at := range slices.Sorted(maps.Keys(fields)) {
-		if path := f.Path.FindString(at); path != "" && fmt.Sprint(fields[at]) != fmt.Sprint(f.Value) {
-			found = append(found, path)
-		}
-	}
-	return found
-}
-
 // byKubernetes are labels and annotations that Kubernetes and kubectl set.
 var byKubernetes = []string{
 	corev1.LastAppliedConfigAnnotation, "deprecated.daemonset.template.generation", "kubectl.kubernetes.io/restartedAt",
 	"controller-uid", "job-name", "batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name", "batch.kubernetes.io/job-tracking",
 }
 
-// flatten returns the fields without fields that a user has set, with their paths, sorted. An item of a list has its name instead of an
-// index.
-func flatten(object map[string]any) iter.Seq2[string, any] {
-	return func(yield func(string, any) bool) {
-		for _, key := range slices.Sorted(maps.Keys(object)) {
-			if slices.Contains(byKubernetes, key) {
-				continue
+// field is a field without fields that a user has set.
+type field struct {
+	path  string
+	value any
+}
+
+// flatten returns the fields of an object, sorted. An item of a list has its name instead of an index.
+func flatten(object map[string]any) (all []field) {
+	for _, key := range slices.Sorted(maps.Keys(object)) {
+		if slices.Contains(byKubernetes, key) {
+			continue
+		}
+		list, isList := object[key].([]any)
+		if !isList {
+			list = []any{object[key]}
+		}
+		for _, item := range list {
+			path := key
+			fields, isObject := item.(map[string]any)
+			if isList {
+				path += fmt.Sprintf("[%v]", fields["name"])
 			}
-			list, isList := object[key].([]any)
-			if !isList {
-				list = []any{object[key]}
+			if !isObject && item != nil {
+				all = append(all, field{path, item})
 			}
-			for _, item := range list {
-				path := key
-				fields, isObject := item.(map[string]any)
-				if isList {
-					path += fmt.Sprintf("[%v]", fields["name"])
-				}
-				if !isObject && item != nil && !yield(path, item) {
-					return
-				}
-				for inner, value := range flatten(fields) {
-					if !yield(path+"."+inner, value) {
-						return
-					}
-				}
+			for _, inner := range flatten(fields) {
+				all = append(all, field{path + "." + inner.path, inner.value})
 			}
 		}
 	}
+	return all
 }

@@ -240,8 +240,8 @@ func (w *work) hasOtherSettings(s step) string {
 	if err != nil {
 		return err.Error()
 	}
-	for path, value := range flatten(fields) {
-		setting := fmt.Sprintf("%s=%v", index.ReplaceAllString(path, ""), value)
+	for _, f := range flatten(fields) {
+		setting := fmt.Sprintf("%s=%v", index.ReplaceAllString(f.path, ""), f.value)
 		for _, known := range settings {
 			if !known.Pattern.MatchString(setting) {
 				continue
