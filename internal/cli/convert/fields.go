@@ -80,12 +80,10 @@ func (d *draft) nameFields(unknown []string) {
 	for _, source := range d.sources {
 		fields := flatten(source.Object)
 		for _, l := range list {
-			for _, f := range fields {
-				switch path := l.Path.FindString(f.path); {
-				case path == "" || fmt.Sprint(f.value) == fmt.Sprint(l.Value): // a value that changes nothing
-				case l.Gone != "":
+			for _, path := range l.in(fields) {
+				if l.Gone != "" {
 					d.drop("%s: %s", path, l.Gone)
-				default:
+				} else {
 					lose(path, l.Todo)
 				}
 			}
@@ -97,6 +95,16 @@ func (d *draft) nameFields(unknown []string) {
 	if len(lost) > 0 {
 		d.todo("not converted: %s\nCheck whether the task needs them:\n- %s", strings.Join(names, ", "), strings.Join(lost, "\n- "))
 	}
+}
+
+// in returns the paths that match the field, unless it has the value that changes nothing.
+func (l *lostField) in(fields []field) (found []string) {
+	for _, f := range fields {
+		if path := l.Path.FindString(f.path); path != "" && fmt.Sprint(f.value) != fmt.Sprint(l.Value) {
+			found = append(found, path)
+		}
+	}
+	return found
 }
 
 // byKubernetes are labels and annotations that Kubernetes and kubectl set.

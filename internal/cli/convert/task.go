@@ -290,15 +290,7 @@ func (d *draft) setScript(s step) {
 	} else {
 		t.Command = argv
 	}
-	for _, e := range s.Env {
-		v := v1alpha1.EnvVar{Name: e.Name, Value: e.Value}
-		if from := e.ValueFrom; from != nil { // settings.yaml makes the task a template with another source
-			v.ValueFrom = &v1alpha1.EnvVarSource{ConfigMapKeyRef: from.ConfigMapKeyRef, SecretKeyRef: from.SecretKeyRef, FieldRef: from.FieldRef}
-		}
-		if e.Name != startupVariable || !isStartupScript(s.Container) {
-			t.Env = append(t.Env, v)
-		}
-	}
+	t.Env = s.variables()
 	if limits, requests := s.Resources.Limits, s.Resources.Requests; len(limits)+len(requests) > 0 {
 		t.Resources = &v1alpha1.TaskResources{Limits: limits, Requests: requests}
 	}
@@ -309,6 +301,20 @@ func (d *draft) setScript(s step) {
 		d.note("A script has a memory limit of 512Mi unless task.resources.limits sets another one. The container %s had none.", s.Name)
 	}
 	d.drop("the image %s and the settings of the pod: a script runs as root in the namespaces of the node", s.Image)
+}
+
+// variables returns the variables of a container as those of a task.
+func (s step) variables() (variables []v1alpha1.EnvVar) {
+	for _, e := range s.Env {
+		v := v1alpha1.EnvVar{Name: e.Name, Value: e.Value}
+		if from := e.ValueFrom; from != nil { // settings.yaml makes the task a template with another source
+			v.ValueFrom = &v1alpha1.EnvVarSource{ConfigMapKeyRef: from.ConfigMapKeyRef, SecretKeyRef: from.SecretKeyRef, FieldRef: from.FieldRef}
+		}
+		if e.Name != startupVariable || !isStartupScript(s.Container) {
+			variables = append(variables, v)
+		}
+	}
+	return variables
 }
 
 // setTemplate writes the pod without what a NodeJob sets itself.

@@ -28,7 +28,7 @@ import (
 
 // Browser is a running Chromium with an empty profile.
 type Browser struct {
-	ctx context.Context
+	ctx context.Context //nolint:containedctx // chromedp's browser is its context
 	end context.CancelFunc
 }
 
@@ -53,7 +53,7 @@ func (b *Browser) Close() error {
 
 // Tab is a page of the browser, with cookies of its own.
 type Tab struct {
-	ctx context.Context
+	ctx context.Context //nolint:containedctx // chromedp's page is its context
 
 	mu sync.Mutex
 	// problems are the errors that the page has written to its console, and requests the addresses that it has requested.
