@@ -104,6 +104,15 @@ func TestWhatIsNotATaskIsRefused(t *testing.T) {
 			"apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: d}\nspec: {template: text}\n",
 			[]string{"DaemonSet d is not converted: reading its fields"},
 		},
+		"a name that is too long for a NodeJob": {
+			strings.Replace(
+				daemonSet(affinityOf(`{matchExpressions: [{key: a, operator: Exists}]}`)),
+				"name: d,",
+				"name: "+strings.Repeat("n", 64)+",",
+				1,
+			),
+			[]string{"its metadata.name nnn", "has more than 63 characters", "choose another one"},
+		},
 		"a name that is no name": {
 			strings.Replace(
 				daemonSet(`{hostPID: true, containers: [{name: c, image: i, command: [sh, -c, "work; sleep infinity"]}]}`),
