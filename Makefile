@@ -51,6 +51,16 @@ demo: ## Show the main job on a local cluster of real nodes, and leave it runnin
 demo-down: ## Take the demo's cluster away again.
 	@go -C test run ./cmd/everynode-demo down
 
+# REGISTRY has a default for releases, so only that of the user counts. GOTOOLCHAIN: any Go that builds the product is enough here.
+.PHONY: install
+install: ## Build Everynode, and install or upgrade it in the cluster of the current kubeconfig (REGISTRY; YES=1: do not ask).
+	@GOTOOLCHAIN=local go -C release run ./cmd/everynode-release install -root '$(CURDIR)' -dir '$(CURDIR)/bin/install' \
+	-plugin '$(CURDIR)/bin/kubectl-everynode' -registry '$(if $(filter file,$(origin REGISTRY)),,$(REGISTRY))' $(if $(YES),-yes)
+
+.PHONY: uninstall
+uninstall: ## Remove Everynode from the cluster of the current kubeconfig (YES=1: do not ask; docs/uninstall.md).
+	@go run ./cmd/kubectl-everynode uninstall $(if $(YES),--yes)
+
 .PHONY: recording
 recording: ## Record the terminal picture of the README on the demo's cluster.
 	@go -C test run ./cmd/everynode-demo record "$(CURDIR)/docs/demo.svg"

@@ -43,14 +43,8 @@ func Publish(ctx context.Context, dir, registry string) ([]string, error) {
 		pairs = append(pairs, reference, moved, path.Dir(reference)+"/"+chartsPath+"/", registry+"/"+chartsPath+"/")
 	}
 	replacer := strings.NewReplacer(pairs...)
-	for _, file := range []string{ImagesFile, InstallFile, InstallNoGatesFile, NotesFile} {
-		content, err := os.ReadFile(filepath.Join(dir, file))
-		if err != nil {
-			return nil, err
-		}
-		if err := os.WriteFile(filepath.Join(dir, file), []byte(replacer.Replace(string(content))), 0o644); err != nil {
-			return nil, err
-		}
+	if err := replaceIn(dir, replacer, ImagesFile, InstallFile, InstallNoGatesFile, NotesFile); err != nil {
+		return nil, err
 	}
 	reference, err := publishChart(dir, registry, replacer)
 	if err != nil {

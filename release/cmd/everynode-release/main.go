@@ -1,7 +1,8 @@
 // Copyright The Everynode Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command everynode-release makes a release from the checkout, and publishes its images: docs/releasing.md.
+// Command everynode-release makes a release from the checkout, and publishes its images: docs/releasing.md. It also installs the
+// checkout into a cluster.
 package main
 
 import (
@@ -17,6 +18,7 @@ import (
 	"time"
 
 	"github.com/everynode/everynode/release"
+	"github.com/everynode/everynode/release/quickstart"
 )
 
 func main() {
@@ -38,9 +40,11 @@ func execute(ctx context.Context, args []string) error {
 			return build(ctx, args[1:])
 		case "publish":
 			return publish(ctx, args[1:])
+		case "install":
+			return install(ctx, args[1:])
 		}
 	}
-	return errors.New("give a command: build or publish")
+	return errors.New("give a command: build, publish or install")
 }
 
 func build(ctx context.Context, args []string) error {
@@ -131,4 +135,21 @@ func publish(ctx context.Context, args []string) error {
 		fmt.Println(reference)
 	}
 	return err
+}
+
+func install(ctx context.Context, args []string) error {
+	o := quickstart.Options{In: os.Stdin, Out: os.Stdout}
+	set := flag.NewFlagSet("install", flag.ContinueOnError)
+	set.StringVar(&o.Release.Root, "root", ".", "the `folder` of the checkout")
+	set.StringVar(&o.Release.Dir, "dir", "dist", "the `folder` for the files")
+	set.StringVar(&o.Plugin, "plugin", "kubectl-everynode", "the `file` for the plugin")
+	set.StringVar(&o.Registry, "registry", "", "the `prefix` of the images, if the nodes pull them")
+	set.BoolVar(&o.Yes, "yes", false, "do not ask for confirmation")
+	if err := parse(set, args); err != nil {
+		return err
+	}
+	if err := describe(ctx, &o.Release, true); err != nil {
+		return err
+	}
+	return quickstart.Install(ctx, o)
 }

@@ -81,8 +81,8 @@ func TestCommandLinesThatAreRefused(t *testing.T) {
 		args []string
 		want string
 	}{
-		"no command":           {nil, "give a command: build or publish"},
-		"an unknown command":   {[]string{"ship"}, "give a command: build or publish"},
+		"no command":           {nil, "give a command: build, publish or install"},
+		"an unknown command":   {[]string{"ship"}, "give a command: build, publish or install"},
 		"no version":           {[]string{"build"}, "no version is given: make release VERSION=v0.1.0"},
 		"an argument too much": {[]string{"publish", "now"}, `unexpected argument "now"`},
 		"an unknown platform":  {[]string{"build", "-platforms", "linux/arm"}, `the platform "linux/arm" is not one of`},

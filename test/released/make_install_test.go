@@ -1,0 +1,72 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package released_test
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/everynode/everynode/test/install"
+	"github.com/everynode/everynode/test/publish"
+)
+
+// TestMakeInstall installs the checkout as README says: with images that are loaded into the nodes, and then with images of a
+// registry, first of one from which the nodes cannot pull.
+func TestMakeInstall(t *testing.T) {
+	u := newUser(t)
+	root := u.must(install.Root())
+	plugin := filepath.Join(root, "bin", "kubectl-everynode")
+	u.plugin.Bin = filepath.Dir(plugin)
+	makeInstall := func(args ...string) (string, error) {
+		return u.command("", "make", append([]string{"-C", root, "install"}, args...)...)
+	}
+	wantImages := func(prefix string) {
+		t.Helper()
+		image := u.kubectl("-n " + install.Namespace + " get deployment " + install.Deployment + " -o jsonpath={.spec.template.spec.containers[0].image}")
+		if !strings.HasPrefix(image, prefix) {
+			t.Errorf("the image is %s, want %s…", image, prefix)
+		}
+	}
+
+	if out, err := makeInstall(); err == nil || !strings.Contains(out, "nothing was changed: answer y, or set YES=1") {
+		t.Errorf("without an answer: %v\n%s", err, out)
+	}
+	if left := u.kubectl("get namespace " + install.Namespace + " --ignore-not-found -o name"); left != "" {
+		t.Errorf("without an answer, it has made %s", left)
+	}
+	out := u.must(makeInstall("YES=1"))
+	t.Logf("%s", out)
+	wantImages("localhost/everynode/manager:")
+	if !strings.Contains(out, plugin+" status max-map-count -n node-setup") {
+		t.Errorf("the next commands are missing:\n%s", out)
+	}
+	for _, file := range []string{"namespace.yaml", "max-map-count.yaml"} {
+		u.kubectl("apply -f " + filepath.Join(root, "config", "samples", file))
+	}
+	u.kubectl("-n node-setup wait nodejob/max-map-count --for=condition=Complete --timeout=150s")
+	if out := u.must(u.command("", plugin, "status", "max-map-count", "-n", "node-setup")); !strings.Contains(out, "max-map-count") {
+		t.Errorf("status: %s", out)
+	}
+	before := u.kubectl("-n node-setup get nodejobs -o jsonpath={.items[*].status.revision}")
+
+	unreachable, err := publish.Serve(u.ctx, site.cluster)
+	u.must("", err)
+	began := time.Now()
+	out, err = makeInstall("YES=1", "REGISTRY="+unreachable.Address+"/everynode")
+	if err == nil || !strings.Contains(out, "ImagePullBackOff") || !strings.Contains(out, "Check that the nodes can pull from the registry") {
+		t.Errorf("from a registry that the nodes do not trust: %v\n%s", err, out)
+	}
+	t.Logf("after %s:\n%s", time.Since(began).Round(time.Second), out)
+
+	prefix := site.registry.Address + "/everynode"
+	u.must(makeInstall("YES=1", "REGISTRY="+prefix))
+	wantImages(prefix + "/manager:")
+	if after := u.kubectl("-n node-setup get nodejobs -o jsonpath={.items[*].status.revision}"); after != before {
+		t.Errorf("the revision was %q and is %q", before, after)
+	}
+	u.must(u.command("", "make", "-C", root, "uninstall", "YES=1"))
+	u.uninstallWithNamespace()
+}
