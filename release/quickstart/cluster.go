@@ -134,15 +134,18 @@ var resources = []string{
 	"validatingadmissionpolicybindings.admissionregistration.k8s.io", "deployments.apps",
 }
 
+// refused matches the answer of kubectl auth can-i in the error of its exit code.
+var refused = regexp.MustCompile(`(?m)^no( - .*)?$`)
+
 // checkRights asks before anything is built. An installation has roles, so the user needs what they grant, too.
 func (c *clusterInfo) checkRights(ctx context.Context) error {
 	var missing []string
 	for _, resource := range resources {
-		out, err := c.kubectl(ctx, "auth", "can-i", "create", resource, "--all-namespaces", "--quiet=false")
-		if strings.TrimSpace(string(out)) == "yes" {
+		out, err := c.kubectl(ctx, "auth", "can-i", "create", resource, "--all-namespaces")
+		if err == nil && strings.HasPrefix(string(out), "yes") { // kubectl may add " - " and a reason
 			continue
 		}
-		if err != nil && !strings.Contains(err.Error(), "\nno\n") {
+		if err != nil && !refused.MatchString(err.Error()) {
 			return err
 		}
 		missing = append(missing, resource)

@@ -60,7 +60,7 @@ case "${0##*/} $*" in
 *"config view"*) echo '{"clusters":[{"cluster":{"server":"https://192.0.2.1"}}]}';;
 *" version -o json") echo '{"serverVersion":{"major":"1","minor":"` + f.minor + `","gitVersion":"v1.` + f.minor + `.0"}}';;
 *"get nodes"*) echo '{"items":[` + f.nodes + `]}';;
-*"can-i create ` + f.forbidden + `"*) echo no; exit 1;;
+*"can-i create ` + f.forbidden + `"*) echo "no - as RBAC says"; exit 1;;
 *"can-i"*) echo yes;;
 *"get deployment"*) echo '` + f.deployment + `';;
 *"get pods"*) echo '{"items":[` + f.pods + `]}';;
