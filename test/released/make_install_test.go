@@ -4,6 +4,8 @@
 package released_test
 
 import (
+	"encoding/json"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -37,6 +39,10 @@ func TestMakeInstall(t *testing.T) {
 	if left := u.kubectl("get namespace " + install.Namespace + " --ignore-not-found -o name"); left != "" {
 		t.Errorf("without an answer, it has made %s", left)
 	}
+	if out, err := makeInstall("YES=1", "KUBECONFIG="+u.impersonate("system:kube-scheduler")); err == nil ||
+		!strings.Contains(out, "you may not create namespaces, customresourcedefinitions.apiextensions.k8s.io") {
+		t.Errorf("as a user who may only read nodes: %v\n%s", err, out)
+	}
 	out := u.must(makeInstall("YES=1"))
 	t.Logf("%s", out)
 	wantImages("localhost/everynode/manager:")
@@ -69,4 +75,17 @@ func TestMakeInstall(t *testing.T) {
 	}
 	u.must(u.command("", "make", "-C", root, "uninstall", "YES=1"))
 	u.uninstallWithNamespace()
+}
+
+// impersonate writes a kubeconfig for another user, and returns its path.
+func (u *user) impersonate(name string) string {
+	u.t.Helper()
+	var config map[string]any
+	u.must("", json.Unmarshal([]byte(u.kubectl("config view --raw -o json")), &config))
+	config["users"].([]any)[0].(map[string]any)["user"].(map[string]any)["as"] = name
+	content, err := json.Marshal(config)
+	u.must("", err)
+	file := filepath.Join(u.t.TempDir(), "kubeconfig")
+	u.must("", os.WriteFile(file, content, 0o600))
+	return file
 }
