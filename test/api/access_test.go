@@ -217,7 +217,7 @@ func (a *accesses) rolesAreKnown() {
 	a.allow("last", false, rule("test.everynode.dev", []string{"probe"}, "one"))
 	for _, attributes := range []authorizationv1.ResourceAttributes{{Resource: "all"}, {Resource: "one", Namespace: a.namespace}} {
 		attributes.Verb, attributes.Group = "probe", "test.everynode.dev"
-		a.eventually("all roles are known", func() error {
+		a.Eventually("all roles are known", func() error {
 			review := &authorizationv1.SubjectAccessReview{
 				Spec: authorizationv1.SubjectAccessReviewSpec{User: "last", ResourceAttributes: &attributes},
 			}

@@ -117,7 +117,7 @@ func luaValue(state *lua.LState, value any) lua.LValue {
 func (w *world) argoCD(kind, name, status, message string) {
 	w.t.Helper()
 	script := healthCheck(w.t, kind)
-	w.eventually(fmt.Sprintf("%s %s is %s in Argo CD", kind, name, status), func() error {
+	w.Eventually(fmt.Sprintf("%s %s is %s in Argo CD", kind, name, status), func() error {
 		live := &unstructured.Unstructured{}
 		live.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(kind))
 		if err := admin.Get(w.ctx, client.ObjectKey{Namespace: w.namespace, Name: name}, live); err != nil {

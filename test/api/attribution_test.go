@@ -32,7 +32,7 @@ func (w *world) writers(users ...string) {
 		w.bind(user, "cluster-admin", true)
 		w.rightsAreKnown(requester{user: user, has: append([]string{pods, budgets}, allEffects...)})
 	}
-	w.eventually("a wrong name is not accepted", func() error {
+	w.Eventually("a wrong name is not accepted", func() error {
 		job := changedBy(jobFromYAML(w.t, w.namespace, "probe", template), bob)
 		if err := w.as(alice).Create(w.ctx, job, client.DryRunAll); err == nil && named(job) != alice {
 			return fmt.Errorf("it is %q", named(job))
@@ -267,7 +267,7 @@ func TestTheRecordNamesWhoHadChangedTheSpecWhenTheAttemptStarted(t *testing.T) {
 	pod := w.podOn("named-1")
 	must(t, w.as(bob).Patch(w.ctx, job, mergePatch(`{"spec":{"ttlSecondsAfterFinished":6000}}`)))
 	w.end(pod, 0, "")
-	if rec := w.done("named", "named-1"); rec.ChangedBy != alice || named(w.live("named")) != bob {
+	if rec := w.Done("named", "named-1"); rec.ChangedBy != alice || named(w.live("named")) != bob {
 		t.Errorf("the record names %q, and the NodeJob %q", rec.ChangedBy, named(w.live("named")))
 	}
 	config := w.kubeconfigOf()
@@ -290,7 +290,7 @@ func (w *world) unattributed() {
 			mergePatch(`{"metadata":{"labels":{"`+unattributedLabel+`":"true"}}}`),
 		),
 	)
-	w.eventually("no user is named", func() error {
+	w.Eventually("no user is named", func() error {
 		probe := jobFromYAML(w.t, w.namespace, "probe", template)
 		if err := w.as(alice).Create(w.ctx, probe, client.DryRunAll); err != nil || named(probe) != "" {
 			return errors.Join(fmt.Errorf("it names %q", named(probe)), err)

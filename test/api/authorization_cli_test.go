@@ -52,7 +52,7 @@ data: {sh: "true"}
 // rights by the commands that can-i prints.
 func TestCanIWhateverIsInstalled(t *testing.T) {
 	f := newRemovable(t)
-	w := &world{t: t, ctx: t.Context(), namespace: "default"}
+	w := worldIn(t.Context(), t, "default")
 	file := filepath.Join(t.TempDir(), "all.yaml")
 	must(t, os.WriteFile(file, []byte(allInOne), 0o600))
 	config := rest.CopyConfig(f.config)
@@ -84,14 +84,14 @@ func TestCanIWhateverIsInstalled(t *testing.T) {
 		{"an API server without the CRDs", func() {}, nil, cmdutil.ExitNotInstalled, []string{"this cluster does not know NodeJobs: Everynode is not installed there"}, nil},
 		{"the CRDs, and no policies", func() {
 			must(t, f.kubectl("apply -k ../../config/crd"))
-			f.eventually("the kinds are served", func() error { return f.kubectl("get nodejobs,nodeguards -A") })
+			f.Eventually("the kinds are served", func() error { return f.kubectl("get nodejobs,nodeguards -A") })
 			must(t, f.kubectl("apply -f ../../config/rbac/user_roles.yaml"))
 			f.create(&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "editor"},
 				RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "everynode-nodejob-editor"}, Subjects: subject("jane")})
 		}, nil, 0, []string{"Not all rights are enforced: ValidatingAdmissionPolicyBinding everynode-nodejobs does not exist: apply config/authorization"}, job},
 		{"policies that only warn", func() {
 			must(t, f.kubectl("apply -k ../../config/authorization"))
-			f.eventually("the policies refuse", refused)
+			f.Eventually("the policies refuse", refused)
 			for _, name := range rights.Bindings() {
 				must(t, f.kubectl(`patch validatingadmissionpolicybinding `+name+` --type=merge -p {"spec":{"validationActions":["Warn"]}}`))
 			}
@@ -108,14 +108,14 @@ func TestCanIWhateverIsInstalled(t *testing.T) {
 					must(t, f.kubectl(strings.ReplaceAll(command, "NAMESPACE", w.namespace)))
 				}
 			}
-			f.eventually("the rights count", job)
+			f.Eventually("the rights count", job)
 		}, []string{"--as", "jane"}, 0, []string{"jane has all rights that this file needs.\n"}, func() error { return f.kubectl("apply --as=jane -n default -f " + file) }},
 	} {
 		t.Run(situation.name, func(t *testing.T) {
 			f.t = t
 			situation.bring()
 			if situation.wants != nil {
-				f.eventually("the API server does what it should", situation.wants)
+				f.Eventually("the API server does what it should", situation.wants)
 			}
 			got := canI(situation.args...)
 			if got.code != situation.code {
@@ -143,7 +143,7 @@ func TestAPlanShowsTheMissingRight(t *testing.T) {
 			0o600,
 		),
 	)
-	w.eventually("the plan shows the right", func() error { // the role may not be known yet
+	w.Eventually("the plan shows the right", func() error { // the role may not be known yet
 		got := w.everynode(config, "plan", "-f", file)
 		if got.code != 0 ||
 			!strings.Contains(strings.Join(strings.Fields(got.out), " "), "lacks the right run-as-root for namespace NAMESPACE") {

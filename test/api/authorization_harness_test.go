@@ -98,7 +98,7 @@ func (w *world) unprotected() {
 	)
 	forged := plainPod(w.namespace, "unprotected")
 	forged.Labels = map[string]string{v1alpha1.NodeJobLabel: "x", v1alpha1.NodeGuardLabel: "x"}
-	w.eventually("the namespace is not protected", func() error { return admin.Create(w.ctx, forged.DeepCopy(), client.DryRunAll) })
+	w.Eventually("the namespace is not protected", func() error { return admin.Create(w.ctx, forged.DeepCopy(), client.DryRunAll) })
 }
 
 // installAuthorization has the API server of all tests ask for rights, and gives it the roles for users.
@@ -225,7 +225,7 @@ func (w *world) rightsAreAsked() {
 		guardFromYAML(w.t, w.namespace, "probe", `{target: {daemonSet: a}}`),
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "probe", Labels: map[string]string{"everynode.dev/script": "true"}}},
 	} {
-		w.eventually(fmt.Sprintf("a %T without rights is refused", o), func() error {
+		w.Eventually(fmt.Sprintf("a %T without rights is refused", o), func() error {
 			err := probe.Create(w.ctx, o.DeepCopyObject().(client.Object), client.DryRunAll)
 			if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "lacks the right") {
 				return fmt.Errorf("the API server says %w", errors.Join(errors.New("it is no refusal"), err))

@@ -120,7 +120,7 @@ func (w *world) rightsAreKnown(r requester) {
 		}
 	}
 	for _, attributes := range asked {
-		w.eventually(fmt.Sprintf("%s may %s %s", r.user, attributes.Verb, attributes.Resource), func() error {
+		w.Eventually(fmt.Sprintf("%s may %s %s", r.user, attributes.Verb, attributes.Resource), func() error {
 			review := &authorizationv1.SubjectAccessReview{
 				Spec: authorizationv1.SubjectAccessReviewSpec{User: r.user, ResourceAttributes: &attributes},
 			}
@@ -451,7 +451,7 @@ func TestANamespaceWithNodeJobsAndScriptsCanBeDeleted(t *testing.T) {
 	)
 	must(t, admin.Delete(w.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}))
 	for _, request := range []func(*world, client.Client) error{undone, labeled} {
-		w.eventually("the namespace is known to be deleted", func() error { return request(w, controller) })
+		w.Eventually("the namespace is known to be deleted", func() error { return request(w, controller) })
 	}
 }
 

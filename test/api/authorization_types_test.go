@@ -42,7 +42,7 @@ func TestTheExpressionsOfThePoliciesHaveTheRightTypes(t *testing.T) {
 	checked := func(name string) admissionv1.ValidatingAdmissionPolicyStatus {
 		t.Helper()
 		var policy admissionv1.ValidatingAdmissionPolicy
-		w.within(time.Minute, 100*time.Millisecond, "the types of "+name+" are checked", func() error {
+		w.Within(time.Minute, 100*time.Millisecond, "the types of "+name+" are checked", func() error {
 			if err := admin.Get(w.ctx, client.ObjectKey{Name: name}, &policy); err != nil {
 				return err
 			}

@@ -83,7 +83,7 @@ func (b *budgeted) overlapped(node string) {
 	theirs := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: uninstall.Namespace, Name: "theirs"}}
 	theirs.Spec.Selector, theirs.Spec.MaxUnavailable = &metav1.LabelSelector{}, number(1)
 	must(b.t, b.admin.Create(b.ctx, theirs))
-	b.within(time.Minute, 50*time.Millisecond, "the budget is Stalled because of the PodDisruptionBudget of a user", func() error {
+	b.Within(time.Minute, 50*time.Millisecond, "the budget is Stalled because of the PodDisruptionBudget of a user", func() error {
 		var ndb v1alpha1.NodeDisruptionBudget
 		if err := b.admin.Get(b.ctx, client.ObjectKey{Name: "one"}, &ndb); err != nil {
 			return err
@@ -128,7 +128,7 @@ func (p *tool) waits(format string, args ...any) {
 	}
 	p.saw = fmt.Sprintf(format, args...)
 	if p.by != "" {
-		p.within(30*time.Second, 50*time.Millisecond, "the budget says that "+p.by+" waits", func() error {
+		p.Within(30*time.Second, 50*time.Millisecond, "the budget says that "+p.by+" waits", func() error {
 			var ndb v1alpha1.NodeDisruptionBudget
 			if err := p.admin.Get(p.ctx, client.ObjectKey{Name: "one"}, &ndb); err != nil {
 				return err
@@ -148,7 +148,7 @@ func (p *tool) waits(format string, args ...any) {
 // node, creates another one, and deletes the Node, whose finalizer waits until all pods are evicted.
 func karpenter(p *tool) {
 	var node string
-	p.within(time.Minute, 50*time.Millisecond, "Karpenter finds a candidate", func() error {
+	p.Within(time.Minute, 50*time.Millisecond, "Karpenter finds a candidate", func() error {
 		for _, name := range p.nodeNames() {
 			blocking := p.blocking(name)
 			if blocking == "" {
@@ -171,7 +171,7 @@ func karpenter(p *tool) {
 // cluster-autoscaler.kubernetes.io/safe-to-evict, such as seats (simulator/drainability/rules). If the evictions do not succeed within
 // --max-pod-eviction-time, it removes its taint and tries another node.
 func clusterAutoscaler(p *tool) {
-	p.within(time.Minute, 0, "cluster-autoscaler removes a node", func() error {
+	p.Within(time.Minute, 0, "cluster-autoscaler removes a node", func() error {
 		for _, node := range p.nodeNames() {
 			if node == p.away {
 				continue
@@ -198,7 +198,7 @@ func kured(p *tool) {
 	lock.Spec.Template.Spec.Containers = []corev1.Container{{Name: "kured", Image: "registry.test/kured:1"}}
 	must(p.t, p.admin.Create(p.ctx, lock))
 	for _, node := range p.nodeNames()[:2] {
-		p.within(time.Minute, 0, "kured drains "+node, func() error {
+		p.Within(time.Minute, 0, "kured drains "+node, func() error {
 			p.setLock(lock, `"`+node+`"`)
 			must(p.t, p.kubectl("cordon "+node))
 			err := p.kubectl("drain " + node + " --force --ignore-daemonsets --delete-emptydir-data --timeout=7s")

@@ -84,7 +84,7 @@ func (b *budgeted) guardDisks(nodes ...string) {
 // disks waits for a state of NodeGuard disks.
 func (b *budgeted) disks(what string, is func(*v1alpha1.NodeGuard) bool) {
 	b.t.Helper()
-	b.within(time.Minute, 50*time.Millisecond, what, func() error {
+	b.Within(time.Minute, 50*time.Millisecond, what, func() error {
 		var g v1alpha1.NodeGuard
 		if err := b.admin.Get(b.ctx, client.ObjectKey{Namespace: "default", Name: "disks"}, &g); err != nil {
 			return err

@@ -220,7 +220,7 @@ func (b *budgeted) budget(name string, change func(*v1alpha1.NodeDisruptionBudge
 // has waits until the status of a budget has these counts.
 func (b *budgeted) has(name string, seats, unavailable, allowed int32) {
 	b.t.Helper()
-	b.within(
+	b.Within(
 		time.Minute,
 		100*time.Millisecond,
 		fmt.Sprintf("budget %s has %d seats, %d unavailable, %d allowed", name, seats, unavailable, allowed),
@@ -241,7 +241,7 @@ func (b *budgeted) has(name string, seats, unavailable, allowed int32) {
 // granting waits until the PodDisruptionBudgets of seats allow so many evictions.
 func (b *budgeted) granting(want int32) {
 	b.t.Helper()
-	b.within(time.Minute, 50*time.Millisecond, fmt.Sprintf("%d evictions are allowed", want), func() error {
+	b.Within(time.Minute, 50*time.Millisecond, fmt.Sprintf("%d evictions are allowed", want), func() error {
 		var list policyv1.PodDisruptionBudgetList
 		if err := b.admin.List(
 			b.ctx,

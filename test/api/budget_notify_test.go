@@ -46,7 +46,7 @@ func TestAFreezeIsNotified(t *testing.T) {
 	}
 	status := func(name string, check func(*v1alpha1.NodeDisruptionBudgetStatus) error) {
 		t.Helper()
-		b.within(40*time.Second, 50*time.Millisecond, "the status of "+name+" is written", func() error {
+		b.Within(40*time.Second, 50*time.Millisecond, "the status of "+name+" is written", func() error {
 			var live v1alpha1.NodeDisruptionBudget
 			if err := b.admin.Get(b.ctx, client.ObjectKey{Name: name}, &live); err != nil {
 				return err

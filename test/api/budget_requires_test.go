@@ -85,7 +85,7 @@ func TestABudgetWaitsForItsRequirements(t *testing.T) {
 	job := b.draft("waits")
 	job.Namespace, job.Spec.Nodes.Selector, job.Spec.Maintenance.Cordon = "default", nil, true
 	must(t, b.admin.Create(b.ctx, job))
-	b.within(time.Minute, 100*time.Millisecond, "a NodeJob waits, and says for what", func() error {
+	b.Within(time.Minute, 100*time.Millisecond, "a NodeJob waits, and says for what", func() error {
 		must(t, b.admin.Get(b.ctx, client.ObjectKeyFromObject(job), job))
 		for _, c := range job.Status.Conditions {
 			if strings.Contains(c.Message, "requirement gate is not met") {
@@ -96,7 +96,7 @@ func TestABudgetWaitsForItsRequirements(t *testing.T) {
 	})
 
 	must(t, b.kubectl(`patch configmap gate -n default --type=merge -p {"data":{"go":"yes"}}`))
-	b.within(time.Minute, 100*time.Millisecond, "the NodeJob continues", func() error {
+	b.Within(time.Minute, 100*time.Millisecond, "the NodeJob continues", func() error {
 		must(t, b.admin.Get(b.ctx, client.ObjectKeyFromObject(job), job))
 		if job.Status.Nodes.Done != 2 {
 			return fmt.Errorf("the status is %+v", job.Status)
@@ -150,7 +150,7 @@ func TestABudgetWaitsForItsRequirements(t *testing.T) {
 // says waits until this condition of a budget is True, with this reason and a part of its message, and returns the message.
 func (b *budgeted) says(name, kind, reason, part string) (message string) {
 	b.t.Helper()
-	b.within(time.Minute, 100*time.Millisecond, fmt.Sprintf("budget %s is %s: %s: %s", name, kind, reason, part), func() error {
+	b.Within(time.Minute, 100*time.Millisecond, fmt.Sprintf("budget %s is %s: %s: %s", name, kind, reason, part), func() error {
 		var ndb v1alpha1.NodeDisruptionBudget
 		must(b.t, b.admin.Get(b.ctx, client.ObjectKey{Name: name}, &ndb))
 		c := meta.FindStatusCondition(ndb.Status.Conditions, kind)

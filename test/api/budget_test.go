@@ -55,7 +55,7 @@ func TestABudgetGrantsOneEvictionAtATime(t *testing.T) {
 	must(t, b.kubectl("delete ndb --all"))
 	must(t, b.kubectl("drain n0 n1 n2 --timeout=60s")) // the garbage collector has removed what held them
 	b.startManager()
-	b.within(time.Minute, 100*time.Millisecond, "no seat and no PodDisruptionBudget is left", func() error {
+	b.Within(time.Minute, 100*time.Millisecond, "no seat and no PodDisruptionBudget is left", func() error {
 		var seats corev1.PodList
 		var floors policyv1.PodDisruptionBudgetList
 		in := []client.ListOption{client.InNamespace(uninstall.Namespace), client.HasLabels{v1alpha1.BudgetGroupLabel}}
@@ -131,7 +131,7 @@ func TestNodeJobsDrawOnABudget(t *testing.T) {
 		job.Spec.Maintenance.Cordon = true
 		must(t, b.admin.Create(b.ctx, job))
 	}
-	b.within(time.Minute, 100*time.Millisecond, "a NodeJob waits for the budget, and says so", func() error {
+	b.Within(time.Minute, 100*time.Millisecond, "a NodeJob waits for the budget, and says so", func() error {
 		var ndb v1alpha1.NodeDisruptionBudget
 		if err := b.admin.Get(b.ctx, client.ObjectKey{Name: "one"}, &ndb); err != nil {
 			return err
@@ -153,7 +153,7 @@ func TestNodeJobsDrawOnABudget(t *testing.T) {
 	}
 	must(t, b.kubectl("uncordon n2"))
 	for _, name := range []string{"first", "second"} {
-		b.within(2*time.Minute, 100*time.Millisecond, "NodeJob "+name+" is complete", func() error {
+		b.Within(2*time.Minute, 100*time.Millisecond, "NodeJob "+name+" is complete", func() error {
 			var job v1alpha1.NodeJob
 			if err := b.admin.Get(b.ctx, client.ObjectKey{Namespace: "default", Name: name}, &job); err != nil {
 				return err

@@ -42,7 +42,7 @@ func TestTheChartIsInstalledUpgradedRolledBackAndUninstalled(t *testing.T) {
 	h.helm("install everynode " + first + " --create-namespace")
 	h.is("v0.1.0", "", "1")
 	must(t, h.admin.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "node-setup"}}))
-	h.eventually("a NodeJob can be created", func() error { return h.kubectl("apply -f ../../config/samples/max-map-count.yaml") })
+	h.Eventually("a NodeJob can be created", func() error { return h.kubectl("apply -f ../../config/samples/max-map-count.yaml") })
 	if policiesServed {
 		h.exist("mutatingadmissionpolicy/everynode-gate", "mutatingadmissionpolicybinding/everynode-manager-node-setup")
 	}
@@ -81,7 +81,7 @@ func TestTheChartIsInstalledUpgradedRolledBackAndUninstalled(t *testing.T) {
 func (h *helmed) takesOver(release string) {
 	h.t.Helper()
 	must(h.t, h.kubectl("apply -k ../../config/local"))
-	h.eventually("a NodeJob can be created", func() error { return h.kubectl("apply -f ../../config/samples/max-map-count.yaml") })
+	h.Eventually("a NodeJob can be created", func() error { return h.kubectl("apply -f ../../config/samples/max-map-count.yaml") })
 	h.helm("install everynode " + release + " --take-ownership --force-conflicts")
 	h.is("v0.2.0", "changed", "1")
 	h.exist("-n node-setup nodejob/max-map-count")
@@ -164,7 +164,7 @@ func (h *helmed) exist(objects ...string) {
 func (h *helmed) areGone(objects ...string) {
 	h.t.Helper()
 	for _, object := range objects {
-		h.eventually(object+" is gone", func() error {
+		h.Eventually(object+" is gone", func() error {
 			switch _, err := h.get(object); {
 			case err == nil:
 				return errors.New("it exists")

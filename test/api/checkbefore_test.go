@@ -38,11 +38,11 @@ func TestCheckBeforeTheTask(t *testing.T) {
 			t.Errorf("%s is told to check before: %q", name, got)
 		}
 		w.end(pod, 0, reported)
-		if rec := w.done(name, node); !rec.IsAlreadyDone() || rec.Attempts != 0 || rec.Message != "as it should be" {
+		if rec := w.Done(name, node); !rec.IsAlreadyDone() || rec.Attempts != 0 || rec.Message != "as it should be" {
 			t.Errorf("the record is %+v", rec)
 		}
 		w.cordoned(node, "")
-		w.condition(name, v1alpha1.ConditionComplete, metav1.ConditionTrue, "")
+		w.Condition(name, v1alpha1.ConditionComplete, metav1.ConditionTrue, "")
 		if !cordon {
 			continue
 		}
@@ -52,9 +52,9 @@ func TestCheckBeforeTheTask(t *testing.T) {
 		pod = w.podOf("asks-first-2", task.Task)
 		w.cordoned("asks-first-2", v1alpha1.RecordKey(job.Namespace, name))
 		w.end(pod, 0, `{"exitCode":0}`)
-		if rec := w.done(name, "asks-first-2"); rec.CheckBefore != "" || rec.Attempts != 1 {
+		if rec := w.Done(name, "asks-first-2"); rec.CheckBefore != "" || rec.Attempts != 1 {
 			t.Errorf("the record is %+v", rec)
 		}
 	}
-	w.noPods()
+	w.NoPods()
 }

@@ -78,7 +78,7 @@ func TestOutputOfReadingCommands(t *testing.T) {
 	})
 	for _, name := range []string{"reading-1", "reading-2", "reading-3"} {
 		w.end(w.podOn(name), 0, string(outcome.Outcome{Message: "fine\x1b[2J", Results: map[string]string{"kernel": "6.1"}}.Encode()))
-		w.done("works", name)
+		w.Done("works", name)
 	}
 	w.job("fails", func(s *v1alpha1.NodeJobSpec) {
 		s.Rollout = v1alpha1.RolloutSpec{}
@@ -89,8 +89,8 @@ func TestOutputOfReadingCommands(t *testing.T) {
 		3,
 		string(outcome.Outcome{ExitCode: 3, Reason: outcome.ReasonTaskFailed, Message: "one\ntwo\x1b[2J\n"}.Encode()),
 	)
-	w.condition("fails", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonMaxFailuresExceeded)
-	w.noPods()
+	w.Condition("fails", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonMaxFailuresExceeded)
+	w.NoPods()
 	config := w.viewer()
 	tests := map[string]struct {
 		args []string
@@ -182,7 +182,7 @@ func TestATenantReadsNodesAndNoNodeJobsOfOthers(t *testing.T) {
 	w.bind("user-"+w.namespace, "everynode-view", false)
 	w.bind("user-"+w.namespace, "everynode-view-nodes", true)
 	for _, args := range [][]string{{"explain", "mine", "tenant-1"}, {"results", "mine"}, {"status", "mine", "-o", "wide"}, {"list"}} {
-		w.eventually(strings.Join(args, " "), func() error {
+		w.Eventually(strings.Join(args, " "), func() error {
 			if got := w.everynode(config, args...); got.code != 0 {
 				return fmt.Errorf("%+v", got)
 			}
@@ -264,7 +264,7 @@ func (w *world) watch(config string, args ...string) *watched {
 
 func (w *world) says(s *watched, text string) {
 	w.t.Helper()
-	w.eventually("it says "+text, func() error {
+	w.Eventually("it says "+text, func() error {
 		if !strings.Contains(s.String(), text) {
 			return errors.New(s.String())
 		}
@@ -337,7 +337,7 @@ func TestAWatchOutlivesTheAPIServerAndEndsWithTheNodeJob(t *testing.T) {
 	proxy.set(true)
 	w.says(done, "the API server does not answer; what was seen last may be old")
 	w.end(pod, 0, "")
-	w.done("watched", "watched-1")
+	w.Done("watched", "watched-1")
 	proxy.set(false)
 	if code := <-done.code; code != 0 || !strings.Contains(done.String(), "AllNodesDone") {
 		t.Errorf("exit code %d after\n%s", code, done)
@@ -386,7 +386,7 @@ func TestAPlanChangesNothing(t *testing.T) {
 	must(t, os.WriteFile(config, content, 0o600))
 	c, err := client.New(cfg, client.Options{Scheme: scheme})
 	must(t, err)
-	w := &world{t: t, ctx: t.Context(), namespace: "default"}
+	w := worldIn(t.Context(), t, "default")
 	must(
 		t,
 		c.Patch(

@@ -56,7 +56,7 @@ func TestExplainNamesTheNodesThatUseTheBudget(t *testing.T) {
 		s.Rollout.MaxConcurrent = percent("100%")
 	})
 	w.end(w.podOn("budget-1"), 0, "") // it is unavailable already, so nothing prevents its start
-	w.done("held", "budget-1")
+	w.Done("held", "budget-1")
 	config := w.viewer()
 	got := w.everynode(config, "explain", "held", "budget-2")
 	wantTold(
@@ -111,7 +111,7 @@ func TestARecordThatTheManagerHasNotWrittenIsNamed(t *testing.T) {
 	startManager(t, noFaults)
 	w.node("forged-1")
 	w.job("forged", func(s *v1alpha1.NodeJobSpec) { s.Suspend = true })
-	w.condition("forged", v1alpha1.ConditionComplete, metav1.ConditionUnknown, v1alpha1.ReasonSuspended)
+	w.Condition("forged", v1alpha1.ConditionComplete, metav1.ConditionUnknown, v1alpha1.ReasonSuspended)
 	key := v1alpha1.RecordKey(w.namespace, "forged")
 	forged := record.Encode(record.Record{Revision: w.live("forged").Status.Revision, Outcome: record.Failed, Attempts: 9})
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "forged-1"}}

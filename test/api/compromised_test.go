@@ -82,7 +82,7 @@ func TestARecordThatANodeForgesStartsNoPodThere(t *testing.T) {
 			made := w.podsMade()
 			job := w.secretJob("secret", change)
 			pod := w.tierNodeJoins(w.namespace + "-honest")
-			w.eventually("the Node authorizer knows the pod", func() error { return w.readsSecret(pod.Spec.NodeName) })
+			w.Eventually("the Node authorizer knows the pod", func() error { return w.readsSecret(pod.Spec.NodeName) })
 
 			evil := w.namespace + "-evil"
 			w.node(evil)
@@ -94,9 +94,9 @@ func TestARecordThatANodeForgesStartsNoPodThere(t *testing.T) {
 			key := v1alpha1.RecordKey(w.namespace, job.Name)
 			must(t, w.annotate(w.kubeletOf(evil), evil, key, forgedRecord(pod.Labels[v1alpha1.RevisionLabel], "machine-of-"+evil)))
 			w.end(pod, 0, "")
-			w.done(job.Name, w.namespace+"-honest")
+			w.Done(job.Name, w.namespace+"-honest")
 			w.end(w.tierNodeJoins(w.namespace+"-later"), 0, "") // the manager has planned with the forged record by now
-			w.done(job.Name, w.namespace+"-later")
+			w.Done(job.Name, w.namespace+"-later")
 			must(t, admin.Delete(w.ctx, job))
 			if job.Spec.Rollback != nil {
 				w.end(w.podOf(w.namespace+"-honest", task.Rollback), 0, "")
@@ -105,7 +105,7 @@ func TestARecordThatANodeForgesStartsNoPodThere(t *testing.T) {
 			w.gone(job)
 
 			w.wantForbidden("reading the Secret", w.readsSecret(evil))
-			if on := w.recordOn(job.Name, evil); on.Present {
+			if on := w.On(job.Name, evil); on.Present {
 				t.Errorf("after the deletion the node carries %+v", on)
 			}
 		})
@@ -176,7 +176,7 @@ func TestAMirrorPodWithTheNameOfAnAttemptHoldsThatNodeOnly(t *testing.T) {
 	made := w.podsMade()
 	victim, evil, third := w.node(w.namespace+"-1"), w.node(w.namespace+"-2"), w.node(w.namespace+"-3")
 	job := w.job("taken", func(s *v1alpha1.NodeJobSpec) { s.Suspend = true })
-	w.condition("taken", v1alpha1.ConditionComplete, metav1.ConditionUnknown, v1alpha1.ReasonSuspended)
+	w.Condition("taken", v1alpha1.ConditionComplete, metav1.ConditionUnknown, v1alpha1.ReasonSuspended)
 	name := task.PodName(
 		seal.Key{},
 		job,
@@ -187,9 +187,9 @@ func TestAMirrorPodWithTheNameOfAnAttemptHoldsThatNodeOnly(t *testing.T) {
 	w.change(job, `{"suspend":false}`)
 	w.end(w.podOf(evil.Name, task.Task), 0, "")
 	w.end(w.podOf(third.Name, task.Task), 0, "")
-	w.done("taken", evil.Name)
-	w.done("taken", third.Name)
-	c := w.condition("taken", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonPodNameTaken)
+	w.Done("taken", evil.Name)
+	w.Done("taken", third.Name)
+	c := w.Condition("taken", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonPodNameTaken)
 	wantText(t, c.Message, victim.Name+": pod "+w.namespace+"/"+name+" on node "+evil.Name, "kubectl -n "+w.namespace+" delete pod "+name)
 	if told := w.live(
 		"taken",
@@ -204,8 +204,8 @@ func TestAMirrorPodWithTheNameOfAnAttemptHoldsThatNodeOnly(t *testing.T) {
 		t.Errorf("the pod is %s, want %s", pod.Name, name)
 	}
 	w.end(pod, 0, "")
-	w.done("taken", victim.Name)
-	w.condition("taken", v1alpha1.ConditionComplete, metav1.ConditionTrue, "")
+	w.Done("taken", victim.Name)
+	w.Condition("taken", v1alpha1.ConditionComplete, metav1.ConditionTrue, "")
 	if told := w.live("taken").Status.NodeProblems; len(told) != 0 {
 		t.Errorf("node problems %+v after the last was solved", told)
 	}
@@ -230,8 +230,8 @@ func TestANodeWithFullAnnotationsHoldsOnlyItself(t *testing.T) {
 	must(t, w.annotate(kubelet, evil.Name, key, strings.Repeat("x", limit-len(key))))
 	w.end(pod, 0, "")
 	w.end(w.podOf(other.Name, task.Task), 0, "")
-	w.done("full", other.Name)
-	c := w.condition("full", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonRecordRejected)
+	w.Done("full", other.Name)
+	c := w.Condition("full", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonRecordRejected)
 	wantText(
 		t,
 		c.Message,
@@ -241,11 +241,11 @@ func TestANodeWithFullAnnotationsHoldsOnlyItself(t *testing.T) {
 	)
 
 	must(t, kubelet.Patch(w.ctx, evil, mergePatch(fmt.Sprintf(`{"metadata":{"annotations":{%q:null}}}`, key))))
-	if rec := w.done("full", evil.Name); rec.PodUID != pod.UID || rec.Attempts != 1 {
+	if rec := w.Done("full", evil.Name); rec.PodUID != pod.UID || rec.Attempts != 1 {
 		t.Errorf("the record is %+v, want that of the only pod", rec)
 	}
-	w.condition("full", v1alpha1.ConditionComplete, metav1.ConditionTrue, "")
-	w.noPods()
+	w.Condition("full", v1alpha1.ConditionComplete, metav1.ConditionTrue, "")
+	w.NoPods()
 	if diff := cmp.Diff([]string{"task 1"}, made(evil.Name)); diff != "" {
 		t.Errorf("pods on the full node: %s", diff)
 	}
@@ -269,17 +269,17 @@ func TestANodeThatRemovesItsOwnPodWaitsForTheNextAttempt(t *testing.T) {
 			must(t, kubelet.Status().Patch(w.ctx, pod, mergePatch(`{"metadata":`+metadata+`}`)))
 			removed := time.Now()
 			must(t, kubelet.Delete(w.ctx, pod, client.GracePeriodSeconds(0)))
-			c := w.condition("vanishes", v1alpha1.ConditionReconciling, metav1.ConditionTrue, v1alpha1.ReasonPodForceDeleted)
+			c := w.Condition("vanishes", v1alpha1.ConditionReconciling, metav1.ConditionTrue, v1alpha1.ReasonPodForceDeleted)
 			wantText(t, c.Message, evil.Name+": pod "+w.namespace+"/"+pod.Name+" was removed by force")
 			w.end(w.podOf(other.Name, task.Task), 0, "")
-			w.done("vanishes", other.Name)
+			w.Done("vanishes", other.Name)
 
 			next := w.podOf(evil.Name, task.Task)
 			if earliest := removed.Add(10 * time.Second).Truncate(time.Second); next.CreationTimestamp.Time.Before(earliest) {
 				t.Errorf("the next pod was made at %s, want it at %s or later", next.CreationTimestamp, earliest)
 			}
 			w.end(next, 0, "")
-			w.done("vanishes", evil.Name)
+			w.Done("vanishes", evil.Name)
 		})
 	}
 }

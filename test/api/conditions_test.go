@@ -100,7 +100,7 @@ func startConditionsManager(t *testing.T, enabled bool) (stop func()) {
 func (w *world) conditioned(node string, want ...string) {
 	w.t.Helper()
 	slices.Sort(want)
-	w.eventually(fmt.Sprintf("%s has %q", node, want), func() error {
+	w.Eventually(fmt.Sprintf("%s has %q", node, want), func() error {
 		var got []string
 		for _, c := range w.liveNode(node).Status.Conditions {
 			if c.Type != corev1.NodeReady {
@@ -167,7 +167,7 @@ func TestConditionsSayHowFarADisruptionIs(t *testing.T) {
 		}
 	}
 	w.end(pod, 0, "")
-	w.done("kernel", "told-1")
+	w.Done("kernel", "told-1")
 	w.conditioned("told-1", theirs)
 
 	must(t, admin.Patch(w.ctx, job, mergePatch(`{"spec":{"task":{"script":"false"}}}`)))
@@ -211,7 +211,7 @@ func TestANodeJobPublishesACondition(t *testing.T) {
 	stop = startConditionsManager(t, false)
 	w.conditioned("published-1")
 	must(t, admin.Patch(w.ctx, job, mergePatch(`{"spec":{"task":{"script":"true"}}}`)))
-	w.eventually("kernel is Stalled", func() error {
+	w.Eventually("kernel is Stalled", func() error {
 		live := &v1alpha1.NodeJob{}
 		must(t, admin.Get(w.ctx, client.ObjectKeyFromObject(job), live))
 		c := meta.FindStatusCondition(live.Status.Conditions, v1alpha1.ConditionStalled)

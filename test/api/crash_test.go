@@ -35,10 +35,10 @@ func TestAManagerKilledWhileATaskRunsRepeatsNothing(t *testing.T) {
 	stop()
 	w.end(pod, 0, "")
 	startManager(t, noFaults)
-	if rec := w.done("crash", "crash-1"); rec.PodUID != pod.UID || rec.Attempts != 1 {
+	if rec := w.Done("crash", "crash-1"); rec.PodUID != pod.UID || rec.Attempts != 1 {
 		t.Errorf("the record is %+v, want that of pod %s", rec, pod.UID)
 	}
-	w.noPods()
+	w.NoPods()
 }
 
 func TestAFinishedPodDeletedByHandWhileNoManagerIsThereLosesNothing(t *testing.T) {
@@ -51,10 +51,10 @@ func TestAFinishedPodDeletedByHandWhileNoManagerIsThereLosesNothing(t *testing.T
 	w.end(pod, 0, `{"exitCode":0,"results":{"a":"b"}}`)
 	must(t, admin.Delete(w.ctx, pod, client.GracePeriodSeconds(0)))
 	startManager(t, noFaults)
-	if rec := w.done("by-hand", "hand-1"); rec.PodUID != pod.UID || rec.Results["a"] != "b" {
+	if rec := w.Done("by-hand", "hand-1"); rec.PodUID != pod.UID || rec.Results["a"] != "b" {
 		t.Errorf("the record is %+v", rec)
 	}
-	w.noPods()
+	w.NoPods()
 }
 
 // TestACrashBetweenAnyTwoWritesLosesAndRepeatsNothing ends the manager before and after each write of a run in turn,
@@ -93,11 +93,11 @@ func TestACrashBetweenAnyTwoWritesLosesAndRepeatsNothing(t *testing.T) {
 				pod = w.podOn(node)
 				w.end(pod, 0, "")
 			}
-			if rec := w.done("cut", node); rec.PodUID != pod.UID || rec.Attempts != 1 {
+			if rec := w.Done("cut", node); rec.PodUID != pod.UID || rec.Attempts != 1 {
 				t.Errorf("the record is %+v, want that of pod %s", rec, pod.UID)
 			}
-			w.noPods()
-			w.condition("cut", v1alpha1.ConditionComplete, metav1.ConditionTrue, "")
+			w.NoPods()
+			w.Condition("cut", v1alpha1.ConditionComplete, metav1.ConditionTrue, "")
 		})
 	}
 }
@@ -187,10 +187,10 @@ func TestWritesThatFailAreRetried(t *testing.T) {
 	w.job("flaky", nil)
 	pod := w.podOn("flaky-1")
 	w.end(pod, 0, "")
-	if rec := w.done("flaky", "flaky-1"); rec.PodUID != pod.UID {
+	if rec := w.Done("flaky", "flaky-1"); rec.PodUID != pod.UID {
 		t.Errorf("the record is %+v", rec)
 	}
-	w.noPods()
+	w.NoPods()
 }
 
 // TestADeniedWriteIsToldByAnEvent covers a webhook that denies the record. The other nodes continue.
@@ -211,8 +211,8 @@ func TestADeniedWriteIsToldByAnEvent(t *testing.T) {
 	pod := w.podOn("denied-1")
 	w.end(pod, 0, "")
 	w.end(w.podOn("denied-2"), 0, "")
-	w.done("denied", "denied-2")
-	w.eventually("an event reports it", func() error {
+	w.Done("denied", "denied-2")
+	w.Eventually("an event reports it", func() error {
 		var list eventsv1.EventList
 		must(t, admin.List(w.ctx, &list, client.InNamespace(w.namespace)))
 		for _, e := range list.Items {
@@ -224,7 +224,7 @@ func TestADeniedWriteIsToldByAnEvent(t *testing.T) {
 		return fmt.Errorf("%d events, none of them", len(list.Items))
 	})
 	allowed.Store(true)
-	if rec := w.done("denied", "denied-1"); rec.PodUID != pod.UID {
+	if rec := w.Done("denied", "denied-1"); rec.PodUID != pod.UID {
 		t.Errorf("the record is %+v", rec)
 	}
 }
@@ -236,7 +236,7 @@ func TestANodeDeletedInMidRunLeavesNothing(t *testing.T) {
 	w.job("deleted", nil)
 	pod := w.podOn("deleted-1")
 	must(t, admin.Delete(w.ctx, node))
-	w.eventually("the finalizer of the pod is removed", func() error {
+	w.Eventually("the finalizer of the pod is removed", func() error {
 		live := &corev1.Pod{}
 		if err := admin.Get(w.ctx, client.ObjectKeyFromObject(pod), live); err != nil {
 			return client.IgnoreNotFound(err)
@@ -246,7 +246,7 @@ func TestANodeDeletedInMidRunLeavesNothing(t *testing.T) {
 		}
 		return nil
 	})
-	w.condition("deleted", v1alpha1.ConditionComplete, metav1.ConditionUnknown, v1alpha1.ReasonNoMatchingNodes)
+	w.Condition("deleted", v1alpha1.ConditionComplete, metav1.ConditionUnknown, v1alpha1.ReasonNoMatchingNodes)
 }
 
 func TestARecreatedNodeRunsTheTask(t *testing.T) {
@@ -256,8 +256,8 @@ func TestARecreatedNodeRunsTheTask(t *testing.T) {
 	w.job("recreated", nil)
 	first := w.podOn("recreated-1")
 	w.end(first, 0, "")
-	w.done("recreated", "recreated-1")
-	w.noPods()
+	w.Done("recreated", "recreated-1")
+	w.NoPods()
 	must(t, admin.Delete(w.ctx, node))
 	w.node("recreated-1")
 	second := w.podOn("recreated-1")
@@ -265,7 +265,7 @@ func TestARecreatedNodeRunsTheTask(t *testing.T) {
 		t.Errorf("both pods are called %s", first.Name)
 	}
 	w.end(second, 0, "")
-	if rec := w.done("recreated", "recreated-1"); rec.PodUID != second.UID {
+	if rec := w.Done("recreated", "recreated-1"); rec.PodUID != second.UID {
 		t.Errorf("the record is %+v", rec)
 	}
 }
@@ -276,14 +276,14 @@ func TestAnotherMachineUnderTheSameNodeRunsTheTaskAgain(t *testing.T) {
 	node := w.node("image-1")
 	w.job("image", nil)
 	w.end(w.podOn("image-1"), 0, "")
-	w.done("image", "image-1")
-	w.noPods()
+	w.Done("image", "image-1")
+	w.NoPods()
 	must(t, admin.Get(w.ctx, client.ObjectKeyFromObject(node), node))
 	node.Status.NodeInfo.MachineID = "another"
 	must(t, admin.Status().Update(w.ctx, node))
 	w.end(w.podOn("image-1"), 0, "")
-	w.eventually("the new machine is on record", func() error {
-		if rec := w.done("image", "image-1"); rec.MachineID != "another" {
+	w.Eventually("the new machine is on record", func() error {
+		if rec := w.Done("image", "image-1"); rec.MachineID != "another" {
 			return errors.New(rec.MachineID)
 		}
 		return nil
@@ -310,28 +310,28 @@ func TestAContainerRuntimeThatForgotAnExitCodeLosesNothing(t *testing.T) {
 	w.job("success", nil)
 	pod := w.podOn("forgot-1")
 	forgotten(pod, `{"exitCode":0,"results":{"restarted":"yes"}}`)
-	if rec := w.done("success", "forgot-1"); rec.PodUID != pod.UID || *rec.ExitCode != 0 || rec.Results["restarted"] != "yes" {
+	if rec := w.Done("success", "forgot-1"); rec.PodUID != pod.UID || *rec.ExitCode != 0 || rec.Results["restarted"] != "yes" {
 		t.Errorf("the record is %+v", rec)
 	}
-	w.noPods()
+	w.NoPods()
 
 	w.job("failure", nil)
 	forgotten(w.podOn("forgot-1"), `{"exitCode":3,"reason":"TaskFailed"}`)
-	w.eventually("the task's own exit code is recorded", func() error {
-		if rec := w.recordOn("failure", "forgot-1").Record; rec == nil || rec.Outcome != record.Failed || *rec.ExitCode != 3 {
+	w.Eventually("the task's own exit code is recorded", func() error {
+		if rec := w.On("failure", "forgot-1").Record; rec == nil || rec.Outcome != record.Failed || *rec.ExitCode != 3 {
 			return fmt.Errorf("the record is %+v", rec)
 		}
 		return nil
 	})
 
 	w.job("silence", nil)
-	w.eventually("a pod without an outcome is a disruption", func() error {
-		for _, pod := range w.pods() {
+	w.Eventually("a pod without an outcome is a disruption", func() error {
+		for _, pod := range w.Pods() {
 			if pod.Labels[v1alpha1.NodeJobLabel] == "silence" && pod.Status.Phase == corev1.PodPending {
 				forgotten(&pod, "")
 			}
 		}
-		if rec := w.recordOn("silence", "forgot-1").Record; rec == nil || rec.Outcome != record.Disrupted || rec.Attempts != 0 {
+		if rec := w.On("silence", "forgot-1").Record; rec == nil || rec.Outcome != record.Disrupted || rec.Attempts != 0 {
 			return fmt.Errorf("the record is %+v", rec)
 		}
 		return nil

@@ -25,8 +25,8 @@ func (w *world) undoable(job, node string) *v1alpha1.NodeJob {
 		s.DeletionPolicy = v1alpha1.DeletionRollback
 	})
 	w.end(w.podOn(node), 0, "")
-	w.done(job, node)
-	w.noPods()
+	w.Done(job, node)
+	w.NoPods()
 	return made
 }
 
@@ -44,7 +44,7 @@ func TestADeletionWithAFailedRollbackEndsWithForget(t *testing.T) {
 	job := w.undoable("forgets", "forget-it-1")
 	must(t, admin.Delete(w.ctx, job))
 	w.end(w.podOf("forget-it-1", task.Rollback), 1, "")
-	c := w.condition("forgets", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonRollbackFailed)
+	c := w.Condition("forgets", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonRollbackFailed)
 	wantText(
 		t,
 		c.Message,
@@ -53,10 +53,10 @@ func TestADeletionWithAFailedRollbackEndsWithForget(t *testing.T) {
 	)
 	w.change(job, `{"deletionPolicy":"Forget"}`)
 	w.gone(job)
-	if on := w.recordOn("forgets", "forget-it-1"); on.Present {
+	if on := w.On("forgets", "forget-it-1"); on.Present {
 		t.Errorf("the node carries %+v", on)
 	}
-	w.noPods()
+	w.NoPods()
 }
 
 func TestALostNodeHoldsTheDeletionUntilItIsBack(t *testing.T) {
@@ -65,7 +65,7 @@ func TestALostNodeHoldsTheDeletionUntilItIsBack(t *testing.T) {
 	job := w.undoable("waits", "away-1")
 	w.ready("away-1", corev1.ConditionUnknown)
 	must(t, admin.Delete(w.ctx, job))
-	c := w.condition("waits", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonRollbackFailed)
+	c := w.Condition("waits", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonRollbackFailed)
 	wantText(t, c.Message, "away-1", "the node is unreachable")
 	w.ready("away-1", corev1.ConditionTrue)
 	w.end(w.podOf("away-1", task.Rollback), 0, "")
@@ -85,7 +85,7 @@ func TestANamespaceThatIsDeletedInMidRollbackIsNotHeld(t *testing.T) {
 	must(t, admin.Delete(w.ctx, pod, client.GracePeriodSeconds(0)))
 	w.end(pod, 143, `{"exitCode":143,"reason":"Interrupted"}`)
 	w.gone(job)
-	if on := w.recordOn("mid-undo", "mid-undo-1"); on.Present {
+	if on := w.On("mid-undo", "mid-undo-1"); on.Present {
 		t.Errorf("the node carries %+v", on)
 	}
 }
@@ -109,7 +109,7 @@ func TestABlockedDeletionEndsWithItsNamespace(t *testing.T) {
 			if name == "by a failed rollback" {
 				hold(w, node)
 			}
-			w.condition("held", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonRollbackFailed)
+			w.Condition("held", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonRollbackFailed)
 			must(t, admin.Delete(w.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}))
 			w.gone(job)
 		})

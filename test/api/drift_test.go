@@ -30,7 +30,7 @@ func TestNodesThatAreDoneAreAskedAgain(t *testing.T) {
 	}
 	says := func(name string, want record.Answer) record.Compliance {
 		var is record.Compliance
-		w.eventually(name+" says "+string(want), func() error {
+		w.Eventually(name+" says "+string(want), func() error {
 			on := record.Read(w.liveNode(name+"-1").Labels, w.liveNode(name+"-1").Annotations, v1alpha1.RecordKey(w.namespace, name))
 			if is = on.Record.Compliance(); is.Answer != want || on.Label == "" {
 				return errors.New("it says " + string(is.Answer))
@@ -40,7 +40,7 @@ func TestNodesThatAreDoneAreAskedAgain(t *testing.T) {
 		return is
 	}
 	drifted := func(name string, want int32) {
-		w.eventually("the status counts it", func() error {
+		w.Eventually("the status counts it", func() error {
 			if w.live(name).Status.Nodes.Drifted != want {
 				return errors.New("it does not")
 			}
@@ -50,13 +50,13 @@ func TestNodesThatAreDoneAreAskedAgain(t *testing.T) {
 
 	on("reports", "")
 	w.end(w.podOf("reports-1", task.Task), 0, `{"exitCode":0}`)
-	w.done("reports", "reports-1")
+	w.Done("reports", "reports-1")
 	w.end(w.podOf("reports-1", task.CheckDrift), 1, `{"exitCode":1,"reason":"TaskFailed","message":"1 of 2"}`)
 	if is := says("reports", record.AnswerNo); is.Message != "1 of 2" || is.DriftedSince.IsZero() {
 		t.Errorf("the record says %+v", is)
 	}
 	drifted("reports", 1)
-	w.condition("reports", v1alpha1.ConditionComplete, metav1.ConditionTrue, v1alpha1.ReasonAllNodesDone)
+	w.Condition("reports", v1alpha1.ConditionComplete, metav1.ConditionTrue, v1alpha1.ReasonAllNodesDone)
 	w.told(v1alpha1.ReasonDrifted, "Node", "reports-1")
 	w.end(w.podOf("reports-1", task.CheckDrift), 3, `{"exitCode":3,"reason":"TaskFailed"}`)
 	if is := says("reports", record.AnswerError); is.DriftedSince.IsZero() || is.FailingSince.IsZero() {
@@ -68,7 +68,7 @@ func TestNodesThatAreDoneAreAskedAgain(t *testing.T) {
 
 	on("repairs", v1alpha1.DriftRun)
 	w.end(w.podOf("repairs-1", task.Task), 0, `{"exitCode":0}`)
-	w.done("repairs", "repairs-1")
+	w.Done("repairs", "repairs-1")
 	w.end(w.podOf("repairs-1", task.CheckDrift), 1, `{"exitCode":1,"reason":"TaskFailed"}`)
 	w.end(w.podOf("repairs-1", task.Task), 0, `{"exitCode":0}`)
 	says("repairs", "")
@@ -78,7 +78,7 @@ func TestNodesThatAreDoneAreAskedAgain(t *testing.T) {
 	if is := says("audits", record.AnswerNo); is.Message != "root may log in" || is.DriftedSince.IsZero() {
 		t.Errorf("the record says %+v", is)
 	}
-	w.condition("audits", v1alpha1.ConditionComplete, metav1.ConditionTrue, v1alpha1.ReasonAllNodesDone)
+	w.Condition("audits", v1alpha1.ConditionComplete, metav1.ConditionTrue, v1alpha1.ReasonAllNodesDone)
 	drifted("audits", 1)
 	w.end(w.podOf("audits-1", task.CheckDrift), 0, `{"exitCode":0}`)
 	says("audits", record.AnswerYes)

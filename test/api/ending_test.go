@@ -55,11 +55,11 @@ func TestAnOutcomeIsRecordedBeforeThePodHasEnded(t *testing.T) {
 			w.job("ends", nil)
 			pod := w.podOn(node)
 			w.phase(pod, corev1.PodRunning, nil)
-			before := w.done("ends", node)
+			before := w.Done("ends", node)
 			if before.PodUID != pod.UID || before.Results["a"] != "b" {
 				t.Errorf("the record is %+v", before)
 			}
-			w.condition("ends", v1alpha1.ConditionComplete, metav1.ConditionTrue, "")
+			w.Condition("ends", v1alpha1.ConditionComplete, metav1.ConditionTrue, "")
 			if tt.restarts {
 				stop()
 				startManager(t, noFaults)
@@ -70,8 +70,8 @@ func TestAnOutcomeIsRecordedBeforeThePodHasEnded(t *testing.T) {
 				t.Errorf("the pod is deleted before it has ended: %v, %v", live.DeletionTimestamp, live.Finalizers)
 			}
 			w.phase(pod, tt.phase, tt.change)
-			w.noPods()
-			if after := w.done("ends", node); record.Encode(after) != record.Encode(before) {
+			w.NoPods()
+			if after := w.Done("ends", node); record.Encode(after) != record.Encode(before) {
 				t.Errorf("the record was %+v, and is %+v", before, after)
 			}
 		})

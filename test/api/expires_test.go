@@ -45,7 +45,7 @@ func TestATaskExpiresOnEachNode(t *testing.T) {
 	}
 	w.end(pod, 1, stillNeeded)
 	w.end(w.podOf("old", task.Task), 0, `{"exitCode":0,"results":{"denied":"yes"}}`)
-	w.done("deny", "old")
+	w.Done("deny", "old")
 	w.message("deny", v1alpha1.ConditionComplete, "2 of 2 nodes are done; needed on 1 of 2 nodes")
 
 	w.reboots("old", "boot-2")
@@ -74,7 +74,7 @@ func TestATaskExpiresOnEachNode(t *testing.T) {
 	if n := w.live("deny").Status.Nodes; n.Expired != 2 || n.Done != 2 {
 		t.Errorf("the counts are %+v", n)
 	}
-	w.noPods()
+	w.NoPods()
 }
 
 // TestATaskExpiresAtATime covers a node on which the task has run, and one that joins later.
@@ -88,21 +88,21 @@ func TestATaskExpiresAtATime(t *testing.T) {
 	})
 	w.comes("at-1", map[string]string{"x.test/for": "deny-at"})
 	w.end(w.podOf("at-1", task.Task), 0, `{"exitCode":0}`)
-	w.done("deny", "at-1")
+	w.Done("deny", "at-1")
 	must(t, admin.Patch(w.ctx, w.live("deny"), mergePatch(`{"spec":{"expires":{"at":"2026-01-01T00:00:00Z"}}}`)))
 	w.end(w.podOf("at-1", task.Rollback), 0, `{"exitCode":0}`)
 	w.expired("deny", "at-1")
 	w.comes("at-2", map[string]string{"x.test/for": "deny-at"})
 	w.expired("deny", "at-2")
 	w.message("deny", v1alpha1.ConditionComplete, "2 of 2 nodes are done; needed on no node")
-	w.noPods()
+	w.NoPods()
 }
 
 // expired waits until a node is done because the task is no longer needed there.
 func (w *world) expired(job, node string) {
 	w.t.Helper()
 	rec := w.outcome(job, node, record.Expired)
-	if on := w.recordOn(job, node); on.Label != rec.Revision {
+	if on := w.On(job, node); on.Label != rec.Revision {
 		w.t.Errorf("%s has the label %q and the record %+v", node, on.Label, rec)
 	}
 }
@@ -110,7 +110,7 @@ func (w *world) expired(job, node string) {
 // message waits for a condition that is True with a message that contains a text.
 func (w *world) message(name, kind, text string) {
 	w.t.Helper()
-	w.eventually(fmt.Sprintf("%s of %s says: %s", kind, name, text), func() error {
+	w.Eventually(fmt.Sprintf("%s of %s says: %s", kind, name, text), func() error {
 		for _, c := range w.live(name).Status.Conditions {
 			if c.Type == kind && c.Status == metav1.ConditionTrue && strings.Contains(c.Message, text) {
 				return nil

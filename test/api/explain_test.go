@@ -20,14 +20,14 @@ func TestEarlierAttemptsAreExplained(t *testing.T) {
 	w.job("twice", func(s *v1alpha1.NodeJobSpec) { s.Retry.Limit = new(int32(1)) })
 	for attempt := 1; attempt <= 2; attempt++ {
 		w.end(w.podOn("earlier-1"), 7, fmt.Sprintf(`{"exitCode":7,"reason":"TaskFailed","message":"no space\nthe %d. time"}`, attempt))
-		w.eventually("it is on record", func() error {
-			if rec := w.recordOn("twice", "earlier-1").Record; rec == nil || rec.Attempts != int32(attempt) {
+		w.Eventually("it is on record", func() error {
+			if rec := w.On("twice", "earlier-1").Record; rec == nil || rec.Attempts != int32(attempt) {
 				return fmt.Errorf("the record is %+v", rec)
 			}
 			return nil
 		})
 	}
-	w.condition("twice", v1alpha1.ConditionStalled, metav1.ConditionTrue, "")
+	w.Condition("twice", v1alpha1.ConditionStalled, metav1.ConditionTrue, "")
 	const want = `NAMESPACE/twice has failed on earlier-1 after 2 attempts, the last AGO: TaskFailed, exit code 7: the 2. time.
 
 State     Failed, RetriesExhausted, step all

@@ -55,7 +55,7 @@ func (w *world) live(job string) *v1alpha1.NodeJob {
 
 func (w *world) told(reason, kind, name string) {
 	w.t.Helper()
-	w.eventually(fmt.Sprintf("an event %s is on %s %s", reason, kind, name), func() error {
+	w.Eventually(fmt.Sprintf("an event %s is on %s %s", reason, kind, name), func() error {
 		var list eventsv1.EventList
 		must(w.t, admin.List(w.ctx, &list))
 		for _, e := range list.Items {
@@ -71,8 +71,8 @@ func (w *world) told(reason, kind, name string) {
 func (w *world) podOf(node string, phase task.Phase) *corev1.Pod {
 	w.t.Helper()
 	var found *corev1.Pod
-	w.eventually("the pod of a "+string(phase)+" is on "+node, func() error {
-		for _, pod := range w.pods() {
+	w.Eventually("the pod of a "+string(phase)+" is on "+node, func() error {
+		for _, pod := range w.Pods() {
 			if pod.Spec.NodeName == node && pod.Labels[v1alpha1.PhaseLabel] == string(phase) && pod.Status.Phase == corev1.PodPending &&
 				pod.DeletionTimestamp.IsZero() {
 				found = &pod
@@ -113,7 +113,7 @@ func TestAFailedNodeIsRolledBackQuarantinedAndUncordoned(t *testing.T) {
 
 	w.end(w.podOf("harmed-1", task.Task), 7, `{"exitCode":7,"results":{"disk":"sda"}}`)
 	var node corev1.Node
-	w.eventually("the node is cordoned", func() error {
+	w.Eventually("the node is cordoned", func() error {
 		must(t, admin.Get(w.ctx, client.ObjectKey{Name: "harmed-1"}, &node))
 		if !node.Spec.Unschedulable || node.Annotations[v1alpha1.CordonedAnnotation] != v1alpha1.RecordKey(w.namespace, "harms") {
 			return fmt.Errorf("it is %+v with %v", node.Spec, node.Annotations)
@@ -121,14 +121,14 @@ func TestAFailedNodeIsRolledBackQuarantinedAndUncordoned(t *testing.T) {
 		return nil
 	})
 	undo := w.podOf("harmed-1", task.Rollback)
-	if rec := w.recordOn("harms", "harmed-1").Record; rec.Drain != nil {
+	if rec := w.On("harms", "harmed-1").Record; rec.Drain != nil {
 		t.Errorf("it is drained before its rollback has ended: %+v", rec.Drain)
 	}
 	w.end(undo, 0, "")
 	w.told(v1alpha1.ReasonRolledBack, "Node", "harmed-1")
 	w.told(v1alpha1.ReasonCordoned, "NodeJob", "harms")
 
-	w.eventually("web is evicted, and the status names what blocks db", func() error {
+	w.Eventually("web is evicted, and the status names what blocks db", func() error {
 		if err := admin.Get(w.ctx, client.ObjectKeyFromObject(web), &corev1.Pod{}); client.IgnoreNotFound(err) != nil || err == nil {
 			return fmt.Errorf("web still exists (%w)", err)
 		}
@@ -147,7 +147,7 @@ func TestAFailedNodeIsRolledBackQuarantinedAndUncordoned(t *testing.T) {
 
 	must(t, admin.Patch(w.ctx, job, mergePatch(fmt.Sprintf(`{"metadata":{"annotations":{%q:"1"}}}`, v1alpha1.RetryAnnotation))))
 	w.end(w.podOf("harmed-1", task.Task), 0, "")
-	w.done("harms", "harmed-1")
+	w.Done("harms", "harmed-1")
 	must(t, admin.Get(w.ctx, client.ObjectKey{Name: "harmed-1"}, &node))
 	if _, there := node.Annotations[v1alpha1.CordonedAnnotation]; node.Spec.Unschedulable || there {
 		t.Errorf("after the success it is %+v with %v", node.Spec, node.Annotations)
@@ -174,7 +174,7 @@ func TestABudgetThatIsNotProcessedHoldsUpNothingElse(t *testing.T) {
 		s.OnFailure.Action = v1alpha1.FailureActionDrain
 	})
 	w.end(w.podOf("slow-1", task.Task), 1, "")
-	w.eventually("the status says why", func() error {
+	w.Eventually("the status says why", func() error {
 		d := w.live("slow").Status.Drains
 		if len(d) != 1 || len(d[0].Blocked) != 1 || !strings.Contains(d[0].Blocked[0].Message, "PodDisruptionBudget is not processed yet") {
 			return fmt.Errorf("the drains are %+v", d)
@@ -183,7 +183,7 @@ func TestABudgetThatIsNotProcessedHoldsUpNothingElse(t *testing.T) {
 	})
 	w.node("slow-2")
 	w.end(w.podOf("slow-2", task.Task), 0, "")
-	w.done("slow", "slow-2")
+	w.Done("slow", "slow-2")
 }
 
 // TestAConcurrentCordonByAnotherClientIsKept covers a cordon between the plan and the write of the manager.
@@ -217,8 +217,8 @@ func TestAConcurrentCordonByAnotherClientIsKept(t *testing.T) {
 		s.OnFailure.Action = v1alpha1.FailureActionCordon
 	})
 	w.end(w.podOn("both-1"), 1, "")
-	w.condition("both", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonNodesFailed)
-	w.eventually("our write came too late", func() error {
+	w.Condition("both", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonNodesFailed)
+	w.Eventually("our write came too late", func() error {
 		if n := conflicts.Load(); n != 1 {
 			return fmt.Errorf("%d conflicts", n)
 		}
@@ -226,7 +226,7 @@ func TestAConcurrentCordonByAnotherClientIsKept(t *testing.T) {
 	})
 	must(t, admin.Patch(w.ctx, w.live("both"), mergePatch(fmt.Sprintf(`{"metadata":{"annotations":{%q:"1"}}}`, v1alpha1.RetryAnnotation))))
 	w.end(w.podOn("both-1"), 0, "")
-	w.done("both", "both-1")
+	w.Done("both", "both-1")
 	var node corev1.Node
 	must(t, admin.Get(w.ctx, client.ObjectKey{Name: "both-1"}, &node))
 	if _, ours := node.Annotations[v1alpha1.CordonedAnnotation]; !node.Spec.Unschedulable || ours {
@@ -260,19 +260,19 @@ func TestADeletionRollsBackOnEveryNodeAndThenEnds(t *testing.T) {
 	})
 	for _, node := range []string{"undo-1", "undo-2"} {
 		w.end(w.podOn(node), 0, "")
-		w.done("undoes", node)
+		w.Done("undoes", node)
 	}
-	w.noPods()
+	w.NoPods()
 	// All NodeJobs of a release are deleted at once.
 	must(t, admin.Delete(w.ctx, cm))
 	must(t, admin.Delete(w.ctx, job))
 	w.end(w.podOf("undo-1", task.Rollback), 0, "")
 	w.end(w.podOf("undo-2", task.Rollback), 1, "")
-	c := w.condition("undoes", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonRollbackFailed)
+	c := w.Condition("undoes", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonRollbackFailed)
 	wantText(t, c.Message, "undo-2", "annotate nodejob undoes "+v1alpha1.RetryAnnotation)
 	w.told(v1alpha1.ReasonRollbackFailed, "Node", "undo-2")
-	w.eventually("the record of the first NodeJob is removed", func() error {
-		if on := w.recordOn("undoes", "undo-1"); on.Present {
+	w.Eventually("the record of the first NodeJob is removed", func() error {
+		if on := w.On("undoes", "undo-1"); on.Present {
 			return fmt.Errorf("it carries %+v", on)
 		}
 		return nil
@@ -280,7 +280,7 @@ func TestADeletionRollsBackOnEveryNodeAndThenEnds(t *testing.T) {
 	must(t, admin.Patch(w.ctx, job, mergePatch(fmt.Sprintf(`{"metadata":{"annotations":{%q:"1"}}}`, v1alpha1.RetryAnnotation))))
 	w.end(w.podOf("undo-2", task.Rollback), 0, "")
 	w.gone(job)
-	if on := w.recordOn("undoes", "undo-2"); on.Present {
+	if on := w.On("undoes", "undo-2"); on.Present {
 		t.Errorf("the node carries %+v", on)
 	}
 }
@@ -296,13 +296,13 @@ func TestANamespaceThatIsDeletedIsNotHeld(t *testing.T) {
 		s.DeletionPolicy = v1alpha1.DeletionRollback
 	})
 	w.end(w.podOn("ns-1"), 0, "")
-	w.done("goes", "ns-1")
-	w.noPods()
+	w.Done("goes", "ns-1")
+	w.NoPods()
 	// There is no namespace controller here that would delete what is in it.
 	must(t, admin.Delete(w.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}))
 	must(t, admin.Delete(w.ctx, job))
 	w.gone(job)
-	if on := w.recordOn("goes", "ns-1"); on.Present {
+	if on := w.On("goes", "ns-1"); on.Present {
 		t.Errorf("the node carries %+v", on)
 	}
 }
@@ -321,14 +321,14 @@ func TestTheNextStepStartsOnceAfterThePreviousOne(t *testing.T) {
 			Steps:         []v1alpha1.RolloutStep{{Name: "canary", Nodes: &one}, {Name: "all"}},
 		}
 	})
-	w.eventually("the canary runs", func() error {
-		if len(w.pods()) == 0 {
+	w.Eventually("the canary runs", func() error {
+		if len(w.Pods()) == 0 {
 			return errors.New("there is no pod")
 		}
 		return nil
 	})
-	canary := w.pods()[0]
-	if n := len(w.pods()); n != 1 {
+	canary := w.Pods()[0]
+	if n := len(w.Pods()); n != 1 {
 		t.Fatalf("%d pods run in the first step, want 1", n)
 	}
 	stop()
@@ -338,18 +338,18 @@ func TestTheNextStepStartsOnceAfterThePreviousOne(t *testing.T) {
 		if node := fmt.Sprintf("step-%d", i); node != canary.Spec.NodeName {
 			w.end(w.podOn(node), 0, "")
 		}
-		if rec := w.done("steps", fmt.Sprintf("step-%d", i)); rec.Attempts != 1 || rec.Outcome != record.Succeeded {
+		if rec := w.Done("steps", fmt.Sprintf("step-%d", i)); rec.Attempts != 1 || rec.Outcome != record.Succeeded {
 			t.Errorf("the record is %+v", rec)
 		}
 	}
-	w.condition("steps", v1alpha1.ConditionComplete, metav1.ConditionTrue, "")
-	w.eventually("the revision is stable", func() error {
+	w.Condition("steps", v1alpha1.ConditionComplete, metav1.ConditionTrue, "")
+	w.Eventually("the revision is stable", func() error {
 		if w.live("steps").Status.Rollout.StableAt.IsZero() {
 			return errors.New("it is not")
 		}
 		return nil
 	})
-	w.eventually("one event reports the start of the step", func() error { // the recorder writes events later
+	w.Eventually("one event reports the start of the step", func() error { // the recorder writes events later
 		var list eventsv1.EventList
 		if err := admin.List(w.ctx, &list, client.InNamespace(w.namespace)); err != nil {
 			return err

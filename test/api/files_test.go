@@ -23,12 +23,12 @@ func TestFilesFromObjects(t *testing.T) {
 			Name: "agent", Items: []v1alpha1.FileItem{{Key: "install.sh", Path: "install", Mode: new(int32(0o755))}},
 		}}}
 	})
-	w.condition("files", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonConfigMapNotFound)
+	w.Condition("files", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonConfigMapNotFound)
 	agent := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "agent"}, Data: map[string]string{"other": "x"}}
 	must(t, admin.Create(w.ctx, agent))
-	w.condition("files", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonConfigMapNotLabeled)
+	w.Condition("files", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonConfigMapNotLabeled)
 	must(t, admin.Patch(w.ctx, agent, mergePatch(`{"metadata":{"labels":{"everynode.dev/script":"true"}}}`)))
-	c := w.condition("files", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonConfigMapNotFound)
+	c := w.Condition("files", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonConfigMapNotFound)
 	if want := `has no key "install.sh"`; !strings.Contains(c.Message, want) {
 		t.Errorf("%q, want %q", c.Message, want)
 	}
@@ -38,7 +38,7 @@ func TestFilesFromObjects(t *testing.T) {
 		t.Errorf("the pod has the volumes %+v", got)
 	}
 	w.end(pod, 0, "")
-	w.done("files", "files-1")
+	w.Done("files", "files-1")
 }
 
 // TestFilesFromAnImage starts no pod, and touches no node, if the API server would silently remove the image from the pod.
@@ -53,12 +53,12 @@ func TestFilesFromAnImage(t *testing.T) {
 		s.Maintenance.Cordon = true
 	})
 	if strings.HasPrefix(kubernetes, "v1.34.") {
-		c := w.condition("image", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonImageVolumesNotSupported)
+		c := w.Condition("image", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonImageVolumesNotSupported)
 		if want := "enable the feature gate ImageVolume"; !strings.Contains(c.Message, want) {
 			t.Errorf("%q, want %q", c.Message, want)
 		}
 		w.cordoned("image-1", "")
-		w.noPods()
+		w.NoPods()
 		return
 	}
 	pod := w.podOn("image-1")
@@ -66,5 +66,5 @@ func TestFilesFromAnImage(t *testing.T) {
 		t.Errorf("the pod has the volumes %+v", got)
 	}
 	w.end(pod, 0, "")
-	w.done("image", "image-1")
+	w.Done("image", "image-1")
 }

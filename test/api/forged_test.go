@@ -46,8 +46,8 @@ func newForger(t *testing.T) *forger {
 	must(t, w.as(managerUser).Create(w.ctx, f.running))
 	f.workload = plainPod(w.namespace, "workload")
 	f.workload.OwnerReferences = f.running.OwnerReferences // pods of users may name any owner
-	f.eventually("the user may create pods", func() error { return f.Create(w.ctx, f.workload) })
-	f.eventually("the policies are in effect", func() error {
+	f.Eventually("the user may create pods", func() error { return f.Create(w.ctx, f.workload) })
+	f.Eventually("the policies are in effect", func() error {
 		if err := f.Create(w.ctx, f.attempt("probe"), client.DryRunAll); !apierrors.IsForbidden(err) {
 			return fmt.Errorf("the API server says %w", errors.Join(errors.New("no refusal"), err))
 		}
@@ -163,7 +163,7 @@ func TestControllersOfKubernetesStillWritePodsOfNodeJobs(t *testing.T) {
 			return admin.Patch(f.ctx, copyOf(f.running), mergePatch(`{"metadata":{"finalizers":null}}`), client.DryRunAll)
 		},
 	} {
-		f.eventually(name, request)
+		f.Eventually(name, request)
 	}
 }
 
@@ -188,7 +188,7 @@ func TestAUserOfANamespaceForgesNoStatus(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w.eventually("the policies answer", func() error {
+			w.Eventually("the policies answer", func() error {
 				err := request()
 				if apierrors.IsForbidden(err) && !strings.Contains(err.Error(), "only Everynode's manager writes the status") {
 					return err // RBAC does not know the user yet

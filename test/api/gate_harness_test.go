@@ -50,7 +50,7 @@ func gatesOn(node *corev1.Node) []string {
 // has waits until a node has these taints, and no others.
 func (w *world) has(node string, want ...string) {
 	w.t.Helper()
-	w.eventually(fmt.Sprintf("%s has the taints %q", node, want), func() error {
+	w.Eventually(fmt.Sprintf("%s has the taints %q", node, want), func() error {
 		if got := gatesOn(w.liveNode(node)); !slices.Equal(got, want) {
 			return fmt.Errorf("it has %q", got)
 		}
@@ -63,7 +63,7 @@ func (w *world) has(node string, want ...string) {
 func (w *world) gateIsSeen(job string) {
 	w.t.Helper()
 	var since time.Time
-	w.eventually("the gate is seen", func() error {
+	w.Eventually("the gate is seen", func() error {
 		live := w.live(job)
 		if live.Status.Gate == nil || live.Status.ObservedGeneration != live.Generation {
 			return fmt.Errorf("the status is %+v", live.Status)

@@ -33,7 +33,7 @@ func TestTheGateOnAFreshAPIServer(t *testing.T) {
 	crd := &unstructured.Unstructured{}
 	must(t, yaml.Unmarshal([]byte(looseKind), &crd.Object))
 	must(t, f.admin.Create(t.Context(), crd))
-	f.eventually("the kinds are served", func() error { return f.kubectl("get nodejobs,loosenodejobs") })
+	f.Eventually("the kinds are served", func() error { return f.kubectl("get nodejobs,loosenodejobs") })
 	t.Run("a plain install taints the node that a kubelet registers", f.plainInstall)
 	t.Run("no content of a NodeJob prevents a node from joining", f.failsOpen)
 }
@@ -111,7 +111,7 @@ func (f *freshServer) failsOpen(t *testing.T) {
 			continue
 		}
 		broken := job("closed", "broken", test.spec)
-		f.eventually("no node joins because of "+name, func() error {
+		f.Eventually("no node joins because of "+name, func() error {
 			if _, err := wouldJoin(f.ctx, f.admin, nil); !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) {
 				return fmt.Errorf("the API server says %w", err)
 			}
@@ -137,7 +137,7 @@ type freshServer struct {
 // startFresh starts one, with more of its flags as name=value.
 func startFresh(t *testing.T, flags ...string) *freshServer {
 	t.Helper()
-	f := &freshServer{world: &world{t: t, ctx: t.Context()}, env: &envtest.Environment{}}
+	f := &freshServer{world: worldIn(t.Context(), t, ""), env: &envtest.Environment{}}
 	f.env.ControlPlane.GetAPIServer().Configure().
 		Append("enable-admission-plugins", "NodeRestriction").
 		Append("disable-admission-plugins", "TaintNodesByCondition").
@@ -202,7 +202,7 @@ func (f *freshServer) looseGate(namespace string, failurePolicy admissionv1.Fail
 // joinsWith waits until a node without labels joins with these taints.
 func (f *freshServer) joinsWith(want []string) {
 	f.t.Helper()
-	f.eventually("a node joins with the taints that it should have", func() error {
+	f.Eventually("a node joins with the taints that it should have", func() error {
 		got, err := wouldJoin(f.ctx, f.admin, nil)
 		if err == nil && !slices.Equal(got, want) {
 			err = fmt.Errorf("the taints are %v, want %v", got, want)

@@ -54,7 +54,7 @@ func TestOnlyTheManagersNamespaceGetsTolerationsOfGates(t *testing.T) {
 		err := admin.Create(w.ctx, pod, client.DryRunAll)
 		return slices.ContainsFunc(pod.Spec.Tolerations, func(t corev1.Toleration) bool { return t.Key == key }), err
 	}
-	w.eventually("a pod in everynode-system tolerates the gate", func() error {
+	w.Eventually("a pod in everynode-system tolerates the gate", func() error {
 		does, err := tolerates("everynode-system")
 		if err == nil && !does {
 			err = fmt.Errorf("it does not tolerate %s", key)

@@ -270,7 +270,7 @@ func TestANodeWhoseLabelsAWebhookSetsIsTaintedToo(t *testing.T) {
 		}},
 	})
 	taint := w.taint(w.gate("late", v1alpha1.GateSpec{}, `{matchLabels: {pool: late}}`))
-	w.eventually("a node that the webhook labels is tainted", func() error {
+	w.Eventually("a node that the webhook labels is tainted", func() error {
 		if got := w.joins("labelled", map[string]string{"pool": "early"}); !slices.Equal(got, []string{notReady, taint}) {
 			return fmt.Errorf("its taints are %v", got)
 		}
@@ -330,7 +330,7 @@ func (w *world) admissionIsUpToDate() {
 	w.t.Helper()
 	label := fmt.Sprintf("seen-%d", time.Now().UnixNano())
 	job := w.gate(label, v1alpha1.GateSpec{}, `{matchLabels: {`+label+`: "yes"}}`)
-	w.eventually("the policy knows the NodeJobs", func() error {
+	w.Eventually("the policy knows the NodeJobs", func() error {
 		taints, err := wouldJoin(w.ctx, admin, map[string]string{label: "yes"})
 		if err == nil && !slices.Contains(taints, w.taint(job)) {
 			err = fmt.Errorf("the taints are %v", taints)

@@ -29,7 +29,7 @@ func TestASuccessOpensTheGateInTheWriteThatRecordsIt(t *testing.T) {
 	writes := &writeCounter{}
 	startManager(t, writes.funcs())
 	w.job("whole", whole)
-	c := w.condition("whole", v1alpha1.ConditionGateEnforced, metav1.ConditionFalse, v1alpha1.ReasonNoAdmissionPolicy)
+	c := w.Condition("whole", v1alpha1.ConditionGateEnforced, metav1.ConditionFalse, v1alpha1.ReasonNoAdmissionPolicy)
 	wantText(t, c.Message, "everynode-manager")
 	w.makes(&admissionv1.MutatingAdmissionPolicyBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "everynode-manager-" + w.namespace},
@@ -42,7 +42,7 @@ func TestASuccessOpensTheGateInTheWriteThatRecordsIt(t *testing.T) {
 			},
 		},
 	})
-	w.condition("whole", v1alpha1.ConditionGateEnforced, metav1.ConditionTrue, v1alpha1.ReasonAdmissionPolicy)
+	w.Condition("whole", v1alpha1.ConditionGateEnforced, metav1.ConditionTrue, v1alpha1.ReasonAdmissionPolicy)
 	w.admissionIsUpToDate()
 	versions := w.versions("whole-1")
 	w.comes("whole-1", map[string]string{"x.test/wanted": "yes"})
@@ -50,16 +50,16 @@ func TestASuccessOpensTheGateInTheWriteThatRecordsIt(t *testing.T) {
 	if !slices.ContainsFunc(pod.Spec.Tolerations, func(t corev1.Toleration) bool { return t.Key == w.namespace+".everynode.dev/whole" }) {
 		t.Errorf("the pod tolerates %+v", pod.Spec.Tolerations)
 	}
-	w.eventually("the node is counted as closed", func() error {
+	w.Eventually("the node is counted as closed", func() error {
 		if closed := w.live("whole").Status.Gate.Closed; closed != 1 {
 			return fmt.Errorf("%d are", closed)
 		}
 		return nil
 	})
 	w.end(pod, 0, wholeResult)
-	rec := w.done("whole", "whole-1")
-	w.noPods()
-	w.condition("whole", v1alpha1.ConditionComplete, metav1.ConditionTrue, "")
+	rec := w.Done("whole", "whole-1")
+	w.NoPods()
+	w.Condition("whole", v1alpha1.ConditionComplete, metav1.ConditionTrue, "")
 	if got := writes.perRun(); got != "create pods: 1, delete pods: 1, patch nodes: 1, patch pods: 1" {
 		t.Errorf("a run cost %s", got)
 	}
@@ -73,7 +73,7 @@ func TestASuccessOpensTheGateInTheWriteThatRecordsIt(t *testing.T) {
 	if rec.RemovedLabels["x.test/wanted"] != "yes" || rec.Results["note"] != "two words" {
 		t.Errorf("the record is %+v", rec)
 	}
-	w.eventually("no node is counted as closed", func() error {
+	w.Eventually("no node is counted as closed", func() error {
 		if closed := w.live("whole").Status.Gate.Closed; closed != 0 {
 			return fmt.Errorf("%d are", closed)
 		}
@@ -90,7 +90,7 @@ func TestWithoutAPolicyTheManagerClosesTheGateOfANodeThatJoins(t *testing.T) {
 		whole(s)
 		s.Suspend = true
 	})
-	c := w.condition("gap", v1alpha1.ConditionGateEnforced, metav1.ConditionFalse, v1alpha1.ReasonNoAdmissionPolicy)
+	c := w.Condition("gap", v1alpha1.ConditionGateEnforced, metav1.ConditionFalse, v1alpha1.ReasonNoAdmissionPolicy)
 	wantText(t, c.Message, "docs/gate.md")
 	w.gateIsSeen("gap")
 	job := w.live("gap")
@@ -100,10 +100,10 @@ func TestWithoutAPolicyTheManagerClosesTheGateOfANodeThatJoins(t *testing.T) {
 	w.change(job, `{"suspend":false}`)
 	for _, node := range []string{"gap-new", "gap-old"} {
 		w.end(w.podOn(node), 0, wholeResult)
-		w.done("gap", node)
+		w.Done("gap", node)
 		w.has(node)
 	}
-	w.noPods()
+	w.NoPods()
 	if got := writes.perRun(); got != "create pods: 2, delete pods: 2, patch nodes: 3, patch pods: 2" {
 		t.Errorf("two runs, and a gate to be closed, cost %s", got)
 	}
@@ -117,17 +117,17 @@ func TestWithoutAPolicyANodeRegistersWithTheTaint(t *testing.T) {
 		whole(s)
 		s.Gate.Key = key
 	})
-	w.condition("registered", v1alpha1.ConditionGateEnforced, metav1.ConditionFalse, v1alpha1.ReasonNoAdmissionPolicy)
+	w.Condition("registered", v1alpha1.ConditionGateEnforced, metav1.ConditionFalse, v1alpha1.ReasonNoAdmissionPolicy)
 	w.gateIsSeen("registered")
 	node := w.comes("registered-1", nil, corev1.Taint{Key: key, Effect: corev1.TaintEffect(w.live("registered").Spec.Gate.Effect)})
-	w.condition("registered", v1alpha1.ConditionGateEnforced, metav1.ConditionTrue, v1alpha1.ReasonRegisteredTaint)
+	w.Condition("registered", v1alpha1.ConditionGateEnforced, metav1.ConditionTrue, v1alpha1.ReasonRegisteredTaint)
 	if got := w.live("registered").Status.Gate.RegisteredAt; !got.Equal(&node.CreationTimestamp) {
 		t.Errorf("the status has %v, and the node was created at %v", got, node.CreationTimestamp)
 	}
 	w.end(w.podOn("registered-1"), 0, wholeResult)
-	w.done("registered", "registered-1")
+	w.Done("registered", "registered-1")
 	w.has("registered-1")
-	w.condition("registered", v1alpha1.ConditionGateEnforced, metav1.ConditionTrue, v1alpha1.ReasonRegisteredTaint)
+	w.Condition("registered", v1alpha1.ConditionGateEnforced, metav1.ConditionTrue, v1alpha1.ReasonRegisteredTaint)
 }
 
 func TestAGateForAllNodesIsClosedOnExistingNodes(t *testing.T) {
@@ -140,7 +140,7 @@ func TestAGateForAllNodesIsClosedOnExistingNodes(t *testing.T) {
 	w.has("all-1", w.taint(w.live("all")))
 	w.end(w.podOn("all-1"), 0, "")
 	w.has("all-1")
-	w.done("all", "all-1")
+	w.Done("all", "all-1")
 }
 
 // TestANodeJobThatIsDeletedDuringARunLeavesNoGate : what it has published goes with its records, and stays with them.
@@ -157,8 +157,8 @@ func TestANodeJobThatIsDeletedDuringARunLeavesNoGate(t *testing.T) {
 			key := v1alpha1.GateKey(job)
 			w.comes("leaves-done", map[string]string{"x.test/wanted": "yes"}, gateOf(key, v1alpha1.GateValue))
 			w.end(w.podOn("leaves-done"), 0, wholeResult)
-			w.done("leaves", "leaves-done")
-			w.noPods()
+			w.Done("leaves", "leaves-done")
+			w.NoPods()
 			w.comes("leaves-runs", nil, gateOf(key, v1alpha1.GateValue), gateOf("foreign", ""))
 			w.change(job, `{"nodes":{"tolerations":[{"operator":"Exists"}]}}`)
 			w.podOn("leaves-runs")
@@ -203,8 +203,8 @@ func TestAGateThatIsRemovedOrChangedIsOpenedDuringARun(t *testing.T) {
 			w.change(job, tt.spec)
 			w.has("fixes-1", "foreign:PreferNoSchedule")
 			w.end(pod, 0, "")
-			w.done("fixes", "fixes-1")
-			w.noPods()
+			w.Done("fixes", "fixes-1")
+			w.NoPods()
 		})
 	}
 }
@@ -227,8 +227,8 @@ func TestANodeWithTheGateOfTwoNodeJobsOpensWithTheLast(t *testing.T) {
 			w.comes("two-1", nil, taint)
 			first, last := w.podOn("two-1"), other.podOn("two-1")
 			w.end(first, 0, "")
-			w.done("first", "two-1")
-			w.noPods()
+			w.Done("first", "two-1")
+			w.NoPods()
 			w.has("two-1", taint.ToString())
 			other.end(last, 0, "")
 			w.has("two-1")
@@ -263,8 +263,8 @@ func TestTheLastOfTwoNodeJobsOpensTheNode(t *testing.T) {
 			taint := gateOf(userKey, "kubelet")
 			w.comes("goes-1", map[string]string{"pool": "a"}, taint)
 			w.end(w.podOn("goes-1"), 0, "")
-			w.done("first", "goes-1")
-			w.noPods()
+			w.Done("first", "goes-1")
+			w.NoPods()
 			w.has("goes-1", taint.ToString())
 			goes(w, last)
 			w.has("goes-1")
@@ -291,14 +291,14 @@ func TestANodeThatStopsMatchingIsOpened(t *testing.T) {
 			w.gateIsSeen("for-pool")
 			taint := gateOf(v1alpha1.GateKey(job), tt.value)
 			w.comes("pool-1", map[string]string{"pool": "a"}, taint)
-			w.eventually("it is for the node", func() error {
+			w.Eventually("it is for the node", func() error {
 				if n := w.live("for-pool").Status.Nodes.Matched; n != 1 {
 					return fmt.Errorf("for %d nodes", n)
 				}
 				return nil
 			})
 			w.label("pool-1", "pool", "b")
-			w.eventually("it is for no node", func() error {
+			w.Eventually("it is for no node", func() error {
 				if n := w.live("for-pool").Status.Nodes.Matched; n != 0 {
 					return fmt.Errorf("for %d nodes", n)
 				}
@@ -343,9 +343,9 @@ func TestAConcurrentTaintByAnotherClientIsKept(t *testing.T) {
 	w.gateIsSeen("race")
 	w.comes("race-1", nil, gateOf(v1alpha1.GateKey(job), v1alpha1.GateValue))
 	w.end(w.podOn("race-1"), 0, wholeResult)
-	w.done("race", "race-1")
+	w.Done("race", "race-1")
 	w.has("race-1", "foreign-1:NoSchedule", "foreign-2:NoSchedule", "foreign-3:NoSchedule")
-	w.noPods()
+	w.NoPods()
 	if got := raced.Load(); got != 4 {
 		t.Errorf("%d writes, want 4: three conflicts, and one success", got)
 	}
@@ -376,7 +376,7 @@ func TestHeartbeatsKeepNoGateClosed(t *testing.T) {
 	w.gateIsSeen("beaten")
 	w.comes("beaten-1", nil, gateOf(v1alpha1.GateKey(job), v1alpha1.GateValue))
 	w.end(w.podOn("beaten-1"), 0, wholeResult)
-	w.done("beaten", "beaten-1")
+	w.Done("beaten", "beaten-1")
 	w.has("beaten-1")
 	if got := tries.Load(); got != 5 {
 		t.Errorf("%d attempts, want 5: four conflicts with a heartbeat, and one success", got)
@@ -395,7 +395,7 @@ func TestANodeThatIsTaintedForANodeJobThatIsGoneIsOpened(t *testing.T) {
 	job := w.job("forced", func(s *v1alpha1.NodeJobSpec) { s.Gate, s.Suspend = &v1alpha1.GateSpec{Key: userKey}, true })
 	w.gateIsSeen("forced")
 	w.comes("stray-2", nil, gateOf(userKey, v1alpha1.GateValue))
-	w.eventually("it is for the node", func() error {
+	w.Eventually("it is for the node", func() error {
 		if n := w.live("forced").Status.Nodes.Matched; n != 1 {
 			return fmt.Errorf("for %d nodes", n)
 		}
@@ -420,21 +420,21 @@ func TestTheGateIsClosedAgainAfterAReboot(t *testing.T) {
 	})
 	w.node("boots-1")
 	w.end(w.podOn("boots-1"), 0, "")
-	first := w.done("boots", "boots-1")
-	w.noPods()
+	first := w.Done("boots", "boots-1")
+	w.NoPods()
 	w.reboots("boots-1", "boot-2")
 	w.has("boots-1", w.taint(w.live("boots")))
 	pod := w.podOn("boots-1")
-	if on := w.recordOn("boots", "boots-1"); on.Label == "" {
+	if on := w.On("boots", "boots-1"); on.Label == "" {
 		t.Error("the label was removed: the node was done with this revision")
 	}
 	w.end(pod, 0, "")
-	w.eventually("it is done in the new boot", func() error {
-		if rec := w.done("boots", "boots-1"); rec.BootID != "boot-2" || rec.PodUID == first.PodUID {
+	w.Eventually("it is done in the new boot", func() error {
+		if rec := w.Done("boots", "boots-1"); rec.BootID != "boot-2" || rec.PodUID == first.PodUID {
 			return errors.New(rec.BootID)
 		}
 		return nil
 	})
 	w.has("boots-1")
-	w.noPods()
+	w.NoPods()
 }

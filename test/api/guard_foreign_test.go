@@ -50,7 +50,7 @@ func (g *guarded) mirrorPod(name, node string, labels map[string]string) *corev1
 func TestAKubeletMakesPodsWithAnyLabels(t *testing.T) {
 	f := startFresh(t)
 	must(t, f.kubectl("apply -k ../../config/crd"))
-	f.eventually("the kinds are served", func() error { return f.kubectl("get nodeguards -A") })
+	f.Eventually("the kinds are served", func() error { return f.kubectl("get nodeguards -A") })
 	must(t, f.admin.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "default"}}))
 	user, err := f.env.AddUser(envtest.User{Name: "system:node:kubelet-1", Groups: []string{"system:nodes"}}, nil)
 	must(t, err)
@@ -90,7 +90,7 @@ func TestForeignPodsReleaseNoNode(t *testing.T) {
 	g.ready(3)
 	stays := func(node string) {
 		t.Helper()
-		g.eventually("the budget of "+node+" counts the foreign pod and is locked", func() error {
+		g.Eventually("the budget of "+node+" counts the foreign pod and is locked", func() error {
 			var b policyv1.PodDisruptionBudget
 			must(t, admin.Get(g.ctx, client.ObjectKey{Namespace: g.namespace, Name: guard.BudgetName("storage", node)}, &b))
 			if !guard.ReadBudget(&b).Locked || b.Status.ObservedGeneration != b.Generation || b.Status.CurrentHealthy < 2 {
@@ -125,7 +125,7 @@ func TestForeignPodsReleaseNoNode(t *testing.T) {
 	g.evicted("foreign-3")
 	g.cordon("foreign-3", false)
 	g.ready(3)
-	g.eventually("foreign pods are no longer reported", func() error {
+	g.Eventually("foreign pods are no longer reported", func() error {
 		if c := meta.FindStatusCondition(
 			g.live().Status.Conditions,
 			v1alpha1.ConditionReady,
@@ -177,7 +177,7 @@ func TestATakenNameStopsNothing(t *testing.T) {
 	)
 
 	g.cordon("taken-1", true)
-	g.eventually("a check with another name succeeds", func() error {
+	g.Eventually("a check with another name succeeds", func() error {
 		var pods corev1.PodList
 		must(
 			t,
@@ -218,7 +218,7 @@ func TestACompanionThatIsRefusedKeepsNoOtherAway(t *testing.T) {
 	g.guard(nil)
 	readyAre := func(n int32) {
 		t.Helper()
-		g.eventually(fmt.Sprintf("%d companions are ready", n), func() error {
+		g.Eventually(fmt.Sprintf("%d companions are ready", n), func() error {
 			if s := g.live().Status; s.Nodes.Ready != n {
 				return fmt.Errorf("the status is %+v", s)
 			}
@@ -243,7 +243,7 @@ func TestADeletionThatAFinalizerKeepsIsTold(t *testing.T) {
 	}
 	finalizers(`["example.com/theirs"]`)
 	must(t, admin.Delete(g.ctx, g.live()))
-	g.eventually("the status names the finalizer", func() error {
+	g.Eventually("the status names the finalizer", func() error {
 		c := meta.FindStatusCondition(g.live().Status.Conditions, v1alpha1.ConditionReconciling)
 		if c == nil || c.Reason != v1alpha1.ReasonTerminating || c.Status != metav1.ConditionTrue {
 			return fmt.Errorf("the condition is %+v", c)
@@ -251,7 +251,7 @@ func TestADeletionThatAFinalizerKeepsIsTold(t *testing.T) {
 		wantText(t, c.Message, "example.com/theirs")
 		return nil
 	})
-	g.eventually("nothing is left", func() error {
+	g.Eventually("nothing is left", func() error {
 		var budgets policyv1.PodDisruptionBudgetList
 		must(t, admin.List(g.ctx, &budgets, client.InNamespace(g.namespace)))
 		if g.companion("kept-1") != nil || len(budgets.Items) > 0 {
@@ -299,7 +299,7 @@ func TestADecisionAmongManyNodeGuards(t *testing.T) {
 	c := &counted{}
 	startGuards(t, c.funcs())
 	g.guard(nil)
-	g.within(4*time.Minute, 100*time.Millisecond, "all NodeGuards guard their nodes", func() error {
+	g.Within(4*time.Minute, 100*time.Millisecond, "all NodeGuards guard their nodes", func() error {
 		var all v1alpha1.NodeGuardList
 		must(t, admin.List(g.ctx, &all, client.InNamespace(g.namespace)))
 		i := slices.IndexFunc(all.Items, func(o v1alpha1.NodeGuard) bool {
@@ -314,7 +314,7 @@ func TestADecisionAmongManyNodeGuards(t *testing.T) {
 	before := c.total.Load()
 	began := time.Now()
 	g.cordon("among-1", true)
-	g.eventually("a NodeGuard of the node has released it", func() error {
+	g.Eventually("a NodeGuard of the node has released it", func() error {
 		var all v1alpha1.NodeGuardList
 		must(t, admin.List(g.ctx, &all, client.InNamespace(g.namespace)))
 		if !slices.ContainsFunc(all.Items, func(o v1alpha1.NodeGuard) bool { return len(o.Status.Released) > 0 }) {
@@ -328,7 +328,7 @@ func TestADecisionAmongManyNodeGuards(t *testing.T) {
 		sharing+1,
 		time.Since(began).Round(time.Millisecond),
 	)
-	g.eventually("all NodeGuards of the node have released it", func() error {
+	g.Eventually("all NodeGuards of the node have released it", func() error {
 		var all v1alpha1.NodeGuardList
 		must(t, admin.List(g.ctx, &all, client.InNamespace(g.namespace)))
 		n := 0

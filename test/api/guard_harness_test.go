@@ -294,7 +294,7 @@ func (g *guarded) live() *v1alpha1.NodeGuard {
 // ready waits until that many nodes are guarded, each with a ready companion.
 func (g *guarded) ready(n int32) {
 	g.t.Helper()
-	g.eventually(fmt.Sprintf("%d nodes are guarded", n), func() error {
+	g.Eventually(fmt.Sprintf("%d nodes are guarded", n), func() error {
 		if nodes := g.live().Status.Nodes; nodes.Guarded != n || nodes.Ready != n || nodes.Unavailable != 0 || nodes.Released != 0 {
 			return fmt.Errorf("the status is %+v", g.live().Status)
 		}
@@ -345,13 +345,13 @@ func (g *guarded) evict(node string) error {
 
 func (g *guarded) evicted(node string) {
 	g.t.Helper()
-	g.eventually(node+" is let go", func() error { return g.evict(node) })
+	g.Eventually(node+" is let go", func() error { return g.evict(node) })
 }
 
 func (g *guarded) held(node, reason string) v1alpha1.HeldNode {
 	g.t.Helper()
 	var found v1alpha1.HeldNode
-	g.eventually(node+" is held: "+reason, func() error {
+	g.Eventually(node+" is held: "+reason, func() error {
 		status := g.live().Status
 		for _, h := range status.Held {
 			if h.Node == node && h.Reason == reason {

@@ -25,7 +25,7 @@ import (
 // emptied evicts all companions of a node, as a drain does.
 func (g *guarded) emptied(node string) {
 	g.t.Helper()
-	g.eventually("all companions of "+node+" have gone", func() error {
+	g.Eventually("all companions of "+node+" have gone", func() error {
 		if g.companion(node) == nil {
 			return nil
 		}
@@ -37,7 +37,7 @@ func (g *guarded) emptied(node string) {
 func (g *guarded) stalled(reason string) *metav1.Condition {
 	g.t.Helper()
 	var found *metav1.Condition
-	g.eventually("the NodeGuard is stalled: "+reason, func() error {
+	g.Eventually("the NodeGuard is stalled: "+reason, func() error {
 		found = meta.FindStatusCondition(g.live().Status.Conditions, v1alpha1.ConditionStalled)
 		if found == nil || found.Status != metav1.ConditionTrue || found.Reason != reason {
 			return fmt.Errorf("the condition is %+v", found)
@@ -55,14 +55,14 @@ func TestTwoNodeGuardsWithOneUnhealthyTarget(t *testing.T) {
 	for _, node := range []string{"unhealthy-1", "unhealthy-2", "unhealthy-3"} {
 		g.targetOf(other, node)
 	}
-	g.eventually("the pod of the other target runs", func() error { return g.setReady("other-unhealthy-3", corev1.ConditionFalse) })
+	g.Eventually("the pod of the other target runs", func() error { return g.setReady("other-unhealthy-3", corev1.ConditionFalse) })
 	startGuards(t, noFaults)
 	g.guard(nil)
 	second := &v1alpha1.NodeGuard{ObjectMeta: metav1.ObjectMeta{Namespace: g.namespace, Name: "other"}}
 	second.Spec.Target.DaemonSet = "other"
 	must(t, admin.Create(g.ctx, second))
 	g.ready(3)
-	g.eventually("the other NodeGuard observes the unhealthy nodes", func() error {
+	g.Eventually("the other NodeGuard observes the unhealthy nodes", func() error {
 		must(t, admin.Get(g.ctx, client.ObjectKeyFromObject(second), second))
 		if n := second.Status.Nodes; n.Ready != 3 || n.Unavailable != 1 {
 			return fmt.Errorf("the status is %+v", second.Status)
@@ -116,7 +116,7 @@ func TestABudgetThatTheAPIServerForbidsIsTold(t *testing.T) {
 	wantText(t, g.stalled(v1alpha1.ReasonBudgetForbidden).Message, "exceeded quota: none", "nothing holds a node")
 	forbidden.Store(false)
 	g.ready(1)
-	g.eventually("it is no longer reported", func() error {
+	g.Eventually("it is no longer reported", func() error {
 		if c := meta.FindStatusCondition(
 			g.live().Status.Conditions,
 			v1alpha1.ConditionReady,
@@ -145,7 +145,7 @@ func TestATargetThatADrainEvictsItself(t *testing.T) {
 		t,
 		admin.Delete(g.ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: g.namespace, Name: "mine"}}, client.GracePeriodSeconds(0)),
 	)
-	g.eventually("all pods of the target are of a DaemonSet", func() error {
+	g.Eventually("all pods of the target are of a DaemonSet", func() error {
 		if c := meta.FindStatusCondition(
 			g.live().Status.Conditions,
 			v1alpha1.ConditionReady,

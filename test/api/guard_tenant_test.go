@@ -59,7 +59,7 @@ func TestATenantDoesNotDecideForOthers(t *testing.T) {
 		must(t, admin.Create(g.ctx, ng))
 		t.Cleanup(func() { _ = admin.Delete(t.Context(), ng) })
 	}
-	g.eventually("each says that its namespace is not allowed", func() error {
+	g.Eventually("each says that its namespace is not allowed", func() error {
 		for i := range many {
 			ng := &v1alpha1.NodeGuard{}
 			must(t, admin.Get(g.ctx, named(i), ng))
@@ -83,7 +83,7 @@ func TestATenantDoesNotDecideForOthers(t *testing.T) {
 	if err := g.evict("tenant-1"); !apierrors.IsTooManyRequests(err) {
 		t.Errorf("the companion can be evicted without an approval: %v", err)
 	}
-	g.eventually("the manager restores its status", func() error {
+	g.Eventually("the manager restores its status", func() error {
 		if released := g.live().Status.Released; len(released) > 0 {
 			return fmt.Errorf("released are %+v", released)
 		}
@@ -124,7 +124,7 @@ func TestPodsThatAUserCreatesAreNoChecks(t *testing.T) {
 		)
 		return pods.Items
 	}
-	g.eventually("a check runs", func() error {
+	g.Eventually("a check runs", func() error {
 		if n := len(checks()); n != 1 {
 			return fmt.Errorf("there are %d", n)
 		}
@@ -149,7 +149,7 @@ func TestPodsThatAUserCreatesAreNoChecks(t *testing.T) {
 		}
 		return admin.Status().Update(g.ctx, forged)
 	}))
-	g.eventually("the check is started again", func() error {
+	g.Eventually("the check is started again", func() error {
 		for _, pod := range checks() {
 			if pod.Name == check.Name && pod.UID != check.UID {
 				return nil

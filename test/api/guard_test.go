@@ -99,7 +99,7 @@ func TestNodesAreReleasedOneAfterTheOther(t *testing.T) {
 	// A companion that ends on a held node is created again. A companion that was evicted from a released node is not.
 	pod := g.companion("one-1")
 	must(t, admin.Delete(g.ctx, pod, client.GracePeriodSeconds(0)))
-	g.eventually("the companion of a held node exists again", func() error {
+	g.Eventually("the companion of a held node exists again", func() error {
 		if again := g.companion("one-1"); again == nil || again.UID == pod.UID {
 			return fmt.Errorf("there is %v", again)
 		}
@@ -144,7 +144,7 @@ func TestTwoNodeGuardsWithOneTarget(t *testing.T) {
 	other.Spec.Target.DaemonSet = "storage"
 	must(t, admin.Create(g.ctx, other))
 	g.ready(2)
-	g.eventually("the status says that there are two", func() error {
+	g.Eventually("the status says that there are two", func() error {
 		if c := meta.FindStatusCondition(
 			g.live().Status.Conditions,
 			v1alpha1.ConditionReady,
@@ -161,7 +161,7 @@ func TestTwoNodeGuardsWithOneTarget(t *testing.T) {
 	g.cordon("two-2", true)
 	// A drain evicts all companions of a node; one of the two goes.
 	gone := ""
-	g.eventually("one of the two companions is evicted", func() error {
+	g.Eventually("one of the two companions is evicted", func() error {
 		for _, node := range []string{"two-1", "two-2"} {
 			if pod := g.companion(node); pod != nil {
 				_ = g.evict(node)
@@ -174,7 +174,7 @@ func TestTwoNodeGuardsWithOneTarget(t *testing.T) {
 		return fmt.Errorf("none is")
 	})
 	g.cordon(gone, false)
-	g.eventually("the other companion is evicted as well", func() error {
+	g.Eventually("the other companion is evicted as well", func() error {
 		for _, node := range []string{"two-1", "two-2"} {
 			if node != gone {
 				if g.companion(node) == nil {
@@ -213,7 +213,7 @@ func TestAManagerThatDiesAtAnyWriteOfARelease(t *testing.T) {
 		stop = startGuards(t, c.funcs())
 		step := func(what string, done func() error) {
 			t.Helper()
-			g.eventually(what, func() error {
+			g.Eventually(what, func() error {
 				if len(g.live().Status.Released) > 1 {
 					t.Fatal("two nodes are released")
 				}
@@ -274,7 +274,7 @@ func TestADrainAmongAThousandNodes(t *testing.T) {
 	startGuards(t, c.funcs())
 	g.guard(nil)
 	began = time.Now()
-	g.within(4*time.Minute, 100*time.Millisecond, "all nodes are guarded", func() error {
+	g.Within(4*time.Minute, 100*time.Millisecond, "all nodes are guarded", func() error {
 		if status := g.live().Status.Nodes; int(status.Ready) < nodes {
 			return fmt.Errorf("the status is %+v", status)
 		}
@@ -284,7 +284,7 @@ func TestADrainAmongAThousandNodes(t *testing.T) {
 	before := c.total.Load()
 	began = time.Now()
 	g.cordon("many-500", true)
-	g.eventually("its budget is open", func() error {
+	g.Eventually("its budget is open", func() error {
 		var budgets policyv1.PodDisruptionBudgetList
 		must(t, admin.List(g.ctx, &budgets, client.InNamespace(g.namespace)))
 		for i := range budgets.Items {

@@ -13,14 +13,12 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/discovery"
@@ -32,9 +30,9 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/nodejob/record"
 	"github.com/everynode/everynode/local/cleanup"
 	"github.com/everynode/everynode/test/install"
+	"github.com/everynode/everynode/test/testenv"
 )
 
 var (
@@ -205,8 +203,12 @@ func managerConfig() (*rest.Config, error) {
 	return config, nil
 }
 
+// must and wantText are shared with the tests on real nodes.
+var must, wantText = testenv.Must, testenv.WantText
+
 // world is one test's namespace, nodes and NodeJob.
 type world struct {
+	*testenv.World
 	t         *testing.T
 	ctx       context.Context
 	namespace string
@@ -216,14 +218,17 @@ func newWorld(t *testing.T) *world {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	t.Cleanup(cancel)
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-		GenerateName: "t-",
-		Labels:       map[string]string{"pod-security.kubernetes.io/enforce": "privileged", v1alpha1.EnabledLabel: v1alpha1.EnabledValue},
-	}}
+	ns := testenv.NewNamespace(metav1.ObjectMeta{GenerateName: "t-"})
 	must(t, admin.Create(ctx, ns))
-	w := &world{t: t, ctx: ctx, namespace: ns.Name}
+	w := worldIn(ctx, t, ns.Name)
 	t.Cleanup(w.cleanUp)
 	return w
+}
+
+// worldIn is the world of a namespace that exists.
+func worldIn(ctx context.Context, t *testing.T, namespace string) *world {
+	shared := &testenv.World{T: t, Ctx: ctx, Client: admin, Namespace: namespace, Limit: 20 * time.Second, Pause: 20 * time.Millisecond}
+	return &world{World: shared, t: t, ctx: ctx, namespace: namespace}
 }
 
 // cleanUp removes what would affect other tests: the nodes, and finalizers without a manager.
@@ -249,13 +254,6 @@ func (w *world) cleanUp() {
 func (w *world) remove(ctx context.Context, o client.Object, opts ...client.DeleteOption) {
 	must(w.t, client.IgnoreNotFound(admin.Delete(ctx, o, opts...)))
 	must(w.t, client.IgnoreNotFound(admin.Patch(ctx, o, mergePatch(`{"metadata":{"finalizers":null}}`))))
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 func (w *world) node(name string) *corev1.Node {
@@ -292,34 +290,12 @@ func (w *world) draft(name string) *v1alpha1.NodeJob {
 	}
 }
 
-// eventually waits up to 20 seconds until check returns nil, and fails with its last error.
-func (w *world) eventually(what string, check func() error) {
-	w.t.Helper()
-	w.within(20*time.Second, 20*time.Millisecond, what, check)
-}
-
-// within is eventually with a limit and a pause between two checks: long, and not to load the API server, for many objects.
-func (w *world) within(limit, pause time.Duration, what string, check func() error) {
-	w.t.Helper()
-	deadline := time.Now().Add(limit)
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			w.t.Fatalf("waiting until %s: %v", what, err)
-		}
-		time.Sleep(pause)
-	}
-}
-
 // podOn waits for a task's pod on a node that has not ended.
 func (w *world) podOn(node string) *corev1.Pod {
 	w.t.Helper()
 	var found *corev1.Pod
-	w.eventually("a pod is on "+node, func() error {
-		for _, pod := range w.pods() {
+	w.Eventually("a pod is on "+node, func() error {
+		for _, pod := range w.Pods() {
 			ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 			if pod.Spec.NodeName == node && !ended && pod.DeletionTimestamp.IsZero() {
 				found = &pod
@@ -329,12 +305,6 @@ func (w *world) podOn(node string) *corev1.Pod {
 		return errors.New("there is none")
 	})
 	return found
-}
-
-func (w *world) pods() []corev1.Pod {
-	var pods corev1.PodList
-	must(w.t, admin.List(w.ctx, &pods, client.InNamespace(w.namespace)))
-	return pods.Items
 }
 
 // end plays the kubelet: the task's container ended.
@@ -361,69 +331,13 @@ func setEnd(pod *corev1.Pod, code int32, message string) {
 	}}
 }
 
-func (w *world) recordOn(job, node string) record.NodeRecord {
-	w.t.Helper()
-	var live corev1.Node
-	must(w.t, admin.Get(w.ctx, client.ObjectKey{Name: node}, &live))
-	return record.Read(live.Labels, live.Annotations, v1alpha1.RecordKey(w.namespace, job))
-}
-
-func (w *world) done(job, node string) record.Record {
-	w.t.Helper()
-	var rec record.Record
-	w.eventually(node+" is done with "+job, func() error {
-		on := w.recordOn(job, node)
-		if on.Label == "" || on.Record == nil || on.Record.Outcome != record.Succeeded {
-			return fmt.Errorf("it carries %+v, %+v", on, on.Record)
-		}
-		rec = *on.Record
-		return nil
-	})
-	return rec
-}
-
-func (w *world) condition(job, kind string, status metav1.ConditionStatus, reason string) metav1.Condition {
-	w.t.Helper()
-	var found metav1.Condition
-	w.eventually(fmt.Sprintf("%s is %s=%s (%s)", job, kind, status, reason), func() error {
-		var live v1alpha1.NodeJob
-		must(w.t, admin.Get(w.ctx, client.ObjectKey{Namespace: w.namespace, Name: job}, &live))
-		c := meta.FindStatusCondition(live.Status.Conditions, kind)
-		if c == nil || c.Status != status || (reason != "" && c.Reason != reason) {
-			return fmt.Errorf("the status is %+v", live.Status)
-		}
-		found = *c
-		return nil
-	})
-	return found
-}
-
-func (w *world) noPods() {
-	w.t.Helper()
-	w.eventually("no pod is left", func() error {
-		if pods := w.pods(); len(pods) > 0 {
-			return fmt.Errorf("there are %d, the first is %s with finalizers %v", len(pods), pods[0].Name, pods[0].Finalizers)
-		}
-		return nil
-	})
-}
-
 func (w *world) gone(o client.Object) {
 	w.t.Helper()
-	w.eventually(o.GetName()+" is gone", func() error {
+	w.Eventually(o.GetName()+" is gone", func() error {
 		err := admin.Get(w.ctx, client.ObjectKeyFromObject(o), o)
 		if err == nil {
 			return errors.New("it is there")
 		}
 		return client.IgnoreNotFound(err)
 	})
-}
-
-func wantText(t *testing.T, text string, want ...string) {
-	t.Helper()
-	for _, w := range want {
-		if !strings.Contains(text, w) {
-			t.Errorf("the message does not say %q:\n%s", w, text)
-		}
-	}
 }

@@ -28,8 +28,8 @@ func valueIn(pod *corev1.Pod, name string) string {
 // reads waits until the message of the NodeJob reads says so.
 func (w *world) reads(message string) {
 	w.t.Helper()
-	w.eventually("the message says "+message, func() error {
-		if c := w.condition("reads", v1alpha1.ConditionComplete, metav1.ConditionUnknown, ""); !strings.Contains(c.Message, message) {
+	w.Eventually("the message says "+message, func() error {
+		if c := w.Condition("reads", v1alpha1.ConditionComplete, metav1.ConditionUnknown, ""); !strings.Contains(c.Message, message) {
 			return errors.New(c.Message)
 		}
 		return nil
@@ -61,10 +61,10 @@ func TestAValueOfTheNodeThatChangesRunsTheTaskAgain(t *testing.T) {
 	// The value that counts is that of the pod, and not that of its end.
 	must(t, w.annotate(w.kubeletOf("input-1"), "input-1", "example.com/bond", "$(RACK)"))
 	w.end(pod, 0, "")
-	first := w.done("reads", "input-1")
+	first := w.Done("reads", "input-1")
 	w.reads("waiting: 1 " + v1alpha1.ReasonRerunDelayed + " (input-1)")
-	w.within(2*time.Minute, time.Second, "the task runs again", func() error {
-		if pods := w.pods(); len(pods) == 1 && pods[0].UID != pod.UID {
+	w.Within(2*time.Minute, time.Second, "the task runs again", func() error {
+		if pods := w.Pods(); len(pods) == 1 && pods[0].UID != pod.UID {
 			pod = &pods[0]
 			return nil
 		}
@@ -77,8 +77,8 @@ func TestAValueOfTheNodeThatChangesRunsTheTaskAgain(t *testing.T) {
 		t.Errorf("the second run starts %s after the end of the first one", early)
 	}
 	w.end(pod, 0, "")
-	w.condition("reads", v1alpha1.ConditionComplete, metav1.ConditionTrue, "")
-	if again := w.done("reads", "input-1"); again.Revision != first.Revision || again.Inputs == first.Inputs || again.Inputs == "" {
+	w.Condition("reads", v1alpha1.ConditionComplete, metav1.ConditionTrue, "")
+	if again := w.Done("reads", "input-1"); again.Revision != first.Revision || again.Inputs == first.Inputs || again.Inputs == "" {
 		t.Errorf(
 			"the records have the revisions %s and %s, and the inputs %q and %q",
 			first.Revision,

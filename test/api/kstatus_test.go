@@ -19,7 +19,7 @@ import (
 // kstatus waits until the library that Flux, kpt and Helm use computes this status.
 func (w *world) kstatus(kind, name string, want status.Status) {
 	w.t.Helper()
-	w.eventually(fmt.Sprintf("%s %s is %s", kind, name, want), func() error {
+	w.Eventually(fmt.Sprintf("%s %s is %s", kind, name, want), func() error {
 		live := &unstructured.Unstructured{}
 		live.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(kind))
 		if err := admin.Get(w.ctx, client.ObjectKey{Namespace: w.namespace, Name: name}, live); err != nil {
@@ -69,18 +69,18 @@ func TestGitOpsToolsShowEachState(t *testing.T) {
 	pod := w.podOn("kstatus-1")
 	w.shown("NodeJob", "rollout", status.InProgressStatus, progressing, "0 of 2 nodes are done")
 	w.end(pod, 0, "")
-	w.condition("rollout", v1alpha1.ConditionComplete, metav1.ConditionUnknown, v1alpha1.ReasonAwaitingPromotion)
+	w.Condition("rollout", v1alpha1.ConditionComplete, metav1.ConditionUnknown, v1alpha1.ReasonAwaitingPromotion)
 	w.shown("NodeJob", "rollout", status.CurrentStatus, suspended, "1 of 2 nodes are done")
 	w.change(job, `{"rollout":{"promoteTo":"all"}}`)
 	w.end(w.podOn("kstatus-2"), 1, "broken")
-	w.condition("rollout", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonMaxFailuresExceeded)
+	w.Condition("rollout", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonMaxFailuresExceeded)
 	w.shown("NodeJob", "rollout", status.FailedStatus, degraded, "the rollout has stopped: 1 node failed")
 	w.change(job, `{"suspend":true}`)
 	w.shown("NodeJob", "rollout", status.FailedStatus, degraded, "the rollout has stopped: 1 node failed")
 	w.change(job, `{"suspend":false}`)
 	w.retry(job, "again")
 	w.end(w.podOn("kstatus-2"), 0, "")
-	w.condition("rollout", v1alpha1.ConditionComplete, metav1.ConditionTrue, v1alpha1.ReasonAllNodesDone)
+	w.Condition("rollout", v1alpha1.ConditionComplete, metav1.ConditionTrue, v1alpha1.ReasonAllNodesDone)
 	w.shown("NodeJob", "rollout", status.CurrentStatus, healthy, "2 of 2 nodes are done")
 
 	stop()

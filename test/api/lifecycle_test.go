@@ -41,13 +41,13 @@ func TestASuccessIsRecordedAndItsPodIsGone(t *testing.T) {
 		t.Error("the task's pod mounts a service account token")
 	}
 	w.end(pod, 0, `{"exitCode":0,"message":"fine","results":{"kernel":"6.1"}}`)
-	rec := w.done("once", "a-1")
+	rec := w.Done("once", "a-1")
 	if rec.Attempts != 1 || rec.Results["kernel"] != "6.1" || rec.MachineID != "machine-of-a-1" || rec.PodUID != pod.UID {
 		t.Errorf("the record is %+v", rec)
 	}
-	w.noPods()
-	w.condition("once", v1alpha1.ConditionComplete, metav1.ConditionTrue, v1alpha1.ReasonAllNodesDone)
-	w.condition("once", v1alpha1.ConditionReconciling, metav1.ConditionFalse, "")
+	w.NoPods()
+	w.Condition("once", v1alpha1.ConditionComplete, metav1.ConditionTrue, v1alpha1.ReasonAllNodesDone)
+	w.Condition("once", v1alpha1.ConditionReconciling, metav1.ConditionFalse, "")
 	if got := writes.perRun(); got != "create pods: 1, delete pods: 1, patch nodes: 1, patch pods: 1" {
 		t.Errorf("a successful run cost %s", got)
 	}
@@ -73,10 +73,10 @@ func TestAPodThatIsThereAlreadyIsAdopted(t *testing.T) {
 	w.job("adopts", nil)
 	pod := w.podOn("adopts-1")
 	w.end(pod, 0, "")
-	if rec := w.done("adopts", "adopts-1"); rec.PodUID != pod.UID || rec.Attempts != 1 {
+	if rec := w.Done("adopts", "adopts-1"); rec.PodUID != pod.UID || rec.Attempts != 1 {
 		t.Errorf("the record is %+v", rec)
 	}
-	w.noPods()
+	w.NoPods()
 	if got := creations.Load(); got != 1 {
 		t.Errorf("the manager made %d pods, want 1", got)
 	}
@@ -125,11 +125,11 @@ func TestANodeThatJoinsLaterRunsTheTask(t *testing.T) {
 	w := newWorld(t)
 	startManager(t, noFaults)
 	w.job("later", nil)
-	w.condition("later", v1alpha1.ConditionComplete, metav1.ConditionUnknown, v1alpha1.ReasonNoMatchingNodes)
-	w.condition("later", v1alpha1.ConditionReconciling, metav1.ConditionFalse, "")
+	w.Condition("later", v1alpha1.ConditionComplete, metav1.ConditionUnknown, v1alpha1.ReasonNoMatchingNodes)
+	w.Condition("later", v1alpha1.ConditionReconciling, metav1.ConditionFalse, "")
 	w.node("joins-1")
 	w.end(w.podOn("joins-1"), 0, "")
-	w.done("later", "joins-1")
+	w.Done("later", "joins-1")
 }
 
 func TestRemovingTheLabelRunsTheTaskAgain(t *testing.T) {
@@ -139,8 +139,8 @@ func TestRemovingTheLabelRunsTheTaskAgain(t *testing.T) {
 	w.job("again", nil)
 	first := w.podOn("again-1")
 	w.end(first, 0, "")
-	w.done("again", "again-1")
-	w.noPods()
+	w.Done("again", "again-1")
+	w.NoPods()
 
 	key := v1alpha1.RecordKey(w.namespace, "again")
 	must(t, admin.Patch(w.ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "again-1"}},
@@ -150,7 +150,7 @@ func TestRemovingTheLabelRunsTheTaskAgain(t *testing.T) {
 		t.Fatal("the first pod is still there")
 	}
 	w.end(second, 0, "")
-	if rec := w.done("again", "again-1"); rec.PodUID != second.UID {
+	if rec := w.Done("again", "again-1"); rec.PodUID != second.UID {
 		t.Errorf("the record is of pod %s, want %s", rec.PodUID, second.UID)
 	}
 }
@@ -166,18 +166,18 @@ func TestAFailureIsRetriedUpToTheLimitWithEventsOnNodeJobAndNode(t *testing.T) {
 			t.Fatalf("this is attempt %s, want %d", got, attempt)
 		}
 		w.end(pod, 7, `{"exitCode":7,"reason":"TaskFailed","message":"no space\u001b[2J left"}`)
-		w.eventually("the failure is recorded", func() error {
-			if rec := w.recordOn("fails", "fails-1").Record; rec == nil || rec.Attempts != attempt {
+		w.Eventually("the failure is recorded", func() error {
+			if rec := w.On("fails", "fails-1").Record; rec == nil || rec.Attempts != attempt {
 				return fmt.Errorf("the record is %+v", rec)
 			}
 			return nil
 		})
 	}
-	on := w.recordOn("fails", "fails-1")
+	on := w.On("fails", "fails-1")
 	if on.Label != "" || on.Record.Outcome != record.Failed || *on.Record.ExitCode != 7 {
 		t.Errorf("the node carries label %q and %+v", on.Label, on.Record)
 	}
-	c := w.condition("fails", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonNodesFailed)
+	c := w.Condition("fails", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonNodesFailed)
 	wantText(
 		t,
 		c.Message,
@@ -187,9 +187,9 @@ func TestAFailureIsRetriedUpToTheLimitWithEventsOnNodeJobAndNode(t *testing.T) {
 	if strings.ContainsRune(c.Message, '\x1b') {
 		t.Error("a control character of the task reached the status")
 	}
-	w.noPods()
+	w.NoPods()
 	for kind, name := range map[string]string{"NodeJob": "fails", "Node": "fails-1"} {
-		w.eventually("an event on the "+kind+" tells it", func() error {
+		w.Eventually("an event on the "+kind+" tells it", func() error {
 			var list eventsv1.EventList
 			must(t, admin.List(w.ctx, &list))
 			for _, e := range list.Items {
@@ -206,8 +206,8 @@ func TestAFailureIsRetriedUpToTheLimitWithEventsOnNodeJobAndNode(t *testing.T) {
 	must(t, admin.Patch(w.ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "fails-1"}},
 		mergePatch(fmt.Sprintf(`{"metadata":{"annotations":{%q:null}}}`, v1alpha1.RecordKey(w.namespace, "fails")))))
 	w.end(w.podOn("fails-1"), 0, "")
-	w.done("fails", "fails-1")
-	w.condition("fails", v1alpha1.ConditionComplete, metav1.ConditionTrue, "")
+	w.Done("fails", "fails-1")
+	w.Condition("fails", v1alpha1.ConditionComplete, metav1.ConditionTrue, "")
 }
 
 func TestDeletingForgetsOrRetainsTheRecords(t *testing.T) {
@@ -219,14 +219,14 @@ func TestDeletingForgetsOrRetainsTheRecords(t *testing.T) {
 			w.node(first)
 			job := w.job("leaves", func(s *v1alpha1.NodeJobSpec) { s.DeletionPolicy = policy })
 			w.end(w.podOn(first), 0, "")
-			w.done("leaves", first)
+			w.Done("leaves", first)
 			// The second node is in mid-run when the NodeJob goes.
 			w.node(second)
 			w.podOn(second)
 			must(t, admin.Delete(w.ctx, job))
 			w.gone(job)
 			w.noRunningTask()
-			if on := w.recordOn("leaves", first); on.Present != wantPresent {
+			if on := w.On("leaves", first); on.Present != wantPresent {
 				t.Errorf("the node carries %+v", on)
 			}
 		})
@@ -236,13 +236,13 @@ func TestDeletingForgetsOrRetainsTheRecords(t *testing.T) {
 // noRunningTask plays the kubelet that ends pods which are being deleted, and waits for none.
 func (w *world) noRunningTask() {
 	w.t.Helper()
-	for _, pod := range w.pods() {
+	for _, pod := range w.Pods() {
 		if pod.DeletionTimestamp.IsZero() || len(pod.Finalizers) > 0 {
 			w.t.Errorf("pod %s stays, with finalizers %v", pod.Name, pod.Finalizers)
 		}
 		must(w.t, client.IgnoreNotFound(admin.Delete(w.ctx, &pod, client.GracePeriodSeconds(0))))
 	}
-	w.noPods()
+	w.NoPods()
 }
 
 func TestAPodWhoseNodeJobVanishedLosesItsFinalizer(t *testing.T) {
@@ -254,8 +254,8 @@ func TestAPodWhoseNodeJobVanishedLosesItsFinalizer(t *testing.T) {
 	// In one step, so that the manager cannot see the deletion first.
 	must(t, admin.Patch(w.ctx, job, mergePatch(`{"metadata":{"finalizers":null}}`)))
 	must(t, admin.Delete(w.ctx, job))
-	w.eventually("the pod has no finalizer", func() error {
-		for _, pod := range w.pods() {
+	w.Eventually("the pod has no finalizer", func() error {
+		for _, pod := range w.Pods() {
 			if len(pod.Finalizers) > 0 {
 				return errors.New(pod.Name)
 			}
@@ -272,13 +272,13 @@ func TestSuspendStartsNothingAndRecordsWhatRuns(t *testing.T) {
 	job := w.job("suspended", nil)
 	pod := w.podOn("sus-1")
 	must(t, admin.Patch(w.ctx, job, mergePatch(`{"spec":{"suspend":true}}`)))
-	w.condition("suspended", v1alpha1.ConditionComplete, metav1.ConditionUnknown, v1alpha1.ReasonSuspended)
+	w.Condition("suspended", v1alpha1.ConditionComplete, metav1.ConditionUnknown, v1alpha1.ReasonSuspended)
 	w.end(pod, 0, "")
-	w.done("suspended", "sus-1")
-	w.noPods()
+	w.Done("suspended", "sus-1")
+	w.NoPods()
 	must(t, admin.Patch(w.ctx, job, mergePatch(`{"spec":{"suspend":false}}`)))
 	w.end(w.podOn("sus-2"), 0, "")
-	w.done("suspended", "sus-2")
+	w.Done("suspended", "sus-2")
 }
 
 func TestNodeNamesThatShareTheirFirstLabelOrAreLongAreDifferentNodes(t *testing.T) {
@@ -298,7 +298,7 @@ func TestNodeNamesThatShareTheirFirstLabelOrAreLongAreDifferentNodes(t *testing.
 		pod := w.podOn(name)
 		podNames[pod.Name] = true
 		w.end(pod, 0, "")
-		w.done(strings.Repeat("n", 63), name)
+		w.Done(strings.Repeat("n", 63), name)
 	}
 	if len(podNames) != len(names) {
 		t.Errorf("the pods are %v", podNames)
@@ -319,9 +319,9 @@ func TestAPodOfAnotherOwnerIsNotAnAttempt(t *testing.T) {
 		Spec:       corev1.PodSpec{NodeName: "other-1", Containers: []corev1.Container{{Name: "x", Image: "y"}}},
 	}))
 	w.job("mine", nil)
-	w.eventually("our own pod exists as well", func() error {
-		if len(w.pods()) != 2 {
-			return fmt.Errorf("%d pods", len(w.pods()))
+	w.Eventually("our own pod exists as well", func() error {
+		if len(w.Pods()) != 2 {
+			return fmt.Errorf("%d pods", len(w.Pods()))
 		}
 		return nil
 	})
@@ -340,7 +340,7 @@ func TestPodsOfAPreviousNodeJobWithTheSameNameLoseTheirFinalizer(t *testing.T) {
 	w.gone(earlier)
 	w.job("heir", nil)
 	startManager(t, noFaults)
-	w.eventually("the finalizer of the old pod is removed", func() error {
+	w.Eventually("the finalizer of the old pod is removed", func() error {
 		must(t, admin.Get(w.ctx, client.ObjectKeyFromObject(old), old))
 		if len(old.Finalizers) > 0 || old.DeletionTimestamp.IsZero() {
 			return errors.New("it is held")
@@ -364,14 +364,14 @@ func TestARecreatedNodeJobWaitsForThePodOfThePreviousOne(t *testing.T) {
 	w.gone(earlier)
 	// Its pod is being stopped: there is no kubelet here that would end it.
 	w.job("recreated-job", nil)
-	w.eventually("the new NodeJob waits for it", func() error {
-		c := w.condition("recreated-job", v1alpha1.ConditionReconciling, metav1.ConditionTrue, "")
+	w.Eventually("the new NodeJob waits for it", func() error {
+		c := w.Condition("recreated-job", v1alpha1.ConditionReconciling, metav1.ConditionTrue, "")
 		if !strings.Contains(c.Message, "1 PodTerminating (recreated-job-1)") {
 			return errors.New(c.Message)
 		}
 		return nil
 	})
-	if pods := w.pods(); len(pods) != 1 || pods[0].UID != old.UID {
+	if pods := w.Pods(); len(pods) != 1 || pods[0].UID != old.UID {
 		t.Fatalf("there are %d pods, want the old one", len(pods))
 	}
 	must(t, admin.Delete(w.ctx, old, client.GracePeriodSeconds(0)))
@@ -393,8 +393,8 @@ func TestARemovedFailureDoesNotReappear(t *testing.T) {
 	must(t, admin.Get(w.ctx, client.ObjectKeyFromObject(node), node))
 	node.Status.Conditions[0].Status = corev1.ConditionUnknown
 	must(t, admin.Status().Update(w.ctx, node))
-	w.condition("took", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonNodesFailed)
-	w.eventually("the finalizer of the pod is removed", func() error {
+	w.Condition("took", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonNodesFailed)
+	w.Eventually("the finalizer of the pod is removed", func() error {
 		must(t, admin.Get(w.ctx, client.ObjectKeyFromObject(pod), pod))
 		if len(pod.Finalizers) > 0 || pod.DeletionTimestamp.IsZero() {
 			return errors.New("it is held")
@@ -409,11 +409,11 @@ func TestARemovedFailureDoesNotReappear(t *testing.T) {
 			mergePatch(fmt.Sprintf(`{"metadata":{"annotations":{%q:null}}}`, v1alpha1.RecordKey(w.namespace, "took"))),
 		),
 	)
-	w.condition("took", v1alpha1.ConditionComplete, metav1.ConditionUnknown, v1alpha1.ReasonInProgress)
+	w.Condition("took", v1alpha1.ConditionComplete, metav1.ConditionUnknown, v1alpha1.ReasonInProgress)
 	must(t, admin.Get(w.ctx, client.ObjectKeyFromObject(node), node))
 	node.Status.Conditions[0].Status = corev1.ConditionTrue
 	must(t, admin.Status().Update(w.ctx, node))
 	must(t, admin.Delete(w.ctx, pod, client.GracePeriodSeconds(0)))
 	w.end(w.podOn("took-1"), 0, "")
-	w.done("took", "took-1")
+	w.Done("took", "took-1")
 }

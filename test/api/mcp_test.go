@@ -75,8 +75,8 @@ func TestMCPProposesWhatOnlyAPersonStarts(t *testing.T) {
 	if failed || !strings.Contains(got, "resume proposal") || !strings.Contains(got, "proposed") {
 		t.Fatalf("propose: %s", got)
 	}
-	w.condition("proposal", v1alpha1.ConditionReconciling, metav1.ConditionFalse, v1alpha1.ReasonSuspended)
-	w.noPods()
+	w.Condition("proposal", v1alpha1.ConditionReconciling, metav1.ConditionFalse, v1alpha1.ReasonSuspended)
+	w.NoPods()
 	if got, failed := w.callTool(session, "propose", manifest("proposal", "")); !failed || !strings.Contains(got, "exists already, and is not changed") {
 		t.Errorf("the same proposal again: %s", got)
 	}
@@ -102,5 +102,5 @@ func TestMCPProposesWhatOnlyAPersonStarts(t *testing.T) {
 		t.Fatalf("resume: %+v", got)
 	}
 	w.end(w.podOn("proposed"), 0, "")
-	w.done("proposal", "proposed")
+	w.Done("proposal", "proposed")
 }

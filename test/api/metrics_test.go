@@ -50,7 +50,7 @@ func TestMetricsNeedAPermission(t *testing.T) {
 		"a token with the right":  {w.tokenOf("prometheus"), http.StatusOK},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w.eventually("the API server knows the role", func() error {
+			w.Eventually("the API server knows the role", func() error {
 				if got := scrape(t, address, tt.token); got != tt.want {
 					return fmt.Errorf("the status is %d, want %d", got, tt.want)
 				}
@@ -81,7 +81,7 @@ func (w *world) serveMetrics() string {
 		must(w.t, <-done)
 	})
 	bound := server.(interface{ GetBindAddr() string })
-	w.eventually("the server listens", func() error {
+	w.Eventually("the server listens", func() error {
 		if bound.GetBindAddr() == "" {
 			return fmt.Errorf("it has no address")
 		}

@@ -66,9 +66,9 @@ func TestOnlyWhoMayChangeAllNamespacesAllowsOne(t *testing.T) {
 		return err
 	}
 	allowed := map[string]string{v1alpha1.EnabledLabel: v1alpha1.EnabledValue}
-	w.eventually("the tenant may change its namespace", func() error { return change(tenant, "", map[string]string{"a": "b"}) })
+	w.Eventually("the tenant may change its namespace", func() error { return change(tenant, "", map[string]string{"a": "b"}) })
 	for _, resource := range []string{"", "status", "finalize"} {
-		w.eventually("the tenant must not allow its namespace by "+resource, func() error {
+		w.Eventually("the tenant must not allow its namespace by "+resource, func() error {
 			err := change(tenant, resource, allowed)
 			if !apierrors.IsForbidden(err) {
 				return fmt.Errorf("the API server says %w", errors.Join(errors.New("it is no refusal"), err))
@@ -83,7 +83,7 @@ func TestOnlyWhoMayChangeAllNamespacesAllowsOne(t *testing.T) {
 			return nil
 		})
 	}
-	w.eventually("an operator may allow it", func() error {
+	w.Eventually("an operator may allow it", func() error {
 		return w.as(operator).
 			Patch(w.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}, mergePatch(`{"metadata":{"labels":{"everynode.dev/enabled":"true"}}}`))
 	})
@@ -113,9 +113,9 @@ func TestANamespaceMustAllowNodeJobs(t *testing.T) {
 		s.Rollout.MaxConcurrent = percent("100%")
 		s.Retry.Limit = new(int32(3))
 	})
-	c := w.condition("tenant", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonNamespaceNotAllowed)
+	c := w.Condition("tenant", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonNamespaceNotAllowed)
 	wantText(t, c.Message, "kubectl label namespace "+w.namespace+" everynode.dev/enabled=true")
-	w.noPods()
+	w.NoPods()
 	w.has("denied-1") // no gate
 
 	w.allowNamespace(true)
@@ -125,23 +125,23 @@ func TestANamespaceMustAllowNodeJobs(t *testing.T) {
 	w.podOn("denied-2")
 
 	w.allowNamespace(false)
-	w.condition("tenant", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonNamespaceNotAllowed)
+	w.Condition("tenant", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonNamespaceNotAllowed)
 	w.end(pod, 0, "")
-	w.done("tenant", "denied-1") // what runs is recorded, and its gate opens
+	w.Done("tenant", "denied-1") // what runs is recorded, and its gate opens
 	w.has("denied-1")
 	w.node("denied-3")
 	w.end(w.podOn("denied-2"), 1, "") // and is not retried
-	w.eventually("the failure is recorded, and its pod is gone", func() error {
-		if on := w.recordOn("tenant", "denied-2"); on.Record == nil {
+	w.Eventually("the failure is recorded, and its pod is gone", func() error {
+		if on := w.On("tenant", "denied-2"); on.Record == nil {
 			return errors.New("there is no record")
 		}
-		if pods := w.pods(); len(pods) > 0 {
+		if pods := w.Pods(); len(pods) > 0 {
 			return fmt.Errorf("there are %d pods", len(pods))
 		}
 		return nil
 	})
 	must(t, admin.Delete(w.ctx, w.live("tenant")))
-	w.eventually("the NodeJob is deleted, and has left nothing", func() error {
+	w.Eventually("the NodeJob is deleted, and has left nothing", func() error {
 		if err := admin.Get(
 			w.ctx,
 			client.ObjectKey{Namespace: w.namespace, Name: "tenant"},
@@ -150,7 +150,7 @@ func TestANamespaceMustAllowNodeJobs(t *testing.T) {
 			err == nil {
 			return fmt.Errorf("it is there: %w", err)
 		}
-		if on := w.recordOn("tenant", "denied-1"); on.Present {
+		if on := w.On("tenant", "denied-1"); on.Present {
 			return errors.New("there is a record")
 		}
 		return nil
@@ -164,7 +164,7 @@ func TestANamespaceMustAllowNodeGuards(t *testing.T) {
 	g.allowNamespace(false)
 	startGuards(t, interceptor.Funcs{})
 	g.guard(nil)
-	g.eventually("the status says so", func() error {
+	g.Eventually("the status says so", func() error {
 		c := meta.FindStatusCondition(g.live().Status.Conditions, v1alpha1.ConditionStalled)
 		if c == nil || c.Status != metav1.ConditionTrue || c.Reason != v1alpha1.ReasonNamespaceNotAllowed {
 			return fmt.Errorf("the conditions are %+v", g.live().Status.Conditions)
@@ -217,7 +217,7 @@ func TestTheAPIServerWarnsOfANamespaceThatIsNotAllowed(t *testing.T) {
 	guard := guardFromYAML(t, w.namespace, "early", `{target: {daemonSet: a}}`)
 	want := task.NamespaceNotAllowed(w.namespace).Message
 	w.allowNamespace(false)
-	w.eventually("the API server knows the namespace", func() error {
+	w.Eventually("the API server knows the namespace", func() error {
 		if got := warnings(
 			"a dry run",
 			func() error { return c.Create(w.ctx, job.DeepCopy(), client.DryRunAll) },
@@ -241,7 +241,7 @@ func TestTheAPIServerWarnsOfANamespaceThatIsNotAllowed(t *testing.T) {
 		}
 	}
 	w.allowNamespace(true)
-	w.eventually("the API server knows the label", func() error {
+	w.Eventually("the API server knows the label", func() error {
 		if got := warnings("an allowed namespace", func() error { return c.Create(w.ctx, guard, client.DryRunAll) }); len(got) != 0 {
 			return fmt.Errorf("the warnings are %q", got)
 		}

@@ -114,7 +114,7 @@ func (e *endpoint) refusals() int {
 
 func (w *world) receives(e *endpoint, want ...string) {
 	w.t.Helper()
-	w.within(40*time.Second, 50*time.Millisecond, "the endpoint has all notifications", func() error {
+	w.Within(40*time.Second, 50*time.Millisecond, "the endpoint has all notifications", func() error {
 		if got := e.types(); !slices.Equal(got, want) {
 			return fmt.Errorf("it has %v, want %v", got, want)
 		}
@@ -125,7 +125,7 @@ func (w *world) receives(e *endpoint, want ...string) {
 // pending waits until the status of a NodeJob has a number of notifications.
 func (w *world) pending(job string, want int) {
 	w.t.Helper()
-	w.eventually(fmt.Sprintf("%d notifications are pending", want), func() error {
+	w.Eventually(fmt.Sprintf("%d notifications are pending", want), func() error {
 		var live v1alpha1.NodeJob
 		must(w.t, admin.Get(w.ctx, client.ObjectKey{Namespace: w.namespace, Name: job}, &live))
 		if live.Status.ControllerState.Notifications == nil {
@@ -142,8 +142,8 @@ func (w *world) pending(job string, want int) {
 func (w *world) anyPod() *corev1.Pod {
 	w.t.Helper()
 	var found *corev1.Pod
-	w.eventually("a pod exists", func() error {
-		for _, pod := range w.pods() {
+	w.Eventually("a pod exists", func() error {
+		for _, pod := range w.Pods() {
 			if pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
 				found = &pod
 				return nil
@@ -170,7 +170,7 @@ func TestNotificationsSurviveAManagerThatIsKilled(t *testing.T) {
 			w.node("notify-" + mode + "-1")
 			w.node("notify-" + mode + "-2")
 			w.job("notified", inSteps)
-			w.eventually("the endpoint gets the first request", func() error {
+			w.Eventually("the endpoint gets the first request", func() error {
 				if e.refusals() == 0 {
 					return errors.New("it has none")
 				}
@@ -178,7 +178,7 @@ func TestNotificationsSurviveAManagerThatIsKilled(t *testing.T) {
 			})
 			first := w.anyPod()
 			w.end(first, 0, "")
-			w.done("notified", first.Spec.NodeName)
+			w.Done("notified", first.Spec.NodeName)
 			stop()
 			stop = startNotifyingManager(t, to)
 			second := "notify-" + mode + "-1"
@@ -186,7 +186,7 @@ func TestNotificationsSurviveAManagerThatIsKilled(t *testing.T) {
 				second = "notify-" + mode + "-2"
 			}
 			w.end(w.podOn(second), 0, "")
-			w.condition("notified", v1alpha1.ConditionComplete, metav1.ConditionTrue, v1alpha1.ReasonAllNodesDone)
+			w.Condition("notified", v1alpha1.ConditionComplete, metav1.ConditionTrue, v1alpha1.ReasonAllNodesDone)
 			w.pending("notified", 3)
 			if got := e.types(); len(got) > 0 {
 				t.Fatalf("the endpoint has accepted %v", got)
@@ -217,7 +217,7 @@ func TestAStoppedRolloutIsNotified(t *testing.T) {
 		s.Rollout.MaxFailures = new(intstr.FromInt32(0))
 	})
 	w.end(w.anyPod(), 7, "no space")
-	stalled := w.condition("stops", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonMaxFailuresExceeded)
+	stalled := w.Condition("stops", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonMaxFailuresExceeded)
 	w.receives(e, "dev.everynode.nodejob.started", "dev.everynode.nodejob.stopped")
 	w.pending("stops", 0)
 	if got := e.accepted[1].Data; got.Reason != stalled.Reason || got.Message != stalled.Message || got.Nodes.Failed != 1 ||
@@ -236,7 +236,7 @@ func TestNotificationsThatAreTurnedOffLeaveTheStatus(t *testing.T) {
 	w.pending("off", 1)
 	stop()
 	startManager(t, noFaults)
-	w.eventually("the status has no notifications", func() error {
+	w.Eventually("the status has no notifications", func() error {
 		var live v1alpha1.NodeJob
 		must(t, admin.Get(w.ctx, client.ObjectKey{Namespace: w.namespace, Name: "off"}, &live))
 		if live.Status.ControllerState.Notifications != nil {
@@ -258,7 +258,7 @@ func TestADrainThatIsHeldForTooLongIsNotified(t *testing.T) {
 	held := g.held("notify-held-1", v1alpha1.ReasonAwaitingApproval)
 	pending := func(want int) {
 		t.Helper()
-		g.eventually(fmt.Sprintf("%d notifications are pending", want), func() error {
+		g.Eventually(fmt.Sprintf("%d notifications are pending", want), func() error {
 			state := g.live().Status.ControllerState.Notifications
 			if state == nil || len(state.Pending) != want || !slices.Equal(state.Held, []string{"notify-held-1"}) {
 				return fmt.Errorf("the status has %+v", state)

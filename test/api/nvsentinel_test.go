@@ -157,7 +157,7 @@ func (r *repairs) want(name, state string) {
 // becomes waits for a state, and for none but InProgress before.
 func (r *repairs) becomes(name, state string) {
 	r.w.t.Helper()
-	r.w.eventually(name+" is read as "+state, func() error {
+	r.w.Eventually(name+" is read as "+state, func() error {
 		got := r.state(name)
 		if got != state && got != "InProgress" {
 			r.w.t.Fatalf("%s is read as %s", name, got)
@@ -191,7 +191,7 @@ func TestNVSentinelRepairsNodes(t *testing.T) {
 	}
 	r.grant()
 	var first string
-	w.eventually("the rights count", func() (err error) {
+	w.Eventually("the rights count", func() (err error) {
 		first, err = r.create(node, "6926f3b1c0de4e5f6a7b8c01")
 		return err
 	})
@@ -217,9 +217,9 @@ func TestNVSentinelRepairsNodes(t *testing.T) {
 	third, err := r.create(node, "6926f3b1c0de4e5f6a7b8c03")
 	must(t, err)
 	for _, boot := range []string{"boot-4", "boot-5"} {
-		w.within(time.Minute, 20*time.Millisecond, "an attempt starts after its backoff", func() error {
+		w.Within(time.Minute, 20*time.Millisecond, "an attempt starts after its backoff", func() error {
 			r.want(third, "InProgress")
-			for _, pod := range w.pods() {
+			for _, pod := range w.Pods() {
 				if pod.Labels[v1alpha1.PhaseLabel] == string(task.Task) && pod.DeletionTimestamp.IsZero() &&
 					pod.Status.Phase == corev1.PodPending {
 					return nil
@@ -234,7 +234,7 @@ func TestNVSentinelRepairsNodes(t *testing.T) {
 	if !live.Spec.Unschedulable || len(record.CordonedBy(live.Annotations)) > 0 {
 		t.Errorf("the cordon of NVSentinel is not as it was: %v, %v", live.Spec.Unschedulable, record.CordonedBy(live.Annotations))
 	}
-	for _, pod := range w.pods() {
+	for _, pod := range w.Pods() {
 		if pod.Spec.NodeName == "other" {
 			t.Errorf("%s runs on another node", pod.Name)
 		}
@@ -242,7 +242,7 @@ func TestNVSentinelRepairsNodes(t *testing.T) {
 
 	// What it has deleted, as after ttlSecondsAfterFinished.
 	must(t, r.client.Delete(w.ctx, &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: first}}))
-	w.eventually("the NodeJob is gone", func() error {
+	w.Eventually("the NodeJob is gone", func() error {
 		if got := r.state(first); got != "NotFound" {
 			return fmt.Errorf("it is read as %s", got)
 		}

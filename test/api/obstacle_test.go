@@ -29,7 +29,7 @@ func TestAMissingConfigMapIsReportedAndTheTaskContinuesWhenItExists(t *testing.T
 			ScriptFrom: &v1alpha1.ScriptSource{ConfigMapKeyRef: v1alpha1.ConfigMapKeyRef{Name: "scripts", Key: "setup.sh"}},
 		}
 	})
-	c := w.condition("from-cm", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonConfigMapNotFound)
+	c := w.Condition("from-cm", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonConfigMapNotFound)
 	wantText(t, c.Message, "spec.task.scriptFrom", w.namespace+"/scripts does not exist", "Create it")
 
 	cm := &corev1.ConfigMap{
@@ -37,8 +37,8 @@ func TestAMissingConfigMapIsReportedAndTheTaskContinuesWhenItExists(t *testing.T
 		Data:       map[string]string{"other": "x"},
 	}
 	must(t, admin.Create(w.ctx, cm))
-	w.eventually("the missing key is reported", func() error {
-		c = w.condition("from-cm", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonConfigMapNotFound)
+	w.Eventually("the missing key is reported", func() error {
+		c = w.Condition("from-cm", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonConfigMapNotFound)
 		if !strings.Contains(c.Message, `has no key "setup.sh"`) {
 			return errors.New(c.Message)
 		}
@@ -48,9 +48,9 @@ func TestAMissingConfigMapIsReportedAndTheTaskContinuesWhenItExists(t *testing.T
 	cm.Data["setup.sh"] = "echo one"
 	cm.Labels = nil
 	must(t, admin.Update(w.ctx, cm))
-	c = w.condition("from-cm", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonConfigMapNotLabeled)
+	c = w.Condition("from-cm", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonConfigMapNotLabeled)
 	wantText(t, c.Message, "kubectl -n "+w.namespace+" label configmap scripts everynode.dev/script=true")
-	if pods := w.pods(); len(pods) > 0 {
+	if pods := w.Pods(); len(pods) > 0 {
 		t.Errorf("%d pods run a script without the label", len(pods))
 	}
 
@@ -58,9 +58,9 @@ func TestAMissingConfigMapIsReportedAndTheTaskContinuesWhenItExists(t *testing.T
 	must(t, admin.Update(w.ctx, cm))
 	pod := w.podOn("cm-1")
 	w.end(pod, 0, "")
-	first := w.done("from-cm", "cm-1")
-	w.condition("from-cm", v1alpha1.ConditionStalled, metav1.ConditionFalse, "")
-	w.noPods()
+	first := w.Done("from-cm", "cm-1")
+	w.Condition("from-cm", v1alpha1.ConditionStalled, metav1.ConditionFalse, "")
+	w.NoPods()
 
 	cm.Data["setup.sh"] = "echo two"
 	must(t, admin.Update(w.ctx, cm))
@@ -69,8 +69,8 @@ func TestAMissingConfigMapIsReportedAndTheTaskContinuesWhenItExists(t *testing.T
 		t.Errorf("the content changed and the revision did not")
 	}
 	w.end(pod, 0, "")
-	w.eventually("the second revision is recorded", func() error {
-		if rec := w.done("from-cm", "cm-1"); rec.Revision == first.Revision {
+	w.Eventually("the second revision is recorded", func() error {
+		if rec := w.Done("from-cm", "cm-1"); rec.Revision == first.Revision {
 			return errors.New("it is the first")
 		}
 		return nil
@@ -85,14 +85,14 @@ func TestANamespaceThatForbidsThePodIsReportedAndTheTaskContinuesWhenItIsAllowed
 	w.node("ps-1")
 	w.node("ps-2")
 	w.job("forbidden", func(s *v1alpha1.NodeJobSpec) { s.Rollout.MaxConcurrent = percent("100%") }) // which is tried first changes
-	c := w.condition("forbidden", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonPodForbidden)
+	c := w.Condition("forbidden", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonPodForbidden)
 	wantText(t, c.Message, "violates PodSecurity", "kubectl label namespace "+w.namespace+" pod-security.kubernetes.io/enforce=privileged")
 
 	must(t, admin.Patch(w.ctx, ns, mergePatch(`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"privileged"}}}`)))
 	w.end(w.podOn("ps-1"), 0, "")
 	w.end(w.podOn("ps-2"), 0, "")
-	w.done("forbidden", "ps-2")
-	w.condition("forbidden", v1alpha1.ConditionStalled, metav1.ConditionFalse, "")
+	w.Done("forbidden", "ps-2")
+	w.Condition("forbidden", v1alpha1.ConditionStalled, metav1.ConditionFalse, "")
 }
 
 func TestATemplateThatTheNamespaceForbidsDoesNotAskForPrivileges(t *testing.T) {
@@ -108,7 +108,7 @@ func TestATemplateThatTheNamespaceForbidsDoesNotAskForPrivileges(t *testing.T) {
 	startManager(t, noFaults)
 	w.node("ps-template")
 	must(t, admin.Create(w.ctx, jobFromYAML(t, w.namespace, "templated", template)))
-	c := w.condition("templated", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonPodForbidden)
+	c := w.Condition("templated", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonPodForbidden)
 	wantText(
 		t,
 		c.Message,
@@ -127,7 +127,7 @@ func TestASelectorThatCannotBeUsedIsNamed(t *testing.T) {
 	w.job("bad-selector", func(s *v1alpha1.NodeJobSpec) {
 		s.Nodes.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Like", Values: []string{"b"}}}
 	})
-	c := w.condition("bad-selector", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonInvalidSelector)
+	c := w.Condition("bad-selector", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonInvalidSelector)
 	wantText(t, c.Message, "spec.nodes.selector", "Like")
 }
 
@@ -143,7 +143,7 @@ func TestAnImageThatCannotBePulledIsNamedWithinSeconds(t *testing.T) {
 		State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "no such host \x1b[31m"}},
 	}}
 	must(t, admin.Status().Update(w.ctx, pod))
-	c := w.condition("no-image", v1alpha1.ConditionReconciling, metav1.ConditionTrue, v1alpha1.ReasonPodNotStarting)
+	c := w.Condition("no-image", v1alpha1.ConditionReconciling, metav1.ConditionTrue, v1alpha1.ReasonPodNotStarting)
 	wantText(t, c.Message, "pull-1: ImagePullBackOff: image registry.test/none:1", "Check the image's name")
 }
 
@@ -154,10 +154,10 @@ func TestANodeJobThatCannotWorkDelaysNoOther(t *testing.T) {
 	w.job("bad", func(s *v1alpha1.NodeJobSpec) {
 		s.Task = v1alpha1.TaskSpec{ScriptFrom: &v1alpha1.ScriptSource{ConfigMapKeyRef: v1alpha1.ConfigMapKeyRef{Name: "none", Key: "none"}}}
 	})
-	w.condition("bad", v1alpha1.ConditionStalled, metav1.ConditionTrue, "")
+	w.Condition("bad", v1alpha1.ConditionStalled, metav1.ConditionTrue, "")
 	w.job("good", nil)
 	w.end(w.podOn("two-1"), 0, "")
-	w.done("good", "two-1")
+	w.Done("good", "two-1")
 }
 
 // TestARefusedPodIsNotCalledRunning also shows that the refusal is over when no node waits for it.
@@ -174,7 +174,7 @@ func TestARefusedPodIsNotCalledRunning(t *testing.T) {
 	must(t, admin.Status().Update(w.ctx, quota))
 	node := w.node("quota-1")
 	w.job("quota", nil)
-	w.condition("quota", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonPodForbidden)
+	w.Condition("quota", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonPodForbidden)
 	var job v1alpha1.NodeJob
 	must(t, admin.Get(w.ctx, client.ObjectKey{Namespace: w.namespace, Name: "quota"}, &job))
 	if want := (v1alpha1.NodeCounts{Matched: 1, Waiting: 1}); job.Status.Nodes != want {
@@ -182,5 +182,5 @@ func TestARefusedPodIsNotCalledRunning(t *testing.T) {
 	}
 	must(t, admin.Patch(w.ctx, node, mergePatch(fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`,
 		v1alpha1.RecordKey(w.namespace, "quota"), job.Status.Revision))))
-	w.condition("quota", v1alpha1.ConditionComplete, metav1.ConditionTrue, v1alpha1.ReasonAllNodesDone)
+	w.Condition("quota", v1alpha1.ConditionComplete, metav1.ConditionTrue, v1alpha1.ReasonAllNodesDone)
 }

@@ -28,8 +28,8 @@ func TestARunForOnce(t *testing.T) {
 	})
 	pod := w.podOn("once-1")
 	w.end(pod, 0, `{"exitCode":0,"message":"fine"}`)
-	w.done("once", "once-1")
-	w.eventually("the pod is retained", func() error {
+	w.Done("once", "once-1")
+	w.Eventually("the pod is retained", func() error {
 		var live corev1.Pod
 		must(t, admin.Get(w.ctx, client.ObjectKeyFromObject(pod), &live))
 		if len(live.Finalizers) > 0 || live.Annotations[v1alpha1.RecordedAnnotation] == "" || !live.DeletionTimestamp.IsZero() {
@@ -37,13 +37,13 @@ func TestARunForOnce(t *testing.T) {
 		}
 		return nil
 	})
-	w.condition("once", v1alpha1.ConditionComplete, metav1.ConditionTrue, v1alpha1.ReasonAllNodesDone)
-	if on := w.recordOn("once", "once-2"); on.Present {
+	w.Condition("once", v1alpha1.ConditionComplete, metav1.ConditionTrue, v1alpha1.ReasonAllNodesDone)
+	if on := w.On("once", "once-2"); on.Present {
 		t.Errorf("once-2 was not named, and has %+v", on)
 	}
 	w.gone(job)
-	w.noPods()
-	if on := w.recordOn("once", "once-1"); on.Present {
+	w.NoPods()
+	if on := w.On("once", "once-1"); on.Present {
 		t.Errorf("the record remains: %+v", on)
 	}
 }
@@ -57,7 +57,7 @@ func TestAPodThatIsRetained(t *testing.T) {
 	w.job("kept", func(s *v1alpha1.NodeJobSpec) { s.RetainPodsSeconds = 600 })
 	first := w.podOn("kept-1")
 	w.end(first, 0, `{"exitCode":0}`)
-	w.done("kept", "kept-1")
+	w.Done("kept", "kept-1")
 	key := v1alpha1.RecordKey(w.namespace, "kept")
 	must(t, admin.Patch(w.ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "kept-1"}},
 		mergePatch(`{"metadata":{"labels":{"`+key+`":null},"annotations":{"`+key+`":null}}}`)))
@@ -66,7 +66,7 @@ func TestAPodThatIsRetained(t *testing.T) {
 		t.Errorf("the second pod is %s (%s), the first was %s (%s)", second.Name, second.UID, first.Name, first.UID)
 	}
 	w.end(second, 0, `{"exitCode":0}`)
-	if rec := w.done("kept", "kept-1"); rec.PodUID != second.UID {
+	if rec := w.Done("kept", "kept-1"); rec.PodUID != second.UID {
 		t.Errorf("the record is that of pod %s", rec.PodUID)
 	}
 }
@@ -79,10 +79,10 @@ func TestNothingStartsLate(t *testing.T) {
 	node.Status.Conditions[0].Status = corev1.ConditionUnknown
 	must(t, admin.Status().Update(w.ctx, node))
 	job := w.job("late", func(s *v1alpha1.NodeJobSpec) { s.StartingDeadlineSeconds = new(int32(1)) })
-	w.condition("late", v1alpha1.ConditionReconciling, metav1.ConditionFalse, v1alpha1.ReasonSuspended)
+	w.Condition("late", v1alpha1.ConditionReconciling, metav1.ConditionFalse, v1alpha1.ReasonSuspended)
 	node.Status.Conditions[0].Status = corev1.ConditionTrue
 	must(t, admin.Status().Update(w.ctx, node))
-	w.eventually("the node that is back is known to be suspended", func() error {
+	w.Eventually("the node that is back is known to be suspended", func() error {
 		var live v1alpha1.NodeJob
 		must(t, admin.Get(w.ctx, client.ObjectKeyFromObject(job), &live))
 		if c := live.Status.Conditions[0].Message; c != "the end of spec.startingDeadlineSeconds keeps new attempts from starting; 0 of 1 node is done; waiting: 1 Suspended (late-1)" {
@@ -90,7 +90,7 @@ func TestNothingStartsLate(t *testing.T) {
 		}
 		return nil
 	})
-	if pods := w.pods(); len(pods) > 0 {
+	if pods := w.Pods(); len(pods) > 0 {
 		t.Errorf("pod %s was started late", pods[0].Name)
 	}
 	must(t, admin.Patch(w.ctx, job, mergePatch(`{"spec":{"startingDeadlineSeconds":null}}`)))
@@ -111,6 +111,6 @@ func TestACommandReachesThePod(t *testing.T) {
 	}
 
 	w.job("nul", func(s *v1alpha1.NodeJobSpec) { s.Task = v1alpha1.TaskSpec{Command: []string{"printf", "a\x00b"}} })
-	c := w.condition("nul", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonInvalidScript)
+	c := w.Condition("nul", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonInvalidScript)
 	wantText(t, c.Message, "spec.task.command contains a zero byte")
 }

@@ -22,7 +22,7 @@ func after(names ...string) func(*v1alpha1.NodeJobSpec) {
 func (w *world) jobPods(job string) []corev1.Pod {
 	w.t.Helper()
 	var found []corev1.Pod
-	for _, pod := range w.pods() {
+	for _, pod := range w.Pods() {
 		if pod.Labels[v1alpha1.NodeJobLabel] == job && !over(&pod) {
 			found = append(found, pod)
 		}
@@ -34,7 +34,7 @@ func (w *world) jobPods(job string) []corev1.Pod {
 func (w *world) only(job string) *corev1.Pod {
 	w.t.Helper()
 	var pod *corev1.Pod
-	w.eventually("a pod of "+job+" runs", func() error {
+	w.Eventually("a pod of "+job+" runs", func() error {
 		pods := w.jobPods(job)
 		if len(pods) != 1 {
 			return fmt.Errorf("there are %d", len(pods))
@@ -55,24 +55,24 @@ func TestAChainRunsInItsOrder(t *testing.T) {
 	startManager(t, noFaults)
 	w.node("chain-1")
 	w.job("third", after("second"))
-	c := w.condition("third", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonDependencyNotFound)
+	c := w.Condition("third", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonDependencyNotFound)
 	wantText(t, c.Message, w.namespace+"/second does not exist", "Create it")
 	w.job("second", after("first"))
 	first := w.job("first", nil)
 	for _, job := range []string{"first", "second", "third"} {
 		w.end(w.only(job), 0, "")
-		w.done(job, "chain-1")
+		w.Done(job, "chain-1")
 	}
 	for _, job := range []string{"first", "second", "third"} {
-		w.condition(job, v1alpha1.ConditionComplete, metav1.ConditionTrue, "")
+		w.Condition(job, v1alpha1.ConditionComplete, metav1.ConditionTrue, "")
 	}
-	w.noPods()
-	before := w.recordOn("third", "chain-1").Record.PodUID
+	w.NoPods()
+	before := w.On("third", "chain-1").Record.PodUID
 	w.change(first, `{"task":{"script":"echo again"}}`)
 	w.end(w.only("first"), 0, "")
-	w.condition("first", v1alpha1.ConditionComplete, metav1.ConditionTrue, "")
-	w.noPods()
-	if got := w.done("third", "chain-1").PodUID; got != before {
+	w.Condition("first", v1alpha1.ConditionComplete, metav1.ConditionTrue, "")
+	w.NoPods()
+	if got := w.Done("third", "chain-1").PodUID; got != before {
 		t.Error("the third has rerun without a change")
 	}
 }
@@ -87,14 +87,14 @@ func TestANodeWaitsOnlyForDependenciesThatSelectIt(t *testing.T) {
 		s.Nodes.Selector.MatchLabels["pool"] = "gpu"
 	})
 	w.job("follows", after("driver"))
-	c := w.condition("follows", v1alpha1.ConditionReconciling, metav1.ConditionTrue, "")
+	c := w.Condition("follows", v1alpha1.ConditionReconciling, metav1.ConditionTrue, "")
 	wantText(t, c.Message, v1alpha1.ReasonWaitingForDependency)
 	if running := w.runOn(); len(running) > 0 {
 		t.Errorf("there are pods on %v", running)
 	}
 	w.label("pooled-1", "pool", "")
 	w.end(w.only("follows"), 0, "")
-	w.done("follows", "pooled-1")
+	w.Done("follows", "pooled-1")
 }
 
 func TestADependencyCycleIsReportedOnEachNodeJobUntilItIsFixed(t *testing.T) {
@@ -105,7 +105,7 @@ func TestADependencyCycleIsReportedOnEachNodeJobUntilItIsFixed(t *testing.T) {
 	w.job("b", after("c"))
 	c := w.job("c", after("a"))
 	for job, circle := range map[string]string{"a": "a -> b -> c -> a", "b": "b -> c -> a -> b", "c": "c -> a -> b -> c"} {
-		c := w.condition(job, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonDependencyCycle)
+		c := w.Condition(job, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonDependencyCycle)
 		wantText(t, c.Message, circle, "Take one of them out")
 	}
 	if running := w.runOn(); len(running) > 0 {
@@ -114,8 +114,8 @@ func TestADependencyCycleIsReportedOnEachNodeJobUntilItIsFixed(t *testing.T) {
 	w.change(c, `{"dependsOn":null}`)
 	for _, job := range []string{"c", "b", "a"} {
 		w.end(w.only(job), 0, "")
-		w.done(job, "circle-1")
-		w.condition(job, v1alpha1.ConditionStalled, metav1.ConditionFalse, "")
+		w.Done(job, "circle-1")
+		w.Condition(job, v1alpha1.ConditionStalled, metav1.ConditionFalse, "")
 	}
 }
 
@@ -125,14 +125,14 @@ func TestADeletedDependencyIsReported(t *testing.T) {
 	w.node("missed-1")
 	needed := w.job("needed", func(s *v1alpha1.NodeJobSpec) { s.Suspend = true })
 	w.job("misses", after("needed"))
-	w.condition("misses", v1alpha1.ConditionReconciling, metav1.ConditionTrue, "")
+	w.Condition("misses", v1alpha1.ConditionReconciling, metav1.ConditionTrue, "")
 	must(t, admin.Delete(w.ctx, needed))
-	w.condition("misses", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonDependencyNotFound)
+	w.Condition("misses", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonDependencyNotFound)
 	w.change(&v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "misses"}}, `{"dependsOn":null}`)
 	w.end(w.only("misses"), 0, "")
-	w.done("misses", "missed-1")
-	w.eventually("no record of the deleted dependency remains", func() error {
-		if on := w.recordOn("needed", "missed-1"); on.Present || on.Label != "" {
+	w.Done("misses", "missed-1")
+	w.Eventually("no record of the deleted dependency remains", func() error {
+		if on := w.On("needed", "missed-1"); on.Present || on.Label != "" {
 			return errors.New("its record is there")
 		}
 		return nil

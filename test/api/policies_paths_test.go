@@ -106,7 +106,7 @@ func (p *plantedServer) isGone() {
 	p.f.t.Helper()
 	p.ranNothing()
 	must(p.f.t, p.stop())
-	p.f.eventually("the CRDs are gone", func() error {
+	p.f.Eventually("the CRDs are gone", func() error {
 		// The manager may have lost its rights before it removed its finalizers.
 		var jobs v1alpha1.NodeJobList
 		if err := p.f.admin.List(p.f.ctx, &jobs); err == nil {

@@ -135,7 +135,7 @@ func (e *plantingEditor) wrote(err error) {
 func (e *plantingEditor) awaits(what string, counter *atomic.Int32, n int32) {
 	e.f.t.Helper()
 	before := counter.Load()
-	e.f.eventually("the editor "+what, func() error {
+	e.f.Eventually("the editor "+what, func() error {
 		if got := counter.Load() - before; got < n {
 			return fmt.Errorf("%d times", got)
 		}
@@ -150,7 +150,7 @@ func (e *plantingEditor) getsIn() {
 
 func (e *plantingEditor) isRefused() {
 	e.f.t.Helper()
-	e.f.eventually("the editor is refused", func() error {
+	e.f.Eventually("the editor is refused", func() error {
 		if got := e.forbidden.Load(); got < 4 {
 			return fmt.Errorf("%d refusals", got)
 		}
@@ -170,7 +170,7 @@ func (e *plantingEditor) stalls(reason, message string) {
 	e.f.t.Helper()
 	var before v1alpha1.NodeJobList
 	must(e.f.t, e.f.admin.List(e.f.ctx, &before, client.InNamespace(e.f.namespace)))
-	e.f.within(time.Minute, 100*time.Millisecond, "what was planted is Stalled with "+reason, func() error {
+	e.f.Within(time.Minute, 100*time.Millisecond, "what was planted is Stalled with "+reason, func() error {
 		var jobs v1alpha1.NodeJobList
 		must(e.f.t, e.f.admin.List(e.f.ctx, &jobs, client.InNamespace(e.f.namespace)))
 		jobs.Items = slices.DeleteFunc(jobs.Items, func(job v1alpha1.NodeJob) bool {
@@ -237,7 +237,7 @@ func (f *freshServer) plant() *plantedServer {
 // runs creates the NodeJob of an administrator, who confirms it if needed.
 func (f *freshServer) runs(job *v1alpha1.NodeJob) {
 	f.t.Helper()
-	f.eventually("the NodeJob of an administrator is created, and runs", func() error {
+	f.Eventually("the NodeJob of an administrator is created, and runs", func() error {
 		_ = f.admin.Create(f.ctx, job.DeepCopy())
 		live := &v1alpha1.NodeJob{}
 		if err := f.admin.Get(f.ctx, client.ObjectKeyFromObject(job), live); err != nil {
@@ -326,7 +326,7 @@ func TestNoScriptRunsThatWasWrittenWithoutPolicies(t *testing.T) {
 	live := &v1alpha1.NodeJob{}
 	must(t, f.admin.Get(f.ctx, client.ObjectKeyFromObject(theirs), live))
 	must(t, f.admin.Patch(f.ctx, live, mergePatch(`{"metadata":{"annotations":{"everynode.dev/retry":"confirmed"}}}`)))
-	f.eventually("what is confirmed is authorized", func() error {
+	f.Eventually("what is confirmed is authorized", func() error {
 		must(t, f.admin.Get(f.ctx, client.ObjectKeyFromObject(theirs), live))
 		if a := live.Status.Authorization; a == nil || a.State != v1alpha1.AuthorizationAuthorized {
 			return fmt.Errorf("it is %+v", a)
@@ -337,7 +337,7 @@ func TestNoScriptRunsThatWasWrittenWithoutPolicies(t *testing.T) {
 
 	// The installation is deleted: the policies go at once, and the CRDs stay while the NodeJob has a rollback, which must not run.
 	must(t, f.withDefault("delete --wait=false --ignore-not-found"))
-	f.within(time.Minute, 100*time.Millisecond, "the deletion waits without a rollback", func() error {
+	f.Within(time.Minute, 100*time.Millisecond, "the deletion waits without a rollback", func() error {
 		if err := f.admin.Get(f.ctx, client.ObjectKeyFromObject(theirs), live); err != nil {
 			return err
 		}

@@ -41,7 +41,7 @@ func TestSystemPriorityClassesAreAllowedWhereTheyAreLimited(t *testing.T) {
 	must(t, os.WriteFile(config, []byte(limitedClasses), 0o600))
 	f := startFresh(t, "admission-control-config-file="+config)
 	for _, name := range []string{"system-node-critical", "system-cluster-critical"} {
-		f.eventually("the priority class exists", func() error {
+		f.Eventually("the priority class exists", func() error {
 			return f.admin.Get(t.Context(), client.ObjectKey{Name: name}, &schedulingv1.PriorityClass{})
 		})
 	}
@@ -59,7 +59,7 @@ func TestSystemPriorityClassesAreAllowedWhereTheyAreLimited(t *testing.T) {
 		}
 		must(t, f.kubectl("apply -f "+test.quota))
 		f.playQuota(test.namespace)
-		f.eventually("a pod of the class is accepted with the quota", create)
+		f.Eventually("a pod of the class is accepted with the quota", create)
 	}
 }
 

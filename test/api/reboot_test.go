@@ -46,8 +46,8 @@ func (w *world) killed(pod *corev1.Pod) {
 func (w *world) outcome(job, node string, want record.Outcome) record.Record {
 	w.t.Helper()
 	var rec record.Record
-	w.eventually(fmt.Sprintf("the record of %s is %s", node, want), func() error {
-		on := w.recordOn(job, node)
+	w.Eventually(fmt.Sprintf("the record of %s is %s", node, want), func() error {
+		on := w.On(job, node)
 		if on.Record == nil || on.Record.Outcome != want {
 			return fmt.Errorf("it carries %+v, %+v", on, on.Record)
 		}
@@ -87,7 +87,7 @@ func TestARunWithARebootContinuesInTheNextBoot(t *testing.T) {
 	if now, from := envOf(reboots, "EVERYNODE_REBOOT"), envOf(reboots, "EVERYNODE_BOOT_ID"); now != "Now" || from != "boot-1" {
 		t.Errorf("it is told to reboot %q from %q", now, from)
 	}
-	w.condition("boots", v1alpha1.ConditionReconciling, metav1.ConditionTrue, "")
+	w.Condition("boots", v1alpha1.ConditionReconciling, metav1.ConditionTrue, "")
 	if got := shows(w.liveNode("reboot-1"), key); got != "taint wanted" {
 		t.Errorf("before its reboot the node shows %q", got)
 	}
@@ -96,7 +96,7 @@ func TestARunWithARebootContinuesInTheNextBoot(t *testing.T) {
 	w.killed(reboots)
 	w.ready("reboot-1", corev1.ConditionTrue)
 	w.end(w.podOf("reboot-1", task.Check), 0, `{"exitCode":0,"message":"it holds"}`)
-	rec = w.done("boots", "reboot-1")
+	rec = w.Done("boots", "reboot-1")
 	if rec.BootID != "boot-2" || rec.Attempts != 1 || rec.Reboot != nil || rec.Results["kernel"] != "6.1" || rec.Message != "it holds" {
 		t.Errorf("the record is %+v", rec)
 	}
@@ -104,8 +104,8 @@ func TestARunWithARebootContinuesInTheNextBoot(t *testing.T) {
 		t.Errorf("after all the node shows %q", got)
 	}
 	w.cordoned("reboot-1", "")
-	w.condition("boots", v1alpha1.ConditionComplete, metav1.ConditionTrue, "")
-	w.noPods()
+	w.Condition("boots", v1alpha1.ConditionComplete, metav1.ConditionTrue, "")
+	w.NoPods()
 }
 
 // TestATaskThatAsksForNoRebootIsDoneWithoutOne has a NodeJob in which one node requests a reboot and another does not.
@@ -121,15 +121,15 @@ func TestATaskThatAsksForNoRebootIsDoneWithoutOne(t *testing.T) {
 		}
 	})
 	w.end(w.podOf("asks-1", task.Task), 0, "")
-	w.done("asks", "asks-1")
+	w.Done("asks", "asks-1")
 	w.end(w.podOf("asks-2", task.Task), 0, `{"exitCode":0,"results":{"reboot":"true"}}`)
 	reboots := w.podOf("asks-2", task.Reboot)
 	w.reboots("asks-2", "boot-2")
 	w.killed(reboots)
-	if rec := w.done("asks", "asks-2"); rec.BootID != "boot-2" {
+	if rec := w.Done("asks", "asks-2"); rec.BootID != "boot-2" {
 		t.Errorf("the record is %+v", rec)
 	}
-	w.noPods()
+	w.NoPods()
 }
 
 func TestACheckThatFailsAfterTheRebootFailsTheAttempt(t *testing.T) {
@@ -154,8 +154,8 @@ func TestACheckThatFailsAfterTheRebootFailsTheAttempt(t *testing.T) {
 		t.Errorf("the record is %+v", rec)
 	}
 	w.cordoned("bad-boot-1", "")
-	w.condition("bad", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonNodesFailed)
-	w.noPods()
+	w.Condition("bad", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonNodesFailed)
+	w.NoPods()
 }
 
 // TestAnAttemptFailsIfTheNodeDoesNotComeBack : its slot is available for the next node.
@@ -176,7 +176,7 @@ func TestAnAttemptFailsIfTheNodeDoesNotComeBack(t *testing.T) {
 	if rec.Reason != v1alpha1.ReasonRebootTimedOut || rec.Reboot != nil {
 		t.Errorf("the record is %+v", rec)
 	}
-	w.eventually("the finalizer of its pod is removed", func() error {
+	w.Eventually("the finalizer of its pod is removed", func() error {
 		var live corev1.Pod
 		if err := admin.Get(w.ctx, client.ObjectKeyFromObject(pod), &live); err != nil {
 			return client.IgnoreNotFound(err)

@@ -58,7 +58,7 @@ spec:
 	must(t, yaml.UnmarshalStrict(manifest, &job))
 	must(t, admin.Create(w.ctx, &job))
 	w.end(w.podOf("asked-1", task.Task), 0, `{"exitCode":0,"reason":"AlreadyDone"}`)
-	w.done("kernel", "asked-1")
+	w.Done("kernel", "asked-1")
 	got = w.everynode(config, "report", "kernel", "--by", "zone")
 	wantText(
 		t,

@@ -48,13 +48,13 @@ func (w *world) becomes(job, node, than string) string {
 	w.t.Helper()
 	w.end(w.podOn(node), 0, "")
 	var is string
-	w.eventually("another revision is recorded", func() error {
-		if is = w.done(job, node).Revision; is == than {
+	w.Eventually("another revision is recorded", func() error {
+		if is = w.Done(job, node).Revision; is == than {
 			return errors.New("it is the same")
 		}
 		return nil
 	})
-	w.noPods()
+	w.NoPods()
 	return is
 }
 
@@ -64,10 +64,10 @@ func TestASecretThatChangesRunsTheTaskAgain(t *testing.T) {
 	startManager(t, noFaults)
 	w.node("secret-1")
 	w.job("watches", withInput(v1alpha1.ContentSecret, "token.v1"))
-	c := w.condition("watches", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonSecretForbidden)
+	c := w.Condition("watches", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonSecretForbidden)
 	command := regexp.MustCompile(`kubectl [^;]*`).FindString(c.Message)
 	w.run(command)
-	w.condition("watches", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonSecretNotFound)
+	w.Condition("watches", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonSecretNotFound)
 	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "token.v1"},
 		Data:       map[string][]byte{"token": []byte("hunter2")},
@@ -81,7 +81,7 @@ func TestASecretThatChangesRunsTheTaskAgain(t *testing.T) {
 
 	// Created again with its old data: the revision must not reveal that the data is the same.
 	must(t, admin.Delete(w.ctx, secret))
-	w.condition("watches", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonSecretNotFound)
+	w.Condition("watches", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonSecretNotFound)
 	secret.ResourceVersion, secret.UID = "", ""
 	secret.Data["token"] = []byte("hunter2")
 	must(t, admin.Create(w.ctx, secret))
@@ -90,7 +90,7 @@ func TestASecretThatChangesRunsTheTaskAgain(t *testing.T) {
 	}
 
 	must(t, admin.Delete(w.ctx, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "everynode-token.v1"}}))
-	w.condition("watches", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonSecretForbidden)
+	w.Condition("watches", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonSecretForbidden)
 	node, job := w.liveNode("secret-1"), w.live("watches")
 	if text := fmt.Sprintf("%+v %+v", node, job); strings.Contains(text, "hunter") {
 		t.Error("the node or the NodeJob tells what is in the Secret")
@@ -102,7 +102,7 @@ func TestAConfigMapWhoseContentChangesRunsTheTaskAgain(t *testing.T) {
 	startManager(t, noFaults)
 	w.node("content-1")
 	w.job("watches", withInput(v1alpha1.ContentConfigMap, "settings"))
-	w.condition("watches", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonConfigMapNotFound)
+	w.Condition("watches", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonConfigMapNotFound)
 	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "settings"}, Data: map[string]string{"a": "1"}}
 	must(t, admin.Create(w.ctx, cm))
 	first := w.becomes("watches", "content-1", "")
@@ -110,11 +110,11 @@ func TestAConfigMapWhoseContentChangesRunsTheTaskAgain(t *testing.T) {
 	must(t, admin.Update(w.ctx, cm))
 	second := w.becomes("watches", "content-1", first)
 	must(t, admin.Delete(w.ctx, cm))
-	w.condition("watches", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonConfigMapNotFound)
+	w.Condition("watches", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonConfigMapNotFound)
 	cm.ResourceVersion, cm.UID = "", ""
 	must(t, admin.Create(w.ctx, cm))
-	w.condition("watches", v1alpha1.ConditionComplete, metav1.ConditionTrue, "")
-	if got := w.done("watches", "content-1").Revision; got != second {
+	w.Condition("watches", v1alpha1.ConditionComplete, metav1.ConditionTrue, "")
+	if got := w.Done("watches", "content-1").Revision; got != second {
 		t.Errorf("the revision is %s, want %s as before", got, second)
 	}
 }
@@ -129,20 +129,20 @@ func TestANodeThatRebootsRunsTheTaskAgain(t *testing.T) {
 	for range 2 {
 		pod := w.podOn("boot-again-1")
 		w.end(pod, 0, "")
-		w.done(pod.Labels[v1alpha1.NodeJobLabel], "boot-again-1")
+		w.Done(pod.Labels[v1alpha1.NodeJobLabel], "boot-again-1")
 	}
-	w.noPods()
+	w.NoPods()
 	w.reboots("boot-again-1", "boot-2")
 	w.end(w.only("again"), 3, "")
-	w.eventually("it has failed", func() error {
-		if on := w.recordOn("again", "boot-again-1"); on.Record.Outcome != record.Failed || on.Label != "" {
+	w.Eventually("it has failed", func() error {
+		if on := w.On("again", "boot-again-1"); on.Record.Outcome != record.Failed || on.Label != "" {
 			return fmt.Errorf("it carries %+v, %+v", on, on.Record)
 		}
 		return nil
 	})
-	w.noPods()
+	w.NoPods()
 	w.reboots("boot-again-1", "boot-3")
-	c := w.condition("again", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonNodesFailed)
+	c := w.Condition("again", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonNodesFailed)
 	wantText(t, c.Message, "boot-again-1")
 	if running := w.runOn(); len(running) > 0 {
 		t.Errorf("there are pods on %v", running)
@@ -158,8 +158,8 @@ func TestATaskThatIsDueRunsAgain(t *testing.T) {
 	job.Spec.Rerun.PeriodSeconds = 60
 	must(t, admin.Create(w.ctx, job))
 	w.end(w.podOn("due-1"), 0, "")
-	w.done("due", "due-1")
-	w.noPods()
+	w.Done("due", "due-1")
+	w.NoPods()
 	// It was done an hour ago, so it is due.
 	node := w.liveNode("due-1")
 	key := v1alpha1.RecordKey(w.namespace, "due")
@@ -174,11 +174,11 @@ func TestATaskThatIsDueRunsAgain(t *testing.T) {
 	record.SetOn(node, key, rec)
 	must(t, admin.Update(w.ctx, node))
 	w.end(w.podOn("due-1"), 0, "")
-	w.eventually("it was done just now", func() error {
-		if now := w.done("due", "due-1"); !now.FinishedAt.After(rec.FinishedAt) {
+	w.Eventually("it was done just now", func() error {
+		if now := w.Done("due", "due-1"); !now.FinishedAt.After(rec.FinishedAt) {
 			return fmt.Errorf("at %s", now.FinishedAt)
 		}
 		return nil
 	})
-	w.condition("due", v1alpha1.ConditionComplete, metav1.ConditionTrue, "")
+	w.Condition("due", v1alpha1.ConditionComplete, metav1.ConditionTrue, "")
 }

@@ -42,7 +42,7 @@ func (w *world) retry(job *v1alpha1.NodeJob, token string) {
 func (w *world) runOn() []string {
 	w.t.Helper()
 	nodes := []string{}
-	for _, pod := range w.pods() {
+	for _, pod := range w.Pods() {
 		if !over(&pod) {
 			nodes = append(nodes, pod.Spec.NodeName)
 		}
@@ -54,7 +54,7 @@ func (w *world) runOn() []string {
 // stepsAre waits until the status counts the nodes of the steps like this.
 func (w *world) stepsAre(job string, want ...v1alpha1.StepStatus) {
 	w.t.Helper()
-	w.eventually(fmt.Sprintf("the steps are %+v", want), func() error {
+	w.Eventually(fmt.Sprintf("the steps are %+v", want), func() error {
 		r := w.live(job).Status.Rollout
 		if r == nil || !slices.Equal(r.Steps, want) {
 			return fmt.Errorf("the rollout is %+v", r)
@@ -88,7 +88,7 @@ func TestANodeThatMatchesTwoStepsIsInTheFirst(t *testing.T) {
 		}
 		w.end(pod, 0, "")
 	}
-	w.condition("twice", v1alpha1.ConditionComplete, metav1.ConditionTrue, "")
+	w.Condition("twice", v1alpha1.ConditionComplete, metav1.ConditionTrue, "")
 	w.stepsAre("twice", v1alpha1.StepStatus{Name: "first", Nodes: 1, Done: 1}, v1alpha1.StepStatus{Name: "second", Nodes: 1, Done: 1},
 		v1alpha1.StepStatus{Name: "rest", Nodes: 1, Done: 1})
 }
@@ -101,14 +101,14 @@ func TestAPercentageOfNoNodesWaitsForThem(t *testing.T) {
 			{Name: "half", Nodes: percent("50%")}, {Name: "rest"},
 		}}
 	})
-	w.condition("none", v1alpha1.ConditionComplete, metav1.ConditionUnknown, v1alpha1.ReasonNoMatchingNodes)
+	w.Condition("none", v1alpha1.ConditionComplete, metav1.ConditionUnknown, v1alpha1.ReasonNoMatchingNodes)
 	w.stepsAre("none", v1alpha1.StepStatus{Name: "half"}, v1alpha1.StepStatus{Name: "rest"})
 	if r := w.live("none").Status.Rollout; r.Step != "half" || !r.StableAt.IsZero() {
 		t.Errorf("with no node the rollout is %+v", r)
 	}
 	w.node("half-1")
 	w.end(w.podOn("half-1"), 0, "")
-	w.condition("none", v1alpha1.ConditionComplete, metav1.ConditionTrue, "")
+	w.Condition("none", v1alpha1.ConditionComplete, metav1.ConditionTrue, "")
 }
 
 func TestAStepWhoseSelectorMatchesNothingHoldsTheRolloutAndIsNamed(t *testing.T) {
@@ -119,7 +119,7 @@ func TestAStepWhoseSelectorMatchesNothingHoldsTheRolloutAndIsNamed(t *testing.T)
 	w.job("empty", func(s *v1alpha1.NodeJobSpec) {
 		s.Rollout.Steps = []v1alpha1.RolloutStep{{Name: "edge", Selector: selects("edge"), Nodes: percent("50%")}, {Name: "rest"}}
 	})
-	c := w.condition("empty", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonStepWithoutNodes)
+	c := w.Condition("empty", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonStepWithoutNodes)
 	wantText(t, c.Message, "step edge of the rollout contains no node", "Correct the selector of the step", "remove the step")
 	if running := w.runOn(); len(running) > 0 {
 		t.Errorf("there are pods on %v", running)
@@ -127,7 +127,7 @@ func TestAStepWhoseSelectorMatchesNothingHoldsTheRolloutAndIsNamed(t *testing.T)
 	w.label("empty-2", "edge", "yes")
 	w.end(w.podOn("empty-2"), 0, "")
 	w.end(w.podOn("empty-1"), 0, "")
-	w.condition("empty", v1alpha1.ConditionComplete, metav1.ConditionTrue, "")
+	w.Condition("empty", v1alpha1.ConditionComplete, metav1.ConditionTrue, "")
 }
 
 func TestAStepWhoseSelectorCannotBeUsedIsNamed(t *testing.T) {
@@ -139,14 +139,14 @@ func TestAStepWhoseSelectorCannotBeUsedIsNamed(t *testing.T) {
 			MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "x", Operator: "Like", Values: []string{"y"}}},
 		}}, {Name: "c"}}
 	})
-	c := w.condition("odd", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonInvalidSelector)
+	c := w.Condition("odd", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonInvalidSelector)
 	wantText(t, c.Message, "spec.rollout.steps[1].selector cannot be used", "Like", "Correct it")
 	if running := w.runOn(); len(running) > 0 {
 		t.Errorf("there are pods on %v", running)
 	}
 	w.change(job, `{"rollout":{"steps":[{"name":"c"}]}}`)
 	w.end(w.podOn("odd-1"), 0, "")
-	w.condition("odd", v1alpha1.ConditionComplete, metav1.ConditionTrue, "")
+	w.Condition("odd", v1alpha1.ConditionComplete, metav1.ConditionTrue, "")
 }
 
 // TestNothingStartsThatCouldNotBeUndone : the task itself could run, but its rollback is not there.
@@ -159,7 +159,7 @@ func TestNothingStartsThatCouldNotBeUndone(t *testing.T) {
 			ScriptFrom: &v1alpha1.ScriptSource{ConfigMapKeyRef: v1alpha1.ConfigMapKeyRef{Name: "undo", Key: "sh"}},
 		}
 	})
-	c := w.condition("no-undo", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonConfigMapNotFound)
+	c := w.Condition("no-undo", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonConfigMapNotFound)
 	wantText(t, c.Message, "spec.rollback.scriptFrom", w.namespace+"/undo does not exist", "Create it")
 	if running := w.runOn(); len(running) > 0 {
 		t.Errorf("there are pods on %v", running)
@@ -175,7 +175,7 @@ func TestNothingStartsThatCouldNotBeUndone(t *testing.T) {
 		),
 	)
 	w.end(w.podOn("undone-1"), 0, "")
-	w.condition("no-undo", v1alpha1.ConditionComplete, metav1.ConditionTrue, "")
+	w.Condition("no-undo", v1alpha1.ConditionComplete, metav1.ConditionTrue, "")
 }
 
 func TestAFailedCanaryStopsTheRolloutUntilItIsRetried(t *testing.T) {
@@ -188,7 +188,7 @@ func TestAFailedCanaryStopsTheRolloutUntilItIsRetried(t *testing.T) {
 		s.Rollout = v1alpha1.RolloutSpec{} // one node, then all; none may fail
 	})
 	w.end(w.podOn("halt-1"), 3, `{"exitCode":3,"message":"no space left"}`)
-	c := w.condition("halts", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonMaxFailuresExceeded)
+	c := w.Condition("halts", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonMaxFailuresExceeded)
 	wantText(t, c.Message, "rollout.maxFailures allows 0", "halt-1: TaskFailed, exit code 3: no space left",
 		"kubectl -n "+w.namespace+" annotate nodejob halts "+v1alpha1.RetryAnnotation)
 	if running := w.runOn(); len(running) > 0 {
@@ -196,18 +196,18 @@ func TestAFailedCanaryStopsTheRolloutUntilItIsRetried(t *testing.T) {
 	}
 	w.retry(job, "1")
 	w.end(w.podOn("halt-1"), 3, "")
-	w.eventually("it has failed once more", func() error {
-		if rec := w.recordOn("halts", "halt-1").Record; rec.Retry == "" {
+	w.Eventually("it has failed once more", func() error {
+		if rec := w.On("halts", "halt-1").Record; rec.Retry == "" {
 			return errors.New("it has not")
 		}
 		return nil
 	})
-	w.condition("halts", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonMaxFailuresExceeded)
-	w.noPods()
+	w.Condition("halts", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonMaxFailuresExceeded)
+	w.NoPods()
 	w.retry(job, "2")
 	w.end(w.podOn("halt-1"), 0, "")
 	w.end(w.podOn("halt-2"), 0, "")
-	w.condition("halts", v1alpha1.ConditionComplete, metav1.ConditionTrue, "")
+	w.Condition("halts", v1alpha1.ConditionComplete, metav1.ConditionTrue, "")
 }
 
 func TestARolloutGoesNoFurtherThanItIsPromotedTo(t *testing.T) {
@@ -220,7 +220,7 @@ func TestARolloutGoesNoFurtherThanItIsPromotedTo(t *testing.T) {
 	for kind, status := range map[string]metav1.ConditionStatus{
 		v1alpha1.ConditionComplete: metav1.ConditionUnknown, v1alpha1.ConditionReconciling: metav1.ConditionFalse,
 	} {
-		c := w.condition("promoted", kind, status, v1alpha1.ReasonAwaitingPromotion)
+		c := w.Condition("promoted", kind, status, v1alpha1.ReasonAwaitingPromotion)
 		wantText(
 			t,
 			c.Message,
@@ -229,16 +229,16 @@ func TestARolloutGoesNoFurtherThanItIsPromotedTo(t *testing.T) {
 			`patch nodejob promoted --type=merge -p '{"spec":{"rollout":{"promoteTo":"all"}}}'`,
 		)
 	}
-	w.noPods()
+	w.NoPods()
 	w.change(job, `{"rollout":{"promoteTo":"all"}}`)
 	w.end(w.podOn("prom-2"), 0, "")
-	w.condition("promoted", v1alpha1.ConditionComplete, metav1.ConditionTrue, "")
+	w.Condition("promoted", v1alpha1.ConditionComplete, metav1.ConditionTrue, "")
 }
 
 // cordoned waits until a node is cordoned for this NodeJob; for "", until it is open.
 func (w *world) cordoned(node, by string) {
 	w.t.Helper()
-	w.eventually(fmt.Sprintf("%s is cordoned for %q", node, by), func() error {
+	w.Eventually(fmt.Sprintf("%s is cordoned for %q", node, by), func() error {
 		live := w.liveNode(node)
 		if live.Spec.Unschedulable != (by != "") || live.Annotations[v1alpha1.CordonedAnnotation] != by {
 			return fmt.Errorf("it is %+v with %v", live.Spec, live.Annotations)
@@ -284,7 +284,7 @@ func TestANodeIsUncordonedWhenTheReasonEnds(t *testing.T) {
 			w.end(w.podOf(node, task.Task), 1, "")
 			key := v1alpha1.RecordKey(w.namespace, "gives-back")
 			w.cordoned(node, key)
-			w.condition("gives-back", v1alpha1.ConditionStalled, metav1.ConditionTrue, "")
+			w.Condition("gives-back", v1alpha1.ConditionStalled, metav1.ConditionTrue, "")
 			end(w, job, node)
 			w.cordoned(node, "")
 		})

@@ -181,7 +181,7 @@ func TestARunWithoutAManager(t *testing.T) {
 	ended := make(chan told)
 	go func() { ended <- w.everynode(config, "run", "unmanaged-1", "--name", "unmanaged", "--", "true") }()
 	job := &v1alpha1.NodeJob{}
-	w.eventually("the NodeJob is there", func() error {
+	w.Eventually("the NodeJob is there", func() error {
 		return admin.Get(w.ctx, client.ObjectKey{Namespace: w.namespace, Name: "unmanaged"}, job)
 	})
 	select {
@@ -216,7 +216,7 @@ func TestARunTakesNoOldRecordForItsOwn(t *testing.T) {
 		s.Nodes.Names, s.DeletionPolicy = []string{"old-1"}, v1alpha1.DeletionRetain
 	})
 	w.end(w.podOn("old-1"), 0, "")
-	w.done("old", "old-1")
+	w.Done("old", "old-1")
 	args := []string{"run", "old-1", "old-2", "--yes", "--max-concurrent", "100%", "--name", "old", "--", "true"}
 	got := w.everynode(config, args...)
 	wantTold(

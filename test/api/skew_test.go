@@ -71,8 +71,8 @@ func TestTimesOfANodeWhoseClockIsWrongDelayNothingAndStartNothingEarly(t *testin
 			}
 			before = time.Now()
 			w.endAt(second, 0, before.Add(skew))
-			w.recordedSince(before, w.done("skewed", node))
-			w.condition("skewed", v1alpha1.ConditionComplete, metav1.ConditionTrue, "")
+			w.recordedSince(before, w.Done("skewed", node))
+			w.Condition("skewed", v1alpha1.ConditionComplete, metav1.ConditionTrue, "")
 			w.nodeJoins(w.namespace + "-2") // the manager has planned with the success by now
 			if diff := cmp.Diff([]string{"task 1", "task 2"}, made(node)); diff != "" {
 				t.Errorf("a schedule of an hour has the node run: %s", diff)
@@ -98,7 +98,7 @@ func TestAManagerWhoseClockIsWrongEndsAnAttemptOnceAndInTime(t *testing.T) {
 				s.Retry.Limit = new(int32(0))
 			})
 			pod := w.podOf(node, task.Task)
-			w.eventually("the manager ends the attempt", func() error {
+			w.Eventually("the manager ends the attempt", func() error {
 				must(t, admin.Get(w.ctx, client.ObjectKeyFromObject(pod), pod))
 				if pod.DeletionTimestamp.IsZero() {
 					return fmt.Errorf("it runs since %s", pod.CreationTimestamp)
@@ -117,7 +117,7 @@ func TestAManagerWhoseClockIsWrongEndsAnAttemptOnceAndInTime(t *testing.T) {
 			if rec.Reason != v1alpha1.ReasonDeadlineExceeded || rec.Attempts != 1 || rec.Disruptions != 0 {
 				t.Errorf("the record is %+v", rec)
 			}
-			w.condition("slow", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonNodesFailed)
+			w.Condition("slow", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonNodesFailed)
 			w.nodeJoins(w.namespace + "-2") // the manager has planned with the failure by now
 			if diff := cmp.Diff([]string{"task 1"}, made(node)); diff != "" {
 				t.Errorf("pods on the node: %s", diff)

@@ -158,7 +158,7 @@ func TestPauseAndResume(t *testing.T) {
 		told{0, "nodejob paused: nothing to change: it is already suspended\n", ""},
 		w.everynode(config, "suspend", "paused"),
 	)
-	w.eventually("its starting deadline has passed", func() error {
+	w.Eventually("its starting deadline has passed", func() error {
 		if time.Since(w.live("paused").CreationTimestamp.Time) < time.Second {
 			return fmt.Errorf("it is not")
 		}
@@ -209,9 +209,9 @@ func TestNodesAreRetriedRerunAndSkipped(t *testing.T) {
 	w.end(w.podOn("steer-1"), 0, `{"exitCode":0}`)
 	w.end(w.podOn("steer-2"), 3, `{"exitCode":3,"reason":"TaskFailed"}`)
 	third := w.podOn("steer-3")
-	w.done("steered", "steer-1")
-	w.condition("steered", v1alpha1.ConditionReconciling, metav1.ConditionTrue, v1alpha1.ReasonInProgress)
-	w.eventually("the failure is in the status", func() error {
+	w.Done("steered", "steer-1")
+	w.Condition("steered", v1alpha1.ConditionReconciling, metav1.ConditionTrue, v1alpha1.ReasonInProgress)
+	w.Eventually("the failure is in the status", func() error {
 		if n := w.live("steered").Status.Nodes; n.Failed != 1 || n.Done != 1 {
 			return fmt.Errorf("the counts are %+v", n)
 		}
@@ -222,8 +222,8 @@ func TestNodesAreRetriedRerunAndSkipped(t *testing.T) {
 		"node steer-2: retry requested; other nodes wait until the run there has ended (--with-others: they do not wait)\n" +
 		"node steer-3: nothing to change: no attempt has ended there\n", onNodes}, w.everynode(config, "retry", "steered", "steer-1", "steer-2", "steer-3"))
 	w.end(w.podOn("steer-2"), 3, `{"exitCode":3,"reason":"TaskFailed"}`)
-	w.eventually("it has failed again", func() error {
-		if on := w.recordOn("steered", "steer-2"); on.Record == nil || on.Record.Outcome != record.Failed {
+	w.Eventually("it has failed again", func() error {
+		if on := w.On("steered", "steer-2"); on.Record == nil || on.Record.Outcome != record.Failed {
 			return fmt.Errorf("it carries %+v", on)
 		}
 		return nil
@@ -251,7 +251,7 @@ func TestNodesAreRetriedRerunAndSkipped(t *testing.T) {
 		t.Errorf("rerun: %+v", got)
 	}
 	w.end(w.podOn("steer-1"), 0, `{"exitCode":0}`)
-	w.done("steered", "steer-1")
+	w.Done("steered", "steer-1")
 
 	for _, name := range []string{"steer-1", "steer-2", "steer-3"} {
 		var live corev1.Node
@@ -262,7 +262,7 @@ func TestNodesAreRetriedRerunAndSkipped(t *testing.T) {
 	}
 	wantTold(t, "abort", told{0, "nodejob steered: suspended: spec.suspend false -> true\nnode steer-3: the running attempt is ended\n",
 		"With GitOps, commit this instead: spec.suspend: true\n"}, w.everynode(config, "abort", "steered"))
-	w.eventually("the pod is being deleted", func() error {
+	w.Eventually("the pod is being deleted", func() error {
 		var live corev1.Pod
 		err := admin.Get(w.ctx, client.ObjectKeyFromObject(third), &live)
 		if err == nil && live.DeletionTimestamp.IsZero() {
@@ -290,13 +290,13 @@ func TestRetryOfAllThatFailed(t *testing.T) {
 		w.everynode(config, "retry", "again"),
 	)
 	w.end(first, 3, `{"exitCode":3}`)
-	w.condition("again", v1alpha1.ConditionStalled, metav1.ConditionTrue, "")
+	w.Condition("again", v1alpha1.ConditionStalled, metav1.ConditionTrue, "")
 	got := w.everynode(config, "retry", "again", "--failed")
 	if got.code != 0 || !strings.HasPrefix(got.out, "nodejob again: retry requested on 1 node: annotation everynode.dev/retry=") {
 		t.Errorf("retry: %+v", got)
 	}
 	w.end(w.podOn("again-1"), 0, `{"exitCode":0}`)
-	w.done("again", "again-1")
+	w.Done("again", "again-1")
 }
 
 func TestAbortWithRollback(t *testing.T) {
@@ -306,7 +306,7 @@ func TestAbortWithRollback(t *testing.T) {
 	w.node("undo-1")
 	job := w.job("undo", func(s *v1alpha1.NodeJobSpec) { s.Rollback = &v1alpha1.RollbackSpec{Script: "true"} })
 	w.end(w.podOn("undo-1"), 0, `{"exitCode":0}`)
-	w.done("undo", "undo-1")
+	w.Done("undo", "undo-1")
 	got := w.everynode(config, "abort", "undo", "--rollback", "--yes")
 	if got.code != 0 ||
 		got.out != "nodejob undo: aborted: spec.suspend true, spec.deletionPolicy Forget -> Rollback\nnodejob undo: is being rolled back, and is deleted afterwards\n" {

@@ -23,7 +23,7 @@ func TestANodeJobTakesOverFromADaemonSet(t *testing.T) {
 	startManager(t, noFaults)
 	before := w.node("takes-before")
 	w.node("takes-new")
-	w.eventually("the nodes joined before the NodeJob", func() error {
+	w.Eventually("the nodes joined before the NodeJob", func() error {
 		if time.Now().Before(before.CreationTimestamp.Add(2 * time.Second)) { // whole seconds are compared
 			return errors.New("it is the same second")
 		}
@@ -35,24 +35,24 @@ func TestANodeJobTakesOverFromADaemonSet(t *testing.T) {
 		s.Nodes.AssumeDone = &v1alpha1.AssumeDoneSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{label: "true"}}}
 		s.Publish = []v1alpha1.PublishedResult{{Result: "configured", Label: label, Adopt: v1alpha1.AdoptSameValue}}
 	})
-	w.condition("takes", v1alpha1.ConditionReconciling, metav1.ConditionFalse, v1alpha1.ReasonSuspended)
-	if on := w.recordOn("takes", "takes-before"); on.Present {
+	w.Condition("takes", v1alpha1.ConditionReconciling, metav1.ConditionFalse, v1alpha1.ReasonSuspended)
+	if on := w.On("takes", "takes-before"); on.Present {
 		t.Fatalf("a record is written while the NodeJob is suspended: %+v", on)
 	}
 	w.change(job, `{"suspend":false}`)
-	if rec := w.done("takes", "takes-before"); !rec.Assumed || rec.Reason != v1alpha1.ReasonAssumedDone {
+	if rec := w.Done("takes", "takes-before"); !rec.Assumed || rec.Reason != v1alpha1.ReasonAssumedDone {
 		t.Errorf("the record of the node that was set up is %+v", rec)
 	}
 	pod := w.podOn("takes-new")
 	// The earlier tool ends at this moment.
 	must(t, admin.Patch(w.ctx, w.liveNode("takes-new"), mergePatch(marker)))
 	w.end(pod, 0, `{"exitCode":0,"results":{"configured":"true"}}`)
-	w.done("takes", "takes-new")
+	w.Done("takes", "takes-new")
 	published := record.ReadPublished(w.liveNode("takes-new").Annotations)
 	if owner := published.Labels[label]; owner != v1alpha1.RecordKey(w.namespace, "takes") {
 		t.Errorf("the label belongs to %q", owner)
 	}
-	w.condition("takes", v1alpha1.ConditionComplete, metav1.ConditionTrue, v1alpha1.ReasonAllNodesDone)
+	w.Condition("takes", v1alpha1.ConditionComplete, metav1.ConditionTrue, v1alpha1.ReasonAllNodesDone)
 	must(t, admin.Delete(w.ctx, job, client.PropagationPolicy(metav1.DeletePropagationBackground)))
 	w.gone(job)
 	if _, there := w.liveNode("takes-new").Labels[label]; there {

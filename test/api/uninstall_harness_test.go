@@ -179,7 +179,7 @@ func (f *removable) putEverythingToUse() {
 			Containers:                    []corev1.Container{{Name: "c", Image: "i"}},
 		}}
 		change(pod)
-		f.eventually("the policies only warn", func() error { return f.admin.Create(f.t.Context(), pod.DeepCopy()) })
+		f.Eventually("the policies only warn", func() error { return f.admin.Create(f.t.Context(), pod.DeepCopy()) })
 	}
 }
 
@@ -208,7 +208,7 @@ func (f *removable) wantNothingLeft() {
 		f.t.Errorf("the pod has the finalizers %v", pod.Finalizers)
 	}
 	must(f.t, f.admin.Patch(ctx, &pod, mergePatch(`{"metadata":{"finalizers":null}}`)))
-	f.eventually("only the pod of others is left", func() error {
+	f.Eventually("only the pod of others is left", func() error {
 		var pods corev1.PodList
 		must(f.t, f.admin.List(ctx, &pods))
 		if len(pods.Items) != 1 || pods.Items[0].Name != "workload" {

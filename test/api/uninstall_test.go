@@ -51,7 +51,7 @@ func TestUninstall(t *testing.T) {
 					"apply -f ../../config/dashboard/deployment.yaml -f ../../config/dashboard/service.yaml -f ../../config/network-policy/networkpolicy.yaml",
 				),
 			)
-			f.eventually("the kinds are served", func() error { return f.kubectl("get nodejobs,nodeguards -A") })
+			f.Eventually("the kinds are served", func() error { return f.kubectl("get nodejobs,nodeguards -A") })
 			f.putEverythingToUse()
 			test(t)
 			f.wantNothingLeft()
@@ -79,7 +79,7 @@ func TestUninstallKeepsTheManagersRightsUntilItsLastWrite(t *testing.T) {
 	config.Wrap(used.through)
 	asManager, err := client.New(config, client.Options{Scheme: scheme, Mapper: uninstall.Mapper()})
 	must(t, err)
-	f.eventually("the manager has its rights", func() error { return uninstall.ProtectRights(ctx, asManager) })
+	f.Eventually("the manager has its rights", func() error { return uninstall.ProtectRights(ctx, asManager) })
 	stage := func(want uninstall.Stage) {
 		t.Helper()
 		if got, err := uninstall.StageOf(ctx, asManager); err != nil || got != want {
@@ -103,7 +103,7 @@ func TestUninstallKeepsTheManagersRightsUntilItsLastWrite(t *testing.T) {
 			mergePatch(`{"metadata":{"finalizers":null}}`),
 		),
 	)
-	f.eventually("the CRDs are gone", func() error {
+	f.Eventually("the CRDs are gone", func() error {
 		if got, err := uninstall.StageOf(ctx, asManager); err != nil || got != uninstall.CleanedUp {
 			return fmt.Errorf("the stage is %d, %w", got, err)
 		}
@@ -220,7 +220,7 @@ func (f *removable) foreignFinalizer(t *testing.T) {
 	must(t, f.admin.Patch(ctx, job, mergePatch(`{"metadata":{"finalizers":["example.com/theirs","`+v1alpha1.NodeJobFinalizer+`"]}}`)))
 	done := make(chan told, 1)
 	go func() { done <- f.uninstall(f.kubeconfig, "--yes") }()
-	f.eventually("only their finalizer is left", func() error {
+	f.Eventually("only their finalizer is left", func() error {
 		if err := f.admin.Get(ctx, client.ObjectKeyFromObject(job), job); err != nil {
 			return err
 		}

@@ -24,11 +24,11 @@ func TestARebootMayAskForAnotherRun(t *testing.T) {
 	w.job("volatile", w.mark()+"; while [ -e "+w.markFile()+".hold ]; do sleep 0.1; done", func(s *v1alpha1.NodeJobSpec) {
 		s.Rerun.OnReboot, s.Gate = true, &v1alpha1.GateSpec{OnReboot: true}
 	})
-	w.done("volatile", node)
+	w.Done("volatile", node)
 	w.complete("volatile")
 	w.sh(node, "touch "+w.markFile()+".hold")
 	must(t, real.RebootReady(w.ctx, node))
-	w.eventually("it runs again, behind a closed gate", func() error {
+	w.Eventually("it runs again, behind a closed gate", func() error {
 		live := w.node(node)
 		if w.ran(node) != 2 || !tainted(&live, key) {
 			return fmt.Errorf("it ran %d times, and the taints are %v", w.ran(node), live.Spec.Taints)
@@ -36,9 +36,9 @@ func TestARebootMayAskForAnotherRun(t *testing.T) {
 		return nil
 	})
 	w.sh(node, "rm "+w.markFile()+".hold")
-	w.eventually("it is done in the new boot, and open", func() error {
+	w.Eventually("it is done in the new boot, and open", func() error {
 		live := w.node(node)
-		if rec := w.on(
+		if rec := w.On(
 			"volatile",
 			node,
 		).Record; rec == nil || rec.Outcome != record.Succeeded || rec.BootID != live.Status.NodeInfo.BootID ||
@@ -57,7 +57,7 @@ func TestATaskRunsAgainOnASchedule(t *testing.T) {
 	w := newWorld(t)
 	node := w.join(cluster.NodeOptions{})
 	w.job("hourly", w.timed("true"), func(s *v1alpha1.NodeJobSpec) { s.Rerun.PeriodSeconds = every })
-	w.eventually("it has run three times", func() error {
+	w.Eventually("it has run three times", func() error {
 		if spans := w.spans(node); len(spans) < 3 {
 			return fmt.Errorf("%d times", len(spans))
 		}
@@ -69,7 +69,7 @@ func TestATaskRunsAgainOnASchedule(t *testing.T) {
 			t.Errorf("run %d came %v after the one before, want half an interval at least", i+1, wait)
 		}
 	}
-	if on := w.on("hourly", node); on.Label == "" {
+	if on := w.On("hourly", node); on.Label == "" {
 		t.Error("the label is not there while it runs again")
 	}
 }
@@ -84,12 +84,12 @@ func TestTheContentOfASecretMayAskForAnotherRun(t *testing.T) {
 	w.job("secret", w.mark(), func(s *v1alpha1.NodeJobSpec) {
 		s.Task.Inputs = []v1alpha1.ContentRef{{Kind: v1alpha1.ContentSecret, Name: "token"}}
 	})
-	c := w.condition("secret", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonSecretForbidden)
+	c := w.Condition("secret", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonSecretForbidden)
 	w.asTold(c.Message, "create role")
-	w.done("secret", node)
+	w.Done("secret", node)
 	w.complete("secret")
 	must(t, admin.Patch(w.ctx, secret, mergePatch(`{"stringData":{"a":"2"}}`)))
-	w.eventually("it has run again", func() error {
+	w.Eventually("it has run again", func() error {
 		if n := w.ran(node); n != 2 {
 			return fmt.Errorf("it ran %d times", n)
 		}
@@ -105,26 +105,26 @@ func TestATaskWaitsForWhatItDependsOn(t *testing.T) {
 	w.job("second", w.mark(), func(s *v1alpha1.NodeJobSpec) { s.DependsOn = []string{"first"} })
 	wantText(
 		t,
-		w.condition("second", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonDependencyNotFound).Message,
+		w.Condition("second", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonDependencyNotFound).Message,
 		"first",
 		"does not exist",
 	)
 	w.job("first", w.hold())
 	w.began(node)
-	wantText(t, w.condition("second", v1alpha1.ConditionReconciling, metav1.ConditionTrue, "").Message, v1alpha1.ReasonWaitingForDependency)
-	for _, pod := range w.pods() {
+	wantText(t, w.Condition("second", v1alpha1.ConditionReconciling, metav1.ConditionTrue, "").Message, v1alpha1.ReasonWaitingForDependency)
+	for _, pod := range w.Pods() {
 		if pod.Labels[v1alpha1.NodeJobLabel] == "second" {
 			t.Errorf("%s is there before the first is done", pod.Name)
 		}
 	}
 	w.letGo(node)
-	w.done("second", node)
+	w.Done("second", node)
 	w.complete("first")
 	w.patch("first", `{"spec":{"dependsOn":["second"]}}`)
 	for _, name := range []string{"first", "second"} {
 		wantText(
 			t,
-			w.condition(name, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonDependencyCycle).Message,
+			w.Condition(name, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonDependencyCycle).Message,
 			"first -> second",
 			"second -> first",
 		)

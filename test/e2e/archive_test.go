@@ -129,7 +129,7 @@ func TestTheOutputOfANodeIsInItsArchive(t *testing.T) {
 	w := newWorld(t)
 	server, secret := w.archive()
 	w.job("waits", "echo waited", onNode2, archives)
-	c := w.condition("waits", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonArchiveNotConfigured)
+	c := w.Condition("waits", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonArchiveNotConfigured)
 	wantText(t, c.Message, "the file url is missing or empty")
 
 	must(t, admin.Create(w.ctx, &corev1.Secret{
@@ -137,7 +137,7 @@ func TestTheOutputOfANodeIsInItsArchive(t *testing.T) {
 	}))
 	t.Cleanup(func() { must(t, setArchive(context.Background(), nil)) })
 	must(t, setArchive(w.ctx, secret))
-	waited := w.done("waits", "node-2")
+	waited := w.Done("waits", "node-2")
 	if got := w.object(server, waited.Archives[0].Location); got != "waited\n" {
 		t.Errorf("the archive has %q", got)
 	}
@@ -157,7 +157,7 @@ func TestTheOutputOfANodeIsInItsArchive(t *testing.T) {
 			}}}}
 		},
 	)
-	rec := w.done("prints", "node-2")
+	rec := w.Done("prints", "node-2")
 	if len(rec.Archives) != 1 || !rec.Archives[0].Stored || rec.Archives[0].Dropped != 0 || rec.Message != "" {
 		t.Fatalf("the record has the message %q and the archives %+v", rec.Message, rec.Archives)
 	}
@@ -183,7 +183,7 @@ func TestTheOutputOfANodeIsInItsArchive(t *testing.T) {
 	) {
 		t.Errorf("the location is %s", location)
 	}
-	w.noPods()
+	w.NoPods()
 	said := w.say("logs", "prints", "--node", "node-2")
 	wantText(t, said.err, "-- node-2: "+w.plain(location)+", ", "aws s3 cp "+w.plain(location)+" -")
 	wantText(t, w.say("explain", "prints", "node-2").out, "Archive ", w.plain(location))
@@ -192,13 +192,13 @@ func TestTheOutputOfANodeIsInItsArchive(t *testing.T) {
 		s.Retry.Limit = new(int32(0))
 		s.Rollback = &v1alpha1.RollbackSpec{Script: "echo restored"}
 	})
-	w.eventually("the rollback is recorded", func() error {
-		if on := w.on("fails", "node-2"); on.Record == nil || on.Record.Rollback == nil {
+	w.Eventually("the rollback is recorded", func() error {
+		if on := w.On("fails", "node-2"); on.Record == nil || on.Record.Rollback == nil {
 			return fmt.Errorf("the record is %+v", on.Record)
 		}
 		return nil
 	})
-	failed := w.on("fails", "node-2").Record
+	failed := w.On("fails", "node-2").Record
 	if len(failed.Archives) != 2 || failed.Archives[0].Phase != "task" || failed.Archives[1].Phase != "rollback" {
 		t.Fatalf("the archives are %+v", failed.Archives)
 	}
@@ -211,7 +211,7 @@ func TestTheOutputOfANodeIsInItsArchive(t *testing.T) {
 	// The server is gone. The task succeeds nevertheless.
 	must(t, server.Stop())
 	w.job("alone", "echo alone", onNode2, archives)
-	alone := w.done("alone", "node-2")
+	alone := w.Done("alone", "node-2")
 	if len(alone.Archives) != 1 || alone.Archives[0].Stored || !strings.Contains(alone.Archives[0].Error, "connection refused") ||
 		alone.Archives[0].Error == record.NotReported {
 		t.Errorf("the archives are %+v", alone.Archives)

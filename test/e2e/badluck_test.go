@@ -29,7 +29,7 @@ var managerPods = client.MatchingLabels{uninstall.ComponentLabel: uninstall.Mana
 func (w *world) manager() corev1.Pod {
 	w.t.Helper()
 	var found corev1.Pod
-	w.eventually("the manager is ready", func() error {
+	w.Eventually("the manager is ready", func() error {
 		var pods corev1.PodList
 		if err := admin.List(w.ctx, &pods, client.InNamespace(install.Namespace), managerPods); err != nil {
 			return err
@@ -56,7 +56,7 @@ func (w *world) killManager() {
 	w.t.Helper()
 	before := w.manager()
 	w.sh(before.Spec.NodeName, "pkill -KILL -x everynode")
-	w.eventually("the manager is killed", func() error {
+	w.Eventually("the manager is killed", func() error {
 		var pod corev1.Pod
 		if err := admin.Get(w.ctx, client.ObjectKeyFromObject(&before), &pod); err != nil {
 			return client.IgnoreNotFound(err)
@@ -100,7 +100,7 @@ func TestManagerKilledWhileTasksRun(t *testing.T) {
 	w.letGo("node-1")
 	w.letGo("node-2")
 	for node, pod := range map[string]corev1.Pod{"node-1": first, "node-2": second} {
-		if rec := w.done("killed", node); rec.PodUID != pod.UID || rec.Attempts != 1 {
+		if rec := w.Done("killed", node); rec.PodUID != pod.UID || rec.Attempts != 1 {
 			t.Errorf("the record of %s is %+v, want that of pod %s", node, rec, pod.UID)
 		}
 		w.wantRan(node, 1)
@@ -114,7 +114,7 @@ func TestFinishedPodDeletedByHandBeforeTheManagerIsBack(t *testing.T) {
 	pod := w.runningPod("node-2")
 	w.scaleManager(0)
 	w.letGo("node-2")
-	w.eventually("the pod has ended", func() error {
+	w.Eventually("the pod has ended", func() error {
 		var live corev1.Pod
 		must(t, admin.Get(w.ctx, client.ObjectKeyFromObject(&pod), &live))
 		if live.Status.Phase != corev1.PodSucceeded {
@@ -124,7 +124,7 @@ func TestFinishedPodDeletedByHandBeforeTheManagerIsBack(t *testing.T) {
 	})
 	must(t, admin.Delete(w.ctx, &pod))
 	w.scaleManager(1)
-	if rec := w.done("gap", "node-2"); rec.PodUID != pod.UID || rec.Results["kept"] != "yes" {
+	if rec := w.Done("gap", "node-2"); rec.PodUID != pod.UID || rec.Results["kept"] != "yes" {
 		t.Errorf("the record is %+v", rec)
 	}
 	w.complete("gap")
@@ -149,7 +149,7 @@ func (w *world) scaleManager(n int) {
 		w.manager()
 		return
 	}
-	w.eventually("no manager is there", func() error {
+	w.Eventually("no manager is there", func() error {
 		var pods corev1.PodList
 		must(w.t, admin.List(w.ctx, &pods, client.InNamespace(install.Namespace)))
 		if len(pods.Items) > 0 {
@@ -169,7 +169,7 @@ func TestAPIServerRestartedInMidRun(t *testing.T) {
 	w.letGo("node-2")
 	w.sh("node-2", "while pgrep -x everynode-runne >/dev/null; do sleep 0.1; done")
 	w.startAPIServer()
-	if rec := w.done("restart", "node-2"); rec.PodUID != pod.UID || rec.Attempts != 1 {
+	if rec := w.Done("restart", "node-2"); rec.PodUID != pod.UID || rec.Attempts != 1 {
 		t.Errorf("the record is %+v", rec)
 	}
 	w.complete("restart")
@@ -191,7 +191,7 @@ func TestKubeletStoppedInMidRun(t *testing.T) {
 	pod := w.runningPod(node)
 	must(t, real.StopKubelet(w.ctx, node))
 	w.letGo(node)
-	w.eventually("the node is unreachable", func() error {
+	w.Eventually("the node is unreachable", func() error {
 		var live corev1.Node
 		must(t, admin.Get(w.ctx, client.ObjectKey{Name: node}, &live))
 		for _, c := range live.Status.Conditions {
@@ -202,7 +202,7 @@ func TestKubeletStoppedInMidRun(t *testing.T) {
 		return errors.New("it is not")
 	})
 	must(t, real.StartKubelet(w.ctx, node))
-	if rec := w.done("deaf", node); rec.PodUID != pod.UID || rec.Attempts != 1 {
+	if rec := w.Done("deaf", node); rec.PodUID != pod.UID || rec.Attempts != 1 {
 		t.Errorf("the record is %+v", rec)
 	}
 	w.complete("deaf")
@@ -217,15 +217,15 @@ func TestNodeDeletedInMidRun(t *testing.T) {
 	w.runningPod(node)
 	must(t, real.Remove(w.ctx, node))
 	// The pod itself goes with the cluster's own garbage collection, once nothing of ours holds it.
-	w.eventually("nothing holds the pod", func() error {
-		for _, pod := range w.pods() {
+	w.Eventually("nothing holds the pod", func() error {
+		for _, pod := range w.Pods() {
 			if len(pod.Finalizers) > 0 || pod.DeletionTimestamp.IsZero() {
 				return fmt.Errorf("%s has finalizers %v", pod.Name, pod.Finalizers)
 			}
 		}
 		return nil
 	})
-	w.condition("deleted", v1alpha1.ConditionComplete, metav1.ConditionUnknown, v1alpha1.ReasonNoMatchingNodes)
+	w.Condition("deleted", v1alpha1.ConditionComplete, metav1.ConditionUnknown, v1alpha1.ReasonNoMatchingNodes)
 }
 
 func TestNodeRecreatedWithTheSameName(t *testing.T) {
@@ -233,11 +233,11 @@ func TestNodeRecreatedWithTheSameName(t *testing.T) {
 	w := newWorld(t)
 	node := w.join(cluster.NodeOptions{})
 	w.job("recreated", w.mark())
-	first := w.done("recreated", node)
+	first := w.Done("recreated", node)
 	w.complete("recreated")
 	must(t, real.Remove(w.ctx, node))
 	w.join(cluster.NodeOptions{Name: node})
-	if second := w.done("recreated", node); second.PodUID == first.PodUID || second.MachineID == first.MachineID {
+	if second := w.Done("recreated", node); second.PodUID == first.PodUID || second.MachineID == first.MachineID {
 		t.Errorf("the records are %+v and %+v", first, second)
 	}
 	w.complete("recreated")
@@ -249,11 +249,11 @@ func TestReimagedMachineRunsTheTaskAgain(t *testing.T) {
 	w := newWorld(t)
 	node := w.join(cluster.NodeOptions{})
 	w.job("reimaged", w.mark())
-	first := w.done("reimaged", node)
+	first := w.Done("reimaged", node)
 	w.complete("reimaged")
 	must(t, real.ReimageReady(w.ctx, node))
-	w.eventually("the new machine is on record", func() error {
-		if rec := w.done("reimaged", node); rec.MachineID == first.MachineID {
+	w.Eventually("the new machine is on record", func() error {
+		if rec := w.Done("reimaged", node); rec.MachineID == first.MachineID {
 			return errors.New("it is the old one")
 		}
 		return nil
@@ -271,7 +271,7 @@ func TestRebootDuringARunIsNotAFailure(t *testing.T) {
 	w.began(node)
 	must(t, real.RebootReady(w.ctx, node))
 	w.letGo(node)
-	if rec := w.done("boot", node); rec.PodUID == first.UID || rec.Attempts != 1 {
+	if rec := w.Done("boot", node); rec.PodUID == first.UID || rec.Attempts != 1 {
 		t.Errorf("the record is %+v", rec)
 	}
 	w.complete("boot")
@@ -285,15 +285,15 @@ func TestEvictedTaskIsNoFailure(t *testing.T) {
 	first := w.runningPod("node-2")
 	w.began("node-2")
 	must(t, admin.Delete(w.ctx, &first))
-	w.eventually("the disruption is on record", func() error {
-		rec := w.on("evicted", "node-2").Record
+	w.Eventually("the disruption is on record", func() error {
+		rec := w.On("evicted", "node-2").Record
 		if rec == nil || rec.Outcome != record.Disrupted || rec.Attempts != 0 {
 			return fmt.Errorf("the record is %+v", rec)
 		}
 		return nil
 	})
 	w.letGo("node-2")
-	if rec := w.done("evicted", "node-2"); rec.Attempts != 1 {
+	if rec := w.Done("evicted", "node-2"); rec.Attempts != 1 {
 		t.Errorf("the record is %+v", rec)
 	}
 	w.complete("evicted")
@@ -311,10 +311,10 @@ func TestImageThatCannotBePulled(t *testing.T) {
 	})
 	// A working NodeJob runs at the same time, and is not delayed.
 	w.job("works", "true", onNode2)
-	c := w.condition("no-image", v1alpha1.ConditionReconciling, metav1.ConditionTrue, v1alpha1.ReasonPodNotStarting)
+	c := w.Condition("no-image", v1alpha1.ConditionReconciling, metav1.ConditionTrue, v1alpha1.ReasonPodNotStarting)
 	wantText(t, c.Message, "node-2: ImagePullBackOff: image registry.local/none:1", "Check the image's name")
 	t.Logf("said after %.1f s", time.Since(began).Seconds())
-	w.done("works", "node-2")
+	w.Done("works", "node-2")
 	if rec := w.failed(
 		"no-image",
 		"node-2",
@@ -322,7 +322,7 @@ func TestImageThatCannotBePulled(t *testing.T) {
 		!strings.Contains(rec.Message, "registry.local/none:1") {
 		t.Errorf("the record is %+v", rec)
 	}
-	w.noPods()
+	w.NoPods()
 }
 
 // TestScriptsThatMisbehave runs scripts with common mistakes, all on one node.
@@ -362,13 +362,13 @@ func TestScriptsThatMisbehave(t *testing.T) {
 		func(s *v1alpha1.NodeJobSpec) { s.Task.Check = &v1alpha1.CheckSpec{Script: "echo not so; exit 5"} },
 	)
 
-	if rec := w.done("prints", "node-2"); !strings.HasSuffix(strings.TrimSpace(rec.Message), "the end") || len(rec.Message) > 1024 {
+	if rec := w.Done("prints", "node-2"); !strings.HasSuffix(strings.TrimSpace(rec.Message), "the end") || len(rec.Message) > 1024 {
 		t.Errorf("prints: %d bytes of message, %+v", len(rec.Message), rec)
 	}
-	if rec := w.done("results", "node-2"); len(rec.Results) > 32 {
+	if rec := w.Done("results", "node-2"); len(rec.Results) > 32 {
 		t.Errorf("results: %+v", rec)
 	}
-	if rec := w.done("keys", "node-2"); len(rec.Results) == 0 || len(rec.Results) > 32 || !rec.Truncated {
+	if rec := w.Done("keys", "node-2"); len(rec.Results) == 0 || len(rec.Results) > 32 || !rec.Truncated {
 		t.Errorf("keys: %d results, truncated %v", len(rec.Results), rec.Truncated)
 	}
 	if rec := w.failed(
@@ -378,13 +378,13 @@ func TestScriptsThatMisbehave(t *testing.T) {
 		strings.ContainsAny(rec.Results["a"]+rec.Message, "\x1b\x00\x07\r") {
 		t.Errorf("control: %+v", rec)
 	}
-	if rec := w.done("no-json", "node-2"); !strings.Contains(rec.Message, "results") {
+	if rec := w.Done("no-json", "node-2"); !strings.Contains(rec.Message, "results") {
 		t.Errorf("no-json: %+v", rec)
 	}
-	if rec := w.done("json", "node-2"); rec.Results["a"] != "b" || rec.Results["n"] != "1" || rec.Results["o"] != `{"x":[1]}` {
+	if rec := w.Done("json", "node-2"); rec.Results["a"] != "b" || rec.Results["n"] != "1" || rec.Results["o"] != `{"x":[1]}` {
 		t.Errorf("json: %+v", rec)
 	}
-	w.done("forks", "node-2")
+	w.Done("forks", "node-2")
 	// The deadline counts from the start of the pod. These pods do not start together with the others, so that the scripts begin before it.
 	w.job("deaf", `trap '' TERM; echo started; sleep 7303 & while :; do sleep 1; done`, onNode2, limits(10))
 	w.job("endless", `echo last words; sleep 7304`, onNode2, limits(10))
@@ -393,7 +393,7 @@ func TestScriptsThatMisbehave(t *testing.T) {
 			t.Errorf("%s: %+v", job, rec)
 		}
 	}
-	if rec := *w.on("endless", "node-2").Record; !strings.Contains(rec.Message, "last words") {
+	if rec := *w.On("endless", "node-2").Record; !strings.Contains(rec.Message, "last words") {
 		t.Errorf("endless: %+v", rec)
 	}
 	if rec := w.failed(
@@ -406,7 +406,7 @@ func TestScriptsThatMisbehave(t *testing.T) {
 	if rec := w.failed("unchecked", "node-2"); rec.Reason != "CheckFailed" || !strings.Contains(rec.Message, "not so") {
 		t.Errorf("unchecked: %+v", rec)
 	}
-	w.noPods()
+	w.NoPods()
 	if left := w.sh("node-2", "pgrep -af 'sleep 730[1-4]' || true"); left != "" {
 		t.Errorf("left on the node:\n%s", left)
 	}
@@ -427,7 +427,7 @@ func TestTemplateWritesTheSameOutcome(t *testing.T) {
 			}},
 		}}}
 	})
-	if rec := w.done("template", "node-2"); rec.Results["own"] != "image" {
+	if rec := w.Done("template", "node-2"); rec.Results["own"] != "image" {
 		t.Errorf("the record is %+v", rec)
 	}
 	w.complete("template")
@@ -444,7 +444,7 @@ func TestSimulatedNodeWithALongName(t *testing.T) {
 	}
 	w.job(strings.Repeat("n", 63), "true")
 	for _, name := range names {
-		w.done(strings.Repeat("n", 63), name)
+		w.Done(strings.Repeat("n", 63), name)
 	}
 	w.complete(strings.Repeat("n", 63))
 }
@@ -458,15 +458,15 @@ func TestNodesPastMaxConcurrentWait(t *testing.T) {
 	}
 	w.job("slots", "true", func(s *v1alpha1.NodeJobSpec) { s.Rollout.MaxConcurrent = nil })
 	most := 0
-	w.eventually("all nodes are done", func() error {
+	w.Eventually("all nodes are done", func() error {
 		running := 0
-		for _, pod := range w.pods() {
+		for _, pod := range w.Pods() {
 			if pod.Status.Phase == corev1.PodPending || pod.Status.Phase == corev1.PodRunning {
 				running++
 			}
 		}
 		most = max(most, running)
-		if live := w.get("slots"); live.Status.Nodes.Done != 8 {
+		if live := w.Get("slots"); live.Status.Nodes.Done != 8 {
 			return fmt.Errorf("the counts are %+v", live.Status.Nodes)
 		}
 		return nil

@@ -89,7 +89,7 @@ func (b *budgeted) deleteBudget(name string) {
 // seated waits until so many nodes have a seat, and the API server grants so many evictions of them.
 func (b *budgeted) seated(nodes int, granted int32) {
 	b.t.Helper()
-	b.eventually(fmt.Sprintf("%d nodes have a seat, and %d evictions are granted", nodes, granted), func() error {
+	b.Eventually(fmt.Sprintf("%d nodes have a seat, and %d evictions are granted", nodes, granted), func() error {
 		var ndb v1alpha1.NodeDisruptionBudget
 		if err := admin.Get(b.ctx, client.ObjectKey{Name: b.namespace}, &ndb); err != nil {
 			return err
@@ -182,7 +182,7 @@ func TestABudgetLetsOneNodeGoAtATime(t *testing.T) {
 
 	// A freeze begins while a drain waits, and holds it when the node that was away is back.
 	b.budget("freeze-"+b.namespace, 0)
-	b.eventually("the freeze is in force", func() error {
+	b.Eventually("the freeze is in force", func() error {
 		var ndb v1alpha1.NodeDisruptionBudget
 		if err := admin.Get(b.ctx, client.ObjectKey{Name: "freeze-" + b.namespace}, &ndb); err != nil {
 			return err
@@ -203,7 +203,7 @@ func TestABudgetLetsOneNodeGoAtATime(t *testing.T) {
 
 	b.job("drained", "true", func(s *v1alpha1.NodeJobSpec) { s.Maintenance.Drain = &v1alpha1.DrainSpec{} })
 	for _, node := range b.nodes {
-		b.done("drained", node)
+		b.Done("drained", node)
 	}
 	b.seated(2, 1)
 	b.wantMost(map[string]int{"": 1, "a": 1})
@@ -259,7 +259,7 @@ func TestZonesAndWindowsOfABudget(t *testing.T) {
 	b.began(first)
 	b.oneWithoutSeat(a0)
 	drains[a1] = b.drain(a1, "--timeout=400s") // until the next window
-	b.eventually("the NodeJob says that another run does not fit into the window", func() error {
+	b.Eventually("the NodeJob says that another run does not fit into the window", func() error {
 		out, err := b.everynode("explain", "window", second).CombinedOutput()
 		if err != nil || !strings.Contains(string(out), "and a run can take 59s (task 59s), so it starts in a later window") {
 			return fmt.Errorf("%s %w", out, err)
@@ -267,9 +267,9 @@ func TestZonesAndWindowsOfABudget(t *testing.T) {
 		return nil
 	})
 	b.letGo(first)
-	b.done("window", first)
+	b.Done("window", first)
 
-	b.eventually("the window is closed", func() error {
+	b.Eventually("the window is closed", func() error {
 		var ndb v1alpha1.NodeDisruptionBudget
 		must(t, admin.Get(b.ctx, client.ObjectKey{Name: b.namespace}, &ndb))
 		if c := meta.FindStatusCondition(
@@ -296,7 +296,7 @@ func TestZonesAndWindowsOfABudget(t *testing.T) {
 	b.letGo(second)
 	b.drained(a1, drains[a1])
 	b.uncordon(a1)
-	b.done("window", second)
+	b.Done("window", second)
 	b.seated(4, 2)
 	b.wantMost(map[string]int{"": 2, "a": 1, "b": 1})
 }
@@ -325,7 +325,7 @@ func (b *budgeted) twoWindows(after time.Duration) (closes, opens time.Time) {
 // oneWithoutSeat waits until a node of these has no seat.
 func (b *budgeted) oneWithoutSeat(nodes ...string) (found string) {
 	b.t.Helper()
-	b.eventually(fmt.Sprintf("one of %v has no seat", nodes), func() error {
+	b.Eventually(fmt.Sprintf("one of %v has no seat", nodes), func() error {
 		seats := b.seats()
 		for _, node := range nodes {
 			if _, seat := seats[node]; !seat && seats != nil {
@@ -351,7 +351,7 @@ func (b *budgeted) stubbornPod(node string) {
 		MinAvailable: &one, Selector: &metav1.LabelSelector{MatchLabels: named.Labels},
 	}}
 	must(b.t, admin.Create(b.ctx, pdb))
-	b.eventually("the pod that cannot be evicted is ready", func() error {
+	b.Eventually("the pod that cannot be evicted is ready", func() error {
 		if err := admin.Get(b.ctx, client.ObjectKeyFromObject(pdb), pdb); err != nil || pdb.Status.CurrentHealthy != 1 {
 			return fmt.Errorf("the status is %+v, %w", pdb.Status, err)
 		}

@@ -33,7 +33,7 @@ func TestANodeIsDrainedOnlyIfItsCheckSaysNo(t *testing.T) {
 	}
 
 	w.job("not-needed", w.mark(), onNodes(node), before("echo as it should be"))
-	rec := w.done("not-needed", node)
+	rec := w.Done("not-needed", node)
 	if !rec.IsAlreadyDone() || rec.Reason != v1alpha1.ReasonAlreadyDone || !strings.Contains(rec.Message, "as it should be") {
 		t.Errorf("the record is %+v", rec)
 	}
@@ -44,13 +44,13 @@ func TestANodeIsDrainedOnlyIfItsCheckSaysNo(t *testing.T) {
 	// The check says yes when the task has run, and before that what the file says.
 	answer := w.markFile() + ".answer"
 	w.job("needed", w.mark(), onNodes(node), before(fmt.Sprintf("[ ! -e %s ] || exit 0; exit $(cat %s || echo 3)", w.markFile(), answer)))
-	w.condition("needed", v1alpha1.ConditionReconciling, metav1.ConditionTrue, v1alpha1.ReasonCheckError)
+	w.Condition("needed", v1alpha1.ConditionReconciling, metav1.ConditionTrue, v1alpha1.ReasonCheckError)
 	w.wantCordoned(node, false)
 	wantText(t, w.say("explain", "needed", node).out, "task.check itself failed")
 	w.sh(node, "echo 1 > "+answer)
 	w.wantBlocked("needed", node, "web", "one-at-least")
 	w.wantCordoned(node, true, "needed")
-	if on := w.on("needed", node); on.Record == nil || on.Record.Outcome != record.Needed {
+	if on := w.On("needed", node); on.Record == nil || on.Record.Outcome != record.Needed {
 		t.Errorf("the record is %+v", on.Record)
 	}
 	w.wantRan(node, 0)
@@ -59,12 +59,12 @@ func TestANodeIsDrainedOnlyIfItsCheckSaysNo(t *testing.T) {
 	}
 	must(t, admin.Patch(w.ctx, &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "one-at-least"}},
 		mergePatch(`{"spec":{"minAvailable":0}}`)))
-	if rec := w.done("needed", node); rec.CheckBefore != "" || rec.Attempts != 1 || rec.Disruptions != 0 {
+	if rec := w.Done("needed", node); rec.CheckBefore != "" || rec.Attempts != 1 || rec.Disruptions != 0 {
 		t.Errorf("the record is %+v", rec)
 	}
 	w.wantRan(node, 1)
 	w.complete("needed")
-	w.eventually("the node is uncordoned", func() error {
+	w.Eventually("the node is uncordoned", func() error {
 		if w.node(node).Spec.Unschedulable {
 			return errors.New("it is not")
 		}

@@ -40,7 +40,7 @@ func (w *world) wantReverts(node string, want int) {
 // wantNothingKept waits until a node has nothing left of what would have reverted it.
 func (w *world) wantNothingKept(node string) {
 	w.t.Helper()
-	w.eventually("nothing is left on "+node, func() error {
+	w.Eventually("nothing is left on "+node, func() error {
 		if left := w.sh(
 			node,
 			"find /var/lib/everynode /etc/systemd/system/everynode-* /etc/systemd/system/*/everynode-* 2>/dev/null; pgrep -af -- '--[k]eep='; true",
@@ -56,7 +56,7 @@ func TestConfirmANodeThatStillResponds(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.job("good", w.mark()+"; date +%s.%N > "+w.markFile()+".ended", onNode2, w.confirmed(30, "true"))
-	rec := w.done("good", "node-2")
+	rec := w.Done("good", "node-2")
 	if rec.Attempts != 1 || rec.Rollback != nil || rec.Reverted {
 		t.Errorf("the record is %+v", rec)
 	}
@@ -132,15 +132,15 @@ pkill -x containerd`,
 				"the node was not confirmed within 15s",
 				"the rollback ran on the node itself and ended with exit code 0",
 			)
-			w.eventually("the node is Ready", func() error { return isReady(w.node(node)) })
-			w.noPods()
+			w.Eventually("the node is Ready", func() error { return isReady(w.node(node)) })
+			w.NoPods()
 			w.wantRan(node, 1)
 			w.wantReverts(node, 1)
 			w.wantNothingKept(node)
 			if after := w.sh(node, "ip route; ip -o link | cut -d, -f1-3; nft list tables inet"); after != before {
 				t.Errorf("the node is not as before:\n%s\n--- before:\n%s", after, before)
 			}
-			w.condition("bad", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonNodesFailed)
+			w.Condition("bad", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonNodesFailed)
 		})
 	}
 }
@@ -173,7 +173,7 @@ func TestConfirmProbes(t *testing.T) {
 	wantText(t, rec.Message, "the node was not confirmed within 10s: probe lo failed with exit code 5: lo is down")
 	w.wantReverts(node, 1)
 	w.job("good", "true", w.confirmed(60, "true"), probe)
-	w.done("good", node)
+	w.Done("good", node)
 
 	w.sh(node, "ip link set lo down")
 	w.job("never", w.mark(), w.confirmed(10, "true"), probe)
@@ -191,7 +191,7 @@ func TestConfirmAfterTheTaskHasRestartedTheKubelet(t *testing.T) {
 	w := newWorld(t)
 	node := w.join(cluster.NodeOptions{})
 	w.job("restart", w.mark()+"; pkill -x kubelet; pkill -x containerd; true", w.confirmed(60, "true"))
-	if rec := w.done("restart", node); rec.Attempts != 1 {
+	if rec := w.Done("restart", node); rec.Attempts != 1 {
 		t.Errorf("the record is %+v", rec)
 	}
 	w.complete("restart")
@@ -202,8 +202,8 @@ func TestConfirmAfterTheTaskHasRestartedTheKubelet(t *testing.T) {
 // waitsForConfirmation waits until a kubelet has reported that a task waits for its confirmation.
 func (w *world) waitsForConfirmation() {
 	w.t.Helper()
-	w.eventually("the kubelet has reported that the task waits", func() error {
-		for _, pod := range w.pods() {
+	w.Eventually("the kubelet has reported that the task waits", func() error {
+		for _, pod := range w.Pods() {
 			if len(pod.Status.ContainerStatuses) == 1 && pod.Status.ContainerStatuses[0].Ready {
 				return nil
 			}
@@ -222,7 +222,7 @@ func TestConfirmWithoutAManager(t *testing.T) {
 	w.letGo("node-2")
 	w.waitsForConfirmation()
 	w.scaleManager(1)
-	if rec := w.done("alone", "node-2"); rec.Attempts != 1 {
+	if rec := w.Done("alone", "node-2"); rec.Attempts != 1 {
 		t.Errorf("the record is %+v", rec)
 	}
 	w.complete("alone")
@@ -241,8 +241,8 @@ func TestConfirmPodDeletedInTheWindow(t *testing.T) {
 	w.waitsForConfirmation()
 	must(t, admin.Delete(w.ctx, &pod))
 	deleted := time.Now()
-	w.eventually("the pod has ended", func() error {
-		for _, pod := range w.pods() {
+	w.Eventually("the pod has ended", func() error {
+		for _, pod := range w.Pods() {
 			for _, status := range pod.Status.ContainerStatuses {
 				if s := status.State.Terminated; s != nil {
 					wantText(t, s.Message, "the rollback ran on the node itself and ended with exit code 0")
@@ -256,7 +256,7 @@ func TestConfirmPodDeletedInTheWindow(t *testing.T) {
 		t.Errorf("it took %v", took)
 	}
 	w.scaleManager(1)
-	w.done("deleted", "node-2")
+	w.Done("deleted", "node-2")
 	w.complete("deleted")
 	if got := strings.TrimSpace(w.sh("node-2", "wc -l < "+w.markFile()+".reverted")); got != "1" {
 		t.Errorf("reverted %s times", got)
@@ -290,7 +290,7 @@ func TestConfirmRebootInTheWindow(t *testing.T) {
 				w.wantNothingKept(node)
 			}
 			w.scaleManager(1)
-			if rec := w.done("boot", node); rec.Attempts != 1 || rec.Reverted {
+			if rec := w.Done("boot", node); rec.Attempts != 1 || rec.Reverted {
 				t.Errorf("the record is %+v", rec)
 			}
 			w.complete("boot")
@@ -323,8 +323,8 @@ func TestConfirmWithoutARunner(t *testing.T) {
 			if rec.ExitCode == nil || *rec.ExitCode != tt.code || rec.Attempts != 1 {
 				t.Errorf("the record is %+v", rec)
 			}
-			w.eventually("the node is Ready", func() error { return isReady(w.node(node)) })
-			w.noPods()
+			w.Eventually("the node is Ready", func() error { return isReady(w.node(node)) })
+			w.NoPods()
 			w.wantRan(node, 1)
 			if after := w.sh(node, "ip route; ip -o link | cut -d, -f1-3"); after != before {
 				t.Errorf("the node is not as before:\n%s\n--- before:\n%s", after, before)
@@ -347,7 +347,7 @@ func TestConfirmWithoutAnAPIServer(t *testing.T) {
 	if rec := w.failed("away", "node-2"); rec.Reason != v1alpha1.ReasonReverted || rec.Attempts != 1 {
 		t.Errorf("the record is %+v", rec)
 	}
-	w.noPods()
+	w.NoPods()
 	w.wantReverts("node-2", 1)
 	w.wantRan("node-2", 1)
 }

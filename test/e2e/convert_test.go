@@ -70,10 +70,10 @@ spec:
 	if got := w.say("resume", "configures"); got.code != 0 {
 		t.Fatalf("resume: %+v", got)
 	}
-	if rec := w.done("configures", after); rec.Assumed || rec.Attempts != 1 {
+	if rec := w.Done("configures", after); rec.Assumed || rec.Attempts != 1 {
 		t.Errorf("the record of the new node is %+v", rec)
 	}
-	if rec := w.done("configures", before); !rec.Assumed || rec.Attempts != 0 {
+	if rec := w.Done("configures", before); !rec.Assumed || rec.Attempts != 0 {
 		t.Errorf("the record of the node that the DaemonSet has set up is %+v", rec)
 	}
 	w.complete("configures")
@@ -103,7 +103,7 @@ func TestWhatIsConvertedHasTheEffectOfItsSource(t *testing.T) {
 	out := func(name string) string { return "/var/tmp/" + w.namespace + "." + name }
 	content := func(name string) string {
 		text := ""
-		w.eventually("the effect of "+name, func() error {
+		w.Eventually("the effect of "+name, func() error {
 			if text = w.sh(node, "cat "+out(name)+" 2>/dev/null || true"); text == "" {
 				return errors.New("there is no file")
 			}
@@ -155,7 +155,7 @@ spec:
 		must(t, err)
 	}
 	for name := range conversions {
-		w.done(name, node)
+		w.Done(name, node)
 		if diff := cmp.Diff(want[name], content(name)); diff != "" {
 			t.Errorf("%s: -DaemonSet +NodeJob\n%s", name, diff)
 		}

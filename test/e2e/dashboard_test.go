@@ -99,7 +99,7 @@ func TestTheDashboardFollowsTheLogOfATask(t *testing.T) {
 	w.job("talks", `printf 'begin \033[2J\007 \377 <script>alert(1)</script>\tend\r\n'; `+w.mark()+`
 i=0; while [ ! -e `+w.markFile()+`.go ]; do i=$((i+1)); echo "tick $i"; sleep 0.2; done; echo "last after $i"`, onNode2)
 	pod := w.runningPod("node-2")
-	w.eventually("the page offers the log", func() error {
+	w.Eventually("the page offers the log", func() error {
 		body, err := p.get(w.ctx, "/api/node", url.Values{"name": {"node-2"}})
 		if err != nil {
 			return err
@@ -146,5 +146,5 @@ i=0; while [ ! -e `+w.markFile()+`.go ]; do i=$((i+1)); echo "tick $i"; sleep 0.
 	if !slices.Equal(got, want) {
 		t.Errorf("the lines are %q, want %q", got, want)
 	}
-	w.done("talks", "node-2")
+	w.Done("talks", "node-2")
 }

@@ -20,7 +20,7 @@ import (
 // gone waits until a NodeJob is deleted and its labels and annotations are removed from the nodes.
 func (w *world) gone(job string, nodes ...string) {
 	w.t.Helper()
-	w.eventually(job+" is gone", func() error {
+	w.Eventually(job+" is gone", func() error {
 		var live v1alpha1.NodeJob
 		err := admin.Get(w.ctx, client.ObjectKey{Namespace: w.namespace, Name: job}, &live)
 		if apierrors.IsNotFound(err) {
@@ -29,7 +29,7 @@ func (w *world) gone(job string, nodes ...string) {
 		return fmt.Errorf("it is there: %w, %+v", err, live.Status)
 	})
 	for _, node := range nodes {
-		if on := w.on(job, node); on.Present {
+		if on := w.On(job, node); on.Present {
 			w.t.Errorf("%s still carries label %q and record %+v", node, on.Label, on.Record)
 		}
 	}
@@ -81,19 +81,19 @@ func TestARollbackThatFailsHoldsTheDeletion(t *testing.T) {
 	})
 	w.complete("held")
 	must(t, admin.Delete(w.ctx, job))
-	c := w.condition("held", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonRollbackFailed)
+	c := w.Condition("held", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonRollbackFailed)
 	wantText(t, c.Message, "node-2")
 	first := w.rolledBack("held", "node-2", record.Failed)
 	w.asTold(c.Message, "annotate nodejob")
-	w.eventually("the rollback was tried again", func() error {
-		if rec := w.on("held", "node-2").Record; rec == nil || rec.Rollback == nil || rec.Rollback.PodUID == first.PodUID {
+	w.Eventually("the rollback was tried again", func() error {
+		if rec := w.On("held", "node-2").Record; rec == nil || rec.Rollback == nil || rec.Rollback.PodUID == first.PodUID {
 			return fmt.Errorf("the record is %+v", rec)
 		}
 		return nil
 	})
-	c = w.condition("held", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonRollbackFailed)
+	c = w.Condition("held", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonRollbackFailed)
 	w.asTold(c.Message, `"deletionPolicy":"Forget"`)
 	w.gone("held", "node-2")
-	w.noPods()
+	w.NoPods()
 	w.wantRan("node-2", 1)
 }

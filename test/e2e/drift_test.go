@@ -29,8 +29,8 @@ func TestANodeThatHasDriftedIsRepaired(t *testing.T) {
 		}
 	}
 	says := func(job string, want record.Answer) {
-		w.eventually(job+" says "+string(want), func() error {
-			on := w.on(job, node)
+		w.Eventually(job+" says "+string(want), func() error {
+			on := w.On(job, node)
 			if on.Record == nil || on.Record.Compliance().Answer != want || on.Label == "" {
 				return errors.New("it does not")
 			}
@@ -40,7 +40,7 @@ func TestANodeThatHasDriftedIsRepaired(t *testing.T) {
 
 	w.job("reports", w.mark(), check("touch "+file, v1alpha1.DriftReport), onNodes(node))
 	w.job("audits", "", check("", ""), onNodes(node))
-	w.done("reports", node)
+	w.Done("reports", node)
 	says("reports", record.AnswerYes)
 	says("audits", record.AnswerYes)
 	w.sh(node, "rm "+file)
@@ -54,9 +54,9 @@ func TestANodeThatHasDriftedIsRepaired(t *testing.T) {
 	says("reports", record.AnswerYes)
 
 	w.job("repairs", w.mark(), check("touch "+file, v1alpha1.DriftRun), onNodes(node))
-	w.done("repairs", node)
+	w.Done("repairs", node)
 	w.sh(node, "rm "+file)
-	w.eventually("the node is repaired", func() error {
+	w.Eventually("the node is repaired", func() error {
 		_, _, err := real.Exec(w.ctx, node, "/bin/sh", "-c", "[ -e "+file+" ]")
 		return err
 	})

@@ -40,8 +40,8 @@ func TestScriptsRunAsTheirAuthorsMeanThem(t *testing.T) {
 			ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "large"}, Key: "value"},
 		}}}
 	})
-	w.done("late-interpreter", "node-2")
-	w.done("login", "node-2")
+	w.Done("late-interpreter", "node-2")
+	w.Done("login", "node-2")
 	wantText(t, w.failed("silent", "node-2").Message, "exit code 1", "printed nothing")
 	wantText(t, w.failed("large-variable", "node-2").Message, "argument list too long", "the task has not run", "put large values of env")
 }
@@ -94,7 +94,7 @@ func TestAContainerThatAdmissionAddsDoesNotHoldTheRecord(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "probe"},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "own", Image: install.RunnerImage}}},
 	}
-	w.eventually("containers are added", func() error {
+	w.Eventually("containers are added", func() error {
 		pod := probe.DeepCopy()
 		if err := admin.Create(w.ctx, pod, client.DryRunAll); err != nil {
 			return err
@@ -106,13 +106,13 @@ func TestAContainerThatAdmissionAddsDoesNotHoldTheRecord(t *testing.T) {
 	})
 
 	w.job("beside", w.mark(), onNode2, func(s *v1alpha1.NodeJobSpec) { s.Task.TimeoutSeconds = new(int32(600)) })
-	rec := w.done("beside", "node-2")
+	rec := w.Done("beside", "node-2")
 	if took := rec.FinishedAt.Sub(rec.StartedAt); took > time.Minute {
 		t.Errorf("the attempt took %s", took)
 	}
 	w.complete("beside")
 	w.wantRan("node-2", 1)
-	w.noPods()
+	w.NoPods()
 }
 
 // TestR22_ANodeThatRegistersAfterARunStartsNothing : the name that the run was for belongs to another machine now.
@@ -127,8 +127,8 @@ func TestR22_ANodeThatRegistersAfterARunStartsNothing(t *testing.T) {
 	must(t, real.Remove(w.ctx, node))
 	w.join(cluster.NodeOptions{Name: node})
 	w.job("after", "true", onNodes(node)) // the manager has seen the new node, and has planned for it
-	w.done("after", node)
-	if run := w.get(name); !run.Spec.Suspend {
+	w.Done("after", node)
+	if run := w.Get(name); !run.Spec.Suspend {
 		t.Errorf("the NodeJob of the run is not suspended: %+v", run.Spec)
 	}
 	w.wantRan(node, 0)
@@ -143,7 +143,7 @@ func TestAPodOfAnEarlierNodeJobDoesNotHoldTheOtherNodes(t *testing.T) {
 	w.began(hangs)
 	must(t, real.StopKubelet(w.ctx, hangs))
 	must(t, admin.Delete(w.ctx, &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "again"}}))
-	w.eventually("the NodeJob is gone", func() error {
+	w.Eventually("the NodeJob is gone", func() error {
 		err := admin.Get(w.ctx, client.ObjectKey{Namespace: w.namespace, Name: "again"}, &v1alpha1.NodeJob{})
 		if apierrors.IsNotFound(err) {
 			return nil
@@ -157,9 +157,9 @@ func TestAPodOfAnEarlierNodeJobDoesNotHoldTheOtherNodes(t *testing.T) {
 		}
 		s.Rollout.ProgressDeadlineSeconds = new(int32(60))
 	})
-	w.done("again", other)
+	w.Done("again", other)
 	must(t, real.StartKubelet(w.ctx, hangs))
-	w.done("again", hangs)
+	w.Done("again", hangs)
 	w.complete("again")
 }
 
@@ -189,7 +189,7 @@ func TestAQuotaOfCPUAcceptsAllPodsOfARun(t *testing.T) {
 		s.Task.Check = &v1alpha1.CheckSpec{Script: "true"}
 		s.Maintenance = v1alpha1.MaintenanceSpec{Reboot: v1alpha1.RebootSpec{Policy: v1alpha1.RebootAlways, MinReadySeconds: new(int32(2))}}
 	})
-	if w.done("kernel", node); w.bootID(node) == before {
+	if w.Done("kernel", node); w.bootID(node) == before {
 		t.Error("the node has not rebooted")
 	}
 }

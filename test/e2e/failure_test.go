@@ -31,7 +31,7 @@ const pauseImage = "registry.local/everynode/pause:1"
 // toldOf waits for a warning event about an object that contains this text.
 func (w *world) toldOf(kind, name, reason, words string) {
 	w.t.Helper()
-	w.eventually(fmt.Sprintf("a warning %s of %s %s is there", reason, kind, name), func() error {
+	w.Eventually(fmt.Sprintf("a warning %s of %s %s is there", reason, kind, name), func() error {
 		var list eventsv1.EventList
 		if err := admin.List(w.ctx, &list); err != nil {
 			return err
@@ -62,8 +62,8 @@ func (w *world) wantCordoned(node string, want bool, by ...string) {
 func (w *world) runningRollback(node string) corev1.Pod {
 	w.t.Helper()
 	var found corev1.Pod
-	w.eventually("a rollback runs on "+node, func() error {
-		for _, pod := range w.pods() {
+	w.Eventually("a rollback runs on "+node, func() error {
+		for _, pod := range w.Pods() {
 			if pod.Spec.NodeName == node && pod.Labels[v1alpha1.PhaseLabel] == string(task.Rollback) &&
 				pod.Status.Phase == corev1.PodRunning {
 				found = pod
@@ -79,8 +79,8 @@ func (w *world) runningRollback(node string) corev1.Pod {
 func (w *world) rolledBack(job, node string, want record.Outcome) record.Rollback {
 	w.t.Helper()
 	var rb record.Rollback
-	w.eventually("the rollback of "+job+" is on record", func() error {
-		rec := w.on(job, node).Record
+	w.Eventually("the rollback of "+job+" is on record", func() error {
+		rec := w.On(job, node).Record
 		if rec == nil || rec.Rollback == nil || rec.Rollback.Outcome != want {
 			return fmt.Errorf("the record is %+v", rec)
 		}
@@ -139,7 +139,7 @@ func (w *world) workloads(node string) (web, agent corev1.Pod) {
 		must(w.t, admin.Create(w.ctx, object))
 	}
 	web, agent = w.runs("web", node), w.runs("agent", node)
-	w.eventually("the budget counts the pod", func() error {
+	w.Eventually("the budget counts the pod", func() error {
 		must(w.t, admin.Get(w.ctx, client.ObjectKeyFromObject(budget), budget))
 		if budget.Status.CurrentHealthy != 1 || budget.Status.DisruptionsAllowed != 0 {
 			return fmt.Errorf("it is %+v", budget.Status)
@@ -153,7 +153,7 @@ func (w *world) workloads(node string) (web, agent corev1.Pod) {
 func (w *world) runs(app, node string) corev1.Pod {
 	w.t.Helper()
 	var found corev1.Pod
-	w.eventually("a pod of "+app+" runs on "+node, func() error {
+	w.Eventually("a pod of "+app+" runs on "+node, func() error {
 		var pods corev1.PodList
 		if err := admin.List(w.ctx, &pods, client.InNamespace(w.namespace), client.MatchingLabels{"app": app}); err != nil {
 			return err
@@ -195,8 +195,8 @@ func TestR19_AFailedCanaryIsRolledBackAndDrainedAndTheOthersAreSpared(t *testing
 
 	// The node is cordoned at once, and drained when it is rolled back.
 	pod := w.runningRollback(canary)
-	w.eventually("the status shows the rollback", func() error {
-		s := w.get("broken").Status
+	w.Eventually("the status shows the rollback", func() error {
+		s := w.Get("broken").Status
 		if len(s.Failures) != 1 || s.Failures[0].Rollback != v1alpha1.ReasonRollingBack ||
 			s.Failures[0].Quarantine != v1alpha1.ReasonCordoned ||
 			len(s.Drains) > 0 {
@@ -229,8 +229,8 @@ func TestR19_AFailedCanaryIsRolledBackAndDrainedAndTheOthersAreSpared(t *testing
 	}
 
 	// The message names what blocks the drain, until the budget allows the eviction.
-	w.eventually("the status names what blocks the drain", func() error {
-		drains := w.get("broken").Status.Drains
+	w.Eventually("the status names what blocks the drain", func() error {
+		drains := w.Get("broken").Status.Drains
 		if len(drains) != 1 || drains[0].Node != canary || drains[0].Pods != 2 || len(drains[0].Blocked) != 2 {
 			return fmt.Errorf("it shows %+v", drains)
 		}
@@ -246,13 +246,13 @@ func TestR19_AFailedCanaryIsRolledBackAndDrainedAndTheOthersAreSpared(t *testing
 		t.Error("the pod was evicted despite its PodDisruptionBudget")
 	}
 	w.runs("lonely", canary)
-	c := w.condition("broken", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonMaxFailuresExceeded)
+	c := w.Condition("broken", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonMaxFailuresExceeded)
 	wantText(t, c.Message, canary+": TaskFailed, exit code 7: no room left")
 	must(t, admin.Delete(w.ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "lonely"}}))
 	must(t, admin.Patch(w.ctx, &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "one-at-least"}},
 		mergePatch(`{"spec":{"minAvailable":0}}`)))
-	w.eventually("the node is drained", func() error {
-		if rec := w.on("broken", canary).Record; rec.Drain == nil || rec.Drain.Outcome != v1alpha1.ReasonDrained {
+	w.Eventually("the node is drained", func() error {
+		if rec := w.On("broken", canary).Record; rec.Drain == nil || rec.Drain.Outcome != v1alpha1.ReasonDrained {
 			return fmt.Errorf("the record is %+v", rec)
 		}
 		return nil
@@ -261,8 +261,8 @@ func TestR19_AFailedCanaryIsRolledBackAndDrainedAndTheOthersAreSpared(t *testing
 	if now := w.runs("agent", canary); now.UID != agent.UID {
 		t.Error("the DaemonSet's pod was evicted")
 	}
-	w.eventually("the status shows the outcome of the canary", func() error {
-		s := w.get("broken").Status
+	w.Eventually("the status shows the outcome of the canary", func() error {
+		s := w.Get("broken").Status
 		if want := (v1alpha1.NodeCounts{Matched: 2, Waiting: 1, Failed: 1, RolledBack: 1}); s.Nodes != want {
 			return fmt.Errorf("the counts are %+v", s.Nodes)
 		}
@@ -276,7 +276,7 @@ func TestR19_AFailedCanaryIsRolledBackAndDrainedAndTheOthersAreSpared(t *testing
 
 	// The corrected script starts with the canary again, which is uncordoned as soon as it is done.
 	w.patch("broken", `{"spec":{"task":{"script":%q}}}`, w.timed("true"))
-	w.eventually("the canary is done", func() error {
+	w.Eventually("the canary is done", func() error {
 		live := w.node(canary)
 		on := record.Read(live.Labels, live.Annotations, v1alpha1.RecordKey(w.namespace, "broken"))
 		if on.Label == "" || on.Record == nil || on.Record.Outcome != record.Succeeded {
@@ -288,7 +288,7 @@ func TestR19_AFailedCanaryIsRolledBackAndDrainedAndTheOthersAreSpared(t *testing
 		return nil
 	})
 	conditions.eventually(w, "broken", v1alpha1.ConditionReconciling, v1alpha1.ReasonSoaking)
-	c = w.condition("broken", v1alpha1.ConditionComplete, metav1.ConditionUnknown, v1alpha1.ReasonAwaitingPromotion)
+	c = w.Condition("broken", v1alpha1.ConditionComplete, metav1.ConditionUnknown, v1alpha1.ReasonAwaitingPromotion)
 	w.untouched(log, "broken", "node-2")
 	promoted := time.Now()
 	w.asTold(c.Message, "promoteTo")
@@ -313,7 +313,7 @@ func TestR19_ARollbackThatFailsAsWellIsSaidEverywhere(t *testing.T) {
 		s.Retry.Limit = new(int32(1))
 		s.Rollback = &v1alpha1.RollbackSpec{Script: "echo it cannot be undone; exit 9"}
 	})
-	c := w.condition("worse", v1alpha1.ConditionRollbackFailed, metav1.ConditionTrue, v1alpha1.ReasonRollbackFailed)
+	c := w.Condition("worse", v1alpha1.ConditionRollbackFailed, metav1.ConditionTrue, v1alpha1.ReasonRollbackFailed)
 	wantText(t, c.Message, "node-2: TaskFailed, exit code 9: it cannot be undone")
 	if rb := w.rolledBack("worse", "node-2", record.Failed); rb.Attempts != 2 || *rb.ExitCode != 9 {
 		t.Errorf("the rollback is %+v", rb)
@@ -326,7 +326,7 @@ func TestR19_ARollbackThatFailsAsWellIsSaidEverywhere(t *testing.T) {
 	}
 	w.toldOf("NodeJob", "worse", v1alpha1.ReasonRollbackFailed, "it cannot be undone")
 	w.toldOf("Node", "node-2", v1alpha1.ReasonRollbackFailed, "it cannot be undone")
-	w.eventually("the metrics show it", func() error {
+	w.Eventually("the metrics show it", func() error {
 		text := w.metrics()
 		for _, want := range []string{
 			fmt.Sprintf(`everynode_nodejob_nodes{namespace=%q,nodejob="worse",state="rollback_failed"} 1`, w.namespace),
@@ -341,10 +341,10 @@ func TestR19_ARollbackThatFailsAsWellIsSaidEverywhere(t *testing.T) {
 	})
 
 	w.sh("node-2", "touch "+fixed)
-	c = w.condition("worse", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonNodesFailed)
+	c = w.Condition("worse", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonNodesFailed)
 	w.asTold(c.Message, "annotate nodejob")
 	w.complete("worse")
-	w.condition("worse", v1alpha1.ConditionRollbackFailed, metav1.ConditionFalse, "")
+	w.Condition("worse", v1alpha1.ConditionRollbackFailed, metav1.ConditionFalse, "")
 	want := []string{"task 1 on node-2", "task 2 on node-2", "rollback 1 on node-2", "rollback 2 on node-2", "task 1 on node-2"}
 	if got := log.story("worse"); !slices.Equal(got, want) {
 		t.Errorf("the pods were %q, want %q", got, want)

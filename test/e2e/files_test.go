@@ -65,7 +65,7 @@ func (w *world) onDisk(node string) string {
 // wantNoFiles waits until neither a file nor a mount of the files is left.
 func (w *world) wantNoFiles(node string) {
 	w.t.Helper()
-	w.eventually("the files are gone from "+node, func() error {
+	w.Eventually("the files are gone from "+node, func() error {
 		left := w.sh(
 			node,
 			fmt.Sprintf(
@@ -97,7 +97,7 @@ func TestFilesAreOnTheNodeWhileTheirPodRuns(t *testing.T) {
 			s.Task.Check = &v1alpha1.CheckSpec{Script: greet("check")}
 		},
 	)
-	c := w.condition("works", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonSecretForbidden)
+	c := w.Condition("works", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonSecretForbidden)
 	wantText(t, c.Message, "spec.task.files[token]")
 	w.asTold(c.Message, "create role")
 	w.began(node)
@@ -105,7 +105,7 @@ func TestFilesAreOnTheNodeWhileTheirPodRuns(t *testing.T) {
 		t.Errorf("on the disk of the node: %s", left)
 	}
 	w.letGo(node)
-	rec := w.done("works", node)
+	rec := w.Done("works", node)
 	wantText(t, rec.Message, "greetings, task", "***", "400", "greetings, check")
 	if strings.Contains(rec.Message, fileSecret) {
 		t.Errorf("the record has the Secret: %s", rec.Message)
@@ -115,8 +115,8 @@ func TestFilesAreOnTheNodeWhileTheirPodRuns(t *testing.T) {
 	// Another content runs the task again.
 	must(t, admin.Patch(w.ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "tools"}},
 		mergePatch(`{"data":{"greet.sh":"#!/bin/sh\n: `+fileText+`\necho \"goodbye, $1\"\n"}}`)))
-	w.eventually("the task has run with the new content", func() error {
-		if on := w.on("works", node); on.Label == "" || on.Record == nil || !strings.Contains(on.Record.Message, "goodbye, check") {
+	w.Eventually("the task has run with the new content", func() error {
+		if on := w.On("works", node); on.Label == "" || on.Record == nil || !strings.Contains(on.Record.Message, "goodbye, check") {
 			return fmt.Errorf("the record is %+v", on.Record)
 		}
 		return nil
@@ -143,22 +143,22 @@ func TestFilesEndWithARunnerThatIsKilled(t *testing.T) {
 		withFiles,
 		func(s *v1alpha1.NodeJobSpec) { s.Retry.Limit = new(int32(0)) },
 	)
-	w.asTold(w.condition("killed", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonSecretForbidden).Message, "create role")
+	w.asTold(w.Condition("killed", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonSecretForbidden).Message, "create role")
 	w.began(node)
 	w.sh(node, "pkill -9 -f '[e]verynode-runner --run-dir'")
 	w.failed("killed", node)
 	w.wantNoFiles(node)
 
 	w.job("rebooted", "$EVERYNODE_FILES/tools/bin/greet you && "+w.hold(), withFiles)
-	w.eventually("it runs", func() error {
-		if pods := w.pods(); len(pods) != 1 || pods[0].Status.Phase != corev1.PodRunning {
+	w.Eventually("it runs", func() error {
+		if pods := w.Pods(); len(pods) != 1 || pods[0].Status.Phase != corev1.PodRunning {
 			return fmt.Errorf("%d pods", len(pods))
 		}
 		return nil
 	})
 	must(t, real.RebootReady(w.ctx, node))
 	w.letGo(node)
-	w.done("rebooted", node)
+	w.Done("rebooted", node)
 	w.wantNoFiles(node)
 }
 
@@ -203,10 +203,10 @@ func TestAProgramOfAnImageRunsOnANodeWithoutAShell(t *testing.T) {
 		s.Task.Command = []string{"$(EVERYNODE_FILES)/tools/everynode-runner", "--version"}
 		s.Task.Files = []v1alpha1.FilesSource{{Name: "tools", Image: &v1alpha1.FilesFromImage{Reference: registry.reference("tools")}}}
 	})
-	if rec := w.done("command", node); rec.ExitCode == nil || *rec.ExitCode != 0 || rec.Message == "" {
+	if rec := w.Done("command", node); rec.ExitCode == nil || *rec.ExitCode != 0 || rec.Message == "" {
 		t.Errorf("the record is %+v", rec)
 	}
-	w.eventually("the mount of the image is gone", func() error {
+	w.Eventually("the mount of the image is gone", func() error {
 		out, _, err := real.Exec(w.ctx, node, "grep", "-e", "everynode-files", "-e", "image-volumes", "/proc/mounts")
 		if err == nil {
 			return errors.New(out)
@@ -231,7 +231,7 @@ func TestANodeIsNotCordonedBeforeTheImageOfItsFilesIsThere(t *testing.T) {
 	w.wantCordoned(node, false)
 	w.wantRan(node, 0)
 	registry.trusts(node)
-	w.done("pulls", node)
+	w.Done("pulls", node)
 	w.wantRan(node, 1)
 }
 
@@ -250,15 +250,15 @@ func TestANodeIsNotCordonedBeforeTheImagesOfItsTaskAreThere(t *testing.T) {
 	w.cannotPull("pulls")
 	w.wantCordoned(node, false)
 	registry.trusts(node)
-	w.done("pulls", node)
+	w.Done("pulls", node)
 	w.wantCordoned(node, false)
 }
 
 // cannotPull waits until a NodeJob says that the image of the registry cannot be pulled.
 func (w *world) cannotPull(name string) {
 	w.t.Helper()
-	w.eventually("the NodeJob says that the image cannot be pulled", func() error {
-		job := w.get(name)
+	w.Eventually("the NodeJob says that the image cannot be pulled", func() error {
+		job := w.Get(name)
 		for _, c := range job.Status.Conditions {
 			if c.Status == metav1.ConditionTrue && strings.Contains(c.Message, "ImagePullBackOff: image tools@sha256:") {
 				return nil

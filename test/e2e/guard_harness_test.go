@@ -88,7 +88,7 @@ func (g *guarded) daemonSet(selector map[string]string) {
 func (g *guarded) guard() v1alpha1.NodeGuard {
 	g.t.Helper()
 	var live v1alpha1.NodeGuard
-	g.eventually("the NodeGuard can be read", func() error {
+	g.Eventually("the NodeGuard can be read", func() error {
 		return admin.Get(g.ctx, client.ObjectKey{Namespace: g.namespace, Name: "storage"}, &live)
 	})
 	return live
@@ -98,7 +98,7 @@ func (g *guarded) guard() v1alpha1.NodeGuard {
 func (g *guarded) companions() map[string]corev1.Pod {
 	g.t.Helper()
 	var pods corev1.PodList
-	g.eventually("companions can be listed", func() error {
+	g.Eventually("companions can be listed", func() error {
 		return admin.List(
 			g.ctx,
 			&pods,
@@ -116,7 +116,7 @@ func (g *guarded) companions() map[string]corev1.Pod {
 // ready waits until exactly these nodes have a companion, all companions are ready, and no node is unavailable.
 func (g *guarded) ready(nodes ...string) {
 	g.t.Helper()
-	g.eventually(fmt.Sprintf("the companions on %v are ready", nodes), func() error {
+	g.Eventually(fmt.Sprintf("the companions on %v are ready", nodes), func() error {
 		found := g.companions()
 		live := g.guard()
 		if len(found) != len(nodes) || int(live.Status.Nodes.Ready) != len(nodes) || int(live.Status.Nodes.Updated) != len(nodes) ||
@@ -137,7 +137,7 @@ func (g *guarded) ready(nodes ...string) {
 func (g *guarded) held(node, reason string) v1alpha1.HeldNode {
 	g.t.Helper()
 	var found v1alpha1.HeldNode
-	g.eventually(fmt.Sprintf("%s is held: %s", node, reason), func() error {
+	g.Eventually(fmt.Sprintf("%s is held: %s", node, reason), func() error {
 		live := g.guard()
 		for _, h := range live.Status.Held {
 			if h.Node == node && h.Reason == reason {

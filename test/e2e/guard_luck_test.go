@@ -61,14 +61,14 @@ func TestR25_ANodeThatDiesHoldsTheOthers(t *testing.T) {
 		defer cancel()
 		_ = real.StartKubelet(ctx, dead) // it already runs if the test has passed
 	})
-	g.eventually("the dead node counts as unavailable", func() error {
+	g.Eventually("the dead node counts as unavailable", func() error {
 		if live := g.guard(); live.Status.Nodes.Unavailable != 1 {
 			return fmt.Errorf("the status is %+v", live.Status)
 		}
 		return nil
 	})
 	done := g.drain(other)
-	g.eventually("the dead node is reported", func() error {
+	g.Eventually("the dead node is reported", func() error {
 		if held := g.held(other, v1alpha1.ReasonMaxUnavailableReached); !strings.Contains(held.Message, dead+" (not Ready)") {
 			return fmt.Errorf("it is held since %s", held.Message)
 		}
@@ -90,7 +90,7 @@ func TestR25_EverynodesOwnDrainsWaitAsWell(t *testing.T) {
 		s.Maintenance.Drain, s.Maintenance.MaxUnavailable = &v1alpha1.DrainSpec{}, &two
 	})
 	for _, node := range g.nodes {
-		g.done("drained", node)
+		g.Done("drained", node)
 	}
 	g.ready(g.nodes...)
 	g.log.mu.Lock()
@@ -113,7 +113,7 @@ func TestRecipeStorageGuard(t *testing.T) {
 	must(t, yaml.UnmarshalStrict(content, guard))
 	guard.Namespace, guard.Name, guard.Spec.Target.DaemonSet = g.namespace, "storage", "storage"
 	guard.Spec.Release.Check.IntervalSeconds = new(int32(5))
-	g.eventually("the recipe can be applied", func() error { return admin.Create(g.ctx, guard) })
+	g.Eventually("the recipe can be applied", func() error { return admin.Create(g.ctx, guard) })
 	g.ready(node)
 	g.sh(node, "echo Ada looks at a disk > /run/everynode-hold")
 	done := g.drain(node)

@@ -69,7 +69,7 @@ func TestR24_ACompanionIsBesideEachPodOfADaemonSet(t *testing.T) {
 
 	// The DaemonSet is missing for a while: guarded nodes stay guarded.
 	g.kubectl("-n", g.namespace, "delete", "daemonset", "storage", "--wait=true")
-	g.eventually("the NodeGuard says that its target is missing", func() error {
+	g.Eventually("the NodeGuard says that its target is missing", func() error {
 		if live := g.guard(); len(live.Status.Conditions) == 0 || live.Status.Conditions[0].Reason != v1alpha1.ReasonTargetNotFound {
 			return fmt.Errorf("the status is %+v", live.Status)
 		}
@@ -80,7 +80,7 @@ func TestR24_ACompanionIsBesideEachPodOfADaemonSet(t *testing.T) {
 
 	// When the NodeGuard is deleted, all its objects are deleted.
 	g.kubectl("-n", g.namespace, "delete", "nodeguard", "storage")
-	g.eventually("nothing is left", func() error {
+	g.Eventually("nothing is left", func() error {
 		if left := g.kubectl(
 			"-n",
 			g.namespace,
@@ -131,7 +131,7 @@ func TestR25_TwoDrainsGoOneAfterTheOther(t *testing.T) {
 	if pod, there := g.companions()[second]; !there || pod.UID != before[second].UID || !pod.DeletionTimestamp.IsZero() {
 		t.Errorf("the companion of %s, which is held, is not there as it was", second)
 	}
-	g.eventually("an event of the node says why it is held", func() error {
+	g.Eventually("an event of the node says why it is held", func() error {
 		if out := g.kubectl(
 			"get",
 			"events",
@@ -154,7 +154,7 @@ func TestR25_TwoDrainsGoOneAfterTheOther(t *testing.T) {
 	}
 	g.uncordon(second)
 	g.ready(g.nodes...)
-	g.eventually("no node is unavailable", func() error {
+	g.Eventually("no node is unavailable", func() error {
 		if live := g.guard(); live.Status.Nodes.Released+live.Status.Nodes.Held+live.Status.Nodes.Unavailable > 0 {
 			return fmt.Errorf("the status is %+v", live.Status)
 		}
@@ -187,7 +187,7 @@ func TestR26_CompanionsAreReplacedOneAfterTheOther(t *testing.T) {
 	g.spec(
 		`{"spec":{"template":{"spec":{"containers":[{"name":"guard","image":"registry.invalid/none:1"}],"terminationGracePeriodSeconds":1}}}}`,
 	)
-	g.eventually("one companion is replaced, and cannot start", func() error {
+	g.Eventually("one companion is replaced, and cannot start", func() error {
 		live := g.guard()
 		if live.Status.Nodes.Updated != 1 || live.Status.Nodes.Ready != 1 ||
 			!strings.Contains(live.Status.Conditions[0].Message, "ImagePullBackOff: image ") {
@@ -235,7 +235,7 @@ func TestR27_TheUsersCheckDecidesWhenANodeMayGo(t *testing.T) {
 	g.drained(node, done)
 	g.uncordon(node)
 	g.ready(node)
-	g.eventually("the approval is used up", func() error {
+	g.Eventually("the approval is used up", func() error {
 		if live := g.node(node); live.Annotations[v1alpha1.ApproveReleaseAnnotation] != "" {
 			return errNotYet
 		}
@@ -259,7 +259,7 @@ func TestR27_TheUsersCheckDecidesWhenANodeMayGo(t *testing.T) {
 	g.toldOf("Node", node, v1alpha1.ReasonNodeReleased, "the rack burns")
 	g.uncordon(node)
 	g.ready(node)
-	g.eventually("the break-glass annotation is removed", func() error {
+	g.Eventually("the break-glass annotation is removed", func() error {
 		if live := g.node(node); live.Annotations[v1alpha1.BreakGlassAnnotation] != "" {
 			return errNotYet
 		}

@@ -17,7 +17,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -28,6 +27,7 @@ import (
 	"github.com/everynode/everynode/local/cluster"
 	"github.com/everynode/everynode/test/install"
 	"github.com/everynode/everynode/test/shards"
+	"github.com/everynode/everynode/test/testenv"
 )
 
 var (
@@ -47,12 +47,14 @@ const clusterName = "everynode-e2e"
 
 // world is one test's namespace and nodes.
 type world struct {
+	*testenv.World
 	t         *testing.T
 	ctx       context.Context
 	namespace string
-	// late is what the test has waited for in vain.
-	late string
 }
+
+// must and wantText are shared with the tests with an API server alone.
+var must, wantText = testenv.Must, testenv.WantText
 
 var notInName = regexp.MustCompile(`[^a-z0-9]+`)
 
@@ -61,13 +63,14 @@ func newWorld(t *testing.T) *world {
 	ctx, cancel := context.WithTimeout(context.Background(), 8*time.Minute)
 	t.Cleanup(cancel)
 	short := strings.Trim(notInName.ReplaceAllString(strings.ToLower(strings.TrimPrefix(t.Name(), "Test")), "-"), "-")
-	w := &world{t: t, ctx: ctx, namespace: fmt.Sprintf("%.24s-%d", short, serial.Add(1))}
-	must(t, admin.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-		Name:   w.namespace,
-		Labels: map[string]string{"pod-security.kubernetes.io/enforce": "privileged", v1alpha1.EnabledLabel: v1alpha1.EnabledValue},
-	}}))
+	namespace := fmt.Sprintf("%.24s-%d", short, serial.Add(1))
+	// The limit is for a busy machine, not for luck. After an outage of the API server, a component of the cluster may wait for a minute
+	// before it asks again, and another one may wait for it.
+	shared := &testenv.World{T: t, Ctx: ctx, Client: admin, Namespace: namespace, Limit: 150 * time.Second, Pause: 100 * time.Millisecond}
+	w := &world{World: shared, t: t, ctx: ctx, namespace: namespace}
+	must(t, admin.Create(ctx, testenv.NewNamespace(metav1.ObjectMeta{Name: namespace})))
 	t.Cleanup(w.cleanUp)
-	w.eventually("pods can be created in the namespace", func() error {
+	w.Eventually("pods can be created in the namespace", func() error {
 		return admin.Get(ctx, client.ObjectKey{Namespace: w.namespace, Name: "default"}, &corev1.ServiceAccount{})
 	})
 	return w
@@ -77,7 +80,7 @@ func newWorld(t *testing.T) *world {
 func (w *world) cleanUp() {
 	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
 	defer cancel()
-	w.ctx = ctx
+	w.ctx, w.Ctx = ctx, ctx
 	if w.t.Failed() {
 		w.tell()
 	} else {
@@ -87,10 +90,10 @@ func (w *world) cleanUp() {
 			}
 		}()
 	}
-	w.eventually("the NodeJobs of the test are deleted", func() error {
+	w.Eventually("the NodeJobs of the test are deleted", func() error {
 		return admin.DeleteAllOf(ctx, &v1alpha1.NodeJob{}, client.InNamespace(w.namespace))
 	})
-	w.eventually("the NodeJobs of the test are gone", func() error {
+	w.Eventually("the NodeJobs of the test are gone", func() error {
 		var jobs v1alpha1.NodeJobList
 		if err := admin.List(ctx, &jobs, client.InNamespace(w.namespace)); err != nil {
 			return err
@@ -103,7 +106,7 @@ func (w *world) cleanUp() {
 	for _, shared := range []string{"node-1", "node-2"} {
 		w.sh(shared, fmt.Sprintf("rm -f %[1]s %[1]s.*", w.markFile()))
 	}
-	w.eventually("the namespace of the test is deleted", func() error {
+	w.Eventually("the namespace of the test is deleted", func() error {
 		return client.IgnoreNotFound(admin.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}))
 	})
 }
@@ -127,7 +130,7 @@ func (w *world) startAPIServer() {
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, GenerateName: "probe-"},
 		Spec:       v1alpha1.NodeJobSpec{Task: v1alpha1.TaskSpec{Script: "true"}},
 	}
-	w.eventually("the API server accepts NodeJobs", func() error { return admin.Create(ctx, probe.DeepCopy(), client.DryRunAll) })
+	w.Eventually("the API server accepts NodeJobs", func() error { return admin.Create(ctx, probe.DeepCopy(), client.DryRunAll) })
 }
 
 // longestLine is how many bytes of each line of the output of kubectl are printed when a test has failed.
@@ -135,7 +138,7 @@ const longestLine = 300
 
 // tell prints what is useful for debugging, the most useful last: CI may keep only the end of a long output.
 func (w *world) tell() {
-	defer func() { w.t.Log(w.late) }()
+	defer func() { w.t.Log(w.Late) }()
 	var nodes corev1.NodeList
 	if err := admin.List(w.ctx, &nodes); err != nil {
 		w.t.Log(err)
@@ -161,13 +164,6 @@ func (w *world) tell() {
 			}
 		}
 		w.t.Logf("kubectl %s\n%s%v", strings.Join(args, " "), strings.Join(lines, ""), err)
-	}
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }
 
@@ -233,127 +229,45 @@ func (w *world) job(name, script string, changes ...func(*v1alpha1.NodeJobSpec))
 	return job
 }
 
-func (w *world) get(name string) v1alpha1.NodeJob {
-	w.t.Helper()
-	var job v1alpha1.NodeJob
-	w.eventually("NodeJob "+name+" can be read", func() error {
-		return admin.Get(w.ctx, client.ObjectKey{Namespace: w.namespace, Name: name}, &job)
-	})
-	return job
-}
-
-// eventually polls until check returns nil. The deadline is for a busy machine, not for luck. After an outage of the API
-// server, a component of the cluster may wait for a minute before it asks again, and another one may wait for it.
-func (w *world) eventually(what string, check func() error) {
-	w.t.Helper()
-	deadline := time.Now().Add(150 * time.Second)
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) || w.ctx.Err() != nil {
-			w.late = fmt.Sprintf("waiting until %s: %v", what, err)
-			w.t.Fatal(w.late)
-		}
-		time.Sleep(100 * time.Millisecond)
-	}
-}
-
 func (w *world) node(name string) corev1.Node {
 	w.t.Helper()
 	var live corev1.Node
-	w.eventually("node "+name+" can be read", func() error {
+	w.Eventually("node "+name+" can be read", func() error {
 		return admin.Get(w.ctx, client.ObjectKey{Name: name}, &live)
 	})
 	return live
 }
 
-func (w *world) on(job, node string) record.NodeRecord {
-	w.t.Helper()
-	live := w.node(node)
-	return record.Read(live.Labels, live.Annotations, v1alpha1.RecordKey(w.namespace, job))
-}
-
-// done waits until the node is done with the job.
-func (w *world) done(job, node string) record.Record {
-	w.t.Helper()
-	var rec record.Record
-	w.eventually(node+" is done with "+job, func() error {
-		on := w.on(job, node)
-		if on.Label == "" || on.Record == nil || on.Record.Outcome != record.Succeeded {
-			return fmt.Errorf("it carries label %q and record %+v", on.Label, on.Record)
-		}
-		rec = *on.Record
-		return nil
-	})
-	return rec
-}
-
 // failed waits until the node has failed.
 func (w *world) failed(job, node string) record.Record {
 	w.t.Helper()
-	w.eventually(job+" has failed on "+node, func() error {
-		live := w.get(job)
+	w.Eventually(job+" has failed on "+node, func() error {
+		live := w.Get(job)
 		if live.Status.Nodes.Failed == 0 {
 			return fmt.Errorf("the status is %+v", live.Status)
 		}
 		return nil
 	})
-	on := w.on(job, node)
+	on := w.On(job, node)
 	if on.Record == nil || on.Label != "" {
 		w.t.Fatalf("the node carries label %q and record %+v", on.Label, on.Record)
 	}
 	return *on.Record
 }
 
-func (w *world) condition(job, kind string, status metav1.ConditionStatus, reason string) metav1.Condition {
-	w.t.Helper()
-	var found metav1.Condition
-	w.eventually(fmt.Sprintf("%s is %s=%s (%s)", job, kind, status, reason), func() error {
-		live := w.get(job)
-		c := meta.FindStatusCondition(live.Status.Conditions, kind)
-		if c == nil || c.Status != status || (reason != "" && c.Reason != reason) {
-			return fmt.Errorf("the status is %+v", live.Status)
-		}
-		found = *c
-		return nil
-	})
-	return found
-}
-
 // complete waits until the job is complete and no pod of it is left.
 func (w *world) complete(job string) {
 	w.t.Helper()
-	w.condition(job, v1alpha1.ConditionComplete, metav1.ConditionTrue, v1alpha1.ReasonAllNodesDone)
-	w.noPods()
-}
-
-func (w *world) pods() []corev1.Pod {
-	w.t.Helper()
-	var pods corev1.PodList
-	w.eventually("pods can be listed", func() error {
-		return admin.List(w.ctx, &pods, client.InNamespace(w.namespace), client.HasLabels{v1alpha1.NodeJobLabel})
-	})
-	return pods.Items
-}
-
-func (w *world) noPods() {
-	w.t.Helper()
-	w.eventually("no pod of a task is left", func() error {
-		if pods := w.pods(); len(pods) > 0 {
-			return fmt.Errorf("%s is there (%s)", pods[0].Name, pods[0].Status.Phase)
-		}
-		return nil
-	})
+	w.Condition(job, v1alpha1.ConditionComplete, metav1.ConditionTrue, v1alpha1.ReasonAllNodesDone)
+	w.NoPods()
 }
 
 // runningPod waits until a task's container runs.
 func (w *world) runningPod(node string) corev1.Pod {
 	w.t.Helper()
 	var found corev1.Pod
-	w.eventually("a task runs on "+node, func() error {
-		for _, pod := range w.pods() {
+	w.Eventually("a task runs on "+node, func() error {
+		for _, pod := range w.Pods() {
 			if pod.Spec.NodeName == node && pod.Status.Phase == corev1.PodRunning && pod.DeletionTimestamp.IsZero() {
 				found = pod
 				return nil
@@ -362,15 +276,6 @@ func (w *world) runningPod(node string) corev1.Pod {
 		return errors.New("none does")
 	})
 	return found
-}
-
-func wantText(t *testing.T, text string, want ...string) {
-	t.Helper()
-	for _, s := range want {
-		if !strings.Contains(text, s) {
-			t.Errorf("%q is not in\n%s", s, text)
-		}
-	}
 }
 
 func mergePatch(format string, args ...any) client.Patch {

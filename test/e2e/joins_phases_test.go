@@ -30,7 +30,7 @@ func TestHowLongAJoiningNodeIsClosed(t *testing.T) {
 		names = append(names, w.join(cluster.NodeOptions{}))
 	}
 	for _, node := range names {
-		w.done("setup", node)
+		w.Done("setup", node)
 	}
 	w.complete("setup")
 	log.mu.Lock()

@@ -47,9 +47,9 @@ func (w *world) bindGate(job string) {
 		must(w.t, admin.Create(w.ctx, binding))
 		w.t.Cleanup(func() { _ = admin.Delete(context.Background(), binding) })
 	}
-	w.condition(job, v1alpha1.ConditionGateEnforced, metav1.ConditionTrue, v1alpha1.ReasonAdmissionPolicy)
+	w.Condition(job, v1alpha1.ConditionGateEnforced, metav1.ConditionTrue, v1alpha1.ReasonAdmissionPolicy)
 	// The admission plugin observes bindings and NodeJobs shortly after the API server has stored them.
-	w.eventually("the API server taints a node", func() error {
+	w.Eventually("the API server taints a node", func() error {
 		probe := w.probe()
 		if err := admin.Create(w.ctx, probe, client.DryRunAll); err != nil {
 			return err
@@ -178,7 +178,7 @@ func (w *world) follow(
 // wantBoundAfterDone fails when a pod was bound to a node before the node was done.
 func (w *world) wantBoundAfterDone(log *joinLog, nodes int) {
 	w.t.Helper()
-	w.eventually("each node has got its pod", func() error {
+	w.Eventually("each node has got its pod", func() error {
 		log.mu.Lock()
 		defer log.mu.Unlock()
 		if len(log.bound) < nodes || len(log.done) < nodes {
@@ -211,14 +211,14 @@ func TestR04_ATaintKeepsWorkloadsOffANodeUntilItIsDone(t *testing.T) {
 	if !tainted(&live, key) {
 		t.Fatalf("the node's taints are %v", live.Spec.Taints)
 	}
-	w.eventually("the status counts the closed gate", func() error {
-		if g := w.get("setup").Status.Gate; g == nil || g.Closed != 1 || g.Key != key {
+	w.Eventually("the status counts the closed gate", func() error {
+		if g := w.Get("setup").Status.Gate; g == nil || g.Closed != 1 || g.Key != key {
 			return fmt.Errorf("it is %+v", g)
 		}
 		return nil
 	})
 	w.letGo(node)
-	w.done("setup", node)
+	w.Done("setup", node)
 	w.complete("setup")
 	w.wantBoundAfterDone(log, 1)
 	if live = w.node(node); tainted(&live, key) {
@@ -231,8 +231,8 @@ func TestR04_ATaintKeepsWorkloadsOffANodeUntilItIsDone(t *testing.T) {
 	// A rerun does not close the gate again.
 	w.sh(node, "rm "+w.markFile()+".go")
 	w.unlabel("setup", node)
-	w.eventually("it runs again", func() error {
-		if w.on("setup", node).Label != "" || len(w.pods()) == 0 {
+	w.Eventually("it runs again", func() error {
+		if w.On("setup", node).Label != "" || len(w.Pods()) == 0 {
 			return errors.New("not yet")
 		}
 		return nil
@@ -241,13 +241,13 @@ func TestR04_ATaintKeepsWorkloadsOffANodeUntilItIsDone(t *testing.T) {
 		t.Errorf("in its second run the node's taints are %v", live.Spec.Taints)
 	}
 	w.letGo(node)
-	w.done("setup", node)
+	w.Done("setup", node)
 
 	// The gate is removed with the NodeJob.
-	job := w.get("setup")
+	job := w.Get("setup")
 	must(t, admin.Delete(w.ctx, &job))
 	w.gone("setup", node)
-	w.eventually("nodes are not tainted any more", func() error {
+	w.Eventually("nodes are not tainted any more", func() error {
 		probe := w.probe()
 		must(t, admin.Create(w.ctx, probe, client.DryRunAll))
 		if tainted(probe, key) {
@@ -266,20 +266,20 @@ func TestR04_AStartupTaintOpensWhenTheLastNodeJobIsDone(t *testing.T) {
 	startup := func(s *v1alpha1.NodeJobSpec) { s.Gate = &v1alpha1.GateSpec{Key: key} }
 	w.job("first", "true", startup)
 	w.job("last", w.hold(), startup)
-	w.condition("first", v1alpha1.ConditionGateEnforced, metav1.ConditionFalse, v1alpha1.ReasonNoAdmissionPolicy)
+	w.Condition("first", v1alpha1.ConditionGateEnforced, metav1.ConditionFalse, v1alpha1.ReasonNoAdmissionPolicy)
 	node := w.join(cluster.NodeOptions{Taints: []corev1.Taint{
 		{Key: key, Value: "theirs", Effect: corev1.TaintEffectNoSchedule},
 		{Key: "example.com/stays", Effect: corev1.TaintEffectPreferNoSchedule},
 	}})
-	w.done("first", node)
+	w.Done("first", node)
 	w.began(node)
 	live := w.node(node)
 	if !tainted(&live, key) {
 		t.Fatalf("it is open before the second NodeJob is done: %v", live.Spec.Taints)
 	}
 	w.letGo(node)
-	w.done("last", node)
-	w.eventually("the node is open", func() error {
+	w.Done("last", node)
+	w.Eventually("the node is open", func() error {
 		live := w.node(node)
 		if tainted(&live, key) || !tainted(&live, "example.com/stays") {
 			return fmt.Errorf("its taints are %v", live.Spec.Taints)
@@ -298,7 +298,7 @@ func TestR23_NoPodStartsOnANodeThatJoinsWhileTheManagerIsAway(t *testing.T) {
 	w.scaleManager(0)
 	t.Cleanup(func() { w.scaleManager(1) })
 	node := w.join(cluster.NodeOptions{}) // and is Ready
-	w.eventually("the scheduler has failed to use the node", func() error {
+	w.Eventually("the scheduler has failed to use the node", func() error {
 		var pod corev1.Pod
 		must(t, admin.Get(w.ctx, client.ObjectKey{Namespace: w.namespace, Name: "waits-0"}, &pod))
 		for _, c := range pod.Status.Conditions {
@@ -314,7 +314,7 @@ func TestR23_NoPodStartsOnANodeThatJoinsWhileTheManagerIsAway(t *testing.T) {
 		t.Fatalf("the node's taints are %v", live.Spec.Taints)
 	}
 	w.scaleManager(1)
-	w.done("setup", node)
+	w.Done("setup", node)
 	w.wantBoundAfterDone(log, 1)
 }
 
@@ -326,7 +326,7 @@ func TestTheManagerIsLetOntoAGatedNode(t *testing.T) {
 	w.job("setup", w.hold(), onNodes(own), func(s *v1alpha1.NodeJobSpec) { s.Gate = &v1alpha1.GateSpec{Scope: v1alpha1.GateAll} })
 	w.bindGate("setup")
 	w.began(own)
-	w.eventually("the node is closed", func() error {
+	w.Eventually("the node is closed", func() error {
 		if live := w.node(own); !tainted(&live, v1alpha1.RecordKey(w.namespace, "setup")) {
 			return fmt.Errorf("its taints are %v", live.Spec.Taints)
 		}
@@ -337,8 +337,8 @@ func TestTheManagerIsLetOntoAGatedNode(t *testing.T) {
 		t.Errorf("the manager is %s on %s", again.UID, again.Spec.NodeName)
 	}
 	w.letGo(own)
-	w.done("setup", own)
-	w.eventually("the node is open", func() error {
+	w.Done("setup", own)
+	w.Eventually("the node is open", func() error {
 		if live := w.node(own); tainted(&live, v1alpha1.RecordKey(w.namespace, "setup")) {
 			return fmt.Errorf("its taints are %v", live.Spec.Taints)
 		}

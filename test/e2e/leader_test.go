@@ -26,7 +26,7 @@ import (
 // number grows each time that the lease changes hands.
 func (w *world) leader(other string) (holder string, transitions int32) {
 	w.t.Helper()
-	w.eventually("a manager leads", func() error {
+	w.Eventually("a manager leads", func() error {
 		var lease coordinationv1.Lease
 		if err := admin.Get(w.ctx, client.ObjectKey{Namespace: install.Namespace, Name: install.Deployment}, &lease); err != nil {
 			return err
@@ -48,7 +48,7 @@ func (w *world) twoManagers() {
 		w.t.Helper()
 		w.kubectl("-n", install.Namespace, "patch", "deployment", install.Deployment, "-p", patch)
 		w.kubectl("-n", install.Namespace, "rollout", "status", "deployment", install.Deployment, "--timeout=60s")
-		w.eventually(fmt.Sprintf("%d managers are there", replicas), func() error {
+		w.Eventually(fmt.Sprintf("%d managers are there", replicas), func() error {
 			var pods corev1.PodList
 			if err := admin.List(w.ctx, &pods, client.InNamespace(install.Namespace), managerPods); err != nil {
 				return err
@@ -104,10 +104,10 @@ func TestTwoManagersWithForcedLeaderChanges(t *testing.T) {
 	silent := time.Now()
 	second, transitions := w.leader(first)
 	t.Logf("%s leads %.1f s after %s was frozen", second, time.Since(silent).Seconds(), first)
-	w.done("led", "node-1")
+	w.Done("led", "node-1")
 	w.signal(&frozen, "CONT")
 	thawed := time.Now()
-	w.eventually("the manager that was frozen has noticed that it does not lead", func() error {
+	w.Eventually("the manager that was frozen has noticed that it does not lead", func() error {
 		var now corev1.Pod
 		if err := admin.Get(w.ctx, client.ObjectKeyFromObject(&frozen), &now); err != nil {
 			return err
@@ -126,7 +126,7 @@ func TestTwoManagersWithForcedLeaderChanges(t *testing.T) {
 	}
 
 	w.began("slow-lead")
-	if live := w.get("led"); live.Status.Nodes.Waiting == 0 {
+	if live := w.Get("led"); live.Status.Nodes.Waiting == 0 {
 		t.Error("nothing is left for another leader to start")
 	}
 	must(t, admin.Delete(w.ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: install.Namespace, Name: second}}))
@@ -134,7 +134,7 @@ func TestTwoManagersWithForcedLeaderChanges(t *testing.T) {
 	silent = time.Now()
 	third, _ := w.leader(second)
 	t.Logf("%s leads %.1f s after %s was deleted", third, time.Since(silent).Seconds(), second)
-	w.done("led", "node-2")
+	w.Done("led", "node-2")
 	w.letGo("slow-lead")
 	w.complete("led")
 
@@ -142,7 +142,7 @@ func TestTwoManagersWithForcedLeaderChanges(t *testing.T) {
 		t.Errorf("for %d nodes the pods were %q", len(nodes), story)
 	}
 	for _, node := range nodes {
-		if rec := w.done("led", node); rec.Attempts != 1 {
+		if rec := w.Done("led", node); rec.Attempts != 1 {
 			t.Errorf("the record of %s is %+v", node, rec)
 		}
 	}

@@ -71,6 +71,6 @@ func TestKubectlDrainTakesATask(t *testing.T) {
 		t.Errorf("kubectl drain says\n%s", out)
 	}
 	w.letGo(node)
-	w.done("holds", node)
+	w.Done("holds", node)
 	w.wantRan(node, 1)
 }

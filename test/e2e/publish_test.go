@@ -25,7 +25,7 @@ func TestR08_FactsOfTheNodeAreItsLabelsAndAnnotations(t *testing.T) {
 		func(s *v1alpha1.NodeJobSpec) {
 			s.Publish = []v1alpha1.PublishedResult{{Result: "host", Label: label}, {Result: "kernel", Annotation: annotation}}
 		})
-	w.done("facts", node)
+	w.Done("facts", node)
 	live := w.node(node)
 	if live.Labels[label] != node || !strings.HasPrefix(live.Annotations[annotation], "Linux ") {
 		t.Errorf("the node has %v and %v", live.Labels, live.Annotations)
@@ -34,17 +34,17 @@ func TestR08_FactsOfTheNodeAreItsLabelsAndAnnotations(t *testing.T) {
 
 	// Published results that are no longer listed are removed without another run.
 	w.patch("facts", `{"spec":{"publish":[{"result":"host","annotation":%q}]}}`, annotation)
-	w.eventually("the published results match the current spec", func() error {
+	w.Eventually("the published results match the current spec", func() error {
 		live := w.node(node)
 		if _, there := live.Labels[label]; there || live.Annotations[annotation] != node {
 			return fmt.Errorf("it has %v and %v", live.Labels, live.Annotations)
 		}
 		return nil
 	})
-	if rec := w.done("facts", node); rec.Attempts != 1 {
+	if rec := w.Done("facts", node); rec.Attempts != 1 {
 		t.Errorf("it ran %d times", rec.Attempts)
 	}
-	job := w.get("facts")
+	job := w.Get("facts")
 	must(t, admin.Delete(w.ctx, &job))
 	w.gone("facts", node)
 	if live = w.node(node); live.Annotations[annotation] != "" || live.Annotations[v1alpha1.PublishedAnnotation] != "" {
@@ -75,7 +75,7 @@ func TestWhatCannotBePublishedFailsClearly(t *testing.T) {
 	)
 	w.job("taken", `echo "a=b" >> $EVERYNODE_RESULTS`, once(v1alpha1.PublishedResult{Result: "a", Label: "example.com/rack"}))
 	w.job("first", `echo "a=b" >> $EVERYNODE_RESULTS`, once(v1alpha1.PublishedResult{Result: "a", Label: "example.com/shared"}))
-	w.done("first", node)
+	w.Done("first", node)
 	w.job("second", `echo "a=c" >> $EVERYNODE_RESULTS`, once(v1alpha1.PublishedResult{Result: "a", Label: "example.com/shared"}))
 	for name, want := range map[string]struct{ reason, message string }{
 		"invalid": {v1alpha1.ReasonInvalidResult, "no valid label value"},
@@ -86,7 +86,7 @@ func TestWhatCannotBePublishedFailsClearly(t *testing.T) {
 		if rec := w.failed(name, node); rec.Reason != want.reason || !strings.Contains(rec.Message, want.message) {
 			t.Errorf("%s: %s: %s, want %s with %q", name, rec.Reason, rec.Message, want.reason, want.message)
 		}
-		wantText(t, w.condition(name, v1alpha1.ConditionStalled, metav1.ConditionTrue, "").Message, node, want.reason)
+		wantText(t, w.Condition(name, v1alpha1.ConditionStalled, metav1.ConditionTrue, "").Message, node, want.reason)
 	}
 	if live := w.node(node); live.Labels["example.com/rack"] != "theirs" || live.Labels["example.com/shared"] != "b" {
 		t.Errorf("a label of another owner was changed: %v", live.Labels)
@@ -103,12 +103,12 @@ func TestR12_AnOptInLabelIsRemovedWhenTheTaskIsDone(t *testing.T) {
 		s.Nodes.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: ask, Operator: metav1.LabelSelectorOpExists}}
 		s.RemoveLabels = []string{ask}
 	})
-	w.done("optin", node)
+	w.Done("optin", node)
 	if live := w.node(node); live.Labels[ask] != "" {
 		t.Errorf("the label is there: %v", live.Labels)
 	}
 	w.complete("optin")
-	if n := w.get("optin").Status.Nodes; n.Matched != 1 || n.Done != 1 {
+	if n := w.Get("optin").Status.Nodes; n.Matched != 1 || n.Done != 1 {
 		t.Errorf("the counts are %+v", n)
 	}
 	w.wantRan(node, 1)
@@ -125,7 +125,7 @@ func TestR12_AnOptInLabelIsRemovedWhenTheTaskIsDone(t *testing.T) {
 			),
 		)
 	}
-	w.eventually("both have run it, and the labels are gone", func() error {
+	w.Eventually("both have run it, and the labels are gone", func() error {
 		var nodes corev1.NodeList
 		must(t, admin.List(w.ctx, &nodes, client.HasLabels{ask}, client.MatchingLabels{"world": w.namespace}))
 		if len(nodes.Items) > 0 {

@@ -55,8 +55,8 @@ func TestR22_AFailureIsWatchedExplainedAndRead(t *testing.T) {
 		}
 	}
 	wantText(t, logs.out, canary+" | begun\n", canary+` | \x1b[2J\x1b[H`+other+": forged\n", canary+" | broken\n")
-	w.condition("fails", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonMaxFailuresExceeded)
-	w.noPods()
+	w.Condition("fails", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonMaxFailuresExceeded)
+	w.NoPods()
 
 	gone := w.say("logs", "fails")
 	same(t, "what is left of the logs", canary+" | begun\n"+canary+` | \x1b[2J\x1b[H`+other+": forged\n"+canary+" | broken\n", gone.out)

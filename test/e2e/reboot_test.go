@@ -69,7 +69,7 @@ func TestANodeIsDrainedRebootedAndCheckedInItsNewBoot(t *testing.T) {
 			mergePatch(`{"spec":{"minAvailable":0}}`),
 		),
 	)
-	rec := w.done("kernel", node)
+	rec := w.Done("kernel", node)
 	after := w.bootID(node)
 	if after == before || rec.BootID != after || rec.Attempts != 1 || rec.Results["size"] != "12" {
 		t.Errorf("the boot was %s and is %s, and the record is %+v", before, after, rec)
@@ -86,7 +86,7 @@ func TestANodeIsDrainedRebootedAndCheckedInItsNewBoot(t *testing.T) {
 	}
 	w.complete("kernel")
 	w.wantCordoned(node, false)
-	w.eventually("web runs elsewhere, and the agent on the node", func() error {
+	w.Eventually("web runs elsewhere, and the agent on the node", func() error {
 		var pods corev1.PodList
 		must(t, admin.List(w.ctx, &pods, client.InNamespace(w.namespace)))
 		for _, pod := range pods.Items {
@@ -113,7 +113,7 @@ func TestNothingIsRebootedThatIsNotAskedFor(t *testing.T) {
 		s.Task.Check = &v1alpha1.CheckSpec{Script: w.bootWhen("check")}
 		s.Maintenance = v1alpha1.MaintenanceSpec{Reboot: v1alpha1.RebootSpec{Policy: v1alpha1.RebootIfRequested}, Cordon: true}
 	})
-	w.done("kernel", node)
+	w.Done("kernel", node)
 	w.complete("kernel")
 	if after := w.bootID(node); after != before || !slices.Equal(w.bootsOf(node, "check"), []string{before}) {
 		t.Errorf("the boot was %s and is %s, and the check ran in %v", before, after, w.bootsOf(node, "check"))
@@ -136,12 +136,12 @@ func TestRebootsOneNodeAfterTheOtherAndAFailedCheckStops(t *testing.T) {
 		}
 		s.Retry.Limit = new(int32(0))
 	})
-	w.done("kernel", first)
+	w.Done("kernel", first)
 	if boot := w.bootID(first); boot == boots[first] {
 		t.Error("the first node was not rebooted")
 	}
-	w.done("kernel", second)
-	one, two := *w.on("kernel", first).Record, *w.on("kernel", second).Record
+	w.Done("kernel", second)
+	one, two := *w.On("kernel", first).Record, *w.On("kernel", second).Record
 	if two.StartedAt.Before(one.FinishedAt) && one.StartedAt.Before(two.FinishedAt) {
 		t.Errorf("both were unavailable at once: %v to %v and %v to %v", one.StartedAt, one.FinishedAt, two.StartedAt, two.FinishedAt)
 	}
@@ -167,11 +167,11 @@ func TestAnAttemptFailsIfTheRebootNeverEnds(t *testing.T) {
 		}
 		s.Retry.Limit = new(int32(0))
 	})
-	w.eventually("it waits for the reboot", func() error {
-		if n := w.get(
+	w.Eventually("it waits for the reboot", func() error {
+		if n := w.Get(
 			"kernel",
-		).Status.Nodes; n.Running != 1 || w.on("kernel", node).Record == nil ||
-			w.on("kernel", node).Record.Outcome != record.Rebooting {
+		).Status.Nodes; n.Running != 1 || w.On("kernel", node).Record == nil ||
+			w.On("kernel", node).Record.Outcome != record.Rebooting {
 			return fmt.Errorf("the counts are %+v", n)
 		}
 		return nil
@@ -182,15 +182,15 @@ func TestAnAttemptFailsIfTheRebootNeverEnds(t *testing.T) {
 	}
 	wantText(
 		t,
-		w.condition("kernel", v1alpha1.ConditionStalled, metav1.ConditionTrue, "").Message,
+		w.Condition("kernel", v1alpha1.ConditionStalled, metav1.ConditionTrue, "").Message,
 		node,
 		"RebootTimedOut",
 		"reboot.timeoutSeconds",
 	)
-	if n := w.get("kernel").Status.Nodes; n.Running != 0 || n.Failed != 1 {
+	if n := w.Get("kernel").Status.Nodes; n.Running != 0 || n.Failed != 1 {
 		t.Errorf("the counts are %+v", n)
 	}
-	w.eventually("the node is uncordoned after the failure", func() error {
+	w.Eventually("the node is uncordoned after the failure", func() error {
 		if w.node(node).Spec.Unschedulable {
 			return errors.New("it is cordoned")
 		}
@@ -214,7 +214,7 @@ func TestADrainThatNeverEndsFailsTheAttempt(t *testing.T) {
 		t.Errorf("the record is %+v", rec)
 	}
 	w.wantRan(node, 0)
-	w.eventually("the node is uncordoned", func() error {
+	w.Eventually("the node is uncordoned", func() error {
 		if live := w.node(node); live.Spec.Unschedulable || len(record.CordonedBy(live.Annotations)) > 0 {
 			return fmt.Errorf("it is %+v", live.Spec)
 		}
@@ -243,16 +243,16 @@ func TestTheManagersOwnNodeComesLast(t *testing.T) {
 		}
 	})
 	// Each of the two reboots has the time of one: the second also waits until another manager has the lease.
-	w.done("kernel", other)
-	w.eventually("the manager's node is in another boot", func() error {
+	w.Done("kernel", other)
+	w.Eventually("the manager's node is in another boot", func() error {
 		if w.bootID(own) == before {
 			return errors.New("it is not")
 		}
 		return nil
 	})
-	w.done("kernel", own)
+	w.Done("kernel", own)
 	w.complete("kernel")
-	one, two := w.on("kernel", other).Record, w.on("kernel", own).Record
+	one, two := w.On("kernel", other).Record, w.On("kernel", own).Record
 	if one == nil || two.StartedAt.Before(one.FinishedAt) {
 		t.Errorf("the manager's node began at %v, and the other ended at %+v", two.StartedAt, one)
 	}
@@ -263,14 +263,14 @@ func TestTheManagersOwnNodeComesLast(t *testing.T) {
 // wantBlocked waits until the status names the pod that blocks a drain, and its budget.
 func (w *world) wantBlocked(job, node, app, budget string) {
 	w.t.Helper()
-	w.eventually("the status says what blocks the drain", func() error {
-		for _, d := range w.get(job).Status.Drains {
+	w.Eventually("the status says what blocks the drain", func() error {
+		for _, d := range w.Get(job).Status.Drains {
 			for _, b := range d.Blocked {
 				if d.Node == node && strings.Contains(b.Pod, "/"+app) && strings.Contains(b.Message, budget) && !d.Deadline.IsZero() {
 					return nil
 				}
 			}
 		}
-		return fmt.Errorf("the drains are %+v", w.get(job).Status.Drains)
+		return fmt.Errorf("the drains are %+v", w.Get(job).Status.Drains)
 	})
 }

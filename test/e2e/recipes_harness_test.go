@@ -128,13 +128,13 @@ func (r recipe) takenBack(nodes ...string) {
 	r.w.t.Helper()
 	r.asWritten("Take it back")
 	r.w.gone(r.job, nodes...)
-	r.w.noPods()
+	r.w.NoPods()
 }
 
 // again runs the recipe once more on a node that is done, and returns what is on record then.
 func (r recipe) again(node string) record.Record {
 	r.w.t.Helper()
-	first := r.w.done(r.job, node)
+	first := r.w.Done(r.job, node)
 	r.w.unlabel(r.job, node)
 	return r.another(node, first)
 }
@@ -143,8 +143,8 @@ func (r recipe) again(node string) record.Record {
 func (r recipe) another(node string, than record.Record) record.Record {
 	r.w.t.Helper()
 	var rec record.Record
-	r.w.eventually(r.job+" ran again on "+node, func() error {
-		if rec = r.w.done(r.job, node); rec.PodUID == than.PodUID {
+	r.w.Eventually(r.job+" ran again on "+node, func() error {
+		if rec = r.w.Done(r.job, node); rec.PodUID == than.PodUID {
 			return errors.New("the record is the first")
 		}
 		return nil

@@ -35,7 +35,7 @@ func TestRecipeKernelSetting(t *testing.T) {
 	t.Cleanup(func() { w.sh("node-2", fmt.Sprintf("echo %d > %s; rm -f %s", was, proc, conf)) })
 
 	r := w.recipe("kernel-setting.yaml", onNode2, w.with("VALUE", strconv.Itoa(was+1)))
-	if rec := w.done(r.job, "node-2"); rec.Results["found"] != strconv.Itoa(was) || rec.Results["was"] != strconv.Itoa(was) {
+	if rec := w.Done(r.job, "node-2"); rec.Results["found"] != strconv.Itoa(was) || rec.Results["was"] != strconv.Itoa(was) {
 		t.Errorf("the record is %+v", rec)
 	}
 	wantText(t, r.worked(), "condition met", `"found":"`+strconv.Itoa(was)+`"`)
@@ -54,7 +54,7 @@ func TestRecipeKernelSetting(t *testing.T) {
 	}
 	want(was + 1)
 	// A higher number is a new revision, and the value from before is not forgotten.
-	first := w.done(r.job, "node-2")
+	first := w.Done(r.job, "node-2")
 	w.patch(
 		r.job,
 		`{"spec":{"task":{"env":[{"name":"SETTING","value":"vm.max_map_count"},{"name":"VALUE","value":"%d"},{"name":"ONLY_RAISE","value":"yes"}]}}}`,
@@ -77,7 +77,7 @@ func TestRecipeKernelSettingWhereItIsHighEnough(t *testing.T) {
 	const proc = "/proc/sys/net/core/somaxconn"
 	was := w.sh(node, "cat "+proc)
 	r := w.recipe("kernel-setting.yaml", onNodes(node), w.with("SETTING", "net.core.somaxconn"), w.with("VALUE", "100"))
-	wantText(t, w.done(r.job, node).Message, "which is enough")
+	wantText(t, w.Done(r.job, node).Message, "which is enough")
 	w.wantMissing(node, "/etc/sysctl.d/zz-everynode*")
 	r.takenBack(node)
 
@@ -86,7 +86,7 @@ func TestRecipeKernelSettingWhereItIsHighEnough(t *testing.T) {
 		proc := "/proc/sys/" + strings.ReplaceAll(setting, ".", "/")
 		was := w.sh(node, "cat "+proc)
 		r = w.recipe("kernel-setting.yaml", onNodes(node), w.with("SETTING", setting), w.with("VALUE", value), w.with("ONLY_RAISE", "no"))
-		w.done(r.job, node)
+		w.Done(r.job, node)
 		if got := strings.Join(strings.Fields(w.sh(node, "cat "+proc)), " "); got != value {
 			t.Errorf("%s is %s, want %s", setting, got, value)
 		}
@@ -110,8 +110,8 @@ func TestRecipeKernelSettingWhereItIsHighEnough(t *testing.T) {
 		r.job,
 		`{"spec":{"task":{"env":[{"name":"SETTING","value":"vm.no_such_thing"},{"name":"VALUE","value":"1"},{"name":"ONLY_RAISE","value":"yes"}]}}}`,
 	)
-	w.eventually("the wrong name is reported", func() error {
-		if rec := w.on(r.job, node).Record; rec == nil || !strings.Contains(rec.Message, "no vm.no_such_thing") {
+	w.Eventually("the wrong name is reported", func() error {
+		if rec := w.On(r.job, node).Record; rec == nil || !strings.Contains(rec.Message, "no vm.no_such_thing") {
 			return fmt.Errorf("the record is %+v", rec)
 		}
 		return nil
@@ -124,7 +124,7 @@ func TestRecipeCACertificateDocker(t *testing.T) {
 	w := newWorld(t)
 	const dir = "/etc/docker/certs.d/registry.example"
 	r := w.recipe("ca-certificate-docker.yaml", onNode2)
-	if rec := w.done(r.job, "node-2"); rec.Results["changed"] != "yes" {
+	if rec := w.Done(r.job, "node-2"); rec.Results["changed"] != "yes" {
 		t.Errorf("the record is %+v", rec)
 	}
 	wantText(t, r.worked(), "condition met")
@@ -155,7 +155,7 @@ func TestRecipeCACertificateContainerd(t *testing.T) {
 
 	r := w.recipe("ca-certificate-containerd.yaml", onNodes(node), w.with("REGISTRY", registry.address), w.with("CERTIFICATE", registry.ca))
 	dir := "/etc/containerd/certs.d/" + registry.address
-	if rec := w.done(r.job, node); rec.Results["dir"] != dir {
+	if rec := w.Done(r.job, node); rec.Results["dir"] != dir {
 		t.Errorf("the record is %+v", rec)
 	}
 	wantText(t, r.worked(), "condition met")
@@ -201,7 +201,7 @@ func TestRecipeCACertificateSystem(t *testing.T) {
 	// The other test of this recipe has nodes with the same label.
 	mine := func(s *v1alpha1.NodeJobSpec) { s.Nodes.Selector.MatchLabels["world"] = w.namespace }
 	r := w.recipe("ca-certificate-system.yaml", mine, w.with("CERTIFICATE", registry.ca))
-	rec := w.done(r.job, node)
+	rec := w.Done(r.job, node)
 	if rec.Attempts != 1 || rec.Results["restarted"] != "yes" {
 		t.Errorf("the record is %+v", rec)
 	}
@@ -238,12 +238,12 @@ func TestRecipeRegistryMirror(t *testing.T) {
 	mirror := w.registry()
 	r := w.recipe("registry-mirror.yaml", onNodes(node),
 		w.with("MIRROR", "https://"+mirror.address), w.with("MIRROR_CERTIFICATE", mirror.ca))
-	w.done(r.job, node)
+	w.Done(r.job, node)
 	wantText(t, r.worked(), "condition met", "/etc/containerd/certs.d/docker.io")
 	w.pulled(w.pull(node, "docker.io/library/probe:1"))
 	mirror.wantServed("/v2/library/probe/manifests/1")
 	// A mirror below a path, without a trailing slash or with one.
-	first := w.done(r.job, node)
+	first := w.Done(r.job, node)
 	w.patchEnv(r.job, w.with("MIRROR", "https://"+mirror.address+"/v2/hub/"), w.with("MIRROR_CERTIFICATE", mirror.ca))
 	r.another(node, first)
 	w.pulled(w.pull(node, "docker.io/library/probe:2"))
@@ -261,8 +261,8 @@ func TestRecipeRegistryMirror(t *testing.T) {
 // patchEnv changes variables of a NodeJob that is there.
 func (w *world) patchEnv(name string, changes ...func(*v1alpha1.NodeJobSpec)) {
 	w.t.Helper()
-	w.eventually("the NodeJob is changed", func() error {
-		job := w.get(name)
+	w.Eventually("the NodeJob is changed", func() error {
+		job := w.Get(name)
 		for _, change := range changes {
 			change(&job.Spec)
 		}
@@ -288,7 +288,7 @@ func TestRecipeDropFile(t *testing.T) {
 	r.takenBack("node-2")
 
 	r = w.recipe("drop-file.yaml", onNode2)
-	if rec := w.done(r.job, "node-2"); rec.Results["changed"] != "yes" || len(rec.Results["sha256"]) != 64 {
+	if rec := w.Done(r.job, "node-2"); rec.Results["changed"] != "yes" || len(rec.Results["sha256"]) != 64 {
 		t.Errorf("the record is %+v", rec)
 	}
 	wantText(t, r.worked(), "condition met", "sha256")
@@ -318,7 +318,7 @@ func TestRecipeDropFile(t *testing.T) {
 		func(s *v1alpha1.NodeJobSpec) {
 			s.Task.Inputs = []v1alpha1.ContentRef{{Kind: v1alpha1.ContentConfigMap, Name: "drop-file"}}
 		})
-	first := w.done(r.job, "node-2")
+	first := w.Done(r.job, "node-2")
 	if got := w.sh("node-2", "base64 < "+file+"; stat -c %a "+file); got != base64.StdEncoding.EncodeToString(content)+"\n400" {
 		t.Errorf("the file is %q", got)
 	}
@@ -346,13 +346,13 @@ func TestRecipeOptInLabelIsTakenOff(t *testing.T) {
 	other := w.join(cluster.NodeOptions{})
 	mine := func(s *v1alpha1.NodeJobSpec) { s.Nodes.Selector.MatchLabels["world"] = w.namespace }
 	r := w.recipe("ca-certificate-system.yaml", mine)
-	first := w.done(r.job, node)
+	first := w.Done(r.job, node)
 	w.complete(r.job)
 	if value, there := w.node(node).Labels[label]; there {
 		t.Errorf("the node has the label %s=%s still", label, value)
 	}
 	r.worked()
-	if on := w.on(r.job, other); on.Present {
+	if on := w.On(r.job, other); on.Present {
 		t.Errorf("a node without the label carries label %q and record %+v", on.Label, on.Record)
 	}
 	// The restart of containerd in mid-run, which is all that the task does, is not repeated.
@@ -372,7 +372,7 @@ func TestRecipeNodeFacts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	r := w.recipe("node-facts.yaml", onNode2)
-	rec := w.done(r.job, "node-2")
+	rec := w.Done(r.job, "node-2")
 	wantText(t, r.worked(), "condition met", rec.Results["kernel"], rec.Results["cpu"])
 	live := w.node("node-2")
 	want := regexp.MustCompile(`[^A-Za-z0-9._-]`).ReplaceAllString(w.sh("node-2", "uname -r"), "-")
@@ -431,8 +431,8 @@ func TestRecipeRebootWhenRequired(t *testing.T) {
 		s.Nodes.Selector.MatchLabels["world"] = w.namespace
 		s.Maintenance.Reboot.MinReadySeconds = new(int32(2))
 	})
-	w.done(r.job, fine)
-	rec := w.done(r.job, asks)
+	w.Done(r.job, fine)
+	rec := w.Done(r.job, asks)
 	if rec.Results["reboot"] != "true" {
 		t.Errorf("the record is %+v", rec)
 	}
@@ -473,7 +473,7 @@ func TestRecipePruneNode(t *testing.T) {
 	before := w.sh(node, images)
 	wantText(t, before, image, pauseImage)
 	w.kubectl("-n", w.namespace, "delete", "pod", "--all", "--force", "--grace-period=0")
-	w.eventually("no container uses the image", func() error {
+	w.Eventually("no container uses the image", func() error {
 		if out := w.sh(node, "ctr -n k8s.io containers ls"); strings.Contains(out, image) {
 			return errors.New(out)
 		}
@@ -481,7 +481,7 @@ func TestRecipePruneNode(t *testing.T) {
 	})
 
 	r := w.recipe("prune-node.yaml", onNodes(node))
-	first := w.done(r.job, node)
+	first := w.Done(r.job, node)
 	wantText(t, r.worked(), "condition met", first.Results["prunable-bytes"])
 	if bytes, err := strconv.Atoi(first.Results["images-bytes"]); err != nil || bytes == 0 || first.Results["logs-bytes"] != "8192" {
 		t.Errorf("the results are %v", first.Results)
@@ -510,7 +510,7 @@ func TestRecipeNodeAudit(t *testing.T) {
 	findings := func() []string { return strings.Fields(w.node(node).Annotations[label]) }
 	w.sh(node, "chmod 644 "+kubeconfig)
 	r := w.recipe("node-audit.yaml", onNodes(node))
-	first := w.done(r.job, node)
+	first := w.Done(r.job, node)
 	wantText(t, r.worked(), "condition met", "kubelet-kubeconfig")
 	found := findings()
 	if !slices.Contains(found, "kubelet-kubeconfig") || strconv.Itoa(len(found)) != w.node(node).Labels[label] {
@@ -540,7 +540,7 @@ func TestRecipeHugePages(t *testing.T) {
 	mine := func(s *v1alpha1.NodeJobSpec) { s.Nodes.Selector.MatchLabels["world"] = w.namespace }
 	pages := strconv.Itoa(was + 2)
 	r := w.recipe("huge-pages.yaml", mine, w.with("PAGES", pages))
-	rec := w.done(r.job, node)
+	rec := w.Done(r.job, node)
 	if rec.Attempts != 1 || rec.Results["restarted"] != "yes" || rec.Results["was"] != strconv.Itoa(was) {
 		t.Errorf("the record is %+v", rec)
 	}
@@ -549,7 +549,7 @@ func TestRecipeHugePages(t *testing.T) {
 	}
 	counts := func(pages int) {
 		t.Helper()
-		w.eventually(fmt.Sprintf("the kubelet counts %d pages", pages), func() error {
+		w.Eventually(fmt.Sprintf("the kubelet counts %d pages", pages), func() error {
 			got := w.node(node).Status.Capacity[resource]
 			if got.Value() != int64(pages)<<21 {
 				return fmt.Errorf("it counts %s", got.String())
@@ -583,8 +583,8 @@ func (w *world) wantReverted(job, node string) {
 	if rec := w.failed(job, node); rec.Reason != v1alpha1.ReasonReverted {
 		w.t.Errorf("the record is %+v", rec)
 	}
-	w.eventually("the node is Ready", func() error { return isReady(w.node(node)) })
-	w.noPods()
+	w.Eventually("the node is Ready", func() error { return isReady(w.node(node)) })
+	w.NoPods()
 }
 
 // shortWindow lets a node that is cut off revert early.
@@ -603,7 +603,7 @@ func TestRecipeFirewall(t *testing.T) {
 	}
 	const table = "nft list table inet everynode_firewall"
 	r := w.recipe("firewall.yaml", onNodes(node), shortWindow)
-	w.done(r.job, node)
+	w.Done(r.job, node)
 	wantText(t, r.worked(), "condition met")
 	once := w.sh(node, table)
 	wantText(t, once, "tcp dport { 111, 10255 } drop")
@@ -624,7 +624,7 @@ func TestRecipeFirewall(t *testing.T) {
 		`{"spec":{"task":{"env":[{"name":"RULES","value":%q}]}}}`,
 		"chain input { type filter hook input priority filter; policy accept; }",
 	)
-	w.done(r.job, node)
+	w.Done(r.job, node)
 	r.takenBack(node)
 	wantNoTable()
 
@@ -640,7 +640,7 @@ func TestRecipeKubeletConfiguration(t *testing.T) {
 	node := w.join(cluster.NodeOptions{})
 	counts := func(want int64) {
 		t.Helper()
-		w.eventually(fmt.Sprintf("the kubelet allows %d pods", want), func() error {
+		w.Eventually(fmt.Sprintf("the kubelet allows %d pods", want), func() error {
 			pods := w.node(node).Status.Capacity[corev1.ResourcePods]
 			if got := pods.Value(); got != want {
 				return fmt.Errorf("it allows %d", got)
@@ -654,7 +654,7 @@ func TestRecipeKubeletConfiguration(t *testing.T) {
 	before := configuration()
 	counts(110)
 	r := w.recipe("kubelet-configuration.yaml", onNodes(node), shortWindow)
-	w.done(r.job, node)
+	w.Done(r.job, node)
 	counts(150)
 	wantText(t, r.worked(), "condition met")
 	pid := w.sh(node, "pgrep -x kubelet")
@@ -683,13 +683,13 @@ func TestRecipeModuleMitigation(t *testing.T) {
 	w.sh(fixed, "echo 6.12.85 > "+release)
 	conf := "/etc/modprobe.d/everynode-" + w.namespace + "-deny-esp.conf"
 	r := w.recipe("module-mitigation.yaml", onNodes(old, fixed), w.with("MODULES", "everynode_test"), w.with("RELEASE_FILE", release))
-	if rec := w.done(r.job, old); rec.Outcome != record.Succeeded || rec.Results["denied"] != "yes" {
+	if rec := w.Done(r.job, old); rec.Outcome != record.Succeeded || rec.Results["denied"] != "yes" {
 		t.Errorf("the record is %+v", rec)
 	}
 	expired := func(node string) {
 		t.Helper()
-		w.eventually("the mitigation has expired on "+node, func() error {
-			if on := w.on(r.job, node); on.Record == nil || on.Record.Outcome != record.Expired || on.Label != on.Record.Revision {
+		w.Eventually("the mitigation has expired on "+node, func() error {
+			if on := w.On(r.job, node); on.Record == nil || on.Record.Outcome != record.Expired || on.Label != on.Record.Revision {
 				return fmt.Errorf("it carries label %q and record %+v", on.Label, on.Record)
 			}
 			return nil
@@ -701,8 +701,8 @@ func TestRecipeModuleMitigation(t *testing.T) {
 	w.wantMissing(fixed, conf)
 	message := func(want string) {
 		t.Helper()
-		w.eventually("the status says: "+want, func() error {
-			if c := w.condition(r.job, v1alpha1.ConditionComplete, metav1.ConditionTrue, ""); !strings.Contains(c.Message, want) {
+		w.Eventually("the status says: "+want, func() error {
+			if c := w.Condition(r.job, v1alpha1.ConditionComplete, metav1.ConditionTrue, ""); !strings.Contains(c.Message, want) {
 				return errors.New(c.Message)
 			}
 			return nil

@@ -181,7 +181,7 @@ func (w *world) pull(node, image string) *corev1.Pod {
 // pulled waits until the image was pulled and has run.
 func (w *world) pulled(pod *corev1.Pod) {
 	w.t.Helper()
-	w.eventually(pod.Spec.Containers[0].Image+" is pulled and runs", func() error {
+	w.Eventually(pod.Spec.Containers[0].Image+" is pulled and runs", func() error {
 		must(w.t, admin.Get(w.ctx, client.ObjectKeyFromObject(pod), pod))
 		if pod.Status.Phase != corev1.PodSucceeded {
 			return fmt.Errorf("the pod is %+v", pod.Status)
@@ -193,7 +193,7 @@ func (w *world) pulled(pod *corev1.Pod) {
 // notPulled waits until the pull has failed with these words, and ends the attempts.
 func (w *world) notPulled(pod *corev1.Pod, words string) {
 	w.t.Helper()
-	w.eventually(pod.Spec.Containers[0].Image+" cannot be pulled: "+words, func() error {
+	w.Eventually(pod.Spec.Containers[0].Image+" cannot be pulled: "+words, func() error {
 		must(w.t, admin.Get(w.ctx, client.ObjectKeyFromObject(pod), pod))
 		for _, c := range pod.Status.ContainerStatuses {
 			if c.State.Waiting != nil && strings.Contains(c.State.Waiting.Message, words) {

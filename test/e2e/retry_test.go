@@ -28,7 +28,7 @@ func TestR20_RetriesBackOffExponentiallyAndLeaveTheNode(t *testing.T) {
 	if rec := w.failed("backs-off", "node-2"); rec.Attempts != 7 || *rec.ExitCode != 3 {
 		t.Errorf("the record is %+v", rec)
 	}
-	w.noPods()
+	w.NoPods()
 	w.wantRan("node-2", 7)
 	pods := log.of("backs-off")
 	if len(pods) != 7 {
@@ -54,7 +54,7 @@ func TestR20_RetriesBackOffExponentiallyAndLeaveTheNode(t *testing.T) {
 		}
 	}
 	w.wantCordoned("node-2", false)
-	w.condition("backs-off", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonNodesFailed)
+	w.Condition("backs-off", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonNodesFailed)
 }
 
 func TestR20_AFailedNodeIsCordonedUnlessSomebodyElseHas(t *testing.T) {
@@ -69,8 +69,8 @@ func TestR20_AFailedNodeIsCordonedUnlessSomebodyElseHas(t *testing.T) {
 	w.job("cordons", "[ -e "+fixed+" ] || exit 3", cordon)
 	w.job("cordons-too", "exit 4", cordon)
 	for _, job := range []string{"cordons", "cordons-too"} {
-		w.eventually(job+" has set the node aside", func() error {
-			if f := w.get(job).Status.Failures; len(f) != 1 || f[0].Quarantine != v1alpha1.ReasonCordoned {
+		w.Eventually(job+" has set the node aside", func() error {
+			if f := w.Get(job).Status.Failures; len(f) != 1 || f[0].Quarantine != v1alpha1.ReasonCordoned {
 				return fmt.Errorf("the failures are %+v", f)
 			}
 			return nil
@@ -79,10 +79,10 @@ func TestR20_AFailedNodeIsCordonedUnlessSomebodyElseHas(t *testing.T) {
 	w.wantCordoned(node, true, "cordons", "cordons-too")
 
 	// One node is skipped by a user, the other is repaired and retried. The last one is uncordoned.
-	c := w.condition("cordons-too", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonNodesFailed)
+	c := w.Condition("cordons-too", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonNodesFailed)
 	w.asTold(c.Message, "label node", "NAME", node)
 	w.complete("cordons-too")
-	w.eventually("the node is cordoned for the other alone", func() error {
+	w.Eventually("the node is cordoned for the other alone", func() error {
 		if by := record.CordonedBy(w.node(node).Annotations); !slices.Equal(by, []string{v1alpha1.RecordKey(w.namespace, "cordons")}) {
 			return fmt.Errorf("it is for %q", by)
 		}
@@ -90,22 +90,22 @@ func TestR20_AFailedNodeIsCordonedUnlessSomebodyElseHas(t *testing.T) {
 	})
 	w.wantCordoned(node, true, "cordons")
 	w.sh(node, "touch "+fixed)
-	c = w.condition("cordons", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonNodesFailed)
+	c = w.Condition("cordons", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonNodesFailed)
 	w.asTold(c.Message, "annotate nodejob")
-	w.done("cordons", node)
+	w.Done("cordons", node)
 	w.wantCordoned(node, false)
 
 	// A node that a user uncordons is not cordoned again.
 	w.job("overruled", "exit 5", cordon)
-	w.eventually("the node is cordoned again", func() error {
-		if f := w.get("overruled").Status.Failures; len(f) != 1 || f[0].Quarantine != v1alpha1.ReasonCordoned {
+	w.Eventually("the node is cordoned again", func() error {
+		if f := w.Get("overruled").Status.Failures; len(f) != 1 || f[0].Quarantine != v1alpha1.ReasonCordoned {
 			return fmt.Errorf("the failures are %+v", f)
 		}
 		return nil
 	})
 	w.kubectl("uncordon", node)
-	w.eventually("the node is uncordoned", func() error {
-		if f := w.get("overruled").Status.Failures; len(f) != 1 || f[0].Quarantine != "" {
+	w.Eventually("the node is uncordoned", func() error {
+		if f := w.Get("overruled").Status.Failures; len(f) != 1 || f[0].Quarantine != "" {
 			return fmt.Errorf("the failures are %+v", f)
 		}
 		return nil
@@ -115,7 +115,7 @@ func TestR20_AFailedNodeIsCordonedUnlessSomebodyElseHas(t *testing.T) {
 	w.kubectl("cordon", node)
 	w.sh(node, "rm "+fixed)
 	w.job("not-ours", "[ -e "+fixed+" ] || exit 3", cordon)
-	c = w.condition("not-ours", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonNodesFailed)
+	c = w.Condition("not-ours", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonNodesFailed)
 	w.wantCordoned(node, true)
 	w.sh(node, "touch "+fixed)
 	w.asTold(c.Message, "annotate nodejob")
@@ -132,15 +132,15 @@ func TestR20_FailedNodesAreTriedAgainOrSkippedOnRequest(t *testing.T) {
 	})
 	told := func() string {
 		t.Helper()
-		return w.condition("asked", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonNodesFailed).Message
+		return w.Condition("asked", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonNodesFailed).Message
 	}
 	w.counted("asked", v1alpha1.NodeCounts{Matched: 2, Failed: 2})
 
 	// One node, which fails again.
-	first := w.on("asked", "node-1").Record
+	first := w.On("asked", "node-1").Record
 	w.asTold(told(), "annotate node NAME", "NAME", "node-1")
-	w.eventually("node-1 was tried again", func() error {
-		if rec := w.on("asked", "node-1").Record; rec == nil || rec.PodUID == first.PodUID {
+	w.Eventually("node-1 was tried again", func() error {
+		if rec := w.On("asked", "node-1").Record; rec == nil || rec.PodUID == first.PodUID {
 			return fmt.Errorf("the record is %+v", rec)
 		}
 		return nil
@@ -152,7 +152,7 @@ func TestR20_FailedNodesAreTriedAgainOrSkippedOnRequest(t *testing.T) {
 	// All failed nodes, one of which is repaired.
 	w.sh("node-2", "touch "+w.markFile()+".fixed")
 	w.asTold(told(), "annotate nodejob")
-	w.done("asked", "node-2")
+	w.Done("asked", "node-2")
 	live := w.counted("asked", v1alpha1.NodeCounts{Matched: 2, Done: 1, Failed: 1})
 	w.wantRan("node-1", 3)
 	w.wantRan("node-2", 2)
@@ -161,7 +161,7 @@ func TestR20_FailedNodesAreTriedAgainOrSkippedOnRequest(t *testing.T) {
 	w.asTold(told(), "label node", "NAME", "node-1")
 	w.complete("asked")
 	w.wantRan("node-1", 3)
-	if on := w.on("asked", "node-1"); on.Label != live.Status.Revision {
+	if on := w.On("asked", "node-1"); on.Label != live.Status.Revision {
 		t.Errorf("node-1 carries the label %q, want %q", on.Label, live.Status.Revision)
 	}
 }

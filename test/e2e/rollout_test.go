@@ -54,8 +54,8 @@ func (w *world) oldest(names ...string) []string {
 func (w *world) counted(job string, want v1alpha1.NodeCounts) v1alpha1.NodeJob {
 	w.t.Helper()
 	var live v1alpha1.NodeJob
-	w.eventually(fmt.Sprintf("the counts of %s are %+v", job, want), func() error {
-		if live = w.get(job); live.Status.Nodes != want {
+	w.Eventually(fmt.Sprintf("the counts of %s are %+v", job, want), func() error {
+		if live = w.Get(job); live.Status.Nodes != want {
 			return fmt.Errorf("they are %+v", live.Status.Nodes)
 		}
 		return nil
@@ -93,7 +93,7 @@ func (w *world) logConditions() *conditionLog {
 // eventually waits until the condition has been True for that reason, be it for a moment.
 func (l *conditionLog) eventually(w *world, job, kind, reason string) {
 	w.t.Helper()
-	w.eventually(fmt.Sprintf("%s is or was %s (%s)", job, kind, reason), func() error {
+	w.Eventually(fmt.Sprintf("%s is or was %s (%s)", job, kind, reason), func() error {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		if !l.seen[job+" "+kind+" "+reason] {
@@ -106,7 +106,7 @@ func (l *conditionLog) eventually(w *world, job, kind, reason string) {
 // untouched checks that nothing of the NodeJob was ever on the node.
 func (w *world) untouched(log *podLog, job, node string) {
 	w.t.Helper()
-	if on := w.on(job, node); on.Present {
+	if on := w.On(job, node); on.Present {
 		w.t.Errorf("%s carries label %q and record %+v for %s", node, on.Label, on.Record, job)
 	}
 	for _, p := range log.of(job) {
@@ -128,7 +128,7 @@ func TestR18_OneNodeFirstThenTheOthers(t *testing.T) {
 	if live.Status.Rollout.Step != "canary" {
 		t.Errorf("the step is %q", live.Status.Rollout.Step)
 	}
-	c := w.condition("default", v1alpha1.ConditionReconciling, metav1.ConditionTrue, v1alpha1.ReasonInProgress)
+	c := w.Condition("default", v1alpha1.ConditionReconciling, metav1.ConditionTrue, v1alpha1.ReasonInProgress)
 	wantText(t, c.Message, "1 WaitingForStep ("+nodes[1]+")")
 	w.letGo(nodes[0])
 	w.runningPod(nodes[1])
@@ -176,8 +176,8 @@ func TestR18_PromotedStepByStepWithASoak(t *testing.T) {
 	awaiting := func(step string, done int32) metav1.Condition {
 		t.Helper()
 		w.counted("steps", v1alpha1.NodeCounts{Matched: 3, Done: done, Waiting: 3 - done})
-		c := w.condition("steps", v1alpha1.ConditionComplete, metav1.ConditionUnknown, v1alpha1.ReasonAwaitingPromotion)
-		live := w.get("steps")
+		c := w.Condition("steps", v1alpha1.ConditionComplete, metav1.ConditionUnknown, v1alpha1.ReasonAwaitingPromotion)
+		live := w.Get("steps")
 		for _, kind := range []string{v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled} {
 			if !meta.IsStatusConditionFalse(live.Status.Conditions, kind) {
 				t.Errorf("%s is not False: %+v", kind, live.Status.Conditions)
@@ -223,7 +223,7 @@ func TestR18_PromotedStepByStepWithASoak(t *testing.T) {
 	if began := w.spans(nodes[1])[0].began; began.Before(promotedToAll) {
 		t.Errorf("the last step began at %s, before it was promoted to at %s", began, promotedToAll)
 	}
-	if w.get("steps").Status.Rollout.StableAt.IsZero() {
+	if w.Get("steps").Status.Rollout.StableAt.IsZero() {
 		t.Error("the revision is not stable")
 	}
 
@@ -233,7 +233,7 @@ func TestR18_PromotedStepByStepWithASoak(t *testing.T) {
 	w.unlabel("steps", "node-2")
 	held := w.runningPod("node-2")
 	late := w.join(cluster.NodeOptions{Name: w.namespace + "-late", WithoutCNI: true})
-	w.done("steps", late)
+	w.Done("steps", late)
 	if p, _ := log.find(held.UID); p.over {
 		t.Error("the node with the slot ended before the new node had run")
 	}
@@ -254,13 +254,13 @@ func TestSuspendedInMidRollout(t *testing.T) {
 	)
 	pod := w.runningPod(nodes[0])
 	w.patch("suspended", `{"spec":{"suspend":true}}`)
-	w.condition("suspended", v1alpha1.ConditionReconciling, metav1.ConditionTrue, v1alpha1.ReasonSuspended)
+	w.Condition("suspended", v1alpha1.ConditionReconciling, metav1.ConditionTrue, v1alpha1.ReasonSuspended)
 	w.letGo(nodes[0])
-	if rec := w.done("suspended", nodes[0]); rec.PodUID != pod.UID || rec.Attempts != 1 {
+	if rec := w.Done("suspended", nodes[0]); rec.PodUID != pod.UID || rec.Attempts != 1 {
 		t.Errorf("the record is %+v", rec)
 	}
 	w.counted("suspended", v1alpha1.NodeCounts{Matched: 2, Done: 1, Waiting: 1})
-	w.condition("suspended", v1alpha1.ConditionReconciling, metav1.ConditionFalse, v1alpha1.ReasonSuspended)
+	w.Condition("suspended", v1alpha1.ConditionReconciling, metav1.ConditionFalse, v1alpha1.ReasonSuspended)
 	w.untouched(log, "suspended", nodes[1])
 	resumed := time.Now()
 	w.patch("suspended", `{"spec":{"suspend":false}}`)
@@ -284,8 +284,8 @@ func TestALostCanaryStopsTheRollout(t *testing.T) {
 	rollout := func(s *v1alpha1.NodeJobSpec) { s.Rollout, s.Retry.Limit = w.canaryFirst(0), new(int32(0)) }
 	w.job("awaits", "true", nodes, rollout, func(s *v1alpha1.NodeJobSpec) { s.Rollout.PromoteTo = "canary" })
 	w.job("soaks", "true", nodes, rollout, func(s *v1alpha1.NodeJobSpec) { s.Rollout.Steps[0].SoakSeconds = 3600 })
-	w.condition("awaits", v1alpha1.ConditionComplete, metav1.ConditionUnknown, v1alpha1.ReasonAwaitingPromotion)
-	w.condition("soaks", v1alpha1.ConditionReconciling, metav1.ConditionTrue, v1alpha1.ReasonSoaking)
+	w.Condition("awaits", v1alpha1.ConditionComplete, metav1.ConditionUnknown, v1alpha1.ReasonAwaitingPromotion)
+	w.Condition("soaks", v1alpha1.ConditionReconciling, metav1.ConditionTrue, v1alpha1.ReasonSoaking)
 	w.job("runs", w.hold(), nodes, rollout, func(s *v1alpha1.NodeJobSpec) { s.Task.TimeoutSeconds = new(int32(10)) })
 	w.began(canary)
 	uid := w.node(canary).UID
@@ -295,21 +295,21 @@ func TestALostCanaryStopsTheRollout(t *testing.T) {
 
 	jobs := []string{"awaits", "runs", "soaks"}
 	for _, job := range []string{"runs", "soaks"} {
-		c := w.condition(job, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonMaxFailuresExceeded)
+		c := w.Condition(job, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonMaxFailuresExceeded)
 		t.Logf("%s has stopped %.1f s after the node became unreachable: %s", job, time.Since(lost).Seconds(), c.Message)
 		wantText(t, c.Message, canary)
 	}
-	if dead := w.get(
+	if dead := w.Get(
 		"soaks",
 	).Status.Rollout.UnrecordedFailures; len(dead) != 1 || dead[0].UID != uid ||
 		dead[0].Reason != v1alpha1.ReasonNotReadyInSoak {
 		t.Errorf("the unrecorded failures are %+v", dead)
 	}
-	if rec := w.on("runs", canary).Record; rec == nil || rec.Outcome != record.Failed || rec.Reason != v1alpha1.ReasonNodeUnreachable {
+	if rec := w.On("runs", canary).Record; rec == nil || rec.Outcome != record.Failed || rec.Reason != v1alpha1.ReasonNodeUnreachable {
 		t.Errorf("the record is %+v", rec)
 	}
-	w.eventually("the node is at risk", func() error {
-		if risks := w.get("awaits").Status.ControllerState.Rollout.AtRisk; len(risks) != 1 || risks[0].UID != uid || risks[0].Failed {
+	w.Eventually("the node is at risk", func() error {
+		if risks := w.Get("awaits").Status.ControllerState.Rollout.AtRisk; len(risks) != 1 || risks[0].UID != uid || risks[0].Failed {
 			return fmt.Errorf("at risk are %+v", risks)
 		}
 		return nil
@@ -318,8 +318,8 @@ func TestALostCanaryStopsTheRollout(t *testing.T) {
 	for job, reason := range map[string]string{
 		"awaits": v1alpha1.ReasonNotReadyNodeDeleted, "runs": v1alpha1.ReasonFailedNodeDeleted, "soaks": v1alpha1.ReasonNotReadyNodeDeleted,
 	} {
-		w.eventually("the node is an unrecorded failure of "+job, func() error {
-			dead := w.get(job).Status.Rollout.UnrecordedFailures
+		w.Eventually("the node is an unrecorded failure of "+job, func() error {
+			dead := w.Get(job).Status.Rollout.UnrecordedFailures
 			if len(dead) != 1 || dead[0].Node != canary || dead[0].UID != uid || dead[0].Reason != reason {
 				return fmt.Errorf("they are %+v, want %s for %s", dead, reason, canary)
 			}
@@ -329,8 +329,8 @@ func TestALostCanaryStopsTheRollout(t *testing.T) {
 
 	replacement := w.join(cluster.NodeOptions{Name: w.namespace + "-b"})
 	for _, job := range jobs {
-		w.eventually(job+" has seen the replacement and starts nothing", func() error {
-			c := meta.FindStatusCondition(w.get(job).Status.Conditions, v1alpha1.ConditionComplete)
+		w.Eventually(job+" has seen the replacement and starts nothing", func() error {
+			c := meta.FindStatusCondition(w.Get(job).Status.Conditions, v1alpha1.ConditionComplete)
 			if !strings.Contains(c.Message, "waiting: 2 MaxFailuresExceeded") {
 				return errors.New(c.Message)
 			}
@@ -342,16 +342,16 @@ func TestALostCanaryStopsTheRollout(t *testing.T) {
 	w.letGo(replacement)
 	w.letGo("node-2")
 	for _, job := range jobs {
-		c := w.condition(job, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonMaxFailuresExceeded)
+		c := w.Condition(job, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonMaxFailuresExceeded)
 		w.asTold(c.Message, "annotate nodejob")
-		w.done(job, replacement)
-		w.eventually(job+" has no casualties any more", func() error {
-			if dead := w.get(job).Status.Rollout.UnrecordedFailures; len(dead) > 0 {
+		w.Done(job, replacement)
+		w.Eventually(job+" has no casualties any more", func() error {
+			if dead := w.Get(job).Status.Rollout.UnrecordedFailures; len(dead) > 0 {
 				return fmt.Errorf("they are %+v", dead)
 			}
 			return nil
 		})
 	}
-	w.done("runs", "node-2")
-	w.condition("runs", v1alpha1.ConditionComplete, metav1.ConditionTrue, v1alpha1.ReasonAllNodesDone)
+	w.Done("runs", "node-2")
+	w.Condition("runs", v1alpha1.ConditionComplete, metav1.ConditionTrue, v1alpha1.ReasonAllNodesDone)
 }

@@ -28,10 +28,10 @@ func TestR01_RunsOnceOnEachNodeOfNowAndLater(t *testing.T) {
 	w := newWorld(t)
 	first := w.join(cluster.NodeOptions{})
 	w.job("once", w.mark())
-	w.done("once", first)
+	w.Done("once", first)
 	w.complete("once")
 	second := w.join(cluster.NodeOptions{})
-	w.done("once", second)
+	w.Done("once", second)
 	w.complete("once")
 	w.wantRan(first, 1)
 	w.wantRan(second, 1)
@@ -41,7 +41,7 @@ func TestR02_OnlyTheKubernetesAPIFromInsideTheCluster(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.job("inside", "true", onNode2)
-	w.done("inside", "node-2")
+	w.Done("inside", "node-2")
 	w.complete("inside")
 	var manager corev1.PodList
 	must(t, admin.List(w.ctx, &manager, client.InNamespace(install.Namespace)))
@@ -77,7 +77,7 @@ func TestR03_TheNodeCarriesALabelWhenItIsDone(t *testing.T) {
 		},
 	}
 	must(t, admin.Create(w.ctx, workload))
-	w.eventually("the workload cannot be scheduled", func() error {
+	w.Eventually("the workload cannot be scheduled", func() error {
 		must(t, admin.Get(w.ctx, client.ObjectKeyFromObject(workload), workload))
 		for _, c := range workload.Status.Conditions {
 			if c.Type == corev1.PodScheduled && c.Reason == corev1.PodReasonUnschedulable {
@@ -87,8 +87,8 @@ func TestR03_TheNodeCarriesALabelWhenItIsDone(t *testing.T) {
 		return fmt.Errorf("it is %s on %q", workload.Status.Phase, workload.Spec.NodeName)
 	})
 	w.job("label", "true")
-	w.done("label", node)
-	w.eventually("the workload runs on the node", func() error {
+	w.Done("label", node)
+	w.Eventually("the workload runs on the node", func() error {
 		must(t, admin.Get(w.ctx, client.ObjectKeyFromObject(workload), workload))
 		if workload.Spec.NodeName != node {
 			return fmt.Errorf("it is on %q", workload.Spec.NodeName)
@@ -103,12 +103,12 @@ func TestR05_ThePrivilegedTaskLivesInItsOwnNamespace(t *testing.T) {
 	restricted := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}
 	must(t, admin.Patch(w.ctx, restricted, mergePatch(`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"restricted"}}}`)))
 	w.job("here", w.mark(), onNode2)
-	c := w.condition("here", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonPodForbidden)
+	c := w.Condition("here", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonPodForbidden)
 	wantText(t, c.Message, "violates PodSecurity", "pod-security.kubernetes.io/enforce=privileged")
 	w.wantRan("node-2", 0)
 	// The command in the message fixes the problem.
 	must(t, admin.Patch(w.ctx, restricted, mergePatch(`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"privileged"}}}`)))
-	w.done("here", "node-2")
+	w.Done("here", "node-2")
 	w.complete("here")
 	w.wantRan("node-2", 1)
 }
@@ -121,8 +121,8 @@ func TestR06_TheHistoryCanBeSeenAfterwards(t *testing.T) {
 echo "attempt $EVERYNODE_ATTEMPT on $EVERYNODE_NODE_NAME"
 echo "attempt=$EVERYNODE_ATTEMPT" >> "$EVERYNODE_RESULTS"
 [ "$EVERYNODE_ATTEMPT" = 3 ] || exit 41`, onNode2)
-	w.eventually("a failed attempt is on record", func() error {
-		rec := w.on("history", "node-2").Record
+	w.Eventually("a failed attempt is on record", func() error {
+		rec := w.On("history", "node-2").Record
 		if rec == nil || rec.Outcome != record.Failed {
 			return fmt.Errorf("the record is %+v", rec)
 		}
@@ -131,7 +131,7 @@ echo "attempt=$EVERYNODE_ATTEMPT" >> "$EVERYNODE_RESULTS"
 		}
 		return nil
 	})
-	rec := w.done("history", "node-2")
+	rec := w.Done("history", "node-2")
 	if rec.Attempts != 3 || *rec.ExitCode != 0 || rec.Results["attempt"] != "3" || !strings.Contains(rec.Message, "attempt 3") ||
 		rec.StartedAt.Before(before) || rec.FinishedAt.Before(rec.StartedAt) {
 		t.Errorf("the record is %+v", rec)
@@ -164,11 +164,11 @@ want=%d
 is=$(cat /proc/sys/vm/max_map_count)
 if [ "$is" -lt "$want" ]; then echo "$want" > /proc/sys/vm/max_map_count; echo changed=yes >> "$EVERYNODE_RESULTS"; fi`
 	w.job("raise", fmt.Sprintf(script, was+1), onNode2)
-	if rec := w.done("raise", "node-2"); rec.Results["changed"] != "yes" {
+	if rec := w.Done("raise", "node-2"); rec.Results["changed"] != "yes" {
 		t.Errorf("the record is %+v", rec)
 	}
 	w.job("keep", fmt.Sprintf(script, was), onNode2)
-	if rec := w.done("keep", "node-2"); rec.Results["changed"] != "" {
+	if rec := w.Done("keep", "node-2"); rec.Results["changed"] != "" {
 		t.Errorf("the record is %+v", rec)
 	}
 	if got := w.sh("node-2", "cat /proc/sys/vm/max_map_count"); got != strconv.Itoa(was+1) {
@@ -180,11 +180,11 @@ func TestR09_RemovingTheLabelRunsTheTaskAgain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.job("again", w.mark(), onNode2)
-	first := w.done("again", "node-2")
+	first := w.Done("again", "node-2")
 	w.complete("again")
 	w.unlabel("again", "node-2")
-	w.eventually("there is another record", func() error {
-		if rec := w.done("again", "node-2"); rec.PodUID == first.PodUID {
+	w.Eventually("there is another record", func() error {
+		if rec := w.Done("again", "node-2"); rec.PodUID == first.PodUID {
 			return errors.New("it is the first")
 		}
 		return nil
@@ -206,14 +206,14 @@ func TestR10_TheTaskHasNoAPIAccess(t *testing.T) {
 			t.Errorf("the task's pod has the volume %+v", volume)
 		}
 	}
-	w.done("script", "node-2")
+	w.Done("script", "node-2")
 	// The pod of a template sees no token either. The runner of our own image looks for it.
 	w.job("template", "", onNode2, func(s *v1alpha1.NodeJobSpec) {
 		s.Task = v1alpha1.TaskSpec{Template: &corev1.PodTemplateSpec{Spec: corev1.PodSpec{
 			Containers: []corev1.Container{{Name: "x", Image: install.RunnerImage, Args: []string{"--version"}}},
 		}}}
 	})
-	w.done("template", "node-2")
+	w.Done("template", "node-2")
 	for _, e := range w.audit() {
 		if e.ObjectRef.Resource == "serviceaccounts" && e.ObjectRef.Subresource == "token" && e.ObjectRef.Namespace == w.namespace {
 			t.Errorf("a token of the task's namespace was asked for: %s by %s", e.RequestURI, e.User.Username)
@@ -236,7 +236,7 @@ func TestR11_EventsTellWhatHappened(t *testing.T) {
 		{"NodeJob", "told", v1alpha1.ReasonNodesFailed},
 		{"NodeJob", "fine", v1alpha1.ReasonAllNodesDone},
 	} {
-		w.eventually(fmt.Sprintf("%+v is told", want), func() error {
+		w.Eventually(fmt.Sprintf("%+v is told", want), func() error {
 			var list eventsv1.EventList
 			must(t, admin.List(w.ctx, &list))
 			for _, e := range list.Items {
@@ -269,11 +269,11 @@ sleep 3
 echo "restarted=yes" >> "$EVERYNODE_RESULTS"`)
 	w.runningPod(node)
 	w.job("meanwhile", "true")
-	rec := w.done("certificate", node)
+	rec := w.Done("certificate", node)
 	if rec.Attempts != 1 || rec.Results["restarted"] != "yes" {
 		t.Errorf("the record is %+v", rec)
 	}
-	w.done("meanwhile", node)
+	w.Done("meanwhile", node)
 	w.complete("certificate")
 	w.wantRan(node, 1)
 	if is := w.sh(node, "pgrep -x containerd"); is == was {
@@ -298,7 +298,7 @@ func TestR13_TaskEndsWhileContainerdIsAway(t *testing.T) {
 			"echo "+job+" >> "+w.markFile()+"; pkill -KILL -x containerd",
 			func(s *v1alpha1.NodeJobSpec) { s.Retry.Limit = new(int32(0)) },
 		)
-		w.done(job, node)
+		w.Done(job, node)
 		w.complete(job)
 		if got := w.sh(node, "grep -c "+job+" "+w.markFile()); got != "1" {
 			t.Errorf("%s ran %s times", job, got)
@@ -317,7 +317,7 @@ func TestR14_RunsBeforeTheNetwork(t *testing.T) {
 	if pod.Spec.PriorityClassName != "system-node-critical" {
 		t.Errorf("the priority class is %q", pod.Spec.PriorityClassName)
 	}
-	w.done("early", node)
+	w.Done("early", node)
 	w.wantRan(node, 1)
 	var live corev1.Node
 	must(t, admin.Get(w.ctx, client.ObjectKey{Name: node}, &live))
@@ -338,7 +338,7 @@ func TestR15_ANonZeroExitIsRetried(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.job("retried", w.mark()+`; test $(wc -l < `+w.markFile()+`) -ge 2`, onNode2)
-	if rec := w.done("retried", "node-2"); rec.Attempts != 2 {
+	if rec := w.Done("retried", "node-2"); rec.Attempts != 2 {
 		t.Errorf("the record is %+v", rec)
 	}
 	w.wantRan("node-2", 2)
@@ -374,7 +374,7 @@ echo by-the-task > /etc/seen-by-the-test`},
 		}
 		s.Task.Check = &v1alpha1.CheckSpec{Script: "grep -q by-the-task /etc/seen-by-the-test"}
 	})
-	rec := w.done("host", node)
+	rec := w.Done("host", node)
 	want := map[string]string{"host": node, "file": "by-the-test", "user": "0", "extra": "from-env"}
 	for _, ns := range []string{"mnt", "uts", "ipc", "net", "pid"} {
 		want[ns] = w.sh(node, "readlink /proc/1/ns/"+ns)
@@ -392,8 +392,8 @@ echo by-the-task > /etc/seen-by-the-test`},
 	// A change of the ConfigMap's content is a new revision.
 	must(t, admin.Patch(w.ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "scripts"}},
 		mergePatch(`{"data":{"setup.sh":"echo again=yes >> $EVERYNODE_RESULTS"}}`)))
-	w.eventually("the new content ran", func() error {
-		again := w.done("host", node)
+	w.Eventually("the new content ran", func() error {
+		again := w.Done("host", node)
 		if again.Results["again"] != "yes" {
 			return fmt.Errorf("the record is %+v", again)
 		}
@@ -414,12 +414,12 @@ func TestR17_OnlySelectedNodesRunTheTask(t *testing.T) {
 	// A taint excludes the task as it excludes a pod of a DaemonSet, and a toleration includes it.
 	node := w.join(cluster.NodeOptions{Taints: []corev1.Taint{{Key: "special", Effect: corev1.TaintEffectNoSchedule}}})
 	w.job("tainted", w.mark())
-	w.condition("tainted", v1alpha1.ConditionComplete, metav1.ConditionUnknown, v1alpha1.ReasonNoMatchingNodes)
+	w.Condition("tainted", v1alpha1.ConditionComplete, metav1.ConditionUnknown, v1alpha1.ReasonNoMatchingNodes)
 	w.wantRan(node, 0)
 	w.job("tolerating", "true", func(s *v1alpha1.NodeJobSpec) {
 		s.Nodes.Tolerations = []corev1.Toleration{{Key: "special", Operator: corev1.TolerationOpExists}}
 	})
-	w.done("tolerating", node)
+	w.Done("tolerating", node)
 	w.wantRan(node, 0)
 }
 
@@ -434,9 +434,9 @@ func TestR21_SuccessAndFailureAreInTheStatus(t *testing.T) {
 		s.Retry.Limit = new(int32(0))
 	}
 	w.job("mixed", `echo "here on $(hostname)"; [ "$(hostname)" = node-2 ]`, both)
-	c := w.condition("mixed", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonNodesFailed)
+	c := w.Condition("mixed", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonNodesFailed)
 	wantText(t, c.Message, node+": TaskFailed, exit code 1: here on "+node)
-	live := w.get("mixed")
+	live := w.Get("mixed")
 	if want := (v1alpha1.NodeCounts{Matched: 2, Done: 1, Failed: 1}); live.Status.Nodes != want {
 		t.Errorf("the counts are %+v, want %+v", live.Status.Nodes, want)
 	}

@@ -54,7 +54,7 @@ func TestR22_ANodeIsLostInMidRun(t *testing.T) {
 		t.Errorf("exit code %d", got.code)
 	}
 	wantText(t, got.out, "1 of 2 succeeded, 1 failed in SECONDS", "failed      "+node+": "+v1alpha1.ReasonNodeUnreachable)
-	if rec := w.on(
+	if rec := w.On(
 		w.runJob().Name,
 		node,
 	).Record; rec == nil || rec.Outcome != record.Failed ||

@@ -33,7 +33,7 @@ func same(t *testing.T, what, want, got string) {
 func (w *world) runJob() v1alpha1.NodeJob {
 	w.t.Helper()
 	var jobs v1alpha1.NodeJobList
-	w.eventually("the NodeJob of the run is there", func() error {
+	w.Eventually("the NodeJob of the run is there", func() error {
 		if err := admin.List(w.ctx, &jobs, client.InNamespace(w.namespace)); err != nil {
 			return err
 		}
@@ -85,7 +85,7 @@ func TestR22_NothingOfALongOutputIsLost(t *testing.T) {
 		}
 	}
 	var job v1alpha1.NodeJobList
-	w.eventually("--rm has deleted the NodeJob", func() error {
+	w.Eventually("--rm has deleted the NodeJob", func() error {
 		if err := admin.List(w.ctx, &job, client.InNamespace(w.namespace)); err != nil {
 			return err
 		}
@@ -217,7 +217,7 @@ node-1: over
 	}
 	resumed := w.say("resume", job.Name)
 	same(t, "resume", "nodejob "+w.plain(job.Name)+": resumed: spec.suspend true -> false\n", resumed.out)
-	w.done(job.Name, "node-2")
+	w.Done(job.Name, "node-2")
 }
 
 // TestR22_CtrlCTwiceDetaches checks that running attempts continue, and can be inspected later.
@@ -239,7 +239,7 @@ func TestR22_CtrlCTwiceDetaches(t *testing.T) {
 		"0 of 1 succeeded, 1 running in SECONDS",
 		"running attempts continue without this command. To check it later: kubectl everynode status run-NAME -n NAMESPACE --watch; kubectl everynode logs run-NAME -n NAMESPACE.",
 	)
-	w.done(w.runJob().Name, "node-2")
+	w.Done(w.runJob().Name, "node-2")
 }
 
 // TestR22_CtrlCTwiceWithRmEndsWhatRuns on the node, and leaves nothing behind.
@@ -256,18 +256,18 @@ func TestR22_CtrlCTwiceWithRmEndsWhatRuns(t *testing.T) {
 	if got := at.end(); got.code != 130 {
 		t.Errorf("exit code %d", got.code)
 	}
-	w.eventually("the NodeJob is gone", func() error {
+	w.Eventually("the NodeJob is gone", func() error {
 		err := admin.Get(w.ctx, client.ObjectKeyFromObject(&job), &job)
 		if err == nil {
 			return errors.New("it is there")
 		}
 		return client.IgnoreNotFound(err)
 	})
-	w.noPods()
-	if on := w.on(job.Name, "node-2"); on.Present {
+	w.NoPods()
+	if on := w.On(job.Name, "node-2"); on.Present {
 		t.Errorf("the node carries %+v", on)
 	}
-	w.eventually("the script was told to end", func() error {
+	w.Eventually("the script was told to end", func() error {
 		if out := w.sh("node-2", "cat "+mark+" || true"); !strings.Contains(out, "ended") {
 			return fmt.Errorf("it has written %q", out)
 		}
@@ -298,7 +298,7 @@ func TestR22_APipeThatIsClosedEarly(t *testing.T) {
 		strings.Join(strings.Fields(w.plain(errs.String())), " "),
 		"The run continues without this command. To check it later: kubectl everynode status run-NAME -n NAMESPACE --watch",
 	)
-	w.done(w.runJob().Name, "node-2")
+	w.Done(w.runJob().Name, "node-2")
 }
 
 // TestR22_ANodeJobThatIsDeletedInMidRun ends the command, with what was printed until then.
@@ -342,7 +342,7 @@ func TestR22_WhereNoPrivilegedPodMayRun(t *testing.T) {
 		"Nothing was run, and NodeJob run-NAME is deleted.",
 	)
 	var jobs v1alpha1.NodeJobList
-	w.eventually("the NodeJob is gone", func() error {
+	w.Eventually("the NodeJob is gone", func() error {
 		if err := admin.List(w.ctx, &jobs, client.InNamespace(w.namespace)); err != nil {
 			return err
 		}
@@ -376,7 +376,7 @@ func TestR22_ManifestsWorkOnARealNode(t *testing.T) {
 		must(t, err)
 	}
 	for _, name := range []string{"vm-max-map-count", "dropped", "scripted"} {
-		w.done(name, node)
+		w.Done(name, node)
 	}
 	if got := w.sh(node, `cat "/etc/everynode `+w.namespace+`/it's \$(HOME).conf"; echo end`); got != content+"end" {
 		t.Errorf("the file is %q, want %q", got, content)
@@ -387,7 +387,7 @@ func TestR22_ManifestsWorkOnARealNode(t *testing.T) {
 	if got := w.say("abort", "dropped", "--rollback", "--yes"); got.code != 0 {
 		t.Errorf("abort: %+v", got)
 	}
-	w.eventually("the file is gone", func() error {
+	w.Eventually("the file is gone", func() error {
 		if out := w.sh(node, `ls "/etc/everynode `+w.namespace+`/"`); out != "" {
 			return fmt.Errorf("there is %s", out)
 		}

@@ -71,7 +71,7 @@ func (w *world) hold() string {
 // began waits until the script itself runs: a container runs a little earlier.
 func (w *world) began(node string) {
 	w.t.Helper()
-	w.eventually("the script runs on "+node, func() error {
+	w.Eventually("the script runs on "+node, func() error {
 		if w.ran(node) == 0 {
 			return errors.New("it has not begun")
 		}

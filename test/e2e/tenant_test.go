@@ -57,7 +57,7 @@ func (w *tenant) owns(namespace string) {
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: w.user}},
 	}))
-	w.eventually("the tenant has its permissions", func() error {
+	w.Eventually("the tenant has its permissions", func() error {
 		return w.client.List(w.ctx, &corev1.SecretList{}, client.InNamespace(namespace))
 	})
 }
@@ -278,7 +278,7 @@ func TestATenantWithAllPermissionsInItsNamespaceChangesNoNode(t *testing.T) {
 	elsewhere := w.nodeJob("template", templated(""))
 	elsewhere.SetNamespace(closed)
 	must(t, w.client.Create(w.ctx, elsewhere))
-	w.eventually("the NodeJob of a namespace that is not allowed says so", func() error {
+	w.Eventually("the NodeJob of a namespace that is not allowed says so", func() error {
 		var live v1alpha1.NodeJob
 		if err := admin.Get(w.ctx, client.ObjectKeyFromObject(elsewhere), &live); err != nil {
 			return err
@@ -303,7 +303,7 @@ func TestATenantWithAllPermissionsInItsNamespaceChangesNoNode(t *testing.T) {
 			),
 		),
 	)
-	c := w.condition("privileged", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonPodForbidden)
+	c := w.Condition("privileged", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonPodForbidden)
 	wantText(t, c.Message, "violates PodSecurity")
 
 	w.wantAllowed()
@@ -318,7 +318,7 @@ func (w *tenant) wantAllowed() {
 	mine := w.nodeJob("mine", templated(""))
 	mine.SetAnnotations(map[string]string{v1alpha1.ChangedByAnnotation: w.user})
 	must(w.t, w.client.Create(w.ctx, mine))
-	if rec := w.done("mine", "node-2"); rec.ChangedBy != w.user {
+	if rec := w.Done("mine", "node-2"); rec.ChangedBy != w.user {
 		w.t.Errorf("the record names %q as who has changed the NodeJob", rec.ChangedBy)
 	}
 	guard := w.nodeGuard("mine", `{target: {daemonSet: none}}`)

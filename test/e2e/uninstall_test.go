@@ -45,7 +45,7 @@ func inUse(t *testing.T) *guarded {
 	})
 	g.job("runs", g.hold(), onNode2, func(s *v1alpha1.NodeJobSpec) { s.Gate = &v1alpha1.GateSpec{Scope: v1alpha1.GateAll} })
 	g.began("node-2")
-	g.eventually("a node is cordoned, and a gate is closed", func() error {
+	g.Eventually("a node is cordoned, and a gate is closed", func() error {
 		cordoned, gated := g.node(failed), g.node("node-2")
 		if cordoned.Annotations[v1alpha1.CordonedAnnotation] == "" || !slices.ContainsFunc(gated.Spec.Taints, isGate) {
 			return fmt.Errorf("the annotations are %v, the taints %v", cordoned.Annotations, gated.Spec.Taints)
@@ -66,7 +66,7 @@ func (g *guarded) seated(nodes ...string) {
 		JoiningNodes: v1alpha1.JoiningNodesIncluded, Limits: []v1alpha1.BudgetLimit{{MaxUnavailable: &one}},
 	}}
 	must(g.t, admin.Create(g.ctx, budget))
-	g.eventually("the nodes have seats", func() error {
+	g.Eventually("the nodes have seats", func() error {
 		err := admin.Get(g.ctx, client.ObjectKeyFromObject(budget), budget)
 		if err != nil || int(budget.Status.Nodes.Seats) != len(nodes) {
 			return fmt.Errorf("the status is %+v, %w", budget.Status, err)
@@ -93,7 +93,7 @@ func (g *guarded) wantRemoved() {
 			}
 		}
 	}
-	g.eventually("no pod or budget of Everynode is left", func() error {
+	g.Eventually("no pod or budget of Everynode is left", func() error {
 		var pods corev1.PodList
 		if err := admin.List(g.ctx, &pods); err != nil {
 			return err
@@ -137,7 +137,7 @@ func (g *guarded) wantRemoved() {
 		},
 	}
 	must(g.t, admin.Create(g.ctx, workload))
-	g.eventually("a workload runs on the node whose gate was closed", func() error {
+	g.Eventually("a workload runs on the node whose gate was closed", func() error {
 		if err := admin.Get(
 			g.ctx,
 			client.ObjectKeyFromObject(workload),
@@ -201,7 +201,7 @@ func TestUninstallByDeletingConfigDefault(t *testing.T) {
 func TestUninstallAfterADeletionWithoutAManager(t *testing.T) {
 	g := inUse(t)
 	g.kubectl("-n", install.Namespace, "scale", "deployment", install.Deployment, "--replicas=0")
-	g.eventually("no manager runs", func() error {
+	g.Eventually("no manager runs", func() error {
 		var pods corev1.PodList
 		labels := client.MatchingLabels{uninstall.NameLabel: uninstall.NameValue, uninstall.ComponentLabel: uninstall.ManagerComponent}
 		if err := admin.List(g.ctx, &pods, client.InNamespace(install.Namespace), labels); err != nil {

@@ -18,10 +18,10 @@ func TestMetricsTellWhatHappenedWithoutNodeNames(t *testing.T) {
 	w := newWorld(t)
 	w.job("measured", "sleep 1")
 	node := w.join(cluster.NodeOptions{})
-	w.done("measured", node)
+	w.Done("measured", node)
 	w.complete("measured")
 	series := fmt.Sprintf(`{namespace=%q,nodejob="measured"`, w.namespace)
-	w.eventually("the metrics show it", func() error {
+	w.Eventually("the metrics show it", func() error {
 		text := w.metrics()
 		for _, want := range []string{
 			"everynode_nodejob_nodes" + fmt.Sprintf(`{namespace=%q,nodejob="measured",state="done"} 1`, w.namespace),
@@ -41,9 +41,9 @@ func TestMetricsTellWhatHappenedWithoutNodeNames(t *testing.T) {
 		}
 		return nil
 	})
-	job := w.get("measured")
+	job := w.Get("measured")
 	must(t, admin.Delete(w.ctx, &job))
-	w.eventually("the series of a deleted NodeJob are removed", func() error {
+	w.Eventually("the series of a deleted NodeJob are removed", func() error {
 		if strings.Contains(w.metrics(), series) {
 			return fmt.Errorf("%s is there", series)
 		}
@@ -56,7 +56,7 @@ func TestLogsOfARunningTaskCanBeRead(t *testing.T) {
 	w := newWorld(t)
 	w.job("talks", "echo to be seen; "+w.hold(), onNode2)
 	pod := w.runningPod("node-2")
-	w.eventually("kubectl logs shows it", func() error {
+	w.Eventually("kubectl logs shows it", func() error {
 		out, err := install.Kubectl(w.ctx, real, "", "-n", w.namespace, "logs", pod.Name)
 		if err != nil || !strings.Contains(out, "to be seen") {
 			return fmt.Errorf("%w %s", err, out)
@@ -64,7 +64,7 @@ func TestLogsOfARunningTaskCanBeRead(t *testing.T) {
 		return nil
 	})
 	w.letGo("node-2")
-	w.done("talks", "node-2")
+	w.Done("talks", "node-2")
 }
 
 // TestRunnerImageIsSmall : it is pulled to every node of every cluster.
@@ -89,15 +89,15 @@ func TestNothingIsLeftOfADeletedNodeJob(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	job := w.job("leaves", "true", onNode2)
-	w.done("leaves", "node-2")
+	w.Done("leaves", "node-2")
 	must(t, admin.Delete(w.ctx, job))
-	w.eventually("the record is off the node", func() error {
-		if on := w.on("leaves", "node-2"); on.Present {
+	w.Eventually("the record is off the node", func() error {
+		if on := w.On("leaves", "node-2"); on.Present {
 			return fmt.Errorf("it carries %+v", on)
 		}
 		return nil
 	})
-	w.noPods()
+	w.NoPods()
 	out, err := install.Kubectl(w.ctx, real, "", "get", "node", "node-2", "-o", "yaml")
 	must(t, err)
 	if strings.Contains(out, v1alpha1.RecordKey(w.namespace, "leaves")) {
