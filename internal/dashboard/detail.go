@@ -67,6 +67,8 @@ type jobView struct {
 	// Ends are attempts of the current revision that have ended, the oldest first.
 	Ends []end `json:"ends"`
 	Now  int64 `json:"now"`
+	// Need is why it needs a user; nil if it does not.
+	Need *need `json:"need,omitempty"`
 	// Offers are the changes that are possible.
 	Offers []Offer `json:"offers"`
 }
@@ -101,7 +103,9 @@ func (o *observed) job(job *v1alpha1.NodeJob, podsUnknown string) jobView {
 		_, p := o.planOf(job)
 		s.NotSelected = view.NotSelected(p.Nodes)
 	}
-	v := jobView{Rows: rowsOf(s.LinesWithoutSteps()), Steps: []stepView{}, Ends: o.ends(job), Now: seconds(o.Now), Offers: offersOfJob(job, o.flag, o.Now)}
+	v := jobView{
+		Rows: rowsOf(s.Details()), Steps: []stepView{}, Ends: o.ends(job), Now: seconds(o.Now), Need: o.need(job), Offers: offersOfJob(job, o.flag, o.Now),
+	}
 	for _, step := range s.Steps() {
 		v.Steps = append(v.Steps, stepView{
 			Name: step.Name, Counts: step.Counts, State: step.State, Tone: tones[step.Tone],
@@ -161,6 +165,7 @@ type nodeView struct {
 type nodeJobView struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
+	Run       bool   `json:"run,omitempty"`
 	State     string `json:"state"`
 	Sentence  string `json:"sentence"`
 	Rows      []row  `json:"rows"`
@@ -173,13 +178,17 @@ type nodeJobView struct {
 // drains adds what a drain waits for to a plan.
 type drains func(plan.Input, plan.Plan) (plan.Input, plan.Plan)
 
-// node returns the view of the i-th node: NodeJobs that need a user to act first, those that are not for the node last.
+// node returns the view of the i-th node: NodeJobs that need a user to act first, those that are not for the node
+// later, those of the command run last.
 func (o *observed) node(i int, withDrains drains) nodeView {
 	v := nodeView{Jobs: []nodeJobView{}, Guards: []row{}, Budgets: []row{}}
 	for _, job := range o.Jobs {
 		v.Jobs = append(v.Jobs, o.nodeJob(job, i, withDrains))
 	}
 	slices.SortFunc(v.Jobs, func(a, b nodeJobView) int {
+		if a.Run != b.Run {
+			return map[bool]int{true: 1, false: -1}[a.Run]
+		}
 		return cmp.Or(cmp.Compare(view.Urgency(plan.State(a.State)), view.Urgency(plan.State(b.State))), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 	guards := make([]v1alpha1.NodeGuard, 0, len(o.guards))
@@ -194,7 +203,7 @@ func (o *observed) node(i int, withDrains drains) nodeView {
 }
 
 func (o *observed) nodeJob(job *v1alpha1.NodeJob, i int, withDrains drains) nodeJobView {
-	v := nodeJobView{Namespace: job.Namespace, Name: job.Name, Rows: []row{}, Pods: []string{}, Offers: []Offer{}}
+	v := nodeJobView{Namespace: job.Namespace, Name: job.Name, Rows: []row{}, Run: cmdutil.IsRun(job), Pods: []string{}, Offers: []Offer{}}
 	if cmdutil.NotObserved(job) {
 		v.Sentence = job.Namespace + "/" + job.Name + ": " + cmdutil.ErrNotObserved.Error()
 		return v
@@ -205,6 +214,7 @@ func (o *observed) nodeJob(job *v1alpha1.NodeJob, i int, withDrains drains) node
 	v.Offers = offersOfNode(job, o.flag, &o.Nodes[i], e.State.State)
 	if lines := e.Lines(); len(lines) > 2 { // the sentence and an empty line come first
 		v.Rows = rowsOf(lines[2:])
+		v.Rows[len(v.Rows)-1].Spans = o.spansOf(e.NextParts()) // with commands to copy
 	}
 	slices.SortFunc(e.Pods, func(a, b plan.Pod) int { return b.Created.Compare(a.Created) })
 	for k := range e.Pods {

@@ -25,6 +25,10 @@ import (
 // maxLabels limits the labels of a node by which the page groups nodes.
 const maxLabels = 64
 
+// maxExplained is the number of nodes up to which the state explains each node. In larger clusters it explains failed nodes, because
+// what nodes wait for changes often.
+const maxExplained = 200
+
 // observed is what the user may read of the cluster, at one time.
 type observed struct {
 	observe.Cluster
@@ -68,6 +72,8 @@ type jobState struct {
 	Revision  string `json:"revision"`
 	Step      string `json:"step"`
 	Suspended bool   `json:"suspended,omitempty"`
+	// Run is true for a NodeJob of the command run. It does not count in the state of the nodes.
+	Run bool `json:"run,omitempty"`
 	// Matched, Done, Running, Waiting and Failed count nodes as the status of the NodeJob does.
 	Matched int32 `json:"matched"`
 	Done    int32 `json:"done"`
@@ -79,6 +85,8 @@ type jobState struct {
 	Drifted     int32 `json:"drifted,omitempty"`
 	CheckErrors int32 `json:"checkErrors,omitempty"`
 	Expired     int32 `json:"expired,omitempty"`
+	// Excluded are selected nodes on which the task does not run. They are in no other count.
+	Excluded int32 `json:"excluded,omitempty"`
 }
 
 // nodeState is a node in the page's state.
@@ -88,8 +96,8 @@ type nodeState struct {
 	Cordoned bool              `json:"cordoned,omitempty"`
 	// Held are the NodeGuards that hold the node.
 	Held []string `json:"held,omitempty"`
-	// Jobs are state, reason and step for each NodeJob that is for the node.
-	Jobs map[string][3]string `json:"jobs,omitempty"`
+	// Jobs are state, reason, step and a sentence for each NodeJob that selects the node, and in small clusters for all others too.
+	Jobs map[string][4]string `json:"jobs,omitempty"`
 }
 
 // clusterState is what the page's state says about the whole.
@@ -132,6 +140,7 @@ func (o *observed) values() map[string]json.RawMessage {
 		values["node:"+o.Nodes[i].Name] = encode(nodes[i])
 	}
 	values["budgets"] = encode(o.newBudgetsState())
+	values["needs"] = encode(o.needs())
 	values["cluster"] = encode(clusterState{
 		Context: o.context, Notes: o.notes, Freezes: o.frozen(), Changes: o.makes, User: shortened(o.user), LogOut: o.hasCookie,
 	})
@@ -156,13 +165,20 @@ func (o *observed) addStates(nodes []nodeState, job *v1alpha1.NodeJob, key strin
 			steps[i] = step.Name
 		}
 	}
+	small := len(nodes) <= maxExplained
 	for i := range p.Nodes {
-		if s := &p.Nodes[i]; view.IsSelected(s) {
-			if nodes[i].Jobs == nil {
-				nodes[i].Jobs = map[string][3]string{}
-			}
-			nodes[i].Jobs[key] = [3]string{string(s.State), s.Reason, steps[i]}
+		s := &p.Nodes[i]
+		if !small && !view.IsSelected(s) {
+			continue
 		}
+		why := ""
+		if s.State == plan.Failed || small && s.State != plan.Done {
+			why = view.Explain{Job: job, Node: &o.Nodes[i], State: *s, Now: o.Now}.Why()
+		}
+		if nodes[i].Jobs == nil {
+			nodes[i].Jobs = map[string][4]string{}
+		}
+		nodes[i].Jobs[key] = [4]string{string(s.State), s.Reason, steps[i], why}
 	}
 }
 
@@ -198,13 +214,14 @@ func newJobState(job *v1alpha1.NodeJob) jobState {
 	s := jobState{
 		Namespace: job.Namespace, Name: job.Name, Tone: tones[tone], Reason: reason, Message: text.Safe(message),
 		Revision: job.Status.Revision, Suspended: job.Spec.Suspend,
+		Run: cmdutil.IsRun(job),
 	}
 	if job.Status.Rollout != nil {
 		s.Step = job.Status.Rollout.Step
 	}
 	n := job.Status.Nodes
 	s.Matched, s.Done, s.Running, s.Waiting, s.Failed = n.Matched, n.Done, n.Running, n.Waiting, n.Failed
-	s.Drifted, s.CheckErrors, s.Expired = n.Drifted, n.CheckErrors, n.Expired
+	s.Drifted, s.CheckErrors, s.Expired, s.Excluded = n.Drifted, n.CheckErrors, n.Expired, n.Excluded
 	return s
 }
 

@@ -58,7 +58,7 @@ func TestTheStateOfThePage(t *testing.T) {
 		"job:ns/not-observed": `"reason":"NotObserved"`,
 		"job:ns/j":            `"matched":1,"done":0,"running":0,"waiting":1,"failed":0`,
 		"node:b":              `"ready":"Unknown","cordoned":true`,
-		"node:tainted":        `"jobs":{"ns/j":["Excluded","UntoleratedTaint",""]}`,
+		"node:tainted":        `"jobs":{"ns/j":["Excluded","UntoleratedTaint","","it has the taint k:NoSchedule"]}`,
 	} {
 		if !strings.Contains(string(values[key]), want) {
 			t.Errorf("%s: %s, want %s", key, values[key], want)

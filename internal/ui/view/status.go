@@ -6,6 +6,7 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -102,9 +103,15 @@ func others[T any](list []T, isShown func(T) bool) []T {
 	return slices.DeleteFunc(slices.Clone(list), isShown)
 }
 
-// LinesWithoutSteps draws the status without the steps of the rollout.
-func (s Status) LinesWithoutSteps() []text.Line {
-	return joined(s.head(), s.excluded(), s.nodes())
+// Details draws the status without the name and the state of the NodeJob, what helps, and the steps of the rollout.
+func (s Status) Details() []text.Line {
+	revision := s.created(label("Revision").With(cmp.Or(s.Job.Status.Revision, "none yet")))
+	return joined(slices.Concat([]text.Line{revision}, s.changed(), s.facts()), s.excluded(), s.nodes())
+}
+
+// created adds when the NodeJob was created.
+func (s Status) created(line text.Line) text.Line {
+	return line.Tone(text.Dim, "  created ").With(ago(s.Now, s.Job.CreationTimestamp.Time) + " ago")
 }
 
 // joined returns sections with an empty line between them.
@@ -146,15 +153,23 @@ func (s Status) head() []text.Line {
 	if job.Status.Revision != "" {
 		name = name.Tone(text.Dim, "  revision ").With(job.Status.Revision)
 	}
-	lines := []text.Line{name.Tone(text.Dim, "  created ").With(ago(s.Now, job.CreationTimestamp.Time) + " ago")}
-	lines = append(lines, s.changed()...)
-	tone, reason, message, remedies := situationAt(job, s.Now)
-	if unobserved := unobservedMessage(job, s.Now); unobserved != "" {
+	return slices.Concat([]text.Line{s.created(name)}, s.changed(), s.situation(), s.facts())
+}
+
+// situation describes the state of the NodeJob, and what helps.
+func (s Status) situation() []text.Line {
+	tone, reason, message, remedies := situationAt(s.Job, s.Now)
+	if unobserved := unobservedMessage(s.Job, s.Now); unobserved != "" {
 		message = unobserved
 	}
-	lines = append(lines, label("Status").Tone(tone, reason))
-	lines = append(lines, s.wrapped("", text.Plain, message)...)
-	lines = append(lines, s.remedies(remedies)...)
+	lines := append([]text.Line{label("Status").Tone(tone, reason)}, s.wrapped("", text.Plain, message)...)
+	return append(lines, s.remedies(remedies)...)
+}
+
+// facts are what the state does not say.
+func (s Status) facts() []text.Line {
+	job := s.Job
+	var lines []text.Line
 	if failed := meta.FindStatusCondition(job.Status.Conditions, v1alpha1.ConditionRollbackFailed); failed != nil && failed.Status == metav1.ConditionTrue && job.DeletionTimestamp.IsZero() {
 		lines = append(lines, s.wrapped("ROLLBACK", text.Bad, failed.Message)...)
 	}
@@ -191,21 +206,31 @@ func (s Status) remedies(r plan.Remedies) []text.Line {
 		lines = nil
 	}
 	for _, remedy := range r.All {
-		name, purpose := "", "retry all failed nodes:"
-		switch {
-		case remedy.Verb == plan.VerbForget:
-			purpose = "or delete the NodeJob without a rollback:"
-		case remedy.Verb == plan.VerbSkip:
-			purpose = "skip a node:"
-		case remedy.Node != "":
-			purpose = "retry one node:"
-		case r.Before == plan.FixCause:
-			name, purpose = "Remedy", "fix the cause, then retry:"
+		name := ""
+		if r.Before == plan.FixCause && remedy.Verb != plan.VerbForget {
+			name = "Remedy"
 		}
-		lines = append(lines, s.wrapped(name, text.Plain, purpose)...)
+		lines = append(lines, s.wrapped(name, text.Plain, purpose(r, remedy)+":")...)
 		lines = append(lines, text.Wrap(label("").With("  "), text.Plain, command(s.Job, remedy), s.Width)...)
 	}
 	return lines
+}
+
+// purpose says what a remedy is for.
+func purpose(r plan.Remedies, remedy plan.Remedy) string {
+	switch {
+	case remedy.Verb == plan.VerbPromote:
+		return "continue with step " + remedy.Step
+	case remedy.Verb == plan.VerbForget:
+		return "or delete the NodeJob without a rollback"
+	case remedy.Verb == plan.VerbSkip:
+		return "skip a node"
+	case remedy.Node != "":
+		return "retry one node"
+	case r.Before == plan.FixCause:
+		return "fix the cause, then retry"
+	}
+	return "retry all failed nodes"
 }
 
 // lowered returns a text that begins in lower case.
@@ -214,14 +239,20 @@ func lowered(s string) string { return strings.ToLower(s[:1]) + s[1:] }
 // Situation describes the state of a NodeJob in a word and in a sentence, without the remedies that follow it in the condition: status
 // shows them as commands of its own. A promotion stays in the message.
 func Situation(job *v1alpha1.NodeJob) (tone text.Tone, reason, message string, remedies plan.Remedies) {
-	tone, reason, message = standing(job)
-	message, remedies = plan.CutRemedies(job, message)
+	tone, reason, message, remedies = situation(job)
 	for _, r := range remedies.All {
 		if r.Verb == plan.VerbPromote {
 			next := plan.Remedy{Verb: plan.VerbPromote} // to the next step
 			return tone, reason, message + " To continue with step " + r.Step + ": " + command(job, next), plan.Remedies{}
 		}
 	}
+	return tone, reason, message, remedies
+}
+
+// situation is Situation with the promotion among the remedies.
+func situation(job *v1alpha1.NodeJob) (tone text.Tone, reason, message string, remedies plan.Remedies) {
+	tone, reason, message = standing(job)
+	message, remedies = plan.CutRemedies(job, message)
 	return tone, reason, message, remedies
 }
 
