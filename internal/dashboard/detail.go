@@ -104,7 +104,8 @@ func (o *observed) job(job *v1alpha1.NodeJob, podsUnknown string) jobView {
 		s.NotSelected = view.NotSelected(p.Nodes)
 	}
 	v := jobView{
-		Rows: rowsOf(s.Details()), Steps: []stepView{}, Ends: o.ends(job), Now: seconds(o.Now), Need: o.need(job), Offers: offersOfJob(job, o.flag, o.Now),
+		Rows: rowsOf(s.Details()), Steps: []stepView{}, Ends: o.ends(job), Now: seconds(o.Now), Need: o.need(job),
+		Offers: offersOfJob(job, o.flag, o.Now),
 	}
 	for _, step := range s.Steps() {
 		v.Steps = append(v.Steps, stepView{

@@ -131,7 +131,7 @@ func (o *observed) values() map[string]json.RawMessage {
 	values := map[string]json.RawMessage{}
 	for _, job := range o.Jobs {
 		key := job.Namespace + "/" + job.Name
-		values["job:"+key] = encode(newJobState(job))
+		values["job:"+key] = encode(newJobState(job, o.Now))
 		if !cmdutil.NotObserved(job) {
 			o.addStates(nodes, job, key)
 		}
@@ -158,7 +158,7 @@ func (o *observed) frozen() []string {
 
 // addStates adds the state of each node under a NodeJob.
 func (o *observed) addStates(nodes []nodeState, job *v1alpha1.NodeJob, key string) {
-	_, p := o.planOf(job)
+	in, p := o.planOf(job)
 	steps := make([]string, len(nodes))
 	for _, step := range p.Steps {
 		for _, i := range step.Nodes {
@@ -173,7 +173,7 @@ func (o *observed) addStates(nodes []nodeState, job *v1alpha1.NodeJob, key strin
 		}
 		why := ""
 		if s.State == plan.Failed || small && s.State != plan.Done {
-			why = view.Explain{Job: job, Node: &o.Nodes[i], State: *s, Now: o.Now}.Why()
+			why = view.Explain{Job: job, Node: &in.Nodes[i], State: *s, Now: o.Now}.Why()
 		}
 		if nodes[i].Jobs == nil {
 			nodes[i].Jobs = map[string][4]string{}
@@ -209,8 +209,11 @@ func isForGroups(key string) bool {
 	return key != corev1.LabelHostname && prefix != v1alpha1.Group && !strings.HasSuffix(prefix, "."+v1alpha1.Group) && !strings.HasSuffix(prefix, "node-restriction.kubernetes.io")
 }
 
-func newJobState(job *v1alpha1.NodeJob) jobState {
+func newJobState(job *v1alpha1.NodeJob, now time.Time) jobState {
 	tone, reason, message, _ := view.Situation(job)
+	if need := view.NeedOf(job, now); need != nil && reason == v1alpha1.ReasonAwaitingPromotion {
+		message = need.Cause // the promotion is a remedy
+	}
 	s := jobState{
 		Namespace: job.Namespace, Name: job.Name, Tone: tones[tone], Reason: reason, Message: text.Safe(message),
 		Revision: job.Status.Revision, Suspended: job.Spec.Suspend,

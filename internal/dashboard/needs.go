@@ -6,6 +6,7 @@ package dashboard
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/text"
@@ -73,8 +74,8 @@ func (o *observed) need(job *v1alpha1.NodeJob) *need {
 		return nil
 	}
 	v := &need{
-		Namespace: job.Namespace, Name: job.Name, Tone: tones[n.Tone], Reason: text.Safe(n.Reason), Cause: text.Safe(n.Cause), Node: text.Safe(n.Node), More: n.More,
-		Since: seconds(n.Since), Remedies: make([]remedyView, 0, len(n.Remedies)),
+		Namespace: job.Namespace, Name: job.Name, Tone: tones[n.Tone], Reason: text.Safe(n.Reason), Cause: text.Safe(n.Cause),
+		Node: text.Safe(n.Node), More: n.More, Since: seconds(n.Since), Remedies: make([]remedyView, 0, len(n.Remedies)),
 	}
 	for _, r := range n.Remedies {
 		v.Remedies = append(v.Remedies, remedyView{text.Safe(r.Purpose), text.Safe(o.inContext(r.Command))})
@@ -93,14 +94,14 @@ func (o *observed) inContext(command string) string {
 // commandTone is the tone of a span that is a command to copy.
 const commandTone = "command"
 
-// spansOf converts prose with commands.
+// spansOf converts prose with commands. What separates the commands in a sentence is not shown.
 func (o *observed) spansOf(parts []view.Part) []span {
 	spans := make([]span, 0, len(parts))
 	for _, p := range parts {
 		if p.IsCommand {
 			spans = append(spans, span{text.Safe(o.inContext(p.Text)), commandTone})
 		} else {
-			spans = append(spans, span{text.Safe(p.Text), tones[text.Plain]})
+			spans = append(spans, span{text.Safe(strings.TrimLeft(p.Text, ";,. ")), tones[text.Plain]})
 		}
 	}
 	return spans

@@ -131,6 +131,36 @@ func isAccessible(t *testing.T, tab *chromium.Tab, what string) {
 	}
 }
 
+// TestASmallClusterIsAccessible has axe-core check tiles, runs, nodes that are not selected, and a search without a result.
+func TestASmallClusterIsAccessible(t *testing.T) {
+	source := axe(t)
+	mixed(t)
+	address := dashboard(t, asAdmin)
+	for _, dark := range []bool{false, true} {
+		tab := open(t, "about:blank", 390, 800, dark)
+		if err := errors.Join(tab.BypassPolicy(), tab.Go(address)); err != nil {
+			t.Fatal(err)
+		}
+		see(t, tab, cells+".length === 4")
+		if err := tab.Evaluate(source+"; true", nil); err != nil {
+			t.Fatal(err)
+		}
+		for _, view := range []struct{ address, search, shown string }{
+			{"#/", "", says("#needs", "needs you")},
+			{"#/", "nothing is called so", says("#jobs", "No NodeJob matches")},
+			{"#/job/default/for-one", "", says("#legend", "Not selected")},
+			{"#/job/default/run-x", "", says("#job .remedies", "kubectl")},
+			{"#/job/default/max-map-count/node/node-2", "", "document.querySelector('#node .copy')"},
+		} {
+			do(t, tab, fmt.Sprintf("location.hash = %q", view.address))
+			do(t, tab, fmt.Sprintf(searchFor, view.search))
+			see(t, tab, view.shown)
+			isAccessible(t, tab, fmt.Sprintf("%s with the search %q, dark: %t", view.address, view.search, dark))
+			fits(t, tab)
+		}
+	}
+}
+
 func TestTheLoginIsAccessible(t *testing.T) {
 	source := axe(t)
 	address := inCluster(t, nil).address

@@ -213,7 +213,13 @@ func TestAChangeNeedsThePermissionsOfTheUser(t *testing.T) {
 func TestNothingIsChangedWithoutTheFlag(t *testing.T) {
 	_, job := waiting(t)
 	tab := showing(t, asAdmin, "node-2")
-	see(t, tab, "document.querySelectorAll('.commands').length === 2") // of the NodeJob and of the node
+	see(t, tab, "document.querySelectorAll('.commands').length === 1") // of the NodeJob; what helps the node is among its rows
+	see(t, tab, "document.querySelector('#node .copyable').innerText.includes('kubectl everynode retry max-map-count node-2 -n default')")
+	see(
+		t,
+		tab,
+		"document.querySelector('#job .remedies').innerText.includes('kubectl everynode promote max-map-count --to half -n default')",
+	)
 	see(t, tab, "document.querySelectorAll('.changes').length === 0")
 	do(t, tab, "document.querySelector('.commands').open = true")
 	see(t, tab, "document.querySelector('.commands').innerText.includes('kubectl everynode suspend max-map-count -n default')")

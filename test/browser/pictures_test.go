@@ -43,7 +43,7 @@ func TestPictures(t *testing.T) {
 	if dir == "" {
 		dir = t.TempDir()
 	}
-	for _, n := range []int{4, 200, 5000} {
+	for _, n := range []int{4, 60, 5000} {
 		if n == 5000 && *pictures == "" {
 			continue // they take half a minute
 		}

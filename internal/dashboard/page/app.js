@@ -7,6 +7,7 @@ import { $, el, replace } from "./dom.js";
 import { Grid } from "./grid.js";
 import { drawJobs, JobView, path } from "./jobs.js";
 import { Login } from "./login.js";
+import { drawNeeds } from "./needs.js";
 import { NodeView } from "./node.js";
 import { connect, State, takeToken } from "./store.js";
 import { theme } from "./theme.js";
@@ -41,13 +42,20 @@ function route() {
   const rest = job ? names.slice(3) : names;
   node = rest[0] === "node" ? rest[1] ?? "" : "";
   $("title").textContent = job ? "Nodes of this NodeJob" : "Nodes";
-  drawJobs(state, budgets ? "budgets" : job);
   $("fleet").hidden = $("skip").hidden = budgets;
   budgetsView.show(budgets);
   jobView.show(job);
   grid.show(job);
   grid.select(node);
   nodeView.show(node, job);
+  drawLists();
+}
+
+/** drawLists draws what the address and the search select, other than nodes. */
+function drawLists() {
+  document.title = title();
+  drawJobs(state, budgets ? "budgets" : job, grid.text);
+  drawNeeds(state, !budgets && !job);
 }
 
 function decoded(name) {
@@ -87,19 +95,18 @@ function changed(keys, reset) {
   $("user").textContent = state.cluster?.user ?? "";
   $("user").hidden = !state.cluster?.user;
   $("log-out").hidden = !state.cluster?.logOut;
-  document.title = title();
   drawFreezes();
   drawNotes();
-  drawJobs(state, budgets ? "budgets" : job);
   grid.draw();
+  drawLists();
   grid.select(node);
   if (reset) performance.mark("nodes");
   if (reset || keys.has(`job:${job}`) || keys.has("budgets") || keys.has(`node:${node}`)) refresh();
 }
 
+/** title counts the failed nodes, as the page does. */
 function title() {
-  const failed = [...state.jobs.values()].reduce((sum, job) => sum + job.failed, 0);
-  return `${failed ? `(${failed} failed) ` : ""}Everynode${state.cluster?.context ? `: ${state.cluster.context}` : ""}`;
+  return `${grid.failed ? `(${grid.failed} failed) ` : ""}Everynode${state.cluster?.context ? `: ${state.cluster.context}` : ""}`;
 }
 
 function drawFreezes() {
@@ -152,6 +159,11 @@ addEventListener("hashchange", () => {
   takeToken();
   route();
 });
-setInterval(() => document.hidden || refresh(), refreshInterval);
+$("search").addEventListener("input", drawLists);
+setInterval(() => {
+  if (document.hidden) return;
+  drawNeeds(state, !budgets && !job);
+  refresh();
+}, refreshInterval);
 route();
 connect(state, tell);

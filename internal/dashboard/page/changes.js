@@ -3,7 +3,7 @@
 
 // What a user can change: buttons with a confirmation, or only the commands if the server makes no changes.
 
-import { $, el, replace } from "./dom.js";
+import { $, command, el, replace } from "./dom.js";
 import { post, Refused } from "./store.js";
 
 const unknown = "kubectl everynode dashboard does not respond, so it is not known whether the change was made. Check before you try again.";
@@ -22,16 +22,17 @@ export class Changes {
     this.dialog.addEventListener("close", () => this.closed());
   }
 
-  /** controls returns what to show for what is possible; null if nothing is. */
-  controls(offers, about) {
+  /** controls returns what to show for what is possible, without commands that are shown already; null if nothing is left. */
+  controls(offers, about, shown = []) {
+    if (!this.state.cluster?.changes) offers = offers.filter((offer) => !shown.includes(offer.command));
     if (!offers.length) return null;
     if (this.state.cluster?.changes) {
       return el("div", { class: "changes", role: "group", "aria-label": "Changes" },
         offers.map((offer) => el("button", { type: "button", class: "quiet", "data-key": `change:${offer.command}`, onclick: () => this.ask(offer) }, offer.label)));
     }
     const toggled = (event) => this.opened[event.target.open ? "add" : "delete"](about);
-    return el("details", { class: "commands", open: this.opened.has(about), ontoggle: toggled }, el("summary", { "data-key": `commands:${about}` }, "Commands"),
-      el("dl", { class: "rows" }, offers.map((offer) => [el("dt", {}, offer.label), el("dd", { class: "command" }, offer.command)])));
+    return el("details", { class: "commands", open: this.opened.has(about), ontoggle: toggled }, el("summary", { "data-key": `commands:${about}` }, shown.length ? "More commands" : "Commands"),
+      el("dl", { class: "rows" }, offers.map((offer) => [el("dt", {}, offer.label), el("dd", {}, command(offer.command))])));
   }
 
   /** ask shows what a change does. */

@@ -32,12 +32,41 @@ export function replace(parent, ...children) {
   if (focused !== undefined) [...parent.querySelectorAll("[data-key]")].find((child) => child.dataset.key === focused)?.focus();
 }
 
+/** command draws a command, and a button that copies it. */
+export function command(text) {
+  const code = el("code", { class: "command" }, text);
+  const copy = async (event) => {
+    const button = event.target;
+    try {
+      await navigator.clipboard.writeText(text);
+      button.textContent = "Copied";
+    } catch { // without the permission, the user copies what is selected
+      getSelection().selectAllChildren(code);
+      button.textContent = "Selected";
+    }
+  };
+  return el("span", { class: "copyable" }, code, el("button", { type: "button", class: "quiet copy", "data-key": `copy:${text}`, "aria-label": `Copy ${text}`, onclick: copy }, "Copy"));
+}
+
+/** remedies draws commands, and what they do. */
+export const remedies = (list) => el("ul", { class: "remedies", "aria-label": "Commands that help" },
+  list.map((remedy) => el("li", {}, el("span", {}, `${remedy.purpose}: `), command(remedy.command))));
+
+const units = [[86400, "d"], [3600, "h"], [60, "m"], [1, "s"]];
+
+/** ago returns how long ago a time in seconds was, in its largest unit. */
+export function ago(seconds) {
+  const passed = Math.max(Math.round(Date.now() / 1000 - seconds), 0);
+  const [size, unit] = units.find(([size]) => passed >= 2 * size) ?? [1, "s"];
+  return `${Math.floor(passed / size)}${unit} ago`;
+}
+
 /** rows draws what the command line prints: labels with text, and the output of tasks. */
 export function rows(list) {
   const block = el("dl", { class: "rows" });
   let output = null;
   for (const row of list) {
-    const spans = row.spans.map((span) => el("span", { class: `tone-${span.tone}` }, span.text));
+    const spans = row.spans.map((span) => (span.tone === "command" ? command(span.text) : el("span", { class: `tone-${span.tone}` }, span.text)));
     if (row.output) {
       output ??= el("pre", { class: "output", tabindex: "0", "aria-label": "Output" });
       if (!output.isConnected && !output.parentNode) lastValue(block).append(output);

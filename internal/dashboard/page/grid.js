@@ -7,28 +7,42 @@ import { $, el, replace } from "./dom.js";
 
 export const states = ["failed", "running", "waiting", "done", "excluded", "none"];
 const words = { failed: "Failed", running: "Running", waiting: "Waiting", done: "Done", excluded: "Excluded", none: "No task" };
-const flags = { notready: "Not Ready", cordoned: "Cordoned", held: "Held by a guard", drifted: "Drifted" };
+const flags = { notready: "Not Ready", cordoned: "Cordoned", held: "Held by a guard", drifted: "Drifted", confirming: "Waits for confirmation", expired: "Expired" };
+const flagReasons = { Drifted: "drifted", Confirming: "confirming", Expired: "expired" };
+const warnings = ["notready", "cordoned", "held", "drifted"]; // flags with a dot
+const fewNodes = 60; // with fewer, each is a tile with words
 
 const zoneLabels = ["topology.kubernetes.io/zone"];
 const poolLabels = ["cloud.google.com/gke-nodepool", "eks.amazonaws.com/nodegroup", "kubernetes.azure.com/agentpool", "karpenter.sh/nodepool", "node.kubernetes.io/pool", "pool"];
 
 const order = new Intl.Collator("en", { numeric: true }).compare;
 
-/** stateOf returns the state of a node under a NodeJob, or the most urgent one under all: [state, reason, step, NodeJob]. */
-export function stateOf(node, job) {
-  let worst = ["none", "", "", ""];
-  for (const [name, [state, reason, step]] of Object.entries(node.jobs ?? {})) {
-    if (job && name !== job) continue;
-    const found = [state.toLowerCase(), reason, step, name];
-    if (states.indexOf(found[0]) < states.indexOf(worst[0])) worst = found;
+/**
+ * stateOf returns the state of a node under a NodeJob, or the most urgent one under all but runs: [state, reason, step, NodeJob, why].
+ * A node that is not selected has the state none.
+ */
+export function stateOf(node, job, jobs) {
+  let worst = ["none", "", "", "", ""];
+  for (const [name, [state, reason, step, why]] of Object.entries(node.jobs ?? {})) {
+    if (job ? name !== job : jobs.get(name)?.run) continue;
+    const found = [reason === "NotSelected" ? "none" : state.toLowerCase(), reason, step, name, why];
+    if (job || states.indexOf(found[0]) < states.indexOf(worst[0])) worst = found;
   }
   return worst;
 }
 
-const flagsOf = (node, job) => ({
-  notready: node.ready !== "True", cordoned: Boolean(node.cordoned), held: Boolean(node.held?.length),
-  drifted: Object.entries(node.jobs ?? {}).some(([name, [, reason]]) => reason === "Drifted" && (!job || name === job)),
-});
+export const wordOf = (state, job) => (state === "none" && job ? "Not selected" : words[state]);
+
+/** spaced returns the words of a reason. */
+const spaced = (reason) => reason.replace(/(?!^)[A-Z]/g, (letter) => ` ${letter}`).toLowerCase();
+
+function flagsOf(node, job, jobs) {
+  const marks = { notready: node.ready !== "True", cordoned: Boolean(node.cordoned), held: Boolean(node.held?.length) };
+  for (const [name, [, reason]] of Object.entries(node.jobs ?? {})) {
+    if (flagReasons[reason] && (job ? name === job : !jobs.get(name)?.run)) marks[flagReasons[reason]] = true;
+  }
+  return marks;
+}
 
 export class Grid {
   cells = new Map();
@@ -39,6 +53,7 @@ export class Grid {
   job = "";
   selected = "";
   focused = "";
+  failed = 0; // nodes, whatever the search finds
 
   constructor(state, open) {
     this.state = state;
@@ -79,37 +94,47 @@ export class Grid {
   draw() {
     const counts = Object.fromEntries([...states, ...Object.keys(flags)].map((name) => [name, 0]));
     const groups = new Map();
+    const shown = [];
+    this.failed = 0;
     this.options();
     for (const name of this.cells.keys()) if (!this.state.nodes.has(name)) this.cells.delete(name);
     for (const [name, node] of this.state.nodes) {
-      const about = stateOf(node, this.job);
-      if (this.job && about[0] === "none") continue;
-      const marks = flagsOf(node, this.job);
+      const about = stateOf(node, this.job, this.state.jobs);
+      if (about[0] === "failed") this.failed++;
       if (!this.found(name, node, about)) continue;
       counts[about[0]]++;
+      if (this.job && about[0] === "none") {
+        if (this.wanted.size ? this.wanted.has("none") : this.state.nodes.size < fewNodes) shown.push({ name, node, about, marks: {} });
+        continue;
+      }
+      const marks = flagsOf(node, this.job, this.state.jobs);
       for (const flag of Object.keys(flags)) if (marks[flag]) counts[flag]++;
       if (this.wanted.size && !this.wanted.has(about[0]) && !Object.keys(flags).some((flag) => marks[flag] && this.wanted.has(flag))) continue;
-      const cell = this.cell(name, about, marks);
+      shown.push({ name, node, about, marks });
+    }
+    const tiles = shown.length < fewNodes;
+    for (const { name, node, about, marks } of shown) {
+      const cell = this.cell(name, about, marks, tiles);
       const group = this.groupOf(node, about);
       if (!groups.has(group)) groups.set(group, []);
-      groups.get(group).push({ name, cell, first: about[0] === "failed" ? 0 : 1, drifted: marks.drifted });
+      groups.get(group).push({ name, cell, rank: { failed: 0, none: 2 }[about[0]] ?? 1, drifted: marks.drifted });
     }
     this.legend(counts);
-    this.place(groups);
+    this.place(groups, tiles);
     if (!this.cells.get(this.focused)?.isConnected) this.rove(this.root.querySelector("[role=option]")?.dataset.key ?? "");
   }
 
   found(name, node, about) {
     if (!this.text) return true;
     const has = (text) => text.toLowerCase().includes(this.text);
-    return has(name) || has(about[1]) || Object.entries(node.labels ?? {}).some(([key, value]) => has(`${key}=${value}`));
+    return has(name) || has(about[1]) || has(about[3]) || has(about[4] ?? "") || has(spaced(about[1])) || Object.entries(node.labels ?? {}).some(([key, value]) => has(`${key}=${value}`));
   }
 
   groupOf(node, about) {
     const first = (labels) => labels.map((label) => node.labels?.[label]).find((value) => value !== undefined);
     switch (this.by) {
       case "": return "";
-      case "state": return words[about[0]];
+      case "state": return wordOf(about[0], this.job);
       case "step": return about[2] || "no step";
       case "zone": return first(zoneLabels) ?? "no zone";
       case "pool": return first(poolLabels) ?? "no pool";
@@ -117,30 +142,38 @@ export class Grid {
     return node.labels?.[this.by.slice("label:".length)] ?? "without this label";
   }
 
-  cell(name, [state, reason, , job], marks) {
+  cell(name, [state, reason, , job, why], marks, tile) {
     let cell = this.cells.get(name);
     if (!cell) {
       cell = el("div", { role: "option", class: "cell", tabindex: "-1", "data-key": name, "aria-selected": String(name === this.selected) });
       this.cells.set(name, cell);
     }
-    const said = [words[state], reason && reason !== words[state] && reason !== flags.drifted ? reason : "", !this.job && job ? job : "", ...Object.keys(flags).filter((flag) => marks[flag]).map((flag) => flags[flag])]
-      .filter(Boolean).join(", ");
-    const label = `${name}: ${said}`;
-    if (cell.title === label && cell.dataset.state === state) return cell;
+    const word = wordOf(state, this.job);
+    const said = [!this.job && state !== "done" ? job : "", ...Object.keys(flags).filter((flag) => marks[flag]).map((flag) => flags[flag])].filter(Boolean);
+    const reasoned = reason && !flagReasons[reason] && reason !== "NotSelected" ? (tile ? spaced(reason) : reason) : "";
+    const because = [why, reasoned].find((text) => text && text.toLowerCase() !== word.toLowerCase()) ?? "";
+    const label = `${name}: ${[word, because, ...said].filter(Boolean).join(", ")}`;
+    if (cell.title === label && cell.dataset.state === state && cell.classList.contains("tile") === tile) return cell;
     cell.dataset.state = state;
-    cell.classList.toggle("marked", Object.values(marks).some(Boolean));
+    cell.classList.toggle("tile", tile);
+    cell.classList.toggle("marked", !tile && warnings.some((flag) => marks[flag]));
     cell.title = label;
-    cell.setAttribute("aria-label", label);
+    if (tile) cell.removeAttribute("aria-label"); // its name is what it shows
+    else cell.setAttribute("aria-label", label);
+    cell.replaceChildren(...(tile ? [
+      el("span", { class: "mark" }), el("span", { class: "tile-name" }, name),
+      el("span", { class: "tile-state" }, [word, ...said].join(", ")), el("span", { class: "tile-why" }, because),
+    ] : []));
     return cell;
   }
 
-  place(groups) {
+  place(groups, tiles) {
     const names = [...groups.keys()].sort((a, b) => this.urgency(groups.get(a)) - this.urgency(groups.get(b)) || order(a, b));
     const parts = names.map((name) => {
-      const members = groups.get(name).sort((a, b) => a.first - b.first || order(a.name, b.name));
+      const members = groups.get(name).sort((a, b) => a.rank - b.rank || order(a.name, b.name));
       const part = this.groups.get(name) ?? this.group(name);
       this.groups.set(name, part);
-      const failed = members.filter((member) => !member.first).length;
+      const failed = members.filter((member) => !member.rank).length;
       const drifted = members.filter((member) => member.drifted).length;
       part.title.textContent = name;
       part.count.textContent = `${members.length} ${members.length === 1 ? "node" : "nodes"}${failed ? `, ${failed} failed` : ""}${drifted ? `, ${drifted} drifted` : ""}`;
@@ -154,14 +187,14 @@ export class Grid {
     });
     for (const name of this.groups.keys()) if (!groups.has(name)) this.groups.delete(name);
     const total = names.reduce((sum, name) => sum + groups.get(name).length, 0);
-    this.root.dataset.size = total > 1500 ? "small" : total > 60 ? "medium" : "large";
+    this.root.dataset.size = tiles ? "tiles" : total > 1500 ? "small" : "medium";
     if (parts.length !== this.root.children.length || parts.some((part, i) => part !== this.root.children[i])) replace(this.root, parts);
     $("empty").hidden = total > 0;
-    $("empty").textContent = this.state.nodes.size === 0 ? "No nodes to show." : "No node matches the filter.";
+    $("empty").textContent = this.state.nodes.size === 0 ? "No nodes to show." : "No node matches the search and the filter.";
   }
 
   urgency(members) {
-    return members.some((member) => !member.first) ? 0 : 1;
+    return members.some((member) => !member.rank) ? 0 : 1;
   }
 
   group(name) {
@@ -180,7 +213,7 @@ export class Grid {
         this.draw();
       },
     }, el("span", { class: "mark", "aria-hidden": "true" }), `${word} `, el("b", {}, String(counts[name])));
-    const shown = states.filter((name) => (name !== "none" && name !== "excluded") || counts[name] || this.wanted.has(name)).map((name) => chip(name, words[name]));
+    const shown = states.filter((name) => (name !== "none" && name !== "excluded") || counts[name] || this.wanted.has(name)).map((name) => chip(name, wordOf(name, this.job)));
     const marks = Object.keys(flags).filter((name) => counts[name] || this.wanted.has(name)).map((name) => chip(name, flags[name]));
     replace($("legend"), shown, marks);
   }
@@ -200,7 +233,7 @@ export class Grid {
       ...labels.map((label) => [`label:${label}`, label])];
     const signature = JSON.stringify(wanted);
     if (signature === this.optionsSignature) return;
-    if (this.optionsSignature === undefined && this.state.nodes.size && has(zoneLabels)) this.by = "zone";
+    if (this.optionsSignature === undefined && this.state.nodes.size >= fewNodes && has(zoneLabels)) this.by = "zone";
     if (this.state.nodes.size) this.optionsSignature = signature;
     replace($("group"), wanted.map(([value, word]) => el("option", { value, selected: value === this.by }, word)));
   }

@@ -3,28 +3,38 @@
 
 // The list of NodeJobs, and the view of one.
 
-import { $, bar, el, replace, rows } from "./dom.js";
+import { $, bar, el, remedies, replace, rows } from "./dom.js";
 import { get, Refused } from "./store.js";
 import { timeline } from "./timeline.js";
 
 const urgency = { bad: 0, warn: 1, active: 2, plain: 3, good: 4 };
 
-/** drawJobs draws the list, problems first. selected is the key of a NodeJob, "" for all, or "budgets". */
-export function drawJobs(state, selected) {
-  const jobs = [...state.jobs].sort(([a, x], [b, y]) => (urgency[x.tone] ?? 3) - (urgency[y.tone] ?? 3) || a.localeCompare(b));
+/** matches reports whether a search finds a NodeJob. */
+const matches = ([key, job], text) => `${key} ${job.reason} ${job.message}`.toLowerCase().includes(text);
+
+/** drawJobs draws the list, problems first, and the runs apart. selected is the key of a NodeJob, "" for all, or "budgets". */
+export function drawJobs(state, selected, text) {
+  const sorted = [...state.jobs].sort(([a, x], [b, y]) => (urgency[x.tone] ?? 3) - (urgency[y.tone] ?? 3) || a.localeCompare(b));
+  const jobs = sorted.filter(([, job]) => !job.run);
+  const runs = sorted.filter(([, job]) => job.run);
+  const found = (list) => list.filter((entry) => matches(entry, text));
   const item = (href, current, ...children) => el("li", {}, el("a", { href, "data-key": href, "aria-current": current ? "page" : false }, children));
   const all = item("#/", !selected, el("span", { class: "job-name" }, "All NodeJobs"), el("span", { class: "job-line" }, `${jobs.length} in the cluster`));
   const { count, waiting } = state.budgets ?? { count: 0 };
   const budgets = count || selected === "budgets" ? item("#/budgets", selected === "budgets", el("span", { class: "job-name" }, "Budgets"),
     el("span", { class: "job-line" }, el("span", { class: waiting ? "tone-warn" : "" }, waiting ? `${waiting} waiting` : ""), el("span", {}, `${count}`))) : null;
-  replace($("jobs"), all, budgets, jobs.map(([key, job]) => item(`#/job/${path(job.namespace, job.name)}`, key === selected,
+  const line = ([key, job]) => item(`#/job/${path(job.namespace, job.name)}`, key === selected,
     el("span", { class: "job-name" }, el("span", { class: "namespace" }, `${job.namespace}/`), job.name),
     bar(job, `${job.done} of ${job.matched} done`),
-    el("span", { class: "job-line" }, el("span", { class: `reason tone-${job.tone}` }, job.reason), about(job), el("span", {}, `${job.done}/${job.matched}`)))));
+    el("span", { class: "job-line" }, el("span", { class: `reason tone-${job.tone}` }, job.reason), about(job), el("span", {}, `${job.done}/${job.matched}`)));
+  const none = text && jobs.length + runs.length && !found(sorted).length;
+  replace($("jobs"), all, budgets, found(jobs).map(line), none ? el("li", { class: "dim none" }, "No NodeJob matches the search.") : null);
+  $("runs-title").hidden = !found(runs).length;
+  replace($("runs"), found(runs).map(line));
 }
 
-/** about is what checks have found: nodes that have drifted, whose check fails itself, or that no longer need the task. */
-const about = (job) => [[job.drifted, "drifted", "warn"], [job.checkErrors, "not checked", "warn"], [job.expired, "expired", "plain"]]
+/** about is what checks have found: nodes that have drifted, whose check fails itself, or that no longer need the task, and nodes that are excluded. */
+const about = (job) => [[job.drifted, "drifted", "warn"], [job.checkErrors, "not checked", "warn"], [job.expired, "expired", "plain"], [job.excluded, "excluded", "plain"]]
   .filter(([count]) => count).map(([count, word, tone]) => el("span", { class: `tone-${tone}` }, `${count} ${word}`));
 
 export const path = (...names) => names.map(encodeURIComponent).join("/");
@@ -72,11 +82,12 @@ export class JobView {
     replace(this.root,
       title(namespace, name, job ? el("span", { class: `badge tone-${job.tone}` }, job.reason) : null, job ? el("span", { class: "big" }, `${job.done} of ${job.matched} done`) : null, job ? about(job) : null),
       job?.message ? el("p", { class: "sentence" }, job.message) : null,
-      this.changes.controls(view.offers, this.key),
+      view.need ? remedies(view.need.remedies) : null,
+      this.changes.controls(view.offers, this.key, view.need ? view.need.remedies.map((remedy) => remedy.command) : []),
       view.steps.length ? el("ol", { class: "steps", "aria-label": "Steps" }, view.steps.map(step)) : null,
       view.ends.length ? timeline(view.ends, view.now) : null);
     this.status.hidden = false;
-    replace(this.status, el("h2", {}, "Status"), rows(view.rows));
+    replace(this.status, el("h2", {}, "Details"), rows(view.rows));
   }
 }
 

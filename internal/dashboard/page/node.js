@@ -4,8 +4,11 @@
 // The view of one node: an explanation for each NodeJob, what guards and budgets say, and logs.
 
 import { $, el, replace, rows } from "./dom.js";
+import { stateOf, wordOf } from "./grid.js";
 import { Log } from "./log.js";
 import { get, Refused } from "./store.js";
+
+const stateTones = { failed: "bad", running: "active", done: "good" };
 
 export class NodeView {
   name = "";
@@ -56,8 +59,10 @@ export class NodeView {
     const mark = (text, tone) => el("span", { class: `badge tone-${tone}` }, text);
     const labels = Object.entries(node.labels ?? {}).sort(([a], [b]) => a.localeCompare(b));
     const open = this.marks.querySelector("details")?.open ?? false;
+    const [state] = stateOf(node, this.job, this.state.jobs);
     replace(this.marks,
-      node.ready === "True" ? mark("Ready", "good") : mark(node.ready === "False" ? "Not Ready" : "Ready unknown", "bad"),
+      mark(wordOf(state, this.job), stateTones[state] ?? "dim"),
+      node.ready === "True" ? mark("Ready", "dim") : mark(node.ready === "False" ? "Not Ready" : "Ready unknown", "bad"),
       node.cordoned ? mark("Cordoned", "warn") : null,
       (node.held ?? []).map((guard) => mark(`Held by ${guard}`, "warn")),
       labels.length ? el("details", { class: "labels", open }, el("summary", { "data-key": "labels" }, `${labels.length} labels`), el("ul", {}, labels.map(([key, value]) => el("li", {}, `${key}=${value}`)))) : null);
@@ -76,10 +81,11 @@ export class NodeView {
   }
 
   card(job) {
+    const commands = job.rows.flatMap((row) => row.spans.filter((span) => span.tone === "command").map((span) => span.text));
     return el("section", { class: "card", "data-state": job.state.toLowerCase() },
-      el("h3", {}, el("span", { class: "mark", "aria-hidden": "true" }), el("span", { class: "namespace" }, `${job.namespace}/`), job.name),
+      el("h3", {}, job.run ? el("span", { class: "dim" }, "run ") : null, el("span", { class: "mark", "aria-hidden": "true" }), el("span", { class: "namespace" }, `${job.namespace}/`), job.name),
       el("p", { class: "sentence" }, job.sentence), rows(job.rows),
-      this.changes.controls(job.offers, `${job.namespace}/${job.name}/${this.name}`),
+      this.changes.controls(job.offers, `${job.namespace}/${job.name}/${this.name}`, commands),
       job.pods.map((pod) => el("button", { type: "button", class: "quiet", "data-key": `log:${pod}`, onclick: () => this.openLog(job.namespace, pod) }, `Log of ${pod}`)));
   }
 

@@ -76,6 +76,7 @@ export async function lines(path, parameters, signal, each, alive = () => {}) {
 export class State {
   cluster = null;
   budgets = null;
+  needs = null;
   nodes = new Map();
   jobs = new Map();
   version = 0;
@@ -107,6 +108,7 @@ export class State {
     const name = key.slice(kind.length + 1);
     if (key === "cluster") this.cluster = value;
     else if (key === "budgets") this.budgets = value;
+    else if (key === "needs") this.needs = value;
     else if (kind === "node" || kind === "job") {
       const all = kind === "node" ? this.nodes : this.jobs;
       if (value === undefined) all.delete(name);

@@ -1,7 +1,7 @@
 // Copyright The Everynode Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-import { $ } from "./dom.js";
+import { $, el, replace } from "./dom.js";
 
 const stored = "everynode-theme";
 const themes = ["auto", "light", "dark"];
@@ -11,7 +11,7 @@ export function theme() {
   const button = $("theme");
   const show = (name) => {
     document.documentElement.dataset.theme = name;
-    button.textContent = `Theme: ${name}`;
+    replace(button, el("span", { class: "word" }, "Theme: "), name);
   };
   show(themes.includes(localStorage.getItem(stored)) ? localStorage.getItem(stored) : "auto");
   button.addEventListener("click", () => {

@@ -46,8 +46,8 @@ func (e Explain) commands() [][2]string {
 		}
 	}
 	node := e.Node.Name
-	add("", plan.Remedy{Verb: plan.VerbRetry, Node: node}, plan.Remedy{Verb: plan.VerbSkip, Node: node}, plan.Remedy{Verb: plan.VerbRerun, Node: node},
-		plan.Remedy{Verb: plan.VerbPromote, Step: e.Step}, plan.Remedy{Verb: plan.VerbResume}, plan.Remedy{Verb: "status"})
+	add("", plan.Remedy{Verb: plan.VerbRetry, Node: node}, plan.Remedy{Verb: plan.VerbSkip, Node: node},
+		plan.Remedy{Verb: plan.VerbRerun, Node: node}, plan.Remedy{Verb: plan.VerbPromote, Step: e.Step}, plan.Remedy{Verb: plan.VerbResume}, plan.Remedy{Verb: "status"})
 	add(" --failed", plan.Remedy{Verb: plan.VerbRetry})
 	add(" --watch", plan.Remedy{Verb: "status"})
 	others := []string{e.describe(), "kubectl get nodes -l node-role.kubernetes.io/control-plane", "kubectl everynode explain " + node}

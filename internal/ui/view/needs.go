@@ -56,7 +56,8 @@ func NeedOf(job *v1alpha1.NodeJob, now time.Time) *Need {
 	switch {
 	case tone == text.Bad || reason == v1alpha1.ReasonAwaitingPromotion:
 	case counts.Failed > 0:
-		n.Tone, n.Reason, n.Cause = text.Bad, v1alpha1.ReasonNodesFailed, plural.Count(counts.Failed, "node")+" failed, and the rollout continues"
+		n.Tone, n.Reason = text.Bad, v1alpha1.ReasonNodesFailed
+		n.Cause = plural.Count(counts.Failed, "node") + " failed, and the rollout continues"
 		remedies = plan.FailureRemedies(plan.FixTask, true)
 	case counts.Drifted > 0 && (job.Spec.Task.Check == nil || job.Spec.Task.Check.OnDrift != v1alpha1.DriftRun):
 		n.Tone, n.Reason, n.Cause = text.Warn, v1alpha1.ReasonDrifted, fmt.Sprintf("task.check answers no on %s", plural.Count(counts.Drifted, "node"))

@@ -109,7 +109,12 @@ func next(t *testing.T, e Explain) string {
 
 // TestTheNextCommandsAreApart checks the form of the commands, and that the name of a node in the text is no command.
 func TestTheNextCommandsAreApart(t *testing.T) {
-	e := Explain{Job: job(func(*v1alpha1.NodeJob) {}), Node: &plan.Node{Name: "node-1"}, State: plan.NodeState{State: plan.Failed}, Now: now}
+	e := Explain{
+		Job:   job(func(*v1alpha1.NodeJob) {}),
+		Node:  &plan.Node{Name: "node-1"},
+		State: plan.NodeState{State: plan.Failed},
+		Now:   now,
+	}
 	want := []Part{
 		{"retry it: ", false}, {"kubectl everynode retry somaxconn node-1 -n node-setup", true},
 		{"; or leave the node out: ", false}, {"kubectl everynode skip somaxconn node-1 -n node-setup", true},
