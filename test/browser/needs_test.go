@@ -139,6 +139,19 @@ func TestTheSearchFindsNodeJobsAndReasons(t *testing.T) {
 	see(t, tab, "document.querySelector('#search').placeholder.includes('NodeJobs')")
 }
 
+// TestTheTimeOfAttemptsHasAScale checks that a few attempts do not fill the page with an empty axis, and that each bar says what it is.
+func TestTheTimeOfAttemptsHasAScale(t *testing.T) {
+	mixed(t)
+	tab := open(t, dashboard(t, asAdmin), 1280, 800, false)
+	see(t, tab, cells+".length === 4")
+	do(t, tab, "location.hash = '#/job/default/for-one'") // one attempt
+	see(t, tab, "document.querySelectorAll('.plot rect').length === 1 && document.querySelector('.plot').offsetWidth <= 160")
+	see(t, tab, says(".timeline", "1 succeeded; each bar is 1 s, the highest has 1"))
+	do(t, tab, "location.hash = '#/job/default/max-map-count'")
+	see(t, tab, "[...document.querySelectorAll('.plot title')].some((title) => title.textContent.endsWith(' UTC: 1 failed'))")
+	see(t, tab, "[...document.querySelectorAll('.plot rect')].every((bar) => bar.getBoundingClientRect().width > 20)")
+}
+
 // TestTheRingOfACellIsNotClipped checks that each group is larger than its cells by the width of the ring.
 func TestTheRingOfACellIsNotClipped(t *testing.T) {
 	newFleet(t, 60).create()

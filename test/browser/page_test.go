@@ -121,6 +121,9 @@ func TestTextNeverBecomesMarkup(t *testing.T) {
 	}
 	tab := open(t, dashboard(t, asAdmin), 1280, 800, false)
 	see(t, tab, cells+".length === 2")
+	see(t, tab, "document.querySelector('#needs .cause')?.innerText.includes('<script>window.hacked=1</script>')")
+	see(t, tab, "document.querySelector('.tile-why')?.innerText.includes('<img src=x')")
+	see(t, tab, "document.querySelectorAll('main img, main script').length === 0")
 	do(t, tab, "location.hash = '#/job/default/max-map-count/node/node-1'")
 	see(t, tab, "document.querySelector('#node .output')?.innerText.includes('<script>window.hacked=1</script>')")
 	see(t, tab, "document.querySelector('#job')?.innerText.includes('<img src=x')")
