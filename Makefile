@@ -19,7 +19,7 @@ GOLANGCI_LINT  := $(TOOLS)/golangci-lint
 CONTROLLER_GEN := $(TOOLS)/controller-gen
 CRD_REF_DOCS   := $(TOOLS)/crd-ref-docs
 LOCAL          := go -C local run ./cmd/everynode-local
-MODULES        := . api charts local monitoring test release tools tools/actionlint tools/krew
+MODULES        := . api charts local monitoring test release site tools tools/actionlint tools/krew
 LINTED         := $(filter-out tools tools/actionlint tools/krew,$(MODULES))
 
 # The number of random histories of each planner that the unit tests simulate.
@@ -170,6 +170,7 @@ test-unit: ## Run the unit tests.
 	go -C api test ./...
 	go -C charts test -count=1 ./...
 	go -C monitoring test -count=1 ./...
+	go -C site test ./...
 	go test $$(go list ./... | grep -v -e /internal/nodejob/plan$$ -e /internal/nodeguard/guard$$ -e /internal/nodebudget/budget$$ -e /internal/mutants)
 	EVERYNODE_HISTORIES=$(HISTORIES) go test -timeout=30m -p=1 ./internal/nodejob/plan ./internal/nodeguard/guard ./internal/nodebudget/budget
 	go -C test test ./bench/... ./cmd/... ./install ./s3 ./schemas ./shards
@@ -202,7 +203,7 @@ MEASURE  ?=
 SKIP     ?=
 
 .PHONY: test-browser
-test-browser: ## Show the dashboard in a headless Chromium (PICTURES: a folder for pictures of it; MEASURE=1: how long it takes, MEASURE=1h: memory over an hour; SKIP; K8S).
+test-browser: docs ## Show the dashboard and the site in a headless Chromium (PICTURES: a folder for pictures of it; MEASURE=1: how long it takes, MEASURE=1h: memory over an hour; SKIP; K8S).
 	@command -v chromium >/dev/null || [ "$$(id -u)" = 0 ] || echo "Chromium is not installed, so the tests of the dashboard are skipped: apt-get install chromium"
 	assets="$$($(LOCAL) binaries $(if $(K8S),--kubernetes=$(K8S)) etcd kube-apiserver kubectl)"; KUBEBUILDER_ASSETS="$$assets" exec go -C test test -count=1 ./browser $(if $(SKIP),-skip='$(SKIP)') $(if $(PICTURES),-timeout=20m -pictures='$(abspath $(PICTURES))') $(if $(MEASURE),-v $(if $(filter 1,$(MEASURE)),-run=TestFirstPaint -measure,-timeout=0 -run=TestMemory -changes=$(MEASURE)))
 
@@ -239,6 +240,19 @@ STEP ?= all
 .PHONY: test-fresh
 test-fresh: ## Run 'make demo' and 'make test' on the commit on a new minimal Debian 12 with empty caches; needs Linux and root (STEP: other arguments of make, such as 'test-e2e RUN=TestR13').
 	@STEP='$(STEP)' exec test/fresh.sh
+
+# The address at which the site will be.
+SITE ?= http://localhost:1313/
+
+.PHONY: docs
+docs: ## Build the site of the documentation into site/public, and check its links (SITE: its address).
+	@echo "building the site (the first time, this compiles Hugo, which takes a minute or two) …"
+	go -C site tool hugo --noBuildLock --panicOnWarning --cleanDestinationDir --baseURL='$(SITE)'
+	go -C site run ./links -base='$(SITE)' .. public
+
+.PHONY: docs-serve
+docs-serve: ## Show the site at http://localhost:1313, and follow changes of the pages.
+	go -C site tool hugo server --noBuildLock
 
 ##@ Release
 
