@@ -247,8 +247,9 @@ SITE ?= http://localhost:1313/
 .PHONY: docs
 docs: ## Build the site of the documentation into site/public, and check its links (SITE: its address).
 	@echo "building the site (the first time, this compiles Hugo, which takes a minute or two) …"
+	HUGO_PARAMS_VERSIONS="$$(git tag --list 'v*' --sort=-version:refname | xargs)" \
 	go -C site tool hugo --noBuildLock --panicOnWarning --cleanDestinationDir --baseURL='$(SITE)'
-	go -C site run ./links -base='$(SITE)' .. public
+	go -C site run ./links -base='$(SITE)' -repository="$$(sed -n 's/^  repository: //p' site/hugo.yaml)" .. public
 
 .PHONY: docs-serve
 docs-serve: ## Show the site at http://localhost:1313, and follow changes of the pages.
