@@ -7,6 +7,7 @@ package historytest
 
 import (
 	"flag"
+	"fmt"
 	"os"
 	"runtime"
 	"runtime/debug"
@@ -34,6 +35,18 @@ type Player func(seed int64, told bool) (broken, story string)
 // choose a variant of a history by the sign of its seed: variant returns the seed with that sign; nil leaves it.
 func Run(t *testing.T, kept []int64, variant func(int64) int64, play Player) {
 	t.Helper()
+	run(t, 1, kept, variant, play)
+}
+
+// RunLong plays histories that take longer: one for each 20 that are requested, but at least one. It fails with the first of them that
+// is broken.
+func RunLong(t *testing.T, play Player) {
+	t.Helper()
+	run(t, 20, nil, nil, play)
+}
+
+func run(t *testing.T, perHistory int64, kept []int64, variant func(int64) int64, play Player) {
+	t.Helper()
 	if *seed != 0 {
 		broken, story := play(*seed, true)
 		t.Log(story)
@@ -43,7 +56,7 @@ func Run(t *testing.T, kept []int64, variant func(int64) int64, play Player) {
 		return
 	}
 	seeds := slices.Clone(kept)
-	for s := *from; s < *from+howMany(t); s++ {
+	for s := *from; s < *from+max(1, howMany(t)/perHistory); s++ {
 		if variant != nil {
 			seeds = append(seeds, variant(s))
 		} else {
@@ -97,4 +110,31 @@ func playAll(t *testing.T, seeds []int64, play Player) {
 		broken, story := play(seeds[i], true)
 		t.Fatalf("seed %d: %s\n%s", seeds[i], broken, story)
 	}
+}
+
+// failure is what has failed a simulation.
+type failure string
+
+// simulated is the testing.TB of a simulation: a failure ends only that simulation, which may run in any goroutine.
+type simulated struct{ testing.TB }
+
+func (simulated) Errorf(format string, args ...any) { panic(failure(fmt.Sprintf(format, args...))) }
+func (simulated) Fatalf(format string, args ...any) { panic(failure(fmt.Sprintf(format, args...))) }
+func (simulated) Fatal(args ...any)                 { panic(failure(fmt.Sprint(args...))) }
+
+// Simulate calls play, and returns with what it has first failed its testing.TB, by Errorf, Fatalf or Fatal; "" if it has not. The test
+// itself does not fail.
+func Simulate(t testing.TB, play func(testing.TB)) (broken string) {
+	t.Helper()
+	defer func() {
+		switch r := recover().(type) {
+		case nil:
+		case failure:
+			broken = string(r)
+		default:
+			panic(r)
+		}
+	}()
+	play(simulated{t})
+	return ""
 }

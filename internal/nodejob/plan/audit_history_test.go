@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/historytest"
 	"github.com/everynode/everynode/internal/nodejob/plan/plantest"
 	"github.com/everynode/everynode/internal/nodejob/record"
 	"github.com/everynode/everynode/internal/nodejob/task"
@@ -34,8 +35,7 @@ spec:
 // auditHistory is a random history of an audit, and what its check has really said.
 type auditHistory struct {
 	*plantest.Cluster
-	t      *testing.T
-	seed   int64
+	t      testing.TB
 	random *rand.Rand
 	// bad are the nodes that are not as they should be, and flaky lets checks fail themselves.
 	bad   map[string]bool
@@ -48,18 +48,23 @@ type auditHistory struct {
 // TestAuditHistories plays random histories in which nodes change, checks fail, pods are interrupted, nodes disappear, and users change the
 // NodeJob.
 func TestAuditHistories(t *testing.T) {
-	for seed := range int64(15) {
+	historytest.RunLong(t, func(seed int64, _ bool) (broken, story string) {
 		h := &auditHistory{
-			t: t, seed: seed, random: rand.New(rand.NewSource(seed)), bad: map[string]bool{"node-2": true},
+			random: rand.New(rand.NewSource(seed)), bad: map[string]bool{"node-2": true},
 			said: map[string]map[record.Answer]bool{}, asked: map[string]int{},
 		}
-		h.flaky = h.random.Intn(2) == 0
-		h.Cluster = plantest.New(t, auditSpec, "node-1", "node-2", "node-3", "node-4")
-		h.Task = h.runs
-		h.Create()
-		playEvents(h.Cluster, h.random, 200, h.event, h.check)
-		h.rest()
-	}
+		broken = historytest.Simulate(t, h.play)
+		return broken, h.Text()
+	})
+}
+
+func (h *auditHistory) play(t testing.TB) {
+	h.flaky = h.random.Intn(2) == 0
+	h.t, h.Cluster = t, plantest.New(t, auditSpec, "node-1", "node-2", "node-3", "node-4")
+	h.Task = h.runs
+	h.Create()
+	playEvents(h.Cluster, h.random, 200, h.event, h.check)
+	h.rest()
 }
 
 // runs is what a check says, and what must be true when it starts.
@@ -173,5 +178,5 @@ func (h *auditHistory) rest() {
 
 func (h *auditHistory) fail(format string, args ...any) {
 	h.t.Helper()
-	h.t.Fatalf("seed %d at %s: %s\n%s", h.seed, h.Now.Format(time.TimeOnly), fmt.Sprintf(format, args...), h.Text())
+	h.t.Fatalf("at %s: %s", h.Now.Format(time.TimeOnly), fmt.Sprintf(format, args...))
 }

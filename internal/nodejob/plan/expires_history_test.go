@@ -14,8 +14,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/historytest"
 	"github.com/everynode/everynode/internal/nodejob/plan/plantest"
 	"github.com/everynode/everynode/internal/nodejob/record"
 	"github.com/everynode/everynode/internal/nodejob/task"
@@ -36,8 +38,7 @@ spec:
 // expiryHistory is a random history of a NodeJob with spec.expires, and what the scripts have really done and said.
 type expiryHistory struct {
 	*plantest.Cluster
-	t      *testing.T
-	seed   int64
+	t      testing.TB
 	random *rand.Rand
 	// fixed are the nodes with the fixed kernel. flaky lets checks fail, and harmful the task.
 	fixed          map[string]bool
@@ -45,6 +46,8 @@ type expiryHistory struct {
 	// denied says where the task has begun since the last rollback that ended well, and ends when rollbacks end.
 	denied map[string]bool
 	ends   map[string]time.Time
+	// answers are the pods of the last answers on record, by node.
+	answers map[string]types.UID
 	// saidYes and saidNo are what checks have said, by node and boot, and ended is true once spec.expires.at has passed.
 	saidYes, saidNo map[string]bool
 	ended           bool
@@ -53,18 +56,23 @@ type expiryHistory struct {
 // TestExpiryHistories plays random histories in which kernels are fixed by reboots, checks fail, pods are interrupted, nodes
 // disappear, and users change the NodeJob.
 func TestExpiryHistories(t *testing.T) {
-	for seed := range int64(40) {
+	historytest.RunLong(t, func(seed int64, _ bool) (broken, story string) {
 		h := &expiryHistory{
-			t: t, seed: seed, random: rand.New(rand.NewSource(seed)), fixed: map[string]bool{"node-3": true}, denied: map[string]bool{},
-			ends: map[string]time.Time{}, saidYes: map[string]bool{}, saidNo: map[string]bool{},
+			random: rand.New(rand.NewSource(seed)), fixed: map[string]bool{"node-3": true}, denied: map[string]bool{},
+			ends: map[string]time.Time{}, answers: map[string]types.UID{}, saidYes: map[string]bool{}, saidNo: map[string]bool{},
 		}
-		h.flaky, h.harmful = h.random.Intn(2) == 0, h.random.Intn(3) == 0
-		h.Cluster = plantest.New(t, expirySpec, "node-1", "node-2", "node-3", "node-4")
-		h.Task = h.runs
-		h.Create()
-		playEvents(h.Cluster, h.random, 90, h.event, h.check)
-		h.rest()
-	}
+		broken = historytest.Simulate(t, h.play)
+		return broken, h.Text()
+	})
+}
+
+func (h *expiryHistory) play(t testing.TB) {
+	h.flaky, h.harmful = h.random.Intn(2) == 0, h.random.Intn(3) == 0
+	h.t, h.Cluster = t, plantest.New(t, expirySpec, "node-1", "node-2", "node-3", "node-4")
+	h.Task = h.runs
+	h.Create()
+	playEvents(h.Cluster, h.random, 90, h.event, h.check)
+	h.rest()
 }
 
 // runs is how a script ends, and what must be true when it starts.
@@ -156,6 +164,7 @@ func (h *expiryHistory) settle() {
 func (h *expiryHistory) check() {
 	h.settle()
 	for name := range h.Nodes {
+		h.checkAnswer(name)
 		rec := h.record(name)
 		if rec == nil {
 			continue
@@ -165,6 +174,8 @@ func (h *expiryHistory) check() {
 			boot = name + "/" + rec.Expiry.BootID
 		}
 		switch {
+		case rec.Outcome == record.Succeeded && rec.Expiry == nil:
+			h.fail("the task has succeeded on %s, and no answer is on record", name)
 		case rec.Outcome == record.Expired && h.denied[name]:
 			h.fail("%s is Expired, and what the task did is still there", name)
 		case rec.Outcome == record.Expired && !rec.HasExpired() && !h.ended:
@@ -178,6 +189,22 @@ func (h *expiryHistory) check() {
 	n := h.Job.Status.Nodes
 	if !h.harmful && (n.Failed > 0 || n.RollbackFailed > 0) {
 		h.fail("%d nodes have failed, and no task has", n.Failed)
+	}
+}
+
+// checkAnswer checks an answer that is new on record. Boots and revisions change only between the plans that follow each event.
+func (h *expiryHistory) checkAnswer(name string) {
+	node := h.Nodes[name]
+	rec := record.Read(node.Labels, node.Annotations, h.Key()).Record
+	if rec == nil || rec.Expiry == nil || rec.Expiry.PodUID == h.answers[name] {
+		return
+	}
+	h.answers[name] = rec.Expiry.PodUID
+	switch e := rec.Expiry; {
+	case rec.Revision != h.revision():
+		h.fail("an answer about %s is recorded on %s, and the revision is %s", rec.Revision, name, h.revision())
+	case (e.Answer == record.AnswerYes || e.Answer == record.AnswerNo) && e.BootID != node.Status.NodeInfo.BootID:
+		h.fail("%s is recorded on %s for an earlier boot", e.Answer, name)
 	}
 }
 
@@ -209,10 +236,14 @@ func (h *expiryHistory) rest() {
 // record is that of a node; nil if there is none of the revision.
 func (h *expiryHistory) record(node string) *record.Record {
 	on := record.Read(h.Nodes[node].Labels, h.Nodes[node].Annotations, h.Key())
-	if on.Record == nil || on.Record.Revision != task.Revision(&h.Job.Spec, task.Source{Script: h.Job.Spec.Task.Script}) {
+	if on.Record == nil || on.Record.Revision != h.revision() {
 		return nil
 	}
 	return on.Record
+}
+
+func (h *expiryHistory) revision() string {
+	return task.Revision(&h.Job.Spec, task.Source{Script: h.Job.Spec.Task.Script})
 }
 
 func (h *expiryHistory) checks() bool { return task.ChecksExpiry(h.Job) }
@@ -224,7 +255,7 @@ func (h *expiryHistory) fail(format string, args ...any) {
 		records[name] = h.record(name)
 	}
 	b, _ := json.Marshal(records)
-	h.t.Fatalf("seed %d at %s: %s\n%s\n%s", h.seed, h.Now.Format(time.TimeOnly), fmt.Sprintf(format, args...), b, h.Text())
+	h.t.Fatalf("at %s: %s\n%s", h.Now.Format(time.TimeOnly), fmt.Sprintf(format, args...), b)
 }
 
 // playEvents lets 60 events happen, with up to a number of seconds between them, and checks what must be true after each, and after the time.
