@@ -36,6 +36,8 @@ type planner struct {
 	mutants   map[string]mutant
 	// byTables are the mistakes that need a situation that histories rarely reach.
 	byTables []string
+	// byHistories are the mistakes that the histories of another test than TestRandomHistories must find, by the name of that test.
+	byHistories map[string][]string
 }
 
 // The names of what fails: in a history, and in another test.
@@ -51,7 +53,7 @@ func (p planner) test(t *testing.T) {
 	}
 	dir := filepath.Join(root, p.pkg)
 	open(t, dir)
-	for _, name := range p.byTables {
+	for _, name := range slices.Concat(append(slices.Collect(maps.Values(p.byHistories)), p.byTables)...) {
 		if _, ok := p.mutants[name]; !ok {
 			t.Errorf("there is no mistake %q: update the list", name)
 		}
@@ -60,7 +62,7 @@ func (p planner) test(t *testing.T) {
 	for name := range p.mutants {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			args, sign := []string{"-test.run=^TestRandomHistories$", "-histories=" + p.histories}, brokenHistory
+			args, sign := []string{"-test.run=^" + p.historiesOf(name) + "$", "-histories=" + p.histories}, brokenHistory
 			if slices.Contains(p.byTables, name) {
 				args, sign = []string{"-test.skip=^(TestRandomHistories|TestStories)$", "-test.failfast"}, failedTest
 			}
@@ -77,6 +79,16 @@ func (p planner) test(t *testing.T) {
 			t.Logf("%s", found)
 		})
 	}
+}
+
+// historiesOf is the test whose histories must find a mistake.
+func (p planner) historiesOf(name string) string {
+	for test, names := range p.byHistories {
+		if slices.Contains(names, name) {
+			return test
+		}
+	}
+	return "TestRandomHistories"
 }
 
 // open reads the files of a package, including its tests, so that go test knows that the result depends on them.
