@@ -353,3 +353,58 @@ func TestTheTableOfAllNodes(t *testing.T) {
 	drawn(t, "nodes", func(int) []text.Line { return NodeTable(now, revision, rows, false) })
 	drawn(t, "nodes-with-results", func(int) []text.Line { return NodeTable(now, revision, rows, true) })
 }
+
+func TestAskedSince(t *testing.T) {
+	no := record.Asked{Answer: record.AnswerNo, At: before(2 * time.Minute), ExitCode: new(int32(1))}
+	then := func(was record.Asked, answer record.Answer, code *int32) record.Asked {
+		return was.Next(record.Asked{Answer: answer, At: before(time.Minute), ExitCode: code})
+	}
+	tests := map[string]struct {
+		asked record.Asked
+		want  string
+	}{
+		"yes": {
+			then(record.Asked{}, record.AnswerYes, nil),
+			"; task.check last answered yes at 12:29:00 UTC (60s ago)",
+		},
+		"no": {
+			then(record.Asked{}.Next(no), record.AnswerNo, new(int32(1))),
+			"; the node has drifted: task.check has answered no since 12:28:00 UTC (2m ago), last at 12:29:00 UTC (60s ago)",
+		},
+		"yes after a no": {
+			then(record.Asked{}.Next(no), record.AnswerYes, nil),
+			"; task.check last answered yes at 12:29:00 UTC (60s ago)",
+		},
+		"failed": {
+			then(record.Asked{}, record.AnswerError, new(int32(3))),
+			"; task.check itself failed at 12:29:00 UTC (60s ago), exit code 3",
+		},
+		"failed without an exit code": {
+			then(record.Asked{}, record.AnswerError, nil),
+			"; task.check itself failed at 12:29:00 UTC (60s ago)",
+		},
+		"failed after a no": {
+			then(record.Asked{}.Next(no), record.AnswerError, new(int32(3))),
+			"; task.check itself failed at 12:29:00 UTC (60s ago), exit code 3: task.check has answered no since 12:28:00 UTC (2m ago)",
+		},
+		"disrupted": {
+			then(record.Asked{}, record.AnswerNone, nil),
+			"; task.check was disrupted at 12:29:00 UTC (60s ago)",
+		},
+		"disrupted after a no": {
+			then(record.Asked{}.Next(no), record.AnswerNone, nil),
+			"; task.check was disrupted at 12:29:00 UTC (60s ago): task.check has answered no since 12:28:00 UTC (2m ago)",
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			rec := &record.Record{Asked: record.Answers{record.QuestionCheck: tt.asked}}
+			if got := (Explain{Now: now}).askedSince(rec); got != tt.want {
+				t.Errorf("it says %q, want %q", got, tt.want)
+			}
+		})
+	}
+	if got := (Explain{Now: now}).askedSince(&record.Record{}); got != "" {
+		t.Errorf("a node that was not asked: %q", got)
+	}
+}
