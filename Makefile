@@ -180,7 +180,7 @@ test-mutants: ## Put mistakes into the planner, and see that its tests find each
 	go test -v -timeout=40m ./internal/mutants
 
 # Of the generated mutants: the packages, each with others whose tests also count after a comma, and flags such as -run='gate.go: gate' or -histories=5000.
-PACKAGES    ?= internal/nodejob/plan internal/nodeguard/guard internal/nodebudget/budget internal/nodejob/record,internal/nodejob/plan internal/outcome,internal/nodejob/plan internal/nodejob/observe,internal/manager/controller
+PACKAGES    ?= internal/nodejob/plan internal/nodeguard/guard internal/nodebudget/budget internal/nodejob/record,internal/nodejob/plan internal/outcome,internal/nodejob/plan internal/observe,internal/manager/controller
 MUTANTFLAGS ?=
 
 .PHONY: mutants

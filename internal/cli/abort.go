@@ -13,9 +13,9 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/console"
-	"github.com/everynode/everynode/internal/nodejob/observe"
 	"github.com/everynode/everynode/internal/nodejob/steer"
 	"github.com/everynode/everynode/internal/nodejob/task"
+	"github.com/everynode/everynode/internal/observe"
 	"github.com/everynode/everynode/internal/text"
 	"github.com/everynode/everynode/internal/ui/apply"
 	"github.com/everynode/everynode/internal/ui/cmdutil"

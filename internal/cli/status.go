@@ -13,8 +13,8 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/console"
-	"github.com/everynode/everynode/internal/nodejob/eta"
 	"github.com/everynode/everynode/internal/ui/cmdutil"
+	"github.com/everynode/everynode/internal/ui/eta"
 	"github.com/everynode/everynode/internal/ui/view"
 )
 

@@ -28,7 +28,7 @@ import (
 	"github.com/everynode/everynode/internal/cli"
 	"github.com/everynode/everynode/internal/cli/clitest"
 	"github.com/everynode/everynode/internal/cli/console"
-	"github.com/everynode/everynode/internal/nodejob/plan/plantest"
+	"github.com/everynode/everynode/internal/plantest"
 )
 
 // apiServer is a stand-in for an API server, with the objects that the commands read.

@@ -61,7 +61,7 @@ var messages = []string{
 	"../manager/controller",
 	"../manager/guardcontroller",
 	"../manager/budgetcontroller",
-	"../nodejob/observe",
+	"../observe",
 	"../outcome",
 	"../script",
 	"../manager/notify",

@@ -31,9 +31,9 @@ import (
 	"github.com/everynode/everynode/internal/manager/loop"
 	nodebudget "github.com/everynode/everynode/internal/nodebudget/budget"
 	"github.com/everynode/everynode/internal/nodecondition"
-	"github.com/everynode/everynode/internal/nodejob/observe"
 	"github.com/everynode/everynode/internal/nodejob/plan"
 	"github.com/everynode/everynode/internal/nodejob/task"
+	"github.com/everynode/everynode/internal/observe"
 )
 
 // claimAgainAfter is when a refused claim is tried again if no event shows that the budgets allow more.

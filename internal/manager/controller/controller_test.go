@@ -21,9 +21,9 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/manager/loop"
-	"github.com/everynode/everynode/internal/nodejob/observe"
 	"github.com/everynode/everynode/internal/nodejob/plan"
 	"github.com/everynode/everynode/internal/nodejob/record"
+	"github.com/everynode/everynode/internal/observe"
 )
 
 func TestViewNode(t *testing.T) {

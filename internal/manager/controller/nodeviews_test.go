@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/nodejob/observe"
+	"github.com/everynode/everynode/internal/observe"
 )
 
 // What is read of a node with the cache is what is read without it, whatever was read before.

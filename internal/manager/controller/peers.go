@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/nodejob/observe"
+	"github.com/everynode/everynode/internal/observe"
 )
 
 // observePeers collects what this NodeJob needs to know about other NodeJobs.

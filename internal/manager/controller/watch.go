@@ -21,7 +21,7 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/manager/loop"
 	"github.com/everynode/everynode/internal/manager/notify"
-	"github.com/everynode/everynode/internal/nodejob/observe"
+	"github.com/everynode/everynode/internal/observe"
 )
 
 const (

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/nodejob/observe"
+	"github.com/everynode/everynode/internal/observe"
 )
 
 func watchedNode() *corev1.Node {

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/everynode/everynode/internal/nodejob/plan/plantest"
+	"github.com/everynode/everynode/internal/plantest"
 )
 
 var update = flag.Bool("update", false, "write the stories in testdata")

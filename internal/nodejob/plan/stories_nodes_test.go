@@ -6,8 +6,8 @@ package plan_test
 import (
 	"time"
 
-	"github.com/everynode/everynode/internal/nodejob/plan/plantest"
 	"github.com/everynode/everynode/internal/nodejob/task"
+	"github.com/everynode/everynode/internal/plantest"
 )
 
 // nodeStories show maintenance of nodes before and after the task.

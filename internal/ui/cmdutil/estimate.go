@@ -13,9 +13,9 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/nodebudget/budget"
 	"github.com/everynode/everynode/internal/nodebudget/window"
-	"github.com/everynode/everynode/internal/nodejob/eta"
 	"github.com/everynode/everynode/internal/nodejob/plan"
 	"github.com/everynode/everynode/internal/nodejob/record"
+	"github.com/everynode/everynode/internal/ui/eta"
 )
 
 // CanEstimate reports whether the end of a rollout can be estimated: it continues without help, and 3 nodes are done.

@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/nodejob/eta"
 	"github.com/everynode/everynode/internal/plural"
+	"github.com/everynode/everynode/internal/ui/eta"
 )
 
 // estimated says when a rollout ends, in whole minutes. It does not look more precise than it is.

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/nodejob/eta"
 	"github.com/everynode/everynode/internal/text"
+	"github.com/everynode/everynode/internal/ui/eta"
 )
 
 func TestEstimated(t *testing.T) {
