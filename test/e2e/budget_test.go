@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -17,6 +18,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/informers"
+	clientgo "k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
@@ -55,10 +59,7 @@ func newBudgeted(t *testing.T, zones ...string) *budgeted {
 	})
 	b.budget(b.namespace, 1)
 	b.seated(nodes, 1)
-	ctx, cancel := context.WithCancel(b.ctx)
-	var watcher sync.WaitGroup
-	watcher.Go(func() { b.watchNodes(ctx) })
-	t.Cleanup(func() { cancel(); watcher.Wait() })
+	b.watch()
 	return b
 }
 
@@ -136,34 +137,125 @@ func (b *budgeted) seats() map[string]corev1.Pod {
 	return found
 }
 
-// watchNodes counts the nodes that are cordoned and have no seat: those that a drain has.
-func (b *budgeted) watchNodes(ctx context.Context) {
-	for ctx.Err() == nil {
-		var nodes corev1.NodeList
-		if err := admin.List(ctx, &nodes, client.MatchingLabels{"world": b.namespace}); err == nil {
-			seats, away := b.seats(), map[string]int{}
-			for i := range nodes.Items {
-				if _, seat := seats[nodes.Items[i].Name]; !seat && nodes.Items[i].Spec.Unschedulable && seats != nil {
-					away[""]++
-					away[b.zones[nodes.Items[i].Name]]++
-				}
+// watch counts the nodes that are cordoned and have no seat, those that a drain has, after each event of nodes and of seats, until the test
+// ends. Events of seats are in their order, so a node whose seat returns before that of another one is evicted never counts with it.
+func (b *budgeted) watch() {
+	b.t.Helper()
+	cfg, err := real.RESTConfig()
+	must(b.t, err)
+	clientset, err := clientgo.NewForConfig(cfg)
+	must(b.t, err)
+	ctx, cancel := context.WithCancel(b.ctx)
+	cordoned, seated := map[string]bool{}, map[string]string{}
+	seats := informers.NewSharedInformerFactoryWithOptions(clientset, 0, informers.WithNamespace(install.Namespace),
+		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = v1alpha1.BudgetGroupLabel }))
+	nodes := informers.NewSharedInformerFactory(clientset, 0)
+	event := func(object any, deleted bool) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		switch o := object.(type) {
+		case *corev1.Node:
+			cordoned[o.Name] = o.Spec.Unschedulable && !deleted
+		case *corev1.Pod:
+			if deleted = deleted || o.DeletionTimestamp != nil; !deleted {
+				seated[o.Spec.NodeName] = o.Name
+			} else if seated[o.Spec.NodeName] == o.Name {
+				delete(seated, o.Spec.NodeName)
 			}
-			b.mu.Lock()
-			for zone, n := range away {
-				b.most[zone] = max(b.most[zone], n)
-			}
-			b.mu.Unlock()
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(50 * time.Millisecond):
+		b.count(cordoned, seated)
+	}
+	handler := cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(o any) { event(o, false) },
+		UpdateFunc: func(_, o any) { event(o, false) },
+		DeleteFunc: func(o any) { event(o, true) },
+	}
+	for _, informer := range []cache.SharedIndexInformer{seats.Core().V1().Pods().Informer(), nodes.Core().V1().Nodes().Informer()} {
+		registered, err := informer.AddEventHandler(handler)
+		must(b.t, err)
+		go informer.RunWithContext(ctx)
+		if !cache.WaitForCacheSync(ctx.Done(), registered.HasSynced) {
+			b.t.Fatal("nodes and seats cannot be watched")
 		}
+	}
+	b.t.Cleanup(cancel)
+}
+
+// count raises the most nodes that were away at the same time.
+func (b *budgeted) count(cordoned map[string]bool, seated map[string]string) {
+	away := map[string]int{}
+	for _, node := range b.nodes {
+		if cordoned[node] && seated[node] == "" {
+			away[""]++
+			away[b.zones[node]]++
+		}
+	}
+	for zone, n := range away {
+		b.most[zone] = max(b.most[zone], n)
 	}
 }
 
-// TestABudgetLetsOneNodeGoAtATime : two drains with kubectl, in which the manager dies; a freeze in the middle of a drain, with the manager
-// killed; and a NodeJob that drains nodes and could take all of them.
+// drainAndReturn drains a node with kubectl, and uncordons it at once when the drain has ended.
+func (b *budgeted) drainAndReturn(node string) <-chan error {
+	done := make(chan error, 1)
+	drain := b.drain(node, "--timeout=400s")
+	go func() {
+		err := <-drain
+		if err == nil {
+			_, err = install.Kubectl(b.ctx, real, "", "uncordon", node)
+		}
+		done <- err
+	}()
+	return done
+}
+
+// TestABudgetLetsOneNodeGoAtATime : two drains with kubectl and a NodeJob that drains begin at once, each of another node. The manager is
+// killed in each phase of the NodeJob: while it claims its node, while the node is cordoned and drained, while the task runs, and when the
+// node should get its seat back.
 func TestABudgetLetsOneNodeGoAtATime(t *testing.T) {
+	b := newBudgeted(t, "a", "a", "a")
+	first, second, ofJob := b.nodes[0], b.nodes[1], b.nodes[2]
+	b.stubbornPod(ofJob) // the drain of the NodeJob ends when it is deleted
+	drains := []<-chan error{b.drainAndReturn(first), b.drainAndReturn(second)}
+	b.job("drained", b.hold(), onNodes(ofJob), func(s *v1alpha1.NodeJobSpec) { s.Maintenance.Drain = &v1alpha1.DrainSpec{} })
+
+	b.eventually("the NodeJob waits for its claim, or has it", func() error {
+		seats, live := b.seats(), b.get("drained")
+		waits := slices.ContainsFunc(
+			live.Status.Conditions,
+			func(c metav1.Condition) bool { return c.Reason == v1alpha1.ReasonWaitingForBudget },
+		)
+		if _, seat := seats[ofJob]; waits || seats != nil && !seat {
+			return nil
+		}
+		return fmt.Errorf("the status is %+v", live.Status)
+	})
+	b.killManager()
+	b.eventually("the NodeJob has cordoned its node", func() error {
+		if !b.node(ofJob).Spec.Unschedulable {
+			return errNotYet
+		}
+		return nil
+	})
+	b.killManager()
+	b.wantRan(ofJob, 0)
+	must(t, admin.Delete(b.ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "stubborn"}}))
+	b.began(ofJob)
+	b.killManager()
+	b.letGo(ofJob)
+	b.done("drained", ofJob)
+	b.killManager()
+
+	b.drained(first, drains[0])
+	b.drained(second, drains[1])
+	b.seated(3, 1)
+	b.wantRan(ofJob, 1)
+	b.wantMost(map[string]int{"": 1, "a": 1})
+}
+
+// TestAFreezeHoldsADrainThatWaits : two drains with kubectl, in which the manager dies; and a freeze in the middle of the second one, with
+// the manager killed.
+func TestAFreezeHoldsADrainThatWaits(t *testing.T) {
 	b := newBudgeted(t, "a", "a")
 	first, second := b.nodes[0], b.nodes[1]
 	drains := map[string]<-chan error{first: b.drain(first), second: b.drain(second)}
@@ -199,12 +291,6 @@ func TestABudgetLetsOneNodeGoAtATime(t *testing.T) {
 	b.deleteBudget("freeze-" + b.namespace)
 	b.drained(second, drains[second])
 	b.uncordon(second)
-	b.seated(2, 1)
-
-	b.job("drained", "true", func(s *v1alpha1.NodeJobSpec) { s.Maintenance.Drain = &v1alpha1.DrainSpec{} })
-	for _, node := range b.nodes {
-		b.Done("drained", node)
-	}
 	b.seated(2, 1)
 	b.wantMost(map[string]int{"": 1, "a": 1})
 }
