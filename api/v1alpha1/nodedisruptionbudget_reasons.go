@@ -9,6 +9,8 @@ const (
 	ReasonBudgetOpen = "Open"
 	// ReasonFrozen means that a limit is 0, so no disruption begins.
 	ReasonFrozen = "Frozen"
+	// ReasonFrozenWithoutEnd means that a limit is 0 and spec.expiresAt is unset, so no disruption begins until a user changes the budget.
+	ReasonFrozenWithoutEnd = "FrozenWithoutEnd"
 	// ReasonWindowClosed means that no window is open, or the date is excepted.
 	ReasonWindowClosed = "WindowClosed"
 	// ReasonPaceNotReached means that spec.secondsBetween has not passed since the last disruption ended.

@@ -16,6 +16,7 @@ func TestEachMistakeInTheBudgetPlannerIsFound(t *testing.T) {
 			"the node that has waited longest is not first",
 			"a broken node is released under a freeze",
 			"a percentage is rounded up",
+			"a freeze without an end is reported as one with an end",
 			"a freeze owns no floor",
 			"the seat of a broken node is not deleted",
 			"a seat that is not ready makes a node available",
@@ -40,6 +41,9 @@ var budgetMutants = map[string]mutant{
 	},
 	"a freeze closes nothing": {
 		"rule.go", "case allowsNothing(&r.Spec):", "case false:",
+	},
+	"a freeze without an end is reported as one with an end": {
+		"rule.go", "case r.neverThaws():", "case false:",
 	},
 	"a window never closes": {
 		"rule.go", "case !r.window.Open:\n", "case false:\n",

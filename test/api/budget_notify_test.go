@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
@@ -57,10 +58,16 @@ func TestAFreezeIsNotified(t *testing.T) {
 
 	stop := b.startManager()
 	freeze := b.budget("freeze", func(s *v1alpha1.NodeDisruptionBudgetSpec) { s.Limits[0].MaxUnavailable, s.Reason = number(0), "INC-42" })
-	receives("dev.everynode.nodedisruptionbudget.frozen nodedisruptionbudget/freeze: Frozen: no disruption of nodes begins: INC-42")
+	receives(
+		"dev.everynode.nodedisruptionbudget.frozen nodedisruptionbudget/freeze: Frozen: no disruption of nodes begins, without an end: INC-42",
+	)
 	status("freeze", func(st *v1alpha1.NodeDisruptionBudgetStatus) error {
 		if state := st.ControllerState.Notifications; state == nil || len(state.Pending) > 0 {
 			return fmt.Errorf("it has %+v", state)
+		}
+		c := meta.FindStatusCondition(st.Conditions, v1alpha1.ConditionReady)
+		if c == nil || c.Reason != v1alpha1.ReasonFrozenWithoutEnd || !strings.HasSuffix(c.Message, "kubectl everynode thaw freeze") {
+			return fmt.Errorf("the conditions are %+v", st.Conditions)
 		}
 		return nil
 	})

@@ -137,6 +137,8 @@ func freezeText(b *v1alpha1.NodeDisruptionBudget) string {
 	}
 	if at := b.Spec.ExpiresAt; at != nil {
 		text += ", until " + at.UTC().Format(time.RFC3339)
+	} else {
+		text += ", without an end"
 	}
 	if by := record.ChangedBy(b.Annotations); by != "" {
 		text += ", by " + by

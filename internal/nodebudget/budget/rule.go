@@ -75,6 +75,8 @@ func (r *rule) closure() *Closure {
 	switch {
 	case r.invalid != "":
 		return r.close(v1alpha1.ReasonInvalidSpec, "cannot be used, so it allows nothing: "+r.invalid, time.Time{})
+	case r.neverThaws():
+		return r.close(v1alpha1.ReasonFrozenWithoutEnd, "allows no disruption (maxUnavailable 0), and has no end", time.Time{})
 	case allowsNothing(&r.Spec):
 		return r.close(v1alpha1.ReasonFrozen, "allows no disruption (maxUnavailable 0)", time.Time{})
 	case r.neverOpens():
@@ -127,6 +129,22 @@ func isZero(v intstr.IntOrString) bool {
 // such budgets.
 func IsFreeze(spec *v1alpha1.NodeDisruptionBudgetSpec) bool {
 	return allowsNothing(spec) && len(spec.Windows) == 0
+}
+
+// neverThaws reports whether a budget stops disruptions until a user changes it.
+func (r *rule) neverThaws() bool {
+	return allowsNothing(&r.Spec) && r.Spec.ExpiresAt == nil && r.Spec.Enforcement != v1alpha1.BudgetAudit
+}
+
+// toThaw says how to end what has no end; "" if it has one.
+func (r *rule) toThaw() string {
+	switch {
+	case !r.neverThaws():
+		return ""
+	case IsFreeze(&r.Spec):
+		return ". Set spec.expiresAt, or end it: kubectl everynode thaw " + r.Name
+	}
+	return ". Set spec.expiresAt, or increase maxUnavailable: kubectl edit nodedisruptionbudget " + r.Name
 }
 
 // permanent reports whether the groups of nodes depend on the budget. A budget that allows nothing only closes groups, so it moves no

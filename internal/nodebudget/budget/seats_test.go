@@ -226,8 +226,13 @@ func TestStances(t *testing.T) {
 			Stance{Seat: "seat-n1", SeatUID: "seat-n1", Message: "the PodDisruptionBudget of its NodeDisruptionBudgets is being opened"},
 		},
 		"frozen": {
-			with(newBudget("b", "0"), func(s *spec) { s.Reason = "INC-42" }), func(*fixture) {},
-			Stance{Seat: "seat-n1", SeatUID: "seat-n1", Message: "NodeDisruptionBudget b allows no disruption (maxUnavailable 0): INC-42"},
+			with(newBudget("b", "0"), func(s *spec) { s.Reason = "INC-42" }),
+			func(*fixture) {},
+			Stance{
+				Seat:    "seat-n1",
+				SeatUID: "seat-n1",
+				Message: "NodeDisruptionBudget b allows no disruption (maxUnavailable 0), and has no end: INC-42",
+			},
 		},
 		"another PodDisruptionBudget selects the seats": {
 			newBudget("b", "1"),

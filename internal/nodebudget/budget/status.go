@@ -228,7 +228,7 @@ func (s *summary) condition() (kind, reason, message string) {
 	case r.enforced() && missing != "":
 		return v1alpha1.ConditionReconciling, v1alpha1.ReasonSeatsNotReady, bounded(missing)
 	case r.closed != nil:
-		return r.closed.condition(), r.closed.Reason, bounded(r.closed.Message)
+		return r.closed.condition(), r.closed.Reason, bounded(r.closed.Message + r.toThaw())
 	case s.selected == 0:
 		return v1alpha1.ConditionReady, v1alpha1.ReasonNoSelectedNodes, "the budget selects no node"
 	case s.allowed == 0:

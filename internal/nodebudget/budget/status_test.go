@@ -45,8 +45,22 @@ func TestStatusSaysWhy(t *testing.T) {
 			v1alpha1.ConditionReady, v1alpha1.ReasonMaxUnavailableReached, "1 of 4 nodes not available, and 0 disruptions may begin",
 		},
 		"frozen": {
-			with(newBudget("b", "0"), func(s *spec) { s.Reason = "INC-42" }), nil,
+			with(newBudget("b", "0"), func(s *spec) { s.Reason, s.ExpiresAt = "INC-42", &metav1.Time{Time: noon.Add(time.Hour)} }), nil,
 			v1alpha1.ConditionReady, v1alpha1.ReasonFrozen, "allows no disruption (maxUnavailable 0): INC-42",
+		},
+		"frozen without an end": {
+			with(newBudget("b", "0"), func(s *spec) { s.Reason = "INC-42" }), nil,
+			v1alpha1.ConditionReady, v1alpha1.ReasonFrozenWithoutEnd,
+			"allows no disruption (maxUnavailable 0), and has no end: INC-42. Set spec.expiresAt, or end it: kubectl everynode thaw b",
+		},
+		"a limit of 0 without an end, and windows": {
+			with(newBudget("b", "0"), func(s *spec) { s.Windows = onSundays }), nil,
+			v1alpha1.ConditionReady, v1alpha1.ReasonFrozenWithoutEnd,
+			"and has no end. Set spec.expiresAt, or increase maxUnavailable: kubectl edit nodedisruptionbudget b",
+		},
+		"an audit with a limit of 0 and without an end": {
+			with(newBudget("b", "0"), func(s *spec) { s.Enforcement = v1alpha1.BudgetAudit }), nil,
+			v1alpha1.ConditionReady, v1alpha1.ReasonFrozen, "allows no disruption (maxUnavailable 0)",
 		},
 		"a closed window": {
 			with(newBudget("b", "1"), func(s *spec) { s.Windows = onSundays }), nil,
