@@ -183,12 +183,15 @@ func TestConditionsSayHowFarADisruptionIs(t *testing.T) {
 
 // TestANodeJobPublishesACondition : its states, a change of spec.publish, the deletion, and a manager that may not write conditions.
 func TestANodeJobPublishesACondition(t *testing.T) {
+	page, err := os.ReadFile("../../docs/publish.md")
+	must(t, err)
+	wantText(t, string(page), "\n  - condition: example.com/KernelReady\n", `- {type: example.com/KernelReady, requiredStatus: "True"}`)
 	w := newWorld(t)
 	w.withNodeConditions()
 	w.node("published-1")
 	stop := startConditionsManager(t, true)
 	job := w.job("kernel", func(s *v1alpha1.NodeJobSpec) {
-		s.Publish = []v1alpha1.PublishedResult{{Condition: "example.com/Kernel"}}
+		s.Publish = []v1alpha1.PublishedResult{{Condition: "example.com/KernelReady"}}
 		s.Retry.Limit = new(int32(0))
 	})
 	says := func(kind, status string) string {
@@ -196,9 +199,9 @@ func TestANodeJobPublishesACondition(t *testing.T) {
 	}
 
 	pod := w.podOf("published-1", task.Task)
-	w.conditioned("published-1", says("example.com/Kernel", "Unknown"))
+	w.conditioned("published-1", says("example.com/KernelReady", "Unknown"))
 	w.end(pod, 0, "")
-	w.conditioned("published-1", says("example.com/Kernel", "True"))
+	w.conditioned("published-1", says("example.com/KernelReady", "True"))
 	must(t, admin.Patch(w.ctx, job, mergePatch(`{"spec":{"publish":[{"condition":"example.com/Linux"}]}}`)))
 	w.conditioned("published-1", says("example.com/Linux", "True"))
 	must(t, admin.Patch(w.ctx, job, mergePatch(`{"spec":{"task":{"script":"false"}}}`)))
