@@ -35,8 +35,8 @@ func TestTheSamplesAreAccepted(t *testing.T) {
 // TestTheRecipesAreAccepted, say what people need to know, and are listed.
 func TestTheRecipesAreAccepted(t *testing.T) {
 	w := newWorld(t)
-	files, jobs := w.accept("../../recipes/*.yaml", "ConfigMap", "NodeGuard")
-	if len(jobs)+1 != len(files) || len(jobs) < 8 {
+	files, jobs := w.accept("../../recipes/*.yaml", "ConfigMap", "NodeGuard", "NodeDisruptionBudget")
+	if len(jobs)+3 != len(files) || len(jobs) < 8 {
 		t.Errorf("%d NodeJobs were found in %v", len(jobs), files)
 	}
 	list, err := os.ReadFile("../../recipes/README.md")
@@ -112,6 +112,12 @@ func (w *world) accept(pattern string, others ...string) (files []string, jobs [
 			must(w.t, yaml.UnmarshalStrict(document.content, guard))
 			guard.Namespace = w.namespace
 			if err := admin.Create(w.ctx, guard, client.DryRunAll); err != nil {
+				w.t.Errorf("%s: %v", document.file, err)
+			}
+		case job.Kind == "NodeDisruptionBudget":
+			ndb := &v1alpha1.NodeDisruptionBudget{}
+			must(w.t, yaml.UnmarshalStrict(document.content, ndb))
+			if err := admin.Create(w.ctx, ndb, client.DryRunAll); err != nil {
 				w.t.Errorf("%s: %v", document.file, err)
 			}
 		case job.Kind == "ConfigMap":
