@@ -69,7 +69,8 @@ func TestKrewManifest(t *testing.T) {
 		}
 	}
 	// krew's guideline: at most about 50 characters, without a period.
-	if short := regexp.MustCompile(`shortDescription: (.*)`).FindStringSubmatch(content)[1]; len(short) > 50 || strings.HasSuffix(short, ".") {
+	if short := regexp.MustCompile(`shortDescription: (.*)`).FindStringSubmatch(content)[1]; len(short) > 50 ||
+		strings.HasSuffix(short, ".") {
 		t.Errorf("the short description is %q", short)
 	}
 	root := t.TempDir()
@@ -84,7 +85,9 @@ func TestKrewManifest(t *testing.T) {
 		}
 	}
 	installed := filepath.Join(root, "bin", "kubectl-everynode")
-	if out, err := exec.CommandContext(t.Context(), installed, "version", "--client").CombinedOutput(); err != nil || !strings.Contains(string(out), testVersion) {
+	if out, err := exec.CommandContext(t.Context(), installed, "version", "--client").
+		CombinedOutput(); err != nil ||
+		!strings.Contains(string(out), testVersion) {
 		t.Errorf("the installed plugin: %v\n%s", err, out)
 	}
 }

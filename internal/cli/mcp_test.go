@@ -77,7 +77,12 @@ func newMCPServer(t *testing.T) *mcpServer {
 		v1alpha1.ConditionComplete: metav1.ConditionFalse, v1alpha1.ConditionReconciling: metav1.ConditionFalse, v1alpha1.ConditionStalled: metav1.ConditionTrue,
 	} {
 		meta.SetStatusCondition(&job.Status.Conditions, metav1.Condition{
-			Type: kind, Status: status, Reason: v1alpha1.ReasonNodesFailed, Message: "1 node failed", ObservedGeneration: 1, LastTransitionTime: job.CreationTimestamp,
+			Type:               kind,
+			Status:             status,
+			Reason:             v1alpha1.ReasonNodesFailed,
+			Message:            "1 node failed",
+			ObservedGeneration: 1,
+			LastTransitionTime: job.CreationTimestamp,
 		})
 	}
 	node := readyNode("node-1")
@@ -143,7 +148,9 @@ func (s *session) ask(line string) string {
 
 func (s *session) begin() *session {
 	s.t.Helper()
-	s.ask(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"test","version":"1"}}}`)
+	s.ask(
+		`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"test","version":"1"}}}`,
+	)
 	s.ask(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 	return s
 }
@@ -322,7 +329,8 @@ func TestAFactoryForOtherStreams(t *testing.T) {
 	f, _, _ := clitest.NewFactory(t, http.NotFoundHandler())
 	*f.Config.Impersonate, *f.Config.ImpersonateGroup = "jane", []string{"a,b", "c"}
 	other := f.For(f.IOStreams)
-	if *other.Config.KubeConfig != *f.Config.KubeConfig || *other.Config.Impersonate != "jane" || !slices.Equal(*other.Config.ImpersonateGroup, []string{"a,b", "c"}) {
+	if *other.Config.KubeConfig != *f.Config.KubeConfig || *other.Config.Impersonate != "jane" ||
+		!slices.Equal(*other.Config.ImpersonateGroup, []string{"a,b", "c"}) {
 		t.Errorf("%q %q %q", *other.Config.KubeConfig, *other.Config.Impersonate, *other.Config.ImpersonateGroup)
 	}
 	*other.Config.Namespace = "elsewhere"

@@ -194,7 +194,11 @@ func TestNothingIsCutOnATerminal(t *testing.T) {
 					t.Errorf("no %q in\n%s", tt.want, want)
 				}
 				for line := range strings.Lines(shown) {
-					if line = strings.TrimSuffix(line, "\n"); text.Width(line) > int(columns) && strings.Contains(strings.TrimSpace(line), " ") {
+					if line = strings.TrimSuffix(
+						line,
+						"\n",
+					); text.Width(line) > int(columns) &&
+						strings.Contains(strings.TrimSpace(line), " ") {
 						t.Errorf("%q is wider than %d columns", line, columns)
 					}
 				}

@@ -153,7 +153,12 @@ func TestABarShowsEveryPart(t *testing.T) {
 }
 
 func TestTheLastCellOfATableIsWrappedInItsColumn(t *testing.T) {
-	rows := [][]Line{Cells("NODE", "SAYS"), Cells("node-1", "more than fits into a line"), Cells("node-2", "this"), Cells("node-3-of-the-third-zone")}
+	rows := [][]Line{
+		Cells("NODE", "SAYS"),
+		Cells("node-1", "more than fits into a line"),
+		Cells("node-2", "this"),
+		Cells("node-3-of-the-third-zone"),
+	}
 	for width, want := range map[int][]string{
 		0: {"NODE                      SAYS", "node-1                    more than fits into a line", "node-2                    this", "node-3-of-the-third-zone"},
 		48: {

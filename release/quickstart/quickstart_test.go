@@ -41,8 +41,11 @@ const (
 )
 
 func nodeJSON(name, extra string) string {
-	return fmt.Sprintf(`{"metadata":{"name":%q,"labels":{%s}},"spec":{},"status":{"nodeInfo":{"operatingSystem":"linux","architecture":"amd64"}}}`,
-		name, extra)
+	return fmt.Sprintf(
+		`{"metadata":{"name":%q,"labels":{%s}},"spec":{},"status":{"nodeInfo":{"operatingSystem":"linux","architecture":"amd64"}}}`,
+		name,
+		extra,
+	)
 }
 
 const kindNode = `{"metadata":{"name":"n"},"spec":{"providerID":"kind://docker/dev/dev-control-plane"},` +
@@ -218,24 +221,50 @@ func TestWhatIsRefused(t *testing.T) {
 		applied bool
 	}{
 		"a cluster that needs a registry": {
-			func(f *fakeCluster, _ *installer) { f.nodes = nodeJSON("n", "") }, "make install REGISTRY=registry.example.com/everynode", false,
+			func(f *fakeCluster, _ *installer) { f.nodes = nodeJSON("n", "") },
+			"make install REGISTRY=registry.example.com/everynode",
+			false,
 		},
 		"a name that is an option": {
-			func(f *fakeCluster, _ *installer) { f.nodes = nodeJSON("n", `"minikube.k8s.io/name":"--all"`) }, "make install REGISTRY=", false,
+			func(f *fakeCluster, _ *installer) { f.nodes = nodeJSON("n", `"minikube.k8s.io/name":"--all"`) },
+			"make install REGISTRY=",
+			false,
 		},
-		"an old version":        {func(f *fakeCluster, _ *installer) { f.minor = "33" }, "Everynode supports 1.34 to 1.37", false},
-		"a new version":         {func(f *fakeCluster, _ *installer) { f.minor = "38" }, "Everynode supports 1.34 to 1.37", false},
-		"no nodes":              {func(f *fakeCluster, _ *installer) { f.nodes = "" }, "has no node with Linux", false},
-		"an architecture":       {func(f *fakeCluster, _ *installer) { f.nodes = strings.Replace(kindNode, "amd64", "s390x", 1) }, `architecture "s390x"`, false},
-		"several architectures": {func(f *fakeCluster, _ *installer) { f.nodes += "," + strings.Replace(kindNode, "amd64", "arm64", 1) }, "give a registry", false},
+		"an old version": {func(f *fakeCluster, _ *installer) { f.minor = "33" }, "Everynode supports 1.34 to 1.37", false},
+		"a new version":  {func(f *fakeCluster, _ *installer) { f.minor = "38" }, "Everynode supports 1.34 to 1.37", false},
+		"no nodes":       {func(f *fakeCluster, _ *installer) { f.nodes = "" }, "has no node with Linux", false},
+		"an architecture": {
+			func(f *fakeCluster, _ *installer) { f.nodes = strings.Replace(kindNode, "amd64", "s390x", 1) },
+			`architecture "s390x"`,
+			false,
+		},
+		"several architectures": {
+			func(f *fakeCluster, _ *installer) { f.nodes += "," + strings.Replace(kindNode, "amd64", "arm64", 1) },
+			"give a registry",
+			false,
+		},
 		"no rights": {
-			func(f *fakeCluster, _ *installer) { f.forbidden = "deployments.apps" }, "you may not create deployments.apps in this cluster", false,
+			func(f *fakeCluster, _ *installer) { f.forbidden = "deployments.apps" },
+			"you may not create deployments.apps in this cluster",
+			false,
 		},
-		"no answer":             {func(_ *fakeCluster, i *installer) { i.In = strings.NewReader("") }, "nothing was changed: answer y, or set YES=1", false},
-		"another answer":        {func(_ *fakeCluster, i *installer) { i.In = strings.NewReader("no\n") }, "nothing was changed", false},
-		"kind is not installed": {func(f *fakeCluster, _ *installer) { f.missing = "kind" }, "kind is not installed, or not in PATH", false},
-		"no kubectl":            {func(f *fakeCluster, _ *installer) { f.missing = "kubectl" }, "kubectl is not installed, or not in PATH", false},
-		"apply fails":           {func(f *fakeCluster, _ *installer) { f.applyError = "is forbidden" }, "is forbidden", true},
+		"no answer": {
+			func(_ *fakeCluster, i *installer) { i.In = strings.NewReader("") },
+			"nothing was changed: answer y, or set YES=1",
+			false,
+		},
+		"another answer": {func(_ *fakeCluster, i *installer) { i.In = strings.NewReader("no\n") }, "nothing was changed", false},
+		"kind is not installed": {
+			func(f *fakeCluster, _ *installer) { f.missing = "kind" },
+			"kind is not installed, or not in PATH",
+			false,
+		},
+		"no kubectl": {
+			func(f *fakeCluster, _ *installer) { f.missing = "kubectl" },
+			"kubectl is not installed, or not in PATH",
+			false,
+		},
+		"apply fails": {func(f *fakeCluster, _ *installer) { f.applyError = "is forbidden" }, "is forbidden", true},
 		"an image cannot be pulled": {func(f *fakeCluster, _ *installer) {
 			f.deployment, f.pods = newDeployment, waiting("old", "CrashLoopBackOff")+","+waiting("new", "ImagePullBackOff")
 		}, `pod "p" does not start: ImagePullBackOff: "why"`, true},

@@ -27,7 +27,11 @@ func (w *world) assistant(config string) *mcp.ClientSession {
 	fromServer, toClient := io.Pipe()
 	ended := make(chan int, 1)
 	go func() {
-		code := cli.Run(w.ctx, genericiooptions.IOStreams{In: fromClient, Out: toClient, ErrOut: io.Discard}, []string{"mcp", "--kubeconfig", config})
+		code := cli.Run(
+			w.ctx,
+			genericiooptions.IOStreams{In: fromClient, Out: toClient, ErrOut: io.Discard},
+			[]string{"mcp", "--kubeconfig", config},
+		)
 		_ = toClient.Close()
 		ended <- code
 	}()
@@ -62,8 +66,13 @@ func TestMCPProposesWhatOnlyAPersonStarts(t *testing.T) {
 	w.node("proposed")
 	manifest := func(name, more string) map[string]any {
 		object, err := json.Marshal(map[string]any{
-			"apiVersion": v1alpha1.GroupVersion.String(), "kind": "NodeJob", "metadata": map[string]any{"name": name, "namespace": w.namespace},
-			"spec": map[string]any{"task": map[string]any{"script": "true"}, "nodes": map[string]any{"selector": map[string]any{"matchLabels": map[string]any{"world": w.namespace}}}},
+			"apiVersion": v1alpha1.GroupVersion.String(),
+			"kind":       "NodeJob",
+			"metadata":   map[string]any{"name": name, "namespace": w.namespace},
+			"spec": map[string]any{
+				"task":  map[string]any{"script": "true"},
+				"nodes": map[string]any{"selector": map[string]any{"matchLabels": map[string]any{"world": w.namespace}}},
+			},
 		})
 		must(t, err)
 		return map[string]any{"manifest": string(object) + more}
@@ -77,7 +86,12 @@ func TestMCPProposesWhatOnlyAPersonStarts(t *testing.T) {
 	}
 	w.Condition("proposal", v1alpha1.ConditionReconciling, metav1.ConditionFalse, v1alpha1.ReasonSuspended)
 	w.NoPods()
-	if got, failed := w.callTool(session, "propose", manifest("proposal", "")); !failed || !strings.Contains(got, "exists already, and is not changed") {
+	if got, failed := w.callTool(
+		session,
+		"propose",
+		manifest("proposal", ""),
+	); !failed ||
+		!strings.Contains(got, "exists already, and is not changed") {
 		t.Errorf("the same proposal again: %s", got)
 	}
 	var job v1alpha1.NodeJob
@@ -88,13 +102,22 @@ func TestMCPProposesWhatOnlyAPersonStarts(t *testing.T) {
 	}
 
 	reader := w.assistant(w.viewer())
-	if got, failed := w.callTool(reader, "status", map[string]any{"namespace": w.namespace, "name": "proposal"}); failed || !strings.Contains(got, "Suspended") {
+	if got, failed := w.callTool(
+		reader,
+		"status",
+		map[string]any{"namespace": w.namespace, "name": "proposal"},
+	); failed ||
+		!strings.Contains(got, "Suspended") {
 		t.Errorf("status as a user who may read: %s", got)
 	}
 	if got, failed := w.callTool(reader, "propose", manifest("no-rights", "")); !failed || !strings.Contains(got, "was not created") {
 		t.Errorf("propose as a user who may only read: %s", got)
 	}
-	if got, failed := w.callTool(session, "propose", manifest("bad", "\n---\n{apiVersion: v1, kind: Namespace, metadata: {name: x}}")); !failed {
+	if got, failed := w.callTool(
+		session,
+		"propose",
+		manifest("bad", "\n---\n{apiVersion: v1, kind: Namespace, metadata: {name: x}}"),
+	); !failed {
 		t.Errorf("propose a Namespace: %s", got)
 	}
 

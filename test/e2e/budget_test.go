@@ -219,8 +219,8 @@ func TestABudgetLetsOneNodeGoAtATime(t *testing.T) {
 	drains := []<-chan error{b.drainAndReturn(first), b.drainAndReturn(second)}
 	b.job("drained", b.hold(), onNodes(ofJob), func(s *v1alpha1.NodeJobSpec) { s.Maintenance.Drain = &v1alpha1.DrainSpec{} })
 
-	b.eventually("the NodeJob waits for its claim, or has it", func() error {
-		seats, live := b.seats(), b.get("drained")
+	b.Eventually("the NodeJob waits for its claim, or has it", func() error {
+		seats, live := b.seats(), b.Get("drained")
 		waits := slices.ContainsFunc(
 			live.Status.Conditions,
 			func(c metav1.Condition) bool { return c.Reason == v1alpha1.ReasonWaitingForBudget },
@@ -231,7 +231,7 @@ func TestABudgetLetsOneNodeGoAtATime(t *testing.T) {
 		return fmt.Errorf("the status is %+v", live.Status)
 	})
 	b.killManager()
-	b.eventually("the NodeJob has cordoned its node", func() error {
+	b.Eventually("the NodeJob has cordoned its node", func() error {
 		if !b.node(ofJob).Spec.Unschedulable {
 			return errNotYet
 		}
@@ -243,7 +243,7 @@ func TestABudgetLetsOneNodeGoAtATime(t *testing.T) {
 	b.began(ofJob)
 	b.killManager()
 	b.letGo(ofJob)
-	b.done("drained", ofJob)
+	b.Done("drained", ofJob)
 	b.killManager()
 
 	b.drained(first, drains[0])

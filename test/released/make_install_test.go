@@ -27,7 +27,9 @@ func TestMakeInstall(t *testing.T) {
 	}
 	wantImages := func(prefix string) {
 		t.Helper()
-		image := u.kubectl("-n " + install.Namespace + " get deployment " + install.Deployment + " -o jsonpath={.spec.template.spec.containers[0].image}")
+		image := u.kubectl(
+			"-n " + install.Namespace + " get deployment " + install.Deployment + " -o jsonpath={.spec.template.spec.containers[0].image}",
+		)
 		if !strings.HasPrefix(image, prefix) {
 			t.Errorf("the image is %s, want %s…", image, prefix)
 		}
@@ -62,7 +64,8 @@ func TestMakeInstall(t *testing.T) {
 	u.must("", err)
 	began := time.Now()
 	out, err = makeInstall("YES=1", "REGISTRY="+unreachable.Address+"/everynode")
-	if err == nil || !strings.Contains(out, "ImagePullBackOff") || !strings.Contains(out, "Check that the nodes can pull from the registry") {
+	if err == nil || !strings.Contains(out, "ImagePullBackOff") ||
+		!strings.Contains(out, "Check that the nodes can pull from the registry") {
 		t.Errorf("from a registry that the nodes do not trust: %v\n%s", err, out)
 	}
 	t.Logf("after %s:\n%s", time.Since(began).Round(time.Second), out)

@@ -475,20 +475,49 @@ func treeOf(waiting int) Status {
 			v1alpha1.StepStatus{Name: "staging", Nodes: int32(7 + waiting), Done: 2, Failed: 1},
 			v1alpha1.StepStatus{Name: "all", Nodes: int32(waiting)},
 		)
-		j.Status.Nodes = v1alpha1.NodeCounts{Matched: int32(8 + 2*waiting), Done: 3, Running: 3, Failed: 1, Waiting: int32(2*waiting + 1), Excluded: 1}
+		j.Status.Nodes = v1alpha1.NodeCounts{
+			Matched:  int32(8 + 2*waiting),
+			Done:     3,
+			Running:  3,
+			Failed:   1,
+			Waiting:  int32(2*waiting + 1),
+			Excluded: 1,
+		}
 		j.Status.Failures = []v1alpha1.NodeFailure{
-			{Node: "node-2\x1b[2J", Attempts: 4, ExitCode: new(int32(3)), Reason: "TaskFailed", FinishedAt: at(time.Minute), Message: "looking\nno disk at /dev/sdz\n"},
-			{Node: "node-3", Attempts: 1, ExitCode: new(int32(1)), Retrying: true, Reason: "TaskFailed", FinishedAt: at(time.Second), Message: "busy\n"},
+			{
+				Node:       "node-2\x1b[2J",
+				Attempts:   4,
+				ExitCode:   new(int32(3)),
+				Reason:     "TaskFailed",
+				FinishedAt: at(time.Minute),
+				Message:    "looking\nno disk at /dev/sdz\n",
+			},
+			{
+				Node:       "node-3",
+				Attempts:   1,
+				ExitCode:   new(int32(1)),
+				Retrying:   true,
+				Reason:     "TaskFailed",
+				FinishedAt: at(time.Second),
+				Message:    "busy\n",
+			},
 			{Node: "gone", Attempts: 1, ExitCode: new(int32(1)), Reason: "TaskFailed", FinishedAt: at(time.Second)},
 		}
 		j.Status.Rollout.UnrecordedFailures = []v1alpha1.UnrecordedFailure{
 			{Node: "node-2\x1b[2J", Reason: v1alpha1.ReasonNotReadyInSoak, At: at(time.Minute)},
 			{Node: "deleted", Reason: v1alpha1.ReasonNotReadyNodeDeleted, At: at(time.Minute)},
 		}
-		j.Status.Drains = []v1alpha1.NodeDrain{{
-			Node: "node-4", Since: at(time.Minute), Deadline: metav1.NewTime(now.Add(time.Minute)), Pods: 1,
-			Blocked: []v1alpha1.BlockedPod{{Pod: "shop/db-0", Message: "The disruption budget db needs 2 healthy pods and has 2 currently"}},
-		}}
+		j.Status.Drains = []v1alpha1.NodeDrain{
+			{
+				Node:     "node-4",
+				Since:    at(time.Minute),
+				Deadline: metav1.NewTime(now.Add(time.Minute)),
+				Pods:     1,
+				Blocked: []v1alpha1.BlockedPod{
+					{Pod: "shop/db-0", Message: "The disruption budget db needs 2 healthy pods and has 2 currently"},
+				},
+			},
+		}
 		j.Status.Excluded = []v1alpha1.ExcludedNodes{{Nodes: 1, Message: "it has the taint gpu=true:NoSchedule", Names: []string{"node-9"}}}
 	})}
 	s.Running = []Attempt{
@@ -508,7 +537,13 @@ func treeOf(waiting int) Status {
 	row("node-2\x1b[2J", "staging", plan.Failed, "TaskFailed", "")
 	row("node-9", "", plan.Excluded, v1alpha1.ReasonUntoleratedTaint, "it has the taint gpu=true:NoSchedule")
 	for i := range waiting {
-		row(fmt.Sprint("slow-", i), "staging", plan.Waiting, v1alpha1.ReasonWaitingForSlot, "2 nodes run, and rollout.maxConcurrent allows 2")
+		row(
+			fmt.Sprint("slow-", i),
+			"staging",
+			plan.Waiting,
+			v1alpha1.ReasonWaitingForSlot,
+			"2 nodes run, and rollout.maxConcurrent allows 2",
+		)
 		row(fmt.Sprint("late-", i), "all", plan.Waiting, v1alpha1.ReasonWaitingForStep, "it waits for step staging")
 	}
 	return s
@@ -528,7 +563,13 @@ func TestATreeIsBounded(t *testing.T) {
 		length := func(nodes int) int {
 			s := treeOf(5)
 			for i := range nodes {
-				s.Rows = append(s.Rows, NodeRow{Step: "staging", State: plan.NodeState{Name: fmt.Sprint("more-", i), State: state, Reason: fmt.Sprint("Reason", i)}})
+				s.Rows = append(
+					s.Rows,
+					NodeRow{
+						Step:  "staging",
+						State: plan.NodeState{Name: fmt.Sprint("more-", i), State: state, Reason: fmt.Sprint("Reason", i)},
+					},
+				)
 				s.Running = append(s.Running, Attempt{Node: fmt.Sprint("more-", i), Number: 1, Created: now})
 			}
 			return len(s.Lines())
