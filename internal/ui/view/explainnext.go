@@ -16,8 +16,13 @@ import (
 	"github.com/everynode/everynode/internal/nodejob/record"
 )
 
+// nextStep describes what would start the task on a node, or start it again.
+type nextStep struct{ Explain }
+
 // Next describes what would start the task on the node, or start it again.
-func (e Explain) Next() string {
+func (e Explain) Next() string { return nextStep{e}.sentence() }
+
+func (e nextStep) sentence() string {
 	if e.deleting() {
 		return "see how far the deletion is: " + e.status() + " --watch"
 	}
@@ -55,7 +60,7 @@ func (e Explain) status() string { return e.command(plan.Remedy{Verb: "status"})
 func (e Explain) describe() string { return "kubectl describe node " + e.Node.Name }
 
 // afterFailure describes what helps a failed node.
-func (e Explain) afterFailure() string {
+func (e nextStep) afterFailure() string {
 	again := "retry it: " + e.onNode(plan.VerbRetry) + "; or leave the node out: " + e.onNode(plan.VerbSkip)
 	if rec := e.record(); rec != nil && rec.Reason == v1alpha1.ReasonDrainTimedOut {
 		again = lowered(plan.MakeRoom) + " " + again
@@ -74,7 +79,7 @@ func (e Explain) afterFailure() string {
 }
 
 // unblock describes how a drain that is blocked can continue.
-func (e Explain) unblock() string {
+func (e nextStep) unblock() string {
 	var budgets, pods []string
 	for _, b := range e.Drain.Blocked {
 		pods = append(pods, b.Pod)
@@ -102,7 +107,7 @@ func the(noun string, names []string) string {
 var budgetName = regexp.MustCompile(`disruption budget ([a-z0-9][-a-z0-9.]*) `)
 
 // turn describes what a node waits for before it runs.
-func (e Explain) turn() string {
+func (e nextStep) turn() string {
 	switch e.State.Reason {
 	case v1alpha1.ReasonAwaitingPromotion:
 		// Without the step of the node, promote advances by one step, which may be an earlier one.
@@ -123,7 +128,7 @@ func (e Explain) turn() string {
 }
 
 // afterBackoff describes what helps a node that waits after an attempt, or after a check that failed itself.
-func (e Explain) afterBackoff() string {
+func (e nextStep) afterBackoff() string {
 	switch rec := e.record(); {
 	case rec == nil:
 	case rec.Reason == v1alpha1.ReasonImagesNotPulled:
@@ -137,7 +142,7 @@ func (e Explain) afterBackoff() string {
 }
 
 // waitsFor describes what must happen first, and how to check why it has not.
-func (e Explain) waitsFor() string {
+func (e nextStep) waitsFor() string {
 	switch e.State.Reason {
 	case v1alpha1.ReasonNodeUnreachable, v1alpha1.ReasonNotReported:
 		return "it runs automatically when the node reports again. To see why it does not: " + e.describe()
@@ -175,7 +180,7 @@ func explainCommand(namespace, job, node string) string {
 }
 
 // again describes how to rerun the task on a node that is done.
-func (e Explain) again() string {
+func (e nextStep) again() string {
 	var ways []string
 	r := e.Job.Spec.Rerun
 	if r.OnRevisionChange == nil || *r.OnRevisionChange {
@@ -195,7 +200,7 @@ func (e Explain) again() string {
 }
 
 // include describes how to make the NodeJob select the node.
-func (e Explain) include() string {
+func (e nextStep) include() string {
 	if e.State.Reason == v1alpha1.ReasonUntoleratedTaint {
 		return "it would run with a toleration for it in spec.nodes.tolerations, or without the taint"
 	}
