@@ -36,7 +36,6 @@ var notExecuted = map[string]string{
 	`echo "reboot=true"`:            "a line of such a script",
 	"[ ! -e /run/reboot-required ]": "a line of such a script",
 
-	"kubectl everynode mcp":                            "serves until its standard input is closed: TestMCPProposesWhatOnlyAPersonStarts",
 	"kubectl everynode dashboard":                      "serves a page until it is interrupted: test/browser, and TestTheDashboardFollowsTheLogOfATask",
 	"kubectl -n everynode-system port-forward ":        "needs a kubelet: TestTheDashboardRunsInTheCluster",
 	"kubectl -n everynode-system scale ":               "stops the manager of all tests",
