@@ -5,16 +5,30 @@ const input = document.getElementById("search")
 const found = document.getElementById("found")
 let index
 
-// matches returns the best pages that have all words, with the heading that has most of them.
+// common are words that say nothing about a page.
+const common = new Set(["a", "all", "an", "and", "how", "i", "in", "is", "my", "not", "of", "on", "or", "the", "to", "what", "why", "with"])
+
+// otherNames are other names of what the pages write.
+const otherNames = { adhoc: "ad hoc", leftovers: "uninstall", motd: "file", outlier: "--fold", pdb: "poddisruptionbudget", quickstart: "try" }
+
+// wordsOf returns the words of an input that say something, or all of them if none does.
+function wordsOf(text) {
+  const all = text.toLowerCase().split(/\s+/).filter(Boolean).map((word) => otherNames[word] ?? word)
+  const telling = all.filter((word) => !common.has(word))
+  return telling.length > 0 ? telling : all
+}
+
+// matches returns the best pages that have all words, or if none has, those with most of them, and the heading that has most.
 function matches(pages, words) {
-  const count = (text) => words.filter((word) => text.toLowerCase().includes(word)).length
+  const begins = words.map((word) => new RegExp((/^\w/.test(word) ? "\\b" : "") + word.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"), "i"))
+  const count = (text) => begins.filter((begin) => begin.test(text)).length
   return pages.map((page) => {
     const title = count(page.title)
     const heading = page.headings.map((h) => ({ ...h, count: count(h.title) })).sort((a, b) => b.count - a.count)[0]
-    const all = count(page.title + " " + page.text) === words.length
+    const there = count(page.title + " " + page.text)
     const often = page.text.toLowerCase().split(words[0]).length
-    return { page, heading: heading?.count ? heading : undefined, score: all ? title * 10 + (heading?.count ?? 0) * 5 + Math.log(often) : 0 }
-  }).filter((match) => match.score > 0).sort((a, b) => b.score - a.score).slice(0, 8)
+    return { page, there, heading: heading?.count ? heading : undefined, score: title * 10 + (heading?.count ?? 0) * 5 + Math.log(often) }
+  }).filter((match) => match.there > 0).sort((a, b) => b.there - a.there || b.score - a.score).slice(0, 8)
 }
 
 function show(list) {
@@ -33,13 +47,13 @@ function show(list) {
 }
 
 async function search() {
-  const words = input.value.toLowerCase().split(/\s+/).filter(Boolean)
+  const words = wordsOf(input.value)
   found.hidden = words.length === 0
   if (found.hidden) return
   try {
     index ??= fetch(document.body.dataset.search).then((answer) => answer.ok ? answer.json() : Promise.reject(new Error(answer.status)))
     const pages = await index
-    if (words.join() === input.value.toLowerCase().split(/\s+/).filter(Boolean).join()) show(matches(pages, words))
+    if (words.join() === wordsOf(input.value).join()) show(matches(pages, words))
   } catch (error) {
     index = undefined
     found.textContent = "The index of the search cannot be read (" + error.message + "). Type again to retry."

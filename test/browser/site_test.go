@@ -96,7 +96,7 @@ func TestTheSite(t *testing.T) {
 			see(t, tab, "document.readyState === 'complete'")
 
 			do(t, tab, "document.getElementById('search').focus()")
-			if err := tab.Type("drain"); err != nil {
+			if err := tab.Type("how to drain with PDB"); err != nil {
 				t.Fatal(err)
 			}
 			see(t, tab, "document.querySelector('#found a[href*=\"/docs/maintenance/\"]')")
