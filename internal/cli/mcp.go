@@ -189,10 +189,7 @@ func (a assistant) execute(ctx context.Context, stdin string, args ...string) to
 	defer cancel()
 	var printed bytes.Buffer
 	f := a.For(genericiooptions.IOStreams{In: strings.NewReader(stdin), Out: &printed, ErrOut: &printed})
-	root := NewCommand(f) //nolint:contextcheck // cobra passes the context to each command
-	root.SetArgs(args)
-	code := tellError(f, root.ExecuteContext(ctx))
-	out := toolOutput{Command: "kubectl everynode " + strings.Join(args, " "), ExitCode: code}
+	out := toolOutput{Command: "kubectl everynode " + strings.Join(args, " "), ExitCode: execute(ctx, f, args)}
 	out.UntrustedOutput, out.LeftOut = beginning(printed.String(), maxToolOutput)
 	return out
 }

@@ -29,6 +29,11 @@ import (
 func Run(ctx context.Context, streams genericiooptions.IOStreams, args []string) int {
 	f := console.NewFactory(streams)
 	rest.SetDefaultWarningHandler(warnings{f})
+	return execute(ctx, f, args)
+}
+
+// execute executes a command, and returns the exit code. It also prints errors.
+func execute(ctx context.Context, f *console.Factory, args []string) int {
 	root := NewCommand(f) //nolint:contextcheck // cobra passes the context to each command
 	root.SetArgs(args)
 	return tellError(f, root.ExecuteContext(ctx))

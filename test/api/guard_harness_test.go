@@ -345,7 +345,7 @@ func (g *guarded) evict(node string) error {
 
 func (g *guarded) evicted(node string) {
 	g.t.Helper()
-	g.Eventually(node+" is let go", func() error { return g.evict(node) })
+	g.Eventually("an eviction on "+node+" succeeds", func() error { return g.evict(node) })
 }
 
 func (g *guarded) held(node, reason string) v1alpha1.HeldNode {

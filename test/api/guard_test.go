@@ -225,7 +225,7 @@ func TestAManagerThatDiesAtAnyWriteOfARelease(t *testing.T) {
 				return done()
 			})
 		}
-		step("the node is let go", func() error { return g.evict(a) })
+		step("an eviction on the node succeeds", func() error { return g.evict(a) })
 		g.cordon(b, true)
 		g.cordon(a, false)
 		step("it is back", func() error {
