@@ -22,6 +22,8 @@ type manager struct {
 	returning           map[types.UID]bool
 	stances             map[types.UID]Stance
 	answers             map[string]Answers
+	// ahead is how far its clock is ahead of that of the API server.
+	ahead time.Duration
 }
 
 type report struct {
@@ -29,8 +31,16 @@ type report struct {
 	waits map[types.UID]time.Time
 }
 
-func newManager() *manager {
+// newManager starts a manager, with a clock of its own.
+func (h *history) newManager() *manager {
+	var ahead time.Duration
+	if h.skew > 0 {
+		ahead = time.Duration(h.rng.Int63n(2*int64(h.skew)+1)) - h.skew
+		h.met["clock skew"]++
+		h.say("the clock of the manager is ahead by %v", ahead)
+	}
 	return &manager{
+		ahead:     ahead,
 		reports:   map[string]report{},
 		claimed:   map[types.UID]string{},
 		returning: map[types.UID]bool{},
@@ -78,7 +88,7 @@ func (h *history) catchUp() {
 // input is what a pass observes: nodes and budgets from the cache, and the pods and floors that it is given.
 func (h *history) input(m *manager, floors map[string]simFloor, pods map[string]simPod) *Input {
 	in := &Input{
-		Budgets: m.cache.budgetObjects(), Now: h.now, JoiningFor: joiningFor, SettleFor: settleFor, Holds: m.holds(),
+		Budgets: m.cache.budgetObjects(), Now: h.now.Add(m.ahead), JoiningFor: joiningFor, SettleFor: settleFor, Holds: m.holds(),
 		HoldsKnown: len(m.reports) == len(h.jobs), Waits: map[types.UID]Wait{}, Answers: m.answers,
 	}
 	for _, name := range sorted(m.cache.nodes) {
@@ -131,7 +141,9 @@ func (h *history) pass() {
 		synced = h.now.Add(-1) // not what has happened at the same time
 	}
 	h.say("pass: fresh %v, synced %v, %d actions", m.changes == h.changes, h.synced.Format("04:05.000"), len(p.Actions))
-	h.wake = p.WakeAt
+	if h.wake = p.WakeAt; !h.wake.IsZero() {
+		h.wake = h.wake.Add(-m.ahead)
+	}
 	h.idle = len(p.Actions) == 0
 	if h.apply(m, p.Actions) {
 		m.stances, h.synced = p.Stances, synced
@@ -224,7 +236,7 @@ func (h *history) wakeUp() {
 	if h.manager == nil {
 		h.say("a manager starts")
 		h.met["new manager"]++
-		h.manager = newManager()
+		h.manager = h.newManager()
 		h.asked, h.startedAt = map[string]asked{}, h.now
 		h.catchUp()
 	}

@@ -40,12 +40,13 @@ func (h *history) askAll(ago time.Duration) {
 		o := m.cache.budgets[name].object
 		before := m.answers[name]
 		current := before.UID == o.UID && before.Generation == o.Generation
-		if len(o.Spec.Requires) == 0 || current && len(before.Of) > 0 && h.now.Before(before.Of[0].At.Add(ago)) {
+		now := h.now.Add(m.ahead)
+		if len(o.Spec.Requires) == 0 || current && len(before.Of) > 0 && now.Before(before.Of[0].At.Add(ago)) {
 			continue
 		}
-		a := Answer{State: h.requirement, At: h.now}
+		a := Answer{State: h.requirement, At: now}
 		if a.State == v1alpha1.RequirementUnknown {
-			a.FailingSince = h.now
+			a.FailingSince = now
 		}
 		after := Answers{UID: o.UID, Generation: o.Generation, Of: []Answer{a}}
 		if !after.SaysAsMuchAs(before) {

@@ -170,7 +170,7 @@ func (h *history) isYoung(n *Node) bool {
 			joined = n.Created
 		}
 	}
-	isNew := func(t time.Time) bool { return h.now.Before(t.Add(2*settleFor + time.Second)) }
+	isNew := func(t time.Time) bool { return h.now.Before(t.Add(2*settleFor + time.Second + h.skew)) }
 	return isNew(first) || isNew(joined)
 }
 
@@ -188,7 +188,7 @@ func (h *history) check() {
 
 // binds reports whether a budget holds anything, and a manager knows it.
 func (h *history) binds(name string, b *simBudget) bool {
-	expired := !b.expires.IsZero() && !h.now.Before(b.expires)
+	expired := !b.expires.IsZero() && !h.now.Add(h.skew).Before(b.expires)
 	if expired {
 		h.met["budget expired"]++
 	}
@@ -242,7 +242,7 @@ func (h *history) zones(l simLimit) []string {
 
 // domain counts the nodes that a limit is for: how many could be taken away now, how many are unavailable, all, and how many may be.
 func (h *history) domain(b *simBudget, l simLimit, zone string) (could, counted, nodes, most int) {
-	is := func(n *Node) bool { return b.selects(n, h.now) && (!l.zone || n.Labels["zone"] == zone) }
+	is := func(n *Node) bool { return b.selects(n, h.now.Add(h.skew)) && (!l.zone || n.Labels["zone"] == zone) }
 	for _, n := range h.nodes {
 		if !is(&n) {
 			continue
@@ -274,7 +274,7 @@ func (b *simBudget) selects(n *Node, now time.Time) bool {
 
 // isSubject reports whether a budget counts a node, and a manager knows that.
 func (h *history) isSubject(b *simBudget, n *Node) bool {
-	return b.selects(n, h.now) && h.known(h.factsAt[n.UID]) && (b.included || h.known(n.Created.Add(joiningFor)))
+	return b.selects(n, h.now) && h.known(h.factsAt[n.UID]) && (b.included || h.known(n.Created.Add(joiningFor+h.skew)))
 }
 
 // isBreakdownKnown reports whether the limits must count a node that is not Ready. If all nodes have the same PodDisruptionBudget, no
@@ -354,15 +354,15 @@ func (h *history) isHeld(p *simPod, is func(*Node) bool) bool {
 
 // closedSince is since when a budget allows nothing because of itself or its requirement; zero if it allows something.
 func (h *history) closedSince(name string, b *simBudget) time.Time {
-	at, unmet := b.closedSince(h.now), h.unmetSince(name, b)
+	at, unmet := b.closedSince(h.now, h.skew), h.unmetSince(name, b)
 	if at.IsZero() || !unmet.IsZero() && unmet.Before(at) {
 		return unmet
 	}
 	return at
 }
 
-// closedSince is since when a budget allows nothing because of itself; zero if it allows something.
-func (b *simBudget) closedSince(now time.Time) time.Time {
+// closedSince is since when a budget allows nothing because of itself, by the clock of any manager; zero if it allows something.
+func (b *simBudget) closedSince(now time.Time, skew time.Duration) time.Time {
 	for _, l := range b.limits {
 		if l.number == 0 && l.percent == 0 {
 			return time.Unix(1, 0)
@@ -371,10 +371,11 @@ func (b *simBudget) closedSince(now time.Time) time.Time {
 	if b.every == 0 {
 		return time.Time{}
 	}
-	hour := now.Truncate(time.Hour)
-	opened := hour.Add(now.Sub(hour).Truncate(time.Duration(b.every) * time.Minute))
-	if closes := opened.Add(b.length); !now.Before(closes) {
-		return closes
+	last := now.Add(skew)
+	hour := last.Truncate(time.Hour)
+	opened := hour.Add(last.Sub(hour).Truncate(time.Duration(b.every) * time.Minute))
+	if closed := opened.Add(b.length + skew); !now.Before(closed) {
+		return closed
 	}
 	return time.Time{}
 }
@@ -386,7 +387,7 @@ func (h *history) isPaced(b *simBudget) bool {
 	}
 	for _, p := range h.pods {
 		n, there := h.nodes[p.on]
-		if there && h.ends[p.UID] && !p.Terminating && h.isSubject(b, &n) && h.now.Before(p.Created.Add(b.pace)) {
+		if there && h.ends[p.UID] && !p.Terminating && h.isSubject(b, &n) && h.now.Add(h.skew).Before(p.Created.Add(b.pace)) {
 			h.met["pace"]++
 			return true
 		}

@@ -46,7 +46,7 @@ func TestHistoriesReachAllSituations(t *testing.T) {
 		"manager resumed", "new manager", "conflict", "name taken", "claim lost", "not available any more", "budget created",
 		"budget changed", "budget deleted", "budget expired", "frozen", "frozen in part", "one group", "static", "seat returned",
 		"seat moved", "seat joined", "window closed", "pace", "synced", "at the limit", "seat deleted", "recovered before its seat was deleted",
-		"pending seat deleted", "late view", "requirement met", "requirement not met", "requirement not checked", "requirement checked too long ago",
+		"pending seat deleted", "late view", "clock skew", "requirement met", "requirement not met", "requirement not checked", "requirement checked too long ago",
 	} {
 		if met[what] == 0 {
 			t.Errorf("no history reaches: %s", what)
@@ -86,6 +86,9 @@ type history struct {
 	sick map[string]bool
 	// static is true if budgets and labels do not change, and oneGroup if all nodes are subject to the same limits.
 	static, oneGroup bool
+	// skew is the most by which the clock of a manager differs from that of the API server, in either direction. What depends on times is
+	// as exact as that; limits do not depend on it.
+	skew time.Duration
 	// requirement is what a check of a requirement returns now, and answersChanges counts the checks of which the manager learns.
 	requirement    v1alpha1.RequirementState
 	answersChanges int
@@ -115,6 +118,7 @@ func play(s int64, tell bool) *history {
 		ends:      map[types.UID]bool{},
 		asked:     map[string]asked{},
 	}
+	h.skew = []time.Duration{0, 3 * time.Second, 20 * time.Second}[h.rng.Intn(3)]
 	h.begin()
 	if h.chance(70) {
 		h.seatAll()
@@ -145,7 +149,7 @@ func (h *history) begin() {
 	}
 	h.tools = []*tool{{name: "tool-1"}, {name: "tool-2", karpenter: true}, {name: "tool-3"}}
 	h.jobs = []*job{{name: "job-1"}, {name: "job-2"}}
-	h.manager = newManager()
+	h.manager = h.newManager()
 	h.catchUp()
 	h.synced, h.startedAt = h.now, h.now
 	if h.static {
