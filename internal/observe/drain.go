@@ -41,8 +41,13 @@ func EvictedByDrain(pod *corev1.Pod) bool {
 	if owner != nil && owner.Kind == "DaemonSet" && owner.APIVersion == "apps/v1" {
 		return false // it would be recreated on the same node
 	}
-	if owner != nil && owner.Kind == "NodeJob" && owner.APIVersion == v1alpha1.GroupVersion.String() {
-		return false // a task, which must run on this node
+	if owner != nil && owner.APIVersion == v1alpha1.GroupVersion.String() {
+		switch {
+		case owner.Kind == "NodeJob":
+			return false // a task, which must run on this node
+		case owner.Kind == "NodeGuard" && pod.Labels[v1alpha1.GuardRoleLabel] == v1alpha1.GuardRoleCheck:
+			return false // it decides whether the drain goes ahead, and would start again and again
+		}
 	}
 	return pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
 }

@@ -52,6 +52,8 @@ func TestPodsThatADrainLeaves(t *testing.T) {
 			},
 		}
 	}
+	check := by("everynode.dev/v1alpha1", "NodeGuard")
+	check.Labels = map[string]string{v1alpha1.GuardRoleLabel: v1alpha1.GuardRoleCheck}
 	in := func(phase corev1.PodPhase) *corev1.Pod { return &corev1.Pod{Status: corev1.PodStatus{Phase: phase}} }
 	for name, tt := range map[string]struct {
 		pod  *corev1.Pod
@@ -64,6 +66,7 @@ func TestPodsThatADrainLeaves(t *testing.T) {
 		"of a NodeJob":                    {by("everynode.dev/v1alpha1", "NodeJob"), false},
 		"of a NodeJob of another group":   {by("example.com/v1alpha1", "NodeJob"), true},
 		"of another kind of Everynode":    {by("everynode.dev/v1alpha1", "NodeGuard"), true},
+		"the check of a NodeGuard":        {check, false},
 		"of a kubelet":                    {&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{corev1.MirrorPodAnnotationKey: ""}}}, false},
 		"running":                         {in(corev1.PodRunning), true},
 		"succeeded":                       {in(corev1.PodSucceeded), false},
