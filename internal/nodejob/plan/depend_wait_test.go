@@ -190,8 +190,8 @@ func TestStepsThatWaitForADependency(t *testing.T) {
 	}
 }
 
-// A node that waits for a dependency no longer counts as failed when the revision is stable. The pass that makes it stable still
-// counts it, and no event triggers the next one.
+// A node that counts as failed because of a dependency makes the revision stable if it is the last. It still counts after that: otherwise
+// the NodeJob would be Stalled for a second only, and wait for ever with the message that no action is needed.
 func TestAStableRevisionIsPlannedAgainAfterFailuresOfProgress(t *testing.T) {
 	waits := newNode("a", made(9000), func(n *Node) { n.Labels["stage"] = "yes" })
 	job := newJob(inSteps(rest), mayFailNodes(1))
@@ -201,10 +201,20 @@ func TestAStableRevisionIsPlannedAgainAfterFailuresOfProgress(t *testing.T) {
 	in.DependsOn = []Peer{{Name: "dep", Key: depKey, Selector: stageSelector(), Revision: "d1"}}
 	readOnPeers(&in)
 	p := Next(in)
-	if p.Status.Rollout.StableAt.IsZero() || p.Nodes[0].Reason != v1alpha1.ReasonProgressDeadlineExceeded {
-		t.Fatalf("the revision is stable at %v, and a is %s", p.Status.Rollout.StableAt, p.Nodes[0].Reason)
-	}
 	if want := in.Now.Add(time.Second); p.WakeAt.IsZero() || p.WakeAt.After(want) {
 		t.Errorf("the next pass is at %v, want %v", p.WakeAt, want)
+	}
+	for range 2 {
+		if p.Status.Rollout.StableAt.IsZero() || p.Nodes[0].Reason != v1alpha1.ReasonProgressDeadlineExceeded || !isStalled(p.Status) {
+			t.Fatalf("the revision is stable at %v, and a is %s", p.Status.Rollout.StableAt, p.Nodes[0].Reason)
+		}
+		in.Job.Status, in.Now = p.Status, in.Now.Add(time.Second)
+		p = Next(in)
+	}
+	in.Nodes[0].Labels[depKey] = "d1"
+	readOnPeers(&in)
+	in.Job.Status = p.Status
+	if p = Next(in); p.Nodes[0].Reason != v1alpha1.ReasonStarting || !p.Status.ControllerState.Rollout.WaitingForDependencySince.IsZero() {
+		t.Errorf("the dependency is done, and a is %s", p.Nodes[0].Reason)
 	}
 }

@@ -112,6 +112,21 @@ func (ro *rollout) checkDependencies() {
 	}
 }
 
+// keepFailedDependents lets the nodes that checkDependencies has counted as failed count until the dependency is done there, also after
+// the last step has passed without them.
+func (ro *rollout) keepFailedDependents() {
+	since, waits := &ro.status.WaitingForDependencySince, false
+	for _, i := range ro.steps[ro.current].nodes {
+		if w := &ro.nodes[i]; ro.overdue(since.Time) && w.cause == causeDependency && !w.countsAsDone() && ro.stepWaitsFor(w) {
+			ro.failProgress(w, w.Message)
+			waits = true
+		}
+	}
+	if ro.countFailed(); !waits {
+		*since = metav1.Time{}
+	}
+}
+
 // waitForDependency returns the nodes that the current step waits for, if each of them waits for a NodeJob of
 // spec.dependsOn; none if the step can continue otherwise.
 func (ro *rollout) waitForDependency() []int {

@@ -88,7 +88,7 @@ func (ro *rollout) advance() {
 	}
 	ro.reviewSoak()
 	if !ro.stableAt.IsZero() {
-		ro.status.WaitingForDependencySince = metav1.Time{}
+		ro.keepFailedDependents()
 	}
 	for ro.stableAt.IsZero() {
 		ro.checkDependencies()
