@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -26,6 +27,7 @@ import (
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	controllerconfig "sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -267,7 +269,7 @@ func run(ctx context.Context, f flags, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	required, err := setUp(ctx, mgr, &f, sealed, server.Now)
+	required, err := setUp(ctx, mgr, &f, sealed, server.Now, metrics.Registry)
 	if err != nil {
 		return err
 	}
@@ -290,6 +292,8 @@ func newManager(ctx context.Context, config *rest.Config, scheme *runtime.Scheme
 		Metrics:                metricsauth.Options(f.metricsAddr, f.metricsSecure),
 		HealthProbeBindAddress: f.probeAddr,
 		PprofBindAddress:       f.pprofAddr,
+		// Only a test has more than one manager in a process, one after another.
+		Controller: controllerconfig.Controller{SkipNameValidation: new(true)},
 	}
 	if f.leaderElect {
 		if err := electLeader(config, &options); err != nil {
@@ -307,7 +311,7 @@ func newManager(ctx context.Context, config *rest.Config, scheme *runtime.Scheme
 }
 
 // setUp adds the controllers to the manager. It returns what knows whether the admission policies are in force.
-func setUp(ctx context.Context, mgr ctrl.Manager, f *flags, sealed sealSecret, now func() time.Time) (*policies.Checker, error) {
+func setUp(ctx context.Context, mgr ctrl.Manager, f *flags, sealed sealSecret, now func() time.Time, registry prometheus.Registerer) (*policies.Checker, error) {
 	required, err := requirePolicies(ctx, mgr, f)
 	if err != nil {
 		return nil, err
@@ -315,7 +319,7 @@ func setUp(ctx context.Context, mgr ctrl.Manager, f *flags, sealed sealSecret, n
 	required.Now = now
 	pods := task.Options{RunnerImage: f.runnerImage, ArchiveRunnerImage: f.archiveImage, PullSecrets: f.pullSecrets, PriorityClassName: f.priorityClass, MemoryLimit: f.memoryLimit, Version: version.String(), Key: sealed.key}
 	reconciler := controller.New(mgr.GetClient(), mgr.GetAPIReader(), mgr.GetEventRecorder("everynode"),
-		controller.NewMetrics(metrics.Registry), pods)
+		controller.NewMetrics(registry), pods)
 	reconciler.Now = now
 	reconciler.Policies = required
 	reconciler.RequireNamespaceLabel = f.requireLabel
@@ -326,12 +330,12 @@ func setUp(ctx context.Context, mgr ctrl.Manager, f *flags, sealed sealSecret, n
 		Pod:  client.ObjectKey{Namespace: os.Getenv("POD_NAMESPACE"), Name: os.Getenv("POD_NAME")},
 		Node: os.Getenv("NODE_NAME"),
 	}
-	reconciler.Notifier = notify.New(f.notifications, metrics.Registry)
+	reconciler.Notifier = notify.New(f.notifications, registry)
 	if err := reconciler.SetupWithManager(ctx, mgr); err != nil {
 		return nil, fmt.Errorf("setting up the controller: %w", err)
 	}
 	pods.PriorityClassName = "" // the spec of a NodeGuard sets the priority of its pods
-	guards, err := guardcontroller.Setup(mgr, guardcontroller.NewMetrics(metrics.Registry), pods)
+	guards, err := guardcontroller.Setup(mgr, guardcontroller.NewMetrics(registry), pods)
 	if err != nil {
 		return nil, fmt.Errorf("setting up the controller of NodeGuards: %w", err)
 	}
@@ -340,7 +344,7 @@ func setUp(ctx context.Context, mgr ctrl.Manager, f *flags, sealed sealSecret, n
 	guards.RequireNamespaceLabel = f.requireLabel
 	guards.Notify(reconciler.Notifier)
 	guards.Require(required)
-	budgets, err := setUpBudgets(mgr, f, reconciler, budget.Place{Namespace: uninstall.Namespace, Owner: sealed.owner, Key: sealed.key, Options: pods}, now)
+	budgets, err := setUpBudgets(mgr, f, reconciler, budget.Place{Namespace: uninstall.Namespace, Owner: sealed.owner, Key: sealed.key, Options: pods}, now, registry)
 	if err != nil {
 		return nil, fmt.Errorf("setting up the controller of NodeDisruptionBudgets: %w", err)
 	}
@@ -358,8 +362,8 @@ func setUp(ctx context.Context, mgr ctrl.Manager, f *flags, sealed sealSecret, n
 }
 
 // setUpBudgets adds the controller of NodeDisruptionBudgets, which shares claims and notifications with that of NodeJobs.
-func setUpBudgets(mgr ctrl.Manager, f *flags, jobs *controller.Reconciler, place budget.Place, now func() time.Time) (*budgetcontroller.Reconciler, error) {
-	budgets, err := budgetcontroller.Setup(mgr, budgetcontroller.NewMetrics(metrics.Registry), jobs.Claims, place)
+func setUpBudgets(mgr ctrl.Manager, f *flags, jobs *controller.Reconciler, place budget.Place, now func() time.Time, registry prometheus.Registerer) (*budgetcontroller.Reconciler, error) {
+	budgets, err := budgetcontroller.Setup(mgr, budgetcontroller.NewMetrics(registry), jobs.Claims, place)
 	if err != nil {
 		return nil, err
 	}

@@ -5,11 +5,9 @@ package controller
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"math/rand"
-	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -25,16 +23,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
-	toolscache "k8s.io/client-go/tools/cache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/manager/fakeapi"
 	"github.com/everynode/everynode/internal/manager/loop"
 	"github.com/everynode/everynode/internal/nodejob/task"
 	"github.com/everynode/everynode/internal/seal"
@@ -84,7 +79,9 @@ func TestRandomHistories(t *testing.T) {
 type history struct {
 	*rand.Rand
 	t   *testing.T
-	api *historyAPI
+	api *fakeapi.Server
+	// kubelets are those of all nodes.
+	kubelets *fakeapi.Kubelets
 	// r is the current manager, which stop ends.
 	r    *Reconciler
 	stop func()
@@ -116,10 +113,8 @@ func (h *history) breaks(format string, args ...any) {
 }
 
 // do makes a request of a client other than the manager.
-func (h *history) do(request func() error) {
-	h.api.mu.Lock()
-	defer h.api.mu.Unlock()
-	if err := client.IgnoreNotFound(request()); err != nil {
+func (h *history) do(err error) {
+	if err != nil {
 		h.t.Error(err)
 	}
 }
@@ -129,11 +124,15 @@ func playHistory(t *testing.T, seed int64) (h *history) {
 	synctest.Test(t, func(t *testing.T) {
 		h = &history{
 			Rand: rand.New(rand.NewSource(seed)), t: t, byHand: map[types.UID]bool{}, ran: map[taskRun]int{}, succeeded: map[taskRun]bool{},
-			api: &historyAPI{seed: seed, objects: map[apiKey]client.Object{}, made: map[string]int{}, asked: map[string]int{}},
 		}
-		h.api.stored, h.api.faults, h.api.compress, h.flaky = h.stored, true, h.Intn(3) == 0, h.Intn(2) == 0
-		h.do(func() error { return h.api.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns"}}) })
-		h.do(func() error { return h.api.create(h.newContent()) })
+		h.api = fakeapi.New(t, seed, h.Intn(3) == 0)
+		h.api.Stored, h.flaky = h.stored, h.Intn(2) == 0
+		h.kubelets = &fakeapi.Kubelets{
+			Server: h.api, Succeeded: h.podSucceeded, Fails: func(pod *corev1.Pod) bool { return h.flaky && h.api.Roll(4, pod.UID) == 0 },
+		}
+		h.api.SetFaults(true)
+		h.do(h.api.Create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns"}}))
+		h.do(h.api.Create(h.newContent()))
 		for range 3 + h.Intn(3) {
 			h.join()
 		}
@@ -159,48 +158,20 @@ func (h *history) restart() {
 	if h.stop != nil {
 		h.stop()
 	}
-	scheme, mapper := runtime.NewScheme(), meta.NewDefaultRESTMapper(nil)
 	cached, err := CacheOptions(seal.Key{})
-	if err := errors.Join(err, clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+	if err != nil {
 		h.t.Fatal(err)
 	}
-	for _, kind := range []string{"Pod", "ConfigMap"} {
-		mapper.Add(corev1.SchemeGroupVersion.WithKind(kind), meta.RESTScopeNamespace)
-	}
-	for _, kind := range []string{"Node", "Namespace"} {
-		mapper.Add(corev1.SchemeGroupVersion.WithKind(kind), meta.RESTScopeRoot)
-	}
-	mapper.Add(v1alpha1.GroupVersion.WithKind("NodeJob"), meta.RESTScopeNamespace)
-	cached.NewInformer = func(_ toolscache.ListerWatcher, o runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
-		_, metadata := o.(*metav1.PartialObjectMetadata)
-		return loop.NewInformer(&toolscache.ListWatch{
-			ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
-				return nil, errors.New("a list instead of a watch")
-			},
-			WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
-				for of, by := range cached.ByObject {
-					if kindOf(of) == kindOf(o) && by.Label != nil {
-						return h.api.watch(kindOf(o), metadata, by.Label), nil
-					}
-				}
-				return h.api.watch(kindOf(o), metadata, nil), nil
-			},
-		}, o, resync, indexers)
-	}
-	mgr, err := ctrl.NewManager(&rest.Config{Host: "https://server.invalid"}, ctrl.Options{
-		Scheme: scheme, Cache: cached, Logger: logr.Discard(), Metrics: metricsserver.Options{BindAddress: "0"},
-		Controller:     config.Controller{SkipNameValidation: new(true)},
-		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return mapper, nil },
-		NewClient: func(_ *rest.Config, o client.Options) (client.Client, error) {
-			return historyClient{nil, o.Cache.Reader, h.api}, nil
-		},
+	mgr, err := ctrl.NewManager(h.api.Config(), ctrl.Options{
+		Scheme: h.api.Scheme, Cache: cached, Logger: logr.Discard(), Metrics: metricsserver.Options{BindAddress: "0"},
+		Controller: config.Controller{SkipNameValidation: new(true)}, NewClient: loop.NewClient,
 	})
 	if err != nil {
 		h.t.Fatal(err)
 	}
 	h.r = New(
 		mgr.GetClient(),
-		historyReader{nil, h.api},
+		mgr.GetAPIReader(),
 		h,
 		NewMetrics(prometheus.NewRegistry()),
 		task.Options{RunnerImage: "registry.example/runner"},
@@ -222,36 +193,24 @@ func (h *history) restart() {
 
 // Eventf makes the events of the manager a part of the story.
 func (h *history) Eventf(regarding, _ runtime.Object, _, reason, _, note string, args ...any) {
-	h.say("  %s %s: %s: %s", kindOf(regarding), regarding.(client.Object).GetName(), reason, fmt.Sprintf(note, args...))
+	h.say("  %s %s: %s: %s", fakeapi.KindOf(regarding), regarding.(client.Object).GetName(), reason, fmt.Sprintf(note, args...))
 }
 
-// setFaults lets requests fail, or no longer, and returns whether they did.
-func (h *history) setFaults(now bool) (before bool) {
-	h.api.mu.Lock()
-	defer h.api.mu.Unlock()
-	before, h.api.faults = h.api.faults, now
-	return before
-}
-
-// quiet reports whether nothing has happened for longer than the manager collects events and waits after errors.
-func (h *history) quiet() bool {
-	h.api.mu.Lock()
-	defer h.api.mu.Unlock()
-	return time.Since(h.api.busy) > 40*time.Second
-}
+// quietFor is longer than the manager collects events and waits after errors.
+const quietFor = 40 * time.Second
 
 // look makes another pass of each NodeJob if all is quiet. It must change nothing.
 func (h *history) look() {
-	if !h.quiet() {
+	if !h.api.Quiet(quietFor) {
 		return
 	}
-	faults := h.setFaults(false)
-	defer h.setFaults(faults)
-	for _, job := range all[*v1alpha1.NodeJob](h.api) {
-		version := h.api.version
+	faults := h.api.SetFaults(false)
+	defer h.api.SetFaults(faults)
+	for _, job := range fakeapi.All[*v1alpha1.NodeJob](h.api) {
+		version := h.api.Version()
 		_, err := h.r.Reconcile(h.t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(job)})
-		if synctest.Wait(); err != nil || h.api.version != version {
-			after := get[*v1alpha1.NodeJob](h.api, "ns", job.Name)
+		if synctest.Wait(); err != nil || h.api.Version() != version {
+			after := fakeapi.Get[*v1alpha1.NodeJob](h.api, "ns", job.Name)
 			h.breaks("another pass of NodeJob %s changes something (%v): an event is lost\n%s", job.Name, err, cmp.Diff(job, after))
 		}
 	}
@@ -266,9 +225,9 @@ func (h *history) look() {
 func (h *history) awaitRest(most time.Duration, rests func(*v1alpha1.NodeJob) bool) {
 	for until := time.Now().Add(most); h.broken == ""; time.Sleep(time.Minute) {
 		h.look()
-		jobs := all[*v1alpha1.NodeJob](h.api)
+		jobs := fakeapi.All[*v1alpha1.NodeJob](h.api)
 		i := slices.IndexFunc(jobs, func(j *v1alpha1.NodeJob) bool { return !rests(j) })
-		if i < 0 && h.quiet() {
+		if i < 0 && h.api.Quiet(quietFor) {
 			return
 		}
 		if time.Now().After(until) {
@@ -284,29 +243,29 @@ func (h *history) awaitRest(most time.Duration, rests func(*v1alpha1.NodeJob) bo
 
 // otherStalled reports whether another NodeJob is Stalled: its failed nodes stay cordoned, and those that depend on it wait.
 func (h *history) otherStalled(job *v1alpha1.NodeJob) bool {
-	return slices.ContainsFunc(all[*v1alpha1.NodeJob](h.api), func(other *v1alpha1.NodeJob) bool {
+	return slices.ContainsFunc(fakeapi.All[*v1alpha1.NodeJob](h.api), func(other *v1alpha1.NodeJob) bool {
 		return other.UID != job.UID && meta.IsStatusConditionTrue(other.Status.Conditions, v1alpha1.ConditionStalled)
 	})
 }
 
 // settle ends all faults. Then only time passes.
 func (h *history) settle() {
-	h.setFaults(false)
+	h.api.SetFaults(false)
 	h.flaky = false
 	h.say("all faults end")
-	if len(all[*corev1.ConfigMap](h.api)) == 0 {
-		h.do(func() error { return h.api.create(h.newContent()) })
+	if len(fakeapi.All[*corev1.ConfigMap](h.api)) == 0 {
+		h.do(h.api.Create(h.newContent()))
 	}
-	for _, job := range all[*v1alpha1.NodeJob](h.api) {
-		edit(h.api, job, func(j *v1alpha1.NodeJob) { j.Spec.Suspend = false })
+	for _, job := range fakeapi.All[*v1alpha1.NodeJob](h.api) {
+		fakeapi.Edit(h.api, job, func(j *v1alpha1.NodeJob) { j.Spec.Suspend = false })
 		if job.DeletionTimestamp != nil {
 			h.retry(job) // a rollback may have failed
 		}
 	}
-	for _, node := range all[*corev1.Node](h.api) {
-		h.setReady(node, corev1.ConditionTrue)
+	for _, node := range fakeapi.All[*corev1.Node](h.api) {
+		h.kubelets.SetReady(node, corev1.ConditionTrue)
 		if h.byHand[node.UID] {
-			edit(h.api, node, func(n *corev1.Node) { n.Spec.Unschedulable = false })
+			fakeapi.Edit(h.api, node, func(n *corev1.Node) { n.Spec.Unschedulable = false })
 		}
 		time.Sleep(time.Duration(h.Intn(3)) * 10 * time.Second)
 	}
@@ -319,8 +278,8 @@ func (h *history) settle() {
 	if h.look(); h.broken != "" {
 		return
 	}
-	for _, node := range all[*corev1.Node](h.api) {
-		for _, job := range all[*v1alpha1.NodeJob](h.api) {
+	for _, node := range fakeapi.All[*corev1.Node](h.api) {
+		for _, job := range fakeapi.All[*v1alpha1.NodeJob](h.api) {
 			if rev := node.Labels[v1alpha1.RecordKey("ns", job.Name)]; rev != "" && !h.succeeded[taskRun{node: node.UID, revision: rev}] {
 				h.breaks("node %s is done with revision %s, which has not run there", node.Name, rev)
 			}
@@ -330,25 +289,25 @@ func (h *history) settle() {
 
 // deleteAll deletes all NodeJobs. Nothing of them may remain, but for the records of those that retain them.
 func (h *history) deleteAll() {
-	h.setFaults(true)
+	h.api.SetFaults(true)
 	retained := map[string]bool{}
 	if h.Intn(2) == 0 { // no manager runs for a while
 		h.stop()
 		h.stop = nil
 	}
-	for _, job := range all[*v1alpha1.NodeJob](h.api) {
+	for _, job := range fakeapi.All[*v1alpha1.NodeJob](h.api) {
 		retained[job.Name] = job.Spec.DeletionPolicy == v1alpha1.DeletionRetain
 		h.say("delete NodeJob %s (%s)", job.Name, job.Spec.DeletionPolicy)
 		h.retry(job)
-		h.do(func() error { return h.api.remove(job) })
+		h.do(h.api.Remove(job))
 	}
 	for range 3 {
 		time.Sleep(2 * time.Minute)
 		h.restart()
 	}
-	h.setFaults(false)
+	h.api.SetFaults(false)
 	h.awaitRest(2*time.Hour, func(*v1alpha1.NodeJob) bool { return false })
-	for _, node := range all[*corev1.Node](h.api) {
+	for _, node := range fakeapi.All[*corev1.Node](h.api) {
 		if len(node.Spec.Taints) > 0 || node.Spec.Unschedulable {
 			h.breaks("node %s has the taints %v, unschedulable %v", node.Name, node.Spec.Taints, node.Spec.Unschedulable)
 		}
@@ -360,7 +319,7 @@ func (h *history) deleteAll() {
 			}
 		}
 	}
-	for _, pod := range all[*corev1.Pod](h.api) {
+	for _, pod := range fakeapi.All[*corev1.Pod](h.api) {
 		if pod.Namespace == "ns" && len(pod.Finalizers) > 0 {
 			h.breaks("pod %s has the finalizers %s", pod.Name, pod.Finalizers)
 		}

@@ -48,7 +48,7 @@ type auditHistory struct {
 // TestAuditHistories plays random histories in which nodes change, checks fail, pods are interrupted, nodes disappear, and users change the
 // NodeJob.
 func TestAuditHistories(t *testing.T) {
-	historytest.RunLong(t, func(seed int64, _ bool) (broken, story string) {
+	historytest.RunLong(t, 20, func(seed int64, _ bool) (broken, story string) {
 		h := &auditHistory{
 			random: rand.New(rand.NewSource(seed)), bad: map[string]bool{"node-2": true},
 			said: map[string]map[record.Answer]bool{}, asked: map[string]int{},

@@ -56,7 +56,7 @@ type expiryHistory struct {
 // TestExpiryHistories plays random histories in which kernels are fixed by reboots, checks fail, pods are interrupted, nodes
 // disappear, and users change the NodeJob.
 func TestExpiryHistories(t *testing.T) {
-	historytest.RunLong(t, func(seed int64, _ bool) (broken, story string) {
+	historytest.RunLong(t, 20, func(seed int64, _ bool) (broken, story string) {
 		h := &expiryHistory{
 			random: rand.New(rand.NewSource(seed)), fixed: map[string]bool{"node-3": true}, denied: map[string]bool{},
 			ends: map[string]time.Time{}, answers: map[string]types.UID{}, saidYes: map[string]bool{}, saidNo: map[string]bool{},

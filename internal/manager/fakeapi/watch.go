@@ -1,0 +1,144 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package fakeapi
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// watcher sends the changes of the objects that a request selects.
+type watcher struct {
+	*call
+	selects func(client.Object) bool
+	frames  chan []byte
+	// last is when the last event is sent.
+	last time.Time
+	// seen are the objects that it has sent.
+	seen map[key]client.Object
+}
+
+// maxFrames is more than the events of any history.
+const maxFrames = 100_000
+
+// watch begins with all objects, as clients ask for with sendInitialEvents.
+func (c *call) watch() (*http.Response, error) {
+	selects, err := c.selector()
+	if err != nil {
+		return c.respond(nil, err)
+	}
+	w := &watcher{call: c, selects: selects, frames: make(chan []byte, maxFrames), seen: map[key]client.Object{}}
+	reader, writer := io.Pipe()
+	w.begin()
+	go w.run(writer)
+	return c.response(http.StatusOK, http.Header{}, body{reader, writer}), nil
+}
+
+// body is that of the response to a watch. A read after Close returns io.EOF, because on another error the client of metadata sends an
+// event that nobody receives any more, and never ends.
+type body struct {
+	io.Reader
+	io.Closer
+}
+
+func (w *watcher) begin() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, o := range w.sorted(w.resource.Kind) {
+		w.see(keyOf(o), o)
+	}
+	w.watches = append(w.watches, w)
+	synced := w.empty()
+	synced.SetResourceVersion(strconv.Itoa(w.version + 1))
+	synced.SetAnnotations(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
+	w.emit(watch.Bookmark, synced)
+}
+
+// run writes the events until the request ends.
+func (w *watcher) run(to *io.PipeWriter) {
+	ended := w.req.Context().Done()
+	for open := true; open; {
+		select {
+		case frame := <-w.frames:
+			_, err := to.Write(frame)
+			open = err == nil
+		case <-ended:
+			open = false
+		}
+	}
+	_ = to.Close() // it always succeeds
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.watches = slices.DeleteFunc(slices.Clone(w.watches), func(other *watcher) bool { return other == w })
+}
+
+func (w *watcher) emit(kind watch.EventType, o client.Object) {
+	frame, err := json.Marshal(map[string]any{"type": kind, "object": w.as(o)})
+	if err != nil {
+		panic(fmt.Sprintf("encoding an event: %v", err)) // only API types
+	}
+	w.frames <- append(frame, '\n')
+}
+
+// send sends a change later, and after all earlier ones. Its caller has locked mu.
+func (w *watcher) send(o client.Object, exists bool) {
+	k := keyOf(o)
+	if k.kind != w.resource.Kind {
+		return
+	}
+	lag := w.Between(time.Millisecond, 20*time.Millisecond, k.kind, w.version)
+	if w.faults && w.Roll(8, k.kind, w.version, "late") == 0 {
+		lag *= 150
+	}
+	at := time.Now().Add(lag)
+	if !at.After(w.last) {
+		at = w.last.Add(time.Microsecond)
+	}
+	w.last = at
+	if w.busy.Before(at) {
+		w.busy = at
+	}
+	time.AfterFunc(time.Until(at), func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		switch {
+		case w.req.Context().Err() != nil:
+			return
+		case w.compress:
+			o = w.objects[k]
+		case !exists:
+			o = nil
+		}
+		w.see(k, o)
+	})
+}
+
+// see sends the difference between an object and what was sent of it; nil if it does not exist.
+func (w *watcher) see(k key, o client.Object) {
+	if o != nil && !w.selects(o) {
+		o = nil
+	}
+	before := w.seen[k]
+	switch {
+	case before == nil && o == nil, before != nil && o != nil && before.GetResourceVersion() == o.GetResourceVersion():
+	case o == nil:
+		delete(w.seen, k)
+		w.emit(watch.Deleted, before)
+	case before == nil:
+		w.seen[k] = o
+		w.emit(watch.Added, o)
+	default:
+		w.seen[k] = o
+		w.emit(watch.Modified, o)
+	}
+}
