@@ -82,7 +82,7 @@ RUN_BENCH = @program="$$(mktemp -d)"; trap 'rm -rf "$$program"' EXIT; go -C test
 
 .PHONY: bench
 bench: ## Measure what Everynode costs, beside the least that is possible (N, PAIRS, OUT, ONLY; docs/benchmark.md).
-	$(RUN_BENCH) -nodes=$(N) -pairs=$(PAIRS) -out='$(OUT)' -only='$(ONLY)' $(BENCHFLAGS)
+	$(RUN_BENCH) -nodes=$(N) -pairs=$(PAIRS) -out='$(OUT)' -only='$(ONLY)' -command="make bench N=$(N) PAIRS=$(PAIRS)$(if $(ONLY), ONLY='$(ONLY)')" $(BENCHFLAGS)
 
 .PHONY: bench-cli
 bench-cli: ## Measure a whole run of the command line, with the manager and simulated nodes (N, PAIRS, OUT).

@@ -13,12 +13,12 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
-	"github.com/everynode/everynode/local/cluster"
+	"github.com/go-logr/logr"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
 	"github.com/everynode/everynode/test/bench/report"
 	"github.com/everynode/everynode/test/install"
 )
@@ -28,8 +28,6 @@ type Bench struct {
 	report.Head
 	// Only names the runs to execute, as "subject/mode"; nil for all.
 	Only *regexp.Regexp
-	// Without are the policies that report.Unchecked lacks; all if there are none.
-	Without []string
 	// Idle is the duration of the idle measurement at the end; 0 to skip it.
 	Idle time.Duration
 	// Base is a smaller number of nodes on which the same runs are made in turn, to compare the cost per node; 0 for none.
@@ -52,11 +50,9 @@ type Bench struct {
 
 func (b *Bench) say(format string, args ...any) { fmt.Fprintf(b.Progress, format+"\n", args...) }
 
-// Prepare removes what a killed benchmark has left behind, and builds the manager. Close removes what was built.
+// Prepare builds the manager as it is in its image. Close removes what was built.
 func (b *Bench) Prepare(ctx context.Context) (err error) {
-	if err := b.clearAway(ctx); err != nil {
-		return err
-	}
+	log.SetLogger(logr.Discard()) // of the client
 	if b.Machine, err = machine(); err != nil {
 		return err
 	}
@@ -64,7 +60,7 @@ func (b *Bench) Prepare(ctx context.Context) (err error) {
 	if b.temp, err = os.MkdirTemp("", "everynode-bench-"); err != nil {
 		return err
 	}
-	if err := b.buildManager(ctx); err != nil {
+	if err := install.Program(ctx, b.Root, "everynode", b.managerProgram(), nil); err != nil {
 		return errors.Join(err, b.Close())
 	}
 	return nil
@@ -73,35 +69,7 @@ func (b *Bench) Prepare(ctx context.Context) (err error) {
 // Close removes the files of the benchmark.
 func (b *Bench) Close() error { return os.RemoveAll(b.temp) }
 
-// clusterPrefix is the prefix of the names of the benchmark's clusters. The suffix is the process ID of the harness, which has
-// only one cluster at a time.
-const clusterPrefix = "bench-"
-
-func (b *Bench) clearAway(ctx context.Context) error {
-	clusters, err := cluster.List()
-	if err != nil {
-		return err
-	}
-	for _, c := range clusters {
-		id, found := strings.CutPrefix(c.Name(), clusterPrefix)
-		pid, err := strconv.Atoi(id)
-		if !found || err != nil || syscall.Kill(pid, 0) == nil {
-			continue
-		}
-		b.say("taking down cluster %s, which an earlier run has left", c.Name())
-		if err := c.Down(ctx); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 func (b *Bench) managerProgram() string { return filepath.Join(b.temp, "everynode") }
-
-// buildManager builds the program that is in the manager's image.
-func (b *Bench) buildManager(ctx context.Context) error {
-	return install.Program(ctx, b.Root, "everynode", b.managerProgram(), nil)
-}
 
 // kind of run.
 type kind struct {
@@ -131,9 +99,8 @@ func (b *Bench) kinds() []kind {
 	if b.Only == nil {
 		return kinds
 	}
-	kinds = append(kinds, kind{report.Unchecked, report.Existing}, kind{report.Unchecked, report.Join},
-		kind{report.CommandLine, report.Existing}, kind{report.Many, report.Existing}, kind{report.Budget, report.Existing},
-		kind{report.Checks, report.Existing})
+	kinds = append(kinds, kind{report.CommandLine, report.Existing}, kind{report.Many, report.Existing},
+		kind{report.Budget, report.Existing}, kind{report.Checks, report.Existing})
 	return slices.DeleteFunc(kinds, func(k kind) bool { return !b.Only.MatchString(k.String()) })
 }
 
@@ -207,7 +174,7 @@ func (b *Bench) measure(ctx context.Context, k kind, round int) (_ *report.Run, 
 		return nil, err
 	}
 	if k.subject == report.Many {
-		err = (&manyRun{w}).measureStart(ctx, run)
+		err = w.measureStart(ctx, run)
 	}
 	if run.Counted {
 		run.Only(report.Requests, report.Rest)
@@ -241,73 +208,65 @@ func (w *world) setUp(ctx context.Context, mode report.Mode) error {
 	if err := w.join(ctx); err != nil {
 		return err
 	}
-	if err := w.until(ctx, "all nodes are Ready", func(c counts) bool { return c.settled == w.Nodes }); err != nil {
+	if err := w.untilSeen(ctx, "all nodes are Ready", func(c counts) bool { return c.settled == w.Nodes }); err != nil {
 		return err
 	}
 	if w.subject == report.Many {
-		if err := (&manyRun{w}).seed(ctx); err != nil {
+		if err := w.seed(ctx); err != nil {
 			return err
 		}
 	}
 	return pause(ctx, calm(w.subject, w.Nodes))
 }
 
-// run executes the measured part.
+// run executes the measured part, and sets what it has used.
 func (w *world) run(ctx context.Context, run *report.Run) error {
-	before, err := w.read(ctx, true)
+	used, err := w.measure(ctx, func(began time.Time) error { return w.act(ctx, run, began) })
 	if err != nil {
 		return err
 	}
-	stopProfile := w.profileRun(ctx, run)
-	act := w.begin
-	if run.Mode == report.Join {
-		act = w.join
+	for process, seconds := range used.cpu {
+		run.Set(report.CPU, process, seconds)
 	}
-	if err := act(ctx); err != nil {
+	for what, n := range used.requests {
+		run.Set(report.Served, what, n)
+	}
+	run.SetNodes(w.tracker.rows(used.from))
+	if used.clients != nil {
+		run.SetRequests(used.clients, w.Nodes)
+	}
+	return nil
+}
+
+// act begins, and waits until the subject has nothing left to do.
+func (w *world) act(ctx context.Context, run *report.Run, began time.Time) error {
+	stopProfile := w.profile(ctx, run, "", profileTime)
+	begin := w.begin
+	if run.Mode == report.Join {
+		begin = w.join
+	}
+	if err := begin(ctx); err != nil {
 		return err
 	}
 	switch w.subject {
 	case report.Plain, report.Many, report.Budget, report.Checks: // they begin until all is created or complete
-		run.Set(report.Times, report.Complete, time.Since(before.at).Seconds())
+		run.Set(report.Times, report.Complete, time.Since(began).Seconds())
 	default:
 	}
-	err = w.until(ctx, "all nodes are done and no pod is left", w.ended)
-	if err != nil {
+	if err := w.untilSeen(ctx, "all nodes are done and no pod is left", w.ended); err != nil {
 		return err
 	}
 	end := time.Now()
-	run.Set(report.Times, report.Wall, end.Sub(before.at).Seconds())
-	if err := w.untilComplete(ctx, run, before.at); err != nil {
+	run.Set(report.Times, report.Wall, end.Sub(began).Seconds())
+	if err := w.untilComplete(ctx, run, began); err != nil {
 		return err
 	}
 	tail := report.Tail * time.Second
 	if w.real {
 		tail += time.Second // kubelets write events with a delay
 	}
-	if err := pause(ctx, time.Until(end.Add(tail))); err != nil {
-		return err
-	}
+	err := pause(ctx, time.Until(end.Add(tail)))
 	stopProfile()
-	return w.setCost(ctx, run, before)
-}
-
-// setCost sets what has been used and observed since a reading.
-func (w *world) setCost(ctx context.Context, run *report.Run, before reading) error {
-	after, err := w.read(ctx, false)
-	if err != nil {
-		return err
-	}
-	for process, used := range after.cpuSince(before) {
-		run.Set(report.CPU, process, used)
-	}
-	for what, n := range after.requests.Since(before.requests) {
-		run.Set(report.Served, what, n)
-	}
-	run.SetNodes(w.tracker.rows(before.at))
-	clients, err := w.clients(ctx, before, after)
-	if clients != nil {
-		run.SetRequests(clients, w.Nodes)
-	}
 	return err
 }
 
@@ -330,20 +289,15 @@ const countedIdle = 30 * time.Second
 
 // idleLength is 0 for what does not differ at rest.
 func (b *Bench) idleLength(run *report.Run) time.Duration {
-	switch run.Subject {
-	case report.Floor, report.DaemonSet, report.Everynode, report.Many:
-	default:
-		return 0
-	}
+	differs := []report.Subject{report.Floor, report.DaemonSet, report.Everynode, report.Many}
 	switch {
-	case run.Mode != report.Existing:
+	case run.Mode != report.Existing || !slices.Contains(differs, run.Subject) || run.Pair > 0 && !run.Counted:
 		return 0
 	case run.Counted:
 		return min(countedIdle, b.Idle)
-	case run.Pair == 0:
+	default:
 		return b.Idle
 	}
-	return 0
 }
 
 // idle measures the cost after all work is done: in the first round, and when requests are counted.
@@ -356,24 +310,15 @@ func (w *world) idle(ctx context.Context, run *report.Run) error {
 	if err := pause(ctx, calm(w.subject, w.Nodes)); err != nil {
 		return err
 	}
-	before, err := w.read(ctx, true)
-	if err != nil {
-		return err
-	}
-	waitForProfile := w.profileIdle(ctx, run, length)
-	if err := pause(ctx, length); err != nil {
-		return err
-	}
-	after, err := w.read(ctx, false)
+	waitForProfile := w.profile(ctx, run, "idle-", length)
+	used, err := w.measure(ctx, func(time.Time) error { return pause(ctx, length) })
 	if err != nil {
 		return err
 	}
 	waitForProfile()
-	clients, err := w.clients(ctx, before, after)
 	if run.Counted { // which costs CPU
-		run.SetRest(nil, clients, after.at.Sub(before.at).Seconds())
-	} else {
-		run.SetRest(after.cpuSince(before), nil, after.at.Sub(before.at).Seconds())
+		used.cpu = nil
 	}
-	return err
+	run.SetRest(used.cpu, used.clients, used.to.Sub(used.from).Seconds())
+	return nil
 }

@@ -9,8 +9,9 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/test/bench/subject"
@@ -40,46 +41,35 @@ var checks = []struct {
 	{"a cordon and a check that says no", answersNo, checking, cordoning + allAtOnce, false},
 }
 
-// checksRun measures checks before the task, and an audit.
-type checksRun struct {
-	*world
-}
-
-// measure runs these NodeJobs one after the other, and deletes none, so that each finds the same nodes.
-func (r *checksRun) measure(ctx context.Context) error {
+// measureChecks runs these NodeJobs one after the other, and deletes none, so that each finds the same nodes. An audit is the last one.
+func (w *world) measureChecks(ctx context.Context) error {
 	for i, c := range checks {
-		err := r.counted(ctx, c.what, func(ctx context.Context) error {
-			if _, err := r.create(ctx, nodeJobs, nodeJobOf(c.name, c.task, c.spec)); err != nil {
-				return err
-			}
-			return r.untilJobsComplete(ctx, i+1)
+		err := w.counted(ctx, c.what, func(ctx context.Context) error {
+			return w.complete(ctx, nodeJobOf(c.name, c.task, c.spec), i+1)
 		})
 		if err != nil {
 			return err
 		}
-		if err := r.answered(ctx, c.name, c.alreadyDone); err != nil {
+		if err := w.answered(ctx, c.name, c.alreadyDone); err != nil {
 			return err
 		}
 	}
-	return r.audit(ctx, len(checks)+1)
+	return w.audit(ctx, len(checks)+1)
 }
 
 // audit runs a check without a task on all nodes, and asks each node once more within a period. What a node costs in each period does not
 // depend on how long it is. It is the nth NodeJob.
-func (r *checksRun) audit(ctx context.Context, n int) error {
-	err := r.counted(ctx, "an audit", func(ctx context.Context) error {
-		if _, err := r.create(ctx, nodeJobs, nodeJobOf("audit", `{check: {script: "true"}}`, allAtOnce)); err != nil {
-			return err
-		}
-		return r.untilJobsComplete(ctx, n)
+func (w *world) audit(ctx context.Context, n int) error {
+	err := w.counted(ctx, "an audit", func(ctx context.Context) error {
+		return w.complete(ctx, nodeJobOf("audit", `{check: {script: "true"}}`, allAtOnce), n)
 	})
 	if err != nil {
 		return err
 	}
-	period := max(time.Minute, time.Duration(r.Nodes)*300*time.Millisecond)
-	return r.counted(ctx, "an audit that is asked again", func(ctx context.Context) error {
-		patch := fmt.Appendf(nil, `{"spec":{"task":{"check":{"periodSeconds":%d}}}}`, int(period.Seconds()))
-		_, err := r.dynamic.Resource(nodeJobs).Namespace(subject.Namespace).Patch(ctx, "audit", types.MergePatchType, patch, metav1.PatchOptions{})
+	period := max(time.Minute, time.Duration(w.Nodes)*300*time.Millisecond)
+	return w.counted(ctx, "an audit that is asked again", func(ctx context.Context) error {
+		audit := &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Name: "audit", Namespace: subject.Namespace}}
+		err := w.objects.Patch(ctx, audit, mergePatch(`{"spec":{"task":{"check":{"periodSeconds":%d}}}}`, int(period.Seconds())))
 		if err != nil {
 			return fmt.Errorf("setting task.check.periodSeconds: %w", err)
 		}
@@ -88,9 +78,9 @@ func (r *checksRun) audit(ctx context.Context, n int) error {
 }
 
 // answered checks on one node that the simulated checks gave the answer that was measured.
-func (r *checksRun) answered(ctx context.Context, name string, alreadyDone bool) error {
-	node, err := r.client.CoreV1().Nodes().Get(ctx, nodeName(0), metav1.GetOptions{})
-	if err != nil {
+func (w *world) answered(ctx context.Context, name string, alreadyDone bool) error {
+	node := &corev1.Node{}
+	if err := w.objects.Get(ctx, client.ObjectKey{Name: nodeName(0)}, node); err != nil {
 		return fmt.Errorf("reading a node: %w", err)
 	}
 	encoded := node.Annotations[v1alpha1.RecordKey(subject.Namespace, name)]

@@ -87,45 +87,68 @@ func (w *world) processes() (map[string]int, error) {
 	return pids, nil
 }
 
-// reading is the usage up to a point in time.
-type reading struct {
-	at       time.Time
+// usage is what was used between two times.
+type usage struct {
+	from, to time.Time
+	// cpu is in seconds by process, and requests are those that the API server has counted.
 	cpu      map[string]float64
 	requests report.Counts
+	// clients are the requests by client; nil without an audit log.
+	clients report.ClientCounts
 }
 
-// read reads the requests outside of the measured period: to report them costs the API server more than many requests.
-func (w *world) read(ctx context.Context, begin bool) (reading, error) {
-	var r reading
-	var err error
-	if begin {
-		if r.requests, err = w.requests(ctx); err != nil {
-			return r, err
-		}
+// measure calls a function with the time, and returns what was used meanwhile. It reads the requests outside of the measured period: to
+// report them costs the API server more than many requests.
+func (w *world) measure(ctx context.Context, do func(began time.Time) error) (*usage, error) {
+	requests, err := w.requests(ctx)
+	if err != nil {
+		return nil, err
 	}
+	before, err := w.cpu()
+	if err != nil {
+		return nil, err
+	}
+	u := &usage{from: time.Now()}
+	if err := do(u.from); err != nil {
+		return nil, err
+	}
+	u.to = time.Now()
+	if u.cpu, err = w.cpu(); err != nil {
+		return nil, err
+	}
+	for name := range u.cpu {
+		u.cpu[name] -= before[name]
+	}
+	if u.requests, err = w.requests(ctx); err != nil {
+		return nil, err
+	}
+	u.requests = u.requests.Since(requests)
+	u.clients, err = w.clients(ctx, u.from, u.to)
+	return u, err
+}
+
+// cpu is the CPU time of all measured processes since their start.
+func (w *world) cpu() (map[string]float64, error) {
 	pids, err := w.processes()
 	if err != nil {
-		return r, err
+		return nil, err
 	}
-	r.at, r.cpu = time.Now(), map[string]float64{}
+	cpu := map[string]float64{}
 	for name, pid := range pids {
 		used, err := cpuSeconds(pid)
 		if err != nil {
-			return r, fmt.Errorf("reading what %s has cost: %w", name, err)
+			return nil, fmt.Errorf("reading the CPU time of %s: %w", name, err)
 		}
-		r.cpu[name] = used
+		cpu[name] = used
 		switch name {
 		case "kube-apiserver", "etcd", "kube-controller-manager", "kube-scheduler":
-			r.cpu[report.ControlPlane] += used
+			cpu[report.ControlPlane] += used
 		}
 	}
-	if r.cpu[report.WholeMachine], err = machineCPUSeconds(); err != nil {
-		return r, fmt.Errorf("reading the CPU time of the machine: %w", err)
+	if cpu[report.WholeMachine], err = machineCPUSeconds(); err != nil {
+		return nil, fmt.Errorf("reading the CPU time of the machine: %w", err)
 	}
-	if !begin {
-		r.requests, err = w.requests(ctx)
-	}
-	return r, err
+	return cpu, nil
 }
 
 func (w *world) requests(ctx context.Context) (report.Counts, error) {
@@ -134,15 +157,6 @@ func (w *world) requests(ctx context.Context) (report.Counts, error) {
 		return nil, fmt.Errorf("reading the API server's metrics: %w", err)
 	}
 	return report.RequestCounts(bytes.NewReader(text))
-}
-
-// cpuSince returns the CPU time of a period.
-func (r reading) cpuSince(before reading) map[string]float64 {
-	cpu := map[string]float64{}
-	for name, used := range r.cpu {
-		cpu[name] = used - before.cpu[name]
-	}
-	return cpu
 }
 
 // setMemory sets the maximums of resident memory by process.
@@ -162,7 +176,7 @@ func (w *world) setMemory(run *report.Run) error {
 }
 
 // clients counts the requests of a period in the audit log, which is written with a delay; nil without an audit log.
-func (w *world) clients(ctx context.Context, before, after reading) (report.ClientCounts, error) {
+func (w *world) clients(ctx context.Context, from, to time.Time) (report.ClientCounts, error) {
 	if !w.audited {
 		return nil, nil
 	}
@@ -174,7 +188,7 @@ func (w *world) clients(ctx context.Context, before, after reading) (report.Clie
 		return nil, fmt.Errorf("reading the audit log: %w", err)
 	}
 	defer log.Close()
-	counts, err := report.AuditCounts(log, before.at, after.at)
+	counts, err := report.AuditCounts(log, from, to)
 	delete(counts, harnessAgent) // these are not those of a subject
 	return counts, err
 }

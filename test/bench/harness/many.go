@@ -6,14 +6,12 @@ package harness
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/nodejob/record"
@@ -29,33 +27,28 @@ func manyLabel(i int) string { return v1alpha1.RecordKey(subject.Namespace, many
 // at once.
 const startTime = 20 * time.Second
 
-// manyRun measures many NodeJobs.
-type manyRun struct {
-	*world
-}
-
 // seed runs the first NodeJob, and gives the nodes the same records for the seeded NodeJobs.
-func (m *manyRun) seed(ctx context.Context) error {
+func (w *world) seed(ctx context.Context) error {
 	began := time.Now()
-	if err := m.runJobs(ctx, 0, 1); err != nil || m.Seeded == 0 {
+	if err := w.runJobs(ctx, 0, 1); err != nil || w.Seeded == 0 {
 		return err
 	}
-	nodes, err := m.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
-	if err != nil {
+	nodes := &corev1.NodeList{}
+	if err := w.objects.List(ctx, nodes); err != nil {
 		return fmt.Errorf("listing nodes: %w", err)
 	}
-	err = inParallel(ctx, len(nodes.Items), func(ctx context.Context, i int) error { return m.seedNode(ctx, &nodes.Items[i]) })
+	err := inParallel(ctx, len(nodes.Items), func(ctx context.Context, i int) error { return w.seedNode(ctx, &nodes.Items[i]) })
 	if err != nil {
 		return err
 	}
-	m.say("      records of %d NodeJobs are on the nodes after %.0f s", m.Seeded, time.Since(began).Seconds())
-	return m.runJobs(ctx, 1, 1+m.Seeded)
+	w.say("      records of %d NodeJobs are on the nodes after %.0f s", w.Seeded, time.Since(began).Seconds())
+	return w.runJobs(ctx, 1, 1+w.Seeded)
 }
 
-func (m *manyRun) seedNode(ctx context.Context, node *corev1.Node) error {
+func (w *world) seedNode(ctx context.Context, node *corev1.Node) error {
 	labels, annotations := map[string]string{}, map[string]string{}
 	encoded := node.Annotations[manyLabel(0)]
-	for i := range m.Seeded {
+	for i := range w.Seeded {
 		key := manyLabel(1 + i)
 		labels[key], labels[record.SealKey(key)], annotations[key] = node.Labels[manyLabel(0)], record.Seal(encoded), encoded
 	}
@@ -63,94 +56,82 @@ func (m *manyRun) seedNode(ctx context.Context, node *corev1.Node) error {
 	if err != nil {
 		return err
 	}
-	return m.patchNode(ctx, node.Name, patch)
+	return w.objects.Patch(ctx, node, client.RawPatch(types.MergePatchType, patch))
 }
 
-// measure runs the tasks of the remaining NodeJobs on all nodes.
-func (m *manyRun) measure(ctx context.Context) error {
-	for i := 1 + m.Seeded; i < m.NodeJobs; i += m.AtOnce {
-		until := min(i+m.AtOnce, m.NodeJobs)
-		if err := m.runJobs(ctx, i, until); err != nil {
+// measureMany runs the tasks of the remaining NodeJobs on all nodes.
+func (w *world) measureMany(ctx context.Context) error {
+	for i := 1 + w.Seeded; i < w.NodeJobs; i += w.AtOnce {
+		until := min(i+w.AtOnce, w.NodeJobs)
+		if err := w.runJobs(ctx, i, until); err != nil {
 			return err
 		}
-		m.say("      %d of %d NodeJobs are complete", until, m.NodeJobs)
+		w.say("      %d of %d NodeJobs are complete", until, w.NodeJobs)
 	}
 	return nil
 }
 
 // runJobs creates NodeJobs and waits until they are complete.
-func (m *manyRun) runJobs(ctx context.Context, from, until int) error {
+func (w *world) runJobs(ctx context.Context, from, until int) error {
 	for i := from; i < until; i++ {
 		job := nodeJob(manyName(i), "sysctl -m vm.max_map_count=262144", "rollout: {maxConcurrent: 10%, steps: [{name: all}]}")
-		if _, err := m.create(ctx, nodeJobs, job); err != nil {
+		if err := w.create(ctx, job); err != nil {
 			return err
 		}
 	}
-	return m.untilJobsComplete(ctx, until)
+	return w.untilJobsComplete(ctx, until)
+}
+
+// progress is on how many nodes all NodeJobs together are done, and how many NodeJobs are complete.
+type progress struct{ done, complete int }
+
+func (p progress) String() string {
+	return fmt.Sprintf("%d NodeJobs complete, done on %d nodes altogether", p.complete, p.done)
 }
 
 // untilJobsComplete waits until a number of NodeJobs are complete.
-func (w *world) untilJobsComplete(ctx context.Context, until int) error {
-	last, changed := map[string]int32{}, time.Now()
-	for {
-		if err := errors.Join(w.program.alive(), pause(ctx, 2*time.Second)); err != nil {
-			return err
+func (w *world) untilJobsComplete(ctx context.Context, n int) error {
+	what := fmt.Sprintf("%d NodeJobs are complete", n)
+	return until(ctx, w, what, 2*time.Second, func() (p progress, err error) {
+		jobs := &v1alpha1.NodeJobList{}
+		err = w.objects.List(ctx, jobs, client.InNamespace(subject.Namespace))
+		for i := range jobs.Items {
+			p.done += int(jobs.Items[i].Status.Nodes.Done)
+			if isComplete(&jobs.Items[i]) {
+				p.complete++
+			}
 		}
-		done, complete, err := w.progress(ctx)
-		if err != nil {
-			return err
-		}
-		if complete == until {
-			return nil
-		}
-		if !maps.Equal(done, last) {
-			last, changed = done, time.Now()
-		}
-		if time.Since(changed) > w.patience() {
-			return fmt.Errorf("waiting until %d NodeJobs are complete: nothing has happened for %v, and %d are", until, w.patience(), complete)
-		}
-	}
+		return p, err
+	}, func(p progress) bool { return p.complete == n })
 }
 
-// progress returns on how many nodes each NodeJob is done, and how many NodeJobs are complete.
-func (w *world) progress(ctx context.Context) (done map[string]int32, complete int, err error) {
-	list, err := w.dynamic.Resource(nodeJobs).Namespace(subject.Namespace).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil, 0, fmt.Errorf("listing NodeJobs: %w", err)
+// complete creates the nth NodeJob, and waits until it is complete.
+func (w *world) complete(ctx context.Context, job []byte, n int) error {
+	if err := w.create(ctx, job); err != nil {
+		return err
 	}
-	done = map[string]int32{}
-	for i := range list.Items {
-		job := &v1alpha1.NodeJob{}
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(list.Items[i].Object, job); err != nil {
-			return nil, 0, fmt.Errorf("reading a NodeJob: %w", err)
-		}
-		done[job.Name] = job.Status.Nodes.Done
-		if isComplete(job) {
-			complete++
-		}
-	}
-	return done, complete, nil
+	return w.untilJobsComplete(ctx, n)
 }
 
 // measureStart notes what each task has cost, and measures the peak memory of a manager that starts with all these objects.
-func (m *manyRun) measureStart(ctx context.Context, run *report.Run) error {
-	if tasks := float64((m.NodeJobs - 1 - m.Seeded) * m.Nodes); tasks > 0 {
-		m.note("CPU of the manager for each task, ms", 1000*run.Figures[report.CPU][report.Own]/tasks)
-		m.note("CPU of the control plane for each task, ms", 1000*run.Figures[report.CPU][report.ControlPlane]/tasks)
+func (w *world) measureStart(ctx context.Context, run *report.Run) error {
+	if tasks := float64((w.NodeJobs - 1 - w.Seeded) * w.Nodes); tasks > 0 {
+		w.note("CPU of the manager for each task, ms", 1000*run.Figures[report.CPU][report.Own]/tasks)
+		w.note("CPU of the control plane for each task, ms", 1000*run.Figures[report.CPU][report.ControlPlane]/tasks)
 	}
-	resident, _, err := memoryMiB(m.program.pid())
+	resident, _, err := memoryMiB(w.program.pid())
 	if err != nil {
 		return err
 	}
-	m.note("memory at rest, MiB", resident)
-	m.program.stop()
-	if err := m.startManager(ctx); err != nil {
+	w.note("memory at rest, MiB", resident)
+	w.program.stop()
+	if err := w.startManager(ctx); err != nil {
 		return err
 	}
 	if err := pause(ctx, startTime); err != nil {
 		return err
 	}
-	_, peak, err := memoryMiB(m.program.pid())
-	m.note("memory at most of a manager that is started then, MiB", peak)
+	_, peak, err := memoryMiB(w.program.pid())
+	w.note("memory at most of a manager that is started then, MiB", peak)
 	return err
 }

@@ -9,11 +9,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"runtime"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
@@ -33,15 +33,9 @@ var realAccount string
 // labelNodeImage is in real-daemonset.yaml.
 const labelNodeImage = "registry.local/everynode/bench-labelnode:dev"
 
-// errNoRealNodes is returned where there are no real nodes.
-var errNoRealNodes = errors.New("this benchmark needs real nodes, and real nodes need Linux and root")
-
 // RunOnRealNodes measures Everynode and the DaemonSet pattern in turn on real nodes of one cluster: real kubelets with containerd
 // and runc. The first turn of each fills caches, and is not part of the report.
 func (b *Bench) RunOnRealNodes(ctx context.Context) (_ *report.Report, err error) {
-	if runtime.GOOS != "linux" || os.Geteuid() != 0 {
-		return nil, errNoRealNodes
-	}
 	w, err := b.newWorld(ctx, report.Everynode, cluster.Options{
 		Nodes: b.Nodes, AuditPolicy: cluster.AuditMetadata, Progress: b.Progress,
 		// As production has it: a node that is busy for some seconds is not unreachable.
@@ -55,7 +49,7 @@ func (b *Bench) RunOnRealNodes(ctx context.Context) (_ *report.Report, err error
 		err = errors.Join(err, w.down(ctx))
 	}()
 	if !w.cluster.Real() {
-		return nil, errNoRealNodes
+		return nil, errors.New("this benchmark needs real nodes, and real nodes need Linux and root")
 	}
 	if err := w.installOnRealNodes(ctx); err != nil {
 		return nil, err
@@ -128,8 +122,8 @@ func (w *world) setConfirmations(ctx context.Context, run *report.Run) error {
 	default:
 		return nil
 	}
-	nodes, err := w.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
-	if err != nil {
+	nodes := &corev1.NodeList{}
+	if err := w.objects.List(ctx, nodes); err != nil {
 		return fmt.Errorf("listing nodes: %w", err)
 	}
 	var all []float64
@@ -173,8 +167,9 @@ func (w *world) turn(ctx context.Context, s report.Subject, round int) (*report.
 		return run, err
 	}
 	// The labels are removed last: a node without the label gets a pod.
-	for _, node := range nodes {
-		err = errors.Join(err, w.patchNode(ctx, node, []byte(`{"metadata":{"labels":{"`+subject.ConfiguredLabel+`":null}}}`)))
+	for _, name := range nodes {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		err = errors.Join(err, w.objects.Patch(ctx, node, mergePatch(`{"metadata":{"labels":{%q:null}}}`, subject.ConfiguredLabel)))
 	}
 	return run, err
 }

@@ -6,7 +6,6 @@ package harness
 import (
 	"context"
 	_ "embed" // the DaemonSets
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -19,9 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/everynode/everynode/api/v1alpha1"
@@ -35,11 +32,6 @@ var (
 	daemonSet []byte
 	//go:embed real-daemonset.yaml
 	realDaemonSet []byte
-)
-
-var (
-	nodeJobs   = schema.GroupVersionResource{Group: v1alpha1.Group, Version: "v1alpha1", Resource: "nodejobs"}
-	daemonSets = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "daemonsets"}
 )
 
 // doneLabel is on a node that is done with the subject, or with its NodeJob.
@@ -69,16 +61,16 @@ func (w *world) start(ctx context.Context) (err error) {
 		if err != nil {
 			return err
 		}
-		return w.helper(ctx, "floor", settings, fmt.Sprint(w.Nodes), fmt.Sprint(w.subject == report.Recorded))
-	case report.DaemonSet:
-		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: subject.DaemonSetName}}
-		if _, err := w.client.CoreV1().ServiceAccounts(subject.Namespace).Create(ctx, account, metav1.CreateOptions{}); err != nil {
-			return fmt.Errorf("creating the service account: %w", err)
-		}
-		if err := w.helper(ctx, "labeler", nil); err != nil {
+		if err := w.helper(ctx, "floor", settings, fmt.Sprint(w.Nodes), fmt.Sprint(w.subject == report.Recorded)); err != nil {
 			return err
 		}
-		return w.program.tell()
+		return w.program.expect(ctx, "ready")
+	case report.DaemonSet:
+		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: subject.DaemonSetName, Namespace: subject.Namespace}}
+		if err := w.objects.Create(ctx, account); err != nil {
+			return fmt.Errorf("creating the service account: %w", err)
+		}
+		return w.helper(ctx, "labeler", nil)
 	default:
 		return w.installManager(ctx)
 	}
@@ -88,25 +80,21 @@ func (w *world) start(ctx context.Context) (err error) {
 func (w *world) begin(ctx context.Context) error {
 	switch w.subject {
 	case report.Plain:
-		return inParallel(ctx, w.Nodes, func(ctx context.Context, i int) error { return createPod(ctx, w.client, i) })
+		return inParallel(ctx, w.Nodes, w.createPod)
 	case report.CommandLine:
 		return w.runCommand(ctx)
-	case report.Many, report.Budget, report.Checks:
-		several := map[report.Subject]func(context.Context) error{
-			report.Many: (&manyRun{w}).measure, report.Budget: (&budgetRun{w}).measure, report.Checks: (&checksRun{w}).measure,
-		}
-		return several[w.subject](ctx)
+	case report.Many:
+		return w.measureMany(ctx)
+	case report.Budget:
+		return w.measureBudget(ctx)
+	case report.Checks:
+		return w.measureChecks(ctx)
 	case report.Floor, report.Recorded:
 		return w.program.tell()
 	case report.DaemonSet:
-		manifest := daemonSet
-		if w.real {
-			manifest = realDaemonSet
-		}
-		_, err := w.create(ctx, daemonSets, manifest)
-		return err
+		return w.create(ctx, map[bool][]byte{false: daemonSet, true: realDaemonSet}[w.real])
 	default:
-		if _, err := w.create(ctx, nodeJobs, w.nodeJob()); err != nil || w.subject != report.Gated {
+		if err := w.create(ctx, w.nodeJob()); err != nil || w.subject != report.Gated {
 			return err
 		}
 		return w.untilGated(ctx)
@@ -114,15 +102,15 @@ func (w *world) begin(ctx context.Context) error {
 }
 
 // createPod creates a pod on a node.
-func createPod(ctx context.Context, client kubernetes.Interface, i int) error {
+func (w *world) createPod(ctx context.Context, i int) error {
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: "plain-" + nodeName(i)},
+		ObjectMeta: metav1.ObjectMeta{Name: "plain-" + nodeName(i), Namespace: subject.Namespace},
 		Spec: corev1.PodSpec{
 			NodeName: nodeName(i), RestartPolicy: corev1.RestartPolicyNever, AutomountServiceAccountToken: new(false),
 			Containers: []corev1.Container{{Name: "task", Image: "registry.local/task"}},
 		},
 	}
-	if _, err := client.CoreV1().Pods(subject.Namespace).Create(ctx, pod, metav1.CreateOptions{}); err != nil {
+	if err := w.objects.Create(ctx, pod); err != nil {
 		return fmt.Errorf("creating a pod: %w", err)
 	}
 	return nil
@@ -164,17 +152,16 @@ spec:
 `, name, subject.Namespace, task, spec)
 }
 
-// create makes an object from YAML with one request. dryRun is empty, or metav1.DryRunAll.
-func (w *world) create(ctx context.Context, resource schema.GroupVersionResource, manifest []byte, dryRun ...string) (*unstructured.Unstructured, error) {
+// create makes an object from YAML.
+func (w *world) create(ctx context.Context, manifest []byte) error {
 	o := &unstructured.Unstructured{}
 	if err := yaml.Unmarshal(manifest, &o.Object); err != nil {
-		return nil, fmt.Errorf("reading a manifest: %w", err)
+		return fmt.Errorf("reading a manifest: %w", err)
 	}
-	created, err := w.dynamic.Resource(resource).Namespace(subject.Namespace).Create(ctx, o, metav1.CreateOptions{DryRun: dryRun})
-	if err != nil {
-		return nil, fmt.Errorf("creating the %s: %w", o.GetKind(), err)
+	if err := w.objects.Create(ctx, o); err != nil {
+		return fmt.Errorf("creating the %s: %w", o.GetKind(), err)
 	}
-	return created, nil
+	return nil
 }
 
 // untilGated waits for the admission of the API server, which observes a NodeJob with a delay. The gate is measured, not
@@ -182,7 +169,7 @@ func (w *world) create(ctx context.Context, resource schema.GroupVersionResource
 func (w *world) untilGated(ctx context.Context) error {
 	return w.eventually(ctx, "the API server taints a node", func() error {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "probe"}}
-		node, err := w.client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		err := w.objects.Create(ctx, node, client.DryRunAll)
 		if err == nil && !hasTaint(node, doneLabel(w.subject, w.job)) {
 			err = fmt.Errorf("its taints are %v", node.Spec.Taints)
 		}
@@ -198,14 +185,10 @@ func (w *world) untilComplete(ctx context.Context, run *report.Run, begin time.T
 	default:
 	}
 	err := w.eventually(ctx, "the object says so", func() error {
-		o, err := w.dynamic.Resource(nodeJobs).Namespace(subject.Namespace).Get(ctx, w.job, metav1.GetOptions{})
-		if err != nil {
-			return fmt.Errorf("reading the NodeJob: %w", err)
-		}
 		job := &v1alpha1.NodeJob{}
-		err = runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, job)
+		err := w.objects.Get(ctx, client.ObjectKey{Namespace: subject.Namespace, Name: w.job}, job)
 		if err == nil && !isComplete(job) {
-			err = errors.New("it does not say that it is complete")
+			err = fmt.Errorf("its conditions are %v", job.Status.Conditions)
 		}
 		return err
 	})
@@ -219,17 +202,15 @@ func isComplete(job *v1alpha1.NodeJob) bool {
 
 // remove deletes the object, and waits until it and all pods are gone.
 func (w *world) remove(ctx context.Context) error {
-	resource, name := nodeJobs, w.job
+	var o client.Object = &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Name: w.job, Namespace: subject.Namespace}}
 	if w.subject == report.DaemonSet {
-		resource, name = daemonSets, subject.DaemonSetName
+		o = &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: subject.DaemonSetName, Namespace: subject.Namespace}}
 	}
-	objects := w.dynamic.Resource(resource).Namespace(subject.Namespace)
-	if err := objects.Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
-		return fmt.Errorf("deleting %s: %w", name, err)
+	if err := w.objects.Delete(ctx, o); err != nil {
+		return fmt.Errorf("deleting %s: %w", o.GetName(), err)
 	}
-	return w.until(ctx, name+" is gone", func(c counts) bool {
-		_, err := objects.Get(ctx, name, metav1.GetOptions{})
-		return apierrors.IsNotFound(err) && c.pods == 0
+	return w.untilSeen(ctx, o.GetName()+" is gone", func(c counts) bool {
+		return c.pods == 0 && apierrors.IsNotFound(w.objects.Get(ctx, client.ObjectKeyFromObject(o), o))
 	})
 }
 
@@ -244,11 +225,9 @@ func (b *Bench) goSettings() ([]string, error) {
 		return nil, fmt.Errorf("reading the manager's Deployment: %w", err)
 	}
 	var settings []string
-	for _, container := range deployment.Spec.Template.Spec.Containers {
-		for _, variable := range container.Env {
-			if strings.HasPrefix(variable.Name, "GO") {
-				settings = append(settings, variable.Name+"="+variable.Value)
-			}
+	for _, variable := range deployment.Spec.Template.Spec.Containers[0].Env {
+		if strings.HasPrefix(variable.Name, "GO") {
+			settings = append(settings, variable.Name+"="+variable.Value)
 		}
 	}
 	return settings, nil
@@ -261,8 +240,5 @@ func (w *world) helper(ctx context.Context, name string, env []string, args ...s
 		return err
 	}
 	w.program, err = startProcess(ctx, w.dir, name, append(env, "KUBECONFIG="+w.cluster.Kubeconfig()), append([]string{program, name}, args...)...)
-	if err != nil {
-		return err
-	}
-	return w.program.expect(ctx, "ready")
+	return err
 }

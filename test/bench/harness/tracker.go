@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
 
 	"github.com/everynode/everynode/internal/nodejob/task"
 	"github.com/everynode/everynode/test/bench/report"
@@ -68,8 +69,8 @@ func (t *tracker) reset(doneLabel string, nodes []string) {
 
 // start returns when the watches are established.
 func (t *tracker) start(ctx context.Context, client kubernetes.Interface) error {
-	all := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(slim))
-	tasks := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(slim), informers.WithNamespace(subject.Namespace))
+	all := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(ctrlcache.TransformStripManagedFields()))
+	tasks := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(ctrlcache.TransformStripManagedFields()), informers.WithNamespace(subject.Namespace))
 	_, err := all.Core().V1().Nodes().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(o any) { t.node(o.(*corev1.Node)) },
 		UpdateFunc: func(_, o any) { t.node(o.(*corev1.Node)) },
@@ -90,19 +91,6 @@ func (t *tracker) start(ctx context.Context, client kubernetes.Interface) error 
 		factory.WaitForCacheSync(ctx.Done())
 	}
 	return ctx.Err()
-}
-
-// slim drops what the tracker does not read, to save memory of the machine.
-func slim(o any) (any, error) {
-	switch o := o.(type) {
-	case *corev1.Node:
-		o.ManagedFields, o.Annotations = nil, nil
-		o.Status.NodeInfo, o.Status.Capacity, o.Status.Allocatable = corev1.NodeSystemInfo{}, nil, nil
-	case *corev1.Pod:
-		o.ManagedFields, o.Annotations = nil, nil
-		o.Spec = corev1.PodSpec{NodeName: nodeOf(o)}
-	}
-	return o, nil
 }
 
 // joined notes that a node is about to be created.

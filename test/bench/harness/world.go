@@ -16,11 +16,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/ui/cmdutil"
 	"github.com/everynode/everynode/local/cluster"
 	"github.com/everynode/everynode/test/bench/report"
 	"github.com/everynode/everynode/test/bench/subject"
@@ -49,9 +50,8 @@ type world struct {
 	// real is true if the nodes are, and audited if the requests are counted.
 	real, audited bool
 	cluster       *cluster.Cluster
-	config        *rest.Config
 	client        kubernetes.Interface
-	dynamic       dynamic.Interface
+	objects       client.Client
 	tracker       *tracker
 	// program is the subject's own process; nil if it has none.
 	program *process
@@ -95,7 +95,7 @@ func (b *Bench) newWorld(ctx context.Context, s report.Subject, options cluster.
 	if w.dir, err = os.MkdirTemp(b.temp, "run-"); err != nil {
 		return nil, err
 	}
-	options.Name = fmt.Sprintf("%s%d", clusterPrefix, os.Getpid())
+	options.Name = "bench" // one at a time: two benchmarks would disturb each other
 	if w.cluster, err = cluster.Up(ctx, options); err != nil {
 		return nil, err
 	}
@@ -105,17 +105,18 @@ func (b *Bench) newWorld(ctx context.Context, s report.Subject, options cluster.
 	return w, nil
 }
 
-func (w *world) connect(ctx context.Context) (err error) {
-	if w.config, err = w.cluster.RESTConfig(); err != nil {
+func (w *world) connect(ctx context.Context) error {
+	config, err := w.cluster.RESTConfig()
+	if err != nil {
 		return err
 	}
-	w.config.UserAgent = harnessAgent
-	typed := rest.CopyConfig(w.config)
+	config.UserAgent, config.WarningHandler = harnessAgent, rest.NewWarningWriter(w.Progress, rest.WarningWriterOptions{})
+	typed := rest.CopyConfig(config)
 	typed.ContentType = "application/vnd.kubernetes.protobuf"
 	if w.client, err = kubernetes.NewForConfig(typed); err != nil {
 		return fmt.Errorf("making a client: %w", err)
 	}
-	if w.dynamic, err = dynamic.NewForConfig(w.config); err != nil {
+	if w.objects, err = client.New(config, client.Options{Scheme: cmdutil.Scheme}); err != nil {
 		return fmt.Errorf("making a client: %w", err)
 	}
 	version, err := w.client.Discovery().ServerVersion()
@@ -124,7 +125,7 @@ func (w *world) connect(ctx context.Context) (err error) {
 	}
 	w.Machine.Kubernetes = version.GitVersion
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: subject.Namespace, Labels: map[string]string{v1alpha1.EnabledLabel: v1alpha1.EnabledValue}}}
-	if _, err := w.client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); err != nil {
+	if err := w.objects.Create(ctx, namespace); err != nil {
 		return fmt.Errorf("creating the namespace: %w", err)
 	}
 	err = w.eventually(ctx, "the namespace has its service account", func() error {
@@ -179,23 +180,26 @@ const podChanges = 4160
 // the simulator, which then repeats what it has simulated. widenWatches itself closes existing watches, which are then
 // reopened. Source: suggestedWatchChannelSize of k8s.io/apiserver/pkg/storage/cacher.
 func (w *world) widenWatches(ctx context.Context, worker int) error {
-	pods := w.client.CoreV1().Pods(metav1.NamespaceDefault)
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("changes-%d", worker)}, Spec: corev1.PodSpec{
-		SchedulerName: "none", Containers: []corev1.Container{{Name: "none", Image: "registry.local/none"}},
-	}}
-	if _, err := pods.Create(ctx, pod, metav1.CreateOptions{}); err != nil {
-		return fmt.Errorf("creating a pod to change: %w", err)
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("changes-%d", worker), Namespace: metav1.NamespaceDefault},
+		Spec:       corev1.PodSpec{SchedulerName: "none", Containers: []corev1.Container{{Name: "none", Image: "registry.local/none"}}},
 	}
-	for i := range podChanges / joinWorkers {
-		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"bench":"%d"}}}`, i)
-		if _, err := pods.Patch(ctx, pod.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
-			return fmt.Errorf("changing a pod: %w", err)
-		}
+	err := w.objects.Create(ctx, pod)
+	for i := 0; err == nil && i < podChanges/joinWorkers; i++ {
+		err = w.objects.Patch(ctx, pod, mergePatch(`{"metadata":{"annotations":{"bench":"%d"}}}`, i))
 	}
-	if err := pods.Delete(ctx, pod.Name, metav1.DeleteOptions{}); err != nil {
-		return fmt.Errorf("deleting the pod that was changed: %w", err)
+	if err == nil {
+		err = w.objects.Delete(ctx, pod)
+	}
+	if err != nil {
+		return fmt.Errorf("changing a pod: %w", err)
 	}
 	return nil
+}
+
+// mergePatch returns a JSON merge patch.
+func mergePatch(format string, args ...any) client.Patch {
+	return client.RawPatch(types.MergePatchType, fmt.Appendf(nil, format, args...))
 }
 
 // note adds a figure that only some subjects have.
@@ -244,29 +248,20 @@ func (w *world) join(ctx context.Context) error {
 	})
 }
 
-// patchNode changes a node with a JSON merge patch.
-func (w *world) patchNode(ctx context.Context, node string, patch []byte) error {
-	if _, err := w.client.CoreV1().Nodes().Patch(ctx, node, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
-		return fmt.Errorf("changing node %s: %w", node, err)
-	}
-	return nil
-}
-
 // progressEvery is the interval of lines about the progress.
 const progressEvery = 10 * time.Second
 
 // until waits for an observation, and reports the progress at intervals. It gives up if nothing has changed for long.
-func (w *world) until(ctx context.Context, what string, reached func(counts) bool) error {
-	last, changed, said := w.tracker.counts(), time.Now(), time.Now()
-	for !reached(last) {
-		if err := pause(ctx, 10*time.Millisecond); err != nil {
+func until[T comparable](ctx context.Context, w *world, what string, every time.Duration, observe func() (T, error), reached func(T) bool) error {
+	var last T
+	for changed, said := time.Now(), time.Now(); ; {
+		now, err := observe()
+		switch {
+		case err != nil || reached(now):
 			return err
-		}
-		now := w.tracker.counts()
-		if now != last {
+		case now != last:
 			last, changed = now, time.Now()
-		}
-		if time.Since(changed) > w.patience() {
+		case time.Since(changed) > w.patience():
 			return fmt.Errorf("waiting until %s: nothing has happened for %v; %v", what, w.patience(), last)
 		}
 		if time.Since(said) > progressEvery {
@@ -276,6 +271,13 @@ func (w *world) until(ctx context.Context, what string, reached func(counts) boo
 			}
 			w.say("      %v", last)
 		}
+		if err := pause(ctx, every); err != nil {
+			return err
+		}
 	}
-	return nil
+}
+
+// untilSeen waits until the tracker has seen something.
+func (w *world) untilSeen(ctx context.Context, what string, reached func(counts) bool) error {
+	return until(ctx, w, what, 10*time.Millisecond, func() (counts, error) { return w.tracker.counts(), nil }, reached)
 }

@@ -6,22 +6,17 @@ package report
 import (
 	"fmt"
 	"math"
-	"slices"
 )
 
 // Baseline are ratios of Everynode to the floor with a record, with which later runs are compared. They depend less on the
 // machine than the figures do.
 type Baseline struct {
 	Head
-	Ratios []Ratio `json:"ratios"`
+	// Ratios are by name, such as "join storm, wall time".
+	Ratios map[string]float64 `json:"ratios"`
 }
 
-// Ratio is how much more Everynode needs of something.
-type Ratio struct {
-	Mode   Mode    `json:"mode"`
-	Figure string  `json:"figure"`
-	Value  float64 `json:"value"`
-}
+var checkedModes = []Mode{Existing, Join}
 
 // checked are the figures that are compared. A ratio may be higher than that of the baseline by the tolerance, which is more
 // than two runs of the same program differ.
@@ -49,16 +44,16 @@ func (r *Run) setWrites() {
 
 // NewBaseline returns the ratios of a report of both subjects.
 func NewBaseline(r *Report) *Baseline {
-	b := &Baseline{Head: r.Head}
+	b := &Baseline{Head: r.Head, Ratios: map[string]float64{}}
 	for i := range r.Runs {
 		r.Runs[i].setWrites()
 	}
-	for _, mode := range []Mode{Existing, Join} {
+	for _, mode := range checkedModes {
 		runs, floor := of(r.Runs, Everynode, mode), of(r.Runs, Recorded, mode)
 		for _, c := range checked {
 			ratio := Median(figures(runs, c.section, c.figure)) / Median(figures(floor, c.section, c.figure))
 			if !math.IsNaN(ratio) && !math.IsInf(ratio, 0) {
-				b.Ratios = append(b.Ratios, Ratio{mode, c.name, Rounded(ratio)})
+				b.Ratios[string(mode)+", "+c.name] = Rounded(ratio)
 			}
 		}
 	}
@@ -69,36 +64,28 @@ func NewBaseline(r *Report) *Baseline {
 // higher than it may be, or that was not measured.
 func Compare(base, now *Baseline) (table string, worse []string) {
 	var rows [][]string
-	for _, before := range base.Ratios {
-		name := fmt.Sprintf("%s, %s", before.Mode, before.Figure)
-		tolerance := toleranceOf(before.Figure)
-		limit := Rounded(before.Value * (1 + tolerance))
-		i := slices.IndexFunc(now.Ratios, func(r Ratio) bool { return r.Mode == before.Mode && r.Figure == before.Figure })
-		if i < 0 {
-			worse = append(worse, name+" was not measured")
-			continue
+	for _, mode := range checkedModes {
+		for _, c := range checked {
+			name := string(mode) + ", " + c.name
+			before, compared := base.Ratios[name]
+			ratio, measured := now.Ratios[name]
+			limit, verdict := Rounded(before*(1+c.tolerance)), ""
+			switch {
+			case !compared:
+				continue
+			case !measured:
+				worse = append(worse, name+" was not measured")
+				continue
+			case ratio > limit:
+				verdict = "worse"
+				worse = append(worse, fmt.Sprintf("%s is %.2f × that of the floor, at most %.2f is allowed (%.2f before)", name, ratio, limit, before))
+			case ratio < before*(1-c.tolerance):
+				verdict = "better"
+			}
+			rows = append(rows, []string{name, fmt.Sprintf("%.2f", before), fmt.Sprintf("%.2f", limit), fmt.Sprintf("%.2f", ratio), verdict})
 		}
-		ratio, verdict := now.Ratios[i].Value, ""
-		switch {
-		case ratio > limit:
-			verdict = "worse"
-			worse = append(worse, fmt.Sprintf("%s is %.2f × that of the floor, at most %.2f is allowed (%.2f before)", name, ratio, limit, before.Value))
-		case ratio < before.Value*(1-tolerance):
-			verdict = "better"
-		}
-		rows = append(rows, []string{name, fmt.Sprintf("%.2f", before.Value), fmt.Sprintf("%.2f", limit), fmt.Sprintf("%.2f", ratio), verdict})
 	}
 	w := &writer{}
 	w.table([]string{"Everynode to the floor with a record", "Baseline", "At most", "Now", ""}, rows)
 	return w.String(), worse
-}
-
-// toleranceOf returns 0 for a figure that is unknown.
-func toleranceOf(figure string) float64 {
-	for _, c := range checked {
-		if c.name == figure {
-			return c.tolerance
-		}
-	}
-	return 0
 }

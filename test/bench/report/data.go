@@ -65,7 +65,6 @@ const (
 	Everynode Subject = "everynode"
 	Gated     Subject = "everynode-gate"
 	Default   Subject = "everynode-default"
-	Unchecked Subject = "everynode-without-policies"
 	// Confirmed waits for a confirmation, and Reverted does not get one, because its task cuts the node off.
 	Confirmed Subject = "everynode-confirm"
 	Reverted  Subject = "everynode-revert"
@@ -81,7 +80,7 @@ const (
 
 // Subjects returns all of them, in the order of the report.
 func Subjects() []Subject {
-	return []Subject{Floor, Recorded, DaemonSet, Everynode, Gated, Default, Unchecked, Confirmed, Reverted, CommandLine, Many, Budget, Checks, Plain}
+	return []Subject{Floor, Recorded, DaemonSet, Everynode, Gated, Default, Confirmed, Reverted, CommandLine, Many, Budget, Checks, Plain}
 }
 
 // Section is a kind of figures.

@@ -9,11 +9,12 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
+
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
 )
 
 // Percentile is the smallest value that at least p percent of the values do not exceed (nearest rank); NaN
@@ -29,15 +30,11 @@ func Percentile(values []float64, p float64) float64 {
 
 // Median is the middle value, or the mean of the two in the middle; NaN without values.
 func Median(values []float64) float64 {
-	if len(values) == 0 {
+	sorted := slices.Sorted(slices.Values(values))
+	if len(sorted) == 0 {
 		return math.NaN()
 	}
-	sorted := slices.Sorted(slices.Values(values))
-	middle := len(sorted) / 2
-	if len(sorted)%2 == 1 {
-		return sorted[middle]
-	}
-	return (sorted[middle-1] + sorted[middle]) / 2
+	return (sorted[(len(sorted)-1)/2] + sorted[len(sorted)/2]) / 2
 }
 
 // Rounded returns a figure with two decimals.
@@ -92,30 +89,22 @@ func verbAndResource(verb, resource, subresource string) string {
 	return strings.TrimSpace(verb + " " + resource)
 }
 
-// label is a label of a metric. The values of the API server have no quotes.
-var label = regexp.MustCompile(`(\w+)="([^"]*)"`)
-
 // RequestCounts reads the API server's own count of requests from its metrics, by verb and resource.
 func RequestCounts(metrics io.Reader) (Counts, error) {
-	counts := Counts{}
-	lines := bufio.NewScanner(metrics)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		line := lines.Text()
-		if !strings.HasPrefix(line, "apiserver_request_total{") {
-			continue
-		}
-		n, err := strconv.ParseFloat(line[strings.LastIndexByte(line, ' ')+1:], 64)
-		if err != nil {
-			return nil, fmt.Errorf("reading metrics: %w", err)
-		}
-		labels := map[string]string{}
-		for _, match := range label.FindAllStringSubmatch(line, -1) {
-			labels[match[1]] = match[2]
-		}
-		counts[verbAndResource(labels["verb"], labels["resource"], labels["subresource"])] += n
+	parser := expfmt.NewTextParser(model.LegacyValidation)
+	families, err := parser.TextToMetricFamilies(metrics)
+	if err != nil {
+		return nil, fmt.Errorf("reading metrics: %w", err)
 	}
-	return counts, lines.Err()
+	counts := Counts{}
+	for _, metric := range families["apiserver_request_total"].GetMetric() {
+		labels := map[string]string{}
+		for _, label := range metric.GetLabel() {
+			labels[label.GetName()] = label.GetValue()
+		}
+		counts[verbAndResource(labels["verb"], labels["resource"], labels["subresource"])] += metric.GetCounter().GetValue()
+	}
+	return counts, nil
 }
 
 // ClientCounts are requests by client.

@@ -57,6 +57,7 @@ func TestMedian(t *testing.T) {
 
 func TestRequestCounts(t *testing.T) {
 	const metrics = `# HELP apiserver_request_total Counter of requests
+# TYPE apiserver_request_total counter
 apiserver_request_total{code="201",component="apiserver",dry_run="",group="",resource="pods",scope="resource",subresource="",verb="POST",version="v1"} 1000
 apiserver_request_total{code="409",component="apiserver",dry_run="",group="",resource="pods",scope="resource",subresource="",verb="POST",version="v1"} 2
 apiserver_request_total{code="200",component="apiserver",dry_run="",group="",resource="pods",scope="resource",subresource="status",verb="PATCH",version="v1"} 2.5e+03

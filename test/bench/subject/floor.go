@@ -11,7 +11,6 @@ import (
 	"io"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -51,11 +50,10 @@ type floor struct {
 	recorded bool
 	// create and finish are queues of the nodes for the two halves of the work.
 	create, finish chan string
-	todo           sync.WaitGroup
 }
 
 // RunFloor runs the floor program for a number of nodes. A recorded one makes the same writes as the manager, with the same
-// content. It prints "ready" when it has read the existing objects, begins when it reads a line, and prints "done" at the end.
+// content. It prints "ready" when it watches, and begins when it reads a line.
 func RunFloor(ctx context.Context, config *rest.Config, args []string, in io.Reader, out io.Writer) error {
 	if len(args) != 2 {
 		return errors.New("usage: everynode-bench floor NODES RECORDED")
@@ -73,29 +71,17 @@ func RunFloor(ctx context.Context, config *rest.Config, args []string, in io.Rea
 }
 
 func (f *floor) run(ctx context.Context, in io.Reader, out io.Writer) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	all, ctx := errgroup.WithContext(ctx)
 	all.Go(func() error { return f.watchNodes(ctx) })
 	all.Go(func() error { return f.watchPods(ctx) })
-	if err := begin(in, out); err != nil {
-		return err
+	fmt.Fprintln(out, "ready")
+	if _, err := io.ReadFull(in, make([]byte, 1)); err != nil {
+		return fmt.Errorf("waiting to begin: %w", err)
 	}
-	f.todo.Add(f.nodes)
 	for range floorWorkers {
 		all.Go(func() error { return f.work(ctx) })
 	}
-	finished := make(chan struct{})
-	go func() { f.todo.Wait(); close(finished) }()
-	select {
-	case <-finished:
-	case <-ctx.Done():
-		return all.Wait()
-	}
-	fmt.Fprintln(out, "done")
-	// The parent process reads the cost, and then closes the input.
-	_, err := io.Copy(io.Discard, in)
-	return err
+	return all.Wait() // until the parent process has read the cost, and ends this one
 }
 
 // work prefers nodes in progress to new ones. There are no retries: the measurement of a failed floor program is not valid.
@@ -158,7 +144,6 @@ func (f *floor) start(ctx context.Context, node string) error {
 // end makes two writes that are as small as possible. With a record, no result can be lost and each can be inspected
 // later: it writes the record, and a third write removes the finalizer.
 func (f *floor) end(ctx context.Context, node string) error {
-	defer f.todo.Done()
 	done := []byte(`{"metadata":{"labels":{"` + FloorLabel + `":"done"}}}`)
 	if f.recorded {
 		done = someRecord()

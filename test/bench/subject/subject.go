@@ -9,7 +9,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -99,30 +98,14 @@ func (c client) follow(ctx context.Context, resource, labels, fields string, see
 	return nil
 }
 
-// begin says that the subject is ready, and waits for a line.
-func begin(in io.Reader, out io.Writer) error {
-	fmt.Fprintln(out, "ready")
-	line := make([]byte, 1)
-	if _, err := io.ReadFull(in, line); err != nil {
-		return fmt.Errorf("waiting to begin: %w", err)
-	}
-	return nil
-}
-
 // RunLabeler does what a pod of the DaemonSet pattern does itself after its script: it labels its node. Simulated nodes
 // run no scripts, so this program does it for all of them, with one request each. A pod with kubectl would need
-// several. Only these requests are part of the cost of the pattern. It begins when it reads a line, and ends with its input.
-func RunLabeler(ctx context.Context, config *rest.Config, in io.Reader, out io.Writer) error {
+// several. Only these requests are part of the cost of the pattern.
+func RunLabeler(ctx context.Context, config *rest.Config) error {
 	c, err := newClient(config, "everynode-bench-labeler")
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	if err := begin(in, out); err != nil {
-		return err
-	}
-	go func() { _, _ = io.Copy(io.Discard, in); cancel() }()
 	label := func(node string) {
 		err := c.patch(ctx, types.MergePatchType, "nodes", node, []byte(`{"metadata":{"labels":{"`+ConfiguredLabel+`":"1"}}}`))
 		if err != nil && ctx.Err() == nil {

@@ -41,8 +41,8 @@ func main() {
 // options are what the flags say.
 type options struct {
 	harness.Bench
-	only, without, command string
-	real, check, update    bool
+	only                string
+	real, check, update bool
 }
 
 func run(ctx context.Context, args []string) error {
@@ -73,7 +73,7 @@ func runSubject(ctx context.Context, args []string) error {
 	case "floor":
 		return subject.RunFloor(ctx, config, args[1:], os.Stdin, os.Stdout)
 	case "labeler":
-		return subject.RunLabeler(ctx, config, os.Stdin, os.Stdout)
+		return subject.RunLabeler(ctx, config)
 	}
 	return fmt.Errorf("unexpected arguments %q", args)
 }
@@ -85,7 +85,6 @@ func parse(args []string) (*options, error) {
 	set.IntVar(&o.Pairs, "pairs", 3, "repetitions: how often each subject is measured in each mode")
 	set.StringVar(&o.Out, "out", "", "folder for the report; a temporary one if it is empty")
 	set.StringVar(&o.only, "only", "", "a regular expression: runs to make, such as floor/existing, everynode-gate/join, command-line, many, budget, checks or simulator")
-	set.StringVar(&o.without, "without", "", "policies that everynode-without-policies lacks, separated by commas; all if it is empty")
 	set.IntVar(&o.Base, "base", -1, "also make each run on so many nodes, to compare the cost per node; 0 not to, -1 for 1000 if there are at least 2000 nodes")
 	set.DurationVar(&o.Idle, "idle", time.Minute, "how long to measure what is idle; 0 not to")
 	set.BoolVar(&o.Count, "count", true, "add a round that counts requests by client")
@@ -96,18 +95,18 @@ func parse(args []string) (*options, error) {
 	set.BoolVar(&o.real, "real", false, "measure everynode and daemonset on real nodes")
 	set.BoolVar(&o.check, "check", false, "compare a short run with the baseline of the checkout, of the same size")
 	set.BoolVar(&o.update, "update", false, "check: write a new baseline instead of comparing")
-	set.StringVar(&o.command, "command", "", "the command that the report names; make bench with these flags if it is empty")
+	set.StringVar(&o.Command, "command", "everynode-bench", "the command that the report names")
 	if err := set.Parse(args); err != nil {
 		return nil, err
 	}
 	if o.Base < 0 {
-		o.Base = baseFor(o.Nodes)
+		o.Base = 0
+		if o.Nodes >= 2*baseNodes {
+			o.Base = baseNodes
+		}
 	}
 	if set.NArg() > 0 || !o.valid() {
 		return nil, fmt.Errorf("unexpected arguments %q", args)
-	}
-	if o.without != "" {
-		o.Without = strings.Split(o.without, ",")
 	}
 	var err error
 	if o.only != "" {
@@ -124,20 +123,11 @@ func (o *options) valid() bool {
 	return o.Nodes > 0 && o.Pairs >= 0 && o.Base < o.Nodes && o.Seeded >= 0 && o.Seeded < o.NodeJobs && o.AtOnce > 0
 }
 
-// baseFor returns the number of nodes with which a large number is compared; 0 for none.
-func baseFor(nodes int) int {
-	const base = 1000
-	if nodes < 2*base {
-		return 0
-	}
-	return base
-}
+// baseNodes is the number of nodes with which at least twice as many are compared.
+const baseNodes = 1000
 
 // commit returns the commit of the checkout; "unknown" outside of one.
 func commit(ctx context.Context, root string) string {
-	if name := os.Getenv("EVERYNODE_BENCH_COMMIT"); name != "" {
-		return name
-	}
 	out, err := exec.CommandContext(ctx, "git", "-C", root, "describe", "--always", "--dirty").Output()
 	if err != nil {
 		return "unknown"
@@ -147,16 +137,6 @@ func commit(ctx context.Context, root string) string {
 
 // bench measures the subjects and writes the report.
 func bench(ctx context.Context, o *options) (err error) {
-	o.Command = o.command
-	if o.Command == "" {
-		o.Command = fmt.Sprintf("make bench N=%d PAIRS=%d", o.Nodes, o.Pairs)
-		if o.only != "" {
-			o.Command += fmt.Sprintf(" ONLY='%s'", o.only)
-		}
-		if o.without != "" {
-			o.Command += " BENCHFLAGS=-without=" + o.without
-		}
-	}
 	if o.Out == "" {
 		o.Out, err = os.MkdirTemp("", "everynode-bench-report-")
 	} else {
