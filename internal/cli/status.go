@@ -8,11 +8,13 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/console"
+	"github.com/everynode/everynode/internal/nodejob/plan"
 	"github.com/everynode/everynode/internal/ui/cmdutil"
 	"github.com/everynode/everynode/internal/ui/eta"
 	"github.com/everynode/everynode/internal/ui/view"
@@ -115,9 +117,8 @@ func (o *statusOptions) run(ctx context.Context) error {
 	case o.forPrograms():
 		return o.PrintObject(o.output, job)
 	}
-	shown := o.view(ctx, job)
-	err = o.readNodes(ctx, job)
-	if shown.Rows = o.rows; o.output != console.OutputWide || cmdutil.NotObserved(job) {
+	shown, err := o.view(ctx, job, true)
+	if o.output != console.OutputWide || cmdutil.NotObserved(job) {
 		return o.Say(shown.Lines()...)
 	}
 	if err != nil {
@@ -128,39 +129,49 @@ func (o *statusOptions) run(ctx context.Context) error {
 	return o.Say(append(append(shown.Lines(), nil), table...)...)
 }
 
-// readNodes reads the nodes of the tree. Without the permission to read them, or what their states follow from, there are none.
-func (o *statusOptions) readNodes(ctx context.Context, job *v1alpha1.NodeJob) error {
+// readTree reads the nodes of the tree, and the pods of the NodeJob. Without the permission to read nodes, or what their states follow
+// from, there are none, and only the pods that have not ended are read.
+func (o *statusOptions) readTree(ctx context.Context, job *v1alpha1.NodeJob) (pods []corev1.Pod, podsErr, err error) {
 	o.rows, o.notSelected, o.readAt = nil, 0, o.Now()
-	if cmdutil.NotObserved(job) {
-		return nil
-	}
+	defer func() { o.readFor = o.Now().Sub(o.readAt) }()
 	seen, err := readCluster(ctx, o.Factory, o.client, o.key.Namespace)
 	if err != nil {
-		return err
+		pods, podsErr = cmdutil.PodsNamed(ctx, o.client, job, cmdutil.NotEnded)
+		return pods, podsErr, err
 	}
-	in, p, err := planOf(ctx, o.client, seen.Cluster, job)
+	if pods, podsErr = cmdutil.PodsNamed(ctx, o.client, job); podsErr != nil {
+		return nil, podsErr, podsErr
+	}
+	in := seen.Input(job, pods)
+	in, p, err := cmdutil.PlanDrains(ctx, o.client, in, plan.Next(in))
 	if err == nil {
 		o.rows, o.notSelected = view.NodeRows(in, p), view.NotSelected(p.Nodes)
 	}
-	o.readFor = o.Now().Sub(o.readAt)
-	return err
+	return pods, nil, err
 }
 
 func (o *statusOptions) forPrograms() bool {
 	return o.output != console.OutputPeople && o.output != console.OutputWide
 }
 
-// view creates a view of a NodeJob. If its pods cannot be read, the rest is still shown.
-func (o *statusOptions) view(ctx context.Context, job *v1alpha1.NodeJob) view.Status {
+// view creates a view of a NodeJob. If its pods or nodes cannot be read, the rest is still shown. The nodes of the tree are read if tree
+// is true. Otherwise, they are as they were read last.
+func (o *statusOptions) view(ctx context.Context, job *v1alpha1.NodeJob, tree bool) (_ view.Status, err error) {
 	s := view.Status{Job: job, Now: o.Now(), Width: o.Terminal().Options().Width, Unicode: o.Terminal().Unicode, All: o.output == console.OutputWide}
-	pods, err := cmdutil.PodsOf(ctx, o.client, job, cmdutil.NotEnded)
-	if err != nil {
-		s.RunningUnknown = "what runs cannot be seen: " + cmdutil.Explain(err).Error()
+	var pods []corev1.Pod
+	var podsErr error
+	if tree && !cmdutil.NotObserved(job) {
+		pods, podsErr, err = o.readTree(ctx, job)
+	} else {
+		pods, podsErr = cmdutil.PodsNamed(ctx, o.client, job, cmdutil.NotEnded)
 	}
-	s.Running = cmdutil.Attempts(pods)
+	if podsErr != nil {
+		s.RunningUnknown = "what runs cannot be seen: " + cmdutil.Explain(podsErr).Error()
+	}
+	s.Rows, s.Running = o.rows, cmdutil.Attempts(job, pods)
 	s.Freezes = freezes(ctx, o.Factory, o.client)
 	s.Estimate = o.estimate(ctx, job)
-	return s
+	return s, err
 }
 
 // estimate returns when the rollout ends; nil if that cannot be estimated, or the user may not read nodes or budgets.

@@ -25,7 +25,7 @@ type watching struct {
 	*statusOptions
 	screen *term.Screen
 	last   view.Status
-	// stale is true if the nodes of the tree may have changed since they were read.
+	// stale is true if the nodes of the tree were not read with the last view.
 	stale bool
 	// expectsDeletion reports whether the NodeJob was being deleted when the command began.
 	expectsDeletion bool
@@ -60,7 +60,7 @@ func (o *statusOptions) follow(ctx context.Context, job *v1alpha1.NodeJob) error
 		case observation := <-observations:
 			end, err = w.see(ctx, observation)
 		case <-w.tick():
-			w.refresh(ctx, false)
+			w.refresh(ctx, nil, false)
 			err = w.draw()
 		case <-deadline:
 			err = cmdutil.Failf(cmdutil.ExitTimedOut, "NodeJob %s is not complete after %s. This command ends; the NodeJob does not", o.key, o.timeout)
@@ -97,8 +97,7 @@ func (w *watching) see(ctx context.Context, observation cmdutil.Observation) (en
 	if w.forPrograms() {
 		err = w.PrintObject(w.output, observation.Job)
 	} else {
-		w.last, w.stale = w.view(ctx, observation.Job), true
-		w.refresh(ctx, code != inProgress)
+		w.refresh(ctx, observation.Job, code != inProgress)
 		err = w.draw()
 	}
 	if err != nil || code == inProgress {
@@ -110,15 +109,19 @@ func (w *watching) see(ctx context.Context, observation cmdutil.Observation) (en
 	return true, cmdutil.Exit(code)
 }
 
-// refresh reads the nodes of the tree again if they may have changed, and this does not take more than a tenth of the time, or now.
-func (w *watching) refresh(ctx context.Context, now bool) {
-	if w.screen == nil || w.last.Job == nil {
-		return
+// refresh reads what is shown of a NodeJob that has changed, or that is nil. The nodes of the tree are read if they may have changed, and
+// this does not take more than a tenth of the time, or this is the end.
+func (w *watching) refresh(ctx context.Context, job *v1alpha1.NodeJob, end bool) {
+	tree := w.screen != nil && (end || w.Now().Sub(w.readAt) >= max(frameInterval, 10*w.readFor))
+	if job == nil {
+		if !w.stale || !tree {
+			return
+		}
+		job = w.last.Job
 	}
-	if w.stale && (now || w.Now().Sub(w.readAt) >= max(frameInterval, 10*w.readFor)) {
-		w.stale = w.readNodes(ctx, w.last.Job) != nil
-	}
-	w.last.Rows = w.rows
+	var err error
+	w.last, err = w.view(ctx, job, tree)
+	w.stale = !tree || err != nil && cmdutil.CodeOf(err) != cmdutil.ExitForbidden
 }
 
 // finish replaces the live view with the complete last view. The live view may have been cut to the height of the

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/clitest"
 	"github.com/everynode/everynode/internal/cli/term"
 	"github.com/everynode/everynode/internal/ui/cmdutil"
@@ -17,12 +18,15 @@ import (
 // TestTheTreeThatIsWatchedIsReadWhenTheNodeJobHasChanged checks that nodes are read again, but not with each frame, and not more often
 // than they can be read.
 func TestTheTreeThatIsWatchedIsReadWhenTheNodeJobHasChanged(t *testing.T) {
-	reads, now := 0, time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
+	reads, pods, now := 0, 0, time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 	server := smallServer(t)
 	f, _, _ := clitest.NewFactory(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == clitest.NodesPath {
+		switch r.URL.Path {
+		case clitest.NodesPath:
 			reads++
 			now = now.Add(time.Second)
+		case clitest.PodsPath:
+			pods++
 		}
 		server.ServeHTTP(w, r)
 	}))
@@ -51,10 +55,12 @@ func TestTheTreeThatIsWatchedIsReadWhenTheNodeJobHasChanged(t *testing.T) {
 		{time.Second, true, true, 4}, // the last view
 	} {
 		now = now.Add(step.after)
-		w.stale = w.stale || step.changed
-		w.refresh(t.Context(), step.end)
+		w.refresh(t.Context(), map[bool]*v1alpha1.NodeJob{true: job}[step.changed], step.end)
 		if reads != step.want || len(w.last.Rows) != 1 {
 			t.Errorf("step %d: nodes were read %d times, want %d; the tree has %d nodes", i, reads, step.want, len(w.last.Rows))
 		}
+	}
+	if want := 5; pods != want { // in all steps but that in which nothing has changed
+		t.Errorf("pods were listed %d times, want %d", pods, want)
 	}
 }

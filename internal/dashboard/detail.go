@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
@@ -98,7 +97,7 @@ const maxEnds = 10_000
 
 // job returns the view of a NodeJob.
 func (o *observed) job(job *v1alpha1.NodeJob, podsUnknown string) jobView {
-	s := view.Status{Job: job, Now: o.Now, Running: o.running(job), RunningUnknown: podsUnknown}
+	s := view.Status{Job: job, Now: o.Now, Running: cmdutil.Attempts(job, o.pods[client.ObjectKeyFromObject(job)]), RunningUnknown: podsUnknown}
 	if !cmdutil.NotObserved(job) {
 		_, p := o.planOf(job)
 		s.NotSelected = view.NotSelected(p.Nodes)
@@ -114,17 +113,6 @@ func (o *observed) job(job *v1alpha1.NodeJob, podsUnknown string) jobView {
 		})
 	}
 	return v
-}
-
-// running returns the attempts that have not ended, as status shows them.
-func (o *observed) running(job *v1alpha1.NodeJob) []view.Attempt {
-	var pods []corev1.Pod
-	for _, pod := range o.pods[client.ObjectKeyFromObject(job)] {
-		if cmdutil.Owns(job, &pod) {
-			pods = append(pods, pod)
-		}
-	}
-	return cmdutil.Attempts(pods)
 }
 
 // ends returns the attempts of the current revision that nodes have on record.

@@ -65,11 +65,11 @@ func AttemptOf(pod *corev1.Pod) view.Attempt {
 	return a
 }
 
-// Attempts returns the attempts that have not ended: those that have not started first, then the oldest.
-func Attempts(pods []corev1.Pod) []view.Attempt {
+// Attempts returns the attempts of a NodeJob that have not ended: those that have not started first, then the oldest.
+func Attempts(job *v1alpha1.NodeJob, pods []corev1.Pod) []view.Attempt {
 	var attempts []view.Attempt
 	for i := range pods {
-		if pod := &pods[i]; !observe.Ended(pod) {
+		if pod := &pods[i]; Owns(job, pod) && !observe.Ended(pod) {
 			attempts = append(attempts, AttemptOf(pod))
 		}
 	}
