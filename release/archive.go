@@ -14,6 +14,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/match"
+	"github.com/google/go-containerregistry/pkg/v1/partial"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
@@ -54,8 +56,8 @@ func Archive(dir, platform, file string) error {
 	return replaceIn(dir, strings.NewReplacer(pairs...), InstallFile, InstallNoGatesFile)
 }
 
-// imageFor returns the image for a platform from the index with a digest.
-func imageFor(folder, digest string, platform v1.Platform) (v1.Image, error) {
+// indexFrom returns the index with a digest from the folder of an image.
+func indexFrom(folder, digest string) (v1.ImageIndex, error) {
 	root, err := layout.ImageIndexFromPath(folder)
 	if err != nil {
 		return nil, err
@@ -64,20 +66,23 @@ func imageFor(folder, digest string, platform v1.Platform) (v1.Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	index, err := root.ImageIndex(hash)
+	return root.ImageIndex(hash)
+}
+
+// imageFor returns the image for a platform from the index with a digest.
+func imageFor(folder, digest string, platform v1.Platform) (v1.Image, error) {
+	index, err := indexFrom(folder, digest)
 	if err != nil {
 		return nil, err
 	}
-	manifest, err := index.IndexManifest()
+	found, err := partial.FindImages(index, match.Platforms(platform))
+	if err == nil && len(found) != 1 {
+		err = errors.New("the release was not made for this platform")
+	}
 	if err != nil {
 		return nil, err
 	}
-	for _, descriptor := range manifest.Manifests {
-		if descriptor.Platform != nil && descriptor.Platform.Satisfies(platform) {
-			return index.Image(descriptor.Digest)
-		}
-	}
-	return nil, errors.New("the release was not made for this platform")
+	return found[0], nil
 }
 
 // replaceIn replaces references to images in files of a release.

@@ -13,8 +13,6 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
-	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 
 	"github.com/everynode/everynode/release/chart"
@@ -60,15 +58,7 @@ func push(dir, reference string, options []remote.Option) error {
 	if err != nil {
 		return err
 	}
-	hash, err := v1.NewHash(digest)
-	if err != nil {
-		return err
-	}
-	root, err := layout.ImageIndexFromPath(filepath.Join(dir, ImagesFolder, path.Base(tag.RepositoryStr())))
-	if err != nil {
-		return err
-	}
-	index, err := root.ImageIndex(hash)
+	index, err := indexFrom(filepath.Join(dir, ImagesFolder, path.Base(tag.RepositoryStr())), digest)
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/everynode/everynode/release"
 )
 
@@ -22,23 +24,11 @@ const (
 	policiesSince  = 36 // MutatingAdmissionPolicy
 )
 
-// node has the fields of a Node that matter here. A node can write all of them.
-type node struct {
-	Metadata struct {
-		Name   string
-		Labels map[string]string
-	}
-	Spec   struct{ ProviderID string }
-	Status struct {
-		NodeInfo struct{ OperatingSystem, Architecture string }
-	}
-}
-
 // clusterInfo is the cluster of the current context.
 type clusterInfo struct {
 	context, server, version string
 	minor                    int
-	nodes                    []node // with Linux
+	nodes                    []corev1.Node // with Linux
 	architectures            []string
 }
 
@@ -71,7 +61,7 @@ func inspect(ctx context.Context) (*clusterInfo, error) {
 	if err := c.checkVersion(version.ServerVersion.Major, version.ServerVersion.Minor); err != nil {
 		return nil, err
 	}
-	var list struct{ Items []node }
+	var list corev1.NodeList
 	if err := c.read(ctx, &list, "get", "nodes"); err != nil {
 		return nil, err
 	}
@@ -89,7 +79,7 @@ func (c *clusterInfo) checkVersion(major, minor string) error {
 	return nil
 }
 
-func (c *clusterInfo) setNodes(nodes []node) error {
+func (c *clusterInfo) setNodes(nodes []corev1.Node) error {
 	for _, n := range nodes {
 		info := n.Status.NodeInfo
 		if info.OperatingSystem != "linux" {
@@ -97,7 +87,7 @@ func (c *clusterInfo) setNodes(nodes []node) error {
 		}
 		if !slices.Contains(release.Platforms, "linux/"+info.Architecture) {
 			return fmt.Errorf("node %q has the architecture %q, for which there is no image: choose a cluster with amd64 and arm64 only",
-				n.Metadata.Name, info.Architecture)
+				n.Name, info.Architecture)
 		}
 		c.nodes = append(c.nodes, n)
 		c.architectures = append(c.architectures, info.Architecture)

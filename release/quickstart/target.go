@@ -61,10 +61,10 @@ func (c *clusterInfo) tool() (tool, name string) {
 			return "kind", parts[1]
 		}
 	}
-	if name := first.Metadata.Labels["minikube.k8s.io/name"]; name != "" {
+	if name := first.Labels["minikube.k8s.io/name"]; name != "" {
 		return "minikube", name
 	}
-	if name, ok := strings.CutPrefix(c.context, "k3d-"); ok && strings.HasPrefix(first.Metadata.Name, "k3d-"+name+"-") {
+	if name, ok := strings.CutPrefix(c.context, "k3d-"); ok && strings.HasPrefix(first.Name, "k3d-"+name+"-") {
 		return "k3d", name
 	}
 	if name, ok := strings.CutPrefix(c.context, "everynode-local-"); ok {

@@ -4,11 +4,16 @@
 package quickstart
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // Names of the installation.
@@ -17,38 +22,11 @@ const (
 	deployment = "everynode-manager"
 )
 
-type condition struct{ Type, Status, Reason, Message string }
-
-type deploymentStatus struct {
-	Metadata struct{ Generation int64 }
-	Spec     struct {
-		Replicas int64
-		Selector struct{ MatchLabels map[string]string }
-		Template struct {
-			Spec struct{ Containers []struct{ Image string } }
-		}
-	}
-	Status struct {
-		ObservedGeneration, Replicas, UpdatedReplicas, AvailableReplicas int64
-		Conditions                                                       []condition
-	}
-}
-
-func (d *deploymentStatus) ready() bool {
+// ready reports whether all pods of the manager are of the new version, and available.
+func ready(d *appsv1.Deployment) bool {
 	s := d.Status
-	return s.ObservedGeneration >= d.Metadata.Generation && s.UpdatedReplicas == d.Spec.Replicas && s.Replicas == d.Spec.Replicas &&
-		s.AvailableReplicas == d.Spec.Replicas
-}
-
-type pod struct {
-	Metadata struct{ Name string }
-	Spec     struct{ Containers []struct{ Image string } }
-	Status   struct {
-		Conditions        []condition
-		ContainerStatuses []struct {
-			State struct{ Waiting *condition }
-		}
-	}
+	want := *cmp.Or(d.Spec.Replicas, new(int32(1)))
+	return s.ObservedGeneration >= d.Generation && s.UpdatedReplicas == want && s.Replicas == want && s.AvailableReplicas == want
 }
 
 // hopeless are the reasons for which a container waits, and that need the user. ErrImagePull is not one of them: the kubelet
@@ -63,11 +41,11 @@ func (i *installer) wait(ctx context.Context) error {
 	defer tick.Stop()
 	said := "its pod does not exist yet"
 	for {
-		ready, waits, err := i.look(ctx)
+		available, waits, err := i.look(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return fmt.Errorf("the manager is not available after %s: %s\nkubectl -n %s describe pods says more", timeout, said, namespace)
-		case err != nil || ready:
+		case err != nil || available:
 			return err
 		case waits != "":
 			said = waits
@@ -80,49 +58,46 @@ func (i *installer) wait(ctx context.Context) error {
 }
 
 // look reports whether the manager is available, and otherwise what it waits for.
-func (i *installer) look(ctx context.Context) (ready bool, waits string, err error) {
-	var d deploymentStatus
+func (i *installer) look(ctx context.Context) (available bool, waits string, err error) {
+	var d appsv1.Deployment
 	if err := i.cluster.read(ctx, &d, "-n", namespace, "get", "deployment", deployment); err != nil {
 		return false, "", err
 	}
-	if d.ready() {
+	if ready(&d) {
 		return true, "", nil
 	}
 	for _, c := range d.Status.Conditions {
-		if c.Type == "ReplicaFailure" && c.Status == "True" {
+		if c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue {
 			return false, "", fmt.Errorf("the pod of the manager is refused: %q", c.Message)
 		}
 	}
-	var selector []string
-	for key, value := range d.Spec.Selector.MatchLabels {
-		selector = append(selector, key+"="+value)
-	}
-	var pods struct{ Items []pod }
-	if err := i.cluster.read(ctx, &pods, "-n", namespace, "get", "pods", "-l", strings.Join(selector, ",")); err != nil {
+	var pods corev1.PodList
+	if err := i.cluster.read(ctx, &pods, "-n", namespace, "get", "pods", "-l", metav1.FormatLabelSelector(d.Spec.Selector)); err != nil {
 		return false, "", err
 	}
 	for _, p := range pods.Items { // those of an older version may fail: they are replaced
-		if !slices.Equal(p.Spec.Containers, d.Spec.Template.Spec.Containers) {
+		sameImage := func(a, b corev1.Container) bool { return a.Image == b.Image }
+		if !slices.EqualFunc(p.Spec.Containers, d.Spec.Template.Spec.Containers, sameImage) {
 			continue
 		}
-		if waits, err = p.waits(); err != nil {
+		if waits, err = waitsFor(&p); err != nil {
 			return false, "", err
 		}
 	}
 	return false, waits, nil
 }
 
-// waits returns what a pod waits for, or an error if it needs the user.
-func (p *pod) waits() (string, error) {
+// waitsFor returns what a pod waits for, or an error if it needs the user.
+func waitsFor(p *corev1.Pod) (string, error) {
 	for _, c := range p.Status.ContainerStatuses {
 		w := c.State.Waiting
 		if w != nil && slices.Contains(hopeless, w.Reason) {
-			return "", fmt.Errorf("pod %q does not start: %s: %q\n%s", p.Metadata.Name, w.Reason, w.Message, remedy(w.Reason))
+			return "", fmt.Errorf("pod %q does not start: %s: %q\n%s", p.Name, w.Reason, w.Message, remedy(w.Reason))
 		}
 	}
 	for _, c := range p.Status.Conditions {
-		if c.Status == "False" && c.Message != "" {
-			return fmt.Sprintf("pod %q: %s: %q", p.Metadata.Name, c.Reason, c.Message), nil
+		if c.Status == corev1.ConditionFalse && c.Message != "" {
+			return fmt.Sprintf("pod %q: %s: %q", p.Name, c.Reason, c.Message), nil
 		}
 	}
 	return "", nil
