@@ -52,7 +52,7 @@ func actors(node string) []actor {
 	one := func(right string) func(*world, string) {
 		return func(w *world, user string) {
 			w.edits(user)
-			w.onNodes(user, w.namespace, right)
+			w.onNodes(user, w.Namespace, right)
 		}
 	}
 	return []actor{
@@ -71,7 +71,7 @@ func actors(node string) []actor {
 		{
 			name:  "* elsewhere",
 			user:  "tenant-elsewhere",
-			binds: func(w *world, user string) { w.bindIn(w.namespace+"-other", user, "cluster-admin") },
+			binds: func(w *world, user string) { w.bindIn(w.Namespace+"-other", user, "cluster-admin") },
 		},
 		{name: "editor", user: "editor", binds: (*world).edits},
 		{name: "run-as-root", user: "root", binds: one(rights.RunAsRoot)},
@@ -107,7 +107,7 @@ type accesses struct {
 }
 
 func (w *world) bindIn(namespace, user, role string) {
-	must(w.t, admin.Create(w.ctx, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{GenerateName: "bound-", Namespace: namespace},
+	must(w.T, admin.Create(w.Ctx, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{GenerateName: "bound-", Namespace: namespace},
 		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role}, Subjects: subject(user)}))
 }
 
@@ -118,35 +118,35 @@ func newAccesses(t *testing.T) *accesses {
 	must(
 		t,
 		admin.Patch(
-			w.ctx,
-			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}},
+			w.Ctx,
+			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.Namespace}},
 			mergePatch(`{"metadata":{"labels":{"`+unattributedLabel+`":"true"}}}`),
 		),
 	)
 	a := &accesses{world: w}
-	a.makes(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace + "-other"}})
-	node := w.node("node-of-" + w.namespace)
+	a.makes(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.Namespace + "-other"}})
+	node := w.node("node-of-" + w.Namespace)
 	w.prepare()
 	guard := &v1alpha1.NodeGuard{}
-	must(t, admin.Get(w.ctx, client.ObjectKey{Namespace: w.namespace, Name: "guard"}, guard))
+	must(t, admin.Get(w.Ctx, client.ObjectKey{Namespace: w.Namespace, Name: "guard"}, guard))
 	a.installation()
 	expired := metav1.NewTime(time.Now().Add(-time.Hour))
 	budget := &v1alpha1.NodeDisruptionBudget{
-		ObjectMeta: metav1.ObjectMeta{Name: w.namespace},
+		ObjectMeta: metav1.ObjectMeta{Name: w.Namespace},
 		Spec:       v1alpha1.NodeDisruptionBudgetSpec{Limits: []v1alpha1.BudgetLimit{{MaxUnavailable: number(1)}}, ExpiresAt: &expired},
 	}
 	a.makes(budget)
 	sealed := uninstall.SealSecret()
-	must(t, admin.Get(w.ctx, client.ObjectKeyFromObject(sealed), sealed))
+	must(t, admin.Get(w.Ctx, client.ObjectKeyFromObject(sealed), sealed))
 	a.replacer = strings.NewReplacer(
 		"BUDGET-UID",
 		string(budget.UID),
 		"SEAL-UID",
 		string(sealed.UID),
 		"NAMESPACE",
-		w.namespace,
+		w.Namespace,
 		"OTHER",
-		w.namespace+"-other",
+		w.Namespace+"-other",
 		"NODE-UID",
 		string(node.UID),
 		"NODE",
@@ -172,7 +172,7 @@ func newAccesses(t *testing.T) *accesses {
 		`spec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {`+container+`}}}`,
 	)
 	a.actors = actors(node.Name)
-	names := []string{w.namespace, "NAMESPACE", node.Name, "NODE"}
+	names := []string{w.Namespace, "NAMESPACE", node.Name, "NODE"}
 	for _, actor := range a.actors {
 		if actor.binds != nil {
 			actor.binds(w, actor.user)
@@ -187,41 +187,41 @@ func newAccesses(t *testing.T) *accesses {
 
 // installation creates what config/default has in its namespace.
 func (a *accesses) installation() {
-	a.t.Helper()
-	must(a.t, client.IgnoreAlreadyExists(admin.Create(a.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "everynode-system"}})))
+	a.T.Helper()
+	must(a.T, client.IgnoreAlreadyExists(admin.Create(a.Ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "everynode-system"}})))
 	inNamespace := func(name string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Namespace: "everynode-system", Name: name}
 	}
 	for _, o := range []client.Object{
 		&corev1.Secret{ObjectMeta: inNamespace("everynode-seal")}, &corev1.ServiceAccount{ObjectMeta: inNamespace("everynode-manager")}, &coordinationv1.Lease{ObjectMeta: inNamespace("everynode-manager")},
 	} {
-		must(a.t, client.IgnoreAlreadyExists(admin.Create(a.ctx, o)))
-		a.t.Cleanup(func() { _ = admin.Delete(a.ctx, o) }) // another test may have removed it
+		must(a.T, client.IgnoreAlreadyExists(admin.Create(a.Ctx, o)))
+		a.T.Cleanup(func() { _ = admin.Delete(a.Ctx, o) }) // another test may have removed it
 	}
 }
 
 func (a *accesses) client(user actor) client.Client {
-	a.t.Helper()
+	a.T.Helper()
 	config := rest.CopyConfig(env.Config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: user.user, Groups: user.groups}
 	config.QPS = -1
 	c, err := client.New(config, client.Options{Scheme: scheme})
-	must(a.t, err)
+	must(a.T, err)
 	return c
 }
 
 // rolesAreKnown waits until the API server has seen all roles and bindings, of which these are the last ones.
 func (a *accesses) rolesAreKnown() {
-	a.t.Helper()
+	a.T.Helper()
 	a.allow("last", true, rule("test.everynode.dev", []string{"probe"}, "all"))
 	a.allow("last", false, rule("test.everynode.dev", []string{"probe"}, "one"))
-	for _, attributes := range []authorizationv1.ResourceAttributes{{Resource: "all"}, {Resource: "one", Namespace: a.namespace}} {
+	for _, attributes := range []authorizationv1.ResourceAttributes{{Resource: "all"}, {Resource: "one", Namespace: a.Namespace}} {
 		attributes.Verb, attributes.Group = "probe", "test.everynode.dev"
 		a.Eventually("all roles are known", func() error {
 			review := &authorizationv1.SubjectAccessReview{
 				Spec: authorizationv1.SubjectAccessReviewSpec{User: "last", ResourceAttributes: &attributes},
 			}
-			if err := admin.Create(a.ctx, review); err != nil || !review.Status.Allowed {
+			if err := admin.Create(a.Ctx, review); err != nil || !review.Status.Allowed {
 				return fmt.Errorf("%+v: %w", review.Status, errors.Join(err, errors.New("not yet")))
 			}
 			return nil
@@ -231,18 +231,18 @@ func (a *accesses) rolesAreKnown() {
 
 // object returns the object of a request, with the fields of body.
 func (a *accesses) object(kind, namespace, name, body string) *unstructured.Unstructured {
-	a.t.Helper()
+	a.T.Helper()
 	o := &unstructured.Unstructured{Object: map[string]any{}}
 	body = strings.TrimSpace(a.replacer.Replace(body))
 	if body != "" && !strings.HasPrefix(body, "{") {
 		body = "{" + body + "}"
 	}
-	must(a.t, yaml.Unmarshal([]byte(body), &o.Object))
+	must(a.T, yaml.Unmarshal([]byte(body), &o.Object))
 	if o.GetKind() == "" {
 		o.SetGroupVersionKind(schema.FromAPIVersionAndKind(groups[kind], kind))
 	}
 	o.SetName(a.replacer.Replace(name))
-	if namespace = cmp.Or(namespace, a.namespace); namespace != "-" {
+	if namespace = cmp.Or(namespace, a.Namespace); namespace != "-" {
 		o.SetNamespace(namespace)
 	}
 	return o
@@ -250,12 +250,12 @@ func (a *accesses) object(kind, namespace, name, body string) *unstructured.Unst
 
 // store creates an object for the table, as a user or, if it is "", as an administrator.
 func (a *accesses) store(user, kind, name, body string) {
-	a.t.Helper()
+	a.T.Helper()
 	var c client.Client = admin
 	if user != "" {
 		c = a.as(user)
 	}
-	must(a.t, c.Create(a.ctx, a.object(kind, "", name, body)))
+	must(a.T, c.Create(a.Ctx, a.object(kind, "", name, body)))
 }
 
 // do makes a request as a dry run, and returns the object that the API server would store.
@@ -263,36 +263,36 @@ func (a *accesses) do(c client.Client, q ask) (*unstructured.Unstructured, error
 	target, dry := a.object(q.kind, q.namespace, q.name, ""), []string{metav1.DryRunAll}
 	switch q.verb + " " + q.subresource {
 	case "get ":
-		return target, c.Get(a.ctx, client.ObjectKeyFromObject(target), target)
+		return target, c.Get(a.Ctx, client.ObjectKeyFromObject(target), target)
 	case "create ":
 		o := a.object(q.kind, q.namespace, q.name, q.body)
-		return o, c.Create(a.ctx, o, client.DryRunAll)
+		return o, c.Create(a.Ctx, o, client.DryRunAll)
 	case "delete ":
-		return target, c.Delete(a.ctx, target, client.DryRunAll)
+		return target, c.Delete(a.Ctx, target, client.DryRunAll)
 	}
 	if q.verb == "create" {
 		o := a.object(q.kind, q.namespace, q.name, q.body)
 		return o, c.SubResource(q.subresource).
-			Create(a.ctx, target, o, &client.SubResourceCreateOptions{CreateOptions: client.CreateOptions{DryRun: dry}})
+			Create(a.Ctx, target, o, &client.SubResourceCreateOptions{CreateOptions: client.CreateOptions{DryRun: dry}})
 	}
 	change := a.object(q.kind, q.namespace, q.name, q.body).Object
 	patch, err := json.Marshal(change)
-	must(a.t, err)
+	must(a.T, err)
 	if q.verb == "update" {
-		must(a.t, admin.Get(a.ctx, client.ObjectKeyFromObject(target), target))
+		must(a.T, admin.Get(a.Ctx, client.ObjectKeyFromObject(target), target))
 		mergeInto(target.Object, change)
 	}
 	switch {
 	case q.verb == "update" && q.subresource == "":
-		return target, c.Update(a.ctx, target, client.DryRunAll)
+		return target, c.Update(a.Ctx, target, client.DryRunAll)
 	case q.verb == "update":
 		return target, c.SubResource(q.subresource).
-			Update(a.ctx, target, &client.SubResourceUpdateOptions{UpdateOptions: client.UpdateOptions{DryRun: dry}})
+			Update(a.Ctx, target, &client.SubResourceUpdateOptions{UpdateOptions: client.UpdateOptions{DryRun: dry}})
 	case q.subresource == "":
-		return target, c.Patch(a.ctx, target, mergePatch(string(patch)), client.DryRunAll)
+		return target, c.Patch(a.Ctx, target, mergePatch(string(patch)), client.DryRunAll)
 	}
 	return target, c.SubResource(q.subresource).
-		Patch(a.ctx, target, mergePatch(string(patch)), &client.SubResourcePatchOptions{PatchOptions: client.PatchOptions{DryRun: dry}})
+		Patch(a.Ctx, target, mergePatch(string(patch)), &client.SubResourcePatchOptions{PatchOptions: client.PatchOptions{DryRun: dry}})
 }
 
 // mergeInto changes an object as a merge patch would.
@@ -403,8 +403,8 @@ func TestWhoMayAccessWhat(t *testing.T) {
 
 // withKeys returns the blocks of a family, each with the keys that have the same answers.
 func (a *accesses) withKeys(f family) []string {
-	a.t.Helper()
-	where := resourceOf(a.t, f.kind)
+	a.T.Helper()
+	where := resourceOf(a.T, f.kind)
 	if f.subresource != "" {
 		where += "/" + f.subresource
 	}
@@ -412,7 +412,7 @@ func (a *accesses) withKeys(f family) []string {
 	for _, place := range []string{"labels", "annotations"} {
 		keys := map[string][]string{}
 		var said []string
-		for key, q := range keysOf(f, keysOfEverynode(a.t), place) {
+		for key, q := range keysOf(f, keysOfEverynode(a.T), place) {
 			var answers string
 			answers, said = a.answers(q, place, key, said)
 			keys[answers] = append(keys[answers], strings.TrimPrefix(key, v1alpha1.Group+"/"))

@@ -43,7 +43,7 @@ func TestServerSideApplyTwiceChangesNothing(t *testing.T) {
 					diff,
 				)
 			}
-			w.remove(w.ctx, first)
+			w.remove(w.Ctx, first)
 			w.gone(first)
 		}
 	}
@@ -54,21 +54,21 @@ func TestServerSideApplyTwiceChangesNothing(t *testing.T) {
 
 // applied applies an object as kubectl apply --server-side does.
 func (w *world) applied(object *unstructured.Unstructured) *unstructured.Unstructured {
-	w.t.Helper()
+	w.T.Helper()
 	live := object.DeepCopy()
-	must(w.t, admin.Apply(w.ctx, client.ApplyConfigurationFromUnstructured(live), client.FieldOwner("gitops")))
+	must(w.T, admin.Apply(w.Ctx, client.ApplyConfigurationFromUnstructured(live), client.FieldOwner("gitops")))
 	return live
 }
 
 // manifests returns the NodeJobs and NodeGuards in files, in the namespace of this test.
 func (w *world) manifests(pattern string) []*unstructured.Unstructured {
-	w.t.Helper()
+	w.T.Helper()
 	var objects []*unstructured.Unstructured
 	_, documents := w.documents(pattern)
 	for _, document := range documents {
-		for _, object := range objectsIn(w.t, document.content) {
+		for _, object := range objectsIn(w.T, document.content) {
 			if object.GroupVersionKind().Group == v1alpha1.Group && object.GetName() != "" {
-				object.SetNamespace(w.namespace)
+				object.SetNamespace(w.Namespace)
 				objects = append(objects, object)
 			}
 		}

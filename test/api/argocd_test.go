@@ -115,17 +115,17 @@ func luaValue(state *lua.LState, value any) lua.LValue {
 
 // argoCD waits until Argo CD, with the health check in the page, shows this health, and a message that contains a text.
 func (w *world) argoCD(kind, name, status, message string) {
-	w.t.Helper()
-	script := healthCheck(w.t, kind)
+	w.T.Helper()
+	script := healthCheck(w.T, kind)
 	w.Eventually(fmt.Sprintf("%s %s is %s in Argo CD", kind, name, status), func() error {
 		live := &unstructured.Unstructured{}
 		live.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(kind))
-		if err := admin.Get(w.ctx, client.ObjectKey{Namespace: w.namespace, Name: name}, live); err != nil {
+		if err := admin.Get(w.Ctx, client.ObjectKey{Namespace: w.Namespace, Name: name}, live); err != nil {
 			return err
 		}
-		got, err := healthOf(w.ctx, script, live)
+		got, err := healthOf(w.Ctx, script, live)
 		if err != nil {
-			w.t.Fatal(err)
+			w.T.Fatal(err)
 		}
 		if got.status != status || !strings.Contains(got.message, message) {
 			return fmt.Errorf("it is %s: %s", got.status, got.message)

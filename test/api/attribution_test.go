@@ -26,15 +26,15 @@ var (
 
 // writers lets the users write everything, and waits until the API server knows it and evaluates the policies.
 func (w *world) writers(users ...string) {
-	w.t.Helper()
+	w.T.Helper()
 	w.rightsAreAsked()
 	for _, user := range users {
 		w.bind(user, "cluster-admin", true)
 		w.rightsAreKnown(requester{user: user, has: append([]string{pods, budgets}, allEffects...)})
 	}
 	w.Eventually("a wrong name is not accepted", func() error {
-		job := changedBy(jobFromYAML(w.t, w.namespace, "probe", template), bob)
-		if err := w.as(alice).Create(w.ctx, job, client.DryRunAll); err == nil && named(job) != alice {
+		job := changedBy(jobFromYAML(w.T, w.Namespace, "probe", template), bob)
+		if err := w.as(alice).Create(w.Ctx, job, client.DryRunAll); err == nil && named(job) != alice {
 			return fmt.Errorf("it is %q", named(job))
 		}
 		return nil
@@ -74,7 +74,7 @@ type write struct {
 
 // patched returns a request that patches an object.
 func (w *world) patched(patch string) func(client.Client, *unstructured.Unstructured) error {
-	return func(c client.Client, o *unstructured.Unstructured) error { return c.Patch(w.ctx, o, mergePatch(patch)) }
+	return func(c client.Client, o *unstructured.Unstructured) error { return c.Patch(w.Ctx, o, mergePatch(patch)) }
 }
 
 // put returns a request that replaces an object without the annotation, as a tool does that knows only its own fields.
@@ -82,7 +82,7 @@ func (w *world) put(change func(*unstructured.Unstructured)) func(client.Client,
 	return func(c client.Client, o *unstructured.Unstructured) error {
 		o.SetAnnotations(nil)
 		change(o)
-		return c.Update(w.ctx, o)
+		return c.Update(w.Ctx, o)
 	}
 }
 
@@ -91,11 +91,11 @@ func (w *world) appliedBy(manifest *unstructured.Unstructured, owner string) fun
 	return func(c client.Client, o *unstructured.Unstructured) error {
 		o.Object = manifest.DeepCopy().Object
 		if o.GetKind() == "NodeGuard" {
-			must(w.t, unstructured.SetNestedField(o.Object, int64(9), "spec", "maxUnavailable"))
+			must(w.T, unstructured.SetNestedField(o.Object, int64(9), "spec", "maxUnavailable"))
 		} else {
-			must(w.t, unstructured.SetNestedField(o.Object, int64(900), "spec", "ttlSecondsAfterFinished"))
+			must(w.T, unstructured.SetNestedField(o.Object, int64(900), "spec", "ttlSecondsAfterFinished"))
 		}
-		return c.Apply(w.ctx, client.ApplyConfigurationFromUnstructured(o), client.FieldOwner(owner), client.ForceOwnership)
+		return c.Apply(w.Ctx, client.ApplyConfigurationFromUnstructured(o), client.FieldOwner(owner), client.ForceOwnership)
 	}
 }
 
@@ -103,9 +103,9 @@ func (w *world) writesOf(manifest *unstructured.Unstructured, changes [2]string)
 	nothing := func(*unstructured.Unstructured) {}
 	otherSpec := func(o *unstructured.Unstructured) {
 		if o.GetKind() == "NodeGuard" {
-			must(w.t, unstructured.SetNestedField(o.Object, int64(7), "spec", "maxUnavailable"))
+			must(w.T, unstructured.SetNestedField(o.Object, int64(7), "spec", "maxUnavailable"))
 		} else {
-			must(w.t, unstructured.SetNestedField(o.Object, int64(600), "spec", "ttlSecondsAfterFinished"))
+			must(w.T, unstructured.SetNestedField(o.Object, int64(600), "spec", "ttlSecondsAfterFinished"))
 		}
 	}
 	annotated := func(annotations string) func(client.Client, *unstructured.Unstructured) error {
@@ -164,10 +164,10 @@ func TestTheAPIServerNamesWhoChangedAnObject(t *testing.T) {
 	needsPolicies(t)
 	w := newWorld(t)
 	w.writers(alice, bob, wordy, gitOpsUser)
-	for manifest, changes := range attributed(t, w.namespace) {
+	for manifest, changes := range attributed(t, w.Namespace) {
 		t.Run(manifest.GetKind(), func(t *testing.T) {
 			created := changedBy(manifest.DeepCopy(), bob)
-			must(t, w.as(alice).Create(w.ctx, created))
+			must(t, w.as(alice).Create(w.Ctx, created))
 			if got := named(created); got != alice {
 				t.Errorf("alice has created it, and it names %q", got)
 			}
@@ -176,7 +176,7 @@ func TestTheAPIServerNamesWhoChangedAnObject(t *testing.T) {
 					continue // the manager may not write NodeGuards
 				}
 				live := created.DeepCopy()
-				must(t, admin.Get(w.ctx, client.ObjectKeyFromObject(live), live))
+				must(t, admin.Get(w.Ctx, client.ObjectKeyFromObject(live), live))
 				generation := live.GetGeneration()
 				if err := write.do(w.as(write.user), live); err != nil {
 					t.Errorf("%s: %v", write.about, err)
@@ -185,8 +185,8 @@ func TestTheAPIServerNamesWhoChangedAnObject(t *testing.T) {
 					t.Errorf("%s, by %s: it names %q (generation %d to %d)", write.about, write.user, got, generation, live.GetGeneration())
 				}
 			}
-			must(t, admin.Patch(w.ctx, created, mergePatch(`{"metadata":{"finalizers":null}}`)))
-			must(t, admin.Delete(w.ctx, created))
+			must(t, admin.Patch(w.Ctx, created, mergePatch(`{"metadata":{"finalizers":null}}`)))
+			must(t, admin.Delete(w.Ctx, created))
 		})
 	}
 }
@@ -196,7 +196,7 @@ func TestWithoutTheMutationTheAnnotationCannotNameAnotherUser(t *testing.T) {
 	w := newWorld(t)
 	w.writers(alice, bob)
 	w.unattributed()
-	for manifest, changes := range attributed(t, w.namespace) {
+	for manifest, changes := range attributed(t, w.Namespace) {
 		t.Run(manifest.GetKind(), func(t *testing.T) {
 			refused := func(about string, err error) {
 				t.Helper()
@@ -208,50 +208,50 @@ func TestWithoutTheMutationTheAnnotationCannotNameAnotherUser(t *testing.T) {
 					t,
 					err.Error(),
 					"'everynode-attribution'",
-					manifest.GetKind()+" "+w.namespace+"/named",
+					manifest.GetKind()+" "+w.Namespace+"/named",
 					"may not name another user",
 				)
 			}
-			refused("created with another name", w.as(bob).Create(w.ctx, changedBy(manifest.DeepCopy(), alice)))
+			refused("created with another name", w.as(bob).Create(w.Ctx, changedBy(manifest.DeepCopy(), alice)))
 			live := changedBy(manifest.DeepCopy(), alice)
-			must(t, w.as(alice).Create(w.ctx, live))
+			must(t, w.as(alice).Create(w.Ctx, live))
 			for about, patch := range map[string]string{
 				"another name":                                `{"metadata":{"annotations":{"everynode.dev/changed-by":"carol"}}}`,
 				"one's own name without a change":             `{"metadata":{"annotations":{"everynode.dev/changed-by":"bob"}}}`,
 				"a change that would be that of another user": changes[0],
 			} {
-				err := w.as(bob).Patch(w.ctx, live.DeepCopy(), mergePatch(patch))
+				err := w.as(bob).Patch(w.Ctx, live.DeepCopy(), mergePatch(patch))
 				refused(about, err)
-				wantText(t, err.Error(), "kubectl -n "+w.namespace+" annotate node", " named everynode.dev/changed-by-")
+				wantText(t, err.Error(), "kubectl -n "+w.Namespace+" annotate node", " named everynode.dev/changed-by-")
 			}
 			for about, annotations := range map[string]string{
 				"who requested a retry without a request": `"everynode.dev/requested-by":"bob"`,
 				"another name of who requested a retry":   `"everynode.dev/retry":"1","everynode.dev/requested-by":"alice"`,
 			} {
-				err := w.as(bob).Patch(w.ctx, live.DeepCopy(), mergePatch(`{"metadata":{"annotations":{`+annotations+`}}}`))
+				err := w.as(bob).Patch(w.Ctx, live.DeepCopy(), mergePatch(`{"metadata":{"annotations":{`+annotations+`}}}`))
 				refused(about, err)
 				wantText(t, err.Error(), "names who last requested a retry", " named everynode.dev/requested-by-")
 			}
 			must(
 				t,
 				w.as(bob).
-					Patch(w.ctx, live, mergePatch(`{"metadata":{"annotations":{"everynode.dev/retry":"1","everynode.dev/requested-by":"bob"}}}`)),
+					Patch(w.Ctx, live, mergePatch(`{"metadata":{"annotations":{"everynode.dev/retry":"1","everynode.dev/requested-by":"bob"}}}`)),
 			)
 			if got := both(live); got != [2]string{alice, bob} {
 				t.Errorf("after a retry that bob requested, it names %q", got)
 			}
-			must(t, w.as(bob).Patch(w.ctx, live, mergePatch(`{"metadata":{"labels":{"a":"b"}}}`)))
-			must(t, w.as(bob).Patch(w.ctx, live, mergePatch(`{"metadata":{"annotations":{"everynode.dev/changed-by":null}}}`)))
-			must(t, w.as(bob).Patch(w.ctx, live, mergePatch(changes[0])))
+			must(t, w.as(bob).Patch(w.Ctx, live, mergePatch(`{"metadata":{"labels":{"a":"b"}}}`)))
+			must(t, w.as(bob).Patch(w.Ctx, live, mergePatch(`{"metadata":{"annotations":{"everynode.dev/changed-by":null}}}`)))
+			must(t, w.as(bob).Patch(w.Ctx, live, mergePatch(changes[0])))
 			if got := named(live); got != "" {
 				t.Errorf("it names %q, which no client has written", got)
 			}
 			must(
 				t,
 				w.as(bob).
-					Patch(w.ctx, live, mergePatch(strings.TrimSuffix(changes[1], "}")+`,"metadata":{"annotations":{"everynode.dev/changed-by":"bob"}}}`)),
+					Patch(w.Ctx, live, mergePatch(strings.TrimSuffix(changes[1], "}")+`,"metadata":{"annotations":{"everynode.dev/changed-by":"bob"}}}`)),
 			)
-			must(t, admin.Delete(w.ctx, live))
+			must(t, admin.Delete(w.Ctx, live))
 		})
 	}
 }
@@ -263,9 +263,9 @@ func TestTheRecordNamesWhoHadChangedTheSpecWhenTheAttemptStarted(t *testing.T) {
 	startManager(t, noFaults)
 	w.node("named-1")
 	job := w.draft("named")
-	must(t, w.as(alice).Create(w.ctx, job))
+	must(t, w.as(alice).Create(w.Ctx, job))
 	pod := w.podOn("named-1")
-	must(t, w.as(bob).Patch(w.ctx, job, mergePatch(`{"spec":{"ttlSecondsAfterFinished":6000}}`)))
+	must(t, w.as(bob).Patch(w.Ctx, job, mergePatch(`{"spec":{"ttlSecondsAfterFinished":6000}}`)))
 	w.end(pod, 0, "")
 	if rec := w.Done("named", "named-1"); rec.ChangedBy != alice || named(w.live("named")) != bob {
 		t.Errorf("the record names %q, and the NodeJob %q", rec.ChangedBy, named(w.live("named")))
@@ -273,7 +273,7 @@ func TestTheRecordNamesWhoHadChangedTheSpecWhenTheAttemptStarted(t *testing.T) {
 	config := w.kubeconfigOf()
 	wantText(t, w.everynode(config, "explain", "named", "named-1").out, "Spec      last changed by bob; before the last attempt, by alice")
 	wantText(t, w.everynode(config, "status", "named").out, "Spec      last changed by bob\n")
-	must(t, w.as(alice).Patch(w.ctx, job, mergePatch(`{"metadata":{"annotations":{"everynode.dev/retry":"1"}}}`)))
+	must(t, w.as(alice).Patch(w.Ctx, job, mergePatch(`{"metadata":{"annotations":{"everynode.dev/retry":"1"}}}`)))
 	for _, args := range [][]string{{"explain", "named", "named-1"}, {"status", "named"}} {
 		wantText(t, w.everynode(config, args...).out, "Spec      last changed by bob", "\nRetry     last requested by alice\n")
 	}
@@ -281,18 +281,18 @@ func TestTheRecordNamesWhoHadChangedTheSpecWhenTheAttemptStarted(t *testing.T) {
 
 // unattributed has the API server not name who changes objects in the namespace of the world.
 func (w *world) unattributed() {
-	w.t.Helper()
+	w.T.Helper()
 	must(
-		w.t,
+		w.T,
 		admin.Patch(
-			w.ctx,
-			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}},
+			w.Ctx,
+			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.Namespace}},
 			mergePatch(`{"metadata":{"labels":{"`+unattributedLabel+`":"true"}}}`),
 		),
 	)
 	w.Eventually("no user is named", func() error {
-		probe := jobFromYAML(w.t, w.namespace, "probe", template)
-		if err := w.as(alice).Create(w.ctx, probe, client.DryRunAll); err != nil || named(probe) != "" {
+		probe := jobFromYAML(w.T, w.Namespace, "probe", template)
+		if err := w.as(alice).Create(w.Ctx, probe, client.DryRunAll); err != nil || named(probe) != "" {
 			return errors.Join(fmt.Errorf("it names %q", named(probe)), err)
 		}
 		return nil

@@ -60,7 +60,7 @@ func TestCanIWhateverIsInstalled(t *testing.T) {
 	jane, err := client.New(config, client.Options{Scheme: scheme})
 	must(t, err)
 	job := func() error {
-		return jane.Create(w.ctx, jobFromYAML(t, w.namespace, "script", `{task: {script: "true"}}`), client.DryRunAll)
+		return jane.Create(w.Ctx, jobFromYAML(t, w.Namespace, "script", `{task: {script: "true"}}`), client.DryRunAll)
 	}
 	canI := func(args ...string) told {
 		return w.everynode(f.kubeconfig, append([]string{"can-i", "-f", file}, args...)...)
@@ -86,7 +86,7 @@ func TestCanIWhateverIsInstalled(t *testing.T) {
 			must(t, f.kubectl("apply -k ../../config/crd"))
 			f.Eventually("the kinds are served", func() error { return f.kubectl("get nodejobs,nodeguards -A") })
 			must(t, f.kubectl("apply -f ../../config/rbac/user_roles.yaml"))
-			f.create(&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "editor"},
+			f.create(&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "editor"},
 				RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "everynode-nodejob-editor"}, Subjects: subject("jane")})
 		}, nil, 0, []string{"Not all rights are enforced: ValidatingAdmissionPolicyBinding everynode-nodejobs does not exist: apply config/authorization"}, job},
 		{"policies that only warn", func() {
@@ -105,14 +105,14 @@ func TestCanIWhateverIsInstalled(t *testing.T) {
 		{"all policies, for a user who has what can-i printed", func() {
 			for line := range strings.Lines(canI("--as", "jane").out) {
 				if command, is := strings.CutPrefix(line, "  kubectl "); is {
-					must(t, f.kubectl(strings.ReplaceAll(command, "NAMESPACE", w.namespace)))
+					must(t, f.kubectl(strings.ReplaceAll(command, "NAMESPACE", w.Namespace)))
 				}
 			}
 			f.Eventually("the rights count", job)
 		}, []string{"--as", "jane"}, 0, []string{"jane has all rights that this file needs.\n"}, func() error { return f.kubectl("apply --as=jane -n default -f " + file) }},
 	} {
 		t.Run(situation.name, func(t *testing.T) {
-			f.t = t
+			f.T = t
 			situation.bring()
 			if situation.wants != nil {
 				f.Eventually("the API server does what it should", situation.wants)
@@ -131,7 +131,7 @@ func TestAPlanShowsTheMissingRight(t *testing.T) {
 	w := newWorld(t)
 	w.rightsAreAsked()
 	config := w.viewer()
-	w.bind("user-"+w.namespace, "everynode-nodejob-editor", false)
+	w.bind("user-"+w.Namespace, "everynode-nodejob-editor", false)
 	file := filepath.Join(t.TempDir(), "job.yaml")
 	must(
 		t,

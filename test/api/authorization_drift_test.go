@@ -51,7 +51,7 @@ var specs = map[string]string{
 
 // lacksOne are users with all rights but one, by this right; "" is the one with all.
 func lacksOne(w *world) map[string]client.Client {
-	w.t.Helper()
+	w.T.Helper()
 	everything := append([]string{pods, budgets}, allEffects...)
 	users := map[string]client.Client{}
 	for i, lacked := range append([]string{""}, everything...) {
@@ -60,7 +60,7 @@ func lacksOne(w *world) map[string]client.Client {
 			has:  slices.DeleteFunc(slices.Clone(everything), func(s string) bool { return s == lacked }),
 		}
 		w.edits(r.user)
-		w.onNodes(r.user, w.namespace, slices.DeleteFunc(slices.Clone(allEffects), func(s string) bool { return s == lacked })...)
+		w.onNodes(r.user, w.Namespace, slices.DeleteFunc(slices.Clone(allEffects), func(s string) bool { return s == lacked })...)
 		for right, granted := range map[string]func(){
 			pods:    func() { w.allow(r.user, false, rule("", []string{"create"}, "pods")) },
 			budgets: func() { w.allow(r.user, false, rule("policy", []string{"create"}, "poddisruptionbudgets")) },
@@ -116,32 +116,32 @@ func TestThePoliciesAskForTheRightsThatTheCommandLineNames(t *testing.T) {
 	for name, spec := range specs {
 		t.Run("create "+name, func(t *testing.T) {
 			var job v1alpha1.NodeJob
-			w.decode(t, jobFromYAML(t, w.namespace, "new", spec), &job)
+			w.decode(t, jobFromYAML(t, w.Namespace, "new", spec), &job)
 			w.compare(
 				t,
 				users,
 				rights.OfNodeJob(&job),
-				func(c client.Client) error { return c.Create(w.ctx, job.DeepCopy(), client.DryRunAll) },
+				func(c client.Client) error { return c.Create(w.Ctx, job.DeepCopy(), client.DryRunAll) },
 			)
 		})
 		t.Run("change to "+name, func(t *testing.T) {
 			live := w.live("templated")
 			before := live.DeepCopy()
 			var job v1alpha1.NodeJob
-			w.decode(t, jobFromYAML(t, w.namespace, "templated", spec), &job)
+			w.decode(t, jobFromYAML(t, w.Namespace, "templated", spec), &job)
 			live.Spec = job.Spec
 			live.Spec.TTLSecondsAfterFinished = new(int32(77)) // so that it is a change in any case
 			w.compare(
 				t,
 				users,
 				rights.OfChange(before, live),
-				func(c client.Client) error { return c.Update(w.ctx, live.DeepCopy(), client.DryRunAll) },
+				func(c client.Client) error { return c.Update(w.Ctx, live.DeepCopy(), client.DryRunAll) },
 			)
 		})
 	}
 	for i, name := range slices.Sorted(maps.Keys(specs)) {
-		job := jobFromYAML(t, w.namespace, fmt.Sprintf("deleted-%d", i), specs[name])
-		must(t, admin.Create(w.ctx, job))
+		job := jobFromYAML(t, w.Namespace, fmt.Sprintf("deleted-%d", i), specs[name])
+		must(t, admin.Create(w.Ctx, job))
 		t.Run("remove "+name, func(t *testing.T) {
 			changed := w.live(job.GetName())
 			before := changed.DeepCopy()
@@ -151,7 +151,7 @@ func TestThePoliciesAskForTheRightsThatTheCommandLineNames(t *testing.T) {
 				t,
 				users,
 				rights.OfChange(before, changed),
-				func(c client.Client) error { return c.Update(w.ctx, changed.DeepCopy(), client.DryRunAll) },
+				func(c client.Client) error { return c.Update(w.Ctx, changed.DeepCopy(), client.DryRunAll) },
 			)
 		})
 		t.Run("delete "+name, func(t *testing.T) {
@@ -160,7 +160,7 @@ func TestThePoliciesAskForTheRightsThatTheCommandLineNames(t *testing.T) {
 				t,
 				users,
 				rights.OfDeletion(job),
-				func(c client.Client) error { return c.Delete(w.ctx, job.DeepCopy(), client.DryRunAll) },
+				func(c client.Client) error { return c.Delete(w.Ctx, job.DeepCopy(), client.DryRunAll) },
 			)
 		})
 	}
@@ -173,24 +173,24 @@ func TestThePoliciesAskForTheRightsThatTheCommandLineNames(t *testing.T) {
 	} {
 		t.Run("create "+name, func(t *testing.T) {
 			var guard v1alpha1.NodeGuard
-			w.decode(t, guardFromYAML(t, w.namespace, "new", spec), &guard)
+			w.decode(t, guardFromYAML(t, w.Namespace, "new", spec), &guard)
 			w.compare(
 				t,
 				users,
 				rights.OfNodeGuard(&guard),
-				func(c client.Client) error { return c.Create(w.ctx, guard.DeepCopy(), client.DryRunAll) },
+				func(c client.Client) error { return c.Create(w.Ctx, guard.DeepCopy(), client.DryRunAll) },
 			)
 		})
 	}
 	for name, labels := range map[string]map[string]string{"with the label": scriptLabel, "without the label": nil, "with another value": {v1alpha1.ScriptLabel: "false"}} {
 		t.Run("create a ConfigMap "+name, func(t *testing.T) {
 			o := configMap("new", labels)
-			o.Namespace = w.namespace
+			o.Namespace = w.Namespace
 			w.compare(
 				t,
 				users,
 				rights.OfConfigMap(o),
-				func(c client.Client) error { return c.Create(w.ctx, o.DeepCopy(), client.DryRunAll) },
+				func(c client.Client) error { return c.Create(w.Ctx, o.DeepCopy(), client.DryRunAll) },
 			)
 		})
 	}

@@ -87,18 +87,18 @@ func exceptIn(binding *unstructured.Unstructured, label string) error {
 
 // unprotected has other users than the manager create pods of NodeJobs and NodeGuards in the namespace.
 func (w *world) unprotected() {
-	w.t.Helper()
+	w.T.Helper()
 	must(
-		w.t,
+		w.T,
 		admin.Patch(
-			w.ctx,
-			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}},
+			w.Ctx,
+			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.Namespace}},
 			mergePatch(`{"metadata":{"labels":{"`+unprotectedLabel+`":"true"}}}`),
 		),
 	)
-	forged := plainPod(w.namespace, "unprotected")
+	forged := plainPod(w.Namespace, "unprotected")
 	forged.Labels = map[string]string{v1alpha1.NodeJobLabel: "x", v1alpha1.NodeGuardLabel: "x"}
-	w.Eventually("the namespace is not protected", func() error { return admin.Create(w.ctx, forged.DeepCopy(), client.DryRunAll) })
+	w.Eventually("the namespace is not protected", func() error { return admin.Create(w.Ctx, forged.DeepCopy(), client.DryRunAll) })
 }
 
 // installAuthorization has the API server of all tests ask for rights, and gives it the roles for users.
@@ -144,11 +144,11 @@ func changesAreNamed(ctx context.Context, admin client.Client) error {
 
 // as returns a client that acts as another user.
 func (w *world) as(user string) client.Client {
-	w.t.Helper()
+	w.T.Helper()
 	config := rest.CopyConfig(env.Config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: user}
 	c, err := client.New(config, client.Options{Scheme: scheme})
-	must(w.t, err)
+	must(w.T, err)
 	return c
 }
 
@@ -163,20 +163,20 @@ func subject(user string) []rbacv1.Subject {
 
 // bind binds a ClusterRole to a user: in the namespace of the world, or in the whole cluster.
 func (w *world) bind(user, role string, cluster bool) {
-	w.t.Helper()
+	w.T.Helper()
 	ref := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role}
 	meta := metav1.ObjectMeta{GenerateName: "bound-"}
 	if cluster {
 		w.makes(&rbacv1.ClusterRoleBinding{ObjectMeta: meta, RoleRef: ref, Subjects: subject(user)})
 		return
 	}
-	meta.Namespace = w.namespace
-	must(w.t, admin.Create(w.ctx, &rbacv1.RoleBinding{ObjectMeta: meta, RoleRef: ref, Subjects: subject(user)}))
+	meta.Namespace = w.Namespace
+	must(w.T, admin.Create(w.Ctx, &rbacv1.RoleBinding{ObjectMeta: meta, RoleRef: ref, Subjects: subject(user)}))
 }
 
 // allow gives a user what these rules allow: in the namespace of the world, or in the whole cluster.
 func (w *world) allow(user string, cluster bool, rules ...rbacv1.PolicyRule) {
-	w.t.Helper()
+	w.T.Helper()
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{GenerateName: "role-"}, Rules: rules}
 	w.makes(role)
 	w.bind(user, role.Name, cluster)
@@ -191,7 +191,7 @@ var all = []string{"*"}
 
 // edits lets a user write NodeJobs, NodeGuards and ConfigMaps in the namespace of the world, and nothing else.
 func (w *world) edits(user string) {
-	w.t.Helper()
+	w.T.Helper()
 	w.bind(user, "everynode-nodejob-editor", false)
 	w.bind(user, "everynode-nodeguard-editor", false)
 	w.allow(user, false, rule("", all, "configmaps"))
@@ -199,7 +199,7 @@ func (w *world) edits(user string) {
 
 // onNodes lets a user have NodeJobs of a namespace do something on nodes.
 func (w *world) onNodes(user, namespace string, verbs ...string) {
-	w.t.Helper()
+	w.T.Helper()
 	w.allow(
 		user,
 		true,
@@ -216,17 +216,17 @@ var allEffects = []string{rights.RunAsRoot, rights.Disrupt, rights.Gate, rights.
 
 // rightsAreAsked waits until the API server evaluates the policies: it learns of them a moment after their creation.
 func (w *world) rightsAreAsked() {
-	w.t.Helper()
+	w.T.Helper()
 	const user = "probe"
 	w.edits(user)
 	probe := w.as(user)
 	for _, o := range []client.Object{
-		jobFromYAML(w.t, w.namespace, "probe", `{task: {script: "true"}}`),
-		guardFromYAML(w.t, w.namespace, "probe", `{target: {daemonSet: a}}`),
-		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "probe", Labels: map[string]string{"everynode.dev/script": "true"}}},
+		jobFromYAML(w.T, w.Namespace, "probe", `{task: {script: "true"}}`),
+		guardFromYAML(w.T, w.Namespace, "probe", `{target: {daemonSet: a}}`),
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "probe", Labels: map[string]string{"everynode.dev/script": "true"}}},
 	} {
 		w.Eventually(fmt.Sprintf("a %T without rights is refused", o), func() error {
-			err := probe.Create(w.ctx, o.DeepCopyObject().(client.Object), client.DryRunAll)
+			err := probe.Create(w.Ctx, o.DeepCopyObject().(client.Object), client.DryRunAll)
 			if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "lacks the right") {
 				return fmt.Errorf("the API server says %w", errors.Join(errors.New("it is no refusal"), err))
 			}

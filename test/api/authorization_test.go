@@ -55,14 +55,14 @@ var requesters = map[string]requester{
 	"an editor without rights": {"editor", nil, (*world).edits},
 	"a disruptor": {"disruptor", []string{rights.Disrupt}, func(w *world, user string) {
 		w.edits(user)
-		w.onNodes(user, w.namespace, rights.Disrupt)
+		w.onNodes(user, w.Namespace, rights.Disrupt)
 	}},
 	"an editor with all rights in the namespace": {
 		"full-editor",
 		append([]string{pods, budgets}, allEffects...),
 		func(w *world, user string) {
 			w.edits(user)
-			w.onNodes(user, w.namespace, allEffects...)
+			w.onNodes(user, w.Namespace, allEffects...)
 			w.allow(user, false, rule("", []string{"create"}, "pods"), rule("policy", []string{"create"}, "poddisruptionbudgets"))
 		},
 	},
@@ -87,15 +87,15 @@ var requesters = map[string]requester{
 
 // rightsAreKnown waits until the API server has seen the bindings of a requester.
 func (w *world) rightsAreKnown(r requester) {
-	w.t.Helper()
-	asked := []authorizationv1.ResourceAttributes{{Verb: "patch", Resource: "configmaps", Namespace: w.namespace}}
+	w.T.Helper()
+	asked := []authorizationv1.ResourceAttributes{{Verb: "patch", Resource: "configmaps", Namespace: w.Namespace}}
 	if r.user == managerUser {
 		asked = nil
 	}
 	for _, right := range r.has {
 		switch right {
 		case pods:
-			asked = append(asked, authorizationv1.ResourceAttributes{Verb: "create", Resource: "pods", Namespace: w.namespace})
+			asked = append(asked, authorizationv1.ResourceAttributes{Verb: "create", Resource: "pods", Namespace: w.Namespace})
 		case budgets:
 			asked = append(
 				asked,
@@ -103,7 +103,7 @@ func (w *world) rightsAreKnown(r requester) {
 					Verb:      "create",
 					Group:     "policy",
 					Resource:  "poddisruptionbudgets",
-					Namespace: w.namespace,
+					Namespace: w.Namespace,
 				},
 			)
 		default:
@@ -114,7 +114,7 @@ func (w *world) rightsAreKnown(r requester) {
 					Group:       v1alpha1.Group,
 					Resource:    "nodejobs",
 					Subresource: "nodes",
-					Name:        w.namespace,
+					Name:        w.Namespace,
 				},
 			)
 		}
@@ -124,7 +124,7 @@ func (w *world) rightsAreKnown(r requester) {
 			review := &authorizationv1.SubjectAccessReview{
 				Spec: authorizationv1.SubjectAccessReviewSpec{User: r.user, ResourceAttributes: &attributes},
 			}
-			if err := admin.Create(w.ctx, review); err != nil || !review.Status.Allowed {
+			if err := admin.Create(w.Ctx, review); err != nil || !review.Status.Allowed {
 				return fmt.Errorf("the API server says %+v, %w", review.Status, err)
 			}
 			return nil
@@ -147,14 +147,14 @@ type action struct {
 // creates returns a request that creates a NodeJob with this spec.
 func creates(spec string) func(*world, client.Client) error {
 	return func(w *world, c client.Client) error {
-		return c.Create(w.ctx, jobFromYAML(w.t, w.namespace, "new", spec), client.DryRunAll)
+		return c.Create(w.Ctx, jobFromYAML(w.T, w.Namespace, "new", spec), client.DryRunAll)
 	}
 }
 
 // guards returns a request that creates a NodeGuard with this spec.
 func guards(spec string) func(*world, client.Client) error {
 	return func(w *world, c client.Client) error {
-		return c.Create(w.ctx, guardFromYAML(w.t, w.namespace, "new", spec), client.DryRunAll)
+		return c.Create(w.Ctx, guardFromYAML(w.T, w.Namespace, "new", spec), client.DryRunAll)
 	}
 }
 
@@ -162,8 +162,8 @@ func guards(spec string) func(*world, client.Client) error {
 func patches(o client.Object, patch string) func(*world, client.Client) error {
 	return func(w *world, c client.Client) error {
 		o := o.DeepCopyObject().(client.Object)
-		o.SetNamespace(w.namespace)
-		return c.Patch(w.ctx, o, mergePatch(patch), client.DryRunAll)
+		o.SetNamespace(w.Namespace)
+		return c.Patch(w.Ctx, o, mergePatch(patch), client.DryRunAll)
 	}
 }
 
@@ -171,8 +171,8 @@ func patches(o client.Object, patch string) func(*world, client.Client) error {
 func deletes(o client.Object) func(*world, client.Client) error {
 	return func(w *world, c client.Client) error {
 		o := o.DeepCopyObject().(client.Object)
-		o.SetNamespace(w.namespace)
-		return c.Delete(w.ctx, o, client.DryRunAll)
+		o.SetNamespace(w.Namespace)
+		return c.Delete(w.Ctx, o, client.DryRunAll)
 	}
 }
 
@@ -186,7 +186,7 @@ func configMap(name string, labels map[string]string) *corev1.ConfigMap {
 
 // prepare creates the objects that the actions change. All of them are dry runs.
 func (w *world) prepare() {
-	w.t.Helper()
+	w.T.Helper()
 	for name, spec := range map[string]string{
 		"script":    `{task: {script: "true"}}`,
 		"expires":   `{task: {script: "true"}, ttlSecondsAfterFinished: 60}`,
@@ -196,12 +196,12 @@ func (w *world) prepare() {
 		"cordons":   template + "\nonFailure: {action: Cordon}",
 		"undone":    `{task: {script: "true"}, rollback: {script: undo}, deletionPolicy: Rollback}`,
 	} {
-		must(w.t, admin.Create(w.ctx, jobFromYAML(w.t, w.namespace, name, spec)))
+		must(w.T, admin.Create(w.Ctx, jobFromYAML(w.T, w.Namespace, name, spec)))
 	}
-	must(w.t, admin.Create(w.ctx, guardFromYAML(w.t, w.namespace, "guard", `{target: {daemonSet: a}}`)))
+	must(w.T, admin.Create(w.Ctx, guardFromYAML(w.T, w.Namespace, "guard", `{target: {daemonSet: a}}`)))
 	for _, o := range []*corev1.ConfigMap{configMap("labeled", scriptLabel), configMap("plain", nil)} {
-		o.Namespace, o.Data = w.namespace, map[string]string{"sh": "true"}
-		must(w.t, admin.Create(w.ctx, o))
+		o.Namespace, o.Data = w.Namespace, map[string]string{"sh": "true"}
+		must(w.T, admin.Create(w.Ctx, o))
 	}
 }
 
@@ -286,9 +286,9 @@ var actions = map[string]action{
 		manager: rbac,
 		do: func(w *world, c client.Client) error {
 			return c.DeleteAllOf(
-				w.ctx,
+				w.Ctx,
 				&v1alpha1.NodeJob{},
-				client.InNamespace(w.namespace),
+				client.InNamespace(w.Namespace),
 				client.MatchingFields{"metadata.name": "undone"},
 				&client.DeleteAllOfOptions{DeleteOptions: client.DeleteOptions{DryRun: []string{metav1.DryRunAll}}},
 			)
@@ -297,13 +297,13 @@ var actions = map[string]action{
 	"change the status of a NodeJob": {noRole: true, managers: true, do: func(w *world, c client.Client) error {
 		live := w.live("script")
 		live.Status.Revision = "other"
-		return c.Status().Update(w.ctx, live, client.DryRunAll)
+		return c.Status().Update(w.Ctx, live, client.DryRunAll)
 	}},
 	"change the status of a NodeGuard": {noRole: true, managers: true, do: func(w *world, c client.Client) error {
 		live := &v1alpha1.NodeGuard{}
-		must(w.t, admin.Get(w.ctx, client.ObjectKey{Namespace: w.namespace, Name: "guard"}, live))
+		must(w.T, admin.Get(w.Ctx, client.ObjectKey{Namespace: w.Namespace, Name: "guard"}, live))
 		live.Status.Revision = "other"
-		return c.Status().Update(w.ctx, live, client.DryRunAll)
+		return c.Status().Update(w.Ctx, live, client.DryRunAll)
 	}},
 	"create a NodeGuard": {needs: []string{pods, budgets}, do: guards(`{target: {daemonSet: a}}`), manager: rbac},
 	"create a NodeGuard with a script": {
@@ -322,8 +322,8 @@ var actions = map[string]action{
 	},
 	"create a ConfigMap with the label": {needs: []string{rights.RunAsRoot}, manager: rbac, do: func(w *world, c client.Client) error {
 		o := configMap("new", scriptLabel)
-		o.Namespace = w.namespace
-		return c.Create(w.ctx, o, client.DryRunAll)
+		o.Namespace = w.Namespace
+		return c.Create(w.Ctx, o, client.DryRunAll)
 	}},
 	"change a ConfigMap with the label": {
 		needs:   []string{rights.RunAsRoot},
@@ -407,17 +407,17 @@ func (w *world) wants(t *testing.T, err error, lacks, user string) {
 			t,
 			err.Error(),
 			"ValidatingAdmissionPolicy 'everynode-status'",
-			w.namespace+"/",
+			w.Namespace+"/",
 			"only Everynode's manager writes the status",
-			"kubectl -n "+w.namespace+" edit node",
+			"kubectl -n "+w.Namespace+" edit node",
 		)
 	case lacks == pods || lacks == budgets:
 		wantText(
 			t,
 			err.Error(),
 			"ValidatingAdmissionPolicy",
-			w.namespace+"/",
-			user+" lacks the right to "+lacks+" in namespace "+w.namespace,
+			w.Namespace+"/",
+			user+" lacks the right to "+lacks+" in namespace "+w.Namespace,
 			canI,
 		)
 	default:
@@ -425,8 +425,8 @@ func (w *world) wants(t *testing.T, err error, lacks, user string) {
 			t,
 			err.Error(),
 			"ValidatingAdmissionPolicy",
-			w.namespace+"/",
-			user+" lacks the right "+lacks+" for namespace "+w.namespace,
+			w.Namespace+"/",
+			user+" lacks the right "+lacks+" for namespace "+w.Namespace,
 			canI,
 		)
 	}
@@ -449,7 +449,7 @@ func TestANamespaceWithNodeJobsAndScriptsCanBeDeleted(t *testing.T) {
 		rights.RunAsRoot,
 		"system:serviceaccount:kube-system:generic-garbage-collector",
 	)
-	must(t, admin.Delete(w.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}))
+	must(t, admin.Delete(w.Ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.Namespace}}))
 	for _, request := range []func(*world, client.Client) error{undone, labeled} {
 		w.Eventually("the namespace is known to be deleted", func() error { return request(w, controller) })
 	}

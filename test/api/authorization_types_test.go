@@ -43,7 +43,7 @@ func TestTheExpressionsOfThePoliciesHaveTheRightTypes(t *testing.T) {
 		t.Helper()
 		var policy admissionv1.ValidatingAdmissionPolicy
 		w.Within(time.Minute, 100*time.Millisecond, "the types of "+name+" are checked", func() error {
-			if err := admin.Get(w.ctx, client.ObjectKey{Name: name}, &policy); err != nil {
+			if err := admin.Get(w.Ctx, client.ObjectKey{Name: name}, &policy); err != nil {
 				return err
 			}
 			if policy.Status.ObservedGeneration != policy.Generation || policy.Status.TypeChecking == nil {

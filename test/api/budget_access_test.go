@@ -22,14 +22,14 @@ import (
 func TestWhoMayLimitDisruptions(t *testing.T) {
 	f := newRemovable(t)
 	f.installed()
-	w := &world{t: t, ctx: f.ctx, namespace: "default"}
+	w := worldIn(f.Ctx, t, "default")
 	for user, roles := range map[string][]string{
 		"budget-editor": {"everynode-nodedisruptionbudget-editor"},
 		"job-editor":    {"everynode-nodejob-editor", "everynode-nodeguard-editor", "everynode-operator-nodes", "everynode-view-nodes"},
 		"tenant-admin":  {"admin", "edit"},
 	} {
 		for _, role := range roles {
-			must(t, f.admin.Create(f.ctx, &rbacv1.ClusterRoleBinding{
+			must(t, f.admin.Create(f.Ctx, &rbacv1.ClusterRoleBinding{
 				ObjectMeta: metav1.ObjectMeta{Name: user + "-" + role},
 				RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role}, Subjects: subject(user),
 			}))
@@ -48,11 +48,11 @@ func TestWhoMayLimitDisruptions(t *testing.T) {
 			}
 			owned := &v1alpha1.NodeDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "of-admin-" + user}}
 			owned.Spec.Limits = []v1alpha1.BudgetLimit{{MaxUnavailable: number(0)}}
-			must(t, f.admin.Create(f.ctx, owned))
+			must(t, f.admin.Create(f.Ctx, owned))
 			created := &v1alpha1.NodeDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "of-" + user}, Spec: owned.Spec}
-			wants("create", c.Create(f.ctx, created))
-			wants("patch", c.Patch(f.ctx, owned, mergePatch(`{"spec":{"reason":"INC-42"}}`)))
-			if err := c.Status().Patch(f.ctx, owned, mergePatch(`{"status":{"disruptionsAllowed":9}}`)); !apierrors.IsForbidden(err) {
+			wants("create", c.Create(f.Ctx, created))
+			wants("patch", c.Patch(f.Ctx, owned, mergePatch(`{"spec":{"reason":"INC-42"}}`)))
+			if err := c.Status().Patch(f.Ctx, owned, mergePatch(`{"status":{"disruptionsAllowed":9}}`)); !apierrors.IsForbidden(err) {
 				t.Errorf("the API server says to a change of the status %v", err)
 			}
 			for _, args := range [][]string{{"freeze", "freeze-" + user, "--reason=INC-42"}, {"thaw", owned.Name}} {

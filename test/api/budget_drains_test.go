@@ -79,13 +79,13 @@ func TestABudgetBindsOtherTools(t *testing.T) {
 
 // overlapped has a user create a PodDisruptionBudget that selects all pods of the namespace of the manager, and drain a node.
 func (b *budgeted) overlapped(node string) {
-	b.t.Helper()
+	b.T.Helper()
 	theirs := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: uninstall.Namespace, Name: "theirs"}}
 	theirs.Spec.Selector, theirs.Spec.MaxUnavailable = &metav1.LabelSelector{}, number(1)
-	must(b.t, b.admin.Create(b.ctx, theirs))
+	must(b.T, b.admin.Create(b.Ctx, theirs))
 	b.Within(time.Minute, 50*time.Millisecond, "the budget is Stalled because of the PodDisruptionBudget of a user", func() error {
 		var ndb v1alpha1.NodeDisruptionBudget
-		if err := b.admin.Get(b.ctx, client.ObjectKey{Name: "one"}, &ndb); err != nil {
+		if err := b.admin.Get(b.Ctx, client.ObjectKey{Name: "one"}, &ndb); err != nil {
 			return err
 		}
 		c := meta.FindStatusCondition(ndb.Status.Conditions, v1alpha1.ConditionStalled)
@@ -99,11 +99,11 @@ func (b *budgeted) overlapped(node string) {
 		"drain " + node + " --timeout=4s",
 	); err == nil ||
 		!strings.Contains(err.Error(), "more than one PodDisruptionBudget") {
-		b.t.Errorf("the drain of a node whose seat has two PodDisruptionBudgets: %v", err)
+		b.T.Errorf("the drain of a node whose seat has two PodDisruptionBudgets: %v", err)
 	}
-	must(b.t, b.admin.Delete(b.ctx, theirs))
-	must(b.t, b.kubectl("drain "+node+" --timeout=60s"))
-	must(b.t, b.kubectl("uncordon "+node))
+	must(b.T, b.admin.Delete(b.Ctx, theirs))
+	must(b.T, b.kubectl("drain "+node+" --timeout=60s"))
+	must(b.T, b.kubectl("uncordon "+node))
 	b.has("one", 4, 0, 1)
 }
 
@@ -122,7 +122,7 @@ type tool struct {
 
 // waits is called when the tool cannot continue.
 func (p *tool) waits(format string, args ...any) {
-	p.t.Helper()
+	p.T.Helper()
 	if p.saw != "" {
 		return
 	}
@@ -130,7 +130,7 @@ func (p *tool) waits(format string, args ...any) {
 	if p.by != "" {
 		p.Within(30*time.Second, 50*time.Millisecond, "the budget says that "+p.by+" waits", func() error {
 			var ndb v1alpha1.NodeDisruptionBudget
-			if err := p.admin.Get(p.ctx, client.ObjectKey{Name: "one"}, &ndb); err != nil {
+			if err := p.admin.Get(p.Ctx, client.ObjectKey{Name: "one"}, &ndb); err != nil {
 				return err
 			}
 			for _, w := range ndb.Status.Waiting {
@@ -141,7 +141,7 @@ func (p *tool) waits(format string, args ...any) {
 			return fmt.Errorf("the status is %+v", ndb.Status)
 		})
 	}
-	must(p.t, p.kubectl("uncordon "+p.away))
+	must(p.T, p.kubectl("uncordon "+p.away))
 }
 
 // karpenter replaces a node. It ignores nodes with pods whose PodDisruptionBudget allows no eviction (pkg/utils/pdb). It then taints the
@@ -162,7 +162,7 @@ func karpenter(p *tool) {
 	const finalizer = "karpenter.sh/termination"
 	p.patch(node, `{"metadata":{"finalizers":[%q]},"spec":{"taints":[{"key":%q,"effect":"NoSchedule"}]}}`, finalizer, karpenterTaint)
 	p.join(node+"-new", inZone(node))
-	must(p.t, p.admin.Delete(p.ctx, p.node(node)))
+	must(p.T, p.admin.Delete(p.Ctx, p.node(node)))
 	p.evictAll(time.Minute, node)
 	p.patch(node, `{"metadata":{"finalizers":null}}`)
 }
@@ -181,7 +181,7 @@ func clusterAutoscaler(p *tool) {
 				p.patch(node, `{"spec":{"taints":null}}`)
 				continue
 			}
-			must(p.t, p.admin.Delete(p.ctx, p.node(node)))
+			must(p.T, p.admin.Delete(p.Ctx, p.node(node)))
 			p.join(node+"-up", inZone(node))
 			return nil
 		}
@@ -196,38 +196,38 @@ func kured(p *tool) {
 	lock.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"name": "kured"}}
 	lock.Spec.Template.Labels = lock.Spec.Selector.MatchLabels
 	lock.Spec.Template.Spec.Containers = []corev1.Container{{Name: "kured", Image: "registry.test/kured:1"}}
-	must(p.t, p.admin.Create(p.ctx, lock))
+	must(p.T, p.admin.Create(p.Ctx, lock))
 	for _, node := range p.nodeNames()[:2] {
 		p.Within(time.Minute, 0, "kured drains "+node, func() error {
 			p.setLock(lock, `"`+node+`"`)
-			must(p.t, p.kubectl("cordon "+node))
+			must(p.T, p.kubectl("cordon "+node))
 			err := p.kubectl("drain " + node + " --force --ignore-daemonsets --delete-emptydir-data --timeout=7s")
 			if err != nil {
 				p.waits("%v", err)
-				must(p.t, p.kubectl("uncordon "+node))
+				must(p.T, p.kubectl("uncordon "+node))
 				p.setLock(lock, "null")
 			}
 			return err
 		})
 		p.setReady(node, corev1.ConditionFalse, "boot-1")
 		p.setReady(node, corev1.ConditionTrue, "boot-2")
-		must(p.t, p.kubectl("uncordon "+node))
+		must(p.T, p.kubectl("uncordon "+node))
 		p.setLock(lock, "null")
 	}
 }
 
 func (p *tool) setLock(lock *appsv1.DaemonSet, holder string) {
-	p.t.Helper()
+	p.T.Helper()
 	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"weave.works/kured-node-lock":%s}}}`, holder)
-	must(p.t, p.admin.Patch(p.ctx, lock, client.RawPatch(types.MergePatchType, patch)))
+	must(p.T, p.admin.Patch(p.Ctx, lock, client.RawPatch(types.MergePatchType, patch)))
 }
 
 func (p *tool) setReady(name string, status corev1.ConditionStatus, boot string) {
-	p.t.Helper()
+	p.T.Helper()
 	node := p.node(name)
 	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status, LastTransitionTime: metav1.Now()}}
 	node.Status.NodeInfo.BootID = boot
-	must(p.t, p.admin.Status().Update(p.ctx, node))
+	must(p.T, p.admin.Status().Update(p.Ctx, node))
 }
 
 // surgeUpgrade replaces all nodes, two at a time: it adds two nodes, cordons and drains two old ones, and deletes each that is empty.
@@ -235,13 +235,13 @@ func surgeUpgrade(p *tool) {
 	for pair := range slices.Chunk(p.nodeNames(), 2) {
 		for _, node := range pair {
 			p.join(node+"-v2", inZone(node))
-			must(p.t, p.kubectl("cordon "+node))
+			must(p.T, p.kubectl("cordon "+node))
 		}
 		for len(pair) > 0 {
 			pair = slices.DeleteFunc(pair, func(node string) bool {
 				empty := p.evictAll(0, node)
 				if empty {
-					must(p.t, p.admin.Delete(p.ctx, p.node(node)))
+					must(p.T, p.admin.Delete(p.Ctx, p.node(node)))
 				}
 				return empty
 			})
@@ -251,19 +251,19 @@ func surgeUpgrade(p *tool) {
 
 // evictAll evicts all pods of a node, and reports whether none is left after a limited time.
 func (p *tool) evictAll(limit time.Duration, node string) (empty bool) {
-	p.t.Helper()
+	p.T.Helper()
 	for deadline := time.Now().Add(limit); ; {
 		var pods corev1.PodList
-		must(p.t, p.admin.List(p.ctx, &pods, client.MatchingFields{"spec.nodeName": node}))
+		must(p.T, p.admin.List(p.Ctx, &pods, client.MatchingFields{"spec.nodeName": node}))
 		if len(pods.Items) == 0 {
 			return true
 		}
 		for i := range pods.Items {
-			switch err := p.admin.SubResource("eviction").Create(p.ctx, &pods.Items[i], &policyv1.Eviction{}); {
+			switch err := p.admin.SubResource("eviction").Create(p.Ctx, &pods.Items[i], &policyv1.Eviction{}); {
 			case apierrors.IsTooManyRequests(err):
 				p.waits("%s: %v", node, err)
 			case client.IgnoreNotFound(err) != nil:
-				p.t.Fatalf("evicting a pod of %s: %v", node, err)
+				p.T.Fatalf("evicting a pod of %s: %v", node, err)
 			}
 		}
 		if time.Now().After(deadline) {
@@ -275,15 +275,15 @@ func (p *tool) evictAll(limit time.Duration, node string) (empty bool) {
 
 // blocking returns the PodDisruptionBudget that allows no eviction of a pod of a node; "" if there is none.
 func (p *tool) blocking(node string) string {
-	p.t.Helper()
+	p.T.Helper()
 	var pods corev1.PodList
 	var budgets policyv1.PodDisruptionBudgetList
-	must(p.t, p.admin.List(p.ctx, &pods, client.MatchingFields{"spec.nodeName": node}))
-	must(p.t, p.admin.List(p.ctx, &budgets))
+	must(p.T, p.admin.List(p.Ctx, &pods, client.MatchingFields{"spec.nodeName": node}))
+	must(p.T, p.admin.List(p.Ctx, &budgets))
 	for _, pod := range pods.Items {
 		for _, pdb := range budgets.Items {
 			selector, err := metav1.LabelSelectorAsSelector(pdb.Spec.Selector)
-			must(p.t, err)
+			must(p.T, err)
 			if pdb.Namespace == pod.Namespace && selector.Matches(labels.Set(pod.Labels)) && pdb.Status.DisruptionsAllowed == 0 {
 				return pdb.Name
 			}
@@ -293,22 +293,22 @@ func (p *tool) blocking(node string) string {
 }
 
 func (p *tool) patch(node, format string, args ...any) {
-	p.t.Helper()
-	must(p.t, p.admin.Patch(p.ctx, p.node(node), client.RawPatch(types.MergePatchType, fmt.Appendf(nil, format, args...))))
+	p.T.Helper()
+	must(p.T, p.admin.Patch(p.Ctx, p.node(node), client.RawPatch(types.MergePatchType, fmt.Appendf(nil, format, args...))))
 }
 
 func (p *tool) node(name string) *corev1.Node {
-	p.t.Helper()
+	p.T.Helper()
 	node := &corev1.Node{}
-	must(p.t, p.admin.Get(p.ctx, client.ObjectKey{Name: name}, node))
+	must(p.T, p.admin.Get(p.Ctx, client.ObjectKey{Name: name}, node))
 	return node
 }
 
 // nodeNames are the names of all nodes, sorted.
 func (b *budgeted) nodeNames() []string {
-	b.t.Helper()
+	b.T.Helper()
 	var nodes corev1.NodeList
-	must(b.t, b.admin.List(b.ctx, &nodes))
+	must(b.T, b.admin.List(b.Ctx, &nodes))
 	names := make([]string, 0, len(nodes.Items))
 	for i := range nodes.Items {
 		names = append(names, nodes.Items[i].Name)

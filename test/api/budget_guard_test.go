@@ -58,13 +58,13 @@ func TestABudgetDecidesBeforeANodeGuard(t *testing.T) {
 
 // guardDisks creates DaemonSet disks, its pods, and its NodeGuard, in namespace default.
 func (b *budgeted) guardDisks(nodes ...string) {
-	b.t.Helper()
-	must(b.t, b.kubectl("label namespace default "+v1alpha1.EnabledLabel+"="+v1alpha1.EnabledValue))
+	b.T.Helper()
+	must(b.T, b.kubectl("label namespace default "+v1alpha1.EnabledLabel+"="+v1alpha1.EnabledValue))
 	ds, yes := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "disks"}}, true
 	ds.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "disks"}}
 	ds.Spec.Template.Labels = ds.Spec.Selector.MatchLabels
 	ds.Spec.Template.Spec.Containers = []corev1.Container{{Name: "c", Image: "i"}}
-	must(b.t, b.admin.Create(b.ctx, ds))
+	must(b.T, b.admin.Create(b.Ctx, ds))
 	for _, node := range nodes {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 			Namespace: "default", Name: "disks-" + node, Labels: ds.Spec.Template.Labels,
@@ -73,20 +73,20 @@ func (b *budgeted) guardDisks(nodes ...string) {
 			},
 		}, Spec: ds.Spec.Template.Spec}
 		pod.Spec.NodeName = node
-		must(b.t, b.admin.Create(b.ctx, pod))
+		must(b.T, b.admin.Create(b.Ctx, pod))
 	}
 	g := &v1alpha1.NodeGuard{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "disks"}}
 	g.Spec.Target.DaemonSet = "disks"
-	must(b.t, b.admin.Create(b.ctx, g))
+	must(b.T, b.admin.Create(b.Ctx, g))
 	b.disks("all companions are ready", func(g *v1alpha1.NodeGuard) bool { return int(g.Status.Nodes.Ready) == len(nodes) })
 }
 
 // disks waits for a state of NodeGuard disks.
 func (b *budgeted) disks(what string, is func(*v1alpha1.NodeGuard) bool) {
-	b.t.Helper()
+	b.T.Helper()
 	b.Within(time.Minute, 50*time.Millisecond, what, func() error {
 		var g v1alpha1.NodeGuard
-		if err := b.admin.Get(b.ctx, client.ObjectKey{Namespace: "default", Name: "disks"}, &g); err != nil {
+		if err := b.admin.Get(b.Ctx, client.ObjectKey{Namespace: "default", Name: "disks"}, &g); err != nil {
 			return err
 		}
 		if !is(&g) {

@@ -96,14 +96,14 @@ func startControllers(t *testing.T, kubeconfig string, names ...string) {
 
 // join creates a node that is Ready.
 func (b *budgeted) join(name string, labels map[string]string) {
-	b.t.Helper()
+	b.T.Helper()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
-	must(b.t, b.admin.Create(b.ctx, node))
+	must(b.T, b.admin.Create(b.Ctx, node))
 	node.Status.Conditions = []corev1.NodeCondition{
 		{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()},
 	}
 	node.Status.NodeInfo = corev1.NodeSystemInfo{MachineID: "machine-of-" + name, BootID: "boot-1"}
-	must(b.t, b.admin.Status().Update(b.ctx, node))
+	must(b.T, b.admin.Status().Update(b.Ctx, node))
 }
 
 // playKubelets has each seat run, and each task succeed.
@@ -147,10 +147,10 @@ func (b *budgeted) playKubelet(ctx context.Context, pod *corev1.Pod) {
 // startManager runs the controllers of NodeJobs, NodeGuards and budgets until stop is called. For them, a node is never joining, and it is
 // available as soon as it is Ready.
 func (b *budgeted) startManager() (stop func()) {
-	b.t.Helper()
+	b.T.Helper()
 	skip := true
 	cacheOptions, err := controller.CacheOptions(b.key)
-	must(b.t, err)
+	must(b.T, err)
 	as := rest.CopyConfig(b.config)
 	as.Wrap(used.through)
 	as.QPS = -1
@@ -160,24 +160,24 @@ func (b *budgeted) startManager() (stop func()) {
 		Scheme: scheme, Cache: cacheOptions, Metrics: metricsserver.Options{BindAddress: "0"},
 		Controller: config.Controller{SkipNameValidation: &skip},
 	})
-	must(b.t, err)
+	must(b.T, err)
 	secret, yes := uninstall.SealSecret(), true
-	must(b.t, b.admin.Get(b.ctx, client.ObjectKeyFromObject(secret), secret))
+	must(b.T, b.admin.Get(b.Ctx, client.ObjectKeyFromObject(secret), secret))
 	registry, options := claims.New(), task.Options{RunnerImage: "registry.test/runner:1", Key: b.key}
 	place := budget.Place{
 		Namespace: uninstall.Namespace, Key: b.key, Options: options,
 		Owner: metav1.OwnerReference{APIVersion: "v1", Kind: "Secret", Name: secret.Name, UID: secret.UID, Controller: &yes},
 	}
 	budgets, err := budgetcontroller.Setup(mgr, budgetcontroller.NewMetrics(prometheus.NewRegistry()), registry, place)
-	must(b.t, err)
+	must(b.T, err)
 	budgets.JoiningFor, budgets.SettleFor = time.Nanosecond, time.Nanosecond
 	guards, err := guardcontroller.Setup(mgr, guardcontroller.NewMetrics(prometheus.NewRegistry()), options)
-	must(b.t, err)
+	must(b.T, err)
 	guards.Key, guards.RequireNamespaceLabel = b.key, true
 	guards.Follow(budgets)
 	checker := requirements.New(mgr.GetClient(), mgr.GetAPIReader(), registry, time.Now)
 	checker.Every = time.Second
-	must(b.t, checker.SetupWithManager(mgr))
+	must(b.T, checker.SetupWithManager(mgr))
 	ctx, cancel := context.WithCancel(context.Background())
 	r := controller.New(
 		mgr.GetClient(),
@@ -188,45 +188,45 @@ func (b *budgeted) startManager() (stop func()) {
 	)
 	if notifier := notify.New(b.notify, prometheus.NewRegistry()); notifier != nil {
 		r.Notifier, budgets.Notifier = notifier, notifier
-		must(b.t, mgr.Add(manager.RunnableFunc(notifier.Start)))
+		must(b.T, mgr.Add(manager.RunnableFunc(notifier.Start)))
 	}
 	r.RequireNamespaceLabel, r.Claims, r.JoiningFor = true, registry, time.Nanosecond
 	r.Own.Pod.Namespace = uninstall.Namespace
-	must(b.t, r.SetupWithManager(ctx, mgr))
+	must(b.T, r.SetupWithManager(ctx, mgr))
 	done := make(chan error, 1)
 	go func() { done <- mgr.Start(ctx) }()
 	stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-done; err != nil {
-			b.t.Errorf("running the manager: %v", err)
+			b.T.Errorf("running the manager: %v", err)
 		}
 	})
-	b.t.Cleanup(stop)
+	b.T.Cleanup(stop)
 	return stop
 }
 
 // budget creates a NodeDisruptionBudget that allows one unavailable node.
 func (b *budgeted) budget(name string, change func(*v1alpha1.NodeDisruptionBudgetSpec)) *v1alpha1.NodeDisruptionBudget {
-	b.t.Helper()
+	b.T.Helper()
 	one := &v1alpha1.NodeDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	one.Spec.Limits = []v1alpha1.BudgetLimit{{MaxUnavailable: number(1)}}
 	if change != nil {
 		change(&one.Spec)
 	}
-	must(b.t, b.admin.Create(b.ctx, one))
+	must(b.T, b.admin.Create(b.Ctx, one))
 	return one
 }
 
 // has waits until the status of a budget has these counts.
 func (b *budgeted) has(name string, seats, unavailable, allowed int32) {
-	b.t.Helper()
+	b.T.Helper()
 	b.Within(
 		time.Minute,
 		100*time.Millisecond,
 		fmt.Sprintf("budget %s has %d seats, %d unavailable, %d allowed", name, seats, unavailable, allowed),
 		func() error {
 			var ndb v1alpha1.NodeDisruptionBudget
-			if err := b.admin.Get(b.ctx, client.ObjectKey{Name: name}, &ndb); err != nil {
+			if err := b.admin.Get(b.Ctx, client.ObjectKey{Name: name}, &ndb); err != nil {
 				return err
 			}
 			s := &ndb.Status
@@ -240,11 +240,11 @@ func (b *budgeted) has(name string, seats, unavailable, allowed int32) {
 
 // granting waits until the PodDisruptionBudgets of seats allow so many evictions.
 func (b *budgeted) granting(want int32) {
-	b.t.Helper()
+	b.T.Helper()
 	b.Within(time.Minute, 50*time.Millisecond, fmt.Sprintf("%d evictions are allowed", want), func() error {
 		var list policyv1.PodDisruptionBudgetList
 		if err := b.admin.List(
-			b.ctx,
+			b.Ctx,
 			&list,
 			client.InNamespace(uninstall.Namespace),
 			client.HasLabels{v1alpha1.BudgetGroupLabel},
@@ -267,7 +267,7 @@ func (b *budgeted) granting(want int32) {
 // newKubectl returns kubectl for use in parallel.
 func (b *budgeted) newKubectl() func(args string) error {
 	return func(args string) error {
-		cmd := exec.CommandContext(b.ctx, filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl"),
+		cmd := exec.CommandContext(b.Ctx, filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl"),
 			append([]string{"--kubeconfig=" + b.kubeconfig}, strings.Fields(args)...)...)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("kubectl %s: %w: %s", args, err, out)

@@ -49,7 +49,7 @@ func TestAFreezeIsNotified(t *testing.T) {
 		t.Helper()
 		b.Within(40*time.Second, 50*time.Millisecond, "the status of "+name+" is written", func() error {
 			var live v1alpha1.NodeDisruptionBudget
-			if err := b.admin.Get(b.ctx, client.ObjectKey{Name: name}, &live); err != nil {
+			if err := b.admin.Get(b.Ctx, client.ObjectKey{Name: name}, &live); err != nil {
 				return err
 			}
 			return check(&live.Status)
@@ -80,7 +80,7 @@ func TestAFreezeIsNotified(t *testing.T) {
 		}
 		return nil
 	})
-	must(t, b.admin.Delete(b.ctx, freeze))
+	must(t, b.admin.Delete(b.Ctx, freeze))
 	receives("dev.everynode.nodedisruptionbudget.thawed nodedisruptionbudget/freeze: Deleted: " +
 		"the freeze has ended: disruptions of its nodes may begin, as far as other NodeDisruptionBudgets allow them")
 }

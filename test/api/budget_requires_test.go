@@ -26,10 +26,10 @@ import (
 func TestABudgetWaitsForItsRequirements(t *testing.T) {
 	b := newBudgeted(t, "n0", "n1")
 	b.startManager()
-	must(t, b.admin.Create(b.ctx, &corev1.ConfigMap{
+	must(t, b.admin.Create(b.Ctx, &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "gate"}, Data: map[string]string{"go": "no"},
 	}))
-	must(t, b.admin.Create(b.ctx, &coordinationv1.Lease{
+	must(t, b.admin.Create(b.Ctx, &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "storage"},
 		Spec:       coordinationv1.LeaseSpec{HolderIdentity: new("me")},
 	}))
@@ -84,9 +84,9 @@ func TestABudgetWaitsForItsRequirements(t *testing.T) {
 	)
 	job := b.draft("waits")
 	job.Namespace, job.Spec.Nodes.Selector, job.Spec.Maintenance.Cordon = "default", nil, true
-	must(t, b.admin.Create(b.ctx, job))
+	must(t, b.admin.Create(b.Ctx, job))
 	b.Within(time.Minute, 100*time.Millisecond, "a NodeJob waits, and says for what", func() error {
-		must(t, b.admin.Get(b.ctx, client.ObjectKeyFromObject(job), job))
+		must(t, b.admin.Get(b.Ctx, client.ObjectKeyFromObject(job), job))
 		for _, c := range job.Status.Conditions {
 			if strings.Contains(c.Message, "requirement gate is not met") {
 				return nil
@@ -97,7 +97,7 @@ func TestABudgetWaitsForItsRequirements(t *testing.T) {
 
 	must(t, b.kubectl(`patch configmap gate -n default --type=merge -p {"data":{"go":"yes"}}`))
 	b.Within(time.Minute, 100*time.Millisecond, "the NodeJob continues", func() error {
-		must(t, b.admin.Get(b.ctx, client.ObjectKeyFromObject(job), job))
+		must(t, b.admin.Get(b.Ctx, client.ObjectKeyFromObject(job), job))
 		if job.Status.Nodes.Done != 2 {
 			return fmt.Errorf("the status is %+v", job.Status)
 		}
@@ -149,10 +149,10 @@ func TestABudgetWaitsForItsRequirements(t *testing.T) {
 
 // says waits until this condition of a budget is True, with this reason and a part of its message, and returns the message.
 func (b *budgeted) says(name, kind, reason, part string) (message string) {
-	b.t.Helper()
+	b.T.Helper()
 	b.Within(time.Minute, 100*time.Millisecond, fmt.Sprintf("budget %s is %s: %s: %s", name, kind, reason, part), func() error {
 		var ndb v1alpha1.NodeDisruptionBudget
-		must(b.t, b.admin.Get(b.ctx, client.ObjectKey{Name: name}, &ndb))
+		must(b.T, b.admin.Get(b.Ctx, client.ObjectKey{Name: name}, &ndb))
 		c := meta.FindStatusCondition(ndb.Status.Conditions, kind)
 		if c == nil || c.Status != metav1.ConditionTrue || c.Reason != reason || !strings.Contains(c.Message, part) {
 			return fmt.Errorf("the conditions are %+v", ndb.Status.Conditions)
@@ -196,7 +196,7 @@ func TestTheAPIRejectsRequirementsThatCannotWork(t *testing.T) {
 	} {
 		one := &v1alpha1.NodeDisruptionBudget{ObjectMeta: metav1.ObjectMeta{GenerateName: "r-"}}
 		one.Spec.Requires = tt.requires
-		err := admin.Create(w.ctx, one, client.DryRunAll)
+		err := admin.Create(w.Ctx, one, client.DryRunAll)
 		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, want %q", name, err, tt.want)
 		}

@@ -59,10 +59,10 @@ func TestABudgetGrantsOneEvictionAtATime(t *testing.T) {
 		var seats corev1.PodList
 		var floors policyv1.PodDisruptionBudgetList
 		in := []client.ListOption{client.InNamespace(uninstall.Namespace), client.HasLabels{v1alpha1.BudgetGroupLabel}}
-		if err := b.admin.List(b.ctx, &seats, in...); err != nil {
+		if err := b.admin.List(b.Ctx, &seats, in...); err != nil {
 			return err
 		}
-		if err := b.admin.List(b.ctx, &floors, in...); err != nil {
+		if err := b.admin.List(b.Ctx, &floors, in...); err != nil {
 			return err
 		}
 		if left := len(seats.Items) + len(floors.Items); left > 0 {
@@ -74,7 +74,7 @@ func TestABudgetGrantsOneEvictionAtATime(t *testing.T) {
 
 // drainBoth drains two nodes at once, and returns the one that was drained and the one that was refused.
 func (b *budgeted) drainBoth(one, other string) (drained, refused string) {
-	b.t.Helper()
+	b.T.Helper()
 	errs := map[string]error{}
 	var mu sync.Mutex
 	var group sync.WaitGroup
@@ -94,7 +94,7 @@ func (b *budgeted) drainBoth(one, other string) (drained, refused string) {
 	case errs[other] == nil && isHeld(errs[one]):
 		return other, one
 	}
-	b.t.Fatalf("one of two drains should be refused: %v", errs)
+	b.T.Fatalf("one of two drains should be refused: %v", errs)
 	return "", ""
 }
 
@@ -104,9 +104,9 @@ func isHeld(err error) bool {
 
 // refuses drains a node whose drain must be refused.
 func (b *budgeted) refuses(node string) {
-	b.t.Helper()
+	b.T.Helper()
 	if err := b.kubectl("drain " + node + " --timeout=4s"); !isHeld(err) {
-		b.t.Fatalf("the drain of %s: %v", node, err)
+		b.T.Fatalf("the drain of %s: %v", node, err)
 	}
 }
 
@@ -129,11 +129,11 @@ func TestNodeJobsDrawOnABudget(t *testing.T) {
 		job.Namespace, job.Spec.Nodes.Selector = "default", nil
 		job.Spec.Rollout.MaxConcurrent = percent("100%")
 		job.Spec.Maintenance.Cordon = true
-		must(t, b.admin.Create(b.ctx, job))
+		must(t, b.admin.Create(b.Ctx, job))
 	}
 	b.Within(time.Minute, 100*time.Millisecond, "a NodeJob waits for the budget, and says so", func() error {
 		var ndb v1alpha1.NodeDisruptionBudget
-		if err := b.admin.Get(b.ctx, client.ObjectKey{Name: "one"}, &ndb); err != nil {
+		if err := b.admin.Get(b.Ctx, client.ObjectKey{Name: "one"}, &ndb); err != nil {
 			return err
 		}
 		for _, w := range ndb.Status.Waiting {
@@ -155,7 +155,7 @@ func TestNodeJobsDrawOnABudget(t *testing.T) {
 	for _, name := range []string{"first", "second"} {
 		b.Within(2*time.Minute, 100*time.Millisecond, "NodeJob "+name+" is complete", func() error {
 			var job v1alpha1.NodeJob
-			if err := b.admin.Get(b.ctx, client.ObjectKey{Namespace: "default", Name: name}, &job); err != nil {
+			if err := b.admin.Get(b.Ctx, client.ObjectKey{Namespace: "default", Name: name}, &job); err != nil {
 				return err
 			}
 			if job.Status.Nodes.Done != 3 {
@@ -172,7 +172,7 @@ func TestNodeJobsDrawOnABudget(t *testing.T) {
 
 // watchAway counts, until the returned function is called, how many nodes a drain had at the same time, and had no seat.
 func (b *budgeted) watchAway() (most func() int) {
-	b.t.Helper()
+	b.T.Helper()
 	done := make(chan struct{})
 	result := make(chan int, 1)
 	go func() {
@@ -186,8 +186,8 @@ func (b *budgeted) watchAway() (most func() int) {
 			}
 			var nodes corev1.NodeList
 			var seats corev1.PodList
-			if b.admin.List(b.ctx, &nodes) != nil ||
-				b.admin.List(b.ctx, &seats, client.InNamespace(uninstall.Namespace), client.HasLabels{v1alpha1.BudgetGroupLabel}) != nil {
+			if b.admin.List(b.Ctx, &nodes) != nil ||
+				b.admin.List(b.Ctx, &seats, client.InNamespace(uninstall.Namespace), client.HasLabels{v1alpha1.BudgetGroupLabel}) != nil {
 				continue
 			}
 			away := 0
@@ -244,7 +244,7 @@ func TestTheAPIRejectsBudgetsThatCannotWork(t *testing.T) {
 		"an unknown enforcement":   {`{secondsBetween: 1, enforcement: Cooperate}`, `supported values: "Enforce", "Audit"`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := admin.Create(w.ctx, fromYAML(t, "NodeDisruptionBudget", "", "cannot-work", test.spec), client.DryRunAll)
+			err := admin.Create(w.Ctx, fromYAML(t, "NodeDisruptionBudget", "", "cannot-work", test.spec), client.DryRunAll)
 			if !apierrors.IsInvalid(err) {
 				t.Fatalf("the API server answered %v, want Invalid", err)
 			}
@@ -261,7 +261,7 @@ func TestTheAPIRejectsBudgetsThatCannotWork(t *testing.T) {
 			joiningNodes: Included, enforcement: Audit, expiresAt: "2027-01-01T00:00:00Z", reason: x}`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			must(t, admin.Create(w.ctx, fromYAML(t, "NodeDisruptionBudget", "", "works", spec), client.DryRunAll))
+			must(t, admin.Create(w.Ctx, fromYAML(t, "NodeDisruptionBudget", "", "works", spec), client.DryRunAll))
 		})
 	}
 }

@@ -79,8 +79,8 @@ func TestTheChartIsInstalledUpgradedRolledBackAndUninstalled(t *testing.T) {
 
 // takesOver has helm replace an installation of kubectl.
 func (h *helmed) takesOver(release string) {
-	h.t.Helper()
-	must(h.t, h.kubectl("apply -k ../../config/local"))
+	h.T.Helper()
+	must(h.T, h.kubectl("apply -k ../../config/local"))
 	h.Eventually("a NodeJob can be created", func() error { return h.kubectl("apply -f ../../config/samples/max-map-count.yaml") })
 	h.helm("install everynode " + release + " --take-ownership --force-conflicts")
 	h.is("v0.2.0", "changed", "1")
@@ -92,46 +92,46 @@ var crdVersion = regexp.MustCompile(`(controller-gen\.kubebuilder\.io/version: )
 
 // release writes the chart of a release. The CRDs have another annotation if crds is not empty.
 func (h *helmed) release(version, crds string) string {
-	h.t.Helper()
+	h.T.Helper()
 	var images []string
 	for _, name := range []string{"manager", "runner", "runner-archive", "dashboard"} {
 		images = append(images, "registry.example/"+name+":"+version+"@sha256:"+strings.Repeat("0", 64))
 	}
 	root := "../.."
 	if crds != "" {
-		root = h.t.TempDir()
+		root = h.T.TempDir()
 		folder := filepath.Join(root, "charts", chart.Name)
-		must(h.t, os.CopyFS(folder, os.DirFS("../../charts/everynode")))
+		must(h.T, os.CopyFS(folder, os.DirFS("../../charts/everynode")))
 		files, err := filepath.Glob(filepath.Join(folder, "files", "crd", "*"))
-		must(h.t, err)
+		must(h.T, err)
 		for _, file := range files {
 			content, err := os.ReadFile(file)
-			must(h.t, err)
-			must(h.t, os.WriteFile(file, crdVersion.ReplaceAll(content, []byte("${1}"+crds)), 0o600))
+			must(h.T, err)
+			must(h.T, os.WriteFile(file, crdVersion.ReplaceAll(content, []byte("${1}"+crds)), 0o600))
 		}
 	}
-	must(h.t, chart.Package(root, h.dir, version, images, time.Unix(1, 0)))
+	must(h.T, chart.Package(root, h.dir, version, images, time.Unix(1, 0)))
 	return filepath.Join(h.dir, chart.FileName(version))
 }
 
 // helm runs helm in the namespace of Everynode.
 func (h *helmed) helm(args string) {
-	h.t.Helper()
+	h.T.Helper()
 	if out, err := h.runHelm(args); err != nil {
-		h.t.Fatalf("helm %s: %v\n%s", args, err, out)
+		h.T.Fatalf("helm %s: %v\n%s", args, err, out)
 	}
 }
 
 // helmFails has helm refuse a command.
 func (h *helmed) helmFails(args, want string) {
-	h.t.Helper()
+	h.T.Helper()
 	if out, err := h.runHelm(args); err == nil || !strings.Contains(out, want) {
-		h.t.Fatalf("helm %s: %v, want %q\n%s", args, err, want, out)
+		h.T.Fatalf("helm %s: %v, want %q\n%s", args, err, want, out)
 	}
 }
 
 func (h *helmed) runHelm(args string) (output string, err error) {
-	cmd := exec.CommandContext(h.t.Context(), h.program, append([]string{"--namespace", "everynode-system"}, strings.Fields(args)...)...)
+	cmd := exec.CommandContext(h.T.Context(), h.program, append([]string{"--namespace", "everynode-system"}, strings.Fields(args)...)...)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+h.kubeconfig, "HELM_CACHE_HOME="+h.dir, "HELM_CONFIG_HOME="+h.dir, "HELM_DATA_HOME="+h.dir)
 	out, err := cmd.CombinedOutput()
 	return string(out), err
@@ -139,7 +139,7 @@ func (h *helmed) runHelm(args string) (output string, err error) {
 
 // is checks which version is installed: the image of the manager, the annotation of the CRDs, and the replicas.
 func (h *helmed) is(version, crds, replicas string) {
-	h.t.Helper()
+	h.T.Helper()
 	for arguments, want := range map[string]string{
 		"-n everynode-system deployment/everynode-manager -o jsonpath={.spec.template.spec.containers[0].image}": "registry.example/manager:" + version + "@",
 		"-n everynode-system deployment/everynode-manager -o jsonpath={.spec.replicas}":                          replicas,
@@ -147,22 +147,22 @@ func (h *helmed) is(version, crds, replicas string) {
 	} {
 		got, err := h.get(arguments)
 		if err != nil || !strings.Contains(got, want) || crds == "" && strings.Contains(got, `"changed"`) {
-			h.t.Errorf("get %s: %q, %v, want %q", arguments, got, err, want)
+			h.T.Errorf("get %s: %q, %v, want %q", arguments, got, err, want)
 		}
 	}
 }
 
 func (h *helmed) exist(objects ...string) {
-	h.t.Helper()
+	h.T.Helper()
 	for _, object := range objects {
 		if _, err := h.get(object); err != nil {
-			h.t.Error(err)
+			h.T.Error(err)
 		}
 	}
 }
 
 func (h *helmed) areGone(objects ...string) {
-	h.t.Helper()
+	h.T.Helper()
 	for _, object := range objects {
 		h.Eventually(object+" is gone", func() error {
 			switch _, err := h.get(object); {

@@ -57,11 +57,11 @@ func timeless(s string) string {
 
 // viewer binds the roles for the reading commands to a new user, as docs/cli.md says, and returns its kubeconfig.
 func (w *world) viewer() string {
-	w.t.Helper()
+	w.T.Helper()
 	config := w.kubeconfigOf(rule("", []string{"get"}, "nodes")) // a user has some rule
-	w.bind("user-"+w.namespace, "everynode-view", false)
-	w.bind("user-"+w.namespace, "everynode-view-nodes", true)
-	w.bind("user-"+w.namespace, "everynode-view-all", true)
+	w.bind("user-"+w.Namespace, "everynode-view", false)
+	w.bind("user-"+w.Namespace, "everynode-view-nodes", true)
+	w.bind("user-"+w.Namespace, "everynode-view-all", true)
 	return config
 }
 
@@ -179,8 +179,8 @@ func TestATenantReadsNodesAndNoNodeJobsOfOthers(t *testing.T) {
 	w.node("tenant-1")
 	w.job("mine", func(s *v1alpha1.NodeJobSpec) { s.Suspend = true })
 	config := w.kubeconfigOf(rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"list"}})
-	w.bind("user-"+w.namespace, "everynode-view", false)
-	w.bind("user-"+w.namespace, "everynode-view-nodes", true)
+	w.bind("user-"+w.Namespace, "everynode-view", false)
+	w.bind("user-"+w.Namespace, "everynode-view-nodes", true)
 	for _, args := range [][]string{{"explain", "mine", "tenant-1"}, {"results", "mine"}, {"status", "mine", "-o", "wide"}, {"list"}} {
 		w.Eventually(strings.Join(args, " "), func() error {
 			if got := w.everynode(config, args...); got.code != 0 {
@@ -257,13 +257,13 @@ func (s *watched) String() string {
 func (w *world) watch(config string, args ...string) *watched {
 	s := &watched{code: make(chan int, 1)}
 	go func() {
-		s.code <- cli.Run(w.ctx, genericiooptions.IOStreams{In: strings.NewReader(""), Out: s, ErrOut: s}, append([]string{"status", "--watch", "--kubeconfig", config, "-n", w.namespace}, args...))
+		s.code <- cli.Run(w.Ctx, genericiooptions.IOStreams{In: strings.NewReader(""), Out: s, ErrOut: s}, append([]string{"status", "--watch", "--kubeconfig", config, "-n", w.Namespace}, args...))
 	}()
 	return s
 }
 
 func (w *world) says(s *watched, text string) {
-	w.t.Helper()
+	w.T.Helper()
 	w.Eventually("it says "+text, func() error {
 		if !strings.Contains(s.String(), text) {
 			return errors.New(s.String())
@@ -354,9 +354,9 @@ func TestAWatchOutlivesTheAPIServerAndEndsWithTheNodeJob(t *testing.T) {
 	pod = w.podOn("watched-1")
 	end := w.watch(config, "deleted")
 	w.says(end, "InProgress")
-	must(t, admin.Delete(w.ctx, &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "deleted"}}))
-	must(t, tellEnd(w.ctx, admin, pod, 0, "")) // a patch: the manager changes the pod at the same time
-	if code := <-end.code; code != 12 || !strings.Contains(end.String(), "error: NodeJob "+w.namespace+"/deleted was deleted") {
+	must(t, admin.Delete(w.Ctx, &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "deleted"}}))
+	must(t, tellEnd(w.Ctx, admin, pod, 0, "")) // a patch: the manager changes the pod at the same time
+	if code := <-end.code; code != 12 || !strings.Contains(end.String(), "error: NodeJob "+w.Namespace+"/deleted was deleted") {
 		t.Errorf("exit code %d after\n%s", code, end)
 	}
 }

@@ -49,7 +49,7 @@ func TestExplainNamesTheNodesThatUseTheBudget(t *testing.T) {
 	w.node("budget-2")
 	must(
 		t,
-		admin.Patch(w.ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "budget-1"}}, mergePatch(`{"spec":{"unschedulable":true}}`)),
+		admin.Patch(w.Ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "budget-1"}}, mergePatch(`{"spec":{"unschedulable":true}}`)),
 	)
 	w.job("held", func(s *v1alpha1.NodeJobSpec) {
 		s.Maintenance = v1alpha1.MaintenanceSpec{Reboot: v1alpha1.RebootSpec{Policy: v1alpha1.RebootIfRequested}, MaxUnavailable: number(1)}
@@ -81,14 +81,14 @@ func TestExplainNodeSaysWhatItLeavesOut(t *testing.T) {
 	w := newWorld(t)
 	w.node("partial-1")
 	config := w.kubeconfigOf(rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"list"}})
-	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "jobs"}, Rules: []rbacv1.PolicyRule{
+	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "jobs"}, Rules: []rbacv1.PolicyRule{
 		{APIGroups: []string{v1alpha1.Group}, Resources: []string{"nodejobs"}, Verbs: []string{"get", "list"}},
 	}}
-	must(t, admin.Create(w.ctx, role))
-	must(t, admin.Create(w.ctx, &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "jobs"},
+	must(t, admin.Create(w.Ctx, role))
+	must(t, admin.Create(w.Ctx, &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "jobs"},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "user-" + w.namespace}},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "user-" + w.Namespace}},
 	}))
 	const mayNot, role1 = "user-NAMESPACE may not list ", " in the whole cluster. The ClusterRole everynode-view-all, bound in the whole cluster, allows it. To check: kubectl auth can-i list "
 	wantTold(
@@ -112,10 +112,10 @@ func TestARecordThatTheManagerHasNotWrittenIsNamed(t *testing.T) {
 	w.node("forged-1")
 	w.job("forged", func(s *v1alpha1.NodeJobSpec) { s.Suspend = true })
 	w.Condition("forged", v1alpha1.ConditionComplete, metav1.ConditionUnknown, v1alpha1.ReasonSuspended)
-	key := v1alpha1.RecordKey(w.namespace, "forged")
+	key := v1alpha1.RecordKey(w.Namespace, "forged")
 	forged := record.Encode(record.Record{Revision: w.live("forged").Status.Revision, Outcome: record.Failed, Attempts: 9})
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "forged-1"}}
-	must(t, admin.Patch(w.ctx, node, mergePatch(fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, key, forged))))
+	must(t, admin.Patch(w.Ctx, node, mergePatch(fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, key, forged))))
 	config := w.kubeconfigOf()
 	wantTold(
 		t,

@@ -32,12 +32,12 @@ func attemptOf(pod *corev1.Pod) string {
 
 // secretJob makes a NodeJob whose scripts get a Secret, for the nodes of this world with tierLabel.
 func (w *world) secretJob(name string, change func(*v1alpha1.NodeJobSpec)) *v1alpha1.NodeJob {
-	w.t.Helper()
-	must(w.t, admin.Create(w.ctx, &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "join"}, StringData: map[string]string{"token": "x"},
+	w.T.Helper()
+	must(w.T, admin.Create(w.Ctx, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "join"}, StringData: map[string]string{"token": "x"},
 	}))
 	return w.job(name, func(s *v1alpha1.NodeJobSpec) {
-		s.Nodes.Selector.MatchLabels = map[string]string{tierLabel: w.namespace}
+		s.Nodes.Selector.MatchLabels = map[string]string{tierLabel: w.Namespace}
 		s.Task.Env = []v1alpha1.EnvVar{{Name: "TOKEN", ValueFrom: &v1alpha1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
 			LocalObjectReference: corev1.LocalObjectReference{Name: "join"}, Key: "token",
 		}}}}
@@ -47,14 +47,14 @@ func (w *world) secretJob(name string, change func(*v1alpha1.NodeJobSpec)) *v1al
 
 // tierNodeJoins makes a node that a secretJob selects, and waits for its pod.
 func (w *world) tierNodeJoins(name string) *corev1.Pod {
-	w.t.Helper()
-	w.comes(name, map[string]string{tierLabel: w.namespace})
+	w.T.Helper()
+	w.comes(name, map[string]string{tierLabel: w.Namespace})
 	return w.podOf(name, task.Task)
 }
 
 // readsSecret asks for the Secret of a secretJob as a node.
 func (w *world) readsSecret(node string) error {
-	return w.kubeletOf(node).Get(w.ctx, client.ObjectKey{Namespace: w.namespace, Name: "join"}, &corev1.Secret{})
+	return w.kubeletOf(node).Get(w.Ctx, client.ObjectKey{Namespace: w.Namespace, Name: "join"}, &corev1.Secret{})
 }
 
 // forgedRecord is what a node could write to be taken for one that has rebooted in a run, and is to be checked.
@@ -81,26 +81,26 @@ func TestARecordThatANodeForgesStartsNoPodThere(t *testing.T) {
 			startManager(t, noFaults)
 			made := w.podsMade()
 			job := w.secretJob("secret", change)
-			pod := w.tierNodeJoins(w.namespace + "-honest")
+			pod := w.tierNodeJoins(w.Namespace + "-honest")
 			w.Eventually("the Node authorizer knows the pod", func() error { return w.readsSecret(pod.Spec.NodeName) })
 
-			evil := w.namespace + "-evil"
+			evil := w.Namespace + "-evil"
 			w.node(evil)
 			defer func() {
 				if got := made(evil); len(got) > 0 {
 					t.Errorf("on the node that is not selected ran %q", got)
 				}
 			}()
-			key := v1alpha1.RecordKey(w.namespace, job.Name)
+			key := v1alpha1.RecordKey(w.Namespace, job.Name)
 			must(t, w.annotate(w.kubeletOf(evil), evil, key, forgedRecord(pod.Labels[v1alpha1.RevisionLabel], "machine-of-"+evil)))
 			w.end(pod, 0, "")
-			w.Done(job.Name, w.namespace+"-honest")
-			w.end(w.tierNodeJoins(w.namespace+"-later"), 0, "") // the manager has planned with the forged record by now
-			w.Done(job.Name, w.namespace+"-later")
-			must(t, admin.Delete(w.ctx, job))
+			w.Done(job.Name, w.Namespace+"-honest")
+			w.end(w.tierNodeJoins(w.Namespace+"-later"), 0, "") // the manager has planned with the forged record by now
+			w.Done(job.Name, w.Namespace+"-later")
+			must(t, admin.Delete(w.Ctx, job))
 			if job.Spec.Rollback != nil {
-				w.end(w.podOf(w.namespace+"-honest", task.Rollback), 0, "")
-				w.end(w.podOf(w.namespace+"-later", task.Rollback), 0, "")
+				w.end(w.podOf(w.Namespace+"-honest", task.Rollback), 0, "")
+				w.end(w.podOf(w.Namespace+"-later", task.Rollback), 0, "")
 			}
 			w.gone(job)
 
@@ -114,7 +114,7 @@ func TestARecordThatANodeForgesStartsNoPodThere(t *testing.T) {
 
 func TestAKubeletCannotWriteTheSealOfARecord(t *testing.T) {
 	w := newWorld(t)
-	key := v1alpha1.RecordKey(w.namespace, "job")
+	key := v1alpha1.RecordKey(w.Namespace, "job")
 	forged := forgedRecord("rev", "m")
 	seal := map[string]any{"metadata": map[string]any{
 		"annotations": map[string]string{key: forged}, "labels": map[string]string{record.SealKey(key): record.Seal(forged)},
@@ -123,47 +123,47 @@ func TestAKubeletCannotWriteTheSealOfARecord(t *testing.T) {
 	must(t, err)
 	patch := client.RawPatch(types.MergePatchType, body)
 
-	node := w.node(w.namespace + "-evil")
+	node := w.node(w.Namespace + "-evil")
 	kubelet := w.kubeletOf(node.Name)
 	must(t, w.annotate(kubelet, node.Name, "x.test/mine", "yes")) // the request is not refused for another reason
-	w.wantForbidden("a patch of its Node", kubelet.Patch(w.ctx, node.DeepCopy(), patch))
-	w.wantForbidden("a patch of its Node's status", kubelet.Status().Patch(w.ctx, node.DeepCopy(), patch))
-	w.wantForbidden("a patch of another Node", kubelet.Patch(w.ctx, w.node(w.namespace+"-other"), patch))
+	w.wantForbidden("a patch of its Node", kubelet.Patch(w.Ctx, node.DeepCopy(), patch))
+	w.wantForbidden("a patch of its Node's status", kubelet.Status().Patch(w.Ctx, node.DeepCopy(), patch))
+	w.wantForbidden("a patch of another Node", kubelet.Patch(w.Ctx, w.node(w.Namespace+"-other"), patch))
 
-	joins := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: w.namespace + "-joins", Labels: map[string]string{"world": w.namespace}}}
+	joins := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: w.Namespace + "-joins", Labels: map[string]string{"world": w.Namespace}}}
 	sealed := joins.DeepCopy()
 	record.SetOn(sealed, key, record.Record{Revision: "rev", Outcome: record.Succeeded})
 	kubelet = w.kubeletOf(joins.Name)
-	w.wantForbidden("registering with a seal", kubelet.Create(w.ctx, sealed))
-	must(t, kubelet.Create(w.ctx, joins))
+	w.wantForbidden("registering with a seal", kubelet.Create(w.Ctx, sealed))
+	must(t, kubelet.Create(w.Ctx, joins))
 
-	must(t, admin.Patch(w.ctx, node, patch))
-	w.wantForbidden("removing the seal", w.kubeletOf(node.Name).Patch(w.ctx, node.DeepCopy(),
+	must(t, admin.Patch(w.Ctx, node, patch))
+	w.wantForbidden("removing the seal", w.kubeletOf(node.Name).Patch(w.Ctx, node.DeepCopy(),
 		mergePatch(fmt.Sprintf(`{"metadata":{"labels":{%q:null}}}`, record.SealKey(key)))))
 }
 
 // TestWhatAKubeletMayAndMayNotDo shows what docs/security.md says of kubelets, and Everynode relies on.
 func TestWhatAKubeletMayAndMayNotDo(t *testing.T) {
 	w := newWorld(t)
-	node := w.comes(w.namespace+"-evil", nil, gateOf("x.test/gate", "yes"))
+	node := w.comes(w.Namespace+"-evil", nil, gateOf("x.test/gate", "yes"))
 	kubelet := w.kubeletOf(node.Name)
-	w.wantForbidden("a label of node-restriction.kubernetes.io", kubelet.Patch(w.ctx, node.DeepCopy(),
+	w.wantForbidden("a label of node-restriction.kubernetes.io", kubelet.Patch(w.Ctx, node.DeepCopy(),
 		mergePatch(fmt.Sprintf(`{"metadata":{"labels":{%q:"secure"}}}`, tierLabel))))
-	w.wantForbidden("removing its taints", kubelet.Patch(w.ctx, node.DeepCopy(), mergePatch(`{"spec":{"taints":null}}`)))
-	w.wantForbidden("deleting its Node, to register another", kubelet.Delete(w.ctx, node.DeepCopy()))
+	w.wantForbidden("removing its taints", kubelet.Patch(w.Ctx, node.DeepCopy(), mergePatch(`{"spec":{"taints":null}}`)))
+	w.wantForbidden("deleting its Node, to register another", kubelet.Delete(w.Ctx, node.DeepCopy()))
 
-	w.wantForbidden("reading another Node", kubelet.Get(w.ctx, client.ObjectKeyFromObject(w.node(w.namespace+"-other")), &corev1.Node{}))
+	w.wantForbidden("reading another Node", kubelet.Get(w.Ctx, client.ObjectKeyFromObject(w.node(w.Namespace+"-other")), &corev1.Node{}))
 
-	label := v1alpha1.RecordKey(w.namespace, "job")
-	must(t, kubelet.Patch(w.ctx, node.DeepCopy(), mergePatch(fmt.Sprintf(`{"metadata":{"labels":{%q:"rev","x.test/pool":"a"}}}`, label))))
-	must(t, kubelet.Patch(w.ctx, node.DeepCopy(), mergePatch(`{"spec":{"unschedulable":true}}`)))
-	must(t, kubelet.Patch(w.ctx, node.DeepCopy(), mergePatch(`{"spec":{"unschedulable":null}}`)))
-	must(t, kubelet.Create(w.ctx, &corev1.Event{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, GenerateName: "x-"},
+	label := v1alpha1.RecordKey(w.Namespace, "job")
+	must(t, kubelet.Patch(w.Ctx, node.DeepCopy(), mergePatch(fmt.Sprintf(`{"metadata":{"labels":{%q:"rev","x.test/pool":"a"}}}`, label))))
+	must(t, kubelet.Patch(w.Ctx, node.DeepCopy(), mergePatch(`{"spec":{"unschedulable":true}}`)))
+	must(t, kubelet.Patch(w.Ctx, node.DeepCopy(), mergePatch(`{"spec":{"unschedulable":null}}`)))
+	must(t, kubelet.Create(w.Ctx, &corev1.Event{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, GenerateName: "x-"},
 		InvolvedObject: corev1.ObjectReference{
 			APIVersion: v1alpha1.GroupVersion.String(),
 			Kind:       "NodeJob",
-			Namespace:  w.namespace,
+			Namespace:  w.Namespace,
 			Name:       "job",
 		},
 	}))
@@ -174,7 +174,7 @@ func TestAMirrorPodWithTheNameOfAnAttemptHoldsThatNodeOnly(t *testing.T) {
 	w := newWorld(t)
 	startManager(t, noFaults)
 	made := w.podsMade()
-	victim, evil, third := w.node(w.namespace+"-1"), w.node(w.namespace+"-2"), w.node(w.namespace+"-3")
+	victim, evil, third := w.node(w.Namespace+"-1"), w.node(w.Namespace+"-2"), w.node(w.Namespace+"-3")
 	job := w.job("taken", func(s *v1alpha1.NodeJobSpec) { s.Suspend = true })
 	w.Condition("taken", v1alpha1.ConditionComplete, metav1.ConditionUnknown, v1alpha1.ReasonSuspended)
 	name := task.PodName(
@@ -190,7 +190,7 @@ func TestAMirrorPodWithTheNameOfAnAttemptHoldsThatNodeOnly(t *testing.T) {
 	w.Done("taken", evil.Name)
 	w.Done("taken", third.Name)
 	c := w.Condition("taken", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonPodNameTaken)
-	wantText(t, c.Message, victim.Name+": pod "+w.namespace+"/"+name+" on node "+evil.Name, "kubectl -n "+w.namespace+" delete pod "+name)
+	wantText(t, c.Message, victim.Name+": pod "+w.Namespace+"/"+name+" on node "+evil.Name, "kubectl -n "+w.Namespace+" delete pod "+name)
 	if told := w.live(
 		"taken",
 	).Status.NodeProblems; len(told) != 1 || told[0].Node != victim.Name || told[0].Reason != v1alpha1.ReasonPodNameTaken ||
@@ -198,7 +198,7 @@ func TestAMirrorPodWithTheNameOfAnAttemptHoldsThatNodeOnly(t *testing.T) {
 		t.Errorf("node problems %+v, want that of %s", told, victim.Name)
 	}
 
-	must(t, admin.Delete(w.ctx, mirror, client.GracePeriodSeconds(0)))
+	must(t, admin.Delete(w.Ctx, mirror, client.GracePeriodSeconds(0)))
 	pod := w.podOf(victim.Name, task.Task)
 	if pod.Name != name {
 		t.Errorf("the pod is %s, want %s", pod.Name, name)
@@ -219,7 +219,7 @@ func TestANodeWithFullAnnotationsHoldsOnlyItself(t *testing.T) {
 	w := newWorld(t)
 	startManager(t, noFaults)
 	made := w.podsMade()
-	evil, other := w.node(w.namespace+"-1"), w.node(w.namespace+"-2")
+	evil, other := w.node(w.Namespace+"-1"), w.node(w.Namespace+"-2")
 	w.job("full", func(s *v1alpha1.NodeJobSpec) { s.Rollout.MaxConcurrent = percent("100%") }) // it still has its slot
 	kubelet, pod := w.kubeletOf(evil.Name), w.podOf(evil.Name, task.Task)
 	const limit, key = 256 << 10, "x.test/fill"
@@ -240,7 +240,7 @@ func TestANodeWithFullAnnotationsHoldsOnlyItself(t *testing.T) {
 		"Make room in the annotations of the node",
 	)
 
-	must(t, kubelet.Patch(w.ctx, evil, mergePatch(fmt.Sprintf(`{"metadata":{"annotations":{%q:null}}}`, key))))
+	must(t, kubelet.Patch(w.Ctx, evil, mergePatch(fmt.Sprintf(`{"metadata":{"annotations":{%q:null}}}`, key))))
 	if rec := w.Done("full", evil.Name); rec.PodUID != pod.UID || rec.Attempts != 1 {
 		t.Errorf("the record is %+v, want that of the only pod", rec)
 	}
@@ -260,17 +260,17 @@ func TestANodeThatRemovesItsOwnPodWaitsForTheNextAttempt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			startManager(t, noFaults)
-			evil, other := w.node(w.namespace+"-1"), w.node(w.namespace+"-2")
+			evil, other := w.node(w.Namespace+"-1"), w.node(w.Namespace+"-2")
 			w.job("vanishes", func(s *v1alpha1.NodeJobSpec) { s.Rollout.MaxConcurrent = percent("100%") })
 			kubelet, pod := w.kubeletOf(evil.Name), w.podOf(evil.Name, task.Task)
 			w.wantForbidden("taking the finalizer off the pod of another node",
-				kubelet.Status().Patch(w.ctx, w.podOf(other.Name, task.Task), mergePatch(`{"metadata":{"finalizers":null}}`)))
+				kubelet.Status().Patch(w.Ctx, w.podOf(other.Name, task.Task), mergePatch(`{"metadata":{"finalizers":null}}`)))
 
-			must(t, kubelet.Status().Patch(w.ctx, pod, mergePatch(`{"metadata":`+metadata+`}`)))
+			must(t, kubelet.Status().Patch(w.Ctx, pod, mergePatch(`{"metadata":`+metadata+`}`)))
 			removed := time.Now()
-			must(t, kubelet.Delete(w.ctx, pod, client.GracePeriodSeconds(0)))
+			must(t, kubelet.Delete(w.Ctx, pod, client.GracePeriodSeconds(0)))
 			c := w.Condition("vanishes", v1alpha1.ConditionReconciling, metav1.ConditionTrue, v1alpha1.ReasonPodForceDeleted)
-			wantText(t, c.Message, evil.Name+": pod "+w.namespace+"/"+pod.Name+" was removed by force")
+			wantText(t, c.Message, evil.Name+": pod "+w.Namespace+"/"+pod.Name+" was removed by force")
 			w.end(w.podOf(other.Name, task.Task), 0, "")
 			w.Done("vanishes", other.Name)
 

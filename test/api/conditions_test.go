@@ -38,10 +38,10 @@ import (
 
 // withNodeConditions installs config/node-conditions until the test ends, and returns a client with the manager's permissions.
 func (w *world) withNodeConditions() client.Client {
-	w.t.Helper()
-	name := metav1.ObjectMeta{Name: w.namespace + "-node-conditions"}
+	w.T.Helper()
+	name := metav1.ObjectMeta{Name: w.Namespace + "-node-conditions"}
 	content, err := os.ReadFile("../../config/node-conditions/policy.yaml")
-	must(w.t, err)
+	must(w.T, err)
 	objects := []client.Object{
 		&rbacv1.ClusterRole{
 			ObjectMeta: name,
@@ -54,15 +54,15 @@ func (w *world) withNodeConditions() client.Client {
 	}
 	for document := range strings.SplitSeq(string(content), "\n---\n") {
 		o := &unstructured.Unstructured{}
-		must(w.t, yaml.Unmarshal([]byte(document), &o.Object))
+		must(w.T, yaml.Unmarshal([]byte(document), &o.Object))
 		objects = append(objects, o)
 	}
 	for _, o := range objects {
-		must(w.t, admin.Create(w.ctx, o))
-		w.t.Cleanup(func() { w.remove(context.Background(), o) })
+		must(w.T, admin.Create(w.Ctx, o))
+		w.T.Cleanup(func() { w.remove(context.Background(), o) })
 	}
 	manager, err := client.New(asManager, client.Options{Scheme: scheme})
-	must(w.t, err)
+	must(w.T, err)
 	return manager
 }
 
@@ -98,7 +98,7 @@ func startConditionsManager(t *testing.T, enabled bool) (stop func()) {
 
 // conditioned waits until a node has these conditions besides Ready, as TYPE=STATUS REASON.
 func (w *world) conditioned(node string, want ...string) {
-	w.t.Helper()
+	w.T.Helper()
 	slices.Sort(want)
 	w.Eventually(fmt.Sprintf("%s has %q", node, want), func() error {
 		var got []string
@@ -117,12 +117,12 @@ func (w *world) conditioned(node string, want ...string) {
 
 // stays evicts a workload whose end only the test decides.
 func (w *world) stays(name, node string) (end func()) {
-	w.t.Helper()
+	w.T.Helper()
 	const hold = "test.example/hold"
 	pod := w.workload(name, node)
-	must(w.t, admin.Patch(w.ctx, pod, mergePatch(`{"metadata":{"finalizers":["`+hold+`"]}}`)))
+	must(w.T, admin.Patch(w.Ctx, pod, mergePatch(`{"metadata":{"finalizers":["`+hold+`"]}}`)))
 	return sync.OnceFunc(func() {
-		must(w.t, client.IgnoreNotFound(admin.Patch(context.Background(), pod, mergePatch(`{"metadata":{"finalizers":null}}`))))
+		must(w.T, client.IgnoreNotFound(admin.Patch(context.Background(), pod, mergePatch(`{"metadata":{"finalizers":null}}`))))
 	})
 }
 
@@ -138,14 +138,14 @@ func TestConditionsSayHowFarADisruptionIs(t *testing.T) {
 		Message: "by hand",
 	}
 	node.Status.Conditions = append(node.Status.Conditions, foreign)
-	must(t, admin.Status().Update(w.ctx, node))
+	must(t, admin.Status().Update(w.Ctx, node))
 	end := w.stays("web", "told-1")
 	t.Cleanup(end)
 	stop := startConditionsManager(t, true)
 	job := w.job("kernel", func(s *v1alpha1.NodeJobSpec) { s.Maintenance.Drain = &v1alpha1.DrainSpec{} })
 	const theirs = "MaintenancePlanned=False AdminRequested by hand"
 	ours := func(kind corev1.NodeConditionType) string {
-		return fmt.Sprintf("%s=True NodeJob %s/kernel", kind, w.namespace)
+		return fmt.Sprintf("%s=True NodeJob %s/kernel", kind, w.Namespace)
 	}
 
 	w.conditioned("told-1", theirs, ours(corev1.NodeDrainInProgress))
@@ -170,7 +170,7 @@ func TestConditionsSayHowFarADisruptionIs(t *testing.T) {
 	w.Done("kernel", "told-1")
 	w.conditioned("told-1", theirs)
 
-	must(t, admin.Patch(w.ctx, job, mergePatch(`{"spec":{"task":{"script":"false"}}}`)))
+	must(t, admin.Patch(w.Ctx, job, mergePatch(`{"spec":{"task":{"script":"false"}}}`)))
 	w.podOf("told-1", task.Task)
 	w.conditioned("told-1", theirs, ours(corev1.NodeDrained), ours(corev1.NodeMaintenanceInProgress))
 	w.patchConditions("told-1", `[{"type":"example.com/Theirs","status":"True","reason":"Checked","message":"fine"}]`)
@@ -195,16 +195,16 @@ func TestANodeJobPublishesACondition(t *testing.T) {
 		s.Retry.Limit = new(int32(0))
 	})
 	says := func(kind, status string) string {
-		return fmt.Sprintf("%s=%s NodeJob %s/kernel", kind, status, w.namespace)
+		return fmt.Sprintf("%s=%s NodeJob %s/kernel", kind, status, w.Namespace)
 	}
 
 	pod := w.podOf("published-1", task.Task)
 	w.conditioned("published-1", says("example.com/KernelReady", "Unknown"))
 	w.end(pod, 0, "")
 	w.conditioned("published-1", says("example.com/KernelReady", "True"))
-	must(t, admin.Patch(w.ctx, job, mergePatch(`{"spec":{"publish":[{"condition":"example.com/Linux"}]}}`)))
+	must(t, admin.Patch(w.Ctx, job, mergePatch(`{"spec":{"publish":[{"condition":"example.com/Linux"}]}}`)))
 	w.conditioned("published-1", says("example.com/Linux", "True"))
-	must(t, admin.Patch(w.ctx, job, mergePatch(`{"spec":{"task":{"script":"false"}}}`)))
+	must(t, admin.Patch(w.Ctx, job, mergePatch(`{"spec":{"task":{"script":"false"}}}`)))
 	pod = w.podOf("published-1", task.Task)
 	w.conditioned("published-1", says("example.com/Linux", "Unknown"))
 	w.end(pod, 1, "")
@@ -213,10 +213,10 @@ func TestANodeJobPublishesACondition(t *testing.T) {
 	stop()
 	stop = startConditionsManager(t, false)
 	w.conditioned("published-1")
-	must(t, admin.Patch(w.ctx, job, mergePatch(`{"spec":{"task":{"script":"true"}}}`)))
+	must(t, admin.Patch(w.Ctx, job, mergePatch(`{"spec":{"task":{"script":"true"}}}`)))
 	w.Eventually("kernel is Stalled", func() error {
 		live := &v1alpha1.NodeJob{}
-		must(t, admin.Get(w.ctx, client.ObjectKeyFromObject(job), live))
+		must(t, admin.Get(w.Ctx, client.ObjectKeyFromObject(job), live))
 		c := meta.FindStatusCondition(live.Status.Conditions, v1alpha1.ConditionStalled)
 		if c == nil || c.Status != metav1.ConditionTrue || c.Reason != v1alpha1.ReasonNodeConditionsDisabled ||
 			!strings.Contains(c.Message, "config/node-conditions") {
@@ -230,19 +230,19 @@ func TestANodeJobPublishesACondition(t *testing.T) {
 	w.conditioned("published-1", says("example.com/Linux", "Unknown"))
 	w.end(pod, 0, "")
 	w.conditioned("published-1", says("example.com/Linux", "True"))
-	must(t, admin.Delete(w.ctx, job))
+	must(t, admin.Delete(w.Ctx, job))
 	w.conditioned("published-1")
 }
 
 func (w *world) patchConditions(node, conditions string) {
-	w.t.Helper()
-	must(w.t, admin.Status().Patch(w.ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}},
+	w.T.Helper()
+	must(w.T, admin.Status().Patch(w.Ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}},
 		client.RawPatch(types.StrategicMergePatchType, []byte(`{"status":{"conditions":`+conditions+`}}`))))
 }
 
 // confinedStatus checks what the manager must not write to the status of a node.
 func (w *world) confinedStatus(manager client.Client, name string) {
-	w.t.Helper()
+	w.T.Helper()
 	for what, patch := range map[string]string{
 		"a condition of the kubelet":    `{"status":{"conditions":[{"type":"Ready","status":"False"}]}}`,
 		"a condition with its reason":   `{"status":{"conditions":[{"type":"Ready","status":"False","reason":"NodeJob","message":"ns/a"}]}}`,
@@ -264,9 +264,9 @@ func (w *world) confinedStatus(manager client.Client, name string) {
 		"a condition of its reason too": `{"status":{"conditions":[{"type":"NetworkUnavailable","status":"False","reason":"NodeJob","message":"ns/a"}]}}`,
 	} {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
-		err := manager.Status().Patch(w.ctx, node, client.RawPatch(types.StrategicMergePatchType, []byte(patch)), client.DryRunAll)
+		err := manager.Status().Patch(w.Ctx, node, client.RawPatch(types.StrategicMergePatchType, []byte(patch)), client.DryRunAll)
 		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "everynode-confine-node-status") {
-			w.t.Errorf("%s: %v", what, err)
+			w.T.Errorf("%s: %v", what, err)
 		}
 	}
 }

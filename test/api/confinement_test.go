@@ -37,14 +37,14 @@ func newThief(t *testing.T) *thief {
 	token, err := client.New(asManager, client.Options{Scheme: scheme})
 	must(t, err)
 	f := &thief{world: w, token: token}
-	f.node = w.node("stolen-" + w.namespace)
-	must(t, admin.Patch(w.ctx, f.node, mergePatch(`{"metadata":{
+	f.node = w.node("stolen-" + w.Namespace)
+	must(t, admin.Patch(w.Ctx, f.node, mergePatch(`{"metadata":{
 "labels":{"x.test/site":"a","topology.kubernetes.io/zone":"z"},
 "annotations":{"everynode.dev/approve-release":"a/b, c/d","everynode.dev/break-glass":"fire","csi.volume.kubernetes.io/nodeid":"{}"},
 "finalizers":["x.test/theirs"]},
 "spec":{"taints":[{"key":"dedicated","value":"gpu","effect":"NoSchedule"},{"key":"x.test/up","value":"by-kubelet","effect":"NoSchedule"},{"key":"x.test/ours","value":"everynode","effect":"NoSchedule"}]}}`)))
 	t.Cleanup(func() {
-		must(t, client.IgnoreNotFound(admin.Patch(w.ctx, f.node, mergePatch(`{"metadata":{"finalizers":null}}`))))
+		must(t, client.IgnoreNotFound(admin.Patch(w.Ctx, f.node, mergePatch(`{"metadata":{"finalizers":null}}`))))
 	})
 	// Otherwise the policies that ask for rights may refuse its changes of NodeJobs first.
 	w.bind(managerUser, "everynode-all-effects", true)
@@ -54,7 +54,7 @@ func newThief(t *testing.T) *thief {
 	must(
 		t,
 		admin.Patch(
-			w.ctx,
+			w.Ctx,
 			f.job,
 			mergePatch(
 				`{"metadata":{"annotations":{"everynode.dev/retry":"1"},"finalizers":["x.test/theirs","everynode.dev/node-records"]}}`,
@@ -62,10 +62,10 @@ func newThief(t *testing.T) *thief {
 		),
 	)
 	f.guard = &v1alpha1.NodeGuard{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "guard"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "guard"},
 		Spec:       v1alpha1.NodeGuardSpec{Target: v1alpha1.GuardTarget{DaemonSet: "storage"}},
 	}
-	must(t, admin.Create(w.ctx, f.guard))
+	must(t, admin.Create(w.Ctx, f.guard))
 	return f
 }
 
@@ -85,8 +85,8 @@ func (f *thief) taskPod(change func(*corev1.Pod)) *corev1.Pod {
 
 // others creates an object of others, as an administrator.
 func (f *thief) others(o client.Object) client.Object {
-	f.t.Helper()
-	must(f.t, admin.Create(f.ctx, o))
+	f.T.Helper()
+	must(f.T, admin.Create(f.Ctx, o))
 	return o
 }
 
@@ -104,8 +104,8 @@ func (f *thief) budget(owner string, selects map[string]string) *policyv1.PodDis
 func TestWhatATokenOfTheManagerAllows(t *testing.T) {
 	f := newThief(t)
 	f.unprotected()
-	workload := f.others(plainPod(f.namespace, "workload"))
-	labeled := plainPod(f.namespace, "labeled")
+	workload := f.others(plainPod(f.Namespace, "workload"))
+	labeled := plainPod(f.Namespace, "labeled")
 	labeled.Labels = map[string]string{v1alpha1.NodeJobLabel: "task"}
 	f.others(labeled)
 	ours := f.taskPod(func(pod *corev1.Pod) {
@@ -124,13 +124,13 @@ func TestWhatATokenOfTheManagerAllows(t *testing.T) {
 	binding := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "everynode-manager"}}
 
 	patch := func(o client.Object, merge string) func() error {
-		return func() error { return f.token.Patch(f.ctx, copyOf(o), mergePatch(merge), client.DryRunAll) }
+		return func() error { return f.token.Patch(f.Ctx, copyOf(o), mergePatch(merge), client.DryRunAll) }
 	}
 	create := func(o client.Object) func() error {
-		return func() error { return f.token.Create(f.ctx, copyOf(o), client.DryRunAll) }
+		return func() error { return f.token.Create(f.Ctx, copyOf(o), client.DryRunAll) }
 	}
 	remove := func(o client.Object) func() error {
-		return func() error { return f.token.Delete(f.ctx, copyOf(o), client.DryRunAll) }
+		return func() error { return f.token.Delete(f.Ctx, copyOf(o), client.DryRunAll) }
 	}
 	label := func(key string) func() error {
 		return patch(f.node, fmt.Sprintf(`{"metadata":{"labels":{%q:"x"}}}`, key))
@@ -154,8 +154,8 @@ func TestWhatATokenOfTheManagerAllows(t *testing.T) {
 		"the role of a node":                          {label("node-role.kubernetes.io/control-plane"), "these labels"},
 		"the zone of a node":                          {patch(f.node, `{"metadata":{"labels":{"topology.kubernetes.io/zone":null}}}`), "these labels of a node: topology.kubernetes.io/zone"},
 		"a reserved label of Everynode":               {label("everynode.dev/x"), "these labels"},
-		"the label of a record":                       {label(f.namespace + ".everynode.dev/task"), ""},
-		"a seal":                                      {label(f.namespace + ".everynode.node-restriction.kubernetes.io/task"), ""},
+		"the label of a record":                       {label(f.Namespace + ".everynode.dev/task"), ""},
+		"a seal":                                      {label(f.Namespace + ".everynode.node-restriction.kubernetes.io/task"), ""},
 		"a label that publish accepts":                {label("x.test/kernel"), ""},
 		"a label of the kubelet that publish accepts": {label("node.kubernetes.io/x"), ""},
 		"a label that takes it off load balancers":    {label("node.kubernetes.io/exclude-from-external-load-balancers"), "must not change these labels of a node: node.kubernetes.io/exclude-from-external-load-balancers"},
@@ -163,7 +163,7 @@ func TestWhatATokenOfTheManagerAllows(t *testing.T) {
 		"the removal of a label by removeLabels":      {patch(f.node, `{"metadata":{"labels":{"x.test/site":null}}}`), ""},
 		"an annotation of a driver":                   {annotate("csi.volume.kubernetes.io/nodeid", "null"), "these annotations of a node: csi.volume.kubernetes.io/nodeid"},
 		"another annotation of Everynode":             {annotate("everynode.dev/x", `"x"`), "these annotations"},
-		"a record":                                    {annotate(f.namespace+".everynode.dev/task", `"{}"`), ""},
+		"a record":                                    {annotate(f.Namespace+".everynode.dev/task", `"{}"`), ""},
 		"a record with a label of others":             {patch(f.node, `{"metadata":{"annotations":{"a.everynode.dev/b":"{}"},"labels":{"a.everynode.dev/b":"r","node-restriction.kubernetes.io/tier":"x"}}}`), "must not change these labels of a node"},
 		"a record without a label of others":          {patch(f.node, `{"metadata":{"annotations":{"a.everynode.dev/b":"{}"},"labels":{"topology.kubernetes.io/zone":null}}}`), "these labels of a node: topology.kubernetes.io/zone"},
 		"a record with an annotation of others":       {patch(f.node, `{"metadata":{"annotations":{"a.everynode.dev/b":"{}","everynode.dev/break-glass":"now"}}}`), "must not set everynode.dev/break-glass"},
@@ -185,7 +185,7 @@ func TestWhatATokenOfTheManagerAllows(t *testing.T) {
 		"removing one approval":                       {annotate("everynode.dev/approve-release", `"c/d"`), ""},
 		"removing all approvals":                      {annotate("everynode.dev/approve-release", "null"), ""},
 		"a cordon":                                    {patch(f.node, `{"metadata":{"annotations":{"everynode.dev/cordoned-by":"a.everynode.dev/b"}},"spec":{"unschedulable":true}}`), ""},
-		"a gate":                                      {taints(all + `,{"key":"` + f.namespace + `.everynode.dev/task","value":"everynode","effect":"NoSchedule"}`), ""},
+		"a gate":                                      {taints(all + `,{"key":"` + f.Namespace + `.everynode.dev/task","value":"everynode","effect":"NoSchedule"}`), ""},
 		"a gate with a startup taint":                 {taints(all + `,{"key":"startup-taint.cluster-autoscaler.kubernetes.io/x","value":"everynode","effect":"NoExecute"}`), ""},
 		"a taint that deletes volumes":                {taints(all + `,{"key":"node.kubernetes.io/out-of-service","value":"everynode","effect":"NoExecute"}`), "must not add these taints: node.kubernetes.io/out-of-service"},
 		"a taint without a prefix":                    {taints(all + `,{"key":"dedicated","value":"everynode","effect":"NoExecute"}`), "must not add these taints: dedicated"},
@@ -196,7 +196,7 @@ func TestWhatATokenOfTheManagerAllows(t *testing.T) {
 		"the provider's ID":                           {patch(f.node, `{"spec":{"providerID":"x://y"}}`), "only taints and unschedulable"},
 		"a finalizer of a node":                       {patch(f.node, `{"metadata":{"finalizers":null}}`), "finalizers or owners of a node"},
 		"deleting a node":                             {remove(f.node), "cannot delete"},
-		"a privileged pod without an owner":           {create(plainPod(f.namespace, "root")), "with a NodeJob or a NodeGuard as their controller"},
+		"a privileged pod without an owner":           {create(plainPod(f.Namespace, "root")), "with a NodeJob or a NodeGuard as their controller"},
 		"a pod in a namespace that is not allowed":    {create(f.taskPod(func(pod *corev1.Pod) { pod.Namespace = "kube-system" })), "must create pods only in namespaces with the label everynode.dev/enabled=true, and not in kube-system"},
 		"a pod with the label only":                   {create(f.taskPod(func(pod *corev1.Pod) { pod.OwnerReferences = nil })), "as their controller"},
 		"a pod with the owner only":                   {create(f.taskPod(func(pod *corev1.Pod) { delete(pod.Labels, v1alpha1.NodeJobLabel) })), "as their controller"},
@@ -238,9 +238,9 @@ func TestWhatATokenOfTheManagerAllows(t *testing.T) {
 		"the cloud identity of the service account":   {patch(account, `{"metadata":{"annotations":{"eks.amazonaws.com/role-arn":"x"}}}`), "only finalizers and owners"},
 		"the finalizer of the service account":        {patch(account, `{"metadata":{"finalizers":["everynode.dev/installation"]}}`), ""},
 		"a token of another service account": {func() error {
-			return f.token.SubResource("token").Create(f.ctx, account, &authenticationv1.TokenRequest{})
+			return f.token.SubResource("token").Create(f.Ctx, account, &authenticationv1.TokenRequest{})
 		}, "cannot create resource"},
-		"the Secrets of a namespace": {func() error { return f.token.List(f.ctx, &corev1.SecretList{}) }, "cannot list"},
+		"the Secrets of a namespace": {func() error { return f.token.List(f.Ctx, &corev1.SecretList{}) }, "cannot list"},
 		"a role of its own":          {create(&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "x"}}), "cannot create"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -259,11 +259,11 @@ func TestWhatATokenOfTheManagerAllows(t *testing.T) {
 func TestThePoliciesOfTheManagerConcernNoOthers(t *testing.T) {
 	f := newThief(t)
 	for name, err := range map[string]error{
-		"a label":         admin.Patch(f.ctx, copyOf(f.node), mergePatch(`{"metadata":{"labels":{"node-restriction.kubernetes.io/tier":"x"}}}`), client.DryRunAll),
-		"taints":          admin.Patch(f.ctx, copyOf(f.node), mergePatch(`{"spec":{"taints":[]}}`), client.DryRunAll),
-		"a pod":           admin.Create(f.ctx, plainPod(f.namespace, "p"), client.DryRunAll),
-		"a NodeJob":       admin.Patch(f.ctx, copyOf(f.job), mergePatch(`{"spec":{"suspend":true}}`), client.DryRunAll),
-		"another NodeJob": admin.Delete(f.ctx, copyOf(f.job), client.DryRunAll),
+		"a label":         admin.Patch(f.Ctx, copyOf(f.node), mergePatch(`{"metadata":{"labels":{"node-restriction.kubernetes.io/tier":"x"}}}`), client.DryRunAll),
+		"taints":          admin.Patch(f.Ctx, copyOf(f.node), mergePatch(`{"spec":{"taints":[]}}`), client.DryRunAll),
+		"a pod":           admin.Create(f.Ctx, plainPod(f.Namespace, "p"), client.DryRunAll),
+		"a NodeJob":       admin.Patch(f.Ctx, copyOf(f.job), mergePatch(`{"spec":{"suspend":true}}`), client.DryRunAll),
+		"another NodeJob": admin.Delete(f.Ctx, copyOf(f.job), client.DryRunAll),
 	} {
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -274,7 +274,7 @@ func TestThePoliciesOfTheManagerConcernNoOthers(t *testing.T) {
 func copyOf(o client.Object) client.Object { return o.DeepCopyObject().(client.Object) }
 
 func (f *thief) evict(o client.Object) error {
-	return f.token.SubResource("eviction").Create(f.ctx, o, &policyv1.Eviction{
+	return f.token.SubResource("eviction").Create(f.Ctx, o, &policyv1.Eviction{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: o.GetNamespace(),
 			Name:      o.GetName(),
@@ -285,11 +285,11 @@ func (f *thief) evict(o client.Object) error {
 
 // managersAccount returns the service account of the manager, which the installation creates.
 func (f *thief) managersAccount() *corev1.ServiceAccount {
-	f.t.Helper()
+	f.T.Helper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "everynode-system"}}
-	must(f.t, client.IgnoreAlreadyExists(admin.Create(f.ctx, namespace)))
+	must(f.T, client.IgnoreAlreadyExists(admin.Create(f.Ctx, namespace)))
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "everynode-system", Name: "everynode-manager"}}
-	must(f.t, client.IgnoreAlreadyExists(admin.Create(f.ctx, account)))
-	f.t.Cleanup(func() { must(f.t, client.IgnoreNotFound(admin.Delete(f.ctx, account))) })
+	must(f.T, client.IgnoreAlreadyExists(admin.Create(f.Ctx, account)))
+	f.T.Cleanup(func() { must(f.T, client.IgnoreNotFound(admin.Delete(f.Ctx, account))) })
 	return account
 }

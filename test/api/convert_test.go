@@ -37,9 +37,9 @@ func TestDefaultsOfTheAPIServerAreNotListed(t *testing.T) {
 			if kind := object.GetKind(); kind != "DaemonSet" && kind != "Job" {
 				continue
 			}
-			object.SetNamespace(w.namespace)
+			object.SetNamespace(w.Namespace)
 			served := object.DeepCopy()
-			if err := admin.Create(w.ctx, served, client.DryRunAll); apierrors.IsInvalid(err) {
+			if err := admin.Create(w.Ctx, served, client.DryRunAll); apierrors.IsInvalid(err) {
 				continue // a template with placeholders
 			} else if err != nil {
 				t.Fatalf("%s: %v", file, err)

@@ -49,7 +49,7 @@ func TestAFinishedPodDeletedByHandWhileNoManagerIsThereLosesNothing(t *testing.T
 	pod := w.podOn("hand-1")
 	stop()
 	w.end(pod, 0, `{"exitCode":0,"results":{"a":"b"}}`)
-	must(t, admin.Delete(w.ctx, pod, client.GracePeriodSeconds(0)))
+	must(t, admin.Delete(w.Ctx, pod, client.GracePeriodSeconds(0)))
 	startManager(t, noFaults)
 	if rec := w.Done("by-hand", "hand-1"); rec.PodUID != pod.UID || rec.Results["a"] != "b" {
 		t.Errorf("the record is %+v", rec)
@@ -74,7 +74,7 @@ func TestACrashBetweenAnyTwoWritesLosesAndRepeatsNothing(t *testing.T) {
 			w := newWorld(t)
 			dead := &deadline{write: cut.write, after: cut.after, died: make(chan struct{})}
 			stop := startManager(t, dead.funcs())
-			node := "cut-" + w.namespace
+			node := "cut-" + w.Namespace
 			w.node(node)
 			w.job("cut", nil)
 			var pod *corev1.Pod
@@ -84,7 +84,7 @@ func TestACrashBetweenAnyTwoWritesLosesAndRepeatsNothing(t *testing.T) {
 			}
 			select {
 			case <-dead.died:
-			case <-w.ctx.Done():
+			case <-w.Ctx.Done():
 				t.Fatal("the write never came")
 			}
 			stop()
@@ -214,7 +214,7 @@ func TestADeniedWriteIsToldByAnEvent(t *testing.T) {
 	w.Done("denied", "denied-2")
 	w.Eventually("an event reports it", func() error {
 		var list eventsv1.EventList
-		must(t, admin.List(w.ctx, &list, client.InNamespace(w.namespace)))
+		must(t, admin.List(w.Ctx, &list, client.InNamespace(w.Namespace)))
 		for _, e := range list.Items {
 			if e.Reason == v1alpha1.ReasonWriteFailed && strings.Contains(e.Note, "recording on node denied-1") &&
 				strings.Contains(e.Note, "denied by policy x") {
@@ -235,10 +235,10 @@ func TestANodeDeletedInMidRunLeavesNothing(t *testing.T) {
 	node := w.node("deleted-1")
 	w.job("deleted", nil)
 	pod := w.podOn("deleted-1")
-	must(t, admin.Delete(w.ctx, node))
+	must(t, admin.Delete(w.Ctx, node))
 	w.Eventually("the finalizer of the pod is removed", func() error {
 		live := &corev1.Pod{}
-		if err := admin.Get(w.ctx, client.ObjectKeyFromObject(pod), live); err != nil {
+		if err := admin.Get(w.Ctx, client.ObjectKeyFromObject(pod), live); err != nil {
 			return client.IgnoreNotFound(err)
 		}
 		if len(live.Finalizers) > 0 || live.DeletionTimestamp.IsZero() {
@@ -258,7 +258,7 @@ func TestARecreatedNodeRunsTheTask(t *testing.T) {
 	w.end(first, 0, "")
 	w.Done("recreated", "recreated-1")
 	w.NoPods()
-	must(t, admin.Delete(w.ctx, node))
+	must(t, admin.Delete(w.Ctx, node))
 	w.node("recreated-1")
 	second := w.podOn("recreated-1")
 	if second.Name == first.Name {
@@ -278,9 +278,9 @@ func TestAnotherMachineUnderTheSameNodeRunsTheTaskAgain(t *testing.T) {
 	w.end(w.podOn("image-1"), 0, "")
 	w.Done("image", "image-1")
 	w.NoPods()
-	must(t, admin.Get(w.ctx, client.ObjectKeyFromObject(node), node))
+	must(t, admin.Get(w.Ctx, client.ObjectKeyFromObject(node), node))
 	node.Status.NodeInfo.MachineID = "another"
-	must(t, admin.Status().Update(w.ctx, node))
+	must(t, admin.Status().Update(w.Ctx, node))
 	w.end(w.podOn("image-1"), 0, "")
 	w.Eventually("the new machine is on record", func() error {
 		if rec := w.Done("image", "image-1"); rec.MachineID != "another" {
@@ -304,7 +304,7 @@ func TestAContainerRuntimeThatForgotAnExitCodeLosesNothing(t *testing.T) {
 				ExitCode: 255, Reason: "Unknown", Message: message, StartedAt: now, FinishedAt: now,
 			}},
 		}}
-		must(t, admin.Status().Update(w.ctx, pod))
+		must(t, admin.Status().Update(w.Ctx, pod))
 	}
 	w.node("forgot-1")
 	w.job("success", nil)

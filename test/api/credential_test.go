@@ -29,27 +29,27 @@ func asNodesAreServed(env *envtest.Environment) {
 
 // kubeletOf is a client with the kubelet credential of a node. An attacker with root on the node has it.
 func (w *world) kubeletOf(node string) client.Client {
-	w.t.Helper()
+	w.T.Helper()
 	user, err := env.AddUser(envtest.User{Name: "system:node:" + node, Groups: []string{"system:nodes"}}, nil)
-	must(w.t, err)
+	must(w.T, err)
 	c, err := client.New(user.Config(), client.Options{Scheme: scheme})
-	must(w.t, err)
+	must(w.T, err)
 	return c
 }
 
 // annotate writes an annotation of a Node with its own kubelet credential.
 func (w *world) annotate(kubelet client.Client, node, key, value string) error {
-	return kubelet.Patch(w.ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}},
+	return kubelet.Patch(w.Ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}},
 		mergePatch(fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, key, value)))
 }
 
 // mirrorPod makes a mirror pod with the kubelet credential of a node, as a static pod manifest on it does.
 func (w *world) mirrorPod(kubelet client.Client, node *corev1.Node, name string, labels map[string]string) *corev1.Pod {
-	w.t.Helper()
+	w.T.Helper()
 	controller := true
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: w.namespace,
+			Namespace: w.Namespace,
 			Name:      name,
 			Labels:    labels,
 			Annotations: map[string]string{
@@ -65,14 +65,14 @@ func (w *world) mirrorPod(kubelet client.Client, node *corev1.Node, name string,
 			Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
 		},
 	}
-	must(w.t, kubelet.Create(w.ctx, pod))
+	must(w.T, kubelet.Create(w.Ctx, pod))
 	return pod
 }
 
 // podsMade watches all pods of a world, and returns which were made on a node since it began, as "task 1".
 func (w *world) podsMade() func(node string) []string {
-	w.t.Helper()
-	ctx, cancel := context.WithCancel(w.ctx)
+	w.T.Helper()
+	ctx, cancel := context.WithCancel(w.Ctx)
 	var mu sync.Mutex
 	seen := map[string][]string{}
 	var watching sync.WaitGroup
@@ -83,9 +83,9 @@ func (w *world) podsMade() func(node string) []string {
 				defer mu.Unlock()
 				seen[pod.Spec.NodeName] = append(seen[pod.Spec.NodeName], attemptOf(pod))
 			}
-		}, client.InNamespace(w.namespace))
+		}, client.InNamespace(w.Namespace))
 	})
-	w.t.Cleanup(func() {
+	w.T.Cleanup(func() {
 		cancel()
 		watching.Wait()
 	})
@@ -99,15 +99,15 @@ func (w *world) podsMade() func(node string) []string {
 // nodeJoins makes a selected node and waits for its pod. The cache shows changes of Nodes in their order, so the
 // manager has planned with every change of a Node before this one.
 func (w *world) nodeJoins(name string) *corev1.Pod {
-	w.t.Helper()
+	w.T.Helper()
 	w.node(name)
 	return w.podOf(name, task.Task)
 }
 
 // wantForbidden fails unless the API server has refused a request for who asked.
 func (w *world) wantForbidden(what string, err error) {
-	w.t.Helper()
+	w.T.Helper()
 	if !apierrors.IsForbidden(err) {
-		w.t.Errorf("%s: %v, want a refusal", what, err)
+		w.T.Errorf("%s: %v, want a refusal", what, err)
 	}
 }

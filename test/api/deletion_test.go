@@ -17,7 +17,7 @@ import (
 
 // undoable creates a NodeJob with a rollback at deletion, whose task succeeds on a node.
 func (w *world) undoable(job, node string) *v1alpha1.NodeJob {
-	w.t.Helper()
+	w.T.Helper()
 	w.node(node)
 	made := w.job(job, func(s *v1alpha1.NodeJobSpec) {
 		s.Retry.Limit = new(int32(0))
@@ -32,24 +32,24 @@ func (w *world) undoable(job, node string) *v1alpha1.NodeJob {
 
 // ready sets the status of a node's Ready condition.
 func (w *world) ready(name string, status corev1.ConditionStatus) {
-	w.t.Helper()
+	w.T.Helper()
 	node := w.liveNode(name)
 	node.Status.Conditions[0].Status = status
-	must(w.t, admin.Status().Update(w.ctx, node))
+	must(w.T, admin.Status().Update(w.Ctx, node))
 }
 
 func TestADeletionWithAFailedRollbackEndsWithForget(t *testing.T) {
 	w := newWorld(t)
 	startManager(t, noFaults)
 	job := w.undoable("forgets", "forget-it-1")
-	must(t, admin.Delete(w.ctx, job))
+	must(t, admin.Delete(w.Ctx, job))
 	w.end(w.podOf("forget-it-1", task.Rollback), 1, "")
 	c := w.Condition("forgets", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonRollbackFailed)
 	wantText(
 		t,
 		c.Message,
 		"forget-it-1",
-		fmt.Sprintf("kubectl -n %s patch nodejob forgets --type=merge -p '%s'", w.namespace, `{"spec":{"deletionPolicy":"Forget"}}`),
+		fmt.Sprintf("kubectl -n %s patch nodejob forgets --type=merge -p '%s'", w.Namespace, `{"spec":{"deletionPolicy":"Forget"}}`),
 	)
 	w.change(job, `{"deletionPolicy":"Forget"}`)
 	w.gone(job)
@@ -64,7 +64,7 @@ func TestALostNodeHoldsTheDeletionUntilItIsBack(t *testing.T) {
 	startManager(t, noFaults)
 	job := w.undoable("waits", "away-1")
 	w.ready("away-1", corev1.ConditionUnknown)
-	must(t, admin.Delete(w.ctx, job))
+	must(t, admin.Delete(w.Ctx, job))
 	c := w.Condition("waits", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonRollbackFailed)
 	wantText(t, c.Message, "away-1", "the node is unreachable")
 	w.ready("away-1", corev1.ConditionTrue)
@@ -78,11 +78,11 @@ func TestANamespaceThatIsDeletedInMidRollbackIsNotHeld(t *testing.T) {
 	w := newWorld(t)
 	startManager(t, noFaults)
 	job := w.undoable("mid-undo", "mid-undo-1")
-	must(t, admin.Delete(w.ctx, job))
+	must(t, admin.Delete(w.Ctx, job))
 	pod := w.podOf("mid-undo-1", task.Rollback)
-	must(t, admin.Delete(w.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}))
+	must(t, admin.Delete(w.Ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.Namespace}}))
 	// There is no namespace controller here that would delete the pod, and no kubelet that would end it.
-	must(t, admin.Delete(w.ctx, pod, client.GracePeriodSeconds(0)))
+	must(t, admin.Delete(w.Ctx, pod, client.GracePeriodSeconds(0)))
 	w.end(pod, 143, `{"exitCode":143,"reason":"Interrupted"}`)
 	w.gone(job)
 	if on := w.On("mid-undo", "mid-undo-1"); on.Present {
@@ -100,17 +100,17 @@ func TestABlockedDeletionEndsWithItsNamespace(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			startManager(t, noFaults)
-			node := "held-" + w.namespace
+			node := "held-" + w.Namespace
 			job := w.undoable("held", node)
 			if name == "by an unreachable node" {
 				hold(w, node)
 			}
-			must(t, admin.Delete(w.ctx, job))
+			must(t, admin.Delete(w.Ctx, job))
 			if name == "by a failed rollback" {
 				hold(w, node)
 			}
 			w.Condition("held", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonRollbackFailed)
-			must(t, admin.Delete(w.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}))
+			must(t, admin.Delete(w.Ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.Namespace}}))
 			w.gone(job)
 		})
 	}

@@ -31,7 +31,7 @@ func TestNodesThatAreDoneAreAskedAgain(t *testing.T) {
 	says := func(name string, want record.Answer) record.Compliance {
 		var is record.Compliance
 		w.Eventually(name+" says "+string(want), func() error {
-			on := record.Read(w.liveNode(name+"-1").Labels, w.liveNode(name+"-1").Annotations, v1alpha1.RecordKey(w.namespace, name))
+			on := record.Read(w.liveNode(name+"-1").Labels, w.liveNode(name+"-1").Annotations, v1alpha1.RecordKey(w.Namespace, name))
 			if is = on.Record.Compliance(); is.Answer != want || on.Label == "" {
 				return errors.New("it says " + string(is.Answer))
 			}

@@ -17,7 +17,7 @@ import (
 
 // phase tells the API server the status of a pod, as its kubelet does.
 func (w *world) phase(pod *corev1.Pod, phase corev1.PodPhase, change func(*corev1.PodStatus)) {
-	w.t.Helper()
+	w.T.Helper()
 	told := pod.DeepCopy()
 	setEnd(told, 0, `{"exitCode":0,"results":{"a":"b"}}`)
 	told.Status.Phase = phase
@@ -25,8 +25,8 @@ func (w *world) phase(pod *corev1.Pod, phase corev1.PodPhase, change func(*corev
 		change(&told.Status)
 	}
 	status, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod.UID}, "status": told.Status})
-	must(w.t, err)
-	must(w.t, admin.Status().Patch(w.ctx, told, mergePatch(string(status))))
+	must(w.T, err)
+	must(w.T, admin.Status().Patch(w.Ctx, told, mergePatch(string(status))))
 }
 
 // TestAnOutcomeIsRecordedBeforeThePodHasEnded covers the time between the end of a container and the end of its pod,
@@ -50,7 +50,7 @@ func TestAnOutcomeIsRecordedBeforeThePodHasEnded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			stop := startManager(t, noFaults)
-			node := "ends-" + w.namespace
+			node := "ends-" + w.Namespace
 			w.node(node)
 			w.job("ends", nil)
 			pod := w.podOn(node)
@@ -65,7 +65,7 @@ func TestAnOutcomeIsRecordedBeforeThePodHasEnded(t *testing.T) {
 				startManager(t, noFaults)
 			}
 			var live corev1.Pod
-			must(t, admin.Get(w.ctx, client.ObjectKeyFromObject(pod), &live))
+			must(t, admin.Get(w.Ctx, client.ObjectKeyFromObject(pod), &live))
 			if !live.DeletionTimestamp.IsZero() || len(live.Finalizers) != 1 {
 				t.Errorf("the pod is deleted before it has ended: %v, %v", live.DeletionTimestamp, live.Finalizers)
 			}

@@ -89,7 +89,7 @@ func TestATaskExpiresAtATime(t *testing.T) {
 	w.comes("at-1", map[string]string{"x.test/for": "deny-at"})
 	w.end(w.podOf("at-1", task.Task), 0, `{"exitCode":0}`)
 	w.Done("deny", "at-1")
-	must(t, admin.Patch(w.ctx, w.live("deny"), mergePatch(`{"spec":{"expires":{"at":"2026-01-01T00:00:00Z"}}}`)))
+	must(t, admin.Patch(w.Ctx, w.live("deny"), mergePatch(`{"spec":{"expires":{"at":"2026-01-01T00:00:00Z"}}}`)))
 	w.end(w.podOf("at-1", task.Rollback), 0, `{"exitCode":0}`)
 	w.expired("deny", "at-1")
 	w.comes("at-2", map[string]string{"x.test/for": "deny-at"})
@@ -100,16 +100,16 @@ func TestATaskExpiresAtATime(t *testing.T) {
 
 // expired waits until a node is done because the task is no longer needed there.
 func (w *world) expired(job, node string) {
-	w.t.Helper()
+	w.T.Helper()
 	rec := w.outcome(job, node, record.Expired)
 	if on := w.On(job, node); on.Label != rec.Revision {
-		w.t.Errorf("%s has the label %q and the record %+v", node, on.Label, rec)
+		w.T.Errorf("%s has the label %q and the record %+v", node, on.Label, rec)
 	}
 }
 
 // message waits for a condition that is True with a message that contains a text.
 func (w *world) message(name, kind, text string) {
-	w.t.Helper()
+	w.T.Helper()
 	w.Eventually(fmt.Sprintf("%s of %s says: %s", kind, name, text), func() error {
 		for _, c := range w.live(name).Status.Conditions {
 			if c.Type == kind && c.Status == metav1.ConditionTrue && strings.Contains(c.Message, text) {

@@ -26,11 +26,11 @@ import (
 
 // workload makes a running pod of a Deployment, on a node.
 func (w *world) workload(name, node string) *corev1.Pod {
-	w.t.Helper()
+	w.T.Helper()
 	yes := true
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: w.namespace, Name: name, Labels: map[string]string{"app": name},
+			Namespace: w.Namespace, Name: name, Labels: map[string]string{"app": name},
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: name, UID: "1", Controller: &yes}},
 		},
 		Spec: corev1.PodSpec{
@@ -39,25 +39,25 @@ func (w *world) workload(name, node string) *corev1.Pod {
 			TerminationGracePeriodSeconds: new(int64(0)),
 		},
 	}
-	must(w.t, admin.Create(w.ctx, pod))
+	must(w.T, admin.Create(w.Ctx, pod))
 	pod.Status.Phase = corev1.PodRunning
 	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
-	must(w.t, admin.Status().Update(w.ctx, pod))
+	must(w.T, admin.Status().Update(w.Ctx, pod))
 	return pod
 }
 
 func (w *world) live(job string) *v1alpha1.NodeJob {
-	w.t.Helper()
+	w.T.Helper()
 	var live v1alpha1.NodeJob
-	must(w.t, admin.Get(w.ctx, client.ObjectKey{Namespace: w.namespace, Name: job}, &live))
+	must(w.T, admin.Get(w.Ctx, client.ObjectKey{Namespace: w.Namespace, Name: job}, &live))
 	return &live
 }
 
 func (w *world) told(reason, kind, name string) {
-	w.t.Helper()
+	w.T.Helper()
 	w.Eventually(fmt.Sprintf("an event %s is on %s %s", reason, kind, name), func() error {
 		var list eventsv1.EventList
-		must(w.t, admin.List(w.ctx, &list))
+		must(w.T, admin.List(w.Ctx, &list))
 		for _, e := range list.Items {
 			if e.Reason == reason && e.Regarding.Kind == kind && e.Regarding.Name == name {
 				return nil
@@ -69,7 +69,7 @@ func (w *world) told(reason, kind, name string) {
 
 // podOf waits for a pod of the task, or of the rollback, that has not ended.
 func (w *world) podOf(node string, phase task.Phase) *corev1.Pod {
-	w.t.Helper()
+	w.T.Helper()
 	var found *corev1.Pod
 	w.Eventually("the pod of a "+string(phase)+" is on "+node, func() error {
 		for _, pod := range w.Pods() {
@@ -91,20 +91,20 @@ func TestAFailedNodeIsRolledBackQuarantinedAndUncordoned(t *testing.T) {
 	w.node("harmed-1")
 	web, db := w.workload("web", "harmed-1"), w.workload("db", "harmed-1")
 	pdb := &policyv1.PodDisruptionBudget{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "db"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "db"},
 		Spec: policyv1.PodDisruptionBudgetSpec{
 			MinAvailable: new(intstr.FromInt32(1)),
 			Selector:     &metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}},
 		},
 	}
-	must(t, admin.Create(w.ctx, pdb))
+	must(t, admin.Create(w.Ctx, pdb))
 	pdb.Status = policyv1.PodDisruptionBudgetStatus{
 		ObservedGeneration: pdb.Generation,
 		CurrentHealthy:     1,
 		DesiredHealthy:     1,
 		ExpectedPods:       1,
 	}
-	must(t, admin.Status().Update(w.ctx, pdb))
+	must(t, admin.Status().Update(w.Ctx, pdb))
 	job := w.job("harms", func(s *v1alpha1.NodeJobSpec) {
 		s.Retry.Limit = new(int32(0))
 		s.Rollback = &v1alpha1.RollbackSpec{Script: "true"}
@@ -114,8 +114,8 @@ func TestAFailedNodeIsRolledBackQuarantinedAndUncordoned(t *testing.T) {
 	w.end(w.podOf("harmed-1", task.Task), 7, `{"exitCode":7,"results":{"disk":"sda"}}`)
 	var node corev1.Node
 	w.Eventually("the node is cordoned", func() error {
-		must(t, admin.Get(w.ctx, client.ObjectKey{Name: "harmed-1"}, &node))
-		if !node.Spec.Unschedulable || node.Annotations[v1alpha1.CordonedAnnotation] != v1alpha1.RecordKey(w.namespace, "harms") {
+		must(t, admin.Get(w.Ctx, client.ObjectKey{Name: "harmed-1"}, &node))
+		if !node.Spec.Unschedulable || node.Annotations[v1alpha1.CordonedAnnotation] != v1alpha1.RecordKey(w.Namespace, "harms") {
 			return fmt.Errorf("it is %+v with %v", node.Spec, node.Annotations)
 		}
 		return nil
@@ -129,26 +129,26 @@ func TestAFailedNodeIsRolledBackQuarantinedAndUncordoned(t *testing.T) {
 	w.told(v1alpha1.ReasonCordoned, "NodeJob", "harms")
 
 	w.Eventually("web is evicted, and the status names what blocks db", func() error {
-		if err := admin.Get(w.ctx, client.ObjectKeyFromObject(web), &corev1.Pod{}); client.IgnoreNotFound(err) != nil || err == nil {
+		if err := admin.Get(w.Ctx, client.ObjectKeyFromObject(web), &corev1.Pod{}); client.IgnoreNotFound(err) != nil || err == nil {
 			return fmt.Errorf("web still exists (%w)", err)
 		}
 		d := w.live("harms").Status.Drains
-		if len(d) != 1 || d[0].Node != "harmed-1" || d[0].Pods != 1 || len(d[0].Blocked) != 1 || d[0].Blocked[0].Pod != w.namespace+"/db" {
+		if len(d) != 1 || d[0].Node != "harmed-1" || d[0].Pods != 1 || len(d[0].Blocked) != 1 || d[0].Blocked[0].Pod != w.Namespace+"/db" {
 			return fmt.Errorf("the drains are %+v", d)
 		}
 		wantText(t, d[0].Blocked[0].Message, "disruption budget db needs 1 healthy pods")
 		return nil
 	})
-	must(t, admin.Get(w.ctx, client.ObjectKeyFromObject(pdb), pdb))
+	must(t, admin.Get(w.Ctx, client.ObjectKeyFromObject(pdb), pdb))
 	pdb.Status.DisruptionsAllowed = 1
-	must(t, admin.Status().Update(w.ctx, pdb))
+	must(t, admin.Status().Update(w.Ctx, pdb))
 	w.gone(db)
 	w.told(v1alpha1.ReasonDrained, "Node", "harmed-1")
 
-	must(t, admin.Patch(w.ctx, job, mergePatch(fmt.Sprintf(`{"metadata":{"annotations":{%q:"1"}}}`, v1alpha1.RetryAnnotation))))
+	must(t, admin.Patch(w.Ctx, job, mergePatch(fmt.Sprintf(`{"metadata":{"annotations":{%q:"1"}}}`, v1alpha1.RetryAnnotation))))
 	w.end(w.podOf("harmed-1", task.Task), 0, "")
 	w.Done("harms", "harmed-1")
-	must(t, admin.Get(w.ctx, client.ObjectKey{Name: "harmed-1"}, &node))
+	must(t, admin.Get(w.Ctx, client.ObjectKey{Name: "harmed-1"}, &node))
 	if _, there := node.Annotations[v1alpha1.CordonedAnnotation]; node.Spec.Unschedulable || there {
 		t.Errorf("after the success it is %+v with %v", node.Spec, node.Annotations)
 	}
@@ -162,8 +162,8 @@ func TestABudgetThatIsNotProcessedHoldsUpNothingElse(t *testing.T) {
 	startManager(t, noFaults)
 	w.node("slow-1")
 	w.workload("web", "slow-1")
-	must(t, admin.Create(w.ctx, &policyv1.PodDisruptionBudget{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "web"},
+	must(t, admin.Create(w.Ctx, &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "web"},
 		Spec: policyv1.PodDisruptionBudgetSpec{
 			MinAvailable: new(intstr.FromInt32(1)),
 			Selector:     &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
@@ -224,16 +224,16 @@ func TestAConcurrentCordonByAnotherClientIsKept(t *testing.T) {
 		}
 		return nil
 	})
-	must(t, admin.Patch(w.ctx, w.live("both"), mergePatch(fmt.Sprintf(`{"metadata":{"annotations":{%q:"1"}}}`, v1alpha1.RetryAnnotation))))
+	must(t, admin.Patch(w.Ctx, w.live("both"), mergePatch(fmt.Sprintf(`{"metadata":{"annotations":{%q:"1"}}}`, v1alpha1.RetryAnnotation))))
 	w.end(w.podOn("both-1"), 0, "")
 	w.Done("both", "both-1")
 	var node corev1.Node
-	must(t, admin.Get(w.ctx, client.ObjectKey{Name: "both-1"}, &node))
+	must(t, admin.Get(w.Ctx, client.ObjectKey{Name: "both-1"}, &node))
 	if _, ours := node.Annotations[v1alpha1.CordonedAnnotation]; !node.Spec.Unschedulable || ours {
 		t.Errorf("it is %+v with %v: another client has cordoned it", node.Spec, node.Annotations)
 	}
 	var list eventsv1.EventList
-	must(t, admin.List(w.ctx, &list, client.InNamespace(w.namespace)))
+	must(t, admin.List(w.Ctx, &list, client.InNamespace(w.Namespace)))
 	for _, e := range list.Items {
 		if e.Reason == v1alpha1.ReasonWriteFailed {
 			t.Errorf("an event alarms: %s", e.Note)
@@ -247,10 +247,10 @@ func TestADeletionRollsBackOnEveryNodeAndThenEnds(t *testing.T) {
 	w.node("undo-1")
 	w.node("undo-2")
 	cm := &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "do", Labels: scriptLabel},
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "do", Labels: scriptLabel},
 		Data:       map[string]string{"sh": "true"},
 	}
-	must(t, admin.Create(w.ctx, cm))
+	must(t, admin.Create(w.Ctx, cm))
 	job := w.job("undoes", func(s *v1alpha1.NodeJobSpec) {
 		s.Task = v1alpha1.TaskSpec{ScriptFrom: &v1alpha1.ScriptSource{ConfigMapKeyRef: v1alpha1.ConfigMapKeyRef{Name: "do", Key: "sh"}}}
 		s.Rollout.MaxConcurrent = percent("100%")
@@ -264,8 +264,8 @@ func TestADeletionRollsBackOnEveryNodeAndThenEnds(t *testing.T) {
 	}
 	w.NoPods()
 	// All NodeJobs of a release are deleted at once.
-	must(t, admin.Delete(w.ctx, cm))
-	must(t, admin.Delete(w.ctx, job))
+	must(t, admin.Delete(w.Ctx, cm))
+	must(t, admin.Delete(w.Ctx, job))
 	w.end(w.podOf("undo-1", task.Rollback), 0, "")
 	w.end(w.podOf("undo-2", task.Rollback), 1, "")
 	c := w.Condition("undoes", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonRollbackFailed)
@@ -277,7 +277,7 @@ func TestADeletionRollsBackOnEveryNodeAndThenEnds(t *testing.T) {
 		}
 		return nil
 	})
-	must(t, admin.Patch(w.ctx, job, mergePatch(fmt.Sprintf(`{"metadata":{"annotations":{%q:"1"}}}`, v1alpha1.RetryAnnotation))))
+	must(t, admin.Patch(w.Ctx, job, mergePatch(fmt.Sprintf(`{"metadata":{"annotations":{%q:"1"}}}`, v1alpha1.RetryAnnotation))))
 	w.end(w.podOf("undo-2", task.Rollback), 0, "")
 	w.gone(job)
 	if on := w.On("undoes", "undo-2"); on.Present {
@@ -299,8 +299,8 @@ func TestANamespaceThatIsDeletedIsNotHeld(t *testing.T) {
 	w.Done("goes", "ns-1")
 	w.NoPods()
 	// There is no namespace controller here that would delete what is in it.
-	must(t, admin.Delete(w.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}))
-	must(t, admin.Delete(w.ctx, job))
+	must(t, admin.Delete(w.Ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.Namespace}}))
+	must(t, admin.Delete(w.Ctx, job))
 	w.gone(job)
 	if on := w.On("goes", "ns-1"); on.Present {
 		t.Errorf("the node carries %+v", on)
@@ -351,7 +351,7 @@ func TestTheNextStepStartsOnceAfterThePreviousOne(t *testing.T) {
 	})
 	w.Eventually("one event reports the start of the step", func() error { // the recorder writes events later
 		var list eventsv1.EventList
-		if err := admin.List(w.ctx, &list, client.InNamespace(w.namespace)); err != nil {
+		if err := admin.List(w.Ctx, &list, client.InNamespace(w.Namespace)); err != nil {
 			return err
 		}
 		begun := 0

@@ -154,7 +154,7 @@ func cutEach(t *testing.T, f fault, writes []string, slots chan struct{}) {
 // playRollout plays a rollout to its end and then deletes it, with one fault.
 func playRollout(t *testing.T, c *cut) {
 	w := newWorld(t)
-	name := func(role string) string { return w.namespace + "-" + role }
+	name := func(role string) string { return w.Namespace + "-" + role }
 	for i := 1; i <= 4; i++ {
 		w.comes(name(fmt.Sprintf("n%d", i)), map[string]string{"x.test/wanted": "yes"})
 	}
@@ -194,7 +194,7 @@ func playRollout(t *testing.T, c *cut) {
 	})
 	w.checkNodes(k, name)
 
-	must(t, admin.Delete(w.ctx, job))
+	must(t, admin.Delete(w.Ctx, job))
 	k.await(t, "the NodeJob is gone", func() error {
 		if k.job != nil {
 			return fmt.Errorf("it is %+v", k.job)
@@ -203,11 +203,11 @@ func playRollout(t *testing.T, c *cut) {
 	})
 	for i := 1; i <= 5; i++ {
 		node := w.liveNode(name(fmt.Sprintf("n%d", i)))
-		on := record.Read(node.Labels, node.Annotations, v1alpha1.RecordKey(w.namespace, "plays"))
+		on := record.Read(node.Labels, node.Annotations, v1alpha1.RecordKey(w.Namespace, "plays"))
 		if on.Present || on.Label != "" || node.Spec.Unschedulable || node.Annotations[v1alpha1.CordonedAnnotation] != "" {
 			t.Errorf("%s carries %+v and is %+v", node.Name, on, node.Spec)
 		}
-		if left := shows(node, v1alpha1.RecordKey(w.namespace, "plays")); left != "" && left != "wanted" {
+		if left := shows(node, v1alpha1.RecordKey(w.Namespace, "plays")); left != "" && left != "wanted" {
 			t.Errorf("%s shows %q", node.Name, left)
 		}
 	}
@@ -255,58 +255,58 @@ func settled(job *v1alpha1.NodeJob) error {
 
 // checkNodes checks the nodes, and how often the task started on each.
 func (w *world) checkNodes(k *kubelet, name func(string) string) {
-	w.t.Helper()
+	w.T.Helper()
 	revision := w.live("plays").Status.Revision
 	wantStarts := map[string]int{"task on " + fails: 2, "rollback on " + fails: 1, "reboot on " + asks: 1, "check on " + asks: 1}
 	wantSuccesses := map[string]int{}
 	for _, role := range []string{canary, asks, "n4", joinsLater} {
 		wantStarts["task on "+role], wantSuccesses[role] = 1, 1
 		node := w.liveNode(name(role))
-		on := record.Read(node.Labels, node.Annotations, v1alpha1.RecordKey(w.namespace, "plays"))
+		on := record.Read(node.Labels, node.Annotations, v1alpha1.RecordKey(w.Namespace, "plays"))
 		if on.Label != revision || on.Record == nil || on.Record.Outcome != record.Succeeded || on.Record.Attempts != 1 ||
 			node.Spec.Unschedulable {
-			w.t.Errorf("%s carries %+v, %+v and is %+v", role, on, on.Record, node.Spec)
+			w.T.Errorf("%s carries %+v, %+v and is %+v", role, on, on.Record, node.Spec)
 		}
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if diff := cmp.Diff(wantStarts, k.starts); diff != "" {
-		w.t.Errorf("starts on the nodes (-want +got):\n%s", diff)
+		w.T.Errorf("starts on the nodes (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(wantSuccesses, k.successes); diff != "" {
-		w.t.Errorf("successes on record (-want +got):\n%s", diff)
+		w.T.Errorf("successes on record (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(map[string]int{asks: 1}, k.reboots); diff != "" {
-		w.t.Errorf("reboots (-want +got):\n%s", diff)
+		w.T.Errorf("reboots (-want +got):\n%s", diff)
 	}
 	node := w.liveNode(name(fails))
-	on := record.Read(node.Labels, node.Annotations, v1alpha1.RecordKey(w.namespace, "plays"))
+	on := record.Read(node.Labels, node.Annotations, v1alpha1.RecordKey(w.Namespace, "plays"))
 	rec := on.Record
 	switch {
 	case on.Label != "" || rec == nil || rec.Outcome != record.Failed || rec.Attempts != 2:
-		w.t.Errorf("the failed node carries %+v, %+v", on, rec)
+		w.T.Errorf("the failed node carries %+v, %+v", on, rec)
 	case rec.Rollback == nil || rec.Rollback.Outcome != record.Succeeded || rec.Rollback.Attempts != 1:
-		w.t.Errorf("its rollback is %+v", rec.Rollback)
+		w.T.Errorf("its rollback is %+v", rec.Rollback)
 	case rec.Drain == nil || rec.Drain.Outcome != v1alpha1.ReasonDrained || !node.Spec.Unschedulable ||
-		node.Annotations[v1alpha1.CordonedAnnotation] != v1alpha1.RecordKey(w.namespace, "plays"):
-		w.t.Errorf("its quarantine is %+v; %+v with %v", rec.Drain, node.Spec, node.Annotations)
+		node.Annotations[v1alpha1.CordonedAnnotation] != v1alpha1.RecordKey(w.Namespace, "plays"):
+		w.T.Errorf("its quarantine is %+v; %+v with %v", rec.Drain, node.Spec, node.Annotations)
 	}
 }
 
 func (w *world) liveNode(name string) *corev1.Node {
-	w.t.Helper()
+	w.T.Helper()
 	var node corev1.Node
-	must(w.t, admin.Get(w.ctx, client.ObjectKey{Name: name}, &node))
+	must(w.T, admin.Get(w.Ctx, client.ObjectKey{Name: name}, &node))
 	return &node
 }
 
 // keepManager runs a manager for this world only, and replaces it if it dies, until the test ends.
 func (w *world) keepManager(c *cut) {
-	w.t.Helper()
+	w.T.Helper()
 	options, err := w.cacheOptions()
-	must(w.t, err)
+	must(w.T, err)
 	stop, err := runManager(asManager, options, c.funcs(), &events.FakeRecorder{}, time.Now)
-	must(w.t, err)
+	must(w.T, err)
 	ended := make(chan struct{})
 	var keeping sync.WaitGroup
 	keeping.Go(func() {
@@ -326,16 +326,16 @@ func (w *world) keepManager(c *cut) {
 				err,
 				startErr,
 			) != nil {
-				w.t.Errorf("replacing the manager: %v", errors.Join(err, startErr))
+				w.T.Errorf("replacing the manager: %v", errors.Join(err, startErr))
 				return
 			}
 			<-ended
 		}
 		if err := stop(); err != nil {
-			w.t.Errorf("running the manager: %v", err)
+			w.T.Errorf("running the manager: %v", err)
 		}
 	})
-	w.t.Cleanup(func() {
+	w.T.Cleanup(func() {
 		close(ended)
 		keeping.Wait()
 	})
@@ -347,14 +347,14 @@ func (w *world) cacheOptions() (cache.Options, error) {
 	if err != nil {
 		return options, err
 	}
-	options.DefaultNamespaces = map[string]cache.Config{w.namespace: {}}
+	options.DefaultNamespaces = map[string]cache.Config{w.Namespace: {}}
 	for kind, by := range options.ByObject {
 		switch kind.(type) {
 		case *corev1.Node:
-			by.Label = labels.SelectorFromSet(labels.Set{"world": w.namespace})
+			by.Label = labels.SelectorFromSet(labels.Set{"world": w.Namespace})
 		case *corev1.Pod:
 			// A selector, because a cache for named namespaces has no index of all pods.
-			by.Namespaces, by.Field = map[string]cache.Config{}, fields.OneTermEqualSelector("metadata.namespace", w.namespace)
+			by.Namespaces, by.Field = map[string]cache.Config{}, fields.OneTermEqualSelector("metadata.namespace", w.Namespace)
 		}
 		options.ByObject[kind] = by
 	}

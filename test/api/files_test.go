@@ -24,15 +24,15 @@ func TestFilesFromObjects(t *testing.T) {
 		}}}
 	})
 	w.Condition("files", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonConfigMapNotFound)
-	agent := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "agent"}, Data: map[string]string{"other": "x"}}
-	must(t, admin.Create(w.ctx, agent))
+	agent := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "agent"}, Data: map[string]string{"other": "x"}}
+	must(t, admin.Create(w.Ctx, agent))
 	w.Condition("files", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonConfigMapNotLabeled)
-	must(t, admin.Patch(w.ctx, agent, mergePatch(`{"metadata":{"labels":{"everynode.dev/script":"true"}}}`)))
+	must(t, admin.Patch(w.Ctx, agent, mergePatch(`{"metadata":{"labels":{"everynode.dev/script":"true"}}}`)))
 	c := w.Condition("files", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonConfigMapNotFound)
 	if want := `has no key "install.sh"`; !strings.Contains(c.Message, want) {
 		t.Errorf("%q, want %q", c.Message, want)
 	}
-	must(t, admin.Patch(w.ctx, agent, mergePatch(`{"data":{"install.sh":"1"}}`)))
+	must(t, admin.Patch(w.Ctx, agent, mergePatch(`{"data":{"install.sh":"1"}}`)))
 	pod := w.podOn("files-1")
 	if got := pod.Spec.Volumes; len(got) != 1 || got[0].Projected == nil || len(pod.Spec.Containers[0].VolumeMounts) != 1 {
 		t.Errorf("the pod has the volumes %+v", got)

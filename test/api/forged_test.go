@@ -40,15 +40,15 @@ func newForger(t *testing.T) *forger {
 		world:  w,
 		Client: w.as(user),
 		job:    w.job("task", func(s *v1alpha1.NodeJobSpec) { s.Suspend, s.Task.Script = true, "exit 1" }),
-		node:   w.node("forged-" + w.namespace),
+		node:   w.node("forged-" + w.Namespace),
 	}
 	f.running = f.attempt("running")
-	must(t, w.as(managerUser).Create(w.ctx, f.running))
-	f.workload = plainPod(w.namespace, "workload")
+	must(t, w.as(managerUser).Create(w.Ctx, f.running))
+	f.workload = plainPod(w.Namespace, "workload")
 	f.workload.OwnerReferences = f.running.OwnerReferences // pods of users may name any owner
-	f.Eventually("the user may create pods", func() error { return f.Create(w.ctx, f.workload) })
+	f.Eventually("the user may create pods", func() error { return f.Create(w.Ctx, f.workload) })
 	f.Eventually("the policies are in effect", func() error {
-		if err := f.Create(w.ctx, f.attempt("probe"), client.DryRunAll); !apierrors.IsForbidden(err) {
+		if err := f.Create(w.Ctx, f.attempt("probe"), client.DryRunAll); !apierrors.IsForbidden(err) {
 			return fmt.Errorf("the API server says %w", errors.Join(errors.New("no refusal"), err))
 		}
 		return nil
@@ -69,40 +69,40 @@ func (f *forger) attempt(name string) *corev1.Pod {
 }
 
 func (f *forger) change(pod *corev1.Pod, patch string) error {
-	return f.Patch(f.ctx, copyOf(pod), mergePatch(patch), client.DryRunAll)
+	return f.Patch(f.Ctx, copyOf(pod), mergePatch(patch), client.DryRunAll)
 }
 
 func (f *forger) changeStatus(pod *corev1.Pod, patch string) error {
 	return f.Status().
-		Patch(f.ctx, copyOf(pod), mergePatch(patch), &client.SubResourcePatchOptions{PatchOptions: client.PatchOptions{DryRun: []string{metav1.DryRunAll}}})
+		Patch(f.Ctx, copyOf(pod), mergePatch(patch), &client.SubResourcePatchOptions{PatchOptions: client.PatchOptions{DryRun: []string{metav1.DryRunAll}}})
 }
 
 // bindTo binds the user's own pod to a node, with labels that the API server copies to the pod.
 func (f *forger) bindTo(subresource string) error {
 	binding := &corev1.Binding{
-		ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "workload", Labels: map[string]string{v1alpha1.NodeJobLabel: "task"}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: f.Namespace, Name: "workload", Labels: map[string]string{v1alpha1.NodeJobLabel: "task"}},
 		Target:     corev1.ObjectReference{Kind: "Node", Name: f.node.Name},
 	}
 	if subresource == "" {
-		return f.Create(f.ctx, binding, client.DryRunAll)
+		return f.Create(f.Ctx, binding, client.DryRunAll)
 	}
 	return f.SubResource(subresource).
-		Create(f.ctx, copyOf(f.workload), binding, &client.SubResourceCreateOptions{CreateOptions: client.CreateOptions{DryRun: []string{metav1.DryRunAll}}})
+		Create(f.Ctx, copyOf(f.workload), binding, &client.SubResourceCreateOptions{CreateOptions: client.CreateOptions{DryRun: []string{metav1.DryRunAll}}})
 }
 
 // TestAUserOfANamespaceForgesNoPodOfANodeJob : who may write pods cannot have the manager record a success, under any name.
 func TestAUserOfANamespaceForgesNoPodOfANodeJob(t *testing.T) {
 	f := newForger(t)
 	const creation, change, status = "only Everynode's manager may create these", "Only Everynode's manager may change its spec and owners", "Only the kubelet of its node may write it"
-	companion := plainPod(f.namespace, "companion")
+	companion := plainPod(f.Namespace, "companion")
 	companion.Labels = map[string]string{v1alpha1.NodeGuardLabel: "guard"}
 	for name, tt := range map[string]struct {
 		err error
 		// refused is part of the message; "" if the request is accepted.
 		refused string
 	}{
-		"creates an attempt":                       {f.Create(f.ctx, f.attempt("new"), client.DryRunAll), creation},
-		"creates a companion":                      {f.Create(f.ctx, companion, client.DryRunAll), creation},
+		"creates an attempt":                       {f.Create(f.Ctx, f.attempt("new"), client.DryRunAll), creation},
+		"creates a companion":                      {f.Create(f.Ctx, companion, client.DryRunAll), creation},
 		"makes a pod an attempt":                   {f.change(f.workload, `{"metadata":{"labels":{"everynode.dev/nodejob":"task"}}}`), change},
 		"makes a pod a companion":                  {f.change(f.workload, `{"metadata":{"labels":{"everynode.dev/nodeguard":"guard"}}}`), change},
 		"makes a pod an attempt by its status":     {f.changeStatus(f.workload, `{"metadata":{"labels":{"everynode.dev/nodejob":"task"}}}`), status},
@@ -115,15 +115,15 @@ func TestAUserOfANamespaceForgesNoPodOfANodeJob(t *testing.T) {
 		"removes an annotation of an attempt":      {f.change(f.running, `{"metadata":{"annotations":{"everynode.dev/node-uid":null}}}`), change},
 		"removes the owner of an attempt":          {f.change(f.running, `{"metadata":{"ownerReferences":null}}`), change},
 		"removes the finalizer of an attempt":      {f.change(f.running, `{"metadata":{"finalizers":null}}`), change},
-		"has an attempt run another image":         {f.Patch(f.ctx, copyOf(f.running), client.RawPatch(types.JSONPatchType, []byte(`[{"op":"replace","path":"/spec/containers/0/image","value":"evil"}]`)), client.DryRunAll), change},
+		"has an attempt run another image":         {f.Patch(f.Ctx, copyOf(f.running), client.RawPatch(types.JSONPatchType, []byte(`[{"op":"replace","path":"/spec/containers/0/image","value":"evil"}]`)), client.DryRunAll), change},
 		"reports a success":                        {f.changeStatus(f.running, `{"status":{"phase":"Succeeded"}}`), status},
 		"reports a condition":                      {f.changeStatus(f.running, `{"status":{"conditions":[{"type":"DisruptionTarget","status":"True"}]}}`), status},
 		"removes the finalizer by the status":      {f.changeStatus(f.running, `{"metadata":{"finalizers":null}}`), status},
 		"puts another label on an attempt":         {f.change(f.running, `{"metadata":{"labels":{"team":"a"},"annotations":{"a":"b"},"finalizers":["everynode.dev/outcome-tracking","x.test/mine"]}}`), ""},
-		"creates a pod":                            {f.Create(f.ctx, plainPod(f.namespace, "other"), client.DryRunAll), ""},
+		"creates a pod":                            {f.Create(f.Ctx, plainPod(f.Namespace, "other"), client.DryRunAll), ""},
 		"changes its own pod":                      {f.changeStatus(f.workload, `{"status":{"phase":"Failed"}}`), ""},
-		"deletes an attempt":                       {f.Delete(f.ctx, copyOf(f.running), client.DryRunAll), ""},
-		"evicts an attempt": {f.SubResource("eviction").Create(f.ctx, f.running, &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "running"},
+		"deletes an attempt":                       {f.Delete(f.Ctx, copyOf(f.running), client.DryRunAll), ""},
+		"evicts an attempt": {f.SubResource("eviction").Create(f.Ctx, f.running, &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: f.Namespace, Name: "running"},
 			DeleteOptions: &metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}}}), ""},
 	} {
 		t.Run(name, func(t *testing.T) { wantRefusal(t, tt.err, tt.refused) })
@@ -160,7 +160,7 @@ func TestControllersOfKubernetesStillWritePodsOfNodeJobs(t *testing.T) {
 			return podgc.changeStatus(f.running, `{"status":{"phase":"Failed","conditions":[{"type":"DisruptionTarget","status":"True"}]}}`)
 		},
 		"an administrator removes the finalizer": func() error {
-			return admin.Patch(f.ctx, copyOf(f.running), mergePatch(`{"metadata":{"finalizers":null}}`), client.DryRunAll)
+			return admin.Patch(f.Ctx, copyOf(f.running), mergePatch(`{"metadata":{"finalizers":null}}`), client.DryRunAll)
 		},
 	} {
 		f.Eventually(name, request)
@@ -174,17 +174,17 @@ func TestAUserOfANamespaceForgesNoStatus(t *testing.T) {
 	w.bind(user, "cluster-admin", false)
 	tenant := w.as(user)
 	job := w.job("task", func(s *v1alpha1.NodeJobSpec) { s.Suspend = true })
-	guard := guardFromYAML(t, w.namespace, "guard", `{target: {daemonSet: a}, release: {when: Approval}}`)
-	must(t, admin.Create(w.ctx, guard))
+	guard := guardFromYAML(t, w.Namespace, "guard", `{target: {daemonSet: a}, release: {when: Approval}}`)
+	must(t, admin.Create(w.Ctx, guard))
 	stableAt := metav1.NewTime(time.Now().Add(-time.Hour))
 	for name, request := range map[string]func() error{
 		"a soak that is over": func() error {
 			forged := w.live(job.Name)
 			forged.Status.Rollout = &v1alpha1.RolloutStatus{StableAt: stableAt}
-			return tenant.Status().Update(w.ctx, forged)
+			return tenant.Status().Update(w.Ctx, forged)
 		},
 		"a released node": func() error {
-			return tenant.Status().Patch(w.ctx, guard.DeepCopyObject().(client.Object), mergePatch(`{"status":{"released":[{"node":"n","uid":"u","since":"2020-01-01T00:00:00Z","reason":"BreakGlass"}]}}`))
+			return tenant.Status().Patch(w.Ctx, guard.DeepCopyObject().(client.Object), mergePatch(`{"status":{"released":[{"node":"n","uid":"u","since":"2020-01-01T00:00:00Z","reason":"BreakGlass"}]}}`))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -28,17 +28,17 @@ func gateOf(key, value string) corev1.Taint {
 
 // comes creates a node with more than its world's label, which reports its status like any other.
 func (w *world) comes(name string, labels map[string]string, taints ...corev1.Taint) *corev1.Node {
-	w.t.Helper()
+	w.T.Helper()
 	node := &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"world": w.namespace}},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"world": w.Namespace}},
 		Spec:       corev1.NodeSpec{Taints: taints},
 	}
 	maps.Copy(node.Labels, labels)
-	must(w.t, admin.Create(w.ctx, node))
+	must(w.T, admin.Create(w.Ctx, node))
 	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 	node.Status.NodeInfo = corev1.NodeSystemInfo{MachineID: "machine-of-" + name, BootID: "boot-1"}
 	node.ResourceVersion = "" // the manager may have tainted it already
-	must(w.t, admin.Status().Update(w.ctx, node))
+	must(w.T, admin.Status().Update(w.Ctx, node))
 	return node
 }
 
@@ -49,7 +49,7 @@ func gatesOn(node *corev1.Node) []string {
 
 // has waits until a node has these taints, and no others.
 func (w *world) has(node string, want ...string) {
-	w.t.Helper()
+	w.T.Helper()
 	w.Eventually(fmt.Sprintf("%s has the taints %q", node, want), func() error {
 		if got := gatesOn(w.liveNode(node)); !slices.Equal(got, want) {
 			return fmt.Errorf("it has %q", got)
@@ -61,7 +61,7 @@ func (w *world) has(node string, want ...string) {
 // gateIsSeen waits until the manager has seen the gate, and a node that is created is one that joins: ages are in
 // whole seconds.
 func (w *world) gateIsSeen(job string) {
-	w.t.Helper()
+	w.T.Helper()
 	var since time.Time
 	w.Eventually("the gate is seen", func() error {
 		live := w.live(job)
@@ -76,10 +76,10 @@ func (w *world) gateIsSeen(job string) {
 
 // versions watches a node, and returns what its versions were when it is called.
 func (w *world) versions(name string) func() []*corev1.Node {
-	w.t.Helper()
-	ctx, cancel := context.WithCancel(w.ctx)
+	w.T.Helper()
+	ctx, cancel := context.WithCancel(w.Ctx)
 	events, err := admin.Watch(ctx, &corev1.NodeList{}, client.MatchingFields{"metadata.name": name})
-	must(w.t, err)
+	must(w.T, err)
 	var mu sync.Mutex
 	var seen []*corev1.Node
 	var watching sync.WaitGroup
@@ -92,7 +92,7 @@ func (w *world) versions(name string) func() []*corev1.Node {
 			}
 		}
 	})
-	w.t.Cleanup(func() { cancel(); events.Stop(); watching.Wait() })
+	w.T.Cleanup(func() { cancel(); events.Stop(); watching.Wait() })
 	return func() []*corev1.Node {
 		mu.Lock()
 		defer mu.Unlock()
@@ -136,8 +136,8 @@ func shows(node *corev1.Node, key string) string {
 
 // reboots simulates that a node has rebooted.
 func (w *world) reboots(name, bootID string) {
-	w.t.Helper()
+	w.T.Helper()
 	node := w.liveNode(name)
 	node.Status.NodeInfo.BootID = bootID
-	must(w.t, admin.Status().Update(w.ctx, node))
+	must(w.T, admin.Status().Update(w.Ctx, node))
 }

@@ -39,7 +39,7 @@ func TestTheGateOnAFreshAPIServer(t *testing.T) {
 }
 
 func (f *freshServer) plainInstall(t *testing.T) {
-	f.t = t
+	f.T = t
 	must(t, f.withDefault("apply"))
 	f.installed()
 	for line := range strings.Lines(f.printed) {
@@ -73,7 +73,7 @@ func (f *freshServer) plainInstall(t *testing.T) {
 // failsOpen gives the policy an expression that the API would reject in a NodeJob. With failurePolicy Fail, an
 // expression that cannot be evaluated prevents nodes from joining.
 func (f *freshServer) failsOpen(t *testing.T) {
-	f.t = t
+	f.T = t
 	tests := map[string]struct {
 		spec      string
 		wantFails bool
@@ -112,7 +112,7 @@ func (f *freshServer) failsOpen(t *testing.T) {
 		}
 		broken := job("closed", "broken", test.spec)
 		f.Eventually("no node joins because of "+name, func() error {
-			if _, err := wouldJoin(f.ctx, f.admin, nil); !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) {
+			if _, err := wouldJoin(f.Ctx, f.admin, nil); !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) {
 				return fmt.Errorf("the API server says %w", err)
 			}
 			return nil
@@ -178,32 +178,32 @@ func (f *freshServer) withDefault(command string) error {
 
 // installed applies config/default, and waits until NodeJobs can be created.
 func (f *freshServer) installed() {
-	f.t.Helper()
-	must(f.t, f.withDefault("apply"))
-	must(f.t, changesAreNamed(f.ctx, f.admin))
+	f.T.Helper()
+	must(f.T, f.withDefault("apply"))
+	must(f.T, changesAreNamed(f.Ctx, f.admin))
 }
 
 // looseGate applies the policy that is shipped to a new namespace, for looseKind.
 func (f *freshServer) looseGate(namespace string, failurePolicy admissionv1.FailurePolicyType) client.Object {
-	f.t.Helper()
-	policy := shipped[admissionv1.MutatingAdmissionPolicy](f.t, "policy.yaml")
+	f.T.Helper()
+	policy := shipped[admissionv1.MutatingAdmissionPolicy](f.T, "policy.yaml")
 	if policy.Spec.FailurePolicy == nil || *policy.Spec.FailurePolicy != admissionv1.Ignore {
-		f.t.Errorf("the policy's failurePolicy is %v", policy.Spec.FailurePolicy)
+		f.T.Errorf("the policy's failurePolicy is %v", policy.Spec.FailurePolicy)
 	}
 	policy.Name, policy.Spec.ParamKind.Kind, policy.Spec.FailurePolicy = namespace, "LooseNodeJob", &failurePolicy
-	binding := shipped[admissionv1.MutatingAdmissionPolicyBinding](f.t, "binding.yaml")
+	binding := shipped[admissionv1.MutatingAdmissionPolicyBinding](f.T, "binding.yaml")
 	binding.Name, binding.Spec.PolicyName, binding.Spec.ParamRef.Namespace = namespace, namespace, namespace
 	for _, o := range []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, policy, binding} {
-		must(f.t, f.admin.Create(f.ctx, o))
+		must(f.T, f.admin.Create(f.Ctx, o))
 	}
 	return policy
 }
 
 // joinsWith waits until a node without labels joins with these taints.
 func (f *freshServer) joinsWith(want []string) {
-	f.t.Helper()
+	f.T.Helper()
 	f.Eventually("a node joins with the taints that it should have", func() error {
-		got, err := wouldJoin(f.ctx, f.admin, nil)
+		got, err := wouldJoin(f.Ctx, f.admin, nil)
 		if err == nil && !slices.Equal(got, want) {
 			err = fmt.Errorf("the taints are %v, want %v", got, want)
 		}

@@ -22,21 +22,21 @@ func TestOnlyTheManagersNamespaceGetsTolerationsOfGates(t *testing.T) {
 	needsPolicies(t)
 	w := newWorld(t)
 	policy := shipped[admissionv1.MutatingAdmissionPolicy](t, "manager.yaml")
-	policy.Name = "everynode-manager-" + w.namespace
+	policy.Name = "everynode-manager-" + w.Namespace
 	w.makes(policy)
 	w.makes(&admissionv1.MutatingAdmissionPolicyBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: policy.Name},
 		Spec: admissionv1.MutatingAdmissionPolicyBindingSpec{
 			PolicyName: policy.Name,
 			ParamRef: &admissionv1.ParamRef{
-				Namespace:               w.namespace,
+				Namespace:               w.Namespace,
 				Selector:                &metav1.LabelSelector{},
 				ParameterNotFoundAction: new(admissionv1.AllowAction),
 			},
 		},
 	})
 	system := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "everynode-system"}}
-	if err := admin.Create(w.ctx, system); err != nil && !apierrors.IsAlreadyExists(err) {
+	if err := admin.Create(w.Ctx, system); err != nil && !apierrors.IsAlreadyExists(err) {
 		t.Fatal(err)
 	}
 	key := v1alpha1.GateKey(w.gate("gated", v1alpha1.GateSpec{}, `null`))
@@ -51,7 +51,7 @@ func TestOnlyTheManagersNamespaceGetsTolerationsOfGates(t *testing.T) {
 				Containers:                   []corev1.Container{{Name: "a", Image: "b"}},
 			},
 		}
-		err := admin.Create(w.ctx, pod, client.DryRunAll)
+		err := admin.Create(w.Ctx, pod, client.DryRunAll)
 		return slices.ContainsFunc(pod.Spec.Tolerations, func(t corev1.Toleration) bool { return t.Key == key }), err
 	}
 	w.Eventually("a pod in everynode-system tolerates the gate", func() error {
@@ -61,7 +61,7 @@ func TestOnlyTheManagersNamespaceGetsTolerationsOfGates(t *testing.T) {
 		}
 		return err
 	})
-	if does, err := tolerates(w.namespace); does || err != nil {
-		t.Errorf("a pod in %s tolerates the gate: %v, %v", w.namespace, does, err)
+	if does, err := tolerates(w.Namespace); does || err != nil {
+		t.Errorf("a pod in %s tolerates the gate: %v, %v", w.Namespace, does, err)
 	}
 }

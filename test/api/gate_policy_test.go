@@ -101,7 +101,7 @@ func TestAGateTaintsTheNodesThatItsSelectorMatches(t *testing.T) {
 	gates := map[string]string{} // by the taint
 	for name, test := range tests {
 		job := w.gate(fmt.Sprintf("selector-%d", len(gates)), v1alpha1.GateSpec{}, test.selector)
-		taint := w.namespace + ".everynode.dev/" + job.Name + "=everynode:NoSchedule"
+		taint := w.Namespace + ".everynode.dev/" + job.Name + "=everynode:NoSchedule"
 		gates[taint] = name
 		for _, node := range test.wantNodes {
 			want[node] = append(want[node], taint)
@@ -163,10 +163,10 @@ func TestGatesOfSeveralNodeJobsAreOnANodeTogether(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			want := append([]string{
 				notReady,
-				one.namespace + ".everynode.dev/a=everynode:NoSchedule",
-				one.namespace + ".everynode.dev/b=everynode:NoExecute",
-				one.namespace + ".everynode.dev/c.d=everynode:NoSchedule",
-				two.namespace + ".everynode.dev/a=everynode:NoSchedule",
+				one.Namespace + ".everynode.dev/a=everynode:NoSchedule",
+				one.Namespace + ".everynode.dev/b=everynode:NoExecute",
+				one.Namespace + ".everynode.dev/c.d=everynode:NoSchedule",
+				two.Namespace + ".everynode.dev/a=everynode:NoSchedule",
 			}, test.want...)
 			slices.Sort(want)
 			if diff := cmp.Diff(want, one.joins("several-gates", nil, test.taints...)); diff != "" {
@@ -193,10 +193,10 @@ func TestANodeJoinsWithoutATaintWhereThereIsNoGate(t *testing.T) {
 		t.Fatalf("with three gates the taints are %v", got)
 	}
 
-	must(t, admin.Patch(w.ctx, opened, mergePatch(`{"spec":{"gate":null}}`)))
-	must(t, admin.Patch(w.ctx, leaving, mergePatch(`{"metadata":{"finalizers":["`+v1alpha1.NodeJobFinalizer+`"]}}`)))
-	must(t, admin.Delete(w.ctx, leaving))
-	must(t, admin.Delete(w.ctx, gone))
+	must(t, admin.Patch(w.Ctx, opened, mergePatch(`{"spec":{"gate":null}}`)))
+	must(t, admin.Patch(w.Ctx, leaving, mergePatch(`{"metadata":{"finalizers":["`+v1alpha1.NodeJobFinalizer+`"]}}`)))
+	must(t, admin.Delete(w.Ctx, leaving))
+	must(t, admin.Delete(w.Ctx, gone))
 	w.admissionIsUpToDate()
 	if got := w.joins("no-gate", nil); !slices.Equal(got, []string{notReady}) {
 		t.Errorf("without a gate any more the taints are %v", got)
@@ -214,7 +214,7 @@ func TestAGateIsClosedSoonAfterItsNodeJobIsCreated(t *testing.T) {
 		created := time.Now()
 		for {
 			lag := time.Since(created)
-			taints, err := wouldJoin(w.ctx, admin, nil)
+			taints, err := wouldJoin(w.Ctx, admin, nil)
 			must(t, err)
 			if slices.Contains(taints, taint) {
 				lags = append(lags, lag)
@@ -286,8 +286,8 @@ func installGate(t *testing.T, worlds ...*world) {
 	worlds[0].makes(shipped[admissionv1.MutatingAdmissionPolicy](t, "policy.yaml"))
 	for _, w := range worlds {
 		binding := shipped[admissionv1.MutatingAdmissionPolicyBinding](t, "binding.yaml")
-		binding.Name = "everynode-gate-" + w.namespace
-		binding.Spec.ParamRef.Namespace = w.namespace
+		binding.Name = "everynode-gate-" + w.Namespace
+		binding.Spec.ParamRef.Namespace = w.Namespace
 		w.makes(binding)
 		w.admissionIsUpToDate()
 	}
@@ -305,17 +305,17 @@ func shipped[T any](t *testing.T, file string) *T {
 
 // makes creates an object that has no namespace, until the test ends.
 func (w *world) makes(o client.Object) {
-	w.t.Helper()
-	must(w.t, admin.Create(w.ctx, o))
-	w.t.Cleanup(func() { must(w.t, client.IgnoreNotFound(admin.Delete(context.Background(), o))) })
+	w.T.Helper()
+	must(w.T, admin.Create(w.Ctx, o))
+	w.T.Cleanup(func() { must(w.T, client.IgnoreNotFound(admin.Delete(context.Background(), o))) })
 }
 
 // gate makes a NodeJob with a gate. The selector is as a user would write it.
 func (w *world) gate(name string, gate v1alpha1.GateSpec, selector string) *v1alpha1.NodeJob {
-	w.t.Helper()
+	w.T.Helper()
 	return w.job(name, func(s *v1alpha1.NodeJobSpec) {
 		s.Gate, s.Nodes.Selector = &gate, nil
-		must(w.t, yaml.UnmarshalStrict([]byte(selector), &s.Nodes.Selector))
+		must(w.T, yaml.UnmarshalStrict([]byte(selector), &s.Nodes.Selector))
 	})
 }
 
@@ -327,17 +327,17 @@ func (w *world) taint(job *v1alpha1.NodeJob) string {
 // admissionIsUpToDate waits until the API server's admission has seen all changes of NodeJobs: it sees them in their
 // order, and of the last, a NodeJob that is made for this, one knows when.
 func (w *world) admissionIsUpToDate() {
-	w.t.Helper()
+	w.T.Helper()
 	label := fmt.Sprintf("seen-%d", time.Now().UnixNano())
 	job := w.gate(label, v1alpha1.GateSpec{}, `{matchLabels: {`+label+`: "yes"}}`)
 	w.Eventually("the policy knows the NodeJobs", func() error {
-		taints, err := wouldJoin(w.ctx, admin, map[string]string{label: "yes"})
+		taints, err := wouldJoin(w.Ctx, admin, map[string]string{label: "yes"})
 		if err == nil && !slices.Contains(taints, w.taint(job)) {
 			err = fmt.Errorf("the taints are %v", taints)
 		}
 		return err
 	})
-	must(w.t, admin.Delete(w.ctx, job))
+	must(w.T, admin.Delete(w.Ctx, job))
 }
 
 // wouldJoin says with which taints a node would join.
@@ -349,11 +349,11 @@ func wouldJoin(ctx context.Context, c client.Client, nodeLabels map[string]strin
 
 // joins creates a node, deletes it, and returns the taints with which it was stored.
 func (w *world) joins(name string, nodeLabels map[string]string, taints ...corev1.Taint) []string {
-	w.t.Helper()
+	w.T.Helper()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: nodeLabels}, Spec: corev1.NodeSpec{Taints: taints}}
-	must(w.t, admin.Create(w.ctx, node))
-	must(w.t, admin.Get(w.ctx, client.ObjectKeyFromObject(node), node))
-	must(w.t, admin.Delete(w.ctx, node))
+	must(w.T, admin.Create(w.Ctx, node))
+	must(w.T, admin.Get(w.Ctx, client.ObjectKeyFromObject(node), node))
+	must(w.T, admin.Delete(w.Ctx, node))
 	return taintsOf(node)
 }
 

@@ -32,11 +32,11 @@ func TestASuccessOpensTheGateInTheWriteThatRecordsIt(t *testing.T) {
 	c := w.Condition("whole", v1alpha1.ConditionGateEnforced, metav1.ConditionFalse, v1alpha1.ReasonNoAdmissionPolicy)
 	wantText(t, c.Message, "everynode-manager")
 	w.makes(&admissionv1.MutatingAdmissionPolicyBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "everynode-manager-" + w.namespace},
+		ObjectMeta: metav1.ObjectMeta{Name: "everynode-manager-" + w.Namespace},
 		Spec: admissionv1.MutatingAdmissionPolicyBindingSpec{
 			PolicyName: "everynode-manager",
 			ParamRef: &admissionv1.ParamRef{
-				Namespace:               w.namespace,
+				Namespace:               w.Namespace,
 				Selector:                &metav1.LabelSelector{},
 				ParameterNotFoundAction: new(admissionv1.AllowAction),
 			},
@@ -47,7 +47,7 @@ func TestASuccessOpensTheGateInTheWriteThatRecordsIt(t *testing.T) {
 	versions := w.versions("whole-1")
 	w.comes("whole-1", map[string]string{"x.test/wanted": "yes"})
 	pod := w.podOn("whole-1")
-	if !slices.ContainsFunc(pod.Spec.Tolerations, func(t corev1.Toleration) bool { return t.Key == w.namespace+".everynode.dev/whole" }) {
+	if !slices.ContainsFunc(pod.Spec.Tolerations, func(t corev1.Toleration) bool { return t.Key == w.Namespace+".everynode.dev/whole" }) {
 		t.Errorf("the pod tolerates %+v", pod.Spec.Tolerations)
 	}
 	w.Eventually("the node is counted as closed", func() error {
@@ -65,7 +65,7 @@ func TestASuccessOpensTheGateInTheWriteThatRecordsIt(t *testing.T) {
 	}
 	var states []string
 	for _, node := range versions() {
-		states = append(states, shows(node, v1alpha1.RecordKey(w.namespace, "whole")))
+		states = append(states, shows(node, v1alpha1.RecordKey(w.Namespace, "whole")))
 	}
 	if got := strings.Join(slices.Compact(states), ", then "); got != "taint wanted, then done label note owner record" {
 		t.Errorf("the node showed %s", got)
@@ -162,7 +162,7 @@ func TestANodeJobThatIsDeletedDuringARunLeavesNoGate(t *testing.T) {
 			w.comes("leaves-runs", nil, gateOf(key, v1alpha1.GateValue), gateOf("foreign", ""))
 			w.change(job, `{"nodes":{"tolerations":[{"operator":"Exists"}]}}`)
 			w.podOn("leaves-runs")
-			must(t, admin.Delete(w.ctx, job))
+			must(t, admin.Delete(w.Ctx, job))
 			w.gone(job)
 			w.has("leaves-runs", "foreign:NoSchedule")
 			want := ""
@@ -217,7 +217,7 @@ func TestANodeWithTheGateOfTwoNodeJobsOpensWithTheLast(t *testing.T) {
 			startManager(t, noFaults)
 			share := func(s *v1alpha1.NodeJobSpec) {
 				s.Gate = &v1alpha1.GateSpec{Key: userKey}
-				s.Nodes.Selector.MatchLabels["world"] = w.namespace
+				s.Nodes.Selector.MatchLabels["world"] = w.Namespace
 			}
 			w.job("first", share)
 			other.job("last", share)
@@ -239,14 +239,14 @@ func TestANodeWithTheGateOfTwoNodeJobsOpensWithTheLast(t *testing.T) {
 // TestTheLastOfTwoNodeJobsOpensTheNode covers a last NodeJob that does not succeed.
 func TestTheLastOfTwoNodeJobsOpensTheNode(t *testing.T) {
 	for name, goes := range map[string]func(w *world, last *v1alpha1.NodeJob){
-		"it is deleted":                 func(w *world, last *v1alpha1.NodeJob) { must(w.t, admin.Delete(w.ctx, last)) },
+		"it is deleted":                 func(w *world, last *v1alpha1.NodeJob) { must(w.T, admin.Delete(w.Ctx, last)) },
 		"its gate is removed":           func(w *world, last *v1alpha1.NodeJob) { w.change(last, `{"gate":null}`) },
 		"it no longer selects the node": func(w *world, _ *v1alpha1.NodeJob) { w.label("goes-1", "pool", "other") },
 		"its selector is changed": func(w *world, last *v1alpha1.NodeJob) {
 			w.change(last, `{"nodes":{"selector":{"matchLabels":{"pool":"other"}}}}`)
 		},
 		"a user skips the node by its label": func(w *world, last *v1alpha1.NodeJob) {
-			w.label("goes-1", v1alpha1.RecordKey(w.namespace, "last"), w.live("last").Status.Revision)
+			w.label("goes-1", v1alpha1.RecordKey(w.Namespace, "last"), w.live("last").Status.Revision)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -387,7 +387,7 @@ func TestHeartbeatsKeepNoGateClosed(t *testing.T) {
 func TestANodeThatIsTaintedForANodeJobThatIsGoneIsOpened(t *testing.T) {
 	w := newWorld(t)
 	stop := startManager(t, noFaults)
-	stray := gateOf(v1alpha1.RecordKey(w.namespace, "gone"), v1alpha1.GateValue)
+	stray := gateOf(v1alpha1.RecordKey(w.Namespace, "gone"), v1alpha1.GateValue)
 	w.comes("stray-1", nil, stray, gateOf("foreign", ""))
 	w.has("stray-1", "foreign:NoSchedule")
 
@@ -402,7 +402,7 @@ func TestANodeThatIsTaintedForANodeJobThatIsGoneIsOpened(t *testing.T) {
 		return nil
 	})
 	stop()
-	w.remove(w.ctx, job)
+	w.remove(w.Ctx, job)
 	w.gone(job)
 	if got := gatesOn(w.liveNode("stray-2")); len(got) != 1 {
 		t.Fatalf("it has the taints %q", got)

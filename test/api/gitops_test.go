@@ -29,7 +29,7 @@ func TestGitOpsToolsSeeNoDifference(t *testing.T) {
 	apply := func(manifest *unstructured.Unstructured, options ...client.ApplyOption) *unstructured.Unstructured {
 		live := manifest.DeepCopy()
 		options = append(options, client.FieldOwner(owner), client.ForceOwnership)
-		must(t, admin.Apply(w.ctx, client.ApplyConfigurationFromUnstructured(live), options...))
+		must(t, admin.Apply(w.Ctx, client.ApplyConfigurationFromUnstructured(live), options...))
 		return live
 	}
 	compared := 0
@@ -54,7 +54,7 @@ func TestGitOpsToolsSeeNoDifference(t *testing.T) {
 		if policiesServed && named(first) == "" {
 			t.Errorf("%s %s does not have the annotation", manifest.GetKind(), manifest.GetName())
 		}
-		w.remove(w.ctx, first)
+		w.remove(w.Ctx, first)
 	}
 	if compared < 12 {
 		t.Errorf("only %d objects were found", compared)
@@ -73,7 +73,7 @@ func (w *world) published(t *testing.T) []*unstructured.Unstructured {
 			must(t, err)
 			for _, object := range objectsIn(t, content) {
 				if object.GroupVersionKind().Group == v1alpha1.Group {
-					object.SetNamespace(w.namespace)
+					object.SetNamespace(w.Namespace)
 					content, err := object.MarshalJSON()
 					must(t, err)
 					must(t, object.UnmarshalJSON(content)) // so that its integers have the type of those in an answer

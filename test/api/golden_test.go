@@ -38,19 +38,19 @@ func eachGolden(t *testing.T, check func(t *testing.T, file string, golden *unst
 
 // storeStrictly creates an object with the spec and the status of a golden one, as the current CRDs store it.
 func (w *world) storeStrictly(golden *unstructured.Unstructured, spec any) *unstructured.Unstructured {
-	w.t.Helper()
+	w.T.Helper()
 	stored := golden.DeepCopy()
-	stored.Object["metadata"] = map[string]any{"namespace": w.namespace, "name": golden.GetName()}
+	stored.Object["metadata"] = map[string]any{"namespace": w.Namespace, "name": golden.GetName()}
 	if golden.GetKind() == "NodeDisruptionBudget" { // which has no namespace
-		stored.Object["metadata"] = map[string]any{"name": w.namespace + "-" + golden.GetName()}
-		w.t.Cleanup(func() { w.remove(context.Background(), stored) })
+		stored.Object["metadata"] = map[string]any{"name": w.Namespace + "-" + golden.GetName()}
+		w.T.Cleanup(func() { w.remove(context.Background(), stored) })
 	}
 	stored.Object["spec"] = spec
 	strict := client.WithFieldValidation(admin, metav1.FieldValidationStrict)
-	must(w.t, strict.Create(w.ctx, stored))
+	must(w.T, strict.Create(w.Ctx, stored))
 	stored.Object["status"] = golden.DeepCopy().Object["status"]
-	must(w.t, client.WithFieldValidation(w.as(managerUser), metav1.FieldValidationStrict).Status().Update(w.ctx, stored))
-	must(w.t, admin.Get(w.ctx, client.ObjectKeyFromObject(stored), stored))
+	must(w.T, client.WithFieldValidation(w.as(managerUser), metav1.FieldValidationStrict).Status().Update(w.Ctx, stored))
+	must(w.T, admin.Get(w.Ctx, client.ObjectKeyFromObject(stored), stored))
 	return stored
 }
 

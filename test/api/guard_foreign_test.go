@@ -40,9 +40,9 @@ func mirrorPod(namespace, name, node string, uid types.UID, labels map[string]st
 }
 
 func (g *guarded) mirrorPod(name, node string, labels map[string]string) *corev1.Pod {
-	g.t.Helper()
-	pod := mirrorPod(g.namespace, name, node, "uid-of-"+types.UID(node), labels)
-	must(g.t, admin.Create(g.ctx, pod))
+	g.T.Helper()
+	pod := mirrorPod(g.Namespace, name, node, "uid-of-"+types.UID(node), labels)
+	must(g.T, admin.Create(g.Ctx, pod))
 	return pod
 }
 
@@ -92,7 +92,7 @@ func TestForeignPodsReleaseNoNode(t *testing.T) {
 		t.Helper()
 		g.Eventually("the budget of "+node+" counts the foreign pod and is locked", func() error {
 			var b policyv1.PodDisruptionBudget
-			must(t, admin.Get(g.ctx, client.ObjectKey{Namespace: g.namespace, Name: guard.BudgetName("storage", node)}, &b))
+			must(t, admin.Get(g.Ctx, client.ObjectKey{Namespace: g.Namespace, Name: guard.BudgetName("storage", node)}, &b))
 			if !guard.ReadBudget(&b).Locked || b.Status.ObservedGeneration != b.Generation || b.Status.CurrentHealthy < 2 {
 				return fmt.Errorf("it is %+v %+v", b.Spec, b.Status)
 			}
@@ -107,7 +107,7 @@ func TestForeignPodsReleaseNoNode(t *testing.T) {
 		t,
 		g.stalled(v1alpha1.ReasonForeignCompanion).Message,
 		"static-foreign-1 on node foreign-1",
-		"kubectl -n "+g.namespace+" delete pod static-foreign-1",
+		"kubectl -n "+g.Namespace+" delete pod static-foreign-1",
 	)
 	stays("foreign-2")
 
@@ -119,8 +119,8 @@ func TestForeignPodsReleaseNoNode(t *testing.T) {
 	second := g.mirrorPod("static-2-foreign-1", "foreign-1", guard.MatchLabels("storage", "foreign-3"))
 	stays("foreign-3")
 
-	must(t, admin.Delete(g.ctx, stranger, client.GracePeriodSeconds(0)))
-	must(t, admin.Delete(g.ctx, second, client.GracePeriodSeconds(0)))
+	must(t, admin.Delete(g.Ctx, stranger, client.GracePeriodSeconds(0)))
+	must(t, admin.Delete(g.Ctx, second, client.GracePeriodSeconds(0)))
 	g.cordon("foreign-1", false)
 	g.evicted("foreign-3")
 	g.cordon("foreign-3", false)
@@ -151,7 +151,7 @@ func TestATakenNameStopsNothing(t *testing.T) {
 			return nil
 		}
 		names[role] = pod.Name
-		return admin.Create(g.ctx, mirrorPod(g.namespace, pod.Name, "taken-2", "uid", nil))
+		return admin.Create(g.Ctx, mirrorPod(g.Namespace, pod.Name, "taken-2", "uid", nil))
 	}
 	startGuards(
 		t,
@@ -173,7 +173,7 @@ func TestATakenNameStopsNothing(t *testing.T) {
 		g.stalled(v1alpha1.ReasonNameTaken).Message,
 		names[v1alpha1.GuardRoleCompanion]+" on node taken-2",
 		"for a pod of node taken-1",
-		"kubectl -n "+g.namespace+" delete pod",
+		"kubectl -n "+g.Namespace+" delete pod",
 	)
 
 	g.cordon("taken-1", true)
@@ -182,9 +182,9 @@ func TestATakenNameStopsNothing(t *testing.T) {
 		must(
 			t,
 			admin.List(
-				g.ctx,
+				g.Ctx,
 				&pods,
-				client.InNamespace(g.namespace),
+				client.InNamespace(g.Namespace),
 				client.MatchingLabels{v1alpha1.GuardRoleLabel: v1alpha1.GuardRoleCheck},
 			),
 		)
@@ -196,7 +196,7 @@ func TestATakenNameStopsNothing(t *testing.T) {
 		pods.Items[0].Status.ContainerStatuses = []corev1.ContainerStatus{
 			{Name: "guard", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{FinishedAt: metav1.Now()}}},
 		}
-		return admin.Status().Update(g.ctx, &pods.Items[0])
+		return admin.Status().Update(g.Ctx, &pods.Items[0])
 	})
 	g.evicted("taken-1")
 	g.cordon("taken-1", false)
@@ -239,10 +239,10 @@ func TestADeletionThatAFinalizerKeepsIsTold(t *testing.T) {
 	g.guard(nil)
 	g.ready(1)
 	finalizers := func(list string) {
-		must(t, admin.Patch(g.ctx, g.live(), mergePatch(`{"metadata":{"finalizers":`+list+`}}`)))
+		must(t, admin.Patch(g.Ctx, g.live(), mergePatch(`{"metadata":{"finalizers":`+list+`}}`)))
 	}
 	finalizers(`["example.com/theirs"]`)
-	must(t, admin.Delete(g.ctx, g.live()))
+	must(t, admin.Delete(g.Ctx, g.live()))
 	g.Eventually("the status names the finalizer", func() error {
 		c := meta.FindStatusCondition(g.live().Status.Conditions, v1alpha1.ConditionReconciling)
 		if c == nil || c.Reason != v1alpha1.ReasonTerminating || c.Status != metav1.ConditionTrue {
@@ -253,7 +253,7 @@ func TestADeletionThatAFinalizerKeepsIsTold(t *testing.T) {
 	})
 	g.Eventually("nothing is left", func() error {
 		var budgets policyv1.PodDisruptionBudgetList
-		must(t, admin.List(g.ctx, &budgets, client.InNamespace(g.namespace)))
+		must(t, admin.List(g.Ctx, &budgets, client.InNamespace(g.Namespace)))
 		if g.companion("kept-1") != nil || len(budgets.Items) > 0 {
 			return fmt.Errorf("a companion (%v) or %d budgets", g.companion("kept-1"), len(budgets.Items))
 		}
@@ -273,16 +273,16 @@ func TestADecisionAmongManyNodeGuards(t *testing.T) {
 		must(
 			t,
 			admin.Patch(
-				g.ctx,
+				g.Ctx,
 				&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: elsewhere[i]}},
-				mergePatch(fmt.Sprintf(`{"metadata":{"labels":{"world":null,"pool":"%s-%d"}}}`, g.namespace, i)),
+				mergePatch(fmt.Sprintf(`{"metadata":{"labels":{"world":null,"pool":"%s-%d"}}}`, g.Namespace, i)),
 			),
 		)
 	}
 	for i := range others {
 		ds := g.daemonSetFor(fmt.Sprintf("among-%d", i), func(s *corev1.PodSpec) {
 			if i >= sharing {
-				s.NodeSelector = map[string]string{"pool": fmt.Sprintf("%s-%d", g.namespace, i%len(elsewhere))}
+				s.NodeSelector = map[string]string{"pool": fmt.Sprintf("%s-%d", g.Namespace, i%len(elsewhere))}
 			}
 		})
 		nodes := []string{"among-1", "among-2"}
@@ -292,16 +292,16 @@ func TestADecisionAmongManyNodeGuards(t *testing.T) {
 		for _, node := range nodes {
 			g.targetOf(ds, node)
 		}
-		other := &v1alpha1.NodeGuard{ObjectMeta: metav1.ObjectMeta{Namespace: g.namespace, Name: ds.Name}}
+		other := &v1alpha1.NodeGuard{ObjectMeta: metav1.ObjectMeta{Namespace: g.Namespace, Name: ds.Name}}
 		other.Spec.Target.DaemonSet = ds.Name
-		must(t, admin.Create(g.ctx, other))
+		must(t, admin.Create(g.Ctx, other))
 	}
 	c := &counted{}
 	startGuards(t, c.funcs())
 	g.guard(nil)
 	g.Within(4*time.Minute, 100*time.Millisecond, "all NodeGuards guard their nodes", func() error {
 		var all v1alpha1.NodeGuardList
-		must(t, admin.List(g.ctx, &all, client.InNamespace(g.namespace)))
+		must(t, admin.List(g.Ctx, &all, client.InNamespace(g.Namespace)))
 		i := slices.IndexFunc(all.Items, func(o v1alpha1.NodeGuard) bool {
 			return o.Status.Nodes.Guarded == 0 || o.Status.Nodes.Ready != o.Status.Nodes.Guarded
 		})
@@ -316,7 +316,7 @@ func TestADecisionAmongManyNodeGuards(t *testing.T) {
 	g.cordon("among-1", true)
 	g.Eventually("a NodeGuard of the node has released it", func() error {
 		var all v1alpha1.NodeGuardList
-		must(t, admin.List(g.ctx, &all, client.InNamespace(g.namespace)))
+		must(t, admin.List(g.Ctx, &all, client.InNamespace(g.Namespace)))
 		if !slices.ContainsFunc(all.Items, func(o v1alpha1.NodeGuard) bool { return len(o.Status.Released) > 0 }) {
 			return errors.New("none is")
 		}
@@ -330,7 +330,7 @@ func TestADecisionAmongManyNodeGuards(t *testing.T) {
 	)
 	g.Eventually("all NodeGuards of the node have released it", func() error {
 		var all v1alpha1.NodeGuardList
-		must(t, admin.List(g.ctx, &all, client.InNamespace(g.namespace)))
+		must(t, admin.List(g.Ctx, &all, client.InNamespace(g.Namespace)))
 		n := 0
 		for i := range all.Items {
 			n += len(all.Items[i].Status.Released)

@@ -105,7 +105,7 @@ func newGuarded(t *testing.T, nodes ...string) *guarded {
 	g := &guarded{world: newWorld(t)}
 	ctx, cancel := context.WithTimeout(context.Background(), 8*time.Minute) // for a thousand nodes
 	t.Cleanup(cancel)
-	g.ctx = ctx
+	g.Ctx = ctx
 	g.ds = g.daemonSet("storage")
 	g.play()
 	for _, node := range nodes {
@@ -113,29 +113,29 @@ func newGuarded(t *testing.T, nodes ...string) *guarded {
 		g.target(node)
 	}
 	t.Cleanup(func() {
-		must(t, admin.DeleteAllOf(context.Background(), &v1alpha1.NodeGuard{}, client.InNamespace(g.namespace)))
-		must(t, admin.DeleteAllOf(context.Background(), &policyv1.PodDisruptionBudget{}, client.InNamespace(g.namespace)))
+		must(t, admin.DeleteAllOf(context.Background(), &v1alpha1.NodeGuard{}, client.InNamespace(g.Namespace)))
+		must(t, admin.DeleteAllOf(context.Background(), &policyv1.PodDisruptionBudget{}, client.InNamespace(g.Namespace)))
 	})
 	return g
 }
 
 // daemonSet makes a DaemonSet for all nodes of the test.
 func (g *guarded) daemonSet(name string) *appsv1.DaemonSet {
-	g.t.Helper()
+	g.T.Helper()
 	return g.daemonSetFor(name, func(*corev1.PodSpec) {})
 }
 
 func (g *guarded) daemonSetFor(name string, change func(*corev1.PodSpec)) *appsv1.DaemonSet {
-	g.t.Helper()
-	ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: g.namespace, Name: name}}
+	g.T.Helper()
+	ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: g.Namespace, Name: name}}
 	ds.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}}
 	ds.Spec.Template.Labels = ds.Spec.Selector.MatchLabels
 	ds.Spec.Template.Spec = corev1.PodSpec{
-		NodeSelector: map[string]string{"world": g.namespace},
+		NodeSelector: map[string]string{"world": g.Namespace},
 		Containers:   []corev1.Container{{Name: "c", Image: "i"}},
 	}
 	change(&ds.Spec.Template.Spec)
-	must(g.t, admin.Create(g.ctx, ds))
+	must(g.T, admin.Create(g.Ctx, ds))
 	return ds
 }
 
@@ -143,18 +143,18 @@ func (g *guarded) daemonSetFor(name string, change func(*corev1.PodSpec)) *appsv
 func (g *guarded) target(node string) { g.targetOf(g.ds, node) }
 
 func (g *guarded) targetOf(ds *appsv1.DaemonSet, node string) {
-	g.t.Helper()
+	g.T.Helper()
 	yes := true
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Namespace: g.namespace, Name: ds.Name + "-" + node, Labels: map[string]string{"app": ds.Name},
+		Namespace: g.Namespace, Name: ds.Name + "-" + node, Labels: map[string]string{"app": ds.Name},
 		OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: ds.Name, UID: ds.UID, Controller: &yes}},
 	}, Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
-	must(g.t, admin.Create(g.ctx, pod))
+	must(g.T, admin.Create(g.Ctx, pod))
 }
 
 // play starts and ends pods, and updates budgets, triggered by watches.
 func (g *guarded) play() {
-	ctx, cancel := context.WithCancel(g.ctx)
+	ctx, cancel := context.WithCancel(g.Ctx)
 	var group sync.WaitGroup
 	for _, list := range []client.ObjectList{&corev1.PodList{}, &policyv1.PodDisruptionBudgetList{}} {
 		// The API server ends a watch if its client does not read the events in time.
@@ -162,7 +162,7 @@ func (g *guarded) play() {
 		group.Go(func() {
 			defer close(queue)
 			for ctx.Err() == nil { // a watch that has ended starts again with the full list
-				events, err := admin.Watch(ctx, list, client.InNamespace(g.namespace))
+				events, err := admin.Watch(ctx, list, client.InNamespace(g.Namespace))
 				if err != nil {
 					time.Sleep(20 * time.Millisecond)
 					continue
@@ -182,7 +182,7 @@ func (g *guarded) play() {
 			})
 		}
 	}
-	g.t.Cleanup(func() { cancel(); group.Wait() })
+	g.T.Cleanup(func() { cancel(); group.Wait() })
 }
 
 func (g *guarded) changed(event watch.Event) {
@@ -212,7 +212,7 @@ func (g *guarded) disruption(b *policyv1.PodDisruptionBudget) {
 		ObservedGeneration: b.Generation, ExpectedPods: healthy, CurrentHealthy: healthy,
 		DesiredHealthy: b.Spec.MinAvailable.IntVal, DisruptionsAllowed: max(healthy-b.Spec.MinAvailable.IntVal, 0),
 	}
-	_ = admin.Status().Update(g.ctx, b) // a conflict is followed by another event
+	_ = admin.Status().Update(g.Ctx, b) // a conflict is followed by another event
 }
 
 func isForeign(pod *corev1.Pod) bool {
@@ -237,9 +237,9 @@ func (g *guarded) foreign(b *policyv1.PodDisruptionBudget) int32 {
 func (g *guarded) recount() {
 	var pods corev1.PodList
 	if err := admin.List(
-		g.ctx,
+		g.Ctx,
 		&pods,
-		client.InNamespace(g.namespace),
+		client.InNamespace(g.Namespace),
 		client.MatchingLabels{v1alpha1.GuardRoleLabel: v1alpha1.GuardRoleCompanion},
 	); err != nil {
 		return
@@ -254,7 +254,7 @@ func (g *guarded) recount() {
 	g.strangers = strangers
 	g.mu.Unlock()
 	var budgets policyv1.PodDisruptionBudgetList
-	if err := admin.List(g.ctx, &budgets, client.InNamespace(g.namespace)); err != nil {
+	if err := admin.List(g.Ctx, &budgets, client.InNamespace(g.Namespace)); err != nil {
 		return
 	}
 	for i := range budgets.Items {
@@ -264,36 +264,36 @@ func (g *guarded) recount() {
 
 func (g *guarded) kubelet(pod *corev1.Pod) {
 	if !pod.DeletionTimestamp.IsZero() {
-		_ = admin.Delete(g.ctx, pod, client.GracePeriodSeconds(0), client.Preconditions{UID: &pod.UID}) // it may be gone
+		_ = admin.Delete(g.Ctx, pod, client.GracePeriodSeconds(0), client.Preconditions{UID: &pod.UID}) // it may be gone
 		return
 	}
 	if pod.Status.Phase == corev1.PodPending {
 		pod.Status.Phase = corev1.PodRunning
 		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
-		_ = admin.Status().Update(g.ctx, pod) // a conflict is followed by another event
+		_ = admin.Status().Update(g.Ctx, pod) // a conflict is followed by another event
 	}
 }
 
 func (g *guarded) guard(change func(*v1alpha1.NodeGuardSpec)) {
-	g.t.Helper()
-	ng := &v1alpha1.NodeGuard{ObjectMeta: metav1.ObjectMeta{Namespace: g.namespace, Name: "storage"}}
+	g.T.Helper()
+	ng := &v1alpha1.NodeGuard{ObjectMeta: metav1.ObjectMeta{Namespace: g.Namespace, Name: "storage"}}
 	ng.Spec.Target.DaemonSet = "storage"
 	if change != nil {
 		change(&ng.Spec)
 	}
-	must(g.t, admin.Create(g.ctx, ng))
+	must(g.T, admin.Create(g.Ctx, ng))
 }
 
 func (g *guarded) live() *v1alpha1.NodeGuard {
-	g.t.Helper()
+	g.T.Helper()
 	ng := &v1alpha1.NodeGuard{}
-	must(g.t, admin.Get(g.ctx, client.ObjectKey{Namespace: g.namespace, Name: "storage"}, ng))
+	must(g.T, admin.Get(g.Ctx, client.ObjectKey{Namespace: g.Namespace, Name: "storage"}, ng))
 	return ng
 }
 
 // ready waits until that many nodes are guarded, each with a ready companion.
 func (g *guarded) ready(n int32) {
-	g.t.Helper()
+	g.T.Helper()
 	g.Eventually(fmt.Sprintf("%d nodes are guarded", n), func() error {
 		if nodes := g.live().Status.Nodes; nodes.Guarded != n || nodes.Ready != n || nodes.Unavailable != 0 || nodes.Released != 0 {
 			return fmt.Errorf("the status is %+v", g.live().Status)
@@ -303,11 +303,11 @@ func (g *guarded) ready(n int32) {
 }
 
 func (g *guarded) cordon(node string, cordoned bool) {
-	g.t.Helper()
+	g.T.Helper()
 	must(
-		g.t,
+		g.T,
 		admin.Patch(
-			g.ctx,
+			g.Ctx,
 			&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}},
 			mergePatch(fmt.Sprintf(`{"spec":{"unschedulable":%v}}`, cordoned)),
 		),
@@ -317,11 +317,11 @@ func (g *guarded) cordon(node string, cordoned bool) {
 func (g *guarded) companion(node string) *corev1.Pod {
 	var pods corev1.PodList
 	must(
-		g.t,
+		g.T,
 		admin.List(
-			g.ctx,
+			g.Ctx,
 			&pods,
-			client.InNamespace(g.namespace),
+			client.InNamespace(g.Namespace),
 			client.MatchingLabels{v1alpha1.GuardRoleLabel: v1alpha1.GuardRoleCompanion},
 		),
 	)
@@ -340,16 +340,16 @@ func (g *guarded) evict(node string) error {
 		return errors.New("there is no companion")
 	}
 	return admin.SubResource("eviction").
-		Create(g.ctx, pod, &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}})
+		Create(g.Ctx, pod, &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}})
 }
 
 func (g *guarded) evicted(node string) {
-	g.t.Helper()
+	g.T.Helper()
 	g.Eventually("an eviction on "+node+" succeeds", func() error { return g.evict(node) })
 }
 
 func (g *guarded) held(node, reason string) v1alpha1.HeldNode {
-	g.t.Helper()
+	g.T.Helper()
 	var found v1alpha1.HeldNode
 	g.Eventually(node+" is held: "+reason, func() error {
 		status := g.live().Status

@@ -24,7 +24,7 @@ import (
 
 // emptied evicts all companions of a node, as a drain does.
 func (g *guarded) emptied(node string) {
-	g.t.Helper()
+	g.T.Helper()
 	g.Eventually("all companions of "+node+" have gone", func() error {
 		if g.companion(node) == nil {
 			return nil
@@ -35,7 +35,7 @@ func (g *guarded) emptied(node string) {
 }
 
 func (g *guarded) stalled(reason string) *metav1.Condition {
-	g.t.Helper()
+	g.T.Helper()
 	var found *metav1.Condition
 	g.Eventually("the NodeGuard is stalled: "+reason, func() error {
 		found = meta.FindStatusCondition(g.live().Status.Conditions, v1alpha1.ConditionStalled)
@@ -58,12 +58,12 @@ func TestTwoNodeGuardsWithOneUnhealthyTarget(t *testing.T) {
 	g.Eventually("the pod of the other target runs", func() error { return g.setReady("other-unhealthy-3", corev1.ConditionFalse) })
 	startGuards(t, noFaults)
 	g.guard(nil)
-	second := &v1alpha1.NodeGuard{ObjectMeta: metav1.ObjectMeta{Namespace: g.namespace, Name: "other"}}
+	second := &v1alpha1.NodeGuard{ObjectMeta: metav1.ObjectMeta{Namespace: g.Namespace, Name: "other"}}
 	second.Spec.Target.DaemonSet = "other"
-	must(t, admin.Create(g.ctx, second))
+	must(t, admin.Create(g.Ctx, second))
 	g.ready(3)
 	g.Eventually("the other NodeGuard observes the unhealthy nodes", func() error {
-		must(t, admin.Get(g.ctx, client.ObjectKeyFromObject(second), second))
+		must(t, admin.Get(g.Ctx, client.ObjectKeyFromObject(second), second))
 		if n := second.Status.Nodes; n.Ready != 3 || n.Unavailable != 1 {
 			return fmt.Errorf("the status is %+v", second.Status)
 		}
@@ -71,7 +71,7 @@ func TestTwoNodeGuardsWithOneUnhealthyTarget(t *testing.T) {
 	})
 	g.cordon("unhealthy-1", true)
 	held := g.held("unhealthy-1", v1alpha1.ReasonHeldByOtherGuard)
-	wantText(t, held.Message, "NodeGuard "+g.namespace+"/other holds it", "unhealthy-3 (no ready pod of the target)")
+	wantText(t, held.Message, "NodeGuard "+g.Namespace+"/other holds it", "unhealthy-3 (no ready pod of the target)")
 	g.cordon("unhealthy-3", true)
 	g.emptied("unhealthy-3")
 	if g.companion("unhealthy-1") == nil {
@@ -86,12 +86,12 @@ func TestTwoNodeGuardsWithOneUnhealthyTarget(t *testing.T) {
 
 func (g *guarded) setReady(pod string, ready corev1.ConditionStatus) error {
 	var live corev1.Pod
-	must(g.t, admin.Get(g.ctx, client.ObjectKey{Namespace: g.namespace, Name: pod}, &live))
+	must(g.T, admin.Get(g.Ctx, client.ObjectKey{Namespace: g.Namespace, Name: pod}, &live))
 	if live.Status.Phase != corev1.PodRunning {
 		return errors.New("it does not run yet")
 	}
 	live.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: ready}}
-	return admin.Status().Update(g.ctx, &live)
+	return admin.Status().Update(g.Ctx, &live)
 }
 
 // TestABudgetThatTheAPIServerForbidsIsTold : without it nothing holds a node.
@@ -132,8 +132,8 @@ func TestABudgetThatTheAPIServerForbidsIsTold(t *testing.T) {
 // held.
 func TestATargetThatADrainEvictsItself(t *testing.T) {
 	g := newGuarded(t, "evicted-1")
-	must(t, admin.Create(g.ctx, &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: g.namespace, Name: "mine", Labels: map[string]string{"app": "storage"}},
+	must(t, admin.Create(g.Ctx, &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: g.Namespace, Name: "mine", Labels: map[string]string{"app": "storage"}},
 		Spec:       corev1.PodSpec{NodeName: "evicted-1", Containers: []corev1.Container{{Name: "c", Image: "i"}}},
 	}))
 	startGuards(t, noFaults)
@@ -143,7 +143,7 @@ func TestATargetThatADrainEvictsItself(t *testing.T) {
 	wantText(t, g.stalled(v1alpha1.ReasonTargetNotDaemonSet).Message, "(no owner)")
 	must(
 		t,
-		admin.Delete(g.ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: g.namespace, Name: "mine"}}, client.GracePeriodSeconds(0)),
+		admin.Delete(g.Ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: g.Namespace, Name: "mine"}}, client.GracePeriodSeconds(0)),
 	)
 	g.Eventually("all pods of the target are of a DaemonSet", func() error {
 		if c := meta.FindStatusCondition(

@@ -21,18 +21,18 @@ import (
 
 // forgeRelease writes into the status of a NodeGuard that it has released a node by break-glass.
 func (w *world) forgeRelease(name client.ObjectKey, node string) {
-	w.t.Helper()
+	w.T.Helper()
 	n := &corev1.Node{}
-	must(w.t, admin.Get(w.ctx, client.ObjectKey{Name: node}, n))
-	must(w.t, retry.RetryOnConflict(retry.DefaultRetry, func() error {
+	must(w.T, admin.Get(w.Ctx, client.ObjectKey{Name: node}, n))
+	must(w.T, retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		ng := &v1alpha1.NodeGuard{}
-		if err := admin.Get(w.ctx, name, ng); err != nil {
+		if err := admin.Get(w.Ctx, name, ng); err != nil {
 			return err
 		}
 		ng.Status.Released = []v1alpha1.ReleasedNode{{
 			Node: node, UID: n.UID, Since: metav1.Now(), RequestedAt: metav1.Now(), Reason: v1alpha1.ReasonBreakGlass, Message: "let me",
 		}}
-		return w.as(managerUser).Status().Update(w.ctx, ng) // without a seal; no other user may write it
+		return w.as(managerUser).Status().Update(w.Ctx, ng) // without a seal; no other user may write it
 	}))
 }
 
@@ -45,24 +45,24 @@ func TestATenantDoesNotDecideForOthers(t *testing.T) {
 	closed := newWorld(t)
 	closed.allowNamespace(false)
 	theirs := &guarded{world: closed}
-	theirs.daemonSetFor("all", func(pod *corev1.PodSpec) { pod.NodeSelector = map[string]string{"world": g.namespace} })
+	theirs.daemonSetFor("all", func(pod *corev1.PodSpec) { pod.NodeSelector = map[string]string{"world": g.Namespace} })
 	startGuards(t, noFaults)
 	g.guard(func(s *v1alpha1.NodeGuardSpec) { s.Release.When = v1alpha1.ReleaseWhenApproval })
 	g.ready(2)
 
 	named := func(i int) client.ObjectKey {
-		return client.ObjectKey{Namespace: closed.namespace, Name: fmt.Sprint("all-", i)}
+		return client.ObjectKey{Namespace: closed.Namespace, Name: fmt.Sprint("all-", i)}
 	}
 	for i := range many {
-		ng := &v1alpha1.NodeGuard{ObjectMeta: metav1.ObjectMeta{Namespace: closed.namespace, Name: named(i).Name}}
+		ng := &v1alpha1.NodeGuard{ObjectMeta: metav1.ObjectMeta{Namespace: closed.Namespace, Name: named(i).Name}}
 		ng.Spec.Target.DaemonSet, ng.Spec.Release.When = "all", v1alpha1.ReleaseWhenApproval
-		must(t, admin.Create(g.ctx, ng))
+		must(t, admin.Create(g.Ctx, ng))
 		t.Cleanup(func() { _ = admin.Delete(t.Context(), ng) })
 	}
 	g.Eventually("each says that its namespace is not allowed", func() error {
 		for i := range many {
 			ng := &v1alpha1.NodeGuard{}
-			must(t, admin.Get(g.ctx, named(i), ng))
+			must(t, admin.Get(g.Ctx, named(i), ng))
 			if c := meta.FindStatusCondition(
 				ng.Status.Conditions,
 				v1alpha1.ConditionStalled,
@@ -76,7 +76,7 @@ func TestATenantDoesNotDecideForOthers(t *testing.T) {
 	for i := range many {
 		closed.forgeRelease(named(i), "tenant-1")
 	}
-	g.forgeRelease(client.ObjectKey{Namespace: g.namespace, Name: "storage"}, "tenant-1")
+	g.forgeRelease(client.ObjectKey{Namespace: g.Namespace, Name: "storage"}, "tenant-1")
 
 	g.cordon("tenant-1", true)
 	g.held("tenant-1", v1alpha1.ReasonAwaitingApproval)
@@ -89,13 +89,13 @@ func TestATenantDoesNotDecideForOthers(t *testing.T) {
 		}
 		return nil
 	})
-	must(t, admin.Patch(g.ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "tenant-1"}},
-		mergePatch(fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.ApproveReleaseAnnotation, g.namespace+"/storage"))))
+	must(t, admin.Patch(g.Ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "tenant-1"}},
+		mergePatch(fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.ApproveReleaseAnnotation, g.Namespace+"/storage"))))
 	g.evicted("tenant-1") // the NodeGuards of the tenant, without an approval, hold nothing
 	g.cordon("tenant-1", false)
 	g.ready(2)
 	for path, n := range used.watches() {
-		if strings.Contains(path, "/namespaces/"+closed.namespace+"/") {
+		if strings.Contains(path, "/namespaces/"+closed.Namespace+"/") {
 			t.Errorf("%d watches of %s", n, path)
 		}
 	}
@@ -116,9 +116,9 @@ func TestPodsThatAUserCreatesAreNoChecks(t *testing.T) {
 		must(
 			t,
 			admin.List(
-				g.ctx,
+				g.Ctx,
 				&pods,
-				client.InNamespace(g.namespace),
+				client.InNamespace(g.Namespace),
 				client.MatchingLabels{v1alpha1.GuardRoleLabel: v1alpha1.GuardRoleCheck},
 			),
 		)
@@ -133,21 +133,21 @@ func TestPodsThatAUserCreatesAreNoChecks(t *testing.T) {
 	g.unprotected()
 	check := checks()[0]
 	forged := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Namespace:       g.namespace,
+		Namespace:       g.Namespace,
 		Name:            "forged",
 		Labels:          check.Labels,
 		Annotations:     check.Annotations,
 		OwnerReferences: check.OwnerReferences,
 	}, Spec: corev1.PodSpec{NodeName: "forged-1", Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
-	must(t, admin.Create(g.ctx, forged))
-	must(t, admin.Delete(g.ctx, &check, client.GracePeriodSeconds(0)))
+	must(t, admin.Create(g.Ctx, forged))
+	must(t, admin.Delete(g.Ctx, &check, client.GracePeriodSeconds(0)))
 	must(t, retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		must(t, admin.Get(g.ctx, client.ObjectKeyFromObject(forged), forged))
+		must(t, admin.Get(g.Ctx, client.ObjectKeyFromObject(forged), forged))
 		forged.Status.Phase, forged.Status.StartTime = corev1.PodSucceeded, new(metav1.Now())
 		forged.Status.ContainerStatuses = []corev1.ContainerStatus{
 			{Name: "c", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{FinishedAt: metav1.Now()}}},
 		}
-		return admin.Status().Update(g.ctx, forged)
+		return admin.Status().Update(g.Ctx, forged)
 	}))
 	g.Eventually("the check is started again", func() error {
 		for _, pod := range checks() {

@@ -55,9 +55,9 @@ func TestTheAPIRejectsNodeGuardsThatCannotWork(t *testing.T) {
 		"a name that is not a valid label value": {name: strings.Repeat("n", 64), spec: with(`maxUnavailable: 1`), want: "metadata.name must have at most 63 characters"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := jobFromYAML(t, w.namespace, test.name, test.spec)
+			o := jobFromYAML(t, w.Namespace, test.name, test.spec)
 			o.SetKind("NodeGuard")
-			if err := admin.Create(w.ctx, o); !apierrors.IsInvalid(err) {
+			if err := admin.Create(w.Ctx, o); !apierrors.IsInvalid(err) {
 				t.Fatalf("the API server answered %v, want Invalid", err)
 			} else {
 				wantText(t, err.Error(), test.want)
@@ -72,9 +72,9 @@ func TestTheAPIRejectsNodeGuardsThatCannotWork(t *testing.T) {
 		"a check":        with(`release: {when: Check, check: {container: {image: a, command: [b], env: [{name: A, value: b}]}, serviceAccountName: c}, deadlineSeconds: 5}`),
 		"a pod selector": `{target: {podSelector: {matchLabels: {a: b}}}, template: {metadata: {labels: {c: d}}, spec: {containers: [{name: a, image: b}]}}}`,
 	} {
-		o := jobFromYAML(t, w.namespace, "", spec)
+		o := jobFromYAML(t, w.Namespace, "", spec)
 		o.SetKind("NodeGuard")
-		if err := admin.Create(w.ctx, o, client.DryRunAll); err != nil {
+		if err := admin.Create(w.Ctx, o, client.DryRunAll); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -98,7 +98,7 @@ func TestNodesAreReleasedOneAfterTheOther(t *testing.T) {
 	}
 	// A companion that ends on a held node is created again. A companion that was evicted from a released node is not.
 	pod := g.companion("one-1")
-	must(t, admin.Delete(g.ctx, pod, client.GracePeriodSeconds(0)))
+	must(t, admin.Delete(g.Ctx, pod, client.GracePeriodSeconds(0)))
 	g.Eventually("the companion of a held node exists again", func() error {
 		if again := g.companion("one-1"); again == nil || again.UID == pod.UID {
 			return fmt.Errorf("there is %v", again)
@@ -114,21 +114,21 @@ func TestNodesAreReleasedOneAfterTheOther(t *testing.T) {
 	g.ready(3)
 
 	// A user's own budget over the companions, by a label that they all have.
-	theirs := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: g.namespace, Name: "theirs"}}
+	theirs := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: g.Namespace, Name: "theirs"}}
 	theirs.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app.kubernetes.io/managed-by": "everynode"}}
 	theirs.Spec.MinAvailable = new(intstr.FromInt32(1))
-	must(t, admin.Create(g.ctx, theirs))
+	must(t, admin.Create(g.Ctx, theirs))
 	g.cordon("one-3", true)
 	wantText(t, g.held("one-3", v1alpha1.ReasonOverlappingBudget).Message, "PodDisruptionBudget theirs")
-	must(t, admin.Delete(g.ctx, theirs))
+	must(t, admin.Delete(g.Ctx, theirs))
 	g.evicted("one-3")
 	// A deleted node is not unavailable any more.
-	must(t, admin.Delete(g.ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "one-3"}}))
+	must(t, admin.Delete(g.Ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "one-3"}}))
 	must(
 		t,
 		admin.Delete(
-			g.ctx,
-			&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: g.namespace, Name: "storage-one-3"}},
+			g.Ctx,
+			&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: g.Namespace, Name: "storage-one-3"}},
 			client.GracePeriodSeconds(0),
 		),
 	)
@@ -140,21 +140,21 @@ func TestTwoNodeGuardsWithOneTarget(t *testing.T) {
 	g := newGuarded(t, "two-1", "two-2")
 	startGuards(t, noFaults)
 	g.guard(nil)
-	other := &v1alpha1.NodeGuard{ObjectMeta: metav1.ObjectMeta{Namespace: g.namespace, Name: "other"}}
+	other := &v1alpha1.NodeGuard{ObjectMeta: metav1.ObjectMeta{Namespace: g.Namespace, Name: "other"}}
 	other.Spec.Target.DaemonSet = "storage"
-	must(t, admin.Create(g.ctx, other))
+	must(t, admin.Create(g.Ctx, other))
 	g.ready(2)
 	g.Eventually("the status says that there are two", func() error {
 		if c := meta.FindStatusCondition(
 			g.live().Status.Conditions,
 			v1alpha1.ConditionReady,
 		); c == nil ||
-			!strings.Contains(c.Message, g.namespace+"/other") {
+			!strings.Contains(c.Message, g.Namespace+"/other") {
 			return fmt.Errorf("the condition is %+v", c)
 		}
 		return nil
 	})
-	if n := used.watches()["/api/v1/namespaces/"+g.namespace+"/pods"]; n != 1 {
+	if n := used.watches()["/api/v1/namespaces/"+g.Namespace+"/pods"]; n != 1 {
 		t.Errorf("the manager watches the pods of the target %d times", n)
 	}
 	g.cordon("two-1", true)
@@ -204,9 +204,9 @@ func TestAManagerThatDiesAtAnyWriteOfARelease(t *testing.T) {
 		must(
 			t,
 			admin.Patch(
-				g.ctx,
+				g.Ctx,
 				&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: a}},
-				mergePatch(fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.ApproveReleaseAnnotation, g.namespace+"/storage")),
+				mergePatch(fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.ApproveReleaseAnnotation, g.Namespace+"/storage")),
 			),
 		)
 		g.cordon(a, true)
@@ -238,7 +238,7 @@ func TestAManagerThatDiesAtAnyWriteOfARelease(t *testing.T) {
 		g.cordon(b, false)
 		g.ready(2)
 		var node corev1.Node
-		must(t, admin.Get(g.ctx, client.ObjectKey{Name: a}, &node))
+		must(t, admin.Get(g.Ctx, client.ObjectKey{Name: a}, &node))
 		if node.Annotations[v1alpha1.ApproveReleaseAnnotation] != "" {
 			t.Error("the approval is not used up")
 		}
@@ -286,7 +286,7 @@ func TestADrainAmongAThousandNodes(t *testing.T) {
 	g.cordon("many-500", true)
 	g.Eventually("its budget is open", func() error {
 		var budgets policyv1.PodDisruptionBudgetList
-		must(t, admin.List(g.ctx, &budgets, client.InNamespace(g.namespace)))
+		must(t, admin.List(g.Ctx, &budgets, client.InNamespace(g.Namespace)))
 		for i := range budgets.Items {
 			if b := &budgets.Items[i]; b.Spec.MinAvailable.IntVal == 0 {
 				return nil

@@ -207,12 +207,7 @@ func managerConfig() (*rest.Config, error) {
 var must, wantText = testenv.Must, testenv.WantText
 
 // world is one test's namespace, nodes and NodeJob.
-type world struct {
-	*testenv.World
-	t         *testing.T
-	ctx       context.Context
-	namespace string
-}
+type world struct{ *testenv.World }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
@@ -227,24 +222,25 @@ func newWorld(t *testing.T) *world {
 
 // worldIn is the world of a namespace that exists.
 func worldIn(ctx context.Context, t *testing.T, namespace string) *world {
-	shared := &testenv.World{T: t, Ctx: ctx, Client: admin, Namespace: namespace, Limit: 20 * time.Second, Pause: 20 * time.Millisecond}
-	return &world{World: shared, t: t, ctx: ctx, namespace: namespace}
+	return &world{
+		&testenv.World{T: t, Ctx: ctx, Client: admin, Namespace: namespace, Limit: 20 * time.Second, Pause: 20 * time.Millisecond},
+	}
 }
 
 // cleanUp removes what would affect other tests: the nodes, and finalizers without a manager.
 func (w *world) cleanUp() {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute) // a test may have a thousand nodes and pods
 	defer cancel()
-	must(w.t, admin.DeleteAllOf(ctx, &corev1.Node{}, client.MatchingLabels{"world": w.namespace}))
+	must(w.T, admin.DeleteAllOf(ctx, &corev1.Node{}, client.MatchingLabels{"world": w.Namespace}))
 	var jobs v1alpha1.NodeJobList
-	must(w.t, admin.List(ctx, &jobs, client.InNamespace(w.namespace)))
+	must(w.T, admin.List(ctx, &jobs, client.InNamespace(w.Namespace)))
 	for i := range jobs.Items {
 		job := &jobs.Items[i]
 		w.remove(ctx, job)
 	}
 	// The manager of the next test would release these, and count that among its own writes.
 	var pods corev1.PodList
-	must(w.t, admin.List(ctx, &pods, client.InNamespace(w.namespace)))
+	must(w.T, admin.List(ctx, &pods, client.InNamespace(w.Namespace)))
 	for i := range pods.Items {
 		w.remove(ctx, &pods.Items[i], client.GracePeriodSeconds(0))
 	}
@@ -252,37 +248,37 @@ func (w *world) cleanUp() {
 
 // remove deletes an object that a finalizer may hold.
 func (w *world) remove(ctx context.Context, o client.Object, opts ...client.DeleteOption) {
-	must(w.t, client.IgnoreNotFound(admin.Delete(ctx, o, opts...)))
-	must(w.t, client.IgnoreNotFound(admin.Patch(ctx, o, mergePatch(`{"metadata":{"finalizers":null}}`))))
+	must(w.T, client.IgnoreNotFound(admin.Delete(ctx, o, opts...)))
+	must(w.T, client.IgnoreNotFound(admin.Patch(ctx, o, mergePatch(`{"metadata":{"finalizers":null}}`))))
 }
 
 func (w *world) node(name string) *corev1.Node {
-	w.t.Helper()
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"world": w.namespace}}}
-	must(w.t, admin.Create(w.ctx, node))
+	w.T.Helper()
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"world": w.Namespace}}}
+	must(w.T, admin.Create(w.Ctx, node))
 	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 	node.Status.NodeInfo = corev1.NodeSystemInfo{MachineID: "machine-of-" + name, BootID: "boot-1"}
-	must(w.t, admin.Status().Update(w.ctx, node))
+	must(w.T, admin.Status().Update(w.Ctx, node))
 	// A real node loses this taint when it is Ready; there is no controller manager here to do so.
 	return node
 }
 
 // job makes a NodeJob for this world's nodes. It goes to all at once, and on when some fail.
 func (w *world) job(name string, change func(*v1alpha1.NodeJobSpec)) *v1alpha1.NodeJob {
-	w.t.Helper()
+	w.T.Helper()
 	job := w.draft(name)
 	if change != nil {
 		change(&job.Spec)
 	}
-	must(w.t, admin.Create(w.ctx, job))
+	must(w.T, admin.Create(w.Ctx, job))
 	return job
 }
 
 func (w *world) draft(name string) *v1alpha1.NodeJob {
 	return &v1alpha1.NodeJob{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name},
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: name},
 		Spec: v1alpha1.NodeJobSpec{
-			Nodes:   v1alpha1.NodesSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"world": w.namespace}}},
+			Nodes:   v1alpha1.NodesSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"world": w.Namespace}}},
 			Task:    v1alpha1.TaskSpec{Script: "true"},
 			Retry:   v1alpha1.RetrySpec{BackoffSeconds: new(int32(1))},
 			Rollout: v1alpha1.RolloutSpec{MaxFailures: percent("100%"), Steps: []v1alpha1.RolloutStep{{Name: "all"}}},
@@ -292,7 +288,7 @@ func (w *world) draft(name string) *v1alpha1.NodeJob {
 
 // podOn waits for a task's pod on a node that has not ended.
 func (w *world) podOn(node string) *corev1.Pod {
-	w.t.Helper()
+	w.T.Helper()
 	var found *corev1.Pod
 	w.Eventually("a pod is on "+node, func() error {
 		for _, pod := range w.Pods() {
@@ -309,11 +305,11 @@ func (w *world) podOn(node string) *corev1.Pod {
 
 // end plays the kubelet: the task's container ended.
 func (w *world) end(pod *corev1.Pod, code int32, message string) {
-	w.t.Helper()
+	w.T.Helper()
 	live := &corev1.Pod{}
-	must(w.t, admin.Get(w.ctx, client.ObjectKeyFromObject(pod), live))
+	must(w.T, admin.Get(w.Ctx, client.ObjectKeyFromObject(pod), live))
 	setEnd(live, code, message)
-	must(w.t, admin.Status().Update(w.ctx, live))
+	must(w.T, admin.Status().Update(w.Ctx, live))
 }
 
 // setEnd makes the status of a pod that of one whose container ended.
@@ -332,9 +328,9 @@ func setEnd(pod *corev1.Pod, code int32, message string) {
 }
 
 func (w *world) gone(o client.Object) {
-	w.t.Helper()
+	w.T.Helper()
 	w.Eventually(o.GetName()+" is gone", func() error {
-		err := admin.Get(w.ctx, client.ObjectKeyFromObject(o), o)
+		err := admin.Get(w.Ctx, client.ObjectKeyFromObject(o), o)
 		if err == nil {
 			return errors.New("it is there")
 		}

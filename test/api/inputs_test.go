@@ -27,7 +27,7 @@ func valueIn(pod *corev1.Pod, name string) string {
 
 // reads waits until the message of the NodeJob reads says so.
 func (w *world) reads(message string) {
-	w.t.Helper()
+	w.T.Helper()
 	w.Eventually("the message says "+message, func() error {
 		if c := w.Condition("reads", v1alpha1.ConditionComplete, metav1.ConditionUnknown, ""); !strings.Contains(c.Message, message) {
 			return errors.New(c.Message)

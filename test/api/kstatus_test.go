@@ -18,11 +18,11 @@ import (
 
 // kstatus waits until the library that Flux, kpt and Helm use computes this status.
 func (w *world) kstatus(kind, name string, want status.Status) {
-	w.t.Helper()
+	w.T.Helper()
 	w.Eventually(fmt.Sprintf("%s %s is %s", kind, name, want), func() error {
 		live := &unstructured.Unstructured{}
 		live.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(kind))
-		if err := admin.Get(w.ctx, client.ObjectKey{Namespace: w.namespace, Name: name}, live); err != nil {
+		if err := admin.Get(w.Ctx, client.ObjectKey{Namespace: w.Namespace, Name: name}, live); err != nil {
 			return err
 		}
 		got, err := status.Compute(live)
@@ -39,7 +39,7 @@ func (w *world) kstatus(kind, name string, want status.Status) {
 // shown waits until kstatus, and Argo CD with the health check in the pages, show this state of a NodeJob or NodeGuard. The
 // message is a part of that in Argo CD.
 func (w *world) shown(kind, name string, kstatus status.Status, argoCD, message string) {
-	w.t.Helper()
+	w.T.Helper()
 	w.kstatus(kind, name, kstatus)
 	w.argoCD(kind, name, argoCD, message)
 }
@@ -86,7 +86,7 @@ func TestGitOpsToolsShowEachState(t *testing.T) {
 	stop()
 	w.change(job, `{"suspend":true}`)
 	w.shown("NodeJob", "rollout", status.InProgressStatus, progressing, "waiting for the manager")
-	must(t, admin.Delete(w.ctx, job))
+	must(t, admin.Delete(w.Ctx, job))
 	w.shown("NodeJob", "rollout", status.TerminatingStatus, progressing, "Pending deletion")
 }
 
@@ -99,10 +99,10 @@ func TestGitOpsToolsShowEachStateOfANodeGuard(t *testing.T) {
 	stop := startGuards(t, noFaults)
 	g.ready(1)
 	g.shown(kind, name, status.CurrentStatus, healthy, "")
-	must(t, admin.Patch(g.ctx, g.live(), mergePatch(`{"spec":{"target":{"daemonSet":"missing"}}}`)))
+	must(t, admin.Patch(g.Ctx, g.live(), mergePatch(`{"spec":{"target":{"daemonSet":"missing"}}}`)))
 	g.shown(kind, name, status.FailedStatus, degraded, "missing")
 	stop()
-	must(t, admin.Patch(g.ctx, g.live(), mergePatch(`{"spec":{"maxUnavailable":0}}`)))
+	must(t, admin.Patch(g.Ctx, g.live(), mergePatch(`{"spec":{"maxUnavailable":0}}`)))
 	g.shown(kind, name, status.InProgressStatus, progressing, "waiting for the manager")
 }
 
@@ -117,7 +117,7 @@ func TestTheAPIRejectsAnEmptySelector(t *testing.T) {
 	} {
 		for _, selector := range []string{"{}", "{matchLabels: {}}", "{matchExpressions: []}"} {
 			t.Run(name+" "+selector, func(t *testing.T) {
-				err := admin.Create(w.ctx, jobFromYAML(t, w.namespace, "", fmt.Sprintf(spec, selector)))
+				err := admin.Create(w.Ctx, jobFromYAML(t, w.Namespace, "", fmt.Sprintf(spec, selector)))
 				if err == nil {
 					t.Fatal("the API server accepted it")
 				}
@@ -127,8 +127,8 @@ func TestTheAPIRejectsAnEmptySelector(t *testing.T) {
 	}
 	// A client that does not validate strictly, for example kubectl apply --validate=ignore, sends the field, and the API
 	// server prunes it.
-	pruned := jobFromYAML(t, w.namespace, "", withTask(`nodes: {selector: {pool: db}}`))
-	err := admin.Create(w.ctx, pruned, &client.CreateOptions{Raw: &metav1.CreateOptions{FieldValidation: metav1.FieldValidationIgnore}})
+	pruned := jobFromYAML(t, w.Namespace, "", withTask(`nodes: {selector: {pool: db}}`))
+	err := admin.Create(w.Ctx, pruned, &client.CreateOptions{Raw: &metav1.CreateOptions{FieldValidation: metav1.FieldValidationIgnore}})
 	if err == nil {
 		t.Fatal("the API server accepted a NodeJob whose nodes.selector has only a misspelled field")
 	}

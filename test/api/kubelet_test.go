@@ -53,21 +53,21 @@ type kubelet struct {
 
 // playKubelet plays until the test ends.
 func (w *world) playKubelet(exits map[string]int32) *kubelet {
-	w.t.Helper()
+	w.T.Helper()
 	k := &kubelet{
 		w: w, exits: exits, changed: make(chan struct{}),
 		pods: map[types.UID]*corev1.Pod{}, starts: map[string]int{}, ended: map[string]int32{},
 		nodes: map[string]*corev1.Node{}, successes: map[string]int{}, reboots: map[string]int{},
 	}
-	ctx, cancel := context.WithCancel(w.ctx)
+	ctx, cancel := context.WithCancel(w.Ctx)
 	var playing sync.WaitGroup
-	here := client.InNamespace(w.namespace)
+	here := client.InNamespace(w.Namespace)
 	playing.Go(func() {
 		w.follow(
 			ctx,
 			&corev1.NodeList{},
 			func(e watch.Event) { k.seeNode(e.Object.(*corev1.Node)) },
-			client.MatchingLabels{"world": w.namespace},
+			client.MatchingLabels{"world": w.Namespace},
 		)
 	})
 	playing.Go(func() {
@@ -76,7 +76,7 @@ func (w *world) playKubelet(exits map[string]int32) *kubelet {
 	playing.Go(func() {
 		w.follow(ctx, &v1alpha1.NodeJobList{}, func(e watch.Event) { k.seeJob(e.Type, e.Object.(*v1alpha1.NodeJob)) }, here)
 	})
-	w.t.Cleanup(func() {
+	w.T.Cleanup(func() {
 		cancel()
 		playing.Wait()
 	})
@@ -86,7 +86,7 @@ func (w *world) playKubelet(exits map[string]int32) *kubelet {
 // follow sends the existing objects, and each change once. The API server closes the watch of a slow client, as on a
 // busy machine. Then follow continues from the last change.
 func (w *world) follow(ctx context.Context, list client.ObjectList, see func(watch.Event), opts ...client.ListOption) {
-	follow(ctx, w.t, admin, list, see, opts...)
+	follow(ctx, w.T, admin, list, see, opts...)
 }
 
 func follow(
@@ -153,7 +153,7 @@ func (k *kubelet) records() string {
 			"\n%s in boot %s: %s",
 			name,
 			node.Status.NodeInfo.BootID,
-			node.Annotations[v1alpha1.RecordKey(k.w.namespace, "plays")],
+			node.Annotations[v1alpha1.RecordKey(k.w.Namespace, "plays")],
 		)
 	}
 	return b.String()
@@ -229,7 +229,7 @@ func over(pod *corev1.Pod) bool {
 func (k *kubelet) seeNode(node *corev1.Node) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	name, key := role(node.Name), v1alpha1.RecordKey(k.w.namespace, "plays")
+	name, key := role(node.Name), v1alpha1.RecordKey(k.w.Namespace, "plays")
 	before := k.nodes[name]
 	k.nodes[name] = node
 	shown := shows(node, key)
@@ -244,7 +244,7 @@ func (k *kubelet) seeNode(node *corev1.Node) {
 // reboot simulates the runner: it reboots the node unless the node has rebooted already.
 func (k *kubelet) reboot(pod *corev1.Pod) (code int32, err error) {
 	var node corev1.Node
-	if err := admin.Get(k.w.ctx, client.ObjectKey{Name: pod.Spec.NodeName}, &node); err != nil {
+	if err := admin.Get(k.w.Ctx, client.ObjectKey{Name: pod.Spec.NodeName}, &node); err != nil {
 		return 0, err
 	}
 	if node.Status.NodeInfo.BootID != envOf(pod, "EVERYNODE_BOOT_ID") {
@@ -254,7 +254,7 @@ func (k *kubelet) reboot(pod *corev1.Pod) (code int32, err error) {
 	k.reboots[role(node.Name)]++
 	k.mu.Unlock()
 	patch := fmt.Sprintf(`{"status":{"nodeInfo":{"bootID":"after-%s"}}}`, node.Status.NodeInfo.BootID)
-	return unknownExit, admin.Status().Patch(k.w.ctx, &node, client.RawPatch(types.StrategicMergePatchType, []byte(patch)))
+	return unknownExit, admin.Status().Patch(k.w.Ctx, &node, client.RawPatch(types.StrategicMergePatchType, []byte(patch)))
 }
 
 // unknownExit stands for the unobserved end of a container, as after a reboot.
@@ -283,7 +283,7 @@ func (k *kubelet) end(pod *corev1.Pod, attempt string) {
 	k.mu.Lock()
 	k.ended[attempt] = code // before any other goroutine can act on it
 	k.mu.Unlock()
-	told := tellEnd(k.w.ctx, admin, pod, code, message)
+	told := tellEnd(k.w.Ctx, admin, pod, code, message)
 	if pod.Labels[v1alpha1.PhaseLabel] == string(task.Reboot) {
 		told = client.IgnoreNotFound(told) // what counts is the boot
 	}
@@ -319,7 +319,7 @@ func (k *kubelet) remove(pod *corev1.Pod) {
 	if !there {
 		return
 	}
-	if err := admin.Delete(k.w.ctx, pod.DeepCopy(), client.GracePeriodSeconds(0)); client.IgnoreNotFound(err) != nil {
+	if err := admin.Delete(k.w.Ctx, pod.DeepCopy(), client.GracePeriodSeconds(0)); client.IgnoreNotFound(err) != nil {
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		k.never("removing pod %s: %v", pod.Name, err)

@@ -142,8 +142,8 @@ func TestRemovingTheLabelRunsTheTaskAgain(t *testing.T) {
 	w.Done("again", "again-1")
 	w.NoPods()
 
-	key := v1alpha1.RecordKey(w.namespace, "again")
-	must(t, admin.Patch(w.ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "again-1"}},
+	key := v1alpha1.RecordKey(w.Namespace, "again")
+	must(t, admin.Patch(w.Ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "again-1"}},
 		mergePatch(fmt.Sprintf(`{"metadata":{"labels":{%q:null}}}`, key))))
 	second := w.podOn("again-1")
 	if second.UID == first.UID {
@@ -182,7 +182,7 @@ func TestAFailureIsRetriedUpToTheLimitWithEventsOnNodeJobAndNode(t *testing.T) {
 		t,
 		c.Message,
 		"fails-1: TaskFailed, exit code 7: no space",
-		"kubectl annotate node NAME "+v1alpha1.RecordKey(w.namespace, "fails")+"-",
+		"kubectl annotate node NAME "+v1alpha1.RecordKey(w.Namespace, "fails")+"-",
 	)
 	if strings.ContainsRune(c.Message, '\x1b') {
 		t.Error("a control character of the task reached the status")
@@ -191,7 +191,7 @@ func TestAFailureIsRetriedUpToTheLimitWithEventsOnNodeJobAndNode(t *testing.T) {
 	for kind, name := range map[string]string{"NodeJob": "fails", "Node": "fails-1"} {
 		w.Eventually("an event on the "+kind+" tells it", func() error {
 			var list eventsv1.EventList
-			must(t, admin.List(w.ctx, &list))
+			must(t, admin.List(w.Ctx, &list))
 			for _, e := range list.Items {
 				if e.Regarding.Kind == kind && e.Regarding.Name == name && e.Reason == v1alpha1.ReasonRetriesExhausted &&
 					e.Type == corev1.EventTypeWarning {
@@ -203,8 +203,8 @@ func TestAFailureIsRetriedUpToTheLimitWithEventsOnNodeJobAndNode(t *testing.T) {
 	}
 
 	// The instruction in the message starts another run.
-	must(t, admin.Patch(w.ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "fails-1"}},
-		mergePatch(fmt.Sprintf(`{"metadata":{"annotations":{%q:null}}}`, v1alpha1.RecordKey(w.namespace, "fails")))))
+	must(t, admin.Patch(w.Ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "fails-1"}},
+		mergePatch(fmt.Sprintf(`{"metadata":{"annotations":{%q:null}}}`, v1alpha1.RecordKey(w.Namespace, "fails")))))
 	w.end(w.podOn("fails-1"), 0, "")
 	w.Done("fails", "fails-1")
 	w.Condition("fails", v1alpha1.ConditionComplete, metav1.ConditionTrue, "")
@@ -223,7 +223,7 @@ func TestDeletingForgetsOrRetainsTheRecords(t *testing.T) {
 			// The second node is in mid-run when the NodeJob goes.
 			w.node(second)
 			w.podOn(second)
-			must(t, admin.Delete(w.ctx, job))
+			must(t, admin.Delete(w.Ctx, job))
 			w.gone(job)
 			w.noRunningTask()
 			if on := w.On("leaves", first); on.Present != wantPresent {
@@ -235,12 +235,12 @@ func TestDeletingForgetsOrRetainsTheRecords(t *testing.T) {
 
 // noRunningTask plays the kubelet that ends pods which are being deleted, and waits for none.
 func (w *world) noRunningTask() {
-	w.t.Helper()
+	w.T.Helper()
 	for _, pod := range w.Pods() {
 		if pod.DeletionTimestamp.IsZero() || len(pod.Finalizers) > 0 {
-			w.t.Errorf("pod %s stays, with finalizers %v", pod.Name, pod.Finalizers)
+			w.T.Errorf("pod %s stays, with finalizers %v", pod.Name, pod.Finalizers)
 		}
-		must(w.t, client.IgnoreNotFound(admin.Delete(w.ctx, &pod, client.GracePeriodSeconds(0))))
+		must(w.T, client.IgnoreNotFound(admin.Delete(w.Ctx, &pod, client.GracePeriodSeconds(0))))
 	}
 	w.NoPods()
 }
@@ -252,8 +252,8 @@ func TestAPodWhoseNodeJobVanishedLosesItsFinalizer(t *testing.T) {
 	job := w.job("vanishes", nil)
 	w.podOn("vanish-1")
 	// In one step, so that the manager cannot see the deletion first.
-	must(t, admin.Patch(w.ctx, job, mergePatch(`{"metadata":{"finalizers":null}}`)))
-	must(t, admin.Delete(w.ctx, job))
+	must(t, admin.Patch(w.Ctx, job, mergePatch(`{"metadata":{"finalizers":null}}`)))
+	must(t, admin.Delete(w.Ctx, job))
 	w.Eventually("the pod has no finalizer", func() error {
 		for _, pod := range w.Pods() {
 			if len(pod.Finalizers) > 0 {
@@ -271,12 +271,12 @@ func TestSuspendStartsNothingAndRecordsWhatRuns(t *testing.T) {
 	w.node("sus-2")
 	job := w.job("suspended", nil)
 	pod := w.podOn("sus-1")
-	must(t, admin.Patch(w.ctx, job, mergePatch(`{"spec":{"suspend":true}}`)))
+	must(t, admin.Patch(w.Ctx, job, mergePatch(`{"spec":{"suspend":true}}`)))
 	w.Condition("suspended", v1alpha1.ConditionComplete, metav1.ConditionUnknown, v1alpha1.ReasonSuspended)
 	w.end(pod, 0, "")
 	w.Done("suspended", "sus-1")
 	w.NoPods()
-	must(t, admin.Patch(w.ctx, job, mergePatch(`{"spec":{"suspend":false}}`)))
+	must(t, admin.Patch(w.Ctx, job, mergePatch(`{"spec":{"suspend":false}}`)))
 	w.end(w.podOn("sus-2"), 0, "")
 	w.Done("suspended", "sus-2")
 }
@@ -307,15 +307,15 @@ func TestNodeNamesThatShareTheirFirstLabelOrAreLongAreDifferentNodes(t *testing.
 
 func TestAPodOfAnotherOwnerIsNotAnAttempt(t *testing.T) {
 	w := newWorld(t)
-	if err := admin.Get(w.ctx, client.ObjectKey{Namespace: w.namespace, Name: "none"}, &corev1.Pod{}); !apierrors.IsNotFound(err) {
+	if err := admin.Get(w.Ctx, client.ObjectKey{Namespace: w.Namespace, Name: "none"}, &corev1.Pod{}); !apierrors.IsNotFound(err) {
 		t.Fatal(err)
 	}
 	startManager(t, noFaults)
 	w.node("other-1")
 	w.unprotected()
 	// A pod with our label that has no owner must not be taken for an attempt.
-	must(t, admin.Create(w.ctx, &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "impostor", Labels: map[string]string{v1alpha1.NodeJobLabel: "mine"}},
+	must(t, admin.Create(w.Ctx, &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "impostor", Labels: map[string]string{v1alpha1.NodeJobLabel: "mine"}},
 		Spec:       corev1.PodSpec{NodeName: "other-1", Containers: []corev1.Container{{Name: "x", Image: "y"}}},
 	}))
 	w.job("mine", nil)
@@ -335,20 +335,20 @@ func TestPodsOfAPreviousNodeJobWithTheSameNameLoseTheirFinalizer(t *testing.T) {
 	old := w.podOn("heir-1")
 	stop()
 	// A user removes the finalizer, and creates the NodeJob again, while no manager is running.
-	must(t, admin.Patch(w.ctx, earlier, mergePatch(`{"metadata":{"finalizers":null}}`)))
-	must(t, admin.Delete(w.ctx, earlier))
+	must(t, admin.Patch(w.Ctx, earlier, mergePatch(`{"metadata":{"finalizers":null}}`)))
+	must(t, admin.Delete(w.Ctx, earlier))
 	w.gone(earlier)
 	w.job("heir", nil)
 	startManager(t, noFaults)
 	w.Eventually("the finalizer of the old pod is removed", func() error {
-		must(t, admin.Get(w.ctx, client.ObjectKeyFromObject(old), old))
+		must(t, admin.Get(w.Ctx, client.ObjectKeyFromObject(old), old))
 		if len(old.Finalizers) > 0 || old.DeletionTimestamp.IsZero() {
 			return errors.New("it is held")
 		}
 		return nil
 	})
 	// There is no kubelet here that would end it.
-	must(t, admin.Delete(w.ctx, old, client.GracePeriodSeconds(0)))
+	must(t, admin.Delete(w.Ctx, old, client.GracePeriodSeconds(0)))
 	if pod := w.podOn("heir-1"); pod.UID == old.UID {
 		t.Error("the old pod is still there")
 	}
@@ -360,7 +360,7 @@ func TestARecreatedNodeJobWaitsForThePodOfThePreviousOne(t *testing.T) {
 	w.node("recreated-job-1")
 	earlier := w.job("recreated-job", nil)
 	old := w.podOn("recreated-job-1")
-	must(t, admin.Delete(w.ctx, earlier))
+	must(t, admin.Delete(w.Ctx, earlier))
 	w.gone(earlier)
 	// Its pod is being stopped: there is no kubelet here that would end it.
 	w.job("recreated-job", nil)
@@ -374,7 +374,7 @@ func TestARecreatedNodeJobWaitsForThePodOfThePreviousOne(t *testing.T) {
 	if pods := w.Pods(); len(pods) != 1 || pods[0].UID != old.UID {
 		t.Fatalf("there are %d pods, want the old one", len(pods))
 	}
-	must(t, admin.Delete(w.ctx, old, client.GracePeriodSeconds(0)))
+	must(t, admin.Delete(w.Ctx, old, client.GracePeriodSeconds(0)))
 	if pod := w.podOn("recreated-job-1"); pod.UID == old.UID {
 		t.Error("the old pod is still there")
 	}
@@ -390,12 +390,12 @@ func TestARemovedFailureDoesNotReappear(t *testing.T) {
 		s.Retry.Limit = new(int32(0))
 	})
 	pod := w.podOn("took-1")
-	must(t, admin.Get(w.ctx, client.ObjectKeyFromObject(node), node))
+	must(t, admin.Get(w.Ctx, client.ObjectKeyFromObject(node), node))
 	node.Status.Conditions[0].Status = corev1.ConditionUnknown
-	must(t, admin.Status().Update(w.ctx, node))
+	must(t, admin.Status().Update(w.Ctx, node))
 	w.Condition("took", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonNodesFailed)
 	w.Eventually("the finalizer of the pod is removed", func() error {
-		must(t, admin.Get(w.ctx, client.ObjectKeyFromObject(pod), pod))
+		must(t, admin.Get(w.Ctx, client.ObjectKeyFromObject(pod), pod))
 		if len(pod.Finalizers) > 0 || pod.DeletionTimestamp.IsZero() {
 			return errors.New("it is held")
 		}
@@ -404,16 +404,16 @@ func TestARemovedFailureDoesNotReappear(t *testing.T) {
 	must(
 		t,
 		admin.Patch(
-			w.ctx,
+			w.Ctx,
 			node,
-			mergePatch(fmt.Sprintf(`{"metadata":{"annotations":{%q:null}}}`, v1alpha1.RecordKey(w.namespace, "took"))),
+			mergePatch(fmt.Sprintf(`{"metadata":{"annotations":{%q:null}}}`, v1alpha1.RecordKey(w.Namespace, "took"))),
 		),
 	)
 	w.Condition("took", v1alpha1.ConditionComplete, metav1.ConditionUnknown, v1alpha1.ReasonInProgress)
-	must(t, admin.Get(w.ctx, client.ObjectKeyFromObject(node), node))
+	must(t, admin.Get(w.Ctx, client.ObjectKeyFromObject(node), node))
 	node.Status.Conditions[0].Status = corev1.ConditionTrue
-	must(t, admin.Status().Update(w.ctx, node))
-	must(t, admin.Delete(w.ctx, pod, client.GracePeriodSeconds(0)))
+	must(t, admin.Status().Update(w.Ctx, node))
+	must(t, admin.Delete(w.Ctx, pod, client.GracePeriodSeconds(0)))
 	w.end(w.podOn("took-1"), 0, "")
 	w.Done("took", "took-1")
 }

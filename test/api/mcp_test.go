@@ -22,13 +22,13 @@ import (
 
 // assistant starts kubectl everynode mcp as a user, and returns a client of it.
 func (w *world) assistant(config string) *mcp.ClientSession {
-	w.t.Helper()
+	w.T.Helper()
 	fromClient, toServer := io.Pipe()
 	fromServer, toClient := io.Pipe()
 	ended := make(chan int, 1)
 	go func() {
 		code := cli.Run(
-			w.ctx,
+			w.Ctx,
 			genericiooptions.IOStreams{In: fromClient, Out: toClient, ErrOut: io.Discard},
 			[]string{"mcp", "--kubeconfig", config},
 		)
@@ -36,12 +36,12 @@ func (w *world) assistant(config string) *mcp.ClientSession {
 		ended <- code
 	}()
 	transport := &mcp.IOTransport{Reader: fromServer, Writer: toServer}
-	session, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).Connect(w.ctx, transport, nil)
-	must(w.t, err)
-	w.t.Cleanup(func() {
+	session, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).Connect(w.Ctx, transport, nil)
+	must(w.T, err)
+	w.T.Cleanup(func() {
 		_ = session.Close()
 		if code := <-ended; code != 0 {
-			w.t.Errorf("exit code %d after the client has closed its output", code)
+			w.T.Errorf("exit code %d after the client has closed its output", code)
 		}
 	})
 	return session
@@ -49,12 +49,12 @@ func (w *world) assistant(config string) *mcp.ClientSession {
 
 // callTool calls a tool, and returns its result as text.
 func (w *world) callTool(session *mcp.ClientSession, tool string, arguments map[string]any) (text string, failed bool) {
-	w.t.Helper()
-	result, err := session.CallTool(w.ctx, &mcp.CallToolParams{Name: tool, Arguments: arguments})
-	must(w.t, err)
+	w.T.Helper()
+	result, err := session.CallTool(w.Ctx, &mcp.CallToolParams{Name: tool, Arguments: arguments})
+	must(w.T, err)
 	content, ok := result.Content[0].(*mcp.TextContent)
 	if !ok {
-		w.t.Fatalf("content of the type %T", result.Content[0])
+		w.T.Fatalf("content of the type %T", result.Content[0])
 	}
 	return content.Text, result.IsError
 }
@@ -68,10 +68,10 @@ func TestMCPProposesWhatOnlyAPersonStarts(t *testing.T) {
 		object, err := json.Marshal(map[string]any{
 			"apiVersion": v1alpha1.GroupVersion.String(),
 			"kind":       "NodeJob",
-			"metadata":   map[string]any{"name": name, "namespace": w.namespace},
+			"metadata":   map[string]any{"name": name, "namespace": w.Namespace},
 			"spec": map[string]any{
 				"task":  map[string]any{"script": "true"},
-				"nodes": map[string]any{"selector": map[string]any{"matchLabels": map[string]any{"world": w.namespace}}},
+				"nodes": map[string]any{"selector": map[string]any{"matchLabels": map[string]any{"world": w.Namespace}}},
 			},
 		})
 		must(t, err)
@@ -95,7 +95,7 @@ func TestMCPProposesWhatOnlyAPersonStarts(t *testing.T) {
 		t.Errorf("the same proposal again: %s", got)
 	}
 	var job v1alpha1.NodeJob
-	must(t, admin.Get(w.ctx, client.ObjectKey{Namespace: w.namespace, Name: "proposal"}, &job))
+	must(t, admin.Get(w.Ctx, client.ObjectKey{Namespace: w.Namespace, Name: "proposal"}, &job))
 	proposed := func(f metav1.ManagedFieldsEntry) bool { return f.Manager == "kubectl-everynode-mcp" }
 	if !slices.ContainsFunc(job.ManagedFields, proposed) {
 		t.Errorf("managed fields %+v", job.ManagedFields)
@@ -105,7 +105,7 @@ func TestMCPProposesWhatOnlyAPersonStarts(t *testing.T) {
 	if got, failed := w.callTool(
 		reader,
 		"status",
-		map[string]any{"namespace": w.namespace, "name": "proposal"},
+		map[string]any{"namespace": w.Namespace, "name": "proposal"},
 	); failed ||
 		!strings.Contains(got, "Suspended") {
 		t.Errorf("status as a user who may read: %s", got)

@@ -29,15 +29,15 @@ func TestMetricsNeedAPermission(t *testing.T) {
 	must(t, err)
 	role := &rbacv1.ClusterRole{}
 	must(t, yaml.Unmarshal(content, role))
-	must(t, admin.Create(w.ctx, role))
-	t.Cleanup(func() { must(t, admin.Delete(context.WithoutCancel(w.ctx), role)) })
+	must(t, admin.Create(w.Ctx, role))
+	t.Cleanup(func() { must(t, admin.Delete(context.WithoutCancel(w.Ctx), role)) })
 	binding := &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: w.namespace},
+		ObjectMeta: metav1.ObjectMeta{Name: w.Namespace},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: w.namespace, Name: "prometheus"}},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: w.Namespace, Name: "prometheus"}},
 	}
-	must(t, admin.Create(w.ctx, binding))
-	t.Cleanup(func() { must(t, admin.Delete(context.WithoutCancel(w.ctx), binding)) })
+	must(t, admin.Create(w.Ctx, binding))
+	t.Cleanup(func() { must(t, admin.Delete(context.WithoutCancel(w.Ctx), binding)) })
 
 	address := w.serveMetrics()
 	for name, tt := range map[string]struct {
@@ -68,17 +68,17 @@ func TestMetricsNeedAPermission(t *testing.T) {
 
 // serveMetrics starts the server of metrics, and returns its address.
 func (w *world) serveMetrics() string {
-	w.t.Helper()
+	w.T.Helper()
 	httpClient, err := rest.HTTPClientFor(asManager)
-	must(w.t, err)
+	must(w.T, err)
 	server, err := metricsserver.NewServer(metricsauth.Options("127.0.0.1:0", true), asManager, httpClient)
-	must(w.t, err)
-	ctx, cancel := context.WithCancel(w.ctx)
+	must(w.T, err)
+	ctx, cancel := context.WithCancel(w.Ctx)
 	done := make(chan error, 1)
 	go func() { done <- server.Start(ctx) }()
-	w.t.Cleanup(func() {
+	w.T.Cleanup(func() {
 		cancel()
-		must(w.t, <-done)
+		must(w.T, <-done)
 	})
 	bound := server.(interface{ GetBindAddr() string })
 	w.Eventually("the server listens", func() error {
@@ -92,11 +92,11 @@ func (w *world) serveMetrics() string {
 
 // tokenOf returns a token of a new service account.
 func (w *world) tokenOf(name string) string {
-	w.t.Helper()
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name}}
-	must(w.t, admin.Create(w.ctx, account))
+	w.T.Helper()
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: name}}
+	must(w.T, admin.Create(w.Ctx, account))
 	request := &authenticationv1.TokenRequest{}
-	must(w.t, admin.SubResource("token").Create(w.ctx, account, request))
+	must(w.T, admin.SubResource("token").Create(w.Ctx, account, request))
 	return request.Status.Token
 }
 

@@ -26,12 +26,12 @@ import (
 
 // allowNamespace sets the label of the world's namespace, or removes it.
 func (w *world) allowNamespace(allowed bool) {
-	w.t.Helper()
+	w.T.Helper()
 	value := "null"
 	if allowed {
 		value = `"` + v1alpha1.EnabledValue + `"`
 	}
-	must(w.t, admin.Patch(w.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}},
+	must(w.T, admin.Patch(w.Ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.Namespace}},
 		mergePatch(fmt.Sprintf(`{"metadata":{"labels":{%q:%s}}}`, v1alpha1.EnabledLabel, value))))
 }
 
@@ -39,12 +39,12 @@ func (w *world) allowNamespace(allowed bool) {
 func TestOnlyWhoMayChangeAllNamespacesAllowsOne(t *testing.T) {
 	w := newWorld(t)
 	w.allowNamespace(false)
-	tenant, operator := "tenant-of-"+w.namespace, "operator-of-"+w.namespace
+	tenant, operator := "tenant-of-"+w.Namespace, "operator-of-"+w.Namespace
 	w.bind(tenant, "cluster-admin", false)
 	w.allow(operator, true, rule("", []string{"get", "patch", "update"}, "namespaces"))
 	change := func(user, resource string, labels map[string]string) error {
 		var live corev1.Namespace
-		must(t, admin.Get(w.ctx, client.ObjectKey{Name: w.namespace}, &live))
+		must(t, admin.Get(w.Ctx, client.ObjectKey{Name: w.Namespace}, &live))
 		for key, value := range labels {
 			live.Labels[key] = value
 			if value == "" {
@@ -57,11 +57,11 @@ func TestOnlyWhoMayChangeAllNamespacesAllowsOne(t *testing.T) {
 		must(t, err)
 		switch resource {
 		case "status":
-			_, err = core.Namespaces().UpdateStatus(w.ctx, &live, metav1.UpdateOptions{})
+			_, err = core.Namespaces().UpdateStatus(w.Ctx, &live, metav1.UpdateOptions{})
 		case "finalize":
-			_, err = core.Namespaces().Finalize(w.ctx, &live, metav1.UpdateOptions{})
+			_, err = core.Namespaces().Finalize(w.Ctx, &live, metav1.UpdateOptions{})
 		case "":
-			_, err = core.Namespaces().Update(w.ctx, &live, metav1.UpdateOptions{})
+			_, err = core.Namespaces().Update(w.Ctx, &live, metav1.UpdateOptions{})
 		}
 		return err
 	}
@@ -78,14 +78,14 @@ func TestOnlyWhoMayChangeAllNamespacesAllowsOne(t *testing.T) {
 				err.Error(),
 				"'everynode-namespaces'",
 				tenant+" lacks the right to patch namespaces in the whole cluster",
-				"kubectl label namespace "+w.namespace+" everynode.dev/enabled=true",
+				"kubectl label namespace "+w.Namespace+" everynode.dev/enabled=true",
 			)
 			return nil
 		})
 	}
 	w.Eventually("an operator may allow it", func() error {
 		return w.as(operator).
-			Patch(w.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}, mergePatch(`{"metadata":{"labels":{"everynode.dev/enabled":"true"}}}`))
+			Patch(w.Ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.Namespace}}, mergePatch(`{"metadata":{"labels":{"everynode.dev/enabled":"true"}}}`))
 	})
 	must(t, change(tenant, "", map[string]string{"a": "c"})) // of an allowed namespace
 	for _, resource := range []string{"", "status", "finalize"} {
@@ -96,7 +96,7 @@ func TestOnlyWhoMayChangeAllNamespacesAllowsOne(t *testing.T) {
 				err,
 				"stop, and their gates stay closed, and "+tenant+" lacks the right to patch namespaces in the whole cluster",
 			)
-			wantText(t, fmt.Sprint(err), "kubectl label namespace "+w.namespace+" everynode.dev/enabled-")
+			wantText(t, fmt.Sprint(err), "kubectl label namespace "+w.Namespace+" everynode.dev/enabled-")
 		}
 	}
 	must(t, change(operator, "", map[string]string{v1alpha1.EnabledLabel: ""}))
@@ -114,13 +114,13 @@ func TestANamespaceMustAllowNodeJobs(t *testing.T) {
 		s.Retry.Limit = new(int32(3))
 	})
 	c := w.Condition("tenant", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonNamespaceNotAllowed)
-	wantText(t, c.Message, "kubectl label namespace "+w.namespace+" everynode.dev/enabled=true")
+	wantText(t, c.Message, "kubectl label namespace "+w.Namespace+" everynode.dev/enabled=true")
 	w.NoPods()
 	w.has("denied-1") // no gate
 
 	w.allowNamespace(true)
 	pod := w.podOn("denied-1")
-	w.has("denied-1", w.namespace+".everynode.dev/tenant=everynode:NoSchedule")
+	w.has("denied-1", w.Namespace+".everynode.dev/tenant=everynode:NoSchedule")
 	w.node("denied-2")
 	w.podOn("denied-2")
 
@@ -140,11 +140,11 @@ func TestANamespaceMustAllowNodeJobs(t *testing.T) {
 		}
 		return nil
 	})
-	must(t, admin.Delete(w.ctx, w.live("tenant")))
+	must(t, admin.Delete(w.Ctx, w.live("tenant")))
 	w.Eventually("the NodeJob is deleted, and has left nothing", func() error {
 		if err := admin.Get(
-			w.ctx,
-			client.ObjectKey{Namespace: w.namespace, Name: "tenant"},
+			w.Ctx,
+			client.ObjectKey{Namespace: w.Namespace, Name: "tenant"},
 			&v1alpha1.NodeJob{},
 		); client.IgnoreNotFound(err) != nil ||
 			err == nil {
@@ -169,11 +169,11 @@ func TestANamespaceMustAllowNodeGuards(t *testing.T) {
 		if c == nil || c.Status != metav1.ConditionTrue || c.Reason != v1alpha1.ReasonNamespaceNotAllowed {
 			return fmt.Errorf("the conditions are %+v", g.live().Status.Conditions)
 		}
-		wantText(t, c.Message, "kubectl label namespace "+g.namespace+" everynode.dev/enabled=true")
+		wantText(t, c.Message, "kubectl label namespace "+g.Namespace+" everynode.dev/enabled=true")
 		return nil
 	})
 	var budgets policyv1.PodDisruptionBudgetList
-	must(t, admin.List(g.ctx, &budgets, client.InNamespace(g.namespace)))
+	must(t, admin.List(g.Ctx, &budgets, client.InNamespace(g.Namespace)))
 	if pod := g.companion("denied-guard"); pod != nil || len(budgets.Items) > 0 {
 		t.Errorf("it has made a companion, %v, or %d budgets", pod, len(budgets.Items))
 	}
@@ -213,14 +213,14 @@ func TestTheAPIServerWarnsOfANamespaceThatIsNotAllowed(t *testing.T) {
 		defer said.mu.Unlock()
 		return said.text
 	}
-	job := jobFromYAML(t, w.namespace, "early", `{task: {script: "true"}}`)
-	guard := guardFromYAML(t, w.namespace, "early", `{target: {daemonSet: a}}`)
-	want := task.NamespaceNotAllowed(w.namespace).Message
+	job := jobFromYAML(t, w.Namespace, "early", `{task: {script: "true"}}`)
+	guard := guardFromYAML(t, w.Namespace, "early", `{target: {daemonSet: a}}`)
+	want := task.NamespaceNotAllowed(w.Namespace).Message
 	w.allowNamespace(false)
 	w.Eventually("the API server knows the namespace", func() error {
 		if got := warnings(
 			"a dry run",
-			func() error { return c.Create(w.ctx, job.DeepCopy(), client.DryRunAll) },
+			func() error { return c.Create(w.Ctx, job.DeepCopy(), client.DryRunAll) },
 		); len(got) != 1 ||
 			!strings.Contains(got[0], want) {
 			return fmt.Errorf("the warnings are %q", got)
@@ -229,23 +229,23 @@ func TestTheAPIServerWarnsOfANamespaceThatIsNotAllowed(t *testing.T) {
 	})
 	if got := warnings(
 		"a NodeGuard",
-		func() error { return c.Create(w.ctx, guard, client.DryRunAll) },
+		func() error { return c.Create(w.Ctx, guard, client.DryRunAll) },
 	); len(got) != 1 ||
 		!strings.Contains(got[0], want) {
 		t.Errorf("a NodeGuard: %q", got)
 	}
-	must(t, c.Create(w.ctx, job))
+	must(t, c.Create(w.Ctx, job))
 	for patch, n := range map[string]int{`{"metadata":{"labels":{"a":"b"}}}`: 0, `{"spec":{"suspend":true}}`: 1} {
-		if got := warnings(patch, func() error { return c.Patch(w.ctx, job, mergePatch(patch)) }); len(got) != n {
+		if got := warnings(patch, func() error { return c.Patch(w.Ctx, job, mergePatch(patch)) }); len(got) != n {
 			t.Errorf("%s: %q", patch, got)
 		}
 	}
 	w.allowNamespace(true)
 	w.Eventually("the API server knows the label", func() error {
-		if got := warnings("an allowed namespace", func() error { return c.Create(w.ctx, guard, client.DryRunAll) }); len(got) != 0 {
+		if got := warnings("an allowed namespace", func() error { return c.Create(w.Ctx, guard, client.DryRunAll) }); len(got) != 0 {
 			return fmt.Errorf("the warnings are %q", got)
 		}
 		return nil
 	})
-	w.remove(w.ctx, job)
+	w.remove(w.Ctx, job)
 }

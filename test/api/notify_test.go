@@ -46,9 +46,9 @@ type endpoint struct {
 }
 
 func (w *world) endpoint(mode string) *endpoint {
-	t := w.t
+	t := w.T
 	t.Helper()
-	e := &endpoint{namespace: w.namespace, mode: mode, ends: make(chan struct{})}
+	e := &endpoint{namespace: w.Namespace, mode: mode, ends: make(chan struct{})}
 	e.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var got cloudEvent
 		if err := json.NewDecoder(r.Body).Decode(&got); err != nil || got.SpecVersion != "1.0" {
@@ -113,7 +113,7 @@ func (e *endpoint) refusals() int {
 }
 
 func (w *world) receives(e *endpoint, want ...string) {
-	w.t.Helper()
+	w.T.Helper()
 	w.Within(40*time.Second, 50*time.Millisecond, "the endpoint has all notifications", func() error {
 		if got := e.types(); !slices.Equal(got, want) {
 			return fmt.Errorf("it has %v, want %v", got, want)
@@ -124,10 +124,10 @@ func (w *world) receives(e *endpoint, want ...string) {
 
 // pending waits until the status of a NodeJob has a number of notifications.
 func (w *world) pending(job string, want int) {
-	w.t.Helper()
+	w.T.Helper()
 	w.Eventually(fmt.Sprintf("%d notifications are pending", want), func() error {
 		var live v1alpha1.NodeJob
-		must(w.t, admin.Get(w.ctx, client.ObjectKey{Namespace: w.namespace, Name: job}, &live))
+		must(w.T, admin.Get(w.Ctx, client.ObjectKey{Namespace: w.Namespace, Name: job}, &live))
 		if live.Status.ControllerState.Notifications == nil {
 			return errors.New("the status has none")
 		}
@@ -140,7 +140,7 @@ func (w *world) pending(job string, want int) {
 
 // anyPod waits for a pod that has not ended.
 func (w *world) anyPod() *corev1.Pod {
-	w.t.Helper()
+	w.T.Helper()
 	var found *corev1.Pod
 	w.Eventually("a pod exists", func() error {
 		for _, pod := range w.Pods() {
@@ -197,7 +197,7 @@ func TestNotificationsSurviveAManagerThatIsKilled(t *testing.T) {
 			w.receives(e, "dev.everynode.nodejob.started", "dev.everynode.nodejob.stepcompleted", "dev.everynode.nodejob.complete")
 			w.pending("notified", 0)
 			wantText(t, e.accepted[1].Data.Message, "step canary of revision", "is completed: 1 of 1 node is done")
-			if last := e.accepted[len(e.accepted)-1]; last.Subject != "nodejob/"+w.namespace+"/notified" || last.Data.Nodes.Done != 2 {
+			if last := e.accepted[len(e.accepted)-1]; last.Subject != "nodejob/"+w.Namespace+"/notified" || last.Data.Nodes.Done != 2 {
 				t.Errorf("the last notification is %+v", last)
 			}
 		})
@@ -238,7 +238,7 @@ func TestNotificationsThatAreTurnedOffLeaveTheStatus(t *testing.T) {
 	startManager(t, noFaults)
 	w.Eventually("the status has no notifications", func() error {
 		var live v1alpha1.NodeJob
-		must(t, admin.Get(w.ctx, client.ObjectKey{Namespace: w.namespace, Name: "off"}, &live))
+		must(t, admin.Get(w.Ctx, client.ObjectKey{Namespace: w.Namespace, Name: "off"}, &live))
 		if live.Status.ControllerState.Notifications != nil {
 			return fmt.Errorf("it has %+v", live.Status.ControllerState.Notifications)
 		}

@@ -52,25 +52,25 @@ const remediator = "system:serviceaccount:nvsentinel:fault-remediation"
 
 // nvsentinel reads the page. The namespace of the test is in place of that of the page.
 func (w *world) nvsentinel() *repairs {
-	w.t.Helper()
+	w.T.Helper()
 	content, err := os.ReadFile("../../docs/nvsentinel.md")
-	must(w.t, err)
+	must(w.T, err)
 	var blocks []string
-	for _, b := range (page{file: "docs/nvsentinel.md", content: strings.ReplaceAll(string(content), "node-repair", w.namespace)}).blocks() {
+	for _, b := range (page{file: "docs/nvsentinel.md", content: strings.ReplaceAll(string(content), "node-repair", w.Namespace)}).blocks() {
 		if b.language == "yaml" {
 			blocks = append(blocks, b.content)
 		}
 	}
-	r := &repairs{w: w, client: w.as(remediator), rights: objectsIn(w.t, []byte(blocks[1]))}
+	r := &repairs{w: w, client: w.as(remediator), rights: objectsIn(w.T, []byte(blocks[1]))}
 	var values map[string]struct {
 		Maintenance struct {
 			Actions   map[string]runtime.RawExtension `json:"actions"`
 			Templates map[string]string               `json:"templates"`
 		} `json:"maintenance"`
 	}
-	must(w.t, yaml.UnmarshalStrict([]byte(blocks[0]), &values))
+	must(w.T, yaml.UnmarshalStrict([]byte(blocks[0]), &values))
 	module := values["fault-remediation"].Maintenance
-	must(w.t, yaml.UnmarshalStrict(module.Actions["RESTART_BM"].Raw, &r.action))
+	must(w.T, yaml.UnmarshalStrict(module.Actions["RESTART_BM"].Raw, &r.action))
 	r.template = gotemplate.Must(gotemplate.New("").Option("missingkey=error").Parse(module.Templates[r.action.TemplateFileName]))
 	// The role of the chart: lower case kind and "s".
 	w.allow(remediator, true,
@@ -81,22 +81,22 @@ func (w *world) nvsentinel() *repairs {
 
 // grant creates the role of the page and its binding. The namespace exists.
 func (r *repairs) grant() {
-	r.w.t.Helper()
+	r.w.T.Helper()
 	for _, o := range r.rights {
 		switch o.GetKind() {
 		case "Namespace":
 			if got := o.GetLabels()[v1alpha1.EnabledLabel]; got != "true" {
-				r.w.t.Errorf("the namespace of the page has the label %q", got)
+				r.w.T.Errorf("the namespace of the page has the label %q", got)
 			}
 		case "ClusterRole":
 			role := &rbacv1.ClusterRole{}
-			must(r.w.t, runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, role))
+			must(r.w.T, runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, role))
 			r.w.makes(role)
 		case "ClusterRoleBinding":
 			binding := &rbacv1.ClusterRoleBinding{}
-			must(r.w.t, runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, binding))
+			must(r.w.T, runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, binding))
 			if binding.Subjects[0] != subject(remediator)[0] {
-				r.w.t.Errorf("the page binds the role to %+v", binding.Subjects)
+				r.w.T.Errorf("the page binds the role to %+v", binding.Subjects)
 			}
 			r.w.makes(binding)
 		}
@@ -105,33 +105,33 @@ func (r *repairs) grant() {
 
 // create renders the template for an event, makes the Node the owner, and creates the object.
 func (r *repairs) create(node *corev1.Node, event string) (name string, err error) {
-	r.w.t.Helper()
+	r.w.T.Helper()
 	var text bytes.Buffer
-	must(r.w.t, r.template.Execute(&text, map[string]any{
+	must(r.w.T, r.template.Execute(&text, map[string]any{
 		"NodeName": node.Name, "HealthEventID": event, "HealthEvent": map[string]any{"NodeName": node.Name},
 		"RecommendedAction": 24, "RecommendedActionName": "RESTART_BM", "ImpactedEntityScopeValue": "",
 		"ApiGroup": r.action.APIGroup, "Version": r.action.Version, "Kind": r.action.Kind, "Namespace": r.action.Namespace,
 	}))
 	o := &unstructured.Unstructured{}
-	must(r.w.t, yaml.Unmarshal(text.Bytes(), &o.Object))
+	must(r.w.T, yaml.Unmarshal(text.Bytes(), &o.Object))
 	o.SetOwnerReferences([]metav1.OwnerReference{{
 		APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID, Controller: new(false), BlockOwnerDeletion: new(false),
 	}})
-	return o.GetName(), r.client.Create(r.w.ctx, o)
+	return o.GetName(), r.client.Create(r.w.Ctx, o)
 }
 
 // state is how the module reads an object that it has created.
 func (r *repairs) state(name string) string {
-	r.w.t.Helper()
+	r.w.T.Helper()
 	o := &unstructured.Unstructured{}
 	o.SetGroupVersionKind(schema.GroupVersionKind{Group: r.action.APIGroup, Version: r.action.Version, Kind: r.action.Kind})
-	err := r.client.Get(r.w.ctx, types.NamespacedName{Namespace: r.action.Namespace, Name: name}, o)
+	err := r.client.Get(r.w.Ctx, types.NamespacedName{Namespace: r.action.Namespace, Name: name}, o)
 	if apierrors.IsNotFound(err) {
 		return "NotFound"
 	}
-	must(r.w.t, err)
+	must(r.w.T, err)
 	conditions, _, err := unstructured.NestedSlice(o.Object, "status", "conditions")
-	must(r.w.t, err)
+	must(r.w.T, err)
 	for _, c := range conditions {
 		condition := c.(map[string]any)
 		if condition["type"] != r.action.CompleteConditionType {
@@ -148,19 +148,19 @@ func (r *repairs) state(name string) string {
 }
 
 func (r *repairs) want(name, state string) {
-	r.w.t.Helper()
+	r.w.T.Helper()
 	if got := r.state(name); got != state {
-		r.w.t.Errorf("%s is read as %s, want %s", name, got, state)
+		r.w.T.Errorf("%s is read as %s, want %s", name, got, state)
 	}
 }
 
 // becomes waits for a state, and for none but InProgress before.
 func (r *repairs) becomes(name, state string) {
-	r.w.t.Helper()
+	r.w.T.Helper()
 	r.w.Eventually(name+" is read as "+state, func() error {
 		got := r.state(name)
 		if got != state && got != "InProgress" {
-			r.w.t.Fatalf("%s is read as %s", name, got)
+			r.w.T.Fatalf("%s is read as %s", name, got)
 		}
 		if got != state {
 			return fmt.Errorf("it is read as %s", got)
@@ -179,7 +179,7 @@ func TestNVSentinelRepairsNodes(t *testing.T) {
 	node := w.node(name)
 	node.Spec.Unschedulable = true // NVSentinel has cordoned and drained it, and tainted it
 	node.Spec.Taints = []corev1.Taint{{Key: "nvidia.com/gpu-error", Effect: corev1.TaintEffectNoExecute}}
-	must(t, admin.Update(w.ctx, node))
+	must(t, admin.Update(w.Ctx, node))
 	w.node("other")
 
 	if _, err := r.create(
@@ -241,7 +241,7 @@ func TestNVSentinelRepairsNodes(t *testing.T) {
 	}
 
 	// What it has deleted, as after ttlSecondsAfterFinished.
-	must(t, r.client.Delete(w.ctx, &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: first}}))
+	must(t, r.client.Delete(w.Ctx, &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: first}}))
 	w.Eventually("the NodeJob is gone", func() error {
 		if got := r.state(first); got != "NotFound" {
 			return fmt.Errorf("it is read as %s", got)
@@ -252,7 +252,7 @@ func TestNVSentinelRepairsNodes(t *testing.T) {
 
 // repair plays a kubelet: the task ends, the node reboots, and the check ends with a code.
 func (w *world) repair(job, node string, pod *corev1.Pod, boot string, code int32) {
-	w.t.Helper()
+	w.T.Helper()
 	w.end(pod, 0, `{"exitCode":0}`)
 	w.outcome(job, node, record.Rebooting)
 	reboots := w.podOf(node, task.Reboot)

@@ -31,7 +31,7 @@ func TestARunForOnce(t *testing.T) {
 	w.Done("once", "once-1")
 	w.Eventually("the pod is retained", func() error {
 		var live corev1.Pod
-		must(t, admin.Get(w.ctx, client.ObjectKeyFromObject(pod), &live))
+		must(t, admin.Get(w.Ctx, client.ObjectKeyFromObject(pod), &live))
 		if len(live.Finalizers) > 0 || live.Annotations[v1alpha1.RecordedAnnotation] == "" || !live.DeletionTimestamp.IsZero() {
 			return errors.New("it has the finalizer, or is being deleted")
 		}
@@ -58,8 +58,8 @@ func TestAPodThatIsRetained(t *testing.T) {
 	first := w.podOn("kept-1")
 	w.end(first, 0, `{"exitCode":0}`)
 	w.Done("kept", "kept-1")
-	key := v1alpha1.RecordKey(w.namespace, "kept")
-	must(t, admin.Patch(w.ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "kept-1"}},
+	key := v1alpha1.RecordKey(w.Namespace, "kept")
+	must(t, admin.Patch(w.Ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "kept-1"}},
 		mergePatch(`{"metadata":{"labels":{"`+key+`":null},"annotations":{"`+key+`":null}}}`)))
 	second := w.podOn("kept-1")
 	if second.UID == first.UID || second.Name != first.Name {
@@ -77,14 +77,14 @@ func TestNothingStartsLate(t *testing.T) {
 	startManager(t, noFaults)
 	node := w.node("late-1")
 	node.Status.Conditions[0].Status = corev1.ConditionUnknown
-	must(t, admin.Status().Update(w.ctx, node))
+	must(t, admin.Status().Update(w.Ctx, node))
 	job := w.job("late", func(s *v1alpha1.NodeJobSpec) { s.StartingDeadlineSeconds = new(int32(1)) })
 	w.Condition("late", v1alpha1.ConditionReconciling, metav1.ConditionFalse, v1alpha1.ReasonSuspended)
 	node.Status.Conditions[0].Status = corev1.ConditionTrue
-	must(t, admin.Status().Update(w.ctx, node))
+	must(t, admin.Status().Update(w.Ctx, node))
 	w.Eventually("the node that is back is known to be suspended", func() error {
 		var live v1alpha1.NodeJob
-		must(t, admin.Get(w.ctx, client.ObjectKeyFromObject(job), &live))
+		must(t, admin.Get(w.Ctx, client.ObjectKeyFromObject(job), &live))
 		if c := live.Status.Conditions[0].Message; c != "the end of spec.startingDeadlineSeconds keeps new attempts from starting; 0 of 1 node is done; waiting: 1 Suspended (late-1)" {
 			return errors.New(c)
 		}
@@ -93,7 +93,7 @@ func TestNothingStartsLate(t *testing.T) {
 	if pods := w.Pods(); len(pods) > 0 {
 		t.Errorf("pod %s was started late", pods[0].Name)
 	}
-	must(t, admin.Patch(w.ctx, job, mergePatch(`{"spec":{"startingDeadlineSeconds":null}}`)))
+	must(t, admin.Patch(w.Ctx, job, mergePatch(`{"spec":{"startingDeadlineSeconds":null}}`)))
 	w.podOn("late-1")
 }
 

@@ -20,7 +20,7 @@ func after(names ...string) func(*v1alpha1.NodeJobSpec) {
 
 // jobPods are the pods of a NodeJob that have not ended.
 func (w *world) jobPods(job string) []corev1.Pod {
-	w.t.Helper()
+	w.T.Helper()
 	var found []corev1.Pod
 	for _, pod := range w.Pods() {
 		if pod.Labels[v1alpha1.NodeJobLabel] == job && !over(&pod) {
@@ -32,7 +32,7 @@ func (w *world) jobPods(job string) []corev1.Pod {
 
 // only waits until this NodeJob alone has a pod, and returns it.
 func (w *world) only(job string) *corev1.Pod {
-	w.t.Helper()
+	w.T.Helper()
 	var pod *corev1.Pod
 	w.Eventually("a pod of "+job+" runs", func() error {
 		pods := w.jobPods(job)
@@ -43,7 +43,7 @@ func (w *world) only(job string) *corev1.Pod {
 		return nil
 	})
 	if running := w.runOn(); len(running) != 1 {
-		w.t.Errorf("there are pods on %v, want that of %s alone", running, job)
+		w.T.Errorf("there are pods on %v, want that of %s alone", running, job)
 	}
 	return pod
 }
@@ -56,7 +56,7 @@ func TestAChainRunsInItsOrder(t *testing.T) {
 	w.node("chain-1")
 	w.job("third", after("second"))
 	c := w.Condition("third", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonDependencyNotFound)
-	wantText(t, c.Message, w.namespace+"/second does not exist", "Create it")
+	wantText(t, c.Message, w.Namespace+"/second does not exist", "Create it")
 	w.job("second", after("first"))
 	first := w.job("first", nil)
 	for _, job := range []string{"first", "second", "third"} {
@@ -126,9 +126,9 @@ func TestADeletedDependencyIsReported(t *testing.T) {
 	needed := w.job("needed", func(s *v1alpha1.NodeJobSpec) { s.Suspend = true })
 	w.job("misses", after("needed"))
 	w.Condition("misses", v1alpha1.ConditionReconciling, metav1.ConditionTrue, "")
-	must(t, admin.Delete(w.ctx, needed))
+	must(t, admin.Delete(w.Ctx, needed))
 	w.Condition("misses", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonDependencyNotFound)
-	w.change(&v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "misses"}}, `{"dependsOn":null}`)
+	w.change(&v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "misses"}}, `{"dependsOn":null}`)
 	w.end(w.only("misses"), 0, "")
 	w.Done("misses", "missed-1")
 	w.Eventually("no record of the deleted dependency remains", func() error {

@@ -79,7 +79,7 @@ func newDescribed(t *testing.T) *described {
 
 // play plays the kubelets, and the controller that ends namespaces.
 func (d *described) play() {
-	t := d.t // d.t changes from page to page
+	t := d.T // d.t changes from page to page
 	ctx, cancel := context.WithCancel(context.Background())
 	var playing sync.WaitGroup
 	playing.Go(func() {
@@ -105,26 +105,26 @@ func (d *described) play() {
 
 // folder returns a working directory with the files that the commands read.
 func (d *described) folder(manifests map[string]string) string {
-	d.t.Helper()
-	dir := d.t.TempDir()
+	d.T.Helper()
+	dir := d.T.TempDir()
 	root, err := filepath.Abs("../..")
-	must(d.t, err)
+	must(d.T, err)
 	for _, name := range []string{"config", "recipes"} {
-		must(d.t, os.Symlink(filepath.Join(root, name), filepath.Join(dir, name)))
+		must(d.T, os.Symlink(filepath.Join(root, name), filepath.Join(dir, name)))
 	}
-	must(d.t, os.CopyFS(dir, os.DirFS("testdata/pages")))
+	must(d.T, os.CopyFS(dir, os.DirFS("testdata/pages")))
 	for name, content := range manifests {
-		must(d.t, os.WriteFile(filepath.Join(dir, name+".yaml"), []byte(content), 0o600))
+		must(d.T, os.WriteFile(filepath.Join(dir, name+".yaml"), []byte(content), 0o600))
 	}
 	return dir
 }
 
 // begin removes what is left of another page, and creates the nodes of this one.
 func (d *described) begin(all []page, p page) {
-	d.t.Helper()
-	manifests, own := map[string]string{}, p.manifests(d.t)
+	d.T.Helper()
+	manifests, own := map[string]string{}, p.manifests(d.T)
 	for _, other := range slices.Backward(all) {
-		maps.Copy(manifests, other.manifests(d.t))
+		maps.Copy(manifests, other.manifests(d.T))
 	}
 	maps.Copy(manifests, own)
 	d.dir = d.folder(manifests)
@@ -139,7 +139,7 @@ func (d *described) begin(all []page, p page) {
 		node.Status.NodeInfo = corev1.NodeSystemInfo{MachineID: "machine-of-" + name, BootID: "boot-1"}
 		node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "127.0.0.1"}}
 		node.Status.DaemonEndpoints.KubeletEndpoint.Port = int32(port)
-		must(d.t, d.admin.Status().Update(d.t.Context(), node))
+		must(d.T, d.admin.Status().Update(d.T.Context(), node))
 	}
 	if len(own) > 0 {
 		d.mustRun("kubectl apply -f " + strings.Join(slices.Collect(maps.Keys(own)), ".yaml -f ") + ".yaml")
@@ -147,23 +147,23 @@ func (d *described) begin(all []page, p page) {
 }
 
 func (d *described) mustRun(script string) {
-	d.t.Helper()
+	d.T.Helper()
 	if got := d.run("set -e; . ./states.sh; "+script, false); got.code != 0 {
-		d.t.Fatalf("%s: exit code %d\n%s%s", script, got.code, got.out, got.err)
+		d.T.Fatalf("%s: exit code %d\n%s%s", script, got.code, got.out, got.err)
 	}
 }
 
 // run runs a script as a user at a terminal, who answers yes to each question. A script that has no end is killed when
 // it has printed something.
 func (d *described) run(script string, endless bool) told {
-	d.t.Helper()
-	ctx, cancel := context.WithTimeout(d.t.Context(), 60*time.Second)
+	d.T.Helper()
+	ctx, cancel := context.WithTimeout(d.T.Context(), 60*time.Second)
 	defer cancel()
 	user, terminal, err := pty.Open()
-	must(d.t, err)
-	defer func() { must(d.t, errors.Join(user.Close(), terminal.Close())) }()
+	must(d.T, err)
+	defer func() { must(d.T, errors.Join(user.Close(), terminal.Close())) }()
 	_, err = user.WriteString("y\n")
-	must(d.t, err)
+	must(d.T, err)
 	out, errs := &output{}, &output{}
 	if endless {
 		out.written = cancel
@@ -181,7 +181,7 @@ func (d *described) run(script string, endless bool) told {
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	err = cmd.Run()
 	if exit := (&exec.ExitError{}); err != nil && !errors.As(err, &exit) {
-		d.t.Fatalf("%s: %v", script, err)
+		d.T.Fatalf("%s: %v", script, err)
 	}
 	code := cmd.ProcessState.ExitCode()
 	if endless && out.text.Len() > 0 {

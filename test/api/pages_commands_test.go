@@ -40,7 +40,7 @@ func TestTheCommandsInThePagesWork(t *testing.T) {
 			if len(commands) == 0 {
 				return
 			}
-			d.t = t
+			d.T = t
 			d.begin(pages, p)
 			variables := ""
 			for _, c := range commands {
@@ -56,7 +56,7 @@ func TestTheCommandsInThePagesWork(t *testing.T) {
 			}
 		})
 	}
-	d.t = t
+	d.T = t
 	d.dir = d.folder(nil)
 	d.execute(page{file: "docs/uninstall.md"}, command{text: last}, "")
 }
@@ -73,7 +73,7 @@ var programs = map[string]func() int{
 
 // prepare brings about the state in which a page shows a command.
 func (d *described) prepare(p page, c command) {
-	d.t.Helper()
+	d.T.Helper()
 	i := slices.IndexFunc(d.states, func(s state) bool { return s.page == p.file && strings.HasPrefix(c.text, s.command) })
 	if i >= 0 {
 		script := d.states[i].script
@@ -84,7 +84,7 @@ func (d *described) prepare(p page, c command) {
 
 // execute runs a command, and returns the variables that it sets.
 func (d *described) execute(p page, c command, variables string) string {
-	d.t.Helper()
+	d.T.Helper()
 	script := strings.NewReplacer(placeholders...).Replace(c.text)
 	script = toFile.ReplaceAllString(script, "| tee $1")
 	assigned := assignment.FindStringSubmatch(script)
@@ -92,15 +92,15 @@ func (d *described) execute(p page, c command, variables string) string {
 		script += "\necho $" + assigned[1]
 	}
 	got := d.run(variables+script, endless.MatchString(script))
-	d.t.Logf("%s:%d: %s\n%s%s", p.file, c.line, script, got.out, got.err)
+	d.T.Logf("%s:%d: %s\n%s%s", p.file, c.line, script, got.out, got.err)
 	printed, listed := strings.TrimSpace(got.out) != "", why(printsNothing, c.text) != ""
 	switch {
 	case got.code != exitCodes[c.text]:
-		d.t.Errorf("%s:%d: the exit code is %d, want %d", p.file, c.line, got.code, exitCodes[c.text])
+		d.T.Errorf("%s:%d: the exit code is %d, want %d", p.file, c.line, got.code, exitCodes[c.text])
 	case !printed && !listed:
-		d.t.Errorf("%s:%d: the command prints nothing", p.file, c.line)
+		d.T.Errorf("%s:%d: the command prints nothing", p.file, c.line)
 	case printed && listed:
-		d.t.Errorf("%s:%d: the command prints something: remove it from printsNothing", p.file, c.line)
+		d.T.Errorf("%s:%d: the command prints something: remove it from printsNothing", p.file, c.line)
 	}
 	if assigned == nil {
 		return ""

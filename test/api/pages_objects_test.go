@@ -153,7 +153,7 @@ func (w *world) applies(object *unstructured.Unstructured) error {
 		object.SetName("excerpt")
 	}
 	if object.GetKind() != "Namespace" {
-		object.SetNamespace(w.namespace)
+		object.SetNamespace(w.Namespace)
 	}
 	for kind, required := range map[string][]string{"NodeJob": {"spec", "task", "script"}, "NodeGuard": {"spec", "target", "daemonSet"}} {
 		if _, has, _ := unstructured.NestedFieldNoCopy(object.Object, required[:2]...); object.GetKind() == kind && !has {
@@ -163,7 +163,7 @@ func (w *world) applies(object *unstructured.Unstructured) error {
 		}
 	}
 	// Another test may have created a namespace of the pages. The API server looks for it last, after all other checks.
-	return client.IgnoreAlreadyExists(admin.Create(w.ctx, object, client.DryRunAll, client.FieldValidation("Strict")))
+	return client.IgnoreAlreadyExists(admin.Create(w.Ctx, object, client.DryRunAll, client.FieldValidation("Strict")))
 }
 
 // fits finds the place where a fragment belongs.
@@ -192,19 +192,19 @@ func (w *world) fits(fragment map[string]any) error {
 
 // builds builds a part of a kustomization. Patches without resources are for config/default.
 func (w *world) builds(kustomization map[string]any) error {
-	dir := w.t.TempDir()
+	dir := w.T.TempDir()
 	root, err := filepath.Abs("../..")
-	must(w.t, err)
-	must(w.t, os.Symlink(root, filepath.Join(dir, "everynode")))
+	must(w.T, err)
+	must(w.T, os.Symlink(root, filepath.Join(dir, "everynode")))
 	overlay := filepath.Join(dir, "overlay")
-	must(w.t, os.Mkdir(overlay, 0o700))
+	must(w.T, os.Mkdir(overlay, 0o700))
 	if kustomization["resources"] == nil {
 		kustomization["resources"] = []any{"../everynode/config/default"}
 	}
 	content, err := yaml.Marshal(kustomization)
-	must(w.t, err)
-	must(w.t, os.WriteFile(filepath.Join(overlay, "kustomization.yaml"), content, 0o600))
-	if out, err := exec.CommandContext(w.ctx, filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl"), "kustomize", overlay).
+	must(w.T, err)
+	must(w.T, os.WriteFile(filepath.Join(overlay, "kustomization.yaml"), content, 0o600))
+	if out, err := exec.CommandContext(w.Ctx, filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl"), "kustomize", overlay).
 		CombinedOutput(); err != nil {
 		return fmt.Errorf("building the kustomization: %w: %s", err, out)
 	}

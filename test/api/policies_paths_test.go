@@ -24,7 +24,7 @@ func TestNoScriptRunsWhileEverynodeIsInstalledOrRemoved(t *testing.T) {
 		h := newHelmed(t)
 		release := h.release("v0.1.0", "")
 		h.helm("install everynode " + release + " --create-namespace")
-		must(t, changesAreNamed(h.ctx, h.admin))
+		must(t, changesAreNamed(h.Ctx, h.admin))
 		p := h.plant()
 		h.helm("upgrade everynode " + h.release("v0.2.0", "changed"))
 		p.isRefused()
@@ -41,7 +41,7 @@ func TestNoScriptRunsWhileEverynodeIsInstalledOrRemoved(t *testing.T) {
 		r := newRemovable(t)
 		r.installed()
 		p := r.plant()
-		go r.playControllers(r.ctx)
+		go r.playControllers(r.Ctx)
 		if got := r.uninstall(r.kubeconfig, "--yes", "--skip-rollback"); got.code != 0 {
 			t.Fatalf("exit code %d: %s%s", got.code, got.out, got.err)
 		}
@@ -66,12 +66,12 @@ func TestNoScriptRunsWhileEverynodeIsInstalledOrRemoved(t *testing.T) {
 // objectsOfDefault are the objects of config/default that guard, or are guarded, or give the manager its rights. The namespace
 // and what is in it are not among them: no controller of the server ends them.
 func (f *freshServer) objectsOfDefault() []*unstructured.Unstructured {
-	f.t.Helper()
-	must(f.t, f.kubectl("kustomize ../../config/default"))
+	f.T.Helper()
+	must(f.T, f.kubectl("kustomize ../../config/default"))
 	var objects []*unstructured.Unstructured
 	for document := range strings.SplitSeq(f.printed, "\n---\n") {
 		o := &unstructured.Unstructured{}
-		must(f.t, yaml.Unmarshal([]byte(document), &o.Object))
+		must(f.T, yaml.Unmarshal([]byte(document), &o.Object))
 		if o.GetNamespace() == "" && o.GetKind() != "Namespace" {
 			objects = append(objects, o)
 		}
@@ -81,10 +81,10 @@ func (f *freshServer) objectsOfDefault() []*unstructured.Unstructured {
 
 // deleteEach deletes objects one after another, while the editor writes.
 func (p *plantedServer) deleteEach(objects []*unstructured.Unstructured) {
-	p.f.t.Helper()
+	p.f.T.Helper()
 	for _, o := range objects {
-		p.f.t.Log("deleting", o.GetKind(), o.GetName())
-		must(p.f.t, p.f.kubectl(fmt.Sprintf("delete --wait=false %s %s", strings.ToLower(o.GetKind()), o.GetName())))
+		p.f.T.Log("deleting", o.GetKind(), o.GetName())
+		must(p.f.T, p.f.kubectl(fmt.Sprintf("delete --wait=false %s %s", strings.ToLower(o.GetKind()), o.GetName())))
 		p.awaits("tries again", &p.tries, 3)
 		p.ranNothing()
 	}
@@ -92,26 +92,26 @@ func (p *plantedServer) deleteEach(objects []*unstructured.Unstructured) {
 
 // cannotWrite waits until the editor has tried to write for some time, without success.
 func (p *plantedServer) cannotWrite() {
-	p.f.t.Helper()
+	p.f.T.Helper()
 	writes := p.writes.Load()
 	p.awaits("tries", &p.tries, 20)
 	if got := p.writes.Load() - writes; got > 0 {
-		p.f.t.Errorf("%d scripts were written", got)
+		p.f.T.Errorf("%d scripts were written", got)
 	}
 	p.ranNothing()
 }
 
 // isGone installs Everynode again after it was removed in any way. What was written meanwhile does not run.
 func (p *plantedServer) isGone() {
-	p.f.t.Helper()
+	p.f.T.Helper()
 	p.ranNothing()
-	must(p.f.t, p.stop())
+	must(p.f.T, p.stop())
 	p.f.Eventually("the CRDs are gone", func() error {
 		// The manager may have lost its rights before it removed its finalizers.
 		var jobs v1alpha1.NodeJobList
-		if err := p.f.admin.List(p.f.ctx, &jobs); err == nil {
+		if err := p.f.admin.List(p.f.Ctx, &jobs); err == nil {
 			for i := range jobs.Items {
-				_ = p.f.admin.Patch(p.f.ctx, &jobs.Items[i], mergePatch(`{"metadata":{"finalizers":null}}`))
+				_ = p.f.admin.Patch(p.f.Ctx, &jobs.Items[i], mergePatch(`{"metadata":{"finalizers":null}}`))
 			}
 		}
 		if err := p.f.kubectl("get crd --ignore-not-found nodejobs.everynode.dev nodeguards.everynode.dev"); err != nil {
@@ -126,5 +126,5 @@ func (p *plantedServer) isGone() {
 	p.stop = p.f.manage(p.manager)
 	p.isRefused()
 	p.cannotWrite()
-	must(p.f.t, p.stop())
+	must(p.f.T, p.stop())
 }

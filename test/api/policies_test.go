@@ -48,30 +48,30 @@ type plantingEditor struct {
 }
 
 func (f *freshServer) plantingEditor() *plantingEditor {
-	f.t.Helper()
+	f.T.Helper()
 	user, err := f.env.AddUser(envtest.User{Name: "editor"}, nil)
-	must(f.t, err)
+	must(f.T, err)
 	e := &plantingEditor{f: f}
 	e.client, err = client.New(user.Config(), client.Options{Scheme: scheme})
-	must(f.t, err)
+	must(f.T, err)
 	// Its role is not one of Everynode, and stays when Everynode is removed.
 	must(
-		f.t,
+		f.T,
 		f.admin.Create(
-			f.ctx,
-			&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "editor"}, Rules: []rbacv1.PolicyRule{
+			f.Ctx,
+			&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: f.Namespace, Name: "editor"}, Rules: []rbacv1.PolicyRule{
 				{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"nodejobs"}, Verbs: []string{"create", "patch"}},
 			}},
 		),
 	)
-	must(f.t, f.admin.Create(f.ctx, &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "editor"},
+	must(f.T, f.admin.Create(f.Ctx, &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: f.Namespace, Name: "editor"},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "editor"}, Subjects: subject("editor"),
 	}))
-	ctx, cancel := context.WithCancel(f.ctx)
-	f.t.Cleanup(cancel)
-	pods, err := f.admin.Watch(ctx, &corev1.PodList{}, client.InNamespace(f.namespace))
-	must(f.t, err)
+	ctx, cancel := context.WithCancel(f.Ctx)
+	f.T.Cleanup(cancel)
+	pods, err := f.admin.Watch(ctx, &corev1.PodList{}, client.InNamespace(f.Namespace))
+	must(f.T, err)
 	go e.watchPods(pods)
 	go e.plant(ctx)
 	return e
@@ -98,12 +98,12 @@ func (e *plantingEditor) plant(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		job := &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: e.f.namespace, Name: fmt.Sprintf("planted-%d", n)}}
+		job := &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: e.f.Namespace, Name: fmt.Sprintf("planted-%d", n)}}
 		job.Spec.Task.Script = planted
 		if n%10 == 0 {
 			e.wrote(e.client.Create(ctx, job))
 		}
-		theirs := &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: e.f.namespace, Name: "theirs"}}
+		theirs := &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: e.f.Namespace, Name: "theirs"}}
 		e.wrote(
 			e.client.Patch(
 				ctx,
@@ -133,7 +133,7 @@ func (e *plantingEditor) wrote(err error) {
 
 // awaits waits until a counter of the editor has grown by n.
 func (e *plantingEditor) awaits(what string, counter *atomic.Int32, n int32) {
-	e.f.t.Helper()
+	e.f.T.Helper()
 	before := counter.Load()
 	e.f.Eventually("the editor "+what, func() error {
 		if got := counter.Load() - before; got < n {
@@ -144,12 +144,12 @@ func (e *plantingEditor) awaits(what string, counter *atomic.Int32, n int32) {
 }
 
 func (e *plantingEditor) getsIn() {
-	e.f.t.Helper()
+	e.f.T.Helper()
 	e.awaits("writes scripts", &e.writes, 6)
 }
 
 func (e *plantingEditor) isRefused() {
-	e.f.t.Helper()
+	e.f.T.Helper()
 	e.f.Eventually("the editor is refused", func() error {
 		if got := e.forbidden.Load(); got < 4 {
 			return fmt.Errorf("%d refusals", got)
@@ -167,12 +167,12 @@ func (e *plantingEditor) created() string {
 
 // stalls waits until all NodeJobs that have a planted script now are Stalled for a reason.
 func (e *plantingEditor) stalls(reason, message string) {
-	e.f.t.Helper()
+	e.f.T.Helper()
 	var before v1alpha1.NodeJobList
-	must(e.f.t, e.f.admin.List(e.f.ctx, &before, client.InNamespace(e.f.namespace)))
+	must(e.f.T, e.f.admin.List(e.f.Ctx, &before, client.InNamespace(e.f.Namespace)))
 	e.f.Within(time.Minute, 100*time.Millisecond, "what was planted is Stalled with "+reason, func() error {
 		var jobs v1alpha1.NodeJobList
-		must(e.f.t, e.f.admin.List(e.f.ctx, &jobs, client.InNamespace(e.f.namespace)))
+		must(e.f.T, e.f.admin.List(e.f.Ctx, &jobs, client.InNamespace(e.f.Namespace)))
 		jobs.Items = slices.DeleteFunc(jobs.Items, func(job v1alpha1.NodeJob) bool {
 			return !slices.ContainsFunc(before.Items, func(o v1alpha1.NodeJob) bool { return o.UID == job.UID })
 		})
@@ -207,24 +207,24 @@ type plantedServer struct {
 // plant runs a manager on a server on which Everynode is installed, and waits until the NodeJob of an administrator runs and the
 // editor is refused.
 func (f *freshServer) plant() *plantedServer {
-	f.t.Helper()
-	f.namespace = "jobs"
-	must(f.t, f.admin.Create(f.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: f.namespace, Labels: map[string]string{
+	f.T.Helper()
+	f.Namespace = "jobs"
+	must(f.T, f.admin.Create(f.Ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: f.Namespace, Labels: map[string]string{
 		"pod-security.kubernetes.io/enforce": "privileged", v1alpha1.EnabledLabel: v1alpha1.EnabledValue,
 	}}}))
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}
-	must(f.t, f.admin.Create(f.ctx, node))
+	must(f.T, f.admin.Create(f.Ctx, node))
 	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
-	must(f.t, f.admin.Status().Update(f.ctx, node))
+	must(f.T, f.admin.Status().Update(f.Ctx, node))
 	user, err := f.env.AddUser(envtest.User{Name: policies.Account}, nil)
-	must(f.t, err)
+	must(f.T, err)
 	p := &plantedServer{
 		manager: user.Config(),
-		theirs:  &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "theirs"}},
+		theirs:  &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: f.Namespace, Name: "theirs"}},
 	}
 	asManager, err := client.New(p.manager, client.Options{Scheme: scheme, Mapper: uninstall.Mapper()})
-	must(f.t, err)
-	must(f.t, uninstall.ProtectRights(f.ctx, asManager))
+	must(f.T, err)
+	must(f.T, uninstall.ProtectRights(f.Ctx, asManager))
 	p.stop = f.manage(p.manager)
 	p.theirs.Spec.Task.Script = "true"
 	f.runs(p.theirs)
@@ -236,18 +236,18 @@ func (f *freshServer) plant() *plantedServer {
 
 // runs creates the NodeJob of an administrator, who confirms it if needed.
 func (f *freshServer) runs(job *v1alpha1.NodeJob) {
-	f.t.Helper()
+	f.T.Helper()
 	f.Eventually("the NodeJob of an administrator is created, and runs", func() error {
-		_ = f.admin.Create(f.ctx, job.DeepCopy())
+		_ = f.admin.Create(f.Ctx, job.DeepCopy())
 		live := &v1alpha1.NodeJob{}
-		if err := f.admin.Get(f.ctx, client.ObjectKeyFromObject(job), live); err != nil {
+		if err := f.admin.Get(f.Ctx, client.ObjectKeyFromObject(job), live); err != nil {
 			return err
 		}
 		if live.Status.Authorization != nil && live.Status.Authorization.State == v1alpha1.AuthorizationUnconfirmed {
-			_ = f.admin.Patch(f.ctx, live, mergePatch(`{"metadata":{"annotations":{"everynode.dev/retry":"1"}}}`))
+			_ = f.admin.Patch(f.Ctx, live, mergePatch(`{"metadata":{"annotations":{"everynode.dev/retry":"1"}}}`))
 		}
 		var pods corev1.PodList
-		must(f.t, f.admin.List(f.ctx, &pods, client.InNamespace(f.namespace)))
+		must(f.T, f.admin.List(f.Ctx, &pods, client.InNamespace(f.Namespace)))
 		if len(pods.Items) != 1 {
 			return fmt.Errorf("there are %d pods; the status is %+v", len(pods.Items), live.Status)
 		}
@@ -257,9 +257,9 @@ func (f *freshServer) runs(job *v1alpha1.NodeJob) {
 
 // ranNothing checks that no pod was created for the editor.
 func (p *plantedServer) ranNothing() {
-	p.f.t.Helper()
+	p.f.T.Helper()
 	if got := p.created(); got != p.allowed {
-		p.f.t.Fatalf("pods were created: %s, and only %s may be", got, p.allowed)
+		p.f.T.Fatalf("pods were created: %s, and only %s may be", got, p.allowed)
 	}
 }
 
@@ -324,10 +324,10 @@ func TestNoScriptRunsThatWasWrittenWithoutPolicies(t *testing.T) {
 
 	// A user with the rights confirms one.
 	live := &v1alpha1.NodeJob{}
-	must(t, f.admin.Get(f.ctx, client.ObjectKeyFromObject(theirs), live))
-	must(t, f.admin.Patch(f.ctx, live, mergePatch(`{"metadata":{"annotations":{"everynode.dev/retry":"confirmed"}}}`)))
+	must(t, f.admin.Get(f.Ctx, client.ObjectKeyFromObject(theirs), live))
+	must(t, f.admin.Patch(f.Ctx, live, mergePatch(`{"metadata":{"annotations":{"everynode.dev/retry":"confirmed"}}}`)))
 	f.Eventually("what is confirmed is authorized", func() error {
-		must(t, f.admin.Get(f.ctx, client.ObjectKeyFromObject(theirs), live))
+		must(t, f.admin.Get(f.Ctx, client.ObjectKeyFromObject(theirs), live))
 		if a := live.Status.Authorization; a == nil || a.State != v1alpha1.AuthorizationAuthorized {
 			return fmt.Errorf("it is %+v", a)
 		}
@@ -338,7 +338,7 @@ func TestNoScriptRunsThatWasWrittenWithoutPolicies(t *testing.T) {
 	// The installation is deleted: the policies go at once, and the CRDs stay while the NodeJob has a rollback, which must not run.
 	must(t, f.withDefault("delete --wait=false --ignore-not-found"))
 	f.Within(time.Minute, 100*time.Millisecond, "the deletion waits without a rollback", func() error {
-		if err := f.admin.Get(f.ctx, client.ObjectKeyFromObject(theirs), live); err != nil {
+		if err := f.admin.Get(f.Ctx, client.ObjectKeyFromObject(theirs), live); err != nil {
 			return err
 		}
 		c := meta.FindStatusCondition(live.Status.Conditions, v1alpha1.ConditionStalled)
@@ -354,12 +354,12 @@ func TestNoScriptRunsThatWasWrittenWithoutPolicies(t *testing.T) {
 
 // manage runs a manager on the server.
 func (f *freshServer) manage(config *rest.Config) (stop func() error) {
-	f.t.Helper()
+	f.T.Helper()
 	cacheOptions, err := controller.CacheOptions(seal.Key{})
-	must(f.t, err)
+	must(f.T, err)
 	stop, err = runManager(config, cacheOptions, noFaults, nil, time.Now)
-	must(f.t, err)
-	f.t.Cleanup(func() { _ = stop() })
+	must(f.T, err)
+	f.T.Cleanup(func() { _ = stop() })
 	return stop
 }
 

@@ -83,9 +83,9 @@ func criticalPod(namespace, class string) *corev1.Pod {
 
 // playQuota does what the quota controller does, which is not there: admission waits for the status of a quota.
 func (f *freshServer) playQuota(namespace string) {
-	f.t.Helper()
+	f.T.Helper()
 	quota := &corev1.ResourceQuota{}
-	must(f.t, f.admin.Get(f.t.Context(), client.ObjectKey{Namespace: namespace, Name: "everynode-critical-pods"}, quota))
+	must(f.T, f.admin.Get(f.T.Context(), client.ObjectKey{Namespace: namespace, Name: "everynode-critical-pods"}, quota))
 	quota.Status.Hard = quota.Spec.Hard
 	quota.Status.Used = corev1.ResourceList{}
 	for name := range quota.Spec.Hard {
@@ -93,5 +93,5 @@ func (f *freshServer) playQuota(namespace string) {
 		zero.Set(0)
 		quota.Status.Used[name] = zero
 	}
-	must(f.t, f.admin.Status().Update(f.t.Context(), quota))
+	must(f.T, f.admin.Status().Update(f.T.Context(), quota))
 }

@@ -30,21 +30,21 @@ func envOf(pod *corev1.Pod, name string) string {
 // killed simulates the end of a pod that is only observed after its node has rebooted, so that the exit code is
 // unknown. The manager may have seen the new boot first and have deleted the pod. Then the kubelet completes the deletion.
 func (w *world) killed(pod *corev1.Pod) {
-	w.t.Helper()
+	w.T.Helper()
 	live := pod.DeepCopy()
-	err := tellEnd(w.ctx, admin, pod, unknownExit, "")
+	err := tellEnd(w.Ctx, admin, pod, unknownExit, "")
 	if err == nil {
-		err = admin.Get(w.ctx, client.ObjectKeyFromObject(pod), live)
+		err = admin.Get(w.Ctx, client.ObjectKeyFromObject(pod), live)
 	}
 	if err == nil && !live.DeletionTimestamp.IsZero() {
-		err = admin.Delete(w.ctx, live, client.GracePeriodSeconds(0), client.Preconditions{UID: &pod.UID})
+		err = admin.Delete(w.Ctx, live, client.GracePeriodSeconds(0), client.Preconditions{UID: &pod.UID})
 	}
-	must(w.t, client.IgnoreNotFound(err))
+	must(w.T, client.IgnoreNotFound(err))
 }
 
 // outcome waits until the record of a node has an outcome.
 func (w *world) outcome(job, node string, want record.Outcome) record.Record {
-	w.t.Helper()
+	w.T.Helper()
 	var rec record.Record
 	w.Eventually(fmt.Sprintf("the record of %s is %s", node, want), func() error {
 		on := w.On(job, node)
@@ -178,7 +178,7 @@ func TestAnAttemptFailsIfTheNodeDoesNotComeBack(t *testing.T) {
 	}
 	w.Eventually("the finalizer of its pod is removed", func() error {
 		var live corev1.Pod
-		if err := admin.Get(w.ctx, client.ObjectKeyFromObject(pod), &live); err != nil {
+		if err := admin.Get(w.Ctx, client.ObjectKeyFromObject(pod), &live); err != nil {
 			return client.IgnoreNotFound(err)
 		}
 		if len(live.Finalizers) > 0 || live.DeletionTimestamp.IsZero() {

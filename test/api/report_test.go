@@ -27,9 +27,9 @@ func TestTheNodesAreAskedBeforeAFileIsApplied(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "job.yaml")
 	manifest := []byte(`apiVersion: everynode.dev/v1alpha1
 kind: NodeJob
-metadata: {name: kernel, namespace: ` + w.namespace + `}
+metadata: {name: kernel, namespace: ` + w.Namespace + `}
 spec:
-  nodes: {selector: {matchLabels: {world: ` + w.namespace + `}}}
+  nodes: {selector: {matchLabels: {world: ` + w.Namespace + `}}}
   rollout: {maxConcurrent: 100%, steps: [{name: all}]}
   task: {script: install, check: {script: 'test -e "$FILE"', before: true}, env: [{name: FILE, value: /x}]}
 `)
@@ -47,7 +47,7 @@ spec:
 	wantText(t, got.out, "a dry run: only task.check has run on the nodes", "(all)  2      1          1              0      0          50%",
 		"asked-2  NonCompliant", "6.1.0")
 	var jobs v1alpha1.NodeJobList
-	must(t, admin.List(w.ctx, &jobs, client.InNamespace(w.namespace)))
+	must(t, admin.List(w.Ctx, &jobs, client.InNamespace(w.Namespace)))
 	for i := range jobs.Items {
 		if jobs.Items[i].DeletionTimestamp.IsZero() {
 			t.Errorf("NodeJob %s is still there", jobs.Items[i].Name)
@@ -56,7 +56,7 @@ spec:
 
 	var job v1alpha1.NodeJob
 	must(t, yaml.UnmarshalStrict(manifest, &job))
-	must(t, admin.Create(w.ctx, &job))
+	must(t, admin.Create(w.Ctx, &job))
 	w.end(w.podOf("asked-1", task.Task), 0, `{"exitCode":0,"reason":"AlreadyDone"}`)
 	w.Done("kernel", "asked-1")
 	got = w.everynode(config, "report", "kernel", "--by", "zone")

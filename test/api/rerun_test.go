@@ -29,23 +29,23 @@ func withInput(kind v1alpha1.ContentKind, name string) func(*v1alpha1.NodeJobSpe
 
 // run runs a command line as an administrator would.
 func (w *world) run(line string) {
-	w.t.Helper()
+	w.T.Helper()
 	user, err := env.AddUser(envtest.User{Name: "somebody", Groups: []string{"system:masters"}}, nil)
-	must(w.t, err)
+	must(w.T, err)
 	config, err := user.KubeConfig()
-	must(w.t, err)
-	file := filepath.Join(w.t.TempDir(), "config")
-	must(w.t, os.WriteFile(file, config, 0o600))
-	cmd := exec.CommandContext(w.ctx, "/bin/sh", "-c", line)
+	must(w.T, err)
+	file := filepath.Join(w.T.TempDir(), "config")
+	must(w.T, os.WriteFile(file, config, 0o600))
+	cmd := exec.CommandContext(w.Ctx, "/bin/sh", "-c", line)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+file, "PATH="+os.Getenv("KUBEBUILDER_ASSETS")+":"+os.Getenv("PATH"))
 	if out, err := cmd.CombinedOutput(); err != nil {
-		w.t.Fatalf("%s: %v\n%s", line, err, out)
+		w.T.Fatalf("%s: %v\n%s", line, err, out)
 	}
 }
 
 // becomes waits until the node is done with another revision than this, and returns it. It plays the kubelet.
 func (w *world) becomes(job, node, than string) string {
-	w.t.Helper()
+	w.T.Helper()
 	w.end(w.podOn(node), 0, "")
 	var is string
 	w.Eventually("another revision is recorded", func() error {
@@ -69,27 +69,27 @@ func TestASecretThatChangesRunsTheTaskAgain(t *testing.T) {
 	w.run(command)
 	w.Condition("watches", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonSecretNotFound)
 	secret := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "token.v1"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "token.v1"},
 		Data:       map[string][]byte{"token": []byte("hunter2")},
 	}
-	must(t, admin.Create(w.ctx, secret))
+	must(t, admin.Create(w.Ctx, secret))
 	first := w.becomes("watches", "secret-1", "")
 
 	secret.Data["token"] = []byte("hunter3")
-	must(t, admin.Update(w.ctx, secret))
+	must(t, admin.Update(w.Ctx, secret))
 	second := w.becomes("watches", "secret-1", first)
 
 	// Created again with its old data: the revision must not reveal that the data is the same.
-	must(t, admin.Delete(w.ctx, secret))
+	must(t, admin.Delete(w.Ctx, secret))
 	w.Condition("watches", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonSecretNotFound)
 	secret.ResourceVersion, secret.UID = "", ""
 	secret.Data["token"] = []byte("hunter2")
-	must(t, admin.Create(w.ctx, secret))
+	must(t, admin.Create(w.Ctx, secret))
 	if third := w.becomes("watches", "secret-1", second); third == first {
 		t.Error("the revision is that of the Secret before")
 	}
 
-	must(t, admin.Delete(w.ctx, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "everynode-token.v1"}}))
+	must(t, admin.Delete(w.Ctx, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "everynode-token.v1"}}))
 	w.Condition("watches", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonSecretForbidden)
 	node, job := w.liveNode("secret-1"), w.live("watches")
 	if text := fmt.Sprintf("%+v %+v", node, job); strings.Contains(text, "hunter") {
@@ -103,16 +103,16 @@ func TestAConfigMapWhoseContentChangesRunsTheTaskAgain(t *testing.T) {
 	w.node("content-1")
 	w.job("watches", withInput(v1alpha1.ContentConfigMap, "settings"))
 	w.Condition("watches", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonConfigMapNotFound)
-	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "settings"}, Data: map[string]string{"a": "1"}}
-	must(t, admin.Create(w.ctx, cm))
+	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "settings"}, Data: map[string]string{"a": "1"}}
+	must(t, admin.Create(w.Ctx, cm))
 	first := w.becomes("watches", "content-1", "")
 	cm.Data["a"] = "2"
-	must(t, admin.Update(w.ctx, cm))
+	must(t, admin.Update(w.Ctx, cm))
 	second := w.becomes("watches", "content-1", first)
-	must(t, admin.Delete(w.ctx, cm))
+	must(t, admin.Delete(w.Ctx, cm))
 	w.Condition("watches", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonConfigMapNotFound)
 	cm.ResourceVersion, cm.UID = "", ""
-	must(t, admin.Create(w.ctx, cm))
+	must(t, admin.Create(w.Ctx, cm))
 	w.Condition("watches", v1alpha1.ConditionComplete, metav1.ConditionTrue, "")
 	if got := w.Done("watches", "content-1").Revision; got != second {
 		t.Errorf("the revision is %s, want %s as before", got, second)
@@ -156,13 +156,13 @@ func TestATaskThatIsDueRunsAgain(t *testing.T) {
 	w.node("due-1")
 	job := w.draft("due")
 	job.Spec.Rerun.PeriodSeconds = 60
-	must(t, admin.Create(w.ctx, job))
+	must(t, admin.Create(w.Ctx, job))
 	w.end(w.podOn("due-1"), 0, "")
 	w.Done("due", "due-1")
 	w.NoPods()
 	// It was done an hour ago, so it is due.
 	node := w.liveNode("due-1")
-	key := v1alpha1.RecordKey(w.namespace, "due")
+	key := v1alpha1.RecordKey(w.Namespace, "due")
 	rec := *record.Read(node.Labels, node.Annotations, key).Record
 	rec.FinishedAt, rec.StartedAt, rec.RecordedAt = rec.FinishedAt.Add(
 		-time.Hour,
@@ -172,7 +172,7 @@ func TestATaskThatIsDueRunsAgain(t *testing.T) {
 		-time.Hour,
 	)
 	record.SetOn(node, key, rec)
-	must(t, admin.Update(w.ctx, node))
+	must(t, admin.Update(w.Ctx, node))
 	w.end(w.podOn("due-1"), 0, "")
 	w.Eventually("it was done just now", func() error {
 		if now := w.Done("due", "due-1"); !now.FinishedAt.After(rec.FinishedAt) {

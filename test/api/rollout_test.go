@@ -18,29 +18,29 @@ import (
 
 // label sets a label on a node, or removes it with "".
 func (w *world) label(node, key, value string) {
-	w.t.Helper()
+	w.T.Helper()
 	patch := fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, key, value)
 	if value == "" {
 		patch = fmt.Sprintf(`{"metadata":{"labels":{%q:null}}}`, key)
 	}
-	must(w.t, admin.Patch(w.ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, mergePatch(patch)))
+	must(w.T, admin.Patch(w.Ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, mergePatch(patch)))
 }
 
 // change changes the spec of a NodeJob.
 func (w *world) change(job *v1alpha1.NodeJob, spec string) {
-	w.t.Helper()
-	must(w.t, admin.Patch(w.ctx, job, mergePatch(`{"spec":`+spec+`}`)))
+	w.T.Helper()
+	must(w.T, admin.Patch(w.Ctx, job, mergePatch(`{"spec":`+spec+`}`)))
 }
 
 // retry requests a retry on all failed nodes.
 func (w *world) retry(job *v1alpha1.NodeJob, token string) {
-	w.t.Helper()
-	must(w.t, admin.Patch(w.ctx, job, mergePatch(fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.RetryAnnotation, token))))
+	w.T.Helper()
+	must(w.T, admin.Patch(w.Ctx, job, mergePatch(fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.RetryAnnotation, token))))
 }
 
 // runOn are the nodes on which pods run, sorted.
 func (w *world) runOn() []string {
-	w.t.Helper()
+	w.T.Helper()
 	nodes := []string{}
 	for _, pod := range w.Pods() {
 		if !over(&pod) {
@@ -53,7 +53,7 @@ func (w *world) runOn() []string {
 
 // stepsAre waits until the status counts the nodes of the steps like this.
 func (w *world) stepsAre(job string, want ...v1alpha1.StepStatus) {
-	w.t.Helper()
+	w.T.Helper()
 	w.Eventually(fmt.Sprintf("the steps are %+v", want), func() error {
 		r := w.live(job).Status.Rollout
 		if r == nil || !slices.Equal(r.Steps, want) {
@@ -160,16 +160,16 @@ func TestNothingStartsThatCouldNotBeUndone(t *testing.T) {
 		}
 	})
 	c := w.Condition("no-undo", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonConfigMapNotFound)
-	wantText(t, c.Message, "spec.rollback.scriptFrom", w.namespace+"/undo does not exist", "Create it")
+	wantText(t, c.Message, "spec.rollback.scriptFrom", w.Namespace+"/undo does not exist", "Create it")
 	if running := w.runOn(); len(running) > 0 {
 		t.Errorf("there are pods on %v", running)
 	}
 	must(
 		t,
 		admin.Create(
-			w.ctx,
+			w.Ctx,
 			&corev1.ConfigMap{
-				ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "undo", Labels: scriptLabel},
+				ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "undo", Labels: scriptLabel},
 				Data:       map[string]string{"sh": "true"},
 			},
 		),
@@ -190,7 +190,7 @@ func TestAFailedCanaryStopsTheRolloutUntilItIsRetried(t *testing.T) {
 	w.end(w.podOn("halt-1"), 3, `{"exitCode":3,"message":"no space left"}`)
 	c := w.Condition("halts", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonMaxFailuresExceeded)
 	wantText(t, c.Message, "rollout.maxFailures allows 0", "halt-1: TaskFailed, exit code 3: no space left",
-		"kubectl -n "+w.namespace+" annotate nodejob halts "+v1alpha1.RetryAnnotation)
+		"kubectl -n "+w.Namespace+" annotate nodejob halts "+v1alpha1.RetryAnnotation)
 	if running := w.runOn(); len(running) > 0 {
 		t.Errorf("there are pods on %v", running)
 	}
@@ -237,7 +237,7 @@ func TestARolloutGoesNoFurtherThanItIsPromotedTo(t *testing.T) {
 
 // cordoned waits until a node is cordoned for this NodeJob; for "", until it is open.
 func (w *world) cordoned(node, by string) {
-	w.t.Helper()
+	w.T.Helper()
 	w.Eventually(fmt.Sprintf("%s is cordoned for %q", node, by), func() error {
 		live := w.liveNode(node)
 		if live.Spec.Unschedulable != (by != "") || live.Annotations[v1alpha1.CordonedAnnotation] != by {
@@ -251,7 +251,7 @@ func (w *world) cordoned(node, by string) {
 func TestANodeIsUncordonedWhenTheReasonEnds(t *testing.T) {
 	for name, end := range map[string]func(w *world, job *v1alpha1.NodeJob, node string){
 		"when the node is skipped": func(w *world, job *v1alpha1.NodeJob, node string) {
-			w.label(node, v1alpha1.RecordKey(w.namespace, job.Name), w.live(job.Name).Status.Revision)
+			w.label(node, v1alpha1.RecordKey(w.Namespace, job.Name), w.live(job.Name).Status.Revision)
 		},
 		"when onFailure.action is set to None": func(w *world, job *v1alpha1.NodeJob, _ string) {
 			w.change(job, `{"onFailure":{"action":"None"}}`)
@@ -260,20 +260,20 @@ func TestANodeIsUncordonedWhenTheReasonEnds(t *testing.T) {
 			w.label(node, "selected", "")
 		},
 		"when the NodeJob is deleted": func(w *world, job *v1alpha1.NodeJob, _ string) {
-			must(w.t, admin.Delete(w.ctx, job))
+			must(w.T, admin.Delete(w.Ctx, job))
 			w.gone(job)
 		},
 		// No manager would uncordon it later.
 		"also when its records are retained": func(w *world, job *v1alpha1.NodeJob, _ string) {
 			w.change(job, `{"deletionPolicy":"Retain"}`)
-			must(w.t, admin.Delete(w.ctx, job))
+			must(w.T, admin.Delete(w.Ctx, job))
 			w.gone(job)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			startManager(t, noFaults)
-			node := "back-" + w.namespace
+			node := "back-" + w.Namespace
 			w.node(node)
 			w.label(node, "selected", "yes")
 			job := w.job("gives-back", func(s *v1alpha1.NodeJobSpec) {
@@ -282,7 +282,7 @@ func TestANodeIsUncordonedWhenTheReasonEnds(t *testing.T) {
 				s.Nodes.Selector.MatchLabels["selected"] = "yes"
 			})
 			w.end(w.podOf(node, task.Task), 1, "")
-			key := v1alpha1.RecordKey(w.namespace, "gives-back")
+			key := v1alpha1.RecordKey(w.Namespace, "gives-back")
 			w.cordoned(node, key)
 			w.Condition("gives-back", v1alpha1.ConditionStalled, metav1.ConditionTrue, "")
 			end(w, job, node)

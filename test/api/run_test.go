@@ -30,7 +30,7 @@ func TestARunThatCannotBegin(t *testing.T) {
 	w.node("begin-2")
 	lost := w.node("begin-3")
 	lost.Status.Conditions[0].Status = corev1.ConditionUnknown
-	must(t, admin.Status().Update(w.ctx, lost))
+	must(t, admin.Status().Update(w.Ctx, lost))
 	script := filepath.Join(t.TempDir(), "script")
 	must(t, os.WriteFile(script, []byte("a\x00b"), 0o600))
 	saved := filepath.Join(t.TempDir(), "index.json")
@@ -103,7 +103,7 @@ func TestARunThatCannotBegin(t *testing.T) {
 		})
 	}
 	var jobs v1alpha1.NodeJobList
-	must(t, admin.List(w.ctx, &jobs, client.InNamespace(w.namespace)))
+	must(t, admin.List(w.Ctx, &jobs, client.InNamespace(w.Namespace)))
 	if len(jobs.Items) > 0 {
 		t.Errorf("%s was created nevertheless", jobs.Items[0].Name)
 	}
@@ -182,14 +182,14 @@ func TestARunWithoutAManager(t *testing.T) {
 	go func() { ended <- w.everynode(config, "run", "unmanaged-1", "--name", "unmanaged", "--", "true") }()
 	job := &v1alpha1.NodeJob{}
 	w.Eventually("the NodeJob is there", func() error {
-		return admin.Get(w.ctx, client.ObjectKey{Namespace: w.namespace, Name: "unmanaged"}, job)
+		return admin.Get(w.Ctx, client.ObjectKey{Namespace: w.Namespace, Name: "unmanaged"}, job)
 	})
 	select {
 	case got := <-ended:
 		t.Fatalf("it has ended: %+v", got)
 	case <-time.After(8 * time.Second): // it says so after five
 	}
-	must(t, admin.Delete(w.ctx, job))
+	must(t, admin.Delete(w.Ctx, job))
 	got := <-ended
 	if got.code != cmdutil.ExitGone {
 		t.Errorf("exit code %d", got.code)
@@ -200,7 +200,7 @@ func TestARunWithoutAManager(t *testing.T) {
 		"the manager has not observed the NodeJob yet; check that it is running: kubectl everynode version",
 		"the NodeJob was deleted",
 	)
-	if err := admin.Get(w.ctx, client.ObjectKeyFromObject(job), job); !apierrors.IsNotFound(err) {
+	if err := admin.Get(w.Ctx, client.ObjectKeyFromObject(job), job); !apierrors.IsNotFound(err) {
 		t.Errorf("it is there: %v", err)
 	}
 }
@@ -225,7 +225,7 @@ func TestARunTakesNoOldRecordForItsOwn(t *testing.T) {
 		told{cmdutil.ExitUsage, "", "error: there is a NodeJob old in namespace NAMESPACE already: give another --name, or none\n"},
 		got,
 	)
-	must(t, admin.Delete(w.ctx, job))
+	must(t, admin.Delete(w.Ctx, job))
 	w.gone(job)
 	got = w.everynode(config, args...)
 	const key = "NAMESPACE.everynode.dev/old"
@@ -242,13 +242,13 @@ func TestARunTakesNoOldRecordForItsOwn(t *testing.T) {
 		},
 		got,
 	)
-	if err := admin.Get(w.ctx, client.ObjectKeyFromObject(job), job); !apierrors.IsNotFound(err) {
+	if err := admin.Get(w.Ctx, client.ObjectKeyFromObject(job), job); !apierrors.IsNotFound(err) {
 		t.Errorf("it was created nevertheless: %v", err)
 	}
 	// A node without a record is not affected. The command in the message removes the record.
-	must(t, admin.Patch(w.ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "old-1"}},
+	must(t, admin.Patch(w.Ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "old-1"}},
 		mergePatch(fmt.Sprintf(`{"metadata":{"labels":{%[1]q:null,%[2]q:null},"annotations":{%[1]q:null}}}`,
-			v1alpha1.RecordKey(w.namespace, "old"), record.SealKey(v1alpha1.RecordKey(w.namespace, "old"))))))
+			v1alpha1.RecordKey(w.Namespace, "old"), record.SealKey(v1alpha1.RecordKey(w.Namespace, "old"))))))
 	ended := make(chan told)
 	go func() { ended <- w.everynode(config, args...) }()
 	for _, node := range []string{"old-1", "old-2"} {
@@ -263,16 +263,16 @@ func TestARunTakesNoOldRecordForItsOwn(t *testing.T) {
 func TestAnotherNodeJobOfTheSameNameIsNotTouched(t *testing.T) {
 	w := newWorld(t)
 	job := w.job("named", nil)
-	if err := admin.Patch(w.ctx, w.draft("named"), mergePatch(`{"metadata":{"uid":"another"},"spec":{"suspend":true}}`)); err == nil {
+	if err := admin.Patch(w.Ctx, w.draft("named"), mergePatch(`{"metadata":{"uid":"another"},"spec":{"suspend":true}}`)); err == nil {
 		t.Error("a patch with the UID of another one was carried out")
 	}
-	if err := admin.Delete(w.ctx, job, client.Preconditions{UID: new(types.UID("another"))}); !apierrors.IsConflict(err) {
+	if err := admin.Delete(w.Ctx, job, client.Preconditions{UID: new(types.UID("another"))}); !apierrors.IsConflict(err) {
 		t.Errorf("deleting one with the UID of another: %v", err)
 	}
 	if live := w.live("named"); live.Spec.Suspend || !live.DeletionTimestamp.IsZero() {
 		t.Errorf("it was changed: %+v", live)
 	}
-	must(t, admin.Patch(w.ctx, w.draft("named"), mergePatch(fmt.Sprintf(`{"metadata":{"uid":%q},"spec":{"suspend":true}}`, job.UID))))
+	must(t, admin.Patch(w.Ctx, w.draft("named"), mergePatch(fmt.Sprintf(`{"metadata":{"uid":%q},"spec":{"suspend":true}}`, job.UID))))
 	if !w.live("named").Spec.Suspend {
 		t.Error("a patch with its own UID was not carried out")
 	}

@@ -57,7 +57,7 @@ func TestTheRecipesAreAccepted(t *testing.T) {
 	for _, job := range jobs {
 		for _, script := range scripts(job) {
 			// If /bin/sh only supports POSIX, it checks the syntax.
-			check := exec.CommandContext(w.ctx, "/bin/sh", "-n")
+			check := exec.CommandContext(w.Ctx, "/bin/sh", "-n")
 			check.Stdin = strings.NewReader(script)
 			if out, err := check.CombinedOutput(); err != nil {
 				t.Errorf("a script of %s: %v %s", job.Name, err, out)
@@ -92,36 +92,36 @@ func scripts(job *v1alpha1.NodeJob) []string {
 
 // accept has the API server look at the NodeJobs in files, among which may be objects of other kinds.
 func (w *world) accept(pattern string, others ...string) (files []string, jobs []*v1alpha1.NodeJob) {
-	w.t.Helper()
+	w.T.Helper()
 	files, documents := w.documents(pattern)
 	for _, document := range documents {
 		job := &v1alpha1.NodeJob{}
-		must(w.t, yaml.Unmarshal(document.content, job))
+		must(w.T, yaml.Unmarshal(document.content, job))
 		switch {
 		case job.Kind == "NodeJob":
-			must(w.t, yaml.UnmarshalStrict(document.content, job))
+			must(w.T, yaml.UnmarshalStrict(document.content, job))
 			jobs = append(jobs, job)
-			job.Namespace = w.namespace
-			if err := admin.Create(w.ctx, job.DeepCopy(), client.DryRunAll); err != nil {
-				w.t.Errorf("%s: %v", document.file, err)
+			job.Namespace = w.Namespace
+			if err := admin.Create(w.Ctx, job.DeepCopy(), client.DryRunAll); err != nil {
+				w.T.Errorf("%s: %v", document.file, err)
 			}
 		case !slices.Contains(others, job.Kind):
-			w.t.Errorf("%s has an object of the kind %q", document.file, job.Kind)
+			w.T.Errorf("%s has an object of the kind %q", document.file, job.Kind)
 		case job.Kind == "NodeGuard":
 			guard := &v1alpha1.NodeGuard{}
-			must(w.t, yaml.UnmarshalStrict(document.content, guard))
-			guard.Namespace = w.namespace
-			if err := admin.Create(w.ctx, guard, client.DryRunAll); err != nil {
-				w.t.Errorf("%s: %v", document.file, err)
+			must(w.T, yaml.UnmarshalStrict(document.content, guard))
+			guard.Namespace = w.Namespace
+			if err := admin.Create(w.Ctx, guard, client.DryRunAll); err != nil {
+				w.T.Errorf("%s: %v", document.file, err)
 			}
 		case job.Kind == "NodeDisruptionBudget":
 			ndb := &v1alpha1.NodeDisruptionBudget{}
-			must(w.t, yaml.UnmarshalStrict(document.content, ndb))
-			if err := admin.Create(w.ctx, ndb, client.DryRunAll); err != nil {
-				w.t.Errorf("%s: %v", document.file, err)
+			must(w.T, yaml.UnmarshalStrict(document.content, ndb))
+			if err := admin.Create(w.Ctx, ndb, client.DryRunAll); err != nil {
+				w.T.Errorf("%s: %v", document.file, err)
 			}
 		case job.Kind == "ConfigMap":
-			must(w.t, yaml.UnmarshalStrict(document.content, &corev1.ConfigMap{}))
+			must(w.T, yaml.UnmarshalStrict(document.content, &corev1.ConfigMap{}))
 		}
 	}
 	return files, jobs
@@ -135,13 +135,13 @@ type document struct {
 
 // documents reads all documents of files.
 func (w *world) documents(pattern string) (files []string, documents []document) {
-	w.t.Helper()
+	w.T.Helper()
 	files, err := filepath.Glob(pattern)
-	must(w.t, err)
+	must(w.T, err)
 	for _, file := range files {
 		content, err := os.ReadFile(file)
-		must(w.t, err)
-		for _, part := range split(w.t, content) {
+		must(w.T, err)
+		for _, part := range split(w.T, content) {
 			documents = append(documents, document{file, part})
 		}
 	}

@@ -25,26 +25,26 @@ var skews = map[string]time.Duration{"hours behind": -3 * time.Hour, "hours ahea
 
 // endAt reports the end of a pod with the credential of its kubelet, at a time of the node's clock.
 func (w *world) endAt(pod *corev1.Pod, code int32, at time.Time) {
-	w.t.Helper()
+	w.T.Helper()
 	live := &corev1.Pod{}
-	must(w.t, admin.Get(w.ctx, client.ObjectKeyFromObject(pod), live))
+	must(w.T, admin.Get(w.Ctx, client.ObjectKeyFromObject(pod), live))
 	setEnd(live, code, "")
 	ended := live.Status.ContainerStatuses[0].State.Terminated
 	ended.StartedAt, ended.FinishedAt = metav1.NewTime(at), metav1.NewTime(at)
 	live.Status.StartTime = &ended.StartedAt
-	must(w.t, w.kubeletOf(pod.Spec.NodeName).Status().Update(w.ctx, live))
+	must(w.T, w.kubeletOf(pod.Spec.NodeName).Status().Update(w.Ctx, live))
 }
 
 // recordedSince fails unless an end was recorded between then and now, by the API server's clock.
 func (w *world) recordedSince(then time.Time, rec record.Record) {
-	w.t.Helper()
+	w.T.Helper()
 	// The manager knows the API server's time to within a second, and rounds up.
 	if earliest, latest := then.Add(
 		-time.Second,
 	), time.Now().
 		Add(2*time.Second); rec.RecordedAt.Before(earliest) ||
 		rec.RecordedAt.After(latest) {
-		w.t.Errorf("it was recorded at %s, want between %s and %s", rec.RecordedAt, earliest, latest)
+		w.T.Errorf("it was recorded at %s, want between %s and %s", rec.RecordedAt, earliest, latest)
 	}
 }
 
@@ -54,7 +54,7 @@ func TestTimesOfANodeWhoseClockIsWrongDelayNothingAndStartNothingEarly(t *testin
 			w := newWorld(t)
 			startManager(t, noFaults)
 			made := w.podsMade()
-			node := w.node(w.namespace + "-1").Name
+			node := w.node(w.Namespace + "-1").Name
 			w.job("skewed", func(s *v1alpha1.NodeJobSpec) {
 				s.Retry.BackoffSeconds = new(int32(4))
 				s.Rerun.PeriodSeconds = 3600
@@ -73,7 +73,7 @@ func TestTimesOfANodeWhoseClockIsWrongDelayNothingAndStartNothingEarly(t *testin
 			w.endAt(second, 0, before.Add(skew))
 			w.recordedSince(before, w.Done("skewed", node))
 			w.Condition("skewed", v1alpha1.ConditionComplete, metav1.ConditionTrue, "")
-			w.nodeJoins(w.namespace + "-2") // the manager has planned with the success by now
+			w.nodeJoins(w.Namespace + "-2") // the manager has planned with the success by now
 			if diff := cmp.Diff([]string{"task 1", "task 2"}, made(node)); diff != "" {
 				t.Errorf("a schedule of an hour has the node run: %s", diff)
 			}
@@ -92,14 +92,14 @@ func TestAManagerWhoseClockIsWrongEndsAnAttemptOnceAndInTime(t *testing.T) {
 			must(t, err)
 			t.Cleanup(func() { must(t, stop()) })
 			made := w.podsMade()
-			node := w.node(w.namespace + "-1").Name
+			node := w.node(w.Namespace + "-1").Name
 			w.job("slow", func(s *v1alpha1.NodeJobSpec) {
 				s.Task.TimeoutSeconds = new(int32(2))
 				s.Retry.Limit = new(int32(0))
 			})
 			pod := w.podOf(node, task.Task)
 			w.Eventually("the manager ends the attempt", func() error {
-				must(t, admin.Get(w.ctx, client.ObjectKeyFromObject(pod), pod))
+				must(t, admin.Get(w.Ctx, client.ObjectKeyFromObject(pod), pod))
 				if pod.DeletionTimestamp.IsZero() {
 					return fmt.Errorf("it runs since %s", pod.CreationTimestamp)
 				}
@@ -118,7 +118,7 @@ func TestAManagerWhoseClockIsWrongEndsAnAttemptOnceAndInTime(t *testing.T) {
 				t.Errorf("the record is %+v", rec)
 			}
 			w.Condition("slow", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonNodesFailed)
-			w.nodeJoins(w.namespace + "-2") // the manager has planned with the failure by now
+			w.nodeJoins(w.Namespace + "-2") // the manager has planned with the failure by now
 			if diff := cmp.Diff([]string{"task 1"}, made(node)); diff != "" {
 				t.Errorf("pods on the node: %s", diff)
 			}

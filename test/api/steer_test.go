@@ -37,8 +37,8 @@ type told struct {
 // kubeconfigOf is a file with the kubeconfig of a user who may do what a role allows, and no more; of an admin
 // without a role.
 func (w *world) kubeconfigOf(rules ...rbacv1.PolicyRule) string {
-	w.t.Helper()
-	name, groups := "user-"+w.namespace, []string{"system:masters"}
+	w.T.Helper()
+	name, groups := "user-"+w.Namespace, []string{"system:masters"}
 	if len(rules) > 0 {
 		groups = nil
 		role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: rules}
@@ -47,29 +47,29 @@ func (w *world) kubeconfigOf(rules ...rbacv1.PolicyRule) string {
 			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
 			Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: name}},
 		}
-		must(w.t, admin.Create(w.ctx, role))
-		must(w.t, admin.Create(w.ctx, binding))
+		must(w.T, admin.Create(w.Ctx, role))
+		must(w.T, admin.Create(w.Ctx, binding))
 	}
 	user, err := env.AddUser(envtest.User{Name: name, Groups: groups}, nil)
-	must(w.t, err)
+	must(w.T, err)
 	content, err := user.KubeConfig()
-	must(w.t, err)
-	path := filepath.Join(w.t.TempDir(), "kubeconfig")
-	must(w.t, os.WriteFile(path, content, 0o600))
+	must(w.T, err)
+	path := filepath.Join(w.T.TempDir(), "kubeconfig")
+	must(w.T, os.WriteFile(path, content, 0o600))
 	return path
 }
 
 // everynode runs a verb of the command line in this process.
 func (w *world) everynode(kubeconfig string, args ...string) told {
-	w.t.Helper()
+	w.T.Helper()
 	var out, errs bytes.Buffer
-	flags := []string{"--kubeconfig", kubeconfig, "-n", w.namespace}
+	flags := []string{"--kubeconfig", kubeconfig, "-n", w.Namespace}
 	code := cli.Run(
-		w.ctx,
+		w.Ctx,
 		genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &errs},
 		append(args[:1:1], append(flags, args[1:]...)...),
 	)
-	plain := strings.NewReplacer(w.namespace, "NAMESPACE")
+	plain := strings.NewReplacer(w.Namespace, "NAMESPACE")
 	return told{code, plain.Replace(out.String()), plain.Replace(errs.String())}
 }
 
@@ -186,7 +186,7 @@ func TestTheToolThatManagesANodeJobIsNamed(t *testing.T) {
 	config := w.kubeconfigOf()
 	job := w.draft("kept")
 	job.Labels = map[string]string{"kustomize.toolkit.fluxcd.io/name": "nodes", "kustomize.toolkit.fluxcd.io/namespace": "flux-system"}
-	must(t, admin.Create(w.ctx, job))
+	must(t, admin.Create(w.Ctx, job))
 	wantTold(t, "suspend", told{
 		0,
 		"nodejob kept: suspended: spec.suspend false -> true\n",
@@ -199,7 +199,7 @@ func TestNodesAreRetriedRerunAndSkipped(t *testing.T) {
 	config := w.kubeconfigOf()
 	startManager(t, noFaults)
 	for _, name := range []string{"steer-1", "steer-2", "steer-3"} {
-		must(t, admin.Patch(w.ctx, w.node(name), mergePatch(`{"metadata":{"annotations":{"test":"stays"}}}`)))
+		must(t, admin.Patch(w.Ctx, w.node(name), mergePatch(`{"metadata":{"annotations":{"test":"stays"}}}`)))
 	}
 	w.job("steered", func(s *v1alpha1.NodeJobSpec) {
 		s.Retry.Limit = new(int32(0))
@@ -255,8 +255,8 @@ func TestNodesAreRetriedRerunAndSkipped(t *testing.T) {
 
 	for _, name := range []string{"steer-1", "steer-2", "steer-3"} {
 		var live corev1.Node
-		must(t, admin.Get(w.ctx, client.ObjectKey{Name: name}, &live))
-		if live.Labels["world"] != w.namespace || live.Annotations["test"] != "stays" {
+		must(t, admin.Get(w.Ctx, client.ObjectKey{Name: name}, &live))
+		if live.Labels["world"] != w.Namespace || live.Annotations["test"] != "stays" {
 			t.Errorf("%s has lost labels of other owners: %v %v", name, live.Labels, live.Annotations)
 		}
 	}
@@ -264,7 +264,7 @@ func TestNodesAreRetriedRerunAndSkipped(t *testing.T) {
 		"With GitOps, commit this instead: spec.suspend: true\n"}, w.everynode(config, "abort", "steered"))
 	w.Eventually("the pod is being deleted", func() error {
 		var live corev1.Pod
-		err := admin.Get(w.ctx, client.ObjectKeyFromObject(third), &live)
+		err := admin.Get(w.Ctx, client.ObjectKeyFromObject(third), &live)
 		if err == nil && live.DeletionTimestamp.IsZero() {
 			return fmt.Errorf("it is not")
 		}
@@ -351,7 +351,7 @@ func TestACommandRetriesAfterAConcurrentChange(t *testing.T) {
 			case <-time.After(100 * time.Millisecond): // ten times as often as the manager
 			}
 			patch := mergePatch(fmt.Sprintf(`{"metadata":{"annotations":{"test":"%d"}}}`, n))
-			if err := admin.Patch(w.ctx, w.draft("busy"), patch); err != nil {
+			if err := admin.Patch(w.Ctx, w.draft("busy"), patch); err != nil {
 				t.Error(err)
 			}
 		}
@@ -444,9 +444,10 @@ func TestManifestsAreAccepted(t *testing.T) {
 				t.Fatalf("%+v", got)
 			}
 			path := filepath.Join(t.TempDir(), "manifest.yaml")
-			must(t, os.WriteFile(path, []byte(strings.ReplaceAll(got.out, "NAMESPACE", w.namespace)), 0o600))
-			inner := *w
-			inner.t = t
+			must(t, os.WriteFile(path, []byte(strings.ReplaceAll(got.out, "NAMESPACE", w.Namespace)), 0o600))
+			shared := *w.World
+			shared.T = t
+			inner := world{&shared}
 			if _, jobs := inner.accept(path, "ConfigMap"); len(jobs) != 1 {
 				t.Errorf("%d NodeJobs are in\n%s", len(jobs), got.out)
 			}

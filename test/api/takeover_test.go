@@ -29,7 +29,7 @@ func TestANodeJobTakesOverFromADaemonSet(t *testing.T) {
 		}
 		return nil
 	})
-	must(t, admin.Patch(w.ctx, before, mergePatch(marker)))
+	must(t, admin.Patch(w.Ctx, before, mergePatch(marker)))
 	job := w.job("takes", func(s *v1alpha1.NodeJobSpec) {
 		s.Suspend = true
 		s.Nodes.AssumeDone = &v1alpha1.AssumeDoneSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{label: "true"}}}
@@ -45,15 +45,15 @@ func TestANodeJobTakesOverFromADaemonSet(t *testing.T) {
 	}
 	pod := w.podOn("takes-new")
 	// The earlier tool ends at this moment.
-	must(t, admin.Patch(w.ctx, w.liveNode("takes-new"), mergePatch(marker)))
+	must(t, admin.Patch(w.Ctx, w.liveNode("takes-new"), mergePatch(marker)))
 	w.end(pod, 0, `{"exitCode":0,"results":{"configured":"true"}}`)
 	w.Done("takes", "takes-new")
 	published := record.ReadPublished(w.liveNode("takes-new").Annotations)
-	if owner := published.Labels[label]; owner != v1alpha1.RecordKey(w.namespace, "takes") {
+	if owner := published.Labels[label]; owner != v1alpha1.RecordKey(w.Namespace, "takes") {
 		t.Errorf("the label belongs to %q", owner)
 	}
 	w.Condition("takes", v1alpha1.ConditionComplete, metav1.ConditionTrue, v1alpha1.ReasonAllNodesDone)
-	must(t, admin.Delete(w.ctx, job, client.PropagationPolicy(metav1.DeletePropagationBackground)))
+	must(t, admin.Delete(w.Ctx, job, client.PropagationPolicy(metav1.DeletePropagationBackground)))
 	w.gone(job)
 	if _, there := w.liveNode("takes-new").Labels[label]; there {
 		t.Error("the adopted label remains")

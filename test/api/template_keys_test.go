@@ -85,11 +85,11 @@ func TestTemplatesHaveNoKeysOfEverynode(t *testing.T) {
 		for _, place := range []string{"labels", "annotations"} {
 			metadata := fmt.Sprintf(`metadata: {%s: {%q: x}}, spec: {containers: [{name: a, image: b}]}`, place, key)
 			for kind, o := range map[string]client.Object{
-				"task.template": jobFromYAML(t, w.namespace, "new", `{task: {template: {`+metadata+`}}}`),
-				"template":      guardFromYAML(t, w.namespace, "new", `{target: {daemonSet: a}, template: {`+metadata+`}}`),
+				"task.template": jobFromYAML(t, w.Namespace, "new", `{task: {template: {`+metadata+`}}}`),
+				"template":      guardFromYAML(t, w.Namespace, "new", `{target: {daemonSet: a}, template: {`+metadata+`}}`),
 			} {
 				t.Run(kind+" with "+place+" "+key, func(t *testing.T) {
-					err := admin.Create(w.ctx, o, client.DryRunAll)
+					err := admin.Create(w.Ctx, o, client.DryRunAll)
 					if !refused {
 						must(t, err)
 						return
@@ -114,10 +114,10 @@ func TestTemplatesHaveNoKeysOfEverynode(t *testing.T) {
 	must(
 		t,
 		admin.Create(
-			w.ctx,
+			w.Ctx,
 			jobFromYAML(
 				t,
-				w.namespace,
+				w.Namespace,
 				"new",
 				`{task: {template: {metadata: {labels: {`+strings.Join(
 					many,

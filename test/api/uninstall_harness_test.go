@@ -59,10 +59,10 @@ func newRemovable(t *testing.T) *removable {
 }
 
 func (f *removable) uninstall(kubeconfig string, args ...string) told {
-	f.t.Helper()
+	f.T.Helper()
 	var out, errs bytes.Buffer
 	code := cli.Run(
-		f.t.Context(),
+		f.T.Context(),
 		genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &errs},
 		append([]string{"uninstall", "--kubeconfig", kubeconfig}, args...),
 	)
@@ -112,7 +112,7 @@ const (
 
 // putEverythingToUse creates the state that a manager leaves if it is killed during all kinds of work.
 func (f *removable) putEverythingToUse() {
-	f.t.Helper()
+	f.T.Helper()
 	for _, job := range []*v1alpha1.NodeJob{
 		{ObjectMeta: metav1.ObjectMeta{Name: "keeps"}, Spec: v1alpha1.NodeJobSpec{DeletionPolicy: v1alpha1.DeletionRetain}},
 		{ObjectMeta: metav1.ObjectMeta{Name: "forgets"}, Spec: v1alpha1.NodeJobSpec{Gate: &v1alpha1.GateSpec{Key: "example.com/setup"}}},
@@ -158,7 +158,7 @@ func (f *removable) putEverythingToUse() {
 
 	// Only the manager may create such pods, and no manager runs here.
 	for _, binding := range []string{"everynode-pods", "everynode-pods-of-nodeguards"} {
-		must(f.t, f.kubectl(`patch validatingadmissionpolicybinding `+binding+` --type=merge -p {"spec":{"validationActions":["Warn"]}}`))
+		must(f.T, f.kubectl(`patch validatingadmissionpolicybinding `+binding+` --type=merge -p {"spec":{"validationActions":["Warn"]}}`))
 	}
 	for name, change := range map[string]func(*corev1.Pod){
 		"task": func(pod *corev1.Pod) {
@@ -179,46 +179,46 @@ func (f *removable) putEverythingToUse() {
 			Containers:                    []corev1.Container{{Name: "c", Image: "i"}},
 		}}
 		change(pod)
-		f.Eventually("the policies only warn", func() error { return f.admin.Create(f.t.Context(), pod.DeepCopy()) })
+		f.Eventually("the policies only warn", func() error { return f.admin.Create(f.T.Context(), pod.DeepCopy()) })
 	}
 }
 
 func (f *removable) create(o client.Object) {
-	f.t.Helper()
-	must(f.t, f.admin.Create(f.t.Context(), o))
+	f.T.Helper()
+	must(f.T, f.admin.Create(f.T.Context(), o))
 }
 
 func (f *removable) bare(name string, spec corev1.NodeSpec, annotations map[string]string) {
-	f.t.Helper()
+	f.T.Helper()
 	f.create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations}, Spec: spec})
 	// The admission policy may have added a gate, if it has seen the NodeJob by now.
 	live := &corev1.Node{}
-	must(f.t, f.admin.Get(f.t.Context(), client.ObjectKey{Name: name}, live))
+	must(f.T, f.admin.Get(f.T.Context(), client.ObjectKey{Name: name}, live))
 	live.Spec.Taints = spec.Taints
-	must(f.t, f.admin.Update(f.t.Context(), live))
+	must(f.T, f.admin.Update(f.T.Context(), live))
 }
 
 // wantNothingLeft checks that all objects of Everynode are deleted, and no others.
 func (f *removable) wantNothingLeft() {
-	f.t.Helper()
-	ctx := f.t.Context()
+	f.T.Helper()
+	ctx := f.T.Context()
 	var pod corev1.Pod
-	must(f.t, f.admin.Get(ctx, client.ObjectKey{Namespace: "default", Name: "task-with-another-finalizer"}, &pod))
+	must(f.T, f.admin.Get(ctx, client.ObjectKey{Namespace: "default", Name: "task-with-another-finalizer"}, &pod))
 	if !slices.Equal(pod.Finalizers, []string{"example.com/theirs"}) {
-		f.t.Errorf("the pod has the finalizers %v", pod.Finalizers)
+		f.T.Errorf("the pod has the finalizers %v", pod.Finalizers)
 	}
-	must(f.t, f.admin.Patch(ctx, &pod, mergePatch(`{"metadata":{"finalizers":null}}`)))
+	must(f.T, f.admin.Patch(ctx, &pod, mergePatch(`{"metadata":{"finalizers":null}}`)))
 	f.Eventually("only the pod of others is left", func() error {
 		var pods corev1.PodList
-		must(f.t, f.admin.List(ctx, &pods))
+		must(f.T, f.admin.List(ctx, &pods))
 		if len(pods.Items) != 1 || pods.Items[0].Name != "workload" {
 			return fmt.Errorf("%d pods are there, the first is %s", len(pods.Items), pods.Items[0].Name)
 		}
 		return nil
 	})
-	must(f.t, f.admin.Delete(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "workload"}}))
+	must(f.T, f.admin.Delete(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "workload"}}))
 	var nodes corev1.NodeList
-	must(f.t, f.admin.List(ctx, &nodes))
+	must(f.T, f.admin.List(ctx, &nodes))
 	got := map[string]string{}
 	for i := range nodes.Items {
 		node := &nodes.Items[i]
@@ -235,21 +235,21 @@ func (f *removable) wantNothingLeft() {
 			keepsJob,
 		) + " example.com/site topology.kubernetes.io/zone]",
 	}
-	if strings.Contains(f.t.Name(), "with_records") {
+	if strings.Contains(f.T.Name(), "with_records") {
 		want["done"] = "[] false [topology.kubernetes.io/zone]"
 	}
 	want["done"] = sortedFields(want["done"])
 	got["done"] = sortedFields(got["done"])
 	for name := range want {
 		if got[name] != want[name] {
-			f.t.Errorf("node %s is %s, want %s", name, got[name], want[name])
+			f.T.Errorf("node %s is %s, want %s", name, got[name], want[name])
 		}
 	}
 	for _, list := range []client.ObjectList{&policyv1.PodDisruptionBudgetList{}, &admissionv1.MutatingAdmissionPolicyList{}, &admissionv1.MutatingAdmissionPolicyBindingList{}, &admissionv1.ValidatingAdmissionPolicyList{},
 		&admissionv1.ValidatingAdmissionPolicyBindingList{}, &rbacv1.ClusterRoleList{}, &rbacv1.ClusterRoleBindingList{}} {
-		must(f.t, uninstall.Each(ctx, f.admin, list, func(o client.Object) error {
+		must(f.T, uninstall.Each(ctx, f.admin, list, func(o client.Object) error {
 			if strings.HasPrefix(o.GetName(), "everynode") || strings.HasPrefix(o.GetName(), "storage") {
-				f.t.Errorf("%T %s is left", o, o.GetName())
+				f.T.Errorf("%T %s is left", o, o.GetName())
 			}
 			return nil
 		}))
@@ -258,10 +258,10 @@ func (f *removable) wantNothingLeft() {
 		"get crd nodejobs.everynode.dev nodeguards.everynode.dev",
 	); err == nil ||
 		strings.Count(err.Error(), "NotFound") != 2 {
-		f.t.Errorf("the CRDs: %v", err)
+		f.T.Errorf("the CRDs: %v", err)
 	}
 	if err := f.kubectl("get namespace " + uninstall.Namespace); err == nil {
-		f.t.Error("the namespace is left")
+		f.T.Error("the namespace is left")
 	}
 }
 
@@ -273,10 +273,10 @@ func sortedFields(s string) string {
 
 // versions are those of all objects that an uninstall changes first.
 func (f *removable) versions() string {
-	f.t.Helper()
+	f.T.Helper()
 	var all []string
 	for _, list := range []client.ObjectList{&corev1.NodeList{}, &corev1.PodList{}, &v1alpha1.NodeJobList{}, &v1alpha1.NodeGuardList{}, &appsv1.DeploymentList{}, &rbacv1.ClusterRoleList{}} {
-		must(f.t, uninstall.Each(f.t.Context(), f.admin, list, func(o client.Object) error {
+		must(f.T, uninstall.Each(f.T.Context(), f.admin, list, func(o client.Object) error {
 			all = append(all, o.GetName()+"="+o.GetResourceVersion())
 			return nil
 		}))
@@ -286,14 +286,14 @@ func (f *removable) versions() string {
 
 // through returns a kubeconfig for an API server that only answers what is allowed.
 func (f *removable) through(allow func(*http.Request) bool) (kubeconfig string, end func()) {
-	f.t.Helper()
+	f.T.Helper()
 	target, err := url.Parse(f.config.Host)
-	must(f.t, err)
+	must(f.T, err)
 	if target.Host == "" {
 		target = &url.URL{Scheme: "https", Host: f.config.Host}
 	}
 	transport, err := rest.TransportFor(f.config)
-	must(f.t, err)
+	must(f.T, err)
 	proxy := httputil.NewSingleHostReverseProxy(target)
 	proxy.Transport = transport
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -302,8 +302,8 @@ func (f *removable) through(allow func(*http.Request) bool) (kubeconfig string, 
 		}
 		proxy.ServeHTTP(w, r)
 	}))
-	path := filepath.Join(f.t.TempDir(), "through")
-	must(f.t, os.WriteFile(path, fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Config","current-context":"c",
+	path := filepath.Join(f.T.TempDir(), "through")
+	must(f.T, os.WriteFile(path, fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Config","current-context":"c",
 "clusters":[{"name":"c","cluster":{"server":%q}}],"contexts":[{"name":"c","context":{"cluster":"c","user":"u"}}],"users":[{"name":"u","user":{}}]}`, server.URL), 0o600))
 	return path, server.Close
 }

@@ -43,7 +43,7 @@ func TestUninstall(t *testing.T) {
 		"a finalizer of someone else on a NodeJob is reported": f.foreignFinalizer,
 	} {
 		t.Run(name, func(t *testing.T) {
-			f.t = t
+			f.T = t
 			f.installed()
 			must(
 				t,

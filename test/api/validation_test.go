@@ -281,8 +281,8 @@ func TestTheAPIRejectsWhatCannotWork(t *testing.T) {
 		"a confirmation within too short a time":         {spec: `{task: {script: "true"}, rollback: {script: "true"}, confirm: {timeoutSeconds: 9}}`, wantMessage: "spec.confirm.timeoutSeconds"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			job := jobFromYAML(t, w.namespace, test.name, test.spec)
-			err := admin.Create(w.ctx, job)
+			job := jobFromYAML(t, w.Namespace, test.name, test.spec)
+			err := admin.Create(w.Ctx, job)
 			if !apierrors.IsInvalid(err) {
 				t.Fatalf("the API server answered %v, want Invalid", err)
 			}
@@ -337,8 +337,8 @@ func TestMisplacedFieldsAreRejected(t *testing.T) {
 
 // createIgnoring creates a NodeJob as a client that ignores unknown fields.
 func (w *world) createIgnoring(spec string) error {
-	job := jobFromYAML(w.t, w.namespace, "", spec)
-	return admin.Create(w.ctx, job, &client.CreateOptions{Raw: &metav1.CreateOptions{FieldValidation: metav1.FieldValidationIgnore}})
+	job := jobFromYAML(w.T, w.Namespace, "", spec)
+	return admin.Create(w.Ctx, job, &client.CreateOptions{Raw: &metav1.CreateOptions{FieldValidation: metav1.FieldValidationIgnore}})
 }
 
 func TestTheAPIAcceptsWhatWorksAndFillsInDefaults(t *testing.T) {
@@ -401,12 +401,12 @@ func TestTheAPIAcceptsWhatWorksAndFillsInDefaults(t *testing.T) {
 			if strings.HasPrefix(name, "a name") {
 				objectName = strings.Repeat("n", 63)
 			}
-			must(t, admin.Create(w.ctx, jobFromYAML(t, w.namespace, objectName, spec)))
+			must(t, admin.Create(w.Ctx, jobFromYAML(t, w.Namespace, objectName, spec)))
 		})
 	}
 
-	job := jobFromYAML(t, w.namespace, "defaults", withTask(`gate: {}`))
-	must(t, admin.Create(w.ctx, job))
+	job := jobFromYAML(t, w.Namespace, "defaults", withTask(`gate: {}`))
+	must(t, admin.Create(w.Ctx, job))
 	spec, _, _ := unstructured.NestedMap(job.Object, "spec")
 	got, err := yaml.Marshal(spec)
 	must(t, err)

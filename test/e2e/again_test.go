@@ -20,14 +20,14 @@ func TestARebootMayAskForAnotherRun(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	node := w.join(cluster.NodeOptions{})
-	key := v1alpha1.RecordKey(w.namespace, "volatile")
+	key := v1alpha1.RecordKey(w.Namespace, "volatile")
 	w.job("volatile", w.mark()+"; while [ -e "+w.markFile()+".hold ]; do sleep 0.1; done", func(s *v1alpha1.NodeJobSpec) {
 		s.Rerun.OnReboot, s.Gate = true, &v1alpha1.GateSpec{OnReboot: true}
 	})
 	w.Done("volatile", node)
 	w.complete("volatile")
 	w.sh(node, "touch "+w.markFile()+".hold")
-	must(t, real.RebootReady(w.ctx, node))
+	must(t, real.RebootReady(w.Ctx, node))
 	w.Eventually("it runs again, behind a closed gate", func() error {
 		live := w.node(node)
 		if w.ran(node) != 2 || !tainted(&live, key) {
@@ -79,8 +79,8 @@ func TestTheContentOfASecretMayAskForAnotherRun(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	node := w.join(cluster.NodeOptions{})
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "token"}, StringData: map[string]string{"a": "1"}}
-	must(t, admin.Create(w.ctx, secret))
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "token"}, StringData: map[string]string{"a": "1"}}
+	must(t, admin.Create(w.Ctx, secret))
 	w.job("secret", w.mark(), func(s *v1alpha1.NodeJobSpec) {
 		s.Task.Inputs = []v1alpha1.ContentRef{{Kind: v1alpha1.ContentSecret, Name: "token"}}
 	})
@@ -88,7 +88,7 @@ func TestTheContentOfASecretMayAskForAnotherRun(t *testing.T) {
 	w.asTold(c.Message, "create role")
 	w.Done("secret", node)
 	w.complete("secret")
-	must(t, admin.Patch(w.ctx, secret, mergePatch(`{"stringData":{"a":"2"}}`)))
+	must(t, admin.Patch(w.Ctx, secret, mergePatch(`{"stringData":{"a":"2"}}`)))
 	w.Eventually("it has run again", func() error {
 		if n := w.ran(node); n != 2 {
 			return fmt.Errorf("it ran %d times", n)

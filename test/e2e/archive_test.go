@@ -30,29 +30,29 @@ import (
 // archive starts a server that is compatible with S3 where the nodes of the cluster can reach it, at the address of its API
 // server, and returns what the Secret of the manager must have.
 func (w *world) archive() (*s3.Server, map[string]string) {
-	w.t.Helper()
+	w.T.Helper()
 	config, err := real.RESTConfig()
-	must(w.t, err)
+	must(w.T, err)
 	apiServer, err := url.Parse(config.Host)
-	must(w.t, err)
+	must(w.T, err)
 	listener, err := net.Listen("tcp", net.JoinHostPort(apiServer.Hostname(), "0"))
-	must(w.t, err)
+	must(w.T, err)
 	address := listener.Addr().String()
-	must(w.t, listener.Close())
+	must(w.T, listener.Close())
 	root, err := install.Root()
-	must(w.t, err)
-	dir := w.t.TempDir()
-	certificate, ca := authority(w.t, net.ParseIP(apiServer.Hostname()))
+	must(w.T, err)
+	dir := w.T.TempDir()
+	certificate, ca := authority(w.T, net.ParseIP(apiServer.Hostname()))
 	key, err := x509.MarshalPKCS8PrivateKey(certificate.PrivateKey)
-	must(w.t, err)
+	must(w.T, err)
 	files := map[string][]byte{
 		"tls.crt": pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate.Certificate[0]}),
 		"tls.key": pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}),
 	}
 	for name, content := range files {
-		must(w.t, os.WriteFile(filepath.Join(dir, name), content, 0o600))
+		must(w.T, os.WriteFile(filepath.Join(dir, name), content, 0o600))
 	}
-	server, err := s3.Start(w.ctx, s3.Options{
+	server, err := s3.Start(w.Ctx, s3.Options{
 		Root:        root,
 		Dir:         dir,
 		Address:     address,
@@ -60,8 +60,8 @@ func (w *world) archive() (*s3.Server, map[string]string) {
 		Certificate: filepath.Join(dir, "tls.crt"),
 		Key:         filepath.Join(dir, "tls.key"),
 	})
-	must(w.t, err)
-	w.t.Cleanup(func() { must(w.t, server.Stop()) })
+	must(w.T, err)
+	w.T.Cleanup(func() { must(w.T, server.Stop()) })
 	return server, map[string]string{
 		"url": "s3://" + server.Bucket + "/e2e", "endpoint": server.Endpoint, "region": s3.Region, "ca.crt": ca,
 		"access-key-id": s3.AccessKeyID, "secret-access-key": s3.SecretAccessKey,
@@ -110,14 +110,14 @@ func setArchive(ctx context.Context, data map[string]string) error {
 
 // object returns the object that a location names.
 func (w *world) object(server *s3.Server, location string) string {
-	w.t.Helper()
+	w.T.Helper()
 	key, found := strings.CutPrefix(location, "s3://"+server.Bucket+"/")
 	if !found {
-		w.t.Fatalf("the location is %s", location)
+		w.T.Fatalf("the location is %s", location)
 	}
-	code, content, err := server.Do(w.ctx, http.MethodGet, key, nil)
+	code, content, err := server.Do(w.Ctx, http.MethodGet, key, nil)
 	if err != nil || code != http.StatusOK {
-		w.t.Fatalf("getting %s: %d %v", key, code, err)
+		w.T.Fatalf("getting %s: %d %v", key, code, err)
 	}
 	return string(content)
 }
@@ -132,11 +132,11 @@ func TestTheOutputOfANodeIsInItsArchive(t *testing.T) {
 	c := w.Condition("waits", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonArchiveNotConfigured)
 	wantText(t, c.Message, "the file url is missing or empty")
 
-	must(t, admin.Create(w.ctx, &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "password"}, StringData: map[string]string{"password": "open-sesame"},
+	must(t, admin.Create(w.Ctx, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "password"}, StringData: map[string]string{"password": "open-sesame"},
 	}))
 	t.Cleanup(func() { must(t, setArchive(context.Background(), nil)) })
-	must(t, setArchive(w.ctx, secret))
+	must(t, setArchive(w.Ctx, secret))
 	waited := w.Done("waits", "node-2")
 	if got := w.object(server, waited.Archives[0].Location); got != "waited\n" {
 		t.Errorf("the archive has %q", got)
@@ -175,7 +175,7 @@ func TestTheOutputOfANodeIsInItsArchive(t *testing.T) {
 	if prefix := fmt.Sprintf(
 		"s3://%s/e2e/%s/prints/%s/node-2/",
 		server.Bucket,
-		w.namespace,
+		w.Namespace,
 		rec.Revision,
 	); !strings.HasPrefix(
 		location,

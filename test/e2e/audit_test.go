@@ -42,9 +42,9 @@ func (e *auditEvent) write() bool {
 
 // audit reads the API server's audit log.
 func (w *world) audit() []auditEvent {
-	w.t.Helper()
+	w.T.Helper()
 	file, err := os.Open(real.AuditLog())
-	must(w.t, err)
+	must(w.T, err)
 	defer file.Close()
 	var events []auditEvent
 	lines := bufio.NewScanner(file)
@@ -56,7 +56,7 @@ func (w *world) audit() []auditEvent {
 			events = append(events, e)
 		}
 	}
-	must(w.t, lines.Err())
+	must(w.T, lines.Err())
 	return events
 }
 
@@ -70,7 +70,7 @@ func TestASuccessfulRunCostsFourWrites(t *testing.T) {
 	counts := map[string]int{}
 	total := 0
 	for _, e := range w.audit() {
-		mine := e.ObjectRef.Namespace == w.namespace && e.ObjectRef.Resource == "pods" ||
+		mine := e.ObjectRef.Namespace == w.Namespace && e.ObjectRef.Resource == "pods" ||
 			e.ObjectRef.Resource == "nodes" && e.ObjectRef.Name == node
 		if e.User.Username == managerUser && e.write() && mine {
 			counts[e.Verb+" "+e.ObjectRef.Resource]++

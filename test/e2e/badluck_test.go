@@ -27,11 +27,11 @@ var managerPods = client.MatchingLabels{uninstall.ComponentLabel: uninstall.Mana
 
 // manager is the pod that leads.
 func (w *world) manager() corev1.Pod {
-	w.t.Helper()
+	w.T.Helper()
 	var found corev1.Pod
 	w.Eventually("the manager is ready", func() error {
 		var pods corev1.PodList
-		if err := admin.List(w.ctx, &pods, client.InNamespace(install.Namespace), managerPods); err != nil {
+		if err := admin.List(w.Ctx, &pods, client.InNamespace(install.Namespace), managerPods); err != nil {
 			return err
 		}
 		// A terminating manager may still lead for a moment.
@@ -53,12 +53,12 @@ func (w *world) manager() corev1.Pod {
 
 // killManager ends the manager with SIGKILL, from the node, so that it cannot clean up.
 func (w *world) killManager() {
-	w.t.Helper()
+	w.T.Helper()
 	before := w.manager()
 	w.sh(before.Spec.NodeName, "pkill -KILL -x everynode")
 	w.Eventually("the manager is killed", func() error {
 		var pod corev1.Pod
-		if err := admin.Get(w.ctx, client.ObjectKeyFromObject(&before), &pod); err != nil {
+		if err := admin.Get(w.Ctx, client.ObjectKeyFromObject(&before), &pod); err != nil {
 			return client.IgnoreNotFound(err)
 		}
 		switch {
@@ -68,7 +68,7 @@ func (w *world) killManager() {
 			return errors.New("its container is the same")
 		}
 		// Earlier tests have killed it too, so the kubelet would start it up to five minutes later.
-		if err := admin.Delete(w.ctx, &pod, client.GracePeriodSeconds(0), client.Preconditions{UID: &pod.UID}); err != nil {
+		if err := admin.Delete(w.Ctx, &pod, client.GracePeriodSeconds(0), client.Preconditions{UID: &pod.UID}); err != nil {
 			return client.IgnoreNotFound(err)
 		}
 		return errors.New("its container backs off, so its pod is replaced")
@@ -116,13 +116,13 @@ func TestFinishedPodDeletedByHandBeforeTheManagerIsBack(t *testing.T) {
 	w.letGo("node-2")
 	w.Eventually("the pod has ended", func() error {
 		var live corev1.Pod
-		must(t, admin.Get(w.ctx, client.ObjectKeyFromObject(&pod), &live))
+		must(t, admin.Get(w.Ctx, client.ObjectKeyFromObject(&pod), &live))
 		if live.Status.Phase != corev1.PodSucceeded {
 			return errors.New(string(live.Status.Phase))
 		}
 		return nil
 	})
-	must(t, admin.Delete(w.ctx, &pod))
+	must(t, admin.Delete(w.Ctx, &pod))
 	w.scaleManager(1)
 	if rec := w.Done("gap", "node-2"); rec.PodUID != pod.UID || rec.Results["kept"] != "yes" {
 		t.Errorf("the record is %+v", rec)
@@ -132,9 +132,9 @@ func TestFinishedPodDeletedByHandBeforeTheManagerIsBack(t *testing.T) {
 }
 
 func (w *world) scaleManager(n int) {
-	w.t.Helper()
+	w.T.Helper()
 	_, err := install.Kubectl(
-		w.ctx,
+		w.Ctx,
 		real,
 		"",
 		"-n",
@@ -144,14 +144,14 @@ func (w *world) scaleManager(n int) {
 		install.Deployment,
 		fmt.Sprintf("--replicas=%d", n),
 	)
-	must(w.t, err)
+	must(w.T, err)
 	if n > 0 {
 		w.manager()
 		return
 	}
 	w.Eventually("no manager is there", func() error {
 		var pods corev1.PodList
-		must(w.t, admin.List(w.ctx, &pods, client.InNamespace(install.Namespace)))
+		must(w.T, admin.List(w.Ctx, &pods, client.InNamespace(install.Namespace)))
 		if len(pods.Items) > 0 {
 			return errors.New(pods.Items[0].Name)
 		}
@@ -189,11 +189,11 @@ func TestKubeletStoppedInMidRun(t *testing.T) {
 	node := w.join(cluster.NodeOptions{})
 	w.job("deaf", w.hold())
 	pod := w.runningPod(node)
-	must(t, real.StopKubelet(w.ctx, node))
+	must(t, real.StopKubelet(w.Ctx, node))
 	w.letGo(node)
 	w.Eventually("the node is unreachable", func() error {
 		var live corev1.Node
-		must(t, admin.Get(w.ctx, client.ObjectKey{Name: node}, &live))
+		must(t, admin.Get(w.Ctx, client.ObjectKey{Name: node}, &live))
 		for _, c := range live.Status.Conditions {
 			if c.Type == corev1.NodeReady && c.Status == corev1.ConditionUnknown {
 				return nil
@@ -201,7 +201,7 @@ func TestKubeletStoppedInMidRun(t *testing.T) {
 		}
 		return errors.New("it is not")
 	})
-	must(t, real.StartKubelet(w.ctx, node))
+	must(t, real.StartKubelet(w.Ctx, node))
 	if rec := w.Done("deaf", node); rec.PodUID != pod.UID || rec.Attempts != 1 {
 		t.Errorf("the record is %+v", rec)
 	}
@@ -215,7 +215,7 @@ func TestNodeDeletedInMidRun(t *testing.T) {
 	node := w.join(cluster.NodeOptions{})
 	w.job("deleted", w.hold())
 	w.runningPod(node)
-	must(t, real.Remove(w.ctx, node))
+	must(t, real.Remove(w.Ctx, node))
 	// The pod itself goes with the cluster's own garbage collection, once nothing of ours holds it.
 	w.Eventually("nothing holds the pod", func() error {
 		for _, pod := range w.Pods() {
@@ -235,7 +235,7 @@ func TestNodeRecreatedWithTheSameName(t *testing.T) {
 	w.job("recreated", w.mark())
 	first := w.Done("recreated", node)
 	w.complete("recreated")
-	must(t, real.Remove(w.ctx, node))
+	must(t, real.Remove(w.Ctx, node))
 	w.join(cluster.NodeOptions{Name: node})
 	if second := w.Done("recreated", node); second.PodUID == first.PodUID || second.MachineID == first.MachineID {
 		t.Errorf("the records are %+v and %+v", first, second)
@@ -251,7 +251,7 @@ func TestReimagedMachineRunsTheTaskAgain(t *testing.T) {
 	w.job("reimaged", w.mark())
 	first := w.Done("reimaged", node)
 	w.complete("reimaged")
-	must(t, real.ReimageReady(w.ctx, node))
+	must(t, real.ReimageReady(w.Ctx, node))
 	w.Eventually("the new machine is on record", func() error {
 		if rec := w.Done("reimaged", node); rec.MachineID == first.MachineID {
 			return errors.New("it is the old one")
@@ -269,7 +269,7 @@ func TestRebootDuringARunIsNotAFailure(t *testing.T) {
 	w.job("boot", w.hold(), func(s *v1alpha1.NodeJobSpec) { s.Retry.Limit = new(int32(0)) })
 	first := w.runningPod(node)
 	w.began(node)
-	must(t, real.RebootReady(w.ctx, node))
+	must(t, real.RebootReady(w.Ctx, node))
 	w.letGo(node)
 	if rec := w.Done("boot", node); rec.PodUID == first.UID || rec.Attempts != 1 {
 		t.Errorf("the record is %+v", rec)
@@ -284,7 +284,7 @@ func TestEvictedTaskIsNoFailure(t *testing.T) {
 	w.job("evicted", w.hold(), onNode2, func(s *v1alpha1.NodeJobSpec) { s.Retry.Limit = new(int32(0)) })
 	first := w.runningPod("node-2")
 	w.began("node-2")
-	must(t, admin.Delete(w.ctx, &first))
+	must(t, admin.Delete(w.Ctx, &first))
 	w.Eventually("the disruption is on record", func() error {
 		rec := w.On("evicted", "node-2").Record
 		if rec == nil || rec.Outcome != record.Disrupted || rec.Attempts != 0 {

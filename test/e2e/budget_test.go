@@ -54,25 +54,25 @@ func newBudgeted(t *testing.T, zones ...string) *budgeted {
 		b.zones[node] = zones[i]
 	}
 	t.Cleanup(func() {
-		b.deleteBudget(b.namespace)
-		b.deleteBudget("freeze-" + b.namespace)
+		b.deleteBudget(b.Namespace)
+		b.deleteBudget("freeze-" + b.Namespace)
 	})
-	b.budget(b.namespace, 1)
+	b.budget(b.Namespace, 1)
 	b.seated(nodes, 1)
 	b.watch()
 	return b
 }
 
 func (b *budgeted) budget(name string, most int32) {
-	b.t.Helper()
+	b.T.Helper()
 	limit := intstr.FromInt32(most)
 	must(
-		b.t,
+		b.T,
 		admin.Create(
-			b.ctx,
+			b.Ctx,
 			&v1alpha1.NodeDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.NodeDisruptionBudgetSpec{
 				Selector: &metav1.LabelSelector{
-					MatchLabels: map[string]string{"world": b.namespace},
+					MatchLabels: map[string]string{"world": b.Namespace},
 				},
 				JoiningNodes: v1alpha1.JoiningNodesIncluded,
 				Limits:       []v1alpha1.BudgetLimit{{MaxUnavailable: &limit}},
@@ -84,15 +84,15 @@ func (b *budgeted) budget(name string, most int32) {
 func (b *budgeted) deleteBudget(name string) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	must(b.t, client.IgnoreNotFound(admin.Delete(ctx, &v1alpha1.NodeDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: name}})))
+	must(b.T, client.IgnoreNotFound(admin.Delete(ctx, &v1alpha1.NodeDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: name}})))
 }
 
 // seated waits until so many nodes have a seat, and the API server grants so many evictions of them.
 func (b *budgeted) seated(nodes int, granted int32) {
-	b.t.Helper()
+	b.T.Helper()
 	b.Eventually(fmt.Sprintf("%d nodes have a seat, and %d evictions are granted", nodes, granted), func() error {
 		var ndb v1alpha1.NodeDisruptionBudget
-		if err := admin.Get(b.ctx, client.ObjectKey{Name: b.namespace}, &ndb); err != nil {
+		if err := admin.Get(b.Ctx, client.ObjectKey{Name: b.Namespace}, &ndb); err != nil {
 			return err
 		}
 		seats := b.seats()
@@ -104,7 +104,7 @@ func (b *budgeted) seated(nodes int, granted int32) {
 			groups[seat.Labels[v1alpha1.BudgetGroupLabel]] = true
 		}
 		var list policyv1.PodDisruptionBudgetList
-		if err := admin.List(b.ctx, &list, client.InNamespace(install.Namespace), client.HasLabels{v1alpha1.BudgetGroupLabel}); err != nil {
+		if err := admin.List(b.Ctx, &list, client.InNamespace(install.Namespace), client.HasLabels{v1alpha1.BudgetGroupLabel}); err != nil {
 			return err
 		}
 		sum := int32(0)
@@ -123,7 +123,7 @@ func (b *budgeted) seated(nodes int, granted int32) {
 // seats are the seats of the test by node.
 func (b *budgeted) seats() map[string]corev1.Pod {
 	var pods corev1.PodList
-	if err := admin.List(b.ctx, &pods, client.InNamespace(install.Namespace), client.HasLabels{v1alpha1.BudgetGroupLabel}); err != nil {
+	if err := admin.List(b.Ctx, &pods, client.InNamespace(install.Namespace), client.HasLabels{v1alpha1.BudgetGroupLabel}); err != nil {
 		return nil
 	}
 	found := map[string]corev1.Pod{}
@@ -140,12 +140,12 @@ func (b *budgeted) seats() map[string]corev1.Pod {
 // watch counts the nodes that are cordoned and have no seat, those that a drain has, after each event of nodes and of seats, until the test
 // ends. Events of seats are in their order, so a node whose seat returns before that of another one is evicted never counts with it.
 func (b *budgeted) watch() {
-	b.t.Helper()
+	b.T.Helper()
 	cfg, err := real.RESTConfig()
-	must(b.t, err)
+	must(b.T, err)
 	clientset, err := clientgo.NewForConfig(cfg)
-	must(b.t, err)
-	ctx, cancel := context.WithCancel(b.ctx)
+	must(b.T, err)
+	ctx, cancel := context.WithCancel(b.Ctx)
 	cordoned, seated := map[string]bool{}, map[string]string{}
 	seats := informers.NewSharedInformerFactoryWithOptions(clientset, 0, informers.WithNamespace(install.Namespace),
 		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = v1alpha1.BudgetGroupLabel }))
@@ -172,13 +172,13 @@ func (b *budgeted) watch() {
 	}
 	for _, informer := range []cache.SharedIndexInformer{seats.Core().V1().Pods().Informer(), nodes.Core().V1().Nodes().Informer()} {
 		registered, err := informer.AddEventHandler(handler)
-		must(b.t, err)
+		must(b.T, err)
 		go informer.RunWithContext(ctx)
 		if !cache.WaitForCacheSync(ctx.Done(), registered.HasSynced) {
-			b.t.Fatal("nodes and seats cannot be watched")
+			b.T.Fatal("nodes and seats cannot be watched")
 		}
 	}
-	b.t.Cleanup(cancel)
+	b.T.Cleanup(cancel)
 }
 
 // count raises the most nodes that were away at the same time.
@@ -202,7 +202,7 @@ func (b *budgeted) drainAndReturn(node string) <-chan error {
 	go func() {
 		err := <-drain
 		if err == nil {
-			_, err = install.Kubectl(b.ctx, real, "", "uncordon", node)
+			_, err = install.Kubectl(b.Ctx, real, "", "uncordon", node)
 		}
 		done <- err
 	}()
@@ -239,7 +239,7 @@ func TestABudgetLetsOneNodeGoAtATime(t *testing.T) {
 	})
 	b.killManager()
 	b.wantRan(ofJob, 0)
-	must(t, admin.Delete(b.ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "stubborn"}}))
+	must(t, admin.Delete(b.Ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: b.Namespace, Name: "stubborn"}}))
 	b.began(ofJob)
 	b.killManager()
 	b.letGo(ofJob)
@@ -266,17 +266,17 @@ func TestAFreezeHoldsADrainThatWaits(t *testing.T) {
 	case err := <-drains[second]:
 		must(t, err)
 		first, second = second, first
-	case <-b.ctx.Done():
+	case <-b.Ctx.Done():
 		t.Fatal("no drain ends")
 	}
 	notEnded(t, "the other drain", drains[second])
 	b.killManager()
 
 	// A freeze begins while a drain waits, and holds it when the node that was away is back.
-	b.budget("freeze-"+b.namespace, 0)
+	b.budget("freeze-"+b.Namespace, 0)
 	b.Eventually("the freeze is in force", func() error {
 		var ndb v1alpha1.NodeDisruptionBudget
-		if err := admin.Get(b.ctx, client.ObjectKey{Name: "freeze-" + b.namespace}, &ndb); err != nil {
+		if err := admin.Get(b.Ctx, client.ObjectKey{Name: "freeze-" + b.Namespace}, &ndb); err != nil {
 			return err
 		}
 		if ndb.Status.ObservedGeneration != ndb.Generation {
@@ -288,7 +288,7 @@ func TestAFreezeHoldsADrainThatWaits(t *testing.T) {
 	b.uncordon(first)
 	b.seated(2, 0)
 	notEnded(t, "the drain under a freeze", drains[second])
-	b.deleteBudget("freeze-" + b.namespace)
+	b.deleteBudget("freeze-" + b.Namespace)
 	b.drained(second, drains[second])
 	b.uncordon(second)
 	b.seated(2, 1)
@@ -296,11 +296,11 @@ func TestAFreezeHoldsADrainThatWaits(t *testing.T) {
 }
 
 func (b *budgeted) wantMost(want map[string]int) {
-	b.t.Helper()
+	b.T.Helper()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !maps.Equal(b.most, want) {
-		b.t.Errorf("at most so many nodes were away at the same time, by zone: %v, want %v", b.most, want)
+		b.T.Errorf("at most so many nodes were away at the same time, by zone: %v, want %v", b.most, want)
 	}
 }
 
@@ -357,7 +357,7 @@ func TestZonesAndWindowsOfABudget(t *testing.T) {
 
 	b.Eventually("the window is closed", func() error {
 		var ndb v1alpha1.NodeDisruptionBudget
-		must(t, admin.Get(b.ctx, client.ObjectKey{Name: b.namespace}, &ndb))
+		must(t, admin.Get(b.Ctx, client.ObjectKey{Name: b.Namespace}, &ndb))
 		if c := meta.FindStatusCondition(
 			ndb.Status.Conditions,
 			v1alpha1.ConditionReady,
@@ -368,7 +368,7 @@ func TestZonesAndWindowsOfABudget(t *testing.T) {
 		return nil
 	})
 	notEnded(t, "the drain that has begun", drains[a0])
-	must(t, admin.Delete(b.ctx, &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "stubborn"}}))
+	must(t, admin.Delete(b.Ctx, &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: b.Namespace, Name: "stubborn"}}))
 	b.drained(a0, drains[a0])
 	b.uncordon(a0)
 	b.seated(4, 0)
@@ -388,17 +388,17 @@ func TestZonesAndWindowsOfABudget(t *testing.T) {
 }
 
 func (b *budgeted) patchBudget(format string, args ...any) {
-	b.t.Helper()
+	b.T.Helper()
 	must(
-		b.t,
-		admin.Patch(b.ctx, &v1alpha1.NodeDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: b.namespace}}, mergePatch(format, args...)),
+		b.T,
+		admin.Patch(b.Ctx, &v1alpha1.NodeDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: b.Namespace}}, mergePatch(format, args...)),
 	)
 }
 
 // twoWindows sets a window that is open and closes after some time, and one that opens at the first minute that begins 15 seconds after that
 // or later.
 func (b *budgeted) twoWindows(after time.Duration) (closes, opens time.Time) {
-	b.t.Helper()
+	b.T.Helper()
 	now := time.Now().UTC().Truncate(time.Second)
 	since := now.Truncate(time.Minute)
 	closes = now.Add(max(after, time.Minute-now.Sub(since))) // a window has at least a minute
@@ -410,7 +410,7 @@ func (b *budgeted) twoWindows(after time.Duration) (closes, opens time.Time) {
 
 // oneWithoutSeat waits until a node of these has no seat.
 func (b *budgeted) oneWithoutSeat(nodes ...string) (found string) {
-	b.t.Helper()
+	b.T.Helper()
 	b.Eventually(fmt.Sprintf("one of %v has no seat", nodes), func() error {
 		seats := b.seats()
 		for _, node := range nodes {
@@ -427,18 +427,18 @@ func (b *budgeted) oneWithoutSeat(nodes ...string) (found string) {
 // stubbornPod runs a pod on a node that cannot be evicted until PodDisruptionBudget stubborn is deleted. A pod that is still Pending can
 // be evicted.
 func (b *budgeted) stubbornPod(node string) {
-	b.t.Helper()
-	named := metav1.ObjectMeta{Namespace: b.namespace, Name: "stubborn", Labels: map[string]string{"app": "stubborn"}}
+	b.T.Helper()
+	named := metav1.ObjectMeta{Namespace: b.Namespace, Name: "stubborn", Labels: map[string]string{"app": "stubborn"}}
 	one := intstr.FromInt32(1)
-	must(b.t, admin.Create(b.ctx, &corev1.Pod{ObjectMeta: named, Spec: corev1.PodSpec{
+	must(b.T, admin.Create(b.Ctx, &corev1.Pod{ObjectMeta: named, Spec: corev1.PodSpec{
 		NodeName: node, TerminationGracePeriodSeconds: new(int64(1)), Containers: []corev1.Container{{Name: "pause", Image: pauseImage}},
 	}}))
 	pdb := &policyv1.PodDisruptionBudget{ObjectMeta: named, Spec: policyv1.PodDisruptionBudgetSpec{
 		MinAvailable: &one, Selector: &metav1.LabelSelector{MatchLabels: named.Labels},
 	}}
-	must(b.t, admin.Create(b.ctx, pdb))
+	must(b.T, admin.Create(b.Ctx, pdb))
 	b.Eventually("the pod that cannot be evicted is ready", func() error {
-		if err := admin.Get(b.ctx, client.ObjectKeyFromObject(pdb), pdb); err != nil || pdb.Status.CurrentHealthy != 1 {
+		if err := admin.Get(b.Ctx, client.ObjectKeyFromObject(pdb), pdb); err != nil || pdb.Status.CurrentHealthy != 1 {
 			return fmt.Errorf("the status is %+v, %w", pdb.Status, err)
 		}
 		return nil

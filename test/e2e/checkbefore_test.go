@@ -57,7 +57,7 @@ func TestANodeIsDrainedOnlyIfItsCheckSaysNo(t *testing.T) {
 	if w.runs("web", node).UID != web.UID {
 		t.Error("web was evicted despite its PodDisruptionBudget")
 	}
-	must(t, admin.Patch(w.ctx, &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "one-at-least"}},
+	must(t, admin.Patch(w.Ctx, &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "one-at-least"}},
 		mergePatch(`{"spec":{"minAvailable":0}}`)))
 	if rec := w.Done("needed", node); rec.CheckBefore != "" || rec.Attempts != 1 || rec.Disruptions != 0 {
 		t.Errorf("the record is %+v", rec)

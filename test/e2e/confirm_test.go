@@ -31,15 +31,15 @@ func (w *world) confirmed(seconds int32, rollback string) func(*v1alpha1.NodeJob
 
 // wantReverts checks how often the rollback ran on a node.
 func (w *world) wantReverts(node string, want int) {
-	w.t.Helper()
+	w.T.Helper()
 	if got := w.sh(node, "cat "+w.markFile()+".reverted 2>/dev/null | wc -l"); got != fmt.Sprint(want) {
-		w.t.Errorf("the rollback ran %s times on %s, want %d", got, node, want)
+		w.T.Errorf("the rollback ran %s times on %s, want %d", got, node, want)
 	}
 }
 
 // wantNothingKept waits until a node has nothing left of what would have reverted it.
 func (w *world) wantNothingKept(node string) {
-	w.t.Helper()
+	w.T.Helper()
 	w.Eventually("nothing is left on "+node, func() error {
 		if left := w.sh(
 			node,
@@ -201,7 +201,7 @@ func TestConfirmAfterTheTaskHasRestartedTheKubelet(t *testing.T) {
 
 // waitsForConfirmation waits until a kubelet has reported that a task waits for its confirmation.
 func (w *world) waitsForConfirmation() {
-	w.t.Helper()
+	w.T.Helper()
 	w.Eventually("the kubelet has reported that the task waits", func() error {
 		for _, pod := range w.Pods() {
 			if len(pod.Status.ContainerStatuses) == 1 && pod.Status.ContainerStatuses[0].Ready {
@@ -239,7 +239,7 @@ func TestConfirmPodDeletedInTheWindow(t *testing.T) {
 	w.scaleManager(0)
 	w.letGo("node-2")
 	w.waitsForConfirmation()
-	must(t, admin.Delete(w.ctx, &pod))
+	must(t, admin.Delete(w.Ctx, &pod))
 	deleted := time.Now()
 	w.Eventually("the pod has ended", func() error {
 		for _, pod := range w.Pods() {
@@ -279,7 +279,7 @@ func TestConfirmRebootInTheWindow(t *testing.T) {
 			w.scaleManager(0)
 			w.letGo(node)
 			w.waitsForConfirmation()
-			must(t, real.RebootReady(w.ctx, node))
+			must(t, real.RebootReady(w.Ctx, node))
 			w.wantReverts(node, 0)
 			if systemd {
 				w.sh(

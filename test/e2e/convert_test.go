@@ -25,7 +25,7 @@ func TestAConvertedDaemonSetTakesOver(t *testing.T) {
 	must(
 		t,
 		admin.Patch(
-			w.ctx,
+			w.Ctx,
 			&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: before}},
 			mergePatch(`{"metadata":{"labels":{"example.com/configured":"true"}}}`),
 		),
@@ -58,14 +58,14 @@ spec:
           hostname > /run/configured-by-%[1]s
           kubectl() { echo "kubectl $*"; } # there is none on this node
           kubectl label node "$NODE" example.com/configured=true
-`, w.namespace)
+`, w.Namespace)
 	converted := w.raw(daemonSet, "convert", "-f", "-")
 	if strings.Contains(converted, "TODO") {
 		t.Errorf("a part of the DaemonSet is not converted:\n%s", converted)
 	}
 	plan := w.sayWith(converted, "plan", "-f", "-")
 	wantText(t, plan.out, "1 assumed to be done (spec.nodes.assumeDone)")
-	_, err := install.Kubectl(w.ctx, real, converted, "apply", "-f", "-")
+	_, err := install.Kubectl(w.Ctx, real, converted, "apply", "-f", "-")
 	must(t, err)
 	if got := w.say("resume", "configures"); got.code != 0 {
 		t.Fatalf("resume: %+v", got)
@@ -77,7 +77,7 @@ spec:
 		t.Errorf("the record of the node that the DaemonSet has set up is %+v", rec)
 	}
 	w.complete("configures")
-	w.wantMissing(before, "/run/configured-by-"+w.namespace)
+	w.wantMissing(before, "/run/configured-by-"+w.Namespace)
 	wantText(t, w.say("explain", "configures", before).out, "without a run, because it matched spec.nodes.assumeDone")
 }
 
@@ -100,7 +100,7 @@ func TestWhatIsConvertedHasTheEffectOfItsSource(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	node := w.join(cluster.NodeOptions{})
-	out := func(name string) string { return "/var/tmp/" + w.namespace + "." + name }
+	out := func(name string) string { return "/var/tmp/" + w.Namespace + "." + name }
 	content := func(name string) string {
 		text := ""
 		w.Eventually("the effect of "+name, func() error {
@@ -128,24 +128,24 @@ spec:
       - %[3]s
       containers: [{name: pause, image: %[4]s}]
       volumes: [{name: root, hostPath: {path: /}}, {name: usr, hostPath: {path: /usr}}, {name: lib, hostPath: {path: /usr/lib}}, {name: lib64, hostPath: {path: /usr/lib64}}, {name: bin, hostPath: {path: /usr/bin}}]
-`, name, w.namespace, strings.ReplaceAll(strings.Replace(container, "{command", fmt.Sprintf(`{name: c, image: %s, securityContext: {privileged: true, runAsUser: 0},
+`, name, w.Namespace, strings.ReplaceAll(strings.Replace(container, "{command", fmt.Sprintf(`{name: c, image: %s, securityContext: {privileged: true, runAsUser: 0},
           volumeMounts: [{name: root, mountPath: /host}, {name: usr, mountPath: /usr}, {name: lib, mountPath: /lib}, {name: lib64, mountPath: /lib64}, {name: bin, mountPath: /bin}],
           env: [{name: PATH, value: "/usr/sbin:/usr/bin"}, {name: NODE, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}, {name: LEVEL, value: "3"}, {name: OUT, value: %s}, {name: SETUP, value: "echo \"$LEVEL\" '&&' > $OUT"}], command`,
 			install.RunnerImage, out(name)), 1), "OUTFILE", out(name)), pauseImage)
-		_, err := install.Kubectl(w.ctx, real, manifests[name], "apply", "-f", "-")
+		_, err := install.Kubectl(w.Ctx, real, manifests[name], "apply", "-f", "-")
 		must(t, err)
 	}
 	for name := range conversions {
 		// Its file is complete when the init container has ended.
-		w.kubectl("-n", w.namespace, "rollout", "status", "daemonset/"+name, "--timeout=150s")
+		w.kubectl("-n", w.Namespace, "rollout", "status", "daemonset/"+name, "--timeout=150s")
 		want[name] = content(name)
 	}
 	for name, manifest := range manifests {
-		_, err := install.Kubectl(w.ctx, real, "", "delete", "daemonset", name, "-n", w.namespace)
+		_, err := install.Kubectl(w.Ctx, real, "", "delete", "daemonset", name, "-n", w.Namespace)
 		must(t, err)
 		w.sh(node, "rm "+out(name))
 		_, err = install.Kubectl(
-			w.ctx,
+			w.Ctx,
 			real,
 			strings.ReplaceAll(w.raw(manifest, "convert", "-f", "-"), "suspend: true", "suspend: false"),
 			"apply",

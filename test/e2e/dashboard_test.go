@@ -23,24 +23,24 @@ type page struct{ base, token string }
 
 // dashboard starts the command dashboard, which ends like after Ctrl-C.
 func (w *world) dashboard() page {
-	w.t.Helper()
+	w.T.Helper()
 	cmd := w.everynode("dashboard")
 	var errs strings.Builder
 	cmd.Stderr = &errs
 	out, err := cmd.StdoutPipe()
-	must(w.t, err)
-	must(w.t, cmd.Start())
-	w.t.Cleanup(func() {
-		must(w.t, cmd.Process.Signal(os.Interrupt))
-		if code := exitCode(w.t, cmd.Wait()); code != 0 {
-			w.t.Errorf("the dashboard ended with exit code %d: %s", code, errs.String())
+	must(w.T, err)
+	must(w.T, cmd.Start())
+	w.T.Cleanup(func() {
+		must(w.T, cmd.Process.Signal(os.Interrupt))
+		if code := exitCode(w.T, cmd.Wait()); code != 0 {
+			w.T.Errorf("the dashboard ended with exit code %d: %s", code, errs.String())
 		}
 	})
 	address, err := bufio.NewReader(out).ReadString('\n')
-	must(w.t, err)
+	must(w.T, err)
 	base, token, ok := strings.Cut(strings.TrimSpace(address), "/#token=")
 	if !ok {
-		w.t.Fatalf("the dashboard printed %q", address)
+		w.T.Fatalf("the dashboard printed %q", address)
 	}
 	return page{base, token}
 }
@@ -67,11 +67,11 @@ func (p page) get(ctx context.Context, path string, query url.Values) (io.ReadCl
 
 // logOf are the lines of a log, each when it arrives, and at last why there are no more.
 func (w *world) logOf(p page, pod string) <-chan string {
-	w.t.Helper()
-	ctx, cancel := context.WithCancel(w.ctx)
-	w.t.Cleanup(cancel)
-	body, err := p.get(ctx, "/api/log", url.Values{"namespace": {w.namespace}, "pod": {pod}})
-	must(w.t, err)
+	w.T.Helper()
+	ctx, cancel := context.WithCancel(w.Ctx)
+	w.T.Cleanup(cancel)
+	body, err := p.get(ctx, "/api/log", url.Values{"namespace": {w.Namespace}, "pod": {pod}})
+	must(w.T, err)
 	lines := make(chan string, 10_000)
 	go func() {
 		defer close(lines)
@@ -100,7 +100,7 @@ func TestTheDashboardFollowsTheLogOfATask(t *testing.T) {
 i=0; while [ ! -e `+w.markFile()+`.go ]; do i=$((i+1)); echo "tick $i"; sleep 0.2; done; echo "last after $i"`, onNode2)
 	pod := w.runningPod("node-2")
 	w.Eventually("the page offers the log", func() error {
-		body, err := p.get(w.ctx, "/api/node", url.Values{"name": {"node-2"}})
+		body, err := p.get(w.Ctx, "/api/node", url.Values{"name": {"node-2"}})
 		if err != nil {
 			return err
 		}

@@ -19,10 +19,10 @@ import (
 
 // gone waits until a NodeJob is deleted and its labels and annotations are removed from the nodes.
 func (w *world) gone(job string, nodes ...string) {
-	w.t.Helper()
+	w.T.Helper()
 	w.Eventually(job+" is gone", func() error {
 		var live v1alpha1.NodeJob
-		err := admin.Get(w.ctx, client.ObjectKey{Namespace: w.namespace, Name: job}, &live)
+		err := admin.Get(w.Ctx, client.ObjectKey{Namespace: w.Namespace, Name: job}, &live)
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
@@ -30,7 +30,7 @@ func (w *world) gone(job string, nodes ...string) {
 	})
 	for _, node := range nodes {
 		if on := w.On(job, node); on.Present {
-			w.t.Errorf("%s still carries label %q and record %+v", node, on.Label, on.Record)
+			w.T.Errorf("%s still carries label %q and record %+v", node, on.Label, on.Record)
 		}
 	}
 }
@@ -51,7 +51,7 @@ func TestDeletionRollsBackEveryNode(t *testing.T) {
 		},
 	)
 	w.complete("undone")
-	must(t, admin.Delete(w.ctx, job))
+	must(t, admin.Delete(w.Ctx, job))
 	w.gone("undone", "node-1", "node-2")
 	var spans []span
 	for _, node := range []string{"node-1", "node-2"} {
@@ -80,7 +80,7 @@ func TestARollbackThatFailsHoldsTheDeletion(t *testing.T) {
 		s.DeletionPolicy = v1alpha1.DeletionRollback
 	})
 	w.complete("held")
-	must(t, admin.Delete(w.ctx, job))
+	must(t, admin.Delete(w.Ctx, job))
 	c := w.Condition("held", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonRollbackFailed)
 	wantText(t, c.Message, "node-2")
 	first := w.rolledBack("held", "node-2", record.Failed)

@@ -57,7 +57,7 @@ func TestANodeThatHasDriftedIsRepaired(t *testing.T) {
 	w.Done("repairs", node)
 	w.sh(node, "rm "+file)
 	w.Eventually("the node is repaired", func() error {
-		_, _, err := real.Exec(w.ctx, node, "/bin/sh", "-c", "[ -e "+file+" ]")
+		_, _, err := real.Exec(w.Ctx, node, "/bin/sh", "-c", "[ -e "+file+" ]")
 		return err
 	})
 	w.complete("repairs")

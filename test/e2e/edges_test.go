@@ -28,8 +28,8 @@ import (
 func TestScriptsRunAsTheirAuthorsMeanThem(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	must(t, admin.Create(w.ctx, &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "large"}, Data: map[string]string{"value": strings.Repeat("x", 140000)},
+	must(t, admin.Create(w.Ctx, &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "large"}, Data: map[string]string{"value": strings.Repeat("x", 140000)},
 	}))
 	once := func(s *v1alpha1.NodeJobSpec) { onNode2(s); s.Retry.Limit = new(int32(0)) }
 	w.job("late-interpreter", "\n# Set things up.\n\n#!/bin/bash\n[[ $BASH_VERSION ]]", once)
@@ -50,12 +50,12 @@ func TestScriptsRunAsTheirAuthorsMeanThem(t *testing.T) {
 func TestAContainerThatAdmissionAddsDoesNotHoldTheRecord(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	name := w.namespace
+	name := w.Namespace
 	policy := &admissionregistrationv1.MutatingAdmissionPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: admissionregistrationv1.MutatingAdmissionPolicySpec{
 			MatchConstraints: &admissionregistrationv1.MatchResources{
-				NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: w.namespace}},
+				NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: w.Namespace}},
 				ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{
 					{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
 						Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
@@ -83,20 +83,20 @@ func TestAContainerThatAdmissionAddsDoesNotHoldTheRecord(t *testing.T) {
 	binding := &admissionregistrationv1.MutatingAdmissionPolicyBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{PolicyName: name},
 	}
-	must(t, admin.Create(w.ctx, policy))
-	must(t, admin.Create(w.ctx, binding))
+	must(t, admin.Create(w.Ctx, policy))
+	must(t, admin.Create(w.Ctx, binding))
 	t.Cleanup(func() {
-		ctx := context.WithoutCancel(w.ctx)
+		ctx := context.WithoutCancel(w.Ctx)
 		must(t, admin.Delete(ctx, binding))
 		must(t, admin.Delete(ctx, policy))
 	})
 	probe := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "probe"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "probe"},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "own", Image: install.RunnerImage}}},
 	}
 	w.Eventually("containers are added", func() error {
 		pod := probe.DeepCopy()
-		if err := admin.Create(w.ctx, pod, client.DryRunAll); err != nil {
+		if err := admin.Create(w.Ctx, pod, client.DryRunAll); err != nil {
 			return err
 		}
 		if len(pod.Spec.Containers) != 2 {
@@ -124,7 +124,7 @@ func TestR22_ANodeThatRegistersAfterARunStartsNothing(t *testing.T) {
 		t.Fatalf("exit code %d:\n%s", got.code, got.err)
 	}
 	name := w.runJob().Name
-	must(t, real.Remove(w.ctx, node))
+	must(t, real.Remove(w.Ctx, node))
 	w.join(cluster.NodeOptions{Name: node})
 	w.job("after", "true", onNodes(node)) // the manager has seen the new node, and has planned for it
 	w.Done("after", node)
@@ -141,10 +141,10 @@ func TestAPodOfAnEarlierNodeJobDoesNotHoldTheOtherNodes(t *testing.T) {
 	hangs, other := w.join(cluster.NodeOptions{}), w.join(cluster.NodeOptions{})
 	w.job("again", w.hold(), onNodes(hangs))
 	w.began(hangs)
-	must(t, real.StopKubelet(w.ctx, hangs))
-	must(t, admin.Delete(w.ctx, &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "again"}}))
+	must(t, real.StopKubelet(w.Ctx, hangs))
+	must(t, admin.Delete(w.Ctx, &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "again"}}))
 	w.Eventually("the NodeJob is gone", func() error {
-		err := admin.Get(w.ctx, client.ObjectKey{Namespace: w.namespace, Name: "again"}, &v1alpha1.NodeJob{})
+		err := admin.Get(w.Ctx, client.ObjectKey{Namespace: w.Namespace, Name: "again"}, &v1alpha1.NodeJob{})
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
@@ -158,7 +158,7 @@ func TestAPodOfAnEarlierNodeJobDoesNotHoldTheOtherNodes(t *testing.T) {
 		s.Rollout.ProgressDeadlineSeconds = new(int32(60))
 	})
 	w.Done("again", other)
-	must(t, real.StartKubelet(w.ctx, hangs))
+	must(t, real.StartKubelet(w.Ctx, hangs))
 	w.Done("again", hangs)
 	w.complete("again")
 }
@@ -168,8 +168,8 @@ func TestAQuotaOfCPUAcceptsAllPodsOfARun(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	node := w.join(cluster.NodeOptions{})
-	must(t, admin.Create(w.ctx, &corev1.ResourceQuota{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "cpu"},
+	must(t, admin.Create(w.Ctx, &corev1.ResourceQuota{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "cpu"},
 		Spec: corev1.ResourceQuotaSpec{
 			Hard: corev1.ResourceList{
 				corev1.ResourceLimitsCPU:   resource.MustParse("4"),

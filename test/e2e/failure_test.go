@@ -30,15 +30,15 @@ const pauseImage = "registry.local/everynode/pause:1"
 
 // toldOf waits for a warning event about an object that contains this text.
 func (w *world) toldOf(kind, name, reason, words string) {
-	w.t.Helper()
+	w.T.Helper()
 	w.Eventually(fmt.Sprintf("a warning %s of %s %s is there", reason, kind, name), func() error {
 		var list eventsv1.EventList
-		if err := admin.List(w.ctx, &list); err != nil {
+		if err := admin.List(w.Ctx, &list); err != nil {
 			return err
 		}
 		for _, e := range list.Items {
 			if e.Regarding.Kind == kind && e.Regarding.Name == name && e.Reason == reason && e.Type == corev1.EventTypeWarning &&
-				strings.Contains(e.Note, words) && (strings.Contains(e.Note, w.namespace) || e.Regarding.Namespace == w.namespace) {
+				strings.Contains(e.Note, words) && (strings.Contains(e.Note, w.Namespace) || e.Regarding.Namespace == w.Namespace) {
 				return nil
 			}
 		}
@@ -48,19 +48,19 @@ func (w *world) toldOf(kind, name, reason, words string) {
 
 // wantCordoned checks whether a node is cordoned, and whether by a NodeJob or by another tool.
 func (w *world) wantCordoned(node string, want bool, by ...string) {
-	w.t.Helper()
+	w.T.Helper()
 	live := w.node(node)
 	for i := range by {
-		by[i] = v1alpha1.RecordKey(w.namespace, by[i])
+		by[i] = v1alpha1.RecordKey(w.Namespace, by[i])
 	}
 	if got := record.CordonedBy(live.Annotations); live.Spec.Unschedulable != want || !slices.Equal(got, by) {
-		w.t.Errorf("%s is cordoned: %v, for %q; want %v, for %q", node, live.Spec.Unschedulable, got, want, by)
+		w.T.Errorf("%s is cordoned: %v, for %q; want %v, for %q", node, live.Spec.Unschedulable, got, want, by)
 	}
 }
 
 // runningRollback waits until the pod of a rollback runs on the node.
 func (w *world) runningRollback(node string) corev1.Pod {
-	w.t.Helper()
+	w.T.Helper()
 	var found corev1.Pod
 	w.Eventually("a rollback runs on "+node, func() error {
 		for _, pod := range w.Pods() {
@@ -77,7 +77,7 @@ func (w *world) runningRollback(node string) corev1.Pod {
 
 // rolledBack waits until the end of a rollback is on the node's record.
 func (w *world) rolledBack(job, node string, want record.Outcome) record.Rollback {
-	w.t.Helper()
+	w.T.Helper()
 	var rb record.Rollback
 	w.Eventually("the rollback of "+job+" is on record", func() error {
 		rec := w.On(job, node).Record
@@ -93,7 +93,7 @@ func (w *world) rolledBack(job, node string, want record.Outcome) record.Rollbac
 // workloads are on the node: a pod of a Deployment whose budget allows no disruption, and that may run on node-2; a pod
 // of a DaemonSet; and a pod without a controller.
 func (w *world) workloads(node string) (web, agent corev1.Pod) {
-	w.t.Helper()
+	w.T.Helper()
 	template := func(app string) corev1.PodTemplateSpec {
 		return corev1.PodTemplateSpec{
 			ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": app}},
@@ -111,7 +111,7 @@ func (w *world) workloads(node string) (web, agent corev1.Pod) {
 			{Key: "kubernetes.io/hostname", Operator: corev1.NodeSelectorOpIn, Values: names},
 		}}
 	}
-	named := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: w.namespace, Name: name} }
+	named := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: w.Namespace, Name: name} }
 	deployment := &appsv1.Deployment{
 		ObjectMeta: named("web"),
 		Spec:       appsv1.DeploymentSpec{Selector: selector("web"), Template: template("web")},
@@ -133,14 +133,14 @@ func (w *world) workloads(node string) (web, agent corev1.Pod) {
 	lonely.Labels = map[string]string{"app": "lonely"}
 	lonely.Spec.NodeSelector = map[string]string{"kubernetes.io/hostname": node}
 	// As soon as this pod runs, the scheduler has seen that the node is ready, and prefers it for the Deployment.
-	must(w.t, admin.Create(w.ctx, lonely))
+	must(w.T, admin.Create(w.Ctx, lonely))
 	w.runs("lonely", node)
 	for _, object := range []client.Object{deployment, daemons, budget} {
-		must(w.t, admin.Create(w.ctx, object))
+		must(w.T, admin.Create(w.Ctx, object))
 	}
 	web, agent = w.runs("web", node), w.runs("agent", node)
 	w.Eventually("the budget counts the pod", func() error {
-		must(w.t, admin.Get(w.ctx, client.ObjectKeyFromObject(budget), budget))
+		must(w.T, admin.Get(w.Ctx, client.ObjectKeyFromObject(budget), budget))
 		if budget.Status.CurrentHealthy != 1 || budget.Status.DisruptionsAllowed != 0 {
 			return fmt.Errorf("it is %+v", budget.Status)
 		}
@@ -151,11 +151,11 @@ func (w *world) workloads(node string) (web, agent corev1.Pod) {
 
 // runs waits until a pod of a workload is ready on the node.
 func (w *world) runs(app, node string) corev1.Pod {
-	w.t.Helper()
+	w.T.Helper()
 	var found corev1.Pod
 	w.Eventually("a pod of "+app+" runs on "+node, func() error {
 		var pods corev1.PodList
-		if err := admin.List(w.ctx, &pods, client.InNamespace(w.namespace), client.MatchingLabels{"app": app}); err != nil {
+		if err := admin.List(w.Ctx, &pods, client.InNamespace(w.Namespace), client.MatchingLabels{"app": app}); err != nil {
 			return err
 		}
 		for _, pod := range pods.Items {
@@ -235,7 +235,7 @@ func TestR19_AFailedCanaryIsRolledBackAndDrainedAndTheOthersAreSpared(t *testing
 			return fmt.Errorf("it shows %+v", drains)
 		}
 		for _, b := range drains[0].Blocked {
-			if words := map[string]string{"/" + web.Name: "one-at-least", "/lonely": "no controller"}[strings.TrimPrefix(b.Pod, w.namespace)]; words == "" ||
+			if words := map[string]string{"/" + web.Name: "one-at-least", "/lonely": "no controller"}[strings.TrimPrefix(b.Pod, w.Namespace)]; words == "" ||
 				!strings.Contains(b.Message, words) {
 				t.Errorf("blocked is %+v", b)
 			}
@@ -248,8 +248,8 @@ func TestR19_AFailedCanaryIsRolledBackAndDrainedAndTheOthersAreSpared(t *testing
 	w.runs("lonely", canary)
 	c := w.Condition("broken", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonMaxFailuresExceeded)
 	wantText(t, c.Message, canary+": TaskFailed, exit code 7: no room left")
-	must(t, admin.Delete(w.ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "lonely"}}))
-	must(t, admin.Patch(w.ctx, &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "one-at-least"}},
+	must(t, admin.Delete(w.Ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "lonely"}}))
+	must(t, admin.Patch(w.Ctx, &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "one-at-least"}},
 		mergePatch(`{"spec":{"minAvailable":0}}`)))
 	w.Eventually("the node is drained", func() error {
 		if rec := w.On("broken", canary).Record; rec.Drain == nil || rec.Drain.Outcome != v1alpha1.ReasonDrained {
@@ -278,7 +278,7 @@ func TestR19_AFailedCanaryIsRolledBackAndDrainedAndTheOthersAreSpared(t *testing
 	w.patch("broken", `{"spec":{"task":{"script":%q}}}`, w.timed("true"))
 	w.Eventually("the canary is done", func() error {
 		live := w.node(canary)
-		on := record.Read(live.Labels, live.Annotations, v1alpha1.RecordKey(w.namespace, "broken"))
+		on := record.Read(live.Labels, live.Annotations, v1alpha1.RecordKey(w.Namespace, "broken"))
 		if on.Label == "" || on.Record == nil || on.Record.Outcome != record.Succeeded {
 			return fmt.Errorf("it carries label %q and record %+v", on.Label, on.Record)
 		}
@@ -329,8 +329,8 @@ func TestR19_ARollbackThatFailsAsWellIsSaidEverywhere(t *testing.T) {
 	w.Eventually("the metrics show it", func() error {
 		text := w.metrics()
 		for _, want := range []string{
-			fmt.Sprintf(`everynode_nodejob_nodes{namespace=%q,nodejob="worse",state="rollback_failed"} 1`, w.namespace),
-			fmt.Sprintf(`everynode_nodejob_stalled{namespace=%q,nodejob="worse"} 1`, w.namespace),
+			fmt.Sprintf(`everynode_nodejob_nodes{namespace=%q,nodejob="worse",state="rollback_failed"} 1`, w.Namespace),
+			fmt.Sprintf(`everynode_nodejob_stalled{namespace=%q,nodejob="worse"} 1`, w.Namespace),
 			`everynode_attempts_total{outcome="Failed",phase="rollback"}`,
 		} {
 			if !strings.Contains(text, want) {

@@ -36,17 +36,17 @@ func withFiles(s *v1alpha1.NodeJobSpec) {
 
 // files makes the objects that withFiles names.
 func (w *world) files() {
-	w.t.Helper()
-	must(w.t, admin.Create(w.ctx, &corev1.ConfigMap{
+	w.T.Helper()
+	must(w.T, admin.Create(w.Ctx, &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: w.namespace,
+			Namespace: w.Namespace,
 			Name:      "tools",
 			Labels:    map[string]string{v1alpha1.ScriptLabel: v1alpha1.ScriptLabelValue},
 		},
 		Data: map[string]string{"greet.sh": "#!/bin/sh\n: " + fileText + "\necho \"greetings, $1\"\n"},
 	}))
-	must(w.t, admin.Create(w.ctx, &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "token"}, StringData: map[string]string{"token": fileSecret},
+	must(w.T, admin.Create(w.Ctx, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "token"}, StringData: map[string]string{"token": fileSecret},
 	}))
 }
 
@@ -64,7 +64,7 @@ func (w *world) onDisk(node string) string {
 
 // wantNoFiles waits until neither a file nor a mount of the files is left.
 func (w *world) wantNoFiles(node string) {
-	w.t.Helper()
+	w.T.Helper()
 	w.Eventually("the files are gone from "+node, func() error {
 		left := w.sh(
 			node,
@@ -113,7 +113,7 @@ func TestFilesAreOnTheNodeWhileTheirPodRuns(t *testing.T) {
 	w.wantNoFiles(node)
 
 	// Another content runs the task again.
-	must(t, admin.Patch(w.ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "tools"}},
+	must(t, admin.Patch(w.Ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "tools"}},
 		mergePatch(`{"data":{"greet.sh":"#!/bin/sh\n: `+fileText+`\necho \"goodbye, $1\"\n"}}`)))
 	w.Eventually("the task has run with the new content", func() error {
 		if on := w.On("works", node); on.Label == "" || on.Record == nil || !strings.Contains(on.Record.Message, "goodbye, check") {
@@ -156,7 +156,7 @@ func TestFilesEndWithARunnerThatIsKilled(t *testing.T) {
 		}
 		return nil
 	})
-	must(t, real.RebootReady(w.ctx, node))
+	must(t, real.RebootReady(w.Ctx, node))
 	w.letGo(node)
 	w.Done("rebooted", node)
 	w.wantNoFiles(node)
@@ -164,7 +164,7 @@ func TestFilesEndWithARunnerThatIsKilled(t *testing.T) {
 
 // trusts makes the node trust the registry.
 func (r *registry) trusts(node string) {
-	r.w.t.Helper()
+	r.w.T.Helper()
 	r.w.sh(
 		node,
 		fmt.Sprintf(
@@ -177,9 +177,9 @@ func (r *registry) trusts(node string) {
 
 // reference is the name of an image of the registry by its digest.
 func (r *registry) reference(name string) string {
-	r.w.t.Helper()
+	r.w.T.Helper()
 	digest, err := r.image.Digest()
-	must(r.w.t, err)
+	must(r.w.T, err)
 	return r.address + "/" + name + "@" + digest.String()
 }
 
@@ -191,7 +191,7 @@ func TestAProgramOfAnImageRunsOnANodeWithoutAShell(t *testing.T) {
 	registry := w.registry()
 	registry.trusts(node)
 	w.sh(node, "rm -f /bin/*sh /usr/bin/*sh /usr/local/bin/*sh /bin/busybox /usr/bin/busybox") // in the node's own layer
-	if _, _, err := real.Exec(w.ctx, node, "/bin/sh", "-c", "true"); err == nil {
+	if _, _, err := real.Exec(w.Ctx, node, "/bin/sh", "-c", "true"); err == nil {
 		t.Fatal("the node has a shell")
 	}
 	w.job("script", "true", func(s *v1alpha1.NodeJobSpec) { s.Retry.Limit = new(int32(0)) })
@@ -207,7 +207,7 @@ func TestAProgramOfAnImageRunsOnANodeWithoutAShell(t *testing.T) {
 		t.Errorf("the record is %+v", rec)
 	}
 	w.Eventually("the mount of the image is gone", func() error {
-		out, _, err := real.Exec(w.ctx, node, "grep", "-e", "everynode-files", "-e", "image-volumes", "/proc/mounts")
+		out, _, err := real.Exec(w.Ctx, node, "grep", "-e", "everynode-files", "-e", "image-volumes", "/proc/mounts")
 		if err == nil {
 			return errors.New(out)
 		}
@@ -256,7 +256,7 @@ func TestANodeIsNotCordonedBeforeTheImagesOfItsTaskAreThere(t *testing.T) {
 
 // cannotPull waits until a NodeJob says that the image of the registry cannot be pulled.
 func (w *world) cannotPull(name string) {
-	w.t.Helper()
+	w.T.Helper()
 	w.Eventually("the NodeJob says that the image cannot be pulled", func() error {
 		job := w.Get(name)
 		for _, c := range job.Status.Conditions {

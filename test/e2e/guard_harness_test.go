@@ -43,13 +43,13 @@ func newGuarded(t *testing.T, nodes int, change func(*v1alpha1.NodeGuardSpec)) *
 	group.Wait()
 	slices.Sort(names)
 	g.nodes = names
-	g.daemonSet(map[string]string{"world": g.namespace})
+	g.daemonSet(map[string]string{"world": g.Namespace})
 	g.log = g.watchCompanions()
 	spec := v1alpha1.NodeGuardSpec{Target: v1alpha1.GuardTarget{DaemonSet: "storage"}}
 	if change != nil {
 		change(&spec)
 	}
-	must(t, admin.Create(g.ctx, &v1alpha1.NodeGuard{ObjectMeta: metav1.ObjectMeta{Namespace: g.namespace, Name: "storage"}, Spec: spec}))
+	must(t, admin.Create(g.Ctx, &v1alpha1.NodeGuard{ObjectMeta: metav1.ObjectMeta{Namespace: g.Namespace, Name: "storage"}, Spec: spec}))
 	g.ready(names...)
 	return g
 }
@@ -58,22 +58,22 @@ func newGuarded(t *testing.T, nodes int, change func(*v1alpha1.NodeGuardSpec)) *
 func (g *guarded) removeGuards() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	g.ctx = ctx
-	if g.t.Failed() {
+	g.Ctx = ctx
+	if g.T.Failed() {
 		for _, args := range [][]string{
-			{"get", "nodes"}, {"-n", g.namespace, "get", "nodeguards,pods,pdb", "-o", "wide"}, {"-n", g.namespace, "get", "nodeguards", "-o", "yaml"},
+			{"get", "nodes"}, {"-n", g.Namespace, "get", "nodeguards,pods,pdb", "-o", "wide"}, {"-n", g.Namespace, "get", "nodeguards", "-o", "yaml"},
 			{"-n", install.Namespace, "logs", "deployment/" + install.Deployment, "--tail=20"},
 		} {
 			out, _ := install.Kubectl(ctx, real, "", args...)
-			g.t.Logf("%v\n%s", args, out)
+			g.T.Logf("%v\n%s", args, out)
 		}
 	}
-	must(g.t, admin.DeleteAllOf(ctx, &v1alpha1.NodeGuard{}, client.InNamespace(g.namespace)))
+	must(g.T, admin.DeleteAllOf(ctx, &v1alpha1.NodeGuard{}, client.InNamespace(g.Namespace)))
 }
 
 func (g *guarded) daemonSet(selector map[string]string) {
-	g.t.Helper()
-	ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: g.namespace, Name: "storage"}}
+	g.T.Helper()
+	ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: g.Namespace, Name: "storage"}}
 	ds.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "storage"}}
 	ds.Spec.Template.Labels = map[string]string{"app": "storage"}
 	ds.Spec.Template.Spec = corev1.PodSpec{
@@ -82,27 +82,27 @@ func (g *guarded) daemonSet(selector map[string]string) {
 		Tolerations:       []corev1.Toleration{{Key: "storage-only", Operator: corev1.TolerationOpExists}},
 		Containers:        []corev1.Container{{Name: "pause", Image: pauseImage}},
 	}
-	must(g.t, admin.Create(g.ctx, ds))
+	must(g.T, admin.Create(g.Ctx, ds))
 }
 
 func (g *guarded) guard() v1alpha1.NodeGuard {
-	g.t.Helper()
+	g.T.Helper()
 	var live v1alpha1.NodeGuard
 	g.Eventually("the NodeGuard can be read", func() error {
-		return admin.Get(g.ctx, client.ObjectKey{Namespace: g.namespace, Name: "storage"}, &live)
+		return admin.Get(g.Ctx, client.ObjectKey{Namespace: g.Namespace, Name: "storage"}, &live)
 	})
 	return live
 }
 
 // companions returns the companions by node, including terminating ones.
 func (g *guarded) companions() map[string]corev1.Pod {
-	g.t.Helper()
+	g.T.Helper()
 	var pods corev1.PodList
 	g.Eventually("companions can be listed", func() error {
 		return admin.List(
-			g.ctx,
+			g.Ctx,
 			&pods,
-			client.InNamespace(g.namespace),
+			client.InNamespace(g.Namespace),
 			client.MatchingLabels{v1alpha1.GuardRoleLabel: v1alpha1.GuardRoleCompanion},
 		)
 	})
@@ -115,7 +115,7 @@ func (g *guarded) companions() map[string]corev1.Pod {
 
 // ready waits until exactly these nodes have a companion, all companions are ready, and no node is unavailable.
 func (g *guarded) ready(nodes ...string) {
-	g.t.Helper()
+	g.T.Helper()
 	g.Eventually(fmt.Sprintf("the companions on %v are ready", nodes), func() error {
 		found := g.companions()
 		live := g.guard()
@@ -135,7 +135,7 @@ func (g *guarded) ready(nodes ...string) {
 
 // held waits until a node is held for a reason, and returns the message.
 func (g *guarded) held(node, reason string) v1alpha1.HeldNode {
-	g.t.Helper()
+	g.T.Helper()
 	var found v1alpha1.HeldNode
 	g.Eventually(fmt.Sprintf("%s is held: %s", node, reason), func() error {
 		live := g.guard()
@@ -148,7 +148,7 @@ func (g *guarded) held(node, reason string) v1alpha1.HeldNode {
 		return fmt.Errorf("the status is %+v", live.Status)
 	})
 	if found.Message == "" || found.ReleasedWhen == "" || found.RequestedBy == "" || found.RequestedAt.IsZero() {
-		g.t.Errorf("too little is said of %s: %+v", node, found)
+		g.T.Errorf("too little is said of %s: %+v", node, found)
 	}
 	return found
 }
@@ -157,36 +157,36 @@ func (g *guarded) held(node, reason string) v1alpha1.HeldNode {
 func (w *world) drain(node string, flags ...string) <-chan error {
 	done := make(chan error, 1)
 	go func() {
-		_, err := install.Kubectl(w.ctx, real, "", append([]string{"drain", node, "--ignore-daemonsets", "--timeout=180s"}, flags...)...)
+		_, err := install.Kubectl(w.Ctx, real, "", append([]string{"drain", node, "--ignore-daemonsets", "--timeout=180s"}, flags...)...)
 		done <- err
 	}()
 	return done
 }
 
 func (w *world) uncordon(node string) {
-	w.t.Helper()
+	w.T.Helper()
 	w.kubectl("uncordon", node)
 }
 
 // drained waits for the end of a drain.
 func (w *world) drained(node string, done <-chan error) {
-	w.t.Helper()
+	w.T.Helper()
 	select {
 	case err := <-done:
 		if err != nil {
-			w.t.Fatalf("draining %s: %v", node, err)
+			w.T.Fatalf("draining %s: %v", node, err)
 		}
-	case <-w.ctx.Done():
-		w.t.Fatalf("the drain of %s does not end", node)
+	case <-w.Ctx.Done():
+		w.T.Fatalf("the drain of %s does not end", node)
 	}
 }
 
 func (g *guarded) annotate(node, key, value string) {
-	g.t.Helper()
+	g.T.Helper()
 	must(
-		g.t,
+		g.T,
 		admin.Patch(
-			g.ctx,
+			g.Ctx,
 			&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}},
 			mergePatch(`{"metadata":{"annotations":{%q:%q}}}`, key, value),
 		),
@@ -195,12 +195,12 @@ func (g *guarded) annotate(node, key, value string) {
 
 // spec changes the NodeGuard.
 func (g *guarded) spec(format string, args ...any) {
-	g.t.Helper()
+	g.T.Helper()
 	must(
-		g.t,
+		g.T,
 		admin.Patch(
-			g.ctx,
-			&v1alpha1.NodeGuard{ObjectMeta: metav1.ObjectMeta{Namespace: g.namespace, Name: "storage"}},
+			g.Ctx,
+			&v1alpha1.NodeGuard{ObjectMeta: metav1.ObjectMeta{Namespace: g.Namespace, Name: "storage"}},
 			mergePatch(format, args...),
 		),
 	)
@@ -219,13 +219,13 @@ type companionLog struct {
 }
 
 func (g *guarded) watchCompanions() *companionLog {
-	g.t.Helper()
+	g.T.Helper()
 	config, err := real.RESTConfig()
-	must(g.t, err)
+	must(g.T, err)
 	watcher, err := client.NewWithWatch(config, client.Options{Scheme: admin.Scheme()})
-	must(g.t, err)
+	must(g.T, err)
 	l := &companionLog{on: map[string]map[string]bool{}, gone: map[string]time.Duration{}, left: map[string]time.Time{}}
-	ctx, cancel := context.WithCancel(g.ctx)
+	ctx, cancel := context.WithCancel(g.Ctx)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -233,7 +233,7 @@ func (g *guarded) watchCompanions() *companionLog {
 			events, err := watcher.Watch(
 				ctx,
 				&corev1.PodList{},
-				client.InNamespace(g.namespace),
+				client.InNamespace(g.Namespace),
 				client.MatchingLabels{v1alpha1.GuardRoleLabel: v1alpha1.GuardRoleCompanion},
 			)
 			if err != nil {
@@ -247,7 +247,7 @@ func (g *guarded) watchCompanions() *companionLog {
 			}
 		}
 	}()
-	g.t.Cleanup(func() { cancel(); <-ended })
+	g.T.Cleanup(func() { cancel(); <-ended })
 	return l
 }
 
@@ -286,11 +286,11 @@ func (l *companionLog) see(kind watch.EventType, pod *corev1.Pod) {
 
 // neverTwo checks that there were never two companions on a node, nor one on none.
 func (g *guarded) neverTwo() {
-	g.t.Helper()
+	g.T.Helper()
 	g.log.mu.Lock()
 	defer g.log.mu.Unlock()
 	if len(g.log.wrong) > 0 {
-		g.t.Errorf("%v", g.log.wrong)
+		g.T.Errorf("%v", g.log.wrong)
 	}
 }
 

@@ -30,7 +30,7 @@ func TestR25_WhateverDiesMeanwhile(t *testing.T) {
 	g.killManager()
 	second := g.drain(b)
 	wantText(t, g.held(b, v1alpha1.ReasonMaxUnavailableReached).Message, a)
-	must(t, real.RestartAPIServer(g.ctx))
+	must(t, real.RestartAPIServer(g.Ctx))
 	select {
 	case err := <-second:
 		if err == nil {
@@ -55,7 +55,7 @@ func TestR25_ANodeThatDiesHoldsTheOthers(t *testing.T) {
 	t.Parallel()
 	g := newGuarded(t, 2, nil)
 	dead, other := g.nodes[0], g.nodes[1]
-	must(t, real.StopKubelet(g.ctx, dead))
+	must(t, real.StopKubelet(g.Ctx, dead))
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
@@ -75,7 +75,7 @@ func TestR25_ANodeThatDiesHoldsTheOthers(t *testing.T) {
 		return nil
 	})
 	notEnded(t, "the drain", done)
-	must(t, real.StartKubelet(g.ctx, dead))
+	must(t, real.StartKubelet(g.Ctx, dead))
 	g.drained(other, done)
 	g.uncordon(other)
 	g.ready(dead, other)
@@ -104,16 +104,16 @@ func TestRecipeStorageGuard(t *testing.T) {
 	t.Parallel()
 	g := newGuarded(t, 1, nil)
 	node := g.nodes[0]
-	g.kubectl("-n", g.namespace, "delete", "nodeguard", "storage")
+	g.kubectl("-n", g.Namespace, "delete", "nodeguard", "storage")
 	root, err := install.Root()
 	must(t, err)
 	content, err := os.ReadFile(filepath.Join(root, "recipes", "storage-guard.yaml"))
 	must(t, err)
 	guard := &v1alpha1.NodeGuard{}
 	must(t, yaml.UnmarshalStrict(content, guard))
-	guard.Namespace, guard.Name, guard.Spec.Target.DaemonSet = g.namespace, "storage", "storage"
+	guard.Namespace, guard.Name, guard.Spec.Target.DaemonSet = g.Namespace, "storage", "storage"
 	guard.Spec.Release.Check.IntervalSeconds = new(int32(5))
-	g.Eventually("the recipe can be applied", func() error { return admin.Create(g.ctx, guard) })
+	g.Eventually("the recipe can be applied", func() error { return admin.Create(g.Ctx, guard) })
 	g.ready(node)
 	g.sh(node, "echo Ada looks at a disk > /run/everynode-hold")
 	done := g.drain(node)
@@ -124,5 +124,5 @@ func TestRecipeStorageGuard(t *testing.T) {
 	g.drained(node, done)
 	g.uncordon(node)
 	g.ready(node)
-	must(t, client.IgnoreNotFound(admin.Delete(g.ctx, guard)))
+	must(t, client.IgnoreNotFound(admin.Delete(g.Ctx, guard)))
 }

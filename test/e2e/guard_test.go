@@ -23,7 +23,7 @@ func TestR24_ACompanionIsBesideEachPodOfADaemonSet(t *testing.T) {
 	// A node joins, and is removed again.
 	joined := g.join(cluster.NodeOptions{})
 	g.ready(first, joined)
-	must(t, real.Remove(g.ctx, joined))
+	must(t, real.Remove(g.Ctx, joined))
 	g.ready(first)
 
 	// A node that comes under the DaemonSet's selection, and one that leaves it.
@@ -31,13 +31,13 @@ func TestR24_ACompanionIsBesideEachPodOfADaemonSet(t *testing.T) {
 		must(
 			t,
 			admin.Patch(
-				g.ctx,
+				g.Ctx,
 				&corev1.Node{ObjectMeta: g.node("node-2").ObjectMeta},
 				mergePatch(`{"metadata":{"labels":{"world":%s}}}`, value),
 			),
 		)
 	}
-	label(fmt.Sprintf("%q", g.namespace))
+	label(fmt.Sprintf("%q", g.Namespace))
 	t.Cleanup(func() { label("null") })
 	g.ready(first, "node-2")
 	label("null")
@@ -46,7 +46,7 @@ func TestR24_ACompanionIsBesideEachPodOfADaemonSet(t *testing.T) {
 	// The DaemonSet's selector itself changes.
 	g.kubectl(
 		"-n",
-		g.namespace,
+		g.Namespace,
 		"patch",
 		"daemonset",
 		"storage",
@@ -57,40 +57,40 @@ func TestR24_ACompanionIsBesideEachPodOfADaemonSet(t *testing.T) {
 	g.ready()
 	g.kubectl(
 		"-n",
-		g.namespace,
+		g.Namespace,
 		"patch",
 		"daemonset",
 		"storage",
 		"--type=merge",
 		"-p",
-		fmt.Sprintf(`{"spec":{"template":{"spec":{"nodeSelector":{"world":%q}}}}}`, g.namespace),
+		fmt.Sprintf(`{"spec":{"template":{"spec":{"nodeSelector":{"world":%q}}}}}`, g.Namespace),
 	)
 	g.ready(first)
 
 	// The DaemonSet is missing for a while: guarded nodes stay guarded.
-	g.kubectl("-n", g.namespace, "delete", "daemonset", "storage", "--wait=true")
+	g.kubectl("-n", g.Namespace, "delete", "daemonset", "storage", "--wait=true")
 	g.Eventually("the NodeGuard says that its target is missing", func() error {
 		if live := g.guard(); len(live.Status.Conditions) == 0 || live.Status.Conditions[0].Reason != v1alpha1.ReasonTargetNotFound {
 			return fmt.Errorf("the status is %+v", live.Status)
 		}
 		return nil
 	})
-	g.daemonSet(map[string]string{"world": g.namespace})
+	g.daemonSet(map[string]string{"world": g.Namespace})
 	g.ready(first)
 
 	// When the NodeGuard is deleted, all its objects are deleted.
-	g.kubectl("-n", g.namespace, "delete", "nodeguard", "storage")
+	g.kubectl("-n", g.Namespace, "delete", "nodeguard", "storage")
 	g.Eventually("nothing is left", func() error {
 		if left := g.kubectl(
 			"-n",
-			g.namespace,
+			g.Namespace,
 			"get",
 			"pdb,pods",
 			"-l",
 			v1alpha1.NodeGuardLabel,
 			"-o",
 			"name",
-		); strings.TrimSpace(left) != "No resources found in "+g.namespace+" namespace." &&
+		); strings.TrimSpace(left) != "No resources found in "+g.Namespace+" namespace." &&
 			strings.TrimSpace(left) != "" {
 			return fmt.Errorf("there are %s", left)
 		}
@@ -122,7 +122,7 @@ func TestR25_TwoDrainsGoOneAfterTheOther(t *testing.T) {
 	case err := <-drains[second]:
 		must(t, err)
 		first, second = second, first
-	case <-g.ctx.Done():
+	case <-g.Ctx.Done():
 		t.Fatal("no drain ends")
 	}
 	held := g.held(second, v1alpha1.ReasonMaxUnavailableReached)

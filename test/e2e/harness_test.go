@@ -46,12 +46,7 @@ var (
 const clusterName = "everynode-e2e"
 
 // world is one test's namespace and nodes.
-type world struct {
-	*testenv.World
-	t         *testing.T
-	ctx       context.Context
-	namespace string
-}
+type world struct{ *testenv.World }
 
 // must and wantText are shared with the tests with an API server alone.
 var must, wantText = testenv.Must, testenv.WantText
@@ -66,12 +61,13 @@ func newWorld(t *testing.T) *world {
 	namespace := fmt.Sprintf("%.24s-%d", short, serial.Add(1))
 	// The limit is for a busy machine, not for luck. After an outage of the API server, a component of the cluster may wait for a minute
 	// before it asks again, and another one may wait for it.
-	shared := &testenv.World{T: t, Ctx: ctx, Client: admin, Namespace: namespace, Limit: 150 * time.Second, Pause: 100 * time.Millisecond}
-	w := &world{World: shared, t: t, ctx: ctx, namespace: namespace}
+	w := &world{
+		&testenv.World{T: t, Ctx: ctx, Client: admin, Namespace: namespace, Limit: 150 * time.Second, Pause: 100 * time.Millisecond},
+	}
 	must(t, admin.Create(ctx, testenv.NewNamespace(metav1.ObjectMeta{Name: namespace})))
 	t.Cleanup(w.cleanUp)
 	w.Eventually("pods can be created in the namespace", func() error {
-		return admin.Get(ctx, client.ObjectKey{Namespace: w.namespace, Name: "default"}, &corev1.ServiceAccount{})
+		return admin.Get(ctx, client.ObjectKey{Namespace: w.Namespace, Name: "default"}, &corev1.ServiceAccount{})
 	})
 	return w
 }
@@ -80,22 +76,22 @@ func newWorld(t *testing.T) *world {
 func (w *world) cleanUp() {
 	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
 	defer cancel()
-	w.ctx, w.Ctx = ctx, ctx
-	if w.t.Failed() {
+	w.Ctx, w.Ctx = ctx, ctx
+	if w.T.Failed() {
 		w.tell()
 	} else {
 		defer func() {
-			if w.t.Failed() {
+			if w.T.Failed() {
 				w.tell()
 			}
 		}()
 	}
 	w.Eventually("the NodeJobs of the test are deleted", func() error {
-		return admin.DeleteAllOf(ctx, &v1alpha1.NodeJob{}, client.InNamespace(w.namespace))
+		return admin.DeleteAllOf(ctx, &v1alpha1.NodeJob{}, client.InNamespace(w.Namespace))
 	})
 	w.Eventually("the NodeJobs of the test are gone", func() error {
 		var jobs v1alpha1.NodeJobList
-		if err := admin.List(ctx, &jobs, client.InNamespace(w.namespace)); err != nil {
+		if err := admin.List(ctx, &jobs, client.InNamespace(w.Namespace)); err != nil {
 			return err
 		}
 		if len(jobs.Items) > 0 {
@@ -107,27 +103,27 @@ func (w *world) cleanUp() {
 		w.sh(shared, fmt.Sprintf("rm -f %[1]s %[1]s.*", w.markFile()))
 	}
 	w.Eventually("the namespace of the test is deleted", func() error {
-		return client.IgnoreNotFound(admin.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}))
+		return client.IgnoreNotFound(admin.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.Namespace}}))
 	})
 }
 
 // stopAPIServer kills the API server. It is started again at the end of the test at the latest: the tests that follow
 // need it.
 func (w *world) stopAPIServer() {
-	w.t.Helper()
-	w.t.Cleanup(w.startAPIServer)
-	must(w.t, real.StopAPIServer(w.ctx))
+	w.T.Helper()
+	w.T.Cleanup(w.startAPIServer)
+	must(w.T, real.StopAPIServer(w.Ctx))
 }
 
 // startAPIServer starts the API server, unless it runs, and waits until it accepts NodeJobs: it first reads the schemas of
 // the CRDs, which mutating policies need.
 func (w *world) startAPIServer() {
-	w.t.Helper()
+	w.T.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
-	must(w.t, real.StartAPIServer(ctx))
+	must(w.T, real.StartAPIServer(ctx))
 	probe := &v1alpha1.NodeJob{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, GenerateName: "probe-"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, GenerateName: "probe-"},
 		Spec:       v1alpha1.NodeJobSpec{Task: v1alpha1.TaskSpec{Script: "true"}},
 	}
 	w.Eventually("the API server accepts NodeJobs", func() error { return admin.Create(ctx, probe.DeepCopy(), client.DryRunAll) })
@@ -138,56 +134,56 @@ const longestLine = 300
 
 // tell prints what is useful for debugging, the most useful last: CI may keep only the end of a long output.
 func (w *world) tell() {
-	defer func() { w.t.Log(w.Late) }()
+	defer func() { w.T.Log(w.Late) }()
 	var nodes corev1.NodeList
-	if err := admin.List(w.ctx, &nodes); err != nil {
-		w.t.Log(err)
+	if err := admin.List(w.Ctx, &nodes); err != nil {
+		w.T.Log(err)
 	}
 	for _, node := range nodes.Items {
 		ready := func(c corev1.NodeCondition) bool {
 			return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
 		}
 		if !slices.ContainsFunc(node.Status.Conditions, ready) {
-			w.t.Log(real.NodeLogs(node.Name))
+			w.T.Log(real.NodeLogs(node.Name))
 		}
 	}
 	for _, args := range [][]string{
 		{"-n", install.Namespace, "logs", "deployment/" + install.Deployment, "--tail=30"},
-		{"get", "nodes"}, {"-n", w.namespace, "get", "events"}, {"-n", w.namespace, "get", "pods", "-o", "wide"},
-		{"-n", w.namespace, "get", "nodejobs", "-o", `jsonpath={range .items[*]}{.metadata.name}: {range .status.conditions[*]}{.type}={.status} {.reason} {.message}{"\n"}{end}{end}`},
+		{"get", "nodes"}, {"-n", w.Namespace, "get", "events"}, {"-n", w.Namespace, "get", "pods", "-o", "wide"},
+		{"-n", w.Namespace, "get", "nodejobs", "-o", `jsonpath={range .items[*]}{.metadata.name}: {range .status.conditions[*]}{.type}={.status} {.reason} {.message}{"\n"}{end}{end}`},
 	} {
-		out, err := install.Kubectl(w.ctx, real, "", args...)
+		out, err := install.Kubectl(w.Ctx, real, "", args...)
 		lines := strings.SplitAfter(out, "\n")
 		for i, line := range lines {
 			if len(line) > longestLine {
 				lines[i] = line[:longestLine] + "…\n"
 			}
 		}
-		w.t.Logf("kubectl %s\n%s%v", strings.Join(args, " "), strings.Join(lines, ""), err)
+		w.T.Logf("kubectl %s\n%s%v", strings.Join(args, " "), strings.Join(lines, ""), err)
 	}
 }
 
 // join brings one more real node up, for this test alone.
 func (w *world) join(options cluster.NodeOptions) string {
-	w.t.Helper()
+	w.T.Helper()
 	if options.Name == "" {
 		options.Name = fmt.Sprintf("extra-%d", serial.Add(1))
 	}
 	if options.Labels == nil {
 		options.Labels = map[string]string{}
 	}
-	options.Labels["world"] = w.namespace
-	w.t.Cleanup(func() {
+	options.Labels["world"] = w.Namespace
+	w.T.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		if err := real.Remove(ctx, options.Name); client.IgnoreNotFound(err) != nil {
-			w.t.Errorf("removing node %s: %v", options.Name, err)
+			w.T.Errorf("removing node %s: %v", options.Name, err)
 		}
 	})
 	if options.WithoutCNI {
-		must(w.t, real.Join(w.ctx, options))
+		must(w.T, real.Join(w.Ctx, options))
 	} else {
-		must(w.t, real.JoinReady(w.ctx, options))
+		must(w.T, real.JoinReady(w.Ctx, options))
 	}
 	return options.Name
 }
@@ -209,12 +205,12 @@ func onNodes(names ...string) func(*v1alpha1.NodeJobSpec) {
 // job makes a NodeJob with a script, by default for the nodes that joined for this test: for all at
 // once, and however many fail, since most tests are about something else than a rollout.
 func (w *world) job(name, script string, changes ...func(*v1alpha1.NodeJobSpec)) *v1alpha1.NodeJob {
-	w.t.Helper()
+	w.T.Helper()
 	all := intstr.FromString("100%")
 	job := &v1alpha1.NodeJob{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name},
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: name},
 		Spec: v1alpha1.NodeJobSpec{
-			Nodes: v1alpha1.NodesSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"world": w.namespace}}},
+			Nodes: v1alpha1.NodesSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"world": w.Namespace}}},
 			Task:  v1alpha1.TaskSpec{Script: script},
 			Retry: v1alpha1.RetrySpec{BackoffSeconds: new(int32(1))},
 			Rollout: v1alpha1.RolloutSpec{
@@ -225,22 +221,22 @@ func (w *world) job(name, script string, changes ...func(*v1alpha1.NodeJobSpec))
 	for _, change := range changes {
 		change(&job.Spec)
 	}
-	must(w.t, admin.Create(w.ctx, job))
+	must(w.T, admin.Create(w.Ctx, job))
 	return job
 }
 
 func (w *world) node(name string) corev1.Node {
-	w.t.Helper()
+	w.T.Helper()
 	var live corev1.Node
 	w.Eventually("node "+name+" can be read", func() error {
-		return admin.Get(w.ctx, client.ObjectKey{Name: name}, &live)
+		return admin.Get(w.Ctx, client.ObjectKey{Name: name}, &live)
 	})
 	return live
 }
 
 // failed waits until the node has failed.
 func (w *world) failed(job, node string) record.Record {
-	w.t.Helper()
+	w.T.Helper()
 	w.Eventually(job+" has failed on "+node, func() error {
 		live := w.Get(job)
 		if live.Status.Nodes.Failed == 0 {
@@ -250,21 +246,21 @@ func (w *world) failed(job, node string) record.Record {
 	})
 	on := w.On(job, node)
 	if on.Record == nil || on.Label != "" {
-		w.t.Fatalf("the node carries label %q and record %+v", on.Label, on.Record)
+		w.T.Fatalf("the node carries label %q and record %+v", on.Label, on.Record)
 	}
 	return *on.Record
 }
 
 // complete waits until the job is complete and no pod of it is left.
 func (w *world) complete(job string) {
-	w.t.Helper()
+	w.T.Helper()
 	w.Condition(job, v1alpha1.ConditionComplete, metav1.ConditionTrue, v1alpha1.ReasonAllNodesDone)
 	w.NoPods()
 }
 
 // runningPod waits until a task's container runs.
 func (w *world) runningPod(node string) corev1.Pod {
-	w.t.Helper()
+	w.T.Helper()
 	var found corev1.Pod
 	w.Eventually("a task runs on "+node, func() error {
 		for _, pod := range w.Pods() {
@@ -284,40 +280,40 @@ func mergePatch(format string, args ...any) client.Patch {
 
 // patch changes a NodeJob as kubectl patch --type=merge does.
 func (w *world) patch(job, format string, args ...any) {
-	w.t.Helper()
-	must(w.t, admin.Patch(w.ctx, &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: job}},
+	w.T.Helper()
+	must(w.T, admin.Patch(w.Ctx, &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: job}},
 		mergePatch(format, args...)))
 }
 
 func (w *world) kubectl(args ...string) string {
-	w.t.Helper()
-	out, err := install.Kubectl(w.ctx, real, "", args...)
-	must(w.t, err)
+	w.T.Helper()
+	out, err := install.Kubectl(w.Ctx, real, "", args...)
+	must(w.T, err)
 	return out
 }
 
 // asTold runs the command in a message that contains these words, as a shell does. A command in a message must work
 // unchanged.
 func (w *world) asTold(message, words string, replace ...string) {
-	w.t.Helper()
+	w.T.Helper()
 	for part := range strings.SplitSeq(message, "; ") {
 		at := strings.Index(part, "kubectl ")
 		if at < 0 || !strings.Contains(part[at:], words) {
 			continue
 		}
 		command := strings.NewReplacer(replace...).Replace(part[at:])
-		cmd := exec.CommandContext(w.ctx, "/bin/sh", "-c", command)
+		cmd := exec.CommandContext(w.Ctx, "/bin/sh", "-c", command)
 		cmd.Env = real.Environ()
 		if out, err := cmd.CombinedOutput(); err != nil {
-			w.t.Fatalf("%s: %v\n%s", command, err, out)
+			w.T.Fatalf("%s: %v\n%s", command, err, out)
 		}
 		return
 	}
-	w.t.Fatalf("no command with %q is in: %s", words, message)
+	w.T.Fatalf("no command with %q is in: %s", words, message)
 }
 
 func (w *world) unlabel(job, node string) {
-	w.t.Helper()
-	must(w.t, admin.Patch(w.ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}},
-		mergePatch(`{"metadata":{"labels":{%q:null}}}`, v1alpha1.RecordKey(w.namespace, job))))
+	w.T.Helper()
+	must(w.T, admin.Patch(w.Ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}},
+		mergePatch(`{"metadata":{"labels":{%q:null}}}`, v1alpha1.RecordKey(w.Namespace, job))))
 }

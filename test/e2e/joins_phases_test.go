@@ -59,14 +59,14 @@ type phaseLog struct {
 var podPhases = []string{"pod created", "sandbox ready", "container running", "container ended", "pod deleted"}
 
 func (w *world) logPhases(job string) *phaseLog {
-	w.t.Helper()
+	w.T.Helper()
 	cfg, err := real.RESTConfig()
-	must(w.t, err)
+	must(w.T, err)
 	c, err := client.NewWithWatch(cfg, client.Options{Scheme: admin.Scheme()})
-	must(w.t, err)
+	must(w.T, err)
 	log := &phaseLog{seen: map[string]map[string]time.Time{}}
 	w.follow(c, &log.mu, &corev1.PodList{}, func(o client.Object, _ uint64) { log.pod(o.(*corev1.Pod)) },
-		client.InNamespace(w.namespace), client.MatchingLabels{v1alpha1.NodeJobLabel: job})
+		client.InNamespace(w.Namespace), client.MatchingLabels{v1alpha1.NodeJobLabel: job})
 	return log
 }
 

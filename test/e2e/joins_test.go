@@ -29,29 +29,29 @@ import (
 // bindGate makes the API server taint nodes for the gated NodeJobs of the test's namespace, as an
 // administrator does once for a namespace, and waits until the job's status says that it does.
 func (w *world) bindGate(job string) {
-	w.t.Helper()
+	w.T.Helper()
 	w.needsPolicies()
 	allow := admissionv1.AllowAction
 	for _, policy := range []string{"everynode-gate", "everynode-manager"} {
 		binding := &admissionv1.MutatingAdmissionPolicyBinding{
-			ObjectMeta: metav1.ObjectMeta{Name: policy + "-" + w.namespace},
+			ObjectMeta: metav1.ObjectMeta{Name: policy + "-" + w.Namespace},
 			Spec: admissionv1.MutatingAdmissionPolicyBindingSpec{
 				PolicyName: policy,
 				ParamRef: &admissionv1.ParamRef{
-					Namespace:               w.namespace,
+					Namespace:               w.Namespace,
 					Selector:                &metav1.LabelSelector{},
 					ParameterNotFoundAction: &allow,
 				},
 			},
 		}
-		must(w.t, admin.Create(w.ctx, binding))
-		w.t.Cleanup(func() { _ = admin.Delete(context.Background(), binding) })
+		must(w.T, admin.Create(w.Ctx, binding))
+		w.T.Cleanup(func() { _ = admin.Delete(context.Background(), binding) })
 	}
 	w.Condition(job, v1alpha1.ConditionGateEnforced, metav1.ConditionTrue, v1alpha1.ReasonAdmissionPolicy)
 	// The admission plugin observes bindings and NodeJobs shortly after the API server has stored them.
 	w.Eventually("the API server taints a node", func() error {
 		probe := w.probe()
-		if err := admin.Create(w.ctx, probe, client.DryRunAll); err != nil {
+		if err := admin.Create(w.Ctx, probe, client.DryRunAll); err != nil {
 			return err
 		}
 		if !slices.ContainsFunc(probe.Spec.Taints, func(t corev1.Taint) bool { return t.Value == v1alpha1.GateValue }) {
@@ -63,18 +63,18 @@ func (w *world) bindGate(job string) {
 
 // needsPolicies skips a test of the policies of config/gate where the API server does not serve them.
 func (w *world) needsPolicies() {
-	w.t.Helper()
+	w.T.Helper()
 	served, err := install.ServesPolicies(real.KubernetesVersion())
-	must(w.t, err)
+	must(w.T, err)
 	if !served {
-		w.t.Skip(install.WhyNoPolicies(real.KubernetesVersion()))
+		w.T.Skip(install.WhyNoPolicies(real.KubernetesVersion()))
 	}
 }
 
 // probe is a node that would be selected if it were created.
 func (w *world) probe() *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{
-		Name: "probe-" + w.namespace, Labels: map[string]string{"world": w.namespace, "kubernetes.io/hostname": "node-1"},
+		Name: "probe-" + w.Namespace, Labels: map[string]string{"world": w.Namespace, "kubernetes.io/hostname": "node-1"},
 	}}
 }
 
@@ -84,16 +84,16 @@ func tainted(node *corev1.Node, key string) bool {
 
 // waiting are pods that wait for any node of this test, one for each.
 func (w *world) waiting(n int) {
-	w.t.Helper()
+	w.T.Helper()
 	for i := range n {
-		must(w.t, admin.Create(w.ctx, &corev1.Pod{
+		must(w.T, admin.Create(w.Ctx, &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{
-				Namespace: w.namespace,
+				Namespace: w.Namespace,
 				Name:      fmt.Sprintf("waits-%d", i),
 				Labels:    map[string]string{"app": "waits"},
 			},
 			Spec: corev1.PodSpec{
-				NodeSelector:                  map[string]string{"world": w.namespace},
+				NodeSelector:                  map[string]string{"world": w.Namespace},
 				TerminationGracePeriodSeconds: new(int64(0)),
 				Containers: []corev1.Container{{Name: "pause", Image: pauseImage,
 					Ports: []corev1.ContainerPort{{ContainerPort: 8765, HostPort: 8765}}}}, // only one fits on a node
@@ -111,19 +111,19 @@ type joinLog struct {
 }
 
 func (w *world) logJoins(job string) *joinLog {
-	w.t.Helper()
+	w.T.Helper()
 	cfg, err := real.RESTConfig()
-	must(w.t, err)
+	must(w.T, err)
 	c, err := client.NewWithWatch(cfg, client.Options{Scheme: admin.Scheme()})
-	must(w.t, err)
+	must(w.T, err)
 	log := &joinLog{bound: map[string]uint64{}, done: map[string]uint64{}, opened: map[string]time.Time{}, seen: map[string]time.Time{}}
-	key := v1alpha1.RecordKey(w.namespace, job)
+	key := v1alpha1.RecordKey(w.Namespace, job)
 	w.follow(
 		c,
 		&log.mu,
 		&corev1.NodeList{},
 		func(o client.Object, version uint64) { log.node(o.(*corev1.Node), key, version) },
-		client.MatchingLabels{"world": w.namespace},
+		client.MatchingLabels{"world": w.Namespace},
 	)
 	w.follow(c, &log.mu, &corev1.PodList{}, func(o client.Object, version uint64) {
 		if pod := o.(*corev1.Pod); pod.Spec.NodeName != "" {
@@ -131,7 +131,7 @@ func (w *world) logJoins(job string) *joinLog {
 				log.bound[pod.Spec.NodeName] = version
 			}
 		}
-	}, client.InNamespace(w.namespace), client.MatchingLabels{"app": "waits"})
+	}, client.InNamespace(w.Namespace), client.MatchingLabels{"app": "waits"})
 	return log
 }
 
@@ -155,10 +155,10 @@ func (w *world) follow(
 	see func(client.Object, uint64),
 	options ...client.ListOption,
 ) {
-	w.t.Helper()
-	watcher, err := c.Watch(w.ctx, list, options...)
-	must(w.t, err)
-	w.t.Cleanup(watcher.Stop)
+	w.T.Helper()
+	watcher, err := c.Watch(w.Ctx, list, options...)
+	must(w.T, err)
+	w.T.Cleanup(watcher.Stop)
 	go func() {
 		for e := range watcher.ResultChan() {
 			o, ok := e.Object.(client.Object)
@@ -177,7 +177,7 @@ func (w *world) follow(
 
 // wantBoundAfterDone fails when a pod was bound to a node before the node was done.
 func (w *world) wantBoundAfterDone(log *joinLog, nodes int) {
-	w.t.Helper()
+	w.T.Helper()
 	w.Eventually("each node has got its pod", func() error {
 		log.mu.Lock()
 		defer log.mu.Unlock()
@@ -190,7 +190,7 @@ func (w *world) wantBoundAfterDone(log *joinLog, nodes int) {
 	defer log.mu.Unlock()
 	for node, bound := range log.bound {
 		if done, ok := log.done[node]; !ok || bound < done {
-			w.t.Errorf("a pod was bound to %s at version %d, and the node was done at %d", node, bound, done)
+			w.T.Errorf("a pod was bound to %s at version %d, and the node was done at %d", node, bound, done)
 		}
 	}
 }
@@ -204,7 +204,7 @@ func TestR04_ATaintKeepsWorkloadsOffANodeUntilItIsDone(t *testing.T) {
 	w.bindGate("setup")
 	w.waiting(1)
 	log := w.logJoins("setup")
-	key := v1alpha1.RecordKey(w.namespace, "setup")
+	key := v1alpha1.RecordKey(w.Namespace, "setup")
 	node := w.join(cluster.NodeOptions{})
 	w.began(node)
 	live := w.node(node)
@@ -245,11 +245,11 @@ func TestR04_ATaintKeepsWorkloadsOffANodeUntilItIsDone(t *testing.T) {
 
 	// The gate is removed with the NodeJob.
 	job := w.Get("setup")
-	must(t, admin.Delete(w.ctx, &job))
+	must(t, admin.Delete(w.Ctx, &job))
 	w.gone("setup", node)
 	w.Eventually("nodes are not tainted any more", func() error {
 		probe := w.probe()
-		must(t, admin.Create(w.ctx, probe, client.DryRunAll))
+		must(t, admin.Create(w.Ctx, probe, client.DryRunAll))
 		if tainted(probe, key) {
 			return fmt.Errorf("one would have %v", probe.Spec.Taints)
 		}
@@ -300,7 +300,7 @@ func TestR23_NoPodStartsOnANodeThatJoinsWhileTheManagerIsAway(t *testing.T) {
 	node := w.join(cluster.NodeOptions{}) // and is Ready
 	w.Eventually("the scheduler has failed to use the node", func() error {
 		var pod corev1.Pod
-		must(t, admin.Get(w.ctx, client.ObjectKey{Namespace: w.namespace, Name: "waits-0"}, &pod))
+		must(t, admin.Get(w.Ctx, client.ObjectKey{Namespace: w.Namespace, Name: "waits-0"}, &pod))
 		for _, c := range pod.Status.Conditions {
 			if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse &&
 				strings.Contains(c.Message, "1 node(s) had untolerated taint(s)") {
@@ -310,7 +310,7 @@ func TestR23_NoPodStartsOnANodeThatJoinsWhileTheManagerIsAway(t *testing.T) {
 		return fmt.Errorf("its conditions are %+v", pod.Status.Conditions)
 	})
 	live := w.node(node)
-	if key := v1alpha1.RecordKey(w.namespace, "setup"); !tainted(&live, key) {
+	if key := v1alpha1.RecordKey(w.Namespace, "setup"); !tainted(&live, key) {
 		t.Fatalf("the node's taints are %v", live.Spec.Taints)
 	}
 	w.scaleManager(1)
@@ -327,19 +327,19 @@ func TestTheManagerIsLetOntoAGatedNode(t *testing.T) {
 	w.bindGate("setup")
 	w.began(own)
 	w.Eventually("the node is closed", func() error {
-		if live := w.node(own); !tainted(&live, v1alpha1.RecordKey(w.namespace, "setup")) {
+		if live := w.node(own); !tainted(&live, v1alpha1.RecordKey(w.Namespace, "setup")) {
 			return fmt.Errorf("its taints are %v", live.Spec.Taints)
 		}
 		return nil
 	})
-	must(t, admin.Delete(w.ctx, &manager))
+	must(t, admin.Delete(w.Ctx, &manager))
 	if again := w.manager(); again.UID == manager.UID || again.Spec.NodeName != own {
 		t.Errorf("the manager is %s on %s", again.UID, again.Spec.NodeName)
 	}
 	w.letGo(own)
 	w.Done("setup", own)
 	w.Eventually("the node is open", func() error {
-		if live := w.node(own); tainted(&live, v1alpha1.RecordKey(w.namespace, "setup")) {
+		if live := w.node(own); tainted(&live, v1alpha1.RecordKey(w.Namespace, "setup")) {
 			return fmt.Errorf("its taints are %v", live.Spec.Taints)
 		}
 		return nil
@@ -357,7 +357,7 @@ func TestR23_NoPodStartsOnAHundredJoiningNodesBeforeTheyAreDone(t *testing.T) {
 	w.waiting(joins)
 	log := w.logJoins("setup")
 	for i := range joins {
-		w.join(cluster.NodeOptions{Name: fmt.Sprintf("sim-%s-%d", w.namespace, i), Simulated: true})
+		w.join(cluster.NodeOptions{Name: fmt.Sprintf("sim-%s-%d", w.Namespace, i), Simulated: true})
 	}
 	w.complete("setup")
 	w.wantBoundAfterDone(log, joins)

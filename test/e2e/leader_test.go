@@ -25,10 +25,10 @@ import (
 // leader waits until a manager other than the given one holds the lease, and returns its pod's name. The
 // number grows each time that the lease changes hands.
 func (w *world) leader(other string) (holder string, transitions int32) {
-	w.t.Helper()
+	w.T.Helper()
 	w.Eventually("a manager leads", func() error {
 		var lease coordinationv1.Lease
-		if err := admin.Get(w.ctx, client.ObjectKey{Namespace: install.Namespace, Name: install.Deployment}, &lease); err != nil {
+		if err := admin.Get(w.Ctx, client.ObjectKey{Namespace: install.Namespace, Name: install.Deployment}, &lease); err != nil {
 			return err
 		}
 		if h := lease.Spec.HolderIdentity; h == nil || *h == "" || *h == other {
@@ -43,14 +43,14 @@ func (w *world) leader(other string) (holder string, transitions int32) {
 // twoManagers runs two, until the end of the test. They have no liveness probe: it would have the one that
 // is frozen restarted, at about the time when its lease has run out.
 func (w *world) twoManagers() {
-	w.t.Helper()
+	w.T.Helper()
 	change := func(replicas int, patch string) {
-		w.t.Helper()
+		w.T.Helper()
 		w.kubectl("-n", install.Namespace, "patch", "deployment", install.Deployment, "-p", patch)
 		w.kubectl("-n", install.Namespace, "rollout", "status", "deployment", install.Deployment, "--timeout=60s")
 		w.Eventually(fmt.Sprintf("%d managers are there", replicas), func() error {
 			var pods corev1.PodList
-			if err := admin.List(w.ctx, &pods, client.InNamespace(install.Namespace), managerPods); err != nil {
+			if err := admin.List(w.Ctx, &pods, client.InNamespace(install.Namespace), managerPods); err != nil {
 				return err
 			}
 			if len(pods.Items) != replicas {
@@ -60,17 +60,17 @@ func (w *world) twoManagers() {
 		})
 	}
 	var before appsv1.Deployment
-	must(w.t, admin.Get(w.ctx, client.ObjectKey{Namespace: install.Namespace, Name: install.Deployment}, &before))
+	must(w.T, admin.Get(w.Ctx, client.ObjectKey{Namespace: install.Namespace, Name: install.Deployment}, &before))
 	probe, err := json.Marshal(before.Spec.Template.Spec.Containers[0].LivenessProbe)
-	must(w.t, err)
+	must(w.T, err)
 	const patch = `{"spec":{"replicas":%d,"template":{"spec":{"containers":[{"name":"manager","livenessProbe":%s}]}}}}`
-	w.t.Cleanup(func() { change(1, fmt.Sprintf(patch, 1, probe)) })
+	w.T.Cleanup(func() { change(1, fmt.Sprintf(patch, 1, probe)) })
 	change(2, fmt.Sprintf(patch, 2, "null"))
 }
 
 // signal sends a signal to the manager of a pod, of which there may be several on a node.
 func (w *world) signal(pod *corev1.Pod, signal string) {
-	w.t.Helper()
+	w.T.Helper()
 	w.sh(pod.Spec.NodeName, fmt.Sprintf(`
 for p in $(pgrep -x everynode); do
   if tr '\0' '\n' < /proc/$p/environ | grep -qx POD_NAME=%s; then kill -%s $p; exit; fi
@@ -98,7 +98,7 @@ func TestTwoManagersWithForcedLeaderChanges(t *testing.T) {
 
 	first, _ := w.leader("")
 	var frozen corev1.Pod
-	must(t, admin.Get(w.ctx, client.ObjectKey{Namespace: install.Namespace, Name: first}, &frozen))
+	must(t, admin.Get(w.Ctx, client.ObjectKey{Namespace: install.Namespace, Name: first}, &frozen))
 	w.signal(&frozen, "STOP")
 	w.letGo("node-1")
 	silent := time.Now()
@@ -109,7 +109,7 @@ func TestTwoManagersWithForcedLeaderChanges(t *testing.T) {
 	thawed := time.Now()
 	w.Eventually("the manager that was frozen has noticed that it does not lead", func() error {
 		var now corev1.Pod
-		if err := admin.Get(w.ctx, client.ObjectKeyFromObject(&frozen), &now); err != nil {
+		if err := admin.Get(w.Ctx, client.ObjectKeyFromObject(&frozen), &now); err != nil {
 			return err
 		}
 		// It may be a while before the kubelet starts it again.
@@ -129,7 +129,7 @@ func TestTwoManagersWithForcedLeaderChanges(t *testing.T) {
 	if live := w.Get("led"); live.Status.Nodes.Waiting == 0 {
 		t.Error("nothing is left for another leader to start")
 	}
-	must(t, admin.Delete(w.ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: install.Namespace, Name: second}}))
+	must(t, admin.Delete(w.Ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: install.Namespace, Name: second}}))
 	w.letGo("node-2")
 	silent = time.Now()
 	third, _ := w.leader(second)

@@ -21,8 +21,8 @@ func TestAScriptPastItsMemoryLimitFailsWithoutItsSecret(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	const token = "s3cr3t-t0ken-value"
-	must(t, admin.Create(w.ctx, &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "token"}, StringData: map[string]string{"value": token},
+	must(t, admin.Create(w.Ctx, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "token"}, StringData: map[string]string{"value": token},
 	}))
 	limited := func(s *v1alpha1.NodeJobSpec) {
 		onNode2(s)
@@ -46,7 +46,7 @@ func TestAScriptPastItsMemoryLimitFailsWithoutItsSecret(t *testing.T) {
 	}
 	for _, kept := range []string{
 		w.kubectl("get", "node", "node-2", "-o", "yaml"),
-		w.kubectl("-n", w.namespace, "get", "nodejobs", "-o", "yaml"),
+		w.kubectl("-n", w.Namespace, "get", "nodejobs", "-o", "yaml"),
 		w.kubectl("get", "events", "-A", "-o", "yaml"),
 	} {
 		if strings.Contains(kept, token) {

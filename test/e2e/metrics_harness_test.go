@@ -23,65 +23,65 @@ import (
 
 // metrics reads the manager's metrics from its pod, as a Prometheus with the role everynode-metrics-reader does.
 func (w *world) metrics() string {
-	w.t.Helper()
+	w.T.Helper()
 	address, end := w.forward(w.manager().Name, 8080)
 	defer end()
-	request, err := http.NewRequestWithContext(w.ctx, http.MethodGet, "https://"+address+"/metrics", nil)
-	must(w.t, err)
+	request, err := http.NewRequestWithContext(w.Ctx, http.MethodGet, "https://"+address+"/metrics", nil)
+	must(w.T, err)
 	request.Header.Set("Authorization", "Bearer "+w.metricsToken())
 	untrusting := &http.Client{
 		Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true},
 	} //nolint:gosec // it makes its own certificate
 	response, err := untrusting.Do(request)
-	must(w.t, err)
+	must(w.T, err)
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
-	must(w.t, err)
+	must(w.T, err)
 	if response.StatusCode != http.StatusOK {
-		w.t.Fatalf("the metrics endpoint answers %s: %s", response.Status, body)
+		w.T.Fatalf("the metrics endpoint answers %s: %s", response.Status, body)
 	}
 	return string(body)
 }
 
 // metricsToken returns a token of a service account that may read the metrics.
 func (w *world) metricsToken() string {
-	w.t.Helper()
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "prometheus"}}
-	must(w.t, client.IgnoreAlreadyExists(admin.Create(w.ctx, account)))
+	w.T.Helper()
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "prometheus"}}
+	must(w.T, client.IgnoreAlreadyExists(admin.Create(w.Ctx, account)))
 	binding := &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: w.namespace + "-metrics"},
+		ObjectMeta: metav1.ObjectMeta{Name: w.Namespace + "-metrics"},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "everynode-metrics-reader"},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: w.namespace, Name: account.Name}},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: w.Namespace, Name: account.Name}},
 	}
-	must(w.t, client.IgnoreAlreadyExists(admin.Create(w.ctx, binding)))
+	must(w.T, client.IgnoreAlreadyExists(admin.Create(w.Ctx, binding)))
 	request := &authenticationv1.TokenRequest{}
-	must(w.t, admin.SubResource("token").Create(w.ctx, account, request))
+	must(w.T, admin.SubResource("token").Create(w.Ctx, account, request))
 	return request.Status.Token
 }
 
 // forward makes a port of a pod of the manager a local one, until end is called.
 func (w *world) forward(pod string, port int) (address string, end func()) {
-	w.t.Helper()
+	w.T.Helper()
 	cfg, err := real.RESTConfig()
-	must(w.t, err)
+	must(w.T, err)
 	transport, upgrader, err := spdy.RoundTripperFor(cfg)
-	must(w.t, err)
+	must(w.T, err)
 	target, err := url.Parse(fmt.Sprintf("%s/api/v1/namespaces/%s/pods/%s/portforward", cfg.Host, install.Namespace, pod))
-	must(w.t, err)
+	must(w.T, err)
 	stop, ready, failed := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	dialer := spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, target)
 	forwarder, err := portforward.New(dialer, []string{fmt.Sprintf("0:%d", port)}, stop, ready, io.Discard, io.Discard)
-	must(w.t, err)
+	must(w.T, err)
 	go func() { failed <- forwarder.ForwardPorts() }()
 	select {
 	case <-ready:
 	case err := <-failed:
-		w.t.Fatalf("forwarding port %d of %s: %v", port, pod, err)
+		w.T.Fatalf("forwarding port %d of %s: %v", port, pod, err)
 	}
 	ports, err := forwarder.GetPorts()
-	must(w.t, err)
+	must(w.T, err)
 	return fmt.Sprintf("127.0.0.1:%d", ports[0].Local), func() {
 		close(stop)
-		must(w.t, <-failed)
+		must(w.T, <-failed)
 	}
 }

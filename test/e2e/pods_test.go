@@ -35,7 +35,7 @@ type loggedPod struct {
 
 // logPods begins the log. To be called before the NodeJob is made.
 func (w *world) logPods() *podLog {
-	w.t.Helper()
+	w.T.Helper()
 	log := &podLog{}
 	w.watch(&corev1.PodList{}, func(event watch.Event) {
 		if pod, ok := event.Object.(*corev1.Pod); ok {
@@ -47,13 +47,13 @@ func (w *world) logPods() *podLog {
 
 // watch calls see for each event of the test's namespace, until the test ends.
 func (w *world) watch(list client.ObjectList, see func(watch.Event), options ...client.ListOption) {
-	w.t.Helper()
+	w.T.Helper()
 	config, err := real.RESTConfig()
-	must(w.t, err)
+	must(w.T, err)
 	watcher, err := client.NewWithWatch(config, client.Options{Scheme: admin.Scheme()})
-	must(w.t, err)
-	events, err := watcher.Watch(w.ctx, list, append(options, client.InNamespace(w.namespace))...)
-	must(w.t, err)
+	must(w.T, err)
+	events, err := watcher.Watch(w.Ctx, list, append(options, client.InNamespace(w.Namespace))...)
+	must(w.T, err)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -61,10 +61,10 @@ func (w *world) watch(list client.ObjectList, see func(watch.Event), options ...
 			see(event)
 		}
 	}()
-	w.t.Cleanup(func() {
+	w.T.Cleanup(func() {
 		select {
 		case <-ended:
-			w.t.Errorf("the watch of %T ended too early to have seen all", list)
+			w.T.Errorf("the watch of %T ended too early to have seen all", list)
 		default:
 		}
 		events.Stop()

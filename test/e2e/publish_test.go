@@ -45,7 +45,7 @@ func TestR08_FactsOfTheNodeAreItsLabelsAndAnnotations(t *testing.T) {
 		t.Errorf("it ran %d times", rec.Attempts)
 	}
 	job := w.Get("facts")
-	must(t, admin.Delete(w.ctx, &job))
+	must(t, admin.Delete(w.Ctx, &job))
 	w.gone("facts", node)
 	if live = w.node(node); live.Annotations[annotation] != "" || live.Annotations[v1alpha1.PublishedAnnotation] != "" {
 		t.Errorf("after the end of the NodeJob it has %v", live.Annotations)
@@ -59,7 +59,7 @@ func TestWhatCannotBePublishedFailsClearly(t *testing.T) {
 	must(
 		t,
 		admin.Patch(
-			w.ctx,
+			w.Ctx,
 			&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}},
 			mergePatch(`{"metadata":{"labels":{"example.com/rack":"theirs"}}}`),
 		),
@@ -81,7 +81,7 @@ func TestWhatCannotBePublishedFailsClearly(t *testing.T) {
 		"invalid": {v1alpha1.ReasonInvalidResult, "no valid label value"},
 		"large":   {v1alpha1.ReasonInvalidResult, "omitted or cut"},
 		"taken":   {v1alpha1.ReasonPublishConflict, "example.com/rack"},
-		"second":  {v1alpha1.ReasonPublishConflict, v1alpha1.RecordKey(w.namespace, "first")},
+		"second":  {v1alpha1.ReasonPublishConflict, v1alpha1.RecordKey(w.Namespace, "first")},
 	} {
 		if rec := w.failed(name, node); rec.Reason != want.reason || !strings.Contains(rec.Message, want.message) {
 			t.Errorf("%s: %s: %s, want %s with %q", name, rec.Reason, rec.Message, want.reason, want.message)
@@ -119,7 +119,7 @@ func TestR12_AnOptInLabelIsRemovedWhenTheTaskIsDone(t *testing.T) {
 		must(
 			t,
 			admin.Patch(
-				w.ctx,
+				w.Ctx,
 				&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}},
 				mergePatch(`{"metadata":{"labels":{%q:"yes"}}}`, ask),
 			),
@@ -127,7 +127,7 @@ func TestR12_AnOptInLabelIsRemovedWhenTheTaskIsDone(t *testing.T) {
 	}
 	w.Eventually("both have run it, and the labels are gone", func() error {
 		var nodes corev1.NodeList
-		must(t, admin.List(w.ctx, &nodes, client.HasLabels{ask}, client.MatchingLabels{"world": w.namespace}))
+		must(t, admin.List(w.Ctx, &nodes, client.HasLabels{ask}, client.MatchingLabels{"world": w.Namespace}))
 		if len(nodes.Items) > 0 {
 			return fmt.Errorf("%s has it", nodes.Items[0].Name)
 		}

@@ -116,7 +116,7 @@ func TestCompletionOffersWhatIsThere(t *testing.T) {
 	path, err := plugin()
 	must(t, err)
 	complete := func(args ...string) string {
-		cmd := exec.CommandContext(w.ctx, path, append([]string{"__complete", "-n", w.namespace}, args...)...)
+		cmd := exec.CommandContext(w.Ctx, path, append([]string{"__complete", "-n", w.Namespace}, args...)...)
 		cmd.Env = real.Environ()
 		out, err := cmd.Output()
 		must(t, err)

@@ -22,7 +22,7 @@ import (
 )
 
 func (w *world) bootID(node string) string {
-	w.t.Helper()
+	w.T.Helper()
 	return w.node(node).Status.NodeInfo.BootID
 }
 
@@ -32,7 +32,7 @@ func (w *world) bootWhen(what string) string {
 }
 
 func (w *world) bootsOf(node, what string) []string {
-	w.t.Helper()
+	w.T.Helper()
 	return strings.Fields(w.sh(node, fmt.Sprintf("cat %s.%s 2>/dev/null || true", w.markFile(), what)))
 }
 
@@ -64,8 +64,8 @@ func TestANodeIsDrainedRebootedAndCheckedInItsNewBoot(t *testing.T) {
 	must(
 		t,
 		admin.Patch(
-			w.ctx,
-			&policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "one-at-least"}},
+			w.Ctx,
+			&policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "one-at-least"}},
 			mergePatch(`{"spec":{"minAvailable":0}}`),
 		),
 	)
@@ -88,7 +88,7 @@ func TestANodeIsDrainedRebootedAndCheckedInItsNewBoot(t *testing.T) {
 	w.wantCordoned(node, false)
 	w.Eventually("web runs elsewhere, and the agent on the node", func() error {
 		var pods corev1.PodList
-		must(t, admin.List(w.ctx, &pods, client.InNamespace(w.namespace)))
+		must(t, admin.List(w.Ctx, &pods, client.InNamespace(w.Namespace)))
 		for _, pod := range pods.Items {
 			switch {
 			case pod.UID == web.UID:
@@ -159,7 +159,7 @@ func TestRebootsOneNodeAfterTheOtherAndAFailedCheckStops(t *testing.T) {
 func TestAnAttemptFailsIfTheRebootNeverEnds(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	node := w.join(cluster.NodeOptions{Name: "sim-" + w.namespace, Simulated: true})
+	node := w.join(cluster.NodeOptions{Name: "sim-" + w.Namespace, Simulated: true})
 	w.job("kernel", "true", func(s *v1alpha1.NodeJobSpec) {
 		s.Maintenance = v1alpha1.MaintenanceSpec{
 			Cordon: true,
@@ -231,7 +231,7 @@ func TestADrainThatNeverEndsFailsTheAttempt(t *testing.T) {
 // TestTheManagersOwnNodeComesLast reboots the node that the manager runs on, and with it the manager.
 func TestTheManagersOwnNodeComesLast(t *testing.T) {
 	w := newWorld(t)
-	other := w.join(cluster.NodeOptions{Name: "zz-" + w.namespace}) // last in the order of names
+	other := w.join(cluster.NodeOptions{Name: "zz-" + w.Namespace}) // last in the order of names
 	own := w.manager().Spec.NodeName
 	before := w.bootID(own)
 	w.job("kernel", "true", onNodes(own, other), func(s *v1alpha1.NodeJobSpec) {
@@ -262,7 +262,7 @@ func TestTheManagersOwnNodeComesLast(t *testing.T) {
 
 // wantBlocked waits until the status names the pod that blocks a drain, and its budget.
 func (w *world) wantBlocked(job, node, app, budget string) {
-	w.t.Helper()
+	w.T.Helper()
 	w.Eventually("the status says what blocks the drain", func() error {
 		for _, d := range w.Get(job).Status.Drains {
 			for _, b := range d.Blocked {

@@ -38,11 +38,11 @@ type recipe struct {
 
 // recipe applies a file of recipes/ with changes to the NodeJob in it.
 func (w *world) recipe(file string, changes ...func(*v1alpha1.NodeJobSpec)) recipe {
-	w.t.Helper()
+	w.T.Helper()
 	root, err := install.Root()
-	must(w.t, err)
+	must(w.T, err)
 	text, err := os.ReadFile(filepath.Join(root, "recipes", file))
-	must(w.t, err)
+	must(w.T, err)
 	r := recipe{w: w, text: string(text)}
 	documents := yaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
 	decoder := serializer.NewCodecFactory(admin.Scheme()).UniversalDeserializer()
@@ -51,28 +51,28 @@ func (w *world) recipe(file string, changes ...func(*v1alpha1.NodeJobSpec)) reci
 		if errors.Is(err, io.EOF) {
 			return r
 		}
-		must(w.t, err)
+		must(w.T, err)
 		decoded, _, err := decoder.Decode(document, nil, nil)
-		must(w.t, err)
+		must(w.T, err)
 		object := decoded.(client.Object)
-		object.SetNamespace(w.namespace)
+		object.SetNamespace(w.Namespace)
 		if job, ok := object.(*v1alpha1.NodeJob); ok {
 			r.job = job.Name
 			for _, change := range changes {
 				change(&job.Spec)
 			}
 		}
-		must(w.t, client.IgnoreAlreadyExists(admin.Create(w.ctx, object)))
+		must(w.T, client.IgnoreAlreadyExists(admin.Create(w.Ctx, object)))
 	}
 }
 
 // with sets an existing variable of the recipe.
 func (w *world) with(name, value string) func(*v1alpha1.NodeJobSpec) {
 	return func(s *v1alpha1.NodeJobSpec) {
-		w.t.Helper()
+		w.T.Helper()
 		i := slices.IndexFunc(s.Task.Env, func(e v1alpha1.EnvVar) bool { return e.Name == name })
 		if i < 0 {
-			w.t.Fatalf("the recipe has no variable %s", name)
+			w.T.Fatalf("the recipe has no variable %s", name)
 		}
 		s.Task.Env[i] = v1alpha1.EnvVar{Name: name, Value: value}
 	}
@@ -92,7 +92,7 @@ func (r recipe) commands(paragraph string) []string {
 		case strings.HasPrefix(line, "# "+paragraph):
 			found = true
 		case found && indented:
-			commands = append(commands, strings.ReplaceAll(command, "node-setup", r.w.namespace))
+			commands = append(commands, strings.ReplaceAll(command, "node-setup", r.w.Namespace))
 		case found && line == "#" || !strings.HasPrefix(line, "#"):
 			return commands
 		}
@@ -102,18 +102,18 @@ func (r recipe) commands(paragraph string) []string {
 
 // asWritten runs these commands unchanged, like a user who copies them.
 func (r recipe) asWritten(paragraph string) string {
-	r.w.t.Helper()
+	r.w.T.Helper()
 	commands := r.commands(paragraph)
 	if len(commands) == 0 {
-		r.w.t.Fatalf("the recipe has no commands below %q", paragraph)
+		r.w.T.Fatalf("the recipe has no commands below %q", paragraph)
 	}
 	var printed strings.Builder
 	for _, command := range commands {
-		cmd := exec.CommandContext(r.w.ctx, "/bin/sh", "-c", command)
+		cmd := exec.CommandContext(r.w.Ctx, "/bin/sh", "-c", command)
 		cmd.Env = real.Environ()
 		out, err := cmd.CombinedOutput()
 		if err != nil {
-			r.w.t.Fatalf("%s: %v\n%s", command, err, out)
+			r.w.T.Fatalf("%s: %v\n%s", command, err, out)
 		}
 		printed.Write(out)
 	}
@@ -121,11 +121,11 @@ func (r recipe) asWritten(paragraph string) string {
 }
 
 // worked runs what the file says under "See that it worked".
-func (r recipe) worked() string { r.w.t.Helper(); return r.asWritten("See that it worked") }
+func (r recipe) worked() string { r.w.T.Helper(); return r.asWritten("See that it worked") }
 
 // takenBack runs the commands under "Take it back" in the file.
 func (r recipe) takenBack(nodes ...string) {
-	r.w.t.Helper()
+	r.w.T.Helper()
 	r.asWritten("Take it back")
 	r.w.gone(r.job, nodes...)
 	r.w.NoPods()
@@ -133,7 +133,7 @@ func (r recipe) takenBack(nodes ...string) {
 
 // again runs the recipe once more on a node that is done, and returns what is on record then.
 func (r recipe) again(node string) record.Record {
-	r.w.t.Helper()
+	r.w.T.Helper()
 	first := r.w.Done(r.job, node)
 	r.w.unlabel(r.job, node)
 	return r.another(node, first)
@@ -141,7 +141,7 @@ func (r recipe) again(node string) record.Record {
 
 // another waits until another run than the given one is on record.
 func (r recipe) another(node string, than record.Record) record.Record {
-	r.w.t.Helper()
+	r.w.T.Helper()
 	var rec record.Record
 	r.w.Eventually(r.job+" ran again on "+node, func() error {
 		if rec = r.w.Done(r.job, node); rec.PodUID == than.PodUID {
@@ -154,8 +154,8 @@ func (r recipe) another(node string, than record.Record) record.Record {
 
 // wantMissing checks that a file is not on the node.
 func (w *world) wantMissing(node, path string) {
-	w.t.Helper()
+	w.T.Helper()
 	if out := w.sh(node, "ls -d "+path+" 2>&1 || true"); !strings.Contains(out, "No such file") {
-		w.t.Errorf("%s is on %s: %s", path, node, out)
+		w.T.Errorf("%s is on %s: %s", path, node, out)
 	}
 }

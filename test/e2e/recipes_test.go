@@ -181,9 +181,9 @@ func TestRecipeCACertificateContainerd(t *testing.T) {
 
 // systemTrust says why the trust store of the nodes, which is that of the machine, cannot be changed.
 func (w *world) systemTrust() {
-	w.t.Helper()
+	w.T.Helper()
 	if out := w.sh("node-2", "command -v update-ca-certificates update-ca-trust || true"); out == "" {
-		w.t.Skip("the machine has neither update-ca-certificates nor update-ca-trust, and so have its nodes")
+		w.T.Skip("the machine has neither update-ca-certificates nor update-ca-trust, and so have its nodes")
 	}
 }
 
@@ -199,7 +199,7 @@ func TestRecipeCACertificateSystem(t *testing.T) {
 	before := w.sh(node, "pgrep -x containerd")
 
 	// The other test of this recipe has nodes with the same label.
-	mine := func(s *v1alpha1.NodeJobSpec) { s.Nodes.Selector.MatchLabels["world"] = w.namespace }
+	mine := func(s *v1alpha1.NodeJobSpec) { s.Nodes.Selector.MatchLabels["world"] = w.Namespace }
 	r := w.recipe("ca-certificate-system.yaml", mine, w.with("CERTIFICATE", registry.ca))
 	rec := w.Done(r.job, node)
 	if rec.Attempts != 1 || rec.Results["restarted"] != "yes" {
@@ -260,13 +260,13 @@ func TestRecipeRegistryMirror(t *testing.T) {
 
 // patchEnv changes variables of a NodeJob that is there.
 func (w *world) patchEnv(name string, changes ...func(*v1alpha1.NodeJobSpec)) {
-	w.t.Helper()
+	w.T.Helper()
 	w.Eventually("the NodeJob is changed", func() error {
 		job := w.Get(name)
 		for _, change := range changes {
 			change(&job.Spec)
 		}
-		return admin.Update(w.ctx, &job)
+		return admin.Update(w.Ctx, &job)
 	})
 }
 
@@ -275,7 +275,7 @@ func TestRecipeDropFile(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	const file = "/etc/logrotate.d/shop"
-	state := "/var/lib/everynode/" + w.namespace
+	state := "/var/lib/everynode/" + w.Namespace
 	t.Cleanup(func() { w.sh("node-2", "rm -rf "+file+" "+state) })
 	w.sh("node-2", "mkdir -p /etc/logrotate.d && echo old > "+file+" && chmod 600 "+file)
 
@@ -312,7 +312,7 @@ func TestRecipeDropFile(t *testing.T) {
 	// A file that was not there, of bytes that are no text, without a checksum.
 	w.sh("node-2", "rm "+file)
 	content := []byte{0, 0xff, '\n', '$', '$', 0x80}
-	must(t, admin.Patch(w.ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "drop-file"}},
+	must(t, admin.Patch(w.Ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "drop-file"}},
 		mergePatch(`{"data":{"content":%q}}`, base64.StdEncoding.EncodeToString(content))))
 	r = w.recipe("drop-file.yaml", onNode2, w.with("ENCODING", "base64"), w.with("SHA256", ""), w.with("MODE", "0400"),
 		func(s *v1alpha1.NodeJobSpec) {
@@ -323,7 +323,7 @@ func TestRecipeDropFile(t *testing.T) {
 		t.Errorf("the file is %q", got)
 	}
 	// Without a checksum the ConfigMap's content is the revision.
-	must(t, admin.Patch(w.ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "drop-file"}},
+	must(t, admin.Patch(w.Ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "drop-file"}},
 		mergePatch(`{"data":{"content":"bmV3Cg=="}}`)))
 	if rec := r.another("node-2", first); rec.Results["changed"] != "yes" {
 		t.Errorf("the record is %+v", rec)
@@ -344,7 +344,7 @@ func TestRecipeOptInLabelIsTakenOff(t *testing.T) {
 	const label = "example.com/ca-certificate"
 	node := w.join(cluster.NodeOptions{Labels: map[string]string{label: "wanted"}})
 	other := w.join(cluster.NodeOptions{})
-	mine := func(s *v1alpha1.NodeJobSpec) { s.Nodes.Selector.MatchLabels["world"] = w.namespace }
+	mine := func(s *v1alpha1.NodeJobSpec) { s.Nodes.Selector.MatchLabels["world"] = w.Namespace }
 	r := w.recipe("ca-certificate-system.yaml", mine)
 	first := w.Done(r.job, node)
 	w.complete(r.job)
@@ -415,8 +415,8 @@ func TestRecipeRebootWhenRequired(t *testing.T) {
 	w.sh(asks, "touch /run/reboot-required")
 	before := map[string]string{asks: w.node(asks).Status.NodeInfo.BootID, fine: w.node(fine).Status.NodeInfo.BootID}
 	labels := map[string]string{"app": "web"}
-	must(t, admin.Create(w.ctx, &appsv1.Deployment{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "web"},
+	must(t, admin.Create(w.Ctx, &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "web"},
 		Spec: appsv1.DeploymentSpec{
 			Selector: &metav1.LabelSelector{MatchLabels: labels},
 			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{
@@ -428,7 +428,7 @@ func TestRecipeRebootWhenRequired(t *testing.T) {
 	}))
 	web := w.runs("web", asks)
 	r := w.recipe("reboot-when-required.yaml", func(s *v1alpha1.NodeJobSpec) {
-		s.Nodes.Selector.MatchLabels["world"] = w.namespace
+		s.Nodes.Selector.MatchLabels["world"] = w.Namespace
 		s.Maintenance.Reboot.MinReadySeconds = new(int32(2))
 	})
 	w.Done(r.job, fine)
@@ -472,7 +472,7 @@ func TestRecipePruneNode(t *testing.T) {
 	w.sh(node, "mkdir -p /var/log && head -c 8192 /dev/zero > "+old+" && cp "+old+" "+recent+" && touch -d '30 days ago' "+old)
 	before := w.sh(node, images)
 	wantText(t, before, image, pauseImage)
-	w.kubectl("-n", w.namespace, "delete", "pod", "--all", "--force", "--grace-period=0")
+	w.kubectl("-n", w.Namespace, "delete", "pod", "--all", "--force", "--grace-period=0")
 	w.Eventually("no container uses the image", func() error {
 		if out := w.sh(node, "ctr -n k8s.io containers ls"); strings.Contains(out, image) {
 			return errors.New(out)
@@ -537,7 +537,7 @@ func TestRecipeHugePages(t *testing.T) {
 	must(t, err)
 	t.Cleanup(func() { w.sh("node-2", fmt.Sprintf("echo %d > %s", was, proc)) })
 	before := w.sh(node, "pgrep -x kubelet")
-	mine := func(s *v1alpha1.NodeJobSpec) { s.Nodes.Selector.MatchLabels["world"] = w.namespace }
+	mine := func(s *v1alpha1.NodeJobSpec) { s.Nodes.Selector.MatchLabels["world"] = w.Namespace }
 	pages := strconv.Itoa(was + 2)
 	r := w.recipe("huge-pages.yaml", mine, w.with("PAGES", pages))
 	rec := w.Done(r.job, node)
@@ -579,9 +579,9 @@ func TestRecipeHugePages(t *testing.T) {
 
 // wantReverted waits until a node has reverted and is Ready again.
 func (w *world) wantReverted(job, node string) {
-	w.t.Helper()
+	w.T.Helper()
 	if rec := w.failed(job, node); rec.Reason != v1alpha1.ReasonReverted {
-		w.t.Errorf("the record is %+v", rec)
+		w.T.Errorf("the record is %+v", rec)
 	}
 	w.Eventually("the node is Ready", func() error { return isReady(w.node(node)) })
 	w.NoPods()
@@ -681,7 +681,7 @@ func TestRecipeModuleMitigation(t *testing.T) {
 	release := w.markFile() + ".release"
 	w.sh(old, "echo 6.12.84 > "+release)
 	w.sh(fixed, "echo 6.12.85 > "+release)
-	conf := "/etc/modprobe.d/everynode-" + w.namespace + "-deny-esp.conf"
+	conf := "/etc/modprobe.d/everynode-" + w.Namespace + "-deny-esp.conf"
 	r := w.recipe("module-mitigation.yaml", onNodes(old, fixed), w.with("MODULES", "everynode_test"), w.with("RELEASE_FILE", release))
 	if rec := w.Done(r.job, old); rec.Outcome != record.Succeeded || rec.Results["denied"] != "yes" {
 		t.Errorf("the record is %+v", rec)
@@ -711,7 +711,7 @@ func TestRecipeModuleMitigation(t *testing.T) {
 	message("2 of 2 nodes are done; needed on 1 of 2 nodes")
 
 	w.sh(old, fmt.Sprintf("rm %[1]s; mkfifo %[1]s", release))
-	must(t, real.RebootReady(w.ctx, old))
+	must(t, real.RebootReady(w.Ctx, old))
 	if pod := w.runningPod(old); pod.Labels[v1alpha1.PhaseLabel] != string(task.CheckExpires) {
 		t.Errorf("a %s runs after the reboot", pod.Labels[v1alpha1.PhaseLabel])
 	}

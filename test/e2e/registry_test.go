@@ -49,22 +49,22 @@ type registry struct {
 
 // registry starts a registry that only the nodes of the cluster can reach: at the address of its API server.
 func (w *world) registry() *registry {
-	w.t.Helper()
+	w.T.Helper()
 	config, err := real.RESTConfig()
-	must(w.t, err)
+	must(w.T, err)
 	server, err := url.Parse(config.Host)
-	must(w.t, err)
+	must(w.T, err)
 	listener, err := net.Listen("tcp", net.JoinHostPort(server.Hostname(), "0"))
-	must(w.t, err)
+	must(w.T, err)
 	r := &registry{w: w, address: listener.Addr().String()}
 	// An image that no node has: containerd would not ask for what it has.
 	file, err := images.Runner.ConfigFile()
-	must(w.t, err)
+	must(w.T, err)
 	file = file.DeepCopy()
 	file.Config.Labels = map[string]string{"registry": r.address}
 	r.image, err = mutate.ConfigFile(images.Runner, file)
-	must(w.t, err)
-	certificate, ca := authority(w.t, net.ParseIP(server.Hostname()))
+	must(w.T, err)
+	certificate, ca := authority(w.T, net.ParseIP(server.Hostname()))
 	r.ca = ca
 	https := httptest.NewUnstartedServer(r)
 	https.Config.ErrorLog = log.New(io.Discard, "", 0) // nodes that do not trust it are part of the tests
@@ -72,7 +72,7 @@ func (w *world) registry() *registry {
 	https.Listener = listener
 	https.TLS = &tls.Config{Certificates: []tls.Certificate{certificate}}
 	https.StartTLS()
-	w.t.Cleanup(https.Close)
+	w.T.Cleanup(https.Close)
 	return r
 }
 
@@ -156,33 +156,33 @@ func (r *registry) blob(digest string) ([]byte, error) {
 }
 
 func (r *registry) wantServed(path string) {
-	r.w.t.Helper()
+	r.w.T.Helper()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !slices.Contains(r.served, path) {
-		r.w.t.Errorf("the registry was not asked for %s, but for %q", path, r.served)
+		r.w.T.Errorf("the registry was not asked for %s, but for %q", path, r.served)
 	}
 }
 
 // pull makes a pod whose image the node has to pull.
 func (w *world) pull(node, image string) *corev1.Pod {
-	w.t.Helper()
+	w.T.Helper()
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: fmt.Sprintf("pull-%d", serial.Add(1))},
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: fmt.Sprintf("pull-%d", serial.Add(1))},
 		Spec: corev1.PodSpec{
 			NodeName: node, RestartPolicy: corev1.RestartPolicyNever, TerminationGracePeriodSeconds: new(int64(1)),
 			Containers: []corev1.Container{{Name: "x", Image: image, Args: []string{"--version"}}},
 		},
 	}
-	must(w.t, admin.Create(w.ctx, pod))
+	must(w.T, admin.Create(w.Ctx, pod))
 	return pod
 }
 
 // pulled waits until the image was pulled and has run.
 func (w *world) pulled(pod *corev1.Pod) {
-	w.t.Helper()
+	w.T.Helper()
 	w.Eventually(pod.Spec.Containers[0].Image+" is pulled and runs", func() error {
-		must(w.t, admin.Get(w.ctx, client.ObjectKeyFromObject(pod), pod))
+		must(w.T, admin.Get(w.Ctx, client.ObjectKeyFromObject(pod), pod))
 		if pod.Status.Phase != corev1.PodSucceeded {
 			return fmt.Errorf("the pod is %+v", pod.Status)
 		}
@@ -192,9 +192,9 @@ func (w *world) pulled(pod *corev1.Pod) {
 
 // notPulled waits until the pull has failed with these words, and ends the attempts.
 func (w *world) notPulled(pod *corev1.Pod, words string) {
-	w.t.Helper()
+	w.T.Helper()
 	w.Eventually(pod.Spec.Containers[0].Image+" cannot be pulled: "+words, func() error {
-		must(w.t, admin.Get(w.ctx, client.ObjectKeyFromObject(pod), pod))
+		must(w.T, admin.Get(w.Ctx, client.ObjectKeyFromObject(pod), pod))
 		for _, c := range pod.Status.ContainerStatuses {
 			if c.State.Waiting != nil && strings.Contains(c.State.Waiting.Message, words) {
 				return nil
@@ -202,5 +202,5 @@ func (w *world) notPulled(pod *corev1.Pod, words string) {
 		}
 		return fmt.Errorf("the pod is %+v", pod.Status)
 	})
-	must(w.t, admin.Delete(w.ctx, pod))
+	must(w.T, admin.Delete(w.Ctx, pod))
 }

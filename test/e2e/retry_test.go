@@ -83,7 +83,7 @@ func TestR20_AFailedNodeIsCordonedUnlessSomebodyElseHas(t *testing.T) {
 	w.asTold(c.Message, "label node", "NAME", node)
 	w.complete("cordons-too")
 	w.Eventually("the node is cordoned for the other alone", func() error {
-		if by := record.CordonedBy(w.node(node).Annotations); !slices.Equal(by, []string{v1alpha1.RecordKey(w.namespace, "cordons")}) {
+		if by := record.CordonedBy(w.node(node).Annotations); !slices.Equal(by, []string{v1alpha1.RecordKey(w.Namespace, "cordons")}) {
 			return fmt.Errorf("it is for %q", by)
 		}
 		return nil

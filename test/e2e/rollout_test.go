@@ -29,14 +29,14 @@ import (
 func (w *world) canaryFirst(soakSeconds int32) v1alpha1.RolloutSpec {
 	return v1alpha1.RolloutSpec{Steps: []v1alpha1.RolloutStep{
 		{Name: "canary", Nodes: new(intstr.FromInt32(1)), SoakSeconds: soakSeconds,
-			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"world": w.namespace}}},
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"world": w.Namespace}}},
 		{Name: "all"},
 	}}
 }
 
 // oldest sorts nodes as a step takes them that is for a number of nodes.
 func (w *world) oldest(names ...string) []string {
-	w.t.Helper()
+	w.T.Helper()
 	made := map[string]time.Time{}
 	for _, name := range names {
 		made[name] = w.node(name).CreationTimestamp.Time
@@ -52,7 +52,7 @@ func (w *world) oldest(names ...string) []string {
 
 // counted waits until the status counts the nodes like that.
 func (w *world) counted(job string, want v1alpha1.NodeCounts) v1alpha1.NodeJob {
-	w.t.Helper()
+	w.T.Helper()
 	var live v1alpha1.NodeJob
 	w.Eventually(fmt.Sprintf("the counts of %s are %+v", job, want), func() error {
 		if live = w.Get(job); live.Status.Nodes != want {
@@ -72,7 +72,7 @@ type conditionLog struct {
 
 // logConditions begins the log. To be called before the NodeJob is made.
 func (w *world) logConditions() *conditionLog {
-	w.t.Helper()
+	w.T.Helper()
 	log := &conditionLog{seen: map[string]bool{}}
 	w.watch(&v1alpha1.NodeJobList{}, func(event watch.Event) {
 		job, ok := event.Object.(*v1alpha1.NodeJob)
@@ -92,7 +92,7 @@ func (w *world) logConditions() *conditionLog {
 
 // eventually waits until the condition has been True for that reason, be it for a moment.
 func (l *conditionLog) eventually(w *world, job, kind, reason string) {
-	w.t.Helper()
+	w.T.Helper()
 	w.Eventually(fmt.Sprintf("%s is or was %s (%s)", job, kind, reason), func() error {
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -105,13 +105,13 @@ func (l *conditionLog) eventually(w *world, job, kind, reason string) {
 
 // untouched checks that nothing of the NodeJob was ever on the node.
 func (w *world) untouched(log *podLog, job, node string) {
-	w.t.Helper()
+	w.T.Helper()
 	if on := w.On(job, node); on.Present {
-		w.t.Errorf("%s carries label %q and record %+v for %s", node, on.Label, on.Record, job)
+		w.T.Errorf("%s carries label %q and record %+v for %s", node, on.Label, on.Record, job)
 	}
 	for _, p := range log.of(job) {
 		if p.pod.Spec.NodeName == node {
-			w.t.Errorf("pod %s of %s was on %s", p.pod.Name, job, node)
+			w.T.Errorf("pod %s of %s was on %s", p.pod.Name, job, node)
 		}
 	}
 }
@@ -153,20 +153,20 @@ func TestR18_PromotedStepByStepWithASoak(t *testing.T) {
 	t.Parallel()
 	const soak = 5 * time.Second
 	w := newWorld(t)
-	early := w.join(cluster.NodeOptions{Labels: map[string]string{"ring": w.namespace}})
+	early := w.join(cluster.NodeOptions{Labels: map[string]string{"ring": w.Namespace}})
 	nodes := append(w.oldest("node-1", "node-2"), early)
 	log, conditions := w.logPods(), w.logConditions()
 	one := intstr.FromInt32(1)
 	w.job(
 		"steps",
 		w.timed(w.mark()+"; while [ -e "+w.markFile()+".hold ]; do sleep 0.1; done"),
-		onNodes(append(nodes, w.namespace+"-late")...),
+		onNodes(append(nodes, w.Namespace+"-late")...),
 		func(s *v1alpha1.NodeJobSpec) {
 			s.Rollout = v1alpha1.RolloutSpec{MaxConcurrent: &one, PromoteTo: "canary", Steps: []v1alpha1.RolloutStep{
 				{Name: "canary", Nodes: &one},
 				{
 					Name:        "early",
-					Selector:    &metav1.LabelSelector{MatchLabels: map[string]string{"ring": w.namespace}},
+					Selector:    &metav1.LabelSelector{MatchLabels: map[string]string{"ring": w.Namespace}},
 					SoakSeconds: int32(soak / time.Second),
 				},
 				{Name: "all"},
@@ -232,7 +232,7 @@ func TestR18_PromotedStepByStepWithASoak(t *testing.T) {
 	w.sh("node-2", "touch "+w.markFile()+".hold")
 	w.unlabel("steps", "node-2")
 	held := w.runningPod("node-2")
-	late := w.join(cluster.NodeOptions{Name: w.namespace + "-late", WithoutCNI: true})
+	late := w.join(cluster.NodeOptions{Name: w.Namespace + "-late", WithoutCNI: true})
 	w.Done("steps", late)
 	if p, _ := log.find(held.UID); p.over {
 		t.Error("the node with the slot ended before the new node had run")
@@ -278,9 +278,9 @@ func TestSuspendedInMidRollout(t *testing.T) {
 func TestALostCanaryStopsTheRollout(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	canary := w.join(cluster.NodeOptions{Name: w.namespace + "-a"})
+	canary := w.join(cluster.NodeOptions{Name: w.Namespace + "-a"})
 	log := w.logPods()
-	nodes := onNodes(canary, w.namespace+"-b", "node-2")
+	nodes := onNodes(canary, w.Namespace+"-b", "node-2")
 	rollout := func(s *v1alpha1.NodeJobSpec) { s.Rollout, s.Retry.Limit = w.canaryFirst(0), new(int32(0)) }
 	w.job("awaits", "true", nodes, rollout, func(s *v1alpha1.NodeJobSpec) { s.Rollout.PromoteTo = "canary" })
 	w.job("soaks", "true", nodes, rollout, func(s *v1alpha1.NodeJobSpec) { s.Rollout.Steps[0].SoakSeconds = 3600 })
@@ -289,8 +289,8 @@ func TestALostCanaryStopsTheRollout(t *testing.T) {
 	w.job("runs", w.hold(), nodes, rollout, func(s *v1alpha1.NodeJobSpec) { s.Task.TimeoutSeconds = new(int32(10)) })
 	w.began(canary)
 	uid := w.node(canary).UID
-	must(t, real.StopKubelet(w.ctx, canary))
-	must(t, real.KillRuntime(w.ctx, canary))
+	must(t, real.StopKubelet(w.Ctx, canary))
+	must(t, real.KillRuntime(w.Ctx, canary))
 	lost := time.Now()
 
 	jobs := []string{"awaits", "runs", "soaks"}
@@ -314,7 +314,7 @@ func TestALostCanaryStopsTheRollout(t *testing.T) {
 		}
 		return nil
 	})
-	must(t, admin.Delete(w.ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: canary}}))
+	must(t, admin.Delete(w.Ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: canary}}))
 	for job, reason := range map[string]string{
 		"awaits": v1alpha1.ReasonNotReadyNodeDeleted, "runs": v1alpha1.ReasonFailedNodeDeleted, "soaks": v1alpha1.ReasonNotReadyNodeDeleted,
 	} {
@@ -327,7 +327,7 @@ func TestALostCanaryStopsTheRollout(t *testing.T) {
 		})
 	}
 
-	replacement := w.join(cluster.NodeOptions{Name: w.namespace + "-b"})
+	replacement := w.join(cluster.NodeOptions{Name: w.Namespace + "-b"})
 	for _, job := range jobs {
 		w.Eventually(job+" has seen the replacement and starts nothing", func() error {
 			c := meta.FindStatusCondition(w.Get(job).Status.Conditions, v1alpha1.ConditionComplete)

@@ -44,14 +44,14 @@ func TestR02_OnlyTheKubernetesAPIFromInsideTheCluster(t *testing.T) {
 	w.Done("inside", "node-2")
 	w.complete("inside")
 	var manager corev1.PodList
-	must(t, admin.List(w.ctx, &manager, client.InNamespace(install.Namespace)))
+	must(t, admin.List(w.Ctx, &manager, client.InNamespace(install.Namespace)))
 	if len(manager.Items) == 0 || manager.Items[0].Spec.ServiceAccountName != "everynode-manager" || manager.Items[0].Spec.HostNetwork {
 		t.Errorf("the manager is %+v", manager.Items)
 	}
 	// Every write to a task's pod and its node comes from the manager's service account, or from the
 	// kubelet that runs it.
 	for _, e := range w.audit() {
-		if e.ObjectRef.Resource == "pods" && e.ObjectRef.Namespace == w.namespace && e.write() &&
+		if e.ObjectRef.Resource == "pods" && e.ObjectRef.Namespace == w.Namespace && e.write() &&
 			e.User.Username != managerUser && !strings.HasPrefix(e.User.Username, "system:node:") {
 			t.Errorf("%s wrote: %s %s", e.User.Username, e.Verb, e.RequestURI)
 		}
@@ -62,9 +62,9 @@ func TestR03_TheNodeCarriesALabelWhenItIsDone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	node := w.join(cluster.NodeOptions{})
-	key := v1alpha1.RecordKey(w.namespace, "label")
+	key := v1alpha1.RecordKey(w.Namespace, "label")
 	workload := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "workload"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "workload"},
 		Spec: corev1.PodSpec{
 			Affinity: &corev1.Affinity{
 				NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
@@ -76,9 +76,9 @@ func TestR03_TheNodeCarriesALabelWhenItIsDone(t *testing.T) {
 			Containers: []corev1.Container{{Name: "x", Image: install.RunnerImage, Args: []string{"--version"}}},
 		},
 	}
-	must(t, admin.Create(w.ctx, workload))
+	must(t, admin.Create(w.Ctx, workload))
 	w.Eventually("the workload cannot be scheduled", func() error {
-		must(t, admin.Get(w.ctx, client.ObjectKeyFromObject(workload), workload))
+		must(t, admin.Get(w.Ctx, client.ObjectKeyFromObject(workload), workload))
 		for _, c := range workload.Status.Conditions {
 			if c.Type == corev1.PodScheduled && c.Reason == corev1.PodReasonUnschedulable {
 				return nil
@@ -89,7 +89,7 @@ func TestR03_TheNodeCarriesALabelWhenItIsDone(t *testing.T) {
 	w.job("label", "true")
 	w.Done("label", node)
 	w.Eventually("the workload runs on the node", func() error {
-		must(t, admin.Get(w.ctx, client.ObjectKeyFromObject(workload), workload))
+		must(t, admin.Get(w.Ctx, client.ObjectKeyFromObject(workload), workload))
 		if workload.Spec.NodeName != node {
 			return fmt.Errorf("it is on %q", workload.Spec.NodeName)
 		}
@@ -100,14 +100,14 @@ func TestR03_TheNodeCarriesALabelWhenItIsDone(t *testing.T) {
 func TestR05_ThePrivilegedTaskLivesInItsOwnNamespace(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	restricted := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}
-	must(t, admin.Patch(w.ctx, restricted, mergePatch(`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"restricted"}}}`)))
+	restricted := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.Namespace}}
+	must(t, admin.Patch(w.Ctx, restricted, mergePatch(`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"restricted"}}}`)))
 	w.job("here", w.mark(), onNode2)
 	c := w.Condition("here", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonPodForbidden)
 	wantText(t, c.Message, "violates PodSecurity", "pod-security.kubernetes.io/enforce=privileged")
 	w.wantRan("node-2", 0)
 	// The command in the message fixes the problem.
-	must(t, admin.Patch(w.ctx, restricted, mergePatch(`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"privileged"}}}`)))
+	must(t, admin.Patch(w.Ctx, restricted, mergePatch(`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"privileged"}}}`)))
 	w.Done("here", "node-2")
 	w.complete("here")
 	w.wantRan("node-2", 1)
@@ -148,7 +148,7 @@ func TestR07_MaxMapCountIsRaisedOnlyWhereItIsTooLow(t *testing.T) {
 	was, err := strconv.Atoi(w.sh("node-2", "cat /proc/sys/vm/max_map_count"))
 	must(t, err)
 	t.Cleanup(func() {
-		ctx := w.ctx
+		ctx := w.Ctx
 		if _, stderr, err := real.Exec(
 			ctx,
 			"node-2",
@@ -215,7 +215,7 @@ func TestR10_TheTaskHasNoAPIAccess(t *testing.T) {
 	})
 	w.Done("template", "node-2")
 	for _, e := range w.audit() {
-		if e.ObjectRef.Resource == "serviceaccounts" && e.ObjectRef.Subresource == "token" && e.ObjectRef.Namespace == w.namespace {
+		if e.ObjectRef.Resource == "serviceaccounts" && e.ObjectRef.Subresource == "token" && e.ObjectRef.Namespace == w.Namespace {
 			t.Errorf("a token of the task's namespace was asked for: %s by %s", e.RequestURI, e.User.Username)
 		}
 	}
@@ -238,10 +238,10 @@ func TestR11_EventsTellWhatHappened(t *testing.T) {
 	} {
 		w.Eventually(fmt.Sprintf("%+v is told", want), func() error {
 			var list eventsv1.EventList
-			must(t, admin.List(w.ctx, &list))
+			must(t, admin.List(w.Ctx, &list))
 			for _, e := range list.Items {
 				if e.Regarding.Kind == want.kind && e.Regarding.Name == want.name && e.Reason == want.reason &&
-					(strings.Contains(e.Note, w.namespace) || e.Regarding.Namespace == w.namespace) {
+					(strings.Contains(e.Note, w.Namespace) || e.Regarding.Namespace == w.Namespace) {
 					return nil
 				}
 			}
@@ -320,7 +320,7 @@ func TestR14_RunsBeforeTheNetwork(t *testing.T) {
 	w.Done("early", node)
 	w.wantRan(node, 1)
 	var live corev1.Node
-	must(t, admin.Get(w.ctx, client.ObjectKey{Name: node}, &live))
+	must(t, admin.Get(w.Ctx, client.ObjectKey{Name: node}, &live))
 	for _, c := range live.Status.Conditions {
 		if c.Type == corev1.NodeReady && c.Status != corev1.ConditionFalse {
 			t.Errorf("the node is Ready=%s (%s): the task may have waited for that", c.Status, c.Message)
@@ -329,8 +329,8 @@ func TestR14_RunsBeforeTheNetwork(t *testing.T) {
 	started, err := strconv.ParseFloat(w.sh(node, "cat /var/tmp/started"), 64)
 	must(t, err)
 	t.Logf("from the node's registration (whole seconds) to the start of its task: %.1f s", started-float64(live.CreationTimestamp.Unix()))
-	must(t, real.InstallCNI(w.ctx, node))
-	must(t, real.WaitReady(w.ctx, node))
+	must(t, real.InstallCNI(w.Ctx, node))
+	must(t, real.WaitReady(w.Ctx, node))
 	w.wantRan(node, 1)
 }
 
@@ -354,9 +354,9 @@ func TestR16_AScriptRunsInTheHostsOwnNamespaces(t *testing.T) {
 	w := newWorld(t)
 	node := w.join(cluster.NodeOptions{})
 	w.sh(node, "echo by-the-test > /etc/seen-by-the-task")
-	must(t, admin.Create(w.ctx, &corev1.ConfigMap{
+	must(t, admin.Create(w.Ctx, &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: w.namespace,
+			Namespace: w.Namespace,
 			Name:      "scripts",
 			Labels:    map[string]string{v1alpha1.ScriptLabel: v1alpha1.ScriptLabelValue},
 		},
@@ -390,7 +390,7 @@ echo by-the-task > /etc/seen-by-the-test`},
 	wantText(t, w.sh(node, "cat /etc/seen-by-the-test"), "by-the-task")
 
 	// A change of the ConfigMap's content is a new revision.
-	must(t, admin.Patch(w.ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "scripts"}},
+	must(t, admin.Patch(w.Ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "scripts"}},
 		mergePatch(`{"data":{"setup.sh":"echo again=yes >> $EVERYNODE_RESULTS"}}`)))
 	w.Eventually("the new content ran", func() error {
 		again := w.Done("host", node)
@@ -443,14 +443,14 @@ func TestR21_SuccessAndFailureAreInTheStatus(t *testing.T) {
 	if f := live.Status.Failures; len(f) != 1 || f[0].Node != node || *f[0].ExitCode != 1 || f[0].Attempts != 1 || f[0].Retrying {
 		t.Errorf("the failures are %+v", f)
 	}
-	out, err := install.Kubectl(w.ctx, real, "", "-n", w.namespace, "get", "nj", "mixed", "--no-headers")
+	out, err := install.Kubectl(w.Ctx, real, "", "-n", w.Namespace, "get", "nj", "mixed", "--no-headers")
 	must(t, err)
 	if got := strings.Fields(out)[:8]; strings.Join(got, " ") != "mixed 2 1 0 1 0 all NodesFailed" {
 		t.Errorf("kubectl get prints %q", out)
 	}
 	// A corrected script is a new revision, and goes through.
-	must(t, admin.Patch(w.ctx, &live, mergePatch(`{"spec":{"task":{"script":"true"}}}`)))
+	must(t, admin.Patch(w.Ctx, &live, mergePatch(`{"spec":{"task":{"script":"true"}}}`)))
 	w.complete("mixed")
-	_, err = install.Kubectl(w.ctx, real, "", "-n", w.namespace, "wait", "nj/mixed", "--for=condition=Complete", "--timeout=5s")
+	_, err = install.Kubectl(w.Ctx, real, "", "-n", w.Namespace, "wait", "nj/mixed", "--for=condition=Complete", "--timeout=5s")
 	must(t, err)
 }

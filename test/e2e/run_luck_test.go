@@ -47,8 +47,8 @@ func TestR22_ANodeIsLostInMidRun(t *testing.T) {
 		"sh", "-c", fmt.Sprintf(`[ "$EVERYNODE_NODE_NAME" = %s ] || { echo fine; exit 0; }; echo begun; sleep 300`, node))
 	at.await(node + ": begun")
 	at.await("node-2: fine")
-	must(t, real.StopKubelet(w.ctx, node))
-	must(t, real.KillRuntime(w.ctx, node))
+	must(t, real.StopKubelet(w.Ctx, node))
+	must(t, real.KillRuntime(w.Ctx, node))
 	got := at.end()
 	if got.code != 10 {
 		t.Errorf("exit code %d", got.code)

@@ -31,10 +31,10 @@ func same(t *testing.T, what, want, got string) {
 
 // runJob is the one NodeJob that run has made in the namespace.
 func (w *world) runJob() v1alpha1.NodeJob {
-	w.t.Helper()
+	w.T.Helper()
 	var jobs v1alpha1.NodeJobList
 	w.Eventually("the NodeJob of the run is there", func() error {
-		if err := admin.List(w.ctx, &jobs, client.InNamespace(w.namespace)); err != nil {
+		if err := admin.List(w.Ctx, &jobs, client.InNamespace(w.Namespace)); err != nil {
 			return err
 		}
 		if len(jobs.Items) != 1 {
@@ -86,7 +86,7 @@ func TestR22_NothingOfALongOutputIsLost(t *testing.T) {
 	}
 	var job v1alpha1.NodeJobList
 	w.Eventually("--rm has deleted the NodeJob", func() error {
-		if err := admin.List(w.ctx, &job, client.InNamespace(w.namespace)); err != nil {
+		if err := admin.List(w.Ctx, &job, client.InNamespace(w.Namespace)); err != nil {
 			return err
 		}
 		if len(job.Items) > 0 {
@@ -257,7 +257,7 @@ func TestR22_CtrlCTwiceWithRmEndsWhatRuns(t *testing.T) {
 		t.Errorf("exit code %d", got.code)
 	}
 	w.Eventually("the NodeJob is gone", func() error {
-		err := admin.Get(w.ctx, client.ObjectKeyFromObject(&job), &job)
+		err := admin.Get(w.Ctx, client.ObjectKeyFromObject(&job), &job)
 		if err == nil {
 			return errors.New("it is there")
 		}
@@ -308,7 +308,7 @@ func TestR22_ANodeJobThatIsDeletedInMidRun(t *testing.T) {
 	at := w.terminal("run", "node-2", "--", "sh", "-c", "echo begun; sleep 60")
 	at.await("node-2: begun")
 	job := w.runJob()
-	must(t, admin.Delete(w.ctx, &job))
+	must(t, admin.Delete(w.Ctx, &job))
 	got := at.end()
 	if got.code != 12 {
 		t.Errorf("exit code %d", got.code)
@@ -323,8 +323,8 @@ func TestR22_WhereNoPrivilegedPodMayRun(t *testing.T) {
 	must(
 		t,
 		admin.Patch(
-			w.ctx,
-			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}},
+			w.Ctx,
+			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.Namespace}},
 			mergePatch(`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"restricted"}}}`),
 		),
 	)
@@ -343,7 +343,7 @@ func TestR22_WhereNoPrivilegedPodMayRun(t *testing.T) {
 	)
 	var jobs v1alpha1.NodeJobList
 	w.Eventually("the NodeJob is gone", func() error {
-		if err := admin.List(w.ctx, &jobs, client.InNamespace(w.namespace)); err != nil {
+		if err := admin.List(w.Ctx, &jobs, client.InNamespace(w.Namespace)); err != nil {
 			return err
 		}
 		if len(jobs.Items) > 0 {
@@ -358,9 +358,9 @@ func TestR22_ManifestsWorkOnARealNode(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	node := w.join(cluster.NodeOptions{})
-	chosen := "world=" + w.namespace
+	chosen := "world=" + w.Namespace
 	const content = "$(NAME) $HOME `id` 'x' \"y\"\n\ttab \n"
-	path := "/etc/everynode " + w.namespace + "/it's $(HOME).conf"
+	path := "/etc/everynode " + w.Namespace + "/it's $(HOME).conf"
 	for _, c := range []struct{ name, stdin, args string }{
 		{"", "", "sysctl|vm.max_map_count=1000|--at-least"},
 		{"dropped", content, "file|" + path + "|--from|-|--mode|0600"},
@@ -372,13 +372,13 @@ func TestR22_ManifestsWorkOnARealNode(t *testing.T) {
 			args = append(args, "--name", c.name)
 		}
 		made := w.raw(c.stdin, args...)
-		_, err := install.Kubectl(w.ctx, real, made, "apply", "-f", "-")
+		_, err := install.Kubectl(w.Ctx, real, made, "apply", "-f", "-")
 		must(t, err)
 	}
 	for _, name := range []string{"vm-max-map-count", "dropped", "scripted"} {
 		w.Done(name, node)
 	}
-	if got := w.sh(node, `cat "/etc/everynode `+w.namespace+`/it's \$(HOME).conf"; echo end`); got != content+"end" {
+	if got := w.sh(node, `cat "/etc/everynode `+w.Namespace+`/it's \$(HOME).conf"; echo end`); got != content+"end" {
 		t.Errorf("the file is %q, want %q", got, content)
 	}
 	if got := w.sh(node, "cat "+w.markFile()); got != node {
@@ -388,7 +388,7 @@ func TestR22_ManifestsWorkOnARealNode(t *testing.T) {
 		t.Errorf("abort: %+v", got)
 	}
 	w.Eventually("the file is gone", func() error {
-		if out := w.sh(node, `ls "/etc/everynode `+w.namespace+`/"`); out != "" {
+		if out := w.sh(node, `ls "/etc/everynode `+w.Namespace+`/"`); out != "" {
 			return fmt.Errorf("there is %s", out)
 		}
 		return nil

@@ -13,10 +13,10 @@ import (
 
 // sh runs a command on the node, beside the task.
 func (w *world) sh(node, script string) string {
-	w.t.Helper()
-	stdout, stderr, err := real.Exec(w.ctx, node, "/bin/sh", "-c", script)
+	w.T.Helper()
+	stdout, stderr, err := real.Exec(w.Ctx, node, "/bin/sh", "-c", script)
 	if err != nil {
-		w.t.Fatalf("on %s: %s: %v\n%s%s", node, script, err, stdout, stderr)
+		w.T.Fatalf("on %s: %s: %v\n%s%s", node, script, err, stdout, stderr)
 	}
 	return strings.TrimSpace(stdout)
 }
@@ -24,7 +24,7 @@ func (w *world) sh(node, script string) string {
 // mark is a line of script that notes on the node's disk that the script ran.
 func (w *world) mark() string { return "echo ran >> " + w.markFile() }
 
-func (w *world) markFile() string { return "/var/tmp/" + w.namespace }
+func (w *world) markFile() string { return "/var/tmp/" + w.Namespace }
 
 // timed is a script that notes on the node's disk when its body began and ended, and ends as that does.
 func (w *world) timed(body string) string {
@@ -35,11 +35,11 @@ type span struct{ began, ended time.Time }
 
 // spans are the runs of timed scripts on a node, in their order. One that runs has not ended.
 func (w *world) spans(node string) []span {
-	w.t.Helper()
+	w.T.Helper()
 	var spans []span
 	for i, line := range strings.Fields(w.sh(node, "cat "+w.markFile()+".times 2>/dev/null || true")) {
 		seconds, err := strconv.ParseFloat(line, 64)
-		must(w.t, err)
+		must(w.T, err)
 		at := time.UnixMicro(int64(seconds * 1e6))
 		if i%2 == 0 {
 			spans = append(spans, span{began: at})
@@ -52,14 +52,14 @@ func (w *world) spans(node string) []span {
 
 // ran is how often mark was run on the node.
 func (w *world) ran(node string) int {
-	w.t.Helper()
+	w.T.Helper()
 	return strings.Count(w.sh(node, "cat "+w.markFile()+" 2>/dev/null || true"), "ran")
 }
 
 func (w *world) wantRan(node string, want int) {
-	w.t.Helper()
+	w.T.Helper()
 	if got := w.ran(node); got != want {
-		w.t.Errorf("the script ran %d times on %s, want %d", got, node, want)
+		w.T.Errorf("the script ran %d times on %s, want %d", got, node, want)
 	}
 }
 
@@ -70,7 +70,7 @@ func (w *world) hold() string {
 
 // began waits until the script itself runs: a container runs a little earlier.
 func (w *world) began(node string) {
-	w.t.Helper()
+	w.T.Helper()
 	w.Eventually("the script runs on "+node, func() error {
 		if w.ran(node) == 0 {
 			return errors.New("it has not begun")

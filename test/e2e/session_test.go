@@ -46,15 +46,15 @@ type said struct {
 
 // everynode is a command of the plugin in the test's namespace, as kubectl starts it.
 func (w *world) everynode(args ...string) *exec.Cmd {
-	w.t.Helper()
+	w.T.Helper()
 	path, err := plugin()
-	must(w.t, err)
+	must(w.T, err)
 	if i := indexOf(args, "--"); i >= 0 {
-		args = append(append(append([]string{}, args[:i]...), "-n", w.namespace), args[i:]...)
+		args = append(append(append([]string{}, args[:i]...), "-n", w.Namespace), args[i:]...)
 	} else {
-		args = append(append([]string{}, args...), "-n", w.namespace)
+		args = append(append([]string{}, args...), "-n", w.Namespace)
 	}
-	cmd := exec.CommandContext(w.ctx, real.Kubectl(), append([]string{"everynode"}, args...)...)
+	cmd := exec.CommandContext(w.Ctx, real.Kubectl(), append([]string{"everynode"}, args...)...)
 	cmd.Env = append(real.Environ(filepath.Dir(path)), "TERM=xterm-256color", "LC_ALL=C")
 	return cmd
 }
@@ -70,26 +70,26 @@ func indexOf(list []string, s string) int {
 
 // say runs a command of the plugin to its end, without a terminal.
 func (w *world) say(args ...string) said {
-	w.t.Helper()
+	w.T.Helper()
 	return w.sayWith("", args...)
 }
 
 // sayWith is say with something on standard input.
 func (w *world) sayWith(stdin string, args ...string) said {
-	w.t.Helper()
+	w.T.Helper()
 	cmd := w.everynode(args...)
 	var out, errs bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &out, &errs
-	return said{code: exitCode(w.t, cmd.Run()), out: w.plain(out.String()), err: w.plain(errs.String())}
+	return said{code: exitCode(w.T, cmd.Run()), out: w.plain(out.String()), err: w.plain(errs.String())}
 }
 
 // raw is the standard output of a command that succeeds, as it is.
 func (w *world) raw(stdin string, args ...string) string {
-	w.t.Helper()
+	w.T.Helper()
 	cmd := w.everynode(args...)
 	cmd.Stdin = strings.NewReader(stdin)
 	out, err := cmd.Output()
-	must(w.t, err)
+	must(w.T, err)
 	return string(out)
 }
 
@@ -119,7 +119,7 @@ func (w *world) plain(s string) string {
 	s = clocks.ReplaceAllString(s, "CLOCK")
 	s = durations.ReplaceAllString(s, "${1}SECONDS")
 	s = runNames.ReplaceAllString(s, "run-NAME")
-	return strings.ReplaceAll(s, w.namespace, "NAMESPACE")
+	return strings.ReplaceAll(s, w.Namespace, "NAMESPACE")
 }
 
 // terminal is a command of the plugin at a pseudo terminal of 80 columns and 24 rows.
@@ -134,16 +134,16 @@ type terminal struct {
 }
 
 func (w *world) terminal(args ...string) *terminal {
-	w.t.Helper()
+	w.T.Helper()
 	cmd := w.everynode(args...)
 	// Otherwise the terminal discards what was written and not yet read when Ctrl-C is pressed.
 	cmd.Args = append([]string{"sh", "-c", `stty noflsh && exec "$0" "$@"`, cmd.Path}, cmd.Args[1:]...)
 	cmd.Path = "/bin/sh"
 	tty, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 24, Cols: 80})
-	must(w.t, err)
+	must(w.T, err)
 	t := &terminal{w: w, cmd: cmd, tty: tty, seen: make(chan struct{}, 1), done: make(chan struct{})}
 	go t.read()
-	w.t.Cleanup(func() { _ = tty.Close() })
+	w.T.Cleanup(func() { _ = tty.Close() })
 	return t
 }
 
@@ -169,12 +169,12 @@ func (t *terminal) read() {
 func (t *terminal) screen() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.w.plain(strings.Join(glass(t.w.t, string(t.all)), "\n"))
+	return t.w.plain(strings.Join(glass(t.w.T, string(t.all)), "\n"))
 }
 
 // await waits until the terminal shows a text.
 func (t *terminal) await(text string) {
-	t.w.t.Helper()
+	t.w.T.Helper()
 	timeout := time.After(60 * time.Second)
 	for !strings.Contains(t.screen(), text) {
 		select {
@@ -183,26 +183,26 @@ func (t *terminal) await(text string) {
 			if strings.Contains(t.screen(), text) {
 				return
 			}
-			t.w.t.Fatalf("it has ended, and never showed %q:\n%s", text, t.screen())
+			t.w.T.Fatalf("it has ended, and never showed %q:\n%s", text, t.screen())
 		case <-timeout:
-			t.w.t.Fatalf("it does not show %q:\n%s", text, t.screen())
+			t.w.T.Fatalf("it does not show %q:\n%s", text, t.screen())
 		}
 	}
 }
 
 // press sends keys.
 func (t *terminal) press(keys string) {
-	t.w.t.Helper()
+	t.w.T.Helper()
 	_, err := io.WriteString(t.tty, keys)
-	must(t.w.t, err)
+	must(t.w.T, err)
 }
 
 const ctrlC = "\x03"
 
 // end waits for the end of the command, and returns what is left on the terminal.
 func (t *terminal) end() said {
-	t.w.t.Helper()
-	code := exitCode(t.w.t, t.cmd.Wait())
+	t.w.T.Helper()
+	code := exitCode(t.w.T, t.cmd.Wait())
 	select {
 	case <-t.done:
 	case <-time.After(10 * time.Second):

@@ -34,31 +34,31 @@ func newTenant(t *testing.T) *tenant {
 	must(
 		t,
 		admin.Patch(
-			w.ctx,
-			namespace(w.namespace),
+			w.Ctx,
+			namespace(w.Namespace),
 			mergePatch(`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"restricted"}}}`),
 		),
 	)
 	config, err := real.RESTConfig()
 	must(t, err)
-	tenant := &tenant{world: w, user: "tenant-of-" + w.namespace}
+	tenant := &tenant{world: w, user: "tenant-of-" + w.Namespace}
 	config.Impersonate.UserName = tenant.user
 	tenant.client, err = client.New(config, client.Options{Scheme: admin.Scheme(), Mapper: admin.RESTMapper()})
 	must(t, err)
-	tenant.owns(w.namespace)
+	tenant.owns(w.Namespace)
 	return tenant
 }
 
 // owns gives the tenant all permissions in a namespace.
 func (w *tenant) owns(namespace string) {
-	w.t.Helper()
-	must(w.t, admin.Create(w.ctx, &rbacv1.RoleBinding{
+	w.T.Helper()
+	must(w.T, admin.Create(w.Ctx, &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "tenant"},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: w.user}},
 	}))
 	w.Eventually("the tenant has its permissions", func() error {
-		return w.client.List(w.ctx, &corev1.SecretList{}, client.InNamespace(namespace))
+		return w.client.List(w.Ctx, &corev1.SecretList{}, client.InNamespace(namespace))
 	})
 }
 
@@ -68,12 +68,12 @@ func namespace(name string) *corev1.Namespace {
 
 // object is an object in the namespace of the tenant, from YAML without its metadata.
 func (w *tenant) object(apiVersion, kind, name, content string) *unstructured.Unstructured {
-	w.t.Helper()
+	w.T.Helper()
 	o := &unstructured.Unstructured{}
-	must(w.t, yaml.Unmarshal([]byte(content), &o.Object))
+	must(w.T, yaml.Unmarshal([]byte(content), &o.Object))
 	o.SetAPIVersion(apiVersion)
 	o.SetKind(kind)
-	o.SetNamespace(w.namespace)
+	o.SetNamespace(w.Namespace)
 	o.SetName(name)
 	return o
 }
@@ -109,16 +109,16 @@ type attempt struct {
 }
 
 func (w *tenant) creates(o client.Object) func() error {
-	return func() error { return w.client.Create(w.ctx, o) }
+	return func() error { return w.client.Create(w.Ctx, o) }
 }
 
 func (w *tenant) patches(o client.Object, patch string, args ...any) func() error {
-	return func() error { return w.client.Patch(w.ctx, o, mergePatch(patch, args...)) }
+	return func() error { return w.client.Patch(w.Ctx, o, mergePatch(patch, args...)) }
 }
 
 // prepare creates what an administrator has in the namespace of the tenant, and a namespace that is not allowed.
 func (w *tenant) prepare() (closed string) {
-	w.t.Helper()
+	w.T.Helper()
 	for _, o := range []client.Object{
 		w.nodeJob("script", `{suspend: true, task: {script: "true"}}`),
 		w.nodeJob("undone", `{suspend: true, task: {script: "true"}, rollback: {script: "true"}, deletionPolicy: Rollback}`),
@@ -128,11 +128,11 @@ func (w *tenant) prepare() (closed string) {
 		if o.GetName() == "scripts" {
 			o.SetLabels(map[string]string{v1alpha1.ScriptLabel: v1alpha1.ScriptLabelValue})
 		}
-		must(w.t, admin.Create(w.ctx, o))
+		must(w.T, admin.Create(w.Ctx, o))
 	}
-	closed = w.namespace + "-b"
-	must(w.t, admin.Create(w.ctx, namespace(closed)))
-	w.t.Cleanup(func() { must(w.t, client.IgnoreNotFound(admin.Delete(w.ctx, namespace(closed)))) })
+	closed = w.Namespace + "-b"
+	must(w.T, admin.Create(w.Ctx, namespace(closed)))
+	w.T.Cleanup(func() { must(w.T, client.IgnoreNotFound(admin.Delete(w.Ctx, namespace(closed)))) })
 	w.owns(closed)
 	return closed
 }
@@ -140,8 +140,8 @@ func (w *tenant) prepare() (closed string) {
 // attempts are all ways to nodes.
 func (w *tenant) attempts(closed string) map[string]attempt {
 	const runAsRoot, disrupt, gate, label = "run-as-root", "disrupt", "gate", "label"
-	scripts := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "scripts"}}
-	plain := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "plain"}}
+	scripts := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "scripts"}}
+	plain := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "plain"}}
 	labeled := w.configMap("mine", `{data: {a: "true"}}`)
 	labeled.SetLabels(map[string]string{v1alpha1.ScriptLabel: v1alpha1.ScriptLabelValue})
 	return map[string]attempt{
@@ -179,12 +179,12 @@ func (w *tenant) attempts(closed string) map[string]attempt {
 			w.patches(w.nodeJob("script", "{}"), `{"metadata":{"annotations":{"everynode.dev/retry":"1"}}}`),
 			runAsRoot,
 		},
-		"a deletion that rolls back":          {func() error { return w.client.Delete(w.ctx, w.nodeJob("undone", "{}")) }, runAsRoot},
+		"a deletion that rolls back":          {func() error { return w.client.Delete(w.Ctx, w.nodeJob("undone", "{}")) }, runAsRoot},
 		"a script in a ConfigMap":             {w.patches(scripts, `{"data":{"a":"reboot"}}`), runAsRoot},
 		"another ConfigMap with the label":    {w.creates(labeled), runAsRoot},
 		"the label for an existing ConfigMap": {w.patches(plain, `{"metadata":{"labels":{"everynode.dev/script":"true"}}}`), runAsRoot},
 		"the removal of the label of scripts": {w.patches(scripts, `{"metadata":{"labels":{"everynode.dev/script":null}}}`), runAsRoot},
-		"the deletion of scripts":             {func() error { return w.client.Delete(w.ctx, scripts.DeepCopy()) }, runAsRoot},
+		"the deletion of scripts":             {func() error { return w.client.Delete(w.Ctx, scripts.DeepCopy()) }, runAsRoot},
 		"a namespace that is not allowed": {
 			w.patches(namespace(closed), `{"metadata":{"labels":{"everynode.dev/enabled":"true"}}}`),
 			"to patch namespaces",
@@ -203,7 +203,7 @@ func (w *tenant) attempts(closed string) map[string]attempt {
 			),
 			"",
 		},
-		"the removal of the policy for NodeJobs": {func() error { return w.client.Delete(w.ctx, w.policy("everynode-nodejobs")) }, ""},
+		"the removal of the policy for NodeJobs": {func() error { return w.client.Delete(w.Ctx, w.policy("everynode-nodejobs")) }, ""},
 	}
 }
 
@@ -228,20 +228,20 @@ func (w *tenant) policy(name string) *unstructured.Unstructured {
 
 // wantRefused checks that each attempt is refused, with a message that names the missing right.
 func (w *tenant) wantRefused(closed string) {
-	w.t.Helper()
+	w.T.Helper()
 	for about, try := range w.attempts(closed) {
 		err := try.do()
 		if !apierrors.IsForbidden(err) {
-			w.t.Errorf("%s: the API server says %v", about, err)
+			w.T.Errorf("%s: the API server says %v", about, err)
 			continue
 		}
 		switch try.lacks {
 		case "": // RBAC refuses it
-			wantText(w.t, err.Error(), fmt.Sprintf("User %q cannot ", w.user))
+			wantText(w.T, err.Error(), fmt.Sprintf("User %q cannot ", w.user))
 		case "to patch namespaces":
-			wantText(w.t, err.Error(), w.user+" lacks the right to patch namespaces in the whole cluster")
+			wantText(w.T, err.Error(), w.user+" lacks the right to patch namespaces in the whole cluster")
 		default:
-			wantText(w.t, err.Error(), w.user+" lacks the right "+try.lacks+" for namespace "+w.namespace, "kubectl everynode can-i")
+			wantText(w.T, err.Error(), w.user+" lacks the right "+try.lacks+" for namespace "+w.Namespace, "kubectl everynode can-i")
 		}
 	}
 }
@@ -255,7 +255,7 @@ type state struct {
 }
 
 func (w *world) states() map[string]state {
-	w.t.Helper()
+	w.T.Helper()
 	states := map[string]state{}
 	for _, name := range []string{"node-1", "node-2"} {
 		node := w.node(name)
@@ -271,16 +271,16 @@ func TestATenantWithAllPermissionsInItsNamespaceChangesNoNode(t *testing.T) {
 	before := w.states()
 	w.wantRefused(closed)
 	// A role that is bound in a namespace grants no right on nodes.
-	must(t, w.client.Create(w.ctx, w.binding("RoleBinding", "everynode-all-effects")))
+	must(t, w.client.Create(w.Ctx, w.binding("RoleBinding", "everynode-all-effects")))
 	w.wantRefused(closed)
 
 	// Where it is not allowed, nothing runs.
 	elsewhere := w.nodeJob("template", templated(""))
 	elsewhere.SetNamespace(closed)
-	must(t, w.client.Create(w.ctx, elsewhere))
+	must(t, w.client.Create(w.Ctx, elsewhere))
 	w.Eventually("the NodeJob of a namespace that is not allowed says so", func() error {
 		var live v1alpha1.NodeJob
-		if err := admin.Get(w.ctx, client.ObjectKeyFromObject(elsewhere), &live); err != nil {
+		if err := admin.Get(w.Ctx, client.ObjectKeyFromObject(elsewhere), &live); err != nil {
 			return err
 		}
 		for _, c := range live.Status.Conditions {
@@ -290,13 +290,13 @@ func TestATenantWithAllPermissionsInItsNamespaceChangesNoNode(t *testing.T) {
 		}
 		return fmt.Errorf("the status is %+v", live.Status)
 	})
-	must(t, w.client.Delete(w.ctx, elsewhere))
+	must(t, w.client.Delete(w.Ctx, elsewhere))
 
 	// A pod that the namespace does not allow does not run: a NodeJob is no way around Pod Security.
 	must(
 		t,
 		w.client.Create(
-			w.ctx,
+			w.Ctx,
 			w.nodeJob(
 				"privileged",
 				"{"+ofNode2+", task: {template: {spec: {hostPID: true, containers: [{name: own, image: "+install.RunnerImage+", securityContext: {privileged: true}}]}}}}",
@@ -314,17 +314,17 @@ func TestATenantWithAllPermissionsInItsNamespaceChangesNoNode(t *testing.T) {
 
 // wantAllowed does what the tenant may do: what its pods could do as well.
 func (w *tenant) wantAllowed() {
-	w.t.Helper()
+	w.T.Helper()
 	mine := w.nodeJob("mine", templated(""))
 	mine.SetAnnotations(map[string]string{v1alpha1.ChangedByAnnotation: w.user})
-	must(w.t, w.client.Create(w.ctx, mine))
+	must(w.T, w.client.Create(w.Ctx, mine))
 	if rec := w.Done("mine", "node-2"); rec.ChangedBy != w.user {
-		w.t.Errorf("the record names %q as who has changed the NodeJob", rec.ChangedBy)
+		w.T.Errorf("the record names %q as who has changed the NodeJob", rec.ChangedBy)
 	}
 	guard := w.nodeGuard("mine", `{target: {daemonSet: none}}`)
-	must(w.t, w.client.Create(w.ctx, guard))
-	must(w.t, w.client.Delete(w.ctx, guard))
-	must(w.t, w.client.Patch(w.ctx, w.nodeJob("script", "{}"), mergePatch(`{"metadata":{"labels":{"a":"b"}}}`)))
-	must(w.t, w.client.Delete(w.ctx, w.nodeJob("script", "{}"))) // removes its records, and nothing else
-	must(w.t, w.client.Delete(w.ctx, w.nodeJob("mine", "{}")))
+	must(w.T, w.client.Create(w.Ctx, guard))
+	must(w.T, w.client.Delete(w.Ctx, guard))
+	must(w.T, w.client.Patch(w.Ctx, w.nodeJob("script", "{}"), mergePatch(`{"metadata":{"labels":{"a":"b"}}}`)))
+	must(w.T, w.client.Delete(w.Ctx, w.nodeJob("script", "{}"))) // removes its records, and nothing else
+	must(w.T, w.client.Delete(w.Ctx, w.nodeJob("mine", "{}")))
 }

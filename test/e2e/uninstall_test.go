@@ -57,17 +57,17 @@ func inUse(t *testing.T) *guarded {
 
 // seated limits nodes, and waits until they have seats.
 func (g *guarded) seated(nodes ...string) {
-	g.t.Helper()
+	g.T.Helper()
 	one := intstr.FromInt32(1)
-	budget := &v1alpha1.NodeDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: g.namespace}, Spec: v1alpha1.NodeDisruptionBudgetSpec{
+	budget := &v1alpha1.NodeDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: g.Namespace}, Spec: v1alpha1.NodeDisruptionBudgetSpec{
 		Selector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
 			{Key: corev1.LabelHostname, Operator: metav1.LabelSelectorOpIn, Values: nodes},
 		}},
 		JoiningNodes: v1alpha1.JoiningNodesIncluded, Limits: []v1alpha1.BudgetLimit{{MaxUnavailable: &one}},
 	}}
-	must(g.t, admin.Create(g.ctx, budget))
+	must(g.T, admin.Create(g.Ctx, budget))
 	g.Eventually("the nodes have seats", func() error {
-		err := admin.Get(g.ctx, client.ObjectKeyFromObject(budget), budget)
+		err := admin.Get(g.Ctx, client.ObjectKeyFromObject(budget), budget)
 		if err != nil || int(budget.Status.Nodes.Seats) != len(nodes) {
 			return fmt.Errorf("the status is %+v, %w", budget.Status, err)
 		}
@@ -79,23 +79,23 @@ func isGate(t corev1.Taint) bool { return t.Value == v1alpha1.GateValue }
 
 // wantRemoved checks that nothing of Everynode is in the cluster, that what others did is, and that pods are scheduled.
 func (g *guarded) wantRemoved() {
-	g.t.Helper()
+	g.T.Helper()
 	for _, name := range []string{"node-1", "node-2", g.nodes[0], g.nodes[1]} {
 		node := g.node(name)
 		if node.Spec.Unschedulable != (name == g.nodes[1]) || slices.ContainsFunc(node.Spec.Taints, isGate) {
-			g.t.Errorf("%s: unschedulable %v, taints %v", name, node.Spec.Unschedulable, node.Spec.Taints)
+			g.T.Errorf("%s: unschedulable %v, taints %v", name, node.Spec.Unschedulable, node.Spec.Taints)
 		}
 		for _, keys := range []map[string]string{node.Labels, node.Annotations} {
 			for key := range keys {
 				if strings.Contains(key, "everynode") {
-					g.t.Errorf("%s has %s", name, key)
+					g.T.Errorf("%s has %s", name, key)
 				}
 			}
 		}
 	}
 	g.Eventually("no pod or budget of Everynode is left", func() error {
 		var pods corev1.PodList
-		if err := admin.List(g.ctx, &pods); err != nil {
+		if err := admin.List(g.Ctx, &pods); err != nil {
 			return err
 		}
 		for _, pod := range pods.Items {
@@ -105,11 +105,11 @@ func (g *guarded) wantRemoved() {
 			}
 		}
 		var budgets policyv1.PodDisruptionBudgetList
-		if err := admin.List(g.ctx, &budgets); err != nil {
+		if err := admin.List(g.Ctx, &budgets); err != nil {
 			return err
 		}
 		for _, b := range budgets.Items {
-			if b.Namespace == g.namespace || b.Labels[v1alpha1.BudgetGroupLabel] != "" {
+			if b.Namespace == g.Namespace || b.Labels[v1alpha1.BudgetGroupLabel] != "" {
 				return fmt.Errorf("PodDisruptionBudget %s/%s is there", b.Namespace, b.Name)
 			}
 		}
@@ -120,26 +120,26 @@ func (g *guarded) wantRemoved() {
 		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: install.Deployment}},
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: install.Namespace}},
 	} {
-		if err := admin.Get(g.ctx, client.ObjectKeyFromObject(o), o); !apierrors.IsNotFound(err) {
-			g.t.Errorf("%T %s is left: %v, finalizers %v", o, o.GetName(), err, o.GetFinalizers())
+		if err := admin.Get(g.Ctx, client.ObjectKeyFromObject(o), o); !apierrors.IsNotFound(err) {
+			g.T.Errorf("%T %s is left: %v, finalizers %v", o, o.GetName(), err, o.GetFinalizers())
 		}
 	}
 	for _, crd := range []string{"nodejobs.everynode.dev", "nodeguards.everynode.dev", "nodedisruptionbudgets.everynode.dev"} {
-		if out, err := install.Kubectl(g.ctx, real, "", "get", "crd", crd); err == nil || !strings.Contains(err.Error(), "NotFound") {
-			g.t.Errorf("CRD %s is left: %s %v", crd, out, err)
+		if out, err := install.Kubectl(g.Ctx, real, "", "get", "crd", crd); err == nil || !strings.Contains(err.Error(), "NotFound") {
+			g.T.Errorf("CRD %s is left: %s %v", crd, out, err)
 		}
 	}
 	workload := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: g.namespace, Name: "workload"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: g.Namespace, Name: "workload"},
 		Spec: corev1.PodSpec{
 			NodeSelector: map[string]string{"kubernetes.io/hostname": "node-2"}, TerminationGracePeriodSeconds: new(int64(1)),
 			Containers: []corev1.Container{{Name: "pause", Image: pauseImage}},
 		},
 	}
-	must(g.t, admin.Create(g.ctx, workload))
+	must(g.T, admin.Create(g.Ctx, workload))
 	g.Eventually("a workload runs on the node whose gate was closed", func() error {
 		if err := admin.Get(
-			g.ctx,
+			g.Ctx,
 			client.ObjectKeyFromObject(workload),
 			workload,
 		); err != nil ||
@@ -151,10 +151,10 @@ func (g *guarded) wantRemoved() {
 }
 
 func (g *guarded) wantNothingToRemove() {
-	g.t.Helper()
+	g.T.Helper()
 	out, err := g.everynode("uninstall", "--yes").CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "nothing to remove") {
-		g.t.Errorf("%v\n%s", err, out)
+		g.T.Errorf("%v\n%s", err, out)
 	}
 }
 
@@ -179,7 +179,7 @@ func TestUninstallByDeletingConfigDefault(t *testing.T) {
 	root, err := install.Root()
 	must(t, err)
 	began := time.Now()
-	out, err := install.Kubectl(g.ctx, real, "", "delete", "-k", root+"/config/local", "--ignore-not-found", "--timeout=120s")
+	out, err := install.Kubectl(g.Ctx, real, "", "delete", "-k", root+"/config/local", "--ignore-not-found", "--timeout=120s")
 	t.Logf("after %.1f s\n%s", time.Since(began).Seconds(), out)
 	if err != nil {
 		t.Error(err)
@@ -187,7 +187,7 @@ func TestUninstallByDeletingConfigDefault(t *testing.T) {
 			{"get", "crd,nodejobs,nodeguards,clusterroles,clusterrolebindings", "-A", "-o", "custom-columns=K:.kind,N:.metadata.name,D:.metadata.deletionTimestamp,F:.metadata.finalizers"},
 			{"-n", install.Namespace, "get", "all,sa,role,rolebinding"}, {"-n", install.Namespace, "logs", "--tail=30", "-l", "app.kubernetes.io/name=everynode"},
 		} {
-			out, err := install.Kubectl(g.ctx, real, "", args...)
+			out, err := install.Kubectl(g.Ctx, real, "", args...)
 			t.Logf("%v %v\n%s", args, err, out)
 		}
 		out, err := g.everynode("uninstall", "--yes").CombinedOutput()
@@ -204,7 +204,7 @@ func TestUninstallAfterADeletionWithoutAManager(t *testing.T) {
 	g.Eventually("no manager runs", func() error {
 		var pods corev1.PodList
 		labels := client.MatchingLabels{uninstall.NameLabel: uninstall.NameValue, uninstall.ComponentLabel: uninstall.ManagerComponent}
-		if err := admin.List(g.ctx, &pods, client.InNamespace(install.Namespace), labels); err != nil {
+		if err := admin.List(g.Ctx, &pods, client.InNamespace(install.Namespace), labels); err != nil {
 			return err
 		}
 		if len(pods.Items) > 0 {
@@ -214,7 +214,7 @@ func TestUninstallAfterADeletionWithoutAManager(t *testing.T) {
 	})
 	root, err := install.Root()
 	must(t, err)
-	_, err = install.Kubectl(g.ctx, real, "", "delete", "-k", root+"/config/local", "--ignore-not-found", "--wait=false")
+	_, err = install.Kubectl(g.Ctx, real, "", "delete", "-k", root+"/config/local", "--ignore-not-found", "--wait=false")
 	must(t, err)
 	out, err := g.everynode("uninstall", "--yes").CombinedOutput()
 	t.Logf("%s", out)

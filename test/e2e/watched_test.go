@@ -20,11 +20,11 @@ func TestMetricsTellWhatHappenedWithoutNodeNames(t *testing.T) {
 	node := w.join(cluster.NodeOptions{})
 	w.Done("measured", node)
 	w.complete("measured")
-	series := fmt.Sprintf(`{namespace=%q,nodejob="measured"`, w.namespace)
+	series := fmt.Sprintf(`{namespace=%q,nodejob="measured"`, w.Namespace)
 	w.Eventually("the metrics show it", func() error {
 		text := w.metrics()
 		for _, want := range []string{
-			"everynode_nodejob_nodes" + fmt.Sprintf(`{namespace=%q,nodejob="measured",state="done"} 1`, w.namespace),
+			"everynode_nodejob_nodes" + fmt.Sprintf(`{namespace=%q,nodejob="measured",state="done"} 1`, w.Namespace),
 			"everynode_attempt_duration_seconds_count" + series + "} 1",
 			"everynode_node_ready_to_done_seconds_count" + series + "} 1",
 			`everynode_attempts_total{outcome="Succeeded",phase="task"}`,
@@ -42,7 +42,7 @@ func TestMetricsTellWhatHappenedWithoutNodeNames(t *testing.T) {
 		return nil
 	})
 	job := w.Get("measured")
-	must(t, admin.Delete(w.ctx, &job))
+	must(t, admin.Delete(w.Ctx, &job))
 	w.Eventually("the series of a deleted NodeJob are removed", func() error {
 		if strings.Contains(w.metrics(), series) {
 			return fmt.Errorf("%s is there", series)
@@ -57,7 +57,7 @@ func TestLogsOfARunningTaskCanBeRead(t *testing.T) {
 	w.job("talks", "echo to be seen; "+w.hold(), onNode2)
 	pod := w.runningPod("node-2")
 	w.Eventually("kubectl logs shows it", func() error {
-		out, err := install.Kubectl(w.ctx, real, "", "-n", w.namespace, "logs", pod.Name)
+		out, err := install.Kubectl(w.Ctx, real, "", "-n", w.Namespace, "logs", pod.Name)
 		if err != nil || !strings.Contains(out, "to be seen") {
 			return fmt.Errorf("%w %s", err, out)
 		}
@@ -90,7 +90,7 @@ func TestNothingIsLeftOfADeletedNodeJob(t *testing.T) {
 	w := newWorld(t)
 	job := w.job("leaves", "true", onNode2)
 	w.Done("leaves", "node-2")
-	must(t, admin.Delete(w.ctx, job))
+	must(t, admin.Delete(w.Ctx, job))
 	w.Eventually("the record is off the node", func() error {
 		if on := w.On("leaves", "node-2"); on.Present {
 			return fmt.Errorf("it carries %+v", on)
@@ -98,9 +98,9 @@ func TestNothingIsLeftOfADeletedNodeJob(t *testing.T) {
 		return nil
 	})
 	w.NoPods()
-	out, err := install.Kubectl(w.ctx, real, "", "get", "node", "node-2", "-o", "yaml")
+	out, err := install.Kubectl(w.Ctx, real, "", "get", "node", "node-2", "-o", "yaml")
 	must(t, err)
-	if strings.Contains(out, v1alpha1.RecordKey(w.namespace, "leaves")) {
+	if strings.Contains(out, v1alpha1.RecordKey(w.Namespace, "leaves")) {
 		t.Errorf("the node still names it:\n%s", out)
 	}
 }
