@@ -113,7 +113,13 @@ func (o *explainOptions) explain(ctx context.Context, seen clusterView, job *v1a
 	if err != nil {
 		return view.Explain{}, err
 	}
-	return view.ExplainNode(in, p, i, o.Terminal().Options().Width), nil
+	e := view.ExplainNode(in, p, i, o.Terminal().Options().Width)
+	if i < len(p.Nodes) {
+		one := in
+		one.Nodes = in.Nodes[i : i+1]
+		e.Exempt = cmdutil.ExemptOf(seen.Budgets, &one, p.Nodes[i:i+1])
+	}
+	return e, nil
 }
 
 // all prints a sentence for each NodeJob, and for each NodeGuard that holds or has released the node.

@@ -200,6 +200,7 @@ func (o *planOptions) plan(ctx context.Context, seen observe.Cluster, v *view.Pl
 	v.Obstacle = in.Obstacle
 	in.Nodes = afterAssuming(in)
 	v.Plan = plan.Next(in)
+	v.Notes = append(v.Notes, view.Exempt(cmdutil.ExemptOf(seen.Budgets, &in, v.Plan.Nodes), in.Now)...)
 	v.Assumed = assumed(in.Nodes)
 	v.Conflicts = conflicts(v, in.Nodes)
 	return o.drains(ctx, v)

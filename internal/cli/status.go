@@ -14,6 +14,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/console"
+	"github.com/everynode/everynode/internal/nodebudget/budget"
 	"github.com/everynode/everynode/internal/nodejob/plan"
 	"github.com/everynode/everynode/internal/ui/cmdutil"
 	"github.com/everynode/everynode/internal/ui/eta"
@@ -38,8 +39,10 @@ type statusOptions struct {
 	// rows are the nodes of the tree, which were read at readAt within readFor, and notSelected the number of other nodes.
 	rows        []view.NodeRow
 	notSelected int
-	readAt      time.Time
-	readFor     time.Duration
+	// exempt are the matching nodes that join.
+	exempt  []budget.Exempt
+	readAt  time.Time
+	readFor time.Duration
 }
 
 // estimateEvery is how often the nodes are read for the estimate of a rollout that is followed.
@@ -132,7 +135,7 @@ func (o *statusOptions) run(ctx context.Context) error {
 // readTree reads the nodes of the tree, and the pods of the NodeJob. Without the permission to read nodes, or what their states follow
 // from, there are none, and only the pods that have not ended are read.
 func (o *statusOptions) readTree(ctx context.Context, job *v1alpha1.NodeJob) (pods []corev1.Pod, podsErr, err error) {
-	o.rows, o.notSelected, o.readAt = nil, 0, o.Now()
+	o.rows, o.notSelected, o.exempt, o.readAt = nil, 0, nil, o.Now()
 	defer func() { o.readFor = o.Now().Sub(o.readAt) }()
 	seen, err := readCluster(ctx, o.Factory, o.client, o.key.Namespace)
 	if err != nil {
@@ -146,6 +149,7 @@ func (o *statusOptions) readTree(ctx context.Context, job *v1alpha1.NodeJob) (po
 	in, p, err := cmdutil.PlanDrains(ctx, o.client, in, plan.Next(in))
 	if err == nil {
 		o.rows, o.notSelected = view.NodeRows(in, p), view.NotSelected(p.Nodes)
+		o.exempt = cmdutil.ExemptOf(seen.Budgets, &in, p.Nodes)
 	}
 	return pods, nil, err
 }
@@ -168,7 +172,7 @@ func (o *statusOptions) view(ctx context.Context, job *v1alpha1.NodeJob, tree bo
 	if podsErr != nil {
 		s.RunningUnknown = "what runs cannot be seen: " + cmdutil.Explain(podsErr).Error()
 	}
-	s.Rows, s.Running = o.rows, cmdutil.Attempts(job, pods)
+	s.Rows, s.Exempt, s.Running = o.rows, o.exempt, cmdutil.Attempts(job, pods)
 	s.Freezes = freezes(ctx, o.Factory, o.client)
 	s.Estimate = o.estimate(ctx, job)
 	return s, err

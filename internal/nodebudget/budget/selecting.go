@@ -4,11 +4,13 @@
 package budget
 
 import (
+	"fmt"
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/plural"
 )
 
 // Selecting is a budget that selects a node and has not expired.
@@ -36,6 +38,54 @@ func SelectingNode(budgets []*v1alpha1.NodeDisruptionBudget, node *Node, now tim
 			s.Unlimited, s.ExemptUntil = true, node.Created.Add(JoiningFor)
 		}
 		all = append(all, s)
+	}
+	return all
+}
+
+// Exempt are the nodes that a budget does not limit yet because they join.
+type Exempt struct {
+	Budget string
+	Nodes  int
+	// Until is when the budget limits the last of them, and For how long a node is exempt after its creation.
+	Until time.Time
+	For   time.Duration
+}
+
+// add counts a node.
+func (e *Exempt) add(node *Node) {
+	e.Nodes++
+	if at := node.Created.Add(e.For); at.After(e.Until) {
+		e.Until = at
+	}
+}
+
+// Text says how many nodes are exempt, until when, why, and how to limit them. until is e.Until as the caller writes times.
+func (e *Exempt) Text(until string) string {
+	return plural.CountAre(e.Nodes, "node") + " exempt until " + until + e.Why()
+}
+
+// Why says why the nodes are exempt, and how to limit them.
+func (e *Exempt) Why() string {
+	created, them := "it was", "it"
+	if e.Nodes != 1 {
+		created, them = "they were", "them"
+	}
+	return fmt.Sprintf(", because less than %d minutes have passed since %s created: set joiningNodes: Included to limit %s now", int(e.For.Minutes()), created, them)
+}
+
+// ExemptNodes returns which of the nodes are exempt, for each budget that would otherwise limit some of them, in the order of the input.
+func ExemptNodes(budgets []*v1alpha1.NodeDisruptionBudget, nodes []Node, now time.Time) []Exempt {
+	var all []Exempt
+	for _, b := range budgets {
+		r, e := readRule(b, Answers{}, now), Exempt{Budget: b.Name, For: JoiningFor}
+		for i := range nodes {
+			if node := &nodes[i]; r.enforced() && r.selects(node) && canHaveSeat(node) && r.exempts(node, JoiningFor, now) {
+				e.add(node)
+			}
+		}
+		if e.Nodes > 0 {
+			all = append(all, e)
+		}
 	}
 	return all
 }

@@ -47,24 +47,26 @@ func (p *planner) overlapping(r *rule) string {
 // summary is what the status of a budget says.
 type summary struct {
 	*planner
-	rule                        *rule
-	selected, joining, unseated int
-	seats                       int
-	down, waiting               []*member
-	allowed, exceeding          int
-	overlapping                 string
+	rule               *rule
+	selected, unseated int
+	joining            Exempt
+	seats              int
+	down, waiting      []*member
+	allowed, exceeding int
+	overlapping        string
 }
 
 // fold collects the nodes of a budget.
 func (s *summary) fold() {
 	members := s.ofRule()
+	s.joining.For = s.joiningFor()
 	for i := range s.in.Nodes {
 		node := &s.in.Nodes[i]
 		switch {
 		case s.rule.expired || !s.rule.selects(node):
 			continue
 		case s.rule.exempts(node, s.joiningFor(), s.in.Now):
-			s.joining++
+			s.joining.add(node)
 		case !canHaveSeat(node):
 			s.unseated++
 		}
@@ -145,7 +147,7 @@ func (s *summary) status() v1alpha1.NodeDisruptionBudgetStatus {
 		ObservedGeneration: s.rule.Generation,
 		DisruptionsAllowed: int32(s.allowed),
 		Nodes: v1alpha1.BudgetCounts{
-			Selected: int32(s.selected), Joining: int32(s.joining), Seats: int32(s.seats), Unavailable: int32(len(s.down)), Waiting: int32(len(s.waiting)),
+			Selected: int32(s.selected), Joining: int32(s.joining.Nodes), Seats: int32(s.seats), Unavailable: int32(len(s.down)), Waiting: int32(len(s.waiting)),
 			Exceeding: int32(s.exceeding),
 		},
 		Unavailable: s.unavailable(before), Waiting: s.waitingNodes(before),
@@ -228,7 +230,7 @@ func (s *summary) condition() (kind, reason, message string) {
 	case r.enforced() && missing != "":
 		return v1alpha1.ConditionReconciling, v1alpha1.ReasonSeatsNotReady, bounded(missing)
 	case r.closed != nil:
-		return r.closed.condition(), r.closed.Reason, bounded(r.closed.Message + r.toThaw())
+		return r.closed.condition(), r.closed.Reason, bounded(r.closed.Message + s.exempt() + r.toThaw())
 	case s.selected == 0:
 		return v1alpha1.ConditionReady, v1alpha1.ReasonNoSelectedNodes, "the budget selects no node"
 	case s.allowed == 0:
@@ -276,13 +278,19 @@ func (s *summary) text() string {
 	if w := &s.rule.window; !w.ClosesAt.IsZero() {
 		text += " until the window closes at " + w.ClosesAt.Format(time.RFC3339)
 	}
-	if s.joining > 0 {
-		text += fmt.Sprintf("; %s exempt, because less than %d minutes have passed since it was created", plural.CountAre(s.joining, "node"), int(s.joiningFor().Minutes()))
-	}
+	text += s.exempt()
 	if s.unseated > 0 {
 		text += fmt.Sprintf("; %s not held, because it does not run Linux", plural.CountAre(s.unseated, "node"))
 	}
 	return text
+}
+
+// exempt says which nodes are exempt because they join; "" if none are.
+func (s *summary) exempt() string {
+	if s.joining.Nodes == 0 {
+		return ""
+	}
+	return "; " + s.joining.Text(s.joining.Until.UTC().Format(time.RFC3339))
 }
 
 // missing says which nodes should have a seat and do not; "" if there are none. Nodes that are not available have none for that reason.

@@ -37,8 +37,23 @@ func TestStatusSaysWhy(t *testing.T) {
 			"until the window closes at 2026-11-27T12:30:00Z",
 		},
 		"nodes that join": {
-			newBudget("b", "1"), func(f *fixture) { f.addNode("n5", noon) }, v1alpha1.ConditionReady, v1alpha1.ReasonBudgetOpen,
-			"1 node is exempt, because less than 10 minutes have passed since it was created",
+			newBudget("b", "1"),
+			func(f *fixture) { f.addNode("n5", noon) },
+			v1alpha1.ConditionReady,
+			v1alpha1.ReasonBudgetOpen,
+			"1 node is exempt until 2026-11-27T12:10:00Z, because less than 10 minutes have passed since it was created: set joiningNodes: Included to limit it now",
+		},
+		"nodes that join, and a closed window": {
+			with(newBudget("b", "1"), func(s *spec) { s.Windows = onSundays }),
+			func(f *fixture) { f.addNode("n5", noon.Add(-time.Minute)); f.addNode("n6", noon) },
+			v1alpha1.ConditionReady,
+			v1alpha1.ReasonWindowClosed,
+			"2026-11-29T02:00:00Z; 2 nodes are exempt until 2026-11-27T12:10:00Z, because less than 10 minutes have passed since they were created: " +
+				"set joiningNodes: Included to limit them now",
+		},
+		"nodes that join, and a freeze without an end": {
+			newBudget("b", "0"), func(f *fixture) { f.addNode("n5", noon) }, v1alpha1.ConditionReady, v1alpha1.ReasonFrozenWithoutEnd,
+			"set joiningNodes: Included to limit it now. Set spec.expiresAt, or end it: kubectl everynode thaw b",
 		},
 		"the limit is reached": {
 			newBudget("b", "1"), func(f *fixture) { f.evict("n1"); f.cordon("n1") },

@@ -99,6 +99,23 @@ func BudgetsOn(budgets []*v1alpha1.NodeDisruptionBudget, node *plan.Node, now ti
 	return view.NodeBudgets{Node: node, Selecting: budget.SelectingNode(budgets, on, now), SeatUnknown: true, SeatNamespace: seatNamespace, Now: now}
 }
 
+// ExemptOf returns which of the nodes on which a NodeJob runs are exempt, for each NodeDisruptionBudget for which it would otherwise wait.
+func ExemptOf(budgets []*v1alpha1.NodeDisruptionBudget, in *plan.Input, states []plan.NodeState) []budget.Exempt {
+	var limiting []*v1alpha1.NodeDisruptionBudget
+	for _, b := range budgets {
+		if plan.Disrupts(in.Job) || b.Spec.Scope == v1alpha1.ScopeTasks {
+			limiting = append(limiting, b)
+		}
+	}
+	var nodes []budget.Node
+	for i := range states {
+		if n := &in.Nodes[i]; states[i].State != plan.Excluded {
+			nodes = append(nodes, budget.Node{Node: guard.Node{Labels: n.Labels}, Created: n.Created})
+		}
+	}
+	return budget.ExemptNodes(limiting, nodes, in.Now)
+}
+
 // seatNamespace is the namespace of the manager, in which it runs seats.
 const seatNamespace = uninstall.Namespace
 

@@ -211,10 +211,10 @@ func (b Budget) expires() string {
 // timeTo returns the time from now until another time.
 func timeTo(now, at time.Time) string { return duration.HumanDuration(at.Sub(now).Round(time.Second)) }
 
-// section has the nodes of the budget below its name; nothing without nodes.
+// section has the state and the nodes of the budget below its name; nothing if no node is exempt, unavailable or waits.
 func (b Budget) section() []text.Line {
 	nodes := b.nodes()
-	if len(nodes) == 0 {
+	if len(nodes) == 0 && b.Budget.Status.Nodes.Joining == 0 {
 		return nil
 	}
 	lines := []text.Line{text.Toned(text.Strong, b.Budget.Name)}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/nodebudget/budget"
 	"github.com/everynode/everynode/internal/nodejob/plan"
 	"github.com/everynode/everynode/internal/nodejob/record"
 	"github.com/everynode/everynode/internal/nodejob/task"
@@ -31,6 +32,8 @@ type Explain struct {
 	Pods []plan.Pod
 	// Budget lists the nodes that use maintenance.maxUnavailable, if the node waits for it.
 	Budget []BudgetUser
+	// Exempt are the NodeDisruptionBudgets that do not limit the node yet because it joins.
+	Exempt []budget.Exempt
 	Now    time.Time
 	// Width is the number of columns; 0 for no limit.
 	Width int
@@ -87,6 +90,7 @@ func (e Explain) Lines() []text.Line {
 	}
 	lines = append(lines, label("State").Tone(stateTone(e.State.State), state))
 	lines = append(lines, e.budget()...)
+	lines = append(lines, exemptLines(e.Exempt, e.Now, e.Width)...)
 	if e.Drain != nil {
 		lines = append(lines, drain(label("Draining"), label(""), e.Drain, e.Now, e.Width)...)
 	}

@@ -53,6 +53,10 @@ func (b NodeBudgets) Sentence() string {
 	if len(limiting) == 0 {
 		return b.unlimited() + "."
 	}
+	exempt := ""
+	if i := slices.IndexFunc(b.Selecting, func(s budget.Selecting) bool { return !s.ExemptUntil.IsZero() }); i >= 0 {
+		exempt = " " + b.exempt(&b.Selecting[i]) + "."
+	}
 	var names []string
 	for _, o := range limiting {
 		names = append(names, o.Name)
@@ -62,7 +66,35 @@ func (b NodeBudgets) Sentence() string {
 		verb = "limit"
 	}
 	s := b.standing(limiting)
-	return budgetsNamed(names) + " " + verb + " " + b.Node.Name + ": " + s.text + b.next(limiting, &s) + asOf(limiting) + "."
+	return budgetsNamed(names) + " " + verb + " " + b.Node.Name + ": " + s.text + b.next(limiting, &s) + asOf(limiting) + "." + exempt
+}
+
+// exempt says that a budget does not limit the node yet.
+func (b NodeBudgets) exempt(s *budget.Selecting) string {
+	why := (&budget.Exempt{Nodes: 1, For: budget.JoiningFor}).Why()
+	return "NodeDisruptionBudget " + s.Budget.Name + " selects " + b.Node.Name + ", and does not limit it " + until(b.Now, s.ExemptUntil) + why
+}
+
+// Exempt says for each NodeDisruptionBudget how many nodes are exempt, until when, why, and how to limit them.
+func Exempt(list []budget.Exempt, now time.Time) []string {
+	var all []string
+	for i := range list[:min(len(list), maxNamedBudgets)] {
+		e := &list[i]
+		all = append(all, "NodeDisruptionBudget "+e.Budget+": "+e.Text(strings.TrimPrefix(until(now, e.Until), "until ")))
+	}
+	if more := len(list) - maxNamedBudgets; more > 0 {
+		all = append(all, plural.Count(more, "more NodeDisruptionBudget")+" with exempt nodes: kubectl everynode budgets")
+	}
+	return all
+}
+
+// exemptLines draws what Exempt says.
+func exemptLines(list []budget.Exempt, now time.Time, width int) []text.Line {
+	var lines []text.Line
+	for _, said := range Exempt(list, now) {
+		lines = append(lines, text.Wrap(label("Note"), text.Warn, said, width)...)
+	}
+	return lines
 }
 
 // limiting are the budgets that limit the node.
@@ -87,7 +119,7 @@ func (b NodeBudgets) unlimited() string {
 	case first.Budget.Spec.Enforcement == v1alpha1.BudgetAudit:
 		return said + ", and only reports (enforcement: Audit)"
 	case !first.ExemptUntil.IsZero():
-		return said + ", and does not limit it " + until(b.Now, first.ExemptUntil) + ", because its Node is new"
+		return b.exempt(first)
 	}
 	return said + ", and does not limit it, because it does not run Linux"
 }

@@ -142,7 +142,15 @@ func TestBudgetsOfANodeInASentence(t *testing.T) {
 		},
 		"joining": {
 			node: "node-1", selecting: budget.SelectingNode([]*v1alpha1.NodeDisruptionBudget{&zones}, &budget.Node{Created: before(4 * time.Minute)}, now),
-			want: "NodeDisruptionBudget zones selects node-1, and does not limit it until 12:36:00 UTC (in 6m), because its Node is new.",
+			want: "NodeDisruptionBudget zones selects node-1, and does not limit it until 12:36:00 UTC (in 6m), because less than 10 minutes have passed since it was created: " +
+				"set joiningNodes: Included to limit it now.",
+		},
+		"joining, and limited by another budget": {
+			node: "node-1", seat: seat, seen: true, selecting: append(selecting(production(open)),
+				budget.SelectingNode([]*v1alpha1.NodeDisruptionBudget{&zones}, &budget.Node{Created: before(4 * time.Minute)}, now)...),
+			want: "NodeDisruptionBudget production limits node-1: it is available; 2 disruptions may begin. NodeDisruptionBudget zones selects node-1, and " +
+				"does not limit it until 12:36:00 UTC (in 6m), because less than 10 minutes have passed since it was created: set joiningNodes: Included " +
+				"to limit it now.",
 		},
 		"many budgets": {
 			node: "node-1", seat: seat, seen: true, selecting: selecting(zones, zones, zones, zones, zones),

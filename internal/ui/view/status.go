@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/nodebudget/budget"
 	"github.com/everynode/everynode/internal/nodejob/plan"
 	"github.com/everynode/everynode/internal/plural"
 	"github.com/everynode/everynode/internal/text"
@@ -39,7 +40,9 @@ type Status struct {
 	Estimate *eta.Estimate
 	// Freezes are the freezes that select nodes of the cluster.
 	Freezes []Freeze
-	Now     time.Time
+	// Exempt are the matching nodes that NodeDisruptionBudgets do not limit yet because they join.
+	Exempt []budget.Exempt
+	Now    time.Time
 	// Width is the number of columns; 0 for no limit.
 	Width int
 	// All reports whether nothing is left out.
@@ -72,7 +75,7 @@ const (
 func (s Status) Lines() []text.Line {
 	t := s.tree()
 	steps := t.lines()
-	return joined(Freezes(s.Freezes, s.Now, s.Width), s.head(), steps,
+	return joined(Freezes(s.Freezes, s.Now, s.Width), append(s.head(), exemptLines(s.Exempt, s.Now, s.Width)...), steps,
 		s.excluded(), s.without(t.shown).nodes())
 }
 
