@@ -212,13 +212,21 @@ func (e Explain) why() string {
 	case e.State.State == plan.Failed && rec != nil && rec.Outcome == record.Failed && !slices.Contains(ownMessage, e.State.Reason):
 		return failure(rec.Reason, rec.ExitCode, rec.Message) + e.undone(rec)
 	case e.State.Message != "" && !e.hasEnded():
-		return e.State.Message
+		return e.State.Message + e.blockedSoFar()
 	case e.State.Reason == v1alpha1.ReasonStarting:
 		return "its pod is about to be created"
 	case e.State.State == plan.Running && len(e.Pods) > 0:
 		return e.holder()
 	}
 	return words(e.State.Reason)
+}
+
+// blockedSoFar says which pod blocks a drain that does not count as blocked yet; "" if none does.
+func (e Explain) blockedSoFar() string {
+	if e.State.Reason != v1alpha1.ReasonPreparing || e.Drain == nil || len(e.Drain.Blocked) == 0 {
+		return ""
+	}
+	return "; " + e.Drain.Blocked[0].Pod + ": " + e.Drain.Blocked[0].Message
 }
 
 // holder describes the progress of the attempt that has the slot of the node.

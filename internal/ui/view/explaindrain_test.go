@@ -20,13 +20,18 @@ const budgetOfWeb = "The disruption budget web needs 2 healthy pods and has 2 cu
 
 // drainedNode is the explanation of a node that is drained before the task, with these pods left.
 func drainedNode(pods ...plan.DrainPod) Explain {
+	return drainedNodeBlockedFor(40*time.Second, pods...)
+}
+
+// drainedNodeBlockedFor is the same for pods that have been blocked for this long.
+func drainedNodeBlockedFor(blocked time.Duration, pods ...plan.DrainPod) Explain {
 	j := job(func(j *v1alpha1.NodeJob) {
 		j.Status.Revision, j.Spec.Rollout.Steps = revision, []v1alpha1.RolloutStep{{Name: "all"}}
 		j.Spec.Maintenance.Drain = &v1alpha1.DrainSpec{TimeoutSeconds: new(int32(120))}
 		d := v1alpha1.NodeDrain{Node: "node-1", Since: at(time.Minute)}
 		for i := range pods {
 			if pods[i].Blocked != "" {
-				d.Blocked = append(d.Blocked, v1alpha1.BlockedPod{Pod: pods[i].Namespace + "/" + pods[i].Name, Since: at(40 * time.Second)})
+				d.Blocked = append(d.Blocked, v1alpha1.BlockedPod{Pod: pods[i].Namespace + "/" + pods[i].Name, Since: at(blocked)})
 			}
 		}
 		j.Status.Drains = []v1alpha1.NodeDrain{d}
@@ -73,6 +78,18 @@ func TestNextOfABlockedDrain(t *testing.T) {
 			}
 		})
 	}
+	t.Run("blocked for a moment", func(t *testing.T) {
+		e := drainedNodeBlockedFor(time.Second, web("web-0", budgetOfWeb))
+		const next = "the eviction is retried automatically until 12:31:00 UTC (in 60s). If it stays blocked, " +
+			"relax the budget shop/web, or delete the pod shop/web-0; else it fails at 12:31:00 UTC"
+		if got := e.Next(); got != next {
+			t.Errorf("got %q, want %q", got, next)
+		}
+		const why = "1 pod is not evicted yet; shop/web-0: " + budgetOfWeb + ", until 12:31:00 UTC"
+		if got := e.Sentence(); !strings.Contains(got, why) {
+			t.Errorf("got %q, want a part %q", got, why)
+		}
+	})
 	drawn(t, "explain-a-blocked-drain", func(width int) []text.Line {
 		e := drainedNode(web("web-0", budgetOfWeb))
 		e.Width = width

@@ -32,7 +32,10 @@ func (e nextStep) sentence() string {
 	case plan.Failed:
 		return e.afterFailure()
 	case plan.Running:
-		if e.State.Reason == v1alpha1.ReasonDrainBlocked && e.Drain != nil {
+		switch {
+		case e.blockedSoFar() != "":
+			return fmt.Sprintf("the eviction is retried automatically %s. If it stays blocked, %s", until(e.Now, e.Drain.Deadline.Time), e.unblock())
+		case e.State.Reason == v1alpha1.ReasonDrainBlocked && e.Drain != nil:
 			return e.unblock()
 		}
 		return "no action needed: it ends automatically, at its timeout at the latest"
