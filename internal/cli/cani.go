@@ -335,11 +335,35 @@ func (r *canI) table() []text.Line {
 	return append(text.Table(rows), nil)
 }
 
+// maxMissing limits the missing rights that are named in a sentence. The table has all.
+const maxMissing = 6
+
+// missingNames names the missing rights, for a sentence.
+func (r *canI) missingNames() string {
+	missing := r.missing()
+	var names []string
+	for _, right := range missing[:min(len(missing), maxMissing)] {
+		name, namespace := right.Verb+" "+right.Resource, right.Namespace
+		if right.OnNodes() {
+			name, namespace = right.Verb, right.Name
+		}
+		if namespace != "" {
+			name += " in namespace " + namespace
+		}
+		names = append(names, name)
+	}
+	if more := len(missing) - len(names); more > 0 {
+		names = append(names, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(names, ", ")
+}
+
 // sentences returns what follows from the rights.
 func (r *canI) sentences() []text.Line {
 	var lines []text.Line
 	if n := len(r.missing()); n > 0 {
-		lines = append(lines, text.Toned(text.Bad, fmt.Sprintf("%s lacks %s. An administrator grants what is missing with:", cmp.Or(r.User, "This user"), plural.Count(n, "right"))))
+		lines = append(lines, text.Toned(text.Bad, fmt.Sprintf("%s lacks %s: %s. An administrator grants what is missing with:",
+			cmp.Or(r.User, "This user"), plural.Count(n, "right"), r.missingNames())))
 		for _, command := range r.Grants {
 			lines = append(lines, text.Of("  "+command))
 		}

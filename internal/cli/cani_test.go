@@ -171,7 +171,7 @@ disrupt            ns         yes      NodeJob ns/tune (spec.maintenance.drain)
   kubectl -n ns create rolebinding jane-everynode-view --clusterrole=everynode-view --user=jane
 `},
 		"two rights are missing": {rightsServer{actions: deny, lacks: []string{"run-as-root", "disrupt"}}, cmdutil.ExitError, head + none + tail +
-			`jane lacks 2 rights. An administrator grants what is missing with:
+			`jane lacks 2 rights: run-as-root in namespace ns, disrupt in namespace ns. An administrator grants what is missing with:
   kubectl create clusterrole everynode-run-as-root-disrupt-in-ns --verb=run-as-root,disrupt --resource=nodejobs.everynode.dev/nodes --resource-name=ns
   kubectl create clusterrolebinding jane-everynode-run-as-root-disrupt-in-ns --clusterrole=everynode-run-as-root-disrupt-in-ns --user=jane
 `},
@@ -198,8 +198,9 @@ get nodedisruptionbudgets     (all)      yes      NodeDisruptionBudget freeze
 create nodedisruptionbudgets  (all)      no       NodeDisruptionBudget freeze
 patch nodedisruptionbudgets   (all)      yes      NodeDisruptionBudget freeze
 
-jane lacks 1 right. An administrator grants what is missing with:
-  kubectl create clusterrolebinding jane-everynode-nodedisruptionbudget-editor --clusterrole=everynode-nodedisruptionbudget-editor --user=jane
+jane lacks 1 right: create nodedisruptionbudgets. An administrator grants what is missing with:
+  kubectl create clusterrole create-nodedisruptionbudgets --verb=create --resource=nodedisruptionbudgets.everynode.dev
+  kubectl create clusterrolebinding jane-create-nodedisruptionbudgets --clusterrole=create-nodedisruptionbudgets --user=jane
 `
 	f, out, errs := clitest.NewFactory(t, &rightsServer{t: t, lacks: []string{"create"}, mayNotRead: true})
 	f.In = strings.NewReader(freeze)

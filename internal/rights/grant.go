@@ -70,20 +70,37 @@ func grantOnNodes(needed []Right, user string) []string {
 	}
 }
 
-// editors are the installed ClusterRoles for resources of Everynode.
+// editors and viewers are the installed ClusterRoles for resources of Everynode.
 var editors = map[string]string{
 	"nodejobs": "everynode-nodejob-editor", "nodeguards": "everynode-nodeguard-editor", "nodedisruptionbudgets": "everynode-nodedisruptionbudget-editor",
 }
 
-// grantInNamespace binds the roles that are installed. For other resources, it creates a role with just these verbs.
+var viewers = map[string]string{"nodejobs": "everynode-nodejob-viewer", "nodeguards": "everynode-nodeguard-viewer"}
+
+// installedRole returns the installed role for a user who lacks these verbs; "" if it would grant more than the user needs to apply a file.
+func installedRole(resource string, verbs []string) string {
+	switch {
+	case len(verbs) == len(applyVerbs):
+		return editors[resource]
+	case len(verbs) == 1 && verbs[0] == "get":
+		return viewers[resource]
+	}
+	return ""
+}
+
+// grantInNamespace binds a role that is installed if the user lacks all that it is for. Otherwise, it creates a role with just the missing
+// verbs. Without a namespace, they are ClusterRoles.
 func grantInNamespace(needed []Right, user string) []string {
 	name, flag := Subject(user)
-	namespace := needed[0].Namespace
+	kubectl, kind := "kubectl -n "+needed[0].Namespace, "role"
+	if needed[0].Namespace == "" {
+		kubectl, kind = "kubectl", "clusterrole"
+	}
 	verbs := map[string][]string{}
 	var resources, commands []string
 	for _, r := range needed {
 		resource := r.Resource
-		if _, ours := editors[resource]; !ours && r.Group != "" {
+		if r.Group != "" {
 			resource += "." + r.Group
 		}
 		if verbs[resource] == nil {
@@ -94,18 +111,15 @@ func grantInNamespace(needed []Right, user string) []string {
 		}
 	}
 	for _, resource := range resources {
-		if role := editors[resource]; role != "" && namespace == "" {
-			commands = append(commands, fmt.Sprintf("kubectl create clusterrolebinding %s-%s --clusterrole=%s %s", name, role, role, flag))
-			continue
-		} else if role != "" {
-			commands = append(commands, fmt.Sprintf("kubectl -n %s create rolebinding %s-%s --clusterrole=%s %s", namespace, name, role, role, flag))
+		short, _, _ := strings.Cut(resource, ".")
+		if role := installedRole(short, verbs[resource]); role != "" {
+			commands = append(commands, fmt.Sprintf("%s create %sbinding %s-%s --clusterrole=%s %s", kubectl, kind, name, role, role, flag))
 			continue
 		}
-		short, _, _ := strings.Cut(resource, ".")
 		role := strings.Join(append(slices.Clone(verbs[resource]), short), "-")
 		commands = append(commands,
-			fmt.Sprintf("kubectl -n %s create role %s --verb=%s --resource=%s", namespace, role, strings.Join(verbs[resource], ","), resource),
-			fmt.Sprintf("kubectl -n %s create rolebinding %s-%s --role=%s %s", namespace, name, role, role, flag))
+			fmt.Sprintf("%s create %s %s --verb=%s --resource=%s", kubectl, kind, role, strings.Join(verbs[resource], ","), resource),
+			fmt.Sprintf("%s create %sbinding %s-%s --%s=%s %s", kubectl, kind, name, role, kind, role, flag))
 	}
 	return commands
 }

@@ -30,6 +30,17 @@ func TestGrants(t *testing.T) {
 		"an installed role": {ToApply("everynode.dev", "nodejobs", "a"), "jane", []string{
 			"kubectl -n a create rolebinding jane-everynode-nodejob-editor --clusterrole=everynode-nodejob-editor --user=jane",
 		}},
+		"one verb of an installed role": {ToApply("everynode.dev", "nodejobs", "a")[2:], "jane", []string{
+			"kubectl -n a create role patch-nodejobs --verb=patch --resource=nodejobs.everynode.dev",
+			"kubectl -n a create rolebinding jane-patch-nodejobs --role=patch-nodejobs --user=jane",
+		}},
+		"only to read": {ToApply("everynode.dev", "nodeguards", "a")[:1], "jane", []string{
+			"kubectl -n a create rolebinding jane-everynode-nodeguard-viewer --clusterrole=everynode-nodeguard-viewer --user=jane",
+		}},
+		"only to read NodeDisruptionBudgets, for which no role is installed": {ToApply("everynode.dev", "nodedisruptionbudgets", "")[:1], "jane", []string{
+			"kubectl create clusterrole get-nodedisruptionbudgets --verb=get --resource=nodedisruptionbudgets.everynode.dev",
+			"kubectl create clusterrolebinding jane-get-nodedisruptionbudgets --clusterrole=get-nodedisruptionbudgets --user=jane",
+		}},
 		"objects of Kubernetes": {append(ToApply("", "configmaps", "a")[1:], create("policy", "poddisruptionbudgets", "a", "")), "jane", []string{
 			"kubectl -n a create role create-patch-configmaps --verb=create,patch --resource=configmaps",
 			"kubectl -n a create rolebinding jane-create-patch-configmaps --role=create-patch-configmaps --user=jane",

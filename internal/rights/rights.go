@@ -157,10 +157,13 @@ func OfConfigMap(configMap *corev1.ConfigMap) []Right {
 	return []Right{onNodes(RunAsRoot, configMap.Namespace, "the label "+v1alpha1.ScriptLabel)}
 }
 
+// applyVerbs are what `kubectl apply` does.
+var applyVerbs = []string{"get", "create", "patch"}
+
 // ToApply returns the rights that `kubectl apply` needs for an object.
 func ToApply(group, resource, namespace string) []Right {
 	var needed []Right
-	for _, verb := range []string{"get", "create", "patch"} {
+	for _, verb := range applyVerbs {
 		needed = append(needed, Right{Verb: verb, Group: group, Resource: resource, Namespace: namespace})
 	}
 	return needed
