@@ -44,6 +44,7 @@ func (c *Cluster) Down(ctx context.Context) error {
 	if err := os.RemoveAll(c.state.dir); err != nil {
 		return fmt.Errorf("removing the folder of cluster %q: %w", c.state.Name, err)
 	}
+	c.progress.say("cluster %q is removed: no process, network link, control group or mount of it is left, nor its folder %s", c.state.Name, c.state.dir)
 	return nil
 }
 

@@ -228,10 +228,12 @@ func hideHost(dir string) error {
 // systemLeftovers names links, control groups and mounts of the cluster that are still there.
 func (s *state) systemLeftovers() []string {
 	var left []string
-	if links, err := s.links(); err == nil {
-		for _, link := range links {
-			left = append(left, "link "+link.Attrs().Name)
-		}
+	links, err := s.links()
+	if err != nil {
+		left = append(left, "maybe links, which cannot be listed: "+err.Error())
+	}
+	for _, link := range links {
+		left = append(left, "link "+link.Attrs().Name)
 	}
 	for _, dir := range cgroups.Existing(s.cgroup()) {
 		left = append(left, "control group "+dir)

@@ -34,6 +34,10 @@ func TestSimulatedNodes(t *testing.T) {
 		if err := c.Down(context.Background()); err != nil {
 			t.Error(err)
 		}
+		want := `"test-simulated" is removed: no process, network link, control group or mount of it is left, nor its folder ` + c.Dir()
+		if !strings.Contains(progress.String(), want) {
+			t.Errorf("Down says %q, and not %q", progress.String(), want)
+		}
 	})
 	t.Logf("100 simulated nodes were Ready after %s", time.Since(started).Round(time.Millisecond))
 	if _, err := cluster.Up(

@@ -95,7 +95,11 @@ func down(ctx context.Context) error {
 	if err := install.StopOutside(c); err != nil {
 		return err
 	}
-	return c.Down(ctx)
+	if err := c.Down(ctx); err != nil {
+		return err
+	}
+	fmt.Println("retained: the cache of built programs (~/.cache/everynode), and the settings vm.max_map_count and fs.inotify.max_user_instances, if they were raised")
+	return nil
 }
 
 // up runs the whole demo. If it fails, it leaves what it has started for inspection, and says how to remove it.
