@@ -5,6 +5,7 @@ package cli
 
 import (
 	"context"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -21,6 +22,16 @@ type clusterView struct {
 	observe.Cluster
 	// namespaced is the reason why the view contains the NodeJobs of one namespace only. It is nil if it contains all.
 	namespaced error
+	// managerUnknown is true if the manager runs in the cluster, and the user may not read on which node.
+	managerUnknown bool
+}
+
+// readManagerNode reads on which node the manager runs if any of the NodeJobs disrupts nodes: only for these, the node comes last.
+func (v *clusterView) readManagerNode(ctx context.Context, c client.Reader, jobs []*v1alpha1.NodeJob) {
+	if v.ManagerNode == "" && slices.ContainsFunc(jobs, plan.Disrupts) {
+		node, known := cmdutil.ManagerNode(ctx, c)
+		v.ManagerNode, v.managerUnknown = node, !known
+	}
 }
 
 // readCluster reads what the plan of any NodeJob needs: all nodes, with a few of their fields, and all NodeJobs. A user
@@ -49,6 +60,7 @@ func readCluster(ctx context.Context, f *console.Factory, c client.Reader, names
 	if err != nil {
 		return seen, err
 	}
+	seen.readManagerNode(ctx, c, seen.Jobs)
 	seen.Budgets, err = cmdutil.BudgetsFor(ctx, c)
 	return seen, err
 }

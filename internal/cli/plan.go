@@ -90,6 +90,7 @@ func (o *planOptions) run(ctx context.Context) error {
 		return err
 	}
 	seen.Budgets = applied(seen.Budgets, file.budgets)
+	seen.readManagerNode(ctx, o.client, file.jobs)
 	plans, err := o.planAll(ctx, &seen, file)
 	if err != nil {
 		return err
@@ -114,6 +115,10 @@ func (o *planOptions) planAll(ctx context.Context, seen *clusterView, file *plan
 	for i := range plans {
 		if seen.namespaced != nil {
 			plans[i].Notes = append(plans[i].Notes, "gates of NodeJobs in other namespaces are not in this plan: "+seen.namespaced.Error())
+		}
+		if seen.managerUnknown && plan.Disrupts(plans[i].Job) {
+			plans[i].Notes = append(plans[i].Notes, "the manager's node comes last, and its name is not known to this plan: to read it, you need the permission "+
+				"to list pods in namespace "+cmdutil.ManagerNamespace)
 		}
 		if err := o.plan(ctx, seen.Cluster, &plans[i]); err != nil {
 			return nil, err

@@ -94,6 +94,9 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		list("PodList", s.podsFor(r))
 	case name == "poddisruptionbudgets":
 		list("PodDisruptionBudgetList", s.budgets)
+	case strings.HasSuffix(path, "/deployments/everynode-manager"): // the manager runs outside of the cluster
+		s.answer(w, http.StatusNotFound, metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
+			Status: metav1.StatusFailure, Reason: metav1.StatusReasonNotFound, Code: http.StatusNotFound})
 	case strings.HasSuffix(path, "/nodejobs/"+name):
 		if i := slices.IndexFunc(s.jobs, func(j v1alpha1.NodeJob) bool { return j.Name == name }); i >= 0 {
 			s.answer(w, http.StatusOK, s.jobs[i])

@@ -25,13 +25,15 @@ type Cluster struct {
 	Jobs []*v1alpha1.NodeJob
 	// Budgets are the NodeDisruptionBudgets; none if the client may not list them.
 	Budgets []*v1alpha1.NodeDisruptionBudget
-	Now     time.Time
+	// ManagerNode is the node that the manager runs on; "" if it is not known, or if the manager runs outside of the cluster.
+	ManagerNode string
+	Now         time.Time
 }
 
 // Input returns what the plan of a NodeJob reads. pods are those with its name in their label. What prevents pods from
 // starting is taken from the status that the manager wrote.
 func (c Cluster) Input(job *v1alpha1.NodeJob, pods []corev1.Pod) plan.Input {
-	in := plan.Input{Job: job, Revision: job.Status.Revision, Digest: job.Status.RevisionDigest, Obstacle: ToldObstacle(job), Now: c.Now}
+	in := plan.Input{Job: job, Revision: job.Status.Revision, Digest: job.Status.RevisionDigest, Obstacle: ToldObstacle(job), OwnNode: c.ManagerNode, Now: c.Now}
 	if in.Obstacle != nil && slices.Contains(notAllowed, in.Obstacle.Reason) {
 		in.NotAllowed = in.Obstacle
 	}
