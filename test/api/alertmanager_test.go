@@ -5,13 +5,14 @@ package api_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"fmt"
 	"net/http"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -90,21 +91,40 @@ func TestRequirementsOfAnAlertmanager(t *testing.T) {
 // startAlertmanager runs the program of the module monitoring until stop is called.
 func startAlertmanager(t *testing.T) (url string, stop func()) {
 	t.Helper()
-	program := filepath.Join(t.TempDir(), "alertmanager")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", program, "./alertmanager")
-	build.Dir = filepath.Join("..", "..", "monitoring")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("building it: %v: %s", err, out)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	cmd := exec.CommandContext(ctx, program)
-	cmd.Stderr = os.Stderr
+	cmd := exec.Command(buildProgram(t, "monitoring", "./alertmanager"))
 	out, err := cmd.StdoutPipe()
 	must(t, err)
-	must(t, cmd.Start())
-	stop = func() { cancel(); _ = cmd.Wait() } // it is killed, which is an error
-	t.Cleanup(stop)
+	stop = startProgram(t, cmd)
 	url, err = bufio.NewReader(out).ReadString('\n')
 	must(t, err)
 	return strings.TrimSpace(url), stop
+}
+
+// buildProgram builds a program from a folder of the repository that contains a module, and returns its path.
+func buildProgram(t *testing.T, module, of string, flags ...string) string {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), filepath.Base(of))
+	cmd := exec.CommandContext(t.Context(), "go", append(append([]string{"build", "-o", program}, flags...), of)...)
+	cmd.Dir = filepath.Join("..", "..", module)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("building %s: %v: %s", of, err, out)
+	}
+	return program
+}
+
+// startProgram runs a program until stop is called, or the test ends. If the test fails, it prints what the program has written to stderr.
+func startProgram(t *testing.T, cmd *exec.Cmd) (stop func()) {
+	t.Helper()
+	var log bytes.Buffer
+	cmd.Stderr = &log
+	must(t, cmd.Start())
+	stop = sync.OnceFunc(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait() // that it was killed is an error
+		if t.Failed() {
+			t.Logf("%s:\n%s", cmd.Path, &log)
+		}
+	})
+	t.Cleanup(stop)
+	return stop
 }

@@ -16,6 +16,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/yaml"
 
@@ -95,8 +96,14 @@ func (w *world) tokenOf(name string) string {
 	w.T.Helper()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: name}}
 	must(w.T, admin.Create(w.Ctx, account))
+	return requestToken(w.T, admin, account)
+}
+
+// requestToken returns a token of a service account.
+func requestToken(t *testing.T, c client.Client, account *corev1.ServiceAccount) string {
+	t.Helper()
 	request := &authenticationv1.TokenRequest{}
-	must(w.T, admin.SubResource("token").Create(w.Ctx, account, request))
+	must(t, c.SubResource("token").Create(t.Context(), account, request))
 	return request.Status.Token
 }
 
