@@ -35,6 +35,8 @@ type oracle struct {
 	live    map[types.UID]*corev1.Node
 	budgets map[string]budgetFact
 	guards  map[string]time.Time
+	// seated are the nodes with a seat that must be evicted before they are disrupted.
+	seated map[types.UID]bool
 	// out are the nodes that were taken away while they were available: out of budgets until their seat is back, and let by a NodeGuard
 	// until their companion is back.
 	out, released map[types.UID]bool
@@ -56,9 +58,16 @@ type budgetFact struct {
 
 func newOracle() oracle {
 	return oracle{
-		live: map[types.UID]*corev1.Node{}, budgets: map[string]budgetFact{}, guards: map[string]time.Time{},
-		out: map[types.UID]bool{}, released: map[types.UID]bool{}, working: map[types.UID]bool{}, forgiven: map[types.UID]bool{},
-		disrupted: map[types.UID]map[types.UID]bool{}, disrupts: map[string]bool{},
+		live:      map[types.UID]*corev1.Node{},
+		budgets:   map[string]budgetFact{},
+		guards:    map[string]time.Time{},
+		seated:    map[types.UID]bool{},
+		out:       map[types.UID]bool{},
+		released:  map[types.UID]bool{},
+		working:   map[types.UID]bool{},
+		forgiven:  map[types.UID]bool{},
+		disrupted: map[types.UID]map[types.UID]bool{},
+		disrupts:  map[string]bool{},
 	}
 }
 
@@ -116,7 +125,7 @@ func (h *history) check(before, after client.Object) {
 }
 
 func (h *history) forget(node types.UID) {
-	for _, of := range []map[types.UID]bool{h.out, h.released, h.working} {
+	for _, of := range []map[types.UID]bool{h.seated, h.out, h.released, h.working} {
 		delete(of, node)
 	}
 	delete(h.live, node)
@@ -141,6 +150,7 @@ func (h *history) checkPod(before, after *corev1.Pod) (broken string) {
 	goes := before != nil && before.DeletionTimestamp == nil && after.DeletionTimestamp != nil && isReady(before) && !h.forgiven[after.UID]
 	switch {
 	case after.Namespace == uninstall.Namespace && after.Labels[v1alpha1.BudgetGroupLabel] != "":
+		h.seated[node.UID] = after.Labels[v1alpha1.BudgetGroupLabel] != pendingGroup && after.DeletionTimestamp == nil && isReady(after)
 		if goes && after.Labels[v1alpha1.BudgetGroupLabel] != pendingGroup && fakeapi.Ready(node) {
 			return h.takes(node)
 		}
@@ -156,13 +166,14 @@ func (h *history) checkPod(before, after *corev1.Pod) (broken string) {
 			delete(h.released, node.UID)
 		}
 	case after.Labels[v1alpha1.PhaseLabel] != "":
-		h.disrupt(node, before, after)
+		return h.disrupt(node, before, after)
 	}
 	return ""
 }
 
-// disrupt notes whether the pod of a NodeJob disrupts its node: from its creation until it has ended or is told to end.
-func (h *history) disrupt(node *corev1.Node, before, after *corev1.Pod) {
+// disrupt notes whether the pod of a NodeJob disrupts its node: from its creation until it has ended or is told to end. The NodeJob must
+// have evicted the seat of the node before.
+func (h *history) disrupt(node *corev1.Node, before, after *corev1.Pod) (broken string) {
 	pods := h.disrupted[node.UID]
 	switch {
 	case before == nil && h.disrupts[after.Labels[v1alpha1.NodeJobLabel]] && observe.Pod(after).Runs != task.Rollback:
@@ -171,9 +182,15 @@ func (h *history) disrupt(node *corev1.Node, before, after *corev1.Pod) {
 			h.disrupted[node.UID] = pods
 		}
 		pods[after.UID] = true
+		for name, b := range h.budgets {
+			if h.seated[node.UID] && fakeapi.Ready(node) && h.isKnown(b.since) && isSubject(b.spec, node) {
+				return "a NodeJob disrupts " + node.Name + ", which has its seat, and budget " + name + " limits it"
+			}
+		}
 	case after.DeletionTimestamp != nil || task.PodEnded(after.Status.Phase):
 		delete(pods, after.UID)
 	}
+	return ""
 }
 
 const pendingGroup = "pending"

@@ -245,7 +245,8 @@ func (h *history) settle() {
 // waitsFor returns what has not ended; "" if everything has.
 func (h *history) waitsFor() string {
 	for _, job := range fakeapi.All[*v1alpha1.NodeJob](h.api) {
-		if job.Status.ObservedGeneration != job.Generation || !meta.IsStatusConditionTrue(job.Status.Conditions, v1alpha1.ConditionComplete) {
+		if job.Status.ObservedGeneration != job.Generation ||
+			!meta.IsStatusConditionTrue(job.Status.Conditions, v1alpha1.ConditionComplete) {
 			return fmt.Sprintf("NodeJob %s is not complete: %+v", job.Name, job.Status.Conditions)
 		}
 	}

@@ -14,8 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/everynode/everynode/internal/nodejob/task"
 )
 
 // Evict requests the eviction of a pod, as kubectl drain does.
@@ -31,11 +29,11 @@ func (s *Server) evict(k key, options *metav1.DeleteOptions) error {
 	if !is {
 		return notFound(k)
 	}
-	if pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodPending || pod.Status.Phase == "" || task.PodEnded(pod.Status.Phase) {
-		return s.remove(k, options)
-	}
 	if p := options.Preconditions; p != nil && p.UID != nil && *p.UID != pod.UID {
 		return conflict(k)
+	}
+	if pod.DeletionTimestamp != nil || pod.Status.Phase != corev1.PodRunning {
+		return s.remove(k, options)
 	}
 	budgets := slices.DeleteFunc(allOf[*policyv1.PodDisruptionBudget](s), func(b *policyv1.PodDisruptionBudget) bool { return !selects(b, pod) })
 	switch {

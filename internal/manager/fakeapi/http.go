@@ -83,7 +83,7 @@ func (t transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if c.query.Get("watch") != "" {
 		return c.watch()
 	}
-	o, err := c.do()
+	o, err := c.do() //nolint:contextcheck // the request has the context
 	if err != nil && req.Context().Err() != nil {
 		return nil, err
 	}
@@ -92,29 +92,27 @@ func (t transport) RoundTrip(req *http.Request) (*http.Response, error) {
 
 // discover returns what the server has at a path of the discovery API; nil if it is another path.
 func discover(path string) any {
-	parts := strings.Split(strings.Trim(path, "/"), "/")
-	switch {
+	switch parts := strings.Split(strings.Trim(path, "/"), "/"); {
 	case path == "/api":
 		return &metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions"}, Versions: []string{"v1"}}
 	case path == "/apis":
-		all := &metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}}
-		for _, r := range served {
-			if r.Group != "" && !slices.ContainsFunc(all.Groups, func(g metav1.APIGroup) bool { return g.Name == r.Group }) {
-				all.Groups = append(all.Groups, group(r))
-			}
-		}
-		return all
+		return groups()
 	case parts[0] == "api" && len(parts) == 2:
 		return resources("", parts[1])
-	case parts[0] == "apis" && len(parts) == 2:
-		if i := slices.IndexFunc(served, func(r metav1.APIResource) bool { return r.Group == parts[1] }); i >= 0 {
-			g := group(served[i])
-			return &g
-		}
 	case parts[0] == "apis" && len(parts) == 3:
 		return resources(parts[1], parts[2])
 	}
 	return nil
+}
+
+func groups() *metav1.APIGroupList {
+	all := &metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}}
+	for _, r := range served {
+		if r.Group != "" && !slices.ContainsFunc(all.Groups, func(g metav1.APIGroup) bool { return g.Name == r.Group }) {
+			all.Groups = append(all.Groups, group(r))
+		}
+	}
+	return all
 }
 
 func group(r metav1.APIResource) metav1.APIGroup {
