@@ -76,7 +76,7 @@ func newWorld(t *testing.T) *world {
 func (w *world) cleanUp() {
 	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
 	defer cancel()
-	w.Ctx, w.Ctx = ctx, ctx
+	w.Ctx = ctx
 	if w.T.Failed() {
 		w.tell()
 	} else {
