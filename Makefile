@@ -171,8 +171,8 @@ test-unit: ## Run the unit tests.
 	go -C charts test -count=1 ./...
 	go -C monitoring test -count=1 ./...
 	go -C site test ./...
-	go test $$(go list ./... | grep -v -e /internal/nodejob/plan$$ -e /internal/nodeguard/guard$$ -e /internal/nodebudget/budget$$ -e /internal/mutants)
-	EVERYNODE_HISTORIES=$(HISTORIES) go test -timeout=30m -p=1 ./internal/nodejob/plan ./internal/nodeguard/guard ./internal/nodebudget/budget
+	go test $$(go list ./... | grep -v -e /internal/nodejob/plan$$ -e /internal/nodeguard/guard$$ -e /internal/nodebudget/budget$$ -e /cmd/everynode$$ -e /internal/mutants)
+	EVERYNODE_HISTORIES=$(HISTORIES) go test -timeout=30m -p=1 ./internal/nodejob/plan ./internal/nodeguard/guard ./internal/nodebudget/budget ./cmd/everynode
 	go -C test test ./bench/... ./cmd/... ./install ./s3 ./schemas ./shards
 
 .PHONY: test-mutants
