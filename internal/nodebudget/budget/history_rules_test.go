@@ -166,7 +166,8 @@ func (h *history) isYoung(n *Node) bool {
 		}
 	}
 	for _, b := range h.budgets {
-		if b.included && b.selects(n, h.now) {
+		expired := !b.expires.IsZero() && !h.now.Add(h.skew).Before(b.expires)
+		if b.included && !b.audit && !expired && b.selects(n, h.now) {
 			joined = n.Created
 		}
 	}
