@@ -4,7 +4,6 @@
 package main
 
 import (
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -147,10 +146,12 @@ func (h *history) checkPod(before, after *corev1.Pod) (broken string) {
 	if node == nil {
 		return ""
 	}
-	goes := before != nil && before.DeletionTimestamp == nil && after.DeletionTimestamp != nil && isReady(before) && !h.forgiven[after.UID]
+	goes := before != nil && before.DeletionTimestamp == nil && after.DeletionTimestamp != nil && fakeapi.PodReady(before) &&
+		!h.forgiven[after.UID]
 	switch {
 	case after.Namespace == uninstall.Namespace && after.Labels[v1alpha1.BudgetGroupLabel] != "":
-		h.seated[node.UID] = after.Labels[v1alpha1.BudgetGroupLabel] != pendingGroup && after.DeletionTimestamp == nil && isReady(after)
+		h.seated[node.UID] = after.Labels[v1alpha1.BudgetGroupLabel] != pendingGroup && after.DeletionTimestamp == nil &&
+			fakeapi.PodReady(after)
 		if goes && after.Labels[v1alpha1.BudgetGroupLabel] != pendingGroup && fakeapi.Ready(node) {
 			return h.takes(node)
 		}
@@ -162,7 +163,7 @@ func (h *history) checkPod(before, after *corev1.Pod) (broken string) {
 		if goes && fakeapi.Ready(node) {
 			return h.releases(node)
 		}
-		if isReady(after) && after.DeletionTimestamp == nil {
+		if fakeapi.PodReady(after) && after.DeletionTimestamp == nil {
 			delete(h.released, node.UID)
 		}
 	case after.Labels[v1alpha1.PhaseLabel] != "":
@@ -194,12 +195,6 @@ func (h *history) disrupt(node *corev1.Node, before, after *corev1.Pod) (broken 
 }
 
 const pendingGroup = "pending"
-
-func isReady(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-	})
-}
 
 // isKnown reports whether a manager knows what has been so since a time.
 func (h *history) isKnown(since time.Time) bool {

@@ -164,7 +164,7 @@ func (h *history) retry(job *v1alpha1.NodeJob) {
 
 // event is something that happens in the cluster.
 func (h *history) event() {
-	node := pick(h, fakeapi.All[*corev1.Node](h.api))
+	node := fakeapi.Pick(h.Rand, fakeapi.All[*corev1.Node](h.api))
 	switch what := h.Intn(18); what {
 	case 0, 1, 2, 3, 4:
 		h.beginDrain(node)
@@ -190,7 +190,7 @@ func (h *history) event() {
 		}
 		h.start()
 	case 13:
-		if pod := pick(h, h.protectors()); pod != nil {
+		if pod := fakeapi.Pick(h.Rand, h.protectors()); pod != nil {
 			h.forgive(pod)
 			h.do(h.api.Remove(pod))
 		}
@@ -201,7 +201,7 @@ func (h *history) event() {
 			h.do(h.api.Create(h.newGuard()))
 		}
 	default:
-		h.changeJob(pick(h, fakeapi.All[*v1alpha1.NodeJob](h.api)))
+		h.changeJob(fakeapi.Pick(h.Rand, fakeapi.All[*v1alpha1.NodeJob](h.api)))
 	}
 }
 
@@ -233,13 +233,6 @@ func (h *history) changeJob(job *v1alpha1.NodeJob) {
 		spec := h.newJob(job.Name).Spec
 		fakeapi.Edit(h.api, job, func(j *v1alpha1.NodeJob) { j.Spec = spec })
 	}
-}
-
-func pick[T any](h *history, from []T) (one T) {
-	if len(from) > 0 {
-		one = from[h.Intn(len(from))]
-	}
-	return one
 }
 
 // stored is what the other controllers do after a change. Its caller has locked the server.
@@ -296,35 +289,7 @@ func (h *history) collectGarbage(gone client.Object) {
 
 // tell adds a change to the story.
 func (h *history) tell(before, after client.Object) {
-	switch o := after.(type) {
-	case nil:
-		h.say("    %s %s is gone", fakeapi.KindOf(before), before.GetName())
-	case *corev1.Node:
-		h.say(
-			"    Node %s: unschedulable %v, ready %v, %s, taints %v",
-			o.Name,
-			o.Spec.Unschedulable,
-			fakeapi.Ready(o),
-			o.Status.NodeInfo.BootID,
-			o.Spec.Taints,
-		)
-	case *corev1.Pod:
-		h.say(
-			"    Pod %s on %s: %s %s, %s %v, deleted %v",
-			o.Name,
-			o.Spec.NodeName,
-			o.Labels[v1alpha1.PhaseLabel],
-			o.Labels[v1alpha1.BudgetGroupLabel],
-			o.Status.Phase,
-			o.Status.Conditions,
-			o.DeletionTimestamp != nil,
-		)
-	case *v1alpha1.NodeJob:
-		h.say("    NodeJob %s: generation %d, deleted %v", o.Name, o.Generation, o.DeletionTimestamp != nil)
-		for _, c := range o.Status.Conditions {
-			h.say("      %s %s (%s): %s", c.Type, c.Status, c.Reason, c.Message)
-		}
-	case *v1alpha1.NodeGuard:
-		h.say("    NodeGuard %s: held %+v, released %+v", o.Name, o.Status.Held, o.Status.Released)
+	for _, line := range fakeapi.Story(before, after) {
+		h.say("%s", line)
 	}
 }

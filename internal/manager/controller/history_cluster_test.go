@@ -59,35 +59,8 @@ func (h *history) join() {
 
 // tell adds a change to the story.
 func (h *history) tell(before, after client.Object) {
-	switch o := after.(type) {
-	case nil:
-		h.say("    %s %s is gone", fakeapi.KindOf(before), before.GetName())
-	case *corev1.Node:
-		h.say(
-			"    Node %s: %v %v, unschedulable %v, ready %v, %s, taints %v",
-			o.Name,
-			o.Labels,
-			o.Annotations,
-			o.Spec.Unschedulable,
-			fakeapi.Ready(o),
-			o.Status.NodeInfo.BootID,
-			o.Spec.Taints,
-		)
-	case *corev1.Pod:
-		h.say(
-			"    Pod %s on %s: %s, %s, deleted %v, finalizers %v",
-			o.Name,
-			o.Spec.NodeName,
-			o.Labels[v1alpha1.PhaseLabel],
-			o.Status.Phase,
-			o.DeletionTimestamp != nil,
-			o.Finalizers,
-		)
-	case *v1alpha1.NodeJob:
-		h.say("    NodeJob %s: generation %d, deleted %v", o.Name, o.Generation, o.DeletionTimestamp != nil)
-		for _, c := range o.Status.Conditions {
-			h.say("      %s %s (%s): %s", c.Type, c.Status, c.Reason, c.Message)
-		}
+	for _, line := range fakeapi.Story(before, after) {
+		h.say("%s", line)
 	}
 }
 
@@ -177,8 +150,8 @@ func (h *history) newContent() *corev1.ConfigMap {
 
 // event is something that happens in the cluster.
 func (h *history) event() {
-	node := pick(h, fakeapi.All[*corev1.Node](h.api))
-	job := pick(h, fakeapi.All[*v1alpha1.NodeJob](h.api))
+	node := fakeapi.Pick(h.Rand, fakeapi.All[*corev1.Node](h.api))
+	job := fakeapi.Pick(h.Rand, fakeapi.All[*v1alpha1.NodeJob](h.api))
 	what := h.Intn(15)
 	h.say("event %d on %s", what, node.Name)
 	switch what {
@@ -212,7 +185,7 @@ func (h *history) event() {
 		); len(
 			pods,
 		) > 0 {
-			h.do(h.api.Remove(pick(h, pods)))
+			h.do(h.api.Remove(fakeapi.Pick(h.Rand, pods)))
 		}
 	case 10:
 		if maps := fakeapi.All[*corev1.ConfigMap](h.api); len(maps) == 0 {
@@ -265,11 +238,4 @@ func (h *history) createJobs() {
 			h.do(h.api.Create(h.newJob(name)))
 		}
 	}
-}
-
-func pick[T any](h *history, from []T) (one T) {
-	if len(from) > 0 {
-		one = from[h.Intn(len(from))]
-	}
-	return one
 }

@@ -50,7 +50,7 @@ func (s *Server) evict(k key, options *metav1.DeleteOptions) error {
 // takeFrom uses one of the evictions that a budget allows, unless an unhealthy pod needs none.
 func (s *Server) takeFrom(b *policyv1.PodDisruptionBudget, pod *corev1.Pod) error {
 	policy, enough := b.Spec.UnhealthyPodEvictionPolicy, b.Status.CurrentHealthy >= b.Status.DesiredHealthy && b.Status.DesiredHealthy > 0
-	if !isReady(pod) && (enough || policy != nil && *policy == policyv1.AlwaysAllow) {
+	if !PodReady(pod) && (enough || policy != nil && *policy == policyv1.AlwaysAllow) {
 		return nil
 	}
 	if b.Status.ObservedGeneration < b.Generation {
@@ -72,7 +72,8 @@ func tooMany(message string, retryAfter int) error {
 	return err
 }
 
-func isReady(pod *corev1.Pod) bool {
+// PodReady reports whether a pod is ready.
+func PodReady(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
 	})
@@ -114,7 +115,7 @@ func (s *Server) count(b *policyv1.PodDisruptionBudget) {
 			continue
 		}
 		pods++
-		if isReady(pod) && pod.DeletionTimestamp == nil {
+		if PodReady(pod) && pod.DeletionTimestamp == nil {
 			healthy++
 		}
 	}

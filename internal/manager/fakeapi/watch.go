@@ -44,8 +44,8 @@ func (c *call) watch() (*http.Response, error) {
 	return c.response(http.StatusOK, http.Header{}, body{reader, writer}), nil
 }
 
-// body is that of the response to a watch. A read after Close returns io.EOF, because on another error the client of metadata sends an
-// event that nobody receives any more, and never ends.
+// body is that of the response to a watch. A read after Close returns io.EOF: after another error, the client of metadata sends an event
+// that nothing receives, and its goroutine stays.
 type body struct {
 	io.Reader
 	io.Closer
