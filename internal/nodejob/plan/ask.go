@@ -125,7 +125,7 @@ func (w *nodePlan) isBusy() bool {
 func (p *planner) askQuestions() {
 	var due []*nodePlan
 	for i := range p.nodes {
-		if w := &p.nodes[i]; w.asks != nil && !w.slot && !w.claims && !w.preparing {
+		if w := &p.nodes[i]; w.asks != nil && !w.slot && !w.claims && !w.preparing && !w.checking {
 			due = append(due, w)
 		}
 	}

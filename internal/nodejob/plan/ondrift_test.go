@@ -46,6 +46,18 @@ func said(answer record.Answer, seconds int, changes ...func(*record.Asked)) fun
 // asks is a pod that asks a node that is done.
 func asks(p *Pod) { p.Runs = task.CheckDrift }
 
+// Two answers in one pass would be two writes to a node.
+func TestANodeIsAskedOneQuestionAtATime(t *testing.T) {
+	checked := func(j *v1alpha1.NodeJob) {
+		j.Spec.Rerun.OnReboot, j.Spec.Maintenance.Cordon, j.Spec.Task.Check.Before = true, true, true
+	}
+	rebooted := doneFor(9999, said(record.AnswerNo, 3600), func(r *record.Record) { r.BootID = "earlier" })
+	p := Next(see(newJob(repaired, checked), []Node{newNode("a", rebooted)}))
+	if diff := cmp.Diff([]string{"start check-before 1 of rev on a"}, told(p)); diff != "" {
+		t.Errorf("a node that is checked before its rerun, and whose question is due: actions (-want +got):\n%s", diff)
+	}
+}
+
 // TestQuestions tests a NodeJob with node a that asks nodes that are done once an hour.
 func TestQuestions(t *testing.T) {
 	const ask = "start check-drift 1 of rev on a"
