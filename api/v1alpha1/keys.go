@@ -52,6 +52,10 @@ const (
 	// RebootAnnotation, on a task's pod, is spec.maintenance.reboot.policy when the pod was made.
 	RebootAnnotation = Group + "/reboot"
 
+	// DisruptsAnnotation with the value "true", on a task's pod, means that spec.maintenance disrupted nodes when the pod was made, so its
+	// run disrupts the node.
+	DisruptsAnnotation = Group + "/disrupts"
+
 	// CheckBeforeAnnotation with the value "true", on a task's pod, means that the pod runs spec.task.check before the task.
 	CheckBeforeAnnotation = Group + "/check-before"
 

@@ -33,6 +33,7 @@ func Pod(pod *corev1.Pod) plan.Pod {
 		Machine:       pod.Annotations[v1alpha1.MachineAnnotation],
 		Runs:          task.PhaseOf(pod.Labels[v1alpha1.PhaseLabel]),
 		Reboot:        v1alpha1.RebootPolicy(pod.Annotations[v1alpha1.RebootAnnotation]),
+		Disrupts:      pod.Annotations[v1alpha1.DisruptsAnnotation] == "true",
 		ChecksBefore:  pod.Annotations[v1alpha1.CheckBeforeAnnotation] == "true",
 		Revision:      pod.Labels[v1alpha1.RevisionLabel],
 		Attempt:       attemptOf(pod),

@@ -31,7 +31,6 @@ import (
 	"github.com/everynode/everynode/internal/manager/notify"
 	"github.com/everynode/everynode/internal/nodebudget/budget"
 	"github.com/everynode/everynode/internal/nodeguard/guard"
-	"github.com/everynode/everynode/internal/nodejob/plan"
 )
 
 // +kubebuilder:rbac:groups=everynode.dev,resources=nodedisruptionbudgets,verbs=list;watch
@@ -213,7 +212,7 @@ func (r *Reconciler) observeFloors(ctx context.Context, seen *observation, own c
 	return nil
 }
 
-// holdsKnown reports whether each NodeJob that disrupts nodes has reported what it does.
+// holdsKnown reports whether each NodeJob has reported what it does. One that disrupts no nodes may have done so before its spec changed.
 func (r *Reconciler) holdsKnown(ctx context.Context) (bool, error) {
 	if !r.Now().Before(r.started.Add(reportsWithin)) {
 		return true, nil
@@ -222,7 +221,7 @@ func (r *Reconciler) holdsKnown(ctx context.Context) (bool, error) {
 	if err := r.Client.List(ctx, &jobs, client.UnsafeDisableDeepCopy); err != nil {
 		return false, fmt.Errorf("listing NodeJobs: %w", err)
 	}
-	return !slices.ContainsFunc(jobs.Items, func(job v1alpha1.NodeJob) bool { return plan.Disrupts(&job) && !r.Claims.Reported(job.UID) }), nil
+	return !slices.ContainsFunc(jobs.Items, func(job v1alpha1.NodeJob) bool { return !r.Claims.Reported(job.UID) }), nil
 }
 
 // refusedFor is the object that rejections of seats are remembered for.

@@ -206,11 +206,13 @@ func put[V any](all *map[types.UID]V, uid types.UID, value V) {
 	(*all)[uid] = value
 }
 
-// holds reports whether the NodeJob disrupts a node, or is about to. A cordon counts even if the NodeJob does not disrupt nodes any
-// more.
+// holds reports whether the NodeJob disrupts a node, or is about to. A cordon and what still runs there count even if the NodeJob does not
+// disrupt nodes any more.
 func (p *planner) holds(w *nodePlan) bool {
 	switch {
 	case p.cordonedForUs(w.node) && w.node.Unschedulable:
+		return true
+	case w.disrupted:
 		return true
 	case !p.disrupts():
 		return false

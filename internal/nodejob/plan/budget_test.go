@@ -226,6 +226,19 @@ func TestBudgets(t *testing.T) {
 			cause:   causeBudget,
 			message: "the manager does not know yet what its NodeDisruptionBudgets allow",
 		},
+		"a run that disrupts its node is held although the spec no longer does": {
+			job:    []func(*v1alpha1.NodeJob){oneAtOnce},
+			pods:   []Pod{newPod(newNode("a"), func(p *Pod) { p.Disrupts = true })},
+			budget: limited(isClaimed, seatless), holds: []types.UID{"a-uid"},
+		},
+		"a run that disrupts its node is held until it has ended": {
+			job:    []func(*v1alpha1.NodeJob){oneAtOnce},
+			pods:   []Pod{newPod(newNode("a"), func(p *Pod) { p.Disrupts, p.Finalized, p.DeleteRequested = true, false, ago(1) })},
+			budget: limited(seatless), want: []string{startB}, holds: []types.UID{"a-uid"}, claims: []types.UID{},
+		},
+		"a run that disrupts nothing is not held": {
+			job: []func(*v1alpha1.NodeJob){oneAtOnce}, pods: []Pod{newPod(newNode("a"))}, budget: limited(),
+		},
 		"the claim ends with the run": {
 			job:    []func(*v1alpha1.NodeJob){cordoning, oneAtOnce},
 			a:      []func(*Node){cordonedBy(jobKey)},

@@ -117,7 +117,7 @@ func (h *history) start(a Start) {
 	}
 	pod.Created, pod.Finalized, pod.Phase = h.now, true, corev1.PodPending
 	h.made[pod.UID] = pod
-	pod.asked = h.job.Spec.Maintenance.Reboot.Policy
+	pod.asked, pod.disrupts = h.job.Spec.Maintenance.Reboot.Policy, h.disrupts()
 	h.pods[name], h.cache.pods[name] = pod, pod.Pod
 	h.untroubled(a.Attempt.NodeUID, v1alpha1.ReasonPodNameTaken, v1alpha1.ReasonPodForbidden)
 	h.begins(a.Attempt)

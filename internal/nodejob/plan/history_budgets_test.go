@@ -344,16 +344,20 @@ func (h *history) endBudget(node *Node) {
 	}
 }
 
-// checkReturn checks that a node gets its seat back only when its run has ended. A check before the task disturbs nothing.
+// checkReturn checks that a node gets its seat back only when its run has ended. A check before the task disturbs nothing. A run that
+// disrupts its node still does after the spec has changed.
 func (h *history) checkReturn(node *Node) {
-	if h.isBad(node) || !h.disrupts() || h.deleting() {
+	if h.isBad(node) || h.deleting() {
 		return
 	}
 	for _, name := range h.podNames() {
 		if pod := h.pods[name]; pod.NodeUID == node.UID && !pod.tampered && h.isMade(pod) && !pod.recorded && !pod.released &&
-			!over(&pod.Pod) && !pod.Runs.Asks() {
+			!over(&pod.Pod) && !pod.Runs.Asks() && (pod.disrupts || h.disrupts()) {
 			h.break_("rule 22", "%s gets its seat back while pod %s runs (%s)", node.Name, name, pod.Runs)
 		}
+	}
+	if !h.disrupts() {
+		return
 	}
 	rec := node.On.Record
 	live := h.selected(node) && !h.denied && h.cache.nodes[node.Name].ResourceVersion == node.ResourceVersion

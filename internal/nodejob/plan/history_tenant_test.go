@@ -295,6 +295,7 @@ func metadataOf(pod *corev1.Pod) Pod {
 		Machine:      pod.Annotations[v1alpha1.MachineAnnotation],
 		ChecksBefore: pod.Annotations[v1alpha1.CheckBeforeAnnotation] == "true",
 		Runs:         task.PhaseOf(pod.Labels[v1alpha1.PhaseLabel]),
+		Disrupts:     pod.Annotations[v1alpha1.DisruptsAnnotation] == "true",
 		Reboot:       v1alpha1.RebootPolicy(pod.Annotations[v1alpha1.RebootAnnotation]),
 		Revision:     pod.Labels[v1alpha1.RevisionLabel],
 		Attempt:      int32(attempt),

@@ -156,6 +156,8 @@ type simPod struct {
 	raw *corev1.Pod
 	// asked is maintenance.reboot of the spec when the manager created the pod.
 	asked v1alpha1.RebootPolicy
+	// disrupts is whether the spec disrupted nodes then.
+	disrupts bool
 	// machine and boot are those for which the pod was created.
 	machine, boot string
 	// recorded is true after its outcome is on its node, released after the manager has released it, and tampered after

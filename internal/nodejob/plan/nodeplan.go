@@ -52,6 +52,8 @@ type nodePlan struct {
 	terminating bool
 	// taskTerminating is true if such a pod has run something else than a question.
 	taskTerminating bool
+	// disrupted is true while a pod runs or is terminating whose run disrupts the node, even if the spec no longer does.
+	disrupted bool
 	// terminatingSince is when the first such pod should have ended; zero if that is not known.
 	terminatingSince time.Time
 	// releases are pods of Everynode that are released.

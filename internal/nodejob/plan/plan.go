@@ -119,6 +119,8 @@ type Pod struct {
 	Runs task.Phase
 	// Reboot is maintenance.reboot when the pod was created; "" for Never.
 	Reboot v1alpha1.RebootPolicy
+	// Disrupts is true if the NodeJob disrupted nodes when the pod was created, so its run disrupts the node.
+	Disrupts bool
 	// ChecksBefore is true if the pod runs the check before the task, and then the task only if it is needed.
 	ChecksBefore bool
 	Revision     string

@@ -103,6 +103,7 @@ func (as *assessor) assessPods(w *nodePlan) {
 		switch v.disposition {
 		case podTerminating:
 			w.noteTerminating(pod.Runs, pod.DeleteRequested.Add(pod.DeleteGrace))
+			w.disrupted = w.disrupted || pod.Disrupts
 			continue
 		case podOrphaned, podRecorded:
 			as.removePod(pod, v.disposition, w)
@@ -115,7 +116,7 @@ func (as *assessor) assessPods(w *nodePlan) {
 			as.do(Stop{Pod: *pod, Reason: v1alpha1.ReasonDeadlineExceeded})
 		case podRuns:
 		}
-		w.slot = w.slot || !pod.Runs.Asks()
+		w.slot, w.disrupted = w.slot || !pod.Runs.Asks(), w.disrupted || pod.Disrupts
 		as.notePod(w, pod, v)
 	}
 	if since, busy := as.in.BusyNodes[w.Name]; busy {

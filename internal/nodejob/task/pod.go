@@ -262,6 +262,9 @@ func Pod(job *v1alpha1.NodeJob, src Source, a Attempt, opts Options) *corev1.Pod
 	if reboot := RebootPolicy(job); a.Phase == Task && reboot != v1alpha1.RebootNever {
 		pod.Annotations[v1alpha1.RebootAnnotation] = string(reboot)
 	}
+	if Disrupts(job) && !a.Phase.Asks() {
+		pod.Annotations[v1alpha1.DisruptsAnnotation] = "true"
+	}
 	if checksInPod(job, a.Phase) {
 		pod.Annotations[v1alpha1.CheckBeforeAnnotation] = "true"
 	}
