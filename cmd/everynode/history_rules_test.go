@@ -172,6 +172,14 @@ func (h *history) checkPod(before, after *corev1.Pod) (broken string) {
 	return ""
 }
 
+// evicting is called before the manager evicts a pod. Its caller has locked the server. A drain of a NodeJob would wait for ever if it
+// evicted the check that decides whether the node may go.
+func (h *history) evicting(pod *corev1.Pod) {
+	if pod.Labels[v1alpha1.GuardRoleLabel] == v1alpha1.GuardRoleCheck {
+		h.breaks("the manager evicts %s, the check of a NodeGuard", pod.Name)
+	}
+}
+
 // disrupt notes whether the pod of a NodeJob disrupts its node: from its creation until it has ended or is told to end. The NodeJob must
 // have evicted the seat of the node before.
 func (h *history) disrupt(node *corev1.Node, before, after *corev1.Pod) (broken string) {

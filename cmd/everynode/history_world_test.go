@@ -111,7 +111,7 @@ func (h *history) newGuard() *v1alpha1.NodeGuard {
 	g.Spec.Target.DaemonSet = "storage"
 	g.Spec.MaxUnavailable = new(intstr.FromInt32(1))
 	g.Spec.Release.When = v1alpha1.ReleaseWhenTargetsReady
-	if h.one(3) {
+	if h.one(2) {
 		g.Spec.Release.When = v1alpha1.ReleaseWhenCheck
 		g.Spec.Release.Check = &v1alpha1.ReleaseCheck{Script: "true", IntervalSeconds: new(int32(20))}
 	}

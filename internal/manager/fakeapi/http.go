@@ -287,7 +287,12 @@ func (c *call) evict() (any, error) {
 	if e.DeleteOptions == nil {
 		e.DeleteOptions = &metav1.DeleteOptions{}
 	}
-	return success, c.request(c.req.Context(), "evict", c.key(), func() error { return c.Server.evict(c.key(), e.DeleteOptions) })
+	return success, c.request(c.req.Context(), "evict", c.key(), func() error {
+		if pod, is := c.objects[c.key()].(*corev1.Pod); is {
+			c.Evicting(pod)
+		}
+		return c.Server.evict(c.key(), e.DeleteOptions)
+	})
 }
 
 var success = &metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusSuccess}

@@ -42,6 +42,8 @@ type Server struct {
 	// Stored is called after each change, with the lock held; after is nil for a deletion. Told is called for each event.
 	Stored func(before, after client.Object)
 	Told   func(reason, regarding, note string)
+	// Evicting is called with the lock held when a client requests the eviction of a pod, before the decision. Evict does not call it.
+	Evicting func(pod *corev1.Pod)
 	// Scheme has the kinds that it serves.
 	Scheme *runtime.Scheme
 
@@ -68,7 +70,7 @@ func New(t testing.TB, seed int64, compress bool) *Server {
 		t.Fatal(err)
 	}
 	return &Server{
-		Stored: func(_, _ client.Object) {}, Told: func(_, _, _ string) {},
+		Stored: func(_, _ client.Object) {}, Told: func(_, _, _ string) {}, Evicting: func(*corev1.Pod) {},
 		Scheme: scheme, seed: seed, compress: compress,
 		objects: map[key]client.Object{}, made: map[string]int{}, asked: map[string]int{},
 	}
