@@ -232,6 +232,9 @@ func (w *nodePlan) noteTerminating(runs task.Phase, since time.Time) {
 	}
 }
 
+// noteDisruption notes whether the run of a pod that runs or is terminating disrupts the node.
+func (w *nodePlan) noteDisruption(pod *Pod) { w.disrupted = w.disrupted || pod.Disrupts }
+
 // exclude excludes a node. It does not count as one that reruns the task.
 func (w *nodePlan) exclude(reason, message string) {
 	w.rerun = false

@@ -103,7 +103,7 @@ func (as *assessor) assessPods(w *nodePlan) {
 		switch v.disposition {
 		case podTerminating:
 			w.noteTerminating(pod.Runs, pod.DeleteRequested.Add(pod.DeleteGrace))
-			w.disrupted = w.disrupted || pod.Disrupts
+			w.noteDisruption(pod)
 			continue
 		case podOrphaned, podRecorded:
 			as.removePod(pod, v.disposition, w)
@@ -116,7 +116,8 @@ func (as *assessor) assessPods(w *nodePlan) {
 			as.do(Stop{Pod: *pod, Reason: v1alpha1.ReasonDeadlineExceeded})
 		case podRuns:
 		}
-		w.slot, w.disrupted = w.slot || !pod.Runs.Asks(), w.disrupted || pod.Disrupts
+		w.noteDisruption(pod)
+		w.slot = w.slot || !pod.Runs.Asks()
 		as.notePod(w, pod, v)
 	}
 	if since, busy := as.in.BusyNodes[w.Name]; busy {

@@ -250,7 +250,8 @@ func Pod(job *v1alpha1.NodeJob, src Source, a Attempt, opts Options) *corev1.Pod
 	})
 	for key, value := range map[string]string{
 		v1alpha1.ChangedByAnnotation: a.ChangedBy, v1alpha1.InputsAnnotation: a.NodeValues.Hash(), v1alpha1.RetryAnnotation: a.Retry,
-		v1alpha1.ConfirmAnnotation: confirmDigest(job, a, opts),
+		v1alpha1.ConfirmAnnotation: confirmDigest(job, a, opts), v1alpha1.CheckBeforeAnnotation: trueIf(checksInPod(job, a.Phase)),
+		v1alpha1.DisruptsAnnotation: trueIf(Disrupts(job) && !a.Phase.Asks()),
 	} {
 		if value != "" {
 			pod.Annotations[key] = value
@@ -261,12 +262,6 @@ func Pod(job *v1alpha1.NodeJob, src Source, a Attempt, opts Options) *corev1.Pod
 	}
 	if reboot := RebootPolicy(job); a.Phase == Task && reboot != v1alpha1.RebootNever {
 		pod.Annotations[v1alpha1.RebootAnnotation] = string(reboot)
-	}
-	if Disrupts(job) && !a.Phase.Asks() {
-		pod.Annotations[v1alpha1.DisruptsAnnotation] = "true"
-	}
-	if checksInPod(job, a.Phase) {
-		pod.Annotations[v1alpha1.CheckBeforeAnnotation] = "true"
 	}
 
 	deadline := int64((PodTimeout(job, a.Phase) + KubeletSlack) / time.Second)
@@ -280,6 +275,14 @@ func Pod(job *v1alpha1.NodeJob, src Source, a Attempt, opts Options) *corev1.Pod
 	NameContainers(pod)
 	opts.Key.SealPod(pod)
 	return pod
+}
+
+// trueIf is the value of an annotation that pods have only if something is so.
+func trueIf(is bool) string {
+	if is {
+		return "true"
+	}
+	return ""
 }
 
 // tolerationsOf returns the tolerations of the pod of an attempt.
