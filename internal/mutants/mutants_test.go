@@ -55,6 +55,8 @@ func TestEachMistakeInThePlannerIsFound(t *testing.T) {
 			"a pod that was not asked answers for its task",
 			"a rollback starts beside a check",
 			"a check takes a slot",
+			"a run that disrupts its node is not held after its spec has changed",
+			"a node is asked two questions at a time",
 		},
 		byHistories: map[string][]string{
 			"TestAuditHistories": {
@@ -86,6 +88,12 @@ func TestEachMistakeInThePlannerIsFound(t *testing.T) {
 }
 
 var mutants = map[string]mutant{
+	"a run that disrupts its node is not held after its spec has changed": {
+		"budget.go", "\tcase w.disrupted:\n\t\treturn true\n", "",
+	},
+	"a node is asked two questions at a time": {
+		"ask.go", " && !w.preparing && !w.checking", " && !w.preparing",
+	},
 	"a task starts although its check of spec.expires has not answered": {
 		"expires.go", "\tif needed {\n\t\treturn false\n\t}\n\tif b", "\tif needed || true {\n\t\treturn false\n\t}\n\tif b",
 	},
