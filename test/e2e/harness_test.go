@@ -95,7 +95,8 @@ func (w *world) cleanUp() {
 			return err
 		}
 		if len(jobs.Items) > 0 {
-			return fmt.Errorf("%s is there", jobs.Items[0].Name)
+			first := &jobs.Items[0]
+			return fmt.Errorf("%s is there: deleted at %v, finalizers %v, status %+v", first.Name, first.DeletionTimestamp, first.Finalizers, first.Status)
 		}
 		return nil
 	})
@@ -148,7 +149,7 @@ func (w *world) tell() {
 		}
 	}
 	for _, args := range [][]string{
-		{"-n", install.Namespace, "logs", "deployment/" + install.Deployment, "--tail=30"},
+		{"-n", install.Namespace, "logs", "deployment/" + install.Deployment, "--all-pods", "--prefix", "--tail=30"},
 		{"get", "nodes"}, {"-n", w.Namespace, "get", "events"}, {"-n", w.Namespace, "get", "pods", "-o", "wide"},
 		{"-n", w.Namespace, "get", "nodejobs", "-o", `jsonpath={range .items[*]}{.metadata.name}: {range .status.conditions[*]}{.type}={.status} {.reason} {.message}{"\n"}{end}{end}`},
 	} {
