@@ -37,15 +37,15 @@ func (k *Kubelets) Stored(before, after client.Object) {
 		}
 	}
 	if node, is := before.(*corev1.Node); is && after == nil {
-		k.Later(node, 20*time.Second, 40*time.Second, func() { k.collect(node) })
+		k.Later(node, 20*time.Second, 40*time.Second, func() { k.collect(node.Name) })
 	}
 }
 
-// collect ends and deletes the pods of a node that does not exist any more.
-func (k *Kubelets) collect(node *corev1.Node) {
+// collect ends and deletes the pods of a node that does not exist, as the controller of pods does.
+func (k *Kubelets) collect(node string) {
 	for _, pod := range All[*corev1.Pod](k.Server) {
-		if pod.Spec.NodeName == node.Name && pod.CreationTimestamp.Before(&metav1.Time{Time: time.Now().Add(-20 * time.Second)}) &&
-			Get[*corev1.Node](k.Server, "", node.Name) == nil {
+		if pod.Spec.NodeName == node && pod.CreationTimestamp.Before(&metav1.Time{Time: time.Now().Add(-20 * time.Second)}) &&
+			Get[*corev1.Node](k.Server, "", node) == nil {
 			k.end(pod, corev1.PodFailed, nil)
 			_ = k.Remove(pod) // it fails only if the pod does not exist
 		}
@@ -105,7 +105,10 @@ func (k *Kubelets) Reboot(node *corev1.Node) {
 func (k *Kubelets) host(pod *corev1.Pod, again func()) *corev1.Node {
 	live, node := Get[*corev1.Pod](k.Server, pod.Namespace, pod.Name), Get[*corev1.Node](k.Server, "", pod.Spec.NodeName)
 	switch {
-	case live == nil || live.UID != pod.UID || task.PodEnded(live.Status.Phase) || node == nil:
+	case live == nil || live.UID != pod.UID || task.PodEnded(live.Status.Phase):
+		return nil
+	case node == nil:
+		k.Later(pod, 20*time.Second, 40*time.Second, func() { k.collect(pod.Spec.NodeName) })
 		return nil
 	case !Ready(node):
 		k.Later(pod, 4*time.Second, 6*time.Second, again)

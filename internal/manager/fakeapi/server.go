@@ -58,7 +58,7 @@ type Server struct {
 	// faults is true while requests fail and watches are late. compress is true if watches omit intermediate versions, as
 	// they do after an interruption.
 	faults, compress bool
-	// busy is when something was last changed, or has failed.
+	// busy is when something was last changed, or has failed, or when the last watch shows that.
 	busy time.Time
 }
 
@@ -115,6 +115,13 @@ func (s *Server) Quiet(since time.Duration) bool {
 	return time.Since(s.busy) > since
 }
 
+// isBusy notes that something happens at a time. Its caller has locked mu.
+func (s *Server) isBusy(at time.Time) {
+	if s.busy.Before(at) {
+		s.busy = at
+	}
+}
+
 // Version is that of the last change.
 func (s *Server) Version() int {
 	s.mu.Lock()
@@ -147,7 +154,7 @@ func (s *Server) request(ctx context.Context, verb string, k key, do func() erro
 	if !fails || s.Roll(10, id, "fails") > 0 {
 		return do()
 	}
-	s.busy = time.Now()
+	s.isBusy(time.Now())
 	switch s.Roll(3, id, "how") {
 	case 0:
 		return conflict(k)
@@ -255,7 +262,7 @@ func (s *Server) put(o client.Object) {
 		o.SetGeneration(o.GetGeneration() + 1)
 	}
 	s.version++
-	s.busy = time.Now()
+	s.isBusy(time.Now())
 	o.SetResourceVersion(strconv.Itoa(s.version))
 	s.objects[k] = o
 	after := o

@@ -24,6 +24,8 @@ type watcher struct {
 	frames  chan []byte
 	// last is when the last event is sent.
 	last time.Time
+	// resumes is when the watch continues that was interrupted last. Then it sends the newest versions.
+	resumes time.Time
 	// seen are the objects that it has sent.
 	seen map[key]client.Object
 }
@@ -100,21 +102,26 @@ func (w *watcher) send(o client.Object, exists bool) {
 	if w.faults && w.Roll(8, k.kind, w.version, "late") == 0 {
 		lag *= 150
 	}
+	if w.faults && w.Roll(20, k.kind, w.version, "is interrupted") == 0 {
+		w.resumes = time.Now().Add(w.Between(time.Second, 40*time.Second, k.kind, w.version))
+	}
+	interrupted := time.Now().Before(w.resumes)
 	at := time.Now().Add(lag)
+	if at.Before(w.resumes) {
+		at = w.resumes
+	}
 	if !at.After(w.last) {
 		at = w.last.Add(time.Microsecond)
 	}
 	w.last = at
-	if w.busy.Before(at) {
-		w.busy = at
-	}
+	w.isBusy(at)
 	time.AfterFunc(time.Until(at), func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		switch {
 		case w.req.Context().Err() != nil:
 			return
-		case w.compress:
+		case w.compress, interrupted:
 			o = w.objects[k]
 		case !exists:
 			o = nil
