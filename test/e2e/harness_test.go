@@ -96,7 +96,13 @@ func (w *world) cleanUp() {
 		}
 		if len(jobs.Items) > 0 {
 			first := &jobs.Items[0]
-			return fmt.Errorf("%s is there: deleted at %v, finalizers %v, status %+v", first.Name, first.DeletionTimestamp, first.Finalizers, first.Status)
+			return fmt.Errorf(
+				"%s is there: deleted at %v, finalizers %v, status %+v",
+				first.Name,
+				first.DeletionTimestamp,
+				first.Finalizers,
+				first.Status,
+			)
 		}
 		return nil
 	})
