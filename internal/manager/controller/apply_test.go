@@ -71,7 +71,7 @@ func TestAConflictingCordonIsPlannedAgain(t *testing.T) {
 				t.Errorf("another pass: %v (%v), want %v", did.again, err, tt.want)
 			}
 			// The cache may not show yet what was done meanwhile.
-			if _, remembered := r.written.nodes[client.ObjectKey{Name: "n"}]; remembered != tt.want {
+			if _, remembered := r.written.nodes["n"]; remembered != tt.want {
 				t.Errorf("the current node is remembered: %v, want %v", remembered, tt.want)
 			}
 			if events := r.told.events(); len(events) > 0 {

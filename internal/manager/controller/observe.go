@@ -188,6 +188,16 @@ func (r observer) newest(ctx context.Context, name client.ObjectKey) (*v1alpha1.
 	return r.written.job(job), nil
 }
 
+// reread reads a NodeJob from the API server, and remembers it until the cache shows it.
+func (r observer) reread(ctx context.Context, name client.ObjectKey) error {
+	live := &v1alpha1.NodeJob{}
+	if err := r.Reader.Get(ctx, name, live); err != nil {
+		return client.IgnoreNotFound(fmt.Errorf("getting NodeJob: %w", err))
+	}
+	r.written.rememberJob(strip(r.Options.Key, live).(*v1alpha1.NodeJob))
+	return nil
+}
+
 // warmUp starts leadership with a consistent list. The cache of a standby may be behind the writes of the last leader.
 func (r observer) warmUp(ctx context.Context) error {
 	r.primed.Lock()

@@ -50,9 +50,10 @@ func (r *Reconciler) report(ctx context.Context, seen observation, p plan.Plan) 
 	changed, err := r.writeStatus(ctx, seen.job, p.Status)
 	switch {
 	case apierrors.IsConflict(err):
-		// The NodeJob has changed meanwhile. The cache shows the change a moment later.
-		return loop.Soonest(next, loop.Soon), nil
+		// The NodeJob has changed meanwhile. While its watch is interrupted, the cache does not show how.
+		return loop.Soonest(next, loop.Soon), r.reread(ctx, name)
 	case err != nil:
+		r.written.doubtStatus(seen.job)
 		return 0, client.IgnoreNotFound(fmt.Errorf("writing the status: %w", err))
 	}
 	r.pace.Wrote(name, now)

@@ -6,6 +6,8 @@ package controller
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -85,20 +87,16 @@ func (r observer) liveNode(ctx context.Context, name string, now time.Time) (*co
 func (m *writtenObjects) nodesBut(cached []*corev1.Node) []*corev1.Node {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if len(m.nodes) == 0 {
-		return nil
-	}
-	shown := make(map[string]bool, len(cached))
-	for _, node := range cached {
-		shown[node.Name] = true
-	}
-	var nodes []*corev1.Node
+	remembered := map[string]*corev1.Node{}
 	for name, node := range m.nodes {
-		if !shown[name.Name] {
-			nodes = append(nodes, node)
+		if len(node.versions) > 0 {
+			remembered[name] = node.newest()
 		}
 	}
-	return nodes
+	for _, node := range cached {
+		delete(remembered, node.Name)
+	}
+	return slices.Collect(maps.Values(remembered))
 }
 
 // doubtful returns which of the nodes have been unseen for longer than doubtAfter, and forgets all other nodes.

@@ -123,7 +123,7 @@ func TestANewLeaderRemembersOnlyNodesThatItsCacheDoesNotShow(t *testing.T) {
 			if err := r.warmUp(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if _, got := r.written.nodes[client.ObjectKey{Name: "n"}]; got != tt.want {
+			if _, got := r.written.nodes["n"]; got != tt.want {
 				t.Errorf("it is remembered: %v, want %v", got, tt.want)
 			}
 		})

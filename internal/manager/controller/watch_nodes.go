@@ -16,16 +16,17 @@ import (
 )
 
 // nodeChanged triggers passes of the NodeJobs that are affected by the change of a node. before is nil for a node that was created
-// or deleted.
+// or deleted. A watch that was interrupted omits versions that passes have seen, for example a record that was written and removed
+// meanwhile. So all changes between these versions count.
 func (r watcher) nodeChanged(ctx context.Context, before, after client.Object, q queue) {
-	var was *plan.Node
-	if before != nil {
-		view := observe.Node(before.(*corev1.Node))
-		was = &view
-	}
+	var changes []plan.NodeChange
 	is := observe.Node(after.(*corev1.Node))
-	change := plan.CompareNodes(was, &is)
-	if change.IsEmpty() {
+	if before == nil {
+		changes = append(changes, plan.CompareNodes(nil, &is))
+	} else {
+		changes = r.changesOf(before.(*corev1.Node), after.(*corev1.Node), &is)
+	}
+	if len(changes) == 0 {
 		return
 	}
 	var jobs v1alpha1.NodeJobList
@@ -34,10 +35,30 @@ func (r watcher) nodeChanged(ctx context.Context, before, after client.Object, q
 	}
 	for i := range jobs.Items {
 		job := r.written.job(&jobs.Items[i])
-		if change.Affects(job, r.Now(), func() bool { return r.hasPodOn(ctx, job, is.Name) }) {
+		if slices.ContainsFunc(changes, func(change plan.NodeChange) bool {
+			return change.Affects(job, r.Now(), func() bool { return r.hasPodOn(ctx, job, is.Name) })
+		}) {
 			r.gather(client.ObjectKeyFromObject(job), q)
 		}
 	}
+}
+
+// changesOf returns what has changed from one version of a node to the next. is is the view of the last one.
+func (r watcher) changesOf(before, after *corev1.Node, is *plan.Node) (changes []plan.NodeChange) {
+	was := observe.Node(before)
+	from := &was
+	add := func(to *plan.Node) {
+		if change := plan.CompareNodes(from, to); !change.IsEmpty() {
+			changes = append(changes, change)
+		}
+		from = to
+	}
+	for _, node := range r.written.showNode(after) {
+		view := observe.Node(node)
+		add(&view)
+	}
+	add(is)
+	return changes
 }
 
 // hasPodOn reports whether pods of the NodeJob are on a node, because the node affects them.

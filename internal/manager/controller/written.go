@@ -28,13 +28,22 @@ type writtenObjects struct {
 	// statuses are the last ones with a valid seal, by the UID of the NodeJob. A status that another client writes does not
 	// replace them.
 	statuses map[types.UID]*knownStatus
-	nodes    loop.WrittenObjects[*corev1.Node]
+	nodes    map[string]*writtenNode
 	pods     map[types.UID]*writtenPod
+}
+
+// writtenNode is what is known of a node besides the cache.
+type writtenNode struct {
+	// shown is the version of the last event; nil before the first.
+	shown *corev1.Node
+	// versions are newer than that, the oldest first. Passes may have seen each of them.
+	versions []*corev1.Node
 }
 
 type knownStatus struct {
 	v1alpha1.NodeJobStatus
-	// overwritten is true while the API server stores a status that another client has written.
+	// overwritten is true while the API server stores a status that another client has written, or may store one that we have tried to
+	// write.
 	overwritten bool
 }
 
@@ -58,26 +67,66 @@ type writtenPod struct {
 }
 
 func newWrittenObjects() *writtenObjects {
-	return &writtenObjects{jobs: loop.WrittenObjects[*v1alpha1.NodeJob]{}, statuses: map[types.UID]*knownStatus{}, nodes: loop.WrittenObjects[*corev1.Node]{}, pods: map[types.UID]*writtenPod{}}
+	return &writtenObjects{jobs: loop.WrittenObjects[*v1alpha1.NodeJob]{}, statuses: map[types.UID]*knownStatus{}, nodes: map[string]*writtenNode{}, pods: map[types.UID]*writtenPod{}}
 }
 
+// rememberNode stores a version of a node that was written, or read from the API server.
 func (m *writtenObjects) rememberNode(node *corev1.Node) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.nodes.Remember(node)
+	known := m.nodeEntry(node.Name)
+	if newest := known.newest(); newest == nil || loop.Newer(node, newest) {
+		known.versions = append(known.versions, node)
+	}
 }
 
 // node returns the newest known version of a cached node.
 func (m *writtenObjects) node(cached *corev1.Node) *corev1.Node {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.nodes.Of(cached)
+	if known, ok := m.nodes[cached.Name]; ok && loop.Newer(known.newest(), cached) {
+		return known.newest()
+	}
+	return cached
+}
+
+// showNode is called for each event of a node. It returns the earlier versions that passes may have seen since the event before, the
+// oldest first: the watch may omit them.
+func (m *writtenObjects) showNode(node *corev1.Node) (seen []*corev1.Node) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	known := m.nodeEntry(node.Name)
+	for len(known.versions) > 0 && !loop.Newer(known.versions[0], node) {
+		if loop.Newer(node, known.versions[0]) {
+			seen = append(seen, known.versions[0])
+		}
+		known.versions = known.versions[1:]
+	}
+	known.shown = node
+	return seen
 }
 
 func (m *writtenObjects) forgetNode(name string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.nodes, client.ObjectKey{Name: name})
+	delete(m.nodes, name)
+}
+
+func (m *writtenObjects) nodeEntry(name string) *writtenNode {
+	known, ok := m.nodes[name]
+	if !ok {
+		known = &writtenNode{}
+		m.nodes[name] = known
+	}
+	return known
+}
+
+// newest returns the newest version; nil if none is known.
+func (n *writtenNode) newest() *corev1.Node {
+	if len(n.versions) > 0 {
+		return n.versions[len(n.versions)-1]
+	}
+	return n.shown
 }
 
 // rememberJob stores a NodeJob, because the progress of its rollout is in its status, which we write.
@@ -114,7 +163,20 @@ func (m *writtenObjects) job(cached *v1alpha1.NodeJob) *v1alpha1.NodeJob {
 	return newest
 }
 
-// isOverwritten reports whether another client has overwritten the status of a NodeJob.
+// doubtStatus notes that a write of the status has failed, although it may be stored: the next pass writes it in any case. The predicate of
+// the watch ignores our own writes.
+func (m *writtenObjects) doubtStatus(job *v1alpha1.NodeJob) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	known := m.statuses[job.UID]
+	if known == nil {
+		known = &knownStatus{NodeJobStatus: job.Status}
+		m.statuses[job.UID] = known
+	}
+	known.overwritten = true
+}
+
+// isOverwritten reports whether the API server may store another status of a NodeJob than the last one that we know.
 func (m *writtenObjects) isOverwritten(uid types.UID) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -50,8 +50,45 @@ func TestMemoryOfNodes(t *testing.T) {
 			if got := m.node(nodeAt(tt.cached)).ResourceVersion; got != tt.want {
 				t.Errorf("version %s, want %s", got, tt.want)
 			}
-			if got := len(m.nodes); tt.want == tt.cached && got != 0 {
-				t.Errorf("%d nodes are still remembered, though the cache has them", got)
+			m.showNode(nodeAt(tt.cached))
+			if got := len(m.nodes["n"].versions); tt.want == tt.cached && got != 0 {
+				t.Errorf("%d versions are still remembered, though the cache has shown the node", got)
+			}
+		})
+	}
+}
+
+// A watch may omit versions, but not their effects on passes that have seen them.
+func TestMemoryReturnsOmittedVersions(t *testing.T) {
+	tests := map[string]struct {
+		shown      string
+		remembered []string
+		next       string
+		want       []string
+	}{
+		"nothing is written":            {"10", nil, "12", nil},
+		"a write":                       {"10", []string{"11"}, "11", nil},
+		"a write before another change": {"10", []string{"11"}, "12", []string{"11"}},
+		"two writes":                    {"10", []string{"11", "12"}, "12", []string{"11"}},
+		"a write that the watch does not show yet": {"10", []string{"11", "13"}, "12", []string{"11"}},
+		"a response that comes after the event":    {"11", []string{"11"}, "12", nil},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			m := newWrittenObjects()
+			m.showNode(nodeAt(tt.shown))
+			for _, version := range tt.remembered {
+				m.rememberNode(nodeAt(version))
+			}
+			var got []string
+			for _, node := range m.showNode(nodeAt(tt.next)) {
+				got = append(got, node.ResourceVersion)
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("omitted versions (-want +got):\n%s", diff)
+			}
+			if got := m.showNode(nodeAt("99")); len(tt.remembered) < 2 && len(got) > 0 {
+				t.Errorf("versions are returned again: %v", got)
 			}
 		})
 	}
