@@ -72,16 +72,13 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		}).
 		WatchesRawSource(source.Channel(r.wake, &handler.EnqueueRequestForObject{})).
 		Watches(&corev1.Node{}, handler.Funcs{
-			CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) {
-				r.written.showNode(e.Object.(*corev1.Node))
-				r.nodeChanged(ctx, nil, e.Object, q)
-			},
+			CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { r.nodeChanged(ctx, nil, e.Object, q) },
 			UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
 				r.nodeChanged(ctx, e.ObjectOld, e.ObjectNew, q)
 			},
 			DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
-				r.forgetNode(e.Object.GetName())
 				r.nodeChanged(ctx, nil, e.Object, q)
+				r.forgetNode(e.Object.GetName())
 			},
 		}).
 		Watches(&corev1.Pod{}, handler.Funcs{

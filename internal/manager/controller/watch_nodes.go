@@ -19,13 +19,7 @@ import (
 // or deleted. A watch that was interrupted omits versions that passes have seen, for example a record that was written and removed
 // meanwhile. So all changes between these versions count.
 func (r watcher) nodeChanged(ctx context.Context, before, after client.Object, q queue) {
-	var changes []plan.NodeChange
-	is := observe.Node(after.(*corev1.Node))
-	if before == nil {
-		changes = append(changes, plan.CompareNodes(nil, &is))
-	} else {
-		changes = r.changesOf(before.(*corev1.Node), after.(*corev1.Node), &is)
-	}
+	changes := r.changesOf(before, after.(*corev1.Node))
 	if len(changes) == 0 {
 		return
 	}
@@ -36,28 +30,29 @@ func (r watcher) nodeChanged(ctx context.Context, before, after client.Object, q
 	for i := range jobs.Items {
 		job := r.written.job(&jobs.Items[i])
 		if slices.ContainsFunc(changes, func(change plan.NodeChange) bool {
-			return change.Affects(job, r.Now(), func() bool { return r.hasPodOn(ctx, job, is.Name) })
+			return change.Affects(job, r.Now(), func() bool { return r.hasPodOn(ctx, job, after.GetName()) })
 		}) {
 			r.gather(client.ObjectKeyFromObject(job), q)
 		}
 	}
 }
 
-// changesOf returns what has changed from one version of a node to the next. is is the view of the last one.
-func (r watcher) changesOf(before, after *corev1.Node, is *plan.Node) (changes []plan.NodeChange) {
-	was := observe.Node(before)
-	from := &was
-	add := func(to *plan.Node) {
-		if change := plan.CompareNodes(from, to); !change.IsEmpty() {
+// changesOf returns what has changed from one version of a node to the next. before is nil for a node that was created or deleted.
+func (r watcher) changesOf(before client.Object, after *corev1.Node) (changes []plan.NodeChange) {
+	versions := append(r.written.showNode(after), after)
+	if before == nil {
+		is := observe.Node(after)
+		return []plan.NodeChange{plan.CompareNodes(nil, &is)}
+	}
+	first := observe.Node(before.(*corev1.Node))
+	was := &first
+	for _, node := range versions {
+		is := observe.Node(node)
+		if change := plan.CompareNodes(was, &is); !change.IsEmpty() {
 			changes = append(changes, change)
 		}
-		from = to
+		was = &is
 	}
-	for _, node := range r.written.showNode(after) {
-		view := observe.Node(node)
-		add(&view)
-	}
-	add(is)
 	return changes
 }
 
