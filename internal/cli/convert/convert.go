@@ -7,10 +7,9 @@ import (
 	"cmp"
 	"encoding/base64"
 	"fmt"
-	"slices"
+	"regexp"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
@@ -43,6 +42,8 @@ type converter struct {
 	// others are the objects that are no pattern.
 	others  []*unstructured.Unstructured
 	refused []error
+	// unknown has the paths of fields that the kind of a source does not have.
+	unknown map[*unstructured.Unstructured][]string
 }
 
 // content names a ConfigMap or a Secret.
@@ -52,21 +53,26 @@ func (c content) String() string { return c.kind + " " + c.name }
 
 // Convert converts the objects of one or more files.
 func Convert(objects []*unstructured.Unstructured, o Options) Result {
-	c := &converter{options: o, contents: map[content]map[string]string{}}
+	c := &converter{options: o, contents: map[content]map[string]string{}, unknown: map[*unstructured.Unstructured][]string{}}
 	for _, source := range objects {
 		if kind := kindOf(source); kind == "ConfigMap" || kind == "Secret" {
 			c.readContent(source)
 		}
 	}
-	for _, source := range objects {
+	try := func(convert func() error, sources ...*unstructured.Unstructured) {
 		converted := len(c.drafts)
-		if err := c.convert(source); err != nil {
+		if err := convert(); err != nil {
 			c.drafts = c.drafts[:converted]
-			c.refuse(source, err)
+			for _, source := range sources {
+				c.refuse(source, err)
+			}
 		}
 	}
+	for _, source := range objects {
+		try(func() error { return c.convert(source) }, source)
+	}
 	for _, group := range c.jobs {
-		c.convertJobs(group)
+		try(func() error { return c.convertJobs(group) }, group.sources...)
 	}
 	c.describeOthers()
 	return c.result()
@@ -74,7 +80,7 @@ func Convert(objects []*unstructured.Unstructured, o Options) Result {
 
 func (c *converter) convert(source *unstructured.Unstructured) error {
 	switch kindOf(source) {
-	case "DaemonSet.apps", "DaemonSet.extensions":
+	case "DaemonSet.apps":
 		return c.daemonSet(source)
 	case "Job.batch":
 		return c.groupJob(source)
@@ -89,7 +95,7 @@ func (c *converter) convert(source *unstructured.Unstructured) error {
 
 // kindOf returns the kind and the API group of an object, of any version.
 func kindOf(object *unstructured.Unstructured) string {
-	return object.GroupVersionKind().GroupKind().String()
+	return strings.Replace(object.GroupVersionKind().GroupKind().String(), ".extensions", ".apps", 1)
 }
 
 // nameOf returns the kind, namespace and name of an object for a message.
@@ -122,11 +128,7 @@ func (c *converter) readContent(source *unstructured.Unstructured) {
 			data[key] = text
 		}
 	}
-	c.contents[content{source.GetKind(), c.namespaceOf(source), source.GetName()}] = data
-}
-
-func (c *converter) namespaceOf(source *unstructured.Unstructured) string {
-	return cmp.Or(source.GetNamespace(), c.options.Namespace)
+	c.contents[content{source.GetKind(), cmp.Or(source.GetNamespace(), c.options.Namespace), source.GetName()}] = data
 }
 
 // result writes the documents.
@@ -150,41 +152,30 @@ func (c *converter) result() Result {
 	return r
 }
 
-// accounts are the kinds of objects that give a service account its rights.
-var accounts = []string{"ServiceAccount", "ClusterRole", "Role", "ClusterRoleBinding", "RoleBinding"}
+// rights matches the kinds of objects that give a service account its rights.
+var rights = regexp.MustCompile(`^(ServiceAccount|(Cluster)?Role(Binding)?)$`)
 
 // describeOthers says what becomes of the other objects in the files.
 func (c *converter) describeOthers() {
-	var remain, rights []string
-	for _, o := range c.others {
-		switch {
-		case o.GetKind() == "Namespace":
-		case slices.Contains(accounts, o.GetKind()):
-			rights = append(rights, nameOf(o))
-		default:
-			remain = append(remain, nameOf(o))
-		}
-	}
 	for _, d := range c.drafts {
+		var remain []string
+		for _, o := range c.others {
+			switch {
+			case o.GetKind() == "Namespace":
+			case rights.MatchString(o.GetKind()) && !d.usesAPI():
+				d.drop("%s, unless something else uses it: the task has no API credentials", nameOf(o))
+			default:
+				remain = append(remain, nameOf(o))
+			}
+		}
 		if len(remain) > 0 {
 			d.note("Other objects in the file, which stay as they are: %s.", strings.Join(remain, ", "))
-		}
-		switch pod := d.written(); {
-		case len(rights) == 0:
-		case pod.ServiceAccountName != "":
-			d.note("The service account %s and its rights (%s) are needed only if the task uses the API of Kubernetes. Otherwise remove serviceAccountName.", pod.ServiceAccountName, strings.Join(rights, ", "))
-		case *cmp.Or(pod.AutomountServiceAccountToken, new(false)):
-			// setTemplate says that the task has the credentials of the ServiceAccount default.
-		default:
-			d.drop("%s, unless something else uses them: the task has no API credentials", strings.Join(rights, ", "))
 		}
 	}
 }
 
-// written returns the pod of the NodeJob; an empty one if the task is a script or a command.
-func (d *draft) written() corev1.PodSpec {
-	if t := d.job.Spec.Task.Template; t != nil {
-		return t.Spec
-	}
-	return corev1.PodSpec{}
+// usesAPI reports whether the pods of the NodeJob have credentials for the API of Kubernetes.
+func (d *draft) usesAPI() bool {
+	t := d.job.Spec.Task.Template
+	return t != nil && (t.Spec.ServiceAccountName != "" || t.Spec.AutomountServiceAccountToken != nil && *t.Spec.AutomountServiceAccountToken)
 }

@@ -241,7 +241,7 @@ var corpus = map[string]pattern{
 			) + "], containers: [" + pauseContainer + "]",
 		),
 		form: "template",
-		want: []string{"security context"},
+		want: []string{"setting securityContext.runAsUser"},
 	},
 	"several containers": {
 		manifest: ds(
@@ -485,7 +485,7 @@ var corpus = map[string]pattern{
 	"a drain without a grace period": {
 		manifest: planOf(`drain: {gracePeriod: 0}, upgrade: {image: i}`),
 		form:     "template",
-		want:     []string{"gracePeriodSeconds: 1", "drain.gracePeriod is 0"},
+		todos:    []string{"not converted: spec.drain.gracePeriod (maintenance.drain.gracePeriodSeconds takes 1 or more)"},
 	},
 	"a drain without options": {
 		manifest: planOf(`drain: {deleteEmptydirData: false}, upgrade: {image: i}`),
@@ -495,8 +495,7 @@ var corpus = map[string]pattern{
 	"drain, window and exclusive": {
 		manifest: planOf(`exclusive: true, window: {days: [sunday]}, drain: {force: true}, upgrade: {image: i}`),
 		form:     "template",
-		todos:    []string{"not converted: spec.drain.force, spec.exclusive, spec.window"},
-		want:     []string{"spec.drain.force (", "spec.exclusive (", "spec.window ("},
+		todos:    []string{"not converted: spec.drain.force (", "spec.exclusive (", "spec.window ("},
 	},
 
 	// Which nodes.
@@ -514,9 +513,30 @@ var corpus = map[string]pattern{
 		manifest: ds(
 			`serviceAccountName: s, affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: example.com/no-agent, operator: DoesNotExist}]}]}}}, containers: [{name: c, image: i, command: [/agent]}]`,
 		),
+		form: "refused",
+		want: []string{"its container c runs /agent, and the manifest does not show whether that ends"},
+	},
+	"a label that the program of an init container may set": {
+		manifest: ds(
+			`serviceAccountName: s, affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: example.com/done, operator: DoesNotExist}, {key: node-role.kubernetes.io/control-plane, operator: DoesNotExist}]}]}}}, initContainers: [{name: c, image: i, command: [/setup]}], containers: [` + pauseContainer + "]",
+		),
 		form:  "template",
-		todos: []string{"does not show whether the program ends, and whether it sets the label example.com/no-agent"},
+		todos: []string{"does not show whether the program sets the label example.com/done"},
 		not:   []string{"    assumeDone:"},
+	},
+	"arguments of a script file that are like options": {
+		manifest: once(entering("sh, /opt/setup.sh, -c", "x")),
+		form:     "template",
+	},
+	"nsenter with words for its options": {
+		manifest: strings.Replace(
+			once(`command: [nsenter, --target, "1", --mount, --uts, --ipc, --net, --pid, --, bash, -c, "a"]`),
+			"hostNetwork: true, ",
+			"",
+			1,
+		),
+		form:   "script",
+		script: "a",
 	},
 	"a label that the script removes": {
 		manifest: ds(
@@ -553,7 +573,7 @@ var corpus = map[string]pattern{
 			) + "], containers: [" + pauseContainer + "]",
 		),
 		form:  "template",
-		todos: []string{"cannot compare numbers"},
+		todos: []string{"can neither compare numbers"},
 	},
 	"Jobs for two nodes": {
 		manifest: jobOn("n1", shell("x")) + "---\n" + jobOn("n2", shell("x")),
@@ -844,7 +864,7 @@ var corpus = map[string]pattern{
 			1,
 		),
 		form:  "template",
-		todos: []string{"which only Everynode sets"},
+		todos: []string{"spec.template.metadata.annotations.everynode.dev/x (only Everynode sets it on pods)"},
 	},
 	"PowerShell": {
 		manifest: once("command: [powershell, -c, Restart-Computer -Force]"),
@@ -864,7 +884,7 @@ var corpus = map[string]pattern{
 	"a pause with a hook": {
 		manifest: ds(`containers: [{name: p, image: pause, lifecycle: {postStart: {exec: {command: [sysctl]}}}}]`),
 		form:     "refused",
-		want:     []string{"the work of its container p is in lifecycle.postStart"},
+		want:     []string{"only wait", "For work in lifecycle.postStart, write a NodeJob"},
 	},
 	"a script from a here-document": {
 		manifest: running("command: [bash, -c, \"bash -s <<EOS\\ntouch /x\\nsleep 900\\nEOS\"]"),
@@ -960,17 +980,17 @@ var corpus = map[string]pattern{
 	"a server with ports": {
 		manifest: running(shell("serve") + ", ports: [{containerPort: 80}]"),
 		form:     "refused",
-		want:     []string{"has ports, so it is a server"},
+		want:     []string{"has the field spec.template.spec.containers[c].ports, so it is a server"},
 	},
 	"a server with a probe": {
 		manifest: running("command: [agent], livenessProbe: {httpGet: {port: 80}}"),
 		form:     "refused",
-		want:     []string{"livenessProbe over the network"},
+		want:     []string{"has the field spec.template.spec.containers[c].livenessProbe.httpGet, so it is a server"},
 	},
 	"a program that is not shown": {
 		manifest: ds("containers: [{name: c, image: agent}]"),
 		form:     "refused",
-		want:     []string{"runs the image agent, and the manifest does not show what that does"},
+		want:     []string{"runs the image agent, and the manifest does not show whether that ends"},
 	},
 	"a script that ends in a server": {
 		manifest: running(shell("setup; exec /usr/bin/agent --flag")),
@@ -1003,7 +1023,7 @@ var corpus = map[string]pattern{
 	"a sidecar": {
 		manifest: ds("initContainers: [{name: s, image: i, restartPolicy: Always}], containers: [" + pauseContainer + "]"),
 		form:     "refused",
-		want:     []string{"sidecar"},
+		want:     []string{"has the field spec.template.spec.initContainers[s].restartPolicy, so it is a server"},
 	},
 }
 

@@ -6,10 +6,10 @@
 // function of the objects in a file, and needs no cluster.
 //
 //	objects ──► pattern (daemonset.go, job.go, plan.go) ──► draft (draft.go) ──► YAML with a comment
-//	                │ program.go, shell.go: what a container runs, which is read once and never changed
+//	                │ step.go, shell.go: what a container runs, which is read once and never changed
 //	                ▼
 //	            task.go, nodes.go: what all patterns share
 //	            fields.go: which fields are not converted
 //
-// The tables are in fields.yaml, settings.yaml and programs.yaml.
+// The tables are in fields.yaml and programs.yaml.
 package convert

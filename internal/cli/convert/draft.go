@@ -35,9 +35,16 @@ type draft struct {
 	todos, notes, gone []string
 }
 
-// newDraft adds a draft. Its name can be another one than wanted, because that of a NodeJob is unique.
-func (c *converter) newDraft(w *work, wanted string, sources ...*unstructured.Unstructured) *draft {
+// newDraft adds a draft for a pod. Its name can be another one than wanted, because that of a NodeJob is unique.
+func (c *converter) newDraft(wanted string, template *corev1.PodTemplateSpec, sources ...*unstructured.Unstructured) *draft {
 	wanted = cmp.Or(wanted, strings.TrimRight(sources[0].GetGenerateName(), "-."))
+	w := &work{converter: c, namespace: cmp.Or(sources[0].GetNamespace(), c.options.Namespace), template: template, pod: &template.Spec}
+	for i := range w.pod.InitContainers {
+		w.steps = append(w.steps, w.newStep(&w.pod.InitContainers[i], true))
+	}
+	for i := range w.pod.Containers {
+		w.steps = append(w.steps, w.newStep(&w.pod.Containers[i], false))
+	}
 	d := &draft{work: w, sources: sources, job: &v1alpha1.NodeJob{
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodeJob"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: wanted},
@@ -93,27 +100,21 @@ func (d *draft) yaml() (string, error) {
 
 // check reports whether the NodeJob is valid, as far as this is known without an API server.
 func (d *draft) check() error {
-	if problems := validation.IsDNS1123Subdomain(d.job.Name); len(problems) > 0 {
-		return fmt.Errorf("%q cannot be the name of a NodeJob: %s", d.job.Name, strings.Join(problems, "; "))
-	}
+	problems := validation.IsDNS1123Subdomain(d.job.Name)
 	if len(d.job.Name) > validation.DNS1123LabelMaxLength {
-		return fmt.Errorf("its metadata.name %s has more than %d characters, which a NodeJob may not have: choose another one", d.job.Name, validation.DNS1123LabelMaxLength)
+		problems = append(problems, fmt.Sprintf("it has more than %d characters", validation.DNS1123LabelMaxLength))
 	}
-	pod := d.written()
-	if d.job.Spec.Task.Template != nil && len(pod.Containers) == 0 {
+	if len(problems) > 0 {
+		return fmt.Errorf("its metadata.name %q cannot be the name of a NodeJob: %s", d.job.Name, strings.Join(problems, "; "))
+	}
+	if len(d.steps) == 0 {
 		return errors.New("it has no container")
 	}
-	var script corev1.Container
-	for i := range d.job.Spec.Task.Env {
-		script.Env = append(script.Env, corev1.EnvVar{Name: d.job.Spec.Task.Env[i].Name})
-	}
-	for _, c := range slices.Concat(pod.InitContainers, pod.Containers, []corev1.Container{script}) {
-		names := map[string]bool{}
-		for _, env := range c.Env {
-			if names[env.Name] {
-				return fmt.Errorf("its container %s has the variable %s twice, of which the last one counts: remove the others", c.Name, env.Name)
+	for _, s := range d.steps {
+		for i, env := range s.Env {
+			if slices.ContainsFunc(s.Env[:i], func(e corev1.EnvVar) bool { return e.Name == env.Name }) {
+				return fmt.Errorf("its container %s has the variable %s twice, of which the last one counts: remove the others", s.Name, env.Name)
 			}
-			names[env.Name] = true
 		}
 	}
 	return nil
@@ -121,11 +122,6 @@ func (d *draft) check() error {
 
 // head returns the comment above the NodeJob.
 func (d *draft) head() string {
-	first := d.sources[0]
-	resource := strings.ToLower(first.GetKind())
-	if group := first.GroupVersionKind().Group; strings.Contains(group, ".") {
-		resource += "." + group
-	}
 	var names []string
 	for _, source := range d.sources { // all are of one kind, and in one namespace
 		name := source.GetName()
@@ -134,11 +130,7 @@ func (d *draft) head() string {
 		}
 		names = append(names, name)
 	}
-	commands := []string{
-		"kubectl everynode plan -f FILE", "kubectl apply -f FILE", "kubectl delete " + resource + " " + strings.Join(names, " ") + inNamespace(d.job.Namespace),
-		"kubectl everynode resume " + d.job.Name + inNamespace(d.job.Namespace),
-	}
-	from := nameOf(first)
+	from, in := nameOf(d.sources[0]), inNamespace(d.job.Namespace)
 	if more := len(names) - 1; more > 0 {
 		from += " and " + plural.Count(more, "other")
 	}
@@ -150,7 +142,10 @@ func (d *draft) head() string {
 	paragraphs = append(paragraphs,
 		"NodeJobs run only in namespaces that are allowed. Unless this one has the label, an administrator sets it:\n"+
 			"kubectl label namespace "+cmp.Or(d.job.Namespace, "NAMESPACE")+" "+v1alpha1.EnabledLabel+"="+v1alpha1.EnabledValue,
-		"Switch over. The NodeJob is suspended, so nothing runs before the last command:\n"+strings.Join(commands, "\n"))
+		"Switch over. The NodeJob is suspended, so nothing runs before the last command:\n"+
+			"kubectl everynode plan -f FILE\nkubectl apply -f FILE\n"+
+			"kubectl delete "+strings.ToLower(kindOf(d.sources[0]))+" "+strings.Join(names, " ")+in+"\n"+
+			"kubectl everynode resume "+d.job.Name+in)
 	if len(d.gone) > 0 {
 		paragraphs = append(paragraphs, "No longer needed:\n- "+strings.Join(d.gone, "\n- "))
 	}
@@ -191,16 +186,15 @@ func comment(paragraph string) string {
 
 // Settings that all patterns have in common.
 
-// limited sets a number that has a highest value in a NodeJob.
-func limited[T int32 | int64](d *draft, field **int32, value *T, most int32, source, name string) {
-	switch {
-	case value == nil || *value < 0:
-	case int64(*value) > int64(most):
-		*field = &most
-		d.todo("%s is %d, and %s has at most %d: %d is set", source, *value, name, most, most)
-	default:
-		*field = new(int32(*value))
+// limit returns a number that has a highest value in a NodeJob; nil if there is none.
+func (d *draft) limit(value int64, most int32, source string) *int32 {
+	if value < 0 {
+		return nil
 	}
+	if value > int64(most) {
+		d.todo("%s is %d, and a NodeJob takes at most %d, which is set", source, value, most)
+	}
+	return new(int32(min(value, int64(most))))
 }
 
 // timeouts sets task.timeoutSeconds. A Job has a deadline for all attempts, and its pod has one for each attempt.
@@ -208,12 +202,11 @@ func (d *draft) timeouts(all *int64, source string) {
 	if each := d.pod.ActiveDeadlineSeconds; each != nil {
 		all, source = each, "template.spec.activeDeadlineSeconds"
 	}
-	if all != nil && *all != 0 {
-		limited(d, &d.job.Spec.Task.TimeoutSeconds, all, 86400, source, "task.timeoutSeconds")
+	if all != nil && *all > 0 {
+		d.job.Spec.Task.TimeoutSeconds = d.limit(*all, 86400, source)
+		return
 	}
-	if d.job.Spec.Task.TimeoutSeconds == nil {
-		d.note("The %s has no time limit. An attempt of the NodeJob has 600 seconds, including the image pull, unless task.timeoutSeconds is set.", d.kind())
-	}
+	d.note("The %s has no time limit. An attempt of the NodeJob has 600 seconds, including the image pull, unless task.timeoutSeconds is set.", d.kind())
 }
 
 // concurrent sets rollout.maxConcurrent, which is a number from 1 or a percentage from 1% to 100%.
@@ -223,13 +216,6 @@ func (d *draft) concurrent(value *intstr.IntOrString, source string) {
 		return
 	}
 	d.job.Spec.Rollout.MaxConcurrent = value
-}
-
-// finish suggests ttlSecondsAfterFinished. A NodeJob that is suspended has finished.
-func (d *draft) finish(seconds *int32) {
-	if seconds != nil {
-		d.note("When you resume the NodeJob, you can set ttlSecondsAfterFinished: %d, if no node that joins later must run the task. It is not set yet, because a suspended NodeJob counts as finished, and would be deleted.", *seconds)
-	}
 }
 
 // runsAgain says that the NodeJob cannot know where the source has run.

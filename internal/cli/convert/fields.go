@@ -22,27 +22,24 @@ import (
 // wrongType matches an error of encoding/json.
 var wrongType = regexp.MustCompile(`cannot unmarshal (\w+) into Go (?:struct )?field \w*\.?([\w.]+) of type (\S+)`)
 
-// into decodes an object into its type, and returns the paths of fields that the type does not have.
-func into[T any](source *unstructured.Unstructured) (typed *T, unknown []string, err error) {
-	typed = new(T)
+// into decodes an object into its type, and keeps the paths of fields that the type does not have.
+func into[T any](c *converter, source *unstructured.Unstructured) (*T, error) {
+	typed := new(T)
 	body, err := source.MarshalJSON()
 	if err != nil {
-		return nil, nil, fmt.Errorf("reading its fields: %w", err)
+		return nil, fmt.Errorf("reading its fields: %w", err)
 	}
 	strict, err := json.UnmarshalStrict(body, typed)
 	if err != nil {
-		text := err.Error()
-		if m := wrongType.FindStringSubmatch(text); m != nil {
-			text = fmt.Sprintf("%s is a %s, and must be %s", m[2], m[1], m[3])
-		}
-		return nil, nil, fmt.Errorf("reading its fields: %s. If it is a template, replace the placeholders first", text)
+		text := wrongType.ReplaceAllString(err.Error(), "$2 is a $1, and must be $3")
+		return nil, fmt.Errorf("reading its fields: %s. If it is a template, replace the placeholders first", text)
 	}
 	for _, err := range strict {
 		if path := strings.Trim(strings.TrimPrefix(err.Error(), "unknown field "), `"`); strings.HasPrefix(path, "spec.") {
-			unknown = append(unknown, path)
+			c.unknown[source] = append(c.unknown[source], path)
 		}
 	}
-	return typed, unknown, nil
+	return typed, nil
 }
 
 // table reads an embedded file, which a test of any conversion covers.
@@ -56,55 +53,44 @@ func table[T any](content []byte) (read T) {
 //go:embed fields.yaml
 var fieldsYAML []byte
 
-// lostFields are the fields that a NodeJob does not have, by the kind of the source.
-var lostFields = table[map[string][]lostField](fieldsYAML)
+// fieldRules are the fields that a NodeJob does not have, by the kind of the source.
+var fieldRules = table[map[string][]fieldRule](fieldsYAML)
 
-type lostField struct {
-	Path       *regexp.Regexp
-	Value      any
-	Gone, Todo string
+type fieldRule struct {
+	Path, Value      *regexp.Regexp
+	Gone, Note, Todo string
 }
 
-// nameFields says which fields of the sources the NodeJob does not have. unknown are those that their kind does not have.
-func (d *draft) nameFields(unknown []string) {
-	list := slices.Concat(lostFields["all"], lostFields[d.kind()])
+// nameFields says which fields of the sources the NodeJob does not have.
+func (d *draft) nameFields() {
+	rules := slices.Concat(fieldRules["all"], fieldRules[d.kind()])
 	if d.job.Spec.Task.Template == nil {
-		list = append(list, lostFields["script"]...)
+		rules = append(rules, fieldRules["script"]...)
 	}
-	var names, lost []string
-	lose := func(path, instead string) {
-		if !slices.Contains(names, path) {
-			names, lost = append(names, path), append(lost, path+" ("+instead+")")
-		}
+	indexOf := func(path string) int {
+		return slices.IndexFunc(rules, func(r fieldRule) bool { return r.Path.MatchString(path) })
 	}
 	for _, source := range d.sources {
-		fields := flatten(source.Object)
-		for _, l := range list {
-			for _, path := range l.in(fields) {
-				if l.Gone != "" {
-					d.drop("%s: %s", path, l.Gone)
-				} else {
-					lose(path, l.Todo)
-				}
+		for _, f := range flatten(source.Object) {
+			i := indexOf(f.path)
+			if i < 0 || rules[i].Value != nil && rules[i].Value.MatchString(f.value) {
+				continue
+			}
+			switch rule, path := rules[i], rules[i].Path.FindString(f.path); {
+			case rule.Gone != "":
+				d.drop("%s: %s", path, rule.Gone)
+			case rule.Note != "":
+				d.note("%s: %s.", path, rule.Note)
+			default:
+				d.todo("not converted: %s (%s)", path, rule.Todo)
+			}
+		}
+		for _, path := range d.unknown[source] {
+			if indexOf(path) < 0 {
+				d.todo("not converted: %s (unknown)", path)
 			}
 		}
 	}
-	for _, path := range unknown {
-		lose(path, "unknown")
-	}
-	if len(lost) > 0 {
-		d.todo("not converted: %s\nCheck whether the task needs them:\n- %s", strings.Join(names, ", "), strings.Join(lost, "\n- "))
-	}
-}
-
-// in returns the paths that match the field, unless it has the value that changes nothing.
-func (l *lostField) in(fields []field) (found []string) {
-	for _, f := range fields {
-		if path := l.Path.FindString(f.path); path != "" && fmt.Sprint(f.value) != fmt.Sprint(l.Value) {
-			found = append(found, path)
-		}
-	}
-	return found
 }
 
 // byKubernetes are labels and annotations that Kubernetes and kubectl set.
@@ -114,10 +100,7 @@ var byKubernetes = []string{
 }
 
 // field is a field without fields that a user has set.
-type field struct {
-	path  string
-	value any
-}
+type field struct{ path, value string }
 
 // flatten returns the fields of an object, sorted. An item of a list has its name instead of an index.
 func flatten(object map[string]any) (all []field) {
@@ -136,7 +119,7 @@ func flatten(object map[string]any) (all []field) {
 				path += fmt.Sprintf("[%v]", fields["name"])
 			}
 			if !isObject && item != nil {
-				all = append(all, field{path, item})
+				all = append(all, field{path, fmt.Sprint(item)})
 			}
 			for _, inner := range flatten(fields) {
 				all = append(all, field{path + "." + inner.path, inner.value})

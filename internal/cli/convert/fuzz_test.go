@@ -54,8 +54,9 @@ func FuzzConvert(f *testing.F) {
 func FuzzScript(f *testing.F) {
 	f.Add("if a; then kubectl label node $N a=b; fi && cat <<EOF\nx\nEOF\nwhile true; do sleep 1; done")
 	f.Add("a 'b\nc' \"$(d `e`)\" # f\n\\\ng || sleep infinity & wait; f() { reboot; }; for ((;;)); do :; done")
+	f.Add("\x00\r()˚") // a function without a name
 	f.Fuzz(func(_ *testing.T, script string) {
-		read(script)
+		read(script, 0)
 		reboots(script)
 	})
 }

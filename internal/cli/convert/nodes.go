@@ -19,35 +19,30 @@ import (
 // So terms are merged, as long as the result matches exactly the same nodes.
 
 // term is a list of requirements. A node matches if it meets all of them, so a term without requirements matches all nodes.
-type term []requirement
+type term []corev1.NodeSelectorRequirement
 
-// requirement is about a label of a node, or about a field.
-type requirement struct {
-	corev1.NodeSelectorRequirement
-	// isField says that the key is a field. Kubernetes knows only metadata.name.
-	isField bool
-}
-
-func (r requirement) String() string {
-	return strings.TrimSpace(fmt.Sprintf("%s %s %s", r.Key, r.Operator, strings.Join(r.Values, ",")))
-}
+// fieldMark is before the key of a requirement about a field. A label cannot begin with it. Kubernetes knows only metadata.name.
+const (
+	fieldMark = "@"
+	nodeName  = fieldMark + metav1.ObjectNameField
+)
 
 func (t term) String() string {
 	parts := make([]string, len(t))
 	for i, r := range t {
-		parts[i] = r.String()
+		parts[i] = strings.TrimSpace(strings.TrimPrefix(fmt.Sprintf("%s %s %s", r.Key, r.Operator, strings.Join(r.Values, ",")), fieldMark))
 	}
 	return strings.Join(parts, " and ")
 }
 
 // isNames reports whether the requirement lists names of nodes.
-func (r requirement) isNames() bool {
-	return r.isField && r.Key == metav1.ObjectNameField && r.Operator == corev1.NodeSelectorOpIn
+func isNames(r corev1.NodeSelectorRequirement) bool {
+	return r.Key == nodeName && r.Operator == corev1.NodeSelectorOpIn
 }
 
 // isLabels reports whether a label selector can have the requirement, which cannot compare numbers.
-func (r requirement) isLabels() bool {
-	return !r.isField && r.Operator != corev1.NodeSelectorOpGt && r.Operator != corev1.NodeSelectorOpLt
+func isLabels(r corev1.NodeSelectorRequirement) bool {
+	return !strings.HasPrefix(r.Key, fieldMark) && r.Operator != corev1.NodeSelectorOpGt && r.Operator != corev1.NodeSelectorOpLt
 }
 
 // excludes reports whether a requirement excludes nodes with a label, or with some of its values.
@@ -57,41 +52,23 @@ func excludes(r corev1.NodeSelectorRequirement) bool {
 
 // requiredTerms returns the terms of the node affinity that a node must match; nil if there is no such affinity.
 func requiredTerms(pod *corev1.PodSpec) []corev1.NodeSelectorTerm {
-	if pod.Affinity == nil || pod.Affinity.NodeAffinity == nil || pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
-		return nil
+	if a := pod.Affinity; a != nil && a.NodeAffinity != nil && a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
+		return a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
 	}
-	return pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
+	return nil
 }
 
-// matchesNothing reports whether a term has no requirements. Unlike other empty selectors, it matches no node.
-func matchesNothing(t corev1.NodeSelectorTerm) bool {
-	return len(t.MatchExpressions)+len(t.MatchFields) == 0
-}
-
-// matchesNoNode returns an error for a pod whose node affinity matches no node.
-func matchesNoNode(pod *corev1.PodSpec) error {
-	every := func(corev1.NodeSelectorRequirement) bool { return false }
-	if required := requiredTerms(pod); required == nil || len(termsOf(required, every)) > 0 {
-		return nil
-	}
-	return errors.New("its nodeSelectorTerms match no node, because they are empty or contradict themselves, so it runs nowhere. Correct them, or remove the affinity to run on all nodes")
-}
-
-// termsOf returns the terms that match nodes, without the requirements for which without reports true.
-func termsOf(from []corev1.NodeSelectorTerm, without func(corev1.NodeSelectorRequirement) bool) []term {
-	var terms []term
+// termsOf returns the terms that match nodes. One without requirements matches none, unlike other empty selectors. Then it removes the
+// requirements for which without reports true.
+func termsOf(from []corev1.NodeSelectorTerm, without func(corev1.NodeSelectorRequirement) bool) (terms []term) {
 	for _, t := range from {
-		to := term{}
-		for _, r := range t.MatchExpressions {
-			if !without(r) {
-				to = append(to, requirement{r, false})
-			}
-		}
+		to := term(slices.Clone(t.MatchExpressions))
 		for _, r := range t.MatchFields {
-			to = append(to, requirement{r, true})
+			r.Key = fieldMark + r.Key
+			to = append(to, r)
 		}
-		if names, byName := to.names(); !matchesNothing(t) && (!byName || len(names) > 0) {
-			terms = append(terms, to)
+		if names, byName := to.names(); len(to) > 0 && (!byName || len(names) > 0) {
+			terms = append(terms, slices.DeleteFunc(to, without))
 		}
 	}
 	return terms
@@ -101,7 +78,7 @@ func termsOf(from []corev1.NodeSelectorTerm, without func(corev1.NodeSelectorReq
 func (t term) names() (names []string, byName bool) {
 	for _, r := range t {
 		switch {
-		case !r.isNames():
+		case !isNames(r):
 		case !byName:
 			names, byName = r.Values, true
 		default:
@@ -112,8 +89,7 @@ func (t term) names() (names []string, byName bool) {
 }
 
 // merge returns as few terms as possible that match the same nodes.
-func merge(terms []term) []term {
-	var merged []term
+func merge(terms []term) (merged []term) {
 next:
 	for _, t := range terms {
 		for i := range merged {
@@ -142,57 +118,50 @@ func (t term) or(other term) term {
 	return nil
 }
 
-const remedyLabel = "Give the nodes that must run the task a label of your own, also those that join later, and select it."
-
 // selectNodes converts the node selector, the node affinity and the tolerations of the pod. It leaves out the requirements about the
 // label mark, which only nodes have that are done. If there are several terms, it takes the first one that a NodeJob can express: a
 // NodeJob for each term would run twice on a node that matches two of them.
-func (d *draft) selectNodes(mark string) {
-	d.job.Spec.Nodes.Tolerations = d.pod.Tolerations
-	selector := &metav1.LabelSelector{MatchLabels: maps.Clone(d.pod.NodeSelector)}
-	if a := d.pod.Affinity; a != nil && (a.PodAffinity != nil && len(a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution) > 0 ||
-		a.PodAntiAffinity != nil && len(a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution) > 0) {
-		d.todo("the NodeJob runs on more nodes: a required podAffinity or podAntiAffinity has no equivalent\n%s", remedyLabel)
+func (d *draft) selectNodes(mark string) error {
+	required := requiredTerms(d.pod)
+	terms := merge(termsOf(required, func(r corev1.NodeSelectorRequirement) bool { return mark != "" && r.Key == mark && excludes(r) }))
+	if len(terms) == 0 && required != nil {
+		return errors.New("its nodeSelectorTerms match no node, because they are empty or contradict themselves, so it runs nowhere. " +
+			"Correct them, or remove the affinity to run on all nodes")
 	}
-	terms := merge(termsOf(requiredTerms(d.pod), func(r corev1.NodeSelectorRequirement) bool { return mark != "" && r.Key == mark && excludes(r) }))
 	chosen := max(0, slices.IndexFunc(terms, func(t term) bool {
-		return !slices.ContainsFunc(t, func(r requirement) bool { return !r.isNames() && !r.isLabels() })
+		return !slices.ContainsFunc(t, func(r corev1.NodeSelectorRequirement) bool { return !isNames(r) && !isLabels(r) })
 	}))
+	selector := &metav1.LabelSelector{MatchLabels: maps.Clone(d.pod.NodeSelector)}
 	if len(terms) > 0 {
 		d.selectTerm(selector, terms[chosen])
 	}
 	if len(terms) > 1 {
-		d.selectsLess(terms, chosen)
+		d.todo("the NodeJob does not run on all of its nodes: only one of %d nodeSelectorTerms is converted (%s)\n"+
+			"A label selector has no OR. %s\nDo not write a NodeJob for each term: a node that matches two of them would run the task twice. "+
+			"All terms: %q", len(terms), terms[chosen], remedyLabel, terms)
 	}
-	d.job.Spec.Nodes.Selector = notEmpty(selector)
+	d.job.Spec.Nodes.Selector, d.job.Spec.Nodes.Tolerations = notEmpty(selector), d.pod.Tolerations
+	return nil
 }
 
+const remedyLabel = "Give the nodes that must run the task a label of your own, also those that join later, and select it."
+
+// selectTerm adds the requirements of a term, as far as a NodeJob can express them.
 func (d *draft) selectTerm(selector *metav1.LabelSelector, t term) {
+	d.job.Spec.Nodes.Names, _ = t.names()
 	for _, r := range t {
 		switch {
-		case r.isNames():
-			d.job.Spec.Nodes.Names, _ = t.names()
-		case r.isLabels():
+		case isNames(r):
+		case isLabels(r):
 			selector.MatchExpressions = append(selector.MatchExpressions, metav1.LabelSelectorRequirement{
 				Key: r.Key, Operator: metav1.LabelSelectorOperator(r.Operator), Values: r.Values,
 			})
-		case r.isField:
-			d.todo("the NodeJob runs on more nodes: it cannot exclude nodes by a field (%s)\nSkip the nodes before you resume the NodeJob: kubectl everynode skip %s NODE…%s", r, d.job.Name, inNamespace(d.job.Namespace))
 		default:
-			d.todo("the NodeJob runs on more nodes: a label selector cannot compare numbers (%s)\n%s", r, remedyLabel)
+			d.todo("the NodeJob runs on more nodes: it can neither compare numbers nor exclude nodes by a field (%s)\n"+
+				"%s Or skip the other nodes before you resume the NodeJob: kubectl everynode skip %s NODE…%s",
+				term{r}, remedyLabel, d.job.Name, inNamespace(d.job.Namespace))
 		}
 	}
-}
-
-// selectsLess says that the NodeJob does not select all nodes of the source.
-func (d *draft) selectsLess(terms []term, chosen int) {
-	var others strings.Builder
-	for _, t := range slices.Delete(slices.Clone(terms), chosen, chosen+1) {
-		others.WriteString("\n- " + strings.ReplaceAll(t.String(), "\n", " "))
-	}
-	d.todo("the NodeJob does not run on all of its nodes: only one of %d nodeSelectorTerms is converted (%s)\n"+
-		"A label selector has no OR. %s\nDo not write a NodeJob for each term: a node that matches two of them would run the task twice. Not converted:%s",
-		len(terms), terms[chosen], remedyLabel, others.String())
 }
 
 // notEmpty returns nil for an empty selector, which a NodeJob must not have.

@@ -6,11 +6,9 @@ package convert
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"path"
 	"slices"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,27 +18,22 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 )
 
-// upgradePlan has the fields of a Plan, from upgrade.cattle.io/v1. fields.yaml says what becomes of those that are not used here.
+// upgradePlan has the fields of a Plan that a NodeJob has too, from upgrade.cattle.io/v1. fields.yaml says what becomes of the others.
 type upgradePlan struct {
 	Spec struct {
-		Concurrency           int64                         `json:"concurrency,omitempty"`
+		Concurrency           int32                         `json:"concurrency,omitempty"`
 		JobActiveDeadlineSecs *int64                        `json:"jobActiveDeadlineSecs,omitempty"`
 		NodeSelector          *metav1.LabelSelector         `json:"nodeSelector,omitempty"`
 		ServiceAccountName    string                        `json:"serviceAccountName,omitempty"`
-		Channel               string                        `json:"channel,omitempty"`
 		Version               string                        `json:"version,omitempty"`
 		Secrets               []planSecret                  `json:"secrets,omitempty"`
 		Tolerations           []corev1.Toleration           `json:"tolerations,omitempty"`
-		Exclusive             bool                          `json:"exclusive,omitempty"`
-		Window                map[string]any                `json:"window,omitempty"`
 		Prepare               *planContainer                `json:"prepare,omitempty"`
 		Upgrade               *planContainer                `json:"upgrade,omitempty"`
 		Cordon                bool                          `json:"cordon,omitempty"`
 		Drain                 *planDrain                    `json:"drain,omitempty"`
 		ImagePullSecrets      []corev1.LocalObjectReference `json:"imagePullSecrets,omitempty"`
-		PostCompleteDelay     string                        `json:"postCompleteDelay,omitempty"`
 		PriorityClassName     string                        `json:"priorityClassName,omitempty"`
-		CustomNodeLabels      map[string]string             `json:"customNodeLabels,omitempty"`
 	} `json:"spec"`
 	Status struct {
 		LatestHash    string `json:"latestHash,omitempty"`
@@ -70,14 +63,9 @@ type planSecret struct {
 }
 
 type planDrain struct {
-	Timeout            *intstr.IntOrString   `json:"timeout,omitempty"`
 	GracePeriod        *int32                `json:"gracePeriod,omitempty"`
 	DeleteLocalData    *bool                 `json:"deleteLocalData,omitempty"`
 	DeleteEmptydirData *bool                 `json:"deleteEmptydirData,omitempty"`
-	IgnoreDaemonSets   *bool                 `json:"ignoreDaemonSets,omitempty"`
-	Force              bool                  `json:"force,omitempty"`
-	DisableEviction    bool                  `json:"disableEviction,omitempty"`
-	SkipWait           int                   `json:"skipWaitForDeleteTimeout,omitempty"`
 	PodSelector        *metav1.LabelSelector `json:"podSelector,omitempty"`
 }
 
@@ -86,63 +74,57 @@ const podInfo = "/run/system-upgrade/pod"
 
 // plan converts a Plan: to one NodeJob, and to another one for its prepare container.
 func (c *converter) plan(source *unstructured.Unstructured) error {
-	plan, unknown, err := into[upgradePlan](source)
+	plan, err := into[upgradePlan](c, source)
 	if err != nil {
 		return err
 	}
-	prepare := plan.Spec.Prepare
 	switch {
 	case plan.Spec.Upgrade == nil:
 		return errors.New("it has no spec.upgrade")
 	case plan.Spec.NodeSelector == nil:
 		return errors.New("it has no spec.nodeSelector, so it runs on no node. For all nodes: nodeSelector: {}")
-	case prepare == nil:
-		c.upgrade(source, plan, unknown)
-	case len(prepare.Args) == 2 && prepare.Args[0] == "prepare":
-		// So do the upgrade images of k3s and RKE2.
-		d := c.upgrade(source, plan, unknown)
-		d.todo("the container prepare waited for the Plan %s\nResume this NodeJob when the one of that Plan is complete, or set dependsOn: kubectl everynode status %[1]s%s --watch", prepare.Args[1], inNamespace(d.namespace))
-	default:
-		first := c.planDraft(source, plan, prepare, "-prepare")
-		d := c.upgrade(source, plan, unknown)
-		d.job.Spec.DependsOn = []string{first.job.Name}
-		d.note("dependsOn: the container prepare is a NodeJob of its own. It runs before the node is cordoned and drained.")
 	}
-	return nil
-}
-
-// upgrade writes the NodeJob of the upgrade container.
-func (c *converter) upgrade(source *unstructured.Unstructured, plan *upgradePlan, unknown []string) *draft {
+	prepare := plan.Spec.Prepare
+	// The containers prepare of k3s and RKE2 wait for another Plan.
+	waits := prepare != nil && len(prepare.Args) == 2 && prepare.Args[0] == "prepare"
+	var before []string
+	if prepare != nil && !waits {
+		before = []string{c.planDraft(source, plan, prepare, "-prepare").job.Name}
+	}
 	d := c.planDraft(source, plan, plan.Spec.Upgrade, "")
 	d.maintain(plan)
 	d.note("The system-upgrade-controller repeats a failed Job. The NodeJob stops after the first node on which every attempt has failed (rollout.maxFailures).")
-	d.nameFields(unknown)
-	return d
+	if d.job.Spec.DependsOn = before; before != nil {
+		d.note("dependsOn: the container prepare is a NodeJob of its own. It runs before the node is cordoned and drained.")
+	}
+	if waits {
+		d.todo("the container prepare waited for the Plan %s\nResume this NodeJob when the one of that Plan is complete, or set dependsOn: "+
+			"kubectl everynode status %[1]s%s --watch", prepare.Args[1], inNamespace(d.namespace))
+	}
+	d.nameFields()
+	return nil
 }
 
 // planDraft writes what the NodeJobs of a Plan have in common.
 func (c *converter) planDraft(source *unstructured.Unstructured, plan *upgradePlan, container *planContainer, suffix string) *draft {
-	d := c.newDraft(c.newWork(source, planTemplate(source.GetName(), plan, container)), source.GetName()+suffix, source)
+	d := c.newDraft(source.GetName()+suffix, planTemplate(source.GetName(), plan, container), source)
 	selector, key := plan.Spec.NodeSelector.DeepCopy(), "plan.upgrade.cattle.io/"+source.GetName()
 	if !slices.ContainsFunc(selector.MatchExpressions, func(r metav1.LabelSelectorRequirement) bool { return r.Key == key }) {
-		selector.MatchExpressions = append(selector.MatchExpressions, metav1.LabelSelectorRequirement{Key: key, Operator: metav1.LabelSelectorOpNotIn, Values: []string{"disabled"}})
+		selector.MatchExpressions = append(selector.MatchExpressions,
+			metav1.LabelSelectorRequirement{Key: key, Operator: metav1.LabelSelectorOpNotIn, Values: []string{"disabled"}})
 	}
-	d.job.Spec.Nodes.Selector = notEmpty(selector)
-	d.job.Spec.Nodes.Tolerations = plan.Spec.Tolerations
+	d.job.Spec.Nodes.Selector, d.job.Spec.Nodes.Tolerations = notEmpty(selector), plan.Spec.Tolerations
 	d.setTask()
-	if d.mentions(podInfo) {
-		d.todo("the container reads %s, where the controller puts the labels and annotations of the pod, and the NodeJob does not have them\nRemove what reads them.", podInfo)
-	}
 	d.timeouts(plan.Spec.JobActiveDeadlineSecs, "jobActiveDeadlineSecs")
-	concurrency := intstr.FromInt32(int32(min(plan.Spec.Concurrency, 1<<30)))
-	d.concurrent(&concurrency, "concurrency")
+	d.concurrent(new(intstr.FromInt32(plan.Spec.Concurrency)), "concurrency")
 	if image := d.pod.Containers[0].Image; d.job.Spec.Task.Template != nil && strings.HasSuffix(image, ":TAG") {
 		d.todo("write the version instead of TAG in the image %s", image)
 	}
 	for _, secret := range plan.Spec.Secrets {
 		if !secret.IgnoreUpdates {
 			d.job.Spec.Task.Inputs = append(d.job.Spec.Task.Inputs, v1alpha1.ContentRef{Kind: "Secret", Name: secret.Name})
-			d.note("task.inputs: a change of the Secret is a new revision, which runs on all nodes again. The manager must be allowed to get the Secret (docs/reruns.md).")
+			d.note("task.inputs: a change of the Secret is a new revision, which runs on all nodes again. The manager must be allowed to get " +
+				"the Secret (docs/reruns.md).")
 		} else if d.job.Spec.Task.Template == nil {
 			d.drop("the Secret %s, which the script cannot read", secret.Name)
 		}
@@ -150,10 +132,11 @@ func (c *converter) planDraft(source *unstructured.Unstructured, plan *upgradePl
 	if hash := plan.Status.LatestHash; hash != "" {
 		d.job.Spec.Nodes.AssumeDone = &v1alpha1.AssumeDoneSpec{Selector: oneOf(key, []string{hash})}
 		d.note("nodes.assumeDone: nodes with this hash of the Plan are done, and do not run the task.")
-	} else {
-		d.runsAgain()
-		d.note("The nodes on which the Plan has run have its hash in the label %s. If you convert the Plan as the cluster has it (kubectl get plans.upgrade.cattle.io %s%s -o yaml), they count as done.", key, source.GetName(), inNamespace(d.namespace))
+		return d
 	}
+	d.runsAgain()
+	d.note("The nodes on which the Plan has run have its hash in the label %s. If you convert the Plan as the cluster has it "+
+		"(kubectl get plans.upgrade.cattle.io %s%s -o yaml), they count as done.", key, source.GetName(), inNamespace(d.namespace))
 	return d
 }
 
@@ -222,39 +205,17 @@ func planVariables(name, version, hash string, spec *planContainer) []corev1.Env
 func (d *draft) maintain(plan *upgradePlan) {
 	from, m := plan.Spec.Drain, &d.job.Spec.Maintenance
 	if plan.Spec.Concurrency > 0 && (from != nil || plan.Spec.Cordon) {
-		m.MaxUnavailable = new(intstr.FromInt32(int32(min(plan.Spec.Concurrency, 1<<30))))
+		m.MaxUnavailable = new(intstr.FromInt32(plan.Spec.Concurrency))
 	}
 	if from == nil {
 		m.Cordon = plan.Spec.Cordon
 		return
 	}
 	m.Drain = &v1alpha1.DrainSpec{DeleteEmptyDirData: isTrue(from.DeleteLocalData) && isTrue(from.DeleteEmptydirData), PodSelector: notEmpty(from.PodSelector)}
-	if grace := from.GracePeriod; grace != nil && *grace >= 0 {
-		m.Drain.GracePeriodSeconds = new(min(max(*grace, 1), 86400))
-		if *m.Drain.GracePeriodSeconds != *grace {
-			d.note("drain.gracePeriod is %d, and gracePeriodSeconds takes 1 to 86400: %d is set.", *grace, *m.Drain.GracePeriodSeconds)
-		}
-	}
-	if from.Timeout != nil {
-		d.drainTimeout(from.Timeout)
+	if grace := from.GracePeriod; grace != nil && *grace > 0 {
+		m.Drain.GracePeriodSeconds = d.limit(int64(*grace), 86400, "drain.gracePeriod")
 	}
 }
 
 // isTrue returns the value of an option of the drain, which is true when omitted.
 func isTrue(option *bool) bool { return option == nil || *option }
-
-// drainTimeout converts a number of nanoseconds, or a duration such as 5m. Zero is no limit.
-func (d *draft) drainTimeout(value *intstr.IntOrString) {
-	const most = 604800
-	timeout, err := time.ParseDuration(cmp.Or(value.StrVal, fmt.Sprintf("%dns", value.IntVal)))
-	if err != nil {
-		d.todo("drain.timeout %s is not a duration: set maintenance.drain.timeoutSeconds", value.StrVal)
-		return
-	}
-	seconds := int64(timeout / time.Second)
-	if seconds < 1 || seconds > most {
-		d.note("drain.timeout is %s, and the drain of a NodeJob has a limit of 1 to %d seconds: %d is set.", value.String(), most, most)
-		seconds = most
-	}
-	d.job.Spec.Maintenance.Drain.TimeoutSeconds = new(int32(seconds))
-}

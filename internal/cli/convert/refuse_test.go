@@ -28,7 +28,7 @@ func TestWhatIsNotATaskIsRefused(t *testing.T) {
 		"a server with ports": {
 			daemonSet(`{containers: [{name: c, image: i, ports: [{containerPort: 80}]}]}`),
 			[]string{
-				"DaemonSet ns/d is not converted: its container c has ports",
+				"DaemonSet ns/d is not converted: it has the field spec.template.spec.containers[c].ports, so it is a server",
 				"Keep the DaemonSet",
 				"kubectl everynode create script",
 			},
@@ -37,16 +37,16 @@ func TestWhatIsNotATaskIsRefused(t *testing.T) {
 			daemonSet(
 				`{containers: [{name: c, image: i, command: [sh, -c, "work; sleep infinity"], livenessProbe: {tcpSocket: {port: 80}}}]}`,
 			),
-			[]string{"its container c has a livenessProbe over the network"},
+			[]string{"it has the field spec.template.spec.containers[c].livenessProbe.tcpSocket"},
 		},
 		"a server without ports": {
 			daemonSet(
 				`{initContainers: [{name: init, image: i, command: [sh, -c, sysctl]}], containers: [{name: c, image: i, command: [agent]}]}`,
 			),
-			[]string{"its container c runs agent, and the manifest does not show what that does"},
+			[]string{"its container c runs agent, and the manifest does not show whether that ends"},
 		},
 		"a sidecar": {daemonSet(`{initContainers: [{name: s, image: i, restartPolicy: Always}], containers: [{name: c, image: pause}]}`),
-			[]string{"its init container s is a sidecar"}},
+			[]string{"it has the field spec.template.spec.initContainers[s].restartPolicy"}},
 		"only a wait": {
 			daemonSet(`{containers: [{name: c, image: "registry.k8s.io/pause:3.9"}]}`),
 			[]string{"its containers only wait"},
@@ -111,7 +111,7 @@ func TestWhatIsNotATaskIsRefused(t *testing.T) {
 				"name: "+strings.Repeat("n", 64)+",",
 				1,
 			),
-			[]string{"its metadata.name nnn", "has more than 63 characters", "choose another one"},
+			[]string{`its metadata.name "nnn`, "cannot be the name of a NodeJob: it has more than 63 characters"},
 		},
 		"a name that is no name": {
 			strings.Replace(

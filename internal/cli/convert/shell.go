@@ -7,11 +7,9 @@ import (
 	"cmp"
 	_ "embed" // programs.yaml
 	"maps"
-	"math"
 	"path"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"mvdan.cc/sh/v3/syntax"
@@ -32,11 +30,11 @@ type reading struct {
 	labels map[string]string
 }
 
-// finding is a command or a loop of a script that may not end, with its line.
+// finding is a command or a loop of a script that may not end.
 type finding struct {
-	line   uint
-	text   string
-	isLoop bool
+	offset, line uint
+	text         string
+	isLoop       bool
 }
 
 // reader reads a script.
@@ -51,17 +49,15 @@ type reader struct {
 	loopEnd uint
 }
 
-// read reads a script.
-func read(script string) reading { return readNested(script, 0) }
-
-func readNested(script string, depth int) reading {
+// read reads a script. depth is the number of scripts around it.
+func read(script string, depth int) reading {
 	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(script), "")
 	if err != nil || depth > 5 {
 		return reading{invalid: true}
 	}
 	r := &reader{script: script, depth: depth, functions: map[string]bool{}, reading: reading{labels: map[string]string{}}}
 	for node := range syntax.Preorder(file) {
-		if f, is := node.(*syntax.FuncDecl); is {
+		if f, is := node.(*syntax.FuncDecl); is && f.Name != nil {
 			r.functions[f.Name.Value] = true
 		}
 	}
@@ -71,47 +67,50 @@ func readNested(script string, depth int) reading {
 	return r.reading
 }
 
+// readCommand reads a program and its arguments, without a shell.
+func readCommand(argv []string) reading {
+	r := &reader{reading: reading{labels: map[string]string{}}}
+	r.command(argv, nil, finding{line: 1, text: strings.Join(argv, " ")})
+	return r.reading
+}
+
 func (r *reader) visit(node syntax.Node) {
 	switch node := node.(type) {
 	case *syntax.WhileClause, *syntax.ForClause:
-		if isEndless(node) {
-			r.found(node, true)
+		if at := r.at(node); isEndless(node) && at.offset >= r.loopEnd {
+			at.isLoop, r.loopEnd = true, node.End().Offset()
+			r.endless = append(r.endless, at)
 		}
 	case *syntax.Stmt:
 		if call, is := node.Cmd.(*syntax.CallExpr); is && len(call.Args) > 0 {
-			r.call(call, node.Redirs)
+			words := make([]string, len(call.Args))
+			for i, word := range call.Args {
+				words[i] = literal(word.Parts)
+			}
+			r.command(words, node.Redirs, r.at(call))
 		}
 	case *syntax.Redirect:
 		r.work = r.work || node.Word.Lit() != "/dev/null" && node.Op != syntax.DplOut && node.Op != syntax.DplIn
 	}
 }
 
-// found adds what may not end, unless it is in a loop that was found.
-func (r *reader) found(node syntax.Node, isLoop bool) {
-	from, to := node.Pos().Offset(), node.End().Offset()
-	if from < r.loopEnd {
-		return
-	}
-	text, _, _ := strings.Cut(r.script[from:to], "\n")
-	r.endless = append(r.endless, finding{node.Pos().Line(), text, isLoop})
-	if isLoop {
-		r.loopEnd = to
-	}
+// at returns where a command or a loop is, and its first line.
+func (r *reader) at(node syntax.Node) finding {
+	text, _, _ := strings.Cut(r.script[node.Pos().Offset():node.End().Offset()], "\n")
+	return finding{offset: node.Pos().Offset(), line: node.Pos().Line(), text: text}
 }
 
-// call reads one command.
-func (r *reader) call(call *syntax.CallExpr, redirects []*syntax.Redirect) {
-	words := make([]string, len(call.Args))
-	for i, word := range call.Args {
-		words[i] = literal(word)
-	}
+// command reads one command. What waits in a loop that was found is not found again.
+func (r *reader) command(words []string, redirects []*syntax.Redirect, at finding) {
 	words = unwrapped(words)
 	name := path.Base(words[0])
 	switch script, isShown := scriptOf(words, redirects); {
 	case waits(words):
-		r.found(call, false)
+		if at.offset >= r.loopEnd {
+			r.endless = append(r.endless, at)
+		}
 	case isShown:
-		r.nested(call, readNested(script, r.depth+1), words[0])
+		r.nested(read(script, r.depth+1), words[0], at)
 	case slices.Contains(programs.Idle, name):
 		r.work = r.work || name == "trap" && !slices.Contains(programs.Harmless, words[min(1, len(words)-1)])
 	default:
@@ -135,16 +134,17 @@ func scriptOf(words []string, redirects []*syntax.Redirect) (script string, isSh
 	if !isShell(words[0]) || len(rest) > 0 || i < 0 {
 		return "", false
 	}
-	return literal(redirects[i].Hdoc), true
+	return literal(redirects[i].Hdoc.Parts), true
 }
 
 // nested adds what a script in a command shows.
-func (r *reader) nested(call *syntax.CallExpr, inner reading, shell string) {
+func (r *reader) nested(inner reading, shell string, at finding) {
 	if inner.invalid {
 		inner.unknown = shell
 	}
-	for _, f := range inner.endless {
-		r.found(call, f.isLoop)
+	if len(inner.endless) > 0 && at.offset >= r.loopEnd {
+		at.isLoop = inner.endless[0].isLoop
+		r.endless = append(r.endless, at)
 	}
 	r.work, r.unknown = true, cmp.Or(r.unknown, inner.unknown)
 	maps.Copy(r.labels, inner.labels)
@@ -189,33 +189,26 @@ func isEndless(node syntax.Node) bool {
 		_, asInC := loop.Loop.(*syntax.CStyleLoop)
 		return asInC
 	case *syntax.WhileClause:
-		if len(loop.Cond) != 1 || loop.Until {
-			return true
-		}
-		call, is := loop.Cond[0].Cmd.(*syntax.CallExpr)
-		return !is || len(call.Args) == 0 || call.Args[0].Lit() != "read"
+		call, is := loop.Cond[len(loop.Cond)-1].Cmd.(*syntax.CallExpr)
+		return loop.Until || !is || len(call.Args) == 0 || call.Args[0].Lit() != "read"
 	}
 	return false
 }
 
-// literal returns the text of a word, or of a part of one. What is not literal is "$".
-func literal(node syntax.Node) string {
-	var parts []syntax.WordPart
-	switch node := node.(type) {
-	case *syntax.Lit:
-		return node.Value
-	case *syntax.SglQuoted:
-		return node.Value
-	case *syntax.Word:
-		parts = node.Parts
-	case *syntax.DblQuoted:
-		parts = node.Parts
-	default:
-		return "$"
-	}
+// literal returns the text of a word. What is not literal is "$".
+func literal(parts []syntax.WordPart) string {
 	var text strings.Builder
 	for _, part := range parts {
-		text.WriteString(literal(part))
+		switch part := part.(type) {
+		case *syntax.Lit:
+			text.WriteString(part.Value)
+		case *syntax.SglQuoted:
+			text.WriteString(part.Value)
+		case *syntax.DblQuoted:
+			text.WriteString(literal(part.Parts))
+		default:
+			text.WriteString("$")
+		}
 	}
 	return text.String()
 }
@@ -223,12 +216,17 @@ func literal(node syntax.Node) string {
 //go:embed programs.yaml
 var programsYAML []byte
 
-// programs say what commands do.
+// programs say what commands do, and what the settings of containers mean for them.
 var programs = table[struct {
-	Ending, Idle, Shells      words
-	Harmless                  []string
-	Wrappers                  map[string]string
-	Lasting, Waiting, Reboots *regexp.Regexp
+	Ending, Idle, Shells            words
+	Harmless                        []string
+	Wrappers                        map[string]words
+	Lasting, Waiting, Short         *regexp.Regexp
+	Pause, Reboots, Servers         *regexp.Regexp
+	Nsenter, Services, OfFile       *regexp.Regexp
+	Providers, OwnKeys              *regexp.Regexp
+	Entered                         []*regexp.Regexp
+	HarmlessSettings, OtherSettings *regexp.Regexp
 }](programsYAML)
 
 // words are separated by spaces in a table.
@@ -240,22 +238,10 @@ func (w *words) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// waits reports whether a command waits without end: at least 10 minutes, which is the default time limit of a task.
+// waits reports whether a command waits without end, or for at least 10 minutes.
 func waits(argv []string) bool {
-	if path.Base(argv[0]) != "sleep" {
-		return programs.Waiting.MatchString(strings.Join(argv, "\x00"))
-	}
-	total := 0.0
-	for _, arg := range argv[1:] {
-		number := strings.TrimRight(arg, "smhd")
-		unit, isKnown := map[string]float64{"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}[arg[len(number):]]
-		seconds, err := strconv.ParseFloat(number, 64)
-		if err != nil || !isKnown || math.IsNaN(seconds) {
-			return true // infinity, or a variable
-		}
-		total += seconds * unit
-	}
-	return total >= 600
+	text := strings.Join(argv, "\x00")
+	return programs.Waiting.MatchString(text) && !programs.Short.MatchString(text)
 }
 
 // ends reports whether a program surely ends.
@@ -270,9 +256,14 @@ func unwrapped(words []string) []string {
 	if !is {
 		return words
 	}
-	rest := withoutOptions(words[1:], valued, name == "env")
-	if name == "chroot" || name == "timeout" {
+	_, rest := splitOptions(words[1:], valued)
+	switch name {
+	case "chroot", "timeout":
 		rest = rest[min(1, len(rest)):]
+	case "env":
+		for len(rest) > 0 && strings.Contains(rest[0], "=") {
+			rest = rest[1:]
+		}
 	}
 	if len(rest) == 0 {
 		return words
@@ -280,18 +271,24 @@ func unwrapped(words []string) []string {
 	return unwrapped(rest)
 }
 
-// withoutOptions removes the options of a wrapper. valued are the letters of those that have a value in the next word.
-func withoutOptions(words []string, valued string, variables bool) []string {
-	for len(words) > 0 && (strings.HasPrefix(words[0], "-") || variables && strings.Contains(words[0], "=")) {
-		option := words[0]
-		if words = words[1:]; option == "--" {
+// splitOptions splits the arguments of a program into its options and the rest. valued are the options with a value in the next word,
+// which is added to them: -t=1.
+func splitOptions(args, valued []string) (options, rest []string) {
+	for len(args) > 0 && strings.HasPrefix(args[0], "-") {
+		option := args[0]
+		if args = args[1:]; option == "--" {
 			break
 		}
-		if len(option) == 2 && strings.Contains(valued, option[1:]) {
-			words = words[min(1, len(words)):]
+		name, isLong := strings.CutPrefix(option, "--")
+		if !isLong {
+			name = option[len(option)-1:]
 		}
+		if len(args) > 0 && slices.Contains(valued, name) {
+			option, args = option+"="+args[0], args[1:]
+		}
+		options = append(options, option)
 	}
-	return words
+	return options, args
 }
 
 func isShell(program string) bool { return slices.Contains(programs.Shells, path.Base(program)) }
@@ -302,20 +299,19 @@ func operands(argv []string) (rest []string, isText bool) {
 	if !isShell(argv[0]) {
 		return nil, false
 	}
-	args := argv[1:]
-	for len(args) > 0 && strings.HasPrefix(args[0], "-") {
-		isText = isText || isCommandFlag(args[0])
-		if args[0] == "-o" || args[0] == "-euo" || args[0] == "-eo" {
-			args = args[1:]
-		}
-		args = args[min(1, len(args)):]
-	}
-	return args, isText && len(args) > 0
+	options, rest := splitOptions(argv[1:], []string{"o", "O", "rcfile", "init-file"})
+	return rest, len(rest) > 0 && slices.ContainsFunc(options, isCommandFlag)
 }
 
 // isCommandFlag reports whether the option of a shell is -c, such as -c, -ec and -lc.
 func isCommandFlag(arg string) bool {
-	return len(arg) > 1 && arg[0] == '-' && arg[1] != '-' && strings.HasSuffix(arg, "c")
+	return len(arg) > 1 && arg[0] == '-' && arg[1] != '-' && strings.HasSuffix(arg, "c") && !strings.Contains(arg, "=")
+}
+
+// isWholeScript reports whether argv is a shell, its options, -c and a script, and the script is the same from a file.
+func isWholeScript(argv []string) bool {
+	rest, isText := operands(argv)
+	return isText && len(rest) == 1 && slices.IndexFunc(argv, isCommandFlag) == len(argv)-2 && !programs.OfFile.MatchString(rest[0])
 }
 
 // reboots returns the line of a text that may reboot the node.

@@ -114,13 +114,13 @@ func (t term) matches(tb testing.TB, node *corev1.Node) bool {
 	labels := corev1.NodeSelectorTerm{}
 	for _, r := range t {
 		switch {
-		case !r.isField:
-			labels.MatchExpressions = append(labels.MatchExpressions, r.NodeSelectorRequirement)
+		case !strings.HasPrefix(r.Key, fieldMark):
+			labels.MatchExpressions = append(labels.MatchExpressions, r)
 		case slices.Contains(r.Values, node.Name) != (r.Operator == corev1.NodeSelectorOpIn):
 			return false
 		}
 	}
-	if matchesNothing(labels) {
+	if len(labels.MatchExpressions) == 0 {
 		return true
 	}
 	selector, err := nodeaffinity.NewNodeSelector(&corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{labels}})

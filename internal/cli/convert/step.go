@@ -1,0 +1,250 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package convert
+
+import (
+	"cmp"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// work is what the pods of a source do.
+type work struct {
+	*converter
+	namespace string
+	template  *corev1.PodTemplateSpec
+	pod       *corev1.PodSpec
+	steps     []step
+	// repeats says that the pod is restarted when it ends, so that its containers wait when they are done.
+	repeats bool
+}
+
+// step is a container that does a part of the work, as far as the files show it.
+type step struct {
+	*corev1.Container
+	init bool
+	// argv are the program and its arguments, without nsenter or chroot if onNode.
+	argv []string
+	// onNode says that argv runs in the mount namespace of the node, so that all its programs and files are those of the node.
+	onNode bool
+	// expanded says that Kubernetes changes argv, because it has variables or $$.
+	expanded bool
+	// script is the text that a shell runs; "" if there is none. source is the ConfigMap or Secret that has it, and absent the one that
+	// would have it, if it is not in the files.
+	script         string
+	source, absent content
+	// shown is what the script shows, or the program and its arguments.
+	shown reading
+	// text is all that the files show of what it does, also the other keys of its ConfigMaps and Secrets.
+	text string
+}
+
+func (w *work) newStep(c *corev1.Container, init bool) step {
+	s := step{Container: c, init: init, argv: slices.Concat(c.Command, c.Args)}
+	if env := s.startupScript(); env != nil {
+		value, from, known := w.valueOf(*env)
+		s.argv, s.source = []string{"nsenter", "-t1", "-a", "--", "/bin/bash", "-c", value}, from
+		if !known {
+			s.absent = from
+		}
+	}
+	var texts []string
+	for _, env := range c.Env {
+		texts = append(texts, w.expand(&s, env))
+	}
+	for _, arg := range s.argv {
+		s.expanded = s.expanded || strings.Contains(arg, "$$") || programs.Services.MatchString(arg) || strings.Contains(arg, "$(") && len(c.EnvFrom) > 0
+	}
+	if s.isShown() {
+		s.argv, s.onNode = w.enterNode(c, s.argv)
+		texts = append(texts, w.readScript(&s)...)
+		if s.shown = read(s.script, 0); s.script == "" {
+			s.shown = readCommand(s.argv)
+		}
+	}
+	s.text = strings.Join(slices.Concat(s.argv, []string{s.script}, texts), "\n")
+	return s
+}
+
+// isShown reports whether the manifest shows the program of a container, which is not that of the image then.
+func (s step) isShown() bool { return len(s.Command) > 0 || s.startupScript() != nil }
+
+// startupScript returns the variable whose value the image startup-script runs on the node; nil for other images.
+func (s step) startupScript() *corev1.EnvVar {
+	i := slices.IndexFunc(s.Env, func(e corev1.EnvVar) bool { return e.Name == "STARTUP_SCRIPT" })
+	if i < 0 || len(s.Command) > 0 || !strings.Contains(path.Base(s.Image), "startup-script") {
+		return nil
+	}
+	return &s.Env[i]
+}
+
+// isIdle reports whether a container only waits.
+func (s step) isIdle() bool {
+	isPause := len(s.argv) == 0 && programs.Pause.MatchString(s.Image) || len(s.Command) == 0 && len(s.Args) > 0 && waits(s.Args)
+	return !s.init && (isPause || !s.shown.invalid && !s.shown.work && len(s.shown.endless) > 0)
+}
+
+// mentions reports whether the work of the pod names something, such as a label.
+func (w *work) mentions(what string) bool {
+	return slices.ContainsFunc(w.steps, func(s step) bool { return strings.Contains(s.text, what) })
+}
+
+// expand puts the value of a variable into the arguments, as Kubernetes does, and returns the value.
+func (w *work) expand(s *step, env corev1.EnvVar) string {
+	value, from, known := w.valueOf(env)
+	for i, arg := range s.argv {
+		if name := "$(" + env.Name + ")"; strings.Contains(arg, name) {
+			if s.argv[i], s.source, s.expanded = strings.ReplaceAll(arg, name, value), from, true; !known {
+				s.absent = from
+			}
+		}
+	}
+	return value
+}
+
+// valueOf returns the value of a variable, and the ConfigMap or Secret that has it. It reports false if the files do not show it.
+func (w *work) valueOf(env corev1.EnvVar) (value string, from content, known bool) {
+	switch ref := env.ValueFrom; {
+	case ref == nil:
+		return env.Value, content{}, true
+	case ref.ConfigMapKeyRef != nil:
+		from = content{"ConfigMap", w.namespace, ref.ConfigMapKeyRef.Name}
+		value, known = w.contents[from][ref.ConfigMapKeyRef.Key]
+	case ref.SecretKeyRef != nil:
+		from = content{"Secret", w.namespace, ref.SecretKeyRef.Name}
+		value, known = w.contents[from][ref.SecretKeyRef.Key]
+	default:
+		return "$", content{}, true // a field of the pod, such as the name of the node
+	}
+	return value, from, known
+}
+
+// readScript finds the script that a shell runs: an argument after -c, or a file of a ConfigMap or Secret. It returns the text of all
+// ConfigMaps and Secrets that are mounted.
+func (w *work) readScript(s *step) (texts []string) {
+	argv := s.argv
+	if inner := unwrapped(argv); isShell(inner[0]) {
+		argv = inner
+	}
+	rest, isText := operands(argv)
+	if isText {
+		s.script = rest[0]
+	}
+	if len(rest) == 0 {
+		rest = argv
+	}
+	for _, mount := range s.VolumeMounts {
+		for _, v := range w.projections(mount.Name) {
+			data, known := w.contents[v.content]
+			texts = append(texts, slices.Sorted(maps.Values(data))...)
+			switch key := v.keyOf(rest[0], mount); {
+			case isText || key == "":
+			case data[key] != "":
+				s.script, s.source, s.absent = data[key], v.content, content{}
+			case !known && s.script == "":
+				s.absent = v.content
+			}
+		}
+	}
+	return texts
+}
+
+// projection is a ConfigMap or Secret in a volume, with the keys that the volume has; all if there are none.
+type projection struct {
+	content
+	items []corev1.KeyToPath
+}
+
+// projections returns the ConfigMaps and Secrets in a volume.
+func (w *work) projections(volume string) (found []projection) {
+	v := w.volume(volume)
+	add := func(kind, name string, items []corev1.KeyToPath) {
+		found = append(found, projection{content{kind, w.namespace, name}, items})
+	}
+	if v.ConfigMap != nil {
+		add("ConfigMap", v.ConfigMap.Name, v.ConfigMap.Items)
+	}
+	if v.Secret != nil {
+		add("Secret", v.Secret.SecretName, v.Secret.Items)
+	}
+	for _, source := range cmp.Or(v.Projected, &corev1.ProjectedVolumeSource{}).Sources {
+		if from := source.ConfigMap; from != nil {
+			add("ConfigMap", from.Name, from.Items)
+		}
+		if from := source.Secret; from != nil {
+			add("Secret", from.Name, from.Items)
+		}
+	}
+	return found
+}
+
+// volume returns a volume of the pod; an empty one if there is none of the name.
+func (w *work) volume(name string) (found corev1.Volume) {
+	if i := slices.IndexFunc(w.pod.Volumes, func(v corev1.Volume) bool { return v.Name == name }); i >= 0 {
+		found = w.pod.Volumes[i]
+	}
+	return found
+}
+
+// keyOf returns which key a file is; "" if it is none.
+func (p projection) keyOf(file string, mount corev1.VolumeMount) string {
+	key, inside := strings.CutPrefix(path.Clean(file), path.Clean(mount.MountPath)+"/")
+	if mount.SubPath != "" {
+		key, inside = mount.SubPath, path.Clean(file) == path.Clean(mount.MountPath)
+	}
+	if !inside || mount.SubPathExpr != "" {
+		return ""
+	}
+	for _, item := range p.items {
+		if item.Path == key {
+			return item.Key
+		}
+	}
+	return key
+}
+
+// enterNode removes a prefix that enters the mount namespace or the root directory of the node. It reports false for other programs,
+// and for options that do more than that.
+func (w *work) enterNode(c *corev1.Container, argv []string) (rest []string, entered bool) {
+	name := path.Base(argv[0])
+	options, rest := splitOptions(argv[1:], programs.Wrappers[name])
+	switch {
+	case name == "nsenter" && len(rest) > 0:
+		entered = w.enters(options)
+	case name == "chroot" && len(options) == 0 && len(rest) > 1:
+		entered, rest = w.pod.HostNetwork && w.isRoot(c, path.Clean(rest[0])), rest[1:]
+	}
+	if !entered || !w.pod.HostPID {
+		return argv, false
+	}
+	return rest, true
+}
+
+// enters reports whether the options of nsenter enter the mount, network and UTS namespaces of process 1, and do nothing else.
+func (w *work) enters(options []string) bool {
+	text := " " + strings.Join(options, " ")
+	for i, entered := range programs.Entered {
+		if !entered.MatchString(text) && (i == 0 || !w.pod.HostNetwork) {
+			return false
+		}
+	}
+	return programs.Nsenter.MatchString(text)
+}
+
+// isRoot reports whether a path of a container is the root directory of the node, and nothing else is mounted below it.
+func (w *work) isRoot(c *corev1.Container, at string) bool {
+	is := false
+	for _, mount := range c.VolumeMounts {
+		to, volume := path.Clean(mount.MountPath), w.volume(mount.Name).HostPath
+		if strings.HasPrefix(to, at+"/") {
+			return false
+		}
+		is = is || to == at && volume != nil && path.Clean(volume.Path) == "/" && mount.SubPath+mount.SubPathExpr == "" && !mount.ReadOnly
+	}
+	return is
+}
