@@ -4,14 +4,76 @@
 package convert
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/base64"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"regexp"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
+
+	"github.com/everynode/everynode/internal/cli/manifest"
 )
+
+// MaxBytes is the size that a file may have. Manifests of one pattern have a few KB.
+const MaxBytes = 8 << 20
+
+// Decode returns the Kubernetes objects in a file with YAML documents or JSON. The items of a List are objects of their
+// own.
+func Decode(content []byte) (objects []*unstructured.Unstructured, err error) {
+	if len(content) > MaxBytes {
+		return nil, fmt.Errorf("the file has more than %d MiB", MaxBytes>>20)
+	}
+	// A script with Windows line endings does not run in a shell.
+	content = bytes.ReplaceAll(content, []byte("\r\n"), []byte("\n"))
+	for document, err := range manifest.Documents(content) {
+		if err == nil {
+			objects, err = appendObjects(objects, document)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("it is not a file of Kubernetes objects in YAML or JSON: %w", err)
+		}
+	}
+	return objects, nil
+}
+
+// mergeKey matches a merge of an anchor. A field beside it may have the same name as one in the anchor.
+var mergeKey = regexp.MustCompile(`(?m)^[ \t-]*["']?<<["']?[ \t]*:`)
+
+// appendObjects decodes a document. It does not accept two fields with the same name, of which one would be lost.
+func appendObjects(objects []*unstructured.Unstructured, document []byte) (_ []*unstructured.Unstructured, err error) {
+	switch {
+	case json.Valid(document):
+	case mergeKey.Match(document):
+		document, err = yaml.YAMLToJSON(document)
+	default:
+		document, err = yaml.YAMLToJSONStrict(document)
+	}
+	if err != nil || string(document) == "null" {
+		return objects, err
+	}
+	decoded, _, err := unstructured.UnstructuredJSONScheme.Decode(document, nil, nil)
+	switch decoded := decoded.(type) {
+	case *unstructured.Unstructured:
+		if decoded.GetAPIVersion() != "" {
+			return append(objects, decoded), nil
+		}
+	case *unstructured.UnstructuredList:
+		return objects, decoded.EachListItem(func(item runtime.Object) error {
+			objects = append(objects, item.(*unstructured.Unstructured))
+			return nil
+		})
+	}
+	if runtime.IsMissingKind(err) || err == nil {
+		err = errors.New("a document has no apiVersion or no kind")
+	}
+	return nil, err
+}
 
 // Options are the choices of the user.
 type Options struct {
@@ -36,12 +98,9 @@ type converter struct {
 	options Options
 	// contents has the data of the ConfigMaps and Secrets.
 	contents map[content]map[string]string
-	// jobs are the groups of Jobs that do the same on different nodes.
-	jobs   []*jobGroup
-	drafts []*draft
-	// others are the objects that are no pattern.
-	others  []*unstructured.Unstructured
-	refused []error
+	drafts   []*draft
+	// others are the names of the objects that are no pattern.
+	others []string
 	// unknown has the paths of fields that the kind of a source does not have.
 	unknown map[*unstructured.Unstructured][]string
 }
@@ -52,30 +111,38 @@ type content struct{ kind, namespace, name string }
 func (c content) String() string { return c.kind + " " + c.name }
 
 // Convert converts the objects of one or more files.
-func Convert(objects []*unstructured.Unstructured, o Options) Result {
+func Convert(objects []*unstructured.Unstructured, o Options) (r Result) {
 	c := &converter{options: o, contents: map[content]map[string]string{}, unknown: map[*unstructured.Unstructured][]string{}}
 	for _, source := range objects {
 		if kind := kindOf(source); kind == "ConfigMap" || kind == "Secret" {
 			c.readContent(source)
 		}
 	}
-	try := func(convert func() error, sources ...*unstructured.Unstructured) {
-		converted := len(c.drafts)
-		if err := convert(); err != nil {
-			c.drafts = c.drafts[:converted]
-			for _, source := range sources {
-				c.refuse(source, err)
-			}
-		}
+	refuse := func(source *unstructured.Unstructured, err error) {
+		r.Refused = append(r.Refused, fmt.Errorf("%s is not converted: %w", nameOf(source), err))
 	}
 	for _, source := range objects {
-		try(func() error { return c.convert(source) }, source)
+		converted := len(c.drafts)
+		if err := c.convert(source); err != nil {
+			c.drafts = c.drafts[:converted]
+			refuse(source, err)
+		}
 	}
-	for _, group := range c.jobs {
-		try(func() error { return c.convertJobs(group) }, group.sources...)
+	var documents []string
+	for _, d := range c.drafts {
+		document, err := d.yaml()
+		if err != nil {
+			refuse(d.sources[0], err)
+			continue
+		}
+		documents = append(documents, document)
+		for _, todo := range d.todos {
+			first, _, _ := strings.Cut(todo, "\n")
+			r.Todos = append(r.Todos, nameOf(d.sources[0])+": "+first)
+		}
 	}
-	c.describeOthers()
-	return c.result()
+	r.YAML, r.NodeJobs = []byte(strings.Join(documents, "---\n")), len(documents)
+	return r
 }
 
 func (c *converter) convert(source *unstructured.Unstructured) error {
@@ -83,13 +150,15 @@ func (c *converter) convert(source *unstructured.Unstructured) error {
 	case "DaemonSet.apps":
 		return c.daemonSet(source)
 	case "Job.batch":
-		return c.groupJob(source)
+		return c.job(source)
 	case "BroadcastJob.apps.kruise.io":
 		return c.broadcastJob(source)
 	case "Plan.upgrade.cattle.io":
 		return c.plan(source)
+	case "Namespace":
+		return nil
 	}
-	c.others = append(c.others, source)
+	c.others = append(c.others, nameOf(source))
 	return nil
 }
 
@@ -100,18 +169,11 @@ func kindOf(object *unstructured.Unstructured) string {
 
 // nameOf returns the kind, namespace and name of an object for a message.
 func nameOf(object *unstructured.Unstructured) string {
-	name := object.GetName()
-	if name == "" {
-		name = object.GetGenerateName() + "…"
-	}
+	name := cmp.Or(object.GetName(), object.GetGenerateName()+"…")
 	if object.GetNamespace() != "" {
 		name = object.GetNamespace() + "/" + name
 	}
 	return object.GetKind() + " " + name
-}
-
-func (c *converter) refuse(source *unstructured.Unstructured, err error) {
-	c.refused = append(c.refused, fmt.Errorf("%s is not converted: %w", nameOf(source), err))
 }
 
 // readContent reads a ConfigMap or Secret.
@@ -129,53 +191,4 @@ func (c *converter) readContent(source *unstructured.Unstructured) {
 		}
 	}
 	c.contents[content{source.GetKind(), cmp.Or(source.GetNamespace(), c.options.Namespace), source.GetName()}] = data
-}
-
-// result writes the documents.
-func (c *converter) result() Result {
-	var r Result
-	var documents []string
-	for _, d := range c.drafts {
-		document, err := d.yaml()
-		if err != nil {
-			c.refuse(d.sources[0], err)
-			continue
-		}
-		documents = append(documents, document)
-		for _, todo := range d.todos {
-			first, _, _ := strings.Cut(todo, "\n")
-			r.Todos = append(r.Todos, nameOf(d.sources[0])+": "+first)
-		}
-	}
-	r.Refused, r.NodeJobs = c.refused, len(documents)
-	r.YAML = []byte(strings.Join(documents, "---\n"))
-	return r
-}
-
-// rights matches the kinds of objects that give a service account its rights.
-var rights = regexp.MustCompile(`^(ServiceAccount|(Cluster)?Role(Binding)?)$`)
-
-// describeOthers says what becomes of the other objects in the files.
-func (c *converter) describeOthers() {
-	for _, d := range c.drafts {
-		var remain []string
-		for _, o := range c.others {
-			switch {
-			case o.GetKind() == "Namespace":
-			case rights.MatchString(o.GetKind()) && !d.usesAPI():
-				d.drop("%s, unless something else uses it: the task has no API credentials", nameOf(o))
-			default:
-				remain = append(remain, nameOf(o))
-			}
-		}
-		if len(remain) > 0 {
-			d.note("Other objects in the file, which stay as they are: %s.", strings.Join(remain, ", "))
-		}
-	}
-}
-
-// usesAPI reports whether the pods of the NodeJob have credentials for the API of Kubernetes.
-func (d *draft) usesAPI() bool {
-	t := d.job.Spec.Task.Template
-	return t != nil && (t.Spec.ServiceAccountName != "" || t.Spec.AutomountServiceAccountToken != nil && *t.Spec.AutomountServiceAccountToken)
 }

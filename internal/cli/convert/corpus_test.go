@@ -290,7 +290,7 @@ var corpus = map[string]pattern{
 	"a wait at the end": {
 		manifest: running(shell("sysctl -w a=b; sleep infinity")),
 		form:     "template",
-		todos:    []string{`waits without end in line 1: "sleep infinity"`},
+		todos:    []string{`may not end because of line 1: "sleep infinity"`},
 		want:     []string{"sysctl -w a=b; sleep infinity"},
 	},
 	"a wait on the node": {
@@ -328,7 +328,7 @@ var corpus = map[string]pattern{
 	"a loop": {
 		manifest: running(shell("while true; do\n  iptables -A x\n  sleep 60\ndone")),
 		form:     "template",
-		todos:    []string{`repeats its work without end in line 1: "while true; do"`},
+		todos:    []string{`may not end because of line 1: "while true; do"`},
 	},
 	"a loop with continue": {
 		manifest: running(shell("while true; do if [ -e /etc/skip ]; then sleep 60; continue; fi; iptables -A x; sleep 60; done")),
@@ -385,9 +385,9 @@ var corpus = map[string]pattern{
 		),
 		form: "template",
 		todos: []string{
-			`the script of container c (in the ConfigMap scripts) waits without end in line 2`,
+			`the script of container c (in the ConfigMap scripts) may not end because of line 2`,
 		},
-		want: []string{"which stay as they are: ConfigMap ns/scripts"},
+		want: []string{"stay as they are: ConfigMap ns/scripts"},
 	},
 
 	// Reboots.
@@ -443,7 +443,7 @@ var corpus = map[string]pattern{
 			"may reboot its node",
 		},
 		not:  []string{"systemctl"},
-		want: []string{"secretName: s", "which stay as they are: Secret ns/s"},
+		want: []string{"secretName: s", "stay as they are: Secret ns/s"},
 	},
 
 	// Plans.
@@ -514,7 +514,7 @@ var corpus = map[string]pattern{
 			`serviceAccountName: s, affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: example.com/no-agent, operator: DoesNotExist}]}]}}}, containers: [{name: c, image: i, command: [/agent]}]`,
 		),
 		form: "refused",
-		want: []string{"its container c runs /agent, and the manifest does not show whether that ends"},
+		want: []string{`its container c runs "/agent", and the manifest does not show whether that ends`},
 	},
 	"a label that the program of an init container may set": {
 		manifest: ds(
@@ -711,12 +711,12 @@ var corpus = map[string]pattern{
 	"exec of the arguments": {
 		manifest: running("command: [sh, -c, 'touch /x; exec \"$@\"', x, agent]"),
 		form:     "refused",
-		want:     []string{"runs what a variable names"},
+		want:     []string{`runs "exec \"$@\""`},
 	},
 	"a server in a pipe": {
 		manifest: running(shell("agent 2>&1 | tee log")),
 		form:     "refused",
-		want:     []string{"runs agent"},
+		want:     []string{`runs "agent"`},
 	},
 	"a server with a substitution": {
 		manifest: running(shell(`exec /usr/bin/node-agent --node "$(hostname)"`)),
@@ -726,42 +726,42 @@ var corpus = map[string]pattern{
 	"a server in a branch": {
 		manifest: running(shell("case $1 in run) exec agent;; *) rm -f /x;; esac")),
 		form:     "refused",
-		want:     []string{"runs agent"},
+		want:     []string{`runs "exec agent"`},
 	},
 	"kubectl get --watch": {
 		manifest: running(shell("kubectl get nodes --watch | while read -r n; do touch /$n; done")),
 		form:     "refused",
-		want:     []string{"runs kubectl"},
+		want:     []string{`runs "kubectl get nodes --watch"`},
 	},
 	"a program behind nsenter": {
 		manifest: running(shell("nsenter -t 1 -m -- node-agent service")),
 		form:     "refused",
-		want:     []string{"runs node-agent"},
+		want:     []string{`runs "nsenter -t 1 -m -- node-agent service"`},
 	},
 	"a loop behind nsenter": {
 		manifest: running(shell("nsenter -t 1 -m -- bash -c 'while true; do touch /x; sleep 30; done'")),
 		form:     "template",
-		todos:    []string{"repeats its work without end"},
+		todos:    []string{"may not end because of line 1"},
 	},
 	"a script in a variable of a shell": {
 		manifest: running("command: [bash, -c, '$SETUP'], env: [{name: SETUP, value: 'while true; do touch /x; sleep 5; done'}]"),
 		form:     "refused",
-		want:     []string{"runs what a variable names"},
+		want:     []string{`runs "$SETUP"`},
 	},
 	"kill -STOP": {
 		manifest: running(shell("touch /x; kill -STOP $$")),
 		form:     "template",
-		todos:    []string{"waits without end"},
+		todos:    []string{"may not end because of line 1"},
 	},
 	"a loop with another condition": {
 		manifest: running(shell("touch /x; while [ 1 -eq 1 ]; do sleep 30; done")),
 		form:     "template",
-		todos:    []string{"repeats its work"},
+		todos:    []string{"may not end because of line 1"},
 	},
 	"a loop until a file": {
 		manifest: running(shell("touch /x; until [ -f /tmp/never ]; do sleep 30; done")),
 		form:     "template",
-		todos:    []string{"repeats its work"},
+		todos:    []string{"may not end because of line 1"},
 	},
 	"a configuration of a server": {
 		manifest: ds(
@@ -770,17 +770,17 @@ var corpus = map[string]pattern{
 			"KEY=value\n",
 		),
 		form: "refused",
-		want: []string{"runs /usr/bin/agent"},
+		want: []string{`runs "/usr/bin/agent --config /etc/agent/run.sh"`},
 	},
 	"work in a variable": {
 		manifest: running(shell("$INSTALL_CMD; sleep infinity")),
 		form:     "template",
-		todos:    []string{"sleep infinity", "runs what a variable names"},
+		todos:    []string{"sleep infinity", `runs "$INSTALL_CMD"`},
 	},
 	"a server in the background": {
 		manifest: running(shell(`"$AGENT" & sleep infinity`)),
 		form:     "template",
-		todos:    []string{"sleep infinity", "runs what a variable names"},
+		todos:    []string{"sleep infinity", `runs "\"$AGENT\""`},
 	},
 	"an image that is called pause": {
 		manifest: ds("containers: [{name: c, image: pause-controller}]"),
@@ -840,7 +840,7 @@ var corpus = map[string]pattern{
 	"a long wait in a Job": {
 		manifest: jobOn("n1", shell("sleep 1800; touch /x")),
 		form:     "template",
-		todos:    []string{"waits for 10 minutes or longer"},
+		todos:    []string{"may not end because of line 1"},
 	},
 	"a shell of its own": {
 		manifest: once(`command: [nsenter, -t, "1", -m, --, /opt/busybox/bin/sh, -c, "a"]`),
@@ -889,19 +889,19 @@ var corpus = map[string]pattern{
 	"a script from a here-document": {
 		manifest: running("command: [bash, -c, \"bash -s <<EOS\\ntouch /x\\nsleep 900\\nEOS\"]"),
 		form:     "template",
-		todos:    []string{`waits without end in line 1: "bash -s`},
+		todos:    []string{`may not end because of line 1: "bash -s`},
 	},
 	"a server from a here-document": {
 		manifest: running("command: [bash, -c, \"sh <<EOS\\nagent\\nEOS\"]"),
 		form:     "refused",
-		want:     []string{"runs agent, and the manifest does not show whether that ends"},
+		want:     []string{`runs "agent", and the manifest does not show whether that ends`},
 	},
 	"a script from a pipe": {
 		manifest: running(shell("curl -f x | bash")),
 		form:     "refused",
-		want:     []string{"runs bash with a script from its input"},
+		want:     []string{`runs "bash"`},
 	},
-	"a script with arguments": {manifest: running(shell("bash -c agent true")), form: "refused", want: []string{"runs agent"}},
+	"a script with arguments": {manifest: running(shell("bash -c agent true")), form: "refused", want: []string{`runs "agent"`}},
 	"a script in a projected volume": {
 		manifest: strings.Replace(
 			ds("containers: [{name: c, image: i, command: [sh, /p/go.sh], volumeMounts: [{name: proj, mountPath: /p}]}]"),
@@ -912,7 +912,7 @@ var corpus = map[string]pattern{
 			"touch /x; sleep 900",
 		),
 		form:  "template",
-		todos: []string{"(in the ConfigMap scripts) waits without end in line 1"},
+		todos: []string{"(in the ConfigMap scripts) may not end because of line 1"},
 	},
 	"a projected volume that is absent": {
 		manifest: strings.Replace(
@@ -941,7 +941,7 @@ var corpus = map[string]pattern{
 	"a wait without a shell": {
 		manifest: jobOn("n1", "command: [sleep, '1800']"),
 		form:     "template",
-		todos:    []string{"waits for 10 minutes or longer"},
+		todos:    []string{"may not end because of line 1"},
 	},
 	"an argument with a word of servers": {
 		manifest: running(shell("sed -i 's/ server / client /' /host/etc/x; sleep 900")),
@@ -953,7 +953,7 @@ var corpus = map[string]pattern{
 			`containers: [{name: c, image: i, command: [bash, -c, "$(RUN)"], env: [{name: RUN, valueFrom: {secretKeyRef: {name: s, key: run}}}]}]`,
 		) + "---\napiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: ns}\nstringData: {run: \"touch /x; sleep 900 # hunter2\"}\n",
 		form:  "template",
-		todos: []string{`waits without end in line 1: "…"`},
+		todos: []string{`may not end because of line 1: "…"`},
 		not:   []string{"sleep 900"},
 	},
 	"two Plans of one name": {
@@ -995,7 +995,7 @@ var corpus = map[string]pattern{
 	"a script that ends in a server": {
 		manifest: running(shell("setup; exec /usr/bin/agent --flag")),
 		form:     "refused",
-		want:     []string{"runs setup, and the manifest does not show whether that ends"},
+		want:     []string{`runs "setup", and the manifest does not show whether that ends`},
 	},
 	"a ConfigMap that is absent": {
 		manifest: ds(`containers: [{name: c, image: i, volumeMounts: [{name: conf, mountPath: /conf}], command: [sh, /conf/run.sh]}]`),

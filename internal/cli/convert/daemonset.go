@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -31,20 +30,20 @@ func (c *converter) daemonSet(source *unstructured.Unstructured) error {
 	}
 	d := c.newDraft(source.GetName(), &ds.Spec.Template, source)
 	d.repeats = true
-	mark := d.readLabels()
-	if err := cmp.Or(isServer(source), d.dropIdle(), d.isNotShown(), d.selectNodes(mark)); err != nil {
+	if err := cmp.Or(isServer(source), d.selectNodes(), d.dropIdle(), d.isNotShown()); err != nil {
 		return err
 	}
+	d.readLabels()
 	d.setTask()
-	d.timeouts(nil, "")
-	if mark == "" && len(d.job.Spec.RemoveLabels) == 0 {
+	d.timeout(nil)
+	if d.job.Spec.Nodes.AssumeDone == nil && len(d.job.Spec.RemoveLabels) == 0 {
 		d.job.Spec.Rerun.OnReboot = true
 		d.note("rerun.onReboot: the pod of the DaemonSet ran again after each reboot, and the kubelet repeated it when it ended. " +
 			"Remove this if the effect of the task outlasts a reboot.")
 		d.runsAgain()
 	}
 	if r := ds.Spec.UpdateStrategy.RollingUpdate; r != nil && r.MaxUnavailable != nil && *r.MaxUnavailable != intstr.FromInt32(0) {
-		d.concurrent(r.MaxUnavailable, "updateStrategy.rollingUpdate.maxUnavailable")
+		d.job.Spec.Rollout.MaxConcurrent = r.MaxUnavailable
 	}
 	d.nameFields()
 	return nil
@@ -81,13 +80,13 @@ func (d *draft) dropIdle() error {
 // isNotShown returns an error if the files do not show that each container ends, or waits when it is done.
 func (d *draft) isNotShown() error {
 	for _, s := range d.steps {
-		what := "runs " + s.shown.unknown
+		what := "runs " + d.quote(s.shown.unknown)
 		switch {
 		case s.init:
 			continue
 		case s.absent.kind != "":
 			return fmt.Errorf("the program of its container %s is in the %s, which is not in the file. Add it: kubectl get %s %s%s -o yaml",
-				s.Name, s.absent, strings.ToLower(s.absent.kind), s.absent.name, inNamespace(d.namespace))
+				s.Name, s.absent, strings.ToLower(s.absent.kind), s.absent.name, d.inNamespace())
 		case s.startupScript() != nil:
 			continue
 		case s.shown.invalid:
@@ -103,9 +102,14 @@ func (d *draft) isNotShown() error {
 	return nil
 }
 
-// readLabels compares the labels that the scripts change on the node with those by which the pod selects it. mark is the label that they
-// set when they are done, and that the node affinity excludes: nodes with it count as done.
-func (d *draft) readLabels() (mark string) {
+// inverse has the operators that exclude nodes, and those that select the nodes that they exclude.
+var inverse = map[metav1.LabelSelectorOperator]metav1.LabelSelectorOperator{
+	metav1.LabelSelectorOpDoesNotExist: metav1.LabelSelectorOpExists, metav1.LabelSelectorOpNotIn: metav1.LabelSelectorOpIn,
+}
+
+// readLabels compares the labels that the scripts change on the node with those by which the pod selects it. A node that a script excludes
+// by a label, when it is done, counts as done.
+func (d *draft) readLabels() {
 	changes := map[string]string{}
 	for _, s := range d.steps {
 		maps.Copy(changes, s.shown.labels)
@@ -113,58 +117,38 @@ func (d *draft) readLabels() (mark string) {
 			changes["$"] = "$"
 		}
 	}
-	isHidden := func(s step) bool { return s.script == "" && !s.isIdle() }
-	mayLabel := d.pod.ServiceAccountName+d.pod.DeprecatedServiceAccount != "" && slices.ContainsFunc(d.steps, isHidden)
-	for _, r := range d.requirements() {
-		switch value := changes[r.Key]; {
-		case r.Key == mark && excludes(r):
-		case mark == "" && marksDone(r, value):
-			mark = r.Key
+	isHidden := func(s step) bool { return s.script == "" }
+	mayLabel := d.template.Spec.ServiceAccountName+d.template.Spec.DeprecatedServiceAccount != "" && slices.ContainsFunc(d.steps, isHidden)
+	nodes := &d.job.Spec.Nodes
+	selector := cmp.Or(nodes.Selector, &metav1.LabelSelector{})
+	requirements := slices.Clone(selector.MatchExpressions)
+	for _, key := range slices.Sorted(maps.Keys(selector.MatchLabels)) {
+		requirements = append(requirements, metav1.LabelSelectorRequirement{Key: key})
+	}
+	mark := ""
+	for _, r := range requirements {
+		switch value, inverse := changes[r.Key], inverse[r.Operator]; {
+		case r.Key == mark && inverse != "":
+		case mark == "" && inverse != "" && value != "" && value != "-" && (r.Values == nil || slices.Contains(r.Values, value)):
+			mark, r.Operator = r.Key, inverse
+			nodes.AssumeDone = &v1alpha1.AssumeDoneSpec{Selector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{r}}}
 			d.drop("the node affinity to nodes without the label %s: a node that is done has a record", r.Key)
-			d.job.Spec.Nodes.AssumeDone = &v1alpha1.AssumeDoneSpec{Selector: oneOf(r.Key, r.Values)}
 			d.note("nodes.assumeDone: nodes with the label %s are done, and do not run the task.", r.Key)
-		case value == "-" && !excludes(r):
+		case value == "-" && inverse == "":
 			add(&d.job.Spec.RemoveLabels, "%s", []any{r.Key})
 			d.todo("the script removes the label %s from its node, and removeLabels does that when the node is done\n"+
 				"Remove the command: while the task runs, its node must stay selected.", r.Key)
 		case value != "" || changes["$"] != "":
 			d.todo("the script may change the label %s of its node, by which the source selects nodes\n"+
 				"A node must stay selected while the task runs. Remove the command, or the requirement from nodes.selector.", r.Key)
-		case mayLabel && r.Operator == corev1.NodeSelectorOpDoesNotExist && !programs.Providers.MatchString(r.Key):
+		case mayLabel && r.Operator == metav1.LabelSelectorOpDoesNotExist && !programs.Providers.MatchString(r.Key):
 			d.todo("the manifest does not show whether the program sets the label %s on its node when it is done\n"+
 				"A node must stay selected. If the program sets it, remove the requirement from nodes.selector, and write: "+
 				"nodes.assumeDone: {selector: {matchExpressions: [{key: %[1]s, operator: Exists}]}}", r.Key)
 		}
 	}
-	return mark
-}
-
-// marksDone reports whether a label with the value excludes a node that had none.
-func marksDone(r corev1.NodeSelectorRequirement, value string) bool {
-	return value != "" && value != "-" &&
-		(r.Operator == corev1.NodeSelectorOpDoesNotExist || r.Operator == corev1.NodeSelectorOpNotIn && slices.Contains(r.Values, value))
-}
-
-// requirements returns what the node affinity and the node selector of the pod require.
-func (w *work) requirements() []corev1.NodeSelectorRequirement {
-	var found []corev1.NodeSelectorRequirement
-	for _, t := range requiredTerms(w.pod) {
-		found = append(found, t.MatchExpressions...)
-	}
-	for _, key := range slices.Sorted(maps.Keys(w.pod.NodeSelector)) {
-		found = append(found, corev1.NodeSelectorRequirement{Key: key, Operator: corev1.NodeSelectorOpIn, Values: []string{w.pod.NodeSelector[key]}})
-	}
-	return found
-}
-
-// oneOf returns a selector for some values of a label; for all if there are none.
-func oneOf(key string, values []string) *metav1.LabelSelector {
-	if len(values) == 1 {
-		return &metav1.LabelSelector{MatchLabels: map[string]string{key: values[0]}}
-	}
-	r := metav1.LabelSelectorRequirement{Key: key, Operator: metav1.LabelSelectorOpExists, Values: values}
-	if len(values) > 0 {
-		r.Operator = metav1.LabelSelectorOpIn
-	}
-	return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{r}}
+	selector.MatchExpressions = slices.DeleteFunc(selector.MatchExpressions, func(r metav1.LabelSelectorRequirement) bool {
+		return r.Key == mark && inverse[r.Operator] != ""
+	})
+	nodes.Selector = notEmpty(selector)
 }

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -14,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
 
@@ -26,31 +26,36 @@ import (
 
 // draft is a NodeJob with the comment above it.
 type draft struct {
-	*work
+	*converter
 	// sources are the objects that the NodeJob replaces.
-	sources []*unstructured.Unstructured
+	sources  []*unstructured.Unstructured
+	template *corev1.PodTemplateSpec
+	steps    []step
+	// repeats says that the pod is restarted when it ends, so that its containers wait when they are done.
+	repeats bool
 	job     *v1alpha1.NodeJob
+	// key is what Jobs have in common that do the same on different nodes.
+	key string
 	// todos are what a user must decide or change. The first line of each is also a warning. notes are what a user should know, and
 	// gone is what is no longer needed.
 	todos, notes, gone []string
 }
 
 // newDraft adds a draft for a pod. Its name can be another one than wanted, because that of a NodeJob is unique.
-func (c *converter) newDraft(wanted string, template *corev1.PodTemplateSpec, sources ...*unstructured.Unstructured) *draft {
-	wanted = cmp.Or(wanted, strings.TrimRight(sources[0].GetGenerateName(), "-."))
-	w := &work{converter: c, namespace: cmp.Or(sources[0].GetNamespace(), c.options.Namespace), template: template, pod: &template.Spec}
-	for i := range w.pod.InitContainers {
-		w.steps = append(w.steps, w.newStep(&w.pod.InitContainers[i], true))
-	}
-	for i := range w.pod.Containers {
-		w.steps = append(w.steps, w.newStep(&w.pod.Containers[i], false))
-	}
-	d := &draft{work: w, sources: sources, job: &v1alpha1.NodeJob{
+func (c *converter) newDraft(wanted string, template *corev1.PodTemplateSpec, source *unstructured.Unstructured) *draft {
+	wanted = cmp.Or(wanted, strings.TrimRight(source.GetGenerateName(), "-."))
+	d := &draft{converter: c, sources: []*unstructured.Unstructured{source}, template: template, job: &v1alpha1.NodeJob{
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodeJob"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: wanted},
+		ObjectMeta: metav1.ObjectMeta{Namespace: cmp.Or(source.GetNamespace(), c.options.Namespace), Name: wanted},
 		Spec:       v1alpha1.NodeJobSpec{Suspend: true},
 	}}
-	isTaken := func(other *draft) bool { return other.namespace == d.namespace && other.job.Name == d.job.Name }
+	for i := range template.Spec.InitContainers {
+		d.steps = append(d.steps, d.newStep(&template.Spec.InitContainers[i], true))
+	}
+	for i := range template.Spec.Containers {
+		d.steps = append(d.steps, d.newStep(&template.Spec.Containers[i], false))
+	}
+	isTaken := func(o *draft) bool { return o.job.Namespace == d.job.Namespace && o.job.Name == d.job.Name }
 	for n := 2; slices.ContainsFunc(c.drafts, isTaken); n++ {
 		suffix := fmt.Sprint("-", n)
 		d.job.Name = strings.TrimRight(wanted[:min(len(wanted), validation.DNS1123LabelMaxLength-len(suffix))], "-.") + suffix
@@ -89,11 +94,8 @@ func (d *draft) yaml() (string, error) {
 		return "", err
 	}
 	read := &v1alpha1.NodeJob{}
-	if err := yaml.UnmarshalStrict(body, read); err != nil {
-		return "", fmt.Errorf("its fields do not fit into a NodeJob: %w", err)
-	}
-	if !equality.Semantic.DeepEqual(read.Spec, d.job.Spec) {
-		return "", errors.New("it has characters that YAML cannot keep")
+	if err := yaml.UnmarshalStrict(body, read); err != nil || !equality.Semantic.DeepEqual(read.Spec, d.job.Spec) {
+		return "", errors.New("it has fields or characters that a NodeJob cannot keep in YAML")
 	}
 	return d.head() + string(body), nil
 }
@@ -130,7 +132,7 @@ func (d *draft) head() string {
 		}
 		names = append(names, name)
 	}
-	from, in := nameOf(d.sources[0]), inNamespace(d.job.Namespace)
+	from, in := nameOf(d.sources[0]), d.inNamespace()
 	if more := len(names) - 1; more > 0 {
 		from += " and " + plural.Count(more, "other")
 	}
@@ -139,6 +141,10 @@ func (d *draft) head() string {
 		paragraphs = append(paragraphs, "TODO: "+todo)
 	}
 	paragraphs = append(paragraphs, d.notes...)
+	if len(d.others) > 0 {
+		paragraphs = append(paragraphs, "Other objects in the files stay as they are: "+strings.Join(d.others, ", ")+
+			". The rights of a service account are needed only if the task uses the API of Kubernetes.")
+	}
 	paragraphs = append(paragraphs,
 		"NodeJobs run only in namespaces that are allowed. Unless this one has the label, an administrator sets it:\n"+
 			"kubectl label namespace "+cmp.Or(d.job.Namespace, "NAMESPACE")+" "+v1alpha1.EnabledLabel+"="+v1alpha1.EnabledValue,
@@ -155,11 +161,11 @@ func (d *draft) head() string {
 	return strings.Join(paragraphs, "#\n")
 }
 
-func inNamespace(namespace string) string {
-	if namespace == "" {
+func (d *draft) inNamespace() string {
+	if d.job.Namespace == "" {
 		return ""
 	}
-	return " -n " + namespace
+	return " -n " + d.job.Namespace
 }
 
 func isPlaceholder(name string) bool { return len(validation.IsDNS1123Subdomain(name)) > 0 }
@@ -186,40 +192,18 @@ func comment(paragraph string) string {
 
 // Settings that all patterns have in common.
 
-// limit returns a number that has a highest value in a NodeJob; nil if there is none.
-func (d *draft) limit(value int64, most int32, source string) *int32 {
-	if value < 0 {
-		return nil
-	}
-	if value > int64(most) {
-		d.todo("%s is %d, and a NodeJob takes at most %d, which is set", source, value, most)
-	}
-	return new(int32(min(value, int64(most))))
-}
-
-// timeouts sets task.timeoutSeconds. A Job has a deadline for all attempts, and its pod has one for each attempt.
-func (d *draft) timeouts(all *int64, source string) {
-	if each := d.pod.ActiveDeadlineSeconds; each != nil {
-		all, source = each, "template.spec.activeDeadlineSeconds"
-	}
-	if all != nil && *all > 0 {
-		d.job.Spec.Task.TimeoutSeconds = d.limit(*all, 86400, source)
+// timeout sets task.timeoutSeconds. A Job has a deadline for all attempts, and its pod has one for each attempt.
+func (d *draft) timeout(all *int64) {
+	seconds := cmp.Or(d.template.Spec.ActiveDeadlineSeconds, all)
+	if seconds != nil && *seconds > 0 && *seconds <= math.MaxInt32 {
+		d.job.Spec.Task.TimeoutSeconds = new(int32(*seconds))
 		return
 	}
 	d.note("The %s has no time limit. An attempt of the NodeJob has 600 seconds, including the image pull, unless task.timeoutSeconds is set.", d.kind())
 }
 
-// concurrent sets rollout.maxConcurrent, which is a number from 1 or a percentage from 1% to 100%.
-func (d *draft) concurrent(value *intstr.IntOrString, source string) {
-	if percent, err := intstr.GetScaledValueFromIntOrPercent(value, 100, true); err != nil || percent < 1 || value.Type == intstr.String && percent > 100 {
-		d.todo("%s is %s, and rollout.maxConcurrent takes a number from 1 or a percentage from 1%% to 100%%", source, value.String())
-		return
-	}
-	d.job.Spec.Rollout.MaxConcurrent = value
-}
-
 // runsAgain says that the NodeJob cannot know where the source has run.
 func (d *draft) runsAgain() {
 	d.note("The %s does not label the nodes on which it has run, so the task runs once on each node, also on these. "+
-		"To prevent this, skip the nodes before you resume the NodeJob: kubectl everynode skip %s NODE…%s", d.kind(), d.job.Name, inNamespace(d.job.Namespace))
+		"To prevent this, skip the nodes before you resume the NodeJob: kubectl everynode skip %s NODE…%s", d.kind(), d.job.Name, d.inNamespace())
 }

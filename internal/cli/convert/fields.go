@@ -63,17 +63,16 @@ type fieldRule struct {
 
 // nameFields says which fields of the sources the NodeJob does not have.
 func (d *draft) nameFields() {
-	rules := slices.Concat(fieldRules["all"], fieldRules[d.kind()])
+	rules := slices.Concat(fieldRules[d.kind()], fieldRules["all"])
 	if d.job.Spec.Task.Template == nil {
-		rules = append(rules, fieldRules["script"]...)
-	}
-	indexOf := func(path string) int {
-		return slices.IndexFunc(rules, func(r fieldRule) bool { return r.Path.MatchString(path) })
+		rules = slices.Concat(fieldRules["script"], rules)
 	}
 	for _, source := range d.sources {
 		for _, f := range flatten(source.Object) {
-			i := indexOf(f.path)
-			if i < 0 || rules[i].Value != nil && rules[i].Value.MatchString(f.value) {
+			i := slices.IndexFunc(rules, func(r fieldRule) bool {
+				return r.Path.MatchString(f.path) && (r.Value == nil || !r.Value.MatchString(f.value))
+			})
+			if i < 0 {
 				continue
 			}
 			switch rule, path := rules[i], rules[i].Path.FindString(f.path); {
@@ -86,7 +85,7 @@ func (d *draft) nameFields() {
 			}
 		}
 		for _, path := range d.unknown[source] {
-			if indexOf(path) < 0 {
+			if !slices.ContainsFunc(rules, func(r fieldRule) bool { return r.Path.MatchString(path) }) {
 				d.todo("not converted: %s (unknown)", path)
 			}
 		}

@@ -45,11 +45,6 @@ func isLabels(r corev1.NodeSelectorRequirement) bool {
 	return !strings.HasPrefix(r.Key, fieldMark) && r.Operator != corev1.NodeSelectorOpGt && r.Operator != corev1.NodeSelectorOpLt
 }
 
-// excludes reports whether a requirement excludes nodes with a label, or with some of its values.
-func excludes(r corev1.NodeSelectorRequirement) bool {
-	return r.Operator == corev1.NodeSelectorOpDoesNotExist || r.Operator == corev1.NodeSelectorOpNotIn
-}
-
 // requiredTerms returns the terms of the node affinity that a node must match; nil if there is no such affinity.
 func requiredTerms(pod *corev1.PodSpec) []corev1.NodeSelectorTerm {
 	if a := pod.Affinity; a != nil && a.NodeAffinity != nil && a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
@@ -58,9 +53,8 @@ func requiredTerms(pod *corev1.PodSpec) []corev1.NodeSelectorTerm {
 	return nil
 }
 
-// termsOf returns the terms that match nodes. One without requirements matches none, unlike other empty selectors. Then it removes the
-// requirements for which without reports true.
-func termsOf(from []corev1.NodeSelectorTerm, without func(corev1.NodeSelectorRequirement) bool) (terms []term) {
+// termsOf returns the terms that match nodes, with sorted requirements. One without requirements matches none, unlike other empty selectors.
+func termsOf(from []corev1.NodeSelectorTerm) (terms []term) {
 	for _, t := range from {
 		to := term(slices.Clone(t.MatchExpressions))
 		for _, r := range t.MatchFields {
@@ -68,7 +62,8 @@ func termsOf(from []corev1.NodeSelectorTerm, without func(corev1.NodeSelectorReq
 			to = append(to, r)
 		}
 		if names, byName := to.names(); len(to) > 0 && (!byName || len(names) > 0) {
-			terms = append(terms, slices.DeleteFunc(to, without))
+			slices.SortStableFunc(to, func(a, b corev1.NodeSelectorRequirement) int { return strings.Compare(a.Key, b.Key) })
+			terms = append(terms, to)
 		}
 	}
 	return terms
@@ -118,12 +113,11 @@ func (t term) or(other term) term {
 	return nil
 }
 
-// selectNodes converts the node selector, the node affinity and the tolerations of the pod. It leaves out the requirements about the
-// label mark, which only nodes have that are done. If there are several terms, it takes the first one that a NodeJob can express: a
-// NodeJob for each term would run twice on a node that matches two of them.
-func (d *draft) selectNodes(mark string) error {
-	required := requiredTerms(d.pod)
-	terms := merge(termsOf(required, func(r corev1.NodeSelectorRequirement) bool { return mark != "" && r.Key == mark && excludes(r) }))
+// selectNodes converts the node selector, the node affinity and the tolerations of the pod. If there are several terms, it takes the
+// first one that a NodeJob can express: a NodeJob for each term would run twice on a node that matches two of them.
+func (d *draft) selectNodes() error {
+	required := requiredTerms(&d.template.Spec)
+	terms := merge(termsOf(required))
 	if len(terms) == 0 && required != nil {
 		return errors.New("its nodeSelectorTerms match no node, because they are empty or contradict themselves, so it runs nowhere. " +
 			"Correct them, or remove the affinity to run on all nodes")
@@ -131,7 +125,7 @@ func (d *draft) selectNodes(mark string) error {
 	chosen := max(0, slices.IndexFunc(terms, func(t term) bool {
 		return !slices.ContainsFunc(t, func(r corev1.NodeSelectorRequirement) bool { return !isNames(r) && !isLabels(r) })
 	}))
-	selector := &metav1.LabelSelector{MatchLabels: maps.Clone(d.pod.NodeSelector)}
+	selector := &metav1.LabelSelector{MatchLabels: maps.Clone(d.template.Spec.NodeSelector)}
 	if len(terms) > 0 {
 		d.selectTerm(selector, terms[chosen])
 	}
@@ -140,7 +134,7 @@ func (d *draft) selectNodes(mark string) error {
 			"A label selector has no OR. %s\nDo not write a NodeJob for each term: a node that matches two of them would run the task twice. "+
 			"All terms: %q", len(terms), terms[chosen], remedyLabel, terms)
 	}
-	d.job.Spec.Nodes.Selector, d.job.Spec.Nodes.Tolerations = notEmpty(selector), d.pod.Tolerations
+	d.job.Spec.Nodes.Selector, d.job.Spec.Nodes.Tolerations = notEmpty(selector), d.template.Spec.Tolerations
 	return nil
 }
 
@@ -159,7 +153,7 @@ func (d *draft) selectTerm(selector *metav1.LabelSelector, t term) {
 		default:
 			d.todo("the NodeJob runs on more nodes: it can neither compare numbers nor exclude nodes by a field (%s)\n"+
 				"%s Or skip the other nodes before you resume the NodeJob: kubectl everynode skip %s NODE…%s",
-				term{r}, remedyLabel, d.job.Name, inNamespace(d.job.Namespace))
+				term{r}, remedyLabel, d.job.Name, d.inNamespace())
 		}
 	}
 }

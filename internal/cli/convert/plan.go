@@ -69,9 +69,6 @@ type planDrain struct {
 	PodSelector        *metav1.LabelSelector `json:"podSelector,omitempty"`
 }
 
-// podInfo is where the controller mounts the labels and annotations of the pod.
-const podInfo = "/run/system-upgrade/pod"
-
 // plan converts a Plan: to one NodeJob, and to another one for its prepare container.
 func (c *converter) plan(source *unstructured.Unstructured) error {
 	plan, err := into[upgradePlan](c, source)
@@ -99,7 +96,7 @@ func (c *converter) plan(source *unstructured.Unstructured) error {
 	}
 	if waits {
 		d.todo("the container prepare waited for the Plan %s\nResume this NodeJob when the one of that Plan is complete, or set dependsOn: "+
-			"kubectl everynode status %[1]s%s --watch", prepare.Args[1], inNamespace(d.namespace))
+			"kubectl everynode status %[1]s%s --watch", prepare.Args[1], d.inNamespace())
 	}
 	d.nameFields()
 	return nil
@@ -115,9 +112,11 @@ func (c *converter) planDraft(source *unstructured.Unstructured, plan *upgradePl
 	}
 	d.job.Spec.Nodes.Selector, d.job.Spec.Nodes.Tolerations = notEmpty(selector), plan.Spec.Tolerations
 	d.setTask()
-	d.timeouts(plan.Spec.JobActiveDeadlineSecs, "jobActiveDeadlineSecs")
-	d.concurrent(new(intstr.FromInt32(plan.Spec.Concurrency)), "concurrency")
-	if image := d.pod.Containers[0].Image; d.job.Spec.Task.Template != nil && strings.HasSuffix(image, ":TAG") {
+	d.timeout(plan.Spec.JobActiveDeadlineSecs)
+	if d.job.Spec.Rollout.MaxConcurrent = new(intstr.FromInt32(plan.Spec.Concurrency)); plan.Spec.Concurrency < 1 {
+		d.todo("concurrency is %d, and rollout.maxConcurrent takes a number from 1", plan.Spec.Concurrency)
+	}
+	if image := d.template.Spec.Containers[0].Image; d.job.Spec.Task.Template != nil && strings.HasSuffix(image, ":TAG") {
 		d.todo("write the version instead of TAG in the image %s", image)
 	}
 	for _, secret := range plan.Spec.Secrets {
@@ -130,13 +129,13 @@ func (c *converter) planDraft(source *unstructured.Unstructured, plan *upgradePl
 		}
 	}
 	if hash := plan.Status.LatestHash; hash != "" {
-		d.job.Spec.Nodes.AssumeDone = &v1alpha1.AssumeDoneSpec{Selector: oneOf(key, []string{hash})}
+		d.job.Spec.Nodes.AssumeDone = &v1alpha1.AssumeDoneSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{key: hash}}}
 		d.note("nodes.assumeDone: nodes with this hash of the Plan are done, and do not run the task.")
 		return d
 	}
 	d.runsAgain()
 	d.note("The nodes on which the Plan has run have its hash in the label %s. If you convert the Plan as the cluster has it "+
-		"(kubectl get plans.upgrade.cattle.io %s%s -o yaml), they count as done.", key, source.GetName(), inNamespace(d.namespace))
+		"(kubectl get plans.upgrade.cattle.io %s%s -o yaml), they count as done.", key, source.GetName(), d.inNamespace())
 	return d
 }
 
@@ -211,11 +210,9 @@ func (d *draft) maintain(plan *upgradePlan) {
 		m.Cordon = plan.Spec.Cordon
 		return
 	}
-	m.Drain = &v1alpha1.DrainSpec{DeleteEmptyDirData: isTrue(from.DeleteLocalData) && isTrue(from.DeleteEmptydirData), PodSelector: notEmpty(from.PodSelector)}
+	deletes := *cmp.Or(from.DeleteLocalData, new(true)) && *cmp.Or(from.DeleteEmptydirData, new(true))
+	m.Drain = &v1alpha1.DrainSpec{DeleteEmptyDirData: deletes, PodSelector: notEmpty(from.PodSelector)}
 	if grace := from.GracePeriod; grace != nil && *grace > 0 {
-		m.Drain.GracePeriodSeconds = d.limit(int64(*grace), 86400, "drain.gracePeriod")
+		m.Drain.GracePeriodSeconds = grace
 	}
 }
-
-// isTrue returns the value of an option of the drain, which is true when omitted.
-func isTrue(option *bool) bool { return option == nil || *option }

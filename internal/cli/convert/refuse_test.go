@@ -43,7 +43,7 @@ func TestWhatIsNotATaskIsRefused(t *testing.T) {
 			daemonSet(
 				`{initContainers: [{name: init, image: i, command: [sh, -c, sysctl]}], containers: [{name: c, image: i, command: [agent]}]}`,
 			),
-			[]string{"its container c runs agent, and the manifest does not show whether that ends"},
+			[]string{`its container c runs "agent", and the manifest does not show whether that ends`},
 		},
 		"a sidecar": {daemonSet(`{initContainers: [{name: s, image: i, restartPolicy: Always}], containers: [{name: c, image: pause}]}`),
 			[]string{"it has the field spec.template.spec.initContainers[s].restartPolicy"}},
@@ -147,7 +147,7 @@ func TestWhatIsNoManifestIsRefused(t *testing.T) {
 		"text":                      {"just text\n", "it is not a file of Kubernetes objects"},
 		"invalid YAML":              {"a: [b\n", "it is not a file of Kubernetes objects"},
 		"an object of no kind":      {"a: b\n", "a document has no apiVersion or no kind"},
-		"a list of other items":     {"apiVersion: v1\nkind: List\nitems: [text]\n", "an item of the List is not an object"},
+		"a list of other items":     {"apiVersion: v1\nkind: List\nitems: [text]\n", "cannot unmarshal string into Go value"},
 		"a field that occurs twice": {"apiVersion: v1\nkind: A\nspec: {b: 1, b: 2}\n", `key "b" already set in map`},
 		"too much":                  {strings.Repeat("#", MaxBytes+1), "the file has more than 8 MiB"},
 	}

@@ -23,7 +23,7 @@ type reading struct {
 	endless []finding
 	// work reports whether it does something else.
 	work bool
-	// unknown is the first program that may not end; "" if all end.
+	// unknown is the first command that may not end; "" if all end.
 	unknown string
 	// labels are the labels that it sets on nodes with kubectl, with their values, and - for those that it removes. The key is $ for
 	// labels that it does not show.
@@ -110,7 +110,7 @@ func (r *reader) command(words []string, redirects []*syntax.Redirect, at findin
 			r.endless = append(r.endless, at)
 		}
 	case isShown:
-		r.nested(read(script, r.depth+1), words[0], at)
+		r.nested(read(script, r.depth+1), at)
 	case slices.Contains(programs.Idle, name):
 		r.work = r.work || name == "trap" && !slices.Contains(programs.Harmless, words[min(1, len(words)-1)])
 	default:
@@ -119,7 +119,7 @@ func (r *reader) command(words []string, redirects []*syntax.Redirect, at findin
 			labelsIn(words, r.labels)
 		}
 		if !r.functions[name] && !ends(words) {
-			r.unknown = cmp.Or(r.unknown, programOf(words))
+			r.unknown = cmp.Or(r.unknown, at.text)
 		}
 	}
 }
@@ -138,9 +138,9 @@ func scriptOf(words []string, redirects []*syntax.Redirect) (script string, isSh
 }
 
 // nested adds what a script in a command shows.
-func (r *reader) nested(inner reading, shell string, at finding) {
+func (r *reader) nested(inner reading, at finding) {
 	if inner.invalid {
-		inner.unknown = shell
+		inner.unknown = at.text
 	}
 	if len(inner.endless) > 0 && at.offset >= r.loopEnd {
 		at.isLoop = inner.endless[0].isLoop
@@ -169,17 +169,6 @@ func labelsIn(words []string, changes map[string]string) {
 		}
 		changes[key] = cmp.Or(value, "$")
 	}
-}
-
-// programOf names the program of a command.
-func programOf(words []string) string {
-	switch rest, _ := operands(words); {
-	case strings.Contains(words[0], "$"):
-		return "what a variable names"
-	case isShell(words[0]) && len(rest) == 0:
-		return words[0] + " with a script from its input"
-	}
-	return cmp.Or(words[0], "an empty command")
 }
 
 // isEndless reports whether a loop may not end: it is no list of words, and does not read its input.
@@ -218,25 +207,19 @@ var programsYAML []byte
 
 // programs say what commands do, and what the settings of containers mean for them.
 var programs = table[struct {
-	Ending, Idle, Shells            words
-	Harmless                        []string
-	Wrappers                        map[string]words
+	Ending, Idle, Shells, Harmless  []string
+	Wrappers                        map[string][]string
 	Lasting, Waiting, Short         *regexp.Regexp
-	Pause, Reboots, Servers         *regexp.Regexp
+	Pause, Servers                  *regexp.Regexp
 	Nsenter, Services, OfFile       *regexp.Regexp
 	Providers, OwnKeys              *regexp.Regexp
 	Entered                         []*regexp.Regexp
 	HarmlessSettings, OtherSettings *regexp.Regexp
+	Advice                          []struct {
+		Pattern       *regexp.Regexp
+		Does, Instead string
+	}
 }](programsYAML)
-
-// words are separated by spaces in a table.
-type words []string
-
-// UnmarshalText splits the words.
-func (w *words) UnmarshalText(text []byte) error {
-	*w = strings.Fields(string(text))
-	return nil
-}
 
 // waits reports whether a command waits without end, or for at least 10 minutes.
 func waits(argv []string) bool {
@@ -312,14 +295,4 @@ func isCommandFlag(arg string) bool {
 func isWholeScript(argv []string) bool {
 	rest, isText := operands(argv)
 	return isText && len(rest) == 1 && slices.IndexFunc(argv, isCommandFlag) == len(argv)-2 && !programs.OfFile.MatchString(rest[0])
-}
-
-// reboots returns the line of a text that may reboot the node.
-func reboots(text string) (line string, found bool) {
-	for line := range strings.SplitSeq(text, "\n") {
-		if line = strings.TrimSpace(line); programs.Reboots.MatchString(line) && !strings.HasPrefix(line, "#") {
-			return line, true
-		}
-	}
-	return "", false
 }

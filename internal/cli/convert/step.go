@@ -13,17 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// work is what the pods of a source do.
-type work struct {
-	*converter
-	namespace string
-	template  *corev1.PodTemplateSpec
-	pod       *corev1.PodSpec
-	steps     []step
-	// repeats says that the pod is restarted when it ends, so that its containers wait when they are done.
-	repeats bool
-}
-
 // step is a container that does a part of the work, as far as the files show it.
 type step struct {
 	*corev1.Container
@@ -44,10 +33,10 @@ type step struct {
 	text string
 }
 
-func (w *work) newStep(c *corev1.Container, init bool) step {
+func (d *draft) newStep(c *corev1.Container, init bool) step {
 	s := step{Container: c, init: init, argv: slices.Concat(c.Command, c.Args)}
 	if env := s.startupScript(); env != nil {
-		value, from, known := w.valueOf(*env)
+		value, from, known := d.valueOf(*env)
 		s.argv, s.source = []string{"nsenter", "-t1", "-a", "--", "/bin/bash", "-c", value}, from
 		if !known {
 			s.absent = from
@@ -55,14 +44,14 @@ func (w *work) newStep(c *corev1.Container, init bool) step {
 	}
 	var texts []string
 	for _, env := range c.Env {
-		texts = append(texts, w.expand(&s, env))
+		texts = append(texts, d.expand(&s, env))
 	}
 	for _, arg := range s.argv {
 		s.expanded = s.expanded || strings.Contains(arg, "$$") || programs.Services.MatchString(arg) || strings.Contains(arg, "$(") && len(c.EnvFrom) > 0
 	}
 	if s.isShown() {
-		s.argv, s.onNode = w.enterNode(c, s.argv)
-		texts = append(texts, w.readScript(&s)...)
+		s.argv, s.onNode = d.enterNode(c, s.argv)
+		texts = append(texts, d.readScript(&s)...)
 		if s.shown = read(s.script, 0); s.script == "" {
 			s.shown = readCommand(s.argv)
 		}
@@ -90,13 +79,13 @@ func (s step) isIdle() bool {
 }
 
 // mentions reports whether the work of the pod names something, such as a label.
-func (w *work) mentions(what string) bool {
-	return slices.ContainsFunc(w.steps, func(s step) bool { return strings.Contains(s.text, what) })
+func (d *draft) mentions(what string) bool {
+	return slices.ContainsFunc(d.steps, func(s step) bool { return strings.Contains(s.text, what) })
 }
 
 // expand puts the value of a variable into the arguments, as Kubernetes does, and returns the value.
-func (w *work) expand(s *step, env corev1.EnvVar) string {
-	value, from, known := w.valueOf(env)
+func (d *draft) expand(s *step, env corev1.EnvVar) string {
+	value, from, known := d.valueOf(env)
 	for i, arg := range s.argv {
 		if name := "$(" + env.Name + ")"; strings.Contains(arg, name) {
 			if s.argv[i], s.source, s.expanded = strings.ReplaceAll(arg, name, value), from, true; !known {
@@ -108,16 +97,16 @@ func (w *work) expand(s *step, env corev1.EnvVar) string {
 }
 
 // valueOf returns the value of a variable, and the ConfigMap or Secret that has it. It reports false if the files do not show it.
-func (w *work) valueOf(env corev1.EnvVar) (value string, from content, known bool) {
+func (d *draft) valueOf(env corev1.EnvVar) (value string, from content, known bool) {
 	switch ref := env.ValueFrom; {
 	case ref == nil:
 		return env.Value, content{}, true
 	case ref.ConfigMapKeyRef != nil:
-		from = content{"ConfigMap", w.namespace, ref.ConfigMapKeyRef.Name}
-		value, known = w.contents[from][ref.ConfigMapKeyRef.Key]
+		from = content{"ConfigMap", d.job.Namespace, ref.ConfigMapKeyRef.Name}
+		value, known = d.contents[from][ref.ConfigMapKeyRef.Key]
 	case ref.SecretKeyRef != nil:
-		from = content{"Secret", w.namespace, ref.SecretKeyRef.Name}
-		value, known = w.contents[from][ref.SecretKeyRef.Key]
+		from = content{"Secret", d.job.Namespace, ref.SecretKeyRef.Name}
+		value, known = d.contents[from][ref.SecretKeyRef.Key]
 	default:
 		return "$", content{}, true // a field of the pod, such as the name of the node
 	}
@@ -126,7 +115,7 @@ func (w *work) valueOf(env corev1.EnvVar) (value string, from content, known boo
 
 // readScript finds the script that a shell runs: an argument after -c, or a file of a ConfigMap or Secret. It returns the text of all
 // ConfigMaps and Secrets that are mounted.
-func (w *work) readScript(s *step) (texts []string) {
+func (d *draft) readScript(s *step) (texts []string) {
 	argv := s.argv
 	if inner := unwrapped(argv); isShell(inner[0]) {
 		argv = inner
@@ -139,8 +128,8 @@ func (w *work) readScript(s *step) (texts []string) {
 		rest = argv
 	}
 	for _, mount := range s.VolumeMounts {
-		for _, v := range w.projections(mount.Name) {
-			data, known := w.contents[v.content]
+		for _, v := range d.projections(mount.Name) {
+			data, known := d.contents[v.content]
 			texts = append(texts, slices.Sorted(maps.Values(data))...)
 			switch key := v.keyOf(rest[0], mount); {
 			case isText || key == "":
@@ -161,10 +150,10 @@ type projection struct {
 }
 
 // projections returns the ConfigMaps and Secrets in a volume.
-func (w *work) projections(volume string) (found []projection) {
-	v := w.volume(volume)
+func (d *draft) projections(volume string) (found []projection) {
+	v := d.volume(volume)
 	add := func(kind, name string, items []corev1.KeyToPath) {
-		found = append(found, projection{content{kind, w.namespace, name}, items})
+		found = append(found, projection{content{kind, d.job.Namespace, name}, items})
 	}
 	if v.ConfigMap != nil {
 		add("ConfigMap", v.ConfigMap.Name, v.ConfigMap.Items)
@@ -184,9 +173,9 @@ func (w *work) projections(volume string) (found []projection) {
 }
 
 // volume returns a volume of the pod; an empty one if there is none of the name.
-func (w *work) volume(name string) (found corev1.Volume) {
-	if i := slices.IndexFunc(w.pod.Volumes, func(v corev1.Volume) bool { return v.Name == name }); i >= 0 {
-		found = w.pod.Volumes[i]
+func (d *draft) volume(name string) (found corev1.Volume) {
+	if i := slices.IndexFunc(d.template.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == name }); i >= 0 {
+		found = d.template.Spec.Volumes[i]
 	}
 	return found
 }
@@ -210,26 +199,26 @@ func (p projection) keyOf(file string, mount corev1.VolumeMount) string {
 
 // enterNode removes a prefix that enters the mount namespace or the root directory of the node. It reports false for other programs,
 // and for options that do more than that.
-func (w *work) enterNode(c *corev1.Container, argv []string) (rest []string, entered bool) {
+func (d *draft) enterNode(c *corev1.Container, argv []string) (rest []string, entered bool) {
 	name := path.Base(argv[0])
 	options, rest := splitOptions(argv[1:], programs.Wrappers[name])
 	switch {
 	case name == "nsenter" && len(rest) > 0:
-		entered = w.enters(options)
+		entered = d.enters(options)
 	case name == "chroot" && len(options) == 0 && len(rest) > 1:
-		entered, rest = w.pod.HostNetwork && w.isRoot(c, path.Clean(rest[0])), rest[1:]
+		entered, rest = d.template.Spec.HostNetwork && d.isRoot(c, path.Clean(rest[0])), rest[1:]
 	}
-	if !entered || !w.pod.HostPID {
+	if !entered || !d.template.Spec.HostPID {
 		return argv, false
 	}
 	return rest, true
 }
 
 // enters reports whether the options of nsenter enter the mount, network and UTS namespaces of process 1, and do nothing else.
-func (w *work) enters(options []string) bool {
+func (d *draft) enters(options []string) bool {
 	text := " " + strings.Join(options, " ")
 	for i, entered := range programs.Entered {
-		if !entered.MatchString(text) && (i == 0 || !w.pod.HostNetwork) {
+		if !entered.MatchString(text) && (i == 0 || !d.template.Spec.HostNetwork) {
 			return false
 		}
 	}
@@ -237,10 +226,10 @@ func (w *work) enters(options []string) bool {
 }
 
 // isRoot reports whether a path of a container is the root directory of the node, and nothing else is mounted below it.
-func (w *work) isRoot(c *corev1.Container, at string) bool {
+func (d *draft) isRoot(c *corev1.Container, at string) bool {
 	is := false
 	for _, mount := range c.VolumeMounts {
-		to, volume := path.Clean(mount.MountPath), w.volume(mount.Name).HostPath
+		to, volume := path.Clean(mount.MountPath), d.volume(mount.Name).HostPath
 		if strings.HasPrefix(to, at+"/") {
 			return false
 		}

@@ -44,18 +44,10 @@ func (d *draft) readStep(s step) {
 	if s.source.kind != "" {
 		at = fmt.Sprintf("the script of container %s (in the %s)", s.Name, s.source)
 	}
-	if line, found := reboots(s.text); found {
-		d.todo("%s may reboot its node: %s\nA task that reboots its node does not end, and is repeated. Remove the reboot, "+
-			"set maintenance.reboot.policy: IfRequested, and have a task.script request it: "+
-			"echo \"reboot=true\" >> \"$EVERYNODE_RESULTS\" (docs/maintenance.md).", at, d.quote(line))
-	}
-	if strings.Contains(s.text, "upgrade.cattle.io") || strings.Contains(s.text, "get plan") {
-		d.todo("%s reads a Plan, which is gone after the switch: wait for the NodeJob that replaces the Plan, with dependsOn, "+
-			"or with kubectl wait", at)
-	}
-	if strings.Contains(s.text, podInfo) {
-		d.todo("%s reads %s, where the system-upgrade-controller puts the labels and annotations of the pod\n"+
-			"The NodeJob does not have them. Remove what reads them.", at, podInfo)
+	for _, advice := range programs.Advice {
+		if line := strings.TrimSpace(advice.Pattern.FindString(s.text)); line != "" {
+			d.todo("%s %s: %s\n%s", at, advice.Does, d.quote(line), advice.Instead)
+		}
 	}
 	repeats := d.repeats && !s.init
 	if s.absent.kind != "" && !repeats {
@@ -63,30 +55,20 @@ func (d *draft) readStep(s step) {
 			"Check that it does not reboot the node, and that it ends within task.timeoutSeconds.", at, s.absent)
 	}
 	for _, f := range s.shown.endless {
-		d.nameEndless(f, at, repeats)
+		if repeats || !f.isLoop {
+			d.todo("%s may not end because of line %d: %s\nA task ends within task.timeoutSeconds, which is 600 by default. "+
+				"Remove a wait or a loop without end. rerun.periodSeconds repeats a task.", at, f.line, d.quote(f.text))
+		}
 	}
 	if repeats && s.script != "" && s.shown.unknown != "" {
-		d.todo("%s runs %s, and the manifest does not show whether that ends\nIf it runs permanently, keep the DaemonSet.", at, s.shown.unknown)
-	}
-}
-
-// nameEndless says what to do about a wait or a loop.
-func (d *draft) nameEndless(f finding, at string, repeats bool) {
-	switch {
-	case repeats && f.isLoop:
-		d.todo("%s repeats its work without end in line %d: %s\n"+
-			"A task ends. Remove the loop. rerun.periodSeconds repeats a task.", at, f.line, d.quote(f.text))
-	case repeats:
-		d.todo("%s waits without end in line %d: %s\nA task ends. Remove the wait.", at, f.line, d.quote(f.text))
-	case !f.isLoop:
-		d.todo("%s waits for 10 minutes or longer in line %d: %s\n"+
-			"Set task.timeoutSeconds, which is 600 by default.", at, f.line, d.quote(f.text))
+		d.todo("%s runs %s, and the manifest does not show whether that ends\n"+
+			"If it runs permanently, keep the DaemonSet.", at, d.quote(s.shown.unknown))
 	}
 }
 
 // quote returns the beginning of a line of a script for a comment, without what is in a Secret.
-func (w *work) quote(line string) string {
-	for from, data := range w.contents {
+func (d *draft) quote(line string) string {
+	for from, data := range d.contents {
 		for _, text := range data {
 			if from.kind == "Secret" && strings.Contains(text, strings.TrimSpace(line)) {
 				return `"…"`
@@ -97,7 +79,7 @@ func (w *work) quote(line string) string {
 }
 
 // notOnNode returns why the work may not do the same if it runs on the node without its pod; "" if it does.
-func (w *work) notOnNode(s step) string {
+func (d *draft) notOnNode(s step) string {
 	switch text := strings.Join(s.argv, ""); {
 	case !s.onNode:
 		return "the manifest does not show that all programs are those of the node"
@@ -113,8 +95,8 @@ func (w *work) notOnNode(s step) string {
 	if memory := s.Resources.Limits.Memory(); !memory.IsZero() && memory.Cmp(resource.MustParse("32Mi")) < 0 {
 		return "its memory limit is below 32Mi, which a script needs"
 	}
-	pod := plainPod(w.pod)
-	pod.Containers, pod.NodeSelector = []corev1.Container{*plainContainer(s.Container)}, w.pod.NodeSelector
+	pod := plainPod(&d.template.Spec)
+	pod.Containers, pod.NodeSelector = []corev1.Container{*plainContainer(s.Container)}, d.template.Spec.NodeSelector
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(pod)
 	if err != nil {
 		return err.Error()
@@ -159,9 +141,6 @@ func (d *draft) setScript(s step) {
 		if flags := strings.TrimSuffix(argv[len(argv)-2], "c"); flags != "-" {
 			t.Interpreter = append(t.Interpreter, flags)
 		}
-		if len(t.Interpreter) == 1 && (argv[0] == "sh" || argv[0] == "/bin/sh") && !strings.Contains(t.Script, "#!") {
-			t.Interpreter = nil // the default
-		}
 	} else {
 		t.Command = argv
 	}
@@ -194,8 +173,8 @@ func (s step) variables() (variables []v1alpha1.EnvVar) {
 
 // setTemplate writes the pod without what a NodeJob sets itself.
 func (d *draft) setTemplate() {
-	pod := plainPod(d.pod)
-	if d.pod.NodeSelector[corev1.LabelOSStable] == string(corev1.Windows) {
+	pod := plainPod(&d.template.Spec)
+	if d.template.Spec.NodeSelector[corev1.LabelOSStable] == string(corev1.Windows) {
 		pod.OS = cmp.Or(pod.OS, &corev1.PodOS{Name: corev1.Windows})
 	}
 	for i, s := range d.steps {
@@ -209,18 +188,8 @@ func (d *draft) setTemplate() {
 				"A task ends. Write the script as task.script.", s.Image)
 		}
 	}
-	pod.Volumes = slices.DeleteFunc(pod.Volumes, func(v corev1.Volume) bool {
-		return !slices.ContainsFunc(d.steps, func(s step) bool {
-			return slices.ContainsFunc(s.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == v.Name }) ||
-				slices.ContainsFunc(s.VolumeDevices, func(m corev1.VolumeDevice) bool { return m.Name == v.Name })
-		})
-	})
 	mentionsAPI := d.mentions("kubectl") || d.mentions("/var/run/secrets/kubernetes.io") || d.mentions("KUBERNETES_")
-	switch {
-	case pod.ServiceAccountName != "":
-		d.note("The task has the service account %s, which it needs only if it uses the API of Kubernetes. "+
-			"publish labels nodes without one (docs/publish.md).", pod.ServiceAccountName)
-	case pod.AutomountServiceAccountToken == nil && mentionsAPI:
+	if pod.ServiceAccountName == "" && pod.AutomountServiceAccountToken == nil && mentionsAPI {
 		pod.AutomountServiceAccountToken = new(true)
 		d.note("The task has the credentials of the ServiceAccount default, as before, because it seems to use the API of Kubernetes.")
 	}
