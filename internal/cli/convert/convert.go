@@ -1,6 +1,17 @@
 // Copyright The Everynode Authors.
 // SPDX-License-Identifier: Apache-2.0
 
+// Package convert writes the NodeJob that is equivalent to another way of running a task on every node: a DaemonSet that
+// runs once, a Job for each node, a Plan of the system-upgrade-controller, or a BroadcastJob of OpenKruise. It is a
+// function of the objects in a file, and needs no cluster.
+//
+//	objects ──► pattern (daemonset.go, job.go, plan.go) ──► draft (draft.go) ──► YAML with a comment
+//	                │ step.go, shell.go: what a container runs, which is read once and never changed
+//	                ▼
+//	            task.go, nodes.go: what all patterns share
+//	            fields.go: which fields are not converted
+//
+// The tables are in fields.yaml and programs.yaml.
 package convert
 
 import (
@@ -10,7 +21,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"regexp"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -42,16 +52,9 @@ func Decode(content []byte) (objects []*unstructured.Unstructured, err error) {
 	return objects, nil
 }
 
-// mergeKey matches a merge of an anchor. A field beside it may have the same name as one in the anchor.
-var mergeKey = regexp.MustCompile(`(?m)^[ \t-]*["']?<<["']?[ \t]*:`)
-
 // appendObjects decodes a document. It does not accept two fields with the same name, of which one would be lost.
 func appendObjects(objects []*unstructured.Unstructured, document []byte) (_ []*unstructured.Unstructured, err error) {
-	switch {
-	case json.Valid(document):
-	case mergeKey.Match(document):
-		document, err = yaml.YAMLToJSON(document)
-	default:
+	if !json.Valid(document) {
 		document, err = yaml.YAMLToJSONStrict(document)
 	}
 	if err != nil || string(document) == "null" {
@@ -155,8 +158,6 @@ func (c *converter) convert(source *unstructured.Unstructured) error {
 		return c.broadcastJob(source)
 	case "Plan.upgrade.cattle.io":
 		return c.plan(source)
-	case "Namespace":
-		return nil
 	}
 	c.others = append(c.others, nameOf(source))
 	return nil

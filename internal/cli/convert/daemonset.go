@@ -134,13 +134,12 @@ func (d *draft) readLabels() {
 			nodes.AssumeDone = &v1alpha1.AssumeDoneSpec{Selector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{r}}}
 			d.drop("the node affinity to nodes without the label %s: a node that is done has a record", r.Key)
 			d.note("nodes.assumeDone: nodes with the label %s are done, and do not run the task.", r.Key)
-		case value == "-" && inverse == "":
-			add(&d.job.Spec.RemoveLabels, "%s", []any{r.Key})
-			d.todo("the script removes the label %s from its node, and removeLabels does that when the node is done\n"+
-				"Remove the command: while the task runs, its node must stay selected.", r.Key)
 		case value != "" || changes["$"] != "":
-			d.todo("the script may change the label %s of its node, by which the source selects nodes\n"+
-				"A node must stay selected while the task runs. Remove the command, or the requirement from nodes.selector.", r.Key)
+			if value == "-" && inverse == "" {
+				add(&d.job.Spec.RemoveLabels, "%s", []any{r.Key})
+			}
+			d.todo("the script may change the label %s of its node, by which the source selects nodes\nA node must stay selected while the "+
+				"task runs. Remove the command: removeLabels removes a label when the node is done. Or do not select nodes by it.", r.Key)
 		case mayLabel && r.Operator == metav1.LabelSelectorOpDoesNotExist && !programs.Providers.MatchString(r.Key):
 			d.todo("the manifest does not show whether the program sets the label %s on its node when it is done\n"+
 				"A node must stay selected. If the program sets it, remove the requirement from nodes.selector, and write: "+

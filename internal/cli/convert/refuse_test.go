@@ -149,6 +149,7 @@ func TestWhatIsNoManifestIsRefused(t *testing.T) {
 		"an object of no kind":      {"a: b\n", "a document has no apiVersion or no kind"},
 		"a list of other items":     {"apiVersion: v1\nkind: List\nitems: [text]\n", "cannot unmarshal string into Go value"},
 		"a field that occurs twice": {"apiVersion: v1\nkind: A\nspec: {b: 1, b: 2}\n", `key "b" already set in map`},
+		"an anchor that is changed": {"apiVersion: v1\nkind: A\na: &x {b: 1}\nc:\n  <<: *x\n  b: 2\n", `key "b" already set in map`},
 		"too much":                  {strings.Repeat("#", MaxBytes+1), "the file has more than 8 MiB"},
 	}
 	for name, tt := range tests {
@@ -171,7 +172,7 @@ func TestObjectsAreFoundInAllForms(t *testing.T) {
 		"a List":                   {"apiVersion: v1\nkind: List\nitems: [{apiVersion: v1, kind: A}, {apiVersion: v1, kind: B}]\n", 2},
 		"a list of another kind":   {"apiVersion: apps/v1\nkind: DaemonSetList\nitems: [{apiVersion: apps/v1, kind: DaemonSet}]\n", 1},
 		"Windows line endings":     {"apiVersion: v1\r\nkind: A\r\n---\r\napiVersion: v1\r\nkind: B\r\n", 2},
-		"an anchor that is merged": {"apiVersion: v1\nkind: A\na: &x {b: 1}\nc:\n  <<: *x\n  b: 2\n", 1},
+		"an anchor that is merged": {"apiVersion: v1\nkind: A\na: &x {b: 1}\nc:\n  <<: *x\n  d: 2\n", 1},
 		"anchors":                  {"apiVersion: v1\nkind: A\na: &x text\nb: *x\n", 1},
 		"a document with a marker": {"---\napiVersion: v1\nkind: A\n---\n", 1},
 	}

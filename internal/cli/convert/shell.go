@@ -210,7 +210,7 @@ var programs = table[struct {
 	Ending, Idle, Shells, Harmless  []string
 	Wrappers                        map[string][]string
 	Lasting, Waiting, Short         *regexp.Regexp
-	Pause, Servers                  *regexp.Regexp
+	Pause, Servers, API             *regexp.Regexp
 	Nsenter, Services, OfFile       *regexp.Regexp
 	Providers, OwnKeys              *regexp.Regexp
 	Entered                         []*regexp.Regexp

@@ -35,6 +35,10 @@ type step struct {
 
 func (d *draft) newStep(c *corev1.Container, init bool) step {
 	s := step{Container: c, init: init, argv: slices.Concat(c.Command, c.Args)}
+	if c.RestartPolicy == nil { // only sidecars have these
+		c.Ports, c.LivenessProbe, c.ReadinessProbe, c.StartupProbe, c.Lifecycle = nil, nil, nil, nil, nil
+	}
+	c.TerminationMessagePath, c.TerminationMessagePolicy = "", ""
 	if env := s.startupScript(); env != nil {
 		value, from, known := d.valueOf(*env)
 		s.argv, s.source = []string{"nsenter", "-t1", "-a", "--", "/bin/bash", "-c", value}, from
@@ -76,11 +80,6 @@ func (s step) startupScript() *corev1.EnvVar {
 func (s step) isIdle() bool {
 	isPause := len(s.argv) == 0 && programs.Pause.MatchString(s.Image) || len(s.Command) == 0 && len(s.Args) > 0 && waits(s.Args)
 	return !s.init && (isPause || !s.shown.invalid && !s.shown.work && len(s.shown.endless) > 0)
-}
-
-// mentions reports whether the work of the pod names something, such as a label.
-func (d *draft) mentions(what string) bool {
-	return slices.ContainsFunc(d.steps, func(s step) bool { return strings.Contains(s.text, what) })
 }
 
 // expand puts the value of a variable into the arguments, as Kubernetes does, and returns the value.
@@ -127,12 +126,23 @@ func (d *draft) readScript(s *step) (texts []string) {
 	if len(rest) == 0 {
 		rest = argv
 	}
+	file := path.Clean(rest[0])
 	for _, mount := range s.VolumeMounts {
+		name, inside := strings.CutPrefix(file, path.Clean(mount.MountPath)+"/")
+		if mount.SubPath != "" {
+			name, inside = mount.SubPath, file == path.Clean(mount.MountPath)
+		}
 		for _, v := range d.projections(mount.Name) {
 			data, known := d.contents[v.content]
 			texts = append(texts, slices.Sorted(maps.Values(data))...)
-			switch key := v.keyOf(rest[0], mount); {
-			case isText || key == "":
+			key := name
+			for _, item := range v.items {
+				if item.Path == name {
+					key = item.Key
+				}
+			}
+			switch {
+			case isText || !inside || mount.SubPathExpr != "":
 			case data[key] != "":
 				s.script, s.source, s.absent = data[key], v.content, content{}
 			case !known && s.script == "":
@@ -178,23 +188,6 @@ func (d *draft) volume(name string) (found corev1.Volume) {
 		found = d.template.Spec.Volumes[i]
 	}
 	return found
-}
-
-// keyOf returns which key a file is; "" if it is none.
-func (p projection) keyOf(file string, mount corev1.VolumeMount) string {
-	key, inside := strings.CutPrefix(path.Clean(file), path.Clean(mount.MountPath)+"/")
-	if mount.SubPath != "" {
-		key, inside = mount.SubPath, path.Clean(file) == path.Clean(mount.MountPath)
-	}
-	if !inside || mount.SubPathExpr != "" {
-		return ""
-	}
-	for _, item := range p.items {
-		if item.Path == key {
-			return item.Key
-		}
-	}
-	return key
 }
 
 // enterNode removes a prefix that enters the mount namespace or the root directory of the node. It reports false for other programs,

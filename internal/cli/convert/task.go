@@ -85,6 +85,8 @@ func (d *draft) notOnNode(s step) string {
 		return "the manifest does not show that all programs are those of the node"
 	case s.expanded:
 		return "Kubernetes expands variables in what it runs"
+	case s.source.kind == "Secret":
+		return "its script is in a Secret"
 	case strings.TrimSpace(s.argv[len(s.argv)-1]) == "", len(text) > contract.MaxScriptBytes, strings.ContainsAny(text, "\r\ufeff"):
 		return fmt.Sprintf("it has no command, more than %d bytes, a carriage return or a byte order mark", contract.MaxScriptBytes)
 	case isShell(s.argv[0]) && !isWholeScript(s.argv):
@@ -95,8 +97,8 @@ func (d *draft) notOnNode(s step) string {
 	if memory := s.Resources.Limits.Memory(); !memory.IsZero() && memory.Cmp(resource.MustParse("32Mi")) < 0 {
 		return "its memory limit is below 32Mi, which a script needs"
 	}
-	pod := plainPod(&d.template.Spec)
-	pod.Containers, pod.NodeSelector = []corev1.Container{*plainContainer(s.Container)}, d.template.Spec.NodeSelector
+	pod := d.plainPod()
+	pod.Containers, pod.NodeSelector = []corev1.Container{*s.Container}, d.template.Spec.NodeSelector
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(pod)
 	if err != nil {
 		return err.Error()
@@ -112,24 +114,14 @@ func (d *draft) notOnNode(s step) string {
 
 var index = regexp.MustCompile(`\[[^]]*\]`)
 
-// plainPod returns a pod without containers, and without what a NodeJob sets itself.
-func plainPod(from *corev1.PodSpec) *corev1.PodSpec {
-	pod := from.DeepCopy()
+// plainPod returns the pod without containers, and without what a NodeJob sets itself.
+func (d *draft) plainPod() *corev1.PodSpec {
+	pod := d.template.Spec.DeepCopy()
 	pod.ServiceAccountName, pod.DeprecatedServiceAccount = cmp.Or(pod.ServiceAccountName, pod.DeprecatedServiceAccount), ""
 	pod.NodeName, pod.NodeSelector, pod.Affinity, pod.Tolerations, pod.RestartPolicy, pod.SchedulerName = "", nil, nil, nil, "", ""
 	pod.TerminationGracePeriodSeconds, pod.ActiveDeadlineSeconds, pod.TopologySpreadConstraints = nil, nil, nil
 	pod.InitContainers, pod.Containers, pod.EphemeralContainers = nil, nil, nil
 	return pod
-}
-
-// plainContainer returns a container without what only servers have.
-func plainContainer(from *corev1.Container) *corev1.Container {
-	c := from.DeepCopy()
-	if c.RestartPolicy == nil {
-		c.Ports, c.LivenessProbe, c.ReadinessProbe, c.StartupProbe, c.Lifecycle = nil, nil, nil, nil, nil
-	}
-	c.TerminationMessagePath, c.TerminationMessagePolicy = "", ""
-	return c
 }
 
 // setScript writes task.script or task.command.
@@ -144,52 +136,41 @@ func (d *draft) setScript(s step) {
 	} else {
 		t.Command = argv
 	}
-	t.Env = s.variables()
-	if limits, requests := s.Resources.Limits, s.Resources.Requests; len(limits)+len(requests) > 0 {
-		t.Resources = &v1alpha1.TaskResources{Limits: limits, Requests: requests}
-	}
-	if s.source.kind == "Secret" {
-		d.todo("the script was in the %s. Check that it contains no credentials: everyone who may read NodeJobs can read it", s.source)
-	}
-	if s.Resources.Limits.Memory().IsZero() {
-		d.note("A script has a memory limit of 512Mi unless task.resources.limits sets another one. The container %s had none.", s.Name)
-	}
-	d.drop("the image %s and the settings of the pod: a script runs as root in the namespaces of the node", s.Image)
-}
-
-// variables returns the variables of a container as those of a task.
-func (s step) variables() (variables []v1alpha1.EnvVar) {
 	for _, e := range s.Env {
 		v := v1alpha1.EnvVar{Name: e.Name, Value: e.Value}
 		if from := e.ValueFrom; from != nil { // harmlessSettings makes the task a template with another source
 			v.ValueFrom = &v1alpha1.EnvVarSource{ConfigMapKeyRef: from.ConfigMapKeyRef, SecretKeyRef: from.SecretKeyRef, FieldRef: from.FieldRef}
 		}
 		if startup := s.startupScript(); startup == nil || startup.Name != e.Name {
-			variables = append(variables, v)
+			t.Env = append(t.Env, v)
 		}
 	}
-	return variables
+	if limits, requests := s.Resources.Limits, s.Resources.Requests; len(limits)+len(requests) > 0 {
+		t.Resources = &v1alpha1.TaskResources{Limits: limits, Requests: requests}
+	}
+	d.drop("the container %s with the image %s, and the settings of the pod: a script runs as root in the namespaces of the node, with a "+
+		"memory limit of 512Mi unless task.resources.limits sets another one", s.Name, s.Image)
 }
 
 // setTemplate writes the pod without what a NodeJob sets itself.
 func (d *draft) setTemplate() {
-	pod := plainPod(&d.template.Spec)
+	pod := d.plainPod()
 	if d.template.Spec.NodeSelector[corev1.LabelOSStable] == string(corev1.Windows) {
 		pod.OS = cmp.Or(pod.OS, &corev1.PodOS{Name: corev1.Windows})
 	}
 	for i, s := range d.steps {
 		if s.init && i < len(d.steps)-1 {
-			pod.InitContainers = append(pod.InitContainers, *plainContainer(s.Container))
+			pod.InitContainers = append(pod.InitContainers, *s.Container)
 		} else {
-			pod.Containers = append(pod.Containers, *plainContainer(s.Container))
+			pod.Containers = append(pod.Containers, *s.Container)
 		}
 		if s.startupScript() != nil {
 			d.todo("the image %s runs its script and then waits without end, and the task is a template\n"+
 				"A task ends. Write the script as task.script.", s.Image)
 		}
 	}
-	mentionsAPI := d.mentions("kubectl") || d.mentions("/var/run/secrets/kubernetes.io") || d.mentions("KUBERNETES_")
-	if pod.ServiceAccountName == "" && pod.AutomountServiceAccountToken == nil && mentionsAPI {
+	usesAPI := slices.ContainsFunc(d.steps, func(s step) bool { return programs.API.MatchString(s.text) })
+	if usesAPI && pod.ServiceAccountName == "" && pod.AutomountServiceAccountToken == nil {
 		pod.AutomountServiceAccountToken = new(true)
 		d.note("The task has the credentials of the ServiceAccount default, as before, because it seems to use the API of Kubernetes.")
 	}

@@ -10,10 +10,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+
+	"github.com/everynode/everynode/api/v1alpha1"
 )
 
 // parseTerm reads requirements such as "pool In a,b and zone Exists". Those of a key with an @ are about fields.
@@ -38,29 +40,43 @@ func parseTerm(text string) corev1.NodeSelectorTerm {
 	return t
 }
 
-func TestTermsAreMerged(t *testing.T) {
+// selected returns what a NodeJob selects for the terms, and its TODOs.
+func selected(terms []corev1.NodeSelectorTerm) (nodes v1alpha1.NodesSpec, todos []string, err error) {
+	pod := corev1.PodSpec{Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+		RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: terms},
+	}}}
+	d := &draft{template: &corev1.PodTemplateSpec{Spec: pod}, job: &v1alpha1.NodeJob{}}
+	err = d.selectNodes()
+	return d.job.Spec.Nodes, d.todos, err
+}
+
+func TestTermsAreSelected(t *testing.T) {
+	const (
+		less = "does not run on all of its nodes"
+		more = "runs on more nodes"
+	)
 	tests := map[string]struct {
 		terms string
-		// want are the terms that remain. An empty one matches all nodes.
-		want string
+		// want is the selector, and the names after an @. todos are parts of the messages.
+		want  string
+		todos []string
 	}{
-		"one term":               {"pool In a", "pool In a"},
-		"values of a label":      {"pool In a | pool In b,a | pool In c", "pool In a,b,c"},
-		"values beside the same": {"zone In z and pool In a | zone In z and pool In b", "pool In a,b and zone In z"},
-		"the same":               {"pool In a and zone Exists | pool In a and zone Exists", "pool In a and zone Exists"},
-		"different labels":       {"pool In a | zone In z", "pool In a | zone In z"},
-		"two differences": {
-			"pool In a and zone In y | pool In b and zone In z",
-			"pool In a and zone In y | pool In b and zone In z",
-		},
-		"one that is stricter":          {"pool In a and zone In z | pool In a", "pool In a and zone In z | pool In a"},
-		"all but some":                  {"pool NotIn a,b | pool NotIn b,c", "pool NotIn a,b | pool NotIn b,c"},
-		"numbers":                       {"cores Gt 8 | cores Gt 16", "cores Gt 8 | cores Gt 16"},
-		"the same number":               {"cores Gt 8 and pool In a | cores Gt 8 and pool In b", "cores Gt 8 and pool In a,b"},
-		"names":                         {"@metadata.name In a | @metadata.name In b", "metadata.name In a,b"},
-		"a name and a label":            {"@metadata.name In a | metadata.name In b", "metadata.name In a | metadata.name In b"},
-		"an empty term matches nothing": {" | pool In a", "pool In a"},
-		"names that contradict":         {"@metadata.name In a and @metadata.name In b | pool In a", "pool In a"},
+		"one term":                      {"pool In a", "pool in (a)", nil},
+		"values of a label":             {"pool In a | pool In b,a | pool In c", "pool in (a)", []string{less}},
+		"values beside the same":        {"zone In z and pool In a | zone In z and pool In b", "pool in (a),zone in (z)", []string{less}},
+		"the same":                      {"pool In a and zone Exists | pool In a and zone Exists", "pool in (a),zone", []string{less}},
+		"different labels":              {"pool In a | zone In z", "pool in (a)", []string{less}},
+		"two differences":               {"pool In a and zone In y | pool In b and zone In z", "pool in (a),zone in (y)", []string{less}},
+		"one that is stricter":          {"pool In a and zone In z | pool In a", "pool in (a),zone in (z)", []string{less}},
+		"all but some":                  {"pool NotIn a,b | pool NotIn b,c", "pool notin (a,b)", []string{less}},
+		"numbers":                       {"cores Gt 8 | cores Gt 16", "", []string{more, less}},
+		"the same number":               {"cores Gt 8 and pool In a | cores Gt 8 and pool In b", "pool in (a)", []string{more, less}},
+		"a number and a label":          {"cores Gt 8 | pool In a", "pool in (a)", []string{less}},
+		"names":                         {"@metadata.name In a | @metadata.name In b", "@a", []string{less}},
+		"a name and a label":            {"@metadata.name In a | metadata.name In b", "@a", []string{less}},
+		"all names but one":             {"@metadata.name NotIn a and pool In a", "pool in (a)", []string{more}},
+		"an empty term matches nothing": {" | pool In a", "pool in (a)", nil},
+		"names that contradict":         {"@metadata.name In a and @metadata.name In b | pool In a", "pool in (a)", nil},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -68,66 +84,67 @@ func TestTermsAreMerged(t *testing.T) {
 			for text := range strings.SplitSeq(tt.terms, "|") {
 				required = append(required, parseTerm(strings.TrimSpace(text)))
 			}
-			var got []string
-			for _, merged := range merge(termsOf(required)) {
-				got = append(got, merged.String())
+			nodes, todos, err := selected(required)
+			if err != nil {
+				t.Fatal(err)
 			}
-			if diff := cmp.Diff(tt.want, strings.Join(got, " | ")); diff != "" {
-				t.Errorf("-want +got\n%s", diff)
+			got := ""
+			if nodes.Selector != nil {
+				got = metav1.FormatLabelSelector(nodes.Selector)
+			}
+			for _, name := range nodes.Names {
+				got += "@" + name
+			}
+			if got != tt.want || len(todos) != len(tt.todos) {
+				t.Errorf("%q with the TODOs %q", got, todos)
+			}
+			for i := range min(len(todos), len(tt.todos)) {
+				if !strings.Contains(todos[i], tt.todos[i]) {
+					t.Errorf("%q does not contain %q", todos[i], tt.todos[i])
+				}
 			}
 		})
 	}
 }
 
-// TestMergedTermsMatchTheSameNodes asks the package of the scheduler, with random terms and all nodes that they can
-// distinguish.
-func TestMergedTermsMatchTheSameNodes(t *testing.T) {
+// TestSelectedNodesAreThoseOfTheTerms asks the package of the scheduler, with random terms and all nodes that they can
+// distinguish. A TODO says whether the NodeJob has more nodes or less.
+func TestSelectedNodesAreThoseOfTheTerms(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
-	nodes := distinctNodes()
-	merged := 0
+	all := distinctNodes()
+	exact := 0
 	for range 1000 {
-		before := randomTerms(random)
-		terms := merge(termsOf(before))
-		if len(terms) < len(before) {
-			merged++
-		}
-		selector, err := nodeaffinity.NewNodeSelector(&corev1.NodeSelector{NodeSelectorTerms: before})
+		terms := randomTerms(random)
+		required, err := nodeaffinity.NewNodeSelector(&corev1.NodeSelector{NodeSelectorTerms: terms})
 		if err != nil {
 			t.Fatal(err)
 		}
-		for i := range nodes {
-			node := &nodes[i]
-			got := slices.ContainsFunc(terms, func(m term) bool { return m.matches(t, node) })
-			if want := selector.Match(node); got != want {
-				t.Fatalf("%v became %v, and the node %s %v matches: %v, want %v", before, terms, node.Name, node.Labels, got, want)
+		nodes, todos, none := selected(terms)
+		text := strings.Join(todos, "\n")
+		mayHaveMore, mayHaveLess := strings.Contains(text, "more nodes"), strings.Contains(text, "does not run on all")
+		if !mayHaveMore && !mayHaveLess {
+			exact++
+		}
+		for i := range all {
+			want, got := required.Match(&all[i]), none == nil && selects(t, nodes, &all[i])
+			if got && !want && !mayHaveMore || want && !got && !mayHaveLess {
+				t.Fatalf("%v became %+v, and the node %s %v matches: %v, want %v (%q)", terms, nodes, all[i].Name, all[i].Labels, got, want, todos)
 			}
 		}
 	}
-	if merged < 50 {
-		t.Errorf("terms were merged %d times", merged)
+	if exact < 100 {
+		t.Errorf("only %d terms were converted exactly", exact)
 	}
 }
 
-// matches reports whether a node matches a term. Kubernetes does not accept several names in a term.
-func (t term) matches(tb testing.TB, node *corev1.Node) bool {
+// selects reports whether a NodeJob selects a node.
+func selects(tb testing.TB, nodes v1alpha1.NodesSpec, node *corev1.Node) bool {
 	tb.Helper()
-	labels := corev1.NodeSelectorTerm{}
-	for _, r := range t {
-		switch {
-		case !strings.HasPrefix(r.Key, fieldMark):
-			labels.MatchExpressions = append(labels.MatchExpressions, r)
-		case slices.Contains(r.Values, node.Name) != (r.Operator == corev1.NodeSelectorOpIn):
-			return false
-		}
-	}
-	if len(labels.MatchExpressions) == 0 {
-		return true
-	}
-	selector, err := nodeaffinity.NewNodeSelector(&corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{labels}})
+	selector, err := metav1.LabelSelectorAsSelector(nodes.Selector)
 	if err != nil {
-		tb.Fatalf("%v: %v", t, err)
+		tb.Fatal(err)
 	}
-	return selector.Match(node)
+	return (nodes.Selector == nil || selector.Matches(labels.Set(node.Labels))) && (nodes.Names == nil || slices.Contains(nodes.Names, node.Name))
 }
 
 // distinctNodes returns a node for each combination of values, one of them without the label.
