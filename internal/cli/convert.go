@@ -65,7 +65,7 @@ func (o *convertOptions) run() error {
 		objects = append(objects, decoded...)
 	}
 	// The namespace of the kubeconfig is not that of the objects.
-	result := convert.Convert(objects, convert.Options{Namespace: *o.Config.Namespace})
+	result := convert.Convert(objects, *o.Config.Namespace)
 	if result.NodeJobs > 0 {
 		if err := o.WriteFormatted(console.OutputYAML, result.YAML); err != nil {
 			return err

@@ -58,7 +58,7 @@ func TestDefaultsOfTheAPIServerAreNotListed(t *testing.T) {
 
 // commentsOf returns the comment at the top of the NodeJob, the warnings and the errors.
 func commentsOf(object *unstructured.Unstructured) string {
-	result := convert.Convert([]*unstructured.Unstructured{object}, convert.Options{})
+	result := convert.Convert([]*unstructured.Unstructured{object}, "")
 	comments, _, _ := strings.Cut(string(result.YAML), "\napiVersion:")
 	for _, err := range result.Refused {
 		comments += "\n" + err.Error()

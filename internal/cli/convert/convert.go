@@ -8,7 +8,7 @@
 //	objects ──► pattern (daemonset.go, job.go, plan.go) ──► draft (draft.go) ──► YAML with a comment
 //	                │ step.go, shell.go: what a container runs, which is read once and never changed
 //	                ▼
-//	            task.go, nodes.go: what all patterns share
+//	            task.go: a script or a template
 //	            fields.go: which fields are not converted
 //
 // The tables are in fields.yaml and programs.yaml.
@@ -18,13 +18,14 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/base64"
-	"encoding/json"
+	stdjson "encoding/json"
 	"errors"
 	"fmt"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/yaml"
 
 	"github.com/everynode/everynode/internal/cli/manifest"
@@ -54,34 +55,27 @@ func Decode(content []byte) (objects []*unstructured.Unstructured, err error) {
 
 // appendObjects decodes a document. It does not accept two fields with the same name, of which one would be lost.
 func appendObjects(objects []*unstructured.Unstructured, document []byte) (_ []*unstructured.Unstructured, err error) {
-	if !json.Valid(document) {
+	if !stdjson.Valid(document) {
 		document, err = yaml.YAMLToJSONStrict(document)
 	}
 	if err != nil || string(document) == "null" {
 		return objects, err
 	}
-	decoded, _, err := unstructured.UnstructuredJSONScheme.Decode(document, nil, nil)
-	switch decoded := decoded.(type) {
-	case *unstructured.Unstructured:
-		if decoded.GetAPIVersion() != "" {
-			return append(objects, decoded), nil
-		}
-	case *unstructured.UnstructuredList:
-		return objects, decoded.EachListItem(func(item runtime.Object) error {
-			objects = append(objects, item.(*unstructured.Unstructured))
-			return nil
-		})
+	object := &unstructured.Unstructured{}
+	if err := json.Unmarshal(document, &object.Object); err != nil {
+		return nil, err
 	}
-	if runtime.IsMissingKind(err) || err == nil {
-		err = errors.New("a document has no apiVersion or no kind")
+	if object.GetKind() == "" || object.GetAPIVersion() == "" {
+		return nil, errors.New("a document has no apiVersion or no kind")
 	}
-	return nil, err
-}
-
-// Options are the choices of the user.
-type Options struct {
-	// Namespace is that of objects without one. It can be empty.
-	Namespace string
+	if !object.IsList() {
+		return append(objects, object), nil
+	}
+	err = object.EachListItem(func(item runtime.Object) error {
+		objects = append(objects, item.(*unstructured.Unstructured))
+		return nil
+	})
+	return objects, err
 }
 
 // Result is the output.
@@ -98,7 +92,8 @@ type Result struct {
 }
 
 type converter struct {
-	options Options
+	// namespace is that of objects without one. It can be empty.
+	namespace string
 	// contents has the data of the ConfigMaps and Secrets.
 	contents map[content]map[string]string
 	drafts   []*draft
@@ -113,9 +108,9 @@ type content struct{ kind, namespace, name string }
 
 func (c content) String() string { return c.kind + " " + c.name }
 
-// Convert converts the objects of one or more files.
-func Convert(objects []*unstructured.Unstructured, o Options) (r Result) {
-	c := &converter{options: o, contents: map[content]map[string]string{}, unknown: map[*unstructured.Unstructured][]string{}}
+// Convert converts the objects of one or more files. The namespace is that of objects without one, and can be empty.
+func Convert(objects []*unstructured.Unstructured, namespace string) (r Result) {
+	c := &converter{namespace: namespace, contents: map[content]map[string]string{}, unknown: map[*unstructured.Unstructured][]string{}}
 	for _, source := range objects {
 		if kind := kindOf(source); kind == "ConfigMap" || kind == "Secret" {
 			c.readContent(source)
@@ -148,16 +143,17 @@ func Convert(objects []*unstructured.Unstructured, o Options) (r Result) {
 	return r
 }
 
+// patterns are the kinds that can be converted.
+var patterns = map[string]func(*converter, *unstructured.Unstructured) error{
+	"DaemonSet.apps":              (*converter).daemonSet,
+	"Job.batch":                   (*converter).job,
+	"BroadcastJob.apps.kruise.io": (*converter).broadcastJob,
+	"Plan.upgrade.cattle.io":      (*converter).plan,
+}
+
 func (c *converter) convert(source *unstructured.Unstructured) error {
-	switch kindOf(source) {
-	case "DaemonSet.apps":
-		return c.daemonSet(source)
-	case "Job.batch":
-		return c.job(source)
-	case "BroadcastJob.apps.kruise.io":
-		return c.broadcastJob(source)
-	case "Plan.upgrade.cattle.io":
-		return c.plan(source)
+	if pattern, is := patterns[kindOf(source)]; is {
+		return pattern(c, source)
 	}
 	c.others = append(c.others, nameOf(source))
 	return nil
@@ -181,9 +177,8 @@ func nameOf(object *unstructured.Unstructured) string {
 func (c *converter) readContent(source *unstructured.Unstructured) {
 	data := map[string]string{}
 	for _, field := range []string{"data", "stringData"} {
-		values, _, _ := unstructured.NestedMap(source.Object, field)
-		for key, value := range values {
-			text, _ := value.(string)
+		values, _, _ := unstructured.NestedStringMap(source.Object, field)
+		for key, text := range values {
 			if field == "data" && source.GetKind() == "Secret" {
 				decoded, _ := base64.StdEncoding.DecodeString(text)
 				text = string(decoded)
@@ -191,5 +186,5 @@ func (c *converter) readContent(source *unstructured.Unstructured) {
 			data[key] = text
 		}
 	}
-	c.contents[content{source.GetKind(), cmp.Or(source.GetNamespace(), c.options.Namespace), source.GetName()}] = data
+	c.contents[content{source.GetKind(), cmp.Or(source.GetNamespace(), c.namespace), source.GetName()}] = data
 }

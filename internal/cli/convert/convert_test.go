@@ -48,7 +48,7 @@ func convertFile(t *testing.T, name string) Result {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Convert(objects, Options{})
+	return Convert(objects, "")
 }
 
 // TestManifests compares whole outputs, and requires that each NodeJob is valid.

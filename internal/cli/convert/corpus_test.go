@@ -349,7 +349,7 @@ var corpus = map[string]pattern{
 	"a loop as in C": {
 		manifest: running("command: [bash, -c, 'touch /x; for ((;;)); do sleep 1h; done']"),
 		form:     "template",
-		todos:    []string{"for ((;;))"},
+		todos:    []string{"for ((;;))", "sleep 1h"},
 	},
 	"a loop until never": {
 		manifest: running(shell("touch /x; until false; do sleep 60; done")),
@@ -359,7 +359,7 @@ var corpus = map[string]pattern{
 	"work before a loop": {
 		manifest: running(shell("apt-get install -y nfs-common; while true; do date; sleep 3600; done")),
 		form:     "template",
-		todos:    []string{"while true"},
+		todos:    []string{"while true", "sleep 3600"},
 		not:      []string{"periodSeconds:"},
 	},
 	"a retry that ends": {manifest: once(shell("until curl -f x; do sleep 5; done; touch /x")), form: "template"},
@@ -367,7 +367,7 @@ var corpus = map[string]pattern{
 		manifest: running(entering("bash, -c", "sysctl -w kernel.panic=0; sleep 10")),
 		form:     "script",
 		script:   "sysctl -w kernel.panic=0; sleep 10",
-		want:     []string{"the kubelet repeated it"},
+		want:     []string{"the DaemonSet repeated its pod when it ended"},
 	},
 	"a probe of a wait": {
 		manifest: running(
@@ -466,15 +466,14 @@ var corpus = map[string]pattern{
 	"a prepare container of k3s": {
 		manifest: planOf(`prepare: {image: i, args: [prepare, server]}, upgrade: {image: i}`),
 		form:     "template",
-		todos:    []string{"waited for the Plan server"},
+		todos:    []string{"not converted: spec.prepare (if it waits for another Plan, as for k3s and RKE2, resume this NodeJob when"},
 	},
 	"a prepare container that polls": {
 		manifest: planOf(
 			`prepare: {image: kubectl, command: [sh, -c, "until [ -z \"$(kubectl get plan cp -o jsonpath='{.status.applying}')\" ]; do sleep 20; done"]}, upgrade: {image: i}`,
 		),
 		form:  "template",
-		todos: []string{"reads a Plan, which is gone"},
-		want:  []string{"dependsOn:\n  - p-prepare"},
+		todos: []string{"not converted: spec.prepare (if it waits for another Plan"},
 	},
 	"a Plan with a channel": {
 		manifest: "apiVersion: upgrade.cattle.io/v1\nkind: Plan\nmetadata: {name: p, namespace: ns}\nspec: {concurrency: 1, nodeSelector: {}, channel: https://c, upgrade: {image: i}}\n",
@@ -884,7 +883,7 @@ var corpus = map[string]pattern{
 	"a pause with a hook": {
 		manifest: ds(`containers: [{name: p, image: pause, lifecycle: {postStart: {exec: {command: [sysctl]}}}}]`),
 		form:     "refused",
-		want:     []string{"only wait", "For work in lifecycle.postStart, write a NodeJob"},
+		want:     []string{"only wait. For work in lifecycle.postStart, or to pull images, write a NodeJob"},
 	},
 	"a script from a here-document": {
 		manifest: running("command: [bash, -c, \"bash -s <<EOS\\ntouch /x\\nsleep 900\\nEOS\"]"),
@@ -894,14 +893,14 @@ var corpus = map[string]pattern{
 	"a server from a here-document": {
 		manifest: running("command: [bash, -c, \"sh <<EOS\\nagent\\nEOS\"]"),
 		form:     "refused",
-		want:     []string{`runs "agent", and the manifest does not show whether that ends`},
+		want:     []string{`runs "sh", and the manifest does not show whether that ends`},
 	},
 	"a script from a pipe": {
 		manifest: running(shell("curl -f x | bash")),
 		form:     "refused",
 		want:     []string{`runs "bash"`},
 	},
-	"a script with arguments": {manifest: running(shell("bash -c agent true")), form: "refused", want: []string{`runs "agent"`}},
+	"a script with arguments": {manifest: running(shell("bash -c agent true")), form: "refused", want: []string{`runs "bash -c agent true"`}},
 	"a script in a projected volume": {
 		manifest: strings.Replace(
 			ds("containers: [{name: c, image: i, command: [sh, /p/go.sh], volumeMounts: [{name: proj, mountPath: /p}]}]"),
@@ -948,6 +947,14 @@ var corpus = map[string]pattern{
 		form:     "template",
 		todos:    []string{"sleep 900"},
 	},
+	"an argument in a Secret": {
+		manifest: ds(
+			`containers: [{name: c, image: i, command: [/agent, "--token=$(T)"], env: [{name: T, valueFrom: {secretKeyRef: {name: s, key: t}}}]}]`,
+		) + "---\napiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: ns}\nstringData: {t: \"hunter2\\n\"}\n",
+		form: "refused",
+		want: []string{`its container c runs "…", and`},
+		not:  []string{"hunter2"},
+	},
 	"a wait in a Secret": {
 		manifest: ds(
 			`containers: [{name: c, image: i, command: [bash, -c, "$(RUN)"], env: [{name: RUN, valueFrom: {secretKeyRef: {name: s, key: run}}}]}]`,
@@ -964,10 +971,11 @@ var corpus = map[string]pattern{
 		),
 		form: "template",
 		todos: []string{
+			"not converted: spec.prepare",
 			"another NodeJob has the same name",
-			"another NodeJob has the same name",
+			"not converted: spec.prepare",
 		},
-		want: []string{"name: p-prepare-2\n", "name: p-2\n", "dependsOn:\n  - p-prepare-2\n", "resume p-2 -n ns", "skip p-2\n"},
+		want: []string{"name: p-2\n", "resume p-2 -n ns", "skip p-2"},
 	},
 	"two long names": {
 		manifest: strings.ReplaceAll(once(shell("x"))+"---\n"+once(shell("z")), "name: d,", "name: "+strings.Repeat("n", 63)+","),
@@ -1035,7 +1043,7 @@ func TestCorpus(t *testing.T) {
 			objects, err := Decode([]byte(p.manifest))
 			var result Result
 			if err == nil {
-				result = Convert(objects, Options{})
+				result = Convert(objects, "")
 			} else {
 				result.Refused = []error{err}
 			}

@@ -29,7 +29,6 @@ func (c *converter) daemonSet(source *unstructured.Unstructured) error {
 		return err
 	}
 	d := c.newDraft(source.GetName(), &ds.Spec.Template, source)
-	d.repeats = true
 	if err := cmp.Or(isServer(source), d.selectNodes(), d.dropIdle(), d.isNotShown()); err != nil {
 		return err
 	}
@@ -38,8 +37,7 @@ func (c *converter) daemonSet(source *unstructured.Unstructured) error {
 	d.timeout(nil)
 	if d.job.Spec.Nodes.AssumeDone == nil && len(d.job.Spec.RemoveLabels) == 0 {
 		d.job.Spec.Rerun.OnReboot = true
-		d.note("rerun.onReboot: the pod of the DaemonSet ran again after each reboot, and the kubelet repeated it when it ended. " +
-			"Remove this if the effect of the task outlasts a reboot.")
+		d.note("rerun.onReboot: the DaemonSet repeated its pod when it ended, and after a reboot. Remove this if the effect remains.")
 		d.runsAgain()
 	}
 	if r := ds.Spec.UpdateStrategy.RollingUpdate; r != nil && r.MaxUnavailable != nil && *r.MaxUnavailable != intstr.FromInt32(0) {
@@ -49,12 +47,11 @@ func (c *converter) daemonSet(source *unstructured.Unstructured) error {
 	return nil
 }
 
-const instead = "A NodeJob runs a task that ends. If a part of the DaemonSet is one, write a NodeJob for this part: " +
-	"kubectl everynode create script NAME -f FILE, or task.template for a program with an image"
+const instead = "For a part that ends, write a NodeJob: kubectl everynode create script NAME -f FILE, or task.template for an image"
 
 // isServer returns an error for a DaemonSet with a field that only servers have.
 func isServer(source *unstructured.Unstructured) error {
-	for _, f := range flatten(source.Object) {
+	for _, f := range flatten("", source.Object) {
 		if path := programs.Servers.FindString(f.path); path != "" {
 			return fmt.Errorf("it has the field %s, so it is a server. Keep the DaemonSet. %s", path, instead)
 		}
@@ -71,8 +68,7 @@ func (d *draft) dropIdle() error {
 		return s.isIdle()
 	})
 	if len(d.steps) == 0 {
-		return errors.New("its containers only wait, so there is no task to convert. For work in lifecycle.postStart, write a NodeJob: " +
-			"kubectl everynode create script NAME -f FILE. To pull images on every node, write a NodeJob with task.template")
+		return errors.New("its containers only wait. For work in lifecycle.postStart, or to pull images, write a NodeJob")
 	}
 	return nil
 }
@@ -87,13 +83,9 @@ func (d *draft) isNotShown() error {
 		case s.absent.kind != "":
 			return fmt.Errorf("the program of its container %s is in the %s, which is not in the file. Add it: kubectl get %s %s%s -o yaml",
 				s.Name, s.absent, strings.ToLower(s.absent.kind), s.absent.name, d.inNamespace())
-		case s.startupScript() != nil:
-			continue
-		case s.shown.invalid:
-			what = "has a script that is not one of a POSIX shell or Bash"
 		case !s.isShown():
 			what = "runs the image " + s.Image
-		case s.shown.unknown == "" || len(s.shown.endless) > 0:
+		case s.shown.unknown == "" || len(s.shown.endless) > 0 || s.startupScript() != nil:
 			continue
 		}
 		return fmt.Errorf("its container %s %s, and the manifest does not show whether that ends. "+
@@ -102,52 +94,59 @@ func (d *draft) isNotShown() error {
 	return nil
 }
 
-// inverse has the operators that exclude nodes, and those that select the nodes that they exclude.
-var inverse = map[metav1.LabelSelectorOperator]metav1.LabelSelectorOperator{
-	metav1.LabelSelectorOpDoesNotExist: metav1.LabelSelectorOpExists, metav1.LabelSelectorOpNotIn: metav1.LabelSelectorOpIn,
-}
-
-// readLabels compares the labels that the scripts change on the node with those by which the pod selects it. A node that a script excludes
-// by a label, when it is done, counts as done.
+// readLabels compares the labels that the scripts change on the node with those by which the pod selects it.
 func (d *draft) readLabels() {
 	changes := map[string]string{}
+	isHidden := false
 	for _, s := range d.steps {
 		maps.Copy(changes, s.shown.labels)
 		if strings.Contains(s.text, "PATCH") && strings.Contains(s.text, "/nodes/") {
 			changes["$"] = "$"
 		}
+		isHidden = isHidden || s.script == "" && d.template.Spec.ServiceAccountName+d.template.Spec.DeprecatedServiceAccount != ""
 	}
-	isHidden := func(s step) bool { return s.script == "" }
-	mayLabel := d.template.Spec.ServiceAccountName+d.template.Spec.DeprecatedServiceAccount != "" && slices.ContainsFunc(d.steps, isHidden)
-	nodes := &d.job.Spec.Nodes
-	selector := cmp.Or(nodes.Selector, &metav1.LabelSelector{})
-	requirements := slices.Clone(selector.MatchExpressions)
+	selector := cmp.Or(d.job.Spec.Nodes.Selector, &metav1.LabelSelector{})
 	for _, key := range slices.Sorted(maps.Keys(selector.MatchLabels)) {
-		requirements = append(requirements, metav1.LabelSelectorRequirement{Key: key})
+		d.readLabel(metav1.LabelSelectorRequirement{Key: key}, changes, isHidden)
 	}
 	mark := ""
-	for _, r := range requirements {
-		switch value, inverse := changes[r.Key], inverse[r.Operator]; {
-		case r.Key == mark && inverse != "":
-		case mark == "" && inverse != "" && value != "" && value != "-" && (r.Values == nil || slices.Contains(r.Values, value)):
-			mark, r.Operator = r.Key, inverse
-			nodes.AssumeDone = &v1alpha1.AssumeDoneSpec{Selector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{r}}}
-			d.drop("the node affinity to nodes without the label %s: a node that is done has a record", r.Key)
-			d.note("nodes.assumeDone: nodes with the label %s are done, and do not run the task.", r.Key)
-		case value != "" || changes["$"] != "":
-			if value == "-" && inverse == "" {
-				add(&d.job.Spec.RemoveLabels, "%s", []any{r.Key})
-			}
-			d.todo("the script may change the label %s of its node, by which the source selects nodes\nA node must stay selected while the "+
-				"task runs. Remove the command: removeLabels removes a label when the node is done. Or do not select nodes by it.", r.Key)
-		case mayLabel && r.Operator == metav1.LabelSelectorOpDoesNotExist && !programs.Providers.MatchString(r.Key):
-			d.todo("the manifest does not show whether the program sets the label %s on its node when it is done\n"+
-				"A node must stay selected. If the program sets it, remove the requirement from nodes.selector, and write: "+
-				"nodes.assumeDone: {selector: {matchExpressions: [{key: %[1]s, operator: Exists}]}}", r.Key)
+	for _, r := range selector.MatchExpressions {
+		if r.Key != mark && d.readLabel(r, changes, isHidden) {
+			mark = r.Key
 		}
 	}
 	selector.MatchExpressions = slices.DeleteFunc(selector.MatchExpressions, func(r metav1.LabelSelectorRequirement) bool {
 		return r.Key == mark && inverse[r.Operator] != ""
 	})
-	nodes.Selector = notEmpty(selector)
+	d.job.Spec.Nodes.Selector = notEmpty(selector)
+}
+
+// inverse has the operators that exclude nodes, and those that select the nodes that they exclude.
+var inverse = map[metav1.LabelSelectorOperator]metav1.LabelSelectorOperator{
+	metav1.LabelSelectorOpDoesNotExist: metav1.LabelSelectorOpExists, metav1.LabelSelectorOpNotIn: metav1.LabelSelectorOpIn,
+}
+
+// readLabel reports whether a script sets a label that excludes its node. Such nodes are done. isHidden says that a program may set it too.
+func (d *draft) readLabel(r metav1.LabelSelectorRequirement, changes map[string]string, isHidden bool) bool {
+	nodes, value, inverse := &d.job.Spec.Nodes, changes[r.Key], inverse[r.Operator]
+	sets := value != "" && value != "-" && (r.Values == nil || slices.Contains(r.Values, value))
+	switch {
+	case sets && inverse != "" && nodes.AssumeDone == nil:
+		r.Operator = inverse
+		done := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{r}}
+		nodes.AssumeDone = &v1alpha1.AssumeDoneSpec{Selector: done}
+		d.drop("the node affinity to nodes without the label %s: a node that is done has a record", r.Key)
+		d.note("nodes.assumeDone: nodes with the label %s are done, and do not run the task.", r.Key)
+		return true
+	case value != "" || changes["$"] != "":
+		if value == "-" && inverse == "" {
+			add(&d.job.Spec.RemoveLabels, "%s", []any{r.Key})
+		}
+		d.todo("the script may change the label %s of its node, by which the source selects nodes\n"+
+			"A node must stay selected while the task runs. Remove the command: removeLabels removes a label when the node is done.", r.Key)
+	case isHidden && inverse == metav1.LabelSelectorOpExists && !programs.Providers.MatchString(r.Key):
+		d.todo("the manifest does not show whether the program sets the label %s on its node when it is done\n"+
+			"A node must stay selected. If the program sets it, move the requirement to nodes.assumeDone, with the operator Exists.", r.Key)
+	}
+	return false
 }

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -30,10 +31,9 @@ type draft struct {
 	// sources are the objects that the NodeJob replaces.
 	sources  []*unstructured.Unstructured
 	template *corev1.PodTemplateSpec
+	volumes  map[string]corev1.Volume
 	steps    []step
-	// repeats says that the pod is restarted when it ends, so that its containers wait when they are done.
-	repeats bool
-	job     *v1alpha1.NodeJob
+	job      *v1alpha1.NodeJob
 	// key is what Jobs have in common that do the same on different nodes.
 	key string
 	// todos are what a user must decide or change. The first line of each is also a warning. notes are what a user should know, and
@@ -46,9 +46,13 @@ func (c *converter) newDraft(wanted string, template *corev1.PodTemplateSpec, so
 	wanted = cmp.Or(wanted, strings.TrimRight(source.GetGenerateName(), "-."))
 	d := &draft{converter: c, sources: []*unstructured.Unstructured{source}, template: template, job: &v1alpha1.NodeJob{
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodeJob"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: cmp.Or(source.GetNamespace(), c.options.Namespace), Name: wanted},
+		ObjectMeta: metav1.ObjectMeta{Namespace: cmp.Or(source.GetNamespace(), c.namespace), Name: wanted},
 		Spec:       v1alpha1.NodeJobSpec{Suspend: true},
 	}}
+	d.volumes = map[string]corev1.Volume{}
+	for _, volume := range template.Spec.Volumes {
+		d.volumes[volume.Name] = volume
+	}
 	for i := range template.Spec.InitContainers {
 		d.steps = append(d.steps, d.newStep(&template.Spec.InitContainers[i], true))
 	}
@@ -115,7 +119,7 @@ func (d *draft) check() error {
 	for _, s := range d.steps {
 		for i, env := range s.Env {
 			if slices.ContainsFunc(s.Env[:i], func(e corev1.EnvVar) bool { return e.Name == env.Name }) {
-				return fmt.Errorf("its container %s has the variable %s twice, of which the last one counts: remove the others", s.Name, env.Name)
+				return fmt.Errorf("its container %s has the variable %s twice. The last one counts: remove the others", s.Name, env.Name)
 			}
 		}
 	}
@@ -142,8 +146,7 @@ func (d *draft) head() string {
 	}
 	paragraphs = append(paragraphs, d.notes...)
 	if len(d.others) > 0 {
-		paragraphs = append(paragraphs, "Other objects in the files stay as they are: "+strings.Join(d.others, ", ")+
-			". The rights of a service account are needed only if the task uses the API of Kubernetes.")
+		paragraphs = append(paragraphs, "Other objects in the files stay as they are: "+strings.Join(d.others, ", ")+".")
 	}
 	paragraphs = append(paragraphs,
 		"NodeJobs run only in namespaces that are allowed. Unless this one has the label, an administrator sets it:\n"+
@@ -170,14 +173,11 @@ func (d *draft) inNamespace() string {
 
 func isPlaceholder(name string) bool { return len(validation.IsDNS1123Subdomain(name)) > 0 }
 
-// comment returns a paragraph as lines of a comment. Commands are not wrapped, and items begin with "- ".
+// comment returns a paragraph as lines of a comment. Commands are not wrapped.
 func comment(paragraph string) string {
 	var b strings.Builder
 	for i, line := range strings.Split(paragraph, "\n") {
 		head, columns := "  ", 98
-		if item, isItem := strings.CutPrefix(line, "- "); isItem {
-			head, line = "  - ", item
-		}
 		if i == 0 {
 			head = ""
 		} else if strings.HasPrefix(line, "kubectl ") {
@@ -190,8 +190,6 @@ func comment(paragraph string) string {
 	return b.String()
 }
 
-// Settings that all patterns have in common.
-
 // timeout sets task.timeoutSeconds. A Job has a deadline for all attempts, and its pod has one for each attempt.
 func (d *draft) timeout(all *int64) {
 	seconds := cmp.Or(d.template.Spec.ActiveDeadlineSeconds, all)
@@ -199,11 +197,105 @@ func (d *draft) timeout(all *int64) {
 		d.job.Spec.Task.TimeoutSeconds = new(int32(*seconds))
 		return
 	}
-	d.note("The %s has no time limit. An attempt of the NodeJob has 600 seconds, including the image pull, unless task.timeoutSeconds is set.", d.kind())
+	d.note("An attempt of the NodeJob has 600 seconds, unless task.timeoutSeconds is set. The %s has no time limit.", d.kind())
 }
 
 // runsAgain says that the NodeJob cannot know where the source has run.
 func (d *draft) runsAgain() {
-	d.note("The %s does not label the nodes on which it has run, so the task runs once on each node, also on these. "+
-		"To prevent this, skip the nodes before you resume the NodeJob: kubectl everynode skip %s NODE…%s", d.kind(), d.job.Name, d.inNamespace())
+	d.note("The task also runs on nodes on which the %s has run. To prevent this, skip them before you resume the NodeJob: "+
+		"kubectl everynode skip %s NODE…%s", d.kind(), d.job.Name, d.inNamespace())
+}
+
+// A node affinity is a list of terms, and a node that matches one of them is selected. A selector of a NodeJob has no OR, and a NodeJob
+// for each term would run twice on a node that matches two of them.
+
+// requiredTerms returns the terms of the node affinity that a node must match; nil if there is no such affinity.
+func requiredTerms(pod *corev1.PodSpec) []corev1.NodeSelectorTerm {
+	if a := pod.Affinity; a != nil && a.NodeAffinity != nil && a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
+		return a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
+	}
+	return nil
+}
+
+// isNames reports whether a requirement about a field lists names of nodes. Kubernetes knows only the field metadata.name.
+func isNames(r corev1.NodeSelectorRequirement) bool {
+	return r.Key == metav1.ObjectNameField && r.Operator == corev1.NodeSelectorOpIn
+}
+
+// matchesNothing reports whether a term matches no node: it has no requirements, unlike other empty selectors, or contradicts itself.
+func matchesNothing(t corev1.NodeSelectorTerm) bool {
+	names, byName := namesOf(t)
+	return len(t.MatchExpressions)+len(t.MatchFields) == 0 || byName && len(names) == 0
+}
+
+// namesOf returns the names of the nodes that a term selects by name, and whether it does that.
+func namesOf(t corev1.NodeSelectorTerm) (names []string, byName bool) {
+	for _, r := range t.MatchFields {
+		switch {
+		case !isNames(r):
+		case !byName:
+			names, byName = slices.Clone(r.Values), true
+		default:
+			names = slices.DeleteFunc(names, func(name string) bool { return !slices.Contains(r.Values, name) })
+		}
+	}
+	return names, byName
+}
+
+// inexact returns the requirements of a term that a NodeJob cannot have.
+func inexact(t corev1.NodeSelectorTerm) (found []string) {
+	for _, r := range t.MatchExpressions {
+		if r.Operator == corev1.NodeSelectorOpGt || r.Operator == corev1.NodeSelectorOpLt {
+			found = append(found, r.Key+" "+string(r.Operator))
+		}
+	}
+	for _, r := range t.MatchFields {
+		if !isNames(r) {
+			found = append(found, r.Key+" "+string(r.Operator))
+		}
+	}
+	return found
+}
+
+// selectNodes converts the node selector, the node affinity and the tolerations of the pod. If several terms match nodes, it takes the
+// first one that a NodeJob can express.
+func (d *draft) selectNodes() error {
+	nodes, pod := &d.job.Spec.Nodes, &d.template.Spec
+	selector := &metav1.LabelSelector{MatchLabels: maps.Clone(pod.NodeSelector)}
+	required := requiredTerms(pod)
+	if terms := slices.DeleteFunc(slices.Clone(required), matchesNothing); len(terms) > 0 {
+		term := terms[max(0, slices.IndexFunc(terms, func(t corev1.NodeSelectorTerm) bool { return inexact(t) == nil }))]
+		nodes.Names, _ = namesOf(term)
+		lost := inexact(term)
+		for _, r := range term.MatchExpressions {
+			if !slices.Contains(lost, r.Key+" "+string(r.Operator)) {
+				selector.MatchExpressions = append(selector.MatchExpressions, metav1.LabelSelectorRequirement{
+					Key: r.Key, Operator: metav1.LabelSelectorOperator(r.Operator), Values: r.Values,
+				})
+			}
+		}
+		if lost != nil {
+			d.todo("the NodeJob runs on more nodes: it can neither compare numbers nor exclude nodes by a field (%s)\n%s",
+				strings.Join(lost, ", "), ownLabel)
+		}
+		if len(terms) > 1 {
+			d.todo("the NodeJob does not run on all of its nodes: only one of %d nodeSelectorTerms is converted\n"+
+				"A label selector has no OR. %s With a NodeJob for each term, a node that matches two would run the task twice.",
+				len(terms), ownLabel)
+		}
+	} else if required != nil {
+		return errors.New("its nodeSelectorTerms match no node. Correct them, or remove the affinity to run on all nodes")
+	}
+	nodes.Selector, nodes.Tolerations = notEmpty(selector), pod.Tolerations
+	return nil
+}
+
+const ownLabel = "Give the nodes that must run the task a label of your own, also those that join later, and select it."
+
+// notEmpty returns nil for an empty selector, which a NodeJob must not have.
+func notEmpty(selector *metav1.LabelSelector) *metav1.LabelSelector {
+	if selector == nil || len(selector.MatchLabels)+len(selector.MatchExpressions) == 0 {
+		return nil
+	}
+	return selector
 }

@@ -68,20 +68,12 @@ func (d *draft) nameFields() {
 		rules = slices.Concat(fieldRules["script"], rules)
 	}
 	for _, source := range d.sources {
-		for _, f := range flatten(source.Object) {
+		for _, f := range flatten("", source.Object) {
 			i := slices.IndexFunc(rules, func(r fieldRule) bool {
 				return r.Path.MatchString(f.path) && (r.Value == nil || !r.Value.MatchString(f.value))
 			})
-			if i < 0 {
-				continue
-			}
-			switch rule, path := rules[i], rules[i].Path.FindString(f.path); {
-			case rule.Gone != "":
-				d.drop("%s: %s", path, rule.Gone)
-			case rule.Note != "":
-				d.note("%s: %s.", path, rule.Note)
-			default:
-				d.todo("not converted: %s (%s)", path, rule.Todo)
+			if i >= 0 {
+				d.nameField(rules[i], rules[i].Path.FindString(f.path))
 			}
 		}
 		for _, path := range d.unknown[source] {
@@ -89,6 +81,17 @@ func (d *draft) nameFields() {
 				d.todo("not converted: %s (unknown)", path)
 			}
 		}
+	}
+}
+
+func (d *draft) nameField(rule fieldRule, path string) {
+	switch {
+	case rule.Gone != "":
+		d.drop("%s: %s", path, rule.Gone)
+	case rule.Note != "":
+		d.note("%s: %s.", path, rule.Note)
+	default:
+		d.todo("not converted: %s (%s)", path, rule.Todo)
 	}
 }
 
@@ -102,28 +105,22 @@ var byKubernetes = []string{
 type field struct{ path, value string }
 
 // flatten returns the fields of an object, sorted. An item of a list has its name instead of an index.
-func flatten(object map[string]any) (all []field) {
-	for _, key := range slices.Sorted(maps.Keys(object)) {
-		if slices.Contains(byKubernetes, key) {
-			continue
-		}
-		list, isList := object[key].([]any)
-		if !isList {
-			list = []any{object[key]}
-		}
-		for _, item := range list {
-			path := key
-			fields, isObject := item.(map[string]any)
-			if isList {
-				path += fmt.Sprintf("[%v]", fields["name"])
-			}
-			if !isObject && item != nil {
-				all = append(all, field{path, fmt.Sprint(item)})
-			}
-			for _, inner := range flatten(fields) {
-				all = append(all, field{path + "." + inner.path, inner.value})
+func flatten(path string, value any) (all []field) {
+	switch value := value.(type) {
+	case nil:
+	case map[string]any:
+		for _, key := range slices.Sorted(maps.Keys(value)) {
+			if !slices.Contains(byKubernetes, key) {
+				all = append(all, flatten(strings.TrimPrefix(path+"."+key, "."), value[key])...)
 			}
 		}
+	case []any:
+		for _, item := range value {
+			fields, _ := item.(map[string]any)
+			all = append(all, flatten(fmt.Sprintf("%s[%v]", path, fields["name"]), item)...)
+		}
+	default:
+		all = append(all, field{path, fmt.Sprint(value)})
 	}
 	return all
 }

@@ -91,7 +91,7 @@ func put(value any, path []string, to any) any {
 
 // outcomeOf returns all that the user sees.
 func outcomeOf(object *unstructured.Unstructured) string {
-	result := Convert([]*unstructured.Unstructured{object.DeepCopy()}, Options{})
+	result := Convert([]*unstructured.Unstructured{object.DeepCopy()}, "")
 	return fmt.Sprintf("%s\n%v\n%v", result.YAML, result.Todos, result.Refused)
 }
 
@@ -200,9 +200,7 @@ var silent = map[string][]string{
 		"spec.template.spec.hostNetwork",
 		"spec.template.spec.hostIPC",
 		"spec.upgrade.volumes",
-		"spec.prepare.volumes",
 		"spec.upgrade.securityContext",
-		"spec.prepare.securityContext",
 		"spec.imagePullSecrets",
 		"spec.priorityClassName",
 	},

@@ -33,7 +33,7 @@ func FuzzConvert(f *testing.F) {
 		if err != nil {
 			return
 		}
-		result := Convert(objects, Options{})
+		result := Convert(objects, "")
 		jobs := 0
 		for document := range strings.SplitSeq(string(result.YAML), "\n---\n") {
 			job := &v1alpha1.NodeJob{}

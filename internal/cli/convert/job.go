@@ -32,8 +32,8 @@ func (c *converter) job(source *unstructured.Unstructured) error {
 		delete(pod.NodeSelector, corev1.LabelHostname)
 	}
 	if node == "" {
-		return errors.New("it does not choose a node (spec.template.spec.nodeName, or a nodeSelector of kubernetes.io/hostname), so it runs " +
-			"once in the cluster, not once on each node. Keep the Job. To run it on each node, write a NodeJob with task.template")
+		return errors.New("it does not choose a node by nodeName, or by a nodeSelector of kubernetes.io/hostname, so it runs once in the " +
+			"cluster. Keep the Job. To run it on each node, write a NodeJob with task.template")
 	}
 	name := strings.ReplaceAll(strings.ReplaceAll(cmp.Or(source.GetName(), source.GetGenerateName()), node, ""), "--", "-")
 	d := c.newDraft(cmp.Or(strings.Trim(name, "-."), source.GetName()), &spec.Template, source)
@@ -65,17 +65,16 @@ func (d *draft) selectNode(node string, isName bool) {
 	// The choice of the node is not in the key, so what remains is elsewhere, such as in a command or a volume.
 	if isFirst && strings.Contains(d.key, jobNode) {
 		d.todo("the Job names the node %s not only to choose it, and the NodeJob has this for all nodes\n"+
-			"A script has the name of its node in $EVERYNODE_NODE_NAME, and a template gets it from the field spec.nodeName "+
-			"(env.valueFrom.fieldRef).", node)
+			"A script has the name of its node in $EVERYNODE_NODE_NAME, and a template gets it with env.valueFrom.fieldRef.", node)
 	}
 	switch {
 	case isPlaceholder(node):
-		d.note("The Job is a template, with a placeholder for the node. The NodeJob runs on all nodes that it selects, and on those that join " +
-			"later. The loop that creates the Jobs is not needed.")
+		d.note("The Job is a template, with a placeholder for the node. The NodeJob runs on all nodes, without the loop that creates Jobs.")
 		return
 	case isName && isFirst:
 		// A pod with nodeName runs on a node whatever its NoSchedule taints are.
-		nodes.Tolerations = append(nodes.Tolerations, corev1.Toleration{Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule})
+		noSchedule := corev1.Toleration{Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}
+		nodes.Tolerations = append(nodes.Tolerations, noSchedule)
 	case isFirst:
 		nodes.Selector = cmp.Or(nodes.Selector, &metav1.LabelSelector{})
 		nodes.Selector.MatchExpressions = append(nodes.Selector.MatchExpressions,
@@ -118,8 +117,7 @@ func (c *converter) broadcastJob(source *unstructured.Unstructured) error {
 	d.setTask()
 	d.runsAgain()
 	d.timeout(job.Spec.CompletionPolicy.ActiveDeadlineSeconds)
-	d.note("Unlike a BroadcastJob without parallelism, a NodeJob runs on one node first, and then on 25%% of the nodes at once, unless " +
-		"rollout.maxConcurrent is set. It also runs on nodes that join later, as with completionPolicy.type Never, unless nodes.names is set.")
+	d.note("Unless rollout.maxConcurrent is set, the NodeJob runs on one node first. Without nodes.names, it runs on nodes that join.")
 	d.job.Spec.Rollout.MaxConcurrent = job.Spec.Parallelism
 	d.job.Spec.Retry.Limit = new(job.Spec.FailurePolicy.RestartLimit)
 	if d.job.Spec.Rollout.MaxFailures = new(intstr.FromInt32(0)); job.Spec.FailurePolicy.Type == "Continue" {

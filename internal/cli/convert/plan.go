@@ -28,7 +28,6 @@ type upgradePlan struct {
 		Version               string                        `json:"version,omitempty"`
 		Secrets               []planSecret                  `json:"secrets,omitempty"`
 		Tolerations           []corev1.Toleration           `json:"tolerations,omitempty"`
-		Prepare               *planContainer                `json:"prepare,omitempty"`
 		Upgrade               *planContainer                `json:"upgrade,omitempty"`
 		Cordon                bool                          `json:"cordon,omitempty"`
 		Drain                 *planDrain                    `json:"drain,omitempty"`
@@ -69,7 +68,7 @@ type planDrain struct {
 	PodSelector        *metav1.LabelSelector `json:"podSelector,omitempty"`
 }
 
-// plan converts a Plan: to one NodeJob, and to another one for its prepare container.
+// plan converts a Plan.
 func (c *converter) plan(source *unstructured.Unstructured) error {
 	plan, err := into[upgradePlan](c, source)
 	if err != nil {
@@ -81,83 +80,66 @@ func (c *converter) plan(source *unstructured.Unstructured) error {
 	case plan.Spec.NodeSelector == nil:
 		return errors.New("it has no spec.nodeSelector, so it runs on no node. For all nodes: nodeSelector: {}")
 	}
-	prepare := plan.Spec.Prepare
-	// The containers prepare of k3s and RKE2 wait for another Plan.
-	waits := prepare != nil && len(prepare.Args) == 2 && prepare.Args[0] == "prepare"
-	var before []string
-	if prepare != nil && !waits {
-		before = []string{c.planDraft(source, plan, prepare, "-prepare").job.Name}
-	}
-	d := c.planDraft(source, plan, plan.Spec.Upgrade, "")
-	d.maintain(plan)
-	d.note("The system-upgrade-controller repeats a failed Job. The NodeJob stops after the first node on which every attempt has failed (rollout.maxFailures).")
-	if d.job.Spec.DependsOn = before; before != nil {
-		d.note("dependsOn: the container prepare is a NodeJob of its own. It runs before the node is cordoned and drained.")
-	}
-	if waits {
-		d.todo("the container prepare waited for the Plan %s\nResume this NodeJob when the one of that Plan is complete, or set dependsOn: "+
-			"kubectl everynode status %[1]s%s --watch", prepare.Args[1], d.inNamespace())
-	}
-	d.nameFields()
-	return nil
-}
-
-// planDraft writes what the NodeJobs of a Plan have in common.
-func (c *converter) planDraft(source *unstructured.Unstructured, plan *upgradePlan, container *planContainer, suffix string) *draft {
-	d := c.newDraft(source.GetName()+suffix, planTemplate(source.GetName(), plan, container), source)
-	selector, key := plan.Spec.NodeSelector.DeepCopy(), "plan.upgrade.cattle.io/"+source.GetName()
+	d := c.newDraft(source.GetName(), planTemplate(source.GetName(), plan), source)
+	selector, key := plan.Spec.NodeSelector, "plan.upgrade.cattle.io/"+source.GetName()
 	if !slices.ContainsFunc(selector.MatchExpressions, func(r metav1.LabelSelectorRequirement) bool { return r.Key == key }) {
 		selector.MatchExpressions = append(selector.MatchExpressions,
 			metav1.LabelSelectorRequirement{Key: key, Operator: metav1.LabelSelectorOpNotIn, Values: []string{"disabled"}})
 	}
 	d.job.Spec.Nodes.Selector, d.job.Spec.Nodes.Tolerations = notEmpty(selector), plan.Spec.Tolerations
 	d.setTask()
+	d.setInputs(plan)
 	d.timeout(plan.Spec.JobActiveDeadlineSecs)
-	if d.job.Spec.Rollout.MaxConcurrent = new(intstr.FromInt32(plan.Spec.Concurrency)); plan.Spec.Concurrency < 1 {
-		d.todo("concurrency is %d, and rollout.maxConcurrent takes a number from 1", plan.Spec.Concurrency)
+	d.maintain(plan)
+	if hash := plan.Status.LatestHash; hash != "" {
+		d.job.Spec.Nodes.AssumeDone = &v1alpha1.AssumeDoneSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{key: hash}}}
+		d.note("nodes.assumeDone: nodes with this hash of the Plan are done, and do not run the task.")
+	} else {
+		d.runsAgain()
+		d.note("They count as done if you convert the Plan with its status: kubectl get plans.upgrade.cattle.io %s%s -o yaml",
+			source.GetName(), d.inNamespace())
 	}
-	if image := d.template.Spec.Containers[0].Image; d.job.Spec.Task.Template != nil && strings.HasSuffix(image, ":TAG") {
+	d.note("rollout.maxFailures: the NodeJob stops after the first node on which every attempt has failed. The controller repeats a Job.")
+	d.nameFields()
+	return nil
+}
+
+// setInputs converts what a change of which repeats a Plan.
+func (d *draft) setInputs(plan *upgradePlan) {
+	isTemplate := d.job.Spec.Task.Template != nil
+	if image := d.template.Spec.Containers[0].Image; isTemplate && strings.HasSuffix(image, ":TAG") {
 		d.todo("write the version instead of TAG in the image %s", image)
 	}
 	for _, secret := range plan.Spec.Secrets {
 		if !secret.IgnoreUpdates {
 			d.job.Spec.Task.Inputs = append(d.job.Spec.Task.Inputs, v1alpha1.ContentRef{Kind: "Secret", Name: secret.Name})
-			d.note("task.inputs: a change of the Secret is a new revision, which runs on all nodes again. The manager must be allowed to get " +
-				"the Secret (docs/reruns.md).")
-		} else if d.job.Spec.Task.Template == nil {
+			d.note("task.inputs: a change of the Secret repeats the task. The manager must be allowed to get the Secret (docs/reruns.md).")
+		} else if !isTemplate {
 			d.drop("the Secret %s, which the script cannot read", secret.Name)
 		}
 	}
-	if hash := plan.Status.LatestHash; hash != "" {
-		d.job.Spec.Nodes.AssumeDone = &v1alpha1.AssumeDoneSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{key: hash}}}
-		d.note("nodes.assumeDone: nodes with this hash of the Plan are done, and do not run the task.")
-		return d
-	}
-	d.runsAgain()
-	d.note("The nodes on which the Plan has run have its hash in the label %s. If you convert the Plan as the cluster has it "+
-		"(kubectl get plans.upgrade.cattle.io %s%s -o yaml), they count as done.", key, source.GetName(), d.inNamespace())
-	return d
 }
 
-// planTemplate returns the pod that the controller creates for a container of a Plan.
-func planTemplate(name string, plan *upgradePlan, spec *planContainer) *corev1.PodTemplateSpec {
+// planTemplate returns the pod that the controller creates for a Plan.
+func planTemplate(name string, plan *upgradePlan) *corev1.PodTemplateSpec {
+	spec := plan.Spec.Upgrade
 	version := strings.ReplaceAll(cmp.Or(plan.Spec.Version, plan.Status.LatestVersion), "+", "-") // a tag
 	container := corev1.Container{
-		Name: "upgrade", Image: spec.Image, Command: spec.Command, Args: spec.Args, EnvFrom: spec.EnvFrom, SecurityContext: spec.SecurityContext,
-		Env: planVariables(name, version, plan.Status.LatestHash, spec),
+		Name: "upgrade", Image: spec.Image, Command: spec.Command, Args: spec.Args, EnvFrom: spec.EnvFrom,
+		SecurityContext: cmp.Or(spec.SecurityContext, &corev1.SecurityContext{Privileged: new(true)}),
+		Env:             planVariables(name, version, plan.Status.LatestHash, spec),
 	}
 	if _, tag, _ := strings.Cut(path.Base(spec.Image), ":"); tag == "" && !strings.Contains(spec.Image, "@") {
 		container.Image += ":" + cmp.Or(version, "TAG")
 	}
-	if container.SecurityContext == nil && spec == plan.Spec.Upgrade {
-		container.SecurityContext = &corev1.SecurityContext{Privileged: new(true)}
-	}
 	pod := corev1.PodSpec{
 		HostPID: true, HostIPC: true, HostNetwork: true, DNSPolicy: corev1.DNSClusterFirstWithHostNet,
-		ServiceAccountName: plan.Spec.ServiceAccountName, ImagePullSecrets: plan.Spec.ImagePullSecrets, PriorityClassName: plan.Spec.PriorityClassName,
+		ServiceAccountName: plan.Spec.ServiceAccountName, PriorityClassName: plan.Spec.PriorityClassName,
+		ImagePullSecrets: plan.Spec.ImagePullSecrets,
 	}
 	mount := func(name, at string, source corev1.VolumeSource) {
-		container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: name, MountPath: at, ReadOnly: source.Secret != nil})
+		m := corev1.VolumeMount{Name: name, MountPath: at, ReadOnly: source.Secret != nil}
+		container.VolumeMounts = append(container.VolumeMounts, m)
 		pod.Volumes = append(pod.Volumes, corev1.Volume{Name: name, VolumeSource: source})
 	}
 	mount("host-root", "/host", corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/", Type: new(corev1.HostPathDirectory)}})
@@ -192,22 +174,23 @@ func planVariables(name, version, hash string, spec *planContainer) []corev1.Env
 		{Name: "SYSTEM_UPGRADE_PLAN_LATEST_HASH", Value: hash},
 	}
 	text := strings.Join(slices.Concat(spec.Command, spec.Args), " ")
-	env = slices.DeleteFunc(env, func(e corev1.EnvVar) bool {
+	return append(slices.DeleteFunc(env, func(e corev1.EnvVar) bool {
 		// A script that is shown does without those that only its own pod has.
 		isUnused := strings.HasPrefix(e.Name, "SYSTEM_UPGRADE_POD") && len(spec.Command) > 0 && !strings.Contains(text, e.Name)
 		return isUnused || e.Value == "" && e.ValueFrom == nil
-	})
-	return append(env, spec.Env...)
+	}), spec.Env...)
 }
 
-// maintain converts cordon and drain.
+// maintain converts on how many nodes a Plan runs at once, and whether they are cordoned and drained.
 func (d *draft) maintain(plan *upgradePlan) {
-	from, m := plan.Spec.Drain, &d.job.Spec.Maintenance
-	if plan.Spec.Concurrency > 0 && (from != nil || plan.Spec.Cordon) {
-		m.MaxUnavailable = new(intstr.FromInt32(plan.Spec.Concurrency))
+	atOnce, m := new(intstr.FromInt32(plan.Spec.Concurrency)), &d.job.Spec.Maintenance
+	if d.job.Spec.Rollout.MaxConcurrent = atOnce; plan.Spec.Concurrency < 1 {
+		d.todo("concurrency is %d, and rollout.maxConcurrent takes a number from 1", plan.Spec.Concurrency)
+	} else if plan.Spec.Drain != nil || plan.Spec.Cordon {
+		m.MaxUnavailable = atOnce
 	}
-	if from == nil {
-		m.Cordon = plan.Spec.Cordon
+	from := plan.Spec.Drain
+	if m.Cordon = plan.Spec.Cordon && from == nil; from == nil {
 		return
 	}
 	deletes := *cmp.Or(from.DeleteLocalData, new(true)) && *cmp.Or(from.DeleteEmptydirData, new(true))

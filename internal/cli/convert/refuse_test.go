@@ -129,7 +129,7 @@ func TestWhatIsNotATaskIsRefused(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			result := Convert(objects, Options{})
+			result := Convert(objects, "")
 			if len(result.Refused) != 1 || result.NodeJobs != 0 || len(result.YAML) > 0 {
 				t.Fatalf("%v\n%s", result.Refused, result.YAML)
 			}
@@ -147,7 +147,7 @@ func TestWhatIsNoManifestIsRefused(t *testing.T) {
 		"text":                      {"just text\n", "it is not a file of Kubernetes objects"},
 		"invalid YAML":              {"a: [b\n", "it is not a file of Kubernetes objects"},
 		"an object of no kind":      {"a: b\n", "a document has no apiVersion or no kind"},
-		"a list of other items":     {"apiVersion: v1\nkind: List\nitems: [text]\n", "cannot unmarshal string into Go value"},
+		"a list of other items":     {"apiVersion: v1\nkind: List\nitems: [text]\n", "items member is not an object"},
 		"a field that occurs twice": {"apiVersion: v1\nkind: A\nspec: {b: 1, b: 2}\n", `key "b" already set in map`},
 		"an anchor that is changed": {"apiVersion: v1\nkind: A\na: &x {b: 1}\nc:\n  <<: *x\n  b: 2\n", `key "b" already set in map`},
 		"too much":                  {strings.Repeat("#", MaxBytes+1), "the file has more than 8 MiB"},
@@ -195,7 +195,7 @@ func TestNamesCannotAddFields(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	result := Convert(objects, Options{Namespace: "other"})
+	result := Convert(objects, "other")
 	if len(result.Refused) > 0 {
 		t.Fatal(result.Refused)
 	}
@@ -223,7 +223,7 @@ func TestTheNamespaceIsThatOfTheUserIfTheObjectHasNone(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if result := Convert(objects, Options{Namespace: tt.given}); !strings.Contains(string(result.YAML), tt.want) {
+			if result := Convert(objects, tt.given); !strings.Contains(string(result.YAML), tt.want) {
 				t.Errorf("%v\n%s", result.Refused, result.YAML)
 			}
 		})

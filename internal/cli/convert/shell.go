@@ -17,8 +17,6 @@ import (
 
 // reading is what a shell script shows: whether it ends, and which labels it changes. Scripts are never changed.
 type reading struct {
-	// invalid says that it is not a script of a POSIX shell or Bash.
-	invalid bool
 	// endless are the commands that wait without end, and the loops that may repeat their work without end.
 	endless []finding
 	// work reports whether it does something else.
@@ -32,9 +30,9 @@ type reading struct {
 
 // finding is a command or a loop of a script that may not end.
 type finding struct {
-	offset, line uint
-	text         string
-	isLoop       bool
+	line   uint
+	text   string
+	isLoop bool
 }
 
 // reader reads a script.
@@ -45,15 +43,13 @@ type reader struct {
 	functions map[string]bool
 	// depth is the number of scripts around it.
 	depth int
-	// loopEnd is where the last loop ends that was found.
-	loopEnd uint
 }
 
 // read reads a script. depth is the number of scripts around it.
 func read(script string, depth int) reading {
 	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(script), "")
 	if err != nil || depth > 5 {
-		return reading{invalid: true}
+		return reading{work: true, unknown: script} // it is not one of a POSIX shell or Bash
 	}
 	r := &reader{script: script, depth: depth, functions: map[string]bool{}, reading: reading{labels: map[string]string{}}}
 	for node := range syntax.Preorder(file) {
@@ -77,8 +73,8 @@ func readCommand(argv []string) reading {
 func (r *reader) visit(node syntax.Node) {
 	switch node := node.(type) {
 	case *syntax.WhileClause, *syntax.ForClause:
-		if at := r.at(node); isEndless(node) && at.offset >= r.loopEnd {
-			at.isLoop, r.loopEnd = true, node.End().Offset()
+		if at := r.at(node); isEndless(node) {
+			at.isLoop = true
 			r.endless = append(r.endless, at)
 		}
 	case *syntax.Stmt:
@@ -97,18 +93,16 @@ func (r *reader) visit(node syntax.Node) {
 // at returns where a command or a loop is, and its first line.
 func (r *reader) at(node syntax.Node) finding {
 	text, _, _ := strings.Cut(r.script[node.Pos().Offset():node.End().Offset()], "\n")
-	return finding{offset: node.Pos().Offset(), line: node.Pos().Line(), text: text}
+	return finding{line: node.Pos().Line(), text: text}
 }
 
-// command reads one command. What waits in a loop that was found is not found again.
+// command reads one command.
 func (r *reader) command(words []string, redirects []*syntax.Redirect, at finding) {
 	words = unwrapped(words)
 	name := path.Base(words[0])
 	switch script, isShown := scriptOf(words, redirects); {
 	case waits(words):
-		if at.offset >= r.loopEnd {
-			r.endless = append(r.endless, at)
-		}
+		r.endless = append(r.endless, at)
 	case isShown:
 		r.nested(read(script, r.depth+1), at)
 	case slices.Contains(programs.Idle, name):
@@ -139,16 +133,18 @@ func scriptOf(words []string, redirects []*syntax.Redirect) (script string, isSh
 
 // nested adds what a script in a command shows.
 func (r *reader) nested(inner reading, at finding) {
-	if inner.invalid {
-		inner.unknown = at.text
-	}
-	if len(inner.endless) > 0 && at.offset >= r.loopEnd {
+	if len(inner.endless) > 0 {
 		at.isLoop = inner.endless[0].isLoop
 		r.endless = append(r.endless, at)
 	}
-	r.work, r.unknown = true, cmp.Or(r.unknown, inner.unknown)
+	if r.work = true; inner.unknown != "" {
+		r.unknown = cmp.Or(r.unknown, at.text)
+	}
 	maps.Copy(r.labels, inner.labels)
 }
+
+// changedLabel matches an argument of kubectl label, such as key=value and key-.
+var changedLabel = regexp.MustCompile(`(?s)^([^-=][^=]*)(=.*|-)$`)
 
 // labelsIn adds the labels that a command of kubectl changes on nodes.
 func labelsIn(words []string, changes map[string]string) {
@@ -157,17 +153,13 @@ func labelsIn(words []string, changes map[string]string) {
 		return
 	}
 	for _, word := range words[i+1:] {
-		key, value, sets := strings.Cut(word, "=")
-		if strings.HasPrefix(word, "-") || !sets && !strings.HasSuffix(word, "-") {
-			continue
+		if m := changedLabel.FindStringSubmatch(word); m != nil {
+			key := m[1]
+			if strings.Contains(key, "$") {
+				key = "$"
+			}
+			changes[key] = cmp.Or(strings.TrimPrefix(m[2], "="), "$")
 		}
-		if !sets {
-			key, value = strings.TrimSuffix(key, "-"), "-"
-		}
-		if strings.Contains(key, "$") {
-			key = "$"
-		}
-		changes[key] = cmp.Or(value, "$")
 	}
 }
 
@@ -207,15 +199,13 @@ var programsYAML []byte
 
 // programs say what commands do, and what the settings of containers mean for them.
 var programs = table[struct {
-	Ending, Idle, Shells, Harmless  []string
-	Wrappers                        map[string][]string
-	Lasting, Waiting, Short         *regexp.Regexp
-	Pause, Servers, API             *regexp.Regexp
-	Nsenter, Services, OfFile       *regexp.Regexp
-	Providers, OwnKeys              *regexp.Regexp
-	Entered                         []*regexp.Regexp
-	HarmlessSettings, OtherSettings *regexp.Regexp
-	Advice                          []struct {
+	Ending, Idle, Shells, Harmless             []string
+	Wrappers                                   map[string][]string
+	Lasting, Waiting, Short, Expanded, OfFile  *regexp.Regexp
+	Pause, Servers, API, Providers, OwnKeys    *regexp.Regexp
+	Nsenter, EntersMount, EntersNet, EntersUTS *regexp.Regexp
+	HarmlessSettings, OtherSettings            *regexp.Regexp
+	Advice                                     []struct {
 		Pattern       *regexp.Regexp
 		Does, Instead string
 	}
@@ -244,9 +234,7 @@ func unwrapped(words []string) []string {
 	case "chroot", "timeout":
 		rest = rest[min(1, len(rest)):]
 	case "env":
-		for len(rest) > 0 && strings.Contains(rest[0], "=") {
-			rest = rest[1:]
-		}
+		rest = rest[max(0, slices.IndexFunc(rest, func(word string) bool { return !strings.Contains(word, "=") })):]
 	}
 	if len(rest) == 0 {
 		return words

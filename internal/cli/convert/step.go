@@ -51,7 +51,7 @@ func (d *draft) newStep(c *corev1.Container, init bool) step {
 		texts = append(texts, d.expand(&s, env))
 	}
 	for _, arg := range s.argv {
-		s.expanded = s.expanded || strings.Contains(arg, "$$") || programs.Services.MatchString(arg) || strings.Contains(arg, "$(") && len(c.EnvFrom) > 0
+		s.expanded = s.expanded || programs.Expanded.MatchString(arg) || strings.Contains(arg, "$(") && len(c.EnvFrom) > 0
 	}
 	if s.isShown() {
 		s.argv, s.onNode = d.enterNode(c, s.argv)
@@ -79,7 +79,7 @@ func (s step) startupScript() *corev1.EnvVar {
 // isIdle reports whether a container only waits.
 func (s step) isIdle() bool {
 	isPause := len(s.argv) == 0 && programs.Pause.MatchString(s.Image) || len(s.Command) == 0 && len(s.Args) > 0 && waits(s.Args)
-	return !s.init && (isPause || !s.shown.invalid && !s.shown.work && len(s.shown.endless) > 0)
+	return !s.init && (isPause || !s.shown.work && len(s.shown.endless) > 0)
 }
 
 // expand puts the value of a variable into the arguments, as Kubernetes does, and returns the value.
@@ -126,23 +126,12 @@ func (d *draft) readScript(s *step) (texts []string) {
 	if len(rest) == 0 {
 		rest = argv
 	}
-	file := path.Clean(rest[0])
 	for _, mount := range s.VolumeMounts {
-		name, inside := strings.CutPrefix(file, path.Clean(mount.MountPath)+"/")
-		if mount.SubPath != "" {
-			name, inside = mount.SubPath, file == path.Clean(mount.MountPath)
-		}
 		for _, v := range d.projections(mount.Name) {
 			data, known := d.contents[v.content]
 			texts = append(texts, slices.Sorted(maps.Values(data))...)
-			key := name
-			for _, item := range v.items {
-				if item.Path == name {
-					key = item.Key
-				}
-			}
-			switch {
-			case isText || !inside || mount.SubPathExpr != "":
+			switch key := v.keyOf(path.Clean(rest[0]), mount); {
+			case isText || key == "":
 			case data[key] != "":
 				s.script, s.source, s.absent = data[key], v.content, content{}
 			case !known && s.script == "":
@@ -159,9 +148,24 @@ type projection struct {
 	items []corev1.KeyToPath
 }
 
+// keyOf returns which key a file is; "" if it is none.
+func (p projection) keyOf(file string, mount corev1.VolumeMount) string {
+	key, inside := strings.CutPrefix(file, path.Clean(mount.MountPath)+"/")
+	if mount.SubPath != "" {
+		key, inside = mount.SubPath, file == path.Clean(mount.MountPath)
+	}
+	if !inside || mount.SubPathExpr != "" {
+		return ""
+	}
+	if i := slices.IndexFunc(p.items, func(item corev1.KeyToPath) bool { return item.Path == key }); i >= 0 {
+		return p.items[i].Key
+	}
+	return key
+}
+
 // projections returns the ConfigMaps and Secrets in a volume.
 func (d *draft) projections(volume string) (found []projection) {
-	v := d.volume(volume)
+	v := d.volumes[volume]
 	add := func(kind, name string, items []corev1.KeyToPath) {
 		found = append(found, projection{content{kind, d.job.Namespace, name}, items})
 	}
@@ -182,22 +186,14 @@ func (d *draft) projections(volume string) (found []projection) {
 	return found
 }
 
-// volume returns a volume of the pod; an empty one if there is none of the name.
-func (d *draft) volume(name string) (found corev1.Volume) {
-	if i := slices.IndexFunc(d.template.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == name }); i >= 0 {
-		found = d.template.Spec.Volumes[i]
-	}
-	return found
-}
-
-// enterNode removes a prefix that enters the mount namespace or the root directory of the node. It reports false for other programs,
-// and for options that do more than that.
+// enterNode removes a prefix that enters the mount, network and UTS namespaces of process 1, or the root directory of the node. It reports
+// false for other programs, and for options that do more than that.
 func (d *draft) enterNode(c *corev1.Container, argv []string) (rest []string, entered bool) {
 	name := path.Base(argv[0])
 	options, rest := splitOptions(argv[1:], programs.Wrappers[name])
 	switch {
 	case name == "nsenter" && len(rest) > 0:
-		entered = d.enters(options)
+		entered = d.enters(" " + strings.Join(options, " "))
 	case name == "chroot" && len(options) == 0 && len(rest) > 1:
 		entered, rest = d.template.Spec.HostNetwork && d.isRoot(c, path.Clean(rest[0])), rest[1:]
 	}
@@ -207,22 +203,17 @@ func (d *draft) enterNode(c *corev1.Container, argv []string) (rest []string, en
 	return rest, true
 }
 
-// enters reports whether the options of nsenter enter the mount, network and UTS namespaces of process 1, and do nothing else.
-func (d *draft) enters(options []string) bool {
-	text := " " + strings.Join(options, " ")
-	for i, entered := range programs.Entered {
-		if !entered.MatchString(text) && (i == 0 || !d.template.Spec.HostNetwork) {
-			return false
-		}
-	}
-	return programs.Nsenter.MatchString(text)
+// enters reports whether options of nsenter enter the mount, network and UTS namespaces of process 1, and do nothing else.
+func (d *draft) enters(options string) bool {
+	return programs.Nsenter.MatchString(options) && programs.EntersMount.MatchString(options) &&
+		(d.template.Spec.HostNetwork || programs.EntersNet.MatchString(options) && programs.EntersUTS.MatchString(options))
 }
 
 // isRoot reports whether a path of a container is the root directory of the node, and nothing else is mounted below it.
 func (d *draft) isRoot(c *corev1.Container, at string) bool {
 	is := false
 	for _, mount := range c.VolumeMounts {
-		to, volume := path.Clean(mount.MountPath), d.volume(mount.Name).HostPath
+		to, volume := path.Clean(mount.MountPath), d.volumes[mount.Name].HostPath
 		if strings.HasPrefix(to, at+"/") {
 			return false
 		}

@@ -26,16 +26,12 @@ func (d *draft) setTask() {
 	for _, s := range d.steps {
 		d.readStep(s)
 	}
-	reason := "the work has several containers"
-	if len(d.steps) == 1 {
-		reason = d.notOnNode(d.steps[0])
-	}
-	if reason == "" {
-		d.setScript(d.steps[0])
+	if reason := d.notOnNode(); reason != "" {
+		d.note("The task is a template, because %s.", reason)
+		d.setTemplate()
 		return
 	}
-	d.note("The task is a template, because %s.", reason)
-	d.setTemplate()
+	d.setScript(d.steps[0])
 }
 
 // readStep says what the user must change in a script, or check in a program.
@@ -49,8 +45,8 @@ func (d *draft) readStep(s step) {
 			d.todo("%s %s: %s\n%s", at, advice.Does, d.quote(line), advice.Instead)
 		}
 	}
-	repeats := d.repeats && !s.init
-	if s.absent.kind != "" && !repeats {
+	repeats := d.kind() == "DaemonSet" && !s.init // its containers wait when they are done, so that they are not restarted
+	if s.absent.kind != "" {
 		d.todo("the program of %s is in the %s, which is not in the file\n"+
 			"Check that it does not reboot the node, and that it ends within task.timeoutSeconds.", at, s.absent)
 	}
@@ -60,7 +56,7 @@ func (d *draft) readStep(s step) {
 				"Remove a wait or a loop without end. rerun.periodSeconds repeats a task.", at, f.line, d.quote(f.text))
 		}
 	}
-	if repeats && s.script != "" && s.shown.unknown != "" {
+	if repeats && s.shown.unknown != "" {
 		d.todo("%s runs %s, and the manifest does not show whether that ends\n"+
 			"If it runs permanently, keep the DaemonSet.", at, d.quote(s.shown.unknown))
 	}
@@ -70,7 +66,8 @@ func (d *draft) readStep(s step) {
 func (d *draft) quote(line string) string {
 	for from, data := range d.contents {
 		for _, text := range data {
-			if from.kind == "Secret" && strings.Contains(text, strings.TrimSpace(line)) {
+			isIn := strings.Contains(text, strings.TrimSpace(line)) || text != "" && strings.Contains(line, strings.TrimSpace(text))
+			if from.kind == "Secret" && isIn {
 				return `"…"`
 			}
 		}
@@ -79,7 +76,11 @@ func (d *draft) quote(line string) string {
 }
 
 // notOnNode returns why the work may not do the same if it runs on the node without its pod; "" if it does.
-func (d *draft) notOnNode(s step) string {
+func (d *draft) notOnNode() string {
+	if len(d.steps) != 1 {
+		return "the work has several containers"
+	}
+	s := d.steps[0]
 	switch text := strings.Join(s.argv, ""); {
 	case !s.onNode:
 		return "the manifest does not show that all programs are those of the node"
@@ -91,7 +92,13 @@ func (d *draft) notOnNode(s step) string {
 		return fmt.Sprintf("it has no command, more than %d bytes, a carriage return or a byte order mark", contract.MaxScriptBytes)
 	case isShell(s.argv[0]) && !isWholeScript(s.argv):
 		return "its shell has arguments beside the script, or a script that reads its own file"
-	case s.SecurityContext == nil || s.SecurityContext.Privileged == nil || !*s.SecurityContext.Privileged:
+	}
+	return d.otherSetting(s)
+}
+
+// otherSetting returns which setting of the pod may change what it does on the node; "" if none does.
+func (d *draft) otherSetting(s step) string {
+	if c := s.SecurityContext; c == nil || c.Privileged == nil || !*c.Privileged {
 		return "it is not privileged"
 	}
 	if memory := s.Resources.Limits.Memory(); !memory.IsZero() && memory.Cmp(resource.MustParse("32Mi")) < 0 {
@@ -103,7 +110,7 @@ func (d *draft) notOnNode(s step) string {
 	if err != nil {
 		return err.Error()
 	}
-	for _, f := range flatten(fields) {
+	for _, f := range flatten("", fields) {
 		path := index.ReplaceAllString(f.path, "")
 		if setting := path + "=" + f.value; !programs.HarmlessSettings.MatchString(setting) || programs.OtherSettings.MatchString(setting) {
 			return "its pod has the setting " + path + ", which may change what it does"
@@ -139,7 +146,8 @@ func (d *draft) setScript(s step) {
 	for _, e := range s.Env {
 		v := v1alpha1.EnvVar{Name: e.Name, Value: e.Value}
 		if from := e.ValueFrom; from != nil { // harmlessSettings makes the task a template with another source
-			v.ValueFrom = &v1alpha1.EnvVarSource{ConfigMapKeyRef: from.ConfigMapKeyRef, SecretKeyRef: from.SecretKeyRef, FieldRef: from.FieldRef}
+			v.ValueFrom = &v1alpha1.EnvVarSource{FieldRef: from.FieldRef, SecretKeyRef: from.SecretKeyRef}
+			v.ValueFrom.ConfigMapKeyRef = from.ConfigMapKeyRef
 		}
 		if startup := s.startupScript(); startup == nil || startup.Name != e.Name {
 			t.Env = append(t.Env, v)
