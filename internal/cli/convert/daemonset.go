@@ -126,12 +126,16 @@ var inverse = map[metav1.LabelSelectorOperator]metav1.LabelSelectorOperator{
 	metav1.LabelSelectorOpDoesNotExist: metav1.LabelSelectorOpExists, metav1.LabelSelectorOpNotIn: metav1.LabelSelectorOpIn,
 }
 
+// marksDone reports whether a label with the value excludes a node that had none.
+func marksDone(r metav1.LabelSelectorRequirement, value string) bool {
+	return inverse[r.Operator] != "" && value != "" && value != "-" && (r.Values == nil || slices.Contains(r.Values, value))
+}
+
 // readLabel reports whether a script sets a label that excludes its node. Such nodes are done. isHidden says that a program may set it too.
 func (d *draft) readLabel(r metav1.LabelSelectorRequirement, changes map[string]string, isHidden bool) bool {
 	nodes, value, inverse := &d.job.Spec.Nodes, changes[r.Key], inverse[r.Operator]
-	sets := value != "" && value != "-" && (r.Values == nil || slices.Contains(r.Values, value))
 	switch {
-	case sets && inverse != "" && nodes.AssumeDone == nil:
+	case nodes.AssumeDone == nil && marksDone(r, value):
 		r.Operator = inverse
 		done := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{r}}
 		nodes.AssumeDone = &v1alpha1.AssumeDoneSpec{Selector: done}

@@ -21,7 +21,6 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/manifest"
-	"github.com/everynode/everynode/internal/plural"
 	"github.com/everynode/everynode/internal/text"
 )
 
@@ -128,19 +127,16 @@ func (d *draft) check() error {
 
 // head returns the comment above the NodeJob.
 func (d *draft) head() string {
-	var names []string
+	var from, names []string
 	for _, source := range d.sources { // all are of one kind, and in one namespace
 		name := source.GetName()
 		if isPlaceholder(name) {
 			name = "NAME"
 		}
-		names = append(names, name)
+		from, names = append(from, nameOf(source)), append(names, name)
 	}
-	from, in := nameOf(d.sources[0]), d.inNamespace()
-	if more := len(names) - 1; more > 0 {
-		from += " and " + plural.Count(more, "other")
-	}
-	paragraphs := []string{"Converted from " + from + "."}
+	in := d.inNamespace()
+	paragraphs := []string{"Converted from " + strings.Join(from, ", ") + "."}
 	for _, todo := range d.todos {
 		paragraphs = append(paragraphs, "TODO: "+todo)
 	}
