@@ -846,6 +846,11 @@ var corpus = map[string]pattern{
 		form:     "script",
 		want:     []string{"- /opt/busybox/bin/sh"},
 	},
+	"an empty program": {
+		manifest: running(`command: [""]`),
+		form:     "refused",
+		want:     []string{`runs "an empty command"`},
+	},
 	"a variable twice": {
 		manifest: once(shell("a") + ", env: [{name: A, value: b}, {name: A, value: c}]"),
 		form:     "refused",
@@ -900,7 +905,11 @@ var corpus = map[string]pattern{
 		form:     "refused",
 		want:     []string{`runs "bash"`},
 	},
-	"a script with arguments": {manifest: running(shell("bash -c agent true")), form: "refused", want: []string{`runs "bash -c agent true"`}},
+	"a script with arguments": {
+		manifest: running(shell("bash -c agent true")),
+		form:     "refused",
+		want:     []string{`runs "bash -c agent true"`},
+	},
 	"a script in a projected volume": {
 		manifest: strings.Replace(
 			ds("containers: [{name: c, image: i, command: [sh, /p/go.sh], volumeMounts: [{name: proj, mountPath: /p}]}]"),
@@ -1028,6 +1037,11 @@ var corpus = map[string]pattern{
 		want:     []string{"spec.template.spec.hostPID is a string"},
 	},
 	"only a pause": {manifest: ds("containers: [" + pauseContainer + "]"), form: "refused", want: []string{"only wait"}},
+	"a container that is like a sidecar": {
+		manifest: running(shell("touch /x") + ", restartPolicy: Always"),
+		form:     "refused",
+		want:     []string{"has the field spec.template.spec.containers[c].restartPolicy, so it is a server"},
+	},
 	"a sidecar": {
 		manifest: ds("initContainers: [{name: s, image: i, restartPolicy: Always}], containers: [" + pauseContainer + "]"),
 		form:     "refused",

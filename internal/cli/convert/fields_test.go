@@ -221,7 +221,6 @@ var silent = map[string][]string{
 		"spec.template.spec.containers.[].volumeMounts",
 		"spec.template.spec.containers.[].workingDir",
 		"spec.template.spec.containers.[].resizePolicy",
-		"spec.template.spec.containers.[].restartPolicy",
 		"spec.template.spec.containers.[].restartPolicyRules",
 	},
 }

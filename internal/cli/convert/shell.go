@@ -113,7 +113,7 @@ func (r *reader) command(words []string, redirects []*syntax.Redirect, at findin
 			labelsIn(words, r.labels)
 		}
 		if !r.functions[name] && !ends(words) {
-			r.unknown = cmp.Or(r.unknown, at.text)
+			r.unknown = cmp.Or(r.unknown, at.text, "an empty command")
 		}
 	}
 }

@@ -128,7 +128,16 @@ func TestSelectedNodesAreThoseOfTheTerms(t *testing.T) {
 		for i := range all {
 			want, got := required.Match(&all[i]), none == nil && selects(t, nodes, &all[i])
 			if got && !want && !mayHaveMore || want && !got && !mayHaveLess {
-				t.Fatalf("%v became %+v, and the node %s %v matches: %v, want %v (%q)", terms, nodes, all[i].Name, all[i].Labels, got, want, todos)
+				t.Fatalf(
+					"%v became %+v, and the node %s %v matches: %v, want %v (%q)",
+					terms,
+					nodes,
+					all[i].Name,
+					all[i].Labels,
+					got,
+					want,
+					todos,
+				)
 			}
 		}
 	}
@@ -144,7 +153,8 @@ func selects(tb testing.TB, nodes v1alpha1.NodesSpec, node *corev1.Node) bool {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return (nodes.Selector == nil || selector.Matches(labels.Set(node.Labels))) && (nodes.Names == nil || slices.Contains(nodes.Names, node.Name))
+	return (nodes.Selector == nil || selector.Matches(labels.Set(node.Labels))) &&
+		(nodes.Names == nil || slices.Contains(nodes.Names, node.Name))
 }
 
 // distinctNodes returns a node for each combination of values, one of them without the label.
