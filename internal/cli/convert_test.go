@@ -59,14 +59,14 @@ func TestConvertFiles(t *testing.T) {
 			args:      []string{"-f", "-"},
 			in:        affine,
 			want:      "# TODO: the NodeJob runs on more nodes",
-			wantError: "TODO: DaemonSet task: the NodeJob runs on more nodes: a label selector cannot compare numbers (cores Gt 8)\n1 TODO in the comments",
+			wantError: "TODO: DaemonSet task: the NodeJob runs on more nodes: it can neither compare numbers nor exclude nodes by a field (cores Gt)\n1 TODO in the comments",
 			wantCode:  cmdutil.ExitIncomplete,
 		},
 		"a script that waits": {
 			args:      []string{"-f", "-"},
 			in:        waiting,
 			want:      "- work; sleep infinity\n",
-			wantError: "waits without end in line 1",
+			wantError: "may run for 10 minutes or longer because of line 1",
 			wantCode:  cmdutil.ExitIncomplete,
 		},
 		"kinds that look like others": {

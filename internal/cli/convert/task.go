@@ -52,8 +52,8 @@ func (d *draft) readStep(s step) {
 	}
 	for _, f := range s.shown.endless {
 		if repeats || !f.isLoop {
-			d.todo("%s may not end because of line %d: %s\nA task ends within task.timeoutSeconds, which is 600 by default. "+
-				"Remove a wait or a loop without end. rerun.periodSeconds repeats a task.", at, f.line, d.quote(f.text))
+			d.todo("%s may run for 10 minutes or longer because of line %d: %s\n"+
+				"A task has task.timeoutSeconds, 600 by default. Remove what never ends. rerun.periodSeconds repeats a task.", at, f.line, d.quote(f.text))
 		}
 	}
 	if repeats && s.shown.unknown != "" {
