@@ -53,7 +53,7 @@ func (d *draft) readStep(s step) {
 	for _, f := range s.shown.endless {
 		if repeats || !f.isLoop {
 			d.todo("%s may run for 10 minutes or longer because of line %d: %s\n"+
-				"A task has task.timeoutSeconds, 600 by default. Remove what never ends. rerun.periodSeconds repeats a task.", at, f.line, d.quote(f.text))
+				"Remove what never ends, or set task.timeoutSeconds. rerun.periodSeconds repeats a task.", at, f.line, d.quote(f.text))
 		}
 	}
 	if repeats && s.shown.unknown != "" {
