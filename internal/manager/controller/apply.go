@@ -23,9 +23,9 @@ import (
 // client-side throttling is disabled, and 429 responses are respected.
 const maxParallelWrites = 16
 
-// errRaced means that a node has changed since the plan was made. It is not an error of the pass: the next pass makes a
+// errRaced means that a node or a pod has changed since the plan was made. It is not an error of the pass: the next pass makes a
 // new plan.
-var errRaced = errors.New("the node has changed meanwhile")
+var errRaced = errors.New("the object has changed meanwhile")
 
 // applied is the result of a pass, apart from errors.
 type applied struct {
@@ -153,6 +153,11 @@ func releaseOf(job *v1alpha1.NodeJob, action plan.Action) (release, bool) {
 
 // record writes the end of an attempt to its node, and only then releases a pod that has ended.
 func (r *Reconciler) record(ctx context.Context, seen observation, a plan.Record) error {
+	if a.Pod.UID != "" {
+		if err := r.checkRuns(ctx, seen.job.Namespace, a.Pod); err != nil {
+			return err
+		}
+	}
 	err := r.changeNode(ctx, seen.input.Nodes, a.Node, a.Change)
 	switch {
 	case apierrors.IsNotFound(err):

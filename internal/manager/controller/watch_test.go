@@ -22,6 +22,7 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/manager/loop"
 	"github.com/everynode/everynode/internal/nodejob/plan"
+	"github.com/everynode/everynode/internal/nodejob/record"
 	"github.com/everynode/everynode/internal/nodejob/task"
 	"github.com/everynode/everynode/internal/observe"
 )
@@ -147,6 +148,41 @@ func TestANodeJobThatHasChangedIsReadAgain(t *testing.T) {
 	}
 	if got := r.written.job(&stale); !got.Spec.Suspend {
 		t.Error("the next pass does not see the change")
+	}
+}
+
+// The cache does not show the end of a pod while the watch of pods is interrupted. A task that has succeeded must not run again.
+func TestAPodThatHasEndedIsNotStopped(t *testing.T) {
+	cached := livePod(func(p *corev1.Pod) { p.Status.Phase, p.Finalizers = corev1.PodRunning, []string{v1alpha1.PodFinalizer} })
+	lost := record.Record{Outcome: record.Failed, Reason: v1alpha1.ReasonNodeUnreachable}
+	actions := map[string]plan.Action{
+		"too long": plan.Stop{Pod: observe.Pod(cached), Reason: v1alpha1.ReasonDeadlineExceeded},
+		"unreachable": plan.Record{
+			Node:   "n",
+			Change: record.Change{Key: "ns.everynode.dev/job", UID: "node-uid", Record: &lost},
+			Pod:    observe.Pod(cached),
+			Ending: true,
+		},
+	}
+	for name, action := range actions {
+		for phase, ended := range map[corev1.PodPhase]bool{corev1.PodRunning: false, corev1.PodSucceeded: true, corev1.PodFailed: true} {
+			t.Run(name+", and it is "+string(phase), func(t *testing.T) {
+				live, node := cached.DeepCopy(), watchedNode()
+				live.Status.Phase = phase
+				r := newFaultyReconciler(t, interceptor.Funcs{}, live, node)
+				did, err := r.apply(t.Context(), observation{job: liveJob()}, plan.Plan{Actions: []plan.Action{action}})
+				if err != nil || did.again != ended {
+					t.Errorf("another pass: %v (%v), want %v", did.again, err, ended)
+				}
+				if err := r.Client.Get(t.Context(), client.ObjectKeyFromObject(live), live); err != nil {
+					t.Fatal(err)
+				}
+				acted := !live.DeletionTimestamp.IsZero() || r.node("n").ResourceVersion != node.ResourceVersion
+				if acted == ended {
+					t.Errorf("the pod is stopped or lost: %v, want %v", acted, !ended)
+				}
+			})
+		}
 	}
 }
 

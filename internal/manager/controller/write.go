@@ -19,6 +19,7 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/nodejob/plan"
 	"github.com/everynode/everynode/internal/nodejob/record"
+	"github.com/everynode/everynode/internal/nodejob/task"
 	"github.com/everynode/everynode/internal/observe"
 )
 
@@ -79,8 +80,29 @@ func (r writer) patchNode(ctx context.Context, name string, patch []byte) error 
 	return nil
 }
 
-// stop deletes a running pod. Our finalizer stays on it until its end is recorded.
+// checkRuns returns errRaced for a pod that has ended, although the cache does not show that: its watch may be interrupted. It asks the API
+// server, so it is only called if the outcome of a pod is decided without its end.
+func (r writer) checkRuns(ctx context.Context, namespace string, pod plan.Pod) error {
+	if pod.Exit != nil || task.PodEnded(pod.Phase) {
+		return nil
+	}
+	var live corev1.Pod
+	err := r.Reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: pod.Name}, &live)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("getting pod %s: %w", pod.Name, err)
+	}
+	if err == nil && live.UID == pod.UID && task.PodEnded(live.Status.Phase) {
+		r.written.rememberPod(stripPod(r.Options.Key, &live), r.Now())
+		return errRaced
+	}
+	return nil
+}
+
+// stop deletes a pod that has run for too long. Our finalizer stays on it until its end is recorded.
 func (r writer) stop(ctx context.Context, namespace string, pod plan.Pod) error {
+	if err := r.checkRuns(ctx, namespace, pod); err != nil {
+		return err
+	}
 	if err := r.deletePod(ctx, namespace, pod); err != nil {
 		return err
 	}

@@ -30,6 +30,9 @@ type watcher struct {
 	seen map[key]client.Object
 }
 
+// longestInterruption is how long client-go waits at most before it asks again for a watch that has ended.
+const longestInterruption = time.Minute
+
 // maxFrames is more than the events of any history.
 const maxFrames = 100_000
 
@@ -102,10 +105,7 @@ func (w *watcher) send(o client.Object, exists bool) {
 	if w.faults && w.Roll(8, k.kind, w.version, "late") == 0 {
 		lag *= 150
 	}
-	if w.faults && w.Roll(20, k.kind, w.version, "is interrupted") == 0 {
-		w.resumes = time.Now().Add(w.Between(time.Second, 40*time.Second, k.kind, w.version))
-	}
-	interrupted := time.Now().Before(w.resumes)
+	interrupted := w.isInterrupted(k)
 	at := time.Now().Add(lag)
 	if at.Before(w.resumes) {
 		at = w.resumes
@@ -128,6 +128,15 @@ func (w *watcher) send(o client.Object, exists bool) {
 		}
 		w.see(k, o)
 	})
+}
+
+// isInterrupted reports whether the watch is interrupted now. A change may interrupt it.
+func (w *watcher) isInterrupted(changed key) bool {
+	now := time.Now()
+	if w.faults && !now.Before(w.resumes) && w.Roll(20, changed.kind, w.version, "is interrupted") == 0 {
+		w.resumes = now.Add(w.Between(time.Second, longestInterruption, changed.kind, w.version))
+	}
+	return now.Before(w.resumes)
 }
 
 // see sends the difference between an object and what was sent of it; nil if it does not exist.
