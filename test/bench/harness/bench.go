@@ -34,13 +34,11 @@ type Bench struct {
 	Base int
 	// Count adds a round with the audit log, which counts requests by client.
 	Count bool
-	// Profile writes profiles of the manager into Out. It distorts the results a little.
-	Profile bool
 	// NodeJobs, Seeded and AtOnce are those of report.Many: the number of NodeJobs; how many of them find their records on the
 	// nodes, as after a restore of the cluster, so that their tasks need not run; and how many of the others run at once.
 	NodeJobs, Seeded, AtOnce int
-	// Root is the checkout. Out is the folder for the profiles.
-	Root, Out string
+	// Root is the checkout.
+	Root string
 	// Progress gets a line per step.
 	Progress io.Writer
 
@@ -240,7 +238,6 @@ func (w *world) run(ctx context.Context, run *report.Run) error {
 
 // act begins, and waits until the subject has nothing left to do.
 func (w *world) act(ctx context.Context, run *report.Run, began time.Time) error {
-	stopProfile := w.profile(ctx, run, "", profileTime)
 	begin := w.begin
 	if run.Mode == report.Join {
 		begin = w.join
@@ -265,9 +262,7 @@ func (w *world) act(ctx context.Context, run *report.Run, began time.Time) error
 	if w.real {
 		tail += time.Second // kubelets write events with a delay
 	}
-	err := pause(ctx, time.Until(end.Add(tail)))
-	stopProfile()
-	return err
+	return pause(ctx, time.Until(end.Add(tail)))
 }
 
 // ended reports whether the subject has nothing left to do.
@@ -310,12 +305,10 @@ func (w *world) idle(ctx context.Context, run *report.Run) error {
 	if err := pause(ctx, calm(w.subject, w.Nodes)); err != nil {
 		return err
 	}
-	waitForProfile := w.profile(ctx, run, "idle-", length)
 	used, err := w.measure(ctx, func(time.Time) error { return pause(ctx, length) })
 	if err != nil {
 		return err
 	}
-	waitForProfile()
 	if run.Counted { // which costs CPU
 		used.cpu = nil
 	}

@@ -12,9 +12,6 @@ import (
 	"github.com/everynode/everynode/test/install"
 )
 
-// managerName is that of its process.
-const managerName = "manager"
-
 // installManager installs the manager from its manifests. Simulated nodes run no containers, so it runs outside of the
 // cluster: as its own service account, with the flags and the environment of its Deployment.
 func (w *world) installManager(ctx context.Context) error {
@@ -39,14 +36,11 @@ func (w *world) startManager(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	args := []string{w.managerProgram(), "--leader-elect", "--metrics-bind-address=127.0.0.1:0", "--health-probe-bind-address=127.0.0.1:0"}
-	if w.Profile {
-		args = append(args, "--pprof-bind-address="+pprofAddress)
-	}
-	w.program, err = startProcess(ctx, w.dir, managerName, append(settings,
+	w.program, err = startProcess(ctx, w.dir, "manager", append(settings,
 		"KUBECONFIG="+kubeconfig, "POD_NAMESPACE="+install.Namespace, "POD_NAME="+install.Deployment+"-0", "NODE_NAME=",
 		"EVERYNODE_RUNNER_IMAGE="+install.RunnerImage,
-	), args...)
+	), w.managerProgram(), "--leader-elect", "--metrics-bind-address=127.0.0.1:0", "--health-probe-bind-address=127.0.0.1:0",
+		"--pprof-bind-address=127.0.0.1:16060") // docs/benchmark.md says how to use it
 	if err != nil {
 		return err
 	}

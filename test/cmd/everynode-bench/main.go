@@ -41,7 +41,7 @@ func main() {
 // options are what the flags say.
 type options struct {
 	harness.Bench
-	only                string
+	only, out           string
 	real, check, update bool
 }
 
@@ -83,12 +83,11 @@ func parse(args []string) (*options, error) {
 	set := flag.NewFlagSet("everynode-bench", flag.ContinueOnError)
 	set.IntVar(&o.Nodes, "nodes", 1000, "nodes of each run")
 	set.IntVar(&o.Pairs, "pairs", 3, "repetitions: how often each subject is measured in each mode")
-	set.StringVar(&o.Out, "out", "", "folder for the report; a temporary one if it is empty")
+	set.StringVar(&o.out, "out", "", "folder for the report; a temporary one if it is empty")
 	set.StringVar(&o.only, "only", "", "a regular expression: runs to make, such as floor/existing, everynode-gate/join, command-line, many, budget, checks or simulator")
 	set.IntVar(&o.Base, "base", -1, "also make each run on so many nodes, to compare the cost per node; 0 not to, -1 for 1000 if there are at least 2000 nodes")
 	set.DurationVar(&o.Idle, "idle", time.Minute, "how long to measure what is idle; 0 not to")
 	set.BoolVar(&o.Count, "count", true, "add a round that counts requests by client")
-	set.BoolVar(&o.Profile, "profile", false, "take profiles of the manager, in the first round")
 	set.IntVar(&o.NodeJobs, "nodejobs", 100, "many: NodeJobs, each for all nodes")
 	set.IntVar(&o.Seeded, "seeded", 89, "many: how many NodeJobs find their records on the nodes instead of running their tasks")
 	set.IntVar(&o.AtOnce, "at-once", 5, "many: how many of the other NodeJobs run at once")
@@ -137,15 +136,15 @@ func commit(ctx context.Context, root string) string {
 
 // bench measures the subjects and writes the report.
 func bench(ctx context.Context, o *options) (err error) {
-	if o.Out == "" {
-		o.Out, err = os.MkdirTemp("", "everynode-bench-report-")
+	if o.out == "" {
+		o.out, err = os.MkdirTemp("", "everynode-bench-report-")
 	} else {
-		err = os.MkdirAll(o.Out, 0o755)
+		err = os.MkdirAll(o.out, 0o755)
 	}
 	if err != nil {
 		return err
 	}
-	fmt.Fprintln(o.Progress, "the report will be in", o.Out)
+	fmt.Fprintln(o.Progress, "the report will be in", o.out)
 	measure := o.Run
 	if o.real {
 		measure = o.RunOnRealNodes
@@ -154,7 +153,7 @@ func bench(ctx context.Context, o *options) (err error) {
 	if r == nil {
 		return err
 	}
-	return errors.Join(err, write(o.Out, r))
+	return errors.Join(err, write(o.out, r))
 }
 
 func write(dir string, r *report.Report) error {
