@@ -6,7 +6,6 @@ package harness
 import (
 	"context"
 	"fmt"
-	"math"
 	"slices"
 	"sync"
 	"time"
@@ -69,16 +68,16 @@ func (t *tracker) reset(doneLabel string, nodes []string) {
 
 // start returns when the watches are established.
 func (t *tracker) start(ctx context.Context, client kubernetes.Interface) error {
-	all := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(ctrlcache.TransformStripManagedFields()))
-	tasks := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(ctrlcache.TransformStripManagedFields()), informers.WithNamespace(subject.Namespace))
-	_, err := all.Core().V1().Nodes().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+	factory := informers.NewSharedInformerFactoryWithOptions(client, 0,
+		informers.WithNamespace(subject.Namespace), informers.WithTransform(ctrlcache.TransformStripManagedFields()))
+	_, err := factory.Core().V1().Nodes().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(o any) { t.node(o.(*corev1.Node)) },
 		UpdateFunc: func(_, o any) { t.node(o.(*corev1.Node)) },
 	})
 	if err != nil {
 		return fmt.Errorf("watching nodes: %w", err)
 	}
-	_, err = tasks.Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+	_, err = factory.Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(o any) { t.pod(o.(*corev1.Pod)) },
 		UpdateFunc: func(_, o any) { t.pod(o.(*corev1.Pod)) },
 		DeleteFunc: t.podGone,
@@ -86,10 +85,8 @@ func (t *tracker) start(ctx context.Context, client kubernetes.Interface) error 
 	if err != nil {
 		return fmt.Errorf("watching pods: %w", err)
 	}
-	for _, factory := range []informers.SharedInformerFactory{all, tasks} {
-		factory.Start(ctx.Done())
-		factory.WaitForCacheSync(ctx.Done())
-	}
+	factory.Start(ctx.Done())
+	factory.WaitForCacheSync(ctx.Done())
 	return ctx.Err()
 }
 
@@ -180,10 +177,7 @@ func (t *tracker) podGone(o any) {
 	if gone, ok := o.(cache.DeletedFinalStateUnknown); ok {
 		o = gone.Obj
 	}
-	pod, ok := o.(*corev1.Pod)
-	if !ok {
-		return
-	}
+	pod := o.(*corev1.Pod)
 	t.pod(pod) // its last state
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -209,7 +203,7 @@ func (t *tracker) counts() counts {
 	return now
 }
 
-// rows returns the seconds since the beginning, to the millisecond.
+// rows returns the seconds since the beginning.
 func (t *tracker) rows(begin time.Time) []report.Seconds {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -218,7 +212,7 @@ func (t *tracker) rows(begin time.Time) []report.Seconds {
 		var row report.Seconds
 		for column, at := range times.at {
 			if !at.IsZero() {
-				row[column] = math.Round(at.Sub(begin).Seconds()*1000) / 1000
+				row[column] = at.Sub(begin).Seconds()
 			}
 		}
 		rows = append(rows, row)

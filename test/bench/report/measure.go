@@ -110,26 +110,12 @@ func RequestCounts(metrics io.Reader) (Counts, error) {
 // ClientCounts are requests by client.
 type ClientCounts map[string]Counts
 
-func (c ClientCounts) of(client string) Counts {
-	if c[client] == nil {
-		c[client] = Counts{}
-	}
-	return c[client]
-}
-
 // auditEvent is what is read of a line of the audit log.
 type auditEvent struct {
-	Stage     string `json:"stage"`
-	Verb      string `json:"verb"`
-	UserAgent string `json:"userAgent"`
-	User      struct {
-		Username string `json:"username"`
-	} `json:"user"`
-	ObjectRef struct {
-		Resource    string `json:"resource"`
-		Subresource string `json:"subresource"`
-	} `json:"objectRef"`
-	Received time.Time `json:"requestReceivedTimestamp"`
+	Stage, Verb, UserAgent   string
+	User                     struct{ Username string }
+	ObjectRef                struct{ Resource, Subresource string }
+	RequestReceivedTimestamp time.Time
 }
 
 // AuditCounts counts the requests in an audit log that were received between two times. A watch counts when it starts.
@@ -146,10 +132,14 @@ func AuditCounts(log io.Reader, from, to time.Time) (ClientCounts, error) {
 		if e.Verb == "watch" {
 			stage = "ResponseStarted"
 		}
-		if e.Stage != stage || e.Received.Before(from) || e.Received.After(to) {
+		if e.Stage != stage || e.RequestReceivedTimestamp.Before(from) || e.RequestReceivedTimestamp.After(to) {
 			continue
 		}
-		clients.of(e.client())[verbAndResource(e.Verb, e.ObjectRef.Resource, e.ObjectRef.Subresource)]++
+		client := e.client()
+		if clients[client] == nil {
+			clients[client] = Counts{}
+		}
+		clients[client][verbAndResource(e.Verb, e.ObjectRef.Resource, e.ObjectRef.Subresource)]++
 	}
 	return clients, lines.Err()
 }
