@@ -31,39 +31,34 @@ const disrupting = `maintenance: {cordon: true, maxUnavailable: 10%}
 // measureBudget measures the same without a budget and with one: a NodeJob that cordons each node, and a time at rest. Between them, it
 // measures how all nodes get their seats.
 func (w *world) measureBudget(ctx context.Context) error {
-	if err := w.disrupt(ctx, "without", 1); err != nil {
+	err := w.counted(ctx, "NodeJob without", func() error { return w.complete(ctx, nodeJob("without", plainTask, disrupting)) })
+	if err != nil {
 		return err
 	}
 	if err := w.rest(ctx, "without"); err != nil {
 		return err
 	}
-	if err := w.counted(ctx, "seats", w.seat); err != nil {
+	err = w.counted(ctx, "seats", func() error {
+		if err := w.create(ctx, []byte(tenPercent)); err != nil {
+			return err
+		}
+		return w.untilSeated(ctx)
+	})
+	if err != nil {
 		return err
 	}
 	if err := w.rest(ctx, "with"); err != nil {
 		return err
 	}
-	return w.disrupt(ctx, "with", 2)
-}
-
-// disrupt runs a NodeJob that cordons all nodes, and waits until no node is unavailable. It is the nth NodeJob.
-func (w *world) disrupt(ctx context.Context, budgets string, n int) error {
-	return w.counted(ctx, "NodeJob "+budgets, func(ctx context.Context) error {
-		if err := w.complete(ctx, nodeJob(manyName(n), "true", disrupting), n); err != nil || budgets == "without" {
+	return w.counted(ctx, "NodeJob with", func() error {
+		if err := w.complete(ctx, nodeJob("with", plainTask, disrupting)); err != nil {
 			return err
 		}
 		return w.untilSeated(ctx)
 	})
 }
 
-// seat creates the budget, and waits until all nodes have their seats.
-func (w *world) seat(ctx context.Context) error {
-	if err := w.create(ctx, []byte(tenPercent)); err != nil {
-		return err
-	}
-	return w.untilSeated(ctx)
-}
-
+// untilSeated waits until all nodes have their seats, and no node is unavailable.
 func (w *world) untilSeated(ctx context.Context) error {
 	return w.eventually(ctx, "all nodes have their seats", func() error {
 		b := &v1alpha1.NodeDisruptionBudget{}
@@ -79,9 +74,9 @@ func (w *world) untilSeated(ctx context.Context) error {
 
 // counted notes how long something takes, the CPU that it uses, and the writes of all clients for each node, as the API server counts
 // them.
-func (w *world) counted(ctx context.Context, what string, do func(context.Context) error) error {
+func (w *world) counted(ctx context.Context, what string, do func() error) error {
 	used, err := w.measure(ctx, func(began time.Time) error {
-		if err := do(ctx); err != nil {
+		if err := do(); err != nil {
 			return err
 		}
 		w.note(what+": seconds", time.Since(began).Seconds())

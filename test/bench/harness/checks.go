@@ -43,10 +43,8 @@ var checks = []struct {
 
 // measureChecks runs these NodeJobs one after the other, and deletes none, so that each finds the same nodes. An audit is the last one.
 func (w *world) measureChecks(ctx context.Context) error {
-	for i, c := range checks {
-		err := w.counted(ctx, c.what, func(ctx context.Context) error {
-			return w.complete(ctx, nodeJobOf(c.name, c.task, c.spec), i+1)
-		})
+	for _, c := range checks {
+		err := w.counted(ctx, c.what, func() error { return w.complete(ctx, nodeJob(c.name, c.task, c.spec)) })
 		if err != nil {
 			return err
 		}
@@ -54,20 +52,18 @@ func (w *world) measureChecks(ctx context.Context) error {
 			return err
 		}
 	}
-	return w.audit(ctx, len(checks)+1)
+	return w.audit(ctx)
 }
 
 // audit runs a check without a task on all nodes, and asks each node once more within a period. What a node costs in each period does not
-// depend on how long it is. It is the nth NodeJob.
-func (w *world) audit(ctx context.Context, n int) error {
-	err := w.counted(ctx, "an audit", func(ctx context.Context) error {
-		return w.complete(ctx, nodeJobOf("audit", `{check: {script: "true"}}`, allAtOnce), n)
-	})
+// depend on how long it is.
+func (w *world) audit(ctx context.Context) error {
+	err := w.counted(ctx, "an audit", func() error { return w.complete(ctx, nodeJob("audit", `{check: {script: "true"}}`, allAtOnce)) })
 	if err != nil {
 		return err
 	}
 	period := max(time.Minute, time.Duration(w.Nodes)*300*time.Millisecond)
-	return w.counted(ctx, "an audit that is asked again", func(ctx context.Context) error {
+	return w.counted(ctx, "an audit that is asked again", func() error {
 		audit := &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Name: "audit", Namespace: subject.Namespace}}
 		err := w.objects.Patch(ctx, audit, mergePatch(`{"spec":{"task":{"check":{"periodSeconds":%d}}}}`, int(period.Seconds())))
 		if err != nil {

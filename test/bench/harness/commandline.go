@@ -6,7 +6,6 @@ package harness
 import (
 	"context"
 	"fmt"
-	"io"
 	"os/exec"
 	"path/filepath"
 	"time"
@@ -32,7 +31,6 @@ func (w *world) runCommand(ctx context.Context) error {
 		return err
 	}
 	defer run.stop()
-	go func() { _, _ = io.Copy(io.Discard, run.out) }()
 	peak, slowest, err := w.follow(ctx, run)
 	if err != nil {
 		return err

@@ -30,7 +30,7 @@ const startTime = 20 * time.Second
 // seed runs the first NodeJob, and gives the nodes the same records for the seeded NodeJobs.
 func (w *world) seed(ctx context.Context) error {
 	began := time.Now()
-	if err := w.runJobs(ctx, 0, 1); err != nil || w.Seeded == 0 {
+	if err := w.runMany(ctx, 0, 1); err != nil || w.Seeded == 0 {
 		return err
 	}
 	nodes := &corev1.NodeList{}
@@ -42,7 +42,7 @@ func (w *world) seed(ctx context.Context) error {
 		return err
 	}
 	w.say("      records of %d NodeJobs are on the nodes after %.0f s", w.Seeded, time.Since(began).Seconds())
-	return w.runJobs(ctx, 1, 1+w.Seeded)
+	return w.runMany(ctx, 1, 1+w.Seeded)
 }
 
 func (w *world) seedNode(ctx context.Context, node *corev1.Node) error {
@@ -63,7 +63,7 @@ func (w *world) seedNode(ctx context.Context, node *corev1.Node) error {
 func (w *world) measureMany(ctx context.Context) error {
 	for i := 1 + w.Seeded; i < w.NodeJobs; i += w.AtOnce {
 		until := min(i+w.AtOnce, w.NodeJobs)
-		if err := w.runJobs(ctx, i, until); err != nil {
+		if err := w.runMany(ctx, i, until); err != nil {
 			return err
 		}
 		w.say("      %d of %d NodeJobs are complete", until, w.NodeJobs)
@@ -71,46 +71,42 @@ func (w *world) measureMany(ctx context.Context) error {
 	return nil
 }
 
-// runJobs creates NodeJobs and waits until they are complete.
-func (w *world) runJobs(ctx context.Context, from, until int) error {
+// runMany runs NodeJobs at once.
+func (w *world) runMany(ctx context.Context, from, until int) error {
+	const task, spec = `{script: "sysctl -m vm.max_map_count=262144"}`, "rollout: {maxConcurrent: 10%, steps: [{name: all}]}"
+	var jobs [][]byte
 	for i := from; i < until; i++ {
-		job := nodeJob(manyName(i), "sysctl -m vm.max_map_count=262144", "rollout: {maxConcurrent: 10%, steps: [{name: all}]}")
+		jobs = append(jobs, nodeJob(manyName(i), task, spec))
+	}
+	return w.complete(ctx, jobs...)
+}
+
+// progress is on how many nodes all NodeJobs together are done, how many NodeJobs are complete, and how many there are.
+type progress struct{ done, complete, jobs int }
+
+func (p progress) String() string {
+	return fmt.Sprintf("%d of %d NodeJobs complete, done on %d nodes altogether", p.complete, p.jobs, p.done)
+}
+
+// complete creates NodeJobs, and waits until all that exist are complete.
+func (w *world) complete(ctx context.Context, jobs ...[]byte) error {
+	for _, job := range jobs {
 		if err := w.create(ctx, job); err != nil {
 			return err
 		}
 	}
-	return w.untilJobsComplete(ctx, until)
-}
-
-// progress is on how many nodes all NodeJobs together are done, and how many NodeJobs are complete.
-type progress struct{ done, complete int }
-
-func (p progress) String() string {
-	return fmt.Sprintf("%d NodeJobs complete, done on %d nodes altogether", p.complete, p.done)
-}
-
-// untilJobsComplete waits until a number of NodeJobs are complete.
-func (w *world) untilJobsComplete(ctx context.Context, n int) error {
-	what := fmt.Sprintf("%d NodeJobs are complete", n)
-	return until(ctx, w, what, 2*time.Second, func() (p progress, err error) {
-		jobs := &v1alpha1.NodeJobList{}
-		err = w.objects.List(ctx, jobs, client.InNamespace(subject.Namespace))
-		for i := range jobs.Items {
-			p.done += int(jobs.Items[i].Status.Nodes.Done)
-			if isComplete(&jobs.Items[i]) {
+	return until(ctx, w, "all NodeJobs are complete", 2*time.Second, func() (p progress, err error) {
+		list := &v1alpha1.NodeJobList{}
+		err = w.objects.List(ctx, list, client.InNamespace(subject.Namespace))
+		p.jobs = len(list.Items)
+		for i := range list.Items {
+			p.done += int(list.Items[i].Status.Nodes.Done)
+			if isComplete(&list.Items[i]) {
 				p.complete++
 			}
 		}
 		return p, err
-	}, func(p progress) bool { return p.complete == n })
-}
-
-// complete creates the nth NodeJob, and waits until it is complete.
-func (w *world) complete(ctx context.Context, job []byte, n int) error {
-	if err := w.create(ctx, job); err != nil {
-		return err
-	}
-	return w.untilJobsComplete(ctx, n)
+	}, func(p progress) bool { return p.complete == p.jobs })
 }
 
 // measureStart notes what each task has cost, and measures the peak memory of a manager that starts with all these objects.

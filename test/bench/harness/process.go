@@ -4,15 +4,12 @@
 package harness
 
 import (
-	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"time"
 )
@@ -24,7 +21,6 @@ type process struct {
 	cancel context.CancelFunc
 	log    string
 	in     io.WriteCloser
-	out    *bufio.Reader
 	// ended is closed when the process has ended, with its error in err.
 	ended chan struct{}
 	err   error
@@ -55,11 +51,6 @@ func startProcess(ctx context.Context, dir, name string, env []string, argv ...s
 	if p.in, err = p.cmd.StdinPipe(); err != nil {
 		return nil, err
 	}
-	out, err := p.cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	p.out = bufio.NewReader(out)
 	if err := p.cmd.Start(); err != nil {
 		return nil, err
 	}
@@ -72,17 +63,7 @@ func (p *process) pid() int { return p.cmd.Process.Pid }
 // tell makes a helper begin.
 func (p *process) tell() error {
 	if _, err := p.in.Write([]byte("\n")); err != nil {
-		return fmt.Errorf("telling %s to begin: %w", p.name, err)
-	}
-	return nil
-}
-
-// expect waits for a line.
-func (p *process) expect(ctx context.Context, want string) error {
-	defer context.AfterFunc(ctx, p.cancel)() // then there is no line
-	line, err := p.out.ReadString('\n')
-	if got := strings.TrimSpace(line); got != want {
-		return errors.Join(fmt.Errorf("waiting for %s: it says %q instead of %q; see its log:\n%s", p.name, got, want, p.tail()), err, ctx.Err())
+		return fmt.Errorf("telling %s to begin: %w\n%s", p.name, err, p.tail())
 	}
 	return nil
 }

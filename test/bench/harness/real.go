@@ -5,7 +5,6 @@ package harness
 
 import (
 	"context"
-	_ "embed" // a manifest
 	"errors"
 	"fmt"
 	"io"
@@ -24,11 +23,6 @@ import (
 	"github.com/everynode/everynode/test/bench/subject"
 	"github.com/everynode/everynode/test/install"
 )
-
-// realAccount is what the pods of the DaemonSet need.
-//
-//go:embed real-account.yaml
-var realAccount string
 
 // labelNodeImage is in real-daemonset.yaml.
 const labelNodeImage = "registry.local/everynode/bench-labelnode:dev"
@@ -88,7 +82,8 @@ func (w *world) installOnRealNodes(ctx context.Context) error {
 	if err := w.cluster.LoadImage(ctx, labelNodeImage, labelNode); err != nil {
 		return fmt.Errorf("loading the image of the DaemonSet: %w", err)
 	}
-	if _, err := install.Kubectl(ctx, w.cluster, realAccount, "apply", "-f", "-"); err != nil {
+	account := filepath.Join(w.Root, "test", "bench", "harness", "real-account.yaml")
+	if _, err := install.Kubectl(ctx, w.cluster, "", "apply", "-f", account); err != nil {
 		return err
 	}
 	w.say("installing Everynode …")

@@ -61,10 +61,7 @@ func (w *world) start(ctx context.Context) (err error) {
 		if err != nil {
 			return err
 		}
-		if err := w.helper(ctx, "floor", settings, fmt.Sprint(w.Nodes), fmt.Sprint(w.subject == report.Recorded)); err != nil {
-			return err
-		}
-		return w.program.expect(ctx, "ready")
+		return w.helper(ctx, "floor", settings, fmt.Sprint(w.Nodes), fmt.Sprint(w.subject == report.Recorded))
 	case report.DaemonSet:
 		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: subject.DaemonSetName, Namespace: subject.Namespace}}
 		if err := w.objects.Create(ctx, account); err != nil {
@@ -103,14 +100,7 @@ func (w *world) begin(ctx context.Context) error {
 
 // createPod creates a pod on a node.
 func (w *world) createPod(ctx context.Context, i int) error {
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: "plain-" + nodeName(i), Namespace: subject.Namespace},
-		Spec: corev1.PodSpec{
-			NodeName: nodeName(i), RestartPolicy: corev1.RestartPolicyNever, AutomountServiceAccountToken: new(false),
-			Containers: []corev1.Container{{Name: "task", Image: "registry.local/task"}},
-		},
-	}
-	if err := w.objects.Create(ctx, pod); err != nil {
+	if err := w.objects.Create(ctx, subject.LeastPod(nodeName(i))); err != nil {
 		return fmt.Errorf("creating a pod: %w", err)
 	}
 	return nil
@@ -118,11 +108,11 @@ func (w *world) createPod(ctx context.Context, i int) error {
 
 // nodeJob is the NodeJob of the subject. On real nodes, its task does nothing.
 func (w *world) nodeJob() []byte {
-	script := "set -e\nwant=262144\nif [ \"$want\" -gt \"$(sysctl -n vm.max_map_count)\" ]; then sysctl -w vm.max_map_count=$want; fi\n"
+	script := subject.Script
 	if w.real {
 		script = "true"
 	}
-	spec := "rollout: {maxConcurrent: 100%, steps: [{name: all}]}"
+	spec := allAtOnce
 	switch w.subject {
 	case report.Default:
 		spec = ""
@@ -134,15 +124,11 @@ func (w *world) nodeJob() []byte {
 		spec = "rollout: {maxConcurrent: 100%, maxFailures: 100%, steps: [{name: all}]}\n  " + more
 	default:
 	}
-	return nodeJob(w.job, script, spec)
+	return nodeJob(w.job, fmt.Sprintf("{script: %q}", script), spec)
 }
 
 // nodeJob returns a NodeJob with more fields of its spec than the task.
-func nodeJob(name, script, spec string) []byte {
-	return nodeJobOf(name, fmt.Sprintf("{script: %q}", script), spec)
-}
-
-func nodeJobOf(name, task, spec string) []byte {
+func nodeJob(name, task, spec string) []byte {
 	return fmt.Appendf(nil, `apiVersion: everynode.dev/v1alpha1
 kind: NodeJob
 metadata: {name: %s, namespace: %s}

@@ -53,8 +53,8 @@ type floor struct {
 }
 
 // RunFloor runs the floor program for a number of nodes. A recorded one makes the same writes as the manager, with the same
-// content. It prints "ready" when it watches, and begins when it reads a line.
-func RunFloor(ctx context.Context, config *rest.Config, args []string, in io.Reader, out io.Writer) error {
+// content. It watches from the start, and begins when it reads a byte.
+func RunFloor(ctx context.Context, config *rest.Config, args []string, in io.Reader) error {
 	if len(args) != 2 {
 		return errors.New("usage: everynode-bench floor NODES RECORDED")
 	}
@@ -67,14 +67,13 @@ func RunFloor(ctx context.Context, config *rest.Config, args []string, in io.Rea
 	if f.client, err = newClient(config, "everynode-bench-floor"); err != nil {
 		return err
 	}
-	return f.run(ctx, in, out)
+	return f.run(ctx, in)
 }
 
-func (f *floor) run(ctx context.Context, in io.Reader, out io.Writer) error {
+func (f *floor) run(ctx context.Context, in io.Reader) error {
 	all, ctx := errgroup.WithContext(ctx)
 	all.Go(func() error { return f.watchNodes(ctx) })
 	all.Go(func() error { return f.watchPods(ctx) })
-	fmt.Fprintln(out, "ready")
 	if _, err := io.ReadFull(in, make([]byte, 1)); err != nil {
 		return fmt.Errorf("waiting to begin: %w", err)
 	}
@@ -134,7 +133,7 @@ func (f *floor) watchPods(ctx context.Context) error {
 }
 
 func (f *floor) start(ctx context.Context, node string) error {
-	pod := leastPod(node)
+	pod := LeastPod(node)
 	if f.recorded {
 		pod = recordedPod(node)
 	}
@@ -159,7 +158,8 @@ func (f *floor) end(ctx context.Context, node string) error {
 	return f.patch(ctx, types.StrategicMergePatchType, "pods", floorPrefix+node, off)
 }
 
-func leastPod(node string) *corev1.Pod {
+// LeastPod returns the pod of a floor without a record.
+func LeastPod(node string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: floorPrefix + node, Namespace: Namespace, Labels: map[string]string{floorLabel: floorLabelValue}},
 		Spec: corev1.PodSpec{
@@ -175,13 +175,14 @@ const (
 	someUID      = "3b4c1d7e-52f0-4f0e-9a51-0c8d4f6b2a11"
 	someMachine  = "0123456789abcdef0123456789abcdef"
 	someRevision = "0a1b2c3d4e"
-	someScript   = "set -e\nwant=262144\nif [ \"$want\" -gt \"$(sysctl -n vm.max_map_count)\" ]; then sysctl -w vm.max_map_count=$want; fi\n"
+	// Script is that of the NodeJob on simulated nodes, which do not run it.
+	Script = "set -e\nwant=262144\nif [ \"$want\" -gt \"$(sysctl -n vm.max_map_count)\" ]; then sysctl -w vm.max_map_count=$want; fi\n"
 )
 
 // recordedPod is as the pods of the manager, with a finalizer and a script. Only the owner is omitted, since there is none.
 func recordedPod(node string) *corev1.Pod {
 	job := &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Name: "bench", Namespace: Namespace, UID: someUID}}
-	pod := task.Pod(job, task.Source{Script: someScript}, task.Attempt{
+	pod := task.Pod(job, task.Source{Script: Script}, task.Attempt{
 		Phase: task.Task, Revision: someRevision, Number: 1, NodeName: node, NodeUID: someUID, MachineID: someMachine, BootID: someUID,
 	}, task.Options{RunnerImage: "registry.local/everynode/runner:dev", PriorityClassName: "system-node-critical"})
 	pod.Name, pod.OwnerReferences = floorPrefix+node, nil

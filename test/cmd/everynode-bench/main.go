@@ -71,7 +71,7 @@ func runSubject(ctx context.Context, args []string) error {
 	}
 	switch args[0] {
 	case "floor":
-		return subject.RunFloor(ctx, config, args[1:], os.Stdin, os.Stdout)
+		return subject.RunFloor(ctx, config, args[1:], os.Stdin)
 	case "labeler":
 		return subject.RunLabeler(ctx, config)
 	}
