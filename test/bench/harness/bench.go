@@ -274,6 +274,8 @@ func (w *world) ended(c counts) bool {
 		return c.pods == 0
 	case report.Reverted:
 		return c.ended == w.Nodes && c.pods == 0
+	case report.CommandLine: // it retains pods for some minutes, for their logs
+		return c.done == w.Nodes && c.ended == w.Nodes
 	default:
 		return c.done == w.Nodes && c.pods == 0
 	}
