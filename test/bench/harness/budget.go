@@ -95,8 +95,11 @@ func (w *world) counted(ctx context.Context, what string, do func() error) error
 	return nil
 }
 
-// rest notes the CPU of a minute at rest, and the memory of the manager.
+// rest notes the CPU of a minute at rest, and the memory of the manager, unless idle times are skipped.
 func (w *world) rest(ctx context.Context, budgets string) error {
+	if w.Idle == 0 {
+		return nil
+	}
 	what := "at rest " + budgets
 	w.say("      %s, for %v …", what, w.Idle)
 	used, err := w.measure(ctx, func(time.Time) error { return pause(ctx, w.Idle) })
