@@ -153,10 +153,8 @@ func releaseOf(job *v1alpha1.NodeJob, action plan.Action) (release, bool) {
 
 // record writes the end of an attempt to its node, and only then releases a pod that has ended.
 func (r *Reconciler) record(ctx context.Context, seen observation, a plan.Record) error {
-	if a.Pod.UID != "" {
-		if err := r.checkRuns(ctx, seen.job.Namespace, a.Pod); err != nil {
-			return err
-		}
+	if err := r.checkRuns(ctx, seen.job.Namespace, a.Pod); err != nil {
+		return err
 	}
 	err := r.changeNode(ctx, seen.input.Nodes, a.Node, a.Change)
 	switch {

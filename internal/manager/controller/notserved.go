@@ -65,8 +65,13 @@ func (r *shell) whole(ctx context.Context, job *v1alpha1.NodeJob) (*v1alpha1.Nod
 	if !loop.IsTrimmed(job) {
 		return job, nil
 	}
+	return r.liveJob(ctx, client.ObjectKeyFromObject(job))
+}
+
+// liveJob reads a NodeJob from the API server.
+func (r *shell) liveJob(ctx context.Context, name client.ObjectKey) (*v1alpha1.NodeJob, error) {
 	live := &v1alpha1.NodeJob{}
-	if err := r.Reader.Get(ctx, client.ObjectKeyFromObject(job), live); err != nil {
+	if err := r.Reader.Get(ctx, name, live); err != nil {
 		return nil, fmt.Errorf("getting NodeJob: %w", err)
 	}
 	return strip(r.Options.Key, live).(*v1alpha1.NodeJob), nil

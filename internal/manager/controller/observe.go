@@ -190,11 +190,11 @@ func (r observer) newest(ctx context.Context, name client.ObjectKey) (*v1alpha1.
 
 // reread reads a NodeJob from the API server, and remembers it until the cache shows it.
 func (r observer) reread(ctx context.Context, name client.ObjectKey) error {
-	live := &v1alpha1.NodeJob{}
-	if err := r.Reader.Get(ctx, name, live); err != nil {
-		return client.IgnoreNotFound(fmt.Errorf("getting NodeJob: %w", err))
+	live, err := r.liveJob(ctx, name)
+	if err != nil {
+		return client.IgnoreNotFound(err)
 	}
-	r.written.rememberJob(strip(r.Options.Key, live).(*v1alpha1.NodeJob))
+	r.written.rememberJob(live)
 	return nil
 }
 

@@ -83,7 +83,7 @@ func (r writer) patchNode(ctx context.Context, name string, patch []byte) error 
 // checkRuns returns errRaced for a pod that has ended, although the cache does not show that: its watch may be interrupted. It asks the API
 // server, so it is only called if the outcome of a pod is decided without its end.
 func (r writer) checkRuns(ctx context.Context, namespace string, pod plan.Pod) error {
-	if pod.Exit != nil || task.PodEnded(pod.Phase) {
+	if pod.UID == "" || pod.Exit != nil || task.PodEnded(pod.Phase) {
 		return nil
 	}
 	var live corev1.Pod

@@ -5,6 +5,7 @@ package controller
 
 import (
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -96,12 +97,12 @@ func (m *writtenObjects) showNode(node *corev1.Node) (seen []*corev1.Node) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	known := m.nodeEntry(node.Name)
-	for len(known.versions) > 0 && !loop.Newer(known.versions[0], node) {
-		if loop.Newer(node, known.versions[0]) {
-			seen = append(seen, known.versions[0])
+	known.versions = slices.DeleteFunc(known.versions, func(v *corev1.Node) bool { // it keeps no reference to them
+		if loop.Newer(node, v) {
+			seen = append(seen, v)
 		}
-		known.versions = known.versions[1:]
-	}
+		return !loop.Newer(v, node)
+	})
 	known.shown = node
 	return seen
 }
