@@ -42,7 +42,10 @@ func TestTheMemoryForgets(t *testing.T) {
 	m.podViews.read(name, []seenPod{{Pod: livePod()}})
 	m.pace.Wrote(name, noon)
 	m.looks.looked(name, noon, time.Second)
-	m.written.rememberNode(node)
+	written := node.DeepCopy()
+	written.ResourceVersion = "2"
+	m.written.showNode(node)
+	m.written.rememberNode(written)
 	m.nodeViews.read(node)
 	m.records.published(node)
 	m.records.read(node.Name, node.Labels, node.Annotations, "ns.everynode.dev/job")
@@ -55,7 +58,7 @@ func TestTheMemoryForgets(t *testing.T) {
 		}
 	}
 	m.forgetJob(name)
-	checkStored(t, &m, "written.nodes", "written.pods", "written.statuses", "nodeViews.of",
+	checkStored(t, &m, "written.nodes", "written.pods", "written.shown", "written.statuses", "nodeViews.of",
 		"records.publishers", "records.ids", "uncachedNodes.seen")
 	m.forgetNode(node.Name)
 	m.written.forgetStatus(job.UID)

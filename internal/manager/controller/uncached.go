@@ -6,8 +6,6 @@ package controller
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -87,16 +85,20 @@ func (r observer) liveNode(ctx context.Context, name string, now time.Time) (*co
 func (m *writtenObjects) nodesBut(cached []*corev1.Node) []*corev1.Node {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	remembered := map[string]*corev1.Node{}
-	for name, node := range m.nodes {
-		if len(node.versions) > 0 {
-			remembered[name] = node.newest()
+	if len(m.nodes) == 0 {
+		return nil
+	}
+	shown := make(map[string]bool, len(cached))
+	for _, node := range cached {
+		shown[node.Name] = true
+	}
+	var nodes []*corev1.Node
+	for name, versions := range m.nodes {
+		if !shown[name] {
+			nodes = append(nodes, newestOf(versions))
 		}
 	}
-	for _, node := range cached {
-		delete(remembered, node.Name)
-	}
-	return slices.Collect(maps.Values(remembered))
+	return nodes
 }
 
 // doubtful returns which of the nodes have been unseen for longer than doubtAfter, and forgets all other nodes.

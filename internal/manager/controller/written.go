@@ -29,16 +29,11 @@ type writtenObjects struct {
 	// statuses are the last ones with a valid seal, by the UID of the NodeJob. A status that another client writes does not
 	// replace them.
 	statuses map[types.UID]*knownStatus
-	nodes    map[string]*writtenNode
-	pods     map[types.UID]*writtenPod
-}
-
-// writtenNode is what is known of a node besides the cache.
-type writtenNode struct {
-	// shown is the version of the last event; nil before the first.
-	shown *corev1.Node
-	// versions are newer than that, the oldest first. Passes may have seen each of them.
-	versions []*corev1.Node
+	// nodes are the versions that passes may have seen since the last event of a node, the oldest first, and shown is that of the event,
+	// both by the name of the node.
+	nodes map[string][]*corev1.Node
+	shown map[string]*corev1.Node
+	pods  map[types.UID]*writtenPod
 }
 
 type knownStatus struct {
@@ -68,16 +63,22 @@ type writtenPod struct {
 }
 
 func newWrittenObjects() *writtenObjects {
-	return &writtenObjects{jobs: loop.WrittenObjects[*v1alpha1.NodeJob]{}, statuses: map[types.UID]*knownStatus{}, nodes: map[string]*writtenNode{}, pods: map[types.UID]*writtenPod{}}
+	return &writtenObjects{
+		jobs: loop.WrittenObjects[*v1alpha1.NodeJob]{}, statuses: map[types.UID]*knownStatus{},
+		nodes: map[string][]*corev1.Node{}, shown: map[string]*corev1.Node{}, pods: map[types.UID]*writtenPod{},
+	}
 }
 
 // rememberNode stores a version of a node that was written, or read from the API server.
 func (m *writtenObjects) rememberNode(node *corev1.Node) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	known := m.nodeEntry(node.Name)
-	if newest := known.newest(); newest == nil || loop.Newer(node, newest) {
-		known.versions = append(known.versions, node)
+	newest := newestOf(m.nodes[node.Name])
+	if newest == nil {
+		newest = m.shown[node.Name]
+	}
+	if newest == nil || loop.Newer(node, newest) {
+		m.nodes[node.Name] = append(m.nodes[node.Name], node)
 	}
 }
 
@@ -85,8 +86,8 @@ func (m *writtenObjects) rememberNode(node *corev1.Node) {
 func (m *writtenObjects) node(cached *corev1.Node) *corev1.Node {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if known, ok := m.nodes[cached.Name]; ok && loop.Newer(known.newest(), cached) {
-		return known.newest()
+	if newest := newestOf(m.nodes[cached.Name]); newest != nil && loop.Newer(newest, cached) {
+		return newest
 	}
 	return cached
 }
@@ -96,14 +97,16 @@ func (m *writtenObjects) node(cached *corev1.Node) *corev1.Node {
 func (m *writtenObjects) showNode(node *corev1.Node) (seen []*corev1.Node) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	known := m.nodeEntry(node.Name)
-	known.versions = slices.DeleteFunc(known.versions, func(v *corev1.Node) bool { // it keeps no reference to them
+	left := slices.DeleteFunc(m.nodes[node.Name], func(v *corev1.Node) bool {
 		if loop.Newer(node, v) {
 			seen = append(seen, v)
 		}
 		return !loop.Newer(v, node)
 	})
-	known.shown = node
+	if m.nodes[node.Name] = left; len(left) == 0 {
+		delete(m.nodes, node.Name)
+	}
+	m.shown[node.Name] = node
 	return seen
 }
 
@@ -111,23 +114,15 @@ func (m *writtenObjects) forgetNode(name string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.nodes, name)
+	delete(m.shown, name)
 }
 
-func (m *writtenObjects) nodeEntry(name string) *writtenNode {
-	known, ok := m.nodes[name]
-	if !ok {
-		known = &writtenNode{}
-		m.nodes[name] = known
+// newestOf returns the last version; nil if there is none.
+func newestOf(versions []*corev1.Node) *corev1.Node {
+	if len(versions) == 0 {
+		return nil
 	}
-	return known
-}
-
-// newest returns the newest version; nil if none is known.
-func (n *writtenNode) newest() *corev1.Node {
-	if len(n.versions) > 0 {
-		return n.versions[len(n.versions)-1]
-	}
-	return n.shown
+	return versions[len(versions)-1]
 }
 
 // rememberJob stores a NodeJob, because the progress of its rollout is in its status, which we write.

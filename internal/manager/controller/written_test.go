@@ -51,7 +51,7 @@ func TestMemoryOfNodes(t *testing.T) {
 				t.Errorf("version %s, want %s", got, tt.want)
 			}
 			m.showNode(nodeAt(tt.cached))
-			if got := len(m.nodes["n"].versions); tt.want == tt.cached && got != 0 {
+			if got := len(m.nodes["n"]); tt.want == tt.cached && got != 0 {
 				t.Errorf("%d versions are still remembered, though the cache has shown the node", got)
 			}
 		})
