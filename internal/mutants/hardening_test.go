@@ -175,7 +175,7 @@ var hardening = map[string]mutant{
 		"attempt.go", "r.DisruptedSince = prev.DisruptedSince", "_ = prev.DisruptedSince",
 	},
 	"a NodeJob that only reboots does not show that it takes a control plane node": {
-		"maintenance.go", "|| isControlPlane(node) && j.disrupts()", "",
+		"maintenance.go", "|| j.disrupts() && isControlPlane(node)", "",
 	},
 	"the label of a success without record is taken for a skip": {
 		"recording.go", " && !marksSuccess(node, a.Record)", "",

@@ -22,7 +22,7 @@ import (
 // that disrupts it, so that other NodeJobs see this from before the task starts until the node is back.
 func (j *job) prepares(node *Node) bool {
 	d := &j.in.Job.Spec.Maintenance
-	return d.Cordon || d.Drain != nil || isControlPlane(node) && j.disrupts()
+	return d.Cordon || d.Drain != nil || j.disrupts() && isControlPlane(node)
 }
 
 // disrupts reports whether the task affects other workloads on a node.
@@ -40,8 +40,11 @@ func (c *capacity) inPreparation(w *nodePlan) bool {
 // isPrepared reports whether a node is cordoned, and maybe drained, before the task. It also does so for a node that stays cordoned
 // after a failure.
 func (j *job) isPrepared(node *Node) bool {
+	if !node.Unschedulable || !j.prepares(node) {
+		return false
+	}
 	_, drains := j.drainingSince(node)
-	return j.prepares(node) && node.Unschedulable && (drains || j.cordonedForUs(node))
+	return drains || j.cordonedForUs(node)
 }
 
 // drainingSince is when the drain of the node before the task started, according to the status. The drain of an earlier
