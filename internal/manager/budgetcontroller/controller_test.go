@@ -1,0 +1,167 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package budgetcontroller
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/manager/claims"
+	"github.com/everynode/everynode/internal/manager/loop"
+	"github.com/everynode/everynode/internal/nodebudget/budget"
+)
+
+var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// world is a cluster with a budget, and one node, which is available and has no seat.
+type world struct {
+	*testing.T
+	client client.Client
+	*Reconciler
+	now time.Time
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	one := intstr.FromInt32(1)
+	limit := &v1alpha1.NodeDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "production", UID: "budget"}}
+	limit.Spec.Limits = []v1alpha1.BudgetLimit{{MaxUnavailable: &one}}
+	c := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(limit).WithObjects(limit, availableNode()).Build()
+	w := &world{T: t, client: c, now: start}
+	w.Reconciler = &Reconciler{
+		Client:   c,
+		Own:      c,
+		Reader:   c,
+		Recorder: events.NewFakeRecorder(100),
+		Metrics:  NewMetrics(prometheus.NewRegistry()),
+		Claims:   claims.New(),
+		Place:    budget.Place{Namespace: "everynode-system"},
+		Now:      func() time.Time { return w.now },
+		newest:   loop.WrittenObjects[*v1alpha1.NodeDisruptionBudget]{},
+		refusals: loop.NewRefusals(loop.Words{Kind: "NodeDisruptionBudget"}),
+	}
+	return w
+}
+
+func availableNode() *corev1.Node {
+	hourAgo := metav1.NewTime(start.Add(-time.Hour))
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "node-1", UID: "node", CreationTimestamp: hourAgo},
+		Status: corev1.NodeStatus{
+			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: hourAgo}},
+		},
+	}
+}
+
+// apiServer has a version of a node that the cache does not show yet.
+type apiServer struct {
+	client.Reader
+
+	node *corev1.Node
+}
+
+func (a apiServer) Get(_ context.Context, _ client.ObjectKey, o client.Object, _ ...client.GetOption) error {
+	*o.(*corev1.Node) = *a.node
+	return nil
+}
+
+// seated runs some passes, and reports whether the node has a seat then.
+func (w *world) seated() bool {
+	w.Helper()
+	for range 5 {
+		if _, err := w.Reconcile(w.Context(), ctrl.Request{}); err != nil {
+			w.Fatal(err)
+		}
+	}
+	var seats corev1.PodList
+	if err := w.client.List(w.Context(), &seats, client.InNamespace(w.Place.Namespace)); err != nil {
+		w.Fatal(err)
+	}
+	return len(seats.Items) > 0
+}
+
+// TestANewManagerWaitsForAllReports : the task of a NodeJob that has not reported yet may disrupt a node that looks available.
+func TestANewManagerWaitsForAllReports(t *testing.T) {
+	w := newWorld(t)
+	for _, name := range []string{"a", "b"} {
+		job := &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: "node-setup", Name: name, UID: types.UID(name)}}
+		if err := w.client.Create(t.Context(), job); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if w.seated() {
+		t.Error("the node has a seat before a NodeJob has reported")
+	}
+	w.Claims.Report("a", claims.Report{Name: "NodeJob node-setup/a"})
+	if w.seated() {
+		t.Error("the node has a seat before all NodeJobs have reported")
+	}
+	w.Claims.Report("b", claims.Report{Name: "NodeJob node-setup/b", Holds: map[types.UID]bool{"node": true}})
+	if w.seated() {
+		t.Error("the node has a seat while a NodeJob disrupts it")
+	}
+	w.Claims.Report("b", claims.Report{Name: "NodeJob node-setup/b"})
+	if !w.seated() {
+		t.Error("the node has no seat after all NodeJobs have reported")
+	}
+}
+
+// TestANewManagerDoesNotWaitLong : a NodeJob that cannot be planned must not hold all seats back.
+func TestANewManagerDoesNotWaitLong(t *testing.T) {
+	w := newWorld(t)
+	job := &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: "node-setup", Name: "a", UID: "a"}}
+	if err := w.client.Create(t.Context(), job); err != nil {
+		t.Fatal(err)
+	}
+	if w.seated() {
+		t.Error("the node has a seat before the NodeJob has reported")
+	}
+	if w.now = start.Add(reportsWithin); !w.seated() {
+		t.Error("the node has no seat a minute after the start")
+	}
+}
+
+// TestANodeIsReadAgainBeforeItsSeatReturns : the cache may not show yet that the node has become unavailable.
+func TestANodeIsReadAgainBeforeItsSeatReturns(t *testing.T) {
+	for name, change := range map[string]func(*corev1.Node){
+		"is cordoned":    func(n *corev1.Node) { n.Spec.Unschedulable = true },
+		"is not Ready":   func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionFalse },
+		"is another one": func(n *corev1.Node) { n.UID = "another" },
+		"is going to be taken": func(n *corev1.Node) {
+			n.Spec.Taints = []corev1.Taint{{Key: "karpenter.sh/disrupted", Effect: corev1.TaintEffectNoSchedule}}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			live := availableNode()
+			change(live)
+			w.Reader = apiServer{w.client, live}
+			if w.seated() {
+				t.Error("the node has a seat, although the API server says that it is not available")
+			}
+			if w.Reader = w.client; !w.seated() {
+				t.Error("the node has no seat, although the API server says that it is available")
+			}
+		})
+	}
+}
