@@ -41,7 +41,7 @@ func (r *Reconciler) report(ctx context.Context, seen observation, p plan.Plan) 
 	r.Metrics.status(name, &p)
 	next = r.Notifier.NodeJob(seen.job, &p.Status, next)
 	p.Status.ControllerState.Seal = seen.job.Status.ControllerState.Seal
-	if equality.Semantic.DeepEqual(seen.job.Status, p.Status) && !r.written.isOverwritten(seen.job.UID) {
+	if equality.Semantic.DeepEqual(seen.job.Status, p.Status) && !r.written.statusMayDiffer(seen.job.UID) {
 		return next, nil
 	}
 	if wait := r.pace.Wait(name, now); wait > 0 {

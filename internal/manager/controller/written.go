@@ -38,9 +38,9 @@ type writtenObjects struct {
 
 type knownStatus struct {
 	v1alpha1.NodeJobStatus
-	// overwritten is true while the API server stores a status that another client has written, or may store one that we have tried to
+	// mayDiffer is true while the API server stores a status that another client has written, or may store one that we have tried to
 	// write.
-	overwritten bool
+	mayDiffer bool
 }
 
 type writtenPod struct {
@@ -149,7 +149,7 @@ func (m *writtenObjects) job(cached *v1alpha1.NodeJob) *v1alpha1.NodeJob {
 	known := m.statuses[newest.UID]
 	switch {
 	case newest.Status.ControllerState.Seal == "" && known != nil:
-		known.overwritten = true
+		known.mayDiffer = true
 		job := *newest
 		job.Status = known.NodeJobStatus
 		return &job
@@ -169,15 +169,15 @@ func (m *writtenObjects) doubtStatus(job *v1alpha1.NodeJob) {
 		known = &knownStatus{NodeJobStatus: job.Status}
 		m.statuses[job.UID] = known
 	}
-	known.overwritten = true
+	known.mayDiffer = true
 }
 
-// isOverwritten reports whether the API server may store another status of a NodeJob than the last one that we know.
-func (m *writtenObjects) isOverwritten(uid types.UID) bool {
+// statusMayDiffer reports whether the API server may store another status of a NodeJob than the last one that we know.
+func (m *writtenObjects) statusMayDiffer(uid types.UID) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	known := m.statuses[uid]
-	return known != nil && known.overwritten
+	return known != nil && known.mayDiffer
 }
 
 // knowsJob reports whether a NodeJob is remembered that the cache may not show yet.
