@@ -14,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
@@ -55,11 +54,6 @@ func WantText(t *testing.T, text string, want ...string) {
 			t.Errorf("%q is not in\n%s", s, text)
 		}
 	}
-}
-
-// MergePatch returns a patch as that of kubectl patch --type=merge.
-func MergePatch(format string, args ...any) client.Patch {
-	return client.RawPatch(types.MergePatchType, fmt.Appendf(nil, format, args...))
 }
 
 // Eventually waits until check returns nil, and ends the test with its last error.

@@ -60,9 +60,6 @@ func (s *Screen) Draw(frame []text.Line, above ...text.Line) error {
 	return err
 }
 
-// Keep leaves the last frame on the terminal. The next frame is drawn below it.
-func (s *Screen) Keep() { s.shown = nil }
-
 // fitRows cuts a frame to the height of the terminal, because lines that have scrolled off cannot be redrawn.
 func fitRows(frame []text.Line, rows int) []text.Line {
 	room := rows - 1 // for the cursor
