@@ -12,6 +12,7 @@ import (
 
 	"github.com/everynode/everynode/internal/cli/console"
 	"github.com/everynode/everynode/internal/cli/convert"
+	"github.com/everynode/everynode/internal/cli/manifest"
 	"github.com/everynode/everynode/internal/plural"
 	"github.com/everynode/everynode/internal/text"
 	"github.com/everynode/everynode/internal/ui/cmdutil"
@@ -54,11 +55,11 @@ func (o *convertOptions) run() error {
 	}
 	var objects []*unstructured.Unstructured
 	for _, file := range o.files {
-		content, err := o.ReadBeginning(file, file, convert.MaxBytes+1)
+		content, err := o.ReadBeginning(file, file, manifest.MaxBytes+1)
 		if err != nil {
 			return err
 		}
-		decoded, err := convert.Decode(content)
+		decoded, err := manifest.Decode(content)
 		if err != nil {
 			return cmdutil.Failf(cmdutil.ExitUsage, "reading %s: %w", file, err)
 		}

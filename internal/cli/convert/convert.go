@@ -15,68 +15,13 @@
 package convert
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/base64"
-	stdjson "encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/json"
-	"sigs.k8s.io/yaml"
-
-	"github.com/everynode/everynode/internal/cli/manifest"
 )
-
-// MaxBytes is the size that a file may have. Manifests of one pattern have a few KB.
-const MaxBytes = 8 << 20
-
-// Decode returns the Kubernetes objects in a file with YAML documents or JSON. The items of a List are objects of their
-// own.
-func Decode(content []byte) (objects []*unstructured.Unstructured, err error) {
-	if len(content) > MaxBytes {
-		return nil, fmt.Errorf("the file has more than %d MiB", MaxBytes>>20)
-	}
-	// A script with Windows line endings does not run in a shell.
-	content = bytes.ReplaceAll(content, []byte("\r\n"), []byte("\n"))
-	for document, err := range manifest.Documents(content) {
-		if err == nil {
-			objects, err = appendObjects(objects, document)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("it is not a file of Kubernetes objects in YAML or JSON: %w", err)
-		}
-	}
-	return objects, nil
-}
-
-// appendObjects decodes a document. It does not accept two fields with the same name, of which one would be lost.
-func appendObjects(objects []*unstructured.Unstructured, document []byte) (_ []*unstructured.Unstructured, err error) {
-	if !stdjson.Valid(document) {
-		document, err = yaml.YAMLToJSONStrict(document)
-	}
-	if err != nil || string(document) == "null" {
-		return objects, err
-	}
-	object := &unstructured.Unstructured{}
-	if err := json.Unmarshal(document, &object.Object); err != nil {
-		return nil, err
-	}
-	if object.GetKind() == "" || object.GetAPIVersion() == "" {
-		return nil, errors.New("a document has no apiVersion or no kind")
-	}
-	if !object.IsList() {
-		return append(objects, object), nil
-	}
-	err = object.EachListItem(func(item runtime.Object) error {
-		objects = append(objects, item.(*unstructured.Unstructured))
-		return nil
-	})
-	return objects, err
-}
 
 // Result is the output.
 type Result struct {

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/cli/manifest"
 )
 
 var update = flag.Bool("update", false, "write what is converted to testdata")
@@ -44,7 +45,7 @@ func convertFile(t *testing.T, name string) Result {
 	if err != nil {
 		t.Fatal(err)
 	}
-	objects, err := Decode(content)
+	objects, err := manifest.Decode(content)
 	if err != nil {
 		t.Fatal(err)
 	}

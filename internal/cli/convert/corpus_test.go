@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/cli/manifest"
 )
 
 // pattern is a manifest as people write it, and what must become of it.
@@ -60,6 +61,14 @@ func jobOn(node, fields string) string {
 	return "apiVersion: batch/v1\nkind: Job\nmetadata: {name: j-" + node + ", namespace: ns}\nspec: {template: {spec: {nodeName: " + node + ", restartPolicy: Never, hostPID: true, volumes: [{name: root, hostPath: {path: /}}], containers: [" + onNode(
 		fields,
 	) + "]}}}\n"
+}
+
+func without(label string) string {
+	return "{nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: " + label + ", operator: DoesNotExist}]}]}}}"
+}
+
+func withScripts(fields string) string {
+	return "{name: c, image: i, volumeMounts: [{name: conf, mountPath: /conf}], " + fields + "}"
 }
 
 func scripts(script string) string {
@@ -972,6 +981,182 @@ var corpus = map[string]pattern{
 		todos: []string{`may run for 10 minutes or longer because of line 1: "…"`},
 		not:   []string{"sleep 900"},
 	},
+	"kubectl drain of its own node": {
+		manifest: once(
+			shell(
+				"kubectl drain $NODE --ignore-daemonsets; apt-get -y upgrade; kubectl uncordon $NODE",
+			) + ", env: [{name: NODE, value: n1}]",
+		),
+		form:  "template",
+		todos: []string{"drains its node"},
+	},
+	"a reboot without a shell": {
+		manifest: once("command: [chroot, /host, rpm-ostree, upgrade, -r]"),
+		form:     "command",
+		todos:    []string{"may reboot"},
+	},
+	"a reboot of a Plan, in words": {
+		manifest: planOf("upgrade: {image: i, command: [chroot, /host, init, '6']}"),
+		form:     "command",
+		todos:    []string{"may reboot"},
+	},
+	"an absent file in a script": {
+		manifest: ds(
+			"initContainers: [" + withScripts(
+				shell("cp /conf/run.sh /host/tmp/ && chroot /host /tmp/run.sh"),
+			) + "], containers: [" + pauseContainer + "]",
+		),
+		form:  "template",
+		todos: []string{"is in the ConfigMap scripts, which is not in the file"},
+	},
+	"a file in a script waits": {
+		manifest: ds("containers: ["+withScripts(shell("sh /conf/run.sh; true"))+"]") + scripts("sysctl -w a=b; sleep infinity"),
+		form:     "template",
+		todos:    []string{`because of line 1: "sh /conf/run.sh"`},
+	},
+	"a file in a script is a server": {
+		manifest: ds("containers: ["+withScripts(shell("/conf/run.sh"))+"]") + scripts("exec /agent"),
+		form:     "refused",
+		want:     []string{`runs "/conf/run.sh"`},
+	},
+	"a script of envFrom": {
+		manifest: once(`command: [sh, -c, "$(run.sh)"], envFrom: [{configMapRef: {name: scripts}}]`) + scripts("systemctl reboot"),
+		form:     "template",
+		todos:    []string{"may reboot"},
+	},
+	"a label of a shell around a program": {
+		manifest: ds(
+			"serviceAccountName: s, affinity: " + without(
+				"example.com/done",
+			) + ", initContainers: [" + onNode(
+				shell("/setup"),
+			) + "], containers: [" + pauseContainer + "]",
+		),
+		form:  "template",
+		todos: []string{"whether the program sets the label example.com/done"},
+	},
+	"a label by oc": {
+		manifest: ds(
+			"serviceAccountName: s, affinity: " + without(
+				"example.com/done",
+			) + ", initContainers: [" + onNode(
+				shell("oc label node $N example.com/done=true"),
+			) + "], containers: [" + pauseContainer + "]",
+		),
+		form: "template",
+		want: []string{"assumeDone"},
+	},
+	"a label in a trap": {
+		manifest: ds(
+			"serviceAccountName: s, affinity: " + without(
+				"example.com/done",
+			) + ", initContainers: [" + onNode(
+				shell("trap 'kubectl label node $N example.com/done=true' EXIT; sysctl -w a=b"),
+			) + "], containers: [" + pauseContainer + "]",
+		),
+		form: "template",
+		want: []string{"assumeDone"},
+	},
+	"a label by kubectl patch": {
+		manifest: ds(
+			"serviceAccountName: s, affinity: " + without(
+				"example.com/done",
+			) + ", initContainers: [" + onNode(
+				shell(`kubectl patch node $N -p "{}"`),
+			) + "], containers: [" + pauseContainer + "]",
+		),
+		form:  "template",
+		todos: []string{"may change the label example.com/done"},
+	},
+	"a label that a Plan removes": {
+		manifest: planOf(
+			"nodeSelector: {matchLabels: {example.com/setup: pending}}, upgrade: {image: i, " + shell(
+				"kubectl label node $N example.com/setup-",
+			) + "}",
+		),
+		form:  "template",
+		todos: []string{"may change the label example.com/setup"},
+		want:  []string{"removeLabels:\n  - example.com/setup\n"},
+	},
+	"a wait in a trap": {
+		manifest: running(shell("trap 'sleep infinity' EXIT; sysctl -w a=b")),
+		form:     "template",
+		todos:    []string{"trap 'sleep infinity' EXIT"},
+	},
+	"an image with arguments that wait": {
+		manifest: ds(
+			"initContainers: [" + onNode(shell("sysctl -w a=b")) + "], containers: [{name: setup, image: setup, args: [sleep, infinity]}]",
+		),
+		form:  "template",
+		todos: []string{"the image setup of the container setup does more than to run"},
+	},
+	"the default ServiceAccount": {
+		manifest: once("command: [/setup]"),
+		form:     "template",
+		want:     []string{"# The task has no credentials of the ServiceAccount default."},
+	},
+	"a label of the revision": {
+		manifest: once(
+			shell(
+				"[ -e /host/$R ] || touch /host/$R",
+			) + `, env: [{name: R, valueFrom: {fieldRef: {fieldPath: "metadata.labels['controller-revision-hash']"}}}]`,
+		),
+		form:  "template",
+		todos: []string{"reads a label that only the controller of its pod sets"},
+	},
+	"a parameter of System V IPC": {
+		manifest: once(`command: [nsenter, -t, "1", -m, -u, -n, -p, --, sysctl, -w, kernel.shmmax=1]`),
+		form:     "template",
+	},
+	"a mount after chroot": {
+		manifest: once("command: [chroot, /host, sh, -c, 'umount /old && mount /dev/sdb /data']"),
+		form:     "template",
+	},
+	"an address of a Service": {
+		manifest: once(entering("sh, -c", "echo $R > /etc/mirror") + ", env: [{name: R, value: 'http://$(REGISTRY_SERVICE_HOST)'}]"),
+		form:     "template",
+	},
+	"a server in a network namespace": {manifest: running("command: [ip, netns, exec, blue, /agent]"), form: "refused"},
+	"a server of xargs": {
+		manifest: running(shell("cat f | xargs -n 1 /agent")),
+		form:     "refused",
+		want:     []string{`runs "xargs -n 1 /agent"`},
+	},
+	"a server of find": {manifest: running("command: [find, /etc, -exec, /agent, '{}', +]"), form: "refused"},
+	"find removes files": {
+		manifest: running(shell("find /host/tmp -mtime +7 -exec rm {} +; ls | xargs rm")),
+		form:     "template",
+	},
+	"a watch of the API":           {manifest: running(shell("kubectl get pods -Aw | while read p; do echo $p; done")), form: "refused"},
+	"a watch by curl":              {manifest: running("command: [curl, -sN, 'https://k/api/v1/nodes?watch=true']"), form: "refused"},
+	"a function that calls itself": {manifest: running(shell("f() { sysctl -w a=b; sleep 300; f; }; f")), form: "refused"},
+	"-cex": {
+		manifest: jobOn("n1", `command: [bash, -cex, "apt-get update; sleep 1800"]`),
+		form:     "template",
+		todos:    []string{"sleep 1800"},
+	},
+	"bash -cex": {
+		manifest: once(entering("bash, -cex", "a")),
+		form:     "script",
+		script:   "a",
+		want:     []string{"- bash\n    - -ex\n"},
+	},
+	"a loop and a wait in a script": {
+		manifest: jobOn("n1", shell("bash -c 'until a; do sleep 5; done; sleep 1800'")),
+		form:     "template",
+		todos:    []string{"may run for 10 minutes or longer"},
+	},
+	"command -v": {
+		manifest: running(shell("command -v jq || apt-get install -y jq; umask 022; which jq")),
+		form:     "template",
+	},
+	"arguments that are called server": {manifest: running(shell("systemctl restart server; find / -name server")), form: "template"},
+	"a wait that timeout limits":       {manifest: running(shell("timeout 60 bash -c 'until a; do sleep 2; done'")), form: "template"},
+	"a wait that timeout limits to long": {
+		manifest: running(shell("timeout 1h bash -c 'until a; do sleep 2; done'")),
+		form:     "template",
+		todos:    []string{"10 minutes", "does not show"},
+	},
 	"two Plans of one name": {
 		manifest: planOf(
 			`prepare: {image: i, command: [touch, /a]}, upgrade: {image: i}`,
@@ -1054,7 +1239,7 @@ var corpus = map[string]pattern{
 func TestCorpus(t *testing.T) {
 	for name, p := range corpus {
 		t.Run(name, func(t *testing.T) {
-			objects, err := Decode([]byte(p.manifest))
+			objects, err := manifest.Decode([]byte(p.manifest))
 			var result Result
 			if err == nil {
 				result = Convert(objects, "")

@@ -63,6 +63,10 @@ func isServer(source *unstructured.Unstructured) error {
 func (d *draft) dropIdle() error {
 	d.steps = slices.DeleteFunc(d.steps, func(s step) bool {
 		if s.isIdle() {
+			if len(s.Command)+len(s.shown.labels) == 0 && len(s.argv) > 0 {
+				d.todo("the manifest does not show whether the image %s of the container %s does more than to run %s\n"+
+					"If it does, add its work to the task.", s.Image, s.Name, d.quote(strings.Join(s.argv, " ")))
+			}
 			d.drop("the container %s with the image %s, which only waits", s.Name, s.Image)
 		}
 		return s.isIdle()
@@ -100,10 +104,10 @@ func (d *draft) readLabels() {
 	isHidden := false
 	for _, s := range d.steps {
 		maps.Copy(changes, s.shown.labels)
-		if strings.Contains(s.text, "PATCH") && strings.Contains(s.text, "/nodes/") {
+		if programs.Patch.MatchString(s.text) {
 			changes["$"] = "$"
 		}
-		isHidden = isHidden || s.script == "" && d.template.Spec.ServiceAccountName+d.template.Spec.DeprecatedServiceAccount != ""
+		isHidden = isHidden || (s.script == "" || s.shown.unknown != "") && d.template.Spec.ServiceAccountName+d.template.Spec.DeprecatedServiceAccount != ""
 	}
 	selector := cmp.Or(d.job.Spec.Nodes.Selector, &metav1.LabelSelector{})
 	for _, key := range slices.Sorted(maps.Keys(selector.MatchLabels)) {

@@ -16,6 +16,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/everynode/everynode/internal/cli/manifest"
 )
 
 // leaf is a field without fields, with a value that is not its default.
@@ -257,7 +259,7 @@ func TestNoFieldIsDroppedSilently(t *testing.T) {
 	used := map[string]bool{}
 	for name, source := range sources {
 		t.Run(name, func(t *testing.T) {
-			objects, err := Decode([]byte(source.manifest))
+			objects, err := manifest.Decode([]byte(source.manifest))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/cli/manifest"
 )
 
 // FuzzConvert requires that no manifest ends the command, and that each document of the output is a NodeJob that is
@@ -29,7 +30,7 @@ func FuzzConvert(f *testing.F) {
 		f.Add(content)
 	}
 	f.Fuzz(func(t *testing.T, content []byte) {
-		objects, err := Decode(content)
+		objects, err := manifest.Decode(content)
 		if err != nil {
 			return
 		}
@@ -56,7 +57,7 @@ func FuzzScript(f *testing.F) {
 	f.Add("a 'b\nc' \"$(d `e`)\" # f\n\\\ng || sleep infinity & wait; f() { reboot; }; for ((;;)); do :; done")
 	f.Add("\x00\r()˚") // a function without a name
 	f.Fuzz(func(_ *testing.T, script string) {
-		read(script, 0)
+		read(script, 0, func(string) (string, content) { return "", content{} })
 		for _, advice := range programs.Advice {
 			advice.Pattern.FindString(script)
 		}

@@ -114,6 +114,7 @@ func (c *converter) broadcastJob(source *unstructured.Unstructured) error {
 	if err := d.selectNodes(); err != nil {
 		return err
 	}
+	d.readLabels()
 	d.setTask()
 	d.runsAgain()
 	d.timeout(job.Spec.CompletionPolicy.ActiveDeadlineSeconds)

@@ -87,11 +87,14 @@ func (c *converter) plan(source *unstructured.Unstructured) error {
 			metav1.LabelSelectorRequirement{Key: key, Operator: metav1.LabelSelectorOpNotIn, Values: []string{"disabled"}})
 	}
 	d.job.Spec.Nodes.Selector, d.job.Spec.Nodes.Tolerations = notEmpty(selector), plan.Spec.Tolerations
+	d.readLabels()
 	d.setTask()
 	d.setInputs(plan)
-	d.timeout(plan.Spec.JobActiveDeadlineSecs)
+	if plan.Spec.JobActiveDeadlineSecs != nil { // otherwise the controller sets 600 s
+		d.timeout(plan.Spec.JobActiveDeadlineSecs)
+	}
 	d.maintain(plan)
-	if hash := plan.Status.LatestHash; hash != "" {
+	if hash := plan.Status.LatestHash; hash != "" && d.job.Spec.Nodes.AssumeDone == nil {
 		d.job.Spec.Nodes.AssumeDone = &v1alpha1.AssumeDoneSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{key: hash}}}
 		d.note("nodes.assumeDone: nodes with this hash of the Plan are done, and do not run the task.")
 	} else {

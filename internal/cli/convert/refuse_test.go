@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/everynode/everynode/internal/cli/manifest"
 )
 
 func daemonSet(pod string) string {
@@ -125,7 +127,7 @@ func TestWhatIsNotATaskIsRefused(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			objects, err := Decode([]byte(tt.manifest))
+			objects, err := manifest.Decode([]byte(tt.manifest))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -150,11 +152,11 @@ func TestWhatIsNoManifestIsRefused(t *testing.T) {
 		"a list of other items":     {"apiVersion: v1\nkind: List\nitems: [text]\n", "items member is not an object"},
 		"a field that occurs twice": {"apiVersion: v1\nkind: A\nspec: {b: 1, b: 2}\n", `key "b" already set in map`},
 		"an anchor that is changed": {"apiVersion: v1\nkind: A\na: &x {b: 1}\nc:\n  <<: *x\n  b: 2\n", `key "b" already set in map`},
-		"too much":                  {strings.Repeat("#", MaxBytes+1), "the file has more than 8 MiB"},
+		"too much":                  {strings.Repeat("#", manifest.MaxBytes+1), "the file has more than 8 MiB"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			if _, err := Decode([]byte(tt.content)); err == nil || !strings.Contains(err.Error(), tt.want) {
+			if _, err := manifest.Decode([]byte(tt.content)); err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("%v", err)
 			}
 		})
@@ -178,7 +180,7 @@ func TestObjectsAreFoundInAllForms(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			objects, err := Decode([]byte(tt.content))
+			objects, err := manifest.Decode([]byte(tt.content))
 			if err != nil || len(objects) != tt.want {
 				t.Errorf("%d objects: %v", len(objects), err)
 			}
@@ -188,10 +190,10 @@ func TestObjectsAreFoundInAllForms(t *testing.T) {
 
 // TestNamesCannotAddFields puts line breaks into texts that become comments.
 func TestNamesCannotAddFields(t *testing.T) {
-	manifest := daemonSet(
+	hostile := daemonSet(
 		`{hostPID: true, priorityClassName: "x\n  suspend: false", containers: [{name: "c\nkind: Secret", image: "i\nspec: {}", command: [sh, -c, "work; sleep infinity"]}]}`,
 	)
-	objects, err := Decode([]byte(manifest))
+	objects, err := manifest.Decode([]byte(hostile))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -219,7 +221,9 @@ func TestTheNamespaceIsThatOfTheUserIfTheObjectHasNone(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			objects, err := Decode([]byte(strings.Replace(daemonSet(pod), "namespace: ns", fmt.Sprintf("namespace: %q", tt.inObject), 1)))
+			objects, err := manifest.Decode(
+				[]byte(strings.Replace(daemonSet(pod), "namespace: ns", fmt.Sprintf("namespace: %q", tt.inObject), 1)),
+			)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -23,6 +23,8 @@ type reading struct {
 	work bool
 	// unknown is the first command that may not end; "" if all end.
 	unknown string
+	// absent is the ConfigMap or Secret that has a program that it runs, and that is not in the files.
+	absent content
 	// labels are the labels that it sets on nodes with kubectl, with their values, and - for those that it removes. The key is $ for
 	// labels that it does not show.
 	labels map[string]string
@@ -43,18 +45,20 @@ type reader struct {
 	functions map[string]bool
 	// depth is the number of scripts around it.
 	depth int
+	// open returns the text of a file that is in a ConfigMap or Secret, and which one that is.
+	open func(file string) (text string, from content)
 }
 
 // read reads a script. depth is the number of scripts around it.
-func read(script string, depth int) reading {
+func read(script string, depth int, open func(file string) (string, content)) reading {
 	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(script), "")
 	if err != nil || depth > 5 {
 		return reading{work: true, unknown: script} // it is not one of a POSIX shell or Bash
 	}
-	r := &reader{script: script, depth: depth, functions: map[string]bool{}, reading: reading{labels: map[string]string{}}}
+	r := &reader{script: script, depth: depth, functions: map[string]bool{}, reading: reading{labels: map[string]string{}}, open: open}
 	for node := range syntax.Preorder(file) {
 		if f, is := node.(*syntax.FuncDecl); is && f.Name != nil {
-			r.functions[f.Name.Value] = true
+			r.functions[f.Name.Value] = !calls(f.Body, f.Name.Value)
 		}
 	}
 	for node := range syntax.Preorder(file) {
@@ -63,9 +67,19 @@ func read(script string, depth int) reading {
 	return r.reading
 }
 
+// calls reports whether a part of a script runs a program or a function of that name.
+func calls(part syntax.Node, name string) bool {
+	for node := range syntax.Preorder(part) {
+		if call, is := node.(*syntax.CallExpr); is && len(call.Args) > 0 && call.Args[0].Lit() == name {
+			return true
+		}
+	}
+	return false
+}
+
 // readCommand reads a program and its arguments, without a shell.
-func readCommand(argv []string) reading {
-	r := &reader{reading: reading{labels: map[string]string{}}}
+func readCommand(argv []string, open func(file string) (string, content)) reading {
+	r := &reader{reading: reading{labels: map[string]string{}}, open: open}
 	r.command(argv, nil, finding{line: 1, text: strings.Join(argv, " ")})
 	return r.reading
 }
@@ -98,31 +112,45 @@ func (r *reader) at(node syntax.Node) finding {
 
 // command reads one command.
 func (r *reader) command(words []string, redirects []*syntax.Redirect, at finding) {
+	if isLimited(words) {
+		defer func(endless []finding, unknown string) { r.endless, r.unknown = endless, unknown }(r.endless, r.unknown)
+	}
 	words = unwrapped(words)
 	name := path.Base(words[0])
-	switch script, isShown := scriptOf(words, redirects); {
+	switch script, isShown := r.scriptOf(words, redirects); {
 	case waits(words):
 		r.endless = append(r.endless, at)
 	case isShown:
-		r.nested(read(script, r.depth+1), at)
+		r.nested(read(script, r.depth+1, r.open), at)
+	case name == "trap" && len(words) > 1 && !slices.Contains(programs.Harmless, words[1]):
+		inner := read(words[1], r.depth+1, r.open)
+		inner.unknown = "" // it may call functions
+		r.nested(inner, at)
 	case slices.Contains(programs.Idle, name):
-		r.work = r.work || name == "trap" && !slices.Contains(programs.Harmless, words[min(1, len(words)-1)])
 	default:
-		r.work = true
-		if name == "kubectl" {
-			labelsIn(words, r.labels)
-		}
-		if !r.functions[name] && !ends(words) {
-			r.unknown = cmp.Or(r.unknown, at.text, "an empty command")
-		}
+		r.program(name, words, at)
 	}
 }
 
-// scriptOf returns the script that a shell runs: an argument, or a here-document.
-func scriptOf(words []string, redirects []*syntax.Redirect) (script string, isShown bool) {
+// program reads a command that is neither a shell nor waits.
+func (r *reader) program(name string, words []string, at finding) {
+	r.work = true
+	if name == "kubectl" || name == "oc" {
+		labelsIn(words, r.labels)
+	}
+	if !r.functions[name] && !ends(words) {
+		r.unknown = cmp.Or(r.unknown, at.text, "an empty command")
+	}
+}
+
+// scriptOf returns the script that a command runs: an argument of a shell, a file of a ConfigMap or Secret, or a here-document.
+func (r *reader) scriptOf(words []string, redirects []*syntax.Redirect) (script string, isShown bool) {
 	rest, isText := operands(words)
 	if isText {
 		return rest[0], true
+	}
+	if text := r.file(words, rest); text != "" {
+		return text, true
 	}
 	i := slices.IndexFunc(redirects, func(r *syntax.Redirect) bool { return r.Hdoc != nil })
 	if !isShell(words[0]) || len(rest) > 0 || i < 0 {
@@ -131,16 +159,31 @@ func scriptOf(words []string, redirects []*syntax.Redirect) (script string, isSh
 	return literal(redirects[i].Hdoc.Parts), true
 }
 
+// file returns the text of a file that a command runs, as a program or as the script of a shell.
+func (r *reader) file(words, rest []string) string {
+	for i, word := range words {
+		text, from := r.open(word)
+		switch runs := i == 0 || len(rest) > 0 && word == rest[0]; {
+		case runs && text != "":
+			return text
+		case text == "" && (runs || strings.HasSuffix(word, ".sh")):
+			r.absent = cmp.Or(r.absent, from)
+		}
+	}
+	return ""
+}
+
 // nested adds what a script in a command shows.
 func (r *reader) nested(inner reading, at finding) {
 	if len(inner.endless) > 0 {
-		at.isLoop = inner.endless[0].isLoop
+		at.isLoop = !slices.ContainsFunc(inner.endless, func(f finding) bool { return !f.isLoop })
 		r.endless = append(r.endless, at)
 	}
 	if r.work = true; inner.unknown != "" {
 		r.unknown = cmp.Or(r.unknown, at.text)
 	}
 	maps.Copy(r.labels, inner.labels)
+	r.absent = cmp.Or(r.absent, inner.absent)
 }
 
 // changedLabel matches an argument of kubectl label, such as key=value and key-.
@@ -148,8 +191,12 @@ var changedLabel = regexp.MustCompile(`(?s)^([^-=][^=]*)(=.*|-)$`)
 
 // labelsIn adds the labels that a command of kubectl changes on nodes.
 func labelsIn(words []string, changes map[string]string) {
-	i := slices.Index(words, "label")
+	i := slices.IndexFunc(words, func(word string) bool { return word == "label" || word == "patch" })
 	if i < 0 || !slices.ContainsFunc(words[i:], func(word string) bool { return strings.HasPrefix(word, "no") }) {
+		return
+	}
+	if words[i] == "patch" {
+		changes["$"] = "$"
 		return
 	}
 	for _, word := range words[i+1:] {
@@ -204,6 +251,7 @@ var programs = table[struct {
 	Lasting, Waiting, Short, Expanded, OfFile  *regexp.Regexp
 	Pause, Servers, API, Providers, OwnKeys    *regexp.Regexp
 	Nsenter, EntersMount, EntersNet, EntersUTS *regexp.Regexp
+	IPC, Mounts, Patch, Variable               *regexp.Regexp
 	HarmlessSettings, OtherSettings            *regexp.Regexp
 	Advice                                     []struct {
 		Pattern       *regexp.Regexp
@@ -229,8 +277,17 @@ func unwrapped(words []string) []string {
 	if !is {
 		return words
 	}
-	_, rest := splitOptions(words[1:], valued)
+	options, rest := splitOptions(words[1:], valued)
 	switch name {
+	case "command":
+		if len(options) > 0 {
+			return words // it only looks for a program
+		}
+	case "find":
+		rest = after(words, "-exec", "-execdir", "-ok", "-okdir")
+	case "ip":
+		rest = after(words, "exec")
+		rest = rest[min(1, len(rest)):]
 	case "chroot", "timeout":
 		rest = rest[min(1, len(rest)):]
 	case "env":
@@ -240,6 +297,23 @@ func unwrapped(words []string) []string {
 		return words
 	}
 	return unwrapped(rest)
+}
+
+// after returns the words after the first one of some words; nil if there is none.
+func after(words []string, first ...string) []string {
+	if i := slices.IndexFunc(words, func(word string) bool { return slices.Contains(first, word) }); i >= 0 {
+		return words[i+1:]
+	}
+	return nil
+}
+
+// isLimited reports whether timeout ends a command within 10 minutes.
+func isLimited(words []string) bool {
+	if path.Base(words[0]) != "timeout" {
+		return false
+	}
+	_, rest := splitOptions(words[1:], programs.Wrappers["timeout"])
+	return len(rest) > 0 && programs.Short.MatchString("sleep\x00"+rest[0])
 }
 
 // splitOptions splits the arguments of a program into its options and the rest. valued are the options with a value in the next word,
@@ -274,9 +348,9 @@ func operands(argv []string) (rest []string, isText bool) {
 	return rest, len(rest) > 0 && slices.ContainsFunc(options, isCommandFlag)
 }
 
-// isCommandFlag reports whether the option of a shell is -c, such as -c, -ec and -lc.
+// isCommandFlag reports whether the option of a shell is -c, such as -c, -ec and -cex.
 func isCommandFlag(arg string) bool {
-	return len(arg) > 1 && arg[0] == '-' && arg[1] != '-' && strings.HasSuffix(arg, "c") && !strings.Contains(arg, "=")
+	return len(arg) > 1 && arg[0] == '-' && arg[1] != '-' && strings.Contains(arg, "c") && !strings.Contains(arg, "=")
 }
 
 // isWholeScript reports whether argv is a shell, its options, -c and a script, and the script is the same from a file.

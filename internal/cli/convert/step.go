@@ -46,22 +46,67 @@ func (d *draft) newStep(c *corev1.Container, init bool) step {
 			s.absent = from
 		}
 	}
-	var texts []string
-	for _, env := range c.Env {
-		texts = append(texts, d.expand(&s, env))
-	}
-	for _, arg := range s.argv {
-		s.expanded = s.expanded || programs.Expanded.MatchString(arg) || strings.Contains(arg, "$(") && len(c.EnvFrom) > 0
-	}
+	texts, whole := d.readVariables(&s), s.argv
 	if s.isShown() {
-		s.argv, s.onNode = d.enterNode(c, s.argv)
-		texts = append(texts, d.readScript(&s)...)
-		if s.shown = read(s.script, 0); s.script == "" {
-			s.shown = readCommand(s.argv)
+		texts = append(texts, d.readProgram(&s)...)
+	}
+	s.text = strings.Join(slices.Concat([]string{strings.Join(s.argv, " "), s.script}, texts), "\n")
+	if s.onNode && d.isOfPod(whole[0], s.text) {
+		s.argv, s.onNode = whole, false
+	}
+	return s
+}
+
+// readVariables puts the values of variables into the arguments, and returns them.
+func (d *draft) readVariables(s *step) (texts []string) {
+	for _, env := range s.Env {
+		value, from, known := d.valueOf(env)
+		texts = append(texts, s.expand(env.Name, value, from, known))
+		s.expanded = s.expanded || programs.Expanded.MatchString(env.Value)
+		if ref := env.ValueFrom; ref != nil && ref.FieldRef != nil {
+			texts = append(texts, ref.FieldRef.FieldPath)
 		}
 	}
-	s.text = strings.Join(slices.Concat(s.argv, []string{s.script}, texts), "\n")
-	return s
+	texts = append(texts, d.readEnvFrom(s)...) // variables of env replace those of the same name
+	for _, arg := range s.argv {
+		s.expanded = s.expanded || programs.Expanded.MatchString(arg) || strings.Contains(arg, "$(") && len(s.EnvFrom) > 0
+	}
+	return texts
+}
+
+// readEnvFrom does the same with the variables of whole ConfigMaps and Secrets.
+func (d *draft) readEnvFrom(s *step) (texts []string) {
+	for _, all := range s.EnvFrom {
+		from := content{"ConfigMap", d.job.Namespace, cmp.Or(all.ConfigMapRef, &corev1.ConfigMapEnvSource{}).Name}
+		if ref := all.SecretRef; ref != nil {
+			from = content{"Secret", d.job.Namespace, ref.Name}
+		}
+		data, known := d.contents[from]
+		for _, key := range slices.Sorted(maps.Keys(data)) {
+			texts = append(texts, s.expand(all.Prefix+key, data[key], from, true))
+		}
+		if !known && slices.ContainsFunc(s.argv, programs.Variable.MatchString) {
+			s.absent = cmp.Or(s.absent, from)
+		}
+	}
+	return texts
+}
+
+// readProgram reads what a container runs, and returns the text of its ConfigMaps and Secrets.
+func (d *draft) readProgram(s *step) (texts []string) {
+	s.argv, s.onNode = d.enterNode(s.Container, s.argv)
+	texts = d.readScript(s)
+	open := func(file string) (string, content) { return d.fileOf(s.Container, file) }
+	if s.shown = read(s.script, 0, open); s.script == "" {
+		s.shown = readCommand(s.argv, open)
+	}
+	s.absent = cmp.Or(s.absent, s.shown.absent)
+	return texts
+}
+
+// isOfPod reports whether a program that nsenter or chroot runs changes what its pod has for itself.
+func (d *draft) isOfPod(entry, text string) bool {
+	return !d.template.Spec.HostIPC && programs.IPC.MatchString(text) || path.Base(entry) == "chroot" && programs.Mounts.MatchString(text)
 }
 
 // isShown reports whether the manifest shows the program of a container, which is not that of the image then.
@@ -83,10 +128,9 @@ func (s step) isIdle() bool {
 }
 
 // expand puts the value of a variable into the arguments, as Kubernetes does, and returns the value.
-func (d *draft) expand(s *step, env corev1.EnvVar) string {
-	value, from, known := d.valueOf(env)
+func (s *step) expand(name, value string, from content, known bool) string {
 	for i, arg := range s.argv {
-		if name := "$(" + env.Name + ")"; strings.Contains(arg, name) {
+		if name := "$(" + name + ")"; strings.Contains(arg, name) {
 			if s.argv[i], s.source, s.expanded = strings.ReplaceAll(arg, name, value), from, true; !known {
 				s.absent = from
 			}
@@ -126,20 +170,34 @@ func (d *draft) readScript(s *step) (texts []string) {
 	if len(rest) == 0 {
 		rest = argv
 	}
+	if text, from := d.fileOf(s.Container, rest[0]); !isText && text != "" {
+		s.script, s.source = text, from
+	} else if !isText {
+		s.absent = cmp.Or(s.absent, from)
+	}
 	for _, mount := range s.VolumeMounts {
 		for _, v := range d.projections(mount.Name) {
-			data, known := d.contents[v.content]
-			texts = append(texts, slices.Sorted(maps.Values(data))...)
-			switch key := v.keyOf(path.Clean(rest[0]), mount); {
-			case isText || key == "":
-			case data[key] != "":
-				s.script, s.source, s.absent = data[key], v.content, content{}
-			case !known && s.script == "":
-				s.absent = v.content
-			}
+			texts = append(texts, slices.Sorted(maps.Values(d.contents[v.content]))...)
 		}
 	}
 	return texts
+}
+
+// fileOf returns the text of a file of a container, and the ConfigMap or Secret that it is in. The text is "" if that is not in the files.
+func (d *draft) fileOf(c *corev1.Container, file string) (text string, from content) {
+	for _, mount := range c.VolumeMounts {
+		for _, v := range d.projections(mount.Name) {
+			data, known := d.contents[v.content]
+			switch key := v.keyOf(path.Clean(file), mount); {
+			case key == "":
+			case data[key] != "":
+				return data[key], v.content
+			case !known:
+				from = v.content
+			}
+		}
+	}
+	return "", from
 }
 
 // projection is a ConfigMap or Secret in a volume, with the keys that the volume has; all if there are none.

@@ -137,7 +137,7 @@ func (d *draft) setScript(s step) {
 	if isShell(argv[0]) {
 		t.Script = argv[len(argv)-1]
 		t.Interpreter = slices.Clone(argv[:len(argv)-2])
-		if flags := strings.TrimSuffix(argv[len(argv)-2], "c"); flags != "-" {
+		if flags := strings.Replace(argv[len(argv)-2], "c", "", 1); flags != "-" {
 			t.Interpreter = append(t.Interpreter, flags)
 		}
 	} else {
@@ -177,11 +177,7 @@ func (d *draft) setTemplate() {
 				"A task ends. Write the script as task.script.", s.Image)
 		}
 	}
-	usesAPI := slices.ContainsFunc(d.steps, func(s step) bool { return programs.API.MatchString(s.text) })
-	if usesAPI && pod.ServiceAccountName == "" && pod.AutomountServiceAccountToken == nil {
-		pod.AutomountServiceAccountToken = new(true)
-		d.note("The task has the credentials of the ServiceAccount default, as before, because it seems to use the API of Kubernetes.")
-	}
+	d.setCredentials(pod)
 	template := d.template.DeepCopy()
 	for _, keys := range []map[string]string{template.Annotations, template.Labels} {
 		maps.DeleteFunc(keys, func(key, _ string) bool {
@@ -190,4 +186,17 @@ func (d *draft) setTemplate() {
 	}
 	d.job.Spec.Task.Template = &corev1.PodTemplateSpec{Spec: *pod}
 	d.job.Spec.Task.Template.Annotations, d.job.Spec.Task.Template.Labels = template.Annotations, template.Labels
+}
+
+// setCredentials gives the task those of the ServiceAccount default, if it seems to use them.
+func (d *draft) setCredentials(pod *corev1.PodSpec) {
+	usesAPI := slices.ContainsFunc(d.steps, func(s step) bool { return programs.API.MatchString(s.text) })
+	switch hasDefault := pod.ServiceAccountName == "" && pod.AutomountServiceAccountToken == nil; {
+	case hasDefault && usesAPI:
+		pod.AutomountServiceAccountToken = new(true)
+		d.note("The task has the credentials of the ServiceAccount default, as before, because it seems to use the API of Kubernetes.")
+	case hasDefault && slices.ContainsFunc(d.steps, func(s step) bool { return !s.isShown() || s.shown.unknown != "" }):
+		d.note("The task has no credentials of the ServiceAccount default. If it uses the API of Kubernetes, set " +
+			"automountServiceAccountToken: true in its template.")
+	}
 }
