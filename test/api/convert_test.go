@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/internal/cli/convert"
+	"github.com/everynode/everynode/internal/cli/manifest"
 )
 
 // TestDefaultsOfTheAPIServerAreNotListed covers objects as kubectl get prints them: with defaults and metadata of the API server.
@@ -31,7 +32,7 @@ func TestDefaultsOfTheAPIServerAreNotListed(t *testing.T) {
 		}
 		content, err := os.ReadFile(file)
 		must(t, err)
-		objects, err := convert.Decode(content)
+		objects, err := manifest.Decode(content)
 		must(t, err)
 		for _, object := range objects {
 			if kind := object.GetKind(); kind != "DaemonSet" && kind != "Job" {

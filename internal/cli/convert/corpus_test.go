@@ -67,6 +67,17 @@ func without(label string) string {
 	return "{nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: " + label + ", operator: DoesNotExist}]}]}}}"
 }
 
+// marking returns a DaemonSet for nodes without the label example.com/done, with a script.
+func marking(script string) string {
+	return ds(
+		"serviceAccountName: s, affinity: " + without(
+			"example.com/done",
+		) + ", initContainers: [" + onNode(
+			shell(script),
+		) + "], containers: [" + pauseContainer + "]",
+	)
+}
+
 func withScripts(fields string) string {
 	return "{name: c, image: i, volumeMounts: [{name: conf, mountPath: /conf}], " + fields + "}"
 }
@@ -1062,7 +1073,7 @@ var corpus = map[string]pattern{
 			"serviceAccountName: s, affinity: " + without(
 				"example.com/done",
 			) + ", initContainers: [" + onNode(
-				shell(`kubectl patch node $N -p "{}"`),
+				shell(`kubectl patch node $NODE -p '{"metadata":{"labels":{"example.com/done":"true"}}}'`),
 			) + "], containers: [" + pauseContainer + "]",
 		),
 		form:  "template",
@@ -1151,11 +1162,92 @@ var corpus = map[string]pattern{
 		form:     "template",
 	},
 	"arguments that are called server": {manifest: running(shell("systemctl restart server; find / -name server")), form: "template"},
-	"a wait that timeout limits":       {manifest: running(shell("timeout 60 bash -c 'until a; do sleep 2; done'")), form: "template"},
-	"a wait that timeout limits to long": {
-		manifest: running(shell("timeout 1h bash -c 'until a; do sleep 2; done'")),
+	"a wait that timeout limits": {
+		manifest: running(shell("timeout 60 bash -c 'until test -e /x; do sleep 2; done'")),
 		form:     "template",
-		todos:    []string{"10 minutes", "does not show"},
+	},
+	"a wait that timeout limits to long": {
+		manifest: running(shell("timeout 1h bash -c 'until test -e /x; do sleep 2; done'")),
+		form:     "template",
+		todos:    []string{"10 minutes"},
+	},
+	"a reboot in a Secret of several lines": {
+		manifest: once(`command: [sh, -c, "$(S)"], env: [{name: S, valueFrom: {secretKeyRef: {name: s, key: run}}}]`) +
+			"---\napiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: ns}\nstringData: {run: \"curl -u admin:pw https://bmc/reboot\\necho done\\n\"}\n",
+		form:  "template",
+		todos: []string{`may reboot its node: "…"`},
+		not:   []string{"admin:pw"},
+	},
+	"files that call each other": {
+		manifest: ds("initContainers: ["+withScripts("command: [/conf/run.sh]")+"], containers: ["+pauseContainer+"]") +
+			scripts(strings.Repeat("/conf/run.sh\n", 100)),
+		form: "template",
+	},
+	"a label in a variable": {
+		manifest: marking("kubectl label node $NODE $LABEL --overwrite"),
+		form:     "template",
+		todos:    []string{"may change the label example.com/done"},
+	},
+	"a label by k3s kubectl": {
+		manifest: marking("k3s kubectl label node $NODE example.com/done=true"),
+		form:     "template",
+		want:     []string{"assumeDone"},
+	},
+	"a label by a variable": {
+		manifest: marking(`K="kubectl --v=1"; $K label node $NODE example.com/done=true`),
+		form:     "template",
+		want:     []string{"assumeDone"},
+	},
+	"a label in trap --": {
+		manifest: marking("trap -- 'kubectl label node $NODE example.com/done=true' EXIT"),
+		form:     "template",
+		want:     []string{"assumeDone"},
+	},
+	"a patch of taints":      {manifest: marking(`kubectl patch node $NODE -p '{"spec":{"taints":[]}}'`), form: "template"},
+	"a patch in a namespace": {manifest: marking("kubectl patch configmap x -n node-system -p x"), form: "template"},
+	"a drain by a variable": {
+		manifest: once(shell(`K="kubectl --v=1"; $K drain $NODE --force`)),
+		form:     "template",
+		todos:    []string{"drains its node"},
+	},
+	"a comment about reboots": {
+		manifest: once(shell("# Does not reboot, and does not drain\nkubectl label pod x drain=false")),
+		form:     "template",
+	},
+	"timeout without a limit":    {manifest: running("command: [timeout, '0', sleep, infinity]"), form: "refused"},
+	"a server with a time limit": {manifest: running("command: [timeout, '300', /agent]"), form: "refused"},
+	"kubectl wait": {
+		manifest: running(shell("kubectl wait --for=condition=Ready node/$NODE --timeout=60s")),
+		form:     "template",
+	},
+	"IPC of the node": {
+		manifest: once(`command: [nsenter, -t, "1", -m, -u, -i, -n, -p, --, sysctl, -w, kernel.shmmax=1]`),
+		form:     "command",
+	},
+	"busybox waits": {
+		manifest: ds(
+			"initContainers: [" + onNode(
+				shell("sysctl -w a=b"),
+			) + "], containers: [{name: w, image: 'busybox:1.36', args: [sleep, infinity]}]",
+		),
+		form: "template",
+	},
+	"a script of a Plan's Secret": {
+		manifest: planOf(
+			"secrets: [{name: s, path: /host/run/s}], upgrade: {image: i, command: [chroot, /host], args: [sh, /run/s/up.sh]}",
+		),
+		form:  "template",
+		todos: []string{"is in the Secret s, which is not in the file"},
+	},
+	"a label that a Job changes": {
+		manifest: strings.Replace(
+			jobOn("n1", shell("kubectl label node $NODE example.com/setup=done --overwrite")),
+			"nodeName: n1",
+			"nodeSelector: {kubernetes.io/hostname: n1, example.com/setup: pending}",
+			1,
+		),
+		form:  "template",
+		todos: []string{"may change the label example.com/setup"},
 	},
 	"two Plans of one name": {
 		manifest: planOf(

@@ -63,7 +63,7 @@ func isServer(source *unstructured.Unstructured) error {
 func (d *draft) dropIdle() error {
 	d.steps = slices.DeleteFunc(d.steps, func(s step) bool {
 		if s.isIdle() {
-			if len(s.Command)+len(s.shown.labels) == 0 && len(s.argv) > 0 {
+			if len(s.Command) == 0 && len(s.argv) > 0 && !programs.Bare.MatchString(s.Image) {
 				d.todo("the manifest does not show whether the image %s of the container %s does more than to run %s\n"+
 					"If it does, add its work to the task.", s.Image, s.Name, d.quote(strings.Join(s.argv, " ")))
 			}
@@ -84,7 +84,7 @@ func (d *draft) isNotShown() error {
 		switch {
 		case s.init:
 			continue
-		case s.absent.kind != "":
+		case s.absent.kind != "" && (s.script == "" || s.shown.unknown != ""):
 			return fmt.Errorf("the program of its container %s is in the %s, which is not in the file. Add it: kubectl get %s %s%s -o yaml",
 				s.Name, s.absent, strings.ToLower(s.absent.kind), s.absent.name, d.inNamespace())
 		case !s.isShown():
@@ -146,7 +146,7 @@ func (d *draft) readLabel(r metav1.LabelSelectorRequirement, changes map[string]
 		d.drop("the node affinity to nodes without the label %s: a node that is done has a record", r.Key)
 		d.note("nodes.assumeDone: nodes with the label %s are done, and do not run the task.", r.Key)
 		return true
-	case value != "" || changes["$"] != "":
+	case value != "" || changes["$"] != "" && !programs.Providers.MatchString(r.Key):
 		if value == "-" && inverse == "" {
 			add(&d.job.Spec.RemoveLabels, "%s", []any{r.Key})
 		}

@@ -57,7 +57,7 @@ func FuzzScript(f *testing.F) {
 	f.Add("a 'b\nc' \"$(d `e`)\" # f\n\\\ng || sleep infinity & wait; f() { reboot; }; for ((;;)); do :; done")
 	f.Add("\x00\r()˚") // a function without a name
 	f.Fuzz(func(_ *testing.T, script string) {
-		read(script, 0, func(string) (string, content) { return "", content{} })
+		read(script, 0, func(string, bool) (string, content) { return "", content{} })
 		for _, advice := range programs.Advice {
 			advice.Pattern.FindString(script)
 		}

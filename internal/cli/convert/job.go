@@ -40,6 +40,7 @@ func (c *converter) job(source *unstructured.Unstructured) error {
 	if err := d.selectNodes(); err != nil {
 		return err
 	}
+	d.readLabels()
 	d.setTask()
 	d.runsAgain()
 	d.job.Spec.Retry.Limit = spec.BackoffLimit

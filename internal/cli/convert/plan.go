@@ -90,14 +90,16 @@ func (c *converter) plan(source *unstructured.Unstructured) error {
 	d.readLabels()
 	d.setTask()
 	d.setInputs(plan)
-	if plan.Spec.JobActiveDeadlineSecs != nil { // otherwise the controller sets 600 s
-		d.timeout(plan.Spec.JobActiveDeadlineSecs)
+	if d.timeout(plan.Spec.JobActiveDeadlineSecs); plan.Spec.JobActiveDeadlineSecs == nil {
+		d.note("The system-upgrade-controller has a limit for all Plans: SYSTEM_UPGRADE_JOB_ACTIVE_DEADLINE_SECONDS, of 600 by default.")
 	}
 	d.maintain(plan)
-	if hash := plan.Status.LatestHash; hash != "" && d.job.Spec.Nodes.AssumeDone == nil {
+	switch hash := plan.Status.LatestHash; {
+	case d.job.Spec.Nodes.AssumeDone != nil:
+	case hash != "":
 		d.job.Spec.Nodes.AssumeDone = &v1alpha1.AssumeDoneSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{key: hash}}}
 		d.note("nodes.assumeDone: nodes with this hash of the Plan are done, and do not run the task.")
-	} else {
+	default:
 		d.runsAgain()
 		d.note("They count as done if you convert the Plan with its status: kubectl get plans.upgrade.cattle.io %s%s -o yaml",
 			source.GetName(), d.inNamespace())

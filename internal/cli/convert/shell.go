@@ -37,6 +37,8 @@ type finding struct {
 	isLoop bool
 }
 
+type opener func(file string, runs bool) (text string, from content)
+
 // reader reads a script.
 type reader struct {
 	reading
@@ -45,12 +47,12 @@ type reader struct {
 	functions map[string]bool
 	// depth is the number of scripts around it.
 	depth int
-	// open returns the text of a file that is in a ConfigMap or Secret, and which one that is.
-	open func(file string) (text string, from content)
+	// open returns the text of a file that is in a ConfigMap or Secret, and which one that is. A file that a command runs is read once.
+	open opener
 }
 
 // read reads a script. depth is the number of scripts around it.
-func read(script string, depth int, open func(file string) (string, content)) reading {
+func read(script string, depth int, open opener) reading {
 	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(script), "")
 	if err != nil || depth > 5 {
 		return reading{work: true, unknown: script} // it is not one of a POSIX shell or Bash
@@ -78,7 +80,7 @@ func calls(part syntax.Node, name string) bool {
 }
 
 // readCommand reads a program and its arguments, without a shell.
-func readCommand(argv []string, open func(file string) (string, content)) reading {
+func readCommand(argv []string, open opener) reading {
 	r := &reader{reading: reading{labels: map[string]string{}}, open: open}
 	r.command(argv, nil, finding{line: 1, text: strings.Join(argv, " ")})
 	return r.reading
@@ -113,17 +115,18 @@ func (r *reader) at(node syntax.Node) finding {
 // command reads one command.
 func (r *reader) command(words []string, redirects []*syntax.Redirect, at finding) {
 	if isLimited(words) {
-		defer func(endless []finding, unknown string) { r.endless, r.unknown = endless, unknown }(r.endless, r.unknown)
+		defer func(endless []finding) { r.endless = endless }(r.endless)
 	}
 	words = unwrapped(words)
 	name := path.Base(words[0])
+	_, rest := splitOptions(words[1:], nil)
 	switch script, isShown := r.scriptOf(words, redirects); {
 	case waits(words):
 		r.endless = append(r.endless, at)
 	case isShown:
 		r.nested(read(script, r.depth+1, r.open), at)
-	case name == "trap" && len(words) > 1 && !slices.Contains(programs.Harmless, words[1]):
-		inner := read(words[1], r.depth+1, r.open)
+	case name == "trap" && len(rest) > 0 && !slices.Contains(programs.Harmless, rest[0]):
+		inner := read(rest[0], r.depth+1, r.open)
 		inner.unknown = "" // it may call functions
 		r.nested(inner, at)
 	case slices.Contains(programs.Idle, name):
@@ -135,7 +138,7 @@ func (r *reader) command(words []string, redirects []*syntax.Redirect, at findin
 // program reads a command that is neither a shell nor waits.
 func (r *reader) program(name string, words []string, at finding) {
 	r.work = true
-	if name == "kubectl" || name == "oc" {
+	if slices.Contains([]string{"kubectl", "oc", "$"}, name) {
 		labelsIn(words, r.labels)
 	}
 	if !r.functions[name] && !ends(words) {
@@ -162,8 +165,9 @@ func (r *reader) scriptOf(words []string, redirects []*syntax.Redirect) (script 
 // file returns the text of a file that a command runs, as a program or as the script of a shell.
 func (r *reader) file(words, rest []string) string {
 	for i, word := range words {
-		text, from := r.open(word)
-		switch runs := i == 0 || len(rest) > 0 && word == rest[0]; {
+		runs := i == 0 || len(rest) > 0 && word == rest[0] || i == 1 && slices.Contains([]string{".", "source"}, words[0])
+		text, from := r.open(word, runs)
+		switch {
 		case runs && text != "":
 			return text
 		case text == "" && (runs || strings.HasSuffix(word, ".sh")):
@@ -191,24 +195,34 @@ var changedLabel = regexp.MustCompile(`(?s)^([^-=][^=]*)(=.*|-)$`)
 
 // labelsIn adds the labels that a command of kubectl changes on nodes.
 func labelsIn(words []string, changes map[string]string) {
-	i := slices.IndexFunc(words, func(word string) bool { return word == "label" || word == "patch" })
-	if i < 0 || !slices.ContainsFunc(words[i:], func(word string) bool { return strings.HasPrefix(word, "no") }) {
-		return
-	}
-	if words[i] == "patch" {
+	i := slices.IndexFunc(words, ofNodes.MatchString)
+	text := strings.Join(words, " ")
+	switch {
+	case i < 0:
+	case slices.Contains(words, "patch") && (strings.Contains(text, "labels") || !strings.Contains(text, "{")):
 		changes["$"] = "$"
-		return
+	case slices.Contains(words, "label"):
+		readLabelling(words[i:], changes)
 	}
-	for _, word := range words[i+1:] {
-		if m := changedLabel.FindStringSubmatch(word); m != nil {
-			key := m[1]
-			if strings.Contains(key, "$") {
-				key = "$"
-			}
-			changes[key] = cmp.Or(strings.TrimPrefix(m[2], "="), "$")
+}
+
+// readLabelling adds the labels of a command for nodes. The words begin with their kind.
+func readLabelling(words []string, changes map[string]string) {
+	words = slices.DeleteFunc(slices.Clone(words), func(word string) bool { return word == "label" || strings.HasPrefix(word, "-") })
+	hasName := strings.Contains(words[0], "/")
+	for n, word := range words {
+		m := changedLabel.FindStringSubmatch(word)
+		switch {
+		case m != nil && !strings.Contains(m[1], "$"):
+			changes[m[1]] = cmp.Or(strings.TrimPrefix(m[2], "="), "$")
+		case m != nil, strings.HasPrefix(word, "$") && (n > 1 || hasName):
+			changes["$"] = "$"
 		}
 	}
 }
+
+// ofNodes matches the kind of nodes, alone or with a name.
+var ofNodes = regexp.MustCompile(`^no(de|des)?(/|$)`)
 
 // isEndless reports whether a loop may not end: it is no list of words, and does not read its input.
 func isEndless(node syntax.Node) bool {
@@ -249,6 +263,7 @@ var programs = table[struct {
 	Ending, Idle, Shells, Harmless             []string
 	Wrappers                                   map[string][]string
 	Lasting, Waiting, Short, Expanded, OfFile  *regexp.Regexp
+	Bare, EntersIPC                            *regexp.Regexp
 	Pause, Servers, API, Providers, OwnKeys    *regexp.Regexp
 	Nsenter, EntersMount, EntersNet, EntersUTS *regexp.Regexp
 	IPC, Mounts, Patch, Variable               *regexp.Regexp
@@ -313,7 +328,7 @@ func isLimited(words []string) bool {
 		return false
 	}
 	_, rest := splitOptions(words[1:], programs.Wrappers["timeout"])
-	return len(rest) > 0 && programs.Short.MatchString("sleep\x00"+rest[0])
+	return len(rest) > 0 && strings.Trim(rest[0], "0.sm") != "" && programs.Short.MatchString("sleep\x00"+rest[0])
 }
 
 // splitOptions splits the arguments of a program into its options and the rest. valued are the options with a value in the next word,
@@ -350,7 +365,8 @@ func operands(argv []string) (rest []string, isText bool) {
 
 // isCommandFlag reports whether the option of a shell is -c, such as -c, -ec and -cex.
 func isCommandFlag(arg string) bool {
-	return len(arg) > 1 && arg[0] == '-' && arg[1] != '-' && strings.Contains(arg, "c") && !strings.Contains(arg, "=")
+	arg, _, _ = strings.Cut(arg, "=") // the value of -o
+	return len(arg) > 1 && arg[0] == '-' && arg[1] != '-' && strings.Contains(arg, "c")
 }
 
 // isWholeScript reports whether argv is a shell, its options, -c and a script, and the script is the same from a file.

@@ -21,12 +21,16 @@ type step struct {
 	argv []string
 	// onNode says that argv runs in the mount namespace of the node, so that all its programs and files are those of the node.
 	onNode bool
+	// ofPod says that argv is run like that, and changes IPC or mounts that its pod has for itself.
+	ofPod bool
 	// expanded says that Kubernetes changes argv, because it has variables or $$.
 	expanded bool
 	// script is the text that a shell runs; "" if there is none. source is the ConfigMap or Secret that has it, and absent the one that
 	// would have it, if it is not in the files.
 	script         string
 	source, absent content
+	// unread are the ConfigMaps and Secrets that it mounts, and that are not in the files.
+	unread []string
 	// shown is what the script shows, or the program and its arguments.
 	shown reading
 	// text is all that the files show of what it does, also the other keys of its ConfigMaps and Secrets.
@@ -50,9 +54,12 @@ func (d *draft) newStep(c *corev1.Container, init bool) step {
 	if s.isShown() {
 		texts = append(texts, d.readProgram(&s)...)
 	}
-	s.text = strings.Join(slices.Concat([]string{strings.Join(s.argv, " "), s.script}, texts), "\n")
-	if s.onNode && d.isOfPod(whole[0], s.text) {
-		s.argv, s.onNode = whole, false
+	if texts = slices.Concat(s.argv, []string{s.script}, texts); s.script == "" {
+		texts = append(texts, strings.Join(s.argv, " "))
+	}
+	s.text = strings.Join(texts, "\n")
+	if s.onNode && d.isOfPod(" "+strings.Join(whole[:len(whole)-len(s.argv)], " "), s.text) {
+		s.argv, s.onNode, s.ofPod = whole, false, true
 	}
 	return s
 }
@@ -96,7 +103,14 @@ func (d *draft) readEnvFrom(s *step) (texts []string) {
 func (d *draft) readProgram(s *step) (texts []string) {
 	s.argv, s.onNode = d.enterNode(s.Container, s.argv)
 	texts = d.readScript(s)
-	open := func(file string) (string, content) { return d.fileOf(s.Container, file) }
+	isRead := map[string]bool{}
+	open := func(file string, runs bool) (text string, from content) {
+		if text, from = d.fileOf(s.Container, file); text != "" && isRead[file] {
+			text = ":"
+		}
+		isRead[file] = isRead[file] || runs
+		return text, from
+	}
 	if s.shown = read(s.script, 0, open); s.script == "" {
 		s.shown = readCommand(s.argv, open)
 	}
@@ -106,7 +120,8 @@ func (d *draft) readProgram(s *step) (texts []string) {
 
 // isOfPod reports whether a program that nsenter or chroot runs changes what its pod has for itself.
 func (d *draft) isOfPod(entry, text string) bool {
-	return !d.template.Spec.HostIPC && programs.IPC.MatchString(text) || path.Base(entry) == "chroot" && programs.Mounts.MatchString(text)
+	sharesIPC := d.template.Spec.HostIPC || strings.Contains(entry, "nsenter") && programs.EntersIPC.MatchString(entry)
+	return !sharesIPC && programs.IPC.MatchString(text) || strings.Contains(entry, "chroot") && programs.Mounts.MatchString(text)
 }
 
 // isShown reports whether the manifest shows the program of a container, which is not that of the image then.
@@ -177,7 +192,10 @@ func (d *draft) readScript(s *step) (texts []string) {
 	}
 	for _, mount := range s.VolumeMounts {
 		for _, v := range d.projections(mount.Name) {
-			texts = append(texts, slices.Sorted(maps.Values(d.contents[v.content]))...)
+			data, known := d.contents[v.content]
+			if texts = append(texts, slices.Sorted(maps.Values(data))...); !known {
+				s.unread = append(s.unread, v.String())
+			}
 		}
 	}
 	return texts
@@ -185,14 +203,21 @@ func (d *draft) readScript(s *step) (texts []string) {
 
 // fileOf returns the text of a file of a container, and the ConfigMap or Secret that it is in. The text is "" if that is not in the files.
 func (d *draft) fileOf(c *corev1.Container, file string) (text string, from content) {
+	files := []string{path.Clean(file)}
+	for _, mount := range c.VolumeMounts {
+		if volume := d.volumes[mount.Name].HostPath; volume != nil && volume.Path == "/" {
+			files = append(files, path.Join(mount.MountPath, file)) // after chroot
+		}
+	}
 	for _, mount := range c.VolumeMounts {
 		for _, v := range d.projections(mount.Name) {
-			data, known := d.contents[v.content]
-			switch key := v.keyOf(path.Clean(file), mount); {
-			case key == "":
-			case data[key] != "":
+			key := ""
+			for _, file := range files {
+				key = cmp.Or(key, v.keyOf(file, mount))
+			}
+			if data, known := d.contents[v.content]; key != "" && data[key] != "" {
 				return data[key], v.content
-			case !known:
+			} else if key != "" && !known {
 				from = v.content
 			}
 		}

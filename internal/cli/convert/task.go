@@ -46,10 +46,7 @@ func (d *draft) readStep(s step) {
 		}
 	}
 	repeats := d.kind() == "DaemonSet" && !s.init // its containers wait when they are done, so that they are not restarted
-	if s.absent.kind != "" {
-		d.todo("the program of %s is in the %s, which is not in the file\n"+
-			"Check that it does not reboot the node, and that it ends within task.timeoutSeconds.", at, s.absent)
-	}
+	d.nameUnread(s, at)
 	for _, f := range s.shown.endless {
 		if repeats || !f.isLoop {
 			d.todo("%s may run for 10 minutes or longer because of line %d: %s\n"+
@@ -62,11 +59,24 @@ func (d *draft) readStep(s step) {
 	}
 }
 
+// nameUnread names the ConfigMaps and Secrets of a container that are not in the files.
+func (d *draft) nameUnread(s step, at string) {
+	if s.absent.kind != "" {
+		d.todo("the program of %s is in the %s, which is not in the file\n"+
+			"Check that it does not reboot the node, and that it ends within task.timeoutSeconds.", at, s.absent)
+	} else if len(s.unread) > 0 {
+		d.note("The files do not have the %s, which the container %s mounts. If it runs a script of it, check that it does not reboot the node, "+
+			"and that it ends within task.timeoutSeconds.", strings.Join(s.unread, " and the "), s.Name)
+	}
+}
+
 // quote returns the beginning of a line of a script for a comment, without what is in a Secret.
 func (d *draft) quote(line string) string {
 	for from, data := range d.contents {
 		for _, text := range data {
-			isIn := strings.Contains(text, strings.TrimSpace(line)) || text != "" && strings.Contains(line, strings.TrimSpace(text))
+			isIn := strings.Contains(text, strings.TrimSpace(line)) || slices.ContainsFunc(strings.Split(text, "\n"), func(part string) bool {
+				return strings.TrimSpace(part) != "" && strings.Contains(line, strings.TrimSpace(part))
+			})
 			if from.kind == "Secret" && isIn {
 				return `"…"`
 			}
@@ -82,6 +92,8 @@ func (d *draft) notOnNode() string {
 	}
 	s := d.steps[0]
 	switch text := strings.Join(s.argv, ""); {
+	case s.ofPod:
+		return "it may change IPC or mounts that only its pod has"
 	case !s.onNode:
 		return "the manifest does not show that all programs are those of the node"
 	case s.expanded:
