@@ -37,6 +37,8 @@ type finding struct {
 	isLoop bool
 }
 
+// opener returns the text of a file that is in a ConfigMap or Secret, and which one that is. runs says that a command runs the file: then
+// it has its text only once, and later that of a script that does nothing.
 type opener func(file string, runs bool) (text string, from content)
 
 // reader reads a script.
@@ -47,8 +49,7 @@ type reader struct {
 	functions map[string]bool
 	// depth is the number of scripts around it.
 	depth int
-	// open returns the text of a file that is in a ConfigMap or Secret, and which one that is. A file that a command runs is read once.
-	open opener
+	open  opener
 }
 
 // read reads a script. depth is the number of scripts around it.
