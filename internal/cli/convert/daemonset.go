@@ -101,13 +101,14 @@ func (d *draft) isNotShown() error {
 // readLabels compares the labels that the scripts change on the node with those by which the pod selects it.
 func (d *draft) readLabels() {
 	changes := map[string]string{}
+	hasAccount := d.template.Spec.ServiceAccountName+d.template.Spec.DeprecatedServiceAccount != ""
 	isHidden := false
 	for _, s := range d.steps {
 		maps.Copy(changes, s.shown.labels)
 		if programs.Patch.MatchString(s.text) {
 			changes["$"] = "$"
 		}
-		isHidden = isHidden || (s.script == "" || s.shown.unknown != "") && d.template.Spec.ServiceAccountName+d.template.Spec.DeprecatedServiceAccount != ""
+		isHidden = isHidden || hasAccount && (s.script == "" || s.shown.unknown != "")
 	}
 	selector := cmp.Or(d.job.Spec.Nodes.Selector, &metav1.LabelSelector{})
 	for _, key := range slices.Sorted(maps.Keys(selector.MatchLabels)) {

@@ -111,8 +111,10 @@ func (d *draft) readProgram(s *step) (texts []string) {
 		isRead[file] = isRead[file] || runs
 		return text, from
 	}
-	if s.shown = read(s.script, 0, open); s.script == "" {
+	if s.script == "" {
 		s.shown = readCommand(s.argv, open)
+	} else {
+		s.shown = read(s.script, 0, open)
 	}
 	s.absent = cmp.Or(s.absent, s.shown.absent)
 	return texts
