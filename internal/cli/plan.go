@@ -274,7 +274,7 @@ func (o *planOptions) fetch(ctx context.Context, file *planFile, v *view.Plan) o
 			}
 			return observe.ScriptIn(configMap, ref.Key)
 		},
-		Contents: func(contents []task.Content) ([]string, *task.Obstacle, error) {
+		Contents: func(contents []task.Content) ([]task.Hashes, *task.Obstacle, error) {
 			return o.contents(ctx, file, v, contents)
 		},
 	}
@@ -282,8 +282,8 @@ func (o *planOptions) fetch(ctx context.Context, file *planFile, v *view.Plan) o
 
 // contents returns hashes of the objects whose content is part of the revision. If the user may not read a Secret, or a Secret does
 // not exist yet, the revision is only a guess.
-func (o *planOptions) contents(ctx context.Context, file *planFile, v *view.Plan, contents []task.Content) ([]string, *task.Obstacle, error) {
-	var hashes []string
+func (o *planOptions) contents(ctx context.Context, file *planFile, v *view.Plan, contents []task.Content) ([]task.Hashes, *task.Obstacle, error) {
+	var hashes []task.Hashes
 	for _, content := range contents {
 		hash, obstacle, err := o.contentHash(ctx, file, v, content)
 		switch {
@@ -297,7 +297,7 @@ func (o *planOptions) contents(ctx context.Context, file *planFile, v *view.Plan
 		case err != nil || obstacle != nil:
 			return nil, obstacle, err
 		}
-		hashes = append(hashes, hash)
+		hashes = append(hashes, task.Hashes{Content: hash}) // no pod is made of them
 	}
 	return hashes, nil, nil
 }

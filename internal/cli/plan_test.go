@@ -259,7 +259,7 @@ stringData: {b: two}
 					ScriptFrom: &v1alpha1.ScriptSource{ConfigMapKeyRef: v1alpha1.ConfigMapKeyRef{Name: "scripts", Key: "run.sh"}},
 				},
 			}
-			want := task.Revision(spec, task.Source{Script: "true", Contents: []string{task.ContentHash(tt.wantUID, would)}})
+			want := task.Revision(spec, task.Source{Script: "true", Inputs: []task.Hashes{{Content: task.ContentHash(tt.wantUID, would)}}})
 			if got.Revision != want || got.Stalled != nil || !slices.Equal(got.Notes, tt.wantNotes) {
 				t.Errorf("got revision %s, %+v, %q; want revision %s, %q", got.Revision, got.Stalled, got.Notes, want, tt.wantNotes)
 			}

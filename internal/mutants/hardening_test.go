@@ -17,6 +17,12 @@ var hardening = map[string]mutant{
 	"annotations that a user has changed are believed": {
 		"../../seal/seal.go", "range []map[string]string{pod.Labels, pod.Annotations}", "range []map[string]string{pod.Labels}",
 	},
+	"a rollback starts without its files": {
+		"nodeproblem.go", "return !o.Files", "return true",
+	},
+	"files that have changed are a failure of the task": {
+		"attempt.go", "case exit.Reported && exit.Reason == outcome.ReasonFilesChanged:", "case false:",
+	},
 	"an annotation of a template asks for a reboot": {
 		"../task/pod.go", "return prefix == v1alpha1.Group || strings.HasSuffix(prefix, \".\"+v1alpha1.Group)", "return prefix == \"\"",
 	},

@@ -4,9 +4,11 @@
 package observe
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,8 +25,8 @@ type Fetch struct {
 	// Script returns the content of a ConfigMap's key for a field of the spec, or false if it does not have the key. If
 	// the ConfigMap does not exist, it returns the API server's NotFound error, and ErrNotLabeled if it has no ScriptLabel.
 	Script func(field string, ref v1alpha1.ConfigMapKeyRef) (string, bool, error)
-	// Contents returns hashes of the objects of task.Contents, or why one of them cannot be used.
-	Contents func([]task.Content) ([]string, *task.Obstacle, error)
+	// Contents returns hashes of objects, or why one of them cannot be used.
+	Contents func([]task.Content) ([]task.Hashes, *task.Obstacle, error)
 }
 
 // ErrNotLabeled says that a ConfigMap does not have the label that lets NodeJobs run its scripts.
@@ -54,23 +56,28 @@ func Source(job *v1alpha1.NodeJob, fetch Fetch) (task.Source, *task.Obstacle, er
 		}
 		*into[s.field] = content
 	}
-	if !job.DeletionTimestamp.IsZero() {
+	deleting := !job.DeletionTimestamp.IsZero()
+	if deleting && !rollsBack(job) {
 		return src, nil, nil
 	}
-	if obstacle := unusableCommand(job.Spec.Task.Command); obstacle != nil {
-		return src, obstacle, nil
+	var obstacle *task.Obstacle
+	var err error
+	if src.Files, obstacle, err = fetch.Contents(task.FilesOf(&job.Spec.Task)); obstacle != nil {
+		obstacle = &task.Obstacle{Reason: obstacle.Reason, Message: obstacle.Message, Files: true}
 	}
-	if obstacle := unusableEnv(job.Spec.Task.Env); obstacle != nil {
-		return src, obstacle, nil
-	}
-	contents, obstacle, err := fetch.Contents(task.Contents(&job.Spec.Task))
-	if err != nil || obstacle != nil {
+	if deleting || err != nil || obstacle != nil {
 		return src, obstacle, err
 	}
-	if inputs := len(job.Spec.Task.Inputs); len(contents) > 0 {
-		src.Contents, src.Files = contents[:inputs], contents[inputs:]
+	if obstacle := cmp.Or(unusableCommand(job.Spec.Task.Command), unusableEnv(job.Spec.Task.Env)); obstacle != nil {
+		return src, obstacle, nil
 	}
-	return src, nil, nil
+	src.Inputs, obstacle, err = fetch.Contents(task.Inputs(&job.Spec.Task))
+	return src, obstacle, err
+}
+
+// rollsBack reports whether the deletion of a NodeJob runs its rollback.
+func rollsBack(job *v1alpha1.NodeJob) bool {
+	return job.Spec.DeletionPolicy == v1alpha1.DeletionRollback && job.Spec.Rollback != nil
 }
 
 // UnusableFiles returns why an object cannot be one of task.files, or nil. Its content may run as root, as scripts in ConfigMaps do.
@@ -82,7 +89,7 @@ func UnusableFiles(namespace string, content task.Content, labels map[string]str
 			return notLabeled(content.Field(), namespace, content.Name)
 		}
 	}
-	switch missing := missingKey(content.Keys, data); {
+	switch _, missing := content.Folder(data); {
 	case missing != "":
 		return &task.Obstacle{Reason: notFound, Message: fmt.Sprintf("%s: %s %s/%s has no key %q. Add it, or correct items; the NodeJob then continues automatically",
 			content.Field(), content.Kind, namespace, content.Name, missing)}
@@ -91,19 +98,6 @@ func UnusableFiles(namespace string, content task.Content, labels map[string]str
 			content.Field(), content.Kind, namespace, content.Name)}
 	}
 	return nil
-}
-
-// missingKey returns the first of the keys that an object does not have; "" if it has all.
-func missingKey(keys string, data map[string][]byte) string {
-	if keys == "" {
-		return ""
-	}
-	for key := range strings.SplitSeq(keys, ",") {
-		if _, found := data[key]; !found {
-			return key
-		}
-	}
-	return ""
 }
 
 func notLabeled(field, namespace, name string) *task.Obstacle {
@@ -146,7 +140,7 @@ func scriptsOf(job *v1alpha1.NodeJob) []scriptSpec {
 // already be deleted, for example if all objects of a release are deleted at once.
 func (s *scriptSpec) needed(job *v1alpha1.NodeJob) bool {
 	return job.DeletionTimestamp.IsZero() ||
-		(s.field == fieldRollback && job.Spec.DeletionPolicy == v1alpha1.DeletionRollback)
+		(s.field == fieldRollback && rollsBack(job))
 }
 
 // resolve returns the script itself.
@@ -235,7 +229,7 @@ func ConfigMapNames(job *v1alpha1.NodeJob) []string {
 			names = append(names, s.from.ConfigMapKeyRef.Name)
 		}
 	}
-	for _, content := range task.Contents(&job.Spec.Task) {
+	for _, content := range slices.Concat(task.Inputs(&job.Spec.Task), task.FilesOf(&job.Spec.Task)) {
 		if content.Kind == v1alpha1.ContentConfigMap {
 			names = append(names, content.Name)
 		}

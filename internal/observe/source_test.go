@@ -56,7 +56,7 @@ func TestScriptsInConfigMaps(t *testing.T) {
 				t.Errorf("%+v, want %s with %q", obstacle, tt.want, tt.says)
 			}
 			if works := tt.want == "" &&
-				!tt.wantErr; works != (src.Script != "" && slices.Equal(src.Contents, []string{"hash of inputs"}) && slices.Equal(src.Files, []string{"hash of agent"})) {
+				!tt.wantErr; works != (src.Script != "" && slices.Equal(src.Inputs, hashesOf("inputs")) && slices.Equal(src.Files, hashesOf("agent"))) {
 				t.Errorf("the source is %+v", src)
 			}
 		})
@@ -113,18 +113,77 @@ func TestACommandOfADeletedNodeJobIsNotChecked(t *testing.T) {
 		t.Errorf("before: %+v, %v", obstacle, err)
 	}
 	job.DeletionTimestamp = new(metav1.Now())
-	if src, obstacle, err := Source(job, fetch); err != nil || obstacle != nil || src.Contents != nil {
+	if src, obstacle, err := Source(job, fetch); err != nil || obstacle != nil || src.Inputs != nil || src.Files != nil {
 		t.Errorf("%+v, %+v, %v", src, obstacle, err)
 	}
 }
 
 // hashes are those of all contents.
-func hashes(contents []task.Content) ([]string, *task.Obstacle, error) {
-	var hashes []string
+func hashes(contents []task.Content) ([]task.Hashes, *task.Obstacle, error) {
+	var names []string
 	for _, content := range contents {
-		hashes = append(hashes, "hash of "+content.Name)
+		names = append(names, content.Name)
 	}
-	return hashes, nil, nil
+	return hashesOf(names...), nil, nil
+}
+
+func hashesOf(names ...string) []task.Hashes {
+	var hashes []task.Hashes
+	for _, name := range names {
+		hashes = append(hashes, task.Hashes{Content: "hash of " + name, Folder: "folder of " + name})
+	}
+	return hashes
+}
+
+// What a pod mounts is checked for each phase, also for the rollback at the deletion, when nothing else is read.
+func TestFilesAreReadForEachPodThatMountsThem(t *testing.T) {
+	script := func(change func(*v1alpha1.NodeJob)) *v1alpha1.NodeJob {
+		job := &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns"}}
+		job.Spec.Task.Script = "true"
+		job.Spec.Task.Inputs = []v1alpha1.ContentRef{{Kind: v1alpha1.ContentSecret, Name: "inputs"}}
+		job.Spec.Task.Files = []v1alpha1.FilesSource{{Name: "tools", ConfigMap: &v1alpha1.FilesFromObject{Name: "agent"}}}
+		job.Spec.Rollback = &v1alpha1.RollbackSpec{Script: "undo"}
+		change(job)
+		return job
+	}
+	deleted := func(policy v1alpha1.DeletionPolicy) func(*v1alpha1.NodeJob) {
+		return func(job *v1alpha1.NodeJob) {
+			job.DeletionTimestamp, job.Spec.DeletionPolicy = new(metav1.Now()), policy
+		}
+	}
+	for name, tt := range map[string]struct {
+		job       *v1alpha1.NodeJob
+		wantFiles bool // read, and an obstacle of all phases
+		wantOther bool // the inputs are read
+	}{
+		"before its deletion":                  {script(func(*v1alpha1.NodeJob) {}), true, true},
+		"deleted with a rollback":              {script(deleted(v1alpha1.DeletionRollback)), true, false},
+		"deleted without a rollback":           {script(deleted(v1alpha1.DeletionForget)), false, false},
+		"deleted, and the records are kept":    {script(deleted(v1alpha1.DeletionRetain)), false, false},
+		"deleted with nothing to roll it back": {script(func(j *v1alpha1.NodeJob) { deleted(v1alpha1.DeletionRollback)(j); j.Spec.Rollback = nil }), false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			src, obstacle, err := Source(tt.job, Fetch{Contents: hashes})
+			if err != nil || obstacle != nil || (src.Files != nil) != tt.wantFiles || (src.Inputs != nil) != tt.wantOther {
+				t.Errorf("%+v, %+v, %v", src, obstacle, err)
+			}
+			for _, lacks := range []string{"agent", "inputs"} {
+				_, obstacle, err := Source(tt.job, Fetch{Contents: func(contents []task.Content) ([]task.Hashes, *task.Obstacle, error) {
+					if slices.ContainsFunc(contents, func(c task.Content) bool { return c.Name == lacks }) {
+						return nil, &task.Obstacle{Reason: v1alpha1.ReasonSecretNotFound, Message: "create it"}, nil
+					}
+					return hashes(contents)
+				}})
+				var want *task.Obstacle
+				if lacks == "agent" && tt.wantFiles || lacks == "inputs" && tt.wantOther {
+					want = &task.Obstacle{Reason: v1alpha1.ReasonSecretNotFound, Message: "create it", Files: lacks == "agent"}
+				}
+				if diff := cmp.Diff(want, obstacle); diff != "" || err != nil {
+					t.Errorf("without %s (-want +got):\n%s%v", lacks, diff, err)
+				}
+			}
+		})
+	}
 }
 
 func TestUnusableFiles(t *testing.T) {
@@ -138,16 +197,16 @@ func TestUnusableFiles(t *testing.T) {
 		reason, says string
 	}{
 		"a ConfigMap":               {kind: v1alpha1.ContentConfigMap, labels: labels, data: data},
-		"keys of a ConfigMap":       {kind: v1alpha1.ContentConfigMap, keys: "a,b", labels: labels, data: data},
+		"keys of a ConfigMap":       {kind: v1alpha1.ContentConfigMap, keys: "a\x00a\x00b\x00b\x00", labels: labels, data: data},
 		"a ConfigMap without label": {kind: v1alpha1.ContentConfigMap, data: data, reason: v1alpha1.ReasonConfigMapNotLabeled, says: "kubectl -n ns label configmap x everynode.dev/script=true"},
-		"a ConfigMap without a key": {kind: v1alpha1.ContentConfigMap, keys: "a,c", labels: labels, data: data, reason: v1alpha1.ReasonConfigMapNotFound,
+		"a ConfigMap without a key": {kind: v1alpha1.ContentConfigMap, keys: "a\x00a\x00c\x00c\x00", labels: labels, data: data, reason: v1alpha1.ReasonConfigMapNotFound,
 			says: `spec.task.files[tools]: ConfigMap ns/x has no key "c"`},
 		"an empty ConfigMap":     {kind: v1alpha1.ContentConfigMap, labels: labels, reason: v1alpha1.ReasonConfigMapNotFound, says: "is empty"},
-		"a Secret without label": {kind: v1alpha1.ContentSecret, keys: "b", data: data},
-		"a Secret without a key": {kind: v1alpha1.ContentSecret, keys: "c", data: data, reason: v1alpha1.ReasonSecretNotFound, says: `Secret ns/x has no key "c"`},
+		"a Secret without label": {kind: v1alpha1.ContentSecret, keys: "b\x00b\x00", data: data},
+		"a Secret without a key": {kind: v1alpha1.ContentSecret, keys: "c\x00c\x00", data: data, reason: v1alpha1.ReasonSecretNotFound, says: `Secret ns/x has no key "c"`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			obstacle := UnusableFiles("ns", task.Content{Kind: tt.kind, Name: "x", File: "tools", Keys: tt.keys}, tt.labels, tt.data)
+			obstacle := UnusableFiles("ns", task.Content{Kind: tt.kind, Name: "x", File: "tools", Items: tt.keys}, tt.labels, tt.data)
 			if (obstacle != nil) != (tt.reason != "") ||
 				(obstacle != nil && (obstacle.Reason != tt.reason || !strings.Contains(obstacle.Message, tt.says))) {
 				t.Errorf("%+v, want %s with %q", obstacle, tt.reason, tt.says)

@@ -61,6 +61,8 @@ const (
 	ReasonTimedOut = "TimedOut"
 	// ReasonDisrupted: the runner was told to stop (eviction, node shutdown, deleted pod).
 	ReasonDisrupted = "Interrupted"
+	// ReasonFilesChanged: the files of the task are not those that the manager has read, so nothing was run; exit code 125.
+	ReasonFilesChanged = "FilesChanged"
 	// ReasonInterpreterNotFound: the node does not have the interpreter (127) or cannot execute it (126).
 	ReasonInterpreterNotFound = "InterpreterNotFound"
 	// ReasonCommandNotFound: the node does not have the task's program (127) or cannot execute it (126).
@@ -82,7 +84,7 @@ const (
 )
 
 var reasons = []string{
-	ReasonTaskFailed, ReasonCheckFailed, ReasonAlreadyDone, ReasonCheckError, ReasonImagesPulled, ReasonSignaled, ReasonTimedOut, ReasonDisrupted,
+	ReasonTaskFailed, ReasonCheckFailed, ReasonAlreadyDone, ReasonCheckError, ReasonImagesPulled, ReasonSignaled, ReasonTimedOut, ReasonDisrupted, ReasonFilesChanged,
 	ReasonInterpreterNotFound, ReasonCommandNotFound, ReasonNamespaceError, ReasonBadConfiguration, ReasonRunnerError,
 	ReasonRebootFailed, ReasonProbeFailed, ReasonReverted, ReasonRevertFailed,
 }

@@ -28,7 +28,7 @@ import (
 // input returns what the manager observes.
 func (c *Cluster) input() plan.Input {
 	c.t.Helper()
-	noContents := func([]task.Content) ([]string, *task.Obstacle, error) { return nil, nil, nil }
+	noContents := func([]task.Content) ([]task.Hashes, *task.Obstacle, error) { return nil, nil, nil }
 	source, obstacle, err := observe.Source(c.Job, observe.Fetch{Contents: noContents})
 	if err != nil {
 		c.t.Fatal(err)

@@ -4,7 +4,9 @@
 package runner
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -20,25 +22,53 @@ import (
 
 const password = "correct-horse-battery"
 
-// mountedFiles makes folders as a kubelet does, with symbolic links into a folder that is replaced as a whole, and returns the
-// variable that names them.
-func mountedFiles(t *testing.T) string {
+// mountFolder makes a folder with one file as a kubelet does, with symbolic links into a folder that is replaced as a whole.
+func mountFolder(t *testing.T, dir, version, content string) {
 	t.Helper()
-	files := contract.Files{Dir: t.TempDir(), Folders: []contract.Folder{{Name: "tools"}, {Name: "tls", Secret: true}}}
-	for folder, content := range map[string]string{"tools": "#!/bin/sh\necho \"tool $*\"\n", "tls": password + "\n"} {
-		dir := filepath.Join(files.Dir, folder)
-		err := errors.Join(
-			os.MkdirAll(filepath.Join(dir, "..1"), 0o755),
-			os.WriteFile(filepath.Join(dir, "..1", "run"), []byte(content), 0o755),
-			os.Symlink("..1", filepath.Join(dir, "..data")),
-			os.Symlink("..data/run", filepath.Join(dir, "run")),
-		)
-		if err != nil {
-			t.Fatal(err)
-		}
+	err := errors.Join(
+		os.MkdirAll(filepath.Join(dir, version), 0o755),
+		os.WriteFile(filepath.Join(dir, version, "run"), []byte(content), 0o755),
+		os.Symlink(version, filepath.Join(dir, "..new")),
+		os.Rename(filepath.Join(dir, "..new"), filepath.Join(dir, "..data")),
+	)
+	if _, found := os.Lstat(filepath.Join(dir, "run")); found != nil {
+		err = errors.Join(err, os.Symlink("..data/run", filepath.Join(dir, "run")))
 	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// mountFiles makes the folders of a pod, as the manager has read them.
+func mountFiles(t *testing.T) contract.Files {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: the copy of files is in a mount namespace")
+	}
+	const tool = "#!/bin/sh\necho \"tool $*\"\n"
+	hash := func(content, salt string) string {
+		return contract.FolderHash(map[string][]byte{"run": []byte(content)}, salt)
+	}
+	files := contract.Files{Dir: t.TempDir(), Folders: []contract.Folder{
+		{Name: "tools", Hash: hash(tool, "")},
+		{Name: "tls", Secret: true, Hash: hash(password+"\n", "salt"), Salt: "salt"},
+		{Name: "image", Image: true},
+	}}
+	mountFolder(t, filepath.Join(files.Dir, "tools"), "..1", tool)
+	mountFolder(t, filepath.Join(files.Dir, "tls"), "..1", password+"\n")
+	image := filepath.Join(files.Dir, "image")
+	if err := errors.Join(os.Mkdir(image, 0o755), os.WriteFile(filepath.Join(image, "run"), []byte(tool), 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+// variableOf returns the variable that names the files.
+func variableOf(files contract.Files) string {
 	return contract.EnvMountedFiles + "=" + contract.JSON(files)
 }
+
+func mountedFiles(t *testing.T) string { t.Helper(); return variableOf(mountFiles(t)) }
 
 func TestFiles(t *testing.T) {
 	t.Parallel()
@@ -70,6 +100,10 @@ func TestFiles(t *testing.T) {
 		"a variable with the same name has no influence": {
 			env:  []string{`EVERYNODE_FILES=/etc`, `EVERYNODE_SCRIPT="$EVERYNODE_FILES"/tools/run d`},
 			want: "tool d\n",
+		},
+		"a program of an image": {env: []string{`EVERYNODE_SCRIPT="$EVERYNODE_FILES"/image/run i`}, want: "tool i\n"},
+		"copies cannot be changed": {
+			env: []string{`EVERYNODE_SCRIPT=echo x 2>&1 > "$EVERYNODE_FILES"/tools/run | grep -o 'Read-only'`}, want: "Read-only\n",
 		},
 		"a missing file is named": {
 			env: []string{`EVERYNODE_COMMAND=["$(EVERYNODE_FILES)/tools/stop"]`}, wantCode: 127,
@@ -147,6 +181,102 @@ func TestMissingFiles(t *testing.T) {
 				t.Errorf("ended with %d, %+v, stdout %q", got.code, got.outcome, got.stdout)
 			}
 		})
+	}
+}
+
+// The object may be replaced at any time by a user who may write it. What runs is what the manager has read, or nothing.
+func TestNothingButTheFilesThatWereReadRuns(t *testing.T) {
+	t.Parallel()
+	const foreign = "#!/bin/sh\necho foreign\n"
+	folder := func(name string, mount func(t *testing.T, dir string)) func(*testing.T, *contract.Files) {
+		return func(t *testing.T, files *contract.Files) { t.Helper(); mount(t, filepath.Join(files.Dir, name)) }
+	}
+	tests := map[string]struct {
+		before     func(*testing.T, *contract.Files)
+		wantReason string
+		wantSays   string
+	}{
+		"a ConfigMap is replaced before the mount": {
+			folder("tools", func(t *testing.T, dir string) { mountFolder(t, dir, "..2", foreign) }),
+			outcome.ReasonFilesChanged, `the folder "tools" of task.files does not have the content that the manager has read`,
+		},
+		"a Secret is replaced before the mount": {
+			folder("tls", func(t *testing.T, dir string) { mountFolder(t, dir, "..2", foreign) }), outcome.ReasonFilesChanged, `the folder "tls"`,
+		},
+		"a file is added": {
+			folder("tools", func(t *testing.T, dir string) {
+				if err := os.WriteFile(filepath.Join(dir, "..1", "sh"), []byte(foreign), 0o755); err != nil {
+					t.Fatal(err)
+				}
+			}), outcome.ReasonFilesChanged, `the folder "tools"`,
+		},
+		"a file is a symbolic link to another file of the node": {
+			folder("tools", func(t *testing.T, dir string) {
+				if err := os.Symlink("/bin/sh", filepath.Join(dir, "..1", "sh")); err != nil {
+					t.Fatal(err)
+				}
+			}), outcome.ReasonFilesChanged, "is not a file of at most",
+		},
+		"a folder is larger than an object can be": {
+			folder("tools", func(t *testing.T, dir string) {
+				mountFolder(t, dir, "..2", strings.Repeat("x", contract.MaxFolderBytes+1))
+			}),
+			outcome.ReasonFilesChanged, "is not a file of at most",
+		},
+		"the manager has set no hash": {
+			func(_ *testing.T, files *contract.Files) { files.Folders[0].Hash = "" }, outcome.ReasonBadConfiguration, "has no hash to compare",
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			files := mountFiles(t)
+			tt.before(t, &files)
+			got := runToEnd(t, `EVERYNODE_SCRIPT=echo ran; "$EVERYNODE_FILES"/tools/run`, `EVERYNODE_CHECK="$EVERYNODE_FILES"/tools/run`, variableOf(files))
+			if got.code != 125 || got.outcome.Reason != tt.wantReason || !strings.Contains(got.outcome.Message, tt.wantSays) || got.stdout != "" {
+				t.Errorf("ended with %d, %+v, stdout %q; want %s", got.code, got.outcome, got.stdout, tt.wantReason)
+			}
+		})
+	}
+}
+
+// A kubelet updates a volume while the pod runs.
+func TestFilesThatAreReplacedWhileTheTaskRuns(t *testing.T) {
+	t.Parallel()
+	files := mountFiles(t)
+	next := filepath.Join(t.TempDir(), "next")
+	r := startRunner(t, 0, testLimits(), `EVERYNODE_SCRIPT="$EVERYNODE_FILES"/tools/run 1; until [ -e `+next+` ]; do sleep 0.02; done; "$EVERYNODE_FILES"/tools/run 2`, variableOf(files))
+	r.stdout.waitFor(t, "tool 1\n")
+	mountFolder(t, filepath.Join(files.Dir, "tools"), "..2", "#!/bin/sh\necho foreign\n")
+	if err := errors.Join(os.RemoveAll(filepath.Join(files.Dir, "tools", "..1")), os.WriteFile(next, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if got := r.wait(); got.code != 0 || got.stdout != "tool 1\ntool 2\n" {
+		t.Errorf("ended with %d, stdout %q, stderr %q", got.code, got.stdout, got.stderr)
+	}
+}
+
+// A ConfigMap of the largest size, with many keys.
+func TestAFolderOfTheLargestSize(t *testing.T) {
+	t.Parallel()
+	files := mountFiles(t)
+	all := map[string][]byte{}
+	for i := range 500 {
+		all[fmt.Sprintf("key-%d", i)] = bytes.Repeat([]byte{byte(i)}, contract.MaxFolderBytes/500)
+	}
+	files.Folders = append(files.Folders, contract.Folder{Name: "large", Hash: contract.FolderHash(all, "")})
+	dir := filepath.Join(files.Dir, "large")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range all {
+		if err := os.WriteFile(filepath.Join(dir, name), content, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := runToEnd(t, `EVERYNODE_SCRIPT=cat "$EVERYNODE_FILES"/large/* | wc -c; ls "$EVERYNODE_FILES"/large | wc -l`, variableOf(files))
+	if want := fmt.Sprintf("%d\n500\n", 500*(contract.MaxFolderBytes/500)); got.code != 0 || got.stdout != want {
+		t.Errorf("ended with %d, stdout %q, stderr %q; want %q", got.code, got.stdout, got.stderr, want)
 	}
 }
 

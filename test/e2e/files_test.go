@@ -267,3 +267,70 @@ func (w *world) cannotPull(name string) {
 		return fmt.Errorf("the conditions are %+v", job.Status.Conditions)
 	})
 }
+
+// TestNoForeignFileRuns puts another ConfigMap under the name of the files, as a user can who may only write ConfigMaps: between the check of
+// the manager and the mount, and after all objects of a release were deleted at once.
+func TestNoForeignFileRuns(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	node := w.join(cluster.NodeOptions{})
+	tools := func(program string, labels map[string]string) *corev1.ConfigMap {
+		return &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "tools", Labels: labels},
+			Data:       map[string]string{"run.sh": "#!/bin/sh\n" + program + "\n"},
+		}
+	}
+	const own, foreign = "echo own >> /var/tmp/own-", "echo foreign >> /var/tmp/foreign-"
+	labels := map[string]string{v1alpha1.ScriptLabel: v1alpha1.ScriptLabelValue}
+	replace := func() {
+		must(t, admin.Delete(w.Ctx, tools("", nil)))
+		must(t, admin.Create(w.Ctx, tools(foreign+w.Namespace, nil))) // without the label, no admission policy asks for a right
+	}
+	wantRuns := func(when string, want string) {
+		t.Helper()
+		if got := w.sh(node, "cat /var/tmp/own-"+w.Namespace+" /var/tmp/foreign-"+w.Namespace+" 2>/dev/null || true"); strings.Join(strings.Fields(got), " ") != want {
+			t.Errorf("%s: %q has run, want %q", when, got, want)
+		}
+	}
+
+	must(t, admin.Create(w.Ctx, tools(own+w.Namespace, labels)))
+	must(t, real.StopKubelet(w.Ctx, node))
+	w.job("files", "$EVERYNODE_FILES/tools/run.sh", func(s *v1alpha1.NodeJobSpec) {
+		s.Task.Files = []v1alpha1.FilesSource{{Name: "tools", ConfigMap: &v1alpha1.FilesFromObject{Name: "tools", DefaultMode: new(int32(0o755))}}}
+		s.Rollback = &v1alpha1.RollbackSpec{Script: "$EVERYNODE_FILES/tools/run.sh"}
+		s.DeletionPolicy = v1alpha1.DeletionRollback
+	})
+	w.Eventually("there is a pod", func() error {
+		if len(w.Pods()) != 1 {
+			return errors.New("no pod")
+		}
+		return nil
+	})
+	replace()
+	must(t, real.StartKubelet(w.Ctx, node))
+	w.Condition("files", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonConfigMapNotLabeled)
+	w.Eventually("the attempt has ended", func() error {
+		if rec := w.On("files", node).Record; rec == nil || rec.Outcome != record.Disrupted {
+			return fmt.Errorf("the record is %+v", rec)
+		}
+		return nil
+	})
+	wantText(t, w.On("files", node).Record.Message, "does not have the content that the manager has read")
+	wantRuns("before the mount", "")
+
+	must(t, admin.Delete(w.Ctx, tools("", nil)))
+	must(t, admin.Create(w.Ctx, tools(own+w.Namespace, labels)))
+	w.Done("files", node)
+	wantRuns("with the right files", "own")
+
+	must(t, admin.Delete(w.Ctx, &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "files"}}))
+	replace()
+	c := w.Condition("files", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonRollbackFailed)
+	wantText(t, c.Message, "everynode.dev/script", "deletionPolicy")
+	w.NoPods()
+	wantRuns("after the deletion", "own")
+	must(t, admin.Delete(w.Ctx, tools("", nil)))
+	must(t, admin.Create(w.Ctx, tools(own+w.Namespace, labels)))
+	w.gone("files", node)
+	wantRuns("after the rollback", "own own")
+}

@@ -23,6 +23,7 @@ import (
 	"github.com/everynode/everynode/internal/nodejob/task"
 	"github.com/everynode/everynode/internal/observe"
 	"github.com/everynode/everynode/internal/outcome"
+	"github.com/everynode/everynode/internal/runner/contract"
 )
 
 // contents stores hashes of the objects of task.inputs and task.files. ConfigMaps are watched by their metadata. Secrets are not,
@@ -45,23 +46,22 @@ type content struct {
 	// uid and resourceVersion show whether a ConfigMap has changed. They are "" if it does not exist.
 	uid             types.UID
 	resourceVersion string
-	hash            string
-	// obstacle is why there is no hash; nil if there is one.
+	hashes          task.Hashes
+	// obstacle is why there are none; nil if there are.
 	obstacle *task.Obstacle
 }
 
 func newContents() contents { return contents{seen: map[contentKey]content{}} }
 
 // of returns the hashes of the objects of a NodeJob, or why one of them cannot be used.
-func (c *contents) of(ctx context.Context, r observer, job client.ObjectKey, contents []task.Content) ([]string, *task.Obstacle, error) {
-	c.keep(job, contents)
-	var hashes []string
+func (c *contents) of(ctx context.Context, r observer, job client.ObjectKey, contents []task.Content) ([]task.Hashes, *task.Obstacle, error) {
+	var hashes []task.Hashes
 	for _, content := range contents {
 		is, err := c.get(ctx, r, contentKey{job, content})
 		if err != nil || is.obstacle != nil {
 			return nil, is.obstacle, err
 		}
-		hashes = append(hashes, is.hash)
+		hashes = append(hashes, is.hashes)
 	}
 	return hashes, nil, nil
 }
@@ -124,9 +124,25 @@ func (r *shell) fetchContents(ctx context.Context, keys []contentKey) ([]content
 			all[i].obstacle = &task.Obstacle{Reason: is.obstacle.Reason, Message: key.Field() + ": " + is.obstacle.Message}
 		case key.File != "":
 			all[i].obstacle = observe.UnusableFiles(key.job.Namespace, key.Content, labels, data)
+			all[i].hashes = r.contents.folder(key, is.hashes, data)
 		}
 	}
 	return all, nil
+}
+
+// folder adds the hash of the files of an entry of task.files. That of a Secret is slow to compute, so it is computed when the content has
+// changed only.
+func (c *contents) folder(key contentKey, is task.Hashes, data map[string][]byte) task.Hashes {
+	c.mu.Lock()
+	known := c.seen[key].hashes
+	c.mu.Unlock()
+	if known.Folder != "" && known.Content == is.Content {
+		return known
+	}
+	if files, missing := key.Content.Folder(data); missing == "" {
+		is.Folder = contract.FolderHash(files, is.Salt)
+	}
+	return is
 }
 
 // fetchObject reads an object. The message of an obstacle does not name the field.
@@ -141,7 +157,8 @@ func (r *shell) fetchObject(ctx context.Context, key contentKey) (is content, la
 		if obstacle := missing(key, err, cmp.Or(r.Own.Pod.Namespace, ownNamespace)); obstacle != nil {
 			return content{obstacle: obstacle}, nil, nil, nil
 		}
-		return content{hash: task.ContentHash(secret.UID, secret.Data)}, nil, secret.Data, wrapGet("Secret", key.Name, err)
+		hashes := task.Hashes{Content: task.ContentHash(secret.UID, secret.Data), Salt: task.ShortHash(string(secret.UID))}
+		return content{hashes: hashes}, nil, secret.Data, wrapGet("Secret", key.Name, err)
 	}
 	var configMap corev1.ConfigMap
 	err = r.Reader.Get(ctx, name, &configMap)
@@ -150,7 +167,7 @@ func (r *shell) fetchObject(ctx context.Context, key contentKey) (is content, la
 	}
 	// A ConfigMap is not secret: one that is recreated with the same content changes nothing.
 	data = observe.ConfigMapData(&configMap)
-	is = content{uid: configMap.UID, resourceVersion: configMap.ResourceVersion, hash: task.ContentHash("", data)}
+	is = content{uid: configMap.UID, resourceVersion: configMap.ResourceVersion, hashes: task.Hashes{Content: task.ContentHash("", data)}}
 	return is, configMap.Labels, data, wrapGet("ConfigMap", key.Name, err)
 }
 
@@ -215,7 +232,7 @@ func (c *contents) set(key contentKey, is content) bool {
 		return false // deleted meanwhile
 	}
 	c.seen[key] = is
-	return was.hash != is.hash || reasonOf(was.obstacle) != reasonOf(is.obstacle)
+	return was.hashes != is.hashes || reasonOf(was.obstacle) != reasonOf(is.obstacle)
 }
 
 func reasonOf(o *task.Obstacle) string {

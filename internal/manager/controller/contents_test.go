@@ -77,7 +77,11 @@ func (r *fakeReconciler) contentOf(job *v1alpha1.NodeJob) string {
 	if obstacle != nil {
 		return obstacle.Reason
 	}
-	return strings.Join(source.Contents, ",")
+	hashes := make([]string, 0, len(source.Inputs))
+	for _, input := range source.Inputs {
+		hashes = append(hashes, input.Content)
+	}
+	return strings.Join(hashes, ",")
 }
 
 func (r *fakeReconciler) update(o client.Object) {
@@ -355,12 +359,12 @@ func TestUnreferencedContentsAreForgotten(t *testing.T) {
 			r := newReconciler(t, secret("1", "a"))
 			r.contentOf(job)
 			r.contentOf(other)
-			key := contentKey{client.ObjectKeyFromObject(job), task.Contents(&job.Spec.Task)[0]}
+			key := contentKey{client.ObjectKeyFromObject(job), task.Inputs(&job.Spec.Task)[0]}
 			happens(r, job)
 			if kept := r.contents.secrets(); len(kept) != 1 {
 				t.Errorf("%v is kept, want only that of the other NodeJob", kept)
 			}
-			if r.contents.set(key, content{hash: "late"}) || len(r.contents.secrets()) != 1 {
+			if r.contents.set(key, content{hashes: task.Hashes{Content: "late"}}) || len(r.contents.secrets()) != 1 {
 				t.Error("a late response is kept")
 			}
 		})
@@ -386,7 +390,7 @@ func TestFilesOfAConfigMapWithoutLabel(t *testing.T) {
 	labeled.Labels = map[string]string{v1alpha1.ScriptLabel: v1alpha1.ScriptLabelValue}
 	r.update(labeled)
 	source, obstacle, err := r.source(t.Context(), job)
-	if err != nil || obstacle != nil || len(source.Files) != 1 || len(source.Contents) != 0 {
+	if err != nil || obstacle != nil || len(source.Files) != 1 || len(source.Inputs) != 0 {
 		t.Errorf("%+v, %+v, %v", source, obstacle, err)
 	}
 	labeled.Data["key"] = "b"
@@ -434,10 +438,10 @@ func TestContentsHash(t *testing.T) {
 		j.Spec.Task.Files = []v1alpha1.FilesSource{{Name: "a", ConfigMap: &v1alpha1.FilesFromObject{Name: "x"}}}
 	})
 	hash := func(source task.Source) string { return contentsHash(job, source) }
-	if hash(task.Source{Files: []string{"a"}}) == hash(task.Source{Files: []string{"b"}}) {
+	if hash(task.Source{Files: []task.Hashes{{Content: "a"}}}) == hash(task.Source{Files: []task.Hashes{{Content: "b"}}}) {
 		t.Error("other files have the same hash")
 	}
-	if hash(task.Source{Contents: []string{"a"}}) != hash(task.Source{Contents: []string{"b"}}) {
+	if hash(task.Source{Inputs: []task.Hashes{{Content: "a"}}}) != hash(task.Source{Inputs: []task.Hashes{{Content: "b"}}}) {
 		t.Error("contents of task.inputs, which do not run, change the hash")
 	}
 }

@@ -102,7 +102,7 @@ func TestAPollReadsABoundedNumberOfSecrets(t *testing.T) {
 				task.Content{Kind: v1alpha1.ContentSecret, Name: fmt.Sprint("readable-", i)},
 			}
 			forbidden := contentKey{readable.job, task.Content{Kind: v1alpha1.ContentSecret, Name: fmt.Sprint("forbidden-", i)}}
-			r.contents.seen[readable] = content{hash: "old"}
+			r.contents.seen[readable] = content{hashes: task.Hashes{Content: "old"}}
 			r.contents.seen[forbidden] = content{obstacle: &task.Obstacle{Reason: v1alpha1.ReasonSecretForbidden}}
 		}
 	}

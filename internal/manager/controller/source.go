@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -26,11 +27,12 @@ func (r observer) source(ctx context.Context, job *v1alpha1.NodeJob) (task.Sourc
 	if obstacle, err := r.namespaceGoes(ctx, job); err != nil || obstacle != nil {
 		return task.Source{}, obstacle, err
 	}
+	r.contents.keep(client.ObjectKeyFromObject(job), slices.Concat(task.Inputs(&job.Spec.Task), task.FilesOf(&job.Spec.Task)))
 	return observe.Source(job, observe.Fetch{
 		Script: func(field string, ref v1alpha1.ConfigMapKeyRef) (string, bool, error) {
 			return r.scripts.get(ctx, r, scriptField{client.ObjectKeyFromObject(job), field}, ref)
 		},
-		Contents: func(contents []task.Content) ([]string, *task.Obstacle, error) {
+		Contents: func(contents []task.Content) ([]task.Hashes, *task.Obstacle, error) {
 			return r.contents.of(ctx, r, client.ObjectKeyFromObject(job), contents)
 		},
 	})

@@ -227,6 +227,8 @@ func disruption(pod *Pod, node *Node) string {
 	switch {
 	case exit == nil || exit.Lost:
 		return firstOf(joined(pod.StatusReason, pod.StatusMessage), joined(pod.DisruptedReason, ""), "the pod ended before its container reported how")
+	case exit.Reported && exit.Reason == outcome.ReasonFilesChanged:
+		return firstOf(exit.Message, "the files of the task have changed")
 	case exit.Reason == outcome.ReasonDisrupted:
 		return firstOf(joined(pod.DisruptedReason, pod.StatusMessage), "the task was interrupted by a signal from outside")
 	case !pod.Disrupted.IsZero() && !failedBefore(exit, pod.Disrupted):

@@ -15,6 +15,7 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/nodejob/record"
 	"github.com/everynode/everynode/internal/nodejob/task"
+	"github.com/everynode/everynode/internal/outcome"
 )
 
 // These tests find mistakes that make mutants generates and that no other test finds.
@@ -114,6 +115,7 @@ func TestReasonOfAFailure(t *testing.T) {
 	}{
 		"the container runtime says what only the runner may say": {node, newPod(node, exited(1, func(e *Exit) { e.Reason = "TimedOut" })), record.Failed, "TaskFailed"},
 		"the runner gives no reason":                              {node, newPod(node, exited(1, reported(""))), record.Failed, "TaskFailed"},
+		"the files are not those that were read":                  {node, newPod(node, exited(125, reported(outcome.ReasonFilesChanged))), record.Disrupted, v1alpha1.ReasonDisrupted},
 		"the boot of the node is not known":                       {unknown, newPod(node, exited(1)), record.Failed, "TaskFailed"},
 		"the deletion was requested at the end of the time limit": {node, newPod(node, exited(1), func(p *Pod) { p.Created, p.DeleteRequested = ago(limit+5), ago(5) }), record.Failed, v1alpha1.ReasonDeadlineExceeded},
 		"it failed after it was disrupted":                        {node, newPod(node, exited(1, reported("TaskFailed")), func(p *Pod) { p.Disrupted = ago(5) }), record.Disrupted, v1alpha1.ReasonDisrupted},

@@ -237,7 +237,11 @@ func (sb *statusBuilder) deletionStatus() v1alpha1.NodeJobStatus {
 	switch {
 	case sb.obstacleFor(task.Rollback) != nil && n.Matched > 0:
 		o := sb.obstacleFor(task.Rollback)
-		is = summary{v1alpha1.ConditionStalled, o.Reason, text + ": " + o.Message + ". " + sb.deletionRemedy()}
+		reason := o.Reason
+		if o.Files { // who deletes the NodeJob with its objects must learn that the nodes stay as they are
+			reason = v1alpha1.ReasonRollbackFailed
+		}
+		is = summary{v1alpha1.ConditionStalled, reason, text + ": " + o.Message + ". " + sb.deletionRemedy()}
 	case len(sb.troubled) > 0 && (len(sb.troubled) == int(n.Matched) || sb.slotsStuck() >= sb.capacity.slots):
 		is = summary{v1alpha1.ConditionStalled, sb.troubleReason, text + ": " + named(sb.troubled) + ". " + sb.deletionRemedy()}
 	case held != "":

@@ -45,6 +45,8 @@ func TestDeletionWithRollback(t *testing.T) {
 		want     []string
 		// wantStalled is the beginning of the message of the Stalled condition; "" if it is False.
 		wantStalled string
+		// wantReason is its reason; "" if that is tested elsewhere.
+		wantReason string
 	}{
 		"every node that is done is rolled back": {
 			nodes: []Node{
@@ -159,6 +161,12 @@ func TestDeletionWithRollback(t *testing.T) {
 			obstacle:    &task.Obstacle{Reason: v1alpha1.ReasonConfigMapNotFound, Message: "ConfigMap ns/x does not exist"},
 			wantStalled: "the NodeJob is being deleted; on 1 node the task is still to be rolled back: ConfigMap ns/x does not exist. Fix the cause and",
 		},
+		"files that are gone block it": {
+			nodes:       []Node{done("a")},
+			obstacle:    &task.Obstacle{Reason: v1alpha1.ReasonConfigMapNotFound, Message: "ConfigMap ns/x does not exist", Files: true},
+			wantStalled: "the NodeJob is being deleted; on 1 node the task is still to be rolled back: ConfigMap ns/x does not exist. Fix the cause and",
+			wantReason:  v1alpha1.ReasonRollbackFailed,
+		},
 		"nothing can be rolled back in a terminating namespace": {
 			nodes: []Node{done("a")}, obstacle: &task.Obstacle{Reason: v1alpha1.ReasonNamespaceTerminating}, want: []string{"forget a"},
 		},
@@ -272,6 +280,9 @@ func TestDeletionWithRollback(t *testing.T) {
 			for _, c := range p.Status.Conditions {
 				if c.Type == v1alpha1.ConditionStalled && c.Status == metav1.ConditionTrue {
 					stalled = c.Message
+					if tt.wantReason != "" && c.Reason != tt.wantReason {
+						t.Errorf("stalled because of %s, want %s", c.Reason, tt.wantReason)
+					}
 				}
 			}
 			if !strings.HasPrefix(stalled, tt.wantStalled) || (tt.wantStalled == "") != (stalled == "") {

@@ -150,6 +150,7 @@ func TestObstacleOfAPhase(t *testing.T) {
 		RetryAt: ago(-5),
 	}
 	notAllowed := &task.Obstacle{Reason: v1alpha1.ReasonNamespaceNotAllowed}
+	input, file := &task.Obstacle{Reason: v1alpha1.ReasonSecretNotFound}, &task.Obstacle{Reason: v1alpha1.ReasonSecretNotFound, Files: true}
 	script := func(*v1alpha1.NodeJob) {}
 	for name, tt := range map[string]struct {
 		job        func(*v1alpha1.NodeJob)
@@ -158,9 +159,16 @@ func TestObstacleOfAPhase(t *testing.T) {
 		phase      task.Phase
 		want       *task.Obstacle
 	}{
-		"none":                                               {script, nil, nil, task.Rollback, runner},
-		"a reboot needs no script":                           {script, stays, nil, task.Reboot, runner},
-		"a rollback needs its script":                        {script, stays, nil, task.Rollback, stays},
+		"none":                        {script, nil, nil, task.Rollback, runner},
+		"a reboot needs no script":    {script, stays, nil, task.Reboot, runner},
+		"a rollback needs its script": {script, stays, nil, task.Rollback, stays},
+		"a rollback reads no Secret of task.inputs":          {script, input, nil, task.Rollback, runner},
+		"a rollback mounts the Secrets of task.files":        {script, file, nil, task.Rollback, file},
+		"a check for drift mounts them":                      {script, file, nil, task.CheckDrift, file},
+		"a check of expires mounts them":                     {script, file, nil, task.CheckExpires, file},
+		"a check after a reboot mounts them":                 {script, file, nil, task.Check, file},
+		"a check before the task mounts them":                {script, file, nil, task.CheckBefore, file},
+		"a reboot mounts nothing":                            {script, file, nil, task.Reboot, runner},
 		"a refused pod of the same kind":                     {script, passes, nil, task.Reboot, passes},
 		"a refused pod of another kind":                      {templated, passes, nil, task.Rollback, runner},
 		"a missing object":                                   {templated, stays, nil, task.Rollback, stays},

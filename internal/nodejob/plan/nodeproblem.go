@@ -81,18 +81,18 @@ func (j *job) obstacleFor(phase task.Phase) *task.Obstacle {
 	switch {
 	case o == nil:
 		return j.in.RunnerRefused
-	case beforeRun(o.Reason), phase == task.Reboot && o.RetryAt.IsZero(), otherPods && !o.RetryAt.IsZero():
+	case beforeRun(o), phase == task.Reboot && o.RetryAt.IsZero(), otherPods && !o.RetryAt.IsZero():
 		return j.in.RunnerRefused
 	}
 	return o
 }
 
-// beforeRun reports whether the reason of an obstacle matters only before a run.
-func beforeRun(reason string) bool {
-	switch reason {
+// beforeRun reports whether an obstacle matters only before a run.
+func beforeRun(o *task.Obstacle) bool {
+	switch o.Reason {
 	case v1alpha1.ReasonDependencyNotFound, v1alpha1.ReasonDependencyCycle, v1alpha1.ReasonInvalidSelector,
 		v1alpha1.ReasonSecretNotFound, v1alpha1.ReasonSecretForbidden, v1alpha1.ReasonArchiveNotConfigured, v1alpha1.ReasonNodeConditionsDisabled:
-		return true
+		return !o.Files
 	}
 	return false
 }

@@ -4,7 +4,6 @@
 package task
 
 import (
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -25,8 +24,33 @@ type Content struct {
 	Name string
 	// File is the name of the entry of task.files; "" if the object is one of task.inputs.
 	File string
-	// Keys are the keys that the object must have, with commas between them; "" for any.
-	Keys string
+	// Items are the keys of task.files.*.items, each followed by its path, with a zero byte after each of them; "" for all keys of the
+	// object, under their own names.
+	Items string
+}
+
+// Folder returns the files of an entry of task.files by their paths, or a key that the object does not have.
+func (c Content) Folder(data map[string][]byte) (files map[string][]byte, missing string) {
+	if c.Items == "" {
+		return data, ""
+	}
+	files = map[string][]byte{}
+	for words := strings.Split(c.Items, "\x00"); len(words) > 1; words = words[2:] {
+		content, found := data[words[0]]
+		if !found {
+			return nil, words[0]
+		}
+		files[words[1]] = content
+	}
+	return files, ""
+}
+
+// Hashes identify the content of an object.
+type Hashes struct {
+	// Content is ContentHash of the whole object, which is part of the revision.
+	Content string
+	// Folder is contract.FolderHash of an entry of task.files, with Salt for a Secret. The runner compares it before it uses the files.
+	Folder, Salt string
 }
 
 // Field returns the field of a NodeJob that names the object.
@@ -37,12 +61,18 @@ func (c Content) Field() string {
 	return "spec.task.files[" + c.File + "]"
 }
 
-// Contents returns the objects whose content is part of the revision: those of task.inputs, and then those of task.files.
-func Contents(spec *v1alpha1.TaskSpec) []Content {
+// Inputs returns the objects of task.inputs, whose content is part of the revision.
+func Inputs(spec *v1alpha1.TaskSpec) []Content {
 	var contents []Content
 	for _, ref := range spec.Inputs {
 		contents = append(contents, Content{Kind: ref.Kind, Name: ref.Name})
 	}
+	return contents
+}
+
+// FilesOf returns the objects of task.files, whose content is part of the revision too.
+func FilesOf(spec *v1alpha1.TaskSpec) []Content {
+	var contents []Content
 	for i := range spec.Files {
 		file := &spec.Files[i]
 		kind, from := v1alpha1.ContentConfigMap, file.ConfigMap
@@ -52,17 +82,18 @@ func Contents(spec *v1alpha1.TaskSpec) []Content {
 		if from == nil {
 			continue
 		}
-		var keys []string
+		var items strings.Builder
 		for _, item := range from.Items {
-			keys = append(keys, item.Key)
+			items.WriteString(item.Key + "\x00" + item.Path + "\x00")
 		}
-		contents = append(contents, Content{kind, from.Name, file.Name, strings.Join(slices.Compact(slices.Sorted(slices.Values(keys))), ",")})
+		contents = append(contents, Content{kind, from.Name, file.Name, items.String()})
 	}
 	return contents
 }
 
-// addFiles mounts the files of the task into the container of the runner, which makes them visible on the node.
-func addFiles(spec *corev1.PodSpec, files []v1alpha1.FilesSource) {
+// addFiles mounts the files of the task into the container of the runner, which makes them visible on the node. hashes are those of
+// FilesOf. Without one of them, the runner runs nothing.
+func addFiles(spec *corev1.PodSpec, files []v1alpha1.FilesSource, hashes []Hashes) {
 	if len(files) == 0 {
 		return
 	}
@@ -74,7 +105,12 @@ func addFiles(spec *corev1.PodSpec, files []v1alpha1.FilesSource) {
 		container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{
 			Name: name, MountPath: contract.FilesDir + "/" + files[i].Name, ReadOnly: true,
 		})
-		mounted.Folders = append(mounted.Folders, contract.Folder{Name: files[i].Name, Secret: files[i].Secret != nil})
+		folder := contract.Folder{Name: files[i].Name, Secret: files[i].Secret != nil, Image: files[i].Image != nil}
+		if !folder.Image && len(hashes) > 0 {
+			folder.Hash, folder.Salt = hashes[0].Folder, hashes[0].Salt
+			hashes = hashes[1:]
+		}
+		mounted.Folders = append(mounted.Folders, folder)
 	}
 	container.Env = append(container.Env, escaped([]corev1.EnvVar{{Name: contract.EnvMountedFiles, Value: contract.JSON(mounted)}})...)
 }

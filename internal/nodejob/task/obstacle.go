@@ -33,6 +33,8 @@ type Obstacle struct {
 	// RetryAt is when the creation of one pod may be retried, although no event shows that the cause is fixed. Zero: not
 	// before the obstacle is known to be removed.
 	RetryAt time.Time
+	// Files is true if an object of task.files cannot be used, so that no pod that mounts the files can start, whatever its phase.
+	Files bool
 }
 
 // CreateServiceAccount says what to do about a missing ServiceAccount that a field of an object names.

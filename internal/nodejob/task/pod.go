@@ -353,7 +353,7 @@ func scriptSpec(job *v1alpha1.NodeJob, src Source, a Attempt, opts Options) core
 	}
 	spec := runnerSpec(scriptEnv(job, src, a, opts), resources(job.Spec.Task.Resources, opts.MemoryLimit), messagePolicy(job.Spec.Task.Output.Record), opts)
 	if a.Phase != Reboot { // a reboot needs nothing that may be missing
-		addFiles(&spec, job.Spec.Task.Files)
+		addFiles(&spec, job.Spec.Task.Files, src.Files)
 	}
 	if Confirms(job, a.Phase) {
 		confirmSpec(&spec, Timeout(job, Rollback))

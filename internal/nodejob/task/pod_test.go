@@ -110,7 +110,9 @@ func TestPod(t *testing.T) {
 			Source{Script: "false", Check: "false", Rollback: "echo $(WANT) $?"},
 			rollback(),
 		},
-		"script-with-files":    {withFiles(scriptJob()), Source{Script: "true", Check: "true"}, attempt()},
+		"script-with-files": {
+			withFiles(scriptJob()), Source{Script: "true", Check: "true", Files: []Hashes{{Folder: "a1"}, {Folder: "b2"}, {Folder: "c3", Salt: "d4"}}}, attempt(),
+		},
 		"script-with-confirm":  {withConfirm(scriptJob()), Source{Script: "true", Check: "true", Rollback: "false"}, attempt()},
 		"pull-of-template":     {pulling(templateJob()), Source{}, before()},
 		"pull-of-files":        {pulling(withFiles(scriptJob())), Source{Script: "true", Check: "true"}, before()},

@@ -37,9 +37,8 @@ type Source struct {
 	Check    string
 	Rollback string
 	Expires  string
-	// Contents are hashes of the objects of task.inputs, in the same order, and Files of those of task.files.
-	Contents []string
-	Files    []string
+	// Inputs are hashes of the objects of Inputs, in the same order, and Files of those of FilesOf.
+	Inputs, Files []Hashes
 }
 
 const (
@@ -81,10 +80,10 @@ func Digest(spec *v1alpha1.NodeJobSpec, src Source) string {
 		Env:         spec.Task.Env,
 		Template:    spec.Task.Template,
 		Check:       src.Check,
-		Contents:    src.Contents,
+		Contents:    contentHashes(src.Inputs),
 
 		Files:        spec.Task.Files,
-		FileContents: src.Files,
+		FileContents: contentHashes(src.Files),
 	}
 	if spec.Task.Check != nil {
 		executed.CheckInterpreter = spec.Task.Check.Interpreter
@@ -96,6 +95,14 @@ func Digest(spec *v1alpha1.NodeJobSpec, src Source) string {
 	}
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:])
+}
+
+func contentHashes(all []Hashes) []string {
+	var hashes []string
+	for _, of := range all {
+		hashes = append(hashes, of.Content)
+	}
+	return hashes
 }
 
 // ShortHash returns ten hexadecimal digits for a text, as used in names and revisions.

@@ -34,7 +34,7 @@ func TestRevisionStaysTheSameFromReleaseToRelease(t *testing.T) {
 			"c57233c5ef",
 		},
 		"a template": {templateJob().Spec, Source{}, "3be895aa09"},
-		"files":      {withFiles(scriptJob()).Spec, Source{Script: "true", Files: []string{"a", "b", "c"}}, "4cc371d052"},
+		"files":      {withFiles(scriptJob()).Spec, Source{Script: "true", Files: []Hashes{{Content: "a", Folder: "of no influence"}, {Content: "b"}, {Content: "c"}}}, "4cc371d052"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -77,7 +77,7 @@ func TestRevision(t *testing.T) {
 		"files change it": {func(s *v1alpha1.NodeJobSpec, _ *Source) {
 			s.Task.Files = withFiles(&v1alpha1.NodeJob{}).Spec.Task.Files
 		}, true},
-		"the content of files changes it": {func(_ *v1alpha1.NodeJobSpec, src *Source) { src.Files = []string{"hash"} }, true},
+		"the content of files changes it": {func(_ *v1alpha1.NodeJobSpec, src *Source) { src.Files = []Hashes{{Content: "hash"}} }, true},
 
 		"node names do not": {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Nodes.Names = []string{"a"} }, false},
 		"a time to live does not": {func(s *v1alpha1.NodeJobSpec, _ *Source) {
@@ -165,11 +165,29 @@ func TestContents(t *testing.T) {
 	spec.Inputs = []v1alpha1.ContentRef{{Kind: v1alpha1.ContentSecret, Name: "token"}}
 	want := []Content{
 		{Kind: v1alpha1.ContentSecret, Name: "token"},
-		{Kind: v1alpha1.ContentConfigMap, Name: "agent", File: "agent", Keys: "agent.conf,install.sh"},
+		{Kind: v1alpha1.ContentConfigMap, Name: "agent", File: "agent", Items: "install.sh\x00bin/install\x00agent.conf\x00agent.conf\x00"},
 		{Kind: v1alpha1.ContentConfigMap, Name: "agent", File: "all"},
 		{Kind: v1alpha1.ContentSecret, Name: "agent-tls", File: "tls"},
 	}
-	if diff := cmp.Diff(want, Contents(spec)); diff != "" {
+	if diff := cmp.Diff(want, append(Inputs(spec), FilesOf(spec)...)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestFolder(t *testing.T) {
+	data := map[string][]byte{"a": []byte("1"), "b": []byte("2")}
+	for items, want := range map[string]map[string][]byte{
+		"":                              data,
+		"a\x00bin/a\x00":                {"bin/a": []byte("1")},
+		"a\x00x\x00b\x00y\x00":          {"x": []byte("1"), "y": []byte("2")},
+		"a\x00x\x00a\x00y\x00":          {"x": []byte("1"), "y": []byte("1")},
+		"a\x00x\x00missing\x00y\x00":    nil,
+		"missing\x00x\x00a\x00y\x00":    nil,
+		"a\x00with\x00zero\x00byte\x00": nil, // no path can have one
+	} {
+		got, missing := Content{Items: items}.Folder(data)
+		if diff := cmp.Diff(want, got); diff != "" || (missing != "") != (want == nil) {
+			t.Errorf("%q: missing %q, (-want +got):\n%s", items, missing, diff)
+		}
 	}
 }

@@ -141,28 +141,6 @@ type Archive struct {
 	Seconds int64 `json:"seconds"`
 }
 
-// FilesInArguments is what the runner replaces by the path of the files in a command and in an interpreter, as Kubernetes does with
-// variables that it knows.
-const FilesInArguments = "$(" + EnvFiles + ")"
-
-// FilesDir is where the container of the runner has the folders of files.
-const FilesDir = "/everynode-files"
-
-// Files are the files of a task in the container of the runner.
-type Files struct {
-	// Dir contains the folders.
-	Dir string `json:"dir"`
-	// Folders are all folders that must be there.
-	Folders []Folder `json:"folders"`
-}
-
-// Folder is a folder of files.
-type Folder struct {
-	Name string `json:"name"`
-	// Secret is true if the contents of the files are masked in the output.
-	Secret bool `json:"secret,omitempty"`
-}
-
 // Limits of an Archive.
 const (
 	MinArchiveBytes  = 4 << 10
