@@ -64,8 +64,8 @@ func create(group, resource, namespace, field string) Right {
 // needs it.
 func OfNodeJob(job *v1alpha1.NodeJob) []Right { return OfChange(job, job) }
 
-// OfChange returns the rights that each change of the spec of a NodeJob needs. What the spec before it has put on nodes counts
-// too, because a change may remove it.
+// OfChange returns the rights that each change of the spec of a NodeJob needs. What the spec before it does as root, and what it has put
+// on nodes, counts too, because a change may end or remove it.
 func OfChange(before, job *v1alpha1.NodeJob) []Right {
 	var needed []Right
 	add := func(verb string, fields ...string) {
@@ -74,7 +74,8 @@ func OfChange(before, job *v1alpha1.NodeJob) []Right {
 		}
 	}
 	spec, old := &job.Spec, &before.Spec
-	add(RunAsRoot, rootField(spec))
+	removed := rootField(old)
+	add(RunAsRoot, rootField(spec), when(removed != "", removed+", which the change removes"))
 	add(Disrupt, disruptField(old, spec))
 	add(Gate, when(spec.Gate != nil || old.Gate != nil, "spec.gate"))
 	add(Label, when(len(spec.Publish) > 0 || len(old.Publish) > 0, "spec.publish"), when(len(spec.RemoveLabels) > 0, "spec.removeLabels"))
@@ -84,12 +85,14 @@ func OfChange(before, job *v1alpha1.NodeJob) []Right {
 	return needed
 }
 
-// OfDeletion returns the rights that the deletion of a NodeJob needs: it may be rolled back, and what it has put on nodes is
-// removed.
+// OfDeletion returns the rights that the deletion of a NodeJob needs, and the removal of its finalizer: it may be rolled back, the repair of
+// drift ends, and what it has put on nodes is removed.
 func OfDeletion(job *v1alpha1.NodeJob) []Right {
 	var needed []Right
 	for _, right := range []Right{
-		onNodes(RunAsRoot, job.Namespace, when(job.Spec.DeletionPolicy == v1alpha1.DeletionRollback, "spec.rollback")),
+		onNodes(RunAsRoot, job.Namespace, cmp.Or(
+			when(job.Spec.DeletionPolicy == v1alpha1.DeletionRollback, "spec.rollback"),
+			when(job.Spec.Task.Check != nil && job.Spec.Task.Check.OnDrift == v1alpha1.DriftRun, "spec.task.check.onDrift"))),
 		onNodes(Disrupt, job.Namespace, when(cordonsFailed(&job.Spec), "spec.onFailure.action")),
 		onNodes(Gate, job.Namespace, when(job.Spec.Gate != nil, "spec.gate")),
 		onNodes(Label, job.Namespace, when(len(job.Spec.Publish) > 0 && job.Spec.DeletionPolicy != v1alpha1.DeletionRetain, "spec.publish")),

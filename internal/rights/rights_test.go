@@ -77,6 +77,8 @@ func TestOfDeletion(t *testing.T) {
 		"records are forgotten":       {"deletionPolicy: Forget", []string{}},
 		"records stay":                {"deletionPolicy: Retain", []string{}},
 		"a rollback":                  {"deletionPolicy: Rollback", []string{"run-as-root nodejobs/nodes ns spec.rollback"}},
+		"drift is repaired":           {"task: {script: a, check: {script: b, periodSeconds: 60, onDrift: Run}}", []string{"run-as-root nodejobs/nodes ns spec.task.check.onDrift"}},
+		"drift is reported":           {"task: {script: a, check: {script: b, periodSeconds: 60, onDrift: Report}}", []string{}},
 		"a gate":                      {template + "\ngate: {effect: NoExecute}", []string{"gate nodejobs/nodes ns spec.gate"}},
 		"published results":           {template + "\npublish: [{result: a, label: x/a}]\nremoveLabels: [x/b]", []string{"label nodejobs/nodes ns spec.publish"}},
 		"published results that stay": {template + "\npublish: [{result: a, label: x/a}]\ndeletionPolicy: Retain", []string{}},
@@ -97,8 +99,13 @@ func TestOfChange(t *testing.T) {
 		before string
 		want   []string
 	}{
-		"nothing on nodes":          {template, []string{"create pods ns spec.task.template"}},
-		"a script":                  {"task: {script: a}", []string{"create pods ns spec.task.template"}},
+		"nothing on nodes": {template, []string{"create pods ns spec.task.template"}},
+		"a script": {"task: {script: a}", []string{
+			"run-as-root nodejobs/nodes ns spec.task.script, which the change removes", "create pods ns spec.task.template",
+		}},
+		"a rollback": {template + "\nrollback: {script: a}", []string{
+			"run-as-root nodejobs/nodes ns spec.rollback, which the change removes", "create pods ns spec.task.template",
+		}},
 		"a gate":                    {template + "\ngate: {}", []string{"gate nodejobs/nodes ns spec.gate", "create pods ns spec.task.template"}},
 		"published results":         {template + "\npublish: [{result: a, label: x/a}]", []string{"label nodejobs/nodes ns spec.publish", "create pods ns spec.task.template"}},
 		"labels to remove":          {template + "\nremoveLabels: [x/a]", []string{"create pods ns spec.task.template"}},

@@ -195,8 +195,15 @@ func (w *world) prepare() {
 		"publishes": template + "\npublish: [{result: a, label: x.test/a}]",
 		"cordons":   template + "\nonFailure: {action: Cordon}",
 		"undone":    `{task: {script: "true"}, rollback: {script: undo}, deletionPolicy: Rollback}`,
+		"undoes":    template + "\nrollback: {script: undo}",
+		"repairs":   `{task: {script: "true", check: {script: "true", periodSeconds: 60, onDrift: Run}}}`,
+		"retained":  template + "\npublish: [{result: a, label: x.test/a}]\ndeletionPolicy: Retain",
 	} {
-		must(w.T, admin.Create(w.Ctx, jobFromYAML(w.T, w.Namespace, name, spec)))
+		job := jobFromYAML(w.T, w.Namespace, name, spec)
+		if name != "script" {
+			job.SetFinalizers([]string{v1alpha1.NodeJobFinalizer})
+		}
+		must(w.T, admin.Create(w.Ctx, job))
 	}
 	must(w.T, admin.Create(w.Ctx, guardFromYAML(w.T, w.Namespace, "guard", `{target: {daemonSet: a}}`)))
 	for _, o := range []*corev1.ConfigMap{configMap("labeled", scriptLabel), configMap("plain", nil)} {
@@ -204,6 +211,9 @@ func (w *world) prepare() {
 		must(w.T, admin.Create(w.Ctx, o))
 	}
 }
+
+// withoutFinalizer ends a NodeJob that is being deleted without what its deletion does.
+const withoutFinalizer = `{"metadata":{"finalizers":null}}`
 
 // actions are the requests of the matrix.
 var actions = map[string]action{
@@ -280,6 +290,32 @@ var actions = map[string]action{
 		do:      patches(nodeJob("cordons"), `{"spec":{"onFailure":null}}`),
 		manager: rights.Disrupt,
 	},
+	"delete a NodeJob that repairs drift": {needs: []string{rights.RunAsRoot}, do: deletes(nodeJob("repairs")), manager: confined},
+	"remove the repair of drift": {
+		needs: []string{rights.RunAsRoot}, do: patches(nodeJob("repairs"), `{"spec":{"task":{"check":{"onDrift":"Report"}}}}`), manager: rights.RunAsRoot,
+	},
+	"remove the rollback of a template": {
+		needs: []string{rights.RunAsRoot, pods}, do: patches(nodeJob("undoes"), `{"spec":{"rollback":null}}`), manager: rights.RunAsRoot,
+	},
+	"replace a script and its rollback by a template": {
+		needs:   []string{rights.RunAsRoot, pods},
+		manager: rights.RunAsRoot,
+		do: patches(nodeJob("undone"), `{"spec":{"deletionPolicy":"Forget","rollback":null,"task":{"script":null,`+
+			`"template":{"spec":{"containers":[{"name":"a","image":"b"}]}}}}}`),
+	},
+	"remove the finalizer of a NodeJob that leaves records only": {do: patches(nodeJob("expires"), withoutFinalizer)},
+	"remove the finalizer of a NodeJob that retains labels":      {do: patches(nodeJob("retained"), withoutFinalizer)},
+	"remove the finalizer of a NodeJob that is rolled back": {
+		needs: []string{rights.RunAsRoot}, do: patches(nodeJob("undone"), withoutFinalizer),
+	},
+	"remove the finalizer of a NodeJob that repairs drift": {
+		needs: []string{rights.RunAsRoot}, do: patches(nodeJob("repairs"), withoutFinalizer),
+	},
+	"remove the finalizer of a NodeJob with a gate": {needs: []string{rights.Gate}, do: patches(nodeJob("gated"), withoutFinalizer)},
+	"remove the finalizer of a NodeJob that has published": {
+		needs: []string{rights.Label}, do: patches(nodeJob("publishes"), withoutFinalizer),
+	},
+	"remove the finalizer of a NodeJob that cordons": {needs: []string{rights.Disrupt}, do: patches(nodeJob("cordons"), withoutFinalizer)},
 	"delete a collection of NodeJobs that is then rolled back": {
 		needs:   []string{rights.RunAsRoot},
 		noRole:  true,
