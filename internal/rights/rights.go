@@ -24,7 +24,7 @@ const (
 
 // Policies returns the names of the policies of config/authorization, except the one that is about attribution.
 func Policies() []string {
-	return []string{"everynode-nodejobs", "everynode-nodeguards", "everynode-scripts", "everynode-namespaces", "everynode-status", "everynode-pods"}
+	return []string{"everynode-nodejobs", "everynode-nodeguards", "everynode-scripts", "everynode-namespaces", "everynode-status", "everynode-pods", "everynode-own-pods"}
 }
 
 // Bindings returns the names of the bindings of Policies: those of the policies, and two more for a policy that selects objects

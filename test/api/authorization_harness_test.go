@@ -39,6 +39,7 @@ var (
 		"authorization/namespaces.yaml",
 		"authorization/status.yaml",
 		"authorization/pods.yaml",
+		"authorization/ownpods.yaml",
 		"authorization/attribution.yaml",
 		"warnings/namespaces.yaml",
 	}

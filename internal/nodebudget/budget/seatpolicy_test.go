@@ -1,0 +1,208 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package budget
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"iter"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/nodejob/task"
+)
+
+var updatePolicy = flag.Bool("update-policy", false, "write the admission policy of seats")
+
+// What differs from seat to seat, and what the API server, its admission plugins or a LimitRange add to a pod. None of it gives a pod
+// credentials, access to its node, or a place behind a Service.
+var (
+	chosenOfSeat = []string{"nodeName", "imagePullSecrets"}
+	addedToSeat  = []string{
+		"containers", "dnsPolicy", "nodeSelector", "overhead", "preemptionPolicy", "priority", "priorityClassName", "schedulerName", "serviceAccount", "serviceAccountName",
+	}
+	chosenOfContainer  = []string{"image"}
+	addedToContainer   = []string{"resources", "terminationMessagePath", "terminationMessagePolicy"}
+	addedToAnnotations = []string{"kubernetes.io/limit-ranger"}
+)
+
+// TestPolicyOfSeats generates the admission policy that keeps the manager's account from creating anything else than a seat in its
+// namespace, from the seat that the manager creates: what the manager adds to seats becomes part of the policy.
+func TestPolicyOfSeats(t *testing.T) {
+	place := Place{
+		Namespace: "everynode-system", Owner: metav1.OwnerReference{APIVersion: "v1", Kind: "Secret", Name: "everynode-seal", UID: "u", Controller: new(true)},
+		Options: task.Options{RunnerImage: "image", PullSecrets: []string{"secret"}},
+	}
+	pod := place.Seat(CreateSeat{Node: "node", NodeUID: "uid", Group: "group", Returned: true})
+	spec := fieldsOf(t, pod.Spec)
+	container := spec["containers"].([]any)[0].(map[string]any)
+	if len(pod.Spec.Containers) != 1 || len(pod.OwnerReferences) != 1 {
+		t.Fatal("a seat has one container and one owner")
+	}
+	delete(spec, "containers")
+	labels := fieldsOf(t, pod.Labels)
+	delete(labels, v1alpha1.BudgetGroupLabel)
+
+	for _, added := range addedToContainer {
+		delete(container, added) // the API server writes an empty value for what is not set
+	}
+	for _, chosen := range chosenOfSeat {
+		delete(spec, chosen)
+	}
+	for _, chosen := range chosenOfContainer {
+		delete(container, chosen)
+	}
+	policy := strings.NewReplacer(
+		"LABELS", literal(labels), "ANNOTATIONS", literal(sortedKeys(maps.Keys(pod.Annotations), addedToAnnotations)),
+		"SPEC", literal(spec), "ADDED_TO_SPEC", literal(sortedKeys(maps.Keys(map[string]bool{}), chosenOfSeat, addedToSeat)),
+		"CONTAINER", literal(container), "ADDED_TO_CONTAINER", literal(sortedKeys(maps.Keys(map[string]bool{}), chosenOfContainer, addedToContainer)),
+	).Replace(policyOfSeats)
+	const file = "../../../config/confinement/seats.yaml"
+	if *updatePolicy {
+		if err := os.WriteFile(file, []byte(policy), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	is, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(policy, string(is)); diff != "" {
+		t.Errorf("%s (-want +got); go test ./internal/nodebudget/budget -run TestPolicyOfSeats -update-policy && make generate regenerate it:\n%s", file, diff)
+	}
+}
+
+// fieldsOf returns the fields of an object as the API server sees them.
+func fieldsOf(t *testing.T, o any) map[string]any {
+	t.Helper()
+	text, err := json.Marshal(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fields := map[string]any{}
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber()
+	if err := decoder.Decode(&fields); err != nil {
+		t.Fatal(err)
+	}
+	return fields
+}
+
+// literal returns a literal of CEL. The values of a map have different types, which CEL accepts only as dyn.
+func literal(value any) string {
+	switch value := value.(type) {
+	case map[string]any:
+		var fields []string
+		for _, key := range slices.Sorted(maps.Keys(value)) {
+			fields = append(fields, fmt.Sprintf("%q: dyn(%s)", key, literal(value[key])))
+		}
+		return "{" + strings.Join(fields, ", ") + "}"
+	case []any:
+		var items []string
+		for _, item := range value {
+			if _, is := item.(string); is {
+				items = append(items, literal(item))
+			} else {
+				items = append(items, "dyn("+literal(item)+")")
+			}
+		}
+		return "[" + strings.Join(items, ", ") + "]"
+	case string:
+		return strconv.Quote(value)
+	}
+	return fmt.Sprint(value)
+}
+
+// sortedKeys returns strings as literal takes them.
+func sortedKeys(keys iter.Seq[string], more ...[]string) []any {
+	var all []any
+	for _, key := range slices.Sorted(slices.Values(append(slices.Collect(keys), slices.Concat(more...)...))) {
+		all = append(all, key)
+	}
+	return all
+}
+
+const policyOfSeats = `# TestPolicyOfSeats in internal/nodebudget/budget writes this file from the seats that the manager creates.
+#
+# The manager's account creates pods in its own namespace only as seats. A pod there that could use a Secret, a service account or a
+# volume, or that a Service selects, would be more than a seat. The image is not compared: it differs from installation to installation.
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata:
+  name: everynode-confine-seats
+spec:
+  failurePolicy: Fail # also if an expression fails: that affects the manager only
+  matchConstraints:
+    resourceRules:
+    - apiGroups: [""]
+      apiVersions: [v1]
+      resources: [pods]
+      operations: [CREATE]
+      scope: "*"
+  matchConditions:
+  - name: the-manager-creates-a-pod-in-its-namespace
+    expression: >-
+      request.userInfo.username == "system:serviceaccount:everynode-system:everynode-manager" && request.namespace == "everynode-system"
+  variables:
+  - name: labels
+    expression: object.metadata.?labels.orValue({})
+  - name: wantLabels
+    expression: >-
+      LABELS
+  - name: annotations
+    expression: object.metadata.?annotations.orValue({})
+  - name: spec
+    expression: dyn(object.spec)
+  - name: wantSpec
+    expression: >-
+      SPEC
+  - name: container
+    expression: dyn(object.spec.containers[0])
+  - name: wantContainer
+    expression: >-
+      CONTAINER
+  # The fields that a seat does not have, or has with another value.
+  - name: differs
+    expression: >-
+      variables.wantLabels.filter(k, !(k in variables.labels) || variables.labels[k] != variables.wantLabels[k]).map(k, "the label " + k)
+      + variables.labels.filter(k, !(k in variables.wantLabels) && k != "everynode.dev/budget-group").map(k, "the label " + k)
+      + variables.annotations.filter(k, !(k in ANNOTATIONS)).map(k, "the annotation " + k)
+      + (object.metadata.?ownerReferences.orValue([]).size() == 1 ? [] : ["metadata.ownerReferences"])
+      + (object.metadata.?finalizers.orValue([]).size() == 0 ? [] : ["metadata.finalizers"])
+      + (object.spec.containers.size() == 1 ? [] : ["spec.containers"])
+      + (object.spec.?serviceAccountName.orValue("default") == "default" ? [] : ["spec.serviceAccountName"])
+      + variables.wantSpec.filter(k, !(k in variables.spec) || variables.spec[k] != variables.wantSpec[k]).map(k, "spec." + k)
+      + variables.spec.filter(k, !(k in variables.wantSpec) && !(k in ADDED_TO_SPEC)).map(k, "spec." + k)
+      + variables.wantContainer.filter(k, !(k in variables.container) || variables.container[k] != variables.wantContainer[k]).map(k, "spec.containers[0]." + k)
+      + variables.container.filter(k, !(k in variables.wantContainer) && !(k in ADDED_TO_CONTAINER)).map(k, "spec.containers[0]." + k)
+  validations:
+  - expression: variables.differs.size() == 0
+    messageExpression: >-
+      "Everynode's manager must create only seats in its namespace, and this pod differs from a seat in " + variables.differs.join(", ")
+      + ". If an admission webhook or policy adds it, exclude the namespace everynode-system there"
+    reason: Forbidden
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata:
+  name: everynode-confine-seats
+spec:
+  policyName: everynode-confine-seats
+  # In the binding, because the API server evaluates the selectors of a policy in each write of any object.
+  matchResources:
+    namespaceSelector:
+      matchLabels:
+        kubernetes.io/metadata.name: everynode-system
+  validationActions: [Deny, Audit]
+`
