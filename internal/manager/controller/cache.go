@@ -4,8 +4,6 @@
 package controller
 
 import (
-	"strings"
-
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -51,9 +49,9 @@ func strip(key seal.Key, o any) any {
 		return stripNode(o)
 	case *v1alpha1.NodeJob:
 		key.OpenNodeJob(o)
-		o.ManagedFields, o.Annotations = nil, ourKeys(o.Annotations)
+		o.ManagedFields, o.Annotations = nil, loop.OurKeys(o.Annotations)
 	case *v1alpha1.NodeGuard:
-		o.ManagedFields, o.Annotations = nil, ourKeys(o.Annotations)
+		o.ManagedFields, o.Annotations = nil, loop.OurKeys(o.Annotations)
 	case *metav1.PartialObjectMetadata:
 		// The cache holds the metadata of all ConfigMaps and namespaces of the cluster. Only the version is read, and whether
 		// a namespace is allowed.
@@ -66,18 +64,6 @@ func strip(key seal.Key, o any) any {
 		o.SetManagedFields(nil)
 	}
 	return o
-}
-
-// ourKeys returns the entries whose keys belong to Everynode. Other entries can be large, such as the copy of the whole
-// object that kubectl stores.
-func ourKeys(all map[string]string) map[string]string {
-	ours := map[string]string{}
-	for key, value := range all {
-		if prefix, _, found := strings.Cut(key, "/"); found && prefix == v1alpha1.Group {
-			ours[key] = value
-		}
-	}
-	return ours
 }
 
 // stripNode removes what the plan never reads, above all the list of images. It modifies its argument, which must not

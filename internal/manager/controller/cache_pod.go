@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/outcome"
+	"github.com/everynode/everynode/internal/manager/loop"
 	"github.com/everynode/everynode/internal/seal"
 )
 
@@ -20,10 +20,6 @@ import (
 const (
 	// maxContainers is more containers than pods have.
 	maxContainers = 64
-	// maxTermination fits a termination message, which kubelets truncate to outcome.MaxBytes.
-	maxTermination = outcome.MaxBytes
-	// maxText is more than is shown of any other text.
-	maxText = 1024
 	// maxAnnotation is more than any annotation of our pods has.
 	maxAnnotation = 1024
 )
@@ -63,7 +59,7 @@ func stripPod(key seal.Key, pod *corev1.Pod) *corev1.Pod {
 		return pod
 	}
 	pod.ManagedFields = nil
-	pod.Labels, pod.Annotations = ourKeys(pod.Labels), ourKeys(pod.Annotations)
+	pod.Labels, pod.Annotations = loop.OurKeys(pod.Labels), loop.OurKeys(pod.Annotations)
 	for key, value := range pod.Annotations {
 		if len(value) > maxAnnotation {
 			delete(pod.Annotations, key)
@@ -76,7 +72,7 @@ func stripPod(key seal.Key, pod *corev1.Pod) *corev1.Pod {
 	if pod.Finalizers = nil; held {
 		pod.Finalizers = []string{v1alpha1.PodFinalizer}
 	}
-	pod.Spec, pod.Status = stripPodSpec(&pod.Spec), stripPodStatus(&pod.Status)
+	pod.Spec, pod.Status = stripPodSpec(&pod.Spec), loop.BoundedStatus(&pod.Status, corev1.DisruptionTarget)
 	return pod
 }
 
@@ -98,48 +94,7 @@ func stripPodSpec(spec *corev1.PodSpec) corev1.PodSpec {
 	few := spec.Containers[:min(len(spec.Containers), maxContainers)]
 	containers := make([]corev1.Container, 0, len(few))
 	for i := range few {
-		containers = append(containers, corev1.Container{Name: few[i].Name, RestartPolicy: few[i].RestartPolicy})
+		containers = append(containers, corev1.Container{Name: loop.Cut(few[i].Name, loop.MaxText), RestartPolicy: few[i].RestartPolicy})
 	}
 	return corev1.PodSpec{NodeName: spec.NodeName, RestartPolicy: spec.RestartPolicy, Containers: containers}
-}
-
-func stripPodStatus(status *corev1.PodStatus) corev1.PodStatus {
-	stripped := corev1.PodStatus{
-		Phase: status.Phase, Reason: cut(status.Reason, maxText), Message: cut(status.Message, maxText),
-		ContainerStatuses: stripContainers(status.ContainerStatuses), InitContainerStatuses: stripContainers(status.InitContainerStatuses),
-	}
-	for i := range status.Conditions {
-		if c := &status.Conditions[i]; c.Type == corev1.DisruptionTarget && len(stripped.Conditions) == 0 {
-			stripped.Conditions = []corev1.PodCondition{{Type: c.Type, Status: c.Status, Reason: cut(c.Reason, maxText), LastTransitionTime: c.LastTransitionTime}}
-		}
-	}
-	return stripped
-}
-
-func stripContainers(statuses []corev1.ContainerStatus) []corev1.ContainerStatus {
-	if len(statuses) == 0 {
-		return nil
-	}
-	few := statuses[:min(len(statuses), maxContainers)]
-	stripped := make([]corev1.ContainerStatus, 0, len(few))
-	for i := range few {
-		s := corev1.ContainerStatus{Name: few[i].Name, Image: cut(few[i].Image, maxText), State: few[i].State, Ready: few[i].Ready}
-		if w := s.State.Waiting; w != nil {
-			w.Reason, w.Message = cut(w.Reason, maxText), cut(w.Message, maxText)
-		}
-		if t := s.State.Terminated; t != nil {
-			t.Reason, t.Message, t.ContainerID = cut(t.Reason, maxText), cut(t.Message, maxTermination), ""
-		}
-		stripped = append(stripped, s)
-	}
-	return stripped
-}
-
-// cut returns at most limit bytes of a text. A shortened text is copied, because a substring would keep the whole text
-// in memory.
-func cut(s string, limit int) string {
-	if len(s) <= limit {
-		return s
-	}
-	return strings.Clone(s[:limit])
 }

@@ -196,7 +196,12 @@ func (r *Reconciler) observeDaemonSet(ctx context.Context, seen *observation, fr
 	name, target := seen.guard.Spec.Target.DaemonSet, &seen.input.Target
 	target.Name = "DaemonSet " + name
 	var ds appsv1.DaemonSet
-	err := from.made.Get(ctx, client.ObjectKey{Namespace: seen.guard.Namespace, Name: name}, &ds)
+	key := client.ObjectKey{Namespace: seen.guard.Namespace, Name: name}
+	err := from.made.Get(ctx, key, &ds)
+	if err == nil && loop.IsTrimmed(&ds) { // too large to cache
+		ds = appsv1.DaemonSet{}
+		err = r.Reader.Get(ctx, key, &ds)
+	}
 	if apierrors.IsNotFound(err) {
 		target.Missing = true
 		return nil

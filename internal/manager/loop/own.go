@@ -6,7 +6,6 @@ package loop
 import (
 	"fmt"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -35,16 +34,4 @@ func WithLabel(key string) labels.Selector {
 		panic(err) // keys are constants
 	}
 	return labels.NewSelector().Add(*exists)
-}
-
-// Strip removes managed fields, and of pods the spec except for the node. It modifies its argument, which must not be in a cache yet.
-func Strip(o any) (any, error) {
-	switch o := o.(type) {
-	case *corev1.Pod:
-		o.ManagedFields = nil
-		o.Spec = corev1.PodSpec{NodeName: o.Spec.NodeName}
-	case client.Object:
-		o.SetManagedFields(nil)
-	}
-	return o, nil
 }
