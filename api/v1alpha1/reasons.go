@@ -224,6 +224,9 @@ const (
 	ReasonDrainTimedOut = "DrainTimedOut"
 	// ReasonNamespaceTerminating means that the namespace is being deleted, and no pod can be made in it.
 	ReasonNamespaceTerminating = "NamespaceTerminating"
+	// ReasonNamespaceFull means that the manager serves no further NodeJob of this size, because those of the namespace, or of all
+	// namespaces, are too large together.
+	ReasonNamespaceFull = "NamespaceFull"
 	// ReasonNamespaceNotAllowed means that the namespace does not have the label with which the manager serves it.
 	ReasonNamespaceNotAllowed = "NamespaceNotAllowed"
 	// ReasonPoliciesMissing means that an admission policy that the manager requires is not installed, or differs from its version.

@@ -27,6 +27,7 @@ import (
 	"github.com/everynode/everynode/internal/clock"
 	"github.com/everynode/everynode/internal/historytest"
 	"github.com/everynode/everynode/internal/manager/fakeapi"
+	"github.com/everynode/everynode/internal/manager/loop"
 	"github.com/everynode/everynode/internal/seal"
 	"github.com/everynode/everynode/internal/uninstall"
 )
@@ -167,13 +168,14 @@ func (h *history) start() {
 		h.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(h.t.Context())
-	mgr, err := newManager(ctx, config, h.api.Scheme, &f, seal.Key{})
+	namespaces := loop.NewTrimmer()
+	mgr, err := newManager(ctx, config, h.api.Scheme, &f, seal.Key{}, namespaces)
 	if err != nil {
 		h.t.Fatal(err)
 	}
 	secret := fakeapi.Get[*corev1.Secret](h.api, uninstall.Namespace, uninstall.SealSecret().Name)
 	owner := metav1.OwnerReference{APIVersion: "v1", Kind: "Secret", Name: secret.Name, UID: secret.UID, Controller: new(true)}
-	if _, err := setUp(ctx, mgr, &f, sealSecret{owner: owner}, server.Now, prometheus.NewRegistry()); err != nil {
+	if _, err := setUp(ctx, mgr, &f, sealSecret{owner: owner}, namespaces, server.Now, prometheus.NewRegistry()); err != nil {
 		h.t.Fatal(err)
 	}
 	h.mu.Lock()

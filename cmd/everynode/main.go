@@ -265,11 +265,12 @@ func run(ctx context.Context, f flags, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	mgr, err := newManager(ctx, config, scheme, &f, sealed.key)
+	namespaces := loop.NewTrimmer()
+	mgr, err := newManager(ctx, config, scheme, &f, sealed.key, namespaces)
 	if err != nil {
 		return err
 	}
-	required, err := setUp(ctx, mgr, &f, sealed, server.Now, metrics.Registry)
+	required, err := setUp(ctx, mgr, &f, sealed, namespaces, server.Now, metrics.Registry)
 	if err != nil {
 		return err
 	}
@@ -278,15 +279,13 @@ func run(ctx context.Context, f flags, log *slog.Logger) error {
 }
 
 // newManager returns a manager whose cache contains only what the controllers read and may obey.
-func newManager(ctx context.Context, config *rest.Config, scheme *runtime.Scheme, f *flags, key seal.Key) (ctrl.Manager, error) {
+func newManager(ctx context.Context, config *rest.Config, scheme *runtime.Scheme, f *flags, key seal.Key, namespaces *loop.Trimmer) (ctrl.Manager, error) {
 	cacheOptions, err := controller.CacheOptions(key)
 	if err != nil {
 		return nil, err
 	}
-	namespaces := loop.NewTrimmer()
-	if f.requireLabel {
-		cacheOptions.DefaultTransform = namespaces.Transform(cacheOptions.DefaultTransform)
-	}
+	namespaces.All = !f.requireLabel
+	cacheOptions.DefaultTransform = namespaces.Transform(cacheOptions.DefaultTransform)
 	options := ctrl.Options{
 		Scheme: scheme, Cache: cacheOptions, NewClient: loop.NewClient,
 		Metrics:                metricsauth.Options(f.metricsAddr, f.metricsSecure),
@@ -311,7 +310,7 @@ func newManager(ctx context.Context, config *rest.Config, scheme *runtime.Scheme
 }
 
 // setUp adds the controllers to the manager. It returns what knows whether the admission policies are in force.
-func setUp(ctx context.Context, mgr ctrl.Manager, f *flags, sealed sealSecret, now func() time.Time, registry prometheus.Registerer) (*policies.Checker, error) {
+func setUp(ctx context.Context, mgr ctrl.Manager, f *flags, sealed sealSecret, namespaces *loop.Trimmer, now func() time.Time, registry prometheus.Registerer) (*policies.Checker, error) {
 	required, err := requirePolicies(ctx, mgr, f)
 	if err != nil {
 		return nil, err
@@ -323,6 +322,7 @@ func setUp(ctx context.Context, mgr ctrl.Manager, f *flags, sealed sealSecret, n
 	reconciler.Now = now
 	reconciler.Policies = required
 	reconciler.RequireNamespaceLabel = f.requireLabel
+	reconciler.Room = namespaces
 	reconciler.Archive = f.archive
 	reconciler.NodeConditions = f.conditions
 	reconciler.Claims, reconciler.JoiningFor = claims.New(), f.joiningFor

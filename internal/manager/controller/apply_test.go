@@ -118,7 +118,7 @@ func TestACordonIsWrittenWithItsRecord(t *testing.T) {
 func TestTheRollbacksPodRunsTheRollback(t *testing.T) {
 	job := liveJob(func(j *v1alpha1.NodeJob) { j.Spec.Rollback = &v1alpha1.RollbackSpec{Script: "undo"} })
 	r := newReconciler(t, job, watchedNode())
-	seen, err := r.observe(t.Context(), job)
+	seen, err := r.observe(t.Context(), job, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -196,7 +196,7 @@ func TestAWriteThatConflictsWithAHeartbeatIsRepeatedAtOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			job := liveJob()
 			r := newFaultyReconciler(t, beaten(tt.beats, tt.beat), job, watchedNode())
-			seen, err := r.observe(t.Context(), job)
+			seen, err := r.observe(t.Context(), job, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -55,7 +55,7 @@ func BenchmarkPass(b *testing.B) {
 			b.Run(strings.ReplaceAll(fmt.Sprintf("%s/%d", state, size), " ", "-"), func(b *testing.B) {
 				r, job := benchReconciler(b, size, state)
 				pass := func() {
-					seen, err := r.observe(b.Context(), job)
+					seen, err := r.observe(b.Context(), job, nil)
 					if err != nil {
 						b.Fatal(err)
 					}
@@ -106,7 +106,7 @@ func benchReconciler(b *testing.B, size int, state string) (*Reconciler, *v1alph
 		}
 		shown.nodes = append(shown.nodes, *stripNode(node))
 	}
-	seen, err := r.observe(b.Context(), job)
+	seen, err := r.observe(b.Context(), job, nil)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -238,7 +238,7 @@ func TestWaitsAreTold(t *testing.T) {
 func TestChangedStancesWakeNodeJobsThatWait(t *testing.T) {
 	c := newBudgeted(t)
 	c.stance(nodebudget.Stance{Seat: "seat-1", Message: "no"})
-	seen, err := c.observe(t.Context(), c.job)
+	seen, err := c.observe(t.Context(), c.job, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

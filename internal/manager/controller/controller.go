@@ -76,19 +76,20 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return r.idle(ctx, job, why)
 	}
 	r.Metrics.notServed.Remove(req.NamespacedName)
+	noRoom := r.noRoom(job)
 	if job, err = r.whole(ctx, job); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if held, err := r.ensureFinalizer(ctx, job); err != nil || !held {
 		return ctrl.Result{}, err
 	}
-	return r.pass(ctx, job)
+	return r.pass(ctx, job, noRoom)
 }
 
-// pass runs one pass: it observes, plans, applies and reports.
-func (r *Reconciler) pass(ctx context.Context, job *v1alpha1.NodeJob) (ctrl.Result, error) {
+// pass runs one pass: it observes, plans, applies and reports. noRoom is why nothing starts, if it is known before.
+func (r *Reconciler) pass(ctx context.Context, job *v1alpha1.NodeJob, noRoom *task.Obstacle) (ctrl.Result, error) {
 	began := r.Now()
-	seen, err := r.observe(ctx, job)
+	seen, err := r.observe(ctx, job, noRoom)
 	if err != nil {
 		return undecided(err)
 	}
@@ -103,7 +104,7 @@ func (r *Reconciler) pass(ctx context.Context, job *v1alpha1.NodeJob) (ctrl.Resu
 	again := did.again
 	if did.refused {
 		// The pods that were rejected do not run: the status must not count them.
-		if seen, err = r.observe(ctx, job); err != nil {
+		if seen, err = r.observe(ctx, job, noRoom); err != nil {
 			return ctrl.Result{}, errors.Join(applyErr, err)
 		}
 		p = plan.Next(seen.input)
@@ -155,6 +156,7 @@ func (r *Reconciler) cleanUpDeleted(ctx context.Context, name client.ObjectKey) 
 	r.Metrics.forget(name)
 	r.Metrics.notServed.Remove(name)
 	r.Notifier.Deleted(notify.KindNodeJob, name)
+	r.Room.Forget(name)
 	_, foreignPods, err := r.podsOf(ctx, name, "")
 	if err != nil {
 		return err

@@ -67,7 +67,7 @@ func TestAPassSeesTheStatusThatThePreviousPassHasWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	cached = first.DeepCopy()
-	if _, err := r.pass(t.Context(), first); err != nil {
+	if _, err := r.pass(t.Context(), first, nil); err != nil {
 		t.Fatal(err)
 	}
 	second, err := r.newest(t.Context(), name)
@@ -239,7 +239,7 @@ func TestAPassWithAConflictIsRepeatedSoon(t *testing.T) {
 	})
 	node := watchedNode()
 	r := newFaultyReconciler(t, raced(), job, node)
-	seen, err := r.observe(t.Context(), job)
+	seen, err := r.observe(t.Context(), job, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

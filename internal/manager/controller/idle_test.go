@@ -191,7 +191,7 @@ func TestNothingInTheCacheIsChanged(t *testing.T) {
 		for state, make := range states {
 			t.Run(what+" on a node that is "+state, func(t *testing.T) {
 				job := liveJob(change)
-				probe, err := newReconciler(t, liveJob(change)).observe(t.Context(), job)
+				probe, err := newReconciler(t, liveJob(change)).observe(t.Context(), job, nil)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -215,7 +215,7 @@ func TestNothingInTheCacheIsChanged(t *testing.T) {
 					node,
 					called("other", gatedBy("a"), at1("rev")),
 				)
-				seen, err := r.observe(t.Context(), job)
+				seen, err := r.observe(t.Context(), job, nil)
 				if err != nil {
 					t.Fatal(err)
 				}

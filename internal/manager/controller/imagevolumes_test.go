@@ -45,7 +45,7 @@ func TestAPodIsNotCreatedWithoutItsImageVolumes(t *testing.T) {
 			if supported {
 				return
 			}
-			seen, err := r.observe(t.Context(), job)
+			seen, err := r.observe(t.Context(), job, nil)
 			if o := seen.input.Obstacle; err != nil || o == nil || o.Reason != v1alpha1.ReasonImageVolumesNotSupported ||
 				!strings.Contains(o.Message, "enable the feature gate ImageVolume") {
 				t.Errorf("the obstacle is %+v (%v)", o, err)

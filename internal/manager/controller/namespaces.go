@@ -32,6 +32,10 @@ func (r observer) allowedOnly(ctx context.Context, namespace string, all []*v1al
 		if !allowed || (job.Namespace == namespace && loop.IsTrimmed(job) && !r.namespaces().Allowed(ctx, namespace)) {
 			continue
 		}
+		if r.Room.LacksRoom(job) {
+			served = append(served, job) // the cache has what others read of it
+			continue
+		}
 		job, err := r.whole(ctx, job)
 		switch {
 		case apierrors.IsNotFound(err):

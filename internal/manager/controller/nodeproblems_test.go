@@ -144,7 +144,7 @@ func TestARefusedRollbackDoesNotPreventTheTask(t *testing.T) {
 		met["a-uid"].Reason != v1alpha1.ReasonPodForbidden {
 		t.Errorf("node problems %+v, want one on a", met)
 	}
-	seen, err := r.observe(t.Context(), job)
+	seen, err := r.observe(t.Context(), job, nil)
 	if err != nil || seen.input.Obstacle != nil || seen.input.RunnerRefused == nil ||
 		seen.input.RunnerRefused.Reason != v1alpha1.ReasonPodForbidden {
 		t.Errorf("obstacle %+v, of the runner's pods %+v (%v)", seen.input.Obstacle, seen.input.RunnerRefused, err)
@@ -182,7 +182,7 @@ func TestANewNamespaceMayLackItsServiceAccountForAMoment(t *testing.T) {
 			if met := r.problems.on(jobName, "", []plan.Node{{UID: "a-uid"}}); (len(met) > 0) != tt.problem {
 				t.Errorf("node problems %+v, want one: %v", met, tt.problem)
 			}
-			seen, err := r.observe(t.Context(), job)
+			seen, err := r.observe(t.Context(), job, nil)
 			if err != nil || (seen.input.Obstacle != nil) != tt.problem {
 				t.Errorf("obstacle %+v (%v), want one: %v", seen.input.Obstacle, err, tt.problem)
 			}
@@ -248,7 +248,7 @@ func TestAWriteThatDoesNotFitIsAProblemOfItsNodeOnly(t *testing.T) {
 		t.Error("the success on the other node is not recorded")
 	}
 	r.Now = func() time.Time { return noon.Add(100 * time.Millisecond) }
-	seen, err := r.observe(t.Context(), job)
+	seen, err := r.observe(t.Context(), job, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -25,8 +26,14 @@ func (r observer) idleObstacle(ctx context.Context, job *v1alpha1.NodeJob) (*tas
 		return nil, nil
 	}
 	obstacle, err := r.namespaces().Obstacle(ctx, job.Namespace, job.Status.Conditions)
-	if err != nil || obstacle == nil {
+	if err != nil {
 		return nil, err
+	}
+	if obstacle == nil {
+		obstacle = r.noRoom(job)
+	}
+	if obstacle == nil {
+		return nil, nil
 	}
 	own, _, err := r.podsOf(ctx, client.ObjectKeyFromObject(job), job.UID)
 	if err != nil || len(own) > 0 {
@@ -43,8 +50,12 @@ func (r *Reconciler) idle(ctx context.Context, job *v1alpha1.NodeJob, why *task.
 	status := plan.NotServed(job, why, now)
 	status.ControllerState.Seal = job.Status.ControllerState.Seal
 	report := r.Metrics.notServed.Add(name)
+	result := ctrl.Result{}
+	if !why.RetryAt.IsZero() {
+		result.RequeueAfter = why.RetryAt.Sub(now)
+	}
 	if !report || equality.Semantic.DeepEqual(job.Status, status) {
-		return ctrl.Result{}, nil
+		return result, nil
 	}
 	if wait := r.pace.Wait(name, now); wait > 0 {
 		return ctrl.Result{RequeueAfter: wait}, nil
@@ -57,15 +68,30 @@ func (r *Reconciler) idle(ctx context.Context, job *v1alpha1.NodeJob, why *task.
 	}
 	r.pace.Wrote(name, now)
 	r.announceConditions(ctx, job, status.Conditions)
-	return ctrl.Result{}, nil
+	return result, nil
 }
 
-// whole returns a NodeJob with its spec, which the cache does not have if its namespace was not allowed.
+// whole returns a NodeJob with its spec, which the cache does not have if its namespace was not allowed, or has no room for it.
 func (r *shell) whole(ctx context.Context, job *v1alpha1.NodeJob) (*v1alpha1.NodeJob, error) {
 	if !loop.IsTrimmed(job) {
 		return job, nil
 	}
 	return r.liveJob(ctx, client.ObjectKeyFromObject(job))
+}
+
+// roomAgain is how often it is checked whether there is room for a NodeJob.
+const roomAgain = time.Minute
+
+// noRoom returns the obstacle of a NodeJob for whose spec there is no room; nil if there is.
+func (r *shell) noRoom(job *v1alpha1.NodeJob) *task.Obstacle {
+	if !r.Room.LacksRoom(job) {
+		return nil
+	}
+	return &task.Obstacle{
+		Reason: v1alpha1.ReasonNamespaceFull, RetryAt: r.Now().Add(roomAgain),
+		Message: fmt.Sprintf("nothing starts, because the specs of the NodeJobs of namespace %s have more than %d MiB together. Delete NodeJobs that are not needed, or put large content into an image or a ConfigMap (spec.task.files)",
+			job.Namespace, loop.MaxSpecs>>20),
+	}
 }
 
 // liveJob reads a NodeJob from the API server.

@@ -4,6 +4,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -52,13 +53,14 @@ type joiningNode struct {
 }
 
 // observe collects everything that the plan reads. It does not copy objects of the cache, and does not modify them.
-func (r observer) observe(ctx context.Context, job *v1alpha1.NodeJob) (observation, error) {
+func (r observer) observe(ctx context.Context, job *v1alpha1.NodeJob, noRoom *task.Obstacle) (observation, error) {
 	now := r.Now()
 	seen := observation{job: job, joining: map[string]joiningNode{}}
 	source, obstacle, err := r.source(ctx, job)
 	if err != nil {
 		return seen, err
 	}
+	obstacle = cmp.Or(noRoom, obstacle)
 	seen.source = source
 	seen.input = plan.Input{Job: job, Now: now, Obstacle: obstacle, Revision: job.Status.Revision, Digest: job.Status.RevisionDigest}
 	if err := r.authorize(ctx, &seen); err != nil {
@@ -209,7 +211,7 @@ func (r observer) warmUp(ctx context.Context) error {
 	err := r.eachPage(ctx, &jobs, func() {
 		for i := range jobs.Items {
 			job := strip(r.Options.Key, jobs.Items[i].DeepCopy()).(*v1alpha1.NodeJob)
-			if job.Status.Revision == "" && !r.namespaces().Allowed(ctx, job.Namespace) {
+			if job.Status.Revision == "" && (!r.namespaces().Allowed(ctx, job.Namespace) || r.Room.IsFull(job)) {
 				continue // nothing was written for it
 			}
 			r.written.rememberJob(job)

@@ -50,7 +50,7 @@ func TestTheCommandLinePlansWhatTheManagerPlans(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			r := newReconciler(t, append([]client.Object{tt.job, watchedNode()}, tt.others...)...)
-			seen, err := r.observe(t.Context(), tt.job)
+			seen, err := r.observe(t.Context(), tt.job, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -52,7 +52,7 @@ func observed(t *testing.T, job *v1alpha1.NodeJob, others ...*v1alpha1.NodeJob) 
 	for _, other := range others {
 		objects = append(objects, other)
 	}
-	seen, err := newReconciler(t, objects...).observe(t.Context(), job)
+	seen, err := newReconciler(t, objects...).observe(t.Context(), job, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -244,7 +244,7 @@ func TestAPeerIncludesOurLastWrite(t *testing.T) {
 	written := stale.DeepCopy()
 	written.ResourceVersion, written.Status.Revision = "6", "new"
 	r.written.rememberJob(written)
-	seen, err := r.observe(t.Context(), job)
+	seen, err := r.observe(t.Context(), job, nil)
 	if err != nil || len(seen.input.DependsOn) != 1 || seen.input.DependsOn[0].Revision != "new" {
 		t.Errorf("it sees %+v (%v), want the revision that was written", seen.input.DependsOn, err)
 	}
@@ -355,7 +355,7 @@ func TestTheManagersOwnNodeIsSeen(t *testing.T) {
 	job := called("a")
 	r := newReconciler(t, job, watchedNode())
 	r.Own.Node = "n"
-	if seen, err := r.observe(t.Context(), job); err != nil || seen.input.OwnNode != "n" {
+	if seen, err := r.observe(t.Context(), job, nil); err != nil || seen.input.OwnNode != "n" {
 		t.Errorf("it is %q (%v)", seen.input.OwnNode, err)
 	}
 }

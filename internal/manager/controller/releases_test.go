@@ -175,7 +175,7 @@ func TestNoWriteWaitsForReleases(t *testing.T) {
 	log := &writeLog{hold: make(chan struct{})}
 	r := newFaultyReconciler(t, log.faults(), job, watchedNode())
 	stop := r.runs()
-	seen, err := r.observe(t.Context(), job)
+	seen, err := r.observe(t.Context(), job, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -345,7 +345,7 @@ func TestAPassLeavesPodsToTheNextPass(t *testing.T) {
 	job := liveJob()
 	log := &writeLog{}
 	r := newFaultyReconciler(t, log.faults(), job, watchedNode())
-	seen, err := r.observe(t.Context(), job)
+	seen, err := r.observe(t.Context(), job, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -399,7 +399,7 @@ func TestAPodIsReleasedOnce(t *testing.T) {
 	log := &writeLog{}
 	r := newFaultyReconciler(t, log.faults(), job, watchedNode())
 	r.runs()
-	seen, err := r.observe(t.Context(), job)
+	seen, err := r.observe(t.Context(), job, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

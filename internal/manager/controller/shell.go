@@ -14,6 +14,7 @@ import (
 
 	"github.com/everynode/everynode/internal/manager/archive"
 	"github.com/everynode/everynode/internal/manager/claims"
+	"github.com/everynode/everynode/internal/manager/loop"
 	"github.com/everynode/everynode/internal/manager/notify"
 	"github.com/everynode/everynode/internal/manager/policies"
 	"github.com/everynode/everynode/internal/nodejob/task"
@@ -39,6 +40,8 @@ type shell struct {
 	Now func() time.Time
 	// Notifier reports to the URL of the flag --notifications-url; nil without one. It is set before SetupWithManager.
 	Notifier *notify.Notifier
+	// Room says for which NodeJobs the cache has room; nil for all.
+	Room *loop.Trimmer
 	// RequireNamespaceLabel is true if only NodeJobs in namespaces with the label v1alpha1.EnabledLabel are served.
 	RequireNamespaceLabel bool
 	// NodeConditions is true if the manager writes node conditions. Otherwise NodeJobs that publish one do not run.

@@ -241,7 +241,7 @@ func TestANodeJobThatIsDeletedKeepsItsRevision(t *testing.T) {
 	job := liveJob()
 	now := at(0)
 	job.DeletionTimestamp, job.Status.Revision = &now, "0123456789"
-	seen, err := newReconciler(t).observe(t.Context(), job)
+	seen, err := newReconciler(t).observe(t.Context(), job, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -60,7 +60,7 @@ func stripDaemonSet(ds *appsv1.DaemonSet) {
 	*ds = appsv1.DaemonSet{TypeMeta: ds.TypeMeta, ObjectMeta: identity(&ds.ObjectMeta), Spec: kept}
 	if sizeOf(kept) > maxPlacement {
 		ds.Spec = appsv1.DaemonSetSpec{}
-		markTrimmed(ds)
+		markTrimmed(ds, "true")
 	}
 }
 

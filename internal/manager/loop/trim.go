@@ -6,6 +6,7 @@ package loop
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,20 +18,32 @@ import (
 	"github.com/everynode/everynode/internal/nodejob/task"
 )
 
-// trimmedAnnotation is on cached objects whose spec the cache does not have. It is never written.
+// trimmedAnnotation is on cached objects whose spec the cache does not have, or not completely. It is never written. Its value is the size of
+// the spec if there is no room for it.
 const trimmedAnnotation = "trimmed"
 
-// Trimmer keeps the specs of NodeJobs and NodeGuards in namespaces that are not allowed out of the cache: any user with rights
-// in a namespace can create many, of a megabyte each. Nothing is done for those, so only their metadata and status is read.
+// MaxSpecs limits the specs of the NodeJobs of a namespace together, in bytes of JSON. In memory, a spec can be some ten times as large.
+const MaxSpecs = 4 << 20
+
+// Trimmer keeps the specs of NodeJobs and NodeGuards in namespaces that are not allowed out of the cache, and those of NodeJobs for which there
+// is no room: any user with rights in a namespace can create many, of a megabyte each. Nothing is done for those, so only their
+// metadata and status is read.
 // It learns which namespaces are allowed from the same cache. It is safe for concurrent use.
 type Trimmer struct {
+	// All is true if all namespaces are allowed.
+	All bool
+
 	mu sync.Mutex
 	// allowed are the namespaces that were seen, and whether they are allowed.
 	allowed map[string]bool
+	// specs are the sizes of the specs of NodeJobs for which there is room.
+	specs map[client.ObjectKey]int
 }
 
 // NewTrimmer returns a Trimmer that knows no namespace.
-func NewTrimmer() *Trimmer { return &Trimmer{allowed: map[string]bool{}} }
+func NewTrimmer() *Trimmer {
+	return &Trimmer{allowed: map[string]bool{}, specs: map[client.ObjectKey]int{}}
+}
 
 // Transform returns a transform of the cache that trims objects after another transform.
 func (t *Trimmer) Transform(first toolscache.TransformFunc) toolscache.TransformFunc {
@@ -46,15 +59,18 @@ func (t *Trimmer) Transform(first toolscache.TransformFunc) toolscache.Transform
 			}
 		case *v1alpha1.NodeJob:
 			// One that was served before is still planned.
-			if o.Status.Revision == "" && t.isClosed(o.Namespace) {
+			if t.isClosed(o.Namespace) && o.Status.Revision == "" {
 				o.Spec = v1alpha1.NodeJobSpec{}
-				markTrimmed(o)
+				markTrimmed(o, "true")
+			} else if size := sizeOf(o.Spec); !t.takeRoom(client.ObjectKeyFromObject(o), size) {
+				o.Spec = seenByOthers(&o.Spec)
+				markTrimmed(o, strconv.Itoa(size))
 			}
 		case *v1alpha1.NodeGuard:
 			if t.isClosed(o.Namespace) {
 				// The name of the DaemonSet shows which nodes it may guard, should the namespace be allowed.
 				o.Spec = v1alpha1.NodeGuardSpec{Target: v1alpha1.GuardTarget{DaemonSet: o.Spec.Target.DaemonSet}}
-				markTrimmed(o)
+				markTrimmed(o, "true")
 			}
 		}
 		return o, nil
@@ -81,16 +97,68 @@ func (t *Trimmer) Note(namespace *metav1.PartialObjectMetadata) {
 	t.allowed[namespace.Name] = task.AllowsNodeJobs(namespace.Labels)
 }
 
+// seenByOthers returns what other NodeJobs read of a spec for which there is no room, such as its gate.
+func seenByOthers(spec *v1alpha1.NodeJobSpec) v1alpha1.NodeJobSpec {
+	seen := *spec
+	seen.Task, seen.Rollback, seen.Expires = v1alpha1.TaskSpec{}, nil, nil
+	if sizeOf(seen) > maxPlacement {
+		return v1alpha1.NodeJobSpec{}
+	}
+	return seen
+}
+
+// LacksRoom reports whether there is no room for the whole spec of a cached NodeJob.
+func (t *Trimmer) LacksRoom(job *v1alpha1.NodeJob) bool {
+	if t == nil {
+		return false
+	}
+	size, err := strconv.Atoi(job.Annotations[trimmedAnnotation])
+	return err == nil && !t.takeRoom(client.ObjectKeyFromObject(job), size)
+}
+
+// IsFull reports whether there is no room for the spec of a NodeJob that was not read from the cache.
+func (t *Trimmer) IsFull(job *v1alpha1.NodeJob) bool {
+	return t != nil && !t.takeRoom(client.ObjectKeyFromObject(job), sizeOf(job.Spec))
+}
+
+// takeRoom reports whether there is room for the spec of a NodeJob beside those of the other NodeJobs of its namespace, and takes it.
+func (t *Trimmer) takeRoom(key client.ObjectKey, size int) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.specs, key)
+	taken := 0
+	for other, bytes := range t.specs {
+		if other.Namespace == key.Namespace {
+			taken += bytes
+		}
+	}
+	if taken+size > MaxSpecs {
+		return false
+	}
+	t.specs[key] = size
+	return true
+}
+
+// Forget makes room for others when a NodeJob is gone.
+func (t *Trimmer) Forget(job client.ObjectKey) {
+	if t == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.specs, job)
+}
+
 // isClosed reports whether a namespace is known not to be allowed. Objects of other namespaces are kept.
 func (t *Trimmer) isClosed(namespace string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	allowed, known := t.allowed[namespace]
-	return known && !allowed
+	return known && !allowed && !t.All
 }
 
-func markTrimmed(o metav1.Object) {
-	o.SetAnnotations(map[string]string{trimmedAnnotation: "true"})
+func markTrimmed(o metav1.Object, why string) {
+	o.SetAnnotations(map[string]string{trimmedAnnotation: why})
 }
 
 // IsTrimmed reports whether the spec of a cached object must be read from the API server.

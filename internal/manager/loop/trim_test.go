@@ -89,3 +89,58 @@ func TestOnlySomeObjectsThatAreNotServedGetAStatus(t *testing.T) {
 		t.Errorf("%d objects are counted", got)
 	}
 }
+
+// A user of an allowed namespace can create many NodeJobs of a megabyte each, or let small ones grow.
+func TestSpecsOfANamespaceAreBoundedTogether(t *testing.T) {
+	trimmer := NewTrimmer()
+	transform := trimmer.Transform(func(o any) (any, error) { return o, nil })
+	job := func(namespace, name string, size int) *v1alpha1.NodeJob {
+		t.Helper()
+		j := &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+		j.Spec.Task.Command = []string{strings.Repeat("x", size)}
+		j.Spec.Gate = &v1alpha1.GateSpec{Key: "a/b"}
+		j.Status.Revision = "r"
+		is, err := transform(j)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return is.(*v1alpha1.NodeJob)
+	}
+	var cached, full int
+	for i := range 300 {
+		j := job("ns", fmt.Sprint(i), 3*MaxSpecs/8)
+		cached += sizeOf(j)
+		if trimmer.LacksRoom(j) != IsTrimmed(j) {
+			t.Fatalf("NodeJob %d is trimmed: %v", i, IsTrimmed(j))
+		}
+		if IsTrimmed(j) {
+			full++
+			if j.Spec.Gate == nil || j.Spec.Gate.Key != "a/b" {
+				t.Fatal("others do not see the gate")
+			}
+		}
+	}
+	if full != 298 || cached > MaxSpecs+300*1024 {
+		t.Errorf("%d bytes are cached, and %d NodeJobs are not", cached, full)
+	}
+	if IsTrimmed(job("other", "a", MaxSpecs/2)) {
+		t.Error("another namespace has no room")
+	}
+	waits := job("ns", "waits", MaxSpecs/4+1024)
+	trimmer.Forget(client.ObjectKey{Namespace: "ns", Name: "0"})
+	if trimmer.LacksRoom(waits) {
+		t.Error("a NodeJob that is gone makes no room")
+	}
+	if job("ns", "small", 10); !IsTrimmed(job("ns", "small", MaxSpecs)) {
+		t.Error("a NodeJob that has grown is cached")
+	}
+	large := &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "selector"}}
+	large.Spec.Nodes.Names, large.Spec.Task.Command = []string{strings.Repeat("x", MaxSpecs)}, []string{"a"}
+	if is, err := transform(large); err != nil || sizeOf(is) > 1024 {
+		t.Errorf("%d bytes of a large selector are cached, %v", sizeOf(is), err)
+	}
+	var none *Trimmer
+	if none.Forget(client.ObjectKey{}); none.LacksRoom(waits) || none.IsFull(waits) {
+		t.Error("without limits there is no room")
+	}
+}
