@@ -169,14 +169,23 @@ type RollbackSpec struct {
 	TimeoutSeconds *int32 `json:"timeoutSeconds,omitempty"`
 }
 
+// Bounds of spec.confirm.timeoutSeconds. A manager that is replaced confirms within MinConfirmSeconds: the lease of the last one expires
+// after 30 seconds, and then the next one must read the cluster, and the kubelet must show the confirmation to the node. The default leaves
+// time for a new pod of the manager, which may have to be scheduled and pulled.
+const (
+	MinConfirmSeconds     = 60
+	DefaultConfirmSeconds = 180
+)
+
 // ConfirmSpec defines how long a node waits for the confirmation of the manager.
 type ConfirmSpec struct {
-	// timeoutSeconds is how long the node waits for the confirmation after the task and its check have ended, in seconds: 10 to 3600,
-	// and not longer than task.timeoutSeconds. The default is 60. The manager confirms when the kubelet has reported the end of the
+	// timeoutSeconds is how long the node waits for the confirmation after the task and its check have ended, in seconds: 60 to 3600,
+	// and not longer than task.timeoutSeconds. The default is 180. While no manager runs, no node is confirmed, so it must be longer than a
+	// restart of the manager takes in the cluster. The manager confirms when the kubelet has reported the end of the
 	// task and the node is Ready. Without a confirmation, the rollback runs on the node, within rollback.timeoutSeconds.
 	// +optional
-	// +kubebuilder:default=60
-	// +kubebuilder:validation:Minimum=10
+	// +kubebuilder:default=180
+	// +kubebuilder:validation:Minimum=60
 	// +kubebuilder:validation:Maximum=3600
 	TimeoutSeconds *int32 `json:"timeoutSeconds,omitempty"`
 

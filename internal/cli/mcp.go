@@ -146,7 +146,7 @@ func (a assistant) server() *mcp.Server {
 	mcp.AddTool(s, &mcp.Tool{
 		Name: "propose",
 		Description: "Create one new NodeJob that is suspended, and show its plan. It starts nothing until a person reviews and resumes it. " +
-			"An existing NodeJob is never changed. Show the person the script, the plan and the command that resumes it.",
+			"Its name is generated from that of the manifest. An existing NodeJob is never changed. Show the person the script, the plan and the command that resumes it.",
 		Annotations: annotations(false),
 	}, a.propose)
 	return s
@@ -189,7 +189,7 @@ func (a assistant) execute(ctx context.Context, stdin string, args ...string) to
 	defer cancel()
 	var printed bytes.Buffer
 	f := a.For(genericiooptions.IOStreams{In: strings.NewReader(stdin), Out: &printed, ErrOut: &printed})
-	out := toolOutput{Command: "kubectl everynode " + strings.Join(args, " "), ExitCode: execute(ctx, f, args)}
+	out := toolOutput{Command: "kubectl everynode " + cmdutil.ShellQuoted(args), ExitCode: execute(ctx, f, args)}
 	out.UntrustedOutput, out.LeftOut = beginning(printed.String(), maxToolOutput)
 	return out
 }

@@ -12,8 +12,7 @@ import (
 	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/rand"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -42,9 +41,10 @@ func (a assistant) propose(ctx context.Context, _ *mcp.CallToolRequest, in ofMan
 	if err != nil {
 		return nil, proposal{}, cmdutil.Explain(err)
 	}
-	if err := leftOnNodes(ctx, c, job); err != nil {
-		return nil, proposal{}, cmdutil.Explain(err)
+	if err := roomForAnother(ctx, c, job.Namespace); err != nil {
+		return nil, proposal{}, notCreated(job.Namespace+"/"+job.Name, err)
 	}
+	nameProposal(job)
 	name := client.ObjectKeyFromObject(job).String()
 	if err := c.Create(ctx, job.DeepCopy(), client.DryRunAll, proposer); err != nil {
 		return nil, proposal{}, notCreated(name, err)
@@ -65,26 +65,35 @@ func (a assistant) propose(ctx context.Context, _ *mcp.CallToolRequest, in ofMan
 	return nil, p, nil
 }
 
-// leftOnNodes rejects a name of which nodes have records: a node that is done has its results published, also while the NodeJob is
-// suspended, and one that has failed can be cordoned.
-func leftOnNodes(ctx context.Context, c client.Client, job *v1alpha1.NodeJob) error {
-	key, found := v1alpha1.RecordKey(job.Namespace, job.Name), ""
-	err := cmdutil.EachNode(ctx, c, func(node *metav1.PartialObjectMetadata) {
-		_, labeled := node.Labels[key]
-		if _, recorded := node.Annotations[key]; labeled || recorded {
-			found = node.Name
-		}
-	})
-	if err == nil && found != "" {
-		err = fmt.Errorf("node %s has a record of an earlier NodeJob %s/%s: propose another name", found, job.Namespace, job.Name)
+// maxProposals limits the proposals of a namespace that no person has resumed or deleted.
+const maxProposals = 10
+
+// roomForAnother returns an error if too many proposals of the namespace wait for a person.
+func roomForAnother(ctx context.Context, c client.Client, namespace string) error {
+	var jobs v1alpha1.NodeJobList
+	if err := c.List(ctx, &jobs, client.InNamespace(namespace), client.MatchingLabels{cmdutil.CreatedByLabel: cmdutil.CreatedByMCP}); err != nil {
+		return err
 	}
-	return err
+	jobs.Items = slices.DeleteFunc(jobs.Items, func(j v1alpha1.NodeJob) bool { return !j.Spec.Suspend })
+	if len(jobs.Items) < maxProposals {
+		return nil
+	}
+	return fmt.Errorf("%d proposals wait in namespace %s, and no more are possible: a person reviews them, and resumes or deletes them: kubectl get nodejobs -n %s -l %s=%s",
+		len(jobs.Items), namespace, namespace, cmdutil.CreatedByLabel, cmdutil.CreatedByMCP)
+}
+
+// nameProposal gives a proposal a name to which no other object can refer, such as by spec.dependsOn, and which no manifest of a user has.
+func nameProposal(job *v1alpha1.NodeJob) {
+	const mostOfName = 40
+	job.Name = "proposal-" + strings.TrimRight(job.Name[:min(len(job.Name), mostOfName)], "-.") + "-" + rand.String(10)
+	job.Labels = maps.Clone(job.Labels)
+	if job.Labels == nil {
+		job.Labels = map[string]string{}
+	}
+	job.Labels[cmdutil.CreatedByLabel] = cmdutil.CreatedByMCP
 }
 
 func notCreated(name string, err error) error {
-	if apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("NodeJob %s exists already, and is not changed: propose another name, or ask a person to change it", name)
-	}
 	return fmt.Errorf("NodeJob %s was not created: %w", name, cmdutil.Explain(err))
 }
 

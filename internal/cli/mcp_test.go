@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/json"
 	"flag"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -35,8 +36,8 @@ var update = flag.Bool("update", false, "write the responses of the MCP server t
 type mcpServer struct {
 	planServer
 	created []v1alpha1.NodeJob
-	// exists and rejected are how it responds to a creation, and unreadable to a list of NodeJobs.
-	exists, rejected, unreadable bool
+	// rejected is how it responds to a creation, and unreadable to a list of NodeJobs.
+	rejected, unreadable bool
 }
 
 func (s *mcpServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -48,8 +49,6 @@ func (s *mcpServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.planServer.ServeHTTP(w, r)
 	case r.Method != http.MethodPost || !strings.HasSuffix(r.URL.Path, "/nodejobs"):
 		s.t.Errorf("%s %s", r.Method, r.URL)
-	case s.exists:
-		clitest.RespondError(w, http.StatusConflict, metav1.StatusReasonAlreadyExists, "it exists")
 	case s.rejected:
 		clitest.RespondError(w, http.StatusForbidden, metav1.StatusReasonForbidden, "nodejobs is forbidden")
 	case dryRun:
@@ -200,7 +199,7 @@ func TestMCP(t *testing.T) {
 		}
 		got.WriteString("> " + request + "\n")
 		if response := s.ask(request); response != "" {
-			got.WriteString("< " + versionInJSON.ReplaceAllString(response, `"version":"VERSION"`) + "\n")
+			got.WriteString("< " + nameOfProposal.ReplaceAllString(versionInJSON.ReplaceAllString(response, `"version":"VERSION"`), "proposal-$1-RANDOM") + "\n")
 		}
 	}
 	_ = s.in.Close()
@@ -220,6 +219,9 @@ func TestMCP(t *testing.T) {
 	}
 }
 
+// nameOfProposal matches the name of a proposal, which ends with a random text.
+var nameOfProposal = regexp.MustCompile(`proposal-([a-z-]+)-[a-z0-9]{10}`)
+
 const suggestion = "apiVersion: everynode.dev/v1alpha1\nkind: NodeJob\nmetadata: {name: x}\nspec: {task: {script: \"true\"}}\n"
 
 func TestMCPProposesASuspendedNodeJob(t *testing.T) {
@@ -227,11 +229,12 @@ func TestMCPProposesASuspendedNodeJob(t *testing.T) {
 	server := newMCPServer(t)
 	s := startMCP(t, server).begin()
 	got, failed := s.call("propose", map[string]any{"manifest": strings.Replace(suggestion, "spec: {", "spec: {suspend: false, ", 1)})
-	if failed || !strings.Contains(got, "kubectl everynode resume x -n ns") {
-		t.Errorf("propose: %s", got)
+	if len(server.created) != 1 || !server.created[0].Spec.Suspend || !regexp.MustCompile(`^proposal-x-[a-z0-9]{10}$`).MatchString(server.created[0].Name) ||
+		server.created[0].Labels[cmdutil.CreatedByLabel] != cmdutil.CreatedByMCP {
+		t.Fatalf("created: %+v", server.created)
 	}
-	if len(server.created) != 1 || !server.created[0].Spec.Suspend || server.created[0].Name != "x" {
-		t.Errorf("created: %+v", server.created)
+	if failed || !strings.Contains(got, "kubectl everynode resume "+server.created[0].Name+" -n ns") {
+		t.Errorf("propose: %s", got)
 	}
 }
 
@@ -244,24 +247,29 @@ func TestMCPRejectsWhatHasAnEffect(t *testing.T) {
 		manifest, want string
 		change         func(*mcpServer)
 	}{
-		"a gate":              {manifest: spec("gate: {key: x.example/g}"), want: "spec.gate closes nodes"},
-		"a time to live":      {manifest: spec("ttlSecondsAfterFinished: 0"), want: "ttlSecondsAfterFinished deletes"},
-		"a node condition":    {manifest: spec("publish: [{condition: x.example/C}]"), want: "spec.publish[0].condition"},
-		"a request":           {manifest: meta(`annotations: {everynode.dev/retry: "1"}`), want: "everynode.dev/retry belongs to Everynode"},
-		"a record":            {manifest: meta(`labels: {ns.everynode.dev/x: "1"}`), want: "ns.everynode.dev/x belongs to Everynode"},
-		"an owner":            {manifest: meta("finalizers: [x.example/f]"), want: "metadata.finalizers"},
-		"no name":             {manifest: strings.Replace(suggestion, "name: x", "generateName: x", 1), want: "metadata.name is missing"},
-		"two NodeJobs":        {manifest: suggestion + "---\n" + suggestion, want: "2 NodeJobs and 0 other objects"},
-		"a Secret beside it":  {manifest: suggestion + "---\napiVersion: v1\nkind: Secret\nmetadata: {name: s}\n", want: "1 NodeJobs and 1 other objects"},
-		"a ClusterRole":       {manifest: "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: r}\n", want: "0 NodeJobs and 1 other objects"},
-		"a freeze":            {manifest: "apiVersion: everynode.dev/v1alpha1\nkind: NodeDisruptionBudget\nmetadata: {name: r}\n", want: "0 NodeJobs and 1 other objects"},
-		"an unknown field":    {manifest: spec("suspended: false"), want: `unknown field \"spec.suspended\"`},
-		"no YAML":             {manifest: "\x00", want: "not a file of Kubernetes objects"},
-		"too much":            {manifest: strings.Repeat("#", maxManifest+1), want: "too long: at most 1048576 bytes"},
-		"a NodeJob that is":   {manifest: suggestion, want: "exists already, and is not changed", change: func(s *mcpServer) { s.exists = true }},
-		"no rights":           {manifest: suggestion, want: "NodeJob ns/x was not created: nodejobs is forbidden", change: func(s *mcpServer) { s.rejected = true }},
-		"records on the node": {manifest: strings.Replace(suggestion, "name: x", "name: j", 1), want: "node node-1 has a record of an earlier NodeJob ns/j"},
-		"a plan that fails":   {manifest: suggestion, want: "Nothing was created", change: func(s *mcpServer) { s.unreadable = true }},
+		"a gate":             {manifest: spec("gate: {key: x.example/g}"), want: "spec.gate closes nodes"},
+		"a time to live":     {manifest: spec("ttlSecondsAfterFinished: 0"), want: "ttlSecondsAfterFinished deletes"},
+		"a node condition":   {manifest: spec("publish: [{condition: x.example/C}]"), want: "spec.publish[0].condition"},
+		"a request":          {manifest: meta(`annotations: {everynode.dev/retry: "1"}`), want: "everynode.dev/retry belongs to Everynode"},
+		"a record":           {manifest: meta(`labels: {ns.everynode.dev/x: "1"}`), want: "ns.everynode.dev/x belongs to Everynode"},
+		"an owner":           {manifest: meta("finalizers: [x.example/f]"), want: "metadata.finalizers"},
+		"no name":            {manifest: strings.Replace(suggestion, "name: x", "generateName: x", 1), want: "metadata.name is missing"},
+		"two NodeJobs":       {manifest: suggestion + "---\n" + suggestion, want: "2 NodeJobs and 0 other objects"},
+		"a Secret beside it": {manifest: suggestion + "---\napiVersion: v1\nkind: Secret\nmetadata: {name: s}\n", want: "1 NodeJobs and 1 other objects"},
+		"a ClusterRole":      {manifest: "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: r}\n", want: "0 NodeJobs and 1 other objects"},
+		"a freeze":           {manifest: "apiVersion: everynode.dev/v1alpha1\nkind: NodeDisruptionBudget\nmetadata: {name: r}\n", want: "0 NodeJobs and 1 other objects"},
+		"an unknown field":   {manifest: spec("suspended: false"), want: `unknown field \"spec.suspended\"`},
+		"no YAML":            {manifest: "\x00", want: "not a file of Kubernetes objects"},
+		"too much":           {manifest: strings.Repeat("#", maxManifest+1), want: "too long: at most 1048576 bytes"},
+		"too many proposals": {manifest: suggestion, want: "10 proposals wait in namespace ns", change: func(s *mcpServer) {
+			for i := range maxProposals {
+				job := clitest.NodeJob(fmt.Sprint("proposal-", i))
+				job.Spec.Suspend = true
+				s.jobs = append(s.jobs, *job)
+			}
+		}},
+		"no rights":         {manifest: suggestion, want: "was not created: nodejobs is forbidden", change: func(s *mcpServer) { s.rejected = true }},
+		"a list that fails": {manifest: suggestion, want: "etcd is away", change: func(s *mcpServer) { s.unreadable = true }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

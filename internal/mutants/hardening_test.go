@@ -23,6 +23,12 @@ var hardening = map[string]mutant{
 	"files that have changed are a failure of the task": {
 		"attempt.go", "case exit.Reported && exit.Reason == outcome.ReasonFilesChanged:", "case false:",
 	},
+	"a suspended dependency that has never run holds only its nodes": {
+		"depend.go", "p.holdsAll || j.pending(p, node)", "j.pending(p, node)",
+	},
+	"the label of a dependency counts as a run": {
+		"depend.go", "return n.OnPeers[i].Record != nil", "return n.OnPeers[i].Label != \"\"",
+	},
 	"an annotation of a template asks for a reboot": {
 		"../task/pod.go", "return prefix == v1alpha1.Group || strings.HasSuffix(prefix, \".\"+v1alpha1.Group)", "return prefix == \"\"",
 	},

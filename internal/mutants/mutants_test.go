@@ -13,7 +13,8 @@ func TestEachMistakeInThePlannerIsFound(t *testing.T) {
 	planner{
 		pkg: "internal/nodejob/plan", histories: "6000", mutants: merge(mutants, hardening, confirming),
 		byTables: []string{
-			"a rollback starts without its files", "files that have changed are a failure of the task",
+			"a rollback starts without its files", "a suspended dependency that has never run holds only its nodes",
+			"the label of a dependency counts as a run", "files that have changed are a failure of the task",
 			"a revert that has failed is not reported at once",
 			"a revert that has failed counts as one that has succeeded",
 			"a node that is not Ready is confirmed",

@@ -69,6 +69,7 @@ func sharesGate(job, other *v1alpha1.NodeJob) bool {
 func peer(job, other *v1alpha1.NodeJob) plan.Peer {
 	p := plan.Peer{
 		Name:            other.Name,
+		Suspended:       other.Spec.Suspend,
 		Key:             v1alpha1.RecordKey(other.Namespace, other.Name),
 		Selector:        other.Spec.Nodes.Selector,
 		NodeNames:       other.Spec.Nodes.Names,

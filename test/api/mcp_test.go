@@ -18,6 +18,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli"
+	"github.com/everynode/everynode/internal/ui/cmdutil"
 )
 
 // assistant starts kubectl everynode mcp as a user, and returns a client of it.
@@ -80,22 +81,18 @@ func TestMCPProposesWhatOnlyAPersonStarts(t *testing.T) {
 
 	config := w.kubeconfigOf()
 	session := w.assistant(config)
-	got, failed := w.callTool(session, "propose", manifest("proposal", ""))
-	if failed || !strings.Contains(got, "resume proposal") || !strings.Contains(got, "proposed") {
+	got, failed := w.callTool(session, "propose", manifest("approved", ""))
+	if failed || !strings.Contains(got, "resume proposal-approved-") || !strings.Contains(got, "proposed") {
 		t.Fatalf("propose: %s", got)
 	}
-	w.Condition("proposal", v1alpha1.ConditionReconciling, metav1.ConditionFalse, v1alpha1.ReasonSuspended)
-	w.NoPods()
-	if got, failed := w.callTool(
-		session,
-		"propose",
-		manifest("proposal", ""),
-	); !failed ||
-		!strings.Contains(got, "exists already, and is not changed") {
-		t.Errorf("the same proposal again: %s", got)
+	var proposals v1alpha1.NodeJobList
+	must(t, admin.List(w.Ctx, &proposals, client.InNamespace(w.Namespace), client.HasLabels{cmdutil.CreatedByLabel}))
+	if len(proposals.Items) != 1 {
+		t.Fatalf("%d proposals", len(proposals.Items))
 	}
-	var job v1alpha1.NodeJob
-	must(t, admin.Get(w.Ctx, client.ObjectKey{Namespace: w.Namespace, Name: "proposal"}, &job))
+	job, proposal := proposals.Items[0], proposals.Items[0].Name
+	w.Condition(proposal, v1alpha1.ConditionReconciling, metav1.ConditionFalse, v1alpha1.ReasonSuspended)
+	w.NoPods()
 	proposed := func(f metav1.ManagedFieldsEntry) bool { return f.Manager == "kubectl-everynode-mcp" }
 	if !slices.ContainsFunc(job.ManagedFields, proposed) {
 		t.Errorf("managed fields %+v", job.ManagedFields)
@@ -105,7 +102,7 @@ func TestMCPProposesWhatOnlyAPersonStarts(t *testing.T) {
 	if got, failed := w.callTool(
 		reader,
 		"status",
-		map[string]any{"namespace": w.Namespace, "name": "proposal"},
+		map[string]any{"namespace": w.Namespace, "name": proposal},
 	); failed ||
 		!strings.Contains(got, "Suspended") {
 		t.Errorf("status as a user who may read: %s", got)
@@ -121,9 +118,30 @@ func TestMCPProposesWhatOnlyAPersonStarts(t *testing.T) {
 		t.Errorf("propose a Namespace: %s", got)
 	}
 
-	if got := w.everynode(config, "resume", "proposal"); got.code != 0 {
+	if got := w.everynode(config, "resume", proposal); got.code != 0 {
 		t.Fatalf("resume: %+v", got)
 	}
 	w.end(w.podOn("proposed"), 0, "")
-	w.Done("proposal", "proposed")
+	w.Done(proposal, "proposed")
+}
+
+// TestAProposalStartsNoOtherNodeJob has an assistant propose a NodeJob with a name on which another one waits, and a user create it suspended.
+func TestAProposalStartsNoOtherNodeJob(t *testing.T) {
+	w := newWorld(t)
+	startManager(t, interceptor.Funcs{})
+	w.node("waits")
+	w.job("dangerous", func(s *v1alpha1.NodeJobSpec) { s.DependsOn = []string{"approved-by-change-board"} })
+	w.Condition("dangerous", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonDependencyNotFound)
+	const spec = `{suspend: true, nodes: {selector: {matchLabels: {no: node}}}, task: {script: "true"}}`
+	object := jobFromYAML(t, w.Namespace, "approved-by-change-board", spec)
+	manifest, err := json.Marshal(object)
+	must(t, err)
+	if got, failed := w.callTool(w.assistant(w.kubeconfigOf()), "propose", map[string]any{"manifest": string(manifest)}); failed {
+		t.Fatalf("propose: %s", got)
+	}
+	w.Condition("dangerous", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonDependencyNotFound)
+	must(t, admin.Create(w.Ctx, object))
+	c := w.Condition("dangerous", v1alpha1.ConditionReconciling, metav1.ConditionTrue, v1alpha1.ReasonInProgress)
+	wantText(t, c.Message, "waiting: 1 WaitingForDependency (waits)")
+	w.NoPods()
 }

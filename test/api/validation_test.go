@@ -278,7 +278,7 @@ func TestTheAPIRejectsWhatCannotWork(t *testing.T) {
 		"a confirmation of a template":                   {spec: `{task: {template: {spec: {containers: [{name: c, image: i}]}}}, rollback: {script: "true"}, confirm: {}}`, wantMessage: "use task.script or task.command, or leave confirm out"},
 		"a confirmation before a reboot":                 {spec: `{task: {script: "true"}, rollback: {script: "true"}, confirm: {}, maintenance: {reboot: {policy: IfRequested}}}`, wantMessage: "or leave confirm out"},
 		"a confirmation that takes longer than the task": {spec: `{task: {script: "true", timeoutSeconds: 30}, rollback: {script: "true"}, confirm: {}}`, wantMessage: "choose a shorter time for the confirmation"},
-		"a confirmation within too short a time":         {spec: `{task: {script: "true"}, rollback: {script: "true"}, confirm: {timeoutSeconds: 9}}`, wantMessage: "spec.confirm.timeoutSeconds"},
+		"a confirmation within too short a time":         {spec: `{task: {script: "true"}, rollback: {script: "true"}, confirm: {timeoutSeconds: 59}}`, wantMessage: "spec.confirm.timeoutSeconds"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			job := jobFromYAML(t, w.Namespace, test.name, test.spec)

@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/nodejob/record"
@@ -55,7 +56,7 @@ func (w *world) wantNothingKept(node string) {
 func TestConfirmANodeThatStillResponds(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.job("good", w.mark()+"; date +%s.%N > "+w.markFile()+".ended", onNode2, w.confirmed(30, "true"))
+	w.job("good", w.mark()+"; date +%s.%N > "+w.markFile()+".ended", onNode2, w.confirmed(60, "true"))
 	rec := w.Done("good", "node-2")
 	if rec.Attempts != 1 || rec.Rollback != nil || rec.Reverted {
 		t.Errorf("the record is %+v", rec)
@@ -118,7 +119,7 @@ pkill -x containerd`,
 			w := newWorld(t)
 			node := w.join(cluster.NodeOptions{})
 			before := w.sh(node, "ip route; ip -o link | cut -d, -f1-3; nft list tables inet")
-			w.job("bad", w.mark()+"\n"+tt.task, w.confirmed(15, tt.rollback))
+			w.job("bad", w.mark()+"\n"+tt.task, w.confirmed(60, tt.rollback))
 			rec := w.failed("bad", node)
 			if rec.Reason != v1alpha1.ReasonReverted || !rec.Reverted || rec.Attempts != 1 {
 				t.Errorf("the record is %+v", rec)
@@ -129,7 +130,7 @@ pkill -x containerd`,
 			wantText(
 				t,
 				rec.Message,
-				"the node was not confirmed within 15s",
+				"the node was not confirmed within 1m0s",
 				"the rollback ran on the node itself and ended with exit code 0",
 			)
 			w.Eventually("the node is Ready", func() error { return isReady(w.node(node)) })
@@ -165,18 +166,18 @@ func TestConfirmProbes(t *testing.T) {
 			{Name: "lo", Script: "ip -o link show lo | grep -q LOOPBACK,UP || { echo lo is down; exit 5; }"},
 		}
 	}
-	w.job("bad", w.mark()+"; ip link set lo down", w.confirmed(10, "ip link set lo up"), probe)
+	w.job("bad", w.mark()+"; ip link set lo down", w.confirmed(60, "ip link set lo up"), probe)
 	rec := w.failed("bad", node)
 	if rec.Reason != v1alpha1.ReasonReverted {
 		t.Errorf("the record is %+v", rec)
 	}
-	wantText(t, rec.Message, "the node was not confirmed within 10s: probe lo failed with exit code 5: lo is down")
+	wantText(t, rec.Message, "the node was not confirmed within 1m0s: probe lo failed with exit code 5: lo is down")
 	w.wantReverts(node, 1)
 	w.job("good", "true", w.confirmed(60, "true"), probe)
 	w.Done("good", node)
 
 	w.sh(node, "ip link set lo down")
-	w.job("never", w.mark(), w.confirmed(10, "true"), probe)
+	w.job("never", w.mark(), w.confirmed(60, "true"), probe)
 	if rec := w.failed("never", node); rec.Reason != v1alpha1.ReasonProbeFailed || rec.ExitCode == nil || *rec.ExitCode != 5 {
 		t.Errorf("the record is %+v", rec)
 	}
@@ -227,6 +228,50 @@ func TestConfirmWithoutAManager(t *testing.T) {
 	}
 	w.complete("alone")
 	w.wantReverts("node-2", 0)
+}
+
+// TestConfirmSurvivesARestartOfTheManager : a manager that ends without releasing its lease, in each phase of an attempt, has no node revert
+// within the shortest window. The test logs how long a node waited for the next manager.
+func TestConfirmSurvivesARestartOfTheManager(t *testing.T) {
+	lost := func(w *world) { // its node is gone: the next one waits until the lease has expired
+		pod := w.manager()
+		w.signal(&pod, "STOP")
+		must(w.T, admin.Delete(w.Ctx, &pod, client.GracePeriodSeconds(0)))
+	}
+	for name, tt := range map[string]struct {
+		ends          func(w *world)
+		whileTaskRuns bool
+	}{
+		"killed while the task runs": {func(w *world) { pod := w.manager(); w.signal(&pod, "KILL") }, true},
+		"killed in the window":       {func(w *world) { pod := w.manager(); w.signal(&pod, "KILL") }, false},
+		"lost while the task runs":   {lost, true},
+		"lost in the window":         {lost, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.job("lives", w.hold(), onNode2, w.confirmed(v1alpha1.MinConfirmSeconds, "true"))
+			w.runningPod("node-2")
+			w.began("node-2")
+			if tt.whileTaskRuns {
+				tt.ends(w)
+				w.letGo("node-2")
+				w.waitsForConfirmation()
+			} else {
+				// A manager that is frozen does not confirm before it ends.
+				pod := w.manager()
+				w.signal(&pod, "STOP")
+				w.letGo("node-2")
+				w.waitsForConfirmation()
+				tt.ends(w)
+			}
+			ended := time.Now()
+			if rec := w.Done("lives", "node-2"); rec.Attempts != 1 || rec.Reverted {
+				t.Errorf("the record is %+v", rec)
+			}
+			t.Logf("the node was confirmed, and its attempt recorded, within %.1f s", time.Since(ended).Seconds())
+			w.wantReverts("node-2", 0)
+		})
+	}
 }
 
 // TestConfirmPodDeletedInTheWindow : the pod reverts at once, and the task is repeated.
@@ -337,7 +382,7 @@ func TestConfirmWithoutARunner(t *testing.T) {
 // TestConfirmWithoutAnAPIServer : a node that nothing can confirm reverts, also if the API server is the reason.
 func TestConfirmWithoutAnAPIServer(t *testing.T) {
 	w := newWorld(t)
-	w.job("away", w.hold(), onNode2, w.confirmed(10, "true"))
+	w.job("away", w.hold(), onNode2, w.confirmed(60, "true"))
 	w.runningPod("node-2")
 	w.began("node-2")
 	w.stopAPIServer()

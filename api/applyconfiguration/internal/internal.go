@@ -230,7 +230,7 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: timeoutSeconds
       type:
         scalar: numeric
-      default: 60
+      default: 180
 - name: com.github.everynode.everynode.api.v1alpha1.ContentKind
   scalar: string
 - name: com.github.everynode.everynode.api.v1alpha1.ContentRef

@@ -28,6 +28,8 @@ type Peer struct {
 	OS corev1.OSName
 	// RemoveLabels is the value from its spec.
 	RemoveLabels []string
+	// Suspended is the value from its spec.
+	Suspended bool
 	// Revision is the revision that its nodes should be done with; "" if it is not known.
 	Revision string
 	// AnyRevision is true if a node that is done with an earlier revision counts as done.
@@ -44,6 +46,8 @@ type peer struct {
 	selector    labels.Selector
 	named       names
 	tolerations []corev1.Toleration
+	// holdsAll is true if no node starts before it has run anywhere.
+	holdsAll bool
 }
 
 // readPeers parses peers whose records are in Node.OnPeers from the index first on.
@@ -57,7 +61,7 @@ func readPeers(peers []Peer, first int) []peer {
 				selector = labels.Nothing() // the status of that NodeJob reports it
 			}
 		}
-		read = append(read, peer{&peers[i], first + i, selector, namesOf(peers[i].NodeNames), task.Tolerations(peers[i].Tolerations)})
+		read = append(read, peer{&peers[i], first + i, selector, namesOf(peers[i].NodeNames), task.Tolerations(peers[i].Tolerations), false})
 	}
 	return read
 }
@@ -101,14 +105,25 @@ func (j *job) selfPeer() peer {
 	}}, 0)[0]
 }
 
-// unmetDependency names the first NodeJob that must be done on the node before this one starts; "" if there is none.
-func (j *job) unmetDependency(node *Node) string {
+// unmetDependency returns the first NodeJob that must be done on the node before this one starts; nil if there is none.
+func (j *job) unmetDependency(node *Node) *peer {
 	for i := range j.dependsOn {
-		if j.pending(&j.dependsOn[i], node) {
-			return j.dependsOn[i].Name
+		if p := &j.dependsOn[i]; p.holdsAll || j.pending(p, node) {
+			return p
 		}
 	}
-	return ""
+	return nil
+}
+
+// readDependencies parses the NodeJobs of spec.dependsOn. One that is suspended and has never run holds all nodes, also those that it does
+// not select. Otherwise, who may create a suspended NodeJob could start others, by creating one with a name on which they wait. Only a
+// record counts as a run: a kubelet can write the label and the annotation of its node, but not the seal.
+func readDependencies(in Input) []peer {
+	read := readPeers(in.DependsOn, 0)
+	for i := range read {
+		read[i].holdsAll = read[i].Suspended && !slices.ContainsFunc(in.Nodes, func(n Node) bool { return n.OnPeers[i].Record != nil })
+	}
+	return read
 }
 
 // FindCycle returns a path along dependsOn from a NodeJob back to itself, as names, with its own name first and last;

@@ -34,6 +34,7 @@ func TestDependsOn(t *testing.T) {
 		return record.Record{Revision: "d2", Outcome: record.Succeeded, MachineID: machine, BootID: boot}
 	}
 	inPoolB := func(p *Peer) { p.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "b"}} }
+	suspended := func(p *Peer) { p.Suspended = true }
 	onReboot := func(p *Peer) { p.OnReboot = true }
 	tests := map[string]struct {
 		dep  Peer
@@ -58,6 +59,11 @@ func TestDependsOn(t *testing.T) {
 			record.Record{},
 			false,
 		},
+		"it is suspended, has never run, and does not select the node": {dep(inPoolB, suspended), newNode("n"), record.Record{}, false},
+		"it is suspended and has run, and does not select the node": {
+			dep(inPoolB, suspended), newNode("n", func(n *Node) { n.Labels = map[string]string{"pool": "a"} }), was("n-machine", "n-boot"), true,
+		},
+		"it is suspended, and a kubelet has written its label without a record": {dep(inPoolB, suspended), newNode("n", label("d2")), record.Record{}, false},
 		"it does not select the node": {dep(inPoolB), newNode("n"), record.Record{}, true},
 		"its selector is invalid": {
 			dep(func(p *Peer) { p.Selector = badSelector() }),

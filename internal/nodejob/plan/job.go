@@ -53,7 +53,7 @@ func readJob(in Input) *job {
 		tolerations: task.Tolerations(in.Job.Spec.Nodes.Tolerations),
 		obstacle:    in.Obstacle,
 		podsOn:      make(map[string][]*Pod, len(in.Pods)),
-		dependsOn:   readPeers(in.DependsOn, 0),
+		dependsOn:   readDependencies(in),
 		sharers:     readPeers(in.GatePeers, len(in.DependsOn)),
 		named:       namesOf(in.Job.Spec.Nodes.Names),
 	}

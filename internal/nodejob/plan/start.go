@@ -123,10 +123,14 @@ func dependencyNotDone(j *job, r startRequest) block {
 		return block{}
 	}
 	before := j.unmetDependency(r.node)
-	if before == "" {
+	if before == nil {
 		return block{}
 	}
-	b := block{cause: causeDependency, reason: v1alpha1.ReasonWaitingForDependency, message: "NodeJob " + before + " (spec.dependsOn) must be done on it before"}
+	b := block{cause: causeDependency, reason: v1alpha1.ReasonWaitingForDependency, message: "NodeJob " + before.Name + " (spec.dependsOn) must be done on it before"}
+	if before.holdsAll {
+		b.message = "NodeJob " + before.Name + " (spec.dependsOn) is suspended, and has never run. Resume it, or remove it from spec.dependsOn"
+		return b
+	}
 	if j.isNewNode(r.node) {
 		b.until = r.node.Created.Add(joiningFor) // the node may not match after all
 	}

@@ -15,8 +15,6 @@ import (
 )
 
 const (
-	// DefaultConfirmSeconds is confirm.timeoutSeconds when omitted.
-	DefaultConfirmSeconds = 60
 	// DefaultProbeSeconds is timeoutSeconds of a probe of confirm when omitted.
 	DefaultProbeSeconds = 10
 
@@ -53,7 +51,7 @@ func confirmTimeout(job *v1alpha1.NodeJob, phase Phase) time.Duration {
 
 // confirmWindow returns how long a node waits for the confirmation.
 func confirmWindow(job *v1alpha1.NodeJob) time.Duration {
-	seconds := int32(DefaultConfirmSeconds)
+	seconds := int32(v1alpha1.DefaultConfirmSeconds)
 	if s := job.Spec.Confirm.TimeoutSeconds; s != nil {
 		seconds = *s
 	}

@@ -82,6 +82,7 @@ const (
 	CreatedByLabel = "app.kubernetes.io/created-by"
 	CreatedByRun   = "kubectl-everynode-run"
 	CreatedByPlan  = "kubectl-everynode-plan"
+	CreatedByMCP   = "kubectl-everynode-mcp"
 )
 
 // IsRun reports whether the command run has created a NodeJob. It is for display only, because users can set the label too.

@@ -91,7 +91,7 @@ func (w *world) installOnRealNodes(ctx context.Context) error {
 }
 
 // window is how long a node waits for a confirmation that does not come.
-const window = 10 * time.Second
+const window = v1alpha1.MinConfirmSeconds * time.Second
 
 // confirming returns the task and more fields of a NodeJob whose nodes wait for a confirmation. The task reports when it has ended, by the
 // clock that the nodes share with this program.

@@ -7,8 +7,9 @@ package v1alpha1
 //
 // ConfirmSpec defines how long a node waits for the confirmation of the manager.
 type ConfirmSpecApplyConfiguration struct {
-	// timeoutSeconds is how long the node waits for the confirmation after the task and its check have ended, in seconds: 10 to 3600,
-	// and not longer than task.timeoutSeconds. The default is 60. The manager confirms when the kubelet has reported the end of the
+	// timeoutSeconds is how long the node waits for the confirmation after the task and its check have ended, in seconds: 60 to 3600,
+	// and not longer than task.timeoutSeconds. The default is 180. While no manager runs, no node is confirmed, so it must be longer than a
+	// restart of the manager takes in the cluster. The manager confirms when the kubelet has reported the end of the
 	// task and the node is Ready. Without a confirmation, the rollback runs on the node, within rollback.timeoutSeconds.
 	TimeoutSeconds *int32 `json:"timeoutSeconds,omitempty"`
 	// probes are scripts that test on the node what the task must not break. All must succeed before the task, or it does not start.
