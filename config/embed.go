@@ -6,10 +6,13 @@ package config
 
 import "embed"
 
-// Authorization are the files of config/authorization, and Confinement those of config/confinement.
+// Authorization are the files of config/authorization, Confinement those of config/confinement, and NodeConditions the policy of
+// config/node-conditions.
 var (
 	//go:embed authorization/*.yaml
 	Authorization embed.FS
 	//go:embed confinement/*.yaml
 	Confinement embed.FS
+	//go:embed node-conditions/policy.yaml
+	NodeConditions embed.FS
 )

@@ -21,7 +21,7 @@ func requirePolicies(ctx context.Context, mgr ctrl.Manager, f *flags) (*policies
 	if err := policies.CheckAccount(ctx, mgr.GetClient()); err != nil {
 		return nil, err
 	}
-	expected, err := policies.NewExpected(f.requireLabel)
+	expected, err := policies.NewExpected(f.requireLabel, f.conditions)
 	c.Expected = expected
 	return c, err
 }

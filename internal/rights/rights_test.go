@@ -4,11 +4,14 @@
 package rights
 
 import (
+	"os"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
@@ -154,4 +157,27 @@ func TestOfConfigMap(t *testing.T) {
 			t.Errorf("label %q (-want +got):\n%s", value, diff)
 		}
 	}
+}
+
+// The command can-i reads the bindings of the policies, so the role for its users must name each of them.
+func TestTheRoleOfUsersNamesAllBindings(t *testing.T) {
+	roles, err := os.ReadFile("../../config/rbac/user_roles.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for document := range strings.SplitSeq(string(roles), "\n---\n") {
+		var role rbacv1.ClusterRole
+		if err := yaml.Unmarshal([]byte(document), &role); err != nil {
+			t.Fatal(err)
+		}
+		for _, rule := range role.Rules {
+			if slices.Contains(rule.Resources, "validatingadmissionpolicybindings") {
+				if diff := cmp.Diff(slices.Sorted(slices.Values(Bindings())), slices.Sorted(slices.Values(rule.ResourceNames))); diff != "" {
+					t.Errorf("%s (-want +got):\n%s", role.Name, diff)
+				}
+				return
+			}
+		}
+	}
+	t.Error("no role has a rule for bindings")
 }

@@ -238,7 +238,7 @@ func (w *world) rightsAreAsked() {
 
 // authorizesNewObjects waits until the policies are so old that a manager knows that they were enforced when an object is created.
 func authorizesNewObjects(ctx context.Context, admin client.Client) error {
-	expected, err := policies.NewExpected(true)
+	expected, err := policies.NewExpected(true, false)
 	if err != nil {
 		return err
 	}

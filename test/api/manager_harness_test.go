@@ -158,7 +158,7 @@ func (r withoutException) List(ctx context.Context, list client.ObjectList, opts
 
 // requirePolicies has a manager start nothing without the admission policies, as cmd/everynode does.
 func requirePolicies(mgr manager.Manager, now func() time.Time) (*policies.Checker, error) {
-	expected, err := policies.NewExpected(true)
+	expected, err := policies.NewExpected(true, false)
 	if err != nil {
 		return nil, err
 	}

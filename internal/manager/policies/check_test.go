@@ -74,7 +74,7 @@ func (s *server) binding(name string) *admissionv1.ValidatingAdmissionPolicyBind
 
 func expected(t *testing.T) *Expected {
 	t.Helper()
-	e, err := NewExpected(true)
+	e, err := NewExpected(true, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +168,7 @@ func TestCheck(t *testing.T) {
 }
 
 func TestAllNamespacesNeedNoConfinementToSome(t *testing.T) {
-	all, err := NewExpected(false)
+	all, err := NewExpected(false, false)
 	if err != nil {
 		t.Fatal(err)
 	}

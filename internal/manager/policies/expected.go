@@ -38,9 +38,14 @@ type expectedBinding struct {
 }
 
 // NewExpected returns what this version installs, without the confinement to namespaces that are allowed if all namespaces
-// are served.
-func NewExpected(requireNamespaceLabel bool) (*Expected, error) {
+// are served, and without the confinement of the status of nodes if the manager does not write it.
+func NewExpected(requireNamespaceLabel, nodeConditions bool) (*Expected, error) {
 	e := &Expected{}
+	if nodeConditions {
+		if err := e.read(config.NodeConditions, "node-conditions", false, func(string) bool { return true }); err != nil {
+			return nil, err
+		}
+	}
 	if err := e.read(config.Authorization, "authorization", true, func(string) bool { return true }); err != nil {
 		return nil, err
 	}
