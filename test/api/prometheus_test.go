@@ -58,6 +58,14 @@ func TestRequiresWithPrometheus(t *testing.T) {
 // never joining, and it is available as soon as it is Ready.
 func (b *budgeted) startProgramOfManager() (metrics string) {
 	b.T.Helper()
+	metrics = freeAddress(b.T)
+	b.startManagerProcess("--metrics-bind-address="+metrics, "--budget-joining-time=1ns", "--budget-settle-time=1ns")
+	return metrics
+}
+
+// startManagerProcess runs cmd/everynode with flags, as the service account of the manager and with the memory settings of config/manager.
+func (b *budgeted) startManagerProcess(flags ...string) (stop func(), pid int) {
+	b.T.Helper()
 	user, err := b.env.AddUser(envtest.User{
 		Name:   "system:serviceaccount:" + uninstall.Namespace + ":" + uninstall.Manager,
 		Groups: []string{"system:serviceaccounts"},
@@ -67,13 +75,12 @@ func (b *budgeted) startProgramOfManager() (metrics string) {
 	must(b.T, err)
 	file := filepath.Join(b.T.TempDir(), "kubeconfig")
 	must(b.T, os.WriteFile(file, kubeconfig, 0o600))
-	metrics = freeAddress(b.T)
-	cmd := exec.Command(buildProgram(b.T, ".", "./cmd/everynode"), "--runner-image=registry.test/runner:1",
-		"--metrics-bind-address="+metrics, "--health-probe-bind-address=0", "--budget-joining-time=1ns", "--budget-settle-time=1ns",
-		fmt.Sprintf("--require-policies=%t", policiesServed))
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+file, "POD_NAMESPACE="+uninstall.Namespace, "POD_NAME=manager")
-	startProgram(b.T, cmd)
-	return metrics
+	cmd := exec.Command(buildProgram(b.T, ".", "./cmd/everynode"), append([]string{
+		"--runner-image=registry.test/runner:1", "--health-probe-bind-address=0", fmt.Sprintf("--require-policies=%t", policiesServed), "--metrics-bind-address=0",
+	}, flags...)...)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+file, "POD_NAMESPACE="+uninstall.Namespace, "POD_NAME=manager", "GOMEMLIMIT=320MiB", "GOGC=200")
+	stop = startProgram(b.T, cmd)
+	return stop, cmd.Process.Pid
 }
 
 // startPrometheus runs Prometheus, which scrapes the manager and evaluates the rules of config/monitoring each second. Only the alert of a
