@@ -244,7 +244,8 @@ type RequiredObject struct {
 	// +kubebuilder:validation:MaxLength=317
 	APIVersion string `json:"apiVersion,omitempty"`
 
-	// kind is the kind of the object. It cannot be Secret. The ServiceAccount of the manager needs the permission to get the object.
+	// kind is the kind of the object, as in kubectl api-resources. It cannot be Secret. The ServiceAccount everynode-requirements needs the
+	// permission to get the object.
 	//
 	// Example: CephCluster
 	// +required

@@ -369,7 +369,11 @@ func setUpBudgets(mgr ctrl.Manager, f *flags, jobs *controller.Reconciler, place
 	}
 	budgets.Notifier = jobs.Notifier
 	budgets.Now, budgets.JoiningFor, budgets.SettleFor = now, f.joiningFor, f.settleFor
-	return budgets, requirements.New(mgr.GetClient(), mgr.GetAPIReader(), jobs.Claims, now).SetupWithManager(mgr)
+	checker, err := requirements.New(mgr.GetClient(), mgr.GetConfig(), jobs.Claims, now)
+	if err != nil {
+		return nil, err
+	}
+	return budgets, checker.SetupWithManager(mgr)
 }
 
 func logStart(log *slog.Logger, f *flags) {

@@ -40,7 +40,7 @@ func TestRequiresWithPrometheus(t *testing.T) {
 			URL: alertmanager, Matchers: []string{"severity"},
 		}}}
 	})
-	b.says("broken", v1alpha1.ConditionStalled, v1alpha1.ReasonInvalidSpec, "the Alertmanager rejects the request")
+	b.says("broken", v1alpha1.ConditionStalled, v1alpha1.ReasonInvalidSpec, "the Alertmanager rejects alerts.matchers")
 	b.says(
 		"careful",
 		v1alpha1.ConditionReady,
