@@ -42,7 +42,9 @@ func TestRequirementsOfAnAlertmanager(t *testing.T) {
 	url, stop := startAlertmanager(t)
 	b := &v1alpha1.NodeDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "b", UID: "u", Generation: 1}}
 	registry := claims.New()
-	checker, err := requirements.New(oneBudget{NodeDisruptionBudget: b}, asManager, registry, time.Now)
+	allowed, err := requirements.ParseAddresses("127.0.0.1")
+	must(t, err)
+	checker, err := requirements.New(oneBudget{NodeDisruptionBudget: b}, asManager, admin, allowed, registry, time.Now)
 	must(t, err)
 	is := func(want string, matchers ...string) {
 		t.Helper()

@@ -39,7 +39,7 @@ func newDeputy(t *testing.T) *deputy {
 	d := &deputy{budgeted: &budgeted{removable: newRemovable(t)}}
 	d.installed()
 	one, registry := &v1alpha1.NodeDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "b", UID: "u"}}, claims.New()
-	checker, err := requirements.New(oneBudget{NodeDisruptionBudget: one}, d.asManager(), registry, time.Now)
+	checker, err := requirements.New(oneBudget{NodeDisruptionBudget: one}, d.asManager(), nil, requirements.Addresses{}, registry, time.Now)
 	must(t, err)
 	d.asks = func(o v1alpha1.RequiredObject) string {
 		t.Helper()

@@ -173,7 +173,9 @@ func (b *budgeted) startManager() (stop func()) {
 	must(b.T, err)
 	guards.Key, guards.RequireNamespaceLabel = b.key, true
 	guards.Follow(budgets)
-	checker, err := requirements.New(mgr.GetClient(), mgr.GetConfig(), registry, time.Now)
+	allowed, err := requirements.ParseAddresses("127.0.0.1")
+	must(b.T, err)
+	checker, err := requirements.New(mgr.GetClient(), mgr.GetConfig(), mgr.GetAPIReader(), allowed, registry, time.Now)
 	must(b.T, err)
 	checker.Every = time.Second
 	must(b.T, checker.SetupWithManager(mgr))

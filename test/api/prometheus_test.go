@@ -70,6 +70,7 @@ func (b *budgeted) startProgramOfManager() (metrics string) {
 	metrics = freeAddress(b.T)
 	cmd := exec.Command(buildProgram(b.T, ".", "./cmd/everynode"), "--runner-image=registry.test/runner:1",
 		"--metrics-bind-address="+metrics, "--health-probe-bind-address=0", "--budget-joining-time=1ns", "--budget-settle-time=1ns",
+		"--requirements-allowed-addresses=127.0.0.1",
 		fmt.Sprintf("--require-policies=%t", policiesServed))
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+file, "POD_NAMESPACE="+uninstall.Namespace, "POD_NAME=manager")
 	startProgram(b.T, cmd)

@@ -33,29 +33,6 @@ const (
 	maxNamed = 3
 )
 
-// errNotAllowed means that an address is forbidden.
-var errNotAllowed = problemf("alerts.url has an address that is not allowed: use another one than a link-local one")
-
-// newHTTPClient returns a client that follows no redirects, keeps no connections, and connects to no address that is forbidden.
-func newHTTPClient(forbidden func(netip.Addr) bool) *http.Client {
-	dialer := &net.Dialer{Timeout: checkTimeout, ControlContext: func(_ context.Context, _, address string, _ syscall.RawConn) error {
-		if at, err := netip.ParseAddrPort(address); err != nil || forbidden(at.Addr()) {
-			return errNotAllowed
-		}
-		return nil
-	}}
-	return &http.Client{
-		Transport: &http.Transport{
-			Proxy: http.ProxyFromEnvironment, DialContext: dialer.DialContext,
-			DisableKeepAlives: true, DisableCompression: true, MaxResponseHeaderBytes: maxHeaders,
-		},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
-}
-
-// isLinkLocal reports whether an address is only valid on the network of the node: such as those of the metadata services of clouds.
-func isLinkLocal(a netip.Addr) bool { return a.Unmap().IsLinkLocalUnicast() }
-
 // askAlertmanager returns which alerts match; "" if none does.
 func (c *Checker) askAlertmanager(ctx context.Context, r *v1alpha1.RequiredAlerts) (active string, err error) {
 	u, err := url.Parse(r.URL)
@@ -71,7 +48,11 @@ func (c *Checker) askAlertmanager(ctx context.Context, r *v1alpha1.RequiredAlert
 		return "", invalidf("alerts.url is not an address")
 	}
 	request.Header.Set("User-Agent", "everynode")
-	response, err := c.http.Do(request)
+	services, err := c.services(ctx)
+	if err != nil {
+		return "", err
+	}
+	response, err := newHTTPClient(func(host string, ip netip.Addr) bool { return c.allowed.allow(host, ip, services) }).Do(request)
 	if err != nil {
 		return "", explainConnection(err)
 	}

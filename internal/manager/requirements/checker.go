@@ -5,7 +5,7 @@
 // objects. It makes no decisions: the answers go to the planner of the budgets, which decides what an error or an old answer means.
 //
 // Addresses, expressions and objects are chosen by users who may write NodeDisruptionBudgets, and the responses by others. So objects are
-// read with a ServiceAccount of their own, no credentials are sent to them, and all checks share limits of time
+// read with a ServiceAccount of their own, addresses must be allowed, no credentials are sent to them, and all checks share limits of time
 // and memory. What a check reports is a problem of this package, or the name of an alert: never an error or a value of others.
 package requirements
 
@@ -13,7 +13,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
+	"net/netip"
 	"strings"
 	"sync"
 	"time"
@@ -57,20 +57,22 @@ type Checker struct {
 	// Now is the clock.
 	Now func() time.Time
 
-	account account
-	http    *http.Client
+	account  account
+	services func(context.Context) ([]netip.Prefix, error)
+	allowed  Addresses
 	// evaluations limits what is decoded and evaluated at the same time to one response.
 	requests, evaluations slots
 }
 
-// New returns a Checker. cluster is the configuration of the manager.
-func New(budgets client.Reader, cluster *rest.Config, answers *claims.Registry, now func() time.Time) (*Checker, error) {
+// New returns a Checker. cluster is the configuration of the manager, and services reads ServiceCIDRs.
+func New(budgets client.Reader, cluster *rest.Config, services client.Reader, allowed Addresses, answers *claims.Registry, now func() time.Time) (*Checker, error) {
 	as, err := newAccount(cluster)
 	if err != nil {
 		return nil, err
 	}
 	return &Checker{
-		Budgets: budgets, Answers: answers, Now: now, account: as, http: newHTTPClient(isLinkLocal),
+		Budgets: budgets, Answers: answers, Now: now, account: as, allowed: allowed,
+		services: func(ctx context.Context) ([]netip.Prefix, error) { return serviceRanges(ctx, services) },
 		requests: make(slots, parallelRequests), evaluations: make(slots, 1),
 	}, nil
 }

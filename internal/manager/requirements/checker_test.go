@@ -37,11 +37,15 @@ func newChecker(t *testing.T, budgets client.Reader, registry *claims.Registry, 
 	t.Helper()
 	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
-	c, err := New(budgets, &rest.Config{Host: server.URL}, registry, now)
+	allowed, err := ParseAddresses("127.0.0.1")
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.http = newHTTPClient(func(netip.Addr) bool { return false })
+	c, err := New(budgets, &rest.Config{Host: server.URL}, nil, allowed, registry, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.services = func(context.Context) ([]netip.Prefix, error) { return prefixes("10.96.0.0/12"), nil }
 	return c
 }
 
@@ -171,20 +175,75 @@ func TestTheRequestForAlerts(t *testing.T) {
 }
 
 func TestAddressesThatAreNotAllowed(t *testing.T) {
+	t.Setenv("HTTP_PROXY", "http://127.0.0.1:1") // it is not used
 	c := newChecker(t, nil, nil, nil, nil)
-	c.http = newHTTPClient(isLinkLocal)
 	for url, want := range map[string]string{
-		"http://169.254.169.254/latest":  "Unknown: alerts.url has an address that is not allowed",
-		"http://[fe80::1%25lo]:80":       "Unknown: alerts.url has an address that is not allowed",
-		"http://[::ffff:169.254.1.1]:80": "Unknown: alerts.url has an address that is not allowed",
-		"http://user:password@am:9093":   "Invalid: alerts.url must be",
-		"file:///etc/passwd":             "Invalid: alerts.url must be",
-		"http://":                        "Invalid: alerts.url must be",
-		"http://a b":                     "Invalid: alerts.url must be",
+		"http://169.254.169.254/latest": "Unknown: alerts.url is neither the address of a Service of the cluster nor one that --requirements-",
+		"http://[fe80::1%25lo]:80":      "Unknown: alerts.url is neither",
+		"http://192.0.2.1":              "Unknown: alerts.url is neither",
+		"http://user:password@am:9093":  "Invalid: alerts.url must be",
+		"file:///etc/passwd":            "Invalid: alerts.url must be",
+		"http://":                       "Invalid: alerts.url must be",
+		"http://a b":                    "Invalid: alerts.url must be",
 	} {
 		got := answer(t, c, v1alpha1.BudgetRequirement{Alerts: &v1alpha1.RequiredAlerts{URL: url}})
 		if !strings.HasPrefix(got, want) {
 			t.Errorf("%s: %q, want %q", url, got, want)
+		}
+	}
+}
+
+// TestWhichAddressesAreAllowed : by default only Services, and metadata services never, in any form.
+func TestWhichAddressesAreAllowed(t *testing.T) {
+	services := prefixes("10.96.0.0/12", "fd00::/108")
+	for _, tt := range []struct {
+		allowed, host string
+		ip            string
+		want          bool
+	}{
+		{"", "am.monitoring.svc", "10.96.3.4", true},
+		{"", "am.monitoring.svc", "fd00::9", true},
+		{"", "10.96.3.4", "10.96.3.4", true},
+		{"", "am.monitoring.svc", "::ffff:10.96.3.4", true},
+		{"", "external-name.monitoring.svc", "192.0.2.1", false},
+		{"", "headless.monitoring.svc", "10.0.3.4", false},
+		{"headless.monitoring.svc", "headless.monitoring.svc", "10.0.3.4", true},
+		{"headless.monitoring.svc", "headless.monitoring.svc.", "10.0.3.4", true},
+		{"headless.monitoring.svc", "other.monitoring.svc", "10.0.3.4", false},
+		{"192.0.2.0/24,2001:db8::1", "am.example.com", "192.0.2.7", true},
+		{"192.0.2.0/24,2001:db8::1", "am.example.com", "64:ff9b::c000:207", true},
+		{"192.0.2.0/24,2001:db8::1", "am.example.com", "2001:db8::1", true},
+		{"192.0.2.0/24,2001:db8::1", "am.example.com", "2001:db8::2", false},
+		{"", "localhost", "127.0.0.1", false},
+		{"localhost", "localhost", "127.0.0.1", false},
+		{"localhost", "localhost", "::1", false},
+		{"127.0.0.1", "localhost", "127.0.0.1", true},
+		{"127.0.0.1", "localhost", "127.0.0.2", false},
+	} {
+		a, err := ParseAddresses(tt.allowed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := a.allow(tt.host, netip.MustParseAddr(tt.ip), services); got != tt.want {
+			t.Errorf("with %q, %s at %s: %t, want %t", tt.allowed, tt.host, tt.ip, got, tt.want)
+		}
+	}
+	all, err := ParseAddresses("0.0.0.0/0,::/0,metadata.example.com")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, ip := range []string{
+		"169.254.169.254", "::ffff:169.254.169.254", "64:ff9b::a9fe:a9fe", "169.254.170.2", "fe80::1", "fe80::1%eth0", "fd00:ec2::254",
+		"fd00:ec2::254%eth0", "fd20:ce::254", "168.63.129.16", "::ffff:168.63.129.16", "64:ff9b::a83f:8110", "100.100.100.200", "64:ff9b::6464:64c8",
+		"192.0.0.192", "0.0.0.0", "::", "224.0.0.1", "ff02::1", "255.255.255.255", "64:ff9b::",
+	} {
+		if all.allow("metadata.example.com", netip.MustParseAddr(ip), prefixes("0.0.0.0/0", "::/0")) {
+			t.Errorf("%s is allowed", ip)
+		}
+	}
+	for _, value := range []string{"10.0.0.0/33", "a_b", "http://am", "am:9093", "a b"} {
+		if _, err := ParseAddresses(value); err == nil {
+			t.Errorf("%q is accepted", value)
 		}
 	}
 }
