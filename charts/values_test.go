@@ -162,6 +162,10 @@ func TestValues(t *testing.T) {
 			[]string{"- --require-namespace-label=false "},
 			nil,
 		},
+		"addresses of requirements": {
+			with(`requirements: {allowedAddresses: [am.example.com, 192.0.2.0/24]}`), manager,
+			[]string{`- --requirements-allowed-addresses=am.example.com,192.0.2.0/24 `}, nil,
+		},
 		"the manager serves allowed namespaces": {with(""), manager, []string{"--leader-elect"}, []string{"--require"}},
 		"no confinement of the manager":         {with(`confinement: {enabled: false}`), confinement, nil, []string{unwanted}},
 		"resources": {

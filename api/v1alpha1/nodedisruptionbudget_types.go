@@ -211,7 +211,8 @@ type BudgetRequirement struct {
 // RequiredAlerts requires that no alert of an Alertmanager that is neither silenced nor inhibited matches all matchers.
 type RequiredAlerts struct {
 	// url is the address of the Alertmanager without /api/v2, with http or https: at most 512 characters. It cannot contain credentials,
-	// a query or a fragment. Redirects are not followed.
+	// a query or a fragment. Redirects are not followed. Its address must be that of a Service of the cluster, or allowed by
+	// --requirements-allowed-addresses of the manager.
 	//
 	// Example: http://alertmanager.monitoring.svc:9093
 	// +required
@@ -244,7 +245,8 @@ type RequiredObject struct {
 	// +kubebuilder:validation:MaxLength=317
 	APIVersion string `json:"apiVersion,omitempty"`
 
-	// kind is the kind of the object. It cannot be Secret. The ServiceAccount of the manager needs the permission to get the object.
+	// kind is the kind of the object, as in kubectl api-resources. It cannot be Secret. The ServiceAccount everynode-requirements needs the
+	// permission to get the object.
 	//
 	// Example: CephCluster
 	// +required

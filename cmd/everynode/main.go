@@ -66,6 +66,7 @@ type flags struct {
 	requirePolicy bool
 	notifications notify.Config
 	archive       archive.Config
+	allowed       requirements.Addresses
 	joiningFor    time.Duration
 	settleFor     time.Duration
 	conditions    bool
@@ -105,6 +106,7 @@ func parse(args []string) (flags, error) {
 	set.StringVar(&f.archiveImage, "archive-runner-image", os.Getenv("EVERYNODE_ARCHIVE_RUNNER_IMAGE"),
 		"image of everynode-runner with everynode-upload, for tasks whose output is archived (environment: EVERYNODE_ARCHIVE_RUNNER_IMAGE)")
 	archiveFlags(set, &f.archive)
+	requirementFlags(set, &f.allowed)
 	set.DurationVar(&f.joiningFor, "budget-joining-time", budget.JoiningFor, "how long a node is exempt from NodeDisruptionBudgets after its creation, unless spec.joiningNodes is Included")
 	set.DurationVar(&f.settleFor, "budget-settle-time", budget.SettleFor, "how long a node must be Ready before it counts as available for NodeDisruptionBudgets")
 	set.BoolVar(&f.conditions, "node-maintenance-conditions", false,
@@ -135,6 +137,14 @@ func parse(args []string) (flags, error) {
 		return f, errors.New("--runner-image is empty: name the image of everynode-runner that belongs to this manager")
 	}
 	return f, nil
+}
+
+func requirementFlags(set *flag.FlagSet, allowed *requirements.Addresses) {
+	set.Func("requirements-allowed-addresses", "comma-separated host names, IP addresses and ranges, such as 10.0.0.0/8, that alerts.url of NodeDisruptionBudgets may have besides Services of the cluster",
+		func(value string) (err error) {
+			*allowed, err = requirements.ParseAddresses(value)
+			return err
+		})
 }
 
 func notificationFlags(set *flag.FlagSet, c *notify.Config) {
@@ -369,7 +379,11 @@ func setUpBudgets(mgr ctrl.Manager, f *flags, jobs *controller.Reconciler, place
 	}
 	budgets.Notifier = jobs.Notifier
 	budgets.Now, budgets.JoiningFor, budgets.SettleFor = now, f.joiningFor, f.settleFor
-	return budgets, requirements.New(mgr.GetClient(), mgr.GetAPIReader(), jobs.Claims, now).SetupWithManager(mgr)
+	checker, err := requirements.New(mgr.GetClient(), mgr.GetConfig(), mgr.GetAPIReader(), f.allowed, jobs.Claims, now)
+	if err != nil {
+		return nil, err
+	}
+	return budgets, checker.SetupWithManager(mgr)
 }
 
 func logStart(log *slog.Logger, f *flags) {

@@ -67,6 +67,16 @@ func TestParseProfilesAndLogs(t *testing.T) {
 	}
 }
 
+func TestParseAddressesOfRequirements(t *testing.T) {
+	for value, wantErr := range map[string]bool{
+		"": false, "am.example.com,192.0.2.0/24,2001:db8::1": false, "http://am.example.com": true, "192.0.2.0/33": true,
+	} {
+		if _, err := parse([]string{"--runner-image=r", "--requirements-allowed-addresses=" + value}); (err != nil) != wantErr {
+			t.Errorf("%q: %v", value, err)
+		}
+	}
+}
+
 func TestParseNotifications(t *testing.T) {
 	tests := map[string]struct {
 		args    []string

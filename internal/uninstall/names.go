@@ -27,8 +27,11 @@ import (
 
 // Names of config/default.
 const (
-	Namespace     = "everynode-system"
-	Manager       = "everynode-manager" // name of the Deployment, ServiceAccount, lease, role and bindings
+	Namespace = "everynode-system"
+	Manager   = "everynode-manager" // name of the Deployment, ServiceAccount, lease, role and bindings
+	// Requirements is the name of the ServiceAccount that reads the objects of requirements, and of the Role and RoleBinding by which the
+	// manager may act as it.
+	Requirements  = "everynode-requirements"
 	GatePolicy    = "everynode-gate"
 	ManagerPolicy = "everynode-manager"
 	Attribution   = "everynode-attribution"
@@ -125,6 +128,9 @@ func Namespaced() []client.Object {
 		&appsv1.Deployment{ObjectMeta: inNamespace(dashboard)},
 		&corev1.Service{ObjectMeta: inNamespace(dashboard)},
 		&networkingv1.NetworkPolicy{ObjectMeta: inNamespace(dashboard)},
+		&rbacv1.RoleBinding{ObjectMeta: inNamespace(Requirements)},
+		&rbacv1.Role{ObjectMeta: inNamespace(Requirements)},
+		&corev1.ServiceAccount{ObjectMeta: inNamespace(Requirements)},
 		&corev1.ServiceAccount{ObjectMeta: inNamespace(Manager)},
 	}
 }

@@ -513,6 +513,14 @@ var asksOfTheInstallation = []ask{
 		subresource: "token",
 		body:        `{apiVersion: authentication.k8s.io/v1, kind: TokenRequest, spec: {audiences: [x]}}`,
 	},
+	{
+		kind:        "ServiceAccount",
+		name:        "everynode-requirements",
+		namespace:   "everynode-system",
+		verb:        "create",
+		subresource: "token",
+		body:        `{apiVersion: authentication.k8s.io/v1, kind: TokenRequest, spec: {audiences: [x]}}`,
+	},
 	{kind: "Lease", name: "everynode-manager", namespace: "everynode-system", verb: "patch", body: `spec: {holderIdentity: x}`},
 	{kind: "ClusterRole", name: "everynode-manager", namespace: "-", verb: "patch", what: "no rules any more", body: `rules: []`},
 	{

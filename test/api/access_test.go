@@ -193,7 +193,8 @@ func (a *accesses) installation() {
 		return metav1.ObjectMeta{Namespace: "everynode-system", Name: name}
 	}
 	for _, o := range []client.Object{
-		&corev1.Secret{ObjectMeta: inNamespace("everynode-seal")}, &corev1.ServiceAccount{ObjectMeta: inNamespace("everynode-manager")}, &coordinationv1.Lease{ObjectMeta: inNamespace("everynode-manager")},
+		&corev1.Secret{ObjectMeta: inNamespace("everynode-seal")}, &corev1.ServiceAccount{ObjectMeta: inNamespace("everynode-manager")},
+		&corev1.ServiceAccount{ObjectMeta: inNamespace("everynode-requirements")}, &coordinationv1.Lease{ObjectMeta: inNamespace("everynode-manager")},
 	} {
 		must(a.T, client.IgnoreAlreadyExists(admin.Create(a.Ctx, o)))
 		a.T.Cleanup(func() { _ = admin.Delete(a.Ctx, o) }) // another test may have removed it

@@ -42,7 +42,10 @@ func TestRequirementsOfAnAlertmanager(t *testing.T) {
 	url, stop := startAlertmanager(t)
 	b := &v1alpha1.NodeDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "b", UID: "u", Generation: 1}}
 	registry := claims.New()
-	checker := requirements.New(oneBudget{NodeDisruptionBudget: b}, nil, registry, time.Now)
+	allowed, err := requirements.ParseAddresses("127.0.0.1")
+	must(t, err)
+	checker, err := requirements.New(oneBudget{NodeDisruptionBudget: b}, asManager, admin, allowed, registry, time.Now)
+	must(t, err)
 	is := func(want string, matchers ...string) {
 		t.Helper()
 		b.Spec.Requires = []v1alpha1.BudgetRequirement{{Name: "a", Alerts: &v1alpha1.RequiredAlerts{URL: url, Matchers: matchers}}}
@@ -74,7 +77,7 @@ func TestRequirementsOfAnAlertmanager(t *testing.T) {
 	is("NotMet: 1 alert is active: Fire", "severity=critical", `zone=~"a|b"`)
 	is("Met", "severity=critical", "zone!=a") // all of them must match
 	is("Met", "severity=warning")
-	is("Invalid Unknown: the Alertmanager rejects the request: bad matcher format", "severity")
+	is("Invalid Unknown: the Alertmanager rejects alerts.matchers (400 Bad Request)", "severity")
 
 	post("silences", fmt.Sprintf(`{"matchers": [{"name": "zone", "value": "a", "isRegex": false}], "startsAt": %q, "endsAt": %q,
 		"createdBy": "x", "comment": "y"}`, at(0), at(time.Hour)))
@@ -85,7 +88,7 @@ func TestRequirementsOfAnAlertmanager(t *testing.T) {
 		at(-time.Minute), at(-time.Second)))
 	is("Met", "severity=critical")
 	stop()
-	is("Unknown: dial tcp", "severity=critical")
+	is("Unknown: connection refused by alerts.url", "severity=critical")
 }
 
 // startAlertmanager runs the program of the module monitoring until stop is called.

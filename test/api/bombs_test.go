@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -25,6 +26,9 @@ import (
 
 // bombs is how many large objects of each kind there are. With 428, the API server needs some 6 GiB.
 var bombs = flag.Int("bombs", 80, "how many objects of about a megabyte of each kind TestTheManagerSurvivesLargeObjects creates")
+
+// patient is enough for the status of each object, which is a write of a megabyte for the API server.
+const patient = 4 * time.Minute
 
 // mostMemory is below the memory limit of config/manager, 512 MiB.
 const mostMemory = 400 << 20
@@ -68,14 +72,14 @@ func TestTheManagerSurvivesLargeObjects(t *testing.T) {
 		job := &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: "served", Name: "small-" + strings.Fields(when)[0]}}
 		job.Spec.Task.Script = "true"
 		b.create(job)
-		b.Eventually("the manager serves another namespace: "+when, func() error {
-			if err := b.admin.Get(b.Ctx, client.ObjectKeyFromObject(job), job); err != nil || len(job.Status.Conditions) == 0 {
+		b.Within(patient, time.Second, "the manager serves another namespace: "+when, func() error {
+			if err := b.admin.Get(b.Ctx, client.ObjectKeyFromObject(job), job); err != nil || job.Status.Revision == "" {
 				return fmt.Errorf("the status is %+v, %w", job.Status, err)
 			}
 			return nil
 		})
 		full := 0
-		b.Eventually("what has no room says so: "+when, func() error {
+		b.Within(patient, time.Second, "what has no room says so: "+when, func() error {
 			var jobs v1alpha1.NodeJobList
 			if err := b.admin.List(b.Ctx, &jobs, client.InNamespace("tenants")); err != nil {
 				return err

@@ -23,6 +23,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
@@ -151,11 +152,8 @@ func (b *budgeted) startManager() (stop func()) {
 	skip := true
 	cacheOptions, err := controller.CacheOptions(b.key)
 	must(b.T, err)
-	as := rest.CopyConfig(b.config)
+	as := b.asManager()
 	as.Wrap(used.through)
-	as.QPS = -1
-	as.Impersonate.UserName = "system:serviceaccount:" + uninstall.Namespace + ":" + uninstall.Manager
-	as.Impersonate.Groups = []string{"system:serviceaccounts", "system:authenticated"}
 	mgr, err := ctrl.NewManager(as, ctrl.Options{
 		Scheme: scheme, Cache: cacheOptions, Metrics: metricsserver.Options{BindAddress: "0"},
 		Controller: config.Controller{SkipNameValidation: &skip},
@@ -175,7 +173,10 @@ func (b *budgeted) startManager() (stop func()) {
 	must(b.T, err)
 	guards.Key, guards.RequireNamespaceLabel = b.key, true
 	guards.Follow(budgets)
-	checker := requirements.New(mgr.GetClient(), mgr.GetAPIReader(), registry, time.Now)
+	allowed, err := requirements.ParseAddresses("127.0.0.1")
+	must(b.T, err)
+	checker, err := requirements.New(mgr.GetClient(), mgr.GetConfig(), mgr.GetAPIReader(), allowed, registry, time.Now)
+	must(b.T, err)
 	checker.Every = time.Second
 	must(b.T, checker.SetupWithManager(mgr))
 	ctx, cancel := context.WithCancel(context.Background())
@@ -203,6 +204,20 @@ func (b *budgeted) startManager() (stop func()) {
 	})
 	b.T.Cleanup(stop)
 	return stop
+}
+
+// asManager returns the configuration of a user who is the ServiceAccount of the manager. It impersonates nobody, because the manager itself
+// does, with its own permissions.
+func (b *budgeted) asManager() *rest.Config {
+	b.T.Helper()
+	user, err := b.env.AddUser(envtest.User{
+		Name:   "system:serviceaccount:" + uninstall.Namespace + ":" + uninstall.Manager,
+		Groups: []string{"system:serviceaccounts"},
+	}, nil)
+	must(b.T, err)
+	as := rest.CopyConfig(user.Config())
+	as.QPS = -1
+	return as
 }
 
 // budget creates a NodeDisruptionBudget that allows one unavailable node.

@@ -19,9 +19,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/uninstall"
 )
 
-// TestABudgetWaitsForItsRequirements : objects, of which the manager may not read one at first, and an Alertmanager that does not answer as it
+// TestABudgetWaitsForItsRequirements : objects that the account of requirements may not read at first, although the manager may read one, and an Alertmanager that does not answer as it
 // should. While a requirement is not met or cannot be checked, no eviction is granted, and a NodeJob waits.
 func TestABudgetWaitsForItsRequirements(t *testing.T) {
 	b := newBudgeted(t, "n0", "n1")
@@ -57,17 +58,12 @@ func TestABudgetWaitsForItsRequirements(t *testing.T) {
 			{Name: "calm", Alerts: &v1alpha1.RequiredAlerts{URL: server.URL, Matchers: []string{"severity=critical"}}},
 		}
 	})
-	message := b.says(
-		"careful",
-		v1alpha1.ConditionReconciling,
-		v1alpha1.ReasonRequirementUnknown,
-		"the manager may not get Lease default/storage: ",
-	)
+	const mayNot = "the ServiceAccount everynode-requirements in everynode-system may not get "
+	b.says("careful", v1alpha1.ConditionReconciling, v1alpha1.ReasonRequirementUnknown, mayNot+"configmaps default/gate")
 	b.granting(0)
-	_, commands, _ := strings.Cut(strings.TrimSuffix(message, "), and 1 more requirement"), "storage: ")
-	for command := range strings.SplitSeq(commands, "; ") {
-		must(t, b.kubectl(strings.TrimPrefix(command, "kubectl ")))
-	}
+	b.grant("default", "configmaps", "gate")
+	b.says("careful", v1alpha1.ConditionReconciling, v1alpha1.ReasonRequirementUnknown, mayNot+"leases.coordination.k8s.io default/storage")
+	b.grant("default", "leases.coordination.k8s.io", "storage")
 	b.says(
 		"careful",
 		v1alpha1.ConditionReady,
@@ -127,10 +123,10 @@ func TestABudgetWaitsForItsRequirements(t *testing.T) {
 			func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/empty", http.StatusFound) },
 		},
 		{
-			v1alpha1.ConditionStalled, v1alpha1.ReasonInvalidSpec, "the Alertmanager rejects the request: bad matcher",
+			v1alpha1.ConditionStalled, v1alpha1.ReasonInvalidSpec, "the Alertmanager rejects alerts.matchers (400 Bad Request)",
 			func(w http.ResponseWriter, _ *http.Request) {
 				w.WriteHeader(400)
-				_, _ = w.Write([]byte(`"bad matcher"`))
+				_, _ = w.Write([]byte(`"secret"`))
 			},
 		},
 	} {
@@ -145,6 +141,19 @@ func TestABudgetWaitsForItsRequirements(t *testing.T) {
 	b.says("careful", v1alpha1.ConditionReconciling, v1alpha1.ReasonRequirementUnknown, "connection refused")
 	b.granting(0)
 	b.refuses("n0")
+}
+
+// grant lets the account of requirements get one object.
+func (b *budgeted) grant(namespace, resource, name string) {
+	b.T.Helper()
+	must(
+		b.T,
+		b.kubectl(
+			fmt.Sprintf("create role requires-%s -n %s --verb=get --resource=%s --resource-name=%s", name, namespace, resource, name),
+		),
+	)
+	must(b.T, b.kubectl(fmt.Sprintf("create rolebinding requires-%s -n %s --role=requires-%s --serviceaccount=%s:%s",
+		name, namespace, name, uninstall.Namespace, uninstall.Requirements)))
 }
 
 // says waits until this condition of a budget is True, with this reason and a part of its message, and returns the message.

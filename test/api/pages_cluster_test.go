@@ -65,7 +65,7 @@ func newDescribed(t *testing.T) *described {
 	must(t, changesAreNamed(t.Context(), d.admin))
 	must(t, authorizesNewObjects(t.Context(), d.admin))
 	d.mustRun(
-		"kubectl apply -f config/samples/namespace.yaml && kubectl create namespace storage && kubectl create namespace system-upgrade && kubectl label namespace storage system-upgrade everynode.dev/enabled=true",
+		"kubectl apply -f config/samples/namespace.yaml && kubectl create namespace storage && kubectl create namespace rook-ceph && kubectl create namespace system-upgrade && kubectl label namespace storage system-upgrade everynode.dev/enabled=true",
 	)
 	as := rest.CopyConfig(d.config)
 	as.Impersonate.UserName = "system:serviceaccount:everynode-system:everynode-manager"

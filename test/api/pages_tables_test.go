@@ -167,12 +167,13 @@ END`},
 
 // exitCodes are those that are not 0.
 var exitCodes = map[string]int{
-	"kubectl everynode results swappiness -n node-setup --diff-previous":               8,  // they differ
-	"kubectl everynode results facts-before -n node-setup --diff facts-after":          8,  // they differ
-	"kubectl everynode run --all --save first -f fix.sh -n node-setup":                 10, // a node has failed
-	"kubectl everynode run --all --limit @first --save second -f fix.sh -n node-setup": 10, // it has failed again
-	"kubectl everynode can-i -f FILE --as system:serviceaccount:NAMESPACE:NAME":        1,  // it has no rights
-	"kubectl auth can-i patch nodes/status --as=system:serviceaccount:NAMESPACE:NAME":  1,  // it may not
+	"kubectl everynode results swappiness -n node-setup --diff-previous":                                                                         8,  // they differ
+	"kubectl everynode results facts-before -n node-setup --diff facts-after":                                                                    8,  // they differ
+	"kubectl everynode run --all --save first -f fix.sh -n node-setup":                                                                           10, // a node has failed
+	"kubectl everynode run --all --limit @first --save second -f fix.sh -n node-setup":                                                           10, // it has failed again
+	"kubectl everynode can-i -f FILE --as system:serviceaccount:NAMESPACE:NAME":                                                                  1,  // it has no rights
+	"kubectl auth can-i patch nodes/status --as=system:serviceaccount:NAMESPACE:NAME":                                                            1,  // it may not
+	"kubectl auth can-i get cephclusters.ceph.rook.io/rook-ceph -n rook-ceph --as=system:serviceaccount:everynode-system:everynode-requirements": 1,  // nobody has granted it
 }
 
 // printsNothing are the beginnings of the commands without output, and why.

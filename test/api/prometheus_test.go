@@ -40,7 +40,7 @@ func TestRequiresWithPrometheus(t *testing.T) {
 			URL: alertmanager, Matchers: []string{"severity"},
 		}}}
 	})
-	b.says("broken", v1alpha1.ConditionStalled, v1alpha1.ReasonInvalidSpec, "the Alertmanager rejects the request")
+	b.says("broken", v1alpha1.ConditionStalled, v1alpha1.ReasonInvalidSpec, "the Alertmanager rejects alerts.matchers")
 	b.says(
 		"careful",
 		v1alpha1.ConditionReady,
@@ -59,7 +59,8 @@ func TestRequiresWithPrometheus(t *testing.T) {
 func (b *budgeted) startProgramOfManager() (metrics string) {
 	b.T.Helper()
 	metrics = freeAddress(b.T)
-	b.startManagerProcess("--metrics-bind-address="+metrics, "--budget-joining-time=1ns", "--budget-settle-time=1ns")
+	b.startManagerProcess("--metrics-bind-address="+metrics, "--budget-joining-time=1ns", "--budget-settle-time=1ns",
+		"--requirements-allowed-addresses=127.0.0.1")
 	return metrics
 }
 

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -32,26 +33,6 @@ const (
 	maxNamed = 3
 )
 
-// newHTTPClient returns a client that follows no redirects, keeps no connections, and connects to no address that is forbidden.
-func newHTTPClient(forbidden func(netip.Addr) bool) *http.Client {
-	dialer := &net.Dialer{Timeout: checkTimeout, ControlContext: func(_ context.Context, _, address string, _ syscall.RawConn) error {
-		if at, err := netip.ParseAddrPort(address); err != nil || forbidden(at.Addr()) {
-			return fmt.Errorf("connections to %s are not allowed", address)
-		}
-		return nil
-	}}
-	return &http.Client{
-		Transport: &http.Transport{
-			Proxy: http.ProxyFromEnvironment, DialContext: dialer.DialContext,
-			DisableKeepAlives: true, DisableCompression: true, MaxResponseHeaderBytes: maxHeaders,
-		},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
-}
-
-// isLinkLocal reports whether an address is only valid on the network of the node: such as those of the metadata services of clouds.
-func isLinkLocal(a netip.Addr) bool { return a.Unmap().IsLinkLocalUnicast() }
-
 // askAlertmanager returns which alerts match; "" if none does.
 func (c *Checker) askAlertmanager(ctx context.Context, r *v1alpha1.RequiredAlerts) (active string, err error) {
 	u, err := url.Parse(r.URL)
@@ -64,25 +45,46 @@ func (c *Checker) askAlertmanager(ctx context.Context, r *v1alpha1.RequiredAlert
 	u.RawQuery = query.Encode()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
-		return "", invalidf("alerts.url: %v", err)
+		return "", invalidf("alerts.url is not an address")
 	}
 	request.Header.Set("User-Agent", "everynode")
-	response, err := c.http.Do(request)
-	if failed := (*url.Error)(nil); errors.As(err, &failed) {
-		err = failed.Err // without the address, which is long
-	}
+	services, err := c.services(ctx)
 	if err != nil {
 		return "", err
+	}
+	response, err := newHTTPClient(func(host string, ip netip.Addr) bool { return c.allowed.allow(host, ip, services) }).Do(request)
+	if err != nil {
+		return "", explainConnection(err)
 	}
 	defer func() { _ = response.Body.Close() }()
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxResponse+1))
 	if err != nil {
-		return "", fmt.Errorf("reading the response: %w", err)
+		return "", explainConnection(err)
 	}
+	defer c.evaluations.enter()()
 	if err := checkResponse(response.StatusCode, body); err != nil {
 		return "", err
 	}
 	return readAlerts(body)
+}
+
+// explainConnection says why there is no response. The errors quote addresses that names have, and what a server sends.
+func explainConnection(err error) error {
+	var name *net.DNSError
+	var certificate *tls.CertificateVerificationError
+	switch {
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return err
+	case errors.Is(err, errNotAllowed):
+		return errNotAllowed
+	case errors.As(err, &name):
+		return problemf("the host of alerts.url cannot be resolved")
+	case errors.As(err, &certificate):
+		return problemf("the certificate of alerts.url is not one that the manager trusts")
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return problemf("connection refused by alerts.url")
+	}
+	return problemf("alerts.url does not give a complete response of HTTP")
 }
 
 // readAlerts reads a response of GET /api/v2/alerts.
@@ -92,7 +94,7 @@ func readAlerts(body []byte) (active string, err error) {
 		Labels map[string]string `json:"labels"`
 	}
 	if err := json.Unmarshal(body, &alerts); err != nil || !bytes.HasPrefix(bytes.TrimSpace(body), []byte("[")) {
-		return "", errors.New("the response is not a list of alerts: set alerts.url to an Alertmanager with API version 2")
+		return "", problemf("the response is not a list of alerts: set alerts.url to an Alertmanager with API version 2")
 	}
 	if len(alerts) == 0 {
 		return "", nil
@@ -113,16 +115,15 @@ func readAlerts(body []byte) (active string, err error) {
 // checkResponse returns an error if a response has no alerts.
 func checkResponse(code int, body []byte) error {
 	status := fmt.Sprintf("%d %s", code, http.StatusText(code))
-	var why string
 	switch {
 	case len(body) > maxResponse:
-		return fmt.Errorf("the response is larger than %d bytes: use matchers that select fewer alerts", maxResponse)
-	case code == http.StatusBadRequest && json.Unmarshal(body, &why) == nil: // a matcher that it does not understand
-		return invalidf("the Alertmanager rejects the request: %s", line(why, maxMessage/2))
+		return problemf("the response is larger than %d bytes: use matchers that select fewer alerts", maxResponse)
+	case code == http.StatusBadRequest && bytes.HasPrefix(bytes.TrimSpace(body), []byte(`"`)): // an Alertmanager says why
+		return invalidf("the Alertmanager rejects alerts.matchers (400 Bad Request): a matcher looks like severity=critical")
 	case code >= 300 && code < 400:
-		return fmt.Errorf("the response is %s, and redirects are not followed: set alerts.url to the Alertmanager itself", status)
+		return problemf("the response is %s, and redirects are not followed: set alerts.url to the Alertmanager itself", status)
 	case code != http.StatusOK:
-		return fmt.Errorf("the response is %s", status)
+		return problemf("the response is %s", status)
 	}
 	return nil
 }

@@ -4,20 +4,22 @@
 // Package requirements checks what NodeDisruptionBudgets require (spec.requires): alerts of an Alertmanager, and expressions about
 // objects. It makes no decisions: the answers go to the planner of the budgets, which decides what an error or an old answer means.
 //
-// Addresses, expressions and objects are chosen by users who may write NodeDisruptionBudgets, and the responses by others. So each
-// check has a limit of time and size, sends no credentials, and what it reports is bounded and escaped.
+// Addresses, expressions and objects are chosen by users who may write NodeDisruptionBudgets, and the responses by others. So objects are
+// read with a ServiceAccount of their own, addresses must be allowed, no credentials are sent to them, and all checks share limits of time
+// and memory. What a check reports is a problem of this package, or the name of an alert: never an error or a value of others.
 package requirements
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
+	"net/netip"
 	"strings"
 	"sync"
 	"time"
 	"unicode/utf8"
 
+	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -37,6 +39,9 @@ const (
 	// parallelBudgets is how many budgets are checked at the same time. With more, one that is slow delays the others.
 	parallelBudgets = 16
 
+	// parallelRequests is how many requests are open at the same time, and with them responses in memory.
+	parallelRequests = 32
+
 	// maxMessage limits a message, in bytes.
 	maxMessage = 400
 )
@@ -45,8 +50,6 @@ const (
 type Checker struct {
 	// Budgets reads NodeDisruptionBudgets from the manager's cache.
 	Budgets client.Reader
-	// Objects reads the objects of requirements from the API server.
-	Objects client.Reader
 	// Answers is told the results.
 	Answers *claims.Registry
 	// Every replaces budget.CheckEvery if it is not zero.
@@ -54,12 +57,33 @@ type Checker struct {
 	// Now is the clock.
 	Now func() time.Time
 
-	http *http.Client
+	account  account
+	services func(context.Context) ([]netip.Prefix, error)
+	allowed  Addresses
+	// evaluations limits what is decoded and evaluated at the same time to one response.
+	requests, evaluations slots
 }
 
-// New returns a Checker.
-func New(budgets, objects client.Reader, answers *claims.Registry, now func() time.Time) *Checker {
-	return &Checker{Budgets: budgets, Objects: objects, Answers: answers, Now: now, http: newHTTPClient(isLinkLocal)}
+// New returns a Checker. cluster is the configuration of the manager, and services reads ServiceCIDRs.
+func New(budgets client.Reader, cluster *rest.Config, services client.Reader, allowed Addresses, answers *claims.Registry, now func() time.Time) (*Checker, error) {
+	as, err := newAccount(cluster)
+	if err != nil {
+		return nil, err
+	}
+	return &Checker{
+		Budgets: budgets, Answers: answers, Now: now, account: as, allowed: allowed,
+		services: func(ctx context.Context) ([]netip.Prefix, error) { return serviceRanges(ctx, services) },
+		requests: make(slots, parallelRequests), evaluations: make(slots, 1),
+	}, nil
+}
+
+// slots limits how many are in a section.
+type slots chan struct{}
+
+// enter waits for a slot, and returns what leaves it.
+func (s slots) enter() (leave func()) {
+	s <- struct{}{}
+	return func() { <-s }
 }
 
 // SetupWithManager adds the Checker to a manager.
@@ -115,6 +139,7 @@ func (c *Checker) check(ctx context.Context, b *v1alpha1.NodeDisruptionBudget) b
 
 // ask checks a requirement once.
 func (c *Checker) ask(ctx context.Context, r *v1alpha1.BudgetRequirement) (state v1alpha1.RequirementState, message string, invalid bool) {
+	defer c.requests.enter()()
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	var why string
@@ -133,20 +158,32 @@ func (c *Checker) ask(ctx context.Context, r *v1alpha1.BudgetRequirement) (state
 	case err == nil:
 		return v1alpha1.RequirementNotMet, line(why, maxMessage), false
 	}
-	var unusable invalidError
-	message = err.Error()
-	if errors.Is(err, context.DeadlineExceeded) {
-		message = fmt.Sprintf("no answer within %s", checkTimeout)
+	var known problem
+	switch {
+	case errors.As(err, &known):
+	case ctx.Err() != nil:
+		known = problemf("no answer within %s", checkTimeout)
+	default:
+		known = problemf("the API server does not answer as expected: the log of the manager has the error, with --log-level=DEBUG")
+		ctrl.LoggerFrom(ctx).V(1).Info("a requirement cannot be checked", "requirement", r.Name, "error", err.Error())
 	}
-	return v1alpha1.RequirementUnknown, line(message, maxMessage), errors.As(err, &unusable)
+	return v1alpha1.RequirementUnknown, line(known.message, maxMessage), known.invalid
 }
 
-// invalidError means that a requirement cannot be used, so that only a change of it helps.
-type invalidError struct{ message string }
+// problem is why a requirement cannot be checked, in a sentence of this package.
+type problem struct {
+	message string
+	// invalid means that only a change of the requirement helps.
+	invalid bool
+}
 
-func (e invalidError) Error() string { return e.message }
+func (p problem) Error() string { return p.message }
 
-func invalidf(format string, args ...any) error { return invalidError{fmt.Sprintf(format, args...)} }
+func problemf(format string, args ...any) problem {
+	return problem{message: fmt.Sprintf(format, args...)}
+}
+
+func invalidf(format string, args ...any) problem { return problem{fmt.Sprintf(format, args...), true} }
 
 // line makes text of others safe to store and to print: one line of at most a number of bytes.
 func line(s string, most int) string {

@@ -8,7 +8,8 @@ package v1alpha1
 // RequiredAlerts requires that no alert of an Alertmanager that is neither silenced nor inhibited matches all matchers.
 type RequiredAlertsApplyConfiguration struct {
 	// url is the address of the Alertmanager without /api/v2, with http or https: at most 512 characters. It cannot contain credentials,
-	// a query or a fragment. Redirects are not followed.
+	// a query or a fragment. Redirects are not followed. Its address must be that of a Service of the cluster, or allowed by
+	// --requirements-allowed-addresses of the manager.
 	//
 	// Example: http://alertmanager.monitoring.svc:9093
 	URL *string `json:"url,omitempty"`

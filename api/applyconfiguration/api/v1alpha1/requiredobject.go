@@ -11,7 +11,8 @@ type RequiredObjectApplyConfiguration struct {
 	//
 	// Example: ceph.rook.io/v1
 	APIVersion *string `json:"apiVersion,omitempty"`
-	// kind is the kind of the object. It cannot be Secret. The ServiceAccount of the manager needs the permission to get the object.
+	// kind is the kind of the object, as in kubectl api-resources. It cannot be Secret. The ServiceAccount everynode-requirements needs the
+	// permission to get the object.
 	//
 	// Example: CephCluster
 	Kind *string `json:"kind,omitempty"`
