@@ -107,18 +107,16 @@ func seenByOthers(spec *v1alpha1.NodeJobSpec) v1alpha1.NodeJobSpec {
 	return seen
 }
 
-// LacksRoom reports whether there is no room for the whole spec of a cached NodeJob.
+// LacksRoom reports whether there is no room for the whole spec of a NodeJob, which is from the cache or from the API server.
 func (t *Trimmer) LacksRoom(job *v1alpha1.NodeJob) bool {
 	if t == nil {
 		return false
 	}
 	size, err := strconv.Atoi(job.Annotations[trimmedAnnotation])
-	return err == nil && !t.takeRoom(client.ObjectKeyFromObject(job), size)
-}
-
-// IsFull reports whether there is no room for the spec of a NodeJob that was not read from the cache.
-func (t *Trimmer) IsFull(job *v1alpha1.NodeJob) bool {
-	return t != nil && !t.takeRoom(client.ObjectKeyFromObject(job), sizeOf(job.Spec))
+	if err != nil {
+		size = sizeOf(job.Spec)
+	}
+	return !t.takeRoom(client.ObjectKeyFromObject(job), size)
 }
 
 // takeRoom reports whether there is room for the spec of a NodeJob beside those of the other NodeJobs of its namespace, and takes it.
