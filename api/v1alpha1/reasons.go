@@ -224,6 +224,12 @@ const (
 	ReasonDrainTimedOut = "DrainTimedOut"
 	// ReasonNamespaceTerminating means that the namespace is being deleted, and no pod can be made in it.
 	ReasonNamespaceTerminating = "NamespaceTerminating"
+	// ReasonTooManyNodeGuards means that a NodeGuard is not served, because its namespace has older ones and a maximum.
+	ReasonTooManyNodeGuards = "TooManyNodeGuards"
+
+	// ReasonDecisionsTooSlow means that the decisions of a NodeGuard take too long, so that it releases no node.
+	ReasonDecisionsTooSlow = "DecisionsTooSlow"
+
 	// ReasonNamespaceNotAllowed means that the namespace does not have the label with which the manager serves it.
 	ReasonNamespaceNotAllowed = "NamespaceNotAllowed"
 	// ReasonPoliciesMissing means that an admission policy that the manager requires is not installed, or differs from its version.
