@@ -13,6 +13,7 @@ func TestEachMistakeInThePlannerIsFound(t *testing.T) {
 	planner{
 		pkg: "internal/nodejob/plan", histories: "6000", mutants: merge(mutants, hardening, confirming),
 		byTables: []string{
+			"maxConcurrent has no maximum",
 			"a revert that has failed is not reported at once",
 			"a revert that has failed counts as one that has succeeded",
 			"a node that is not Ready is confirmed",
@@ -161,6 +162,9 @@ var mutants = map[string]mutant{
 	},
 	"the phase of a pod counts more than what its task has reported": {
 		"plan.go", "(p.Exit.OwnWord || p.Concluded)", "p.Exit.OwnWord",
+	},
+	"maxConcurrent has no maximum": {
+		"capacity.go", "return min(scaled(value, matched, 1, roundDown), maxSlots)", "return scaled(value, matched, 1, roundDown)",
 	},
 	"running pods do not count against maxConcurrent": {
 		"capacity.go", "if !c.rollout.joinedAfterStable(w.node) {\n\t\t\tc.taken++", "if false {\n\t\t\tc.taken++",
