@@ -28,6 +28,7 @@ func TestEachMistakeInTheBudgetPlannerIsFound(t *testing.T) {
 			"what the API server still grants is not counted",
 			"a seat joins a group whose floor may be deleted",
 			"what a NodeJob takes was not granted",
+			"a return that did not count begins a pace later",
 			"an interrupted watch shows that an absence was not granted",
 			"labels count as often as they change",
 			"an unavailable node keeps labels that a node cannot write",
@@ -108,6 +109,9 @@ var budgetMutants = map[string]mutant{
 	},
 	"the pace begins before all floors are closed": {
 		"grant.go", " && (!p.returns(m) || p.paceCanBegin(m))", "",
+	},
+	"a return that did not count begins a pace later": {
+		"pace.go", "|| !at.After(last.At) && !p.in.Now", "|| !p.in.Now",
 	},
 	"a seat that its node has ended begins a pace": {
 		"pace.go", " && !p.in.Ungranted[m.UID]", "",

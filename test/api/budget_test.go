@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
@@ -264,4 +265,48 @@ func TestTheAPIRejectsBudgetsThatCannotWork(t *testing.T) {
 			must(t, admin.Create(w.Ctx, fromYAML(t, "NodeDisruptionBudget", "", "works", spec), client.DryRunAll))
 		})
 	}
+}
+
+// TestOnlyAGrantedAbsenceBeginsAPace : a node that ends its seat holds no other, and one that is drained does, as the status says.
+func TestOnlyAGrantedAbsenceBeginsAPace(t *testing.T) {
+	b := newBudgeted(t, "n0", "n1", "n2")
+	b.startManager()
+	b.budget("paced", func(spec *v1alpha1.NodeDisruptionBudgetSpec) {
+		spec.Limits[0].MaxUnavailable, spec.SecondsBetween = number(2), new(int32(3600))
+	})
+	b.has("paced", 3, 0, 2)
+	seat := b.seatOn("n0")
+	must(t, b.admin.Delete(b.Ctx, seat)) // as a kubelet can
+	b.Within(time.Minute, 100*time.Millisecond, "the node has another seat", func() error {
+		if is := b.seatOn("n0"); is == nil || is.UID == seat.UID {
+			return fmt.Errorf("it has %v", is)
+		}
+		return nil
+	})
+	b.has("paced", 3, 0, 2)
+
+	must(t, b.kubectl("drain n1 --timeout=60s"))
+	must(t, b.kubectl("uncordon n1"))
+	b.has("paced", 3, 0, 0)
+	b.Eventually("the status names the node", func() error {
+		var budget v1alpha1.NodeDisruptionBudget
+		must(t, b.admin.Get(b.Ctx, client.ObjectKey{Name: "paced"}, &budget))
+		ready := meta.FindStatusCondition(budget.Status.Conditions, v1alpha1.ConditionReady)
+		if ready == nil || ready.Reason != v1alpha1.ReasonPaceNotReached || !strings.Contains(ready.Message, "node n1 has returned") {
+			return fmt.Errorf("the condition is %+v", ready)
+		}
+		return nil
+	})
+}
+
+// seatOn returns the seat of a node that is not being deleted; nil if it has none.
+func (b *budgeted) seatOn(node string) *corev1.Pod {
+	b.T.Helper()
+	var seats corev1.PodList
+	must(b.T, b.admin.List(b.Ctx, &seats, client.InNamespace(uninstall.Namespace), client.HasLabels{v1alpha1.BudgetGroupLabel}))
+	i := slices.IndexFunc(seats.Items, func(p corev1.Pod) bool { return p.Spec.NodeName == node && p.DeletionTimestamp == nil })
+	if i < 0 {
+		return nil
+	}
+	return &seats.Items[i]
 }

@@ -77,15 +77,16 @@ func (p *planner) keepPace(r *rule) {
 func (p *planner) paced(r *rule, m *member) time.Time {
 	key := PaceKey{r.UID, m.UID}
 	last, pace := p.in.Paced[key], r.pace()
-	switch at := p.returnedAt(m); {
+	at := p.returnedAt(m)
+	switch {
 	case at.IsZero():
 	case last.At.IsZero() || !at.Before(last.At.Add(2*pace)):
 		last = Paced{at, at}
 	case at.After(last.At) && at.Before(last.Since.Add(min(pace, p.minute()))):
 		last.At = at // the same return: its seat is created when the floors are closed
 	}
-	if last.At.IsZero() || !p.in.Now.Before(last.At.Add(2*pace)) {
-		return time.Time{}
+	if last.At.IsZero() || !at.After(last.At) && !p.in.Now.Before(last.At.Add(2*pace)) {
+		return time.Time{} // a return that did not count is known to be one as long as its seat shows it
 	}
 	p.plan.Paced[key] = last
 	return last.At

@@ -118,6 +118,10 @@ func TestWhichReturnsBeginAPace(t *testing.T) {
 			f.evict("n1")
 			f.Paced = map[PaceKey]Paced{key: {noon.Add(-2 * pace), noon.Add(-2 * pace)}}
 		}, noon.Add(pace)},
+		"the same node has returned too soon, a while ago": {func(f *fixture) {
+			f.seat("n1").Returned, f.seat("n1").Created = true, noon.Add(-time.Minute)
+			f.Paced = map[PaceKey]Paced{key: {noon.Add(-2 * pace), noon.Add(-2 * pace)}}
+		}, time.Time{}},
 		"it still returns": {func(f *fixture) {
 			f.evict("n1")
 			f.Paced = map[PaceKey]Paced{key: {noon.Add(1 - time.Minute), noon.Add(-time.Second)}}
@@ -144,6 +148,8 @@ func TestWhichReturnsBeginAPace(t *testing.T) {
 			f := settled(t, 4, with(newBudget("b", "2"), func(s *spec) { s.SecondsBetween = new(int32(300)) }))
 			tt.change(f)
 			p := Next(&f.Input)
+			f.remember(&p)
+			p = Next(&f.Input)
 			if isPaceClosed(&p, "b") != !tt.want.IsZero() || !tt.want.IsZero() && !p.WakeAt.Equal(tt.want) {
 				t.Errorf("closed: %v, until %v, want until %v", isPaceClosed(&p, "b"), p.WakeAt, tt.want)
 			}
