@@ -53,8 +53,6 @@ func TestEachMistakeInTheNodeGuardPlannerIsFound(t *testing.T) {
 			"the break-glass annotation is removed based on a stale view",
 			"a NodeGuard waits for no other with the break-glass annotation",
 			"NodeGuards in namespaces that are not allowed count for others",
-			"a NodeGuard in a namespace that is not allowed is asked about all nodes of its DaemonSet",
-			"a budget in a namespace that is not allowed holds a node",
 			"a node stays released after its release is over",
 		},
 	}.test(t)

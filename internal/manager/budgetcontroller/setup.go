@@ -63,6 +63,13 @@ func (r *Reconciler) watch(mgr ctrl.Manager, own cache.Cache) error {
 		DeleteFunc: func(_ context.Context, _ event.DeleteEvent, q queue) { q.AddAfter(all, coalesce) },
 	}
 	seats := enqueue
+	seats.UpdateFunc = func(_ context.Context, e event.UpdateEvent, q queue) {
+		// A cache shows an object before its handlers run, so what matters is noted while the seat terminates.
+		if pod := e.ObjectNew.(*corev1.Pod); pod.DeletionTimestamp != nil {
+			r.seatEnded(pod, true)
+		}
+		q.AddAfter(all, coalesce)
+	}
 	seats.DeleteFunc = func(_ context.Context, e event.DeleteEvent, q queue) {
 		r.seatEnded(e.Object.(*corev1.Pod), !e.DeleteStateUnknown)
 		q.AddAfter(all, coalesce)

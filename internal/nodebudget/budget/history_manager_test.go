@@ -51,7 +51,7 @@ func (h *history) newManager() *manager {
 		h.say("the clock of the manager is ahead by %v", ahead)
 	}
 	h.forgetsLabels()
-	h.paces.own, h.paces.held = map[types.UID]bool{}, map[string]held{}
+	h.own, h.held = map[types.UID]bool{}, map[string]held{}
 	return &manager{
 		ahead:     ahead,
 		reports:   map[string]report{},
