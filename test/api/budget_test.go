@@ -14,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
@@ -267,33 +266,36 @@ func TestTheAPIRejectsBudgetsThatCannotWork(t *testing.T) {
 	}
 }
 
-// TestOnlyAGrantedAbsenceBeginsAPace : a node that ends its seat holds no other, and one that is drained does, as the status says.
+// TestOnlyAGrantedAbsenceBeginsAPace : a node that ends its seat returns without a pace, and one that is drained with one.
 func TestOnlyAGrantedAbsenceBeginsAPace(t *testing.T) {
 	b := newBudgeted(t, "n0", "n1", "n2")
 	b.startManager()
 	b.budget("paced", func(spec *v1alpha1.NodeDisruptionBudgetSpec) {
-		spec.Limits[0].MaxUnavailable, spec.SecondsBetween = number(2), new(int32(3600))
+		spec.Limits[0].MaxUnavailable, spec.SecondsBetween = number(2), new(int32(4))
 	})
 	b.has("paced", 3, 0, 2)
-	seat := b.seatOn("n0")
-	must(t, b.admin.Delete(b.Ctx, seat)) // as a kubelet can
-	b.Within(time.Minute, 100*time.Millisecond, "the node has another seat", func() error {
-		if is := b.seatOn("n0"); is == nil || is.UID == seat.UID {
-			return fmt.Errorf("it has %v", is)
-		}
-		return nil
-	})
+	before := b.seatOn("n0")
+	must(t, b.admin.Delete(b.Ctx, before)) // as a kubelet can
+	b.returnsWith("n0", before, "")
 	b.has("paced", 3, 0, 2)
 
+	before = b.seatOn("n1")
 	must(t, b.kubectl("drain n1 --timeout=60s"))
 	must(t, b.kubectl("uncordon n1"))
-	b.has("paced", 3, 0, 0)
-	b.Eventually("the status names the node", func() error {
-		var budget v1alpha1.NodeDisruptionBudget
-		must(t, b.admin.Get(b.Ctx, client.ObjectKey{Name: "paced"}, &budget))
-		ready := meta.FindStatusCondition(budget.Status.Conditions, v1alpha1.ConditionReady)
-		if ready == nil || ready.Reason != v1alpha1.ReasonPaceNotReached || !strings.Contains(ready.Message, "node n1 has returned") {
-			return fmt.Errorf("the condition is %+v", ready)
+	b.returnsWith("n1", before, "true")
+	b.has("paced", 3, 0, 2)
+}
+
+// returnsWith waits until a node has another seat, and checks whether it says that the node has returned.
+func (b *budgeted) returnsWith(node string, before *corev1.Pod, returned string) {
+	b.T.Helper()
+	b.Within(time.Minute, 20*time.Millisecond, "the node has another seat", func() error {
+		is := b.seatOn(node)
+		if is == nil || is.UID == before.UID {
+			return fmt.Errorf("it has %v", is)
+		}
+		if got := is.Annotations[v1alpha1.SeatReturnedAnnotation]; got != returned {
+			b.T.Fatalf("the new seat of %s has the annotation %q, want %q", node, got, returned)
 		}
 		return nil
 	})
