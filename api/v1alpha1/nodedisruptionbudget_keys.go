@@ -12,7 +12,7 @@ const (
 	// SeatNodeAnnotation, on a seat, is the UID of its Node.
 	SeatNodeAnnotation = Group + "/seat-node-uid"
 
-	// SeatReturnedAnnotation, on a seat, is "true" if the node had a seat before. The time at which the seat was created is then the
-	// end of a disruption.
+	// SeatReturnedAnnotation, on a seat, is "true" if the node returned with it from an absence that was granted. The time at which the
+	// seat was created is then the end of a disruption.
 	SeatReturnedAnnotation = Group + "/seat-returned"
 )

@@ -224,9 +224,12 @@ const (
 	ReasonDrainTimedOut = "DrainTimedOut"
 	// ReasonNamespaceTerminating means that the namespace is being deleted, and no pod can be made in it.
 	ReasonNamespaceTerminating = "NamespaceTerminating"
-	// ReasonNamespaceFull means that the manager serves no further NodeJob of this size, because those of the namespace, or of all
-	// namespaces, are too large together.
+	// ReasonNamespaceFull means that nothing of a NodeJob starts, because the specs of the NodeJobs of its namespace are too large together.
 	ReasonNamespaceFull = "NamespaceFull"
+	// ReasonTooManyNodeGuards means that a NodeGuard is not served, because its namespace has older ones and a maximum.
+	ReasonTooManyNodeGuards = "TooManyNodeGuards"
+	// ReasonDecisionsTooSlow means that the decisions of a NodeGuard take too long, so that it releases no node.
+	ReasonDecisionsTooSlow = "DecisionsTooSlow"
 	// ReasonNamespaceNotAllowed means that the namespace does not have the label with which the manager serves it.
 	ReasonNamespaceNotAllowed = "NamespaceNotAllowed"
 	// ReasonPoliciesMissing means that an admission policy that the manager requires is not installed, or differs from its version.

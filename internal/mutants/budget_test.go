@@ -27,6 +27,11 @@ func TestEachMistakeInTheBudgetPlannerIsFound(t *testing.T) {
 			"an answer that becomes too old triggers no pass",
 			"what the API server still grants is not counted",
 			"a seat joins a group whose floor may be deleted",
+			"what a NodeJob takes was not granted",
+			"a return that did not count begins a pace later",
+			"an interrupted watch shows that an absence was not granted",
+			"labels count as often as they change",
+			"an unavailable node keeps labels that a node cannot write",
 		},
 	}.test(t)
 }
@@ -97,13 +102,43 @@ var budgetMutants = map[string]mutant{
 		"member.go", "at := m.ReadyChanged.Add(RepairAfter)", "at := m.ReadyChanged.Add(1000 * RepairAfter)",
 	},
 	"the pace is ignored": {
-		"group.go", "if !r.hasPace() || r.closed != nil {", "if true {",
+		"pace.go", "if !r.hasPace() {\n\t\treturn\n", "if true {\n\t\treturn\n",
 	},
 	"the pace begins when the seat exists": {
-		"group.go", "case m.seat == nil && p.mayHaveSeat(m) && p.hadSeat(m):", "case false:",
+		"pace.go", "case m.seat == nil && p.mayHaveSeat(m) && p.returns(m):", "case false:",
 	},
 	"the pace begins before all floors are closed": {
-		"grant.go", " && (!p.hadSeat(m) || p.paceCanBegin(m))", "",
+		"grant.go", " && (!p.returns(m) || p.paceCanBegin(m))", "",
+	},
+	"a return that did not count begins a pace later": {
+		"pace.go", "|| !at.After(last.At) && !p.in.Now", "|| !p.in.Now",
+	},
+	"a seat that its node has ended begins a pace": {
+		"pace.go", " && !p.in.Ungranted[m.UID]", "",
+	},
+	"a node begins one pace after the other": {
+		"pace.go", "case last.At.IsZero() || !at.Before(last.At.Add(2*pace)):", "case true:",
+	},
+	"a node that returns again and again prolongs its pace": {
+		"pace.go", " && at.Before(last.Since.Add(min(pace, p.minute()))):", ":",
+	},
+	"the deletion of a new seat shows that an absence was not granted": {
+		"pace.go", "\tcase s.Group != PendingGroup:\n", "\tdefault:\n",
+	},
+	"what a NodeJob takes was not granted": {
+		"pace.go", "for node := range holds {\n\t\tdelete(u, node)", "for node := range holds {\n\t\t_ = node",
+	},
+	"an interrupted watch shows that an absence was not granted": {
+		"pace.go", "case !known || ", "case ",
+	},
+	"an unavailable node counts with its new labels": {
+		"labels.go", " && !(p.isAbsent(node) && len(p.limiting(&before)) > 0)", "",
+	},
+	"labels count as often as they change": {
+		"labels.go", "!p.in.Now.Before(until) && !(p.isAbsent", "!(p.isAbsent",
+	},
+	"an unavailable node keeps labels that a node cannot write": {
+		"labels.go", "\t\treturn false\n\tcase !in", "\t\treturn true\n\tcase !in",
 	},
 	"a group opens while seats of frozen nodes have its label": {
 		"group.go", "\tp.closeForMoves()\n", "",

@@ -33,7 +33,11 @@ func TestEachMistakeInTheNodeGuardPlannerIsFound(t *testing.T) {
 			"an unavailable node does not keep the place of the first",
 			"the second of two companions stays",
 			"a companion is created while that of an earlier NodeGuard exists",
-			"a NodeGuard that has a budget for the node is not asked",
+			"a NodeGuard that has a companion on the node is not asked",
+			"a NodeGuard that has nothing on the node is asked",
+			"more NodeGuards of a namespace are served than the maximum",
+			"the newest NodeGuards of a namespace are served",
+			"a decision that takes too long is not reported",
 			"break glass releases other nodes before the other NodeGuards were asked",
 			"foreign pods are not reported",
 			"a node that another NodeGuard has released has no place yet",
@@ -49,8 +53,6 @@ func TestEachMistakeInTheNodeGuardPlannerIsFound(t *testing.T) {
 			"the break-glass annotation is removed based on a stale view",
 			"a NodeGuard waits for no other with the break-glass annotation",
 			"NodeGuards in namespaces that are not allowed count for others",
-			"a NodeGuard in a namespace that is not allowed is asked about all nodes of its DaemonSet",
-			"a budget in a namespace that is not allowed holds a node",
 			"a node stays released after its release is over",
 		},
 	}.test(t)
@@ -171,11 +173,14 @@ var guardMutants = map[string]mutant{
 	"NodeGuards in namespaces that are not allowed count for others": {
 		"peers.go", "NotAllowed: !allowed(o)}", "NotAllowed: false}",
 	},
-	"a NodeGuard in a namespace that is not allowed is asked about all nodes of its DaemonSet": {
-		"peers.go", "!p.NotAllowed && targetSelects", "targetSelects",
+	"a NodeGuard without a companion on a node holds it": {
+		"peers.go", " && n.companion != nil {", " {",
 	},
-	"a budget in a namespace that is not allowed holds a node": {
-		"peers.go", "p.in.NotAllowed == nil || n.companion != nil }", "true }",
+	"more NodeGuards of a namespace are served than the maximum": {
+		"notallowed.go", "served[g.Namespace] > MaxServed", "false",
+	},
+	"the newest NodeGuards of a namespace are served": {
+		"notallowed.go", "a.CreationTimestamp.Compare(b.CreationTimestamp.Time)", "b.CreationTimestamp.Compare(a.CreationTimestamp.Time)",
 	},
 	"a node stays released after its release is over": {
 		"node.go", "n.seated || n.isOver() }", "n.seated }",
@@ -248,8 +253,14 @@ var guardMutants = map[string]mutant{
 	"an unavailable node does not keep the place of the first": {
 		"peers.go", "\t\t\tplaces++\n", "\t\t\tplaces += 0\n",
 	},
-	"a NodeGuard that has a budget for the node is not asked": {
-		"peers.go", " ||\n			hasBudget(BudgetName(p.Guard.Name, n.Name))", "",
+	"a NodeGuard that has a companion on the node is not asked": {
+		"peers.go", " || hasCompanion(n.Name)", "",
+	},
+	"a NodeGuard that has nothing on the node is asked": {
+		"peers.go", " || hasCompanion(n.Name)", " || true",
+	},
+	"a decision that takes too long is not reported": {
+		"notallowed.go", "*stalled(v1alpha1.ReasonDecisionsTooSlow", "*stalled(v1alpha1.ReasonCompanionsReady",
 	},
 	"break glass releases other nodes before the other NodeGuards were asked": {
 		"held.go", "if !r.in.PeersUnknown {", "if true {",

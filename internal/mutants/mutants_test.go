@@ -15,6 +15,7 @@ func TestEachMistakeInThePlannerIsFound(t *testing.T) {
 		byTables: []string{
 			"a rollback starts without its files", "a suspended dependency that has never run holds only its nodes",
 			"the label of a dependency counts as a run", "files that have changed are a failure of the task",
+			"maxConcurrent has no maximum",
 			"a revert that has failed is not reported at once",
 			"a revert that has failed counts as one that has succeeded",
 			"a node that is not Ready is confirmed",
@@ -163,6 +164,9 @@ var mutants = map[string]mutant{
 	},
 	"the phase of a pod counts more than what its task has reported": {
 		"plan.go", "(p.Exit.OwnWord || p.Concluded)", "p.Exit.OwnWord",
+	},
+	"maxConcurrent has no maximum": {
+		"capacity.go", "return min(scaled(value, matched, 1, roundDown), maxSlots)", "return scaled(value, matched, 1, roundDown)",
 	},
 	"running pods do not count against maxConcurrent": {
 		"capacity.go", "if !c.rollout.joinedAfterStable(w.node) {\n\t\t\tc.taken++", "if false {\n\t\t\tc.taken++",

@@ -265,3 +265,50 @@ func TestTheAPIRejectsBudgetsThatCannotWork(t *testing.T) {
 		})
 	}
 }
+
+// TestOnlyAGrantedAbsenceBeginsAPace : a node that ends its seat returns without a pace, and one that is drained with one.
+func TestOnlyAGrantedAbsenceBeginsAPace(t *testing.T) {
+	b := newBudgeted(t, "n0", "n1", "n2")
+	b.startManager()
+	b.budget("paced", func(spec *v1alpha1.NodeDisruptionBudgetSpec) {
+		spec.Limits[0].MaxUnavailable, spec.SecondsBetween = number(2), new(int32(4))
+	})
+	b.has("paced", 3, 0, 2)
+	before := b.seatOn("n0")
+	must(t, b.admin.Delete(b.Ctx, before)) // as a kubelet can
+	b.returnsWith("n0", before, "")
+	b.has("paced", 3, 0, 2)
+
+	before = b.seatOn("n1")
+	must(t, b.kubectl("drain n1 --timeout=60s"))
+	must(t, b.kubectl("uncordon n1"))
+	b.returnsWith("n1", before, "true")
+	b.has("paced", 3, 0, 2)
+}
+
+// returnsWith waits until a node has another seat, and checks whether it says that the node has returned.
+func (b *budgeted) returnsWith(node string, before *corev1.Pod, returned string) {
+	b.T.Helper()
+	b.Within(time.Minute, 20*time.Millisecond, "the node has another seat", func() error {
+		is := b.seatOn(node)
+		if is == nil || is.UID == before.UID {
+			return fmt.Errorf("it has %v", is)
+		}
+		if got := is.Annotations[v1alpha1.SeatReturnedAnnotation]; got != returned {
+			b.T.Fatalf("the new seat of %s has the annotation %q, want %q", node, got, returned)
+		}
+		return nil
+	})
+}
+
+// seatOn returns the seat of a node that is not being deleted; nil if it has none.
+func (b *budgeted) seatOn(node string) *corev1.Pod {
+	b.T.Helper()
+	var seats corev1.PodList
+	must(b.T, b.admin.List(b.Ctx, &seats, client.InNamespace(uninstall.Namespace), client.HasLabels{v1alpha1.BudgetGroupLabel}))
+	i := slices.IndexFunc(seats.Items, func(p corev1.Pod) bool { return p.Spec.NodeName == node && p.DeletionTimestamp == nil })
+	if i < 0 {
+		return nil
+	}
+	return &seats.Items[i]
+}

@@ -262,9 +262,9 @@ func TestADeletionThatAFinalizerKeepsIsTold(t *testing.T) {
 	finalizers(`[]`)
 }
 
-// TestADecisionAmongManyNodeGuards : two hundred others, some of which guard the same node, and most of which do not.
+// TestADecisionAmongManyNodeGuards : sixty others, some of which guard the same node, and most of which do not.
 func TestADecisionAmongManyNodeGuards(t *testing.T) {
-	const others, sharing = 200, 10
+	const others, sharing = 60, 10
 	g := newGuarded(t, "among-1", "among-2")
 	elsewhere := make([]string, 20)
 	for i := range elsewhere {

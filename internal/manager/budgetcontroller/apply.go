@@ -87,7 +87,10 @@ func (r *Reconciler) do(ctx context.Context, seen *observation, action budget.Ac
 		return r.createSeat(ctx, a)
 	case budget.MoveSeat:
 		if a.Seat.Group == budget.PendingGroup {
-			return r.ifAvailable(ctx, a.Node, a.Seat.Node, func() error { return r.moveSeat(ctx, a) })
+			return r.ifAvailable(ctx, a.Node, a.Seat.Node, func() error {
+				r.seatJoins(a.Seat.Node)
+				return r.moveSeat(ctx, a)
+			})
 		}
 		return r.moveSeat(ctx, a)
 	case budget.DeleteSeat:

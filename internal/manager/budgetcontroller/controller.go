@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -74,9 +75,14 @@ type Reconciler struct {
 	seated   map[types.UID]bool
 	onSeated func(context.Context)
 	refusals *loop.Refusals
-	// common is that of the last plan.
-	common map[string]budget.Common
-	pace   loop.Pace
+	// common, paced and counted are those of the last plan.
+	common  map[string]budget.Common
+	paced   map[budget.PaceKey]budget.Paced
+	counted map[types.UID]budget.Counted
+	// ungranted is written when seats end, beside passes.
+	ungranted   budget.Ungranted
+	ungrantedMu sync.Mutex
+	pace        loop.Pace
 }
 
 // observation is what one pass observes.
@@ -104,7 +110,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 		}
 		p = budget.Next(&seen.input)
 	}
-	r.common = p.Common
+	r.common, r.paced, r.counted = p.Common, p.Paced, p.Counted
 	again, applyErr := r.apply(ctx, seen, p.Actions)
 	wait, err := r.report(ctx, seen, &p)
 	if err := errors.Join(applyErr, err); err != nil {
@@ -139,6 +145,7 @@ func (r *Reconciler) observe(ctx context.Context, own client.Reader) (*observati
 	seen := &observation{floors: map[string]*policyv1.PodDisruptionBudget{}}
 	in := &seen.input
 	in.JoiningFor, in.SettleFor, in.Now, in.Common = r.JoiningFor, r.SettleFor, r.Now(), r.common
+	in.Paced, in.Counted = r.paced, r.counted
 	// A floor that another manager lowers after this read is known to be old by its resource version, so floors are read before seats.
 	if err := errors.Join(r.observeBudgets(ctx, seen), r.observeFloors(ctx, seen, own), r.observeSeats(ctx, in, own)); err != nil {
 		return nil, err
@@ -151,6 +158,7 @@ func (r *Reconciler) observe(ctx context.Context, own client.Reader) (*observati
 		return nil, err
 	}
 	in.Holds, in.Waits, in.Answers, in.Refused = r.Claims.Holds(), r.Claims.Waits(), r.Claims.Answers(), r.refusals.Of(r.refusedFor())
+	in.Ungranted = r.observeAbsences(in)
 	var err error
 	in.HoldsKnown, err = r.holdsKnown(ctx)
 	return seen, err

@@ -25,6 +25,8 @@ import (
 	"github.com/everynode/everynode/internal/manager/claims"
 	"github.com/everynode/everynode/internal/manager/loop"
 	"github.com/everynode/everynode/internal/nodebudget/budget"
+	"github.com/everynode/everynode/internal/nodeguard/guard"
+	"github.com/everynode/everynode/internal/seal"
 )
 
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -49,16 +51,17 @@ func newWorld(t *testing.T) *world {
 	c := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(limit).WithObjects(limit, availableNode()).Build()
 	w := &world{T: t, client: c, now: start}
 	w.Reconciler = &Reconciler{
-		Client:   c,
-		Own:      c,
-		Reader:   c,
-		Recorder: events.NewFakeRecorder(100),
-		Metrics:  NewMetrics(prometheus.NewRegistry()),
-		Claims:   claims.New(),
-		Place:    budget.Place{Namespace: "everynode-system"},
-		Now:      func() time.Time { return w.now },
-		newest:   loop.WrittenObjects[*v1alpha1.NodeDisruptionBudget]{},
-		refusals: loop.NewRefusals(loop.Words{Kind: "NodeDisruptionBudget"}),
+		Client:    c,
+		Own:       c,
+		Reader:    c,
+		Recorder:  events.NewFakeRecorder(100),
+		Metrics:   NewMetrics(prometheus.NewRegistry()),
+		Claims:    claims.New(),
+		Place:     budget.Place{Namespace: "everynode-system"},
+		Now:       func() time.Time { return w.now },
+		newest:    loop.WrittenObjects[*v1alpha1.NodeDisruptionBudget]{},
+		ungranted: budget.Ungranted{},
+		refusals:  loop.NewRefusals(loop.Words{Kind: "NodeDisruptionBudget"}),
 	}
 	return w
 }
@@ -161,6 +164,43 @@ func TestANodeIsReadAgainBeforeItsSeatReturns(t *testing.T) {
 			}
 			if w.Reader = w.client; !w.seated() {
 				t.Error("the node has no seat, although the API server says that it is available")
+			}
+		})
+	}
+}
+
+// TestHowSeatsEnd : what the watch shows of the end of a seat says whether its node was taken away, or has done that itself.
+func TestHowSeatsEnd(t *testing.T) {
+	evicted := corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "EvictionByEvictionAPI"}
+	ended := corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: corev1.PodReasonTerminationByKubelet}
+	tests := map[string]struct {
+		change func(*corev1.Pod)
+		known  bool
+		want   bool
+	}{
+		"it was deleted":                  {func(*corev1.Pod) {}, true, true},
+		"it was evicted":                  {func(p *corev1.Pod) { p.Status.Conditions = append(p.Status.Conditions, evicted) }, true, false},
+		"its kubelet has ended it":        {func(p *corev1.Pod) { p.Status.Conditions = append(p.Status.Conditions, ended) }, true, true},
+		"the watch was interrupted":       {func(*corev1.Pod) {}, false, false},
+		"it had not joined its group yet": {func(p *corev1.Pod) { p.Labels[v1alpha1.BudgetGroupLabel] = budget.PendingGroup }, true, false},
+		"it is no seat":                   {func(p *corev1.Pod) { p.Annotations[v1alpha1.SealAnnotation] = "forged" }, true, false},
+		"its node does not exist any more": {func(p *corev1.Pod) {
+			p.Annotations[v1alpha1.SeatNodeAnnotation] = "before"
+			seal.Key{}.SealSeat(p)
+		}, true, false},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			pod := w.Place.Seat(budget.CreateSeat{Node: "node-1", NodeUID: "node", Group: "group"})
+			tt.change(pod)
+			w.seatEnded(pod, tt.known)
+			in := budget.Input{Nodes: []budget.Node{{Node: guard.Node{UID: "node"}}}}
+			if got := w.observeAbsences(&in); len(got) > 0 != tt.want {
+				t.Errorf("absences that were not granted: %v", got)
+			}
+			if w.seatJoins("node"); len(w.observeAbsences(&in)) > 0 {
+				t.Error("the absence does not end")
 			}
 		})
 	}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"maps"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/internal/nodebudget/budget"
@@ -22,6 +23,39 @@ func (r *Reconciler) Seated(ctx context.Context, live bool) (map[types.UID]bool,
 		return nil, err
 	}
 	return budget.Seated(in.Seats), nil
+}
+
+// seatEnded notes how a seat has ended. known is false if the watch may have missed its last state.
+func (r *Reconciler) seatEnded(pod *corev1.Pod, known bool) {
+	if !r.Place.IsSeat(pod) {
+		return
+	}
+	seat := budget.ViewSeat(pod)
+	r.ungrantedMu.Lock()
+	defer r.ungrantedMu.Unlock()
+	r.ungranted.Ended(&seat, known)
+}
+
+// seatJoins notes that a seat is about to join its group.
+func (r *Reconciler) seatJoins(node types.UID) {
+	r.ungrantedMu.Lock()
+	defer r.ungrantedMu.Unlock()
+	r.ungranted.Joined(node)
+}
+
+// observeAbsences returns the nodes whose absence was not granted, and forgets those that do not exist any more.
+func (r *Reconciler) observeAbsences(in *budget.Input) budget.Ungranted {
+	r.ungrantedMu.Lock()
+	defer r.ungrantedMu.Unlock()
+	r.ungranted.Held(in.Holds)
+	if len(r.ungranted) > 0 {
+		exist := make(map[types.UID]bool, len(in.Nodes))
+		for i := range in.Nodes {
+			exist[in.Nodes[i].UID] = true
+		}
+		maps.DeleteFunc(r.ungranted, func(node types.UID, _ bool) bool { return !exist[node] })
+	}
+	return maps.Clone(r.ungranted)
 }
 
 // OnSeated sets what is called when the nodes that have a seat change.

@@ -47,9 +47,10 @@ func Setup(mgr ctrl.Manager, metrics *Metrics, registry *claims.Registry, place 
 	r := &Reconciler{
 		Client: mgr.GetClient(), Own: own, Reader: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("everynode"),
 		Metrics: metrics, Claims: registry, Place: place,
-		Now:      time.Now, //nolint:forbidigo // the one clock of the controller
-		newest:   loop.WrittenObjects[*v1alpha1.NodeDisruptionBudget]{},
-		refusals: loop.NewRefusals(loop.Words{Kind: "NodeDisruptionBudget", Made: "a seat or its PodDisruptionBudget", Field: "the seats"}),
+		Now:       time.Now, //nolint:forbidigo // the one clock of the controller
+		ungranted: budget.Ungranted{},
+		newest:    loop.WrittenObjects[*v1alpha1.NodeDisruptionBudget]{},
+		refusals:  loop.NewRefusals(loop.Words{Kind: "NodeDisruptionBudget", Made: "a seat or its PodDisruptionBudget", Field: "the seats"}),
 	}
 	return r, r.watch(mgr, own)
 }
@@ -61,12 +62,24 @@ func (r *Reconciler) watch(mgr ctrl.Manager, own cache.Cache) error {
 		UpdateFunc: func(_ context.Context, _ event.UpdateEvent, q queue) { q.AddAfter(all, coalesce) },
 		DeleteFunc: func(_ context.Context, _ event.DeleteEvent, q queue) { q.AddAfter(all, coalesce) },
 	}
+	seats := enqueue
+	seats.UpdateFunc = func(_ context.Context, e event.UpdateEvent, q queue) {
+		// A cache shows an object before its handlers run, so what matters is noted while the seat terminates.
+		if pod := e.ObjectNew.(*corev1.Pod); pod.DeletionTimestamp != nil {
+			r.seatEnded(pod, true)
+		}
+		q.AddAfter(all, coalesce)
+	}
+	seats.DeleteFunc = func(_ context.Context, e event.DeleteEvent, q queue) {
+		r.seatEnded(e.Object.(*corev1.Pod), !e.DeleteStateUnknown)
+		q.AddAfter(all, coalesce)
+	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("nodedisruptionbudget").
 		WithOptions(loop.Options(1)).
 		Watches(&v1alpha1.NodeDisruptionBudget{}, enqueue, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&corev1.Node{}, enqueue, builder.WithPredicates(nodeChanges)).
-		WatchesRawSource(source.Kind[client.Object](own, &corev1.Pod{}, enqueue, podChanges)).
+		WatchesRawSource(source.Kind[client.Object](own, &corev1.Pod{}, seats, podChanges)).
 		WatchesRawSource(source.Kind[client.Object](own, &policyv1.PodDisruptionBudget{}, enqueue)).
 		WatchesRawSource(source.Func(func(_ context.Context, q queue) error {
 			r.Claims.OnReport(func() { q.AddAfter(all, coalesce) })

@@ -32,8 +32,11 @@ func (s *Server) evict(k key, options *metav1.DeleteOptions) error {
 	if p := options.Preconditions; p != nil && p.UID != nil && *p.UID != pod.UID {
 		return conflict(k)
 	}
-	if pod.DeletionTimestamp != nil || pod.Status.Phase != corev1.PodRunning {
+	if pod.DeletionTimestamp != nil {
 		return s.remove(k, options)
+	}
+	if pod.Status.Phase != corev1.PodRunning {
+		return s.removeEvicted(pod, options)
 	}
 	budgets := slices.DeleteFunc(allOf[*policyv1.PodDisruptionBudget](s), func(b *policyv1.PodDisruptionBudget) bool { return !selects(b, pod) })
 	switch {
@@ -44,7 +47,17 @@ func (s *Server) evict(k key, options *metav1.DeleteOptions) error {
 			return err
 		}
 	}
-	return s.remove(k, options)
+	return s.removeEvicted(pod, options)
+}
+
+// removeEvicted deletes a pod, with the condition that says that it was evicted.
+func (s *Server) removeEvicted(pod *corev1.Pod, options *metav1.DeleteOptions) error {
+	changed := pod.DeepCopy()
+	changed.Status.Conditions = append(changed.Status.Conditions, corev1.PodCondition{
+		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "EvictionByEvictionAPI",
+	})
+	s.put(changed)
+	return s.remove(keyOf(pod), options)
 }
 
 // takeFrom uses one of the evictions that a budget allows, unless an unhealthy pod needs none.

@@ -12,7 +12,6 @@ package guardcontroller
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -44,7 +43,13 @@ const (
 
 	// nameTaken is when to check a name that is not free yet.
 	nameTaken = 2 * time.Second
+
+	// turnWait is when a NodeGuard tries to decide again at the latest while another one of its namespace does.
+	turnWait = 5 * time.Second
 )
+
+// errTurn means that another NodeGuard of the namespace decides.
+var errTurn = errors.New("another NodeGuard of the namespace decides")
 
 // Reconciler reconciles NodeGuards.
 type Reconciler struct {
@@ -71,9 +76,8 @@ type Reconciler struct {
 	Now func() time.Time
 
 	memory
-	// deciding allows one decision at a time across all NodeGuards, so that each sees the earlier ones.
-	deciding sync.Mutex
-	wake     waker
+	turns turns
+	wake  waker
 }
 
 // Messages for rejected pods and budgets.
@@ -118,7 +122,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	p := guard.Next(seen.input)
 	if p.Confirm {
-		if seen, p, err = r.decide(ctx, req.NamespacedName); err != nil || seen == nil {
+		cached := seen
+		seen, p, err = r.decide(ctx, req.NamespacedName)
+		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+			p = guard.PlanTooSlow(&cached.input, r.turns.slowest(req.Namespace), decisionTimeout)
+			_, reportErr := r.report(ctx, cached, &p)
+			return again(errors.Join(err, reportErr))
+		}
+		if err != nil || seen == nil {
 			return again(err)
 		}
 	}
@@ -130,7 +141,10 @@ func again(err error) (ctrl.Result, error) {
 	if wait, is := errors.AsType[policies.UndecidedError](err); is {
 		return ctrl.Result{RequeueAfter: time.Duration(wait)}, nil
 	}
-	if apierrors.IsConflict(err) {
+	switch {
+	case errors.Is(err, errTurn):
+		return ctrl.Result{RequeueAfter: turnWait}, nil
+	case apierrors.IsConflict(err):
 		return ctrl.Result{RequeueAfter: loop.Soon}, nil
 	}
 	return ctrl.Result{}, err
@@ -139,8 +153,11 @@ func again(err error) (ctrl.Result, error) {
 // decide plans based on a live read of the API server, and writes the decision before acting on it. It returns nothing
 // if the NodeGuard is deleted.
 func (r *Reconciler) decide(ctx context.Context, name client.ObjectKey) (*observation, guard.Plan, error) {
-	r.deciding.Lock()
-	defer r.deciding.Unlock()
+	end := r.turns.take(name, r.wake.guard)
+	if end == nil {
+		return nil, guard.Plan{}, errTurn
+	}
+	defer end()
 	ctx, cancel := context.WithTimeout(ctx, decisionTimeout)
 	defer cancel()
 	live, err := r.getNodeGuard(ctx, r.Reader, name)
@@ -151,6 +168,7 @@ func (r *Reconciler) decide(ctx context.Context, name client.ObjectKey) (*observ
 	if err != nil {
 		return nil, guard.Plan{}, err
 	}
+	r.turns.inTime()
 	p := guard.Next(seen.input)
 	if len(p.Moves) == 0 {
 		return seen, p, nil

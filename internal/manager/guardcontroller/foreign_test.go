@@ -63,11 +63,9 @@ func TestANameIsTakenWhileAnotherOwnerHasIt(t *testing.T) {
 	look(takenFor/2, 0)
 }
 
-// Only NodeGuards of the same node are consulted, and none if the node has the break-glass annotation.
+// Only NodeGuards that hold something on the node are consulted, and none if the node has the break-glass annotation.
 func TestOnlyNodeGuardsOfTheNodeAreConsulted(t *testing.T) {
 	a, b, c := nodeGuard("a", "a"), nodeGuard("b", "b"), nodeGuard("c", "c")
-	elsewhere := daemonSet("c")
-	elsewhere.Spec.Template.Spec.NodeSelector = map[string]string{"pool": "other"}
 	n1 := readyNode("n1", true)
 	r := newReconciler(
 		t,
@@ -77,7 +75,9 @@ func TestOnlyNodeGuardsOfTheNodeAreConsulted(t *testing.T) {
 		c,
 		daemonSet("a"),
 		daemonSet("b"),
-		elsewhere,
+		daemonSet("c"),
+		companionPod(b, "n1"),
+		companionPod(c, "n2"),
 		n1,
 		targetPod("a", "n1", "True"),
 		targetPod("b", "n1", "True"),
@@ -91,12 +91,15 @@ func TestOnlyNodeGuardsOfTheNodeAreConsulted(t *testing.T) {
 			t.Errorf("%s is consulted: %v", peer.Name, asked)
 		}
 	}
-	// It still has a budget for the node, which its DaemonSet no longer selects.
-	if err := r.Client.Create(t.Context(), guard.NewBudget(c, "n1", guard.BudgetState{})); err != nil {
-		t.Fatal(err)
+	forged := companionPod(c, "n1")
+	forged.Annotations[v1alpha1.SealAnnotation] = "forged"
+	for _, o := range []client.Object{guard.NewBudget(c, "n1", guard.BudgetState{}), forged} {
+		if err := r.Client.Create(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if seen, err = r.observe(t.Context(), a, r.live()); err != nil || seen.input.Peers[1].Stances == nil {
-		t.Errorf("%s has a budget and is not consulted: %v", seen.input.Peers[1].Name, err)
+	if seen, err = r.observe(t.Context(), a, r.live()); err != nil || seen.input.Peers[1].Stances != nil {
+		t.Errorf("%s has only what its users can create, and is consulted: %v", seen.input.Peers[1].Name, err)
 	}
 	n1.Annotations = map[string]string{v1alpha1.BreakGlassAnnotation: "fire"}
 	if err := r.Client.Update(t.Context(), n1); err != nil {

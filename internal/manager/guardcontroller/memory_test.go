@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/internal/manager/loop"
@@ -22,9 +23,7 @@ func TestTheMemoryForgets(t *testing.T) {
 	name := client.ObjectKeyFromObject(g)
 	m := newMemory()
 	m.targets = newTargets(nil, nil, &waker{})
-	target := targetKey{"ns", "app=disks"}
-	m.targets.of[name] = target
-	m.targets.caches[target] = &targetCache{cancel: func() {}, guards: map[client.ObjectKey]bool{name: true}}
+	m.targets.caches["ns"] = &targetCache{cancel: func() {}, guards: map[client.ObjectKey]labels.Selector{name: labels.Everything()}}
 	refused := loop.AsRefusal(apierrors.NewForbidden(corev1.Resource("pods"), "p", nil))
 	for _, refusals := range []*loop.Refusals{m.refusals, m.budgets} {
 		_, _ = refusals.Judge(g, []error{refused}, noon)

@@ -39,7 +39,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 			Buckets: prometheus.ExponentialBuckets(1, 4, 9),
 		}, append(labels, "reason")),
 		notServed: loop.NewNotServed("everynode_guards_not_served",
-			"NodeGuards for which nothing is done, because their namespaces are not allowed. At most 100 of them have a status that says so."),
+			"NodeGuards for which nothing is done, because their namespaces are not allowed or have too many. At most 100 of them have a status that says so."),
 		writes: loop.NewWrites("everynode_guard_api_writes_total",
 			"Write requests to the API server for NodeGuards, events aside, by verb and resource."),
 	}

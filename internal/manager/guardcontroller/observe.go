@@ -21,6 +21,7 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/manager/loop"
 	"github.com/everynode/everynode/internal/nodeguard/guard"
+	"github.com/everynode/everynode/internal/nodejob/task"
 )
 
 // observation is what one pass observes.
@@ -102,8 +103,8 @@ func (r *Reconciler) observe(ctx context.Context, g *v1alpha1.NodeGuard, from or
 	if err := r.observeCompletely(ctx, seen, what, from); err != nil {
 		return nil, err
 	}
-	namespaces := r.namespaces()
-	seen.input.Peers = guard.PeersOf(g, what.guards, func(o *v1alpha1.NodeGuard) bool { return namespaces.Allowed(ctx, o.Namespace) })
+	namespaces, beyond := r.namespaces(), guard.BeyondMaximum(what.guards)
+	seen.input.Peers = guard.PeersOf(g, what.guards, func(o *v1alpha1.NodeGuard) bool { return !beyond[o.UID] && namespaces.Allowed(ctx, o.Namespace) })
 	return seen, r.askPeers(ctx, seen, what, from)
 }
 
@@ -145,7 +146,7 @@ func (r *Reconciler) observeMade(ctx context.Context, g *v1alpha1.NodeGuard, fro
 		return nil, err
 	}
 	seen.add(made)
-	if seen.input.NotAllowed, err = r.namespaces().Obstacle(ctx, g.Namespace, g.Status.Conditions); err != nil {
+	if seen.input.NotAllowed, err = r.obstacle(ctx, g); err != nil {
 		return nil, err
 	}
 	seen.idle = seen.input.NotAllowed != nil && !guard.IsServed(g, len(seen.input.Companions)) && g.DeletionTimestamp.IsZero()
@@ -156,6 +157,26 @@ func (r *Reconciler) observeMade(ctx context.Context, g *v1alpha1.NodeGuard, fro
 		seen.input.Guard = seen.guard
 	}
 	return seen, nil
+}
+
+// obstacle returns why a NodeGuard is not served; nil if it is.
+func (r *Reconciler) obstacle(ctx context.Context, g *v1alpha1.NodeGuard) (*task.Obstacle, error) {
+	o, err := r.namespaces().Obstacle(ctx, g.Namespace, g.Status.Conditions)
+	if o != nil || err != nil || !g.DeletionTimestamp.IsZero() {
+		return o, err
+	}
+	var list v1alpha1.NodeGuardList
+	if err := r.Client.List(ctx, &list, client.InNamespace(g.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing the NodeGuards of the namespace: %w", err)
+	}
+	all := make([]*v1alpha1.NodeGuard, len(list.Items))
+	for i := range list.Items {
+		all[i] = &list.Items[i]
+	}
+	if guard.BeyondMaximum(all)[g.UID] {
+		return guard.TooManyNodeGuards(g.Namespace), nil
+	}
+	return nil, nil
 }
 
 // observeCompletely adds what a NodeGuard that is served observes.

@@ -6,13 +6,10 @@ package guardcontroller
 import (
 	"context"
 	"fmt"
+	"sync"
 
 	"golang.org/x/sync/errgroup"
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/selection"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
@@ -23,8 +20,8 @@ import (
 const maxParallelPeers = 8
 
 // askPeers gets the decisions of the other NodeGuards on the nodes with a release request, based on the current
-// observation: each may have a reason to hold a node. Only NodeGuards that can guard such a node are asked, so that
-// NodeGuards of other nodes, however many, do not delay a decision. For a node with the break-glass annotation, none is
+// observation: each may have a reason to hold a node. Only NodeGuards that hold something on such a node are asked, so that
+// others, however many, do not delay a decision. For a node with the break-glass annotation, none is
 // asked.
 func (r *Reconciler) askPeers(ctx context.Context, seen *observation, what *around, from origin) error {
 	in := &seen.input
@@ -39,11 +36,7 @@ func (r *Reconciler) askPeers(ctx context.Context, seen *observation, what *arou
 		in.PeersUnknown = true
 		return nil
 	}
-	daemonSets, err := daemonSets(ctx, from)
-	if err != nil {
-		return err
-	}
-	budgets, err := budgetsOf(ctx, from, asking)
+	companions, err := r.companionsOf(ctx, in.Peers, from)
 	if err != nil {
 		return err
 	}
@@ -52,13 +45,16 @@ func (r *Reconciler) askPeers(ctx context.Context, seen *observation, what *arou
 	for i := range in.Peers {
 		peer := &in.Peers[i]
 		g := peer.Guard
-		key := client.ObjectKey{Namespace: g.Namespace}
-		hasBudget := func(name string) bool { key.Name = name; return budgets[key] }
-		if !guard.CanGuard(peer, daemonSets[client.ObjectKey{Namespace: g.Namespace, Name: g.Spec.Target.DaemonSet}], asking, hasBudget) {
+		hasCompanion := func(node string) bool {
+			return companions[companionKey{client.ObjectKeyFromObject(g), guard.NodeID(node)}]
+		}
+		if !guard.CanGuard(peer, asking, hasCompanion) {
 			continue
 		}
 		group.Go(func() error {
+			began := r.Now()
 			other, err := r.observeOne(ctx, g, what, from)
+			r.turns.asked(g.Namespace, r.Now().Sub(began))
 			if err != nil {
 				return fmt.Errorf("looking at NodeGuard %s: %w", peer.Name, err)
 			}
@@ -69,43 +65,39 @@ func (r *Reconciler) askPeers(ctx context.Context, seen *observation, what *arou
 	return group.Wait()
 }
 
-// daemonSets returns the pod templates of all DaemonSets. One list costs less than a read for each NodeGuard.
-func daemonSets(ctx context.Context, from origin) (map[client.ObjectKey]*corev1.PodSpec, error) {
-	var list appsv1.DaemonSetList
-	if err := from.made.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("listing DaemonSets: %w", err)
-	}
-	templates := make(map[client.ObjectKey]*corev1.PodSpec, len(list.Items))
-	for i := range list.Items {
-		templates[client.ObjectKeyFromObject(&list.Items[i])] = &list.Items[i].Spec.Template.Spec
-	}
-	return templates, nil
+// companionKey is a NodeGuard, and the ID of a node on which its companion is.
+type companionKey struct {
+	guard client.ObjectKey
+	node  string
 }
 
-// maxAsking limits how many nodes one request names.
-const maxAsking = 100
-
-// budgetsOf returns the budgets of the given nodes, of any NodeGuard, by namespace and name.
-func budgetsOf(ctx context.Context, from origin, nodes []*guard.Node) (map[client.ObjectKey]bool, error) {
-	var ids []string
-	for _, n := range nodes {
-		ids = append(ids, guard.NodeID(n.Name))
+// companionsOf returns where the companions of other NodeGuards are. One list of a namespace costs less than reads for each NodeGuard in it.
+func (r *Reconciler) companionsOf(ctx context.Context, peers []guard.Peer, from origin) (map[companionKey]bool, error) {
+	namespaces := map[string]bool{}
+	for i := range peers {
+		namespaces[peers[i].Guard.Namespace] = true
 	}
-	selector := labels.NewSelector()
-	if len(ids) <= maxAsking {
-		among, err := labels.NewRequirement(v1alpha1.GuardedNodeLabel, selection.In, ids)
-		if err != nil {
-			return nil, fmt.Errorf("selecting budgets: %w", err)
-		}
-		selector = selector.Add(*among)
+	found := map[companionKey]bool{}
+	var mu sync.Mutex
+	var group errgroup.Group
+	group.SetLimit(maxParallelPeers)
+	for namespace := range namespaces {
+		group.Go(func() error {
+			var pods corev1.PodList
+			role := client.MatchingLabels{v1alpha1.GuardRoleLabel: v1alpha1.GuardRoleCompanion}
+			if err := from.made.List(ctx, &pods, client.InNamespace(namespace), role, client.UnsafeDisableDeepCopy); err != nil {
+				return fmt.Errorf("listing the companions in namespace %s: %w", namespace, err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			for i := range pods.Items {
+				pod := &pods.Items[i]
+				if name := pod.Labels[v1alpha1.NodeGuardLabel]; r.isOurs(pod, name) {
+					found[companionKey{client.ObjectKey{Namespace: namespace, Name: name}, pod.Labels[v1alpha1.GuardedNodeLabel]}] = true
+				}
+			}
+			return nil
+		})
 	}
-	var list policyv1.PodDisruptionBudgetList
-	if err := from.made.List(ctx, &list, client.MatchingLabelsSelector{Selector: selector}, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("listing the PodDisruptionBudgets of nodes: %w", err)
-	}
-	budgets := make(map[client.ObjectKey]bool, len(list.Items))
-	for i := range list.Items {
-		budgets[client.ObjectKeyFromObject(&list.Items[i])] = true
-	}
-	return budgets, nil
+	return found, group.Wait()
 }

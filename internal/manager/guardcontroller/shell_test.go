@@ -29,6 +29,7 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/nodeguard/guard"
 	"github.com/everynode/everynode/internal/nodejob/task"
+	"github.com/everynode/everynode/internal/seal"
 )
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -82,6 +83,15 @@ func targetPod(daemonSet, node string, ready corev1.ConditionStatus) *corev1.Pod
 	}
 }
 
+// companionPod is the companion of a NodeGuard on a node, as the manager creates it.
+func companionPod(g *v1alpha1.NodeGuard, node string) *corev1.Pod {
+	template := guard.Template(g, nil, task.Options{RunnerImage: "runner:1"})
+	pod := guard.Companion(g, &template, node, g.Name+"-companion-"+node)
+	pod.Status = targetPod("x", node, "True").Status
+	seal.Key{}.SealPod(pod)
+	return pod
+}
+
 func readyNode(name string, cordoned bool) *corev1.Node {
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name)}, Spec: corev1.NodeSpec{Unschedulable: cordoned},
@@ -114,6 +124,7 @@ func TestOtherNodeGuardsAreConsulted(t *testing.T) {
 	objects := []client.Object{
 		b, a, daemonSet("a"), daemonSet("b"), readyNode("n1", true), readyNode("n2", false),
 		targetPod("a", "n1", "True"), targetPod("a", "n2", "True"), targetPod("b", "n1", "True"), targetPod("b", "n2", "False"),
+		companionPod(a, "n1"), companionPod(b, "n1"),
 	}
 	r := newReconciler(t, interceptor.Funcs{}, objects...)
 	for _, tt := range []struct {

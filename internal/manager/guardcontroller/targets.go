@@ -6,6 +6,7 @@ package guardcontroller
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -23,8 +24,8 @@ import (
 // syncTimeout is how long a pass waits for the first list of a target's pods.
 const syncTimeout = 20 * time.Second
 
-// targets has a cache for the pods of each target, which the NodeGuards of that target share. The selectors are only known at run
-// time, and a cache of all pods of the cluster would need more memory than everything else.
+// targets has a cache for the pods of each namespace that has NodeGuards, which these share: users choose selectors, so one for each
+// selector would be as many watches as they like. A cache of all pods of the cluster would need more memory than everything else.
 type targets struct {
 	config *rest.Config
 	scheme *runtime.Scheme
@@ -32,24 +33,19 @@ type targets struct {
 
 	mu sync.Mutex
 	// ctx is the context of the manager; nil before it has started.
-	ctx context.Context //nolint:containedctx // caches start later and must end with the manager
-	// of is the target of each NodeGuard.
-	of     map[client.ObjectKey]targetKey
-	caches map[targetKey]*targetCache
+	ctx    context.Context         //nolint:containedctx // caches start later and must end with the manager
+	caches map[string]*targetCache // by namespace
 }
 
-// targetKey are the pods of a namespace that a selector selects.
-type targetKey struct{ namespace, selector string }
-
-// targetCache ends with the last of its NodeGuards.
+// targetCache ends with the last of its NodeGuards. guards are the selectors of their targets.
 type targetCache struct {
 	cache.Cache
 	cancel context.CancelFunc
-	guards map[client.ObjectKey]bool
+	guards map[client.ObjectKey]labels.Selector
 }
 
 func newTargets(config *rest.Config, scheme *runtime.Scheme, wake *waker) *targets {
-	return &targets{config: config, scheme: scheme, wake: wake, of: map[client.ObjectKey]targetKey{}, caches: map[targetKey]*targetCache{}}
+	return &targets{config: config, scheme: scheme, wake: wake, caches: map[string]*targetCache{}}
 }
 
 // Start stores the context under which the caches run.
@@ -73,39 +69,34 @@ func (t *targets) list(ctx context.Context, guard client.ObjectKey, selector lab
 		return nil, fmt.Errorf("waiting for the first list: %w", context.Cause(ctx))
 	}
 	var list corev1.PodList
-	err = pods.List(ctx, &list, client.InNamespace(guard.Namespace), client.UnsafeDisableDeepCopy)
+	err = pods.List(ctx, &list, client.InNamespace(guard.Namespace), client.MatchingLabelsSelector{Selector: selector}, client.UnsafeDisableDeepCopy)
 	return list.Items, err
 }
 
 func (t *targets) cacheOf(guard client.ObjectKey, selector labels.Selector) (*targetCache, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	key := targetKey{guard.Namespace, selector.String()}
-	if t.of[guard] != key {
-		t.leave(guard)
-	}
 	if t.ctx == nil {
 		return nil, fmt.Errorf("watching the target of %s: the manager has not begun", guard)
 	}
-	if t.caches[key] == nil {
-		c, err := t.begin(key, selector)
+	if t.caches[guard.Namespace] == nil {
+		c, err := t.begin(guard.Namespace)
 		if err != nil {
 			return nil, err
 		}
-		t.caches[key] = c
+		t.caches[guard.Namespace] = c
 	}
-	t.of[guard] = key
-	t.caches[key].guards[guard] = true
-	return t.caches[key], nil
+	t.caches[guard.Namespace].guards[guard] = selector
+	return t.caches[guard.Namespace], nil
 }
 
-// begin watches the pods of a target. The caller has locked mu.
-func (t *targets) begin(key targetKey, selector labels.Selector) (*targetCache, error) {
+// begin watches the pods of a namespace. The caller has locked mu.
+func (t *targets) begin(namespace string) (*targetCache, error) {
 	c, err := cache.New(t.config, cache.Options{
 		Scheme:      t.scheme,
 		NewInformer: loop.NewInformer,
 		ByObject: map[client.Object]cache.ByObject{&corev1.Pod{}: {
-			Namespaces: map[string]cache.Config{key.namespace: {LabelSelector: selector}},
+			Namespaces: map[string]cache.Config{namespace: {}},
 			Transform:  loop.Strip,
 		}},
 	})
@@ -115,56 +106,60 @@ func (t *targets) begin(key targetKey, selector labels.Selector) (*targetCache, 
 	ctx, cancel := context.WithCancel(t.ctx)
 	informer, err := c.GetInformer(ctx, &corev1.Pod{}, cache.BlockUntilSynced(false))
 	if err == nil {
-		err = t.tell(informer, key)
+		err = t.tell(informer)
 	}
 	if err != nil {
 		cancel()
 		return nil, fmt.Errorf("watching pods: %w", err)
 	}
 	go func() { _ = c.Start(ctx) }() // it ends with the context, and has no other error
-	return &targetCache{Cache: c, cancel: cancel, guards: map[client.ObjectKey]bool{}}, nil
+	return &targetCache{Cache: c, cancel: cancel, guards: map[client.ObjectKey]labels.Selector{}}, nil
 }
 
-// tell triggers passes of the NodeGuards of a target when one of its pods changes in a relevant way.
-func (t *targets) tell(informer cache.Informer, key targetKey) error {
+// tell triggers passes of NodeGuards when a pod of their target changes in a relevant way.
+func (t *targets) tell(informer cache.Informer) error {
 	_, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc: func(any) { t.changed(key) },
+		AddFunc: func(pod any) { t.changed(pod.(*corev1.Pod)) },
 		UpdateFunc: func(before, after any) {
 			if podChanged(before.(*corev1.Pod), after.(*corev1.Pod)) {
-				t.changed(key)
+				t.changed(before.(*corev1.Pod), after.(*corev1.Pod))
 			}
 		},
-		DeleteFunc: func(any) { t.changed(key) },
+		DeleteFunc: func(o any) {
+			if unknown, is := o.(toolscache.DeletedFinalStateUnknown); is {
+				o = unknown.Obj
+			}
+			t.changed(o.(*corev1.Pod))
+		},
 	})
 	return err
 }
 
-func (t *targets) changed(key targetKey) {
+// changed triggers passes of the NodeGuards whose target a version of a pod belongs to.
+func (t *targets) changed(versions ...*corev1.Pod) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if c := t.caches[key]; c != nil {
-		for guard := range c.guards {
+	c := t.caches[versions[0].Namespace]
+	if c == nil {
+		return
+	}
+	for guard, selector := range c.guards {
+		if slices.ContainsFunc(versions, func(pod *corev1.Pod) bool { return selector.Matches(labels.Set(pod.Labels)) }) {
 			t.wake.guard(guard)
 		}
 	}
 }
 
+// forget ends the cache of a namespace with its last NodeGuard.
 func (t *targets) forget(guard client.ObjectKey) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.leave(guard)
-}
-
-// leave ends the cache of a NodeGuard's target, unless another one needs it. The caller has locked mu.
-func (t *targets) leave(guard client.ObjectKey) {
-	key := t.of[guard]
-	delete(t.of, guard)
-	c := t.caches[key]
+	c := t.caches[guard.Namespace]
 	if c == nil {
 		return
 	}
 	if delete(c.guards, guard); len(c.guards) == 0 {
 		c.cancel()
-		delete(t.caches, key)
+		delete(t.caches, guard.Namespace)
 	}
 }

@@ -40,7 +40,7 @@ func Strip(o any) (any, error) {
 	switch o := o.(type) {
 	case *corev1.Pod:
 		o.ObjectMeta = boundedMetadata(&o.ObjectMeta)
-		o.Spec, o.Status = corev1.PodSpec{NodeName: o.Spec.NodeName}, BoundedStatus(&o.Status, corev1.PodReady)
+		o.Spec, o.Status = corev1.PodSpec{NodeName: o.Spec.NodeName}, BoundedStatus(&o.Status, corev1.PodReady, corev1.DisruptionTarget)
 	case *appsv1.DaemonSet:
 		stripDaemonSet(o)
 	case *policyv1.PodDisruptionBudget:

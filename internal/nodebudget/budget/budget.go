@@ -73,8 +73,12 @@ type Input struct {
 	Waits map[types.UID]Wait
 	// Answers are what is known of the requirements of the budgets, by the name of the budget. A requirement without an answer is not met.
 	Answers map[string]Answers
-	// Common is that of the plan before; nil if there is none.
-	Common map[string]Common
+	// Ungranted are the nodes whose absence was not granted, as far as the manager has observed it.
+	Ungranted Ungranted
+	// Common, Paced and Counted are those of the plan before; nil if there is none.
+	Common  map[string]Common
+	Paced   map[PaceKey]Paced
+	Counted map[types.UID]Counted
 	// Refused is why the API server rejects seats or PodDisruptionBudgets; nil if it does not.
 	Refused *task.Obstacle
 	// JoiningFor and SettleFor replace the constants of the same name if they are not zero.
@@ -99,8 +103,10 @@ type Seat struct {
 	Node    types.UID
 	Group   string
 	Created time.Time
-	// Returned is true if the node had a seat before.
+	// Returned is true if the node returned with it from an absence that was granted.
 	Returned bool
+	// Evicted is true if the Eviction API has ended it. A node can write that too.
+	Evicted bool
 	// Ready is true if the disruption controller counts it as healthy.
 	Ready bool
 	// Terminating is true if it was evicted or deleted, and Ended if its phase is Failed or Succeeded.
@@ -148,6 +154,10 @@ type Plan struct {
 	Stances map[types.UID]Stance
 	// Common are the common windows of budgets that select the same nodes, for the next plan: they are expensive to calculate.
 	Common map[string]Common
+	// Paced are the paces that nodes have begun, for the next plan.
+	Paced map[PaceKey]Paced
+	// Counted are the labels with which nodes count, by the UID of the node, for the next plan.
+	Counted map[types.UID]Counted
 	// WakeAt is when time alone changes the plan; zero if only an event can change it.
 	WakeAt time.Time
 }

@@ -24,10 +24,15 @@ var noon = time.Date(2026, 11, 27, 12, 0, 0, 0, time.UTC)
 
 // fixture is an observed cluster. Its nodes are n1, n2, …; those with an even number are in zone b and pool y, the others in zone a and
 // pool x.
-type fixture struct{ Input }
+type fixture struct {
+	Input
+
+	// seatFails is the name of a node that is not Ready whenever its seat is created; "" if none is.
+	seatFails string
+}
 
 func newFixture(nodes int, budgets ...*v1alpha1.NodeDisruptionBudget) *fixture {
-	f := &fixture{Input{Now: noon, HoldsKnown: true, Holds: map[types.UID]string{}, Waits: map[types.UID]Wait{}, Budgets: budgets}}
+	f := &fixture{Input: Input{Now: noon, HoldsKnown: true, Holds: map[types.UID]string{}, Waits: map[types.UID]Wait{}, Budgets: budgets}}
 	for i := range nodes {
 		f.addNode(fmt.Sprint("n", i+1), noon.Add(-24*time.Hour))
 	}
@@ -151,6 +156,9 @@ func (f *fixture) apply(a Action) {
 	case DeleteFloor:
 		f.Floors = slices.DeleteFunc(f.Floors, func(b Floor) bool { return b.Group == a.Floor.Group })
 	case CreateSeat:
+		if a.Node == f.seatFails {
+			return
+		}
 		f.Seats = append(f.Seats, Seat{
 			Name:     "seat-" + a.Node,
 			UID:      types.UID("seat-" + a.Node),
@@ -161,8 +169,12 @@ func (f *fixture) apply(a Action) {
 			Ready:    true,
 		})
 	case MoveSeat:
+		f.Ungranted.Joined(types.UID(a.Node))
 		f.seat(a.Node).Group = a.Group
 	case DeleteSeat:
+		if f.Ungranted != nil {
+			f.Ungranted.Ended(&a.Seat, true)
+		}
 		f.Seats = slices.DeleteFunc(f.Seats, func(s Seat) bool { return s.UID == a.Seat.UID })
 	}
 }

@@ -159,7 +159,7 @@ func (p *planner) reconcileSeats() {
 		case counted && p.mayMove(m):
 			p.do(MoveSeat{m.Name, *m.seat, m.group.key})
 		case counted && p.mayCreate(m):
-			p.do(CreateSeat{Node: m.Name, NodeUID: m.UID, Group: PendingGroup, Returned: p.hadSeat(m)})
+			p.do(CreateSeat{Node: m.Name, NodeUID: m.UID, Group: PendingGroup, Returned: p.returns(m)})
 		}
 	}
 	p.deleteUnlimited(limited)
@@ -179,7 +179,7 @@ func (p *planner) deleteUnlimited(limited map[types.UID]bool) {
 
 // mayCreate reports whether a seat of a node may be created. If that begins a pace, the floors keep it before.
 func (p *planner) mayCreate(m *member) bool {
-	return m.seat == nil && p.mayHaveSeat(m) && p.in.refusedFor(p.in.Now) == nil && (!p.hadSeat(m) || p.paceCanBegin(m))
+	return m.seat == nil && p.mayHaveSeat(m) && p.in.refusedFor(p.in.Now) == nil && (!p.returns(m) || p.paceCanBegin(m))
 }
 
 // mayMove reports whether the seat of a node may join its group.

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -251,52 +250,4 @@ func (p *planner) closeForMoves() {
 			g.closed = c
 		}
 	}
-}
-
-// keepPace closes a budget from the moment at which a node returns until spec.secondsBetween has passed. The seat of the node, which
-// shows when it returned, is created only when the floors are closed.
-func (p *planner) keepPace(r *rule) {
-	if !r.hasPace() || r.closed != nil {
-		return
-	}
-	last := p.lastReturn(r)
-	next := last.Add(time.Duration(*r.Spec.SecondsBetween) * time.Second)
-	if last.IsZero() || !p.in.Now.Before(next) {
-		return
-	}
-	p.wake(next)
-	r.closed = paceClosure(r, next)
-}
-
-// lastReturn returns when a node of a budget has got its seat back last, or now if one will; zero if none has.
-func (p *planner) lastReturn(r *rule) time.Time {
-	var last time.Time
-	for _, m := range p.members {
-		switch {
-		case !slices.Contains(m.rules, r):
-		case m.seat != nil && m.seat.Returned && m.seat.Created.After(last):
-			last = m.seat.Created
-		case m.seat == nil && p.mayHaveSeat(m) && p.hadSeat(m):
-			return p.in.Now
-		}
-	}
-	return last
-}
-
-// paceCanBegin reports whether the observed floors already keep the paces that begin when a node gets its seat back.
-func (p *planner) paceCanBegin(m *member) bool {
-	return !slices.ContainsFunc(m.rules, func(r *rule) bool { return r.hasPace() && !p.isKept(r) })
-}
-
-// isKept reports whether the observed floors of all nodes of a budget are as they should be, so that they keep its pace.
-func (p *planner) isKept(r *rule) bool {
-	kept, known := p.kept[r]
-	if !known {
-		kept = !slices.ContainsFunc(p.members, func(m *member) bool {
-			isElsewhere := m.seat != nil && m.seat.Group != m.group.key && m.seat.Group != PendingGroup
-			return slices.Contains(m.rules, r) && (isElsewhere || !p.isObserved(m.group))
-		})
-		p.kept[r] = kept
-	}
-	return kept
 }

@@ -229,6 +229,7 @@ func (h *history) claim(j *job, w *work) {
 		}
 	}
 	h.say("%s begins on %s (%+v)", j.name, w.node, s)
+	delete(h.own, w.uid)
 	w.begun = true
 }
 

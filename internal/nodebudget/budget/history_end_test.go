@@ -37,6 +37,7 @@ func (h *history) settle() {
 func (h *history) heal() {
 	h.say("everything is fixed")
 	clear(h.sick)
+	h.hostile = ""
 	h.requirement = v1alpha1.RequirementMet
 	for _, name := range sorted(h.nodes) {
 		h.setReady(name, true)

@@ -22,8 +22,19 @@ type manager struct {
 	returning           map[types.UID]bool
 	stances             map[types.UID]Stance
 	answers             map[string]Answers
+	paced               map[PaceKey]Paced
+	counted             map[types.UID]Counted
+	ungranted           Ungranted
+	// ends are those of seats of which the watch has not told it yet.
+	ends []end
 	// ahead is how far its clock is ahead of that of the API server.
 	ahead time.Duration
+}
+
+// end is the last state of a seat, and whether the watch has it.
+type end struct {
+	seat  Seat
+	known bool
 }
 
 type report struct {
@@ -39,12 +50,15 @@ func (h *history) newManager() *manager {
 		h.met["clock skew"]++
 		h.say("the clock of the manager is ahead by %v", ahead)
 	}
+	h.forgetsLabels()
+	h.own, h.held = map[types.UID]bool{}, map[string]held{}
 	return &manager{
 		ahead:     ahead,
 		reports:   map[string]report{},
 		claimed:   map[types.UID]string{},
 		returning: map[types.UID]bool{},
 		answers:   map[string]Answers{},
+		ungranted: Ungranted{},
 	}
 }
 
@@ -82,14 +96,21 @@ func (m *manager) holds() map[types.UID]string {
 func (h *history) catchUp() {
 	if m := h.manager; m != nil {
 		m.cache, m.changes, m.ownChanges = h.copied(), h.changes, h.ownChanges
+		for _, e := range m.ends {
+			m.ungranted.Ended(&e.seat, e.known)
+			h.seesEnd(e)
+		}
+		m.ends = nil
 	}
 }
 
 // input is what a pass observes: nodes and budgets from the cache, and the pods and floors that it is given.
 func (h *history) input(m *manager, floors map[string]simFloor, pods map[string]simPod) *Input {
+	m.ungranted.Held(m.holds())
 	in := &Input{
 		Budgets: m.cache.budgetObjects(), Now: h.now.Add(m.ahead), JoiningFor: joiningFor, SettleFor: settleFor, Holds: m.holds(),
 		HoldsKnown: len(m.reports) == len(h.jobs), Waits: map[types.UID]Wait{}, Answers: m.answers,
+		Paced: m.paced, Ungranted: maps.Clone(m.ungranted), Counted: m.counted,
 	}
 	for _, name := range sorted(m.cache.nodes) {
 		in.Nodes = append(in.Nodes, m.cache.nodes[name])
@@ -135,6 +156,10 @@ func (h *history) pass() {
 		p = Next(in)
 		h.planned(in, &p)
 	}
+	m.paced, m.counted = p.Paced, p.Counted
+	h.seesLabels(in)
+	h.seesBack(in)
+	h.mayHold(in, &p)
 	synced := h.synced
 	if m.changes == h.changes && own == h.ownChanges && !slices.ContainsFunc(p.Actions, changesGroups) && h.allProcessed() {
 		h.met["synced"]++
@@ -354,6 +379,9 @@ func (h *history) moveSeat(m *manager, a MoveSeat) {
 			return
 		}
 		from := p.Group
+		if from == PendingGroup {
+			m.ungranted.Joined(p.Node)
+		}
 		p.Group = a.Group
 		h.setPod(p)
 		if from == PendingGroup {

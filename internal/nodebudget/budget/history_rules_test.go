@@ -17,8 +17,9 @@ type oracle struct {
 	met    map[string]int
 	// out are the nodes that were taken away, by UID, until their seat is ready again, with what took them.
 	out map[types.UID]taken
-	// ends are the seats whose creation ended a disruption, by UID.
-	ends map[types.UID]bool
+	paces
+	// shown are the labels with which nodes count, as far as they may differ from those that they have.
+	shown map[types.UID]shown
 	// factsAt is when a node joined or was relabeled, brokenAt when it became Ready or not Ready, and touchedAt when anything of it
 	// changed. changedAt is when a budget was created or changed.
 	factsAt, brokenAt, touchedAt map[types.UID]time.Time
@@ -107,6 +108,8 @@ func (h *history) takes(by string, n *Node) {
 	if !h.known(h.strangerAt) || !h.known(h.floorsAt) {
 		return
 	}
+	counting := h.counting(*n)
+	n = &counting
 	for _, name := range sorted(h.budgets) {
 		b := h.budgets[name]
 		if !h.binds(name, b) || !h.isSubject(b, n) {
@@ -137,21 +140,26 @@ func (h *history) takes(by string, n *Node) {
 // created is called when a seat has been created. That is the end of a disruption for the pace.
 func (h *history) created(p *simPod) {
 	n := h.nodes[p.on]
-	h.returns(p)
-	if _, there := h.out[p.Node]; there && !h.isYoung(&n) {
+	h.mayReturnWith(p)
+	if t, there := h.out[p.Node]; there && t.by != "the manager" && !t.silent && !h.isYoung(&n) {
 		h.met["seat returned"]++
-		h.ends[p.UID] = true
+		h.ends[p.UID] = ended{h.back[p.Node], h.returns[p.Node]}
 	}
+	if !h.own[p.Node] {
+		h.returns[p.Node] = h.now
+	}
+	delete(h.back, p.Node)
 }
 
 // joined is called when a new seat has got the label of its group. From then on, the node counts as available.
 func (h *history) joined(p *simPod) {
 	h.met["seat joined"]++
-	h.returns(p)
+	h.mayReturnWith(p)
 	delete(h.out, p.Node)
+	delete(h.own, p.Node)
 }
 
-func (h *history) returns(p *simPod) {
+func (h *history) mayReturnWith(p *simPod) {
 	if w := h.workOn(p.Node); w != nil && w.begun {
 		h.fail("22 return: %s gets its seat back while a NodeJob works on it", p.on)
 	}
@@ -159,6 +167,8 @@ func (h *history) returns(p *simPod) {
 
 // isYoung reports whether the seat of a node may be its first one as far as a manager can know.
 func (h *history) isYoung(n *Node) bool {
+	counting := h.counting(*n)
+	n = &counting
 	first, joined := h.now, n.Created.Add(joiningFor)
 	for _, f := range h.floors {
 		if f.Created.Before(first) {
@@ -245,6 +255,7 @@ func (h *history) zones(l simLimit) []string {
 func (h *history) domain(b *simBudget, l simLimit, zone string) (could, counted, nodes, most int) {
 	is := func(n *Node) bool { return b.selects(n, h.now.Add(h.skew)) && (!l.zone || n.Labels["zone"] == zone) }
 	for _, n := range h.nodes {
+		n = h.counting(n)
 		if !is(&n) {
 			continue
 		}
@@ -350,6 +361,7 @@ func (h *history) isHeld(p *simPod, is func(*Node) bool) bool {
 		return false
 	}
 	_, out := h.out[n.UID]
+	n = h.counting(n)
 	return !out && is(&n)
 }
 
@@ -388,7 +400,10 @@ func (h *history) isPaced(b *simBudget) bool {
 	}
 	for _, p := range h.pods {
 		n, there := h.nodes[p.on]
-		if there && h.ends[p.UID] && !p.Terminating && h.isSubject(b, &n) && h.now.Add(h.skew).Before(p.Created.Add(b.pace)) {
+		n = h.counting(n)
+		e, ends := h.ends[p.UID]
+		if there && ends && !p.Terminating && h.isSubject(b, &n) && h.now.Add(h.skew).Before(p.Created.Add(b.pace)) &&
+			e.isRequired(p.Created, b.pace, h.skew) {
 			h.met["pace"]++
 			return true
 		}

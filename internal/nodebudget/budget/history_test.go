@@ -45,7 +45,7 @@ func TestHistoriesReachAllSituations(t *testing.T) {
 		"NodeJob refused", "NodeJob took an unavailable node", "NodeJob done", "manager crashed", "manager frozen",
 		"manager resumed", "new manager", "conflict", "name taken", "claim lost", "not available any more", "budget created",
 		"budget changed", "budget deleted", "budget expired", "frozen", "frozen in part", "one group", "static", "seat returned",
-		"seat moved", "seat joined", "window closed", "pace", "synced", "at the limit", "seat deleted", "recovered before its seat was deleted",
+		"seat moved", "seat joined", "window closed", "pace", "held by the pace", "seat ended by its node", "seat evicted by its node", "relabeled in vain", "synced", "at the limit", "seat deleted", "recovered before its seat was deleted",
 		"pending seat deleted", "late view", "clock skew", "requirement met", "requirement not met", "requirement not checked", "requirement checked too long ago",
 	} {
 		if met[what] == 0 {
@@ -84,6 +84,8 @@ type history struct {
 	jobs   []*job
 	// sick are nodes on which no seat becomes ready.
 	sick map[string]bool
+	// hostile is the name of a node that is compromised; "" if none is.
+	hostile string
 	// static is true if budgets and labels do not change, and oneGroup if all nodes are subject to the same limits.
 	static, oneGroup bool
 	// skew is the most by which the clock of a manager differs from that of the API server, in either direction. What depends on times is
@@ -115,8 +117,12 @@ func play(s int64, tell bool) *history {
 		factsAt:   map[types.UID]time.Time{},
 		brokenAt:  map[types.UID]time.Time{},
 		changedAt: map[string]time.Time{},
-		ends:      map[types.UID]bool{},
+		paces:     newPaces(),
+		shown:     map[types.UID]shown{},
 		asked:     map[string]asked{},
+	}
+	if h.chance(35) {
+		h.hostile = "nu1"
 	}
 	h.skew = []time.Duration{0, 3 * time.Second, 20 * time.Second}[h.rng.Intn(3)]
 	h.begin()
@@ -178,6 +184,9 @@ func (h *history) step() {
 	if h.manager == nil && h.chance(20) {
 		h.wakeUp()
 		return
+	}
+	if h.hostile != "" && h.chance(15) {
+		h.hostileStep()
 	}
 	switch n := h.rng.Intn(100); {
 	case n < 36:

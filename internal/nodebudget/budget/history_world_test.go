@@ -59,6 +59,15 @@ func (h *history) setPod(p simPod) {
 	h.pods[p.Name] = p
 }
 
+// remove deletes a pod. A watch tells the manager its last state, unless it was interrupted.
+func (h *history) remove(p simPod) {
+	h.ownChanges++
+	delete(h.pods, p.Name)
+	if m := h.manager; m != nil && !p.stranger {
+		m.ends = append(m.ends, end{p.Seat, h.calm || h.chance(90)})
+	}
+}
+
 func (h *history) setFloor(f simFloor) {
 	h.ownChanges++
 	f.ResourceVersion = h.uid()
@@ -135,7 +144,7 @@ func (h *history) evict(name string, uid types.UID, by string) bool {
 		f.Allowed--
 		h.setFloor(f)
 	}
-	p.Terminating, p.killed = true, true
+	p.Terminating, p.killed, p.Evicted = true, true, true
 	h.setPod(p)
 	return true
 }
@@ -174,8 +183,7 @@ func (h *history) kubelet(name string) {
 	was := p
 	switch {
 	case !there || n.UID != p.Node && !p.stranger, p.Terminating && n.Ready:
-		h.ownChanges++
-		delete(h.pods, name)
+		h.remove(p)
 		return
 	case p.stranger || p.Terminating || p.Ended:
 	case !n.Ready:

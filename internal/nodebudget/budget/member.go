@@ -19,6 +19,9 @@ import (
 type planner struct {
 	in    *Input
 	rules []*rule
+	// nodes are the nodes with the labels with which they count, and labelKeys the keys of those that a kubelet may write.
+	nodes     []Node
+	labelKeys []string
 	// members are the nodes that an enforced budget limits, in the order of their names.
 	members []*member
 	groups  []*group
@@ -51,7 +54,7 @@ type member struct {
 
 func newPlanner(in *Input) *planner {
 	p := &planner{in: in, byKey: map[string]*group{}, floors: map[string]*Floor{}, seats: map[types.UID][]*Seat{}, kept: map[*rule]bool{}, apart: map[*rule]*apart{}}
-	p.plan.Stances = map[types.UID]Stance{}
+	p.plan.Stances, p.plan.Paced = map[types.UID]Stance{}, map[PaceKey]Paced{}
 	for _, b := range in.Budgets {
 		r := readRule(b, in.Answers[b.Name], in.Now)
 		p.rules = append(p.rules, r)
@@ -77,6 +80,9 @@ func newPlanner(in *Input) *planner {
 func (p *planner) joiningFor() time.Duration { return valueOr(p.in.JoiningFor, JoiningFor) }
 func (p *planner) settleFor() time.Duration  { return valueOr(p.in.SettleFor, SettleFor) }
 
+// minute is how long a node that behaves needs to return or to be relabeled: see Paced and Counted. It is shorter in tests.
+func (p *planner) minute() time.Duration { return 2 * p.settleFor() }
+
 func valueOr(d, other time.Duration) time.Duration {
 	if d == 0 {
 		return other
@@ -86,25 +92,33 @@ func valueOr(d, other time.Duration) time.Duration {
 
 // readMembers finds the nodes that enforced budgets limit.
 func (p *planner) readMembers() {
-	for i := range p.in.Nodes {
-		node := &p.in.Nodes[i]
-		m := &member{Node: node}
-		for _, r := range p.rules {
-			if !r.enforced() || !r.selects(node) || !canHaveSeat(node) {
-				continue
-			}
-			if r.exempts(node, p.joiningFor(), p.in.Now) {
-				p.wake(node.Created.Add(p.joiningFor()))
-				continue
-			}
-			m.rules = append(m.rules, r)
-		}
+	p.countLabels()
+	for i := range p.nodes {
+		node := &p.nodes[i]
+		m := &member{Node: node, rules: p.limiting(node)}
 		if len(m.rules) > 0 {
 			p.readMember(m)
 			p.members = append(p.members, m)
 		}
 	}
 	slices.SortFunc(p.members, func(a, b *member) int { return strings.Compare(a.Name, b.Name) })
+	p.rememberLabels()
+}
+
+// limiting are the enforced budgets that limit a node.
+func (p *planner) limiting(node *Node) []*rule {
+	var rules []*rule
+	for _, r := range p.rules {
+		if !r.enforced() || !r.selects(node) || !canHaveSeat(node) {
+			continue
+		}
+		if r.exempts(node, p.joiningFor(), p.in.Now) {
+			p.wake(node.Created.Add(p.joiningFor()))
+			continue
+		}
+		rules = append(rules, r)
+	}
+	return rules
 }
 
 // canHaveSeat reports whether a seat can run on a node. The image of the runner is for Linux.
@@ -190,7 +204,7 @@ func (p *planner) hadSeat(m *member) bool {
 }
 
 // isOld reports whether what has existed since a time may have had time for a first seat.
-func (p *planner) isOld(since time.Time) bool { return !p.in.Now.Before(since.Add(2 * p.settleFor())) }
+func (p *planner) isOld(since time.Time) bool { return !p.in.Now.Before(since.Add(p.minute())) }
 
 // endedWait is the minimum age of a seat that the kubelet has ended before it is replaced. Without it, a seat that the kubelet rejects
 // would be created again in an endless loop.

@@ -73,6 +73,7 @@ func ViewSeat(pod *corev1.Pod) Seat {
 	return Seat{
 		Name: pod.Name, UID: pod.UID, Node: types.UID(pod.Annotations[v1alpha1.SeatNodeAnnotation]), Group: pod.Labels[v1alpha1.BudgetGroupLabel],
 		Created: pod.CreationTimestamp.Time, Returned: pod.Annotations[v1alpha1.SeatReturnedAnnotation] == "true",
+		Evicted:     isEvicted(pod),
 		Ready:       isReady(pod) && pod.DeletionTimestamp.IsZero(),
 		Terminating: !pod.DeletionTimestamp.IsZero(), Ended: task.PodEnded(pod.Status.Phase), Waiting: task.Waiting(pod),
 	}
@@ -81,6 +82,14 @@ func ViewSeat(pod *corev1.Pod) Seat {
 func isReady(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// isEvicted reports whether the Eviction API has ended a pod. Source: k8s.io/kubernetes pkg/registry/core/pod/storage/eviction.go
+// (addConditionAndDeletePod), which writes the condition before it deletes the pod.
+func isEvicted(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue && c.Reason == "EvictionByEvictionAPI"
 	})
 }
 

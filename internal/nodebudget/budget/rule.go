@@ -154,6 +154,14 @@ func (r *rule) permanent() bool { return !allowsNothing(&r.Spec) }
 // hasPace reports whether the budget has a time between disruptions.
 func (r *rule) hasPace() bool { return r.Spec.SecondsBetween != nil && *r.Spec.SecondsBetween > 0 }
 
+// pace is the time between disruptions; 0 if there is none.
+func (r *rule) pace() time.Duration {
+	if !r.hasPace() {
+		return 0
+	}
+	return time.Duration(*r.Spec.SecondsBetween) * time.Second
+}
+
 // enforced reports whether the budget holds anything.
 func (r *rule) enforced() bool { return !r.expired && r.Spec.Enforcement != v1alpha1.BudgetAudit }
 
@@ -189,9 +197,14 @@ func tooManyGroups(r *rule, key string, values int) *Closure {
 	}
 }
 
-func paceClosure(r *rule, next time.Time) *Closure {
+func paceClosure(r *rule, by *member, next time.Time) *Closure {
+	returned := "has returned"
+	if by.seat == nil {
+		returned = "returns"
+	}
 	return &Closure{
 		Budget: r.Name, Reason: v1alpha1.ReasonPaceNotReached, Until: next,
-		Message: fmt.Sprintf("NodeDisruptionBudget %s allows the next disruption at %s: secondsBetween is %d", r.Name, next.Format(time.RFC3339), *r.Spec.SecondsBetween),
+		Message: fmt.Sprintf("NodeDisruptionBudget %s allows the next disruption at %s: node %s %s, and secondsBetween is %d",
+			r.Name, next.Format(time.RFC3339), by.Name, returned, *r.Spec.SecondsBetween),
 	}
 }

@@ -60,8 +60,8 @@ type summary struct {
 func (s *summary) fold() {
 	members := s.ofRule()
 	s.joining.For = s.joiningFor()
-	for i := range s.in.Nodes {
-		node := &s.in.Nodes[i]
+	for i := range s.nodes {
+		node := &s.nodes[i]
 		switch {
 		case s.rule.expired || !s.rule.selects(node):
 			continue
@@ -97,8 +97,8 @@ func (s *summary) ofRule() []*member {
 		}
 		return members
 	}
-	for i := range s.in.Nodes {
-		node := &s.in.Nodes[i]
+	for i := range s.nodes {
+		node := &s.nodes[i]
 		if !s.rule.applies(node, s.joiningFor(), s.in.Now) {
 			continue
 		}

@@ -90,7 +90,7 @@ func TestStatusSaysWhy(t *testing.T) {
 			func(f *fixture) { f.seat("n1").Returned, f.seat("n1").Created = true, noon.Add(-time.Minute) },
 			v1alpha1.ConditionReady,
 			v1alpha1.ReasonPaceNotReached,
-			"allows the next disruption at 2026-11-27T12:04:00Z: secondsBetween is 300",
+			"allows the next disruption at 2026-11-27T12:04:00Z: node n1 has returned, and secondsBetween is 300",
 		},
 		"expired": {
 			with(newBudget("b", "0"), func(s *spec) { s.ExpiresAt = new(metav1.NewTime(noon)) }), nil,

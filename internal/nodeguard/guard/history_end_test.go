@@ -132,7 +132,7 @@ func (h *history) isTrue(name string, in *Input, held NodeState) bool {
 	case v1alpha1.ReasonCheckRunning, v1alpha1.ReasonWaitingForTurn:
 		return refusing || h.evil != "" || len(h.refuses) > 0
 	case v1alpha1.ReasonCheckNotStarting:
-		return h.refuses[held.Name]
+		return h.refuses[held.Name] || tenants[name]
 	case v1alpha1.ReasonMaxUnavailableReached:
 		all, sound := h.guarded(&h.cluster, g)
 		return len(h.status(g).Released) > 0 || len(all) > len(sound)
@@ -195,6 +195,9 @@ func (h *history) atRest() string {
 		}
 	}
 	for _, name := range sorted(h.guards) {
+		if tenants[name] {
+			continue
+		}
 		in, _ := h.view(&h.cluster, name, true)
 		p := Next(in)
 		switch n := p.Status.Nodes; {

@@ -234,7 +234,7 @@ func (h *history) addClosed(name string) {
 // removeForged : any user can make the drain of a node wait by a pod and a budget of its own. An administrator removes them.
 func (h *history) removeForged() {
 	for name, p := range h.pods {
-		if p.forged {
+		if p.forged || p.role == "stranger" && tenants[p.guard] {
 			delete(h.pods, name)
 		}
 	}
@@ -244,6 +244,25 @@ func (h *history) removeForged() {
 		}
 	}
 }
+
+// tenants are the NodeGuards of a user who may create NodeGuards, and no pods.
+var tenants = map[string]bool{"t1": true, "t2": true, "t3": true}
+
+// addTenant has the user create them for all nodes, in some histories. They never release anything.
+func (h *history) addTenant() {
+	if h.serial%5 != 0 {
+		return
+	}
+	h.met["guards without pods"]++
+	for _, name := range sorted(tenants) {
+		h.addGuard(name, "a")
+		h.guards[name].Spec.MaxUnavailable = nil
+		h.guards[name].Spec.Release = v1alpha1.ReleaseSpec{When: v1alpha1.ReleaseWhenApproval}
+	}
+}
+
+// holdsNothing reports whether a guard can never have a companion, so that nothing may wait for it.
+func holdsNothing(guard string) bool { return closed[guard] || tenants[guard] }
 
 // keepClosed : no user of the histories can allow that namespace.
 func (h *history) keepClosed() {

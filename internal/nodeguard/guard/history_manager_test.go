@@ -211,7 +211,7 @@ func (h *history) do(name string, seen *v1alpha1.NodeGuard, a Action) {
 
 func (h *history) create(p simPod) {
 	switch other, there := h.pods[p.Name]; {
-	case h.refuses[p.Node]:
+	case h.refuses[p.Node] || tenants[p.guard]:
 		h.refused(&p)
 		return
 	case there:

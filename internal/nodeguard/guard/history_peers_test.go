@@ -26,7 +26,7 @@ func (h *history) isGoingFor(guard, node string) bool {
 // isFor reports whether a guard has to release a node.
 func (h *history) isFor(guard, node string) bool {
 	g := h.guards[guard]
-	if h.missing[g.Spec.Target.DaemonSet] || !g.DeletionTimestamp.IsZero() || closed[guard] {
+	if h.missing[g.Spec.Target.DaemonSet] || !g.DeletionTimestamp.IsZero() || holdsNothing(guard) {
 		return false // a guarded node stays guarded, which only the planner knows
 	}
 	all, _ := h.guarded(&h.cluster, g)
@@ -70,8 +70,9 @@ func (h *history) othersAgree(name, node string) {
 		if other == name || h.barred[other] || !h.isFor(other, node) {
 			continue
 		}
-		if _, holds := h.budgets[BudgetName(other, node)]; !holds && h.nodes[node].Labels["storage"] != "yes" {
-			continue // the DaemonSet has no pod there any more, and the guard holds nothing yet
+		if !h.hasCompanion(other, node) {
+			h.met["released without a guard that holds nothing"]++
+			continue // a drain would not wait for it
 		}
 		g := h.guards[other]
 		if !h.hasRoom(other, node, h.mayRelease(other)) {
@@ -91,12 +92,22 @@ func (h *history) othersAgree(name, node string) {
 	}
 }
 
+// hasCompanion reports whether a companion of a guard is on a node.
+func (h *history) hasCompanion(guard, node string) bool {
+	for _, p := range h.pods {
+		if p.guard == guard && p.role == "companion" && p.Node == node && p.Owner == h.guards[guard].UID && !p.forged {
+			return true
+		}
+	}
+	return false
+}
+
 // mayHold reports whether a guard has its own reason to hold a node.
 func (h *history) mayHold(guard, node string) bool {
 	g := h.guards[guard]
 	released := h.mayRelease(guard) // at the end all deadlines have passed
 	switch {
-	case !g.DeletionTimestamp.IsZero() || closed[guard]:
+	case !g.DeletionTimestamp.IsZero() || holdsNothing(guard):
 		return false
 	case h.missing[g.Spec.Target.DaemonSet], h.seated()[h.nodes[node].UID]:
 		return true

@@ -193,6 +193,7 @@ func (h *history) begin() {
 			h.addGuard("g3", []string{"a", "b"}[h.rng.Intn(2)])
 		}
 	}
+	h.addTenant()
 	h.addDisruptionBudget()
 	h.tools = []*tool{{name: "tool-1"}, {name: "tool-2"}}
 	if h.chance(50) {
@@ -372,13 +373,11 @@ func (h *history) view(c *cluster, name string, live bool) (Input, bool) {
 	}
 	for i := range in.Peers {
 		peer := &in.Peers[i]
-		g := peer.Guard
-		daemonSet := template
-		if c.missing[g.Spec.Target.DaemonSet] {
-			daemonSet = nil
-		}
-		if CanGuard(peer, daemonSet, asking, func(budget string) bool { _, there := c.budgets[budget]; return there }) {
-			peer.Stances = Stances(h.viewOne(s, g.Name))
+		companions := s.part(peer.Guard.Name).Companions
+		if CanGuard(peer, asking, func(node string) bool {
+			return slices.ContainsFunc(companions, func(c Pod) bool { return c.Node == node })
+		}) {
+			peer.Stances = Stances(h.viewOne(s, peer.Guard.Name))
 		}
 	}
 	return in, true

@@ -230,7 +230,7 @@ func (h *history) evicted(p *simPod) {
 func (h *history) allGuarded() {
 	for _, name := range sorted(h.guards) {
 		g := h.guards[name]
-		if h.missing[g.Spec.Target.DaemonSet] || !g.DeletionTimestamp.IsZero() || closed[name] {
+		if h.missing[g.Spec.Target.DaemonSet] || !g.DeletionTimestamp.IsZero() || holdsNothing(name) {
 			continue
 		}
 		all, _ := h.guarded(&h.cluster, g)

@@ -10,8 +10,6 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/everynode/everynode/api/v1alpha1"
 )
 
@@ -53,15 +51,12 @@ func PeersOf(g *v1alpha1.NodeGuard, all []*v1alpha1.NodeGuard, allowed func(*v1a
 	return found
 }
 
-// CanGuard reports whether a NodeGuard may decide on one of the nodes, based on a cheap check: it has released the
-// node, or has a budget for it, or its DaemonSet (nil if it has none) selects the node. Any other NodeGuard does not
-// hold the node yet. When it creates its first budget for the node, it sees who has released it, and does the same. A
-// NodeGuard of a namespace that is not allowed creates no budgets.
-func CanGuard(p *Peer, daemonSet *corev1.PodSpec, nodes []*Node, hasBudget func(name string) bool) bool {
+// CanGuard reports whether a NodeGuard has a say about one of the nodes: it has released the node, or its companion is there. Any other
+// NodeGuard holds nothing there, whatever its target and its budgets are. When its companion is created, it sees who has released the
+// node, and does the same.
+func CanGuard(p *Peer, nodes []*Node, hasCompanion func(node string) bool) bool {
 	return slices.ContainsFunc(nodes, func(n *Node) bool {
-		return slices.ContainsFunc(p.Released, func(o v1alpha1.ReleasedNode) bool { return o.Node == n.Name }) ||
-			(daemonSet != nil && !p.NotAllowed && targetSelects(daemonSet, n)) ||
-			hasBudget(BudgetName(p.Guard.Name, n.Name))
+		return slices.ContainsFunc(p.Released, func(o v1alpha1.ReleasedNode) bool { return o.Node == n.Name }) || hasCompanion(n.Name)
 	})
 }
 
@@ -79,7 +74,8 @@ func RequestingNodes(in Input) (nodes []*Node, breaksGlass bool) {
 	return nodes, breaksGlass && p.capacity.entries() < maxReleased
 }
 
-// Stances returns the decision of a NodeGuard on each node with a release request, regardless of other NodeGuards.
+// Stances returns the decision of a NodeGuard on each node with a release request, regardless of other NodeGuards. It has a say only while
+// its companion is there: a budget without one holds nothing, and any user of the namespace can create it.
 // Nodes that another NodeGuard has released count as released here too.
 func Stances(in Input) map[string]PeerView {
 	p := newPlanner(&in)
@@ -90,16 +86,12 @@ func Stances(in Input) map[string]PeerView {
 	}
 	stances := map[string]PeerView{}
 	for _, n := range p.nodes {
-		if n.awaitsRelease() && !n.releasing && p.mayHold(n) {
+		if n.awaitsRelease() && !n.releasing && n.companion != nil {
 			stances[n.Name] = p.stance(n)
 		}
 	}
 	return stances
 }
-
-// mayHold reports whether the NodeGuard has a say about a node. If its namespace is not allowed, it has one only while its companion
-// from before is there: other users could create a budget, but no companion.
-func (p *planner) mayHold(n *nodePlan) bool { return p.in.NotAllowed == nil || n.companion != nil }
 
 // stance returns the decision on a node, regardless of other NodeGuards. The age of a successful check does not matter:
 // after another NodeGuard has released the node, the check runs again.

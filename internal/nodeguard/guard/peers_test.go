@@ -5,12 +5,14 @@ package guard
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -214,7 +216,7 @@ func TestStances(t *testing.T) {
 			"map[n1:CheckRunning (its check)]",
 		},
 		"the check succeeded":          {scene(cordoned(0), checked(corev1.PodSucceeded, time.Second)), "map[n1:]"},
-		"its companion is missing":     {scene(cordoned(0), func(in *Input) { in.Companions = in.Companions[1:] }), "map[n1:]"},
+		"its companion is missing":     {scene(cordoned(0), func(in *Input) { in.Companions = in.Companions[1:] }), "map[]"},
 		"the check succeeded long ago": {scene(cordoned(0), checked(corev1.PodSucceeded, time.Hour)), "map[n1:]"},
 		"the order of checks does not count": {
 			scene(cordoned(0, 1), checked(corev1.PodRunning, 0)),
@@ -305,32 +307,21 @@ func TestRequestingNodes(t *testing.T) {
 	}
 }
 
-// NodeGuards of other nodes are not asked: each costs reads of the API server.
+// NodeGuards that hold nothing on a node are not asked: each costs reads of the API server, and a user can create many.
 func TestCanGuardNode(t *testing.T) {
-	node := []*Node{{Name: "n1", Labels: map[string]string{"disks": "yes"}}}
-	ssd := &corev1.PodSpec{NodeSelector: map[string]string{"disks": "yes"}}
-	elsewhere := &corev1.PodSpec{NodeSelector: map[string]string{"disks": "no"}}
-	released := guardOf("g")
-	released.Status.Released = []v1alpha1.ReleasedNode{{Node: "n1"}}
-	another := guardOf("g")
-	another.Status.Released = []v1alpha1.ReleasedNode{{Node: "n2"}}
-	none, its := func(string) bool { return false }, func(name string) bool { return name == BudgetName("g", "n1") }
+	node := []*Node{{Name: "n1"}}
 	for name, tt := range map[string]struct {
-		guard     *v1alpha1.NodeGuard
-		daemonSet *corev1.PodSpec
-		budget    func(string) bool
-		want      bool
+		released, companion string
+		want                bool
 	}{
-		"its DaemonSet selects the node":                                     {guardOf("g"), ssd, none, true},
-		"its DaemonSet selects other nodes":                                  {guardOf("g"), elsewhere, none, false},
-		"it has no DaemonSet, and a budget":                                  {guardOf("g"), nil, its, true},
-		"it has neither":                                                     {guardOf("g"), nil, none, false},
-		"it has released the node":                                           {released, elsewhere, none, true},
-		"it has released another node":                                       {another, elsewhere, none, false},
-		"another NodeGuard has a budget for the node":                        {guardOf("other"), elsewhere, its, false},
-		"its target no longer runs on the node, and its budget still exists": {guardOf("g"), elsewhere, its, true},
+		"it has nothing":                   {"", "", false},
+		"its companion is on the node":     {"", "n1", true},
+		"its companion is on another node": {"", "n2", false},
+		"it has released the node":         {"n1", "", true},
+		"it has released another node":     {"n2", "", false},
 	} {
-		if got := CanGuard(&Peer{Guard: tt.guard, Released: tt.guard.Status.Released}, tt.daemonSet, node, tt.budget); got != tt.want {
+		peer := &Peer{Guard: guardOf("g"), Released: []v1alpha1.ReleasedNode{{Node: tt.released}}}
+		if got := CanGuard(peer, node, func(n string) bool { return n == tt.companion }); got != tt.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
@@ -446,19 +437,42 @@ func TestPeersOf(t *testing.T) {
 	holds.Status.Revision = "r"
 	deleted.DeletionTimestamp = new(metav1.NewTime(t0))
 	peers := PeersOf(guardOf("g"), all, func(g *v1alpha1.NodeGuard) bool { return g == open || g == deleted })
-	asked := func(budgets bool) (names []string) {
+	asked := func(companions bool) (names []string) {
 		for i := range peers {
-			if CanGuard(&peers[i], &corev1.PodSpec{}, []*Node{{Name: "n1"}}, func(string) bool { return budgets }) {
+			if CanGuard(&peers[i], []*Node{{Name: "n1"}}, func(string) bool { return companions }) {
 				names = append(names, peers[i].Guard.Name)
 			}
 		}
 		return names
 	}
 	if got, want := asked(true), []string{"open", "released", "holds"}; !slices.Equal(got, want) {
-		t.Errorf("if they have budgets, %q are asked, want %q", got, want)
+		t.Errorf("if they have companions, %q are asked, want %q", got, want)
 	}
-	if got, want := asked(false), []string{"open", "released"}; !slices.Equal(got, want) {
-		t.Errorf("if only a DaemonSet selects the node, %q are asked, want %q", got, want)
+	if got, want := asked(false), []string{"released"}; !slices.Equal(got, want) {
+		t.Errorf("without companions, %q are asked, want %q", got, want)
+	}
+}
+
+// The oldest NodeGuards of a namespace are served. One that is being deleted has no say any more.
+func TestBeyondMaximum(t *testing.T) {
+	var all []*v1alpha1.NodeGuard
+	for i := range MaxServed + 3 {
+		g := guardOf(fmt.Sprintf("g%03d", i))
+		g.UID, g.Namespace, g.CreationTimestamp = types.UID(g.Name), "tenant", metav1.NewTime(t0.Add(-time.Duration(i/2)*time.Minute))
+		all = append(all, g)
+	}
+	all[MaxServed+2].DeletionTimestamp = new(metav1.NewTime(t0)) // the oldest
+	other := guardOf("other")
+	other.UID = "other"
+	got := BeyondMaximum(append(all, other))
+	if want := map[types.UID]bool{"g000": true, "g001": true}; !maps.Equal(got, want) {
+		t.Errorf("not served are %v, want %v", got, want)
+	}
+	in := scene()
+	p := PlanTooSlow(&in, "tenant", 10*time.Second)
+	stalled := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionStalled)
+	if stalled.Status != metav1.ConditionTrue || stalled.Reason != v1alpha1.ReasonDecisionsTooSlow || !strings.Contains(stalled.Message, "longer than 10s") {
+		t.Errorf("the condition is %+v", stalled)
 	}
 }
 

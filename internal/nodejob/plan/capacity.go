@@ -19,6 +19,11 @@ import (
 // defaultMaxConcurrent is rollout.maxConcurrent when omitted, as in the CRD.
 var defaultMaxConcurrent = intstr.FromString("25%")
 
+// maxSlots is how many nodes of a NodeJob run at the same time at most, whatever rollout.maxConcurrent is. Each attempt costs the API server
+// and etcd some writes, of which thousands in the same seconds delay the heartbeats of nodes and everything else in the cluster. The kubelets
+// need no limit: a NodeJob has one pod on a node.
+const maxSlots = 1000
+
 // capacity is how much may run and be unavailable at the same time, and how much already is.
 type capacity struct {
 	*job
@@ -91,6 +96,9 @@ func (c *capacity) count() {
 	matched := c.countSlots()
 	c.slots = maxConcurrent(c.in.Job.Spec.Rollout, matched)
 	c.noSlotMessage = fmt.Sprintf("it waits for a slot: rollout.maxConcurrent allows %s at the same time", plural.Count(c.slots, "node"))
+	if c.slots == maxSlots {
+		c.noSlotMessage = fmt.Sprintf("it waits for a slot: at most %d nodes of a NodeJob run at the same time, whatever rollout.maxConcurrent is", maxSlots)
+	}
 	c.countUnavailable()
 }
 
@@ -247,13 +255,13 @@ func (c *capacity) rank(i int) int {
 	return 2
 }
 
-// maxConcurrent is how many of the matching nodes may run at the same time: at least one, or the task would never run.
+// maxConcurrent is how many of the matching nodes may run at the same time: at least one, or the task would never run, and at most maxSlots.
 func maxConcurrent(r v1alpha1.RolloutSpec, matched int) int {
 	value := r.MaxConcurrent
 	if value == nil {
 		value = &defaultMaxConcurrent
 	}
-	return scaled(value, matched, 1, roundDown)
+	return min(scaled(value, matched, 1, roundDown), maxSlots)
 }
 
 const (

@@ -4,6 +4,8 @@
 package plan
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -172,5 +174,24 @@ func TestOneStartShowsWhetherPodsAreStillRefused(t *testing.T) {
 				t.Errorf("actions (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestMaxSlots : rollout.maxConcurrent cannot allow more nodes than the maximum, and nodes that wait for it say so.
+func TestMaxSlots(t *testing.T) {
+	var nodes []Node
+	for i := range maxSlots + 5 {
+		nodes = append(nodes, newNode(fmt.Sprintf("n%05d", i)))
+	}
+	in := see(newJob(func(j *v1alpha1.NodeJob) {
+		j.Spec.Rollout.MaxConcurrent = new(intstr.FromString("100%"))
+		j.Spec.Rollout.Steps = []v1alpha1.RolloutStep{{Name: "all"}}
+	}), nodes)
+	p := Next(in)
+	if len(p.Actions) != maxSlots {
+		t.Errorf("%d attempts start, want %d", len(p.Actions), maxSlots)
+	}
+	if last := p.Nodes[len(nodes)-1]; last.Reason != v1alpha1.ReasonWaitingForSlot || !strings.Contains(last.Message, "at most 1000 nodes of a NodeJob") {
+		t.Errorf("the last node waits with %s: %s", last.Reason, last.Message)
 	}
 }

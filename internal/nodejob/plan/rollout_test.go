@@ -36,7 +36,8 @@ func TestMaxConcurrent(t *testing.T) {
 		"a value that the API rejects is one node":              {new(percent("many")), 40, 1},
 		"a number below one is one":                             {new(number(0)), 40, 1},
 		"a percentage below one is one":                         {new(percent("-5%")), 40, 1},
-		"a percentage of 15,000 nodes does not overflow":        {new(percent("100%")), 15_000, 15_000},
+		"a percentage of 15,000 nodes":                          {new(percent("100%")), 15_000, maxSlots},
+		"a number above the maximum":                            {new(number(1001)), 15_000, maxSlots},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
