@@ -107,12 +107,6 @@ func TestTheManagerSurvivesLargeObjects(t *testing.T) {
 		if peak<<10 > mostMemory {
 			t.Errorf("%s: the manager needs %d MiB", when, peak>>10)
 		}
-		var jobs v1alpha1.NodeJobList
-		must(t, b.admin.List(b.Ctx, &jobs, client.InNamespace("tenants")))
-		for i := range jobs.Items {
-			c := meta.FindStatusCondition(jobs.Items[i].Status.Conditions, v1alpha1.ConditionStalled)
-			t.Logf("DEBUG %s %q %s gen %d observed %d", jobs.Items[i].Name, jobs.Items[i].Status.Revision, c.Reason, jobs.Items[i].Generation, jobs.Items[i].Status.ObservedGeneration)
-		}
 		stop()
 	}
 }

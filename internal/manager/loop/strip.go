@@ -37,6 +37,9 @@ const (
 // Strip keeps of an object the fields that NodeGuards and NodeDisruptionBudgets read, within bounds. It modifies its argument, which must not be
 // in a cache yet. It returns an error for other kinds: a new kind needs a list of its fields here.
 func Strip(o any) (any, error) {
+	if trimmed, is := o.(metav1.Object); is && IsTrimmed(trimmed) {
+		return o, nil // an informer may transform an object more than once
+	}
 	switch o := o.(type) {
 	case *corev1.Pod:
 		o.ObjectMeta = boundedMetadata(&o.ObjectMeta)

@@ -86,6 +86,9 @@ func TestWhatIsCachedOfStrangersIsBounded(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			if stripped, err = Strip(stripped); err != nil { // as informers do
+				t.Fatal(err)
+			}
 			kept := stripped.(client.Object)
 			if size := sizeOf(kept); size > most || kept.GetName() != "name" || kept.GetUID() != "uid" {
 				t.Errorf("%d bytes of %s are cached, want at most %d", size, kept.GetName(), most)

@@ -18,9 +18,9 @@ import (
 	"github.com/everynode/everynode/internal/nodejob/task"
 )
 
-// trimmedAnnotation is on cached objects whose spec the cache does not have, or not completely. It is never written. Its value is the size of
-// the spec if there is no room for it.
-const trimmedAnnotation = "trimmed"
+// trimmedAnnotation is on cached objects whose spec the cache does not have, or not completely. It is never written, and the API server accepts
+// no annotation with a space, so no user can set it. Its value is the size of the spec if there is no room for it.
+const trimmedAnnotation = "is trimmed"
 
 // MaxSpecs limits the specs of the NodeJobs of a namespace together, in bytes of JSON. In memory, a spec can be some ten times as large.
 const MaxSpecs = 4 << 20
@@ -45,9 +45,12 @@ func NewTrimmer() *Trimmer {
 	return &Trimmer{allowed: map[string]bool{}, specs: map[client.ObjectKey]int{}}
 }
 
-// Transform returns a transform of the cache that trims objects after another transform.
+// Transform returns a transform of the cache that trims objects after another transform. An informer may transform an object more than once.
 func (t *Trimmer) Transform(first toolscache.TransformFunc) toolscache.TransformFunc {
 	return func(o any) (any, error) {
+		if trimmed, is := o.(metav1.Object); is && IsTrimmed(trimmed) {
+			return o, nil
+		}
 		o, err := first(o)
 		if err != nil {
 			return nil, err
