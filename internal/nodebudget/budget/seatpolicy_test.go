@@ -64,6 +64,8 @@ func TestPolicyOfSeats(t *testing.T) {
 		delete(container, chosen)
 	}
 	policy := strings.NewReplacer(
+		"LABEL_KEYS", literal(sortedKeys(maps.Keys(labels))), "SPEC_KEYS", literal(sortedKeys(maps.Keys(spec))),
+		"CONTAINER_KEYS", literal(sortedKeys(maps.Keys(container))),
 		"LABELS", literal(labels), "ANNOTATIONS", literal(sortedKeys(maps.Keys(pod.Annotations), addedToAnnotations)),
 		"SPEC", literal(spec), "ADDED_TO_SPEC", literal(sortedKeys(maps.Keys(map[string]bool{}), chosenOfSeat, addedToSeat)),
 		"CONTAINER", literal(container), "ADDED_TO_CONTAINER", literal(sortedKeys(maps.Keys(map[string]bool{}), chosenOfContainer, addedToContainer)),
@@ -175,16 +177,16 @@ spec:
   # The fields that a seat does not have, or has with another value.
   - name: differs
     expression: >-
-      variables.wantLabels.filter(k, !(k in variables.labels) || variables.labels[k] != variables.wantLabels[k]).map(k, "the label " + k)
-      + variables.labels.filter(k, !(k in variables.wantLabels) && k != "everynode.dev/budget-group").map(k, "the label " + k)
-      + variables.annotations.filter(k, !(k in ANNOTATIONS)).map(k, "the annotation " + k)
+      LABEL_KEYS.filter(k, !(k in variables.labels) || variables.labels[k] != variables.wantLabels[k]).map(k, "the label " + k)
+      + (variables.labels.all(k, k in variables.wantLabels || k == "everynode.dev/budget-group") ? [] : ["other labels"])
+      + (variables.annotations.all(k, k in ANNOTATIONS) ? [] : ["other annotations"])
       + (object.metadata.?ownerReferences.orValue([]).size() == 1 ? [] : ["metadata.ownerReferences"])
       + (object.metadata.?finalizers.orValue([]).size() == 0 ? [] : ["metadata.finalizers"])
       + (object.spec.containers.size() == 1 ? [] : ["spec.containers"])
       + (object.spec.?serviceAccountName.orValue("default") == "default" ? [] : ["spec.serviceAccountName"])
-      + variables.wantSpec.filter(k, !(k in variables.spec) || variables.spec[k] != variables.wantSpec[k]).map(k, "spec." + k)
+      + SPEC_KEYS.filter(k, !(k in variables.spec) || variables.spec[k] != variables.wantSpec[k]).map(k, "spec." + k)
       + variables.spec.filter(k, !(k in variables.wantSpec) && !(k in ADDED_TO_SPEC)).map(k, "spec." + k)
-      + variables.wantContainer.filter(k, !(k in variables.container) || variables.container[k] != variables.wantContainer[k]).map(k, "spec.containers[0]." + k)
+      + CONTAINER_KEYS.filter(k, !(k in variables.container) || variables.container[k] != variables.wantContainer[k]).map(k, "spec.containers[0]." + k)
       + variables.container.filter(k, !(k in variables.wantContainer) && !(k in ADDED_TO_CONTAINER)).map(k, "spec.containers[0]." + k)
   validations:
   - expression: variables.differs.size() == 0
