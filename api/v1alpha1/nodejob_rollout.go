@@ -169,14 +169,6 @@ type RollbackSpec struct {
 	TimeoutSeconds *int32 `json:"timeoutSeconds,omitempty"`
 }
 
-// Bounds of spec.confirm.timeoutSeconds. A manager that is replaced confirms within MinConfirmSeconds: the lease of the last one expires
-// after 30 seconds, and then the next one must read the cluster, and the kubelet must show the confirmation to the node. The default leaves
-// time for a new pod of the manager, which may have to be scheduled and pulled.
-const (
-	MinConfirmSeconds     = 60
-	DefaultConfirmSeconds = 180
-)
-
 // ConfirmSpec defines how long a node waits for the confirmation of the manager.
 type ConfirmSpec struct {
 	// timeoutSeconds is how long the node waits for the confirmation after the task and its check have ended, in seconds: 60 to 3600,

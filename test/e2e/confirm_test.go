@@ -16,6 +16,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/nodejob/record"
+	"github.com/everynode/everynode/internal/nodejob/task"
 	"github.com/everynode/everynode/local/cluster"
 )
 
@@ -249,7 +250,7 @@ func TestConfirmSurvivesARestartOfTheManager(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
-			w.job("lives", w.hold(), onNode2, w.confirmed(v1alpha1.MinConfirmSeconds, "true"))
+			w.job("lives", w.hold(), onNode2, w.confirmed(task.MinConfirmSeconds, "true"))
 			w.runningPod("node-2")
 			w.began("node-2")
 			if tt.whileTaskRuns {

@@ -15,6 +15,12 @@ import (
 )
 
 const (
+	// MinConfirmSeconds is the least confirm.timeoutSeconds. A manager that is replaced confirms within it: the lease of the last one expires
+	// after 30 seconds, and then the next one must read the cluster, and the kubelet must show the confirmation to the node.
+	MinConfirmSeconds = 60
+	// DefaultConfirmSeconds is confirm.timeoutSeconds when omitted. It leaves time for a new pod of the manager, which may have to be scheduled,
+	// and whose image may have to be pulled.
+	DefaultConfirmSeconds = 180
 	// DefaultProbeSeconds is timeoutSeconds of a probe of confirm when omitted.
 	DefaultProbeSeconds = 10
 
@@ -51,7 +57,7 @@ func confirmTimeout(job *v1alpha1.NodeJob, phase Phase) time.Duration {
 
 // confirmWindow returns how long a node waits for the confirmation.
 func confirmWindow(job *v1alpha1.NodeJob) time.Duration {
-	seconds := int32(v1alpha1.DefaultConfirmSeconds)
+	seconds := int32(DefaultConfirmSeconds)
 	if s := job.Spec.Confirm.TimeoutSeconds; s != nil {
 		seconds = *s
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/nodejob/record"
+	"github.com/everynode/everynode/internal/nodejob/task"
 	"github.com/everynode/everynode/local/cluster"
 	"github.com/everynode/everynode/local/image"
 	"github.com/everynode/everynode/test/bench/report"
@@ -91,7 +92,7 @@ func (w *world) installOnRealNodes(ctx context.Context) error {
 }
 
 // window is how long a node waits for a confirmation that does not come.
-const window = v1alpha1.MinConfirmSeconds * time.Second
+const window = task.MinConfirmSeconds * time.Second
 
 // confirming returns the task and more fields of a NodeJob whose nodes wait for a confirmation. The task reports when it has ended, by the
 // clock that the nodes share with this program.
