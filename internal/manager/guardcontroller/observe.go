@@ -103,7 +103,10 @@ func (r *Reconciler) observe(ctx context.Context, g *v1alpha1.NodeGuard, from or
 		return nil, err
 	}
 	namespaces := r.namespaces()
-	seen.input.Peers = guard.PeersOf(g, what.guards, func(o *v1alpha1.NodeGuard) bool { return namespaces.Allowed(ctx, o.Namespace) })
+	seen.input.Peers = guard.PeersOf(g, what.guards, func(o *v1alpha1.NodeGuard) bool {
+		_, allowed := namespaces.Allowed(ctx, o.Namespace)
+		return allowed
+	})
 	return seen, r.askPeers(ctx, seen, what, from)
 }
 
@@ -145,7 +148,8 @@ func (r *Reconciler) observeMade(ctx context.Context, g *v1alpha1.NodeGuard, fro
 		return nil, err
 	}
 	seen.add(made)
-	if seen.input.NotAllowed, err = r.namespaces().Obstacle(ctx, g.Namespace, g.Status.Conditions); err != nil {
+	seen.input.AllowedNodes, seen.input.NotAllowed, err = r.namespaces().Check(ctx, g.Namespace, g.Status.Conditions)
+	if err != nil {
 		return nil, err
 	}
 	seen.idle = seen.input.NotAllowed != nil && !guard.IsServed(g, len(seen.input.Companions)) && g.DeletionTimestamp.IsZero()
