@@ -24,7 +24,7 @@ var hardening = map[string]mutant{
 		"reboot.go", "block{nodeCannotRun, nodeNotAllowed, nodeValueMissing}", "block{nodeCannotRun, nodeValueMissing}",
 	},
 	"a deletion rolls back on the nodes of other teams": {
-		"start.go", "\tnodeNotAllowed,\n", "",
+		"start.go", "if j.allowsNode(r.node) {", "if j.allowsNode(r.node) || j.isDeleted() {",
 	},
 	"the nodes of other teams are cordoned": {
 		"onfailure.go", "case w.exhausted && !leave && !q.serves(w.node):", "case w.exhausted && !leave && q.notAllowed():",
@@ -176,13 +176,13 @@ var hardening = map[string]mutant{
 		"case phase == task.Task, phase == task.CheckBefore:",
 	},
 	"gates are closed for a namespace that is not allowed": {
-		"gate.go", "case g.notAllowed(), g.in.Revision", "case g.in.Revision",
+		"gate.go", "case !g.serves(node), g.in.Revision", "case g.in.Revision",
 	},
 	"results are published for a namespace that is not allowed": {
-		"nodemetadata.go", "w.State == Done && !p.notAllowed()", "w.State == Done",
+		"nodemetadata.go", "w.State == Done && p.serves(w.node)", "w.State == Done",
 	},
 	"nodes are drained for a namespace that is not allowed": {
-		"onfailure.go", "case w.exhausted && !leave && q.notAllowed():", "case false:",
+		"onfailure.go", "case w.exhausted && !leave && !q.serves(w.node):", "case false:",
 	},
 	"a deletion does not report that writes to a node fail": {
 		"deletion.go", "\tcase len(status.troubled) > 0:\n\t\ttext", "\tcase false:\n\t\ttext",

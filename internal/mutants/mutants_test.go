@@ -278,7 +278,7 @@ var mutants = map[string]mutant{
 		"deletion.go", "as.removeMetadata(w.node)\n\t\treturn", "return",
 	},
 	"a success leaves the gate closed": {
-		"recording.go", "c.Taints = rec.gate.opened(node, true)", "c.Taints = nil",
+		"recording.go", "c.Taints = rec.gate.opened(node, rec.allowsNode(node))", "c.Taints = nil",
 	},
 	"the gate opens before the task has succeeded": {
 		"gate.go", "case p.gate.spec == nil, w.State == Done:", "case p.gate.spec == nil, w.State != Excluded:",
@@ -456,7 +456,7 @@ var mutants = map[string]mutant{
 		"rollback.go", "b.cause == causeNode && as.isDeleted()", "b.cause == causeNode",
 	},
 	"a check after a reboot starts without its value": {
-		"reboot.go", "b := nodeValueMissing(j, r)", "b := block{}",
+		"reboot.go", "nodeNotAllowed, nodeValueMissing}", "nodeNotAllowed}",
 	},
 	"a schedule does not wait for half an interval": {
 		"rerun.go", "time.Duration((int64(period)+1)/2)*time.Second", "0",
