@@ -16,6 +16,7 @@ func TestEachMistakeInThePlannerIsFound(t *testing.T) {
 			"a deletion opens the gates of others on the nodes of other teams",
 			"a gate waits for a NodeJob that must not run on the node",
 			"a label that limits a namespace wakes no NodeJob",
+			"the nodes of other teams are cordoned",
 			"a rollback starts without its files", "a suspended dependency that has never run holds only its nodes",
 			"the label of a dependency counts as a run", "files that have changed are a failure of the task",
 			"a revert that has failed is not reported at once",

@@ -59,6 +59,13 @@ func TestNodesOfOtherTeams(t *testing.T) {
 			job:  func(j *v1alpha1.NodeJob) { j.Spec.OnFailure.Action = v1alpha1.FailureActionCordon },
 			node: newNode("n", ofTeam("b"), recorded(record.Failed, attempts(2))), wantReason: v1alpha1.ReasonNodeNotAllowed,
 		},
+		"a failed node on which the rollback runs is not cordoned": {
+			job:  func(j *v1alpha1.NodeJob) { rollsBack(j); j.Spec.OnFailure.Action = v1alpha1.FailureActionCordon },
+			node: newNode("n", ofTeam("b"), recorded(record.Failed, attempts(2))),
+			pods: func(n Node) []Pod {
+				return []Pod{newPod(n, func(p *Pod) { p.Runs, p.UID = task.Rollback, "undo-pod" })}
+			}, wantReason: v1alpha1.ReasonRollingBack,
+		},
 		"a joining node is not closed": {
 			job: gated(v1alpha1.GateSpec{}), node: newNode("n", made(5), ofTeam("b")), wantReason: v1alpha1.ReasonNodeNotAllowed,
 		},
