@@ -81,8 +81,14 @@ func TestOnlyWhoMayChangeAllNamespacesLimitsOne(t *testing.T) {
 					if !apierrors.IsForbidden(err) {
 						return fmt.Errorf("the API server says %w", errors.Join(errors.New("it is no refusal"), err))
 					}
-					wantText(t, err.Error(), "'everynode-namespaces'", "everynode.dev/nodes decides on which nodes",
-						tenant+" lacks the right to patch namespaces in the whole cluster", "kubectl annotate namespace "+w.Namespace+" everynode.dev/nodes=")
+					wantText(
+						t,
+						err.Error(),
+						"'everynode-namespaces'",
+						"everynode.dev/nodes decides on which nodes",
+						tenant+" lacks the right to patch namespaces in the whole cluster",
+						"kubectl annotate namespace "+w.Namespace+" everynode.dev/nodes=",
+					)
 					return nil
 				})
 			}
@@ -177,7 +183,14 @@ func TestTwoTeamsRunOnTheirOwnNodes(t *testing.T) {
 	w.end(w.podOf("limited-b", task.Rollback), 0, `{"exitCode":0}`)
 	w.end(w.podOf("limited-none", task.Task), 0, `{"exitCode":0}`)
 	c := w.Condition("team", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonRollbackFailed)
-	wantText(t, c.Message, "limited-a: ", "limited-none: ", "annotation everynode.dev/nodes of namespace "+w.Namespace, `{"spec":{"deletionPolicy":"Forget"}}`)
+	wantText(
+		t,
+		c.Message,
+		"limited-a: ",
+		"limited-none: ",
+		"annotation everynode.dev/nodes of namespace "+w.Namespace,
+		`{"spec":{"deletionPolicy":"Forget"}}`,
+	)
 	w.NoPods()
 	w.limit(teamLabel + "=a")
 	w.end(w.podOf("limited-a", task.Rollback), 0, `{"exitCode":0}`)
@@ -194,7 +207,8 @@ func TestANodeGuardGuardsOnlyTheNodesOfItsNamespace(t *testing.T) {
 	g.guard(nil)
 	g.Eventually("the status says that no node is guarded", func() error {
 		for _, c := range g.live().Status.Conditions {
-			if c.Type == v1alpha1.ConditionReady && c.Status == metav1.ConditionTrue && strings.Contains(c.Message, v1alpha1.NodesAnnotation) {
+			if c.Type == v1alpha1.ConditionReady && c.Status == metav1.ConditionTrue &&
+				strings.Contains(c.Message, v1alpha1.NodesAnnotation) {
 				return nil
 			}
 		}

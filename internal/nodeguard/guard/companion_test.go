@@ -65,8 +65,14 @@ func TestCompanions(t *testing.T) {
 			scene(without(0), going(0, false), limitedTo("n2", "n3"), func(in *Input) { in.Budgets[0].Open = true }),
 			[]string{"delete budget c-n1"},
 		},
-		"one on a node that the namespace is not limited to any more": {scene(limitedTo("n2", "n3")), []string{"delete budget c-n1", "delete c-n1"}},
-		"on a node that is not Ready": {scene(without(0), func(in *Input) { in.Nodes[0].Ready = false }), nil},
+		"one on a node that the namespace is not limited to any more": {
+			scene(limitedTo("n2", "n3")),
+			[]string{"delete budget c-n1", "delete c-n1"},
+		},
+		"on a node that is not Ready": {
+			scene(without(0), func(in *Input) { in.Nodes[0].Ready = false }),
+			nil,
+		},
 		"on a node that would evict it": {
 			scene(without(0), func(in *Input) { in.Nodes[0].Taints = []corev1.Taint{{Key: "x", Effect: corev1.TaintEffectNoExecute}} }),
 			nil,

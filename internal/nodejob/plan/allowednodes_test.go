@@ -45,15 +45,25 @@ func TestNodesOfOtherTeams(t *testing.T) {
 		// wantReason is that of the node's state.
 		wantReason string
 	}{
-		"a node of the team runs":                         {node: newNode("n", ofTeam("a")), want: []string{"start attempt 1 of rev on n"}, wantReason: v1alpha1.ReasonStarting},
-		"a node of another team does not":                 {node: newNode("n", ofTeam("b")), wantReason: v1alpha1.ReasonNodeNotAllowed},
-		"a node of no team does not":                      {node: newNode("n"), wantReason: v1alpha1.ReasonNodeNotAllowed},
-		"a node that is not selected is reported as such": {node: newNode("n", func(n *Node) { n.Labels = map[string]string{"pool": "b"} }), job: selectsPool("a"), wantReason: v1alpha1.ReasonNotSelected},
+		"a node of the team runs": {
+			node:       newNode("n", ofTeam("a")),
+			want:       []string{"start attempt 1 of rev on n"},
+			wantReason: v1alpha1.ReasonStarting,
+		},
+		"a node of another team does not": {node: newNode("n", ofTeam("b")), wantReason: v1alpha1.ReasonNodeNotAllowed},
+		"a node of no team does not":      {node: newNode("n"), wantReason: v1alpha1.ReasonNodeNotAllowed},
+		"a node that is not selected is reported as such": {
+			node:       newNode("n", func(n *Node) { n.Labels = map[string]string{"pool": "b"} }),
+			job:        selectsPool("a"),
+			wantReason: v1alpha1.ReasonNotSelected,
+		},
 		"a done node is not asked": {
 			job: withCheck, node: newNode("n", ofTeam("b"), recorded(record.Succeeded)), wantReason: v1alpha1.ReasonNodeNotAllowed,
 		},
 		"a failed node is not rolled back": {
-			job: rollsBack, node: newNode("n", ofTeam("b"), recorded(record.Failed, attempts(2))), wantReason: v1alpha1.ReasonNodeNotAllowed,
+			job:        rollsBack,
+			node:       newNode("n", ofTeam("b"), recorded(record.Failed, attempts(2))),
+			wantReason: v1alpha1.ReasonNodeNotAllowed,
 		},
 		"a failed node is not cordoned": {
 			job:  func(j *v1alpha1.NodeJob) { j.Spec.OnFailure.Action = v1alpha1.FailureActionCordon },
@@ -77,7 +87,10 @@ func TestNodesOfOtherTeams(t *testing.T) {
 			job: undone, node: newNode("n", ofTeam("b"), recorded(record.Succeeded)), wantReason: v1alpha1.ReasonRollbackPending,
 		},
 		"a deletion with a rollback runs on a node of the team": {
-			job: undone, node: newNode("n", ofTeam("a"), recorded(record.Succeeded)), want: []string{"start rollback 1 of rev on n"}, wantReason: v1alpha1.ReasonRollingBack,
+			job:        undone,
+			node:       newNode("n", ofTeam("a"), recorded(record.Succeeded)),
+			want:       []string{"start rollback 1 of rev on n"},
+			wantReason: v1alpha1.ReasonRollingBack,
 		},
 		"a deletion removes the record, and leaves the taint of others": {
 			job:  func(j *v1alpha1.NodeJob) { gated(v1alpha1.GateSpec{Key: "example.com/boot"})(j); forgets(j) },

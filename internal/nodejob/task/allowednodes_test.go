@@ -21,25 +21,33 @@ func TestAllowedNodes(t *testing.T) {
 		node    map[string]string
 		want    bool
 	}{
-		"one label that the node has":                   {value: key + "=a", node: team("a"), want: true},
-		"one label with another value":                  {value: key + "=a", node: team("b")},
-		"one label that the node lacks":                 {value: key + "=a"},
-		"two labels, and the node has one":              {value: key + "=a,x.node-restriction.kubernetes.io/b=c", node: team("a")},
-		"two values of a label":                         {value: key + "=a," + key + "=b", node: team("a")},
-		"a label below a domain":                        {value: "x.example.node-restriction.kubernetes.io/b=c", node: map[string]string{"x.example.node-restriction.kubernetes.io/b": "c"}, want: true},
-		"empty":                                         {invalid: true, node: team("a")},
-		"no value":                                      {value: key, invalid: true, node: team("a")},
-		"an empty value":                                {value: key + "=", invalid: true},
-		"a set":                                         {value: key + " in (a)", invalid: true, node: team("a")},
-		"not equal":                                     {value: key + "!=a", invalid: true},
-		"a label that a kubelet may set":                {value: "pool=a", invalid: true, node: team("a")},
-		"a second label that a kubelet may set":         {value: key + "=a,pool=a", invalid: true, node: team("a")},
-		"a domain that only ends like that":             {value: "my-node-restriction.kubernetes.io/team=a", invalid: true},
-		"spaces":                                        {value: key + "=a, " + key + "=a", invalid: true, node: team("a")},
-		"a trailing comma":                              {value: key + "=a,", invalid: true, node: team("a")},
-		"a line break":                                  {value: key + "=a\n", invalid: true, node: team("a")},
-		"as large as it may be":                         {value: strings.Repeat(key+"=a,", 25) + key + "=a", node: team("a"), want: true},
-		"too large, although each part of it is useful": {value: strings.Repeat(key+"=a,", 30) + key + "=a", invalid: true, node: team("a")},
+		"one label that the node has":      {value: key + "=a", node: team("a"), want: true},
+		"one label with another value":     {value: key + "=a", node: team("b")},
+		"one label that the node lacks":    {value: key + "=a"},
+		"two labels, and the node has one": {value: key + "=a,x.node-restriction.kubernetes.io/b=c", node: team("a")},
+		"two values of a label":            {value: key + "=a," + key + "=b", node: team("a")},
+		"a label below a domain": {
+			value: "x.example.node-restriction.kubernetes.io/b=c",
+			node:  map[string]string{"x.example.node-restriction.kubernetes.io/b": "c"},
+			want:  true,
+		},
+		"empty":                                 {invalid: true, node: team("a")},
+		"no value":                              {value: key, invalid: true, node: team("a")},
+		"an empty value":                        {value: key + "=", invalid: true},
+		"a set":                                 {value: key + " in (a)", invalid: true, node: team("a")},
+		"not equal":                             {value: key + "!=a", invalid: true},
+		"a label that a kubelet may set":        {value: "pool=a", invalid: true, node: team("a")},
+		"a second label that a kubelet may set": {value: key + "=a,pool=a", invalid: true, node: team("a")},
+		"a domain that only ends like that":     {value: "my-node-restriction.kubernetes.io/team=a", invalid: true},
+		"spaces":                                {value: key + "=a, " + key + "=a", invalid: true, node: team("a")},
+		"a trailing comma":                      {value: key + "=a,", invalid: true, node: team("a")},
+		"a line break":                          {value: key + "=a\n", invalid: true, node: team("a")},
+		"as large as it may be":                 {value: strings.Repeat(key+"=a,", 25) + key + "=a", node: team("a"), want: true},
+		"too large, although each part of it is useful": {
+			value:   strings.Repeat(key+"=a,", 30) + key + "=a",
+			invalid: true,
+			node:    team("a"),
+		},
 	}
 	policy := syntaxOfPolicy(t)
 	for name, tt := range tests {
@@ -52,7 +60,8 @@ func TestAllowedNodes(t *testing.T) {
 			if (obstacle != nil) != tt.invalid {
 				t.Fatalf("%q: the obstacle is %+v", tt.value, obstacle)
 			}
-			if obstacle != nil && (obstacle.Reason != v1alpha1.ReasonInvalidNamespaceNodes || !strings.Contains(obstacle.Message, "kubectl annotate namespace ns everynode.dev/nodes=")) {
+			if obstacle != nil &&
+				(obstacle.Reason != v1alpha1.ReasonInvalidNamespaceNodes || !strings.Contains(obstacle.Message, "kubectl annotate namespace ns everynode.dev/nodes=")) {
 				t.Errorf("the obstacle is %+v", obstacle)
 			}
 			if got := AllowsNode(nodes, tt.node); got != tt.want {
