@@ -22,6 +22,11 @@ const (
 	// EnabledValue is the value of EnabledLabel.
 	EnabledValue = "true"
 
+	// NodesAnnotation, on a namespace, limits its NodeJobs and NodeGuards to the nodes with these labels, such as
+	// "node-restriction.kubernetes.io/team=a". Several are separated by commas, and a node must have all of them. Without the
+	// annotation, the namespace is not limited. Who may patch all namespaces may write it.
+	NodesAnnotation = Group + "/nodes"
+
 	// RevisionLabel, on a task's pod, is the revision that the pod runs.
 	RevisionLabel = Group + "/revision"
 

@@ -135,7 +135,7 @@ type ExcludedNodes struct {
 	// message describes why the nodes are excluded, such as which taint they have.
 	// +required
 	Message string `json:"message,omitempty"`
-	// reason is UntoleratedTaint or UnsupportedOS.
+	// reason is UntoleratedTaint, NodeNotAllowed or UnsupportedOS.
 	// +optional
 	Reason string `json:"reason,omitempty"`
 	// nodes is the number of nodes.

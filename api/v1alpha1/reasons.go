@@ -115,6 +115,8 @@ const (
 	ReasonNothingToRollback = "NothingToRollback"
 	// ReasonNotSelected means that spec.nodes.selector or spec.nodes.names does not select the node.
 	ReasonNotSelected = "NotSelected"
+	// ReasonNodeNotAllowed means that the namespace is limited to other nodes (annotation everynode.dev/nodes).
+	ReasonNodeNotAllowed = "NodeNotAllowed"
 	// ReasonUnsupportedOS means that the task does not run on the operating system of the node (label kubernetes.io/os).
 	ReasonUnsupportedOS = "UnsupportedOS"
 	// ReasonWaitingForDependency means that a NodeJob of spec.dependsOn is not done on the node yet.
@@ -232,6 +234,8 @@ const (
 	ReasonDecisionsTooSlow = "DecisionsTooSlow"
 	// ReasonNamespaceNotAllowed means that the namespace does not have the label with which the manager serves it.
 	ReasonNamespaceNotAllowed = "NamespaceNotAllowed"
+	// ReasonInvalidNamespaceNodes means that the annotation everynode.dev/nodes of the namespace cannot be used.
+	ReasonInvalidNamespaceNodes = "InvalidNamespaceNodes"
 	// ReasonPoliciesMissing means that an admission policy that the manager requires is not installed, or differs from its version.
 	ReasonPoliciesMissing = "PoliciesMissing"
 	// ReasonNotAuthorized means that the object may have been written while no admission policy was in force.

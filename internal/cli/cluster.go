@@ -5,14 +5,17 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/console"
 	"github.com/everynode/everynode/internal/nodejob/plan"
+	"github.com/everynode/everynode/internal/nodejob/task"
 	"github.com/everynode/everynode/internal/observe"
 	"github.com/everynode/everynode/internal/ui/cmdutil"
 )
@@ -24,6 +27,32 @@ type clusterView struct {
 	namespaced error
 	// managerUnknown is true if the manager runs in the cluster, and the user may not read on which node.
 	managerUnknown bool
+	// limits say what is not known about the nodes that namespaces are limited to, by namespace.
+	limits map[string]string
+}
+
+// readAllowedNodes reads the nodes that the namespaces of NodeJobs are limited to.
+func (v *clusterView) readAllowedNodes(ctx context.Context, c client.Reader, jobs []*v1alpha1.NodeJob) {
+	if v.limits == nil {
+		v.limits, v.AllowedNodes = map[string]string{}, map[string]labels.Selector{}
+	}
+	for _, job := range jobs {
+		if _, known := v.limits[job.Namespace]; known {
+			continue
+		}
+		v.limits[job.Namespace] = ""
+		var namespace corev1.Namespace
+		if err := c.Get(ctx, client.ObjectKey{Name: job.Namespace}, &namespace); err != nil {
+			v.limits[job.Namespace] = fmt.Sprintf("whether namespace %s is limited to nodes (annotation %s) is not known: %v", job.Namespace, v1alpha1.NodesAnnotation, err)
+			continue
+		}
+		nodes, obstacle := task.AllowedNodes(job.Namespace, namespace.Annotations)
+		if obstacle != nil {
+			v.limits[job.Namespace] = obstacle.Message
+			continue
+		}
+		v.AllowedNodes[job.Namespace] = nodes
+	}
 }
 
 // readManagerNode reads on which node the manager runs if any of the NodeJobs disrupts nodes: only for these, the node comes last.
@@ -61,6 +90,7 @@ func readCluster(ctx context.Context, f *console.Factory, c client.Reader, names
 		return seen, err
 	}
 	seen.readManagerNode(ctx, c, seen.Jobs)
+	seen.readAllowedNodes(ctx, c, seen.Jobs)
 	seen.Budgets, err = cmdutil.BudgetsFor(ctx, c)
 	return seen, err
 }

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -91,6 +92,9 @@ func (o *explainOptions) run(ctx context.Context) error {
 	}
 	if err := o.sayFreezes(seen, i); err != nil {
 		return err
+	}
+	if note := seen.limits[job.Namespace]; note != "" {
+		o.Tell(text.Of(note))
 	}
 	return o.Say(e.Lines()...)
 }
@@ -192,6 +196,11 @@ func (o *explainOptions) tellScope(seen clusterView, jobs int) {
 	if seen.namespaced != nil {
 		where = "namespace " + o.key.Namespace
 		o.Tell(text.Of("only NodeJobs of " + where + " are considered: " + seen.namespaced.Error()))
+	}
+	for _, namespace := range slices.Sorted(maps.Keys(seen.limits)) {
+		if note := seen.limits[namespace]; note != "" {
+			o.Tell(text.Of(note))
+		}
 	}
 	if jobs == 0 {
 		o.Tell(text.Of("there is no NodeJob in " + where))

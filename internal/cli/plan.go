@@ -91,6 +91,7 @@ func (o *planOptions) run(ctx context.Context) error {
 	}
 	seen.Budgets = applied(seen.Budgets, file.budgets)
 	seen.readManagerNode(ctx, o.client, file.jobs)
+	seen.readAllowedNodes(ctx, o.client, file.jobs)
 	plans, err := o.planAll(ctx, &seen, file)
 	if err != nil {
 		return err
@@ -115,6 +116,9 @@ func (o *planOptions) planAll(ctx context.Context, seen *clusterView, file *plan
 	for i := range plans {
 		if seen.namespaced != nil {
 			plans[i].Notes = append(plans[i].Notes, "gates of NodeJobs in other namespaces are not in this plan: "+seen.namespaced.Error())
+		}
+		if note := seen.limits[plans[i].Job.Namespace]; note != "" && observe.ToldObstacle(plans[i].Job) == nil {
+			plans[i].Notes = append(plans[i].Notes, note)
 		}
 		if seen.managerUnknown && plan.Disrupts(plans[i].Job) {
 			plans[i].Notes = append(plans[i].Notes, "the manager's node comes last, and its name is not known to this plan: to read it, you need the permission "+

@@ -60,6 +60,9 @@ func TestEachMistakeInTheNodeGuardPlannerIsFound(t *testing.T) {
 
 // guardMutants are mistakes in the planner of NodeGuards.
 var guardMutants = map[string]mutant{
+	"a NodeGuard guards the nodes of other teams": {
+		"target.go", "case !task.AllowsNode(o.in.AllowedNodes, n.Labels):", "case false:",
+	},
 	"pods are created in a namespace that is not allowed": {
 		"companion.go", "if o.in.NotAllowed != nil {", "if false {",
 	},

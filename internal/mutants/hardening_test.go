@@ -17,6 +17,30 @@ var hardening = map[string]mutant{
 	"annotations that a user has changed are believed": {
 		"../../seal/seal.go", "range []map[string]string{pod.Labels, pod.Annotations}", "range []map[string]string{pod.Labels}",
 	},
+	"a NodeJob runs on the nodes of other teams": {
+		"select.go", "return j.allowsNode(node) && ", "return ",
+	},
+	"a run goes on on the nodes of other teams": {
+		"reboot.go", "block{nodeCannotRun, nodeNotAllowed, nodeValueMissing}", "block{nodeCannotRun, nodeValueMissing}",
+	},
+	"a deletion rolls back on the nodes of other teams": {
+		"start.go", "if j.allowsNode(r.node) {", "if j.allowsNode(r.node) || j.isDeleted() {",
+	},
+	"the nodes of other teams are cordoned": {
+		"onfailure.go", "case w.exhausted && !leave && !q.serves(w.node):", "case w.exhausted && !leave && q.notAllowed():",
+	},
+	"results are published on the nodes of other teams": {
+		"recording.go", "\tif rec.allowsNode(node) {\n\t\tc.Publish", "\tif true {\n\t\tc.Publish",
+	},
+	"a deletion opens the gates of others on the nodes of other teams": {
+		"deletion.go", "g.allowsNode(node) && ", "",
+	},
+	"a gate waits for a NodeJob that must not run on the node": {
+		"depend.go", "!task.AllowsNode(p.AllowedNodes, node.Labels) ||", "",
+	},
+	"a label that limits a namespace wakes no NodeJob": {
+		"affects.go", " || c.ofRestriction() ||", " ||",
+	},
 	"a rollback starts without its files": {
 		"nodeproblem.go", "return !o.Files", "return true",
 	},
@@ -152,13 +176,13 @@ var hardening = map[string]mutant{
 		"case phase == task.Task, phase == task.CheckBefore:",
 	},
 	"gates are closed for a namespace that is not allowed": {
-		"gate.go", "case g.notAllowed(), g.in.Revision", "case g.in.Revision",
+		"gate.go", "case !g.serves(node), g.in.Revision", "case g.in.Revision",
 	},
 	"results are published for a namespace that is not allowed": {
-		"nodemetadata.go", "w.State == Done && !p.notAllowed()", "w.State == Done",
+		"nodemetadata.go", "w.State == Done && p.serves(w.node)", "w.State == Done",
 	},
 	"nodes are drained for a namespace that is not allowed": {
-		"onfailure.go", "case w.exhausted && !leave && q.notAllowed():", "case false:",
+		"onfailure.go", "case w.exhausted && !leave && !q.serves(w.node):", "case false:",
 	},
 	"a deletion does not report that writes to a node fail": {
 		"deletion.go", "\tcase len(status.troubled) > 0:\n\t\ttext", "\tcase false:\n\t\ttext",

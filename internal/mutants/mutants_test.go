@@ -13,6 +13,10 @@ func TestEachMistakeInThePlannerIsFound(t *testing.T) {
 	planner{
 		pkg: "internal/nodejob/plan", histories: "6000", mutants: merge(mutants, hardening, confirming),
 		byTables: []string{
+			"a deletion opens the gates of others on the nodes of other teams",
+			"a gate waits for a NodeJob that must not run on the node",
+			"a label that limits a namespace wakes no NodeJob",
+			"the nodes of other teams are cordoned",
 			"a rollback starts without its files", "a suspended dependency that has never run holds only its nodes",
 			"the label of a dependency counts as a run", "files that have changed are a failure of the task",
 			"maxConcurrent has no maximum",
@@ -279,7 +283,7 @@ var mutants = map[string]mutant{
 		"deletion.go", "as.removeMetadata(w.node)\n\t\treturn", "return",
 	},
 	"a success leaves the gate closed": {
-		"recording.go", "c.Taints = rec.gate.opened(node, true)", "c.Taints = nil",
+		"recording.go", "c.Taints = rec.gate.opened(node, rec.allowsNode(node))", "c.Taints = nil",
 	},
 	"the gate opens before the task has succeeded": {
 		"gate.go", "case p.gate.spec == nil, w.State == Done:", "case p.gate.spec == nil, w.State != Excluded:",
@@ -457,7 +461,7 @@ var mutants = map[string]mutant{
 		"rollback.go", "b.cause == causeNode && as.isDeleted()", "b.cause == causeNode",
 	},
 	"a check after a reboot starts without its value": {
-		"reboot.go", "b := nodeValueMissing(j, r)", "b := block{}",
+		"reboot.go", "nodeNotAllowed, nodeValueMissing}", "nodeNotAllowed}",
 	},
 	"a schedule does not wait for half an interval": {
 		"rerun.go", "time.Duration((int64(period)+1)/2)*time.Second", "0",

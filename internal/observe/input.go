@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/nodebudget/budget"
@@ -27,13 +28,15 @@ type Cluster struct {
 	Budgets []*v1alpha1.NodeDisruptionBudget
 	// ManagerNode is the node that the manager runs on; "" if it is not known, or if the manager runs outside of the cluster.
 	ManagerNode string
-	Now         time.Time
+	// AllowedNodes are the nodes that namespaces are limited to. Those without an entry are not limited, or cannot be read.
+	AllowedNodes map[string]labels.Selector
+	Now          time.Time
 }
 
 // Input returns what the plan of a NodeJob reads. pods are those with its name in their label. What prevents pods from
 // starting is taken from the status that the manager wrote.
 func (c Cluster) Input(job *v1alpha1.NodeJob, pods []corev1.Pod) plan.Input {
-	in := plan.Input{Job: job, Revision: job.Status.Revision, Digest: job.Status.RevisionDigest, Obstacle: ToldObstacle(job), OwnNode: c.ManagerNode, Now: c.Now}
+	in := plan.Input{Job: job, Revision: job.Status.Revision, Digest: job.Status.RevisionDigest, Obstacle: ToldObstacle(job), OwnNode: c.ManagerNode, Now: c.Now, AllowedNodes: c.AllowedNodes[job.Namespace]}
 	if in.Obstacle != nil && slices.Contains(notAllowed, in.Obstacle.Reason) {
 		in.NotAllowed = in.Obstacle
 	}
@@ -53,7 +56,7 @@ func (c Cluster) Input(job *v1alpha1.NodeJob, pods []corev1.Pod) plan.Input {
 		}
 	}
 	in.BusyNodes = BusyNodes(job, strangers)
-	Peers(&in, c.Jobs, func(_ string, labels, annotations map[string]string, key string) record.NodeRecord {
+	Peers(&in, c.Jobs, c.AllowedNodes, func(_ string, labels, annotations map[string]string, key string) record.NodeRecord {
 		return record.Read(labels, annotations, key)
 	})
 	if len(c.Budgets) > 0 {
@@ -70,11 +73,13 @@ var told = []string{
 	v1alpha1.ReasonSecretNotFound, v1alpha1.ReasonSecretForbidden, v1alpha1.ReasonNamespaceTerminating,
 	v1alpha1.ReasonArchiveNotConfigured, v1alpha1.ReasonDependencyCycle, v1alpha1.ReasonDependencyNotFound, v1alpha1.ReasonNamespaceNotAllowed,
 	v1alpha1.ReasonPoliciesMissing, v1alpha1.ReasonNotAuthorized, v1alpha1.ReasonInstallationTerminating, v1alpha1.ReasonNodeConditionsDisabled,
+	v1alpha1.ReasonInvalidNamespaceNodes,
 }
 
 // notAllowed are those of told that are plan.Input.NotAllowed.
 var notAllowed = []string{
 	v1alpha1.ReasonNamespaceNotAllowed, v1alpha1.ReasonPoliciesMissing, v1alpha1.ReasonNotAuthorized, v1alpha1.ReasonInstallationTerminating,
+	v1alpha1.ReasonInvalidNamespaceNodes,
 }
 
 // ToldObstacle returns what prevents pods from starting, according to the NodeJob's status; nil if the status contains

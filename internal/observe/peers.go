@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/labels"
+
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/nodejob/plan"
 	"github.com/everynode/everynode/internal/nodejob/record"
@@ -19,8 +21,8 @@ import (
 type ReadRecord func(node string, labels, annotations map[string]string, key string) record.NodeRecord
 
 // Peers adds other NodeJobs to the input: those that it depends on, those that share its gate, and the gates of all.
-// all are the NodeJobs of the cluster, including this one.
-func Peers(in *plan.Input, all []*v1alpha1.NodeJob, read ReadRecord) {
+// all are the NodeJobs of the cluster, including this one, and nodes those that their namespaces are limited to; nil for all.
+func Peers(in *plan.Input, all []*v1alpha1.NodeJob, nodes map[string]labels.Selector, read ReadRecord) {
 	job, inNamespace := in.Job, map[string]*v1alpha1.NodeJob{}
 	for _, other := range all {
 		if other.Namespace == job.Namespace {
@@ -30,7 +32,7 @@ func Peers(in *plan.Input, all []*v1alpha1.NodeJob, read ReadRecord) {
 			in.GateKeys = append(in.GateKeys, v1alpha1.GateKey(other))
 		}
 		if sharesGate(job, other) {
-			in.GatePeers = append(in.GatePeers, peer(job, other))
+			in.GatePeers = append(in.GatePeers, peer(job, other, nodes[other.Namespace]))
 		}
 	}
 	slices.Sort(in.GateKeys)
@@ -40,7 +42,7 @@ func Peers(in *plan.Input, all []*v1alpha1.NodeJob, read ReadRecord) {
 	}
 	for _, name := range job.Spec.DependsOn {
 		if other := inNamespace[name]; other != nil {
-			in.DependsOn = append(in.DependsOn, peer(job, other))
+			in.DependsOn = append(in.DependsOn, peer(job, other, in.AllowedNodes))
 		}
 	}
 	readOnPeers(in, read)
@@ -66,13 +68,14 @@ func sharesGate(job, other *v1alpha1.NodeJob) bool {
 }
 
 // peer returns another NodeJob as the plan of this one reads it.
-func peer(job, other *v1alpha1.NodeJob) plan.Peer {
+func peer(job, other *v1alpha1.NodeJob, nodes labels.Selector) plan.Peer {
 	p := plan.Peer{
 		Name:            other.Name,
 		Suspended:       other.Spec.Suspend,
 		Key:             v1alpha1.RecordKey(other.Namespace, other.Name),
 		Selector:        other.Spec.Nodes.Selector,
 		NodeNames:       other.Spec.Nodes.Names,
+		AllowedNodes:    nodes,
 		Tolerations:     other.Spec.Nodes.Tolerations,
 		OS:              task.OS(&other.Spec),
 		RemoveLabels:    other.Spec.RemoveLabels,

@@ -47,7 +47,7 @@ func (c *Cluster) input() plan.Input {
 	for _, name := range slices.Sorted(maps.Keys(c.Pods)) {
 		in.Pods = append(in.Pods, observe.Pod(c.Pods[name]))
 	}
-	observe.Peers(&in, []*v1alpha1.NodeJob{c.Job}, func(_ string, labels, annotations map[string]string, key string) record.NodeRecord {
+	observe.Peers(&in, []*v1alpha1.NodeJob{c.Job}, nil, func(_ string, labels, annotations map[string]string, key string) record.NodeRecord {
 		return record.Read(labels, annotations, key)
 	})
 	c.listed = map[types.UID]bool{}

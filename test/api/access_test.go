@@ -354,7 +354,13 @@ func (a *accesses) answers(q ask, place, key string, before []string) (lines str
 				strings.HasPrefix(said[i], "everynode-") {
 				said[i] = "refused by two policies, of which the API server tells one"
 			}
-			if value, _, _ := unstructured.NestedString(o.Object, "metadata", place, key); err == nil && key != "" && value != "x" {
+			if value, _, _ := unstructured.NestedString(
+				o.Object,
+				"metadata",
+				place,
+				key,
+			); err == nil && key != "" &&
+				value != valueOf(place, key) {
 				said[i] = "without effect"
 			}
 		})

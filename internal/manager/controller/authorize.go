@@ -29,7 +29,9 @@ func (r observer) authorize(ctx context.Context, seen *observation) error {
 	job := seen.job
 	seen.authorization = job.Status.Authorization
 	var err error
-	if seen.input.NotAllowed, err = r.namespaces().Obstacle(ctx, job.Namespace, job.Status.Conditions); err != nil || seen.input.NotAllowed != nil {
+	in := &seen.input
+	in.AllowedNodes, in.NotAllowed, err = r.namespaces().Check(ctx, job.Namespace, job.Status.Conditions)
+	if err != nil || in.NotAllowed != nil {
 		return err
 	}
 	if o := seen.input.Obstacle; o != nil && o.Reason == v1alpha1.ReasonNamespaceTerminating {

@@ -54,9 +54,12 @@ func strip(key seal.Key, o any) any {
 		o.ManagedFields, o.Annotations = nil, loop.OurKeys(o.Annotations)
 	case *metav1.PartialObjectMetadata:
 		// The cache holds the metadata of all ConfigMaps and namespaces of the cluster. Only the version is read, and whether
-		// a namespace is allowed.
-		allowed := task.AllowsNodeJobs(o.Labels)
+		// a namespace is allowed, and on which nodes.
+		allowed, nodes := task.AllowsNodeJobs(o.Labels), task.BoundNodesAnnotation(o.Annotations)
 		o.ManagedFields, o.Annotations, o.Labels, o.OwnerReferences, o.Finalizers = nil, nil, nil, nil, nil
+		if o.Kind == "Namespace" {
+			o.Annotations = nodes
+		}
 		if allowed {
 			o.Labels = map[string]string{v1alpha1.EnabledLabel: v1alpha1.EnabledValue}
 		}

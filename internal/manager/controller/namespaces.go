@@ -7,6 +7,7 @@ import (
 	"context"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -19,18 +20,24 @@ func (r *shell) namespaces() loop.Namespaces {
 }
 
 // allowedOnly returns the NodeJobs without those of other namespaces that are not allowed: they must neither hold gates
-// of others closed, nor have tasks of others tolerate a taint. If a namespace has just been allowed, the specs are read.
-func (r observer) allowedOnly(ctx context.Context, namespace string, all []*v1alpha1.NodeJob) ([]*v1alpha1.NodeJob, error) {
+// of others closed, nor have tasks of others tolerate a taint. If a namespace has just been allowed, the specs are read. It
+// adds the nodes that the other namespaces are limited to.
+func (r observer) allowedOnly(
+	ctx context.Context, namespace string, all []*v1alpha1.NodeJob, nodes map[string]labels.Selector,
+) ([]*v1alpha1.NodeJob, error) {
 	known := map[string]bool{namespace: true}
 	served := make([]*v1alpha1.NodeJob, 0, len(all))
 	for _, job := range all {
-		allowed, is := known[job.Namespace]
-		if !is {
-			allowed = r.namespaces().Allowed(ctx, job.Namespace)
-			known[job.Namespace] = allowed
+		if _, is := known[job.Namespace]; !is {
+			nodes[job.Namespace], known[job.Namespace] = r.namespaces().Allowed(ctx, job.Namespace)
 		}
-		if !allowed || (job.Namespace == namespace && loop.IsTrimmed(job) && !r.namespaces().Allowed(ctx, namespace)) {
+		if !known[job.Namespace] {
 			continue
+		}
+		if job.Namespace == namespace && loop.IsTrimmed(job) {
+			if _, allowed := r.namespaces().Allowed(ctx, namespace); !allowed {
+				continue
+			}
 		}
 		if r.Room.LacksRoom(job) {
 			served = append(served, job) // the cache has what others read of it

@@ -25,7 +25,7 @@ func (r observer) idleObstacle(ctx context.Context, job *v1alpha1.NodeJob) (*tas
 	if job.Status.Revision != "" || !job.DeletionTimestamp.IsZero() {
 		return nil, nil
 	}
-	obstacle, err := r.namespaces().Obstacle(ctx, job.Namespace, job.Status.Conditions)
+	_, obstacle, err := r.namespaces().Check(ctx, job.Namespace, job.Status.Conditions)
 	if err != nil {
 		return nil, err
 	}

@@ -211,7 +211,7 @@ func (r observer) warmUp(ctx context.Context) error {
 	err := r.eachPage(ctx, &jobs, func() {
 		for i := range jobs.Items {
 			job := strip(r.Options.Key, jobs.Items[i].DeepCopy()).(*v1alpha1.NodeJob)
-			if job.Status.Revision == "" && (!r.namespaces().Allowed(ctx, job.Namespace) || r.Room.LacksRoom(job)) {
+			if _, allowed := r.namespaces().Allowed(ctx, job.Namespace); job.Status.Revision == "" && (!allowed || r.Room.LacksRoom(job)) {
 				continue // nothing was written for it
 			}
 			r.written.rememberJob(job)

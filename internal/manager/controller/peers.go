@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
@@ -23,11 +24,12 @@ func (r observer) observePeers(ctx context.Context, seen *observation) error {
 	for i := range jobs.Items {
 		all = append(all, r.written.job(&jobs.Items[i]))
 	}
-	peers, err := r.allowedOnly(ctx, seen.job.Namespace, all)
+	nodes := map[string]labels.Selector{seen.job.Namespace: seen.input.AllowedNodes}
+	peers, err := r.allowedOnly(ctx, seen.job.Namespace, all, nodes)
 	if err != nil {
 		return err
 	}
-	observe.Peers(&seen.input, peers, r.records.read)
+	observe.Peers(&seen.input, peers, nodes, r.records.read)
 	if seen.job.Spec.Gate != nil {
 		seen.input.GateWarning = r.gates.gap(seen.job.Namespace)
 	}

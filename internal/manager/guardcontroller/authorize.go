@@ -24,7 +24,7 @@ func (r *Reconciler) Require(c *policies.Checker) {
 // observeAuthorized is observe, after it is known whether anything may start for the NodeGuard. Like a NodeJob, it is stored
 // under the resource version of the NodeGuard before anything starts.
 func (r *Reconciler) observeAuthorized(ctx context.Context, g *v1alpha1.NodeGuard, from origin) (*observation, error) {
-	notAllowed, err := r.obstacle(ctx, g)
+	_, notAllowed, err := r.obstacle(ctx, g)
 	if err != nil {
 		return nil, err
 	}

@@ -104,7 +104,10 @@ func (r *Reconciler) observe(ctx context.Context, g *v1alpha1.NodeGuard, from or
 		return nil, err
 	}
 	namespaces, beyond := r.namespaces(), guard.BeyondMaximum(what.guards)
-	seen.input.Peers = guard.PeersOf(g, what.guards, func(o *v1alpha1.NodeGuard) bool { return !beyond[o.UID] && namespaces.Allowed(ctx, o.Namespace) })
+	seen.input.Peers = guard.PeersOf(g, what.guards, func(o *v1alpha1.NodeGuard) bool {
+		_, allowed := namespaces.Allowed(ctx, o.Namespace)
+		return allowed && !beyond[o.UID]
+	})
 	return seen, r.askPeers(ctx, seen, what, from)
 }
 
@@ -146,7 +149,7 @@ func (r *Reconciler) observeMade(ctx context.Context, g *v1alpha1.NodeGuard, fro
 		return nil, err
 	}
 	seen.add(made)
-	if seen.input.NotAllowed, err = r.obstacle(ctx, g); err != nil {
+	if seen.input.AllowedNodes, seen.input.NotAllowed, err = r.obstacle(ctx, g); err != nil {
 		return nil, err
 	}
 	seen.idle = seen.input.NotAllowed != nil && !guard.IsServed(g, len(seen.input.Companions)) && g.DeletionTimestamp.IsZero()
@@ -159,24 +162,24 @@ func (r *Reconciler) observeMade(ctx context.Context, g *v1alpha1.NodeGuard, fro
 	return seen, nil
 }
 
-// obstacle returns why a NodeGuard is not served; nil if it is.
-func (r *Reconciler) obstacle(ctx context.Context, g *v1alpha1.NodeGuard) (*task.Obstacle, error) {
-	o, err := r.namespaces().Obstacle(ctx, g.Namespace, g.Status.Conditions)
+// obstacle returns the nodes that the namespace of a NodeGuard may use, and why the NodeGuard is not served; nil if it is.
+func (r *Reconciler) obstacle(ctx context.Context, g *v1alpha1.NodeGuard) (labels.Selector, *task.Obstacle, error) {
+	nodes, o, err := r.namespaces().Check(ctx, g.Namespace, g.Status.Conditions)
 	if o != nil || err != nil || !g.DeletionTimestamp.IsZero() {
-		return o, err
+		return nodes, o, err
 	}
 	var list v1alpha1.NodeGuardList
 	if err := r.Client.List(ctx, &list, client.InNamespace(g.Namespace), client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("listing the NodeGuards of the namespace: %w", err)
+		return nil, nil, fmt.Errorf("listing the NodeGuards of the namespace: %w", err)
 	}
 	all := make([]*v1alpha1.NodeGuard, len(list.Items))
 	for i := range list.Items {
 		all[i] = &list.Items[i]
 	}
 	if guard.BeyondMaximum(all)[g.UID] {
-		return guard.TooManyNodeGuards(g.Namespace), nil
+		return nil, guard.TooManyNodeGuards(g.Namespace), nil
 	}
-	return nil, nil
+	return nodes, nil, nil
 }
 
 // observeCompletely adds what a NodeGuard that is served observes.

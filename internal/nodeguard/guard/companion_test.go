@@ -4,15 +4,29 @@
 package guard
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/everynode/everynode/internal/nodejob/task"
 )
+
+// limitedTo limits the namespace to nodes.
+func limitedTo(names ...string) func(*Input) {
+	return func(in *Input) {
+		in.AllowedNodes = labels.SelectorFromSet(labels.Set{"team": "a"})
+		for i := range in.Nodes {
+			if slices.Contains(names, in.Nodes[i].Name) {
+				in.Nodes[i].Labels = map[string]string{"team": "a"}
+			}
+		}
+	}
+}
 
 func TestCompanions(t *testing.T) {
 	without := func(i int) func(*Input) {
@@ -44,7 +58,21 @@ func TestCompanions(t *testing.T) {
 			scene(without(0), going(0, true), func(in *Input) { in.Budgets[0].Ended = releaseID(in.Guard.Status.Released[0]) }),
 			[]string{"make n1"},
 		},
-		"on a node that is not Ready": {scene(without(0), func(in *Input) { in.Nodes[0].Ready = false }), nil},
+		"on a node that the namespace is not limited to": {
+			scene(without(0), limitedTo("n2", "n3")), []string{"delete budget c-n1"},
+		},
+		"on a returning node that the namespace is not limited to any more": {
+			scene(without(0), going(0, false), limitedTo("n2", "n3"), func(in *Input) { in.Budgets[0].Open = true }),
+			[]string{"delete budget c-n1"},
+		},
+		"one on a node that the namespace is not limited to any more": {
+			scene(limitedTo("n2", "n3")),
+			[]string{"delete budget c-n1", "delete c-n1"},
+		},
+		"on a node that is not Ready": {
+			scene(without(0), func(in *Input) { in.Nodes[0].Ready = false }),
+			nil,
+		},
 		"on a node that would evict it": {
 			scene(without(0), func(in *Input) { in.Nodes[0].Taints = []corev1.Taint{{Key: "x", Effect: corev1.TaintEffectNoExecute}} }),
 			nil,

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/nodejob/task"
 )
 
 // condition is which of the conditions is True, and why.
@@ -107,7 +108,11 @@ func (s *summary) noGuardedNodes() *condition {
 	if s.counts.Guarded > 0 {
 		return nil
 	}
-	return &condition{v1alpha1.ConditionReady, v1alpha1.ReasonNoGuardedNodes, "no node has a pod of " + s.in.Target.Name + ", or should have one"}
+	message := "no node has a pod of " + s.in.Target.Name + ", or should have one"
+	if s.in.AllowedNodes != nil {
+		message += "; " + task.NodeNotAllowed(s.in.Guard.Namespace, s.in.AllowedNodes)
+	}
+	return &condition{v1alpha1.ConditionReady, v1alpha1.ReasonNoGuardedNodes, message}
 }
 
 // targetEvicted names the kinds of the target's owners whose pods are evicted in a drain: all except DaemonSets and static

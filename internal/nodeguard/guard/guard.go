@@ -72,6 +72,8 @@ type Input struct {
 	// NotAllowed is why the manager does not serve the namespace of the NodeGuard; nil if it does. Then no pod and no budget
 	// is created. Those that exist stay.
 	NotAllowed *task.Obstacle
+	// AllowedNodes are the nodes that the namespace is limited to; nil for all. No others are guarded.
+	AllowedNodes labels.Selector
 	// RefusedAt is when the API server last rejected the companion of a node, by node.
 	RefusedAt map[string]time.Time
 	// CheckObstacles are why the checks of nodes cannot be created, by node.

@@ -85,6 +85,18 @@ func (h *history) trouble() {
 	}
 }
 
+// limitNamespace is an administrator who limits the namespace of a NodeGuard to the nodes of team a, or no longer.
+func (h *history) limitNamespace() {
+	names := sorted(h.guards)
+	if h.limits == nil || h.limits.Intn(25) > 0 || len(names) == 0 {
+		return
+	}
+	guard := names[h.limits.Intn(len(names))]
+	h.limited[guard] = !h.limited[guard]
+	h.keepClosed()
+	h.say("the namespace of %s is limited: %v", guard, h.limited[guard])
+}
+
 // user is an action of a user.
 func (h *history) user() {
 	name, guard := pick(h, h.nodes), pick(h, h.guards)
@@ -135,7 +147,7 @@ func (h *history) user() {
 		h.setNode(node)
 	case 7:
 		if h.chance(40) {
-			node.Labels = map[string]string{"storage": []string{"yes", "no"}[h.rng.Intn(2)]}
+			node.Labels = map[string]string{"storage": []string{"yes", "no"}[h.rng.Intn(2)], "team": node.Labels["team"]}
 			h.setNode(node)
 		}
 	case 8:

@@ -73,6 +73,7 @@ func (h *history) pass(name string) {
 
 // creates : nothing is created in a namespace that is not allowed. What exists stays.
 func (h *history) creates(in *Input, p *Plan) {
+	h.createsElsewhere(in, p)
 	if in.NotAllowed == nil {
 		return
 	}
@@ -84,6 +85,28 @@ func (h *history) creates(in *Input, p *Plan) {
 		switch a.(type) {
 		case CreateCompanion, CreateCheck, CreateBudget:
 			h.fail("%s is in a namespace that is not allowed, and creates %+v", in.Guard.Name, a)
+		}
+	}
+}
+
+// createsElsewhere : nothing is created for a node that the namespace is not limited to.
+func (h *history) createsElsewhere(in *Input, p *Plan) {
+	teams := map[string]string{}
+	for i := range in.Nodes {
+		teams[in.Nodes[i].Name] = in.Nodes[i].Labels["team"]
+	}
+	for _, action := range p.Actions {
+		node := ""
+		switch a := action.(type) {
+		case CreateCompanion:
+			node = a.Node
+		case CreateCheck:
+			node = a.Node
+		case CreateBudget:
+			node = a.Node
+		}
+		if node != "" && in.AllowedNodes != nil && teams[node] != "a" {
+			h.fail("%s is limited to other nodes, and %+v", in.Guard.Name, action)
 		}
 	}
 }

@@ -62,7 +62,7 @@ func (h *history) guarded(c *cluster, g *v1alpha1.NodeGuard) (all, sound []strin
 	ds := g.Spec.Target.DaemonSet
 	for _, name := range sorted(c.nodes) {
 		pod, has := c.targets[ds][name]
-		if !has && c.nodes[name].Labels["storage"] != "yes" {
+		if !has && c.nodes[name].Labels["storage"] != "yes" || c.limited[g.Name] && c.nodes[name].Labels["team"] != "a" {
 			continue
 		}
 		all = append(all, name)

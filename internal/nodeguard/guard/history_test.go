@@ -70,6 +70,7 @@ type cluster struct {
 	budgets map[string]simBudget
 	guards  map[string]*v1alpha1.NodeGuard
 	barred  map[string]bool // NodeGuards whose namespace is not allowed
+	limited map[string]bool // NodeGuards whose namespace is limited to the nodes of team a
 	foreign bool            // a budget that Everynode did not create selects the companions
 	seats   map[string]simSeat
 }
@@ -122,6 +123,8 @@ type history struct {
 	// evil is the compromised node, while it exists; stubborn is true if it ends no pods.
 	evil     string
 	stubborn bool
+	// limits decides when administrators limit namespaces to nodes; nil in most histories.
+	limits *rand.Rand
 	// hostile is a user with all rights in namespaces; nil in most histories.
 	hostile *hostile
 	oracle
@@ -138,12 +141,16 @@ func play(s int64, tell bool) *history {
 		unguardedOnce: map[string]bool{},
 		wasTaken:      map[string]bool{},
 	}
+	if limits := rand.New(rand.NewSource(s + 1<<43)); limits.Intn(4) == 0 {
+		h.limits = limits
+	}
 	h.begin()
 	h.addHostile(s)
 	steps := 150 + h.rng.Intn(250)
 	for i := 0; i < steps && h.broken == ""; i++ {
 		h.now = h.now.Add(time.Duration(h.rng.Intn(8000)) * time.Millisecond)
 		h.step()
+		h.limitNamespace()
 		h.attack()
 		h.check()
 	}
@@ -178,6 +185,7 @@ func (h *history) begin() {
 		targets: map[string]map[string]TargetPod{"a": {}, "b": {}},
 		missing: map[string]bool{},
 		barred:  map[string]bool{},
+		limited: map[string]bool{},
 		pods:    map[string]simPod{},
 		budgets: map[string]simBudget{},
 		guards:  map[string]*v1alpha1.NodeGuard{},
@@ -209,7 +217,10 @@ func (h *history) addNode(name string) {
 		UID:             types.UID(h.uid()),
 		ResourceVersion: h.uid(),
 		Ready:           true,
-		Labels:          map[string]string{"storage": "yes"},
+		Labels:          map[string]string{"storage": "yes", "team": "a"},
+	}
+	if h.limits != nil && h.limits.Intn(3) == 0 {
+		h.nodes[name].Labels["team"] = "b"
 	}
 	h.gate[name] = h.chance(70)
 	h.clocks[name] = []time.Duration{0, 0, 2 * time.Hour, -3 * time.Hour, 40 * time.Second}[h.rng.Intn(5)]
@@ -260,7 +271,7 @@ func (c *cluster) copied() cluster {
 		c.missing,
 	)
 	d.seats = maps.Clone(c.seats)
-	d.barred, d.targets = maps.Clone(c.barred), map[string]map[string]TargetPod{}
+	d.barred, d.limited, d.targets = maps.Clone(c.barred), maps.Clone(c.limited), map[string]map[string]TargetPod{}
 	for name, pods := range c.targets {
 		d.targets[name] = maps.Clone(pods)
 	}
@@ -286,7 +297,7 @@ func (h *history) catchUpWith() {
 	case 2:
 		h.cache.budgets = c.budgets
 	case 3:
-		h.cache.guards, h.cache.barred = c.guards, c.barred
+		h.cache.guards, h.cache.barred, h.cache.limited = c.guards, c.barred, c.limited
 	case 4:
 		h.cache.targets, h.cache.missing, h.cache.foreign = c.targets, c.missing, c.foreign
 	case 5:
@@ -391,6 +402,9 @@ func (h *history) viewOne(s *sight, name string) Input {
 	h.remembered(&in)
 	if s.barred[name] {
 		in.NotAllowed = task.NamespaceNotAllowed("ns")
+	}
+	if s.limited[name] {
+		in.AllowedNodes = labels.SelectorFromSet(labels.Set{"team": "a"})
 	}
 	ds := in.Guard.Spec.Target.DaemonSet
 	in.Target = Target{Name: "DaemonSet " + ds, Missing: s.missing[ds], Template: template, Pods: make([]TargetPod, 0, len(s.targets[ds]))}

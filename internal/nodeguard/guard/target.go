@@ -19,6 +19,8 @@ import (
 // released.
 func (o observed) guards(n *nodePlan) bool {
 	switch {
+	case !task.AllowsNode(o.in.AllowedNodes, n.Labels):
+		return false // its companion and its check would run there
 	case n.active():
 		return true
 	case o.in.Target.Missing || o.in.Target.Invalid != "":

@@ -6,6 +6,7 @@ package plan
 import (
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -246,8 +247,21 @@ func (c NodeChange) ofSelection(job *v1alpha1.NodeJob) bool {
 	if len(job.Spec.RemoveLabels) > 0 {
 		changes = c.ofKeys
 	}
-	return c.labels && (c.ofLabel(corev1.LabelOSStable) || isControlPlane(c.before) != isControlPlane(c.after) ||
+	return c.labels && (c.ofLabel(corev1.LabelOSStable) || c.ofRestriction() || isControlPlane(c.before) != isControlPlane(c.after) ||
 		slices.ContainsFunc(selectorsOf(&job.Spec), changes))
+}
+
+// ofRestriction reports whether a label has changed that a namespace may be limited by. Which ones these are is not known here.
+func (c NodeChange) ofRestriction() bool {
+	changed := func(from, to map[string]string) bool {
+		for key := range from {
+			if prefix, _, _ := strings.Cut(key, "/"); strings.HasSuffix(prefix, corev1.LabelNamespaceNodeRestriction) && !record.IsSealKey(key) && differs(from, to, key) {
+				return true
+			}
+		}
+		return false
+	}
+	return changed(c.before.Labels, c.after.Labels) || changed(c.after.Labels, c.before.Labels)
 }
 
 // ofKeys reports whether a label of a selector has changed.

@@ -303,7 +303,7 @@ func (s *small) plan(nodes []*corev1.Node) plan.Plan {
 		view.On = record.Read(node.Labels, node.Annotations, smallKey)
 		in.Nodes = append(in.Nodes, view)
 	}
-	observe.Peers(&in, s.jobs, func(_ string, labels, annotations map[string]string, key string) record.NodeRecord {
+	observe.Peers(&in, s.jobs, nil, func(_ string, labels, annotations map[string]string, key string) record.NodeRecord {
 		return record.Read(labels, annotations, key)
 	})
 	return plan.Next(in)

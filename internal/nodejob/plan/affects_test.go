@@ -235,6 +235,9 @@ func TestNodeChangesOutsideOfRuns(t *testing.T) {
 		"the provider ID is set":          {func(n *corev1.Node) { n.Spec.ProviderID = "cloud://1" }, everyone},
 		"the architecture is known":       {func(n *corev1.Node) { n.Status.NodeInfo.Architecture = "arm64" }, everyone},
 		"a label that another selects on": {func(n *corev1.Node) { n.Labels["tier"] = "y" }, []string{"depends", "shares"}},
+		"a label that a namespace may be limited by": {
+			func(n *corev1.Node) { n.Labels["x.node-restriction.kubernetes.io/team"] = "a" }, everyone,
+		},
 		"another is done": {
 			func(n *corev1.Node) { n.Labels["ns.everynode.dev/other"] = "rev2" },
 			[]string{"depends", "shares"},

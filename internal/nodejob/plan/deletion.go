@@ -122,9 +122,9 @@ func (p *planner) removeGateAndCordon(node *Node) {
 }
 
 // taintsWithoutGate are the taints of a node without the gate of a NodeJob that is being deleted, regardless of who set
-// the gate, since nothing else would remove it.
+// the gate, since nothing else would remove it; on a node that it does not select, or must not change, only its own.
 func (g *gate) taintsWithoutGate(node *Node) *record.Taints {
-	return g.opened(node, g.selector.Matches(labels.Set(node.Labels)))
+	return g.opened(node, g.allowsNode(node) && g.selector.Matches(labels.Set(node.Labels)))
 }
 
 // rollBackAll rolls the task back on every node where it has run, with the same limit of concurrent nodes, and removes

@@ -21,9 +21,11 @@ type Peer struct {
 	// Key is the key of its record.
 	Key string
 	// Selector and NodeNames select its nodes; without NodeNames, all nodes that match the selector.
-	Selector    *metav1.LabelSelector
-	NodeNames   []string
-	Tolerations []corev1.Toleration
+	Selector  *metav1.LabelSelector
+	NodeNames []string
+	// AllowedNodes are the nodes that its namespace is limited to; nil for all.
+	AllowedNodes labels.Selector
+	Tolerations  []corev1.Toleration
 	// OS is the operating system of its nodes; "" for any.
 	OS corev1.OSName
 	// RemoveLabels is the value from its spec.
@@ -74,7 +76,7 @@ func (j *job) pending(p *peer, node *Node) bool {
 // isPending is pending for the record that the node has for the NodeJob. A node with an untolerated taint does not
 // match, except while it joins: taints are added and removed then.
 func (j *job) isPending(p *peer, node *Node, on *record.NodeRecord) bool {
-	if p.done(node, on) || !p.named.has(node) || !task.FitsOS(p.OS, node.Labels) || !matchesWith(p.selector, p.RemoveLabels, node, on.Record) {
+	if p.done(node, on) || !p.named.has(node) || !task.AllowsNode(p.AllowedNodes, node.Labels) || !task.FitsOS(p.OS, node.Labels) || !matchesWith(p.selector, p.RemoveLabels, node, on.Record) {
 		return false
 	}
 	taint := j.untolerated(node, p.tolerations)
@@ -99,7 +101,7 @@ func (p *peer) done(node *Node, on *record.NodeRecord) bool {
 func (j *job) selfPeer() peer {
 	job := j.in.Job
 	return readPeers([]Peer{{
-		Key: j.key, Selector: job.Spec.Nodes.Selector, NodeNames: job.Spec.Nodes.Names, Tolerations: job.Spec.Nodes.Tolerations, OS: task.OS(&job.Spec), RemoveLabels: job.Spec.RemoveLabels,
+		Key: j.key, AllowedNodes: j.in.AllowedNodes, Selector: job.Spec.Nodes.Selector, NodeNames: job.Spec.Nodes.Names, Tolerations: job.Spec.Nodes.Tolerations, OS: task.OS(&job.Spec), RemoveLabels: job.Spec.RemoveLabels,
 		Revision: j.in.Revision, AnyRevision: j.anyRevision(),
 		OnReboot: job.Spec.Rerun.OnReboot, OnMachineChange: onMachineChange(job),
 	}}, 0)[0]

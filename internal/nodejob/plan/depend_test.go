@@ -64,7 +64,7 @@ func TestDependsOn(t *testing.T) {
 			dep(inPoolB, suspended), newNode("n", func(n *Node) { n.Labels = map[string]string{"pool": "a"} }), was("n-machine", "n-boot"), true,
 		},
 		"it is suspended, and a kubelet has written its label without a record": {dep(inPoolB, suspended), newNode("n", label("d2")), record.Record{}, false},
-		"it does not select the node": {dep(inPoolB), newNode("n"), record.Record{}, true},
+		"it does not select the node":                                           {dep(inPoolB), newNode("n"), record.Record{}, true},
 		"its selector is invalid": {
 			dep(func(p *Peer) { p.Selector = badSelector() }),
 			newNode("n"),

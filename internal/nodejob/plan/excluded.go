@@ -54,12 +54,14 @@ func (sb *statusBuilder) excludedNodes() []v1alpha1.ExcludedNodes {
 
 // excludedMessage counts the selected nodes that the task does not run on, at the end of a message; "" if there are none.
 func (su *summarizer) excludedMessage() string {
-	taints, systems := 0, 0
+	taints, limits, systems := 0, 0, 0
 	for i := range su.nodes {
 		switch w := &su.nodes[i]; {
 		case !w.isExcludedThoughSelected():
 		case w.Reason == v1alpha1.ReasonUntoleratedTaint:
 			taints++
+		case w.Reason == v1alpha1.ReasonNodeNotAllowed:
+			limits++
 		default:
 			systems++
 		}
@@ -68,7 +70,7 @@ func (su *summarizer) excludedMessage() string {
 	for _, cause := range []struct {
 		nodes int
 		what  string
-	}{{taints, "by a taint"}, {systems, "by the operating system"}} {
+	}{{taints, "by a taint"}, {limits, "by the limit of the namespace"}, {systems, "by the operating system"}} {
 		if cause.nodes > 0 {
 			parts = append(parts, fmt.Sprintf("%s excluded %s", plural.CountAre(cause.nodes, "node"), cause.what))
 		}

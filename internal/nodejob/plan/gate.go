@@ -136,7 +136,7 @@ func (p *planner) reconcileGate(w *nodePlan, mark *PatchNode) {
 	p.plan.wake(until)
 	switch {
 	case p.gate.spec == nil, w.State == Done:
-		mark.Taints = p.gate.opened(node, !p.notAllowed())
+		mark.Taints = p.gate.opened(node, p.serves(node))
 	case w.State == Excluded && !mayYetRun:
 		mark.Taints = p.gate.opened(node, false)
 	case p.gate.closed(node):
@@ -157,7 +157,7 @@ func (p *planner) reconcileGate(w *nodePlan, mark *PatchNode) {
 // updatedGateTaint are the taints of a node with the gate after its effect has changed; nil if it has not.
 func (g *gate) updatedGateTaint(node *Node) *record.Taints {
 	is := func(t corev1.Taint) bool { return t.Key == g.Key && t.Effect == g.Effect }
-	if g.notAllowed() || slices.ContainsFunc(node.Taints, is) || g.endsPods(node) || !g.selects(node) {
+	if !g.serves(node) || slices.ContainsFunc(node.Taints, is) || g.endsPods(node) || !g.selects(node) {
 		return nil
 	}
 	others := slices.DeleteFunc(slices.Clone(node.Taints), func(t corev1.Taint) bool { return g.holds(&t) })
@@ -204,7 +204,7 @@ func (g *gate) closes(node *Node) bool {
 	rec := node.On.Record
 	rebooted := rec != nil && rec.Outcome == record.Succeeded && differ(rec.BootID, node.BootID)
 	switch {
-	case g.notAllowed(), g.in.Revision == "", node.Deleting, g.endsPods(node), !g.isPending(&g.self, node, &node.On):
+	case !g.serves(node), g.in.Revision == "", node.Deleting, g.endsPods(node), !g.isPending(&g.self, node, &node.On):
 		return false
 	case g.spec.OnReboot && rebooted, g.replaced(node):
 		return true

@@ -111,13 +111,14 @@ func (h *history) checkOpened(seen *Node, t *corev1.Taint, c record.Change) {
 
 // checkTogether checks that what a success brings about is in one write with it.
 func (h *history) checkTogether(seen, after *Node, rec *record.Record) {
-	if h.job.Spec.Gate != nil && h.closedFor(seen) && h.closedFor(after) && !(h.shares() && h.otherPending(seen)) {
+	if h.job.Spec.Gate != nil && isAllowed(h.nodesOf, seen) && h.closedFor(seen) && h.closedFor(after) &&
+		!(h.shares() && h.otherPending(seen)) {
 		h.break_("gate", "%s is done and not opened in the same write", after.Name)
 	}
 	if slices.Contains(after.CordonedBy, ownKey) && after.Unschedulable {
 		h.break_("rule 8", "%s is done and not opened in the same write", after.Name)
 	}
-	if h.unpublishable(seen, rec.Results) != "" {
+	if h.unpublishable(seen, rec.Results) != "" || !isAllowed(h.nodesOf, seen) {
 		return // for example if a user has requested it since
 	}
 	for _, entry := range h.job.Spec.Publish {

@@ -37,6 +37,7 @@ func (h *history) addNode(name string) {
 	node.ReadySince, h.backAt[node.BootID] = h.by(node), h.now
 	h.equip(node)
 	h.equipValue(node)
+	h.addTeam(node)
 	h.changed(node)
 	pods := h.rng.Intn(3)
 	if h.job.Spec.Gate != nil && h.closedFor(node) {
@@ -120,6 +121,10 @@ func (h *history) input() Input {
 	}
 	if h.denied {
 		in.NotAllowed = task.NamespaceNotAllowed("ns")
+	} else if nodes, obstacle := task.AllowedNodes("ns", h.annotations()); obstacle != nil {
+		in.NotAllowed = obstacle
+	} else {
+		in.AllowedNodes = nodes
 	}
 	h.addPeers(&in)
 	h.addBudgets(&in)
@@ -158,6 +163,7 @@ func (h *history) pass() {
 	p := Next(in)
 	h.last = p
 	h.checkAllowed(in, p)
+	h.checkLimit(in, p)
 	h.checkTenant(p)
 	h.checkBudget(in, p)
 	h.noteTry(in, p)

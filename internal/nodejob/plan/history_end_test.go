@@ -22,7 +22,7 @@ func (h *history) settle() {
 	h.say("all faults end")
 	h.faults = false
 	h.deleteChangedPods()
-	h.obstacle, h.denied = nil, false
+	h.obstacle, h.denied, h.nodesOf = nil, false, ""
 	h.job = h.job.DeepCopy()
 	h.job.Spec.Suspend = false
 	h.job.Spec.Rollout.PromoteTo = ""

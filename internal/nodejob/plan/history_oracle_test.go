@@ -250,7 +250,7 @@ func (h *history) onlyCanaries(in Input) bool {
 }
 
 func (h *history) selected(node *Node) bool {
-	return node.Labels["pool"] == "a" && h.needed(node) && runsScripts(node)
+	return node.Labels["pool"] == "a" && h.needed(node) && runsScripts(node) && isAllowed(h.nodesOf, node)
 }
 
 // stableAt is when the revision became stable, according to the status.

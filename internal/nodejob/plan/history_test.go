@@ -242,6 +242,7 @@ func play(seed int64) *history {
 	for range steps {
 		h.event()
 		h.labelNamespace()
+		h.limitNamespace()
 		h.intrude()
 		h.changeBudget()
 		h.changeValues()

@@ -86,6 +86,13 @@ func (p *policy) notAllowed() bool {
 	return p.in.NotAllowed != nil && !terminating
 }
 
+// allowsNode reports whether the namespace of the NodeJob is not limited to other nodes. What starts on a node, and what changes it
+// other than to record what ends there or to remove what the NodeJob has put there, needs that.
+func (p *policy) allowsNode(node *Node) bool { return task.AllowsNode(p.in.AllowedNodes, node.Labels) }
+
+// serves reports whether the manager serves the namespace, on this node.
+func (p *policy) serves(node *Node) bool { return !p.notAllowed() && p.allowsNode(node) }
+
 // rejectPublishedSelector notes as an obstacle that spec.nodes.selector reads a label that spec.publish sets: each node would
 // be selected, or not, by its own result, and would not be counted after its success.
 func (j *job) rejectPublishedSelector() {

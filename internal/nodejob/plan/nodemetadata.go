@@ -16,7 +16,7 @@ func (p *planner) reconcileNodeMetadata() {
 		w := &p.nodes[i]
 		mark := p.cordons.markOf(w.node, "", "")
 		p.reconcileGate(w, &mark)
-		if w.State == Done && !p.notAllowed() {
+		if w.State == Done && p.serves(w.node) {
 			p.reconcilePublished(w, &mark)
 		} else if p.publisher.owned(w.node) > 0 {
 			if mark.Publish = p.publisher.unlisted(w.node); mark.Publish != nil {

@@ -243,7 +243,8 @@ func (w *nodePlan) exclude(reason, message string) {
 
 // isExcludedThoughSelected reports whether a node is excluded although spec.nodes.selector and spec.nodes.names select it.
 func (w *nodePlan) isExcludedThoughSelected() bool {
-	return w.State == Excluded && (w.Reason == v1alpha1.ReasonUntoleratedTaint || w.Reason == v1alpha1.ReasonUnsupportedOS)
+	return w.State == Excluded && (w.Reason == v1alpha1.ReasonUntoleratedTaint || w.Reason == v1alpha1.ReasonUnsupportedOS ||
+		w.Reason == v1alpha1.ReasonNodeNotAllowed)
 }
 
 // postpone makes a node that is ready to start wait for other nodes. A rollback retains the state of its node, and so does the check

@@ -60,13 +60,13 @@ func (q *quarantiner) leaves() bool {
 
 // willCordon reports whether a failed node is cordoned by this or the next pass.
 func (q *quarantiner) willCordon(w *nodePlan) bool {
-	return w.exhausted && !q.leaves() && !q.notAllowed() && !w.node.On.Record.Cordoned && q.cordons.cordon(w.node) != nil
+	return w.exhausted && !q.leaves() && q.serves(w.node) && !w.node.On.Record.Cordoned && q.cordons.cordon(w.node) != nil
 }
 
 func (q *quarantiner) reconcileQuarantine(w *nodePlan) {
 	policy, leave := q.in.Job.Spec.OnFailure.Action, q.leaves()
 	switch {
-	case w.exhausted && !leave && q.notAllowed(): // a cordon stays, and a drain stops
+	case w.exhausted && !leave && !q.serves(w.node): // a cordon stays, and a drain stops
 	case w.exhausted && !leave:
 		q.cordonAndDrain(w, policy == v1alpha1.FailureActionDrain)
 	case q.retainsCordon(w):

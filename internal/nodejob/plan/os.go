@@ -42,6 +42,8 @@ func (as *assessor) unselected(node *Node) (reason, message string) {
 		return v1alpha1.ReasonNotSelected, "spec.nodes.names does not name it"
 	case !matchesWith(as.selector, as.in.Job.Spec.RemoveLabels, node, node.On.Record):
 		return v1alpha1.ReasonNotSelected, "spec.nodes.selector does not match its labels"
+	case !as.allowsNode(node):
+		return v1alpha1.ReasonNodeNotAllowed, as.nodeNotAllowed()
 	}
 	return v1alpha1.ReasonUnsupportedOS, fmt.Sprintf("its label %s is %q, and the task runs on %s nodes", corev1.LabelOSStable,
 		outcome.CleanHead(node.Labels[corev1.LabelOSStable], maxOSBytes), task.OS(&as.in.Job.Spec))

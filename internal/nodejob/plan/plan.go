@@ -16,6 +16,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
@@ -38,8 +39,10 @@ type Input struct {
 	// NotAllowed is why the manager does not serve the namespace of the NodeJob; nil if it does. Nothing starts then, and nodes
 	// are changed only to record what ends, and to remove what the NodeJob has put there.
 	NotAllowed *task.Obstacle
-	Nodes      []Node
-	Pods       []Pod
+	// AllowedNodes are the nodes that the namespace of the NodeJob is limited to; nil for all. The same holds on all others.
+	AllowedNodes labels.Selector
+	Nodes        []Node
+	Pods         []Pod
 	// Drains are the remaining pods on the nodes that are being drained, by the UID of the node. A node that was not
 	// checked yet is not included.
 	Drains map[types.UID][]DrainPod

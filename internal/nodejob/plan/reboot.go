@@ -254,15 +254,13 @@ func (as *assessor) markBack(w *nodePlan, at time.Time, message string) {
 // runBlock is what prevents the next pod of a run from being created now, if anything. probe is true if one start may
 // check whether an obstacle still exists. A run that has begun is not suspended.
 func (j *job) runBlock(r startRequest, probe bool) block {
-	reason, message := cannotRunReason(r.node)
-	if reason == "" {
-		b := nodeValueMissing(j, r)
-		reason, message = b.reason, b.message
+	for _, check := range []func(*job, startRequest) block{nodeCannotRun, nodeNotAllowed, nodeValueMissing} {
+		if b := check(j, r); b.blocks() {
+			return block{cause: causeNode, message: b.message}
+		}
 	}
 	o, t := j.obstacleFor(r.phase), j.hindrance(r.node)
 	switch {
-	case reason != "":
-		return block{cause: causeNode, message: message}
 	case r.terminating:
 		return block{cause: causeTerminatingPod}
 	case t != nil:

@@ -160,7 +160,9 @@ func (rec *recorder) completes(node *Node, pod *Pod, c *record.Change) {
 		c.Record.Outcome, c.Record.Reason, c.Record.Message = record.Failed, reason, message
 		return
 	}
-	c.Publish = published
+	if rec.allowsNode(node) {
+		c.Publish = published
+	}
 	rec.opens(node, c)
 }
 
@@ -168,6 +170,8 @@ func (rec *recorder) completes(node *Node, pod *Pod, c *record.Change) {
 func (rec *recorder) opens(node *Node, c *record.Change) {
 	c.Record.Cordoned = false
 	c.Cordon = rec.cordons.uncordon(node)
-	c.Taints = rec.gate.opened(node, true)
-	rec.publisher.removeLabels(node, c)
+	c.Taints = rec.gate.opened(node, rec.allowsNode(node))
+	if rec.allowsNode(node) {
+		rec.publisher.removeLabels(node, c)
+	}
 }

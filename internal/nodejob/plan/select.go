@@ -16,7 +16,7 @@ import (
 // selects reports whether a node with these labels matches the NodeJob, or would match with the labels that the success
 // of the NodeJob has removed.
 func (j *job) selects(node *Node) bool {
-	return j.named.has(node) && task.FitsOS(j.self.OS, node.Labels) && matchesWith(j.selector, j.in.Job.Spec.RemoveLabels, node, node.On.Record)
+	return j.allowsNode(node) && j.named.has(node) && task.FitsOS(j.self.OS, node.Labels) && matchesWith(j.selector, j.in.Job.Spec.RemoveLabels, node, node.On.Record)
 }
 
 // names are the names in spec.nodes.names; nil for all nodes.

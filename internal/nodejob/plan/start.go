@@ -27,6 +27,7 @@ type startRequest struct {
 // nodes is checked afterwards: the rollout (rollout.startBlock), then the slots and the unavailable nodes
 // (capacity.startBlock).
 var startChecks = []func(*job, startRequest) block{
+	nodeNotAllowed,
 	nodeCannotRun,
 	nodeValueMissing,
 	podIsTerminating,
@@ -46,6 +47,19 @@ func (j *job) startBlock(r startRequest) block {
 		}
 	}
 	return block{}
+}
+
+// nodeNotAllowed blocks a node that is not among those that the namespace is limited to.
+func nodeNotAllowed(j *job, r startRequest) block {
+	if j.allowsNode(r.node) {
+		return block{}
+	}
+	return block{cause: causeNode, reason: v1alpha1.ReasonNodeNotAllowed, message: j.nodeNotAllowed()}
+}
+
+// nodeNotAllowed says why nothing starts on a node for which allowsNode is false.
+func (p *policy) nodeNotAllowed() string {
+	return task.NodeNotAllowed(p.in.Job.Namespace, p.in.AllowedNodes)
 }
 
 // nodeCannotRun blocks a node that cannot run anything now.

@@ -25,6 +25,12 @@ func SealKey(key string) string {
 	return strings.TrimSuffix(prefix, "."+v1alpha1.Group) + sealSuffix + "/" + name
 }
 
+// IsSealKey reports whether a label has a key as of SealKey.
+func IsSealKey(label string) bool {
+	prefix, _, _ := strings.Cut(label, "/")
+	return strings.HasSuffix(prefix, sealSuffix)
+}
+
 // Seal returns the value of the label that authenticates an encoded record: 40 hexadecimal digits of its SHA-256.
 func Seal(encoded string) string {
 	sum := sha256.Sum256([]byte(encoded))

@@ -207,6 +207,9 @@ func (e nextStep) include() string {
 	if e.State.Reason == v1alpha1.ReasonUntoleratedTaint {
 		return "it would run with a toleration for it in spec.nodes.tolerations, or without the taint"
 	}
+	if e.State.Reason == v1alpha1.ReasonNodeNotAllowed {
+		return fmt.Sprintf("an administrator can change what the namespace is limited to: kubectl annotate namespace %s %s=SELECTOR --overwrite", e.Job.Namespace, v1alpha1.NodesAnnotation)
+	}
 	if e.State.Reason == v1alpha1.ReasonUnsupportedOS {
 		return "scripts and commands run on Linux nodes only: for other nodes use spec.task.template with spec.os"
 	}

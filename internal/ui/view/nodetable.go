@@ -41,7 +41,8 @@ func NodeRows(in plan.Input, p plan.Plan) []NodeRow {
 
 // IsSelected reports whether a NodeJob selects a node, which may be excluded for another reason, such as a taint.
 func IsSelected(s *plan.NodeState) bool {
-	return s.State != plan.Excluded || s.Reason == v1alpha1.ReasonUntoleratedTaint || s.Reason == v1alpha1.ReasonUnsupportedOS
+	return s.State != plan.Excluded || s.Reason == v1alpha1.ReasonUntoleratedTaint || s.Reason == v1alpha1.ReasonUnsupportedOS ||
+		s.Reason == v1alpha1.ReasonNodeNotAllowed
 }
 
 // NodeTable draws the selected nodes of a NodeJob. Nodes that need a user to act come first. The record of an earlier

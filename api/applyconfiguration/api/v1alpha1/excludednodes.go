@@ -9,7 +9,7 @@ package v1alpha1
 type ExcludedNodesApplyConfiguration struct {
 	// message describes why the nodes are excluded, such as which taint they have.
 	Message *string `json:"message,omitempty"`
-	// reason is UntoleratedTaint or UnsupportedOS.
+	// reason is UntoleratedTaint, NodeNotAllowed or UnsupportedOS.
 	Reason *string `json:"reason,omitempty"`
 	// nodes is the number of nodes.
 	Nodes *int32 `json:"nodes,omitempty"`
