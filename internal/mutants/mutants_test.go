@@ -541,7 +541,7 @@ var mutants = map[string]mutant{
 		"maintenance.go", "\t\tr.Rollback = prev.Rollback\n\t} else", "\t} else",
 	},
 	"a dependency is ignored": {
-		"start.go", "\tif before == \"\" {\n", "\tif true {\n",
+		"start.go", "\tif before == nil {\n", "\tif true {\n",
 	},
 	"an exhausted maxUnavailable is not reported": {
 		"conditions.go", "su.waitsFor(causeMaxUnavailable) &&", "false &&",

@@ -104,9 +104,14 @@ func (r *Reconciler) observe(ctx context.Context, g *v1alpha1.NodeGuard, from or
 		return nil, err
 	}
 	namespaces, beyond := r.namespaces(), guard.BeyondMaximum(what.guards)
+	allowed := map[string]bool{}
 	seen.input.Peers = guard.PeersOf(g, what.guards, func(o *v1alpha1.NodeGuard) bool {
-		_, allowed := namespaces.Allowed(ctx, o.Namespace)
-		return allowed && !beyond[o.UID]
+		is, known := allowed[o.Namespace]
+		if !known {
+			_, is = namespaces.Allowed(ctx, o.Namespace)
+			allowed[o.Namespace] = is
+		}
+		return is && !beyond[o.UID]
 	})
 	return seen, r.askPeers(ctx, seen, what, from)
 }

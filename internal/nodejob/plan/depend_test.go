@@ -172,8 +172,11 @@ func TestDependsOn(t *testing.T) {
 			if got := len(p.Actions) == 1; got != tt.starts {
 				t.Errorf("actions %v, %+v; want a start: %v", told(p), p.Nodes[0], tt.starts)
 			}
-			if st := p.Nodes[0]; !tt.starts &&
-				(st.Reason != v1alpha1.ReasonWaitingForDependency || st.Message != "NodeJob dep (spec.dependsOn) must be done on it before") {
+			want := "NodeJob dep (spec.dependsOn) must be done on it before"
+			if tt.dep.Suspended {
+				want = "NodeJob dep (spec.dependsOn) is suspended, and has never run. Resume it, or remove it from spec.dependsOn"
+			}
+			if st := p.Nodes[0]; !tt.starts && (st.Reason != v1alpha1.ReasonWaitingForDependency || st.Message != want) {
 				t.Errorf("%+v, want %s", st, v1alpha1.ReasonWaitingForDependency)
 			}
 		})
