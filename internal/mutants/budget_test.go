@@ -13,6 +13,7 @@ func TestEachMistakeInTheBudgetPlannerIsFound(t *testing.T) {
 	planner{
 		pkg: "internal/nodebudget/budget", histories: "50000", mutants: budgetMutants,
 		byTables: []string{
+			"a seat joins its group while other groups use what it leaves",
 			"the node that has waited longest is not first",
 			"a broken node is released under a freeze",
 			"a percentage is rounded up",

@@ -343,3 +343,34 @@ func TestEffects(t *testing.T) {
 		})
 	}
 }
+
+// TestASeatJoinsAGroup tests whether a seat may join a group beside what the limits, which other groups share, allow.
+func TestASeatJoinsAGroup(t *testing.T) {
+	for name, tt := range map[string]struct {
+		own, other group // the observed groups
+		notReady   bool
+		want       bool
+	}{
+		"nothing is away":                                                 {want: true},
+		"the limit has room":                                              {own: group{opened: 1}, want: true},
+		"another group uses the limit":                                    {own: group{opened: 1}, other: group{granted: 1}, want: false},
+		"another group still grants it":                                   {own: group{opened: 1}, other: group{reach: 1}, want: false},
+		"a member of another group is down":                               {own: group{opened: 1}, other: group{down: 1}, want: false},
+		"the floor has nothing left for the seat":                         {own: group{opened: 1, down: 2}, other: group{granted: 1}, want: true},
+		"the floor allows as many as are down":                            {own: group{opened: 1, down: 1}, other: group{granted: 1}, want: true},
+		"the floor allows as many as are down, and the seat is not ready": {own: group{opened: 1, down: 1}, other: group{granted: 1}, notReady: true, want: false},
+		"the member that is down is that of the seat":                     {own: group{opened: 1, down: 1, joining: 1}, other: group{granted: 1}, want: false},
+	} {
+		own, other := tt.own, tt.other
+		own.limits = []*limit{{most: 1, groups: []*group{&own, &other}}}
+		if got := own.canGain(&Seat{Ready: !tt.notReady}); got != tt.want {
+			t.Errorf("%s: %v, want %v", name, got, tt.want)
+		}
+		// A new seat is moved only if its group can gain it.
+		f := newFixture(4, newBudget("b", "2"))
+		m := &member{group: &own, seat: &Seat{Group: "another", Ready: !tt.notReady}}
+		if got := newPlanner(&f.Input).mayMove(m); got != tt.want {
+			t.Errorf("%s: the seat may move: %v, want %v", name, got, tt.want)
+		}
+	}
+}
