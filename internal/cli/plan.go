@@ -177,6 +177,9 @@ func (o *planOptions) draft(ctx context.Context, seen *observe.Cluster, file *pl
 		if message := console.CheckNamespace(ctx, o.client, job.Namespace).Message(job.Namespace); message != "" && observe.ToldObstacle(job) == nil {
 			v.Notes = append(v.Notes, message)
 		}
+		for _, image := range task.TaggedImages(job) {
+			v.Notes = append(v.Notes, "image "+image+" is named by a tag: its content can change from node to node and from attempt to attempt, without a new revision. Name it by digest (IMAGE@sha256:...)")
+		}
 		source, obstacle, err := observe.Source(job, o.fetch(ctx, file, &v))
 		if err != nil {
 			return nil, cmdutil.Explain(err)

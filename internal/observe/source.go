@@ -56,6 +56,11 @@ func Source(job *v1alpha1.NodeJob, fetch Fetch) (task.Source, *task.Obstacle, er
 		}
 		*into[s.field] = content
 	}
+	return withContents(job, src, fetch)
+}
+
+// withContents adds the hashes of the objects of task.files and task.inputs. In a deletion, only a rollback needs files.
+func withContents(job *v1alpha1.NodeJob, src task.Source, fetch Fetch) (task.Source, *task.Obstacle, error) {
 	deleting := !job.DeletionTimestamp.IsZero()
 	if deleting && !rollsBack(job) {
 		return src, nil, nil

@@ -139,7 +139,7 @@ func (c *contents) folder(key contentKey, is task.Hashes, data map[string][]byte
 	if known.Folder != "" && known.Content == is.Content {
 		return known
 	}
-	if files, missing := key.Content.Folder(data); missing == "" {
+	if files, missing := key.Folder(data); missing == "" {
 		is.Folder = contract.FolderHash(files, is.Salt)
 	}
 	return is

@@ -60,7 +60,7 @@ func (r observer) observe(ctx context.Context, job *v1alpha1.NodeJob, noRoom *ta
 	if err != nil {
 		return seen, err
 	}
-	obstacle = cmp.Or(noRoom, obstacle)
+	obstacle = cmp.Or(obstacle, noRoom)
 	seen.source = source
 	seen.input = plan.Input{Job: job, Now: now, Obstacle: obstacle, Revision: job.Status.Revision, Digest: job.Status.RevisionDigest}
 	if err := r.authorize(ctx, &seen); err != nil {

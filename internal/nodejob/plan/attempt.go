@@ -227,10 +227,8 @@ func disruption(pod *Pod, node *Node) string {
 	switch {
 	case exit == nil || exit.Lost:
 		return firstOf(joined(pod.StatusReason, pod.StatusMessage), joined(pod.DisruptedReason, ""), "the pod ended before its container reported how")
-	case exit.Reported && exit.Reason == outcome.ReasonFilesChanged:
-		return firstOf(exit.Message, "the files of the task have changed")
-	case exit.Reason == outcome.ReasonDisrupted:
-		return firstOf(joined(pod.DisruptedReason, pod.StatusMessage), "the task was interrupted by a signal from outside")
+	case exit.Reason == outcome.ReasonDisrupted, exit.Reason == outcome.ReasonFilesChanged:
+		return interruption(pod)
 	case !pod.Disrupted.IsZero() && !failedBefore(exit, pod.Disrupted):
 		return firstOf(joined(pod.DisruptedReason, pod.StatusMessage), "the pod was disrupted")
 	case !pod.DeleteRequested.IsZero() && !failedBefore(exit, pod.DeleteRequested):
@@ -239,6 +237,14 @@ func disruption(pod *Pod, node *Node) string {
 		return "the node rebooted while the task ran"
 	}
 	return ""
+}
+
+// interruption says what the runner reports about an attempt that it has not run to its end.
+func interruption(pod *Pod) string {
+	if exit := pod.Exit; exit.Reason == outcome.ReasonFilesChanged {
+		return firstOf(exit.Message, "the files of the task have changed")
+	}
+	return firstOf(joined(pod.DisruptedReason, pod.StatusMessage), "the task was interrupted by a signal from outside")
 }
 
 // failedBefore reports whether a task is known to have failed on its own before t. The exit code of a container alone

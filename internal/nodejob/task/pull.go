@@ -6,6 +6,7 @@ package task
 import (
 	"slices"
 	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -70,6 +71,22 @@ func imagesOf(spec *corev1.PodSpec) []corev1.Volume {
 		volumes = append(volumes, corev1.Volume{Name: "image-" + strconv.Itoa(i+1), VolumeSource: corev1.VolumeSource{Image: &sources[i]}})
 	}
 	return volumes
+}
+
+// TaggedImages returns the images of a template that are not named by their digests, in the order of the containers, each once.
+func TaggedImages(job *v1alpha1.NodeJob) []string {
+	if job.Spec.Task.Template == nil {
+		return nil
+	}
+	var tagged []string
+	for _, containers := range [][]corev1.Container{job.Spec.Task.Template.Spec.InitContainers, job.Spec.Task.Template.Spec.Containers} {
+		for i := range containers {
+			if image := containers[i].Image; !strings.Contains(image, "@") && !slices.Contains(tagged, image) {
+				tagged = append(tagged, image)
+			}
+		}
+	}
+	return tagged
 }
 
 // Unprivileged returns a pod with one container, the runner with a flag, that passes the strictest Pod Security Standard.

@@ -5,6 +5,7 @@ package task
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -189,5 +190,19 @@ func TestFolder(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" || (missing != "") != (want == nil) {
 			t.Errorf("%q: missing %q, (-want +got):\n%s", items, missing, diff)
 		}
+	}
+}
+
+func TestTaggedImages(t *testing.T) {
+	job := &v1alpha1.NodeJob{}
+	if got := TaggedImages(job); got != nil {
+		t.Errorf("a script has the images %v", got)
+	}
+	job.Spec.Task.Template = &corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+		InitContainers: []corev1.Container{{Image: "registry.example:5000/a:1"}, {Image: "b@sha256:" + strings.Repeat("0", 64)}},
+		Containers:     []corev1.Container{{Image: "c"}, {Image: "registry.example:5000/a:1"}},
+	}}
+	if diff := cmp.Diff([]string{"registry.example:5000/a:1", "c"}, TaggedImages(job)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
