@@ -60,7 +60,7 @@ func TestWhatIsCachedOfStrangersIsBounded(t *testing.T) {
 		"the status of a pod":                &corev1.Pod{Status: corev1.PodStatus{Message: text, Reason: text, ContainerStatuses: containers(1)}},
 		"many containers of a pod":           &corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: containers(1000)}},
 		"many conditions of a pod":           &corev1.Pod{Status: corev1.PodStatus{Conditions: conditions}},
-		"managed fields":                     &corev1.Pod{ObjectMeta: metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{{FieldsV1: &metav1.FieldsV1{Raw: []byte(`"` + text + `"`)}}}}},
+		"managed fields":                     &corev1.Pod{ObjectMeta: metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{{FieldsV1: metav1.NewFieldsV1(`"` + text + `"`)}}}},
 		"arguments of a DaemonSet": &appsv1.DaemonSet{Spec: appsv1.DaemonSetSpec{Template: corev1.PodTemplateSpec{
 			Spec: corev1.PodSpec{NodeSelector: map[string]string{"no": "where"}, Containers: []corev1.Container{{Args: []string{text}}}},
 		}}},

@@ -55,28 +55,32 @@ func (t *Trimmer) Transform(first toolscache.TransformFunc) toolscache.Transform
 		if err != nil {
 			return nil, err
 		}
-		switch o := o.(type) {
-		case *metav1.PartialObjectMetadata:
-			if o.Kind == "Namespace" {
-				t.Note(o)
-			}
-		case *v1alpha1.NodeJob:
-			// One that was served before is still planned.
-			if t.isClosed(o.Namespace) && o.Status.Revision == "" {
-				o.Spec = v1alpha1.NodeJobSpec{}
-				markTrimmed(o, "true")
-			} else if size := sizeOf(o.Spec); !t.takeRoom(client.ObjectKeyFromObject(o), size) {
-				o.Spec = seenByOthers(&o.Spec)
-				markTrimmed(o, strconv.Itoa(size))
-			}
-		case *v1alpha1.NodeGuard:
-			if t.isClosed(o.Namespace) {
-				// The name of the DaemonSet shows which nodes it may guard, should the namespace be allowed.
-				o.Spec = v1alpha1.NodeGuardSpec{Target: v1alpha1.GuardTarget{DaemonSet: o.Spec.Target.DaemonSet}}
-				markTrimmed(o, "true")
-			}
-		}
+		t.trim(o)
 		return o, nil
+	}
+}
+
+func (t *Trimmer) trim(o any) {
+	switch o := o.(type) {
+	case *metav1.PartialObjectMetadata:
+		if o.Kind == "Namespace" {
+			t.Note(o)
+		}
+	case *v1alpha1.NodeJob:
+		// One that was served before is still planned.
+		if t.isClosed(o.Namespace) && o.Status.Revision == "" {
+			o.Spec = v1alpha1.NodeJobSpec{}
+			markTrimmed(o, "true")
+		} else if size := sizeOf(o.Spec); !t.takeRoom(client.ObjectKeyFromObject(o), size) {
+			o.Spec = seenByOthers(&o.Spec)
+			markTrimmed(o, strconv.Itoa(size))
+		}
+	case *v1alpha1.NodeGuard:
+		if t.isClosed(o.Namespace) {
+			// The name of the DaemonSet shows which nodes it may guard, should the namespace be allowed.
+			o.Spec = v1alpha1.NodeGuardSpec{Target: v1alpha1.GuardTarget{DaemonSet: o.Spec.Target.DaemonSet}}
+			markTrimmed(o, "true")
+		}
 	}
 }
 
