@@ -199,7 +199,12 @@ func TestMCP(t *testing.T) {
 		}
 		got.WriteString("> " + request + "\n")
 		if response := s.ask(request); response != "" {
-			got.WriteString("< " + nameOfProposal.ReplaceAllString(versionInJSON.ReplaceAllString(response, `"version":"VERSION"`), "proposal-$1-RANDOM") + "\n")
+			got.WriteString(
+				"< " + nameOfProposal.ReplaceAllString(
+					versionInJSON.ReplaceAllString(response, `"version":"VERSION"`),
+					"proposal-$1-RANDOM",
+				) + "\n",
+			)
 		}
 	}
 	_ = s.in.Close()
@@ -229,7 +234,8 @@ func TestMCPProposesASuspendedNodeJob(t *testing.T) {
 	server := newMCPServer(t)
 	s := startMCP(t, server).begin()
 	got, failed := s.call("propose", map[string]any{"manifest": strings.Replace(suggestion, "spec: {", "spec: {suspend: false, ", 1)})
-	if len(server.created) != 1 || !server.created[0].Spec.Suspend || !regexp.MustCompile(`^proposal-x-[a-z0-9]{10}$`).MatchString(server.created[0].Name) ||
+	if len(server.created) != 1 || !server.created[0].Spec.Suspend ||
+		!regexp.MustCompile(`^proposal-x-[a-z0-9]{10}$`).MatchString(server.created[0].Name) ||
 		server.created[0].Labels[cmdutil.CreatedByLabel] != cmdutil.CreatedByMCP {
 		t.Fatalf("created: %+v", server.created)
 	}

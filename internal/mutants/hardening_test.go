@@ -45,7 +45,9 @@ var hardening = map[string]mutant{
 		"nodeproblem.go", "return !o.Files", "return true",
 	},
 	"files that have changed are a failure of the task": {
-		"attempt.go", "case exit.Reason == outcome.ReasonDisrupted, exit.Reason == outcome.ReasonFilesChanged:", "case exit.Reason == outcome.ReasonDisrupted:",
+		"attempt.go",
+		"case exit.Reason == outcome.ReasonDisrupted, exit.Reason == outcome.ReasonFilesChanged:",
+		"case exit.Reason == outcome.ReasonDisrupted:",
 	},
 	"a suspended dependency that has never run holds only its nodes": {
 		"depend.go", "p.holdsAll || j.pending(p, node)", "j.pending(p, node)",

@@ -172,7 +172,10 @@ func TestTheRoleOfUsersNamesAllBindings(t *testing.T) {
 		}
 		for _, rule := range role.Rules {
 			if slices.Contains(rule.Resources, "validatingadmissionpolicybindings") {
-				if diff := cmp.Diff(slices.Sorted(slices.Values(Bindings())), slices.Sorted(slices.Values(rule.ResourceNames))); diff != "" {
+				if diff := cmp.Diff(
+					slices.Sorted(slices.Values(Bindings())),
+					slices.Sorted(slices.Values(rule.ResourceNames)),
+				); diff != "" {
 					t.Errorf("%s (-want +got):\n%s", role.Name, diff)
 				}
 				return

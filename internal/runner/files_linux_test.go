@@ -201,7 +201,12 @@ func TestNothingButTheFilesThatWereReadRuns(t *testing.T) {
 			outcome.ReasonFilesChanged, `the folder "tools" of task.files does not have the content that the manager has read`,
 		},
 		"a Secret is replaced before the mount": {
-			folder("tls", func(t *testing.T, dir string) { mountFolder(t, dir, "..2", foreign) }), outcome.ReasonFilesChanged, `the folder "tls"`,
+			folder(
+				"tls",
+				func(t *testing.T, dir string) { mountFolder(t, dir, "..2", foreign) },
+			),
+			outcome.ReasonFilesChanged,
+			`the folder "tls"`,
 		},
 		"a file is added": {
 			folder("tools", func(t *testing.T, dir string) {
@@ -224,7 +229,9 @@ func TestNothingButTheFilesThatWereReadRuns(t *testing.T) {
 			outcome.ReasonFilesChanged, "is not a file of at most",
 		},
 		"the manager has set no hash": {
-			func(_ *testing.T, files *contract.Files) { files.Folders[0].Hash = "" }, outcome.ReasonBadConfiguration, "has no hash to compare",
+			func(_ *testing.T, files *contract.Files) { files.Folders[0].Hash = "" },
+			outcome.ReasonBadConfiguration,
+			"has no hash to compare",
 		},
 	}
 	for name, tt := range tests {
@@ -232,8 +239,14 @@ func TestNothingButTheFilesThatWereReadRuns(t *testing.T) {
 			t.Parallel()
 			files := mountFiles(t)
 			tt.before(t, &files)
-			got := runToEnd(t, `EVERYNODE_SCRIPT=echo ran; "$EVERYNODE_FILES"/tools/run`, `EVERYNODE_CHECK="$EVERYNODE_FILES"/tools/run`, variableOf(files))
-			if got.code != 125 || got.outcome.Reason != tt.wantReason || !strings.Contains(got.outcome.Message, tt.wantSays) || got.stdout != "" {
+			got := runToEnd(
+				t,
+				`EVERYNODE_SCRIPT=echo ran; "$EVERYNODE_FILES"/tools/run`,
+				`EVERYNODE_CHECK="$EVERYNODE_FILES"/tools/run`,
+				variableOf(files),
+			)
+			if got.code != 125 || got.outcome.Reason != tt.wantReason || !strings.Contains(got.outcome.Message, tt.wantSays) ||
+				got.stdout != "" {
 				t.Errorf("ended with %d, %+v, stdout %q; want %s", got.code, got.outcome, got.stdout, tt.wantReason)
 			}
 		})
@@ -245,7 +258,13 @@ func TestFilesThatAreReplacedWhileTheTaskRuns(t *testing.T) {
 	t.Parallel()
 	files := mountFiles(t)
 	next := filepath.Join(t.TempDir(), "next")
-	r := startRunner(t, 0, testLimits(), `EVERYNODE_SCRIPT="$EVERYNODE_FILES"/tools/run 1; until [ -e `+next+` ]; do sleep 0.02; done; "$EVERYNODE_FILES"/tools/run 2`, variableOf(files))
+	r := startRunner(
+		t,
+		0,
+		testLimits(),
+		`EVERYNODE_SCRIPT="$EVERYNODE_FILES"/tools/run 1; until [ -e `+next+` ]; do sleep 0.02; done; "$EVERYNODE_FILES"/tools/run 2`,
+		variableOf(files),
+	)
 	r.stdout.waitFor(t, "tool 1\n")
 	mountFolder(t, filepath.Join(files.Dir, "tools"), "..2", "#!/bin/sh\necho foreign\n")
 	if err := errors.Join(os.RemoveAll(filepath.Join(files.Dir, "tools", "..1")), os.WriteFile(next, nil, 0o600)); err != nil {

@@ -292,7 +292,11 @@ var actions = map[string]action{
 	},
 	"delete a NodeJob that repairs drift": {needs: []string{rights.RunAsRoot}, do: deletes(nodeJob("repairs")), manager: confined},
 	"remove the repair of drift": {
-		needs: []string{rights.RunAsRoot}, do: patches(nodeJob("repairs"), `{"spec":{"task":{"check":{"onDrift":"Report"}}}}`), manager: rights.RunAsRoot,
+		needs: []string{
+			rights.RunAsRoot,
+		},
+		do:      patches(nodeJob("repairs"), `{"spec":{"task":{"check":{"onDrift":"Report"}}}}`),
+		manager: rights.RunAsRoot,
 	},
 	"remove the rollback of a template": {
 		needs: []string{rights.RunAsRoot, pods}, do: patches(nodeJob("undoes"), `{"spec":{"rollback":null}}`), manager: rights.RunAsRoot,

@@ -49,7 +49,10 @@ func TestTheManagerSurvivesLargeObjects(t *testing.T) {
 	}
 	pods := corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "a"}},
-		Spec:       corev1.PodSpec{NodeSelector: map[string]string{"no": "where"}, Containers: []corev1.Container{{Name: "c", Image: "i", Args: []string{text}}}},
+		Spec: corev1.PodSpec{
+			NodeSelector: map[string]string{"no": "where"},
+			Containers:   []corev1.Container{{Name: "c", Image: "i", Args: []string{text}}},
+		},
 	}
 	for i := range *bombs {
 		for _, namespace := range []string{"tenants", "closed"} {
@@ -103,7 +106,13 @@ func TestTheManagerSurvivesLargeObjects(t *testing.T) {
 		must(t, err)
 		peak, err := strconv.Atoi(regexp.MustCompile(`VmHWM:\s*(\d+) kB`).FindStringSubmatch(string(status))[1])
 		must(t, err)
-		t.Logf("%s: the manager needs %d MiB at most, with %d objects of each kind in two namespaces; %d NodeJobs have no room", when, peak>>10, *bombs, full)
+		t.Logf(
+			"%s: the manager needs %d MiB at most, with %d objects of each kind in two namespaces; %d NodeJobs have no room",
+			when,
+			peak>>10,
+			*bombs,
+			full,
+		)
 		if peak<<10 > mostMemory {
 			t.Errorf("%s: the manager needs %d MiB", when, peak>>10)
 		}

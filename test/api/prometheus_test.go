@@ -77,9 +77,19 @@ func (b *budgeted) startManagerProcess(flags ...string) (stop func(), pid int) {
 	file := filepath.Join(b.T.TempDir(), "kubeconfig")
 	must(b.T, os.WriteFile(file, kubeconfig, 0o600))
 	cmd := exec.Command(buildProgram(b.T, ".", "./cmd/everynode"), append([]string{
-		"--runner-image=registry.test/runner:1", "--health-probe-bind-address=0", fmt.Sprintf("--require-policies=%t", policiesServed), "--metrics-bind-address=0",
+		"--runner-image=registry.test/runner:1",
+		"--health-probe-bind-address=0",
+		fmt.Sprintf("--require-policies=%t", policiesServed),
+		"--metrics-bind-address=0",
 	}, flags...)...)
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+file, "POD_NAMESPACE="+uninstall.Namespace, "POD_NAME=manager", "GOMEMLIMIT=320MiB", "GOGC=200")
+	cmd.Env = append(
+		os.Environ(),
+		"KUBECONFIG="+file,
+		"POD_NAMESPACE="+uninstall.Namespace,
+		"POD_NAME=manager",
+		"GOMEMLIMIT=320MiB",
+		"GOGC=200",
+	)
 	stop = startProgram(b.T, cmd)
 	return stop, cmd.Process.Pid
 }

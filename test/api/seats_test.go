@@ -30,16 +30,40 @@ import (
 // A field of a later version of Kubernetes needs an entry here.
 var (
 	fieldsOfNoSeat = map[string]string{
-		"volumes": "[{name: a, emptyDir: {}}]", "initContainers": "[{name: a, image: b}]", "ephemeralContainers": "[{name: a, image: b}]",
-		"restartPolicy": "Never", "terminationGracePeriodSeconds": "600", "activeDeadlineSeconds": "5", "serviceAccountName": "everynode-manager",
-		"automountServiceAccountToken": "true", "hostNetwork": "true", "hostPID": "true", "hostIPC": "true", "shareProcessNamespace": "true",
-		"securityContext": "{runAsNonRoot: true, runAsUser: 1, seccompProfile: {type: RuntimeDefault}}", "hostname": "manager", "subdomain": "everynode",
-		"affinity": "{nodeAffinity: {}}", "tolerations": "[{operator: Exists}]", "hostAliases": "[{ip: 10.0.0.1, hostnames: [a]}]",
-		"dnsConfig": "{nameservers: [10.0.0.1]}", "readinessGates": "[{conditionType: a}]", "runtimeClassName": "kata", "enableServiceLinks": "true",
-		"topologySpreadConstraints": "[{maxSkew: 1, topologyKey: a, whenUnsatisfiable: ScheduleAnyway}]", "setHostnameAsFQDN": "true",
-		"os": "{name: linux}", "hostUsers": "false", "schedulingGates": "[{name: a}]", "resourceClaims": "[{name: a, resourceClaimName: b}]",
-		"resources": "{limits: {cpu: 1}}", "hostnameOverride": "a", "evictionResponders": "[{name: a.test/b, priority: 1}]", "workloadRef": "{name: a, podGroup: b}", "schedulingGroup": "{podGroupName: a}",
-		"containers": "[{name: guard, image: a, args: [--wait]}, {name: b, image: b}]",
+		"volumes":                       "[{name: a, emptyDir: {}}]",
+		"initContainers":                "[{name: a, image: b}]",
+		"ephemeralContainers":           "[{name: a, image: b}]",
+		"restartPolicy":                 "Never",
+		"terminationGracePeriodSeconds": "600",
+		"activeDeadlineSeconds":         "5",
+		"serviceAccountName":            "everynode-manager",
+		"automountServiceAccountToken":  "true",
+		"hostNetwork":                   "true",
+		"hostPID":                       "true",
+		"hostIPC":                       "true",
+		"shareProcessNamespace":         "true",
+		"securityContext":               "{runAsNonRoot: true, runAsUser: 1, seccompProfile: {type: RuntimeDefault}}",
+		"hostname":                      "manager",
+		"subdomain":                     "everynode",
+		"affinity":                      "{nodeAffinity: {}}",
+		"tolerations":                   "[{operator: Exists}]",
+		"hostAliases":                   "[{ip: 10.0.0.1, hostnames: [a]}]",
+		"dnsConfig":                     "{nameservers: [10.0.0.1]}",
+		"readinessGates":                "[{conditionType: a}]",
+		"runtimeClassName":              "kata",
+		"enableServiceLinks":            "true",
+		"topologySpreadConstraints":     "[{maxSkew: 1, topologyKey: a, whenUnsatisfiable: ScheduleAnyway}]",
+		"setHostnameAsFQDN":             "true",
+		"os":                            "{name: linux}",
+		"hostUsers":                     "false",
+		"schedulingGates":               "[{name: a}]",
+		"resourceClaims":                "[{name: a, resourceClaimName: b}]",
+		"resources":                     "{limits: {cpu: 1}}",
+		"hostnameOverride":              "a",
+		"evictionResponders":            "[{name: a.test/b, priority: 1}]",
+		"workloadRef":                   "{name: a, podGroup: b}",
+		"schedulingGroup":               "{podGroupName: a}",
+		"containers":                    "[{name: guard, image: a, args: [--wait]}, {name: b, image: b}]",
 	}
 	// Accepted: the node, the pull secrets, and what the API server and its admission plugins add.
 	fieldsOfSeats = []string{
@@ -47,13 +71,27 @@ var (
 		"preemptionPolicy", "overhead",
 	}
 	fieldsOfNoContainer = map[string]string{
-		"name": "b", "command": "[sh]", "args": "[--run-dir=/]", "workingDir": "/proc", "ports": "[{containerPort: 8080}]",
-		"envFrom": "[{secretRef: {name: everynode-archive}}]", "env": "[{name: A, valueFrom: {secretKeyRef: {name: everynode-archive, key: a}}}]",
-		"resizePolicy": "[{resourceName: cpu, restartPolicy: NotRequired}]", "restartPolicy": "Always",
-		"restartPolicyRules": "[{action: Restart, exitCodes: {operator: In, values: [1]}}]", "volumeMounts": "[{name: a, mountPath: /a}]",
-		"volumeDevices": "[{name: a, devicePath: /a}]", "livenessProbe": "{exec: {command: [a]}}", "readinessProbe": "{exec: {command: [a]}}",
-		"startupProbe": "{exec: {command: [a]}}", "lifecycle": "{preStop: {exec: {command: [a]}}}", "imagePullPolicy": "Always",
-		"securityContext": "{allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}", "stdin": "true", "stdinOnce": "true", "tty": "true",
+		"name":               "b",
+		"command":            "[sh]",
+		"args":               "[--run-dir=/]",
+		"workingDir":         "/proc",
+		"ports":              "[{containerPort: 8080}]",
+		"envFrom":            "[{secretRef: {name: everynode-archive}}]",
+		"env":                "[{name: A, valueFrom: {secretKeyRef: {name: everynode-archive, key: a}}}]",
+		"resizePolicy":       "[{resourceName: cpu, restartPolicy: NotRequired}]",
+		"restartPolicy":      "Always",
+		"restartPolicyRules": "[{action: Restart, exitCodes: {operator: In, values: [1]}}]",
+		"volumeMounts":       "[{name: a, mountPath: /a}]",
+		"volumeDevices":      "[{name: a, devicePath: /a}]",
+		"livenessProbe":      "{exec: {command: [a]}}",
+		"readinessProbe":     "{exec: {command: [a]}}",
+		"startupProbe":       "{exec: {command: [a]}}",
+		"lifecycle":          "{preStop: {exec: {command: [a]}}}",
+		"imagePullPolicy":    "Always",
+		"securityContext":    "{allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}",
+		"stdin":              "true",
+		"stdinOnce":          "true",
+		"tty":                "true",
 	}
 	fieldsOfContainers = []string{"image", "resources", "terminationMessagePath", "terminationMessagePolicy"}
 )
@@ -72,10 +110,14 @@ func TestASeatIsASeatInEveryField(t *testing.T) {
 	var secret corev1.Secret
 	must(t, f.admin.Get(f.Ctx, client.ObjectKey{Namespace: uninstall.Namespace, Name: "everynode-seal"}, &secret))
 	place := budget.Place{
-		Namespace: uninstall.Namespace, Key: seal.Key{1}, Options: task.Options{RunnerImage: "registry.test/runner:1", PullSecrets: []string{"a"}},
-		Owner: metav1.OwnerReference{APIVersion: "v1", Kind: "Secret", Name: secret.Name, UID: secret.UID, Controller: new(true)},
+		Namespace: uninstall.Namespace,
+		Key:       seal.Key{1},
+		Options:   task.Options{RunnerImage: "registry.test/runner:1", PullSecrets: []string{"a"}},
+		Owner:     metav1.OwnerReference{APIVersion: "v1", Kind: "Secret", Name: secret.Name, UID: secret.UID, Controller: new(true)},
 	}
-	seat, err := runtime.DefaultUnstructuredConverter.ToUnstructured(place.Seat(budget.CreateSeat{Node: "node-1", NodeUID: "uid", Group: "g", Returned: true}))
+	seat, err := runtime.DefaultUnstructuredConverter.ToUnstructured(
+		place.Seat(budget.CreateSeat{Node: "node-1", NodeUID: "uid", Group: "g", Returned: true}),
+	)
 	must(t, err)
 	delete(seat, "status")
 	// What the API server leaves out, because its feature is off, makes no difference.
@@ -181,7 +223,9 @@ func TestAKubeletCreatesNoPodsBesideTheManager(t *testing.T) {
 		pod := plainPod(namespace, "mirror-node-1")
 		pod.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "hash"}
 		pod.Labels = map[string]string{"app.kubernetes.io/name": "everynode", "app.kubernetes.io/component": "manager"}
-		pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID, Controller: new(true)}}
+		pod.OwnerReferences = []metav1.OwnerReference{
+			{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID, Controller: new(true)},
+		}
 		pod.Spec.NodeName = "node-1"
 		restrict(pod)
 		return pod
@@ -194,7 +238,10 @@ func TestAKubeletCreatesNoPodsBesideTheManager(t *testing.T) {
 	}
 	ours := map[string]string{"app.kubernetes.io/name": "everynode", "app.kubernetes.io/component": "manager"}
 	f.Eventually("the policies are enforced", func() error {
-		if err := as("tenant").Create(f.Ctx, labelled("a", ours), client.DryRunAll); err == nil || !strings.Contains(err.Error(), "everynode-own-pods") {
+		if err := as(
+			"tenant",
+		).Create(f.Ctx, labelled("a", ours), client.DryRunAll); err == nil ||
+			!strings.Contains(err.Error(), "everynode-own-pods") {
 			return err
 		}
 		return nil
@@ -218,7 +265,9 @@ func TestAKubeletCreatesNoPodsBesideTheManager(t *testing.T) {
 	}
 	// Labels that are added later.
 	f.create(labelled("later", nil))
-	err := as("tenant").Patch(f.Ctx, labelled("later", nil), mergePatch(`{"metadata":{"labels":{"app.kubernetes.io/name":"everynode"}}}`), client.DryRunAll)
+	err := as(
+		"tenant",
+	).Patch(f.Ctx, labelled("later", nil), mergePatch(`{"metadata":{"labels":{"app.kubernetes.io/name":"everynode"}}}`), client.DryRunAll)
 	if !apierrors.IsForbidden(err) {
 		t.Errorf("labels that are added later: the API server says %v", err)
 	}
@@ -226,7 +275,10 @@ func TestAKubeletCreatesNoPodsBesideTheManager(t *testing.T) {
 
 // restrict makes a pod comply with the strictest Pod Security Standard.
 func restrict(pod *corev1.Pod) {
-	pod.Spec.SecurityContext = &corev1.PodSecurityContext{RunAsNonRoot: new(true), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}}
+	pod.Spec.SecurityContext = &corev1.PodSecurityContext{
+		RunAsNonRoot:   new(true),
+		SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+	}
 	for i := range pod.Spec.Containers {
 		pod.Spec.Containers[i].SecurityContext = &corev1.SecurityContext{
 			AllowPrivilegeEscalation: new(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},

@@ -288,7 +288,13 @@ func TestNoForeignFileRuns(t *testing.T) {
 	}
 	wantRuns := func(when string, want string) {
 		t.Helper()
-		if got := w.sh(node, "cat /var/tmp/own-"+w.Namespace+" /var/tmp/foreign-"+w.Namespace+" 2>/dev/null || true"); strings.Join(strings.Fields(got), " ") != want {
+		if got := w.sh(
+			node,
+			"cat /var/tmp/own-"+w.Namespace+" /var/tmp/foreign-"+w.Namespace+" 2>/dev/null || true",
+		); strings.Join(
+			strings.Fields(got),
+			" ",
+		) != want {
 			t.Errorf("%s: %q has run, want %q", when, got, want)
 		}
 	}
@@ -296,7 +302,9 @@ func TestNoForeignFileRuns(t *testing.T) {
 	must(t, admin.Create(w.Ctx, tools(own+w.Namespace, labels)))
 	must(t, real.StopKubelet(w.Ctx, node))
 	w.job("files", "$EVERYNODE_FILES/tools/run.sh", func(s *v1alpha1.NodeJobSpec) {
-		s.Task.Files = []v1alpha1.FilesSource{{Name: "tools", ConfigMap: &v1alpha1.FilesFromObject{Name: "tools", DefaultMode: new(int32(0o755))}}}
+		s.Task.Files = []v1alpha1.FilesSource{
+			{Name: "tools", ConfigMap: &v1alpha1.FilesFromObject{Name: "tools", DefaultMode: new(int32(0o755))}},
+		}
 		s.Rollback = &v1alpha1.RollbackSpec{Script: "$EVERYNODE_FILES/tools/run.sh"}
 		s.DeletionPolicy = v1alpha1.DeletionRollback
 	})

@@ -178,8 +178,12 @@ func TestHowSeatsEnd(t *testing.T) {
 		known  bool
 		want   bool
 	}{
-		"it was deleted":                  {func(*corev1.Pod) {}, true, true},
-		"it was evicted":                  {func(p *corev1.Pod) { p.Status.Conditions = append(p.Status.Conditions, evicted) }, true, false},
+		"it was deleted": {func(*corev1.Pod) {}, true, true},
+		"it was evicted": {
+			func(p *corev1.Pod) { p.Status.Conditions = append(p.Status.Conditions, evicted) },
+			true,
+			false,
+		},
 		"its kubelet has ended it":        {func(p *corev1.Pod) { p.Status.Conditions = append(p.Status.Conditions, ended) }, true, true},
 		"the watch was interrupted":       {func(*corev1.Pod) {}, false, false},
 		"it had not joined its group yet": {func(p *corev1.Pod) { p.Labels[v1alpha1.BudgetGroupLabel] = budget.PendingGroup }, true, false},

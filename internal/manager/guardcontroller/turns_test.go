@@ -163,7 +163,10 @@ func TestWhichPodsWakeNodeGuards(t *testing.T) {
 	targets.ctx = t.Context()
 	targets.caches["ns"] = &targetCache{cancel: func() {}, guards: map[client.ObjectKey]labels.Selector{}}
 	for _, app := range []string{"a", "b"} {
-		if _, err := targets.cacheOf(client.ObjectKey{Namespace: "ns", Name: app}, labels.SelectorFromSet(labels.Set{"app": app})); err != nil {
+		if _, err := targets.cacheOf(
+			client.ObjectKey{Namespace: "ns", Name: app},
+			labels.SelectorFromSet(labels.Set{"app": app}),
+		); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -185,8 +188,14 @@ func TestADecisionThatIsTooSlow(t *testing.T) {
 	g := nodeGuard("disks", "disks")
 	slow := false
 	objects := []client.Object{
-		g, daemonSet("disks"), readyNode("n1", false), readyNode("n2", false), targetPod("disks", "n1", "True"), targetPod("disks", "n2", "True"),
-		companionPod(g, "n1"), companionPod(g, "n2"),
+		g,
+		daemonSet("disks"),
+		readyNode("n1", false),
+		readyNode("n2", false),
+		targetPod("disks", "n1", "True"),
+		targetPod("disks", "n2", "True"),
+		companionPod(g, "n1"),
+		companionPod(g, "n2"),
 	}
 	r := newReconciler(t, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
@@ -208,7 +217,11 @@ func TestADecisionThatIsTooSlow(t *testing.T) {
 	}
 	r.targets = newTargets(nil, nil, &r.wake)
 	r.targets.ctx = t.Context()
-	r.targets.caches["ns"] = &targetCache{Cache: syncedCache{from: r.Client}, cancel: func() {}, guards: map[client.ObjectKey]labels.Selector{}}
+	r.targets.caches["ns"] = &targetCache{
+		Cache:  syncedCache{from: r.Client},
+		cancel: func() {},
+		guards: map[client.ObjectKey]labels.Selector{},
+	}
 	for range 3 {
 		if _, err := pass(); err != nil {
 			t.Fatal(err)

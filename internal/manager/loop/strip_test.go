@@ -36,9 +36,12 @@ func TestWhatIsCachedOfStrangersIsBounded(t *testing.T) {
 	text := strings.Repeat("x", largest)
 	containers := func(number int) (all []corev1.ContainerStatus) {
 		for i := range number {
-			all = append(all, corev1.ContainerStatus{Name: fmt.Sprint(i), Image: text[:largest/number], ImageID: text, State: corev1.ContainerState{
-				Terminated: &corev1.ContainerStateTerminated{Message: text[:largest/number], Reason: text[:largest/number]},
-			}})
+			all = append(
+				all,
+				corev1.ContainerStatus{Name: fmt.Sprint(i), Image: text[:largest/number], ImageID: text, State: corev1.ContainerState{
+					Terminated: &corev1.ContainerStateTerminated{Message: text[:largest/number], Reason: text[:largest/number]},
+				}},
+			)
 		}
 		return all
 	}
@@ -100,8 +103,17 @@ func TestWhatIsCachedOfStrangersIsBounded(t *testing.T) {
 // What is read stays, and what is written back as it was read stays whole.
 func TestWhatIsCached(t *testing.T) {
 	meta := metav1.ObjectMeta{
-		Namespace: "ns", Name: "n", UID: "u", ResourceVersion: "1", Generation: 2, Labels: map[string]string{"a": "b"},
-		Annotations: map[string]string{"theirs": "x"}, Finalizers: []string{"a/b"}, OwnerReferences: []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "a"}},
+		Namespace:       "ns",
+		Name:            "n",
+		UID:             "u",
+		ResourceVersion: "1",
+		Generation:      2,
+		Labels:          map[string]string{"a": "b"},
+		Annotations: map[string]string{
+			"theirs": "x",
+		},
+		Finalizers:      []string{"a/b"},
+		OwnerReferences: []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "a"}},
 	}
 	one := intstr.FromInt32(1)
 	for name, tt := range map[string]struct{ o, want client.Object }{
@@ -132,7 +144,9 @@ func TestWhatIsCached(t *testing.T) {
 	if _, err := Strip(&corev1.Secret{}); err == nil {
 		t.Error("a kind without a list of fields is cached")
 	}
-	large := &appsv1.DaemonSet{Spec: appsv1.DaemonSetSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{NodeSelector: manyEntries("a/")}}}}
+	large := &appsv1.DaemonSet{
+		Spec: appsv1.DaemonSetSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{NodeSelector: manyEntries("a/")}}},
+	}
 	if _, err := Strip(large); err != nil || !IsTrimmed(large) {
 		t.Errorf("a DaemonSet that is too large is not marked: %v", err)
 	}

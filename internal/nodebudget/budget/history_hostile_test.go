@@ -75,8 +75,12 @@ type held struct {
 
 func newPaces() paces {
 	return paces{
-		own: map[types.UID]bool{}, back: map[types.UID]time.Time{}, seen: map[types.UID]time.Time{}, returns: map[types.UID]time.Time{}, ends: map[types.UID]ended{},
-		held: map[string]held{},
+		own:     map[types.UID]bool{},
+		back:    map[types.UID]time.Time{},
+		seen:    map[types.UID]time.Time{},
+		returns: map[types.UID]time.Time{},
+		ends:    map[types.UID]ended{},
+		held:    map[string]held{},
 	}
 }
 
@@ -184,7 +188,8 @@ func (h *history) seesLabels(in *Input) {
 	for i := range in.Nodes {
 		n := in.Nodes[i]
 		s, known := h.shown[n.UID]
-		isThere := n.Ready && slices.ContainsFunc(in.Seats, func(s Seat) bool { return s.Node == n.UID && s.Ready && s.Group != PendingGroup })
+		isThere := n.Ready &&
+			slices.ContainsFunc(in.Seats, func(s Seat) bool { return s.Node == n.UID && s.Ready && s.Group != PendingGroup })
 		kept := maps.Clone(n.Labels)
 		for _, key := range h.readKeys() {
 			if kept[key] = s.labels[key]; kept[key] == "" {

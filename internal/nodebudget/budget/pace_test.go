@@ -80,15 +80,24 @@ func TestUngranted(t *testing.T) {
 		events func(Ungranted)
 		want   bool
 	}{
-		"nothing is known":                                 {func(Ungranted) {}, false},
-		"a seat that was deleted":                          {func(u Ungranted) { u.Ended(&joined, true) }, true},
-		"a seat that was evicted":                          {func(u Ungranted) { u.Ended(&evicted, true) }, false},
-		"the watch was interrupted":                        {func(u Ungranted) { u.Ended(&joined, true); u.Ended(&joined, false) }, false},
-		"a new seat ended before it counted":               {func(u Ungranted) { u.Ended(&pending, true) }, false},
-		"a new seat was evicted, after a seat was deleted": {func(u Ungranted) { u.Ended(&joined, true); u.Ended(&evictedPending, true) }, true},
-		"a NodeJob disrupts the node":                      {func(u Ungranted) { u.Ended(&joined, true); u.Held(map[types.UID]string{node: "j"}) }, false},
-		"a NodeJob disrupts another node":                  {func(u Ungranted) { u.Ended(&joined, true); u.Held(map[types.UID]string{"o": "j"}) }, true},
-		"the node has returned":                            {func(u Ungranted) { u.Ended(&joined, true); u.Joined(node) }, false},
+		"nothing is known":                   {func(Ungranted) {}, false},
+		"a seat that was deleted":            {func(u Ungranted) { u.Ended(&joined, true) }, true},
+		"a seat that was evicted":            {func(u Ungranted) { u.Ended(&evicted, true) }, false},
+		"the watch was interrupted":          {func(u Ungranted) { u.Ended(&joined, true); u.Ended(&joined, false) }, false},
+		"a new seat ended before it counted": {func(u Ungranted) { u.Ended(&pending, true) }, false},
+		"a new seat was evicted, after a seat was deleted": {
+			func(u Ungranted) { u.Ended(&joined, true); u.Ended(&evictedPending, true) },
+			true,
+		},
+		"a NodeJob disrupts the node": {
+			func(u Ungranted) { u.Ended(&joined, true); u.Held(map[types.UID]string{node: "j"}) },
+			false,
+		},
+		"a NodeJob disrupts another node": {
+			func(u Ungranted) { u.Ended(&joined, true); u.Held(map[types.UID]string{"o": "j"}) },
+			true,
+		},
+		"the node has returned": {func(u Ungranted) { u.Ended(&joined, true); u.Joined(node) }, false},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -170,12 +179,15 @@ func TestLabelsOfAbsentNodes(t *testing.T) {
 		change func(*fixture)
 		want   int // disruptions that are allowed
 	}{
-		"nothing happens":                        {func(*fixture) {}, 2},
-		"a node is relabeled":                    {func(f *fixture) { relabel(f, "zone", "b") }, 2},
-		"a node is down":                         {func(f *fixture) { f.breakDown("n1", time.Hour) }, 1},
-		"a node is down, and changes its zone":   {func(f *fixture) { f.breakDown("n1", time.Hour); relabel(f, "zone", "b") }, 1},
-		"a node is down, and leaves its pool":    {func(f *fixture) { f.breakDown("n1", time.Hour); relabel(f, "pool", "z") }, 1},
-		"a node is down, and is another system":  {func(f *fixture) { f.breakDown("n1", time.Hour); relabel(f, "kubernetes.io/os", "windows") }, 1},
+		"nothing happens":                      {func(*fixture) {}, 2},
+		"a node is relabeled":                  {func(f *fixture) { relabel(f, "zone", "b") }, 2},
+		"a node is down":                       {func(f *fixture) { f.breakDown("n1", time.Hour) }, 1},
+		"a node is down, and changes its zone": {func(f *fixture) { f.breakDown("n1", time.Hour); relabel(f, "zone", "b") }, 1},
+		"a node is down, and leaves its pool":  {func(f *fixture) { f.breakDown("n1", time.Hour); relabel(f, "pool", "z") }, 1},
+		"a node is down, and is another system": {
+			func(f *fixture) { f.breakDown("n1", time.Hour); relabel(f, "kubernetes.io/os", "windows") },
+			1,
+		},
 		"the seat is gone, and the zone changes": {func(f *fixture) { f.evict("n1"); relabel(f, "zone", "b") }, 1},
 	}
 	for name, tt := range tests {
@@ -183,7 +195,9 @@ func TestLabelsOfAbsentNodes(t *testing.T) {
 			// n1, n3 and n5 are in zone a.
 			f := settled(t, 6, with(newBudget("b", "1/zone"), func(s *spec) {
 				s.Selector = &metav1.LabelSelector{
-					MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "pool", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"z"}}},
+					MatchExpressions: []metav1.LabelSelectorRequirement{
+						{Key: "pool", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"z"}},
+					},
 				}
 			}))
 			p := Next(&f.Input)

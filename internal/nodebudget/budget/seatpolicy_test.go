@@ -30,7 +30,16 @@ var updatePolicy = flag.Bool("update-policy", false, "write the admission policy
 var (
 	chosenOfSeat = []string{"nodeName", "imagePullSecrets"}
 	addedToSeat  = []string{
-		"containers", "dnsPolicy", "nodeSelector", "overhead", "preemptionPolicy", "priority", "priorityClassName", "schedulerName", "serviceAccount", "serviceAccountName",
+		"containers",
+		"dnsPolicy",
+		"nodeSelector",
+		"overhead",
+		"preemptionPolicy",
+		"priority",
+		"priorityClassName",
+		"schedulerName",
+		"serviceAccount",
+		"serviceAccountName",
 	}
 	chosenOfContainer  = []string{"image"}
 	addedToContainer   = []string{"resources", "terminationMessagePath", "terminationMessagePolicy"}
@@ -41,8 +50,9 @@ var (
 // namespace, from the seat that the manager creates: what the manager adds to seats becomes part of the policy.
 func TestPolicyOfSeats(t *testing.T) {
 	place := Place{
-		Namespace: "everynode-system", Owner: metav1.OwnerReference{APIVersion: "v1", Kind: "Secret", Name: "everynode-seal", UID: "u", Controller: new(true)},
-		Options: task.Options{RunnerImage: "image", PullSecrets: []string{"secret"}},
+		Namespace: "everynode-system",
+		Owner:     metav1.OwnerReference{APIVersion: "v1", Kind: "Secret", Name: "everynode-seal", UID: "u", Controller: new(true)},
+		Options:   task.Options{RunnerImage: "image", PullSecrets: []string{"secret"}},
 	}
 	pod := place.Seat(CreateSeat{Node: "node", NodeUID: "uid", Group: "group", Returned: true})
 	spec := fieldsOf(t, pod.Spec)
@@ -64,11 +74,24 @@ func TestPolicyOfSeats(t *testing.T) {
 		delete(container, chosen)
 	}
 	policy := strings.NewReplacer(
-		"LABEL_KEYS", literal(sortedKeys(maps.Keys(labels))), "SPEC_KEYS", literal(sortedKeys(maps.Keys(spec))),
-		"CONTAINER_KEYS", literal(sortedKeys(maps.Keys(container))),
-		"LABELS", literal(labels), "ANNOTATIONS", literal(sortedKeys(maps.Keys(pod.Annotations), addedToAnnotations)),
-		"SPEC", literal(spec), "ADDED_TO_SPEC", literal(sortedKeys(maps.Keys(map[string]bool{}), chosenOfSeat, addedToSeat)),
-		"CONTAINER", literal(container), "ADDED_TO_CONTAINER", literal(sortedKeys(maps.Keys(map[string]bool{}), chosenOfContainer, addedToContainer)),
+		"LABEL_KEYS",
+		literal(sortedKeys(maps.Keys(labels))),
+		"SPEC_KEYS",
+		literal(sortedKeys(maps.Keys(spec))),
+		"CONTAINER_KEYS",
+		literal(sortedKeys(maps.Keys(container))),
+		"LABELS",
+		literal(labels),
+		"ANNOTATIONS",
+		literal(sortedKeys(maps.Keys(pod.Annotations), addedToAnnotations)),
+		"SPEC",
+		literal(spec),
+		"ADDED_TO_SPEC",
+		literal(sortedKeys(maps.Keys(map[string]bool{}), chosenOfSeat, addedToSeat)),
+		"CONTAINER",
+		literal(container),
+		"ADDED_TO_CONTAINER",
+		literal(sortedKeys(maps.Keys(map[string]bool{}), chosenOfContainer, addedToContainer)),
 	).Replace(policyOfSeats)
 	const file = "../../../config/confinement/seats.yaml"
 	if *updatePolicy {
@@ -81,7 +104,11 @@ func TestPolicyOfSeats(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(policy, string(is)); diff != "" {
-		t.Errorf("%s (-want +got); go test ./internal/nodebudget/budget -run TestPolicyOfSeats -update-policy && make generate regenerate it:\n%s", file, diff)
+		t.Errorf(
+			"%s (-want +got); go test ./internal/nodebudget/budget -run TestPolicyOfSeats -update-policy && make generate regenerate it:\n%s",
+			file,
+			diff,
+		)
 	}
 }
 

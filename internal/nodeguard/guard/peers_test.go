@@ -471,7 +471,8 @@ func TestBeyondMaximum(t *testing.T) {
 	in := scene()
 	p := PlanTooSlow(&in, "tenant", 10*time.Second)
 	stalled := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionStalled)
-	if stalled.Status != metav1.ConditionTrue || stalled.Reason != v1alpha1.ReasonDecisionsTooSlow || !strings.Contains(stalled.Message, "longer than 10s") {
+	if stalled.Status != metav1.ConditionTrue || stalled.Reason != v1alpha1.ReasonDecisionsTooSlow ||
+		!strings.Contains(stalled.Message, "longer than 10s") {
 		t.Errorf("the condition is %+v", stalled)
 	}
 }

@@ -191,7 +191,8 @@ func TestMaxSlots(t *testing.T) {
 	if len(p.Actions) != maxSlots {
 		t.Errorf("%d attempts start, want %d", len(p.Actions), maxSlots)
 	}
-	if last := p.Nodes[len(nodes)-1]; last.Reason != v1alpha1.ReasonWaitingForSlot || !strings.Contains(last.Message, "at most 1000 nodes of a NodeJob") {
+	if last := p.Nodes[len(nodes)-1]; last.Reason != v1alpha1.ReasonWaitingForSlot ||
+		!strings.Contains(last.Message, "at most 1000 nodes of a NodeJob") {
 		t.Errorf("the last node waits with %s: %s", last.Reason, last.Message)
 	}
 }

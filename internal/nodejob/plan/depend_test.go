@@ -61,10 +61,21 @@ func TestDependsOn(t *testing.T) {
 		},
 		"it is suspended, has never run, and does not select the node": {dep(inPoolB, suspended), newNode("n"), record.Record{}, false},
 		"it is suspended and has run, and does not select the node": {
-			dep(inPoolB, suspended), newNode("n", func(n *Node) { n.Labels = map[string]string{"pool": "a"} }), was("n-machine", "n-boot"), true,
+			dep(
+				inPoolB,
+				suspended,
+			),
+			newNode("n", func(n *Node) { n.Labels = map[string]string{"pool": "a"} }),
+			was("n-machine", "n-boot"),
+			true,
 		},
-		"it is suspended, and a kubelet has written its label without a record": {dep(inPoolB, suspended), newNode("n", label("d2")), record.Record{}, false},
-		"it does not select the node":                                           {dep(inPoolB), newNode("n"), record.Record{}, true},
+		"it is suspended, and a kubelet has written its label without a record": {
+			dep(inPoolB, suspended),
+			newNode("n", label("d2")),
+			record.Record{},
+			false,
+		},
+		"it does not select the node": {dep(inPoolB), newNode("n"), record.Record{}, true},
 		"its selector is invalid": {
 			dep(func(p *Peer) { p.Selector = badSelector() }),
 			newNode("n"),

@@ -111,7 +111,11 @@ func TestPod(t *testing.T) {
 			rollback(),
 		},
 		"script-with-files": {
-			withFiles(scriptJob()), Source{Script: "true", Check: "true", Files: []Hashes{{Folder: "a1"}, {Folder: "b2"}, {Folder: "c3", Salt: "d4"}}}, attempt(),
+			withFiles(
+				scriptJob(),
+			),
+			Source{Script: "true", Check: "true", Files: []Hashes{{Folder: "a1"}, {Folder: "b2"}, {Folder: "c3", Salt: "d4"}}},
+			attempt(),
 		},
 		"script-with-confirm":  {withConfirm(scriptJob()), Source{Script: "true", Check: "true", Rollback: "false"}, attempt()},
 		"pull-of-template":     {pulling(templateJob()), Source{}, before()},

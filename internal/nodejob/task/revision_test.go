@@ -35,7 +35,11 @@ func TestRevisionStaysTheSameFromReleaseToRelease(t *testing.T) {
 			"c57233c5ef",
 		},
 		"a template": {templateJob().Spec, Source{}, "3be895aa09"},
-		"files":      {withFiles(scriptJob()).Spec, Source{Script: "true", Files: []Hashes{{Content: "a", Folder: "of no influence"}, {Content: "b"}, {Content: "c"}}}, "4cc371d052"},
+		"files": {
+			withFiles(scriptJob()).Spec,
+			Source{Script: "true", Files: []Hashes{{Content: "a", Folder: "of no influence"}, {Content: "b"}, {Content: "c"}}},
+			"4cc371d052",
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
