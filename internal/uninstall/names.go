@@ -98,7 +98,7 @@ func OfPolicy(policy string) bool {
 // Confinement returns the admission policies of config/confinement and config/node-conditions, with their bindings.
 func Confinement() []client.Object {
 	var all []client.Object
-	for _, part := range []string{"nodes", "pods", "namespaces", "budgets", "nodejobs", "rights", "node-status"} {
+	for _, part := range []string{"nodes", "pods", "seats", "seal", "namespaces", "budgets", "nodejobs", "rights", "node-status"} {
 		name := metav1.ObjectMeta{Name: "everynode-confine-" + part}
 		all = append(all, &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: name}, &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: name})
 	}

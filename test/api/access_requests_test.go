@@ -39,6 +39,7 @@ var groups = map[string]string{
 	"PodDisruptionBudget":              "policy/v1",
 	"DaemonSet":                        "apps/v1",
 	"Lease":                            "coordination.k8s.io/v1",
+	"ServiceCIDR":                      "networking.k8s.io/v1",
 	"ClusterRole":                      "rbac.authorization.k8s.io/v1",
 	"ClusterRoleBinding":               "rbac.authorization.k8s.io/v1",
 	"CustomResourceDefinition":         "apiextensions.k8s.io/v1",
@@ -84,6 +85,15 @@ var asksOfBudgets = []ask{
 	},
 	{
 		kind: "Pod", namespace: "everynode-system", name: "seat", verb: "create", what: "a seat",
+		body: `metadata: {labels: {app.kubernetes.io/name: everynode, app.kubernetes.io/component: seat, app.kubernetes.io/managed-by: everynode,
+		everynode.dev/budget-group: x}, ` + seatOwner + `}, spec: {nodeName: NODE, automountServiceAccountToken: false, enableServiceLinks: false,
+		securityContext: {runAsNonRoot: true, runAsUser: 65532, runAsGroup: 65532, seccompProfile: {type: RuntimeDefault}},
+		terminationGracePeriodSeconds: 5, tolerations: [{operator: Exists, effect: NoExecute}],
+		containers: [{name: guard, image: a, args: [--wait], imagePullPolicy: IfNotPresent,
+		securityContext: {allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, capabilities: {drop: [ALL]}}}]}`,
+	},
+	{
+		kind: "Pod", namespace: "everynode-system", name: "seat", verb: "create", what: "the label of seats, and another program",
 		body: `metadata: {labels: {everynode.dev/budget-group: x}, ` + seatOwner + `}, ` + bound,
 	},
 	{
@@ -483,6 +493,7 @@ var asksOfOthers = []ask{
 		body:        `status: {desiredNumberScheduled: 7}`,
 	},
 	{kind: "DaemonSet", name: "target", verb: "delete"},
+	{kind: "ServiceCIDR", name: "new", verb: "create", body: `spec: {cidrs: [10.99.0.0/24]}`},
 	// Who may create events differs with the version of Kubernetes.
 	{
 		kind:         "Event",

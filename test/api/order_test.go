@@ -81,12 +81,16 @@ func TestAChainRunsInItsOrder(t *testing.T) {
 func TestANodeWaitsOnlyForDependenciesThatSelectIt(t *testing.T) {
 	w := newWorld(t)
 	startManager(t, noFaults)
-	w.comes("pooled-1", map[string]string{"pool": "gpu"})
-	w.job("driver", func(s *v1alpha1.NodeJobSpec) {
-		s.Suspend = true
-		s.Nodes.Selector.MatchLabels["pool"] = "gpu"
-	})
+	w.comes("pooled-0", map[string]string{"pool": "gpu"})
+	driver := w.job("driver", func(s *v1alpha1.NodeJobSpec) { s.Nodes.Selector.MatchLabels["pool"] = "gpu" })
+	w.end(w.only("driver"), 0, "")
+	w.Done("driver", "pooled-0")
+	w.change(driver, `{"suspend":true}`)
 	w.job("follows", after("driver"))
+	w.end(w.only("follows"), 0, "")
+	w.Done("follows", "pooled-0")
+	w.NoPods()
+	w.comes("pooled-1", map[string]string{"pool": "gpu"})
 	c := w.Condition("follows", v1alpha1.ConditionReconciling, metav1.ConditionTrue, "")
 	wantText(t, c.Message, v1alpha1.ReasonWaitingForDependency)
 	if running := w.runOn(); len(running) > 0 {

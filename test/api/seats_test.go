@@ -159,6 +159,11 @@ func TestASeatIsASeatInEveryField(t *testing.T) {
 		}
 		return nil
 	})
+	if err := create(func(pod, _, _ map[string]any) {
+		pod["metadata"].(map[string]any)["labels"].(map[string]any)["topology.kubernetes.io/zone"] = "a"
+	}); err != nil {
+		t.Errorf("a seat with the zone of its node, which the API server adds: %v", err)
+	}
 	refused := func(what string, err error) {
 		t.Helper()
 		if !errors.Is(err, errLeftOut) && !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) {

@@ -201,14 +201,17 @@ spec:
   - name: wantContainer
     expression: >-
       CONTAINER
-  # The fields that a seat does not have, or has with another value.
+  # The fields that a seat does not have, or has with another value. The API server gives a pod the labels of its node about topology.
   - name: differs
     expression: >-
       LABEL_KEYS.filter(k, !(k in variables.labels) || variables.labels[k] != variables.wantLabels[k]).map(k, "the label " + k)
-      + (variables.labels.all(k, k in variables.wantLabels || k == "everynode.dev/budget-group") ? [] : ["other labels"])
+      + ("everynode.dev/budget-group" in variables.labels ? [] : ["the label everynode.dev/budget-group"])
+      + (variables.labels.all(k, k in variables.wantLabels || k == "everynode.dev/budget-group" || k.startsWith("topology.kubernetes.io/")) ? [] : ["other labels"])
       + (variables.annotations.all(k, k in ANNOTATIONS) ? [] : ["other annotations"])
-      + (object.metadata.?ownerReferences.orValue([]).size() == 1 ? [] : ["metadata.ownerReferences"])
+      + (object.metadata.?ownerReferences.orValue([]).size() == 1 && object.metadata.ownerReferences.all(o,
+        o.?controller.orValue(false) && o.apiVersion == "v1" && o.kind == "Secret" && o.name == "everynode-seal") ? [] : ["metadata.ownerReferences"])
       + (object.metadata.?finalizers.orValue([]).size() == 0 ? [] : ["metadata.finalizers"])
+      + (object.spec.?nodeName.orValue("") != "" ? [] : ["spec.nodeName"])
       + (object.spec.containers.size() == 1 ? [] : ["spec.containers"])
       + (object.spec.?serviceAccountName.orValue("default") == "default" ? [] : ["spec.serviceAccountName"])
       + SPEC_KEYS.filter(k, !(k in variables.spec) || variables.spec[k] != variables.wantSpec[k]).map(k, "spec." + k)
