@@ -522,6 +522,7 @@ var asksOfTheInstallation = []ask{
 		namespace:   "everynode-system",
 		verb:        "create",
 		subresource: "token",
+		what:        "of the manager",
 		body:        `{apiVersion: authentication.k8s.io/v1, kind: TokenRequest, spec: {audiences: [x]}}`,
 	},
 	{
@@ -530,6 +531,7 @@ var asksOfTheInstallation = []ask{
 		namespace:   "everynode-system",
 		verb:        "create",
 		subresource: "token",
+		what:        "of requirements",
 		body:        `{apiVersion: authentication.k8s.io/v1, kind: TokenRequest, spec: {audiences: [x]}}`,
 	},
 	{kind: "Lease", name: "everynode-manager", namespace: "everynode-system", verb: "patch", body: `spec: {holderIdentity: x}`},
