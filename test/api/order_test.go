@@ -6,9 +6,11 @@ package api_test
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
@@ -91,8 +93,13 @@ func TestANodeWaitsOnlyForDependenciesThatSelectIt(t *testing.T) {
 	w.Done("follows", "pooled-0")
 	w.NoPods()
 	w.comes("pooled-1", map[string]string{"pool": "gpu"})
-	c := w.Condition("follows", v1alpha1.ConditionReconciling, metav1.ConditionTrue, "")
-	wantText(t, c.Message, v1alpha1.ReasonWaitingForDependency)
+	w.Eventually("the new node waits for driver", func() error {
+		c := meta.FindStatusCondition(w.Get("follows").Status.Conditions, v1alpha1.ConditionReconciling)
+		if c == nil || !strings.Contains(c.Message, v1alpha1.ReasonWaitingForDependency) {
+			return fmt.Errorf("the condition is %+v", c)
+		}
+		return nil
+	})
 	if running := w.runOn(); len(running) > 0 {
 		t.Errorf("there are pods on %v", running)
 	}

@@ -181,6 +181,7 @@ var printsNothing = map[string]string{
 	"source <(kubectl-everynode ":                          "defines functions of the shell",
 	"kubectl -n nvsentinel get serviceaccounts":            "NVSentinel is not installed",
 	"kubectl get nodeguards --all-namespaces":              "there is no NodeGuard",
+	"kubectl -n storage get nodeguards --sort-by":          "there is no NodeGuard",
 	"kubectl -n everynode-system describe replicaset":      "there is no controller of Deployments",
 	"kubectl -n everynode-system get poddisruptionbudgets": "there is no controller of NodeDisruptionBudgets",
 	"kubectl get nodes -o json | jq -r '.items[]\n  | [.metadata.name, .metadata.annotations[\"everynode.dev/cordoned-by\"": "the manager has removed the cordons",
