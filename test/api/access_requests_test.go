@@ -84,7 +84,11 @@ var asksOfBudgets = []ask{
 		body:        `status: {disruptionsAllowed: 5}`,
 	},
 	{
-		kind: "Pod", namespace: "everynode-system", name: "seat", verb: "create", what: "a seat",
+		kind:      "Pod",
+		namespace: "everynode-system",
+		name:      "seat",
+		verb:      "create",
+		what:      "a seat",
 		body: `metadata: {labels: {app.kubernetes.io/name: everynode, app.kubernetes.io/component: seat, app.kubernetes.io/managed-by: everynode,
 		everynode.dev/budget-group: x}, ` + seatOwner + `}, spec: {nodeName: NODE, automountServiceAccountToken: false, enableServiceLinks: false,
 		securityContext: {runAsNonRoot: true, runAsUser: 65532, runAsGroup: 65532, seccompProfile: {type: RuntimeDefault}},

@@ -5,6 +5,7 @@ package api_test
 
 import (
 	"errors"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -199,9 +200,8 @@ func TestASeatIsASeatInEveryField(t *testing.T) {
 		"an owner of another group": "ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: everynode-seal, uid: SEAL-UID, controller: true}]",
 	} {
 		refused(what, create(func(pod, _, _ map[string]any) {
-			for key, value := range parse(strings.ReplaceAll(metadata, "SEAL-UID", string(secret.UID))).(map[string]any) {
-				pod["metadata"].(map[string]any)[key] = value
-			}
+			changed := parse(strings.ReplaceAll(metadata, "SEAL-UID", string(secret.UID))).(map[string]any)
+			maps.Copy(pod["metadata"].(map[string]any), changed)
 		}))
 	}
 	wantText(t, create(func(_, spec, container map[string]any) {
