@@ -35,6 +35,24 @@ func (w *world) allowNamespace(allowed bool) {
 		mergePatch(fmt.Sprintf(`{"metadata":{"labels":{%q:%s}}}`, v1alpha1.EnabledLabel, value))))
 }
 
+// updateNamespace updates a namespace as a user, by the resource itself ("") or by a subresource that can also change its metadata.
+func (w *world) updateNamespace(user, resource string, namespace *corev1.Namespace) error {
+	w.T.Helper()
+	config := rest.CopyConfig(env.Config)
+	config.Impersonate.UserName = user
+	core, err := corev1client.NewForConfig(config)
+	must(w.T, err)
+	switch resource {
+	case "status":
+		_, err = core.Namespaces().UpdateStatus(w.Ctx, namespace, metav1.UpdateOptions{})
+	case "finalize":
+		_, err = core.Namespaces().Finalize(w.Ctx, namespace, metav1.UpdateOptions{})
+	case "":
+		_, err = core.Namespaces().Update(w.Ctx, namespace, metav1.UpdateOptions{})
+	}
+	return err
+}
+
 // A user with * in a namespace may change the namespace itself, by three resources.
 func TestOnlyWhoMayChangeAllNamespacesAllowsOne(t *testing.T) {
 	w := newWorld(t)
@@ -51,19 +69,7 @@ func TestOnlyWhoMayChangeAllNamespacesAllowsOne(t *testing.T) {
 				delete(live.Labels, key)
 			}
 		}
-		config := rest.CopyConfig(env.Config)
-		config.Impersonate.UserName = user
-		core, err := corev1client.NewForConfig(config)
-		must(t, err)
-		switch resource {
-		case "status":
-			_, err = core.Namespaces().UpdateStatus(w.Ctx, &live, metav1.UpdateOptions{})
-		case "finalize":
-			_, err = core.Namespaces().Finalize(w.Ctx, &live, metav1.UpdateOptions{})
-		case "":
-			_, err = core.Namespaces().Update(w.Ctx, &live, metav1.UpdateOptions{})
-		}
-		return err
+		return w.updateNamespace(user, resource, &live)
 	}
 	allowed := map[string]string{v1alpha1.EnabledLabel: v1alpha1.EnabledValue}
 	w.Eventually("the tenant may change its namespace", func() error { return change(tenant, "", map[string]string{"a": "b"}) })

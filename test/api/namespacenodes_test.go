@@ -12,8 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -52,19 +50,7 @@ func TestOnlyWhoMayChangeAllNamespacesLimitsOne(t *testing.T) {
 		if live.Annotations[v1alpha1.NodesAnnotation] = value; value == "" {
 			delete(live.Annotations, v1alpha1.NodesAnnotation)
 		}
-		config := rest.CopyConfig(env.Config)
-		config.Impersonate.UserName = user
-		core, err := corev1client.NewForConfig(config)
-		must(t, err)
-		switch resource {
-		case "status":
-			_, err = core.Namespaces().UpdateStatus(w.Ctx, &live, metav1.UpdateOptions{})
-		case "finalize":
-			_, err = core.Namespaces().Finalize(w.Ctx, &live, metav1.UpdateOptions{})
-		case "":
-			_, err = core.Namespaces().Update(w.Ctx, &live, metav1.UpdateOptions{})
-		}
-		return err
+		return w.updateNamespace(user, resource, &live)
 	}
 	w.Eventually("the tenant may change its namespace", func() error { return change(tenant, "", "") })
 	refused := func(when string) {

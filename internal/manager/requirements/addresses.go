@@ -21,7 +21,7 @@ import (
 // +kubebuilder:rbac:groups=networking.k8s.io,resources=servicecidrs,verbs=list
 
 // never are addresses that no requirement connects to: those of this network or host, of groups, and the metadata services of clouds, which
-// give credentials to whoever asks.
+// return credentials without authentication.
 var never = prefixes(
 	"0.0.0.0/8", "169.254.0.0/16", "224.0.0.0/4", "240.0.0.0/4", "::/128", "fe80::/10", "ff00::/8",
 	"fd00:ec2::254/128",  // AWS

@@ -51,7 +51,7 @@ func (h *history) hostileStep() {
 
 // paces is what the test knows of the pace.
 type paces struct {
-	// own are the nodes that are absent although nobody was granted that, and the manager has seen it.
+	// own are the nodes that are absent without a granted eviction, as the manager has observed.
 	own map[types.UID]bool
 	// back is since when passes have seen that a node without a seat is available, seen when one has seen that last, and returns when nodes
 	// got their seats. All are of absences that may have been granted.

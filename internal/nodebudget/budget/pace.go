@@ -11,10 +11,10 @@ import (
 )
 
 // The pace begins when a node returns from an absence that was granted: its seat was evicted, or a NodeJob disrupted it. A node can end
-// its seat, evict it, and look unavailable as often as it likes. So an absence that nobody was granted begins no pace, and a node holds the
+// its seat, evict it, and look unavailable as often as it likes. So an absence that was not granted begins no pace, and a node holds the
 // others for at most the pace and a minute, and then not again for the length of a pace.
 
-// Ungranted are the nodes that are absent although nobody was granted that: their seat ended without an eviction, or the manager deleted
+// Ungranted are the nodes that are absent without a grant: their seat ended without an eviction, or the manager deleted
 // it. It is what a manager has observed since it started: if in doubt, an absence was granted, which only delays the next disruption.
 type Ungranted map[types.UID]bool
 

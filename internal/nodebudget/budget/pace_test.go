@@ -117,8 +117,11 @@ func TestWhichReturnsBeginAPace(t *testing.T) {
 		change func(*fixture)
 		want   time.Time // until when the budget is closed; zero if it is open
 	}{
-		"a node returns":                         {func(f *fixture) { f.evict("n1") }, noon.Add(pace)},
-		"a node returns that nobody was granted": {func(f *fixture) { f.evict("n1"); f.Ungranted = Ungranted{"n1": true} }, time.Time{}},
+		"a node returns": {func(f *fixture) { f.evict("n1") }, noon.Add(pace)},
+		"a node returns whose absence was not granted": {
+			func(f *fixture) { f.evict("n1"); f.Ungranted = Ungranted{"n1": true} },
+			time.Time{},
+		},
 		"the same node has returned before": {func(f *fixture) {
 			f.evict("n1")
 			f.Paced = map[PaceKey]Paced{key: {noon.Add(1 - 2*pace), noon.Add(1 - 2*pace)}}
