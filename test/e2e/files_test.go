@@ -269,7 +269,7 @@ func (w *world) cannotPull(name string) {
 }
 
 // TestNoForeignFileRuns puts another ConfigMap under the name of the files, as a user can who may only write ConfigMaps: between the check of
-// the manager and the mount, and after all objects of a release were deleted at once.
+// the manager and the mount, of a task and of a rollback.
 func TestNoForeignFileRuns(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -308,12 +308,16 @@ func TestNoForeignFileRuns(t *testing.T) {
 		s.Rollback = &v1alpha1.RollbackSpec{Script: "$EVERYNODE_FILES/tools/run.sh"}
 		s.DeletionPolicy = v1alpha1.DeletionRollback
 	})
-	w.Eventually("there is a pod", func() error {
-		if len(w.Pods()) != 1 {
-			return errors.New("no pod")
-		}
-		return nil
-	})
+	wantPod := func() {
+		t.Helper()
+		w.Eventually("there is a pod", func() error {
+			if len(w.Pods()) != 1 {
+				return errors.New("no pod")
+			}
+			return nil
+		})
+	}
+	wantPod()
 	replace()
 	must(t, real.StartKubelet(w.Ctx, node))
 	w.Condition("files", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonConfigMapNotLabeled)
@@ -331,8 +335,11 @@ func TestNoForeignFileRuns(t *testing.T) {
 	w.Done("files", node)
 	wantRuns("with the right files", "own")
 
+	must(t, real.StopKubelet(w.Ctx, node))
 	must(t, admin.Delete(w.Ctx, &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "files"}}))
+	wantPod()
 	replace()
+	must(t, real.StartKubelet(w.Ctx, node))
 	c := w.Condition("files", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonRollbackFailed)
 	wantText(t, c.Message, "everynode.dev/script", "deletionPolicy")
 	w.NoPods()

@@ -587,8 +587,8 @@ func (w *world) wantReverted(job, node string) {
 	w.NoPods()
 }
 
-// shortWindow lets a node that is cut off revert early.
-func shortWindow(s *v1alpha1.NodeJobSpec) { s.Confirm.TimeoutSeconds = new(int32(20)) }
+// shortWindow lets a node that is cut off revert as early as the API permits.
+func shortWindow(s *v1alpha1.NodeJobSpec) { s.Confirm.TimeoutSeconds = new(int32(task.MinConfirmSeconds)) }
 
 // TestRecipeFirewall changes good rules to rules that cut the node off.
 func TestRecipeFirewall(t *testing.T) {
