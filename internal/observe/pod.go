@@ -66,6 +66,7 @@ func Pod(pod *corev1.Pod) plan.Pod {
 		}
 	}
 	own := task.Containers(pod)
+	view.Images = imagesOf(pod, own)
 	if status := taskContainer(pod, own); status != nil {
 		viewContainer(&view, pod, own, status)
 	}
@@ -87,6 +88,22 @@ func viewContainer(view *plan.Pod, pod *corev1.Pod, own []string, status *corev1
 		view.Started = status.State.Running.StartedAt.Time
 		view.Confirming = view.Confirm && status.Ready
 	}
+}
+
+// imagesOf returns the digests of the images of a pod's own containers.
+func imagesOf(pod *corev1.Pod, own []string) record.Images {
+	var images record.Images
+	for _, name := range own {
+		if status := task.ContainerStatus(pod, name); status != nil && len(images) < record.MaxImages {
+			if digest := record.ImageDigest(status.ImageID); digest != "" {
+				if images == nil {
+					images = record.Images{}
+				}
+				images[name] = digest
+			}
+		}
+	}
+	return images
 }
 
 // isConfirmed reports whether the manager has confirmed the node of a pod.

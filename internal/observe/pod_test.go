@@ -4,6 +4,7 @@
 package observe
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -11,7 +12,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/nodejob/plan"
+	"github.com/everynode/everynode/internal/nodejob/record"
 	"github.com/everynode/everynode/internal/outcome"
 )
 
@@ -174,5 +177,20 @@ func TestContainersThatAreTooLargeToStart(t *testing.T) {
 		if got := isTooLarge(&corev1.ContainerStateTerminated{Reason: tt.reason, Message: tt.message}); got != tt.want {
 			t.Errorf("%s: %t, want %t", name, got, tt.want)
 		}
+	}
+}
+
+// TestImagesOfAPod leaves out the images of containers that were added to the pod, and of those that have not started.
+func TestImagesOfAPod(t *testing.T) {
+	digest := func(c string) string { return "sha256:" + strings.Repeat(c, 64) }
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.ContainersAnnotation: "a,b"}},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "a"}, {Name: "b"}, {Name: "mesh"}}},
+		Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{
+			{Name: "a", ImageID: "registry.example/a@" + digest("1")}, {Name: "b"}, {Name: "mesh", ImageID: digest("2")},
+		}},
+	}
+	if diff := cmp.Diff(record.Images{"a": digest("1")}, Pod(pod).Images); diff != "" {
+		t.Error(diff)
 	}
 }

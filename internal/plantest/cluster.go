@@ -255,7 +255,8 @@ func (c *Cluster) start(a task.Attempt) {
 	}
 	pod.UID, pod.CreationTimestamp, pod.Status.Phase = c.nextUID(), metav1.NewTime(c.Now), corev1.PodRunning
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
-		Name: task.ContainerName, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(c.Now)}},
+		Name: pod.Spec.Containers[0].Name, ImageID: "registry.example/image@sha256:" + strings.Repeat("0a", 32),
+		State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(c.Now)}},
 	}}
 	c.Pods[pod.Name] = pod
 	if a.Phase == task.Reboot {

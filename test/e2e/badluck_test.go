@@ -427,7 +427,7 @@ func TestTemplateWritesTheSameOutcome(t *testing.T) {
 			}},
 		}}}
 	})
-	if rec := w.Done("template", "node-2"); rec.Results["own"] != "image" {
+	if rec := w.Done("template", "node-2"); rec.Results["own"] != "image" || record.ImageDigest(rec.Images["own"]) == "" {
 		t.Errorf("the record is %+v", rec)
 	}
 	w.complete("template")

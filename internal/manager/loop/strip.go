@@ -28,6 +28,8 @@ const (
 	// maxTermination fits a termination message, which kubelets truncate to outcome.MaxBytes. With more than eight containers, all of them
 	// together have maxTexts.
 	maxTermination, maxTexts = outcome.MaxBytes, 8 * outcome.MaxBytes
+	// maxDigest fits the digest with which the imageID of a container ends.
+	maxDigest = len("sha256:") + 64
 	// maxMetadata limits labels, annotations, owners and finalizers together, in bytes. Of an object with more, only those of Everynode stay.
 	maxMetadata = 4 << 10
 	// maxPlacement limits what says on which nodes the pods of a DaemonSet run, and which pods a selector selects, in bytes of JSON.
@@ -139,7 +141,7 @@ func boundedContainers(statuses []corev1.ContainerStatus) []corev1.ContainerStat
 	message := min(maxTermination, maxTexts/len(few))
 	text := min(MaxText, message/4)
 	for i := range few {
-		s := corev1.ContainerStatus{Name: Cut(few[i].Name, text), Image: Cut(few[i].Image, text), State: few[i].State, Ready: few[i].Ready}
+		s := corev1.ContainerStatus{Name: Cut(few[i].Name, text), Image: Cut(few[i].Image, text), ImageID: end(few[i].ImageID, maxDigest), State: few[i].State, Ready: few[i].Ready}
 		if w := s.State.Waiting; w != nil {
 			w.Reason, w.Message = Cut(w.Reason, text), Cut(w.Message, text)
 		}
@@ -149,6 +151,14 @@ func boundedContainers(statuses []corev1.ContainerStatus) []corev1.ContainerStat
 		bounded = append(bounded, s)
 	}
 	return bounded
+}
+
+// end returns at most limit bytes from the end of a text.
+func end(s string, limit int) string {
+	if len(s) <= limit {
+		return s
+	}
+	return strings.Clone(s[len(s)-limit:])
 }
 
 // Cut returns at most limit bytes of a text. A shortened text is copied, because a substring would keep the whole text in memory.

@@ -115,7 +115,7 @@ func TestWhatIsCached(t *testing.T) {
 		Finalizers:      []string{"a/b"},
 		OwnerReferences: []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "a"}},
 	}
-	one := intstr.FromInt32(1)
+	one, digest := intstr.FromInt32(1), "sha256:"+strings.Repeat("0a", 32)
 	for name, tt := range map[string]struct{ o, want client.Object }{
 		"a DaemonSet": {
 			&appsv1.DaemonSet{ObjectMeta: meta, Spec: appsv1.DaemonSetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}, Template: corev1.PodTemplateSpec{
@@ -132,8 +132,12 @@ func TestWhatIsCached(t *testing.T) {
 			&policyv1.PodDisruptionBudget{ObjectMeta: meta, Spec: policyv1.PodDisruptionBudgetSpec{MinAvailable: &one}, Status: policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: 1}},
 		},
 		"a pod": {
-			&corev1.Pod{ObjectMeta: meta, Spec: corev1.PodSpec{NodeName: "node", ServiceAccountName: "s"}, Status: corev1.PodStatus{Phase: corev1.PodRunning, HostIP: "10.0.0.1"}},
-			&corev1.Pod{ObjectMeta: meta, Spec: corev1.PodSpec{NodeName: "node"}, Status: corev1.PodStatus{Phase: corev1.PodRunning}},
+			&corev1.Pod{ObjectMeta: meta, Spec: corev1.PodSpec{NodeName: "node", ServiceAccountName: "s"}, Status: corev1.PodStatus{Phase: corev1.PodRunning, HostIP: "10.0.0.1", ContainerStatuses: []corev1.ContainerStatus{
+				{Name: "c", ImageID: strings.Repeat("r", 200) + "@" + digest},
+			}}},
+			&corev1.Pod{ObjectMeta: meta, Spec: corev1.PodSpec{NodeName: "node"}, Status: corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{
+				{Name: "c", ImageID: digest},
+			}}},
 		},
 	} {
 		stripped, err := Strip(tt.o)

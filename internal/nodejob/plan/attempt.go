@@ -330,6 +330,9 @@ func (a *attemptReader) recordOf(pod *Pod, node *Node, e end) record.Record {
 		r.Results, r.Truncated = exit.Results, exit.Truncated
 	}
 	r.Archives = archivesOf(pod, known)
+	if a.in.Job.Spec.Task.Template != nil && pod.Runs == task.Task {
+		r.Images = pod.Images
+	}
 	r.StartedAt, r.FinishedAt = a.times(pod, known)
 	if e.outcome == record.Disrupted {
 		a.countDisruption(&r, pod, node, before)

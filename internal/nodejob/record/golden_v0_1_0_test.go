@@ -81,6 +81,15 @@ var readingsOfV010 = map[string]reading{
 			PodUID:     "00000000-0000-4000-8000-000000000009",
 		}},
 	},
+	"template": {
+		On: record.NodeRecord{Label: "14c5853adb", Sealed: true, Present: true, Record: &record.Record{
+			Revision: "14c5853adb", Digest: "14c5853adb7767118aee868834162d3f4e80e9a1dc559504d6b0971389080cc5", Outcome: record.Succeeded,
+			Attempts: 1, Label: "14c5853adb", ExitCode: new(int32(0)), Images: record.Images{"disk-check": "sha256:" + strings.Repeat("0a", 32)},
+			StartedAt: at("12:00:00"), FinishedAt: at("12:00:20"), RecordedAt: at("12:00:20"),
+			BootID: "00000000-0000-4000-8000-000000000003", MachineID: "00000000000040008000000000000004",
+			PodUID: "00000000-0000-4000-8000-000000000009",
+		}},
+	},
 	"already-done": {
 		On: record.NodeRecord{Label: "138eda019c", Sealed: true, Present: true, Record: &record.Record{
 			Revision: "138eda019c", Digest: "138eda019cc3eeda0a269ced8c452f1783b5b3e0cadd64bfb14822a95a82169c", Outcome: record.Succeeded,

@@ -126,6 +126,14 @@ var situations = map[string]situation{
 			c.Run(80 * time.Second)
 		},
 	},
+	"template": {
+		about: "The containers of a template have run.",
+		spec:  "task: {template: {spec: {containers: [{name: disk-check, image: registry.example/disk-check:1.4}]}}}\n",
+		script: func(c *plantest.Cluster) {
+			c.Create()
+			c.Run(time.Minute)
+		},
+	},
 	"assumed-done": {
 		about: "The node matched assumeDone, so it counts as done without a run.",
 		spec:  disk + "nodes: {assumeDone: {selector: {}}}\n",

@@ -104,6 +104,9 @@ type Record struct {
 	Truncated bool `json:"truncated,omitempty"`
 	// Archives say what became of the whole output of the last attempt and of its rollback; empty if it is not archived.
 	Archives Archives `json:"archives,omitempty"`
+	// Images are the digests of the images that the last attempt ran, by the names of its containers, as the kubelet reports them;
+	// empty for a script. For display only.
+	Images Images `json:"images,omitempty"`
 	// BootID and MachineID of the node when the attempt ended.
 	BootID    string `json:"bootID,omitempty"`
 	MachineID string `json:"machineID,omitempty"`
@@ -337,12 +340,13 @@ func (r Record) bounded() Record {
 		r.Drain = &d
 	}
 	r.Earlier, r.Previous, r.Archives, r.Asked = r.Earlier.bounded(), r.Previous.bounded(), r.Archives.bounded(), r.Asked.bounded()
+	r.Images = r.Images.bounded()
 	return r
 }
 
 // Encode returns the annotation's value: JSON of at most MaxBytes, with escaped control characters. What does not fit
 // is removed in this order: the messages of the earlier attempts, the earlier attempts from the oldest on, the results of
-// the previous revision, the beginning of the message, the archives, the results. The outcome is never removed.
+// the previous revision, the beginning of the message, the archives and images, the results. The outcome is never removed.
 func Encode(r Record) string {
 	r = r.bounded()
 	steps := []func(){
@@ -368,7 +372,7 @@ func Encode(r Record) string {
 				r.Rollback.Message = outcome.Clean(r.Rollback.Message, 128)
 			}
 		},
-		func() { r.Archives = nil },
+		func() { r.Archives, r.Images = nil, nil },
 		func() { r.Results, r.Truncated = nil, true },
 	)
 	for _, shorten := range steps {

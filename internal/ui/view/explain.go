@@ -369,6 +369,9 @@ func (e Explain) history() [][]text.Line {
 			strings.ToLower(string(b.Outcome)), plural.Count(b.Attempts, "attempt"), ago(e.Now, b.FinishedAt), exited(b.ExitCode, b.Reason)), b.Message))
 	}
 	told = append(told, e.archives(rec)...)
+	if images := pairs(rec.Images); len(images) > 0 {
+		told = append(told, text.Wrap(label("Images"), text.Plain, strings.Join(images, ", "), e.Width))
+	}
 	if results := pairs(rec.Results); len(results) > 0 {
 		told = append(told, text.Wrap(label("Results"), text.Plain, strings.Join(results, ", "), e.Width))
 	}

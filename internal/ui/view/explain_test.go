@@ -120,6 +120,7 @@ func TestEachNodeIsExplained(t *testing.T) {
 		}), Nodes: first(func(n *plan.Node) {
 			ran(n, func(r *record.Record) {
 				r.ChangedBy = "jane@example.com"
+				r.Images = record.Images{"disk-check": "sha256:" + strings.Repeat("0a", 32)}
 				r.Attempts, r.Message, r.Results = 2, "was 128\nis 4096\n", map[string]string{"kernel": "6.1\x1b[2J"}
 				r.Previous = &record.Previous{
 					Revision: "0ldc0de",
