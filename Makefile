@@ -175,6 +175,10 @@ test-unit: ## Run the unit tests.
 	EVERYNODE_HISTORIES=$(HISTORIES) go test -timeout=30m -p=1 ./internal/nodejob/plan ./internal/nodeguard/guard ./internal/nodebudget/budget ./cmd/everynode
 	go -C test test ./bench/... ./cmd/... ./install ./s3 ./schemas ./shards
 
+.PHONY: test-race
+test-race: ## Run the tests of what runs at the same time with Go's race detector, before a release; takes about 5 minutes.
+	CGO_ENABLED=1 go test -race -count=1 ./internal/manager/... ./internal/cli/... ./internal/ui/...
+
 .PHONY: test-mutants
 test-mutants: ## Put mistakes into the planner, and see that its tests find each.
 	go test -v -timeout=40m ./internal/mutants

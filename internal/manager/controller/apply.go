@@ -66,7 +66,6 @@ func (r *Reconciler) apply(ctx context.Context, seen observation, p plan.Plan) (
 	}
 	starts := asStarts(do[forStarts])
 	results := r.startAll(ctx, seen, starts, &group)
-	more := slices.Contains(results, errPostponed)
 	evictCtx, cancel := context.WithTimeout(ctx, evictionsTimeout)
 	defer cancel()
 	claims := r.claimAll(evictCtx, seen, do[forClaims], &group)
@@ -79,6 +78,7 @@ func (r *Reconciler) apply(ctx context.Context, seen observation, p plan.Plan) (
 		group.Go(func() error { return r.act(ctx, seen, action) })
 	}
 	err := group.Wait()
+	more := slices.Contains(results, errPostponed)
 	starts, results = probed.with(starts, results)
 	refused, startErr := r.judgeStarts(seen, starts, results)
 	// Only the next plan contains what blocks an eviction, and which pods must be evicted from a node.

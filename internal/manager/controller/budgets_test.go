@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -168,12 +167,18 @@ func TestClaims(t *testing.T) {
 func TestFewSeatsAreEvictedAtTheSameTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newBudgeted(t)
-		var running atomic.Int32
-		most := 0
+		var mu sync.Mutex
+		running, most := 0, 0
+		count := func(n int) {
+			mu.Lock()
+			defer mu.Unlock()
+			running += n
+			most = max(most, running)
+		}
 		c.evicting = func() {
-			most = max(most, int(running.Add(1)))
+			count(1)
 			time.Sleep(2 * time.Second) // of the bubble
-			running.Add(-1)
+			count(-1)
 		}
 		c.job.Spec.Rollout.MaxConcurrent = new(intstr.FromInt32(12))
 		c.job.Spec.Maintenance.MaxUnavailable = new(intstr.FromInt32(12))

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -349,8 +350,8 @@ func TestAPassLeavesPodsToTheNextPass(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	now := noon
-	r.Now = func() time.Time { now = now.Add(leastStarts / 2); return now }
+	var steps atomic.Int64
+	r.Now = func() time.Time { return noon.Add(time.Duration(steps.Add(1)) * leastStarts / 2) }
 	var actions []plan.Action
 	for i := range 20 {
 		actions = append(

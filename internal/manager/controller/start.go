@@ -52,7 +52,7 @@ func asStarts(actions []plan.Action) []plan.Start {
 
 // startAll creates pods. If one is rejected, others of its kind would be rejected too. So the first pod of each kind is
 // created alone, and the others after it. After a while, the rest is left to the next pass: it records first what has
-// ended meanwhile.
+// ended meanwhile. The results must not be read before the group has ended.
 func (r starter) startAll(ctx context.Context, seen observation, starts []plan.Start, group *errgroup.Group) []error {
 	results := make([]error, len(starts))
 	tried, stopped := map[bool]bool{}, map[bool]bool{}

@@ -14,6 +14,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 	"unicode/utf8"
@@ -253,6 +254,7 @@ type kubernetes struct {
 	object string
 	// fails is a Status that is the answer to the request of the object.
 	fails *apierrors.StatusError
+	mu    sync.Mutex // of asked
 	asked []string
 }
 
@@ -267,6 +269,8 @@ func (k *kubernetes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_, _ = fmt.Fprintf(w, `{"kind": "APIResourceList", "resources": [%s]}`, list)
 		return
 	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	user := r.Header.Get("Impersonate-User")
 	if user != "system:serviceaccount:everynode-system:everynode-requirements" || len(r.Header["Impersonate-Group"]) > 0 {
 		k.asked = append(k.asked, "as another user")

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -62,10 +63,9 @@ func TestWhenALogHasEnded(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			requests := 0
+			var count atomic.Int32
 			f, _, _ := clitest.NewFactory(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-				requests++
-				tt.answers[min(requests, len(tt.answers))-1](w)
+				tt.answers[min(int(count.Add(1)), len(tt.answers))-1](w)
 			}))
 			pods, err := f.Pods("ns")
 			if err != nil {
@@ -75,10 +75,12 @@ func TestWhenALogHasEnded(t *testing.T) {
 			log := Follower{
 				Tail: Tail{Pods: pods, Pod: "p", Lines: -1}, After: f.After, Ended: tt.ends == 0, AnsweredTries: 5,
 				Look: func(context.Context) (ended, deleted bool) {
+					requests := int(count.Load())
 					return tt.ends > 0 && requests >= tt.ends, tt.deletes > 0 && requests >= tt.deletes
 				},
 			}
 			deleted, err := log.Follow(t.Context(), func(piece string, _ bool) { got.WriteString(piece) })
+			requests := int(count.Load())
 			if requests != tt.wantRequests || deleted != tt.wantDeleted || (err == nil) != (tt.wantErr == "") ||
 				(err != nil && !strings.Contains(err.Error(), tt.wantErr)) {
 				t.Errorf("after %d requests: deleted %v, error %v", requests, deleted, err)
