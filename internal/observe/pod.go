@@ -47,7 +47,7 @@ func Pod(pod *corev1.Pod) plan.Pod {
 		Recorded:      pod.Annotations[v1alpha1.RecordedAnnotation] != "",
 		Finalized:     slices.Contains(pod.Finalizers, v1alpha1.PodFinalizer),
 		Phase:         pod.Status.Phase,
-		PastDeadline:  pod.Status.Reason == "DeadlineExceeded",
+		PastDeadline:  pod.Status.Reason == deadlineExceeded,
 		StatusReason:  outcome.Clean(pod.Status.Reason, 128),
 		StatusMessage: outcome.CleanHead(pod.Status.Message, maxSaidBytes),
 		Waiting:       task.Waiting(pod),
@@ -66,7 +66,7 @@ func Pod(pod *corev1.Pod) plan.Pod {
 		}
 	}
 	own := task.Containers(pod)
-	view.Images = imagesOf(pod, own)
+	view.Images, view.NotStarted = imagesOf(pod, own), noneStarted(pod)
 	if status := taskContainer(pod, own); status != nil {
 		viewContainer(&view, pod, own, status)
 	}
@@ -83,6 +83,9 @@ func viewContainer(view *plan.Pod, pod *corev1.Pod, own []string, status *corev1
 			view.Started = started.Time
 		}
 		view.Exit = viewExit(status.State.Terminated, status.Image, only)
+		if o, ok := outcome.Decode(status.State.Terminated.Message); ok && only && view.Exit.Reported && o.NotStarted {
+			view.NotStarted = true
+		}
 		viewEnd(view, pod, own, only)
 	case status.State.Running != nil:
 		view.Started = status.State.Running.StartedAt.Time
@@ -241,6 +244,35 @@ func taskContainer(pod *corev1.Pod, own []string) *corev1.ContainerStatus {
 func lost(t *corev1.ContainerStateTerminated) bool {
 	return t.Reason == "ContainerStatusUnknown" || t.Reason == "Unknown"
 }
+
+// noneStarted reports whether the kubelet, which has ended the pod, has started none of its containers. What it does not know may have
+// started.
+func noneStarted(pod *corev1.Pod) bool {
+	if pod.Status.Phase != corev1.PodFailed || len(pod.Status.ContainerStatuses) == 0 {
+		return false
+	}
+	added := task.AddedContainers(pod)
+	return !slices.ContainsFunc(slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses), func(s corev1.ContainerStatus) bool {
+		return !slices.Contains(added, s.Name) && !couldNotStart(&s) && !neverCreated(&s, pod.Status.Reason)
+	})
+}
+
+// neverCreated reports whether the kubelet has never created a container of a pod that it has ended for a reason. The state of such a
+// container is lost then. If it waits, another client may have ended the pod, unless the reason is one of the kubelet.
+// Source: k8s.io/kubernetes pkg/kubelet/status, TerminatePod.
+func neverCreated(s *corev1.ContainerStatus, reason string) bool {
+	hasRun := s.ContainerID != "" || s.RestartCount > 0 || s.LastTerminationState.Terminated != nil || s.State.Running != nil
+	return !hasRun && (reason == deadlineExceeded || s.State.Terminated != nil && lost(s.State.Terminated))
+}
+
+// couldNotStart reports whether the container runtime has created a container and could not start it. Its start is that of Unix time.
+func couldNotStart(s *corev1.ContainerStatus) bool {
+	t := s.State.Terminated
+	return t != nil && (t.Reason == startError || t.Reason == "ContainerCannotRun") && t.StartedAt.Unix() <= 0 && s.RestartCount == 0
+}
+
+// deadlineExceeded is the reason of a pod that the kubelet has ended after its activeDeadlineSeconds.
+const deadlineExceeded = "DeadlineExceeded"
 
 // oomKilled is the reason that the container runtime sets for a container that exceeded its memory limit. With cgroup
 // v1 the kernel kills only one process of it: the runner continues, and only sees that its script failed.

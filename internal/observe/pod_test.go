@@ -194,3 +194,54 @@ func TestImagesOfAPod(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// TestWhetherTheTaskHasStarted believes a runner and the last word of a kubelet. What is not known may have started.
+func TestWhetherTheTaskHasStarted(t *testing.T) {
+	lost := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 137, Reason: "ContainerStatusUnknown"}}
+	ended := func(reason, message string, started int64) corev1.ContainerState {
+		return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+			ExitCode: 128, Reason: reason, Message: message, StartedAt: metav1.Unix(started, 0),
+		}}
+	}
+	pulling := corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}}
+	notStarted := string(outcome.Outcome{ExitCode: 127, Reason: outcome.ReasonInterpreterNotFound, NotStarted: true}.Encode())
+	for name, tt := range map[string]struct {
+		reason   string
+		statuses []corev1.ContainerStatus
+		init     []corev1.ContainerStatus
+		want     bool
+	}{
+		"the runner has not started it":                {statuses: []corev1.ContainerStatus{{Name: "a", ContainerID: "c", State: ended("Error", notStarted, 1)}}, want: true},
+		"the runner does not say so":                   {statuses: []corev1.ContainerStatus{{Name: "a", ContainerID: "c", State: ended("Error", "", 1)}}},
+		"the runtime cannot start it":                  {statuses: []corev1.ContainerStatus{{Name: "a", ContainerID: "c", State: ended("StartError", "no such file", 0)}}, want: true},
+		"the runtime cannot start it a second time":    {statuses: []corev1.ContainerStatus{{Name: "a", ContainerID: "c", RestartCount: 1, State: ended("StartError", "no such file", 0)}}},
+		"the runtime has started it after all":         {statuses: []corev1.ContainerStatus{{Name: "a", ContainerID: "c", State: ended("StartError", "", 1)}}},
+		"another container has started":                {statuses: []corev1.ContainerStatus{{Name: "a", ContainerID: "c", State: ended("StartError", "", 0)}, {Name: "b", ContainerID: "c", State: ended("Error", "", 1)}}},
+		"an init container has started":                {statuses: []corev1.ContainerStatus{{Name: "a", State: pulling}}, init: []corev1.ContainerStatus{{Name: "i", ContainerID: "c", State: ended("Completed", "", 1)}}, reason: deadlineExceeded},
+		"its image is not there in time":               {statuses: []corev1.ContainerStatus{{Name: "a", State: lost}}, reason: deadlineExceeded, want: true},
+		"its image is not there, and the kubelet says": {statuses: []corev1.ContainerStatus{{Name: "a", State: pulling}}, reason: deadlineExceeded, want: true},
+		"its image is not there when it is deleted":    {statuses: []corev1.ContainerStatus{{Name: "a", State: lost}}, want: true},
+		"another client has ended the pod":             {statuses: []corev1.ContainerStatus{{Name: "a", State: pulling}}},
+		"it ran, and its container is gone": {statuses: []corev1.ContainerStatus{{
+			Name: "a", State: pulling, LastTerminationState: lost,
+		}}, reason: deadlineExceeded},
+		"it ran, and its end is unknown":   {statuses: []corev1.ContainerStatus{{Name: "a", ContainerID: "c", State: lost}}, reason: deadlineExceeded},
+		"the kubelet has reported nothing": {reason: deadlineExceeded},
+	} {
+		pod := &corev1.Pod{
+			Spec: corev1.PodSpec{
+				RestartPolicy: corev1.RestartPolicyNever,
+				Containers:    []corev1.Container{{Name: "a"}, {Name: "b"}}[:max(1, len(tt.statuses))],
+			},
+			Status: corev1.PodStatus{
+				Phase:                 corev1.PodFailed,
+				Reason:                tt.reason,
+				ContainerStatuses:     tt.statuses,
+				InitContainerStatuses: tt.init,
+			},
+		}
+		if got := Pod(pod).NotStarted; got != tt.want {
+			t.Errorf("%s: not started: %t, want %t", name, got, tt.want)
+		}
+	}
+}

@@ -114,6 +114,8 @@ type Outcome struct {
 	Truncated bool `json:"truncated,omitempty"`
 	// Archive is what became of the whole output; nil if it is not archived.
 	Archive *Archive `json:"archive,omitempty"`
+	// NotStarted is true if the attempt has not started the task.
+	NotStarted bool `json:"notStarted,omitempty"`
 	// RollbackExitCode is how the rollback ended that ran after the task in the same pod; nil if none did. It is 0 to 255.
 	RollbackExitCode *int `json:"rollbackExitCode,omitempty"`
 }
@@ -206,6 +208,8 @@ func (o *Outcome) field(name string) any {
 		return &o.Message
 	case "truncated":
 		return &o.Truncated
+	case "notStarted":
+		return &o.NotStarted
 	case "rollbackExitCode":
 		return &o.RollbackExitCode
 	}

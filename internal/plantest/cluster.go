@@ -55,6 +55,8 @@ type Result struct {
 	Output string
 	// Reason is what the runner reports about a failure; TaskFailed if it is empty.
 	Reason string
+	// NotStarted is true if the runner could not start the script.
+	NotStarted bool
 	// Results are what the script writes.
 	Results map[string]string
 	// Archive is what the runner reports about the archive of the output.
@@ -284,7 +286,7 @@ func (c *Cluster) start(a task.Attempt) {
 
 // report ends a pod as the runner reports it.
 func (c *Cluster) report(pod *corev1.Pod, phase task.Phase, r Result) string {
-	o := outcome.Outcome{ExitCode: r.Code, Reason: r.Reason, Message: r.Output, Results: r.Results, Archive: r.Archive}.WithExitCode(r.Code)
+	o := outcome.Outcome{ExitCode: r.Code, Reason: r.Reason, Message: r.Output, Results: r.Results, Archive: r.Archive, NotStarted: r.NotStarted}.WithExitCode(r.Code)
 	c.end(pod, o.ExitCode, "Completed", string(o.Encode()))
 	if r.Code == 0 {
 		return fmt.Sprintf("The %s succeeds on %s.", scriptNames[phase], pod.Spec.NodeName)

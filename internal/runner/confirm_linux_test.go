@@ -75,6 +75,9 @@ func (c *confirming) want(code int, reason, note string, said ...string) {
 	if strings.TrimSpace(string(noted)) != note {
 		c.t.Errorf("the rollback noted %q, want %q", noted, note)
 	}
+	if reason == outcome.ReasonProbeFailed && !o.NotStarted || o.NotStarted && (reason == "" || o.RollbackExitCode != nil) {
+		c.t.Errorf("the task has not started, says the outcome: %t", o.NotStarted)
+	}
 	if (o.RollbackExitCode != nil) != (strings.Contains(strings.Join(said, " "), "rollback ran")) {
 		c.t.Errorf("the exit code of the rollback is %v", o.RollbackExitCode)
 	}
@@ -262,7 +265,8 @@ func TestATaskThatHasNotStartedIsNotReverted(t *testing.T) {
 			}
 			c.start()
 			got := c.wait()
-			if got.outcome.Reason != tt.reason || got.outcome.RollbackExitCode != nil {
+			if got.outcome.Reason != tt.reason || got.outcome.RollbackExitCode != nil ||
+				got.outcome.NotStarted != (name != "without a run directory") {
 				t.Errorf("the outcome is %+v, want %q", got.outcome, tt.reason)
 			}
 		})

@@ -104,6 +104,9 @@ func (t *runLock) begin() (*outcome.Outcome, error) {
 	return nil, started.Close()
 }
 
+// hasNotStarted reports whether no container of the pod has started the task. Without a run directory, that is not known.
+func hasNotStarted(dir string) bool { return exists(dir) && !exists(filepath.Join(dir, startedName)) }
+
 func interruptedEarlier(message string) *outcome.Outcome {
 	return &outcome.Outcome{ExitCode: 128 + int(syscall.SIGTERM), Reason: outcome.ReasonDisrupted, Message: message}
 }

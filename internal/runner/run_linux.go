@@ -67,7 +67,7 @@ func Run(o Options) (exitCode int) {
 	}
 	config, err := ParseConfig(o.Environ)
 	if err != nil {
-		return report(log, o.Stderr, failed(outcome.Outcome{}, &failure{outcome.ReasonBadConfiguration, err}), nil)
+		return report(log, o.Stderr, failed(outcome.Outcome{NotStarted: hasNotStarted(o.RunDir)}, &failure{outcome.ReasonBadConfiguration, err}), nil)
 	}
 	a := &attempt{Config: config, Options: o}
 	a.supervisor = supervisor{limits: o.Limits, signals: signals, children: children}
@@ -75,7 +75,7 @@ func Run(o Options) (exitCode int) {
 		a.supervisor.deadline = time.After(time.Until(o.Started.Add(config.Timeout)))
 	}
 	if err := a.prepare(); err != nil {
-		return report(log, o.Stderr, failed(outcome.Outcome{}, err), nil)
+		return report(log, o.Stderr, failed(outcome.Outcome{NotStarted: hasNotStarted(o.RunDir)}, err), nil)
 	}
 	if rebooted, err := (&rebooter{a}).alreadyDone(); err != nil {
 		return report(log, o.Stderr, failed(outcome.Outcome{}, err), nil)
@@ -174,6 +174,7 @@ func (a *attempt) run() (o outcome.Outcome, notes []string) {
 	defer func() { _ = a.results.Close() }() // also keeps it open until here, because scripts open it by our descriptor
 	a.openSpool()
 	var last tail
+	defer func() { o.NotStarted = !a.begun && exists(a.RunDir) }()
 	io, finish, err := a.openOutput(&last)
 	if err != nil {
 		return failed(o, err), nil

@@ -307,7 +307,7 @@ func TestImageThatCannotBePulled(t *testing.T) {
 		s.Task = v1alpha1.TaskSpec{TimeoutSeconds: new(int32(8)), Template: &corev1.PodTemplateSpec{Spec: corev1.PodSpec{
 			Containers: []corev1.Container{{Name: "x", Image: "registry.local/none:1"}},
 		}}}
-		s.Retry.Limit = new(int32(0))
+		s.Retry.Limit, s.Rollback = new(int32(0)), &v1alpha1.RollbackSpec{Script: w.mark()}
 	})
 	// A working NodeJob runs at the same time, and is not delayed.
 	w.job("works", "true", onNode2)
@@ -318,11 +318,12 @@ func TestImageThatCannotBePulled(t *testing.T) {
 	if rec := w.failed(
 		"no-image",
 		"node-2",
-	); rec.Reason != v1alpha1.ReasonDeadlineExceeded ||
+	); rec.Reason != v1alpha1.ReasonDeadlineExceeded || !rec.NeverStarted ||
 		!strings.Contains(rec.Message, "registry.local/none:1") {
 		t.Errorf("the record is %+v", rec)
 	}
 	w.NoPods()
+	w.wantRan("node-2", 0) // it is not rolled back
 }
 
 // TestScriptsThatMisbehave runs scripts with common mistakes, all on one node.

@@ -6,6 +6,8 @@ package e2e_test
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -13,11 +15,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/nodejob/record"
 	"github.com/everynode/everynode/internal/nodejob/task"
 	"github.com/everynode/everynode/local/cluster"
+	"github.com/everynode/everynode/test/install"
 )
 
 // confirmed makes a node wait for its confirmation for some seconds. The rollback also notes on the disk that it ran.
@@ -179,11 +183,39 @@ func TestConfirmProbes(t *testing.T) {
 
 	w.sh(node, "ip link set lo down")
 	w.job("never", w.mark(), w.confirmed(60, "true"), probe)
-	if rec := w.failed("never", node); rec.Reason != v1alpha1.ReasonProbeFailed || rec.ExitCode == nil || *rec.ExitCode != 5 {
+	if rec := w.failed(
+		"never",
+		node,
+	); rec.Reason != v1alpha1.ReasonProbeFailed || rec.ExitCode == nil || *rec.ExitCode != 5 ||
+		!rec.NeverStarted {
 		t.Errorf("the record is %+v", rec)
 	}
-	w.sh(node, "ip link set lo up")
 	w.wantRan(node, 1)
+
+	// In another run, the probe fails before the task: the effect of the run before stays.
+	w.sh(node, "nft add table inet mine")
+	w.unlabel("good", node)
+	if rec := w.failed("good", node); rec.Reason != v1alpha1.ReasonProbeFailed || !rec.NotStarted {
+		t.Errorf("the record is %+v", rec)
+	}
+	root, err := install.Root()
+	must(t, err)
+	page, err := os.ReadFile(filepath.Join(root, "docs", "confirm.md"))
+	must(t, err)
+	_, example, _ := strings.Cut(string(page), "```yaml\n")
+	example, _, _ = strings.Cut(example, "```")
+	var described v1alpha1.NodeJob
+	must(t, yaml.UnmarshalStrict([]byte(example), &described))
+	w.job("example", "", func(s *v1alpha1.NodeJobSpec) {
+		selector := s.Nodes.Selector
+		*s = described.Spec
+		s.Nodes.Selector = selector
+	}, probe)
+	w.failed("example", node)
+	w.NoPods()
+	w.wantReverts(node, 1)
+	wantText(t, w.sh(node, "nft list tables"), "table inet mine")
+	w.sh(node, "ip link set lo up")
 	w.wantNothingKept(node)
 }
 

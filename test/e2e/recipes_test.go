@@ -588,7 +588,9 @@ func (w *world) wantReverted(job, node string) {
 }
 
 // shortWindow lets a node that is cut off revert as early as the API permits.
-func shortWindow(s *v1alpha1.NodeJobSpec) { s.Confirm.TimeoutSeconds = new(int32(task.MinConfirmSeconds)) }
+func shortWindow(s *v1alpha1.NodeJobSpec) {
+	s.Confirm.TimeoutSeconds = new(int32(task.MinConfirmSeconds))
+}
 
 // TestRecipeFirewall changes good rules to rules that cut the node off.
 func TestRecipeFirewall(t *testing.T) {

@@ -141,7 +141,13 @@ func boundedContainers(statuses []corev1.ContainerStatus) []corev1.ContainerStat
 	message := min(maxTermination, maxTexts/len(few))
 	text := min(MaxText, message/4)
 	for i := range few {
-		s := corev1.ContainerStatus{Name: Cut(few[i].Name, text), Image: Cut(few[i].Image, text), ImageID: end(few[i].ImageID, maxDigest), State: few[i].State, Ready: few[i].Ready}
+		s := corev1.ContainerStatus{
+			Name: Cut(few[i].Name, text), Image: Cut(few[i].Image, text), ImageID: end(few[i].ImageID, maxDigest),
+			ContainerID: end(few[i].ContainerID, maxDigest), RestartCount: few[i].RestartCount, State: few[i].State, Ready: few[i].Ready,
+		}
+		if few[i].LastTerminationState.Terminated != nil {
+			s.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{}
+		}
 		if w := s.State.Waiting; w != nil {
 			w.Reason, w.Message = Cut(w.Reason, text), Cut(w.Message, text)
 		}

@@ -133,10 +133,16 @@ func TestWhatIsCached(t *testing.T) {
 		},
 		"a pod": {
 			&corev1.Pod{ObjectMeta: meta, Spec: corev1.PodSpec{NodeName: "node", ServiceAccountName: "s"}, Status: corev1.PodStatus{Phase: corev1.PodRunning, HostIP: "10.0.0.1", ContainerStatuses: []corev1.ContainerStatus{
-				{Name: "c", ImageID: strings.Repeat("r", 200) + "@" + digest},
+				{
+					Name: "c", ImageID: strings.Repeat("r", 200) + "@" + digest, ContainerID: "containerd://" + digest, RestartCount: 1,
+					LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Message: "x"}},
+				},
 			}}},
 			&corev1.Pod{ObjectMeta: meta, Spec: corev1.PodSpec{NodeName: "node"}, Status: corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{
-				{Name: "c", ImageID: digest},
+				{
+					Name: "c", ImageID: digest, ContainerID: digest, RestartCount: 1,
+					LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}},
+				},
 			}}},
 		},
 	} {

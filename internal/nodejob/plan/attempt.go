@@ -223,7 +223,6 @@ func deletedAfter(pod *Pod, at time.Time) bool {
 // disruption says what ended the pod other than the task itself, or "".
 func disruption(pod *Pod, node *Node) string {
 	exit := pod.Exit
-	rebooted := node.BootID != "" && pod.Machine != task.Machine(node.MachineID, node.BootID)
 	switch {
 	case exit == nil || exit.Lost:
 		return firstOf(joined(pod.StatusReason, pod.StatusMessage), joined(pod.DisruptedReason, ""), "the pod ended before its container reported how")
@@ -233,10 +232,15 @@ func disruption(pod *Pod, node *Node) string {
 		return firstOf(joined(pod.DisruptedReason, pod.StatusMessage), "the pod was disrupted")
 	case !pod.DeleteRequested.IsZero() && !failedBefore(exit, pod.DeleteRequested):
 		return "the pod was deleted while the task ran"
-	case rebooted && !exit.Reported:
+	case inAnotherBoot(pod, node) && !exit.Reported:
 		return "the node rebooted while the task ran"
 	}
 	return ""
+}
+
+// inAnotherBoot reports whether the node is in another boot than when the pod was created, so its kubelet may know less about the pod.
+func inAnotherBoot(pod *Pod, node *Node) bool {
+	return node.BootID != "" && pod.Machine != task.Machine(node.MachineID, node.BootID)
 }
 
 // interruption says what the runner reports about an attempt that it has not run to its end.
@@ -329,13 +333,40 @@ func (a *attemptReader) recordOf(pod *Pod, node *Node, e end) record.Record {
 		r.ExitCode = &exit.Code
 		r.Results, r.Truncated = exit.Results, exit.Truncated
 	}
-	r.Archives = archivesOf(pod, known)
-	if a.in.Job.Spec.Task.Template != nil && pod.Runs == task.Task {
-		r.Images = pod.Images
+	if pod.Runs == task.Task {
+		r = a.recordOfTask(pod, node, r)
 	}
+	r.Archives = archivesOf(pod, known)
 	r.StartedAt, r.FinishedAt = a.times(pod, known)
 	if e.outcome == record.Disrupted {
 		a.countDisruption(&r, pod, node, before)
+	}
+	return r
+}
+
+// recordOfTask completes the record of a pod of the task.
+func (a *attemptReader) recordOfTask(pod *Pod, node *Node, r record.Record) record.Record {
+	if a.in.Job.Spec.Task.Template != nil {
+		r.Images = pod.Images
+	}
+	reported := pod.Exit != nil && pod.Exit.Reported
+	if pod.NotStarted && r.Outcome != record.Succeeded && (reported || !inAnotherBoot(pod, node)) {
+		return a.notStarted(node, r)
+	}
+	return r
+}
+
+// notStarted completes the record of an attempt that has not started the task. What earlier attempts did on the node remains to be rolled
+// back: those of this run if it fails, and all of them when the NodeJob is deleted, or the task expires.
+func (a *attemptReader) notStarted(node *Node, r record.Record) record.Record {
+	prev := node.On.Record
+	if prev == nil || a.replaced(node) || prev.NeverStarted {
+		r.NeverStarted = true
+		return r
+	}
+	r.NotStarted = prev.Outcome.Done() || prev.NotStarted || !prev.HasRun(r.Revision)
+	if rb := prev.Rollback; rb != nil && rb.Outcome == record.Succeeded {
+		r.Rollback, r.NotStarted = rb, true
 	}
 	return r
 }

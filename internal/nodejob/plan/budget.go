@@ -235,7 +235,7 @@ func (p *planner) continuesRun(w *nodePlan) bool {
 
 // retries reports whether a run continues on the node with another attempt, as soon as time has passed or a slot is free.
 func (p *planner) retries(w *nodePlan) bool {
-	if w.State != Waiting || !w.retried || w.node.On.Record.NeverStarted || w.node.On.Record.CheckBefore != "" {
+	if w.State != Waiting || !w.retried || w.node.On.Record.Reason == v1alpha1.ReasonDrainTimedOut || w.node.On.Record.CheckBefore != "" {
 		return false
 	}
 	switch w.cause {

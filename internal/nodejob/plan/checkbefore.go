@@ -118,12 +118,8 @@ func (a *attemptReader) answered(pod *Pod, node *Node, r record.Record, answer r
 	if answer == "" {
 		return r
 	}
-	prev := node.On.Record
+	r = a.notStarted(node, r)
 	r.CheckBefore, r.Attempts = answer, a.failuresBefore(pod, node)
-	r.NeverStarted = prev == nil || a.replaced(node) || prev.NeverStarted
-	if !r.NeverStarted && prev.Rollback != nil && prev.Rollback.Outcome == record.Succeeded {
-		r.Rollback = prev.Rollback
-	}
 	if task.IsAudit(a.in.Job) && (answer == record.AnswerYes || answer == record.AnswerNo) {
 		return a.audited(pod, r, answer)
 	}

@@ -106,6 +106,7 @@ func (h *history) answers(pod *simPod, node *Node) bool {
 	}
 	if pod.Runs == task.Task {
 		pod.Exit.Reason = map[string]string{saysYes: outcome.ReasonAlreadyDone, saysError: outcome.ReasonCheckError}[pod.answer]
+		h.mayHaveBegun.neverBegins(pod)
 	}
 	h.say("the check of pod %s on %s says %s", pod.Name, node.Name, pod.answer)
 	h.openGap(pod)

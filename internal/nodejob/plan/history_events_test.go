@@ -315,6 +315,9 @@ func (h *history) kubelets() {
 			pod.Phase = corev1.PodSucceeded
 			if !pod.willSucceed {
 				pod.Phase, pod.Exit.Code, pod.Exit.Reason = corev1.PodFailed, 3, outcome.ReasonTaskFailed
+				if pod.Runs == task.Task && h.rng.Intn(4) == 0 {
+					h.mayHaveBegun.fails(pod)
+				}
 			}
 			h.say("%s of pod %s on %s ends %s", pod.Runs, name, pod.NodeName, pod.Phase)
 			h.openGap(pod)

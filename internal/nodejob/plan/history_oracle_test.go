@@ -31,6 +31,8 @@ type oracle struct {
 	failures, undoFailures map[string]int32
 	// undone are nodes on which the rollback has succeeded since the task last ran there.
 	undone map[types.UID]bool
+	// mayHaveBegun are the runs that may have started their task.
+	mayHaveBegun mayHaveBegun
 
 	// Of the revision that rolls out: whether it has succeeded on a staging node, when it first succeeded,
 	// which nodes it has run on were observed failed or not Ready, and which of those were deleted since.
@@ -58,7 +60,7 @@ func newOracle() oracle {
 	return oracle{
 		succeeded: map[string]bool{}, claimed: map[string]bool{}, failures: map[string]int32{}, undoFailures: map[string]int32{},
 		undone: map[types.UID]bool{}, notReady: map[types.UID]string{}, harmed: map[types.UID]bool{}, soaked: map[types.UID]bool{},
-		before: map[types.UID]bool{}, again: map[types.UID]bool{}, suspect: map[types.UID]bool{},
+		mayHaveBegun: mayHaveBegun{}, before: map[types.UID]bool{}, again: map[types.UID]bool{}, suspect: map[types.UID]bool{},
 	}
 }
 
@@ -320,6 +322,7 @@ func (h *history) reached(step string) bool {
 }
 
 func (h *history) started(a task.Attempt) {
+	h.mayHaveBegun.starts(a)
 	if a.Phase == task.Task {
 		delete(h.skip, a.NodeUID) // the user who skipped the node did so before
 		delete(h.undone, a.NodeUID)

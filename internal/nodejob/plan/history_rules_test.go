@@ -214,6 +214,8 @@ func (h *history) checkStart(a task.Attempt) {
 			h.break_("rule 6", "%s is rolled back again after %d failures", node.Name, h.undoFailures[key])
 		case h.undone[node.UID]:
 			h.break_("rollback", "%s is rolled back a second time", node.Name)
+		case rec.Outcome == record.Failed && h.mayHaveBegun[h.mayHaveBegun.of(node.Name, a.Revision)] == 0 && h.job.DeletionTimestamp.IsZero() && !rec.HasExpired():
+			h.break_("rollback", "%s is rolled back, and no attempt of the run has started the task", node.Name)
 		}
 	}
 }
@@ -281,6 +283,7 @@ func (h *history) checkRecord(node *Node, a Record) {
 	case ended == record.Disrupted && pod.ran && pod.DeleteRequested.IsZero() && pod.Disrupted.IsZero():
 		h.break_("truth", "a disruption is recorded for %s, which ran to its end", pod.Name)
 	}
+	h.checkNotStarted(node, a.Record, pod, ended)
 	h.count(node, pod, ended, key)
 	if pod.Runs == task.Task {
 		h.checkTimes(node, a.Record, pod)
@@ -299,7 +302,9 @@ func (h *history) checkMark(node *Node, a PatchNode) {
 			h.break_("onFailure", "%s is cordoned", node.Name)
 		}
 	case v1alpha1.ReasonDraining:
-		undone := h.job.Spec.Rollback == nil || rec.NeverStarted || silent(&seen) || seen.Deleting ||
+		undone := h.job.Spec.Rollback == nil || rec.NeverStarted || h.mayHaveBegun[h.mayHaveBegun.of(node.Name, rec.Revision)] == 0 ||
+			silent(&seen) ||
+			seen.Deleting ||
 			rec.Rollback != nil && (rec.Rollback.Outcome == record.Succeeded || rec.Rollback.Attempts > *h.job.Spec.Retry.Limit)
 		if policy != v1alpha1.FailureActionDrain || !h.exhausted(&seen) || !undone {
 			h.break_("onFailure", "the drain of %s begins", node.Name)

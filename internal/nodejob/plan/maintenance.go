@@ -137,22 +137,12 @@ func (a *attemptReader) notDrained(w *nodePlan, since time.Time, message string)
 	r := record.Record{
 		Revision: a.in.Revision, Digest: a.in.Digest, Outcome: record.Failed, Attempts: w.start.number, StartedAt: since, FinishedAt: a.in.Now,
 		Reason: v1alpha1.ReasonDrainTimedOut, Message: message, BootID: w.node.BootID, MachineID: w.node.MachineID, Retry: a.retry,
-		ChangedBy: a.in.author(), NeverStarted: true, FirstStartedAt: a.firstStart(w.node, a.in.Revision),
+		ChangedBy: a.in.author(), FirstStartedAt: a.firstStart(w.node, a.in.Revision),
 	}
-	if prev == nil {
-		return r
+	if prev != nil {
+		r.RemovedLabels, r.Rerun, r.Expiry = prev.RemovedLabels, a.isRerun(w.node, a.in.Revision), a.expiryOf(w.node, a.in.Revision)
 	}
-	r.RemovedLabels, r.Rerun, r.Expiry = prev.RemovedLabels, a.isRerun(w.node, a.in.Revision), a.expiryOf(w.node, a.in.Revision)
-	if a.replaced(w.node) || prev.Outcome == record.Succeeded {
-		return r
-	}
-	if prev.HasRun(a.in.Revision) {
-		r.NeverStarted = prev.NeverStarted // the disrupted attempt may also have changed something
-		r.Rollback = prev.Rollback
-	} else if prev.Rollback != nil && prev.Rollback.Outcome == record.Succeeded {
-		r.Rollback = prev.Rollback // the task has not run since
-	}
-	return r
+	return a.notStarted(w.node, r)
 }
 
 // countUnavailable counts the unavailable nodes: those that are not Ready, those that are cordoned, regardless of who

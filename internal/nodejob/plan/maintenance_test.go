@@ -262,9 +262,10 @@ func TestPreparation(t *testing.T) {
 func TestOutcomeOfTimedOutDrain(t *testing.T) {
 	rolledBack := &record.Rollback{Outcome: record.Succeeded, Attempts: 1, FinishedAt: ago(50), PodUID: "undo"}
 	tests := map[string]struct {
-		node         func(*Node)
-		neverStarted bool
-		rollback     *record.Rollback
+		node func(*Node)
+		// neverStarted is true if there is nothing to roll back, and notStarted if there is nothing of this run.
+		neverStarted, notStarted bool
+		rollback                 *record.Rollback
 	}{
 		"a timeout in the first attempt is neverStarted": {node: func(*Node) {}, neverStarted: true},
 		"a second timeout is neverStarted": {
@@ -273,31 +274,36 @@ func TestOutcomeOfTimedOutDrain(t *testing.T) {
 		},
 		"a timeout after a failure of the task is not":                                {node: recorded(record.Failed)},
 		"a timeout after a disruption is not, because the task may have made changes": {node: recorded(record.Disrupted)},
-		"a timeout after an earlier success is": {node: func(n *Node) {
+		"a timeout after an earlier success is notStarted": {node: func(n *Node) {
 			recorded(record.Succeeded, func(r *record.Record) { r.Revision = "old" })(n)
 			n.On.Label = "old"
-		}, neverStarted: true},
-		"a timeout after a success of which a user has removed the label is": {node: succeeded(60), neverStarted: true},
+		}, notStarted: true},
+		"a timeout after a success of which a user has removed the label is notStarted": {node: succeeded(60), notStarted: true},
+		"a second timeout after an earlier success is notStarted": {
+			node:       recorded(record.Failed, func(r *record.Record) { r.NotStarted = true }),
+			notStarted: true,
+		},
 		"what an earlier revision has rolled back is not rolled back again": {
-			node:         recorded(record.Failed, func(r *record.Record) { r.Revision, r.Rollback = "old", rolledBack }),
-			neverStarted: true,
-			rollback:     rolledBack,
+			node:       recorded(record.Failed, func(r *record.Record) { r.Revision, r.Rollback = "old", rolledBack }),
+			notStarted: true,
+			rollback:   rolledBack,
 		},
 		"what an earlier revision has not rolled back is another run": {
-			node:         recorded(record.Failed, undone(record.Failed, 1), func(r *record.Record) { r.Revision = "old" }),
-			neverStarted: true,
+			node:       recorded(record.Failed, undone(record.Failed, 1), func(r *record.Record) { r.Revision = "old" }),
+			notStarted: true,
 		},
-		"a timeout after a failure of another revision is": {
-			node:         recorded(record.Failed, func(r *record.Record) { r.Revision = "old" }),
-			neverStarted: true,
+		"a timeout after a failure of another revision is notStarted": {
+			node:       recorded(record.Failed, func(r *record.Record) { r.Revision = "old" }),
+			notStarted: true,
 		},
-		"a timeout after a failure on another machine is": {
+		"a timeout after a failure on another machine is neverStarted": {
 			node:         recorded(record.Failed, func(r *record.Record) { r.MachineID = "gone" }),
 			neverStarted: true,
 		},
 		"what was rolled back is not rolled back again": {
-			node:     recorded(record.Failed, func(r *record.Record) { r.Rollback = rolledBack }),
-			rollback: rolledBack,
+			node:       recorded(record.Failed, func(r *record.Record) { r.Rollback = rolledBack }),
+			notStarted: true,
+			rollback:   rolledBack,
 		},
 	}
 	for name, tt := range tests {
@@ -307,8 +313,9 @@ func TestOutcomeOfTimedOutDrain(t *testing.T) {
 			in.Drains = map[types.UID][]DrainPod{node.UID: {{Name: "a", UID: "a"}}}
 			r := Next(in).Actions[0].(Record)
 			if r.Record.Reason != v1alpha1.ReasonDrainTimedOut || r.Record.NeverStarted != tt.neverStarted ||
+				r.Record.NotStarted != tt.notStarted ||
 				r.ResourceVersion != node.ResourceVersion {
-				t.Errorf("recorded %+v, want neverStarted %v", r.Record, tt.neverStarted)
+				t.Errorf("recorded %+v, want neverStarted %v and notStarted %v", r.Record, tt.neverStarted, tt.notStarted)
 			}
 			if diff := cmp.Diff(tt.rollback, r.Record.Rollback); diff != "" {
 				t.Errorf("rollback (-want +got):\n%s", diff)

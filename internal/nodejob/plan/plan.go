@@ -136,6 +136,8 @@ type Pod struct {
 	ChangedBy string
 	// Archive is where the whole output of the attempt is stored; "" for nowhere.
 	Archive string
+	// NotStarted is true if its task has not started, as far as its runner or its kubelet knows.
+	NotStarted bool
 	// Images are the digests of the images of its containers, as far as the kubelet has reported them.
 	Images record.Images
 	// Confirm is true if the pod waits for a confirmation after the task. Confirming is true if its kubelet has reported that the task

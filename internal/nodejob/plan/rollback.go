@@ -16,7 +16,7 @@ func (as *assessor) assessFailedNode(terminating bool, w *nodePlan) {
 	w.failed, w.exhausted = true, true
 	f := as.cordons.failureOf(w.node, false)
 	w.fail(v1alpha1.ReasonRetriesExhausted, w.node.On.Record.Message, time.Time{})
-	if as.in.Job.Spec.Rollback == nil || w.node.On.Record.NeverStarted {
+	if rec := w.node.On.Record; as.in.Job.Spec.Rollback == nil || rec.NeverStarted || rec.NotStarted {
 		w.rollbackFinished = true
 	} else {
 		as.assessRollback(terminating, w)

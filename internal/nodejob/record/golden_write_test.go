@@ -224,6 +224,17 @@ var situations = map[string]situation{
 			c.Run(2*time.Minute + 35*time.Second)
 		},
 	},
+	"not-started": {
+		about: "The node was done. A user has requested another run, in which the task has not started, so it is not rolled back.",
+		spec:  "task: {script: mkfs.ext4 /dev/sdb}\nretry: {limit: 0}\nrollback: {script: wipefs -a /dev/sdb}\n",
+		script: func(c *plantest.Cluster) {
+			c.Create()
+			c.Run(time.Minute)
+			c.Task = ends(plantest.Result{Code: 127, Reason: "InterpreterNotFound", Output: "no /bin/sh", NotStarted: true})
+			c.Happens("A user removes the label of node-1.", func() { delete(c.Nodes["node-1"].Labels, c.Key()) })
+			c.Run(time.Minute)
+		},
+	},
 	"new-revision": {
 		about: "A task that another user has changed has succeeded. The record keeps the results of the revision before, of which one was too long.",
 		spec:  disk,

@@ -133,9 +133,11 @@ type Record struct {
 	// Assumed is true if the revision has not succeeded on the node, which was set up before (spec.nodes.assumeDone, or
 	// task.check.before): no attempt has ended there, or it runs now and was disrupted or reboots.
 	Assumed bool `json:"assumed,omitempty"`
-	// NeverStarted is true if the task was assumed to be done, or no failed attempt has started it: there is nothing to
-	// roll back.
+	// NeverStarted is true if the task was assumed to be done, or no attempt has started it on this machine: there is nothing to roll back.
 	NeverStarted bool `json:"neverStarted,omitempty"`
+	// NotStarted is true if no attempt of this run has started the task, so its failure rolls nothing back. What an earlier run has done
+	// may be there: see NeverStarted.
+	NotStarted bool `json:"notStarted,omitempty"`
 	// Reboot is the progress of the reboot that belongs to the run; nil if there is none.
 	Reboot *Reboot `json:"reboot,omitempty"`
 	// RemovedLabels are the labels that the success has removed from the node, with their values.
@@ -384,7 +386,7 @@ func Encode(r Record) string {
 	least := Record{
 		Revision: r.Revision, Digest: r.Digest, Outcome: r.Outcome, Attempts: r.Attempts, Disruptions: r.Disruptions, DisruptedSince: r.DisruptedSince,
 		FinishedAt: r.FinishedAt, RecordedAt: r.RecordedAt, Retry: r.Retry, Cordoned: r.Cordoned, Drain: r.Drain, PodUID: r.PodUID,
-		Asked: r.Asked.withoutMessages(), CheckBefore: r.CheckBefore, FirstStartedAt: r.FirstStartedAt, Rerun: r.Rerun, Label: r.Label, LabelRemoved: r.LabelRemoved, Inputs: r.Inputs, ChangedBy: r.ChangedBy, Assumed: r.Assumed, RetryRequested: r.RetryRequested, RunsAlone: r.RunsAlone, NeverStarted: r.NeverStarted, Reboot: r.Reboot, RemovedLabels: r.RemovedLabels,
+		Asked: r.Asked.withoutMessages(), CheckBefore: r.CheckBefore, FirstStartedAt: r.FirstStartedAt, Rerun: r.Rerun, Label: r.Label, LabelRemoved: r.LabelRemoved, Inputs: r.Inputs, ChangedBy: r.ChangedBy, Assumed: r.Assumed, RetryRequested: r.RetryRequested, RunsAlone: r.RunsAlone, NeverStarted: r.NeverStarted, NotStarted: r.NotStarted, Reboot: r.Reboot, RemovedLabels: r.RemovedLabels,
 		Expiry: r.Expiry,
 	}
 	if b := r.Rollback; b != nil {

@@ -1,0 +1,72 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"strings"
+
+	"github.com/everynode/everynode/internal/nodejob/record"
+	"github.com/everynode/everynode/internal/nodejob/task"
+	"github.com/everynode/everynode/internal/outcome"
+)
+
+// This file knows which runs may have started their task on a node. A rollback undoes only those.
+
+// mayHaveBegun counts, by (name of the node, revision), the pods of the current run of which nobody knows that they have not started the task.
+type mayHaveBegun map[string]int
+
+// of returns the key of a revision on a node. The UID of a node can change on the same machine, and whether another machine ID is another
+// machine is up to rerun.onMachineChange.
+func (mayHaveBegun) of(node, revision string) string { return node + "/" + revision }
+
+// starts notes that a pod of the task is created.
+func (b mayHaveBegun) starts(a task.Attempt) {
+	if a.Phase == task.Task {
+		b[b.of(a.NodeName, a.Revision)]++
+	}
+}
+
+// fails ends a pod whose runner could not start the task.
+func (b mayHaveBegun) fails(pod *simPod) {
+	pod.Exit.Reason, pod.Exit.Results = outcome.ReasonInterpreterNotFound, nil
+	b.neverBegins(pod)
+}
+
+// neverBegins notes that a pod of the task has ended before it.
+func (b mayHaveBegun) neverBegins(pod *simPod) {
+	pod.NotStarted = true
+	if key := b.of(pod.NodeName, pod.Revision); b[key] > 0 {
+		b[key]--
+	}
+}
+
+// onlyOf forgets what other revisions did on a node: with another revision, another run begins.
+func (b mayHaveBegun) onlyOf(node *Node, key string) {
+	for k := range b {
+		if k != key && strings.HasPrefix(k, node.Name+"/") {
+			delete(b, k)
+		}
+	}
+}
+
+// checkNotStarted checks what a record says about the start of the task, and notes the end of a run.
+func (h *history) checkNotStarted(node *Node, r *record.Record, pod *simPod, ended record.Outcome) {
+	key := h.mayHaveBegun.of(node.Name, r.Revision)
+	was := h.seen[node.Name].On.Record
+	if pod.Runs == task.Task && (r.NotStarted || r.NeverStarted) && h.mayHaveBegun[key] > 0 && was != nil && was.Revision == r.Revision &&
+		was.MachineID == r.MachineID &&
+		!was.Outcome.Done() {
+		h.break_(
+			"rollback",
+			"the run of %s on %s has not started the task, says its record, and %s may have",
+			r.Revision,
+			node.Name,
+			pod.Name,
+		)
+	}
+	if ended == record.Succeeded {
+		delete(h.mayHaveBegun, key)
+	}
+	h.mayHaveBegun.onlyOf(node, key)
+}
