@@ -197,12 +197,6 @@ var hardening = map[string]mutant{
 	"a rollback undoes what has not begun": {
 		"rollback.go", "rec.NeverStarted || rec.NotStarted {", "rec.NeverStarted {",
 	},
-	"a run has not started because its last attempt has not": {
-		"attempt.go", "prev.Outcome.Done() || prev.NotStarted || !prev.HasRun(r.Revision)", "true",
-	},
-	"a run that has not started makes a deletion forget an earlier one": {
-		"attempt.go", "\tr.NotStarted = prev.Outcome.Done()", "\tr.NeverStarted = prev.Outcome.Done()",
-	},
 	"disruptions of a rollback have no growing backoff": {
 		"rollback.go", "r.after(rb.EndedAt(), rb.Disruptions)", "r.after(rb.EndedAt(), 1)",
 	},

@@ -17,7 +17,7 @@ func TestEachMistakeInThePlannerIsFound(t *testing.T) {
 			"a gate waits for a NodeJob that must not run on the node",
 			"a label that limits a namespace wakes no NodeJob",
 			"the nodes of other teams are cordoned",
-			"a rollback starts without its files", "a suspended dependency that has never run holds only its nodes",
+			"a drain that timed out drops the recorded rollback", "a rollback starts without its files", "a suspended dependency that has never run holds only its nodes",
 			"the label of a dependency counts as a run", "files that have changed are a failure of the task",
 			"maxConcurrent has no maximum",
 			"a revert that has failed is not reported at once",
@@ -365,7 +365,7 @@ var mutants = map[string]mutant{
 		"checkbefore.go", "r.CheckBefore, r.Attempts = answer, a.failuresBefore(pod, node)", "r.CheckBefore = answer",
 	},
 	"what an earlier revision did is forgotten after a check": {
-		"checkbefore.go", "prev == nil || a.replaced(node) || prev.NeverStarted", "true || prev.NeverStarted",
+		"attempt.go", "a.replaced(node) || prev.NeverStarted {", "a.replaced(node) || true {",
 	},
 	"a node that is already done is a canary": {
 		"assumedone.go", "if next.IsAnswer() && next.FirstStartedAt.IsZero() {", "if false {",
@@ -535,10 +535,10 @@ var mutants = map[string]mutant{
 		"onfailure.go", "return !w.rollbackFinished // what", "return true // what",
 	},
 	"a task that was disrupted counts as never started": {
-		"maintenance.go", "r.NeverStarted = prev.NeverStarted // ", "// ",
+		"attempt.go", "prev.Outcome.Done() || prev.NotStarted || !prev.HasRun(r.Revision)", "true",
 	},
 	"a drain that timed out drops the recorded rollback": {
-		"maintenance.go", "\t\tr.Rollback = prev.Rollback\n\t} else", "\t} else",
+		"attempt.go", "r.Rollback, r.NotStarted = rb, true", "r.NotStarted = true",
 	},
 	"a dependency is ignored": {
 		"start.go", "\tif before == nil {\n", "\tif true {\n",
