@@ -213,7 +213,16 @@ var hardening = map[string]mutant{
 		"capacity.go", "(before && c.inPreparation(w))", "(before && false)",
 	},
 	"each disruption restarts the progress deadline": {
-		"attempt.go", "r.DisruptedSince = prev.DisruptedSince", "_ = prev.DisruptedSince",
+		"attempt.go", "r.DisruptedSince = prev.DisruptedSince.Add(a.idle(prev, pod))", "_ = prev.DisruptedSince",
+	},
+	"the time in which a NodeJob is suspended counts against a disrupted node": {
+		"progress.go", "as.overdueAt(since).After(rec.EndedAt())", "false",
+	},
+	"the time in which a NodeJob is suspended counts as a disruption": {
+		"attempt.go", "return max(0, pod.Created.Sub(a.after(prev.EndedAt(), prev.Disruptions)))", "return 0",
+	},
+	"a problem counts against its node while nothing is tried": {
+		"progress.go", "if as.overdueAt(t.Since).After(t.TriedAt) {", "if false {",
 	},
 	"a NodeJob that only reboots does not show that it takes a control plane node": {
 		"maintenance.go", "|| j.disrupts() && isControlPlane(node)", "",

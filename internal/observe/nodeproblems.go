@@ -28,7 +28,7 @@ func ToldNodeProblems(job *v1alpha1.NodeJob, nodes []plan.Node, now time.Time) m
 	found := map[types.UID]plan.NodeProblem{}
 	for i := range nodes {
 		if t := told[nodes[i].Name]; t != nil {
-			found[nodes[i].UID] = plan.NodeProblem{Reason: t.Reason, Message: t.Message, Since: t.Since.Time, RetryAt: now.Add(problemFor)}
+			found[nodes[i].UID] = plan.NodeProblem{Reason: t.Reason, Message: t.Message, Since: t.Since.Time, TriedAt: now, RetryAt: now.Add(problemFor)}
 		}
 	}
 	return found

@@ -24,7 +24,13 @@ func TestNodeProblemsThatTheStatusTells(t *testing.T) {
 		return v1alpha1.NodeProblem{Node: node, Reason: v1alpha1.ReasonRecordRejected, Message: message, Since: metav1.NewTime(since)}
 	}
 	told := func(message string) plan.NodeProblem {
-		return plan.NodeProblem{Reason: v1alpha1.ReasonRecordRejected, Message: message, Since: since, RetryAt: now.Add(problemFor)}
+		return plan.NodeProblem{
+			Reason:  v1alpha1.ReasonRecordRejected,
+			Message: message,
+			Since:   since,
+			TriedAt: now,
+			RetryAt: now.Add(problemFor),
+		}
 	}
 	tests := map[string]struct {
 		status v1alpha1.NodeJobStatus
@@ -106,6 +112,7 @@ func TestANodeWithAProblemHasTheSameStateInBothPlans(t *testing.T) {
 					Reason:  v1alpha1.ReasonPodNameTaken,
 					Message: "pod x is another's",
 					Since:   now.Add(-age),
+					TriedAt: now,
 					RetryAt: now.Add(problemFor),
 				},
 			}

@@ -65,6 +65,9 @@ const (
 	// removalMemory is how long after the end of a run a removal still counts as one in a row.
 	removalMemory = time.Hour
 	maxTrouble    = 512
+	// longestIdle is how long after the time of its next try an operation is usually tried. If it takes longer, such as in a NodeJob that
+	// is suspended, its problem counts from the next occurrence.
+	longestIdle = 5 * time.Minute
 )
 
 func newNodeProblems() nodeProblems { return nodeProblems{of: map[client.ObjectKey]*nodeTroubles{}} }
@@ -87,7 +90,7 @@ func (t *nodeProblems) note(job client.ObjectKey, node types.UID, reason, messag
 
 func (n *nodeTroubles) note(node types.UID, reason, message string, now time.Time, first, longest time.Duration) {
 	met, ok := n.met[node]
-	if !ok {
+	if !ok || now.After(met.RetryAt.Add(longestIdle)) { // nothing was tried meanwhile
 		met = &trouble{NodeProblem: plan.NodeProblem{Since: now}}
 		n.met[node] = met
 	}
@@ -95,6 +98,7 @@ func (n *nodeTroubles) note(node types.UID, reason, message string, now time.Tim
 		met.Reason, met.reasonSince = reason, now // nothing has succeeded since the previous problem
 	}
 	met.wait = max(first, min(2*met.wait, longest))
+	met.TriedAt = now
 	met.Message, met.RetryAt = outcome.CleanHead(message, maxTrouble), now.Add(met.wait)
 	n.fresh = true
 }

@@ -313,9 +313,14 @@ func TestConsecutiveNodeProblemsCountFromTheFirst(t *testing.T) {
 	if got := known.on(jobName, "", node)["a-uid"]; !got.Since.Equal(minute(3)) {
 		t.Errorf("%+v, want since %v", got, minute(3))
 	}
+	// While nothing is tried, such as in a NodeJob that is suspended, no problem is the node's.
+	note(v1alpha1.ReasonRecordRejected, 60)
+	if got := known.on(jobName, "", node)["a-uid"]; !got.Since.Equal(minute(60)) {
+		t.Errorf("%+v, want since %v", got, minute(60))
+	}
 	// A refusal for all nodes is not a problem of a node that had another problem before.
-	known.refusing(jobName, minute(4))
-	note(v1alpha1.ReasonPodForbidden, 5)
+	known.refusing(jobName, minute(61))
+	note(v1alpha1.ReasonPodForbidden, 62)
 	if got := known.on(jobName, "", node)["a-uid"]; !got.General {
 		t.Errorf("%+v, want a general refusal", got)
 	}

@@ -399,8 +399,14 @@ func (a *attemptReader) countDisruption(r *record.Record, pod *Pod, node *Node, 
 	}
 	r.Disruptions = prev.Disruptions + 1
 	if prev.Retry == pod.Retry && !prev.RetryRequested && !prev.DisruptedSince.IsZero() {
-		r.DisruptedSince = prev.DisruptedSince
+		r.DisruptedSince = prev.DisruptedSince.Add(a.idle(prev, pod))
 	}
+}
+
+// idle is how long nothing ran on a node before a pod, although an attempt could have: the NodeJob was suspended, no manager ran, or a budget
+// was frozen. That is not the time of the node.
+func (a *attemptReader) idle(prev *record.Record, pod *Pod) time.Duration {
+	return max(0, pod.Created.Sub(a.after(prev.EndedAt(), prev.Disruptions)))
 }
 
 // failuresBefore is the number of failures that count before the attempt of a pod. It is lower than when the attempt

@@ -88,10 +88,15 @@ func TestDisruptedSince(t *testing.T) {
 		before func(*record.Record)
 		want   time.Time
 	}{
-		"the disruption before is of another retry":   {before: func(r *record.Record) { r.DisruptedSince, r.Retry = ago(900), "earlier" }, want: now},
-		"a retry was requested since then":            {before: func(r *record.Record) { r.DisruptedSince, r.RetryRequested = ago(900), true }, want: now},
-		"the record does not say when the first was":  {before: func(r *record.Record) {}, want: now},
-		"the disruption before is of the same retry":  {before: func(r *record.Record) { r.DisruptedSince = ago(900) }, want: ago(900)},
+		"the disruption before is of another retry":  {before: func(r *record.Record) { r.DisruptedSince, r.Retry = ago(900), "earlier" }, want: now},
+		"a retry was requested since then":           {before: func(r *record.Record) { r.DisruptedSince, r.RetryRequested = ago(900), true }, want: now},
+		"the record does not say when the first was": {before: func(r *record.Record) {}, want: now},
+		"the disruption before is of the same retry": {
+			before: func(r *record.Record) { r.DisruptedSince, r.RecordedAt = ago(900), ago(15) }, want: ago(900),
+		},
+		"nothing ran for a while after the backoff": {
+			before: func(r *record.Record) { r.DisruptedSince, r.RecordedAt = ago(900), ago(620) }, want: ago(300),
+		},
 		"the disruption before is of another content": {before: func(r *record.Record) { r.DisruptedSince, r.Revision = ago(900), "other" }, want: now},
 	} {
 		t.Run(name, func(t *testing.T) {

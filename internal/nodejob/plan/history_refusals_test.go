@@ -181,7 +181,7 @@ func (h *history) trouble(node types.UID, reason, message string, first, longest
 		known.Reason, known.reasonSince = reason, h.told
 	}
 	known.wait = max(first, min(2*known.wait, longest))
-	known.Message, known.RetryAt = message, h.told.Add(known.wait)
+	known.Message, known.TriedAt, known.RetryAt = message, h.told, h.told.Add(known.wait)
 }
 
 // isGeneral reports whether a pod was rejected while all other pods were rejected too.

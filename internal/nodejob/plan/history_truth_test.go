@@ -189,7 +189,7 @@ func stepSize(limit *intstr.IntOrString, in Input, counts func(*Node) bool) int 
 func (h *history) mayBeStuck(node *Node) bool {
 	deadline := h.progressDeadline() - 3*time.Second
 	over := func(since time.Time) bool { return !since.IsZero() && !h.now.Before(since.Add(deadline)) }
-	if met := h.troubles[node.UID]; met != nil && over(met.Since) {
+	if met := h.troubles[node.UID]; met != nil && met.TriedAt.Sub(met.Since) >= deadline {
 		return true
 	}
 	if h.delayedByEarlier(node.Name, deadline) || h.lacksValue(node) && node.On.Record != nil && over(node.On.Record.EndedAt()) {
@@ -204,13 +204,13 @@ func (h *history) mayBeStuck(node *Node) bool {
 		}
 	}
 	if rec := node.On.Record; rec != nil && rec.Revision == h.rev &&
-		(silent(node) && over(rec.RecordedAt) || over(rec.DisruptedSince) || over(node.DeletingSince) ||
+		(silent(node) && over(rec.RecordedAt) || over(node.DeletingSince) ||
 			node.Deleting && rec.Outcome != record.Succeeded && over(rec.RecordedAt)) {
 		return true // a node that is being deleted cannot run again
 	}
 	last, known := h.ends[run(node, h.rev)]
 	gone := silent(node) || node.Deleting || node.Ready == ""
-	return known && (last.kind == record.Disrupted || gone) && over(last.since)
+	return known && (gone && over(last.since) || last.kind == record.Disrupted && last.at.Sub(last.since) >= deadline)
 }
 
 // progressDeadline is rollout.progressDeadlineSeconds.

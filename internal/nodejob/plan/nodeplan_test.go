@@ -74,7 +74,9 @@ func TestProgress(t *testing.T) {
 			n.On.Label = ""
 		}
 	}
-	problem := map[types.UID]NodeProblem{"n-uid": {Reason: v1alpha1.ReasonPodNameTaken, Message: "x", Since: ago(7200), RetryAt: ago(-5)}}
+	problem := map[types.UID]NodeProblem{
+		"n-uid": {Reason: v1alpha1.ReasonPodNameTaken, Message: "x", Since: ago(7200), TriedAt: ago(5), RetryAt: ago(-5)},
+	}
 	for name, tt := range map[string]struct {
 		job      func(*v1alpha1.NodeJob)
 		node     []func(*Node)
@@ -127,7 +129,7 @@ func TestANodeWithoutProgressIsOneFailure(t *testing.T) {
 	node := newNode("a", recorded(record.Disrupted, func(r *record.Record) { r.DisruptedSince = ago(7200) }))
 	in := see(newJob(), []Node{node}, newPod(node, func(p *Pod) { p.Created, p.DeleteRequested = ago(8000), ago(7900) }))
 	in.NodeProblems = map[types.UID]NodeProblem{
-		"a-uid": {Reason: v1alpha1.ReasonRecordRejected, Message: "full", Since: ago(7200), RetryAt: ago(-5)},
+		"a-uid": {Reason: v1alpha1.ReasonRecordRejected, Message: "full", Since: ago(7200), TriedAt: ago(5), RetryAt: ago(-5)},
 	}
 	final := 0
 	for _, f := range assessed(in).findings().failures {

@@ -20,8 +20,9 @@ type NodeProblem struct {
 	// Reason and Message say what is wrong and what to do.
 	Reason  string
 	Message string
-	// Since is when the problem was first seen.
-	Since time.Time
+	// Since is when the problem was first seen, and TriedAt when it was seen last. While nothing is tried, it is not known whether the
+	// problem still exists.
+	Since, TriedAt time.Time
 	// General is true for a pod that was refused while the API server refused all other pods too. Then the node is not the
 	// cause.
 	General bool

@@ -22,7 +22,13 @@ import (
 
 func nameTaken(since, retryIn int) map[types.UID]NodeProblem {
 	return map[types.UID]NodeProblem{
-		"a-uid": {Reason: v1alpha1.ReasonPodNameTaken, Message: "pod x has its name", Since: ago(since), RetryAt: ago(-retryIn)},
+		"a-uid": {
+			Reason:  v1alpha1.ReasonPodNameTaken,
+			Message: "pod x has its name",
+			Since:   ago(since),
+			TriedAt: now,
+			RetryAt: ago(-retryIn),
+		},
 	}
 }
 
@@ -120,7 +126,14 @@ func TestNodeProblem(t *testing.T) {
 			nodes: []Node{newNode("a"), newNode("b")}, in: func(in *Input) {
 				in.Obstacle = refused
 				in.NodeProblems = map[types.UID]NodeProblem{
-					"a-uid": {Reason: v1alpha1.ReasonPodForbidden, Message: "no", General: true, Since: ago(99999), RetryAt: ago(-5)},
+					"a-uid": {
+						Reason:  v1alpha1.ReasonPodForbidden,
+						Message: "no",
+						General: true,
+						Since:   ago(99999),
+						TriedAt: ago(5),
+						RetryAt: ago(-5),
+					},
 				}
 			},
 			reason: v1alpha1.ReasonPodForbidden, stalled: "no",
@@ -153,7 +166,7 @@ func TestNodeProblem(t *testing.T) {
 					"a",
 					recorded(
 						record.Disrupted,
-						func(r *record.Record) { r.Disruptions, r.DisruptedSince, r.RecordedAt = 40, ago(3600), ago(400) },
+						func(r *record.Record) { r.Disruptions, r.DisruptedSince, r.RecordedAt = 40, ago(4000), ago(400) },
 					),
 				),
 				newNode("b"),
@@ -162,6 +175,26 @@ func TestNodeProblem(t *testing.T) {
 			want:   []string{"start attempt 1 of rev on b", "start attempt 1 of rev on a"},
 			reason: v1alpha1.ReasonStarting,
 		},
+		"a node that was disrupted once, long ago, has had no chance since: the NodeJob was suspended, frozen, or without a manager": {
+			change: []func(*v1alpha1.NodeJob){mayFailNodes(0)},
+			nodes: []Node{
+				newNode("a", recorded(record.Disrupted, func(r *record.Record) { r.DisruptedSince, r.RecordedAt = ago(7200), ago(7200) })),
+				newNode("b"),
+			},
+			in:     func(*Input) {},
+			want:   []string{"start attempt 1 of rev on a", "start attempt 1 of rev on b"},
+			reason: v1alpha1.ReasonStarting,
+		},
+		"a problem of which the last occurrence is long ago waits for its next try": {
+			change: []func(*v1alpha1.NodeJob){mayFailNodes(0)},
+			nodes:  []Node{newNode("a"), newNode("b")},
+			in: func(in *Input) {
+				in.NodeProblems = map[types.UID]NodeProblem{
+					"a-uid": {Reason: v1alpha1.ReasonPodNameTaken, Message: "no", Since: ago(7200), TriedAt: ago(7100), RetryAt: ago(-5)},
+				}
+			},
+			want: []string{"start attempt 1 of rev on b"}, reason: v1alpha1.ReasonPodNameTaken,
+		},
 		"a node that is disrupted for too long stalls a rollout with maxFailures 0": {
 			change: []func(*v1alpha1.NodeJob){mayFailNodes(0)},
 			nodes: []Node{
@@ -169,7 +202,7 @@ func TestNodeProblem(t *testing.T) {
 					"a",
 					recorded(
 						record.Disrupted,
-						func(r *record.Record) { r.Disruptions, r.DisruptedSince, r.RecordedAt = 40, ago(3600), ago(400) },
+						func(r *record.Record) { r.Disruptions, r.DisruptedSince, r.RecordedAt = 40, ago(4000), ago(400) },
 					),
 				),
 				newNode("b"),

@@ -11,6 +11,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/nodejob/record"
+	"github.com/everynode/everynode/internal/plural"
 )
 
 // defaultProgressDeadlineSeconds is rollout.progressDeadlineSeconds when omitted, as in the CRD.
@@ -59,16 +60,31 @@ func (as *assessor) waitingSince(w *nodePlan, known recordState) (time.Time, str
 	rec := w.node.On.Record
 	switch {
 	case !known.ranRevision || as.void(rec) || rec.CheckBefore != "", rec.Outcome == record.Needed: // a check never fails a node
-	case rec.Outcome == record.Disrupted:
-		return as.past(rec.DisruptedSince), fmt.Sprintf("%d attempts in a row were disrupted, the last since %s", rec.Disruptions, lastLine(rec.Message))
-	case w.cannotRun() && as.rollout.stableAt.IsZero():
-		since := rec.EndedAt()
-		if rec.Outcome == record.Succeeded && w.node.DeletingSince.After(since) {
-			since = w.node.DeletingSince // before that the node was done, or could have run
-		}
-		return as.past(since), w.Message
+	case rec.Outcome == record.Disrupted && !w.cannotRun():
+		return as.disruptedSince(rec)
+	case w.cannotRun() && (rec.Outcome == record.Disrupted || as.rollout.stableAt.IsZero()):
+		return as.past(unableSince(w.node)), w.Message
 	}
 	return time.Time{}, ""
+}
+
+// unableSince is since when a node that can run nothing now may have been so.
+func unableSince(node *Node) time.Time {
+	rec := node.On.Record
+	if since := rec.EndedAt(); rec.Outcome != record.Succeeded || since.After(node.DeletingSince) {
+		return since
+	}
+	return node.DeletingSince // before that the node was done, or could have run
+}
+
+// disruptedSince is since when the attempts on a node are disrupted, until the last of them: whether the node would be disrupted again is not
+// known before another attempt runs.
+func (as *assessor) disruptedSince(rec *record.Record) (time.Time, string) {
+	since := as.past(rec.DisruptedSince)
+	if as.overdueAt(since).After(rec.EndedAt()) {
+		return time.Time{}, ""
+	}
+	return since, fmt.Sprintf("%s in a row were disrupted, the last since %s", plural.Count(rec.Disruptions, "attempt"), lastLine(rec.Message))
 }
 
 // blockedSince is since when a problem, or a pod that should have ended, prevents a node from starting; "" if neither
@@ -78,6 +94,9 @@ func (as *assessor) blockedSince(w *nodePlan) (time.Time, string) {
 		return time.Time{}, ""
 	}
 	if t, ok := as.in.NodeProblems[w.node.UID]; ok && !t.General {
+		if as.overdueAt(t.Since).After(t.TriedAt) {
+			return time.Time{}, "" // it may work at the next try, which only this deadline would prevent
+		}
 		return t.Since, t.Message
 	}
 	if w.cause == causeTerminatingPod {

@@ -179,7 +179,10 @@ func TestDrainsOfFailedNodesDoNotDelayATaskThatDoesNotDrain(t *testing.T) {
 }
 
 func TestDisruptionsInARowAreCountedFromTheFirst(t *testing.T) {
-	node := newNode("n", recorded(record.Disrupted, func(r *record.Record) { r.Disruptions, r.DisruptedSince = 3, ago(900) }))
+	node := newNode(
+		"n",
+		recorded(record.Disrupted, func(r *record.Record) { r.Disruptions, r.DisruptedSince, r.RecordedAt = 3, ago(900), ago(15) }),
+	)
 	pod := newPod(node, func(p *Pod) { p.Phase, p.Disrupted, p.DisruptedReason = corev1.PodFailed, ago(2), "Evicted" })
 	end, is := Next(see(newJob(), []Node{node}, pod)).Actions[0].(Record)
 	if !is || end.Record.Outcome != record.Disrupted || end.Record.Disruptions != 4 || !end.Record.DisruptedSince.Equal(ago(900)) {

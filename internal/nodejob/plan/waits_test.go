@@ -76,7 +76,13 @@ func TestWaitsEnd(t *testing.T) {
 		}), blocked},
 		causeNodeProblem: {with(see(newJob(), []Node{w}), func(in *Input) {
 			in.NodeProblems = map[types.UID]NodeProblem{
-				"w-uid": {Reason: v1alpha1.ReasonPodNameTaken, Message: "no", Since: ago(9), RetryAt: now.Add(24 * time.Hour)},
+				"w-uid": {
+					Reason:  v1alpha1.ReasonPodNameTaken,
+					Message: "no",
+					Since:   ago(9),
+					TriedAt: now.Add(2 * time.Hour),
+					RetryAt: now.Add(24 * time.Hour),
+				},
 			}
 		}), ends},
 		causeBackoff: {

@@ -112,7 +112,7 @@ func TestNodeProblemsAreExplained(t *testing.T) {
 		RetryAt: now.Add(15 * time.Second),
 	}
 	stuck := refused
-	stuck.Since = before(2 * time.Hour)
+	stuck.Since, stuck.TriedAt = before(2*time.Hour), before(0)
 	ended := onNode1(false)
 	ended.Phase, ended.Exit = corev1.PodFailed, &plan.Exit{
 		Code:     5,
