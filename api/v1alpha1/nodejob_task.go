@@ -289,10 +289,10 @@ type CheckSpec struct {
 	Interpreter []string `json:"interpreter,omitempty"`
 
 	// before makes the check run before the task, too. If its exit code is 0, the node is done without the task (AlreadyDone): it is
-	// not cordoned, drained or rebooted. If it is 1, the task runs. With any other exit code, a signal or a timeout, the check itself
-	// has failed (CheckError): it is repeated with the backoff of retry, and does not count as a failure. With maintenance, the check
-	// runs in a pod of its own, with the time limit of the task, and needs no slot. It is not part of the revision. The default is
-	// false.
+	// not cordoned, drained or rebooted. If it is 75 or at least 128, after a signal or a timeout, or without the interpreter, the check
+	// itself has failed (CheckError): it is repeated with the backoff of retry, and does not count as a failure. With any other exit
+	// code, the task runs. With maintenance, the check runs in a pod of its own, with the time limit of the task, and needs no slot. It
+	// is not part of the revision. The default is false.
 	// +optional
 	Before bool `json:"before,omitempty"`
 

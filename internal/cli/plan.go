@@ -184,6 +184,9 @@ func (o *planOptions) draft(ctx context.Context, seen *observe.Cluster, file *pl
 		if err != nil {
 			return nil, cmdutil.Explain(err)
 		}
+		if task.CannotSayNo(source.Check) {
+			v.Notes = append(v.Notes, "task.check always ends with exit code 0, so it never says no: remove what ends its last line")
+		}
 		asPeer := job.DeepCopy()
 		if v.Obstacle = obstacle; obstacle == nil {
 			v.Revision = task.Revision(&job.Spec, source)

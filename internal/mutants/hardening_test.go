@@ -194,6 +194,12 @@ var hardening = map[string]mutant{
 		"ro.status.SoakingSince, ro.status.SoakedAt, ro.status.SoakedNodes = metav1.Time{}, metav1.Time{}, nil",
 		"ro.status.SoakingSince = metav1.Time{}",
 	},
+	"a missing file is an error of a check": {
+		"checkbefore.go", "return contract.AnswersNo(int(code))", "return code == contract.CheckNo",
+	},
+	"a mistake in the check of a mitigation is an answer": {
+		"checkbefore.go", "if phase == task.CheckExpires {", "if false {",
+	},
 	"a rollback undoes what has not begun": {
 		"rollback.go", "rec.NeverStarted || rec.NotStarted {", "rec.NeverStarted {",
 	},

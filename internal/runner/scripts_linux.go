@@ -70,7 +70,7 @@ func (a *attempt) checkBefore(io stdio) (ended ending, needed bool) {
 		ended = ending{exitRunner, outcome.ReasonCheckError}
 	case ended.code == contract.CheckYes && ended.reason == "":
 		return ending{contract.CheckYes, outcome.ReasonAlreadyDone}, false
-	case ended.code == contract.CheckNo && ended.reason == outcome.ReasonCheckError:
+	case contract.AnswersNo(ended.code) && ended.reason == outcome.ReasonCheckError:
 		return ended, true
 	case ended.reason == outcome.ReasonDisrupted:
 		return ended, false
@@ -140,7 +140,7 @@ func (a *attempt) ending(p phase, status unix.WaitStatus) ending {
 		return ending{}
 	case status.Signaled():
 		a.note("%s was killed by %s", p.name, signalName(status.Signal()))
-		if p == taskPhase {
+		if p == taskPhase || p == beforePhase {
 			return ending{code, outcome.ReasonSignaled}
 		}
 	}

@@ -78,7 +78,7 @@ func (h *auditHistory) runs(a task.Attempt) plantest.Result {
 	h.asked[a.NodeName]++
 	switch {
 	case h.flaky && h.random.Intn(3) == 0:
-		return plantest.Result{Code: 3}
+		return plantest.Result{Code: 75}
 	case h.bad[a.NodeName]:
 		h.says(a, record.AnswerNo)
 		return plantest.Result{Code: 1}

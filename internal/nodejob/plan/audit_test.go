@@ -55,7 +55,7 @@ func TestAudit(t *testing.T) {
 			counts: v1alpha1.NodeCounts{Matched: 2, Waiting: 2},
 		},
 		"an error is no answer": {
-			pods: []func(*Pod){checks, exited(3, no)}, reason: v1alpha1.ReasonChecking,
+			pods: []func(*Pod){checks, exited(75, no)}, reason: v1alpha1.ReasonChecking,
 			want:   []string{"record Disrupted on a: attempts 0, disruptions 1, CheckError: the end", askB},
 			counts: v1alpha1.NodeCounts{Matched: 2, Waiting: 2},
 		},

@@ -72,7 +72,7 @@ func (a *attemptReader) answerOfPod(pod *Pod, node *Node) end {
 	switch why := disruption(pod, node); {
 	case pod.succeeded():
 		return end{record.Succeeded, v1alpha1.ReasonAlreadyDone, ownMessage(exit), record.AnswerYes}
-	case exit != nil && exit.Reported && exit.Code == contract.CheckNo && exit.Reason == outcome.ReasonTaskFailed:
+	case exit != nil && exit.Reported && exit.Reason == outcome.ReasonTaskFailed && answersNo(pod.Runs, exit.Code):
 		return end{record.Needed, "", exit.Message, record.AnswerNo}
 	case pod.PastDeadline || deletedAfter(pod, pod.Created.Add(a.timeout(pod))):
 		return a.checkError(pod, firstOf(ownMessage(exit), pod.Waiting, "the check took longer than its time limit"))
@@ -80,6 +80,14 @@ func (a *attemptReader) answerOfPod(pod *Pod, node *Node) end {
 		return end{record.Disrupted, v1alpha1.ReasonDisrupted, why, record.AnswerNone}
 	}
 	return a.checkError(pod, exit.Message)
+}
+
+// answersNo reports whether a check has answered no with an exit code. A typing error in spec.expires.check must not end anything.
+func answersNo(phase task.Phase, code int32) bool {
+	if phase == task.CheckExpires {
+		return code == contract.CheckNo
+	}
+	return contract.AnswersNo(int(code))
 }
 
 // pulled reports whether a pod says that the images of the task are on its node.
@@ -256,6 +264,6 @@ func (su *summarizer) checkErrorMessage() string {
 }
 
 func checkErrorsMessage(check string, nodes []string) string {
-	return fmt.Sprintf("on %s, %s itself fails (%s). It is repeated and does not count as a failure; correct task.check so that it exits with %d for yes or %d for no",
-		plural.Count(len(nodes), "node"), check, named(nodes), contract.CheckYes, contract.CheckNo)
+	return fmt.Sprintf("on %s, %s itself fails (%s). It is repeated and does not count as a failure; correct task.check: exit code %d is yes, %d means that it cannot say, as do signals and the time limit, and any other is no",
+		plural.Count(len(nodes), "node"), check, named(nodes), contract.CheckYes, contract.CheckUnknown)
 }

@@ -87,7 +87,19 @@ func TestCheckBefore(t *testing.T) {
 			want: []string{checkA, checkB}, reason: v1alpha1.ReasonCheckingBefore,
 		},
 		"another exit code is no answer": {
-			pods: []func(*Pod){checks, exited(3, no)}, reason: v1alpha1.ReasonCheckingBefore,
+			pods: []func(*Pod){checks, exited(75, no)}, reason: v1alpha1.ReasonCheckingBefore,
+			want: []string{"record Disrupted on a: attempts 0, disruptions 1, CheckError: the end", checkB},
+		},
+		"a missing file is a no of grep": {
+			pods: []func(*Pod){checks, exited(2, no)}, reason: v1alpha1.ReasonCheckingBefore,
+			want: []string{"record Needed on a: attempts 0, disruptions 0", checkB},
+		},
+		"a missing command is a no": {
+			pods: []func(*Pod){checks, exited(127, no)}, reason: v1alpha1.ReasonCheckingBefore,
+			want: []string{"record Needed on a: attempts 0, disruptions 0", checkB},
+		},
+		"a signal to a program of the check is no answer": {
+			pods: []func(*Pod){checks, exited(137, no)}, reason: v1alpha1.ReasonCheckingBefore,
 			want: []string{"record Disrupted on a: attempts 0, disruptions 1, CheckError: the end", checkB},
 		},
 		"an exit code that the runner did not report is no answer": {

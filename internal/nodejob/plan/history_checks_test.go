@@ -102,7 +102,7 @@ func (h *history) answers(pod *simPod, node *Node) bool {
 			pod.Exit.Reason = outcome.ReasonImagesPulled
 		}
 	case saysError:
-		pod.Exit.Code = 3
+		pod.Exit.Code = 75
 	}
 	if pod.Runs == task.Task {
 		pod.Exit.Reason = map[string]string{saysYes: outcome.ReasonAlreadyDone, saysError: outcome.ReasonCheckError}[pod.answer]

@@ -82,7 +82,7 @@ func (h *history) answersDrift(pod *simPod, node *Node) bool {
 		}
 	}
 	pod.Started, pod.endedAt = h.by(node), h.now
-	code := map[string]int32{saysYes: 0, saysNo: 1, saysError: 3}[pod.answer]
+	code := map[string]int32{saysYes: 0, saysNo: 2, saysError: 75}[pod.answer]
 	pod.Phase, pod.Exit = corev1.PodFailed, &Exit{Code: code, Finished: h.by(node), Reported: true, Reason: outcome.ReasonTaskFailed}
 	if code == 0 {
 		pod.Phase, pod.Exit.Reason = corev1.PodSucceeded, ""

@@ -114,7 +114,7 @@ func TestQuestions(t *testing.T) {
 			answer: record.Asked{Answer: record.AnswerNo, At: now, NoSince: ago(60), ExitCode: new(int32(1)), Message: "the end"},
 		},
 		"an error is no answer, and does not end a drift": {
-			a: []func(*Node){doneFor(9999, said(record.AnswerNo, 60))}, pods: []func(*Pod){asks, exited(3, no)},
+			a: []func(*Node){doneFor(9999, said(record.AnswerNo, 60))}, pods: []func(*Pod){asks, exited(75, no)},
 			want: []string{"answer Error on a"}, reason: v1alpha1.ReasonDrifted,
 			answer: record.Asked{
 				Answer:     record.AnswerError,
@@ -122,7 +122,7 @@ func TestQuestions(t *testing.T) {
 				NoSince:    ago(60),
 				ErrorSince: now,
 				Unanswered: 1,
-				ExitCode:   new(int32(3)),
+				ExitCode:   new(int32(75)),
 				Message:    "the end",
 			},
 		},

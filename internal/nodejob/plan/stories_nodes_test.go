@@ -102,7 +102,7 @@ spec:
 					return plantest.Result{}
 				}
 				if asked[a.NodeName]++; a.NodeName == "node-2" && asked[a.NodeName] == 1 {
-					return plantest.Result{After: 2 * time.Second, Code: 2, Output: "cmp: /opt/kubelet.yaml: No such file or directory"}
+					return plantest.Result{After: 2 * time.Second, Code: 75, Output: "/opt does not respond"}
 				}
 				return plantest.Result{After: 2 * time.Second, Code: 1}
 			}

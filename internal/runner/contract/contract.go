@@ -105,11 +105,21 @@ const MaxScriptBytes = 64 << 10
 // CheckBefore is the value of EnvCheckBefore.
 const CheckBefore = "true"
 
-// Answers of a check that runs before the task, as exit codes. With any other exit code, the check itself has failed.
+// Answers of checks, as exit codes. For spec.expires.check, with which something ends, any other code means that the check itself has
+// failed. For task.check, AnswersNo decides.
 const (
 	CheckYes = 0
 	CheckNo  = 1
+	// CheckUnknown is what task.check ends with if it cannot say: EX_TEMPFAIL of sysexits.h.
+	CheckUnknown = 75
+
+	// firstSignal is the least exit code that shells use for a program that a signal has ended.
+	firstSignal = 128
 )
+
+// AnswersNo reports whether task.check says no with an exit code. Programs have different ones for it: grep and cmp end with 2 if a file is
+// missing, mountpoint with 32, command -v with 127, and systemctl is-active with 3.
+func AnswersNo(code int) bool { return code != CheckYes && code != CheckUnknown && code < firstSignal }
 
 // Values of EnvOutput.
 const (

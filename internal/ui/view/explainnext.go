@@ -137,7 +137,7 @@ func (e nextStep) afterBackoff() string {
 	case rec.Reason == v1alpha1.ReasonImagesNotPulled:
 		return "the images are pulled again automatically. Check the names of the images, their registry, and the pull secrets: kubectl describe pod shows what the kubelet says"
 	case rec.CheckBefore == record.AnswerError:
-		return "the check is repeated automatically. Correct task.check: it must exit with 0 for yes or 1 for no"
+		return "the check is repeated automatically. Correct task.check: exit code 0 is yes, 75 means that it cannot say, and any other below 128 is no"
 	case rec.Expiry != nil && rec.Expiry.Answer == record.AnswerError:
 		return "the check is repeated automatically. Correct spec.expires.check: it must exit with 0 if the task is no longer needed, or 1 if it is"
 	}

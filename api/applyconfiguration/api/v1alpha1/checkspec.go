@@ -19,10 +19,10 @@ type CheckSpecApplyConfiguration struct {
 	// such a line it is /bin/sh. task.interpreter does not apply.
 	Interpreter []string `json:"interpreter,omitempty"`
 	// before makes the check run before the task, too. If its exit code is 0, the node is done without the task (AlreadyDone): it is
-	// not cordoned, drained or rebooted. If it is 1, the task runs. With any other exit code, a signal or a timeout, the check itself
-	// has failed (CheckError): it is repeated with the backoff of retry, and does not count as a failure. With maintenance, the check
-	// runs in a pod of its own, with the time limit of the task, and needs no slot. It is not part of the revision. The default is
-	// false.
+	// not cordoned, drained or rebooted. If it is 75 or at least 128, after a signal or a timeout, or without the interpreter, the check
+	// itself has failed (CheckError): it is repeated with the backoff of retry, and does not count as a failure. With any other exit
+	// code, the task runs. With maintenance, the check runs in a pod of its own, with the time limit of the task, and needs no slot. It
+	// is not part of the revision. The default is false.
 	Before *bool `json:"before,omitempty"`
 	// periodSeconds is the interval in seconds at which the check is asked again on nodes that are done: 0, or 10 to 31536000. Each
 	// node has its own fixed time in the interval. The check runs in a pod of its own, which needs no slot. If it answers no, the node
