@@ -35,7 +35,7 @@ func Budgets(in *plan.Input, effects *budget.Effects, stances Stances) {
 		stance, known := stances.Of[node.UID]
 		in.Budgets[node.UID] = plan.NodeBudget{
 			Limited: effect.Limited, Closed: closure(effect.Closed), TasksClosed: closure(effect.TasksClosed),
-			ClosesAt: effect.ClosesAt, ClosesBy: effect.ClosesBy, Longest: effect.Longest,
+			ClosesAt: effect.ClosesAt, ClosesBy: effect.ClosesBy, Longest: effect.Longest, LongestOf: effect.LongestOf,
 			// A node without a stance has been selected since the budgets were planned last.
 			Unknown: effect.Limited && (!stances.Known || !known),
 			Seat:    stance.Seat, SeatUID: stance.SeatUID, Allowed: stance.Allowed, Message: stance.Message,

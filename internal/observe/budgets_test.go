@@ -62,7 +62,7 @@ func TestBudgets(t *testing.T) {
 			spec:    v1alpha1.NodeDisruptionBudgetSpec{Windows: windows},
 			stances: Stances{Of: map[types.UID]budget.Stance{"n-uid": {Allowed: true}}, Known: true},
 			want: &plan.NodeBudget{
-				Limited: true, Allowed: true, ClosesAt: sunday.Add(30 * time.Minute), ClosesBy: "b", Longest: time.Hour,
+				Limited: true, Allowed: true, ClosesAt: sunday.Add(30 * time.Minute), ClosesBy: "b", Longest: time.Hour, LongestOf: "b",
 			},
 			changes: sunday.Add(30 * time.Minute),
 		},

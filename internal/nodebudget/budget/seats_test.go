@@ -289,6 +289,13 @@ func TestStances(t *testing.T) {
 	}
 }
 
+// windowed returns a budget with windows of some hours.
+func windowed(name, schedule string, hours int32) *v1alpha1.NodeDisruptionBudget {
+	return with(newBudget(name), func(s *spec) {
+		s.Windows = []v1alpha1.BudgetWindow{{Schedule: schedule, DurationSeconds: hours * 3600}}
+	})
+}
+
 func TestEffects(t *testing.T) {
 	tests := map[string]struct {
 		budgets []*v1alpha1.NodeDisruptionBudget
@@ -297,6 +304,7 @@ func TestEffects(t *testing.T) {
 		closed  string // the name of the budget
 		tasks   string
 		by      string
+		longest string // with the name of the budget
 	}{
 		"no budget":    {},
 		"a limit":      {budgets: []*v1alpha1.NodeDisruptionBudget{newBudget("b", "1")}, limited: true},
@@ -310,7 +318,19 @@ func TestEffects(t *testing.T) {
 		},
 		"an open window": {
 			budgets: []*v1alpha1.NodeDisruptionBudget{with(newBudget("b"), func(s *spec) { s.Windows = atNoon })},
-			limited: true, by: "b",
+			limited: true, by: "b", longest: "b 1h0m0s",
+		},
+		"the shortest of the longest windows counts, whichever closes first": {
+			budgets: []*v1alpha1.NodeDisruptionBudget{windowed("a", "0 11 * * *", 3), windowed("b", "0 12 * * *", 8)},
+			limited: true, by: "a", longest: "a 3h0m0s",
+		},
+		"the shortest of the longest windows counts, although the other one closes first": {
+			budgets: []*v1alpha1.NodeDisruptionBudget{windowed("a", "0 5 * * *", 8), windowed("b", "0 12 * * *", 2)},
+			limited: true, by: "a", longest: "b 2h0m0s",
+		},
+		"the longest window counts before one opens": {
+			budgets: []*v1alpha1.NodeDisruptionBudget{windowed("a", "0 13 * * *", 8), windowed("b", "0 14 * * *", 2)},
+			limited: true, closed: "a", longest: "b 2h0m0s",
 		},
 		"audit": {
 			budgets: []*v1alpha1.NodeDisruptionBudget{with(newBudget("b", "0"), func(s *spec) { s.Enforcement = v1alpha1.BudgetAudit })},
@@ -336,8 +356,12 @@ func TestEffects(t *testing.T) {
 				}
 				return c.Budget
 			}
+			longest := ""
+			if got.Longest > 0 {
+				longest = got.LongestOf + " " + got.Longest.String()
+			}
 			if got.Limited != tt.limited || nameOf(got.Closed) != tt.closed || nameOf(got.TasksClosed) != tt.tasks ||
-				got.ClosesBy != tt.by {
+				got.ClosesBy != tt.by || longest != tt.longest {
 				t.Errorf("%+v", got)
 			}
 		})

@@ -30,11 +30,12 @@ type NodeBudget struct {
 	// Closed is why no disruption may begin on the node, and TasksClosed why no attempt may start; nil if it may.
 	Closed      *BudgetClosure
 	TasksClosed *BudgetClosure
-	// ClosesAt is when the first window closes, and ClosesBy the name of its budget; zero if no window closes. Longest is the
-	// duration of its longest window.
+	// ClosesAt is when the first window closes, and ClosesBy the name of its budget; zero if no window closes.
 	ClosesAt time.Time
 	ClosesBy string
-	Longest  time.Duration
+	// Longest is the duration of the longest window of the budget LongestOf, whose longest window is the shortest; zero without windows.
+	Longest   time.Duration
+	LongestOf string
 	// Unknown is true while the manager does not know what the budgets allow, for example after its start.
 	Unknown bool
 	// Seat is the name and the UID of the pod to evict; empty if the node has no seat.
@@ -120,7 +121,7 @@ func (c *capacity) windowBlock(w *nodePlan, b *NodeBudget) block {
 	case b.Longest > 0 && run > b.Longest:
 		return block{cause: causeWindowTooShort, reason: v1alpha1.ReasonBudgetClosed, message: fmt.Sprintf(
 			"a run can take %s (%s), and the longest window of NodeDisruptionBudget %s is %s, so none can start: set a longer durationSeconds there, or a shorter task.timeoutSeconds or a lower retry.limit here",
-			run, parts, b.ClosesBy, b.Longest)}
+			run, parts, b.LongestOf, b.Longest)}
 	case b.Closed != nil:
 		return b.Closed.block()
 	case !closes.IsZero() && c.in.Now.Add(run).After(closes):

@@ -46,7 +46,9 @@ func tasksFrozen(b *NodeBudget) { frozen(b); b.TasksClosed = b.Closed }
 
 // window closes after some time, and the longest one has that duration.
 func window(closes, longest time.Duration) func(*NodeBudget) {
-	return func(b *NodeBudget) { b.ClosesAt, b.ClosesBy, b.Longest = now.Add(closes), "b", longest }
+	return func(b *NodeBudget) {
+		b.ClosesAt, b.ClosesBy, b.Longest, b.LongestOf = now.Add(closes), "b", longest, "b"
+	}
 }
 
 // TestBudgets tests a NodeJob with nodes a and b, which run a task of one minute, twice at most.
@@ -154,6 +156,12 @@ func TestBudgets(t *testing.T) {
 		"no window is long enough": {
 			job: []func(*v1alpha1.NodeJob){always}, budget: limited(window(time.Minute, 7*time.Minute)), cause: causeWindowTooShort,
 			message: longest + ", and the longest window of NodeDisruptionBudget b is 7m0s, so none can start: " +
+				"set a longer durationSeconds there, or a shorter task.timeoutSeconds or a lower retry.limit here",
+		},
+		"the longest window of another budget than the one that closes first is not long enough": {
+			job: []func(*v1alpha1.NodeJob){always}, cause: causeWindowTooShort,
+			budget: limited(window(time.Minute, 7*time.Minute), func(b *NodeBudget) { b.LongestOf = "c" }),
+			message: longest + ", and the longest window of NodeDisruptionBudget c is 7m0s, so none can start: " +
 				"set a longer durationSeconds there, or a shorter task.timeoutSeconds or a lower retry.limit here",
 		},
 		"the last attempt needs less time": {

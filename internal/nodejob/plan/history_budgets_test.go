@@ -160,7 +160,7 @@ func (h *history) addBudgets(in *Input) {
 			b.TasksClosed = closed
 		}
 		if h.every > 0 {
-			b.ClosesAt, b.ClosesBy, b.Longest = closesAt, "budget", h.open
+			b.ClosesAt, b.ClosesBy, b.Longest, b.LongestOf = closesAt, "budget", h.open, "budget"
 		}
 		if !h.unknown {
 			h.addStance(&b, &in.Nodes[i])
