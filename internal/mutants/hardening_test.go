@@ -99,6 +99,9 @@ var hardening = map[string]mutant{
 	"a success removes the label that skips a later revision": {
 		"recording.go", "a.KeepLabel = a.Record.Outcome == record.Succeeded && rec.skipped(node, a.Record.Revision)", "a.KeepLabel = false",
 	},
+	"a node stays done with a revision after the task of another one has started": {
+		"recording.go", "if r.MayHaveStarted() && node", "if false && r.MayHaveStarted() && node",
+	},
 	"a label that the user sets at the last moment is dropped": {
 		"recording.go", "pod.UID == \"\" || a.DropLabel ||", "pod.UID == \"\" ||",
 	},

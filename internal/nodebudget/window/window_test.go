@@ -347,15 +347,23 @@ func TestLongest(t *testing.T) {
 		now     string // noon if omitted
 		want    time.Duration
 	}{
-		"one window":              {windows: windows(opening("0 2 * * *", "", 3*hour)), want: 3 * time.Hour},
-		"windows with gaps":       {windows: windows(opening("0 2 * * *", "", hour), opening("0 4 * * *", "", 2*hour)), want: 2 * time.Hour},
+		"one window": {windows: windows(opening("0 2 * * *", "", 3*hour)), want: 3 * time.Hour},
+		"windows with gaps": {
+			windows: windows(opening("0 2 * * *", "", hour), opening("0 4 * * *", "", 2*hour)),
+			want:    2 * time.Hour,
+		},
 		"a schedule without gaps": {windows: windows(opening("0 22,23,0,1,2,3 * * *", "", hour)), want: 6 * time.Hour},
 		"windows that follow each other": {
 			windows: windows(opening("0 22 * * FRI", "", 2*hour), opening("0 0 * * SAT", "", 6*hour)), want: 8 * time.Hour,
 		},
 		"windows that overlap": {windows: windows(opening("0 2 * * *", "", 3*hour), opening("0 4 * * *", "", 3*hour)), want: 5 * time.Hour},
 		"the window that is open now": {
-			windows: windows(opening("0 22 * * FRI", "", 2*hour), opening("0 0 * * SAT", "", 6*hour)), now: "2026-06-06T05:59", want: 8 * time.Hour,
+			windows: windows(
+				opening("0 22 * * FRI", "", 2*hour),
+				opening("0 0 * * SAT", "", 6*hour),
+			),
+			now:  "2026-06-06T05:59",
+			want: 8 * time.Hour,
 		},
 		"a window that follows another one next week": {
 			windows: windows(opening("0 2 * * *", "", hour), opening("0 3 12 6 *", "", 5*hour)), want: 6 * time.Hour,

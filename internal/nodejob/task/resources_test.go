@@ -73,7 +73,9 @@ func TestResources(t *testing.T) {
 			want: corev1.ResourceRequirements{Limits: list("2Gi", "1"), Requests: list("0", "0")},
 		},
 		"the pod of prePull has the limit of the installation": {
-			phase: CheckBefore, installation: "512Mi", want: corev1.ResourceRequirements{Limits: list("512Mi", ""), Requests: list("0", "")},
+			phase:        CheckBefore,
+			installation: "512Mi",
+			want:         corev1.ResourceRequirements{Limits: list("512Mi", ""), Requests: list("0", "")},
 		},
 	}
 	for name, tt := range tests {
