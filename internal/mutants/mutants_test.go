@@ -276,6 +276,12 @@ var mutants = map[string]mutant{
 	"a rollback is retried forever": {
 		"rollback.go", "case is.failures > as.retryLimit():", "case false:",
 	},
+	"a NodeJob that is deleted uses no nodes": {
+		"deletion.go", "if !w.disrupted {", "if true || !w.disrupted {",
+	},
+	"a NodeJob is removed while its pods disrupt limited nodes": {
+		"deletion.go", "case len(used) > 0:", "case false:",
+	},
 	"a deleted NodeJob removes a record without the rollback": {
 		"deletion.go", "if rec == nil || rec.NeverStarted", "if true || rec.NeverStarted",
 	},

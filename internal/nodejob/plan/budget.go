@@ -181,8 +181,7 @@ func (p *planner) reportHolds() {
 	for i := range p.nodes {
 		w := &p.nodes[i]
 		if p.holds(w) {
-			put(&p.plan.Holds, w.node.UID, true)
-			put(&p.plan.Stages, w.node.UID, p.stage(w))
+			p.hold(w)
 			if p.needsClaim(w) {
 				put(&p.plan.Claims, w.node.UID, true)
 			}
@@ -198,6 +197,12 @@ func (p *planner) reportHolds() {
 	if p.plan.AwaitsBudgets {
 		p.plan.wake(p.in.BudgetsChangeAt)
 	}
+}
+
+// hold reports that the NodeJob uses a node, and how.
+func (p *planner) hold(w *nodePlan) {
+	put(&p.plan.Holds, w.node.UID, true)
+	put(&p.plan.Stages, w.node.UID, p.stage(w))
 }
 
 func put[V any](all *map[types.UID]V, uid types.UID, value V) {

@@ -385,6 +385,12 @@ func (h *history) finish() {
 			h.break_("deletion", "pod %s is left", name)
 		}
 	}
+	for _, name := range h.podNames() {
+		node := h.nodes[h.pods[name].NodeName]
+		if h.rolls != nil && node != nil && node.UID == h.pods[name].NodeUID && !h.isBad(node) && h.uses(h.pods[name]) {
+			h.break_("rule 22", "the NodeJob is removed while pod %s runs on %s", name, node.Name)
+		}
+	}
 	// What a kubelet may write itself blocks a deletion for a minute at most. The next sweep removes it.
 	waited := !h.now.Before(h.job.DeletionTimestamp.Add(time.Minute))
 	for _, name := range sortedKeys(h.cache.nodes) {
