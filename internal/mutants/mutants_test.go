@@ -64,6 +64,7 @@ func TestEachMistakeInThePlannerIsFound(t *testing.T) {
 			"a check takes a slot",
 			"a run that disrupts its node is not held after its spec has changed",
 			"a node is asked two questions at a time",
+			"a run that was left for another revision has its slot again",
 		},
 		byHistories: map[string][]string{
 			"TestAuditHistories": {
@@ -275,6 +276,9 @@ var mutants = map[string]mutant{
 	},
 	"a rollback is retried forever": {
 		"rollback.go", "case is.failures > as.retryLimit():", "case false:",
+	},
+	"a run that was left for another revision has its slot again": {
+		"rerun.go", ", r.leavesRun(rec):", ":",
 	},
 	"a NodeJob that is deleted uses no nodes": {
 		"deletion.go", "if !w.disrupted {", "if true || !w.disrupted {",

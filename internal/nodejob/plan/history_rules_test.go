@@ -52,6 +52,15 @@ func (h *history) checkPlan(in Input, p Plan) {
 		h.checkBegun(start.Attempt)
 		h.checkEligible(in, &node, start.Attempt.Phase)
 		if goesOn := start.Attempt.Phase == task.Reboot || start.Attempt.Phase == task.Check; goesOn {
+			if h.left[node.UID] == start.Attempt.Revision && len(busy) > limit {
+				h.break_(
+					"rule 3",
+					"%d nodes run, %d may, and %s continues a run that was left for another revision",
+					len(busy),
+					limit,
+					node.Name,
+				)
+			}
 			continue // it has its slot
 		}
 		if len(busy) > limit && !h.exempt(&node) {

@@ -45,6 +45,8 @@ type truth struct {
 	ungated map[types.UID]bool
 	// lastTask is the task that started last on a machine, or that a check has found since to be unnecessary.
 	lastTask map[string]lastTask
+	// left are nodes on which a run waited for its reboot when a manager planned another revision, with the revision of the run.
+	left map[types.UID]string
 	// declared is the label of a node that a user has set or left without its record.
 	declared map[types.UID]string
 	// recordedResults are all results that were recorded on a machine of a node, by machine and revision.
@@ -63,6 +65,7 @@ func newTruth() truth {
 		began:           map[types.UID]bool{},
 		ungated:         map[types.UID]bool{},
 		lastTask:        map[string]lastTask{},
+		left:            map[types.UID]string{},
 		declared:        map[types.UID]string{},
 		recordedResults: map[string][]map[string]string{},
 	}
