@@ -39,6 +39,7 @@ func TestEachMistakeInThePlannerIsFound(t *testing.T) {
 			"a node that joins in a soak may fail in it",
 			"a node that is being removed counts in a soak",
 			"a soak stands for nodes that have not soaked",
+			"a soak continues for nodes with which it has not begun",
 			"a second reboot is not noticed",
 			"a value is compared with that of another revision",
 			"the record has the value at the end of a run",
