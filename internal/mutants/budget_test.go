@@ -34,6 +34,7 @@ func TestEachMistakeInTheBudgetPlannerIsFound(t *testing.T) {
 			"labels count as often as they change",
 			"an unavailable node keeps labels that a node cannot write",
 			"a run must fit the longest window of only one budget",
+			"a limit that others use up too is that of one NodeJob",
 		},
 	}.test(t)
 }
@@ -57,6 +58,9 @@ var budgetMutants = map[string]mutant{
 	},
 	"a run must fit the longest window of only one budget": {
 		"effect.go", " && (e.Longest == 0 || r.longest < e.Longest)", " && e.Longest == 0",
+	},
+	"a limit that others use up too is that of one NodeJob": {
+		"stance.go", "return p.in.Holds[other.UID] != by", "return false && p.in.Holds[other.UID] != by",
 	},
 	"a requirement that cannot be checked is met": {
 		"requires.go", "if a.State == v1alpha1.RequirementMet {", "if a.State != v1alpha1.RequirementNotMet {",

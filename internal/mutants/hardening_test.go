@@ -149,7 +149,9 @@ var hardening = map[string]mutant{
 		"rollout.go", "if len(ro.status.SoakedNodes) == 0 {\n\t\treturn\n", "if true {\n\t\treturn\n",
 	},
 	"a soak continues for nodes with which it has not begun": {
-		"rollout.go", "ro.status.SoakedAt, ro.status.SoakingSince = nil, metav1.Time{}, metav1.Time{}", "ro.status.SoakedAt = nil, metav1.Time{}",
+		"rollout.go",
+		"ro.status.SoakedAt, ro.status.SoakingSince = nil, metav1.Time{}, metav1.Time{}",
+		"ro.status.SoakedAt = nil, metav1.Time{}",
 	},
 	"a second reboot is not noticed": {
 		"reboot.go", " || differ(noted.BootID, node.BootID)\n", "\n",

@@ -66,6 +66,7 @@ func TestEachMistakeInThePlannerIsFound(t *testing.T) {
 			"a run that disrupts its node is not held after its spec has changed",
 			"a node is asked two questions at a time",
 			"a run that was left for another revision has its slot again",
+			"a NodeJob waits for a budget that it uses up itself",
 		},
 		byHistories: map[string][]string{
 			"TestAuditHistories": {
@@ -280,6 +281,9 @@ var mutants = map[string]mutant{
 	},
 	"a run that was left for another revision has its slot again": {
 		"rerun.go", ", r.leavesRun(rec):", ":",
+	},
+	"a NodeJob waits for a budget that it uses up itself": {
+		"conditions.go", "case n.Running == 0 && su.waitsForItself():", "case false:",
 	},
 	"a NodeJob that is deleted uses no nodes": {
 		"deletion.go", "if !w.disrupted {", "if true || !w.disrupted {",

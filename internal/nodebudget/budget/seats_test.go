@@ -197,6 +197,33 @@ func TestStances(t *testing.T) {
 			newBudget("b", "1"), func(f *fixture) { f.evict("n2"); f.cordon("n2") },
 			Stance{Seat: "seat-n1", SeatUID: "seat-n1", Message: "1 node is not available (n2), and NodeDisruptionBudget b allows 1"},
 		},
+		"one NodeJob holds all nodes that use up the limit": {
+			newBudget("b", "2"), func(f *fixture) {
+				f.evict("n2", "n3")
+				f.cordon("n2", "n3")
+				f.Holds["n2"], f.Holds["n3"] = "NodeJob a/b", "NodeJob a/b"
+			},
+			Stance{
+				Seat: "seat-n1", SeatUID: "seat-n1", HeldBy: "NodeJob a/b",
+				Message: "2 nodes are not available (n2, n3), and NodeDisruptionBudget b allows 2",
+			},
+		},
+		"a NodeJob holds some of the nodes that use up the limit": {
+			newBudget("b", "2"), func(f *fixture) { f.evict("n2", "n3"); f.cordon("n2", "n3"); f.Holds["n2"] = "NodeJob a/b" },
+			Stance{
+				Seat: "seat-n1", SeatUID: "seat-n1",
+				Message: "2 nodes are not available (n2, n3), and NodeDisruptionBudget b allows 2",
+			},
+		},
+		"a NodeJob holds a node, and the limit is not reached": {
+			newBudget("b", "2"), func(f *fixture) {
+				f.evict("n2")
+				f.cordon("n2")
+				f.Holds["n2"] = "NodeJob a/b"
+				f.Floors[0].Processed = false
+			},
+			Stance{Seat: "seat-n1", SeatUID: "seat-n1", Message: "the PodDisruptionBudget of its NodeDisruptionBudgets is being opened"},
+		},
 		"the limit of the zone is reached": {
 			newBudget("b", "1/zone"),
 			func(f *fixture) { f.evict("n3"); f.cordon("n3") },

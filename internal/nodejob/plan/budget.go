@@ -45,6 +45,8 @@ type NodeBudget struct {
 	// Message is why they do not.
 	Allowed bool
 	Message string
+	// UsedUpByJob is true if they do not because this NodeJob itself holds all nodes that use up a limit.
+	UsedUpByJob bool
 	// Claimed is true if this NodeJob has claimed the node.
 	Claimed bool
 }

@@ -479,3 +479,41 @@ func TestAPlanWakesWhenBudgetsChange(t *testing.T) {
 		}
 	}
 }
+
+// TestABudgetThatANodeJobUsesUpItself tests when a NodeJob is Stalled because quarantined nodes use up a budget, and run later.
+func TestABudgetThatANodeJobUsesUpItself(t *testing.T) {
+	quarantined := func(n *Node) {
+		cordonedBy(jobKey)(n)
+		recorded(record.Failed, func(r *record.Record) { r.Revision, r.Cordoned = "old", true })(n)
+	}
+	usedUp := func(b *NodeBudget) { exhausted(b); b.UsedUpByJob = true }
+	for name, tt := range map[string]struct {
+		budget  NodeBudget
+		q       func(*Node)
+		c       func(*Node)
+		stalled bool
+	}{
+		"a quarantined node runs later":         {budget: limited(usedUp), q: quarantined, stalled: true},
+		"others use up the budget too":          {budget: limited(exhausted), q: quarantined},
+		"a node is not quarantined":             {budget: limited(usedUp), q: func(*Node) {}},
+		"another node of the step can continue": {budget: limited(usedUp), q: quarantined, c: inPool("b")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			nodes := []Node{newNode("q", tt.q), newNode("b", inPool("b"))}
+			if tt.c != nil {
+				nodes = append(nodes, newNode("c", tt.c))
+			}
+			in := see(newJob(cordoning, inSteps(poolB(0), rest)), nodes)
+			in.Budgets = map[types.UID]NodeBudget{"q-uid": limited(seatless), "b-uid": tt.budget}
+			p := Next(in)
+			if isStalled(p.Status) != tt.stalled {
+				t.Fatalf("conditions %+v", p.Status.Conditions)
+			}
+			want := "b: NodeDisruptionBudget b allows 1; still quarantined after an earlier failure: 1 node (q), which run later. " +
+				"Uncordon them with kubectl uncordon, or raise the limit of the NodeDisruptionBudget"
+			if c := p.Status.Conditions[2]; tt.stalled && (c.Reason != v1alpha1.ReasonMaxUnavailableReached || c.Message != want) {
+				t.Errorf("%s: %q, want %q", c.Reason, c.Message, want)
+			}
+		})
+	}
+}

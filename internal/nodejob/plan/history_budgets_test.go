@@ -178,6 +178,10 @@ func (h *history) addStance(b *NodeBudget, node *Node) {
 		b.Seat, b.SeatUID = "seat-"+string(node.UID), node.UID
 	}
 	if !b.Allowed && !h.isClosed() {
+		b.UsedUpByJob = len(h.without) > 0
+		for uid := range h.without {
+			b.UsedUpByJob = b.UsedUpByJob && h.held[uid]
+		}
 		var names []string
 		for _, name := range sortedKeys(h.nodes) {
 			if h.without[h.nodes[name].UID] {
