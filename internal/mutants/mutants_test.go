@@ -286,7 +286,7 @@ var mutants = map[string]mutant{
 		"conditions.go", "case n.Running == 0 && su.waitsForItself():", "case false:",
 	},
 	"a NodeJob that is deleted uses no nodes": {
-		"deletion.go", "if !w.disrupted {", "if true || !w.disrupted {",
+		"deletion.go", "if !used {", "if true || !used {",
 	},
 	"a NodeJob is removed while its pods disrupt limited nodes": {
 		"deletion.go", "case len(used) > 0:", "case false:",

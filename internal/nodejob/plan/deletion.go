@@ -83,7 +83,7 @@ func (p *planner) cleanUp() {
 // NodeDisruptionBudgets limit. A pod that its kubelet does not end counts as ended StopSlack after its grace period.
 func (p *planner) holdUsedNodes() (limited []string) {
 	for i := range p.nodes {
-		w := &p.nodes[i]
+		w, used := &p.nodes[i], false
 		for _, pod := range p.podsOn[w.Name] {
 			deleted := pod.DeleteRequested
 			if deleted.IsZero() {
@@ -91,12 +91,12 @@ func (p *planner) holdUsedNodes() (limited []string) {
 			}
 			until := deleted.Add(pod.DeleteGrace + StopSlack)
 			if pod.Disrupts && !pod.over() && p.in.Now.Before(until) {
-				w.noteDisruption(pod)
+				used = true
 				w.noteTerminating(pod.Runs, until)
 				p.plan.wake(until)
 			}
 		}
-		if !w.disrupted {
+		if !used {
 			continue
 		}
 		p.hold(w)
@@ -177,7 +177,7 @@ func (p *planner) rollBackAll() {
 		}
 	}
 	left := slices.ContainsFunc(p.in.Pods, func(pod Pod) bool { return needsFinalizerRemoval(&pod) })
-	if !p.waitsForWrites() && !left && count(p.nodes).Matched == 0 {
+	if !p.waitsForWrites() && !left && count(p.nodes).Matched == 0 && len(p.holdUsedNodes()) == 0 {
 		p.do(RemoveFinalizer{})
 	}
 	p.plan.Status = p.newStatus().deletionStatus()
