@@ -201,8 +201,8 @@ type NodeJobControllerState struct {
 
 // RolloutMemory is what the manager must remember of the rollout of a revision. It is reset when the revision changes.
 type RolloutMemory struct {
-	// soakedNodes are the UIDs of at most 32 nodes of the step that have soaked and are still done. If none is left, the step soaks
-	// again.
+	// soakedNodes are the UIDs of at most 32 nodes of the step that soak or have soaked, and are still done. If none is left, the step
+	// soaks again.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=32

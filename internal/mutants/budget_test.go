@@ -33,6 +33,8 @@ func TestEachMistakeInTheBudgetPlannerIsFound(t *testing.T) {
 			"an interrupted watch shows that an absence was not granted",
 			"labels count as often as they change",
 			"an unavailable node keeps labels that a node cannot write",
+			"a run must fit the longest window of only one budget",
+			"a limit that others use up too is that of one NodeJob",
 		},
 	}.test(t)
 }
@@ -53,6 +55,12 @@ var budgetMutants = map[string]mutant{
 	},
 	"a window never closes": {
 		"rule.go", "case !r.window.Open:\n", "case false:\n",
+	},
+	"a run must fit the longest window of only one budget": {
+		"effect.go", " && (e.Longest == 0 || r.longest < e.Longest)", " && e.Longest == 0",
+	},
+	"a limit that others use up too is that of one NodeJob": {
+		"stance.go", "return p.in.Holds[other.UID] != by", "return false && p.in.Holds[other.UID] != by",
 	},
 	"a requirement that cannot be checked is met": {
 		"requires.go", "if a.State == v1alpha1.RequirementMet {", "if a.State != v1alpha1.RequirementNotMet {",

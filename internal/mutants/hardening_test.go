@@ -99,6 +99,9 @@ var hardening = map[string]mutant{
 	"a success removes the label that skips a later revision": {
 		"recording.go", "a.KeepLabel = a.Record.Outcome == record.Succeeded && rec.skipped(node, a.Record.Revision)", "a.KeepLabel = false",
 	},
+	"a node stays done with a revision after the task of another one has started": {
+		"recording.go", "if r.MayHaveStarted() && node", "if false && r.MayHaveStarted() && node",
+	},
 	"a label that the user sets at the last moment is dropped": {
 		"recording.go", "pod.UID == \"\" || a.DropLabel ||", "pod.UID == \"\" ||",
 	},
@@ -144,6 +147,11 @@ var hardening = map[string]mutant{
 	},
 	"a soak stands for nodes that have not soaked": {
 		"rollout.go", "if len(ro.status.SoakedNodes) == 0 {\n\t\treturn\n", "if true {\n\t\treturn\n",
+	},
+	"a soak continues for nodes with which it has not begun": {
+		"rollout.go",
+		"ro.status.SoakedAt, ro.status.SoakingSince = nil, metav1.Time{}, metav1.Time{}",
+		"ro.status.SoakedAt = nil, metav1.Time{}",
 	},
 	"a second reboot is not noticed": {
 		"reboot.go", " || differ(noted.BootID, node.BootID)\n", "\n",

@@ -44,6 +44,7 @@ func TestEachMistakeInThePlannerIsFound(t *testing.T) {
 			"a node that joins in a soak may fail in it",
 			"a node that is being removed counts in a soak",
 			"a soak stands for nodes that have not soaked",
+			"a soak continues for nodes with which it has not begun",
 			"a second reboot is not noticed",
 			"a value is compared with that of another revision",
 			"the record has the value at the end of a run",
@@ -69,6 +70,8 @@ func TestEachMistakeInThePlannerIsFound(t *testing.T) {
 			"a check takes a slot",
 			"a run that disrupts its node is not held after its spec has changed",
 			"a node is asked two questions at a time",
+			"a run that was left for another revision has its slot again",
+			"a NodeJob waits for a budget that it uses up itself",
 		},
 		byHistories: map[string][]string{
 			"TestAuditHistories": {
@@ -280,6 +283,18 @@ var mutants = map[string]mutant{
 	},
 	"a rollback is retried forever": {
 		"rollback.go", "case is.failures > as.retryLimit():", "case false:",
+	},
+	"a run that was left for another revision has its slot again": {
+		"rerun.go", ", r.leavesRun(rec):", ":",
+	},
+	"a NodeJob waits for a budget that it uses up itself": {
+		"conditions.go", "case n.Running == 0 && su.waitsForItself():", "case false:",
+	},
+	"a NodeJob that is deleted uses no nodes": {
+		"deletion.go", "if !used {", "if true || !used {",
+	},
+	"a NodeJob is removed while its pods disrupt limited nodes": {
+		"deletion.go", "case len(used) > 0:", "case false:",
 	},
 	"a deleted NodeJob removes a record without the rollback": {
 		"deletion.go", "if rec == nil || rec.NeverStarted", "if true || rec.NeverStarted",

@@ -35,14 +35,17 @@ func Budgets(in *plan.Input, effects *budget.Effects, stances Stances) {
 		stance, known := stances.Of[node.UID]
 		in.Budgets[node.UID] = plan.NodeBudget{
 			Limited: effect.Limited, Closed: closure(effect.Closed), TasksClosed: closure(effect.TasksClosed),
-			ClosesAt: effect.ClosesAt, ClosesBy: effect.ClosesBy, Longest: effect.Longest,
+			ClosesAt: effect.ClosesAt, ClosesBy: effect.ClosesBy, Longest: effect.Longest, LongestOf: effect.LongestOf,
 			// A node without a stance has been selected since the budgets were planned last.
 			Unknown: effect.Limited && (!stances.Known || !known),
 			Seat:    stance.Seat, SeatUID: stance.SeatUID, Allowed: stance.Allowed, Message: stance.Message,
-			Claimed: stances.Claimed[node.UID],
+			Claimed: stances.Claimed[node.UID], UsedUpByJob: stance.HeldBy != "" && stance.HeldBy == ReporterOf(in.Job),
 		}
 	}
 }
+
+// ReporterOf is the name with which a NodeJob reports to budgets which nodes it holds.
+func ReporterOf(job *v1alpha1.NodeJob) string { return "NodeJob " + job.Namespace + "/" + job.Name }
 
 // budgetNode returns what decides whether a budget applies to a node.
 func budgetNode(node *plan.Node) *budget.Node {

@@ -50,6 +50,16 @@ func TestBudgets(t *testing.T) {
 			},
 			want: &plan.NodeBudget{Limited: true, Allowed: true, Claimed: true},
 		},
+		"nodes that the NodeJob holds use up the limit": {
+			spec:    v1alpha1.NodeDisruptionBudgetSpec{Limits: limits(1)},
+			stances: Stances{Of: map[types.UID]budget.Stance{"n-uid": {Message: "no", HeldBy: "NodeJob ns/job"}}, Known: true},
+			want:    &plan.NodeBudget{Limited: true, Message: "no", UsedUpByJob: true},
+		},
+		"nodes that another NodeJob holds use up the limit": {
+			spec:    v1alpha1.NodeDisruptionBudgetSpec{Limits: limits(1)},
+			stances: Stances{Of: map[types.UID]budget.Stance{"n-uid": {Message: "no", HeldBy: "NodeJob ns/other"}}, Known: true},
+			want:    &plan.NodeBudget{Limited: true, Message: "no"},
+		},
 		"before the first plan of the budgets": {
 			spec: v1alpha1.NodeDisruptionBudgetSpec{Limits: limits(1)}, want: &plan.NodeBudget{Limited: true, Unknown: true},
 		},
@@ -62,7 +72,7 @@ func TestBudgets(t *testing.T) {
 			spec:    v1alpha1.NodeDisruptionBudgetSpec{Windows: windows},
 			stances: Stances{Of: map[types.UID]budget.Stance{"n-uid": {Allowed: true}}, Known: true},
 			want: &plan.NodeBudget{
-				Limited: true, Allowed: true, ClosesAt: sunday.Add(30 * time.Minute), ClosesBy: "b", Longest: time.Hour,
+				Limited: true, Allowed: true, ClosesAt: sunday.Add(30 * time.Minute), ClosesBy: "b", Longest: time.Hour, LongestOf: "b",
 			},
 			changes: sunday.Add(30 * time.Minute),
 		},
@@ -91,7 +101,11 @@ func TestBudgets(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			in := plan.Input{Nodes: []plan.Node{node}, Now: sunday}
+			in := plan.Input{
+				Nodes: []plan.Node{node},
+				Now:   sunday,
+				Job:   &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job"}},
+			}
 			if tt.node != nil {
 				tt.node(&in.Nodes[0])
 			}

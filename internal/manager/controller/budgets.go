@@ -134,7 +134,7 @@ func (r *shell) tellBudgets(seen *observation, p *plan.Plan, did *claimed) time.
 		delete(p.Stages, node)
 	}
 	r.Claims.Report(seen.job.UID, claims.Report{
-		Name: reporterOf(seen.job), Holds: p.Holds, Claims: p.Claims, Waits: waits, Disruptions: disruptionsOf(seen.job, p),
+		Name: observe.ReporterOf(seen.job), Holds: p.Holds, Claims: p.Claims, Waits: waits, Disruptions: disruptionsOf(seen.job, p),
 		Published: publishedBy(seen.job, p),
 	})
 	switch {
@@ -185,10 +185,8 @@ func (r *shell) tellIdle(job *v1alpha1.NodeJob) {
 		return
 	}
 	r.forgetEarlier(job)
-	r.Claims.Report(job.UID, claims.Report{Name: reporterOf(job)})
+	r.Claims.Report(job.UID, claims.Report{Name: observe.ReporterOf(job)})
 }
-
-func reporterOf(job *v1alpha1.NodeJob) string { return "NodeJob " + job.Namespace + "/" + job.Name }
 
 // forgetEarlier removes what an earlier NodeJob with the same name has reported.
 func (r *shell) forgetEarlier(job *v1alpha1.NodeJob) {

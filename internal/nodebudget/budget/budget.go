@@ -170,6 +170,8 @@ type Stance struct {
 	// Allowed is true if the API server would grant the eviction, and Message is why it would not.
 	Allowed bool
 	Message string
+	// HeldBy is the NodeJob that holds all nodes that use up a limit, as in Input.Holds; "" if none does.
+	HeldBy string
 }
 
 // Action is one of CreateFloor, SetFloor, DeleteFloor, CreateSeat, MoveSeat and DeleteSeat.

@@ -39,8 +39,9 @@ type Effect struct {
 	// ClosesAt is when the first window closes, and ClosesBy the name of its budget; zero if no window closes.
 	ClosesAt time.Time
 	ClosesBy string
-	// Longest is the duration of the longest window of ClosesBy.
-	Longest time.Duration
+	// Longest is the duration of the longest window of the budget LongestOf, whose longest window is the shortest; zero without windows.
+	Longest   time.Duration
+	LongestOf string
 }
 
 // On returns the effect on a node.
@@ -62,14 +63,14 @@ func (e *Effects) On(node *Node) Effect {
 	return effect
 }
 
-// addWindow notes the window that closes first. If none is open, a run that fits no window is reported before one opens.
+// addWindow notes the window that closes first, and the budget with the shortest longest window. If none is open, a run that fits no window
+// is reported before one opens.
 func (e *Effect) addWindow(r *rule) {
-	at := r.window.ClosesAt
-	switch {
-	case r.window.Open && !at.IsZero() && (e.ClosesAt.IsZero() || at.Before(e.ClosesAt)):
-		e.ClosesAt, e.ClosesBy, e.Longest = at, r.Name, r.longest
-	case !r.window.Open && e.Longest == 0:
-		e.ClosesBy, e.Longest = r.Name, r.longest
+	if at := r.window.ClosesAt; r.window.Open && !at.IsZero() && (e.ClosesAt.IsZero() || at.Before(e.ClosesAt)) {
+		e.ClosesAt, e.ClosesBy = at, r.Name
+	}
+	if r.longest > 0 && (e.Longest == 0 || r.longest < e.Longest) {
+		e.Longest, e.LongestOf = r.longest, r.Name
 	}
 }
 

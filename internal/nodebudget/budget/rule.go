@@ -61,7 +61,7 @@ func readRule(b *v1alpha1.NodeDisruptionBudget, answers Answers, now time.Time) 
 	if err != nil {
 		r.invalid = cmp.Or(r.invalid, err.Error())
 	} else {
-		r.schedule, r.window, r.longest = schedule, schedule.At(now), schedule.Longest()
+		r.schedule, r.window, r.longest = schedule, schedule.At(now), schedule.Longest(now)
 	}
 	r.readAnswers(answers, now)
 	r.closed = r.closure()

@@ -197,6 +197,33 @@ func TestStances(t *testing.T) {
 			newBudget("b", "1"), func(f *fixture) { f.evict("n2"); f.cordon("n2") },
 			Stance{Seat: "seat-n1", SeatUID: "seat-n1", Message: "1 node is not available (n2), and NodeDisruptionBudget b allows 1"},
 		},
+		"one NodeJob holds all nodes that use up the limit": {
+			newBudget("b", "2"), func(f *fixture) {
+				f.evict("n2", "n3")
+				f.cordon("n2", "n3")
+				f.Holds["n2"], f.Holds["n3"] = "NodeJob a/b", "NodeJob a/b"
+			},
+			Stance{
+				Seat: "seat-n1", SeatUID: "seat-n1", HeldBy: "NodeJob a/b",
+				Message: "2 nodes are not available (n2, n3), and NodeDisruptionBudget b allows 2",
+			},
+		},
+		"a NodeJob holds some of the nodes that use up the limit": {
+			newBudget("b", "2"), func(f *fixture) { f.evict("n2", "n3"); f.cordon("n2", "n3"); f.Holds["n2"] = "NodeJob a/b" },
+			Stance{
+				Seat: "seat-n1", SeatUID: "seat-n1",
+				Message: "2 nodes are not available (n2, n3), and NodeDisruptionBudget b allows 2",
+			},
+		},
+		"a NodeJob holds a node, and the limit is not reached": {
+			newBudget("b", "2"), func(f *fixture) {
+				f.evict("n2")
+				f.cordon("n2")
+				f.Holds["n2"] = "NodeJob a/b"
+				f.Floors[0].Processed = false
+			},
+			Stance{Seat: "seat-n1", SeatUID: "seat-n1", Message: "the PodDisruptionBudget of its NodeDisruptionBudgets is being opened"},
+		},
 		"the limit of the zone is reached": {
 			newBudget("b", "1/zone"),
 			func(f *fixture) { f.evict("n3"); f.cordon("n3") },
@@ -289,6 +316,13 @@ func TestStances(t *testing.T) {
 	}
 }
 
+// windowed returns a budget with windows of some hours.
+func windowed(name, schedule string, hours int32) *v1alpha1.NodeDisruptionBudget {
+	return with(newBudget(name), func(s *spec) {
+		s.Windows = []v1alpha1.BudgetWindow{{Schedule: schedule, DurationSeconds: hours * 3600}}
+	})
+}
+
 func TestEffects(t *testing.T) {
 	tests := map[string]struct {
 		budgets []*v1alpha1.NodeDisruptionBudget
@@ -297,6 +331,7 @@ func TestEffects(t *testing.T) {
 		closed  string // the name of the budget
 		tasks   string
 		by      string
+		longest string // with the name of the budget
 	}{
 		"no budget":    {},
 		"a limit":      {budgets: []*v1alpha1.NodeDisruptionBudget{newBudget("b", "1")}, limited: true},
@@ -310,7 +345,19 @@ func TestEffects(t *testing.T) {
 		},
 		"an open window": {
 			budgets: []*v1alpha1.NodeDisruptionBudget{with(newBudget("b"), func(s *spec) { s.Windows = atNoon })},
-			limited: true, by: "b",
+			limited: true, by: "b", longest: "b 1h0m0s",
+		},
+		"the shortest of the longest windows counts, whichever closes first": {
+			budgets: []*v1alpha1.NodeDisruptionBudget{windowed("a", "0 11 * * *", 3), windowed("b", "0 12 * * *", 8)},
+			limited: true, by: "a", longest: "a 3h0m0s",
+		},
+		"the shortest of the longest windows counts, although the other one closes first": {
+			budgets: []*v1alpha1.NodeDisruptionBudget{windowed("a", "0 5 * * *", 8), windowed("b", "0 12 * * *", 2)},
+			limited: true, by: "a", longest: "b 2h0m0s",
+		},
+		"the longest window counts before one opens": {
+			budgets: []*v1alpha1.NodeDisruptionBudget{windowed("a", "0 13 * * *", 8), windowed("b", "0 14 * * *", 2)},
+			limited: true, closed: "a", longest: "b 2h0m0s",
 		},
 		"audit": {
 			budgets: []*v1alpha1.NodeDisruptionBudget{with(newBudget("b", "0"), func(s *spec) { s.Enforcement = v1alpha1.BudgetAudit })},
@@ -336,8 +383,12 @@ func TestEffects(t *testing.T) {
 				}
 				return c.Budget
 			}
+			longest := ""
+			if got.Longest > 0 {
+				longest = got.LongestOf + " " + got.Longest.String()
+			}
 			if got.Limited != tt.limited || nameOf(got.Closed) != tt.closed || nameOf(got.TasksClosed) != tt.tasks ||
-				got.ClosesBy != tt.by {
+				got.ClosesBy != tt.by || longest != tt.longest {
 				t.Errorf("%+v", got)
 			}
 		})

@@ -29,6 +29,7 @@ func (p *planner) takeStances() {
 			s.Seat, s.SeatUID, s.Allowed = m.seat.Name, m.seat.UID, allowed[m]
 			if !s.Allowed {
 				_, s.Message = p.obstacle(m)
+				s.HeldBy = p.heldBy(m)
 			}
 		case p.waitsForSeat(m):
 			s = Stance{Message: "the node is available, and first gets the seat with which its NodeDisruptionBudgets count it"}
@@ -91,6 +92,22 @@ func (p *planner) obstacle(m *member) (reason, message string) {
 		}
 	}
 	return reasonWaiting, "the PodDisruptionBudget of its NodeDisruptionBudgets is being opened"
+}
+
+// heldBy returns the NodeJob that holds all nodes that use up a limit of a member; "" if none does.
+func (p *planner) heldBy(m *member) string {
+	for _, l := range m.group.limits {
+		down := l.down()
+		if len(down) == 0 || len(down) < l.most {
+			continue
+		}
+		by := p.in.Holds[down[0].UID]
+		if slices.ContainsFunc(down, func(other *member) bool { return p.in.Holds[other.UID] != by }) {
+			return ""
+		}
+		return by
+	}
+	return ""
 }
 
 func overlappingText(name string) string {

@@ -252,6 +252,20 @@ func since(open []bool, k int) int {
 	return 0
 }
 
+func BenchmarkLongest(b *testing.B) {
+	for _, schedule := range []string{"0 2 * * SUN", "0 2 * * *", "0 * * * *", "*/15 * * * *", "* * * * *"} {
+		b.Run(schedule, func(b *testing.B) {
+			s, err := window.Parse(&v1alpha1.NodeDisruptionBudgetSpec{Windows: windows(opening(schedule, berlin, 60))})
+			if err != nil {
+				b.Fatal(err)
+			}
+			for b.Loop() {
+				s.Longest(time.Date(2026, 6, 5, 12, 0, 0, 0, time.UTC))
+			}
+		})
+	}
+}
+
 func BenchmarkAt(b *testing.B) {
 	now := time.Date(2026, 6, 5, 12, 0, 0, 0, time.UTC)
 	tests := map[string]v1alpha1.NodeDisruptionBudgetSpec{

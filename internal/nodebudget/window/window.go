@@ -21,6 +21,8 @@ const (
 	horizon = 10 * reported
 	// maxSteps limits how many windows without a gap between them are merged.
 	maxSteps = 1000
+	// mergedFor is how far ahead Longest merges windows, and maxMerged how many windows it reads.
+	mergedFor, maxMerged = 5 * 7 * 24 * time.Hour, 200
 )
 
 // never is after all times that occur.
@@ -79,12 +81,27 @@ func (s *Schedule) At(now time.Time) State {
 	return state
 }
 
-// Longest returns the length of the longest window, or 0 if no windows are specified. Windows that overlap are not merged, and excepted
-// dates are not subtracted.
-func (s *Schedule) Longest() time.Duration {
+// Longest returns the length of the longest window that is open now or opens within five weeks, or 0 if there are no windows or one never
+// closes. As in a State, windows without a gap between them count as one. It is at least the longest durationSeconds, because excepted
+// dates may shorten windows. If there are more than 200 windows in five weeks, the first 200 count.
+func (s *Schedule) Longest(now time.Time) time.Duration {
 	var longest time.Duration
 	for i := range s.windows {
 		longest = max(longest, s.windows[i].length)
+	}
+	if longest == 0 {
+		return 0
+	}
+	at := now
+	for n := 0; n < maxMerged && at.Before(now.Add(mergedFor)); n++ {
+		state := s.At(at)
+		switch {
+		case !state.Open && state.OpensAt.IsZero():
+			return longest
+		case state.OpensAt.IsZero(), state.ClosesAt.IsZero():
+			return 0
+		}
+		longest, at = max(longest, state.ClosesAt.Sub(state.OpensAt)), state.ClosesAt
 	}
 	return longest
 }

@@ -341,15 +341,48 @@ func TestEachDayHasOneWindow(t *testing.T) {
 }
 
 func TestLongest(t *testing.T) {
-	s := parse(t, &v1alpha1.NodeDisruptionBudgetSpec{
-		Windows: windows(opening("0 2 * * *", "", hour), opening("0 3 * * *", "", 3*hour), opening("0 4 * * *", "", hour)),
-	})
-	if got := s.Longest(); got != 3*time.Hour {
-		t.Errorf("Longest() = %s, want 3h", got)
+	tests := map[string]struct {
+		windows []v1alpha1.BudgetWindow
+		except  []string
+		now     string // noon if omitted
+		want    time.Duration
+	}{
+		"one window": {windows: windows(opening("0 2 * * *", "", 3*hour)), want: 3 * time.Hour},
+		"windows with gaps": {
+			windows: windows(opening("0 2 * * *", "", hour), opening("0 4 * * *", "", 2*hour)),
+			want:    2 * time.Hour,
+		},
+		"a schedule without gaps": {windows: windows(opening("0 22,23,0,1,2,3 * * *", "", hour)), want: 6 * time.Hour},
+		"windows that follow each other": {
+			windows: windows(opening("0 22 * * FRI", "", 2*hour), opening("0 0 * * SAT", "", 6*hour)), want: 8 * time.Hour,
+		},
+		"windows that overlap": {windows: windows(opening("0 2 * * *", "", 3*hour), opening("0 4 * * *", "", 3*hour)), want: 5 * time.Hour},
+		"the window that is open now": {
+			windows: windows(
+				opening("0 22 * * FRI", "", 2*hour),
+				opening("0 0 * * SAT", "", 6*hour),
+			),
+			now:  "2026-06-06T05:59",
+			want: 8 * time.Hour,
+		},
+		"a window that follows another one next week": {
+			windows: windows(opening("0 2 * * *", "", hour), opening("0 3 12 6 *", "", 5*hour)), want: 6 * time.Hour,
+		},
+		"windows that never close":      {windows: windows(opening("0 0 * * *", "", day))},
+		"a window that opens in a year": {windows: windows(opening("0 0 4 6 *", "", hour)), want: time.Hour},
+		"an excepted date":              {except: []string{"2026-12-24"}},
 	}
-	s = parse(t, &v1alpha1.NodeDisruptionBudgetSpec{ExceptDates: []string{"2026-12-24"}})
-	if got := s.Longest(); got != 0 {
-		t.Errorf("Longest() without windows = %s, want 0", got)
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			now := "2026-06-05T12:00"
+			if tt.now != "" {
+				now = tt.now
+			}
+			s := parse(t, &v1alpha1.NodeDisruptionBudgetSpec{Windows: tt.windows, ExceptDates: tt.except})
+			if got := s.Longest(at(t, now)); got != tt.want {
+				t.Errorf("Longest() = %s, want %s", got, tt.want)
+			}
+		})
 	}
 }
 

@@ -30,11 +30,12 @@ type NodeBudget struct {
 	// Closed is why no disruption may begin on the node, and TasksClosed why no attempt may start; nil if it may.
 	Closed      *BudgetClosure
 	TasksClosed *BudgetClosure
-	// ClosesAt is when the first window closes, and ClosesBy the name of its budget; zero if no window closes. Longest is the
-	// duration of its longest window.
+	// ClosesAt is when the first window closes, and ClosesBy the name of its budget; zero if no window closes.
 	ClosesAt time.Time
 	ClosesBy string
-	Longest  time.Duration
+	// Longest is the duration of the longest window of the budget LongestOf, whose longest window is the shortest; zero without windows.
+	Longest   time.Duration
+	LongestOf string
 	// Unknown is true while the manager does not know what the budgets allow, for example after its start.
 	Unknown bool
 	// Seat is the name and the UID of the pod to evict; empty if the node has no seat.
@@ -44,6 +45,8 @@ type NodeBudget struct {
 	// Message is why they do not.
 	Allowed bool
 	Message string
+	// UsedUpByJob is true if they do not because this NodeJob itself holds all nodes that use up a limit.
+	UsedUpByJob bool
 	// Claimed is true if this NodeJob has claimed the node.
 	Claimed bool
 }
@@ -120,7 +123,7 @@ func (c *capacity) windowBlock(w *nodePlan, b *NodeBudget) block {
 	case b.Longest > 0 && run > b.Longest:
 		return block{cause: causeWindowTooShort, reason: v1alpha1.ReasonBudgetClosed, message: fmt.Sprintf(
 			"a run can take %s (%s), and the longest window of NodeDisruptionBudget %s is %s, so none can start: set a longer durationSeconds there, or a shorter task.timeoutSeconds or a lower retry.limit here",
-			run, parts, b.ClosesBy, b.Longest)}
+			run, parts, b.LongestOf, b.Longest)}
 	case b.Closed != nil:
 		return b.Closed.block()
 	case !closes.IsZero() && c.in.Now.Add(run).After(closes):
@@ -180,8 +183,7 @@ func (p *planner) reportHolds() {
 	for i := range p.nodes {
 		w := &p.nodes[i]
 		if p.holds(w) {
-			put(&p.plan.Holds, w.node.UID, true)
-			put(&p.plan.Stages, w.node.UID, p.stage(w))
+			p.hold(w)
 			if p.needsClaim(w) {
 				put(&p.plan.Claims, w.node.UID, true)
 			}
@@ -197,6 +199,12 @@ func (p *planner) reportHolds() {
 	if p.plan.AwaitsBudgets {
 		p.plan.wake(p.in.BudgetsChangeAt)
 	}
+}
+
+// hold reports that the NodeJob uses a node, and how.
+func (p *planner) hold(w *nodePlan) {
+	put(&p.plan.Holds, w.node.UID, true)
+	put(&p.plan.Stages, w.node.UID, p.stage(w))
 }
 
 func put[V any](all *map[types.UID]V, uid types.UID, value V) {

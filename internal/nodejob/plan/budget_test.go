@@ -46,7 +46,9 @@ func tasksFrozen(b *NodeBudget) { frozen(b); b.TasksClosed = b.Closed }
 
 // window closes after some time, and the longest one has that duration.
 func window(closes, longest time.Duration) func(*NodeBudget) {
-	return func(b *NodeBudget) { b.ClosesAt, b.ClosesBy, b.Longest = now.Add(closes), "b", longest }
+	return func(b *NodeBudget) {
+		b.ClosesAt, b.ClosesBy, b.Longest, b.LongestOf = now.Add(closes), "b", longest, "b"
+	}
 }
 
 // TestBudgets tests a NodeJob with nodes a and b, which run a task of one minute, twice at most.
@@ -154,6 +156,12 @@ func TestBudgets(t *testing.T) {
 		"no window is long enough": {
 			job: []func(*v1alpha1.NodeJob){always}, budget: limited(window(time.Minute, 7*time.Minute)), cause: causeWindowTooShort,
 			message: longest + ", and the longest window of NodeDisruptionBudget b is 7m0s, so none can start: " +
+				"set a longer durationSeconds there, or a shorter task.timeoutSeconds or a lower retry.limit here",
+		},
+		"the longest window of another budget than the one that closes first is not long enough": {
+			job: []func(*v1alpha1.NodeJob){always}, cause: causeWindowTooShort,
+			budget: limited(window(time.Minute, 7*time.Minute), func(b *NodeBudget) { b.LongestOf = "c" }),
+			message: longest + ", and the longest window of NodeDisruptionBudget c is 7m0s, so none can start: " +
 				"set a longer durationSeconds there, or a shorter task.timeoutSeconds or a lower retry.limit here",
 		},
 		"the last attempt needs less time": {
@@ -469,5 +477,43 @@ func TestAPlanWakesWhenBudgetsChange(t *testing.T) {
 		if p := Next(in); p.WakeAt.Equal(in.BudgetsChangeAt) != tt.want {
 			t.Errorf("%s: the next look is at %v", name, p.WakeAt)
 		}
+	}
+}
+
+// TestABudgetThatANodeJobUsesUpItself tests when a NodeJob is Stalled because quarantined nodes use up a budget, and run later.
+func TestABudgetThatANodeJobUsesUpItself(t *testing.T) {
+	quarantined := func(n *Node) {
+		cordonedBy(jobKey)(n)
+		recorded(record.Failed, func(r *record.Record) { r.Revision, r.Cordoned = "old", true })(n)
+	}
+	usedUp := func(b *NodeBudget) { exhausted(b); b.UsedUpByJob = true }
+	for name, tt := range map[string]struct {
+		budget  NodeBudget
+		q       func(*Node)
+		c       func(*Node)
+		stalled bool
+	}{
+		"a quarantined node runs later":         {budget: limited(usedUp), q: quarantined, stalled: true},
+		"others use up the budget too":          {budget: limited(exhausted), q: quarantined},
+		"a node is not quarantined":             {budget: limited(usedUp), q: func(*Node) {}},
+		"another node of the step can continue": {budget: limited(usedUp), q: quarantined, c: inPool("b")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			nodes := []Node{newNode("q", tt.q), newNode("b", inPool("b"))}
+			if tt.c != nil {
+				nodes = append(nodes, newNode("c", tt.c))
+			}
+			in := see(newJob(cordoning, inSteps(poolB(0), rest)), nodes)
+			in.Budgets = map[types.UID]NodeBudget{"q-uid": limited(seatless), "b-uid": tt.budget}
+			p := Next(in)
+			if isStalled(p.Status) != tt.stalled {
+				t.Fatalf("conditions %+v", p.Status.Conditions)
+			}
+			want := "b: NodeDisruptionBudget b allows 1; still quarantined after an earlier failure: 1 node (q), which run later. " +
+				"Uncordon them with kubectl uncordon, or raise the limit of the NodeDisruptionBudget"
+			if c := p.Status.Conditions[2]; tt.stalled && (c.Reason != v1alpha1.ReasonMaxUnavailableReached || c.Message != want) {
+				t.Errorf("%s: %q, want %q", c.Reason, c.Message, want)
+			}
+		})
 	}
 }

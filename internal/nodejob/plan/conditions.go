@@ -95,8 +95,26 @@ func (su *summarizer) taskSummary(n v1alpha1.NodeCounts) summary {
 		return su.complete()
 	case moving == su.countReruns(Running)+su.countReruns(Waiting):
 		return su.blockedSummary(n, moving)
+	case n.Running == 0 && su.waitsForItself():
+		return summary{v1alpha1.ConditionStalled, v1alpha1.ReasonMaxUnavailableReached, su.budgetUsedUpMessage()}
 	}
 	return su.goingOn(n, moving)
+}
+
+// waitsForItself reports whether all nodes that could continue wait for a budget that quarantined nodes of this NodeJob use up, which run
+// later.
+func (su *summarizer) waitsForItself() bool {
+	waits := func(w *nodePlan) bool { return w.awaitsBudget && su.in.Budgets[w.node.UID].UsedUpByJob }
+	return len(su.quarantinedNodes()) > 0 && su.firstThat(waits) != nil &&
+		su.firstThat(func(w *nodePlan) bool { return w.continues() && !waits(w) }) == nil
+}
+
+// budgetUsedUpMessage says that nodes that failed earlier use up a NodeDisruptionBudget, and what to do.
+func (su *summarizer) budgetUsedUpMessage() string {
+	nodes := su.quarantinedNodes()
+	first := su.firstThat(func(w *nodePlan) bool { return w.awaitsBudget })
+	return fmt.Sprintf("%s; still quarantined after an earlier failure: %s (%s), which run later. Uncordon them with kubectl uncordon, or raise the limit of the NodeDisruptionBudget",
+		first.explained(), plural.Count(len(nodes), "node"), named(nodes))
 }
 
 // goingOn is the summary of a rollout in which moving nodes continue automatically, unless something blocks all of

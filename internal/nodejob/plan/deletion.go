@@ -42,9 +42,11 @@ func (p *planner) rollsBackOnDeletion() bool {
 }
 
 // cleanUp releases the pods, and removes the records unless they are retained. It does not wait for anything that may
-// never happen, so a deletion cannot hang: the finalizer of a pod is removed whether or not its kubelet responds.
+// never happen, so a deletion cannot hang: the finalizer of a pod is removed whether or not its kubelet responds. Only for pods on nodes
+// that NodeDisruptionBudgets limit, it waits until their time to end is over.
 func (p *planner) cleanUp() {
 	p.plan.Status = *p.in.Job.Status.DeepCopy()
+	used := p.holdUsedNodes()
 	for i := range p.in.Pods {
 		if needsFinalizerRemoval(&p.in.Pods[i]) {
 			p.do(FinalizePod{Pod: p.in.Pods[i], Awaited: true})
@@ -68,9 +70,41 @@ func (p *planner) cleanUp() {
 		text := fmt.Sprintf(BeingDeleted+"; what it has put on %s cannot be removed: %s", plural.Count(len(status.troubled), "node"), named(status.troubled))
 		p.plan.Status.ObservedGeneration = p.in.Job.Generation
 		status.setConditions(&p.plan.Status, summary{v1alpha1.ConditionStalled, status.troubleReason, text}, text)
+	case len(used) > 0:
+		text := fmt.Sprintf(BeingDeleted+"; its pods have not ended on %s: %s", plural.Count(len(used), "node"), named(used))
+		p.plan.Status.ObservedGeneration = p.in.Job.Generation
+		status.setConditions(&p.plan.Status, summary{v1alpha1.ConditionReconciling, v1alpha1.ReasonPodTerminating, text}, text)
 	case !p.waitsForWrites():
 		p.do(RemoveFinalizer{})
 	}
+}
+
+// holdUsedNodes reports the nodes that pods still disrupt, so that they do not get their seats back. It returns those of them that
+// NodeDisruptionBudgets limit. A pod that its kubelet does not end counts as ended StopSlack after its grace period.
+func (p *planner) holdUsedNodes() (limited []string) {
+	for i := range p.nodes {
+		w, used := &p.nodes[i], false
+		for _, pod := range p.podsOn[w.Name] {
+			deleted := pod.DeleteRequested
+			if deleted.IsZero() {
+				deleted = p.in.Now // in this pass
+			}
+			until := deleted.Add(pod.DeleteGrace + StopSlack)
+			if pod.Disrupts && !pod.over() && p.in.Now.Before(until) {
+				used = true
+				w.noteTerminating(pod.Runs, until)
+				p.plan.wake(until)
+			}
+		}
+		if !used {
+			continue
+		}
+		p.hold(w)
+		if p.in.Budgets[w.node.UID].Limited {
+			limited = append(limited, w.Name)
+		}
+	}
+	return limited
 }
 
 // forgetWithin is how long a deletion waits for the removal of what a node itself may have written. A node could write
@@ -143,7 +177,7 @@ func (p *planner) rollBackAll() {
 		}
 	}
 	left := slices.ContainsFunc(p.in.Pods, func(pod Pod) bool { return needsFinalizerRemoval(&pod) })
-	if !p.waitsForWrites() && !left && count(p.nodes).Matched == 0 {
+	if !p.waitsForWrites() && !left && count(p.nodes).Matched == 0 && len(p.holdUsedNodes()) == 0 {
 		p.do(RemoveFinalizer{})
 	}
 	p.plan.Status = p.newStatus().deletionStatus()

@@ -5,6 +5,7 @@ package plan
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -169,6 +170,55 @@ func TestDeletion(t *testing.T) {
 			}
 			if !p.WakeAt.IsZero() {
 				t.Errorf("wakes at %v, want no wake-up", p.WakeAt)
+			}
+		})
+	}
+}
+
+// TestADeletionHoldsTheNodesThatItsPodsDisrupt tests when a NodeJob that is being deleted stops using nodes that NodeDisruptionBudgets limit.
+func TestADeletionHoldsTheNodesThatItsPodsDisrupt(t *testing.T) {
+	node := newNode("a")
+	terminating := func(seconds int) func(*Pod) {
+		return func(p *Pod) {
+			p.Disrupts, p.Finalized, p.DeleteRequested, p.DeleteGrace = true, false, ago(seconds), 30*time.Second
+		}
+	}
+	for name, tt := range map[string]struct {
+		pod       func(*Pod)
+		unlimited bool
+		rollback  bool
+		want      []string
+		held      bool
+		wake      time.Time
+	}{
+		"a pod that is not deleted yet":                               {pod: func(p *Pod) { p.Disrupts = true }, want: []string{"release a-pod"}, held: true, wake: ago(-60)},
+		"a pod that is terminating":                                   {pod: terminating(5), held: true, wake: ago(-85)},
+		"a pod that has ended":                                        {pod: func(p *Pod) { terminating(5)(p); exited(1)(p) }, want: []string{"finish"}},
+		"a pod that its kubelet does not end":                         {pod: terminating(90), want: []string{"finish"}},
+		"a pod that disrupts nothing":                                 {pod: func(p *Pod) { terminating(5)(p); p.Disrupts = false }, want: []string{"finish"}},
+		"a pod that is terminating when all is rolled back":           {pod: terminating(5), rollback: true, held: true, wake: ago(-85)},
+		"a pod that its kubelet does not end when all is rolled back": {pod: terminating(90), rollback: true, want: []string{"finish"}, held: true},
+		"a node that no budget limits":                                {pod: terminating(5), unlimited: true, want: []string{"finish"}, held: true, wake: ago(-85)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := see(newJob(deleted(v1alpha1.DeletionForget)), []Node{node}, newPod(node, tt.pod))
+			in.Job.DeletionTimestamp.Time = ago(10)
+			if tt.rollback {
+				withRollback(in.Job)
+				in.Job.Spec.DeletionPolicy = v1alpha1.DeletionRollback
+			}
+			in.Budgets = map[types.UID]NodeBudget{node.UID: {Limited: !tt.unlimited}}
+			p := Next(in)
+			if diff := cmp.Diff(tt.want, told(p)); diff != "" {
+				t.Errorf("actions (-want +got):\n%s", diff)
+			}
+			if p.Holds[node.UID] != tt.held || p.Stages[node.UID].InProgress != tt.held || !p.WakeAt.Equal(tt.wake) {
+				t.Errorf("held %v, stage %+v, wakes at %v, want %v and %v", p.Holds, p.Stages, p.WakeAt, tt.held, tt.wake)
+			}
+			says := len(p.Status.Conditions) > 0 &&
+				p.Status.Conditions[1].Message == "the NodeJob is being deleted; its pods have not ended on 1 node: a"
+			if says != (tt.held && !tt.unlimited && !tt.rollback) {
+				t.Errorf("conditions %+v", p.Status.Conditions)
 			}
 		})
 	}

@@ -158,6 +158,7 @@ func (h *history) record(a Record) {
 	case decoded.Outcome == record.Succeeded:
 		node.On.Label = decoded.Revision
 		delete(h.bare, node.UID)
+		delete(h.declared, node.UID)
 	case a.DropLabel:
 		node.On.Label = ""
 	}

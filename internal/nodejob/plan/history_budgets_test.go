@@ -160,7 +160,7 @@ func (h *history) addBudgets(in *Input) {
 			b.TasksClosed = closed
 		}
 		if h.every > 0 {
-			b.ClosesAt, b.ClosesBy, b.Longest = closesAt, "budget", h.open
+			b.ClosesAt, b.ClosesBy, b.Longest, b.LongestOf = closesAt, "budget", h.open, "budget"
 		}
 		if !h.unknown {
 			h.addStance(&b, &in.Nodes[i])
@@ -178,6 +178,10 @@ func (h *history) addStance(b *NodeBudget, node *Node) {
 		b.Seat, b.SeatUID = "seat-"+string(node.UID), node.UID
 	}
 	if !b.Allowed && !h.isClosed() {
+		b.UsedUpByJob = len(h.without) > 0
+		for uid := range h.without {
+			b.UsedUpByJob = b.UsedUpByJob && h.held[uid]
+		}
 		var names []string
 		for _, name := range sortedKeys(h.nodes) {
 			if h.without[h.nodes[name].UID] {
@@ -347,16 +351,15 @@ func (h *history) endBudget(node *Node) {
 // checkReturn checks that a node gets its seat back only when its run has ended. A check before the task disturbs nothing. A run that
 // disrupts its node still does after the spec has changed.
 func (h *history) checkReturn(node *Node) {
-	if h.isBad(node) || h.deleting() {
+	if h.isBad(node) {
 		return
 	}
 	for _, name := range h.podNames() {
-		if pod := h.pods[name]; pod.NodeUID == node.UID && !pod.tampered && h.isMade(pod) && !pod.recorded && !pod.released &&
-			!over(&pod.Pod) && !pod.Runs.Asks() && (pod.disrupts || h.disrupts()) {
+		if pod := h.pods[name]; pod.NodeUID == node.UID && h.uses(pod) {
 			h.break_("rule 22", "%s gets its seat back while pod %s runs (%s)", node.Name, name, pod.Runs)
 		}
 	}
-	if !h.disrupts() {
+	if !h.disrupts() || h.deleting() { // nothing is retried or cordoned any more
 		return
 	}
 	rec := node.On.Record
@@ -371,6 +374,18 @@ func (h *history) checkReturn(node *Node) {
 	case h.isBetweenAttempts(node, rec):
 		h.break_("rule 22", "%s gets its seat back between two attempts", node.Name)
 	}
+}
+
+// uses reports whether a pod disrupts its node. When its NodeJob is deleted, the manager releases it before it has ended, and waits for
+// its kubelet for a minute longer than its grace period.
+func (h *history) uses(pod *simPod) bool {
+	if pod.tampered || !h.isMade(pod) || over(&pod.Pod) || pod.Runs.Asks() || pod.recorded {
+		return false
+	}
+	if h.deleting() {
+		return pod.disrupts && (pod.DeleteRequested.IsZero() || h.told.Before(pod.DeleteRequested.Add(pod.DeleteGrace+time.Minute)))
+	}
+	return !pod.released && (pod.disrupts || h.disrupts())
 }
 
 // isBetweenAttempts reports whether a node waits only for the backoff of an attempt that failed or was disrupted.

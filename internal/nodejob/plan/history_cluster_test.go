@@ -159,7 +159,7 @@ func (h *history) pass() {
 	in := h.input()
 	h.checkAffects(in)
 	h.seen = maps.Clone(h.cache.nodes)
-	h.noteGates(in)
+	h.noteNodes(in)
 	p := Next(in)
 	h.last = p
 	h.checkAllowed(in, p)

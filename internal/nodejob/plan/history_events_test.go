@@ -279,6 +279,7 @@ func (h *history) end(pod *simPod, phase corev1.PodPhase, exit *Exit, why string
 		return // its container had ended before, and its kubelet knows how
 	}
 	pod.Exit, pod.endedAt = exit, h.now
+	h.noteTask(pod)
 }
 
 // kubelets simulates the kubelets of the nodes that are running.
@@ -320,6 +321,7 @@ func (h *history) kubelets() {
 				}
 			}
 			h.say("%s of pod %s on %s ends %s", pod.Runs, name, pod.NodeName, pod.Phase)
+			h.noteTask(pod)
 			h.openGap(pod)
 			if pod.Runs == task.Task && !pod.willSucceed && h.faults && h.rng.Intn(4) == 0 {
 				h.say("and the node becomes unreachable")

@@ -22,7 +22,7 @@ type inputs struct {
 	random *rand.Rand
 	// takes is true if the task takes an annotation from its node.
 	takes bool
-	// begunWith are the values of the last task that started, and ranWith are those of the last success, by run.
+	// begunWith are the values of the last task or check before it that started, and ranWith are those of the last success, by run.
 	begunWith, ranWith map[string]string
 }
 
@@ -87,7 +87,7 @@ func (h *history) checkValues(seen *Node, a task.Attempt) {
 		return
 	}
 	value, valid := valueOf(seen)
-	if a.Phase == task.Task {
+	if a.Phase == task.Task || a.Phase == task.CheckBefore {
 		h.begunWith[run(seen, a.Revision)] = value
 	}
 	if got, there := a.NodeValues.Values["RACK"]; !valid || !there || got != value {

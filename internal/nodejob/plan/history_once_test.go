@@ -72,7 +72,7 @@ func (h *history) checkAssumed(before *Node, rec *record.Record) {
 	case before.On.Record != nil, before.On.Label != "", before.On.Altered:
 		h.break_("assumeDone", "%s is assumed to be done again", before.Name)
 	}
-	h.claimed[string(before.UID)+"/"+rec.Revision] = true
+	h.claimed[string(before.UID)+"/"+rec.Revision], h.declared[before.UID] = true, rec.Revision
 }
 
 // someRetries lets every third history retry single nodes by a request in the record, and not by its removal.

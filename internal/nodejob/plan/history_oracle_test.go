@@ -271,12 +271,19 @@ func (h *history) exempt(node *Node) bool {
 	return !h.deleting() && !h.stableAt().IsZero() && node.Created.After(h.stableAt()) && !doneBefore && empty
 }
 
-// noteGates notes which nodes can run workloads: those without a gate. The manager has seen them in this state.
-func (h *history) noteGates(in Input) {
+// noteNodes notes which nodes can run workloads: those without a gate, and which wait for the reboot of another revision. The manager has
+// seen them in this state.
+func (h *history) noteNodes(in Input) {
 	for i := range in.Nodes {
 		node := &in.Nodes[i]
 		if !slices.ContainsFunc(node.Taints, func(t corev1.Taint) bool { return t.Key == sharedGate || t.Key == ownKey }) {
 			h.ungated[node.UID] = true
+		}
+		switch rec := node.On.Record; {
+		case rec == nil || rec.Outcome != record.Rebooting:
+			delete(h.left, node.UID)
+		case rec.Revision != in.Revision:
+			h.left[node.UID] = rec.Revision
 		}
 	}
 }

@@ -52,6 +52,15 @@ func (h *history) checkPlan(in Input, p Plan) {
 		h.checkBegun(start.Attempt)
 		h.checkEligible(in, &node, start.Attempt.Phase)
 		if goesOn := start.Attempt.Phase == task.Reboot || start.Attempt.Phase == task.Check; goesOn {
+			if h.left[node.UID] == start.Attempt.Revision && len(busy) > limit {
+				h.break_(
+					"rule 3",
+					"%d nodes run, %d may, and %s continues a run that was left for another revision",
+					len(busy),
+					limit,
+					node.Name,
+				)
+			}
 			continue // it has its slot
 		}
 		if len(busy) > limit && !h.exempt(&node) {
@@ -388,6 +397,12 @@ func (h *history) finish() {
 		if pod := h.pods[name]; pod != nil && !h.isBad(h.nodes[pod.NodeName]) && (pod.Finalized || pod.DeleteRequested.IsZero()) &&
 			h.made[pod.UID] != nil {
 			h.break_("deletion", "pod %s is left", name)
+		}
+	}
+	for _, name := range h.podNames() {
+		node := h.nodes[h.pods[name].NodeName]
+		if h.rolls != nil && node != nil && node.UID == h.pods[name].NodeUID && !h.isBad(node) && h.uses(h.pods[name]) {
+			h.break_("rule 22", "the NodeJob is removed while pod %s runs on %s", name, node.Name)
 		}
 	}
 	// What a kubelet may write itself blocks a deletion for a minute at most. The next sweep removes it.

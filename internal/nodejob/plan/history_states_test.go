@@ -60,6 +60,9 @@ func (h *history) checkStates(in Input, p Plan) {
 			!h.succeeded[run(node, in.Revision)] && !beside && !h.claimed[string(node.UID)+"/"+in.Revision] {
 			h.break_("truth", "%s is called done and did not succeed with %s on this machine", node.Name, in.Revision)
 		}
+		if p.Nodes[i].State == Done && fresh {
+			h.checkLastTask(node)
+		}
 		if p.Nodes[i].State == Done && node.On.Label != in.Revision && !beside {
 			h.break_("truth", "%s is called done with %s by the label %q", node.Name, in.Revision, node.On.Label)
 		}

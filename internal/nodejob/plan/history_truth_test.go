@@ -43,8 +43,20 @@ type truth struct {
 	began map[types.UID]bool
 	// ungated are the nodes that could carry workloads at some time since they were created.
 	ungated map[types.UID]bool
+	// lastTask is the task that started last on a machine, or that a check has found since to be unnecessary.
+	lastTask map[string]lastTask
+	// left are nodes on which a run waited for its reboot when a manager planned another revision, with the revision of the run.
+	left map[types.UID]string
+	// declared is the label of a node that a user has set or left without its record.
+	declared map[types.UID]string
 	// recordedResults are all results that were recorded on a machine of a node, by machine and revision.
 	recordedResults map[string][]map[string]string
+}
+
+// lastTask is a pod of a task, and its revision, which others may change later.
+type lastTask struct {
+	pod      *simPod
+	revision string
 }
 
 func newTruth() truth {
@@ -52,7 +64,29 @@ func newTruth() truth {
 		made:            map[types.UID]*simPod{},
 		began:           map[types.UID]bool{},
 		ungated:         map[types.UID]bool{},
+		lastTask:        map[string]lastTask{},
+		left:            map[types.UID]string{},
+		declared:        map[types.UID]string{},
 		recordedResults: map[string][]map[string]string{},
+	}
+}
+
+// noteTask notes that the task of a pod has started, or may have.
+func (h *history) noteTask(pod *simPod) {
+	if pod.Runs == task.Task && pod.answer != saysYes && pod.answer != saysError && h.made[pod.UID] == pod {
+		h.lastTask[pod.machine] = lastTask{pod, pod.Revision}
+	}
+}
+
+// checkLastTask checks that no task of another revision has started on a node since it was done. A manager does not know what happened in a
+// pod that another client has changed before its outcome was recorded.
+func (h *history) checkLastTask(node *Node) {
+	last := h.lastTask[node.MachineID]
+	switch {
+	case last.pod == nil, last.revision == h.rev, node.On.Label == h.declared[node.UID]:
+	case !last.pod.recorded && (last.pod.tampered || !h.isMade(last.pod)):
+	default:
+		h.break_("truth", "%s is called done with %s, and the task of %s started there since", node.Name, h.rev, last.revision)
 	}
 }
 

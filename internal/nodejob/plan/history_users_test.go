@@ -67,6 +67,7 @@ func (h *history) skipNode(node *Node) {
 		h.skip[node.UID] = h.rev
 	}
 	node.On.Label, node.On.Present = h.rev, true
+	h.declared[node.UID] = h.rev
 	h.claimed[string(node.UID)+"/"+h.rev] = true
 }
 
@@ -82,6 +83,7 @@ func (h *history) unrecord(node *Node) {
 		h.ask(node) // the label does not show it
 	}
 	if node.On.Label != "" {
+		h.declared[node.UID] = node.On.Label
 		h.claimed[string(node.UID)+"/"+node.On.Label] = true
 	}
 	node.On.Altered, node.On.Present = false, node.On.Label != "" || node.On.Sealed

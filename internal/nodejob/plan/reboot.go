@@ -167,6 +167,10 @@ func (a *attemptReader) completed(r record.Record, boot, message string) record.
 func (as *assessor) assessReboot(terminating bool, w *nodePlan) {
 	node, rec := w.node, w.node.On.Record
 	w.slot = true
+	if as.leavesRun(rec) {
+		as.abandonRun(w)
+		return
+	}
 	deadline := as.attempts.rebootDeadline(rec)
 	w.run(v1alpha1.ReasonRebooting, "the task has succeeded, and the node reboots", time.Time{})
 	if as.replaced(node) {
@@ -189,6 +193,21 @@ func (as *assessor) assessReboot(terminating bool, w *nodePlan) {
 		return
 	}
 	as.assessRebootedNode(terminating, w)
+}
+
+// leavesRun reports whether the run on record has not ended, and is of another revision, so no pod of it will start.
+func (p *policy) leavesRun(rec *record.Record) bool {
+	return rec != nil && rec.Outcome == record.Rebooting && rec.Revision != p.in.Revision
+}
+
+// abandonRun ends such a run. The node has its slot until that is on record. If its revision becomes the current one again, other nodes may
+// have taken its place meanwhile, so the run begins again and waits for one.
+func (as *assessor) abandonRun(w *nodePlan) {
+	r := *w.node.On.Record
+	r.Outcome, r.Reason, r.Message = record.Disrupted, v1alpha1.ReasonDisrupted, "the revision was changed before the node was back from its reboot"
+	r.Attempts, r.Disruptions, r.FinishedAt, r.Reboot = max(0, r.Attempts-1), 1, as.in.Now, nil
+	w.run(v1alpha1.ReasonRunning, "the run of the earlier revision ends", time.Time{})
+	as.recordEnd(w, r)
 }
 
 // assessRebootedNode continues a run on a node that is in another boot, or need not reboot any more.

@@ -5,6 +5,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -542,5 +543,38 @@ func TestPodStaysRecordedWhenTimeEndsRun(t *testing.T) {
 				t.Errorf("actions %v, want a record of the pod that is on record", told(p))
 			}
 		})
+	}
+}
+
+// TestANewRevisionTakesThePlaceOfARun tests that a node whose run was left for another revision waits for its place if its revision comes back.
+func TestANewRevisionTakesThePlaceOfARun(t *testing.T) {
+	ofOld := func(r *record.Record) { r.Revision = "old" }
+	left := newNode("a", recorded(record.Rebooting, ofOld))
+	job := func() *v1alpha1.NodeJob { return newJob(rebootingAs(v1alpha1.RebootAlways), oneAtOnce) }
+	ended := writeOf(t, see(job(), []Node{left, newNode("b")}))
+	want := "record Disrupted on a: attempts 0, disruptions 1, Disrupted: the revision was changed before the node was back from its reboot"
+	if got := told(Plan{Actions: []Action{ended}}); !slices.Equal(got, []string{want}) || ended.Record.Revision != "old" {
+		t.Errorf("%v of %s, want %s of old", got, ended.Record.Revision, want)
+	}
+	if got := told(Next(see(job(), []Node{left, newNode("b")}))); len(got) != 1 {
+		t.Errorf("actions %v: another node starts before that is on record", got)
+	}
+	left.On.Record = ended.Record
+	if diff := cmp.Diff([]string{"start attempt 1 of rev on a"}, told(Next(see(job(), []Node{left})))); diff != "" {
+		t.Errorf("the new revision (-want +got):\n%s", diff)
+	}
+	in := see(job(), []Node{left, newNode("b")}, newPod(newNode("b"), func(p *Pod) { p.Created = now }))
+	in.Revision, in.Now = "old", in.Now.Add(time.Minute)
+	p := Next(in)
+	if diff := cmp.Diff([]string(nil), told(p)); diff != "" || p.Nodes[0].State != Waiting {
+		t.Errorf("%s; the earlier revision again (-want +got):\n%s", p.Nodes[0].State, diff)
+	}
+	for name, node := range map[string]Node{
+		"a run of another machine": newNode("a", recorded(record.Rebooting, ofOld, func(r *record.Record) { r.MachineID = "gone" })),
+		"a run that has ended":     newNode("a", recorded(record.Failed, ofOld)),
+	} {
+		if got := told(Next(see(job(), []Node{node}))); !slices.Equal(got, []string{"start attempt 1 of rev on a"}) {
+			t.Errorf("%s: %v", name, got)
+		}
 	}
 }

@@ -98,9 +98,9 @@ func (rec *recorder) buildsOn(r *record.Record) bool {
 	return r.Revision != rec.in.Revision || failedBefore || r.Disruptions > 1
 }
 
-// dropsLabel reports whether the node is not done any more, regardless of what it was before. A disruption says nothing
-// about the node and retains the label of an earlier revision, and so does a drain that did not succeed. But a label
-// from another machine would make this machine look done.
+// dropsLabel reports whether the node is not done any more, regardless of what it was before. Once the task of a revision has started, or
+// may have, the node is not done with another one. A disruption of a rerun retains the label, and so do a question and a drain that did
+// not succeed, because no task has started. But a label from another machine would make this machine look done.
 func (rec *recorder) dropsLabel(node *Node, r *record.Record) bool {
 	switch r.Outcome {
 	case record.Succeeded:
@@ -110,7 +110,11 @@ func (rec *recorder) dropsLabel(node *Node, r *record.Record) bool {
 			return true
 		}
 		return !rec.skipped(node, r.Revision) && (r.Reason != v1alpha1.ReasonDrainTimedOut || r.Rerun)
-	case record.Disrupted, record.Rebooting, record.Needed, record.Expired:
+	case record.Disrupted, record.Rebooting:
+		if r.MayHaveStarted() && node.On.Label != r.Revision && !rec.skipped(node, r.Revision) {
+			return true
+		}
+	case record.Needed, record.Expired:
 	}
 	return rec.replaced(node)
 }

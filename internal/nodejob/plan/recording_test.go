@@ -68,6 +68,8 @@ func TestLabelAfterAnAttempt(t *testing.T) {
 	var success, failure, disruption = record.Record{Outcome: record.Succeeded}, record.Record{Outcome: record.Failed, Reason: "TaskFailed"}, record.Record{Outcome: record.Disrupted}
 	notDrained, notDrainedAgain := failure, failure
 	notDrained.Reason, notDrainedAgain.Reason, notDrainedAgain.Rerun = v1alpha1.ReasonDrainTimedOut, v1alpha1.ReasonDrainTimedOut, true
+	notStarted, notAnswered, reboot := disruption, disruption, record.Record{Outcome: record.Rebooting}
+	notStarted.NeverStarted, notAnswered.CheckBefore = true, record.AnswerError
 	for name, tt := range map[string]struct {
 		node       func(*Node)
 		end        record.Record
@@ -82,7 +84,13 @@ func TestLabelAfterAnAttempt(t *testing.T) {
 		"a failure on another machine that a user has skipped": {on(rev, func(r *record.Record) { old(r); gone(r) }), failure, true, false, ""},
 		"a failure on a node that a user has skipped":          {on(rev, old), failure, false, false, ""},
 		"a failure with a label of a user":                     {on("other", old), failure, true, false, ""},
-		"a disruption after an earlier revision":               {on("old", old), disruption, false, false, "old"},
+		"a disruption after an earlier revision":               {on("old", old), disruption, true, false, ""},
+		"a disruption before the task has started":             {on("old", old), notStarted, false, false, "old"},
+		"a disruption of a check before the task":              {on("old", old), notAnswered, false, false, "old"},
+		"a disruption of a rerun":                              {on(rev, func(*record.Record) {}), disruption, false, false, rev},
+		"a disruption on a node that a user has skipped":       {on(rev, old), disruption, false, false, ""},
+		"a reboot after an earlier revision":                   {on("old", old), reboot, true, false, ""},
+		"a reboot of a rerun":                                  {on(rev, func(*record.Record) {}), reboot, false, false, rev},
 		"a disruption on another machine":                      {on("old", func(r *record.Record) { old(r); gone(r) }), disruption, true, false, ""},
 		"a disruption after a user has removed the label":      {on("", old), disruption, false, false, ""},
 		"a drain that times out after an earlier revision":     {on("old", old), notDrained, false, false, "old"},

@@ -25,7 +25,7 @@ type recordState struct {
 	rerunReason string
 	// due is when a node that is done reruns the task automatically; zero if it does not.
 	due time.Time
-	// rebooting is true if the task has succeeded, and the run continues.
+	// rebooting is true if the task has succeeded, and the run continues, or is still to be left for another revision.
 	rebooting bool
 	// expired is true if the node is done because the task is no longer needed there.
 	expired bool
@@ -54,7 +54,7 @@ func (r *recordReader) readRecord(node *Node) recordState {
 	}
 	was := r.touch(rec)
 	switch {
-	case r.isRebooting(rec):
+	case r.isRebooting(rec), r.leavesRun(rec):
 		was.rebooting = true
 	case node.On.DoneWith(r.in.Revision, r.anyRevision()):
 		was.done = true

@@ -70,7 +70,9 @@ func TestStateFromRecord(t *testing.T) {
 		"a success beside a label that a user has removed since": {
 			node: newNode("n", recorded(record.Succeeded, func(r *record.Record) { r.Label = "other" }), unlabelled), want: ran(fresh),
 		},
-		"a run of another revision that reboots": {node: newNode("n", recorded(record.Rebooting, ofRevision("old"))), want: fresh},
+		"a run of another revision that reboots": {
+			node: newNode("n", recorded(record.Rebooting, ofRevision("old"))), want: recordState{rebooting: true},
+		},
 		"a failure of a rerun that a user has skipped": {
 			node: newNode("n", recorded(record.Failed, func(r *record.Record) { r.Rerun = true }), labelled(rev)), want: ran(done),
 		},

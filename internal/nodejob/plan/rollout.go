@@ -146,6 +146,7 @@ func (ro *rollout) checkStep() bool {
 			if !soaks {
 				// The next whole second, because otherwise the soak would be shorter than requested.
 				ro.status.SoakingSince = metav1.NewTime(ro.now().Add(time.Second))
+				ro.noteSoaking(st)
 			}
 			ro.status.WaitingForReadySince = metav1.Time{}
 			return ro.continueSoak(st)
@@ -198,19 +199,25 @@ func (ro *rollout) continueSoak(st *step) bool {
 		ro.plan.wake(until)
 		return false
 	}
-	ro.status.SoakingSince, ro.status.SoakedAt, ro.status.SoakedNodes = metav1.Time{}, ro.now(), nil
+	ro.status.SoakingSince, ro.status.SoakedAt = metav1.Time{}, ro.now()
+	ro.noteSoaking(st)
+	return true
+}
+
+// noteSoaking notes the nodes of a step that soak, or have soaked.
+func (ro *rollout) noteSoaking(st *step) {
+	ro.status.SoakedNodes = nil
 	for _, i := range st.nodes {
 		if w := &ro.nodes[i]; w.countsAsDone() && w.node.Ready == corev1.ConditionTrue && len(ro.status.SoakedNodes) < maxSoakedNodes {
 			ro.status.SoakedNodes = append(ro.status.SoakedNodes, w.node.UID)
 		}
 	}
-	return true
 }
 
 // maxSoakedNodes bounds status.controllerState.rollout.soakedNodes.
 const maxSoakedNodes = 32
 
-// reviewSoak lets the current step soak again if none of the nodes that have soaked is done any more: they were deleted,
+// reviewSoak lets the current step soak again if none of the nodes that soak or have soaked is done any more: they were deleted,
 // replaced by another machine, or run the task again because a user has requested it.
 func (ro *rollout) reviewSoak() {
 	if len(ro.status.SoakedNodes) == 0 {
@@ -222,7 +229,7 @@ func (ro *rollout) reviewSoak() {
 	}
 	ro.status.SoakedNodes = slices.DeleteFunc(ro.status.SoakedNodes, func(uid types.UID) bool { return !done[uid] })
 	if len(ro.status.SoakedNodes) == 0 {
-		ro.status.SoakedNodes, ro.status.SoakedAt = nil, metav1.Time{}
+		ro.status.SoakedNodes, ro.status.SoakedAt, ro.status.SoakingSince = nil, metav1.Time{}, metav1.Time{}
 	}
 }
 

@@ -116,6 +116,10 @@ func TestNodesThatHaveSoaked(t *testing.T) {
 	if diff := cmp.Diff(want[:2], Next(see(job, nodes[:5])).Status.ControllerState.Rollout.SoakedNodes); diff != "" {
 		t.Errorf("with two (-want +got):\n%s", diff)
 	}
+	begins := newJob(inSteps(poolB(60), rest), inStep("b"))
+	if diff := cmp.Diff(want[:2], Next(see(begins, nodes[3:5])).Status.ControllerState.Rollout.SoakedNodes); diff != "" {
+		t.Errorf("when the soak begins (-want +got):\n%s", diff)
+	}
 }
 
 // TestNodesThatASoakWaitsFor tests which nodes of a step that are not Ready prevent its soak, or fail in it, and whether the step is

@@ -34,6 +34,9 @@ func TestSoak(t *testing.T) {
 	over := func(nodes ...types.UID) func(*rolloutState) {
 		return func(r *rolloutState) { r.SoakedAt, r.SoakedNodes = metav1.Time{Time: ago(60)}, nodes }
 	}
+	soakingWith := func(nodes ...types.UID) func(*rolloutState) {
+		return func(r *rolloutState) { soaking(r); r.SoakedNodes = nodes }
+	}
 	before := func(r *rolloutState) { r.NotReadyBefore = []types.UID{"a-uid"} }
 	waited := func(r *rolloutState) { r.WaitingForReadySince = metav1.Time{Time: ago(3600)} }
 	atRisk := func(r *rolloutState) {
@@ -65,7 +68,7 @@ func TestSoak(t *testing.T) {
 		// soaks is true if the soak continues or begins, failed if a node counts as failed, waits if the soak waits for a node to
 		// become Ready.
 		soaks, failed, waits bool
-		// again is true if a soak that was over does not count any more.
+		// again is true if a soak that continued or was over does not count any more.
 		again bool
 		// wantBefore are the nodes that are not Ready for another reason.
 		wantBefore []types.UID
@@ -226,6 +229,12 @@ func TestSoak(t *testing.T) {
 			want:  start("a"),
 			again: true,
 		},
+		"the soak of a canary that was deleted is not that of the next one": {
+			steps: canary, was: soakingWith("gone"), nodes: []Node{done("a"), z}, soaks: true, again: true,
+		},
+		"the soak of a step continues with its other nodes": {
+			steps: inB, was: soakingWith("gone", "a-uid"), nodes: []Node{done("a", inPool("b")), done("b", inPool("b")), z}, soaks: true,
+		},
 		"the soak of a step stays that of its other nodes": {
 			steps:  inB,
 			change: promotedTo("b"),
@@ -250,8 +259,11 @@ func TestSoak(t *testing.T) {
 				t.Errorf("actions (-want +got):\n%s", diff)
 			}
 			got := readRollout(&p.Status)
-			if over := !got.SoakedAt.IsZero(); over != (len(r.SoakedNodes) > 0 && !tt.again) {
+			if over := !got.SoakedAt.IsZero(); over != (!r.SoakedAt.IsZero() && !tt.again) {
 				t.Errorf("the soak is over: %v", over)
+			}
+			if continues := got.SoakingSince.Equal(&r.SoakingSince); !r.SoakingSince.IsZero() && tt.soaks && continues == tt.again {
+				t.Errorf("the soak continues: %v", continues)
 			}
 			failed := slices.ContainsFunc(p.Nodes, func(st NodeState) bool { return st.State == Failed })
 			if soaks, waits := !got.SoakingSince.IsZero(), !got.WaitingForReadySince.IsZero(); soaks != tt.soaks || waits != tt.waits ||

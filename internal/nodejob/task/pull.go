@@ -26,6 +26,7 @@ func pullSpec(job *v1alpha1.NodeJob, opts Options) corev1.PodSpec {
 		opts.RunnerImage = opts.ArchiveRunnerImage
 	}
 	spec := Unprivileged(opts, ContainerName, contract.FlagPulled)
+	spec.Containers[0].Resources = resources(t.Resources, opts.MemoryLimit)
 	spec.HostNetwork = t.Template == nil
 	for i := range t.Files {
 		if t.Files[i].Image != nil {

@@ -68,13 +68,23 @@ func TestResources(t *testing.T) {
 			phase: Reboot, own: &v1alpha1.TaskResources{Limits: list("2Gi", "1")}, installation: "512Mi",
 			want: corev1.ResourceRequirements{Limits: list("2Gi", "1"), Requests: list("0", "0")},
 		},
+		"the pod of prePull has the resources of the task": {
+			phase: CheckBefore, own: &v1alpha1.TaskResources{Limits: list("2Gi", "1")}, installation: "512Mi",
+			want: corev1.ResourceRequirements{Limits: list("2Gi", "1"), Requests: list("0", "0")},
+		},
+		"the pod of prePull has the limit of the installation": {
+			phase:        CheckBefore,
+			installation: "512Mi",
+			want:         corev1.ResourceRequirements{Limits: list("512Mi", ""), Requests: list("0", "")},
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			job := withRollback(scriptJob())
 			job.Spec.Task.Resources = tt.own
+			job.Spec.Maintenance = v1alpha1.MaintenanceSpec{Cordon: true, PrePull: true}
 			before := job.DeepCopy()
-			spec := scriptSpec(job, Source{}, Attempt{Phase: tt.phase}, Options{MemoryLimit: resource.MustParse(tt.installation)})
+			spec := runnerPodSpec(job, Source{}, Attempt{Phase: tt.phase}, Options{MemoryLimit: resource.MustParse(tt.installation)})
 			if diff := cmp.Diff(tt.want, spec.Containers[0].Resources); diff != "" {
 				t.Errorf("resources (-want +got):\n%s", diff)
 			}

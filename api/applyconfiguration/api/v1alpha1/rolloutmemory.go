@@ -12,8 +12,8 @@ import (
 //
 // RolloutMemory is what the manager must remember of the rollout of a revision. It is reset when the revision changes.
 type RolloutMemoryApplyConfiguration struct {
-	// soakedNodes are the UIDs of at most 32 nodes of the step that have soaked and are still done. If none is left, the step soaks
-	// again.
+	// soakedNodes are the UIDs of at most 32 nodes of the step that soak or have soaked, and are still done. If none is left, the step
+	// soaks again.
 	SoakedNodes []types.UID `json:"soakedNodes,omitempty"`
 	// atRisk are at most 32 nodes on which the revision has run and that are failed or not Ready now. They become unrecorded failures
 	// if they are deleted.
