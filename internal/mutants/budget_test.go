@@ -33,6 +33,8 @@ func TestEachMistakeInTheBudgetPlannerIsFound(t *testing.T) {
 			"an interrupted watch shows that an absence was not granted",
 			"labels count as often as they change",
 			"an unavailable node keeps labels that a node cannot write",
+			"a seat is ended again and again",
+			"a seat ends at once on a node that reports",
 		},
 	}.test(t)
 }
@@ -101,6 +103,15 @@ var budgetMutants = map[string]mutant{
 	},
 	"the seat of a broken node is not deleted": {
 		"member.go", "at := m.ReadyChanged.Add(RepairAfter)", "at := m.ReadyChanged.Add(1000 * RepairAfter)",
+	},
+	"the seat of an unreachable node waits for a kubelet": {
+		"grant.go", "if s.Terminating && !s.AtOnce {", "if false {",
+	},
+	"a seat is ended again and again": {
+		"grant.go", "if s.Terminating && !s.AtOnce {", "if s.Terminating {",
+	},
+	"a seat ends at once on a node that reports": {
+		"member.go", "return !n.Ready && slices", "return !n.Ready || slices",
 	},
 	"the pace is ignored": {
 		"pace.go", "if !r.hasPace() {\n\t\treturn\n", "if true {\n\t\treturn\n",

@@ -97,7 +97,7 @@ func (r *Reconciler) do(ctx context.Context, seen *observation, action budget.Ac
 		if broken, err := r.isStillBroken(ctx, a); err != nil || !broken {
 			return err
 		}
-		return r.delete(ctx, "pods", &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: r.Place.Namespace, Name: a.Seat.Name}}, a.Seat.UID)
+		return r.deleteSeat(ctx, a)
 	default:
 		return fmt.Errorf("applying the plan: unknown action %T", a)
 	}
@@ -156,7 +156,16 @@ func (r *Reconciler) isStillBroken(ctx context.Context, a budget.DeleteSeat) (bo
 	if err := r.Reader.Get(ctx, client.ObjectKey{Name: a.Broken}, &node); err != nil {
 		return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
 	}
-	return node.UID != a.Seat.Node || !guard.ViewNode(&node).Ready, nil
+	view := budget.ViewNode(&node)
+	return view.UID != a.Seat.Node || !view.Ready && (!a.AtOnce || budget.IsUnreachable(&view)), nil
+}
+
+func (r *Reconciler) deleteSeat(ctx context.Context, a budget.DeleteSeat) error {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: r.Place.Namespace, Name: a.Seat.Name}}
+	if a.AtOnce {
+		return r.delete(ctx, "pods", pod, a.Seat.UID, client.GracePeriodSeconds(0))
+	}
+	return r.delete(ctx, "pods", pod, a.Seat.UID)
 }
 
 // moveSeat changes the group of a seat.
@@ -172,7 +181,8 @@ func (r *Reconciler) moveSeat(ctx context.Context, a budget.MoveSeat) error {
 	return client.IgnoreNotFound(err)
 }
 
-func (r *Reconciler) delete(ctx context.Context, resource string, o client.Object, uid types.UID) error {
-	err := r.Metrics.writes.Do("delete", resource, func() error { return r.Client.Delete(ctx, o, client.Preconditions{UID: &uid}) })
+func (r *Reconciler) delete(ctx context.Context, resource string, o client.Object, uid types.UID, options ...client.DeleteOption) error {
+	options = append(options, client.Preconditions{UID: &uid})
+	err := r.Metrics.writes.Do("delete", resource, func() error { return r.Client.Delete(ctx, o, options...) })
 	return client.IgnoreNotFound(err)
 }

@@ -20,6 +20,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/manager/claims"
@@ -164,6 +165,47 @@ func TestANodeIsReadAgainBeforeItsSeatReturns(t *testing.T) {
 			}
 			if w.Reader = w.client; !w.seated() {
 				t.Error("the node has no seat, although the API server says that it is available")
+			}
+		})
+	}
+}
+
+// TestOnlyASeatOfAnUnreachableNodeEndsAtOnce : the API server decides, because the node may report again since it was observed.
+func TestOnlyASeatOfAnUnreachableNodeEndsAtOnce(t *testing.T) {
+	for name, tt := range map[string]struct {
+		change func(*corev1.Node)
+		atOnce bool
+		want   string
+	}{
+		"it is unreachable":             {func(*corev1.Node) {}, true, "deleted at once"},
+		"it is Ready":                   {func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionTrue }, true, ""},
+		"it reports that it is broken":  {func(n *corev1.Node) { n.Spec.Taints = nil }, true, ""},
+		"a seat that nothing has ended": {func(*corev1.Node) {}, false, "deleted"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			got := ""
+			w.Client = interceptor.NewClient(w.client.(client.WithWatch), interceptor.Funcs{
+				Delete: func(_ context.Context, _ client.WithWatch, _ client.Object, options ...client.DeleteOption) error {
+					var all client.DeleteOptions
+					all.ApplyOptions(options)
+					if got = "deleted"; all.GracePeriodSeconds != nil && *all.GracePeriodSeconds == 0 {
+						got = "deleted at once"
+					}
+					return nil
+				},
+			})
+			live := availableNode()
+			live.Status.Conditions[0].Status = corev1.ConditionUnknown
+			live.Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoExecute}}
+			tt.change(live)
+			w.Reader = apiServer{w.client, live}
+			action := budget.DeleteSeat{Seat: budget.Seat{Name: "seat", UID: "seat", Node: "node"}, Broken: "node-1", AtOnce: tt.atOnce}
+			if err := w.do(t.Context(), &observation{}, action); err != nil {
+				t.Fatal(err)
+			}
+			if got != tt.want {
+				t.Errorf("%q, want %q", got, tt.want)
 			}
 		})
 	}

@@ -110,7 +110,9 @@ type Seat struct {
 	// Ready is true if the disruption controller counts it as healthy.
 	Ready bool
 	// Terminating is true if it was evicted or deleted, and Ended if its phase is Failed or Succeeded.
+	// AtOnce is true if it terminates without a grace period, so that no kubelet must confirm its end.
 	Terminating bool
+	AtOnce      bool
 	Ended       bool
 	// Waiting is why its container does not start, such as "ImagePullBackOff: …"; "" if it does.
 	Waiting string
@@ -205,10 +207,12 @@ type MoveSeat struct {
 }
 
 // DeleteSeat deletes a seat: of a node that no budget limits, or that is not Ready, or one that has ended. Broken is the name of a node
-// that is not Ready, and requires a live read that shows that the node still is not; empty otherwise.
+// that is not Ready, and requires a live read that shows that the node still is not; empty otherwise. AtOnce is true if the node is
+// unreachable, and requires that the read shows this too: the pod is then deleted without a kubelet that confirms its end.
 type DeleteSeat struct {
 	Seat   Seat
 	Broken string
+	AtOnce bool
 }
 
 // FloorState is what a PodDisruptionBudget should be.

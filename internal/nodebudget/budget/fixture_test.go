@@ -112,6 +112,12 @@ func (f *fixture) breakDown(name string, for_ time.Duration) {
 	f.count()
 }
 
+// lose makes a node unreachable for some time: its kubelet does not report, and no pod of it ends.
+func (f *fixture) lose(name string, for_ time.Duration) {
+	f.breakDown(name, for_)
+	f.node(name).Taints = append(f.node(name).Taints, corev1.Taint{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoExecute})
+}
+
 // count is what the disruption controller does.
 func (f *fixture) count() {
 	for i := range f.Floors {
@@ -230,7 +236,7 @@ func (f *fixture) texts(actions []Action) []string {
 		case MoveSeat:
 			all = append(all, "move seat of "+a.Node)
 		case DeleteSeat:
-			all = append(all, "delete seat of "+string(a.Seat.Node))
+			all = append(all, "delete seat of "+string(a.Seat.Node)+map[bool]string{true: " at once"}[a.AtOnce])
 		}
 	}
 	slices.Sort(all)

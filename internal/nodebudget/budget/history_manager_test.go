@@ -306,13 +306,19 @@ func (h *history) do(m *manager, a Action, late bool) {
 			h.moveSeat(m, a)
 		}
 	case DeleteSeat:
-		if n, there := h.nodes[a.Broken]; there && n.UID == a.Seat.Node && n.Ready {
+		n, there := h.nodes[a.Broken]
+		if there && n.UID == a.Seat.Node && (n.Ready || a.AtOnce && !IsUnreachable(&n)) {
 			h.met["recovered before its seat was deleted"]++
 			return
 		}
 		if p, there := h.pods[a.Seat.Name]; there && p.UID == a.Seat.UID && !late {
 			h.met["seat deleted"]++
 			h.deletes(&p)
+			if a.AtOnce {
+				h.met["seat ended at once"]++
+				h.remove(p)
+				return
+			}
 			p.Terminating = true
 			h.setPod(p)
 		}

@@ -210,6 +210,12 @@ func (p *planner) isOld(since time.Time) bool { return !p.in.Now.Before(since.Ad
 // would be created again in an endless loop.
 const endedWait = 30 * time.Second
 
+// IsUnreachable reports whether the kubelet of a node does not report any more. The node lifecycle controller sets the taint, and a
+// kubelet cannot change the taints of its Node.
+func IsUnreachable(n *Node) bool {
+	return !n.Ready && slices.ContainsFunc(n.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeUnreachable })
+}
+
 // mustLoseSeat reports whether the seat of a node is deleted: it has ended, or it is new and a drain of the node may have missed it.
 func (p *planner) mustLoseSeat(m *member) bool {
 	switch {

@@ -75,7 +75,7 @@ func ViewSeat(pod *corev1.Pod) Seat {
 		Created: pod.CreationTimestamp.Time, Returned: pod.Annotations[v1alpha1.SeatReturnedAnnotation] == "true",
 		Evicted:     isEvicted(pod),
 		Ready:       isReady(pod) && pod.DeletionTimestamp.IsZero(),
-		Terminating: !pod.DeletionTimestamp.IsZero(), Ended: task.PodEnded(pod.Status.Phase), Waiting: task.Waiting(pod),
+		Terminating: !pod.DeletionTimestamp.IsZero(), AtOnce: pod.DeletionGracePeriodSeconds != nil && *pod.DeletionGracePeriodSeconds == 0, Ended: task.PodEnded(pod.Status.Phase), Waiting: task.Waiting(pod),
 	}
 }
 
