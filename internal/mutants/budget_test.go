@@ -34,6 +34,7 @@ func TestEachMistakeInTheBudgetPlannerIsFound(t *testing.T) {
 			"labels count as often as they change",
 			"an unavailable node keeps labels that a node cannot write",
 			"a seat is ended again and again",
+			"a node that may go now is said to wait for others",
 			"a seat ends at once on a node that reports",
 		},
 	}.test(t)
@@ -202,6 +203,9 @@ var budgetMutants = map[string]mutant{
 	},
 	"a NodeJob takes an available node without a seat": {
 		"stance.go", "case p.waitsForSeat(m):", "case false:",
+	},
+	"a node that may go now is said to wait for others": {
+		"stance.go", "if n := m.group.evictable; n > 0 &&", "if n := m.group.evictable; n > 99 &&",
 	},
 	"a NodeJob waits for a node that is unavailable": {
 		"stance.go", "s := Stance{Allowed: true}", "s := Stance{}",

@@ -210,7 +210,7 @@ func (s *summary) waitingNodes(before *v1alpha1.NodeDisruptionBudgetStatus) []v1
 		}
 		w := v1alpha1.WaitingNode{Node: m.Name, Since: since, By: m.requestedBy}
 		if m.group != nil {
-			w.Reason, w.Message = s.obstacle(m)
+			w.Reason, w.Message = s.waitsFor(m)
 		}
 		list = append(list, w)
 	}
