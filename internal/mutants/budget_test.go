@@ -33,6 +33,10 @@ func TestEachMistakeInTheBudgetPlannerIsFound(t *testing.T) {
 			"an interrupted watch shows that an absence was not granted",
 			"labels count as often as they change",
 			"an unavailable node keeps labels that a node cannot write",
+			"a node that joins takes a disruption",
+			"a node whose seat does not start never counts",
+			"a node that joined before the budget is fresh",
+			"the first seat of a node that has joined late begins a pace",
 			"a seat is ended again and again",
 			"a node that may go now is said to wait for others",
 			"a seat ends at once on a node that reports",
@@ -74,6 +78,24 @@ var budgetMutants = map[string]mutant{
 	},
 	"an audit holds nodes": {
 		"rule.go", "!r.expired && r.Spec.Enforcement != v1alpha1.BudgetAudit", "!r.expired",
+	},
+	"a node that joins takes a disruption": {
+		"fresh.go", "p.in.Fresh != nil && (was || !known)", "false && (was || !known)",
+	},
+	"a node that loses its seat counts as one that joins": {
+		"fresh.go", "\tp.plan.Fresh[m.UID] = m.fresh\n", "",
+	},
+	"nodes that were there before the manager join": {
+		"fresh.go", "p.in.Fresh != nil && (was || !known)", "was || !known",
+	},
+	"the first seat of a node that has joined late begins a pace": {
+		"member.go", "\tif m.fresh {\n\t\treturn false\n\t}\n", "",
+	},
+	"a node whose seat does not start never counts": {
+		"fresh.go", " && (!m.Ready || p.in.Now.Before(due))", "",
+	},
+	"a node that joined before the budget is fresh": {
+		"fresh.go", "return r.enforced() && r.selects(node)", "return true",
 	},
 	"nodes that join count at once": {
 		"rule.go", "return r.Spec.JoiningNodes != v1alpha1.JoiningNodesIncluded && ", "return false && ",

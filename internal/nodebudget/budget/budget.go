@@ -75,10 +75,11 @@ type Input struct {
 	Answers map[string]Answers
 	// Ungranted are the nodes whose absence was not granted, as far as the manager has observed it.
 	Ungranted Ungranted
-	// Common, Paced and Counted are those of the plan before; nil if there is none.
+	// Common, Paced, Counted and Fresh are those of the plan before; nil if there is none.
 	Common  map[string]Common
 	Paced   map[PaceKey]Paced
 	Counted map[types.UID]Counted
+	Fresh   Fresh
 	// Refused is why the API server rejects seats or PodDisruptionBudgets; nil if it does not.
 	Refused *task.Obstacle
 	// JoiningFor and SettleFor replace the constants of the same name if they are not zero.
@@ -160,6 +161,8 @@ type Plan struct {
 	Paced map[PaceKey]Paced
 	// Counted are the labels with which nodes count, by the UID of the node, for the next plan.
 	Counted map[types.UID]Counted
+	// Fresh are the nodes that have joined and not had a seat yet, for the next plan.
+	Fresh Fresh
 	// WakeAt is when time alone changes the plan; zero if only an event can change it.
 	WakeAt time.Time
 }

@@ -24,6 +24,7 @@ type manager struct {
 	answers             map[string]Answers
 	paced               map[PaceKey]Paced
 	counted             map[types.UID]Counted
+	fresh               Fresh
 	ungranted           Ungranted
 	// ends are those of seats of which the watch has not told it yet.
 	ends []end
@@ -110,7 +111,7 @@ func (h *history) input(m *manager, floors map[string]simFloor, pods map[string]
 	in := &Input{
 		Budgets: m.cache.budgetObjects(), Now: h.now.Add(m.ahead), JoiningFor: joiningFor, SettleFor: settleFor, Holds: m.holds(),
 		HoldsKnown: len(m.reports) == len(h.jobs), Waits: map[types.UID]Wait{}, Answers: m.answers,
-		Paced: m.paced, Ungranted: maps.Clone(m.ungranted), Counted: m.counted,
+		Paced: m.paced, Ungranted: maps.Clone(m.ungranted), Counted: m.counted, Fresh: m.fresh,
 	}
 	for _, name := range sorted(m.cache.nodes) {
 		in.Nodes = append(in.Nodes, m.cache.nodes[name])
@@ -156,7 +157,7 @@ func (h *history) pass() {
 		p = Next(in)
 		h.planned(in, &p)
 	}
-	m.paced, m.counted = p.Paced, p.Counted
+	m.paced, m.counted, m.fresh = p.Paced, p.Counted, p.Fresh
 	h.seesLabels(in)
 	h.seesBack(in)
 	h.mayHold(in, &p)

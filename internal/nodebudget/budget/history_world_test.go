@@ -46,6 +46,7 @@ func (h *history) addNode(age time.Duration) {
 	n.Labels = map[string]string{"zone": []string{"a", "b"}[h.rng.Intn(2)], "pool": []string{"x", "x", "y"}[h.rng.Intn(3)]}
 	h.setNode(n)
 	h.factsAt[n.UID] = h.now
+	h.newcomers[n.UID] = !h.synced.IsZero()
 	h.say("%s joins, created %v ago: %v", name, age, n.Labels)
 }
 

@@ -45,6 +45,8 @@ type member struct {
 	group *group
 	// unavailable is true for a node that uses its budgets: it has no ready seat, or is not Ready.
 	unavailable bool
+	// fresh is true for a node that has joined and uses no budget yet: see Fresh.
+	fresh bool
 	// announced is true if something announces on the node itself that it will be taken away, such as a cordon.
 	announced bool
 	// requestedBy is who or what asks for the node, including NodeJobs; "" if nothing does. since is since when.
@@ -93,11 +95,13 @@ func valueOr(d, other time.Duration) time.Duration {
 // readMembers finds the nodes that enforced budgets limit.
 func (p *planner) readMembers() {
 	p.countLabels()
+	p.readFresh()
 	for i := range p.nodes {
 		node := &p.nodes[i]
 		m := &member{Node: node, rules: p.limiting(node)}
 		if len(m.rules) > 0 {
 			p.readMember(m)
+			p.readFirstSeat(m)
 			p.members = append(p.members, m)
 		}
 	}
@@ -194,6 +198,9 @@ func (p *planner) mayHaveSeat(m *member) bool {
 // hadSeat reports whether a member without a seat may have had one before: it is not new, and neither are all seats and groups. If in
 // doubt, it had one: then the pace only delays the next disruption.
 func (p *planner) hadSeat(m *member) bool {
+	if m.fresh {
+		return false
+	}
 	first := m.Created.Add(p.joiningFor())
 	for _, r := range m.rules {
 		if r.Spec.JoiningNodes == v1alpha1.JoiningNodesIncluded {
