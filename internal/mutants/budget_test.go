@@ -34,6 +34,9 @@ func TestEachMistakeInTheBudgetPlannerIsFound(t *testing.T) {
 			"labels count as often as they change",
 			"an unavailable node keeps labels that a node cannot write",
 			"a node that joins takes a disruption",
+			"a seat is created without tolerations",
+			"a seat tolerates the taints of autoscalers",
+			"a seat tolerates any number of taints",
 			"a node whose seat does not start never counts",
 			"a node that joined before the budget is fresh",
 			"the first seat of a node that has joined late begins a pace",
@@ -96,6 +99,18 @@ var budgetMutants = map[string]mutant{
 	},
 	"a node that joined before the budget is fresh": {
 		"fresh.go", "return r.enforced() && r.selects(node)", "return true",
+	},
+	"a seat does not follow the taints of its node": {
+		"grant.go", "&& toTolerate(m.Node, m.seat.Tolerates) != \"\":", "&& false:",
+	},
+	"a seat is created without tolerations": {
+		"grant.go", "Tolerates: toTolerate(m.Node, \"\"),", "",
+	},
+	"a seat tolerates the taints of autoscalers": {
+		"tolerate.go", " && !isTransient(t.Key)", "",
+	},
+	"a seat tolerates any number of taints": {
+		"tolerate.go", "min(len(missing), maxTolerations-len(tolerates))", "len(missing)",
 	},
 	"nodes that join count at once": {
 		"rule.go", "return r.Spec.JoiningNodes != v1alpha1.JoiningNodesIncluded && ", "return false && ",

@@ -93,10 +93,9 @@ func (r *Reconciler) do(ctx context.Context, seen *observation, action budget.Ac
 			})
 		}
 		return r.moveSeat(ctx, a)
+	case budget.TolerateTaints:
+		return r.tolerate(ctx, a)
 	case budget.DeleteSeat:
-		if broken, err := r.isStillBroken(ctx, a); err != nil || !broken {
-			return err
-		}
 		return r.deleteSeat(ctx, a)
 	default:
 		return fmt.Errorf("applying the plan: unknown action %T", a)
@@ -161,11 +160,30 @@ func (r *Reconciler) isStillBroken(ctx context.Context, a budget.DeleteSeat) (bo
 }
 
 func (r *Reconciler) deleteSeat(ctx context.Context, a budget.DeleteSeat) error {
+	if broken, err := r.isStillBroken(ctx, a); err != nil || !broken {
+		return err
+	}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: r.Place.Namespace, Name: a.Seat.Name}}
 	if a.AtOnce {
 		return r.delete(ctx, "pods", pod, a.Seat.UID, client.GracePeriodSeconds(0))
 	}
 	return r.delete(ctx, "pods", pod, a.Seat.UID)
+}
+
+// tolerate adds tolerations to a seat, after those that it has: the API server accepts no other change of them.
+func (r *Reconciler) tolerate(ctx context.Context, a budget.TolerateTaints) error {
+	var live corev1.Pod
+	if err := r.Reader.Get(ctx, client.ObjectKey{Namespace: r.Place.Namespace, Name: a.Seat.Name}, &live); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	if live.UID != a.Seat.UID || !live.DeletionTimestamp.IsZero() {
+		return nil
+	}
+	changed := live.DeepCopy()
+	changed.Spec.Tolerations = append(changed.Spec.Tolerations, a.Taints.Tolerations()...)
+	patch := client.MergeFromWithOptions(&live, client.MergeFromWithOptimisticLock{})
+	err := r.Metrics.writes.Do("patch", "pods", func() error { return r.Client.Patch(ctx, changed, patch) })
+	return client.IgnoreNotFound(err)
 }
 
 // moveSeat changes the group of a seat.

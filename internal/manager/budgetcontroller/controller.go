@@ -135,7 +135,7 @@ func mayAllowMore(p *budget.Plan) bool {
 			return a.State.MinAvailable < a.Floor.MinAvailable || a.Floor.Drifted
 		case budget.CreateFloor, budget.CreateSeat, budget.MoveSeat, budget.DeleteFloor:
 			return true
-		case budget.DeleteSeat:
+		case budget.TolerateTaints, budget.DeleteSeat:
 		}
 		return false
 	})

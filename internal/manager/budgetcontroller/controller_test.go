@@ -6,9 +6,11 @@ package budgetcontroller
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -167,6 +169,34 @@ func TestANodeIsReadAgainBeforeItsSeatReturns(t *testing.T) {
 				t.Error("the node has no seat, although the API server says that it is available")
 			}
 		})
+	}
+}
+
+// TestASeatFollowsTheTaintsOfItsNode : tolerations are added after those that something else has added.
+func TestASeatFollowsTheTaintsOfItsNode(t *testing.T) {
+	w := newWorld(t)
+	seat := w.Place.Seat(budget.CreateSeat{Node: "node-1", NodeUID: "node", Group: "group"})
+	seat.UID = "seat"
+	theirs := corev1.Toleration{Key: "theirs", Operator: corev1.TolerationOpEqual, Value: "a"}
+	seat.Spec.Tolerations = append(seat.Spec.Tolerations, theirs)
+	if err := w.client.Create(t.Context(), seat); err != nil {
+		t.Fatal(err)
+	}
+	want := append(slices.Clone(seat.Spec.Tolerations), budget.Taints("dedicated:NoSchedule").Tolerations()...)
+	for _, uid := range []types.UID{"another", "seat"} {
+		action := budget.TolerateTaints{Seat: budget.Seat{Name: seat.Name, UID: uid, Node: "node"}, Taints: "dedicated:NoSchedule"}
+		if err := w.do(t.Context(), &observation{}, action); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.client.Get(t.Context(), client.ObjectKeyFromObject(seat), seat); err != nil {
+			t.Fatal(err)
+		}
+		if changed := len(seat.Spec.Tolerations) == len(want); changed != (uid == "seat") {
+			t.Errorf("the seat was changed for the UID %s: %v", uid, changed)
+		}
+	}
+	if diff := cmp.Diff(want, seat.Spec.Tolerations); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
 	}
 }
 

@@ -115,6 +115,8 @@ type Seat struct {
 	Terminating bool
 	AtOnce      bool
 	Ended       bool
+	// Tolerates are the taints that it tolerates by their key.
+	Tolerates Taints
 	// Waiting is why its container does not start, such as "ImagePullBackOff: …"; "" if it does.
 	Waiting string
 }
@@ -177,7 +179,7 @@ type Stance struct {
 	Message string
 }
 
-// Action is one of CreateFloor, SetFloor, DeleteFloor, CreateSeat, MoveSeat and DeleteSeat.
+// Action is one of CreateFloor, SetFloor, DeleteFloor, CreateSeat, MoveSeat, TolerateTaints and DeleteSeat.
 //
 //sumtype:decl
 type Action interface{ action() }
@@ -196,10 +198,11 @@ type DeleteFloor struct{ Floor Floor }
 
 // CreateSeat creates the seat of a node, after a live read that shows that the node is still available.
 type CreateSeat struct {
-	Node     string
-	NodeUID  types.UID
-	Group    string
-	Returned bool
+	Node      string
+	NodeUID   types.UID
+	Group     string
+	Returned  bool
+	Tolerates Taints
 }
 
 // MoveSeat changes the group of a seat. From PendingGroup, it requires a live read of the node, as CreateSeat does.
@@ -207,6 +210,12 @@ type MoveSeat struct {
 	Node  string
 	Seat  Seat
 	Group string
+}
+
+// TolerateTaints adds tolerations to a seat.
+type TolerateTaints struct {
+	Seat   Seat
+	Taints Taints
 }
 
 // DeleteSeat deletes a seat: of a node that no budget limits, or that is not Ready, or one that has ended. Broken is the name of a node
@@ -232,12 +241,13 @@ type Owner struct {
 	UID  types.UID
 }
 
-func (CreateFloor) action() {}
-func (SetFloor) action()    {}
-func (DeleteFloor) action() {}
-func (CreateSeat) action()  {}
-func (MoveSeat) action()    {}
-func (DeleteSeat) action()  {}
+func (CreateFloor) action()    {}
+func (SetFloor) action()       {}
+func (DeleteFloor) action()    {}
+func (CreateSeat) action()     {}
+func (MoveSeat) action()       {}
+func (TolerateTaints) action() {}
+func (DeleteSeat) action()     {}
 
 // Next returns the plan for the observed state.
 func Next(in *Input) Plan {

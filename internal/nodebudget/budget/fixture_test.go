@@ -166,17 +166,21 @@ func (f *fixture) apply(a Action) {
 			return
 		}
 		f.Seats = append(f.Seats, Seat{
-			Name:     "seat-" + a.Node,
-			UID:      types.UID("seat-" + a.Node),
-			Node:     a.NodeUID,
-			Group:    a.Group,
-			Created:  f.Now,
-			Returned: a.Returned,
-			Ready:    true,
+			Name:      "seat-" + a.Node,
+			UID:       types.UID("seat-" + a.Node),
+			Node:      a.NodeUID,
+			Group:     a.Group,
+			Created:   f.Now,
+			Returned:  a.Returned,
+			Tolerates: a.Tolerates,
+			Ready:     true,
 		})
 	case MoveSeat:
 		f.Ungranted.Joined(types.UID(a.Node))
 		f.seat(a.Node).Group = a.Group
+	case TolerateTaints:
+		s := f.seat(string(a.Seat.Node))
+		s.Tolerates = newTaints(append(s.Tolerates.list(), a.Taints.list()...))
 	case DeleteSeat:
 		if f.Ungranted != nil {
 			f.Ungranted.Ended(&a.Seat, true)
@@ -232,7 +236,13 @@ func (f *fixture) texts(actions []Action) []string {
 		case DeleteFloor:
 			all = append(all, "delete floor")
 		case CreateSeat:
-			all = append(all, "create seat of "+a.Node+map[bool]string{true: ", returned"}[a.Returned])
+			text := "create seat of " + a.Node + map[bool]string{true: ", returned"}[a.Returned]
+			if a.Tolerates != "" {
+				text += ", tolerates " + string(a.Tolerates)
+			}
+			all = append(all, text)
+		case TolerateTaints:
+			all = append(all, fmt.Sprintf("seat of %s tolerates %s", a.Seat.Node, a.Taints))
 		case MoveSeat:
 			all = append(all, "move seat of "+a.Node)
 		case DeleteSeat:

@@ -150,22 +150,31 @@ func (p *planner) reconcileSeats() {
 	limited := map[types.UID]bool{}
 	for _, m := range p.members {
 		limited[m.UID] = true
-		counted := p.isObserved(m.group)
-		switch {
-		case p.mustLoseSeat(m):
-			p.do(DeleteSeat{Seat: *m.seat})
-		case p.isBroken(m):
-			p.do(DeleteSeat{Seat: *m.seat, Broken: m.Name, AtOnce: IsUnreachable(m.Node)})
-		case counted && p.mayMove(m):
-			p.do(MoveSeat{m.Name, *m.seat, m.group.key})
-		case counted && p.mayCreate(m):
-			p.do(CreateSeat{Node: m.Name, NodeUID: m.UID, Group: PendingGroup, Returned: p.returns(m)})
-		}
+		p.reconcileSeat(m)
 	}
 	p.deleteUnlimited(limited)
 	p.endUnreachable()
 	if o := p.in.Refused; o != nil {
 		p.wake(o.RetryAt)
+	}
+}
+
+// reconcileSeat plans at most one change of the seat of a member.
+func (p *planner) reconcileSeat(m *member) {
+	counted := p.isObserved(m.group)
+	switch {
+	case p.mustLoseSeat(m):
+		p.do(DeleteSeat{Seat: *m.seat})
+	case p.isBroken(m):
+		p.do(DeleteSeat{Seat: *m.seat, Broken: m.Name, AtOnce: IsUnreachable(m.Node)})
+	case counted && p.mayMove(m):
+		p.do(MoveSeat{m.Name, *m.seat, m.group.key})
+	case counted && p.mayCreate(m):
+		p.do(CreateSeat{
+			Node: m.Name, NodeUID: m.UID, Group: PendingGroup, Returned: p.returns(m), Tolerates: toTolerate(m.Node, ""),
+		})
+	case m.seat != nil && !m.seat.Ended && toTolerate(m.Node, m.seat.Tolerates) != "":
+		p.do(TolerateTaints{*m.seat, toTolerate(m.Node, m.seat.Tolerates)})
 	}
 }
 

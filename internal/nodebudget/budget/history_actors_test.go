@@ -124,7 +124,9 @@ func (h *history) maintain(t *tool) {
 func (h *history) uncordon(t *tool) {
 	n := h.nodes[t.node]
 	n.Unschedulable, n.Deleting = false, false
-	n.Taints = slices.DeleteFunc(slices.Clone(n.Taints), func(t corev1.Taint) bool { return t.Key != corev1.TaintNodeUnreachable })
+	n.Taints = slices.DeleteFunc(slices.Clone(n.Taints), func(t corev1.Taint) bool {
+		return t.Key == corev1.TaintNodeUnschedulable || t.Key == "karpenter.sh/disrupted"
+	})
 	h.say("%s uncordons %s", t.name, t.node)
 	h.setNode(n)
 	t.phase = idle

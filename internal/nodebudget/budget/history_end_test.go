@@ -6,6 +6,7 @@ package budget
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -127,7 +128,13 @@ func (h *history) waitsFor() string {
 			expired := !b.expires.IsZero() && !h.now.Before(b.expires)
 			limited = limited || !b.audit && !expired && b.selects(&n, h.now)
 		}
-		if _, seated := seats[name]; seated != limited {
+		seat, seated := seats[name]
+		for _, t := range n.Taints {
+			if seated && isOfTeam(&t) && !strings.Contains(string(seat.Tolerates), t.Key+":") {
+				return fmt.Sprintf("the seat of %s tolerates %q, and not %s", name, seat.Tolerates, t.Key)
+			}
+		}
+		if seated != limited {
 			return fmt.Sprintf("%s is limited: %v, and has a ready seat: %v", name, limited, seated)
 		}
 	}

@@ -181,7 +181,7 @@ func allowsMore(a Action) bool {
 	switch a := a.(type) {
 	case SetFloor:
 		return a.State.MinAvailable < a.Floor.MinAvailable || a.Floor.Drifted
-	case DeleteSeat:
+	case TolerateTaints, DeleteSeat:
 		return false
 	}
 	return true
@@ -189,7 +189,7 @@ func allowsMore(a Action) bool {
 
 func changesGroups(a Action) bool {
 	switch a.(type) {
-	case CreateSeat, DeleteSeat:
+	case CreateSeat, TolerateTaints, DeleteSeat:
 		return false
 	}
 	return true
@@ -306,6 +306,15 @@ func (h *history) do(m *manager, a Action, late bool) {
 		if !late {
 			h.moveSeat(m, a)
 		}
+	case TolerateTaints:
+		if p, there := h.pods[a.Seat.Name]; there && p.UID == a.Seat.UID && !p.Terminating {
+			h.met["seat tolerates"]++
+			p.Tolerates = newTaints(append(p.Tolerates.list(), a.Taints.list()...))
+			if len(p.Tolerates.list()) > maxTolerations {
+				h.fail("22 seats: the seat of %s tolerates %s", p.on, p.Tolerates)
+			}
+			h.setPod(p)
+		}
 	case DeleteSeat:
 		n, there := h.nodes[a.Broken]
 		if there && n.UID == a.Seat.Node && (n.Ready || a.AtOnce && !IsUnreachable(&n)) {
@@ -372,6 +381,7 @@ func (h *history) createSeat(m *manager, a CreateSeat) {
 		}
 		p := simPod{on: a.Node, Seat: Seat{
 			Name: name, UID: types.UID(h.uid()), Node: a.NodeUID, Group: a.Group, Created: second(h.now), Returned: a.Returned,
+			Tolerates: a.Tolerates,
 		}}
 		h.setPod(p)
 		h.created(&p)

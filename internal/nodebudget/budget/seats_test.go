@@ -30,7 +30,7 @@ func TestSeats(t *testing.T) {
 		"a node that another tool maintains": {func(f *fixture) { f.evict("n1"); f.node("n1").Announced = "MaintenancePlanned" }, nil},
 		"a node with another taint": {
 			func(f *fixture) { f.evict("n1"); f.taint("n1", "team") },
-			[]string{"create seat of n1, returned"},
+			[]string{"create seat of n1, returned, tolerates team:NoSchedule"},
 		},
 		"a node that is not Ready": {func(f *fixture) { f.evict("n1"); f.breakDown("n1", time.Hour) }, nil},
 		"a node that has become Ready": {func(f *fixture) {
