@@ -34,6 +34,7 @@ func TestEachMistakeInTheBudgetPlannerIsFound(t *testing.T) {
 			"labels count as often as they change",
 			"an unavailable node keeps labels that a node cannot write",
 			"a node that joins takes a disruption",
+			"each closed node is a bypass",
 			"a seat is created without tolerations",
 			"a seat tolerates the taints of autoscalers",
 			"a seat tolerates any number of taints",
@@ -111,6 +112,9 @@ var budgetMutants = map[string]mutant{
 	},
 	"a seat tolerates any number of taints": {
 		"tolerate.go", "min(len(missing), maxTolerations-len(tolerates))", "len(missing)",
+	},
+	"each closed node is a bypass": {
+		"bypass.go", "p.in.Deleted[m.UID] && r", "r",
 	},
 	"nodes that join count at once": {
 		"rule.go", "return r.Spec.JoiningNodes != v1alpha1.JoiningNodesIncluded && ", "return false && ",

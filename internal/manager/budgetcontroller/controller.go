@@ -81,9 +81,12 @@ type Reconciler struct {
 	counted map[types.UID]budget.Counted
 	fresh   budget.Fresh
 	// ungranted is written when seats end, beside passes.
-	ungranted   budget.Ungranted
-	ungrantedMu sync.Mutex
-	pace        loop.Pace
+	ungranted budget.Ungranted
+	// deleted are the nodes whose seat was deleted since the last pass.
+	deleted map[types.UID]bool
+	// seatsMu guards ungranted and deleted.
+	seatsMu sync.Mutex
+	pace    loop.Pace
 }
 
 // observation is what one pass observes.
@@ -112,6 +115,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 		p = budget.Next(&seen.input)
 	}
 	r.common, r.paced, r.counted, r.fresh = p.Common, p.Paced, p.Counted, p.Fresh
+	r.tellBypasses(seen, p.Bypasses)
 	again, applyErr := r.apply(ctx, seen, p.Actions)
 	wait, err := r.report(ctx, seen, &p)
 	if err := errors.Join(applyErr, err); err != nil {
@@ -146,7 +150,7 @@ func (r *Reconciler) observe(ctx context.Context, own client.Reader) (*observati
 	seen := &observation{floors: map[string]*policyv1.PodDisruptionBudget{}}
 	in := &seen.input
 	in.JoiningFor, in.SettleFor, in.Now, in.Common = r.JoiningFor, r.SettleFor, r.Now(), r.common
-	in.Paced, in.Counted, in.Fresh = r.paced, r.counted, r.fresh
+	in.Paced, in.Counted, in.Fresh, in.Deleted = r.paced, r.counted, r.fresh, r.observeDeleted()
 	// A floor that another manager lowers after this read is known to be old by its resource version, so floors are read before seats.
 	if err := errors.Join(r.observeBudgets(ctx, seen), r.observeFloors(ctx, seen, own), r.observeSeats(ctx, in, own)); err != nil {
 		return nil, err

@@ -7,11 +7,13 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -64,6 +66,7 @@ func newWorld(t *testing.T) *world {
 		Now:       func() time.Time { return w.now },
 		newest:    loop.WrittenObjects[*v1alpha1.NodeDisruptionBudget]{},
 		ungranted: budget.Ungranted{},
+		deleted:   map[types.UID]bool{},
 		refusals:  loop.NewRefusals(loop.Words{Kind: "NodeDisruptionBudget"}),
 	}
 	return w
@@ -236,6 +239,57 @@ func TestOnlyASeatOfAnUnreachableNodeEndsAtOnce(t *testing.T) {
 			}
 			if got != tt.want {
 				t.Errorf("%q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+// TestADeletedSeatIsReportedOnce : while a budget is closed, with an event and in the metrics.
+func TestADeletedSeatIsReportedOnce(t *testing.T) {
+	evicted := corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "EvictionByEvictionAPI"}
+	for name, tt := range map[string]struct {
+		open   bool
+		change func(*corev1.Pod)
+		want   float64
+	}{
+		"it was deleted":                  {false, func(*corev1.Pod) {}, 1},
+		"the budget is open":              {true, func(*corev1.Pod) {}, 0},
+		"it was evicted":                  {false, func(p *corev1.Pod) { p.Status.Conditions = []corev1.PodCondition{evicted} }, 0},
+		"it has failed":                   {false, func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }, 0},
+		"it had not joined its group yet": {false, func(p *corev1.Pod) { p.Labels[v1alpha1.BudgetGroupLabel] = budget.PendingGroup }, 0},
+		"it is no seat":                   {false, func(p *corev1.Pod) { p.Annotations[v1alpha1.SealAnnotation] = "forged" }, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			if !tt.open {
+				var b v1alpha1.NodeDisruptionBudget
+				if err := w.client.Get(t.Context(), client.ObjectKey{Name: "production"}, &b); err != nil {
+					t.Fatal(err)
+				}
+				*b.Spec.Limits[0].MaxUnavailable = intstr.FromInt32(0)
+				if err := w.client.Update(t.Context(), &b); err != nil {
+					t.Fatal(err)
+				}
+			}
+			pod := w.Place.Seat(budget.CreateSeat{Node: "node-1", NodeUID: "node", Group: "group"})
+			tt.change(pod)
+			w.seatDeleted(pod)
+			w.seated() // some passes
+			if got := testutil.ToFloat64(w.Metrics.bypassed.WithLabelValues("production")); got != tt.want {
+				t.Errorf("it is counted %v times, want %v", got, tt.want)
+			}
+			told := 0.0
+			recorded := w.Recorder.(*events.FakeRecorder).Events
+			for len(recorded) > 0 {
+				if event := <-recorded; strings.HasPrefix(
+					event,
+					"Warning "+v1alpha1.ReasonBudgetBypassed+" the seat of node node-1 was deleted",
+				) {
+					told++
+				}
+			}
+			if told != tt.want {
+				t.Errorf("there are %v events, want %v", told, tt.want)
 			}
 		})
 	}

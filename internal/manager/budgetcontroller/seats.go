@@ -31,22 +31,40 @@ func (r *Reconciler) seatEnded(pod *corev1.Pod, known bool) {
 		return
 	}
 	seat := budget.ViewSeat(pod)
-	r.ungrantedMu.Lock()
-	defer r.ungrantedMu.Unlock()
+	r.seatsMu.Lock()
+	defer r.seatsMu.Unlock()
 	r.ungranted.Ended(&seat, known)
+}
+
+// seatDeleted notes that a seat was deleted, unless it was evicted, has failed, or did not count yet. While a budget of its node is closed,
+// the manager deletes no other seats.
+func (r *Reconciler) seatDeleted(pod *corev1.Pod) {
+	seat := budget.ViewSeat(pod)
+	if !r.Place.IsSeat(pod) || seat.Evicted || seat.Ended || seat.Group == budget.PendingGroup {
+		return
+	}
+	r.seatsMu.Lock()
+	defer r.seatsMu.Unlock()
+	r.deleted[seat.Node] = true
+}
+
+func (r *Reconciler) observeDeleted() map[types.UID]bool {
+	r.seatsMu.Lock()
+	defer r.seatsMu.Unlock()
+	return maps.Clone(r.deleted)
 }
 
 // seatJoins notes that a seat is about to join its group.
 func (r *Reconciler) seatJoins(node types.UID) {
-	r.ungrantedMu.Lock()
-	defer r.ungrantedMu.Unlock()
+	r.seatsMu.Lock()
+	defer r.seatsMu.Unlock()
 	r.ungranted.Joined(node)
 }
 
 // observeAbsences returns the nodes whose absence was not granted, and forgets those that do not exist any more.
 func (r *Reconciler) observeAbsences(in *budget.Input) budget.Ungranted {
-	r.ungrantedMu.Lock()
-	defer r.ungrantedMu.Unlock()
+	r.seatsMu.Lock()
+	defer r.seatsMu.Unlock()
 	r.ungranted.Held(in.Holds)
 	if len(r.ungranted) > 0 {
 		exist := make(map[types.UID]bool, len(in.Nodes))

@@ -75,6 +75,8 @@ type Input struct {
 	Answers map[string]Answers
 	// Ungranted are the nodes whose absence was not granted, as far as the manager has observed it.
 	Ungranted Ungranted
+	// Deleted are the nodes whose seat was deleted since the plan before, instead of evicted.
+	Deleted map[types.UID]bool
 	// Common, Paced, Counted and Fresh are those of the plan before; nil if there is none.
 	Common  map[string]Common
 	Paced   map[PaceKey]Paced
@@ -165,6 +167,8 @@ type Plan struct {
 	Counted map[types.UID]Counted
 	// Fresh are the nodes that have joined and not had a seat yet, for the next plan.
 	Fresh Fresh
+	// Bypasses are the nodes that were taken although a budget was closed.
+	Bypasses []Bypass
 	// WakeAt is when time alone changes the plan; zero if only an event can change it.
 	WakeAt time.Time
 }
@@ -259,6 +263,7 @@ func Next(in *Input) Plan {
 	p.reconcileSeats()
 	p.takeStances()
 	p.findApart()
+	p.findBypasses()
 	p.report()
 	return p.plan
 }
