@@ -35,6 +35,7 @@ func TestEachMistakeInTheBudgetPlannerIsFound(t *testing.T) {
 			"an unavailable node keeps labels that a node cannot write",
 			"a node that joins takes a disruption",
 			"each closed node is a bypass",
+			"a seat that must not change is changed",
 			"a seat is created without tolerations",
 			"a seat tolerates the taints of autoscalers",
 			"a seat tolerates any number of taints",
@@ -103,6 +104,9 @@ var budgetMutants = map[string]mutant{
 	},
 	"a seat does not follow the taints of its node": {
 		"grant.go", "&& toTolerate(m.Node, m.seat.Tolerates) != \"\":", "&& false:",
+	},
+	"a seat that must not change is changed": {
+		"grant.go", "&& !p.in.Fixed[m.seat.UID] ", "",
 	},
 	"a seat is created without tolerations": {
 		"grant.go", "Tolerates: toTolerate(m.Node, \"\"),", "",

@@ -183,6 +183,10 @@ func (r *Reconciler) tolerate(ctx context.Context, a budget.TolerateTaints) erro
 	changed.Spec.Tolerations = append(changed.Spec.Tolerations, a.Taints.Tolerations()...)
 	patch := client.MergeFromWithOptions(&live, client.MergeFromWithOptimisticLock{})
 	err := r.Metrics.writes.Do("patch", "pods", func() error { return r.Client.Patch(ctx, changed, patch) })
+	if refused := loop.AsRefusal(err); refused != nil {
+		r.rememberFixed(ctx, &live, refused)
+		err = nil
+	}
 	return client.IgnoreNotFound(err)
 }
 

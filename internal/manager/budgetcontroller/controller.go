@@ -84,7 +84,9 @@ type Reconciler struct {
 	ungranted budget.Ungranted
 	// deleted are the nodes whose seat was deleted since the last pass.
 	deleted map[types.UID]bool
-	// seatsMu guards ungranted and deleted.
+	// fixed are the seats whose tolerations the API server does not let the manager change, by UID.
+	fixed map[types.UID]bool
+	// seatsMu guards ungranted, deleted and fixed.
 	seatsMu sync.Mutex
 	pace    loop.Pace
 }
@@ -150,7 +152,7 @@ func (r *Reconciler) observe(ctx context.Context, own client.Reader) (*observati
 	seen := &observation{floors: map[string]*policyv1.PodDisruptionBudget{}}
 	in := &seen.input
 	in.JoiningFor, in.SettleFor, in.Now, in.Common = r.JoiningFor, r.SettleFor, r.Now(), r.common
-	in.Paced, in.Counted, in.Fresh, in.Deleted = r.paced, r.counted, r.fresh, r.observeDeleted()
+	in.Paced, in.Counted, in.Fresh, in.Deleted, in.Fixed = r.paced, r.counted, r.fresh, r.observeDeleted(), r.observeFixed()
 	// A floor that another manager lowers after this read is known to be old by its resource version, so floors are read before seats.
 	if err := errors.Join(r.observeBudgets(ctx, seen), r.observeFloors(ctx, seen, own), r.observeSeats(ctx, in, own)); err != nil {
 		return nil, err

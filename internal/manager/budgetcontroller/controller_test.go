@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -67,6 +68,7 @@ func newWorld(t *testing.T) *world {
 		newest:    loop.WrittenObjects[*v1alpha1.NodeDisruptionBudget]{},
 		ungranted: budget.Ungranted{},
 		deleted:   map[types.UID]bool{},
+		fixed:     map[types.UID]bool{},
 		refusals:  loop.NewRefusals(loop.Words{Kind: "NodeDisruptionBudget"}),
 	}
 	return w
@@ -200,6 +202,40 @@ func TestASeatFollowsTheTaintsOfItsNode(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, seat.Spec.Tolerations); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// TestASeatThatMustNotChangeHoldsNothing : it is tried once, and the pass goes on.
+func TestASeatThatMustNotChangeHoldsNothing(t *testing.T) {
+	w := newWorld(t)
+	if !w.seated() {
+		t.Fatal("the node has no seat")
+	}
+	patches := 0
+	w.Client = interceptor.NewClient(w.client.(client.WithWatch), interceptor.Funcs{
+		Patch: func(_ context.Context, _ client.WithWatch, o client.Object, _ client.Patch, _ ...client.PatchOption) error {
+			patches++
+			return apierrors.NewForbidden(corev1.Resource("pods"), o.GetName(), errors.New("a webhook says no"))
+		},
+	})
+	var seats corev1.PodList
+	if err := w.client.List(t.Context(), &seats); err != nil {
+		t.Fatal(err)
+	}
+	seat := &seats.Items[0]
+	seat.UID = "seat"
+	if err := w.client.Update(t.Context(), seat); err != nil {
+		t.Fatal(err)
+	}
+	action := budget.TolerateTaints{Seat: budget.Seat{Name: seat.Name, UID: seat.UID, Node: "node"}, Taints: "dedicated:NoSchedule"}
+	if err := w.do(t.Context(), &observation{}, action); err != nil || patches != 1 {
+		t.Errorf("%d patches: %v", patches, err)
+	}
+	if !w.observeFixed()["seat"] {
+		t.Error("it is tried again")
+	}
+	if w.seatEnded(seat, true); w.observeFixed()["seat"] {
+		t.Error("a seat that does not exist is remembered")
 	}
 }
 

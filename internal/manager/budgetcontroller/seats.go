@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/everynode/everynode/internal/nodebudget/budget"
 )
@@ -34,6 +35,7 @@ func (r *Reconciler) seatEnded(pod *corev1.Pod, known bool) {
 	r.seatsMu.Lock()
 	defer r.seatsMu.Unlock()
 	r.ungranted.Ended(&seat, known)
+	delete(r.fixed, pod.UID)
 }
 
 // seatDeleted notes that a seat was deleted, unless it was evicted, has failed, or did not count yet. While a budget of its node is closed,
@@ -52,6 +54,21 @@ func (r *Reconciler) observeDeleted() map[types.UID]bool {
 	r.seatsMu.Lock()
 	defer r.seatsMu.Unlock()
 	return maps.Clone(r.deleted)
+}
+
+func (r *Reconciler) observeFixed() map[types.UID]bool {
+	r.seatsMu.Lock()
+	defer r.seatsMu.Unlock()
+	return maps.Clone(r.fixed)
+}
+
+// rememberFixed notes that the API server does not let the manager change the tolerations of a seat, such as because of an admission webhook. It
+// is not tried again, and prevents nothing else.
+func (r *Reconciler) rememberFixed(ctx context.Context, pod *corev1.Pod, err error) {
+	ctrl.LoggerFrom(ctx).Error(err, "adding tolerations to a seat", "seat", pod.Name, "node", pod.Spec.NodeName)
+	r.seatsMu.Lock()
+	defer r.seatsMu.Unlock()
+	r.fixed[pod.UID] = true
 }
 
 // seatJoins notes that a seat is about to join its group.

@@ -50,6 +50,7 @@ func Setup(mgr ctrl.Manager, metrics *Metrics, registry *claims.Registry, place 
 		Now:       time.Now, //nolint:forbidigo // the one clock of the controller
 		ungranted: budget.Ungranted{},
 		deleted:   map[types.UID]bool{},
+		fixed:     map[types.UID]bool{},
 		newest:    loop.WrittenObjects[*v1alpha1.NodeDisruptionBudget]{},
 		refusals:  loop.NewRefusals(loop.Words{Kind: "NodeDisruptionBudget", Made: "a seat or its PodDisruptionBudget", Field: "the seats"}),
 	}

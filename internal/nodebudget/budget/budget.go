@@ -77,6 +77,8 @@ type Input struct {
 	Ungranted Ungranted
 	// Deleted are the nodes whose seat was deleted since the plan before, instead of evicted.
 	Deleted map[types.UID]bool
+	// Fixed are the seats whose tolerations the API server does not let the manager change, by UID.
+	Fixed map[types.UID]bool
 	// Common, Paced, Counted and Fresh are those of the plan before; nil if there is none.
 	Common  map[string]Common
 	Paced   map[PaceKey]Paced

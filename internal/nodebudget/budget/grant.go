@@ -173,7 +173,7 @@ func (p *planner) reconcileSeat(m *member) {
 		p.do(CreateSeat{
 			Node: m.Name, NodeUID: m.UID, Group: PendingGroup, Returned: p.returns(m), Tolerates: toTolerate(m.Node, ""),
 		})
-	case m.seat != nil && !m.seat.Ended && toTolerate(m.Node, m.seat.Tolerates) != "":
+	case m.seat != nil && !m.seat.Ended && !p.in.Fixed[m.seat.UID] && toTolerate(m.Node, m.seat.Tolerates) != "":
 		p.do(TolerateTaints{*m.seat, toTolerate(m.Node, m.seat.Tolerates)})
 	}
 }

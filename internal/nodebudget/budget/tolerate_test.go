@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // TestASeatToleratesTheTaintsOfItsNode : by key, except those that do not last.
@@ -61,6 +62,8 @@ func TestASeatToleratesTheTaintsOfItsNode(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			f := settled(t, 4, newBudget("b", "1"))
+			f.Fixed = map[types.UID]bool{"seat-n2": true}
+			f.taint("n2", "dedicated")
 			f.node("n1").Taints, f.seat("n1").Tolerates = tt.taints, tt.has
 			var want []string
 			if tt.want != "" {
