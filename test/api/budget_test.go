@@ -297,7 +297,6 @@ func TestADeletedSeatUnderAFreezeIsReported(t *testing.T) {
 	b.budget("one", nil)
 	b.has("one", 3, 0, 1)
 	must(t, b.kubectl("drain n0 --timeout=30s"))
-	must(t, b.admin.Delete(b.Ctx, b.seatOn("n1")))
 	b.has("one", 2, 1, 0)
 	b.budget("freeze", func(spec *v1alpha1.NodeDisruptionBudgetSpec) {
 		spec.Limits = []v1alpha1.BudgetLimit{{MaxUnavailable: number(0)}}
