@@ -109,7 +109,7 @@ func TestValues(t *testing.T) {
 			manager,
 			[]string{
 				"preferredDuringSchedulingIgnoredDuringExecution: - preference: matchExpressions: - key: node-role.kubernetes.io/control-plane",
-				"tolerations: - effect: NoSchedule key: node-role.kubernetes.io/control-plane",
+				"- effect: NoSchedule key: node-role.kubernetes.io/control-plane",
 			},
 			nil,
 		},
@@ -117,7 +117,13 @@ func TestValues(t *testing.T) {
 			with(`manager: {preferControlPlane: false}`),
 			manager,
 			[]string{"replicas"},
-			[]string{"control-plane", "tolerations", "affinity"},
+			[]string{"control-plane", "affinity"},
+		},
+		"the manager starts where drains wait for it": {
+			with(`manager: {preferControlPlane: false}`),
+			manager,
+			[]string{"tolerations: - effect: NoSchedule key: node.kubernetes.io/unschedulable operator: Exists"},
+			nil,
 		},
 		"own tolerations besides": {
 			with(`manager: {tolerations: [{key: t, operator: Exists}]}`),
@@ -706,11 +712,6 @@ archive: {enabled: true}
 metrics: {prometheusRule: {enabled: true}, dashboards: {enabled: true}}
 manager:
   replicas: 2
-  topologySpreadConstraints:
-  - maxSkew: 1
-    topologyKey: kubernetes.io/hostname
-    whenUnsatisfiable: ScheduleAnyway
-    labelSelector: {matchLabels: {app.kubernetes.io/name: everynode, app.kubernetes.io/component: manager}}
 `})
 	if err != nil {
 		t.Fatal(err)

@@ -41,6 +41,8 @@ const (
 	ReasonWaitingForBudget = "WaitingForBudget"
 	// ReasonNodeUnavailable means that a node uses a NodeDisruptionBudget.
 	ReasonNodeUnavailable = "NodeUnavailable"
+	// ReasonBudgetBypassed means that the seat of a node was deleted instead of evicted while a NodeDisruptionBudget was closed.
+	ReasonBudgetBypassed = "BudgetBypassed"
 	// ReasonBudgetClosed means that a NodeDisruptionBudget is closed: it is frozen, no window is open that is long
 	// enough, or a requirement is not met.
 	ReasonBudgetClosed = "BudgetClosed"

@@ -419,7 +419,7 @@ type WaitingNode struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	By string `json:"by,omitempty"`
-	// reason is the reason in CamelCase, such as MaxUnavailableReached.
+	// reason is the reason in CamelCase, such as MaxUnavailableReached; Open if the disruption may begin now.
 	// +optional
 	Reason string `json:"reason,omitempty"`
 	// message describes why the node waits.

@@ -49,9 +49,10 @@ func newFreezeCommand(f *console.Factory) *cobra.Command {
 	o := &freezeOptions{Factory: f}
 	cmd := &cobra.Command{
 		Use:   "freeze [NAME] --reason TEXT [--for DURATION] [-l SELECTOR]",
-		Short: "Freeze nodes for some time: no NodeJob starts, and no drain begins",
+		Short: "Freeze nodes for some time: no NodeJob starts, and no drain ends",
 		Long: `Freeze nodes for some time by creating a NodeDisruptionBudget that allows nothing: no attempt of a NodeJob starts on the selected nodes,
-and drains by other tools wait. What has begun continues. Without -l, all nodes are frozen, also those that join.
+and drains by other tools wait. They evict the other pods of their nodes before they wait. What has begun continues. Without -l, all nodes
+are frozen, also those that join.
 
 A freeze ends automatically after --for, at most 7 days, or earlier with thaw. With --disruptions-only, NodeJobs that do not cordon, drain
 or reboot start as before. If a freeze with this name has ended, it is replaced. For windows and limits, create a NodeDisruptionBudget.`,
@@ -180,7 +181,7 @@ func (o *freezeOptions) tell(b *v1alpha1.NodeDisruptionBudget, nodes int) error 
 		return err
 	}
 	if b.Spec.Scope == v1alpha1.ScopeTasks {
-		o.Tell(text.Toned(text.Dim, "Tasks and drains that have begun continue. New drains by other tools wait too. To stop tasks as well: kubectl everynode abort NAME"))
+		o.Tell(text.Toned(text.Dim, "Tasks and drains that have begun continue. New drains by other tools evict pods, and wait at the end. To stop tasks as well: kubectl everynode abort NAME"))
 	} else {
 		o.Tell(text.Toned(text.Dim, "Drains that have begun continue. NodeJobs that do not cordon, drain or reboot start as before"))
 	}

@@ -35,6 +35,18 @@ func TestEachMistakeInTheBudgetPlannerIsFound(t *testing.T) {
 			"an unavailable node keeps labels that a node cannot write",
 			"a run must fit the longest window of only one budget",
 			"a limit that others use up too is that of one NodeJob",
+			"a node that joins takes a disruption",
+			"each closed node is a bypass",
+			"a seat that must not change is changed",
+			"a seat is created without tolerations",
+			"a seat tolerates the taints of autoscalers",
+			"a seat tolerates any number of taints",
+			"a node whose seat does not start never counts",
+			"a node that joined before the budget is fresh",
+			"the first seat of a node that has joined late begins a pace",
+			"a seat is ended again and again",
+			"a node that may go now is said to wait for others",
+			"a seat ends at once on a node that reports",
 		},
 	}.test(t)
 }
@@ -80,6 +92,42 @@ var budgetMutants = map[string]mutant{
 	"an audit holds nodes": {
 		"rule.go", "!r.expired && r.Spec.Enforcement != v1alpha1.BudgetAudit", "!r.expired",
 	},
+	"a node that joins takes a disruption": {
+		"fresh.go", "p.in.Fresh != nil && (was || !known)", "false && (was || !known)",
+	},
+	"a node that loses its seat counts as one that joins": {
+		"fresh.go", "\tp.plan.Fresh[m.UID] = m.fresh\n", "",
+	},
+	"nodes that were there before the manager join": {
+		"fresh.go", "p.in.Fresh != nil && (was || !known)", "was || !known",
+	},
+	"the first seat of a node that has joined late begins a pace": {
+		"member.go", "\tif m.fresh {\n\t\treturn false\n\t}\n", "",
+	},
+	"a node whose seat does not start never counts": {
+		"fresh.go", " && (!m.Ready || p.in.Now.Before(due))", "",
+	},
+	"a node that joined before the budget is fresh": {
+		"fresh.go", "return r.enforced() && r.selects(node)", "return true",
+	},
+	"a seat does not follow the taints of its node": {
+		"grant.go", "&& toTolerate(m.Node, m.seat.Tolerates) != \"\":", "&& false:",
+	},
+	"a seat that must not change is changed": {
+		"grant.go", "&& !p.in.Fixed[m.seat.UID] ", "",
+	},
+	"a seat is created without tolerations": {
+		"grant.go", "Tolerates: toTolerate(m.Node, \"\"),", "",
+	},
+	"a seat tolerates the taints of autoscalers": {
+		"tolerate.go", " && !isTransient(t.Key)", "",
+	},
+	"a seat tolerates any number of taints": {
+		"tolerate.go", "min(len(missing), maxTolerations-len(tolerates))", "len(missing)",
+	},
+	"each closed node is a bypass": {
+		"bypass.go", "p.in.Deleted[m.UID] && r", "r",
+	},
 	"nodes that join count at once": {
 		"rule.go", "return r.Spec.JoiningNodes != v1alpha1.JoiningNodesIncluded && ", "return false && ",
 	},
@@ -109,6 +157,15 @@ var budgetMutants = map[string]mutant{
 	},
 	"the seat of a broken node is not deleted": {
 		"member.go", "at := m.ReadyChanged.Add(RepairAfter)", "at := m.ReadyChanged.Add(1000 * RepairAfter)",
+	},
+	"the seat of an unreachable node waits for a kubelet": {
+		"grant.go", "if s.Terminating && !s.AtOnce {", "if false {",
+	},
+	"a seat is ended again and again": {
+		"grant.go", "if s.Terminating && !s.AtOnce {", "if s.Terminating {",
+	},
+	"a seat ends at once on a node that reports": {
+		"member.go", "return !n.Ready && slices", "return !n.Ready || slices",
 	},
 	"the pace is ignored": {
 		"pace.go", "if !r.hasPace() {\n\t\treturn\n", "if true {\n\t\treturn\n",
@@ -199,6 +256,9 @@ var budgetMutants = map[string]mutant{
 	},
 	"a NodeJob takes an available node without a seat": {
 		"stance.go", "case p.waitsForSeat(m):", "case false:",
+	},
+	"a node that may go now is said to wait for others": {
+		"stance.go", "if n := m.group.evictable; n > 0 &&", "if n := m.group.evictable; n > 99 &&",
 	},
 	"a NodeJob waits for a node that is unavailable": {
 		"stance.go", "s := Stance{Allowed: true}", "s := Stance{}",

@@ -365,7 +365,7 @@ var mutants = map[string]mutant{
 		"return end{record.Succeeded, v1alpha1.ReasonAlreadyDone, exit.Message, record.AnswerYes}",
 	},
 	"a check that fails itself is taken for a no": {
-		"checkbefore.go", "exit.Reported && exit.Code == contract.CheckNo &&", "exit.Reported &&",
+		"checkbefore.go", "outcome.ReasonTaskFailed && answersNo(pod.Runs, exit.Code)", "outcome.ReasonTaskFailed",
 	},
 	"an audit records each answer as a yes": {
 		"audit.go", "Answer: answer, At:", "Answer: record.AnswerYes, At:",

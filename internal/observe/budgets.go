@@ -67,7 +67,9 @@ func ToldStances(budgets []*v1alpha1.NodeDisruptionBudget, nodes []plan.Node) St
 	waiting := map[string]string{}
 	for _, b := range budgets {
 		for i := range b.Status.Waiting {
-			waiting[b.Status.Waiting[i].Node] = b.Status.Waiting[i].Message
+			if w := &b.Status.Waiting[i]; w.Reason != v1alpha1.ReasonBudgetOpen { // a status has no other sign that a disruption may begin
+				waiting[w.Node] = w.Message
+			}
 		}
 	}
 	for i := range nodes {

@@ -124,3 +124,18 @@ func TestBudgets(t *testing.T) {
 		})
 	}
 }
+
+// TestToldStances : a client that sees no seats reads from the status which nodes wait, and why.
+func TestToldStances(t *testing.T) {
+	b := &v1alpha1.NodeDisruptionBudget{Status: v1alpha1.NodeDisruptionBudgetStatus{Waiting: []v1alpha1.WaitingNode{
+		{Node: "waits", Reason: v1alpha1.ReasonMaxUnavailableReached, Message: "the limit is reached"},
+		{Node: "may-go", Reason: v1alpha1.ReasonBudgetOpen, Message: "1 disruption may begin now"},
+	}}}
+	got := ToldStances([]*v1alpha1.NodeDisruptionBudget{b}, []plan.Node{
+		{Name: "waits", UID: "1"}, {Name: "may-go", UID: "2"}, {Name: "other", UID: "3"},
+	})
+	want := map[types.UID]budget.Stance{"1": {Message: "the limit is reached"}, "2": {Allowed: true}, "3": {Allowed: true}}
+	if diff := cmp.Diff(want, got.Of); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}

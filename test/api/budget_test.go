@@ -4,6 +4,7 @@
 package api_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,12 +12,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/nodebudget/budget"
 	"github.com/everynode/everynode/internal/uninstall"
 )
 
@@ -284,6 +288,66 @@ func TestOnlyAGrantedAbsenceBeginsAPace(t *testing.T) {
 	must(t, b.kubectl("uncordon n1"))
 	b.returnsWith("n1", before, "true")
 	b.has("paced", 3, 0, 2)
+}
+
+// TestADeletedSeatUnderAFreezeIsReported : with and without a grace period. Seats that were evicted before the freeze are not.
+func TestADeletedSeatUnderAFreezeIsReported(t *testing.T) {
+	b := newBudgeted(t, "n0", "n1", "n2")
+	b.startManager()
+	b.budget("one", nil)
+	b.has("one", 3, 0, 1)
+	must(t, b.kubectl("drain n0 --timeout=30s"))
+	b.has("one", 2, 1, 0)
+	b.budget("freeze", func(spec *v1alpha1.NodeDisruptionBudgetSpec) {
+		spec.Limits = []v1alpha1.BudgetLimit{{MaxUnavailable: number(0)}}
+	})
+	b.has("freeze", 2, 1, 0)
+	must(t, b.admin.Delete(b.Ctx, b.seatOn("n1")))
+	must(t, b.admin.Delete(b.Ctx, b.seatOn("n2"), client.GracePeriodSeconds(0)))
+	b.Eventually("an event reports each node", func() error {
+		var list eventsv1.EventList
+		must(t, b.admin.List(b.Ctx, &list))
+		var nodes []string
+		for i := range list.Items {
+			if e := &list.Items[i]; e.Reason == v1alpha1.ReasonBudgetBypassed {
+				nodes = append(nodes, e.Regarding.Name+" "+e.Related.Name+" "+e.Type)
+			}
+		}
+		slices.Sort(nodes)
+		if diff := cmp.Diff([]string{"freeze n1 Warning", "freeze n2 Warning"}, nodes); diff != "" {
+			return errors.New(diff)
+		}
+		return nil
+	})
+}
+
+// TestASeatToleratesTheTaintsThatItsNodeGets : the policies let the manager add tolerations to a seat that runs.
+func TestASeatToleratesTheTaintsThatItsNodeGets(t *testing.T) {
+	b := newBudgeted(t, "n0", "n1")
+	b.startManager()
+	b.budget("one", nil)
+	b.has("one", 2, 0, 1)
+	before := b.seatOn("n0")
+	must(t, b.kubectl("taint node n0 dedicated=gpu:NoSchedule cluster-autoscaler.kubernetes.io/a=b:NoSchedule spot=yes:PreferNoSchedule"))
+	want := append(slices.Clone(before.Spec.Tolerations), budget.Taints("dedicated:NoSchedule,spot:PreferNoSchedule").Tolerations()...)
+	b.Eventually("the seat tolerates the taints of its node", func() error {
+		is := b.seatOn("n0")
+		if is == nil || is.UID != before.UID {
+			t.Fatalf("the seat was replaced: %+v", is)
+		}
+		if diff := cmp.Diff(want, is.Spec.Tolerations); diff != "" {
+			return errors.New(diff)
+		}
+		return nil
+	})
+	must(t, b.kubectl("drain n0 --timeout=30s"))
+	must(t, b.kubectl("uncordon n0"))
+	b.Eventually("the next seat tolerates them too", func() error {
+		if is := b.seatOn("n0"); is == nil || is.UID == before.UID || !cmp.Equal(is.Spec.Tolerations, want) {
+			return fmt.Errorf("it is %+v", is)
+		}
+		return nil
+	})
 }
 
 // returnsWith waits until a node has another seat, and checks whether it says that the node has returned.

@@ -183,6 +183,62 @@ func TestASeatIsASeatInEveryField(t *testing.T) {
 			}
 		}
 	}
+	tolerating := func(more ...any) error {
+		return create(func(_, spec, _ map[string]any) { spec["tolerations"] = append(spec["tolerations"].([]any), more...) })
+	}
+	toleration := func(change string) any {
+		value := map[string]any{"key": "dedicated", "operator": "Exists", "effect": "NoSchedule"}
+		maps.Copy(value, parse(change).(map[string]any))
+		return value
+	}
+	for _, change := range []string{"{}", "{effect: PreferNoSchedule}", "{key: node-role.kubernetes.io/control-plane}", "{key: notkarpenter.sh/a}"} {
+		if err := tolerating(toleration(change)); err != nil {
+			t.Errorf("a seat that tolerates %s: %v", change, err)
+		}
+	}
+	for _, change := range []string{
+		"{effect: NoExecute}", "{effect: null}", "{operator: Equal, value: a}", "{operator: Equal}", "{operator: null}", "{key: null}",
+		"{effect: NoExecute, tolerationSeconds: 5}", "{key: node.kubernetes.io/unschedulable}", "{key: karpenter.sh/disrupted}",
+		"{key: ToBeDeletedByClusterAutoscaler}", "{key: a.everynode.dev/b}",
+	} {
+		refused("a seat that tolerates "+change, tolerating(toleration(change)))
+	}
+	refused("a seat with too many tolerations", tolerating(slices.Repeat([]any{toleration("{}")}, 17)...))
+	if err := tolerating(slices.Repeat([]any{toleration("{}")}, 16)...); err != nil {
+		t.Errorf("a seat with 16 tolerations: %v", err)
+	}
+	// What is changed later.
+	made := place.Seat(budget.CreateSeat{Node: "node-1", NodeUID: "changed", Group: "g"})
+	must(t, token.Create(f.Ctx, made))
+	change := func(edit func(*corev1.Pod)) error {
+		changed := made.DeepCopy()
+		edit(changed)
+		return token.Patch(f.Ctx, changed, client.MergeFrom(made), client.DryRunAll)
+	}
+	if err := change(func(p *corev1.Pod) {
+		p.Spec.Tolerations = append(p.Spec.Tolerations, budget.Taints("dedicated:NoSchedule,team:PreferNoSchedule").Tolerations()...)
+	}); err != nil {
+		t.Errorf("a seat gets tolerations: %v", err)
+	}
+	for what, edit := range map[string]func(*corev1.Pod){
+		"an image": func(p *corev1.Pod) { p.Spec.Containers[0].Image = "registry.test/other:1" },
+		"an image and a toleration": func(p *corev1.Pod) {
+			p.Spec.Containers[0].Image = "registry.test/other:1"
+			p.Spec.Tolerations = append(p.Spec.Tolerations, budget.Taints("dedicated:NoSchedule").Tolerations()...)
+		},
+		"the end": func(p *corev1.Pod) { p.Spec.ActiveDeadlineSeconds = new(int64(1)) },
+		"a toleration of an autoscaler": func(p *corev1.Pod) {
+			p.Spec.Tolerations = append(p.Spec.Tolerations, budget.Taints("karpenter.sh/disrupted:NoSchedule").Tolerations()...)
+		},
+		"a toleration of everything": func(p *corev1.Pod) {
+			p.Spec.Tolerations = append(p.Spec.Tolerations, corev1.Toleration{Operator: corev1.TolerationOpExists})
+		},
+		"too many tolerations": func(p *corev1.Pod) {
+			p.Spec.Tolerations = append(p.Spec.Tolerations, slices.Repeat(budget.Taints("a:NoSchedule").Tolerations(), 17)...)
+		},
+	} {
+		refused("a seat gets "+what, change(edit))
+	}
 	eachField(corev1.PodSpec{}, fieldsOfNoSeat, fieldsOfSeats, func(name string, value any) error {
 		return create(func(_, spec, _ map[string]any) { spec[name] = value })
 	})

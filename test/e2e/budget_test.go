@@ -198,7 +198,7 @@ func (b *budgeted) count(cordoned map[string]bool, seated map[string]string) {
 // drainAndReturn drains a node with kubectl, and uncordons it at once when the drain has ended.
 func (b *budgeted) drainAndReturn(node string) <-chan error {
 	done := make(chan error, 1)
-	drain := b.drain(node, "--timeout=400s")
+	drain := b.drain(node, "--timeout=240s")
 	go func() {
 		err := <-drain
 		if err == nil {

@@ -93,11 +93,10 @@ func (r *Reconciler) do(ctx context.Context, seen *observation, action budget.Ac
 			})
 		}
 		return r.moveSeat(ctx, a)
+	case budget.TolerateTaints:
+		return r.tolerate(ctx, a)
 	case budget.DeleteSeat:
-		if broken, err := r.isStillBroken(ctx, a); err != nil || !broken {
-			return err
-		}
-		return r.delete(ctx, "pods", &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: r.Place.Namespace, Name: a.Seat.Name}}, a.Seat.UID)
+		return r.deleteSeat(ctx, a)
 	default:
 		return fmt.Errorf("applying the plan: unknown action %T", a)
 	}
@@ -156,7 +155,39 @@ func (r *Reconciler) isStillBroken(ctx context.Context, a budget.DeleteSeat) (bo
 	if err := r.Reader.Get(ctx, client.ObjectKey{Name: a.Broken}, &node); err != nil {
 		return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
 	}
-	return node.UID != a.Seat.Node || !guard.ViewNode(&node).Ready, nil
+	view := budget.ViewNode(&node)
+	return view.UID != a.Seat.Node || !view.Ready && (!a.AtOnce || budget.IsUnreachable(&view)), nil
+}
+
+func (r *Reconciler) deleteSeat(ctx context.Context, a budget.DeleteSeat) error {
+	if broken, err := r.isStillBroken(ctx, a); err != nil || !broken {
+		return err
+	}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: r.Place.Namespace, Name: a.Seat.Name}}
+	if a.AtOnce {
+		return r.delete(ctx, "pods", pod, a.Seat.UID, client.GracePeriodSeconds(0))
+	}
+	return r.delete(ctx, "pods", pod, a.Seat.UID)
+}
+
+// tolerate adds tolerations to a seat, after those that it has: the API server accepts no other change of them.
+func (r *Reconciler) tolerate(ctx context.Context, a budget.TolerateTaints) error {
+	var live corev1.Pod
+	if err := r.Reader.Get(ctx, client.ObjectKey{Namespace: r.Place.Namespace, Name: a.Seat.Name}, &live); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	if live.UID != a.Seat.UID || !live.DeletionTimestamp.IsZero() {
+		return nil
+	}
+	changed := live.DeepCopy()
+	changed.Spec.Tolerations = append(changed.Spec.Tolerations, a.Taints.Tolerations()...)
+	patch := client.MergeFromWithOptions(&live, client.MergeFromWithOptimisticLock{})
+	err := r.Metrics.writes.Do("patch", "pods", func() error { return r.Client.Patch(ctx, changed, patch) })
+	if refused := loop.AsRefusal(err); refused != nil {
+		r.rememberFixed(ctx, &live, refused)
+		err = nil
+	}
+	return client.IgnoreNotFound(err)
 }
 
 // moveSeat changes the group of a seat.
@@ -172,7 +203,8 @@ func (r *Reconciler) moveSeat(ctx context.Context, a budget.MoveSeat) error {
 	return client.IgnoreNotFound(err)
 }
 
-func (r *Reconciler) delete(ctx context.Context, resource string, o client.Object, uid types.UID) error {
-	err := r.Metrics.writes.Do("delete", resource, func() error { return r.Client.Delete(ctx, o, client.Preconditions{UID: &uid}) })
+func (r *Reconciler) delete(ctx context.Context, resource string, o client.Object, uid types.UID, options ...client.DeleteOption) error {
+	options = append(options, client.Preconditions{UID: &uid})
+	err := r.Metrics.writes.Do("delete", resource, func() error { return r.Client.Delete(ctx, o, options...) })
 	return client.IgnoreNotFound(err)
 }

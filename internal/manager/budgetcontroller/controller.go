@@ -75,14 +75,20 @@ type Reconciler struct {
 	seated   map[types.UID]bool
 	onSeated func(context.Context)
 	refusals *loop.Refusals
-	// common, paced and counted are those of the last plan.
+	// common, paced, counted and fresh are those of the last plan.
 	common  map[string]budget.Common
 	paced   map[budget.PaceKey]budget.Paced
 	counted map[types.UID]budget.Counted
+	fresh   budget.Fresh
 	// ungranted is written when seats end, beside passes.
-	ungranted   budget.Ungranted
-	ungrantedMu sync.Mutex
-	pace        loop.Pace
+	ungranted budget.Ungranted
+	// deleted are the nodes whose seat was deleted since the last pass.
+	deleted map[types.UID]bool
+	// fixed are the seats whose tolerations the API server does not let the manager change, by UID.
+	fixed map[types.UID]bool
+	// seatsMu guards ungranted, deleted and fixed.
+	seatsMu sync.Mutex
+	pace    loop.Pace
 }
 
 // observation is what one pass observes.
@@ -110,7 +116,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 		}
 		p = budget.Next(&seen.input)
 	}
-	r.common, r.paced, r.counted = p.Common, p.Paced, p.Counted
+	r.common, r.paced, r.counted, r.fresh = p.Common, p.Paced, p.Counted, p.Fresh
+	r.tellBypasses(seen, p.Bypasses)
 	again, applyErr := r.apply(ctx, seen, p.Actions)
 	wait, err := r.report(ctx, seen, &p)
 	if err := errors.Join(applyErr, err); err != nil {
@@ -134,7 +141,7 @@ func mayAllowMore(p *budget.Plan) bool {
 			return a.State.MinAvailable < a.Floor.MinAvailable || a.Floor.Drifted
 		case budget.CreateFloor, budget.CreateSeat, budget.MoveSeat, budget.DeleteFloor:
 			return true
-		case budget.DeleteSeat:
+		case budget.TolerateTaints, budget.DeleteSeat:
 		}
 		return false
 	})
@@ -145,7 +152,7 @@ func (r *Reconciler) observe(ctx context.Context, own client.Reader) (*observati
 	seen := &observation{floors: map[string]*policyv1.PodDisruptionBudget{}}
 	in := &seen.input
 	in.JoiningFor, in.SettleFor, in.Now, in.Common = r.JoiningFor, r.SettleFor, r.Now(), r.common
-	in.Paced, in.Counted = r.paced, r.counted
+	in.Paced, in.Counted, in.Fresh, in.Deleted, in.Fixed = r.paced, r.counted, r.fresh, r.observeDeleted(), r.observeFixed()
 	// A floor that another manager lowers after this read is known to be old by its resource version, so floors are read before seats.
 	if err := errors.Join(r.observeBudgets(ctx, seen), r.observeFloors(ctx, seen, own), r.observeSeats(ctx, in, own)); err != nil {
 		return nil, err

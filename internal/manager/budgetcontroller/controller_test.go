@@ -6,11 +6,16 @@ package budgetcontroller
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -20,6 +25,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/manager/claims"
@@ -61,6 +67,8 @@ func newWorld(t *testing.T) *world {
 		Now:       func() time.Time { return w.now },
 		newest:    loop.WrittenObjects[*v1alpha1.NodeDisruptionBudget]{},
 		ungranted: budget.Ungranted{},
+		deleted:   map[types.UID]bool{},
+		fixed:     map[types.UID]bool{},
 		refusals:  loop.NewRefusals(loop.Words{Kind: "NodeDisruptionBudget"}),
 	}
 	return w
@@ -164,6 +172,160 @@ func TestANodeIsReadAgainBeforeItsSeatReturns(t *testing.T) {
 			}
 			if w.Reader = w.client; !w.seated() {
 				t.Error("the node has no seat, although the API server says that it is available")
+			}
+		})
+	}
+}
+
+// TestASeatFollowsTheTaintsOfItsNode : tolerations are added after those that something else has added.
+func TestASeatFollowsTheTaintsOfItsNode(t *testing.T) {
+	w := newWorld(t)
+	seat := w.Place.Seat(budget.CreateSeat{Node: "node-1", NodeUID: "node", Group: "group"})
+	seat.UID = "seat"
+	theirs := corev1.Toleration{Key: "theirs", Operator: corev1.TolerationOpEqual, Value: "a"}
+	seat.Spec.Tolerations = append(seat.Spec.Tolerations, theirs)
+	if err := w.client.Create(t.Context(), seat); err != nil {
+		t.Fatal(err)
+	}
+	want := append(slices.Clone(seat.Spec.Tolerations), budget.Taints("dedicated:NoSchedule").Tolerations()...)
+	for _, uid := range []types.UID{"another", "seat"} {
+		action := budget.TolerateTaints{Seat: budget.Seat{Name: seat.Name, UID: uid, Node: "node"}, Taints: "dedicated:NoSchedule"}
+		if err := w.do(t.Context(), &observation{}, action); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.client.Get(t.Context(), client.ObjectKeyFromObject(seat), seat); err != nil {
+			t.Fatal(err)
+		}
+		if changed := len(seat.Spec.Tolerations) == len(want); changed != (uid == "seat") {
+			t.Errorf("the seat was changed for the UID %s: %v", uid, changed)
+		}
+	}
+	if diff := cmp.Diff(want, seat.Spec.Tolerations); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// TestASeatThatMustNotChangeHoldsNothing : it is tried once, and the pass goes on.
+func TestASeatThatMustNotChangeHoldsNothing(t *testing.T) {
+	w := newWorld(t)
+	if !w.seated() {
+		t.Fatal("the node has no seat")
+	}
+	patches := 0
+	w.Client = interceptor.NewClient(w.client.(client.WithWatch), interceptor.Funcs{
+		Patch: func(_ context.Context, _ client.WithWatch, o client.Object, _ client.Patch, _ ...client.PatchOption) error {
+			patches++
+			return apierrors.NewForbidden(corev1.Resource("pods"), o.GetName(), errors.New("a webhook says no"))
+		},
+	})
+	var seats corev1.PodList
+	if err := w.client.List(t.Context(), &seats); err != nil {
+		t.Fatal(err)
+	}
+	seat := &seats.Items[0]
+	seat.UID = "seat"
+	if err := w.client.Update(t.Context(), seat); err != nil {
+		t.Fatal(err)
+	}
+	action := budget.TolerateTaints{Seat: budget.Seat{Name: seat.Name, UID: seat.UID, Node: "node"}, Taints: "dedicated:NoSchedule"}
+	if err := w.do(t.Context(), &observation{}, action); err != nil || patches != 1 {
+		t.Errorf("%d patches: %v", patches, err)
+	}
+	if !w.observeFixed()["seat"] {
+		t.Error("it is tried again")
+	}
+	if w.seatEnded(seat, true); w.observeFixed()["seat"] {
+		t.Error("a seat that does not exist is remembered")
+	}
+}
+
+// TestOnlyASeatOfAnUnreachableNodeEndsAtOnce : the API server decides, because the node may report again since it was observed.
+func TestOnlyASeatOfAnUnreachableNodeEndsAtOnce(t *testing.T) {
+	for name, tt := range map[string]struct {
+		change func(*corev1.Node)
+		atOnce bool
+		want   string
+	}{
+		"it is unreachable":             {func(*corev1.Node) {}, true, "deleted at once"},
+		"it is Ready":                   {func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionTrue }, true, ""},
+		"it reports that it is broken":  {func(n *corev1.Node) { n.Spec.Taints = nil }, true, ""},
+		"a seat that nothing has ended": {func(*corev1.Node) {}, false, "deleted"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			got := ""
+			w.Client = interceptor.NewClient(w.client.(client.WithWatch), interceptor.Funcs{
+				Delete: func(_ context.Context, _ client.WithWatch, _ client.Object, options ...client.DeleteOption) error {
+					var all client.DeleteOptions
+					all.ApplyOptions(options)
+					if got = "deleted"; all.GracePeriodSeconds != nil && *all.GracePeriodSeconds == 0 {
+						got = "deleted at once"
+					}
+					return nil
+				},
+			})
+			live := availableNode()
+			live.Status.Conditions[0].Status = corev1.ConditionUnknown
+			live.Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoExecute}}
+			tt.change(live)
+			w.Reader = apiServer{w.client, live}
+			action := budget.DeleteSeat{Seat: budget.Seat{Name: "seat", UID: "seat", Node: "node"}, Broken: "node-1", AtOnce: tt.atOnce}
+			if err := w.do(t.Context(), &observation{}, action); err != nil {
+				t.Fatal(err)
+			}
+			if got != tt.want {
+				t.Errorf("%q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+// TestADeletedSeatIsReportedOnce : while a budget is closed, with an event and in the metrics.
+func TestADeletedSeatIsReportedOnce(t *testing.T) {
+	evicted := corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "EvictionByEvictionAPI"}
+	for name, tt := range map[string]struct {
+		open   bool
+		change func(*corev1.Pod)
+		want   float64
+	}{
+		"it was deleted":                  {false, func(*corev1.Pod) {}, 1},
+		"the budget is open":              {true, func(*corev1.Pod) {}, 0},
+		"it was evicted":                  {false, func(p *corev1.Pod) { p.Status.Conditions = []corev1.PodCondition{evicted} }, 0},
+		"it has failed":                   {false, func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }, 0},
+		"it had not joined its group yet": {false, func(p *corev1.Pod) { p.Labels[v1alpha1.BudgetGroupLabel] = budget.PendingGroup }, 0},
+		"it is no seat":                   {false, func(p *corev1.Pod) { p.Annotations[v1alpha1.SealAnnotation] = "forged" }, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			if !tt.open {
+				var b v1alpha1.NodeDisruptionBudget
+				if err := w.client.Get(t.Context(), client.ObjectKey{Name: "production"}, &b); err != nil {
+					t.Fatal(err)
+				}
+				*b.Spec.Limits[0].MaxUnavailable = intstr.FromInt32(0)
+				if err := w.client.Update(t.Context(), &b); err != nil {
+					t.Fatal(err)
+				}
+			}
+			pod := w.Place.Seat(budget.CreateSeat{Node: "node-1", NodeUID: "node", Group: "group"})
+			tt.change(pod)
+			w.seatDeleted(pod)
+			w.seated() // some passes
+			if got := testutil.ToFloat64(w.Metrics.bypassed.WithLabelValues("production")); got != tt.want {
+				t.Errorf("it is counted %v times, want %v", got, tt.want)
+			}
+			told := 0.0
+			recorded := w.Recorder.(*events.FakeRecorder).Events
+			for len(recorded) > 0 {
+				if event := <-recorded; strings.HasPrefix(
+					event,
+					"Warning "+v1alpha1.ReasonBudgetBypassed+" the seat of node node-1 was deleted",
+				) {
+					told++
+				}
+			}
+			if told != tt.want {
+				t.Errorf("there are %v events, want %v", told, tt.want)
 			}
 		})
 	}

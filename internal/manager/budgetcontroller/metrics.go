@@ -18,7 +18,9 @@ type Metrics struct {
 	allowed *prometheus.GaugeVec
 	reason  *prometheus.GaugeVec
 	stalled *prometheus.GaugeVec
-	writes  loop.Writes
+	// bypassed counts nodes that were taken although a budget was closed.
+	bypassed *prometheus.CounterVec
+	writes   loop.Writes
 
 	// reasons are the reasons that the budgets have series of.
 	reasons map[string]string
@@ -44,10 +46,14 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 			Name: "everynode_budget_stalled",
 			Help: "1 while the condition Stalled of a NodeDisruptionBudget is True: it does not work as it should until a person acts. 0 otherwise.",
 		}, []string{"nodedisruptionbudget"}),
+		bypassed: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "everynode_budget_bypassed_total",
+			Help: "Nodes whose seat was deleted instead of evicted while a NodeDisruptionBudget was closed.",
+		}, []string{"nodedisruptionbudget"}),
 		writes: loop.NewWrites("everynode_budget_api_writes_total",
 			"Write requests to the API server for NodeDisruptionBudgets, events aside, by verb and resource."),
 	}
-	registry.MustRegister(m.nodes, m.allowed, m.reason, m.stalled, m.writes)
+	registry.MustRegister(m.nodes, m.allowed, m.reason, m.stalled, m.bypassed, m.writes)
 	return m
 }
 
@@ -70,6 +76,7 @@ func (m *Metrics) report(budgets []*v1alpha1.NodeDisruptionBudget, p *budget.Pla
 			stalled = 1
 		}
 		m.stalled.WithLabelValues(b.Name).Set(stalled)
+		m.bypassed.WithLabelValues(b.Name)                                                          // from 0 on
 		m.reasons[b.Name] = meta.FindStatusCondition(st.Conditions, v1alpha1.ConditionReady).Reason // all conditions have the same
 		m.reason.WithLabelValues(b.Name, m.reasons[b.Name]).Set(1)
 	}
@@ -81,6 +88,7 @@ func (m *Metrics) report(budgets []*v1alpha1.NodeDisruptionBudget, p *budget.Pla
 		if !exists {
 			m.allowed.DeleteLabelValues(name)
 			m.stalled.DeleteLabelValues(name)
+			m.bypassed.DeleteLabelValues(name)
 			m.nodes.DeletePartialMatch(prometheus.Labels{"nodedisruptionbudget": name})
 		}
 	}

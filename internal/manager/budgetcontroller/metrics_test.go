@@ -32,6 +32,7 @@ func TestMetricsFollowTheBudgets(t *testing.T) {
 			Conditions: []metav1.Condition{{Type: "Other", Reason: "Forged"}, {Type: v1alpha1.ConditionReady, Reason: reason}, stalled},
 		}
 	}
+	m.bypassed.WithLabelValues("b").Inc()
 	m.report(
 		[]*v1alpha1.NodeDisruptionBudget{a, b},
 		&budget.Plan{Statuses: []v1alpha1.NodeDisruptionBudgetStatus{status("Open", 0), status("Frozen", 0)}},
@@ -42,6 +43,9 @@ func TestMetricsFollowTheBudgets(t *testing.T) {
 		&budget.Plan{Statuses: []v1alpha1.NodeDisruptionBudgetStatus{status("MaxUnavailableReached", 1)}},
 	)
 	want := `
+# HELP everynode_budget_bypassed_total Nodes whose seat was deleted instead of evicted while a NodeDisruptionBudget was closed.
+# TYPE everynode_budget_bypassed_total counter
+everynode_budget_bypassed_total{nodedisruptionbudget="a"} 0
 # HELP everynode_budget_disruptions_allowed Disruptions that may begin now, as far as a NodeDisruptionBudget is concerned.
 # TYPE everynode_budget_disruptions_allowed gauge
 everynode_budget_disruptions_allowed{nodedisruptionbudget="a"} 2
@@ -62,6 +66,7 @@ everynode_budget_status_reason{nodedisruptionbudget="a",reason="MaxUnavailableRe
 	if err := testutil.GatherAndCompare(
 		registry,
 		strings.NewReader(want),
+		"everynode_budget_bypassed_total",
 		"everynode_budget_nodes",
 		"everynode_budget_disruptions_allowed",
 		"everynode_budget_stalled",

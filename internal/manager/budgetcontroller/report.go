@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
@@ -92,6 +94,21 @@ func (r *Reconciler) announce(b *v1alpha1.NodeDisruptionBudget, before *v1alpha1
 				fmt.Sprintf("node %s uses NodeDisruptionBudget %s: %s", n.Node, b.Name, n.By))
 		}
 	}
+}
+
+// tellBypasses reports the nodes that were taken although a budget was closed, once for each seat.
+func (r *Reconciler) tellBypasses(seen *observation, bypasses []budget.Bypass) {
+	for i := range bypasses {
+		b := &bypasses[i]
+		r.Metrics.bypassed.WithLabelValues(b.Budget).Inc()
+		at := slices.IndexFunc(seen.budgets, func(o *v1alpha1.NodeDisruptionBudget) bool { return o.Name == b.Budget })
+		loop.Event(r.Recorder, seen.budgets[at], loop.Node(b.Node, ""), corev1.EventTypeWarning, v1alpha1.ReasonBudgetBypassed, actionLimit,
+			fmt.Sprintf("the seat of node %s was deleted instead of evicted, which no PodDisruptionBudget prevents: %s. The audit log of the API server names who has deleted it",
+				b.Node, b.Message))
+	}
+	r.seatsMu.Lock()
+	defer r.seatsMu.Unlock()
+	maps.DeleteFunc(r.deleted, func(node types.UID, _ bool) bool { return seen.input.Deleted[node] })
 }
 
 // actionLimit is the action of events.

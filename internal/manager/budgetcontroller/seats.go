@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/everynode/everynode/internal/nodebudget/budget"
 )
@@ -31,22 +32,56 @@ func (r *Reconciler) seatEnded(pod *corev1.Pod, known bool) {
 		return
 	}
 	seat := budget.ViewSeat(pod)
-	r.ungrantedMu.Lock()
-	defer r.ungrantedMu.Unlock()
+	r.seatsMu.Lock()
+	defer r.seatsMu.Unlock()
 	r.ungranted.Ended(&seat, known)
+	delete(r.fixed, pod.UID)
+}
+
+// seatDeleted notes that a seat was deleted, unless it was evicted, has failed, or did not count yet. While a budget of its node is closed,
+// the manager deletes no other seats.
+func (r *Reconciler) seatDeleted(pod *corev1.Pod) {
+	seat := budget.ViewSeat(pod)
+	if !r.Place.IsSeat(pod) || seat.Evicted || seat.Ended || seat.Group == budget.PendingGroup {
+		return
+	}
+	r.seatsMu.Lock()
+	defer r.seatsMu.Unlock()
+	r.deleted[seat.Node] = true
+}
+
+func (r *Reconciler) observeDeleted() map[types.UID]bool {
+	r.seatsMu.Lock()
+	defer r.seatsMu.Unlock()
+	return maps.Clone(r.deleted)
+}
+
+func (r *Reconciler) observeFixed() map[types.UID]bool {
+	r.seatsMu.Lock()
+	defer r.seatsMu.Unlock()
+	return maps.Clone(r.fixed)
+}
+
+// rememberFixed notes that the API server does not let the manager change the tolerations of a seat, such as because of an admission webhook. It
+// is not tried again, and prevents nothing else.
+func (r *Reconciler) rememberFixed(ctx context.Context, pod *corev1.Pod, err error) {
+	ctrl.LoggerFrom(ctx).Error(err, "adding tolerations to a seat", "seat", pod.Name, "node", pod.Spec.NodeName)
+	r.seatsMu.Lock()
+	defer r.seatsMu.Unlock()
+	r.fixed[pod.UID] = true
 }
 
 // seatJoins notes that a seat is about to join its group.
 func (r *Reconciler) seatJoins(node types.UID) {
-	r.ungrantedMu.Lock()
-	defer r.ungrantedMu.Unlock()
+	r.seatsMu.Lock()
+	defer r.seatsMu.Unlock()
 	r.ungranted.Joined(node)
 }
 
 // observeAbsences returns the nodes whose absence was not granted, and forgets those that do not exist any more.
 func (r *Reconciler) observeAbsences(in *budget.Input) budget.Ungranted {
-	r.ungrantedMu.Lock()
-	defer r.ungrantedMu.Unlock()
+	r.seatsMu.Lock()
+	defer r.seatsMu.Unlock()
 	r.ungranted.Held(in.Holds)
 	if len(r.ungranted) > 0 {
 		exist := make(map[types.UID]bool, len(in.Nodes))

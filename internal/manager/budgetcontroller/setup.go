@@ -49,6 +49,8 @@ func Setup(mgr ctrl.Manager, metrics *Metrics, registry *claims.Registry, place 
 		Metrics: metrics, Claims: registry, Place: place,
 		Now:       time.Now, //nolint:forbidigo // the one clock of the controller
 		ungranted: budget.Ungranted{},
+		deleted:   map[types.UID]bool{},
+		fixed:     map[types.UID]bool{},
 		newest:    loop.WrittenObjects[*v1alpha1.NodeDisruptionBudget]{},
 		refusals:  loop.NewRefusals(loop.Words{Kind: "NodeDisruptionBudget", Made: "a seat or its PodDisruptionBudget", Field: "the seats"}),
 	}
@@ -67,11 +69,18 @@ func (r *Reconciler) watch(mgr ctrl.Manager, own cache.Cache) error {
 		// A cache shows an object before its handlers run, so what matters is noted while the seat terminates.
 		if pod := e.ObjectNew.(*corev1.Pod); pod.DeletionTimestamp != nil {
 			r.seatEnded(pod, true)
+			if e.ObjectOld.GetDeletionTimestamp() == nil {
+				r.seatDeleted(pod)
+			}
 		}
 		q.AddAfter(all, coalesce)
 	}
 	seats.DeleteFunc = func(_ context.Context, e event.DeleteEvent, q queue) {
-		r.seatEnded(e.Object.(*corev1.Pod), !e.DeleteStateUnknown)
+		pod := e.Object.(*corev1.Pod)
+		r.seatEnded(pod, !e.DeleteStateUnknown)
+		if pod.DeletionTimestamp == nil && !e.DeleteStateUnknown {
+			r.seatDeleted(pod) // without a grace period
+		}
 		q.AddAfter(all, coalesce)
 	}
 	return ctrl.NewControllerManagedBy(mgr).

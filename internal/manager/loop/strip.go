@@ -45,7 +45,8 @@ func Strip(o any) (any, error) {
 	switch o := o.(type) {
 	case *corev1.Pod:
 		o.ObjectMeta = boundedMetadata(&o.ObjectMeta)
-		o.Spec, o.Status = corev1.PodSpec{NodeName: o.Spec.NodeName}, BoundedStatus(&o.Status, corev1.PodReady, corev1.DisruptionTarget)
+		o.Spec, o.Status = corev1.PodSpec{NodeName: o.Spec.NodeName, Tolerations: tolerationsOfSeat(o)},
+			BoundedStatus(&o.Status, corev1.PodReady, corev1.DisruptionTarget)
 	case *appsv1.DaemonSet:
 		stripDaemonSet(o)
 	case *policyv1.PodDisruptionBudget:
@@ -54,6 +55,14 @@ func Strip(o any) (any, error) {
 		return nil, fmt.Errorf("%T has no list of the fields to cache", o)
 	}
 	return o, nil
+}
+
+// tolerationsOfSeat returns the tolerations of a pod with the label of seats: those of a seat are never larger.
+func tolerationsOfSeat(pod *corev1.Pod) []corev1.Toleration {
+	if pod.Labels[v1alpha1.BudgetGroupLabel] == "" || sizeOf(pod.Spec.Tolerations) > maxPlacement {
+		return nil
+	}
+	return pod.Spec.Tolerations
 }
 
 // stripDaemonSet keeps what says on which nodes the pods run. If that is too large, the object must be read from the API server (IsTrimmed).

@@ -15,6 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/everynode/everynode/api/v1alpha1"
 )
 
 // largest is as much as the API server accepts in one object.
@@ -73,6 +75,9 @@ func TestWhatIsCachedOfStrangersIsBounded(t *testing.T) {
 		"tolerations of a DaemonSet": &appsv1.DaemonSet{Spec: appsv1.DaemonSetSpec{Template: corev1.PodTemplateSpec{
 			Spec: corev1.PodSpec{Tolerations: tolerations},
 		}}},
+		"tolerations of a pod with the label of seats": &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{v1alpha1.BudgetGroupLabel: "g"}}, Spec: corev1.PodSpec{Tolerations: tolerations},
+		},
 		"annotations of a DaemonSet":                           &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"a": text}}},
 		"the selector of a PodDisruptionBudget":                &policyv1.PodDisruptionBudget{Spec: policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: manyEntries("a/")}}},
 		"the status of a PodDisruptionBudget":                  &policyv1.PodDisruptionBudget{Status: policyv1.PodDisruptionBudgetStatus{Conditions: []metav1.Condition{{Message: text}}, DisruptedPods: map[string]metav1.Time{text: {}}}},
@@ -115,6 +120,8 @@ func TestWhatIsCached(t *testing.T) {
 		Finalizers:      []string{"a/b"},
 		OwnerReferences: []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "a"}},
 	}
+	tolerations := []corev1.Toleration{{Key: "a", Operator: corev1.TolerationOpExists}}
+	seat := metav1.ObjectMeta{Labels: map[string]string{v1alpha1.BudgetGroupLabel: "g"}}
 	one, digest := intstr.FromInt32(1), "sha256:"+strings.Repeat("0a", 32)
 	for name, tt := range map[string]struct{ o, want client.Object }{
 		"a DaemonSet": {
@@ -131,6 +138,11 @@ func TestWhatIsCached(t *testing.T) {
 			&policyv1.PodDisruptionBudget{ObjectMeta: meta, Spec: policyv1.PodDisruptionBudgetSpec{MinAvailable: &one}, Status: policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: 1}},
 			&policyv1.PodDisruptionBudget{ObjectMeta: meta, Spec: policyv1.PodDisruptionBudgetSpec{MinAvailable: &one}, Status: policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: 1}},
 		},
+		"a seat": {
+			&corev1.Pod{ObjectMeta: seat, Spec: corev1.PodSpec{Tolerations: tolerations, ServiceAccountName: "s"}},
+			&corev1.Pod{ObjectMeta: seat, Spec: corev1.PodSpec{Tolerations: tolerations}},
+		},
+		"tolerations of another pod": {&corev1.Pod{Spec: corev1.PodSpec{Tolerations: tolerations}}, &corev1.Pod{}},
 		"a pod": {
 			&corev1.Pod{ObjectMeta: meta, Spec: corev1.PodSpec{NodeName: "node", ServiceAccountName: "s"}, Status: corev1.PodStatus{Phase: corev1.PodRunning, HostIP: "10.0.0.1", ContainerStatuses: []corev1.ContainerStatus{
 				{

@@ -75,10 +75,15 @@ type Input struct {
 	Answers map[string]Answers
 	// Ungranted are the nodes whose absence was not granted, as far as the manager has observed it.
 	Ungranted Ungranted
-	// Common, Paced and Counted are those of the plan before; nil if there is none.
+	// Deleted are the nodes whose seat was deleted since the plan before, instead of evicted.
+	Deleted map[types.UID]bool
+	// Fixed are the seats whose tolerations the API server does not let the manager change, by UID.
+	Fixed map[types.UID]bool
+	// Common, Paced, Counted and Fresh are those of the plan before; nil if there is none.
 	Common  map[string]Common
 	Paced   map[PaceKey]Paced
 	Counted map[types.UID]Counted
+	Fresh   Fresh
 	// Refused is why the API server rejects seats or PodDisruptionBudgets; nil if it does not.
 	Refused *task.Obstacle
 	// JoiningFor and SettleFor replace the constants of the same name if they are not zero.
@@ -110,8 +115,12 @@ type Seat struct {
 	// Ready is true if the disruption controller counts it as healthy.
 	Ready bool
 	// Terminating is true if it was evicted or deleted, and Ended if its phase is Failed or Succeeded.
+	// AtOnce is true if it terminates without a grace period, so that no kubelet must confirm its end.
 	Terminating bool
+	AtOnce      bool
 	Ended       bool
+	// Tolerates are the taints that it tolerates by their key.
+	Tolerates Taints
 	// Waiting is why its container does not start, such as "ImagePullBackOff: …"; "" if it does.
 	Waiting string
 }
@@ -158,6 +167,10 @@ type Plan struct {
 	Paced map[PaceKey]Paced
 	// Counted are the labels with which nodes count, by the UID of the node, for the next plan.
 	Counted map[types.UID]Counted
+	// Fresh are the nodes that have joined and not had a seat yet, for the next plan.
+	Fresh Fresh
+	// Bypasses are the nodes that were taken although a budget was closed.
+	Bypasses []Bypass
 	// WakeAt is when time alone changes the plan; zero if only an event can change it.
 	WakeAt time.Time
 }
@@ -174,7 +187,7 @@ type Stance struct {
 	HeldBy string
 }
 
-// Action is one of CreateFloor, SetFloor, DeleteFloor, CreateSeat, MoveSeat and DeleteSeat.
+// Action is one of CreateFloor, SetFloor, DeleteFloor, CreateSeat, MoveSeat, TolerateTaints and DeleteSeat.
 //
 //sumtype:decl
 type Action interface{ action() }
@@ -193,10 +206,11 @@ type DeleteFloor struct{ Floor Floor }
 
 // CreateSeat creates the seat of a node, after a live read that shows that the node is still available.
 type CreateSeat struct {
-	Node     string
-	NodeUID  types.UID
-	Group    string
-	Returned bool
+	Node      string
+	NodeUID   types.UID
+	Group     string
+	Returned  bool
+	Tolerates Taints
 }
 
 // MoveSeat changes the group of a seat. From PendingGroup, it requires a live read of the node, as CreateSeat does.
@@ -206,11 +220,19 @@ type MoveSeat struct {
 	Group string
 }
 
+// TolerateTaints adds tolerations to a seat.
+type TolerateTaints struct {
+	Seat   Seat
+	Taints Taints
+}
+
 // DeleteSeat deletes a seat: of a node that no budget limits, or that is not Ready, or one that has ended. Broken is the name of a node
-// that is not Ready, and requires a live read that shows that the node still is not; empty otherwise.
+// that is not Ready, and requires a live read that shows that the node still is not; empty otherwise. AtOnce is true if the node is
+// unreachable, and requires that the read shows this too: the pod is then deleted without a kubelet that confirms its end.
 type DeleteSeat struct {
 	Seat   Seat
 	Broken string
+	AtOnce bool
 }
 
 // FloorState is what a PodDisruptionBudget should be.
@@ -227,12 +249,13 @@ type Owner struct {
 	UID  types.UID
 }
 
-func (CreateFloor) action() {}
-func (SetFloor) action()    {}
-func (DeleteFloor) action() {}
-func (CreateSeat) action()  {}
-func (MoveSeat) action()    {}
-func (DeleteSeat) action()  {}
+func (CreateFloor) action()    {}
+func (SetFloor) action()       {}
+func (DeleteFloor) action()    {}
+func (CreateSeat) action()     {}
+func (MoveSeat) action()       {}
+func (TolerateTaints) action() {}
+func (DeleteSeat) action()     {}
 
 // Next returns the plan for the observed state.
 func Next(in *Input) Plan {
@@ -244,6 +267,7 @@ func Next(in *Input) Plan {
 	p.reconcileSeats()
 	p.takeStances()
 	p.findApart()
+	p.findBypasses()
 	p.report()
 	return p.plan
 }

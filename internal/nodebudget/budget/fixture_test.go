@@ -112,6 +112,12 @@ func (f *fixture) breakDown(name string, for_ time.Duration) {
 	f.count()
 }
 
+// lose makes a node unreachable for some time: its kubelet does not report, and no pod of it ends.
+func (f *fixture) lose(name string, for_ time.Duration) {
+	f.breakDown(name, for_)
+	f.node(name).Taints = append(f.node(name).Taints, corev1.Taint{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoExecute})
+}
+
 // count is what the disruption controller does.
 func (f *fixture) count() {
 	for i := range f.Floors {
@@ -160,17 +166,21 @@ func (f *fixture) apply(a Action) {
 			return
 		}
 		f.Seats = append(f.Seats, Seat{
-			Name:     "seat-" + a.Node,
-			UID:      types.UID("seat-" + a.Node),
-			Node:     a.NodeUID,
-			Group:    a.Group,
-			Created:  f.Now,
-			Returned: a.Returned,
-			Ready:    true,
+			Name:      "seat-" + a.Node,
+			UID:       types.UID("seat-" + a.Node),
+			Node:      a.NodeUID,
+			Group:     a.Group,
+			Created:   f.Now,
+			Returned:  a.Returned,
+			Tolerates: a.Tolerates,
+			Ready:     true,
 		})
 	case MoveSeat:
 		f.Ungranted.Joined(types.UID(a.Node))
 		f.seat(a.Node).Group = a.Group
+	case TolerateTaints:
+		s := f.seat(string(a.Seat.Node))
+		s.Tolerates = newTaints(append(s.Tolerates.list(), a.Taints.list()...))
 	case DeleteSeat:
 		if f.Ungranted != nil {
 			f.Ungranted.Ended(&a.Seat, true)
@@ -226,11 +236,17 @@ func (f *fixture) texts(actions []Action) []string {
 		case DeleteFloor:
 			all = append(all, "delete floor")
 		case CreateSeat:
-			all = append(all, "create seat of "+a.Node+map[bool]string{true: ", returned"}[a.Returned])
+			text := "create seat of " + a.Node + map[bool]string{true: ", returned"}[a.Returned]
+			if a.Tolerates != "" {
+				text += ", tolerates " + string(a.Tolerates)
+			}
+			all = append(all, text)
+		case TolerateTaints:
+			all = append(all, fmt.Sprintf("seat of %s tolerates %s", a.Seat.Node, a.Taints))
 		case MoveSeat:
 			all = append(all, "move seat of "+a.Node)
 		case DeleteSeat:
-			all = append(all, "delete seat of "+string(a.Seat.Node))
+			all = append(all, "delete seat of "+string(a.Seat.Node)+map[bool]string{true: " at once"}[a.AtOnce])
 		}
 	}
 	slices.Sort(all)

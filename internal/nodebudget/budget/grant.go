@@ -150,21 +150,31 @@ func (p *planner) reconcileSeats() {
 	limited := map[types.UID]bool{}
 	for _, m := range p.members {
 		limited[m.UID] = true
-		counted := p.isObserved(m.group)
-		switch {
-		case p.mustLoseSeat(m):
-			p.do(DeleteSeat{Seat: *m.seat})
-		case p.isBroken(m):
-			p.do(DeleteSeat{Seat: *m.seat, Broken: m.Name})
-		case counted && p.mayMove(m):
-			p.do(MoveSeat{m.Name, *m.seat, m.group.key})
-		case counted && p.mayCreate(m):
-			p.do(CreateSeat{Node: m.Name, NodeUID: m.UID, Group: PendingGroup, Returned: p.returns(m)})
-		}
+		p.reconcileSeat(m)
 	}
 	p.deleteUnlimited(limited)
+	p.endUnreachable()
 	if o := p.in.Refused; o != nil {
 		p.wake(o.RetryAt)
+	}
+}
+
+// reconcileSeat plans at most one change of the seat of a member.
+func (p *planner) reconcileSeat(m *member) {
+	counted := p.isObserved(m.group)
+	switch {
+	case p.mustLoseSeat(m):
+		p.do(DeleteSeat{Seat: *m.seat})
+	case p.isBroken(m):
+		p.do(DeleteSeat{Seat: *m.seat, Broken: m.Name, AtOnce: IsUnreachable(m.Node)})
+	case counted && p.mayMove(m):
+		p.do(MoveSeat{m.Name, *m.seat, m.group.key})
+	case counted && p.mayCreate(m):
+		p.do(CreateSeat{
+			Node: m.Name, NodeUID: m.UID, Group: PendingGroup, Returned: p.returns(m), Tolerates: toTolerate(m.Node, ""),
+		})
+	case m.seat != nil && !m.seat.Ended && !p.in.Fixed[m.seat.UID] && toTolerate(m.Node, m.seat.Tolerates) != "":
+		p.do(TolerateTaints{*m.seat, toTolerate(m.Node, m.seat.Tolerates)})
 	}
 }
 
@@ -173,6 +183,20 @@ func (p *planner) deleteUnlimited(limited map[types.UID]bool) {
 	for i := range p.in.Seats {
 		if s := &p.in.Seats[i]; !limited[s.Node] && !s.Terminating {
 			p.do(DeleteSeat{Seat: *s})
+		}
+	}
+}
+
+// endUnreachable ends seats that were evicted or deleted on unreachable nodes, also on those that no budget limits: a drain waits until
+// they are gone, and no kubelet reports that. They hold nothing any more, so nothing is released by this.
+func (p *planner) endUnreachable() {
+	for i := range p.nodes {
+		if node := &p.nodes[i]; IsUnreachable(node) {
+			for _, s := range p.seats[node.UID] {
+				if s.Terminating && !s.AtOnce {
+					p.do(DeleteSeat{Seat: *s, Broken: node.Name, AtOnce: true})
+				}
+			}
 		}
 	}
 }

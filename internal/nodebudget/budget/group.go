@@ -113,6 +113,9 @@ func (p *planner) join(m *member, name string, limits map[string]*limit) {
 		p.groups = append(p.groups, g)
 	}
 	m.group = g
+	if m.fresh {
+		return
+	}
 	g.members = append(g.members, m)
 	for _, r := range m.rules {
 		if !r.permanent() || len(r.Spec.Limits) == 0 {

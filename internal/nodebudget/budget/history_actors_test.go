@@ -123,7 +123,10 @@ func (h *history) maintain(t *tool) {
 
 func (h *history) uncordon(t *tool) {
 	n := h.nodes[t.node]
-	n.Unschedulable, n.Taints, n.Deleting = false, nil, false
+	n.Unschedulable, n.Deleting = false, false
+	n.Taints = slices.DeleteFunc(slices.Clone(n.Taints), func(t corev1.Taint) bool {
+		return t.Key == corev1.TaintNodeUnschedulable || t.Key == "karpenter.sh/disrupted"
+	})
 	h.say("%s uncordons %s", t.name, t.node)
 	h.setNode(n)
 	t.phase = idle

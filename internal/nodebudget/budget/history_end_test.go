@@ -5,7 +5,11 @@ package budget
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 )
@@ -19,6 +23,11 @@ func (h *history) settle() {
 	}
 	h.wakeUp()
 	h.rounds(15, func() bool { return false })
+	for _, name := range sorted(h.pods) {
+		if p := h.pods[name]; p.Terminating && !p.stranger && h.isUnreachable(p.on) {
+			h.fail("22 liveness: drains of %s wait for its seat, which no kubelet ends", p.on)
+		}
+	}
 	h.heal()
 	h.rounds(1200, func() bool { return h.waitsFor() == "" })
 	if why := h.waitsFor(); why != "" {
@@ -31,6 +40,12 @@ func (h *history) settle() {
 	if len(h.pods)+len(h.floors) > 0 {
 		h.fail("22 cleanup: there are no budgets, and objects are left: %v %v", sorted(h.pods), sorted(h.floors))
 	}
+}
+
+// isUnreachable reports whether the node lifecycle controller has set the taint of a node that does not report.
+func (h *history) isUnreachable(name string) bool {
+	n := h.nodes[name]
+	return !n.Ready && slices.ContainsFunc(n.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeUnreachable })
 }
 
 // heal fixes everything that drains may wait for.
@@ -113,7 +128,13 @@ func (h *history) waitsFor() string {
 			expired := !b.expires.IsZero() && !h.now.Before(b.expires)
 			limited = limited || !b.audit && !expired && b.selects(&n, h.now)
 		}
-		if _, seated := seats[name]; seated != limited {
+		seat, seated := seats[name]
+		for _, t := range n.Taints {
+			if seated && isOfTeam(&t) && !strings.Contains(string(seat.Tolerates), t.Key+":") {
+				return fmt.Sprintf("the seat of %s tolerates %q, and not %s", name, seat.Tolerates, t.Key)
+			}
+		}
+		if seated != limited {
 			return fmt.Sprintf("%s is limited: %v, and has a ready seat: %v", name, limited, seated)
 		}
 	}

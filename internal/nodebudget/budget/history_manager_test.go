@@ -24,6 +24,7 @@ type manager struct {
 	answers             map[string]Answers
 	paced               map[PaceKey]Paced
 	counted             map[types.UID]Counted
+	fresh               Fresh
 	ungranted           Ungranted
 	// ends are those of seats of which the watch has not told it yet.
 	ends []end
@@ -110,7 +111,7 @@ func (h *history) input(m *manager, floors map[string]simFloor, pods map[string]
 	in := &Input{
 		Budgets: m.cache.budgetObjects(), Now: h.now.Add(m.ahead), JoiningFor: joiningFor, SettleFor: settleFor, Holds: m.holds(),
 		HoldsKnown: len(m.reports) == len(h.jobs), Waits: map[types.UID]Wait{}, Answers: m.answers,
-		Paced: m.paced, Ungranted: maps.Clone(m.ungranted), Counted: m.counted,
+		Paced: m.paced, Ungranted: maps.Clone(m.ungranted), Counted: m.counted, Fresh: m.fresh,
 	}
 	for _, name := range sorted(m.cache.nodes) {
 		in.Nodes = append(in.Nodes, m.cache.nodes[name])
@@ -156,7 +157,7 @@ func (h *history) pass() {
 		p = Next(in)
 		h.planned(in, &p)
 	}
-	m.paced, m.counted = p.Paced, p.Counted
+	m.paced, m.counted, m.fresh = p.Paced, p.Counted, p.Fresh
 	h.seesLabels(in)
 	h.seesBack(in)
 	h.mayHold(in, &p)
@@ -180,7 +181,7 @@ func allowsMore(a Action) bool {
 	switch a := a.(type) {
 	case SetFloor:
 		return a.State.MinAvailable < a.Floor.MinAvailable || a.Floor.Drifted
-	case DeleteSeat:
+	case TolerateTaints, DeleteSeat:
 		return false
 	}
 	return true
@@ -188,7 +189,7 @@ func allowsMore(a Action) bool {
 
 func changesGroups(a Action) bool {
 	switch a.(type) {
-	case CreateSeat, DeleteSeat:
+	case CreateSeat, TolerateTaints, DeleteSeat:
 		return false
 	}
 	return true
@@ -305,14 +306,29 @@ func (h *history) do(m *manager, a Action, late bool) {
 		if !late {
 			h.moveSeat(m, a)
 		}
+	case TolerateTaints:
+		if p, there := h.pods[a.Seat.Name]; there && p.UID == a.Seat.UID && !p.Terminating {
+			h.met["seat tolerates"]++
+			p.Tolerates = newTaints(append(p.Tolerates.list(), a.Taints.list()...))
+			if len(p.Tolerates.list()) > maxTolerations {
+				h.fail("22 seats: the seat of %s tolerates %s", p.on, p.Tolerates)
+			}
+			h.setPod(p)
+		}
 	case DeleteSeat:
-		if n, there := h.nodes[a.Broken]; there && n.UID == a.Seat.Node && n.Ready {
+		n, there := h.nodes[a.Broken]
+		if there && n.UID == a.Seat.Node && (n.Ready || a.AtOnce && !IsUnreachable(&n)) {
 			h.met["recovered before its seat was deleted"]++
 			return
 		}
 		if p, there := h.pods[a.Seat.Name]; there && p.UID == a.Seat.UID && !late {
 			h.met["seat deleted"]++
 			h.deletes(&p)
+			if a.AtOnce {
+				h.met["seat ended at once"]++
+				h.remove(p)
+				return
+			}
 			p.Terminating = true
 			h.setPod(p)
 		}
@@ -365,6 +381,7 @@ func (h *history) createSeat(m *manager, a CreateSeat) {
 		}
 		p := simPod{on: a.Node, Seat: Seat{
 			Name: name, UID: types.UID(h.uid()), Node: a.NodeUID, Group: a.Group, Created: second(h.now), Returned: a.Returned,
+			Tolerates: a.Tolerates,
 		}}
 		h.setPod(p)
 		h.created(&p)

@@ -53,6 +53,8 @@ func objectOf(a Action) string {
 		return "seat-" + string(a.NodeUID)
 	case MoveSeat:
 		return a.Seat.Name
+	case TolerateTaints:
+		return a.Seat.Name
 	case DeleteSeat:
 		return a.Seat.Name
 	}

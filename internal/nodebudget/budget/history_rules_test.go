@@ -24,6 +24,8 @@ type oracle struct {
 	// changed. changedAt is when a budget was created or changed.
 	factsAt, brokenAt, touchedAt map[types.UID]time.Time
 	changedAt                    map[string]time.Time
+	// newcomers are the nodes that have joined during the history, and have not had a seat that counts. They use no budget.
+	newcomers map[types.UID]bool
 	// strangerAt and floorsAt are when pods of others got the label of a group, and when others changed a PodDisruptionBudget; left is
 	// when nodes left the set of others that a percentage is of.
 	strangerAt, floorsAt time.Time
@@ -155,6 +157,10 @@ func (h *history) created(p *simPod) {
 func (h *history) joined(p *simPod) {
 	h.met["seat joined"]++
 	h.mayReturnWith(p)
+	if h.newcomers[p.Node] {
+		h.met["first seat joined"]++
+	}
+	delete(h.newcomers, p.Node)
 	delete(h.out, p.Node)
 	delete(h.own, p.Node)
 }
@@ -262,7 +268,7 @@ func (h *history) domain(b *simBudget, l simLimit, zone string) (could, counted,
 		nodes++
 		t, out := h.out[n.UID]
 		out = out && (!t.silent || h.known(t.since))
-		if h.isSubject(b, &n) && (out || !n.Ready && h.isBreakdownKnown(&n)) {
+		if h.isSubject(b, &n) && !h.newcomers[n.UID] && (out || !n.Ready && h.isBreakdownKnown(&n)) {
 			counted++
 		}
 	}

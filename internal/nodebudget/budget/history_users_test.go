@@ -6,8 +6,11 @@ package budget
 import (
 	"fmt"
 	"maps"
+	"slices"
+	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -141,6 +144,10 @@ func (h *history) deleteBudget(name string) {
 
 // users are changes that people, or a cluster autoscaler, make.
 func (h *history) users() {
+	if h.chance(15) {
+		h.taint(pick(h, h.nodes))
+		return
+	}
 	switch n := h.rng.Intn(10); {
 	case n < 3:
 		if len(h.nodes) < 7 {
@@ -177,6 +184,19 @@ func (h *history) changeBudget(name string) {
 		h.deleteBudget(name)
 	}
 }
+
+// taint gives a node a taint that lasts, and removes others of this kind.
+func (h *history) taint(name string) {
+	n, there := h.nodes[name]
+	if !there {
+		return
+	}
+	n.Taints = slices.DeleteFunc(slices.Clone(n.Taints), func(t corev1.Taint) bool { return isOfTeam(&t) })
+	n.Taints = append(n.Taints, corev1.Taint{Key: fmt.Sprint("team-", h.rng.Intn(3)), Effect: corev1.TaintEffectNoSchedule})
+	h.setNode(n)
+}
+
+func isOfTeam(t *corev1.Taint) bool { return strings.HasPrefix(t.Key, "team-") }
 
 func (h *history) relabel(name string) {
 	n, there := h.nodes[name]

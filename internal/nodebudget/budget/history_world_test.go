@@ -6,6 +6,7 @@ package budget
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -45,6 +46,7 @@ func (h *history) addNode(age time.Duration) {
 	n.Labels = map[string]string{"zone": []string{"a", "b"}[h.rng.Intn(2)], "pool": []string{"x", "x", "y"}[h.rng.Intn(3)]}
 	h.setNode(n)
 	h.factsAt[n.UID] = h.now
+	h.newcomers[n.UID] = !h.synced.IsZero()
 	h.say("%s joins, created %v ago: %v", name, age, n.Labels)
 }
 
@@ -82,6 +84,10 @@ func (h *history) setReady(name string, ready bool) {
 	}
 	n.Ready, n.ReadyChanged = ready, second(h.now)
 	h.brokenAt[n.UID] = h.now
+	n.Taints = slices.DeleteFunc(slices.Clone(n.Taints), func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeUnreachable })
+	if !ready && h.chance(50) {
+		n.Taints = append(n.Taints, corev1.Taint{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoExecute})
+	}
 	h.say("%s is Ready: %v", name, ready)
 	h.setNode(n)
 }
@@ -167,10 +173,11 @@ func (h *history) controllers() {
 	h.collectGarbage()
 	for _, name := range sorted(h.nodes) {
 		n := h.nodes[name]
-		if n.Unschedulable && len(n.Taints) == 0 && (h.calm || h.chance(60)) {
-			n.Taints = []corev1.Taint{{
+		isTainted := slices.ContainsFunc(n.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeUnschedulable })
+		if n.Unschedulable && !isTainted && (h.calm || h.chance(60)) {
+			n.Taints = append(slices.Clone(n.Taints), corev1.Taint{
 				Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule, TimeAdded: new(metav1.NewTime(second(h.now))),
-			}}
+			})
 			h.setNode(n)
 		}
 	}

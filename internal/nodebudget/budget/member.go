@@ -45,6 +45,8 @@ type member struct {
 	group *group
 	// unavailable is true for a node that uses its budgets: it has no ready seat, or is not Ready.
 	unavailable bool
+	// fresh is true for a node that has joined and uses no budget yet: see Fresh.
+	fresh bool
 	// announced is true if something announces on the node itself that it will be taken away, such as a cordon.
 	announced bool
 	// requestedBy is who or what asks for the node, including NodeJobs; "" if nothing does. since is since when.
@@ -93,11 +95,13 @@ func valueOr(d, other time.Duration) time.Duration {
 // readMembers finds the nodes that enforced budgets limit.
 func (p *planner) readMembers() {
 	p.countLabels()
+	p.readFresh()
 	for i := range p.nodes {
 		node := &p.nodes[i]
 		m := &member{Node: node, rules: p.limiting(node)}
 		if len(m.rules) > 0 {
 			p.readMember(m)
+			p.readFirstSeat(m)
 			p.members = append(p.members, m)
 		}
 	}
@@ -194,6 +198,9 @@ func (p *planner) mayHaveSeat(m *member) bool {
 // hadSeat reports whether a member without a seat may have had one before: it is not new, and neither are all seats and groups. If in
 // doubt, it had one: then the pace only delays the next disruption.
 func (p *planner) hadSeat(m *member) bool {
+	if m.fresh {
+		return false
+	}
 	first := m.Created.Add(p.joiningFor())
 	for _, r := range m.rules {
 		if r.Spec.JoiningNodes == v1alpha1.JoiningNodesIncluded {
@@ -209,6 +216,12 @@ func (p *planner) isOld(since time.Time) bool { return !p.in.Now.Before(since.Ad
 // endedWait is the minimum age of a seat that the kubelet has ended before it is replaced. Without it, a seat that the kubelet rejects
 // would be created again in an endless loop.
 const endedWait = 30 * time.Second
+
+// IsUnreachable reports whether the kubelet of a node does not report any more. The node lifecycle controller sets the taint, and a
+// kubelet cannot change the taints of its Node.
+func IsUnreachable(n *Node) bool {
+	return !n.Ready && slices.ContainsFunc(n.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeUnreachable })
+}
 
 // mustLoseSeat reports whether the seat of a node is deleted: it has ended, or it is new and a drain of the node may have missed it.
 func (p *planner) mustLoseSeat(m *member) bool {

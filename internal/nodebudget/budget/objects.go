@@ -32,16 +32,22 @@ type Place struct {
 	Options task.Options
 }
 
+// From version 1.14 on, Karpenter takes this deletion cost for a pod whose eviction costs nothing, so a node with only a seat is empty.
+// Source: sigs.k8s.io/karpenter pkg/utils/disruption (EvictionCost).
+const deletionCostAnnotation, noDeletionCost = corev1.PodDeletionCost, "-134217728"
+
 // Seat returns the pod that is the seat of a node. It is bound to its node without a scheduler, so it is never Pending for lack of
-// capacity. It tolerates all taints that would end it. Its name contains a secret, so that no kubelet can create a pod with this name
+// capacity. It tolerates all taints that would end it, and the lasting ones of its node. Its name contains a secret, so that no kubelet can create a pod with this name
 // before.
 func (p *Place) Seat(a CreateSeat) *corev1.Pod {
 	owner := p.Owner
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: p.Namespace, Name: "seat-" + p.Key.Digest("seat name", string(a.NodeUID)),
-			Labels:          seatLabels(a.Group),
-			Annotations:     map[string]string{v1alpha1.SeatNodeAnnotation: string(a.NodeUID), guard.SafeToEvictAnnotation: "true"},
+			Labels: seatLabels(a.Group),
+			Annotations: map[string]string{
+				v1alpha1.SeatNodeAnnotation: string(a.NodeUID), guard.SafeToEvictAnnotation: "true", deletionCostAnnotation: noDeletionCost,
+			},
 			OwnerReferences: []metav1.OwnerReference{owner},
 		},
 		Spec: guard.WaitingPod(p.Options),
@@ -51,7 +57,8 @@ func (p *Place) Seat(a CreateSeat) *corev1.Pod {
 	}
 	pod.Spec.NodeName = a.Node
 	pod.Spec.RestartPolicy = corev1.RestartPolicyAlways
-	pod.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute}}
+	pod.Spec.Tolerations = append([]corev1.Toleration{{Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute}},
+		a.Tolerates.Tolerations()...)
 	p.Key.SealSeat(pod)
 	return pod
 }
@@ -75,7 +82,7 @@ func ViewSeat(pod *corev1.Pod) Seat {
 		Created: pod.CreationTimestamp.Time, Returned: pod.Annotations[v1alpha1.SeatReturnedAnnotation] == "true",
 		Evicted:     isEvicted(pod),
 		Ready:       isReady(pod) && pod.DeletionTimestamp.IsZero(),
-		Terminating: !pod.DeletionTimestamp.IsZero(), Ended: task.PodEnded(pod.Status.Phase), Waiting: task.Waiting(pod),
+		Terminating: !pod.DeletionTimestamp.IsZero(), AtOnce: pod.DeletionGracePeriodSeconds != nil && *pod.DeletionGracePeriodSeconds == 0, Ended: task.PodEnded(pod.Status.Phase), Tolerates: tolerated(pod), Waiting: task.Waiting(pod),
 	}
 }
 

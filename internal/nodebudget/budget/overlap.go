@@ -40,6 +40,9 @@ type apart struct {
 func (p *planner) findApart() {
 	p.plan.Common = map[string]Common{}
 	for _, g := range p.groups {
+		if len(g.members) == 0 {
+			continue // its nodes have just joined
+		}
 		rules := slices.DeleteFunc(slices.Clone(g.members[0].rules), func(r *rule) bool { return !r.hasLastingSchedule() })
 		if p.openTogether(rules) {
 			continue

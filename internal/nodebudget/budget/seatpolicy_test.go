@@ -30,6 +30,7 @@ var updatePolicy = flag.Bool("update-policy", false, "write the admission policy
 var (
 	chosenOfSeat = []string{"nodeName", "imagePullSecrets"}
 	addedToSeat  = []string{
+		"tolerations", // compared for itself
 		"containers",
 		"dnsPolicy",
 		"nodeSelector",
@@ -61,6 +62,8 @@ func TestPolicyOfSeats(t *testing.T) {
 		t.Fatal("a seat has one container and one owner")
 	}
 	delete(spec, "containers")
+	tolerations := spec["tolerations"].([]any)
+	delete(spec, "tolerations")
 	labels := fieldsOf(t, pod.Labels)
 	delete(labels, v1alpha1.BudgetGroupLabel)
 
@@ -73,7 +76,14 @@ func TestPolicyOfSeats(t *testing.T) {
 	for _, chosen := range chosenOfContainer {
 		delete(container, chosen)
 	}
+	toleration := mayTolerate()
 	policy := strings.NewReplacer(
+		"TOLERATIONS",
+		fmt.Sprint(len(tolerations)+maxTolerations),
+		"EACH_SEAT_TOLERATES",
+		literal(tolerations[0]),
+		"MAY_TOLERATE",
+		toleration,
 		"LABEL_KEYS",
 		literal(sortedKeys(maps.Keys(labels))),
 		"SPEC_KEYS",
@@ -93,6 +103,14 @@ func TestPolicyOfSeats(t *testing.T) {
 		"ADDED_TO_CONTAINER",
 		literal(sortedKeys(maps.Keys(map[string]bool{}), chosenOfContainer, addedToContainer)),
 	).Replace(policyOfSeats)
+	if len(tolerations) != 1 {
+		t.Fatal("a seat on a node without taints has one toleration")
+	}
+	// Tolerations are also added later.
+	const changes = "../../../config/confinement/pods.yaml"
+	if content, err := os.ReadFile(changes); err != nil || !strings.Contains(string(content), toleration) {
+		t.Errorf("%s accepts other tolerations of seats than those that the manager adds: write\n%s\n%v", changes, toleration, err)
+	}
 	const file = "../../../config/confinement/seats.yaml"
 	if *updatePolicy {
 		if err := os.WriteFile(file, []byte(policy), 0o644); err != nil {
@@ -110,6 +128,18 @@ func TestPolicyOfSeats(t *testing.T) {
 			diff,
 		)
 	}
+}
+
+// mayTolerate returns the expression that is true for a toleration of a taint of the node of a seat.
+func mayTolerate() string {
+	effects := make([]any, 0, len(toleratedEffects))
+	for _, e := range toleratedEffects {
+		effects = append(effects, string(e))
+	}
+	list := func(texts []string) string { return literal(sortedKeys(slices.Values(texts))) }
+	return `t.?key.orValue("") != "" && t.?operator.orValue("") == "Exists" && t.?effect.orValue("") in ` + literal(effects) +
+		` && !has(t.value) && !has(t.tolerationSeconds) && !` + list(transientPrefixes) + `.exists(p, t.key.startsWith(p)) && !` +
+		list(transientDomains) + `.exists(d, ("." + t.key).contains("." + d + "/"))`
 }
 
 // fieldsOf returns the fields of an object as the API server sees them.
@@ -213,6 +243,10 @@ spec:
       + (object.metadata.?finalizers.orValue([]).size() == 0 ? [] : ["metadata.finalizers"])
       + (object.spec.?nodeName.orValue("") != "" ? [] : ["spec.nodeName"])
       + (object.spec.containers.size() == 1 ? [] : ["spec.containers"])
+      + (object.spec.?tolerations.orValue([]).size() <= TOLERATIONS
+        && variables.spec[?"tolerations"].orValue([]).exists(t, t == EACH_SEAT_TOLERATES)
+        && object.spec.tolerations.all(t, !has(t.key) && dyn(t) == EACH_SEAT_TOLERATES
+          || MAY_TOLERATE) ? [] : ["spec.tolerations"])
       + (object.spec.?serviceAccountName.orValue("default") == "default" ? [] : ["spec.serviceAccountName"])
       + SPEC_KEYS.filter(k, !(k in variables.spec) || variables.spec[k] != variables.wantSpec[k]).map(k, "spec." + k)
       + variables.spec.filter(k, !(k in variables.wantSpec) && !(k in ADDED_TO_SPEC)).map(k, "spec." + k)

@@ -30,7 +30,7 @@ func TestSeats(t *testing.T) {
 		"a node that another tool maintains": {func(f *fixture) { f.evict("n1"); f.node("n1").Announced = "MaintenancePlanned" }, nil},
 		"a node with another taint": {
 			func(f *fixture) { f.evict("n1"); f.taint("n1", "team") },
-			[]string{"create seat of n1, returned"},
+			[]string{"create seat of n1, returned, tolerates team:NoSchedule"},
 		},
 		"a node that is not Ready": {func(f *fixture) { f.evict("n1"); f.breakDown("n1", time.Hour) }, nil},
 		"a node that has become Ready": {func(f *fixture) {
@@ -102,6 +102,38 @@ func TestSeats(t *testing.T) {
 		"the seat of a node that is not Ready for a minute": {
 			func(f *fixture) { f.breakDown("n1", time.Minute) },
 			[]string{"delete seat of n1"},
+		},
+		"the seat of a node that is unreachable for a minute": {
+			func(f *fixture) { f.lose("n1", time.Minute) },
+			[]string{"delete seat of n1 at once"},
+		},
+		"the seat of a node that is unreachable and has been evicted": {
+			func(f *fixture) { f.lose("n1", time.Second); f.seat("n1").Terminating = true },
+			[]string{"delete seat of n1 at once"},
+		},
+		"the seat of a node that is unreachable and has been ended at once": {
+			func(f *fixture) {
+				f.lose("n1", time.Hour)
+				f.seat("n1").Terminating, f.seat("n1").AtOnce = true, true
+			}, nil,
+		},
+		"the seat of an unreachable node under a freeze": {
+			func(f *fixture) { f.lose("n1", time.Hour); f.Budgets = append(f.Budgets, newBudget("c", "0")) },
+			[]string{"set floor of n1 n2 n3 n4 to 4"},
+		},
+		"an evicted seat of an unreachable node that no budget selects": {
+			func(f *fixture) {
+				f.lose("n1", time.Second)
+				f.seat("n1").Terminating = true
+				f.node("n1").Created = noon
+			},
+			[]string{"delete seat of n1 at once", "set floor of n1 n2 n3 n4 to 2"},
+		},
+		"an evicted seat of a node that is not Ready and reports": {
+			func(f *fixture) { f.breakDown("n1", time.Hour); f.seat("n1").Terminating = true }, nil,
+		},
+		"an evicted seat of a node that is Ready and has the taint of an unreachable one": {
+			func(f *fixture) { f.lose("n1", 0); f.node("n1").Ready = true; f.seat("n1").Terminating = true }, nil,
 		},
 		"the seat of a node that no budget selects": {
 			func(f *fixture) { inPool("y", f.Budgets[0]); f.Floors[0].MinAvailable = 3 },

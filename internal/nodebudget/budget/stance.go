@@ -72,6 +72,17 @@ func (p *planner) evictable(g *group) int {
 	return left
 }
 
+// waitsFor returns why a node that something asks for has not been taken away. If it may be, this is up to what asks: a tool retries an
+// eviction after some seconds, and the API server grants it to the first one.
+func (p *planner) waitsFor(m *member) (reason, message string) {
+	_, byNodeJob := p.in.Waits[m.UID]
+	if n := m.group.evictable; n > 0 && m.seat.Group == m.group.key && (!byNodeJob || p.plan.Stances[m.UID].Allowed) {
+		return v1alpha1.ReasonBudgetOpen,
+			plural.Count(n, "disruption") + " may begin now, granted to the next drain or NodeJob that evicts the seat of its node"
+	}
+	return p.obstacle(m)
+}
+
 // obstacle returns why a member with a seat must not be taken away now, as a reason and a sentence.
 func (p *planner) obstacle(m *member) (reason, message string) {
 	if c := m.closed(); c != nil {

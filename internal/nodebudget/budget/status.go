@@ -52,6 +52,7 @@ type summary struct {
 	joining            Exempt
 	seats              int
 	down, waiting      []*member
+	fresh              []*member // nodes that have joined and use no budget yet
 	allowed, exceeding int
 	overlapping        string
 }
@@ -86,12 +87,16 @@ func (s *summary) fold() {
 	s.countAllowed(members)
 }
 
-// ofRule are the nodes that a budget limits. With enforcement Audit, they have no seats, and a node that is cordoned counts.
+// ofRule are the nodes that a budget limits and counts. With enforcement Audit, they have no seats, and a node that is cordoned counts.
 func (s *summary) ofRule() []*member {
 	var members []*member
 	if s.rule.enforced() {
 		for _, m := range s.members {
-			if slices.Contains(m.rules, s.rule) {
+			switch {
+			case !slices.Contains(m.rules, s.rule):
+			case m.fresh:
+				s.fresh = append(s.fresh, m)
+			default:
 				members = append(members, m)
 			}
 		}
@@ -210,7 +215,7 @@ func (s *summary) waitingNodes(before *v1alpha1.NodeDisruptionBudgetStatus) []v1
 		}
 		w := v1alpha1.WaitingNode{Node: m.Name, Since: since, By: m.requestedBy}
 		if m.group != nil {
-			w.Reason, w.Message = s.obstacle(m)
+			w.Reason, w.Message = s.waitsFor(m)
 		}
 		list = append(list, w)
 	}
@@ -296,7 +301,7 @@ func (s *summary) exempt() string {
 // missing says which nodes should have a seat and do not; "" if there are none. Nodes that are not available have none for that reason.
 func (s *summary) missing() string {
 	var without []*member
-	for _, m := range s.down {
+	for _, m := range slices.Concat(s.down, s.fresh) {
 		if m.seat == nil && !s.mayHaveSeat(m) || !m.Ready {
 			continue
 		}

@@ -5,6 +5,7 @@ package budget
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -302,6 +303,46 @@ func TestStatusListsNodes(t *testing.T) {
 	}
 	if diff := cmp.Diff(waiting, st.Waiting); diff != "" {
 		t.Errorf("waiting, -want +got:\n%s", diff)
+	}
+}
+
+// TestWhyANodeWaits : what has asked for a node may not have noticed yet that the disruption may begin.
+func TestWhyANodeWaits(t *testing.T) {
+	const mayGo = "1 disruption may begin now, granted to the next drain or NodeJob that evicts the seat of its node"
+	full, first := v1alpha1.ReasonMaxUnavailableReached, "NodeDisruptionBudget b allows 1, and other nodes are first"
+	tests := map[string]struct {
+		change          func(*fixture)
+		reason, message string
+	}{
+		"a drain that may continue":     {func(f *fixture) { f.cordon("n1") }, v1alpha1.ReasonBudgetOpen, mayGo},
+		"drains of which one may begin": {func(f *fixture) { f.cordon("n1", "n2") }, v1alpha1.ReasonBudgetOpen, mayGo},
+		"a NodeJob that may start": {
+			func(f *fixture) { f.Waits["n1"] = Wait{By: "NodeJob a/b", Since: noon} }, v1alpha1.ReasonBudgetOpen, mayGo,
+		},
+		"a NodeJob whose other node is first": {func(f *fixture) {
+			f.Waits["n1"] = Wait{By: "NodeJob a/b", Since: noon}
+			f.Waits["n2"] = Wait{By: "NodeJob a/b", Since: noon.Add(-time.Minute)}
+		}, full, first},
+		"the limit is reached": {
+			func(f *fixture) { f.cordon("n1", "n2"); f.evict("n2") }, full,
+			"1 node is not available (n2), and NodeDisruptionBudget b allows 1",
+		},
+		"a freeze": {
+			func(f *fixture) { f.cordon("n1"); f.Budgets = append(f.Budgets, newBudget("c", "0")) }, v1alpha1.ReasonFrozenWithoutEnd,
+			"NodeDisruptionBudget c allows no disruption (maxUnavailable 0), and has no end",
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			f := settled(t, 4, newBudget("b", "1"))
+			tt.change(f)
+			f.settle(t)
+			list := Next(&f.Input).Statuses[0].Waiting
+			i := slices.IndexFunc(list, func(w v1alpha1.WaitingNode) bool { return w.Node == "n1" })
+			if i < 0 || list[i].Reason != tt.reason || list[i].Message != tt.message {
+				t.Errorf("got %+v, want %s: %s", list, tt.reason, tt.message)
+			}
+		})
 	}
 }
 

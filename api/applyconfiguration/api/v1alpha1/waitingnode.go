@@ -17,7 +17,7 @@ type WaitingNodeApplyConfiguration struct {
 	Since *v1.Time `json:"since,omitempty"`
 	// by describes who or what waits, such as "NodeJob node-setup/no-thp" or "tainted by Karpenter".
 	By *string `json:"by,omitempty"`
-	// reason is the reason in CamelCase, such as MaxUnavailableReached.
+	// reason is the reason in CamelCase, such as MaxUnavailableReached; Open if the disruption may begin now.
 	Reason *string `json:"reason,omitempty"`
 	// message describes why the node waits.
 	Message *string `json:"message,omitempty"`
