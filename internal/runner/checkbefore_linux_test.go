@@ -22,13 +22,18 @@ func TestCheckBefore(t *testing.T) {
 		wantSaid   string
 		wantTask   bool
 	}{
-		"yes: the task is not needed":                       {check: "exit 0", wantReason: outcome.ReasonAlreadyDone},
-		"no, and yes after the task":                        {check: `[ "$n" = 2 ]`, wantTask: true},
-		"no, and no after the task":                         {check: "exit 1", wantCode: 1, wantReason: outcome.ReasonCheckFailed, wantTask: true},
+		"yes: the task is not needed": {check: "exit 0", wantReason: outcome.ReasonAlreadyDone},
+		"no, and yes after the task":  {check: `[ "$n" = 2 ]`, wantTask: true},
+		"no, and no after the task": {
+			check:      "exit 1",
+			wantCode:   1,
+			wantReason: outcome.ReasonCheckFailed,
+			wantTask:   true,
+		},
 		"no, as grep says it of a file that does not exist": {check: `[ "$n" = 2 ] || grep -q x /no/such`, wantTask: true},
-		"no, as cmp says it":                                {check: `[ "$n" = 2 ] || cmp -s /no/such /no/such`, wantTask: true},
-		"no, as a shell says it":                            {check: `[ "$n" = 2 ] || no-such-command`, wantTask: true},
-		"no, as systemctl says it":                          {check: `[ "$n" = 2 ] || exit 3`, wantTask: true},
+		"no, as cmp says it":       {check: `[ "$n" = 2 ] || cmp -s /no/such /no/such`, wantTask: true},
+		"no, as a shell says it":   {check: `[ "$n" = 2 ] || no-such-command`, wantTask: true},
+		"no, as systemctl says it": {check: `[ "$n" = 2 ] || exit 3`, wantTask: true},
 		"a signal to a program of the check is no answer": {
 			check: "sh -c 'kill -KILL $$'; exit $?", wantCode: 137, wantReason: outcome.ReasonCheckError,
 		},

@@ -73,7 +73,7 @@ func newTruth() truth {
 
 // noteTask notes that the task of a pod has started, or may have.
 func (h *history) noteTask(pod *simPod) {
-	if pod.Runs == task.Task && pod.answer != saysYes && pod.answer != saysError && h.made[pod.UID] == pod {
+	if pod.Runs == task.Task && pod.answer != saysYes && pod.answer != saysError && !pod.NotStarted && h.made[pod.UID] == pod {
 		h.lastTask[pod.machine] = lastTask{pod, pod.Revision}
 	}
 }

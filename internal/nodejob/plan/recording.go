@@ -109,7 +109,7 @@ func (rec *recorder) dropsLabel(node *Node, r *record.Record) bool {
 		if rec.replaced(node) {
 			return true
 		}
-		return !rec.skipped(node, r.Revision) && (r.Reason != v1alpha1.ReasonDrainTimedOut || r.Rerun)
+		return !rec.skipped(node, r.Revision) && (r.MayHaveStarted() || r.Rerun || node.On.Label == r.Revision)
 	case record.Disrupted, record.Rebooting:
 		if r.MayHaveStarted() && node.On.Label != r.Revision && !rec.skipped(node, r.Revision) {
 			return true

@@ -66,8 +66,10 @@ func TestLabelAfterAnAttempt(t *testing.T) {
 	}
 	gone := func(r *record.Record) { r.MachineID = "gone" }
 	var success, failure, disruption = record.Record{Outcome: record.Succeeded}, record.Record{Outcome: record.Failed, Reason: "TaskFailed"}, record.Record{Outcome: record.Disrupted}
-	notDrained, notDrainedAgain := failure, failure
+	notDrained, notDrainedAgain, notBegun := failure, failure, failure
+	notBegun.NotStarted = true
 	notDrained.Reason, notDrainedAgain.Reason, notDrainedAgain.Rerun = v1alpha1.ReasonDrainTimedOut, v1alpha1.ReasonDrainTimedOut, true
+	notDrained.NotStarted, notDrainedAgain.NotStarted = true, true
 	notStarted, notAnswered, reboot := disruption, disruption, record.Record{Outcome: record.Rebooting}
 	notStarted.NeverStarted, notAnswered.CheckBefore = true, record.AnswerError
 	for name, tt := range map[string]struct {
@@ -94,6 +96,8 @@ func TestLabelAfterAnAttempt(t *testing.T) {
 		"a disruption on another machine":                      {on("old", func(r *record.Record) { old(r); gone(r) }), disruption, true, false, ""},
 		"a disruption after a user has removed the label":      {on("", old), disruption, false, false, ""},
 		"a drain that times out after an earlier revision":     {on("old", old), notDrained, false, false, "old"},
+		"a failure before the task of another revision":        {on("old", old), notBegun, false, false, "old"},
+		"a failure before the task of the same revision":       {on(rev, func(*record.Record) {}), notBegun, true, false, ""},
 		"a drain that times out in a rerun":                    {on(rev, func(*record.Record) {}), notDrainedAgain, true, false, ""},
 		"a success on a node that a user has skipped":          {on(rev, old), success, false, true, ""},
 		"a success with a label, and without a record":         {labelled(rev), success, false, false, rev},
