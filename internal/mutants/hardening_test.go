@@ -94,13 +94,13 @@ var hardening = map[string]mutant{
 		"attempt.go", "r.StartedAt, r.FinishedAt = a.times(pod, known)", "r.StartedAt, r.FinishedAt = pod.Started, known.Finished",
 	},
 	"a node is not skipped while an attempt runs": {
-		"recording.go", "return !rec.skipped(node, r.Revision) && (r.Reason", "return (r.Reason",
+		"recording.go", "case rec.skipped(node, r.Revision):", "case false:",
 	},
 	"a success removes the label that skips a later revision": {
 		"recording.go", "a.KeepLabel = a.Record.Outcome == record.Succeeded && rec.skipped(node, a.Record.Revision)", "a.KeepLabel = false",
 	},
 	"a node stays done with a revision after the task of another one has started": {
-		"recording.go", "if r.MayHaveStarted() && node", "if false && r.MayHaveStarted() && node",
+		"recording.go", "return r.MayHaveStarted() && ofAnother", "return false",
 	},
 	"a label that the user sets at the last moment is dropped": {
 		"recording.go", "pod.UID == \"\" || a.DropLabel ||", "pod.UID == \"\" ||",

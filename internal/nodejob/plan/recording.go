@@ -102,21 +102,23 @@ func (rec *recorder) buildsOn(r *record.Record) bool {
 // may have, the node is not done with another one. A disruption of a rerun retains the label, and so do a question and a drain that did
 // not succeed, because no task has started. But a label from another machine would make this machine look done.
 func (rec *recorder) dropsLabel(node *Node, r *record.Record) bool {
-	switch r.Outcome {
-	case record.Succeeded:
+	switch {
+	case r.Outcome == record.Succeeded:
 		return false
-	case record.Failed:
-		if rec.replaced(node) {
-			return true
-		}
-		return !rec.skipped(node, r.Revision) && (r.MayHaveStarted() || r.Rerun || node.On.Label == r.Revision)
-	case record.Disrupted, record.Rebooting:
-		if r.MayHaveStarted() && node.On.Label != r.Revision && !rec.skipped(node, r.Revision) {
-			return true
-		}
-	case record.Needed, record.Expired:
+	case rec.replaced(node):
+		return true
+	case rec.skipped(node, r.Revision):
+		return false
 	}
-	return rec.replaced(node)
+	ofAnother := node.On.Label != r.Revision
+	switch r.Outcome {
+	case record.Failed:
+		return r.MayHaveStarted() || r.Rerun || !ofAnother
+	case record.Disrupted, record.Rebooting:
+		return r.MayHaveStarted() && ofAnother
+	case record.Succeeded, record.Needed, record.Expired:
+	}
+	return false
 }
 
 // skipped reports whether a user has set the label of the node to skip it while an attempt of revision ran.

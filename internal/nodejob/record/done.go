@@ -46,7 +46,9 @@ func (r *Record) HasRun(revision string) bool {
 }
 
 // MayHaveStarted reports whether the run on record may have started the task. A question, and a drain before the task, have not.
-func (r *Record) MayHaveStarted() bool { return !r.NeverStarted && !r.NotStarted && r.CheckBefore == "" }
+func (r *Record) MayHaveStarted() bool {
+	return !r.NeverStarted && !r.NotStarted && r.CheckBefore == ""
+}
 
 // rerunContinues reports whether a rerun has not ended. Then the label is from the earlier run. A failure removes the label, so if
 // the label exists afterwards, a user has set it to skip the node. So it is after a user has removed it.

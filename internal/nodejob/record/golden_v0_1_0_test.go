@@ -167,7 +167,7 @@ var readingsOfV010 = map[string]reading{
 			BootID: "00000000-0000-4000-8000-000000000003", MachineID: "00000000000040008000000000000004",
 			Asked: record.Answers{record.QuestionCheck: {
 				Answer: record.AnswerError, At: at("12:01:59"), NoSince: at("12:00:59"), ErrorSince: at("12:01:59"), Unanswered: 1,
-				ExitCode: new(int32(3)), Message: "no blkid", PodUID: "00000000-0000-4000-8000-000000000016",
+				ExitCode: new(int32(75)), Message: "no blkid", PodUID: "00000000-0000-4000-8000-000000000016",
 			}},
 			PodUID: "00000000-0000-4000-8000-000000000009",
 		}},

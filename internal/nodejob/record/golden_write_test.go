@@ -182,7 +182,7 @@ var situations = map[string]situation{
 			c.Task = ends(
 				plantest.Result{},
 				plantest.Result{Code: 1, Output: "no file system"},
-				plantest.Result{Code: 3, Output: "no blkid"},
+				plantest.Result{Code: 75, Output: "no blkid"},
 			)
 			c.Create()
 			c.Run(2*time.Minute + 5*time.Second)
