@@ -118,9 +118,7 @@ func TestARunnerThatIsKilledIsReverted(t *testing.T) {
 			k.kill()
 			await(t, "the keeper has reverted the node", func() bool { return k.noted() == tt.want })
 			k.gone()
-			if left := k.survivors(); len(left) > 0 {
-				t.Errorf("processes left behind: %v", left)
-			}
+			await(t, "no process is left", func() bool { return len(k.survivors()) == 0 })
 		})
 	}
 }
