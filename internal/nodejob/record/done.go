@@ -14,7 +14,7 @@ func (on NodeRecord) HasLabelOf(revision string, anyRevision bool) bool {
 // or another revision requests a rerun, such as a reboot.
 func (on NodeRecord) DoneWith(revision string, anyRevision bool) bool {
 	rec := on.Record
-	if rec == nil || rec.Revision != revision || rec.IsAssumed() {
+	if rec == nil || rec.Revision != revision {
 		return on.HasLabelOf(revision, anyRevision)
 	}
 	switch rec.Outcome {

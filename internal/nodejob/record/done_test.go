@@ -21,16 +21,19 @@ func TestWhetherANodeIsDoneWithARevision(t *testing.T) {
 		want   bool
 		before bool // the node has been done, with any revision
 	}{
-		"nothing is stored there":                               {"", nil, false, false, false},
-		"the task has succeeded":                                {"new", of(Succeeded, nil), false, true, true},
-		"a user has removed the label":                          {"", of(Succeeded, nil), false, false, true},
-		"a user has skipped the node":                           {"new", nil, false, true, true},
-		"a user has skipped the node after a failure":           {"new", of(Failed, nil), false, true, true},
-		"the task has failed":                                   {"", of(Failed, nil), false, false, false},
-		"the task was disrupted":                                {"", of(Disrupted, nil), false, false, false},
-		"another revision has succeeded":                        {"old", of(Succeeded, func(r *Record) { r.Revision, r.Label = "old", "old" }), false, false, true},
-		"another revision has succeeded, and any revision is":   {"old", of(Succeeded, func(r *Record) { r.Revision, r.Label = "old", "old" }), true, true, true},
-		"it succeeded while the label skipped another one":      {"old", of(Succeeded, func(r *Record) { r.Label = "old" }), false, true, true},
+		"nothing is stored there":                             {"", nil, false, false, false},
+		"the task has succeeded":                              {"new", of(Succeeded, nil), false, true, true},
+		"a user has removed the label":                        {"", of(Succeeded, nil), false, false, true},
+		"a user has skipped the node":                         {"new", nil, false, true, true},
+		"a user has skipped the node after a failure":         {"new", of(Failed, nil), false, true, true},
+		"the task has failed":                                 {"", of(Failed, nil), false, false, false},
+		"the task was disrupted":                              {"", of(Disrupted, nil), false, false, false},
+		"another revision has succeeded":                      {"old", of(Succeeded, func(r *Record) { r.Revision, r.Label = "old", "old" }), false, false, true},
+		"another revision has succeeded, and any revision is": {"old", of(Succeeded, func(r *Record) { r.Revision, r.Label = "old", "old" }), true, true, true},
+		"it succeeded while the label skipped another one":    {"old", of(Succeeded, func(r *Record) { r.Label = "old" }), false, true, true},
+		"a check has said yes while the label skipped another one": {"old", of(Succeeded, func(r *Record) {
+			r.Label, r.Assumed = "old", true
+		}), false, true, true},
 		"it succeeded, and a user has set the label to another": {"old", of(Succeeded, nil), false, false, true},
 		"a rerun was disrupted":                                 {"new", of(Disrupted, rerun), false, false, true},
 		"a rerun has failed, and a user has skipped the node":   {"new", of(Failed, rerun), false, true, true},
