@@ -58,7 +58,7 @@ func TestNodesThatAreDoneAreAskedAgain(t *testing.T) {
 	drifted("reports", 1)
 	w.Condition("reports", v1alpha1.ConditionComplete, metav1.ConditionTrue, v1alpha1.ReasonAllNodesDone)
 	w.told(v1alpha1.ReasonDrifted, "Node", "reports-1")
-	w.end(w.podOf("reports-1", task.CheckDrift), 3, `{"exitCode":3,"reason":"TaskFailed"}`)
+	w.end(w.podOf("reports-1", task.CheckDrift), 75, `{"exitCode":75,"reason":"TaskFailed"}`)
 	if is := says("reports", record.AnswerError); is.DriftedSince.IsZero() || is.FailingSince.IsZero() {
 		t.Errorf("the record says %+v", is)
 	}

@@ -43,11 +43,11 @@ func TestANodeIsDrainedOnlyIfItsCheckSaysNo(t *testing.T) {
 
 	// The check says yes when the task has run, and before that what the file says.
 	answer := w.markFile() + ".answer"
-	w.job("needed", w.mark(), onNodes(node), before(fmt.Sprintf("[ ! -e %s ] || exit 0; exit $(cat %s || echo 3)", w.markFile(), answer)))
+	w.job("needed", w.mark(), onNodes(node), before(fmt.Sprintf("[ ! -e %s ] || exit 0; exit $(cat %s || echo 75)", w.markFile(), answer)))
 	w.Condition("needed", v1alpha1.ConditionReconciling, metav1.ConditionTrue, v1alpha1.ReasonCheckError)
 	w.wantCordoned(node, false)
 	wantText(t, w.say("explain", "needed", node).out, "task.check itself failed")
-	w.sh(node, "echo 1 > "+answer)
+	w.sh(node, "echo 2 > "+answer) // as grep of a file that is missing
 	w.wantBlocked("needed", node, "web", "one-at-least")
 	w.wantCordoned(node, true, "needed")
 	if on := w.On("needed", node); on.Record == nil || on.Record.Outcome != record.Needed {
