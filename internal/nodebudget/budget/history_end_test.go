@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 )
@@ -22,9 +23,14 @@ func (h *history) settle() {
 		w(true)
 	}
 	h.wakeUp()
-	h.rounds(15, func() bool { return false })
+	h.rounds(10, func() bool { return false })
+	terminating := map[types.UID]bool{} // those that have just been evicted get some time
+	for _, p := range h.pods {
+		terminating[p.UID] = p.Terminating
+	}
+	h.rounds(5, func() bool { return false })
 	for _, name := range sorted(h.pods) {
-		if p := h.pods[name]; p.Terminating && !p.stranger && h.isUnreachable(p.on) {
+		if p := h.pods[name]; terminating[p.UID] && !p.stranger && h.isUnreachable(p.on) {
 			h.fail("22 liveness: drains of %s wait for its seat, which no kubelet ends", p.on)
 		}
 	}

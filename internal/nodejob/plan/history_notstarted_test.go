@@ -54,7 +54,7 @@ func (b mayHaveBegun) onlyOf(node *Node, key string) {
 func (h *history) checkNotStarted(node *Node, r *record.Record, pod *simPod, ended record.Outcome) {
 	key := h.mayHaveBegun.of(node.Name, r.Revision)
 	was := h.seen[node.Name].On.Record
-	if pod.Runs == task.Task && (r.NotStarted || r.NeverStarted) && h.mayHaveBegun[key] > 0 && was != nil && was.Revision == r.Revision &&
+	if pod.Runs == task.Task && (r.NotStarted || r.NeverStarted) && h.mayHaveBegun[key] > 0 && !h.unrecorded[node.Name] && was != nil && was.Revision == r.Revision &&
 		was.MachineID == r.MachineID &&
 		!was.Outcome.Done() {
 		h.break_(
@@ -67,6 +67,7 @@ func (h *history) checkNotStarted(node *Node, r *record.Record, pod *simPod, end
 	}
 	if ended == record.Succeeded {
 		delete(h.mayHaveBegun, key)
+		delete(h.unrecorded, node.Name)
 	}
 	h.mayHaveBegun.onlyOf(node, key)
 }
