@@ -19,6 +19,7 @@ func TestEachMistakeInThePlannerIsFound(t *testing.T) {
 			"the nodes of other teams are cordoned",
 			"the time in which a NodeJob is suspended counts as a disruption",
 			"a problem counts against its node while nothing is tried",
+			"a check after a reboot starts without its value", "a NodeJob is removed while its pods disrupt limited nodes",
 			"a mistake in the check of a mitigation is an answer", "a drain that timed out drops the recorded rollback",
 			"a rollback starts without its files",
 			"a suspended dependency that has never run holds only its nodes",
