@@ -50,24 +50,25 @@ func (b mayHaveBegun) onlyOf(node *Node, key string) {
 	}
 }
 
-// checkNotStarted checks what a record says about the start of the task, and notes the end of a run.
+// checkNotStarted checks what a record says about the start of the task, and notes the end of a run. A manager does not know of pods whose
+// outcome it has not recorded because another client has removed them.
 func (h *history) checkNotStarted(node *Node, r *record.Record, pod *simPod, ended record.Outcome) {
-	key := h.mayHaveBegun.of(node.Name, r.Revision)
-	was := h.seen[node.Name].On.Record
-	if pod.Runs == task.Task && (r.NotStarted || r.NeverStarted) && h.mayHaveBegun[key] > 0 && !h.unrecorded[node.Name] && was != nil && was.Revision == r.Revision &&
-		was.MachineID == r.MachineID &&
-		!was.Outcome.Done() {
+	key, was := h.mayHaveBegun.of(node.Name, r.Revision), h.seen[node.Name].On.Record
+	sameRun := was != nil && was.Revision == r.Revision && was.MachineID == r.MachineID && !was.Outcome.Done()
+	if pod.Runs == task.Task && (r.NotStarted || r.NeverStarted) && sameRun && h.recordedBegin[node.Name] == r.Revision {
 		h.break_(
 			"rollback",
-			"the run of %s on %s has not started the task, says its record, and %s may have",
+			"the run of %s on %s has not started the task, says its record, and an attempt before has",
 			r.Revision,
 			node.Name,
-			pod.Name,
 		)
+	}
+	if pod.Runs == task.Task && !pod.NotStarted {
+		h.recordedBegin[node.Name] = r.Revision
 	}
 	if ended == record.Succeeded {
 		delete(h.mayHaveBegun, key)
-		delete(h.unrecorded, node.Name)
+		delete(h.recordedBegin, node.Name)
 	}
 	h.mayHaveBegun.onlyOf(node, key)
 }

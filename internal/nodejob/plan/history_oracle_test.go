@@ -33,8 +33,8 @@ type oracle struct {
 	undone map[types.UID]bool
 	// mayHaveBegun are the runs that may have started their task.
 	mayHaveBegun mayHaveBegun
-	// unrecorded are the nodes of which a user has removed the record since the last success.
-	unrecorded map[string]bool
+	// recordedBegin are the revisions of runs of which an attempt that may have started the task is recorded, by the name of the node.
+	recordedBegin map[string]string
 
 	// Of the revision that rolls out: whether it has succeeded on a staging node, when it first succeeded,
 	// which nodes it has run on were observed failed or not Ready, and which of those were deleted since.
@@ -60,9 +60,19 @@ type oracle struct {
 
 func newOracle() oracle {
 	return oracle{
-		succeeded: map[string]bool{}, claimed: map[string]bool{}, failures: map[string]int32{}, undoFailures: map[string]int32{},
-		undone: map[types.UID]bool{}, notReady: map[types.UID]string{}, harmed: map[types.UID]bool{}, soaked: map[types.UID]bool{},
-		mayHaveBegun: mayHaveBegun{}, unrecorded: map[string]bool{}, before: map[types.UID]bool{}, again: map[types.UID]bool{}, suspect: map[types.UID]bool{},
+		succeeded:     map[string]bool{},
+		claimed:       map[string]bool{},
+		failures:      map[string]int32{},
+		undoFailures:  map[string]int32{},
+		undone:        map[types.UID]bool{},
+		notReady:      map[types.UID]string{},
+		harmed:        map[types.UID]bool{},
+		soaked:        map[types.UID]bool{},
+		mayHaveBegun:  mayHaveBegun{},
+		recordedBegin: map[string]string{},
+		before:        map[types.UID]bool{},
+		again:         map[types.UID]bool{},
+		suspect:       map[types.UID]bool{},
 	}
 }
 

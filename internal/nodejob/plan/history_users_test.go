@@ -79,7 +79,7 @@ func (h *history) unrecord(node *Node) {
 	h.say("the annotation of %s is removed", node.Name)
 	rec := node.On.Record
 	node.On.Record = nil
-	h.unrecorded[node.Name] = true
+	delete(h.recordedBegin, node.Name)
 	if node.On.Label == "" || rec != nil && rec.Revision != node.On.Label {
 		h.ask(node) // the label does not show it
 	}
