@@ -54,6 +54,9 @@ func (b mayHaveBegun) onlyOf(node *Node, key string) {
 // outcome it has not recorded because another client has removed them.
 func (h *history) checkNotStarted(node *Node, r *record.Record, pod *simPod, ended record.Outcome) {
 	key, was := h.mayHaveBegun.of(node.Name, r.Revision), h.seen[node.Name].On.Record
+	if was != nil && was.MachineID != r.MachineID {
+		delete(h.recordedBegin, node.Name)
+	}
 	sameRun := was != nil && was.Revision == r.Revision && was.MachineID == r.MachineID && !was.Outcome.Done()
 	if pod.Runs == task.Task && (r.NotStarted || r.NeverStarted) && sameRun && h.recordedBegin[node.Name] == r.Revision {
 		h.break_(
