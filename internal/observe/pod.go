@@ -83,9 +83,7 @@ func viewContainer(view *plan.Pod, pod *corev1.Pod, own []string, status *corev1
 			view.Started = started.Time
 		}
 		view.Exit = viewExit(status.State.Terminated, status.Image, only)
-		if o, ok := outcome.Decode(status.State.Terminated.Message); ok && only && view.Exit.Reported && o.NotStarted {
-			view.NotStarted = true
-		}
+		view.NotStarted = view.NotStarted || only && view.Exit.NotStarted
 		viewEnd(view, pod, own, only)
 	case status.State.Running != nil:
 		view.Started = status.State.Running.StartedAt.Time
@@ -301,7 +299,7 @@ func viewExit(t *corev1.ContainerStateTerminated, image string, only bool) *plan
 		o = o.WithExitCode(int(exit.Code))
 		exit.Reported = true
 		exit.Reason, exit.Message, exit.Results, exit.Truncated, exit.Archive = o.Reason, o.Message, o.Results, o.Truncated, o.Archive
-		exit.RollbackExitCode = o.RollbackExitCode
+		exit.RollbackExitCode, exit.NotStarted = o.RollbackExitCode, o.NotStarted
 		if t.Reason == oomKilled && slices.Contains(mayBeMemory, o.Reason) {
 			exit.Reason = oomKilled
 		}

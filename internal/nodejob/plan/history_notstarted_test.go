@@ -13,7 +13,7 @@ import (
 
 // This file knows which runs may have started their task on a node. A rollback undoes only those.
 
-// mayHaveBegun counts, by (name of the node, revision), the pods of the current run of which nobody knows that they have not started the task.
+// mayHaveBegun counts, by (name of the node, revision), the pods of the current run that are not known to have ended before the task.
 type mayHaveBegun map[string]int
 
 // of returns the key of a revision on a node. The UID of a node can change on the same machine, and whether another machine ID is another

@@ -214,6 +214,8 @@ type Exit struct {
 	Truncated bool
 	// Archive is what the task reports about the archive of its output; nil if it reports nothing.
 	Archive *outcome.Archive
+	// NotStarted is true if the task reports that it has not started.
+	NotStarted bool
 	// RollbackExitCode is how the rollback ended that the node has run by itself after the task; nil if it has not.
 	RollbackExitCode *int
 }

@@ -31,9 +31,10 @@ type Images map[string]string
 // UnmarshalJSON drops what it cannot read, as that of Attempts does.
 func (i *Images) UnmarshalJSON(b []byte) error {
 	var all map[string]any
-	if *i = nil; json.Unmarshal(b, &all) != nil {
-		return nil //nolint:nilerr // see above
+	if json.Unmarshal(b, &all) != nil {
+		all = nil
 	}
+	*i = nil
 	for name, digest := range all {
 		if digest, is := digest.(string); is {
 			if *i == nil {
