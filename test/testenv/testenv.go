@@ -145,7 +145,8 @@ func (w *World) NoPods() {
 	w.T.Helper()
 	w.Eventually("no pod is left", func() error {
 		if pods := w.Pods(); len(pods) > 0 {
-			return fmt.Errorf("there are %d, the first is %s (%s) with finalizers %v", len(pods), pods[0].Name, pods[0].Status.Phase, pods[0].Finalizers)
+			return fmt.Errorf("there are %d, the first is %s (%s, on node %s, labels %v) with finalizers %v",
+				len(pods), pods[0].Name, pods[0].Status.Phase, pods[0].Spec.NodeName, pods[0].Labels, pods[0].Finalizers)
 		}
 		return nil
 	})
