@@ -30,7 +30,7 @@ type Authorization struct {
 	// +optional
 	Generation int64 `json:"generation,omitempty"`
 
-	// retry is a hash of the annotation everynode.dev/retry to which the state refers.
+	// retry is a hash of the annotations everynode.dev/retry and everynode.dev/take-over to which the state refers.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Retry string `json:"retry,omitempty"`

@@ -37,6 +37,10 @@ const (
 	// on which it failed. On a task's pod, it is a hash of the value at the creation of the pod.
 	RetryAnnotation = Group + "/retry"
 
+	// TakeOverAnnotation, on a NodeJob, names nodes, separated by commas, that the NodeJob may disrupt although another tool or a user has
+	// drained them and not uncordoned them yet. To set it needs the rights of a change of the NodeJob, such as disrupt.
+	TakeOverAnnotation = Group + "/take-over"
+
 	// ChangedByAnnotation, on a NodeJob or NodeGuard, is the name of the user who last created it or changed its spec. Only
 	// the API server sets it (config/attribution). It is absent where that is not known. On a task's pod, it is that of the
 	// NodeJob when the pod was made.

@@ -125,6 +125,8 @@ const (
 	ReasonMaxUnavailableReached = "MaxUnavailableReached"
 	// ReasonManagerNodeLast means that the manager itself runs on the node, which is therefore the last.
 	ReasonManagerNodeLast = "ManagerNodeLast"
+	// ReasonNodeInUse means that another tool or a user has drained the node and not uncordoned it yet, so the NodeJob must not disrupt it.
+	ReasonNodeInUse = "NodeInUse"
 	// ReasonPreparing means that the node is cordoned or drained before the task.
 	ReasonPreparing = "Preparing"
 	// ReasonDrainBlocked means that the node is drained before the task, and a pod cannot be evicted.
@@ -247,6 +249,8 @@ const (
 	ReasonAttemptFailed = "AttemptFailed"
 	// ReasonDeadlineExceeded means that the attempt took longer than task.timeoutSeconds.
 	ReasonDeadlineExceeded = "DeadlineExceeded"
+	// ReasonEvicted means that another client has evicted the pod of the attempt with the Eviction API; it does not count.
+	ReasonEvicted = "Evicted"
 	// ReasonDisrupted means that the attempt was ended by something else than itself; it does not count. As the
 	// reason of Stalled: all that is left to do was disrupted many times in a row.
 	ReasonDisrupted = "Disrupted"

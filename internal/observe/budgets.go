@@ -4,10 +4,12 @@
 package observe
 
 import (
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/nodebudget/budget"
+	"github.com/everynode/everynode/internal/nodeguard/guard"
 	"github.com/everynode/everynode/internal/nodejob/plan"
 )
 
@@ -38,7 +40,7 @@ func Budgets(in *plan.Input, effects *budget.Effects, stances Stances) {
 			ClosesAt: effect.ClosesAt, ClosesBy: effect.ClosesBy, Longest: effect.Longest, LongestOf: effect.LongestOf,
 			// A node without a stance has been selected since the budgets were planned last.
 			Unknown: effect.Limited && (!stances.Known || !known),
-			Seat:    stance.Seat, SeatUID: stance.SeatUID, Allowed: stance.Allowed, Message: stance.Message,
+			Seat:    stance.Seat, SeatUID: stance.SeatUID, Allowed: stance.Allowed, Message: stance.Message, Drained: stance.Drained,
 			Claimed: stances.Claimed[node.UID], UsedUpByJob: stance.HeldBy != "" && stance.HeldBy == ReporterOf(in.Job),
 		}
 	}
@@ -64,8 +66,12 @@ func closure(c *budget.Closure) *plan.BudgetClosure {
 // ToldStances returns what the statuses of budgets say about the nodes that they select, for a client that does not see seats.
 func ToldStances(budgets []*v1alpha1.NodeDisruptionBudget, nodes []plan.Node) Stances {
 	stances := Stances{Of: map[types.UID]budget.Stance{}, Known: true}
-	waiting := map[string]string{}
+	waiting, cordoned := map[string]string{}, map[string]bool{}
 	for _, b := range budgets {
+		for i := range b.Status.Unavailable {
+			u := &b.Status.Unavailable[i]
+			cordoned[u.Node] = cordoned[u.Node] || u.By == guard.ByCordon
+		}
 		for i := range b.Status.Waiting {
 			if w := &b.Status.Waiting[i]; w.Reason != v1alpha1.ReasonBudgetOpen { // a status has no other sign that a disruption may begin
 				waiting[w.Node] = w.Message
@@ -74,7 +80,9 @@ func ToldStances(budgets []*v1alpha1.NodeDisruptionBudget, nodes []plan.Node) St
 	}
 	for i := range nodes {
 		message := waiting[nodes[i].Name]
-		stances.Of[nodes[i].UID] = budget.Stance{Allowed: message == "", Message: message}
+		stances.Of[nodes[i].UID] = budget.Stance{
+			Allowed: message == "", Message: message, Drained: cordoned[nodes[i].Name] && nodes[i].Ready == corev1.ConditionTrue,
+		}
 	}
 	return stances
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/nodejob/plan"
+	"github.com/everynode/everynode/internal/nodejob/task"
 )
 
 // Drain returns which pods a drain evicts.
@@ -52,14 +53,21 @@ func EvictedByDrain(pod *corev1.Pod) bool {
 	return pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
 }
 
+// cordon is the taint of a cordoned node.
+var cordon = corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}
+
 // DrainPod returns such a pod as the plan reads it.
 func DrainPod(pod *corev1.Pod, deleteEmptyDirData bool) plan.DrainPod {
 	view := plan.DrainPod{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Terminating: !pod.DeletionTimestamp.IsZero()}
+	owner := metav1.GetControllerOf(pod)
+	if ours := owner != nil && owner.APIVersion == v1alpha1.GroupVersion.String(); !ours && task.Tolerated(&cordon, pod.Spec.Tolerations) {
+		view.Placed = pod.CreationTimestamp.Time
+	}
 	hasEmptyDir := slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.EmptyDir != nil })
 	switch {
 	case hasEmptyDir && !deleteEmptyDirData:
 		view.EvictionRefused = "it has an emptyDir volume, whose content would be lost: set drain.deleteEmptyDirData, or delete it"
-	case metav1.GetControllerOf(pod) == nil:
+	case owner == nil:
 		view.EvictionRefused = "it has no controller that would recreate it: delete it if it is not needed"
 	}
 	return view

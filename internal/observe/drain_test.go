@@ -106,3 +106,31 @@ func TestPodsThatMustNotBeEvicted(t *testing.T) {
 		}
 	}
 }
+
+func TestWhichPodsOfADrainCanBePlacedOnCordonedNodes(t *testing.T) {
+	created := metav1.Unix(1_800_000_000, 0)
+	pod := func(apiVersion string, tolerations ...corev1.Toleration) *corev1.Pod {
+		return &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{
+				CreationTimestamp: created, OwnerReferences: []metav1.OwnerReference{{APIVersion: apiVersion, Kind: "Job", Controller: new(true)}},
+			},
+			Spec: corev1.PodSpec{Tolerations: tolerations},
+		}
+	}
+	all, other := corev1.Toleration{Operator: corev1.TolerationOpExists}, corev1.Toleration{Key: "a", Operator: corev1.TolerationOpExists}
+	cordoned := corev1.Toleration{Key: corev1.TaintNodeUnschedulable, Operator: corev1.TolerationOpExists}
+	for name, tt := range map[string]struct {
+		pod  *corev1.Pod
+		want bool
+	}{
+		"without a toleration":                    {pod("batch/v1"), false},
+		"with a toleration of another taint":      {pod("batch/v1", other), false},
+		"with a toleration of the cordon":         {pod("batch/v1", cordoned), true},
+		"with a toleration of all taints":         {pod("batch/v1", all), true},
+		"of Everynode, such as that of NodeGuard": {pod("everynode.dev/v1alpha1", all), false},
+	} {
+		if got := DrainPod(tt.pod, true).Placed.Equal(created.Time); got != tt.want {
+			t.Errorf("%s: %t, want %t", name, got, tt.want)
+		}
+	}
+}

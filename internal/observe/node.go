@@ -16,6 +16,7 @@ import (
 	"github.com/everynode/everynode/internal/nodejob/plan"
 	"github.com/everynode/everynode/internal/nodejob/record"
 	"github.com/everynode/everynode/internal/nodejob/task"
+	"github.com/everynode/everynode/internal/outcome"
 )
 
 // Node returns the node as the plan reads it, without its record.
@@ -30,6 +31,7 @@ func Node(node *corev1.Node) plan.Node {
 		Taints:          node.Spec.Taints,
 		Unschedulable:   node.Spec.Unschedulable,
 		CordonedBy:      record.CordonedBy(node.Annotations),
+		CordonedWith:    outcome.Clean(task.CordonedWith(node), 64),
 		Deleting:        !node.DeletionTimestamp.IsZero(),
 		BootID:          record.BoundID(node.Status.NodeInfo.BootID),
 		MachineID:       record.BoundID(node.Status.NodeInfo.MachineID),

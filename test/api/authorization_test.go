@@ -193,6 +193,7 @@ func (w *world) prepare() {
 		"templated": template,
 		"gated":     template + "\ngate: {}",
 		"publishes": template + "\npublish: [{result: a, label: x.test/a}]",
+		"drains":    `{task: {script: "true"}, maintenance: {drain: {}}}`,
 		"cordons":   template + "\nonFailure: {action: Cordon}",
 		"undone":    `{task: {script: "true"}, rollback: {script: undo}, deletionPolicy: Rollback}`,
 		"undoes":    template + "\nrollback: {script: undo}",
@@ -267,6 +268,16 @@ var actions = map[string]action{
 	"request a retry": {
 		needs:   []string{rights.RunAsRoot},
 		do:      patches(nodeJob("script"), `{"metadata":{"annotations":{"everynode.dev/retry":"1"}}}`),
+		manager: rights.RunAsRoot,
+	},
+	"let a NodeJob take over nodes": {
+		needs:   []string{rights.RunAsRoot},
+		do:      patches(nodeJob("script"), `{"metadata":{"annotations":{"everynode.dev/take-over":"node-1"}}}`),
+		manager: rights.RunAsRoot,
+	},
+	"let a NodeJob that cordons take over nodes": {
+		needs:   []string{rights.RunAsRoot, rights.Disrupt},
+		do:      patches(nodeJob("drains"), `{"metadata":{"annotations":{"everynode.dev/take-over":"node-1"}}}`),
 		manager: rights.RunAsRoot,
 	},
 	"delete a NodeJob":                          {do: deletes(nodeJob("script")), manager: confined},

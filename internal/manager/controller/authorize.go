@@ -38,7 +38,7 @@ func (r observer) authorize(ctx context.Context, seen *observation) error {
 		return nil // its scripts are not read, and no pod can be created
 	}
 	written := policies.Written{
-		Generation: job.Generation, Retry: task.RetryToken(job), Contents: contentsHash(job, seen.source), Created: job.CreationTimestamp.Time,
+		Generation: job.Generation, Retry: task.RequestToken(job), Contents: contentsHash(job, seen.source), Created: job.CreationTimestamp.Time,
 	}
 	// After a retry, the API server has asked for the rights to the NodeJob.
 	confirm := plan.Remedy{Verb: plan.VerbRetry}.Kubectl(job, "")

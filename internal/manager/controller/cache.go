@@ -72,7 +72,7 @@ func strip(key seal.Key, o any) any {
 // stripNode removes what the plan never reads, above all the list of images. It modifies its argument, which must not
 // be in a cache yet.
 func stripNode(node *corev1.Node) *corev1.Node {
-	node.ManagedFields, node.OwnerReferences, node.Finalizers = nil, nil, nil
+	node.ManagedFields, node.OwnerReferences, node.Finalizers = task.Cordoner(node), nil, nil
 	var ready []corev1.NodeCondition
 	if c := task.ReadyCondition(node); c != nil {
 		ready = []corev1.NodeCondition{*c}

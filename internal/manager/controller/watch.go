@@ -109,12 +109,13 @@ func (finalizersChanged) Update(e event.UpdateEvent) bool {
 	return len(e.ObjectOld.GetFinalizers()) != len(e.ObjectNew.GetFinalizers())
 }
 
-// retryRequested passes the update in which a user requests a retry.
+// retryRequested passes the update in which a user requests a retry, or names nodes to take over.
 type retryRequested struct{ predicate.Funcs }
 
-// Update reports whether the annotation changed.
+// Update reports whether one of the annotations changed.
 func (retryRequested) Update(e event.UpdateEvent) bool {
-	return e.ObjectOld.GetAnnotations()[v1alpha1.RetryAnnotation] != e.ObjectNew.GetAnnotations()[v1alpha1.RetryAnnotation]
+	before, after := e.ObjectOld.GetAnnotations(), e.ObjectNew.GetAnnotations()
+	return before[v1alpha1.RetryAnnotation] != after[v1alpha1.RetryAnnotation] || before[v1alpha1.TakeOverAnnotation] != after[v1alpha1.TakeOverAnnotation]
 }
 
 // statusOverwritten passes the update in which another client overwrites the status.

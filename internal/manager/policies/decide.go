@@ -15,7 +15,7 @@ const Enforced = 5 * time.Second
 // Written is what of an object needs rights.
 type Written struct {
 	Generation int64
-	// Retry is a hash of the annotation everynode.dev/retry, and Contents one of the scripts from ConfigMaps.
+	// Retry is a hash of the annotations that request something, such as everynode.dev/retry, and Contents one of the scripts from ConfigMaps.
 	Retry, Contents string
 	Created         time.Time
 }

@@ -313,6 +313,11 @@ func TestStances(t *testing.T) {
 		"a cordoned node without a seat": {
 			newBudget("b", "1"),
 			func(f *fixture) { f.evict("n1"); f.cordon("n1") },
+			Stance{Allowed: true, Drained: true},
+		},
+		"a cordoned node without a seat that is not Ready": {
+			newBudget("b", "1"),
+			func(f *fixture) { f.evict("n1"); f.cordon("n1"); f.breakDown("n1", 0) },
 			Stance{Allowed: true},
 		},
 		"a node that is not Ready and has no seat": {

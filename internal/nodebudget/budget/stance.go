@@ -31,11 +31,18 @@ func (p *planner) takeStances() {
 				_, s.Message = p.obstacle(m)
 				s.HeldBy = p.heldBy(m)
 			}
+		case p.isDrained(m):
+			s.Drained = true
 		case p.waitsForSeat(m):
 			s = Stance{Message: "the node is available, and first gets the seat with which its NodeDisruptionBudgets count it"}
 		}
 		p.plan.Stances[m.UID] = s
 	}
+}
+
+// isDrained reports whether something has drained a node and not given it back: its seat is gone, and it is Ready and cordoned.
+func (p *planner) isDrained(m *member) bool {
+	return m.seat == nil && m.Ready && m.Unschedulable && p.hadSeat(m)
 }
 
 // allowed chooses the members whose seats a NodeJob may evict now.

@@ -17,6 +17,9 @@ var releaseRequestTaints = map[string]string{
 	"karpenter.sh/disruption":        "tainted by Karpenter",
 }
 
+// ByCordon is the source of the release request of a cordoned node.
+const ByCordon = "cordoned"
+
 // ReleaseRequest returns who or what announces that a node will be drained or removed, and since when; "" if nothing does.
 func ReleaseRequest(node *Node, now time.Time) (by string, since time.Time) {
 	return releaseRequest(node, nil, now)
@@ -33,7 +36,7 @@ func releaseRequest(node *Node, budget *Budget, now time.Time) (by string, since
 		by = "condition " + string(node.Announced)
 	}
 	if node.Unschedulable {
-		by = "cordoned"
+		by = ByCordon
 	}
 	if node.Deleting {
 		by = "deleted"

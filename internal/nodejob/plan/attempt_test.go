@@ -110,7 +110,7 @@ func TestAttempt(t *testing.T) {
 
 		"it was evicted": {
 			node: node, pod: newPod(node, exited(143, reported(outcome.ReasonDisrupted)), disrupted(5, "EvictionByEvictionAPI")),
-			want: []string{"record Disrupted on n: attempts 0, disruptions 1, Disrupted: EvictionByEvictionAPI"},
+			want: []string{"record Disrupted on n: attempts 0, disruptions 1, Evicted: EvictionByEvictionAPI"},
 		},
 		"it was evicted and did not report its end": {
 			node: node,
@@ -132,7 +132,7 @@ func TestAttempt(t *testing.T) {
 		},
 		"its node's clock says that it failed before it was evicted": {
 			node: node, pod: newPod(node, exited(1), disrupted(1, "EvictionByEvictionAPI")),
-			want: []string{"record Disrupted on n: attempts 0, disruptions 1, Disrupted: EvictionByEvictionAPI"},
+			want: []string{"record Disrupted on n: attempts 0, disruptions 1, Evicted: EvictionByEvictionAPI"},
 		},
 		"its record was removed while it ran": {
 			node: node, pod: newPod(node, exited(3), func(p *Pod) { p.Attempt = 2 }),

@@ -45,6 +45,8 @@ type NodeBudget struct {
 	// Message is why they do not.
 	Allowed bool
 	Message string
+	// Drained is true if the node has lost its seat, and is Ready and cordoned, for this NodeJob or by something else.
+	Drained bool
 	// UsedUpByJob is true if they do not because this NodeJob itself holds all nodes that use up a limit.
 	UsedUpByJob bool
 	// Claimed is true if this NodeJob has claimed the node.
@@ -194,7 +196,7 @@ func (p *planner) reportHolds() {
 		if w.awaitsBudget {
 			put(&p.plan.Waits, w.node.UID, true)
 		}
-		p.plan.AwaitsBudgets = p.plan.AwaitsBudgets || w.waitsForBudget()
+		p.plan.AwaitsBudgets = p.plan.AwaitsBudgets || w.waitsForBudget() || w.cause == causeInUse
 	}
 	if p.plan.AwaitsBudgets {
 		p.plan.wake(p.in.BudgetsChangeAt)

@@ -32,6 +32,13 @@ func limited(changes ...func(*NodeBudget)) NodeBudget {
 
 func isClaimed(b *NodeBudget) { b.Claimed = true }
 func seatless(b *NodeBudget)  { b.Seat, b.SeatUID = "", "" }
+func drained(b *NodeBudget)   { b.Drained = true }
+func takesOver(names string) func(*v1alpha1.NodeJob) {
+	return func(j *v1alpha1.NodeJob) {
+		j.Annotations = map[string]string{v1alpha1.TakeOverAnnotation: names}
+	}
+}
+
 func exhausted(b *NodeBudget) {
 	b.Allowed, b.Message = false, "NodeDisruptionBudget b allows 1"
 }
@@ -120,6 +127,18 @@ func TestBudgets(t *testing.T) {
 			job: []func(*v1alpha1.NodeJob){draining, drainsSince("a", 10)}, a: []func(*Node){byHand},
 			budget: limited(seatless, tasksFrozen), holds: []types.UID{"a-uid"},
 		},
+		"a node that another tool has drained": {
+			job: []func(*v1alpha1.NodeJob){always, oneAtOnce}, a: []func(*Node){byHand, func(n *Node) { n.CordonedWith = "kubectl-cordon" }},
+			budget: limited(seatless, drained), cause: causeInUse,
+			message: "something else (kubectl-cordon) has drained it and may still work on it; the task starts when the node is uncordoned. " +
+				"If nothing works there: kubectl uncordon a, or kubectl -n ns annotate nodejob job everynode.dev/take-over=a --overwrite",
+		},
+		"a node that another tool has drained, and that the NodeJob may take over": {
+			job: []func(*v1alpha1.NodeJob){always, takesOver("x, a,y")}, a: []func(*Node){byHand},
+			budget: limited(seatless, drained), want: []string{"claim a"}, cause: causeBudget,
+			message: "it claims the node from its NodeDisruptionBudgets", holds: []types.UID{"a-uid"},
+		},
+		"a task that disrupts nothing starts where another tool works": {budget: limited(seatless, drained), want: []string{startA, startB}},
 		"a budget is exhausted": {
 			job: []func(*v1alpha1.NodeJob){always}, budget: limited(exhausted),
 			cause: causeBudget, message: "NodeDisruptionBudget b allows 1", awaits: []types.UID{"a-uid", "b-uid"},

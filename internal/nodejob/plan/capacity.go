@@ -85,6 +85,9 @@ func (c *capacity) startBlock(w *nodePlan) block {
 	if !free {
 		return block{cause: causeSlot, reason: w.Reason, message: c.noSlotMessage}
 	}
+	if b := c.inUse(w); b.blocks() {
+		return b
+	}
 	if b := c.mustNotDisrupt(w); b.blocks() || w.start.phase != task.Task || !c.disrupts() {
 		return b
 	}

@@ -170,7 +170,7 @@ func (su *summarizer) blockedSummary(n v1alpha1.NodeCounts, moving int32) summar
 func (su *summarizer) quarantinedNodes() []string {
 	var nodes []string
 	for i := range su.nodes {
-		if su.cordonedForUs(su.nodes[i].node) {
+		if su.cordonedForUs(su.nodes[i].node) && su.nodes[i].cause != causeInUse {
 			nodes = append(nodes, su.nodes[i].node.Name)
 		}
 	}

@@ -55,7 +55,7 @@ func TestFiveHundredNodes(t *testing.T) {
 		t.Errorf("%d attempts, want %d", rollout.starts, wantStarts)
 	}
 	wantRecords := map[string]int{
-		"Succeeded": 494, "Failed TaskFailed": 10 + 3*5, "Disrupted Disrupted": 5, "Failed NodeUnreachable": 2,
+		"Succeeded": 494, "Failed TaskFailed": 10 + 3*5, "Disrupted Evicted": 5, "Failed NodeUnreachable": 2,
 	}
 	if diff := cmp.Diff(wantRecords, rollout.records); diff != "" {
 		t.Errorf("records (-want +got):\n%s", diff)

@@ -73,11 +73,17 @@ func (h *history) changeBudget() {
 		h.unknown = true
 		h.say("what the budget allows is unknown")
 	case len(h.taken) > 0:
+		for _, name := range names {
+			if h.taken[h.nodes[name].UID] {
+				h.endWork(h.nodes[name])
+			}
+		}
 		clear(h.taken)
 	case len(names) > 0:
 		if node := h.nodes[names[h.rolls.Intn(len(names))]]; h.grants(node.UID) {
 			h.say("another tool takes %s", node.Name)
 			h.taken[node.UID], h.without[node.UID] = true, true
+			h.drain(node)
 		}
 	}
 }
@@ -173,7 +179,9 @@ func (h *history) addBudgets(in *Input) {
 func (h *history) addStance(b *NodeBudget, node *Node) {
 	b.Allowed = h.grants(node.UID)
 	if h.without[node.UID] {
-		b.Allowed = !h.returns(h.nodes[node.Name])
+		live := h.nodes[node.Name]
+		b.Allowed = !h.returns(live)
+		b.Drained = live != nil && live.Ready == corev1.ConditionTrue && live.Unschedulable
 	} else {
 		b.Seat, b.SeatUID = "seat-"+string(node.UID), node.UID
 	}

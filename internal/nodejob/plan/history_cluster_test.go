@@ -53,6 +53,9 @@ func (h *history) addNode(name string) {
 
 // changed gives the node a new resource version.
 func (h *history) changed(node *Node) {
+	if !node.Unschedulable {
+		delete(h.at, node.UID)
+	}
 	node.ResourceVersion = strconv.Itoa(h.uid)
 	h.uid++
 }
@@ -163,6 +166,7 @@ func (h *history) pass() {
 	p := Next(in)
 	h.last = p
 	h.checkAllowed(in, p)
+	h.checkWork(p)
 	h.checkLimit(in, p)
 	h.checkTenant(p)
 	h.checkBudget(in, p)

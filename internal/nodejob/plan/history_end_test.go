@@ -171,6 +171,7 @@ func (h *history) until(what string, over func() bool) {
 		h.grow(pass)
 		h.persist()
 		h.relieveBudget()
+		h.endAwaitedWork()
 		h.now = h.now.Add(5 * time.Second)
 		h.kubelets()
 		h.sweep()

@@ -261,6 +261,7 @@ func (h *history) disrupt() {
 	for _, name := range h.podNames() {
 		if pod := h.pods[name]; !over(&pod.Pod) {
 			pod.Disrupted, pod.DisruptedReason = h.now, "EvictionByEvictionAPI"
+			h.beginWork(pod)
 			h.end(
 				pod,
 				corev1.PodFailed,

@@ -139,6 +139,7 @@ type history struct {
 	tenant
 	earlierPods
 	budgeter
+	otherWork
 	inputs
 	checkAnswers
 	drifting
@@ -216,6 +217,7 @@ func play(seed int64) *history {
 		namespaces: newNamespaces(seed),
 		tenant:     newTenant(seed),
 		budgeter:   newBudgeter(seed),
+		otherWork:  newOtherWork(),
 
 		checkAnswers: newChecks(seed),
 	}

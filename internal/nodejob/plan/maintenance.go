@@ -80,15 +80,21 @@ func (p *planner) startOrPrepare(w *nodePlan) {
 	}
 }
 
-// mustCordon reports whether the node must be cordoned before the task.
+// mustCordon reports whether the node must be cordoned before the task: not if a user has uncordoned it meanwhile, but again if another tool
+// has used it meanwhile.
 func (p *planner) mustCordon(node *Node) bool {
-	return !p.cordonedForUs(node) && p.cordons.cordon(node) != nil
+	return (!p.cordonedForUs(node) || wasEvicted(node)) && p.cordons.cordon(node) != nil
 }
 
 // cordonBefore cordons a node before the task.
 func (p *planner) cordonBefore(w *nodePlan) {
 	mark := p.cordons.markOf(w.node, v1alpha1.ReasonPreparing, "it is cordoned before the task")
 	mark.Cordon, mark.Before = p.cordons.cordon(w.node), new(p.attemptOn(w))
+	if wasEvicted(w.node) { // by something that has uncordoned it since then
+		r := *w.node.On.Record
+		r.Reason = v1alpha1.ReasonDisrupted
+		mark.Record = &r
+	}
 	p.mark(w, mark)
 	p.capacity.toDrain++
 	p.preparing(w, "it is cordoned before the task")
@@ -307,6 +313,7 @@ func (co *cordons) readDrain(node *Node, since time.Time, spec *v1alpha1.DrainSp
 	timeout := drainTimeoutOf(spec)
 	deadline := co.past(since).Add(timeout)
 	pods, looked := co.in.Drains[node.UID]
+	pods = withoutArrivals(pods, since)
 	blocked := co.blockedPods(node.Name, pods)
 	return drainProgress{
 		pods: pods, empty: looked && len(pods) == 0, late: !co.in.Now.Before(deadline), timeout: timeout,
@@ -315,6 +322,22 @@ func (co *cordons) readDrain(node *Node, since time.Time, spec *v1alpha1.DrainSp
 			Pods: int32(len(pods)), Blocked: blocked, BlockedSince: co.blockedSince(node.Name, since, pods, blocked),
 		},
 	}
+}
+
+// withoutArrivals are the pods of a drain, of which it does not evict those that were placed on the node after it began: another tool works
+// with them, and would create them again. It waits for their end.
+func withoutArrivals(pods []DrainPod, since time.Time) []DrainPod {
+	arrived := func(p DrainPod) bool { return p.EvictionRefused == "" && p.Placed.After(since.Add(time.Second)) } // clocks differ
+	if !slices.ContainsFunc(pods, arrived) {
+		return pods
+	}
+	pods = slices.Clone(pods)
+	for i := range pods {
+		if arrived(pods[i]) {
+			pods[i].EvictionRefused = "it was placed on the cordoned node, so another tool may work there: the drain waits for its end"
+		}
+	}
+	return pods
 }
 
 // continueDrain evicts the pods that may be evicted, and checks again later.

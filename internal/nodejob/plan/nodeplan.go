@@ -159,6 +159,8 @@ const (
 	causeBudgetClosed
 	// causeWindowTooShort : a run can take longer than each window of a NodeDisruptionBudget.
 	causeWindowTooShort
+	// causeInUse : another tool or a user has drained the node and not uncordoned it yet.
+	causeInUse
 	// causeRunsAlone : a user has requested that another node is retried first.
 	causeRunsAlone
 	// causeRollback : a rollback must end on the node first.
@@ -308,7 +310,7 @@ func (w *nodePlan) continues() bool {
 	}
 	switch w.cause {
 	case causeNode, causeStep, causeEmptyStep, causePromotion, causeStopped, causeMaxUnavailable, causeControlPlane, causeRunsAlone,
-		causeWindowTooShort:
+		causeWindowTooShort, causeInUse:
 		return false
 	case causeNone, causeTerminatingPod, causeSuspended, causeObstacle, causeNodeProblem, causeBackoff, causeDependency, causeSlot, causeCheckBefore, causeSoak,
 		causeManagerNodeLast, causeRollback, causeBudget, causeBudgetClosed:

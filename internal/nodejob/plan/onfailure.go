@@ -101,7 +101,7 @@ func (q *quarantiner) waitsForRetry(w *nodePlan) bool {
 	if w.node.On.Record.Reason == v1alpha1.ReasonDrainTimedOut {
 		return false
 	}
-	return w.cause == causeBackoff || w.cause == causeTerminatingPod || w.cannotRun()
+	return w.cause == causeBackoff || w.cause == causeTerminatingPod || w.cause == causeInUse || w.cannotRun()
 }
 
 // cordonedForUs reports whether Everynode has cordoned the node for this NodeJob, and maybe for others.

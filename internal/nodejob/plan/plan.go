@@ -88,6 +88,8 @@ type Node struct {
 	Unschedulable bool
 	// CordonedBy are the record keys of the NodeJobs for which Everynode has cordoned the node.
 	CordonedBy []string
+	// CordonedWith is the field manager that cordoned the node, such as "kubectl-cordon"; "" if that is not known. Who cordons can choose it.
+	CordonedWith string
 	// Ready is the status of the Ready condition, "" if there is none yet. ReadySince is since when it is True, zero if it
 	// is not.
 	Ready      corev1.ConditionStatus
@@ -233,6 +235,8 @@ type DrainPod struct {
 	Blocked string
 	// TriedAt is when its eviction was tried last; zero if it was not.
 	TriedAt time.Time
+	// Placed is when it was created, if it can be placed on cordoned nodes; zero otherwise.
+	Placed time.Time
 }
 
 // Plan is what to do, what to report in the status, and when to plan next.

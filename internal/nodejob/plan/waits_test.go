@@ -119,6 +119,9 @@ func TestWaitsEnd(t *testing.T) {
 		causeWindowTooShort: {with(see(newJob(reboots), []Node{w}), func(in *Input) {
 			in.Budgets = map[types.UID]NodeBudget{"w-uid": limited(window(time.Hour, time.Minute))}
 		}), blocked},
+		causeInUse: {with(see(newJob(reboots), []Node{w}), func(in *Input) {
+			in.Budgets = map[types.UID]NodeBudget{"w-uid": limited(seatless, drained)}
+		}), named},
 		causeRunsAlone: {
 			see(newJob(), []Node{newNode("a", recorded(record.Failed, func(r *record.Record) { r.RunsAlone = true })), w}, newPod(running)),
 			others,
@@ -161,7 +164,7 @@ func TestWaitsEnd(t *testing.T) {
 			got = user
 		case running:
 			got = others
-		case strings.Contains(reconciling.Message, "(a)") || strings.Contains(reconciling.Message, "node a "):
+		case strings.Contains(reconciling.Message, "NodeInUse (w)"), strings.Contains(reconciling.Message, "(a)") || strings.Contains(reconciling.Message, "node a "):
 			got = named
 		case strings.Contains(reconciling.Message, "NodeDisruptionBudget b "):
 			got = budget

@@ -167,6 +167,14 @@ func Timeout(job *v1alpha1.NodeJob, phase Phase) time.Duration {
 // RetryToken returns a hash of the annotation with which a user requests a retry on every failed node; "" without it.
 func RetryToken(job *v1alpha1.NodeJob) string { return RetryTokenOf(job) }
 
+// RequestToken returns a hash of all annotations of a NodeJob with which users request something; "" without them.
+func RequestToken(job *v1alpha1.NodeJob) string {
+	if nodes := job.Annotations[v1alpha1.TakeOverAnnotation]; nodes != "" {
+		return ShortHash(RetryToken(job) + " " + nodes)
+	}
+	return RetryToken(job)
+}
+
 // RetryTokenOf returns the same of any object. On a NodeGuard, the annotation confirms what was written while no admission policy
 // was in force.
 func RetryTokenOf(o metav1.Object) string {

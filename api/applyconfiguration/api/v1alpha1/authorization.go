@@ -14,7 +14,7 @@ type AuthorizationApplyConfiguration struct {
 	Policies *string `json:"policies,omitempty"`
 	// generation is the metadata.generation to which the state refers.
 	Generation *int64 `json:"generation,omitempty"`
-	// retry is a hash of the annotation everynode.dev/retry to which the state refers.
+	// retry is a hash of the annotations everynode.dev/retry and everynode.dev/take-over to which the state refers.
 	Retry *string `json:"retry,omitempty"`
 	// contents is a hash of the scripts in ConfigMaps to which the state refers.
 	Contents *string `json:"contents,omitempty"`
