@@ -291,6 +291,22 @@ var mutants = map[string]mutant{
 	"a NodeJob waits for a budget that it uses up itself": {
 		"conditions.go", "case n.Running == 0 && su.waitsForItself():", "case false:",
 	},
+	"a run begins where another tool has evicted the seat": {"inuse.go", "(!b.Drained ||", "(true || !b.Drained ||"},
+	"a run of a NodeJob that holds the node waits for another tool": {
+		"inuse.go", "b.Claimed || c.hasBegun(node)", "b.Claimed",
+	},
+	"a run begins where another tool has evicted the task": {
+		"inuse.go", "evicted := wasEvicted(node) && node.Unschedulable", "evicted := false",
+	},
+	"a node that another tool has rebooted stays in use": {"inuse.go", " && rec.BootID == node.BootID", ""},
+	"nobody takes a node over":                           {"inuse.go", " || c.takesOver(node.Name)", ""},
+	"a node is not cordoned again after another tool":    {"maintenance.go", " || wasEvicted(node)", ""},
+	"a node that was cordoned again is in use": {
+		"maintenance.go", "if wasEvicted(w.node) {", "if false {",
+	},
+	"a node is uncordoned while another tool works there": {"onfailure.go", " || w.cause == causeInUse", ""},
+	"a drain evicts the pods of another tool":             {"maintenance.go", "if arrived(pods[i]) {", "if false {"},
+	"a node in use counts as quarantined":                 {"conditions.go", " && su.nodes[i].cause != causeInUse", ""},
 	"a NodeJob that is deleted uses no nodes": {
 		"deletion.go", "if !used {", "if true || !used {",
 	},

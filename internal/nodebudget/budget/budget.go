@@ -183,7 +183,7 @@ type Stance struct {
 	// Allowed is true if the API server would grant the eviction, and Message is why it would not.
 	Allowed bool
 	Message string
-	// Drained is true if the node has lost its seat, and is Ready and cordoned. If it is not cordoned for a NodeJob, another tool or a user has
+	// Drained is true if the node has lost its seat, is cordoned, and is Ready or was so a minute ago. If it is not cordoned for a NodeJob, another tool or a user has
 	// drained it, and may work there.
 	Drained bool
 	// HeldBy is the NodeJob that holds all nodes that use up a limit, as in Input.Holds; "" if none does.

@@ -315,9 +315,14 @@ func TestStances(t *testing.T) {
 			func(f *fixture) { f.evict("n1"); f.cordon("n1") },
 			Stance{Allowed: true, Drained: true},
 		},
+		"a cordoned node without a seat that has not been Ready for a moment": {
+			newBudget("b", "1"),
+			func(f *fixture) { f.evict("n1"); f.cordon("n1"); f.breakDown("n1", 59*time.Second) },
+			Stance{Allowed: true, Drained: true},
+		},
 		"a cordoned node without a seat that is not Ready": {
 			newBudget("b", "1"),
-			func(f *fixture) { f.evict("n1"); f.cordon("n1"); f.breakDown("n1", 0) },
+			func(f *fixture) { f.evict("n1"); f.cordon("n1"); f.breakDown("n1", time.Minute) },
 			Stance{Allowed: true},
 		},
 		"a node that is not Ready and has no seat": {

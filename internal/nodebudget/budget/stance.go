@@ -40,9 +40,17 @@ func (p *planner) takeStances() {
 	}
 }
 
-// isDrained reports whether something has drained a node and not given it back: its seat is gone, and it is Ready and cordoned.
+// isDrained reports whether something has drained a node and not given it back: its seat is gone, and it is cordoned. A node that has not
+// been Ready for a while may have lost its seat for that reason. If in doubt, the node had a seat.
 func (p *planner) isDrained(m *member) bool {
-	return m.seat == nil && m.Ready && m.Unschedulable && p.hadSeat(m)
+	if m.seat != nil || !m.Unschedulable || m.fresh {
+		return false
+	}
+	repaired := m.ReadyChanged.Add(RepairAfter)
+	if !m.Ready {
+		p.wake(repaired)
+	}
+	return m.Ready || p.in.Now.Before(repaired)
 }
 
 // allowed chooses the members whose seats a NodeJob may evict now.

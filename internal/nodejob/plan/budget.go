@@ -45,7 +45,7 @@ type NodeBudget struct {
 	// Message is why they do not.
 	Allowed bool
 	Message string
-	// Drained is true if the node has lost its seat, and is Ready and cordoned, for this NodeJob or by something else.
+	// Drained is true if the node has lost its seat, is cordoned, for this NodeJob or by something else, and is Ready or was so a minute ago.
 	Drained bool
 	// UsedUpByJob is true if they do not because this NodeJob itself holds all nodes that use up a limit.
 	UsedUpByJob bool

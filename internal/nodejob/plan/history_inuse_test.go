@@ -89,13 +89,14 @@ func (h *history) checkWork(p Plan) {
 
 func (h *history) checkWorkOn(name string, uid types.UID) {
 	node := h.real(name, uid)
-	if node == nil || h.isBad(node) || !h.disrupts() || node.Ready != corev1.ConditionTrue {
+	if node == nil || h.isBad(node) || !h.disrupts() {
 		return
 	}
 	at, works := h.at[uid]
 	rec := node.On.Record // without one of the pod, a user has removed it, or the eviction came too late
 	known := at.pod == "" || rec != nil && rec.PodUID == at.pod && rec.Outcome == record.Disrupted
-	if works && at.boot == node.BootID && known {
+	drained := at.pod == "" && node.Ready != corev1.ConditionTrue // the tool may have left it broken
+	if works && at.boot == node.BootID && known && !drained {
 		h.break_("rule 22", "a run begins on %s, where another tool works", name)
 	}
 }

@@ -8,15 +8,13 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/nodejob/record"
 	"github.com/everynode/everynode/internal/nodejob/task"
 )
 
 // A task that disrupts its node does not start while another tool works there: it would evict the pods of that tool, and the tool would
-// evict the task. The manager does not know what works on a node. It takes a node for in use, as long as it is Ready and cordoned, if
+// evict the task. The manager does not know what works on a node. It takes a node for in use, as long as it is cordoned, if
 //
 //   - its seat was evicted (NodeBudget.Drained), and it is not cordoned for a NodeJob, or
 //   - the last attempt was evicted there, and the node has not rebooted since then.
@@ -29,7 +27,7 @@ func (c *capacity) inUse(w *nodePlan) block {
 	if w.start.phase != task.Task || !c.disrupts() || c.takesOver(node.Name) {
 		return block{}
 	}
-	evicted := wasEvicted(node) && node.Unschedulable && node.Ready == corev1.ConditionTrue
+	evicted := wasEvicted(node) && node.Unschedulable
 	if b := c.in.Budgets[node.UID]; !evicted && (!b.Drained || len(node.CordonedBy) > 0 || b.Claimed || c.hasBegun(node)) {
 		return block{}
 	}

@@ -42,6 +42,14 @@ func cordonedBy(keys ...string) func(*Node) {
 func byHand(n *Node) { n.Unschedulable = true }
 
 // TestPreparation follows a node from its slot to the start of the task.
+// evictedIn is a node in the boot "boot" on which an attempt was evicted in a boot.
+func evictedIn(boot string) func(*Node) {
+	return func(n *Node) {
+		recorded(record.Disrupted, func(r *record.Record) { r.Reason, r.BootID = v1alpha1.ReasonEvicted, boot })(n)
+		n.BootID = "boot"
+	}
+}
+
 func TestPreparation(t *testing.T) {
 	web := []DrainPod{
 		{Namespace: "web", Name: "a", UID: "a"},
@@ -173,6 +181,35 @@ func TestPreparation(t *testing.T) {
 			},
 			want:   []string{"evict from n: web/a"},
 			reason: v1alpha1.ReasonDrainBlocked,
+		},
+		"pods that were placed on the node after its drain began stay": {
+			job: []func(*v1alpha1.NodeJob){draining, drainsSince("n", 30)}, node: []func(*Node){ours}, looked: true,
+			pods: []DrainPod{
+				{Namespace: "web", Name: "c", UID: "c", Placed: ago(28)}, {Namespace: "web", Name: "d", UID: "d", Placed: ago(29)},
+			},
+			want: []string{"evict from n: web/d"}, reason: v1alpha1.ReasonDrainBlocked, looks: 1, drains: 1,
+		},
+		"another tool has evicted the task": {
+			job: []func(*v1alpha1.NodeJob){cordoning}, node: []func(*Node){ours, evictedIn("boot")}, reason: v1alpha1.ReasonNodeInUse,
+		},
+		"another tool has evicted the task, and left a node that is not Ready": {
+			job:  []func(*v1alpha1.NodeJob){cordoning},
+			node: []func(*Node){ours, evictedIn("boot"), func(n *Node) { n.Ready = corev1.ConditionFalse }}, reason: v1alpha1.ReasonNodeInUse,
+		},
+		"another tool has evicted the task and rebooted the node": {
+			job: []func(*v1alpha1.NodeJob){cordoning}, node: []func(*Node){ours, evictedIn("boot-before")},
+			want: []string{start}, reason: v1alpha1.ReasonStarting,
+		},
+		"another tool has evicted the task, and the NodeJob takes the node over": {
+			job: []func(*v1alpha1.NodeJob){cordoning, takesOver("n")}, node: []func(*Node){ours, evictedIn("boot")},
+			want: []string{start}, reason: v1alpha1.ReasonStarting,
+		},
+		"another tool has evicted the task and uncordoned the node": {
+			job: []func(*v1alpha1.NodeJob){cordoning}, node: []func(*Node){evictedIn("boot"), func(n *Node) { n.CordonedBy = []string{jobKey} }},
+			want: []string{"Preparing n, recorded, cordoned by ns.everynode.dev/job"}, reason: v1alpha1.ReasonPreparing,
+		},
+		"another tool has evicted a task that disrupts nothing": {
+			node: []func(*Node){byHand, evictedIn("boot")}, want: []string{start}, reason: v1alpha1.ReasonStarting,
 		},
 		"it is uncordoned while suspended": {
 			job:    []func(*v1alpha1.NodeJob){cordoning, onHold},
