@@ -24,7 +24,8 @@ const (
 	ReasonExpired = "Expired"
 	// ReasonNoSelectedNodes means that the budget selects no node.
 	ReasonNoSelectedNodes = "NoSelectedNodes"
-	// ReasonSeatsNotReady means that seats are missing or not ready, so those nodes are not held, or count as unavailable.
+	// ReasonSeatsNotReady means that seats are missing or not ready, so those nodes are not held, or count as unavailable, or that the
+	// PodDisruptionBudgets of a freeze do not hold all seats yet.
 	ReasonSeatsNotReady = "SeatsNotReady"
 	// ReasonSeatRefused means that the API server rejects a seat or a PodDisruptionBudget.
 	ReasonSeatRefused = "SeatRefused"

@@ -6,18 +6,23 @@ package cli
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/console"
 	"github.com/everynode/everynode/internal/nodebudget/budget"
+	"github.com/everynode/everynode/internal/plural"
 	"github.com/everynode/everynode/internal/text"
 	"github.com/everynode/everynode/internal/ui/cmdutil"
 	"github.com/everynode/everynode/internal/ui/view"
@@ -30,6 +35,8 @@ const (
 	defaultFreeze = 4 * time.Hour
 	leastFreeze   = time.Minute
 	longestFreeze = 7 * 24 * time.Hour
+	// defaultHolds is how long freeze waits until the freeze holds if --timeout is not given.
+	defaultHolds = time.Minute
 	// maxReason is the limit of spec.reason.
 	maxReason = 1024
 )
@@ -43,6 +50,8 @@ type freezeOptions struct {
 	reason          string
 	selector        string
 	disruptionsOnly bool
+	allowEmpty      bool
+	timeout         time.Duration
 }
 
 func newFreezeCommand(f *console.Factory) *cobra.Command {
@@ -54,8 +63,12 @@ func newFreezeCommand(f *console.Factory) *cobra.Command {
 and drains by other tools wait. They evict the other pods of their nodes before they wait. What has begun continues. Without -l, all nodes
 are frozen, also those that join.
 
+The command waits until the freeze holds, and says what is stopped. If something is not after --timeout, such as without a manager, it says
+what, and fails with exit code 11. The freeze stays.
+
 A freeze ends automatically after --for, at most 7 days, or earlier with thaw. With --disruptions-only, NodeJobs that do not cordon, drain
-or reboot start as before. If a freeze with this name has ended, it is replaced. For windows and limits, create a NodeDisruptionBudget.`,
+or reboot start as before. If a freeze with this name exists, and does not end later, its end is moved; one that has ended is replaced. For
+windows and limits, create a NodeDisruptionBudget.`,
 		Example: `  # all nodes, for the time of an incident
   kubectl everynode freeze --for 4h --reason "INC-42"
 
@@ -78,6 +91,8 @@ or reboot start as before. If a freeze with this name has ended, it is replaced.
 	cmd.Flags().DurationVar(&o.lasts, "for", defaultFreeze, "how long it lasts: 1m to 168h")
 	cmd.Flags().StringVar(&o.reason, "reason", "", "why, for those whose work waits, such as the name of an incident; required")
 	cmd.Flags().StringVarP(&o.selector, "selector", "l", "", "freeze only nodes with these labels")
+	cmd.Flags().BoolVar(&o.allowEmpty, "allow-empty", false, "also with a selector that matches no node yet")
+	cmd.Flags().DurationVar(&o.timeout, "timeout", defaultHolds, "how long to wait until the freeze holds; 0 to not wait")
 	cmd.Flags().BoolVar(&o.disruptionsOnly, "disruptions-only", false, "let NodeJobs start that do not cordon, drain or reboot")
 	return cmd
 }
@@ -126,13 +141,13 @@ func (o *freezeOptions) run(ctx context.Context, spec v1alpha1.NodeDisruptionBud
 	if err != nil {
 		return err
 	}
+	ends := metav1.NewTime(o.Now().Add(o.lasts).Truncate(time.Second))
+	spec.ExpiresAt = &ends
 	if existing != nil {
-		if err := o.mayReplace(existing); err != nil {
+		if err := o.mayReplace(existing, &spec); err != nil {
 			return err
 		}
 	}
-	ends := metav1.NewTime(o.Now().Add(o.lasts).Truncate(time.Second))
-	spec.ExpiresAt = &ends
 	b := &v1alpha1.NodeDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: o.name}, Spec: spec}
 	nodes, err := cmdutil.SelectedNodes(ctx, o.client, b, o.Now())
 	switch {
@@ -140,17 +155,22 @@ func (o *freezeOptions) run(ctx context.Context, spec v1alpha1.NodeDisruptionBud
 		o.Tell(text.Of("how many nodes are frozen is not known: " + err.Error()))
 	case err != nil:
 		return err
-	case nodes == 0 && o.selector != "":
-		return cmdutil.Failf(cmdutil.ExitNotFound, "no node matches -l %s. Nothing was changed", o.selector)
+	case nodes == 0 && o.selector != "" && !o.allowEmpty:
+		return cmdutil.Failf(cmdutil.ExitNotFound, "no node matches -l %s. Nothing was changed. To freeze only nodes that join: --allow-empty", o.selector)
 	}
 	if err := o.write(ctx, existing, b); err != nil {
 		return err
 	}
-	return o.tell(b, nodes)
+	if err := o.tell(b, nodes); err != nil || o.timeout <= 0 {
+		return err
+	}
+	return o.waitUntilHeld(ctx, b)
 }
 
-// mayReplace returns why a budget with the name of the freeze is not replaced; nil if it has expired.
-func (o *freezeOptions) mayReplace(b *v1alpha1.NodeDisruptionBudget) error {
+// mayReplace returns why a budget with the name of the freeze is not replaced by one with this spec; nil if it has expired, or if only its
+// end is moved.
+func (o *freezeOptions) mayReplace(b *v1alpha1.NodeDisruptionBudget, spec *v1alpha1.NodeDisruptionBudgetSpec) error {
+	const another = "Or use another name: kubectl everynode freeze NAME"
 	switch {
 	case !budget.IsFreeze(&b.Spec):
 		return cmdutil.Failf(cmdutil.ExitError, "NodeDisruptionBudget %s exists, and is not a freeze. Nothing was changed. Use another name: kubectl everynode freeze NAME", b.Name)
@@ -158,12 +178,28 @@ func (o *freezeOptions) mayReplace(b *v1alpha1.NodeDisruptionBudget) error {
 		return cmdutil.Failf(cmdutil.ExitError, "NodeDisruptionBudget %s is being deleted. Nothing was changed. Try again, or use another name: kubectl everynode freeze NAME", b.Name)
 	case cmdutil.IsExpired(b, o.Now()):
 		return nil
+	case b.Spec.ExpiresAt == nil || spec.ExpiresAt.Before(b.Spec.ExpiresAt):
+		return cmdutil.Failf(cmdutil.ExitError, "the nodes are frozen already, for longer. %s. Nothing was changed. End it: kubectl everynode thaw %s. %s",
+			view.Freeze{Budget: b}.Sentence(o.Now()), b.Name, another)
+	case !isMove(b.Spec, *spec):
+		return cmdutil.Failf(cmdutil.ExitError, "the nodes are frozen already. %s. Nothing was changed, because the freeze has other nodes, or another scope. End it first: kubectl everynode thaw %s. %s",
+			view.Freeze{Budget: b}.Sentence(o.Now()), b.Name, another)
 	}
-	return cmdutil.Failf(cmdutil.ExitError, "the nodes are frozen already. %s. Nothing was changed. End it first: kubectl everynode thaw %s. Or use another name: kubectl everynode freeze NAME",
-		view.Freeze{Budget: b}.Sentence(o.Now()), b.Name)
+	return nil
 }
 
-// write creates the freeze, or replaces one that has expired if it is still as it was read.
+// isMove reports whether two freezes have only different ends and reasons.
+func isMove(before, after v1alpha1.NodeDisruptionBudgetSpec) bool {
+	for _, spec := range []*v1alpha1.NodeDisruptionBudgetSpec{&before, &after} {
+		spec.ExpiresAt, spec.Reason = nil, ""
+		spec.Scope = cmp.Or(spec.Scope, v1alpha1.ScopeDisruptions)
+		spec.JoiningNodes = cmp.Or(spec.JoiningNodes, v1alpha1.JoiningNodesExempt)
+		spec.Enforcement = cmp.Or(spec.Enforcement, v1alpha1.BudgetEnforce)
+	}
+	return equality.Semantic.DeepEqual(before, after)
+}
+
+// write creates the freeze, or replaces an existing one if it is still as it was read.
 func (o *freezeOptions) write(ctx context.Context, existing, b *v1alpha1.NodeDisruptionBudget) error {
 	if existing == nil {
 		return cmdutil.Explain(o.client.Create(ctx, b))
@@ -190,4 +226,71 @@ func (o *freezeOptions) tell(b *v1alpha1.NodeDisruptionBudget, nodes int) error 
 	}
 	o.Tell(text.Toned(text.Dim, "To end it: kubectl everynode thaw "+b.Name))
 	return nil
+}
+
+// holdsEvery is how often waitUntilHeld reads the budget.
+const holdsEvery = 500 * time.Millisecond
+
+// waitUntilHeld waits until a manager has observed the freeze, and the API server grants no eviction of a seat of its nodes. It says what
+// is stopped, and returns an error that says what is not if that takes longer than --timeout.
+func (o *freezeOptions) waitUntilHeld(ctx context.Context, b *v1alpha1.NodeDisruptionBudget) error {
+	began := o.Now()
+	var live *v1alpha1.NodeDisruptionBudget
+	var readErr error
+	waitErr := wait.PollUntilContextTimeout(ctx, holdsEvery, o.timeout, true, func(ctx context.Context) (bool, error) {
+		found, err := cmdutil.GetBudget(ctx, o.client, b.Name)
+		if readErr = err; err != nil {
+			return false, nil //nolint:nilerr // it is read again until the time is over
+		}
+		if found == nil || found.UID != b.UID {
+			return false, cmdutil.Failf(cmdutil.ExitGone, "NodeDisruptionBudget %s was deleted meanwhile: nothing is frozen by it", b.Name)
+		}
+		live = found
+		return holds(live), nil
+	})
+	switch {
+	case waitErr == nil:
+		return o.Say(text.Of(jobsOf(live) + ": stopped. Drains by other tools: stopped on " + drainsOf(live) + ", after " + duration.HumanDuration(max(time.Second, o.Now().Sub(began)))))
+	case !wait.Interrupted(waitErr):
+		return waitErr
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case live == nil:
+		return cmdutil.Failf(cmdutil.ExitTimedOut, "whether the freeze holds is not known: %w. It stays", readErr)
+	case live.Status.ObservedGeneration != live.Generation:
+		return cmdutil.Failf(cmdutil.ExitTimedOut, "drains by other tools are NOT stopped, and NodeJobs only when a manager runs: no manager has observed the freeze for %s; check that one is running: %s. The freeze stays",
+			duration.HumanDuration(o.timeout), view.CheckManager)
+	}
+	return cmdutil.Failf(cmdutil.ExitTimedOut, "%s: stopped. Drains by other tools are NOT all stopped after %s, but on %s: %s. The freeze stays, and the rest is stopped when this is solved: kubectl everynode budgets %s",
+		jobsOf(live), duration.HumanDuration(o.timeout), drainsOf(live), readyMessage(live), b.Name)
+}
+
+// holds reports whether the manager says that a freeze holds.
+func holds(b *v1alpha1.NodeDisruptionBudget) bool {
+	return b.Status.ObservedGeneration == b.Generation && meta.IsStatusConditionTrue(b.Status.Conditions, v1alpha1.ConditionReady)
+}
+
+func readyMessage(b *v1alpha1.NodeDisruptionBudget) string {
+	if c := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionReady); c != nil {
+		return c.Message
+	}
+	return "its status has no conditions"
+}
+
+// jobsOf names the NodeJobs that a freeze stops.
+func jobsOf(b *v1alpha1.NodeDisruptionBudget) string {
+	if b.Spec.Scope == v1alpha1.ScopeTasks {
+		return "NodeJobs"
+	}
+	return "NodeJobs that cordon, drain or reboot"
+}
+
+// drainsOf says on how many nodes drains by other tools wait.
+func drainsOf(b *v1alpha1.NodeDisruptionBudget) string {
+	n := b.Status.Nodes
+	s := fmt.Sprintf("%d of %s", n.Seats, plural.Count(int(n.Selected), "node"))
+	if n.Unavailable > 0 {
+		s += fmt.Sprintf(" (%d not available already)", n.Unavailable)
+	}
+	return s
 }

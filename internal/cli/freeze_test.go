@@ -38,6 +38,8 @@ type budgetServer struct {
 	missing   bool
 	writes    []string
 	written   *v1alpha1.NodeDisruptionBudget
+	// manage is what a manager does with a written budget; nil if none runs.
+	manage func(*v1alpha1.NodeDisruptionBudget)
 	// seats are the pods in the namespace of the manager.
 	seats []corev1.Pod
 }
@@ -115,7 +117,13 @@ func (s *budgetServer) serveBudgets(w http.ResponseWriter, r *http.Request, name
 		if err := json.NewDecoder(r.Body).Decode(s.written); err != nil {
 			s.t.Error(err)
 		}
-		clitest.Respond(w, s.written)
+		stored := s.written.DeepCopy()
+		stored.UID, stored.Generation = types.UID("uid-of-"+stored.Name), stored.Generation+1
+		if s.manage != nil {
+			s.manage(stored)
+		}
+		s.budgets = append(slices.DeleteFunc(s.budgets, func(b v1alpha1.NodeDisruptionBudget) bool { return b.Name == stored.Name }), *stored)
+		clitest.Respond(w, stored)
 	case i < 0:
 		clitest.RespondError(w, http.StatusNotFound, metav1.StatusReasonNotFound, "not found")
 	case r.Method == http.MethodDelete:
@@ -168,8 +176,50 @@ func (s *budgetServer) run(args ...string) (code int, out, told string) {
 	return code, o.String(), e.String()
 }
 
+// observed is a manager that has observed a budget, of whose three nodes so many have seats. All of them are held if it is Ready.
+func observed(seats int32, ready metav1.ConditionStatus, message string) func(*v1alpha1.NodeDisruptionBudget) {
+	return func(b *v1alpha1.NodeDisruptionBudget) {
+		b.Status = v1alpha1.NodeDisruptionBudgetStatus{
+			ObservedGeneration: b.Generation, Nodes: v1alpha1.BudgetCounts{Selected: 3, Seats: seats},
+			Conditions: []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: ready, Reason: v1alpha1.ReasonFrozen, Message: message}},
+		}
+	}
+}
+
+// TestFreezeWaitsUntilItHolds : what is not stopped is said, and the freeze stays.
+func TestFreezeWaitsUntilItHolds(t *testing.T) {
+	for name, tt := range map[string]struct {
+		manage    func(*v1alpha1.NodeDisruptionBudget)
+		args      []string
+		code      int
+		out, told string
+	}{
+		"it holds":   {observed(3, metav1.ConditionTrue, ""), nil, 0, "NodeJobs: stopped. Drains by other tools: stopped on 3 of 3 nodes, after 1s\n", ""},
+		"no manager": {nil, nil, cmdutil.ExitTimedOut, "", "drains by other tools are NOT stopped, and NodeJobs only when a manager runs: no manager has observed the freeze"},
+		"an old manager": {func(b *v1alpha1.NodeDisruptionBudget) {
+			observed(3, metav1.ConditionTrue, "")(b)
+			b.Status.ObservedGeneration = 0
+		}, nil, cmdutil.ExitTimedOut, "", "no manager has observed the freeze"},
+		"no seats yet": {
+			observed(1, metav1.ConditionFalse, "2 nodes without a ready seat: node-1, node-2"), nil, cmdutil.ExitTimedOut, "",
+			"NodeJobs: stopped. Drains by other tools are NOT all stopped after 1s, but on 1 of 3 nodes: 2 nodes without a ready seat: node-1, node-2. The freeze stays",
+		},
+		"it is not waited for": {nil, []string{"--timeout", "0"}, 0, "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &budgetServer{t: t, manage: tt.manage}
+			code, out, told := s.run(append([]string{"freeze", "--reason", "x", "--timeout", "1s"}, tt.args...)...)
+			_, out, _ = strings.Cut(out, "\n")
+			if code != tt.code || out != tt.out || !strings.Contains(told, tt.told) || len(s.budgets) != 1 {
+				t.Errorf("exit code %d, want %d, with %q, want %q, and\n%s, want %q; budgets %d", code, tt.code, out, tt.out, told, tt.told, len(s.budgets))
+			}
+		})
+	}
+}
+
 func TestFreeze(t *testing.T) {
-	const created = "nodedisruptionbudget freeze: frozen until 16:00:00 UTC (in 4h): nothing starts on 3 nodes\n"
+	const held = "NodeJobs: stopped. Drains by other tools: stopped on 3 of 3 nodes, after 1s\n"
+	const created = "nodedisruptionbudget freeze: frozen until 16:00:00 UTC (in 4h): nothing starts on 3 nodes\n" + held
 	expired := frozenBudget("freeze", -time.Hour)
 	for name, tt := range map[string]struct {
 		budgets   []v1alpha1.NodeDisruptionBudget
@@ -189,7 +239,7 @@ func TestFreeze(t *testing.T) {
 		},
 		"some nodes, with another name": {
 			args: []string{"pool-a", "--reason", "INC-42", "--for", "30m", "-l", "pool=a"},
-			out:  "nodedisruptionbudget pool-a: frozen until 12:30:00 UTC (in 30m): nothing starts on 1 node\n",
+			out:  "nodedisruptionbudget pool-a: frozen until 12:30:00 UTC (in 30m): nothing starts on 1 node\n" + held,
 			told: []string{"kubectl everynode thaw pool-a"}, writes: []string{"POST"},
 			want: func(spec *v1alpha1.NodeDisruptionBudgetSpec) {
 				ends := metav1.NewTime(frozenNow.Add(30 * time.Minute))
@@ -198,7 +248,8 @@ func TestFreeze(t *testing.T) {
 		},
 		"disruptions only": {
 			args: []string{"--reason", "INC-42", "--disruptions-only"},
-			out:  "nodedisruptionbudget freeze: frozen until 16:00:00 UTC (in 4h): no disruption begins on 3 nodes\n",
+			out: "nodedisruptionbudget freeze: frozen until 16:00:00 UTC (in 4h): no disruption begins on 3 nodes\n" +
+				"NodeJobs that cordon, drain or reboot: stopped. Drains by other tools: stopped on 3 of 3 nodes, after 1s\n",
 			told: []string{"NodeJobs that do not cordon, drain or reboot start as before"}, writes: []string{"POST"},
 			want: func(spec *v1alpha1.NodeDisruptionBudgetSpec) { spec.Scope = v1alpha1.ScopeDisruptions },
 		},
@@ -207,11 +258,28 @@ func TestFreeze(t *testing.T) {
 			writes: []string{"PUT freeze"}, want: func(*v1alpha1.NodeDisruptionBudgetSpec) {},
 		},
 		"a freeze that holds": {
-			budgets: []v1alpha1.NodeDisruptionBudget{frozenBudget("freeze", 2*time.Hour)}, args: []string{"--reason", "INC-43"},
-			code: cmdutil.ExitError, told: []string{
-				"the nodes are frozen already. Frozen until 14:00:00 UTC (in 120m) by alice: INC-42 (NodeDisruptionBudget freeze)",
+			budgets: []v1alpha1.NodeDisruptionBudget{frozenBudget("freeze", 2*time.Hour)},
+			args:    []string{"--reason", "INC-43", "--for", "1h"},
+			code:    cmdutil.ExitError, told: []string{
+				"the nodes are frozen already, for longer. Frozen until 14:00:00 UTC (in 120m) by alice: INC-42 (NodeDisruptionBudget freeze)",
 				"kubectl everynode thaw freeze. Or use another name",
 			},
+		},
+		"the end of a freeze is moved": {
+			budgets: []v1alpha1.NodeDisruptionBudget{frozenBudget("freeze", 2*time.Hour)}, args: []string{"--reason", "INC-42"}, out: created,
+			writes: []string{"PUT freeze"}, want: func(*v1alpha1.NodeDisruptionBudgetSpec) {},
+		},
+		"a freeze of other nodes": {
+			budgets: []v1alpha1.NodeDisruptionBudget{frozenBudget("freeze", 2*time.Hour)}, args: []string{"--reason", "x", "-l", "pool=a"},
+			code: cmdutil.ExitError, told: []string{"because the freeze has other nodes, or another scope. End it first: kubectl everynode thaw freeze"},
+		},
+		"a freeze with another scope": {
+			budgets: []v1alpha1.NodeDisruptionBudget{frozenBudget("freeze", 2*time.Hour)}, args: []string{"--reason", "x", "--disruptions-only"},
+			code: cmdutil.ExitError, told: []string{"because the freeze has other nodes, or another scope"},
+		},
+		"a freeze without an end": {
+			budgets: []v1alpha1.NodeDisruptionBudget{frozenBudget("freeze", 0)}, args: []string{"--reason", "x"},
+			code: cmdutil.ExitError, told: []string{"the nodes are frozen already, for longer. Frozen without an end"},
 		},
 		"a budget that is not a freeze": {
 			budgets: []v1alpha1.NodeDisruptionBudget{production()}, args: []string{"production", "--reason", "INC-42"},
@@ -219,11 +287,18 @@ func TestFreeze(t *testing.T) {
 		},
 		"a selector that matches no node": {
 			args: []string{"--reason", "INC-42", "-l", "pool=c"}, code: cmdutil.ExitNotFound,
-			told: []string{"no node matches -l pool=c. Nothing was changed"},
+			told: []string{"no node matches -l pool=c. Nothing was changed. To freeze only nodes that join: --allow-empty"},
+		},
+		"a pool that is empty": {
+			args: []string{"--reason", "INC-42", "-l", "pool=c", "--allow-empty"}, writes: []string{"POST"},
+			out: "nodedisruptionbudget freeze: frozen until 16:00:00 UTC (in 4h): nothing starts on the nodes that it selects\n" + held,
+			want: func(spec *v1alpha1.NodeDisruptionBudgetSpec) {
+				spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "c"}}
+			},
 		},
 		"a user who may not list nodes": {
 			forbidden: []string{clitest.NodesPath}, args: []string{"--reason", "INC-42"},
-			out:  "nodedisruptionbudget freeze: frozen until 16:00:00 UTC (in 4h): nothing starts on the nodes that it selects\n",
+			out:  "nodedisruptionbudget freeze: frozen until 16:00:00 UTC (in 4h): nothing starts on the nodes that it selects\n" + held,
 			told: []string{"how many nodes are frozen is not known: not you"}, writes: []string{"POST"},
 			want: func(*v1alpha1.NodeDisruptionBudgetSpec) {},
 		},
@@ -244,7 +319,9 @@ func TestFreeze(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &budgetServer{t: t, budgets: tt.budgets, forbidden: tt.forbidden, missing: tt.missing}
+			s := &budgetServer{
+				t: t, budgets: tt.budgets, forbidden: tt.forbidden, missing: tt.missing, manage: observed(3, metav1.ConditionTrue, ""),
+			}
 			code, out, told := s.run(append([]string{"freeze"}, tt.args...)...)
 			if code != tt.code || out != tt.out {
 				t.Errorf("exit code %d, want %d, with %q, want %q", code, tt.code, out, tt.out)

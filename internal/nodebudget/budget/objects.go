@@ -6,6 +6,7 @@ package budget
 import (
 	"maps"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -36,6 +37,9 @@ type Place struct {
 // Source: sigs.k8s.io/karpenter pkg/utils/disruption (EvictionCost).
 const deletionCostAnnotation, noDeletionCost = corev1.PodDeletionCost, "-134217728"
 
+// descriptionAnnotation says for people what an object is for: https://kubernetes.io/docs/reference/labels-annotations-taints/#description
+const descriptionAnnotation = "kubernetes.io/description"
+
 // Seat returns the pod that is the seat of a node. It is bound to its node without a scheduler, so it is never Pending for lack of
 // capacity. It tolerates all taints that would end it, and the lasting ones of its node. Its name contains a secret, so that no kubelet can create a pod with this name
 // before.
@@ -47,10 +51,11 @@ func (p *Place) Seat(a CreateSeat) *corev1.Pod {
 			Labels: seatLabels(a.Group),
 			Annotations: map[string]string{
 				v1alpha1.SeatNodeAnnotation: string(a.NodeUID), guard.SafeToEvictAnnotation: "true", deletionCostAnnotation: noDeletionCost,
+				descriptionAnnotation: "holds its node for NodeDisruptionBudgets: kubectl get nodedisruptionbudgets",
 			},
 			OwnerReferences: []metav1.OwnerReference{owner},
 		},
-		Spec: guard.WaitingPod(p.Options),
+		Spec: guard.WaitingPod(p.Options, "seat"),
 	}
 	if a.Returned {
 		pod.Annotations[v1alpha1.SeatReturnedAnnotation] = "true"
@@ -136,11 +141,28 @@ func WriteFloor(b *policyv1.PodDisruptionBudget, state FloorState) {
 		UnhealthyPodEvictionPolicy: &policy,
 	}
 	b.OwnerReferences = nil
+	b.Annotations = maps.Clone(b.Annotations)
+	if b.Annotations == nil {
+		b.Annotations = map[string]string{}
+	}
+	b.Annotations[descriptionAnnotation] = description(state.Owners)
 	for _, o := range state.Owners {
 		b.OwnerReferences = append(b.OwnerReferences, metav1.OwnerReference{
 			APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodeDisruptionBudget", Name: o.Name, UID: o.UID,
 		})
 	}
+}
+
+// description says which budgets hold the nodes of a group, for whoever drains one of them.
+func description(owners []Owner) string {
+	names := make([]string, 0, len(owners))
+	for _, o := range owners {
+		names = append(names, o.Name)
+	}
+	if len(names) > maxNamed {
+		names = append(names[:maxNamed], "…")
+	}
+	return "holds nodes for NodeDisruptionBudget " + strings.Join(names, ", ") + ": kubectl get nodedisruptionbudgets"
 }
 
 // IsFloor reports whether a PodDisruptionBudget is that of a group.

@@ -53,6 +53,7 @@ type summary struct {
 	seats              int
 	down, waiting      []*member
 	fresh              []*member // nodes that have joined and use no budget yet
+	loose              []*member // nodes of which the API server may still grant the eviction of the seat
 	allowed, exceeding int
 	overlapping        string
 }
@@ -83,8 +84,20 @@ func (s *summary) fold() {
 		if m.seat != nil && m.seat.Ready {
 			s.seats++
 		}
+		if !m.unavailable && s.mayLose(m) {
+			s.loose = append(s.loose, m)
+		}
 	}
 	s.countAllowed(members)
+}
+
+// mayLose reports whether the API server may grant the eviction of the seat of a node now.
+func (s *summary) mayLose(m *member) bool {
+	if m.seat == nil {
+		return false
+	}
+	f := s.floors[m.seat.Group]
+	return f == nil || !f.Processed || f.Allowed > 0
 }
 
 // ofRule are the nodes that a budget limits and counts. With enforcement Audit, they have no seats, and a node that is cordoned counts.
@@ -234,6 +247,9 @@ func (s *summary) condition() (kind, reason, message string) {
 		return v1alpha1.ConditionStalled, stalled, bounded(why)
 	case r.enforced() && missing != "":
 		return v1alpha1.ConditionReconciling, v1alpha1.ReasonSeatsNotReady, bounded(missing)
+	case r.enforced() && r.closed != nil && IsFreeze(&r.Spec) && len(s.loose) > 0:
+		return v1alpha1.ConditionReconciling, v1alpha1.ReasonSeatsNotReady, bounded(fmt.Sprintf(
+			"%s; not yet held by their PodDisruptionBudgets: %s (%s)", r.closed.Message, plural.Count(len(s.loose), "node"), someNames(s.loose)))
 	case r.closed != nil:
 		return r.closed.condition(), r.closed.Reason, bounded(r.closed.Message + s.exempt() + r.toThaw())
 	case s.selected == 0:

@@ -34,7 +34,7 @@ const (
 // Template returns the current companion template: that of the user, with the target's tolerations and priority class
 // as defaults, or the built-in one.
 func Template(g *v1alpha1.NodeGuard, target *corev1.PodSpec, opts task.Options) corev1.PodTemplateSpec {
-	t := corev1.PodTemplateSpec{Spec: WaitingPod(opts)}
+	t := corev1.PodTemplateSpec{Spec: WaitingPod(opts, ContainerName)}
 	if g.Spec.Template != nil {
 		t = *g.Spec.Template.DeepCopy()
 		t.Labels, t.Annotations = task.WithoutOurKeys(t.Labels), task.WithoutOurKeys(t.Annotations)
@@ -76,8 +76,8 @@ func withoutPlacement(tolerations []corev1.Toleration) []corev1.Toleration {
 }
 
 // WaitingPod returns the built-in companion, which only waits for SIGTERM. It passes the strictest Pod Security Standard.
-func WaitingPod(opts task.Options) corev1.PodSpec {
-	return task.Unprivileged(opts, ContainerName, contract.FlagWait)
+func WaitingPod(opts task.Options, container string) corev1.PodSpec {
+	return task.Unprivileged(opts, container, contract.FlagWait)
 }
 
 // Revision is a short hash of the companion template.
