@@ -164,6 +164,7 @@ func (r *Reconciler) observe(ctx context.Context, own client.Reader) (*observati
 	if err := r.observeNodes(ctx, in); err != nil {
 		return nil, err
 	}
+	in.Closed = r.Claims.Closed()
 	in.Holds, in.Waits, in.Answers, in.Refused = r.Claims.Holds(), r.Claims.Waits(), r.Claims.Answers(), r.refusals.Of(r.refusedFor())
 	in.Ungranted = r.observeAbsences(in)
 	var err error

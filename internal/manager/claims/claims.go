@@ -52,6 +52,9 @@ type Report struct {
 	Holds  map[types.UID]bool
 	Claims map[types.UID]bool
 	Waits  map[types.UID]time.Time
+	// Closed are the nodes on which it waits only because a budget is closed. Its task disrupts them if Disrupts is true.
+	Closed   map[types.UID]bool
+	Disrupts bool
 	// Disruptions are how far it is on the nodes of Holds.
 	Disruptions map[types.UID]nodecondition.Disruption
 	// Published are the conditions that it publishes on nodes.
@@ -113,7 +116,7 @@ func call(changed bool, listener func()) {
 
 // sameForBudgets reports whether two reports of a NodeJob mean the same for budgets.
 func sameForBudgets(a, b *Report) bool {
-	return a.Name == b.Name && maps.Equal(a.Holds, b.Holds) && maps.EqualFunc(a.Waits, b.Waits, time.Time.Equal)
+	return a.Name == b.Name && maps.Equal(a.Holds, b.Holds) && maps.EqualFunc(a.Waits, b.Waits, time.Time.Equal) && maps.Equal(a.Closed, b.Closed) && a.Disrupts == b.Disrupts
 }
 
 // mustGetSeats has nodes that a NodeJob no longer holds get their seats before another one takes them. What the budgets said before is
@@ -322,6 +325,22 @@ func (r *Registry) Waits() map[types.UID]budget.Wait {
 		}
 	}
 	return waits
+}
+
+// Closed returns the NodeJobs that wait on nodes only because a budget is closed, sorted by name.
+func (r *Registry) Closed() map[types.UID][]budget.ClosedWait {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	jobs := map[types.UID][]budget.ClosedWait{}
+	for _, report := range r.reports {
+		for node := range report.Closed {
+			jobs[node] = append(jobs[node], budget.ClosedWait{By: report.Name, Disrupts: report.Disrupts})
+		}
+	}
+	for _, waits := range jobs {
+		slices.SortFunc(waits, func(a, b budget.ClosedWait) int { return strings.Compare(a.By, b.By) })
+	}
+	return jobs
 }
 
 // Return calls create, which creates the seat of a node, unless a NodeJob holds the node. Meanwhile no NodeJob can claim it.

@@ -98,6 +98,31 @@ func TestTheOldestWaitCounts(t *testing.T) {
 	}
 }
 
+// TestWhoWaitsForAClosedBudget : reports of the same nodes are merged, and listeners are told of changes only.
+func TestWhoWaitsForAClosedBudget(t *testing.T) {
+	r, told := claims.New(), 0
+	r.OnReport(func() { told++ })
+	closed := func(nodes ...types.UID) map[types.UID]bool {
+		all := map[types.UID]bool{}
+		for _, n := range nodes {
+			all[n] = true
+		}
+		return all
+	}
+	r.Report("b", claims.Report{Name: "NodeJob x/b", Closed: closed("n", "m"), Disrupts: true})
+	r.Report("a", claims.Report{Name: "NodeJob x/a", Closed: closed("n")})
+	r.Report("a", claims.Report{Name: "NodeJob x/a", Closed: closed("n")})
+	a, b := budget.ClosedWait{By: "NodeJob x/a"}, budget.ClosedWait{By: "NodeJob x/b", Disrupts: true}
+	if diff := cmp.Diff(map[types.UID][]budget.ClosedWait{"n": {a, b}, "m": {b}}, r.Closed()); diff != "" || told != 2 {
+		t.Errorf("listeners were told %d times; -want +got:\n%s", told, diff)
+	}
+	r.Report("b", claims.Report{Name: "NodeJob x/b", Closed: closed("m"), Disrupts: true})
+	r.Forget("a")
+	if diff := cmp.Diff(map[types.UID][]budget.ClosedWait{"m": {b}}, r.Closed()); diff != "" || told != 4 {
+		t.Errorf("listeners were told %d times; -want +got:\n%s", told, diff)
+	}
+}
+
 // TestPublished tests which conditions nodes get, and when listeners are told.
 func TestPublished(t *testing.T) {
 	r, told := claims.New(), 0

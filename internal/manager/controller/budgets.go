@@ -134,7 +134,7 @@ func (r *shell) tellBudgets(seen *observation, p *plan.Plan, did *claimed) time.
 		delete(p.Stages, node)
 	}
 	r.Claims.Report(seen.job.UID, claims.Report{
-		Name: observe.ReporterOf(seen.job), Holds: p.Holds, Claims: p.Claims, Waits: waits, Disruptions: disruptionsOf(seen.job, p),
+		Name: observe.ReporterOf(seen.job), Holds: p.Holds, Claims: p.Claims, Waits: waits, Closed: p.Closed, Disrupts: plan.Disrupts(seen.job), Disruptions: disruptionsOf(seen.job, p),
 		Published: publishedBy(seen.job, p),
 	})
 	switch {

@@ -71,6 +71,9 @@ type Input struct {
 	HoldsKnown bool
 	// Waits are the nodes on which NodeJobs wait for a budget.
 	Waits map[types.UID]Wait
+	// Closed are the NodeJobs that wait on a node only because a budget is closed, by the UID of the node. They are only reported, and
+	// change nothing else.
+	Closed map[types.UID][]ClosedWait
 	// Answers are what is known of the requirements of the budgets, by the name of the budget. A requirement without an answer is not met.
 	Answers map[string]Answers
 	// Ungranted are the nodes whose absence was not granted, as far as the manager has observed it.
@@ -151,6 +154,12 @@ type Floor struct {
 type Wait struct {
 	By    string
 	Since time.Time
+}
+
+// ClosedWait is a NodeJob that waits because a budget is closed. Only one whose task disrupts nodes waits for a budget with scope Disruptions.
+type ClosedWait struct {
+	By       string
+	Disrupts bool
 }
 
 // Plan is what to do, what to report, and when to plan next.

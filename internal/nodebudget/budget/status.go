@@ -6,6 +6,7 @@ package budget
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -78,7 +79,7 @@ func (s *summary) fold() {
 		switch {
 		case m.unavailable:
 			s.down = append(s.down, m)
-		case m.waits():
+		case m.waits(), len(s.heldBackOn(m)) > 0:
 			s.waiting = append(s.waiting, m)
 		}
 		if m.seat != nil && m.seat.Ready {
@@ -222,12 +223,15 @@ func (s *summary) unavailableText(m *member) string {
 func (s *summary) waitingNodes(before *v1alpha1.NodeDisruptionBudgetStatus) []v1alpha1.WaitingNode {
 	var list []v1alpha1.WaitingNode
 	for _, m := range s.waiting {
-		since := metav1.NewTime(m.since)
+		since := metav1.NewTime(firstTime(m.since, s.in.Now))
 		if i := slices.IndexFunc(before.Waiting, func(o v1alpha1.WaitingNode) bool { return o.Node == m.Name }); i >= 0 && before.Waiting[i].Since.Before(&since) {
 			since = before.Waiting[i].Since
 		}
-		w := v1alpha1.WaitingNode{Node: m.Name, Since: since, By: m.requestedBy}
-		if m.group != nil {
+		w := v1alpha1.WaitingNode{Node: m.Name, Since: since, By: cmp.Or(m.requestedBy, bounded(strings.Join(s.heldBackOn(m), ", ")))}
+		switch {
+		case m.requestedBy == "":
+			w.Reason, w.Message = s.rule.closed.Reason, s.rule.closed.Message
+		case m.group != nil:
 			w.Reason, w.Message = s.waitsFor(m)
 		}
 		list = append(list, w)
@@ -251,7 +255,7 @@ func (s *summary) condition() (kind, reason, message string) {
 		return v1alpha1.ConditionReconciling, v1alpha1.ReasonSeatsNotReady, bounded(fmt.Sprintf(
 			"%s; not yet held by their PodDisruptionBudgets: %s (%s)", r.closed.Message, plural.Count(len(s.loose), "node"), someNames(s.loose)))
 	case r.closed != nil:
-		return r.closed.condition(), r.closed.Reason, bounded(r.closed.Message + s.exempt() + r.toThaw())
+		return r.closed.condition(), r.closed.Reason, bounded(r.closed.Message + s.heldBack() + s.exempt() + r.toThaw())
 	case s.selected == 0:
 		return v1alpha1.ConditionReady, v1alpha1.ReasonNoSelectedNodes, "the budget selects no node"
 	case s.allowed == 0:
@@ -304,6 +308,51 @@ func (s *summary) text() string {
 		text += fmt.Sprintf("; %s not held, because it does not run Linux", plural.CountAre(s.unseated, "node"))
 	}
 	return text
+}
+
+// heldBackOn are the NodeJobs that wait on a node because the budget is closed.
+func (s *summary) heldBackOn(m *member) []string {
+	var names []string
+	for _, w := range s.in.Closed[m.UID] {
+		if r := s.rule; r.enforced() && r.closed != nil && (w.Disrupts || r.Spec.Scope == v1alpha1.ScopeTasks) {
+			names = append(names, w.By)
+		}
+	}
+	return names
+}
+
+// heldBack names the NodeJobs that wait because the budget is closed, those with most nodes first; "" if none does.
+func (s *summary) heldBack() string {
+	nodes := map[string]int{}
+	for _, m := range s.waiting {
+		for _, name := range s.heldBackOn(m) {
+			nodes[name]++
+		}
+	}
+	names := slices.SortedFunc(maps.Keys(nodes), func(a, b string) int {
+		return cmp.Or(cmp.Compare(nodes[b], nodes[a]), cmp.Compare(a, b))
+	})
+	if len(names) == 0 {
+		return ""
+	}
+	text := "; " + plural.Count(len(names), "NodeJob") + " waiting: "
+	for i, name := range names[:min(len(names), maxNamed)] {
+		if i > 0 {
+			text += ", "
+		}
+		text += fmt.Sprintf("%s (%s)", strings.TrimPrefix(name, "NodeJob "), plural.Count(nodes[name], "node"))
+	}
+	if len(names) > maxNamed {
+		text += ", …"
+	}
+	return text
+}
+
+func firstTime(t, other time.Time) time.Time {
+	if t.IsZero() {
+		return other
+	}
+	return t
 }
 
 // exempt says which nodes are exempt because they join; "" if none are.

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/nodeguard/guard"
@@ -63,6 +64,27 @@ func TestStatusSaysWhy(t *testing.T) {
 		"frozen": {
 			with(newBudget("b", "0"), func(s *spec) { s.Reason, s.ExpiresAt = "INC-42", &metav1.Time{Time: noon.Add(time.Hour)} }), nil,
 			v1alpha1.ConditionReady, v1alpha1.ReasonFrozen, "allows no disruption (maxUnavailable 0): INC-42",
+		},
+		"frozen, and the disruption controller has not observed it": {
+			with(newBudget("b", "0"), func(s *spec) { s.ExpiresAt = &metav1.Time{Time: noon.Add(time.Hour)} }),
+			func(f *fixture) { f.Floors[0].Processed = false }, v1alpha1.ConditionReconciling, v1alpha1.ReasonSeatsNotReady,
+			"not yet held by their PodDisruptionBudgets: 4 nodes (n1, n2, n3, …)",
+		},
+		"frozen, and NodeJobs wait": {
+			with(newBudget("b", "0"), func(s *spec) {
+				s.Scope, s.ExpiresAt = v1alpha1.ScopeTasks, &metav1.Time{Time: noon.Add(time.Hour)}
+			}),
+			func(f *fixture) {
+				f.Closed = map[types.UID][]ClosedWait{"n1": {{By: "NodeJob a/x"}, {By: "NodeJob a/y", Disrupts: true}}, "n2": {{By: "NodeJob a/y"}}}
+			},
+			v1alpha1.ConditionReady, v1alpha1.ReasonFrozen, "; 2 NodeJobs waiting: a/y (2 nodes), a/x (1 node)",
+		},
+		"a closed window, and NodeJobs wait, of which one disrupts nothing": {
+			with(newBudget("b", "1"), func(s *spec) { s.Windows = onSundays }),
+			func(f *fixture) {
+				f.Closed = map[types.UID][]ClosedWait{"n1": {{By: "NodeJob a/x"}, {By: "NodeJob a/y", Disrupts: true}}}
+			},
+			v1alpha1.ConditionReady, v1alpha1.ReasonWindowClosed, "; 1 NodeJob waiting: a/y (1 node)",
 		},
 		"frozen without an end": {
 			with(newBudget("b", "0"), func(s *spec) { s.Reason = "INC-42" }), nil,

@@ -77,10 +77,10 @@ type Claim struct {
 
 func (Claim) action() {}
 
-// tasksClosed blocks a node while a budget with scope Tasks is closed. A node that is being prepared continues.
-func tasksClosed(j *job, r startRequest) block {
-	closed := j.in.Budgets[r.node.UID].TasksClosed
-	if r.phase != task.Task || closed == nil || j.hasBegun(r.node) {
+// tasksClosed blocks a node whose turn it is while a budget with scope Tasks is closed. A node that is being prepared continues.
+func (c *capacity) tasksClosed(w *nodePlan) block {
+	closed := c.in.Budgets[w.node.UID].TasksClosed
+	if w.start.phase != task.Task || closed == nil || c.hasBegun(w.node) {
 		return block{}
 	}
 	return closed.block()
@@ -195,6 +195,9 @@ func (p *planner) reportHolds() {
 		}
 		if w.awaitsBudget {
 			put(&p.plan.Waits, w.node.UID, true)
+		}
+		if w.State == Waiting && w.cause == causeBudgetClosed {
+			put(&p.plan.Closed, w.node.UID, true)
 		}
 		p.plan.AwaitsBudgets = p.plan.AwaitsBudgets || w.waitsForBudget() || w.cause == causeInUse
 	}

@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/nodejob/record"
@@ -327,7 +328,25 @@ func TestBudgets(t *testing.T) {
 			if diff := cmp.Diff(tt.awaits, slices.Sorted(maps.Keys(p.Waits))); diff != "" {
 				t.Errorf("waits (-want +got):\n%s", diff)
 			}
+			if closed := tt.cause == causeBudgetClosed; p.Closed["a-uid"] != closed {
+				t.Errorf("a budget that is closed holds %v back, want node a: %t", p.Closed, closed)
+			}
 		})
+	}
+}
+
+// TestAFreezeHidesNoPromotion : a node whose step may not begin waits for the promotion, not for a budget.
+func TestAFreezeHidesNoPromotion(t *testing.T) {
+	in := see(newJob(inSteps(first(intstr.FromInt32(1)), rest), promotedTo("first")), []Node{newNode("a", recorded(record.Succeeded), labelled(rev)), newNode("b")})
+	in.Budgets = map[types.UID]NodeBudget{"b-uid": limited(tasksFrozen)}
+	p := Next(in)
+	if b := p.Nodes[1]; b.Reason != v1alpha1.ReasonAwaitingPromotion || len(p.Closed) > 0 {
+		t.Errorf("node b is %+v, and %v are held back", b, p.Closed)
+	}
+	for _, c := range p.Status.Conditions {
+		if c.Type == v1alpha1.ConditionReconciling && (c.Status != metav1.ConditionFalse || c.Reason != v1alpha1.ReasonAwaitingPromotion) {
+			t.Errorf("the condition is %+v", c)
+		}
 	}
 }
 

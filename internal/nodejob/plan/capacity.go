@@ -78,6 +78,9 @@ func (p *planner) startWithinLimit() {
 // startBlock is what prevents a node that is ready to start from starting now: too few slots, or too many unavailable
 // nodes.
 func (c *capacity) startBlock(w *nodePlan) block {
+	if b := c.tasksClosed(w); b.blocks() {
+		return b
+	}
 	free := c.taken < c.slots || c.rollout.joinedAfterStable(w.node)
 	if c.obstacleFor(w.start.phase) != nil && c.startsLike(w.start.phase) > 0 {
 		free = false // one start shows whether the obstacle still exists

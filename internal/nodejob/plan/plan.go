@@ -260,6 +260,8 @@ type Plan struct {
 	Holds  map[types.UID]bool
 	Claims map[types.UID]bool
 	Waits  map[types.UID]bool
+	// Closed are the nodes that wait only because a NodeDisruptionBudget is closed. They take no place in the order of Waits.
+	Closed map[types.UID]bool
 	// Stages are how far the disruption of each node of Holds is, for the conditions of the nodes.
 	Stages map[types.UID]nodecondition.Stage
 	// Conditions are the statuses of the conditions of spec.publish, by the UID of the node. Excluded nodes have none.

@@ -32,7 +32,6 @@ var startChecks = []func(*job, startRequest) block{
 	nodeValueMissing,
 	podIsTerminating,
 	suspended,
-	tasksClosed,
 	obstructed,
 	nodeHasProblem,
 	backingOff,
