@@ -561,3 +561,35 @@ func TestExplainSaysWhatBudgetsMean(t *testing.T) {
 		})
 	}
 }
+
+// TestRunIsRefusedUnderAFreeze : it would wait without a word, and run when nobody expects it.
+func TestRunIsRefusedUnderAFreeze(t *testing.T) {
+	const said = "Frozen until 14:00:00 UTC (in 120m) by alice: INC-42 (NodeDisruptionBudget freeze): nothing starts on "
+	disruptions := frozenBudget("freeze", 2*time.Hour, func(b *v1alpha1.NodeDisruptionBudget) { b.Spec.Scope = v1alpha1.ScopeDisruptions })
+	ofPool := frozenBudget("freeze", 2*time.Hour, func(b *v1alpha1.NodeDisruptionBudget) {
+		b.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "a"}}
+	})
+	for name, tt := range map[string]struct {
+		budget v1alpha1.NodeDisruptionBudget
+		nodes  []string
+		frozen bool
+		told   string
+	}{
+		"all nodes":                  {frozenBudget("freeze", 2*time.Hour), []string{"--all"}, true, said + "3 nodes"},
+		"one of the nodes":           {ofPool, []string{"--all"}, true, said + "1 node"},
+		"other nodes":                {ofPool, []string{"node-2"}, false, ""},
+		"a freeze of disruptions":    {disruptions, []string{"--all"}, false, ""},
+		"a freeze, and it may wait":  {frozenBudget("freeze", 2*time.Hour), []string{"--all", "--wait"}, false, said + "3 nodes"},
+		"a freeze that has expired":  {frozenBudget("freeze", -time.Hour), []string{"--all"}, false, ""},
+		"a budget that is no freeze": {production(), []string{"--all"}, false, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &budgetServer{t: t, budgets: []v1alpha1.NodeDisruptionBudget{tt.budget}}
+			code, _, told := s.run(append(append([]string{"run", "--yes", "-n", "ns"}, tt.nodes...), "--", "true")...)
+			const refused = "nothing was run, because the nodes are frozen. To run the command when they are not any more"
+			if (code == cmdutil.ExitWaits) != tt.frozen || strings.Contains(told, refused) != tt.frozen || !strings.Contains(told, tt.told) {
+				t.Errorf("exit code %d, and\n%s", code, told)
+			}
+		})
+	}
+}

@@ -138,6 +138,8 @@ func (r *running) cleanUp(ctx context.Context, how ending) string {
 	switch {
 	case how == endGone:
 		return ""
+	case how == endDetached && !r.remove && !r.started() && r.withdraw(ctx):
+		return "Nothing had started, and NodeJob " + r.job.Name + " is deleted."
 	case !r.remove && !idle:
 		return r.leave(ctx, how)
 	}
@@ -171,7 +173,7 @@ func (r *running) remainingMessage(how ending) string {
 	check := fmt.Sprintf("To check it later: kubectl everynode status %s --watch; kubectl everynode logs %s.", where, where)
 	remove := "To delete it: kubectl delete nodejob " + where
 	switch {
-	case how == endDetached && r.stops > 1 && r.suspended:
+	case how == endDetached && r.suspended:
 		return fmt.Sprintf("No new attempts start, and running attempts continue without this command. %s To let the rest run: kubectl everynode resume %s. To end running attempts: kubectl everynode abort %s. %s", check, where, where, remove)
 	case how == endDetached, how == endTimedOut:
 		return fmt.Sprintf("The run continues without this command. %s To stop it: kubectl everynode abort %s. %s", check, where, remove)

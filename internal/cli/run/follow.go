@@ -234,6 +234,16 @@ func (r *running) logRead(n *node) bool {
 	return n.attemptSeen() || r.logsForbidden != nil
 }
 
+// started reports whether an attempt has started on any node, as far as it was observed.
+func (r *running) started() bool {
+	if len(r.pods) > 0 || r.job.Status.Nodes.Running > 0 {
+		return true
+	}
+	return slices.ContainsFunc(r.nodes, func(n *node) bool {
+		return n.record != nil || n.State != view.RunWaiting && n.State != view.RunUnreachable && n.State != view.RunDeleted
+	})
+}
+
 // observeJob handles an observation of the NodeJob.
 func (r *running) observeJob(observation cmdutil.Observation) {
 	if observation.Err != nil {

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -23,6 +24,8 @@ type jobServer struct {
 	uid types.UID
 	// silent reports whether it never responds, and refuses whether it refuses writes.
 	silent, refuses bool
+	// pods is how many pods the NodeJob has.
+	pods int
 	// bodies are the bodies of the successful writes.
 	bodies []string
 	// done are the methods of the successful writes.
@@ -36,6 +39,9 @@ func (s *jobServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	switch {
+	case r.Method == http.MethodGet && r.URL.Path == clitest.PodsPath:
+		clitest.Respond(w, corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}, Items: make([]corev1.Pod, s.pods)})
+		return
 	case r.Method == http.MethodGet:
 		job := clitest.NodeJob("j")
 		job.UID = s.uid

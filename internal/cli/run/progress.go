@@ -6,6 +6,9 @@ package run
 import (
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/plural"
 	"github.com/everynode/everynode/internal/text"
 	"github.com/everynode/everynode/internal/ui/cmdutil"
@@ -43,6 +46,9 @@ func (r *running) noteOfTheRun() string {
 	}
 	if stalled := cmdutil.Stalled(r.job); stalled != nil && !r.finished() {
 		return stalled.Message
+	}
+	if c := meta.FindStatusCondition(r.job.Status.Conditions, v1alpha1.ConditionReconciling); c != nil && c.Reason == v1alpha1.ReasonBudgetClosed && !r.finished() {
+		return c.Message
 	}
 	return ""
 }

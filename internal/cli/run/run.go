@@ -51,7 +51,9 @@ type options struct {
 	maxConcurrent, serial, maxFailures string
 	timeout, startingDeadline, ttl     time.Duration
 	canary, fold, remove, yes, dryRun  bool
-	output                             string
+	// wait lets the run wait until its nodes are not frozen any more.
+	wait   bool
+	output string
 	// save is the directory for the output of the nodes; "" for none.
 	save string
 
@@ -83,11 +85,13 @@ on the nodes that exist now, also if they have taints; unreachable nodes are lis
 not retried, and the other nodes continue unless --max-failures says otherwise. When the result is known, the NodeJob is
 suspended, so that nothing starts later on a machine with the name of one of the nodes.
 
-Ctrl-C prevents new attempts and waits for running ones. A second Ctrl-C ends only this command, and prints how to check
-the run later.
+Ctrl-C prevents new attempts and waits for running ones. A second Ctrl-C, or SIGTERM, ends only this command, and prints how
+to check the run later; if nothing has started, it deletes the NodeJob.
+
+Nothing is run if nodes are frozen. With --wait, the run waits for the end of the freeze.
 
 Exit codes: 0 every node succeeded; 10 one did not; 130 ended by Ctrl-C; 12 the NodeJob was deleted; 11 it took too long;
-2, 3, 4, 7 nothing was run (docs/cli.md has all).`,
+2, 3, 4, 7 nothing was run; 9 nothing was run, because nodes are frozen (docs/cli.md has all).`,
 		Example: `  # one node, no question
   kubectl everynode run node-1 -n node-setup -- uname -r
 
@@ -136,6 +140,7 @@ func (o *options) addFlags(cmd *cobra.Command) {
 	flags.BoolVar(&o.fold, "fold", false, "wait for all nodes, and show what is the same once")
 	flags.BoolVar(&o.remove, "rm", false, "delete the NodeJob at the end, also after Ctrl-C; a second Ctrl-C ends running attempts")
 	flags.BoolVarP(&o.yes, "yes", "y", false, "do not ask")
+	flags.BoolVar(&o.wait, "wait", false, "also if nodes are frozen: wait for the end of the freeze, at most for --starting-deadline")
 	flags.BoolVar(&o.dryRun, "dry-run", false, "print the NodeJob, and do nothing")
 	console.AddOutputFlag(cmd, &o.output, console.OutputJSON, outputJSONLines)
 	_ = cmd.RegisterFlagCompletionFunc("limit", o.CompleteNodeList("!"))
@@ -350,6 +355,9 @@ func (o *options) run(ctx context.Context) error {
 		return o.PrintObject(console.OutputYAML, job)
 	}
 	if err := o.checkNamespace(ctx); err != nil {
+		return err
+	}
+	if err := o.checkFreezes(ctx, targets); err != nil {
 		return err
 	}
 	if err := o.confirm(ctx, targets); err != nil {

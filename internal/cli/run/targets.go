@@ -17,11 +17,14 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/console"
+	"github.com/everynode/everynode/internal/cli/term"
+	"github.com/everynode/everynode/internal/nodejob/plan"
 	"github.com/everynode/everynode/internal/nodejob/record"
 	"github.com/everynode/everynode/internal/nodejob/task"
 	"github.com/everynode/everynode/internal/plural"
 	"github.com/everynode/everynode/internal/text"
 	"github.com/everynode/everynode/internal/ui/cmdutil"
+	"github.com/everynode/everynode/internal/ui/view"
 )
 
 // targets are the nodes of a run.
@@ -36,8 +39,9 @@ type targets struct {
 	otherOS map[string]string
 	// recorded are the nodes in names that have the record of a NodeJob with the name of the run.
 	recorded []string
-	// uids are the UIDs of the nodes in names.
-	uids map[string]types.UID
+	// uids are the UIDs of the nodes in names, and nodes what freezes read of them.
+	uids  map[string]types.UID
+	nodes []plan.Node
 }
 
 // targets finds the selected nodes.
@@ -87,6 +91,7 @@ func (o *options) addTarget(found *targets, node *corev1.Node, key string) {
 	}
 	found.names = append(found.names, node.Name)
 	found.uids[node.Name] = node.UID
+	found.nodes = append(found.nodes, plan.Node{Name: node.Name, Labels: node.Labels, Created: node.CreationTimestamp.Time})
 	if o.name != "" && record.Read(node.Labels, node.Annotations, key).Present {
 		found.recorded = append(found.recorded, node.Name)
 	}
@@ -165,6 +170,24 @@ func (o *options) checkNamespace(ctx context.Context) error {
 		o.Tell(text.Toned(text.Warn, "note: ").With(message))
 	}
 	return nil
+}
+
+// checkFreezes names the freezes under which the command does not start, and refuses it without --wait.
+func (o *options) checkFreezes(ctx context.Context, found targets) error {
+	budgets, err := cmdutil.BudgetsFor(ctx, o.client)
+	if err != nil {
+		o.Tell(text.Toned(text.Warn, "note: ").With("could not check whether nodes are frozen: " + err.Error()))
+		return nil
+	}
+	freezes := slices.DeleteFunc(cmdutil.FreezesOn(budgets, found.nodes, o.Now()), func(f view.Freeze) bool { return f.Budget.Spec.Scope != v1alpha1.ScopeTasks })
+	if len(freezes) == 0 {
+		return nil
+	}
+	o.Tell(view.Freezes(freezes, o.Now(), term.Of(o.ErrOut, o.Getenv).Options().Width)...)
+	if o.wait {
+		return nil
+	}
+	return cmdutil.Failf(cmdutil.ExitWaits, "nothing was run, because the nodes are frozen. To run the command when they are not any more, within --starting-deadline: --wait")
 }
 
 // confirm asks for confirmation if more than one node is affected.

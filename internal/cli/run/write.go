@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -139,6 +140,24 @@ func (j *ownJob) deleteJob(ctx context.Context) error {
 		return nil // the NodeJob with this name is another one
 	}
 	return client.IgnoreNotFound(err)
+}
+
+// withdraw deletes a NodeJob that has started nothing, as far as its status says, after it was suspended. It returns false, and leaves the
+// NodeJob suspended, if there is a pod, or if the NodeJob has changed meanwhile.
+func (j *ownJob) withdraw(ctx context.Context) bool {
+	if !j.job.Spec.Suspend {
+		if j.suspend(ctx); j.stopErr != nil {
+			return false
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, j.patience)
+	defer cancel()
+	var pods corev1.PodList
+	err := j.client.List(ctx, &pods, client.InNamespace(j.job.Namespace), client.MatchingLabels{v1alpha1.NodeJobLabel: j.job.Name}, client.Limit(1))
+	if err != nil || len(pods.Items) > 0 || j.job.Status.Nodes.Running > 0 {
+		return false
+	}
+	return j.client.Delete(ctx, j.job, client.Preconditions{UID: &j.job.UID, ResourceVersion: &j.job.ResourceVersion}) == nil
 }
 
 // notSuspended returns what may still start, and how to prevent it.

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/internal/ui/cmdutil"
+	"github.com/everynode/everynode/internal/ui/view"
 )
 
 // TestARunChangesItsOwnNodeJobAndNoOther covers a NodeJob that was deleted and replaced by another one with its name.
@@ -33,6 +34,37 @@ func TestARunChangesItsOwnNodeJobAndNoOther(t *testing.T) {
 			}
 			if said := r.cleanUp(t.Context(), endDetached); said != "" {
 				t.Errorf("it says: %s", said)
+			}
+			if diff := cmp.Diff(tt.done, s.done); diff != "" {
+				t.Errorf("what it did (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestARunThatHasStartedNothingIsGoneWithItsCommand : it would start when nobody expects it, such as at the end of a freeze.
+func TestARunThatHasStartedNothingIsGoneWithItsCommand(t *testing.T) {
+	const deleted = "Nothing had started, and NodeJob j is deleted."
+	for name, tt := range map[string]struct {
+		change func(*running)
+		server jobServer
+		done   []string
+		said   string
+	}{
+		"nothing has started":          {func(*running) {}, jobServer{uid: "uid-of-j"}, []string{"PATCH", "DELETE"}, deleted},
+		"a node is unreachable":        {func(r *running) { r.view.Nodes[0].State = view.RunUnreachable }, jobServer{uid: "uid-of-j"}, []string{"PATCH", "DELETE"}, deleted},
+		"it runs":                      {func(r *running) { r.view.Nodes[0].State = view.RunRunning }, jobServer{uid: "uid-of-j"}, nil, "The run continues without this command."},
+		"a pod was observed":           {func(r *running) { r.pods["p"] = r.nodes[0] }, jobServer{uid: "uid-of-j"}, nil, "The run continues without this command."},
+		"the status says that it runs": {func(r *running) { r.job.Status.Nodes.Running = 1 }, jobServer{uid: "uid-of-j"}, nil, "The run continues without this command."},
+		"there is a pod":               {func(*running) {}, jobServer{uid: "uid-of-j", pods: 1}, []string{"PATCH"}, "No new attempts start"},
+		"the user may not":             {func(*running) {}, jobServer{uid: "uid-of-j", refuses: true}, nil, "The run continues without this command."},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := tt.server
+			r := newRun(t, &s, func(o *options) { o.remove = false })
+			tt.change(r)
+			if said := r.cleanUp(t.Context(), endDetached); !strings.HasPrefix(said, tt.said) {
+				t.Errorf("it says %q, want %q", said, tt.said)
 			}
 			if diff := cmp.Diff(tt.done, s.done); diff != "" {
 				t.Errorf("what it did (-want +got):\n%s", diff)
