@@ -95,13 +95,17 @@ type NodeDisruptionBudgetSpec struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
-	// +kubebuilder:validation:items:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}(/[0-9]{4}-[0-9]{2}-[0-9]{2})?$`
+	// +kubebuilder:validation:items:MaxLength=21
+	// +kubebuilder:validation:items:XValidation:rule="self.matches('^[0-9]{4}-[0-9]{2}-[0-9]{2}(/[0-9]{4}-[0-9]{2}-[0-9]{2})?$')",message="must be a date such as 2026-12-24, or the first and the last date such as 2026-12-24/2027-01-02"
+	// +kubebuilder:validation:items:XValidation:rule="!self.matches('^[0-9]{4}-[0-9]{2}-[0-9]{2}(/[0-9]{4}-[0-9]{2}-[0-9]{2})?$') || self.split('/').all(d, timestamp(d + 'T00:00:00Z') == timestamp(d + 'T00:00:00Z'))",message="each date must exist"
+	// +kubebuilder:validation:items:XValidation:rule="self.split('/')[0] <= self.split('/')[self.split('/').size() - 1]",message="the last date must not be before the first one"
 	ExceptDates []string `json:"exceptDates,omitempty"`
 
 	// exceptTimeZone is the time zone of exceptDates if there are no windows, as a name of the IANA time zone database. The default is
 	// UTC.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z][A-Za-z0-9_+/-]*$') && self != 'Local' && timestamp('2026-01-01T00:00:00Z').getHours(self) >= 0",message="exceptTimeZone must be a name of the IANA time zone database, such as Europe/Berlin"
 	ExceptTimeZone string `json:"exceptTimeZone,omitempty"`
 
 	// secondsBetween is the minimum time in seconds between the end of one disruption and the begin of the next: 0 to 604800. The
@@ -172,6 +176,8 @@ type BudgetWindow struct {
 	// +kubebuilder:validation:MinLength=9
 	// +kubebuilder:validation:MaxLength=128
 	// +kubebuilder:validation:XValidation:rule="!self.contains('TZ=')",message="schedule must not contain a time zone: use timeZone"
+	// +kubebuilder:validation:XValidation:rule="self.contains('TZ=') || self.matches('(?i)^ *([*?](/[1-9][0-9]*)?|[0-5]?[0-9](-[0-5]?[0-9])?(/[1-9][0-9]*)?)(,([*?](/[1-9][0-9]*)?|[0-5]?[0-9](-[0-5]?[0-9])?(/[1-9][0-9]*)?))* +([*?](/[1-9][0-9]*)?|([01]?[0-9]|2[0-3])(-([01]?[0-9]|2[0-3]))?(/[1-9][0-9]*)?)(,([*?](/[1-9][0-9]*)?|([01]?[0-9]|2[0-3])(-([01]?[0-9]|2[0-3]))?(/[1-9][0-9]*)?))* +([*?](/[1-9][0-9]*)?|(0?[1-9]|[12][0-9]|3[01])(-(0?[1-9]|[12][0-9]|3[01]))?(/[1-9][0-9]*)?)(,([*?](/[1-9][0-9]*)?|(0?[1-9]|[12][0-9]|3[01])(-(0?[1-9]|[12][0-9]|3[01]))?(/[1-9][0-9]*)?))* +([*?](/[1-9][0-9]*)?|(0?[1-9]|1[0-2]|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)(-(0?[1-9]|1[0-2]|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec))?(/[1-9][0-9]*)?)(,([*?](/[1-9][0-9]*)?|(0?[1-9]|1[0-2]|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)(-(0?[1-9]|1[0-2]|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec))?(/[1-9][0-9]*)?))* +([*?](/[1-9][0-9]*)?|([0-7]|sun|mon|tue|wed|thu|fri|sat)(-([0-7]|sun|mon|tue|wed|thu|fri|sat))?)(,([*?](/[1-9][0-9]*)?|([0-7]|sun|mon|tue|wed|thu|fri|sat)(-([0-7]|sun|mon|tue|wed|thu|fri|sat))?))* *$')",message="schedule must have five fields, as in a CronJob: minute (0-59), hour (0-23), day of month (1-31), month (1-12, JAN-DEC) and day of week (0-7, SUN-SAT), such as \"0 2 * * SUN\""
+	// +kubebuilder:validation:XValidation:rule="self.matches('^ *[^ ]+ +[^ ]+ +[*?]') || self.matches('[*?][^ ]* *$') || !self.matches('^ *([^ ]+ +){4}[^ ]+ *$')",message="schedule must not restrict both the day of month and the day of week, because either of them would match: use one of them, or two windows"
 	Schedule string `json:"schedule,omitempty"`
 
 	// timeZone is the time zone of the schedule, as a name of the IANA time zone database. The default is UTC.
@@ -179,6 +185,7 @@ type BudgetWindow struct {
 	// Example: Europe/Berlin
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z][A-Za-z0-9_+/-]*$') && self != 'Local' && timestamp('2026-01-01T00:00:00Z').getHours(self) >= 0",message="timeZone must be a name of the IANA time zone database, such as Europe/Berlin"
 	TimeZone string `json:"timeZone,omitempty"`
 
 	// durationSeconds is how long the window stays open in seconds: 60 to 604800.

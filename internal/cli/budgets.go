@@ -66,6 +66,7 @@ func (o *budgetsOptions) run(ctx context.Context, name string) error {
 		o.Tell(text.Of("there is no NodeDisruptionBudget in this cluster"))
 		return nil
 	}
+	o.Tell(view.Freezes(cmdutil.Mistakes(budgets, o.Now()), o.Now(), width)...)
 	return o.print(&v1alpha1.NodeDisruptionBudgetList{Items: budgets}, view.Budgets{Items: budgets, Now: o.Now(), Width: width}.Lines)
 }
 

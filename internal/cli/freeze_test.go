@@ -593,3 +593,33 @@ func TestRunIsRefusedUnderAFreeze(t *testing.T) {
 		})
 	}
 }
+
+// TestAMistakeInABudgetIsTheFirstLine of what commands say: until it is corrected, no node can be drained.
+func TestAMistakeInABudgetIsTheFirstLine(t *testing.T) {
+	const message = "NodeDisruptionBudget production cannot be used, so it allows nothing: spec.windows[0].timeZone \"Mars\": unknown time zone"
+	stalled := func(reason string, change ...func(*v1alpha1.NodeDisruptionBudget)) v1alpha1.NodeDisruptionBudget {
+		b := production()
+		b.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: reason, Message: message}}
+		for _, do := range change {
+			do(&b)
+		}
+		return b
+	}
+	for name, tt := range map[string]struct {
+		budget v1alpha1.NodeDisruptionBudget
+		told   bool
+	}{
+		"a mistake":            {stalled(v1alpha1.ReasonInvalidSpec), true},
+		"seats are refused":    {stalled(v1alpha1.ReasonSeatRefused), false},
+		"it only reports":      {stalled(v1alpha1.ReasonInvalidSpec, func(b *v1alpha1.NodeDisruptionBudget) { b.Spec.Enforcement = v1alpha1.BudgetAudit }), false},
+		"a budget that is not": {production(), false},
+	} {
+		for _, command := range [][]string{{"budgets"}, {"list", "-A"}} {
+			s := &budgetServer{t: t, budgets: []v1alpha1.NodeDisruptionBudget{tt.budget}, jobs: []v1alpha1.NodeJob{*clitest.NodeJob("j")}}
+			_, _, told := s.run(command...)
+			if got := strings.HasPrefix(told, "Closed until it is corrected: "+message+"\n"); got != tt.told {
+				t.Errorf("%s: %s says %q", name, command, told)
+			}
+		}
+	}
+}

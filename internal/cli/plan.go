@@ -37,11 +37,14 @@ func newPlanCommand(f *console.Factory) *cobra.Command {
 	o := &planOptions{fileOptions: fileOptions{Factory: f}}
 	cmd := &cobra.Command{
 		Use:   "plan -f FILE",
-		Short: "Show what a NodeJob would do to this cluster, and change nothing",
+		Short: "Show what a NodeJob or a NodeDisruptionBudget would do to this cluster, and change nothing",
 		Long: `Show what the NodeJobs of a file would do to this cluster as it is now: which nodes match, in which steps and order,
 which do not and why, what would be cordoned, which pods a drain would evict, and what would block it. Several NodeJobs may
 depend on each other, and name ConfigMaps and Secrets of the file. Nothing is changed: the only write is a dry run, by
 which the API server checks the file.
+
+For a NodeDisruptionBudget, it shows how many nodes it selects, how many of them may be unavailable, what is closed now, the next five
+windows in their time zone, and when other budgets of these nodes are open at the same time.
 
 With --on-nodes, task.check also runs on the nodes, in a NodeJob that runs nothing else and is then deleted: it shows on which
 nodes the task is needed, before anything is applied. It needs the same permissions as to apply the file.`,
@@ -66,7 +69,7 @@ nodes the task is needed, before anything is applied. It needs the same permissi
 	}
 	cmd.Flags().BoolVar(&o.onNodes, "on-nodes", false, "run task.check on the nodes, to see where the task is needed")
 	cmd.Flags().DurationVar(&o.timeout, "timeout", 5*time.Minute, "with --on-nodes: how long to wait for the answers; exit code 11 if some are missing then")
-	o.addFlag(cmd, "a file with NodeJobs, and the ConfigMaps and Secrets that they name")
+	o.addFlag(cmd, "a file with NodeJobs and the ConfigMaps and Secrets that they name, or with NodeDisruptionBudgets")
 	console.AddOutputFlag(cmd, &o.output, console.OutputWide, console.OutputJSON)
 	return cmd
 }
@@ -82,8 +85,15 @@ func (o *planOptions) run(ctx context.Context) error {
 	for _, kind := range file.skipped {
 		o.Tell(text.Toned(text.Dim, "-- left out, since no plan depends on it: "+kind))
 	}
+	if len(file.jobs)+len(file.budgets) == 0 {
+		return cmdutil.Failf(cmdutil.ExitNotFound, "there is no NodeJob and no NodeDisruptionBudget in %s", o.file)
+	}
+	budgets, err := o.planBudgets(ctx, file)
+	if err != nil {
+		return err
+	}
 	if len(file.jobs) == 0 {
-		return cmdutil.Failf(cmdutil.ExitNotFound, "there is no NodeJob in %s", o.file)
+		return o.show(nil, budgets, nil)
 	}
 	seen, err := readCluster(ctx, o.Factory, o.client, o.namespace)
 	if err != nil {
@@ -101,7 +111,7 @@ func (o *planOptions) run(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := o.show(plans, cmdutil.FreezesOn(seen.Budgets, seen.Nodes, seen.Now)); err != nil || !o.unanswered {
+	if err := o.show(plans, budgets, cmdutil.FreezesOn(seen.Budgets, seen.Nodes, seen.Now)); err != nil || !o.unanswered {
 		return err
 	}
 	return cmdutil.Exit(cmdutil.ExitTimedOut)
@@ -132,8 +142,11 @@ func (o *planOptions) planAll(ctx context.Context, seen *clusterView, file *plan
 }
 
 // showData prints the plans for programs.
-func (o *planOptions) showData(plans []view.Plan) error {
-	all := planResult{}
+func (o *planOptions) showData(plans []view.Plan, budgets []view.BudgetPlan) error {
+	all := planResult{NodeJobs: []view.PlanData{}}
+	for i := range budgets {
+		all.Budgets = append(all.Budgets, budgets[i].Data())
+	}
 	for i := range plans {
 		all.NodeJobs = append(all.NodeJobs, plans[i].Data())
 	}
@@ -141,26 +154,27 @@ func (o *planOptions) showData(plans []view.Plan) error {
 }
 
 // show prints the plans: for programs, or for users below the freezes.
-func (o *planOptions) show(plans []view.Plan, found []view.Freeze) error {
+func (o *planOptions) show(plans []view.Plan, budgets []view.BudgetPlan, found []view.Freeze) error {
 	if o.output == console.OutputJSON {
-		return o.showData(plans)
+		return o.showData(plans, budgets)
 	}
 	if err := sayFreezes(o.Factory, found); err != nil {
 		return err
 	}
 	var lines []text.Line
-	for i := range plans {
-		if i > 0 {
-			lines = append(lines, nil)
-		}
-		lines = append(lines, plans[i].Lines()...)
+	for i := range budgets {
+		lines = append(append(lines, budgets[i].Lines()...), nil)
 	}
-	return o.Say(lines...)
+	for i := range plans {
+		lines = append(append(lines, plans[i].Lines()...), nil)
+	}
+	return o.Say(lines[:len(lines)-1]...)
 }
 
 // planResult is the plan of a file, for programs.
 type planResult struct {
-	NodeJobs []view.PlanData `json:"nodeJobs"`
+	NodeJobs []view.PlanData       `json:"nodeJobs"`
+	Budgets  []view.BudgetPlanData `json:"nodeDisruptionBudgets,omitempty"`
 }
 
 // draft returns the NodeJobs of the file as they would be, each with its future revision. It adds them to the view,

@@ -41,6 +41,12 @@ type planServer struct {
 func (s *planServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	name, named := strings.CutPrefix(r.URL.Path, clitest.JobsPath+"/")
 	switch {
+	case r.Method == http.MethodPost && r.URL.Path == budgetsPath:
+		var b v1alpha1.NodeDisruptionBudget
+		if err := json.NewDecoder(r.Body).Decode(&b); err != nil || r.URL.Query().Get("dryRun") != "All" {
+			s.t.Errorf("%s %s: %v", r.Method, r.URL, err)
+		}
+		clitest.Respond(w, b)
 	case r.Method == http.MethodPost || r.Method == http.MethodPut:
 		var job v1alpha1.NodeJob
 		if err := json.NewDecoder(r.Body).Decode(&job); err != nil || r.URL.Query().Get("dryRun") != "All" {
@@ -60,6 +66,8 @@ func (s *planServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		clitest.Respond(w, corev1.NodeList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NodeList"}, Items: s.nodes})
 	case r.URL.Path == clitest.PodsPath:
 		clitest.Respond(w, corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}})
+	case strings.HasPrefix(r.URL.Path, budgetsPath+"/"):
+		clitest.RespondError(w, http.StatusNotFound, metav1.StatusReasonNotFound, "no such budget")
 	case r.URL.Path == budgetsPath:
 		clitest.Respond(w, v1alpha1.NodeDisruptionBudgetList{
 			TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodeDisruptionBudgetList"}, Items: s.budgets,

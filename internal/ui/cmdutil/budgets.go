@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -59,11 +60,32 @@ func IsActiveFreeze(b *v1alpha1.NodeDisruptionBudget, now time.Time) bool {
 	return budget.IsFreeze(&b.Spec) && b.Spec.Enforcement != v1alpha1.BudgetAudit && b.DeletionTimestamp.IsZero() && !IsExpired(b, now)
 }
 
-// FreezesOn returns the freezes that select some of the nodes.
+// mistakeIn returns why a budget allows nothing until it is corrected, according to its manager; "" if it does not.
+func mistakeIn(b *v1alpha1.NodeDisruptionBudget, now time.Time) string {
+	c := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionStalled)
+	if c == nil || c.Status != metav1.ConditionTrue || c.Reason == v1alpha1.ReasonSeatRefused || b.Spec.Enforcement == v1alpha1.BudgetAudit || !b.DeletionTimestamp.IsZero() || IsExpired(b, now) {
+		return ""
+	}
+	return c.Message
+}
+
+// Mistakes returns the budgets that allow nothing until they are corrected.
+func Mistakes(budgets []v1alpha1.NodeDisruptionBudget, now time.Time) []view.Freeze {
+	var found []view.Freeze
+	for i := range budgets {
+		if mistake := mistakeIn(&budgets[i], now); mistake != "" {
+			found = append(found, view.Freeze{Budget: &budgets[i], Mistake: mistake})
+		}
+	}
+	return found
+}
+
+// FreezesOn returns the freezes that select some of the nodes, and the budgets that allow nothing until they are corrected.
 func FreezesOn(budgets []*v1alpha1.NodeDisruptionBudget, nodes []plan.Node, now time.Time) []view.Freeze {
 	var freezes []view.Freeze
 	for _, b := range budgets {
-		if !IsActiveFreeze(b, now) {
+		mistake := mistakeIn(b, now)
+		if !IsActiveFreeze(b, now) && mistake == "" {
 			continue
 		}
 		n := newCounter(b, now)
@@ -71,7 +93,7 @@ func FreezesOn(budgets []*v1alpha1.NodeDisruptionBudget, nodes []plan.Node, now 
 			n.count(nodes[i].Labels, nodes[i].Created)
 		}
 		if n.selected > 0 {
-			freezes = append(freezes, view.Freeze{Budget: b, Nodes: n.selected})
+			freezes = append(freezes, view.Freeze{Budget: b, Nodes: n.selected, Mistake: mistake})
 		}
 	}
 	return freezes
@@ -138,7 +160,7 @@ func ReadSeat(ctx context.Context, c client.Reader, b *view.NodeBudgets) error {
 	return err
 }
 
-// Freezes returns the freezes that select nodes, for a command that reads no nodes. now returns the time of the API server. A user who
+// Freezes returns the freezes that select nodes, and the budgets that allow nothing until they are corrected, for a command that reads no nodes. now returns the time of the API server. A user who
 // may not list NodeDisruptionBudgets, and a cluster without them, have none.
 func Freezes(ctx context.Context, c client.Reader, now func() time.Time) ([]view.Freeze, error) {
 	budgets, err := readableBudgets(ctx, c)
@@ -148,17 +170,18 @@ func Freezes(ctx context.Context, c client.Reader, now func() time.Time) ([]view
 	var freezes []view.Freeze
 	for i := range budgets {
 		b := &budgets[i]
-		if !IsActiveFreeze(b, now()) {
+		mistake := mistakeIn(b, now())
+		if !IsActiveFreeze(b, now()) && mistake == "" {
 			continue
 		}
 		selected, err := SelectedNodes(ctx, c, b, now())
 		switch {
 		case CodeOf(err) == ExitForbidden:
-			freezes = append(freezes, view.Freeze{Budget: b})
+			freezes = append(freezes, view.Freeze{Budget: b, Mistake: mistake})
 		case err != nil:
 			return freezes, err
 		case selected > 0:
-			freezes = append(freezes, view.Freeze{Budget: b, Nodes: selected})
+			freezes = append(freezes, view.Freeze{Budget: b, Nodes: selected, Mistake: mistake})
 		}
 	}
 	return freezes, nil

@@ -13,9 +13,11 @@ import (
 	"github.com/everynode/everynode/internal/text"
 )
 
-// Freeze is a NodeDisruptionBudget that allows nothing at this time.
+// Freeze is a NodeDisruptionBudget that allows nothing at this time, and that a user must end or correct.
 type Freeze struct {
 	Budget *v1alpha1.NodeDisruptionBudget
+	// Mistake is why it allows nothing until it is corrected; "" for a freeze.
+	Mistake string
 	// Nodes is the number of nodes that it selects; 0 if it is not known.
 	Nodes int
 	// Node is the name of the node that is meant; "" if all selected nodes are.
@@ -24,15 +26,27 @@ type Freeze struct {
 
 const (
 	frozen = "Frozen"
+	closed = "Closed"
 	// maxFreezes limits how many freezes are shown.
 	maxFreezes = 3
 )
 
 // Sentence says what the freeze holds, until when, and who has created it.
-func (f Freeze) Sentence(now time.Time) string { return frozen + " " + f.rest(now) }
+func (f Freeze) Sentence(now time.Time) string { return f.head() + " " + f.rest(now) }
+
+// head is the first word of the sentence.
+func (f Freeze) head() string {
+	if f.Mistake != "" {
+		return closed
+	}
+	return frozen
+}
 
 // rest is the sentence without its first word.
 func (f Freeze) rest(now time.Time) string {
+	if f.Mistake != "" {
+		return "until it is corrected: " + f.Mistake
+	}
 	s := f.Until(now)
 	if by := record.ChangedBy(f.Budget.Annotations); by != "" {
 		s += " by " + by
@@ -70,7 +84,7 @@ func (f Freeze) Holds() string {
 func Freezes(freezes []Freeze, now time.Time, width int) []text.Line {
 	var lines []text.Line
 	for _, f := range freezes[:min(len(freezes), maxFreezes)] {
-		lines = append(lines, text.Wrap(text.Toned(text.Warn, frozen+" "), text.Plain, f.rest(now), width)...)
+		lines = append(lines, text.Wrap(text.Toned(text.Warn, f.head()+" "), text.Plain, f.rest(now), width)...)
 	}
 	if more := len(freezes) - maxFreezes; more > 0 {
 		lines = append(lines, text.Toned(text.Dim, fmt.Sprintf("and %d more: kubectl everynode budgets", more)))
