@@ -93,7 +93,7 @@ var asksOfBudgets = []ask{
 		everynode.dev/budget-group: x}, ` + seatOwner + `}, spec: {nodeName: NODE, automountServiceAccountToken: false, enableServiceLinks: false,
 		securityContext: {runAsNonRoot: true, runAsUser: 65532, runAsGroup: 65532, seccompProfile: {type: RuntimeDefault}},
 		terminationGracePeriodSeconds: 5, tolerations: [{operator: Exists, effect: NoExecute}],
-		containers: [{name: guard, image: a, args: [--wait], imagePullPolicy: IfNotPresent,
+		containers: [{name: seat, image: a, args: [--wait], imagePullPolicy: IfNotPresent,
 		securityContext: {allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, capabilities: {drop: [ALL]}}}]}`,
 	},
 	{

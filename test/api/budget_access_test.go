@@ -55,7 +55,7 @@ func TestWhoMayLimitDisruptions(t *testing.T) {
 			if err := c.Status().Patch(f.Ctx, owned, mergePatch(`{"status":{"disruptionsAllowed":9}}`)); !apierrors.IsForbidden(err) {
 				t.Errorf("the API server says to a change of the status %v", err)
 			}
-			for _, args := range [][]string{{"freeze", "freeze-" + user, "--reason=INC-42"}, {"thaw", owned.Name}} {
+			for _, args := range [][]string{{"freeze", "freeze-" + user, "--reason=INC-42", "--timeout=0"}, {"thaw", owned.Name}} {
 				got := w.everynode(f.kubeconfig, append(args, "--as="+user)...)
 				want := cmdutil.ExitForbidden
 				if may {
