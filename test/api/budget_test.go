@@ -21,6 +21,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/nodebudget/budget"
+	"github.com/everynode/everynode/internal/ui/cmdutil"
 	"github.com/everynode/everynode/internal/uninstall"
 )
 
@@ -391,4 +392,29 @@ func (b *budgeted) seatOn(node string) *corev1.Pod {
 		return nil
 	}
 	return &seats.Items[i]
+}
+
+// TestFreezeSaysWhatIsStopped : in a cluster without budgets, with a manager and without one. When the command has succeeded, no drain ends.
+func TestFreezeSaysWhatIsStopped(t *testing.T) {
+	b := newBudgeted(t, "n0", "n1")
+	w := newWorld(t)
+	frozen := func(args ...string) told {
+		return w.everynode(b.kubeconfig, append([]string{"freeze", "--reason=INC-42"}, args...)...)
+	}
+	if got := frozen("--timeout=1s"); got.code != cmdutil.ExitTimedOut || !strings.Contains(got.err, "no manager has observed the freeze") {
+		t.Errorf("without a manager, it says %+v", got)
+	}
+	must(t, b.kubectl("drain n0 --timeout=30s")) // as it says
+	must(t, b.kubectl("uncordon n0"))
+
+	stop := b.startManager()
+	got := frozen("--for=5h")
+	if got.code != cmdutil.ExitOK || !strings.Contains(got.out, "NodeJobs: stopped. Drains by other tools: stopped on 2 of 2 nodes") {
+		t.Fatalf("with a manager, it says %+v", got)
+	}
+	stop()
+	b.refuses("n0")
+	if got := frozen("--for=1h"); got.code != cmdutil.ExitError || !strings.Contains(got.err, "the nodes are frozen already, for longer") {
+		t.Errorf("for an earlier end, it says %+v", got)
+	}
 }
