@@ -149,14 +149,9 @@ func (o *freezeOptions) run(ctx context.Context, spec v1alpha1.NodeDisruptionBud
 		}
 	}
 	b := &v1alpha1.NodeDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: o.name}, Spec: spec}
-	nodes, err := cmdutil.SelectedNodes(ctx, o.client, b, o.Now())
-	switch {
-	case cmdutil.CodeOf(err) == cmdutil.ExitForbidden:
-		o.Tell(text.Of("how many nodes are frozen is not known: " + err.Error()))
-	case err != nil:
+	nodes, err := o.countNodes(ctx, b)
+	if err != nil {
 		return err
-	case nodes == 0 && o.selector != "" && !o.allowEmpty:
-		return cmdutil.Failf(cmdutil.ExitNotFound, "no node matches -l %s. Nothing was changed. To freeze only nodes that join: --allow-empty", o.selector)
 	}
 	if err := o.write(ctx, existing, b); err != nil {
 		return err
@@ -165,6 +160,19 @@ func (o *freezeOptions) run(ctx context.Context, spec v1alpha1.NodeDisruptionBud
 		return err
 	}
 	return o.waitUntilHeld(ctx, b)
+}
+
+// countNodes returns how many nodes the freeze selects; 0 if the user may not list nodes.
+func (o *freezeOptions) countNodes(ctx context.Context, b *v1alpha1.NodeDisruptionBudget) (int, error) {
+	nodes, err := cmdutil.SelectedNodes(ctx, o.client, b, o.Now())
+	switch {
+	case cmdutil.CodeOf(err) == cmdutil.ExitForbidden:
+		o.Tell(text.Of("how many nodes are frozen is not known: " + err.Error()))
+		return 0, nil
+	case err == nil && nodes == 0 && o.selector != "" && !o.allowEmpty:
+		return 0, cmdutil.Failf(cmdutil.ExitNotFound, "no node matches -l %s. Nothing was changed. To freeze only nodes that join: --allow-empty", o.selector)
+	}
+	return nodes, err
 }
 
 // mayReplace returns why a budget with the name of the freeze is not replaced by one with this spec; nil if it has expired, or if only its

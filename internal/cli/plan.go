@@ -75,18 +75,9 @@ nodes the task is needed, before anything is applied. It needs the same permissi
 }
 
 func (o *planOptions) run(ctx context.Context) error {
-	file, err := o.read()
+	file, err := o.readPlannable()
 	if err != nil {
 		return err
-	}
-	for range file.guards {
-		file.skipped = append(file.skipped, v1alpha1.GroupVersion.String()+" NodeGuard")
-	}
-	for _, kind := range file.skipped {
-		o.Tell(text.Toned(text.Dim, "-- left out, since no plan depends on it: "+kind))
-	}
-	if len(file.jobs)+len(file.budgets) == 0 {
-		return cmdutil.Failf(cmdutil.ExitNotFound, "there is no NodeJob and no NodeDisruptionBudget in %s", o.file)
 	}
 	budgets, err := o.planBudgets(ctx, file)
 	if err != nil {
@@ -115,6 +106,24 @@ func (o *planOptions) run(ctx context.Context) error {
 		return err
 	}
 	return cmdutil.Exit(cmdutil.ExitTimedOut)
+}
+
+// readPlannable reads the file, and says what is not planned.
+func (o *planOptions) readPlannable() (*planFile, error) {
+	file, err := o.read()
+	if err != nil {
+		return nil, err
+	}
+	for range file.guards {
+		file.skipped = append(file.skipped, v1alpha1.GroupVersion.String()+" NodeGuard")
+	}
+	for _, kind := range file.skipped {
+		o.Tell(text.Toned(text.Dim, "-- left out, since no plan depends on it: "+kind))
+	}
+	if len(file.jobs)+len(file.budgets) == 0 {
+		return nil, cmdutil.Failf(cmdutil.ExitNotFound, "there is no NodeJob and no NodeDisruptionBudget in %s", o.file)
+	}
+	return file, nil
 }
 
 // planAll returns the plans of all NodeJobs of a file.

@@ -291,12 +291,12 @@ var mutants = map[string]mutant{
 	"a NodeJob waits for a budget that it uses up itself": {
 		"conditions.go", "case n.Running == 0 && su.waitsForItself():", "case false:",
 	},
-	"a run begins where another tool has evicted the seat": {"inuse.go", "(!b.Drained ||", "(true || !b.Drained ||"},
+	"a run begins where another tool has evicted the seat": {"inuse.go", "return b.Drained &&", "return false && b.Drained &&"},
 	"a run of a NodeJob that holds the node waits for another tool": {
-		"inuse.go", "b.Claimed || c.hasBegun(node)", "b.Claimed",
+		"inuse.go", " && !c.hasBegun(node)", "",
 	},
 	"a run begins where another tool has evicted the task": {
-		"inuse.go", "evicted := wasEvicted(node) && node.Unschedulable", "evicted := false",
+		"inuse.go", "case wasEvicted(node) && node.Unschedulable:", "case false:",
 	},
 	"a node that another tool has rebooted stays in use": {"inuse.go", " && rec.BootID == node.BootID", ""},
 	"nobody takes a node over":                           {"inuse.go", " || c.takesOver(node.Name)", ""},

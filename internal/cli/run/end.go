@@ -134,27 +134,37 @@ func because(err error) string {
 // cleanUp deletes the NodeJob if requested, or if nothing was run and there is nothing to inspect; otherwise it suspends the
 // NodeJob. It returns messages about what remains.
 func (r *running) cleanUp(ctx context.Context, how ending) string {
-	idle := how == endRest && r.view.Count(view.RunSucceeded)+r.view.Count(view.RunFailed) == 0 && (r.stops == 0 || !r.seen)
+	idle := how == endRest && r.isIdle()
 	switch {
 	case how == endGone:
 		return ""
-	case how == endDetached && !r.remove && !r.started() && r.withdraw(ctx):
+	case r.remove || idle:
+	case how == endDetached && !r.started() && r.withdraw(ctx):
 		return "Nothing had started, and NodeJob " + r.job.Name + " is deleted."
-	case !r.remove && !idle:
+	default:
 		return r.leave(ctx, how)
 	}
-	err := r.deleteJob(ctx)
-	switch {
-	case err != nil:
-		deletion := fmt.Sprintf("NodeJob %s could not be deleted: %s. Delete it with: kubectl delete nodejob %s", r.job.Name, cmdutil.Explain(err), r.where())
-		if err := r.endRun(ctx); err != nil {
-			deletion += ". " + r.notSuspended(err)
-		}
-		return deletion
-	case idle:
+	if err := r.deleteJob(ctx); err != nil {
+		return r.notDeleted(ctx, err)
+	}
+	if idle {
 		return "Nothing was run, and NodeJob " + r.job.Name + " is deleted."
 	}
 	return ""
+}
+
+// notDeleted suspends a NodeJob that could not be deleted, and says what remains.
+func (r *running) notDeleted(ctx context.Context, err error) string {
+	deletion := fmt.Sprintf("NodeJob %s could not be deleted: %s. Delete it with: kubectl delete nodejob %s", r.job.Name, cmdutil.Explain(err), r.where())
+	if err := r.endRun(ctx); err != nil {
+		deletion += ". " + r.notSuspended(err)
+	}
+	return deletion
+}
+
+// isIdle reports whether nothing was run, and there is nothing to inspect.
+func (r *running) isIdle() bool {
+	return r.view.Count(view.RunSucceeded)+r.view.Count(view.RunFailed) == 0 && (r.stops == 0 || !r.seen)
 }
 
 // leave suspends the NodeJob, unless the run continues without the command.

@@ -62,32 +62,44 @@ func OutlookOf(b *v1alpha1.NodeDisruptionBudget, others []*v1alpha1.NodeDisrupti
 	spec.Requires = nil // they are not checked
 	open := readRule(&v1alpha1.NodeDisruptionBudget{ObjectMeta: b.ObjectMeta, Spec: spec}, Answers{}, now)
 	o := Outlook{Exempt: Exempt{For: JoiningFor}, Closed: open.closed, Invalid: open.closed.isMistake(), Zone: zoneOf(&b.Spec)}
+	limited := o.limited(r, nodes, now)
+	for i := range b.Spec.Limits {
+		o.Limits = append(o.Limits, outlookOfLimit(&b.Spec.Limits[i], limited))
+	}
+	if r.schedule != nil && len(b.Spec.Windows)+len(b.Spec.ExceptDates) > 0 {
+		o.Windows, o.Common = nextWindows(r.schedule, now), commonWith(r, others, limited, now)
+	}
+	return o
+}
+
+// limited returns the nodes that a budget limits, or will, and counts them.
+func (o *Outlook) limited(r *rule, nodes []Node, now time.Time) []*Node {
 	var limited []*Node
 	for i := range nodes {
 		node := &nodes[i]
 		if !r.selects(node) || !canHaveSeat(node) {
 			continue
 		}
-		o.Selected++
 		if r.exempts(node, JoiningFor, now) {
 			o.Exempt.add(node)
 		}
 		limited = append(limited, node)
 	}
-	for i := range b.Spec.Limits {
-		o.Limits = append(o.Limits, outlookOfLimit(&b.Spec.Limits[i], limited))
-	}
-	if r.schedule == nil || len(b.Spec.Windows)+len(b.Spec.ExceptDates) == 0 {
-		return o
-	}
-	o.Windows = nextWindows(r.schedule, now)
+	o.Selected = len(limited)
+	return limited
+}
+
+// commonWith returns when other budgets with windows that select some of the nodes are open together with one.
+func commonWith(r *rule, others []*v1alpha1.NodeDisruptionBudget, nodes []*Node, now time.Time) []CommonOutlook {
+	var all []CommonOutlook
 	for _, other := range others {
-		shares := func(node *Node) bool { return readRule(other, Answers{}, now).selects(node) }
-		if q := readRule(other, Answers{}, now); other.Name != b.Name && q.enforced() && q.schedule != nil && len(other.Spec.Windows) > 0 && slices.ContainsFunc(limited, shares) {
-			o.Common = append(o.Common, CommonOutlook{other.Name, window.Common([]*window.Schedule{r.schedule, q.schedule}, now)})
+		q := readRule(other, Answers{}, now)
+		if q.Name == r.Name || !q.enforced() || q.schedule == nil || len(q.Spec.Windows) == 0 || !slices.ContainsFunc(nodes, q.selects) {
+			continue
 		}
+		all = append(all, CommonOutlook{q.Name, window.Common([]*window.Schedule{r.schedule, q.schedule}, now)})
 	}
-	return o
+	return all
 }
 
 func outlookOfLimit(l *v1alpha1.BudgetLimit, nodes []*Node) LimitOutlook {

@@ -75,6 +75,12 @@ func (s *summary) fold() {
 		}
 		s.selected++
 	}
+	s.foldMembers(members)
+	s.countAllowed(members)
+}
+
+// foldMembers collects the nodes that the budget limits.
+func (s *summary) foldMembers(members []*member) {
 	for _, m := range members {
 		switch {
 		case m.unavailable:
@@ -89,7 +95,6 @@ func (s *summary) fold() {
 			s.loose = append(s.loose, m)
 		}
 	}
-	s.countAllowed(members)
 }
 
 // mayLose reports whether the API server may grant the eviction of the seat of a node now.
@@ -251,9 +256,6 @@ func (s *summary) condition() (kind, reason, message string) {
 		return v1alpha1.ConditionStalled, stalled, bounded(why)
 	case r.enforced() && missing != "":
 		return v1alpha1.ConditionReconciling, v1alpha1.ReasonSeatsNotReady, bounded(missing)
-	case r.enforced() && r.closed != nil && IsFreeze(&r.Spec) && len(s.loose) > 0:
-		return v1alpha1.ConditionReconciling, v1alpha1.ReasonSeatsNotReady, bounded(fmt.Sprintf(
-			"%s; not yet held by their PodDisruptionBudgets: %s (%s)", r.closed.Message, plural.Count(len(s.loose), "node"), someNames(s.loose)))
 	case r.closed != nil:
 		return r.closed.condition(), r.closed.Reason, bounded(r.closed.Message + s.heldBack() + s.exempt() + r.toThaw())
 	case s.selected == 0:
@@ -335,17 +337,14 @@ func (s *summary) heldBack() string {
 	if len(names) == 0 {
 		return ""
 	}
-	text := "; " + plural.Count(len(names), "NodeJob") + " waiting: "
-	for i, name := range names[:min(len(names), maxNamed)] {
-		if i > 0 {
-			text += ", "
-		}
-		text += fmt.Sprintf("%s (%s)", strings.TrimPrefix(name, "NodeJob "), plural.Count(nodes[name], "node"))
+	parts := make([]string, 0, maxNamed+1)
+	for _, name := range names[:min(len(names), maxNamed)] {
+		parts = append(parts, fmt.Sprintf("%s (%s)", strings.TrimPrefix(name, "NodeJob "), plural.Count(nodes[name], "node")))
 	}
 	if len(names) > maxNamed {
-		text += ", …"
+		parts = append(parts, "…")
 	}
-	return text
+	return "; " + plural.Count(len(names), "NodeJob") + " waiting: " + strings.Join(parts, ", ")
 }
 
 func firstTime(t, other time.Time) time.Time {
@@ -373,13 +372,21 @@ func (s *summary) missing() string {
 		without = append(without, m)
 	}
 	if len(without) == 0 {
-		return ""
+		return s.looseText()
 	}
 	text := plural.Count(len(without), "node") + " without a ready seat: " + someNames(without)
 	if waiting := without[0].seat; waiting != nil && waiting.Waiting != "" {
 		text += ": " + waiting.Waiting
 	}
 	return text
+}
+
+// looseText says which nodes of a freeze are not held yet; "" if all are.
+func (s *summary) looseText() string {
+	if s.rule.closed == nil || !IsFreeze(&s.rule.Spec) || len(s.loose) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s; not yet held by their PodDisruptionBudgets: %s (%s)", s.rule.closed.Message, plural.Count(len(s.loose), "node"), someNames(s.loose))
 }
 
 // bounded limits a message to what a condition may have.

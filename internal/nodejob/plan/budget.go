@@ -193,17 +193,22 @@ func (p *planner) reportHolds() {
 		if p.publishesConditions() && w.State != Excluded {
 			put(&p.plan.Conditions, w.node.UID, w.condition())
 		}
-		if w.awaitsBudget {
-			put(&p.plan.Waits, w.node.UID, true)
-		}
-		if w.State == Waiting && w.cause == causeBudgetClosed {
-			put(&p.plan.Closed, w.node.UID, true)
-		}
-		p.plan.AwaitsBudgets = p.plan.AwaitsBudgets || w.waitsForBudget() || w.cause == causeInUse
+		p.reportWait(w)
 	}
 	if p.plan.AwaitsBudgets {
 		p.plan.wake(p.in.BudgetsChangeAt)
 	}
+}
+
+// reportWait reports that a node waits for budgets.
+func (p *planner) reportWait(w *nodePlan) {
+	if w.awaitsBudget {
+		put(&p.plan.Waits, w.node.UID, true)
+	}
+	if w.State == Waiting && w.cause == causeBudgetClosed {
+		put(&p.plan.Closed, w.node.UID, true)
+	}
+	p.plan.AwaitsBudgets = p.plan.AwaitsBudgets || w.waitsForBudget() || w.cause == causeInUse
 }
 
 // hold reports that the NodeJob uses a node, and how.

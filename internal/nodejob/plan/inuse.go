@@ -27,13 +27,14 @@ func (c *capacity) inUse(w *nodePlan) block {
 	if w.start.phase != task.Task || !c.disrupts() || c.takesOver(node.Name) {
 		return block{}
 	}
-	evicted := wasEvicted(node) && node.Unschedulable
-	if b := c.in.Budgets[node.UID]; !evicted && (!b.Drained || len(node.CordonedBy) > 0 || b.Claimed || c.hasBegun(node)) {
-		return block{}
-	}
-	did, who := "has drained it", node.CordonedWith
-	if evicted {
+	did, who := "", node.CordonedWith
+	switch {
+	case wasEvicted(node) && node.Unschedulable:
 		did = "has evicted the task there"
+	case c.isDrained(node):
+		did = "has drained it"
+	default:
+		return block{}
 	}
 	if len(node.CordonedBy) > 0 {
 		who = "" // the manager has cordoned it
@@ -41,6 +42,12 @@ func (c *capacity) inUse(w *nodePlan) block {
 	return block{cause: causeInUse, reason: v1alpha1.ReasonNodeInUse, message: fmt.Sprintf(
 		"something else%s %s and may still work on it; the task starts when the node is uncordoned. If nothing works there: kubectl uncordon %s, or kubectl -n %s annotate nodejob %s %s=%s --overwrite",
 		bracketed(who), did, node.Name, c.in.Job.Namespace, c.in.Job.Name, v1alpha1.TakeOverAnnotation, node.Name)}
+}
+
+// isDrained reports whether something that is not a NodeJob has drained a node, according to its seat.
+func (c *capacity) isDrained(node *Node) bool {
+	b := c.in.Budgets[node.UID]
+	return b.Drained && len(node.CordonedBy) == 0 && !b.Claimed && !c.hasBegun(node)
 }
 
 // wasEvicted reports whether something has evicted the pod of the last attempt on a node, which has not rebooted since then.

@@ -4,7 +4,7 @@
 package task
 
 import (
-	"bytes"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,7 +13,7 @@ import (
 // Cordoner is what remains in the cache of the managed fields of a node: the name of the field manager that cordoned it.
 func Cordoner(node *corev1.Node) []metav1.ManagedFieldsEntry {
 	if with := CordonedWith(node); with != "" {
-		return []metav1.ManagedFieldsEntry{{Manager: with, FieldsV1: &metav1.FieldsV1{Raw: ownsCordon}}}
+		return []metav1.ManagedFieldsEntry{{Manager: with, FieldsV1: metav1.NewFieldsV1(ownsCordon)}}
 	}
 	return nil
 }
@@ -24,7 +24,7 @@ func CordonedWith(node *corev1.Node) string {
 		return ""
 	}
 	for _, e := range node.ManagedFields {
-		if e.FieldsV1 != nil && bytes.Contains(e.FieldsV1.Raw, ownsCordon) {
+		if e.FieldsV1 != nil && strings.Contains(e.FieldsV1.GetRawString(), ownsCordon) {
 			return e.Manager
 		}
 	}
@@ -32,4 +32,4 @@ func CordonedWith(node *corev1.Node) string {
 }
 
 // ownsCordon is in the fields of who owns spec.unschedulable: https://kubernetes.io/docs/reference/using-api/server-side-apply/#managed-fields
-var ownsCordon = []byte(`"f:unschedulable"`)
+const ownsCordon = `"f:unschedulable"`

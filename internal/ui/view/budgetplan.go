@@ -37,48 +37,56 @@ func (p BudgetPlan) Lines() []text.Line {
 	if p.Exists {
 		what = "  exists"
 	}
-	o := &p.Outlook
 	lines := []text.Line{
 		label("Budget").Tone(text.Strong, "NodeDisruptionBudget "+p.Budget.Name).With(what), label("").Tone(text.Dim, "a dry run: nothing has been changed"),
 	}
-	add := func(name string, tone text.Tone, s string) {
-		lines = append(lines, text.Wrap(label(name), tone, s, p.Width)...)
-	}
 	for _, note := range p.Notes {
-		add("Note", text.Warn, note)
+		lines = append(lines, p.line("Note", text.Warn, note)...)
 	}
+	o := &p.Outlook
 	selects := plural.Count(o.Selected, "node")
 	if o.Exempt.Nodes > 0 {
 		selects += "; " + o.Exempt.Text(clock(p.Now, o.Exempt.Until))
 	}
-	add("Selects", text.Plain, selects)
+	lines = append(lines, p.line("Selects", text.Plain, selects)...)
 	for _, l := range o.Limits {
-		add("Limit", text.Plain, groupsText(l)+" may be unavailable")
+		lines = append(lines, p.line("Limit", text.Plain, groupsText(l)+" may be unavailable")...)
 	}
-	switch {
+	return append(append(lines, p.now()...), p.times()...)
+}
+
+func (p BudgetPlan) line(name string, tone text.Tone, s string) []text.Line {
+	return text.Wrap(label(name), tone, s, p.Width)
+}
+
+// now says whether a disruption may begin now.
+func (p BudgetPlan) now() []text.Line {
+	switch o := &p.Outlook; {
 	case o.Closed == nil && len(p.Budget.Spec.Requires) > 0:
-		add("Now", text.Plain, "open, if its requirements are met, which this plan does not check")
+		return p.line("Now", text.Plain, "open, if its requirements are met, which this plan does not check")
 	case o.Closed == nil:
-		add("Now", text.Plain, "open")
+		return p.line("Now", text.Plain, "open")
 	case o.Invalid:
-		add("Now", text.Bad, o.Closed.Message)
+		return p.line("Now", text.Bad, o.Closed.Message)
 	default:
-		add("Now", text.Warn, o.Closed.Message)
+		return p.line("Now", text.Warn, o.Closed.Message)
 	}
-	for i, s := range o.Windows {
-		name := ""
-		if i == 0 {
-			name = "Windows"
-		}
-		add(name, text.Plain, p.window(s))
+}
+
+// times are the next windows, and those that other budgets have at the same time.
+func (p BudgetPlan) times() []text.Line {
+	var lines []text.Line
+	name := "Windows"
+	for _, s := range p.Outlook.Windows {
+		lines = append(lines, p.line(name, text.Plain, p.window(s))...)
+		name = ""
 	}
-	for _, c := range o.Common {
-		s := "open at the same time as NodeDisruptionBudget " + c.Budget + " next at " + p.zoned(c.Next)
+	for _, c := range p.Outlook.Common {
 		if c.Next.IsZero() {
-			add("Never", text.Bad, "not open at the same time as NodeDisruptionBudget "+c.Budget+" within a year, so no disruption of the nodes of both begins")
+			lines = append(lines, p.line("Never", text.Bad, "not open at the same time as NodeDisruptionBudget "+c.Budget+" within a year, so no disruption of the nodes of both begins")...)
 			continue
 		}
-		add("Common", text.Plain, s)
+		lines = append(lines, p.line("Common", text.Plain, "open at the same time as NodeDisruptionBudget "+c.Budget+" next at "+p.zoned(c.Next))...)
 	}
 	return lines
 }
