@@ -16,6 +16,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/nodejob/plan"
+	"github.com/everynode/everynode/internal/nodejob/task"
 	"github.com/everynode/everynode/internal/observe"
 	"github.com/everynode/everynode/internal/text"
 	"github.com/everynode/everynode/internal/ui/cmdutil"
@@ -80,6 +81,8 @@ type jobState struct {
 	Running int32 `json:"running"`
 	Waiting int32 `json:"waiting"`
 	Failed  int32 `json:"failed"`
+	// Audit is true if Done are the nodes that are compliant, and Failed those that are not.
+	Audit bool `json:"audit,omitempty"`
 	// Drifted are nodes on which the check answers no, CheckErrors those on which it fails itself, and Expired those on which the task is
 	// no longer needed. They are also in one of the other counts.
 	Drifted     int32 `json:"drifted,omitempty"`
@@ -222,9 +225,12 @@ func newJobState(job *v1alpha1.NodeJob, now time.Time) jobState {
 	if job.Status.Rollout != nil {
 		s.Step = job.Status.Rollout.Step
 	}
-	n := job.Status.Nodes
+	n, _ := view.Judged(job)
 	s.Matched, s.Done, s.Running, s.Waiting, s.Failed = n.Matched, n.Done, n.Running, n.Waiting, n.Failed
-	s.Drifted, s.CheckErrors, s.Expired, s.Excluded = n.Drifted, n.CheckErrors, n.Expired, n.Excluded
+	s.CheckErrors, s.Expired, s.Excluded = n.CheckErrors, n.Expired, n.Excluded
+	if s.Audit = task.IsAudit(job); !s.Audit {
+		s.Drifted = n.NonCompliant
+	}
 	return s
 }
 
