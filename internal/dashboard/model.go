@@ -175,7 +175,7 @@ func (o *observed) addStates(nodes []nodeState, job *v1alpha1.NodeJob, key strin
 			continue
 		}
 		why := ""
-		if s.State == plan.Failed || small && s.State != plan.Done {
+		if slices.Contains([]string{v1alpha1.ReasonNonCompliant, v1alpha1.ReasonDrifted}, s.Reason) || hasWhy(s.State, small) {
 			why = view.Explain{Job: job, Node: &in.Nodes[i], State: *s, Now: o.Now}.Why()
 		}
 		if nodes[i].Jobs == nil {
@@ -184,6 +184,9 @@ func (o *observed) addStates(nodes []nodeState, job *v1alpha1.NodeJob, key strin
 		nodes[i].Jobs[key] = [4]string{string(s.State), s.Reason, steps[i], why}
 	}
 }
+
+// hasWhy reports whether the page says why a node is in a state.
+func hasWhy(s plan.State, small bool) bool { return s == plan.Failed || small && s != plan.Done }
 
 func newNodeState(node *plan.Node) nodeState {
 	s := nodeState{Labels: map[string]string{}, Ready: cmp.Or(string(node.Ready), "Unknown"), Cordoned: node.Unschedulable}
