@@ -95,7 +95,7 @@ var alwaysWritten = []string{
 	"status.nodes.rolledBack",
 	"status.nodes.rollbackFailed",
 	"status.nodes.excluded",
-	"status.nodes.drifted",
+	"status.nodes.nonCompliant",
 	"status.nodes.checkErrors",
 	"status.nodes.guarded",
 	"status.nodes.ready",

@@ -121,10 +121,10 @@ type NodeCounts struct {
 	// excluded is the number of selected nodes that do not match because of an untolerated taint or another operating system.
 	// +optional
 	Excluded int32 `json:"excluded"`
-	// drifted is the number of nodes on which task.check has answered no since they were done. They are part of done, or of waiting if
-	// the task runs again there.
+	// nonCompliant is the number of nodes on which task.check answers no: nodes that have drifted since they were done, and in an audit all
+	// nodes that have answered no. They are part of done, or of waiting if the task runs again there.
 	// +optional
-	Drifted int32 `json:"drifted"`
+	NonCompliant int32 `json:"nonCompliant"`
 	// checkErrors is the number of nodes on which task.check itself fails, so that its answer is not known.
 	// +optional
 	CheckErrors int32 `json:"checkErrors"`

@@ -17,9 +17,10 @@ import (
 // +kubebuilder:printcolumn:name="Done",type=integer,JSONPath=`.status.nodes.done`
 // +kubebuilder:printcolumn:name="Running",type=integer,JSONPath=`.status.nodes.running`
 // +kubebuilder:printcolumn:name="Failed",type=integer,JSONPath=`.status.nodes.failed`
-// +kubebuilder:printcolumn:name="Excluded",type=integer,JSONPath=`.status.nodes.excluded`,description="Selected nodes on which the task does not run; status.excluded says why"
+// +kubebuilder:printcolumn:name="Non-Compliant",type=integer,JSONPath=`.status.nodes.nonCompliant`,description="Nodes on which task.check answers no"
 // +kubebuilder:printcolumn:name="Step",type=string,JSONPath=`.status.rollout.step`,description="The step that the rollout has reached"
 // +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.conditions[?(@.type=="Complete")].reason`
+// +kubebuilder:printcolumn:name="Excluded",type=integer,JSONPath=`.status.nodes.excluded`,priority=1,description="Selected nodes on which the task does not run; status.excluded says why"
 // +kubebuilder:printcolumn:name="Waiting",type=integer,JSONPath=`.status.nodes.waiting`,priority=1
 // +kubebuilder:printcolumn:name="Revision",type=string,JSONPath=`.status.revision`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`

@@ -149,7 +149,9 @@ const (
 	ReasonAlreadyDone = "AlreadyDone"
 	// ReasonCheckError means that spec.task.check or spec.expires.check itself failed. It is repeated, and does not count as a failure.
 	ReasonCheckError = "CheckError"
-	// ReasonDrifted means that spec.task.check answered no on a node that is done.
+	// ReasonNonCompliant means that spec.task.check of an audit answered no: on a node, or on at least one when all have answered.
+	ReasonNonCompliant = "NonCompliant"
+	// ReasonDrifted means that spec.task.check answered no on a node that was as it should be.
 	ReasonDrifted = "Drifted"
 	// ReasonDriftEnded means that spec.task.check answered yes on a node that had drifted, without another run of the task.
 	ReasonDriftEnded = "DriftEnded"

@@ -15,6 +15,7 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -62,6 +63,8 @@ type canI struct {
 	Rights []askedRight `json:"rights"`
 	// Grants are commands that grant the missing rights.
 	Grants []string `json:"grants,omitempty"`
+	// RunAsRoot says on which nodes the right run-as-root makes its holder root, one sentence for each namespace.
+	RunAsRoot []string `json:"runAsRoot,omitempty"`
 	// NotEnforced says why the API server does not ask for all of the rights.
 	NotEnforced []string `json:"notEnforced,omitempty"`
 	// Reading are permissions that other commands need, and not the file. ReadingGrants are commands that grant the missing ones.
@@ -117,6 +120,7 @@ func (o *canIOptions) run(ctx context.Context) error {
 		return err
 	}
 	result.Namespaces = o.namespaces(ctx, file)
+	result.RunAsRoot = o.runAsRoot(ctx, result.Rights)
 	if err := o.show(result); err != nil {
 		return err
 	}
@@ -214,6 +218,26 @@ func (o *canIOptions) namespaces(ctx context.Context, file *planFile) []askedNam
 		}
 	}
 	return all
+}
+
+// runAsRoot returns what the right run-as-root means in each namespace. It is not limited to the pods of the namespace, as its scope suggests.
+func (o *canIOptions) runAsRoot(ctx context.Context, asked []askedRight) (sentences []string) {
+	for _, right := range asked {
+		if !right.OnNodes() || right.Verb != rights.RunAsRoot {
+			continue
+		}
+		const everywhere = "every node, also where the pods of others run"
+		var namespace corev1.Namespace
+		err := o.client.Get(ctx, client.ObjectKey{Name: right.Name}, &namespace)
+		nodes := everywhere + ". To limit it to nodes: kubectl annotate namespace " + right.Name + " " + v1alpha1.NodesAnnotation + "=LABEL=VALUE (docs/security.md)"
+		if limit := namespace.Annotations[v1alpha1.NodesAnnotation]; limit != "" {
+			nodes = "the nodes with " + limit
+		} else if err != nil {
+			nodes = everywhere + ", unless the annotation " + v1alpha1.NodesAnnotation + " limits the namespace"
+		}
+		sentences = append(sentences, fmt.Sprintf("%s in namespace %s is root on %s", right.Verb, right.Name, nodes))
+	}
+	return sentences
 }
 
 // reading asks for the permissions to read what the commands that follow an apply show. They do not change the exit code.
@@ -375,6 +399,9 @@ func (r *canI) sentences() []text.Line {
 		for _, command := range r.ReadingGrants {
 			lines = append(lines, text.Of("  "+command))
 		}
+	}
+	for _, sentence := range r.RunAsRoot {
+		lines = append(lines, text.Toned(text.Warn, sentence))
 	}
 	for _, namespace := range r.Namespaces {
 		if namespace.Message != "" {

@@ -142,7 +142,12 @@ disrupt            ns         yes      NodeJob ns/tune (spec.maintenance.drain)
 	}
 	const closed = "namespace ns is not allowed to have NodeJobs and NodeGuards, which can be root on nodes: nothing starts. An administrator can allow it: kubectl label namespace ns everynode.dev/enabled=true\n"
 	none := strings.ReplaceAll(both, "yes", "no ")
-	const granted = "jane has all rights that this file needs.\n"
+	const root = "run-as-root in namespace ns is root on every node, also where the pods of others run, unless the annotation everynode.dev/nodes limits the namespace\n"
+	const everywhere = "run-as-root in namespace ns is root on every node, also where the pods of others run. To limit it to nodes: kubectl annotate namespace ns everynode.dev/nodes=LABEL=VALUE (docs/security.md)\n"
+	const held = "jane has all rights that this file needs.\n"
+	const granted = held + root
+	limited := namespace("true")
+	limited.Annotations = map[string]string{v1alpha1.NodesAnnotation: "node-restriction.kubernetes.io/team=a"}
 	for name, tt := range map[string]struct {
 		server rightsServer
 		code   int
@@ -157,24 +162,26 @@ disrupt            ns         yes      NodeJob ns/tune (spec.maintenance.drain)
 		"a NodeJob that has a gate, and loses it": {rightsServer{actions: deny, live: &v1alpha1.NodeJob{TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodeJob"},
 			Spec: v1alpha1.NodeJobSpec{Gate: &v1alpha1.GateSpec{}}}}, cmdutil.ExitOK, head + both +
 			"gate               ns         yes      NodeJob ns/tune (spec.gate)\n" + tail + granted},
-		"a namespace that is allowed": {rightsServer{actions: deny, namespace: namespace("true")}, cmdutil.ExitOK, head + both + row("yes") + granted},
+		"a namespace that is allowed": {rightsServer{actions: deny, namespace: namespace("true")}, cmdutil.ExitOK, head + both + row("yes") + held + everywhere},
+		"a namespace that is limited to nodes": {rightsServer{actions: deny, namespace: limited}, cmdutil.ExitOK, head + both + row("yes") + held +
+			"run-as-root in namespace ns is root on the nodes with node-restriction.kubernetes.io/team=a\n"},
 		"a namespace that is not allowed": {rightsServer{actions: deny, namespace: namespace("no"), manager: manager("--v=1")}, cmdutil.ExitOK,
-			head + both + row("no ") + granted + closed},
+			head + both + row("no ") + held + everywhere + closed},
 		"a manager that serves all namespaces": {rightsServer{actions: deny, namespace: namespace("no"), manager: manager("--require-namespace-label=false")}, cmdutil.ExitOK,
-			head + both + row("yes") + granted},
+			head + both + row("yes") + held + everywhere},
 		"a manager that cannot be read": {rightsServer{actions: deny, namespace: namespace("no")}, cmdutil.ExitOK,
-			head + both + row("no ") + granted + "unless the manager serves all namespaces, " + closed},
+			head + both + row("no ") + held + everywhere + "unless the manager serves all namespaces, " + closed},
 		"nothing can be read": {rightsServer{actions: deny, lacks: []string{"list"}}, cmdutil.ExitOK, head + both +
-			strings.NewReplacer("(all)      yes", "(all)      no ", "list pods          ns         yes", "list pods          ns         no ").Replace(tail) + granted +
+			strings.NewReplacer("(all)      yes", "(all)      no ", "list pods          ns         yes", "list pods          ns         no ").Replace(tail) + held +
 			`To use the commands that need to read more, which the file does not, an administrator grants:
   kubectl create clusterrolebinding jane-everynode-view-nodes --clusterrole=everynode-view-nodes --user=jane
   kubectl -n ns create rolebinding jane-everynode-view --clusterrole=everynode-view --user=jane
-`},
+` + root},
 		"two rights are missing": {rightsServer{actions: deny, lacks: []string{"run-as-root", "disrupt"}}, cmdutil.ExitError, head + none + tail +
 			`jane lacks 2 rights: run-as-root in namespace ns, disrupt in namespace ns. An administrator grants what is missing with:
   kubectl create clusterrole everynode-run-as-root-disrupt-in-ns --verb=run-as-root,disrupt --resource=nodejobs.everynode.dev/nodes --resource-name=ns
   kubectl create clusterrolebinding jane-everynode-run-as-root-disrupt-in-ns --clusterrole=everynode-run-as-root-disrupt-in-ns --user=jane
-`},
+` + root},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tt.server.t = t
@@ -230,7 +237,7 @@ func TestCanIForPrograms(t *testing.T) {
 		results[0],
 		results[1],
 	); diff != "" || results[0].User != "jane" || len(results[0].Rights) != 8 || len(results[0].missing()) != 1 ||
-		len(results[0].Grants) != 2 {
+		len(results[0].Grants) != 2 || len(results[0].RunAsRoot) != 1 {
 		t.Errorf("(-json +yaml):\n%s\n%+v", diff, results[0])
 	}
 }

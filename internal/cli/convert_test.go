@@ -39,7 +39,7 @@ func TestConvertFiles(t *testing.T) {
 	}{
 		"a file": {
 			args: []string{"-f", "task.yaml"},
-			want: "kind: NodeJob\nmetadata:\n  name: task\nspec:\n  rerun:\n    onReboot: true\n  suspend: true\n",
+			want: "kind: NodeJob\nmetadata:\n  name: task\nspec:\n  rerun:\n    onReboot: true\n  rollout:\n    maxFailures: 100%\n  suspend: true\n",
 		},
 		"a file, with namespace": {args: []string{"-f", "task.yaml", "-n", "given"}, want: "  namespace: given\n"},
 		"standard input":         {args: []string{"-f", "-"}, in: convertible, want: "kind: NodeJob\n"},
@@ -66,7 +66,7 @@ func TestConvertFiles(t *testing.T) {
 			args:      []string{"-f", "-"},
 			in:        waiting,
 			want:      "- work; sleep infinity\n",
-			wantError: "may run for 10 minutes or longer because of line 1",
+			wantError: "waits or repeats its work in line 1",
 			wantCode:  cmdutil.ExitIncomplete,
 		},
 		"kinds that look like others": {

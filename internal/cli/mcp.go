@@ -44,7 +44,7 @@ func newMCPCommand(f *console.Factory) *cobra.Command {
 		Use:   "mcp",
 		Short: "Let an assistant read NodeJobs and propose new ones, over the Model Context Protocol",
 		Long: `Serve the Model Context Protocol on standard input and output, for an assistant that starts this command. The assistant can read
-what you can read: list, status, explain, results, plan and budgets. It can propose a NodeJob: the NodeJob is created with
+what you can read: list, status, explain, results, report, plan and budgets. It can propose a NodeJob: the NodeJob is created with
 spec.suspend: true, and starts nothing until a person resumes it. It cannot resume, retry, run, change or delete anything.
 
 The server ends when the client closes standard input.`,
@@ -95,6 +95,10 @@ type (
 		ofNodeJob
 		Nodes bool `json:"nodes,omitempty" jsonschema:"add a row for each node"`
 	}
+	ofReport struct {
+		ofNodeJob
+		All bool `json:"all,omitempty" jsonschema:"list the compliant nodes too"`
+	}
 	ofNode struct {
 		Node      string `json:"node"                jsonschema:"the name of the node"`
 		Namespace string `json:"namespace,omitempty" jsonschema:"the namespace of the NodeJob"`
@@ -134,6 +138,13 @@ func (a assistant) server() *mcp.Server {
 	})
 	reads(a, s, "results", "Show what the task of a NodeJob found on each node.", func(in ofNodeJob) []string {
 		return []string{"results", "--namespace=" + in.Namespace, "--", in.Name}
+	})
+	reads(a, s, "report", "Show on which nodes the check of a NodeJob, such as an audit, says yes or no, and since when and why.", func(in ofReport) []string {
+		args := []string{"report", "--namespace=" + in.Namespace}
+		if in.All {
+			args = append(args, "--output=wide")
+		}
+		return append(args, "--", in.Name)
 	})
 	reads(a, s, "budgets", "Show NodeDisruptionBudgets and freezes: what they allow, and which nodes use them or wait.", func(nothing) []string {
 		return []string{"budgets"}

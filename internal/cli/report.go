@@ -27,6 +27,7 @@ type reportOptions struct {
 	*console.Factory
 	name, namespace string
 	by, output      string
+	fail            bool
 }
 
 // shortLabels are what --by also accepts instead of the key of a label. A node is in the group of the first of the labels that it has.
@@ -51,7 +52,9 @@ which are not, since when and why. With --by the nodes are counted by zone, regi
   Compliant     the check has answered yes (exit code 0)
   NonCompliant  it has answered no (1), and has not answered yes since
   Error         the check itself fails (another exit code, or a timeout)
-  NotAsked      there is no answer yet`,
+  NotAsked      there is no answer yet
+
+With --fail, the exit code is 8 unless all nodes are compliant.`,
 		Example: `  kubectl everynode report sshd-config -n node-setup
 
   # by zone
@@ -59,7 +62,7 @@ which are not, since when and why. With --by the nodes are counted by zone, regi
 
   # for a spreadsheet, and for a CI system: a test case for each node
   kubectl everynode report sshd-config -n node-setup -o csv > report.csv
-  kubectl everynode report sshd-config -n node-setup -o junit > report.xml`,
+  kubectl everynode report sshd-config -n node-setup -o junit --fail > report.xml`,
 		Args:              console.ExactArgs(1, "a NodeJob"),
 		ValidArgsFunction: f.CompleteJobs,
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
@@ -75,6 +78,7 @@ which are not, since when and why. With --by the nodes are counted by zone, regi
 	}
 	cmd.Flags().StringVar(&o.by, "by", "", "count the nodes by zone, region, pool, or by the key of a label")
 	_ = cmd.RegisterFlagCompletionFunc("by", cobra.FixedCompletions([]string{"zone", "region", "pool"}, cobra.ShellCompDirectiveNoFileComp))
+	cmd.Flags().BoolVar(&o.fail, "fail", false, "end with the exit code 8 unless all nodes are compliant")
 	console.AddOutputFlag(cmd, &o.output, console.OutputWide, outputCSV, console.OutputJSON, outputJUnit)
 	return cmd
 }
@@ -108,7 +112,14 @@ func (o *reportOptions) run(ctx context.Context) error {
 		return err
 	}
 	in := seen.Input(job, nil) // answers are in the records
-	return o.show(view.ComplianceOf(in, plan.Next(in), o.labels()))
+	found := view.ComplianceOf(in, plan.Next(in), o.labels())
+	if err := o.show(found); err != nil {
+		return err
+	}
+	if o.fail && found.Total.Compliant < found.Total.Nodes {
+		return cmdutil.Exit(cmdutil.ExitDiffers)
+	}
+	return nil
 }
 
 // labels are the keys of the labels by which nodes are counted.

@@ -29,7 +29,12 @@ func TestReport(t *testing.T) {
 		code int
 		want string
 	}{
-		"a table": {want: header + "(all) 7 2 2 1 2 28%\n" + problems},
+		"a table":         {want: header + "(all) 7 2 2 1 2 28%\n" + problems},
+		"as an exit code": {args: []string{"--fail"}, code: cmdutil.ExitDiffers, want: header + "(all) 7 2 2 1 2 28%\n" + problems},
+		"as an exit code, and all are compliant": {
+			args: []string{"--fail"}, want: header + "(all) 2 2 0 0 0 100%",
+			job: func(j *v1alpha1.NodeJob) { j.Spec.Nodes.Names = []string{"a", "c"} },
+		},
 		"all nodes": {
 			args: []string{"-o", "wide"}, want: header + "(all) 7 2 2 1 2 28%\n" + problems + "\na Compliant 5m\nc Compliant 60m",
 		},

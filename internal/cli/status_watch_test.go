@@ -30,8 +30,11 @@ func TestVerdict(t *testing.T) {
 		want    int
 	}{
 		"complete": {[]func(*v1alpha1.NodeJob){is(v1alpha1.ConditionComplete)}, cmdutil.ExitOK},
-		"running":  {[]func(*v1alpha1.NodeJob){is(v1alpha1.ConditionReconciling)}, inProgress},
-		"stopped":  {[]func(*v1alpha1.NodeJob){is(v1alpha1.ConditionStalled)}, cmdutil.ExitNodesFailed},
+		"an audit that found a node that is not compliant": {[]func(*v1alpha1.NodeJob){
+			is(v1alpha1.ConditionComplete), func(j *v1alpha1.NodeJob) { j.Status.Conditions[0].Reason = v1alpha1.ReasonNonCompliant },
+		}, cmdutil.ExitDiffers},
+		"running": {[]func(*v1alpha1.NodeJob){is(v1alpha1.ConditionReconciling)}, inProgress},
+		"stopped": {[]func(*v1alpha1.NodeJob){is(v1alpha1.ConditionStalled)}, cmdutil.ExitNodesFailed},
 		"awaiting promotion": {[]func(*v1alpha1.NodeJob){func(j *v1alpha1.NodeJob) {
 			j.Status.Conditions = []metav1.Condition{
 				{Type: v1alpha1.ConditionComplete, Status: metav1.ConditionFalse},

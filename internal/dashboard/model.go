@@ -16,6 +16,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/nodejob/plan"
+	"github.com/everynode/everynode/internal/nodejob/task"
 	"github.com/everynode/everynode/internal/observe"
 	"github.com/everynode/everynode/internal/text"
 	"github.com/everynode/everynode/internal/ui/cmdutil"
@@ -80,6 +81,8 @@ type jobState struct {
 	Running int32 `json:"running"`
 	Waiting int32 `json:"waiting"`
 	Failed  int32 `json:"failed"`
+	// Audit is true if Done are the nodes that are compliant, and Failed those that are not.
+	Audit bool `json:"audit,omitempty"`
 	// Drifted are nodes on which the check answers no, CheckErrors those on which it fails itself, and Expired those on which the task is
 	// no longer needed. They are also in one of the other counts.
 	Drifted     int32 `json:"drifted,omitempty"`
@@ -172,7 +175,7 @@ func (o *observed) addStates(nodes []nodeState, job *v1alpha1.NodeJob, key strin
 			continue
 		}
 		why := ""
-		if s.State == plan.Failed || small && s.State != plan.Done {
+		if slices.Contains([]string{v1alpha1.ReasonNonCompliant, v1alpha1.ReasonDrifted}, s.Reason) || hasWhy(s.State, small) {
 			why = view.Explain{Job: job, Node: &in.Nodes[i], State: *s, Now: o.Now}.Why()
 		}
 		if nodes[i].Jobs == nil {
@@ -181,6 +184,9 @@ func (o *observed) addStates(nodes []nodeState, job *v1alpha1.NodeJob, key strin
 		nodes[i].Jobs[key] = [4]string{string(s.State), s.Reason, steps[i], why}
 	}
 }
+
+// hasWhy reports whether the page says why a node is in a state.
+func hasWhy(s plan.State, small bool) bool { return s == plan.Failed || small && s != plan.Done }
 
 func newNodeState(node *plan.Node) nodeState {
 	s := nodeState{Labels: map[string]string{}, Ready: cmp.Or(string(node.Ready), "Unknown"), Cordoned: node.Unschedulable}
@@ -222,9 +228,12 @@ func newJobState(job *v1alpha1.NodeJob, now time.Time) jobState {
 	if job.Status.Rollout != nil {
 		s.Step = job.Status.Rollout.Step
 	}
-	n := job.Status.Nodes
+	n, _ := view.Judged(job)
 	s.Matched, s.Done, s.Running, s.Waiting, s.Failed = n.Matched, n.Done, n.Running, n.Waiting, n.Failed
-	s.Drifted, s.CheckErrors, s.Expired, s.Excluded = n.Drifted, n.CheckErrors, n.Expired, n.Excluded
+	s.CheckErrors, s.Expired, s.Excluded = n.CheckErrors, n.Expired, n.Excluded
+	if s.Audit = task.IsAudit(job); !s.Audit {
+		s.Drifted = n.NonCompliant
+	}
 	return s
 }
 

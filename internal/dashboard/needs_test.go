@@ -39,9 +39,14 @@ func TestTheNeedsOfThePage(t *testing.T) {
 	o.Now = now.Add(time.Minute)
 	drifted, run := clitest.NodeJob("a-drifted"), stalled("run-x")
 	drifted.Status.Conditions = []metav1.Condition{
-		{Type: v1alpha1.ConditionComplete, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAllNodesDone},
+		{
+			Type:    v1alpha1.ConditionComplete,
+			Status:  metav1.ConditionTrue,
+			Reason:  v1alpha1.ReasonAllNodesDone,
+			Message: "4 of 4 nodes are done, 1 drifted (a)",
+		},
 	}
-	drifted.Status.Nodes.Drifted = 1
+	drifted.Status.Nodes.NonCompliant = 1
 	run.Labels = map[string]string{cmdutil.CreatedByLabel: cmdutil.CreatedByRun}
 	o.Jobs = []*v1alpha1.NodeJob{drifted, stalled("j"), run}
 	o.Budgets = []*v1alpha1.NodeDisruptionBudget{{}, {}}
@@ -64,7 +69,7 @@ func TestTheNeedsOfThePage(t *testing.T) {
 	want := []string{
 		`ns|j|bad|TaskFailed: no disk\x1b[2J|a|kubectl everynode status j -n ns --context 'prod eu'`,
 		`|budget-1|bad|no seats||kubectl everynode budgets budget-1 --context 'prod eu'`,
-		`ns|a-drifted|warn|task.check answers no on 1 node||kubectl everynode status a-drifted -n ns --context 'prod eu'`,
+		`ns|a-drifted|warn|4 of 4 nodes are done, 1 drifted (a)||kubectl everynode report a-drifted -n ns --context 'prod eu'`,
 	}
 	if diff := cmp.Diff(want, list); diff != "" || got.Jobs != 2 || got.Budgets != 1 {
 		t.Errorf("%d NodeJobs, %d budgets: %s", got.Jobs, got.Budgets, diff)

@@ -39,9 +39,9 @@ func TestNodesThatAreDoneAreAskedAgain(t *testing.T) {
 		})
 		return is
 	}
-	drifted := func(name string, want int32) {
+	nonCompliant := func(name string, want int32) {
 		w.Eventually("the status counts it", func() error {
-			if w.live(name).Status.Nodes.Drifted != want {
+			if w.live(name).Status.Nodes.NonCompliant != want {
 				return errors.New("it does not")
 			}
 			return nil
@@ -55,7 +55,7 @@ func TestNodesThatAreDoneAreAskedAgain(t *testing.T) {
 	if is := says("reports", record.AnswerNo); is.Message != "1 of 2" || is.DriftedSince.IsZero() {
 		t.Errorf("the record says %+v", is)
 	}
-	drifted("reports", 1)
+	nonCompliant("reports", 1)
 	w.Condition("reports", v1alpha1.ConditionComplete, metav1.ConditionTrue, v1alpha1.ReasonAllNodesDone)
 	w.told(v1alpha1.ReasonDrifted, "Node", "reports-1")
 	w.end(w.podOf("reports-1", task.CheckDrift), 75, `{"exitCode":75,"reason":"TaskFailed"}`)
@@ -64,7 +64,7 @@ func TestNodesThatAreDoneAreAskedAgain(t *testing.T) {
 	}
 	w.end(w.podOf("reports-1", task.CheckDrift), 0, `{"exitCode":0}`)
 	says("reports", record.AnswerYes)
-	drifted("reports", 0)
+	nonCompliant("reports", 0)
 
 	on("repairs", v1alpha1.DriftRun)
 	w.end(w.podOf("repairs-1", task.Task), 0, `{"exitCode":0}`)
@@ -78,9 +78,11 @@ func TestNodesThatAreDoneAreAskedAgain(t *testing.T) {
 	if is := says("audits", record.AnswerNo); is.Message != "root may log in" || is.DriftedSince.IsZero() {
 		t.Errorf("the record says %+v", is)
 	}
-	w.Condition("audits", v1alpha1.ConditionComplete, metav1.ConditionTrue, v1alpha1.ReasonAllNodesDone)
-	drifted("audits", 1)
+	w.Condition("audits", v1alpha1.ConditionComplete, metav1.ConditionTrue, v1alpha1.ReasonNonCompliant)
+	w.told(v1alpha1.ReasonNonCompliant, "Node", "audits-1")
+	nonCompliant("audits", 1)
 	w.end(w.podOf("audits-1", task.CheckDrift), 0, `{"exitCode":0}`)
 	says("audits", record.AnswerYes)
-	drifted("audits", 0)
+	nonCompliant("audits", 0)
+	w.Condition("audits", v1alpha1.ConditionComplete, metav1.ConditionTrue, v1alpha1.ReasonAllNodesDone)
 }

@@ -75,6 +75,29 @@ func TestTheFirstPageSaysWhatNeedsAUser(t *testing.T) {
 	noProblems(t, tab)
 }
 
+// TestAnAuditIsNotGreen has an audit of 4 nodes, of which 2 are compliant.
+func TestAnAuditIsNotGreen(t *testing.T) {
+	f := newFleet(t, 4)
+	f.job("sshd-audit", "", "dnnd", func(j *v1alpha1.NodeJob) { j.Spec.Task.Check = &v1alpha1.CheckSpec{Script: "true"} })
+	f.create()
+	f.report()
+	tab := open(t, dashboard(t, asAdmin), 1280, 800, false)
+	for _, want := range []string{
+		"default/sshd-audit", "NonCompliant", "2 of 4 nodes are compliant, 2 not compliant (node-2: PermitRootLogin is yes; node-3)",
+		"kubectl everynode report sshd-audit -n default",
+	} {
+		see(t, tab, says("#needs", want))
+	}
+	see(t, tab, stateOf("node-2")+" === 'failed' && "+stateOf("node-1")+" === 'done'")
+	see(t, tab, says(tile2, "Not compliant, default/sshd-audit")+" && "+says(tile2, "PermitRootLogin is yes"))
+	do(t, tab, "location.hash = '#/job/default/sshd-audit'")
+	see(t, tab, says("#job .big", "2 of 4 compliant")+" && document.querySelector('#job .badge.tone-bad').innerText === 'NonCompliant'")
+	see(t, tab, says("#legend [data-key=failed]", "Not compliant"))
+	do(t, tab, "document.querySelector('"+tile2+"').click()")
+	see(t, tab, "document.querySelector('#node .badge.tone-bad').innerText === 'Not compliant'")
+	noProblems(t, tab)
+}
+
 func TestASmallClusterHasTilesWithWords(t *testing.T) {
 	mixed(t)
 	tab := open(t, dashboard(t, asAdmin), 390, 800, false)

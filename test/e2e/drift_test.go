@@ -8,8 +8,11 @@ import (
 	"fmt"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/nodejob/record"
+	"github.com/everynode/everynode/internal/ui/cmdutil"
 	"github.com/everynode/everynode/local/cluster"
 )
 
@@ -47,8 +50,11 @@ func TestANodeThatHasDriftedIsRepaired(t *testing.T) {
 	says("reports", record.AnswerNo)
 	says("audits", record.AnswerNo)
 	wantText(t, w.say("explain", "reports", node).out, "task.check has answered no since")
+	w.Condition("audits", v1alpha1.ConditionComplete, metav1.ConditionTrue, v1alpha1.ReasonNonCompliant)
+	if got := w.say("report", "audits", "--fail"); got.code != cmdutil.ExitDiffers {
+		t.Errorf("report --fail ended with %d: %s", got.code, got.out)
+	}
 	w.complete("reports")
-	w.complete("audits")
 	w.sh(node, "[ ! -e "+file+" ]")
 	w.sh(node, "touch "+file)
 	says("reports", record.AnswerYes)

@@ -542,9 +542,6 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: done
       type:
         scalar: numeric
-    - name: drifted
-      type:
-        scalar: numeric
     - name: excluded
       type:
         scalar: numeric
@@ -555,6 +552,9 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         scalar: numeric
     - name: matched
+      type:
+        scalar: numeric
+    - name: nonCompliant
       type:
         scalar: numeric
     - name: rollbackFailed

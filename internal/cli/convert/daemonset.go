@@ -29,11 +29,15 @@ func (c *converter) daemonSet(source *unstructured.Unstructured) error {
 		return err
 	}
 	d := c.newDraft(source.GetName(), &ds.Spec.Template, source)
-	if err := cmp.Or(isServer(source), d.selectNodes(), d.dropIdle(), d.isNotShown()); err != nil {
+	if err := cmp.Or(isServer(source), d.isPatch(), d.selectNodes(), d.dropIdle()); err != nil {
 		return err
 	}
-	d.readLabels()
+	ends := d.readLabels()
+	if err := d.isNotShown(ends); err != nil {
+		return err
+	}
 	d.setTask()
+	d.failOn("A DaemonSet retries without limit, and a NodeJob up to retry.limit.")
 	d.timeout(nil)
 	if d.job.Spec.Nodes.AssumeDone == nil && len(d.job.Spec.RemoveLabels) == 0 {
 		d.job.Spec.Rerun.OnReboot = true
@@ -77,53 +81,88 @@ func (d *draft) dropIdle() error {
 	return nil
 }
 
-// isNotShown returns an error if the files do not show that each container ends, or waits when it is done.
-func (d *draft) isNotShown() error {
+// isNotShown returns an error if the files do not show that each container waits when its work is done, or that a label ends it.
+func (d *draft) isNotShown(ends bool) error {
 	for _, s := range d.steps {
-		what := "runs " + d.quote(s.shown.unknown)
+		_, waits := s.waiting(true)
+		what := "the image " + s.Image
 		switch {
-		case s.init:
+		case s.init, waits > 0:
 			continue
-		case s.absent.kind != "" && (s.script == "" || s.shown.unknown != ""):
+		case s.absent.kind != "":
 			return fmt.Errorf("the program of its container %s is in the %s, which is not in the file. Add it: kubectl get %s %s%s -o yaml",
 				s.Name, s.absent, strings.ToLower(s.absent.kind), s.absent.name, d.inNamespace())
-		case !s.isShown():
-			what = "runs the image " + s.Image
-		case s.shown.unknown == "" || len(s.shown.endless) > 0 || s.startupScript() != nil:
+		case ends, s.startupScript() != nil:
 			continue
+		case s.isShown():
+			lines := strings.Split(strings.TrimSpace(s.shown()), "\n")
+			what = d.quote(cmp.Or(lines[len(lines)-1], "an empty command"))
 		}
-		return fmt.Errorf("its container %s %s, and the manifest does not show whether that ends. "+
+		return fmt.Errorf("its container %s runs %s, and the manifest does not show whether that ends. "+
 			"If it runs permanently, keep the DaemonSet. %s", s.Name, what, instead)
 	}
 	return nil
 }
 
-// readLabels compares the labels that the scripts change on the node with those by which the pod selects it.
-func (d *draft) readLabels() {
-	changes := map[string]string{}
-	hasAccount := d.template.Spec.ServiceAccountName+d.template.Spec.DeprecatedServiceAccount != ""
-	isHidden := false
+// nodeLabels is what the containers show of the labels of their node.
+type nodeLabels struct {
+	text string
+	// isHidden says that they change labels that they do not show, and opaque is the container of a DaemonSet that may do so.
+	isHidden bool
+	opaque   string
+}
+
+func (d *draft) shownLabels() (l nodeLabels) {
+	mayChange := d.kind() == "DaemonSet" && d.template.Spec.ServiceAccountName+d.template.Spec.DeprecatedServiceAccount != ""
 	for _, s := range d.steps {
-		maps.Copy(changes, s.shown.labels)
-		if programs.Patch.MatchString(s.text) {
-			changes["$"] = "$"
+		text := strings.ReplaceAll(s.text, "\\\n", " ")
+		l.text += "\n" + text
+		l.isHidden = l.isHidden || programs.Patch.MatchString(s.text) || programs.HiddenLabel.MatchString(text)
+		if _, waits := s.waiting(true); mayChange && !s.init && waits == 0 {
+			l.opaque = s.Name
 		}
-		isHidden = isHidden || hasAccount && (s.script == "" || s.shown.unknown != "")
 	}
-	selector := cmp.Or(d.job.Spec.Nodes.Selector, &metav1.LabelSelector{})
+	return l
+}
+
+// readLabels compares the labels that the scripts change on the node with those by which the pod selects it. It reports whether such a
+// change ends a container of a DaemonSet.
+func (d *draft) readLabels() (ends bool) {
+	shown, selector := d.shownLabels(), cmp.Or(d.job.Spec.Nodes.Selector, &metav1.LabelSelector{})
 	for _, key := range slices.Sorted(maps.Keys(selector.MatchLabels)) {
-		d.readLabel(metav1.LabelSelectorRequirement{Key: key}, changes, isHidden)
+		ends = d.mayChange(metav1.LabelSelectorRequirement{Key: key}, shown) || ends
 	}
-	mark := ""
 	for _, r := range selector.MatchExpressions {
-		if r.Key != mark && d.readLabel(r, changes, isHidden) {
-			mark = r.Key
-		}
+		ends = d.readLabel(r, shown) || ends
 	}
-	selector.MatchExpressions = slices.DeleteFunc(selector.MatchExpressions, func(r metav1.LabelSelectorRequirement) bool {
-		return r.Key == mark && inverse[r.Operator] != ""
-	})
+	if done := d.job.Spec.Nodes.AssumeDone; done != nil {
+		selector.MatchExpressions = slices.DeleteFunc(selector.MatchExpressions, func(r metav1.LabelSelectorRequirement) bool {
+			return r.Key == done.Selector.MatchExpressions[0].Key && inverse[r.Operator] != ""
+		})
+	}
 	d.job.Spec.Nodes.Selector = notEmpty(selector)
+	return ends
+}
+
+// readLabel reports whether a container sets a label that excludes its node, surely or perhaps. Such nodes are done.
+func (d *draft) readLabel(r metav1.LabelSelectorRequirement, shown nodeLabels) bool {
+	if done := d.job.Spec.Nodes.AssumeDone; done != nil {
+		return done.Selector.MatchExpressions[0].Key == r.Key || d.mayChange(r, shown)
+	}
+	isOpaque := shown.opaque != "" && r.Operator == metav1.LabelSelectorOpDoesNotExist && !programs.Providers.MatchString(r.Key)
+	switch {
+	case marksDone(r, labelled(shown.text, r.Key)):
+		d.assumeDone(r)
+	case d.mayChange(r, shown):
+	case isOpaque:
+		d.assumeDone(r)
+		d.todo("the manifest does not show whether the container %s ends and sets the label %s on its node\n"+
+			"If it runs permanently, keep the DaemonSet. If another program sets the label, to exclude nodes, move the requirement from "+
+			"nodes.assumeDone to nodes.selector, with the operator DoesNotExist.", shown.opaque, r.Key)
+	default:
+		return false
+	}
+	return true
 }
 
 // inverse has the operators that exclude nodes, and those that select the nodes that they exclude.
@@ -136,26 +175,25 @@ func marksDone(r metav1.LabelSelectorRequirement, value string) bool {
 	return inverse[r.Operator] != "" && value != "" && value != "-" && (r.Values == nil || slices.Contains(r.Values, value))
 }
 
-// readLabel reports whether a script sets a label that excludes its node. Such nodes are done. isHidden says that a program may set it too.
-func (d *draft) readLabel(r metav1.LabelSelectorRequirement, changes map[string]string, isHidden bool) bool {
-	nodes, value, inverse := &d.job.Spec.Nodes, changes[r.Key], inverse[r.Operator]
-	switch {
-	case nodes.AssumeDone == nil && marksDone(r, value):
-		r.Operator = inverse
-		done := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{r}}
-		nodes.AssumeDone = &v1alpha1.AssumeDoneSpec{Selector: done}
-		d.drop("the node affinity to nodes without the label %s: a node that is done has a record", r.Key)
-		d.note("nodes.assumeDone: nodes with the label %s are done, and do not run the task.", r.Key)
-		return true
-	case value != "" || changes["$"] != "" && !programs.Providers.MatchString(r.Key):
-		if value == "-" && inverse == "" {
-			add(&d.job.Spec.RemoveLabels, "%s", []any{r.Key})
-		}
-		d.todo("the script may change the label %s of its node, by which the source selects nodes\n"+
-			"A node must stay selected while the task runs. Remove the command: removeLabels removes a label when the node is done.", r.Key)
-	case isHidden && inverse == metav1.LabelSelectorOpExists && !programs.Providers.MatchString(r.Key):
-		d.todo("the manifest does not show whether the program sets the label %s on its node when it is done\n"+
-			"A node must stay selected. If the program sets it, move the requirement to nodes.assumeDone, with the operator Exists.", r.Key)
+// assumeDone lets the nodes that a requirement excludes be done.
+func (d *draft) assumeDone(r metav1.LabelSelectorRequirement) {
+	r.Operator = inverse[r.Operator]
+	done := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{r}}
+	d.job.Spec.Nodes.AssumeDone = &v1alpha1.AssumeDoneSpec{Selector: done}
+	d.drop("the node affinity to nodes without the label %s: a node that is done has a record", r.Key)
+	d.note("nodes.assumeDone: nodes with the label %s are done, and do not run the task.", r.Key)
+}
+
+// mayChange reports whether a script may change a label by which its node is selected.
+func (d *draft) mayChange(r metav1.LabelSelectorRequirement, shown nodeLabels) bool {
+	value := labelled(shown.text, r.Key)
+	if value == "" && (!shown.isHidden || programs.Providers.MatchString(r.Key)) {
+		return false
 	}
-	return false
+	if value == "-" && inverse[r.Operator] == "" {
+		add(&d.job.Spec.RemoveLabels, "%s", []any{r.Key})
+	}
+	d.todo("the script may change the label %s of its node, by which the source selects nodes\n"+
+		"A node must stay selected while the task runs. Remove the command: removeLabels removes a label when the node is done.", r.Key)
+	return true
 }

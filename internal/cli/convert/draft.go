@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
 
@@ -35,6 +36,8 @@ type draft struct {
 	job      *v1alpha1.NodeJob
 	// key is what Jobs have in common that do the same on different nodes.
 	key string
+	// undoes says that a pod has a preStop hook, which may undo the work.
+	undoes bool
 	// todos are what a user must decide or change. The first line of each is also a warning. notes are what a user should know, and
 	// gone is what is no longer needed.
 	todos, notes, gone []string
@@ -111,9 +114,6 @@ func (d *draft) check() error {
 	}
 	if len(problems) > 0 {
 		return fmt.Errorf("its metadata.name %q cannot be the name of a NodeJob: %s", d.job.Name, strings.Join(problems, "; "))
-	}
-	if len(d.steps) == 0 {
-		return errors.New("it has no container")
 	}
 	for _, s := range d.steps {
 		for i, env := range s.Env {
@@ -193,11 +193,20 @@ func (d *draft) timeout(all *int64) {
 		d.job.Spec.Task.TimeoutSeconds = new(int32(*seconds))
 		return
 	}
-	d.note("An attempt of the NodeJob has 600 seconds, unless task.timeoutSeconds is set. The %s has no time limit.", d.kind())
+	limit := "The " + d.kind() + " has no time limit."
+	if d.kind() == "Plan" {
+		limit = "The system-upgrade-controller has a limit for all Plans: SYSTEM_UPGRADE_JOB_ACTIVE_DEADLINE_SECONDS, of 600 by default."
+	}
+	d.note("An attempt of the NodeJob has 600 seconds, unless task.timeoutSeconds is set. %s", limit)
 }
 
 // runsAgain says that the NodeJob cannot know where the source has run.
 func (d *draft) runsAgain() {
+	if d.undoes {
+		d.note("The task also runs on nodes on which the %s has run. Do not skip them: deleting the %s runs its preStop hooks, "+
+			"which may undo the work.", d.kind(), d.kind())
+		return
+	}
 	d.note("The task also runs on nodes on which the %s has run. To prevent this, skip them before you resume the NodeJob: "+
 		"kubectl everynode skip %s NODE…%s", d.kind(), d.job.Name, d.inNamespace())
 }
@@ -251,6 +260,29 @@ func inexact(t corev1.NodeSelectorTerm) (found []string) {
 		}
 	}
 	return found
+}
+
+// isPatch returns an error for a pod without containers, or with a container without an image. A kustomize patch is like that.
+func (d *draft) isPatch() error {
+	const render = "so it is a patch or a template. Convert what is applied: kubectl kustomize DIR, helm template, or kubectl get -o yaml"
+	pod := &d.template.Spec
+	if len(pod.Containers) == 0 {
+		return errors.New("it has no containers, " + render)
+	}
+	for _, c := range slices.Concat(pod.InitContainers, pod.Containers) {
+		if c.Image == "" {
+			return fmt.Errorf("its container %s has no image, %s", c.Name, render)
+		}
+	}
+	return nil
+}
+
+const oneNodeFirst = "Without rollout.steps, the task must succeed on one node before it runs on several."
+
+// failOn says what a failure on a node means for the others, if the source handles each node alone.
+func (d *draft) failOn(retries string) {
+	d.job.Spec.Rollout.MaxFailures = new(intstr.FromString("100%"))
+	d.note("rollout.maxFailures: a failed node does not stop the others, as with the %s. %s %s", d.kind(), oneNodeFirst, retries)
 }
 
 // selectNodes converts the node selector, the node affinity and the tolerations of the pod. If several terms match nodes, it takes the

@@ -69,6 +69,9 @@ func (d *draft) nameFields() {
 	}
 	for _, source := range d.sources {
 		for _, f := range flatten("", source.Object) {
+			if f.isPlaceholder() {
+				d.todo("%s has a placeholder, which must be replaced: %s", f.path, f.value)
+			}
 			i := slices.IndexFunc(rules, func(r fieldRule) bool {
 				return r.Path.MatchString(f.path) && (r.Value == nil || !r.Value.MatchString(f.value))
 			})
@@ -101,8 +104,25 @@ var byKubernetes = []string{
 	"controller-uid", "job-name", "batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name", "batch.kubernetes.io/job-tracking",
 }
 
+var (
+	word      = regexp.MustCompile(`\.(command|args)\[`)
+	nodeOfJob = regexp.MustCompile(`\.(nodeName|nodeSelector\.kubernetes\.io/hostname)$`)
+)
+
 // field is a field without fields that a user has set.
 type field struct{ path, value string }
+
+// isPlaceholder reports whether the value must be replaced before the object is used. A word of a command may be a variable of a shell, and
+// the node of a Job is said elsewhere.
+func (f field) isPlaceholder() bool {
+	switch {
+	case !strings.HasPrefix(f.path, "spec."), nodeOfJob.MatchString(f.path):
+		return false
+	case strings.HasSuffix(f.path, ".image"):
+		return strings.ContainsAny(f.value, "<${")
+	}
+	return programs.Placeholder.MatchString(f.value) && !(word.MatchString(f.path) && strings.HasPrefix(f.value, "$"))
+}
 
 // flatten returns the fields of an object, sorted. An item of a list has its name instead of an index.
 func flatten(path string, value any) (all []field) {

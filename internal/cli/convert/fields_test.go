@@ -99,7 +99,7 @@ func outcomeOf(object *unstructured.Unstructured) string {
 
 const (
 	mounted    = `volumeMounts: [{name: v, mountPath: /v}]`
-	scriptPod  = `{hostPID: true, hostNetwork: true, containers: [{name: c, image: i, securityContext: {privileged: true}, command: [nsenter, -t, "1", -m, --, sh, -c, "touch /x"], ` + mounted + `}], volumes: [{name: v, hostPath: {path: /v}}]`
+	scriptPod  = `{hostPID: true, hostNetwork: true, containers: [{name: c, image: i, securityContext: {privileged: true}, command: [nsenter, -t, "1", -m, --, sh, -c, "touch /x; sleep 5"], ` + mounted + `}], volumes: [{name: v, hostPath: {path: /v}}]`
 	programPod = `{initContainers: [{name: i, image: i, command: [/program], ` + mounted + `}], containers: [{name: c, image: pause}], volumes: [{name: v}]`
 )
 

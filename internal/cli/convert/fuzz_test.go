@@ -50,16 +50,3 @@ func FuzzConvert(f *testing.F) {
 		}
 	})
 }
-
-// FuzzScript requires that each script can be read.
-func FuzzScript(f *testing.F) {
-	f.Add("if a; then kubectl label node $N a=b; fi && cat <<EOF\nx\nEOF\nwhile true; do sleep 1; done")
-	f.Add("a 'b\nc' \"$(d `e`)\" # f\n\\\ng || sleep infinity & wait; f() { reboot; }; for ((;;)); do :; done")
-	f.Add("\x00\r()˚") // a function without a name
-	f.Fuzz(func(_ *testing.T, script string) {
-		read(script, 0, func(string, bool) (string, content) { return "", content{} })
-		for _, advice := range programs.Advice {
-			advice.Pattern.FindString(script)
-		}
-	})
-}

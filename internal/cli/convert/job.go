@@ -37,13 +37,14 @@ func (c *converter) job(source *unstructured.Unstructured) error {
 	}
 	name := strings.ReplaceAll(strings.ReplaceAll(cmp.Or(source.GetName(), source.GetGenerateName()), node, ""), "--", "-")
 	d := c.newDraft(cmp.Or(strings.Trim(name, "-."), source.GetName()), &spec.Template, source)
-	if err := d.selectNodes(); err != nil {
+	if err := cmp.Or(d.isPatch(), d.selectNodes()); err != nil {
 		return err
 	}
 	d.readLabels()
 	d.setTask()
 	d.runsAgain()
-	d.job.Spec.Retry.Limit = spec.BackoffLimit
+	d.job.Spec.Retry.Limit = cmp.Or(spec.BackoffLimit, new(int32(6))) // the default of Kubernetes
+	d.failOn("retry.limit is the backoffLimit of the Job.")
 	d.timeout(spec.ActiveDeadlineSeconds)
 	body, err := json.Marshal([]any{d.job.Namespace, isName, d.job.Spec})
 	if err != nil {
@@ -70,7 +71,9 @@ func (d *draft) selectNode(node string, isName bool) {
 	}
 	switch {
 	case isPlaceholder(node):
-		d.note("The Job is a template, with a placeholder for the node. The NodeJob runs on all nodes, without the loop that creates Jobs.")
+		d.todo("the Job has a placeholder for its node, and the NodeJob runs on all nodes\n" +
+			"If the Job is created for nodes that a user chooses, such as one to clean up, select them in spec.nodes. " +
+			"A loop that creates a Job for each node is not needed.")
 		return
 	case isName && isFirst:
 		// A pod with nodeName runs on a node whatever its NoSchedule taints are.
@@ -96,6 +99,7 @@ type broadcastJob struct {
 		Parallelism      *intstr.IntOrString    `json:"parallelism,omitempty"`
 		Template         corev1.PodTemplateSpec `json:"template"`
 		CompletionPolicy struct {
+			Type                  string `json:"type,omitempty"`
 			ActiveDeadlineSeconds *int64 `json:"activeDeadlineSeconds,omitempty"`
 		} `json:"completionPolicy,omitzero"`
 		FailurePolicy struct {
@@ -112,14 +116,18 @@ func (c *converter) broadcastJob(source *unstructured.Unstructured) error {
 		return err
 	}
 	d := c.newDraft(source.GetName(), &job.Spec.Template, source)
-	if err := d.selectNodes(); err != nil {
+	if err := cmp.Or(d.isPatch(), d.selectNodes()); err != nil {
 		return err
 	}
 	d.readLabels()
 	d.setTask()
 	d.runsAgain()
 	d.timeout(job.Spec.CompletionPolicy.ActiveDeadlineSeconds)
-	d.note("Unless rollout.maxConcurrent is set, the NodeJob runs on one node first. Without nodes.names, it runs on nodes that join.")
+	d.note(oneNodeFirst)
+	if job.Spec.CompletionPolicy.Type != "Never" && d.job.Spec.Nodes.Names == nil {
+		d.todo("with completionPolicy Always, the default, nodes that join later do not run the task, and a NodeJob runs it there\n" +
+			"List the nodes in nodes.names, or use kubectl everynode run, if these must not run it.")
+	}
 	d.job.Spec.Rollout.MaxConcurrent = job.Spec.Parallelism
 	d.job.Spec.Retry.Limit = new(job.Spec.FailurePolicy.RestartLimit)
 	if d.job.Spec.Rollout.MaxFailures = new(intstr.FromInt32(0)); job.Spec.FailurePolicy.Type == "Continue" {

@@ -75,8 +75,8 @@ func (c *converter) plan(source *unstructured.Unstructured) error {
 		return err
 	}
 	switch {
-	case plan.Spec.Upgrade == nil:
-		return errors.New("it has no spec.upgrade")
+	case plan.Spec.Upgrade == nil || plan.Spec.Upgrade.Image == "":
+		return errors.New("it has no spec.upgrade with an image")
 	case plan.Spec.NodeSelector == nil:
 		return errors.New("it has no spec.nodeSelector, so it runs on no node. For all nodes: nodeSelector: {}")
 	}
@@ -90,9 +90,7 @@ func (c *converter) plan(source *unstructured.Unstructured) error {
 	d.readLabels()
 	d.setTask()
 	d.setInputs(plan)
-	if d.timeout(plan.Spec.JobActiveDeadlineSecs); plan.Spec.JobActiveDeadlineSecs == nil {
-		d.note("The system-upgrade-controller has a limit for all Plans: SYSTEM_UPGRADE_JOB_ACTIVE_DEADLINE_SECONDS, of 600 by default.")
-	}
+	d.timeout(plan.Spec.JobActiveDeadlineSecs)
 	d.maintain(plan)
 	switch hash := plan.Status.LatestHash; {
 	case d.job.Spec.Nodes.AssumeDone != nil:
@@ -103,6 +101,10 @@ func (c *converter) plan(source *unstructured.Unstructured) error {
 		d.runsAgain()
 		d.note("They count as done if you convert the Plan with its status: kubectl get plans.upgrade.cattle.io %s%s -o yaml",
 			source.GetName(), d.inNamespace())
+	}
+	d.note("The pod of the task does not have the volume pod-info, with labels and annotations in /run/system-upgrade/pod.")
+	if plan.Status.LatestHash == "" {
+		d.note("SYSTEM_UPGRADE_PLAN_LATEST_HASH: the task has this variable only if you convert the Plan with its status.")
 	}
 	d.note("rollout.maxFailures: the NodeJob stops after the first node on which every attempt has failed. The controller repeats a Job.")
 	d.nameFields()

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"maps"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -31,14 +32,13 @@ type step struct {
 	source, absent content
 	// unread are the ConfigMaps and Secrets that it mounts, and that are not in the files.
 	unread []string
-	// shown is what the script shows, or the program and its arguments.
-	shown reading
 	// text is all that the files show of what it does, also the other keys of its ConfigMaps and Secrets.
 	text string
 }
 
 func (d *draft) newStep(c *corev1.Container, init bool) step {
 	s := step{Container: c, init: init, argv: slices.Concat(c.Command, c.Args)}
+	d.undoes = d.undoes || c.Lifecycle != nil && c.Lifecycle.PreStop != nil
 	if c.RestartPolicy == nil { // only sidecars have these
 		c.Ports, c.LivenessProbe, c.ReadinessProbe, c.StartupProbe, c.Lifecycle = nil, nil, nil, nil, nil
 	}
@@ -52,7 +52,8 @@ func (d *draft) newStep(c *corev1.Container, init bool) step {
 	}
 	texts, whole := d.readVariables(&s), s.argv
 	if s.isShown() {
-		texts = append(texts, d.readProgram(&s)...)
+		s.argv, s.onNode = d.enterNode(c, s.argv)
+		texts = append(texts, d.readScript(&s)...)
 	}
 	if texts = slices.Concat(s.argv, []string{s.script}, texts); s.script == "" {
 		texts = append(texts, strings.Join(s.argv, " "))
@@ -99,27 +100,6 @@ func (d *draft) readEnvFrom(s *step) (texts []string) {
 	return texts
 }
 
-// readProgram reads what a container runs, and returns the text of its ConfigMaps and Secrets.
-func (d *draft) readProgram(s *step) (texts []string) {
-	s.argv, s.onNode = d.enterNode(s.Container, s.argv)
-	texts = d.readScript(s)
-	isRead := map[string]bool{}
-	open := func(file string, runs bool) (text string, from content) {
-		if text, from = d.fileOf(s.Container, file); text != "" && isRead[file] {
-			text = ":"
-		}
-		isRead[file] = isRead[file] || runs
-		return text, from
-	}
-	if s.script == "" {
-		s.shown = readCommand(s.argv, open)
-	} else {
-		s.shown = read(s.script, 0, open)
-	}
-	s.absent = cmp.Or(s.absent, s.shown.absent)
-	return texts
-}
-
 // isOfPod reports whether a program that nsenter or chroot runs changes what its pod has for itself.
 func (d *draft) isOfPod(entry, text string) bool {
 	sharesIPC := d.template.Spec.HostIPC || strings.Contains(entry, "nsenter") && programs.EntersIPC.MatchString(entry)
@@ -140,8 +120,22 @@ func (s step) startupScript() *corev1.EnvVar {
 
 // isIdle reports whether a container only waits.
 func (s step) isIdle() bool {
-	isPause := len(s.argv) == 0 && programs.Pause.MatchString(s.Image) || len(s.Command) == 0 && len(s.Args) > 0 && waits(s.Args)
-	return !s.init && (isPause || !s.shown.work && len(s.shown.endless) > 0)
+	if len(s.argv) == 0 {
+		return !s.init && programs.Pause.MatchString(s.Image)
+	}
+	return !s.init && programs.Idle.MatchString(s.shown())
+}
+
+// shown is the script, or the program and its arguments.
+func (s step) shown() string { return cmp.Or(s.script, strings.Join(s.argv, " ")) }
+
+// waiting returns the line of a program that waits for 10 minutes or longer, and its number. If it has none, and a DaemonSet restarts the
+// container, the line is one that waits or repeats anything. The number is 0 if there is none.
+func (s step) waiting(restarts bool) (line string, number int) {
+	if line, number = lineOf(s.shown(), programs.Long); number == 0 && restarts {
+		return lineOf(s.shown(), programs.Waits)
+	}
+	return line, number
 }
 
 // expand puts the value of a variable into the arguments, as Kubernetes does, and returns the value.
@@ -176,10 +170,7 @@ func (d *draft) valueOf(env corev1.EnvVar) (value string, from content, known bo
 // readScript finds the script that a shell runs: an argument after -c, or a file of a ConfigMap or Secret. It returns the text of all
 // ConfigMaps and Secrets that are mounted.
 func (d *draft) readScript(s *step) (texts []string) {
-	argv := s.argv
-	if inner := unwrapped(argv); isShell(inner[0]) {
-		argv = inner
-	}
+	argv := s.argv[max(0, slices.IndexFunc(s.argv, isShell)):]
 	rest, isText := operands(argv)
 	if isText {
 		s.script = rest[0]
@@ -193,10 +184,14 @@ func (d *draft) readScript(s *step) (texts []string) {
 		s.absent = cmp.Or(s.absent, from)
 	}
 	for _, mount := range s.VolumeMounts {
+		named := regexp.MustCompile(regexp.QuoteMeta(path.Clean(mount.MountPath)) + `(/\S*)?\.sh\b`)
 		for _, v := range d.projections(mount.Name) {
 			data, known := d.contents[v.content]
-			if texts = append(texts, slices.Sorted(maps.Values(data))...); !known {
-				s.unread = append(s.unread, v.String())
+			if texts = append(texts, slices.Sorted(maps.Values(data))...); known {
+				continue
+			}
+			if s.unread = append(s.unread, v.String()); named.MatchString(strings.Join(s.argv, " ")) {
+				s.absent = cmp.Or(s.absent, v.content)
 			}
 		}
 	}
@@ -275,7 +270,7 @@ func (d *draft) projections(volume string) (found []projection) {
 // false for other programs, and for options that do more than that.
 func (d *draft) enterNode(c *corev1.Container, argv []string) (rest []string, entered bool) {
 	name := path.Base(argv[0])
-	options, rest := splitOptions(argv[1:], programs.Wrappers[name])
+	options, rest := splitOptions(argv[1:], nsenterValued)
 	switch {
 	case name == "nsenter" && len(rest) > 0:
 		entered = d.enters(" " + strings.Join(options, " "))

@@ -41,21 +41,16 @@ func (d *draft) readStep(s step) {
 		at = fmt.Sprintf("the script of container %s (in the %s)", s.Name, s.source)
 	}
 	for _, advice := range programs.Advice {
-		if line := strings.TrimSpace(advice.Pattern.FindString(s.text)); line != "" {
+		if line, number := lineOf(s.text, advice.Pattern); number > 0 {
 			d.todo("%s %s: %s\n%s", at, advice.Does, d.quote(line), advice.Instead)
 		}
 	}
-	repeats := d.kind() == "DaemonSet" && !s.init // its containers wait when they are done, so that they are not restarted
 	d.nameUnread(s, at)
-	for _, f := range s.shown.endless {
-		if repeats || !f.isLoop {
-			d.todo("%s may run for 10 minutes or longer because of line %d: %s\n"+
-				"Remove what never ends, or set task.timeoutSeconds. rerun.periodSeconds repeats a task.", at, f.line, d.quote(f.text))
-		}
-	}
-	if repeats && s.shown.unknown != "" {
-		d.todo("%s runs %s, and the manifest does not show whether that ends\n"+
-			"If it runs permanently, keep the DaemonSet.", at, d.quote(s.shown.unknown))
+	// The main containers of a DaemonSet wait when they are done, so that they are not restarted.
+	if line, number := s.waiting(d.kind() == "DaemonSet" && !s.init && s.startupScript() == nil); number > 0 {
+		d.todo("%s waits or repeats its work in line %d: %s\n"+
+			"A task ends, and what it has started in the background ends with its pod. Remove what waits without end, or set "+
+			"task.timeoutSeconds if it takes more than 10 minutes. rerun.periodSeconds repeats a task.", at, number, d.quote(line))
 	}
 }
 
@@ -190,6 +185,9 @@ func (d *draft) setTemplate() {
 		}
 	}
 	d.setCredentials(pod)
+	if pod.PriorityClassName == "" {
+		d.note("priorityClassName: without one, a task has that of the installation, system-node-critical by default, and can evict other pods.")
+	}
 	template := d.template.DeepCopy()
 	for _, keys := range []map[string]string{template.Annotations, template.Labels} {
 		maps.DeleteFunc(keys, func(key, _ string) bool {
@@ -207,7 +205,7 @@ func (d *draft) setCredentials(pod *corev1.PodSpec) {
 	case hasDefault && usesAPI:
 		pod.AutomountServiceAccountToken = new(true)
 		d.note("The task has the credentials of the ServiceAccount default, as before, because it seems to use the API of Kubernetes.")
-	case hasDefault && slices.ContainsFunc(d.steps, func(s step) bool { return !s.isShown() || s.shown.unknown != "" }):
+	case hasDefault && slices.ContainsFunc(d.steps, func(s step) bool { return s.script == "" && !s.onNode }):
 		d.note("The task has no credentials of the ServiceAccount default. If it uses the API of Kubernetes, set " +
 			"automountServiceAccountToken: true in its template.")
 	}

@@ -29,8 +29,12 @@ type installation struct {
 	guards []v1alpha1.NodeGuard
 	// nodeBudgets are the names of the NodeDisruptionBudgets.
 	nodeBudgets []string
-	// nodes have something to remove. cordoned and gated are subsets of nodes.
-	nodes, cordoned, gated []string
+	// nodes have something to remove. cordoned, gated and marked are subsets of nodes.
+	nodes, cordoned, gated, marked []string
+	// rollbacks are the NodeJobs that have run on a node, and whose rollback will never run there.
+	rollbacks map[string]bool
+	// grants are roles and bindings of users, as "Kind name", which stay.
+	grants []string
 	// budgets is the number of PodDisruptionBudgets of NodeGuards. The garbage collector deletes those of NodeDisruptionBudgets.
 	pods, budgets int
 	// objects are the existing objects of config/default, as "Kind name".
@@ -49,7 +53,7 @@ func (i *installation) empty() bool {
 // inspect reads what exists.
 func (u *uninstalling) inspect(ctx context.Context) (*installation, error) {
 	found := &installation{}
-	for _, read := range []func(context.Context, *installation) error{u.findJobsAndGuards, u.findNodeBudgets, u.findNodes, u.findPods, u.findObjects, u.findNamespace} {
+	for _, read := range []func(context.Context, *installation) error{u.findJobsAndGuards, u.findNodeBudgets, u.findNodes, u.findPods, u.findObjects, u.findNamespace, u.findGrants} {
 		if err := read(ctx, found); err != nil {
 			return nil, err
 		}
@@ -96,14 +100,23 @@ func (u *uninstalling) scope(jobs []v1alpha1.NodeJob) uninstall.Scope {
 }
 
 func (u *uninstalling) findNodes(ctx context.Context, found *installation) error {
-	scope := u.scope(found.jobs)
+	scope, never := u.scope(found.jobs), u.neverRolledBack(found.jobs)
+	found.rollbacks = map[string]bool{}
 	return uninstall.Each(ctx, u.client, &corev1.NodeList{}, func(o client.Object) error {
 		node := o.(*corev1.Node)
+		for key := range node.Annotations {
+			if name := never[key]; name != "" {
+				found.rollbacks[name] = true
+			}
+		}
 		change := uninstall.NodeChange(node, scope)
 		if change == nil && !uninstall.HasConditions(node) {
 			return nil
 		}
 		found.nodes = append(found.nodes, node.Name)
+		if change == nil || change.Publish != nil {
+			found.marked = append(found.marked, node.Name)
+		}
 		if change == nil {
 			return nil
 		}
@@ -211,7 +224,7 @@ func (i *installation) lines(records bool) []text.Line {
 	for _, nodes := range []struct {
 		what  string
 		names []string
-	}{{"Gates", i.gated}, {"Cordons", i.cordoned}, {"Other on nodes", i.nodes}} {
+	}{{"Gates", i.gated}, {"Cordons", i.cordoned}, {"Labels, annotations, conditions", i.marked}} {
 		if n := len(nodes.names); n > 0 {
 			add(nodes.what, fmt.Sprintf("on %s: %s", plural.Count(n, "node"), cmdutil.JoinNames(nodes.names)))
 		}
@@ -233,7 +246,7 @@ func (i *installation) lines(records bool) []text.Line {
 	if !records {
 		lines = append(lines, text.Toned(text.Dim, "Records and published results of NodeJobs with deletionPolicy: Retain stay on the nodes. To remove them as well, add --records"))
 	}
-	return lines
+	return append(lines, i.stays()...)
 }
 
 func describeJob(job *v1alpha1.NodeJob) string {

@@ -42,7 +42,10 @@ then the manager, its admission policies, its CRDs, its roles and its namespace.
 
 The manager cleans up if it runs. If it does not, or makes no progress for --timeout, the command does it instead. You
 can repeat the command, also after a "kubectl delete" that hangs. Records and published results of NodeJobs with
-deletionPolicy: Retain stay on the nodes unless you add --records. Nodes that others cordoned stay cordoned.`,
+deletionPolicy: Retain stay on the nodes unless you add --records. Nodes that others cordoned stay cordoned.
+
+Rollbacks run only for NodeJobs with deletionPolicy: Rollback. The command names the others, also those that expire, and the
+roles and bindings of users that stay.`,
 		Example: "  kubectl everynode uninstall --dry-run\n  kubectl everynode uninstall\n  kubectl everynode uninstall --yes --records",
 		Args:    console.ExactArgs(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -86,6 +89,7 @@ func (u *uninstalling) run(ctx context.Context) error {
 			return u.interrupted(err)
 		}
 	}
+	u.Tell(found.stays()...)
 	return u.Say(text.Toned(text.Good, "Everynode is removed"))
 }
 

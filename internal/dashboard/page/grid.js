@@ -9,6 +9,7 @@ export const states = ["failed", "running", "waiting", "done", "excluded", "none
 const words = { failed: "Failed", running: "Running", waiting: "Waiting", done: "Done", excluded: "Excluded", none: "No task" };
 const flags = { notready: "Not Ready", cordoned: "Cordoned", held: "Held by a guard", drifted: "Drifted", confirming: "Waits for confirmation", expired: "Expired" };
 const flagReasons = { Drifted: "drifted", Confirming: "confirming", Expired: "expired" };
+const said = { NonCompliant: "Not compliant", Drifted: "Not compliant" }; // of nodes that have answered no
 const warnings = ["notready", "cordoned", "held", "drifted"]; // flags with a dot
 const fewNodes = 60; // with fewer, each is a tile with words
 
@@ -25,13 +26,14 @@ export function stateOf(node, job, jobs) {
   let worst = ["none", "", "", "", ""];
   for (const [name, [state, reason, step, why]] of Object.entries(node.jobs ?? {})) {
     if (job ? name !== job : jobs.get(name)?.run) continue;
-    const found = [reason === "NotSelected" ? "none" : state.toLowerCase(), reason, step, name, why];
+    const isBad = reason === "NonCompliant" || (reason === "Drifted" && jobs.get(name)?.audit);
+    const found = [reason === "NotSelected" ? "none" : isBad ? "failed" : state.toLowerCase(), reason, step, name, why];
     if (job || states.indexOf(found[0]) < states.indexOf(worst[0])) worst = found;
   }
   return worst;
 }
 
-export const wordOf = (state, job) => (state === "none" && job ? "Not selected" : words[state]);
+export const wordOf = (state, job, reason) => (state === "none" && job ? "Not selected" : state === "failed" && said[reason] ? said[reason] : words[state]);
 
 /** spaced returns the words of a reason. */
 const spaced = (reason) => reason.replace(/(?!^)[A-Z]/g, (letter) => ` ${letter}`).toLowerCase();
@@ -124,6 +126,11 @@ export class Grid {
     if (!this.cells.get(this.focused)?.isConnected) this.rove(this.root.querySelector("[role=option]")?.dataset.key ?? "");
   }
 
+  /** verdict is the reason of nodes that are not as they should be; "" unless the NodeJob is an audit. */
+  verdict() {
+    return this.state.jobs.get(this.job)?.audit ? "NonCompliant" : "";
+  }
+
   found(name, node, about) {
     if (!this.text) return true;
     const has = (text) => text.toLowerCase().includes(this.text);
@@ -134,7 +141,7 @@ export class Grid {
     const first = (labels) => labels.map((label) => node.labels?.[label]).find((value) => value !== undefined);
     switch (this.by) {
       case "": return "";
-      case "state": return wordOf(about[0], this.job);
+      case "state": return wordOf(about[0], this.job, about[1]);
       case "step": return about[2] || "no step";
       case "zone": return first(zoneLabels) ?? "no zone";
       case "pool": return first(poolLabels) ?? "no pool";
@@ -148,11 +155,11 @@ export class Grid {
       cell = el("div", { role: "option", class: "cell", tabindex: "-1", "data-key": name, "aria-selected": String(name === this.selected) });
       this.cells.set(name, cell);
     }
-    const word = wordOf(state, this.job);
-    const said = [!this.job && state !== "done" ? job : "", ...Object.keys(flags).filter((flag) => marks[flag]).map((flag) => flags[flag])].filter(Boolean);
+    const word = wordOf(state, this.job, reason);
+    const more = [!this.job && state !== "done" ? job : "", ...Object.keys(flags).filter((flag) => marks[flag]).map((flag) => flags[flag])].filter(Boolean);
     const reasoned = reason && !flagReasons[reason] && reason !== "NotSelected" ? (tile ? spaced(reason) : reason) : "";
     const because = [why, reasoned].find((text) => text && text.toLowerCase() !== word.toLowerCase()) ?? "";
-    const label = `${name}: ${[word, because, ...said].filter(Boolean).join(", ")}`;
+    const label = `${name}: ${[word, because, ...more].filter(Boolean).join(", ")}`;
     if (cell.title === label && cell.dataset.state === state && cell.classList.contains("tile") === tile) return cell;
     cell.dataset.state = state;
     cell.classList.toggle("tile", tile);
@@ -162,7 +169,7 @@ export class Grid {
     else cell.setAttribute("aria-label", label);
     cell.replaceChildren(...(tile ? [
       el("span", { class: "mark" }), el("span", { class: "tile-name" }, name),
-      el("span", { class: "tile-state" }, [word, ...said].join(", ")), el("span", { class: "tile-why" }, because),
+      el("span", { class: "tile-state" }, [word, ...more].join(", ")), el("span", { class: "tile-why" }, because),
     ] : []));
     return cell;
   }
@@ -176,7 +183,7 @@ export class Grid {
       const failed = members.filter((member) => !member.rank).length;
       const drifted = members.filter((member) => member.drifted).length;
       part.title.textContent = name;
-      part.count.textContent = `${members.length} ${members.length === 1 ? "node" : "nodes"}${failed ? `, ${failed} failed` : ""}${drifted ? `, ${drifted} drifted` : ""}`;
+      part.count.textContent = `${members.length} ${members.length === 1 ? "node" : "nodes"}${failed ? `, ${failed} ${wordOf("failed", this.job, this.verdict()).toLowerCase()}` : ""}${drifted ? `, ${drifted} drifted` : ""}`;
       part.head.hidden = name === "";
       const signature = members.map((member) => member.name).join("\n");
       if (signature !== part.signature) {
@@ -213,7 +220,7 @@ export class Grid {
         this.draw();
       },
     }, el("span", { class: "mark", "aria-hidden": "true" }), `${word} `, el("b", {}, String(counts[name])));
-    const shown = states.filter((name) => (name !== "none" && name !== "excluded") || counts[name] || this.wanted.has(name)).map((name) => chip(name, wordOf(name, this.job)));
+    const shown = states.filter((name) => (name !== "none" && name !== "excluded") || counts[name] || this.wanted.has(name)).map((name) => chip(name, wordOf(name, this.job, this.verdict())));
     const marks = Object.keys(flags).filter((name) => counts[name] || this.wanted.has(name)).map((name) => chip(name, flags[name]));
     replace($("legend"), shown, marks);
   }

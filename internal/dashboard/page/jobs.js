@@ -25,7 +25,7 @@ export function drawJobs(state, selected, text) {
     el("span", { class: "job-line" }, el("span", { class: waiting ? "tone-warn" : "" }, waiting ? `${waiting} waiting` : ""), el("span", {}, `${count}`))) : null;
   const line = ([key, job]) => item(`#/job/${path(job.namespace, job.name)}`, key === selected,
     el("span", { class: "job-name" }, el("span", { class: "namespace" }, `${job.namespace}/`), job.name),
-    bar(job, `${job.done} of ${job.matched} done`),
+    bar(job, doneOf(job)),
     el("span", { class: "job-line" }, el("span", { class: `reason tone-${job.tone}` }, job.reason), about(job), el("span", {}, `${job.done}/${job.matched}`)));
   const none = text && jobs.length + runs.length && !found(sorted).length;
   replace($("jobs"), all, budgets, found(jobs).map(line), none ? el("li", { class: "dim none" }, "No NodeJob matches the search.") : null);
@@ -33,9 +33,12 @@ export function drawJobs(state, selected, text) {
   replace($("runs"), found(runs).map(line));
 }
 
-/** about is what checks have found: nodes that have drifted, whose check fails itself, or that no longer need the task, and nodes that are excluded. */
+/** about is what checks have found: nodes that have drifted since they were done, whose check fails itself, or that no longer need the task, and nodes that are excluded. */
 const about = (job) => [[job.drifted, "drifted", "warn"], [job.checkErrors, "not checked", "warn"], [job.expired, "expired", "plain"], [job.excluded, "excluded", "plain"]]
   .filter(([count]) => count).map(([count, word, tone]) => el("span", { class: `tone-${tone}` }, `${count} ${word}`));
+
+/** doneOf says how many nodes are done, or compliant in an audit. */
+const doneOf = (job) => `${job.done} of ${job.matched} ${job.audit ? "compliant" : "done"}`;
 
 export const path = (...names) => names.map(encodeURIComponent).join("/");
 
@@ -80,7 +83,7 @@ export class JobView {
   draw(namespace, name, view) {
     const job = this.state.jobs.get(this.key);
     replace(this.root,
-      title(namespace, name, job ? el("span", { class: `badge tone-${job.tone}` }, job.reason) : null, job ? el("span", { class: "big" }, `${job.done} of ${job.matched} done`) : null, job ? about(job) : null),
+      title(namespace, name, job ? el("span", { class: `badge tone-${job.tone}` }, job.reason) : null, job ? el("span", { class: "big" }, doneOf(job)) : null, job ? about(job) : null),
       job?.message ? el("p", { class: "sentence" }, job.message) : null,
       view.need ? remedies(view.need.remedies) : null,
       this.changes.controls(view.offers, this.key, view.need ? view.need.remedies.map((remedy) => remedy.command) : []),

@@ -26,7 +26,7 @@ export function drawNeeds(state, shown) {
 }
 
 /** calm says no more than what the user may read. */
-const calm = (state) => (state.cluster?.notes.length ? "Nothing of what can be shown needs you." : "Nothing needs you: no NodeJob is stalled or paused, and no node has failed or drifted.");
+const calm = (state) => (state.cluster?.notes.length ? "Nothing of what can be shown needs you." : "Nothing needs you: no NodeJob is stalled or paused, and no node has failed, drifted, or is not compliant.");
 
 function item(need, age) {
   const job = `#/job/${path(need.namespace ?? "", need.name)}`;

@@ -59,9 +59,9 @@ export class NodeView {
     const mark = (text, tone) => el("span", { class: `badge tone-${tone}` }, text);
     const labels = Object.entries(node.labels ?? {}).sort(([a], [b]) => a.localeCompare(b));
     const open = this.marks.querySelector("details")?.open ?? false;
-    const [state] = stateOf(node, this.job, this.state.jobs);
+    const [state, reason] = stateOf(node, this.job, this.state.jobs);
     replace(this.marks,
-      mark(wordOf(state, this.job), stateTones[state] ?? "dim"),
+      mark(wordOf(state, this.job, reason), stateTones[state] ?? "dim"),
       node.ready === "True" ? mark("Ready", "dim") : mark(node.ready === "False" ? "Not Ready" : "Ready unknown", "bad"),
       node.cordoned ? mark("Cordoned", "warn") : null,
       (node.held ?? []).map((guard) => mark(`Held by ${guard}`, "warn")),

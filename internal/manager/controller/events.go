@@ -72,7 +72,7 @@ func (r announcer) ended(seen observation, a plan.Record) {
 // succeeded sends the events of a success that its label does not show.
 func (r announcer) succeeded(seen observation, a plan.Record) {
 	if a.Record.CheckBefore == record.AnswerNo { // in an audit
-		r.drifted(seen, a)
+		r.answersNo(seen, a, v1alpha1.ReasonNonCompliant, "is not compliant")
 	}
 	r.Metrics.succeeded(seen, a)
 	if a.Quarantine {
@@ -134,7 +134,7 @@ func (r announcer) answered(seen observation, a plan.Record) {
 	output := after(said(is.Message))
 	switch {
 	case is.Answer == record.AnswerNo && a.Was.NoSince.IsZero():
-		r.drifted(seen, a)
+		r.answersNo(seen, a, v1alpha1.ReasonDrifted, "has drifted")
 	case is.Answer == record.AnswerYes && !a.Was.NoSince.IsZero():
 		r.tell(seen.job, a.Node, a.UID, corev1.EventTypeNormal, v1alpha1.ReasonDriftEnded, actionCheck, "task.check answers yes again")
 	case is.Answer == record.AnswerError && a.Was.ErrorSince.IsZero():
@@ -143,10 +143,9 @@ func (r announcer) answered(seen observation, a plan.Record) {
 	}
 }
 
-// drifted sends an event about a node that has drifted.
-func (r announcer) drifted(seen observation, a plan.Record) {
-	r.tell(seen.job, a.Node, a.UID, corev1.EventTypeWarning, v1alpha1.ReasonDrifted, actionCheck,
-		"the node has drifted: task.check answers no"+after(said(a.Record.Compliance().Message)))
+// answersNo sends an event about a node that has drifted, or that an audit finds not to be compliant.
+func (r announcer) answersNo(seen observation, a plan.Record, reason, is string) {
+	r.tell(seen.job, a.Node, a.UID, corev1.EventTypeWarning, reason, actionCheck, "the node "+is+": task.check answers no"+after(said(a.Record.Compliance().Message)))
 }
 
 // checkedExpiry sends an event after the answer of spec.expires.check is recorded. That the task is still needed has none.

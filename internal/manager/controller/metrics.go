@@ -60,7 +60,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		reasons: map[client.ObjectKey]string{},
 		nodeCount: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "everynode_nodejob_nodes",
-			Help: "Matching nodes of a NodeJob by state: done, running, waiting and failed; rolled_back and rollback_failed are parts of failed, drifted and check_error of any, and expired of done.",
+			Help: "Matching nodes of a NodeJob by state: done, running, waiting and failed; rolled_back and rollback_failed are parts of failed, non_compliant and check_error of any, and expired of done.",
 		}, append(job, "state")),
 		stopped: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "everynode_nodejob_stalled",
@@ -114,7 +114,7 @@ func (m *Metrics) status(name client.ObjectKey, p *plan.Plan) {
 	for state, count := range map[string]int32{
 		"done": n.Done, "running": n.Running, "waiting": n.Waiting, "failed": n.Failed,
 		"rolled_back": n.RolledBack, "rollback_failed": n.RollbackFailed,
-		"drifted": n.Drifted, "check_error": n.CheckErrors, "expired": n.Expired,
+		"non_compliant": n.NonCompliant, "check_error": n.CheckErrors, "expired": n.Expired,
 	} {
 		m.nodeCount.WithLabelValues(name.Namespace, name.Name, state).Set(float64(count))
 	}

@@ -49,7 +49,7 @@ func measure(t *testing.T) (*prometheus.Registry, *Metrics, observation) {
 				Failed:         4,
 				RolledBack:     2,
 				RollbackFailed: 1,
-				Drifted:        5,
+				NonCompliant:   5,
 				Expired:        7,
 				CheckErrors:    6,
 			},
@@ -134,11 +134,11 @@ everynode_api_writes_total{resource="pods",verb="create"} 1
 # TYPE everynode_attempts_total counter
 everynode_attempts_total{outcome="Failed",phase="rollback"} 1
 everynode_attempts_total{outcome="Succeeded",phase="task"} 5
-# HELP everynode_nodejob_nodes Matching nodes of a NodeJob by state: done, running, waiting and failed; rolled_back and rollback_failed are parts of failed, drifted and check_error of any, and expired of done.
+# HELP everynode_nodejob_nodes Matching nodes of a NodeJob by state: done, running, waiting and failed; rolled_back and rollback_failed are parts of failed, non_compliant and check_error of any, and expired of done.
 # TYPE everynode_nodejob_nodes gauge
 everynode_nodejob_nodes{namespace="ns",nodejob="job",state="check_error"} 6
 everynode_nodejob_nodes{namespace="ns",nodejob="job",state="done"} 1
-everynode_nodejob_nodes{namespace="ns",nodejob="job",state="drifted"} 5
+everynode_nodejob_nodes{namespace="ns",nodejob="job",state="non_compliant"} 5
 everynode_nodejob_nodes{namespace="ns",nodejob="job",state="expired"} 7
 everynode_nodejob_nodes{namespace="ns",nodejob="job",state="failed"} 4
 everynode_nodejob_nodes{namespace="ns",nodejob="job",state="rollback_failed"} 1

@@ -105,7 +105,11 @@ func (r announcer) announceConditions(ctx context.Context, job *v1alpha1.NodeJob
 		}
 		switch c.Type {
 		case v1alpha1.ConditionComplete:
-			r.event(job, nil, corev1.EventTypeNormal, c.Reason, "Rollout", c.Message)
+			kind := corev1.EventTypeNormal
+			if c.Reason == v1alpha1.ReasonNonCompliant {
+				kind = corev1.EventTypeWarning
+			}
+			r.event(job, nil, kind, c.Reason, "Rollout", c.Message)
 		case v1alpha1.ConditionStalled:
 			r.event(job, nil, corev1.EventTypeWarning, c.Reason, "Rollout", c.Message)
 		default:

@@ -74,7 +74,7 @@ func TestCloudEvents(t *testing.T) {
       "rolledBack": 0,
       "rollbackFailed": 0,
       "excluded": 0,
-      "drifted": 0,
+      "nonCompliant": 0,
       "checkErrors": 0
     },
     "changedBy": "jane"

@@ -111,7 +111,7 @@ func (as *assessor) assessQuestions(w *nodePlan) {
 
 // mayAsk reports whether a node is asked questions: it is done, or waits for its turn to run the task because it has drifted.
 func (as *assessor) mayAsk(w *nodePlan) bool {
-	waits := w.State == Waiting && w.drifted && !as.isPrepared(w.node) && !as.in.Budgets[w.node.UID].Claimed
+	waits := w.State == Waiting && w.nonCompliant && !as.isPrepared(w.node) && !as.in.Budgets[w.node.UID].Claimed
 	return (w.State == Done || waits) && !w.isBusy() && as.isAsked(w.node)
 }
 

@@ -9,7 +9,7 @@ import (
 
 // An audit is a NodeJob with task.check and no task. It asks each node, and never changes one:
 //
-//	may start ──► check ──► yes or no ──► done (compliant, or drifted) ──► with periodSeconds: asked again
+//	may start ──► check ──► yes or no ──► done (compliant or not) ──► with periodSeconds: asked again
 //	                │  ▲
 //	                └──┴─ error, disrupted: repeated with the backoff, not a failure
 //

@@ -171,8 +171,8 @@ func (h *auditHistory) rest() {
 			h.fail("the last answer of %s is not %s in the end: %+v", name, want, on.Record)
 		}
 	}
-	if n := h.Job.Status.Nodes; n.Done != 4 || n.Drifted != bad {
-		h.fail("%d nodes are done and %d have drifted in the end, want 4 and %d", n.Done, n.Drifted, bad)
+	if n := h.Job.Status.Nodes; n.Done != 4 || n.NonCompliant != bad {
+		h.fail("%d nodes are done and %d have drifted in the end, want 4 and %d", n.Done, n.NonCompliant, bad)
 	}
 }
 

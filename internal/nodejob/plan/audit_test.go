@@ -67,14 +67,18 @@ func TestAudit(t *testing.T) {
 			a: []func(*Node){answeredAudit(record.AnswerYes)}, want: []string{askB}, reason: v1alpha1.ReasonDone,
 			counts: v1alpha1.NodeCounts{Matched: 2, Done: 1, Waiting: 1},
 		},
-		"a drifted node is done, and counted": {
-			a: []func(*Node){answeredAudit(record.AnswerNo)}, want: []string{askB}, reason: v1alpha1.ReasonDrifted,
-			counts: v1alpha1.NodeCounts{Matched: 2, Done: 1, Waiting: 1, Drifted: 1},
+		"a node that is not compliant is done, and counted": {
+			a: []func(*Node){answeredAudit(record.AnswerNo)}, want: []string{askB}, reason: v1alpha1.ReasonNonCompliant,
+			counts: v1alpha1.NodeCounts{Matched: 2, Done: 1, Waiting: 1, NonCompliant: 1},
 		},
 		"with a period, it is asked again": {
 			job: []func(*v1alpha1.NodeJob){func(j *v1alpha1.NodeJob) { j.Spec.Task.Check.PeriodSeconds = 60 }},
 			a:   []func(*Node){answeredAudit(record.AnswerNo)}, want: []string{askB, "start check-drift 1 of rev on a"},
-			reason: v1alpha1.ReasonDrifted, counts: v1alpha1.NodeCounts{Matched: 2, Done: 1, Waiting: 1, Drifted: 1},
+			reason: v1alpha1.ReasonNonCompliant, counts: v1alpha1.NodeCounts{Matched: 2, Done: 1, Waiting: 1, NonCompliant: 1},
+		},
+		"a node that was compliant before has drifted": {
+			a:    []func(*Node){answeredAudit(record.AnswerNo), func(n *Node) { n.On.Record.CheckBefore = record.AnswerYes }},
+			want: []string{askB}, reason: v1alpha1.ReasonDrifted, counts: v1alpha1.NodeCounts{Matched: 2, Done: 1, Waiting: 1, NonCompliant: 1},
 		},
 		"another revision is asked": {
 			a:    []func(*Node){answeredAudit(record.AnswerNo), func(n *Node) { n.On.Record.Revision, n.On.Label = "old", "old" }},
@@ -109,6 +113,33 @@ func TestAudit(t *testing.T) {
 	}
 }
 
+// TestTheVerdictOfAnAudit tests what an audit says when each node has answered. It is Complete, whatever the answers are.
+func TestTheVerdictOfAnAudit(t *testing.T) {
+	yes, no := answeredAudit(record.AnswerYes), answeredAudit(record.AnswerNo)
+	for name, tt := range map[string]struct {
+		nodes        []Node
+		reason, said string
+	}{
+		"all are compliant": {
+			[]Node{newNode("a", yes), newNode("b", yes)}, v1alpha1.ReasonAllNodesDone, "2 of 2 nodes are compliant",
+		},
+		"one is not": {
+			[]Node{newNode("a", yes), newNode("b", no)}, v1alpha1.ReasonNonCompliant, "1 of 2 nodes are compliant, 1 not compliant (b: the end)",
+		},
+		"none is": {
+			[]Node{newNode("d", no), newNode("c", no), newNode("b", no), newNode("a", no)}, v1alpha1.ReasonNonCompliant,
+			"0 of 4 nodes are compliant, 4 not compliant (a: the end; b; c; and 1 more)",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := Next(see(newJob(audit), tt.nodes)).Status.Conditions[0]
+			if c.Status != metav1.ConditionTrue || c.Reason != tt.reason || c.Message != tt.said {
+				t.Errorf("%s is %s (%s): %s", c.Type, c.Status, c.Reason, c.Message)
+			}
+		})
+	}
+}
+
 // An audit is Complete when each node has answered, whatever the answer is, and the record says so.
 func TestAuditIsComplete(t *testing.T) {
 	job := newJob(audit)
@@ -121,7 +152,7 @@ func TestAuditIsComplete(t *testing.T) {
 	}
 	p := Next(see(job, []Node{newNode("a", answeredAudit(record.AnswerNo)), newNode("b", answeredAudit(record.AnswerYes))}))
 	c := p.Status.Conditions[0]
-	if c.Status != metav1.ConditionTrue || c.Message != "2 of 2 nodes are done, 1 drifted (a)" || len(p.Actions) > 0 {
+	if c.Status != metav1.ConditionTrue || c.Message != "1 of 2 nodes are compliant, 1 not compliant (a: the end)" || len(p.Actions) > 0 {
 		t.Errorf("%s is %s: %s; actions %v", c.Type, c.Status, c.Message, told(p))
 	}
 	if !task.IsAudit(job) || task.IsAudit(newJob(watched)) {

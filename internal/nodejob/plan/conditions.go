@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/nodejob/task"
 	"github.com/everynode/everynode/internal/outcome"
 	"github.com/everynode/everynode/internal/plural"
 )
@@ -144,7 +145,11 @@ func (su *summarizer) complete() summary {
 	if su.expiryStalled > 0 {
 		return summary{v1alpha1.ConditionStalled, v1alpha1.ReasonCheckError, su.progress}
 	}
-	return summary{v1alpha1.ConditionComplete, v1alpha1.ReasonAllNodesDone, su.progress + su.driftMessage() + su.excludedMessage()}
+	reason := v1alpha1.ReasonAllNodesDone
+	if task.IsAudit(su.in.Job) && len(su.nonCompliant) > 0 {
+		reason = v1alpha1.ReasonNonCompliant
+	}
+	return summary{v1alpha1.ConditionComplete, reason, su.progress + su.driftMessage() + su.excludedMessage()}
 }
 
 // blockedSummary is the summary of a rollout in which no node continues automatically, except the nodes that rerun the
@@ -319,18 +324,21 @@ func (sb *statusBuilder) haveEarlierRevision() int {
 	return n
 }
 
-// progress describes the progress, and what the remaining nodes wait for. earlier nodes have an earlier revision.
-func progress(n v1alpha1.NodeCounts, nodes []nodePlan, earlier int) string {
-	text := fmt.Sprintf("%d of %s done", n.Done, plural.CountAre(n.Matched, "node"))
-	switch earlier {
+// progressOf describes the progress, and what the nodes wait for that remain.
+func (sb *statusBuilder) progressOf(n v1alpha1.NodeCounts, nodes []nodePlan) string {
+	text, is := fmt.Sprintf("%d of %s done", n.Done, plural.CountAre(n.Matched, "node")), "drifted"
+	if task.IsAudit(sb.in.Job) {
+		text, is = fmt.Sprintf("%d of %s compliant", n.Done-n.NonCompliant, plural.CountAre(n.Matched, "node")), "not compliant"
+	}
+	switch earlier := sb.haveEarlierRevision(); earlier {
 	case 0:
 	case 1:
 		text += " (1 has an earlier revision)"
 	default:
 		text += fmt.Sprintf(" (%d have an earlier revision)", earlier)
 	}
-	if n.Drifted > 0 {
-		text += fmt.Sprintf(", %d drifted", n.Drifted)
+	if n.NonCompliant > 0 {
+		text += fmt.Sprintf(", %d %s", n.NonCompliant, is)
 	}
 	if n.Failed > 0 {
 		text += fmt.Sprintf(", %d failed", n.Failed)
@@ -479,7 +487,7 @@ func (su *summarizer) promotionMessage() string {
 		others = "; also waiting: " + strings.Join(parts, ", ")
 	}
 	return fmt.Sprintf("step %s has passed; %s%s. %s", su.rollout.steps[su.rollout.ceiling].name,
-		progress(su.counts, nil, su.haveEarlierRevision()), others, PromotionRemedies(next).Kubectl(su.in.Job, su.in.Revision))
+		su.progressOf(su.counts, nil), others, PromotionRemedies(next).Kubectl(su.in.Job, su.in.Revision))
 }
 
 // emptyStepMessage says that the step has no node on which the revision can succeed, and what to do.

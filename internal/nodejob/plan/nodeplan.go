@@ -72,8 +72,8 @@ type nodePlan struct {
 	awaitsBudget bool
 	// start is the attempt that may start now, if any.
 	start start
-	// drifted is true if task.check has answered no there since the node was done, and not yes since.
-	drifted bool
+	// nonCompliant is true if task.check has answered no there since the node was done, or in an audit, and not yes since.
+	nonCompliant bool
 	// asks is what the node is asked in this pass if possible, since it is due; nil if there is nothing. unasked is true if something
 	// prevents that.
 	asks    *dueQuestion

@@ -5,11 +5,14 @@ package plan
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/nodejob/record"
 	"github.com/everynode/everynode/internal/nodejob/task"
+	"github.com/everynode/everynode/internal/outcome"
 )
 
 // task.check.periodSeconds and onDrift. A node that is done has drifted if task.check answers no. It stays done, with its label, so that
@@ -57,17 +60,21 @@ func (as *assessor) assessDrift(w *nodePlan) {
 		return
 	}
 	is := driftOf(rec)
-	w.drifted = !is.NoSince.IsZero()
+	w.nonCompliant = !is.NoSince.IsZero()
 	switch {
 	case w.State != Done:
 	case !is.ErrorSince.IsZero():
 		as.noteDriftError(w, is)
-	case w.drifted:
+	case w.nonCompliant:
 		message := driftText(rec)
 		if line := lastLine(is.Message); line != "" {
 			message += ": " + line
 		}
-		w.explain(v1alpha1.ReasonDrifted, message)
+		reason := v1alpha1.ReasonDrifted
+		if rec.CheckBefore == record.AnswerNo { // the first answer of an audit
+			reason = v1alpha1.ReasonNonCompliant
+		}
+		w.explain(reason, message)
 	}
 }
 
@@ -77,7 +84,8 @@ func (as *assessor) mayHaveDrifted(w *nodePlan) bool {
 	if task.DriftPeriod(as.in.Job) == 0 && !task.IsAudit(as.in.Job) || rec == nil || as.replaced(w.node) {
 		return false
 	}
-	return w.State == Done || (w.State == Waiting || w.State == Running) && rec.Revision == as.in.Revision
+	isAsked := w.State == Waiting || w.State == Running
+	return w.State == Done || isAsked && rec.Revision == as.in.Revision && !task.IsAudit(as.in.Job)
 }
 
 // noteDriftError notes a node that is done, and whose check itself fails.
@@ -89,8 +97,8 @@ func (as *assessor) noteDriftError(w *nodePlan, is record.Asked) {
 
 // countChecks counts what task.check says of a node.
 func countChecks(c *v1alpha1.NodeCounts, w *nodePlan) {
-	if w.drifted {
-		c.Drifted++
+	if w.nonCompliant {
+		c.NonCompliant++
 	}
 	if w.found != nil && (w.found.checkError != "" || w.found.askError != "") {
 		c.CheckErrors++
@@ -102,11 +110,22 @@ func (su *summarizer) driftErrorMessage() string {
 	return checkErrorsMessage("task.check", su.driftErrors)
 }
 
-// driftMessage names the nodes that have drifted, and those whose check itself fails; "" if there are none.
+// driftMessage names the nodes on which the check answers no, and those whose check itself fails; "" if there are none.
 func (su *summarizer) driftMessage() string {
 	text := ""
-	if len(su.drifted) > 0 {
-		text = " (" + named(su.drifted) + ")"
+	if n := len(su.nonCompliant); n > 0 {
+		slices.SortFunc(su.nonCompliant, func(a, b *nodePlan) int { return strings.Compare(a.Name, b.Name) })
+		names := make([]string, 0, maxNamed)
+		for _, w := range su.nonCompliant[:min(n, maxNamed)] {
+			names = append(names, w.Name)
+		}
+		if line := lastLine(driftOf(su.nonCompliant[0].node.On.Record).Message); line != "" {
+			names[0] += ": " + line // only one, so that the status does not change with each answer of each node
+		}
+		if n > maxNamed {
+			names = append(names, fmt.Sprintf("and %d more", n-maxNamed))
+		}
+		text = " (" + outcome.CleanHead(strings.Join(names, "; "), maxFailureMessage) + ")"
 	}
 	if len(su.driftErrors) > 0 {
 		text += "; " + su.driftErrorMessage()

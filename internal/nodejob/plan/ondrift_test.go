@@ -327,8 +327,8 @@ func TestStatusOfDrift(t *testing.T) {
 			v1alpha1.ConditionComplete, v1alpha1.ReasonAllNodesDone, "2 of 2 nodes are done",
 		},
 		"drifted": {
-			said(record.AnswerNo, 0), 0, v1alpha1.NodeCounts{Matched: 2, Done: 2, Drifted: 1},
-			v1alpha1.ConditionComplete, v1alpha1.ReasonAllNodesDone, "2 of 2 nodes are done, 1 drifted (a)",
+			said(record.AnswerNo, 0), 0, v1alpha1.NodeCounts{Matched: 2, Done: 2, NonCompliant: 1},
+			v1alpha1.ConditionComplete, v1alpha1.ReasonAllNodesDone, "2 of 2 nodes are done, 1 drifted (a: the end)",
 		},
 		"fails": {
 			said(record.AnswerError, 299), 0, v1alpha1.NodeCounts{Matched: 2, Done: 2, CheckErrors: 1},

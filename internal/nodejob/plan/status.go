@@ -52,9 +52,10 @@ type statusBuilder struct {
 	// checkErrorPatience.
 	checkErrors   []string
 	checksStalled int32
-	// driftErrors and driftStalled are the same for the check of nodes that are done, and drifted names the nodes that have drifted.
-	driftErrors, drifted []string
-	driftStalled         int
+	// driftErrors and driftStalled are the same for the check of nodes that are done, and nonCompliant are those on which it answers no.
+	driftErrors  []string
+	driftStalled int
+	nonCompliant []*nodePlan
 	// expiryErrors are nodes on which spec.expires.check itself fails. expiryStalled and expiryBlocked count those of them where it has
 	// failed for checkErrorPatience, and that are done, or wait for its answer.
 	expiryErrors                 []string
@@ -83,8 +84,8 @@ func (p *planner) newStatus() *statusBuilder {
 
 // add adds what was found out about a node.
 func (sb *statusBuilder) add(w *nodePlan) {
-	if w.drifted {
-		sb.drifted = append(sb.drifted, w.Name)
+	if w.nonCompliant {
+		sb.nonCompliant = append(sb.nonCompliant, w)
 	}
 	if w.found != nil {
 		sb.addFindings(w, w.found)
@@ -180,7 +181,7 @@ func (sb *statusBuilder) status() v1alpha1.NodeJobStatus {
 	for _, c := range sb.in.Job.Status.Conditions {
 		status.Conditions = append(status.Conditions, *c.DeepCopy())
 	}
-	sb.progress = progress(status.Nodes, sb.nodes, sb.haveEarlierRevision()) + sb.expiryMessage()
+	sb.progress = sb.progressOf(status.Nodes, sb.nodes) + sb.expiryMessage()
 	sb.setConditions(&status, (&summarizer{sb}).summarize(status.Nodes), sb.progress)
 	if sb.in.Revision != "" {
 		sb.rollout.noteRisks()

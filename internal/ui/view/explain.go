@@ -88,7 +88,7 @@ func (e Explain) Lines() []text.Line {
 	if e.deleting() {
 		state = e.State.Reason
 	}
-	lines = append(lines, label("State").Tone(stateTone(e.State.State), state))
+	lines = append(lines, label("State").Tone(nodeTone(&e.State), state))
 	lines = append(lines, e.budget()...)
 	lines = append(lines, exemptLines(e.Exempt, e.Now, e.Width)...)
 	if e.Drain != nil {
@@ -439,6 +439,9 @@ func (e Explain) askedSince(rec *record.Record) string {
 		return said
 	case record.AnswerNo:
 		said = "; the node has drifted"
+		if rec.CheckBefore == record.AnswerNo { // the first answer of an audit
+			said = "; the node is not compliant"
+		}
 	case record.AnswerError:
 		said = "; task.check itself failed at " + at(is.AskedAt) + exited(is.ExitCode, "")
 	case record.AnswerNone:

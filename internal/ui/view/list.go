@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/nodejob/task"
 	"github.com/everynode/everynode/internal/text"
 )
 
@@ -50,9 +51,10 @@ func (l List) row(job *v1alpha1.NodeJob) []text.Line {
 	if n.Failed > 0 {
 		failed = text.Toned(text.Bad, number(n.Failed))
 	}
+	judged, _ := Judged(job)
 	row := []text.Line{
-		text.Of(job.Name), found(text.Toned(tone, reason), &n), text.Of(number(n.Done) + "/" + number(n.Matched)), text.Of(number(n.Running)), failed,
-		text.Of(step), text.Of(ago(l.Now, job.CreationTimestamp.Time)), progressBar(listBar, n.Done, n.Running, n.Waiting, n.Failed),
+		text.Of(job.Name), found(text.Toned(tone, reason), job), text.Of(number(n.Done) + "/" + number(n.Matched)), text.Of(number(n.Running)), failed,
+		text.Of(step), text.Of(ago(l.Now, job.CreationTimestamp.Time)), progressBar(listBar, judged.Done, judged.Running, judged.Waiting, judged.Failed),
 	}
 	if l.Wide {
 		row = append(row, text.Cells(job.Status.Revision, job.Spec.Rollout.PromoteTo, message)...)
@@ -64,11 +66,15 @@ func (l List) row(job *v1alpha1.NodeJob) []text.Line {
 }
 
 // found adds to the reason of a NodeJob what its checks have found on nodes, which the reason does not say.
-func found(reason text.Line, n *v1alpha1.NodeCounts) text.Line {
-	if n.Drifted > 0 {
-		reason = reason.Tone(text.Warn, ", "+number(n.Drifted)+" drifted")
+func found(reason text.Line, job *v1alpha1.NodeJob) text.Line {
+	switch n := &job.Status.Nodes; {
+	case n.NonCompliant == 0:
+	case task.IsAudit(job):
+		reason = reason.Tone(text.Bad, ", "+judgment(job))
+	default:
+		reason = reason.Tone(text.Warn, ", "+number(n.NonCompliant)+" drifted")
 	}
-	if n.Expired > 0 {
+	if n := &job.Status.Nodes; n.Expired > 0 {
 		reason = reason.With(", " + number(n.Expired) + " expired")
 	}
 	return reason

@@ -4,7 +4,6 @@
 package view
 
 import (
-	"fmt"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/nodejob/plan"
+	"github.com/everynode/everynode/internal/nodejob/task"
 	"github.com/everynode/everynode/internal/plural"
 	"github.com/everynode/everynode/internal/text"
 )
@@ -41,8 +41,8 @@ type Remedy struct {
 	Command string
 }
 
-// NeedOf returns why a NodeJob needs a user: it is Stalled or paused, no manager observes it, nodes have failed for good, or nodes have
-// drifted and do not run the task again. It returns nil if no action is needed.
+// NeedOf returns why a NodeJob needs a user: it is Stalled or paused, no manager observes it, nodes have failed for good, or are not
+// compliant and do not run the task again. It returns nil if no action is needed.
 func NeedOf(job *v1alpha1.NodeJob, now time.Time) *Need {
 	if waited := unobserved(job, now); waited > 0 {
 		return &Need{
@@ -52,25 +52,39 @@ func NeedOf(job *v1alpha1.NodeJob, now time.Time) *Need {
 	}
 	tone, reason, message, remedies := situation(job)
 	n := &Need{Tone: tone, Reason: reason, Cause: message, Since: situationSince(job)}
-	counts := &job.Status.Nodes
-	switch {
+	switch counts := &job.Status.Nodes; {
 	case tone == text.Bad || reason == v1alpha1.ReasonAwaitingPromotion:
 	case counts.Failed > 0:
 		n.Tone, n.Reason = text.Bad, v1alpha1.ReasonNodesFailed
 		n.Cause = plural.Count(counts.Failed, "node") + " failed, and the rollout continues"
 		remedies = plan.FailureRemedies(plan.FixTask, true)
-	case counts.Drifted > 0 && (job.Spec.Task.Check == nil || job.Spec.Task.Check.OnDrift != v1alpha1.DriftRun):
-		n.Tone, n.Reason, n.Cause = text.Warn, v1alpha1.ReasonDrifted, fmt.Sprintf("task.check answers no on %s", plural.Count(counts.Drifted, "node"))
+	case counts.NonCompliant > 0 && !repairs(job):
+		n.Tone, n.Reason = text.Warn, v1alpha1.ReasonDrifted
+		if task.IsAudit(job) {
+			n.Tone, n.Reason = text.Bad, v1alpha1.ReasonNonCompliant
+		}
 	default:
 		return nil
 	}
 	n.addNode(job)
 	n.Cause = cutText(n.Cause, maxCause)
-	n.Remedies = commands(job, remedies, n.Node)
-	if len(n.Remedies) == 0 {
-		n.Remedies = []Remedy{{"see the details", command(job, plan.Remedy{Verb: "status"})}}
+	if n.Remedies = commands(job, remedies, n.Node); len(n.Remedies) == 0 {
+		n.Remedies = []Remedy{details(job, n.Reason)}
 	}
 	return n
+}
+
+// repairs reports whether a node that has drifted runs the task again.
+func repairs(job *v1alpha1.NodeJob) bool {
+	return job.Spec.Task.Check != nil && job.Spec.Task.Check.OnDrift == v1alpha1.DriftRun
+}
+
+// details is the command that shows more about a need without a remedy.
+func details(job *v1alpha1.NodeJob, reason string) Remedy {
+	if reason == v1alpha1.ReasonNonCompliant || reason == v1alpha1.ReasonDrifted {
+		return Remedy{"see which nodes, and why", reportCommand(job)}
+	}
+	return Remedy{"see the details", command(job, plan.Remedy{Verb: "status"})}
 }
 
 // addNode adds the node that failed first among those that are not retried, or with which the manager cannot continue.

@@ -28,6 +28,7 @@ func TestWhatANodeJobNeedsAUserFor(t *testing.T) {
 	all := Remedy{"fix the task, or retry all failed nodes", of("retry somaxconn")}
 	one := []Remedy{{"retry one node", of("retry somaxconn node-2")}, {"skip a node", of("skip somaxconn node-2")}}
 	status := []Remedy{{"see the details", of("status somaxconn")}}
+	report := []Remedy{{"see which nodes, and why", of("report somaxconn")}}
 	for name, tt := range map[string]struct {
 		change func(*v1alpha1.NodeJob)
 		want   *Need
@@ -62,11 +63,19 @@ func TestWhatANodeJobNeedsAUserFor(t *testing.T) {
 			[]Remedy{{"continue with step all", of("promote somaxconn --to all")}}}},
 		"nodes have drifted": {func(j *v1alpha1.NodeJob) {
 			stands(j, v1alpha1.ConditionComplete, v1alpha1.ReasonAllNodesDone, "done")
-			j.Status.Nodes.Drifted = 2
-		}, &Need{text.Warn, v1alpha1.ReasonDrifted, "task.check answers no on 2 nodes", "", 0, before(time.Minute), status}},
+			j.Spec.Task.Script, j.Status.Nodes.NonCompliant = "true", 2
+		}, &Need{text.Warn, v1alpha1.ReasonDrifted, "done", "", 0, before(time.Minute), report}},
+		"an audit found nodes that are not compliant": {func(j *v1alpha1.NodeJob) {
+			audited(j, 2)
+		}, &Need{text.Bad, v1alpha1.ReasonNonCompliant, "2 of 4 nodes are compliant, 2 not compliant (node-1: PermitRootLogin is yes; node-2)", "", 0, before(time.Minute), report}},
+		"an audit has found one before it ends": {func(j *v1alpha1.NodeJob) {
+			audited(j, 1)
+			j.Status.Conditions = nil
+			stands(j, v1alpha1.ConditionReconciling, v1alpha1.ReasonInProgress, "1 of 4 nodes are compliant, 1 not compliant")
+		}, &Need{text.Bad, v1alpha1.ReasonNonCompliant, "1 of 4 nodes are compliant, 1 not compliant", "", 0, before(time.Minute), report}},
 		"nodes have drifted, and run the task again": {func(j *v1alpha1.NodeJob) {
 			stands(j, v1alpha1.ConditionReconciling, v1alpha1.ReasonInProgress, "1 of 4")
-			j.Status.Nodes.Drifted, j.Spec.Task.Check = 2, &v1alpha1.CheckSpec{OnDrift: v1alpha1.DriftRun}
+			j.Spec.Task.Script, j.Status.Nodes.NonCompliant, j.Spec.Task.Check = "true", 2, &v1alpha1.CheckSpec{OnDrift: v1alpha1.DriftRun}
 		}, nil},
 		"no manager has observed it": {func(j *v1alpha1.NodeJob) {
 			j.Generation, j.CreationTimestamp, j.ManagedFields = 2, at(time.Hour), nil

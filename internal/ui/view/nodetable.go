@@ -65,7 +65,7 @@ func NodeTable(now time.Time, revision string, rows []NodeRow, results bool) []t
 			}
 		}
 		row := []text.Line{
-			text.Of(r.State.Name), text.Toned(stateTone(r.State.State), string(r.State.State)), text.Of(r.Step), text.Of(r.reason()),
+			text.Of(r.State.Name), text.Toned(nodeTone(&r.State), string(r.State.State)), text.Of(r.Step), text.Of(r.reason()),
 			text.Of(attempts), text.Of(exit), text.Of(ended),
 		}
 		for _, key := range keys {

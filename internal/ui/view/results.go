@@ -49,7 +49,7 @@ func ResultOf(node string, labels map[string]string, rec *record.Record) NodeRes
 	ended := string(rec.Outcome)
 	switch { // whether the task has run
 	case rec.IsAnswer() && rec.CheckBefore == record.AnswerNo: // in an audit
-		ended = v1alpha1.ReasonDrifted
+		ended = v1alpha1.ReasonNonCompliant
 	case rec.IsExpired():
 	case rec.IsAlreadyDone():
 		ended = v1alpha1.ReasonAlreadyDone

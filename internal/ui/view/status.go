@@ -18,6 +18,7 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/nodebudget/budget"
 	"github.com/everynode/everynode/internal/nodejob/plan"
+	"github.com/everynode/everynode/internal/nodejob/task"
 	"github.com/everynode/everynode/internal/plural"
 	"github.com/everynode/everynode/internal/text"
 	"github.com/everynode/everynode/internal/ui/eta"
@@ -166,6 +167,9 @@ func (s Status) situation() []text.Line {
 		message = unobserved
 	}
 	lines := append([]text.Line{label("Status").Tone(tone, reason)}, s.wrapped("", text.Plain, message)...)
+	if reason == v1alpha1.ReasonNonCompliant {
+		lines = append(lines, s.wrapped("", text.Plain, "Which nodes, and why: "+reportCommand(s.Job))...)
+	}
 	return append(lines, s.remedies(remedies)...)
 }
 
@@ -176,8 +180,8 @@ func (s Status) facts() []text.Line {
 	if failed := meta.FindStatusCondition(job.Status.Conditions, v1alpha1.ConditionRollbackFailed); failed != nil && failed.Status == metav1.ConditionTrue && job.DeletionTimestamp.IsZero() {
 		lines = append(lines, s.wrapped("ROLLBACK", text.Bad, failed.Message)...)
 	}
-	if n := job.Status.Nodes; n.Matched > 0 {
-		lines = append(lines, s.wrapped("Nodes", text.Plain, counts(n, isRolledBack(job)))...)
+	if job.Status.Nodes.Matched > 0 {
+		lines = append(lines, s.wrapped("Nodes", text.Plain, counts(job))...)
 	}
 	if s.Estimate != nil {
 		lines = append(lines, s.wrapped("Estimate", text.Plain, estimated(s.Estimate, job))...)
@@ -274,6 +278,9 @@ func standing(job *v1alpha1.NodeJob) (tone text.Tone, reason, message string) {
 	tones := map[string]text.Tone{v1alpha1.ConditionComplete: text.Good, v1alpha1.ConditionStalled: text.Bad, v1alpha1.ConditionReconciling: text.Active}
 	for kind, tone := range tones { // at most one of them is True
 		if c := find(kind); c != nil && c.Status == metav1.ConditionTrue {
+			if c.Reason == v1alpha1.ReasonNonCompliant {
+				tone = text.Bad
+			}
 			return tone, c.Reason, c.Message
 		}
 	}
@@ -327,15 +334,19 @@ func isRolledBack(job *v1alpha1.NodeJob) bool {
 }
 
 // counts counts the nodes. During a deletion, they are those that are still to be rolled back.
-func counts(n v1alpha1.NodeCounts, rollsBack bool) string {
-	parts, of := []string{fmt.Sprintf("%d done", n.Done)}, ", of which "
-	if rollsBack {
+func counts(job *v1alpha1.NodeJob) string {
+	n, done := Judged(job)
+	parts, of, failed := []string{fmt.Sprintf("%d %s", n.Done, done)}, ", of which ", "failed"
+	if task.IsAudit(job) {
+		failed = "not compliant"
+	}
+	if isRolledBack(job) {
 		parts, of = nil, " to be rolled back: "
 	}
 	for _, p := range []struct {
 		n    int32
 		what string
-	}{{n.Running, "running"}, {n.Waiting, "waiting"}, {n.Failed, "failed"}} {
+	}{{n.Running, "running"}, {n.Waiting, "waiting"}, {n.Failed, failed}} {
 		if p.n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", p.n, p.what))
 		}

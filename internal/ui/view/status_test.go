@@ -56,8 +56,41 @@ func rollout(j *v1alpha1.NodeJob, step string, steps ...v1alpha1.StepStatus) {
 	j.Status.Rollout = &v1alpha1.RolloutStatus{Step: step, StepStartedAt: at(4 * time.Minute), Steps: steps}
 }
 
+// audited is the status of an audit of 4 nodes, some of which are not compliant.
+func audited(j *v1alpha1.NodeJob, nonCompliant int32) {
+	j.Spec.Task = v1alpha1.TaskSpec{Check: &v1alpha1.CheckSpec{Script: "true"}}
+	stands(
+		j, v1alpha1.ConditionComplete, v1alpha1.ReasonNonCompliant,
+		fmt.Sprintf("%d of 4 nodes are compliant, %d not compliant (node-1: PermitRootLogin is yes; node-2)", 4-nonCompliant, nonCompliant),
+	)
+	j.Status.Nodes = v1alpha1.NodeCounts{Matched: 4, Done: 4, NonCompliant: nonCompliant}
+	rollout(j, "all", v1alpha1.StepStatus{Name: "all", Nodes: 4, Done: 4})
+	j.Status.Rollout.StableAt = at(time.Hour)
+}
+
 func TestStatusAsPeopleSeeIt(t *testing.T) {
 	tests := map[string]Status{
+		"audit": {Job: job(func(j *v1alpha1.NodeJob) { audited(j, 2) }), Rows: []NodeRow{
+			{
+				State: plan.NodeState{
+					Name:    "node-1",
+					State:   plan.Done,
+					Reason:  v1alpha1.ReasonNonCompliant,
+					Message: "task.check has answered no",
+				},
+				Step: "all",
+			},
+			{
+				State: plan.NodeState{
+					Name:    "node-2",
+					State:   plan.Done,
+					Reason:  v1alpha1.ReasonNonCompliant,
+					Message: "task.check has answered no",
+				},
+				Step: "all",
+			},
+			{State: plan.NodeState{Name: "node-3", State: plan.Done, Reason: v1alpha1.ReasonDone}, Step: "all"},
+		}},
 		"done-everywhere": {Job: job(func(j *v1alpha1.NodeJob) {
 			stands(j, v1alpha1.ConditionComplete, v1alpha1.ReasonAllNodesDone, "3 of 3 nodes are done")
 			j.Status.Nodes = v1alpha1.NodeCounts{Matched: 3, Done: 3}
@@ -324,7 +357,11 @@ func TestAListAsPeopleSeeIt(t *testing.T) {
 	fresh := job(func(j *v1alpha1.NodeJob) {
 		j.Name, j.Namespace, j.Status = "facts", "default", v1alpha1.NodeJobStatus{}
 	})
-	jobs := []v1alpha1.NodeJob{*fresh, *small, *big}
+	audit := job(func(j *v1alpha1.NodeJob) {
+		audited(j, 4)
+		j.Name = "sshd-audit"
+	})
+	jobs := []v1alpha1.NodeJob{*fresh, *small, *big, *audit}
 	drawn(t, "list", func(int) []text.Line { return List{Jobs: jobs, Namespaces: true, Now: now}.Lines() })
 	drawn(t, "list-wide", func(int) []text.Line { return List{Jobs: jobs[1:], Wide: true, Now: now}.Lines() })
 }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/nodejob/task"
 	"github.com/everynode/everynode/internal/plural"
 	"github.com/everynode/everynode/internal/text"
 )
@@ -37,6 +38,9 @@ func (s Status) Steps() []Step {
 	for i, status := range rollout.Steps {
 		step := Step{StepStatus: status, Counts: s.stepCounts(status)}
 		step.Tone, step.State = s.stepState(i, current)
+		if n, _ := Judged(s.Job); task.IsAudit(s.Job) {
+			step.Done, step.Failed = n.Done, n.Failed
+		}
 		if left := status.Nodes - status.Done - status.Failed; i == current && left > 0 {
 			step.Running = min(s.Job.Status.Nodes.Running, left)
 		}
@@ -51,6 +55,9 @@ func (s Status) Steps() []Step {
 func (s Status) stepCounts(step v1alpha1.StepStatus) string {
 	if s.hasNumber(step.Name) && step.Nodes > step.Failed && step.Failed > 0 {
 		return fmt.Sprintf("%d of %d done, %s failed", step.Done, step.Nodes-step.Failed, plural.Count(step.Failed, "other"))
+	}
+	if task.IsAudit(s.Job) { // it has one step
+		return judgment(s.Job)
 	}
 	line := fmt.Sprintf("%d of %d done", step.Done, step.Nodes)
 	if step.Failed > 0 {
@@ -67,13 +74,15 @@ func (s Status) hasNumber(step string) bool {
 // stepState describes what a step does or waits for, and until when.
 func (s Status) stepState(i, current int) (text.Tone, string) {
 	rollout := s.Job.Status.Rollout
+	tone, reason, _, _ := situationAt(s.Job, s.Now)
 	switch {
+	case reason == v1alpha1.ReasonNonCompliant:
+		return tone, reason
 	case i < current, !rollout.StableAt.IsZero() && i < len(rollout.Steps):
 		return s.passed(i)
 	case i > current:
 		return text.Dim, s.later(i)
 	}
-	tone, reason, _, _ := situationAt(s.Job, s.Now)
 	switch {
 	case !rollout.SoakingSince.IsZero() && rollout.SoakedAt.IsZero():
 		soak := time.Duration(s.soakSeconds(i)) * time.Second

@@ -215,13 +215,14 @@ func (t *tree) group(state plan.State, reason string, rows []*NodeRow) text.Line
 	if more := len(rows) - len(names); more > 0 {
 		said += fmt.Sprintf(" and %d more", more)
 	}
-	line := text.Of("    ").Tone(stateTone(state), t.sign(state)+" ").With(said)
+	shown := judgedState(state, reason)
+	line := text.Of("    ").Tone(stateTone(shown), t.sign(shown)+" ").With(said)
 	if state == plan.Done && reason == v1alpha1.ReasonDone {
 		return line
 	}
 	line = line.Tone(text.Dim, "  "+reason)
 	common := reason == t.reason || reason == v1alpha1.ReasonWaitingForStep
-	if message := rows[0].State.Message; state == plan.Waiting && message != "" && !common {
+	if message := rows[0].State.Message; (shown != state || state == plan.Waiting && !common) && message != "" {
 		line = line.Tone(text.Dim, ": "+message)
 	}
 	return line

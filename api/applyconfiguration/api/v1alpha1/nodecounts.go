@@ -27,9 +27,9 @@ type NodeCountsApplyConfiguration struct {
 	Expired *int32 `json:"expired,omitempty"`
 	// excluded is the number of selected nodes that do not match because of an untolerated taint or another operating system.
 	Excluded *int32 `json:"excluded,omitempty"`
-	// drifted is the number of nodes on which task.check has answered no since they were done. They are part of done, or of waiting if
-	// the task runs again there.
-	Drifted *int32 `json:"drifted,omitempty"`
+	// nonCompliant is the number of nodes on which task.check answers no: nodes that have drifted since they were done, and in an audit all
+	// nodes that have answered no. They are part of done, or of waiting if the task runs again there.
+	NonCompliant *int32 `json:"nonCompliant,omitempty"`
 	// checkErrors is the number of nodes on which task.check itself fails, so that its answer is not known.
 	CheckErrors *int32 `json:"checkErrors,omitempty"`
 }
@@ -120,11 +120,11 @@ func (b *NodeCountsApplyConfiguration) WithExcluded(value int32) *NodeCountsAppl
 	return b
 }
 
-// WithDrifted sets the Drifted field in the declarative configuration to the given value
+// WithNonCompliant sets the NonCompliant field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Drifted field is set to the value of the last call.
-func (b *NodeCountsApplyConfiguration) WithDrifted(value int32) *NodeCountsApplyConfiguration {
-	b.Drifted = &value
+// If called multiple times, the NonCompliant field is set to the value of the last call.
+func (b *NodeCountsApplyConfiguration) WithNonCompliant(value int32) *NodeCountsApplyConfiguration {
+	b.NonCompliant = &value
 	return b
 }
 

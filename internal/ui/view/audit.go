@@ -1,0 +1,54 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package view
+
+import (
+	"fmt"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/nodejob/plan"
+	"github.com/everynode/everynode/internal/nodejob/task"
+	"github.com/everynode/everynode/internal/text"
+)
+
+// Judged are the counts of a NodeJob by what its nodes are, and the word for the good ones. In an audit, a node that has answered is done
+// whatever it has answered; here it is done only if it is compliant, and has failed otherwise.
+func Judged(job *v1alpha1.NodeJob) (n v1alpha1.NodeCounts, done string) {
+	n = job.Status.Nodes
+	if !task.IsAudit(job) {
+		return n, "done"
+	}
+	n.Done, n.Failed = n.Done-n.NonCompliant, n.Failed+n.NonCompliant
+	return n, "compliant"
+}
+
+// judgment says how many of the nodes are compliant.
+func judgment(job *v1alpha1.NodeJob) string {
+	n, is := Judged(job)
+	return fmt.Sprintf("%d of %d %s", n.Done, n.Matched, is)
+}
+
+// reportCommand is the command that lists the nodes on which task.check answers no, and why.
+func reportCommand(job *v1alpha1.NodeJob) string {
+	return "kubectl everynode report " + job.Name + " -n " + job.Namespace
+}
+
+// judgedState is the state whose sign and color a node has: that of a failure if an audit has found that it is not compliant.
+func judgedState(state plan.State, reason string) plan.State {
+	if reason == v1alpha1.ReasonNonCompliant {
+		return plan.Failed
+	}
+	return state
+}
+
+// nodeTone is the tone of a node.
+func nodeTone(n *plan.NodeState) text.Tone {
+	switch n.Reason {
+	case v1alpha1.ReasonNonCompliant:
+		return text.Bad
+	case v1alpha1.ReasonDrifted:
+		return text.Warn
+	}
+	return stateTone(n.State)
+}
