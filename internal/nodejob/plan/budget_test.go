@@ -128,8 +128,13 @@ func TestBudgets(t *testing.T) {
 			budget: limited(seatless, tasksFrozen), holds: []types.UID{"a-uid"},
 		},
 		"a node that another tool has drained": {
-			job: []func(*v1alpha1.NodeJob){always, oneAtOnce}, a: []func(*Node){byHand, func(n *Node) { n.CordonedWith = "kubectl-cordon" }},
-			budget: limited(seatless, drained), cause: causeInUse,
+			job: []func(*v1alpha1.NodeJob){
+				always,
+				oneAtOnce,
+			},
+			a:      []func(*Node){byHand, func(n *Node) { n.CordonedWith = "kubectl-cordon" }},
+			budget: limited(seatless, drained),
+			cause:  causeInUse,
 			message: "something else (kubectl-cordon) has drained it and may still work on it; the task starts when the node is uncordoned. " +
 				"If nothing works there: kubectl uncordon a, or kubectl -n ns annotate nodejob job everynode.dev/take-over=a --overwrite",
 		},
@@ -138,7 +143,10 @@ func TestBudgets(t *testing.T) {
 			budget: limited(seatless, drained), want: []string{"claim a"}, cause: causeBudget,
 			message: "it claims the node from its NodeDisruptionBudgets", holds: []types.UID{"a-uid"},
 		},
-		"a task that disrupts nothing starts where another tool works": {budget: limited(seatless, drained), want: []string{startA, startB}},
+		"a task that disrupts nothing starts where another tool works": {
+			budget: limited(seatless, drained),
+			want:   []string{startA, startB},
+		},
 		"a budget is exhausted": {
 			job: []func(*v1alpha1.NodeJob){always}, budget: limited(exhausted),
 			cause: causeBudget, message: "NodeDisruptionBudget b allows 1", awaits: []types.UID{"a-uid", "b-uid"},

@@ -59,6 +59,8 @@ type statusBuilder struct {
 	// failed for checkErrorPatience, and that are done, or wait for its answer.
 	expiryErrors                 []string
 	expiryStalled, expiryBlocked int32
+	// withoutEffect counts the nodes that need a task with spec.expires, and on which it is not in effect.
+	withoutEffect int32
 	// rollbackRetried are nodes on which the rollback is retried while the NodeJob is deleted.
 	rollbackRetried []string
 	// drainsBlocked are nodes whose drain before the task is blocked.
@@ -83,6 +85,9 @@ func (p *planner) newStatus() *statusBuilder {
 
 // add adds what was found out about a node.
 func (sb *statusBuilder) add(w *nodePlan) {
+	if w.lacksEffect() {
+		sb.withoutEffect++
+	}
 	if w.drifted {
 		sb.drifted = append(sb.drifted, w.Name)
 	}

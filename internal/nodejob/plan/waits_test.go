@@ -164,7 +164,8 @@ func TestWaitsEnd(t *testing.T) {
 			got = user
 		case running:
 			got = others
-		case strings.Contains(reconciling.Message, "NodeInUse (w)"), strings.Contains(reconciling.Message, "(a)") || strings.Contains(reconciling.Message, "node a "):
+		case strings.Contains(reconciling.Message, "NodeInUse (w)"),
+			strings.Contains(reconciling.Message, "(a)") || strings.Contains(reconciling.Message, "node a "):
 			got = named
 		case strings.Contains(reconciling.Message, "NodeDisruptionBudget b "):
 			got = budget
