@@ -112,7 +112,8 @@ func TestWhichPodsOfADrainCanBePlacedOnCordonedNodes(t *testing.T) {
 	pod := func(apiVersion string, tolerations ...corev1.Toleration) *corev1.Pod {
 		return &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{
-				CreationTimestamp: created, OwnerReferences: []metav1.OwnerReference{{APIVersion: apiVersion, Kind: "Job", Controller: new(true)}},
+				CreationTimestamp: created,
+				OwnerReferences:   []metav1.OwnerReference{{APIVersion: apiVersion, Kind: "Job", Controller: new(true)}},
 			},
 			Spec: corev1.PodSpec{Tolerations: tolerations},
 		}
