@@ -61,6 +61,21 @@ func TestEventsOfAttempts(t *testing.T) {
 			both("Warning RetriesExhausted Attempt", "attempt 2 failed (TaskFailed, exit code 7), it is not retried: no space"),
 			[2]string{"task", "Failed"},
 		},
+		"a node that has reverted": {
+			of(task.Task, record.Record{
+				Outcome:  record.Failed,
+				Attempts: 1,
+				Reason:   "Reverted",
+				ExitCode: &code,
+				Reverted: true,
+				Message:  "loaded\nthe node was not confirmed within 20s",
+			}, true),
+			both(
+				"Warning RetriesExhausted Attempt",
+				"attempt 1 failed (Reverted, exit code 7), it is not retried: the node was not confirmed within 20s",
+			),
+			[2]string{"task", "Failed"},
+		},
 		"a check before the task that says yes": {
 			of(task.CheckBefore, record.Record{Outcome: record.Succeeded, CheckBefore: record.AnswerYes, Reason: "AlreadyDone"}, false),
 			nil,
