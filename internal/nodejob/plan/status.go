@@ -185,7 +185,7 @@ func (sb *statusBuilder) status() v1alpha1.NodeJobStatus {
 	for _, c := range sb.in.Job.Status.Conditions {
 		status.Conditions = append(status.Conditions, *c.DeepCopy())
 	}
-	sb.progress = progress(status.Nodes, sb.nodes, sb.haveEarlierRevision()) + sb.expiryMessage()
+	sb.progress = progress(status.Nodes, sb.nodes, sb.haveEarlierRevision()) + sb.expiryMessage() + sb.unheardMessage()
 	sb.setConditions(&status, (&summarizer{sb}).summarize(status.Nodes), sb.progress)
 	if sb.in.Revision != "" {
 		sb.rollout.noteRisks()

@@ -64,8 +64,13 @@ func (e Explain) describe() string { return "kubectl describe node " + e.Node.Na
 
 // afterFailure describes what helps a failed node.
 func (e nextStep) afterFailure() string {
-	again := "retry it: " + e.onNode(plan.VerbRetry) + "; or leave the node out: " + e.onNode(plan.VerbSkip)
-	if rec := e.record(); rec != nil && rec.Reason == v1alpha1.ReasonDrainTimedOut {
+	retry, skip := "retry it: "+e.onNode(plan.VerbRetry), "leave the node out: "+e.onNode(plan.VerbSkip)
+	again := retry + "; or " + skip
+	switch rec := e.record(); {
+	case rec == nil:
+	case rec.Reverted:
+		again = lowered(plan.FixRevert) + " " + skip + "; or " + retry
+	case rec.Reason == v1alpha1.ReasonDrainTimedOut:
 		again = lowered(plan.MakeRoom) + " " + again
 	}
 	switch e.State.Reason {

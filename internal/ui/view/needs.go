@@ -5,6 +5,7 @@ package view
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -59,6 +60,9 @@ func NeedOf(job *v1alpha1.NodeJob, now time.Time) *Need {
 		n.Tone, n.Reason = text.Bad, v1alpha1.ReasonNodesFailed
 		n.Cause = plural.Count(counts.Failed, "node") + " failed, and the rollout continues"
 		remedies = plan.FailureRemedies(plan.FixTask, true)
+		if slices.ContainsFunc(job.Status.Failures, plan.HasReverted) {
+			remedies = plan.RevertedRemedies()
+		}
 	case counts.Drifted > 0 && (job.Spec.Task.Check == nil || job.Spec.Task.Check.OnDrift != v1alpha1.DriftRun):
 		n.Tone, n.Reason, n.Cause = text.Warn, v1alpha1.ReasonDrifted, fmt.Sprintf("task.check answers no on %s", plural.Count(counts.Drifted, "node"))
 	default:
