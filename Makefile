@@ -59,6 +59,7 @@ install: ## Build Everynode, and install or upgrade it in the cluster of the cur
 
 .PHONY: uninstall
 uninstall: ## Remove Everynode from the cluster of the current kubeconfig (YES=1: do not ask; docs/uninstall.md).
+	@test -t 0 -o -n "$(YES)" || { echo "make uninstall asks first, and standard input is not a terminal: to confirm, set YES=1" >&2; exit 1; }
 	@go run ./cmd/kubectl-everynode uninstall $(if $(YES),--yes)
 
 .PHONY: recording
