@@ -17,6 +17,7 @@ import (
 // +kubebuilder:printcolumn:name="Done",type=integer,JSONPath=`.status.nodes.done`
 // +kubebuilder:printcolumn:name="Running",type=integer,JSONPath=`.status.nodes.running`
 // +kubebuilder:printcolumn:name="Failed",type=integer,JSONPath=`.status.nodes.failed`
+// +kubebuilder:printcolumn:name="Drifted",type=integer,JSONPath=`.status.nodes.drifted`,description="Nodes on which task.check has answered no since they are done"
 // +kubebuilder:printcolumn:name="Excluded",type=integer,JSONPath=`.status.nodes.excluded`,description="Selected nodes on which the task does not run; status.excluded says why"
 // +kubebuilder:printcolumn:name="Step",type=string,JSONPath=`.status.rollout.step`,description="The step that the rollout has reached"
 // +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.conditions[?(@.type=="Complete")].reason`
