@@ -71,7 +71,12 @@ func TestInstalledVersions(t *testing.T) {
 			component{Version: "v0.1.0", Image: "example.com/runner" + digest},
 		},
 		"the label is the version of images that were loaded, whose tags also have a part of their digest": {
-			managerOf(t, "localhost/everynode/manager:v0.0.0-trial-8cbc12bc8746-7d5d353e7869", "localhost/everynode/runner:v0.0.0-trial-8cbc12bc8746-0a1b0a1b0a1b", "v0.0.0-trial-8cbc12bc8746"),
+			managerOf(
+				t,
+				"localhost/everynode/manager:v0.0.0-trial-8cbc12bc8746-7d5d353e7869",
+				"localhost/everynode/runner:v0.0.0-trial-8cbc12bc8746-0a1b0a1b0a1b",
+				"v0.0.0-trial-8cbc12bc8746",
+			),
 			component{Version: "v0.0.0-trial-8cbc12bc8746", Image: "localhost/everynode/manager:v0.0.0-trial-8cbc12bc8746-7d5d353e7869"},
 			component{Version: "v0.0.0-trial-8cbc12bc8746", Image: "localhost/everynode/runner:v0.0.0-trial-8cbc12bc8746-0a1b0a1b0a1b"},
 		},

@@ -196,7 +196,8 @@ func (e Explain) waits() string {
 	case rec.CheckBefore != "" && rec.Outcome != record.Succeeded:
 		return "has not run on " + node + " yet: " + checkSentence(e.Now, rec)
 	case rec.Outcome == record.Needed, rec.IsExpired():
-		return "has not run on " + node + " yet: " + expirySentence(e.Now, rec.Expiry)
+		_, said, _ := strings.Cut(expirySentence(e.Now, rec.Expiry), ": ") // without the answer to "needed?"
+		return "has not run on " + node + " yet: " + said
 	case rec.HasExpired():
 		return "is no longer needed on " + node + ", and waits there to be rolled back"
 	case rec.Outcome == record.Failed:

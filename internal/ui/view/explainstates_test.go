@@ -105,6 +105,26 @@ func TestWhoUsesMaxUnavailableIsNamed(t *testing.T) {
 	}
 }
 
+// TestWhatANodeWaitsFor checks sentences about a check of spec.expires that fails itself, and a budget that is closed.
+func TestWhatANodeWaitsFor(t *testing.T) {
+	e := Explain{Job: job(func(j *v1alpha1.NodeJob) { j.Status.Revision = revision }), Node: &plan.Node{Name: "node-1"}, Now: now}
+	e.Node.On.Record = &record.Record{Revision: revision, Outcome: record.Needed, Expiry: &record.Expiry{Asked: record.Asked{
+		Answer: record.AnswerError, At: before(time.Minute), ExitCode: new(int32(3)), Unanswered: 2,
+	}}}
+	e.State = plan.NodeState{
+		State:   plan.Waiting,
+		Reason:  v1alpha1.ReasonBudgetClosed,
+		Message: "NodeDisruptionBudget b allows no disruption until Sunday",
+	}
+	const want = "node-setup/somaxconn has not run on node-1 yet: spec.expires.check itself failed at 12:29:00 UTC"
+	if got := e.Sentence(); !strings.HasPrefix(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if got := e.Next(); got != "it starts automatically when all budgets of the node allow it. To see when: kubectl everynode budgets" {
+		t.Errorf("next: %q", got)
+	}
+}
+
 // TestConfirmIsExplained checks what is said before, while and after a task could cut its node off.
 func TestConfirmIsExplained(t *testing.T) {
 	confirms := func(j *v1alpha1.NodeJob) {

@@ -212,7 +212,7 @@ func (d *demo) show(ctx context.Context) error {
 	if err := d.everynode(ctx, "explain", "registry-ca", "node-4", "-n", jobsNamespace); err != nil {
 		return err
 	}
-	fmt.Println("\nEach node has a label per NodeJob with the revision that it is done with, and no pods are left:")
+	fmt.Println("\nEach node has a label per NodeJob with the revision that it is done with, and a pod is deleted when its outcome is on record:")
 	for _, args := range [][]string{
 		{"get", "nodes", "-L", v1alpha1.RecordKey(jobsNamespace, "max-map-count"), "-L", v1alpha1.RecordKey(jobsNamespace, "registry-ca")},
 		{"get", "pods", "-n", jobsNamespace},
