@@ -200,6 +200,23 @@ func TestEventsOfAttempts(t *testing.T) {
 	}
 }
 
+// TestEventsOfConditions checks that an event has no commands: kubectl describe shows them in the condition.
+func TestEventsOfConditions(t *testing.T) {
+	r, job := newReconciler(t), liveJob()
+	status := v1alpha1.NodeJobStatus{Revision: "rev"}
+	is := job.DeepCopy()
+	is.Status = status
+	status.Conditions = []metav1.Condition{{
+		Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonMaxFailuresExceeded,
+		Message: "the rollout has stopped: 1 node failed. " + plan.FailureRemedies(plan.FixTask, true).Kubectl(is, "rev"),
+	}}
+	r.announceConditions(t.Context(), job, status)
+	want := []string{"Warning MaxFailuresExceeded Rollout on the NodeJob: the rollout has stopped: 1 node failed. The condition Stalled says what to do"}
+	if diff := cmp.Diff(want, r.told.events()); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+}
+
 func TestEventsOfNodeChanges(t *testing.T) {
 	ours := &record.Cordon{By: []string{"ns.everynode.dev/other"}}
 	open := &record.Cordon{}
