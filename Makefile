@@ -47,6 +47,10 @@ demo: ## Show the main job on a local cluster of real nodes, and leave it runnin
 	@program="$$(mktemp -d)"; trap 'rm -rf "$$program"' EXIT; GOGC=$${GOGC:-off} GOMEMLIMIT=$${GOMEMLIMIT:-1GiB} go -C test build -o "$$program/" ./cmd/everynode-demo; \
 	cd test && "$$program/everynode-demo" up $(if $(K8S),-kubernetes=$(K8S))
 
+.PHONY: join
+join: ## Let another node join the cluster of the demo (NODE: its name; node-5).
+	@go -C local run ./cmd/everynode-local join $(or $(NODE),node-5) --name everynode-demo
+
 .PHONY: demo-down
 demo-down: ## Take the demo's cluster away again.
 	@go -C test run ./cmd/everynode-demo down

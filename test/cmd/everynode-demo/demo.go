@@ -237,7 +237,7 @@ The demo took %.0f s. The cluster runs on. Try:
 
 `, time.Since(d.began).Seconds(), d.cluster.Kubeconfig(), filepath.Dir(d.cluster.Kubectl()), d.tools, jobsNamespace)
 	if d.cluster.Real() {
-		fmt.Println("  go -C local run ./cmd/everynode-local join node-5 --name " + clusterName)
+		fmt.Println("  make join NODE=node-5                   # a new node runs all tasks when it joins")
 	}
 	fmt.Println("  make demo-down                          # takes everything away again")
 	return nil
