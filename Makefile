@@ -47,6 +47,10 @@ demo: ## Show the main job on a local cluster of real nodes, and leave it runnin
 	@program="$$(mktemp -d)"; trap 'rm -rf "$$program"' EXIT; GOGC=$${GOGC:-off} GOMEMLIMIT=$${GOMEMLIMIT:-1GiB} go -C test build -o "$$program/" ./cmd/everynode-demo; \
 	cd test && "$$program/everynode-demo" up $(if $(K8S),-kubernetes=$(K8S))
 
+.PHONY: join
+join: ## Let another node join the cluster of the demo (NODE: its name; node-5).
+	@go -C local run ./cmd/everynode-local join $(or $(NODE),node-5) --name everynode-demo
+
 .PHONY: demo-down
 demo-down: ## Take the demo's cluster away again.
 	@go -C test run ./cmd/everynode-demo down
@@ -59,6 +63,7 @@ install: ## Build Everynode, and install or upgrade it in the cluster of the cur
 
 .PHONY: uninstall
 uninstall: ## Remove Everynode from the cluster of the current kubeconfig (YES=1: do not ask; docs/uninstall.md).
+	@test -t 0 -o -n "$(YES)" || { echo "make uninstall asks first, and standard input is not a terminal: to confirm, set YES=1" >&2; exit 1; }
 	@go run ./cmd/kubectl-everynode uninstall $(if $(YES),--yes)
 
 .PHONY: recording

@@ -64,7 +64,9 @@ func (b *build) writeManifest(folder, file, comment string, k *types.Kustomizati
 	if err := os.WriteFile(filepath.Join(folder, "kustomization.yaml"), content, 0o644); err != nil {
 		return err
 	}
-	objects, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), folder)
+	options := krusty.MakeDefaultOptions()
+	options.Reorder = krusty.ReorderOptionUnspecified // sortOptions of the kustomization say the order; with both, kustomize warns
+	objects, err := krusty.MakeKustomizer(options).Run(filesys.MakeFsOnDisk(), folder)
 	if err != nil {
 		return fmt.Errorf("rendering %s: %w", file, err)
 	}

@@ -212,9 +212,10 @@ const (
 	ReasonRecordRemoved = "RecordRemoved"
 	// ReasonNotReadyInSoak means that the node turned NotReady in the soak of its step, and counts as failed.
 	ReasonNotReadyInSoak = "NotReadyInSoak"
-	// ReasonFailedNodeDeleted means that the node was deleted after it had failed, and still counts.
+	// ReasonFailedNodeDeleted means that the node was deleted, or became another machine, after it had failed, and still counts.
 	ReasonFailedNodeDeleted = "FailedNodeDeleted"
-	// ReasonNotReadyNodeDeleted means that the node was deleted while it was not Ready, after the task had run there.
+	// ReasonNotReadyNodeDeleted means that the node was deleted, or became another machine, while it was not Ready, after the task had run
+	// there.
 	ReasonNotReadyNodeDeleted = "NotReadyNodeDeleted"
 	// ReasonCordoned means that the node was cordoned since it has failed.
 	ReasonCordoned = "Cordoned"

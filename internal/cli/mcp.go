@@ -56,9 +56,6 @@ The server ends when the client closes standard input.`,
 		Args:              console.ExactArgs(0, "no arguments"),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if _, err := f.RESTConfig(); err != nil {
-				return err
-			}
 			transport := &mcp.IOTransport{Reader: io.NopCloser(f.In), Writer: unclosed{f.Out}, MaxLineLength: 2 * maxManifest}
 			if err := (assistant{f}).server().Run(cmd.Context(), transport); !errors.Is(err, io.EOF) && !errors.Is(err, context.Canceled) {
 				return err

@@ -121,7 +121,7 @@ func serveMCP(t *testing.T, f *console.Factory) *session {
 	root.SetArgs([]string{"mcp"})
 	go func() {
 		err := root.ExecuteContext(ctx)
-		_ = out.Close()
+		_, _ = out.Close(), inReader.Close() // no one waits for a server that has ended
 		s.ended <- cmdutil.CodeOf(err)
 	}()
 	t.Cleanup(func() {
@@ -325,6 +325,16 @@ func TestMCPOutlivesTheAPIServer(t *testing.T) {
 		if got, failed := s.call("list", map[string]any{}); !failed || !strings.Contains(got, "etcd is away") {
 			t.Errorf("list: %s", got)
 		}
+	}
+}
+
+// A client shows the answer of a tool, and not why a server ended before the first message.
+func TestMCPWithoutAKubeconfig(t *testing.T) {
+	t.Parallel()
+	f, _, _ := clitest.NewFactory(t, http.NotFoundHandler())
+	*f.Config.KubeConfig = "/nonexistent/kubeconfig"
+	if got, failed := serveMCP(t, f).begin().call("list", map[string]any{}); !failed || !strings.Contains(got, "/nonexistent/kubeconfig") {
+		t.Errorf("list: %s", got)
 	}
 }
 

@@ -194,10 +194,16 @@ func runnerImage(manager *corev1.Container) string {
 	return ""
 }
 
-// ofImage returns the version of an image: its tag, or the label of the Deployment if the image is named only by its digest.
+// loadedImages are the names of images that were loaded into nodes. Their tags are the version of the release and a part of their digest.
+const loadedImages = "localhost/everynode/"
+
+// ofImage returns the version of an image: its tag, or the label of the Deployment if the image is named only by its digest, or was loaded
+// into the nodes.
 func ofImage(image, label string) *component {
 	c := &component{Version: version.OfImage(image), Image: image}
 	switch _, digest, _ := strings.Cut(image, "@"); {
+	case label != "" && strings.HasPrefix(image, loadedImages) && strings.HasPrefix(c.Version, label+"-"):
+		c.Version = label
 	case c.Version != "":
 	case image == "":
 		c.Problem = "the Deployment " + managerName.String() + " names no image"

@@ -70,6 +70,21 @@ func TestInstalledVersions(t *testing.T) {
 			component{Version: "v0.1.0", Image: "example.com/manager" + digest},
 			component{Version: "v0.1.0", Image: "example.com/runner" + digest},
 		},
+		"the label is the version of images that were loaded, whose tags also have a part of their digest": {
+			managerOf(
+				t,
+				"localhost/everynode/manager:v0.0.0-trial-8cbc12bc8746-7d5d353e7869",
+				"localhost/everynode/runner:v0.0.0-trial-8cbc12bc8746-0a1b0a1b0a1b",
+				"v0.0.0-trial-8cbc12bc8746",
+			),
+			component{Version: "v0.0.0-trial-8cbc12bc8746", Image: "localhost/everynode/manager:v0.0.0-trial-8cbc12bc8746-7d5d353e7869"},
+			component{Version: "v0.0.0-trial-8cbc12bc8746", Image: "localhost/everynode/runner:v0.0.0-trial-8cbc12bc8746-0a1b0a1b0a1b"},
+		},
+		"the tags of a loaded image and of a release candidate": {
+			managerOf(t, "localhost/everynode/manager:v0.1.0-7d5d353e7869", "example.com/runner:v0.1.0-rc.1", "v0.1.0"),
+			component{Version: "v0.1.0", Image: "localhost/everynode/manager:v0.1.0-7d5d353e7869"},
+			component{Version: "v0.1.0-rc.1", Image: "example.com/runner:v0.1.0-rc.1"},
+		},
 		"a flag takes precedence over the environment": {
 			managerOf(t, "example.com/manager:v0.1.0", "example.com/runner:v0.1.0", "", "--runner-image=example.com/runner:v0.2.0"),
 			component{Version: "v0.1.0", Image: "example.com/manager:v0.1.0"},

@@ -43,8 +43,12 @@ func Node(node *corev1.Node) plan.Node {
 	}
 	if c := task.ReadyCondition(node); c != nil {
 		view.Ready = c.Status
-		if c.Status == corev1.ConditionTrue {
+		switch c.Status {
+		case corev1.ConditionTrue:
 			view.ReadySince = c.LastTransitionTime.Time
+		case corev1.ConditionUnknown:
+			view.UnreachableSince = c.LastTransitionTime.Time
+		case corev1.ConditionFalse:
 		}
 	}
 	return view

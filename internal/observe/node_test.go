@@ -87,7 +87,7 @@ func TestNode(t *testing.T) {
 		"without a condition": {func(*corev1.Node) {}, plan.Node{}},
 		"Ready":               {is(corev1.ConditionTrue), plan.Node{Ready: corev1.ConditionTrue, ReadySince: at.Time}},
 		"not Ready":           {is(corev1.ConditionFalse), plan.Node{Ready: corev1.ConditionFalse}},
-		"unreachable":         {is(corev1.ConditionUnknown), plan.Node{Ready: corev1.ConditionUnknown}},
+		"unreachable":         {is(corev1.ConditionUnknown), plan.Node{Ready: corev1.ConditionUnknown, UnreachableSince: at.Time}},
 		"terminating":         {func(n *corev1.Node) { n.DeletionTimestamp = &at }, plan.Node{Deleting: true, DeletingSince: at.Time}},
 	} {
 		t.Run(name, func(t *testing.T) {

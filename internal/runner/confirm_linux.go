@@ -76,11 +76,15 @@ func (a *attempt) runConfirmed(io stdio) (ending, error) {
 		return ended, errors.Join(err, a.decided())
 	}
 	// All that the scripts have left running has ended. If the window began earlier, they could use it up.
+	begun := time.Now()
 	why := a.awaitConfirmation(io)
 	if why == "" {
 		// The decision is on the disk before anyone learns of it.
 		failed := a.decided()
 		if failed == nil {
+			if ended.code == 0 {
+				a.note("the node was confirmed after %v", time.Since(begun).Round(time.Second))
+			}
 			return ended, err
 		}
 		why = fmt.Sprintf("the node was confirmed, and the decision could not be stored: %v", failed)
@@ -240,9 +244,9 @@ func (a *attempt) confirmed() bool {
 
 // revert runs the rollback.
 func (a *attempt) revert(io stdio, ended ending, why string) ending {
-	a.note("%s", why)
 	told := a.supervisor.interrupted
 	back := a.rollback(io, a.Confirm.Rollback, a.Confirm.RollbackTimeout, a.revertEnviron(ended))
+	a.note("%s", why) // last: statuses and events show the last line
 	a.reverted = &back.code
 	reverted := ending{ended.code, outcome.ReasonReverted}
 	switch {

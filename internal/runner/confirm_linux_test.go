@@ -71,6 +71,11 @@ func (c *confirming) want(code int, reason, note string, said ...string) {
 			c.t.Errorf("the message %q does not contain %q", o.Message, text)
 		}
 	}
+	// The last line is what statuses and events show.
+	if last := o.Message[strings.LastIndexByte(o.Message, '\n')+1:]; reason == outcome.ReasonReverted &&
+		strings.HasPrefix(last, "the rollback") {
+		c.t.Errorf("the last line does not say why the node was reverted: %q", o.Message)
+	}
 	noted, _ := os.ReadFile(c.reverted)
 	if strings.TrimSpace(string(noted)) != note {
 		c.t.Errorf("the rollback noted %q, want %q", noted, note)
@@ -89,7 +94,7 @@ func TestConfirmedInTime(t *testing.T) {
 	c.start()
 	c.awaitWindow()
 	c.confirm(confirmation)
-	c.want(0, "", "")
+	c.want(0, "", "", "the node was confirmed after ")
 }
 
 func TestAFailedTaskIsConfirmedAsWell(t *testing.T) {

@@ -676,16 +676,19 @@ func TestRecipeKubeletConfiguration(t *testing.T) {
 }
 
 // TestRecipeModuleMitigation does not run in parallel, because it kills the manager: between the start of a check, which waits at a
-// FIFO, and the rollback. A file stands for the release of the kernel, and no module has this name.
+// FIFO, and the rollback. Files stand for the release of the kernel and the loaded modules, and no module has this name.
 func TestRecipeModuleMitigation(t *testing.T) {
 	w := newWorld(t)
 	old, fixed := w.join(cluster.NodeOptions{}), w.join(cluster.NodeOptions{})
 	release := w.markFile() + ".release"
-	w.sh(old, "echo 6.12.84 > "+release)
-	w.sh(fixed, "echo 6.12.85 > "+release)
+	w.sh(old, "echo 6.12.86 > "+release)
+	w.sh(fixed, "echo 6.12.87 > "+release)
+	modules := w.markFile() + ".modules"
+	w.sh(old, "echo esp4 28672 0 - Live 0x0 > "+modules)
 	conf := "/etc/modprobe.d/everynode-" + w.Namespace + "-deny-esp.conf"
-	r := w.recipe("module-mitigation.yaml", onNodes(old, fixed), w.with("MODULES", "everynode_test"), w.with("RELEASE_FILE", release))
-	if rec := w.Done(r.job, old); rec.Outcome != record.Succeeded || rec.Results["denied"] != "yes" {
+	r := w.recipe("module-mitigation.yaml", onNodes(old, fixed), w.with("MODULES", "everynode_test"),
+		w.with("RELEASE_FILE", release), w.with("LOADED_MODULES", modules))
+	if rec := w.Done(r.job, old); rec.Outcome != record.Succeeded || rec.Results["in-effect"] != "yes" {
 		t.Errorf("the record is %+v", rec)
 	}
 	expired := func(node string) {
@@ -698,7 +701,7 @@ func TestRecipeModuleMitigation(t *testing.T) {
 		})
 	}
 	expired(fixed)
-	wantText(t, r.worked(), "condition met", `denied`)
+	wantText(t, r.worked(), "condition met", `in-effect`)
 	wantText(t, w.sh(old, "cat "+conf), "install everynode_test /bin/false")
 	w.wantMissing(fixed, conf)
 	message := func(want string) {
@@ -718,7 +721,7 @@ func TestRecipeModuleMitigation(t *testing.T) {
 		t.Errorf("a %s runs after the reboot", pod.Labels[v1alpha1.PhaseLabel])
 	}
 	w.killManager()
-	w.sh(old, "cat "+conf+"; echo 6.12.85 > "+release)
+	w.sh(old, "cat "+conf+"; echo 6.12.87 > "+release)
 	expired(old)
 	w.wantMissing(old, conf)
 	message("needed on no node: the NodeJob can be deleted")

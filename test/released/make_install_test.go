@@ -51,6 +51,12 @@ func TestMakeInstall(t *testing.T) {
 	if !strings.Contains(out, plugin+" status max-map-count -n node-setup") {
 		t.Errorf("the next commands are missing:\n%s", out)
 	}
+	if versions := u.must(
+		u.command("", plugin, "version"),
+	); strings.Contains(versions, "warning: ") ||
+		strings.Contains(out, "Sorting order") {
+		t.Errorf("there are warnings in\n%s\n%s", out, versions)
+	}
 	for _, file := range []string{"namespace.yaml", "max-map-count.yaml"} {
 		u.kubectl("apply -f " + filepath.Join(root, "config", "samples", file))
 	}

@@ -87,13 +87,21 @@ func (r *Reconciler) announce(b *v1alpha1.NodeDisruptionBudget, before *v1alpha1
 			loop.Event(r.Recorder, b, nil, level, is.Reason, actionLimit, is.Message)
 		}
 	}
-	for i := range b.Status.Unavailable {
-		n := &b.Status.Unavailable[i]
-		if !slices.ContainsFunc(before.Unavailable, func(o v1alpha1.UnavailableNode) bool { return o.Node == n.Node }) {
-			loop.Event(r.Recorder, b, loop.Node(n.Node, ""), corev1.EventTypeNormal, v1alpha1.ReasonNodeUnavailable, actionLimit,
-				fmt.Sprintf("node %s uses NodeDisruptionBudget %s: %s", n.Node, b.Name, n.By))
-		}
+	for _, n := range newlyUnavailable(&b.Status, before) {
+		loop.Event(r.Recorder, b, loop.Node(n.Node, ""), corev1.EventTypeNormal, v1alpha1.ReasonNodeUnavailable, actionLimit,
+			fmt.Sprintf("node %s uses NodeDisruptionBudget %s: %s", n.Node, b.Name, n.By))
 	}
+}
+
+// newlyUnavailable returns the nodes that have become unavailable since the last status. A new budget has no news: its nodes only have no
+// seats yet, or were unavailable before.
+func newlyUnavailable(is, before *v1alpha1.NodeDisruptionBudgetStatus) []v1alpha1.UnavailableNode {
+	if before.ObservedGeneration == 0 {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(is.Unavailable), func(n v1alpha1.UnavailableNode) bool {
+		return slices.ContainsFunc(before.Unavailable, func(o v1alpha1.UnavailableNode) bool { return o.Node == n.Node })
+	})
 }
 
 // tellBypasses reports the nodes that were taken although a budget was closed, once for each seat.

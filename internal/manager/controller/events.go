@@ -6,6 +6,7 @@ package controller
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -64,8 +65,12 @@ func (r announcer) ended(seen observation, a plan.Record) {
 		if a.Final {
 			reason, next = v1alpha1.ReasonRetriesExhausted, "not retried"
 		}
+		message := rec.Message
+		if rec.Reverted { // its last line says why; what the task has printed does not
+			message = message[strings.LastIndexByte(message, '\n')+1:]
+		}
 		r.tell(seen.job, a.Node, a.UID, corev1.EventTypeWarning, reason, actionAttempt,
-			fmt.Sprintf("attempt %d failed (%s), it is %s%s", rec.Attempts, why(rec.Reason, rec.ExitCode), next, after(said(rec.Message))))
+			fmt.Sprintf("attempt %d failed (%s), it is %s%s", rec.Attempts, why(rec.Reason, rec.ExitCode), next, after(said(message))))
 	}
 }
 

@@ -61,6 +61,21 @@ func TestEventsOfAttempts(t *testing.T) {
 			both("Warning RetriesExhausted Attempt", "attempt 2 failed (TaskFailed, exit code 7), it is not retried: no space"),
 			[2]string{"task", "Failed"},
 		},
+		"a node that has reverted": {
+			of(task.Task, record.Record{
+				Outcome:  record.Failed,
+				Attempts: 1,
+				Reason:   "Reverted",
+				ExitCode: &code,
+				Reverted: true,
+				Message:  "loaded\nthe node was not confirmed within 20s",
+			}, true),
+			both(
+				"Warning RetriesExhausted Attempt",
+				"attempt 1 failed (Reverted, exit code 7), it is not retried: the node was not confirmed within 20s",
+			),
+			[2]string{"task", "Failed"},
+		},
 		"a check before the task that says yes": {
 			of(task.CheckBefore, record.Record{Outcome: record.Succeeded, CheckBefore: record.AnswerYes, Reason: "AlreadyDone"}, false),
 			nil,
@@ -182,6 +197,23 @@ func TestEventsOfAttempts(t *testing.T) {
 				t.Errorf("%d series of durations, want %d", got, want)
 			}
 		})
+	}
+}
+
+// TestEventsOfConditions checks that an event has no commands: kubectl describe shows them in the condition.
+func TestEventsOfConditions(t *testing.T) {
+	r, job := newReconciler(t), liveJob()
+	status := v1alpha1.NodeJobStatus{Revision: "rev"}
+	is := job.DeepCopy()
+	is.Status = status
+	status.Conditions = []metav1.Condition{{
+		Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonMaxFailuresExceeded,
+		Message: "the rollout has stopped: 1 node failed. " + plan.FailureRemedies(plan.FixTask, true).Kubectl(is, "rev"),
+	}}
+	r.announceConditions(t.Context(), job, status)
+	want := []string{"Warning MaxFailuresExceeded Rollout on the NodeJob: the rollout has stopped: 1 node failed. The condition Stalled says what to do"}
+	if diff := cmp.Diff(want, r.told.events()); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
 	}
 }
 

@@ -67,7 +67,7 @@ func (r *Reconciler) idle(ctx context.Context, job *v1alpha1.NodeJob, why *task.
 		return ctrl.Result{}, client.IgnoreNotFound(fmt.Errorf("writing the status: %w", err))
 	}
 	r.pace.Wrote(name, now)
-	r.announceConditions(ctx, job, status.Conditions)
+	r.announceConditions(ctx, job, status)
 	return result, nil
 }
 

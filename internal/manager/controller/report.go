@@ -94,14 +94,21 @@ func (r announcer) announce(ctx context.Context, job *v1alpha1.NodeJob, status v
 		r.event(job, nil, corev1.EventTypeNormal, v1alpha1.ReasonStepStarted, "Rollout", plan.StepStarted(&status))
 		log.Info("step started", "revision", status.Revision, "step", status.Rollout.Step)
 	}
-	r.announceConditions(ctx, job, status.Conditions)
+	r.announceConditions(ctx, job, status)
 }
 
-func (r announcer) announceConditions(ctx context.Context, job *v1alpha1.NodeJob, conditions []metav1.Condition) {
-	for _, c := range conditions {
+// announceConditions sends events without the commands of the conditions: kubectl describe shows both.
+func (r announcer) announceConditions(ctx context.Context, job *v1alpha1.NodeJob, status v1alpha1.NodeJobStatus) {
+	is := *job // only read
+	is.Status = status
+	for _, c := range status.Conditions {
 		before := meta.FindStatusCondition(job.Status.Conditions, c.Type)
 		if c.Status != metav1.ConditionTrue || (before != nil && before.Status == c.Status && before.Reason == c.Reason) {
 			continue
+		}
+		note, remedies := plan.CutRemedies(&is, c.Message)
+		if len(remedies.All) > 0 {
+			note += " The condition " + c.Type + " says what to do"
 		}
 		switch c.Type {
 		case v1alpha1.ConditionComplete:
@@ -109,9 +116,9 @@ func (r announcer) announceConditions(ctx context.Context, job *v1alpha1.NodeJob
 			if c.Reason == v1alpha1.ReasonNonCompliant {
 				kind = corev1.EventTypeWarning
 			}
-			r.event(job, nil, kind, c.Reason, "Rollout", c.Message)
+			r.event(job, nil, kind, c.Reason, "Rollout", note)
 		case v1alpha1.ConditionStalled:
-			r.event(job, nil, corev1.EventTypeWarning, c.Reason, "Rollout", c.Message)
+			r.event(job, nil, corev1.EventTypeWarning, c.Reason, "Rollout", note)
 		default:
 			continue
 		}

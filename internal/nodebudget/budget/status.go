@@ -303,7 +303,11 @@ func (c *Closure) condition() string {
 func (s *summary) text() string {
 	text := fmt.Sprintf("%d of %s not available, and %s may begin", len(s.down), plural.Count(s.selected, "node"), plural.Count(s.allowed, "disruption"))
 	if w := &s.rule.window; !w.ClosesAt.IsZero() {
-		text += " until the window closes at " + w.ClosesAt.Format(time.RFC3339)
+		until := " until the window closes at "
+		if s.allowed == 0 { // another one may begin earlier
+			until = "; the window closes at "
+		}
+		text += until + w.ClosesAt.Format(time.RFC3339)
 	}
 	text += s.exempt()
 	if s.unseated > 0 {

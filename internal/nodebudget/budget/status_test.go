@@ -38,6 +38,11 @@ func TestStatusSaysWhy(t *testing.T) {
 			with(newBudget("b", "1"), func(s *spec) { s.Windows = atNoon }), nil, v1alpha1.ConditionReady, v1alpha1.ReasonBudgetOpen,
 			"until the window closes at 2026-11-27T12:30:00Z",
 		},
+		"the limit is reached in a window": {
+			with(newBudget("b", "1"), func(s *spec) { s.Windows = atNoon }), func(f *fixture) { f.evict("n1"); f.cordon("n1") },
+			v1alpha1.ConditionReady, v1alpha1.ReasonMaxUnavailableReached,
+			"and 0 disruptions may begin; the window closes at 2026-11-27T12:30:00Z",
+		},
 		"nodes that join": {
 			newBudget("b", "1"),
 			func(f *fixture) { f.addNode("n5", noon) },

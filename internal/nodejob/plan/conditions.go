@@ -455,6 +455,9 @@ func (su *summarizer) namedFailures() string {
 // remedy is what a user can do about failed nodes. A node that failed in a soak already has the label of a node that is
 // done.
 func (su *summarizer) remedy() string {
+	if slices.ContainsFunc(su.failures, HasReverted) {
+		return RevertedRemedies().Kubectl(su.in.Job, su.in.Revision)
+	}
 	first := FixTask
 	if onlyDrainsFailed(su.failures) {
 		first = MakeRoom
@@ -462,6 +465,11 @@ func (su *summarizer) remedy() string {
 	unrecorded := len(su.rollout.status.UnrecordedFailures)
 	onlyUnrecorded := unrecorded > 0 && unrecorded >= su.rollout.failed
 	return FailureRemedies(first, !onlyUnrecorded).Kubectl(su.in.Job, su.in.Revision)
+}
+
+// HasReverted reports whether a node was not confirmed, and has reverted by itself.
+func HasReverted(f v1alpha1.NodeFailure) bool {
+	return f.Reason == v1alpha1.ReasonReverted || f.Reason == v1alpha1.ReasonRevertFailed
 }
 
 // onlyDrainsFailed reports whether all nodes that are not retried have failed because they could not be drained. Then the task

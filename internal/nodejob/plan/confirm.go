@@ -4,10 +4,15 @@
 package plan
 
 import (
+	"fmt"
+	"strings"
+	"time"
+
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/nodejob/record"
+	"github.com/everynode/everynode/internal/nodejob/task"
 	"github.com/everynode/everynode/internal/outcome"
 )
 
@@ -15,10 +20,16 @@ import (
 //
 // The kubelet reports that a pod waits only after the task has ended, so this report shows that the node still reaches the API
 // server. The node must be Ready as well: a kubelet whose container runtime or network does not work any more can still report.
-func (as *assessor) confirm(pod *Pod, node *Node, message string) (reason, explained string) {
+func (as *assessor) confirm(w *nodePlan, pod *Pod, v podAssessment) (reason, explained string) {
+	node := w.node
 	switch {
+	case pod.Confirm && !pod.Confirming && !pod.Started.IsZero() && node.unreachable() && task.Confirms(as.in.Job, pod.Runs):
+		text := fmt.Sprintf("not heard since %s: if the task has cut it off, it reverts by itself, %v after the end of the task, by %s at the latest",
+			node.UnreachableSince.UTC().Format(time.RFC3339), task.ConfirmWindow(as.in.Job), v.until.UTC().Format(time.RFC3339))
+		w.findings().unheard = text
+		return v1alpha1.ReasonRunning, text
 	case !pod.Confirming || !pod.DeleteRequested.IsZero():
-		return v1alpha1.ReasonRunning, message
+		return v1alpha1.ReasonRunning, v.message
 	case pod.Confirmed:
 		return v1alpha1.ReasonConfirming, "the task has ended, and the node is confirmed"
 	case node.Ready != corev1.ConditionTrue:
@@ -26,6 +37,17 @@ func (as *assessor) confirm(pod *Pod, node *Node, message string) (reason, expla
 	}
 	as.do(Confirm{Pod: *pod})
 	return v1alpha1.ReasonConfirming, "the task has ended, and the node is being confirmed"
+}
+
+// unheardMessage names up to three nodes that are not heard while they may wait for a confirmation; "" if there are none.
+func (sb *statusBuilder) unheardMessage() string {
+	var named []string
+	for i := range sb.nodes {
+		if w := &sb.nodes[i]; len(named) < maxNamed && w.found != nil && w.found.unheard != "" {
+			named = append(named, "; "+w.Name+": "+w.found.unheard)
+		}
+	}
+	return strings.Join(named, "")
 }
 
 // noteRevertFailed notes that the rollback has failed that the node has run by itself. Further rollbacks may follow, but the node may

@@ -5,7 +5,9 @@ package plan
 
 import (
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -62,6 +64,43 @@ func TestConfirm(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestCutOff checks what is said of a node that is not heard while a task with a confirmation runs there. The deadline of the pod is the
+// latest end of the rollback.
+func TestCutOff(t *testing.T) {
+	runs := func(p *Pod) { p.Confirming, p.Started, p.Created = false, ago(20), ago(21) }
+	const want = "not heard since 2026-03-01T11:59:48Z: if the task has cut it off, it reverts by itself, 1m0s after the end of the task, by 2026-03-01T12:03:19Z at the latest"
+	for name, tt := range map[string]struct {
+		node *Node
+		pod  func(*Pod)
+		want bool
+	}{
+		"the node is not heard": {node: new(newNode("n", unheard(ago(12)))), want: true},
+		"it is heard":           {node: new(newNode("n"))},
+		"the task has not started": {
+			node: new(newNode("n", unheard(ago(12)))), pod: func(p *Pod) { p.Started = time.Time{} },
+		},
+		"spec.confirm was removed":          {node: new(newNode("n", unheard(ago(12))))},
+		"the pod waits for no confirmation": {node: new(newNode("n", unheard(ago(12)))), pod: func(p *Pod) { p.Confirm = false }},
+	} {
+		pod := newPod(*tt.node, waiting, runs)
+		if tt.pod != nil {
+			tt.pod(&pod)
+		}
+		job := newJob(withConfirm)
+		if name == "spec.confirm was removed" {
+			job.Spec.Confirm = nil
+		}
+		p := Next(see(job, []Node{*tt.node}, pod))
+		if c := p.Status.Conditions[1].Message; (p.Nodes[0].Message == want) != tt.want || strings.Contains(c, "; n: "+want) != tt.want {
+			t.Errorf("%s: the message is %q, and the condition %q, want %q", name, p.Nodes[0].Message, c, want)
+		}
+	}
+}
+
+func unheard(since time.Time) func(*Node) {
+	return func(n *Node) { n.Ready, n.ReadySince, n.UnreachableSince = corev1.ConditionUnknown, time.Time{}, since }
 }
 
 // TestReverted checks the record of a node that has run the rollback by itself, and what happens to the node after that.

@@ -281,7 +281,17 @@ func (w *nodePlan) isExpired() bool {
 	return w.State == Done && w.node.On.Record != nil && w.node.On.Record.IsExpired()
 }
 
-// expiryMessage says on how many nodes the task is needed, and where the check of spec.expires fails; "" if there is no spec.expires.
+// lacksEffect reports whether the task is needed on a node, and not done there, or without effect.
+func (w *nodePlan) lacksEffect() bool {
+	if w.State == Excluded || w.isExpired() || w.expiring || w.found != nil && w.found.expiryError != "" {
+		return false
+	}
+	rec := w.node.On.Record
+	return !w.countsAsDone() || w.nonCompliant || rec != nil && rec.Results[contract.ResultInEffect] == "no"
+}
+
+// expiryMessage says on how many nodes the task is needed and in effect, and where the check of spec.expires fails; "" if there is no
+// spec.expires.
 func (sb *statusBuilder) expiryMessage() string {
 	n := sb.counts
 	switch {
@@ -290,7 +300,10 @@ func (sb *statusBuilder) expiryMessage() string {
 	case n.Expired == n.Matched:
 		return "; needed on no node: the NodeJob can be deleted"
 	}
-	text := fmt.Sprintf("; needed on %d of %s", n.Matched-n.Expired, plural.Count(n.Matched, "node"))
+	text := fmt.Sprintf("; needed on %d of %s", int(n.Matched-n.Expired)-len(sb.expiryErrors), plural.Count(n.Matched, "node"))
+	if sb.withoutEffect > 0 {
+		text += fmt.Sprintf(", and not in effect on %d of them", sb.withoutEffect)
+	}
 	if len(sb.expiryErrors) > 0 {
 		text += fmt.Sprintf("; on %s, spec.expires.check itself fails (%s). It is repeated, and ends nothing; correct it so that it exits with %d if the task is no longer needed, or %d if it is",
 			plural.Count(len(sb.expiryErrors), "node"), named(sb.expiryErrors), contract.CheckYes, contract.CheckNo)

@@ -404,12 +404,31 @@ func TestExpiryStatus(t *testing.T) {
 	for want, nodes := range map[string][]Node{
 		"2 of 2 nodes are done; needed on 1 of 2 nodes":                      {needed, expired},
 		"1 of 1 node is done; needed on no node: the NodeJob can be deleted": {expired},
-		"1 of 1 node is done; needed on 1 of 1 node; on 1 node, spec.expires.check itself fails (c: exit code 3: no database). It is repeated, and ends nothing; correct it so that it exits with 0 if the task is no longer needed, or 1 if it is": {fails},
+		"2 of 2 nodes are done; needed on 2 of 2 nodes, and not in effect on 1 of them": {
+			needed, newNode("d", recorded(record.Succeeded, answers(record.AnswerNo), func(r *record.Record) { r.Results = map[string]string{"in-effect": "no"} })),
+		},
+		"1 of 1 node is done; needed on 0 of 1 node; on 1 node, spec.expires.check itself fails (c: exit code 3: no database). It is repeated, and ends nothing; correct it so that it exits with 0 if the task is no longer needed, or 1 if it is": {fails},
 	} {
 		p := Next(see(newJob(expiring), nodes))
 		if c := p.Status.Conditions[0]; c.Message != want || c.Status != metav1.ConditionTrue {
 			t.Errorf("%s is %s: %s, want %s", c.Type, c.Status, c.Message, want)
 		}
+	}
+	// A node that has drifted, and one that waits.
+	drifts := func(j *v1alpha1.NodeJob) {
+		j.Spec.Task.Check = &v1alpha1.CheckSpec{Script: "denied?", PeriodSeconds: 3600}
+	}
+	no := func(r *record.Record) {
+		r.Asked = record.Answers{record.QuestionCheck: {Answer: record.AnswerNo, At: ago(9), NoSince: ago(9)}}
+	}
+	nodes := []Node{needed, newNode("d", recorded(record.Succeeded, answers(record.AnswerNo), no)), newNode("e")}
+	if c := Next(
+		see(newJob(expiring, drifts), nodes),
+	).Status.Conditions; !strings.Contains(
+		fmt.Sprint(c),
+		"; needed on 3 of 3 nodes, and not in effect on 2 of them",
+	) {
+		t.Errorf("%+v", c)
 	}
 	if p := Next(see(newJob(), []Node{needed})); strings.Contains(p.Status.Conditions[0].Message, "needed") || p.Status.Nodes.Expired > 0 {
 		t.Errorf("without spec.expires: %s", p.Status.Conditions[0].Message)

@@ -111,6 +111,8 @@ type findings struct {
 	// expiryError and expiryErrorStalls are the same for spec.expires.check.
 	expiryError       string
 	expiryErrorStalls bool
+	// unheard says that the node is not heard while it may wait for a confirmation, and by when it reverts; "" otherwise.
+	unheard string
 	// silent is true if its pod does not start because its kubelet is silent.
 	silent bool
 }

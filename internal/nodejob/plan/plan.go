@@ -94,7 +94,9 @@ type Node struct {
 	// is not.
 	Ready      corev1.ConditionStatus
 	ReadySince time.Time
-	Deleting   bool
+	// UnreachableSince is since when the status of the Ready condition is Unknown; zero if it is not.
+	UnreachableSince time.Time
+	Deleting         bool
 	// DeletingSince is when its deletion was requested, by the clock of the API server; zero if it was not.
 	DeletingSince time.Time
 	// BootID and MachineID are what the kubelet reports; "" if it has not reported yet.

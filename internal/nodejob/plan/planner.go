@@ -139,7 +139,7 @@ func (as *assessor) notePod(w *nodePlan, pod *Pod, v podAssessment) {
 	case task.Task:
 		reason, message := v1alpha1.ReasonRunning, v.message
 		if v.disposition == podRuns {
-			reason, message = as.confirm(pod, w.node, v.message)
+			reason, message = as.confirm(w, pod, v)
 		}
 		as.noteRunning(w, pod, v, reason, message)
 	}

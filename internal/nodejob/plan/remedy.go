@@ -81,6 +81,8 @@ const (
 	FixTask  = "Fix the task, or"
 	MakeRoom = "Make room for the pods that block the drain, or relax their disruption budgets, then"
 	FixCause = "Fix the cause and"
+	// FixRevert is said of nodes that were not confirmed, and have reverted by themselves (spec.confirm).
+	FixRevert = "Fix the task: it then runs again. A retry without that would cut nodes off again. Otherwise,"
 )
 
 // Remedies are the remedies in a condition, in their order.
@@ -97,6 +99,11 @@ func FailureRemedies(before string, alsoSingle bool) Remedies {
 		r.All = append(r.All, Remedy{Verb: VerbRetry, Node: AnyNode}, Remedy{Verb: VerbSkip, Node: AnyNode})
 	}
 	return r
+}
+
+// RevertedRemedies are the remedies for failed nodes of which some have reverted by themselves: a retry is the last one.
+func RevertedRemedies() Remedies {
+	return Remedies{FixRevert, []Remedy{{Verb: VerbSkip, Node: AnyNode}, {Verb: VerbRetry}}}
 }
 
 // DeletionRemedies are the remedies for a deletion that is blocked.
@@ -125,6 +132,10 @@ func (r Remedies) purpose(remedy Remedy) string {
 		return "To continue with step " + remedy.Step
 	case remedy.Verb == VerbForget:
 		return "or delete the NodeJob without a rollback"
+	case r.Before == FixRevert && remedy.Verb == VerbSkip:
+		return "skip a node"
+	case r.Before == FixRevert:
+		return "or retry all failed nodes"
 	case remedy.Verb == VerbSkip:
 		return "or skip a node"
 	case remedy.Node != "":
@@ -140,6 +151,7 @@ func (r Remedies) purpose(remedy Remedy) string {
 func CutRemedies(job *v1alpha1.NodeJob, message string) (cause string, r Remedies) {
 	for _, r := range []Remedies{
 		FailureRemedies(FixTask, true), FailureRemedies(FixTask, false), FailureRemedies(MakeRoom, true), FailureRemedies(MakeRoom, false),
+		RevertedRemedies(),
 		DeletionRemedies(), PromotionRemedies(stepAfterPromotion(job)),
 	} {
 		if cause, cut := strings.CutSuffix(message, " "+r.Kubectl(job, job.Status.Revision)); cut {

@@ -45,6 +45,7 @@ func TestRemediesAreFoundInTheMessageOfACondition(t *testing.T) {
 		"failed nodes that are not there":   FailureRemedies(FixTask, false),
 		"drains that have timed out":        FailureRemedies(MakeRoom, true),
 		"the same without single nodes":     FailureRemedies(MakeRoom, false),
+		"nodes that have reverted":          RevertedRemedies(),
 		"a deletion that is blocked":        DeletionRemedies(),
 		"a promotion to the next step":      PromotionRemedies("half"),
 		"no remedies":                       {},

@@ -60,6 +60,8 @@ type statusBuilder struct {
 	// failed for checkErrorPatience, and that are done, or wait for its answer.
 	expiryErrors                 []string
 	expiryStalled, expiryBlocked int32
+	// withoutEffect counts the nodes that need a task with spec.expires, and on which it is not in effect.
+	withoutEffect int32
 	// rollbackRetried are nodes on which the rollback is retried while the NodeJob is deleted.
 	rollbackRetried []string
 	// drainsBlocked are nodes whose drain before the task is blocked.
@@ -84,6 +86,9 @@ func (p *planner) newStatus() *statusBuilder {
 
 // add adds what was found out about a node.
 func (sb *statusBuilder) add(w *nodePlan) {
+	if w.lacksEffect() {
+		sb.withoutEffect++
+	}
 	if w.nonCompliant {
 		sb.nonCompliant = append(sb.nonCompliant, w)
 	}
@@ -181,7 +186,7 @@ func (sb *statusBuilder) status() v1alpha1.NodeJobStatus {
 	for _, c := range sb.in.Job.Status.Conditions {
 		status.Conditions = append(status.Conditions, *c.DeepCopy())
 	}
-	sb.progress = sb.progressOf(status.Nodes, sb.nodes) + sb.expiryMessage()
+	sb.progress = sb.progressOf(status.Nodes, sb.nodes) + sb.expiryMessage() + sb.unheardMessage()
 	sb.setConditions(&status, (&summarizer{sb}).summarize(status.Nodes), sb.progress)
 	if sb.in.Revision != "" {
 		sb.rollout.noteRisks()

@@ -52,11 +52,11 @@ func confirmTimeout(job *v1alpha1.NodeJob, phase Phase) time.Duration {
 	if !Confirms(job, phase) {
 		return 0
 	}
-	return confirmWindow(job) + Timeout(job, Rollback) + reportTime
+	return ConfirmWindow(job) + Timeout(job, Rollback) + reportTime
 }
 
-// confirmWindow returns how long a node waits for the confirmation.
-func confirmWindow(job *v1alpha1.NodeJob) time.Duration {
+// ConfirmWindow returns how long a node waits for the confirmation after the task of a NodeJob with spec.confirm: 60 seconds to an hour.
+func ConfirmWindow(job *v1alpha1.NodeJob) time.Duration {
 	seconds := int32(DefaultConfirmSeconds)
 	if s := job.Spec.Confirm.TimeoutSeconds; s != nil {
 		seconds = *s
@@ -71,7 +71,7 @@ func confirmEnv(job *v1alpha1.NodeJob, src Source, a Attempt, opts Options) []co
 	}
 	env := []corev1.EnvVar{{Name: contract.EnvConfirm, Value: contract.JSON(contract.Confirm{
 		SHA256:  confirmDigest(job, a, opts),
-		Seconds: int64(confirmWindow(job) / time.Second), RollbackSeconds: int64(Timeout(job, Rollback) / time.Second),
+		Seconds: int64(ConfirmWindow(job) / time.Second), RollbackSeconds: int64(Timeout(job, Rollback) / time.Second),
 		Probes: confirmProbes(job.Spec.Confirm.Probes),
 	})}}
 	return append(env, scriptIn(contract.EnvRollback, src.Rollback, contract.EnvRollbackInterpreter, job.Spec.Rollback.Interpreter)...)

@@ -117,6 +117,9 @@ const (
 	firstSignal = 128
 )
 
+// ResultInEffect is the result with which a task says, with the value "no", that it has ended well without an effect on the node.
+const ResultInEffect = "in-effect"
+
 // AnswersNo reports whether task.check says no with an exit code. Programs have different ones for it: grep and cmp end with 2 if a file is
 // missing, mountpoint with 32, command -v with 127, and systemctl is-active with 3.
 func AnswersNo(code int) bool { return code != CheckYes && code != CheckUnknown && code < firstSignal }

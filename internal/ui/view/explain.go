@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/nodebudget/budget"
 	"github.com/everynode/everynode/internal/nodejob/plan"
@@ -194,7 +196,8 @@ func (e Explain) waits() string {
 	case rec.CheckBefore != "" && rec.Outcome != record.Succeeded:
 		return "has not run on " + node + " yet: " + checkSentence(e.Now, rec)
 	case rec.Outcome == record.Needed, rec.IsExpired():
-		return "has not run on " + node + " yet: " + expirySentence(e.Now, rec.Expiry)
+		_, said, _ := strings.Cut(expirySentence(e.Now, rec.Expiry), ": ") // without the answer to "needed?"
+		return "has not run on " + node + " yet: " + said
 	case rec.HasExpired():
 		return "is no longer needed on " + node + ", and waits there to be rolled back"
 	case rec.Outcome == record.Failed:
@@ -335,10 +338,19 @@ func (e Explain) rolledBackSince(rec *record.Record) string {
 
 // atMost describes the timeout of the current attempt.
 func (e Explain) atMost() string {
-	if until := e.until(); until != "" {
-		return until + " at most"
+	until := e.until()
+	if until == "" {
+		return ""
 	}
-	return ""
+	if e.State.Reason == v1alpha1.ReasonRunning && task.Confirms(e.Job, task.Task) {
+		switch {
+		case e.State.Message == "":
+			return until + " at most; if the task cuts the node off, it reverts by itself by then"
+		case e.Node.Ready == corev1.ConditionUnknown: // the message contains the time
+			return ""
+		}
+	}
+	return until + " at most"
 }
 
 // until describes when the state changes automatically. The message of a soak already contains the time. A joining node may

@@ -50,7 +50,10 @@ func (e Explain) commands() [][2]string {
 		plan.Remedy{Verb: plan.VerbRerun, Node: node}, plan.Remedy{Verb: plan.VerbPromote, Step: e.Step}, plan.Remedy{Verb: plan.VerbResume}, plan.Remedy{Verb: "status"})
 	add(" --failed", plan.Remedy{Verb: plan.VerbRetry})
 	add(" --watch", plan.Remedy{Verb: "status"})
-	others := []string{e.describe(), "kubectl get nodes -l node-role.kubernetes.io/control-plane", "kubectl everynode explain " + node}
+	others := []string{e.describe(), "kubectl get nodes -l node-role.kubernetes.io/control-plane", "kubectl everynode explain " + node, "kubectl everynode budgets"}
+	if len(e.Pods) > 0 {
+		others = append(others, nextStep{e}.describePod())
+	}
 	for _, other := range e.Job.Spec.DependsOn {
 		others = append(others, explainCommand(e.Job.Namespace, other, node))
 	}

@@ -37,6 +37,8 @@ func (e nextStep) sentence() string {
 			return fmt.Sprintf("the eviction is retried automatically %s. If it stays blocked, %s", until(e.Now, e.Drain.Deadline.Time), e.unblock())
 		case e.State.Reason == v1alpha1.ReasonDrainBlocked && e.Drain != nil:
 			return e.unblock()
+		case e.cannotStart():
+			return "it starts automatically when that is fixed. See what the kubelet says: " + e.describePod()
 		}
 		return "no action needed: it ends automatically, at its timeout at the latest"
 	case plan.Excluded:
@@ -64,8 +66,13 @@ func (e Explain) describe() string { return "kubectl describe node " + e.Node.Na
 
 // afterFailure describes what helps a failed node.
 func (e nextStep) afterFailure() string {
-	again := "retry it: " + e.onNode(plan.VerbRetry) + "; or leave the node out: " + e.onNode(plan.VerbSkip)
-	if rec := e.record(); rec != nil && rec.Reason == v1alpha1.ReasonDrainTimedOut {
+	retry, skip := "retry it: "+e.onNode(plan.VerbRetry), "leave the node out: "+e.onNode(plan.VerbSkip)
+	again := retry + "; or " + skip
+	switch rec := e.record(); {
+	case rec == nil:
+	case rec.Reverted:
+		again = lowered(plan.FixRevert) + " " + skip + "; or " + retry
+	case rec.Reason == v1alpha1.ReasonDrainTimedOut:
 		again = lowered(plan.MakeRoom) + " " + again
 	}
 	switch e.State.Reason {
@@ -168,7 +175,20 @@ func (e nextStep) waitsFor() string {
 	case v1alpha1.ReasonWaitingForStep:
 		return "it runs automatically when the earlier step has passed. To see what that step waits for: " + e.status()
 	}
+	if e.State.Reason == v1alpha1.ReasonBudgetClosed {
+		return "it starts automatically when all budgets of the node allow it. To see when: kubectl everynode budgets"
+	}
 	return "it runs automatically when that is fixed"
+}
+
+// describePod returns the command that shows the pod of the attempt.
+func (e nextStep) describePod() string {
+	return "kubectl -n " + e.Job.Namespace + " describe pod " + e.running().Name
+}
+
+// cannotStart reports whether the pod of the attempt does not start, for a reason that its kubelet has reported.
+func (e nextStep) cannotStart() bool {
+	return len(e.Pods) > 0 && e.State.Message != "" && e.running().Waiting != "" && e.running().Started.IsZero()
 }
 
 // ownTurn are the reasons that end by themselves.

@@ -5,6 +5,7 @@ package view
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -101,6 +102,67 @@ func TestWhoUsesMaxUnavailableIsNamed(t *testing.T) {
 				t.Errorf("-want +got\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestWhatANodeWaitsFor checks sentences about a check of spec.expires that fails itself, and a budget that is closed.
+func TestWhatANodeWaitsFor(t *testing.T) {
+	e := Explain{Job: job(func(j *v1alpha1.NodeJob) { j.Status.Revision = revision }), Node: &plan.Node{Name: "node-1"}, Now: now}
+	e.Node.On.Record = &record.Record{Revision: revision, Outcome: record.Needed, Expiry: &record.Expiry{Asked: record.Asked{
+		Answer: record.AnswerError, At: before(time.Minute), ExitCode: new(int32(3)), Unanswered: 2,
+	}}}
+	e.State = plan.NodeState{
+		State:   plan.Waiting,
+		Reason:  v1alpha1.ReasonBudgetClosed,
+		Message: "NodeDisruptionBudget b allows no disruption until Sunday",
+	}
+	const want = "node-setup/somaxconn has not run on node-1 yet: spec.expires.check itself failed at 12:29:00 UTC"
+	if got := e.Sentence(); !strings.HasPrefix(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if got := e.Next(); got != "it starts automatically when all budgets of the node allow it. To see when: kubectl everynode budgets" {
+		t.Errorf("next: %q", got)
+	}
+}
+
+// TestConfirmIsExplained checks what is said before, while and after a task could cut its node off.
+func TestConfirmIsExplained(t *testing.T) {
+	confirms := func(j *v1alpha1.NodeJob) {
+		j.Spec.Rollback = &v1alpha1.RollbackSpec{Script: "undo", TimeoutSeconds: new(int32(30))}
+		j.Spec.Confirm = &v1alpha1.ConfirmSpec{
+			TimeoutSeconds: new(int32(60)),
+			Probes:         []v1alpha1.ConfirmProbe{{Name: "registry", Script: "true"}},
+		}
+		j.Status.Revision, j.Spec.Rollout.Steps = revision, []v1alpha1.RolloutStep{{Name: "all"}}
+	}
+	for name, tt := range map[string]struct {
+		ready corev1.ConditionStatus
+		want  string
+	}{
+		"a node that is heard": {corev1.ConditionTrue, ", until 12:41:30 UTC (in 11m) at most; if the task cuts the node off, it reverts by itself by then."},
+		"a node that is not heard": {
+			corev1.ConditionUnknown,
+			"node-setup/somaxconn runs on node-1 now: not heard since 2026-07-01T12:29:00Z: if the task has cut it off, it reverts by itself, 1m0s after the end of the task, by 2026-07-01T12:41:30Z at the latest.",
+		},
+	} {
+		in := plan.Input{Job: job(confirms), Revision: revision, Now: now, Nodes: nodesOf(1, func(_ int, n *plan.Node) {
+			if n.Ready = tt.ready; n.Ready == corev1.ConditionUnknown {
+				n.ReadySince, n.UnreachableSince = time.Time{}, before(time.Minute)
+			}
+		})}
+		pod := onNode1(false)
+		pod.Confirm = true
+		in.Pods = append(in.Pods, pod)
+		e := Explain{Job: in.Job, Node: &in.Nodes[0], State: plan.Next(in).Nodes[0], Now: now, Pods: in.Pods}
+		if got := e.Sentence(); !strings.HasSuffix(got, tt.want) {
+			t.Errorf("%s: %q, want %q", name, got, tt.want)
+		}
+	}
+	in := plan.Input{Job: job(confirms), Revision: revision, Now: now, Nodes: nodesOf(1, func(int, *plan.Node) {})}
+	p := Plan{Job: in.Job, Plan: plan.Next(in), Revision: revision}
+	const want = "after the task, each node waits up to 1m0s until the manager confirms that it responds and 1 probe succeeded; otherwise it runs the rollback by itself, within 30s"
+	if got := text.Print(p.Lines(), text.Options{}); !strings.Contains(got, want) {
+		t.Errorf("the plan is\n%s\nwant %s", got, want)
 	}
 }
 
@@ -247,6 +309,15 @@ func TestSentencesAboutANode(t *testing.T) {
 			exhausted(func(r *record.Record) { rolledBack(r); r.Rollback.Outcome, r.Rollback.Attempts = record.Failed, 4 }),
 			"node-setup/somaxconn has failed on node-1 after 4 attempts, the last 9m ago: TaskFailed, exit code 3: cannot write; its rollback failed as well, exit code 0.",
 			"check the state of the node, then retry it: " + retry + skip,
+		},
+		"cut off, and reverted by itself": {
+			rollsBack,
+			exhausted(func(r *record.Record) {
+				rolledBack(r)
+				r.Reverted, r.Reason, r.Message = true, v1alpha1.ReasonReverted, "loaded\nthe node was not confirmed within 20s"
+			}),
+			"node-setup/somaxconn has failed on node-1 after 4 attempts, the last 9m ago: Reverted, exit code 3: the node was not confirmed within 20s; it was rolled back.",
+			"fix the task: it then runs again. A retry without that would cut nodes off again. Otherwise, leave the node out: kubectl everynode -n node-setup skip somaxconn node-1; or retry it: " + retry,
 		},
 		"failed, and is being rolled back": {
 			rollsBack,

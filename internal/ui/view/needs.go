@@ -4,6 +4,7 @@
 package view
 
 import (
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -58,6 +59,9 @@ func NeedOf(job *v1alpha1.NodeJob, now time.Time) *Need {
 		n.Tone, n.Reason = text.Bad, v1alpha1.ReasonNodesFailed
 		n.Cause = plural.Count(counts.Failed, "node") + " failed, and the rollout continues"
 		remedies = plan.FailureRemedies(plan.FixTask, true)
+		if slices.ContainsFunc(job.Status.Failures, plan.HasReverted) {
+			remedies = plan.RevertedRemedies()
+		}
 	case counts.NonCompliant > 0 && !repairs(job):
 		n.Tone, n.Reason = text.Warn, v1alpha1.ReasonDrifted
 		if task.IsAudit(job) {

@@ -55,6 +55,17 @@ func TestWhatANodeJobNeedsAUserFor(t *testing.T) {
 			stands(j, v1alpha1.ConditionReconciling, v1alpha1.ReasonInProgress, "1 of 4")
 			failed(j, 1, "no disk")
 		}, &Need{text.Bad, v1alpha1.ReasonNodesFailed, "TaskFailed, exit code 1: no disk", "node-2", 0, before(4 * time.Minute), append([]Remedy{all}, one...)}},
+		"a node has reverted, and the rollout continues": {func(j *v1alpha1.NodeJob) {
+			stands(j, v1alpha1.ConditionReconciling, v1alpha1.ReasonInProgress, "1 of 4")
+			failed(j, 1, "loaded\nthe node was not confirmed within 20s")
+			j.Status.Failures[1].Reason = v1alpha1.ReasonReverted
+		}, &Need{
+			text.Bad, v1alpha1.ReasonNodesFailed, "Reverted, exit code 1: the node was not confirmed within 20s", "node-2", 0, before(4 * time.Minute),
+			[]Remedy{
+				{"fix the task: it then runs again. A retry without that would cut nodes off again. Otherwise, skip a node", of("skip somaxconn node-2")},
+				{"retry all failed nodes", of("retry somaxconn")},
+			},
+		}},
 		"it waits for a promotion": {func(j *v1alpha1.NodeJob) {
 			j.Spec.Rollout.PromoteTo = "canary"
 			rollout(j, "canary", v1alpha1.StepStatus{Name: "canary"}, v1alpha1.StepStatus{Name: "all"})

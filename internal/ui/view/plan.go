@@ -292,6 +292,7 @@ func (p Plan) disruption() []text.Line {
 		{spec.Maintenance.Reboot.Policy == v1alpha1.RebootIfRequested, "a node is rebooted after the task if that asks for it"},
 		{spec.OnFailure.Action == v1alpha1.FailureActionCordon, "a node on which every attempt failed is cordoned"},
 		{spec.OnFailure.Action == v1alpha1.FailureActionDrain, "a node on which every attempt failed is cordoned and drained"},
+		{task.Confirms(p.Job, task.Task), confirmation(p.Job)},
 		{spec.Rollback != nil, "a node on which every attempt failed is rolled back"},
 		{spec.Gate != nil, p.gate()},
 		{len(spec.Publish) > 0, "a node on which the task has succeeded gets: " + strings.Join(published(spec.Publish), ", ")},
@@ -312,6 +313,18 @@ func (p Plan) disruption() []text.Line {
 		lines = append(lines, text.Toned(text.Dim, fmt.Sprintf("  and %s more, whose pods were not read (-o wide)", plural.Count(p.NotLooked, "node"))))
 	}
 	return lines
+}
+
+// confirmation describes spec.confirm of a NodeJob; "" without it.
+func confirmation(job *v1alpha1.NodeJob) string {
+	if job.Spec.Confirm == nil {
+		return ""
+	}
+	said := fmt.Sprintf("after the task, each node waits up to %s until the manager confirms that it responds", task.ConfirmWindow(job))
+	if n := len(job.Spec.Confirm.Probes); n > 0 {
+		said += fmt.Sprintf(" and %s", plural.Count(int32(n), "probe")) + " succeeded"
+	}
+	return fmt.Sprintf("%s; otherwise it runs the rollback by itself, within %s", said, task.Timeout(job, task.Rollback))
 }
 
 // gate describes the taint of the gate, and which nodes get it.

@@ -212,7 +212,7 @@ func (d *demo) show(ctx context.Context) error {
 	if err := d.everynode(ctx, "explain", "registry-ca", "node-4", "-n", jobsNamespace); err != nil {
 		return err
 	}
-	fmt.Println("\nEach node has a label per NodeJob with the revision that it is done with, and no pods are left:")
+	fmt.Println("\nEach node has a label per NodeJob with the revision that it is done with, and a pod is deleted when its outcome is on record:")
 	for _, args := range [][]string{
 		{"get", "nodes", "-L", v1alpha1.RecordKey(jobsNamespace, "max-map-count"), "-L", v1alpha1.RecordKey(jobsNamespace, "registry-ca")},
 		{"get", "pods", "-n", jobsNamespace},
@@ -237,7 +237,7 @@ The demo took %.0f s. The cluster runs on. Try:
 
 `, time.Since(d.began).Seconds(), d.cluster.Kubeconfig(), filepath.Dir(d.cluster.Kubectl()), d.tools, jobsNamespace)
 	if d.cluster.Real() {
-		fmt.Println("  go -C local run ./cmd/everynode-local join node-5 --name " + clusterName)
+		fmt.Println("  make join NODE=node-5                   # a new node runs all tasks when it joins")
 	}
 	fmt.Println("  make demo-down                          # takes everything away again")
 	return nil
