@@ -122,7 +122,10 @@ func (s *budgetServer) serveBudgets(w http.ResponseWriter, r *http.Request, name
 		if s.manage != nil {
 			s.manage(stored)
 		}
-		s.budgets = append(slices.DeleteFunc(s.budgets, func(b v1alpha1.NodeDisruptionBudget) bool { return b.Name == stored.Name }), *stored)
+		s.budgets = append(
+			slices.DeleteFunc(s.budgets, func(b v1alpha1.NodeDisruptionBudget) bool { return b.Name == stored.Name }),
+			*stored,
+		)
 		clitest.Respond(w, stored)
 	case i < 0:
 		clitest.RespondError(w, http.StatusNotFound, metav1.StatusReasonNotFound, "not found")
@@ -211,7 +214,16 @@ func TestFreezeWaitsUntilItHolds(t *testing.T) {
 			code, out, told := s.run(append([]string{"freeze", "--reason", "x", "--timeout", "1s"}, tt.args...)...)
 			_, out, _ = strings.Cut(out, "\n")
 			if code != tt.code || out != tt.out || !strings.Contains(told, tt.told) || len(s.budgets) != 1 {
-				t.Errorf("exit code %d, want %d, with %q, want %q, and\n%s, want %q; budgets %d", code, tt.code, out, tt.out, told, tt.told, len(s.budgets))
+				t.Errorf(
+					"exit code %d, want %d, with %q, want %q, and\n%s, want %q; budgets %d",
+					code,
+					tt.code,
+					out,
+					tt.out,
+					told,
+					tt.told,
+					len(s.budgets),
+				)
 			}
 		})
 	}
@@ -587,7 +599,8 @@ func TestRunIsRefusedUnderAFreeze(t *testing.T) {
 			s := &budgetServer{t: t, budgets: []v1alpha1.NodeDisruptionBudget{tt.budget}}
 			code, _, told := s.run(append(append([]string{"run", "--yes", "-n", "ns"}, tt.nodes...), "--", "true")...)
 			const refused = "nothing was run, because the nodes are frozen. To run the command when they are not any more"
-			if (code == cmdutil.ExitWaits) != tt.frozen || strings.Contains(told, refused) != tt.frozen || !strings.Contains(told, tt.told) {
+			if (code == cmdutil.ExitWaits) != tt.frozen || strings.Contains(told, refused) != tt.frozen ||
+				!strings.Contains(told, tt.told) {
 				t.Errorf("exit code %d, and\n%s", code, told)
 			}
 		})
@@ -599,7 +612,9 @@ func TestAMistakeInABudgetIsTheFirstLine(t *testing.T) {
 	const message = "NodeDisruptionBudget production cannot be used, so it allows nothing: spec.windows[0].timeZone \"Mars\": unknown time zone"
 	stalled := func(reason string, change ...func(*v1alpha1.NodeDisruptionBudget)) v1alpha1.NodeDisruptionBudget {
 		b := production()
-		b.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: reason, Message: message}}
+		b.Status.Conditions = []metav1.Condition{
+			{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: reason, Message: message},
+		}
 		for _, do := range change {
 			do(&b)
 		}

@@ -102,7 +102,11 @@ func TestANodeJobWaitsForAnotherToolOnItsNode(t *testing.T) {
 	// The other way round: the tool evicts the task.
 	work = b.upgrades(node)
 	b.saysInUse("drains", node)
-	if rec := b.On("drains", node).Record; rec == nil || rec.Outcome != record.Disrupted || rec.Reason != v1alpha1.ReasonEvicted || rec.Attempts != 0 {
+	if rec := b.On(
+		"drains",
+		node,
+	).Record; rec == nil || rec.Outcome != record.Disrupted || rec.Reason != v1alpha1.ReasonEvicted ||
+		rec.Attempts != 0 {
 		t.Errorf("the record is %+v", rec)
 	}
 	b.killManager()

@@ -211,7 +211,9 @@ func TestEventsOfConditions(t *testing.T) {
 		Message: "the rollout has stopped: 1 node failed. " + plan.FailureRemedies(plan.FixTask, true).Kubectl(is, "rev"),
 	}}
 	r.announceConditions(t.Context(), job, status)
-	want := []string{"Warning MaxFailuresExceeded Rollout on the NodeJob: the rollout has stopped: 1 node failed. The condition Stalled says what to do"}
+	want := []string{
+		"Warning MaxFailuresExceeded Rollout on the NodeJob: the rollout has stopped: 1 node failed. The condition Stalled says what to do",
+	}
 	if diff := cmp.Diff(want, r.told.events()); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}

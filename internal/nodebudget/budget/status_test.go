@@ -80,7 +80,10 @@ func TestStatusSaysWhy(t *testing.T) {
 				s.Scope, s.ExpiresAt = v1alpha1.ScopeTasks, &metav1.Time{Time: noon.Add(time.Hour)}
 			}),
 			func(f *fixture) {
-				f.Closed = map[types.UID][]ClosedWait{"n1": {{By: "NodeJob a/x"}, {By: "NodeJob a/y", Disrupts: true}}, "n2": {{By: "NodeJob a/y"}}}
+				f.Closed = map[types.UID][]ClosedWait{
+					"n1": {{By: "NodeJob a/x"}, {By: "NodeJob a/y", Disrupts: true}},
+					"n2": {{By: "NodeJob a/y"}},
+				}
 			},
 			v1alpha1.ConditionReady, v1alpha1.ReasonFrozen, "; 2 NodeJobs waiting: a/y (2 nodes), a/x (1 node)",
 		},

@@ -345,7 +345,10 @@ func TestBudgets(t *testing.T) {
 
 // TestAFreezeHidesNoPromotion : a node whose step may not begin waits for the promotion, not for a budget.
 func TestAFreezeHidesNoPromotion(t *testing.T) {
-	in := see(newJob(inSteps(first(intstr.FromInt32(1)), rest), promotedTo("first")), []Node{newNode("a", recorded(record.Succeeded), labelled(rev)), newNode("b")})
+	in := see(
+		newJob(inSteps(first(intstr.FromInt32(1)), rest), promotedTo("first")),
+		[]Node{newNode("a", recorded(record.Succeeded), labelled(rev)), newNode("b")},
+	)
 	in.Budgets = map[types.UID]NodeBudget{"b-uid": limited(tasksFrozen)}
 	p := Next(in)
 	if b := p.Nodes[1]; b.Reason != v1alpha1.ReasonAwaitingPromotion || len(p.Closed) > 0 {

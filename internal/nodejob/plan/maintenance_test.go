@@ -193,8 +193,13 @@ func TestPreparation(t *testing.T) {
 			job: []func(*v1alpha1.NodeJob){cordoning}, node: []func(*Node){ours, evictedIn("boot")}, reason: v1alpha1.ReasonNodeInUse,
 		},
 		"another tool has evicted the task, and left a node that is not Ready": {
-			job:  []func(*v1alpha1.NodeJob){cordoning},
-			node: []func(*Node){ours, evictedIn("boot"), func(n *Node) { n.Ready = corev1.ConditionFalse }}, reason: v1alpha1.ReasonNodeInUse,
+			job: []func(*v1alpha1.NodeJob){cordoning},
+			node: []func(*Node){
+				ours,
+				evictedIn("boot"),
+				func(n *Node) { n.Ready = corev1.ConditionFalse },
+			},
+			reason: v1alpha1.ReasonNodeInUse,
 		},
 		"another tool has evicted the task and rebooted the node": {
 			job: []func(*v1alpha1.NodeJob){cordoning}, node: []func(*Node){ours, evictedIn("boot-before")},
@@ -205,8 +210,12 @@ func TestPreparation(t *testing.T) {
 			want: []string{start}, reason: v1alpha1.ReasonStarting,
 		},
 		"another tool has evicted the task and uncordoned the node": {
-			job: []func(*v1alpha1.NodeJob){cordoning}, node: []func(*Node){evictedIn("boot"), func(n *Node) { n.CordonedBy = []string{jobKey} }},
-			want: []string{"Preparing n, recorded, cordoned by ns.everynode.dev/job"}, reason: v1alpha1.ReasonPreparing,
+			job: []func(*v1alpha1.NodeJob){
+				cordoning,
+			},
+			node:   []func(*Node){evictedIn("boot"), func(n *Node) { n.CordonedBy = []string{jobKey} }},
+			want:   []string{"Preparing n, recorded, cordoned by ns.everynode.dev/job"},
+			reason: v1alpha1.ReasonPreparing,
 		},
 		"another tool has evicted a task that disrupts nothing": {
 			node: []func(*Node){byHand, evictedIn("boot")}, want: []string{start}, reason: v1alpha1.ReasonStarting,
