@@ -182,7 +182,14 @@ func TestTwoTeamsRunOnTheirOwnNodes(t *testing.T) {
 			w.end(&pod, 0, `{"exitCode":0}`)
 		}
 	}
-	w.NoPods()
+	w.Eventually("no pod runs", func() error {
+		for _, pod := range w.Pods() {
+			if !task.PodEnded(pod.Status.Phase) { // that of the periodic check may be kept for its log
+				return fmt.Errorf("pod %s does, on %s", pod.Name, pod.Spec.NodeName)
+			}
+		}
+		return nil
+	})
 	w.limit(teamLabel + "=a")
 	w.end(w.podOf("limited-a", task.Rollback), 0, `{"exitCode":0}`)
 	w.change(job, `{"deletionPolicy":"Forget"}`)

@@ -79,7 +79,12 @@ func TestTheChecksOfPagesAndRecipesAnswerOnAFreshNode(t *testing.T) {
 		w.job(name, "", onNodes(node), func(s *v1alpha1.NodeJobSpec) {
 			check := *task.Check
 			check.Before, check.PeriodSeconds, check.OnDrift = false, 0, ""
-			s.Task = v1alpha1.TaskSpec{Check: &check, Env: task.Env, TimeoutSeconds: new(int32(60))}
+			for i := range task.Env {
+				if task.Env[i].Name == "LOADED_MODULES" && w.sh(node, "ls /proc/modules 2>/dev/null || true") == "" {
+					task.Env[i].Value = "/dev/null" // the kernel of this machine has no modules
+				}
+			}
+			s.Task = v1alpha1.TaskSpec{Check: &check, Env: task.Env, TimeoutSeconds: new(int32(600))}
 		})
 	}
 	var said []string
