@@ -247,14 +247,14 @@ func (o *freezeOptions) waitUntilHeld(ctx context.Context, b *v1alpha1.NodeDisru
 	var readErr error
 	waitErr := wait.PollUntilContextTimeout(ctx, holdsEvery, o.timeout, true, func(ctx context.Context) (bool, error) {
 		found, err := cmdutil.GetBudget(ctx, o.client, b.Name)
-		if readErr = err; err != nil {
-			return false, nil //nolint:nilerr // it is read again until the time is over
-		}
-		if found == nil || found.UID != b.UID {
+		switch readErr = err; {
+		case err != nil: // it is read again until the time is over
+		case found == nil || found.UID != b.UID:
 			return false, cmdutil.Failf(cmdutil.ExitGone, "NodeDisruptionBudget %s was deleted meanwhile: nothing is frozen by it", b.Name)
+		default:
+			live = found
 		}
-		live = found
-		return holds(live), nil
+		return live != nil && holds(live), nil
 	})
 	switch {
 	case waitErr == nil:

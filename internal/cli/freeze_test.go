@@ -574,7 +574,7 @@ func TestExplainSaysWhatBudgetsMean(t *testing.T) {
 	}
 }
 
-// TestRunIsRefusedUnderAFreeze : it would wait without a word, and run when nobody expects it.
+// TestRunIsRefusedUnderAFreeze : without a message it would wait for the end of the freeze, and then run unattended.
 func TestRunIsRefusedUnderAFreeze(t *testing.T) {
 	const said = "Frozen until 14:00:00 UTC (in 120m) by alice: INC-42 (NodeDisruptionBudget freeze): nothing starts on "
 	disruptions := frozenBudget("freeze", 2*time.Hour, func(b *v1alpha1.NodeDisruptionBudget) { b.Spec.Scope = v1alpha1.ScopeDisruptions })

@@ -275,14 +275,13 @@ func (o *planOptions) dryRun(ctx context.Context, job *v1alpha1.NodeJob, uid typ
 	} else {
 		err = o.client.Create(ctx, would, client.DryRunAll)
 	}
-	switch {
-	case apierrors.IsForbidden(err):
-		v.Notes = append(v.Notes, "not checked by the API server, and without its defaults: "+cmdutil.Explain(err).Error())
+	note, err := unchecked(err)
+	if err != nil {
+		return nil, err
+	}
+	if note != "" {
+		v.Notes = append(v.Notes, note)
 		would = job.DeepCopy()
-	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
-		return nil, cmdutil.Failf(cmdutil.ExitUsage, "the API server would not take it: %w", err)
-	case err != nil:
-		return nil, cmdutil.Explain(err)
 	}
 	// The plan is the one that the manager makes when it first reconciles the NodeJob.
 	if would.UID == "" || !v.Exists {
@@ -295,6 +294,19 @@ func (o *planOptions) dryRun(ctx context.Context, job *v1alpha1.NodeJob, uid typ
 		})
 	}
 	return would, nil
+}
+
+// unchecked returns a note if a user may not let the API server check an object by a dry run, or an error if it would not take it.
+func unchecked(err error) (note string, problem error) {
+	switch {
+	case apierrors.IsForbidden(err):
+		return "not checked by the API server, and without its defaults: " + cmdutil.Explain(err).Error(), nil
+	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
+		return "", cmdutil.Failf(cmdutil.ExitUsage, "the API server would not take it: %w", err)
+	case err != nil:
+		return "", cmdutil.Explain(err)
+	}
+	return "", nil
 }
 
 // fetch reads the objects to which the NodeJob refers, from the file or with the user's own permissions.

@@ -7,7 +7,6 @@ import (
 	"context"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
@@ -65,14 +64,9 @@ func (o *planOptions) dryRunBudget(ctx context.Context, b *v1alpha1.NodeDisrupti
 	} else {
 		err = o.client.Create(ctx, p.Budget, client.DryRunAll)
 	}
-	switch {
-	case apierrors.IsForbidden(err):
-		p.Notes = append(p.Notes, "not checked by the API server, and without its defaults: "+cmdutil.Explain(err).Error())
-		p.Budget = b.DeepCopy()
-	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
-		return p, cmdutil.Failf(cmdutil.ExitUsage, "the API server would not take it: %w", err)
-	case err != nil:
-		return p, cmdutil.Explain(err)
+	note, err := unchecked(err)
+	if note != "" {
+		p.Notes, p.Budget = append(p.Notes, note), b.DeepCopy()
 	}
-	return p, nil
+	return p, err
 }

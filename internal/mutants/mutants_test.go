@@ -298,9 +298,9 @@ var mutants = map[string]mutant{
 	"a run begins where another tool has evicted the task": {
 		"inuse.go", "case wasEvicted(node) && node.Unschedulable:", "case false:",
 	},
-	"a node that another tool has rebooted stays in use": {"inuse.go", " && rec.BootID == node.BootID", ""},
-	"nobody takes a node over":                           {"inuse.go", " || c.takesOver(node.Name)", ""},
-	"a node is not cordoned again after another tool":    {"maintenance.go", " || wasEvicted(node)", ""},
+	"a node that another tool has rebooted stays in use":  {"inuse.go", " && rec.BootID == node.BootID", ""},
+	"the annotation that takes a node over has no effect": {"inuse.go", " || c.takesOver(node.Name)", ""},
+	"a node is not cordoned again after another tool":     {"maintenance.go", " || wasEvicted(node)", ""},
 	"a node that was cordoned again is in use": {
 		"maintenance.go", "if wasEvicted(w.node) {", "if false {",
 	},

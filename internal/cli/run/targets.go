@@ -177,7 +177,6 @@ func (o *options) checkFreezes(ctx context.Context, found targets) error {
 	budgets, err := cmdutil.BudgetsFor(ctx, o.client)
 	if err != nil {
 		o.Tell(text.Toned(text.Warn, "note: ").With("could not check whether nodes are frozen: " + err.Error()))
-		return nil //nolint:nilerr // the user is told, and the run says what it waits for
 	}
 	freezes := slices.DeleteFunc(cmdutil.FreezesOn(budgets, found.nodes, o.Now()), func(f view.Freeze) bool { return f.Budget.Spec.Scope != v1alpha1.ScopeTasks })
 	if len(freezes) == 0 {

@@ -42,7 +42,7 @@ func TestARunChangesItsOwnNodeJobAndNoOther(t *testing.T) {
 	}
 }
 
-// TestARunThatHasStartedNothingIsGoneWithItsCommand : it would start when nobody expects it, such as at the end of a freeze.
+// TestARunThatHasStartedNothingIsGoneWithItsCommand : otherwise it would start unattended, such as at the end of a freeze.
 func TestARunThatHasStartedNothingIsGoneWithItsCommand(t *testing.T) {
 	const deleted = "Nothing had started, and NodeJob j is deleted."
 	for name, tt := range map[string]struct {

@@ -97,11 +97,10 @@ func isReady(pod *corev1.Pod) bool {
 	})
 }
 
-// isEvicted reports whether the Eviction API has ended a pod. Source: k8s.io/kubernetes pkg/registry/core/pod/storage/eviction.go
-// (addConditionAndDeletePod), which writes the condition before it deletes the pod.
+// isEvicted reports whether the Eviction API has ended a pod.
 func isEvicted(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue && c.Reason == "EvictionByEvictionAPI"
+		return c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue && c.Reason == task.EvictedByAPI
 	})
 }
 
@@ -153,7 +152,7 @@ func WriteFloor(b *policyv1.PodDisruptionBudget, state FloorState) {
 	}
 }
 
-// description says which budgets hold the nodes of a group, for whoever drains one of them.
+// description says which budgets hold the nodes of a group, for those who drain one of them.
 func description(owners []Owner) string {
 	names := make([]string, 0, len(owners))
 	for _, o := range owners {

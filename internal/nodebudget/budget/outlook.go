@@ -57,11 +57,10 @@ const outlookWindows = 5
 
 // OutlookOf returns what a budget would mean for nodes, beside the other budgets.
 func OutlookOf(b *v1alpha1.NodeDisruptionBudget, others []*v1alpha1.NodeDisruptionBudget, nodes []Node, now time.Time) Outlook {
-	r := readRule(b, Answers{}, now)
-	spec := *b.Spec.DeepCopy()
-	spec.Requires = nil // they are not checked
-	open := readRule(&v1alpha1.NodeDisruptionBudget{ObjectMeta: b.ObjectMeta, Spec: spec}, Answers{}, now)
-	o := Outlook{Exempt: Exempt{For: JoiningFor}, Closed: open.closed, Invalid: open.closed.isMistake(), Zone: zoneOf(&b.Spec)}
+	unchecked := b.DeepCopy()
+	unchecked.Spec.Requires = nil
+	r := readRule(unchecked, Answers{}, now)
+	o := Outlook{Exempt: Exempt{For: JoiningFor}, Closed: r.closed, Invalid: r.closed.isMistake(), Zone: zoneOf(&b.Spec)}
 	limited := o.limited(r, nodes, now)
 	for i := range b.Spec.Limits {
 		o.Limits = append(o.Limits, outlookOfLimit(&b.Spec.Limits[i], limited))

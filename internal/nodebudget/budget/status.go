@@ -228,7 +228,7 @@ func (s *summary) unavailableText(m *member) string {
 func (s *summary) waitingNodes(before *v1alpha1.NodeDisruptionBudgetStatus) []v1alpha1.WaitingNode {
 	var list []v1alpha1.WaitingNode
 	for _, m := range s.waiting {
-		since := metav1.NewTime(firstTime(m.since, s.in.Now))
+		since := metav1.NewTime(cmp.Or(m.since, s.in.Now))
 		if i := slices.IndexFunc(before.Waiting, func(o v1alpha1.WaitingNode) bool { return o.Node == m.Name }); i >= 0 && before.Waiting[i].Since.Before(&since) {
 			since = before.Waiting[i].Since
 		}
@@ -349,13 +349,6 @@ func (s *summary) heldBack() string {
 		parts = append(parts, "…")
 	}
 	return "; " + plural.Count(len(names), "NodeJob") + " waiting: " + strings.Join(parts, ", ")
-}
-
-func firstTime(t, other time.Time) time.Time {
-	if t.IsZero() {
-		return other
-	}
-	return t
 }
 
 // exempt says which nodes are exempt because they join; "" if none are.

@@ -209,17 +209,13 @@ func (a *attemptReader) readEnd(pod *Pod, node *Node) end {
 	}
 	if why := disruption(pod, node); why != "" {
 		reason := v1alpha1.ReasonDisrupted
-		if pod.DisruptedReason == evictedByAPI {
+		if pod.DisruptedReason == task.EvictedByAPI {
 			reason = v1alpha1.ReasonEvicted
 		}
 		return end{outcome: record.Disrupted, reason: reason, message: why}
 	}
 	return end{outcome: record.Failed, reason: failureReason(exit), message: exit.Message}
 }
-
-// evictedByAPI is the reason of the condition DisruptionTarget of a pod that a client has evicted. Source: k8s.io/kubernetes
-// pkg/registry/core/pod/storage/eviction.go.
-const evictedByAPI = "EvictionByEvictionAPI"
 
 // deletedAfter reports whether the deletion of the pod was requested at that time or later. To recognize that Everynode
 // itself deleted an overdue pod, compare with the time limit and not with the deadline, which is the time of the
