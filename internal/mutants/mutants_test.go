@@ -15,6 +15,7 @@ func TestEachMistakeInThePlannerIsFound(t *testing.T) {
 		byTables: []string{
 			"a deletion opens the gates of others on the nodes of other teams",
 			"a gate waits for a NodeJob that must not run on the node",
+			"a drain evicts the pods of another tool",
 			"a label that limits a namespace wakes no NodeJob",
 			"the nodes of other teams are cordoned",
 			"the time in which a NodeJob is suspended counts as a disruption",
@@ -304,9 +305,10 @@ var mutants = map[string]mutant{
 	"a node that was cordoned again is in use": {
 		"maintenance.go", "if wasEvicted(w.node) {", "if false {",
 	},
-	"a node is uncordoned while another tool works there": {"onfailure.go", " || w.cause == causeInUse", ""},
-	"a drain evicts the pods of another tool":             {"maintenance.go", "if arrived(pods[i]) {", "if false {"},
-	"a node in use counts as quarantined":                 {"conditions.go", " && su.nodes[i].cause != causeInUse", ""},
+	"a node is uncordoned while another tool works there":      {"onfailure.go", " || w.cause == causeInUse", ""},
+	"an eviction is of the boot for which the pod was created": {"attempt.go", "firstOf(node.BootID, r.BootID)", "r.BootID"},
+	"a drain evicts the pods of another tool":                  {"maintenance.go", "if arrived(pods[i]) {", "if false {"},
+	"a node in use counts as quarantined":                      {"conditions.go", " && su.nodes[i].cause != causeInUse", ""},
 	"a NodeJob that is deleted uses no nodes": {
 		"deletion.go", "if !used {", "if true || !used {",
 	},
@@ -560,7 +562,7 @@ var mutants = map[string]mutant{
 		"maintenance.go", "\tcase look.empty:\n\t\tp.begin(w)\n", "\tcase look.empty, !look.late:\n\t\tp.begin(w)\n",
 	},
 	"a node is not cordoned before the task": {
-		"maintenance.go", "return !p.cordonedForUs(node) && p.cordons.cordon(node) != nil", "return false",
+		"maintenance.go", "return (!p.cordonedForUs(node) || wasEvicted(node)) && p.cordons.cordon(node) != nil", "return false",
 	},
 	"the node of the manager does not wait for the others": {
 		"maintenance.go", "case c.comesLast(w):", "case false:",

@@ -345,6 +345,9 @@ func (a *attemptReader) recordOf(pod *Pod, node *Node, e end) record.Record {
 	if e.outcome == record.Disrupted {
 		a.countDisruption(&r, pod, node, before)
 	}
+	if e.reason == v1alpha1.ReasonEvicted {
+		r.BootID = firstOf(node.BootID, r.BootID) // the pod may be for an older boot: in doubt, the node has not rebooted since then
+	}
 	return r
 }
 

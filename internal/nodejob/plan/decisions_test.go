@@ -368,3 +368,17 @@ func TestMaxUnavailableIsRoundedDown(t *testing.T) {
 		}
 	}
 }
+
+// TestTheBootOfAnEviction : a pod can be for an older boot than that in which something has evicted it. In doubt, the node has not rebooted
+// since then.
+func TestTheBootOfAnEviction(t *testing.T) {
+	node := newNode("n")
+	pod := newPod(node, exited(143, reported(outcome.ReasonDisrupted)), func(p *Pod) {
+		p.Disrupted, p.DisruptedReason = ago(5), "EvictionByEvictionAPI"
+		p.Machine = task.Machine(node.MachineID, "boot-before")
+	})
+	r := Next(see(newJob(), []Node{node}, pod)).Actions[0].(Record).Record
+	if r.Reason != v1alpha1.ReasonEvicted || r.BootID != node.BootID {
+		t.Errorf("it was %s in boot %q, want %q", r.Reason, r.BootID, node.BootID)
+	}
+}

@@ -57,8 +57,6 @@ type around struct {
 	lastBoot map[types.UID]string
 	// done is the boot and the time of the last success, by run.
 	done map[string]success
-	// tried are the runs of which a task has begun since the last success.
-	tried map[string]bool
 	// adopt is the policy for labels that exist where a result is published.
 	adopt v1alpha1.AdoptPolicy
 	// ours are the values that were published and belong to the NodeJob, by node and key.
@@ -82,7 +80,6 @@ func newAround(seed int64) around {
 		taskBoot:  map[types.UID]string{},
 		lastBoot:  map[types.UID]string{},
 		done:      map[string]success{},
-		tried:     map[string]bool{},
 		gateSince: map[string]time.Time{},
 		ours:      map[types.UID]map[string]bool{},
 	}

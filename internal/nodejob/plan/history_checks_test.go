@@ -162,7 +162,6 @@ func (h *history) checkAnswer(node *Node, a Record, pod *simPod) {
 		h.succeeded[key], h.done[key] = true, success{boot: r.BootID, at: pod.endedAt.Truncate(time.Second)}
 		h.ranWith[key] = h.begunWith[key]
 		delete(h.failures, key)
-		delete(h.tried, key)
 		h.endsRun(key)
 	}
 }

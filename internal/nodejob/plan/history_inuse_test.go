@@ -25,6 +25,8 @@ type work struct {
 	// boot is that in which it began, and pod the pod of a task that it has evicted; "" if it has evicted the seat.
 	boot string
 	pod  types.UID
+	// claimed is true if the NodeJob has claimed the node while it was broken. What has been claimed begins.
+	claimed bool
 }
 
 func newOtherWork() otherWork { return otherWork{at: map[types.UID]work{}} }
@@ -32,7 +34,7 @@ func newOtherWork() otherWork { return otherWork{at: map[types.UID]work{}} }
 // beginWork notes that a tool has evicted a pod of the NodeJob from a cordoned node.
 func (h *history) beginWork(pod *simPod) {
 	if node := h.nodes[pod.NodeName]; node != nil && node.UID == pod.NodeUID && pod.Runs == task.Task && node.Unschedulable && !pod.inGap {
-		h.at[node.UID] = work{node.BootID, pod.UID}
+		h.at[node.UID] = work{boot: node.BootID, pod: pod.UID}
 	}
 }
 
@@ -79,6 +81,10 @@ func (h *history) checkWork(p Plan) {
 			}
 		case Claim:
 			h.checkWorkOn(a.Node, a.NodeUID)
+			if w, works := h.at[a.NodeUID]; works {
+				w.claimed = true
+				h.at[a.NodeUID] = w
+			}
 		case PatchNode:
 			if a.Before != nil {
 				h.checkWorkOn(a.Node, a.UID)
@@ -96,7 +102,7 @@ func (h *history) checkWorkOn(name string, uid types.UID) {
 	rec := node.On.Record // without one of the pod, a user has removed it, or the eviction came too late
 	known := at.pod == "" || rec != nil && rec.PodUID == at.pod && rec.Outcome == record.Disrupted
 	drained := at.pod == "" && node.Ready != corev1.ConditionTrue // the tool may have left it broken
-	if works && at.boot == node.BootID && known && !drained {
+	if works && at.boot == node.BootID && known && !drained && !at.claimed {
 		h.break_("rule 22", "a run begins on %s, where another tool works", name)
 	}
 }

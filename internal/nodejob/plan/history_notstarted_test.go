@@ -54,8 +54,9 @@ func (b mayHaveBegun) onlyOf(node *Node, key string) {
 // outcome it has not recorded because another client has removed them.
 func (h *history) checkNotStarted(node *Node, r *record.Record, pod *simPod, ended record.Outcome) {
 	key, was := h.mayHaveBegun.of(node.Name, r.Revision), h.seen[node.Name].On.Record
-	if was != nil && was.MachineID != r.MachineID {
+	if was == nil || was.MachineID != r.MachineID { // also for a Node that was created again
 		delete(h.recordedBegin, node.Name)
+		delete(h.hasBegun, node.Name)
 	}
 	sameRun := was != nil && was.Revision == r.Revision && was.MachineID == r.MachineID && !was.Outcome.Done()
 	if pod.Runs == task.Task && (r.NotStarted || r.NeverStarted) && sameRun && h.recordedBegin[node.Name] == r.Revision {
@@ -67,7 +68,7 @@ func (h *history) checkNotStarted(node *Node, r *record.Record, pod *simPod, end
 		)
 	}
 	if pod.Runs == task.Task && !pod.NotStarted {
-		h.recordedBegin[node.Name] = r.Revision
+		h.recordedBegin[node.Name], h.hasBegun[node.Name] = r.Revision, true
 	}
 	if ended == record.Succeeded {
 		delete(h.mayHaveBegun, key)

@@ -35,6 +35,8 @@ type oracle struct {
 	mayHaveBegun mayHaveBegun
 	// recordedBegin are the revisions of runs of which an attempt that may have started the task is recorded, by the name of the node.
 	recordedBegin map[string]string
+	// hasBegun are the nodes on whose machine any such attempt is recorded. On others, there is nothing to roll back.
+	hasBegun map[string]bool
 
 	// Of the revision that rolls out: whether it has succeeded on a staging node, when it first succeeded,
 	// which nodes it has run on were observed failed or not Ready, and which of those were deleted since.
@@ -69,10 +71,10 @@ func newOracle() oracle {
 		harmed:        map[types.UID]bool{},
 		soaked:        map[types.UID]bool{},
 		mayHaveBegun:  mayHaveBegun{},
-		recordedBegin: map[string]string{},
-		before:        map[types.UID]bool{},
-		again:         map[types.UID]bool{},
-		suspect:       map[types.UID]bool{},
+		recordedBegin: map[string]string{}, hasBegun: map[string]bool{},
+		before:  map[types.UID]bool{},
+		again:   map[types.UID]bool{},
+		suspect: map[types.UID]bool{},
 	}
 }
 
@@ -90,7 +92,6 @@ func (h *history) forgetRuns(which func(key string) bool) {
 	maps.DeleteFunc(h.succeeded, func(k string, _ bool) bool { return which(k) })
 	maps.DeleteFunc(h.failures, func(k string, _ int32) bool { return which(k) })
 	maps.DeleteFunc(h.undoFailures, func(k string, _ int32) bool { return which(k) })
-	maps.DeleteFunc(h.tried, func(k string, _ bool) bool { return which(k) })
 	maps.DeleteFunc(h.ends, func(k string, _ setback) bool { return which(k) })
 }
 

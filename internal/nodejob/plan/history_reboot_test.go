@@ -97,7 +97,7 @@ func (h *history) checkReboot(node *Node, a Record, pod *simPod) {
 		h.forgetRuns(func(k string) bool { return strings.HasPrefix(k, string(node.UID)+"/") && k != key })
 		delete(h.succeeded, key)
 		h.checkNotDrained(&seen, r)
-		if r.NeverStarted && h.tried[key] {
+		if r.NeverStarted && h.hasBegun[node.Name] {
 			h.break_("truth", "the task has started on %s, and neverStarted is recorded", node.Name)
 		}
 	case was == nil || was.Outcome != record.Rebooting:
@@ -183,7 +183,6 @@ func (h *history) countRun(node *Node, r *record.Record, key string, pod *simPod
 		h.ranWith[key] = h.begunWith[key]
 		h.done[key] = success{boot: r.BootID, at: at.Truncate(time.Second)}
 		delete(h.failures, key)
-		delete(h.tried, key)
 		if r.Revision == h.rev {
 			h.staged = h.staged || node.Labels["stage"] == "yes"
 			if h.firstSuccess.IsZero() {

@@ -236,7 +236,6 @@ func (h *history) checkRun(node *Node, a task.Attempt, key string) {
 	}
 	delete(h.succeeded, key)
 	delete(h.no, key)
-	h.tried[key] = true
 	if h.failures[key] > *h.job.Spec.Retry.Limit {
 		h.break_("rule 6", "%s is retried after %d failures", node.Name, h.failures[key])
 	}
@@ -311,7 +310,9 @@ func (h *history) checkMark(node *Node, a PatchNode) {
 			h.break_("onFailure", "%s is cordoned", node.Name)
 		}
 	case v1alpha1.ReasonDraining:
-		undone := h.job.Spec.Rollback == nil || rec.NeverStarted || h.mayHaveBegun[h.mayHaveBegun.of(node.Name, rec.Revision)] == 0 ||
+		// An attempt before may have started the task if its pod was removed by others: the manager does not know.
+		notStarted := rec.NotStarted && h.recordedBegin[node.Name] != rec.Revision
+		undone := h.job.Spec.Rollback == nil || rec.NeverStarted || notStarted || h.mayHaveBegun[h.mayHaveBegun.of(node.Name, rec.Revision)] == 0 ||
 			silent(&seen) ||
 			seen.Deleting ||
 			rec.Rollback != nil && (rec.Rollback.Outcome == record.Succeeded || rec.Rollback.Attempts > *h.job.Spec.Retry.Limit)
@@ -383,6 +384,7 @@ func (h *history) checkForget(node *Node) {
 	if h.job.Spec.DeletionPolicy == v1alpha1.DeletionRollback && rec != nil && rec.Outcome == record.Succeeded && !rec.IsAssumed() &&
 		!isUndone(rec) &&
 		rec.MachineID == node.MachineID &&
+		h.hasBegun[node.Name] &&
 		h.cache.nodes[node.Name].On.Record != nil &&
 		!h.undone[node.UID] {
 		h.break_("deletion", "%s is forgotten and not rolled back", node.Name)

@@ -8,7 +8,6 @@ import (
 	"math/rand"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -238,7 +237,6 @@ func (h *history) forgetRun(pod *simPod) {
 	if node == nil || pod.Runs != task.Task {
 		return
 	}
-	maps.DeleteFunc(h.tried, func(key string, _ bool) bool { return strings.HasPrefix(key, string(node.UID)+"/") })
 	if rec := node.On.Record; rec != nil && rec.Outcome == record.Succeeded && rec.MachineID == node.MachineID {
 		h.claimed[string(node.UID)+"/"+rec.Revision] = true
 	}

@@ -80,6 +80,7 @@ func (h *history) unrecord(node *Node) {
 	rec := node.On.Record
 	node.On.Record = nil
 	delete(h.recordedBegin, node.Name)
+	delete(h.hasBegun, node.Name)
 	if node.On.Label == "" || rec != nil && rec.Revision != node.On.Label {
 		h.ask(node) // the label does not show it
 	}
