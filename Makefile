@@ -178,6 +178,7 @@ test-unit: ## Run the unit tests.
 	go -C site test ./...
 	go test $$(go list ./... | grep -v -e /internal/nodejob/plan$$ -e /internal/nodeguard/guard$$ -e /internal/nodebudget/budget$$ -e /cmd/everynode$$ -e /internal/mutants)
 	EVERYNODE_HISTORIES=$(HISTORIES) go test -timeout=30m -p=1 ./internal/nodejob/plan ./internal/nodeguard/guard ./internal/nodebudget/budget ./cmd/everynode
+	go test -run='^$$' -bench='/100$$' -benchtime=1x ./internal/manager/controller ./internal/nodejob/plan # benchmarks that nobody runs break
 	go -C test test ./bench/... ./cmd/... ./install ./s3 ./schemas ./shards
 
 .PHONY: test-race

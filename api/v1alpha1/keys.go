@@ -68,6 +68,10 @@ const (
 	// CheckBeforeAnnotation with the value "true", on a task's pod, means that the pod runs spec.task.check before the task.
 	CheckBeforeAnnotation = Group + "/check-before"
 
+	// OutsideWindowAnnotation, on a task's pod, names the NodeDisruptionBudget outside of whose window the attempt started, because
+	// spec.maintenance.ignoreWindowsOn names the node.
+	OutsideWindowAnnotation = Group + "/outside-window"
+
 	// AttemptAnnotation, on a task's pod, is the number of the attempt, from 1.
 	AttemptAnnotation = Group + "/attempt"
 

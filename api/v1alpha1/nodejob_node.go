@@ -209,6 +209,19 @@ type MaintenanceSpec struct {
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
+
+	// ignoreWindowsOn are the names of nodes on which the task may start outside of the windows of NodeDisruptionBudgets. Limits, freezes,
+	// exceptDates, secondsBetween and requires of budgets apply to these nodes too. To create or change a NodeJob with this field, a user
+	// needs the right ignore-windows. It is not part of the revision.
+	//
+	// Example: ["node-7"]
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=253
+	IgnoreWindowsOn []string `json:"ignoreWindowsOn,omitempty"`
 }
 
 // RebootSpec defines whether a node is rebooted after the task, and when it counts as rebooted.

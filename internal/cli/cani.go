@@ -37,7 +37,7 @@ func newCanICommand(f *console.Factory) *cobra.Command {
 		Long: `Show the rights that you need to apply the NodeJobs, NodeGuards, NodeDisruptionBudgets (freezes too) and ConfigMaps of a file,
 which of them you lack, and the commands by which an administrator grants them. The exit code is 1 if you lack one. Nothing is changed.
 
-The right to create NodeJobs is not enough. What they do on nodes needs the rights run-as-root, disrupt, gate and label for
+The right to create NodeJobs is not enough. What they do on nodes needs the rights run-as-root, disrupt, gate, label and ignore-windows for
 their namespace, which are asked for at the scope of the cluster: a role with * in the namespace does not include them.`,
 		Example: `  kubectl everynode can-i -f max-map-count.yaml
 

@@ -47,12 +47,17 @@ func TestEachMistakeInTheBudgetPlannerIsFound(t *testing.T) {
 			"a seat is ended again and again",
 			"a node that may go now is said to wait for others",
 			"a seat ends at once on a node that reports",
+			"a node on which windows are ignored stays in its group",
+			"windows are never ignored",
 		},
 	}.test(t)
 }
 
 // budgetMutants are mistakes in the planner of NodeDisruptionBudgets.
 var budgetMutants = map[string]mutant{
+	"a NodeJob that ignores windows ignores all else":        {"rule.go", "return r.inWindow", "return nil"},
+	"a node on which windows are ignored stays in its group": {"group.go", "\tp.split(\"/outside\", (*member).isOutside)\n", ""},
+	"windows are never ignored":                              {"member.go", "m.closedFor(m.ignoresWindows)", "m.closedFor(false)"},
 	"one more node than maxUnavailable": {
 		"rule.go", "return max(n, 1)", "return max(n, 1) + 1",
 	},

@@ -4,6 +4,8 @@
 package observe
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -27,7 +29,7 @@ func Budgets(in *plan.Input, effects *budget.Effects, stances Stances) {
 	in.BudgetsChangeAt = effects.ChangesAt()
 	for i := range in.Nodes {
 		node := &in.Nodes[i]
-		effect := effects.On(budgetNode(node))
+		effect := effects.On(budgetNode(node), IgnoresWindows(in.Job, node.Name))
 		if !effect.Limited && effect.Closed == nil {
 			continue
 		}
@@ -37,13 +39,18 @@ func Budgets(in *plan.Input, effects *budget.Effects, stances Stances) {
 		stance, known := stances.Of[node.UID]
 		in.Budgets[node.UID] = plan.NodeBudget{
 			Limited: effect.Limited, Closed: closure(effect.Closed), TasksClosed: closure(effect.TasksClosed),
-			ClosesAt: effect.ClosesAt, ClosesBy: effect.ClosesBy, Longest: effect.Longest, LongestOf: effect.LongestOf,
+			Outside: effect.Outside, ClosesAt: effect.ClosesAt, ClosesBy: effect.ClosesBy, Longest: effect.Longest, LongestOf: effect.LongestOf,
 			// A node without a stance has been selected since the budgets were planned last.
 			Unknown: effect.Limited && (!stances.Known || !known),
 			Seat:    stance.Seat, SeatUID: stance.SeatUID, Allowed: stance.Allowed, Message: stance.Message, Drained: stance.Drained,
 			Claimed: stances.Claimed[node.UID], UsedUpByJob: stance.HeldBy != "" && stance.HeldBy == ReporterOf(in.Job),
 		}
 	}
+}
+
+// IgnoresWindows reports whether a NodeJob ignores the windows of budgets on a node.
+func IgnoresWindows(job *v1alpha1.NodeJob, node string) bool {
+	return slices.Contains(job.Spec.Maintenance.IgnoreWindowsOn, node)
 }
 
 // ReporterOf is the name with which a NodeJob reports to budgets which nodes it holds.

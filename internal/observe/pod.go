@@ -40,6 +40,7 @@ func Pod(pod *corev1.Pod) plan.Pod {
 		Retry:         pod.Annotations[v1alpha1.RetryAnnotation],
 		Inputs:        record.BoundInputs(pod.Annotations[v1alpha1.InputsAnnotation]),
 		ChangedBy:     record.ChangedBy(pod.Annotations),
+		OutsideWindow: outcome.Clean(pod.Annotations[v1alpha1.OutsideWindowAnnotation], maxSaidBytes),
 		Archive:       record.ValidLocation(pod.Annotations[v1alpha1.ArchiveAnnotation]),
 		Confirm:       pod.Annotations[v1alpha1.ConfirmAnnotation] != "",
 		Confirmed:     isConfirmed(pod),

@@ -32,6 +32,8 @@ type Cluster struct {
 	Pods  map[string]*corev1.Pod
 	// Task is how the attempts of a script end: with the exit code 0 if it is nil.
 	Task func(task.Attempt) Result
+	// Budgets are the NodeDisruptionBudgets. No seats run for them.
+	Budgets []*v1alpha1.NodeDisruptionBudget
 	// Workloads are the pods of others, by the names of their nodes.
 	Workloads map[string][]*Workload
 

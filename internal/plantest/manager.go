@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/nodebudget/budget"
 	"github.com/everynode/everynode/internal/nodejob/plan"
 	"github.com/everynode/everynode/internal/nodejob/record"
 	"github.com/everynode/everynode/internal/nodejob/task"
@@ -50,6 +51,9 @@ func (c *Cluster) input() plan.Input {
 	observe.Peers(&in, []*v1alpha1.NodeJob{c.Job}, nil, func(_ string, labels, annotations map[string]string, key string) record.NodeRecord {
 		return record.Read(labels, annotations, key)
 	})
+	if len(c.Budgets) > 0 {
+		observe.Budgets(&in, budget.EffectsOf(c.Budgets, nil, 0, c.Now), observe.Stances{})
+	}
 	c.listed = map[types.UID]bool{}
 	for _, request := range c.last.DrainPodRequests {
 		c.listed[request.UID] = true

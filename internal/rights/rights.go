@@ -20,6 +20,8 @@ const (
 	Disrupt   = "disrupt"
 	Gate      = "gate"
 	Label     = "label"
+	// IgnoreWindows is to start outside of the windows of NodeDisruptionBudgets.
+	IgnoreWindows = "ignore-windows"
 )
 
 // Policies returns the names of the policies of config/authorization, except the one that is about attribution.
@@ -79,6 +81,7 @@ func OfChange(before, job *v1alpha1.NodeJob) []Right {
 	add(Disrupt, disruptField(old, spec))
 	add(Gate, when(spec.Gate != nil || old.Gate != nil, "spec.gate"))
 	add(Label, when(len(spec.Publish) > 0 || len(old.Publish) > 0, "spec.publish"), when(len(spec.RemoveLabels) > 0, "spec.removeLabels"))
+	add(IgnoreWindows, when(len(spec.Maintenance.IgnoreWindowsOn) > 0, "spec.maintenance.ignoreWindowsOn"))
 	if spec.Task.Template != nil {
 		needed = append(needed, create("", "pods", job.Namespace, "spec.task.template"))
 	}

@@ -142,7 +142,7 @@ func ClusterRBAC() []client.Object {
 	for _, name := range []string{
 		Manager, "everynode-nodejob-editor", "everynode-nodejob-viewer", "everynode-nodeguard-editor", "everynode-nodeguard-viewer",
 		"everynode-nodedisruptionbudget-editor",
-		"everynode-run-as-root", "everynode-disrupt", "everynode-gate", "everynode-label", "everynode-all-effects",
+		"everynode-run-as-root", "everynode-disrupt", "everynode-gate", "everynode-label", "everynode-ignore-windows", "everynode-all-effects",
 		"everynode-view", "everynode-view-nodes", "everynode-view-all", "everynode-view-drains", "everynode-operator", "everynode-operator-nodes",
 		"everynode-metrics-reader",
 	} {

@@ -78,6 +78,7 @@ func actors(node string) []actor {
 		{name: "disrupt", user: "disrupt", binds: one(rights.Disrupt)},
 		{name: "gate", user: "gate", binds: one(rights.Gate)},
 		{name: "label", user: "label", binds: one(rights.Label)},
+		{name: "ignore-windows", user: "windows", binds: one(rights.IgnoreWindows)},
 		{name: "GitOps", user: gitOpsUser, binds: func(w *world, user string) {
 			w.edits(user)
 			w.bind(user, "everynode-all-effects", true)

@@ -213,7 +213,7 @@ func (w *world) onNodes(user, namespace string, verbs ...string) {
 	)
 }
 
-var allEffects = []string{rights.RunAsRoot, rights.Disrupt, rights.Gate, rights.Label}
+var allEffects = []string{rights.RunAsRoot, rights.Disrupt, rights.Gate, rights.Label, rights.IgnoreWindows}
 
 // rightsAreAsked waits until the API server evaluates the policies: it learns of them a moment after their creation.
 func (w *world) rightsAreAsked() {

@@ -229,6 +229,11 @@ var actions = map[string]action{
 		do:      creates(template + "\nmaintenance: {drain: {}}"),
 		manager: rbac,
 	},
+	"create a NodeJob that ignores windows": {
+		needs:   []string{rights.IgnoreWindows, pods},
+		do:      creates(template + "\nmaintenance: {ignoreWindowsOn: [a]}"),
+		manager: rbac,
+	},
 	"create a NodeJob with a gate": {needs: []string{rights.Gate, pods}, do: creates(template + "\ngate: {}"), manager: rbac},
 	"create a NodeJob that publishes": {
 		needs:   []string{rights.Label, pods},

@@ -387,6 +387,47 @@ func TestZonesAndWindowsOfABudget(t *testing.T) {
 	b.wantMost(map[string]int{"": 2, "a": 1, "b": 1})
 }
 
+// TestANodeJobStartsOutsideOfAWindow : a NodeJob that ignores windows on one node, while a drain of another node waits for the window.
+func TestANodeJobStartsOutsideOfAWindow(t *testing.T) {
+	t.Parallel()
+	b := newBudgeted(t, "a", "a")
+	now, later := b.nodes[0], b.nodes[1]
+	b.patchBudget(`{"spec":{"windows":[{"schedule":"0 2 1 %d *","durationSeconds":60}]}}`, (time.Now().UTC().Month()+5)%12+1)
+	b.seated(2, 0)
+	drain := b.drain(later, "--timeout=400s")
+	b.job("urgent", b.hold(), onNodes(now), func(s *v1alpha1.NodeJobSpec) { s.Maintenance.Cordon = true })
+	b.Eventually("the NodeJob waits for the window", func() error {
+		out, err := b.everynode("explain", "urgent", now).CombinedOutput()
+		if err != nil || !strings.Contains(string(out), v1alpha1.ReasonBudgetClosed) {
+			return fmt.Errorf("%s %w", out, err)
+		}
+		return nil
+	})
+	b.killManager()
+
+	job := &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: b.Namespace, Name: "urgent"}}
+	must(t, admin.Patch(b.Ctx, job, mergePatch(`{"spec":{"maintenance":{"ignoreWindowsOn":[%q]}}}`, now)))
+	b.began(now)
+	b.killManager()
+	if seats := b.seats(); len(seats) != 1 {
+		t.Errorf("the seats of %v are left", slices.Sorted(maps.Keys(seats)))
+	}
+	notEnded(t, "the drain of another node", drain)
+	b.letGo(now)
+	b.Done("urgent", now)
+	out, err := b.everynode("explain", "urgent", now).CombinedOutput()
+	if text := strings.Join(strings.Fields(string(out)), " "); err != nil || !strings.Contains(text, "outside of the window of NodeDisruptionBudget "+b.Namespace) {
+		t.Errorf("explain says %s %v", out, err)
+	}
+	b.seated(2, 0)
+	notEnded(t, "the drain of another node", drain)
+	b.patchBudget(`{"spec":{"windows":null}}`)
+	b.drained(later, drain)
+	b.uncordon(later)
+	b.seated(2, 1)
+	b.wantMost(map[string]int{"": 1, "a": 1})
+}
+
 func (b *budgeted) patchBudget(format string, args ...any) {
 	b.T.Helper()
 	must(

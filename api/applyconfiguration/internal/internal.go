@@ -508,6 +508,12 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: drain
       type:
         namedType: com.github.everynode.everynode.api.v1alpha1.DrainSpec
+    - name: ignoreWindowsOn
+      type:
+        list:
+          elementType:
+            scalar: string
+          elementRelationship: associative
     - name: maxUnavailable
       type:
         namedType: io.k8s.apimachinery.pkg.util.intstr.IntOrString

@@ -52,6 +52,8 @@ type Report struct {
 	Holds  map[types.UID]bool
 	Claims map[types.UID]bool
 	Waits  map[types.UID]time.Time
+	// IgnoresWindows are the nodes on which it ignores the windows of budgets.
+	IgnoresWindows map[types.UID]bool
 	// Closed are the nodes on which it waits only because a budget is closed. Its task disrupts them if Disrupts is true.
 	Closed   map[types.UID]bool
 	Disrupts bool
@@ -116,7 +118,8 @@ func call(changed bool, listener func()) {
 
 // sameForBudgets reports whether two reports of a NodeJob mean the same for budgets.
 func sameForBudgets(a, b *Report) bool {
-	return a.Name == b.Name && maps.Equal(a.Holds, b.Holds) && maps.EqualFunc(a.Waits, b.Waits, time.Time.Equal) && maps.Equal(a.Closed, b.Closed) && a.Disrupts == b.Disrupts
+	return a.Name == b.Name && maps.Equal(a.Holds, b.Holds) && maps.EqualFunc(a.Waits, b.Waits, time.Time.Equal) &&
+		maps.Equal(a.IgnoresWindows, b.IgnoresWindows) && maps.Equal(a.Closed, b.Closed) && a.Disrupts == b.Disrupts
 }
 
 // mustGetSeats has nodes that a NodeJob no longer holds get their seats before another one takes them. What the budgets said before is
@@ -319,9 +322,13 @@ func (r *Registry) Waits() map[types.UID]budget.Wait {
 	waits := map[types.UID]budget.Wait{}
 	for _, report := range r.reports {
 		for node, since := range report.Waits {
-			if w, other := waits[node]; !other || since.Before(w.Since) || since.Equal(w.Since) && report.Name < w.By {
-				waits[node] = budget.Wait{By: report.Name, Since: since}
+			w, other := waits[node]
+			ignores := w.IgnoresWindows || report.IgnoresWindows[node]
+			if !other || since.Before(w.Since) || since.Equal(w.Since) && report.Name < w.By {
+				w.By, w.Since = report.Name, since
 			}
+			w.IgnoresWindows = ignores
+			waits[node] = w
 		}
 	}
 	return waits

@@ -215,3 +215,18 @@ func TestListenersAreSetWhileOthersReport(t *testing.T) {
 		t.Errorf("%d listeners were told, want all 3", len(told))
 	}
 }
+
+// TestWaitsOfSeveral : windows are ignored on a node if any NodeJob that waits for it ignores them.
+func TestWaitsOfSeveral(t *testing.T) {
+	r := claims.New()
+	at := time.Unix(100, 0)
+	r.Report("a", claims.Report{Name: "NodeJob x/a", Waits: map[types.UID]time.Time{"n": at, "m": at}, IgnoresWindows: map[types.UID]bool{"n": true, "o": true}})
+	r.Report("b", claims.Report{Name: "NodeJob x/b", Waits: map[types.UID]time.Time{"n": at.Add(-time.Second)}})
+	want := map[types.UID]budget.Wait{
+		"n": {By: "NodeJob x/b", Since: at.Add(-time.Second), IgnoresWindows: true},
+		"m": {By: "NodeJob x/a", Since: at},
+	}
+	if diff := cmp.Diff(want, r.Waits()); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}

@@ -33,6 +33,11 @@ type shownCache struct {
 	pods  []corev1.Pod
 }
 
+func (c *shownCache) Get(_ context.Context, key client.ObjectKey, o client.Object, _ ...client.GetOption) error {
+	o.SetName(key.Name) // the namespace
+	return nil
+}
+
 func (c *shownCache) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
 	switch list := list.(type) {
 	case *v1alpha1.NodeJobList:

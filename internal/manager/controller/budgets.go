@@ -134,7 +134,7 @@ func (r *shell) tellBudgets(seen *observation, p *plan.Plan, did *claimed) time.
 		delete(p.Stages, node)
 	}
 	r.Claims.Report(seen.job.UID, claims.Report{
-		Name: observe.ReporterOf(seen.job), Holds: p.Holds, Claims: p.Claims, Waits: waits, Closed: p.Closed, Disrupts: plan.Disrupts(seen.job), Disruptions: disruptionsOf(seen.job, p),
+		Name: observe.ReporterOf(seen.job), Holds: p.Holds, Claims: p.Claims, Waits: waits, IgnoresWindows: ignoringWindows(seen), Closed: p.Closed, Disrupts: plan.Disrupts(seen.job), Disruptions: disruptionsOf(seen.job, p),
 		Published: publishedBy(seen.job, p),
 	})
 	switch {
@@ -146,6 +146,19 @@ func (r *shell) tellBudgets(seen *observation, p *plan.Plan, did *claimed) time.
 		return claimAgainAfter
 	}
 	return 0
+}
+
+// ignoringWindows are the nodes on which a NodeJob ignores the windows of budgets.
+func ignoringWindows(seen *observation) map[types.UID]bool {
+	nodes := map[types.UID]bool{}
+	if len(seen.job.Spec.Maintenance.IgnoreWindowsOn) > 0 {
+		for i := range seen.input.Nodes {
+			if node := &seen.input.Nodes[i]; observe.IgnoresWindows(seen.job, node.Name) {
+				nodes[node.UID] = true
+			}
+		}
+	}
+	return nodes
 }
 
 func disruptionsOf(job *v1alpha1.NodeJob, p *plan.Plan) map[types.UID]nodecondition.Disruption {

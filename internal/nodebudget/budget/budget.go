@@ -154,6 +154,8 @@ type Floor struct {
 type Wait struct {
 	By    string
 	Since time.Time
+	// IgnoresWindows is true if it may begin outside of windows.
+	IgnoresWindows bool
 }
 
 // ClosedWait is a NodeJob that waits because a budget is closed. Only one whose task disrupts nodes waits for a budget with scope Disruptions.

@@ -36,6 +36,8 @@ type Effect struct {
 	// Closed is why no disruption may begin on the node, and TasksClosed why nothing may begin; nil if it may.
 	Closed      *Closure
 	TasksClosed *Closure
+	// Outside is the first budget whose closed window a NodeJob ignores; "" if it ignores none.
+	Outside string
 	// ClosesAt is when the first window closes, and ClosesBy the name of its budget; zero if no window closes.
 	ClosesAt time.Time
 	ClosesBy string
@@ -44,21 +46,26 @@ type Effect struct {
 	LongestOf string
 }
 
-// On returns the effect on a node.
-func (e *Effects) On(node *Node) Effect {
+// On returns the effect on a node, also for a NodeJob that ignores windows there.
+func (e *Effects) On(node *Node, ignoresWindows bool) Effect {
 	var effect Effect
 	for _, r := range e.rules {
 		if !r.applies(node, e.joiningFor, e.now) {
 			continue
 		}
 		effect.Limited = canHaveSeat(node)
-		if r.closed != nil {
-			effect.Closed = cmp.Or(effect.Closed, r.closed)
+		if c := r.closedFor(ignoresWindows); c != nil {
+			effect.Closed = cmp.Or(effect.Closed, c)
 			if r.Spec.Scope == v1alpha1.ScopeTasks {
-				effect.TasksClosed = cmp.Or(effect.TasksClosed, r.closed)
+				effect.TasksClosed = cmp.Or(effect.TasksClosed, c)
 			}
 		}
-		effect.addWindow(r)
+		switch {
+		case !ignoresWindows:
+			effect.addWindow(r)
+		case r.closed != nil && r.inWindow == nil:
+			effect.Outside = cmp.Or(effect.Outside, r.Name)
+		}
 	}
 	return effect
 }
@@ -84,6 +91,7 @@ func (e *Effects) ChangesAt() time.Time {
 	}
 	for _, r := range e.rules {
 		note(r.window.ChangesAt)
+		note(r.window.DateChangesAt)
 		if r.Spec.ExpiresAt != nil {
 			note(r.Spec.ExpiresAt.Time)
 		}

@@ -71,7 +71,8 @@ func (p *planner) formGroups() {
 		}
 		p.join(m, strings.Join(keys, "\n"), limits)
 	}
-	p.splitClosed()
+	p.split("/outside", (*member).isOutside)
+	p.split("/closed", func(m *member) bool { return m.closed() != nil }) // a freeze of some nodes
 	slices.SortFunc(p.groups, func(a, b *group) int { return strings.Compare(a.key, b.key) })
 	for _, g := range p.groups {
 		for _, l := range g.limits {
@@ -136,25 +137,25 @@ func (p *planner) join(m *member, name string, limits map[string]*limit) {
 	}
 }
 
-// splitClosed gives the members that are closed a group of their own where others of their group are not: a freeze of some nodes.
-func (p *planner) splitClosed() {
+// split gives the members that are chosen a group of their own where others of their group are not.
+func (p *planner) split(suffix string, chosen func(*member) bool) {
 	for _, g := range slices.Clone(p.groups) {
-		var open, closed []*member
+		var apart, rest []*member
 		for _, m := range g.members {
-			if m.closed() == nil {
-				open = append(open, m)
+			if chosen(m) {
+				apart = append(apart, m)
 			} else {
-				closed = append(closed, m)
+				rest = append(rest, m)
 			}
 		}
-		if len(open) == 0 || len(closed) == 0 {
+		if len(apart) == 0 || len(rest) == 0 {
 			continue
 		}
-		other := &group{key: task.ShortHash(g.key + "/closed"), members: closed, limits: g.limits}
-		g.members = open
+		other := &group{key: task.ShortHash(g.key + suffix), members: apart, limits: g.limits}
+		g.members = rest
 		p.byKey[other.key] = other
 		p.groups = append(p.groups, other)
-		for _, m := range closed {
+		for _, m := range apart {
 			m.group = other
 		}
 	}
@@ -174,7 +175,7 @@ func (p *planner) checkTopology(r *rule) {
 			}
 		}
 		if len(values) > maxTopologyValues {
-			r.closed = tooManyGroups(r, key, len(values))
+			r.keepClosed(tooManyGroups(r, key, len(values)))
 		}
 	}
 }

@@ -145,6 +145,8 @@ type work struct {
 	since time.Time
 	// cordons is true if the NodeJob cordons the node. If not, it only reboots it.
 	cordons, cordoned bool
+	// ignoresWindows is true if it may begin outside of windows.
+	ignoresWindows bool
 	// begun is true from the claim on, and recorded once a new manager would find it.
 	begun, recorded bool
 }
@@ -154,8 +156,8 @@ func (h *history) jobStep(j *job) {
 		return
 	}
 	if name := pick(h, h.nodes); !h.calm && len(j.work) < 2 && name != "" && h.chance(50) && h.workOn(h.nodes[name].UID) == nil {
-		j.work = append(j.work, &work{node: name, uid: h.nodes[name].UID, since: h.now, cordons: h.chance(50)})
-		h.say("%s waits for %s", j.name, name)
+		j.work = append(j.work, &work{node: name, uid: h.nodes[name].UID, since: h.now, cordons: h.chance(50), ignoresWindows: h.rng.Intn(3) == 0})
+		h.say("%s waits for %s: %+v", j.name, name, j.work[len(j.work)-1])
 	}
 	for _, w := range slices.Clone(j.work) {
 		if n, there := h.nodes[w.node]; !there || n.UID != w.uid || h.workStep(j, w) {
@@ -179,6 +181,10 @@ func (h *history) workOn(node types.UID) *work {
 // workStep continues the work on a node, and returns true if it is done.
 func (h *history) workStep(j *job, w *work) (done bool) {
 	switch n := h.nodes[w.node]; {
+	case !w.begun && w.ignoresWindows && !h.calm && h.rng.Intn(20) == 0:
+		h.say("%s gives up %s", j.name, w.node)
+		h.gaveUpAt[w.uid] = h.now
+		return true
 	case !w.begun:
 		h.claim(j, w)
 	case !w.recorded:
@@ -232,8 +238,19 @@ func (h *history) claim(j *job, w *work) {
 		}
 	}
 	h.say("%s begins on %s (%+v)", j.name, w.node, s)
+	h.noteOutside(w)
 	delete(h.own, w.uid)
 	w.begun = true
+}
+
+// noteOutside notes work that begins outside of a window.
+func (h *history) noteOutside(w *work) {
+	n := h.nodes[w.node]
+	for name, b := range h.budgets {
+		if w.ignoresWindows && h.binds(name, b) && h.isSubject(b, &n) && !b.closedSince(h.now, h.skew, false).IsZero() {
+			h.met["NodeJob outside of a window"]++
+		}
+	}
 }
 
 // evictForJob evicts a seat. A seat that does not exist is that of a node that counts as unavailable; another seat of the node is not.

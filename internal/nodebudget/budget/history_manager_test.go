@@ -41,6 +41,8 @@ type end struct {
 type report struct {
 	holds map[types.UID]bool
 	waits map[types.UID]time.Time
+	// ignoresWindows are those of waits on which it may begin outside of windows.
+	ignoresWindows map[types.UID]bool
 }
 
 // newManager starts a manager, with a clock of its own.
@@ -64,12 +66,12 @@ func (h *history) newManager() *manager {
 }
 
 func (m *manager) report(j *job) {
-	r := report{holds: map[types.UID]bool{}, waits: map[types.UID]time.Time{}}
+	r := report{holds: map[types.UID]bool{}, waits: map[types.UID]time.Time{}, ignoresWindows: map[types.UID]bool{}}
 	for _, w := range j.work {
 		if w.begun {
 			r.holds[w.uid] = true
 		} else {
-			r.waits[w.uid] = w.since
+			r.waits[w.uid], r.ignoresWindows[w.uid] = w.since, w.ignoresWindows
 		}
 	}
 	m.reports[j.name] = r
@@ -129,7 +131,7 @@ func (h *history) input(m *manager, floors map[string]simFloor, pods map[string]
 	}
 	for by, r := range m.reports {
 		for node, since := range r.waits {
-			in.Waits[node] = Wait{by, since}
+			in.Waits[node] = Wait{by, since, r.ignoresWindows[node]}
 		}
 	}
 	return in

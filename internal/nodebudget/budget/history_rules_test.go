@@ -26,6 +26,8 @@ type oracle struct {
 	changedAt                    map[string]time.Time
 	// newcomers are the nodes that have joined during the history, and have not had a seat that counts. They use no budget.
 	newcomers map[types.UID]bool
+	// gaveUpAt is when a NodeJob that ignores windows on a node has given up to wait for it.
+	gaveUpAt map[types.UID]time.Time
 	// strangerAt and floorsAt are when pods of others got the label of a group, and when others changed a PodDisruptionBudget; left is
 	// when nodes left the set of others that a percentage is of.
 	strangerAt, floorsAt time.Time
@@ -117,7 +119,7 @@ func (h *history) takes(by string, n *Node) {
 		if !h.binds(name, b) || !h.isSubject(b, n) {
 			continue
 		}
-		if at := h.closedSince(name, b); !at.IsZero() && h.known(at) {
+		if at := h.closedSince(name, b, h.ignoresWindows(n.UID)); !at.IsZero() && h.known(at) {
 			h.fail("22 closed: %s takes %s without an eviction, and budget %s is closed since %v", by, n.Name, name, at)
 		}
 		for i, l := range b.limits {
@@ -213,12 +215,16 @@ func (h *history) binds(name string, b *simBudget) bool {
 }
 
 func (h *history) checkBudget(name string, b *simBudget) {
-	at := h.closedSince(name, b)
+	at := h.closedSince(name, b, false)
 	if !at.IsZero() && b.every > 0 {
 		h.met["window closed"]++
 	}
-	if !at.IsZero() && h.known(at) || h.isPaced(b) {
-		if could := h.couldLose(func(n *Node) bool { return h.isSubject(b, n) }); could > 0 {
+	for _, outside := range []bool{false, true} {
+		at := h.closedSince(name, b, outside)
+		if (at.IsZero() || !h.known(at)) && !h.isPaced(b) {
+			continue
+		}
+		if could := h.couldLose(func(n *Node) bool { return h.isSubject(b, n) && h.ignoresWindows(n.UID) == outside }); could > 0 {
 			h.fail(
 				"22 closed: %d nodes could be taken away, and budget %s is closed (since %v) or its pace is not reached",
 				could,
@@ -371,9 +377,16 @@ func (h *history) isHeld(p *simPod, is func(*Node) bool) bool {
 	return !out && is(&n)
 }
 
-// closedSince is since when a budget allows nothing because of itself or its requirement; zero if it allows something.
-func (h *history) closedSince(name string, b *simBudget) time.Time {
-	at, unmet := b.closedSince(h.now, h.skew), h.unmetSince(name, b)
+// ignoresWindows reports whether a NodeJob that waits for a node ignores windows there, as far as a manager can know.
+func (h *history) ignoresWindows(node types.UID) bool {
+	w := h.workOn(node)
+	return w != nil && w.ignoresWindows && !w.begun || !h.known(h.gaveUpAt[node])
+}
+
+// closedSince is since when a budget allows nothing because of itself or its requirement, also outside of its windows; zero if it allows
+// something.
+func (h *history) closedSince(name string, b *simBudget, outside bool) time.Time {
+	at, unmet := b.closedSince(h.now, h.skew, outside), h.unmetSince(name, b)
 	if at.IsZero() || !unmet.IsZero() && unmet.Before(at) {
 		return unmet
 	}
@@ -381,13 +394,13 @@ func (h *history) closedSince(name string, b *simBudget) time.Time {
 }
 
 // closedSince is since when a budget allows nothing because of itself, by the clock of any manager; zero if it allows something.
-func (b *simBudget) closedSince(now time.Time, skew time.Duration) time.Time {
+func (b *simBudget) closedSince(now time.Time, skew time.Duration, outside bool) time.Time {
 	for _, l := range b.limits {
 		if l.number == 0 && l.percent == 0 {
 			return time.Unix(1, 0)
 		}
 	}
-	if b.every == 0 {
+	if b.every == 0 || outside {
 		return time.Time{}
 	}
 	last := now.Add(skew)

@@ -45,7 +45,7 @@ func TestHistoriesReachAllSituations(t *testing.T) {
 		"NodeJob refused", "NodeJob took an unavailable node", "NodeJob done", "manager crashed", "manager frozen",
 		"manager resumed", "new manager", "conflict", "name taken", "claim lost", "not available any more", "budget created",
 		"budget changed", "budget deleted", "budget expired", "frozen", "frozen in part", "one group", "static", "seat returned",
-		"seat moved", "seat tolerates", "seat joined", "first seat joined", "window closed", "pace", "held by the pace", "seat ended by its node", "seat evicted by its node", "relabeled in vain", "synced", "at the limit", "seat deleted", "seat ended at once", "recovered before its seat was deleted",
+		"seat moved", "seat tolerates", "seat joined", "first seat joined", "window closed", "NodeJob outside of a window", "pace", "held by the pace", "seat ended by its node", "seat evicted by its node", "relabeled in vain", "synced", "at the limit", "seat deleted", "seat ended at once", "recovered before its seat was deleted",
 		"pending seat deleted", "late view", "clock skew", "requirement met", "requirement not met", "requirement not checked", "requirement checked too long ago",
 	} {
 		if met[what] == 0 {
@@ -120,6 +120,7 @@ func play(s int64, tell bool) *history {
 		paces:     newPaces(),
 		shown:     map[types.UID]shown{},
 		newcomers: map[types.UID]bool{},
+		gaveUpAt:  map[types.UID]time.Time{},
 		asked:     map[string]asked{},
 	}
 	if h.chance(35) {

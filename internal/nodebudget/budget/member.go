@@ -52,6 +52,8 @@ type member struct {
 	// requestedBy is who or what asks for the node, including NodeJobs; "" if nothing does. since is since when.
 	requestedBy string
 	since       time.Time
+	// ignoresWindows is true if a NodeJob that waits for the node ignores windows there.
+	ignoresWindows bool
 }
 
 func newPlanner(in *Input) *planner {
@@ -61,6 +63,7 @@ func newPlanner(in *Input) *planner {
 		r := readRule(b, in.Answers[b.Name], in.Now)
 		p.rules = append(p.rules, r)
 		p.wake(r.window.ChangesAt)
+		p.wake(r.window.DateChangesAt)
 		for _, a := range r.answers {
 			p.wake(a.changesAt(in.Now))
 		}
@@ -142,7 +145,7 @@ func (p *planner) readMember(m *member) {
 	}
 	m.unavailable = !m.Ready || m.seat == nil || !m.seat.Ready || m.seat.Group == PendingGroup
 	if w, waits := p.in.Waits[m.UID]; waits {
-		m.requestedBy, m.since = w.By, w.Since
+		m.requestedBy, m.since, m.ignoresWindows = w.By, w.Since, w.IgnoresWindows
 	}
 }
 
@@ -162,10 +165,15 @@ func Seated(seats []Seat) map[types.UID]bool {
 func (m *member) waits() bool { return m.requestedBy != "" && !m.unavailable }
 
 // closed returns why no disruption of the node may begin; nil if one may.
-func (m *member) closed() *Closure {
+func (m *member) closed() *Closure { return m.closedFor(m.ignoresWindows) }
+
+// isOutside reports whether a disruption may begin only because a NodeJob ignores windows.
+func (m *member) isOutside() bool { return m.closed() == nil && m.closedFor(false) != nil }
+
+func (m *member) closedFor(ignoresWindows bool) *Closure {
 	for _, r := range m.rules {
-		if r.closed != nil {
-			return r.closed
+		if c := r.closedFor(ignoresWindows); c != nil {
+			return c
 		}
 	}
 	return nil

@@ -64,12 +64,12 @@ func (p *planner) keepPace(r *rule) {
 			last, by = at, m
 		}
 	}
-	if by == nil || r.closed != nil {
+	if by == nil || r.closed != nil && r.inWindow != nil {
 		return
 	}
 	if next := last.Add(r.pace()); p.in.Now.Before(next) {
 		p.wake(next)
-		r.closed = paceClosure(r, by, next)
+		r.keepClosed(paceClosure(r, by, next))
 	}
 }
 

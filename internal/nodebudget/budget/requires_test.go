@@ -214,7 +214,7 @@ func TestRequirementsCloseForNodeJobs(t *testing.T) {
 	f := settled(t, 1, requiring("one"))
 	closes := func(answers map[string]Answers, now time.Time) string {
 		t.Helper()
-		if c := EffectsOf(f.Budgets, answers, 0, now).On(f.node("n1")).Closed; c != nil {
+		if c := EffectsOf(f.Budgets, answers, 0, now).On(f.node("n1"), false).Closed; c != nil {
 			return c.Message
 		}
 		return ""

@@ -31,8 +31,8 @@ type rule struct {
 	answers []Answer
 	// expired is true if the budget has no effect any more.
 	expired bool
-	// closed is why no disruption may begin; nil if one may.
-	closed *Closure
+	// closed is why no disruption may begin; nil if one may. inWindow is the same as if a window were open, unless the date is excepted.
+	closed, inWindow *Closure
 }
 
 // Closure is why a budget is closed.
@@ -64,13 +64,13 @@ func readRule(b *v1alpha1.NodeDisruptionBudget, answers Answers, now time.Time) 
 		r.schedule, r.window, r.longest = schedule, schedule.At(now), schedule.Longest(now)
 	}
 	r.readAnswers(answers, now)
-	r.closed = r.closure()
+	r.closed, r.inWindow = r.closure(false), r.closure(true)
 	return r
 }
 
-// closure returns why the budget is closed regardless of nodes. A budget that cannot be used is closed: what it would allow is not
-// known.
-func (r *rule) closure() *Closure {
+// closure returns why the budget is closed regardless of nodes, or would be in a window. A budget that cannot be used is closed: what it
+// would allow is not known.
+func (r *rule) closure(inWindow bool) *Closure {
 	reason, message := r.unmet()
 	switch {
 	case r.invalid != "":
@@ -81,12 +81,27 @@ func (r *rule) closure() *Closure {
 		return r.close(v1alpha1.ReasonFrozen, "allows no disruption (maxUnavailable 0)", time.Time{})
 	case r.neverOpens():
 		return r.close(v1alpha1.ReasonWindowNeverOpens, "has no window within a year", time.Time{})
-	case !r.window.Open:
+	case !r.window.Open && inWindow && r.window.OnExceptedDate:
+		return r.close(v1alpha1.ReasonWindowClosed, onExceptedDate, r.window.DateChangesAt)
+	case !r.window.Open && !inWindow:
 		return r.close(v1alpha1.ReasonWindowClosed, r.windowText(), r.window.ChangesAt)
 	case reason != "":
 		return r.close(reason, message, time.Time{})
 	}
 	return nil
+}
+
+// keepClosed closes the budget for a reason that does not depend on windows.
+func (r *rule) keepClosed(c *Closure) {
+	r.closed, r.inWindow = cmp.Or(r.closed, c), cmp.Or(r.inWindow, c)
+}
+
+// closedFor is why no disruption may begin on a node, on which a NodeJob may ignore windows; nil if one may.
+func (r *rule) closedFor(ignoresWindows bool) *Closure {
+	if ignoresWindows {
+		return r.inWindow
+	}
+	return r.closed
 }
 
 // close returns a closure with the reason of the budget. It ends with the budget at the latest.
@@ -105,10 +120,12 @@ func (r *rule) neverOpens() bool {
 	return !r.window.Open && r.window.OpensAt.IsZero() && len(r.Spec.Windows) > 0
 }
 
+const onExceptedDate = "allows no disruption on this date (exceptDates)"
+
 func (r *rule) windowText() string {
 	switch {
 	case r.window.Excepted:
-		return "allows no disruption on this date (exceptDates)"
+		return onExceptedDate
 	case r.window.OpensAt.IsZero():
 		return "is closed"
 	}

@@ -374,6 +374,8 @@ func TestEffects(t *testing.T) {
 		tasks   string
 		by      string
 		longest string // with the name of the budget
+		ignores bool
+		outside string
 	}{
 		"no budget":    {},
 		"a limit":      {budgets: []*v1alpha1.NodeDisruptionBudget{newBudget("b", "1")}, limited: true},
@@ -401,6 +403,21 @@ func TestEffects(t *testing.T) {
 			budgets: []*v1alpha1.NodeDisruptionBudget{windowed("a", "0 13 * * *", 8), windowed("b", "0 14 * * *", 2)},
 			limited: true, closed: "a", longest: "b 2h0m0s",
 		},
+		"a NodeJob ignores windows": {
+			ignores: true,
+			budgets: []*v1alpha1.NodeDisruptionBudget{with(newBudget("a"), func(s *spec) { s.Windows = atNoon }), windowed("b", "0 13 * * *", 8)},
+			limited: true, outside: "b",
+		},
+		"a NodeJob ignores windows, but no freeze": {
+			ignores: true,
+			budgets: []*v1alpha1.NodeDisruptionBudget{windowed("a", "0 13 * * *", 8), newBudget("b", "0")}, limited: true, closed: "b", outside: "a",
+		},
+		"a NodeJob ignores windows, but no excepted date": {
+			ignores: true, limited: true, closed: "a",
+			budgets: []*v1alpha1.NodeDisruptionBudget{with(windowed("a", "0 13 * * *", 8), func(s *spec) {
+				s.ExceptDates = []string{noon.Format(time.DateOnly)}
+			})},
+		},
 		"audit": {
 			budgets: []*v1alpha1.NodeDisruptionBudget{with(newBudget("b", "0"), func(s *spec) { s.Enforcement = v1alpha1.BudgetAudit })},
 		},
@@ -418,7 +435,7 @@ func TestEffects(t *testing.T) {
 			if tt.change != nil {
 				tt.change(node)
 			}
-			got := EffectsOf(tt.budgets, nil, 0, noon).On(node)
+			got := EffectsOf(tt.budgets, nil, 0, noon).On(node, tt.ignores)
 			nameOf := func(c *Closure) string {
 				if c == nil {
 					return ""
@@ -430,12 +447,59 @@ func TestEffects(t *testing.T) {
 				longest = got.LongestOf + " " + got.Longest.String()
 			}
 			if got.Limited != tt.limited || nameOf(got.Closed) != tt.closed || nameOf(got.TasksClosed) != tt.tasks ||
-				got.ClosesBy != tt.by || longest != tt.longest {
+				got.ClosesBy != tt.by || got.Outside != tt.outside || longest != tt.longest {
 				t.Errorf("%+v", got)
 			}
 		})
 	}
 }
+
+// TestANodeJobIgnoresWindows : a NodeJob ignores windows on n2 of three nodes. Nothing else opens, and no other seat moves.
+func TestANodeJobIgnoresWindows(t *testing.T) {
+	closed := func(limit string) *v1alpha1.NodeDisruptionBudget {
+		return with(newBudget("b", limit), func(s *spec) {
+			s.Windows = []v1alpha1.BudgetWindow{{Schedule: "0 2 * * SUN", DurationSeconds: 3600}}
+		})
+	}
+	ignoring := Wait{By: "NodeJob a/b", Since: noon, IgnoresWindows: true}
+	for name, tt := range map[string]struct {
+		budgets []*v1alpha1.NodeDisruptionBudget
+		wait    Wait
+		away    []string
+		floors  []string
+		allowed bool
+	}{
+		"a NodeJob that does not": {budgets: budgets(closed("1")), wait: Wait{By: "NodeJob a/b", Since: noon}, floors: []string{"n1 n2 n3: 3"}},
+		"one that does":           {budgets: budgets(closed("1")), wait: ignoring, floors: []string{"n1 n3: 2", "n2: 0"}, allowed: true},
+		"the limit holds":         {budgets: budgets(closed("1")), wait: ignoring, away: []string{"n1"}, floors: []string{"n2: 1", "n3: 2"}},
+		"a freeze holds":          {budgets: budgets(closed("1"), newBudget("freeze", "0")), wait: ignoring, floors: []string{"n1 n2 n3: 3"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := settled(t, 3, tt.budgets...)
+			for _, node := range tt.away {
+				f.breakDown(node, time.Minute)
+				f.evict(node)
+			}
+			f.Waits["n2"] = tt.wait
+			f.settle(t)
+			if diff := cmp.Diff(tt.floors, f.floors()); diff != "" {
+				t.Errorf("floors: -want +got:\n%s", diff)
+			}
+			for node, stance := range Next(&f.Input).Stances {
+				if want := tt.allowed && node == "n2"; stance.Seat != "" && stance.Allowed != want {
+					t.Errorf("%s: %+v", node, stance)
+				}
+			}
+			delete(f.Waits, "n2")
+			f.settle(t)
+			if len(f.Floors) != 1 || f.Floors[0].MinAvailable != 3 {
+				t.Errorf("afterwards: %v", f.floors())
+			}
+		})
+	}
+}
+
+func budgets(all ...*v1alpha1.NodeDisruptionBudget) []*v1alpha1.NodeDisruptionBudget { return all }
 
 // TestASeatJoinsAGroup tests whether a seat may join a group beside what the limits, which other groups share, allow.
 func TestASeatJoinsAGroup(t *testing.T) {

@@ -203,7 +203,10 @@ func compareWithOracles(t *testing.T, name string, r *rand.Rand, s *window.Sched
 			k = 2*before + r.IntN(2*24*60) - 12*60 // near the change
 		}
 		got := s.At(minute(k).Add(time.Duration(r.Int64N(int64(time.Minute)))))
-		want := window.State{Open: open[k], Excepted: excepted[k] && !open[k]}
+		want := window.State{
+			Open: open[k], Excepted: excepted[k] && !open[k],
+			OnExceptedDate: got.OnExceptedDate, DateChangesAt: got.DateChangesAt, // see TestExceptedDates
+		}
 		end := after(open, k)
 		if open[k] {
 			want.OpensAt, want.ClosesAt, want.ChangesAt = minute(since(open, k)), minute(end), minute(end)

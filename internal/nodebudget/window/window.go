@@ -45,6 +45,10 @@ type State struct {
 	ChangesAt time.Time
 	// Excepted reports whether Open is false only because the date is excepted.
 	Excepted bool
+	// OnExceptedDate reports whether the date is excepted in the time zone of any window, and DateChangesAt is when that may change next; zero
+	// if it never changes.
+	OnExceptedDate bool
+	DateChangesAt  time.Time
 }
 
 // span is the time from from, until before until. A zero from has no begin; an until of never has no end.
@@ -61,6 +65,7 @@ type window struct {
 func (s *Schedule) At(now time.Time) State {
 	now = now.Round(0).UTC()
 	state := State{Open: s.open(now)}
+	state.readDate(s.windows, now)
 	opens := now
 	if state.Open {
 		state.OpensAt = s.opened(now)
@@ -104,6 +109,19 @@ func (s *Schedule) Longest(now time.Time) time.Duration {
 		longest, at = max(longest, state.ClosesAt.Sub(state.OpensAt)), state.ClosesAt
 	}
 	return longest
+}
+
+// readDate notes whether the date is excepted.
+func (s *State) readDate(windows []window, now time.Time) {
+	changes := never
+	for i := range windows {
+		part, excepted := windows[i].except.around(now)
+		s.OnExceptedDate = s.OnExceptedDate || excepted
+		if part.until.Before(changes) {
+			changes = part.until
+		}
+	}
+	s.DateChangesAt = known(changes, never)
 }
 
 // known returns t, or zero if t is not before limit.

@@ -304,6 +304,7 @@ func TestWindows(t *testing.T) {
 				want.ChangesAt = want.OpensAt
 			}
 			got := s.At(at(t, test.now).In(time.FixedZone("", 12345)))
+			want.OnExceptedDate, want.DateChangesAt = got.OnExceptedDate, got.DateChangesAt // see TestExceptedDates
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
@@ -311,6 +312,33 @@ func TestWindows(t *testing.T) {
 				if reported.Location() != time.UTC {
 					t.Errorf("%s is not in UTC", reported)
 				}
+			}
+		})
+	}
+}
+
+// TestExceptedDates tests what depends on excepted dates alone, also while no window is open.
+func TestExceptedDates(t *testing.T) {
+	inBerlin := windows(opening("0 2 * * *", berlin, hour))
+	for name, test := range map[string]struct {
+		windows  []v1alpha1.BudgetWindow
+		except   []string
+		now      string
+		excepted bool
+		changes  string
+	}{
+		"no dates":            {windows: inBerlin, now: "2026-06-01T12:00"},
+		"before the date":     {inBerlin, []string{"2026-06-03"}, "2026-06-01T12:00", false, "2026-06-02T22:00"},
+		"on the date":         {inBerlin, []string{"2026-06-03"}, "2026-06-03T12:00", true, "2026-06-03T22:00"},
+		"after the date":      {windows: inBerlin, except: []string{"2026-06-03"}, now: "2026-06-04T12:00"},
+		"without windows":     {nil, []string{"2026-06-03"}, "2026-06-03T12:00", true, "2026-06-04T00:00"},
+		"of another window":   {append(inBerlin, opening("0 2 * * *", newYork, hour)), []string{"2026-06-03"}, "2026-06-03T23:00", true, "2026-06-04T04:00"},
+		"of the first window": {append(inBerlin, opening("0 2 * * *", newYork, hour)), []string{"2026-06-03"}, "2026-06-02T23:00", true, "2026-06-03T04:00"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := parse(t, &v1alpha1.NodeDisruptionBudgetSpec{Windows: test.windows, ExceptDates: test.except}).At(at(t, test.now))
+			if got.OnExceptedDate != test.excepted || !got.DateChangesAt.Equal(at(t, test.changes)) {
+				t.Errorf("excepted %v until %s", got.OnExceptedDate, got.DateChangesAt)
 			}
 		})
 	}

@@ -324,6 +324,8 @@ func (a *attemptReader) recordOf(pod *Pod, node *Node, e end) record.Record {
 		Inputs:    pod.Inputs,
 		PodUID:    pod.UID,
 
+		OutsideWindow: pod.OutsideWindow,
+
 		FirstStartedAt: a.firstStart(node, pod.Revision),
 	}
 	prev := node.On.Record

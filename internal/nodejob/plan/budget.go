@@ -30,6 +30,8 @@ type NodeBudget struct {
 	// Closed is why no disruption may begin on the node, and TasksClosed why no attempt may start; nil if it may.
 	Closed      *BudgetClosure
 	TasksClosed *BudgetClosure
+	// Outside is the budget whose closed window the NodeJob ignores on the node (maintenance.ignoreWindowsOn); "" if it ignores none.
+	Outside string
 	// ClosesAt is when the first window closes, and ClosesBy the name of its budget; zero if no window closes.
 	ClosesAt time.Time
 	ClosesBy string
@@ -51,6 +53,14 @@ type NodeBudget struct {
 	UsedUpByJob bool
 	// Claimed is true if this NodeJob has claimed the node.
 	Claimed bool
+}
+
+// outsideFor is Outside for an attempt of the task; "" for other phases, which wait for no window.
+func (b NodeBudget) outsideFor(phase task.Phase) string {
+	if phase != task.Task {
+		return ""
+	}
+	return b.Outside
 }
 
 // BudgetClosure is why a NodeDisruptionBudget is closed.
@@ -113,6 +123,9 @@ func (c *capacity) budgetBlock(w *nodePlan) block {
 		wait.message, wait.awaits = firstOf(b.Message, "its NodeDisruptionBudgets do not allow it now"), b.Seat != ""
 	default:
 		wait.message = "it claims the node from its NodeDisruptionBudgets"
+		if b.Outside != "" {
+			wait.message += fmt.Sprintf(" outside of the window of %s, because spec.maintenance.ignoreWindowsOn names it", b.Outside)
+		}
 		wait.claim = &Claim{Node: w.node.Name, NodeUID: w.node.UID, Seat: b.Seat, SeatUID: b.SeatUID}
 	}
 	return wait

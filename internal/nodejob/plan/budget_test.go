@@ -96,6 +96,12 @@ func TestBudgets(t *testing.T) {
 			job: []func(*v1alpha1.NodeJob){always}, budget: limited(), want: []string{"claim a", "claim b"},
 			cause: causeBudget, message: "it claims the node from its NodeDisruptionBudgets", holds: []types.UID{"a-uid", "b-uid"},
 		},
+		"a node that ignores windows is claimed": {
+			job: []func(*v1alpha1.NodeJob){always}, budget: limited(func(b *NodeBudget) { b.Outside = "b" }), want: []string{"claim a", "claim b"},
+			cause:   causeBudget,
+			message: "it claims the node from its NodeDisruptionBudgets outside of the window of b, because spec.maintenance.ignoreWindowsOn names it",
+			holds:   []types.UID{"a-uid", "b-uid"},
+		},
 		"no more nodes are claimed than may be unavailable": {
 			job: []func(*v1alpha1.NodeJob){always, upToUnavailable(1)}, budget: limited(), want: []string{"claim a"},
 			cause: causeBudget, message: "it claims the node from its NodeDisruptionBudgets", holds: []types.UID{"a-uid"},
@@ -564,5 +570,20 @@ func TestABudgetThatANodeJobUsesUpItself(t *testing.T) {
 				t.Errorf("%s: %q, want %q", c.Reason, c.Message, want)
 			}
 		})
+	}
+}
+
+// TestOutsideOfAWindow tests that an attempt and its record name the budget whose window the task ignores.
+func TestOutsideOfAWindow(t *testing.T) {
+	node := newNode("a")
+	in := see(newJob(rebootingAs(v1alpha1.RebootAlways)), []Node{node})
+	in.Budgets = map[types.UID]NodeBudget{"a-uid": limited(isClaimed, seatless, func(b *NodeBudget) { b.Outside = "nights" })}
+	start, ok := Next(in).Actions[0].(Start)
+	if !ok || start.Attempt.OutsideWindow != "nights" {
+		t.Errorf("the attempt is %+v", start.Attempt)
+	}
+	failed := newPod(node, exited(1), func(p *Pod) { p.OutsideWindow = "nights" })
+	if r := Next(see(newJob(), []Node{node}, failed)).Actions[0].(Record).Record; r.OutsideWindow != "nights" {
+		t.Errorf("the record is %+v", r)
 	}
 }

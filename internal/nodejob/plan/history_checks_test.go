@@ -163,6 +163,9 @@ func (h *history) checkAnswer(node *Node, a Record, pod *simPod) {
 		h.ranWith[key] = h.begunWith[key]
 		delete(h.failures, key)
 		h.endsRun(key)
+		if r.Revision == h.rev && h.firstSuccess.IsZero() && h.hasBegun[node.Name] {
+			h.firstSuccess = h.now // an attempt that was disrupted has done it
+		}
 	}
 }
 

@@ -138,6 +138,8 @@ type Pod struct {
 	Inputs string
 	// ChangedBy is the user who had last changed the spec when the pod was created; "" if that is unknown.
 	ChangedBy string
+	// OutsideWindow is the NodeDisruptionBudget whose closed window it ignores; "" if it ignores none.
+	OutsideWindow string
 	// Archive is where the whole output of the attempt is stored; "" for nowhere.
 	Archive string
 	// NotStarted is true if its task has not started, as far as its runner or its kubelet knows.

@@ -291,7 +291,8 @@ func (j *job) attempt(node *Node, s start, revision string) task.Attempt {
 		Retry:     j.retry,
 		ChangedBy: j.in.author(),
 
-		NodeValues: values,
+		OutsideWindow: j.in.Budgets[node.UID].outsideFor(s.phase),
+		NodeValues:    values,
 	}
 }
 

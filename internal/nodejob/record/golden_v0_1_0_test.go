@@ -81,6 +81,15 @@ var readingsOfV010 = map[string]reading{
 			PodUID:     "00000000-0000-4000-8000-000000000009",
 		}},
 	},
+	"outside-window": {
+		On: record.NodeRecord{Label: "8ef4ff86f1", Sealed: true, Present: true, Record: &record.Record{
+			Revision: "8ef4ff86f1", Digest: "8ef4ff86f1e1e1b4cfc680a01977fd7ceb8532b4367d46bf054e0f4805efdc27", Outcome: record.Succeeded,
+			Attempts: 1, ExitCode: new(int32(0)), OutsideWindow: "nights", Label: "8ef4ff86f1",
+			StartedAt: at("12:00:00"), FinishedAt: at("12:00:20"), RecordedAt: at("12:00:20"),
+			BootID: "00000000-0000-4000-8000-000000000003", MachineID: "00000000000040008000000000000004",
+			PodUID: "00000000-0000-4000-8000-000000000009",
+		}},
+	},
 	"not-started": {
 		On: record.NodeRecord{Sealed: true, Present: true, Record: &record.Record{
 			Revision: "8ef4ff86f1", Digest: "8ef4ff86f1e1e1b4cfc680a01977fd7ceb8532b4367d46bf054e0f4805efdc27", Outcome: record.Failed,

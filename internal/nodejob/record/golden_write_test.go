@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/nodejob/record"
@@ -247,6 +248,18 @@ var situations = map[string]situation{
 				c.Job.Annotations[v1alpha1.ChangedByAnnotation] = "bob\x1b[2J"
 				c.ChangeSpec(func(s *v1alpha1.NodeJobSpec) { s.Task.Script += " || true" })
 			})
+			c.Run(time.Minute)
+		},
+	},
+	"outside-window": {
+		about: "The task has run outside of the window of a NodeDisruptionBudget, because spec.maintenance.ignoreWindowsOn names the node.",
+		spec:  "task: {script: mkfs.ext4 /dev/sdb}\nmaintenance: {ignoreWindowsOn: [node-1]}\n",
+		script: func(c *plantest.Cluster) {
+			c.Budgets = []*v1alpha1.NodeDisruptionBudget{{ObjectMeta: metav1.ObjectMeta{Name: "nights"}, Spec: v1alpha1.NodeDisruptionBudgetSpec{
+				Scope: v1alpha1.ScopeTasks, Windows: []v1alpha1.BudgetWindow{{Schedule: "0 2 1 1 *", DurationSeconds: 3600}},
+				JoiningNodes: v1alpha1.JoiningNodesIncluded,
+			}}}
+			c.Create()
 			c.Run(time.Minute)
 		},
 	},

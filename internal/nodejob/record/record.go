@@ -118,6 +118,9 @@ type Record struct {
 	// ChangedBy is the user who had last changed the spec of the NodeJob when the attempt started; "" if that is unknown. For
 	// display only.
 	ChangedBy string `json:"changedBy,omitempty"`
+	// OutsideWindow is the NodeDisruptionBudget outside of whose window the attempt started (maintenance.ignoreWindowsOn); "" if it started in
+	// all windows. For display only.
+	OutsideWindow string `json:"outsideWindow,omitempty"`
 	// RetryRequested is true after a user has requested a retry on this node. The failures on record no longer count.
 	RetryRequested bool `json:"retryRequested,omitempty"`
 	// RunsAlone is true if a user has requested a retry on this node before any other node starts: until the end of the run
@@ -316,6 +319,7 @@ func (r Record) bounded() Record {
 	r.Retry, r.PodUID = outcome.Clean(r.Retry, 64), types.UID(outcome.Clean(string(r.PodUID), 64))
 	r.BootID, r.MachineID = BoundID(r.BootID), BoundID(r.MachineID)
 	r.ChangedBy = boundUser(r.ChangedBy)
+	r.OutsideWindow = outcome.Clean(r.OutsideWindow, validation.DNS1123SubdomainMaxLength)
 	r.Inputs = BoundInputs(r.Inputs)
 	r.Attempts, r.Disruptions = min(r.Attempts, maxCount), min(r.Disruptions, maxCount)
 	if r.Rollback != nil {
@@ -386,7 +390,7 @@ func Encode(r Record) string {
 	least := Record{
 		Revision: r.Revision, Digest: r.Digest, Outcome: r.Outcome, Attempts: r.Attempts, Disruptions: r.Disruptions, DisruptedSince: r.DisruptedSince,
 		FinishedAt: r.FinishedAt, RecordedAt: r.RecordedAt, Retry: r.Retry, Cordoned: r.Cordoned, Drain: r.Drain, PodUID: r.PodUID,
-		Asked: r.Asked.withoutMessages(), CheckBefore: r.CheckBefore, FirstStartedAt: r.FirstStartedAt, Rerun: r.Rerun, Label: r.Label, LabelRemoved: r.LabelRemoved, Inputs: r.Inputs, ChangedBy: r.ChangedBy, Assumed: r.Assumed, RetryRequested: r.RetryRequested, RunsAlone: r.RunsAlone, NeverStarted: r.NeverStarted, NotStarted: r.NotStarted, Reboot: r.Reboot, RemovedLabels: r.RemovedLabels,
+		Asked: r.Asked.withoutMessages(), CheckBefore: r.CheckBefore, FirstStartedAt: r.FirstStartedAt, Rerun: r.Rerun, Label: r.Label, LabelRemoved: r.LabelRemoved, Inputs: r.Inputs, ChangedBy: r.ChangedBy, OutsideWindow: r.OutsideWindow, Assumed: r.Assumed, RetryRequested: r.RetryRequested, RunsAlone: r.RunsAlone, NeverStarted: r.NeverStarted, NotStarted: r.NotStarted, Reboot: r.Reboot, RemovedLabels: r.RemovedLabels,
 		Expiry: r.Expiry,
 	}
 	if b := r.Rollback; b != nil {

@@ -141,6 +141,8 @@ type Attempt struct {
 	Checks *record.Record
 	// Gates are the keys of all gates, of any NodeJob. Tasks tolerate them.
 	Gates []string
+	// OutsideWindow is the NodeDisruptionBudget whose closed window it ignores; "" if it ignores none.
+	OutsideWindow string
 	// NodeValues are the values of task.env that come from the Node. They are not those of a reboot, which has no task.env.
 	NodeValues NodeValues
 	// Archive is where the output is stored; nil for nowhere. It is not part of a plan: it is added when the pod is created.
@@ -259,7 +261,7 @@ func Pod(job *v1alpha1.NodeJob, src Source, a Attempt, opts Options) *corev1.Pod
 	for key, value := range map[string]string{
 		v1alpha1.ChangedByAnnotation: a.ChangedBy, v1alpha1.InputsAnnotation: a.NodeValues.Hash(), v1alpha1.RetryAnnotation: a.Retry,
 		v1alpha1.ConfirmAnnotation: confirmDigest(job, a, opts), v1alpha1.CheckBeforeAnnotation: trueIf(checksInPod(job, a.Phase)),
-		v1alpha1.DisruptsAnnotation: trueIf(Disrupts(job) && !a.Phase.Asks()),
+		v1alpha1.DisruptsAnnotation: trueIf(Disrupts(job) && !a.Phase.Asks()), v1alpha1.OutsideWindowAnnotation: a.OutsideWindow,
 	} {
 		if value != "" {
 			pod.Annotations[key] = value

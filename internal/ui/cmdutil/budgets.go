@@ -110,7 +110,7 @@ func newCounter(b *v1alpha1.NodeDisruptionBudget, now time.Time) *counter {
 }
 
 func (n *counter) count(labels map[string]string, created time.Time) {
-	if n.effects.On(&budget.Node{Node: guard.Node{Labels: labels}, Created: created}).Limited {
+	if n.effects.On(&budget.Node{Node: guard.Node{Labels: labels}, Created: created}, false).Limited {
 		n.selected++
 	}
 }

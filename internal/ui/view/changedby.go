@@ -25,7 +25,6 @@ func (e Explain) changed() []text.Line {
 	if rec := e.Node.On.Record; rec != nil {
 		before = rec.ChangedBy
 	}
-	var lines []text.Line
 	sentence := "last changed by " + by
 	switch {
 	case by == "" && before != "":
@@ -33,8 +32,13 @@ func (e Explain) changed() []text.Line {
 	case before != "" && before != by:
 		sentence += "; before the last attempt, by " + before
 	}
+	var lines []text.Line
 	if by != "" || before != "" {
 		lines = text.Wrap(label("Spec"), text.Plain, sentence, e.Width)
+	}
+	if rec := e.Node.On.Record; rec != nil && rec.OutsideWindow != "" {
+		lines = append(lines, text.Wrap(label("Window"), text.Plain,
+			"the last attempt started outside of the window of NodeDisruptionBudget "+rec.OutsideWindow+" (maintenance.ignoreWindowsOn)", e.Width)...)
 	}
 	return append(lines, requested(e.Job, e.Width)...)
 }

@@ -31,6 +31,12 @@ type MaintenanceSpecApplyConfiguration struct {
 	//
 	// Example: 1 or "10%"
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
+	// ignoreWindowsOn are the names of nodes on which the task may start outside of the windows of NodeDisruptionBudgets. Limits, freezes,
+	// exceptDates, secondsBetween and requires of budgets apply to these nodes too. To create or change a NodeJob with this field, a user
+	// needs the right ignore-windows. It is not part of the revision.
+	//
+	// Example: ["node-7"]
+	IgnoreWindowsOn []string `json:"ignoreWindowsOn,omitempty"`
 }
 
 // MaintenanceSpecApplyConfiguration constructs a declarative configuration of the MaintenanceSpec type for use with
@@ -76,5 +82,15 @@ func (b *MaintenanceSpecApplyConfiguration) WithPrePull(value bool) *Maintenance
 // If called multiple times, the MaxUnavailable field is set to the value of the last call.
 func (b *MaintenanceSpecApplyConfiguration) WithMaxUnavailable(value intstr.IntOrString) *MaintenanceSpecApplyConfiguration {
 	b.MaxUnavailable = &value
+	return b
+}
+
+// WithIgnoreWindowsOn adds the given value to the IgnoreWindowsOn field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the IgnoreWindowsOn field.
+func (b *MaintenanceSpecApplyConfiguration) WithIgnoreWindowsOn(values ...string) *MaintenanceSpecApplyConfiguration {
+	for i := range values {
+		b.IgnoreWindowsOn = append(b.IgnoreWindowsOn, values[i])
+	}
 	return b
 }
