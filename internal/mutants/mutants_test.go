@@ -16,6 +16,7 @@ func TestEachMistakeInThePlannerIsFound(t *testing.T) {
 			"a deletion opens the gates of others on the nodes of other teams",
 			"a gate waits for a NodeJob that must not run on the node",
 			"a drain evicts the pods of another tool",
+			"a label that stays requests another run",
 			"a label that limits a namespace wakes no NodeJob",
 			"the nodes of other teams are cordoned",
 			"the time in which a NodeJob is suspended counts as a disruption",
@@ -307,6 +308,7 @@ var mutants = map[string]mutant{
 	},
 	"a node is uncordoned while another tool works there":      {"onfailure.go", " || w.cause == causeInUse", ""},
 	"an eviction is of the boot for which the pod was created": {"attempt.go", "firstOf(node.BootID, r.BootID)", "r.BootID"},
+	"a label that stays requests another run":                  {"recording.go", "{ _, is := node.Labels[key]; return is }", "{ return false }"},
 	"a drain evicts the pods of another tool":                  {"maintenance.go", "if arrived(pods[i]) {", "if false {"},
 	"a node in use counts as quarantined":                      {"conditions.go", " && su.nodes[i].cause != causeInUse", ""},
 	"a NodeJob that is deleted uses no nodes": {

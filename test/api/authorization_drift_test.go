@@ -43,9 +43,9 @@ var specs = map[string]string{
 	"empty lists":                   template + "\nremoveLabels: []\npublish: []",
 	"nodes that are already done":   template + "\nnodes: {assumeDone: {selector: {matchLabels: {a: b}}}}",
 	"a rollback of a deletion":      "task: {script: a}\nrollback: {script: b}\ndeletionPolicy: Rollback",
-	"a script that does it all": "task: {script: a, check: {script: b}}\nrollback: {script: c}\nmaintenance: {drain: {}, reboot: {policy: Always}}\nonFailure: {action: Drain}\n" +
+	"a script that does it all": "task: {script: a, check: {script: b}}\nrollback: {script: c}\nmaintenance: {drain: {}, reboot: {policy: Always}, ignoreWindowsOn: [a]}\nonFailure: {action: Drain}\n" +
 		"gate: {effect: NoExecute}\npublish: [{result: a, label: x.test/a}]\nremoveLabels: [x.test/b]",
-	"a template that does it all": template + "\nrollback: {script: c}\nmaintenance: {cordon: true, reboot: {policy: Always}}\nonFailure: {action: Cordon}\n" +
+	"a template that does it all": template + "\nrollback: {script: c}\nmaintenance: {cordon: true, reboot: {policy: Always}, ignoreWindowsOn: [a]}\nonFailure: {action: Cordon}\n" +
 		"gate: {effect: NoExecute}\npublish: [{result: a, label: x.test/a}]\nremoveLabels: [x.test/b]",
 }
 

@@ -12,6 +12,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -213,7 +214,11 @@ func (w *world) onNodes(user, namespace string, verbs ...string) {
 	)
 }
 
-var allEffects = []string{rights.RunAsRoot, rights.Disrupt, rights.Gate, rights.Label, rights.IgnoreWindows}
+// effects are the rights of everynode-all-effects, and allEffects all rights on nodes.
+var (
+	effects    = []string{rights.RunAsRoot, rights.Disrupt, rights.Gate, rights.Label}
+	allEffects = append(slices.Clone(effects), rights.IgnoreWindows)
+)
 
 // rightsAreAsked waits until the API server evaluates the policies: it learns of them a moment after their creation.
 func (w *world) rightsAreAsked() {

@@ -76,7 +76,7 @@ var requesters = map[string]requester{
 	"a GitOps controller without rights": {gitOpsUser, nil, (*world).edits},
 	"a GitOps controller with everynode-all-effects": {
 		"system:serviceaccount:argocd:application-controller",
-		allEffects,
+		effects,
 		func(w *world, user string) {
 			w.edits(user)
 			w.bind(user, "everynode-all-effects", true)

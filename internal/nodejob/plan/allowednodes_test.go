@@ -172,3 +172,25 @@ func TestARunWithARebootEndsOnANodeOfAnotherTeam(t *testing.T) {
 		}
 	}
 }
+
+// TestALabelThatStaysRequestsNoOtherRun : the limit excludes a node while a run that its label has requested ends there. The label stays.
+func TestALabelThatStaysRequestsNoOtherRun(t *testing.T) {
+	labelled := func(n *Node) { n.Labels["needs"] = "it" }
+	removed := func(r *record.Record) { r.RemovedLabels = map[string]string{"needs": "it"} }
+	job := newJob(func(j *v1alpha1.NodeJob) { j.Spec.RemoveLabels = []string{"needs"} })
+	node := newNode("n", ofTeam("b"), labelled, recorded(record.Succeeded, removed))
+	in := see(job, []Node{node}, newPod(node, exited(0)))
+	in.AllowedNodes = teamA
+	r := Next(in).Actions[0].(Record).Record
+	if r.Outcome != record.Succeeded || len(r.RemovedLabels) > 0 {
+		t.Errorf("the record is %+v", r)
+	}
+	node = newNode("n", ofTeam("a"), labelled, recorded(record.Succeeded, func(n *record.Record) { *n = *r }))
+	in = see(job, []Node{node})
+	in.AllowedNodes = teamA
+	for _, a := range Next(in).Actions {
+		if _, starts := a.(Start); starts {
+			t.Errorf("it runs again: %+v", a)
+		}
+	}
+}

@@ -4,6 +4,8 @@
 package plan
 
 import (
+	"maps"
+
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/nodejob/record"
 	"github.com/everynode/everynode/internal/nodejob/task"
@@ -179,5 +181,9 @@ func (rec *recorder) opens(node *Node, c *record.Change) {
 	c.Taints = rec.gate.opened(node, rec.allowsNode(node))
 	if rec.allowsNode(node) {
 		rec.publisher.removeLabels(node, c)
+		return
 	}
+	// Labels that stay, because they must not be removed now, do not request another run: see relabelled.
+	c.Record.RemovedLabels = maps.Clone(c.Record.RemovedLabels)
+	maps.DeleteFunc(c.Record.RemovedLabels, func(key, _ string) bool { _, is := node.Labels[key]; return is })
 }
