@@ -178,12 +178,12 @@ func (as *assessor) assessReboot(terminating bool, w *nodePlan) {
 		r.Outcome, r.Reason, r.FinishedAt, r.Reboot, r.PodUID = record.Failed, v1alpha1.ReasonRebootFailed, as.in.Now, nil, ""
 		r.Message = "the node came back from its reboot with another machine ID, as another machine: see rerun.onMachineChange"
 		r.BootID, r.MachineID = node.BootID, node.MachineID
-		as.recordEnd(w, r)
+		as.writeRunEnd(w, r)
 		return
 	}
 	if !as.in.Now.Before(deadline) {
 		// The pod that is on record stays there, because its finalizer may not be removed yet.
-		as.recordEnd(w, as.attempts.givenUp(rec))
+		as.writeRunEnd(w, as.attempts.givenUp(rec))
 		return
 	}
 	w.run(w.Reason, w.Message, deadline)
@@ -207,7 +207,7 @@ func (as *assessor) abandonRun(w *nodePlan) {
 	r.Outcome, r.Reason, r.Message = record.Disrupted, v1alpha1.ReasonDisrupted, "the revision was changed before the node was back from its reboot"
 	r.Attempts, r.Disruptions, r.FinishedAt, r.Reboot = max(0, r.Attempts-1), 1, as.in.Now, nil
 	w.run(v1alpha1.ReasonRunning, "the run of the earlier revision ends", time.Time{})
-	as.recordEnd(w, r)
+	as.writeRunEnd(w, r)
 }
 
 // assessRebootedNode continues a run on a node that is in another boot, or need not reboot any more.
@@ -235,7 +235,7 @@ func (as *assessor) assessRebootedNode(terminating bool, w *nodePlan) {
 	case as.in.Job.Spec.Task.Check == nil:
 		r := *rec
 		r.FinishedAt = as.in.Now
-		as.recordEnd(w, as.attempts.completed(r, node.BootID, ""))
+		as.writeRunEnd(w, as.attempts.completed(r, node.BootID, ""))
 	default:
 		if as.continueRun(w, startRequest{phase: task.Check, node: node, terminating: terminating}) {
 			w.run(v1alpha1.ReasonChecking, w.Message, w.Until)
@@ -336,6 +336,29 @@ func (p *pass) end(w *nodePlan, pod *Pod, r record.Record) {
 	a := p.recorder.recordAction(w.node, pod, r)
 	p.do(a)
 	w.endsRun = a.Final || a.Record.Outcome == record.Succeeded
+}
+
+// writeRunEnd is recordEnd for a node that has its slot until that is on record. If the API server refuses the record, it has it until
+// rollout.progressDeadlineSeconds have passed, and the write is retried from time to time.
+func (as *assessor) writeRunEnd(w *nodePlan, r record.Record) {
+	t := as.in.NodeProblems[w.node.UID]
+	if t.Reason != v1alpha1.ReasonRecordRejected {
+		as.recordEnd(w, r)
+		return
+	}
+	w.findings().problem = &t
+	if as.overdue(t.Since) {
+		w.slot = false
+		w.waitFor(block{cause: causeNodeProblem, reason: t.Reason, message: t.Message, problem: &t})
+		as.failProgress(w, t.Message)
+	} else {
+		as.plan.wake(as.overdueAt(t.Since))
+	}
+	if as.in.Now.Before(t.RetryAt) {
+		as.plan.wake(t.RetryAt)
+		return
+	}
+	as.recordEnd(w, r)
 }
 
 // recordEnd ends a run without a pod that ends it.

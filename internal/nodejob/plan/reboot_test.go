@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/nodejob/record"
@@ -576,5 +577,38 @@ func TestANewRevisionTakesThePlaceOfARun(t *testing.T) {
 		if got := told(Next(see(job(), []Node{node}))); !slices.Equal(got, []string{"start attempt 1 of rev on a"}) {
 			t.Errorf("%s: %v", name, got)
 		}
+	}
+}
+
+// TestARunWhoseEndIsRejected : the record that ends a run during its reboot is rejected, such as for a node that fills its annotations. The
+// node keeps its slot, but not forever.
+func TestARunWhoseEndIsRejected(t *testing.T) {
+	rebooting := func(r *record.Record) { r.Reboot = &record.Reboot{StartedAt: ago(9000), FromBootID: "n-boot"} }
+	for name, tt := range map[string]struct {
+		record []func(*record.Record)
+		since  int
+		want   []string
+	}{
+		"of another revision":           {[]func(*record.Record){rebooting, func(r *record.Record) { r.Revision = "old" }}, 60, nil},
+		"of another revision, for long": {[]func(*record.Record){rebooting, func(r *record.Record) { r.Revision = "old" }}, 8000, []string{"start attempt 1 of rev on b"}},
+		"out of time":                   {[]func(*record.Record){rebooting}, 60, nil},
+		"out of time, for long":         {[]func(*record.Record){rebooting}, 8000, []string{"start attempt 1 of rev on b"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			job := newJob(rebootingAs(v1alpha1.RebootAlways), oneAtOnce, func(j *v1alpha1.NodeJob) {
+				j.Spec.Rollout.MaxFailures = new(intstr.FromString("100%"))
+			})
+			in := see(job, []Node{newNode("n", recorded(record.Rebooting, tt.record...)), newNode("b")})
+			in.NodeProblems = map[types.UID]NodeProblem{"n-uid": {
+				Reason: v1alpha1.ReasonRecordRejected, Message: "too long", Since: ago(tt.since), TriedAt: ago(1), RetryAt: ago(-30),
+			}}
+			p := Next(in)
+			if diff := cmp.Diff(tt.want, told(p)); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+			if len(p.Status.NodeProblems) != 1 {
+				t.Errorf("the status has the problems %v", p.Status.NodeProblems)
+			}
+		})
 	}
 }
