@@ -192,8 +192,8 @@ func (h *history) countRun(node *Node, r *record.Record, key string, pod *simPod
 	case r.Outcome == record.Failed && r.Retry == task.RetryToken(h.job):
 		h.failures[key]++
 	}
-	if r.Outcome == record.Failed {
-		h.beginsRun(key) // its retry is of the same run, maybe on another machine
+	if r.Outcome == record.Failed || r.Outcome == record.Disrupted && pod != nil && pod.Runs == task.Task && !pod.NotStarted {
+		h.beginsRun(key) // its retry is of the same run, maybe on another machine, or on a Node that was created again
 	}
 }
 
