@@ -49,12 +49,22 @@ func TestEachMistakeInTheBudgetPlannerIsFound(t *testing.T) {
 			"a seat ends at once on a node that reports",
 			"a node on which windows are ignored stays in its group",
 			"windows are never ignored",
+			"a first seat counts for the pace",
+			"a seat that is not ready takes a free place",
+			"a pace begins before seats have left",
+			"a node that was just created has settled",
+			"a closed budget outlasts its expiry",
 		},
 	}.test(t)
 }
 
 // budgetMutants are mistakes in the planner of NodeDisruptionBudgets.
 var budgetMutants = map[string]mutant{
+	"a first seat counts for the pace":                       {"pace.go", "m.seat != nil && m.seat.Returned", "m.seat != nil"},
+	"a seat that is not ready takes a free place":            {"grant.go", "s.Ready && g.opened == down", "g.opened == down"},
+	"a pace begins before seats have left":                   {"pace.go", "(isElsewhere || !p.isObserved(m.group))", "(isElsewhere && false || !p.isObserved(m.group))"},
+	"a node that was just created has settled":               {"member.go", "m.Created.Add(p.settleFor()).After(settled)", "false"},
+	"a closed budget outlasts its expiry":                    {"rule.go", "(until.IsZero() || at.Time.Before(until))", "until.IsZero()"},
 	"a NodeJob that ignores windows ignores all else":        {"rule.go", "return r.inWindow", "return nil"},
 	"a node on which windows are ignored stays in its group": {"group.go", "\tp.split(\"/outside\", (*member).isOutside)\n", ""},
 	"windows are never ignored":                              {"member.go", "m.closedFor(m.ignoresWindows)", "m.closedFor(false)"},
@@ -71,7 +81,7 @@ var budgetMutants = map[string]mutant{
 		"rule.go", "case r.neverThaws():", "case false:",
 	},
 	"a window never closes": {
-		"rule.go", "case !r.window.Open:\n", "case false:\n",
+		"rule.go", "case !r.window.Open && !inWindow:\n", "case false:\n",
 	},
 	"a run must fit the longest window of only one budget": {
 		"effect.go", " && (e.Longest == 0 || r.longest < e.Longest)", " && e.Longest == 0",

@@ -4,6 +4,7 @@
 package api_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -191,6 +192,16 @@ func TestTwoTeamsRunOnTheirOwnNodes(t *testing.T) {
 		return nil
 	})
 	w.limit(teamLabel + "=a")
+	t.Cleanup(func() {
+		if t.Failed() {
+			for _, pod := range w.Pods() {
+				t.Logf("DEBUG pod %s %s %s %+v %+v", pod.Name, pod.Labels, pod.Spec.NodeName, pod.DeletionTimestamp, pod.Status)
+			}
+			var j v1alpha1.NodeJob
+			_ = admin.Get(context.Background(), client.ObjectKeyFromObject(job), &j)
+			t.Logf("DEBUG job %+v", j.Status)
+		}
+	})
 	w.end(w.podOf("limited-a", task.Rollback), 0, `{"exitCode":0}`)
 	w.change(job, `{"deletionPolicy":"Forget"}`)
 	w.gone(job)

@@ -268,6 +268,15 @@ func TestBudgets(t *testing.T) {
 			cause:   causeBudget,
 			message: "the manager does not know yet what its NodeDisruptionBudgets allow",
 		},
+		"a run that waits for a budget for its retry is not held": {
+			job: []func(*v1alpha1.NodeJob){always}, a: []func(*Node){recorded(record.Failed, func(r *record.Record) { r.FinishedAt = ago(60) })},
+			budget: limited(exhausted), cause: causeBudget, message: "NodeDisruptionBudget b allows 1", awaits: []types.UID{"a-uid", "b-uid"},
+		},
+		"a node on which a pod of the task ends is held": {
+			job:    []func(*v1alpha1.NodeJob){always},
+			pods:   []Pod{newPod(newNode("a"), func(p *Pod) { p.Finalized, p.DeleteRequested = false, ago(1) })},
+			budget: limited(seatless, exhausted), holds: []types.UID{"a-uid"}, claims: []types.UID{},
+		},
 		"a run that disrupts its node is held although the spec no longer does": {
 			job:    []func(*v1alpha1.NodeJob){oneAtOnce},
 			pods:   []Pod{newPod(newNode("a"), func(p *Pod) { p.Disrupts = true })},

@@ -216,6 +216,9 @@ func TestUnrecordedFailures(t *testing.T) {
 		"a retry removes unrecorded failures": {
 			job: newJob(askAgain), was: was(casualties(casualty("a", v1alpha1.ReasonFailedNodeDeleted))), nodes: []Node{newNode("b")},
 		},
+		"a retry forgets the nodes at risk, also those that are gone by then": {
+			job: newJob(askAgain), was: was(risks(atRisk("c", true))), nodes: []Node{newNode("b")},
+		},
 		"unrecorded failures are removed when the revision is stable": {
 			was: was(
 				provenSince(9),

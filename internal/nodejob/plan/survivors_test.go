@@ -189,3 +189,40 @@ func TestDisruptionsInARowAreCountedFromTheFirst(t *testing.T) {
 		t.Errorf("%+v, want the fourth disruption since 15 minutes ago", end)
 	}
 }
+
+// A run that a user has requested begins with the check.
+func TestARequestedRetryIsCheckedFirst(t *testing.T) {
+	p := Next(see(newJob(checkedFirst, askAgain), []Node{newNode("a", recorded(record.Failed, attempts(2)))}))
+	if diff := cmp.Diff([]string{"start check-before 1 of rev on a"}, told(p)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestANodeIsNotAskedBeforeItsRollback(t *testing.T) {
+	waits := exhaustedWith(&record.Rollback{Outcome: record.Failed, Attempts: 1, FinishedAt: now, RecordedAt: now})
+	p := Next(see(newJob(expiring, withRollback), []Node{newNode("a", waits, func(n *Node) { n.On.Record.Expiry = nil })}))
+	if got := told(p); len(got) > 0 {
+		t.Errorf("while the rollback waits for its retry: %q", got)
+	}
+}
+
+// A node whose drift is to be repaired may run the task as soon as it can, such as when a taint is gone.
+func TestADriftedNodeIsNotSettled(t *testing.T) {
+	drift := newNode("a", doneFor(600, said(record.AnswerNo, 1)))
+	for want, job := range map[bool]*v1alpha1.NodeJob{true: newJob(repaired), false: newJob(watched)} {
+		if got := mayAsk(job, &drift, drift.On.Record, now); got != want {
+			t.Errorf("with onDrift %s: %v, want %v", job.Spec.Task.Check.OnDrift, got, want)
+		}
+	}
+}
+
+func TestARebootKeepsTheDrift(t *testing.T) {
+	was := newNode("a", doneFor(600, said(record.AnswerNo, 1)))
+	for outcome, want := range map[record.Outcome]bool{record.Rebooting: true, record.Disrupted: true, record.Succeeded: false, record.Failed: false} {
+		next := *was.On.Record
+		next.Outcome, next.Asked = outcome, nil
+		if got := len(askedBefore(&was, &next)) > 0; got != want {
+			t.Errorf("%s keeps the answers: %v, want %v", outcome, got, want)
+		}
+	}
+}
