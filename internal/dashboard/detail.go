@@ -108,7 +108,7 @@ func (o *observed) job(job *v1alpha1.NodeJob, podsUnknown string) jobView {
 	}
 	for _, step := range s.Steps() {
 		v.Steps = append(v.Steps, stepView{
-			Name: step.Name, Counts: step.Counts, State: step.State, Tone: tones[step.Tone],
+			Name: step.Name, Counts: step.Counts, State: view.Spelled(step.State), Tone: tones[step.Tone],
 			Nodes: step.Nodes, Done: step.Done, Running: step.Running, Waiting: step.Waiting, Failed: step.Failed,
 		})
 	}

@@ -165,7 +165,7 @@ export class Grid {
     }
     const word = wordOf(state, this.job, this.state.jobs);
     const more = [!this.job && state !== "done" ? job : "", ...Object.keys(flags).filter((flag) => marks[flag] && flag !== state).map((flag) => flags[flag])].filter(Boolean);
-    const reasoned = reason && !flagReasons[reason] && reason !== "NotSelected" ? (tile ? spaced(reason) : reason) : "";
+    const reasoned = reason && !flagReasons[reason] && !["NotSelected", "Done"].includes(reason) ? (tile ? spaced(reason) : reason) : "";
     const because = [why, reasoned].find((text) => text && text.toLowerCase() !== word.toLowerCase()) ?? "";
     const label = `${name}: ${[word, because, ...more].filter(Boolean).join(", ")}`;
     if (cell.title === label && cell.dataset.state === state && cell.classList.contains("tile") === tile) return cell;
