@@ -33,7 +33,7 @@ export class BudgetsView {
     replace(this.root,
       el("div", { class: "job-head" }, el("h1", {}, "NodeDisruptionBudgets")),
       view.unreadable ? el("p", { class: "note", role: "status" }, view.unreadable) : null,
-      view.budgets.length ? table("Overview of NodeDisruptionBudgets", ["Name", "State", "Nodes", "Allowed", "Unavailable", "Waiting", "Window", "Expires"], view.budgets.map(summary)) : null,
+      view.budgets.length ? table("Overview of NodeDisruptionBudgets", ["Name", "Status", "Nodes", "Allowed", "Unavailable", "Waiting", "Window", "Expires"], view.budgets.map(summary)) : null,
       view.budgets.length || view.unreadable ? null : el("p", { class: "empty" }, "There is no NodeDisruptionBudget."),
       view.more ? el("p", { class: "dim" }, `${view.more} more: kubectl everynode budgets`) : null,
       view.budgets.map(card));

@@ -31,7 +31,7 @@ type Budgets struct {
 // Lines draws a table of the budgets, and below it, for each budget, the nodes that use it or wait for it.
 func (l Budgets) Lines() []text.Line {
 	c := l.columns()
-	rows := [][]text.Line{c.row(text.Cells("NAME", "NODES", "ALLOWED", "UNAVAILABLE", "WAITING", "STATE"), "WINDOW", "EXPIRES")}
+	rows := [][]text.Line{c.row(text.Cells("NAME", "NODES", "ALLOWED", "UNAVAILABLE", "WAITING", "STATUS"), "WINDOW", "EXPIRES")}
 	sections := make([][]text.Line, 1, len(l.Items)+1)
 	for i := range l.Items {
 		b := Budget{Budget: &l.Items[i], Now: l.Now, Width: l.Width}
