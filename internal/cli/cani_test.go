@@ -165,11 +165,11 @@ disrupt            ns         yes      NodeJob ns/tune (spec.maintenance.drain)
 		"a namespace that is allowed": {rightsServer{actions: deny, namespace: namespace("true")}, cmdutil.ExitOK, head + both + row("yes") + held + everywhere},
 		"a namespace that is limited to nodes": {rightsServer{actions: deny, namespace: limited}, cmdutil.ExitOK, head + both + row("yes") + held +
 			"run-as-root in namespace ns is root on the nodes with node-restriction.kubernetes.io/team=a\n"},
-		"a namespace that is not allowed": {rightsServer{actions: deny, namespace: namespace("no"), manager: manager("--v=1")}, cmdutil.ExitOK,
+		"a namespace that is not allowed": {rightsServer{actions: deny, namespace: namespace("no"), manager: manager("--v=1")}, cmdutil.ExitError,
 			head + both + row("no ") + held + everywhere + closed},
 		"a manager that serves all namespaces": {rightsServer{actions: deny, namespace: namespace("no"), manager: manager("--require-namespace-label=false")}, cmdutil.ExitOK,
 			head + both + row("yes") + held + everywhere},
-		"a manager that cannot be read": {rightsServer{actions: deny, namespace: namespace("no")}, cmdutil.ExitOK,
+		"a manager that cannot be read": {rightsServer{actions: deny, namespace: namespace("no")}, cmdutil.ExitError,
 			head + both + row("no ") + held + everywhere + "unless the manager serves all namespaces, " + closed},
 		"nothing can be read": {rightsServer{actions: deny, lacks: []string{"list"}}, cmdutil.ExitOK, head + both +
 			strings.NewReplacer("(all)      yes", "(all)      no ", "list pods          ns         yes", "list pods          ns         no ").Replace(tail) + held +
