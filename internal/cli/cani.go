@@ -36,7 +36,7 @@ func newCanICommand(f *console.Factory) *cobra.Command {
 		Short: "Show the rights that a file needs, and which of them you lack",
 		Long: `Show the rights that you need to apply the NodeJobs, NodeGuards, NodeDisruptionBudgets (freezes too) and ConfigMaps of a file,
 which of them you lack, and the commands by which an administrator grants them. The exit code is 1 if you lack one, or if the
-manager does not serve a namespace of the file. Nothing is changed.
+manager is known not to serve a namespace of the file. Nothing is changed.
 
 The right to create NodeJobs is not enough. What they do on nodes needs the rights run-as-root, disrupt, gate and label for
 their namespace, which are asked for at the scope of the cluster: a role with * in the namespace does not include them.`,
@@ -82,6 +82,8 @@ type askedNamespace struct {
 	Allowed bool     `json:"allowed"`
 	// Message says why nothing starts there.
 	Message string `json:"message,omitempty"`
+
+	served console.Namespace
 }
 
 // askedRight is a right, and what the API server says of it.
@@ -125,7 +127,7 @@ func (o *canIOptions) run(ctx context.Context) error {
 	if err := o.show(result); err != nil {
 		return err
 	}
-	if len(result.missing()) > 0 || slices.ContainsFunc(result.Namespaces, func(n askedNamespace) bool { return !n.Allowed }) {
+	if len(result.missing()) > 0 || slices.ContainsFunc(result.Namespaces, func(n askedNamespace) bool { return n.served == console.NamespaceNotServed }) {
 		return cmdutil.Exit(cmdutil.ExitError)
 	}
 	return nil
@@ -214,7 +216,7 @@ func (o *canIOptions) namespaces(ctx context.Context, file *planFile) []askedNam
 	var all []askedNamespace
 	for _, name := range slices.Sorted(maps.Keys(needs)) {
 		if served := console.CheckNamespace(ctx, o.client, name); served != console.NamespaceUnknown {
-			all = append(all, askedNamespace{name, needs[name], served == console.NamespaceServed, served.Message(name)})
+			all = append(all, askedNamespace{name, needs[name], served == console.NamespaceServed, served.Message(name), served})
 		}
 	}
 	return all
