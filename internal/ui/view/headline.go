@@ -4,12 +4,30 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
-	"unicode"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 )
+
+// headlines are what reasons of NodeJobs mean, in words, some with a number. Other reasons are spelled out.
+var headlines = map[string]string{
+	v1alpha1.ReasonAllNodesDone:        "Done",
+	v1alpha1.ReasonInProgress:          "Running",
+	v1alpha1.ReasonMaxFailuresExceeded: "Stopped, %d failed",
+	v1alpha1.ReasonNodesFailed:         "%d failed",
+	v1alpha1.ReasonNonCompliant:        "%d not compliant",
+	v1alpha1.ReasonDrifted:             "%d drifted",
+	v1alpha1.ReasonAwaitingPromotion:   "Waits for a promotion",
+	v1alpha1.ReasonBudgetClosed:        "Waits for a NodeDisruptionBudget",
+	v1alpha1.ReasonWaitingForBudget:    "Waits for a NodeDisruptionBudget",
+	v1alpha1.ReasonStepWithoutNodes:    "Stopped, a step has no nodes",
+	v1alpha1.ReasonDisrupted:           "Disrupted many times",
+	v1alpha1.ReasonCheckError:          "A check itself fails",
+	v1alpha1.ReasonPodNotStarting:      "A pod does not start",
+	reasonNotObserved:                  "No manager has observed it",
+}
 
 // Headline describes the state of a NodeJob with this reason in a few words: what the reason means, with numbers.
 func Headline(job *v1alpha1.NodeJob, reason string) string {
@@ -19,36 +37,16 @@ func Headline(job *v1alpha1.NodeJob, reason string) string {
 		if n.Expired > 0 && n.Expired == n.Matched {
 			return "No longer needed"
 		}
-		return "Done"
 	case v1alpha1.ReasonInProgress:
 		if n.Running == 0 {
 			return "Waiting"
 		}
-		return "Running"
-	case v1alpha1.ReasonMaxFailuresExceeded:
-		return fmt.Sprintf("Stopped, %d failed", failures(job))
-	case v1alpha1.ReasonNodesFailed:
-		return fmt.Sprintf("%d failed", failures(job))
-	case v1alpha1.ReasonNonCompliant:
-		return fmt.Sprintf("%d not compliant", n.NonCompliant)
-	case v1alpha1.ReasonDrifted:
-		return fmt.Sprintf("%d drifted", n.NonCompliant)
-	case v1alpha1.ReasonAwaitingPromotion:
-		return "Waits for a promotion"
-	case v1alpha1.ReasonBudgetClosed, v1alpha1.ReasonWaitingForBudget:
-		return "Waits for a NodeDisruptionBudget"
-	case v1alpha1.ReasonStepWithoutNodes:
-		return "Stopped, a step has no nodes"
-	case v1alpha1.ReasonDisrupted:
-		return "Disrupted many times"
-	case v1alpha1.ReasonCheckError:
-		return "A check itself fails"
-	case v1alpha1.ReasonPodNotStarting:
-		return "A pod does not start"
-	case reasonNotObserved:
-		return "No manager has observed it"
+	case v1alpha1.ReasonMaxFailuresExceeded, v1alpha1.ReasonNodesFailed:
+		return fmt.Sprintf(headlines[reason], failures(job))
+	case v1alpha1.ReasonNonCompliant, v1alpha1.ReasonDrifted:
+		return fmt.Sprintf(headlines[reason], n.NonCompliant)
 	}
-	return Spelled(reason)
+	return cmp.Or(headlines[reason], Spelled(reason))
 }
 
 // failures counts the nodes that have failed, also those without a record.
@@ -70,9 +68,9 @@ func Spelled(reason string) string {
 	}
 	var b strings.Builder
 	for i, r := range reason {
-		if i > 0 && unicode.IsUpper(r) {
+		if i > 0 && r >= 'A' && r <= 'Z' {
 			b.WriteByte(' ')
-			r = unicode.ToLower(r)
+			r += 'a' - 'A'
 		}
 		b.WriteRune(r)
 	}
