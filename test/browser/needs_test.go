@@ -112,7 +112,11 @@ func TestASmallClusterHasTilesWithWords(t *testing.T) {
 	see(t, tab, "document.querySelector('#theme').getBoundingClientRect().bottom < 60") // the header is one line
 	see(t, tab, "document.querySelector('header').offsetHeight < 60")
 	fits(t, tab)
-	see(t, tab, "document.querySelector('#needs').getBoundingClientRect().top < document.querySelector('#runs').getBoundingClientRect().top")
+	see(
+		t,
+		tab,
+		"document.querySelector('#needs').getBoundingClientRect().top < document.querySelector('#runs').getBoundingClientRect().top",
+	)
 	do(t, tab, "document.querySelector('"+tile2+"').click()")
 	see(t, tab, "document.querySelector('#node .badge').innerText === 'Failed'")
 	see(t, tab, "!document.querySelector('#node .tone-good.badge')")

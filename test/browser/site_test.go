@@ -120,7 +120,14 @@ func TestTheSite(t *testing.T) {
 			)
 
 			search := func(text string) {
-				do(t, tab, fmt.Sprintf("{ const s = document.getElementById('search'); s.value = %q; s.dispatchEvent(new Event('input')); }", text))
+				do(
+					t,
+					tab,
+					fmt.Sprintf(
+						"{ const s = document.getElementById('search'); s.value = %q; s.dispatchEvent(new Event('input')); }",
+						text,
+					),
+				)
 			}
 			search("christmas") // shows where the page says it, and leads there
 			const windows = "[...document.querySelectorAll('#found a')].find((a) => a.hash === '#only-on-sundays-from-0200-to-0500')"

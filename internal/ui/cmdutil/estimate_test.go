@@ -134,9 +134,13 @@ func TestEstimate(t *testing.T) {
 			job.Spec.Maintenance.Cordon = true
 			job.Spec.Nodes.Selector = &metav1.LabelSelector{}
 			job.Status = v1alpha1.NodeJobStatus{
-				ObservedGeneration: 1, Revision: revision, Nodes: v1alpha1.NodeCounts{Matched: 12, Done: 3, Waiting: 9},
-				Rollout:    &v1alpha1.RolloutStatus{Step: "all", Steps: []v1alpha1.StepStatus{{Name: "all", Nodes: 12, Done: 3}}},
-				Conditions: []metav1.Condition{{Type: v1alpha1.ConditionReconciling, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonInProgress}},
+				ObservedGeneration: 1,
+				Revision:           revision,
+				Nodes:              v1alpha1.NodeCounts{Matched: 12, Done: 3, Waiting: 9},
+				Rollout:            &v1alpha1.RolloutStatus{Step: "all", Steps: []v1alpha1.StepStatus{{Name: "all", Nodes: 12, Done: 3}}},
+				Conditions: []metav1.Condition{
+					{Type: v1alpha1.ConditionReconciling, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonInProgress},
+				},
 			}
 			if tt.change != nil {
 				tt.change(job)

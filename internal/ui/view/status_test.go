@@ -622,7 +622,9 @@ func TestAProblemIsSaidOnce(t *testing.T) {
 	const message = "ServiceAccount node-setup/agent does not exist. Create it"
 	s := Status{Now: now, Job: job(func(j *v1alpha1.NodeJob) {
 		rollout(j, "canary", v1alpha1.StepStatus{Name: "canary", Nodes: 1})
-		j.Status.NodeProblems = []v1alpha1.NodeProblem{{Node: "node-1", Reason: v1alpha1.ReasonServiceAccountNotFound, Since: at(time.Minute), Message: message}}
+		j.Status.NodeProblems = []v1alpha1.NodeProblem{
+			{Node: "node-1", Reason: v1alpha1.ReasonServiceAccountNotFound, Since: at(time.Minute), Message: message},
+		}
 	}), Rows: []NodeRow{{Step: "canary", State: plan.NodeState{
 		Name: "node-1", State: plan.Waiting, Reason: v1alpha1.ReasonServiceAccountNotFound, Message: message,
 	}}}}
