@@ -127,15 +127,15 @@ func (o *canIOptions) run(ctx context.Context) error {
 	if err := o.show(result); err != nil {
 		return err
 	}
-	if len(result.missing()) > 0 || result.startsNothing() {
+	if !result.suffices() {
 		return cmdutil.Exit(cmdutil.ExitError)
 	}
 	return nil
 }
 
-// startsNothing reports whether the manager is known not to serve a namespace of the file.
-func (r *canI) startsNothing() bool {
-	return slices.ContainsFunc(r.Namespaces, func(n askedNamespace) bool { return n.served == console.NamespaceNotServed })
+// suffices reports whether the user has all rights, and the manager is not known not to serve a namespace of the file.
+func (r *canI) suffices() bool {
+	return len(r.missing()) == 0 && !slices.ContainsFunc(r.Namespaces, func(n askedNamespace) bool { return n.served == console.NamespaceNotServed })
 }
 
 // grants determines the commands that grant what the user lacks.
