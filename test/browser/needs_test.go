@@ -102,6 +102,28 @@ func TestAnAuditIsNotGreen(t *testing.T) {
 	noProblems(t, tab)
 }
 
+// TestADriftedNodeIsNotGreen has a NodeJob that is done on 4 nodes, of which one has drifted, and another one that has failed there.
+func TestADriftedNodeIsNotGreen(t *testing.T) {
+	f := newFleet(t, 4)
+	f.job("sysctl", "true", "dydd", func(j *v1alpha1.NodeJob) {
+		j.Spec.Task.Check = &v1alpha1.CheckSpec{Script: "true", PeriodSeconds: 3600}
+	})
+	f.job("other", "true", "dddf", nil)
+	f.create()
+	f.report()
+	tab := open(t, dashboard(t, asAdmin), 1280, 800, false)
+	see(t, tab, stateOf("node-2")+" === 'drifted' && "+stateOf("node-1")+" === 'done'")
+	see(t, tab, says(tile2, "Drifted, default/sysctl")+" && "+says(tile2, "it is 65530"))
+	for state, want := range map[string]string{"drifted": "Drifted 1", "done": "All done 2", "failed": "Failed 1"} {
+		see(t, tab, fmt.Sprintf("document.querySelector('#legend [data-key=%s]').textContent === %q", state, want))
+	}
+	see(t, tab, says("#needs", "1 drifted")+" && document.title.startsWith('(1 failed) ')")
+	do(t, tab, "location.hash = '#/job/default/sysctl'")
+	see(t, tab, says("#job .big", "3 of 4 done")+" && document.querySelector('#job .badge.tone-warn').innerText === 'Done'")
+	see(t, tab, "document.querySelectorAll('#jobs a[aria-current] .part.drifted').length === 1")
+	noProblems(t, tab)
+}
+
 func TestASmallClusterHasTilesWithWords(t *testing.T) {
 	mixed(t)
 	tab := open(t, dashboard(t, asAdmin), 390, 800, false)
