@@ -134,7 +134,7 @@ generate: $(CONTROLLER_GEN) $(CRD_REF_DOCS) ## Regenerate deepcopy code, apply c
 	go -C tools run ./crdfinish -misplaced ../internal/cli/misplaced.yaml -schemas ../config/schemas ../config/crd/everynode.dev_nodejobs.yaml template
 	go -C tools run ./crdfinish -schemas ../config/schemas ../config/crd/everynode.dev_nodeguards.yaml template
 	go -C tools run ./crdfinish -schemas ../config/schemas ../config/crd/everynode.dev_nodedisruptionbudgets.yaml template
-	$(CRD_REF_DOCS) --log-level=ERROR --source-path=api/v1alpha1 --config=docs/reference/config.yaml --renderer=markdown --output-path=docs/reference/api.md
+	$(CRD_REF_DOCS) --log-level=ERROR --source-path=api/v1alpha1 --config=docs/reference/config.yaml --templates-dir=docs/reference/templates --renderer=markdown --output-path=docs/reference/api.md
 	sed -E -i -e 's#_?\[(int32|UID|IntOrString)\]\([^)]*\)_?#_\1_#g' -e 's/3\.1536e\+07/31536000/g' docs/reference/api.md
 	go -C test run ./cmd/everynode-reference markdown ../docs/reference/kubectl-everynode.md
 	go -C test run ./cmd/everynode-reference man ../docs/reference/man

@@ -35,7 +35,8 @@ func newCanICommand(f *console.Factory) *cobra.Command {
 		Use:   "can-i -f FILE",
 		Short: "Show the rights that a file needs, and which of them you lack",
 		Long: `Show the rights that you need to apply the NodeJobs, NodeGuards, NodeDisruptionBudgets (freezes too) and ConfigMaps of a file,
-which of them you lack, and the commands by which an administrator grants them. The exit code is 1 if you lack one. Nothing is changed.
+which of them you lack, and the commands by which an administrator grants them. The exit code is 1 if you lack one, or if the
+manager is known not to serve a namespace of the file. Nothing is changed.
 
 The right to create NodeJobs is not enough. What they do on nodes needs the rights run-as-root, disrupt, gate, label and ignore-windows for
 their namespace, which are asked for at the scope of the cluster: a role with * in the namespace does not include them.`,
@@ -81,6 +82,8 @@ type askedNamespace struct {
 	Allowed bool     `json:"allowed"`
 	// Message says why nothing starts there.
 	Message string `json:"message,omitempty"`
+
+	served console.Namespace
 }
 
 // askedRight is a right, and what the API server says of it.
@@ -124,10 +127,15 @@ func (o *canIOptions) run(ctx context.Context) error {
 	if err := o.show(result); err != nil {
 		return err
 	}
-	if len(result.missing()) > 0 {
+	if !result.suffices() {
 		return cmdutil.Exit(cmdutil.ExitError)
 	}
 	return nil
+}
+
+// suffices reports whether the user has all rights, and the manager is not known not to serve a namespace of the file.
+func (r *canI) suffices() bool {
+	return len(r.missing()) == 0 && !slices.ContainsFunc(r.Namespaces, func(n askedNamespace) bool { return n.served == console.NamespaceNotServed })
 }
 
 // grants determines the commands that grant what the user lacks.
@@ -201,8 +209,7 @@ func neededFor(file *planFile, live map[client.ObjectKey]*v1alpha1.NodeJob) []as
 	return all
 }
 
-// namespaces returns whether the manager serves the namespaces of the NodeJobs and NodeGuards of a file. The right to allow a
-// namespace is not needed to apply the file, so this does not change the exit code.
+// namespaces returns whether the manager serves the namespaces of the NodeJobs and NodeGuards of a file.
 func (o *canIOptions) namespaces(ctx context.Context, file *planFile) []askedNamespace {
 	needs := map[string][]string{}
 	for _, job := range file.jobs {
@@ -214,7 +221,7 @@ func (o *canIOptions) namespaces(ctx context.Context, file *planFile) []askedNam
 	var all []askedNamespace
 	for _, name := range slices.Sorted(maps.Keys(needs)) {
 		if served := console.CheckNamespace(ctx, o.client, name); served != console.NamespaceUnknown {
-			all = append(all, askedNamespace{name, needs[name], served == console.NamespaceServed, served.Message(name)})
+			all = append(all, askedNamespace{name, needs[name], served == console.NamespaceServed, served.Message(name), served})
 		}
 	}
 	return all

@@ -165,7 +165,7 @@ disrupt            ns         yes      NodeJob ns/tune (spec.maintenance.drain)
 		"a namespace that is allowed": {rightsServer{actions: deny, namespace: namespace("true")}, cmdutil.ExitOK, head + both + row("yes") + held + everywhere},
 		"a namespace that is limited to nodes": {rightsServer{actions: deny, namespace: limited}, cmdutil.ExitOK, head + both + row("yes") + held +
 			"run-as-root in namespace ns is root on the nodes with node-restriction.kubernetes.io/team=a\n"},
-		"a namespace that is not allowed": {rightsServer{actions: deny, namespace: namespace("no"), manager: manager("--v=1")}, cmdutil.ExitOK,
+		"a namespace that is not allowed": {rightsServer{actions: deny, namespace: namespace("no"), manager: manager("--v=1")}, cmdutil.ExitError,
 			head + both + row("no ") + held + everywhere + closed},
 		"a manager that serves all namespaces": {rightsServer{actions: deny, namespace: namespace("no"), manager: manager("--require-namespace-label=false")}, cmdutil.ExitOK,
 			head + both + row("yes") + held + everywhere},

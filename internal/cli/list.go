@@ -45,14 +45,9 @@ func newListCommand(f *console.Factory) *cobra.Command {
 			return o.run(cmd.Context())
 		},
 	}
-	o.addFlags(cmd, &o.output)
-	return cmd
-}
-
-// addFlags adds the flags of list to a command, which may be status.
-func (o *listOptions) addFlags(cmd *cobra.Command, output *string) {
 	cmd.Flags().BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "list those of all namespaces")
-	console.AddOutputFlag(cmd, output, console.OutputWide, console.OutputName, console.OutputJSON, console.OutputYAML)
+	console.AddOutputFlag(cmd, &o.output, console.OutputWide, console.OutputName, console.OutputJSON, console.OutputYAML)
+	return cmd
 }
 
 func (o *listOptions) run(ctx context.Context) error {

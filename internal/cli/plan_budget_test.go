@@ -34,7 +34,7 @@ func TestPlanOfABudget(t *testing.T) {
 Selects   3 nodes
 Limit     1 of 3 nodes may be unavailable
 Limit     1 of 1 node with pool=a; 1 of 2 nodes with pool=b may be unavailable
-Now       NodeDisruptionBudget production is closed until its next window opens at 2026-07-04T23:00:00Z
+Now       NodeDisruptionBudget production is closed until its next window opens at 2026-07-04T23:00:00Z (Sun 01:00 CEST)
 Windows   Sun 2026-07-05 01:00 CEST to Sun 2026-07-05 04:00 CEST, 3h
           Sun 2026-07-19 01:00 CEST to Sun 2026-07-19 04:00 CEST, 3h
           Sun 2026-07-26 01:00 CEST to Sun 2026-07-26 04:00 CEST, 3h

@@ -218,13 +218,14 @@ func unknownFields(document []byte, into client.Object) error {
 //go:embed misplaced.yaml
 var misplacedYAML []byte
 
-// misplaced returns the fields that users write in a NodeJob and that it does not have, by their paths. The CRD has the same ones.
+// misplaced returns the fields that users write in a NodeJob and that it does not have, by their paths. The CRD has some of them.
 var misplaced = sync.OnceValue(func() map[string]string {
-	var fields map[string]string
-	if err := sigsyaml.Unmarshal(misplacedYAML, &fields); err != nil {
+	var fields struct{ Rejected, Unknown map[string]string }
+	if err := sigsyaml.UnmarshalStrict(misplacedYAML, &fields); err != nil {
 		panic(err) // a test reads the file
 	}
-	return fields
+	maps.Copy(fields.Unknown, fields.Rejected)
+	return fields.Unknown
 })
 
 var listIndex = regexp.MustCompile(`\[\d+\]`)

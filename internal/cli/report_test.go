@@ -50,14 +50,17 @@ func TestReport(t *testing.T) {
 			want: "pool " + header + "(none) 5 1 1 1 2 20%\neks 1 1 0 0 0 100%\nkarpenter 1 0 1 0 0 0%\n(all) 7 2 2 1 2 28%\n" + problems,
 		},
 		"by a label": {args: []string{"--by", "rack"}, want: "rack " + header + "(none) 7 2 2 1 2 28%\n(all) 7 2 2 1 2 28%\n" + problems},
-		"for a spreadsheet": {args: []string{"-o", "csv", "--by", "zone"}, want: `node,state,askedAt,since,exitCode,message,zone
-b,NonCompliant,2026-07-01T11:55:00Z,2026-07-01T10:00:00Z,1,out\nthe =file\x1b[2J differs,x
-d,NonCompliant,2026-07-01T11:55:00Z,2026-07-01T10:00:00Z,,,x
-e,Error,2026-07-01T11:55:00Z,2026-07-01T11:10:00Z,3,no such file,y
-assumed,NotAsked,,,,,
-f,NotAsked,,,,,y
-a,Compliant,2026-07-01T11:55:00Z,,,,x
-c,Compliant,2026-07-01T11:00:00Z,,,,y`},
+		"for a spreadsheet": {
+			args: []string{"-o", "csv", "--by", "zone"},
+			want: `node,state,askedAt,since,exitCode,message,nodeJob,revision,zone
+b,NonCompliant,2026-07-01T11:55:00Z,2026-07-01T10:00:00Z,1,out\nthe =file\x1b[2J differs,ns/j,new,x
+d,NonCompliant,2026-07-01T11:55:00Z,2026-07-01T10:00:00Z,,,ns/j,new,x
+e,Error,2026-07-01T11:55:00Z,2026-07-01T11:10:00Z,3,no such file,ns/j,new,y
+assumed,NotAsked,,,,,ns/j,,
+f,NotAsked,,,,,ns/j,,y
+a,Compliant,2026-07-01T11:55:00Z,,,,ns/j,new,x
+c,Compliant,2026-07-01T11:00:00Z,,,,ns/j,new,y`,
+		},
 		"for a CI system": {args: []string{"-o", "junit"}, want: `<?xml version="1.0" encoding="UTF-8"?>
 <testsuites>
 <testsuite name="ns/j" tests="7" failures="2" errors="1" skipped="2" time="0">

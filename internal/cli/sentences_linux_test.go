@@ -131,7 +131,7 @@ func TestNothingIsCutOnATerminal(t *testing.T) {
 		want string
 	}{
 		"promote": {
-			[]string{"promote", "j", "--full"},
+			[]string{"promote", "j", "--to", "all"},
 			"in the change that creates it. With GitOps, commit this instead: spec.rollout.promoteTo: all",
 		},
 		"nothing to do": {
@@ -173,7 +173,7 @@ func TestNothingIsCutOnATerminal(t *testing.T) {
 		"explain":       {[]string{"explain", "node-1"}, "could not check whether a NodeGuard holds the node: "},
 		"status":        {[]string{"status", "j"}, "waits for promotion (promoteTo: canary-of-all-regions)"},
 		"status wide":   {[]string{"status", "j", "-o", "wide"}, "the node has not reported its state yet"},
-		"status of all": {[]string{"status", "-A"}, "there is no NodeJob"},
+		"status of all": {[]string{"status"}, "takes the name of a NodeJob (to list all: kubectl everynode list), and got 0 arguments"},
 		"list wide":     {[]string{"list", "-o", "wide"}, "MESSAGE"},
 		"list":          {[]string{"list", "-A"}, "no NodeJob"},
 		"run": {

@@ -31,7 +31,7 @@ func TestSeveralNodeJobs(t *testing.T) {
 			"nodejob a: suspended: spec.suspend false -> true\nnodejob b: suspended: spec.suspend false -> true\n", []string{commit + "spec.suspend: true"}, []string{"PATCH a", "PATCH b"}},
 		"resume": {[]string{"resume", "a", "b"}, cmdutil.ExitOK,
 			"nodejob a: nothing to change: it is not suspended\nnodejob b: nothing to change: it is not suspended\n", nil, nil},
-		"promote": {[]string{"promote", "a", "b", "--full"}, cmdutil.ExitOK,
+		"promote": {[]string{"promote", "a", "b", "--to", "all"}, cmdutil.ExitOK,
 			"nodejob a: promoted: spec.rollout.promoteTo canary -> all\nnodejob b: promoted: spec.rollout.promoteTo canary -> all\n", nil, []string{"PATCH a", "PATCH b"}},
 		"abort": {[]string{"abort", "a", "b"}, cmdutil.ExitOK,
 			"nodejob a: suspended: spec.suspend false -> true\nnodejob b: suspended: spec.suspend false -> true\n", nil, []string{"PATCH a", "PATCH b"}},
@@ -42,7 +42,7 @@ func TestSeveralNodeJobs(t *testing.T) {
 		"one, which is missing": {[]string{"suspend", "c"}, cmdutil.ExitNotFound, "", []string{"error: " + noC}, nil},
 		"retry takes one":       {[]string{"retry", "a", "b"}, cmdutil.ExitNotFound, "", []string{"node b: there is no node b, but a NodeJob: this command takes one NodeJob, and then nodes."}, nil},
 		"skip takes one":        {[]string{"skip", "a", "b"}, cmdutil.ExitNotFound, "", []string{"node b: there is no node b, but a NodeJob: this command takes one NodeJob, and then nodes."}, nil},
-		"status takes one":      {[]string{"status", "a", "b"}, cmdutil.ExitUsage, "", []string{"takes the name of a NodeJob, or nothing, and got 2 arguments"}, nil},
+		"status takes one":      {[]string{"status", "a", "b"}, cmdutil.ExitUsage, "", []string{"takes the name of a NodeJob (to list all: kubectl everynode list), and got 2 arguments"}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var writes []string

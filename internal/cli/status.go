@@ -23,8 +23,6 @@ import (
 
 type statusOptions struct {
 	*console.Factory
-	// list lists the NodeJobs, without a name.
-	list    *listOptions
 	key     client.ObjectKey
 	watch   bool
 	timeout time.Duration
@@ -49,12 +47,12 @@ type statusOptions struct {
 const estimateEvery = time.Minute
 
 func newStatusCommand(f *console.Factory) *cobra.Command {
-	o := &statusOptions{Factory: f, list: &listOptions{Factory: f}}
+	o := &statusOptions{Factory: f}
 	cmd := &cobra.Command{
-		Use:   "status [NAME]",
+		Use:   "status NAME",
 		Short: "Show how far a NodeJob is, what runs, what failed, what it waits for",
 		Long: `Show how far a NodeJob is: its steps, what runs, what failed with the last lines that it printed, what it waits for
-and until when. Without a name, it lists NodeJobs, as list does.
+and until when.
 
 With --watch, it continues until the NodeJob is complete (exit code 0), waits for a user (9: it awaits promotion, is suspended,
 or matches no node), is Stalled (10), or was deleted (12; 0 if its deletion had begun before). On a terminal, the view is updated
@@ -66,15 +64,9 @@ in place; otherwise it prints one line for each change.`,
 
   # until it is done, in a script
   kubectl everynode status max-map-count -n node-setup --watch --timeout 30m`,
-		Args:              console.AtMostOneArg("the name of a NodeJob, or nothing"),
+		Args:              console.ExactArgs(1, "the name of a NodeJob (to list all: kubectl everynode list)"),
 		ValidArgsFunction: f.CompleteJobs,
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			if len(args) == 0 {
-				return o.listAll(cmd.Context())
-			}
-			if o.list.allNamespaces {
-				return cmdutil.Failf(cmdutil.ExitUsage, "-A lists NodeJobs: leave out the name, or -A")
-			}
 			if o.key, o.client, err = o.Target(args[0]); err != nil {
 				return err
 			}
@@ -87,17 +79,8 @@ in place; otherwise it prints one line for each change.`,
 	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "continue until it is complete, does not continue without help, or is deleted")
 	cmd.Flags().DurationVar(&o.timeout, "timeout", 0, "with --watch: end with exit code 11 after this long; 0 for never")
 	cmd.Flags().BoolVar(&o.results, "results", false, "with -o wide: add the results that the task wrote on each node")
-	o.list.addFlags(cmd, &o.output)
+	console.AddOutputFlag(cmd, &o.output, console.OutputWide, console.OutputName, console.OutputJSON, console.OutputYAML)
 	return cmd
-}
-
-// listAll lists the NodeJobs.
-func (o *statusOptions) listAll(ctx context.Context) error {
-	if o.watch || o.timeout != 0 || o.results {
-		return cmdutil.Failf(cmdutil.ExitUsage, "--watch, --timeout and --results are for one NodeJob: add its name")
-	}
-	o.list.output = o.output
-	return o.list.run(ctx)
 }
 
 func (o *statusOptions) validate() error {

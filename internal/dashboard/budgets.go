@@ -78,7 +78,7 @@ func (o *observed) newBudgetsView() budgetsView {
 func newBudgetView(b view.Budget) budgetView {
 	r := b.Row()
 	v := budgetView{
-		Name: text.Safe(r.Name), State: text.Safe(r.State), Tone: tones[r.Tone], Nodes: r.Nodes, Allowed: r.Allowed, Unavailable: r.Unavailable,
+		Name: text.Safe(r.Name), State: view.Spelled(text.Safe(r.State)), Tone: tones[r.Tone], Nodes: r.Nodes, Allowed: r.Allowed, Unavailable: r.Unavailable,
 		Waiting: r.Waiting, Window: r.Window, Expires: r.Expires, Rows: rowsOf(b.Rules()), Uses: []budgetUseView{},
 	}
 	for _, n := range b.Nodes() {

@@ -57,7 +57,7 @@ func TestTheViewOfBudgets(t *testing.T) {
 	want := budgetsView{Budgets: []budgetView{
 		{
 			Name:        "production",
-			State:       v1alpha1.ReasonMaxUnavailableReached,
+			State:       "Max unavailable reached",
 			Tone:        "warn",
 			Nodes:       "3",
 			Allowed:     "0",

@@ -76,7 +76,7 @@ func (d *dashboard) change(ctx context.Context, printer apply.Printer, change Ch
 	return s.Change(ctx, func(job *v1alpha1.NodeJob) (steer.Decision, error) {
 		switch change.Verb {
 		case plan.VerbPromote:
-			return steer.Promote(job, change.To, false)
+			return steer.Promote(job, change.To)
 		case plan.VerbSuspend:
 			return steer.Suspend(job), nil
 		case plan.VerbResume:

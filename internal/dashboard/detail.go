@@ -108,7 +108,7 @@ func (o *observed) job(job *v1alpha1.NodeJob, podsUnknown string) jobView {
 	}
 	for _, step := range s.Steps() {
 		v.Steps = append(v.Steps, stepView{
-			Name: step.Name, Counts: step.Counts, State: step.State, Tone: tones[step.Tone],
+			Name: step.Name, Counts: step.Counts, State: view.Spelled(step.State), Tone: tones[step.Tone],
 			Nodes: step.Nodes, Done: step.Done, Running: step.Running, Waiting: step.Waiting, Failed: step.Failed,
 		})
 	}
@@ -156,6 +156,7 @@ type nodeJobView struct {
 	Name      string `json:"name"`
 	Run       bool   `json:"run,omitempty"`
 	State     string `json:"state"`
+	Reason    string `json:"reason,omitempty"`
 	Sentence  string `json:"sentence"`
 	Rows      []row  `json:"rows"`
 	// Pods are the pods of attempts on the node whose log can be read, the newest first.
@@ -199,7 +200,7 @@ func (o *observed) nodeJob(job *v1alpha1.NodeJob, i int, withDrains drains) node
 	}
 	in, p := withDrains(o.planOf(job))
 	e := view.ExplainNode(in, p, i, 0)
-	v.State, v.Sentence = string(e.State.State), text.Safe(e.Sentence())
+	v.State, v.Reason, v.Sentence = string(e.State.State), e.State.Reason, text.Safe(e.Sentence())
 	v.Offers = offersOfNode(job, o.flag, &o.Nodes[i], e.State.State)
 	if lines := e.Lines(); len(lines) > 2 { // the sentence and an empty line come first
 		v.Rows = rowsOf(lines[2:])

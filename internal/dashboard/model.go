@@ -68,6 +68,8 @@ type jobState struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	Tone      string `json:"tone"`
+	// Headline is what the reason means, in words.
+	Headline  string `json:"headline"`
 	Reason    string `json:"reason"`
 	Message   string `json:"message"`
 	Revision  string `json:"revision"`
@@ -75,7 +77,8 @@ type jobState struct {
 	Suspended bool   `json:"suspended,omitempty"`
 	// Run is true for a NodeJob of the command run. It does not count in the state of the nodes.
 	Run bool `json:"run,omitempty"`
-	// Matched, Done, Running, Waiting and Failed count nodes as the status of the NodeJob does.
+	// Matched, Running, Waiting and Failed count nodes as the status of the NodeJob does. Done are those on which the task is done now:
+	// neither drifted nor expired.
 	Matched int32 `json:"matched"`
 	Done    int32 `json:"done"`
 	Running int32 `json:"running"`
@@ -84,7 +87,7 @@ type jobState struct {
 	// Audit is true if Done are the nodes that are compliant, and Failed those that are not.
 	Audit bool `json:"audit,omitempty"`
 	// Drifted are nodes on which the check answers no, CheckErrors those on which it fails itself, and Expired those on which the task is
-	// no longer needed. They are also in one of the other counts.
+	// no longer needed. Drifted nodes that run the task again, and CheckErrors, are also in one of the other counts.
 	Drifted     int32 `json:"drifted,omitempty"`
 	CheckErrors int32 `json:"checkErrors,omitempty"`
 	Expired     int32 `json:"expired,omitempty"`
@@ -217,11 +220,14 @@ func isForGroups(key string) bool {
 
 func newJobState(job *v1alpha1.NodeJob, now time.Time) jobState {
 	tone, reason, message, _ := view.Situation(job)
-	if need := view.NeedOf(job, now); need != nil && reason == v1alpha1.ReasonAwaitingPromotion {
-		message = need.Cause // the promotion is a remedy
+	if need := view.NeedOf(job, now); need != nil {
+		tone = need.Tone
+		if reason == v1alpha1.ReasonAwaitingPromotion {
+			message = need.Cause // the promotion is a remedy
+		}
 	}
 	s := jobState{
-		Namespace: job.Namespace, Name: job.Name, Tone: tones[tone], Reason: reason, Message: text.Safe(message),
+		Namespace: job.Namespace, Name: job.Name, Tone: tones[tone], Headline: view.Headline(job, reason), Reason: reason, Message: text.Safe(message),
 		Revision: job.Status.Revision, Suspended: job.Spec.Suspend,
 		Run: cmdutil.IsRun(job),
 	}

@@ -28,15 +28,17 @@ type needsState struct {
 
 // need is why a NodeJob, or a NodeDisruptionBudget without a namespace, needs a user.
 type need struct {
-	Namespace string       `json:"namespace,omitempty"`
-	Name      string       `json:"name"`
-	Tone      string       `json:"tone"`
-	Reason    string       `json:"reason"`
-	Cause     string       `json:"cause"`
-	Node      string       `json:"node,omitempty"`
-	More      int32        `json:"more,omitempty"`
-	Since     int64        `json:"since,omitempty"`
-	Remedies  []remedyView `json:"remedies"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"`
+	Tone      string `json:"tone"`
+	// Headline is what the reason means, in words.
+	Headline string       `json:"headline"`
+	Reason   string       `json:"reason"`
+	Cause    string       `json:"cause"`
+	Node     string       `json:"node,omitempty"`
+	More     int32        `json:"more,omitempty"`
+	Since    int64        `json:"since,omitempty"`
+	Remedies []remedyView `json:"remedies"`
 }
 
 // remedyView is a command, and what it does.
@@ -57,7 +59,7 @@ func (o *observed) needs() needsState {
 		if r := (view.Budget{Budget: b, Now: o.Now}).Row(); r.Tone == text.Bad {
 			s.Budgets++
 			s.List = append(s.List, need{
-				Name: b.Name, Tone: tones[r.Tone], Reason: text.Safe(r.State), Cause: text.Safe(r.Message),
+				Name: b.Name, Tone: tones[r.Tone], Headline: view.Spelled(text.Safe(r.State)), Reason: text.Safe(r.State), Cause: text.Safe(r.Message),
 				Remedies: []remedyView{{"see the details", o.inContext("kubectl everynode budgets " + b.Name)}},
 			})
 		}
@@ -74,7 +76,7 @@ func (o *observed) need(job *v1alpha1.NodeJob) *need {
 		return nil
 	}
 	v := &need{
-		Namespace: job.Namespace, Name: job.Name, Tone: tones[n.Tone], Reason: text.Safe(n.Reason), Cause: text.Safe(n.Cause),
+		Namespace: job.Namespace, Name: job.Name, Tone: tones[n.Tone], Headline: view.Headline(job, text.Safe(n.Reason)), Reason: text.Safe(n.Reason), Cause: text.Safe(n.Cause),
 		Node: text.Safe(n.Node), More: n.More, Since: seconds(n.Since), Remedies: make([]remedyView, 0, len(n.Remedies)),
 	}
 	for _, r := range n.Remedies {

@@ -64,12 +64,12 @@ func TestTheNeedsOfThePage(t *testing.T) {
 	got := o.needs()
 	var list []string
 	for _, n := range got.List {
-		list = append(list, strings.Join([]string{n.Namespace, n.Name, n.Tone, n.Cause, n.Node, n.Remedies[0].Command}, "|"))
+		list = append(list, strings.Join([]string{n.Namespace, n.Name, n.Tone, n.Headline, n.Cause, n.Node, n.Remedies[0].Command}, "|"))
 	}
 	want := []string{
-		`ns|j|bad|TaskFailed: no disk\x1b[2J|a|kubectl everynode status j -n ns --context 'prod eu'`,
-		`|budget-1|bad|no seats||kubectl everynode budgets budget-1 --context 'prod eu'`,
-		`ns|a-drifted|warn|4 of 4 nodes are done, 1 drifted (a)||kubectl everynode report a-drifted -n ns --context 'prod eu'`,
+		`ns|j|bad|2 failed|TaskFailed: no disk\x1b[2J|a|kubectl everynode status j -n ns --context 'prod eu'`,
+		`|budget-1|bad|Seats not ready|no seats||kubectl everynode budgets budget-1 --context 'prod eu'`,
+		`ns|a-drifted|warn|1 drifted|4 of 4 nodes are done, 1 drifted (a)||kubectl everynode report a-drifted -n ns --context 'prod eu'`,
 	}
 	if diff := cmp.Diff(want, list); diff != "" || got.Jobs != 2 || got.Budgets != 1 {
 		t.Errorf("%d NodeJobs, %d budgets: %s", got.Jobs, got.Budgets, diff)
@@ -82,6 +82,24 @@ func TestTheNeedsOfThePage(t *testing.T) {
 	}
 	if got := o.needs(); len(got.List) != maxNeeds || got.Jobs != 2+2*maxNeeds {
 		t.Errorf("%d in the list, %d NodeJobs", len(got.List), got.Jobs)
+	}
+}
+
+// TestADriftedNodeJobIsNotGreen checks the tone and the counts of a NodeJob that is complete, with a node that has drifted and one on which
+// the task has expired.
+func TestADriftedNodeJobIsNotGreen(t *testing.T) {
+	job := clitest.NodeJob("j")
+	job.Status.Nodes = v1alpha1.NodeCounts{Matched: 4, Done: 4, NonCompliant: 1, Expired: 1}
+	job.Status.Conditions = []metav1.Condition{
+		{Type: v1alpha1.ConditionComplete, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAllNodesDone},
+	}
+	got := newJobState(job, now)
+	if got.Tone != "warn" || got.Headline != "Done" || got.Done != 2 || got.Drifted != 1 || got.Expired != 1 {
+		t.Errorf("the state of the NodeJob: %+v", got)
+	}
+	job.Status.Nodes = v1alpha1.NodeCounts{Matched: 4, Done: 4}
+	if got := newJobState(job, now); got.Tone != "good" || got.Done != 4 {
+		t.Errorf("the state without these nodes: %+v", got)
 	}
 }
 

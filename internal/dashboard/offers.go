@@ -80,8 +80,9 @@ func offersOfJob(job *v1alpha1.NodeJob, context string, now time.Time) []Offer {
 // it says if the rollout has continued in the meantime.
 func (o *offers) addPromotions() {
 	before := ""
-	for _, full := range []bool{false, true} {
-		d, err := steer.Promote(o.job, "", full)
+	steps := steer.StepNames(o.job)
+	for _, to := range []string{"", steps[len(steps)-1]} {
+		d, err := steer.Promote(o.job, to)
 		if err != nil || d.Job == nil || d.Job.Spec.Rollout.PromoteTo == before {
 			continue
 		}

@@ -9,7 +9,7 @@ let index
 const common = new Set(["a", "all", "an", "and", "how", "i", "in", "is", "my", "not", "of", "on", "or", "the", "to", "what", "why", "with"])
 
 // otherNames are other names of what the pages write.
-const otherNames = { adhoc: "ad hoc", leftovers: "uninstall", motd: "file", outlier: "--fold", pdb: "poddisruptionbudget", quickstart: "try" }
+const otherNames = { adhoc: "ad hoc", christmas: "exceptdates", compliance: "audit", leftovers: "uninstall", motd: "file", outlier: "--fold", pdb: "poddisruptionbudget", quickstart: "try" }
 
 // wordsOf returns the words of an input that say something, or all of them if none does.
 function wordsOf(text) {
@@ -18,27 +18,52 @@ function wordsOf(text) {
   return telling.length > 0 ? telling : all
 }
 
-// matches returns the best pages that have all words, or if none has, those with most of them, and the heading that has most.
-function matches(pages, words) {
-  const begins = words.map((word) => new RegExp((/^\w/.test(word) ? "\\b" : "") + word.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"), "i"))
-  const count = (text) => begins.filter((begin) => begin.test(text)).length
+// beginsOf returns an expression for each word, which matches where a word begins with it.
+const beginsOf = (words) => words.map((word) => new RegExp((/^\w/.test(word) ? "\\b" : "") + word.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"), "gi"))
+
+// matches returns the best pages that have all words, or if none has, those with most of them, each with its best section. Guides are
+// before references.
+function matches(pages, begins) {
+  const count = (text) => begins.filter((begin) => text.search(begin) >= 0).length
   return pages.map((page) => {
-    const title = count(page.title)
-    const heading = page.headings.map((h) => ({ ...h, count: count(h.title) })).sort((a, b) => b.count - a.count)[0]
-    const there = count(page.title + " " + page.text)
-    const often = page.text.toLowerCase().split(words[0]).length
-    return { page, there, heading: heading?.count ? heading : undefined, score: title * 10 + (heading?.count ?? 0) * 5 + Math.log(often) }
+    const sections = page.sections.map((section) => {
+      const heading = count(section.title)
+      return { ...section, heading, there: count(section.title + " " + section.text) }
+    })
+    const section = [...sections].sort((a, b) => b.there - a.there || b.heading - a.heading)[0]
+    const text = page.sections.map((section) => section.title + " " + section.text).join(" ")
+    const often = [...text.matchAll(begins[0])].length
+    const reference = page.url.includes("/reference/") ? 20 : 0
+    return { page, section, there: count(page.title + " " + text), score: count(page.title) * 10 + section.there * 5 + section.heading * 5 + Math.log(often + 1) - reference }
   }).filter((match) => match.there > 0).sort((a, b) => b.there - a.there || b.score - a.score).slice(0, 8)
 }
 
-function show(list) {
-  found.replaceChildren(...list.map(({ page, heading }) => {
+const excerptLength = 180
+
+// excerpt returns the part of a text with most of the words, in pieces of which every second one is a word that was searched.
+function excerpt(text, begins) {
+  const at = begins.flatMap((begin, word) => [...text.matchAll(begin)].slice(0, 50).map((match) => ({ index: match.index, word })))
+  const words = ({ index }) => new Set(at.filter((other) => other.index >= index && other.index < index + excerptLength - 40).map((other) => other.word)).size
+  const first = at.map((match) => ({ index: match.index, words: words(match) })).sort((a, b) => b.words - a.words || a.index - b.index)[0]
+  const from = first && first.index > 40 ? text.indexOf(" ", first.index - 40) + 1 : 0
+  const part = text.slice(from, from + excerptLength).trim()
+  const pieces = part.split(new RegExp("(" + begins.map((begin) => begin.source + "\\w*").join("|") + ")", "gi"))
+  return [(from ? "… " : "") + pieces[0], ...pieces.slice(1), from + excerptLength < text.length ? " …" : ""]
+}
+
+function show(list, begins) {
+  found.replaceChildren(...list.map(({ page, section }) => {
     const link = document.createElement("a")
-    link.href = page.url + (heading ? "#" + heading.id : "")
+    link.href = page.url + (section.id ? "#" + section.id : "")
     const title = document.createElement("strong")
-    title.textContent = page.title + (heading ? " › " + heading.title : "")
+    title.textContent = page.title + (section.id ? " › " + section.title : "")
     const text = document.createElement("span")
-    text.textContent = page.description
+    text.append(...excerpt(section.text, begins).map((piece, i) => {
+      if (i % 2 === 0) return piece
+      const mark = document.createElement("mark")
+      mark.textContent = piece
+      return mark
+    }))
     link.append(title, text)
     return link
   }))
@@ -53,7 +78,9 @@ async function search() {
   try {
     index ??= fetch(document.body.dataset.search).then((answer) => answer.ok ? answer.json() : Promise.reject(new Error(answer.status)))
     const pages = await index
-    if (words.join() === wordsOf(input.value).join()) show(matches(pages, words))
+    if (words.join() !== wordsOf(input.value).join()) return
+    const begins = beginsOf(words)
+    show(matches(pages, begins), begins)
   } catch (error) {
     index = undefined
     found.textContent = "The index of the search cannot be read (" + error.message + "). Type again to retry."
@@ -74,5 +101,5 @@ document.getElementById("theme").addEventListener("click", () => {
   try { localStorage.setItem("theme", root.dataset.theme) } catch { /* storage is off: the choice is for this page */ }
 })
 
-for (const link of document.querySelectorAll("nav a")) if (link.pathname === location.pathname) link.setAttribute("aria-current", "page")
+for (const link of document.querySelectorAll("nav a")) if (link.pathname === location.pathname && !link.hash) link.setAttribute("aria-current", "page")
 if (matchMedia("(max-width: 900px)").matches) document.querySelector("nav details").open = false

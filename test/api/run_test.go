@@ -83,11 +83,6 @@ func TestARunThatCannotBegin(t *testing.T) {
 			"leaves no node; selected: begin-1",
 		},
 		"an empty directory": {[]string{"run", "begin-1", "--save", "", "--", "true"}, cmdutil.ExitUsage, "--save is empty"},
-		"serial and max-concurrent": {
-			[]string{"run", "begin-1", "--serial", "1", "--max-concurrent", "1", "--", "true"},
-			cmdutil.ExitUsage,
-			"give only one of them",
-		},
 		"a timeout of nothing": {
 			[]string{"run", "begin-1", "--timeout", "0s", "--", "true"},
 			cmdutil.ExitUsage,

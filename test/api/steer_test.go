@@ -126,16 +126,16 @@ func TestRepeatedPromoteAdvancesOnlyOneStep(t *testing.T) {
 		},
 		w.everynode(config, "promote", "steps", "--to", "canary"),
 	)
-	wantTold(t, "promote in full", told{
+	wantTold(t, "promote to the last step", told{
 		0,
 		"nodejob steps: promoted: spec.rollout.promoteTo quarter -> all\n",
 		"The next revision runs all steps without a pause. To pause it, set promoteTo: quarter in the change that creates it.\n" + commit + "all\n",
-	}, w.everynode(config, "promote", "steps", "--full"))
+	}, w.everynode(config, "promote", "steps", "--to", "all"))
 	wantTold(
 		t,
-		"promote in full again",
+		"promote to the last step again",
 		told{0, "nodejob steps: nothing to change: it may reach step all already, and is in step canary\n", ""},
-		w.everynode(config, "promote", "steps", "--full"),
+		w.everynode(config, "promote", "steps", "--to", "all"),
 	)
 	if got := w.live("steps").Spec.Rollout.PromoteTo; got != "all" {
 		t.Errorf("promoteTo is %s", got)

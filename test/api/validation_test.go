@@ -291,15 +291,18 @@ func TestTheAPIRejectsWhatCannotWork(t *testing.T) {
 	}
 }
 
-// TestMisplacedFieldsAreRejected sends each field that a NodeJob does not have as a client that does not validate strictly, such as
-// kubectl apply --validate=ignore and most GitOps tools. The API server must not drop it.
+// TestMisplacedFieldsAreRejected sends each field without which the task would run elsewhere or too often as a client that does not validate
+// strictly, such as kubectl apply --validate=ignore and most GitOps tools. The API server must not drop it.
 func TestMisplacedFieldsAreRejected(t *testing.T) {
 	w := newWorld(t)
 	content, err := os.ReadFile("../../internal/cli/misplaced.yaml")
 	must(t, err)
-	var fields map[string]string
+	var fields struct{ Rejected map[string]string }
 	must(t, yaml.Unmarshal(content, &fields))
-	for path, instead := range fields {
+	if len(fields.Rejected) == 0 {
+		t.Fatal("no field is rejected")
+	}
+	for path, instead := range fields.Rejected {
 		t.Run(path, func(t *testing.T) {
 			spec := map[string]any{}
 			must(t, yaml.Unmarshal([]byte("suspend: true"), &spec)) // without a task, which is an error of its own

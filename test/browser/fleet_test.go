@@ -55,8 +55,8 @@ func newFleet(t *testing.T, n int) *fleet {
 	return f
 }
 
-// job adds a NodeJob whose nodes have these outcomes: the i-th byte is d for done, f for failed, n for a no in an audit, and
-// anything else for not run yet.
+// job adds a NodeJob whose nodes have these outcomes: the i-th byte is d for done, f for failed, n for a no in an audit, y for
+// done and drifted since, and anything else for not run yet.
 func (f *fleet) job(name, script, outcomes string, change func(*v1alpha1.NodeJob)) *v1alpha1.NodeJob {
 	f.t.Helper()
 	job := &v1alpha1.NodeJob{
@@ -90,6 +90,11 @@ func (f *fleet) job(name, script, outcomes string, change func(*v1alpha1.NodeJob
 			r.CheckBefore, r.Assumed, r.NeverStarted, r.Attempts = record.AnswerNo, true, true, 0
 			r.Asked = record.Answers{}.With(record.QuestionCheck, record.Asked{}.Next(record.Asked{
 				Answer: record.AnswerNo, At: ended, ExitCode: new(int32(1)), Message: "PermitRootLogin is yes\n",
+			}))
+		case 'y':
+			r.Label, node.Labels[key] = revision, revision
+			r.Asked = record.Answers{}.With(record.QuestionCheck, record.Asked{}.Next(record.Asked{
+				Answer: record.AnswerNo, At: ended.Add(time.Second), ExitCode: new(int32(1)), Message: "it is 65530\n",
 			}))
 		case 'f':
 			r.Outcome, r.ExitCode, r.Reason, r.Attempts = record.Failed, new(int32(1)), "TaskFailed", 4

@@ -43,7 +43,7 @@ func TestTheFirstPageSaysWhatNeedsAUser(t *testing.T) {
 	f := mixed(t)
 	tab := open(t, dashboard(t, asAdmin), 1280, 800, false)
 	see(t, tab, says("#needs h2", "1 NodeJob needs you"))
-	for _, want := range []string{"default/max-map-count", "MaxFailuresExceeded", "node-2", "37m ago", "TaskFailed, exit code 1", "Read-only file system"} {
+	for _, want := range []string{"default/max-map-count", "Stopped, 1 failed", "MaxFailuresExceeded", "node-2", "37m ago", "TaskFailed, exit code 1", "Read-only file system"} {
 		see(t, tab, says("#needs", want))
 	}
 	const command = "kubectl everynode retry max-map-count -n default"
@@ -83,18 +83,44 @@ func TestAnAuditIsNotGreen(t *testing.T) {
 	f.report()
 	tab := open(t, dashboard(t, asAdmin), 1280, 800, false)
 	for _, want := range []string{
-		"default/sshd-audit", "NonCompliant", "2 of 4 nodes are compliant, 2 not compliant (node-2: PermitRootLogin is yes; node-3)",
+		"default/sshd-audit", "2 not compliant", "NonCompliant", "2 of 4 nodes are compliant, 2 not compliant (node-2: PermitRootLogin is yes; node-3)",
 		"kubectl everynode report sshd-audit -n default",
 	} {
 		see(t, tab, says("#needs", want))
 	}
-	see(t, tab, stateOf("node-2")+" === 'failed' && "+stateOf("node-1")+" === 'done'")
+	see(t, tab, stateOf("node-2")+" === 'noncompliant' && "+stateOf("node-1")+" === 'done'")
 	see(t, tab, says(tile2, "Not compliant, default/sshd-audit")+" && "+says(tile2, "PermitRootLogin is yes"))
 	do(t, tab, "location.hash = '#/job/default/sshd-audit'")
-	see(t, tab, says("#job .big", "2 of 4 compliant")+" && document.querySelector('#job .badge.tone-bad').innerText === 'NonCompliant'")
-	see(t, tab, says("#legend [data-key=failed]", "Not compliant"))
+	see(t, tab, says("#job .big", "2 of 4 compliant")+" && document.querySelector('#job .badge.tone-bad').innerText === '2 not compliant'")
+	for state, want := range map[string]string{"noncompliant": "Not compliant 2", "failed": "Failed 0", "done": "Compliant 2"} {
+		see(t, tab, fmt.Sprintf("document.querySelector('#legend [data-key=%s]').textContent === %q", state, want))
+	}
+	see(t, tab, "document.title.startsWith('(2 not compliant) ')")
 	do(t, tab, "document.querySelector('"+tile2+"').click()")
 	see(t, tab, "document.querySelector('#node .badge.tone-bad').innerText === 'Not compliant'")
+	see(t, tab, "document.querySelector('#node .card').dataset.state === 'noncompliant'")
+	noProblems(t, tab)
+}
+
+// TestADriftedNodeIsNotGreen has a NodeJob that is done on 4 nodes, of which one has drifted, and another one that has failed there.
+func TestADriftedNodeIsNotGreen(t *testing.T) {
+	f := newFleet(t, 4)
+	f.job("sysctl", "true", "dydd", func(j *v1alpha1.NodeJob) {
+		j.Spec.Task.Check = &v1alpha1.CheckSpec{Script: "true", PeriodSeconds: 3600}
+	})
+	f.job("other", "true", "dddf", nil)
+	f.create()
+	f.report()
+	tab := open(t, dashboard(t, asAdmin), 1280, 800, false)
+	see(t, tab, stateOf("node-2")+" === 'drifted' && "+stateOf("node-1")+" === 'done'")
+	see(t, tab, says(tile2, "Drifted, default/sysctl")+" && "+says(tile2, "it is 65530"))
+	for state, want := range map[string]string{"drifted": "Drifted 1", "done": "All done 2", "failed": "Failed 1"} {
+		see(t, tab, fmt.Sprintf("document.querySelector('#legend [data-key=%s]').textContent === %q", state, want))
+	}
+	see(t, tab, says("#needs", "1 drifted")+" && document.title.startsWith('(1 failed) ')")
+	do(t, tab, "location.hash = '#/job/default/sysctl'")
+	see(t, tab, says("#job .big", "3 of 4 done")+" && document.querySelector('#job .badge.tone-warn').innerText === 'Done'")
+	see(t, tab, "document.querySelectorAll('#jobs a[aria-current] .part.drifted').length === 1")
 	noProblems(t, tab)
 }
 
@@ -108,6 +134,11 @@ func TestASmallClusterHasTilesWithWords(t *testing.T) {
 	see(t, tab, "document.querySelector('#theme').getBoundingClientRect().bottom < 60") // the header is one line
 	see(t, tab, "document.querySelector('header').offsetHeight < 60")
 	fits(t, tab)
+	see(
+		t,
+		tab,
+		"document.querySelector('#needs').getBoundingClientRect().top < document.querySelector('#runs').getBoundingClientRect().top",
+	)
 	do(t, tab, "document.querySelector('"+tile2+"').click()")
 	see(t, tab, "document.querySelector('#node .badge').innerText === 'Failed'")
 	see(t, tab, "!document.querySelector('#node .tone-good.badge')")

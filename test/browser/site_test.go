@@ -90,6 +90,17 @@ func isQuiet(t *testing.T, tab *chromium.Tab, address string) {
 
 func TestTheSite(t *testing.T) {
 	address, _ := site(t)
+	index, err := os.ReadFile(builtSite + "/search.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for page, want := range map[string]bool{
+		"docs/nodejob": true, "recipes/sunday-window": true, "CHANGELOG": false, "docs/rules": false, "docs/decisions/0001": false, "docs/benchmark": false,
+	} {
+		if got := strings.Contains(string(index), `"url":"/`+page); got != want {
+			t.Errorf("the search finds %s: %t, want %t", page, got, want)
+		}
+	}
 	for _, width := range []int{1280, 390} {
 		t.Run(fmt.Sprintf("%d pixels wide", width), func(t *testing.T) {
 			tab := open(t, address, width, 800, false)
@@ -107,6 +118,25 @@ func TestTheSite(t *testing.T) {
 				tab,
 				"location.pathname === '/docs/maintenance/' && document.querySelector('h1').textContent === 'Cordon, drain, reboot'",
 			)
+
+			search := func(text string) {
+				do(
+					t,
+					tab,
+					fmt.Sprintf(
+						"{ const s = document.getElementById('search'); s.value = %q; s.dispatchEvent(new Event('input')); }",
+						text,
+					),
+				)
+			}
+			search("christmas") // shows where the page says it, and leads there
+			const windows = "[...document.querySelectorAll('#found a')].find((a) => a.hash === '#only-on-sundays-from-0200-to-0500')"
+			see(t, tab, windows+"?.querySelector('mark').textContent === 'exceptDates' && "+windows+".innerText.includes('2026-12-24')")
+			search("retry")
+			see(t, tab, "document.querySelector('#found mark')?.textContent.toLowerCase().startsWith('retr')")
+			see(t, tab, "!document.querySelector('#found a').pathname.includes('/reference/')")
+			search("")
+			see(t, tab, "document.querySelector('nav a[href$=\"#stop-everything-now\"]').textContent === 'Freezes: stop everything'")
 
 			const dark = "getComputedStyle(document.documentElement).colorScheme === 'dark'"
 			see(t, tab, "!("+dark+")")

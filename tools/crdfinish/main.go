@@ -45,11 +45,14 @@ func finish(path, property, misplaced, schemas string) error {
 	}
 	trim(crd, property)
 	if misplaced != "" {
-		var fields map[string]string
+		var fields struct {
+			Rejected map[string]string `json:"rejected"`
+			Unknown  map[string]string `json:"unknown"`
+		}
 		if err := read(misplaced, &fields); err != nil {
 			return err
 		}
-		for at, instead := range fields {
+		for at, instead := range fields.Rejected {
 			if err := reject(crd, at, instead); err != nil {
 				return err
 			}

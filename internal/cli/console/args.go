@@ -22,16 +22,6 @@ func ExactArgs(n int, what string) cobra.PositionalArgs {
 	}
 }
 
-// AtMostOneArg accepts no argument, or one. The error says that the command takes what.
-func AtMostOneArg(what string) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		if len(args) == 0 {
-			return nil
-		}
-		return ExactArgs(1, what)(cmd, args)
-	}
-}
-
 // AtLeastOneArg accepts one or more arguments. The error says that the command takes what.
 func AtLeastOneArg(what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {

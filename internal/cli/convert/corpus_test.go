@@ -992,7 +992,7 @@ var corpus = map[string]pattern{
 	"the default ServiceAccount": {
 		manifest: once("command: [/setup]"),
 		form:     "template",
-		want:     []string{"# The task has no credentials of the ServiceAccount default."},
+		want:     []string{"- The task has no credentials of the ServiceAccount default."},
 	},
 	"a label of the revision": {
 		manifest: once(
@@ -1199,7 +1199,7 @@ var corpus = map[string]pattern{
 	"failures of a DaemonSet": {
 		manifest: once(shell("x")),
 		form:     "template",
-		want:     []string{"maxFailures: 100%", "# rollout.maxFailures: a failed node does not stop the others, as with the DaemonSet."},
+		want:     []string{"maxFailures: 100%", "- rollout.maxFailures: a failed node does not stop the others, as with the DaemonSet."},
 	},
 	"failures of a Job": {manifest: jobOn("n1", shell("x")), form: "template", want: []string{"maxFailures: 100%", "limit: 6\n"}},
 	"a BroadcastJob on nodes that join": {
@@ -1216,7 +1216,7 @@ var corpus = map[string]pattern{
 		want:     []string{"Do not skip them: deleting"},
 		not:      []string{"everynode skip"},
 	},
-	"the priority of a template": {manifest: once(shell("x")), form: "template", want: []string{"# priorityClassName: without one"}},
+	"the priority of a template": {manifest: once(shell("x")), form: "template", want: []string{"- priorityClassName: without one"}},
 	"a priority of its own": {
 		manifest: ds("priorityClassName: p, initContainers: [" + onNode(shell("x")) + "], containers: [" + pauseContainer + "]"),
 		form:     "template",

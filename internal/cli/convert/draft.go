@@ -140,14 +140,14 @@ func (d *draft) head() string {
 	for _, todo := range d.todos {
 		paragraphs = append(paragraphs, "TODO: "+todo)
 	}
-	paragraphs = append(paragraphs, d.notes...)
+	if len(d.notes) > 0 {
+		paragraphs = append(paragraphs, "Notes:\n- "+strings.Join(d.notes, "\n- "))
+	}
 	if len(d.others) > 0 {
 		paragraphs = append(paragraphs, "Other objects in the files stay as they are: "+strings.Join(d.others, ", ")+".")
 	}
 	paragraphs = append(paragraphs,
-		"NodeJobs run only in namespaces that are allowed. Unless this one has the label, an administrator sets it:\n"+
-			"kubectl label namespace "+cmp.Or(d.job.Namespace, "NAMESPACE")+" "+v1alpha1.EnabledLabel+"="+v1alpha1.EnabledValue,
-		"Switch over. The NodeJob is suspended, so nothing runs before the last command:\n"+
+		"Switch over. The NodeJob is suspended, so nothing runs before the last command; plan says whether the namespace is allowed:\n"+
 			"kubectl everynode plan -f FILE\nkubectl apply -f FILE\n"+
 			"kubectl delete "+strings.ToLower(kindOf(d.sources[0]))+" "+strings.Join(names, " ")+in+"\n"+
 			"kubectl everynode resume "+d.job.Name+in)

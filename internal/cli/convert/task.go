@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -27,11 +28,33 @@ func (d *draft) setTask() {
 		d.readStep(s)
 	}
 	if reason := d.notOnNode(); reason != "" {
-		d.note("The task is a template, because %s.", reason)
+		d.note("The task is a template, because %s.%s", reason, d.asScript())
 		d.setTemplate()
 		return
 	}
 	d.setScript(d.steps[0])
+}
+
+// asScript says how to write a task that leaves its container as a script; "" for other tasks.
+func (d *draft) asScript() string {
+	if len(d.steps) != 1 {
+		return ""
+	}
+	var without []string
+	for _, program := range []string{"nsenter", "chroot"} {
+		if strings.Contains(d.steps[0].text, program) {
+			without = append(without, program)
+		}
+	}
+	for _, mount := range d.steps[0].VolumeMounts {
+		if volume := d.volumes[mount.Name].HostPath; volume != nil && path.Clean(volume.Path) == "/" && strings.Contains(d.steps[0].text, mount.MountPath) {
+			without = append(without, mount.MountPath)
+		}
+	}
+	if without == nil {
+		return ""
+	}
+	return " If it needs nothing of its image, write it as task.script without " + strings.Join(without, " and ") + ": a script runs as root on the node itself."
 }
 
 // readStep says what the user must change in a script, or check in a program.

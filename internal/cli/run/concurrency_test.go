@@ -31,20 +31,15 @@ func TestMaxConcurrent(t *testing.T) {
 			if got := o.concurrency(tt.nodes); got != tt.want {
 				t.Errorf("%s of %d nodes at once, want %s", got.String(), tt.nodes, tt.want.String())
 			}
-			o = &options{serial: tt.flag, maxFailures: "100%"}
-			if err := o.validateLimits(); err != nil || o.concurrency(tt.nodes) != tt.want {
-				t.Errorf("--serial is not the same as --max-concurrent: %v", err)
-			}
 		})
 	}
 }
 
-func TestSerialIsNotGivenWithMaxConcurrent(t *testing.T) {
+func TestMaxConcurrentIsANumberOrAPercentage(t *testing.T) {
 	for want, o := range map[string]*options{
-		"--serial and --max-concurrent mean the same: give only one of them":         {serial: "2", maxConcurrent: "2"},
-		"--serial 0: give a number from 1, or a percentage from 1% to 100%":          {serial: "0"},
-		"--serial 1,5,10: give a number from 1, or a percentage from 1% to 100%":     {serial: "1,5,10"},
-		"--max-concurrent 0%: give a number from 1, or a percentage from 1% to 100%": {maxConcurrent: "0%"},
+		"--max-concurrent 0: give a number from 1, or a percentage from 1% to 100%":      {maxConcurrent: "0"},
+		"--max-concurrent 1,5,10: give a number from 1, or a percentage from 1% to 100%": {maxConcurrent: "1,5,10"},
+		"--max-concurrent 0%: give a number from 1, or a percentage from 1% to 100%":     {maxConcurrent: "0%"},
 	} {
 		o.maxFailures = "100%"
 		if err := o.validateLimits(); err == nil || err.Error() != want {

@@ -50,9 +50,9 @@ func (o *options) job(nodes []string) *v1alpha1.NodeJob {
 // minConcurrent is how many nodes run at the same time at least, without --max-concurrent.
 const minConcurrent = 5
 
-// concurrency returns how many of the nodes run at the same time: --max-concurrent or --serial, or a tenth and at least minConcurrent.
+// concurrency returns how many of the nodes run at the same time: --max-concurrent, or a tenth and at least minConcurrent.
 func (o *options) concurrency(nodes int) intstr.IntOrString {
-	if o.maxConcurrent != "" || o.serial != "" {
+	if o.maxConcurrent != "" {
 		return o.concurrent
 	}
 	return intstr.FromInt32(int32(max(nodes/10, minConcurrent)))

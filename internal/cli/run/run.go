@@ -47,10 +47,10 @@ type options struct {
 	file    string
 	script  string
 
-	name                               string
-	maxConcurrent, serial, maxFailures string
-	timeout, startingDeadline, ttl     time.Duration
-	canary, fold, remove, yes, dryRun  bool
+	name                              string
+	maxConcurrent, maxFailures        string
+	timeout, startingDeadline, ttl    time.Duration
+	canary, fold, remove, yes, dryRun bool
 	// wait lets the run wait until its nodes are not frozen any more.
 	wait   bool
 	output string
@@ -129,7 +129,6 @@ func (o *options) addFlags(cmd *cobra.Command) {
 	flags.StringSliceVar(&o.limits, "limit", nil, "only those of the selected nodes that match one of these names or globs; !NAME excludes; @DIR: those on which the run of --save DIR did not succeed")
 	flags.StringVarP(&o.file, "filename", "f", "", "a script, by the #! line or /bin/sh of the node; - for standard input")
 	flags.StringVar(&o.maxConcurrent, "max-concurrent", "", "how many nodes at once: a number, or a percentage, which is at least one node (default: 10%, and at least 5)")
-	flags.StringVar(&o.serial, "serial", "", "the same as --max-concurrent; unlike a batch of Ansible, a node starts as soon as another has ended")
 	flags.StringVar(&o.maxFailures, "max-failures", "100%", "how many nodes may fail before nothing new starts: a number or a percentage")
 	flags.BoolVar(&o.canary, "canary", false, "one node first; the others when it has succeeded there")
 	flags.DurationVar(&o.timeout, "timeout", task.DefaultTimeoutSeconds*time.Second, "time limit on each node")
@@ -236,14 +235,6 @@ func (o *options) validateTimes() error {
 }
 
 func (o *options) validateLimits() (err error) {
-	if o.serial != "" {
-		if o.maxConcurrent != "" {
-			return cmdutil.Failf(cmdutil.ExitUsage, "--serial and --max-concurrent mean the same: give only one of them")
-		}
-		if o.concurrent, err = console.ParseNumberOrPercent("--serial", o.serial, 1); err != nil {
-			return err
-		}
-	}
 	if o.maxConcurrent != "" {
 		if o.concurrent, err = console.ParseNumberOrPercent("--max-concurrent", o.maxConcurrent, 1); err != nil {
 			return err

@@ -55,7 +55,7 @@ function route() {
 function drawLists() {
   document.title = title();
   drawJobs(state, budgets ? "budgets" : job, grid.text);
-  drawNeeds(state, !budgets && !job);
+  drawNeeds(state, !budgets && !job, grid.text);
 }
 
 function decoded(name) {
@@ -104,9 +104,10 @@ function changed(keys, reset) {
   if (reset || keys.has(`job:${job}`) || keys.has("budgets") || keys.has(`node:${node}`)) refresh();
 }
 
-/** title counts the failed nodes, as the page does. */
+/** title counts the nodes that have failed or are not compliant, as the page does. */
 function title() {
-  return `${grid.failed ? `(${grid.failed} failed) ` : ""}Everynode${state.cluster?.context ? `: ${state.cluster.context}` : ""}`;
+  const counts = [[grid.failed, "failed"], [grid.nonCompliant, "not compliant"]].filter(([count]) => count).map(([count, word]) => `${count} ${word}`);
+  return `${counts.length ? `(${counts.join(", ")}) ` : ""}Everynode${state.cluster?.context ? `: ${state.cluster.context}` : ""}`;
 }
 
 function drawFreezes() {
@@ -115,7 +116,7 @@ function drawFreezes() {
   if (said === drawFreezes.said) return;
   drawFreezes.said = said;
   $("freezes").hidden = !freezes.length;
-  replace($("freezes"), freezes.map((sentence) => el("p", { class: "freeze" }, sentence)));
+  replace($("freezes"), freezes.map((sentence) => el("p", { class: "freeze" }, el("a", { href: "#/budgets" }, sentence))));
 }
 
 function drawNotes() {
@@ -162,7 +163,7 @@ addEventListener("hashchange", () => {
 $("search").addEventListener("input", drawLists);
 setInterval(() => {
   if (document.hidden) return;
-  drawNeeds(state, !budgets && !job);
+  drawNeeds(state, !budgets && !job, grid.text);
   refresh();
 }, refreshInterval);
 route();

@@ -3,7 +3,7 @@
 
 // The view of all NodeDisruptionBudgets.
 
-import { $, el, replace, rows } from "./dom.js";
+import { $, el, loading, replace, rows } from "./dom.js";
 import { path } from "./jobs.js";
 import { get } from "./store.js";
 
@@ -19,7 +19,7 @@ export class BudgetsView {
     if (shown === this.shown) return;
     this.shown = shown;
     this.root.hidden = !shown;
-    replace(this.root);
+    replace(this.root, loading());
     if (shown) this.refresh();
   }
 
@@ -33,7 +33,7 @@ export class BudgetsView {
     replace(this.root,
       el("div", { class: "job-head" }, el("h1", {}, "NodeDisruptionBudgets")),
       view.unreadable ? el("p", { class: "note", role: "status" }, view.unreadable) : null,
-      view.budgets.length ? table("Overview of NodeDisruptionBudgets", ["Name", "Nodes", "Allowed", "Unavailable", "Waiting", "State", "Window", "Expires"], view.budgets.map(summary)) : null,
+      view.budgets.length ? table("Overview of NodeDisruptionBudgets", ["Name", "Status", "Nodes", "Allowed", "Unavailable", "Waiting", "Window", "Expires"], view.budgets.map(summary)) : null,
       view.budgets.length || view.unreadable ? null : el("p", { class: "empty" }, "There is no NodeDisruptionBudget."),
       view.more ? el("p", { class: "dim" }, `${view.more} more: kubectl everynode budgets`) : null,
       view.budgets.map(card));
@@ -42,7 +42,7 @@ export class BudgetsView {
 
 const toned = (tone, text) => el("span", { class: `tone-${tone}` }, text);
 
-const summary = (b) => [b.name, b.nodes, b.allowed, b.unavailable, b.waiting, toned(b.tone, b.state), b.window, b.expires];
+const summary = (b) => [b.name, toned(b.tone, b.state), b.nodes, b.allowed, b.unavailable, b.waiting, b.window, b.expires];
 
 /** card shows the rules of a budget, and its nodes. */
 function card(budget) {

@@ -52,6 +52,9 @@ export function command(text) {
 export const remedies = (list) => el("ul", { class: "remedies", "aria-label": "Commands that help" },
   list.map((remedy) => el("li", {}, el("span", {}, `${remedy.purpose}: `), command(remedy.command))));
 
+/** loading says that an answer is awaited. */
+export const loading = () => el("p", { class: "dim", role: "status" }, "Loading…");
+
 const units = [[86400, "d"], [3600, "h"], [60, "m"], [1, "s"]];
 
 /** ago returns how long ago a time in seconds was, in its largest unit. */
@@ -92,12 +95,14 @@ function lastValue(block) {
   return block.lastElementChild;
 }
 
-/** bar draws the share of each state. Each part that is not zero is visible. */
+/** bar draws the share of each state, of matched nodes or of those of a step. Each part that is not zero is visible. */
 export function bar(counts, label) {
-  const total = counts.done + counts.running + counts.waiting + counts.failed;
-  const parts = ["done", "running", "waiting", "failed"].filter((state) => counts[state] > 0).map((state) => {
+  const shares = { done: counts.done, running: counts.running, waiting: counts.waiting, expired: counts.expired ?? 0, failed: counts.failed };
+  const sum = Object.values(shares).reduce((sum, count) => sum + count, 0);
+  shares.drifted = Math.max((counts.matched ?? sum) - sum, 0);
+  const parts = Object.keys(shares).filter((state) => shares[state] > 0).map((state) => {
     const part = el("span", { class: `part ${state}` });
-    part.style.flexGrow = counts[state] / total;
+    part.style.flexGrow = shares[state] / (sum + shares.drifted);
     return part;
   });
   return el("span", { class: "bar", role: "img", "aria-label": label }, parts);

@@ -5,11 +5,11 @@
 
 import { $, el, replace } from "./dom.js";
 
-export const states = ["failed", "running", "waiting", "done", "excluded", "none"];
-const words = { failed: "Failed", running: "Running", waiting: "Waiting", done: "Done", excluded: "Excluded", none: "No task" };
+const states = ["failed", "noncompliant", "drifted", "running", "waiting", "done", "expired", "excluded", "none"]; // the most urgent first
+const always = ["failed", "running", "waiting", "done"]; // states that are counted even if no node has them
 const flags = { notready: "Not Ready", cordoned: "Cordoned", held: "Held by a guard", drifted: "Drifted", confirming: "Waits for confirmation", expired: "Expired" };
+const words = { failed: "Failed", noncompliant: "Not compliant", running: "Running", waiting: "Waiting", excluded: "Excluded", none: "No task", ...flags };
 const flagReasons = { Drifted: "drifted", Confirming: "confirming", Expired: "expired" };
-const said = { NonCompliant: "Not compliant", Drifted: "Not compliant" }; // of nodes that have answered no
 const warnings = ["notready", "cordoned", "held", "drifted"]; // flags with a dot
 const fewNodes = 60; // with fewer, each is a tile with words
 
@@ -17,6 +17,13 @@ const zoneLabels = ["topology.kubernetes.io/zone"];
 const poolLabels = ["cloud.google.com/gke-nodepool", "eks.amazonaws.com/nodegroup", "kubernetes.azure.com/agentpool", "karpenter.sh/nodepool", "node.kubernetes.io/pool", "pool"];
 
 const order = new Intl.Collator("en", { numeric: true }).compare;
+
+/** shownState is the state that a node is shown with. A node is done only if the task is done there now, or if an audit found it compliant. */
+export function shownState(state, reason, audit) {
+  if (reason === "NotSelected") return "none";
+  if (reason === "NonCompliant" || (reason === "Drifted" && audit)) return "noncompliant";
+  return { Drifted: "drifted", Expired: "expired" }[reason] ?? state.toLowerCase();
+}
 
 /**
  * stateOf returns the state of a node under a NodeJob, or the most urgent one under all but runs: [state, reason, step, NodeJob, why].
@@ -26,14 +33,18 @@ export function stateOf(node, job, jobs) {
   let worst = ["none", "", "", "", ""];
   for (const [name, [state, reason, step, why]] of Object.entries(node.jobs ?? {})) {
     if (job ? name !== job : jobs.get(name)?.run) continue;
-    const isBad = reason === "NonCompliant" || (reason === "Drifted" && jobs.get(name)?.audit);
-    const found = [reason === "NotSelected" ? "none" : isBad ? "failed" : state.toLowerCase(), reason, step, name, why];
+    const found = [shownState(state, reason, jobs.get(name)?.audit), reason, step, name, why];
     if (job || states.indexOf(found[0]) < states.indexOf(worst[0])) worst = found;
   }
   return worst;
 }
 
-export const wordOf = (state, job, reason) => (state === "none" && job ? "Not selected" : state === "failed" && said[reason] ? said[reason] : words[state]);
+/** wordOf is the word for a state under a NodeJob, or under all: then a node is done if all NodeJobs are done there. */
+export function wordOf(state, job, jobs) {
+  if (state === "none" && job) return "Not selected";
+  if (state === "done") return !job ? "All done" : jobs.get(job)?.audit ? "Compliant" : "Done";
+  return words[state];
+}
 
 /** spaced returns the words of a reason. */
 const spaced = (reason) => reason.replace(/(?!^)[A-Z]/g, (letter) => ` ${letter}`).toLowerCase();
@@ -56,6 +67,7 @@ export class Grid {
   selected = "";
   focused = "";
   failed = 0; // nodes, whatever the search finds
+  nonCompliant = 0;
 
   constructor(state, open) {
     this.state = state;
@@ -97,14 +109,15 @@ export class Grid {
     const counts = Object.fromEntries([...states, ...Object.keys(flags)].map((name) => [name, 0]));
     const groups = new Map();
     const shown = [];
-    this.failed = 0;
+    this.failed = this.nonCompliant = 0;
     this.options();
     for (const name of this.cells.keys()) if (!this.state.nodes.has(name)) this.cells.delete(name);
     for (const [name, node] of this.state.nodes) {
       const about = stateOf(node, this.job, this.state.jobs);
       if (about[0] === "failed") this.failed++;
+      if (about[0] === "noncompliant") this.nonCompliant++;
       if (!this.found(name, node, about)) continue;
-      counts[about[0]]++;
+      if (!flags[about[0]]) counts[about[0]]++;
       if (this.job && about[0] === "none") {
         if (this.wanted.size ? this.wanted.has("none") : this.state.nodes.size < fewNodes) shown.push({ name, node, about, marks: {} });
         continue;
@@ -119,16 +132,11 @@ export class Grid {
       const cell = this.cell(name, about, marks, tiles);
       const group = this.groupOf(node, about);
       if (!groups.has(group)) groups.set(group, []);
-      groups.get(group).push({ name, cell, rank: { failed: 0, none: 2 }[about[0]] ?? 1, drifted: marks.drifted });
+      groups.get(group).push({ name, cell, rank: { failed: 0, noncompliant: 0, drifted: 1, none: 3 }[about[0]] ?? 2, state: about[0], drifted: marks.drifted });
     }
     this.legend(counts);
     this.place(groups, tiles);
     if (!this.cells.get(this.focused)?.isConnected) this.rove(this.root.querySelector("[role=option]")?.dataset.key ?? "");
-  }
-
-  /** verdict is the reason of nodes that are not as they should be; "" unless the NodeJob is an audit. */
-  verdict() {
-    return this.state.jobs.get(this.job)?.audit ? "NonCompliant" : "";
   }
 
   found(name, node, about) {
@@ -141,7 +149,7 @@ export class Grid {
     const first = (labels) => labels.map((label) => node.labels?.[label]).find((value) => value !== undefined);
     switch (this.by) {
       case "": return "";
-      case "state": return wordOf(about[0], this.job, about[1]);
+      case "state": return wordOf(about[0], this.job, this.state.jobs);
       case "step": return about[2] || "no step";
       case "zone": return first(zoneLabels) ?? "no zone";
       case "pool": return first(poolLabels) ?? "no pool";
@@ -155,15 +163,15 @@ export class Grid {
       cell = el("div", { role: "option", class: "cell", tabindex: "-1", "data-key": name, "aria-selected": String(name === this.selected) });
       this.cells.set(name, cell);
     }
-    const word = wordOf(state, this.job, reason);
-    const more = [!this.job && state !== "done" ? job : "", ...Object.keys(flags).filter((flag) => marks[flag]).map((flag) => flags[flag])].filter(Boolean);
-    const reasoned = reason && !flagReasons[reason] && reason !== "NotSelected" ? (tile ? spaced(reason) : reason) : "";
+    const word = wordOf(state, this.job, this.state.jobs);
+    const more = [!this.job && state !== "done" ? job : "", ...Object.keys(flags).filter((flag) => marks[flag] && flag !== state).map((flag) => flags[flag])].filter(Boolean);
+    const reasoned = reason && !flagReasons[reason] && !["NotSelected", "Done"].includes(reason) ? (tile ? spaced(reason) : reason) : "";
     const because = [why, reasoned].find((text) => text && text.toLowerCase() !== word.toLowerCase()) ?? "";
     const label = `${name}: ${[word, because, ...more].filter(Boolean).join(", ")}`;
     if (cell.title === label && cell.dataset.state === state && cell.classList.contains("tile") === tile) return cell;
     cell.dataset.state = state;
     cell.classList.toggle("tile", tile);
-    cell.classList.toggle("marked", !tile && warnings.some((flag) => marks[flag]));
+    cell.classList.toggle("marked", !tile && warnings.some((flag) => marks[flag] && flag !== state));
     cell.title = label;
     if (tile) cell.removeAttribute("aria-label"); // its name is what it shows
     else cell.setAttribute("aria-label", label);
@@ -180,10 +188,10 @@ export class Grid {
       const members = groups.get(name).sort((a, b) => a.rank - b.rank || order(a.name, b.name));
       const part = this.groups.get(name) ?? this.group(name);
       this.groups.set(name, part);
-      const failed = members.filter((member) => !member.rank).length;
-      const drifted = members.filter((member) => member.drifted).length;
+      const bad = ["failed", "noncompliant"].map((state) => [members.filter((member) => member.state === state).length, words[state].toLowerCase()]);
+      const drifted = [members.filter((member) => member.drifted).length, "drifted"];
       part.title.textContent = name;
-      part.count.textContent = `${members.length} ${members.length === 1 ? "node" : "nodes"}${failed ? `, ${failed} ${wordOf("failed", this.job, this.verdict()).toLowerCase()}` : ""}${drifted ? `, ${drifted} drifted` : ""}`;
+      part.count.textContent = [`${members.length} ${members.length === 1 ? "node" : "nodes"}`, ...[...bad, drifted].filter(([count]) => count).map(([count, word]) => `${count} ${word}`)].join(", ");
       part.head.hidden = name === "";
       const signature = members.map((member) => member.name).join("\n");
       if (signature !== part.signature) {
@@ -197,7 +205,7 @@ export class Grid {
     this.root.dataset.size = tiles ? "tiles" : total > 1500 ? "small" : "medium";
     if (parts.length !== this.root.children.length || parts.some((part, i) => part !== this.root.children[i])) replace(this.root, parts);
     $("empty").hidden = total > 0;
-    $("empty").textContent = this.state.nodes.size === 0 ? "No nodes to show." : "No node matches the search and the filter.";
+    $("empty").textContent = !this.state.version ? "Loading the nodes…" : this.state.nodes.size === 0 ? "No nodes to show." : "No node matches the search and the filter.";
   }
 
   urgency(members) {
@@ -220,7 +228,7 @@ export class Grid {
         this.draw();
       },
     }, el("span", { class: "mark", "aria-hidden": "true" }), `${word} `, el("b", {}, String(counts[name])));
-    const shown = states.filter((name) => (name !== "none" && name !== "excluded") || counts[name] || this.wanted.has(name)).map((name) => chip(name, wordOf(name, this.job, this.verdict())));
+    const shown = states.filter((name) => !flags[name] && (always.includes(name) || counts[name] || this.wanted.has(name))).map((name) => chip(name, wordOf(name, this.job, this.state.jobs)));
     const marks = Object.keys(flags).filter((name) => counts[name] || this.wanted.has(name)).map((name) => chip(name, flags[name]));
     replace($("legend"), shown, marks);
   }

@@ -3,14 +3,14 @@
 
 // The list of NodeJobs, and the view of one.
 
-import { $, bar, el, remedies, replace, rows } from "./dom.js";
+import { $, bar, el, loading, remedies, replace, rows } from "./dom.js";
 import { get, Refused } from "./store.js";
 import { timeline } from "./timeline.js";
 
 const urgency = { bad: 0, warn: 1, active: 2, plain: 3, good: 4 };
 
 /** matches reports whether a search finds a NodeJob. */
-const matches = ([key, job], text) => `${key} ${job.reason} ${job.message}`.toLowerCase().includes(text);
+const matches = ([key, job], text) => `${key} ${job.headline} ${job.reason} ${job.message}`.toLowerCase().includes(text);
 
 /** drawJobs draws the list, problems first, and the runs apart. selected is the key of a NodeJob, "" for all, or "budgets". */
 export function drawJobs(state, selected, text) {
@@ -22,11 +22,11 @@ export function drawJobs(state, selected, text) {
   const all = item("#/", !selected, el("span", { class: "job-name" }, "All NodeJobs"), el("span", { class: "job-line" }, `${jobs.length} in the cluster`));
   const { count, waiting } = state.budgets ?? { count: 0 };
   const budgets = count || selected === "budgets" ? item("#/budgets", selected === "budgets", el("span", { class: "job-name" }, "Budgets"),
-    el("span", { class: "job-line" }, el("span", { class: waiting ? "tone-warn" : "" }, waiting ? `${waiting} waiting` : ""), el("span", {}, `${count}`))) : null;
+    el("span", { class: "job-line" }, `${count} in the cluster`, waiting ? el("span", { class: "tone-warn" }, `${waiting} waiting`) : null)) : null;
   const line = ([key, job]) => item(`#/job/${path(job.namespace, job.name)}`, key === selected,
     el("span", { class: "job-name" }, el("span", { class: "namespace" }, `${job.namespace}/`), job.name),
     bar(job, doneOf(job)),
-    el("span", { class: "job-line" }, el("span", { class: `reason tone-${job.tone}` }, job.reason), about(job), el("span", {}, `${job.done}/${job.matched}`)));
+    el("span", { class: "job-line" }, el("span", { class: `tone-${job.tone}`, title: job.reason }, job.headline), about(job), el("span", {}, `${job.done}/${job.matched}`)));
   const none = text && jobs.length + runs.length && !found(sorted).length;
   replace($("jobs"), all, budgets, found(jobs).map(line), none ? el("li", { class: "dim none" }, "No NodeJob matches the search.") : null);
   $("runs-title").hidden = !found(runs).length;
@@ -58,7 +58,7 @@ export class JobView {
     this.key = key;
     this.root.hidden = !key;
     this.status.hidden = true;
-    replace(this.root);
+    replace(this.root, key ? [...this.head(...key.split("/")), loading()] : null);
     replace(this.status);
     this.refresh();
   }
@@ -80,11 +80,19 @@ export class JobView {
     replace(this.root, title(namespace, name), el("p", { class: "gone", role: "status" }, message, ". ", el("a", { href: "#/" }, "Show all NodeJobs")));
   }
 
-  draw(namespace, name, view) {
+  /** head is what the state of the page says of the NodeJob. */
+  head(namespace, name) {
     const job = this.state.jobs.get(this.key);
+    if (!job) return [title(namespace, name)];
+    return [
+      title(namespace, name, el("span", { class: `badge tone-${job.tone}` }, job.headline), el("span", { class: "reason" }, job.reason), el("span", { class: "big" }, doneOf(job)), about(job)),
+      job.message ? el("p", { class: "sentence" }, job.message) : null,
+    ];
+  }
+
+  draw(namespace, name, view) {
     replace(this.root,
-      title(namespace, name, job ? el("span", { class: `badge tone-${job.tone}` }, job.reason) : null, job ? el("span", { class: "big" }, doneOf(job)) : null, job ? about(job) : null),
-      job?.message ? el("p", { class: "sentence" }, job.message) : null,
+      this.head(namespace, name),
       view.need ? remedies(view.need.remedies) : null,
       this.changes.controls(view.offers, this.key, view.need ? view.need.remedies.map((remedy) => remedy.command) : []),
       view.steps.length ? el("ol", { class: "steps", "aria-label": "Steps" }, view.steps.map(step)) : null,

@@ -8,20 +8,21 @@ import { path } from "./jobs.js";
 
 const count = (n, noun) => (n ? [`${n} ${noun}${n === 1 ? "" : "s"}`] : []);
 
-/** drawNeeds lists what needs a user, or says that nothing does. */
-export function drawNeeds(state, shown) {
+/** drawNeeds lists what needs a user and is found by the search, or says that nothing does. */
+export function drawNeeds(state, shown, text) {
   const { needs } = state;
-  $("needs").hidden = !shown || !needs;
-  if (!shown || !needs) return;
-  const ages = needs.list.map((need) => (need.since ? ago(need.since) : ""));
-  const said = JSON.stringify([needs, ages, state.cluster?.notes]);
+  const list = (needs?.list ?? []).filter((need) => Object.values(need).join(" ").toLowerCase().includes(text) || `${need.namespace}/${need.name}`.includes(text));
+  $("needs").hidden = !shown || !needs || (text !== "" && !list.length);
+  if ($("needs").hidden) return;
+  const ages = list.map((need) => (need.since ? ago(need.since) : ""));
+  const said = JSON.stringify([needs, list, ages, state.cluster?.notes]);
   if (said === drawNeeds.said) return; // what a user has selected stays selected
   drawNeeds.said = said;
   const total = needs.jobs + needs.budgets;
   if (!total) return replace($("needs"), el("p", { class: "calm" }, calm(state)));
   const what = [...count(needs.jobs, "NodeJob"), ...count(needs.budgets, "NodeDisruptionBudget")].join(" and ");
   replace($("needs"), el("h2", {}, `${what} ${total === 1 ? "needs" : "need"} you`),
-    el("ul", { class: "needs" }, needs.list.map((need, i) => item(need, ages[i]))),
+    el("ul", { class: "needs" }, list.map((need, i) => item(need, ages[i]))),
     total > needs.list.length ? el("p", { class: "dim" }, `${total - needs.list.length} more: kubectl everynode list -A`) : null);
 }
 
@@ -36,7 +37,7 @@ function item(need, age) {
   return el("li", { class: `need tone-${need.tone}-line` },
     el("p", { class: "need-head" },
       el("a", { class: "need-name", href: need.namespace ? job : "#/budgets", "data-key": `need:${need.namespace}/${need.name}` }, name),
-      el("span", { class: `tone-${need.tone}` }, need.reason), el("span", {}, node),
+      el("span", { class: `headline tone-${need.tone}` }, need.headline), el("span", {}, node), el("span", { class: "reason" }, need.reason),
       age ? el("time", { datetime: new Date(need.since * 1000).toISOString(), title: new Date(need.since * 1000).toISOString(), class: "dim" }, age) : null),
     el("p", { class: "cause" }, need.cause),
     el("p", { class: "remedy" }, el("span", { class: "dim" }, `${remedy.purpose}: `), command(remedy.command)));

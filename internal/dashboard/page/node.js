@@ -3,12 +3,12 @@
 
 // The view of one node: an explanation for each NodeJob, what guards and budgets say, and logs.
 
-import { $, el, replace, rows } from "./dom.js";
-import { stateOf, wordOf } from "./grid.js";
+import { $, el, loading, replace, rows } from "./dom.js";
+import { shownState, stateOf, wordOf } from "./grid.js";
 import { Log } from "./log.js";
 import { get, Refused } from "./store.js";
 
-const stateTones = { failed: "bad", running: "active", done: "good" };
+const stateTones = { failed: "bad", noncompliant: "bad", drifted: "warn", running: "active", done: "good" };
 
 export class NodeView {
   name = "";
@@ -33,7 +33,7 @@ export class NodeView {
     this.closeLog();
     this.root.hidden = !name;
     document.body.classList.toggle("with-panel", Boolean(name));
-    replace(this.body);
+    replace(this.body, loading());
     if (!name) return;
     this.title.textContent = name;
     this.drawMarks();
@@ -59,9 +59,9 @@ export class NodeView {
     const mark = (text, tone) => el("span", { class: `badge tone-${tone}` }, text);
     const labels = Object.entries(node.labels ?? {}).sort(([a], [b]) => a.localeCompare(b));
     const open = this.marks.querySelector("details")?.open ?? false;
-    const [state, reason] = stateOf(node, this.job, this.state.jobs);
+    const [state] = stateOf(node, this.job, this.state.jobs);
     replace(this.marks,
-      mark(wordOf(state, this.job, reason), stateTones[state] ?? "dim"),
+      mark(wordOf(state, this.job, this.state.jobs), stateTones[state] ?? "dim"),
       node.ready === "True" ? mark("Ready", "dim") : mark(node.ready === "False" ? "Not Ready" : "Ready unknown", "bad"),
       node.cordoned ? mark("Cordoned", "warn") : null,
       (node.held ?? []).map((guard) => mark(`Held by ${guard}`, "warn")),
@@ -74,15 +74,16 @@ export class NodeView {
     const others = view.jobs.length - jobs.length;
     replace(this.body,
       view.guards.length ? el("section", { class: "card" }, el("h3", {}, "Guards"), rows(view.guards)) : null,
-      view.budgets.length ? el("section", { class: "card" }, el("h3", {}, "Budgets"), rows(view.budgets)) : null,
       jobs.map((job) => this.card(job)),
+      view.budgets.length ? el("section", { class: "card" }, el("h3", {}, "Budgets"), rows(view.budgets)) : null,
       others ? el("p", { class: "dim" }, `${others} more ${others === 1 ? "NodeJob is" : "NodeJobs are"} not for this node.`) : null,
       view.jobs.length ? null : el("p", { class: "dim" }, "No NodeJob can be seen."));
   }
 
   card(job) {
     const commands = job.rows.flatMap((row) => row.spans.filter((span) => span.tone === "command").map((span) => span.text));
-    return el("section", { class: "card", "data-state": job.state.toLowerCase() },
+    const { audit } = this.state.jobs.get(`${job.namespace}/${job.name}`) ?? {};
+    return el("section", { class: "card", "data-state": shownState(job.state, job.reason, audit) },
       el("h3", {}, job.run ? el("span", { class: "dim" }, "run ") : null, el("span", { class: "mark", "aria-hidden": "true" }), el("span", { class: "namespace" }, `${job.namespace}/`), job.name),
       el("p", { class: "sentence" }, job.sentence), rows(job.rows),
       this.changes.controls(job.offers, `${job.namespace}/${job.name}/${this.name}`, commands),

@@ -130,6 +130,15 @@ func nextWindows(s *window.Schedule, now time.Time) []Span {
 	return spans
 }
 
+// InZone returns a time in the time zone of all windows, to add to the time in UTC; "" if that is UTC, or if they have several.
+func InZone(spec *v1alpha1.NodeDisruptionBudgetSpec, t time.Time) string {
+	zone := zoneOf(spec)
+	if zone == time.UTC {
+		return ""
+	}
+	return t.In(zone).Format(" (Mon 15:04 MST)")
+}
+
 // zoneOf returns the time zone of all windows; UTC if there are several.
 func zoneOf(spec *v1alpha1.NodeDisruptionBudgetSpec) *time.Location {
 	name := spec.ExceptTimeZone

@@ -129,7 +129,7 @@ func (r *rule) windowText() string {
 	case r.window.OpensAt.IsZero():
 		return "is closed"
 	}
-	return "is closed until its next window opens at " + r.window.OpensAt.Format(time.RFC3339)
+	return "is closed until its next window opens at " + r.window.OpensAt.Format(time.RFC3339) + InZone(&r.Spec, r.window.OpensAt)
 }
 
 // allowsNothing reports whether a limit of a budget is 0.

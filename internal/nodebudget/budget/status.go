@@ -307,7 +307,7 @@ func (s *summary) text() string {
 		if s.allowed == 0 { // another one may begin earlier
 			until = "; the window closes at "
 		}
-		text += until + w.ClosesAt.Format(time.RFC3339)
+		text += until + w.ClosesAt.Format(time.RFC3339) + InZone(&s.rule.Spec, w.ClosesAt)
 	}
 	text += s.exempt()
 	if s.unseated > 0 {

@@ -112,6 +112,12 @@ func TestStatusSaysWhy(t *testing.T) {
 			with(newBudget("b", "1"), func(s *spec) { s.Windows = onSundays }), nil,
 			v1alpha1.ConditionReady, v1alpha1.ReasonWindowClosed, "until its next window opens at 2026-11-29T02:00:00Z",
 		},
+		"a closed window in a time zone": {
+			with(newBudget("b", "1"), func(s *spec) {
+				s.Windows = []v1alpha1.BudgetWindow{{Schedule: "0 2 * * SUN", TimeZone: "Europe/Berlin", DurationSeconds: 10800}}
+			}), nil,
+			v1alpha1.ConditionReady, v1alpha1.ReasonWindowClosed, "until its next window opens at 2026-11-29T01:00:00Z (Sun 02:00 CET)",
+		},
 		"an excepted date": {
 			with(newBudget("b", "1"), func(s *spec) { s.ExceptDates = []string{"2026-11-27"} }), nil,
 			v1alpha1.ConditionReady, v1alpha1.ReasonWindowClosed, "exceptDates",

@@ -12,9 +12,9 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 )
 
-// Promote sets the last step of a rollout: step to, the last one with full, or otherwise the step after the current one, not the
-// step after promoteTo. So a repeated command promotes by one step only.
-func Promote(job *v1alpha1.NodeJob, to string, full bool) (Decision, error) {
+// Promote sets the last step of a rollout: step to, or without it the step after the current one, not the step
+// after promoteTo. So a repeated command promotes by one step only.
+func Promote(job *v1alpha1.NodeJob, to string) (Decision, error) {
 	steps := StepNames(job)
 	last := len(steps) - 1
 	ceiling := last
@@ -22,7 +22,7 @@ func Promote(job *v1alpha1.NodeJob, to string, full bool) (Decision, error) {
 		ceiling = slices.Index(steps, job.Spec.Rollout.PromoteTo)
 	}
 	at := currentStep(job, steps)
-	target, err := promotionTarget(job, steps, at, to, full)
+	target, err := promotionTarget(job, steps, at, to)
 	if err != nil {
 		return Decision{}, err
 	}
@@ -48,7 +48,7 @@ func Promote(job *v1alpha1.NodeJob, to string, full bool) (Decision, error) {
 }
 
 // promotionTarget returns the step to which the rollout is promoted.
-func promotionTarget(job *v1alpha1.NodeJob, steps []string, at int, to string, full bool) (int, error) {
+func promotionTarget(job *v1alpha1.NodeJob, steps []string, at int, to string) (int, error) {
 	last := len(steps) - 1
 	switch {
 	case to != "":
@@ -57,8 +57,6 @@ func promotionTarget(job *v1alpha1.NodeJob, steps []string, at int, to string, f
 			return 0, refuse(UnknownStep, "there is no step %s; the steps are %s", to, strings.Join(steps, ", "))
 		}
 		return target, nil
-	case full:
-		return last, nil
 	case at > 0 && job.Status.ObservedGeneration != job.Generation:
 		// The status may have the step of the previous revision. A new revision starts with the first step.
 		return 0, refuse(TooEarly, "the manager has not observed the current spec of the NodeJob yet, so its step is not known: wait a moment, or give --to STEP")

@@ -30,7 +30,7 @@ func TestPromoteIgnoresTheStepOfThePreviousRevision(t *testing.T) {
 				Spec:       v1alpha1.NodeJobSpec{Rollout: v1alpha1.RolloutSpec{Steps: steps, PromoteTo: "canary"}},
 				Status:     v1alpha1.NodeJobStatus{ObservedGeneration: tt.observed, Rollout: &v1alpha1.RolloutStatus{Step: tt.step}},
 			}
-			d, err := Promote(job, tt.to, false)
+			d, err := Promote(job, tt.to)
 			if (err != nil) != tt.wantErr {
 				t.Fatalf("error: %v", err)
 			}

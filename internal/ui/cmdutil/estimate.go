@@ -4,6 +4,7 @@
 package cmdutil
 
 import (
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -18,10 +19,15 @@ import (
 	"github.com/everynode/everynode/internal/ui/eta"
 )
 
+// foreseeable are the reasons of rollouts whose end follows from how long runs take, soaks and windows. Others, such as a check that
+// fails or a pod that does not start, may need a user.
+var foreseeable = []string{v1alpha1.ReasonInProgress, v1alpha1.ReasonSoaking, v1alpha1.ReasonBudgetClosed, v1alpha1.ReasonWaitingForBudget}
+
 // CanEstimate reports whether the end of a rollout can be estimated: it continues without help, and 3 nodes are done.
 func CanEstimate(job *v1alpha1.NodeJob) bool {
+	c := meta.FindStatusCondition(job.Status.Conditions, v1alpha1.ConditionReconciling)
 	return !job.Spec.Suspend && job.DeletionTimestamp.IsZero() && job.Status.ObservedGeneration == job.Generation &&
-		job.Status.Rollout != nil && job.Status.Nodes.Done >= 3 && meta.IsStatusConditionTrue(job.Status.Conditions, v1alpha1.ConditionReconciling)
+		job.Status.Rollout != nil && job.Status.Nodes.Done >= 3 && c != nil && c.Status == metav1.ConditionTrue && slices.Contains(foreseeable, c.Reason)
 }
 
 // Estimate returns when a rollout ends, from the records of all nodes; nil if that cannot be estimated.

@@ -67,6 +67,8 @@ func TestEstimate(t *testing.T) {
 			budgets: limits(v1alpha1.BudgetLimit{MaxUnavailable: n("2")}, v1alpha1.BudgetLimit{MaxUnavailable: n("1"), TopologyKey: "zone"}),
 			want:    ends(5 * (run + between)),
 		},
+		"a check that fails": {change: func(j *v1alpha1.NodeJob) { j.Status.Conditions[0].Reason = v1alpha1.ReasonCheckError }},
+		"a closed window":    {change: func(j *v1alpha1.NodeJob) { j.Status.Conditions[0].Reason = v1alpha1.ReasonBudgetClosed }, want: ends(3 * run)},
 		"a pace": {
 			budgets: budget(func(s *v1alpha1.NodeDisruptionBudgetSpec) { s.SecondsBetween = new(int32(600)) }),
 			want:    ends(3 * 2 * run),
@@ -132,9 +134,13 @@ func TestEstimate(t *testing.T) {
 			job.Spec.Maintenance.Cordon = true
 			job.Spec.Nodes.Selector = &metav1.LabelSelector{}
 			job.Status = v1alpha1.NodeJobStatus{
-				ObservedGeneration: 1, Revision: revision, Nodes: v1alpha1.NodeCounts{Matched: 12, Done: 3, Waiting: 9},
-				Rollout:    &v1alpha1.RolloutStatus{Step: "all", Steps: []v1alpha1.StepStatus{{Name: "all", Nodes: 12, Done: 3}}},
-				Conditions: []metav1.Condition{{Type: v1alpha1.ConditionReconciling, Status: metav1.ConditionTrue}},
+				ObservedGeneration: 1,
+				Revision:           revision,
+				Nodes:              v1alpha1.NodeCounts{Matched: 12, Done: 3, Waiting: 9},
+				Rollout:            &v1alpha1.RolloutStatus{Step: "all", Steps: []v1alpha1.StepStatus{{Name: "all", Nodes: 12, Done: 3}}},
+				Conditions: []metav1.Condition{
+					{Type: v1alpha1.ConditionReconciling, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonInProgress},
+				},
 			}
 			if tt.change != nil {
 				tt.change(job)

@@ -12,15 +12,25 @@ import (
 	"github.com/everynode/everynode/internal/text"
 )
 
-// Judged are the counts of a NodeJob by what its nodes are, and the word for the good ones. In an audit, a node that has answered is done
-// whatever it has answered; here it is done only if it is compliant, and has failed otherwise.
+// Judged are the counts of a NodeJob by what its nodes are now, and the word for the good ones. In the status, a node is also done after it
+// has drifted or the task has expired there, and in an audit whatever it has answered. Here, a node of an audit is done only if it is
+// compliant, and has failed otherwise.
 func Judged(job *v1alpha1.NodeJob) (n v1alpha1.NodeCounts, done string) {
 	n = job.Status.Nodes
 	if !task.IsAudit(job) {
+		n.Done = max(n.Done-n.Expired-drifted(job), 0)
 		return n, "done"
 	}
 	n.Done, n.Failed = n.Done-n.NonCompliant, n.Failed+n.NonCompliant
 	return n, "compliant"
+}
+
+// drifted counts the nodes that have drifted and do not run the task again.
+func drifted(job *v1alpha1.NodeJob) int32 {
+	if task.IsAudit(job) || repairs(job) {
+		return 0
+	}
+	return job.Status.Nodes.NonCompliant
 }
 
 // judgment says how many of the nodes are compliant.

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/nodebudget/budget"
 	"github.com/everynode/everynode/internal/nodejob/record"
 	"github.com/everynode/everynode/internal/plural"
 	"github.com/everynode/everynode/internal/text"
@@ -31,7 +32,7 @@ type Budgets struct {
 // Lines draws a table of the budgets, and below it, for each budget, the nodes that use it or wait for it.
 func (l Budgets) Lines() []text.Line {
 	c := l.columns()
-	rows := [][]text.Line{c.row(text.Cells("NAME", "NODES", "ALLOWED", "UNAVAILABLE", "WAITING", "STATE"), "WINDOW", "EXPIRES")}
+	rows := [][]text.Line{c.row(text.Cells("NAME", "NODES", "ALLOWED", "UNAVAILABLE", "WAITING", "STATUS"), "WINDOW", "EXPIRES")}
 	sections := make([][]text.Line, 1, len(l.Items)+1)
 	for i := range l.Items {
 		b := Budget{Budget: &l.Items[i], Now: l.Now, Width: l.Width}
@@ -190,9 +191,9 @@ func (b Budget) window() string {
 func (b Budget) windowTime() string {
 	switch w := b.Budget.Status.Window; {
 	case b.Now.Before(w.OpensAt.Time):
-		return ", at " + clock(b.Now, w.OpensAt.Time)
+		return ", at " + clock(b.Now, w.OpensAt.Time) + budget.InZone(&b.Budget.Spec, w.OpensAt.Time)
 	case b.Now.Before(w.ClosesAt.Time):
-		return ", until " + clock(b.Now, w.ClosesAt.Time)
+		return ", until " + clock(b.Now, w.ClosesAt.Time) + budget.InZone(&b.Budget.Spec, w.ClosesAt.Time)
 	}
 	return ""
 }

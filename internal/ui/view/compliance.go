@@ -47,6 +47,8 @@ type ComplianceGroup struct {
 type NodeCompliance struct {
 	Node  string          `json:"node"`
 	State ComplianceState `json:"state"`
+	// Revision is that of the check that was asked: it changes with the script.
+	Revision string `json:"revision,omitempty"`
 	// AskedAt is when the answer was recorded, and Since since when the node is not compliant, or its check has failed.
 	AskedAt time.Time `json:"askedAt,omitzero"`
 	Since   time.Time `json:"since,omitzero"`
@@ -129,6 +131,9 @@ func nodeCompliance(rec *record.Record) NodeCompliance {
 		n.State, n.Since = CheckFailed, is.FailingSince
 	case is.Answer == "" && rec != nil && rec.Outcome == record.Succeeded && !rec.IsAssumed():
 		n.State, n.AskedAt = Compliant, rec.EndedAt()
+	}
+	if n.State != NotAsked {
+		n.Revision = rec.Revision
 	}
 	return n
 }
@@ -224,14 +229,14 @@ const maxReported = 20
 
 // Table returns the header and a row for each node, for a spreadsheet.
 func (c *Compliance) Table(by string) [][]string {
-	header := []string{"node", "state", "askedAt", "since", "exitCode", "message"}
+	header := []string{"node", "state", "askedAt", "since", "exitCode", "message", "nodeJob", "revision"}
 	if by != "" {
 		header = append(header, by)
 	}
 	table := [][]string{header}
 	for i := range c.Nodes {
 		n := &c.Nodes[i]
-		row := []string{n.Node, string(n.State), timestamp(n.AskedAt), timestamp(n.Since), exitText(n.ExitCode), n.Message}
+		row := []string{n.Node, string(n.State), timestamp(n.AskedAt), timestamp(n.Since), exitText(n.ExitCode), n.Message, c.NodeJob, n.Revision}
 		if by != "" {
 			row = append(row, n.Group)
 		}

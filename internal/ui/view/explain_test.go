@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -237,6 +238,42 @@ func TestEachNodeIsExplained(t *testing.T) {
 			})
 			if s := e.Sentence(); !strings.HasPrefix(s, "node-setup/somaxconn ") || !strings.HasSuffix(s, ".") {
 				t.Errorf("not a sentence: %q", s)
+			}
+		})
+	}
+}
+
+// TestAnAttemptOfAnEarlierRunSaysSo has a node that ran the task again after it had drifted: both attempts have the number 1.
+func TestAnAttemptOfAnEarlierRunSaysSo(t *testing.T) {
+	attempt := func(number int32, o record.Outcome) record.Attempt {
+		return record.Attempt{Revision: revision, Number: number, Outcome: o, FinishedAt: before(time.Hour)}
+	}
+	for name, tt := range map[string]struct {
+		attempts int32
+		earlier  record.Attempts
+		want     []string
+	}{
+		"the second attempt of a run":   {2, record.Attempts{attempt(1, record.Failed)}, []string{"attempt 1 failed"}},
+		"after a drift":                 {1, record.Attempts{attempt(1, record.Succeeded)}, []string{"attempt 1 succeeded, of an earlier run"}},
+		"a retry that failed as before": {1, record.Attempts{attempt(1, record.Failed)}, []string{"attempt 1 failed, of an earlier run"}},
+		"the second attempt after a drift": {
+			2,
+			record.Attempts{attempt(1, record.Succeeded), attempt(1, record.Disrupted), attempt(1, record.Failed)},
+			[]string{"attempt 1 succeeded, of an earlier run", "attempt 1 was disrupted", "attempt 1 failed"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := Explain{Job: job(func(j *v1alpha1.NodeJob) { j.Status.Revision = revision }), Now: now}
+			rec := record.Record{Revision: revision, Outcome: record.Succeeded, Attempts: tt.attempts, Earlier: tt.earlier}
+			var got []string
+			for _, lines := range e.before(&rec) {
+				said := strings.TrimSpace(strings.TrimPrefix(text.Print(lines[:1], text.Options{}), "Before"))
+				start, rest, _ := strings.Cut(said, " at ")
+				_, end, _ := strings.Cut(rest, ")")
+				got = append(got, start+end)
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Error(diff)
 			}
 		})
 	}

@@ -19,18 +19,25 @@ import (
 func (e Explain) before(rec *record.Record) [][]text.Line {
 	var told [][]text.Line
 	name := "Before"
-	if missing := unlisted(rec); missing > 0 {
+	from, missing := currentRun(rec)
+	if missing > 0 {
 		sentence := plural.Count(missing, "earlier failed attempt") + ", no longer on record"
 		told, name = append(told, text.Wrap(label(name), text.Plain, sentence, e.Width)), ""
 	}
-	for _, attempt := range e.earlier(rec) {
-		told, name = append(told, e.attempt(name, e.earlierSentence(&attempt), printedBy(&attempt))), ""
+	earlier, from := e.earlier(rec, from)
+	for i, attempt := range earlier {
+		said := e.earlierSentence(&attempt)
+		if i < from && attempt.Revision == e.Job.Status.Revision {
+			said += ", of an earlier run" // such as before a drift
+		}
+		told, name = append(told, e.attempt(name, said, printedBy(&attempt))), ""
 	}
 	return told
 }
 
-// unlisted counts the attempts that failed before the last one in the same run and that the record does not list.
-func unlisted(rec *record.Record) int32 {
+// currentRun returns the index of the first earlier attempt that is of the same run as the last one, and the number of attempts that failed
+// before in this run and that the record does not list.
+func currentRun(rec *record.Record) (from int, missing int32) {
 	failures := rec.Attempts
 	if rec.Outcome != record.Disrupted && rec.CheckBefore == "" {
 		failures-- // the last attempt itself
@@ -40,16 +47,17 @@ func unlisted(rec *record.Record) int32 {
 		switch a := &rec.Earlier[i]; {
 		case a.Rollback || a.Outcome == record.Disrupted:
 		case a.Revision != rec.Revision || a.Outcome != record.Failed || a.Number >= first:
-			return first - 1 // of an earlier run
+			return i + 1, first - 1
 		default:
 			first = a.Number
 		}
 	}
-	return first - 1
+	return 0, first - 1
 }
 
-// earlier returns the attempts before the last one, except those whose pods still exist and say more.
-func (e Explain) earlier(rec *record.Record) []record.Attempt {
+// earlier returns the attempts before the last one, except those whose pods still exist and say more, and the index of the first one of the
+// current run, which is from in the record.
+func (e Explain) earlier(rec *record.Record, from int) ([]record.Attempt, int) {
 	earlier := slices.Clone(rec.Earlier)
 	for i := range e.Pods {
 		pod := &e.Pods[i]
@@ -59,11 +67,14 @@ func (e Explain) earlier(rec *record.Record) []record.Attempt {
 		for k, a := range slices.Backward(earlier) {
 			if a.Revision == pod.Revision && a.Number == pod.Attempt && a.Rollback == (pod.Runs == task.Rollback) {
 				earlier = slices.Delete(earlier, k, k+1)
+				if k < from {
+					from--
+				}
 				break
 			}
 		}
 	}
-	return earlier
+	return earlier, from
 }
 
 // earlierSentence says how an earlier attempt ended, and when.

@@ -346,7 +346,7 @@ func counts(job *v1alpha1.NodeJob) string {
 	for _, p := range []struct {
 		n    int32
 		what string
-	}{{n.Running, "running"}, {n.Waiting, "waiting"}, {n.Failed, failed}} {
+	}{{n.Running, "running"}, {n.Waiting, "waiting"}, {n.Failed, failed}, {drifted(job), "drifted"}, {n.Expired, "expired"}} {
 		if p.n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", p.n, p.what))
 		}

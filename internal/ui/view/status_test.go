@@ -616,3 +616,24 @@ func TestATreeIsBounded(t *testing.T) {
 		}
 	}
 }
+
+// TestAProblemIsSaidOnce has a problem whose message the NodeJob, a node and the list of problems have.
+func TestAProblemIsSaidOnce(t *testing.T) {
+	const message = "ServiceAccount node-setup/agent does not exist. Create it"
+	s := Status{Now: now, Job: job(func(j *v1alpha1.NodeJob) {
+		rollout(j, "canary", v1alpha1.StepStatus{Name: "canary", Nodes: 1})
+		j.Status.NodeProblems = []v1alpha1.NodeProblem{
+			{Node: "node-1", Reason: v1alpha1.ReasonServiceAccountNotFound, Since: at(time.Minute), Message: message},
+		}
+	}), Rows: []NodeRow{{Step: "canary", State: plan.NodeState{
+		Name: "node-1", State: plan.Waiting, Reason: v1alpha1.ReasonServiceAccountNotFound, Message: message,
+	}}}}
+	for name, said := range map[string]string{"the NodeJob says it": "node-1: " + message, "only the node": "0 of 1 nodes are done"} {
+		stands(s.Job, v1alpha1.ConditionStalled, v1alpha1.ReasonServiceAccountNotFound, said)
+		got := text.Print(s.Lines(), text.Options{})
+		if n := strings.Count(got, message); n != 1 || !strings.Contains(got, "ServiceAccountNotFound since 60s") {
+			t.Errorf("%s: the message is there %d times in\n%s", name, n, got)
+		}
+		s.Job.Status.Conditions = nil
+	}
+}

@@ -24,8 +24,8 @@ const (
 // tree draws the steps of a rollout, and below each its nodes: first those that need a user. It is bounded.
 type tree struct {
 	Status
-	// reason is the reason of the NodeJob.
-	reason string
+	// reason and message are those of the NodeJob, above the tree.
+	reason, message string
 	// shown are the nodes in the tree, which the sections below it leave out.
 	shown map[string]bool
 	// left is how many more nodes of a state may have a line of their own.
@@ -34,9 +34,9 @@ type tree struct {
 
 // tree draws the rollout as a tree. Without rows, it has only the steps.
 func (s Status) tree() *tree {
-	_, reason, _, _ := situationAt(s.Job, s.Now)
+	_, reason, message, _ := situationAt(s.Job, s.Now)
 	left := map[plan.State]int{plan.Failed: maxTreeNodes, plan.Running: maxTreeNodes, plan.Waiting: maxTreeNodes}
-	return &tree{Status: s, reason: reason, shown: map[string]bool{}, left: left}
+	return &tree{Status: s, reason: reason, message: message, shown: map[string]bool{}, left: left}
 }
 
 func (t *tree) lines() []text.Line {
@@ -130,7 +130,7 @@ func (t *tree) node(r *NodeRow) []text.Line {
 			details = []text.Line{text.Of("    ").With(words)}
 		}
 		details = append(details, t.output(f)...)
-	} else if r.State.Message != "" && r.State.State != plan.Running {
+	} else if r.State.Message != "" && r.State.State != plan.Running && !t.isSaid(r.State.Message, name) {
 		words += ": " + r.State.Message
 	}
 	switch {
@@ -146,6 +146,13 @@ func (t *tree) node(r *NodeRow) []text.Line {
 		lines = append(lines, line.Indent(2))
 	}
 	return lines
+}
+
+// isSaid reports whether a message of a node is in the message of the NodeJob, or is that of what the manager cannot do on the node.
+func (t *tree) isSaid(message, node string) bool {
+	return strings.Contains(t.message, message) || slices.ContainsFunc(t.Job.Status.NodeProblems, func(p v1alpha1.NodeProblem) bool {
+		return p.Node == node && p.Message == message
+	})
 }
 
 // attempt describes the attempt that runs on a node; nil if there is none.
@@ -167,8 +174,11 @@ func (t *tree) obstacles(node string) []text.Line {
 	var lines []text.Line
 	for i := range t.Job.Status.NodeProblems {
 		if p := &t.Job.Status.NodeProblems[i]; p.Node == node {
-			head := text.Of("      ").Tone(text.Bad, p.Reason).Tone(text.Dim, " since "+ago(t.Now, p.Since.Time)+": ")
-			lines = append(lines, head.With(p.Message))
+			line := text.Of("      ").Tone(text.Bad, p.Reason).Tone(text.Dim, " since "+ago(t.Now, p.Since.Time))
+			if !strings.Contains(t.message, p.Message) {
+				line = line.Tone(text.Dim, ": ").With(p.Message)
+			}
+			lines = append(lines, line)
 		}
 	}
 	for i := range t.Job.Status.Drains {

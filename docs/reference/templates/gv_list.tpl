@@ -1,0 +1,6 @@
+{{- define "gvList" -}}
+# API reference
+{{ range . }}
+{{ template "gvDetails" . }}
+{{- end }}
+{{ end -}}
