@@ -23,6 +23,9 @@ type pause struct {
 	// rest is what the last pass left, and wakeAt is when the next one follows by itself; nil if another pass follows at once.
 	rest   *Input
 	wakeAt time.Time
+	// onlyWakes is true if the manager plans only when something has changed, or at wakeAt.
+	onlyWakes bool
+	lastMark  mark
 	// ignored counts the changes of nodes that did not affect the NodeJob.
 	ignored int
 }
