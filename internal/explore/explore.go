@@ -34,8 +34,8 @@ type Model[S any] struct {
 	// Steps are those of a state with at most so many faults, always in the same order.
 	Steps func(s *S, faults int) []Step[S]
 	Clone func(*S) *S
-	// Canon is the canonical form of a state. A last state has no more faults: what only a fault would show does not count.
-	Canon func(s *S, last bool) []byte
+	// Canon is the canonical form of a state.
+	Canon func(*S) []byte
 	// Broken is the rule that was broken in the last step; "" if none was.
 	Broken func(*S) string
 	// Settle plays a state to its end without further faults, and returns the rule that this breaks; "" if it comes to rest.
@@ -96,9 +96,8 @@ type explorer[S any] struct {
 	result Result
 	first  *S
 	seed   maphash.Seed
-	// known are the states, and lasts those without further faults, of which less counts.
-	known, lasts map[uint64]struct{}
-	came         []arrival
+	known  map[uint64]struct{}
+	came   []arrival
 	// queues are by the number of faults.
 	queues [][]waiting[S]
 	kept   int
@@ -108,11 +107,11 @@ type explorer[S any] struct {
 // Explore visits all states that can be reached from the first one.
 func Explore[S any](first *S, m Model[S], b Bounds) Result {
 	e := &explorer[S]{
-		Model: m, bounds: b, first: m.Clone(first), seed: maphash.MakeSeed(), known: map[uint64]struct{}{}, lasts: map[uint64]struct{}{},
+		Model: m, bounds: b, first: m.Clone(first), seed: maphash.MakeSeed(), known: map[uint64]struct{}{},
 		queues: make([][]waiting[S], b.Faults+1), began: time.Now(), //nolint:forbidigo // how long it takes
 	}
 	e.came = append(e.came, arrival{from: -1})
-	e.isNew(first, 0)
+	e.isNew(first)
 	e.queues[0] = append(e.queues[0], waiting[S]{0, first})
 	for faults := range e.queues {
 		for len(e.queues[faults]) > 0 && e.result.Cut == "" {
@@ -168,17 +167,13 @@ func (e *explorer[S]) measure() {
 	e.result.Memory = max(e.result.Memory, m.HeapInuse)
 }
 
-// isNew reports whether a state was not reached before, with at most as many faults.
-func (e *explorer[S]) isNew(s *S, faults int) bool {
-	known, last := e.known, faults == e.bounds.Faults
-	if last {
-		known = e.lasts
-	}
-	h := maphash.Bytes(e.seed, e.Canon(s, last))
-	if _, is := known[h]; is {
+// isNew reports whether a state was not reached before. Then it was reached with at most as many faults.
+func (e *explorer[S]) isNew(s *S) bool {
+	h := maphash.Bytes(e.seed, e.Canon(s))
+	if _, is := e.known[h]; is {
 		return false
 	}
-	known[h] = struct{}{}
+	e.known[h] = struct{}{}
 	return true
 }
 
@@ -198,7 +193,7 @@ func (e *explorer[S]) visit(now waiting[S], faults int) {
 		step.Do(next)
 		e.result.Edges++
 		rule := e.Broken(next)
-		if rule == "" && !e.isNew(next, then) {
+		if rule == "" && !e.isNew(next) {
 			continue
 		}
 		at, depth := int32(len(e.came)), e.came[now.at].depth+1   //nolint:gosec // there is memory for fewer

@@ -38,7 +38,7 @@ func counting(settle func(*counter) string) (*counter, Model[counter]) {
 			return all
 		},
 		Clone: func(c *counter) *counter { return Clone(copies, c) },
-		Canon: func(c *counter, _ bool) []byte {
+		Canon: func(c *counter) []byte {
 			return forms.Bytes(View{Now: c.now, Live: map[string]bool{"id-1": true, "id-2": true, "id-3": true, "id-4": true, c.id: true}}, c)
 		},
 		Broken: func(c *counter) string {

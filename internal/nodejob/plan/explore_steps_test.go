@@ -5,6 +5,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -34,7 +35,6 @@ func (w *explored) steps(faults int) []explore.Step[explored] {
 	}
 	s := &stepper{explored: w, faults: faults}
 	s.passes()
-	s.time()
 	for _, name := range w.podNames() {
 		s.pod(name, w.pods[name])
 	}
@@ -46,6 +46,7 @@ func (w *explored) steps(faults int) []explore.Step[explored] {
 	if w.world.steps != nil {
 		w.world.steps(s)
 	}
+	s.time()
 	return s.all
 }
 
@@ -55,7 +56,7 @@ func (s *stepper) add(faults int, do func(*explored), format string, args ...any
 		return
 	}
 	s.all = append(s.all, explore.Step[explored]{Name: fmt.Sprintf(format, args...), Faults: faults, Do: func(w *explored) {
-		w.dice.Show()
+		w.throws.Show()
 		w.planned, w.quiet = false, false
 		do(w)
 		w.collect()
@@ -72,15 +73,15 @@ func (s *stepper) passes() {
 		return
 	}
 	if !s.planned {
-		s.add(1, func(w *explored) { w.unsure(func() { w.dice.Show(15) }) }, "the manager plans on what it saw last")
+		s.add(1, func(w *explored) { w.unsure(func() { w.throws.Show(15) }) }, "the manager plans on what it saw last")
 	}
-	s.add(1, func(w *explored) { w.unsure(func() { w.dice.Show(2) }) }, "another manager plans")
+	s.add(1, func(w *explored) { w.unsure(func() { w.throws.Show(2) }) }, "another manager plans")
 	trial := explore.Clone(copies, s.explored)
-	trial.unsure(func() { trial.dice.Show(5) })
-	for i := 1; i < trial.dice.Count; i++ {
-		s.add(1, func(w *explored) { w.unsure(func() { w.dice.ShowZeros(i, 5) }) }, "the manager plans, and fails after %d decisions", i-1)
-		if i < trial.dice.Count-1 {
-			s.add(1, func(w *explored) { w.unsure(func() { w.dice.ShowZero(i, 5) }) }, "the manager plans, and decision %d fails", i)
+	trial.unsure(func() { trial.throws.Show(5) })
+	for i := 1; i < trial.throws.Count; i++ {
+		s.add(1, func(w *explored) { w.unsure(func() { w.throws.ShowZeros(i, 5) }) }, "the manager plans, and fails after %d decisions", i-1)
+		if i < trial.throws.Count-1 {
+			s.add(1, func(w *explored) { w.unsure(func() { w.throws.ShowZero(i, 5) }) }, "the manager plans, and decision %d fails", i)
 		}
 	}
 }
@@ -91,20 +92,19 @@ func (w *explored) unsure(show func()) {
 	w.faults = true
 	w.plan()
 	w.faults = false
-	w.dice.Show()
+	w.throws.Show()
 }
 
-// time passes until the last plan wakes the manager. If anything else can happen before, it is late, or the manager is away.
+// time passes until the last plan wakes the manager. It is a fault if anything else can happen without one: then that is late.
 func (s *stepper) time() {
-	wake := s.last.WakeAt
+	wake, cost := s.last.WakeAt, 0
+	if slices.ContainsFunc(s.all, func(step explore.Step[explored]) bool { return step.Faults == 0 }) {
+		cost = 1
+	}
 	if !s.planned {
 		return
 	}
-	if late := s.moves() || !s.quiet || len(s.goingDown) > 0; wake.After(s.now) {
-		cost := 0
-		if late {
-			cost = 1
-		}
+	if wake.After(s.now) {
 		s.add(cost, func(w *explored) { w.now = wake }, "%s pass", wake.Sub(s.now))
 	}
 	s.add(1, func(w *explored) { w.now = w.now.Add(longAway) }, "the manager is away for %s", longAway)
@@ -140,7 +140,7 @@ func (s *stepper) reboot(name, what string) {
 		}
 		if does != "" {
 			s.add(cost, func(w *explored) {
-				w.dice.Show(luck)
+				w.throws.Show(luck)
 				w.faults = true
 				w.kubelet(name)
 				w.faults = false
@@ -154,7 +154,7 @@ func (s *stepper) runs(name, what string, pod *simPod) {
 	if pod.Runs.Asks() || pod.ChecksBefore && pod.answer == "" {
 		for _, answer := range []string{saysYes, saysNo, saysError} {
 			cost := 0
-			if answer == saysError {
+			if answer == saysError || answer == saysNo && pod.Runs == task.CheckDrift {
 				cost = 1
 			}
 			if pod.Runs != task.CheckDrift && answer == saysYes && pod.pulls() {
@@ -170,7 +170,7 @@ func (s *stepper) runs(name, what string, pod *simPod) {
 	fails := func(throws ...int) func(*explored) {
 		return func(w *explored) {
 			w.pods[name].willSucceed = false
-			w.dice.Show(throws...)
+			w.throws.Show(throws...)
 			w.kubelet(name)
 		}
 	}
@@ -194,7 +194,7 @@ func (w *explored) evicted(pod *simPod) {
 func (s *stepper) node(name string, node *Node) {
 	event := func(what int, throws ...int) func(*explored) {
 		return func(w *explored) {
-			w.dice.Show(throws...)
+			w.throws.Show(throws...)
 			w.nodeEvent(what, w.nodes[name])
 		}
 	}
@@ -226,7 +226,7 @@ func (s *stepper) joins() {
 func (s *stepper) labels(name string, node *Node) {
 	event := func(what int, throws ...int) func(*explored) {
 		return func(w *explored) {
-			w.dice.Show(throws...)
+			w.throws.Show(throws...)
 			w.recordEvent(what, w.nodes[name])
 		}
 	}
@@ -272,7 +272,7 @@ func (s *stepper) users() {
 	}
 	event := func(what int, throws ...int) func(*explored) {
 		return func(w *explored) {
-			w.dice.Show(throws...)
+			w.throws.Show(throws...)
 			w.userEvent(what)
 		}
 	}
@@ -296,7 +296,11 @@ func (s *stepper) users() {
 	}
 	for i, policy := range []v1alpha1.DeletionPolicy{v1alpha1.DeletionForget, v1alpha1.DeletionRetain, v1alpha1.DeletionRollback} {
 		if policy != v1alpha1.DeletionRollback || s.job.Spec.Rollback != nil {
-			s.add(1, func(w *explored) { w.job = w.job.DeepCopy(); w.dice.Show(i); w.deleteJob() }, "a user deletes the NodeJob: %s", policy)
+			cost := 1
+			if s.world.deletes && policy == v1alpha1.DeletionRollback {
+				cost = 0
+			}
+			s.add(cost, func(w *explored) { w.job = w.job.DeepCopy(); w.throws.Show(i); w.deleteJob() }, "a user deletes the NodeJob: %s", policy)
 		}
 	}
 }

@@ -4,6 +4,7 @@
 package plan
 
 import (
+	"hash/maphash"
 	"math/rand"
 	"reflect"
 	"slices"
@@ -21,11 +22,11 @@ import (
 // TestExplore visits all states of small worlds, with the rules of the random histories after each step. From each state, the faults end,
 // and the world must come to rest as a history must at its end, although the manager plans only when something wakes it.
 //
-// To explore one further: go test ./internal/nodejob/plan -run 'TestExplore/^canary$' -v -faults 2
+// To explore one further: make explore WORLDS='TestExplore/^canary$$' FAULTS=2
 func TestExplore(t *testing.T) {
 	for i := range smallWorlds {
 		world := &smallWorlds[i]
-		explore.Run(t, world.name, world.faults, func(nodes, faults int) (*explored, explore.Model[explored]) {
+		explore.Run(t, world.name, func(nodes int) (*explored, explore.Model[explored]) {
 			return newExplored(world, max(nodes, world.nodes)), explore.Model[explored]{
 				Steps:  (*explored).steps,
 				Clone:  func(w *explored) *explored { return explore.Clone(copies, w) },
@@ -41,8 +42,9 @@ func TestExplore(t *testing.T) {
 // explored is a state of a small world.
 type explored struct {
 	history
-	world *smallWorld
-	dice  *explore.Dice
+	world  *smallWorld
+	throws *explore.Dice
+	*settled
 	// planned is true if nothing has happened since the last pass, and quiet if that pass has changed nothing.
 	planned, quiet bool
 	// retried and revised are what the user has done, who does each once or twice.
@@ -51,7 +53,7 @@ type explored struct {
 	size int
 }
 
-var copies = explore.NewCloner((*smallWorld)(nil), (*explore.Dice)(nil), (*rand.Rand)(nil), (*corev1.Pod)(nil), (*record.Record)(nil),
+var copies = explore.NewCloner((*smallWorld)(nil), (*explore.Dice)(nil), (*settled)(nil), (*rand.Rand)(nil), (*corev1.Pod)(nil), (*record.Record)(nil),
 	(*v1alpha1.NodeJobStatus)(nil), v1alpha1.NodeJobSpec{}, v1alpha1.NodeJobStatus{}, metav1.ObjectMeta{}, Node{}, Pod{}, DrainPod{}, Plan{},
 	Input{}, []string(nil))
 
@@ -59,7 +61,7 @@ var copies = explore.NewCloner((*smallWorld)(nil), (*explore.Dice)(nil), (*rand.
 var forms = explore.Canon{
 	Skip: []string{
 		"history.lines", "history.uid", "history.last", "around.seen", "pause.rest", "pause.wakeAt", "pause.ignored", "drifting.asked",
-		"clocks.told", "truth.recordedResults", "simPod.raw", "explored.world", "explored.dice", "Message", "StatusMessage", "Generation",
+		"clocks.told", "truth.recordedResults", "simPod.raw", "explored.world", "explored.throws", "explored.settled", "Message", "StatusMessage", "Generation",
 		"ObservedGeneration",
 	},
 	IDs: []string{"node-", "boot-", "machine-", "pod-", "web-", "forged-", ""},
@@ -67,10 +69,10 @@ var forms = explore.Canon{
 }
 
 func newExplored(world *smallWorld, nodes int) *explored {
-	w := &explored{history: *newHistory(-1), world: world, size: nodes}
+	w := &explored{history: *newHistory(-1), world: world, size: nodes, settled: &settled{maphash.MakeSeed(), map[uint64]bool{}}}
 	h := &w.history
-	w.dice, h.rng = explore.NewDice()
-	h.more, h.plain, h.actors.dice = h.rng, world.plain, h.rng
+	w.throws, h.rng = explore.NewDice()
+	h.more, h.plain, h.dice = h.rng, world.plain, h.rng
 	h.gap, h.namespaces, h.tenant = gap{odds: h.rng}, namespaces{}, tenant{key: h.key, forged: h.forged}
 	h.budgeter, h.faults, h.checkAnswers = budgeter{}, false, checkAnswers{questions: h.rng, mayRun: map[string]bool{}}
 	h.job = h.someJob()
@@ -91,7 +93,13 @@ func newExplored(world *smallWorld, nodes int) *explored {
 }
 
 func (w *explored) join(name string) {
+	stage := -1
+	if slices.Contains(w.world.staged, name) {
+		stage = 0
+	}
+	w.throws.Show(0, stage)
 	w.addNode(name)
+	w.throws.Show()
 	node := w.nodes[name]
 	if delete(w.workloads, node.UID); w.job.Spec.Maintenance.Drain != nil {
 		w.workloads[node.UID] = []DrainPod{{Namespace: "web", Name: "web", UID: w.nextUID("web")}}
@@ -104,9 +112,8 @@ func (w *explored) tell() []string {
 	return lines
 }
 
-// canon is the canonical form of a state. Without further faults, what the manager has seen does not count, because it sees everything in
-// its next pass.
-func (w *explored) canon(bool) []byte {
+// canon is the canonical form of a state.
+func (w *explored) canon() []byte {
 	view := explore.View{Now: w.now, Alias: map[string]string{}, Live: map[string]bool{}}
 	exists := func(n *Node) {
 		view.Live[string(n.UID)], view.Live[n.BootID], view.Live[n.MachineID] = true, true, true
@@ -130,10 +137,53 @@ func (w *explored) canon(bool) []byte {
 	return forms.Bytes(view, w, wake, len(w.last.DrainPodRequests))
 }
 
-// rests plays the world to its end, as the end of a history.
-func (w *explored) rests() string {
-	w.onlyWakes = true
-	w.dice.Show()
+// settled are the states from which worlds are known to come to rest.
+type settled struct {
+	seed  maphash.Seed
+	known map[uint64]bool
+}
+
+// knownEnd is thrown where a world is in such a state.
+type knownEnd struct{}
+
+// rests plays the world to its end, as the end of a history. But the manager plans only when something has changed, or when its last plan
+// has said.
+func (w *explored) rests() (broken string) {
+	var path []uint64
+	defer func() {
+		if r := recover(); r != nil {
+			if _, known := r.(knownEnd); !known {
+				panic(r)
+			}
+		}
+		for _, at := range path {
+			w.known[at] = broken == ""
+		}
+	}()
+	var last mark
+	var before string
+	w.later = func(awaited string) {
+		at := maphash.Bytes(w.seed, append(w.canon(), awaited...))
+		if w.known[at] {
+			panic(knownEnd{})
+		}
+		path = append(path, at)
+		is := w.marked()
+		if awaited != before { // and a pass shows whether it is there
+			last, before = mark{}, awaited
+		}
+		switch {
+		case w.badNode() != nil: // it wakes the manager again and again
+			w.now = w.now.Add(5 * time.Second)
+		case w.moves() || len(w.last.Actions) > 0 || !reflect.DeepEqual(last, is):
+		case w.last.WakeAt.IsZero():
+			w.break_("wake-ups", "%s never, and nothing wakes the manager: %s", awaited, w.unfinished())
+		case w.last.WakeAt.After(w.now):
+			w.now = w.last.WakeAt
+		}
+		last = is
+	}
+	w.throws.Show()
 	if !w.gone {
 		w.settle()
 	}
@@ -156,19 +206,6 @@ func (w *explored) plan() {
 	before := w.marked()
 	w.pass()
 	w.planned, w.quiet = true, len(w.last.Actions) == 0 && reflect.DeepEqual(before, w.marked())
-}
-
-// wakeUp lets time pass until the manager plans again: at once if it has something to see, else when its last plan has said.
-func (h *history) wakeUp(what string) {
-	before := h.lastMark
-	h.lastMark = h.marked()
-	switch {
-	case h.moves() || len(h.last.Actions) > 0 || !reflect.DeepEqual(before, h.lastMark):
-	case h.last.WakeAt.IsZero():
-		h.break_("wake-ups", "%s never, and nothing wakes the manager: %s", what, h.unfinished())
-	case h.last.WakeAt.After(h.now):
-		h.now = h.last.WakeAt
-	}
 }
 
 // moves reports whether a kubelet has something to do.

@@ -23,9 +23,6 @@ type pause struct {
 	// rest is what the last pass left, and wakeAt is when the next one follows by itself; nil if another pass follows at once.
 	rest   *Input
 	wakeAt time.Time
-	// onlyWakes is true if the manager plans only when something has changed, or at wakeAt.
-	onlyWakes bool
-	lastMark  mark
 	// ignored counts the changes of nodes that did not affect the NodeJob.
 	ignored int
 }
@@ -92,6 +89,8 @@ func onlyIgnored(was *Input, now []Node) (nodes []Node, ignored []string) {
 		switch {
 		case j < 0 && !affects(nil, before):
 			ignored = append(ignored, before.Name)
+		case j >= 0 && now[j].UID == before.UID && now[j].ResourceVersion == before.ResourceVersion:
+			nodes = append(nodes, *before)
 		case j < 0 || changeOf(before, &now[j]).IsEmpty() || affects(before, &now[j]):
 			nodes = append(nodes, *before)
 		default:

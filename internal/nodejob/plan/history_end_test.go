@@ -172,7 +172,11 @@ func (h *history) until(what string, over func() bool) {
 		h.persist()
 		h.relieveBudget()
 		h.endAwaitedWork()
-		h.later(what)
+		if h.later == nil {
+			h.now = h.now.Add(5 * time.Second)
+		} else {
+			h.later(what)
+		}
 		h.kubelets()
 		h.sweep()
 		if h.pass(); h.broken != "" || over() {
@@ -180,16 +184,6 @@ func (h *history) until(what string, over func() bool) {
 		}
 	}
 	h.break_("liveness", "%s never: %s, pods %v", what, h.unfinished(), h.podNames())
-}
-
-// later lets time pass until the next pass. A manager in a history plans every 5 seconds, and one in an exploration only if it has a
-// reason.
-func (h *history) later(what string) {
-	if !h.onlyWakes {
-		h.now = h.now.Add(5 * time.Second)
-		return
-	}
-	h.wakeUp(what)
 }
 
 // unfinished describes what is not finished: the nodes that are not done, and the status.

@@ -126,6 +126,8 @@ type history struct {
 	faults bool
 	last   Plan
 	gone   bool
+	// later lets time pass until the next pass at the end of a history, in which something is awaited; nil for 5 seconds.
+	later func(awaited string)
 	pause
 	oracle
 	truth
