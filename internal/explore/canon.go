@@ -21,21 +21,23 @@ type Canon struct {
 	Skip []string
 	// IDs are the prefixes of the names that are numbered.
 	IDs []string
-	// Old is the age from which all times are the same.
-	Old time.Duration
+	// Old is the age from which all times are the same. Times that differ by less than Grain are the same, too.
+	Old, Grain time.Duration
 
-	encoders map[reflect.Type]encode
-	skip     map[string]bool
-	now      time.Time
-	alias    map[string]string
-	live     map[string]bool
-	out      []byte
-	numbers  [][]uint32
+	encoders  map[reflect.Type]encode
+	skip      map[string]bool
+	now, seen time.Time
+	alias     map[string]string
+	live      map[string]bool
+	out       []byte
+	numbers   [][]uint32
 }
 
 // View is what a state says about its own names.
 type View struct {
 	Now time.Time
+	// Seen is the time up to which everything has been observed, if that makes a difference.
+	Seen time.Time
 	// Alias are names that stand for others, such as a name that is derived from a UID.
 	Alias map[string]string
 	// Live are the names of all that exists. Entries of maps whose keys have the name of another thing are left out.
@@ -56,7 +58,7 @@ func (c *Canon) Bytes(view View, parts ...any) []byte {
 		}
 		c.numbers = make([][]uint32, len(c.IDs))
 	}
-	c.now, c.alias, c.live, c.out = view.Now, view.Alias, view.Live, c.out[:0]
+	c.now, c.seen, c.alias, c.live, c.out = view.Now, view.Seen, view.Alias, view.Live, c.out[:0]
 	for _, part := range parts {
 		v := reflect.ValueOf(part)
 		c.compile(v.Type())(v)
@@ -159,7 +161,10 @@ func (c *Canon) time(v reflect.Value) {
 		c.out = append(c.out, '-')
 		return
 	}
-	c.out = strconv.AppendInt(c.out, since.Milliseconds(), 10)
+	c.out = strconv.AppendInt(c.out, since.Round(max(c.Grain, 1)).Milliseconds(), 10)
+	if !c.seen.IsZero() && t.After(c.seen) {
+		c.out = append(c.out, '*')
+	}
 }
 
 func (c *Canon) structure(t reflect.Type) encode {

@@ -26,7 +26,10 @@ type Step[S any] struct {
 	Name string
 	// Faults is how many of the faults of the exploration it uses up. Steps without faults can happen any number of times.
 	Faults int
-	Do     func(*S)
+	// Last is true for a step that uses up one more fault if another one without faults leads elsewhere: time that passes while something
+	// else could happen is late.
+	Last bool
+	Do   func(*S)
 }
 
 // Model is how a simulation is explored.
@@ -82,6 +85,8 @@ type arrival struct {
 	from  int32
 	step  int16
 	depth int16
+	// faults are those used up until then.
+	faults int8
 }
 
 // waiting is a state that is not visited yet. Without its copy, it is played again.
@@ -111,7 +116,7 @@ func Explore[S any](first *S, m Model[S], b Bounds) Result {
 		queues: make([][]waiting[S], b.Faults+1), began: time.Now(), //nolint:forbidigo // how long it takes
 	}
 	e.came = append(e.came, arrival{from: -1})
-	e.isNew(first)
+	e.known[e.hash(first)] = struct{}{}
 	e.queues[0] = append(e.queues[0], waiting[S]{0, first})
 	for faults := range e.queues {
 		for len(e.queues[faults]) > 0 && e.result.Cut == "" {
@@ -167,15 +172,7 @@ func (e *explorer[S]) measure() {
 	e.result.Memory = max(e.result.Memory, m.HeapInuse)
 }
 
-// isNew reports whether a state was not reached before. Then it was reached with at most as many faults.
-func (e *explorer[S]) isNew(s *S) bool {
-	h := maphash.Bytes(e.seed, e.Canon(s))
-	if _, is := e.known[h]; is {
-		return false
-	}
-	e.known[h] = struct{}{}
-	return true
-}
+func (e *explorer[S]) hash(s *S) uint64 { return maphash.Bytes(e.seed, e.Canon(s)) }
 
 // visit makes all steps from a state.
 func (e *explorer[S]) visit(now waiting[S], faults int) {
@@ -184,33 +181,49 @@ func (e *explorer[S]) visit(now waiting[S], faults int) {
 		e.violation(rule, now.at, append([]string{"-- from here without faults --"}, e.Told(end)...))
 		return
 	}
-	for i, step := range e.Steps(now.state, e.bounds.Faults-faults) {
-		then := faults + step.Faults
-		if then > e.bounds.Faults {
-			continue
+	steps := e.Steps(now.state, e.bounds.Faults-faults)
+	here, moves := e.hash(now.state), false
+	for _, last := range []bool{false, true} {
+		for i := range steps {
+			if step := &steps[i]; step.Last == last {
+				then := faults + step.Faults
+				if last && moves {
+					then++
+				}
+				moves = e.step(now, i, step, then, here) && step.Faults == 0 || moves
+			}
 		}
-		next := e.Clone(now.state)
-		step.Do(next)
-		e.result.Edges++
-		rule := e.Broken(next)
-		if rule == "" && !e.isNew(next) {
-			continue
-		}
-		at, depth := int32(len(e.came)), e.came[now.at].depth+1   //nolint:gosec // there is memory for fewer
-		e.came = append(e.came, arrival{now.at, int16(i), depth}) //nolint:gosec // a state has few steps
-		e.result.Depth = max(e.result.Depth, int(depth))
-		if rule != "" {
-			e.violation(rule, at, nil)
-			continue
-		}
-		e.Told(next)
-		item := waiting[S]{at: at}
-		if e.kept < mostKept {
-			item.state = next
-			e.kept++
-		}
-		e.queues[then] = append(e.queues[then], item)
 	}
+}
+
+// step makes a step from a state, and reports whether it leads elsewhere. A step with too many faults is not made.
+func (e *explorer[S]) step(now waiting[S], i int, step *Step[S], then int, here uint64) bool {
+	if then > e.bounds.Faults {
+		return false
+	}
+	next := e.Clone(now.state)
+	step.Do(next)
+	e.result.Edges++
+	rule, there := e.Broken(next), e.hash(next)
+	if _, known := e.known[there]; rule == "" && known {
+		return there != here
+	}
+	e.known[there] = struct{}{}
+	at, from := int32(len(e.came)), e.came[now.at]                                 //nolint:gosec // there is memory for fewer
+	e.came = append(e.came, arrival{now.at, int16(i), from.depth + 1, int8(then)}) //nolint:gosec // there are few
+	e.result.Depth = max(e.result.Depth, int(from.depth)+1)
+	if rule != "" {
+		e.violation(rule, at, nil)
+		return true
+	}
+	e.Told(next)
+	item := waiting[S]{at: at}
+	if e.kept < mostKept {
+		item.state = next
+		e.kept++
+	}
+	e.queues[then] = append(e.queues[then], item)
+	return true
 }
 
 // path are the arrivals on the way to a state, beginning with the first step.
@@ -225,11 +238,11 @@ func (e *explorer[S]) path(at int32) []arrival {
 
 // replay plays the history to a state once more.
 func (e *explorer[S]) replay(at int32, each func(i int, step *Step[S], s *S)) *S {
-	s, left := e.Clone(e.first), e.bounds.Faults
+	s, used := e.Clone(e.first), 0
 	for i, a := range e.path(at) {
-		step := e.Steps(s, left)[a.step]
+		step := e.Steps(s, e.bounds.Faults-used)[a.step]
 		step.Do(s)
-		left -= step.Faults
+		step.Faults, used = int(a.faults)-used, int(a.faults)
 		each(i, &step, s)
 	}
 	return s

@@ -30,10 +30,10 @@ func counting(settle func(*counter) string) (*counter, Model[counter]) {
 		Steps: func(c *counter, faults int) []Step[counter] {
 			var all []Step[counter]
 			if len(c.seen) < 3 {
-				all = append(all, Step[counter]{"counts", 0, next})
+				all = append(all, Step[counter]{Name: "counts", Do: next})
 			}
 			if faults > 0 {
-				all = append(all, Step[counter]{"is reset", 1, func(c *counter) { clear(c.seen); c.resets++ }})
+				all = append(all, Step[counter]{Name: "is reset", Faults: 1, Do: func(c *counter) { clear(c.seen); c.resets++ }})
 			}
 			return all
 		},

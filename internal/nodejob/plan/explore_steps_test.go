@@ -5,7 +5,6 @@ package plan
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"time"
 
@@ -95,17 +94,14 @@ func (w *explored) unsure(show func()) {
 	w.throws.Show()
 }
 
-// time passes until the last plan wakes the manager. It is a fault if anything else can happen without one: then that is late.
+// time passes until the last plan wakes the manager.
 func (s *stepper) time() {
-	wake, cost := s.last.WakeAt, 0
-	if slices.ContainsFunc(s.all, func(step explore.Step[explored]) bool { return step.Faults == 0 }) {
-		cost = 1
-	}
 	if !s.planned {
 		return
 	}
-	if wake.After(s.now) {
-		s.add(cost, func(w *explored) { w.now = wake }, "%s pass", wake.Sub(s.now))
+	if wake := s.last.WakeAt; wake.After(s.now) {
+		s.add(0, func(w *explored) { w.now = wake }, "%s pass", wake.Sub(s.now))
+		s.all[len(s.all)-1].Last = true
 	}
 	s.add(1, func(w *explored) { w.now = w.now.Add(longAway) }, "the manager is away for %s", longAway)
 }
