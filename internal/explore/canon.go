@@ -15,7 +15,7 @@ import (
 )
 
 // Canon writes states so that states from which the same can happen are equal bytes: names with numbers, such as UIDs, are numbered by
-// the order in which they were assigned, times are relative to the current one, and what no decision reads is left out.
+// the order in which they occur, times are relative to the current one, and what no decision reads is left out.
 type Canon struct {
 	// Skip are the fields that are left out, as type.field, or as field for all types.
 	Skip []string
@@ -30,7 +30,7 @@ type Canon struct {
 	alias     map[string]string
 	live      map[string]bool
 	out       []byte
-	numbers   [][]uint32
+	places    map[uint64]uint32
 }
 
 // View is what a state says about its own names.
@@ -56,7 +56,7 @@ func (c *Canon) Bytes(view View, parts ...any) []byte {
 		for _, field := range c.Skip {
 			c.skip[field] = true
 		}
-		c.numbers = make([][]uint32, len(c.IDs))
+		c.places = map[uint64]uint32{}
 	}
 	c.now, c.seen, c.alias, c.live, c.out = view.Now, view.Seen, view.Alias, view.Live, c.out[:0]
 	for _, part := range parts {
@@ -68,19 +68,17 @@ func (c *Canon) Bytes(view View, parts ...any) []byte {
 	return c.out
 }
 
-// renumber replaces each number of a name by its rank among those of its prefix.
+// renumber replaces each number of a name by its place in the order in which such names occur.
 func (c *Canon) renumber() {
-	for i := range c.numbers {
-		c.numbers[i] = c.numbers[i][:0]
-	}
-	c.eachName(func(id int, number []byte) { c.numbers[id] = append(c.numbers[id], binary.BigEndian.Uint32(number)) })
-	for i := range c.numbers {
-		slices.Sort(c.numbers[i])
-		c.numbers[i] = slices.Compact(c.numbers[i])
-	}
+	clear(c.places)
 	c.eachName(func(id int, number []byte) {
-		rank, _ := slices.BinarySearch(c.numbers[id], binary.BigEndian.Uint32(number))
-		binary.BigEndian.PutUint32(number, uint32(rank)) //nolint:gosec // there are few names
+		name := uint64(id)<<32 | uint64(binary.BigEndian.Uint32(number)) //nolint:gosec // there are few prefixes
+		place, known := c.places[name]
+		if !known {
+			place = uint32(len(c.places)) //nolint:gosec // there are few names
+			c.places[name] = place
+		}
+		binary.BigEndian.PutUint32(number, place)
 	})
 }
 

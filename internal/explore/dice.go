@@ -36,10 +36,10 @@ func (d *Dice) ShowZeros(n int, throws ...int) {
 	d.rest = 0
 }
 
-// ShowZero decides the first n throws and the next one: it shows 0.
-func (d *Dice) ShowZero(n int, throws ...int) {
+// ShowOne decides the first throws, and the one after the first n.
+func (d *Dice) ShowOne(n, throw int, throws ...int) {
 	d.ShowZeros(n, throws...)
-	d.throws, d.rest = append(d.throws, 0), benign
+	d.throws, d.rest = append(d.throws, throw), benign
 }
 
 // Int63 is a throw. Rand takes its upper 32 bits.

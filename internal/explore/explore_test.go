@@ -104,7 +104,7 @@ func TestDiceShowWhatIsDecided(t *testing.T) {
 	if got := []int{r.Intn(6), r.Intn(6), r.Intn(6), r.Intn(6)}; fmt.Sprint(got) != "[3 5 0 0]" {
 		t.Errorf("zeros: %v", got)
 	}
-	d.ShowZero(2, 3)
+	d.ShowOne(2, 0, 3)
 	if got := []int{r.Intn(6), r.Intn(6), r.Intn(6), r.Intn(6)}; fmt.Sprint(got) != "[3 5 0 5]" {
 		t.Errorf("one zero: %v", got)
 	}

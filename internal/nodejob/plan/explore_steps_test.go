@@ -80,7 +80,7 @@ func (s *stepper) passes() {
 	for i := 1; i < trial.throws.Count; i++ {
 		s.add(1, func(w *explored) { w.unsure(func() { w.throws.ShowZeros(i, 5) }) }, "the manager plans, and fails after %d decisions", i-1)
 		if i < trial.throws.Count-1 {
-			s.add(1, func(w *explored) { w.unsure(func() { w.throws.ShowZero(i, 5) }) }, "the manager plans, and decision %d fails", i)
+			s.add(1, func(w *explored) { w.unsure(func() { w.throws.ShowOne(i, 0, 5) }) }, "the manager plans, and decision %d fails", i)
 		}
 	}
 }

@@ -125,10 +125,10 @@ func (w *explored) canon() []byte {
 		exists(&n)
 	}
 	for name, p := range w.pods {
-		view.Live[string(p.UID)], view.Alias[name] = true, string(p.UID)
+		view.Live[string(p.UID)], view.Alias[name] = true, p.NodeName+"."+string(p.Runs)+"/"+string(p.UID)
 	}
 	for name, p := range w.cache.pods {
-		view.Live[string(p.UID)], view.Alias[name] = true, string(p.UID)
+		view.Live[string(p.UID)], view.Alias[name] = true, p.NodeName+"."+string(p.Runs)+"/"+string(p.UID)
 	}
 	var wake time.Time
 	if w.planned {

@@ -194,9 +194,9 @@ func (s *stepper) refusals() {
 		s.add(0, func(w *explored) { w.refuses, w.refused = nil, "" }, "the API server rejects nothing any more")
 		return
 	}
-	s.add(1, func(w *explored) { w.throws.Show(0, 1); w.refuseMore() }, "the API server rejects pods of rollbacks")
+	s.add(0, func(w *explored) { w.throws.Show(0, 1); w.refuseMore() }, "the API server rejects pods of rollbacks")
 	for i := range len(s.nodes) {
-		s.add(1, func(w *explored) { w.throws.Show(i, 4); w.refuseMore() }, "the API server rejects the pods of node %d", i)
+		s.add(0, func(w *explored) { w.throws.Show(i, 4); w.refuseMore() }, "the API server rejects the pods of node %d", i)
 	}
 }
 
