@@ -52,8 +52,7 @@ type smallWorld struct {
 var smallWorlds = []smallWorld{
 	{"limit", 2, kubectl, 1, []simBudget{{limits: []simLimit{{number: 1}}}}},
 	{"two_drains", 2, kubectl, 2, []simBudget{{limits: []simLimit{{number: 1}}}}},
-	{"zones", 2, kubectl, 1, []simBudget{{limits: []simLimit{{number: 1, zone: true}}}}},
-	{"pace", 2, kubectl, 1, []simBudget{{limits: []simLimit{{number: 1}}, pace: 20 * time.Second}}},
+	{"zones", 3, kubectl, 1, []simBudget{{limits: []simLimit{{number: 1, zone: true}}}}},
 	{"requirement", 2, karpenter, 1, []simBudget{{limits: []simLimit{{number: 1}}, requires: true}}},
 	{"two_budgets", 2, karpenter, 1, []simBudget{{limits: []simLimit{{number: 1}}}, {pool: "x", limits: []simLimit{{percent: 50}}}}},
 }

@@ -67,7 +67,6 @@ var (
 )
 
 var smallWorlds = []smallWorld{
-	{name: "ready", nodes: 2, drains: 1, guards: []v1alpha1.ReleaseSpec{whenReady}},
 	{name: "check", nodes: 2, drains: 1, guards: []v1alpha1.ReleaseSpec{whenChecked}},
 	{name: "approval", nodes: 2, drains: 1, guards: []v1alpha1.ReleaseSpec{whenApproved}},
 	{name: "deadline", nodes: 2, drains: 1, guards: []v1alpha1.ReleaseSpec{withDeadline}},
