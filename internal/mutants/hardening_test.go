@@ -254,7 +254,7 @@ var hardening = map[string]mutant{
 		"budget.go", "case !closes.IsZero() && c.in.Now.Add(run).After(closes):", "case !closes.IsZero() && c.in.Now.After(closes):",
 	},
 	"a closed budget with scope Tasks stops no task": {
-		"budget.go", "if r.phase != task.Task || closed == nil ||", "if r.phase != task.Task || closed == nil || true ||",
+		"budget.go", "if w.start.phase != task.Task || closed == nil ||", "if w.start.phase != task.Task || closed == nil || true ||",
 	},
 	"a failed node gets its seat back before it is cordoned": {
 		"budget.go", " || p.quarantiner.willCordon(w)", "",

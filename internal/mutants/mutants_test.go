@@ -578,7 +578,7 @@ var mutants = map[string]mutant{
 		"maintenance.go", "\tcase look.empty:\n\t\tp.begin(w)\n", "\tcase look.empty, !look.late:\n\t\tp.begin(w)\n",
 	},
 	"a node is not cordoned before the task": {
-		"maintenance.go", "return !p.cordonedForUs(node) && p.cordons.cordon(node) != nil", "return false",
+		"maintenance.go", "return (!p.cordonedForUs(node) || wasEvicted(node)) && p.cordons.cordon(node) != nil", "return false",
 	},
 	"the node of the manager does not wait for the others": {
 		"maintenance.go", "case c.comesLast(w):", "case false:",
