@@ -181,6 +181,17 @@ test-unit: ## Run the unit tests.
 	go test -run='^$$' -bench='/100$$' -benchtime=1x ./internal/manager/controller ./internal/nodejob/plan # benchmarks that nobody runs break
 	go -C test test ./bench/... ./cmd/... ./install ./s3 ./schemas ./shards
 
+# Of the explorations: the tests, the faults, the nodes (0 for those of each world), and for how long a world is explored.
+WORLDS ?= ^TestExplore$$
+FAULTS ?= 1
+NODES  ?= 0
+FOR    ?= 15m
+
+.PHONY: explore
+explore: ## Explore all histories of small worlds of the planners, each to its end or for 15 minutes (WORLDS, FAULTS, NODES, FOR).
+	for pkg in nodejob/plan nodebudget/budget nodeguard/guard; do \
+		go test -count=1 -timeout=12h -v ./internal/$$pkg -run '$(WORLDS)' -states 0 -faults $(FAULTS) -nodes $(NODES) -for $(FOR) || exit 1; done
+
 .PHONY: test-race
 test-race: ## Run the tests of what runs at the same time with Go's race detector, before a release; takes about 5 minutes.
 	CGO_ENABLED=1 go test -race -count=1 ./internal/manager/... ./internal/cli/... ./internal/ui/...

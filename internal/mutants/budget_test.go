@@ -12,6 +12,13 @@ import (
 func TestEachMistakeInTheBudgetPlannerIsFound(t *testing.T) {
 	planner{
 		pkg: "internal/nodebudget/budget", histories: "50000", mutants: budgetMutants,
+		byWorlds: map[string]string{
+			"limit":       "a cordoned node gets its seat back",
+			"two_drains":  "a node gets its seat back while a NodeJob disrupts it",
+			"zones":       "one more node than maxUnavailable",
+			"requirement": "a requirement that cannot be checked is met",
+			"two_budgets": "one more node than maxUnavailable",
+		},
 		byTables: []string{
 			"a seat joins its group while other groups use what it leaves",
 			"the node that has waited longest is not first",

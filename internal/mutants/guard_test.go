@@ -12,6 +12,13 @@ import (
 func TestEachMistakeInTheNodeGuardPlannerIsFound(t *testing.T) {
 	planner{
 		pkg: "internal/nodeguard/guard", histories: "20000", mutants: guardMutants,
+		byWorlds: map[string]string{
+			"check":      "a failed check releases a node",
+			"approval":   "no approval is required",
+			"deadline":   "no approval is required",
+			"two_guards": "a node is released although another NodeGuard would not release it",
+			"budget":     "budgets open without a release",
+		},
 		byTables: []string{
 			"a stale view removes nodes from status.released",
 			"a check for an earlier release request counts",

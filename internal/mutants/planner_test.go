@@ -11,6 +11,7 @@ package mutants_test
 
 import (
 	"encoding/json"
+	"flag"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -38,11 +39,19 @@ type planner struct {
 	byTables []string
 	// byHistories are the mistakes that the histories of another test than TestRandomHistories must find, by the name of that test.
 	byHistories map[string][]string
+	// byWorlds is a mistake for each small world, which the exploration of that world must find.
+	byWorlds map[string]string
 }
+
+// worlds lists the mistakes that the exploration of all small worlds finds:
+//
+//	go test ./internal/mutants -v -timeout 5h -run TestEachMistakeInThePlannerIsFound -worlds
+var worlds = flag.Bool("worlds", false, "find the mistakes by exploring small worlds; those that are not found are skipped")
 
 // The names of what fails: in a history, and in another test.
 var (
 	brokenHistory = regexp.MustCompile(`seed -?\d+: .*`)
+	brokenWorld   = regexp.MustCompile(`--- FAIL: TestExplore/\S+`)
 	failedTest    = regexp.MustCompile(`--- FAIL: \S+`)
 )
 
@@ -59,26 +68,52 @@ func (p planner) test(t *testing.T) {
 		}
 	}
 	program := build(t, root, p.pkg, p.mutants)
+	for world, name := range p.byWorlds {
+		t.Run("world "+world, func(t *testing.T) {
+			t.Parallel()
+			out, found := run(t, dir, program, name, brokenWorld, "-test.run=^TestExplore$/^"+world+"$")
+			if found == "" {
+				t.Fatalf("the world does not find: %s\n%s", name, out)
+			}
+			t.Logf("%s: %s", found, name)
+		})
+	}
 	for name := range p.mutants {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			args, sign := []string{"-test.run=^" + p.historiesOf(name) + "$", "-histories=" + p.histories}, brokenHistory
-			if slices.Contains(p.byTables, name) {
-				args, sign = []string{"-test.skip=^(TestRandomHistories|TestStories)$", "-test.failfast"}, failedTest
-			}
-			cmd := exec.CommandContext(t.Context(), program, args...)
-			cmd.Dir, cmd.Env = dir, append(os.Environ(), "EVERYNODE_MUTANT="+name)
-			out, err := cmd.CombinedOutput()
-			found := sign.Find(out)
 			switch {
-			case err == nil:
-				t.Fatal("no test finds the mistake")
-			case found == nil:
-				t.Fatalf("the tests failed for another reason: %v\n%s", err, out)
+			case *worlds:
+				args, sign = []string{"-test.run=^TestExplore$", "-test.failfast"}, brokenWorld
+			case slices.Contains(p.byTables, name):
+				args, sign = []string{"-test.skip=^(TestRandomHistories|TestStories|TestExplore)$", "-test.failfast"}, failedTest
 			}
-			t.Logf("%s", found)
+			out, found := run(t, dir, program, name, sign, args...)
+			switch {
+			case found != "":
+				t.Logf("%s", found)
+			case *worlds:
+				t.Skip("no world finds the mistake")
+			default:
+				t.Fatalf("no test finds the mistake:\n%s", out)
+			}
 		})
 	}
+}
+
+// run runs a test with a mistake, and returns what it has found, by the sign of it.
+func run(t *testing.T, dir, program, name string, sign *regexp.Regexp, args ...string) (out, found string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), program, args...)
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), "EVERYNODE_MUTANT="+name)
+	text, err := cmd.CombinedOutput()
+	if found = string(sign.Find(text)); err != nil && found == "" {
+		t.Fatalf("the tests failed for another reason: %v\n%s", err, text)
+	}
+	if err == nil {
+		return string(text), ""
+	}
+	return string(text), found
 }
 
 // historiesOf is the test whose histories must find a mistake.

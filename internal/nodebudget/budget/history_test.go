@@ -97,11 +97,10 @@ type history struct {
 	oracle
 }
 
-func play(s int64, tell bool) *history {
+// newHistory is a history in which nothing has happened.
+func newHistory(rng *rand.Rand, tell bool) *history {
 	h := &history{
-		rng: rand.New(
-			rand.NewSource(s),
-		),
+		rng:         rng,
 		tell:        tell,
 		now:         time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
 		sick:        map[string]bool{},
@@ -123,6 +122,11 @@ func play(s int64, tell bool) *history {
 		gaveUpAt:  map[types.UID]time.Time{},
 		asked:     map[string]asked{},
 	}
+	return h
+}
+
+func play(s int64, tell bool) *history {
+	h := newHistory(rand.New(rand.NewSource(s)), tell)
 	if h.chance(35) {
 		h.hostile = "nu1"
 	}

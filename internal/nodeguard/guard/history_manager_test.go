@@ -41,7 +41,7 @@ func (h *history) pass(name string) {
 	var writes []func()
 	written := false
 	seen := in.Guard
-	if len(p.Moves) > 0 || (h.chance(50) && (h.unsealed(seen) || !equalStatus(&seen.Status, &p.Status))) {
+	if len(p.Moves) > 0 || ((h.prompt || h.chance(50)) && (h.unsealed(seen) || !equalStatus(&seen.Status, &p.Status))) {
 		decided, decision, limit := h.now, h.decisions, h.limit(seen)
 		writes = append(writes, func() {
 			// The shell writes a decision soon or not at all, and no other manager leads and decides before that. With

@@ -118,6 +118,8 @@ type history struct {
 	refuses map[string]bool
 	// memory is what the manager remembers of its own writes.
 	memory map[string]*memory
+	// prompt is true if each pass writes a status that has changed. Otherwise, half of them do.
+	prompt bool
 	// names are those of all earlier pods: every client that may list pods knows them.
 	names map[string]bool
 	// evil is the compromised node, while it exists; stubborn is true if it ends no pods.
@@ -130,8 +132,9 @@ type history struct {
 	oracle
 }
 
-func play(s int64, tell bool) *history {
-	h := &history{rng: rand.New(rand.NewSource(s)), tell: tell, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), gate: map[string]bool{},
+// newHistory is a history in which nothing has happened.
+func newHistory(rng *rand.Rand, tell bool) *history {
+	h := &history{rng: rng, tell: tell, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), gate: map[string]bool{},
 		clocks: map[string]time.Duration{}, refuses: map[string]bool{}, memory: map[string]*memory{}, names: map[string]bool{}}
 	h.oracle = oracle{
 		met:           map[string]int{},
@@ -141,6 +144,11 @@ func play(s int64, tell bool) *history {
 		unguardedOnce: map[string]bool{},
 		wasTaken:      map[string]bool{},
 	}
+	return h
+}
+
+func play(s int64, tell bool) *history {
+	h := newHistory(rand.New(rand.NewSource(s)), tell)
 	if limits := rand.New(rand.NewSource(s + 1<<43)); limits.Intn(4) == 0 {
 		h.limits = limits
 	}
@@ -180,17 +188,7 @@ func pick[K ~string, V any](h *history, m map[K]V) K {
 }
 
 func (h *history) begin() {
-	h.cluster = cluster{
-		nodes:   map[string]Node{},
-		targets: map[string]map[string]TargetPod{"a": {}, "b": {}},
-		missing: map[string]bool{},
-		barred:  map[string]bool{},
-		limited: map[string]bool{},
-		pods:    map[string]simPod{},
-		budgets: map[string]simBudget{},
-		guards:  map[string]*v1alpha1.NodeGuard{},
-		seats:   map[string]simSeat{},
-	}
+	h.cluster = newCluster()
 	for i := range 2 + h.rng.Intn(5) {
 		h.addNode(fmt.Sprint("n", i))
 	}
@@ -209,6 +207,20 @@ func (h *history) begin() {
 		h.stubborn = h.chance(30)
 	}
 	h.catchUp()
+}
+
+func newCluster() cluster {
+	return cluster{
+		nodes:   map[string]Node{},
+		targets: map[string]map[string]TargetPod{"a": {}, "b": {}},
+		missing: map[string]bool{},
+		barred:  map[string]bool{},
+		limited: map[string]bool{},
+		pods:    map[string]simPod{},
+		budgets: map[string]simBudget{},
+		guards:  map[string]*v1alpha1.NodeGuard{},
+		seats:   map[string]simSeat{},
+	}
 }
 
 func (h *history) addNode(name string) {

@@ -89,6 +89,8 @@ func onlyIgnored(was *Input, now []Node) (nodes []Node, ignored []string) {
 		switch {
 		case j < 0 && !affects(nil, before):
 			ignored = append(ignored, before.Name)
+		case j >= 0 && now[j].UID == before.UID && now[j].ResourceVersion == before.ResourceVersion:
+			nodes = append(nodes, *before)
 		case j < 0 || changeOf(before, &now[j]).IsEmpty() || affects(before, &now[j]):
 			nodes = append(nodes, *before)
 		default:

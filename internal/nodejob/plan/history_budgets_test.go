@@ -73,19 +73,29 @@ func (h *history) changeBudget() {
 		h.unknown = true
 		h.say("what the budget allows is unknown")
 	case len(h.taken) > 0:
-		for _, name := range names {
-			if h.taken[h.nodes[name].UID] {
-				h.endWork(h.nodes[name])
-			}
-		}
-		clear(h.taken)
+		h.giveBack()
 	case len(names) > 0:
-		if node := h.nodes[names[h.rolls.Intn(len(names))]]; h.grants(node.UID) {
-			h.say("another tool takes %s", node.Name)
-			h.taken[node.UID], h.without[node.UID] = true, true
-			h.drain(node)
+		h.take(h.nodes[names[h.rolls.Intn(len(names))]])
+	}
+}
+
+// take is another tool that takes a node, if the budget allows it.
+func (h *history) take(node *Node) {
+	if h.grants(node.UID) {
+		h.say("another tool takes %s", node.Name)
+		h.taken[node.UID], h.without[node.UID] = true, true
+		h.drain(node)
+	}
+}
+
+// giveBack is the end of what other tools do on the nodes that they have taken.
+func (h *history) giveBack() {
+	for _, name := range sortedKeys(h.nodes) {
+		if h.taken[h.nodes[name].UID] {
+			h.endWork(h.nodes[name])
 		}
 	}
+	clear(h.taken)
 }
 
 // settleBudget ends the freeze. The windows continue, and are long enough for a run.

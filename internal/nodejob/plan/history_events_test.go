@@ -286,51 +286,60 @@ func (h *history) end(pod *simPod, phase corev1.PodPhase, exit *Exit, why string
 // kubelets simulates the kubelets of the nodes that are running.
 func (h *history) kubelets() {
 	for _, name := range h.podNames() {
-		pod := h.pods[name]
-		node := h.nodes[pod.NodeName]
-		switch {
-		case node == nil:
-			// Pod garbage collection.
-			if pod.DeleteRequested.IsZero() {
-				pod.DeleteRequested = h.now
-			}
-			pod.Phase = corev1.PodFailed
-		case silent(node), h.isBad(node) && h.habit == "never ends a pod":
-			continue
-		case inGap(pod):
-			h.closeGap(pod, node)
-		case !over(&pod.Pod) && pod.Runs == task.Reboot && pod.DeleteRequested.IsZero():
-			h.rebootNode(pod, node)
-		case !over(&pod.Pod) && !pod.DeleteRequested.IsZero():
-			h.end(
-				pod,
-				corev1.PodFailed,
-				&Exit{Code: 143, Finished: h.by(node), Reported: true, Reason: outcome.ReasonDisrupted},
-				"stopped by its kubelet",
-			)
-		case !over(&pod.Pod) && h.rng.Intn(3) > 0:
-			if h.answers(pod, node) {
-				continue
-			}
-			pod.Started, pod.ran, pod.ranIn, pod.endedAt = h.by(node), true, node.BootID, h.now
-			pod.Exit = &Exit{Finished: h.by(node), Reported: true, Results: h.someResults(pod)}
-			pod.Phase = corev1.PodSucceeded
-			if !pod.willSucceed {
-				pod.Phase, pod.Exit.Code, pod.Exit.Reason = corev1.PodFailed, 3, outcome.ReasonTaskFailed
-				if pod.Runs == task.Task && h.rng.Intn(4) == 0 {
-					h.mayHaveBegun.fails(pod)
-				}
-			}
-			h.say("%s of pod %s on %s ends %s", pod.Runs, name, pod.NodeName, pod.Phase)
-			h.noteTask(pod)
-			h.openGap(pod)
-			if pod.Runs == task.Task && !pod.willSucceed && h.faults && h.rng.Intn(4) == 0 {
-				h.say("and the node becomes unreachable")
-				h.ready(node, corev1.ConditionFalse)
-				h.changed(node)
-			}
-		}
+		h.kubelet(name)
 	}
 	h.collect()
 	h.endEarlier()
+}
+
+// kubelet is what the kubelet of its node does with a pod.
+func (h *history) kubelet(name string) {
+	pod := h.pods[name]
+	node := h.nodes[pod.NodeName]
+	switch {
+	case node == nil:
+		// Pod garbage collection.
+		if pod.DeleteRequested.IsZero() {
+			pod.DeleteRequested = h.now
+		}
+		pod.Phase = corev1.PodFailed
+	case silent(node), h.isBad(node) && h.habit == "never ends a pod":
+	case inGap(pod):
+		h.closeGap(pod, node)
+	case !over(&pod.Pod) && pod.Runs == task.Reboot && pod.DeleteRequested.IsZero():
+		h.rebootNode(pod, node)
+	case !over(&pod.Pod) && !pod.DeleteRequested.IsZero():
+		h.end(
+			pod,
+			corev1.PodFailed,
+			&Exit{Code: 143, Finished: h.by(node), Reported: true, Reason: outcome.ReasonDisrupted},
+			"stopped by its kubelet",
+		)
+	case !over(&pod.Pod) && h.rng.Intn(3) > 0:
+		h.complete(pod, node)
+	}
+}
+
+// complete ends a pod in which nothing is interrupted.
+func (h *history) complete(pod *simPod, node *Node) {
+	if h.answers(pod, node) {
+		return
+	}
+	pod.Started, pod.ran, pod.ranIn, pod.endedAt = h.by(node), true, node.BootID, h.now
+	pod.Exit = &Exit{Finished: h.by(node), Reported: true, Results: h.someResults(pod)}
+	pod.Phase = corev1.PodSucceeded
+	if !pod.willSucceed {
+		pod.Phase, pod.Exit.Code, pod.Exit.Reason = corev1.PodFailed, 3, outcome.ReasonTaskFailed
+		if pod.Runs == task.Task && h.rng.Intn(4) == 0 {
+			h.mayHaveBegun.fails(pod)
+		}
+	}
+	h.say("%s of pod %s on %s ends %s", pod.Runs, pod.Name, pod.NodeName, pod.Phase)
+	h.noteTask(pod)
+	h.openGap(pod)
+	if pod.Runs == task.Task && !pod.willSucceed && h.faults && h.rng.Intn(4) == 0 {
+		h.say("and the node becomes unreachable")
+		h.ready(node, corev1.ConditionFalse)
+		h.changed(node)
+	}
 }

@@ -126,6 +126,8 @@ type history struct {
 	faults bool
 	last   Plan
 	gone   bool
+	// later lets time pass until the next pass at the end of a history, in which something is awaited; nil for 5 seconds.
+	later func(awaited string)
 	pause
 	oracle
 	truth
@@ -195,8 +197,9 @@ const (
 	ownKey    = "ns.everynode.dev/job"
 )
 
-func play(seed int64) *history {
-	h := &history{
+// newHistory is a history in which nothing has happened.
+func newHistory(seed int64) *history {
+	return &history{
 		rng:       rand.New(rand.NewSource(max(seed, -seed))),
 		around:    newAround(seed),
 		now:       time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
@@ -221,6 +224,10 @@ func play(seed int64) *history {
 
 		checkAnswers: newChecks(seed),
 	}
+}
+
+func play(seed int64) *history {
+	h := newHistory(seed)
 	h.job = h.someJob()
 	h.someMore()
 	h.someOnce(seed)
