@@ -39,7 +39,10 @@ func counting(settle func(*counter) string) (*counter, Model[counter]) {
 		},
 		Clone: func(c *counter) *counter { return Clone(copies, c) },
 		Canon: func(c *counter) []byte {
-			return forms.Bytes(View{Now: c.now, Live: map[string]bool{"id-1": true, "id-2": true, "id-3": true, "id-4": true, c.id: true}}, c)
+			return forms.Bytes(
+				View{Now: c.now, Live: map[string]bool{"id-1": true, "id-2": true, "id-3": true, "id-4": true, c.id: true}},
+				c,
+			)
 		},
 		Broken: func(c *counter) string {
 			if c.resets > 1 {
@@ -66,7 +69,8 @@ func TestAllStatesAreVisitedOnce(t *testing.T) {
 func TestABrokenRuleHasTheShortestHistory(t *testing.T) {
 	first, m := counting(func(*counter) string { return "" })
 	r := Explore(first, m, Bounds{Faults: 2})
-	if len(r.Violations) != 1 || strings.Count(r.Violations[0].Story, "is reset (faults: 1)") != 2 || strings.Contains(r.Violations[0].Story, "counts") {
+	if len(r.Violations) != 1 || strings.Count(r.Violations[0].Story, "is reset (faults: 1)") != 2 ||
+		strings.Contains(r.Violations[0].Story, "counts") {
 		t.Errorf("%s: %v", r.String(), r.Violations)
 	}
 }

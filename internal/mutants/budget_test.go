@@ -67,9 +67,13 @@ func TestEachMistakeInTheBudgetPlannerIsFound(t *testing.T) {
 
 // budgetMutants are mistakes in the planner of NodeDisruptionBudgets.
 var budgetMutants = map[string]mutant{
-	"a first seat counts for the pace":                       {"pace.go", "m.seat != nil && m.seat.Returned", "m.seat != nil"},
-	"a seat that is not ready takes a free place":            {"grant.go", "s.Ready && g.opened == down", "g.opened == down"},
-	"a pace begins before seats have left":                   {"pace.go", "(isElsewhere || !p.isObserved(m.group))", "(isElsewhere && false || !p.isObserved(m.group))"},
+	"a first seat counts for the pace":            {"pace.go", "m.seat != nil && m.seat.Returned", "m.seat != nil"},
+	"a seat that is not ready takes a free place": {"grant.go", "s.Ready && g.opened == down", "g.opened == down"},
+	"a pace begins before seats have left": {
+		"pace.go",
+		"(isElsewhere || !p.isObserved(m.group))",
+		"(isElsewhere && false || !p.isObserved(m.group))",
+	},
 	"a node that was just created has settled":               {"member.go", "m.Created.Add(p.settleFor()).After(settled)", "false"},
 	"a closed budget outlasts its expiry":                    {"rule.go", "(until.IsZero() || at.Time.Before(until))", "until.IsZero()"},
 	"a NodeJob that ignores windows ignores all else":        {"rule.go", "return r.inWindow", "return nil"},

@@ -416,7 +416,11 @@ func TestANodeJobStartsOutsideOfAWindow(t *testing.T) {
 	b.letGo(now)
 	b.Done("urgent", now)
 	out, err := b.everynode("explain", "urgent", now).CombinedOutput()
-	if text := strings.Join(strings.Fields(string(out)), " "); err != nil || !strings.Contains(text, "outside of the window of NodeDisruptionBudget "+b.Namespace) {
+	if text := strings.Join(
+		strings.Fields(string(out)),
+		" ",
+	); err != nil ||
+		!strings.Contains(text, "outside of the window of NodeDisruptionBudget "+b.Namespace) {
 		t.Errorf("explain says %s %v", out, err)
 	}
 	b.seated(2, 0)

@@ -220,7 +220,14 @@ func TestListenersAreSetWhileOthersReport(t *testing.T) {
 func TestWaitsOfSeveral(t *testing.T) {
 	r := claims.New()
 	at := time.Unix(100, 0)
-	r.Report("a", claims.Report{Name: "NodeJob x/a", Waits: map[types.UID]time.Time{"n": at, "m": at}, IgnoresWindows: map[types.UID]bool{"n": true, "o": true}})
+	r.Report(
+		"a",
+		claims.Report{
+			Name:           "NodeJob x/a",
+			Waits:          map[types.UID]time.Time{"n": at, "m": at},
+			IgnoresWindows: map[types.UID]bool{"n": true, "o": true},
+		},
+	)
 	r.Report("b", claims.Report{Name: "NodeJob x/b", Waits: map[types.UID]time.Time{"n": at.Add(-time.Second)}})
 	want := map[types.UID]budget.Wait{
 		"n": {By: "NodeJob x/b", Since: at.Add(-time.Second), IgnoresWindows: true},

@@ -69,14 +69,44 @@ type explored struct {
 	size                   int
 }
 
-var copies = explore.NewCloner((*smallWorld)(nil), (*explore.Dice)(nil), (*rand.Rand)(nil), (*simBudget)(nil), Node{}, simPod{}, simFloor{}, map[string]int(nil),
-	map[types.UID]Stance(nil), map[PaceKey]Paced(nil), map[types.UID]Counted(nil), Fresh{}, report{}, Answers{}, []Seat(nil))
+var copies = explore.NewCloner(
+	(*smallWorld)(nil),
+	(*explore.Dice)(nil),
+	(*rand.Rand)(nil),
+	(*simBudget)(nil),
+	Node{},
+	simPod{},
+	simFloor{},
+	map[string]int(nil),
+	map[types.UID]Stance(nil),
+	map[PaceKey]Paced(nil),
+	map[types.UID]Counted(nil),
+	Fresh{},
+	report{},
+	Answers{},
+	[]Seat(nil),
+)
 
 // forms leaves out what only stories show, and what only grows.
 var forms = explore.Canon{
 	Skip: []string{
-		"history.lines", "history.serial", "history.changes", "history.ownChanges", "history.passes", "history.answersChanges", "oracle.lines",
-		"oracle.met", "paces.passed", "oracle.left", "manager.changes", "manager.ownChanges", "explored.world", "explored.throws", "Message", "Generation", "ObservedGeneration",
+		"history.lines",
+		"history.serial",
+		"history.changes",
+		"history.ownChanges",
+		"history.passes",
+		"history.answersChanges",
+		"oracle.lines",
+		"oracle.met",
+		"paces.passed",
+		"oracle.left",
+		"manager.changes",
+		"manager.ownChanges",
+		"explored.world",
+		"explored.throws",
+		"Message",
+		"Generation",
+		"ObservedGeneration",
 	},
 	IDs: []string{"u", "nu", "node-nu", "seat-node-nu"},
 	Old: 200 * time.Second, Grain: time.Second,

@@ -156,7 +156,10 @@ func (h *history) jobStep(j *job) {
 		return
 	}
 	if name := pick(h, h.nodes); !h.calm && len(j.work) < 2 && name != "" && h.chance(50) && h.workOn(h.nodes[name].UID) == nil {
-		j.work = append(j.work, &work{node: name, uid: h.nodes[name].UID, since: h.now, cordons: h.chance(50), ignoresWindows: h.rng.Intn(3) == 0})
+		j.work = append(
+			j.work,
+			&work{node: name, uid: h.nodes[name].UID, since: h.now, cordons: h.chance(50), ignoresWindows: h.rng.Intn(3) == 0},
+		)
 		h.say("%s waits for %s: %+v", j.name, name, j.work[len(j.work)-1])
 	}
 	for _, w := range slices.Clone(j.work) {

@@ -405,12 +405,22 @@ func TestEffects(t *testing.T) {
 		},
 		"a NodeJob ignores windows": {
 			ignores: true,
-			budgets: []*v1alpha1.NodeDisruptionBudget{with(newBudget("a"), func(s *spec) { s.Windows = atNoon }), windowed("b", "0 13 * * *", 8)},
-			limited: true, outside: "b",
+			budgets: []*v1alpha1.NodeDisruptionBudget{
+				with(newBudget("a"), func(s *spec) { s.Windows = atNoon }),
+				windowed("b", "0 13 * * *", 8),
+			},
+			limited: true,
+			outside: "b",
 		},
 		"a NodeJob ignores windows, but no freeze": {
 			ignores: true,
-			budgets: []*v1alpha1.NodeDisruptionBudget{windowed("a", "0 13 * * *", 8), newBudget("b", "0")}, limited: true, closed: "b", outside: "a",
+			budgets: []*v1alpha1.NodeDisruptionBudget{
+				windowed("a", "0 13 * * *", 8),
+				newBudget("b", "0"),
+			},
+			limited: true,
+			closed:  "b",
+			outside: "a",
 		},
 		"a NodeJob ignores windows, but no excepted date": {
 			ignores: true, limited: true, closed: "a",

@@ -97,7 +97,11 @@ func TestBudgets(t *testing.T) {
 			cause: causeBudget, message: "it claims the node from its NodeDisruptionBudgets", holds: []types.UID{"a-uid", "b-uid"},
 		},
 		"a node that ignores windows is claimed": {
-			job: []func(*v1alpha1.NodeJob){always}, budget: limited(func(b *NodeBudget) { b.Outside = "b" }), want: []string{"claim a", "claim b"},
+			job: []func(*v1alpha1.NodeJob){
+				always,
+			},
+			budget:  limited(func(b *NodeBudget) { b.Outside = "b" }),
+			want:    []string{"claim a", "claim b"},
 			cause:   causeBudget,
 			message: "it claims the node from its NodeDisruptionBudgets outside of the window of b, because spec.maintenance.ignoreWindowsOn names it",
 			holds:   []types.UID{"a-uid", "b-uid"},
@@ -269,8 +273,16 @@ func TestBudgets(t *testing.T) {
 			message: "the manager does not know yet what its NodeDisruptionBudgets allow",
 		},
 		"a run that waits for a budget for its retry is not held": {
-			job: []func(*v1alpha1.NodeJob){always}, a: []func(*Node){recorded(record.Failed, func(r *record.Record) { r.FinishedAt = ago(60) })},
-			budget: limited(exhausted), cause: causeBudget, message: "NodeDisruptionBudget b allows 1", awaits: []types.UID{"a-uid", "b-uid"},
+			job: []func(*v1alpha1.NodeJob){
+				always,
+			},
+			a: []func(*Node){recorded(record.Failed, func(r *record.Record) { r.FinishedAt = ago(60) })},
+			budget: limited(
+				exhausted,
+			),
+			cause:   causeBudget,
+			message: "NodeDisruptionBudget b allows 1",
+			awaits:  []types.UID{"a-uid", "b-uid"},
 		},
 		"a node on which a pod of the task ends is held": {
 			job:    []func(*v1alpha1.NodeJob){always},

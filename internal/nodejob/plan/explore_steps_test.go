@@ -78,7 +78,12 @@ func (s *stepper) passes() {
 	trial := explore.Clone(copies, s.explored)
 	trial.unsure(func() { trial.throws.Show(5) })
 	for i := 1; i < trial.throws.Count; i++ {
-		s.add(1, func(w *explored) { w.unsure(func() { w.throws.ShowZeros(i, 5) }) }, "the manager plans, and fails after %d decisions", i-1)
+		s.add(
+			1,
+			func(w *explored) { w.unsure(func() { w.throws.ShowZeros(i, 5) }) },
+			"the manager plans, and fails after %d decisions",
+			i-1,
+		)
 		if i < trial.throws.Count-1 {
 			s.add(1, func(w *explored) { w.unsure(func() { w.throws.ShowOne(i, 0, 5) }) }, "the manager plans, and decision %d fails", i)
 		}
@@ -296,7 +301,12 @@ func (s *stepper) users() {
 			if s.world.deletes && policy == v1alpha1.DeletionRollback {
 				cost = 0
 			}
-			s.add(cost, func(w *explored) { w.job = w.job.DeepCopy(); w.throws.Show(i); w.deleteJob() }, "a user deletes the NodeJob: %s", policy)
+			s.add(
+				cost,
+				func(w *explored) { w.job = w.job.DeepCopy(); w.throws.Show(i); w.deleteJob() },
+				"a user deletes the NodeJob: %s",
+				policy,
+			)
 		}
 	}
 }

@@ -53,15 +53,47 @@ type explored struct {
 	size int
 }
 
-var copies = explore.NewCloner((*smallWorld)(nil), (*explore.Dice)(nil), (*settled)(nil), (*rand.Rand)(nil), (*corev1.Pod)(nil), (*record.Record)(nil),
-	(*v1alpha1.NodeJobStatus)(nil), v1alpha1.NodeJobSpec{}, v1alpha1.NodeJobStatus{}, metav1.ObjectMeta{}, Node{}, Pod{}, DrainPod{}, Plan{},
-	Input{}, []string(nil))
+var copies = explore.NewCloner(
+	(*smallWorld)(nil),
+	(*explore.Dice)(nil),
+	(*settled)(nil),
+	(*rand.Rand)(nil),
+	(*corev1.Pod)(nil),
+	(*record.Record)(nil),
+	(*v1alpha1.NodeJobStatus)(
+		nil,
+	),
+	v1alpha1.NodeJobSpec{},
+	v1alpha1.NodeJobStatus{},
+	metav1.ObjectMeta{},
+	Node{},
+	Pod{},
+	DrainPod{},
+	Plan{},
+	Input{},
+	[]string(nil),
+)
 
 // forms leaves out what only stories show, what each pass sets, and what only grows.
 var forms = explore.Canon{
 	Skip: []string{
-		"history.lines", "history.uid", "history.last", "around.seen", "pause.rest", "pause.wakeAt", "pause.ignored", "drifting.asked",
-		"clocks.told", "truth.recordedResults", "simPod.raw", "explored.world", "explored.throws", "explored.settled", "Message", "StatusMessage", "Generation",
+		"history.lines",
+		"history.uid",
+		"history.last",
+		"around.seen",
+		"pause.rest",
+		"pause.wakeAt",
+		"pause.ignored",
+		"drifting.asked",
+		"clocks.told",
+		"truth.recordedResults",
+		"simPod.raw",
+		"explored.world",
+		"explored.throws",
+		"explored.settled",
+		"Message",
+		"StatusMessage",
+		"Generation",
 		"ObservedGeneration",
 	},
 	IDs: []string{"node-", "boot-", "machine-", "pod-", "web-", "forged-", ""},

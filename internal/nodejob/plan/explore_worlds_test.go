@@ -73,7 +73,13 @@ var smallWorlds = []smallWorld{
 	{name: "budget", nodes: 2, spec: cordonsFirst, begin: budgeted, steps: (*stepper).budget},
 	{name: "namespace", nodes: 2, spec: cordonsFirst, steps: (*stepper).namespace},
 	{name: "refused_pods", nodes: 2, plain: true, spec: rollsBack, steps: (*stepper).refusals},
-	{name: "compromised_node", nodes: 2, spec: cordonsFirst, begin: func(h *history) { h.on[compromised] = true }, steps: (*stepper).villain},
+	{
+		name:  "compromised_node",
+		nodes: 2,
+		spec:  cordonsFirst,
+		begin: func(h *history) { h.on[compromised] = true },
+		steps: (*stepper).villain,
+	},
 	{name: "tenant", nodes: 2, spec: cordonsFirst, begin: func(h *history) { h.plot = h.rng }, steps: (*stepper).tenant},
 }
 

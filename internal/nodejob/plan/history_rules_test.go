@@ -312,7 +312,8 @@ func (h *history) checkMark(node *Node, a PatchNode) {
 	case v1alpha1.ReasonDraining:
 		// An attempt before may have started the task if its pod was removed by others: the manager does not know.
 		notStarted := rec.NotStarted && h.recordedBegin[node.Name] != rec.Revision
-		undone := h.job.Spec.Rollback == nil || rec.NeverStarted || notStarted || h.mayHaveBegun[h.mayHaveBegun.of(node.Name, rec.Revision)] == 0 ||
+		undone := h.job.Spec.Rollback == nil || rec.NeverStarted || notStarted ||
+			h.mayHaveBegun[h.mayHaveBegun.of(node.Name, rec.Revision)] == 0 ||
 			silent(&seen) ||
 			seen.Deleting ||
 			rec.Rollback != nil && (rec.Rollback.Outcome == record.Succeeded || rec.Rollback.Attempts > *h.job.Spec.Retry.Limit)

@@ -255,10 +255,12 @@ var situations = map[string]situation{
 		about: "The task has run outside of the window of a NodeDisruptionBudget, because spec.maintenance.ignoreWindowsOn names the node.",
 		spec:  "task: {script: mkfs.ext4 /dev/sdb}\nmaintenance: {ignoreWindowsOn: [node-1]}\n",
 		script: func(c *plantest.Cluster) {
-			c.Budgets = []*v1alpha1.NodeDisruptionBudget{{ObjectMeta: metav1.ObjectMeta{Name: "nights"}, Spec: v1alpha1.NodeDisruptionBudgetSpec{
-				Scope: v1alpha1.ScopeTasks, Windows: []v1alpha1.BudgetWindow{{Schedule: "0 2 1 1 *", DurationSeconds: 3600}},
-				JoiningNodes: v1alpha1.JoiningNodesIncluded,
-			}}}
+			c.Budgets = []*v1alpha1.NodeDisruptionBudget{
+				{ObjectMeta: metav1.ObjectMeta{Name: "nights"}, Spec: v1alpha1.NodeDisruptionBudgetSpec{
+					Scope: v1alpha1.ScopeTasks, Windows: []v1alpha1.BudgetWindow{{Schedule: "0 2 1 1 *", DurationSeconds: 3600}},
+					JoiningNodes: v1alpha1.JoiningNodesIncluded,
+				}},
+			}
 			c.Create()
 			c.Run(time.Minute)
 		},
