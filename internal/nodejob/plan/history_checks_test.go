@@ -123,6 +123,7 @@ func (h *history) checkAsked(node *Node, revision, what string) {
 // checkAnswer checks the record of a pod in which the task has not run against what its check has said.
 func (h *history) checkAnswer(node *Node, a Record, pod *simPod) {
 	r, seen := a.Record, h.seen[node.Name]
+	h.forgetMachine(node, r)
 	if pod == nil || h.isBad(node) {
 		if pod == nil {
 			h.break_("check before", "%s is recorded on %s for a pod that the manager has not created", r.CheckBefore, node.Name)

@@ -50,14 +50,19 @@ func (b mayHaveBegun) onlyOf(node *Node, key string) {
 	}
 }
 
+// forgetMachine forgets what has begun on another machine, and on a Node that was created again, when the first record is written there.
+func (h *history) forgetMachine(node *Node, r *record.Record) {
+	if was := h.seen[node.Name].On.Record; was == nil || was.MachineID != r.MachineID {
+		delete(h.recordedBegin, node.Name)
+		delete(h.hasBegun, node.Name)
+	}
+}
+
 // checkNotStarted checks what a record says about the start of the task, and notes the end of a run. A manager does not know of pods whose
 // outcome it has not recorded because another client has removed them.
 func (h *history) checkNotStarted(node *Node, r *record.Record, pod *simPod, ended record.Outcome) {
 	key, was := h.mayHaveBegun.of(node.Name, r.Revision), h.seen[node.Name].On.Record
-	if was == nil || was.MachineID != r.MachineID { // also for a Node that was created again
-		delete(h.recordedBegin, node.Name)
-		delete(h.hasBegun, node.Name)
-	}
+	h.forgetMachine(node, r)
 	sameRun := was != nil && was.Revision == r.Revision && was.MachineID == r.MachineID && !was.Outcome.Done()
 	if pod.Runs == task.Task && (r.NotStarted || r.NeverStarted) && sameRun && h.recordedBegin[node.Name] == r.Revision {
 		h.break_(
