@@ -97,7 +97,8 @@ func (h *history) checkReboot(node *Node, a Record, pod *simPod) {
 		h.forgetRuns(func(k string) bool { return strings.HasPrefix(k, string(node.UID)+"/") && k != key })
 		delete(h.succeeded, key)
 		h.checkNotDrained(&seen, r)
-		if was != nil && r.NeverStarted && h.hasBegun[node.Name] {
+		h.forgetMachine(node, r)
+		if r.NeverStarted && h.hasBegun[node.Name] {
 			h.break_("truth", "the task has started on %s, and neverStarted is recorded", node.Name)
 		}
 	case was == nil || was.Outcome != record.Rebooting:
