@@ -199,11 +199,10 @@ func unknownFields(document []byte, into client.Object) error {
 	if !ok {
 		return nil
 	}
-	_, isJob := into.(*v1alpha1.NodeJob)
 	var all []error
 	for _, err := range strict.Errors() {
 		path := strings.Split(strings.TrimSuffix(strings.TrimPrefix(err.Error(), `unknown field "`), `"`), ".")
-		if instead := misplaced()[listIndex.ReplaceAllString(strings.Join(path, "."), "[]")]; isJob && instead != "" {
+		if instead := misplaced()[reflect.TypeOf(into)][listIndex.ReplaceAllString(strings.Join(path, "."), "[]")]; instead != "" {
 			err = fmt.Errorf("%w: %s", err, instead)
 		} else if near := cmdutil.Similar(path[len(path)-1], fieldsAt(reflect.TypeOf(into), path[:len(path)-1])); near != "" {
 			err = fmt.Errorf("%w: did you mean %s?", err, near)
@@ -218,14 +217,17 @@ func unknownFields(document []byte, into client.Object) error {
 //go:embed misplaced.yaml
 var misplacedYAML []byte
 
-// misplaced returns the fields that users write in a NodeJob and that it does not have, by their paths. The CRD has some of them.
-var misplaced = sync.OnceValue(func() map[string]string {
-	var fields struct{ Rejected, Unknown map[string]string }
+// misplaced returns the fields that users write in a NodeJob or a NodeDisruptionBudget and that it does not have, by the type of the object
+// and their paths. The CRD of NodeJobs has some of them.
+var misplaced = sync.OnceValue(func() map[reflect.Type]map[string]string {
+	var fields struct{ Rejected, Unknown, Budgets map[string]string }
 	if err := sigsyaml.UnmarshalStrict(misplacedYAML, &fields); err != nil {
 		panic(err) // a test reads the file
 	}
 	maps.Copy(fields.Unknown, fields.Rejected)
-	return fields.Unknown
+	return map[reflect.Type]map[string]string{
+		reflect.TypeFor[*v1alpha1.NodeJob](): fields.Unknown, reflect.TypeFor[*v1alpha1.NodeDisruptionBudget](): fields.Budgets,
+	}
 })
 
 var listIndex = regexp.MustCompile(`\[\d+\]`)

@@ -321,9 +321,11 @@ spec:
 
 func TestAFileIsReadStrictly(t *testing.T) {
 	for document, want := range map[string]string{
-		"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndatas: {}":                                  "datas",
-		"apiVersion: v1\nkind: Secret\nmetadata: {name: a}\ndata: {a: no base64}":                          "base64",
-		"apiVersion: everynode.dev/v1alpha1\nkind: NodeJob\nmetadata: {name: a}\nspec: {script: \"true\"}": `unknown field "spec.script"`,
+		"apiVersion: everynode.dev/v1alpha1\nkind: NodeDisruptionBudget\nmetadata: {name: a}\nspec: {maxUnavailable: 1}":         `unknown field "spec.maxUnavailable": write spec.limits[].maxUnavailable`,
+		"apiVersion: everynode.dev/v1alpha1\nkind: NodeDisruptionBudget\nmetadata: {name: a}\nspec: {windows: [{duration: 3h}]}": `unknown field "spec.windows[0].duration": write durationSeconds, in seconds`,
+		"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndatas: {}":                                                        "datas",
+		"apiVersion: v1\nkind: Secret\nmetadata: {name: a}\ndata: {a: no base64}":                                                "base64",
+		"apiVersion: everynode.dev/v1alpha1\nkind: NodeJob\nmetadata: {name: a}\nspec: {script: \"true\"}":                       `unknown field "spec.script"`,
 		"apiVersion: everynode.dev/v1alpha1\nkind: NodeJob\nspec: {nodes: {selector: {pool: db}}}": `unknown field "spec.nodes.selector.pool". A selector has matchLabels ` +
 			"and matchExpressions: for the nodes with a label pool, write it under spec.nodes.selector.matchLabels",
 		"apiVersion: everynode.dev/v1alpha1\nkind: NodeJob\nspec: {nodes: {selector: {kubernetes.io/os: linux}}}": `unknown field "spec.nodes.selector.kubernetes.io/os". A selector has matchLabels ` +

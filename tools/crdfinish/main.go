@@ -48,6 +48,7 @@ func finish(path, property, misplaced, schemas string) error {
 		var fields struct {
 			Rejected map[string]string `json:"rejected"`
 			Unknown  map[string]string `json:"unknown"`
+			Budgets  map[string]string `json:"budgets"`
 		}
 		if err := read(misplaced, &fields); err != nil {
 			return err
