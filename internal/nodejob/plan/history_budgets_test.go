@@ -416,7 +416,13 @@ func (h *history) isBetweenAttempts(node *Node, rec *record.Record) bool {
 		h.exhausted(node),
 		node.On.Label == h.rev:
 		return false
-	case h.job.Spec.Suspend, h.obstacle != nil, len(h.refusals) > 0, h.troubles[node.UID] != nil, barred(node), h.lacksValue(node), h.isClosed() && h.tasks:
+	case h.job.Spec.Suspend,
+		h.obstacle != nil,
+		len(h.refusals) > 0,
+		h.troubles[node.UID] != nil,
+		barred(node),
+		h.lacksValue(node),
+		h.isClosed() && h.tasks:
 		return false
 	}
 	return h.told.Before(rec.EndedAt().Add(seconds32(h.job.Spec.Retry.BackoffSeconds, 10)))
