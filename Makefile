@@ -23,7 +23,7 @@ MODULES        := . api charts local monitoring test release site tools tools/ac
 LINTED         := $(filter-out tools tools/actionlint tools/krew,$(MODULES))
 
 # The number of random histories of each planner that the unit tests simulate.
-HISTORIES ?= 20000
+HISTORIES ?= 8000
 
 # Where to download released Kubernetes programs, such as https://dl.k8s.io/release, instead of building them.
 DOWNLOAD ?= $(EVERYNODE_KUBERNETES_DOWNLOAD)
