@@ -195,11 +195,11 @@ func TestTwoTeamsRunOnTheirOwnNodes(t *testing.T) {
 	t.Cleanup(func() {
 		if t.Failed() {
 			for _, pod := range w.Pods() {
-				t.Logf("DEBUG pod %s %s %s %+v %+v", pod.Name, pod.Labels, pod.Spec.NodeName, pod.DeletionTimestamp, pod.Status)
+				t.Logf("pod %s %s %s %+v %+v", pod.Name, pod.Labels, pod.Spec.NodeName, pod.DeletionTimestamp, pod.Status)
 			}
 			var j v1alpha1.NodeJob
 			_ = admin.Get(context.Background(), client.ObjectKeyFromObject(job), &j)
-			t.Logf("DEBUG job %+v", j.Status)
+			t.Logf("the status of the NodeJob: %+v", j.Status)
 		}
 	})
 	w.end(w.podOf("limited-a", task.Rollback), 0, `{"exitCode":0}`)
