@@ -541,3 +541,28 @@ func TestASeatJoinsAGroup(t *testing.T) {
 		}
 	}
 }
+
+// TestANodeThatWasJustCreatedHasNotSettled : a kubelet can report a time of Ready from before the creation of its Node.
+func TestANodeThatWasJustCreatedHasNotSettled(t *testing.T) {
+	included := func(s *spec) { s.JoiningNodes = v1alpha1.JoiningNodesIncluded }
+	for age, want := range map[time.Duration]bool{SettleFor / 2: false, SettleFor: true} {
+		f := settled(t, 1, with(newBudget("b", "1"), included))
+		f.addNode("n2", noon.Add(-age))
+		f.node("n2").ReadyChanged = noon.Add(-time.Hour)
+		f.settle(t)
+		if got := f.seat("n2") != nil; got != want {
+			t.Errorf("%v after its creation, it has a seat: %v, want %v", age, got, want)
+		}
+	}
+}
+
+// TestAClosureEndsWithItsBudget : a closed window ends for a NodeJob when the budget expires.
+func TestAClosureEndsWithItsBudget(t *testing.T) {
+	for expires, want := range map[time.Duration]time.Duration{10 * time.Minute: 10 * time.Minute, 3 * time.Hour: time.Hour} {
+		b := with(windowed("b", "0 13 * * *", 8), func(s *spec) { s.ExpiresAt = new(metav1.NewTime(noon.Add(expires))) })
+		c := EffectsOf([]*v1alpha1.NodeDisruptionBudget{b}, nil, 0, noon).On(newFixture(1).node("n1"), false).Closed
+		if c == nil || !c.Until.Equal(noon.Add(want)) {
+			t.Errorf("with an expiry in %v, it is closed until %+v", expires, c)
+		}
+	}
+}
