@@ -17,6 +17,9 @@ func TestEachMistakeInThePlannerIsFound(t *testing.T) {
 			"a gate waits for a NodeJob that must not run on the node",
 			"a drain evicts the pods of another tool",
 			"a label that stays requests another run",
+			"a node is not cordoned again after another tool",
+			"a node that another tool has rebooted stays in use",
+			"a node is uncordoned while another tool works there",
 			"the end of a reboot that is rejected keeps its slot",
 			"an eviction is of the boot for which the pod was created",
 			"a run that waits for a budget keeps its hold",
@@ -321,9 +324,6 @@ var mutants = map[string]mutant{
 		"conditions.go", "case n.Running == 0 && su.waitsForItself():", "case false:",
 	},
 	"a run begins where another tool has evicted the seat": {"inuse.go", "return b.Drained &&", "return false && b.Drained &&"},
-	"a run of a NodeJob that holds the node waits for another tool": {
-		"inuse.go", " && !c.hasBegun(node)", "",
-	},
 	"a run begins where another tool has evicted the task": {
 		"inuse.go", "case wasEvicted(node) && node.Unschedulable:", "case false:",
 	},
@@ -369,7 +369,6 @@ var mutants = map[string]mutant{
 		"{ return false }",
 	},
 	"a drain evicts the pods of another tool": {"maintenance.go", "if arrived(pods[i]) {", "if false {"},
-	"a node in use counts as quarantined":     {"conditions.go", " && su.nodes[i].cause != causeInUse", ""},
 	"a NodeJob that is deleted uses no nodes": {
 		"deletion.go", "if !used {", "if true || !used {",
 	},

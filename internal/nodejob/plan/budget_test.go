@@ -138,6 +138,10 @@ func TestBudgets(t *testing.T) {
 			job: []func(*v1alpha1.NodeJob){draining, drainsSince("a", 10)}, a: []func(*Node){byHand},
 			budget: limited(seatless, tasksFrozen), holds: []types.UID{"a-uid"},
 		},
+		"a node whose drain has begun is not one that another tool has drained": {
+			job: []func(*v1alpha1.NodeJob){draining, drainsSince("a", 10)}, a: []func(*Node){byHand},
+			budget: limited(seatless, drained), holds: []types.UID{"a-uid"},
+		},
 		"a node that another tool has drained": {
 			job: []func(*v1alpha1.NodeJob){
 				always,
@@ -569,9 +573,14 @@ func TestABudgetThatANodeJobUsesUpItself(t *testing.T) {
 		c       func(*Node)
 		stalled bool
 	}{
-		"a quarantined node runs later":         {budget: limited(usedUp), q: quarantined, stalled: true},
-		"others use up the budget too":          {budget: limited(exhausted), q: quarantined},
-		"a node is not quarantined":             {budget: limited(usedUp), q: func(*Node) {}},
+		"a quarantined node runs later": {budget: limited(usedUp), q: quarantined, stalled: true},
+		"others use up the budget too":  {budget: limited(exhausted), q: quarantined},
+		"a node is not quarantined":     {budget: limited(usedUp), q: func(*Node) {}},
+		"another tool works on a node": {budget: limited(usedUp), q: func(n *Node) {
+			inPool("b")(n)
+			cordonedBy(jobKey)(n)
+			evictedIn(n.BootID)(n)
+		}},
 		"another node of the step can continue": {budget: limited(usedUp), q: quarantined, c: inPool("b")},
 	} {
 		t.Run(name, func(t *testing.T) {
