@@ -172,7 +172,7 @@ var hardening = map[string]mutant{
 		"capacity.go", "\t\treturn tried\n", "\t\treturn time.Time{}\n",
 	},
 	"a record that is rejected keeps its slot forever": {
-		"planner.go", "\tif !as.overdue(since) {\n", "\tif true || !as.overdue(since) {\n",
+		"planner.go", "\tif as.overdue(since) {\n", "\tif false && as.overdue(since) {\n",
 	},
 	"a write of the node itself blocks the deletion forever": {
 		"deletion.go", "return !forgets || !waited || sealed[a.Node]", "return true || forgets || waited || sealed[a.Node]",

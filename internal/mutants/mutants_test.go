@@ -362,7 +362,7 @@ var mutants = map[string]mutant{
 		"r.UnrecordedFailures, r.AtRisk, r.Retry = nil, nil, ro.retry",
 		"r.UnrecordedFailures, r.Retry = nil, ro.retry",
 	},
-	"the end of a reboot that is rejected keeps its slot": {"reboot.go", "if as.overdue(t.Since) {", "if false {"},
+	"the end of a reboot that is rejected keeps its slot": {"reboot.go", "if as.losesSlot(t.Since) {", "if false {"},
 	"a label that stays requests another run": {
 		"recording.go",
 		"{ _, is := node.Labels[key]; return is }",

@@ -148,32 +148,51 @@ func (as *assessor) notePod(w *nodePlan, pod *Pod, v podAssessment) {
 // writeEnd records the outcome of an attempt. If the API server refuses the write, it is retried from time to time and
 // does not count as progress.
 func (as *assessor) writeEnd(w *nodePlan, pod *Pod, v *podAssessment) {
-	if t := as.in.NodeProblems[w.node.UID]; t.Reason == v1alpha1.ReasonRecordRejected {
+	if t := as.rejection(w); t != nil {
 		v.message = t.Message
-		as.unrecorded(w, pod, &t)
-		if as.in.Now.Before(t.RetryAt) {
-			as.plan.wake(t.RetryAt)
+		if since := as.attempts.deadline(pod); !pod.Runs.AsksDone() && as.losesSlot(since) { // otherwise the node is done all the same
+			w.noteTerminating(pod.Runs, time.Time{})
+			as.failUnrecorded(w, t)
+		}
+		if as.waitsToRetry(t) {
 			return
 		}
 	}
 	as.end(w, pod, *v.record)
 }
 
-// unrecorded handles a pod whose outcome cannot be recorded because the API server refuses the write. The pod has its
-// slot, but not forever.
-func (as *assessor) unrecorded(w *nodePlan, pod *Pod, t *NodeProblem) {
-	w.findings().problem = t
-	if pod.Runs.AsksDone() {
-		return // the node is done all the same
+// rejection notes that the API server refuses the record of a node; nil if it does not. The node has its slot, but not forever.
+func (as *assessor) rejection(w *nodePlan) *NodeProblem {
+	t := as.in.NodeProblems[w.node.UID]
+	if t.Reason != v1alpha1.ReasonRecordRejected {
+		return nil
 	}
-	since := as.attempts.deadline(pod)
-	if !as.overdue(since) {
-		as.plan.wake(as.overdueAt(since))
-		return
+	w.findings().problem = &t
+	return &t
+}
+
+// losesSlot reports whether a node whose end cannot be recorded loses its slot, which it has had since a time.
+func (as *assessor) losesSlot(since time.Time) bool {
+	if as.overdue(since) {
+		return true
 	}
-	w.noteTerminating(pod.Runs, time.Time{})
+	as.plan.wake(as.overdueAt(since))
+	return false
+}
+
+// failUnrecorded counts a node as failed whose end cannot be recorded.
+func (as *assessor) failUnrecorded(w *nodePlan, t *NodeProblem) {
 	w.waitFor(block{cause: causeNodeProblem, reason: t.Reason, message: t.Message, problem: t})
 	as.failProgress(w, t.Message)
+}
+
+// waitsToRetry reports whether a write that was refused is not tried again yet.
+func (as *assessor) waitsToRetry(t *NodeProblem) bool {
+	if !as.in.Now.Before(t.RetryAt) {
+		return false
+	}
+	as.plan.wake(t.RetryAt)
+	return true
 }
 
 // noteRunning notes what is known about a node on which an attempt of the task runs.

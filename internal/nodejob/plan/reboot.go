@@ -341,22 +341,14 @@ func (p *pass) end(w *nodePlan, pod *Pod, r record.Record) {
 // writeRunEnd is recordEnd for a node that has its slot until that is on record. If the API server refuses the record, it has it until
 // rollout.progressDeadlineSeconds have passed, and the write is retried from time to time.
 func (as *assessor) writeRunEnd(w *nodePlan, r record.Record) {
-	t := as.in.NodeProblems[w.node.UID]
-	if t.Reason != v1alpha1.ReasonRecordRejected {
-		as.recordEnd(w, r)
-		return
-	}
-	w.findings().problem = &t
-	if as.overdue(t.Since) {
-		w.slot = false
-		w.waitFor(block{cause: causeNodeProblem, reason: t.Reason, message: t.Message, problem: &t})
-		as.failProgress(w, t.Message)
-	} else {
-		as.plan.wake(as.overdueAt(t.Since))
-	}
-	if as.in.Now.Before(t.RetryAt) {
-		as.plan.wake(t.RetryAt)
-		return
+	if t := as.rejection(w); t != nil {
+		if as.losesSlot(t.Since) {
+			w.slot = false
+			as.failUnrecorded(w, t)
+		}
+		if as.waitsToRetry(t) {
+			return
+		}
 	}
 	as.recordEnd(w, r)
 }
