@@ -4,6 +4,8 @@
 package budget
 
 import (
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -213,6 +215,25 @@ func TestPace(t *testing.T) {
 		if diff := cmp.Diff(want, f.floors()); diff != "" {
 			t.Errorf("after %v, -want +got:\n%s", after, diff)
 		}
+	}
+}
+
+// TestAPaceBeginsWhenSeatsHaveLeft : a seat in the group of an earlier plan could be evicted there during the pace.
+func TestAPaceBeginsWhenSeatsHaveLeft(t *testing.T) {
+	creates := func(f *fixture) bool {
+		return slices.ContainsFunc(Next(&f.Input).Actions, func(a Action) bool { _, is := a.(CreateSeat); return is })
+	}
+	f := settled(t, 4, with(newBudget("b", "1"), func(s *spec) { s.SecondsBetween = new(int32(300)) }))
+	f.evict("n1")
+	for !creates(f) {
+		for _, a := range Next(&f.Input).Actions {
+			f.apply(a)
+		}
+		f.count()
+	}
+	f.seat("n3").Group = "another"
+	if creates(f) {
+		t.Error("the seat of n1 is created while that of n3 is in another group")
 	}
 }
 
@@ -491,7 +512,11 @@ func TestANodeJobIgnoresWindows(t *testing.T) {
 				f.evict(node)
 			}
 			f.Waits["n2"] = tt.wait
-			f.settle(t)
+			for _, text := range f.texts(f.settle(t)) {
+				if strings.HasPrefix(text, "move seat") && text != "move seat of n2" {
+					t.Errorf("%s, and only n2 ignores windows", text)
+				}
+			}
 			if diff := cmp.Diff(tt.floors, f.floors()); diff != "" {
 				t.Errorf("floors: -want +got:\n%s", diff)
 			}
