@@ -5,11 +5,15 @@
 // planner. The random histories of that planner must find it, or its table tests, if histories rarely reach the
 // situation.
 //
+// testdata/found.json has the history or the test that found each mistake last, which is tried first. After a change of the histories, many
+// must be searched again, which takes 20 minutes: go test ./internal/mutants -timeout 1h -update writes what was found.
+//
 // A mistake that was found is not tested again while the planner, its tests and the list are unchanged: the
 // cache of go test knows the packages that are imported here, and the files that a test opens.
 package mutants_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -23,6 +27,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -35,8 +40,6 @@ type planner struct {
 	// histories is how many random histories must find a mistake.
 	histories string
 	mutants   map[string]mutant
-	// byTables are the mistakes that need a situation that histories rarely reach.
-	byTables []string
 	// byHistories are the mistakes that the histories of another test than TestRandomHistories must find, by the name of that test.
 	byHistories map[string][]string
 	// byWorlds is a mistake for each small world, which the exploration of that world must find.
@@ -46,13 +49,16 @@ type planner struct {
 // worlds lists the mistakes that the exploration of all small worlds finds:
 //
 //	go test ./internal/mutants -v -timeout 5h -run TestEachMistakeInThePlannerIsFound -worlds
-var worlds = flag.Bool("worlds", false, "find the mistakes by exploring small worlds; those that are not found are skipped")
+var (
+	worlds = flag.Bool("worlds", false, "find the mistakes by exploring small worlds; those that are not found are skipped")
+	update = flag.Bool("update", false, "write where each mistake was found to testdata/found.json")
+)
 
 // The names of what fails: in a history, and in another test.
 var (
-	brokenHistory = regexp.MustCompile(`seed -?\d+: .*`)
+	brokenHistory = regexp.MustCompile(`seed -?(\d+): .*`)
 	brokenWorld   = regexp.MustCompile(`--- FAIL: TestExplore/\S+`)
-	failedTest    = regexp.MustCompile(`--- FAIL: \S+`)
+	failedTest    = regexp.MustCompile(`--- FAIL: (\w+)`)
 )
 
 func (p planner) test(t *testing.T) {
@@ -62,7 +68,7 @@ func (p planner) test(t *testing.T) {
 	}
 	dir := filepath.Join(root, p.pkg)
 	open(t, dir)
-	for _, name := range slices.Concat(append(slices.Collect(maps.Values(p.byHistories)), p.byTables)...) {
+	for _, name := range slices.Concat(slices.Collect(maps.Values(p.byHistories))...) {
 		if _, ok := p.mutants[name]; !ok {
 			t.Errorf("there is no mistake %q: update the list", name)
 		}
@@ -78,27 +84,106 @@ func (p planner) test(t *testing.T) {
 			t.Logf("%s: %s", found, name)
 		})
 	}
+	known := readFound(t)
+	finds := &finds{by: maps.Clone(known[p.pkg])}
+	maps.DeleteFunc(finds.by, func(name, _ string) bool { _, ok := p.mutants[name]; return !ok })
 	for name := range p.mutants {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			args, sign := []string{"-test.run=^" + p.historiesOf(name) + "$", "-histories=" + p.histories}, brokenHistory
-			switch {
-			case *worlds:
-				args, sign = []string{"-test.run=^TestExplore$", "-test.failfast"}, brokenWorld
-			case slices.Contains(p.byTables, name):
-				args, sign = []string{"-test.skip=^(TestRandomHistories|TestStories|TestExplore)$", "-test.failfast"}, failedTest
+			tries := p.tries(name, known[p.pkg][name])
+			if *worlds {
+				tries = []try{{[]string{"-test.run=^TestExplore$", "-test.failfast"}, brokenWorld}}
 			}
-			out, found := run(t, dir, program, name, sign, args...)
-			switch {
-			case found != "":
-				t.Logf("%s", found)
-			case *worlds:
+			var outs []string
+			for _, try := range tries {
+				out, found := run(t, dir, program, name, try.sign, try.args...)
+				if outs = append(outs, out); found != "" {
+					t.Logf("%s", found)
+					finds.note(name, p.nameOf(name, found))
+					return
+				}
+			}
+			if *worlds {
 				t.Skip("no world finds the mistake")
-			default:
-				t.Fatalf("no test finds the mistake:\n%s", out)
 			}
+			t.Fatalf("no test finds the mistake:\n%s", strings.Join(outs, "\n"))
 		})
 	}
+	if *update {
+		t.Cleanup(func() { known[p.pkg] = finds.by; writeFound(t, known) })
+	}
+}
+
+// foundFile has, for each package and each mistake, what has found it: "TestRandomHistories 14" for a history, or the name of a test.
+const foundFile = "testdata/found.json"
+
+func readFound(t *testing.T) (all map[string]map[string]string) {
+	t.Helper()
+	text, err := os.ReadFile(foundFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(text, &all); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func writeFound(t *testing.T, all map[string]map[string]string) {
+	t.Helper()
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	if err := encoder.Encode(all); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(foundFile, text.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// finds are what has found the mistakes of a package.
+type finds struct {
+	mu sync.Mutex
+	by map[string]string
+}
+
+func (f *finds) note(name, by string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.by == nil {
+		f.by = map[string]string{}
+	}
+	f.by[name] = by
+}
+
+// try is a way to find a mistake: the arguments of the test, and the sign of what has failed.
+type try struct {
+	args []string
+	sign *regexp.Regexp
+}
+
+// tries are the ways to find a mistake: what has found it last, all histories, and all other tests.
+func (p planner) tries(name, last string) (all []try) {
+	test, seed, isHistory := strings.Cut(last, " ")
+	switch {
+	case isHistory:
+		all = append(all, try{[]string{"-test.run=^" + test + "$", "-from=" + seed, "-histories=1"}, brokenHistory})
+	case last != "":
+		all = append(all, try{[]string{"-test.run=^" + test + "$"}, failedTest})
+	}
+	return append(all,
+		try{[]string{"-test.run=^" + p.historiesOf(name) + "$", "-histories=" + p.histories}, brokenHistory},
+		try{[]string{"-test.skip=^(TestRandomHistories|TestStories|TestExplore)$", "-test.failfast"}, failedTest})
+}
+
+// nameOf is the entry of a mistake in the file.
+func (p planner) nameOf(name, found string) string {
+	if m := brokenHistory.FindStringSubmatch(found); m != nil {
+		return p.historiesOf(name) + " " + m[1]
+	}
+	return failedTest.FindStringSubmatch(found)[1]
 }
 
 // run runs a test with a mistake, and returns what it has found, by the sign of it.
