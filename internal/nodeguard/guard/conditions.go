@@ -82,8 +82,9 @@ func (s *summary) targetNotUsable() *condition {
 	return nil
 }
 
+// companionsRejected : what was rejected may no longer be needed, because the node has its companion, or has gone.
 func (s *summary) companionsRejected() *condition {
-	if o := s.in.Obstacle; o != nil {
+	if o := s.in.Obstacle; o != nil && s.withoutCompanion {
 		return stalled(o.Reason, o.Message)
 	}
 	return nil

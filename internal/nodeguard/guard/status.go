@@ -32,6 +32,8 @@ type summary struct {
 	held   []*nodePlan
 	// withoutBudget is true if a node has no budget.
 	withoutBudget bool
+	// withoutCompanion is true if a node has no companion, and should have one.
+	withoutCompanion bool
 	// untolerated are nodes with a taint that no companion tolerates, and taint is the first such taint.
 	untolerated []string
 	taint       string
@@ -58,6 +60,7 @@ func (s *summary) add(n *nodePlan) {
 	s.states = append(s.states, explain(n))
 	s.count(n)
 	s.withoutBudget = s.withoutBudget || n.budget == nil
+	s.withoutCompanion = s.withoutCompanion || n.companion == nil && !n.releasing && !n.active() && s.canRunCompanion(n)
 	if n.held != nil {
 		s.held = append(s.held, n)
 	}

@@ -51,10 +51,16 @@ func TestConditions(t *testing.T) {
 			"DaemonSet disks does not exist",
 		},
 		"companions are rejected": {
-			scene(func(in *Input) { in.Obstacle = &task.Obstacle{Reason: v1alpha1.ReasonPodForbidden, Message: "quota"} }),
+			scene(func(in *Input) { in.Companions = in.Companions[1:] }, func(in *Input) { in.Obstacle = &task.Obstacle{Reason: v1alpha1.ReasonPodForbidden, Message: "quota"} }),
 			v1alpha1.ConditionStalled,
 			v1alpha1.ReasonPodForbidden,
 			"quota",
+		},
+		"the companion that was rejected is there, or is no longer needed": {
+			scene(func(in *Input) { in.Obstacle = &task.Obstacle{Reason: v1alpha1.ReasonPodForbidden, Message: "quota"} }),
+			v1alpha1.ConditionReady,
+			v1alpha1.ReasonCompanionsReady,
+			"",
 		},
 		"a budget of another owner selects companions": {
 			scene(func(in *Input) { in.Foreign = []ForeignBudget{{"theirs", labels.Everything()}} }),
