@@ -51,7 +51,10 @@ func TestConditions(t *testing.T) {
 			"DaemonSet disks does not exist",
 		},
 		"companions are rejected": {
-			scene(func(in *Input) { in.Companions = in.Companions[1:] }, func(in *Input) { in.Obstacle = &task.Obstacle{Reason: v1alpha1.ReasonPodForbidden, Message: "quota"} }),
+			scene(
+				func(in *Input) { in.Companions = in.Companions[1:] },
+				func(in *Input) { in.Obstacle = &task.Obstacle{Reason: v1alpha1.ReasonPodForbidden, Message: "quota"} },
+			),
 			v1alpha1.ConditionStalled,
 			v1alpha1.ReasonPodForbidden,
 			"quota",
