@@ -23,7 +23,7 @@ MODULES        := . api charts local monitoring test release site tools tools/ac
 LINTED         := $(filter-out tools tools/actionlint tools/krew,$(MODULES))
 
 # The number of random histories of each planner that the unit tests simulate.
-HISTORIES ?= 8000
+HISTORIES ?= 3000
 
 # Where to download released Kubernetes programs, such as https://dl.k8s.io/release, instead of building them.
 DOWNLOAD ?= $(EVERYNODE_KUBERNETES_DOWNLOAD)
@@ -191,6 +191,14 @@ FOR    ?= 15m
 explore: ## Explore all histories of small worlds of the planners, each to its end or for 15 minutes (WORLDS, FAULTS, NODES, FOR).
 	for pkg in nodejob/plan nodebudget/budget nodeguard/guard; do \
 		go test -count=1 -timeout=12h -v ./internal/$$pkg -run '$(WORLDS)' -states 0 -faults $(FAULTS) -nodes $(NODES) -for $(FOR) || exit 1; done
+
+# Of the sweep: the scenarios and the transitions, and every how many-th fault is played.
+SWEEPS ?= ^(TestSweep|TestTransitions)$$
+STRIDE ?= 1
+
+.PHONY: sweep
+sweep: ## Play scenarios of the whole manager with each fault at each of its writes, and all transitions of a NodeJob; takes half an hour (SWEEPS, STRIDE).
+	go test -count=1 -timeout=3h -v ./cmd/everynode -run '$(SWEEPS)' -stride $(STRIDE)
 
 .PHONY: test-race
 test-race: ## Run the tests of what runs at the same time with Go's race detector, before a release; takes about 5 minutes.

@@ -41,7 +41,7 @@ import (
 // same seed may need several attempts (-count) to break again.
 func TestHistoriesOfTheManager(t *testing.T) {
 	ctrl.SetLogger(logr.Discard())
-	historytest.RunLong(t, 400, func(seed int64, _ bool) (broken, story string) {
+	historytest.RunLong(t, 150, func(seed int64, _ bool) (broken, story string) {
 		h := play(t, seed)
 		return h.broken, strings.Join(h.lines, "\n")
 	})
@@ -53,8 +53,9 @@ type history struct {
 	t        *testing.T
 	api      *fakeapi.Server
 	kubelets *fakeapi.Kubelets
-	// stop ends the manager, if one runs.
-	stop func()
+	// stop ends the manager, if one runs. starts counts those that have started.
+	stop   func()
+	starts int
 	// calm is true when the faults have ended.
 	calm  bool
 	nodes int
@@ -138,7 +139,7 @@ func (h *history) begin() {
 	h.do(h.api.Create(uninstall.SealSecret()))
 	h.do(h.api.Create(h.daemonSet()))
 	for range 3 + h.Intn(3) {
-		h.join()
+		h.join(h.anyZone())
 	}
 	h.createBudget("all")
 	if h.one(2) {
@@ -155,7 +156,8 @@ func (h *history) begin() {
 
 // start starts a manager, whose machine has a clock of its own.
 func (h *history) start() {
-	skew := time.Duration(h.Int63n(int64(4*time.Hour))) - 2*time.Hour
+	h.starts++
+	skew := h.api.Between(-2*time.Hour, 2*time.Hour, "skew", h.starts)
 	h.say("a manager starts on a machine whose clock is ahead by %v", skew)
 	server := clock.New(func() time.Time { return time.Now().Add(skew) })
 	config := h.api.Config()

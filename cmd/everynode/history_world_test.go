@@ -30,11 +30,11 @@ func (h *history) daemonSet() *appsv1.DaemonSet {
 	return ds
 }
 
-func (h *history) join() {
+func (h *history) join(zone string) {
 	h.nodes++
 	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: fmt.Sprint("n", h.nodes), Labels: map[string]string{zoneLabel: []string{"a", "b"}[h.Intn(2)]},
+			Name: fmt.Sprint("n", h.nodes), Labels: map[string]string{zoneLabel: zone},
 		},
 		Status: corev1.NodeStatus{
 			NodeInfo:   corev1.NodeSystemInfo{BootID: "boot0", MachineID: fmt.Sprint("machine", h.nodes)},
@@ -47,6 +47,8 @@ func (h *history) join() {
 	h.do(h.api.Create(workload))
 	h.createTarget(node)
 }
+
+func (h *history) anyZone() string { return []string{"a", "b"}[h.Intn(2)] }
 
 func (h *history) pod(name, node, ownerKind, owner string) *corev1.Pod {
 	return &corev1.Pod{
@@ -174,7 +176,7 @@ func (h *history) event() {
 	case 6, 7:
 		h.kubelets.SetReady(node, corev1.ConditionTrue)
 	case 8:
-		h.join()
+		h.join(h.anyZone())
 	case 9:
 		if h.isFree(node) && len(fakeapi.All[*corev1.Node](h.api)) > 2 {
 			h.say("%s is deleted", node.Name)

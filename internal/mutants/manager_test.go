@@ -18,10 +18,28 @@ func TestEachMistakeInTheManagerIsFound(t *testing.T) {
 	planner{
 		pkg: "cmd/everynode", histories: "20000", mutants: managerMutants,
 		byHistories: map[string][]string{"TestHistoriesOfTheManager": slices.Sorted(maps.Keys(managerMutants))},
+		bySweep: map[string]string{
+			"an error of a write of a NodeGuard is forgotten":            "a_NodeGuard",
+			"an error of a write of a NodeDisruptionBudget is forgotten": "a_budget",
+			"an error of a write of a NodeJob is forgotten":              "deletion_with_rollback",
+		},
 	}.test(t)
 }
 
 var managerMutants = map[string]mutant{
+	"an error of a write of a NodeDisruptionBudget is forgotten": {
+		"../../internal/manager/budgetcontroller/apply.go",
+		"return true, errors.Join(append(errs, refusal)...)",
+		"return false, errors.Join(refusal)",
+	},
+	"an error of a write of a NodeJob is forgotten": {
+		"../../internal/manager/controller/apply.go",
+		"claimed: claims}, errors.Join(err, startErr)",
+		"claimed: claims}, func() error { _, _ = err, startErr; return nil }()",
+	},
+	"an error of a write of a NodeGuard is forgotten": {
+		"../../internal/manager/guardcontroller/controller.go", "errors.Join(applyErr, err)\n\tcase err", "err\n\tcase err",
+	},
 	"a NodeGuard does not wait for the seat of its node": {
 		"main.go", "guards.Follow(budgets)", "_ = budgets",
 	},

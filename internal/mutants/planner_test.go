@@ -42,6 +42,8 @@ type planner struct {
 	mutants   map[string]mutant
 	// byHistories are the mistakes that the histories of another test than TestRandomHistories must find, by the name of that test.
 	byHistories map[string][]string
+	// bySweep are the mistakes that the sweep of the manager must find, and the scenario of each.
+	bySweep map[string]string
 	// byWorlds is a mistake for each small world, which the exploration of that world must find.
 	byWorlds map[string]string
 }
@@ -166,6 +168,9 @@ type try struct {
 
 // tries are the ways to find a mistake: what has found it last, all histories, and all other tests.
 func (p planner) tries(name, last string) (all []try) {
+	if scenario := p.bySweep[name]; scenario != "" {
+		return []try{{[]string{"-test.run=^TestSweep$/^" + scenario + "$", "-stride=3"}, failedTest}}
+	}
 	test, seed, isHistory := strings.Cut(last, " ")
 	switch {
 	case isHistory:

@@ -26,8 +26,6 @@ type fault struct {
 	done bool
 	// answer is the response that the manager gets instead; nil if the manager dies.
 	answer error
-	// like is true for a fault that looks to the manager like another one: it affects only the first write of each kind.
-	like bool
 }
 
 var nodeJobs = v1alpha1.GroupVersion.WithResource("nodejobs").GroupResource()
@@ -37,8 +35,8 @@ var allFaults = []fault{
 	{name: "the manager dies after it", done: true},
 	{name: "a conflict", answer: apierrors.NewConflict(nodeJobs, "x", errors.New("another client was faster"))},
 	{name: "no answer in time", done: true, answer: fmt.Errorf("sending: %w", context.DeadlineExceeded)},
-	{name: "the API server's own time-out", done: true, answer: apierrors.NewServerTimeout(nodeJobs, "x", 1), like: true},
-	{name: "too many requests", answer: apierrors.NewTooManyRequests("try again", 1), like: true},
+	{name: "the API server's own time-out", done: true, answer: apierrors.NewServerTimeout(nodeJobs, "x", 1)},
+	{name: "too many requests", answer: apierrors.NewTooManyRequests("try again", 1)},
 	{name: "an internal error", answer: apierrors.NewInternalError(errors.New("etcd does not respond"))},
 }
 

@@ -66,6 +66,9 @@ type transport struct{ *Server }
 
 // RoundTrip implements http.RoundTripper.
 func (t transport) RoundTrip(req *http.Request) (*http.Response, error) {
+	if t.isDown() {
+		return nil, errDown
+	}
 	var body []byte
 	if req.Body != nil {
 		var err error
@@ -84,7 +87,7 @@ func (t transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		return c.watch()
 	}
 	o, err := c.do() //nolint:contextcheck // the request has the context
-	if err != nil && req.Context().Err() != nil {
+	if errors.Is(err, errDown) || err != nil && req.Context().Err() != nil {
 		return nil, err
 	}
 	return c.respond(o, err)

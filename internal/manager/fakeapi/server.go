@@ -44,6 +44,11 @@ type Server struct {
 	Told   func(reason, regarding, note string)
 	// Evicting is called with the lock held when a client requests the eviction of a pod, before the decision. Evict does not call it.
 	Evicting func(pod *corev1.Pod)
+	// Meets is called with the lock held for each request that writes, and returns what it meets. what is its verb, and the kind and the name
+	// of the object.
+	Meets func(what string) Fault
+	// Interrupts is the change that interrupts the watches of its kind for longestInterruption, by its number (Version); 0 for none.
+	Interrupts int
 	// Scheme has the kinds that it serves.
 	Scheme *runtime.Scheme
 
@@ -60,6 +65,11 @@ type Server struct {
 	faults, compress bool
 	// busy is when something was last changed, or has failed, or when the last watch shows that.
 	busy time.Time
+	// down is true while nothing is served. shownLate is the object that new watches show as it was before its last change; nil if it did
+	// not exist.
+	down      bool
+	shownLate key
+	before    client.Object
 }
 
 // New returns a server without objects. If compress is true, watches omit intermediate versions.
@@ -71,6 +81,7 @@ func New(t testing.TB, seed int64, compress bool) *Server {
 	}
 	return &Server{
 		Stored: func(_, _ client.Object) {}, Told: func(_, _, _ string) {}, Evicting: func(*corev1.Pod) {},
+		Meets:  func(string) Fault { return NoFault },
 		Scheme: scheme, seed: seed, compress: compress,
 		objects: map[key]client.Object{}, made: map[string]int{}, asked: map[string]int{},
 	}
@@ -152,7 +163,7 @@ func (s *Server) request(ctx context.Context, verb string, k key, do func() erro
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !fails || s.Roll(10, id, "fails") > 0 {
-		return do()
+		return s.meet(verb, k, do)
 	}
 	s.isBusy(time.Now())
 	switch s.Roll(3, id, "how") {

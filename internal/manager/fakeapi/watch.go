@@ -60,7 +60,10 @@ func (w *watcher) begin() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, o := range w.sorted(w.resource.Kind) {
-		w.see(keyOf(o), o)
+		w.see(keyOf(o), w.shown(keyOf(o), o))
+	}
+	if k := w.shownLate; k.kind == w.resource.Kind && w.objects[k] == nil { // it was deleted
+		w.see(k, w.before)
 	}
 	w.watches = append(w.watches, w)
 	synced := w.empty()
@@ -133,6 +136,9 @@ func (w *watcher) send(o client.Object, exists bool) {
 // isInterrupted reports whether the watch is interrupted now. A change may interrupt it.
 func (w *watcher) isInterrupted(changed key) bool {
 	now := time.Now()
+	if w.version == w.Interrupts {
+		w.resumes = now.Add(longestInterruption)
+	}
 	if w.faults && !now.Before(w.resumes) && w.Roll(20, changed.kind, w.version, "is interrupted") == 0 {
 		w.resumes = now.Add(w.Between(time.Second, longestInterruption, changed.kind, w.version))
 	}
