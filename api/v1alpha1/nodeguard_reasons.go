@@ -12,6 +12,8 @@ const (
 const (
 	// ReasonCompanionsReady means that each guarded node has a ready companion.
 	ReasonCompanionsReady = "CompanionsReady"
+	// ReasonNodesHeld means that nodes wait for their release. Each guarded node has a ready companion.
+	ReasonNodesHeld = "NodesHeld"
 	// ReasonNoGuardedNodes means that no node has a pod of the target, or should have.
 	ReasonNoGuardedNodes = "NoGuardedNodes"
 	// ReasonCompanionsNotReady means that companions are missing, not ready or out of date.

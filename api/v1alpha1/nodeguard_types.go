@@ -23,7 +23,7 @@ import (
 // +kubebuilder:printcolumn:name="Released",type=integer,JSONPath=`.status.nodes.released`,description="Released nodes that are not available again yet"
 // +kubebuilder:printcolumn:name="Unavailable",type=integer,JSONPath=`.status.nodes.unavailable`,description="Nodes that are released, not Ready, or without a ready pod of the target"
 // +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
-// +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.held[0].message`,priority=1
+// +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63",message="metadata.name must have at most 63 characters, because it becomes a label of each companion: choose a shorter name"
 type NodeGuard struct {

@@ -47,6 +47,7 @@ var conditionRules = []func(*summary) *condition{
 	(*summary).foreignCompanions,
 	(*summary).namesTaken,
 	(*summary).companionsNotReady,
+	(*summary).nodesHeld,
 	(*summary).companionsReady,
 }
 
@@ -189,6 +190,17 @@ func (s *summary) companionsNotReady() *condition {
 		return nil
 	}
 	return &condition{v1alpha1.ConditionReconciling, v1alpha1.ReasonCompanionsNotReady, "companions that are not ready and up to date: " + listed(s.lacking)}
+}
+
+func (s *summary) nodesHeld() *condition {
+	if len(s.held) == 0 {
+		return nil
+	}
+	var held []string
+	for _, n := range s.heldNodes() {
+		held = append(held, fmt.Sprintf("%s (%s)", n.Name, n.held.message))
+	}
+	return &condition{v1alpha1.ConditionReady, v1alpha1.ReasonNodesHeld, "nodes that wait for their release: " + listed(held)}
 }
 
 func (s *summary) companionsReady() *condition {

@@ -60,7 +60,7 @@ func (s *summary) add(n *nodePlan) {
 	s.states = append(s.states, explain(n))
 	s.count(n)
 	s.withoutBudget = s.withoutBudget || n.budget == nil
-	s.withoutCompanion = s.withoutCompanion || n.companion == nil && !n.releasing && !n.active() && s.canRunCompanion(n)
+	s.withoutCompanion = s.withoutCompanion || s.awaitsCompanion(n)
 	if n.held != nil {
 		s.held = append(s.held, n)
 	}
@@ -71,6 +71,11 @@ func (s *summary) add(n *nodePlan) {
 	if text := s.lack(n); text != "" {
 		s.lacking = append(s.lacking, text)
 	}
+}
+
+// awaitsCompanion reports whether a node has no companion, and should have one.
+func (s *summary) awaitsCompanion(n *nodePlan) bool {
+	return n.companion == nil && !n.releasing && !n.active() && s.canRunCompanion(n)
 }
 
 func (s *summary) count(n *nodePlan) {
@@ -130,9 +135,14 @@ func (s *summary) status(released []v1alpha1.ReleasedNode) v1alpha1.NodeGuardSta
 	return *st
 }
 
+// heldNodes returns the nodes that are held, in the order in which they are considered for release.
+func (s *summary) heldNodes() []*nodePlan {
+	return slices.SortedFunc(slices.Values(s.held), func(a, b *nodePlan) int { return cmp.Compare(a.position, b.position) })
+}
+
 // heldList returns status.held, in the order in which the nodes are considered for release.
 func (s *summary) heldList() []v1alpha1.HeldNode {
-	nodes := slices.SortedFunc(slices.Values(s.held), func(a, b *nodePlan) int { return cmp.Compare(a.position, b.position) })
+	nodes := s.heldNodes()
 	var held []v1alpha1.HeldNode
 	for _, n := range nodes[:min(maxHeld, len(nodes))] {
 		h := v1alpha1.HeldNode{

@@ -98,6 +98,9 @@ func TestConditions(t *testing.T) {
 			in.Nodes[0].Taints, in.Companions = []corev1.Taint{{Key: "x", Effect: corev1.TaintEffectNoExecute}}, in.Companions[1:]
 		}), v1alpha1.ConditionReady, v1alpha1.ReasonCompanionsReady, ""},
 		"everything is ready": {scene(), v1alpha1.ConditionReady, v1alpha1.ReasonCompanionsReady, "each guarded node"},
+		"a node is held": {scene(cordoned(0), func(in *Input) { in.Guard.Spec.Release.When = v1alpha1.ReleaseWhenApproval }),
+			v1alpha1.ConditionReady, v1alpha1.ReasonNodesHeld,
+			"nodes that wait for their release: n1 (its release is not approved"},
 		"a node is released": {scene(cordoned(0), going(0, false), func(in *Input) { in.Companions = in.Companions[1:] }),
 			v1alpha1.ConditionReady, v1alpha1.ReasonCompanionsReady, "2 of 3 guarded nodes have a ready companion"},
 		"a companion is not ready": {
