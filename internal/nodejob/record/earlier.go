@@ -44,6 +44,8 @@ type Attempt struct {
 	Reason string `json:"reason,omitempty"`
 	// Message is the last line of the message, at most 128 bytes; "" for a success.
 	Message string `json:"message,omitempty"`
+	// DriftedAt is when task.check first answered no after this success, so that the task ran again (onDrift: Run); zero if it did not.
+	DriftedAt time.Time `json:"driftedAt,omitzero"`
 }
 
 // Attempts are the attempts before the last one, the oldest first.
@@ -107,6 +109,7 @@ func (r *Record) last() Attempt {
 	return Attempt{
 		Revision: r.Revision, Number: numberOf(r.Attempts, r.Outcome), Outcome: r.Outcome, Disruptions: r.Disruptions,
 		StartedAt: r.StartedAt, FinishedAt: r.FinishedAt, ExitCode: r.ExitCode, Reason: r.Reason, Message: r.Message,
+		DriftedAt: r.Asked[QuestionCheck].NoSince,
 	}.bounded()
 }
 
@@ -129,7 +132,7 @@ func numberOf(counted int32, o Outcome) int32 {
 // bounded returns the attempt with all fields limited.
 func (a Attempt) bounded() Attempt {
 	a.Number, a.Disruptions = min(max(a.Number, 1), maxCount), min(max(a.Disruptions, 0), maxCount)
-	a.StartedAt, a.FinishedAt = wholeSeconds(a.StartedAt), wholeSeconds(a.FinishedAt)
+	a.StartedAt, a.FinishedAt, a.DriftedAt = wholeSeconds(a.StartedAt), wholeSeconds(a.FinishedAt), wholeSeconds(a.DriftedAt)
 	if a.Outcome == Succeeded {
 		a.Reason, a.Message = "", ""
 		return a

@@ -181,6 +181,22 @@ var readingsOfV010 = map[string]reading{
 			PodUID: "00000000-0000-4000-8000-000000000009",
 		}},
 	},
+	"repaired": {
+		On: record.NodeRecord{Label: "138eda019c", Sealed: true, Present: true, Record: &record.Record{
+			Revision: "138eda019c", Digest: "138eda019cc3eeda0a269ced8c452f1783b5b3e0cadd64bfb14822a95a82169c", Outcome: record.Succeeded,
+			Attempts: 1, Label: "138eda019c", ExitCode: new(int32(0)),
+			StartedAt: at("12:00:59"), FirstStartedAt: at("12:00:00"), FinishedAt: at("12:01:19"), RecordedAt: at("12:01:19"),
+			BootID: "00000000-0000-4000-8000-000000000003", MachineID: "00000000000040008000000000000004",
+			Asked: record.Answers{record.QuestionCheck: {
+				Answer: record.AnswerYes, At: at("12:01:59"), PodUID: "00000000-0000-4000-8000-000000000018",
+			}},
+			Earlier: record.Attempts{{
+				Revision: "138eda019c", Number: 1, Outcome: record.Succeeded, StartedAt: at("12:00:00"), FinishedAt: at("12:00:20"),
+				ExitCode: new(int32(0)), DriftedAt: at("12:00:59"),
+			}},
+			PodUID: "00000000-0000-4000-8000-000000000015",
+		}},
+	},
 	"cut": {
 		On: record.NodeRecord{Sealed: true, Present: true, Record: &record.Record{
 			Revision:   "84a1093fbc",

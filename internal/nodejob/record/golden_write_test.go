@@ -189,6 +189,15 @@ var situations = map[string]situation{
 			c.Run(2*time.Minute + 5*time.Second)
 		},
 	},
+	"repaired": {
+		about: "The node was done, and the check has answered no since, so the task has run again.",
+		spec:  "task: {script: mkfs.ext4 /dev/sdb, check: {script: blkid /dev/sdb, periodSeconds: 60, onDrift: Run}}\n",
+		script: func(c *plantest.Cluster) {
+			c.Task = ends(plantest.Result{}, plantest.Result{Code: 1, Output: "no file system"}, plantest.Result{})
+			c.Create()
+			c.Run(2*time.Minute + 5*time.Second)
+		},
+	},
 	"skipped": {
 		about: "The task has failed, and a user has set the label of the node to skip it.",
 		spec:  disk + "onFailure: {action: Cordon}\n",

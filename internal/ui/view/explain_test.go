@@ -248,13 +248,16 @@ func TestAnAttemptOfAnEarlierRunSaysSo(t *testing.T) {
 	attempt := func(number int32, o record.Outcome) record.Attempt {
 		return record.Attempt{Revision: revision, Number: number, Outcome: o, FinishedAt: before(time.Hour)}
 	}
+	drifted := attempt(1, record.Succeeded)
+	drifted.DriftedAt = before(30 * time.Minute)
 	for name, tt := range map[string]struct {
 		attempts int32
 		earlier  record.Attempts
 		want     []string
 	}{
 		"the second attempt of a run":   {2, record.Attempts{attempt(1, record.Failed)}, []string{"attempt 1 failed"}},
-		"after a drift":                 {1, record.Attempts{attempt(1, record.Succeeded)}, []string{"attempt 1 succeeded, of an earlier run"}},
+		"a second run":                  {1, record.Attempts{attempt(1, record.Succeeded)}, []string{"attempt 1 succeeded, of an earlier run"}},
+		"after a drift":                 {1, record.Attempts{drifted}, []string{"attempt 1 succeeded; task.check answered no at 12:00:00 UTC, and the task ran again"}},
 		"a retry that failed as before": {1, record.Attempts{attempt(1, record.Failed)}, []string{"attempt 1 failed, of an earlier run"}},
 		"the second attempt after a drift": {
 			2,

@@ -27,8 +27,11 @@ func (e Explain) before(rec *record.Record) [][]text.Line {
 	earlier, from := e.earlier(rec, from)
 	for i, attempt := range earlier {
 		said := e.earlierSentence(&attempt)
-		if i < from && attempt.Revision == e.Job.Status.Revision {
-			said += ", of an earlier run" // such as before a drift
+		switch {
+		case !attempt.DriftedAt.IsZero():
+			said += fmt.Sprintf("; task.check answered no at %s, and the task ran again", clock(e.Now, attempt.DriftedAt))
+		case i < from && attempt.Revision == e.Job.Status.Revision:
+			said += ", of an earlier run"
 		}
 		told, name = append(told, e.attempt(name, said, printedBy(&attempt))), ""
 	}
