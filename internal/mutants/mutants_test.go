@@ -251,7 +251,11 @@ var mutants = map[string]mutant{
 	"a run begins where another tool has evicted the task": {
 		"inuse.go", "case wasEvicted(node) && node.Unschedulable:", "case false:",
 	},
-	"a node that another tool has rebooted stays in use":  {"inuse.go", " && rec.BootID == node.BootID", ""},
+	"a node that another tool has rebooted stays in use": {"inuse.go", " && rec.BootID == node.BootID", ""},
+	"a node in use counts as quarantined":                {"conditions.go", " && su.nodes[i].cause != causeInUse", ""},
+	"a run of a NodeJob that holds the node waits for another tool": {
+		"inuse.go", " && !c.hasBegun(node)", "",
+	},
 	"the annotation that takes a node over has no effect": {"inuse.go", " || c.takesOver(node.Name)", ""},
 	"a node is not cordoned again after another tool":     {"maintenance.go", " || wasEvicted(node)", ""},
 	"a node that was cordoned again is in use": {

@@ -349,6 +349,9 @@ func TestBudgets(t *testing.T) {
 				t.Errorf("node a waits with cause %d until %v: %q\nwant cause %d until %v: %q",
 					a.cause, a.Until, a.Message, tt.cause, tt.until, tt.message)
 			}
+			if tt.message == "" && slices.Contains([]cause{causeBudget, causeBudgetClosed, causeWindowTooShort, causeInUse}, a.cause) {
+				t.Errorf("node a waits with cause %d: %q", a.cause, a.Message)
+			}
 			if tt.message != "" && !p.AwaitsBudgets {
 				t.Error("the plan does not say that it depends on budgets")
 			}
@@ -579,7 +582,7 @@ func TestABudgetThatANodeJobUsesUpItself(t *testing.T) {
 		"another tool works on a node": {budget: limited(usedUp), q: func(n *Node) {
 			inPool("b")(n)
 			cordonedBy(jobKey)(n)
-			evictedIn(n.BootID)(n)
+			evictedIn("boot")(n)
 		}},
 		"another node of the step can continue": {budget: limited(usedUp), q: quarantined, c: inPool("b")},
 	} {
