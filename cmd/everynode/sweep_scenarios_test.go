@@ -93,6 +93,18 @@ var scenarios = map[string]scenario{
 		w.await("the repair of n2", func() bool { return w.succeededOn("n2 job task") == 2 })
 		w.editJob("job", func(j *v1alpha1.NodeJob) { j.Spec.Task.Check.PeriodSeconds = 0 })
 	}},
+	"an audit": {nodes: 2, fails: func(node, _ string, _ int) bool { return node == "n1" }, play: func(w *sweep) {
+		w.apply("job", func(s *v1alpha1.NodeJobSpec) {
+			s.Task = v1alpha1.TaskSpec{Check: &v1alpha1.CheckSpec{Script: "look", PeriodSeconds: 86_400}}
+		})
+		w.await("all nodes have answered", func() bool { return w.isComplete("job") || w.has("job", v1alpha1.ConditionStalled) })
+	}},
+	"a schedule": {nodes: 2, play: func(w *sweep) {
+		w.apply("job", func(s *v1alpha1.NodeJobSpec) { s.Rerun.PeriodSeconds, s.Maintenance.Cordon = 3600, true })
+		w.await("the second run", func() bool { return w.succeededOn("n1 job task")+w.succeededOn("n2 job task") == 4 })
+		w.editJob("job", func(j *v1alpha1.NodeJob) { j.Spec.Rerun.PeriodSeconds = 0 })
+		w.awaitComplete("job")
+	}},
 	"a mitigation expires": {nodes: 2, fails: failsAt("n1 job check-expires", 1, "n2 job check-expires", 1), play: func(w *sweep) {
 		w.apply("job", func(s *v1alpha1.NodeJobSpec) {
 			s.Rollback, s.Expires = undo, &v1alpha1.ExpiresSpec{Check: &v1alpha1.ExpiresCheckSpec{Script: "fixed", PeriodSeconds: 3600}}
