@@ -44,7 +44,7 @@ var (
 // strideByDefault leaves about two hundred faults for all scenarios together.
 const strideByDefault = 40
 
-// scenario is what users and tools do, and what it comes to without a fault.
+// scenario is what users and tools do.
 type scenario struct {
 	// nodes is how many there are in the beginning.
 	nodes int
@@ -55,7 +55,7 @@ type scenario struct {
 }
 
 // TestSweep plays each scenario with the whole manager: once without a fault, and then with each fault at each write of the manager in
-// turn, and with an interrupted watch at each change in turn. Each comes to the same.
+// turn, and with an interrupted watch at each change in turn. The final state must be the same each time.
 //
 // make test plays one of 40 faults, and make sweep all of them.
 // One of them: -run 'TestSweep/drain_and_reboot' -fault 'the manager ends after 17'.
@@ -158,7 +158,7 @@ type sweep struct {
 	counts, succeeded map[string]int
 	// died is sent when the manager dies.
 	died chan struct{}
-	// final is what it has come to.
+	// final is the summary of the final state.
 	final string
 }
 
@@ -167,11 +167,11 @@ const (
 	down = 5 * time.Second
 	// rests is how long nothing happens after which a scenario has ended.
 	rests = 15 * time.Minute
-	// longest is how long it may take to come to rest.
+	// longest is how long a scenario may take.
 	longest = 6 * time.Hour
 )
 
-// playSweep plays a scenario, until it has come to the final state want. If want is "", it plays it until nothing happens any more.
+// playSweep plays a scenario until its state is want. If want is "", it plays it until nothing happens any more.
 func playSweep(t *testing.T, s scenario, m meets, want string) (w *sweep) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -244,7 +244,7 @@ func (w *sweep) revive() {
 func (w *sweep) await(what string, is func() bool) {
 	for until := time.Now().Add(longest); !w.isBroken() && !is(); time.Sleep(time.Second) {
 		if time.Now().After(until) {
-			w.breaks("it never comes to: %s\n%s", what, w.summary())
+			w.breaks("after %s, still not: %s\n%s", longest, what, w.summary())
 		}
 	}
 }
@@ -257,10 +257,10 @@ func (w *sweep) rest(want string) {
 		case want != "" && w.final == want && w.waitsForDrain() == "" && w.api.Quiet(time.Minute), want == "" && quiet:
 			return
 		case time.Now().After(until) && want == "":
-			w.breaks("it never comes to rest")
+			w.breaks("after %s, something still happens", longest)
 		case time.Now().After(until) || want != "" && quiet:
 			w.breaks(
-				"the final state is another one (-without the fault +with it):\n%s",
+				"the final state differs (-without the fault +with it):\n%s",
 				gocmp.Diff(strings.Split(want, "\n"), strings.Split(w.final, "\n")),
 			)
 		}
