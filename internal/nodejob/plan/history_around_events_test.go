@@ -150,6 +150,13 @@ func (h *history) disown(node *Node, key string) {
 	delete(node.Published.Labels, key)
 }
 
+// wasRelabelled reports whether a user has set a label that a success removes since the manager looked. That requests another run.
+func (h *history) wasRelabelled(node *Node) bool {
+	_, saw := h.seen[node.Name].Labels[needsKey]
+	_, is := node.Labels[needsKey]
+	return is && !saw
+}
+
 // forgetSuccess handles a node on which a user requests another run.
 func (h *history) forgetSuccess(node *Node) {
 	for _, rev := range []string{"rev1", "rev2", "rev3"} {
