@@ -4,7 +4,6 @@
 package api_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -185,23 +184,17 @@ func TestTwoTeamsRunOnTheirOwnNodes(t *testing.T) {
 	}
 	w.Eventually("no pod runs", func() error {
 		for _, pod := range w.Pods() {
-			if !task.PodEnded(pod.Status.Phase) { // that of the periodic check may be kept for its log
+			switch {
+			case !task.PodEnded(pod.Status.Phase): // that of the periodic check may be kept for its log
 				return fmt.Errorf("pod %s does, on %s", pod.Name, pod.Spec.NodeName)
+			case !pod.DeletionTimestamp.IsZero(): // it was deleted before it had ended, and there is no kubelet
+				err := admin.Delete(w.Ctx, &pod, client.GracePeriodSeconds(0))
+				return errors.Join(fmt.Errorf("pod %s terminates", pod.Name), client.IgnoreNotFound(err))
 			}
 		}
 		return nil
 	})
 	w.limit(teamLabel + "=a")
-	t.Cleanup(func() {
-		if t.Failed() {
-			for _, pod := range w.Pods() {
-				t.Logf("pod %s %s %s %+v %+v", pod.Name, pod.Labels, pod.Spec.NodeName, pod.DeletionTimestamp, pod.Status)
-			}
-			var j v1alpha1.NodeJob
-			_ = admin.Get(context.Background(), client.ObjectKeyFromObject(job), &j)
-			t.Logf("the status of the NodeJob: %+v", j.Status)
-		}
-	})
 	w.end(w.podOf("limited-a", task.Rollback), 0, `{"exitCode":0}`)
 	w.change(job, `{"deletionPolicy":"Forget"}`)
 	w.gone(job)
