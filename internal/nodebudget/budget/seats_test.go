@@ -131,6 +131,19 @@ func TestSeats(t *testing.T) {
 			},
 			[]string{"delete seat of n1 at once", "set floor of n1 n2 n3 n4 to 2"},
 		},
+		"an evicted seat of a node that was cordoned before it became unreachable, under a freeze": {
+			func(f *fixture) {
+				f.cordon("n1")
+				f.lose("n1", time.Second)
+				f.seat("n1").Terminating = true
+				f.Budgets = append(f.Budgets, newBudget("c", "0"))
+			},
+			[]string{"delete seat of n1 at once", "set floor of n1 n2 n3 n4 to 4"},
+		},
+		"an evicted seat of an unreachable node whose last budget was deleted": {
+			func(f *fixture) { f.lose("n1", time.Second); f.seat("n1").Terminating = true; f.Budgets = nil },
+			[]string{"delete floor", "delete seat of n1 at once", "delete seat of n2", "delete seat of n3", "delete seat of n4"},
+		},
 		"an evicted seat of a node that is not Ready and reports": {
 			func(f *fixture) { f.breakDown("n1", time.Hour); f.seat("n1").Terminating = true }, nil,
 		},
