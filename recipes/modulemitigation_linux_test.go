@@ -105,6 +105,8 @@ func (m mitigation) denied() string {
 func TestModuleMitigation(t *testing.T) {
 	for name, tt := range map[string]struct {
 		env            []string
+		modules        string // in /proc/modules
+		rmmod          string // the script of the command
 		code           int
 		output         string
 		results        string
@@ -113,6 +115,31 @@ func TestModuleMitigation(t *testing.T) {
 		"modules are denied, and unloaded if they are not in use": {results: "in-effect=yes", denied: "esp4 esp6", unload: "esp4\n"},
 		"a module in use is left alone, and the other is denied": {
 			env: []string{"MODULES=esp4 tls"}, output: "not denied: tls", results: "in-effect=no in-use=tls", denied: "esp4", unload: "esp4\n",
+		},
+		"each module in use is named, also one that many use": {
+			env: []string{"MODULES=tls esp4 af-alg"}, modules: "esp4 28672 0 - Live 0x0\ntls 151552 10 - Live 0x0\naf_alg 1 1 x, Live 0x0\n",
+			output: "not denied: tls af-alg", results: "in-effect=no in-use=tls af-alg", denied: "esp4", unload: "esp4\n",
+		},
+		"a kernel that unloads no modules": {
+			modules: "esp4 28672 - - Live 0x0\n", output: "not denied: esp4", results: "in-effect=no in-use=esp4", denied: "esp6",
+		},
+		"the only module is in use": {
+			env: []string{"MODULES=tls"}, output: "not denied: tls", results: "in-effect=no in-use=tls",
+		},
+		"a module is used when it is to be unloaded": {
+			rmmod: "exit 1", code: 1, output: "esp4 is loaded and cannot be unloaded", denied: "esp4 esp6",
+		},
+		"modules whose names begin like those of others": {
+			env: []string{"MODULES=tunnel esp esp4_offload"}, results: "in-effect=yes", denied: "tunnel esp esp4_offload",
+		},
+		"a module is in use, and another one is built in": {
+			env: []string{"MODULES=tls bridge"}, code: 1, output: "bridge is built into the kernel",
+		},
+		"a module that is built in, with a hyphen in the name of its file": {
+			env: []string{"MODULES=xts_aes"}, code: 1, output: "built into the kernel",
+		},
+		"a module that is built in, with another hyphen, as only /sys says": {
+			env: []string{"MODULES=snd-seq"}, code: 1, output: "built into the kernel",
 		},
 		"a module in use is a failure":                   {env: []string{"MODULES=esp4 tls", "UNLESS_IN_USE=no"}, code: 1, output: "in use: tls"},
 		"a module that is built in":                      {env: []string{"MODULES=tunnel4"}, code: 1, output: "built into the kernel"},
@@ -124,8 +151,15 @@ func TestModuleMitigation(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := newMitigation(t)
-			m.write("modules.builtin", "kernel/net/ipv4/tunnel4.ko\nkernel/crypto/af_alg.ko\n")
+			m.write("modules.builtin", "kernel/net/ipv4/tunnel4.ko\nkernel/crypto/af_alg.ko\nkernel/crypto/xts-aes.ko\n")
 			m.write("sys/bridge/version", "")
+			m.write("sys/snd_seq/version", "")
+			if tt.modules != "" {
+				m.write("modules", tt.modules)
+			}
+			if tt.rmmod != "" {
+				m.write("bin/rmmod", tt.rmmod)
+			}
 			code, output, results := m.run(m.job.Spec.Task.Script, tt.env...)
 			if code != tt.code || !strings.Contains(output, tt.output) || results != tt.results || m.denied() != tt.denied ||
 				m.read("unloaded") != tt.unload {
@@ -144,10 +178,14 @@ func TestModuleMitigationLooksAgain(t *testing.T) {
 	for name, tt := range map[string]struct {
 		modules string // in /proc/modules after the task
 		etcLost bool
+		conf    string // what the file has then, if it is not empty
 		want    int
 	}{
 		"what is denied is not loaded, and what is in use is not denied": {modules: free},
 		"/etc is new":                    {modules: free, etcLost: true, want: 1},
+		"the file was emptied":           {modules: free, conf: "\n", want: 1},
+		"the file denies another module": {modules: free, conf: "blacklist esp4_offload\n", want: 1},
+		"the line is a comment":          {modules: free, conf: "# blacklist esp4\n", want: 1},
 		"a module is no longer in use":   {modules: "", want: 1},
 		"a module is loaded, but unused": {modules: "tls 151552 0 - Live 0x0\n", want: 1},
 		"a denied module is loaded":      {modules: loaded, want: 1},
@@ -161,6 +199,9 @@ func TestModuleMitigationLooksAgain(t *testing.T) {
 			m.write("modules", tt.modules)
 			if tt.etcLost {
 				_ = os.RemoveAll(filepath.Join(m.dir, "modprobe.d"))
+			}
+			if tt.conf != "" {
+				m.write(conf, tt.conf)
 			}
 			if code, output, _ := m.run(m.job.Spec.Task.Check.Script, "MODULES=esp4 tls"); code != tt.want {
 				t.Errorf("the exit code is %d, want %d: %s", code, tt.want, output)
@@ -186,6 +227,10 @@ func TestModuleMitigationExpires(t *testing.T) {
 		"6.6.140": 1, "6.13.0": 1, "6.1.169": 1, "6.1.170": 0, "6.1.200-generic": 0, "6.10.200": 1,
 		// The numbers of other flavors mean something else.
 		"6.8.0-110-generic": 0, "6.8.0-109-generic": 1, "6.8.0-1052-aws": 1,
+		"6.8.0-110-lowlatency": 1,
+		// As the nodes of several clouds and distributions print it.
+		"6.1.169+": 1, "6.1.170+": 0, "6.12.84+deb13-amd64": 1, "6.12.85+deb13-amd64": 0, "6.12.85-0-virt": 0, "6.12.9-talos": 1,
+		"5.14.0-611.5.1.el9_7.x86_64": 1, "6.12.0-124.8.1.el10_1.x86_64": 1, "6.1.1700": 0, "6.1.17": 1, "6.120.1": 1,
 		"6.19.99": 1, "7.0": 0, "7.0.0-14-generic": 0, "7.1.3": 0, "7.10.0": 0, "7.0.0-rc3": 1, "6.12.85-rc1": 1, "": 3, "linux": 3,
 	} {
 		m := newMitigation(t)
@@ -194,6 +239,17 @@ func TestModuleMitigationExpires(t *testing.T) {
 		}
 		if code, output, _ := m.run(m.job.Spec.Expires.Check.Script); code != want {
 			t.Errorf("with kernel %q, the exit code is %d, want %d: %s", release, code, want, output)
+		}
+	}
+	for release, want := range map[string]int{
+		"6.12.79-101.147.amzn2023.x86_64": 1, "6.12.80-106.156.amzn2023.x86_64": 0, "6.12.85-1.amzn2023.x86_64": 0, "6.12.80": 1,
+		"6.12.80-106.156.amzn2023.aarch64": 1, "5.14.0-570.9.1.el9_6.x86_64": 1, "5.14.0-570.12.1.el9_6.x86_64": 0, "5.14.0-611.5.1.el9_7.x86_64": 0,
+	} {
+		m := newMitigation(t)
+		m.write("release", release+"\n")
+		fixed := "FIXED_KERNELS=6.12.80-106.156.amzn2023.x86_64 5.14.0-570.12.1.el9_6.x86_64"
+		if code, output, _ := m.run(m.job.Spec.Expires.Check.Script, fixed); code != want {
+			t.Errorf("with kernel %q of a distribution, the exit code is %d, want %d: %s", release, code, want, output)
 		}
 	}
 	m := newMitigation(t)

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/everynode/everynode/internal/cli/clitest"
 	"github.com/everynode/everynode/internal/ui/cmdutil"
@@ -56,6 +57,7 @@ func TestCreateMitigation(t *testing.T) {
 		args []string
 		want string // of the error, or "" for a manifest
 		has  []string
+		now  time.Time // if it is not the time of the machine
 	}{
 		"until a kernel": {
 			args: append([]string{"--until-kernel", "6.12.85", "--unless-in-use"}, modules...),
@@ -86,19 +88,36 @@ func TestCreateMitigation(t *testing.T) {
 			want: "CVE-2026-99999 is not in the catalog, which has CVE-2026-31431, CVE-2026-43284, CVE-2026-43500, CVE-2026-46300. " +
 				"Say what the advisory of your vendor says: kubectl everynode create mitigation cve-2026-99999 --deny-module MODULE,... --until-kernel RELEASE,...",
 		},
-		"no modules":             {args: []string{"deny-esp", "--until-kernel", "6.12.85"}, want: "which modules? Give --deny-module"},
-		"no end":                 {args: modules, want: "when does it end? Give --until-kernel"},
-		"a module with a space":  {args: []string{"deny-esp", "--deny-module", "esp4 esp6", "--until-kernel", "6.12.85"}, want: `--deny-module "esp4 esp6" is not the name of a kernel module`},
-		"too many modules":       {args: []string{"deny-esp", "--deny-module", strings.Repeat("a,", 64) + "a", "--until-kernel", "6.12.85"}, want: "--deny-module has 65 values"},
-		"too many kernels":       {args: append([]string{"--until-kernel", strings.Repeat("6.1,", 64) + "6.1"}, modules...), want: "--until-kernel has 65 values"},
-		"a kernel that is none":  {args: append([]string{"--until-kernel", "6.12.85,latest"}, modules...), want: `--until-kernel "latest" is not the release of a kernel`},
-		"a kernel with a quote":  {args: append([]string{"--until-kernel", "6.1'"}, modules...), want: `--until-kernel "6.1'" is not the release of a kernel`},
-		"a series that is none":  {args: append([]string{"--until-series", "7.1.2"}, modules...), want: `--until-series "7.1.2" is not a series of kernels`},
-		"a time that is none":    {args: append([]string{"--until", "tomorrow"}, modules...), want: "--until tomorrow is not a time"},
+		"no modules":            {args: []string{"deny-esp", "--until-kernel", "6.12.85"}, want: "which modules? Give --deny-module"},
+		"no end":                {args: modules, want: "when does it end? Give --until-kernel"},
+		"a module with a space": {args: []string{"deny-esp", "--deny-module", "esp4 esp6", "--until-kernel", "6.12.85"}, want: `--deny-module "esp4 esp6" is not the name of a kernel module`},
+		"too many modules":      {args: []string{"deny-esp", "--deny-module", strings.Repeat("a,", 64) + "a", "--until-kernel", "6.12.85"}, want: "--deny-module has 65 values"},
+		"too many kernels":      {args: append([]string{"--until-kernel", strings.Repeat("6.1,", 64) + "6.1"}, modules...), want: "--until-kernel has 65 values"},
+		"a kernel that is none": {args: append([]string{"--until-kernel", "6.12.85,latest"}, modules...), want: `--until-kernel "latest" is not the release of a kernel`},
+		"a kernel with a quote": {args: append([]string{"--until-kernel", "6.1'"}, modules...), want: `--until-kernel "6.1'" is not the release of a kernel`},
+		"a series that is none": {args: append([]string{"--until-series", "7.1.2"}, modules...), want: `--until-series "7.1.2" is not a series of kernels`},
+		"a time that is none":   {args: append([]string{"--until", "tomorrow"}, modules...), want: "--until tomorrow is not a time"},
+		"a time that has passed in its time zone": {
+			args: append([]string{"--until", "2027-01-31T00:30:00+01:00", "--until-kernel", "6.12.85"}, modules...),
+			now:  time.Date(2027, 1, 30, 23, 30, 0, 0, time.UTC),
+			want: "--until 2027-01-31T00:30:00+01:00 is in the past: no node would be protected",
+		},
+		"a time that has not passed in its time zone": {
+			args: append([]string{"--until", "2027-01-31T00:30:00+01:00"}, modules...),
+			now:  time.Date(2027, 1, 30, 23, 29, 59, 0, time.UTC),
+			has:  []string{"  expires:\n    at: \"2027-01-30T23:30:00Z\"\n"},
+		},
+		"a CVE, and a year that has passed": {
+			args: []string{"CVE-2026-31431", "--until", "2025-12-31T23:59:59Z"},
+			want: "--until 2025-12-31T23:59:59Z is in the past: no node would be protected",
+		},
 		"a time that has passed": {args: append([]string{"--until", "2026-01-01T00:00:00Z"}, modules...), want: "--until 2026-01-01T00:00:00Z is in the past: no node would be protected"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f, out, _ := clitest.NewFactory(t, http.NotFoundHandler())
+			if !tt.now.IsZero() {
+				f.Now = func() time.Time { return tt.now }
+			}
 			root := NewCommand(f)
 			root.SetArgs(append([]string{"create", "mitigation", "-n", "ns"}, tt.args...))
 			err := root.ExecuteContext(t.Context())

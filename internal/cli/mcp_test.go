@@ -11,7 +11,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -329,12 +331,56 @@ func TestMCPOutlivesTheAPIServer(t *testing.T) {
 }
 
 // A client shows the answer of a tool, and not why a server ended before the first message.
-func TestMCPWithoutAKubeconfig(t *testing.T) {
+func TestMCPWithoutACluster(t *testing.T) {
 	t.Parallel()
-	f, _, _ := clitest.NewFactory(t, http.NotFoundHandler())
-	*f.Config.KubeConfig = "/nonexistent/kubeconfig"
-	if got, failed := serveMCP(t, f).begin().call("list", map[string]any{}); !failed || !strings.Contains(got, "/nonexistent/kubeconfig") {
-		t.Errorf("list: %s", got)
+	broken := filepath.Join(t.TempDir(), "config")
+	if err := os.WriteFile(broken, []byte("clusters: none"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	away := httptest.NewServer(http.NotFoundHandler())
+	away.Close()
+	for name, tt := range map[string]struct {
+		change func(*console.Factory)
+		want   string
+	}{
+		"no kubeconfig":           {func(f *console.Factory) { *f.Config.KubeConfig = "/nonexistent/kubeconfig" }, "/nonexistent/kubeconfig"},
+		"a broken kubeconfig":     {func(f *console.Factory) { *f.Config.KubeConfig = broken }, "cannot unmarshal"},
+		"a context that is none":  {func(f *console.Factory) { *f.Config.Context = "elsewhere" }, "elsewhere"},
+		"an API server that ends": {func(f *console.Factory) { *f.Config.APIServer = away.URL }, "connection refused"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f, _, _ := clitest.NewFactory(t, http.NotFoundHandler())
+			tt.change(f)
+			if got, failed := serveMCP(t, f).begin().call("list", map[string]any{}); !failed || !strings.Contains(got, tt.want) {
+				t.Errorf("list: %s, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+// TestMCPEndsAtALineThatIsNoMessage is what docs/mcp.md says of such a line. Before it, the server answers.
+func TestMCPEndsAtALineThatIsNoMessage(t *testing.T) {
+	t.Parallel()
+	for _, line := range []string{"hello", `{"id":}`, "[]", `{"jsonrpc":"1.0","id":2,"method":"ping"}`, `{"id":2,"method":"ping"}`} {
+		t.Run(line, func(t *testing.T) {
+			t.Parallel()
+			s := startMCP(t, newMCPServer(t)).begin()
+			if got := s.ask(`{"jsonrpc":"2.0","id":1,"method":"ping"}`); !strings.Contains(got, `"result":{}`) {
+				t.Errorf("ping: %s", got)
+			}
+			if _, err := io.WriteString(s.in, line+"\n"); err != nil {
+				t.Fatal(err)
+			}
+			select {
+			case code := <-s.ended:
+				if code != cmdutil.ExitError {
+					t.Errorf("exit code %d", code)
+				}
+			case <-time.After(20 * time.Second): // before the context of the session ends
+				t.Error("the server has not ended")
+			}
+		})
 	}
 }
 

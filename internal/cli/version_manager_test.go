@@ -137,3 +137,38 @@ func TestVersionWarnsOfOlderCRDs(t *testing.T) {
 		}
 	}
 }
+
+// TestACheckoutThatWasInstalledHasOneVersion : neither the part of a digest in the tag of a loaded image nor a registry makes another one.
+func TestACheckoutThatWasInstalledHasOneVersion(t *testing.T) {
+	const trial, digest = "v0.0.0-trial-8cbc12bc8746", "@sha256:7d5d353e7869"
+	for name, tt := range map[string]struct{ manager, runner, crds, want string }{
+		"loaded images":              {"localhost/everynode/manager:" + trial + "-7d5d353e7869", "localhost/everynode/runner:" + trial + "-0a1b0a1b0a1b", trial, ""},
+		"pushed images":              {"registry.example:5000/team/manager:" + trial + digest, "registry.example:5000/team/runner:" + trial + digest, trial, ""},
+		"pushed images without tags": {"registry.example:5000/team/manager" + digest, "registry.example:5000/team/runner" + digest, trial, ""},
+		"the runner of an earlier checkout": {
+			"localhost/everynode/manager:" + trial + "-7d5d353e7869", "localhost/everynode/runner:v0.0.0-trial-000000000000-0a1b0a1b0a1b", trial,
+			"warning: the manager is " + trial + ", and the runner is v0.0.0-trial-000000000000-0a1b0a1b0a1b: " +
+				"set both images in the Deployment everynode-manager to the same version\n",
+		},
+		"loaded images, and CRDs of a release before": {
+			"localhost/everynode/manager:" + trial + "-7d5d353e7869", "localhost/everynode/runner:" + trial + "-0a1b0a1b0a1b", "v0.0.0-alpha.1",
+			"warning: the CustomResourceDefinition nodeguards.everynode.dev is v0.0.0-alpha.1, and the manager is " + trial +
+				": the API server does not store fields that it does not have. Apply the CustomResourceDefinitions of " + trial + "\n",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			crd := &metav1.PartialObjectMetadata{
+				TypeMeta: metav1.TypeMeta{APIVersion: "apiextensions.k8s.io/v1", Kind: "CustomResourceDefinition"},
+				ObjectMeta: metav1.ObjectMeta{
+					Name:   "nodeguards.everynode.dev",
+					Labels: map[string]string{"app.kubernetes.io/version": tt.crds},
+				},
+			}
+			f, _, errs := clitest.NewFactory(t, installation(withKind(managerOf(t, tt.manager, tt.runner, trial)),
+				map[string]any{"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/nodeguards.everynode.dev": crd}))
+			if code := command(t, f, "version"); code != cmdutil.ExitOK || errs.String() != tt.want {
+				t.Errorf("exit code %d, want\n%s, got\n%s", code, tt.want, errs)
+			}
+		})
+	}
+}

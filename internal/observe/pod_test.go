@@ -203,7 +203,10 @@ func TestWhetherTheTaskHasStarted(t *testing.T) {
 			ExitCode: 128, Reason: reason, Message: message, StartedAt: metav1.Unix(started, 0),
 		}}
 	}
-	pulling := corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}}
+	waiting := func(reason string) corev1.ContainerState {
+		return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}
+	}
+	pulling := waiting("ImagePullBackOff")
 	notStarted := string(outcome.Outcome{ExitCode: 127, Reason: outcome.ReasonInterpreterNotFound, NotStarted: true}.Encode())
 	for name, tt := range map[string]struct {
 		reason   string
@@ -211,17 +214,25 @@ func TestWhetherTheTaskHasStarted(t *testing.T) {
 		init     []corev1.ContainerStatus
 		want     bool
 	}{
-		"the runner has not started it":                {statuses: []corev1.ContainerStatus{{Name: "a", ContainerID: "c", State: ended("Error", notStarted, 1)}}, want: true},
-		"the runner does not say so":                   {statuses: []corev1.ContainerStatus{{Name: "a", ContainerID: "c", State: ended("Error", "", 1)}}},
-		"the runtime cannot start it":                  {statuses: []corev1.ContainerStatus{{Name: "a", ContainerID: "c", State: ended("StartError", "no such file", 0)}}, want: true},
-		"the runtime cannot start it a second time":    {statuses: []corev1.ContainerStatus{{Name: "a", ContainerID: "c", RestartCount: 1, State: ended("StartError", "no such file", 0)}}},
-		"the runtime has started it after all":         {statuses: []corev1.ContainerStatus{{Name: "a", ContainerID: "c", State: ended("StartError", "", 1)}}},
-		"another container has started":                {statuses: []corev1.ContainerStatus{{Name: "a", ContainerID: "c", State: ended("StartError", "", 0)}, {Name: "b", ContainerID: "c", State: ended("Error", "", 1)}}},
-		"an init container has started":                {statuses: []corev1.ContainerStatus{{Name: "a", State: pulling}}, init: []corev1.ContainerStatus{{Name: "i", ContainerID: "c", State: ended("Completed", "", 1)}}, reason: deadlineExceeded},
-		"its image is not there in time":               {statuses: []corev1.ContainerStatus{{Name: "a", State: lost}}, reason: deadlineExceeded, want: true},
-		"its image is not there, and the kubelet says": {statuses: []corev1.ContainerStatus{{Name: "a", State: pulling}}, reason: deadlineExceeded, want: true},
-		"its image is not there when it is deleted":    {statuses: []corev1.ContainerStatus{{Name: "a", State: lost}}, want: true},
-		"another client has ended the pod":             {statuses: []corev1.ContainerStatus{{Name: "a", State: pulling}}},
+		"the runner has not started it":                 {statuses: []corev1.ContainerStatus{{Name: "a", ContainerID: "c", State: ended("Error", notStarted, 1)}}, want: true},
+		"the runner does not say so":                    {statuses: []corev1.ContainerStatus{{Name: "a", ContainerID: "c", State: ended("Error", "", 1)}}},
+		"the runtime cannot start it":                   {statuses: []corev1.ContainerStatus{{Name: "a", ContainerID: "c", State: ended("StartError", "no such file", 0)}}, want: true},
+		"the runtime cannot start it a second time":     {statuses: []corev1.ContainerStatus{{Name: "a", ContainerID: "c", RestartCount: 1, State: ended("StartError", "no such file", 0)}}},
+		"the runtime has started it after all":          {statuses: []corev1.ContainerStatus{{Name: "a", ContainerID: "c", State: ended("StartError", "", 1)}}},
+		"another container has started":                 {statuses: []corev1.ContainerStatus{{Name: "a", ContainerID: "c", State: ended("StartError", "", 0)}, {Name: "b", ContainerID: "c", State: ended("Error", "", 1)}}},
+		"an init container has started":                 {statuses: []corev1.ContainerStatus{{Name: "a", State: pulling}}, init: []corev1.ContainerStatus{{Name: "i", ContainerID: "c", State: ended("Completed", "", 1)}}, reason: deadlineExceeded},
+		"its image is not there in time":                {statuses: []corev1.ContainerStatus{{Name: "a", State: lost}}, reason: deadlineExceeded, want: true},
+		"its image is not there, and the kubelet says":  {statuses: []corev1.ContainerStatus{{Name: "a", State: pulling}}, reason: deadlineExceeded, want: true},
+		"its image is not there when it is deleted":     {statuses: []corev1.ContainerStatus{{Name: "a", State: lost}}, want: true},
+		"a Secret of it is missing":                     {statuses: []corev1.ContainerStatus{{Name: "a", State: waiting("CreateContainerConfigError")}}, reason: deadlineExceeded, want: true},
+		"its image has no valid name":                   {statuses: []corev1.ContainerStatus{{Name: "a", State: waiting("InvalidImageName")}}, reason: deadlineExceeded, want: true},
+		"its volume cannot be mounted":                  {statuses: []corev1.ContainerStatus{{Name: "a", State: waiting("ContainerCreating")}}, reason: deadlineExceeded, want: true},
+		"another runtime cannot start it":               {statuses: []corev1.ContainerStatus{{Name: "a", ContainerID: "c", State: ended("ContainerCannotRun", "exec format error", 0)}}, want: true},
+		"one of two images is not there":                {statuses: []corev1.ContainerStatus{{Name: "a", ContainerID: "c", State: ended("Completed", "", 1)}, {Name: "b", State: pulling}}, reason: deadlineExceeded},
+		"neither of two images is there":                {statuses: []corev1.ContainerStatus{{Name: "a", State: pulling}, {Name: "b", State: lost}}, reason: deadlineExceeded, want: true},
+		"an init container cannot be started":           {statuses: []corev1.ContainerStatus{{Name: "a", State: waiting("PodInitializing")}}, init: []corev1.ContainerStatus{{Name: "i", ContainerID: "c", State: ended("StartError", "no such file", 0)}}, reason: deadlineExceeded, want: true},
+		"it was created, and its start is not reported": {statuses: []corev1.ContainerStatus{{Name: "a", ContainerID: "c", State: waiting("CreateContainerError")}}, reason: deadlineExceeded},
+		"another client has ended the pod":              {statuses: []corev1.ContainerStatus{{Name: "a", State: pulling}}},
 		"it ran, and its container is gone": {statuses: []corev1.ContainerStatus{{
 			Name: "a", State: pulling, LastTerminationState: lost,
 		}}, reason: deadlineExceeded},

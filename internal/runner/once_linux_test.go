@@ -4,6 +4,7 @@
 package runner
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -101,5 +102,50 @@ func wantRuns(t *testing.T, dir, want string) {
 	got, err := os.ReadFile(filepath.Join(dir, "runs"))
 	if err != nil || string(got) != want {
 		t.Errorf("the task ran %q (%v), want %q", got, err, want)
+	}
+}
+
+// TestWhetherTheTaskHasStarted : what has not started is not rolled back. A container knows it also of earlier ones, by the run directory.
+func TestWhetherTheTaskHasStarted(t *testing.T) {
+	t.Parallel()
+	mkdir := func(name string) func(string) error {
+		return func(dir string) error { return os.Mkdir(filepath.Join(dir, name), 0o700) }
+	}
+	for name, tt := range map[string]struct {
+		env        []string
+		before     func(dir string) error
+		notStarted bool
+	}{
+		"it fails":                            {env: []string{"EVERYNODE_SCRIPT=exit 3"}},
+		"its shell misses a command":          {env: []string{"EVERYNODE_SCRIPT=no-such-command"}},
+		"its check has no interpreter":        {env: []string{"EVERYNODE_SCRIPT=:", "EVERYNODE_CHECK=#!/no/such\n"}},
+		"it takes too long":                   {env: []string{"EVERYNODE_SCRIPT=sleep 60", "EVERYNODE_TIMEOUT=1"}},
+		"its interpreter is missing":          {env: []string{"EVERYNODE_SCRIPT=#!/no/such\n"}, notStarted: true},
+		"its interpreter is no program":       {env: []string{"EVERYNODE_SCRIPT=#!/etc/passwd\n"}, notStarted: true},
+		"its command is missing":              {env: []string{`EVERYNODE_COMMAND=["/no/such"]`}, notStarted: true},
+		"its command is no program":           {env: []string{`EVERYNODE_COMMAND=["/etc/passwd"]`}, notStarted: true},
+		"its script has Windows line endings": {env: []string{"EVERYNODE_SCRIPT=true\r\n"}, notStarted: true},
+		"there is no script":                  {notStarted: true},
+		"the check before it cannot say":      {env: []string{"EVERYNODE_SCRIPT=:", "EVERYNODE_CHECK=exit 75", "EVERYNODE_CHECK_BEFORE=true"}, notStarted: true},
+		"the run directory cannot be locked":  {env: []string{"EVERYNODE_SCRIPT=:"}, before: mkdir(lockName), notStarted: true},
+		"an earlier outcome cannot be read":   {env: []string{"EVERYNODE_SCRIPT=:"}, before: mkdir(outcomeName), notStarted: true},
+		"an earlier container has started it": {env: []string{"EVERYNODE_SCRIPT=true\r\n"}, before: mkdir(startedName)},
+		"the outcome of its start is not known": {
+			env: []string{"EVERYNODE_SCRIPT=:"}, before: func(dir string) error { return errors.Join(mkdir(outcomeName)(dir), mkdir(startedName)(dir)) },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			if tt.before != nil {
+				if err := tt.before(dir); err != nil {
+					t.Fatal(err)
+				}
+			}
+			got := runToEnd(t, append([]string{"TEST_RUN_DIR=" + dir}, tt.env...)...)
+			if got.outcome.NotStarted != tt.notStarted || got.code == 0 {
+				t.Errorf("exit code %d, not started: %t, want %t: %+v", got.code, got.outcome.NotStarted, tt.notStarted, got.outcome)
+			}
+		})
 	}
 }

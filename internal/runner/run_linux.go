@@ -84,7 +84,7 @@ func Run(o Options) (exitCode int) {
 	}
 	turn, before, err := acquireRunLock(o.RunDir, signals, a.supervisor.deadline)
 	if err != nil {
-		return report(log, o.Stderr, failed(outcome.Outcome{}, err), nil)
+		return report(log, o.Stderr, failed(outcome.Outcome{NotStarted: hasNotStarted(o.RunDir)}, err), nil)
 	}
 	if before != nil {
 		return report(log, o.Stderr, *before, []string{"the task is not run again in this container: " + before.Message})

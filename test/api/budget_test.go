@@ -223,6 +223,8 @@ func isTaken(node *corev1.Node) bool {
 func TestTheAPIRejectsBudgetsThatCannotWork(t *testing.T) {
 	w := newWorld(t)
 	window := func(rest string) string { return `windows: [{` + rest + `}]` }
+	const bothDays = "schedule must not restrict both the day of month and the day of week, because either of them would match: " +
+		"use two windows if either should, and two budgets if both should"
 	for name, test := range map[string]struct{ spec, want string }{
 		"nothing is limited":       {`reason: x`, "spec limits nothing: set limits, windows, exceptDates, secondsBetween or requires"},
 		"an empty selector":        {`{secondsBetween: 1, selector: {}}`, "the selector is empty: write selector.matchLabels.KEY: VALUE, or omit selector for all nodes"},
@@ -243,23 +245,29 @@ func TestTheAPIRejectsBudgetsThatCannotWork(t *testing.T) {
 		"a time zone in the schedule": {
 			window(`schedule: "CRON_TZ=Asia/Tokyo 0 2 * * *", durationSeconds: 60`), "schedule must not contain a time zone: use timeZone",
 		},
-		"too few fields":                         {window(`schedule: "SUN 02:00", durationSeconds: 60`), "schedule must have five fields, as in a CronJob"},
-		"a day that does not exist":              {window(`schedule: "0 2 32 * *", durationSeconds: 60`), "schedule must have five fields, as in a CronJob"},
-		"an hour that does not exist":            {window(`schedule: "0 24 * * *", durationSeconds: 60`), "schedule must have five fields, as in a CronJob"},
-		"a name of a schedule":                   {window(`schedule: "@weekly  ", durationSeconds: 60`), "schedule must have five fields, as in a CronJob"},
-		"a step of days of the week":             {window(`schedule: "0 2 * * 1/2", durationSeconds: 60`), "schedule must have five fields, as in a CronJob"},
-		"a day of the month and one of the week": {window(`schedule: "0 2 1-7 * SUN", durationSeconds: 60`), "schedule must not restrict both the day of month and the day of week"},
-		"an unknown time zone":                   {window(`schedule: "0 2 * * *", timeZone: Europe/Berlln, durationSeconds: 60`), "timeZone must be a name of the IANA time zone database, such as Europe/Berlin"},
-		"a city":                                 {window(`schedule: "0 2 * * *", timeZone: Berlin, durationSeconds: 60`), "timeZone must be a name of the IANA time zone database"},
-		"the time zone of the API server":        {window(`schedule: "0 2 * * *", timeZone: Local, durationSeconds: 60`), "timeZone must be a name of the IANA time zone database"},
-		"an offset":                              {window(`schedule: "0 2 * * *", timeZone: "+02:00", durationSeconds: 60`), "timeZone must be a name of the IANA time zone database"},
-		"an unknown time zone of dates":          {`{exceptDates: ["2026-12-24"], exceptTimeZone: Mars}`, "exceptTimeZone must be a name of the IANA time zone database"},
-		"a date in another format":               {`exceptDates: ["24.12.2026"]`, "must be a date such as 2026-12-24, or the first and the last date"},
-		"a date that does not exist":             {`exceptDates: ["2026-02-30"]`, "each date must exist"},
-		"dates in the wrong order":               {`exceptDates: ["2026-12-27/2026-12-24"]`, "the last date must not be before the first one"},
-		"a negative pace":                        {`secondsBetween: -1`, "greater than or equal to 0"},
-		"an unknown scope":                       {`{secondsBetween: 1, scope: All}`, `supported values: "Disruptions", "Tasks"`},
-		"an unknown enforcement":                 {`{secondsBetween: 1, enforcement: Cooperate}`, `supported values: "Enforce", "Audit"`},
+		"too few fields":                                   {window(`schedule: "SUN 02:00", durationSeconds: 60`), "schedule must have five fields, as in a CronJob"},
+		"a day that does not exist":                        {window(`schedule: "0 2 32 * *", durationSeconds: 60`), "schedule must have five fields, as in a CronJob"},
+		"an hour that does not exist":                      {window(`schedule: "0 24 * * *", durationSeconds: 60`), "schedule must have five fields, as in a CronJob"},
+		"a name of a schedule":                             {window(`schedule: "@weekly  ", durationSeconds: 60`), "schedule must have five fields, as in a CronJob"},
+		"a step of days of the week":                       {window(`schedule: "0 2 * * 1/2", durationSeconds: 60`), "schedule must have five fields, as in a CronJob"},
+		"a day of the month and one of the week":           {window(`schedule: "0 2 1-7 * SUN", durationSeconds: 60`), bothDays},
+		"a date and days of the week by number":            {window(`schedule: "0 2 13 * 1-5", durationSeconds: 60`), bothDays},
+		"the last days of a quarter on a Saturday":         {window(`schedule: "30 22 25-31 MAR,JUN sat", durationSeconds: 60`), bothDays},
+		"each second day of the month and one of the week": {window(`schedule: "0 2 */2 * SUN", durationSeconds: 60`), bothDays},
+		"days of the month and each second of the week":    {window(`schedule: "0 2 8-14 * */2", durationSeconds: 60`), bothDays},
+		"a step in a list of days of the month":            {window(`schedule: "0 2 8,?/10 * SUN", durationSeconds: 60`), bothDays},
+		"a step in a list of days of the week":             {window(`schedule: "0 2 8 * SUN,*/3 ", durationSeconds: 60`), bothDays},
+		"an unknown time zone":                             {window(`schedule: "0 2 * * *", timeZone: Europe/Berlln, durationSeconds: 60`), "timeZone must be a name of the IANA time zone database, such as Europe/Berlin"},
+		"a city":                                           {window(`schedule: "0 2 * * *", timeZone: Berlin, durationSeconds: 60`), "timeZone must be a name of the IANA time zone database"},
+		"the time zone of the API server":                  {window(`schedule: "0 2 * * *", timeZone: Local, durationSeconds: 60`), "timeZone must be a name of the IANA time zone database"},
+		"an offset":                                        {window(`schedule: "0 2 * * *", timeZone: "+02:00", durationSeconds: 60`), "timeZone must be a name of the IANA time zone database"},
+		"an unknown time zone of dates":                    {`{exceptDates: ["2026-12-24"], exceptTimeZone: Mars}`, "exceptTimeZone must be a name of the IANA time zone database"},
+		"a date in another format":                         {`exceptDates: ["24.12.2026"]`, "must be a date such as 2026-12-24, or the first and the last date"},
+		"a date that does not exist":                       {`exceptDates: ["2026-02-30"]`, "each date must exist"},
+		"dates in the wrong order":                         {`exceptDates: ["2026-12-27/2026-12-24"]`, "the last date must not be before the first one"},
+		"a negative pace":                                  {`secondsBetween: -1`, "greater than or equal to 0"},
+		"an unknown scope":                                 {`{secondsBetween: 1, scope: All}`, `supported values: "Disruptions", "Tasks"`},
+		"an unknown enforcement":                           {`{secondsBetween: 1, enforcement: Cooperate}`, `supported values: "Enforce", "Audit"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := admin.Create(w.Ctx, fromYAML(t, "NodeDisruptionBudget", "", "cannot-work", test.spec), client.DryRunAll)
@@ -276,7 +284,10 @@ func TestTheAPIRejectsBudgetsThatCannotWork(t *testing.T) {
 		"only dates":   `exceptDates: ["2026-12-24", "2026-12-30/2027-01-02"]`,
 		"all that schedules have": `windows: [
 			{schedule: "*/15,7 0-23/2 * JAN-MAR,12 mon-fri,SUN", durationSeconds: 60}, {schedule: " 0  2 1,15,31 1-12/3 ? ", durationSeconds: 60},
-			{schedule: "05 02 * * 0-7", timeZone: America/Argentina/Buenos_Aires, durationSeconds: 60}, {schedule: "0 2 */2 * SUN", timeZone: Etc/GMT+5, durationSeconds: 60}]`,
+			{schedule: "05 02 * * 0-7", timeZone: America/Argentina/Buenos_Aires, durationSeconds: 60}, {schedule: "0 2 */2 * *", timeZone: Etc/GMT+5, durationSeconds: 60}]`,
+		"days that a star leaves unrestricted": `windows: [
+			{schedule: "0 2 */1 * SUN", durationSeconds: 60}, {schedule: "0 2 8-14 * */1", durationSeconds: 60},
+			{schedule: "0 2 1,* * SUN", durationSeconds: 60}, {schedule: "0 2 8-14 * ?,1 ", durationSeconds: 60}]`,
 		"all fields": `{selector: {matchLabels: {a: b}}, scope: Tasks, limits: [{maxUnavailable: "10%", topologyKey: example.com/rack}],
 			windows: [{schedule: "0 2 * * SUN", timeZone: Europe/Berlin, durationSeconds: 60}], exceptTimeZone: UTC, secondsBetween: 1,
 			joiningNodes: Included, enforcement: Audit, expiresAt: "2027-01-01T00:00:00Z", reason: x}`,

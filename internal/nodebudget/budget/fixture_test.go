@@ -49,6 +49,13 @@ func (f *fixture) addNode(name string, created time.Time) {
 	})
 }
 
+// renew makes all nodes as old as those of a cluster that was just created.
+func (f *fixture) renew() {
+	for i := range f.Nodes {
+		f.Nodes[i].Created = noon
+	}
+}
+
 // newBudget returns a budget with limits of "2", "50%", or "1/zone" for each zone.
 func newBudget(name string, limits ...string) *v1alpha1.NodeDisruptionBudget {
 	b := &v1alpha1.NodeDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name), Generation: 3}}

@@ -131,6 +131,19 @@ func TestSeats(t *testing.T) {
 			},
 			[]string{"delete seat of n1 at once", "set floor of n1 n2 n3 n4 to 2"},
 		},
+		"an evicted seat of a node that was cordoned before it became unreachable, under a freeze": {
+			func(f *fixture) {
+				f.cordon("n1")
+				f.lose("n1", time.Second)
+				f.seat("n1").Terminating = true
+				f.Budgets = append(f.Budgets, newBudget("c", "0"))
+			},
+			[]string{"delete seat of n1 at once", "set floor of n1 n2 n3 n4 to 4"},
+		},
+		"an evicted seat of an unreachable node whose last budget was deleted": {
+			func(f *fixture) { f.lose("n1", time.Second); f.seat("n1").Terminating = true; f.Budgets = nil },
+			[]string{"delete floor", "delete seat of n1 at once", "delete seat of n2", "delete seat of n3", "delete seat of n4"},
+		},
 		"an evicted seat of a node that is not Ready and reports": {
 			func(f *fixture) { f.breakDown("n1", time.Hour); f.seat("n1").Terminating = true }, nil,
 		},
@@ -449,6 +462,19 @@ func TestEffects(t *testing.T) {
 				s.ExceptDates = []string{noon.Format(time.DateOnly)}
 			})},
 		},
+		"a NodeJob ignores windows of tasks too": {
+			ignores: true, limited: true, outside: "a",
+			budgets: budgets(
+				with(windowed("a", "0 13 * * *", 8), func(s *spec) { s.Scope = v1alpha1.ScopeTasks }),
+				windowed("b", "0 14 * * SUN", 2),
+			),
+		},
+		"a NodeJob ignores windows, but no requirement": {
+			ignores: true, limited: true, closed: "b", outside: "a",
+			budgets: budgets(windowed("a", "0 13 * * *", 8), with(newBudget("b"), func(s *spec) {
+				s.Requires = []v1alpha1.BudgetRequirement{{Name: "storage"}}
+			})),
+		},
 		"audit": {
 			budgets: []*v1alpha1.NodeDisruptionBudget{with(newBudget("b", "0"), func(s *spec) { s.Enforcement = v1alpha1.BudgetAudit })},
 		},
@@ -502,8 +528,18 @@ func TestANodeJobIgnoresWindows(t *testing.T) {
 	}{
 		"a NodeJob that does not": {budgets: budgets(closed("1")), wait: Wait{By: "NodeJob a/b", Since: noon}, floors: []string{"n1 n2 n3: 3"}},
 		"one that does":           {budgets: budgets(closed("1")), wait: ignoring, floors: []string{"n1 n3: 2", "n2: 0"}, allowed: true},
-		"the limit holds":         {budgets: budgets(closed("1")), wait: ignoring, away: []string{"n1"}, floors: []string{"n2: 1", "n3: 2"}},
-		"a freeze holds":          {budgets: budgets(closed("1"), newBudget("freeze", "0")), wait: ignoring, floors: []string{"n1 n2 n3: 3"}},
+		"one that does, and windows of two budgets": {
+			budgets: budgets(closed("1"), with(newBudget("c", "2"), func(s *spec) {
+				s.Windows = []v1alpha1.BudgetWindow{{Schedule: "0 13 * * *", DurationSeconds: 3600}}
+			})),
+			wait: ignoring, floors: []string{"n1 n3: 2", "n2: 0"}, allowed: true,
+		},
+		"an excepted date holds": {
+			budgets: budgets(with(closed("1"), func(s *spec) { s.ExceptDates = []string{noon.Format(time.DateOnly)} })),
+			wait:    ignoring, floors: []string{"n1 n2 n3: 3"},
+		},
+		"the limit holds": {budgets: budgets(closed("1")), wait: ignoring, away: []string{"n1"}, floors: []string{"n2: 1", "n3: 2"}},
+		"a freeze holds":  {budgets: budgets(closed("1"), newBudget("freeze", "0")), wait: ignoring, floors: []string{"n1 n2 n3: 3"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := settled(t, 3, tt.budgets...)

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/nodebudget/window"
 	"github.com/everynode/everynode/internal/plural"
 )
 
@@ -40,6 +41,19 @@ func SelectingNode(budgets []*v1alpha1.NodeDisruptionBudget, node *Node, now tim
 		all = append(all, s)
 	}
 	return all
+}
+
+// OpenTogether returns the first time, not before from, at which the windows and excepted dates of all budgets that limit the node allow a
+// disruption; zero if there is none within a year. A budget with an end is not considered.
+func OpenTogether(selecting []Selecting, from time.Time) time.Time {
+	var schedules []*window.Schedule
+	for _, s := range selecting {
+		schedule, err := window.Parse(&s.Budget.Spec)
+		if err == nil && !s.Unlimited && s.Budget.Spec.ExpiresAt == nil {
+			schedules = append(schedules, schedule)
+		}
+	}
+	return window.Common(schedules, from)
 }
 
 // Exempt are the nodes that a budget does not limit yet because they join.

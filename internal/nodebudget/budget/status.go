@@ -136,7 +136,8 @@ func (s *summary) ofRule() []*member {
 }
 
 // countAllowed counts the disruptions that may begin: what the limits of this budget leave. Other budgets may allow fewer. It also
-// counts the nodes that are unavailable beyond a limit. A limit of 0 does not count: it stops only what has not begun.
+// counts the nodes that are unavailable beyond a limit. A limit of 0 does not count: it stops only what has not begun. If the budget
+// limits none of its nodes, such as those of a new cluster, all of their disruptions may begin.
 func (s *summary) countAllowed(members []*member) {
 	s.allowed = len(members) - len(s.down)
 	for i := range s.rule.Spec.Limits {
@@ -159,6 +160,9 @@ func (s *summary) countAllowed(members []*member) {
 		if s.rule.enforced() && most(l, len(members)) > 0 {
 			s.exceeding = max(s.exceeding, beyond)
 		}
+	}
+	if len(members) == 0 {
+		s.allowed = s.selected
 	}
 	if s.rule.closed != nil || s.rule.expired || s.overlapping != "" {
 		s.allowed = 0
@@ -311,7 +315,11 @@ func (s *summary) text() string {
 	}
 	text += s.exempt()
 	if s.unseated > 0 {
-		text += fmt.Sprintf("; %s not held, because it does not run Linux", plural.CountAre(s.unseated, "node"))
+		do := "it does"
+		if s.unseated > 1 {
+			do = "they do"
+		}
+		text += fmt.Sprintf("; %s not held, because %s not run Linux", plural.CountAre(s.unseated, "node"), do)
 	}
 	return text
 }

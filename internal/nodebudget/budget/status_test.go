@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -61,6 +62,28 @@ func TestStatusSaysWhy(t *testing.T) {
 		"nodes that join, and a freeze without an end": {
 			newBudget("b", "0"), func(f *fixture) { f.addNode("n5", noon) }, v1alpha1.ConditionReady, v1alpha1.ReasonFrozenWithoutEnd,
 			"set joiningNodes: Included to limit it now. Set spec.expiresAt, or end it: kubectl everynode thaw b",
+		},
+		"all nodes join": {
+			newBudget("b", "3"), (*fixture).renew, v1alpha1.ConditionReady, v1alpha1.ReasonBudgetOpen,
+			"0 of 4 nodes not available, and 4 disruptions may begin; 4 nodes are exempt until 2026-11-27T12:10:00Z",
+		},
+		"all nodes join, in zones and a window without another limit": {
+			with(newBudget("b", "1/zone"), func(s *spec) { s.Windows = atNoon }), (*fixture).renew,
+			v1alpha1.ConditionReady, v1alpha1.ReasonBudgetOpen,
+			"and 4 disruptions may begin until the window closes at 2026-11-27T12:30:00Z; 4 nodes are exempt until 2026-11-27T12:10:00Z",
+		},
+		"all nodes join, and a closed window": {
+			with(newBudget("b"), func(s *spec) { s.Windows = onSundays }), (*fixture).renew,
+			v1alpha1.ConditionReady, v1alpha1.ReasonWindowClosed, "; 4 nodes are exempt until 2026-11-27T12:10:00Z",
+		},
+		"no node can have a seat": {
+			newBudget("b", "50%"), func(f *fixture) {
+				for i := range f.Nodes {
+					f.Nodes[i].Labels[corev1.LabelOSStable] = "windows"
+				}
+			},
+			v1alpha1.ConditionReady, v1alpha1.ReasonBudgetOpen,
+			"and 4 disruptions may begin; 4 nodes are not held, because they do not run Linux",
 		},
 		"the limit is reached": {
 			newBudget("b", "1"), func(f *fixture) { f.evict("n1"); f.cordon("n1") },
@@ -288,6 +311,16 @@ func TestStatusCounts(t *testing.T) {
 		"a node that joins": {
 			newBudget("b", "3"), func(f *fixture) { f.addNode("n5", noon) }, 3, v1alpha1.BudgetCounts{Selected: 5, Joining: 1, Seats: 4},
 		},
+		"all nodes join": {newBudget("b", "1"), (*fixture).renew, 4, v1alpha1.BudgetCounts{Selected: 4, Joining: 4}},
+		"all nodes join, and a pace": {
+			with(newBudget("b", "50%"), func(s *spec) { s.SecondsBetween = new(int32(300)) }), (*fixture).renew, 4,
+			v1alpha1.BudgetCounts{Selected: 4, Joining: 4},
+		},
+		"all nodes join under an audit": {
+			with(newBudget("b", "1"), func(s *spec) { s.Enforcement = v1alpha1.BudgetAudit }), (*fixture).renew, 4,
+			v1alpha1.BudgetCounts{Selected: 4, Joining: 4},
+		},
+		"all nodes join, and a freeze": {newBudget("b", "0"), (*fixture).renew, 0, v1alpha1.BudgetCounts{Selected: 4, Joining: 4}},
 		"audit counts what is cordoned or used by a NodeJob": {
 			with(newBudget("b", "3"), func(s *spec) { s.Enforcement = v1alpha1.BudgetAudit }),
 			func(f *fixture) { f.cordon("n1"); f.Holds["n2"] = "NodeJob a/b" }, 1,

@@ -35,6 +35,16 @@ func TestCommon(t *testing.T) {
 			[]spec{of(opening("0 2 * * *", "", 2*hour)), of(opening("0 3 * * *", "", 2*hour)), of(opening("0 2 * * *", "", hour), opening("0 4 * * *", "", hour))},
 			"2026-06-01T12:00", "",
 		},
+		"the second Tuesday of a month, which has begun": {
+			[]spec{of(opening("0 0 8-14 * *", "", day)), of(opening("0 2 * * TUE", "", hour))}, "2026-06-10T12:00", "2026-07-14T02:00",
+		},
+		"the last Friday of a month, in a time zone": {
+			[]spec{of(opening("0 0 25-31 MAY *", berlin, day)), of(opening("0 22 * * FRI", berlin, 4*hour))},
+			"2026-05-22T21:00", "2026-05-29T20:00",
+		},
+		"a weekday of a date that has another one for years": {
+			[]spec{of(opening("0 0 29 2 *", "", day)), of(opening("0 2 * * TUE", "", hour))}, "2026-06-01T12:00", "",
+		},
 		"excepted dates": {
 			[]spec{of(opening("0 2 24 12 *", "", hour)), {ExceptDates: []string{"2026-12-20/2027-01-02"}}}, "2026-06-01T12:00", "",
 		},

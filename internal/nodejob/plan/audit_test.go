@@ -54,6 +54,16 @@ func TestAudit(t *testing.T) {
 			want:   []string{"record Succeeded on a: attempts 0, disruptions 0", askB},
 			counts: v1alpha1.NodeCounts{Matched: 2, Waiting: 2},
 		},
+		"a service that is not active, as systemctl says it, is a no": {
+			pods: []func(*Pod){checks, exited(3, no)}, reason: v1alpha1.ReasonChecking,
+			want:   []string{"record Succeeded on a: attempts 0, disruptions 0", askB},
+			counts: v1alpha1.NodeCounts{Matched: 2, Waiting: 2},
+		},
+		"a missing package, as a shell says it of its command, is a no": {
+			pods: []func(*Pod){checks, exited(127, no)}, reason: v1alpha1.ReasonChecking,
+			want:   []string{"record Succeeded on a: attempts 0, disruptions 0", askB},
+			counts: v1alpha1.NodeCounts{Matched: 2, Waiting: 2},
+		},
 		"an error is no answer": {
 			pods: []func(*Pod){checks, exited(75, no)}, reason: v1alpha1.ReasonChecking,
 			want:   []string{"record Disrupted on a: attempts 0, disruptions 1, CheckError: the end", askB},

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/nodejob/task"
 	"github.com/everynode/everynode/internal/outcome"
 	"github.com/everynode/everynode/internal/plantest"
@@ -89,4 +90,97 @@ spec:
 			})
 		}
 	}
+}
+
+// TestARunThatCannotStartKeepsTheEarlierSuccess runs the task again for each reason, on a node that is done, while it cannot start there.
+func TestARunThatCannotStartKeepsTheEarlierSuccess(t *testing.T) {
+	removeLabel := func(c *plantest.Cluster) { delete(c.Nodes["node-1"].Labels, c.Key()) }
+	for name, tt := range map[string]struct {
+		spec  string // in addition
+		again func(*plantest.Cluster)
+		// first is how the attempts of the new run end that do not end like the last one.
+		first     []plantest.Result
+		drifted   bool
+		rollbacks int
+	}{
+		"the schedule": {spec: "rerun: {periodSeconds: 600}", again: func(*plantest.Cluster) {}},
+		"a reboot":     {spec: "rerun: {onReboot: true}", again: func(c *plantest.Cluster) { c.Reboot("node-1") }},
+		"drift":        {again: func(*plantest.Cluster) {}, drifted: true},
+		"another script": {again: func(c *plantest.Cluster) {
+			c.ChangeSpec(func(s *v1alpha1.NodeJobSpec) { s.Task.Script = "mkfs.xfs /dev/sdb" })
+		}},
+		"another script, and back": {again: changeAndBack},
+		"another script, after a failure that was rolled back": {
+			again: func(c *plantest.Cluster) {
+				c.Happens("A user removes the label of node-1.", func() { removeLabel(c) })
+				c.Run(10 * time.Minute)
+				c.ChangeSpec(func(s *v1alpha1.NodeJobSpec) { s.Task.Script = "mkfs.xfs /dev/sdb" })
+			},
+			first:     []plantest.Result{{Code: 1, Reason: outcome.ReasonTaskFailed}, {Code: 1, Reason: outcome.ReasonTaskFailed}},
+			rollbacks: 1,
+		},
+		"the label is removed":        {again: removeLabel},
+		"an attempt has started":      {again: removeLabel, first: []plantest.Result{{Code: 1, Reason: outcome.ReasonTaskFailed}}, rollbacks: 1},
+		"an attempt was interrupted":  {again: removeLabel, first: []plantest.Result{{Code: 143, Reason: outcome.ReasonDisrupted}}, rollbacks: 1},
+		"interrupted before it began": {again: removeLabel, first: []plantest.Result{{Code: 143, Reason: outcome.ReasonDisrupted, NotStarted: true}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			check := ""
+			if tt.drifted {
+				check = ", check: {script: blkid /dev/sdb, periodSeconds: 60, onDrift: Run}"
+			}
+			c := plantest.New(t, `
+apiVersion: everynode.dev/v1alpha1
+kind: NodeJob
+metadata: {name: disk, namespace: node-setup}
+spec:
+  task: {script: mkfs.ext4 /dev/sdb`+check+`}
+  rollback: {script: wipefs -a /dev/sdb}
+  deletionPolicy: Rollback
+  retry: {limit: 1, backoffSeconds: 10}
+  rollout: {steps: [{name: all}]}
+  `+tt.spec+`
+`, "node-1", "node-2")
+			again, attempts, rollbacks := false, 0, 0
+			c.Task = func(a task.Attempt) plantest.Result {
+				switch {
+				case a.NodeName != "node-1" || !again:
+				case a.Phase == task.Rollback:
+					rollbacks++
+				case a.Phase == task.CheckDrift:
+					return plantest.Result{Code: 1, Reason: outcome.ReasonTaskFailed}
+				case attempts < len(tt.first):
+					attempts++
+					return tt.first[attempts-1]
+				case a.Phase == task.Task:
+					attempts++
+					return plantest.Result{Code: 125, Reason: outcome.ReasonProbeFailed, NotStarted: true}
+				}
+				return plantest.Result{}
+			}
+			c.Create()
+			c.Run(time.Minute)
+			again = true
+			c.Happens("The task cannot start any more.", func() { tt.again(c) })
+			c.Run(30 * time.Minute)
+			if attempts < 2 || rollbacks != tt.rollbacks {
+				t.Errorf("%d attempts and %d rollbacks, want %d", attempts, rollbacks, tt.rollbacks)
+			}
+			c.Happens("A user deletes the NodeJob.", c.Delete)
+			c.Run(10 * time.Minute)
+			if rollbacks != 1 {
+				t.Errorf("%d rollbacks after the deletion, want 1", rollbacks)
+			}
+		})
+	}
+}
+
+// changeAndBack changes the script, and changes it back after an attempt of the other revision could not start.
+func changeAndBack(c *plantest.Cluster) {
+	script := c.Job.Spec.Task.Script
+	c.Happens("A user changes the script.", func() {
+		c.ChangeSpec(func(s *v1alpha1.NodeJobSpec) { s.Task.Script = "mkfs.xfs /dev/sdb" })
+	})
+	c.Run(10 * time.Minute)
+	c.Happens("A user changes the script back.", func() { c.ChangeSpec(func(s *v1alpha1.NodeJobSpec) { s.Task.Script = script }) })
 }

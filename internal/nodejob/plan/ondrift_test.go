@@ -108,6 +108,23 @@ func TestQuestions(t *testing.T) {
 			want: []string{"answer No on a"}, reason: v1alpha1.ReasonDone,
 			answer: record.Asked{Answer: record.AnswerNo, At: now, NoSince: now, ExitCode: new(int32(1)), Message: "the end"},
 		},
+		"a deleted file, as grep says it, is a drift": {
+			a: []func(*Node){doneFor(9999)}, pods: []func(*Pod){asks, exited(2, no)},
+			want: []string{"answer No on a"}, reason: v1alpha1.ReasonDone,
+			answer: record.Asked{Answer: record.AnswerNo, At: now, NoSince: now, ExitCode: new(int32(2)), Message: "the end"},
+		},
+		"a mount that is gone, as mountpoint says it, is a drift": {
+			a: []func(*Node){doneFor(9999)}, pods: []func(*Pod){asks, exited(32, no)},
+			want: []string{"answer No on a"}, reason: v1alpha1.ReasonDone,
+			answer: record.Asked{Answer: record.AnswerNo, At: now, NoSince: now, ExitCode: new(int32(32)), Message: "the end"},
+		},
+		"the least exit code of a signal is no answer": {
+			a: []func(*Node){doneFor(9999)}, pods: []func(*Pod){asks, exited(128, no)},
+			want: []string{"answer Error on a"}, reason: v1alpha1.ReasonDone,
+			answer: record.Asked{
+				Answer: record.AnswerError, At: now, ErrorSince: now, Unanswered: 1, ExitCode: new(int32(128)), Message: "the end",
+			},
+		},
 		"a second no does not change since when": {
 			a: []func(*Node){doneFor(9999, said(record.AnswerNo, 60))}, pods: []func(*Pod){asks, exited(1, no)},
 			want: []string{"answer No on a"}, reason: v1alpha1.ReasonDrifted,

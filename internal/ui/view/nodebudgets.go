@@ -235,7 +235,8 @@ func (b NodeBudgets) next(limiting []*v1alpha1.NodeDisruptionBudget, s *nodeStan
 	return "; " + said + b.breakGlass(s)
 }
 
-// closed says why a budget allows no disruption of any node, and until when. Of several, it is the one that opens last.
+// closed says why a budget allows no disruption of any node, and until when. Of several, it is the one that opens last, and when all of
+// them are open, if that is later.
 func (b NodeBudgets) closed() string {
 	var last *budget.Closure
 	for _, s := range b.Selecting {
@@ -253,7 +254,16 @@ func (b NodeBudgets) closed() string {
 	case last.Until.IsZero():
 		return last.Message
 	}
-	return last.Message + "; it opens in " + duration.HumanDuration(last.Until.Sub(b.Now).Round(time.Second)) + ", at " + clock(b.Now, last.Until)
+	said := last.Message + "; it opens " + b.at(last.Until)
+	if together := budget.OpenTogether(b.Selecting, last.Until); together.After(last.Until) {
+		said += "; all of them are open at the same time " + b.at(together)
+	}
+	return said
+}
+
+// at says when a time is.
+func (b NodeBudgets) at(t time.Time) string {
+	return "in " + duration.HumanDuration(t.Sub(b.Now).Round(time.Second)) + ", at " + clock(b.Now, t)
 }
 
 // paceOf returns a closure if the status says that the pace is not reached.

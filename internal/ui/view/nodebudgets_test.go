@@ -37,9 +37,12 @@ func TestBudgetsOfANodeInASentence(t *testing.T) {
 	same := func(*v1alpha1.NodeDisruptionBudget) {}
 	open := func(b *v1alpha1.NodeDisruptionBudget) { b.Status.DisruptionsAllowed = 2 }
 	zones := ndb("zones", ready, v1alpha1.ReasonBudgetOpen, "", func(b *v1alpha1.NodeDisruptionBudget) { b.Status.DisruptionsAllowed = 1 })
-	night := ndb("night", ready, v1alpha1.ReasonWindowClosed, "", func(b *v1alpha1.NodeDisruptionBudget) {
-		b.Spec.Windows = []v1alpha1.BudgetWindow{{Schedule: "0 2 * * *", DurationSeconds: 3600}}
-	})
+	windowed := func(name, schedule string, seconds int32) v1alpha1.NodeDisruptionBudget {
+		return ndb(name, ready, v1alpha1.ReasonWindowClosed, "", func(b *v1alpha1.NodeDisruptionBudget) {
+			b.Spec.Windows = []v1alpha1.BudgetWindow{{Schedule: schedule, DurationSeconds: seconds}}
+		})
+	}
+	night := windowed("night", "0 2 * * *", 3600)
 	frozen := ndb("freeze", ready, v1alpha1.ReasonFrozen, frozenMessage, freeze)
 	seat := &budget.Seat{Name: "seat-1", Group: "g", Ready: true}
 	cordoned := func(n *plan.Node) { n.Unschedulable = true }
@@ -78,6 +81,45 @@ func TestBudgetsOfANodeInASentence(t *testing.T) {
 		"a window and a freeze: the one that opens last": {
 			node: "node-1", seat: seat, seen: true, selecting: selecting(frozen, night),
 			want: "NodeDisruptionBudgets freeze and night limit node-1: it is available; NodeDisruptionBudget night is closed until its next window " +
+				"opens at 2026-07-02T02:00:00Z; it opens in 13h, at 2026-07-02 02:00:00 UTC.",
+		},
+		"the second Tuesday as two budgets": {
+			node: "node-1", seat: seat, seen: true, selecting: selecting(windowed("days", "0 0 8-14 * *", 86400), windowed("tuesdays", "0 2 * * TUE", 3600)),
+			want: "NodeDisruptionBudgets days and tuesdays limit node-1: it is available; NodeDisruptionBudget days is closed until its next window " +
+				"opens at 2026-07-08T00:00:00Z; it opens in 6d11h, at 2026-07-08 00:00:00 UTC; all of them are open at the same time in 12d, at " +
+				"2026-07-14 02:00:00 UTC.",
+		},
+		"a freeze that outlasts the window": {
+			node: "node-1", seat: seat, seen: true, selecting: selecting(night, ndb("freeze", ready, v1alpha1.ReasonFrozen, frozenMessage,
+				func(b *v1alpha1.NodeDisruptionBudget) {
+					freeze(b)
+					b.Spec.ExpiresAt = &metav1.Time{Time: now.Add(20 * time.Hour)}
+				})),
+			want: "NodeDisruptionBudgets night and freeze limit node-1: it is available; " + frozenMessage + "; it opens in 20h, at 2026-07-02 08:30:00 UTC; " +
+				"all of them are open at the same time in 37h, at 2026-07-03 02:00:00 UTC.",
+		},
+		"another window that only reports": {
+			node: "node-1", seat: seat, seen: true, selecting: selecting(night, func() v1alpha1.NodeDisruptionBudget {
+				b := windowed("audited", "30 2 * * TUE", 3600)
+				b.Spec.Enforcement = v1alpha1.BudgetAudit
+				return b
+			}()),
+			want: "NodeDisruptionBudget night limits node-1: it is available; NodeDisruptionBudget night is closed until its next window " +
+				"opens at 2026-07-02T02:00:00Z; it opens in 13h, at 2026-07-02 02:00:00 UTC.",
+		},
+		"another window that ends with its budget": {
+			node: "node-1", seat: seat, seen: true, selecting: selecting(night, func() v1alpha1.NodeDisruptionBudget {
+				b := windowed("days", "0 0 8-14 * *", 86400)
+				b.Spec.ExpiresAt = &metav1.Time{Time: now.Add(48 * time.Hour)}
+				return b
+			}()),
+			want: "NodeDisruptionBudgets night and days limit node-1: it is available; NodeDisruptionBudget days is closed until its next window " +
+				"opens at 2026-07-08T00:00:00Z; it opens in 2d, at 2026-07-03 12:30:00 UTC; all of them are open at the same time in 2d13h, at " +
+				"2026-07-04 02:00:00 UTC.",
+		},
+		"windows that are never open at the same time": {
+			node: "node-1", seat: seat, seen: true, selecting: selecting(night, windowed("evening", "0 20 * * *", 3600)),
+			want: "NodeDisruptionBudgets night and evening limit node-1: it is available; NodeDisruptionBudget night is closed until its next window " +
 				"opens at 2026-07-02T02:00:00Z; it opens in 13h, at 2026-07-02 02:00:00 UTC.",
 		},
 		"unavailable by its status": {
