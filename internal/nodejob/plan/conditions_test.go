@@ -138,6 +138,17 @@ func TestSummary(t *testing.T) {
 			begin: "Reconciling InProgress",
 			end:   "(a), and maintenance.maxUnavailable allows 1",
 		},
+		"a node waits for an unavailable one, and that of the manager waits for all others": {
+			job: []func(*v1alpha1.NodeJob){rebootingAs(v1alpha1.RebootAlways), upToUnavailable(1)},
+			nodes: []Node{
+				newNode("a", labelled(rev), unready),
+				newNode("b"),
+				newNode("c"),
+			},
+			in:    func(in *Input) { in.OwnNode = "c" },
+			begin: "Reconciling InProgress",
+			end:   "(a), and maintenance.maxUnavailable allows 1",
+		},
 		"a node waits for an unavailable one, and another one continues": {
 			job: []func(*v1alpha1.NodeJob){rebootingAs(v1alpha1.RebootAlways), upToUnavailable(1)},
 			nodes: []Node{

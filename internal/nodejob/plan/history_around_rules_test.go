@@ -264,7 +264,7 @@ func (h *history) mayRunAgain(node *Node, key string) bool {
 	if rerun.OnReboot && was.boot != node.BootID {
 		return true
 	}
-	if h.mayRunWith(node, key) || h.repairs() && h.no[key] {
+	if h.mayRunWith(node, key) || h.repairs() && h.no[key] || h.relabelled[key] {
 		return true
 	}
 	half := time.Duration(rerun.PeriodSeconds) * time.Second / 2

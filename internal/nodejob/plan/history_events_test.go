@@ -93,7 +93,11 @@ func (h *history) recreate(node *Node) {
 	h.addNode(node.Name)
 	if h.rng.Intn(2) == 0 && !h.isBad(node) {
 		h.say("%s is recreated on the same machine and boot", node.Name)
-		h.nodes[node.Name].MachineID, h.nodes[node.Name].BootID = node.MachineID, node.BootID
+		again := h.nodes[node.Name]
+		again.MachineID, again.BootID = node.MachineID, node.BootID
+		for _, rev := range []string{"rev1", "rev2", "rev3"} {
+			h.begunWith[run(again, rev)] = h.begunWith[run(node, rev)] // what runs continues there
+		}
 	} else {
 		h.say("%s is recreated on another machine", node.Name)
 	}

@@ -35,6 +35,9 @@ func (b mayHaveBegun) fails(pod *simPod) {
 
 // neverBegins notes that a pod of the task has ended before it.
 func (b mayHaveBegun) neverBegins(pod *simPod) {
+	if pod.recorded {
+		return // as one that may have started
+	}
 	pod.NotStarted = true
 	if key := b.of(pod.NodeName, pod.Revision); b[key] > 0 {
 		b[key]--

@@ -24,6 +24,8 @@ type oracle struct {
 	// succeeded says on which (node UID, machine, revision) a task has run to its end without a later request for another
 	// run.
 	succeeded map[string]bool
+	// relabelled are the runs during whose success a user has set a label that it removes, which requests another run.
+	relabelled map[string]bool
 	// claimed are (node UID, revision) of labels that an actor left on a node without the record.
 	claimed map[string]bool
 	// failures counts real failures of (node UID, machine, revision) since the last request by a user, and undoFailures
@@ -63,6 +65,7 @@ type oracle struct {
 func newOracle() oracle {
 	return oracle{
 		succeeded:     map[string]bool{},
+		relabelled:    map[string]bool{},
 		claimed:       map[string]bool{},
 		failures:      map[string]int32{},
 		undoFailures:  map[string]int32{},

@@ -175,7 +175,7 @@ func (h *history) countRun(node *Node, r *record.Record, key string, pod *simPod
 	}
 	switch {
 	case r.Outcome == record.Succeeded:
-		h.succeeded[key] = !h.wasRelabelled(node)
+		h.succeeded[key], h.relabelled[key] = true, h.wasRelabelled(node)
 		h.endsRun(key)
 		at := h.now
 		if pod != nil && !pod.endedAt.IsZero() {

@@ -304,7 +304,7 @@ func (w *nodePlan) startable() bool {
 func (w *nodePlan) countsAsDone() bool { return w.State == Done || w.rerun }
 
 // continues reports whether a waiting node continues automatically. Nodes that are unreachable, do not report or are being
-// deleted may never continue; nodes of later steps continue only after others; and for a node that waits until fewer are
+// deleted may never continue; nodes of later steps, and that of the manager, continue only after others; and for a node that waits until fewer are
 // unavailable, a failed node that is cordoned may be the reason.
 func (w *nodePlan) continues() bool {
 	if w.State != Waiting {
@@ -312,10 +312,10 @@ func (w *nodePlan) continues() bool {
 	}
 	switch w.cause {
 	case causeNode, causeStep, causeEmptyStep, causePromotion, causeStopped, causeMaxUnavailable, causeControlPlane, causeRunsAlone,
-		causeWindowTooShort, causeInUse:
+		causeWindowTooShort, causeInUse, causeManagerNodeLast:
 		return false
 	case causeNone, causeTerminatingPod, causeSuspended, causeObstacle, causeNodeProblem, causeBackoff, causeDependency, causeSlot, causeCheckBefore, causeSoak,
-		causeManagerNodeLast, causeRollback, causeBudget, causeBudgetClosed:
+		causeRollback, causeBudget, causeBudgetClosed:
 	}
 	return true
 }
