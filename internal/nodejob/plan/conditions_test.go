@@ -143,11 +143,11 @@ func TestSummary(t *testing.T) {
 			nodes: []Node{
 				newNode("a", labelled(rev), unready),
 				newNode("b"),
-				newNode("c"),
+				newNode("c", byHand),
 			},
 			in:    func(in *Input) { in.OwnNode = "c" },
-			begin: "Reconciling InProgress",
-			end:   "(a), and maintenance.maxUnavailable allows 1",
+			begin: "Reconciling InProgress: 1 of 3 nodes are done; waiting: 1 ManagerNodeLast (c), 1 MaxUnavailableReached (b); b: ",
+			end:   "(a, c), and maintenance.maxUnavailable allows 1",
 		},
 		"a node waits for an unavailable one, and another one continues": {
 			job: []func(*v1alpha1.NodeJob){rebootingAs(v1alpha1.RebootAlways), upToUnavailable(1)},
