@@ -138,17 +138,6 @@ func TestSummary(t *testing.T) {
 			begin: "Reconciling InProgress",
 			end:   "(a), and maintenance.maxUnavailable allows 1",
 		},
-		"a node waits for an unavailable one, and that of the manager waits for all others": {
-			job: []func(*v1alpha1.NodeJob){rebootingAs(v1alpha1.RebootAlways), upToUnavailable(1)},
-			nodes: []Node{
-				newNode("a", labelled(rev), unready),
-				newNode("b"),
-				newNode("c", byHand),
-			},
-			in:    func(in *Input) { in.OwnNode = "c" },
-			begin: "Reconciling InProgress: 1 of 3 nodes are done; waiting: 1 ManagerNodeLast (c), 1 MaxUnavailableReached (b); b: ",
-			end:   "(a, c), and maintenance.maxUnavailable allows 1",
-		},
 		"a node waits for an unavailable one, and another one continues": {
 			job: []func(*v1alpha1.NodeJob){rebootingAs(v1alpha1.RebootAlways), upToUnavailable(1)},
 			nodes: []Node{
