@@ -21,13 +21,18 @@ func (h *history) beginDrain(node *corev1.Node) {
 	if !h.isFree(node) || node.Spec.Unschedulable {
 		return
 	}
-	h.mu.Lock()
-	h.drains[node.UID] = "the drain of " + node.Name
-	h.mu.Unlock()
 	givesUp := time.Time{}
 	if h.one(3) {
 		givesUp = time.Now().Add(patience)
 	}
+	h.goDrain(node, givesUp)
+}
+
+// goDrain has a tool drain and maintain a node, while other things happen.
+func (h *history) goDrain(node *corev1.Node, givesUp time.Time) {
+	h.mu.Lock()
+	h.drains[node.UID] = "the drain of " + node.Name
+	h.mu.Unlock()
 	go func() {
 		h.drain(node, givesUp)
 		h.mu.Lock()

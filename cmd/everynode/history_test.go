@@ -114,8 +114,7 @@ func play(t *testing.T, seed int64) (h *history) {
 			Succeeded: func(*corev1.Node, *corev1.Pod) {},
 			Fails:     func(pod *corev1.Pod) bool { return !h.calm && h.api.Roll(6, pod.UID) == 0 },
 		}
-		h.api.Stored, h.api.Told = h.stored, func(reason, regarding, note string) { h.say("  %s %s: %s", reason, regarding, note) }
-		h.api.Evicting = h.evicting
+		h.listen()
 		h.begin()
 		defer h.end()
 		for range 12 + h.Intn(12) {
@@ -132,12 +131,23 @@ func play(t *testing.T, seed int64) (h *history) {
 	return h
 }
 
-func (h *history) begin() {
+// listen has the history follow what happens.
+func (h *history) listen() {
+	h.api.Stored, h.api.Evicting = h.stored, h.evicting
+	h.api.Told = func(reason, regarding, note string) { h.say("  %s %s: %s", reason, regarding, note) }
+}
+
+// prepare creates what is there before the nodes.
+func (h *history) prepare() {
 	for _, name := range []string{namespace, uninstall.Namespace} {
 		h.do(h.api.Create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}))
 	}
 	h.do(h.api.Create(uninstall.SealSecret()))
 	h.do(h.api.Create(h.daemonSet()))
+}
+
+func (h *history) begin() {
+	h.prepare()
 	for range 3 + h.Intn(3) {
 		h.join(h.anyZone())
 	}

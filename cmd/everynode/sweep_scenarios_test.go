@@ -359,16 +359,7 @@ func (w *sweep) guard(change func(*v1alpha1.NodeGuardSpec)) {
 // beginDrain has a tool drain and maintain nodes at the same time.
 func (w *sweep) beginDrain(nodes ...string) {
 	for _, name := range nodes {
-		node := w.node(name)
-		w.mu.Lock()
-		w.drains[node.UID] = "the drain of " + name
-		w.mu.Unlock()
-		go func() {
-			w.drain(node, time.Time{})
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			delete(w.drains, node.UID)
-		}()
+		w.goDrain(w.node(name), time.Time{})
 	}
 }
 

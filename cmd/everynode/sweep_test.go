@@ -22,6 +22,7 @@ import (
 
 	"github.com/go-logr/logr"
 	gocmp "github.com/google/go-cmp/cmp"
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -33,7 +34,6 @@ import (
 	"github.com/everynode/everynode/internal/manager/fakeapi"
 	"github.com/everynode/everynode/internal/nodejob/record"
 	"github.com/everynode/everynode/internal/observe"
-	"github.com/everynode/everynode/internal/uninstall"
 )
 
 var (
@@ -117,33 +117,33 @@ func sweepAll(t *testing.T, s scenario) {
 
 // playFaults plays a scenario with each of the faults, on all processors.
 func playFaults(t *testing.T, s scenario, faults []meets, calm *sweep) {
-	next := make(chan meets)
-	var group sync.WaitGroup
-	for range runtime.GOMAXPROCS(0) {
-		group.Go(func() {
-			for m := range next {
-				w := playSweep(t, s, m, calm.final)
-				if w.broken == "" && *onlyFault == "" {
-					continue
-				}
-				what := ""
-				if m.fault != interrupted && m.at <= len(w.writes) {
-					what = " (" + w.writes[m.at-1] + ")"
-				}
-				if w.broken != "" {
-					t.Errorf("%s%s: %s", m, what, w.broken)
-				}
-				if *onlyFault != "" {
-					t.Log(strings.Join(w.lines, "\n"))
-				}
-			}
+	onAllProcessors(faults, func(m meets) {
+		w := playSweep(t, s, m, calm.final)
+		if *onlyFault != "" {
+			t.Log(strings.Join(w.lines, "\n"))
+		}
+		if w.broken == "" {
+			return
+		}
+		what := ""
+		if m.fault != interrupted && m.at <= len(w.writes) {
+			what = " (" + w.writes[m.at-1] + ")"
+		}
+		t.Errorf("%s%s: %s", m, what, w.broken)
+	})
+}
+
+// onAllProcessors plays each of some plays, as many at once as there are processors.
+func onAllProcessors[T any](all []T, play func(T)) {
+	var group errgroup.Group
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	for _, one := range all {
+		group.Go(func() error {
+			play(one)
+			return nil
 		})
 	}
-	for _, m := range faults {
-		next <- m
-	}
-	close(next)
-	group.Wait()
+	_ = group.Wait() // the functions return no error
 }
 
 // sweep is one play of a scenario.
@@ -183,8 +183,7 @@ func playSweep(t *testing.T, s scenario, m meets, want string) (w *sweep) {
 		}
 		w.api = fakeapi.New(t, 1, false)
 		w.kubelets = &fakeapi.Kubelets{Server: w.api, Succeeded: w.podSucceeded, Fails: w.podFails}
-		w.api.Stored, w.api.Told = w.stored, func(reason, regarding, note string) { w.say("  %s %s: %s", reason, regarding, note) }
-		w.api.Evicting = w.evicting
+		w.listen()
 		w.prepare()
 		var reviving sync.WaitGroup
 		reviving.Go(w.revive)
@@ -217,11 +216,7 @@ func playSweep(t *testing.T, s scenario, m meets, want string) (w *sweep) {
 
 // prepare creates what each scenario begins with.
 func (w *sweep) prepare() {
-	for _, name := range []string{namespace, uninstall.Namespace} {
-		w.do(w.api.Create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}))
-	}
-	w.do(w.api.Create(uninstall.SealSecret()))
-	w.do(w.api.Create(w.daemonSet()))
+	w.history.prepare()
 	for n := range w.scenario.nodes {
 		w.join([]string{"a", "b"}[n%2])
 		time.Sleep(time.Second) // the order of nodes is that of their creation
@@ -371,8 +366,8 @@ func (w *sweep) isComplete(name string) bool { return w.has(name, v1alpha1.Condi
 
 // has reports whether a NodeJob has a condition for its current generation.
 func (w *sweep) has(name, condition string) bool {
-	job := fakeapi.Get[*v1alpha1.NodeJob](w.api, namespace, name)
-	return job != nil && job.Status.ObservedGeneration == job.Generation && meta.IsStatusConditionTrue(job.Status.Conditions, condition)
+	return w.observed(name) &&
+		meta.IsStatusConditionTrue(fakeapi.Get[*v1alpha1.NodeJob](w.api, namespace, name).Status.Conditions, condition)
 }
 
 // observed reports whether the status of a NodeJob is that of its current generation.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -348,27 +347,18 @@ func failing(task bool) func(node, phase string, _ int) bool {
 func TestTransitions(t *testing.T) {
 	ctrl.SetLogger(logr.Discard())
 	known := &fresh{known: map[string]func() *sweep{}}
-	next := make(chan transition)
-	var group sync.WaitGroup
-	for range runtime.GOMAXPROCS(0) {
-		group.Go(func() {
-			for c := range next {
-				playTransition(t, c, known)
-			}
-		})
-	}
+	var chosen []transition
 	for _, field := range slices.Sorted(maps.Keys(transitions)) {
 		for nth := range transitions[field] {
 			for _, state := range slices.Sorted(maps.Keys(states)) {
 				c := transition{field, state, nth}
 				if *onlyFault == c.String() || *onlyFault == "" && roll(max(1, every()/10), c.String()) == 0 {
-					next <- c
+					chosen = append(chosen, c)
 				}
 			}
 		}
 	}
-	close(next)
-	group.Wait()
+	onAllProcessors(chosen, func(c transition) { playTransition(t, c, known) })
 }
 
 // playTransition changes a NodeJob and changes it back, and compares its final states with those of new NodeJobs.

@@ -48,10 +48,10 @@ type planner struct {
 	byWorlds map[string]string
 }
 
-// worlds lists the mistakes that the exploration of all small worlds finds:
-//
-//	go test ./internal/mutants -v -timeout 5h -run TestEachMistakeInThePlannerIsFound -worlds
 var (
+	// worlds lists the mistakes that the exploration of all small worlds finds:
+	//
+	//	go test ./internal/mutants -v -timeout 5h -run TestEachMistakeInThePlannerIsFound -worlds
 	worlds = flag.Bool("worlds", false, "find the mistakes by exploring small worlds; those that are not found are skipped")
 	update = flag.Bool("update", false, "write where each mistake was found to testdata/found.json")
 )
@@ -70,7 +70,7 @@ func (p planner) test(t *testing.T) {
 	}
 	dir := filepath.Join(root, p.pkg)
 	open(t, dir)
-	for _, name := range slices.Concat(slices.Collect(maps.Values(p.byHistories))...) {
+	for _, name := range slices.Concat(append(slices.Collect(maps.Values(p.byHistories)), slices.Collect(maps.Keys(p.bySweep)))...) {
 		if _, ok := p.mutants[name]; !ok {
 			t.Errorf("there is no mistake %q: update the list", name)
 		}

@@ -6,7 +6,6 @@ package fakeapi
 import (
 	"cmp"
 	"errors"
-	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -50,18 +49,13 @@ const late = 10 * time.Second
 // errDown is the error of all requests while the manager does not run.
 var errDown = errors.New("connection refused")
 
-// meet does a write with a fault, which Meets decides. Its caller has locked mu.
-func (s *Server) meet(verb string, k key, do func() error) error {
-	if s.down {
-		return errDown
-	}
-	fault := s.Meets(strings.Join([]string{verb, k.kind, k.Name}, " "))
+// meet does a write with a fault. Its caller has locked mu.
+func (s *Server) meet(fault Fault, verb string, k key, do func() error) error {
 	s.isBusy(time.Now())
 	if fault.Kills() {
 		s.die(fault, k, do)
 		return errDown
 	}
-	resource := schema.GroupResource{Resource: k.kind}
 	switch fault {
 	case Conflict:
 		return conflict(k)
@@ -72,7 +66,7 @@ func (s *Server) meet(verb string, k key, do func() error) error {
 	case Throttled:
 		return apierrors.NewTooManyRequests("try again", 1)
 	case TimedOut:
-		return apierrors.NewServerTimeout(resource, verb, 0)
+		return apierrors.NewServerTimeout(schema.GroupResource{Resource: k.kind}, verb, 0)
 	default:
 		return do()
 	}

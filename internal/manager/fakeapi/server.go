@@ -162,17 +162,14 @@ func (s *Server) request(ctx context.Context, verb string, k key, do func() erro
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !fails || s.Roll(10, id, "fails") > 0 {
-		return s.meet(verb, k, do)
+	if s.down {
+		return errDown
 	}
-	s.isBusy(time.Now())
-	switch s.Roll(3, id, "how") {
-	case 0:
-		return conflict(k)
-	case 1:
-		return apierrors.NewServerTimeout(schema.GroupResource{Resource: k.kind}, verb, 0)
+	fault := s.Meets(strings.Join([]string{verb, k.kind, k.Name}, " "))
+	if fails && s.Roll(10, id, "fails") == 0 {
+		fault = []Fault{Conflict, TimedOut, Lost}[s.Roll(3, id, "how")]
 	}
-	return cmp.Or(do(), error(apierrors.NewTimeoutError("the response is lost", 0)))
+	return s.meet(fault, verb, k, do)
 }
 
 // Get returns a stored object, which must not be modified; nil if there is none.
