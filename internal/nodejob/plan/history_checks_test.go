@@ -160,7 +160,8 @@ func (h *history) checkAnswer(node *Node, a Record, pod *simPod) {
 	}
 	if r.Outcome == record.Succeeded {
 		h.lastTask[r.MachineID] = lastTask{pod, r.Revision}
-		h.succeeded[key], h.relabelled[key], h.done[key] = true, h.wasRelabelled(node), success{boot: r.BootID, at: pod.endedAt.Truncate(time.Second)}
+		h.succeeded[key], h.relabelled[key] = true, h.wasRelabelled(node)
+		h.done[key] = success{boot: r.BootID, at: pod.endedAt.Truncate(time.Second)}
 		h.ranWith[key] = h.begunWith[key]
 		delete(h.failures, key)
 		h.endsRun(key)
