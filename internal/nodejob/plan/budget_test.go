@@ -303,6 +303,11 @@ func TestBudgets(t *testing.T) {
 			pods:   []Pod{newPod(newNode("a"), func(p *Pod) { p.Disrupts, p.Finalized, p.DeleteRequested = true, false, ago(1) })},
 			budget: limited(seatless), want: []string{startB}, holds: []types.UID{"a-uid"}, claims: []types.UID{},
 		},
+		"a node that a pod may reboot is held when the record of the run was removed and the spec no longer disrupts it": {
+			job:    []func(*v1alpha1.NodeJob){oneAtOnce},
+			pods:   []Pod{newPod(newNode("a"), func(p *Pod) { p.Disrupts, p.Runs = true, task.Reboot })},
+			budget: limited(seatless), want: []string{"release a-pod", startB}, holds: []types.UID{"a-uid"}, claims: []types.UID{},
+		},
 		"a run that disrupts nothing is not held": {
 			job: []func(*v1alpha1.NodeJob){oneAtOnce}, pods: []Pod{newPod(newNode("a"))}, budget: limited(),
 		},

@@ -59,6 +59,9 @@ func (as *assessor) removePod(pod *Pod, why podDisposition, w *nodePlan) {
 	}
 	w.releases = append(w.releases, FinalizePod{Pod: *pod, Unrecorded: why == podRecorded && !onRecord(pod, w.node) && pod.RecordedOn != w.node.UID})
 	w.noteTerminating(pod.Runs, time.Time{})
+	if !pod.over() {
+		w.noteDisruption(pod)
+	}
 }
 
 // release plans the release of the pods of a node, once its state is known.
