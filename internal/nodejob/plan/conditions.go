@@ -170,13 +170,14 @@ func (su *summarizer) blockedSummary(n v1alpha1.NodeCounts, moving int32) summar
 	return su.goingOn(n, moving)
 }
 
-// quarantinedNodes are the nodes that are cordoned because of an earlier failure, and that have not had a new attempt
+// quarantinedNodes are the nodes that are still cordoned because of an earlier failure, and that have not had a new attempt
 // yet.
 func (su *summarizer) quarantinedNodes() []string {
 	var nodes []string
 	for i := range su.nodes {
-		if su.cordonedForUs(su.nodes[i].node) && su.nodes[i].cause != causeInUse {
-			nodes = append(nodes, su.nodes[i].node.Name)
+		w := &su.nodes[i]
+		if w.node.Unschedulable && su.cordonedForUs(w.node) && w.cause != causeInUse {
+			nodes = append(nodes, w.node.Name)
 		}
 	}
 	return nodes

@@ -635,6 +635,11 @@ func TestStatusReportsExhaustedMaxUnavailable(t *testing.T) {
 	if !wakes(p, time.Time{}) {
 		t.Errorf("wakes at %v, want no wake-up", p.WakeAt)
 	}
+	aside.Unschedulable = false // a user has uncordoned it, and another node is not Ready
+	p = Next(see(job, []Node{aside, newNode("b", inPool("b")), newNode("c", func(n *Node) { n.Ready = corev1.ConditionFalse })}))
+	if isStalled(p.Status) {
+		t.Errorf("conditions %+v, want that no node is reported as quarantined", p.Status.Conditions)
+	}
 }
 
 // TestBlockedDrain checks that a drain that cannot continue is not shown as progress.
