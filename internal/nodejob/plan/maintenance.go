@@ -69,15 +69,27 @@ func (j *job) drainingSince(node *Node) (time.Time, bool) {
 // w.slot.
 func (p *planner) startOrPrepare(w *nodePlan) {
 	switch {
-	case w.start.phase != task.Task || !p.prepares(w.node):
+	case w.start.phase != task.Task:
 		p.begin(w)
+	case !p.prepares(w.node):
+		p.beginTask(w)
 	case p.mustCordon(w.node):
 		p.cordonBefore(w)
 	case p.in.Job.Spec.Maintenance.Drain == nil:
-		p.begin(w)
+		p.beginTask(w)
 	default:
 		p.drainBefore(w)
 	}
+}
+
+// beginTask starts the task. If a user has removed the label of the node, that is recorded first, so that the node is skipped if the user
+// sets it again while the task runs.
+func (p *planner) beginTask(w *nodePlan) {
+	if p.lacksLabel(w.node) {
+		p.preparing(w, "the removal of its label is recorded before the task")
+		return
+	}
+	p.begin(w)
 }
 
 // mustCordon reports whether the node must be cordoned before the task: not if a user has uncordoned it meanwhile, but again if another tool
@@ -123,7 +135,7 @@ func (p *planner) drainBefore(w *nodePlan) {
 	look := p.cordons.readDrain(node, since, spec)
 	switch {
 	case look.empty:
-		p.begin(w)
+		p.beginTask(w)
 	case look.late:
 		p.preparing(w, look.message())
 		p.recordEnd(w, p.attempts.notDrained(w, since, look.message()))

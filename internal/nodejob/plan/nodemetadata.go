@@ -31,17 +31,22 @@ func (p *planner) reconcileNodeMetadata() {
 }
 
 // noteRemovedLabel notes in the record that the node does not have the label that the manager has set. If a user sets it to
-// the same value while an attempt runs, that skips the node, and is not the label of an earlier run. When no attempt runs or
-// continues, there is no difference.
+// the same value while an attempt runs, that skips the node, and is not the label of an earlier run. When no attempt runs, continues or
+// is being prepared, there is no difference.
 func (p *planner) noteRemovedLabel(w *nodePlan, mark *PatchNode) {
-	rec := w.node.On.Record
-	if left := labelLeft(w.node); left == "" || w.node.On.Label == left || p.replaced(w.node) || !(w.slot || rec.Rerun) {
+	if !p.lacksLabel(w.node) || !(w.slot || w.node.On.Record.Rerun) {
 		return
 	}
-	r := *rec
+	r := *w.node.On.Record
 	r.LabelRemoved = true
 	mark.Record, mark.KeepLabel = &r, true
 	mark.because(v1alpha1.ReasonPublished, "")
+}
+
+// lacksLabel reports whether a node does not have the label that the manager has set there, and the record does not say so yet.
+func (j *job) lacksLabel(node *Node) bool {
+	left := labelLeft(node)
+	return left != "" && node.On.Label != left && !j.replaced(node)
 }
 
 // because sets the reason of a mark, unless it has one.

@@ -45,7 +45,7 @@ type nodePlan struct {
 	checkMessage string
 	// expiring is true if the task is no longer needed on the node, and is being rolled back.
 	expiring bool
-	// preparing is true while the node has its slot, and is cordoned or drained before the task.
+	// preparing is true while the node has its slot, and something must be done before the task starts, such as a drain.
 	preparing bool
 	// terminating is true while a pod of Everynode on the node is terminating and needs no record, or is that of an
 	// earlier NodeJob with the same name.

@@ -6,6 +6,10 @@ package plan
 import (
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/nodejob/record"
 	"github.com/everynode/everynode/internal/outcome"
 )
@@ -60,6 +64,30 @@ func TestASkipWithTheValueOfAnEarlierLabelIsKept(t *testing.T) {
 			node.On.Record = end.Record
 			if p := Next(see(newJob(), []Node{node})); (p.Nodes[0].State == Done) != tt.want {
 				t.Errorf("after that, the node is %s", p.Nodes[0].State)
+			}
+		})
+	}
+}
+
+// No task starts before the removal of the label is on record: if the user set it again before the next pass, the node would not be skipped.
+func TestTheRemovalOfALabelIsRecordedBeforeTheTaskStarts(t *testing.T) {
+	for name, job := range map[string]func(*v1alpha1.NodeJob){"without preparation": func(*v1alpha1.NodeJob) {}, "cordoned": cordoning, "drained": draining} {
+		t.Run(name, func(t *testing.T) {
+			node := newNode("n", recorded(record.Succeeded))
+			node.On.Label = ""
+			in := see(newJob(job), []Node{node})
+			if in.Job.Spec.Maintenance.Cordon || in.Job.Spec.Maintenance.Drain != nil {
+				cordonedBy(jobKey)(&in.Nodes[0])
+			}
+			in.Drains = map[types.UID][]DrainPod{node.UID: {}}
+			p := Next(in)
+			mark, is := p.Actions[0].(PatchNode)
+			if len(p.Actions) != 1 || !is || mark.Record == nil || !mark.Record.LabelRemoved || !mark.KeepLabel {
+				t.Fatalf("the plan is %v, want only the record", told(p))
+			}
+			in.Nodes[0].On.Record = mark.Record
+			if diff := cmp.Diff([]string{"start attempt 1 of rev on n"}, told(Next(in))); diff != "" {
+				t.Errorf("then (-want +got):\n%s", diff)
 			}
 		})
 	}
