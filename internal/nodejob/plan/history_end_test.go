@@ -122,6 +122,10 @@ func (h *history) checkCordonsAtRest() {
 	for _, name := range sortedKeys(h.nodes) {
 		node := h.nodes[name]
 		rec := node.On.Record
+		at, works := h.at[node.UID]
+		if works && at.pod != "" && at.boot == node.BootID && node.Unschedulable {
+			continue // a tool that has evicted the task there may still work on it
+		}
 		if h.cordons(node) && slices.Contains(node.CordonedBy, ownKey) && (leave || rec == nil || !rec.Cordoned && !h.exhausted(node)) {
 			h.break_("rule 8", "%s has no attempt and stays cordoned", name)
 		}

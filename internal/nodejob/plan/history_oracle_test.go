@@ -189,7 +189,9 @@ func (h *history) saw(in Input, before v1alpha1.NodeJobStatus) {
 			}
 			h.soaked[node.UID] = true
 		}
-		if h.selected(node) && h.ran(node, in.Pods) && (h.exhausted(node) || unwell) {
+		// A user who cordons a node and has it run again knows its failure, and then it counts as it is.
+		known := goingAway(node) && (h.notReady[node.UID] == "" || node.On.Label != h.rev)
+		if h.selected(node) && h.ran(node, in.Pods) && (h.exhausted(node) || unwell && !known) {
 			h.notReady[node.UID] = node.MachineID
 		} else {
 			delete(h.notReady, node.UID)

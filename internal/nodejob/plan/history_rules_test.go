@@ -125,6 +125,9 @@ func (h *history) checkRollout(in Input, node *Node, mayFail int) {
 			!h.works(in, other) && !h.reboots(other)
 		switch {
 		case !h.selected(other):
+			if done && h.works(in, other) { // it takes part until its pod has ended
+				successes++
+			}
 		case h.isBad(other): // it can lose its place to another node in many ways, for example in an earlier pass of its soak
 			if done && rec != nil && rec.Revision == h.rev && rec.Outcome == record.Succeeded && !rec.IsAssumed() {
 				successes++

@@ -199,26 +199,14 @@ func (h *history) allRan() bool {
 	for _, st := range h.last.Nodes {
 		failed[st.Name] = st.State == Failed // until a user requests a retry
 	}
-	return (!h.stableAt().IsZero() || h.firstTakesAll()) && !slices.ContainsFunc(names, func(name string) bool {
+	return (!h.stableAt().IsZero() || h.stagingIsEmpty()) && !slices.ContainsFunc(names, func(name string) bool {
 		node := h.nodes[name]
 		return h.selected(node) && !h.isBad(node) && !barred(node) && node.On.Label != h.rev && !failed[name]
 	})
 }
 
-// firstTakesAll reports whether the first step takes all nodes. Then the staging step has none and never passes, and no
-// node waits for it.
-func (h *history) firstTakesAll() bool {
-	steps := h.job.Spec.Rollout.Steps
-	if len(steps) < 3 {
-		return false
-	}
-	var in Input
-	matched := 0
-	for _, name := range sortedKeys(h.nodes) {
-		in.Nodes = append(in.Nodes, *h.nodes[name])
-		if h.selected(h.nodes[name]) && !barred(h.nodes[name]) {
-			matched++
-		}
-	}
-	return matched <= h.atLeast(steps[0].Nodes, in)
+// stagingIsEmpty reports whether the canaries take all nodes of the staging step, which then never passes. No node waits for it.
+func (h *history) stagingIsEmpty() bool {
+	r := h.last.Status.Rollout
+	return r != nil && len(r.Steps) == 3 && r.Steps[1].Nodes == 0
 }
