@@ -262,6 +262,15 @@ var hardening = map[string]mutant{
 	"a node gets its seat back between two attempts": {
 		"budget.go", "case causeBackoff, causeSlot, causeTerminatingPod:", "case causeSlot:",
 	},
+	"a node gets its seat back while a pod is deleted that still disrupts it": {
+		"retainpods.go", "if !pod.over() {", "if false {",
+	},
+	"a node that a user has uncordoned is reported as quarantined": {
+		"conditions.go", "if w.node.Unschedulable && su.cordonedForUs", "if su.cordonedForUs",
+	},
+	"a task starts before the removal of the label is on record": {
+		"maintenance.go", "if p.lacksLabel(w.node) {", "if false {",
+	},
 	"a claim outlives its run": {
 		"budget.go", "return !w.endsRun && (w.slot || w.claims || p.retries(w) || p.hasBegun(w.node))", "return true",
 	},
