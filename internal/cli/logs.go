@@ -105,7 +105,11 @@ func (o *logsOptions) run(ctx context.Context) error {
 		return o.stream(ctx, job, pods)
 	}
 	for i := range pods {
-		if err := o.print(ctx, &pods[i]); err != nil {
+		read := o.print
+		if podlog.Ended(&pods[i]) {
+			read = o.followLog // to its end, also if a connection breaks
+		}
+		if err := read(ctx, &pods[i]); err != nil {
 			return err
 		}
 	}

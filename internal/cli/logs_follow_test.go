@@ -160,7 +160,8 @@ func TestALogThatBreaksOffContinuesWithoutRepeatedLines(t *testing.T) {
 		t.Errorf("standard output (-want +got):\n%s", diff)
 	}
 	const second = " since 2026-07-01T12:30:01Z"
-	if diff := cmp.Diff([]string{"p", "p" + second, "p" + second, "p" + second, "p" + second}, s.opened); diff != "" {
+	const next = " since 2026-07-01T12:30:02Z"
+	if diff := cmp.Diff([]string{"p", "p" + second, "p" + second, "p" + second, "p" + second, "p" + next}, s.opened); diff != "" {
 		t.Errorf("what was opened (-want +got):\n%s", diff)
 	}
 }
@@ -185,7 +186,7 @@ func TestALogThatCannotBeReadIsSkipped(t *testing.T) {
 		t.Errorf("exit code %d, and %q", code, out)
 	}
 	if want := "-- node-1: the log of pod deaf cannot be read: no route to host\n"; errs.String() != want ||
-		len(s.opened) != podlog.Tries+1 {
+		len(s.opened) != podlog.Tries+2 {
 		t.Errorf("after %d requests the message is %q, want %q", len(s.opened), errs, want)
 	}
 }

@@ -25,7 +25,7 @@ func TestLogsAreRetriedWhileTheAPIServerDoesNotRespond(t *testing.T) {
 		want    string
 		opened  int32
 	}{
-		"the API server does not respond": {func(http.ResponseWriter) { panic(http.ErrAbortHandler) }, "one\ntwo\n", failures + 2},
+		"the API server does not respond": {func(http.ResponseWriter) { panic(http.ErrAbortHandler) }, "one\ntwo\n", failures + 3},
 		"the API server cannot reach the kubelet": {func(w http.ResponseWriter) {
 			clitest.RespondError(w, http.StatusInternalServerError, metav1.StatusReasonInternalError, "no route to host")
 		}, "one\n", unreadableTries + 1},
@@ -70,15 +70,16 @@ func TestLogsAreRetriedWhileTheAPIServerDoesNotRespond(t *testing.T) {
 // runs. The rest is read even if the end of the container is observed before the log is opened again.
 func TestAStreamThatEndsEarlyIsReadAgain(t *testing.T) {
 	for name, tt := range map[string]struct {
-		again func(http.ResponseWriter)
-		want  string
+		again  func(http.ResponseWriter)
+		want   string
+		opened int32
 	}{
 		"the pod has ended": {func(w http.ResponseWriter) {
 			_, _ = io.WriteString(w, clitest.LogLine(0, "one")+"\n"+clitest.LogLine(1, "two")+"\n")
-		}, "one\ntwo\n"},
+		}, "one\ntwo\n", 3},
 		"the pod is deleted": {func(w http.ResponseWriter) {
 			clitest.RespondError(w, http.StatusNotFound, metav1.StatusReasonNotFound, "no such pod")
-		}, "one\n"},
+		}, "one\n", 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var opened atomic.Int32
@@ -112,8 +113,8 @@ func TestAStreamThatEndsEarlyIsReadAgain(t *testing.T) {
 					break
 				}
 			}
-			if got.String() != tt.want || opened.Load() != 2 {
-				t.Errorf("after %d times it has read %q, want %q after 2", opened.Load(), &got, tt.want)
+			if got.String() != tt.want || opened.Load() != tt.opened {
+				t.Errorf("after %d times it has read %q, want %q after %d", opened.Load(), &got, tt.want, tt.opened)
 			}
 		})
 	}

@@ -48,15 +48,20 @@ type Follower struct {
 
 // Follow passes on a log until it has ended, its pod is deleted, an error would occur again, or the context has ended. The error is
 // that of the last stream. Without an error, the log is complete, unless its pod was deleted.
+//
+// A stream that ends without an error proves nothing: the API server also ends it so if it loses its connection to the kubelet
+// (k8s.io/apiserver, responsewriters.StreamObject). So a log has ended when a read that began after the end of the container brings nothing
+// new.
 func (f *Follower) Follow(ctx context.Context, hand Handler) (deleted bool, err error) {
 	ended, wasClean := f.Ended, false
 	for {
+		before := f.position()
 		progress, err := f.Read(ctx, hand)
 		enough := f.count(progress, err)
 		switch {
 		case ctx.Err() != nil:
 			return false, ctx.Err()
-		case err == nil && ended:
+		case err == nil && ended && f.position() == before:
 			return false, nil
 		case apierrors.IsNotFound(err) && wasClean:
 			return true, nil
@@ -66,6 +71,9 @@ func (f *Follower) Follow(ctx context.Context, hand Handler) (deleted bool, err 
 			return false, cmp.Or(err, ErrEndsAgain)
 		}
 		wasClean = err == nil
+		if wasClean && ended {
+			continue
+		}
 		if !f.pause(ctx, ended) {
 			return false, ctx.Err()
 		}

@@ -49,6 +49,14 @@ type Tail struct {
 	begins bool
 }
 
+// position is how far a log was read.
+type position struct {
+	last time.Time
+	same int
+}
+
+func (l *Tail) position() position { return position{l.last, l.same} }
+
 // Handler receives a line that ends in a newline, or a piece of a line that is longer than MaxLine. more reports
 // whether the next piece is already available.
 type Handler func(piece string, more bool)
