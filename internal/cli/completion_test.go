@@ -26,7 +26,6 @@ func TestNamesAreCompleted(t *testing.T) {
 		"another freeze":                          {"thaw freeze |", "production"},
 		"nodes of a NodeJob":                      {"retry j node-1 |", "node-2 other"},
 		"a node to explain":                       {"explain j no|", "node-1 node-2"},
-		"a NodeJob to compare with":               {"results j --diff |", "job-2"},
 		"nodes for logs":                          {"logs j --node node-|", "node-1 node-2"},
 		"another node for logs":                   {"logs j --node node-1,|", "node-1,node-2 node-1,other"},
 		"nodes to run on":                         {"run node-1 |", "node-2 other"},

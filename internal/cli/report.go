@@ -6,7 +6,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"math"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -14,10 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/console"
 	"github.com/everynode/everynode/internal/nodejob/plan"
-	"github.com/everynode/everynode/internal/outcome"
 	"github.com/everynode/everynode/internal/text"
 	"github.com/everynode/everynode/internal/ui/cmdutil"
 	"github.com/everynode/everynode/internal/ui/view"
@@ -60,9 +57,11 @@ With --fail, the exit code is 8 unless all nodes are compliant.`,
   # by zone
   kubectl everynode report sshd-config -n node-setup --by zone
 
-  # for a spreadsheet, and for a CI system: a test case for each node
+  # for a spreadsheet
   kubectl everynode report sshd-config -n node-setup -o csv > report.csv
-  kubectl everynode report sshd-config -n node-setup -o junit --fail > report.xml`,
+
+  # for a CI system: the exit code is 8 unless all nodes are compliant
+  kubectl everynode report sshd-config -n node-setup --fail`,
 		Args:              console.ExactArgs(1, "a NodeJob"),
 		ValidArgsFunction: f.CompleteJobs,
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
@@ -79,7 +78,7 @@ With --fail, the exit code is 8 unless all nodes are compliant.`,
 	cmd.Flags().StringVar(&o.by, "by", "", "count the nodes by zone, region, pool, or by the key of a label")
 	_ = cmd.RegisterFlagCompletionFunc("by", cobra.FixedCompletions([]string{"zone", "region", "pool"}, cobra.ShellCompDirectiveNoFileComp))
 	cmd.Flags().BoolVar(&o.fail, "fail", false, "end with the exit code 8 unless all nodes are compliant")
-	console.AddOutputFlag(cmd, &o.output, console.OutputWide, outputCSV, console.OutputJSON, outputJUnit)
+	console.AddOutputFlag(cmd, &o.output, console.OutputWide, outputCSV, console.OutputJSON)
 	return cmd
 }
 
@@ -87,9 +86,6 @@ func (o *reportOptions) validate() error {
 	if problems := validation.IsQualifiedName(o.by); o.by != "" && len(problems) > 0 {
 		return cmdutil.Failf(cmdutil.ExitUsage, "--by is not the key of a label: %s. Write zone, region, pool, or a key such as %s",
 			strings.Join(problems, "; "), corev1.LabelArchStable)
-	}
-	if o.by != "" && o.output == outputJUnit {
-		return cmdutil.Failf(cmdutil.ExitUsage, "--by has no effect with -o %s: leave it out", o.output)
 	}
 	return nil
 }
@@ -117,7 +113,7 @@ func (o *reportOptions) run(ctx context.Context) error {
 		return err
 	}
 	if o.fail && found.Total.Compliant < found.Total.Nodes {
-		return cmdutil.Exit(cmdutil.ExitDiffers)
+		return cmdutil.Exit(cmdutil.ExitNonCompliant)
 	}
 	return nil
 }
@@ -139,36 +135,9 @@ func (o *reportOptions) show(found view.Compliance) error {
 		return o.PrintData(o.output, found)
 	case o.output == outputCSV:
 		return printCSV(o.Out, found.Table(o.by))
-	case o.output == outputJUnit:
-		b, err := complianceReport(found)
-		if err != nil {
-			return err
-		}
-		return writeReport(o.Out, b)
 	case len(found.Nodes) == 0:
 		o.Tell(text.Of(fmt.Sprintf("NodeJob %s selects no node; why: kubectl everynode status %s -n %s -o wide", found.NodeJob, o.name, o.namespace)))
 		return nil
 	}
 	return o.Say(found.Lines(o.by, o.Now(), o.output == console.OutputWide)...)
-}
-
-// complianceReport returns a report with a test case for each node.
-func complianceReport(found view.Compliance) ([]byte, error) {
-	cases := make([]junitCase, 0, len(found.Nodes))
-	for i := range found.Nodes {
-		n := &found.Nodes[i]
-		c := junitCase{Class: found.NodeJob, Name: text.Safe(n.Node), Time: junitTime(0)}
-		problem := &junitProblem{Message: junitMessage(string(n.State), n.ExitCode), Text: outcome.Clean(n.Message, math.MaxInt)}
-		switch n.State {
-		case view.NonCompliant:
-			problem.Type, c.Failure = string(n.State), problem
-		case view.CheckFailed:
-			problem.Type, c.Error = v1alpha1.ReasonCheckError, problem
-		case view.NotAsked:
-			c.Skipped = &junitProblem{Message: "the check has not answered yet"}
-		case view.Compliant:
-		}
-		cases = append(cases, c)
-	}
-	return encodeJUnit(found.NodeJob, cases, 0)
 }

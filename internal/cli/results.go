@@ -28,10 +28,6 @@ type resultsOptions struct {
 	*console.Factory
 	name, namespace string
 	by, output      string
-	// diff is the name of a NodeJob whose results are compared; "" for none.
-	diff string
-	// previous shows the results of the previous revision, and diffPrevious compares with them.
-	previous, diffPrevious bool
 }
 
 const outputCSV = "csv"
@@ -49,17 +45,7 @@ node, or with --by the nodes with the same value of a result, of outcome, exitCo
   kubectl everynode results node-facts -n node-setup --by kernel
 
   # for a spreadsheet
-  kubectl everynode results node-facts -n node-setup -o csv > facts.csv
-
-  # what differs between two NodeJobs, such as before and after an upgrade
-  kubectl everynode results facts-before -n node-setup --diff facts-after
-
-  # what the task found before the NodeJob was changed, and what differs since then
-  kubectl everynode results node-facts -n node-setup --previous
-  kubectl everynode results node-facts -n node-setup --diff-previous
-
-  # for a CI system: a test case for each node
-  kubectl everynode results disk-check -n node-setup -o junit > report.xml`,
+  kubectl everynode results node-facts -n node-setup -o csv > facts.csv`,
 		Args:              console.ExactArgs(1, "a NodeJob"),
 		ValidArgsFunction: f.CompleteJobs,
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
@@ -70,21 +56,11 @@ node, or with --by the nodes with the same value of a result, of outcome, exitCo
 			if o.by != "" && o.output != console.OutputPeople && o.output != console.OutputWide {
 				return cmdutil.Failf(cmdutil.ExitUsage, "--by is for the table: leave it out with -o %s", o.output)
 			}
-			if cmd.Flags().Changed("diff") && o.diff == "" {
-				return cmdutil.Failf(cmdutil.ExitUsage, "--diff is empty: name a NodeJob, or leave it out")
-			}
-			if err := cmp.Or(o.validateDiff(), o.validatePrevious()); err != nil {
-				return err
-			}
 			return o.run(cmd.Context())
 		},
 	}
 	cmd.Flags().StringVar(&o.by, "by", "", "group the nodes by a result, by outcome, exitCode or revision, or by a label")
-	cmd.Flags().StringVar(&o.diff, "diff", "", "show only what differs from the results of this NodeJob of the same namespace; exit code 8 if anything does")
-	cmd.Flags().BoolVarP(&o.previous, "previous", "p", false, "show the results of the revision before the current one")
-	cmd.Flags().BoolVar(&o.diffPrevious, "diff-previous", false, "show only what differs from the results of the revision before; exit code 8 if anything does")
-	_ = cmd.RegisterFlagCompletionFunc("diff", f.CompleteOtherJobs)
-	console.AddOutputFlag(cmd, &o.output, console.OutputWide, outputCSV, console.OutputJSON, outputJUnit)
+	console.AddOutputFlag(cmd, &o.output, console.OutputWide, outputCSV, console.OutputJSON)
 	return cmd
 }
 
@@ -99,14 +75,8 @@ func (o *resultsOptions) run(ctx context.Context) error {
 	}
 	found := view.Results{Revision: job.Status.Revision, Now: o.Now()}
 	key := v1alpha1.RecordKey(job.Namespace, job.Name)
-	if found.Nodes, err = nodeResults(ctx, c, key, o.shown(job)); err != nil {
+	if found.Nodes, err = nodeResults(ctx, c, key); err != nil {
 		return err
-	}
-	switch {
-	case o.diffPrevious:
-		return o.runDiffPrevious(ctx, c, job, found.Nodes)
-	case o.diff != "":
-		return o.runDiff(ctx, c, found.Nodes)
 	}
 	return o.show(found)
 }
@@ -118,11 +88,6 @@ func (o *resultsOptions) show(found view.Results) error {
 		return o.PrintData(o.output, found.Nodes)
 	case o.output == outputCSV:
 		return o.printCSV(found)
-	case o.output == outputJUnit:
-		return o.printJUnit(found)
-	case len(found.Nodes) == 0 && o.previous:
-		o.Tell(text.Of(o.noPrevious()))
-		return nil
 	case len(found.Nodes) == 0:
 		o.Tell(text.Of(fmt.Sprintf("no node has a record of NodeJob %s/%s yet; what it does: kubectl everynode status %s -n %s", o.namespace, o.name, o.name, o.namespace)))
 		return nil
@@ -134,15 +99,12 @@ func (o *resultsOptions) show(found view.Results) error {
 	return o.Say(found.Grouped(o.by, o.output == console.OutputWide)...)
 }
 
-// nodeResults reads the records under a key from all nodes, by name. of returns what is shown of a record; false for
-// nothing.
-func nodeResults(ctx context.Context, c client.Reader, key string, of resultReader) ([]view.NodeResult, error) {
+// nodeResults reads the records under a key from all nodes, by name.
+func nodeResults(ctx context.Context, c client.Reader, key string) ([]view.NodeResult, error) {
 	results := []view.NodeResult{}
 	err := cmdutil.EachNode(ctx, c, func(node *metav1.PartialObjectMetadata) {
 		if rec := record.Read(node.Labels, node.Annotations, key).Record; rec != nil {
-			if result, ok := of(node.Name, node.Labels, rec); ok {
-				results = append(results, result)
-			}
+			results = append(results, view.ResultOf(node.Name, node.Labels, rec))
 		}
 	})
 	slices.SortFunc(results, func(a, b view.NodeResult) int { return cmp.Compare(a.Node, b.Node) })

@@ -79,23 +79,7 @@ func TestResults(t *testing.T) {
 		"for a spreadsheet": {args: []string{"-o", "csv"}, want: "node,outcome,exitCode,attempts,revision,finishedAt,found,kernel\n" +
 			"a,Succeeded,0,1,new,2026-07-01T12:00:00Z,,6.12\nb,Succeeded,0,1,new,2026-07-01T12:00:00Z,'=cmd(),6.1\nc,Failed,'-1,2,old,2026-07-01T12:00:00Z,a\\x1b[2J,6.1"},
 		"groups for a spreadsheet": {args: []string{"-o", "csv", "--by", "kernel"}, code: cmdutil.ExitUsage},
-		"for a CI system": {args: []string{"-o", "junit"}, want: `<?xml version="1.0" encoding="UTF-8"?>
-<testsuites>
-<testsuite name="ns/j" tests="3" failures="0" errors="0" skipped="1" time="0">
-<testcase classname="ns/j" name="a" time="0">
-<system-out>kernel=6.12&#xA;</system-out>
-</testcase>
-<testcase classname="ns/j" name="b" time="0">
-<system-out>found==cmd()&#xA;kernel=6.1&#xA;</system-out>
-</testcase>
-<testcase classname="ns/j" name="c" time="0">
-<skipped message="the current revision new has not ended there; the record is of revision old"></skipped>
-<system-out>found=a\x1b[2J&#xA;kernel=6.1&#xA;</system-out>
-</testcase>
-</testsuite>
-</testsuites>`},
-		"groups for a CI system": {args: []string{"-o", "junit", "--by", "kernel"}, code: cmdutil.ExitUsage},
-		"an unknown format":      {args: []string{"-o", "yaml"}, code: cmdutil.ExitUsage},
+		"an unknown format":        {args: []string{"-o", "yaml"}, code: cmdutil.ExitUsage},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -164,7 +164,7 @@ func TestNothingIsCutOnATerminal(t *testing.T) {
 		"plan":    {[]string{"plan", "-f", manifest}, "-- left out, since no plan depends on it: v1 Service"},
 		"convert": {[]string{"convert", "-f", permanent}, "DaemonSet"},
 		"version": {[]string{"version"}, "(not known: "},
-		"results": {[]string{"results", "j", "--previous"}, "no node"},
+		"results": {[]string{"results", "j", "--by", "kernl"}, "no node has the result or the label kernl; the results are none"},
 		"report": {
 			[]string{"report", "j"},
 			"so there is nothing to report. What its task has found: kubectl everynode results j -n ns",

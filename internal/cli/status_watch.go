@@ -163,7 +163,7 @@ func verdict(job *v1alpha1.NodeJob) int {
 		return inProgress
 	case meta.IsStatusConditionTrue(job.Status.Conditions, v1alpha1.ConditionComplete):
 		if meta.FindStatusCondition(job.Status.Conditions, v1alpha1.ConditionComplete).Reason == v1alpha1.ReasonNonCompliant {
-			return cmdutil.ExitDiffers
+			return cmdutil.ExitNonCompliant
 		}
 		return cmdutil.ExitOK
 	case job.Status.Nodes.RollbackPending > 0 && !job.Spec.Suspend:

@@ -32,7 +32,7 @@ func TestVerdict(t *testing.T) {
 		"complete": {[]func(*v1alpha1.NodeJob){is(v1alpha1.ConditionComplete)}, cmdutil.ExitOK},
 		"an audit that found a node that is not compliant": {[]func(*v1alpha1.NodeJob){
 			is(v1alpha1.ConditionComplete), func(j *v1alpha1.NodeJob) { j.Status.Conditions[0].Reason = v1alpha1.ReasonNonCompliant },
-		}, cmdutil.ExitDiffers},
+		}, cmdutil.ExitNonCompliant},
 		"running": {[]func(*v1alpha1.NodeJob){is(v1alpha1.ConditionReconciling)}, inProgress},
 		"stopped": {[]func(*v1alpha1.NodeJob){is(v1alpha1.ConditionStalled)}, cmdutil.ExitNodesFailed},
 		"awaiting promotion": {[]func(*v1alpha1.NodeJob){func(j *v1alpha1.NodeJob) {

@@ -80,13 +80,6 @@ var states = []state{
 		"kubectl everynode results node-facts",
 		"kubectl apply -f recipes/node-facts.yaml; await node-facts condition=Complete",
 	},
-	{
-		"docs/cli.md",
-		"kubectl everynode results facts-before",
-		"kubectl apply -f facts.yaml; await facts-before condition=Complete; await facts-after condition=Stalled",
-	},
-	{"docs/cli.md", "kubectl everynode results swappiness", `kubectl apply -f swappiness.yaml; await swappiness condition=Complete
-		kubectl -n node-setup patch nodejob swappiness --type=merge -p '{"spec": {"task": {"script": "true again"}}}'; await swappiness condition=Complete`},
 	{"docs/cli.md", "kubectl everynode report", `kubectl apply -f - <<'END'
 apiVersion: everynode.dev/v1alpha1
 kind: NodeJob
@@ -167,8 +160,6 @@ END`},
 
 // exitCodes are those that are not 0.
 var exitCodes = map[string]int{
-	"kubectl everynode results swappiness -n node-setup --diff-previous":                                                                         8,  // they differ
-	"kubectl everynode results facts-before -n node-setup --diff facts-after":                                                                    8,  // they differ
 	"kubectl everynode run --all --save first -f fix.sh -n node-setup":                                                                           10, // a node has failed
 	"kubectl everynode run --all --limit @first --save second -f fix.sh -n node-setup":                                                           10, // it has failed again
 	"kubectl everynode can-i -f FILE --as system:serviceaccount:NAMESPACE:NAME":                                                                  1,  // it has no rights

@@ -51,7 +51,7 @@ func TestANodeThatHasDriftedIsRepaired(t *testing.T) {
 	says("audits", record.AnswerNo)
 	wantText(t, w.say("explain", "reports", node).out, "task.check has answered no since")
 	w.Condition("audits", v1alpha1.ConditionComplete, metav1.ConditionTrue, v1alpha1.ReasonNonCompliant)
-	if got := w.say("report", "audits", "--fail"); got.code != cmdutil.ExitDiffers {
+	if got := w.say("report", "audits", "--fail"); got.code != cmdutil.ExitNonCompliant {
 		t.Errorf("report --fail ended with %d: %s", got.code, got.out)
 	}
 	w.complete("reports")

@@ -30,9 +30,8 @@ const (
 	ExitNoAnswer = 6
 	// ExitDeclined means that the user answered no. Nothing was changed.
 	ExitDeclined = 7
-	// ExitDiffers means that the compared results differ, or that nodes are not compliant. It is not 1 as with kubectl diff, because 1 is an
-	// error here.
-	ExitDiffers = 8
+	// ExitNonCompliant means that nodes are not compliant.
+	ExitNonCompliant = 8
 	// ExitWaits means that the NodeJob waits for a user, and nothing has failed.
 	ExitWaits = 9
 	// ExitNodesFailed means that the task failed on a node, or that the NodeJob is Stalled.

@@ -63,22 +63,6 @@ func ResultOf(node string, labels map[string]string, rec *record.Record) NodeRes
 	}
 }
 
-// PreviousResultOf returns what the record of a node contains of the revision before a current one; false if there is
-// nothing.
-func PreviousResultOf(node string, labels map[string]string, rec *record.Record, current string) (NodeResult, bool) {
-	if rec.Revision != current && current != "" {
-		return ResultOf(node, labels, rec), true // no attempt of the current revision has ended there
-	}
-	p := rec.Previous
-	if p == nil {
-		return NodeResult{}, false
-	}
-	return NodeResult{
-		Node: node, Outcome: string(p.Outcome), Revision: p.Revision, Attempts: p.Attempts, ExitCode: p.ExitCode,
-		Finished: p.FinishedAt, Results: p.Results, Labels: labels,
-	}, true
-}
-
 // Results are the records of the nodes of a NodeJob, by node.
 type Results struct {
 	Nodes []NodeResult
