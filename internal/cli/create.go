@@ -6,15 +6,12 @@ package cli
 import (
 	"bytes"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
@@ -27,8 +24,7 @@ import (
 	"github.com/everynode/everynode/recipes"
 )
 
-// A manifest is a recipe with the user's values in environment variables. No value becomes part of a script, so no
-// value must be quoted for a shell.
+// The values of a user are in environment variables. None becomes part of a script, so none must be quoted for a shell.
 
 // createOptions are the options that all manifests have in common.
 type createOptions struct {
@@ -41,13 +37,12 @@ func newCreateCommand(f *console.Factory) *cobra.Command {
 		Use:   "create",
 		Short: "Write a manifest that is ready to apply, to standard output",
 		Long: `Write a manifest that is ready to apply, or to commit, to standard output. Nothing is created in the cluster, and none
-is needed. The manifests are those of the recipes, with your values filled in.`,
-		Example: "  kubectl everynode create sysctl vm.max_map_count=262144 -n node-setup | kubectl apply -f -",
+is needed. For a kernel parameter, a file or a certificate, copy a recipe.`,
+		Example: "  kubectl everynode create script tune-disks -f tune.sh -n node-setup | kubectl apply -f -",
 		Args:    noCommand,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newCreateSysctlCommand(f), newCreateCertificateCommand(f), newCreateFileCommand(f), newCreateScriptCommand(f),
-		newCreateMitigationCommand(f))
+	cmd.AddCommand(newCreateScriptCommand(f), newCreateMitigationCommand(f))
 	return cmd
 }
 
@@ -58,23 +53,17 @@ func (o *createOptions) addFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&o.promoteTo, "promote-to", "", "the last step that the rollout may reach without promotion; with canary it runs on one node and then waits for promotion")
 }
 
-// recipe reads the objects of a recipe.
-func recipe(name string) (*v1alpha1.NodeJob, *corev1.ConfigMap, error) {
+// recipe reads the NodeJob of a recipe.
+func recipe(name string) (*v1alpha1.NodeJob, error) {
 	content, err := recipes.Files.ReadFile(name)
 	if err != nil {
-		return nil, nil, fmt.Errorf("reading a recipe: %w", err)
+		return nil, fmt.Errorf("reading a recipe: %w", err)
 	}
-	job, config := &v1alpha1.NodeJob{}, &corev1.ConfigMap{}
-	for document := range strings.SplitSeq(string(content), "\n---\n") {
-		var into any = job
-		if strings.Contains(document, "\nkind: ConfigMap\n") {
-			into = config
-		}
-		if err := yaml.UnmarshalStrict([]byte(document), into); err != nil {
-			return nil, nil, fmt.Errorf("reading the recipe %s: %w", name, err)
-		}
+	job := &v1alpha1.NodeJob{}
+	if err := yaml.UnmarshalStrict(content, job); err != nil {
+		return nil, fmt.Errorf("reading the recipe %s: %w", name, err)
 	}
-	return job, config, nil
+	return job, nil
 }
 
 // setEnv sets a variable of the task. Kubernetes expands $(NAME) in values, and replaces $$ with $.
@@ -135,9 +124,8 @@ func (o *createOptions) limit(job *v1alpha1.NodeJob) error {
 }
 
 // writeManifest writes the manifest, with a comment that names the next commands.
-func (o *createOptions) writeManifest(what string, objects ...runtime.Object) error {
+func (o *createOptions) writeManifest(what string, job *v1alpha1.NodeJob) error {
 	var b bytes.Buffer
-	job := objects[len(objects)-1].(*v1alpha1.NodeJob)
 	fmt.Fprintf(&b, "# %s\n#\n", strings.ReplaceAll(what, "\n", " "))
 	fmt.Fprintf(&b, "# Namespace %s must allow NodeJobs and privileged pods:\n#   kubectl label namespace %[1]s %s=%s pod-security.kubernetes.io/enforce=privileged\n#\n",
 		job.Namespace, v1alpha1.EnabledLabel, v1alpha1.EnabledValue)
@@ -145,16 +133,11 @@ func (o *createOptions) writeManifest(what string, objects ...runtime.Object) er
 	if job.Spec.Rollback != nil {
 		fmt.Fprintf(&b, "#\n# Take it back:\n#   kubectl everynode abort %s -n %s --rollback\n", job.Name, job.Namespace)
 	}
-	for i, object := range objects {
-		if i > 0 {
-			b.WriteString("---\n")
-		}
-		y, err := manifest.Write(object)
-		if err != nil {
-			return err
-		}
-		b.Write(y)
+	y, err := manifest.Write(job)
+	if err != nil {
+		return err
 	}
+	b.Write(y)
 	return o.WriteFormatted(console.OutputYAML, b.Bytes())
 }
 
@@ -162,10 +145,3 @@ func (o *createOptions) writeManifest(what string, objects ...runtime.Object) er
 func isText(content []byte) bool {
 	return utf8.Valid(content) && !bytes.ContainsRune(content, 0)
 }
-
-// named derives the name of a NodeJob from another name: "vm.max_map_count" becomes "vm-max-map-count".
-func named(s string) string {
-	return strings.Trim(notInNames.ReplaceAllString(strings.ToLower(s), "-"), "-")
-}
-
-var notInNames = regexp.MustCompile(`[^a-z0-9]+`)

@@ -77,7 +77,7 @@ func (o *mitigation) write(name string) error {
 	if err := o.validate(); err != nil {
 		return err
 	}
-	job, _, err := recipe("module-mitigation.yaml")
+	job, err := recipe("module-mitigation.yaml")
 	if err != nil {
 		return err
 	}
