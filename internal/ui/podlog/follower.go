@@ -57,22 +57,20 @@ func (f *Follower) Follow(ctx context.Context, hand Handler) (deleted bool, err 
 	for {
 		before := f.position()
 		progress, err := f.Read(ctx, hand)
-		enough := f.count(progress, err)
+		enough := f.count(progress, err, ended)
 		switch {
 		case ctx.Err() != nil:
 			return false, ctx.Err()
-		case err == nil && ended && f.position() == before:
-			return false, nil
 		case apierrors.IsNotFound(err) && wasClean:
 			return true, nil
-		case isLasting(err, ended):
-			return apierrors.IsNotFound(err), err
-		case enough:
-			return false, cmp.Or(err, ErrEndsAgain)
+		case isLasting(err, ended), enough:
+			return apierrors.IsNotFound(err), cmp.Or(err, ErrEndsAgain)
 		}
-		wasClean = err == nil
-		if wasClean && ended {
-			continue
+		if wasClean = err == nil; wasClean && ended {
+			if f.position() == before {
+				return false, nil
+			}
+			continue // for what may be missing
 		}
 		if !f.pause(ctx, ended) {
 			return false, ctx.Err()
@@ -97,10 +95,13 @@ func (f *Follower) pause(ctx context.Context, ended bool) bool {
 	return ctx.Err() == nil
 }
 
-// count adds a read, and reports whether there were enough.
-func (f *Follower) count(progress bool, err error) (enough bool) {
+// count adds a read, and reports whether there were enough. There never are when the log can be read to its end.
+func (f *Follower) count(progress bool, err error, ended bool) (enough bool) {
 	if progress {
 		f.tries, f.answered = 0, 0
+	}
+	if err == nil && ended {
+		return false
 	}
 	f.tries++
 	var answer apierrors.APIStatus
