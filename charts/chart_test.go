@@ -166,7 +166,7 @@ func built(t *testing.T, files filesys.FileSystem, folder string) objects {
 // asKustomization are the values with which the chart is config/default: the images, and CRDs that are deleted with the
 // release.
 const asKustomization = `
-images: {registry: everynode.invalid, manager: {tag: none}, runner: {tag: none}, runnerArchive: {tag: none}, dashboard: {tag: none}}
+images: {registry: everynode.invalid, manager: {tag: none}, runner: {tag: none}, runnerArchive: {tag: none}}
 crds: {keep: false}
 `
 

@@ -24,7 +24,7 @@ import (
 func TestThePackagedChartIsThatOfTheCheckout(t *testing.T) {
 	const version = "v0.7.3-test.1"
 	var images []string
-	for _, name := range []string{"manager", "runner", "runner-archive", "dashboard"} {
+	for _, name := range []string{"manager", "runner", "runner-archive"} {
 		images = append(images, "registry.example:5000/a/"+name+":"+version+"@"+digest)
 	}
 	dir := t.TempDir()
@@ -42,7 +42,6 @@ func TestThePackagedChartIsThatOfTheCheckout(t *testing.T) {
 manager: {replicas: 2}
 metrics: {serviceMonitor: {enabled: true}, prometheusRule: {enabled: true}, dashboards: {enabled: true}}
 networkPolicy: {enabled: true}
-dashboard: {enabled: true}
 `}
 	got, err := renderChart(t, chart, everything)
 	if err != nil {
@@ -62,8 +61,6 @@ dashboard: {enabled: true}
 		images[1],
 		"ghcr.io/everynode/runner-archive:v0.0.0-dev",
 		images[2],
-		"ghcr.io/everynode/dashboard:v0.0.0-dev",
-		images[3],
 		"0.0.0-dev",
 		"0.7.3-test.1",
 	)
@@ -78,9 +75,6 @@ dashboard: {enabled: true}
 	); !strings.Contains(deployment, images[0]) || !strings.Contains(deployment, images[1]) ||
 		!strings.Contains(deployment, images[2]) {
 		t.Errorf("the Deployment does not have the images of the release:\n%s", deployment)
-	}
-	if deployment := text(t, got[page].Object); !strings.Contains(deployment, images[3]) {
-		t.Errorf("the Deployment of the dashboard does not have the image of the release:\n%s", deployment)
 	}
 }
 

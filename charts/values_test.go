@@ -36,9 +36,6 @@ const (
 	nodeStatus  = "ValidatingAdmissionPolicy everynode-confine-node-status"
 	confinement = "ValidatingAdmissionPolicyBinding everynode-confine-pods"
 	network     = "NetworkPolicy everynode-system/everynode-manager"
-	page        = "Deployment everynode-system/everynode-dashboard"
-	pageService = "Service everynode-system/everynode-dashboard"
-	pageNetwork = "NetworkPolicy everynode-system/everynode-dashboard"
 	teamA       = `nodeJobNamespaces: [{name: team-a, create: true, criticalPodsQuota: true, labels: {team: a}}]`
 	unwanted    = "the object is not rendered"
 )
@@ -476,74 +473,6 @@ func TestValues(t *testing.T) {
 			nil,
 		},
 		"a NetworkPolicy for everyone": {with(`networkPolicy: {enabled: true}`), network, []string{"port: metrics"}, []string{"from"}},
-		"no dashboard":                 {with(""), page, nil, []string{unwanted}},
-		"no NetworkPolicy for none":    {with(`networkPolicy: {enabled: true}`), pageNetwork, nil, []string{unwanted}},
-		"a dashboard": {
-			with(`dashboard: {enabled: true}`),
-			page,
-			[]string{
-				"automountServiceAccountToken: false",
-				"image: ghcr.io/everynode/dashboard:v0.0.0-dev ",
-				"runAsNonRoot: true",
-				"readOnlyRootFilesystem: true",
-				"scheme: HTTPS",
-				"name: kube-root-ca.crt",
-			},
-			[]string{"args:", "serviceAccountName", "secret:", "imagePullSecrets"},
-		},
-		"options of the dashboard": {
-			with(
-				`{dashboard: {enabled: true, clusterName: "a b", hosts: ["a.example:8443", b.example], defaultNamespace: team-a, tlsSecretName: page, logLevel: DEBUG}, images: {pullSecrets: [mirror]}}`,
-			),
-			page,
-			[]string{
-				"- --cluster-name=a b - --hosts=a.example:8443,b.example - --default-namespace=team-a - --tls-dir=/etc/everynode/tls - --log-level=DEBUG ",
-				"mountPath: /etc/everynode/tls",
-				"secretName: page ",
-				"- name: mirror",
-			},
-			nil,
-		},
-		"placement of the dashboard": {
-			with(
-				`dashboard: {enabled: true, nodeSelector: {a: b}, tolerations: [{key: t}], affinity: {nodeAffinity: {}}, podLabels: {c: d}, podAnnotations: {e: f}, goMemoryLimit: 1GiB, resources: {limits: {memory: 2Gi}}}`,
-			),
-			page,
-			[]string{
-				"nodeSelector: a: b",
-				"tolerations: - key: t",
-				"affinity: nodeAffinity: {}",
-				"c: d",
-				"annotations: e: f",
-				"value: 1GiB",
-				"limits: memory: 2Gi",
-			},
-			nil,
-		},
-		"a dashboard without TLS": {
-			with(`dashboard: {enabled: true, plainHTTP: true}`),
-			page,
-			[]string{"- --plain-http ", "scheme: HTTP "},
-			[]string{"HTTPS"},
-		},
-		"the Service of a dashboard": {
-			with(`dashboard: {enabled: true, serviceAnnotations: {a: b}}`),
-			pageService,
-			[]string{"annotations: a: b", "name: https port: 443 targetPort: page"},
-			nil,
-		},
-		"its Service without TLS": {
-			with(`dashboard: {enabled: true, plainHTTP: true}`),
-			pageService,
-			[]string{"name: http port: 80 targetPort: page"},
-			nil,
-		},
-		"who connects to the dashboard": {
-			with(`{dashboard: {enabled: true}, networkPolicy: {enabled: true, dashboardFrom: [{podSelector: {}}]}}`),
-			pageNetwork,
-			[]string{"from: - podSelector: {}", "port: page"},
-			nil,
-		},
 		"no notifications": {
 			with(`notifications: {url: "https://a.example"}`),
 			manager,
@@ -706,7 +635,6 @@ func labels(object unstructured.Unstructured) map[string]string { return object.
 func TestTheChartHasTheOptionalComponentsOfConfig(t *testing.T) {
 	got, err := render(t, release{values: asKustomization + `
 networkPolicy: {enabled: true}
-dashboard: {enabled: true}
 notifications: {enabled: true}
 archive: {enabled: true}
 metrics: {prometheusRule: {enabled: true}, dashboards: {enabled: true}}
@@ -718,7 +646,7 @@ manager:
 	}
 	want := overlay(t, `
 resources: [../default]
-components: [../network-policy, ../high-availability, ../monitoring, ../monitoring/dashboards, ../notifications, ../dashboard, ../archive]
+components: [../network-policy, ../high-availability, ../monitoring, ../monitoring/dashboards, ../notifications, ../archive]
 `)
 	dashboards := 0
 	for key := range want {
@@ -739,12 +667,9 @@ components: [../network-policy, ../high-availability, ../monitoring, ../monitori
 	if files, err := filepath.Glob("../config/monitoring/dashboards/*.json"); err != nil || len(files) != dashboards {
 		t.Errorf("the component has %d of %d dashboards: %v", dashboards, len(files), err)
 	}
-	for _, key := range []string{network, budget, alerts, page, pageService, pageNetwork} {
+	for _, key := range []string{network, budget, alerts} {
 		wanted := want[key]
 		rendered := got[key]
-		if key == page {
-			rendered.Object = unreleased(t, rendered)
-		}
 		if diff := cmp.Diff(wanted.Object["spec"], rendered.Object["spec"]); diff != "" || len(wanted.Object) == 0 {
 			t.Errorf("%s (-kustomize +helm):\n%s", key, diff)
 		}
@@ -807,8 +732,6 @@ func TestInvalidValuesAreRejected(t *testing.T) {
 		},
 		"a URL without a scheme":      {release{values: `notifications: {url: events.example.com}`}, "at '/notifications/url'"},
 		"an unknown format":           {release{values: `notifications: {format: teams}`}, "at '/notifications/format'"},
-		"TLS and none":                {release{values: `dashboard: {plainHTTP: true, tlsSecretName: a}`}, "at '/dashboard'"},
-		"a host with a scheme":        {release{values: `dashboard: {hosts: ["https://a.example"]}`}, "at '/dashboard/hosts/0'"},
 		"an archive without a bound":  {release{values: `archive: {maxBytes: ""}`}, "at '/archive/maxBytes'"},
 		"an archive that is too slow": {release{values: `archive: {timeoutSeconds: 61}`}, "at '/archive/timeoutSeconds'"},
 		"a label that selects pods": {

@@ -36,10 +36,6 @@ func imagesOf(o *Options) []*artifact {
 			name: "runner-archive", programs: []string{"everynode-runner", "everynode-upload"}, platforms: platforms, user: root,
 			title: "Everynode runner with archive", description: "Runs the script of a NodeJob on the node, and uploads its output",
 		},
-		{
-			name: "dashboard", programs: []string{"everynode-dashboard"}, platforms: platforms, user: nonroot,
-			title: "Everynode dashboard", description: "Shows the nodes of a cluster and their tasks to each user with the user's own permissions",
-		},
 	}
 }
 

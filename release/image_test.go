@@ -91,14 +91,6 @@ func TestImages(t *testing.T) {
 			"Everynode runner with archive", "Runs the script of a NodeJob on the node, and uploads its output", "0:0",
 			"everynode-runner", "--version", []string{"everynode-upload"},
 		},
-		"dashboard": {
-			"Everynode dashboard",
-			"Shows the nodes of a cluster and their tasks to each user with the user's own permissions",
-			"65532:65532",
-			"everynode-dashboard",
-			"--version",
-			nil,
-		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

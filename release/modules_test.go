@@ -91,7 +91,6 @@ func TestSBOM(t *testing.T) {
 			[]string{"everynode-runner", "stdlib", "golang.org/x/sys", "golang.org/x/crypto/x509roots/fallback"},
 			[]string{"k8s.io/client-go"},
 		},
-		"dashboard":         {[]string{"everynode-dashboard", "stdlib", "k8s.io/client-go"}, nil},
 		"kubectl-everynode": {[]string{"kubectl-everynode", "stdlib", "github.com/spf13/cobra"}, nil},
 	}
 	for name, tt := range tests {

@@ -33,7 +33,7 @@ func TestPublish(t *testing.T) {
 		t.Fatal(err)
 	}
 	var want []string
-	for _, image := range []string{"manager", "runner", "runner-archive", "dashboard"} {
+	for _, image := range []string{"manager", "runner", "runner-archive"} {
 		_, descriptor := indexOf(t, dir, image)
 		want = append(want, prefix+"/"+image+":"+testVersion+"@"+descriptor.Digest.String())
 	}
@@ -66,11 +66,7 @@ func TestPublish(t *testing.T) {
 				t.Errorf("%s: %v", ref, err)
 			}
 		}
-		files := []string{NotesFile, ImagesFile}
-		if !strings.Contains(reference, "/dashboard:") { // it is optional
-			files = append(files, InstallFile, InstallNoGatesFile)
-		}
-		for _, file := range files {
+		for _, file := range []string{NotesFile, ImagesFile, InstallFile, InstallNoGatesFile} {
 			content := string(read(t, dir, file))
 			if !strings.Contains(content, reference) || strings.Contains(content, testRegistry) {
 				t.Errorf("%s does not refer to the registry:\n%s", file, content)

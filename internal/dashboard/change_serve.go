@@ -38,7 +38,7 @@ type made struct {
 
 // serveChange makes a change, as the command does, with the permissions of the user.
 func (d *dashboard) serveChange(w http.ResponseWriter, r *http.Request) {
-	change, code, problem := d.readChange(w, r)
+	change, code, problem := readChange(w, r)
 	if problem != "" {
 		fail(w, code, problem)
 		return
@@ -108,34 +108,26 @@ func statusOf(err error) int {
 	}[cmdutil.CodeOf(err)], 422)
 }
 
-// readChange reads the request of a change.
-func (d *dashboard) readChange(w http.ResponseWriter, r *http.Request) (change Change, code int, problem string) {
-	if code, problem := d.site().read(w, r, maxChangeBytes, &change); problem != "" {
-		return change, code, problem
-	}
-	return change, http.StatusBadRequest, change.check()
-}
-
-// read reads the content of a request that the page posts. Its type makes a browser ask this server first if another web page
-// sends it, and this server does not allow that. Each browser sends the origin of such a request.
-func (s site) read(w http.ResponseWriter, r *http.Request, limit int64, value any) (code int, problem string) {
-	if !s.isOrigin(r.Header.Get("Origin"), r.Host) {
-		return http.StatusForbidden, "this is accepted from the page only"
+// readChange reads the request of a change. Its type makes a browser ask this server first if another web page sends it, and this server
+// does not allow that. Each browser sends the origin of such a request.
+func readChange(w http.ResponseWriter, r *http.Request) (change Change, code int, problem string) {
+	if r.Header.Get("Origin") != "http://"+r.Host {
+		return change, http.StatusForbidden, "this is accepted from the page only"
 	}
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
-		return http.StatusUnsupportedMediaType, "the request must be application/json"
+		return change, http.StatusUnsupportedMediaType, "the request must be application/json"
 	}
-	decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, limit))
+	decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxChangeBytes))
 	decoder.DisallowUnknownFields()
-	err := decoder.Decode(value)
+	err := decoder.Decode(&change)
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):
-		return http.StatusRequestEntityTooLarge, "the request is too large"
+		return change, http.StatusRequestEntityTooLarge, "the request is too large"
 	case err != nil:
-		return http.StatusBadRequest, "the request is not as expected: " + err.Error()
+		return change, http.StatusBadRequest, "the request is not as expected: " + err.Error()
 	}
-	return http.StatusOK, ""
+	return change, http.StatusBadRequest, change.check()
 }
 
 // tellChange prints a change on the terminal of the command, so that there is a list of all that the page did.

@@ -2,8 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package dashboard is a web page that shows the nodes of a cluster, their NodeJobs and the reason for every wait, and that follows
-// what happens. The command dashboard serves it on the machine of its user (Local), and everynode-dashboard in the cluster to many
-// users (InCluster).
+// what happens. The command dashboard serves it on the machine of its user.
 //
 //	mirror: lists and watches, once ──► observed ──► model, detail (pure) ──► state: what changed since a version ──► tabs
 //

@@ -41,10 +41,8 @@ type mirror[T any] struct {
 	fallback string
 	// keep returns what is stored of an object.
 	keep func(client.Object) T
-	// changed is called after each change, and unauthorized if the API server does not accept the user's credentials.
-	changed, unauthorized func()
-	// watchFor is the time after which the objects are listed again even if the watch continues; 0 for no limit.
-	watchFor time.Duration
+	// changed is called after each change.
+	changed func()
 
 	mu    sync.Mutex
 	items map[client.ObjectKey]T
@@ -105,9 +103,6 @@ func (m *mirror[T]) fail(at listwatch.Request, err error) (poll bool) {
 	}
 	failed, refused := cmdutil.Explain(err), apierrors.IsUnauthorized(err)
 	forbidden := cmdutil.CodeOf(failed) == cmdutil.ExitForbidden
-	if refused && m.unauthorized != nil {
-		m.unauthorized()
-	}
 	m.mu.Lock()
 	m.failed = failed
 	if forbidden && !refused && !poll {
@@ -135,7 +130,7 @@ func (m *mirror[T]) load(ctx context.Context) (version string, opts []client.Lis
 	m.items, m.limited, m.failed, m.listed = items, limited, nil, true
 	m.mu.Unlock()
 	m.changed()
-	return version, append(slices.Clip(opts), listwatch.Limit(m.watchFor)), nil
+	return version, opts, nil
 }
 
 // listAll lists the objects, and returns the resource version from which a watch continues.

@@ -46,9 +46,6 @@ type observed struct {
 	context, flag string
 	// makes is true if the page makes changes.
 	makes bool
-	// user is the name of the user, and hasCookie true if the user can log out, of a dashboard in the cluster.
-	user      string
-	hasCookie bool
 }
 
 // note is a part of the cluster that cannot be read, and why.
@@ -114,9 +111,6 @@ type clusterState struct {
 	Freezes []string `json:"freezes,omitempty"`
 	// Changes is true if the page can make changes.
 	Changes bool `json:"changes,omitempty"`
-	// User is the name of the user of a dashboard in the cluster. LogOut is true if the page can end the session.
-	User   string `json:"user,omitempty"`
-	LogOut bool   `json:"logOut,omitempty"`
 }
 
 // values returns the state of the page.
@@ -148,7 +142,7 @@ func (o *observed) values() map[string]json.RawMessage {
 	values["budgets"] = encode(o.newBudgetsState())
 	values["needs"] = encode(o.needs())
 	values["cluster"] = encode(clusterState{
-		Context: o.context, Notes: o.notes, Freezes: o.frozen(), Changes: o.makes, User: shortened(o.user), LogOut: o.hasCookie,
+		Context: o.context, Notes: o.notes, Freezes: o.frozen(), Changes: o.makes,
 	})
 	return values
 }

@@ -7,7 +7,6 @@ import (
 	"context"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -92,18 +91,6 @@ func (m *mirrors) run(ctx context.Context) {
 	go m.budgets.run(ctx)
 }
 
-// limitWatches lists all kinds again at least this often.
-func (m *mirrors) limitWatches(watchFor time.Duration) {
-	m.nodes.watchFor, m.jobs.watchFor, m.guards.watchFor, m.pods.watchFor = watchFor, watchFor, watchFor, watchFor
-	m.budgets.watchFor = watchFor
-}
-
-// unauthorized sets what is called if the API server does not accept the user's credentials.
-func (m *mirrors) unauthorized(do func()) {
-	m.nodes.unauthorized, m.jobs.unauthorized, m.guards.unauthorized, m.pods.unauthorized = do, do, do, do
-	m.budgets.unauthorized = do
-}
-
 // podsOfTasks is the part of the cluster that a user of one namespace often cannot read.
 const podsOfTasks = "pods of tasks"
 
@@ -123,7 +110,6 @@ func (m *mirrors) ready() bool {
 func (v *viewer) observe() *observed {
 	o := v.mirrors.observe(v.now())
 	o.context, o.flag, o.makes = v.context, v.flag, v.makes
-	o.user, o.hasCookie = v.user, v.hasCookie
 	return o
 }
 
@@ -171,7 +157,6 @@ func (m *mirrors) observe(now time.Time) *observed {
 
 // compute keeps the state of the page up to date until the context ends.
 func (v *viewer) compute(ctx context.Context) {
-	loaded := sync.OnceFunc(func() { close(v.loaded) })
 	for {
 		select {
 		case <-v.mirrors.dirty:
@@ -182,16 +167,9 @@ func (v *viewer) compute(ctx context.Context) {
 		if !v.mirrors.ready() {
 			continue
 		}
-		select {
-		case v.turn <- struct{}{}:
-		case <-ctx.Done():
-			return
-		}
 		began := v.machine()
 		v.state.replace(v.observe().values())
 		took := v.machine().Sub(began)
-		<-v.turn
-		loaded()
 		select {
 		case <-v.after(max(leastPause, restFactor*took)):
 		case <-ctx.Done():

@@ -38,51 +38,26 @@ func (d *dashboard) handler() http.Handler {
 	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /", http.FileServerFS(files))
-	routes(mux, func(serve answerer) http.Handler {
-		return d.authorized(func(w http.ResponseWriter, r *http.Request) { serve(d.viewer, w, r) })
-	})
+	for path, serve := range map[string]http.HandlerFunc{
+		"stream": d.serveStream, "log": d.serveLog, "job": d.detail(d.serveJob), "budgets": d.detail(d.serveBudgets), "node": d.detail(d.serveNode),
+	} {
+		mux.Handle("GET /api/"+path, d.authorized(serve))
+	}
 	if d.makes {
 		mux.Handle("POST /api/change", d.authorized(d.serveChange))
 	}
-	return d.site().protected(mux)
+	return d.protected(mux)
 }
 
-// answerer answers a request for data of a viewer.
-type answerer func(*viewer, http.ResponseWriter, *http.Request)
-
-// routes adds what pages request. with finds the viewer of a request.
-func routes(mux *http.ServeMux, with func(answerer) http.Handler) {
-	mux.Handle("GET /api/stream", with((*viewer).serveStream))
-	mux.Handle("GET /api/job", with(detail((*viewer).serveJob)))
-	mux.Handle("GET /api/budgets", with(detail((*viewer).serveBudgets)))
-	mux.Handle("GET /api/node", with(detail((*viewer).serveNode)))
-	mux.Handle("GET /api/log", with((*viewer).serveLog))
-}
-
-// site is where the page is.
-type site struct {
-	// isHost reports whether a host is that of the page, and isOrigin whether an origin is that of the page at this host.
-	isHost   func(host string) bool
-	isOrigin func(origin, host string) bool
-	// otherHost is the answer for another host.
-	otherHost string
-}
-
-// site returns the site of a page on this machine. A web page of another site may let its own name point to 127.0.0.1. Its
+// isHost reports whether a host is that of the page. A web page of another site may let its own name point to 127.0.0.1. Its
 // requests have that name as the host.
-func (d *dashboard) site() site {
-	return site{
-		isHost: func(host string) bool {
-			_, port, err := net.SplitHostPort(d.host)
-			return err == nil && (host == d.host || host == "localhost:"+port)
-		},
-		isOrigin:  func(origin, host string) bool { return origin == "http://"+host },
-		otherHost: "this address is not the one that kubectl everynode dashboard printed",
-	}
+func (d *dashboard) isHost(host string) bool {
+	_, port, err := net.SplitHostPort(d.host)
+	return err == nil && (host == d.host || host == "localhost:"+port)
 }
 
 // protected refuses requests that were not made for this site, and restricts what the page can do.
-func (s site) protected(next http.Handler) http.Handler {
+func (d *dashboard) protected(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("Content-Security-Policy", policy)
@@ -92,11 +67,11 @@ func (s site) protected(next http.Handler) http.Handler {
 		h.Set("Cache-Control", "no-store")
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
-		if !s.isHost(r.Host) {
-			fail(w, http.StatusMisdirectedRequest, s.otherHost)
+		if !d.isHost(r.Host) {
+			fail(w, http.StatusMisdirectedRequest, "this address is not the one that kubectl everynode dashboard printed")
 			return
 		}
-		if !s.isOwnRequest(r) {
+		if !isOwnRequest(r) {
 			fail(w, http.StatusForbidden, "requests of other web pages are refused")
 			return
 		}
@@ -105,8 +80,8 @@ func (s site) protected(next http.Handler) http.Handler {
 }
 
 // isOwnRequest reports whether a request is of the page, of a user who enters the address, or of no browser.
-func (s site) isOwnRequest(r *http.Request) bool {
-	if origin := r.Header.Get("Origin"); origin != "" && !s.isOrigin(origin, r.Host) {
+func isOwnRequest(r *http.Request) bool {
+	if origin := r.Header.Get("Origin"); origin != "" && origin != "http://"+r.Host {
 		return false
 	}
 	from := r.Header.Get("Sec-Fetch-Site")
@@ -141,8 +116,8 @@ func answer(w http.ResponseWriter, value any) {
 const detailTimeout = 30 * time.Second
 
 // detail limits the requests for a NodeJob, a node or budgets: each of them needs memory, most of them for a plan.
-func detail(serve answerer) answerer {
-	return func(v *viewer, w http.ResponseWriter, r *http.Request) {
+func (v *viewer) detail(serve http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
 		if !acquire(v.details) {
 			fail(w, http.StatusTooManyRequests, fmt.Sprintf("%d requests for a NodeJob, a node or budgets are being answered already: try again", maxDetails))
 			return
@@ -151,7 +126,7 @@ func detail(serve answerer) answerer {
 		_ = http.NewResponseController(w).SetWriteDeadline(v.machine().Add(detailTimeout)) // not supported by the recorder of tests
 		ctx, cancel := context.WithTimeout(r.Context(), detailTimeout-writeTimeout)
 		defer cancel()
-		serve(v, w, r.WithContext(ctx))
+		serve(w, r.WithContext(ctx))
 	}
 }
 

@@ -156,11 +156,11 @@ func TestARequestForDetailsEnds(t *testing.T) {
 	now := time.Now()
 	d.machine = func() time.Time { return now }
 	w := &deadlines{ResponseRecorder: httptest.NewRecorder()}
-	detail(func(_ *viewer, _ http.ResponseWriter, r *http.Request) {
+	d.detail(func(_ http.ResponseWriter, r *http.Request) {
 		if at, has := r.Context().Deadline(); !has || at.After(now.Add(detailTimeout)) {
 			t.Errorf("the request ends at %s", at)
 		}
-	})(d.viewer, w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/node", nil))
+	})(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/node", nil))
 	if !w.write.Equal(now.Add(detailTimeout)) {
 		t.Errorf("the answer ends at %s", w.write)
 	}

@@ -28,15 +28,12 @@ type state struct {
 	// gone are the versions in which keys were removed, and forgotten is the version before which they are not known.
 	gone      map[string]uint64
 	forgotten uint64
-	// first is the first version.
-	first uint64
 	// changed is closed by the next change.
 	changed chan struct{}
 }
 
-// newState returns a state whose first version is this one. A tab with an earlier version gets everything.
-func newState(first uint64) *state {
-	return &state{entries: map[string]entry{}, gone: map[string]uint64{}, changed: make(chan struct{}), first: first, forgotten: first}
+func newState() *state {
+	return &state{entries: map[string]entry{}, gone: map[string]uint64{}, changed: make(chan struct{}), forgotten: 1}
 }
 
 // change is what a tab must do to have a version of the state.
@@ -52,7 +49,7 @@ type change struct {
 func (s *state) replace(values map[string]json.RawMessage) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	next, changed := max(s.version+1, s.first), false
+	next, changed := s.version+1, false
 	for key, value := range values {
 		if old, ok := s.entries[key]; ok && string(old.value) == string(value) {
 			continue

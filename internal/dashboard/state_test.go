@@ -21,7 +21,7 @@ func values(pairs ...string) map[string]json.RawMessage {
 
 // TestATabGetsWhatHasChanged lets a tab that has a version of the state catch up.
 func TestATabGetsWhatHasChanged(t *testing.T) {
-	s := newState(1)
+	s := newState()
 	s.replace(values("a", "1", "b", "1"))
 	s.replace(values("a", "2", "b", "1", "c", "1"))
 	s.replace(values("a", "2", "c", "1"))
@@ -45,25 +45,8 @@ func TestATabGetsWhatHasChanged(t *testing.T) {
 	}
 }
 
-// TestATabOfAnEarlierStateGetsEverything : the earlier state had as many changes as this one.
-func TestATabOfAnEarlierStateGetsEverything(t *testing.T) {
-	s := newState(1000)
-	if got, _ := s.since(0); got.Version != 0 {
-		t.Errorf("version %d before anything is known", got.Version)
-	}
-	s.replace(values("a", "1"))
-	for since, want := range map[uint64]change{
-		1: {Version: 1000, Reset: true, Set: values("a", "1")}, 999: {Version: 1000, Reset: true, Set: values("a", "1")}, 1000: {Version: 1000},
-	} {
-		got, _ := s.since(since)
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("since %d (-want +got):\n%s", since, diff)
-		}
-	}
-}
-
 func TestAChangeWakesTabs(t *testing.T) {
-	s := newState(1)
+	s := newState()
 	s.replace(values("a", "1"))
 	_, changed := s.since(1)
 	s.replace(values("a", "1"))
@@ -77,7 +60,7 @@ func TestAChangeWakesTabs(t *testing.T) {
 }
 
 func TestForgottenRemovalsResetATab(t *testing.T) {
-	s := newState(1)
+	s := newState()
 	many := map[string]json.RawMessage{}
 	for i := range maxGone + 1 {
 		many[string(rune('a'+i%26))+string(encode(i))] = json.RawMessage("1")

@@ -32,16 +32,8 @@ type viewer struct {
 	context, flag string
 	// makes is true if the page makes changes. Otherwise, it only names their commands.
 	makes bool
-	// user is the name of the user, and hasCookie true if the user can log out, of a dashboard in the cluster; otherwise empty.
-	user      string
-	hasCookie bool
-	// turn is taken while the state is computed: one viewer at a time does that.
-	turn chan struct{}
 	// tabs and logs count the streams, and details the requests for a NodeJob, a node or budgets.
 	tabs, logs, details chan struct{}
-	// loaded is closed when the state was computed for the first time, and ended when the viewer of a session has no watches any more.
-	loaded chan struct{}
-	ended  <-chan struct{}
 }
 
 // Limits of what a viewer answers at the same time.
@@ -55,9 +47,9 @@ const (
 // it in this one.
 func newViewer(a access, namespace string) *viewer {
 	return &viewer{
-		access: a, mirrors: newMirrors(a.client, namespace, a.after), state: newState(1),
-		turn: make(chan struct{}, 1), tabs: make(chan struct{}, maxTabs), logs: make(chan struct{}, maxLogs),
-		details: make(chan struct{}, maxDetails), loaded: make(chan struct{}),
+		access: a, mirrors: newMirrors(a.client, namespace, a.after), state: newState(),
+		tabs: make(chan struct{}, maxTabs), logs: make(chan struct{}, maxLogs),
+		details: make(chan struct{}, maxDetails),
 	}
 }
 

@@ -41,7 +41,6 @@ const (
 	leaderElection = "everynode-leader-election"
 	sealName       = "everynode-seal"
 	quota          = "everynode-critical-pods"
-	dashboard      = "everynode-dashboard"
 )
 
 // Labels of config/default. NameLabel and NameValue are the label of its namespace, and of all its pods.
@@ -125,9 +124,6 @@ func Namespaced() []client.Object {
 		&corev1.ResourceQuota{ObjectMeta: inNamespace(quota)},
 		&policyv1.PodDisruptionBudget{ObjectMeta: inNamespace(Manager)},
 		&networkingv1.NetworkPolicy{ObjectMeta: inNamespace(Manager)},
-		&appsv1.Deployment{ObjectMeta: inNamespace(dashboard)},
-		&corev1.Service{ObjectMeta: inNamespace(dashboard)},
-		&networkingv1.NetworkPolicy{ObjectMeta: inNamespace(dashboard)},
 		&rbacv1.RoleBinding{ObjectMeta: inNamespace(Requirements)},
 		&rbacv1.Role{ObjectMeta: inNamespace(Requirements)},
 		&corev1.ServiceAccount{ObjectMeta: inNamespace(Requirements)},

@@ -23,7 +23,7 @@ var (
 	created = time.Date(2026, 7, 1, 12, 30, 15, 0, time.UTC)
 	images  = []string{
 		"registry.example:5000/a/manager:" + version + "@sha256:1", "registry.example:5000/a/runner:" + version + "@sha256:2",
-		"registry.example:5000/a/runner-archive:" + version + "@sha256:3", "registry.example:5000/a/dashboard:" + version + "@sha256:4",
+		"registry.example:5000/a/runner-archive:" + version + "@sha256:3",
 	}
 )
 

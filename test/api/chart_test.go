@@ -94,7 +94,7 @@ var crdVersion = regexp.MustCompile(`(controller-gen\.kubebuilder\.io/version: )
 func (h *helmed) release(version, crds string) string {
 	h.T.Helper()
 	var images []string
-	for _, name := range []string{"manager", "runner", "runner-archive", "dashboard"} {
+	for _, name := range []string{"manager", "runner", "runner-archive"} {
 		images = append(images, "registry.example/"+name+":"+version+"@sha256:"+strings.Repeat("0", 64))
 	}
 	root := "../.."

@@ -42,7 +42,6 @@ var notExecuted = map[string]string{
 	"[ ! -e /run/reboot-required ]": "a line of such a script",
 
 	"kubectl everynode dashboard":                      "serves a page until it is interrupted: test/browser, and TestTheDashboardFollowsTheLogOfATask",
-	"kubectl -n everynode-system port-forward ":        "needs a kubelet: TestTheDashboardRunsInTheCluster",
 	"kubectl -n everynode-system scale ":               "stops the manager of all tests",
 	"while read -r namespace name":                     "changes the NodeJobs of all tests",
 	"kubectl -n everynode-system delete pod ":          "needs the seat of a node",

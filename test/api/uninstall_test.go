@@ -48,7 +48,7 @@ func TestUninstall(t *testing.T) {
 			must(
 				t,
 				f.kubectl(
-					"apply -f ../../config/dashboard/deployment.yaml -f ../../config/dashboard/service.yaml -f ../../config/network-policy/networkpolicy.yaml",
+					"apply -f ../../config/network-policy/networkpolicy.yaml",
 				),
 			)
 			f.Eventually("the kinds are served", func() error { return f.kubectl("get nodejobs,nodeguards -A") })

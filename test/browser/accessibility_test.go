@@ -160,21 +160,3 @@ func TestASmallClusterIsAccessible(t *testing.T) {
 		}
 	}
 }
-
-func TestTheLoginIsAccessible(t *testing.T) {
-	source := axe(t)
-	address := inCluster(t, nil).address
-	for _, dark := range []bool{false, true} {
-		tab := open(t, "about:blank", 390, 800, dark)
-		if err := errors.Join(tab.AcceptCertificates(), tab.BypassPolicy(), tab.Go(address)); err != nil {
-			t.Fatal(err)
-		}
-		logIn(t, tab, "wrong")
-		see(t, tab, loginForm+".querySelector('[role=alert]')")
-		if err := tab.Evaluate(source+"; true", nil); err != nil {
-			t.Fatal(err)
-		}
-		isAccessible(t, tab, fmt.Sprintf("the login, dark: %t", dark))
-		fits(t, tab)
-	}
-}

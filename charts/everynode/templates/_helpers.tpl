@@ -4,12 +4,6 @@ app.kubernetes.io/name: everynode
 app.kubernetes.io/component: manager
 {{- end }}
 
-{{/* Labels of the dashboard's pods, which are the selector of its Deployment. */}}
-{{- define "everynode.dashboardLabels" -}}
-app.kubernetes.io/name: everynode
-app.kubernetes.io/component: dashboard
-{{- end }}
-
 {{/*
 Labels of objects that config/default does not have. Flux adds the digest of a chart from an OCIRepository to its version, after a
 plus sign, which a label must not have.

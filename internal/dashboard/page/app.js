@@ -6,7 +6,6 @@ import { Changes } from "./changes.js";
 import { $, el, replace } from "./dom.js";
 import { Grid } from "./grid.js";
 import { drawJobs, JobView, path } from "./jobs.js";
-import { Login } from "./login.js";
 import { drawNeeds } from "./needs.js";
 import { NodeView } from "./node.js";
 import { connect, State, takeToken } from "./store.js";
@@ -28,7 +27,6 @@ const changes = new Changes(state, refresh);
 const jobView = new JobView(state, changes);
 const nodeView = new NodeView(state, changes, closeNode);
 const budgetsView = new BudgetsView();
-const login = new Login();
 
 function hash(job, node) {
   return `#/${job ? `job/${path(...job.split("/"))}` : ""}${job && node ? "/" : ""}${node ? `node/${path(node)}` : ""}`;
@@ -92,9 +90,6 @@ async function refresh() {
 
 function changed(keys, reset) {
   $("context").textContent = state.cluster?.context ?? "";
-  $("user").textContent = state.cluster?.user ?? "";
-  $("user").hidden = !state.cluster?.user;
-  $("log-out").hidden = !state.cluster?.logOut;
   drawFreezes();
   drawNotes();
   grid.draw();
@@ -128,19 +123,17 @@ function drawNotes() {
 }
 
 const connections = { live: "live", lost: "connection lost, retrying", paused: "paused", refused: "not allowed" };
-function tell(how, why, logIn) {
-  if (logIn && state.version) return location.reload(); // what the last user could read must not stay
-  if (logIn) login.show(why);
+function tell(how, why) {
   const at = $("connection");
   if (at.dataset.how === how && at.title === (why ?? "")) return;
   at.dataset.how = how;
   at.title = why ?? "";
   at.textContent = connections[how] + (how === "lost" && why ? `: ${why}` : "");
-  if (how === "refused" && !logIn) replace($("notes"), el("p", { class: "note bad", role: "alert" }, el("b", {}, "This page cannot read the cluster. "), why));
+  if (how === "refused") replace($("notes"), el("p", { class: "note bad", role: "alert" }, el("b", {}, "This page cannot read the cluster. "), why));
 }
 
 document.addEventListener("keydown", (event) => {
-  if ($("change").open || $("login").open) return;
+  if ($("change").open) return;
   const typing = event.target.matches("input, select, textarea");
   if (event.key === "/" && !typing) {
     event.preventDefault();

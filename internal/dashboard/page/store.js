@@ -3,36 +3,33 @@
 
 // The state that the server sends, and the connection to the server.
 
-import { hasLogin } from "./mode.js";
-
 const stored = "everynode-token";
 
 /** takeToken takes the token out of the address, so that it is neither in the history nor in a copied address. */
 export function takeToken() {
   const match = location.hash.match(/^#token=([A-Za-z0-9]+)$/);
-  if (match && !hasLogin) {
+  if (match) {
     sessionStorage.setItem(stored, match[1]);
     history.replaceState(null, "", "#/");
   }
 }
 
-const headers = () => (hasLogin ? {} : { Authorization: `Bearer ${sessionStorage.getItem(stored) ?? ""}` });
+const headers = () => ({ Authorization: `Bearer ${sessionStorage.getItem(stored) ?? ""}` });
 
-/** Refused is an answer that is an error. logIn is true if the user must log in. */
+/** Refused is an answer that is an error. */
 export class Refused extends Error {
-  constructor(status, message, logIn = false) {
+  constructor(status, message) {
     super(message);
     this.status = status;
-    this.logIn = logIn;
   }
 }
 
-const options = { credentials: hasLogin ? "same-origin" : "omit", cache: "no-store" };
+const options = { credentials: "omit", cache: "no-store" };
 
 async function accepted(response) {
   if (!response.ok) {
     const answer = await response.json().catch(() => ({}));
-    throw new Refused(response.status, answer.error ?? `the server answered ${response.status}`, Boolean(answer.logIn));
+    throw new Refused(response.status, answer.error ?? `the server answered ${response.status}`);
   }
   return response;
 }
@@ -146,7 +143,7 @@ export function connect(state, tell) {
         clearTimeout(watchdog);
         if (current === abort) current = null;
         if (document.hidden) return;
-        if (error instanceof Refused && error.status === 401) return tell("refused", error.message, error.logIn);
+        if (error instanceof Refused && error.status === 401) return tell("refused", error.message);
         tell("lost", error instanceof Refused ? error.message : "");
         timer = setTimeout(start, pause);
         pause = Math.min(pause * 2, longestPause);

@@ -92,16 +92,6 @@ type fromVersion string
 // ApplyToList sets the resource version.
 func (v fromVersion) ApplyToList(o *client.ListOptions) { raw(o).ResourceVersion = string(v) }
 
-// Limit is the time after which the API server ends a watch; 0 for its own limit.
-type Limit time.Duration
-
-// ApplyToList sets the time.
-func (l Limit) ApplyToList(o *client.ListOptions) {
-	if l != 0 {
-		raw(o).TimeoutSeconds = new(int64(time.Duration(l).Seconds()))
-	}
-}
-
 // raw returns the options that client.ListOptions has no field for.
 func raw(o *client.ListOptions) *metav1.ListOptions {
 	if o.Raw == nil {

@@ -46,7 +46,7 @@ func TestALoopListsAgainWhenItsWatchEnds(t *testing.T) {
 			list := corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}}
 			list.ResourceVersion = fmt.Sprint(10 * lists)
 			clitest.Respond(w, list)
-		case query.Get("resourceVersion") != fmt.Sprint(10*lists) || query.Get("timeoutSeconds") != "300":
+		case query.Get("resourceVersion") != fmt.Sprint(10*lists):
 			t.Errorf("watch with %s after %d lists", r.URL.RawQuery, lists)
 		case lists == 1:
 			send(w, watch.Added, pod("a"))
@@ -78,7 +78,7 @@ func TestALoopListsAgainWhenItsWatchEnds(t *testing.T) {
 		List: func(ctx context.Context) (string, []client.ListOption, error) {
 			var list corev1.PodList
 			err := c.List(ctx, &list)
-			return list.ResourceVersion, []client.ListOption{client.InNamespace("ns"), listwatch.Limit(5 * time.Minute)}, err
+			return list.ResourceVersion, []client.ListOption{client.InNamespace("ns")}, err
 		},
 		Changed: func(o client.Object, deleted bool) {
 			got = append(got, fmt.Sprintf("%s deleted %v", o.GetName(), deleted))

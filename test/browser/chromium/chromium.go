@@ -21,7 +21,6 @@ import (
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/runtime"
-	"github.com/chromedp/cdproto/security"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 )
@@ -139,12 +138,6 @@ func (t *Tab) Go(url string) error {
 	if answer.ErrorText != "" {
 		return fmt.Errorf("opening %s: %s", url, answer.ErrorText)
 	}
-	return err
-}
-
-// AcceptCertificates makes the tab accept self-signed certificates.
-func (t *Tab) AcceptCertificates() error {
-	_, err := call(t, security.SetIgnoreCertificateErrors, security.SetIgnoreCertificateErrorsParams{Ignore: true})
 	return err
 }
 
