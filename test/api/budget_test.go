@@ -133,7 +133,7 @@ func TestNodeJobsDrawOnABudget(t *testing.T) {
 		job := b.draft(name)
 		job.Namespace, job.Spec.Nodes.Selector = "default", nil
 		job.Spec.Rollout.MaxConcurrent = percent("100%")
-		job.Spec.Maintenance.Cordon = true
+		job.Spec.Maintenance.Cordon, job.Spec.Maintenance.MaxUnavailable = true, percent("100%")
 		must(t, b.admin.Create(b.Ctx, job))
 	}
 	b.Within(time.Minute, 100*time.Millisecond, "a NodeJob waits for the budget, and says so", func() error {

@@ -228,6 +228,9 @@ func (w *world) job(name, script string, changes ...func(*v1alpha1.NodeJobSpec))
 	for _, change := range changes {
 		change(&job.Spec)
 	}
+	if m := &job.Spec.Maintenance; m.MaxUnavailable == nil && (m.Cordon || m.Drain != nil || m.Reboot.Policy != "") {
+		m.MaxUnavailable = job.Spec.Rollout.MaxConcurrent
+	}
 	must(w.T, admin.Create(w.Ctx, job))
 	return job
 }

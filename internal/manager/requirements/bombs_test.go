@@ -184,7 +184,7 @@ func TestBombsOfManyBudgets(t *testing.T) {
 	close(done)
 	measured.Wait()
 	t.Logf("%s, at most %d MiB", took, (most-before.HeapAlloc)>>20)
-	if took > 15*time.Second || most-before.HeapAlloc > 2*mostMemory {
+	if took > time.Minute || most-before.HeapAlloc > 2*mostMemory {
 		t.Errorf("they use %s and %d MiB", took, (most-before.HeapAlloc)>>20)
 	}
 }

@@ -48,6 +48,9 @@ func newJob(changes ...func(*v1alpha1.NodeJob)) *v1alpha1.NodeJob {
 	for _, change := range changes {
 		change(job)
 	}
+	if m := &job.Spec.Maintenance; m.MaxUnavailable == nil {
+		m.MaxUnavailable = job.Spec.Rollout.MaxConcurrent // most tests are about something else
+	}
 	return job
 }
 

@@ -4,6 +4,7 @@
 package plan
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -356,6 +357,22 @@ func TestPodsThatTheGateWouldEnd(t *testing.T) {
 		if got := g.endsPods(&tt.node); got != tt.want {
 			t.Errorf("%s: %t, want %t", name, got, tt.want)
 		}
+	}
+}
+
+// One node at a time is unavailable unless the user says more, whatever maxConcurrent is.
+func TestOneNodeAtATimeIsUnavailableByDefault(t *testing.T) {
+	job := newJob(cordoning, func(j *v1alpha1.NodeJob) { j.Spec.Rollout.MaxConcurrent = new(intstr.FromString("100%")) })
+	job.Spec.Maintenance.MaxUnavailable = nil
+	p := Next(see(job, []Node{newNode("a"), newNode("b"), newNode("c")}))
+	if want := []string{"Preparing a, cordoned by ns.everynode.dev/job"}; !slices.Equal(told(p), want) {
+		t.Errorf("actions %v, want %v", told(p), want)
+	}
+	if got := p.Nodes[1].Message; got != "1 node is not Ready, cordoned or at work (a), and maintenance.maxUnavailable allows 1" {
+		t.Errorf("the next node: %s", got)
+	}
+	if got := AtOnce(job, 3); got != 1 {
+		t.Errorf("%d nodes at once", got)
 	}
 }
 

@@ -252,6 +252,7 @@ func (h *history) checkReadied(in Input, a task.Attempt) {
 
 // checkAway checks that the NodeJob does not make more nodes unavailable than it may.
 func (h *history) checkAway(in Input, p Plan, begun, slots map[string]bool, limit int) {
+	limit = 1
 	if m := in.Job.Spec.Maintenance.MaxUnavailable; m != nil {
 		limit = m.IntValue()
 	}

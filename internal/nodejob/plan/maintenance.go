@@ -209,9 +209,10 @@ func (c *capacity) unavailableMessage() string {
 
 // maxUnavailable is how many of the matching nodes may be unavailable at the same time.
 func (p *policy) maxUnavailable(matched int) int {
+	const byDefault = 1
 	value := p.in.Job.Spec.Maintenance.MaxUnavailable
 	if value == nil {
-		return maxConcurrent(p.in.Job.Spec.Rollout, matched)
+		return byDefault
 	}
 	return scaled(value, matched, 1, roundDown)
 }

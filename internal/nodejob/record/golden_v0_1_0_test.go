@@ -106,7 +106,7 @@ var readingsOfV010 = map[string]reading{
 					ExitCode:   new(int32(0)),
 				},
 			},
-			PodUID: "00000000-0000-4000-8000-000000000013",
+			PodUID: "00000000-0000-4000-8000-000000000014",
 		}},
 	},
 	"template": {

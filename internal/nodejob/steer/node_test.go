@@ -6,7 +6,6 @@ package steer
 import (
 	"errors"
 	"maps"
-	"slices"
 	"testing"
 	"time"
 
@@ -49,8 +48,7 @@ func starts(job *v1alpha1.NodeJob, labels, annotations map[string]string) bool {
 		Name: "n", UID: "u", Ready: corev1.ConditionTrue, BootID: "b", MachineID: "m", Labels: labels, Annotations: annotations,
 		On: record.Read(labels, annotations, jobKey),
 	}
-	p := plan.Next(plan.Input{Job: job, Revision: job.Status.Revision, Nodes: []plan.Node{node}, Now: now})
-	return slices.ContainsFunc(p.Actions, func(a plan.Action) bool { _, ok := a.(plan.Start); return ok })
+	return plan.Next(plan.Input{Job: job, Revision: job.Status.Revision, Nodes: []plan.Node{node}, Now: now}).Nodes[0].State == plan.Running
 }
 
 // patched returns the labels or annotations after a change.

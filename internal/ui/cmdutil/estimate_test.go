@@ -131,7 +131,7 @@ func TestEstimate(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			job := &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "j", Generation: 1}}
-			job.Spec.Maintenance.Cordon = true
+			job.Spec.Maintenance.Cordon, job.Spec.Maintenance.MaxUnavailable = true, n("100%")
 			job.Spec.Nodes.Selector = &metav1.LabelSelector{}
 			job.Status = v1alpha1.NodeJobStatus{
 				ObservedGeneration: 1,

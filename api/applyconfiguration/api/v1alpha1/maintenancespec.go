@@ -27,7 +27,7 @@ type MaintenanceSpecApplyConfiguration struct {
 	PrePull *bool `json:"prePull,omitempty"`
 	// maxUnavailable is the maximum number of matching nodes that are unavailable at the same time if cordon or drain is set, or
 	// reboot.policy is not Never: a number, or a percentage of the matching nodes, which is rounded down to at least one node. Nodes that are not Ready and nodes
-	// that a user or another tool has cordoned count as unavailable. The default is rollout.maxConcurrent.
+	// that a user or another tool has cordoned count as unavailable. The default is 1.
 	//
 	// Example: 1 or "10%"
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
