@@ -175,8 +175,16 @@ func TestAssumedRecord(t *testing.T) {
 		"the node is done": {assuming, on(), done},
 		"the node stays done without the label of the DaemonSet": {assuming, on(func(n *Node) { n.Labels = nil }), done},
 		"the node stays done without spec.nodes.assumeDone":      {func(*v1alpha1.NodeJob) {}, on(), done},
-		"the removal of the label of the record requests a run":  {assuming, on(func(n *Node) { n.On.Label = "" }), NodeState{State: Running, Reason: v1alpha1.ReasonPreparing}},
-		"a new revision runs": {assuming, on(func(n *Node) { n.On.Label, n.On.Record.Label, n.On.Record.Revision = "earlier", "earlier", "earlier" }), starts},
+		"the removal of the label of the record requests a run": {
+			assuming,
+			on(func(n *Node) { n.On.Label = "" }),
+			NodeState{State: Running, Reason: v1alpha1.ReasonPreparing},
+		},
+		"a new revision runs": {
+			assuming,
+			on(func(n *Node) { n.On.Label, n.On.Record.Label, n.On.Record.Revision = "earlier", "earlier", "earlier" }),
+			starts,
+		},
 		"a reboot requests a run if spec.rerun.onReboot says so": {onReboot, on(func(n *Node) { n.BootID = "later" }), starts},
 		"another machine with the same node name runs the task":  {assuming, on(func(n *Node) { n.MachineID = "another" }), starts},
 	}

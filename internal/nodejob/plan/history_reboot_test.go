@@ -235,7 +235,7 @@ func (h *history) checkPrepared(in Input, p Plan, busy map[string]bool, limit in
 			h.checkOwnNode(in, p, begun)
 		}
 	}
-	h.checkAway(in, p, begun, slots, limit)
+	h.checkAway(in, p, begun, slots)
 }
 
 // checkReadied checks a task that starts on a node that had to be prepared.
@@ -251,8 +251,8 @@ func (h *history) checkReadied(in Input, a task.Attempt) {
 }
 
 // checkAway checks that the NodeJob does not make more nodes unavailable than it may.
-func (h *history) checkAway(in Input, p Plan, begun, slots map[string]bool, limit int) {
-	limit = 1
+func (h *history) checkAway(in Input, p Plan, begun, slots map[string]bool) {
+	limit := 1
 	if m := in.Job.Spec.Maintenance.MaxUnavailable; m != nil {
 		limit = m.IntValue()
 	}
