@@ -37,6 +37,9 @@ type targets struct {
 	unreachable map[string]string
 	// otherOS maps nodes on which no command can run to their operating systems.
 	otherOS map[string]string
+	// allowed are the nodes that the namespace is limited to, nil for all nodes or if that is not known, and notAllowed the others.
+	allowed    labels.Selector
+	notAllowed []string
 	// recorded are the nodes in names that have the record of a NodeJob with the name of the run.
 	recorded []string
 	// uids are the UIDs of the nodes in names, and nodes what freezes read of them.
@@ -50,6 +53,9 @@ func (o *options) targets(ctx context.Context) (targets, error) {
 	selector, err := labels.Parse(o.selector)
 	if err != nil {
 		return found, cmdutil.Failf(cmdutil.ExitUsage, "-l %s is no selector: %w", o.selector, err)
+	}
+	if found.allowed, err = o.allowedNodes(ctx); err != nil {
+		return found, err
 	}
 	var all []string
 	key := v1alpha1.RecordKey(o.namespace, o.name)
@@ -67,6 +73,7 @@ func (o *options) targets(ctx context.Context) (targets, error) {
 		return found, err
 	}
 	slices.Sort(found.selected)
+	slices.Sort(found.notAllowed)
 	slices.Sort(found.names)
 	slices.Sort(found.recorded)
 	if err := o.checkTargets(found, all); err != nil {
@@ -75,10 +82,28 @@ func (o *options) targets(ctx context.Context) (targets, error) {
 	return found, o.checkRecorded(ctx, found.recorded)
 }
 
+// allowedNodes returns the nodes that the namespace is limited to; nil for all nodes, or if the user may not read the namespace: then the
+// manager decides.
+func (o *options) allowedNodes(ctx context.Context) (labels.Selector, error) {
+	var namespace corev1.Namespace
+	if err := o.client.Get(ctx, client.ObjectKey{Name: o.namespace}, &namespace); err != nil {
+		return nil, nil //nolint:nilerr // it is not known
+	}
+	allowed, obstacle := task.AllowedNodes(o.namespace, namespace.Annotations)
+	if obstacle != nil {
+		return nil, cmdutil.Failf(cmdutil.ExitForbidden, "nothing was run: %s", obstacle.Message)
+	}
+	return allowed, nil
+}
+
 // addTarget adds a selected node, unless the limit excludes it.
 func (o *options) addTarget(found *targets, node *corev1.Node, key string) {
 	found.selected = append(found.selected, node.Name)
 	if !o.limit.keeps(node.Name) {
+		return
+	}
+	if !task.AllowsNode(found.allowed, node.Labels) {
+		found.notAllowed = append(found.notAllowed, node.Name)
 		return
 	}
 	if !task.FitsOS(corev1.Linux, node.Labels) {
@@ -130,6 +155,9 @@ func (o *options) checkTargets(found targets, all []string) error {
 	slices.Sort(all)
 	if len(unknown) > 0 {
 		return cmdutil.Failf(cmdutil.ExitNotFound, "there is no node %s; there are %s", cmdutil.JoinNames(unknown), cmdutil.JoinNames(cmdutil.Nearest(unknown[0], all)))
+	}
+	if len(found.notAllowed) > 0 && (len(o.nodes) > 0 || len(found.notAllowed) == len(found.selected)) {
+		return cmdutil.Failf(cmdutil.ExitForbidden, "nothing was run: %s is not allowed: %s", cmdutil.JoinNames(found.notAllowed), task.NodeNotAllowed(o.namespace, found.allowed))
 	}
 	return o.checkFound(found)
 }
@@ -200,14 +228,23 @@ func (o *options) confirm(ctx context.Context, found targets) error {
 	if hint := o.shellHint(); hint != "" {
 		o.Tell(text.Toned(text.Warn, "note: ").With(hint))
 	}
-	if len(found.otherOS) > 0 {
-		o.Tell(text.Toned(text.Warn, "left out: ").With(found.describeOtherOS()))
-	}
-	if len(found.unreachable) > 0 {
-		o.Tell(text.Toned(text.Warn, "left out: ").With(describeUnreachable(found.unreachable)))
-	}
+	o.tellLeftOut(found)
 	if o.yes || len(found.names) == 1 {
 		return nil
 	}
 	return o.Confirm(ctx, question, "--yes")
+}
+
+func (o *options) tellLeftOut(found targets) {
+	leftOut := func(nodes string) { o.Tell(text.Toned(text.Warn, "left out: ").With(nodes)) }
+	if len(found.notAllowed) > 0 {
+		leftOut(fmt.Sprintf("%s (%s): %s",
+			plural.Count(len(found.notAllowed), "node"), cmdutil.JoinNames(found.notAllowed), task.NodeNotAllowed(o.namespace, found.allowed)))
+	}
+	if len(found.otherOS) > 0 {
+		leftOut(found.describeOtherOS())
+	}
+	if len(found.unreachable) > 0 {
+		leftOut(describeUnreachable(found.unreachable))
+	}
 }

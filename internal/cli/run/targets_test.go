@@ -4,6 +4,7 @@
 package run
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/clitest"
 )
 
@@ -21,6 +23,9 @@ func mixedCluster(t *testing.T) http.Handler {
 	list := corev1.NodeList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NodeList"}}
 	for name, os := range map[string]string{"linux-1": "linux", "linux-2": "", "win-1": "windows", "win-2": "windows"} {
 		node := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"pool": os}}}
+		if strings.HasSuffix(name, "1") {
+			node.Labels["node-restriction.kubernetes.io/team"] = "a"
+		}
 		if os != "" {
 			node.Labels[corev1.LabelOSStable] = os
 		}
@@ -29,6 +34,16 @@ func mixedCluster(t *testing.T) http.Handler {
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
+		if r.URL.Path == "/api/v1/namespaces/limited" {
+			clitest.Respond(w, corev1.Namespace{
+				TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
+				ObjectMeta: metav1.ObjectMeta{
+					Name:        "limited",
+					Annotations: map[string]string{v1alpha1.NodesAnnotation: "node-restriction.kubernetes.io/team=a"},
+				},
+			})
+			return
+		}
 		shown := list
 		if r.URL.Query().Get("labelSelector") != "" {
 			shown.Items = nil
@@ -46,6 +61,8 @@ func mixedCluster(t *testing.T) http.Handler {
 }
 
 func TestRunLeavesOutNodesOfAnotherOperatingSystem(t *testing.T) {
+	const notAllowed = "annotation everynode.dev/nodes of namespace limited limits its NodeJobs and NodeGuards to nodes with node-restriction.kubernetes.io/team=a. " +
+		"An administrator can change the annotation, or the labels of the node"
 	tests := map[string]struct {
 		options   options
 		wantNames string
@@ -60,6 +77,18 @@ func TestRunLeavesOutNodesOfAnotherOperatingSystem(t *testing.T) {
 			options: options{selector: "pool=windows"},
 			wantErr: "nothing was run: 2 nodes are not on Linux (label kubernetes.io/os): win-1, win-2",
 		},
+		"all, in a namespace that is limited to nodes": {
+			options: options{
+				all:       true,
+				namespace: "limited",
+			},
+			wantNames: "linux-1",
+			wantTold:  "left out: 2 nodes (linux-2, win-2): " + notAllowed + "\nleft out: 1 node is not on Linux (label kubernetes.io/os): win-1",
+		},
+		"a node by name that the namespace may not use": {
+			options: options{nodes: []string{"linux-1", "linux-2"}, namespace: "limited"},
+			wantErr: "nothing was run: linux-2 is not allowed: " + notAllowed,
+		},
 		"such a node by name": {
 			options: options{nodes: []string{"linux-1", "win-2"}},
 			wantErr: "commands and scripts run on Linux nodes only: leave out win-2 (label kubernetes.io/os)",
@@ -69,7 +98,7 @@ func TestRunLeavesOutNodesOfAnotherOperatingSystem(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f, _, errs := clitest.NewFactory(t, mixedCluster(t))
 			o := tt.options
-			o.Factory, o.namespace, o.yes = f, "ns", true
+			o.Factory, o.namespace, o.yes = f, cmp.Or(o.namespace, "ns"), true
 			var err error
 			if o.client, err = f.Client(); err != nil {
 				t.Fatal(err)
