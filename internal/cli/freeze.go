@@ -67,8 +67,8 @@ The command waits until the freeze holds, and says what is stopped. If something
 what, and fails with exit code 11. The freeze stays.
 
 A freeze ends automatically after --for, at most 7 days, or earlier with thaw. With --disruptions-only, NodeJobs that do not cordon, drain
-or reboot start as before. If a freeze with this name exists, and does not end later, its end is moved; one that has ended is replaced. For
-windows and limits, create a NodeDisruptionBudget.`,
+or reboot start as before. If a freeze with this name exists, and does not end later, its end is moved, and without --reason it keeps its
+reason; one that has ended is replaced. For windows and limits, create a NodeDisruptionBudget.`,
 		Example: `  # all nodes, for the time of an incident
   kubectl everynode freeze --for 4h --reason "INC-42"
 
@@ -89,7 +89,7 @@ windows and limits, create a NodeDisruptionBudget.`,
 		},
 	}
 	cmd.Flags().DurationVar(&o.lasts, "for", defaultFreeze, "how long it lasts: 1m to 168h")
-	cmd.Flags().StringVar(&o.reason, "reason", "", "why, for those whose work waits, such as the name of an incident; required")
+	cmd.Flags().StringVar(&o.reason, "reason", "", "why, for those whose work waits, such as the name of an incident; required unless a freeze is extended")
 	cmd.Flags().StringVarP(&o.selector, "selector", "l", "", "freeze only nodes with these labels")
 	cmd.Flags().BoolVar(&o.allowEmpty, "allow-empty", false, "also with a selector that matches no node yet")
 	cmd.Flags().DurationVar(&o.timeout, "timeout", defaultHolds, "how long to wait until the freeze holds; 0 to not wait")
@@ -116,8 +116,6 @@ func (o *freezeOptions) spec() (v1alpha1.NodeDisruptionBudgetSpec, error) {
 		Enforcement: v1alpha1.BudgetEnforce, Reason: o.reason,
 	}
 	switch {
-	case o.reason == "":
-		return spec, cmdutil.Failf(cmdutil.ExitUsage, "a freeze needs a reason, for those whose work waits: --reason \"INC-42\"")
 	case len(o.reason) > maxReason:
 		return spec, cmdutil.Failf(cmdutil.ExitUsage, "--reason is too long: at most %d bytes are possible", maxReason)
 	case o.lasts < leastFreeze || o.lasts > longestFreeze:
@@ -147,6 +145,12 @@ func (o *freezeOptions) run(ctx context.Context, spec v1alpha1.NodeDisruptionBud
 		if err := o.mayReplace(existing, &spec); err != nil {
 			return err
 		}
+		if !cmdutil.IsExpired(existing, o.Now()) {
+			spec.Reason = cmp.Or(spec.Reason, existing.Spec.Reason)
+		}
+	}
+	if spec.Reason == "" {
+		return cmdutil.Failf(cmdutil.ExitUsage, "a freeze needs a reason, for those whose work waits: --reason \"INC-42\"")
 	}
 	b := &v1alpha1.NodeDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: o.name}, Spec: spec}
 	nodes, err := o.countNodes(ctx, b)

@@ -281,6 +281,13 @@ func TestFreeze(t *testing.T) {
 			budgets: []v1alpha1.NodeDisruptionBudget{frozenBudget("freeze", 2*time.Hour)}, args: []string{"--reason", "INC-42"}, out: created,
 			writes: []string{"PUT freeze"}, want: func(*v1alpha1.NodeDisruptionBudgetSpec) {},
 		},
+		"the end of a freeze is moved, which keeps its reason": {
+			budgets: []v1alpha1.NodeDisruptionBudget{frozenBudget("freeze", 2*time.Hour)}, out: created,
+			writes: []string{"PUT freeze"}, want: func(*v1alpha1.NodeDisruptionBudgetSpec) {},
+		},
+		"a freeze that has ended has no reason for another": {
+			budgets: []v1alpha1.NodeDisruptionBudget{expired}, code: cmdutil.ExitUsage, told: []string{"a freeze needs a reason"},
+		},
 		"a freeze of other nodes": {
 			budgets: []v1alpha1.NodeDisruptionBudget{frozenBudget("freeze", 2*time.Hour)}, args: []string{"--reason", "x", "-l", "pool=a"},
 			code: cmdutil.ExitError, told: []string{"because the freeze has other nodes, or another scope. End it first: kubectl everynode thaw freeze"},
