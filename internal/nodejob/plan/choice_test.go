@@ -174,9 +174,12 @@ func TestRankOfCanaries(t *testing.T) {
 		"any node without maintenance":                {func(*v1alpha1.NodeJob) {}, plain, "", 1, 0},
 		"the node of the manager":                     {reboots, plain, "n", 17, 2},
 		"the node of the manager without maintenance": {func(*v1alpha1.NodeJob) {}, plain, "n", 1, 0},
-		"a quarantined node":                          {reboots, newNode("n", failed, cordonedBy(jobKey)), "", 0, 1},
-		"a quarantined node without maintenance":      {func(*v1alpha1.NodeJob) {}, newNode("n", failed, cordonedBy(jobKey)), "", 1, 0},
-		"a node that is done":                         {reboots, newNode("n", recorded(record.Succeeded)), "", 1, 0},
+		"the node of the manager with a confirmation": {
+			func(j *v1alpha1.NodeJob) { j.Spec.Confirm = &v1alpha1.ConfirmSpec{} }, plain, "n", 17, 0,
+		},
+		"a quarantined node":                     {reboots, newNode("n", failed, cordonedBy(jobKey)), "", 0, 1},
+		"a quarantined node without maintenance": {func(*v1alpha1.NodeJob) {}, newNode("n", failed, cordonedBy(jobKey)), "", 1, 0},
+		"a node that is done":                    {reboots, newNode("n", recorded(record.Succeeded)), "", 1, 0},
 	} {
 		in := see(newJob(tt.job), []Node{tt.node})
 		in.OwnNode = tt.own

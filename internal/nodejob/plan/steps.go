@@ -242,7 +242,7 @@ func compareAge(a, b *Node) int {
 // NodeJob of spec.dependsOn comes after those that can start, but before control plane nodes.
 func (c chooser) canaryRank(w *nodePlan) int {
 	node, n := w.node, 0
-	if c.disrupts() && node.Name == c.in.OwnNode {
+	if (c.disrupts() || c.in.Job.Spec.Confirm != nil) && node.Name == c.in.OwnNode {
 		n += 16
 	}
 	if w.cause == causeDependency {
