@@ -88,7 +88,7 @@ func TestAudit(t *testing.T) {
 		},
 		"a node that was compliant before has drifted": {
 			a:    []func(*Node){answeredAudit(record.AnswerNo), func(n *Node) { n.On.Record.CheckBefore = record.AnswerYes }},
-			want: []string{askB}, reason: v1alpha1.ReasonDrifted, counts: v1alpha1.NodeCounts{Matched: 2, Done: 1, Waiting: 1, NonCompliant: 1},
+			want: []string{askB}, reason: v1alpha1.ReasonNonCompliant, counts: v1alpha1.NodeCounts{Matched: 2, Done: 1, Waiting: 1, NonCompliant: 1},
 		},
 		"another revision is asked": {
 			a:    []func(*Node){answeredAudit(record.AnswerNo), func(n *Node) { n.On.Record.Revision, n.On.Label = "old", "old" }},

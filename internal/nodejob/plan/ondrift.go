@@ -71,7 +71,7 @@ func (as *assessor) assessDrift(w *nodePlan) {
 			message += ": " + line
 		}
 		reason := v1alpha1.ReasonDrifted
-		if rec.CheckBefore == record.AnswerNo { // the first answer of an audit
+		if task.IsAudit(as.in.Job) {
 			reason = v1alpha1.ReasonNonCompliant
 		}
 		w.explain(reason, message)

@@ -165,10 +165,24 @@ func (e Explain) Sentence() string {
 		}
 		return fmt.Sprintf("%s %s on %s now: %s%s.", job, verb, node, why, e.atMost())
 	case plan.Failed:
-		return fmt.Sprintf("%s has failed on %s%s: %s.", job, node, e.after(), why)
+		return fmt.Sprintf("%s has failed on %s%s: %s%s.", job, node, e.after(), why, e.quarantined())
 	case plan.Waiting:
 	}
 	return fmt.Sprintf("%s %s: %s%s%s.", job, e.waits(), why, e.holders(), e.until())
+}
+
+// quarantined says that the node is cordoned because of its failure, and how its drain has ended; "" if it is not.
+func (e Explain) quarantined() string {
+	rec := e.record()
+	switch {
+	case rec == nil || !rec.Cordoned || !e.Node.Unschedulable:
+		return ""
+	case rec.Drain == nil:
+		return "; the node is cordoned for that"
+	case rec.Drain.Outcome == "":
+		return "; the node is cordoned for that, and is being drained"
+	}
+	return "; the node is cordoned for that, and its drain has ended with " + rec.Drain.Outcome
 }
 
 // deleting reports whether the NodeJob is being deleted.
@@ -451,7 +465,7 @@ func (e Explain) askedSince(rec *record.Record) string {
 		return said
 	case record.AnswerNo:
 		said = "; the node has drifted"
-		if rec.CheckBefore == record.AnswerNo { // the first answer of an audit
+		if task.IsAudit(e.Job) {
 			said = "; the node is not compliant"
 		}
 	case record.AnswerError:
@@ -464,6 +478,9 @@ func (e Explain) askedSince(rec *record.Record) string {
 	}
 	if is.Answer == record.AnswerNo {
 		said += ", last at " + at(is.AskedAt)
+		if line := lastLine(is.Message); line != "" {
+			said += ": " + line
+		}
 	}
 	return said
 }

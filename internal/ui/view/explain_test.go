@@ -440,7 +440,9 @@ func TestAskedSince(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			rec := &record.Record{Asked: record.Answers{record.QuestionCheck: tt.asked}}
-			if got := (Explain{Now: now}).askedSince(rec); got != tt.want {
+			if got := (Explain{Job: &v1alpha1.NodeJob{Spec: v1alpha1.NodeJobSpec{Task: v1alpha1.TaskSpec{Script: "true"}}}, Now: now}).askedSince(
+				rec,
+			); got != tt.want {
 				t.Errorf("it says %q, want %q", got, tt.want)
 			}
 		})

@@ -31,6 +31,29 @@ func disrupts(j *v1alpha1.NodeJob) {
 	j.Spec.OnFailure.Action, j.Spec.Rollout.MaxFailures = v1alpha1.FailureActionCordon, new(intstr.FromInt32(9))
 }
 
+// TestAFailedNodeThatIsCordonedIsSaidToBe : otherwise a user sees that the node takes no pods, and not why.
+func TestAFailedNodeThatIsCordonedIsSaidToBe(t *testing.T) {
+	for want, change := range map[string]func(*plan.Node, *record.Record){
+		".":                                func(*plan.Node, *record.Record) {},
+		"; the node is cordoned for that.": func(n *plan.Node, r *record.Record) { n.Unschedulable, r.Cordoned = true, true },
+		" .":                               func(_ *plan.Node, r *record.Record) { r.Cordoned = true }, // a user has uncordoned it
+		"; the node is cordoned for that, and is being drained.": func(n *plan.Node, r *record.Record) {
+			n.Unschedulable, r.Cordoned, r.Drain = true, true, &record.Drain{StartedAt: now}
+		},
+		"; the node is cordoned for that, and its drain has ended with DrainTimedOut.": func(n *plan.Node, r *record.Record) {
+			n.Unschedulable, r.Cordoned, r.Drain = true, true, &record.Drain{StartedAt: now, Outcome: v1alpha1.ReasonDrainTimedOut}
+		},
+	} {
+		nodes := nodesOf(1, func(_ int, n *plan.Node) {
+			ran(n, func(r *record.Record) { failed(r, 4); change(n, r) })
+		})
+		e := Explain{Job: job(func(*v1alpha1.NodeJob) {}), Node: &nodes[0], State: plan.NodeState{State: plan.Failed}, Now: now}
+		if got := e.Sentence(); !strings.HasSuffix(got, "cannot write"+strings.TrimSpace(want)) {
+			t.Errorf("%s, want that it ends with %q", got, want)
+		}
+	}
+}
+
 func TestWhoUsesMaxUnavailableIsNamed(t *testing.T) {
 	const cordoned = "node-setup/somaxconn has not run on node-1 yet: 1 node is not Ready, cordoned or at work (node-2), and maintenance.maxUnavailable allows 1: "
 	const makeRoom = "it starts automatically when fewer nodes are unavailable. What may help: "
