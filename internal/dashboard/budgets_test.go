@@ -64,9 +64,7 @@ func TestTheViewOfBudgets(t *testing.T) {
 			Unavailable: "1",
 			Waiting:     "2",
 			Rows: []row{
-				{Label: "Budget", Spans: []span{{"production", "strong"}, {"  created ", "dim"}, {"60m ago", "plain"}}},
-				{Label: "Status", Spans: []span{{v1alpha1.ReasonMaxUnavailableReached, "warn"}}},
-				plain("", "1 node of 3"),
+				plain("Status", "1 node of 3"),
 				plain("Nodes", "3 selected, 1 unavailable, 2 waiting; 0 disruptions may begin"),
 				plain("Selects", "all nodes"),
 				plain("Scope", "Disruptions: drains, and NodeJobs that cordon, drain or reboot"),

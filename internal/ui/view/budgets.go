@@ -308,7 +308,7 @@ func (b Budget) Rules() []text.Line {
 	lines = append(lines, label("Status").Tone(state.tone, state.reason))
 	lines = append(lines, b.wrapped("", state.message)...)
 	for _, field := range []struct{ name, value string }{
-		{"Reason", o.Spec.Reason},
+		{"Reason", unlessIn(state.message, o.Spec.Reason)},
 		{"Spec", b.changed()},
 		{"Nodes", b.counts()},
 		{"Selects", b.selector()},
@@ -326,6 +326,14 @@ func (b Budget) Rules() []text.Line {
 		}
 	}
 	return lines
+}
+
+// unlessIn returns a text unless another one has it already.
+func unlessIn(said, text string) string {
+	if strings.Contains(said, text) {
+		return ""
+	}
+	return text
 }
 
 func (b Budget) wrapped(name, value string) []text.Line {

@@ -118,7 +118,8 @@ func wrap(line string) []string {
 	return append(parts, string(runes))
 }
 
-// svg draws the terminal. A viewer that does not animate shows all lines.
+// svg draws the terminal. All lines are there from the beginning, and each gets bright when it was printed. A viewer that does not animate
+// shows all of them bright.
 func (r *recording) svg() []byte {
 	const charWidth, lineHeight, margin = 7.8, 18, 16
 	var b bytes.Buffer
@@ -127,7 +128,7 @@ func (r *recording) svg() []byte {
 <style>
 text { font: 13px ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; fill: #d0d7de; white-space: pre; animation: show 0s both }
 .p { fill: #7ee787 }
-@keyframes show { from { visibility: hidden } to { visibility: visible } }
+@keyframes show { from { opacity: .3 } to { opacity: 1 } }
 </style>
 <rect width="100%%" height="100%%" rx="8" fill="#0d1117"/>
 `, width, height)
