@@ -252,7 +252,7 @@ var mutants = map[string]mutant{
 		"inuse.go", "case wasEvicted(node) && node.Unschedulable:", "case false:",
 	},
 	"a node that another tool has rebooted stays in use": {"inuse.go", " && rec.BootID == node.BootID", ""},
-	"a node in use counts as quarantined":                {"conditions.go", " && su.nodes[i].cause != causeInUse", ""},
+	"a node in use counts as quarantined":                {"conditions.go", " && w.cause != causeInUse", ""},
 	"a run of a NodeJob that holds the node waits for another tool": {
 		"inuse.go", " && !c.hasBegun(node)", "",
 	},
@@ -547,7 +547,10 @@ var mutants = map[string]mutant{
 		"w.Unavailable = w.slot || w.node.Ready != corev1.ConditionTrue",
 	},
 	"the task does not wait for the drain": {
-		"maintenance.go", "\tcase look.empty:\n\t\tp.begin(w)\n", "\tcase look.empty, !look.late:\n\t\tp.begin(w)\n",
+		"maintenance.go", "\tcase look.empty:\n\t\tp.beginTask(w)\n", "\tcase look.empty, !look.late:\n\t\tp.beginTask(w)\n",
+	},
+	"a drain takes many nodes at a time by default": {
+		"maintenance.go", "const byDefault = 1", "const byDefault = 9",
 	},
 	"a node is not cordoned before the task": {
 		"maintenance.go", "return (!p.cordonedForUs(node) || wasEvicted(node)) && p.cordons.cordon(node) != nil", "return false",
