@@ -313,17 +313,26 @@ func TestNoScriptRunsThatWasWrittenWithoutPolicies(t *testing.T) {
 	ok()
 
 	// The policies are away while no manager runs, as between two installations.
+	live := &v1alpha1.NodeJob{}
+	must(t, f.admin.Get(f.Ctx, client.ObjectKeyFromObject(theirs), live))
+	earlier := live.Status.Authorization.Policies
 	must(t, stop())
 	must(t, f.kubectl("delete -k ../../config/authorization"))
 	e.getsIn()
 	must(t, f.kubectl("apply -k ../../config/authorization"))
 	e.isRefused()
 	stop = f.manage(config)
+	f.Eventually("the manager has judged the NodeJob by the new policies", func() error { // its status says the same as before
+		must(t, f.admin.Get(f.Ctx, client.ObjectKeyFromObject(theirs), live))
+		if live.Status.Authorization.Policies == earlier {
+			return fmt.Errorf("it is %+v", live.Status.Authorization)
+		}
+		return nil
+	})
 	e.stalls(v1alpha1.ReasonNotAuthorized, "annotate nodejob")
 	ok()
 
 	// A user with the rights confirms one.
-	live := &v1alpha1.NodeJob{}
 	must(t, f.admin.Get(f.Ctx, client.ObjectKeyFromObject(theirs), live))
 	must(t, f.admin.Patch(f.Ctx, live, mergePatch(`{"metadata":{"annotations":{"everynode.dev/retry":"confirmed"}}}`)))
 	f.Eventually("what is confirmed is authorized", func() error {
