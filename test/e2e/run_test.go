@@ -358,7 +358,16 @@ func TestR22_ManifestsWorkOnARealNode(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	node := w.join(cluster.NodeOptions{})
-	made := w.raw("echo \"$EVERYNODE_NODE_NAME\" > "+w.markFile()+"\n", "create", "script", "scripted", "-f", "-", "-l", "world="+w.Namespace)
+	made := w.raw(
+		"echo \"$EVERYNODE_NODE_NAME\" > "+w.markFile()+"\n",
+		"create",
+		"script",
+		"scripted",
+		"-f",
+		"-",
+		"-l",
+		"world="+w.Namespace,
+	)
 	_, err := install.Kubectl(w.Ctx, real, made, "apply", "-f", "-")
 	must(t, err)
 	w.Done("scripted", node)
