@@ -54,8 +54,9 @@ func (o *options) targets(ctx context.Context) (targets, error) {
 	if err != nil {
 		return found, cmdutil.Failf(cmdutil.ExitUsage, "-l %s is no selector: %w", o.selector, err)
 	}
-	if found.allowed, err = o.allowedNodes(ctx); err != nil {
-		return found, err
+	var obstacle *task.Obstacle
+	if found.allowed, obstacle = o.allowedNodes(ctx); obstacle != nil {
+		return found, cmdutil.Failf(cmdutil.ExitForbidden, "nothing was run: %s", obstacle.Message)
 	}
 	var all []string
 	key := v1alpha1.RecordKey(o.namespace, o.name)
@@ -82,18 +83,13 @@ func (o *options) targets(ctx context.Context) (targets, error) {
 	return found, o.checkRecorded(ctx, found.recorded)
 }
 
-// allowedNodes returns the nodes that the namespace is limited to; nil for all nodes, or if the user may not read the namespace: then the
-// manager decides.
-func (o *options) allowedNodes(ctx context.Context) (labels.Selector, error) {
+// allowedNodes returns what task.AllowedNodes does. If the user may not read the namespace, the manager decides.
+func (o *options) allowedNodes(ctx context.Context) (labels.Selector, *task.Obstacle) {
 	var namespace corev1.Namespace
-	if err := o.client.Get(ctx, client.ObjectKey{Name: o.namespace}, &namespace); err != nil {
-		return nil, nil //nolint:nilerr // it is not known
+	if o.client.Get(ctx, client.ObjectKey{Name: o.namespace}, &namespace) != nil {
+		return nil, nil
 	}
-	allowed, obstacle := task.AllowedNodes(o.namespace, namespace.Annotations)
-	if obstacle != nil {
-		return nil, cmdutil.Failf(cmdutil.ExitForbidden, "nothing was run: %s", obstacle.Message)
-	}
-	return allowed, nil
+	return task.AllowedNodes(o.namespace, namespace.Annotations)
 }
 
 // addTarget adds a selected node, unless the limit excludes it.
