@@ -16,6 +16,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/console"
+	"github.com/everynode/everynode/internal/cli/term"
 	"github.com/everynode/everynode/internal/text"
 	"github.com/everynode/everynode/internal/ui/cmdutil"
 	"github.com/everynode/everynode/internal/ui/view"
@@ -76,6 +77,7 @@ func (o *explainOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	o.Tell(view.Warning(managerAway(ctx, o.client), term.Of(o.ErrOut, o.Getenv).Options().Width)...)
 	i, err := nodeIndex(seen.Nodes, o.node)
 	switch {
 	case err != nil:

@@ -77,7 +77,11 @@ func (o *listOptions) run(ctx context.Context) error {
 		return err
 	}
 	width := term.Of(o.ErrOut, o.Getenv).Options().Width
-	o.Tell(list.Unobserved(width)...)
+	if away := view.Warning(managerAway(ctx, c), width); away != nil {
+		o.Tell(away...)
+	} else {
+		o.Tell(list.Unobserved(width)...)
+	}
 	o.Tell(view.Freezes(freezes(ctx, o.Factory, c), o.Now(), width)...)
 	return nil
 }

@@ -156,6 +156,7 @@ func (o *statusOptions) view(ctx context.Context, job *v1alpha1.NodeJob, tree bo
 		s.RunningUnknown = "what runs cannot be seen: " + cmdutil.Explain(podsErr).Error()
 	}
 	s.Rows, s.Exempt, s.Running = o.rows, o.exempt, cmdutil.Attempts(job, pods)
+	s.NoManager = managerAway(ctx, o.client)
 	s.Freezes = freezes(ctx, o.Factory, o.client)
 	s.Estimate = o.estimate(ctx, job)
 	return s, err

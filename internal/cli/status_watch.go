@@ -20,11 +20,16 @@ import (
 // frameInterval is the interval at which a live view is redrawn when only time has changed.
 const frameInterval = time.Second
 
+// managerInterval is how often the manager is looked for while the NodeJob does not change: a manager that is away changes nothing.
+const managerInterval = 10 * time.Second
+
 // watching is a status that is followed.
 type watching struct {
 	*statusOptions
 	screen *term.Screen
 	last   view.Status
+	// managerAt is when the manager was looked for last, other than with a view.
+	managerAt time.Time
 	// stale is true if the nodes of the tree were not read with the last view.
 	stale bool
 	// expectsDeletion reports whether the NodeJob was being deleted when the command began.
@@ -61,6 +66,7 @@ func (o *statusOptions) follow(ctx context.Context, job *v1alpha1.NodeJob) error
 			end, err = w.see(ctx, observation)
 		case <-w.tick():
 			w.refresh(ctx, nil, false)
+			w.lookForManager(ctx)
 			err = w.draw()
 		case <-deadline:
 			err = cmdutil.Failf(cmdutil.ExitTimedOut, "NodeJob %s is not complete after %s. This command ends; the NodeJob does not", o.key, o.timeout)
@@ -73,12 +79,23 @@ func (o *statusOptions) follow(ctx context.Context, job *v1alpha1.NodeJob) error
 	}
 }
 
-// tick returns a channel that fires when it is time to redraw the view; nil if the output cannot be redrawn.
+// tick returns a channel that fires when it is time to look at what changes without the NodeJob; nil if that is not shown.
 func (w *watching) tick() <-chan time.Time {
-	if w.screen == nil {
+	switch {
+	case w.forPrograms():
 		return nil
+	case w.screen == nil:
+		return w.After(managerInterval)
 	}
 	return w.After(frameInterval)
+}
+
+// lookForManager reads whether a manager is available, at most every managerInterval.
+func (w *watching) lookForManager(ctx context.Context) {
+	if w.last.Job == nil || w.Now().Sub(w.managerAt) < managerInterval {
+		return
+	}
+	w.managerAt, w.last.NoManager = w.Now(), managerAway(ctx, w.client)
 }
 
 // see shows an observation, and reports whether it is the last one.
@@ -200,9 +217,12 @@ func (w *watching) draw() error {
 // say prints one line when something has changed.
 func (w *watching) say() error {
 	var line text.Line
-	if w.why != nil {
+	switch {
+	case w.why != nil:
 		line = text.Of("the API server does not answer; what was seen last may be old")
-	} else {
+	case w.last.Job == nil:
+		return nil
+	default:
 		line = w.last.Summary()
 	}
 	said := text.Print([]text.Line{line}, text.Options{})

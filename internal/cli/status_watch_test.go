@@ -5,6 +5,7 @@ package cli
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -99,5 +100,38 @@ func TestTheEndOfADeletionThatIsWatched(t *testing.T) {
 				t.Errorf("end %t, exit code %d, said %q", end, code, errs)
 			}
 		})
+	}
+}
+
+// TestAWatchSaysThatTheManagerIsAway covers a NodeJob that was observed before: nothing in it changes while no manager runs.
+func TestAWatchSaysThatTheManagerIsAway(t *testing.T) {
+	d := withKind(managerOf(t, "example.com/manager:v0.1.0", "example.com/runner:v0.1.0", ""))
+	d.Status.AvailableReplicas = 1
+	f, out, errs := clitest.NewFactory(t, installation(d, nil))
+	now := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
+	f.Now = func() time.Time { return now }
+	_, c, err := f.Target("j")
+	if err != nil {
+		t.Fatal(err)
+	}
+	job := clitest.NodeJob("j")
+	w := (&statusOptions{Factory: f, key: client.ObjectKeyFromObject(job), client: c}).watching(job)
+	w.last.Job = job
+	const said = "12:00:10Z  ns/j  NotObserved  the manager has not observed it yet; check that it is running: kubectl everynode version; warning: no manager is available, so nothing happens with NodeJobs and NodeGuards: " +
+		"see kubectl -n everynode-system get pods\n"
+	for _, step := range []struct {
+		available int32
+		want      bool
+	}{{available: 1}, {available: 0, want: true}, {available: 1}} {
+		d.Status.AvailableReplicas = step.available
+		w.lookForManager(t.Context())
+		w.last.Now = now
+		if err := w.say(); err != nil {
+			t.Fatal(err)
+		}
+		if has := strings.HasSuffix(out.String(), said); has != step.want {
+			t.Errorf("with %d pods, it says\n%s%s", step.available, out, errs)
+		}
+		now = now.Add(managerInterval)
 	}
 }

@@ -46,18 +46,31 @@ func isBefore(a, b string) bool {
 	return err == nil && order < 0
 }
 
+// noManager begins the warning that no manager is available.
+const noManager = "no manager is available, so nothing happens with NodeJobs and NodeGuards: "
+
+// managerAway returns a warning if the Deployment of the manager has no available pod, and "" if it has one, or if this is not known: a
+// user may not be allowed to get the Deployment, and a manager may run elsewhere.
+func managerAway(ctx context.Context, c client.Reader) string {
+	var d appsv1.Deployment
+	if err := c.Get(ctx, managerName, &d); err != nil || d.Status.AvailableReplicas > 0 {
+		return ""
+	}
+	return managerWarning(ctx, c, &d)
+}
+
 // managerWarning returns a warning if no manager is available, or if not all pods of the manager run, as during an update, or
 // after one to an image that does not exist. It has the reason and a remedy, if the objects of the cluster show them. Otherwise
 // it returns "".
 func managerWarning(ctx context.Context, c client.Reader, d *appsv1.Deployment) string {
-	const none, some = "no manager is available, so nothing happens with NodeJobs and NodeGuards: ", "a pod of the manager is available, but "
+	const some = "a pod of the manager is available, but "
 	if replicasOf(d) == 0 {
-		return none + fmt.Sprintf("the Deployment %[2]s has 0 replicas. Start it: kubectl -n %[1]s scale deployment %[2]s --replicas=1", d.Namespace, d.Name)
+		return noManager + fmt.Sprintf("the Deployment %[2]s has 0 replicas. Start it: kubectl -n %[1]s scale deployment %[2]s --replicas=1", d.Namespace, d.Name)
 	}
 	problem := deploymentProblem(ctx, c, d)
 	switch {
 	case d.Status.AvailableReplicas == 0:
-		return none + cmp.Or(problem, fmt.Sprintf("see kubectl -n %s get pods", d.Namespace))
+		return noManager + cmp.Or(problem, fmt.Sprintf("see kubectl -n %s get pods", d.Namespace))
 	case problem != "":
 		return some + problem
 	case !isComplete(d):

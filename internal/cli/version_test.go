@@ -112,11 +112,11 @@ func TestInstalledVersions(t *testing.T) {
 	}
 }
 
-// installation is an API server with the Deployment of the manager, and other objects by their paths.
+// installation is an API server with the Deployment of the manager unless it is nil, and other objects by their paths.
 func installation(d *appsv1.Deployment, others map[string]any) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch object, found := others[r.URL.Path]; {
-		case r.URL.Path == managerPath:
+		case r.URL.Path == managerPath && d != nil:
 			clitest.Respond(w, d)
 		case found:
 			clitest.Respond(w, object)

@@ -39,6 +39,8 @@ type Status struct {
 	NotSelected int
 	// Estimate is when the rollout ends; nil if that cannot be estimated.
 	Estimate *eta.Estimate
+	// NoManager says that no manager is available, and why; "" if one is, or if this is not known.
+	NoManager string
 	// Freezes are the freezes that select nodes of the cluster.
 	Freezes []Freeze
 	// Exempt are the matching nodes that NodeDisruptionBudgets do not limit yet because they join.
@@ -76,7 +78,7 @@ const (
 func (s Status) Lines() []text.Line {
 	t := s.tree()
 	steps := t.lines()
-	return joined(Freezes(s.Freezes, s.Now, s.Width), append(s.head(), exemptLines(s.Exempt, s.Now, s.Width)...), steps,
+	return joined(Warning(s.NoManager, s.Width), Freezes(s.Freezes, s.Now, s.Width), append(s.head(), exemptLines(s.Exempt, s.Now, s.Width)...), steps,
 		s.excluded(), s.without(t.shown).nodes())
 }
 

@@ -94,5 +94,13 @@ func (l List) Unobserved(width int) []text.Line {
 	if more > 0 {
 		which += fmt.Sprintf(" and %d more", more)
 	}
-	return text.Wrap(text.Toned(text.Warn, "warning: "), text.Plain, noManager(which, longest), width)
+	return Warning(noManager(which, longest), width)
+}
+
+// Warning draws a warning; nothing if it is "".
+func Warning(message string, width int) []text.Line {
+	if message == "" {
+		return nil
+	}
+	return text.Wrap(text.Toned(text.Warn, "warning: "), text.Plain, message, width)
 }

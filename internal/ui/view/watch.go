@@ -26,6 +26,9 @@ func (s Status) Summary() text.Line {
 			line, shown = line.With("; "+f.Node+": "+failure(f.Reason, f.ExitCode, cmp.Or(f.RollbackMessage, f.Message))), shown+1
 		}
 	}
+	if s.NoManager != "" {
+		line = line.Tone(text.Warn, "; warning: ").With(s.NoManager)
+	}
 	return line
 }
 
