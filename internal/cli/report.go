@@ -50,6 +50,7 @@ which are not, since when and why. With --by the nodes are counted by zone, regi
   NonCompliant  it has answered no (1), and has not answered yes since
   Error         the check itself fails (another exit code, or a timeout)
   NotAsked      there is no answer yet
+  Expired       the task is no longer needed (spec.expires): the node is not counted
 
 With --fail, the exit code is 8 unless all nodes are compliant.`,
 		Example: `  kubectl everynode report sshd-config -n node-setup
@@ -112,7 +113,7 @@ func (o *reportOptions) run(ctx context.Context) error {
 	if err := o.show(found); err != nil {
 		return err
 	}
-	if o.fail && found.Total.Compliant < found.Total.Nodes {
+	if o.fail && found.Total.Compliant < found.Total.Needed() {
 		return cmdutil.Exit(cmdutil.ExitNonCompliant)
 	}
 	return nil

@@ -5,6 +5,7 @@ package cli
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -26,14 +27,26 @@ func TestReport(t *testing.T) {
 	tests := map[string]struct {
 		args []string
 		job  func(*v1alpha1.NodeJob)
-		code int
-		want string
+		// expired adds a node on which the task is no longer needed.
+		expired bool
+		code    int
+		want    string
 	}{
 		"a table":         {want: header + "(all) 7 2 2 1 2 28%\n" + problems},
 		"as an exit code": {args: []string{"--fail"}, code: cmdutil.ExitNonCompliant, want: header + "(all) 7 2 2 1 2 28%\n" + problems},
 		"as an exit code, and all are compliant": {
 			args: []string{"--fail"}, want: header + "(all) 2 2 0 0 0 100%",
 			job: func(j *v1alpha1.NodeJob) { j.Spec.Nodes.Names = []string{"a", "c"} },
+		},
+		"a node on which the task is no longer needed does not count": {
+			args: []string{"--fail"}, expired: true,
+			want: strings.Replace(header, "NOT ASKED", "NOT ASKED EXPIRED", 1) + "(all) 2 1 0 0 0 1 100%",
+			job:  func(j *v1alpha1.NodeJob) { j.Spec.Nodes.Names = []string{"a", "expired"} },
+		},
+		"the task is needed nowhere": {
+			args: []string{"--fail", "-o", "wide"}, expired: true,
+			want: strings.Replace(header, "NOT ASKED", "NOT ASKED EXPIRED", 1) + "(all) 1 0 0 0 0 1 -\n\nNODE CHECK ASKED SINCE EXIT MESSAGE\nexpired Expired 60m",
+			job:  func(j *v1alpha1.NodeJob) { j.Spec.Nodes.Names = []string{"expired"} },
 		},
 		"all nodes": {
 			args: []string{"-o", "wide"}, want: header + "(all) 7 2 2 1 2 28%\n" + problems + "\na Compliant 5m\nc Compliant 60m",
@@ -72,6 +85,10 @@ c,Compliant,2026-07-01T11:00:00Z,,,,ns/j,new,y`,
 			if tt.job != nil {
 				tt.job(job)
 			}
+			nodes := nodes
+			if tt.expired {
+				nodes = append(slices.Clone(nodes), expiredNode(now))
+			}
 			f, out, _ := clitest.NewFactory(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				switch r.URL.Path {
 				case clitest.JobsPath + "/j":
@@ -105,6 +122,15 @@ func singleSpaced(table string) string {
 		lines = append(lines, strings.Join(strings.Fields(line), " "))
 	}
 	return strings.Join(lines, "\n")
+}
+
+// expiredNode is a node on which the task is no longer needed.
+func expiredNode(now time.Time) corev1.Node {
+	at := now.Add(-time.Hour)
+	rec := record.Record{Revision: "new", Outcome: record.Expired, Label: "new", Assumed: true, FinishedAt: at, RecordedAt: at}
+	meta := nodeWith("expired", map[string]string{corev1.LabelOSStable: "linux"}, rec)
+	meta.Labels[jobKey] = rec.Label
+	return corev1.Node{ObjectMeta: meta.ObjectMeta}
 }
 
 // reportedNodes are nodes with each kind of answer.

@@ -129,18 +129,33 @@ var hardening = map[string]mutant{
 		"rollout.go", "case ro.wasHarmed(w) && !chooser{ro}.joinedInSoak(i):", "case ro.wasHarmed(w):",
 	},
 	"a node that was not Ready before the task counts in a soak": {
-		"maxfailures.go", "return !removed(w.node) && !slices.Contains(ro.status.NotReadyBefore, w.node.UID)", "return !removed(w.node)",
+		"maxfailures.go", "return !removed(w.node) && !ro.wasNotReadyBefore(w)", "return !removed(w.node)",
 	},
 	"a node that is being removed counts in a soak": {
 		"maxfailures.go",
-		"return !removed(w.node) && !slices.Contains(ro.status.NotReadyBefore, w.node.UID)",
-		"return !slices.Contains(ro.status.NotReadyBefore, w.node.UID)",
+		"return !removed(w.node) && !ro.wasNotReadyBefore(w)",
+		"return !ro.wasNotReadyBefore(w)",
+	},
+	"a node that failed while it was removed counts in a soak": {
+		"maxfailures.go", "return !ro.wasNotReadyBefore(w) && slices", "return slices",
+	},
+	"a failed node is not remembered as removed": {
+		"maxfailures.go", "if !harmed && w.node.Ready", "if !harmed && !w.failed && w.node.Ready",
+	},
+	"a step selects a quarantined node that has its seat": {
+		"steps.go", "\tcase c.in.Budgets[node.UID].Seat != \"\":\n\t\treturn 1\n", "",
+	},
+	"a node is asked whether the task has expired only in its step": {
+		"rollout.go", " || w.start.phase == task.CheckExpires {", " {",
+	},
+	"a node that is not asked yet is said to need the task": {
+		"expires.go", "return !sb.keepsRun(w.node) || rec.Expiry == nil ||", "return false && !sb.keepsRun(w.node) || false && rec.Expiry == nil ||",
 	},
 	"a step is passed while its nodes wait": {
 		"rollout.go", "return st.quota != nil || ro.stepWaitsFor(w)", "return st.quota != nil",
 	},
 	"a healthy node that is deleted counts as failed": {
-		"maxfailures.go", "case w.failed, ro.wasHarmed(w):", "case true:",
+		"maxfailures.go", "if w.failed || harmed {", "if true {",
 	},
 	"a soak waits for no node to become Ready": {
 		"rollout.go", "\tif ro.overdue(since) {\n\t\treturn true\n", "\tif true {\n\t\treturn true\n",

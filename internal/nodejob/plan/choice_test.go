@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
@@ -170,18 +171,20 @@ func TestRankOfCanaries(t *testing.T) {
 		own              string
 		rank, stickiness int
 	}{
-		"any node":                                    {reboots, plain, "", 1, 2},
-		"any node without maintenance":                {func(*v1alpha1.NodeJob) {}, plain, "", 1, 0},
-		"the node of the manager":                     {reboots, plain, "n", 17, 2},
-		"the node of the manager without maintenance": {func(*v1alpha1.NodeJob) {}, plain, "n", 1, 0},
+		"any node":                                    {reboots, plain, "", 2, 3},
+		"any node without maintenance":                {func(*v1alpha1.NodeJob) {}, plain, "", 2, 0},
+		"the node of the manager":                     {reboots, plain, "n", 34, 3},
+		"the node of the manager without maintenance": {func(*v1alpha1.NodeJob) {}, plain, "n", 2, 0},
 		"the node of the manager with a confirmation": {
-			func(j *v1alpha1.NodeJob) { j.Spec.Confirm = &v1alpha1.ConfirmSpec{} }, plain, "n", 17, 0,
+			func(j *v1alpha1.NodeJob) { j.Spec.Confirm = &v1alpha1.ConfirmSpec{} }, plain, "n", 34, 0,
 		},
 		"a quarantined node":                     {reboots, newNode("n", failed, cordonedBy(jobKey)), "", 0, 1},
-		"a quarantined node without maintenance": {func(*v1alpha1.NodeJob) {}, newNode("n", failed, cordonedBy(jobKey)), "", 1, 0},
-		"a node that is done":                    {reboots, newNode("n", recorded(record.Succeeded)), "", 1, 0},
+		"a quarantined node that has its seat":   {reboots, newNode("seated", failed, cordonedBy(jobKey)), "", 1, 2},
+		"a quarantined node without maintenance": {func(*v1alpha1.NodeJob) {}, newNode("n", failed, cordonedBy(jobKey)), "", 2, 0},
+		"a node that is done":                    {reboots, newNode("n", recorded(record.Succeeded)), "", 2, 0},
 	} {
 		in := see(newJob(tt.job), []Node{tt.node})
+		in.Budgets = map[types.UID]NodeBudget{newNode("seated").UID: {Limited: true, Seat: "seat"}}
 		in.OwnNode = tt.own
 		ro := rolloutOf(in)
 		if rank, stickiness := (chooser{ro}).canaryRank(
@@ -192,6 +195,23 @@ func TestRankOfCanaries(t *testing.T) {
 			stickiness != tt.stickiness {
 			t.Errorf("%s: %d, %d, want %d, %d", name, rank, stickiness, tt.rank, tt.stickiness)
 		}
+	}
+}
+
+// A step selects the quarantined node that has lost its seat, because its NodeDisruptionBudget may not allow another one.
+func TestAStepTakesTheQuarantinedNodeWithoutASeat(t *testing.T) {
+	again := recorded(record.Failed, attempts(2), func(r *record.Record) { r.Cordoned, r.RetryRequested = true, true })
+	in := see(
+		newJob(inSteps(first(intstr.FromInt32(1)), rest), rebootingAs(v1alpha1.RebootAlways), onFailure(v1alpha1.FailureActionCordon)),
+		[]Node{newNode("a", again, cordonedBy(jobKey)), newNode("b", again, cordonedBy(jobKey))},
+	)
+	in.Budgets = map[types.UID]NodeBudget{
+		in.Nodes[0].UID: {Limited: true, Seat: "seat", SeatUID: "seat", Message: "b is not available, and the budget allows 1"},
+		in.Nodes[1].UID: {Limited: true, Allowed: true},
+	}
+	p := Next(in)
+	if got := []string{p.Nodes[0].Reason, p.Nodes[1].Reason}; !slices.Equal(got, []string{v1alpha1.ReasonWaitingForStep, v1alpha1.ReasonWaitingForBudget}) {
+		t.Errorf("%q, want the canary to be b, which claims: %q", got, told(p))
 	}
 }
 

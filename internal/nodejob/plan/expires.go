@@ -282,12 +282,21 @@ func (w *nodePlan) isExpired() bool {
 }
 
 // lacksEffect reports whether the task is needed on a node, and not done there, or without effect.
-func (w *nodePlan) lacksEffect() bool {
-	if w.State == Excluded || w.isExpired() || w.expiring || w.found != nil && w.found.expiryError != "" {
+func (sb *statusBuilder) lacksEffect(w *nodePlan) bool {
+	if w.State == Excluded || w.isExpired() || w.expiring || w.found != nil && w.found.expiryError != "" || sb.isUnasked(w) {
 		return false
 	}
 	rec := w.node.On.Record
 	return !w.countsAsDone() || w.nonCompliant || rec != nil && rec.Results[contract.ResultInEffect] == "no"
+}
+
+// isUnasked reports whether it is not known yet if the task is needed on a node: spec.expires.check has not answered there.
+func (sb *statusBuilder) isUnasked(w *nodePlan) bool {
+	if !task.ChecksExpiry(sb.in.Job) || w.State == Excluded || w.expiring || w.countsAsDone() || w.found != nil && w.found.expiryError != "" {
+		return false
+	}
+	rec := w.node.On.Record
+	return !sb.keepsRun(w.node) || rec.Expiry == nil || rec.Expiry.Answer != record.AnswerNo && !rec.HasExpired()
 }
 
 // expiryMessage says on how many nodes the task is needed and in effect, and where the check of spec.expires fails; "" if there is no
@@ -300,9 +309,12 @@ func (sb *statusBuilder) expiryMessage() string {
 	case n.Expired == n.Matched:
 		return "; needed on no node: the NodeJob can be deleted"
 	}
-	text := fmt.Sprintf("; needed on %d of %s", int(n.Matched-n.Expired)-len(sb.expiryErrors), plural.Count(n.Matched, "node"))
+	text := fmt.Sprintf("; needed on %d of %s", int(n.Matched-n.Expired-sb.unasked)-len(sb.expiryErrors), plural.Count(n.Matched, "node"))
 	if sb.withoutEffect > 0 {
 		text += fmt.Sprintf(", and not in effect on %d of them", sb.withoutEffect)
+	}
+	if sb.unasked > 0 {
+		text += fmt.Sprintf("; not known yet on %d", sb.unasked)
 	}
 	if len(sb.expiryErrors) > 0 {
 		text += fmt.Sprintf("; on %s, spec.expires.check itself fails (%s). It is repeated, and ends nothing; correct it so that it exits with %d if the task is no longer needed, or %d if it is",

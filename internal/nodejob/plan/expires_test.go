@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/nodejob/record"
@@ -394,6 +395,30 @@ func TestExpiryWithinLimits(t *testing.T) {
 	}
 }
 
+// All nodes are asked at once: a node that does not need the task is no canary, so a rollout would ask one after the other.
+func TestNodesAreAskedBeforeTheirStep(t *testing.T) {
+	const all = "start check-expires 1 of rev on a, start check-expires 1 of rev on b, start check-expires 1 of rev on c"
+	nodes := func(a Node) []Node { return []Node{a, newNode("b"), newNode("c")} }
+	steps := inSteps(first(intstr.FromInt32(1)), rest)
+	ceiling := func(j *v1alpha1.NodeJob) { j.Spec.Rollout.PromoteTo = "first" }
+	for name, tt := range map[string]struct {
+		job   []func(*v1alpha1.NodeJob)
+		nodes []Node
+		want  string
+	}{
+		"no node has answered":        {nil, nodes(newNode("a")), all},
+		"without a promotion":         {[]func(*v1alpha1.NodeJob){ceiling}, nodes(newNode("a")), all},
+		"the canary needs the task":   {nil, nodes(newNode("a", fresh(record.AnswerNo))), "start attempt 1 of rev on a, start check-expires 1 of rev on b, start check-expires 1 of rev on c"},
+		"the task waits for its step": {nil, []Node{newNode("a", fresh(record.AnswerNo)), newNode("b", fresh(record.AnswerNo))}, "start attempt 1 of rev on a"},
+		"the rollout has stopped":     {[]func(*v1alpha1.NodeJob){mayFailNodes(0)}, nodes(newNode("a", recorded(record.Failed, attempts(2), answers(record.AnswerNo)))), "start rollback 1 of rev on a"},
+	} {
+		got := strings.Join(told(Next(see(newJob(append(tt.job, expiring, steps)...), tt.nodes))), ", ")
+		if got != tt.want {
+			t.Errorf("%s: %s, want %s", name, got, tt.want)
+		}
+	}
+}
+
 // The status says on how many nodes the task is needed, and why a check fails.
 func TestExpiryStatus(t *testing.T) {
 	needed := newNode("a", recorded(record.Succeeded, answers(record.AnswerNo)))
@@ -426,7 +451,7 @@ func TestExpiryStatus(t *testing.T) {
 		see(newJob(expiring, drifts), nodes),
 	).Status.Conditions; !strings.Contains(
 		fmt.Sprint(c),
-		"; needed on 3 of 3 nodes, and not in effect on 2 of them",
+		"; needed on 2 of 3 nodes, and not in effect on 1 of them; not known yet on 1",
 	) {
 		t.Errorf("%+v", c)
 	}

@@ -411,7 +411,7 @@ func (h *history) isBetweenAttempts(node *Node, rec *record.Record) bool {
 	switch {
 	case rec.Revision != h.rev || rec.MachineID != node.MachineID || rec.Retry != task.RetryToken(h.job) || rec.RetryRequested,
 		rec.NeverStarted,
-		rec.CheckBefore != "", // the next attempt begins with a claim of its own
+		rec.CheckBefore != "", rec.Reason == v1alpha1.ReasonDrainTimedOut, // the next attempt begins with a claim of its own
 		rec.Outcome != record.Failed && rec.Outcome != record.Disrupted,
 		h.exhausted(node),
 		node.On.Label == h.rev:

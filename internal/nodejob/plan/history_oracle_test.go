@@ -53,6 +53,8 @@ type oracle struct {
 	before map[types.UID]bool
 	// again are those of them of which a manager may or may not know so: the status was not written, or the node had run it before.
 	again map[types.UID]bool
+	// turned are the nodes that the revision ran on, and that have not been Ready since they turned NotReady while nothing removed them.
+	turned map[types.UID]bool
 	// beginsUnready are those on which the revision starts in this pass.
 	beginsUnready []types.UID
 	// soaked are the nodes that had succeeded and were seen not Ready while the first step soaked.
@@ -78,6 +80,7 @@ func newOracle() oracle {
 		before:  map[types.UID]bool{},
 		again:   map[types.UID]bool{},
 		suspect: map[types.UID]bool{},
+		turned:  map[types.UID]bool{},
 	}
 }
 
@@ -176,6 +179,9 @@ func (h *history) saw(in Input, before v1alpha1.NodeJobStatus) {
 			continue
 		}
 		unwell := h.isUnwell(node)
+		if unwell && h.ran(node, in.Pods) {
+			h.turned[node.UID] = true // also while it is not selected
+		}
 		waits := h.awaited(node) && h.ran(node, in.Pods) // and may count as failed after the deadline
 		if h.exhausted(node) || h.mayBeStuck(node) || waits ||
 			(h.began[node.UID] || h.ran(node, in.Pods)) && node.Ready != corev1.ConditionTrue {
@@ -244,8 +250,9 @@ func (h *history) isUnwell(node *Node) bool {
 	case node.Ready == corev1.ConditionTrue:
 		delete(h.before, node.UID)
 		delete(h.again, node.UID)
+		delete(h.turned, node.UID)
 		return false
-	case h.notReady[node.UID] == "" && goingAway(node):
+	case h.notReady[node.UID] == "" && !h.turned[node.UID] && goingAway(node):
 		h.before[node.UID] = true
 	}
 	return !h.before[node.UID]

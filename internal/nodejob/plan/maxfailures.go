@@ -162,9 +162,10 @@ func (ro *rollout) failuresMessage() string {
 // maxNotReadyBefore bounds status.controllerState.rollout.notReadyBefore.
 const maxNotReadyBefore = 100
 
-// wasAtRisk reports whether a node was at risk in the previous pass.
+// wasAtRisk reports whether a node was at risk in the previous pass, other than because it had failed while it was not Ready for another
+// reason.
 func (ro *rollout) wasAtRisk(w *nodePlan) bool {
-	return slices.ContainsFunc(ro.status.AtRisk, func(n v1alpha1.NodeAtRisk) bool { return n.UID == w.node.UID })
+	return !ro.wasNotReadyBefore(w) && slices.ContainsFunc(ro.status.AtRisk, func(n v1alpha1.NodeAtRisk) bool { return n.UID == w.node.UID })
 }
 
 // wasHarmed reports whether a node may not be Ready because of the task. It may not if it was not Ready when the revision
@@ -177,7 +178,12 @@ func (ro *rollout) wasHarmed(w *nodePlan) bool {
 	case ro.wasAtRisk(w):
 		return true
 	}
-	return !removed(w.node) && !slices.Contains(ro.status.NotReadyBefore, w.node.UID)
+	return !removed(w.node) && !ro.wasNotReadyBefore(w)
+}
+
+// wasNotReadyBefore reports whether a node was not Ready in the previous pass, for another reason than the task.
+func (ro *rollout) wasNotReadyBefore(w *nodePlan) bool {
+	return slices.Contains(ro.status.NotReadyBefore, w.node.UID)
 }
 
 // isRemoved reports whether a node is about to be removed, and was Ready before.
@@ -197,11 +203,14 @@ func (ro *rollout) noteRisks() {
 	var others []types.UID
 	for i := range ro.nodes {
 		w := &ro.nodes[i]
-		switch {
-		case !ro.status.StableAt.IsZero(), !w.ranRevision, ro.isUnrecordedFailure(w.node.UID):
-		case w.failed, ro.wasHarmed(w):
+		if !ro.status.StableAt.IsZero() || !w.ranRevision || ro.isUnrecordedFailure(w.node.UID) {
+			continue
+		}
+		harmed := ro.wasHarmed(w)
+		if w.failed || harmed {
 			risks = append(risks, v1alpha1.NodeAtRisk{Node: w.node.Name, UID: w.node.UID, MachineID: w.node.MachineID, Failed: w.failed})
-		case w.node.Ready != corev1.ConditionTrue && len(others) < maxNotReadyBefore:
+		}
+		if !harmed && w.node.Ready != corev1.ConditionTrue && len(others) < maxNotReadyBefore {
 			others = append(others, w.node.UID)
 		}
 	}

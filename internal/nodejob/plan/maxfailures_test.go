@@ -46,6 +46,25 @@ func TestMaxFailures(t *testing.T) {
 	}
 }
 
+// TestANodeThatFailedWhileItWasRemoved covers a node that turned NotReady while another tool removed it, and failed. When a user skips it,
+// it is not Ready for another reason than the task.
+func TestANodeThatFailedWhileItWasRemoved(t *testing.T) {
+	job := newJob()
+	job.Status.Revision = rev
+	was := stateOf("all")
+	was.write(&job.Status)
+	leaves := func(n *Node) { n.Ready, n.Unschedulable = corev1.ConditionFalse, true }
+	failed := newNode("a", recorded(record.Failed, attempts(2)), leaves)
+	job.Status = Next(see(job, []Node{failed, newNode("b")})).Status
+	if r := readRollout(&job.Status); len(r.AtRisk) != 1 || len(r.NotReadyBefore) != 1 {
+		t.Errorf("at risk %v, not Ready before %v", r.AtRisk, r.NotReadyBefore)
+	}
+	job.Status = Next(see(job, []Node{newNode("a", recorded(record.Failed, attempts(2)), labelled(rev), leaves), newNode("b")})).Status
+	if r := readRollout(&job.Status); len(r.AtRisk) != 0 || len(r.UnrecordedFailures) != 0 {
+		t.Errorf("at risk %v, failed %v", r.AtRisk, r.UnrecordedFailures)
+	}
+}
+
 // TestUnrecordedFailures tests which nodes count as failed without a record of a failure.
 func TestUnrecordedFailures(t *testing.T) {
 	atRisk := func(name string, failed bool) v1alpha1.NodeAtRisk {

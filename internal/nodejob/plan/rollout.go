@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/nodejob/task"
 )
 
 // rollout is the progress of the revision in this pass.
@@ -352,8 +353,8 @@ func (ro *rollout) stepBlock(w *nodePlan) block {
 	if ro.stopped {
 		return block{cause: causeStopped, reason: v1alpha1.ReasonMaxFailuresExceeded, message: "the rollout has stopped: " + ro.failuresMessage()}
 	}
-	if !ro.stableAt.IsZero() || w.step <= min(ro.current, ro.ceiling) {
-		return block{}
+	if !ro.stableAt.IsZero() || w.step <= min(ro.current, ro.ceiling) || w.start.phase == task.CheckExpires {
+		return block{} // the check of spec.expires changes nothing, and a node that does not need the task is no canary
 	}
 	current, own := &ro.steps[ro.current], ro.steps[w.step].name
 	b := block{cause: causeStep, reason: v1alpha1.ReasonWaitingForStep}

@@ -62,6 +62,8 @@ type statusBuilder struct {
 	expiryStalled, expiryBlocked int32
 	// withoutEffect counts the nodes that need a task with spec.expires, and on which it is not in effect.
 	withoutEffect int32
+	// unasked counts the nodes on which spec.expires.check has not answered yet.
+	unasked int32
 	// rollbackRetried are nodes on which the rollback is retried while the NodeJob is deleted.
 	rollbackRetried []string
 	// drainsBlocked are nodes whose drain before the task is blocked.
@@ -86,8 +88,11 @@ func (p *planner) newStatus() *statusBuilder {
 
 // add adds what was found out about a node.
 func (sb *statusBuilder) add(w *nodePlan) {
-	if w.lacksEffect() {
+	if sb.lacksEffect(w) {
 		sb.withoutEffect++
+	}
+	if sb.isUnasked(w) {
+		sb.unasked++
 	}
 	if w.nonCompliant {
 		sb.nonCompliant = append(sb.nonCompliant, w)

@@ -191,16 +191,25 @@ func (c chooser) choices(k int) (ran, fresh []int) {
 	return ran, fresh
 }
 
-// stickiness orders the nodes on which the revision has run. A quarantined node comes before a node that would become
-// unavailable in addition: maintenance.maxUnavailable may not allow both, and then the rollout would never continue.
+// stickiness orders the nodes on which the revision has run: those that are done first, then those that cost the least.
 func (c chooser) stickiness(i int) int {
-	switch {
-	case c.nodes[i].countsAsDone() || !c.disrupts():
+	if c.nodes[i].countsAsDone() || !c.disrupts() {
 		return 0
-	case c.cordonedForUs(c.nodes[i].node):
+	}
+	return 1 + c.cost(c.nodes[i].node)
+}
+
+// cost orders nodes by what the run takes there in addition, from 0 to 2. A quarantined node comes before a node that would become
+// unavailable: maintenance.maxUnavailable may not allow both. Of two quarantined nodes, the one that has lost its seat comes first: a
+// NodeDisruptionBudget may not allow the other one as well. Otherwise, the rollout would never continue.
+func (c chooser) cost(node *Node) int {
+	switch {
+	case !c.disrupts() || !c.cordonedForUs(node):
+		return 2
+	case c.in.Budgets[node.UID].Seat != "":
 		return 1
 	}
-	return 2
+	return 0
 }
 
 // spread sorts nodes by the order in which a step selects them: Ready nodes first and control plane nodes last, one
@@ -241,21 +250,18 @@ func compareAge(a, b *Node) int {
 // canaryRank orders nodes by how suitable they are as a canary, the most suitable first. A node that waits for a
 // NodeJob of spec.dependsOn comes after those that can start, but before control plane nodes.
 func (c chooser) canaryRank(w *nodePlan) int {
-	node, n := w.node, 0
-	if (c.disrupts() || c.in.Job.Spec.Confirm != nil) && node.Name == c.in.OwnNode {
-		n += 16
-	}
-	if w.cause == causeDependency {
+	node, n := w.node, c.cost(w.node)
+	if node.Ready != corev1.ConditionTrue {
 		n += 4
 	}
-	if !c.disrupts() || !c.cordonedForUs(node) {
-		n++ // a quarantined node is already unavailable
-	}
-	if node.Ready != corev1.ConditionTrue {
-		n += 2
+	if w.cause == causeDependency {
+		n += 8
 	}
 	if isControlPlane(node) {
-		n += 8
+		n += 16
+	}
+	if (c.disrupts() || c.in.Job.Spec.Confirm != nil) && node.Name == c.in.OwnNode {
+		n += 32
 	}
 	return n
 }

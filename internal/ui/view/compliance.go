@@ -35,6 +35,8 @@ type ComplianceCounts struct {
 	NonCompliant int `json:"nonCompliant"`
 	Error        int `json:"error"`
 	NotAsked     int `json:"notAsked"`
+	// Expired are the nodes on which spec.expires says that the task is no longer needed. They are not compliant or non-compliant.
+	Expired int `json:"expired,omitempty"`
 }
 
 // ComplianceGroup are the nodes with the same value of a label.
@@ -71,10 +73,12 @@ const (
 	CheckFailed ComplianceState = "Error"
 	// NotAsked : no answer is on record.
 	NotAsked ComplianceState = "NotAsked"
+	// Expired : the task is no longer needed, so nothing is checked.
+	Expired ComplianceState = "Expired"
 )
 
 // complianceOrder are the states, those that need a user first.
-var complianceOrder = []ComplianceState{NonCompliant, CheckFailed, NotAsked, Compliant}
+var complianceOrder = []ComplianceState{NonCompliant, CheckFailed, NotAsked, Compliant, Expired}
 
 // ComplianceOf returns the last answers on the selected nodes of a plan, grouped by the first of the labels that a node has; by may be
 // empty.
@@ -121,6 +125,8 @@ func nodeCompliance(rec *record.Record) NodeCompliance {
 	is := rec.Compliance()
 	n := NodeCompliance{State: NotAsked, AskedAt: is.AskedAt, ExitCode: is.ExitCode, Message: is.Message}
 	switch {
+	case rec != nil && rec.IsExpired():
+		n = NodeCompliance{State: Expired, AskedAt: rec.EndedAt()}
 	case !is.DriftedSince.IsZero():
 		n.State, n.Since = NonCompliant, is.DriftedSince
 	case is.Answer == record.AnswerNo:
@@ -149,24 +155,33 @@ func (c *ComplianceCounts) count(s ComplianceState) {
 		c.Error++
 	case NotAsked:
 		c.NotAsked++
+	case Expired:
+		c.Expired++
 	}
 }
 
-// percent is how many of the nodes are compliant, rounded down: 100 % are all.
+// Needed is the number of nodes on which the check must say yes.
+func (c ComplianceCounts) Needed() int { return c.Nodes - c.Expired }
+
+// percent is how many of the nodes are compliant where that is needed, rounded down: 100 % are all.
 func (c ComplianceCounts) percent() string {
-	if c.Nodes == 0 {
+	if c.Needed() == 0 {
 		return "-"
 	}
-	return fmt.Sprintf("%d%%", 100*c.Compliant/c.Nodes)
+	return fmt.Sprintf("%d%%", 100*c.Compliant/c.Needed())
 }
 
 // Lines draws the number of nodes by their answer, for each group and in total, and the nodes that are not compliant; with all, all nodes.
 func (c *Compliance) Lines(by string, now time.Time, all bool) []text.Line {
-	rows := [][]text.Line{text.Cells(by, "NODES", "COMPLIANT", "NON-COMPLIANT", "ERROR", "NOT ASKED", "COMPLIANT %")}
-	for _, g := range c.Groups {
-		rows = append(rows, append(text.Cells(cmp.Or(g.Value, "(none)")), g.cells()...))
+	header := text.Cells(by, "NODES", "COMPLIANT", "NON-COMPLIANT", "ERROR", "NOT ASKED")
+	if c.Total.Expired > 0 {
+		header = append(header, text.Of("EXPIRED"))
 	}
-	rows = append(rows, append(text.Cells("(all)"), c.Total.cells()...))
+	rows := [][]text.Line{append(header, text.Of("COMPLIANT %"))}
+	for _, g := range c.Groups {
+		rows = append(rows, append(text.Cells(cmp.Or(g.Value, "(none)")), g.cells(c.Total.Expired > 0)...))
+	}
+	rows = append(rows, append(text.Cells("(all)"), c.Total.cells(c.Total.Expired > 0)...))
 	lines := text.Table(rows)
 	if table := c.nodeLines(now, all); len(table) > 1 {
 		lines = append(append(lines, nil), table...)
@@ -174,25 +189,28 @@ func (c *Compliance) Lines(by string, now time.Time, all bool) []text.Line {
 	return lines
 }
 
-func (c ComplianceCounts) cells() []text.Line {
+func (c ComplianceCounts) cells(expired bool) []text.Line {
 	bad := func(n int) text.Line {
 		if n == 0 {
 			return text.Of("0")
 		}
 		return text.Toned(text.Bad, strconv.Itoa(n))
 	}
-	return []text.Line{
+	cells := []text.Line{
 		text.Of(strconv.Itoa(c.Nodes)), text.Of(strconv.Itoa(c.Compliant)), bad(c.NonCompliant), bad(c.Error), text.Of(strconv.Itoa(c.NotAsked)),
-		text.Of(c.percent()),
 	}
+	if expired {
+		cells = append(cells, text.Of(strconv.Itoa(c.Expired)))
+	}
+	return append(cells, text.Of(c.percent()))
 }
 
-// nodeLines draws nodes. Without all, it leaves out those that are compliant, and says how many others there are after the first.
+// nodeLines draws nodes. Without all, it leaves out those that are compliant or expired, and says how many others there are after the first.
 func (c *Compliance) nodeLines(now time.Time, all bool) []text.Line {
 	rows := [][]text.Line{text.Cells("NODE", "CHECK", "ASKED", "SINCE", "EXIT", "MESSAGE")}
 	shown := c.Nodes
 	if !all {
-		shown = slices.DeleteFunc(slices.Clone(c.Nodes), func(n NodeCompliance) bool { return n.State == Compliant })
+		shown = slices.DeleteFunc(slices.Clone(c.Nodes), func(n NodeCompliance) bool { return n.State == Compliant || n.State == Expired })
 	}
 	left := 0
 	if !all && len(shown) > maxReported {

@@ -475,6 +475,19 @@ func TestAStepWithFailuresHasNotPassed(t *testing.T) {
 	}
 }
 
+// TestNoStepOfANodeJobThatIsDoneWaits covers a change that is needed on no node: its canary has never found a node.
+func TestNoStepOfANodeJobThatIsDoneWaits(t *testing.T) {
+	s := Status{Now: now, Job: job(func(j *v1alpha1.NodeJob) {
+		stands(j, v1alpha1.ConditionComplete, v1alpha1.ReasonAllNodesDone, "3 of 3 nodes are done; needed on no node")
+		rollout(j, "canary", v1alpha1.StepStatus{Name: "canary"}, v1alpha1.StepStatus{Name: "all", Nodes: 3, Done: 3})
+	})}
+	for _, step := range s.Steps() {
+		if step.State != v1alpha1.ReasonAllNodesDone || step.Tone != text.Good {
+			t.Errorf("%s: %q with tone %d", step.Name, step.State, step.Tone)
+		}
+	}
+}
+
 // TestTheNodesOfAStepAddUp checks that each node of a step is in its counts once.
 func TestTheNodesOfAStepAddUp(t *testing.T) {
 	s := Status{Job: job(func(j *v1alpha1.NodeJob) { j.Spec.Rollout.Steps[0].Nodes = new(intstr.FromInt32(1)) })}
@@ -489,6 +502,7 @@ func TestTheNodesOfAStepAddUp(t *testing.T) {
 			"1 of 1 done, 1 other failed",
 		},
 		"no node is left":                     {v1alpha1.StepStatus{Name: "canary", Nodes: 2, Failed: 2}, "0 of 2 done, 2 failed"},
+		"no node needs the task":              {v1alpha1.StepStatus{Name: "canary"}, "no nodes"},
 		"a failed node of a step without one": {v1alpha1.StepStatus{Name: "all", Nodes: 5, Done: 3, Failed: 1}, "3 of 5 done, 1 failed"},
 	}
 	for name, tt := range tests {

@@ -59,6 +59,9 @@ func (s Status) stepCounts(step v1alpha1.StepStatus) string {
 	if task.IsAudit(s.Job) { // it has one step
 		return judgment(s.Job)
 	}
+	if step.Nodes == 0 {
+		return "no nodes"
+	}
 	line := fmt.Sprintf("%d of %d done", step.Done, step.Nodes)
 	if step.Failed > 0 {
 		line += fmt.Sprintf(", %d failed", step.Failed)
@@ -76,7 +79,7 @@ func (s Status) stepState(i, current int) (text.Tone, string) {
 	rollout := s.Job.Status.Rollout
 	tone, reason, _, _ := situationAt(s.Job, s.Now)
 	switch {
-	case reason == v1alpha1.ReasonNonCompliant:
+	case reason == v1alpha1.ReasonNonCompliant, reason == v1alpha1.ReasonAllNodesDone && i > current:
 		return tone, reason
 	case i < current, !rollout.StableAt.IsZero() && i < len(rollout.Steps):
 		return s.passed(i)
