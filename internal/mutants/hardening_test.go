@@ -139,6 +139,9 @@ var hardening = map[string]mutant{
 	"a node that failed while it was removed counts in a soak": {
 		"maxfailures.go", "return !ro.wasNotReadyBefore(w) && slices", "return slices",
 	},
+	"a node that a user has uncordoned keeps the mark while pods are refused": {
+		"onfailure.go", "q.wasPrepared(w.node) && w.node.Unschedulable:", "q.wasPrepared(w.node):",
+	},
 	"a failed node is not remembered as removed": {
 		"maxfailures.go", "if !harmed && w.node.Ready", "if !harmed && !w.failed && w.node.Ready",
 	},

@@ -53,7 +53,7 @@ type oracle struct {
 	before map[types.UID]bool
 	// again are those of them of which a manager may or may not know so: the status was not written, or the node had run it before.
 	again map[types.UID]bool
-	// turned are the nodes that the revision ran on, and that have not been Ready since they turned NotReady while nothing removed them.
+	// turned are the nodes that were in notReady when they were no longer selected, and have not been Ready since.
 	turned map[types.UID]bool
 	// beginsUnready are those on which the revision starts in this pass.
 	beginsUnready []types.UID
@@ -120,6 +120,7 @@ func (h *history) beginRevision() {
 
 func (h *history) forgiven() {
 	h.notReady, h.harmed, h.soaked, h.suspect = map[types.UID]string{}, map[types.UID]bool{}, map[types.UID]bool{}, map[types.UID]bool{}
+	h.turned = map[types.UID]bool{}
 }
 
 // exhausted reports whether every attempt has failed on a node, according to its record.
@@ -179,8 +180,8 @@ func (h *history) saw(in Input, before v1alpha1.NodeJobStatus) {
 			continue
 		}
 		unwell := h.isUnwell(node)
-		if unwell && h.ran(node, in.Pods) {
-			h.turned[node.UID] = true // also while it is not selected
+		if h.notReady[node.UID] != "" && !h.selected(node) {
+			h.turned[node.UID] = true
 		}
 		waits := h.awaited(node) && h.ran(node, in.Pods) // and may count as failed after the deadline
 		if h.exhausted(node) || h.mayBeStuck(node) || waits ||

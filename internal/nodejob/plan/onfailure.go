@@ -90,7 +90,7 @@ func (q *quarantiner) retainsCordon(w *nodePlan) bool {
 		return true
 	case w.progressDeadlineExceeded, w.State != Waiting:
 		return false
-	case q.obstacle != nil && !q.obstacle.RetryAt.IsZero() && !q.rollout.stopped && !w.waitsForRollout() && q.wasPrepared(w.node):
+	case q.obstacle != nil && !q.obstacle.RetryAt.IsZero() && !q.rollout.stopped && !w.waitsForRollout() && q.wasPrepared(w.node) && w.node.Unschedulable:
 		return true // its pods are not evicted a second time when it continues
 	}
 	return w.ranRevision && q.waitsForRetry(w)

@@ -138,19 +138,20 @@ func TestCordonBeforeTheTask(t *testing.T) {
 		in   func(*Input)
 		want []string
 	}{
-		"pods are refused for a while":                         {in: refusedUntil(ago(-5))},
-		"pods are refused until a user acts":                   {in: refusedUntil(time.Time{}), want: []string{uncordoned}},
-		"pods are refused for a while, and it is done":         {in: refusedUntil(ago(-5)), node: labelled(rev), want: []string{uncordoned}},
-		"it is suspended":                                      {job: onHold, want: []string{uncordoned}},
-		"it is suspended after an attempt":                     {job: func(j *v1alpha1.NodeJob) { onHold(j); onFailure(v1alpha1.FailureActionCordon)(j) }, node: recorded(record.Failed), want: []string{uncordoned}},
-		"it is suspended before the rollback":                  {job: func(j *v1alpha1.NodeJob) { onHold(j); withRollback(j) }, node: exhaustedWith(nil)},
-		"the rollback starts":                                  {job: withRollback, node: exhaustedWith(nil), want: []string{rollback}},
-		"the rollback has ended":                               {job: withRollback, node: recorded(record.Failed, attempts(2), undone(record.Succeeded, 1)), want: []string{uncordoned}},
-		"it waits for the backoff":                             {node: recorded(record.Disrupted, func(r *record.Record) { r.FinishedAt = ago(1) })},
-		"it is unreachable before the first attempt":           {node: lost, want: []string{uncordoned}},
-		"it is unreachable after an attempt":                   {node: func(n *Node) { recorded(record.Disrupted)(n); lost(n) }},
-		"it is unreachable after an attempt of a revision ago": {node: func(n *Node) { recorded(record.Failed, func(r *record.Record) { r.Revision = "old" })(n); lost(n) }, want: []string{uncordoned}},
-		"the pod of the attempt before is terminating":         {node: recorded(record.Failed), in: terminating},
+		"pods are refused for a while":                          {in: refusedUntil(ago(-5))},
+		"pods are refused for a while, and a user uncordons it": {in: refusedUntil(ago(-5)), node: func(n *Node) { n.Unschedulable = false }, want: []string{uncordoned}},
+		"pods are refused until a user acts":                    {in: refusedUntil(time.Time{}), want: []string{uncordoned}},
+		"pods are refused for a while, and it is done":          {in: refusedUntil(ago(-5)), node: labelled(rev), want: []string{uncordoned}},
+		"it is suspended":                                       {job: onHold, want: []string{uncordoned}},
+		"it is suspended after an attempt":                      {job: func(j *v1alpha1.NodeJob) { onHold(j); onFailure(v1alpha1.FailureActionCordon)(j) }, node: recorded(record.Failed), want: []string{uncordoned}},
+		"it is suspended before the rollback":                   {job: func(j *v1alpha1.NodeJob) { onHold(j); withRollback(j) }, node: exhaustedWith(nil)},
+		"the rollback starts":                                   {job: withRollback, node: exhaustedWith(nil), want: []string{rollback}},
+		"the rollback has ended":                                {job: withRollback, node: recorded(record.Failed, attempts(2), undone(record.Succeeded, 1)), want: []string{uncordoned}},
+		"it waits for the backoff":                              {node: recorded(record.Disrupted, func(r *record.Record) { r.FinishedAt = ago(1) })},
+		"it is unreachable before the first attempt":            {node: lost, want: []string{uncordoned}},
+		"it is unreachable after an attempt":                    {node: func(n *Node) { recorded(record.Disrupted)(n); lost(n) }},
+		"it is unreachable after an attempt of a revision ago":  {node: func(n *Node) { recorded(record.Failed, func(r *record.Record) { r.Revision = "old" })(n); lost(n) }, want: []string{uncordoned}},
+		"the pod of the attempt before is terminating":          {node: recorded(record.Failed), in: terminating},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := see(newJob(cordoning), []Node{newNode("n", cordonedBy(jobKey))})
