@@ -165,6 +165,8 @@ func (h *history) checkAnswer(node *Node, a Record, pod *simPod) {
 		h.ranWith[key] = h.begunWith[key]
 		delete(h.failures, key)
 		h.endsRun(key)
+		delete(h.mayHaveBegun, h.mayHaveBegun.of(node.Name, r.Revision))
+		delete(h.recordedBegin, node.Name)
 		if r.Revision == h.rev && h.firstSuccess.IsZero() && h.hasBegun[node.Name] {
 			h.firstSuccess = h.now // an attempt that was disrupted has done it
 		}
